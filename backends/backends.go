@@ -1,0 +1,136 @@
+// Package backends is what is locked: the contract of a service (a topology of nodes) and of the locks that run on it.
+// One folder per service, one file per topology and per lock; backends/all is the list.
+package backends
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"github.com/lockquake/lockquake/chaos"
+	"github.com/lockquake/lockquake/internal/cluster"
+	"github.com/lockquake/lockquake/lock"
+)
+
+// Backend is a service in one topology.
+type Backend struct {
+	Name  string // as scenarios write it: "redis", "etcd"
+	Doc   string // one sentence
+	Locks []Lock // the first is the default and is never a wrong one
+	// InProcess is true where there are no server nodes and clients run as goroutines of the harness.
+	InProcess bool
+	// New makes the topology from the scenario; decode fills a struct with the backend's own parameters, strictly. An
+	// error names the key that is wrong and what would be right.
+	New func(c Common, decode func(into any) error) (Topology, error)
+}
+
+// Lock returns the named lock, or the default for "".
+func (b Backend) Lock(name string) (Lock, bool) {
+	for _, l := range b.Locks {
+		if l.Name == name || name == "" {
+			return l, true
+		}
+	}
+	return Lock{}, false
+}
+
+// Common is what every backend is told.
+type Common struct {
+	Nodes int           // 0: the backend's default
+	TTL   time.Duration // lease, session or key life
+	Lock  string        // name of the lock
+}
+
+// Topology is a service about to be run.
+type Topology interface {
+	// Specs describes the server nodes.
+	Specs() []cluster.Spec
+	// Params is handed to the clients in Access.Params: whatever the lock's Dial decodes, as a value that marshals to
+	// JSON.
+	Params() any
+	// Service returns the handle on the running nodes.
+	Service(nodes []*cluster.Node) Service
+}
+
+// Service is a running topology, asked from outside any fault.
+type Service interface {
+	chaos.Observer
+	// Ready makes one attempt to have a real write served (through a quorum where there is one). It returns nil when
+	// the service serves.
+	Ready(ctx context.Context) error
+	// Describe returns versions and settings for env.json and reports, the retry policy of the lock included.
+	Describe(ctx context.Context) map[string]string
+	// Close frees connections; the nodes stay.
+	Close() error
+}
+
+// TokenSource says where a lock's fencing token comes from. The judge trusts only TokenService for order.
+type TokenSource string
+
+// The token sources.
+const (
+	TokenNone     TokenSource = "none"
+	TokenService  TokenSource = "service"   // a number of the service's consensus or log
+	TokenHomeMade TokenSource = "home-made" // a counter kept beside the lock
+)
+
+// Offers is what a lock can do, as data.
+type Offers struct {
+	Blocking   bool        `json:"blocking"`    // Acquire waits in the service rather than by polling
+	Try        bool        `json:"try"`         // lock.TryAcquirer
+	Renewal    string      `json:"renewal"`     // "none", "call" (lock.Renewer), "background" (keep-alive)
+	LossSignal bool        `json:"loss_signal"` // lock.Watcher reports losses
+	Token      TokenSource `json:"token"`
+	Reentrant  string      `json:"reentrant"` // "no", or what it is re-entrant by
+	Fair       bool        `json:"fair"`      // grants in the order of asking
+	Expires    bool        `json:"expires"`   // a dead holder's grant ends by itself
+}
+
+// Lock is one way to lock on a backend.
+type Lock struct {
+	Name   string
+	Doc    string // one sentence: recipe or library, and its source
+	Wrong  string // "" for a sound lock, else what is wrong with it
+	Offers Offers
+	// MinTTL is the shortest TTL that the service honours; shorter ones are refused at load time.
+	MinTTL time.Duration
+	// Recovery returns within what time after the death of a holder the service must grant again. Only asked where
+	// Offers.Expires.
+	Recovery func(ttl time.Duration) time.Duration
+	// Dial connects a client process.
+	Dial func(ctx context.Context, a Access) (Connection, error)
+}
+
+// Access is what a client process needs to reach the service. It travels as JSON.
+type Access struct {
+	Backend string          `json:"backend"`
+	Lock    string          `json:"lock"`
+	Nodes   []Endpoint      `json:"nodes"`
+	TTL     time.Duration   `json:"ttl_ns"`
+	Params  json.RawMessage `json:"params,omitempty"`
+	Run     string          `json:"run"` // id of the run; the key of in-process services
+}
+
+// Endpoint is a server node as clients see it.
+type Endpoint struct {
+	Name      string            `json:"name"`
+	Addresses map[string]string `json:"addresses"` // port name -> host:port
+}
+
+// Addresses returns the host:port of the named port of every node.
+func (a Access) Addresses(port string) []string {
+	var out []string
+	for _, n := range a.Nodes {
+		if s, ok := n.Addresses[port]; ok {
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+// Connection is a client process's link to the service.
+type Connection interface {
+	// Locker returns a locker for one user; where the service is re-entrant by session, each has a session of its own.
+	Locker(ctx context.Context, user int) (lock.Locker, error)
+	Close() error
+}

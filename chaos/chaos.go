@@ -1,0 +1,135 @@
+// Package chaos is what goes wrong in a run: the contract of a fault, the schedule that says when one is injected, the
+// stack of heals that undoes them, and the list of all faults. One file per fault. It knows no cluster and no service:
+// it declares the small interfaces of a node that its faults need.
+package chaos
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/lockquake/lockquake/history"
+)
+
+// Node is a target: a server, a client, a resource. What can be done to it is asked for by type assertion to the
+// capabilities below.
+type Node interface {
+	// Name is the node's name within the run, such as "etcd-2" or "client-1".
+	Name() string
+}
+
+// Capability names something that a fault needs of a node.
+type Capability string
+
+// The capabilities. A provider says for each, before a run, whether it has it or why not.
+const (
+	CanInspect Capability = "inspect" // Inspector
+	CanPause   Capability = "pause"   // Pauser
+	CanKill    Capability = "kill"    // Killer
+	CanStart   Capability = "start"   // Starter
+)
+
+// ProcessState is what an observer outside the node sees of its process.
+type ProcessState struct {
+	PID     int            // in the observer's pid namespace; 0 when there is no process
+	Threads map[string]int // number of threads by state letter of /proc/PID/task/*/stat: R, S, D, T, ...
+	Time    int64          // ns of CLOCK_MONOTONIC after the last thread was read
+}
+
+// Gone tells whether there was no process (or only an unreaped one).
+func (s ProcessState) Gone() bool { return s.PID == 0 || len(s.Threads) == 1 && s.Threads["Z"] > 0 }
+
+// Stopped tells whether every thread was stopped by a signal.
+func (s ProcessState) Stopped() bool { return s.PID != 0 && len(s.Threads) == 1 && s.Threads["T"] > 0 }
+
+// String describes the state for a receipt.
+func (s ProcessState) String() string {
+	if s.PID == 0 {
+		return "no process"
+	}
+	return fmt.Sprintf("pid %d, threads by state %v", s.PID, s.Threads)
+}
+
+// Inspector is a node whose process can be seen from outside.
+type Inspector interface {
+	// Inspect reads the state of the node's process now.
+	Inspect(ctx context.Context) (ProcessState, error)
+}
+
+// Pauser is a node whose process can be stopped and continued by signals.
+type Pauser interface {
+	Inspector
+	// Pause sends SIGSTOP and returns when every thread was seen stopped, or with an error.
+	Pause(ctx context.Context) (ProcessState, error)
+	// Resume sends SIGCONT and returns when no thread is stopped any more.
+	Resume(ctx context.Context) (ProcessState, error)
+}
+
+// Killer is a node whose process can be killed with SIGKILL.
+type Killer interface {
+	Inspector
+	// Kill sends SIGKILL and returns when the process is gone.
+	Kill(ctx context.Context) (ProcessState, error)
+}
+
+// Starter is a node that can be started again with its address and its data.
+type Starter interface {
+	// Start starts the node's process; it does not wait until it serves.
+	Start(ctx context.Context) error
+	// Running tells whether the node's process is running now.
+	Running() bool
+	// Restartable tells whether a new process can take the old one's place; a client's cannot.
+	Restartable() bool
+}
+
+// Observer answers questions about the service from outside any fault.
+type Observer interface {
+	// Facts lists the names that Ask knows, each with one line of explanation. "serves" is always among them.
+	Facts() map[string]string
+	// Ask asks one node (by name) for one fact. Truths are "true" and "false".
+	Ask(ctx context.Context, node, fact string) (string, error)
+}
+
+// FactServes is the fact that every Observer knows: the node answers a request of its own protocol.
+const FactServes = "serves"
+
+// Scope is where a fault is injected, already resolved.
+type Scope struct {
+	On      []Node   // the targets
+	Peers   []Node   // the far ends, for link faults
+	Service Observer // nil where the backend has none
+}
+
+// Heal undoes one injection and tells how it knows.
+type Heal func(ctx context.Context) (history.Receipt, error)
+
+// Fault is a kind of trouble with its parameters.
+type Fault interface {
+	// Inject makes the trouble and returns when its receipt could be taken. The Heal is never nil, even beside an
+	// error: a half-done injection must be undone. It may be called once.
+	Inject(ctx context.Context, s Scope) (Heal, history.Receipt, error)
+}
+
+// Kind is an entry of the list of faults.
+type Kind struct {
+	Name string // as scenarios write it
+	Doc  string // one sentence: what it does and what its receipt is
+	// Needs lists the capabilities that each target must have.
+	Needs []Capability
+	// Lasting tells whether the trouble stands until it is healed, so that `for` makes sense.
+	Lasting bool
+	// New makes the fault; decode fills a struct with the scenario's own parameters, strictly.
+	New func(decode func(into any) error) (Fault, error)
+}
+
+// Timeout bounds one injection or one heal.
+const Timeout = 20 * time.Second
+
+// Unavailable is the error of a capability that a machine or provider does not have.
+type Unavailable struct {
+	What   string // the capability or fault
+	Reason string // why, and what would help
+}
+
+// Error says what cannot be delivered and why.
+func (u Unavailable) Error() string { return u.What + " is unavailable: " + u.Reason }

@@ -1,0 +1,135 @@
+// Package history is what happened in a run: the events of every process on one monotonic base, and the faults with
+// their receipts. It knows their binary file, their JSON Lines form and how files are merged by time; it depends on
+// nothing but the standard library, so that a run can be read by any other program.
+package history
+
+import (
+	"fmt"
+	"math"
+)
+
+// Kind says what an event is about.
+type Kind uint8
+
+// The kinds of events. Acquire, Release, Renew, Check, Read and Write are operations with an invoke and an outcome;
+// the others stand alone, with phase Info.
+const (
+	KindNone    Kind = iota
+	Acquire          // a user asks for a lock
+	Release          // a user gives a lock back
+	Renew            // a user asks for more time
+	Check            // a user asks the service whether its grant still stands
+	Read             // a user reads from the protected resource
+	Write            // a user writes to the protected resource
+	Renewed          // the client learned of a later end of validity
+	Lost             // the client learned that the grant is gone
+	Dead             // the engine saw the user's process dead
+	EffectRead       // the resource served a read (Ok), or refused it (Fail)
+	EffectWrite      // the resource applied a write (Ok), or refused it (Fail)
+	Stall            // a process did not run for Value nanoseconds up to Time
+	Dropped          // a process dropped Value events for want of room
+	Final            // the final read of the resource: Lock, Value; Valid holds the number of applied writes
+	Clean            // last record of a process that ended in order; Value is the number of events it recorded
+	kindEnd
+)
+
+var kindNames = [...]string{
+	"none", "acquire", "release", "renew", "check", "read", "write", "renewed", "lost", "dead",
+	"effect-read", "effect-write", "stall", "dropped", "final", "clean",
+}
+
+// String returns the kind's name in the JSON Lines form.
+func (k Kind) String() string {
+	if int(k) < len(kindNames) {
+		return kindNames[k]
+	}
+	return fmt.Sprintf("kind-%d", uint8(k))
+}
+
+// Phase is the part of an operation that an event records.
+type Phase uint8
+
+// The phases. Info means that nobody knows whether it was done.
+const (
+	PhaseNone Phase = iota
+	Invoke          // the operation begins
+	Ok              // it was done
+	Fail            // it was certainly not done
+	Info            // nobody knows; or the event is not part of an operation
+	phaseEnd
+)
+
+var phaseNames = [...]string{"none", "invoke", "ok", "fail", "info"}
+
+// String returns the phase's name in the JSON Lines form.
+func (p Phase) String() string {
+	if int(p) < len(phaseNames) {
+		return phaseNames[p]
+	}
+	return fmt.Sprintf("phase-%d", uint8(p))
+}
+
+// Values of Event.Valid that are not times.
+const (
+	ValidEndless int64 = math.MaxInt64 // the service named no end
+	ValidUnknown int64 = math.MinInt64 // nothing is known: not entitled
+)
+
+// User names one user of one client: the client's index in the run and the user's number within it.
+type User uint32
+
+// MakeUser joins a client's index (from 0) and the number of a user within it (from 0).
+func MakeUser(client, user int) User { return User(uint32(client)<<16 | uint32(user)&0xffff) }
+
+// Client returns the index of the user's client.
+func (u User) Client() int { return int(u >> 16) }
+
+// Index returns the user's number within its client.
+func (u User) Index() int { return int(u & 0xffff) }
+
+// String returns "client-3/17" for user 17 of the client with index 2: clients are named from 1.
+func (u User) String() string { return fmt.Sprintf("client-%d/%d", u.Client()+1, u.Index()) }
+
+// Event is one thing that happened. All times are nanoseconds of the host's CLOCK_MONOTONIC.
+type Event struct {
+	Time  int64  // when
+	Seq   uint32 // position among the events of its process, from 1
+	Op    uint32 // Seq of the invoke of the operation that this belongs to
+	User  User   // whose
+	Grant uint32 // Op of the acquire that gave the hold this belongs to; 0 for none
+	Lock  uint16 // number of the lock, named by the file's table
+	Kind  Kind   // about what
+	Phase Phase  // which part of it
+	Mode  uint8  // 0 exclusive, 1 shared
+	Code  uint8  // for Fail and Info: an error class of this package
+	Token uint64 // fencing token, 0 for none
+	Valid int64  // end of the validity: a time, ValidEndless or ValidUnknown
+	Value int64  // Acquire invoke: intended start (0: closed loop); Acquire ok: issued; Read, Write, Effect*: the value
+}
+
+// Error classes for Event.Code.
+const (
+	CodeNone        uint8 = iota
+	CodeContended         // somebody else holds the lock
+	CodeNotHeld           // the service does not have the grant
+	CodeLost              // the grant was lost
+	CodeTimeout           // a deadline passed
+	CodeConnection        // the connection broke or could not be made
+	CodeFenced            // the resource refused the token
+	CodeCancelled         // the client was told to stop
+	CodeUnavailable       // the service answered that it cannot serve
+	CodeOther             // anything else
+	codeEnd
+)
+
+var codeNames = [...]string{
+	"", "contended", "not-held", "lost", "timeout", "connection", "fenced", "cancelled", "unavailable", "other",
+}
+
+// CodeName returns the name of an error class in the JSON Lines form.
+func CodeName(c uint8) string {
+	if int(c) < len(codeNames) {
+		return codeNames[c]
+	}
+	return fmt.Sprintf("code-%d", c)
+}

@@ -1,0 +1,39 @@
+package history
+
+// Receipt is an independent observation of whether a fault bit, or of whether it was healed.
+type Receipt struct {
+	Status   ReceiptStatus `json:"status"`
+	Evidence string        `json:"evidence"` // what was seen, by whom
+	Time     int64         `json:"time"`     // ns of CLOCK_MONOTONIC at which it was seen
+}
+
+// ReceiptStatus is the answer of a receipt.
+type ReceiptStatus string
+
+// The answers of a receipt.
+const (
+	Installed     ReceiptStatus = "installed"
+	NotInstalled  ReceiptStatus = "not-installed"
+	Indeterminate ReceiptStatus = "indeterminate"
+)
+
+// Fault is one injection: a line of faults.jsonl.
+type Fault struct {
+	ID       int      `json:"id"`             // position among the run's injections, from 1
+	Name     string   `json:"name"`           // the kind of trouble
+	As       string   `json:"as,omitempty"`   // name given by a step
+	Selector string   `json:"selector"`       // the target as the scenario wrote it
+	Targets  []string `json:"targets"`        // the nodes it resolved to
+	Target   string   `json:"target"`         // the same for people: "client-3 (user 17, lock-0)"
+	User     *User    `json:"user,omitempty"` // the holder, where the selector asked for one
+	Grant    uint32   `json:"grant,omitempty"`
+	Lock     string   `json:"lock,omitempty"`
+	Params   string   `json:"params,omitempty"` // what it was asked to do, in words
+	Planned  int64    `json:"planned"`          // ns: when the schedule wanted it
+	Start    int64    `json:"start"`            // ns: when the injection began
+	Bit      int64    `json:"bit"`              // ns: when it was seen to act; 0 when it was not
+	End      int64    `json:"end"`              // ns: when the heal was done; 0 when it never was
+	Misses   int      `json:"misses"`           // targets that slipped away before this one
+	Receipt  Receipt  `json:"receipt"`          // of the injection
+	Healed   *Receipt `json:"healed,omitempty"` // of the heal; nil where nothing is healed
+}

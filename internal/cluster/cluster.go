@@ -1,0 +1,121 @@
+// Package cluster is where nodes run: containers (docker), child processes (local), or goroutines of this process
+// (inproc). All are one type, Node, with the machine capabilities that chaos asks for.
+package cluster
+
+import (
+	"context"
+	"io"
+	"log/slog"
+
+	"github.com/lockquake/lockquake/chaos"
+)
+
+// Role is what a node is for.
+type Role string
+
+// The roles. The supervisor is never a node.
+const (
+	Server   Role = "server"
+	Client   Role = "client"
+	Resource Role = "resource"
+)
+
+// Port is a TCP port that a node listens on.
+type Port struct {
+	Name   string // such as "client" or "peer"
+	Number int    // the standard one; used where the node has an address of its own
+}
+
+// Place is what a node knows of the run's network when its command line is made.
+type Place struct {
+	Self  string            // name of the node itself
+	Dir   string            // an empty, writable directory for its data
+	addrs map[string]string // "node/port" -> "host:port"
+	hosts map[string]string // node -> host
+	binds map[string]string // "node/port" -> what the node itself listens on, where that differs
+}
+
+// Address returns "host:port" of a node's named port, as seen inside the run's network.
+func (p Place) Address(node, port string) string { return p.addrs[node+"/"+port] }
+
+// Host returns the host part alone.
+func (p Place) Host(node string) string { return p.hosts[node] }
+
+// Spec describes a node to be started.
+type Spec struct {
+	Name  string
+	Role  Role
+	Ports []Port
+	// Image is the image key ("redis", "etcd", "lockquake"); the provider maps it to an image or a binary.
+	Image string
+	// Command makes argv. The first word is a program found on PATH, or SelfProgram for lockquake's own binary.
+	Command func(Place) []string
+	// Env holds extra "KEY=value" settings.
+	Env []string
+	// Stdio asks for the node's standard input and output as its control stream.
+	Stdio bool
+	// Restartable tells whether Start may be called again after the process ended.
+	Restartable bool
+}
+
+// SelfProgram as the first word of a command means lockquake's own binary, wherever the provider keeps it.
+const SelfProgram = "lockquake"
+
+// Request asks a provider for the nodes of one run.
+type Request struct {
+	Run    string            // unique id of the run, [a-z0-9]+, at most 10 bytes: part of every label and name
+	Specs  []Spec            // all nodes
+	Images map[string]string // image key -> image, overriding the project's own
+	LogDir string            // where each node's output (stderr only, with Stdio) goes as NAME.log
+	Log    *slog.Logger
+}
+
+// Provider makes clusters.
+type Provider interface {
+	// Name is "docker", "local" or "inproc".
+	Name() string
+	// Offers returns nil when nodes of this role have the capability, else a chaos.Unavailable with the reason.
+	Offers(c chaos.Capability, r Role) error
+	// Open assigns addresses, makes the network and whatever else the nodes share, and returns the nodes, not yet
+	// started. On an error nothing is left behind.
+	Open(ctx context.Context, r Request) (*Cluster, error)
+}
+
+// Cluster is the nodes of one run.
+type Cluster struct {
+	Nodes []*Node
+	// Describe says what the nodes run on, for env.json: provider, engine version, addresses, images.
+	Describe map[string]string
+	close    func(ctx context.Context) error
+}
+
+// Node returns the node with that name, or nil.
+func (c *Cluster) Node(name string) *Node {
+	for _, n := range c.Nodes {
+		if n.Name() == name {
+			return n
+		}
+	}
+	return nil
+}
+
+// ByRole returns the nodes of one role, in their order.
+func (c *Cluster) ByRole(r Role) []*Node {
+	var out []*Node
+	for _, n := range c.Nodes {
+		if n.Role() == r {
+			out = append(out, n)
+		}
+	}
+	return out
+}
+
+// Close ends all processes, continues stopped ones first, and removes everything that the run made. It may be called
+// more than once.
+func (c *Cluster) Close(ctx context.Context) error { return c.close(ctx) }
+
+// Stdio is the control stream of a running node.
+type Stdio struct {
+	In  io.WriteCloser
+	Out io.Reader
+}

@@ -1,0 +1,87 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"net"
+
+	"github.com/lockquake/lockquake/chaos"
+)
+
+// driver is how a provider handles one node.
+type driver interface {
+	// start starts a process for the node and returns its control stream (zero without Spec.Stdio) and a channel that
+	// is closed when that process ends.
+	start(ctx context.Context) (Stdio, <-chan struct{}, error)
+	// dial connects to a port of the node from the harness.
+	dial(ctx context.Context, port string) (net.Conn, error)
+	// signaller returns what inspects and signals the node's process.
+	signaller(ctx context.Context) (signaller, error)
+}
+
+// signaller acts on one process from outside it.
+type signaller interface {
+	inspect(ctx context.Context) (chaos.ProcessState, error)
+	signal(ctx context.Context, name string) error // "STOP", "CONT", "KILL", "TERM"
+}
+
+// Node is one process of a run, whatever it runs in.
+type Node struct {
+	spec   Spec
+	place  Place
+	driver driver
+	stdio  Stdio
+	exited <-chan struct{}
+}
+
+// Name returns the node's name within the run.
+func (n *Node) Name() string { return n.spec.Name }
+
+// Role returns what the node is for.
+func (n *Node) Role() Role { return n.spec.Role }
+
+// Address returns "host:port" of a named port as other nodes of the run see it.
+func (n *Node) Address(port string) string { return n.place.Address(n.spec.Name, port) }
+
+// Dial connects to a named port of the node from the harness's side.
+func (n *Node) Dial(ctx context.Context, port string) (net.Conn, error) {
+	return n.driver.dial(ctx, port)
+}
+
+// Start starts the node's process. It does not wait until it serves.
+func (n *Node) Start(ctx context.Context) error {
+	if n.Running() {
+		return fmt.Errorf("%s is running already", n.Name())
+	}
+	if n.exited != nil && !n.spec.Restartable {
+		return fmt.Errorf("%s cannot be started a second time", n.Name())
+	}
+	io, exited, err := n.driver.start(ctx)
+	if err != nil {
+		return fmt.Errorf("start %s: %w", n.Name(), err)
+	}
+	n.stdio, n.exited = io, exited
+	return nil
+}
+
+// Running tells whether the node's process has been started and has not been seen to end.
+func (n *Node) Running() bool {
+	if n.exited == nil {
+		return false
+	}
+	select {
+	case <-n.exited:
+		return false
+	default:
+		return true
+	}
+}
+
+// Restartable tells whether Start may be called after the process ended.
+func (n *Node) Restartable() bool { return n.spec.Restartable }
+
+// Exited is closed when the process that Start started has ended.
+func (n *Node) Exited() <-chan struct{} { return n.exited }
+
+// Stdio returns the control stream of the running process.
+func (n *Node) Stdio() Stdio { return n.stdio }

@@ -1,0 +1,178 @@
+// Package wire is the control stream between the harness and its nodes (clients and resources): versioned frames of
+// JSON Lines over standard input and output, with the node's events between them. docs/protocol.md is its description
+// for clients in other languages.
+package wire
+
+import (
+	"encoding/json"
+
+	"github.com/lockquake/lockquake/history"
+)
+
+// Version is the version of the protocol. A node with another major version is refused.
+const Version = 1
+
+// The types of frames from the harness to a node.
+const (
+	TypeStart   = "start"   // Start: what to do; the node connects and answers TypeReady
+	TypeGo      = "go"      // Go: begin the workload
+	TypeStop    = "stop"    // no more acquires; finish what is held, send what is buffered, answer TypeDone, end
+	TypeCommand = "command" // Command: command mode
+)
+
+// The types of frames from a node to the harness.
+const (
+	TypeHello  = "hello"  // Hello: the first frame, sent unasked
+	TypeReady  = "ready"  // the node is connected
+	TypeResult = "result" // Result: answer to one Command
+	TypePoint  = "point"  // Point: a user reached an armed point
+	TypeEvent  = "event"  // Event, where events travel as JSON Lines
+	TypeNames  = "names"  // not used by the harness's own nodes: reserved
+	TypeLog    = "log"    // Log: a line for the node's log
+	TypeDone   = "done"   // Done: the last frame
+	TypeFailed = "failed" // Failed: the node cannot go on
+)
+
+// Formats of events.
+const (
+	FormatRecords = "records" // batches of 64-byte records, see Batch
+	FormatJSONL   = "jsonl"   // frames of TypeEvent
+)
+
+// BatchMark is the first byte of a batch of records on the stream; four bytes with the number of records (little
+// endian) and the records follow. Every other frame begins with '{' and ends with a newline.
+const BatchMark byte = 0x01
+
+// Frame is one JSON line: its type and the one part that belongs to it.
+type Frame struct {
+	Type    string   `json:"type"`
+	Hello   *Hello   `json:"hello,omitempty"`
+	Start   *Start   `json:"start,omitempty"`
+	Go      *Go      `json:"go,omitempty"`
+	Command *Command `json:"command,omitempty"`
+	Result  *Result  `json:"result,omitempty"`
+	Point   *Point   `json:"point,omitempty"`
+	Event   *Event   `json:"event,omitempty"`
+	Log     *Log     `json:"log,omitempty"`
+	Done    *Done    `json:"done,omitempty"`
+	Failed  *Failed  `json:"failed,omitempty"`
+}
+
+// Hello introduces a node.
+type Hello struct {
+	Version  int      `json:"version"`
+	Process  string   `json:"process"` // "lockquake client"
+	BootID   string   `json:"boot_id"`
+	TimeNS   string   `json:"time_ns"`
+	Now      int64    `json:"now"`     // the node's CLOCK_MONOTONIC, ns
+	Formats  []string `json:"formats"` // of events, the preferred first
+	PID      int      `json:"pid"`     // in the node's own pid namespace
+	Software string   `json:"software"`
+}
+
+// Start tells a node what it is and what to do.
+type Start struct {
+	Name     string          `json:"name"`   // node name, "client-1"
+	Index    int             `json:"index"`  // client index, from 0
+	Format   string          `json:"format"` // of events
+	Seed     uint64          `json:"seed"`   // of this process
+	Locks    []string        `json:"locks"`  // all lock names of the run; events carry the index
+	Access   json.RawMessage `json:"access,omitempty"`
+	Workload *Workload       `json:"workload,omitempty"` // nil: command mode only
+	Resource *Resource       `json:"resource,omitempty"` // what the lock protects, for clients
+	Guard    string          `json:"guard,omitempty"`    // for a resource node
+	Renew    bool            `json:"renew,omitempty"`    // clients extend their grants where the lock can
+	Check    string          `json:"check,omitempty"`    // "", "signal" or "validity": looked at before each write
+	Timeout  int64           `json:"timeout_ns"`         // of one acquire, release, read or write
+	Record   bool            `json:"record"`             // false: count only (benchmarks)
+}
+
+// Workload is workload mode: Users loops of the named workload.
+type Workload struct {
+	Use    string          `json:"use"`
+	Users  int             `json:"users"`
+	Total  int             `json:"total"` // users of all clients together; a rate is divided by it
+	Params json.RawMessage `json:"params,omitempty"`
+}
+
+// Resource says how a client reaches the protected resource.
+type Resource struct {
+	Use     string `json:"use"`
+	Address string `json:"address"` // host:port, or the run's id in process
+	Guard   string `json:"guard"`
+}
+
+// Go starts the workload at Time; users must not begin before it.
+type Go struct {
+	Time int64 `json:"time"` // ns of the run's clock
+}
+
+// Command is one order to a named user. Commands of one user are carried out in order, those of several side by side.
+type Command struct {
+	ID      int    `json:"id"`
+	Do      string `json:"do"` // acquire, release, renew, check, read, write, arm, continue, final
+	User    int    `json:"user"`
+	Lock    int    `json:"lock"`              // index of the lock
+	Value   int64  `json:"value,omitempty"`   // for write
+	Timeout int64  `json:"timeout_ns"`        // of the operation
+	Point   string `json:"point,omitempty"`   // for arm and continue
+	Action  string `json:"action,omitempty"`  // for arm: wait or die
+	Barrier string `json:"barrier,omitempty"` // reserved
+}
+
+// The orders of a Command.
+const (
+	DoAcquire  = "acquire"
+	DoRelease  = "release"
+	DoRenew    = "renew"
+	DoCheck    = "check"
+	DoRead     = "read"
+	DoWrite    = "write"
+	DoArm      = "arm"      // the user's next passage of Point waits there, or its process dies there
+	DoContinue = "continue" // let a waiting user go on
+	DoFinal    = "final"    // resource only: the value and number of applied writes of Lock
+)
+
+// Result answers a Command.
+type Result struct {
+	ID      int    `json:"id"`
+	Outcome string `json:"outcome"` // ok, fail, info
+	Error   string `json:"error,omitempty"`
+	Value   int64  `json:"value,omitempty"`
+	Count   int64  `json:"count,omitempty"` // final: applied writes
+}
+
+// Point says that a user waits at, or dies at, an armed point.
+type Point struct {
+	User  int    `json:"user"`
+	Point string `json:"point"`
+	Time  int64  `json:"time"`
+}
+
+// Log is a line for people.
+type Log struct {
+	Level string `json:"level"`
+	Text  string `json:"text"`
+}
+
+// Done is the last word of a node.
+type Done struct {
+	Recorded  int64            `json:"recorded"`         // events sent
+	Dropped   int64            `json:"dropped"`          // events for which there was no room
+	Stall     int64            `json:"stall_ns"`         // longest time that this process did not run
+	Cycles    int64            `json:"cycles"`           // grants, counted also where nothing is recorded
+	Errors    map[string]int64 `json:"errors,omitempty"` // error texts and their number, at most 20 texts
+	Lag       int64            `json:"lag_ns"`           // open loop: the worst lag of the schedule itself
+	CPU       int64            `json:"cpu_ns"`           // user and system time of this process
+	Unstarted int64            `json:"unstarted"`        // open loop: arrivals that never got a user before the end
+}
+
+// Failed says why a node cannot go on.
+type Failed struct {
+	Error string `json:"error"`
+}
+
+// Event is history.Event as JSON.
+type Event struct {
+	history.Event
+}

@@ -1,0 +1,154 @@
+package results
+
+import (
+	"github.com/lockquake/lockquake/history"
+)
+
+// The files of a run directory.
+const (
+	FileScenario = "scenario.yaml"
+	FileEnv      = "env.json"
+	FileFaults   = "faults.jsonl"
+	FileVerdict  = "verdict.json"
+	FileReport   = "report.html"
+	DirHistory   = "history"
+	DirLogs      = "logs"
+	DirLatency   = "latency"
+)
+
+// Env is env.json: all that the judge needs beside the history, and what a reader must know to believe the figures.
+// The engine writes it once at the start and again at the end.
+type Env struct {
+	Schema   string `json:"schema"` // EnvSchema
+	Run      string `json:"run"`    // id of the run
+	Scenario string `json:"scenario"`
+	Seed     uint64 `json:"seed"`
+	Version  string `json:"version"` // of lockquake
+	Started  string `json:"started"` // RFC 3339
+	Replay   string `json:"replay"`  // the command that repeats the run
+
+	Provider       string            `json:"provider"`
+	ProviderReason string            `json:"provider_reason"` // why this one
+	Cluster        map[string]string `json:"cluster"`         // what the nodes run on
+	Service        map[string]string `json:"service"`         // versions and settings, the retry policy included
+	Host           map[string]string `json:"host"`            // kernel, cores, memory, load averages before and after
+	Timings        map[string]int64  `json:"timings_ms"`      // up, ready, load, heal, settle, judge, down
+
+	Backend    string `json:"backend"`
+	Lock       string `json:"lock"`
+	TTL        int64  `json:"ttl_ns"`
+	Token      string `json:"token"` // "none", "service", "home-made"
+	Expires    bool   `json:"expires"`
+	Recovery   int64  `json:"recovery_ns"`
+	Workload   string `json:"workload"`   // "" for steps only
+	Increments bool   `json:"increments"` // each acknowledged write adds one to what the lock protects
+	Resource   string `json:"resource"`
+	Guard      string `json:"guard"`
+	Directed   bool   `json:"directed"` // by steps
+	Users      int    `json:"users"`
+
+	Start int64 `json:"start"` // ns of CLOCK_MONOTONIC: the workload was let go
+	End   int64 `json:"end"`   // ns: no more acquires were begun
+
+	Finished    bool     `json:"finished"`              // the engine came to its end; false is a truncated run
+	Interrupted bool     `json:"interrupted,omitempty"` // by a signal; what was there is judged
+	Recovered   bool     `json:"recovered"`             // the service served again after the heal
+	FinalRead   bool     `json:"final_read"`            // the resource was read at the end (true where there is none)
+	Unknown     []string `json:"unknown,omitempty"`     // reasons why no pass may be given: a step that was not met, dropped events
+	Warnings    []string `json:"warnings,omitempty"`
+
+	Clients []ClientStats `json:"clients"`
+}
+
+// ClientStats is what a node said of itself at its end.
+type ClientStats struct {
+	Name     string           `json:"name"`
+	Recorded int64            `json:"recorded"`
+	Dropped  int64            `json:"dropped"`
+	Stall    int64            `json:"stall_ns"`
+	Cycles   int64            `json:"cycles"`
+	Lag      int64            `json:"lag_ns"`
+	CPU      int64            `json:"cpu_ns"`
+	Dead     bool             `json:"dead"` // it was killed
+	Errors   map[string]int64 `json:"errors,omitempty"`
+}
+
+// EnvSchema names the version of env.json.
+const EnvSchema = "lockquake/env/1"
+
+// Report is verdict.json.
+type Report struct {
+	Schema   string   `json:"schema"` // ReportSchema
+	Scenario string   `json:"scenario"`
+	Claim    string   `json:"claim"`
+	Verdict  Verdict  `json:"verdict"`
+	Reasons  []string `json:"reasons"` // why it is not a pass; empty for a pass
+	Seed     uint64   `json:"seed"`
+	Replay   string   `json:"replay"`
+	Provider string   `json:"provider"`
+	Backend  string   `json:"backend"`
+	Lock     string   `json:"lock"`
+
+	Judged   Judged              `json:"judged"`
+	Counts   map[string]*int64   `json:"counts"`   // null: not judged
+	Measures map[string]*float64 `json:"measures"` // null: not judged
+	Strength []string            `json:"strength"` // what each zero is worth
+
+	Expectations []ExpectationResult  `json:"expectations"`
+	Faults       []FaultResult        `json:"faults"`
+	Latency      map[string]Quantiles `json:"latency_ms"` // acquire, hold, release, handoff
+	Phases       []PhaseLatency       `json:"phases"`     // before, during and after each fault
+	Findings     []Finding            `json:"findings"`
+	Warnings     []string             `json:"warnings"`
+	RunDir       string               `json:"run_dir"`
+}
+
+// ReportSchema names the version of verdict.json.
+const ReportSchema = "lockquake/verdict/1"
+
+// Judged is how much there was to judge.
+type Judged struct {
+	Grants  int64 `json:"grants"`
+	Events  int64 `json:"events"`
+	Effects int64 `json:"effects"` // reads and writes that the resource served or refused
+}
+
+// ExpectationResult is one expectation held against what was found.
+type ExpectationResult struct {
+	Name    string   `json:"name"`
+	Want    string   `json:"want"`
+	Got     *float64 `json:"got"`
+	Verdict Verdict  `json:"verdict"`
+	Reason  string   `json:"reason,omitempty"`
+	Default bool     `json:"default"` // not named by the scenario
+}
+
+// FaultResult is one injection as the report shows it; times in ms since the workload was let go.
+type FaultResult struct {
+	Name    string           `json:"name"`
+	Target  string           `json:"target"`
+	Params  string           `json:"params,omitempty"`
+	StartMS float64          `json:"start_ms"`
+	EndMS   float64          `json:"end_ms"`
+	Misses  int              `json:"misses"`
+	Receipt history.Receipt  `json:"receipt"`
+	Healed  *history.Receipt `json:"healed"`
+}
+
+// Quantiles is a latency distribution in ms.
+type Quantiles struct {
+	N    int64   `json:"n"`
+	P50  float64 `json:"p50"`
+	P90  float64 `json:"p90"`
+	P99  float64 `json:"p99"`
+	P999 float64 `json:"p999"`
+	Max  float64 `json:"max"`
+}
+
+// PhaseLatency is the latency within one stretch of the run.
+type PhaseLatency struct {
+	Name    string               `json:"name"` // "before", "pause 1", "after pause 1", ...
+	FromMS  float64              `json:"from_ms"`
+	ToMS    float64              `json:"to_ms"`
+	Latency map[string]Quantiles `json:"latency_ms"`
+}

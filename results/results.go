@@ -1,0 +1,96 @@
+// Package results is what a run means: it reads a run directory, never a live thing, so that every verdict can be
+// recomputed from disk. One file per checker; report/ draws and prints.
+package results
+
+import (
+	"github.com/lockquake/lockquake/history"
+)
+
+// Verdict is the answer of a checker (clean, violated, unknown) or of a run (pass, fail, unknown).
+type Verdict string
+
+// The verdicts.
+const (
+	Clean    Verdict = "clean"
+	Violated Verdict = "violated"
+	Unknown  Verdict = "unknown"
+	Pass     Verdict = "pass"
+	Fail     Verdict = "fail"
+)
+
+// Run is what the checkers are told about the run before its events.
+type Run struct {
+	TTL        int64            // ns
+	Locks      []string         // names, by Event.Lock
+	Token      string           // "none", "service" or "home-made"
+	Expires    bool             // a dead holder's grant ends by itself
+	Recovery   int64            // ns: the lock's declared recovery bound
+	Increments bool             // each acknowledged write adds one to what the lock protects
+	Directed   bool             // by steps: whoever asks does so because it was told to
+	Resource   string           // "" where nothing is protected
+	Guard      string           // of the resource
+	Faults     []history.Fault  // in the order of their start
+	Processes  []history.Header // one per history file
+	Start      int64            // ns: the workload was let go
+	End        int64            // ns: no more acquires were begun
+}
+
+// Process finds the header of a process by name.
+func (r Run) Process(name string) (history.Header, bool) {
+	for _, p := range r.Processes {
+		if p.Process == name {
+			return p, true
+		}
+	}
+	return history.Header{}, false
+}
+
+// Checker judges one property from the events of a run in the order of time. It is used once.
+type Checker interface {
+	// Observe takes the next event; the pointer is only valid during the call.
+	Observe(e *history.Event)
+	// Finish returns the finding.
+	Finish() Finding
+}
+
+// CheckerKind is an entry of the list of checkers.
+type CheckerKind struct {
+	Name string
+	Doc  string // the property, in one sentence
+	New  func(Run) Checker
+}
+
+// Finding is what one checker found.
+type Finding struct {
+	Checker   string              `json:"checker"`
+	Verdict   Verdict             `json:"verdict"`
+	Counts    map[string]*int64   `json:"counts,omitempty"`   // nil: not judged
+	Measures  map[string]*float64 `json:"measures,omitempty"` // nil: not judged
+	Warnings  []string            `json:"warnings,omitempty"`
+	Witnesses []Witness           `json:"witnesses,omitempty"` // at most MaxWitnesses
+}
+
+// MaxWitnesses bounds the witnesses of one finding; the counts are complete.
+const MaxWitnesses = 10
+
+// Witness is the very events that prove a violation.
+type Witness struct {
+	Kind   string          `json:"kind"` // "double_grant", "overlapping_hold", "stale_write", "fence_save", ...
+	Lock   string          `json:"lock"`
+	Text   string          `json:"text"` // one sentence with times relative to the start of the run
+	From   int64           `json:"from"` // ns: the violation begins
+	To     int64           `json:"to"`   // ns: and ends
+	Holds  []HoldRef       `json:"holds,omitempty"`
+	Events []history.Event `json:"events"`
+}
+
+// HoldRef is one hold of a witness, as it is drawn.
+type HoldRef struct {
+	User   history.User `json:"user"`
+	Grant  uint32       `json:"grant"`
+	Issued int64        `json:"issued"`
+	Start  int64        `json:"start"` // ns: acquire ok
+	End    int64        `json:"end"`   // ns: release invoke, loss or death; 0 when it never ended
+	Valid  int64        `json:"valid"` // the latest end of its validity
+	Token  uint64       `json:"token"`
+}

@@ -1,0 +1,108 @@
+// Package scenarios is the paragraph that describes a run: its YAML form, read strictly, and the scenarios that come
+// with lockquake. It knows no backend, workload or fault by name: their own parameters stay YAML nodes here.
+package scenarios
+
+import (
+	"time"
+)
+
+// Scenario is one run as it was asked for.
+type Scenario struct {
+	Name     string
+	File     string // where it came from, for error messages
+	Claim    string // what the run shows, in words
+	Source   string // where the argument comes from: a text, a bug report
+	Backend  Backend
+	Workload Workload
+	Chaos    []Injection
+	Steps    []Step
+	Run      Run
+	Expect   []Expectation
+	Text     []byte // the YAML as it will be written into the run directory, twins and --set applied
+}
+
+// Backend is the `backend:` section.
+type Backend struct {
+	Use    string
+	Lock   string        // "" is the backend's default
+	Nodes  int           // 0 is the backend's default
+	TTL    time.Duration // default 10s
+	Params Params        // the backend's own keys
+}
+
+// Workload is the `workload:` section. Use is "" when only steps act.
+type Workload struct {
+	Use      string
+	Clients  int           // processes; default 1
+	Users    int           // users of each process; default 1
+	Renew    bool          // clients extend their grants where the lock can
+	Check    string        // "", "signal" or "validity": what users look at before a write
+	Timeout  time.Duration // of one acquire, release, read or write; default 10s
+	Resource Resource
+	Params   Params // the workload's own keys
+}
+
+// Resource is what the lock protects. Use is "" for nothing.
+type Resource struct {
+	Use    string // "register"
+	Guard  string // "none", "fence" or "fence-writes"; default "none"
+	Params Params
+}
+
+// Injection is one entry of the `chaos:` list.
+type Injection struct {
+	Use    string
+	On     string        // selector or node name
+	At     time.Duration // after the workload was let go
+	For    time.Duration // 0: not healed before the end
+	Every  time.Duration // 0: once
+	Jitter time.Duration // each start is moved by up to this much, from the seed
+	Params Params        // the fault's own keys
+}
+
+// Step is one entry of the `steps:` list. Exactly one of Do, Inject, Heal and Await is set.
+type Step struct {
+	Line int // in the file, for messages
+
+	Do      string // acquire, read, check, write, release, renew, arm, continue
+	User    string // who does it, or whom an await is about: a name such as "A"; each name is a client of its own
+	Lock    string // default "lock-0"
+	Value   int64  // for write
+	Outcome string // "ok" (default), "fail", "info" or "any": anything else makes the run unknown
+	Async   bool   // go on without waiting for the outcome
+	Point   string // for arm and continue
+	Action  string // for arm: "wait" or "die"
+
+	Inject string // name of a fault
+	On     string // selector, node name or a user's name
+	As     string // name of this injection, for heal
+	Params Params // the fault's own keys
+
+	Heal string // the name given by `as`
+
+	Await string        // "event", "validity-over", "fact", "point" or "elapsed"
+	Event string        // for await event: "acquire ok", "lost", ...
+	Fact  string        // for await fact
+	Node  string        // for await fact
+	Is    string        // for await fact; default "true"
+	For   time.Duration // for await elapsed
+
+	Within time.Duration // deadline of the step; default 10s
+}
+
+// Run is the `run:` section.
+type Run struct {
+	For    time.Duration // how long the workload runs; with steps only: until the last step
+	Seed   uint64        // 0: drawn, and written down
+	Settle time.Duration // between heal and the final read; default 1s
+}
+
+// Expectation is one entry of `expect:`.
+type Expectation struct {
+	Name   string  // of a count or measure, or "judged"
+	Op     string  // "=", "<", "<=", ">", ">="
+	Value  float64 // in the unit below; durations in ms
+	Unit   string  // "", "ms" or "%"
+	Text   string  // as written
+	Forced bool    // a default that the scenario did not name
+}

@@ -1,0 +1,66 @@
+// Package workloads is what clients do: the contract of a workload and the list of all. One file per workload; resource/
+// is what the lock protects.
+package workloads
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"strconv"
+	"time"
+)
+
+// ErrStopped says that a user was told to look before it writes, and that what it saw made it stop.
+var ErrStopped = errors.New("stopped before the write: the grant is lost or over")
+
+// User is one lock user as a workload sees it. Every operation is recorded by the client; a workload records nothing.
+type User interface {
+	// Acquire asks for the lock with that number. intended is when an open loop wanted it; zero in a closed loop.
+	Acquire(ctx context.Context, lock int, intended time.Time) (Hold, error)
+	// Identity says who this is.
+	Identity() Identity
+	// Random returns the user's own source of randomness, split from the run's seed.
+	Random() *rand.Rand
+}
+
+// Identity tells a user its place among all users of the run.
+type Identity struct {
+	Number int // from 0, over all clients
+	Total  int // number of users of the run
+}
+
+// Hold is a lock that a user has in hand.
+type Hold interface {
+	// Read reads the value that the lock protects.
+	Read(ctx context.Context) (int64, error)
+	// Write writes it. ErrStopped is returned, and nothing sent, when the scenario told the user to look first and
+	// what it saw was a loss or an ended validity.
+	Write(ctx context.Context, value int64) error
+	// Release gives the lock back.
+	Release(ctx context.Context) error
+}
+
+// Workload is what one user does.
+type Workload interface {
+	// Locks returns the number of locks it uses; they are named lock-0, lock-1, ...
+	Locks() int
+	// NeedsResource tells whether it reads or writes what the lock protects.
+	NeedsResource() bool
+	// Run is one user's life until ctx ends. Errors of operations are recorded by the client and are no reason to end.
+	Run(ctx context.Context, u User) error
+}
+
+// Kind is an entry of the list of workloads.
+type Kind struct {
+	Name string
+	Doc  string // one sentence
+	// Increments says that each acknowledged write adds one to the value that the lock protects, so that lost updates
+	// can be counted.
+	Increments bool
+	// New makes the workload; decode fills a struct with its own parameters, strictly: from the scenario's YAML in the
+	// harness, from JSON in the client process. The Workload itself marshals to JSON that New's decode accepts.
+	New func(decode func(into any) error) (Workload, error)
+}
+
+// LockName is the name of the lock with that number.
+func LockName(i int) string { return "lock-" + strconv.Itoa(i) }
