@@ -1,0 +1,92 @@
+# lockquake. `make` prints what there is.
+
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+
+GOLANGCI_VERSION := 2.5.0
+TOOLS := $(CURDIR)/.tools
+LINT := $(TOOLS)/golangci-lint
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+
+# The program that tests start as clients and nodes: under `go test` the running program is the test's own.
+export LOCKQUAKE_BIN := $(CURDIR)/build/lockquake
+
+# PROVIDER of the demo: auto, docker or local.
+PROVIDER ?= auto
+
+.PHONY: help
+help: ## print this
+	@echo "lockquake: benchmarks distributed locks and breaks the world under them"
+	@echo
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | awk -F'\t' '{printf "  make %-18s %s\n", $$1, $$2}'
+	@echo
+	@echo "  make demo PROVIDER=local   the same without a container engine"
+
+.PHONY: build
+build: ## build build/lockquake, one static binary
+	@mkdir -p build
+	CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags "-s -w -X main.version=$(VERSION)" -o build/lockquake ./cmd/lockquake
+
+.PHONY: demo
+demo: build ## two holders of one lock, on real services, in a few minutes
+	@.ci/demo $(PROVIDER)
+
+.PHONY: images
+images: build ## make the images of the nodes (base pulled, or made from Debian's packages)
+	@.ci/engine && images/build.sh
+
+.PHONY: test
+test: test-unit test-integration ## all tests; what CI runs beside the linters
+
+.PHONY: test-unit
+test-unit: ## tests that need neither Docker nor root
+	go test ./...
+
+.PHONY: test-integration
+test-integration: build ## tests against real services, in containers and as processes
+	@.ci/setup redis browser net
+	@.ci/engine
+	@images/build.sh
+	go test -tags integration -count 1 -p 1 -timeout 14m $(INTEGRATION)
+
+# The packages whose integration tests are run: those that have any.
+INTEGRATION = $(shell grep -rlE '^//go:build .*integration' --include='*_test.go' . | xargs -r -n1 dirname | sort -u)
+
+.PHONY: race
+race: ## the unit tests under the race detector (needs a C compiler)
+	@.ci/setup compiler
+	go test -race ./...
+
+.PHONY: soak
+soak: build ## the "20 of 20" figures: takes hours, resumes where it was interrupted, writes docs/soak.md
+	@.ci/setup --optional redis
+	@if .ci/engine; then images/build.sh; fi
+	go run ./internal/soak
+
+.PHONY: bench
+bench: build ## what recording costs, and how fast the judge is
+	@.ci/setup --optional redis
+	go test -run '^$$' -bench . -benchtime 1x -timeout 30m ./results/...
+	go test -tags integration -run '^$$' -bench Recording -benchtime 1x -timeout 30m ./internal/client/... ./internal/engine/...
+
+.PHONY: lint
+lint: $(LINT) ## the linters, with the rules of who may import whom
+	@schema="$$(go env GOMODCACHE)/github.com/golangci/golangci-lint/v2@v$(GOLANGCI_VERSION)/jsonschema/golangci.next.jsonschema.json"; \
+		if [ -f "$$schema" ]; then $(LINT) config verify --schema "$$schema"; fi
+	$(LINT) run ./...
+
+.PHONY: fmt
+fmt: $(LINT) ## format the tree (gofumpt)
+	$(LINT) fmt ./...
+
+$(LINT): Makefile
+	@if [ "$$($(LINT) version --short 2>/dev/null)" != "$(GOLANGCI_VERSION)" ]; then \
+		echo "installing golangci-lint $(GOLANGCI_VERSION) into .tools (a minute or two)"; \
+		GOBIN=$(TOOLS) CGO_ENABLED=0 go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v$(GOLANGCI_VERSION); \
+	fi
+	@touch $(LINT)
+
+.PHONY: clean
+clean: ## remove what dead runs left behind, and build/
+	@if [ -x build/lockquake ]; then build/lockquake clean; fi
+	rm -rf build
