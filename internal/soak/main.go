@@ -1,0 +1,148 @@
+// Soak makes the figures that take hours: each story twenty times over. It keeps what it has done in .soak/, so that it
+// can be interrupted at any time and goes on where it was; figures whose code has not changed since are kept. After each
+// row it writes docs/soak.md.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path"
+	"path/filepath"
+	"syscall"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := soak(ctx, os.Args[1:], os.Stderr)
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "soak:", err)
+		os.Exit(1)
+	}
+}
+
+// options is what soak was told.
+type options struct {
+	runner runner
+	state  string // folder of the states
+	page   string // where the table goes
+	rows   []Row
+}
+
+// soak reads the flags and does the rows.
+func soak(ctx context.Context, args []string, tell io.Writer) error {
+	flags := flag.NewFlagSet("soak", flag.ContinueOnError)
+	bin := flags.String("bin", "", "the lockquake program; built with make when empty")
+	only := flags.String("only", "*", "do the rows whose scenario matches this pattern; the page keeps the others")
+	list := flags.Bool("list", false, "print the rows and what is done of them, and run nothing")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	top, err := gitLines(".", "rev-parse", "--show-toplevel")
+	if err != nil {
+		return err
+	}
+	o := options{
+		runner: runner{bin: *bin, top: top[0], out: filepath.Join(top[0], ".soak", "runs"), tell: tell},
+		state:  filepath.Join(top[0], ".soak"), page: filepath.Join(top[0], "docs", "soak.md"), rows: rows,
+	}
+	if *list {
+		return o.list(tell)
+	}
+	if *bin == "" {
+		o.runner.bin = filepath.Join(top[0], "build", "lockquake")
+		build := exec.CommandContext(ctx, "make", "-C", top[0], "build")
+		build.Stdout, build.Stderr = tell, tell
+		if err := build.Run(); err != nil {
+			return fmt.Errorf("make build: %w", err)
+		}
+	}
+	for _, row := range o.rows {
+		if ok, err := path.Match(*only, row.Scenario); err != nil || !ok {
+			continue
+		}
+		if err := o.do(ctx, row); err != nil {
+			return err
+		}
+	}
+	return o.verdict()
+}
+
+// do brings one row to its number of runs, and writes the page.
+func (o options) do(ctx context.Context, row Row) error {
+	state, file, err := o.load(row)
+	if err != nil {
+		return err
+	}
+	for len(state.Runs) < row.Count {
+		fmt.Fprintf(o.runner.tell, "soak: %s, run %d of %d\n", row.ID(), len(state.Runs)+1, row.Count)
+		run, err := o.runner.once(ctx, row)
+		if errors.Is(err, errMissing) {
+			fmt.Fprintf(o.runner.tell, "soak: %s: %v\n", row.ID(), err)
+			break
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %w; what is done is kept, run it again to go on", row.ID(), err)
+		}
+		if len(state.Runs) == 0 {
+			state.Versions = o.runner.versions(run.Dir)
+			if state.Commit, err = commit(o.runner.top, row.Paths()); err != nil {
+				return err
+			}
+		}
+		state.Runs = append(state.Runs, run)
+		if err := state.save(file); err != nil {
+			return err
+		}
+	}
+	return o.write()
+}
+
+// load reads what is done of a row.
+func (o options) load(row Row) (State, string, error) {
+	key, err := treeKey(o.runner.top, row.Paths())
+	if err != nil {
+		return State{}, "", err
+	}
+	file := filepath.Join(o.state, row.ID()+".json")
+	state, err := loadState(file, key)
+	return state, file, err
+}
+
+// list prints how far each row is.
+func (o options) list(w io.Writer) error {
+	for _, row := range o.rows {
+		state, _, err := o.load(row)
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(w, "%-32s %2d of %2d runs done\n", row.ID(), len(state.Runs), row.Count)
+	}
+	return nil
+}
+
+// verdict is an error unless every run that was made passed.
+func (o options) verdict() error {
+	bad := 0
+	for _, row := range o.rows {
+		state, _, err := o.load(row)
+		if err != nil {
+			return err
+		}
+		for _, r := range state.Runs {
+			if r.Verdict != string(passed) {
+				bad++
+			}
+		}
+	}
+	if bad > 0 {
+		return fmt.Errorf("%d runs did not pass; %s names them", bad, o.page)
+	}
+	return nil
+}

@@ -1,0 +1,151 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+
+	"github.com/lockquake/lockquake/results"
+)
+
+const passed = results.Pass
+
+// columns are the counts with a column of their own, in its order.
+var columns = []string{
+	"double_grants", "overlapping_holds", "stale_writes", "fence_saves", "lost_updates", "token_regressions",
+	"foreign_releases", "stuck_locks",
+}
+
+// write makes the page from the states of all rows.
+func (o options) write() error {
+	states := make([]State, len(o.rows))
+	for i, row := range o.rows {
+		var err error
+		if states[i], _, err = o.load(row); err != nil {
+			return err
+		}
+	}
+	if err := os.MkdirAll(filepath.Dir(o.page), 0o755); err != nil {
+		return err
+	}
+	return os.WriteFile(o.page, []byte(page(o.rows, states)), 0o644)
+}
+
+// page is the text of docs/soak.md.
+func page(rows []Row, states []State) string {
+	var b strings.Builder
+	b.WriteString(`# Track record
+
+Made by ` + "`make soak`" + `: each story as often as its row says, one process a run, none left out. *Passed* means that the run
+met the story's expectations; an *unknown* run gave no answer (a fault that did not bite, a machine that stood still) and
+does not count as passed. A count is the sum over all runs, and in how many of them it was above zero; – was not judged.
+
+`)
+	fmt.Fprintf(&b, "Machine: %d cores, %s/%s. The load averages (1, 5, 15 min) are those before the row's least and most loaded run.\n\n",
+		runtime.NumCPU(), runtime.GOOS, runtime.GOARCH)
+	b.WriteString("| story | provider | shows | passed | unknown | fail | grants judged |")
+	for _, c := range columns {
+		b.WriteString(" " + strings.ReplaceAll(c, "_", " ") + " |")
+	}
+	b.WriteString(" commit | date | load |\n|---|---|---|---|---|---|---|" + strings.Repeat("---|", len(columns)+3) + "\n")
+	for i, row := range rows {
+		b.WriteString(line(row, states[i]))
+	}
+	for i, row := range rows {
+		if v := states[i].Versions; len(v) > 0 {
+			keys := make([]string, 0, len(v))
+			for k := range v {
+				keys = append(keys, k)
+			}
+			slices.Sort(keys)
+			fmt.Fprintf(&b, "\n%s ran on", row.ID())
+			for j, k := range keys {
+				fmt.Fprintf(&b, "%s %s %s", map[bool]string{true: ",", false: ""}[j > 0], k, v[k])
+			}
+			b.WriteString(".\n")
+		}
+	}
+	return b.String() + "\n" + failures(rows, states)
+}
+
+// line is one row of the table.
+func line(row Row, s State) string {
+	if len(s.Runs) == 0 {
+		return fmt.Sprintf("| %s | %s | %s | not run (0 of %d) |%s\n", row.Scenario, row.Provider, row.Shows, row.Count,
+			strings.Repeat(" |", len(columns)+6))
+	}
+	verdicts := map[string]int{}
+	var grants int64
+	for _, r := range s.Runs {
+		verdicts[r.Verdict]++
+		grants += r.Grants
+	}
+	n := len(s.Runs)
+	of := fmt.Sprintf("%d of %d", verdicts[string(results.Pass)], n)
+	if n < row.Count {
+		of += fmt.Sprintf(" (%d to go)", row.Count-n)
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "| %s | %s | %s | %s | %d | %d | %d |", row.Scenario, row.Provider, row.Shows, of,
+		verdicts[string(results.Unknown)], n-verdicts[string(results.Pass)]-verdicts[string(results.Unknown)], grants)
+	for _, c := range columns {
+		b.WriteString(" " + sum(s.Runs, c) + " |")
+	}
+	low, high := loads(s.Runs)
+	fmt.Fprintf(&b, " %s | %s | %s; %s |\n", s.Commit, s.Runs[n-1].Began.Format("2006-01-02"), low, high)
+	return b.String()
+}
+
+// sum adds one count over all runs that judged it.
+func sum(runs []Run, count string) string {
+	var total int64
+	judged, above := 0, 0
+	for _, r := range runs {
+		v := r.Counts[count]
+		if v == nil {
+			continue
+		}
+		judged++
+		total += *v
+		if *v > 0 {
+			above++
+		}
+	}
+	switch {
+	case judged == 0:
+		return "–"
+	case judged < len(runs):
+		return fmt.Sprintf("%d (judged in %d)", total, judged)
+	case total == 0:
+		return "0"
+	}
+	return fmt.Sprintf("%d (in %d)", total, above)
+}
+
+// loads returns the load averages before the least and the most loaded run.
+func loads(runs []Run) (low, high string) {
+	byLoad := func(a, b Run) int { return strings.Compare(pad(a.Load), pad(b.Load)) }
+	return slices.MinFunc(runs, byLoad).Load, slices.MaxFunc(runs, byLoad).Load
+}
+
+// pad makes load averages comparable as text.
+func pad(load string) string { return fmt.Sprintf("%12s", strings.SplitN(load, " ", 2)[0]) }
+
+// failures lists every run that did not pass, with the place where its history is.
+func failures(rows []Row, states []State) string {
+	var b strings.Builder
+	for i, row := range rows {
+		for j, r := range states[i].Runs {
+			if r.Verdict != string(passed) {
+				fmt.Fprintf(&b, "- %s, run %d: %s; %s (`%s`)\n", row.ID(), j+1, r.Verdict, strings.Join(r.Reasons, "; "), r.Dir)
+			}
+		}
+	}
+	if b.Len() == 0 {
+		return "No run failed or was unknown.\n"
+	}
+	return "Runs that did not pass:\n\n" + b.String()
+}

@@ -1,0 +1,143 @@
+package main
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Run is one run of a row as it is remembered.
+type Run struct {
+	Dir     string            `json:"dir"`
+	Verdict string            `json:"verdict"` // pass, fail, unknown, or "error" where there is none
+	Reasons []string          `json:"reasons,omitempty"`
+	Grants  int64             `json:"grants"`
+	Counts  map[string]*int64 `json:"counts"`
+	Load    string            `json:"load"` // of the machine, just before the run
+	Began   time.Time         `json:"began"`
+	Seconds float64           `json:"seconds"`
+}
+
+// State is a row's runs so far; it is written after every run, so that an interruption costs one run at most.
+type State struct {
+	Key      string            `json:"key"` // of the files that the figures depend on
+	Commit   string            `json:"commit"`
+	Versions map[string]string `json:"versions"` // of the service and of what it ran on
+	Runs     []Run             `json:"runs"`
+}
+
+// loadState reads the state of a row; one of other files, or none, is empty.
+func loadState(path, key string) (State, error) {
+	b, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return State{Key: key}, nil
+	}
+	if err != nil {
+		return State{}, err
+	}
+	var s State
+	if err := json.Unmarshal(b, &s); err != nil {
+		return State{}, fmt.Errorf("%s: %w", path, err)
+	}
+	if s.Key != key {
+		return State{Key: key}, nil
+	}
+	return s, nil
+}
+
+// save writes the state beside its place and moves it there, so that a dying machine leaves the old one.
+func (s State) save(path string) error {
+	b, err := json.MarshalIndent(s, "", "  ")
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return err
+	}
+	if err := os.WriteFile(path+".new", append(b, '\n'), 0o644); err != nil {
+		return err
+	}
+	return os.Rename(path+".new", path)
+}
+
+// matters tells whether a file can change a figure.
+func matters(path string) bool {
+	return !strings.HasSuffix(path, "_test.go") && !strings.HasSuffix(path, ".md") && !strings.Contains(path, "/testdata/")
+}
+
+// treeKey hashes the names and contents of all files below the paths, as they are in the working tree.
+func treeKey(top string, paths []string) (string, error) {
+	files, err := gitLines(top, append([]string{"ls-files", "-z", "--cached", "--others", "--exclude-standard", "--"}, globs(paths)...)...)
+	if err != nil {
+		return "", err
+	}
+	slices.Sort(files)
+	h := sha256.New()
+	for _, f := range slices.Compact(files) {
+		if !matters(f) {
+			continue
+		}
+		b, err := os.ReadFile(filepath.Join(top, f))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // deleted, and not yet committed
+		}
+		if err != nil {
+			return "", err
+		}
+		fmt.Fprintf(h, "%s %x\n", f, sha256.Sum256(b))
+	}
+	return hex.EncodeToString(h.Sum(nil))[:16], nil
+}
+
+// commit names the commit of the working tree; "-dirty" where a file that matters differs from it.
+func commit(top string, paths []string) (string, error) {
+	head, err := gitLines(top, "rev-parse", "--short", "HEAD")
+	if err != nil {
+		return "", err
+	}
+	changed, err := gitLines(top, append([]string{"status", "--porcelain", "-z", "--untracked-files=all", "--"}, globs(paths)...)...)
+	if err != nil {
+		return "", err
+	}
+	for _, c := range changed {
+		if matters(c) {
+			return head[0] + "-dirty", nil
+		}
+	}
+	return head[0], nil
+}
+
+// globs makes pathspecs in which * stays within one folder.
+func globs(paths []string) []string {
+	out := make([]string, 0, len(paths))
+	for _, p := range paths {
+		out = append(out, ":(glob)"+p)
+		if !strings.Contains(p, "*") {
+			out = append(out, ":(glob)"+p+"/**")
+		}
+	}
+	return out
+}
+
+// gitLines runs git in the tree and returns the parts of its output.
+func gitLines(top string, args ...string) ([]string, error) {
+	cmd := exec.Command("git", append([]string{"-C", top}, args...)...)
+	out, err := cmd.Output()
+	if err != nil {
+		var exit *exec.ExitError
+		if errors.As(err, &exit) {
+			return nil, fmt.Errorf("git %s: %s", args[0], strings.TrimSpace(string(exit.Stderr)))
+		}
+		return nil, fmt.Errorf("git %s: %w", args[0], err)
+	}
+	return strings.FieldsFunc(string(out), func(r rune) bool { return r == 0 || r == '\n' }), nil
+}
