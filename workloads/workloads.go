@@ -25,8 +25,9 @@ type User interface {
 
 // Identity tells a user its place among all users of the run.
 type Identity struct {
-	Number int // from 0, over all clients
-	Total  int // number of users of the run
+	Number  int // from 0, over all clients
+	Total   int // number of users of the run
+	Process int // number of users of this user's own process
 }
 
 // Hold is a lock that a user has in hand.
@@ -42,12 +43,19 @@ type Hold interface {
 
 // Workload is what one user does.
 type Workload interface {
-	// Locks returns the number of locks it uses; they are named lock-0, lock-1, ...
-	Locks() int
+	// Locks returns the number of locks that this many users of the whole run use; they are named lock-0, lock-1, ...
+	Locks(users int) int
 	// NeedsResource tells whether it reads or writes what the lock protects.
 	NeedsResource() bool
 	// Run is one user's life until ctx ends. Errors of operations are recorded by the client and are no reason to end.
 	Run(ctx context.Context, u User) error
+}
+
+// Pacer is a Workload that may run in an open loop: it begins at intended times, whether or not a user is free.
+type Pacer interface {
+	// Unstarted returns how many intended arrivals came due up to end, which is ns of the run's clock, and never got a
+	// user. It is asked once, when every user's Run has returned.
+	Unstarted(end int64) int64
 }
 
 // Kind is an entry of the list of workloads.
@@ -60,6 +68,21 @@ type Kind struct {
 	// New makes the workload; decode fills a struct with its own parameters, strictly: from the scenario's YAML in the
 	// harness, from JSON in the client process. The Workload itself marshals to JSON that New's decode accepts.
 	New func(decode func(into any) error) (Workload, error)
+}
+
+// All is the list of workloads; the first is the default.
+func All() []Kind {
+	return []Kind{acquireRelease, counter}
+}
+
+// Find returns the named workload.
+func Find(name string) (Kind, bool) {
+	for _, k := range All() {
+		if k.Name == name {
+			return k, true
+		}
+	}
+	return Kind{}, false
 }
 
 // LockName is the name of the lock with that number.
