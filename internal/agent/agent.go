@@ -1,0 +1,86 @@
+// Package agent is what acts on the processes of a run from outside them: it reads their states from /proc and sends
+// them signals. It runs as `lockquake agent`, one for each run, beside the targets and never inside one, and speaks
+// JSON lines over its standard streams. It acts only on processes that it was told belong to the run. When its control
+// stream ends, for whatever reason, it continues everything that it stopped and kills what it was told to kill.
+package agent
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/lockquake/lockquake/internal/clock"
+)
+
+// Version is the version of the agent's protocol. Harness and agent are the same binary, so it must be equal.
+const Version = 1
+
+// State is what is seen of a process from outside it.
+type State struct {
+	PID     int            `json:"pid"`               // 0 when there is no such process any more
+	Threads map[string]int `json:"threads,omitempty"` // number of threads by state letter of /proc/PID/task/*/stat
+	Time    int64          `json:"time"`              // ns of CLOCK_MONOTONIC after the last thread was read
+}
+
+// Process names a process beyond the reuse of its pid.
+type Process struct {
+	PID   int    `json:"pid"`
+	Start uint64 `json:"start"` // clock ticks from boot to its start, as /proc/PID/stat tells
+}
+
+// ErrNoProcess means that the process has ended.
+var ErrNoProcess = errors.New("no such process")
+
+// Find identifies the process that has the pid now. It refuses the pids that no target can have: signals to 0 and -1
+// would reach the harness itself, and 1 is the machine's init.
+func Find(pid int) (Process, error) {
+	if pid < 2 {
+		return Process{}, fmt.Errorf("pid %d cannot be a target", pid)
+	}
+	start, err := startTime(pid)
+	if err != nil {
+		return Process{}, err
+	}
+	return Process{PID: pid, Start: start}, nil
+}
+
+// Alive tells whether the process still exists (an unreaped one does).
+func (p Process) Alive() bool {
+	start, err := startTime(p.PID)
+	return err == nil && start == p.Start
+}
+
+// Inspect reads the state of all threads of the process. A process that has ended gives a State with PID 0.
+func (p Process) Inspect() (State, error) {
+	threads, err := p.threads()
+	if errors.Is(err, ErrNoProcess) || err == nil && !p.Alive() {
+		return State{Time: clock.Now()}, nil
+	}
+	return State{PID: p.PID, Threads: threads, Time: clock.Now()}, err
+}
+
+// threads counts the threads by state; it starts again when threads came or went meanwhile.
+func (p Process) threads() (map[string]int, error) {
+	var last map[string]int
+	for range 4 {
+		seen, complete, err := readThreads(p.PID)
+		if err != nil {
+			return nil, err
+		}
+		if complete {
+			return seen, nil
+		}
+		last = seen
+	}
+	return last, nil
+}
+
+// Signal sends the named signal ("STOP", "CONT", "KILL", "TERM") to the process and to no other.
+func (p Process) Signal(name string) error {
+	if p.PID < 2 {
+		return fmt.Errorf("pid %d cannot be a target", p.PID)
+	}
+	if !p.Alive() {
+		return ErrNoProcess
+	}
+	return send(p.PID, name)
+}

@@ -1,0 +1,180 @@
+package agent
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/lockquake/lockquake/internal/clock"
+)
+
+// Client is the harness's end of an agent's control stream. It may be used by several goroutines.
+type Client struct {
+	in    io.WriteCloser
+	done  chan struct{} // closed when the agent's stream ended
+	alien bool          // the agent's clock is not ours
+
+	mu      sync.Mutex
+	last    uint64
+	pending map[uint64]chan response
+	closed  bool
+}
+
+// ErrEnded means that the agent is gone.
+var ErrEnded = errors.New("the agent's control stream has ended")
+
+// Connect waits for the greeting of the agent on the other end of the two streams.
+func Connect(ctx context.Context, in io.WriteCloser, out io.Reader) (*Client, error) {
+	c := &Client{in: in, done: make(chan struct{}), pending: make(map[uint64]chan response)}
+	greeted := make(chan error, 1)
+	go c.read(bufio.NewReader(out), greeted)
+	select {
+	case err := <-greeted:
+		if err != nil {
+			_ = in.Close()
+			return nil, err
+		}
+		return c, nil
+	case <-ctx.Done():
+		_ = in.Close()
+		return nil, fmt.Errorf("wait for the agent's greeting: %w", ctx.Err())
+	}
+}
+
+// read takes the greeting and then hands each response to whoever asked.
+func (c *Client) read(out *bufio.Reader, greeted chan<- error) {
+	defer c.end()
+	var h hello
+	line, err := out.ReadBytes('\n')
+	if err == nil {
+		err = json.Unmarshal(line, &h)
+	}
+	if err == nil && h.Version != Version {
+		err = fmt.Errorf("it speaks version %d, this harness %d", h.Version, Version)
+	}
+	if err != nil {
+		greeted <- fmt.Errorf("the agent did not greet (%q): %w", line, err)
+		return
+	}
+	c.alien = h.BootID != clock.BootID() || h.TimeNS != clock.TimeNamespace()
+	greeted <- nil
+	for {
+		line, err := out.ReadBytes('\n')
+		if err != nil {
+			return
+		}
+		var r response
+		if json.Unmarshal(line, &r) != nil {
+			return
+		}
+		c.mu.Lock()
+		wait := c.pending[r.ID]
+		delete(c.pending, r.ID)
+		c.mu.Unlock()
+		if wait != nil {
+			wait <- r
+		}
+	}
+}
+
+// end fails what is pending.
+func (c *Client) end() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.closed = true
+	close(c.done)
+}
+
+// Own tells the agent that a pid, as the agent sees it, belongs to the run. With kill it is killed when the stream
+// ends.
+func (c *Client) Own(ctx context.Context, pid int, kill bool) (Process, error) {
+	r, err := c.call(ctx, request{Do: doOwn, Process: Process{PID: pid}, Kill: kill})
+	if err != nil {
+		return Process{}, err
+	}
+	return *r.Process, nil
+}
+
+// Disown makes the agent forget a process.
+func (c *Client) Disown(ctx context.Context, p Process) error {
+	_, err := c.call(ctx, request{Do: doDisown, Process: p})
+	return err
+}
+
+// Inspect reads the state of a process that belongs to the run.
+func (c *Client) Inspect(ctx context.Context, p Process) (State, error) {
+	r, err := c.call(ctx, request{Do: doInspect, Process: p})
+	if err != nil {
+		return State{}, err
+	}
+	if c.alien {
+		r.State.Time = clock.Now() // later than the observation, by half a round trip at least
+	}
+	return *r.State, nil
+}
+
+// Signal sends the named signal to a process that belongs to the run.
+func (c *Client) Signal(ctx context.Context, p Process, name string) error {
+	_, err := c.call(ctx, request{Do: doSignal, Process: p, Signal: name})
+	return err
+}
+
+// Ended is closed when the agent is gone.
+func (c *Client) Ended() <-chan struct{} { return c.done }
+
+// Close ends the control stream and waits, at most 2 s, until the agent has healed and is gone.
+func (c *Client) Close() error {
+	_ = c.in.Close()
+	select {
+	case <-c.done:
+		return nil
+	case <-time.After(2 * time.Second):
+		return errors.New("the agent did not end within 2 s of its control stream")
+	}
+}
+
+func (c *Client) call(ctx context.Context, r request) (response, error) {
+	answer := make(chan response, 1)
+	if err := c.send(r, answer); err != nil {
+		return response{}, err
+	}
+	select {
+	case a := <-answer:
+		if a.Gone {
+			return a, ErrNoProcess
+		}
+		if a.Error != "" {
+			return a, errors.New(a.Error)
+		}
+		return a, nil
+	case <-c.done:
+		return response{}, ErrEnded
+	case <-ctx.Done():
+		return response{}, ctx.Err()
+	}
+}
+
+func (c *Client) send(r request, answer chan response) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return ErrEnded
+	}
+	c.last++
+	r.ID = c.last
+	line, err := json.Marshal(r)
+	if err != nil {
+		return err
+	}
+	c.pending[r.ID] = answer
+	if _, err := c.in.Write(append(line, '\n')); err != nil {
+		delete(c.pending, r.ID)
+		return fmt.Errorf("%w: %w", ErrEnded, err)
+	}
+	return nil
+}

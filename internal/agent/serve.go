@@ -1,0 +1,133 @@
+package agent
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/lockquake/lockquake/internal/clock"
+)
+
+// target is a process of the run.
+type target struct {
+	kill    bool // when the stream ends
+	stopped bool // by us, and not continued since
+}
+
+type server struct {
+	owned map[Process]*target
+}
+
+// Main serves requests from stdin until it ends or ctx is cancelled, and then continues and kills what was left in its
+// care. It is the body of `lockquake agent`.
+func Main(ctx context.Context, stdin io.Reader, stdout io.Writer) error {
+	if err := Supported(); err != nil {
+		return err
+	}
+	s := &server{owned: make(map[Process]*target)}
+	defer s.heal()
+	out := json.NewEncoder(stdout)
+	err := out.Encode(hello{Version: Version, PID: os.Getpid(), BootID: clock.BootID(), TimeNS: clock.TimeNamespace()})
+	if err != nil {
+		return fmt.Errorf("greet the harness: %w", err)
+	}
+	requests, ended := readRequests(ctx, stdin)
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case r, ok := <-requests:
+			if !ok {
+				return <-ended
+			}
+			if err := out.Encode(s.serve(r)); err != nil {
+				return nil //nolint:nilerr // the harness is gone: that is the end of the stream, not a failure
+			}
+		}
+	}
+}
+
+// readRequests parses lines in a goroutine, because a read of stdin cannot be cancelled.
+func readRequests(ctx context.Context, stdin io.Reader) (<-chan request, <-chan error) {
+	requests, ended := make(chan request), make(chan error, 1)
+	go func() {
+		defer close(requests)
+		lines := bufio.NewScanner(stdin)
+		for lines.Scan() {
+			var r request
+			if err := json.Unmarshal(lines.Bytes(), &r); err != nil {
+				ended <- fmt.Errorf("read a request: %w", err)
+				return
+			}
+			select {
+			case requests <- r:
+			case <-ctx.Done():
+				return
+			}
+		}
+		ended <- nil
+	}()
+	return requests, ended
+}
+
+func (s *server) serve(r request) response {
+	resp := response{ID: r.ID}
+	if err := s.do(r, &resp); err != nil {
+		resp.Error, resp.Gone = err.Error(), errors.Is(err, ErrNoProcess)
+	}
+	return resp
+}
+
+func (s *server) do(r request, resp *response) error {
+	if r.Do == doOwn {
+		if r.Process.PID == os.Getpid() {
+			return errors.New("the agent is not a target")
+		}
+		p, err := Find(r.Process.PID)
+		if err != nil {
+			return err
+		}
+		s.owned[p] = &target{kill: r.Kill}
+		resp.Process = &p
+		return nil
+	}
+	t := s.owned[r.Process]
+	if t == nil {
+		return fmt.Errorf("pid %d does not belong to this run", r.Process.PID)
+	}
+	switch r.Do {
+	case doDisown:
+		delete(s.owned, r.Process)
+		return nil
+	case doInspect:
+		state, err := r.Process.Inspect()
+		resp.State = &state
+		return err
+	case doSignal:
+		if r.Signal == "STOP" {
+			t.stopped = true // before the signal: better one SIGCONT too many
+		}
+		err := r.Process.Signal(r.Signal)
+		if r.Signal == "CONT" && err == nil {
+			t.stopped = false
+		}
+		return err
+	}
+	return fmt.Errorf("unknown order %q", r.Do)
+}
+
+// heal leaves no target stopped, and none alive that was to be killed. Processes that have ended are passed over.
+func (s *server) heal() {
+	for p, t := range s.owned {
+		if t.kill {
+			_ = p.Signal("KILL")
+		}
+		if t.stopped {
+			_ = p.Signal("CONT")
+		}
+	}
+}
