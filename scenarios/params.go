@@ -1,21 +1,58 @@
 package scenarios
 
 import (
-	"github.com/goccy/go-yaml"
 	"github.com/goccy/go-yaml/ast"
 )
 
 // Params is the keys of a section that belong to the instance it names. They stay YAML nodes until the instance's own
 // struct decodes them.
 type Params struct {
-	node *ast.MappingNode // nil: there are none
+	node   *ast.MappingNode // nil: there are none
+	src    *source
+	path   string   // of the section
+	common []string // keys of the section that are not the instance's
 }
 
-// Decode fills the struct that into points to. A key that it does not have, or a value that does not fit, is an error
-// with line and caret. Keys that are not there leave the struct's defaults.
+// Decode fills the struct that into points to. A key that it does not have, a duration without unit, or any other
+// value that does not fit, is an error with line and caret. Keys that are not there leave the struct's defaults.
 func (p Params) Decode(into any) error {
 	if p.node == nil {
 		return nil
 	}
-	return yaml.NodeToValue(p.node, into, yaml.Strict())
+	return decode(p.src, p.node, p.path, into, p.common)
+}
+
+// Keys lists the keys in the order in which they were written.
+func (p Params) Keys() []string {
+	if p.node == nil {
+		return nil
+	}
+	var out []string
+	for _, v := range p.node.Values {
+		out = append(out, keyOf(v))
+	}
+	return out
+}
+
+// String returns the parameters as one line of YAML without its braces, such as "delay: 2s"; "" when there are none.
+func (p Params) String() string {
+	if p.node == nil {
+		return ""
+	}
+	s := flow(p.node)
+	return s[1 : len(s)-1]
+}
+
+// ParseParams reads parameters from YAML text such as "{delay: 2s}".
+func ParseParams(text string) (Params, error) {
+	src := newSource("parameters", []byte(text))
+	n, err := readNode(src, []byte(text))
+	if err != nil {
+		return Params{}, err
+	}
+	m, ok := n.(*ast.MappingNode)
+	if !ok {
+		return Params{}, src.at(tokenOf(n), "", "%s is not a map of keys", shown(n))
+	}
+	return Params{node: m, src: src}, nil
 }

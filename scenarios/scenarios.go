@@ -4,6 +4,8 @@ package scenarios
 
 import (
 	"time"
+
+	"github.com/goccy/go-yaml/ast"
 )
 
 // Scenario is one run as it was asked for.
@@ -19,6 +21,9 @@ type Scenario struct {
 	Run      Run
 	Expect   []Expectation
 	Text     []byte // the YAML as it will be written into the run directory, twins and --set applied
+
+	src  *source          // of the nodes
+	root *ast.MappingNode // what was read, for variants
 }
 
 // Backend is the `backend:` section.

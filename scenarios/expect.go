@@ -1,0 +1,135 @@
+package scenarios
+
+import (
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/goccy/go-yaml/ast"
+)
+
+// MinJudged is how many grants a schedule must have had judged before a zero means something, unless expect says
+// otherwise under "judged".
+const MinJudged = 100
+
+// Judged is the name under which expect asks for a number of judged grants.
+const Judged = "judged"
+
+// known are the counts and measures that every run is judged by. Others may be expected too; these are here so that a
+// slip of the pen is not taken for one of them.
+var known = []string{
+	Judged, "double_grants", "overlapping_holds", "stale_writes", "fence_saves", "lost_updates", "token_regressions",
+	"foreign_releases", "stuck_locks", "throughput_per_s", "unavailability_ms_max",
+}
+
+// zeroByDefault must be 0 unless expect says otherwise.
+var zeroByDefault = []string{"double_grants", "token_regressions", "foreign_releases"}
+
+var (
+	expectForm = regexp.MustCompile(`^\s*(>=|<=|>|<|=|)\s*([0-9]+(?:\.[0-9]+)?)\s*(%|ns|us|µs|ms|s|m|h|)\s*$`)
+	countForm  = regexp.MustCompile(`^[a-z][a-z0-9]*([_.][a-z0-9]+)*$`)
+)
+
+func (r reader) expect(s *Scenario) error {
+	m, err := r.section("expect")
+	if err != nil {
+		return err
+	}
+	if m != nil {
+		for _, v := range m.Values {
+			e, err := r.expectation(v)
+			if err != nil {
+				return err
+			}
+			s.Expect = append(s.Expect, e)
+		}
+	}
+	for _, name := range zeroByDefault {
+		s.Expect = forced(s.Expect, Expectation{Name: name, Op: "=", Text: "0"})
+	}
+	if s.Workload.Use != "" {
+		s.Expect = forced(s.Expect, Expectation{Name: Judged, Op: ">=", Value: MinJudged, Text: ">=" + strconv.Itoa(MinJudged)})
+	}
+	return nil
+}
+
+// forced adds a default where the scenario did not name it.
+func forced(list []Expectation, e Expectation) []Expectation {
+	if slices.ContainsFunc(list, func(x Expectation) bool { return x.Name == e.Name }) {
+		return list
+	}
+	e.Forced = true
+	return append(list, e)
+}
+
+func (r reader) expectation(v *ast.MappingValueNode) (Expectation, error) {
+	name := keyOf(v)
+	path := join("expect", name)
+	if !countForm.MatchString(name) {
+		return Expectation{}, r.src.at(tokenOf(v.Key), path, "is not the name of a count or measure, such as double_grants")
+	}
+	if !slices.Contains(known, name) {
+		if near := closest(name, known, 1); len(near) == 1 && edits(name, near[0]) <= 2 {
+			return Expectation{}, r.src.at(tokenOf(v.Key), path, "is not known; did you mean %q?", near[0])
+		}
+	}
+	if v.Value == nil || v.Value.Type() == ast.NullType {
+		return Expectation{}, r.src.at(tokenOf(v.Key), path, "has no value")
+	}
+	text, ok := textOf(v.Value)
+	if t := v.Value.Type(); t == ast.IntegerType || t == ast.FloatType {
+		text, ok = v.Value.GetToken().Value, true
+	}
+	if !ok {
+		return Expectation{}, r.src.at(tokenOf(v.Value), path, "%s is not an expectation, such as %q, %q or %q",
+			shown(v.Value), "0", ">=5", "<1s")
+	}
+	e, ok := ParseExpectation(name, text)
+	if !ok {
+		return e, r.src.at(tokenOf(v.Value), path,
+			`%q is not an expectation: a comparison (=, <, <=, >, >=; none means =), a number, and a unit (none, %%, or of time), such as "0", ">=5", "<1s" or ">5%%"`, text)
+	}
+	return e, nil
+}
+
+// ParseExpectation reads one expectation, such as ">=5", "<1s" or "0".
+func ParseExpectation(name, text string) (Expectation, bool) {
+	m := expectForm.FindStringSubmatch(text)
+	if m == nil {
+		return Expectation{}, false
+	}
+	e := Expectation{Name: name, Op: m[1], Unit: m[3], Text: strings.TrimSpace(text)}
+	if e.Op == "" {
+		e.Op = "="
+	}
+	value, err := strconv.ParseFloat(m[2], 64)
+	if err != nil {
+		return Expectation{}, false
+	}
+	if e.Unit != "" && e.Unit != "%" {
+		d, err := time.ParseDuration(m[2] + e.Unit)
+		if err != nil {
+			return Expectation{}, false
+		}
+		value, e.Unit = float64(d)/float64(time.Millisecond), "ms"
+	}
+	e.Value = value
+	return e, true
+}
+
+// Holds tells whether a value, in the expectation's unit, meets it.
+func (e Expectation) Holds(value float64) bool {
+	switch e.Op {
+	case "<":
+		return value < e.Value
+	case "<=":
+		return value <= e.Value
+	case ">":
+		return value > e.Value
+	case ">=":
+		return value >= e.Value
+	}
+	return value == e.Value
+}

@@ -1,0 +1,49 @@
+package scenarios
+
+import "time"
+
+// chaos reads the schedule.
+func (r reader) chaos(s *Scenario) error {
+	list, err := r.list("chaos")
+	if err != nil {
+		return err
+	}
+	for i, m := range list {
+		path := item("chaos", i)
+		var k struct {
+			Use, On                string
+			At, For, Every, Jitter time.Duration
+		}
+		p, err := r.own(m, path, &k)
+		if err != nil {
+			return err
+		}
+		in := Injection{Use: k.Use, On: k.On, At: k.At, For: k.For, Every: k.Every, Jitter: k.Jitter, Params: p}
+		if err := r.injection(in, path, s.Run.For); err != nil {
+			return err
+		}
+		if entry(m, "for") != nil && k.For == 0 {
+			return r.errorf(join(path, "for"), "a fault that is healed at once is none; write a time above 0s")
+		}
+		if entry(m, "every") != nil && k.Every == 0 {
+			return r.errorf(join(path, "every"), "it would never end; write a time above 0s, or leave it out for once")
+		}
+		s.Chaos = append(s.Chaos, in)
+	}
+	return nil
+}
+
+func (r reader) injection(in Injection, path string, runFor time.Duration) error {
+	switch {
+	case in.Use == "":
+		return r.missing(join(path, "use"), "the name of a fault, such as pause")
+	case in.On == "":
+		return r.missing(join(path, "on"), "the target: one, minority, majority, all, leader, followers, holder, clients or a node")
+	case runFor > 0 && in.At+in.Jitter >= runFor:
+		return r.errorf(join(path, "at"), "%s is not before the end of the run (run.for: %s)", in.At+in.Jitter, runFor)
+	case in.Every > 0 && in.For+in.Jitter >= in.Every:
+		return r.errorf(join(path, "every"), "%s is too soon: the one before may last until %s after it was due (for and jitter)",
+			in.Every, in.For+in.Jitter)
+	}
+	return nil
+}

@@ -1,0 +1,155 @@
+package scenarios
+
+import (
+	"embed"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"slices"
+	"strings"
+	"sync"
+)
+
+//go:embed stories/*.yaml healthy/*.yaml controls/*.yaml
+var embedded embed.FS
+
+// Listing is one embedded scenario, for lists.
+type Listing struct {
+	Name  string // what Load takes: the story's name, with a twin's word behind it for a twin
+	File  string // embedded file, such as "stories/etcd-holder-pause.yaml"
+	Claim string // what it shows
+	Path  string // folder and name, such as "stories/etcd-holder-pause-fenced": what a pattern with a slash matches
+}
+
+// catalog is all embedded scenarios, each with its twins behind it, sorted by file.
+var catalog = sync.OnceValues(func() ([]Scenario, error) {
+	files, err := fs.Glob(embedded, "*/*.yaml")
+	if err != nil {
+		return nil, fmt.Errorf("list embedded scenarios: %w", err)
+	}
+	slices.Sort(files)
+	var out []Scenario
+	for _, file := range files {
+		data, err := embedded.ReadFile(file)
+		if err != nil {
+			return nil, fmt.Errorf("read embedded scenario: %w", err)
+		}
+		family, err := parseFamily(data, file)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, family...)
+	}
+	return out, nil
+})
+
+// parseFamily reads a scenario and its twins.
+func parseFamily(data []byte, file string) ([]Scenario, error) {
+	s, err := Parse(data, file)
+	if err != nil {
+		return nil, err
+	}
+	variants, err := twins(s)
+	if err != nil {
+		return nil, err
+	}
+	return append([]Scenario{s}, variants...), nil
+}
+
+// Names lists the embedded scenarios, twins included.
+func Names() []Listing {
+	all, err := catalog()
+	if err != nil { // a test of this package parses them all
+		panic(err)
+	}
+	out := make([]Listing, 0, len(all))
+	for _, s := range all {
+		out = append(out, Listing{Name: s.Name, File: s.File, Claim: s.Claim, Path: pathOf(s)})
+	}
+	return out
+}
+
+func pathOf(s Scenario) string { return path.Dir(s.File) + "/" + s.Name }
+
+// Load returns the scenarios that a word names: an embedded scenario or twin by its name, several by a pattern such as
+// "etcd-*" or "stories/*", or the one in a YAML file by its path, a twin in it by "path:word".
+func Load(nameOrPath string) ([]Scenario, error) {
+	all, err := catalog()
+	if err != nil {
+		return nil, err
+	}
+	pattern := strings.ContainsAny(nameOrPath, "*?[")
+	var out []Scenario
+	for _, s := range all {
+		if s.Name == nameOrPath || pathOf(s) == nameOrPath || pattern && matches(nameOrPath, s) {
+			out = append(out, s)
+		}
+	}
+	if len(out) > 0 {
+		return out, nil
+	}
+	if s, err := loadFile(nameOrPath); err == nil || !errors.Is(err, fs.ErrNotExist) {
+		return s, err
+	}
+	names := make([]string, len(all))
+	for i, s := range all {
+		names[i] = s.Name
+	}
+	near := closest(nameOrPath, names, 3)
+	hint := "there are " + strings.Join(names, ", ")
+	switch {
+	case pattern:
+		hint = "no embedded scenario matches; " + hint
+	case isPath(nameOrPath):
+		hint = "no such file"
+	case len(near) > 0:
+		hint = "did you mean " + listed(near) + "?"
+	}
+	return nil, &Error{File: nameOrPath, Message: "unknown scenario: " + hint}
+}
+
+func matches(pattern string, s Scenario) bool {
+	against := s.Name
+	if strings.Contains(pattern, "/") {
+		against = pathOf(s)
+	}
+	ok, err := path.Match(pattern, against)
+	return ok && err == nil
+}
+
+func isPath(s string) bool {
+	return strings.ContainsAny(s, `/\`) || strings.HasSuffix(s, ".yaml") || strings.HasSuffix(s, ".yml")
+}
+
+// loadFile reads the scenario in a file, or the twin that "path:word" names.
+func loadFile(name string) ([]Scenario, error) {
+	data, err := os.ReadFile(name)
+	file, word := name, ""
+	if errors.Is(err, fs.ErrNotExist) {
+		if i := strings.LastIndexByte(name, ':'); i > 0 {
+			file, word = name[:i], name[i+1:]
+			data, err = os.ReadFile(file)
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read scenario: %w", err)
+	}
+	family, err := parseFamily(data, file)
+	if err != nil {
+		return nil, err
+	}
+	if word == "" {
+		return family[:1], nil
+	}
+	var words []string
+	for _, s := range family[1:] {
+		w := strings.TrimPrefix(s.Name, family[0].Name+"-")
+		if w == word {
+			return []Scenario{s}, nil
+		}
+		words = append(words, w)
+	}
+	return nil, &Error{File: file, Message: fmt.Sprintf("has no twin %q; it has %s", word, listed(words))}
+}

@@ -1,0 +1,68 @@
+package scenarios
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+)
+
+var (
+	userForm = regexp.MustCompile(`^[A-Z][A-Za-z0-9]{0,15}$`)
+	lockForm = regexp.MustCompile(`^lock-(0|[1-9][0-9]{0,4})$`)
+)
+
+// order checks what steps say about each other: names are used after they were given, and once.
+func (r reader) order(steps []Step) error {
+	var users, standing, healed []string
+	armed := map[string]string{} // user and point -> action
+	for i, s := range steps {
+		path := item("steps", i)
+		spot := s.User + " " + s.Point
+		switch {
+		case s.Do == "arm":
+			armed[spot] = s.Action
+		case s.Do == "continue" && armed[spot] != "wait":
+			return r.errorf(join(path, "point"), "user %s does not wait at %q: no step before armed it with action: wait",
+				s.User, s.Point)
+		case s.Await == "point" && armed[spot] == "":
+			return r.errorf(join(path, "point"), "user %s never stops at %q: no step before armed it", s.User, s.Point)
+		case s.Await != "" && s.User != "" && !slices.Contains(users, s.User):
+			return r.errorf(join(path, "user"), "no step before this one has a user %s; %s", s.User, have(users))
+		case s.As != "" && (slices.Contains(standing, s.As) || slices.Contains(healed, s.As)):
+			return r.errorf(join(path, "as"), "%q is taken: an injection before has this name", s.As)
+		case s.Heal != "" && slices.Contains(healed, s.Heal):
+			return r.errorf(join(path, "heal"), "%q was healed before", s.Heal)
+		case s.Heal != "" && !slices.Contains(standing, s.Heal):
+			return r.errorf(join(path, "heal"), "no step before is named %q by as; %s", s.Heal, have(standing))
+		}
+		if s.Do != "" && !slices.Contains(users, s.User) {
+			users = append(users, s.User)
+		}
+		if s.As != "" {
+			standing = append(standing, s.As)
+		}
+		if s.Heal != "" {
+			standing = slices.DeleteFunc(standing, func(x string) bool { return x == s.Heal })
+			healed = append(healed, s.Heal)
+		}
+	}
+	return nil
+}
+
+func have(names []string) string {
+	if len(names) == 0 {
+		return "there are none yet"
+	}
+	return "there are " + strings.Join(names, ", ")
+}
+
+// Users lists the users that steps name, in the order of their first command. Each is a client of its own.
+func (s Scenario) Users() []string {
+	var out []string
+	for _, step := range s.Steps {
+		if step.Do != "" && !slices.Contains(out, step.User) {
+			out = append(out, step.User)
+		}
+	}
+	return out
+}

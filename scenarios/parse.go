@@ -1,0 +1,310 @@
+package scenarios
+
+import (
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/goccy/go-yaml/ast"
+)
+
+// What a scenario has where it says nothing.
+const (
+	DefaultTTL     = 10 * time.Second
+	DefaultTimeout = 10 * time.Second // of one operation
+	DefaultWithin  = 10 * time.Second // deadline of a step
+	DefaultFor     = 30 * time.Second // of a workload
+	DefaultSettle  = time.Second
+	DefaultGuard   = "none"
+	DefaultLock    = "lock-0" // that a step is about
+)
+
+var (
+	rootKeys  = []string{"name", "claim", "source", "backend", "workload", "chaos", "steps", "run", "expect", "twins"}
+	nameForm  = regexp.MustCompile(`^[a-z0-9]+(-[a-z0-9]+)*$`)
+	guards    = []string{"none", "fence", "fence-writes"}
+	looks     = []string{"signal", "validity"}
+	maxIndex  = 1 << 16 // clients, and users of one client: the history numbers them with 16 bits
+	maxLength = 64      // of a name
+)
+
+// Parse reads one scenario strictly: an unknown key, a missing value, or one that does not fit, is an *Error with file,
+// line and caret. Twins in the text are checked too; Load returns them. The parameters of the backend, the workload and
+// the faults are read by Params.Decode.
+func Parse(data []byte, file string) (Scenario, error) {
+	src := newSource(file, data)
+	root, err := readRoot(src, data)
+	if err != nil {
+		return Scenario{}, err
+	}
+	s, err := build(src, root)
+	if err != nil {
+		return Scenario{}, err
+	}
+	if _, err := twins(s); err != nil {
+		return Scenario{}, err
+	}
+	if text, ok := withoutTwins(data, root); ok {
+		s.Text = text
+	}
+	return s, nil
+}
+
+// reader reads one scenario.
+type reader struct {
+	src  *source
+	root *ast.MappingNode
+}
+
+// build makes the scenario that root describes.
+func build(src *source, root *ast.MappingNode) (Scenario, error) {
+	r := reader{src: src, root: root}
+	s := Scenario{File: src.file, src: src, root: root}
+	for _, v := range root.Values {
+		if !slices.Contains(rootKeys, keyOf(v)) {
+			return s, unknownKey(src, v, "", rootKeys)
+		}
+	}
+	for _, read := range []func(*Scenario) error{
+		r.head, r.backend, r.workload, r.run, r.chaos, r.steps, r.expect, r.whole,
+	} {
+		if err := read(&s); err != nil {
+			return s, err
+		}
+	}
+	s.Text = emit(root)
+	return s, nil
+}
+
+// section returns the map under a key of the root; nil when the key is not there.
+func (r reader) section(key string) (*ast.MappingNode, error) {
+	v := entry(r.root, key)
+	if v == nil {
+		return nil, nil
+	}
+	return r.mapping(v.Value, key, v)
+}
+
+func (r reader) mapping(n ast.Node, path string, pair *ast.MappingValueNode) (*ast.MappingNode, error) {
+	if n == nil || n.Type() == ast.NullType {
+		return nil, r.src.at(tokenOf(pair.Key), path, "has no value")
+	}
+	m, ok := n.(*ast.MappingNode)
+	if !ok {
+		return nil, r.src.at(tokenOf(n), path, "%s is not a map of keys", shown(n))
+	}
+	return m, nil
+}
+
+// list returns the entries of the list under a key of the root.
+func (r reader) list(key string) ([]*ast.MappingNode, error) {
+	v := entry(r.root, key)
+	if v == nil {
+		return nil, nil
+	}
+	if v.Value == nil || v.Value.Type() == ast.NullType {
+		return nil, r.src.at(tokenOf(v.Key), key, "has no value")
+	}
+	seq, ok := v.Value.(*ast.SequenceNode)
+	if !ok {
+		return nil, r.src.at(tokenOf(v.Value), key, "%s is not a list", shown(v.Value))
+	}
+	var out []*ast.MappingNode
+	for i, n := range seq.Values {
+		m, err := r.mapping(n, item(key, i), v)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, m)
+	}
+	return out, nil
+}
+
+// own fills the struct that into points to with the keys it has, and returns the others, which belong to the instance.
+func (r reader) own(m *ast.MappingNode, path string, into any) (Params, error) {
+	keys := keysOf(fieldsOf(reflect.TypeOf(into)))
+	var known, rest []*ast.MappingValueNode
+	for _, v := range m.Values {
+		if slices.Contains(keys, keyOf(v)) {
+			known = append(known, v)
+		} else {
+			rest = append(rest, v)
+		}
+	}
+	if err := decode(r.src, mapping(m, known), path, into, nil); err != nil {
+		return Params{}, err
+	}
+	if len(rest) == 0 {
+		return Params{}, nil
+	}
+	return Params{node: mapping(m, rest), src: r.src, path: path, common: keys}, nil
+}
+
+// value returns the node under path, for errors about what was read from there.
+func (r reader) errorf(path, format string, args ...any) error {
+	return errorAt(r.src, r.root, path, format, args...)
+}
+
+func (r reader) missing(path, what string) error {
+	return r.errorf(path, "is missing: %s", what)
+}
+
+func (r reader) head(s *Scenario) error {
+	var h struct{ Name, Claim, Source string }
+	if _, err := r.own(r.root, "", &h); err != nil {
+		return err
+	}
+	if h.Name == "" {
+		return r.missing("name", "every scenario has one, such as etcd-holder-pause")
+	}
+	if !nameForm.MatchString(h.Name) || len(h.Name) > maxLength {
+		return r.errorf("name", "%q is not a name: at most %d lower-case letters, digits and single dashes", h.Name, maxLength)
+	}
+	if strings.TrimSpace(h.Claim) == "" {
+		return r.missing("claim", "one or two sentences on what the run shows")
+	}
+	s.Name, s.Claim, s.Source = h.Name, h.Claim, h.Source
+	return nil
+}
+
+func (r reader) backend(s *Scenario) error {
+	m, err := r.section("backend")
+	if err != nil {
+		return err
+	}
+	if m == nil {
+		return r.missing("backend", "what is locked, such as {use: etcd, lock: mutex, ttl: 2s}")
+	}
+	b := struct {
+		Use, Lock string
+		Nodes     int
+		TTL       time.Duration
+	}{TTL: DefaultTTL}
+	p, err := r.own(m, "backend", &b)
+	if err != nil {
+		return err
+	}
+	switch {
+	case b.Use == "":
+		return r.missing("backend.use", "the name of a backend, such as etcd")
+	case b.Nodes < 0 || b.Nodes == 0 && entry(m, "nodes") != nil:
+		return r.errorf("backend.nodes", "%d is too few; at least 1", b.Nodes)
+	case b.TTL == 0:
+		return r.errorf("backend.ttl", "a lock that ends at once is no lock; write a time above 0s")
+	}
+	s.Backend = Backend{Use: b.Use, Lock: b.Lock, Nodes: b.Nodes, TTL: b.TTL, Params: p}
+	return nil
+}
+
+func (r reader) workload(s *Scenario) error {
+	s.Workload = Workload{Clients: 1, Users: 1, Timeout: DefaultTimeout, Resource: Resource{Guard: DefaultGuard}}
+	m, err := r.section("workload")
+	if err != nil || m == nil {
+		return err
+	}
+	var plainKeys []*ast.MappingValueNode
+	for _, v := range m.Values {
+		if keyOf(v) != "resource" {
+			plainKeys = append(plainKeys, v)
+		}
+	}
+	w := struct {
+		Use            string
+		Clients, Users int
+		Renew          bool
+		Check          string
+		Timeout        time.Duration
+	}{Clients: 1, Users: 1, Timeout: DefaultTimeout}
+	p, err := r.own(mapping(m, plainKeys), "workload", &w)
+	if err != nil {
+		return err
+	}
+	p.common = append(p.common, "resource")
+	for _, n := range []struct {
+		key   string
+		value int
+	}{{"clients", w.Clients}, {"users", w.Users}} {
+		if n.value < 1 || n.value > maxIndex {
+			return r.errorf("workload."+n.key, "%d is out of range: 1 to %d", n.value, maxIndex)
+		}
+	}
+	if entry(m, "check") != nil && !slices.Contains(looks, w.Check) {
+		return r.errorf("workload.check", "%q is not known; %s", w.Check, instead(w.Check, looks))
+	}
+	if w.Timeout == 0 {
+		return r.errorf("workload.timeout", "nothing is done in no time; write a time above 0s")
+	}
+	resource, err := r.resource(m)
+	s.Workload = Workload{
+		Use: w.Use, Clients: w.Clients, Users: w.Users, Renew: w.Renew, Check: w.Check, Timeout: w.Timeout,
+		Resource: resource, Params: p,
+	}
+	return err
+}
+
+func (r reader) resource(workload *ast.MappingNode) (Resource, error) {
+	out := Resource{Guard: DefaultGuard}
+	v := entry(workload, "resource")
+	if v == nil {
+		return out, nil
+	}
+	m, err := r.mapping(v.Value, "workload.resource", v)
+	if err != nil {
+		return out, err
+	}
+	k := struct{ Use, Guard string }{Guard: DefaultGuard}
+	p, err := r.own(m, "workload.resource", &k)
+	if err != nil {
+		return out, err
+	}
+	if k.Use == "" {
+		return out, r.missing("workload.resource.use", "the name of a resource, such as register")
+	}
+	if !slices.Contains(guards, k.Guard) {
+		return out, r.errorf("workload.resource.guard", "%q is not known; %s", k.Guard, instead(k.Guard, guards))
+	}
+	return Resource{Use: k.Use, Guard: k.Guard, Params: p}, nil
+}
+
+func (r reader) run(s *Scenario) error {
+	run := struct {
+		For    time.Duration
+		Seed   uint64
+		Settle time.Duration
+	}{Settle: DefaultSettle}
+	if s.Workload.Use != "" {
+		run.For = DefaultFor
+	}
+	m, err := r.section("run")
+	if err != nil {
+		return err
+	}
+	if m != nil {
+		if err := decode(r.src, m, "run", &run, nil); err != nil {
+			return err
+		}
+		if entry(m, "for") != nil && run.For == 0 {
+			return r.errorf("run.for", "a run takes time; write a time above 0s")
+		}
+	}
+	s.Run = Run{For: run.For, Seed: run.Seed, Settle: run.Settle}
+	return nil
+}
+
+// whole checks what no section can see alone.
+func (r reader) whole(s *Scenario) error {
+	switch {
+	case s.Workload.Use == "" && len(s.Steps) == 0:
+		return r.errorf("workload", "nobody does anything: name a workload (use: counter) or write steps")
+	case s.Workload.Use == "" && len(s.Workload.Params.Keys()) > 0:
+		return r.missing("workload.use", "the name of a workload, such as counter, whose keys these would be: "+
+			strings.Join(s.Workload.Params.Keys(), ", "))
+	case s.Workload.Use == "" && len(s.Chaos) > 0:
+		return r.errorf("chaos", "a schedule needs a workload to run beside; with steps alone, write inject steps")
+	case s.Workload.Use == "" && s.Run.For != 0:
+		return r.errorf("run.for", "with steps alone a run ends after the last step; leave it out")
+	}
+	return nil
+}

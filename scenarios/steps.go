@@ -1,0 +1,215 @@
+package scenarios
+
+import (
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/goccy/go-yaml/ast"
+
+	"github.com/lockquake/lockquake/history"
+)
+
+// What a step may say.
+var (
+	stepKinds = []string{"do", "inject", "heal", "await"}
+	verbs     = []string{"acquire", "read", "check", "write", "release", "renew", "arm", "continue"}
+	outcomes  = []string{"ok", "fail", "info", "any"}
+	actions   = []string{"wait", "die"}
+
+	// keysOfVerb are the keys that a do step takes beside do, user and within.
+	keysOfVerb = map[string][]string{
+		"acquire": {"lock", "outcome", "async"}, "read": {"lock", "outcome", "async"},
+		"check": {"lock", "outcome", "async"}, "write": {"lock", "value", "outcome", "async"},
+		"release": {"lock", "outcome", "async"}, "renew": {"lock", "outcome", "async"},
+		"arm": {"point", "action"}, "continue": {"point"},
+	}
+	awaits = []string{"event", "validity-over", "fact", "point", "elapsed"}
+	// keysOfAwait are the keys that an await takes beside await and within.
+	keysOfAwait = map[string][]string{
+		"event": {"event", "user", "lock"}, "validity-over": {"user", "lock"}, "fact": {"fact", "node", "is"},
+		"point": {"user", "point"}, "elapsed": {"for"},
+	}
+	needed = map[string][]string{
+		"write": {"value"}, "arm": {"point", "action"}, "continue": {"point"},
+		"event": {"event", "user"}, "validity-over": {"user"}, "fact": {"fact", "node"}, "point": {"user", "point"}, "elapsed": {"for"},
+	}
+)
+
+// rawStep is every key of a step.
+type rawStep struct {
+	Do, User, Lock string
+	Value          int64
+	Outcome        string
+	Async          bool
+	Point, Action  string
+	Inject, On, As string
+	Heal           string
+	Await, Event   string
+	Fact, Node, Is string
+	For, Within    time.Duration
+}
+
+func (r reader) steps(s *Scenario) error {
+	list, err := r.list("steps")
+	if err != nil {
+		return err
+	}
+	for i, m := range list {
+		step, err := r.step(m, item("steps", i))
+		if err != nil {
+			return err
+		}
+		s.Steps = append(s.Steps, step)
+	}
+	return r.order(s.Steps)
+}
+
+func (r reader) step(m *ast.MappingNode, path string) (Step, error) {
+	kind := ""
+	for _, v := range m.Values {
+		if !slices.Contains(stepKinds, keyOf(v)) {
+			continue
+		}
+		if kind != "" {
+			return Step{}, r.src.at(tokenOf(v.Key), path, "has %s and %s; a step is exactly one of %s", kind, keyOf(v), listed(stepKinds))
+		}
+		kind = keyOf(v)
+	}
+	if kind == "" {
+		return Step{}, r.src.at(tokenOf(m), path, "has none of %s; a step is exactly one of them", listed(stepKinds))
+	}
+	raw, params, err := r.rawStep(m, path, kind)
+	if err != nil {
+		return Step{}, err
+	}
+	s := Step{
+		Do: raw.Do, User: raw.User, Lock: raw.Lock, Value: raw.Value, Outcome: raw.Outcome, Async: raw.Async,
+		Point: raw.Point, Action: raw.Action, Inject: raw.Inject, On: raw.On, As: raw.As, Params: params, Heal: raw.Heal,
+		Await: raw.Await, Event: raw.Event, Fact: raw.Fact, Node: raw.Node, Is: raw.Is, For: raw.For, Within: raw.Within,
+	}
+	if tok := tokenOf(m); tok != nil && tok.Position != nil {
+		s.Line = tok.Position.Line
+	}
+	if err := r.stepValues(m, s, path); err != nil {
+		return Step{}, err
+	}
+	if s.Lock == "" && (s.Do != "" || s.Await == "event" || s.Await == "validity-over") {
+		s.Lock = DefaultLock
+	}
+	return s, nil
+}
+
+// rawStep reads the keys that a step of that kind takes. Only an inject step has others: its fault's.
+func (r reader) rawStep(m *ast.MappingNode, path, kind string) (rawStep, Params, error) {
+	raw := rawStep{Outcome: "", Within: DefaultWithin}
+	text, _ := textOf(entry(m, kind).Value)
+	keys := []string{kind, "within"}
+	switch kind {
+	case "inject":
+		keys = append(keys, "on", "as")
+	case "do":
+		if !slices.Contains(verbs, text) {
+			return raw, Params{}, r.errorf(join(path, "do"), "%q is nothing that a user can do; %s", text, instead(text, verbs))
+		}
+		keys = append(append(keys, "user"), keysOfVerb[text]...)
+		raw.Outcome = "ok"
+	case "await":
+		if !slices.Contains(awaits, text) {
+			return raw, Params{}, r.errorf(join(path, "await"), "%q cannot be awaited; %s", text, instead(text, awaits))
+		}
+		keys = append(keys, keysOfAwait[text]...)
+		if text == "fact" {
+			raw.Is = "true"
+		}
+	}
+	var known, rest []*ast.MappingValueNode
+	for _, v := range m.Values {
+		switch {
+		case slices.Contains(keys, keyOf(v)):
+			known = append(known, v)
+		case kind != "inject":
+			if slices.Contains(keysOf(fieldsOf(reflect.TypeFor[rawStep]())), keyOf(v)) {
+				return raw, Params{}, r.src.at(tokenOf(v.Key), path, "%s has no use in this step; %s %s takes %s",
+					keyOf(v), kind, text, strings.Join(keys, ", "))
+			}
+			return raw, Params{}, unknownKey(r.src, v, path, keys)
+		default:
+			rest = append(rest, v)
+		}
+	}
+	if err := decode(r.src, mapping(m, known), path, &raw, nil); err != nil {
+		return raw, Params{}, err
+	}
+	for _, key := range needed[text] {
+		if entry(m, key) == nil {
+			return raw, Params{}, r.src.at(tokenOf(m), path, "%s %s needs %s", kind, text, key)
+		}
+	}
+	if len(rest) == 0 {
+		return raw, Params{}, nil
+	}
+	return raw, Params{node: mapping(m, rest), src: r.src, path: path, common: keys}, nil
+}
+
+// stepValues checks the values of one step.
+func (r reader) stepValues(m *ast.MappingNode, s Step, path string) error {
+	oneOf := func(key, value string, valid []string) error {
+		if entry(m, key) == nil || slices.Contains(valid, value) {
+			return nil
+		}
+		return r.errorf(join(path, key), "%q is not known; %s", value, instead(value, valid))
+	}
+	if err := oneOf("outcome", s.Outcome, outcomes); err != nil {
+		return err
+	}
+	if err := oneOf("action", s.Action, actions); err != nil {
+		return err
+	}
+	if err := oneOf("event", s.Event, eventNames()); err != nil {
+		return err
+	}
+	switch {
+	case s.Within == 0:
+		return r.errorf(join(path, "within"), "nothing is done in no time; write a time above 0s")
+	case s.Do != "" && s.User == "":
+		return r.src.at(tokenOf(m), path, "do %s needs user: who does it, a name such as A", s.Do)
+	case entry(m, "user") != nil && !userForm.MatchString(s.User):
+		return r.errorf(join(path, "user"), "%q is not a user's name: letters and digits, the first an upper-case letter, such as A", s.User)
+	case entry(m, "lock") != nil && !lockForm.MatchString(s.Lock):
+		return r.errorf(join(path, "lock"), "%q is not a lock: they are named lock-0, lock-1, ...", s.Lock)
+	case s.Await == "elapsed" && s.For == 0:
+		return r.errorf(join(path, "for"), "no time is nothing to wait for; write a time above 0s")
+	case s.Await == "elapsed" && s.For >= s.Within:
+		if entry(m, "within") != nil {
+			return r.errorf(join(path, "within"), "%s is over before %s have elapsed", s.Within, s.For)
+		}
+		return r.errorf(join(path, "for"), "%s is longer than the step's deadline; write within as well", s.For)
+	}
+	for _, key := range []string{"inject", "heal", "on", "as", "point", "fact", "node", "is"} {
+		if v := entry(m, key); v != nil {
+			if text, ok := textOf(v.Value); ok && strings.TrimSpace(text) == "" {
+				return r.src.at(tokenOf(v.Value), join(path, key), "is empty")
+			}
+		}
+	}
+	if s.Inject != "" && s.On == "" {
+		return r.src.at(tokenOf(m), path, "inject %s needs on: a node, a user or a selector", s.Inject)
+	}
+	return nil
+}
+
+// eventNames lists what an await can wait for in the history.
+func eventNames() []string {
+	var out []string
+	for _, k := range []history.Kind{history.Acquire, history.Release, history.Renew, history.Check, history.Read, history.Write} {
+		for _, p := range []history.Phase{history.Invoke, history.Ok, history.Fail, history.Info} {
+			out = append(out, k.String()+" "+p.String())
+		}
+	}
+	for _, k := range []history.Kind{history.EffectRead, history.EffectWrite} {
+		out = append(out, k.String()+" "+history.Ok.String(), k.String()+" "+history.Fail.String())
+	}
+	return append(out, history.Renewed.String(), history.Lost.String(), history.Dead.String())
+}
