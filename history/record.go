@@ -13,6 +13,9 @@ const RecordSize = 64
 // castagnoli is the polynomial with hardware support.
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
+// blank is a record of nothing.
+var blank [RecordSize]byte
+
 // ErrCorrupt says that a record or a file is damaged; the error that wraps it says where.
 var ErrCorrupt = errors.New("history is damaged")
 
@@ -20,7 +23,8 @@ var ErrCorrupt = errors.New("history is damaged")
 // kind 1, phase 1, mode 1, code 1, two zero bytes, token 8, valid 8, value 8, four zero bytes, crc32c of the 60 bytes
 // before it 4.
 func AppendRecord(b []byte, e *Event) []byte {
-	var r [RecordSize]byte
+	b = append(b, blank[:]...)
+	r := b[len(b)-RecordSize:] // in place: a local array would be moved to the heap
 	le := binary.LittleEndian
 	le.PutUint64(r[0:], uint64(e.Time))
 	le.PutUint32(r[8:], e.Seq)
@@ -33,7 +37,7 @@ func AppendRecord(b []byte, e *Event) []byte {
 	le.PutUint64(r[40:], uint64(e.Valid))
 	le.PutUint64(r[48:], uint64(e.Value))
 	le.PutUint32(r[60:], crc32.Checksum(r[:60], castagnoli))
-	return append(b, r[:]...)
+	return b
 }
 
 // DecodeRecord reads one event from the first 64 bytes of b.

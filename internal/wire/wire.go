@@ -23,11 +23,10 @@ const (
 // The types of frames from a node to the harness.
 const (
 	TypeHello  = "hello"  // Hello: the first frame, sent unasked
-	TypeReady  = "ready"  // the node is connected
+	TypeReady  = "ready"  // Ready: the node is connected
 	TypeResult = "result" // Result: answer to one Command
 	TypePoint  = "point"  // Point: a user reached an armed point
-	TypeEvent  = "event"  // Event, where events travel as JSON Lines
-	TypeNames  = "names"  // not used by the harness's own nodes: reserved
+	TypeEvent  = "event"  // history.Line, where events travel as JSON Lines
 	TypeLog    = "log"    // Log: a line for the node's log
 	TypeDone   = "done"   // Done: the last frame
 	TypeFailed = "failed" // Failed: the node cannot go on
@@ -35,7 +34,7 @@ const (
 
 // Formats of events.
 const (
-	FormatRecords = "records" // batches of 64-byte records, see Batch
+	FormatRecords = "records" // batches of 64-byte records, see BatchMark
 	FormatJSONL   = "jsonl"   // frames of TypeEvent
 )
 
@@ -45,22 +44,23 @@ const BatchMark byte = 0x01
 
 // Frame is one JSON line: its type and the one part that belongs to it.
 type Frame struct {
-	Type    string   `json:"type"`
-	Hello   *Hello   `json:"hello,omitempty"`
-	Start   *Start   `json:"start,omitempty"`
-	Go      *Go      `json:"go,omitempty"`
-	Command *Command `json:"command,omitempty"`
-	Result  *Result  `json:"result,omitempty"`
-	Point   *Point   `json:"point,omitempty"`
-	Event   *Event   `json:"event,omitempty"`
-	Log     *Log     `json:"log,omitempty"`
-	Done    *Done    `json:"done,omitempty"`
-	Failed  *Failed  `json:"failed,omitempty"`
+	Type    string        `json:"type"`
+	Hello   *Hello        `json:"hello,omitempty"`
+	Start   *Start        `json:"start,omitempty"`
+	Ready   *Ready        `json:"ready,omitempty"`
+	Go      *Go           `json:"go,omitempty"`
+	Command *Command      `json:"command,omitempty"`
+	Result  *Result       `json:"result,omitempty"`
+	Point   *Point        `json:"point,omitempty"`
+	Event   *history.Line `json:"event,omitempty"`
+	Log     *Log          `json:"log,omitempty"`
+	Done    *Done         `json:"done,omitempty"`
+	Failed  *Failed       `json:"failed,omitempty"`
 }
 
 // Hello introduces a node.
 type Hello struct {
-	Version  int      `json:"version"`
+	Version  int      `json:"version"` // of the protocol; Conn.Send fills it
 	Process  string   `json:"process"` // "lockquake client"
 	BootID   string   `json:"boot_id"`
 	TimeNS   string   `json:"time_ns"`
@@ -70,13 +70,19 @@ type Hello struct {
 	Software string   `json:"software"`
 }
 
+// Ready says that a node is connected and may be let go.
+type Ready struct {
+	Address string `json:"address,omitempty"` // host:port that a resource listens on
+}
+
 // Start tells a node what it is and what to do.
 type Start struct {
-	Name     string          `json:"name"`   // node name, "client-1"
-	Index    int             `json:"index"`  // client index, from 0
-	Format   string          `json:"format"` // of events
-	Seed     uint64          `json:"seed"`   // of this process
-	Locks    []string        `json:"locks"`  // all lock names of the run; events carry the index
+	Version  int             `json:"version"` // of the protocol; Conn.Send fills it
+	Name     string          `json:"name"`    // node name, "client-1"
+	Index    int             `json:"index"`   // client index, from 0
+	Format   string          `json:"format"`  // of events
+	Seed     uint64          `json:"seed"`    // of this process
+	Locks    []string        `json:"locks"`   // all lock names of the run; events carry the index
 	Access   json.RawMessage `json:"access,omitempty"`
 	Workload *Workload       `json:"workload,omitempty"` // nil: command mode only
 	Resource *Resource       `json:"resource,omitempty"` // what the lock protects, for clients
@@ -112,12 +118,11 @@ type Command struct {
 	ID      int    `json:"id"`
 	Do      string `json:"do"` // acquire, release, renew, check, read, write, arm, continue, final
 	User    int    `json:"user"`
-	Lock    int    `json:"lock"`              // index of the lock
-	Value   int64  `json:"value,omitempty"`   // for write
-	Timeout int64  `json:"timeout_ns"`        // of the operation
-	Point   string `json:"point,omitempty"`   // for arm and continue
-	Action  string `json:"action,omitempty"`  // for arm: wait or die
-	Barrier string `json:"barrier,omitempty"` // reserved
+	Lock    int    `json:"lock"`             // index of the lock
+	Value   int64  `json:"value,omitempty"`  // for write
+	Timeout int64  `json:"timeout_ns"`       // of the operation; 0: Start.Timeout
+	Point   string `json:"point,omitempty"`  // for arm and continue
+	Action  string `json:"action,omitempty"` // for arm: ActionWait or ActionDie
 }
 
 // The orders of a Command.
@@ -133,20 +138,33 @@ const (
 	DoFinal    = "final"    // resource only: the value and number of applied writes of Lock
 )
 
+// What a user does at an armed point.
+const (
+	ActionWait = "wait" // stop there until a DoContinue
+	ActionDie  = "die"  // the process kills itself there with SIGKILL
+)
+
+// The outcomes of a Result.
+const (
+	OutcomeOK   = "ok"   // it was done
+	OutcomeFail = "fail" // it was certainly not done
+	OutcomeInfo = "info" // nobody knows
+)
+
 // Result answers a Command.
 type Result struct {
 	ID      int    `json:"id"`
-	Outcome string `json:"outcome"` // ok, fail, info
+	Outcome string `json:"outcome"` // OutcomeOK, OutcomeFail or OutcomeInfo
 	Error   string `json:"error,omitempty"`
 	Value   int64  `json:"value,omitempty"`
 	Count   int64  `json:"count,omitempty"` // final: applied writes
 }
 
-// Point says that a user waits at, or dies at, an armed point.
+// Point says that a user waits at, or dies at, an armed point. All events before it were sent before it.
 type Point struct {
 	User  int    `json:"user"`
 	Point string `json:"point"`
-	Time  int64  `json:"time"`
+	Time  int64  `json:"time"` // ns of the run's clock
 }
 
 // Log is a line for people.
@@ -170,9 +188,4 @@ type Done struct {
 // Failed says why a node cannot go on.
 type Failed struct {
 	Error string `json:"error"`
-}
-
-// Event is history.Event as JSON.
-type Event struct {
-	history.Event
 }

@@ -1,0 +1,206 @@
+package wire
+
+import (
+	"bufio"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"sync/atomic"
+
+	"github.com/lockquake/lockquake/history"
+)
+
+const (
+	// maxLine bounds one frame in bytes.
+	maxLine = 16 << 20
+	// batchHeader is the size of what precedes the records of a batch: the mark and their number.
+	batchHeader = 5
+	// readBuffer holds four thousand records.
+	readBuffer = 256 << 10
+)
+
+// ErrProtocol says that what came does not follow the protocol; the error that wraps it says what was wrong.
+var ErrProtocol = errors.New("control stream breaks the protocol")
+
+// Item is what one Receive returns: either a frame or one or more events.
+type Item struct {
+	Frame  *Frame
+	Events []history.Event // belongs to the caller
+}
+
+// Decoder reads a stream of frames and batches. It is not safe for concurrent use.
+type Decoder struct {
+	r     *bufio.Reader
+	left  int                      // records of the current batch that have not been read
+	locks atomic.Pointer[[]string] // table for events as JSON
+	line  []byte
+}
+
+// NewDecoder reads from r.
+func NewDecoder(r io.Reader) *Decoder { return &Decoder{r: bufio.NewReaderSize(r, readBuffer)} }
+
+// SetLocks sets the table that the lock names of events in JSON are looked up in. It may be called at any time.
+func (d *Decoder) SetLocks(locks []string) { d.locks.Store(&locks) }
+
+// Next returns the next frame, or as many events as have arrived, waiting for one. Records are returned as they come:
+// a batch whose sender was stopped or killed in the middle yields those that were sent. At the end of the stream it
+// returns io.EOF, or an error that wraps io.ErrUnexpectedEOF where the stream ends within a frame or batch.
+func (d *Decoder) Next() (Item, error) {
+	for d.left == 0 {
+		first, err := d.r.Peek(1)
+		if err != nil {
+			return Item{}, err
+		}
+		switch first[0] {
+		case BatchMark:
+			if err := d.openBatch(); err != nil {
+				return Item{}, err
+			}
+		case '{':
+			return d.frame()
+		default:
+			return Item{}, fmt.Errorf("%w: byte 0x%02x where a frame or a batch begins", ErrProtocol, first[0])
+		}
+	}
+	return d.records()
+}
+
+func (d *Decoder) openBatch() error {
+	var head [batchHeader]byte
+	if _, err := io.ReadFull(d.r, head[:]); err != nil {
+		return fmt.Errorf("within the head of a batch: %w", unexpected(err))
+	}
+	n := binary.LittleEndian.Uint32(head[1:])
+	if n > maxBatch {
+		return fmt.Errorf("%w: a batch of %d records; at most %d are allowed", ErrProtocol, n, maxBatch)
+	}
+	d.left = int(n)
+	return nil
+}
+
+// records returns the records of the current batch that have arrived, at least one.
+func (d *Decoder) records() (Item, error) {
+	if _, err := d.r.Peek(history.RecordSize); err != nil {
+		return Item{}, fmt.Errorf("within a batch, %d records to come: %w", d.left, unexpected(err))
+	}
+	n := min(d.left, d.r.Buffered()/history.RecordSize)
+	b, err := d.r.Peek(n * history.RecordSize)
+	if err != nil { // cannot be: they are buffered
+		return Item{}, err
+	}
+	events := make([]history.Event, n)
+	for i := range events {
+		if err := history.DecodeRecord(b[i*history.RecordSize:], &events[i]); err != nil {
+			return Item{}, fmt.Errorf("%w: %w", ErrProtocol, err)
+		}
+	}
+	d.left -= n
+	if _, err := d.r.Discard(len(b)); err != nil {
+		return Item{}, err
+	}
+	return Item{Events: events}, nil
+}
+
+func (d *Decoder) frame() (Item, error) {
+	line, err := d.readLine()
+	if err != nil {
+		return Item{}, err
+	}
+	f := &Frame{}
+	if err := json.Unmarshal(line, f); err != nil {
+		return Item{}, fmt.Errorf("%w: frame %s: %w", ErrProtocol, clip(line), err)
+	}
+	if err := f.check(); err != nil {
+		return Item{}, fmt.Errorf("%w: frame %s: %w", ErrProtocol, clip(line), err)
+	}
+	if f.Type != TypeEvent {
+		return Item{Frame: f}, nil
+	}
+	var locks []string
+	if p := d.locks.Load(); p != nil {
+		locks = *p
+	}
+	e, err := f.Event.Event(locks)
+	if err != nil {
+		return Item{}, fmt.Errorf("%w: frame %s: %w", ErrProtocol, clip(line), err)
+	}
+	return Item{Events: []history.Event{e}}, nil
+}
+
+func (d *Decoder) readLine() ([]byte, error) {
+	d.line = d.line[:0]
+	for {
+		part, err := d.r.ReadSlice('\n')
+		d.line = append(d.line, part...)
+		switch {
+		case err == nil:
+			return d.line, nil
+		case !errors.Is(err, bufio.ErrBufferFull):
+			return nil, fmt.Errorf("within frame %s: %w", clip(d.line), unexpected(err))
+		case len(d.line) > maxLine:
+			return nil, fmt.Errorf("%w: a frame of more than %d bytes", ErrProtocol, maxLine)
+		}
+	}
+}
+
+// check refuses a frame of unknown type, one whose part is missing, and one of another version.
+func (f *Frame) check() error {
+	var has bool
+	version := Version
+	switch f.Type {
+	case TypeGo:
+		has = f.Go != nil
+	case TypeStop, TypeReady:
+		has = true
+	case TypeCommand:
+		has = f.Command != nil
+	case TypeHello:
+		if has = f.Hello != nil; has {
+			version = f.Hello.Version
+		}
+	case TypeStart:
+		if has = f.Start != nil; has {
+			version = f.Start.Version
+		}
+	case TypeResult:
+		has = f.Result != nil
+	case TypePoint:
+		has = f.Point != nil
+	case TypeEvent:
+		has = f.Event != nil
+	case TypeLog:
+		has = f.Log != nil
+	case TypeDone:
+		has = f.Done != nil
+	case TypeFailed:
+		has = f.Failed != nil
+	default:
+		return fmt.Errorf("unknown type %q", f.Type)
+	}
+	if !has {
+		return fmt.Errorf("it has no key %q", f.Type)
+	}
+	if version != Version {
+		return fmt.Errorf("version %d of the protocol; this program speaks %d", version, Version)
+	}
+	return nil
+}
+
+// unexpected turns an end of stream where more had to come into io.ErrUnexpectedEOF.
+func unexpected(err error) error {
+	if errors.Is(err, io.EOF) {
+		return io.ErrUnexpectedEOF
+	}
+	return err
+}
+
+// clip shortens a line for a message.
+func clip(line []byte) string {
+	const most = 120
+	if len(line) > most {
+		return fmt.Sprintf("%q...", line[:most])
+	}
+	return fmt.Sprintf("%q", line)
+}

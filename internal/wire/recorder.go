@@ -1,0 +1,264 @@
+package wire
+
+import (
+	"runtime"
+	"sync"
+	"time"
+
+	"github.com/lockquake/lockquake/history"
+	"github.com/lockquake/lockquake/internal/clock"
+)
+
+const (
+	// room is the number of events that may wait to be written; one more finds no room and is dropped.
+	room = 128 << 10
+	// crowded is the number of waiting events from which users who hold nothing are made to wait.
+	crowded = 4 << 10
+	// gather is how long events that nobody waits for may be kept while others are being written.
+	gather = 250 * time.Microsecond
+)
+
+// monoZero is the moment at which CLOCK_MONOTONIC was zero. time.Since of it reads the clock through the vDSO, which
+// takes a tenth of the system call.
+var monoZero = clock.Time(0)
+
+func now() int64 { return int64(time.Since(monoZero)) }
+
+// Recorder sends the events of one process. It gives each its time and its place under one lock, so that a process's
+// events are in the order of both, and writes them in groups: users who wait for their event share one write. All
+// methods may be called by many goroutines. A nil Recorder records nothing.
+type Recorder struct {
+	conn  *Conn
+	json  bool
+	locks []string
+
+	mu      sync.Mutex
+	seq     uint32
+	last    int64
+	buf     []byte // encoded events that wait, behind the head of a batch
+	n       int    // how many
+	spare   []byte
+	turn    uint64        // groups taken from buf so far: buf will be group turn+1
+	written uint64        // groups whose write returned
+	waiting [2]*sync.Cond // of the users of odd and even groups
+	writing bool
+	busy    int64 // time of the end of the last write
+	dropped int64
+	silent  int64 // dropped events that no Dropped event tells of yet
+	err     error
+
+	kick   chan struct{} // wakes the flusher; holds one
+	kicked bool          // the flusher is awake
+	done   chan struct{}
+	ended  chan struct{}
+}
+
+// NewRecorder sends events over c in the given format; locks is the run's table of lock names.
+func NewRecorder(c *Conn, format string, locks []string) *Recorder {
+	r := &Recorder{
+		conn: c, json: format == FormatJSONL, locks: locks,
+		kick: make(chan struct{}, 1), done: make(chan struct{}), ended: make(chan struct{}),
+	}
+	r.waiting[0], r.waiting[1] = sync.NewCond(&r.mu), sync.NewCond(&r.mu)
+	go r.flusher()
+	return r
+}
+
+// Stamp is the place that an event got.
+type Stamp struct {
+	Seq  uint32 // 0: there was no room for it
+	Time int64  // ns of the run's clock
+}
+
+// Append records e, which is sent within a millisecond or so. It sets the time and the sequence number, and the
+// operation where e begins one or stands alone (Op is 0).
+func (r *Recorder) Append(e *history.Event) Stamp {
+	if r == nil {
+		return Stamp{Time: now()}
+	}
+	r.mu.Lock()
+	s := r.add(e)
+	wake := r.n > 0 && !r.kicked && !r.writing
+	if wake {
+		r.kicked = true
+	}
+	r.mu.Unlock()
+	if wake {
+		r.kick <- struct{}{} // never blocks: kicked says that none is in it
+	}
+	return s
+}
+
+// AppendFlushed is Append that returns when the event is in the hands of the operating system.
+func (r *Recorder) AppendFlushed(e *history.Event) Stamp {
+	if r == nil {
+		return Stamp{Time: now()}
+	}
+	r.mu.Lock()
+	s := r.add(e)
+	r.flush()
+	r.mu.Unlock()
+	return s
+}
+
+// Flush returns when every event recorded so far is in the hands of the operating system.
+func (r *Recorder) Flush() {
+	if r == nil {
+		return
+	}
+	r.mu.Lock()
+	r.flush()
+	r.mu.Unlock()
+}
+
+// add stamps and encodes e. The caller holds mu.
+func (r *Recorder) add(e *history.Event) Stamp {
+	t := now()
+	if t < r.last {
+		t = r.last
+	}
+	if r.n >= room || r.err != nil {
+		r.dropped++
+		r.silent++
+		return Stamp{Time: t}
+	}
+	if r.silent > 0 {
+		lost := history.Event{Kind: history.Dropped, Phase: history.Info, User: e.User, Value: r.silent}
+		r.silent = 0
+		r.encode(&lost, t)
+	}
+	r.encode(e, t)
+	return Stamp{Seq: e.Seq, Time: t}
+}
+
+func (r *Recorder) encode(e *history.Event, t int64) {
+	r.seq++
+	r.last = t
+	e.Seq, e.Time = r.seq, t
+	if e.Op == 0 {
+		e.Op = e.Seq
+	}
+	if r.n == 0 && !r.json {
+		r.buf = beginBatch(r.buf)
+	}
+	r.n++
+	if !r.json {
+		r.buf = history.AppendRecord(r.buf, e)
+		return
+	}
+	r.buf = append(r.buf, `{"type":"`+TypeEvent+`","event":`...)
+	r.buf = append(history.AppendJSON(r.buf, e, "", r.locks), '}', '\n')
+}
+
+// flush returns when the group that is being gathered now has been written, and whatever was before it. The caller
+// holds mu. The first user to find nobody writing writes for all who came before it.
+func (r *Recorder) flush() {
+	group := r.turn
+	if r.n > 0 {
+		group++
+	}
+	for r.written < group && r.err == nil {
+		if r.writing {
+			r.waiting[group&1].Wait()
+			continue
+		}
+		r.writing = true
+		r.mu.Unlock()
+		runtime.Gosched() // whoever is ready to run gets its event into this group
+		r.mu.Lock()
+		r.write()
+	}
+}
+
+// write writes the group that waits. The caller holds mu, which is released during the write, and has set writing.
+func (r *Recorder) write() {
+	b, n := r.buf, r.n
+	r.buf, r.n, r.spare = r.spare[:0], 0, nil
+	r.turn++
+	group := r.turn
+	r.mu.Unlock()
+	if !r.json && n > 0 {
+		endBatch(b, n)
+	}
+	err := r.conn.writeAll(b)
+	r.mu.Lock()
+	r.spare = b
+	r.written = group
+	r.writing = false
+	r.busy = now()
+	if err != nil {
+		r.err = err
+		r.waiting[(group+1)&1].Broadcast()
+	}
+	r.waiting[group&1].Broadcast()
+	r.waiting[(group+1)&1].Signal() // one of those who came since writes next
+	if r.n > 0 && !r.kicked {
+		r.kicked = true
+		r.kick <- struct{}{}
+	}
+}
+
+// flusher writes what nobody waits for: at once where nothing was written lately, else together with what comes within
+// the time to gather.
+func (r *Recorder) flusher() {
+	defer close(r.ended)
+	for {
+		select {
+		case <-r.done:
+			return
+		case <-r.kick:
+		}
+		r.mu.Lock()
+		if rest := r.busy + int64(gather) - now(); rest > 0 {
+			r.mu.Unlock()
+			time.Sleep(time.Duration(rest))
+			r.mu.Lock()
+		}
+		r.kicked = false
+		if r.n > 0 {
+			r.flush()
+		}
+		r.mu.Unlock()
+	}
+}
+
+// Crowded tells whether so many events wait that a user who holds nothing should wait too.
+func (r *Recorder) Crowded() bool {
+	if r == nil {
+		return false
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.n > crowded && r.err == nil
+}
+
+// Counts returns how many events were recorded, and how many found no room.
+func (r *Recorder) Counts() (recorded, dropped int64) {
+	if r == nil {
+		return 0, 0
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return int64(r.seq), r.dropped
+}
+
+// Err returns why events cannot be sent any more, or nil.
+func (r *Recorder) Err() error {
+	if r == nil {
+		return nil
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.err
+}
+
+// Close sends what waits and ends the recorder. No events may follow.
+func (r *Recorder) Close() error {
+	if r == nil {
+		return nil
+	}
+	r.Flush()
+	close(r.done)
+	<-r.ended
+	return r.Err()
+}
