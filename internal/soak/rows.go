@@ -13,27 +13,27 @@ type Row struct {
 // rows is what is claimed of this program and takes hours to show.
 var rows = []Row{
 	{
-		Scenario: "etcd-holder-pause", File: "etcd-holder-pause.yaml", Backend: "etcd", Provider: "docker", Count: 20,
+		Scenario: "etcd-holder-pause", File: "stories/etcd-holder-pause.yaml", Backend: "etcd", Provider: "docker", Count: 20,
 		Shows: "overlapping holds and stale writes, no double grant",
 	},
 	{
-		Scenario: "etcd-holder-pause-fenced", File: "etcd-holder-pause.yaml", Backend: "etcd", Provider: "docker", Count: 20,
+		Scenario: "etcd-holder-pause-fenced", File: "stories/etcd-holder-pause.yaml", Backend: "etcd", Provider: "docker", Count: 20,
 		Shows: "overlapping holds and fence saves, no stale write, no double grant",
 	},
 	{
-		Scenario: "redis-restart-amnesia", File: "redis-restart-amnesia.yaml", Backend: "redis", Provider: "docker", Count: 20,
+		Scenario: "redis-restart-amnesia", File: "stories/redis-restart-amnesia.yaml", Backend: "redis", Provider: "docker", Count: 20,
 		Shows: "a double grant",
 	},
 	{
-		Scenario: "etcd-healthy", File: "etcd-healthy.yaml", Backend: "etcd", Provider: "docker", Count: 20,
+		Scenario: "etcd-healthy", File: "healthy/etcd-healthy.yaml", Backend: "etcd", Provider: "docker", Count: 20,
 		Shows: "nothing at all",
 	},
 	{
-		Scenario: "redis-healthy", File: "redis-healthy.yaml", Backend: "redis", Provider: "docker", Count: 20,
+		Scenario: "redis-healthy", File: "healthy/redis-healthy.yaml", Backend: "redis", Provider: "docker", Count: 20,
 		Shows: "nothing at all",
 	},
 	{
-		Scenario: "redis-holder-pause", File: "redis-holder-pause.yaml", Backend: "redis", Provider: "docker", Count: 5,
+		Scenario: "redis-holder-pause", File: "stories/redis-holder-pause.yaml", Backend: "redis", Provider: "docker", Count: 5,
 		Shows: "overlapping holds and stale writes, no double grant",
 	},
 }
