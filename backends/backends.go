@@ -92,6 +92,8 @@ type Lock struct {
 	Doc    string // one sentence: recipe or library, and its source
 	Wrong  string // "" for a sound lock, else what is wrong with it
 	Offers Offers
+	// Points lists what the adapter announces with lock.At, in the order in which one cycle of a grant passes them.
+	Points []string
 	// MinTTL is the shortest TTL that the service honours; shorter ones are refused at load time.
 	MinTTL time.Duration
 	// Recovery returns within what time after the death of a holder the service must grant again. Only asked where

@@ -138,9 +138,14 @@ var (
 	ErrNotHeld = errors.New("grant is not held")
 	// ErrLost says that the grant was lost while its holder still had it in hand.
 	ErrLost = errors.New("grant was lost")
+	// ErrNotSent says that the request certainly never reached the service: no connection could be made.
+	ErrNotSent = errors.New("request was not sent")
+	// ErrRefused says that the service answered that it would not do it, as a server that still loads its data does.
+	ErrRefused = errors.New("service refused the request")
 )
 
 // Certain tells whether err says for sure that the operation had no effect.
 func Certain(err error) bool {
-	return errors.Is(err, ErrContended) || errors.Is(err, ErrNotHeld) || errors.Is(err, ErrLost)
+	return errors.Is(err, ErrContended) || errors.Is(err, ErrNotHeld) || errors.Is(err, ErrLost) ||
+		errors.Is(err, ErrNotSent) || errors.Is(err, ErrRefused)
 }

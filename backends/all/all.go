@@ -1,0 +1,23 @@
+// Package all is the list of backends.
+package all
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/lockquake/lockquake/backends"
+	"github.com/lockquake/lockquake/backends/etcd"
+	"github.com/lockquake/lockquake/backends/memory"
+	"github.com/lockquake/lockquake/backends/redis"
+)
+
+// All returns every backend, sorted by name.
+func All() []backends.Backend {
+	list := []backends.Backend{
+		etcd.Backend(),
+		memory.Backend(),
+		redis.Backend(),
+	}
+	slices.SortFunc(list, func(a, b backends.Backend) int { return strings.Compare(a.Name, b.Name) })
+	return list
+}

@@ -1,0 +1,37 @@
+package all
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/lockquake/lockquake/backends"
+)
+
+// TestList holds every backend to what the contract says of its data.
+func TestList(t *testing.T) {
+	list := All()
+	if !slices.IsSortedFunc(list, func(a, b backends.Backend) int { return strings.Compare(a.Name, b.Name) }) {
+		t.Error("the list is not sorted by name")
+	}
+	for _, b := range list {
+		if b.Name == "" || b.Doc == "" || b.New == nil || len(b.Locks) == 0 {
+			t.Errorf("backend %q lacks a name, a doc, a topology or locks", b.Name)
+			continue
+		}
+		if b.Locks[0].Wrong != "" {
+			t.Errorf("the default lock of %s is a wrong one: %s", b.Name, b.Locks[0].Wrong)
+		}
+		for _, l := range b.Locks {
+			if l.Name == "" || l.Doc == "" || l.Dial == nil || len(l.Points) == 0 || l.Offers.Token == "" || l.Offers.Renewal == "" {
+				t.Errorf("%s/%s lacks a name, a doc, a dial, points, or what it offers", b.Name, l.Name)
+			}
+			if l.Offers.Expires && l.Recovery == nil {
+				t.Errorf("%s/%s expires but names no recovery bound", b.Name, l.Name)
+			}
+			if got, ok := b.Lock(l.Name); !ok || got.Name != l.Name {
+				t.Errorf("%s does not find its lock %s", b.Name, l.Name)
+			}
+		}
+	}
+}

@@ -1,0 +1,172 @@
+package etcd
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.etcd.io/etcd/client/v3/concurrency"
+	"go.uber.org/zap"
+	"google.golang.org/grpc"
+
+	"github.com/lockquake/lockquake/backends"
+	"github.com/lockquake/lockquake/lock"
+)
+
+// connection is one client process's client: one gRPC connection to each member, shared by all users.
+type connection struct {
+	access backends.Access
+	params LockParams
+	client *clientv3.Client
+	leases *leases
+}
+
+func dial(ctx context.Context, a backends.Access) (backends.Connection, error) {
+	p, err := lockParams(a.Params)
+	if err != nil {
+		return nil, err
+	}
+	endpoints := a.Addresses(Port)
+	if len(endpoints) == 0 {
+		return nil, fmt.Errorf("etcd: no address of port %q", Port)
+	}
+	ls := newLeases()
+	c, err := clientv3.New(clientv3.Config{
+		Context:   context.WithoutCancel(ctx),
+		Endpoints: endpoints,
+		// The library takes its first deadline of a keep-alive from it: this plus one second.
+		DialTimeout:          p.Timeout,
+		DialKeepAliveTime:    10 * time.Second, // gRPC's own minimum
+		DialKeepAliveTimeout: p.Timeout,
+		Logger:               zap.NewNop(),
+		DialOptions: []grpc.DialOption{
+			// Chained interceptors run within the library's own, so they see each attempt.
+			grpc.WithChainUnaryInterceptor(ls.unary),
+			grpc.WithChainStreamInterceptor(ls.stream),
+		},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("etcd client: %w", err)
+	}
+	return &connection{access: a, params: p, client: c, leases: ls}, nil
+}
+
+// Locker opens a session for one user: a Mutex is re-entrant within a session.
+func (c *connection) Locker(ctx context.Context, _ int) (lock.Locker, error) {
+	l := &locker{conn: c, held: map[string]*held{}}
+	if _, err := l.live(ctx); err != nil {
+		return nil, err
+	}
+	return l, nil
+}
+
+// Close ends the client; leases that are left expire.
+func (c *connection) Close() error { return c.client.Close() }
+
+// session is one user's lease and what keeps it alive.
+type session struct {
+	conn   *connection
+	lease  clientv3.LeaseID
+	inner  *concurrency.Session
+	cancel context.CancelFunc
+}
+
+// open grants a lease and starts its keep-alive.
+func (c *connection) open(ctx context.Context) (*session, error) {
+	bounded, done := context.WithTimeout(ctx, c.params.Timeout)
+	defer done()
+	granted, err := c.client.Grant(bounded, int64(c.access.TTL/time.Second))
+	if err != nil {
+		return nil, fmt.Errorf("lease grant: %w", err)
+	}
+	life, cancel := context.WithCancel(c.client.Ctx())
+	// A client of its own, with the shared connection underneath, gives the session a context that ends with it: the
+	// library cleans up with the client's context, and would otherwise do so for as long as the process lives.
+	own := clientv3.NewCtxClient(life, clientv3.WithZapLogger(zap.NewNop()))
+	own.KV = boundedKV{KV: c.client.KV, timeout: c.params.Timeout}
+	own.Lease = c.client.Lease
+	own.Watcher = c.client.Watcher
+	inner, err := concurrency.NewSession(own, concurrency.WithLease(granted.ID), concurrency.WithContext(life))
+	if err != nil {
+		cancel()
+		return nil, fmt.Errorf("keep-alive: %w", err)
+	}
+	return &session{conn: c, lease: granted.ID, inner: inner, cancel: cancel}, nil
+}
+
+// validity is that of the lease.
+func (s *session) validity() (lock.Validity, <-chan struct{}) {
+	return s.conn.leases.validity(int64(s.lease))
+}
+
+// usable tells whether a grant under this session could be believed in.
+func (s *session) usable() bool {
+	select {
+	case <-s.inner.Done():
+		return false
+	default:
+	}
+	v, _ := s.validity()
+	return v.Covers(time.Now())
+}
+
+// end stops the keep-alive first, so that whatever hangs on the lease ends with it even if the service hears nothing,
+// and then revokes it.
+func (s *session) end(ctx context.Context) error {
+	s.inner.Orphan()
+	defer s.cancel()
+	defer s.conn.leases.forget(int64(s.lease))
+	bounded, done := context.WithTimeout(ctx, s.conn.params.Timeout)
+	defer done()
+	if _, err := s.conn.client.Revoke(bounded, s.lease); err != nil {
+		return fmt.Errorf("lease revoke: %w", err)
+	}
+	return nil
+}
+
+// boundedKV gives each call a deadline.
+type boundedKV struct {
+	clientv3.KV
+	timeout time.Duration
+}
+
+// Get is bounded.
+func (b boundedKV) Get(ctx context.Context, key string, opts ...clientv3.OpOption) (*clientv3.GetResponse, error) {
+	ctx, done := context.WithTimeout(ctx, b.timeout)
+	defer done()
+	return b.KV.Get(ctx, key, opts...)
+}
+
+// Delete is bounded.
+func (b boundedKV) Delete(ctx context.Context, key string, opts ...clientv3.OpOption) (*clientv3.DeleteResponse, error) {
+	ctx, done := context.WithTimeout(ctx, b.timeout)
+	defer done()
+	return b.KV.Delete(ctx, key, opts...)
+}
+
+// Txn is bounded from its making, which the library follows with the commit at once.
+func (b boundedKV) Txn(ctx context.Context) clientv3.Txn {
+	ctx, done := context.WithTimeout(ctx, b.timeout)
+	return &boundedTxn{Txn: b.KV.Txn(ctx), done: done}
+}
+
+type boundedTxn struct {
+	clientv3.Txn
+	done context.CancelFunc
+}
+
+// If keeps the wrapper around the transaction.
+func (t *boundedTxn) If(cs ...clientv3.Cmp) clientv3.Txn { t.Txn = t.Txn.If(cs...); return t }
+
+// Then keeps the wrapper around the transaction.
+func (t *boundedTxn) Then(ops ...clientv3.Op) clientv3.Txn { t.Txn = t.Txn.Then(ops...); return t }
+
+// Else keeps the wrapper around the transaction.
+func (t *boundedTxn) Else(ops ...clientv3.Op) clientv3.Txn { t.Txn = t.Txn.Else(ops...); return t }
+
+// Commit frees the deadline's timer.
+func (t *boundedTxn) Commit() (*clientv3.TxnResponse, error) {
+	defer t.done()
+	return t.Txn.Commit()
+}

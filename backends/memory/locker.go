@@ -1,0 +1,142 @@
+package memory
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/lockquake/lockquake/backends"
+	"github.com/lockquake/lockquake/lock"
+)
+
+type connection struct{ store *store }
+
+// Locker returns a locker for one user.
+func (c *connection) Locker(context.Context, int) (lock.Locker, error) {
+	return &locker{store: c.store, held: map[string]*holding{}}, nil
+}
+
+// Close has nothing to free: the lockers do.
+func (*connection) Close() error { return nil }
+
+type locker struct {
+	store *store
+
+	mu   sync.Mutex
+	held map[string]*holding // by lock and id
+}
+
+// Acquire waits in the store's queue.
+func (l *locker) Acquire(ctx context.Context, r lock.Request) (lock.Grant, error) {
+	lock.At(ctx, "before-acquire")
+	sent := time.Now()
+	h, err := l.store.acquire(ctx, r.Lock, r.TTL)
+	if err != nil {
+		return lock.Grant{}, fmt.Errorf("%w; gave up waiting: %w", lock.ErrContended, err)
+	}
+	return l.granted(ctx, r, h, sent), nil
+}
+
+// TryAcquire makes one attempt.
+func (l *locker) TryAcquire(ctx context.Context, r lock.Request) (lock.Grant, error) {
+	lock.At(ctx, "before-acquire")
+	sent := time.Now()
+	h := l.store.try(r.Lock, r.TTL)
+	if h == nil {
+		return lock.Grant{}, fmt.Errorf("%w: %s", lock.ErrContended, r.Lock)
+	}
+	return l.granted(ctx, r, h, sent), nil
+}
+
+// granted makes the grant. Its validity is counted from the holding's own beginning, which may be long after the request of one
+// who waited: the store is in this process and tells the time by the same clock.
+func (l *locker) granted(ctx context.Context, r lock.Request, h *holding, issued time.Time) lock.Grant {
+	token := h.token
+	lock.At(ctx, "granted")
+	if l.store.flaws.lateFence {
+		token = l.store.lateToken(r.Lock)
+	}
+	lock.At(ctx, "acquire-done")
+	g := lock.Grant{
+		Lock: r.Lock, Mode: lock.Exclusive, ID: strconv.FormatUint(h.id, 10), Token: lock.Token(token),
+		Issued: issued, ValidUntil: backends.Validity(h.begin, r.TTL),
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.held[g.Lock+"/"+g.ID] = h
+	return g
+}
+
+// Release gives the lock back.
+func (l *locker) Release(ctx context.Context, g lock.Grant) error {
+	lock.At(ctx, "before-release")
+	l.mu.Lock()
+	delete(l.held, g.Lock+"/"+g.ID)
+	l.mu.Unlock()
+	if !l.store.release(g.Lock, number(g.ID)) {
+		return fmt.Errorf("%w: %s", lock.ErrNotHeld, g.Lock)
+	}
+	lock.At(ctx, "release-done")
+	return nil
+}
+
+// number returns the store's id, or 0, which no grant has.
+func number(id string) uint64 {
+	n, err := strconv.ParseUint(id, 10, 64)
+	if err != nil {
+		return 0
+	}
+	return n
+}
+
+// Renew counts the TTL anew from now.
+func (l *locker) Renew(_ context.Context, g lock.Grant, ttl time.Duration) (lock.Grant, error) {
+	sent := time.Now()
+	if !l.store.renew(g.Lock, number(g.ID), ttl) {
+		return g, fmt.Errorf("%w: %s", lock.ErrLost, g.Lock)
+	}
+	g.ValidUntil = backends.Validity(sent, ttl)
+	return g, nil
+}
+
+// Check asks the store.
+func (l *locker) Check(_ context.Context, g lock.Grant) error {
+	if !l.store.check(g.Lock, number(g.ID)) {
+		return fmt.Errorf("%w: %s", lock.ErrNotHeld, g.Lock)
+	}
+	return nil
+}
+
+// Watch reports the loss of a grant.
+func (l *locker) Watch(ctx context.Context, g lock.Grant) <-chan lock.Change {
+	out := make(chan lock.Change, 1)
+	l.mu.Lock()
+	h := l.held[g.Lock+"/"+g.ID]
+	l.mu.Unlock()
+	if h == nil {
+		close(out)
+		return out
+	}
+	go func() {
+		defer close(out)
+		select {
+		case <-ctx.Done():
+		case <-h.lost:
+			out <- lock.Change{At: time.Now(), Lost: true}
+		}
+	}()
+	return out
+}
+
+// Close frees what the user still holds.
+func (l *locker) Close() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for k, h := range l.held {
+		l.store.release(k[:len(k)-len(strconv.FormatUint(h.id, 10))-1], h.id)
+	}
+	l.held = map[string]*holding{}
+	return nil
+}

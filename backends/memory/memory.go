@@ -1,0 +1,190 @@
+// Package memory is a lock service within the harness's own process: one that is right, and some that are wrong in one
+// way each, so that every checker has something that it must turn red on.
+package memory
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/lockquake/lockquake/backends"
+	"github.com/lockquake/lockquake/chaos"
+	"github.com/lockquake/lockquake/internal/cluster"
+)
+
+// Backend is a store in this process, one for each run.
+func Backend() backends.Backend {
+	b := backends.Backend{
+		Name:      "memory",
+		Doc:       "A lock service in the harness's own process; beside the exact lock it has broken ones, the positive controls.",
+		InProcess: true,
+		New:       newTopology,
+	}
+	for _, v := range variants {
+		b.Locks = append(b.Locks, v.lock())
+	}
+	return b
+}
+
+type topology struct{ common backends.Common }
+
+func newTopology(c backends.Common, decode func(into any) error) (backends.Topology, error) {
+	if err := decode(&struct{}{}); err != nil {
+		return nil, err
+	}
+	if c.Nodes != 0 {
+		return nil, fmt.Errorf("backend memory: nodes is %d; it has none", c.Nodes)
+	}
+	return topology{common: c}, nil
+}
+
+// Specs returns none: the store has no nodes.
+func (topology) Specs() []cluster.Spec { return nil }
+
+// Params is empty: the access's run and lock say all.
+func (topology) Params() any { return struct{}{} }
+
+// Service returns the handle.
+func (t topology) Service([]*cluster.Node) backends.Service { return service(t) }
+
+type service struct{ common backends.Common }
+
+// Facts lists what can be asked.
+func (service) Facts() map[string]string {
+	return map[string]string{chaos.FactServes: "always true: there is no server that could be away"}
+}
+
+// Ask answers.
+func (service) Ask(_ context.Context, _, fact string) (string, error) {
+	if fact == chaos.FactServes {
+		return "true", nil
+	}
+	return "", fmt.Errorf("memory has no fact %q", fact)
+}
+
+// Ready is always so.
+func (service) Ready(context.Context) error { return nil }
+
+// Describe names the settings.
+func (s service) Describe(context.Context) map[string]string {
+	return map[string]string{"lock.ttl": s.common.TTL.String(), "lock.retry": "none: waiters are queued in the store"}
+}
+
+// Close has nothing to free.
+func (service) Close() error { return nil }
+
+// stores holds one store for each run and lock. They last as long as the process: a client that leaves and comes back
+// must find the same tokens.
+var stores = struct {
+	sync.Mutex
+	byRun map[string]*store
+}{byRun: map[string]*store{}}
+
+func storeOf(a backends.Access, f flaws) *store {
+	stores.Lock()
+	defer stores.Unlock()
+	k := a.Run + "/" + a.Lock
+	s, ok := stores.byRun[k]
+	if !ok {
+		s = &store{flaws: f, locks: map[string]*record{}}
+		stores.byRun[k] = s
+	}
+	return s
+}
+
+// variant is a lock of this backend.
+type variant struct {
+	name  string
+	doc   string
+	wrong string
+	flaws flaws
+}
+
+// variants lists the locks; the first is the right one.
+var variants = []variant{
+	{
+		name: "exact",
+		doc:  "Exclusive, first come first served, TTL by the monotonic clock, a token that grows with each grant.",
+	},
+	{
+		name:  "never-excludes",
+		doc:   "Grants to whoever asks.",
+		wrong: "it grants a lock that another user holds",
+		flaws: flaws{neverExcludes: true},
+	},
+	{
+		name:  "expires-early",
+		doc:   "Frees a lock after half of the TTL that it promised.",
+		wrong: "it grants again while the promise to the holder still stands",
+		flaws: flaws{expiresEarly: true},
+	},
+	{
+		name:  "forgets-renewals",
+		doc:   "Says yes to a renewal and keeps the old end.",
+		wrong: "it grants again while a renewed promise still stands",
+		flaws: flaws{forgetsRenewals: true},
+	},
+	{
+		name:  "reuses-tokens",
+		doc:   "Gives two grants in a row the same token.",
+		wrong: "a fence cannot tell a holder from the one before it",
+		flaws: flaws{reusesTokens: true},
+	},
+	{
+		name:  "falling-tokens",
+		doc:   "Gives every fourth grant a lower token than the one before.",
+		wrong: "a fence refuses the holder and lets an older one through",
+		flaws: flaws{fallingTokens: true},
+	},
+	{
+		name:  "late-fence",
+		doc:   "Draws the token in a step of its own after the grant, without a look at whether the grant still stands.",
+		wrong: "a holder that was stopped between the two steps gets a higher token than its successor",
+		flaws: flaws{lateFence: true},
+	},
+	{
+		name:  "frees-foreign",
+		doc:   "A release frees the lock whoever holds it.",
+		wrong: "the late release of an old holder frees the lock of the new one",
+		flaws: flaws{freesForeign: true},
+	},
+	{
+		name:  "never-expires",
+		doc:   "Keeps a lock until it is released.",
+		wrong: "a holder that died keeps the lock for ever",
+		flaws: flaws{neverExpires: true},
+	},
+	{
+		name:  "last-first",
+		doc:   "Serves the user who came last.",
+		wrong: "users that wait are starved by those who come later",
+		flaws: flaws{lastFirst: true},
+	},
+}
+
+func (v variant) lock() backends.Lock {
+	token := backends.TokenService
+	if v.flaws.lateFence {
+		token = backends.TokenHomeMade
+	}
+	return backends.Lock{
+		Name: v.name, Doc: v.doc, Wrong: v.wrong,
+		Offers: backends.Offers{
+			Blocking: true, Try: true, Renewal: "call", LossSignal: !v.flaws.silent(), Token: token,
+			Reentrant: "no", Fair: true, Expires: true,
+		},
+		Points: []string{"before-acquire", "granted", "acquire-done", "before-release", "release-done"},
+		MinTTL: 10 * time.Millisecond,
+		Recovery: func(ttl time.Duration) time.Duration {
+			return ttl + 250*time.Millisecond
+		},
+		Dial: func(_ context.Context, a backends.Access) (backends.Connection, error) {
+			if a.Run == "" {
+				return nil, errors.New("memory: access names no run")
+			}
+			return &connection{store: storeOf(a, v.flaws)}, nil
+		},
+	}
+}

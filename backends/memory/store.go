@@ -1,0 +1,253 @@
+package memory
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+)
+
+// flaws says in what ways a store is wrong. The zero value is right.
+type flaws struct {
+	neverExcludes   bool
+	expiresEarly    bool
+	forgetsRenewals bool
+	reusesTokens    bool
+	fallingTokens   bool
+	lateFence       bool
+	freesForeign    bool
+	neverExpires    bool
+	lastFirst       bool
+}
+
+// silent tells whether the store says nothing when a grant ends: one that told its victims would hide what it did to
+// them, because a hold ends when its user learns of the loss.
+func (f flaws) silent() bool {
+	return f.neverExcludes || f.expiresEarly || f.forgetsRenewals || f.freesForeign || f.neverExpires
+}
+
+// store is the service: what a server would keep.
+type store struct {
+	flaws flaws
+
+	mu     sync.Mutex
+	locks  map[string]*record
+	grants uint64 // ids and tokens are drawn from it
+}
+
+// record is one lock.
+type record struct {
+	holder  *holding // nil: free
+	waiters []*waiter
+	drawn   uint64      // tokens drawn so far
+	timer   *time.Timer // fires at the holder's end
+}
+
+// holding is a grant as the store sees it.
+type holding struct {
+	id    uint64
+	token uint64
+	begin time.Time
+	end   time.Time
+	lost  chan struct{} // closed when the grant runs out; never by a silent store
+}
+
+// waiter is a user in the queue.
+type waiter struct {
+	ttl   time.Duration
+	given chan *holding // capacity 1
+}
+
+func (s *store) record(name string) *record {
+	r, ok := s.locks[name]
+	if !ok {
+		r = &record{}
+		s.locks[name] = r
+	}
+	return r
+}
+
+// try grants at once or returns nil.
+func (s *store) try(name string, ttl time.Duration) *holding {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.take(name, ttl)
+}
+
+// acquire waits in the queue until the lock is granted or ctx ends.
+func (s *store) acquire(ctx context.Context, name string, ttl time.Duration) (*holding, error) {
+	s.mu.Lock()
+	if h := s.take(name, ttl); h != nil {
+		s.mu.Unlock()
+		return h, nil
+	}
+	w := &waiter{ttl: ttl, given: make(chan *holding, 1)}
+	r := s.record(name)
+	r.waiters = append(r.waiters, w)
+	s.mu.Unlock()
+
+	select {
+	case h := <-w.given:
+		return h, nil
+	case <-ctx.Done():
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r.waiters = slices.DeleteFunc(r.waiters, func(o *waiter) bool { return o == w })
+	select {
+	case h := <-w.given: // granted at the last moment, to nobody: give it back
+		s.free(name, h.id)
+	default:
+	}
+	return nil, ctx.Err()
+}
+
+// take grants the lock if it is free and nobody waits for it. The caller holds the mutex.
+func (s *store) take(name string, ttl time.Duration) *holding {
+	r := s.record(name)
+	s.expire(name)
+	if s.flaws.neverExcludes {
+		return s.grant(name, ttl)
+	}
+	if r.holder != nil || len(r.waiters) > 0 {
+		return nil
+	}
+	return s.grant(name, ttl)
+}
+
+// grant makes a new holding. The caller holds the mutex.
+func (s *store) grant(name string, ttl time.Duration) *holding {
+	r := s.record(name)
+	s.grants++
+	now := time.Now()
+	h := &holding{id: s.grants, begin: now, end: now.Add(s.life(ttl)), lost: make(chan struct{})}
+	if !s.flaws.lateFence {
+		h.token = s.draw(r)
+	}
+	r.holder = h
+	s.arm(name)
+	return h
+}
+
+// life is how long the store keeps what it promised for ttl.
+func (s *store) life(ttl time.Duration) time.Duration {
+	if s.flaws.expiresEarly {
+		return ttl / 2
+	}
+	return ttl
+}
+
+// draw returns the next token of a lock. The caller holds the mutex.
+func (s *store) draw(r *record) uint64 {
+	r.drawn++
+	switch n := r.drawn; {
+	case s.flaws.reusesTokens:
+		return (n + 1) / 2
+	case s.flaws.fallingTokens && n%4 == 0:
+		return n - 2
+	default:
+		return n
+	}
+}
+
+// lateToken draws a token after the grant.
+func (s *store) lateToken(name string) uint64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.draw(s.record(name))
+}
+
+// arm sets the timer to the holder's end. The caller holds the mutex.
+func (s *store) arm(name string) {
+	r := s.record(name)
+	if r.timer != nil {
+		r.timer.Stop()
+	}
+	if s.flaws.neverExpires {
+		return
+	}
+	r.timer = time.AfterFunc(time.Until(r.holder.end), func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.expire(name)
+	})
+}
+
+// expire ends a holding whose time is over and serves the queue. The caller holds the mutex.
+func (s *store) expire(name string) {
+	r := s.record(name)
+	if r.holder == nil || s.flaws.neverExpires || time.Now().Before(r.holder.end) {
+		return
+	}
+	if !s.flaws.silent() {
+		close(r.holder.lost)
+	}
+	s.next(name)
+}
+
+// free ends the holding with that id, or returns false. The caller holds the mutex.
+func (s *store) free(name string, id uint64) bool {
+	s.expire(name)
+	r := s.record(name)
+	if r.holder == nil {
+		return false
+	}
+	if r.holder.id != id && !s.flaws.freesForeign {
+		return false
+	}
+	s.next(name)
+	return true
+}
+
+// next hands the lock to a waiter or leaves it free. The caller holds the mutex.
+func (s *store) next(name string) {
+	r := s.record(name)
+	r.holder = nil
+	if r.timer != nil {
+		r.timer.Stop()
+	}
+	if len(r.waiters) == 0 {
+		return
+	}
+	i := 0
+	if s.flaws.lastFirst {
+		i = len(r.waiters) - 1
+	}
+	w := r.waiters[i]
+	r.waiters = slices.Delete(r.waiters, i, i+1)
+	w.given <- s.grant(name, w.ttl)
+}
+
+// release ends a holding.
+func (s *store) release(name string, id uint64) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.free(name, id)
+}
+
+// renew counts the holding's time anew, or returns false.
+func (s *store) renew(name string, id uint64, ttl time.Duration) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.stands(name, id) {
+		return false
+	}
+	if !s.flaws.forgetsRenewals {
+		s.record(name).holder.end = time.Now().Add(s.life(ttl))
+		s.arm(name)
+	}
+	return true
+}
+
+// check tells whether the holding stands.
+func (s *store) check(name string, id uint64) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.stands(name, id)
+}
+
+func (s *store) stands(name string, id uint64) bool {
+	s.expire(name)
+	r := s.record(name)
+	return r.holder != nil && r.holder.id == id
+}

@@ -1,0 +1,74 @@
+package backends
+
+import (
+	"context"
+	"fmt"
+	"hash/fnv"
+	"math/rand/v2"
+	"strconv"
+	"time"
+
+	"github.com/lockquake/lockquake/lock"
+)
+
+// Retry is the policy of a lock that waits by asking again. On a contended lock the policy is the result, so every
+// report names it.
+type Retry struct {
+	Delay  time.Duration `yaml:"delay" json:"delay_ns"` // between two attempts
+	Jitter float64       `yaml:"jitter" json:"jitter"`  // each delay is drawn from Delay times 1-Jitter to 1+Jitter
+}
+
+// String names the policy as reports show it.
+func (r Retry) String() string {
+	return fmt.Sprintf("poll every %s +/- %g %%", r.Delay, r.Jitter*100)
+}
+
+// Check returns an error that names the key that is wrong.
+func (r Retry) Check() error {
+	if err := CheckDuration("retry.delay", r.Delay, 100*time.Microsecond); err != nil {
+		return err
+	}
+	if r.Jitter < 0 || r.Jitter > 1 {
+		return fmt.Errorf("retry.jitter is %g; it must be from 0 to 1", r.Jitter)
+	}
+	return nil
+}
+
+// CheckDuration refuses a duration below least, which is what a number without a unit turns into.
+func CheckDuration(key string, d, least time.Duration) error {
+	if d < least {
+		return fmt.Errorf("%s is %s; it must be at least %s, with a unit such as 10ms", key, d, least)
+	}
+	return nil
+}
+
+// Poll calls try until it grants, fails in a way whose outcome nobody knows, or ctx ends. It asks again only where the
+// attempt certainly granted nothing. When ctx ends between two attempts the last attempt's error is returned, so that
+// the caller learns that nothing was granted and why.
+func (r Retry) Poll(ctx context.Context, random *rand.Rand, try func(context.Context) (lock.Grant, error)) (lock.Grant, error) {
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
+	for {
+		g, err := try(ctx)
+		if err == nil || !lock.Certain(err) {
+			return g, err
+		}
+		timer.Reset(r.draw(random))
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			return lock.Grant{}, fmt.Errorf("%w; gave up waiting: %w", err, ctx.Err())
+		}
+	}
+}
+
+func (r Retry) draw(random *rand.Rand) time.Duration {
+	return time.Duration(float64(r.Delay) * (1 + r.Jitter*(2*random.Float64()-1)))
+}
+
+// Random returns the source of randomness of one user of a run.
+func Random(run string, user int) *rand.Rand {
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(run + "/" + strconv.Itoa(user)))
+	return rand.New(rand.NewPCG(h.Sum64(), uint64(user)))
+}
