@@ -1,0 +1,120 @@
+package workloads
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// AcquireRelease is the workload that takes a lock, keeps it for a while, and gives it back. It says how fast a lock is.
+type AcquireRelease struct {
+	// Count is the number of locks; each cycle takes one of them at random.
+	Count int `yaml:"locks" json:"locks"`
+	// OwnLocks gives each user of the run a lock of its own, so that nobody waits for another.
+	OwnLocks bool `yaml:"own_locks" json:"own_locks"`
+	// Hold is how long each grant is kept.
+	Hold time.Duration `yaml:"hold" json:"hold"`
+	// Think is how long a user waits between a release and its next acquire; closed loop only.
+	Think time.Duration `yaml:"think" json:"think"`
+	// Rate makes the loop open: acquires begin at this many moments a second, over all users of the run, whether or not
+	// the service keeps up. 0 is a closed loop: each user begins when it is done with the cycle before.
+	Rate float64 `yaml:"rate" json:"rate"`
+	// Arrivals is how those moments are spread: "poisson" (independent of each other) or "uniform" (evenly).
+	Arrivals string `yaml:"arrivals" json:"arrivals"`
+
+	pace pace
+}
+
+// maxRate is the highest rate in arrivals a second that is worth asking one run for.
+const maxRate = 1e6
+
+var acquireRelease = Kind{
+	Name: "acquire-release",
+	Doc:  "Take a lock, keep it for a while, give it back; in a closed loop or, with a rate, in an open one.",
+	New: func(decode func(into any) error) (Workload, error) {
+		w := &AcquireRelease{Count: 1, Arrivals: Poisson}
+		if err := decode(w); err != nil {
+			return nil, err
+		}
+		if err := w.check(); err != nil {
+			return nil, err
+		}
+		w.pace.rate, w.pace.uniform = w.Rate, w.Arrivals == Uniform
+		return w, nil
+	},
+}
+
+func (w *AcquireRelease) check() error {
+	if err := checkLocks(w.Count); err != nil {
+		return err
+	}
+	if err := checkTimes(w.Hold, w.Think); err != nil {
+		return err
+	}
+	switch {
+	case w.OwnLocks && w.Count != 1:
+		return fmt.Errorf("locks is %d beside own_locks: leave locks out, each user has one lock of its own", w.Count)
+	case !(w.Rate >= 0 && w.Rate <= maxRate):
+		return fmt.Errorf("rate is %v: want arrivals a second above 0 and at most %.0f, or 0 for a closed loop", w.Rate, maxRate)
+	case w.Arrivals != Poisson && w.Arrivals != Uniform:
+		return fmt.Errorf("arrivals is %q: want %s or %s", w.Arrivals, Poisson, Uniform)
+	case w.Rate > 0 && w.Think > 0:
+		return fmt.Errorf("think is %v beside a rate of %v: in an open loop the rate alone says when a cycle begins; leave one out", w.Think, w.Rate)
+	}
+	return nil
+}
+
+// Locks returns the number of locks.
+func (w *AcquireRelease) Locks(users int) int {
+	if w.OwnLocks {
+		return max(users, 1)
+	}
+	return w.Count
+}
+
+// NeedsResource returns false: nothing is read or written.
+func (w *AcquireRelease) NeedsResource() bool { return false }
+
+// Unstarted returns the number of arrivals up to end that never got a user.
+func (w *AcquireRelease) Unstarted(end int64) int64 { return w.pace.unstarted(end) }
+
+// Run takes and gives back locks until ctx ends.
+func (w *AcquireRelease) Run(ctx context.Context, u User) error {
+	if w.Rate > 0 {
+		return w.open(ctx, u)
+	}
+	return closed(ctx, w.Think, u, func() error {
+		h, err := u.Acquire(ctx, w.choose(u), time.Time{})
+		if err != nil {
+			return err
+		}
+		w.keep(ctx, h)
+		return nil
+	})
+}
+
+// open takes the next intended arrival whenever this user is free.
+func (w *AcquireRelease) open(ctx context.Context, u User) error {
+	w.pace.join(u)
+	for {
+		at, ok := w.pace.next(ctx)
+		if !ok {
+			return nil
+		}
+		if h, err := u.Acquire(ctx, w.choose(u), at); err == nil {
+			w.keep(ctx, h)
+		}
+	}
+}
+
+func (w *AcquireRelease) keep(ctx context.Context, h Hold) {
+	sleep(ctx, w.Hold)
+	_ = h.Release(ctx) // recorded by the client
+}
+
+func (w *AcquireRelease) choose(u User) int {
+	if w.OwnLocks {
+		return u.Identity().Number
+	}
+	return pick(u, w.Count)
+}

@@ -1,0 +1,55 @@
+package workloads
+
+import (
+	"context"
+	"time"
+)
+
+// Counter is the workload that adds one to what the lock protects: read, wait, write one more. It says what the harm is
+// when a lock is not one.
+type Counter struct {
+	// Count is the number of locks, each of which protects a counter; each cycle takes one at random.
+	Count int `yaml:"locks" json:"locks"`
+	// Hold is the time between the read and the write.
+	Hold time.Duration `yaml:"hold" json:"hold"`
+	// Think is how long a user waits between a release and its next acquire.
+	Think time.Duration `yaml:"think" json:"think"`
+}
+
+var counter = Kind{
+	Name:       "counter",
+	Doc:        "Add one to a protected number: read it under the lock, wait, write one more.",
+	Increments: true,
+	New: func(decode func(into any) error) (Workload, error) {
+		w := &Counter{Count: 1}
+		if err := decode(w); err != nil {
+			return nil, err
+		}
+		if err := checkLocks(w.Count); err != nil {
+			return nil, err
+		}
+		return w, checkTimes(w.Hold, w.Think)
+	},
+}
+
+// Locks returns the number of locks.
+func (w *Counter) Locks(int) int { return w.Count }
+
+// NeedsResource returns true: the counters are there.
+func (w *Counter) NeedsResource() bool { return true }
+
+// Run counts until ctx ends. A cycle that has begun is finished.
+func (w *Counter) Run(ctx context.Context, u User) error {
+	return closed(ctx, w.Think, u, func() error {
+		h, err := u.Acquire(ctx, pick(u, w.Count), time.Time{})
+		if err != nil {
+			return err
+		}
+		if n, err := h.Read(ctx); err == nil {
+			sleep(ctx, w.Hold)
+			_ = h.Write(ctx, n+1) // recorded by the client, as is every error here
+		}
+		_ = h.Release(ctx)
+		return nil
+	})
+}

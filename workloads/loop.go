@@ -1,0 +1,63 @@
+package workloads
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// afterFailure is how long, on average, a user of a closed loop waits after an acquire that failed, so that a service
+// that refuses at once is not asked as fast as it refuses.
+const afterFailure = 10 * time.Millisecond
+
+// maxLocks is how many locks an event can name.
+const maxLocks = 1 << 16
+
+// closed runs cycles one after the other until ctx ends. A cycle returns an error when it did not get the lock.
+func closed(ctx context.Context, think time.Duration, u User, cycle func() error) error {
+	for ctx.Err() == nil {
+		if err := cycle(); err != nil {
+			sleep(ctx, afterFailure/2+time.Duration(u.Random().Int64N(int64(afterFailure))))
+		}
+		sleep(ctx, think)
+	}
+	return nil
+}
+
+// sleep waits for d, or until ctx ends.
+func sleep(ctx context.Context, d time.Duration) {
+	if d <= 0 {
+		return
+	}
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ctx.Done():
+	}
+}
+
+// pick chooses one of n locks.
+func pick(u User, n int) int {
+	if n == 1 {
+		return 0
+	}
+	return u.Random().IntN(n)
+}
+
+func checkLocks(n int) error {
+	if n < 1 || n > maxLocks {
+		return fmt.Errorf("locks is %d: want 1 to %d", n, maxLocks)
+	}
+	return nil
+}
+
+func checkTimes(hold, think time.Duration) error {
+	if hold < 0 {
+		return fmt.Errorf("hold is %v: want a duration of 0 or more, such as 50ms", hold)
+	}
+	if think < 0 {
+		return fmt.Errorf("think is %v: want a duration of 0 or more, such as 10ms", think)
+	}
+	return nil
+}

@@ -1,0 +1,93 @@
+package workloads
+
+import (
+	"context"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/lockquake/lockquake/internal/clock"
+)
+
+// The ways to spread the arrivals of an open loop.
+const (
+	Poisson = "poisson"
+	Uniform = "uniform"
+)
+
+// pace is the schedule of an open loop: intended arrivals, which the users of one process take in turn. Each process has
+// its share of the rate; shares of independent arrivals add up to independent arrivals.
+type pace struct {
+	rate    float64 // arrivals a second over all users of the run
+	uniform bool
+
+	mu      sync.Mutex
+	random  *rand.Rand
+	gap     float64 // ns between arrivals of this process, on average
+	at      float64 // ns from start to the next arrival
+	start   int64   // ns of the run's clock
+	skipped int64   // arrivals that were due when their user was stopped
+}
+
+// join makes the schedule when the first user comes; it begins then.
+func (p *pace) join(u User) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.random != nil {
+		return
+	}
+	id := u.Identity()
+	p.random = rand.New(rand.NewPCG(u.Random().Uint64(), u.Random().Uint64()))
+	p.gap = 1e9 / p.rate * float64(id.Total) / float64(max(id.Process, 1))
+	p.start = clock.Now()
+	p.at = p.random.Float64() * p.gap
+	if !p.uniform {
+		p.at = p.random.ExpFloat64() * p.gap
+	}
+}
+
+// take returns the next arrival and moves on. The caller holds mu.
+func (p *pace) take() int64 {
+	t := p.start + int64(p.at)
+	step := p.gap
+	if !p.uniform {
+		step *= p.random.ExpFloat64()
+	}
+	p.at += step
+	return t
+}
+
+// next takes the next arrival and waits for it. ok is false when ctx ended before.
+func (p *pace) next(ctx context.Context) (at time.Time, ok bool) {
+	if ctx.Err() != nil {
+		return time.Time{}, false
+	}
+	p.mu.Lock()
+	t := p.take()
+	p.mu.Unlock()
+	sleep(ctx, time.Duration(t-clock.Now()))
+	if ctx.Err() != nil {
+		if t <= clock.Now() {
+			p.mu.Lock()
+			p.skipped++
+			p.mu.Unlock()
+		}
+		return time.Time{}, false
+	}
+	return clock.Time(t), true
+}
+
+// unstarted returns how many arrivals up to end never got a user.
+func (p *pace) unstarted(end int64) int64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	n := p.skipped
+	if p.random == nil {
+		return n
+	}
+	for p.start+int64(p.at) <= end {
+		p.take()
+		n++
+	}
+	return n
+}

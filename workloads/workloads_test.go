@@ -1,0 +1,231 @@
+package workloads
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/goccy/go-yaml"
+	"go.uber.org/goleak"
+
+	"github.com/lockquake/lockquake/internal/clock"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func fromYAML(text string) func(any) error {
+	return func(into any) error { return yaml.UnmarshalWithOptions([]byte(text), into, yaml.Strict()) }
+}
+
+func fromJSON(b []byte) func(any) error {
+	return func(into any) error {
+		d := json.NewDecoder(bytes.NewReader(b))
+		d.DisallowUnknownFields()
+		return d.Decode(into)
+	}
+}
+
+func TestParametersTravel(t *testing.T) {
+	for name, text := range map[string]string{
+		"acquire-release": "{locks: 7, hold: 5ms, rate: 200, arrivals: uniform}",
+		"counter":         "{locks: 3, hold: 50ms, think: 1s}",
+	} {
+		k, ok := Find(name)
+		if !ok {
+			t.Fatalf("no workload %s", name)
+		}
+		w, err := k.New(fromYAML(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		sent, err := json.Marshal(w)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := k.New(fromJSON(sent))
+		if err != nil {
+			t.Fatalf("%s: %v", sent, err)
+		}
+		again, err := json.Marshal(got)
+		if err != nil || !bytes.Equal(sent, again) {
+			t.Errorf("%s became %s (%v)", sent, again, err)
+		}
+		if got.NeedsResource() != k.Increments {
+			t.Errorf("%s: needs a resource: %v", name, got.NeedsResource())
+		}
+	}
+}
+
+func TestParametersRefused(t *testing.T) {
+	for _, c := range []struct{ workload, text, want string }{
+		{"acquire-release", "{locks: 0}", "locks is 0: want 1 to 65536"},
+		{"acquire-release", "{hold: -1s}", "hold is -1s"},
+		{"acquire-release", "{think: -1s}", "think is -1s"},
+		{"acquire-release", "{rate: -5}", "rate is -5"},
+		{"acquire-release", "{rate: .nan}", "rate is NaN"},
+		{"acquire-release", "{rate: 5, arrivals: bursts}", `arrivals is "bursts": want poisson or uniform`},
+		{"acquire-release", "{rate: 5, think: 1s}", "leave one out"},
+		{"acquire-release", "{own_locks: true, locks: 4}", "leave locks out"},
+		{"acquire-release", "{hold: 50}", "time.Duration"},
+		{"acquire-release", "{holt: 50ms}", "unknown field"},
+		{"counter", "{rate: 5}", "unknown field"},
+		{"counter", "{locks: 70000}", "locks is 70000"},
+	} {
+		k, _ := Find(c.workload)
+		if _, err := k.New(fromYAML(c.text)); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s %s: got %v, want an error with %q", c.workload, c.text, err, c.want)
+		}
+	}
+}
+
+// world is a lock service of no time at all, with its users.
+type world struct {
+	mu       sync.Mutex
+	values   map[int]int64
+	intended []time.Time
+	begun    []time.Time
+	locks    map[int]int
+	fail     error
+}
+
+type user struct {
+	*world
+	id     Identity
+	random *rand.Rand
+	cost   time.Duration // of an acquire
+}
+
+func (u *user) Identity() Identity { return u.id }
+func (u *user) Random() *rand.Rand { return u.random }
+
+func (u *user) Acquire(_ context.Context, lock int, intended time.Time) (Hold, error) {
+	u.mu.Lock()
+	u.intended = append(u.intended, intended)
+	u.begun = append(u.begun, time.Now())
+	u.locks[lock]++
+	u.mu.Unlock()
+	time.Sleep(u.cost)
+	if u.fail != nil {
+		return nil, u.fail
+	}
+	return &hold{u, lock}, nil
+}
+
+type hold struct {
+	u    *user
+	lock int
+}
+
+func (h *hold) Read(context.Context) (int64, error) {
+	h.u.mu.Lock()
+	defer h.u.mu.Unlock()
+	return h.u.values[h.lock], nil
+}
+
+func (h *hold) Write(_ context.Context, v int64) error {
+	h.u.mu.Lock()
+	defer h.u.mu.Unlock()
+	h.u.values[h.lock] = v
+	return nil
+}
+
+func (h *hold) Release(context.Context) error { return nil }
+
+// live runs a workload with some users in a bubble of fake time.
+func live(t *testing.T, name, text string, users int, cost, lasts time.Duration, fail error) (*world, Workload) {
+	t.Helper()
+	k, _ := Find(name)
+	wl, err := k.New(fromYAML(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &world{values: map[int]int64{}, locks: map[int]int{}, fail: fail}
+	ctx, cancel := context.WithTimeout(t.Context(), lasts)
+	defer cancel()
+	var wg sync.WaitGroup
+	for i := range users {
+		u := &user{world: w, id: Identity{i, users, users}, random: rand.New(rand.NewPCG(1, uint64(i))), cost: cost}
+		wg.Go(func() {
+			if err := wl.Run(ctx, u); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	return w, wl
+}
+
+func TestClosedLoops(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, _ := live(t, "acquire-release", "{hold: 10ms, think: 5ms}", 1, 5*time.Millisecond, 2*time.Second, nil)
+		if n := len(w.begun); n < 99 || n > 101 {
+			t.Errorf("%d cycles of 20 ms in 2 s", n)
+		}
+		for _, at := range w.intended {
+			if !at.IsZero() {
+				t.Fatal("a closed loop has intended times")
+			}
+		}
+		w, _ = live(t, "counter", "{hold: 10ms, locks: 4}", 1, 0, time.Second, nil)
+		sum := int64(0)
+		for _, v := range w.values {
+			sum += v
+		}
+		if sum != int64(len(w.begun)) || sum < 99 || sum > 101 || len(w.values) != 4 {
+			t.Errorf("%d cycles of 10 ms in 1 s counted to %d on %d locks", len(w.begun), sum, len(w.values))
+		}
+		w, _ = live(t, "acquire-release", "{own_locks: true, hold: 1ms}", 5, 0, 50*time.Millisecond, nil)
+		if len(w.locks) != 5 || w.locks[4] == 0 {
+			t.Errorf("5 users with their own locks used %v", w.locks)
+		}
+	})
+}
+
+func TestFailingServiceIsNotHammered(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, _ := live(t, "acquire-release", "{}", 1, 0, time.Second, errors.New("refused"))
+		if n := len(w.begun); n < 70 || n > 150 {
+			t.Errorf("%d tries in a second", n)
+		}
+	})
+}
+
+// All arrivals are taken in order, at the rate that was asked for, by whoever is free, and each begins not before its
+// time. The clock of the run is real, so this test takes real time.
+func TestOpenLoop(t *testing.T) {
+	for _, arrivals := range []string{Poisson, Uniform} {
+		w, wl := live(t, "acquire-release", "{rate: 1000, arrivals: "+arrivals+"}", 20, time.Millisecond, 500*time.Millisecond, nil)
+		if n := len(w.begun); n < 400 || n > 600 {
+			t.Errorf("%s: %d of 500 arrivals", arrivals, n)
+		}
+		for i, at := range w.intended {
+			if at.IsZero() || w.begun[i].Before(at.Add(-time.Millisecond)) {
+				t.Fatalf("%s: arrival %d was meant for %v and began at %v", arrivals, i, at, w.begun[i])
+			}
+		}
+		if n := wl.(Pacer).Unstarted(0); n > 20 {
+			t.Errorf("%s: %d arrivals were not started though users were free", arrivals, n)
+		}
+	}
+}
+
+// One user who cannot keep up: later arrivals keep their intended times, and those that it never came to are counted.
+func TestOpenLoopOverload(t *testing.T) {
+	w, wl := live(t, "acquire-release", "{rate: 1000, arrivals: uniform}", 1, 10*time.Millisecond, 500*time.Millisecond, nil)
+	last := len(w.begun) - 1
+	if late := w.begun[last].Sub(w.intended[last]); late < 300*time.Millisecond {
+		t.Errorf("the last of %d cycles began %v after it was meant to; it should be about 450 ms", last+1, late)
+	}
+	end := w.intended[0].Add(500 * time.Millisecond)
+	n := wl.(Pacer).Unstarted(clock.Of(end))
+	if total := int(n) + last + 1; total < 495 || total > 505 {
+		t.Errorf("%d begun and %d unstarted arrivals; there were 500", last+1, n)
+	}
+}
