@@ -1,0 +1,97 @@
+package report
+
+import (
+	"bytes"
+	_ "embed"
+	"encoding/xml"
+	"fmt"
+	"strconv"
+)
+
+//go:embed picture.css
+var pictureCSS string
+
+// canvas writes the elements of an SVG file.
+type canvas struct{ bytes.Buffer }
+
+// clients' colours in picture.css are numbered from 0.
+const hues = 3
+
+func hue(class string, n int) string { return class + strconv.Itoa(n%hues) }
+
+func (c *canvas) f(format string, args ...any) { fmt.Fprintf(c, format, args...) }
+
+// px writes a length with at most one decimal.
+func px(f float64) string {
+	return strconv.FormatFloat(float64(int64(f*10+0.5))/10, 'f', -1, 64)
+}
+
+func escape(s string) string {
+	var b bytes.Buffer
+	// A bytes.Buffer never fails.
+	_ = xml.EscapeText(&b, []byte(s))
+	return b.String()
+}
+
+// open begins the file: name, description, style, patterns and arrow heads.
+func (c *canvas) open(w, h float64, title, desc string) {
+	c.f(`<svg xmlns="http://www.w3.org/2000/svg" class="lq" role="img" aria-labelledby="lq-title lq-desc" viewBox="0 0 %s %s" width="%s" height="%s">`+"\n",
+		px(w), px(h), px(w), px(h))
+	c.f("<title id=\"lq-title\">%s</title>\n<desc id=\"lq-desc\">%s</desc>\n", escape(title), escape(desc))
+	c.f("<style>\n%s</style>\n<defs>\n", pictureCSS)
+	for i := range hues {
+		c.f(`<pattern id="lq-p%d" width="6" height="6" patternUnits="userSpaceOnUse" patternTransform="rotate(45)"><rect class="lq-paper" width="6" height="6"/><rect class="lq-f%d" width="2.4" height="6"/></pattern>`+"\n", i, i)
+	}
+	for _, head := range []string{"msg", "access", "stale"} {
+		c.f(`<marker id="lq-a-%s" viewBox="0 0 10 10" refX="9" refY="5" markerUnits="userSpaceOnUse" markerWidth="10" markerHeight="10" orient="auto"><path class="lq-head-%s" d="M0 1L10 5L0 9z"/></marker>`+"\n", head, head)
+	}
+	c.f("</defs>\n")
+}
+
+func (c *canvas) close() { c.f("</svg>\n") }
+
+func (c *canvas) rect(class string, x, y, w, h, r float64) {
+	if w <= 0 || h <= 0 {
+		return
+	}
+	c.f(`<rect class="%s" x="%s" y="%s" width="%s" height="%s" rx="%s"/>`+"\n", class, px(x), px(y), px(w), px(h), px(r))
+}
+
+func (c *canvas) line(class string, x1, y1, x2, y2 float64) {
+	c.f(`<line class="%s" x1="%s" y1="%s" x2="%s" y2="%s"/>`+"\n", class, px(x1), px(y1), px(x2), px(y2))
+}
+
+// arrow is a line whose class gives it a head.
+func (c *canvas) arrow(class string, x1, y1, x2, y2 float64) { c.line(class+" lq-arrow", x1, y1, x2, y2) }
+
+func (c *canvas) circle(class string, x, y, r float64) {
+	c.f(`<circle class="%s" cx="%s" cy="%s" r="%s"/>`+"\n", class, px(x), px(y), px(r))
+}
+
+func (c *canvas) text(class string, x, y float64, s string) { c.anchored(class, x, y, "start", s) }
+
+func (c *canvas) anchored(class string, x, y float64, anchor, s string) {
+	c.f(`<text class="%s" x="%s" y="%s" text-anchor="%s">%s</text>`+"\n", class, px(x), px(y), anchor, escape(s))
+}
+
+// pill is a text on a rounded ground of its own, centred.
+func (c *canvas) pill(class string, x, y float64, s string) {
+	w := 7.7*float64(len(s)) + 28
+	c.rect(class, x-w/2, y-12, w, 24, 12)
+	c.anchored("lq-label "+class+"-text", x, y+4, "middle", s)
+}
+
+// stop is the mark of a refused access.
+func (c *canvas) stop(x, y float64) {
+	c.f(`<g class="lq-stop"><circle cx="%s" cy="%s" r="8"/><line x1="%s" y1="%s" x2="%s" y2="%s"/></g>`+"\n",
+		px(x), px(y), px(x-4), px(y), px(x+4), px(y))
+}
+
+// tear is a break: a strip of paper between two waves.
+func (c *canvas) tear(y, x1, x2 float64) {
+	mid := (x1 + x2) / 2
+	wave := func(y float64) string {
+		return fmt.Sprintf("M%s %sQ%s %s %s %sT%s %s", px(x1), px(y), px((x1+mid)/2), px(y-5), px(mid), px(y), px(x2), px(y))
+	}
+	c.f(`<path class="lq-tear-paper" d="%s"/><path class="lq-tear" d="%s"/><path class="lq-tear" d="%s"/>`+"\n", wave(y), wave(y-3), wave(y+3))
+}

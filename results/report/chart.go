@@ -1,0 +1,98 @@
+package report
+
+import (
+	"bytes"
+	"fmt"
+	"html/template"
+	"image/color"
+	"regexp"
+	"strings"
+
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/font"
+	"gonum.org/v1/plot/plotter"
+	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
+	"gonum.org/v1/plot/vg/vgsvg"
+)
+
+// The colours that charts are drawn in. Each becomes a variable of the page's style, so that a chart follows light and
+// dark.
+var (
+	ink    = rgb(0x17, 0x20, 0x2c)
+	faint  = rgb(0xd5, 0xda, 0xe1)
+	shade  = rgb(0xf5, 0xa5, 0x24)
+	series = []color.Color{rgb(0x25, 0x63, 0xc9), rgb(0x0d, 0x8a, 0x6c), rgb(0x82, 0x47, 0xb8), rgb(0xc2, 0x4a, 0x1a)}
+)
+
+var themed = strings.NewReplacer(
+	"#17202C", "var(--ink)", "#D5DAE1", "var(--line)", "#F5A524", "var(--band)",
+	"#2563C9", "var(--s0)", "#0D8A6C", "var(--s1)", "#8247B8", "var(--s2)", "#C24A1A", "var(--s3)",
+)
+
+func rgb(r, g, b uint8) color.Color { return color.NRGBA{R: r, G: g, B: b, A: 255} }
+
+const (
+	chartWidth  = 760 * vg.Length(1)
+	chartHeight = 250 * vg.Length(1)
+)
+
+// dashes tell series apart where colours do not.
+var dashes = [][]vg.Length{nil, {7, 3}, {2, 3}, {9, 3, 2, 3}}
+
+// newPlot makes an empty chart in the style of the page.
+func newPlot(x, y string) *plot.Plot {
+	p := plot.New()
+	p.BackgroundColor = color.Transparent
+	p.X.Label.Text, p.Y.Label.Text = x, y
+	for _, a := range []*plot.Axis{&p.X, &p.Y} {
+		for _, s := range []*draw.TextStyle{&a.Label.TextStyle, &a.Tick.Label} {
+			s.Color = ink
+			s.Font.Variant = "Sans"
+			s.Font.Size = 11
+		}
+		a.LineStyle.Color, a.Tick.LineStyle.Color = faint, faint
+		a.Padding = 4
+	}
+	p.Legend.TextStyle.Color = ink
+	p.Legend.TextStyle.Font = font.Font{Typeface: p.X.Tick.Label.Font.Typeface, Variant: "Sans", Size: 11}
+	p.Legend.Top = true
+	p.Legend.ThumbnailWidth = 24
+	p.Legend.Padding = 2
+	grid := plotter.NewGrid()
+	grid.Horizontal.Color, grid.Vertical.Color = faint, faint
+	grid.Horizontal.Width, grid.Vertical.Width = 0.6, 0.6
+	p.Add(grid)
+	return p
+}
+
+// line adds one series and its legend.
+func line(p *plot.Plot, name string, n int, pts plotter.XYs) error {
+	l, err := plotter.NewLine(pts)
+	if err != nil {
+		return fmt.Errorf("chart of %s: %w", name, err)
+	}
+	l.Color, l.Width, l.Dashes = series[n%len(series)], 1.8, dashes[n%len(dashes)]
+	p.Add(l)
+	p.Legend.Add(name, l)
+	return nil
+}
+
+var (
+	chartHead = regexp.MustCompile(`(?s)^.*?<svg[^>]*>`)
+	chartFont = regexp.MustCompile(`font-family:[^;"]*;?|font-variant:[^;"]*;?`)
+)
+
+// inline draws a chart as an SVG element for a page. The label tells what it shows to those who cannot see it.
+func inline(p *plot.Plot, label string) (template.HTML, error) {
+	c := vgsvg.New(chartWidth, chartHeight)
+	p.Draw(draw.New(c))
+	var b bytes.Buffer
+	if _, err := c.WriteTo(&b); err != nil {
+		return "", err
+	}
+	head := fmt.Sprintf(`<svg class="chart" role="img" aria-label="%s" viewBox="0 0 %g %g">`, escape(label), chartWidth.Points(), chartHeight.Points())
+	svg := chartHead.ReplaceAllString(b.String(), "")
+	svg = chartFont.ReplaceAllString(themed.Replace(svg), "")
+	return template.HTML(head + svg), nil
+}

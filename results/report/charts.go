@@ -1,0 +1,207 @@
+package report
+
+import (
+	"html/template"
+	"image/color"
+	"math"
+	"strconv"
+
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/plotter"
+
+	"github.com/lockquake/lockquake/history"
+)
+
+// chart is one figure of the page.
+type chart struct {
+	Title   string
+	Caption string
+	SVG     template.HTML
+}
+
+// span of a fault on a time axis, in s since the start.
+type span struct{ from, to float64 }
+
+// charts draws the latency spectrum and the time lines; none where nothing was granted.
+func (t *timeline) charts(faults []history.Fault) ([]chart, error) {
+	if t.spectrum["acquire"].TotalCount() == 0 {
+		return nil, nil
+	}
+	spectrum, err := t.spectrumChart()
+	if err != nil {
+		return nil, err
+	}
+	out := []chart{spectrum}
+	if len(t.grants) == 0 {
+		return out, nil
+	}
+	bands := t.bands(faults)
+	for _, timed := range []func([]span) (chart, error){t.latencyChart, t.grantsChart} {
+		c, err := timed(bands)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, c)
+	}
+	return out, nil
+}
+
+// spectrumChart shows latency over the percentile, both on logarithmic scales: the tail is what is looked for.
+func (t *timeline) spectrumChart() (chart, error) {
+	p := newPlot("percentile", "latency, ms")
+	p.Legend.Left = true
+	low, high, deepest := math.Inf(1), 0.0, 1.0
+	for i, name := range latencyOrder {
+		h := t.spectrum[name]
+		if h.TotalCount() == 0 {
+			continue
+		}
+		var pts plotter.XYs
+		for x := 1.0; x <= float64(h.TotalCount()); x *= 1.05 {
+			y := float64(h.ValueAtQuantile(100*(1-1/x))) / 1e6
+			pts = append(pts, plotter.XY{X: x, Y: y})
+			low, high = min(low, y), max(high, y)
+		}
+		deepest = max(deepest, pts[len(pts)-1].X)
+		if err := line(p, name, i, pts); err != nil {
+			return chart{}, err
+		}
+	}
+	p.X.Scale, p.X.Tick.Marker = plot.LogScale{}, percentiles(deepest)
+	p.X.Min, p.X.Max = 1, max(deepest, 10)
+	logY(p, low, high)
+	svg, err := inline(p, "Latency of acquire, hold, release and handoff in ms by percentile, on logarithmic scales; the table of latencies has the figures.")
+	return chart{"Latency spectrum", "From the median on the left to the worst case on the right; every step to the right is ten times rarer.", svg}, err
+}
+
+// logY gives a chart whole decades.
+func logY(p *plot.Plot, low, high float64) {
+	p.Y.Scale = plot.LogScale{}
+	p.Y.Min = math.Pow(10, math.Floor(math.Log10(max(low, 1e-4))))
+	p.Y.Max = math.Pow(10, math.Ceil(math.Log10(max(high, 1e-3))))
+	if p.Y.Max <= p.Y.Min {
+		p.Y.Max = p.Y.Min * 10
+	}
+	p.Y.Tick.Marker = plot.TickerFunc(func(from, to float64) []plot.Tick {
+		ticks := plot.LogTicks{}.Ticks(from, to)
+		for i := range ticks {
+			if v := ticks[i].Value; ticks[i].Label != "" {
+				ticks[i].Label = strconv.FormatFloat(v, 'g', -1, 64)
+			}
+		}
+		return ticks
+	})
+}
+
+// percentiles labels an axis of 1/(1-quantile).
+func percentiles(deepest float64) plot.ConstantTicks {
+	ticks := plot.ConstantTicks{{Value: 1, Label: "0 %"}, {Value: 2, Label: "50 %"}}
+	label := "9"
+	for x := 10.0; x <= max(deepest, 10)*1.001; x *= 10 {
+		text := "90 %"
+		switch {
+		case x == 100:
+			text = "99 %"
+		case x > 100:
+			label += "9"
+			text = "99." + label[1:] + " %"
+		}
+		ticks = append(ticks, plot.Tick{Value: x, Label: text})
+	}
+	return ticks
+}
+
+// bands are the times of the faults that bit.
+func (t *timeline) bands(faults []history.Fault) []span {
+	var out []span
+	whole := float64(int64(len(t.grants))*t.width) / 1e9
+	for _, f := range faults {
+		if f.Receipt.Status == history.NotInstalled || f.Name == "noop" {
+			continue
+		}
+		s := span{float64(f.Start-t.start) / 1e9, whole}
+		if f.End != 0 {
+			s.to = float64(f.End-t.start) / 1e9
+		}
+		s.from, s.to = max(s.from, 0), min(s.to, whole)
+		if s.to > s.from {
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+// shadeBands adds the faults behind the series, and names them once.
+func shadeBands(p *plot.Plot, bands []span, low, high float64) error {
+	for i, b := range bands {
+		poly, err := plotter.NewPolygon(plotter.XYs{{X: b.from, Y: low}, {X: b.to, Y: low}, {X: b.to, Y: high}, {X: b.from, Y: high}})
+		if err != nil {
+			return err
+		}
+		r, g, bl, _ := shade.RGBA()
+		poly.Color = color.NRGBA{R: uint8(r >> 8), G: uint8(g >> 8), B: uint8(bl >> 8), A: 70}
+		poly.LineStyle.Width = 0
+		p.Add(poly)
+		if i == 0 {
+			p.Legend.Add("fault", poly)
+		}
+	}
+	return nil
+}
+
+// x is the middle of a step in s since the start.
+func (t *timeline) x(i int) float64 { return (float64(i) + 0.5) * float64(t.width) / 1e9 }
+
+func (t *timeline) latencyChart(bands []span) (chart, error) {
+	var median, worst plotter.XYs
+	low, high := math.Inf(1), 0.0
+	for i, h := range t.steps {
+		if h == nil {
+			continue
+		}
+		m, w := float64(h.ValueAtQuantile(50))/1e6, float64(h.Max())/1e6
+		median, worst = append(median, plotter.XY{X: t.x(i), Y: m}), append(worst, plotter.XY{X: t.x(i), Y: w})
+		low, high = min(low, m), max(high, w)
+	}
+	p := newPlot("s since start", "acquire, ms")
+	logY(p, low, high)
+	low, high = p.Y.Min, p.Y.Max
+	if err := shadeBands(p, bands, low, high); err != nil {
+		return chart{}, err
+	}
+	for i, s := range []struct {
+		name string
+		pts  plotter.XYs
+	}{{"median", median}, {"worst", worst}} {
+		if len(s.pts) == 0 {
+			continue
+		}
+		if err := line(p, s.name, i, s.pts); err != nil {
+			return chart{}, err
+		}
+	}
+	p.X.Min, p.X.Max = 0, float64(int64(len(t.grants))*t.width)/1e9
+	p.Y.Min, p.Y.Max = low, high
+	svg, err := inline(p, "Median and worst acquire latency in ms over the run's time, faults shaded.")
+	return chart{"Acquire latency over time", "By the time of the grant, in steps of " + duration(t.width) + "; a step without a grant has no point. Faults are shaded.", svg}, err
+}
+
+func (t *timeline) grantsChart(bands []span) (chart, error) {
+	var pts plotter.XYs
+	high := 1.0
+	for i, n := range t.grants {
+		pts = append(pts, plotter.XY{X: t.x(i), Y: n})
+		high = max(high, n*1.1)
+	}
+	p := newPlot("s since start", "grants per "+duration(t.width))
+	if err := shadeBands(p, bands, 0, high); err != nil {
+		return chart{}, err
+	}
+	if err := line(p, "grants", 0, pts); err != nil {
+		return chart{}, err
+	}
+	p.X.Min, p.X.Max = 0, float64(int64(len(t.grants))*t.width)/1e9
+	p.Y.Min, p.Y.Max = 0, high
+	svg, err := inline(p, "Number of grants in each "+duration(t.width)+" of the run, faults shaded.")
+	return chart{"Grants over time", "A gap is a time in which nobody got a lock. Faults are shaded.", svg}, err
+}

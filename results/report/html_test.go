@@ -1,0 +1,90 @@
+package report
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/lockquake/lockquake/history"
+	"github.com/lockquake/lockquake/results"
+)
+
+// pageOf writes the report of a synthetic run and returns the page.
+func pageOf(t *testing.T, s synthetic) string {
+	t.Helper()
+	must(t, Write(s.dir, s.report))
+	b, err := os.ReadFile(filepath.Join(s.dir, results.FileReport))
+	must(t, err)
+	if dir := os.Getenv("LOCKQUAKE_PICTURES"); dir != "" {
+		must(t, os.WriteFile(filepath.Join(dir, s.report.Scenario+".html"), b, 0o644))
+	}
+	return string(b)
+}
+
+func TestPageHasEverythingAndRefersToNothing(t *testing.T) {
+	s := pausedRun(t, false)
+	s.report.Warnings = []string{"member answered on http://10.0.0.2:2379, <b>late</b>"}
+	page := pageOf(t, s)
+	for _, want := range []string{
+		`<html lang="en">`, "<title>etcd-holder-pause: pass", "A paused holder acts", "stale writes", "not judged",
+		"below 0.243 %", "pid 4711", "Why an overlapping hold is not a double grant", "Latency spectrum", "Grants over time",
+		`class="lq"`, "lq-stale", "effect-write ok", "lockquake run synthetic", "pause 1", "&lt;b&gt;late", "10.0.0.2:2379",
+		"How to replay", "6.18",
+	} {
+		if !strings.Contains(page, want) {
+			t.Errorf("the page lacks %q", want)
+		}
+	}
+	if ref := regexp.MustCompile(`(?i)https?://|src=|<link|@import|<script|url\([^#]`).FindString(page); ref != "" {
+		t.Errorf("the page refers to something: %q", ref)
+	}
+	if n := strings.Count(page, "<h1"); n != 1 {
+		t.Errorf("%d headings of the first level", n)
+	}
+}
+
+func TestPageOfAHealthyRun(t *testing.T) {
+	s := healthyRun(t)
+	must(t, os.WriteFile(filepath.Join(s.dir, FilePicture), []byte("old"), 0o644))
+	page := pageOf(t, s)
+	for _, want := range []string{"Why not a pass", "expected &gt;500", "Nothing was broken", "FAIL"} {
+		if !strings.Contains(page, want) {
+			t.Errorf("the page lacks %q", want)
+		}
+	}
+	if strings.Contains(page, `class="lq"`) {
+		t.Error("a run without witness has a picture")
+	}
+	if _, err := os.Stat(filepath.Join(s.dir, FilePicture)); !os.IsNotExist(err) {
+		t.Error("the picture of an earlier judgement is still there")
+	}
+}
+
+func TestDamagedHistoryStillGivesAReport(t *testing.T) {
+	s := pausedRun(t, false)
+	path := filepath.Join(s.dir, results.DirHistory, "client-1.lqh")
+	b, err := os.ReadFile(path)
+	must(t, err)
+	must(t, os.WriteFile(path, b[:len(b)-history.RecordSize-7], 0o644))
+	page := pageOf(t, s)
+	if !strings.Contains(page, "neither picture nor charts are drawn") || !strings.Contains(page, "client-1.lqh") {
+		t.Error("the page does not say what is missing and where")
+	}
+}
+
+func TestPictureFileIsThePageOne(t *testing.T) {
+	s := restartRun(t)
+	page := pageOf(t, s)
+	svg, err := os.ReadFile(filepath.Join(s.dir, FilePicture))
+	must(t, err)
+	wellFormed(t, svg)
+	if string(svg) != string(pictureOf(t, s)) {
+		t.Error("two drawings of one witness differ")
+	}
+	_, body, _ := strings.Cut(string(svg), "<defs>")
+	if !strings.Contains(page, body) {
+		t.Error("the page shows another picture")
+	}
+}

@@ -1,0 +1,81 @@
+// Package report shows what a run found: as a text for terminals, as one self-contained page, and as a picture of a
+// witness. It reads the run directory and judges nothing.
+package report
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/lockquake/lockquake/history"
+	"github.com/lockquake/lockquake/results"
+)
+
+// FilePicture is the picture's name in a run directory.
+const FilePicture = "picture.svg"
+
+// material is what the files of a run directory give beside the report.
+type material struct {
+	env     results.Env
+	witness *results.Witness
+	svg     []byte // the picture; nil where there is none
+	charts  []chart
+	missing []string // what could not be shown, and why
+}
+
+// Write writes picture.svg, where the run has a witness to draw, and report.html into the run directory.
+func Write(dir string, r results.Report) error {
+	m := gather(dir, r)
+	path := filepath.Join(dir, FilePicture)
+	if m.svg == nil {
+		// A picture of an earlier judgement must not outlive it.
+		if err := os.Remove(path); err != nil && !os.IsNotExist(err) {
+			return err
+		}
+	} else if err := os.WriteFile(path, m.svg, 0o644); err != nil {
+		return err
+	}
+	return page(dir, r, m)
+}
+
+// HTML writes report.html into the run directory: one page that needs nothing else.
+func HTML(dir string, r results.Report) error { return page(dir, r, gather(dir, r)) }
+
+// gather reads the run directory. What is damaged is left out and said so: a run that cannot be judged still gets its
+// report.
+func gather(dir string, r results.Report) material {
+	var m material
+	lack := func(what string, err error) { m.missing = append(m.missing, fmt.Sprintf("%s: %v", what, err)) }
+	env, err := readEnv(dir)
+	if err != nil {
+		lack("the environment is not shown", err)
+	}
+	m.env = env
+	faults, err := readFaults(dir)
+	if err != nil {
+		lack("the faults are not drawn", err)
+	}
+	t := newTimeline(env)
+	observers := []func(*history.Event){t.observe}
+	names := func([]string) {}
+	var win *window
+	if w, ok := Choose(r); ok {
+		win = newWindow(w)
+		m.witness = &w
+		names = win.names
+		observers = append(observers, win.observe)
+	}
+	if err := scan(dir, names, observers...); err != nil {
+		lack("neither picture nor charts are drawn", err)
+		return m
+	}
+	if win != nil {
+		if m.svg, err = Picture(win.events, faults, win.w, env); err != nil {
+			lack("the picture is not drawn", err)
+		}
+	}
+	if m.charts, err = t.charts(faults); err != nil {
+		lack("the charts are not drawn", err)
+	}
+	return m
+}

@@ -1,0 +1,233 @@
+package report
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/lockquake/lockquake/results"
+)
+
+// textWidth is the number of columns that the text report keeps to; only a path or a command may be longer.
+const textWidth = 100
+
+// Option changes how text is written.
+type Option func(*style)
+
+type style struct{ colour bool }
+
+// Colour marks verdicts with the colour codes of terminals; without it the text is plain.
+func Colour() Option { return func(s *style) { s.colour = true } }
+
+func newStyle(opts []Option) style {
+	var s style
+	for _, o := range opts {
+		o(&s)
+	}
+	return s
+}
+
+// verdict writes a verdict in capitals, in its colour where colours are asked for.
+func (s style) verdict(v results.Verdict) string {
+	word := strings.ToUpper(string(v))
+	if !s.colour {
+		return word
+	}
+	code := "33"
+	switch v {
+	case results.Pass, results.Clean:
+		code = "32"
+	case results.Fail, results.Violated:
+		code = "31"
+	}
+	return "\x1b[1;" + code + "m" + word + "\x1b[0m"
+}
+
+// Text writes the report of one run for a terminal. Its last line is the run directory.
+func Text(w io.Writer, r results.Report, opts ...Option) error {
+	st := newStyle(opts)
+	var b bytes.Buffer
+	fmt.Fprintf(&b, "%s: %s\n", r.Scenario, st.verdict(r.Verdict))
+	paragraph(&b, "  ", r.Claim)
+	for _, reason := range r.Reasons {
+		paragraph(&b, "  ! ", reason)
+	}
+	textExpectations(&b, r, st)
+	textCounts(&b, r)
+	textLatency(&b, r)
+	textFaults(&b, r)
+	if len(r.Warnings) > 0 {
+		fmt.Fprint(&b, "\nwarnings\n")
+		for _, x := range r.Warnings {
+			paragraph(&b, "  - ", x)
+		}
+	}
+	if r.Replay != "" {
+		fmt.Fprintf(&b, "\nagain   %s\n", r.Replay)
+	}
+	fmt.Fprintf(&b, "run     %s\n", r.RunDir)
+	_, err := w.Write(b.Bytes())
+	return err
+}
+
+// paragraph writes wrapped lines; those after the first are indented as deep as the lead of the first.
+func paragraph(b *bytes.Buffer, lead, text string) {
+	indent := len([]rune(lead))
+	for _, line := range wrap(text, textWidth-indent) {
+		b.WriteString(lead + line + "\n")
+		lead = strings.Repeat(" ", indent)
+	}
+}
+
+// table writes rows of cells in aligned columns, two spaces apart and indented by two.
+func table(b *bytes.Buffer, align uint, rows [][]string) {
+	var cells bytes.Buffer
+	t := tabwriter.NewWriter(&cells, 0, 0, 2, ' ', align)
+	for _, r := range rows {
+		fmt.Fprintln(t, strings.Join(r, "\t")+"\t")
+	}
+	// Neither the tabwriter nor the buffer under it can fail.
+	_ = t.Flush()
+	for line := range strings.Lines(cells.String()) {
+		b.WriteString("  " + strings.TrimRight(line, " \n") + "\n")
+	}
+}
+
+func textExpectations(b *bytes.Buffer, r results.Report, st style) {
+	if len(r.Expectations) == 0 {
+		return
+	}
+	b.WriteString("\nexpectations\n")
+	rows := [][]string{{"name", "want", "got", "verdict"}}
+	for _, e := range r.Expectations {
+		rows = append(rows, []string{e.Name, e.Want, exact(e.Got), strings.ToUpper(string(e.Verdict))})
+	}
+	var plain bytes.Buffer
+	table(&plain, 0, rows)
+	// Colours go in after the columns are aligned: their codes have no width.
+	for i, line := range slices.Collect(strings.Lines(plain.String())) {
+		if i == 0 {
+			b.WriteString(line)
+			continue
+		}
+		e := r.Expectations[i-1]
+		line = strings.TrimSuffix(line, strings.ToUpper(string(e.Verdict))+"\n")
+		b.WriteString(line + st.verdict(e.Verdict) + "\n")
+		if e.Verdict != results.Pass && e.Reason != "" {
+			paragraph(b, "      ", e.Reason)
+		}
+	}
+}
+
+// order puts the counts that people ask for first, and the others after them by name.
+func order[V any](m map[string]V, first []string) []string {
+	var names []string
+	for _, n := range first {
+		if _, ok := m[n]; ok {
+			names = append(names, n)
+		}
+	}
+	for _, n := range slices.Sorted(maps.Keys(m)) {
+		if !slices.Contains(names, n) {
+			names = append(names, n)
+		}
+	}
+	return names
+}
+
+var countOrder = []string{
+	"double_grants", "overlapping_holds", "stale_writes", "fence_saves", "lost_updates", "token_regressions",
+	"foreign_releases", "stuck_locks",
+}
+
+var (
+	measureOrder = []string{"throughput_per_s", "unavailability_ms_max"}
+	latencyOrder = []string{"acquire", "hold", "release", "handoff"}
+)
+
+// textCounts writes counts and measures side by side.
+func textCounts(b *bytes.Buffer, r results.Report) {
+	fmt.Fprintf(b, "\nfound among %s grants, %s events, %s effects on the resource\n",
+		count(r.Judged.Grants), count(r.Judged.Events), count(r.Judged.Effects))
+	counts, measures := order(r.Counts, countOrder), order(r.Measures, measureOrder)
+	var rows [][]string
+	for i := range max(len(counts), len(measures)) {
+		row := []string{"", "", "", ""}
+		if i < len(counts) {
+			row[0], row[1] = counts[i], judged(r.Counts[counts[i]])
+		}
+		if i < len(measures) {
+			row[2], row[3] = "  "+measures[i], measured(r.Measures[measures[i]])
+		}
+		rows = append(rows, row)
+	}
+	table(b, 0, rows)
+	for _, s := range r.Strength {
+		paragraph(b, "  - ", s)
+	}
+}
+
+func textLatency(b *bytes.Buffer, r results.Report) {
+	if len(r.Latency) == 0 {
+		return
+	}
+	rows := [][]string{{"", "n", "p50", "p90", "p99", "p99.9", "max"}}
+	for _, n := range order(r.Latency, latencyOrder) {
+		rows = append(rows, append([]string{n}, quantiles(r.Latency[n])...))
+	}
+	b.WriteString("\nlatency in ms\n")
+	table(b, tabwriter.AlignRight, rows)
+}
+
+// quantiles writes the cells of one distribution; one without samples has no figures.
+func quantiles(q results.Quantiles) []string {
+	cells := []string{count(q.N)}
+	for _, f := range []float64{q.P50, q.P90, q.P99, q.P999, q.Max} {
+		if q.N == 0 {
+			cells = append(cells, "-")
+			continue
+		}
+		cells = append(cells, figures(f))
+	}
+	return cells
+}
+
+func textFaults(b *bytes.Buffer, r results.Report) {
+	if len(r.Faults) == 0 {
+		return
+	}
+	b.WriteString("\nfaults\n")
+	for _, f := range r.Faults {
+		head := fmt.Sprintf("%s on %s", f.Name, f.Target)
+		if f.Params != "" {
+			head += ", " + f.Params
+		}
+		paragraph(b, "  ", fmt.Sprintf("%s: %s, %s%s", head, faultTime(f), f.Receipt.Status, misses(f.Misses)))
+		paragraph(b, "      saw: ", f.Receipt.Evidence)
+		if f.Healed != nil {
+			paragraph(b, "      healed: ", string(f.Healed.Status)+"; "+f.Healed.Evidence)
+		}
+	}
+}
+
+// faultTime writes from when to when a fault stood, in ms since the start.
+func faultTime(f results.FaultResult) string {
+	if f.EndMS <= f.StartMS {
+		return fmt.Sprintf("from %.0f ms", f.StartMS)
+	}
+	return fmt.Sprintf("%.0f to %.0f ms", f.StartMS, f.EndMS)
+}
+
+func misses(n int) string {
+	switch n {
+	case 0:
+		return ""
+	case 1:
+		return " after 1 miss"
+	}
+	return fmt.Sprintf(" after %d misses", n)
+}
