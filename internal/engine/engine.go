@@ -1,0 +1,78 @@
+// Package engine is the run loop: up, load, chaos, heal, settle. It leaves a run directory for results to judge, and
+// knows backends, workloads and faults by their contracts alone.
+package engine
+
+import (
+	"log/slog"
+	"time"
+
+	"github.com/lockquake/lockquake/backends"
+	"github.com/lockquake/lockquake/chaos"
+	"github.com/lockquake/lockquake/internal/cluster"
+	"github.com/lockquake/lockquake/scenarios"
+	"github.com/lockquake/lockquake/workloads"
+)
+
+// Catalog is everything that a scenario may name.
+type Catalog struct {
+	Backends  []backends.Backend
+	Workloads []workloads.Kind
+	Faults    []chaos.Kind
+	Resources []Resource
+}
+
+// Resource is a service that a lock can protect.
+type Resource struct {
+	Name   string
+	Guards []string
+	// Spec describes its node; the first port is the one that clients use.
+	Spec func() cluster.Spec
+}
+
+// Options is one run as it was asked for.
+type Options struct {
+	Scenario       scenarios.Scenario
+	Provider       cluster.Provider
+	ProviderReason string // why this provider, for env.json
+	Catalog        Catalog
+	Images         map[string]string // image key -> image, instead of the project's own
+	Out            string            // folder of all runs
+	Replay         string            // the command that repeats the run, but for the seed
+	Version        string            // of lockquake
+	Started        time.Time         // wall clock, names the run directory
+	NoRecord       bool              // count grants only: the baseline of the recording benchmark
+	Keep           bool              // leave the nodes up after the run
+	Log            *slog.Logger
+	Progress       func(Progress)
+}
+
+// Progress is how far a run has come.
+type Progress struct {
+	Phase   string        // up, load, heal, settle, down
+	Elapsed time.Duration // of the load
+	Total   time.Duration // of the load; 0 where steps decide
+	Grants  int64
+	Faults  int
+	Text    string // what happened just now, or ""
+}
+
+// UsageError says that the scenario or the command line is wrong; nothing was started.
+type UsageError struct{ Text string }
+
+// Error returns what is wrong, where, and what would be right.
+func (e UsageError) Error() string { return e.Text }
+
+// MissingError says that something needed is not there: an engine, a program, a capability, a service that serves.
+type MissingError struct{ Text string }
+
+// Error returns what is missing and what would help.
+func (e MissingError) Error() string { return e.Text }
+
+// The deadlines of the phases around the load. They are generous: a loud machine must not turn into a wrong result.
+const (
+	helloTimeout   = 30 * time.Second
+	readyTimeout   = 60 * time.Second
+	recoverTimeout = 45 * time.Second
+	stopTimeout    = 20 * time.Second
+	closeTimeout   = 60 * time.Second
+)

@@ -1,0 +1,159 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/lockquake/lockquake/history"
+	"github.com/lockquake/lockquake/internal/clock"
+	"github.com/lockquake/lockquake/internal/cluster"
+	"github.com/lockquake/lockquake/internal/wire"
+	"github.com/lockquake/lockquake/results"
+)
+
+// heal undoes every fault that still stands, also when ctx is over, and waits until the service serves again.
+func (r *run) heal(ctx context.Context) {
+	r.healAll(ctx)
+	probe, cancel := context.WithTimeout(context.WithoutCancel(ctx), recoverTimeout)
+	defer cancel()
+	if err := r.awaitService(probe, recoverTimeout); err != nil {
+		r.unknown("the service did not recover: %v", err)
+		return
+	}
+	for _, n := range r.cluster.ByRole(cluster.Server) {
+		if err := r.awaitServes(probe, n.Name()); err != nil {
+			r.unknown("%s did not recover: %v", n.Name(), err)
+			return
+		}
+	}
+	r.mu.Lock()
+	r.env.Recovered = true
+	r.mu.Unlock()
+}
+
+func (r *run) healAll(ctx context.Context) {
+	for _, h := range r.heals.HealAll(ctx) {
+		r.mu.Lock()
+		f := r.faults[h.ID-1]
+		r.mu.Unlock()
+		r.healed(f, h.Receipt, h.Err)
+	}
+}
+
+func (r *run) awaitServes(ctx context.Context, node string) error {
+	for {
+		got, err := r.service.Ask(ctx, node, "serves")
+		if err == nil && got == "true" {
+			return nil
+		}
+		if sleep(ctx, 20*time.Millisecond) != nil {
+			return fmt.Errorf("it does not serve (%q): %w", got, errors.Join(err, ctx.Err()))
+		}
+	}
+}
+
+// settle lets the clients work on for a while, stops them, and reads what the lock protected.
+func (r *run) settle(ctx context.Context) {
+	if r.plan.workload != nil {
+		_ = sleep(ctx, r.plan.scenario.Run.Settle)
+	}
+	r.mu.Lock()
+	r.env.End = clock.Now()
+	r.mu.Unlock()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout+r.plan.scenario.Workload.Timeout)
+	defer cancel()
+	if err := r.stopRole(ctx, cluster.Client); err != nil {
+		r.unknown("stopping the clients: %v", err)
+	}
+	if err := r.finalRead(ctx); err != nil {
+		r.unknown("final read: %v", err)
+	} else {
+		r.mu.Lock()
+		r.env.FinalRead = true
+		r.mu.Unlock()
+	}
+	if err := r.stopRole(ctx, cluster.Resource); err != nil {
+		r.unknown("stopping the resource: %v", err)
+	}
+}
+
+// finalRead asks the resource for the value of every lock and writes it into the history.
+func (r *run) finalRead(ctx context.Context) error {
+	if r.plan.resource == nil {
+		return nil
+	}
+	s := r.sessions[len(r.sessions)-1]
+	for i := range r.plan.locks {
+		res, err := s.ask(ctx, wire.Command{Do: wire.DoFinal, Lock: i})
+		if err != nil {
+			return err
+		}
+		if res.Outcome != wire.OutcomeOK {
+			return fmt.Errorf("%s of %s: %s", res.Outcome, r.plan.locks[i], res.Error)
+		}
+		e := history.Event{Kind: history.Final, Phase: history.Info, Lock: uint16(i), Value: res.Value, Valid: res.Count}
+		if err := r.own.add(e); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// finish tears down and writes all that is known, whatever happened before.
+func (r *run) finish(ctx context.Context) error {
+	var errs []error
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
+	defer cancel()
+	r.healAll(ctx) // nothing to do, unless starting was cut short
+	if r.service != nil {
+		describe, stop := context.WithTimeout(ctx, 5*time.Second)
+		service := r.service.Describe(describe)
+		stop()
+		r.mu.Lock()
+		r.env.Service = service
+		r.mu.Unlock()
+		errs = append(errs, r.service.Close())
+	}
+	errs = append(errs, r.down(ctx))
+	r.collect(ctx)
+	r.deaths.Wait()
+	errs = append(errs, r.own.close())
+	r.describeEnd()
+	r.writeFaults()
+	errs = append(errs, r.writeEnv())
+	return errors.Join(errs...)
+}
+
+func (r *run) down(ctx context.Context) error {
+	if r.cluster == nil {
+		return nil
+	}
+	return r.timed("down", func() error { return r.cluster.Close(ctx) })
+}
+
+// collect closes the histories of all nodes and takes down what they said of themselves.
+func (r *run) collect(ctx context.Context) {
+	for _, s := range r.sessions {
+		select {
+		case <-s.ended:
+		case <-ctx.Done():
+			r.unknown("%s: its stream did not end", s.node.Name())
+			continue
+		}
+		if err := s.close(); err != nil {
+			r.unknown("%s: history: %v", s.node.Name(), err)
+		}
+		st := results.ClientStats{Name: s.node.Name(), Dead: true}
+		if d := s.finished(); d != nil {
+			st = results.ClientStats{
+				Name: s.node.Name(), Recorded: d.Recorded, Dropped: d.Dropped, Stall: d.Stall, Cycles: d.Cycles, Lag: d.Lag,
+				CPU: d.CPU, Errors: d.Errors,
+			}
+		}
+		r.mu.Lock()
+		r.env.Clients = append(r.env.Clients, st)
+		r.mu.Unlock()
+	}
+}

@@ -1,0 +1,214 @@
+package engine
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/lockquake/lockquake/chaos"
+	"github.com/lockquake/lockquake/history"
+	"github.com/lockquake/lockquake/internal/clock"
+	"github.com/lockquake/lockquake/internal/cluster"
+	"github.com/lockquake/lockquake/internal/seed"
+	"github.com/lockquake/lockquake/results"
+)
+
+// maxMisses is how often a holder may slip away before an injection gives up.
+const maxMisses = 20
+
+// silence is how long a stopped client's stream must bring nothing before it counts as read to its end.
+const silence = 20 * time.Millisecond
+
+// inject resolves the target and injects the fault. Its record is complete but for the heal; an injection that did not
+// come to pass has a receipt that says so.
+func (r *run) inject(ctx context.Context, inj injection, planned int64) *history.Fault {
+	f := r.newFault(inj, planned)
+	var receipt history.Receipt
+	var err error
+	if name, ok := inj.selector.Holder(); ok {
+		receipt, err = r.injectHolder(ctx, inj, f, name)
+	} else {
+		receipt, err = r.injectNodes(ctx, inj, f)
+	}
+	if err != nil {
+		if receipt.Status == "" || receipt.Status == history.Installed {
+			receipt.Status = history.NotInstalled
+		}
+		receipt.Evidence = strings.TrimPrefix(receipt.Evidence+"; ", "; ") + err.Error()
+	}
+	if receipt.Time == 0 {
+		receipt.Time = clock.Now()
+	}
+	r.mu.Lock()
+	f.Receipt = receipt
+	if receipt.Status == history.Installed && f.Bit == 0 {
+		f.Bit = receipt.Time
+	}
+	r.mu.Unlock()
+	r.writeFaults()
+	r.progress("load", fmt.Sprintf("%s on %s: %s", f.Name, f.Target, receipt.Status))
+	return f
+}
+
+func (r *run) newFault(inj injection, planned int64) *history.Fault {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	f := &history.Fault{
+		ID: len(r.faults) + 1, Name: inj.kind.Name, As: inj.as, Selector: inj.on, Target: inj.on, Params: inj.params,
+		Planned: planned, Start: clock.Now(),
+	}
+	r.faults = append(r.faults, f)
+	return f
+}
+
+// target notes what a selector resolved to.
+func (r *run) target(f *history.Fault, nodes []chaos.Node, text string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	f.Targets = nil
+	for _, n := range nodes {
+		f.Targets = append(f.Targets, n.Name())
+	}
+	f.Target = strings.Join(f.Targets, ", ")
+	if text != "" {
+		f.Target += " (" + text + ")"
+	}
+	f.Start = clock.Now()
+}
+
+func (r *run) injectNodes(ctx context.Context, inj injection, f *history.Fault) (history.Receipt, error) {
+	nodes, err := r.resolve(ctx, inj.selector, f.ID)
+	if err != nil {
+		return history.Receipt{Status: history.NotInstalled}, err
+	}
+	r.target(f, nodes, "")
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), chaos.Timeout)
+	defer cancel()
+	heal, receipt, err := inj.fault.Inject(ctx, chaos.Scope{On: nodes, Service: r.service})
+	r.heals.Push(f.ID, heal)
+	return receipt, err
+}
+
+// resolve picks the nodes of a selector as they are now.
+func (r *run) resolve(ctx context.Context, sel chaos.Selector, id int) ([]chaos.Node, error) {
+	view := chaos.View{Service: r.service, Random: seed.Rand(r.plan.scenario.Run.Seed, fmt.Sprintf("selector-%d", id))}
+	for _, n := range r.cluster.Nodes {
+		view.All = append(view.All, n)
+		switch n.Role() {
+		case cluster.Server:
+			view.Servers = append(view.Servers, n)
+		case cluster.Client:
+			view.Clients = append(view.Clients, n)
+		case cluster.Resource:
+		}
+	}
+	return sel.Resolve(ctx, view)
+}
+
+// injectHolder stops the client of a user that was just granted the lock, reads its stream to the end, and injects the
+// fault when the user still had the grant in hand. A holder that had begun to release is a miss: it is continued,
+// counted, and the next grant is tried.
+func (r *run) injectHolder(ctx context.Context, inj injection, f *history.Fault, name string) (history.Receipt, error) {
+	number := -1
+	if name != "" {
+		if number = slices.Index(r.plan.locks, name); number < 0 {
+			return history.Receipt{Status: history.NotInstalled}, fmt.Errorf("there is no lock %q", name)
+		}
+	}
+	next := r.live.nextGrant
+	if r.plan.workload == nil {
+		next = r.live.anyHold
+	}
+	for f.Misses < maxMisses {
+		h, err := next(ctx, number)
+		if err != nil {
+			return history.Receipt{Status: history.NotInstalled}, fmt.Errorf("no holder was seen: %w", err)
+		}
+		receipt, held, err := r.injectOn(ctx, inj, f, h)
+		if held || err != nil {
+			return receipt, err
+		}
+		r.mu.Lock()
+		f.Misses++
+		r.mu.Unlock()
+	}
+	return history.Receipt{Status: history.NotInstalled}, fmt.Errorf("%d holders in turn had begun to release before they were stopped", f.Misses)
+}
+
+// injectOn is one attempt on one holder; held tells whether the stop came while it had the grant in hand.
+func (r *run) injectOn(ctx context.Context, inj injection, f *history.Fault, h hold) (receipt history.Receipt, held bool, err error) {
+	s := r.sessions[h.user.Client()]
+	node := s.node
+	f.Grant, f.User, f.Lock = h.grant, &h.user, r.plan.locks[h.lock]
+	r.target(f, []chaos.Node{node}, fmt.Sprintf("user %d, %s", h.user.Index(), f.Lock))
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), chaos.Timeout)
+	defer cancel()
+	resume := func() error { _, err := node.Resume(ctx); return err }
+	state, err := node.Pause(ctx)
+	if err != nil {
+		return history.Receipt{Status: history.NotInstalled}, false, errors.Join(err, resume())
+	}
+	if err := r.live.quiet(ctx, h.user.Client(), silence); err != nil {
+		return history.Receipt{Status: history.Indeterminate}, false, errors.Join(err, resume())
+	}
+	now, ok := r.live.current(h.user)
+	if !ok || now.grant != h.grant || now.released != 0 || now.lost {
+		return history.Receipt{}, false, resume()
+	}
+	r.mu.Lock()
+	f.Bit = state.Time
+	r.mu.Unlock()
+	heal, receipt, err := inj.fault.Inject(ctx, chaos.Scope{On: []chaos.Node{node}, Service: r.service})
+	r.heals.Push(f.ID, heal)
+	if !inj.kind.Stops && node.Running() {
+		err = errors.Join(err, resume())
+	}
+	receipt.Evidence += fmt.Sprintf("; %v held %s by grant %d when it was stopped (%v), and its stream was silent for %v after", h.user, f.Lock, h.grant, state, silence)
+	return receipt, true, err
+}
+
+// healOne heals one injection, once, and notes the receipt.
+func (r *run) healOne(f *history.Fault) {
+	ctx, cancel := context.WithTimeout(context.Background(), chaos.Timeout)
+	defer cancel()
+	receipt, err, ok := r.heals.Heal(ctx, f.ID)
+	if ok {
+		r.healed(f, receipt, err)
+	}
+}
+
+func (r *run) healed(f *history.Fault, receipt history.Receipt, err error) {
+	if err != nil {
+		receipt.Status = history.NotInstalled
+		receipt.Evidence = strings.TrimPrefix(receipt.Evidence+"; ", "; ") + err.Error()
+		r.unknown("heal of %s on %s: %v", f.Name, f.Target, err)
+	}
+	r.mu.Lock()
+	f.Healed, f.End = &receipt, clock.Now()
+	r.mu.Unlock()
+	r.writeFaults()
+	r.progress("load", fmt.Sprintf("%s on %s: healed", f.Name, f.Target))
+}
+
+// writeFaults writes faults.jsonl as it is known now.
+func (r *run) writeFaults() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	for _, f := range r.faults {
+		if err := enc.Encode(f); err != nil {
+			r.log.Error("faults", "error", err)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(r.dir, results.FileFaults), b.Bytes(), 0o644); err != nil {
+		r.log.Error("faults", "error", err)
+	}
+}

@@ -1,0 +1,120 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/lockquake/lockquake/history"
+	"github.com/lockquake/lockquake/internal/clock"
+	"github.com/lockquake/lockquake/internal/wire"
+)
+
+func granted(u history.User, op uint32, valid int64) history.Event {
+	return history.Event{Time: clock.Now(), Op: op, User: u, Grant: op, Kind: history.Acquire, Phase: history.Ok, Valid: valid}
+}
+
+func released(u history.User, grant uint32) history.Event {
+	return history.Event{Time: clock.Now(), User: u, Grant: grant, Kind: history.Release, Phase: history.Invoke}
+}
+
+func TestNextGrantWaitsForAFreshOne(t *testing.T) {
+	l, a, b := newLive(), history.MakeUser(0, 0), history.MakeUser(1, 0)
+	l.observe(0, []history.Event{granted(a, 1, history.ValidEndless)}, false)
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	if h, err := l.nextGrant(ctx, -1); err == nil {
+		t.Fatalf("an old grant %+v was taken for a fresh one", h)
+	}
+	time.AfterFunc(5*time.Millisecond, func() { l.observe(1, []history.Event{granted(b, 7, history.ValidEndless)}, false) })
+	h, err := l.nextGrant(t.Context(), -1)
+	if err != nil || h.user != b || h.grant != 7 {
+		t.Fatalf("got %+v, %v; want grant 7 of %v", h, err, b)
+	}
+}
+
+func TestNextGrantLooksAtItsLockOnly(t *testing.T) {
+	l, a := newLive(), history.MakeUser(0, 0)
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Millisecond)
+	defer cancel()
+	time.AfterFunc(2*time.Millisecond, func() { l.observe(0, []history.Event{granted(a, 1, history.ValidEndless)}, false) })
+	if h, err := l.nextGrant(ctx, 3); err == nil {
+		t.Fatalf("a grant of lock %d was taken for one of lock 3", h.lock)
+	}
+}
+
+func TestReleaseBegunIsNotHeld(t *testing.T) {
+	l, a := newLive(), history.MakeUser(0, 0)
+	l.observe(0, []history.Event{granted(a, 1, 10), released(a, 1)}, false)
+	if h, ok := l.current(a); !ok || h.released == 0 {
+		t.Fatalf("after a release invoke the hold is %+v", h)
+	}
+	l.observe(0, []history.Event{granted(a, 5, 10), released(a, 1)}, false)
+	if h, _ := l.current(a); h.released != 0 {
+		t.Fatal("the release of an older grant ended the newer one")
+	}
+}
+
+func TestRenewalMovesTheValidity(t *testing.T) {
+	l, a := newLive(), history.MakeUser(0, 0)
+	renewed := history.Event{Time: clock.Now(), User: a, Grant: 1, Kind: history.Renewed, Phase: history.Info, Valid: 99}
+	l.observe(0, []history.Event{granted(a, 1, 10), renewed}, false)
+	if h, _ := l.current(a); h.valid != 99 {
+		t.Fatalf("validity is %d, want 99", h.valid)
+	}
+}
+
+func TestQuietCountsFromTheLastWord(t *testing.T) {
+	l := newLive()
+	start := clock.Now()
+	time.AfterFunc(10*time.Millisecond, func() { l.observe(0, []history.Event{released(0, 1)}, false) })
+	if err := l.quiet(t.Context(), 0, 25*time.Millisecond); err != nil {
+		t.Fatal(err)
+	}
+	if d := time.Duration(clock.Now() - start); d < 34*time.Millisecond {
+		t.Fatalf("quiet after %v although something came after 10 ms", d)
+	}
+}
+
+func TestEventsCountSinceTheLastAcquireOrder(t *testing.T) {
+	l, a := newLive(), history.MakeUser(0, 0)
+	l.observe(0, []history.Event{granted(a, 1, 10)}, true)
+	o := occurrence{history.Acquire, history.Ok}
+	if l.seen[a][o] != 1 {
+		t.Fatal("the event was not noted")
+	}
+	l.forget(a)
+	if l.seen[a][o] != 0 {
+		t.Fatal("an event before the order still counts")
+	}
+}
+
+func TestPointIsReached(t *testing.T) {
+	l, a := newLive(), history.MakeUser(0, 2)
+	time.AfterFunc(2*time.Millisecond, func() { l.reached(0, wire.Point{User: 2, Point: "set-done"}) })
+	if err := l.wait(t.Context(), func() bool { return l.points[pointKey(a, "set-done")] > 0 }); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestWaitTellsWhyItEnded(t *testing.T) {
+	want := errors.New("not within 5ms")
+	ctx, cancel := context.WithTimeoutCause(t.Context(), 5*time.Millisecond, want)
+	defer cancel()
+	if err := newLive().wait(ctx, func() bool { return false }); !errors.Is(err, want) {
+		t.Fatalf("got %v, want %v", err, want)
+	}
+}
+
+func TestParseOccurrence(t *testing.T) {
+	if o, err := parseOccurrence("acquire ok"); err != nil || o != (occurrence{history.Acquire, history.Ok}) {
+		t.Fatalf("acquire ok: %v, %v", o, err)
+	}
+	if o, err := parseOccurrence("lost"); err != nil || o != (occurrence{history.Lost, history.Info}) {
+		t.Fatalf("lost: %v, %v", o, err)
+	}
+	if _, err := parseOccurrence("acquire maybe"); err == nil {
+		t.Fatal("an unknown phase was taken")
+	}
+}

@@ -1,0 +1,172 @@
+package engine
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/lockquake/lockquake/backends"
+	"github.com/lockquake/lockquake/chaos"
+	"github.com/lockquake/lockquake/history"
+	"github.com/lockquake/lockquake/internal/clock"
+	"github.com/lockquake/lockquake/internal/cluster"
+	"github.com/lockquake/lockquake/results"
+)
+
+// run is one run under way.
+type run struct {
+	options Options
+	plan    *Plan
+	log     *slog.Logger
+	id      string
+	dir     string
+
+	cluster  *cluster.Cluster
+	service  backends.Service
+	sessions []*session // clients by index, then the resource if there is one
+	live     *live
+	heals    *chaos.Stack
+	own      *journal // the engine's own history: deaths and the final read
+
+	mu     sync.Mutex
+	env    results.Env
+	faults []*history.Fault
+	// injecting counts the injections under way, so that the end of the load waits for them.
+	injecting sync.WaitGroup
+	deaths    sync.WaitGroup // watchers that may still write into the engine's history
+}
+
+// Run carries out a scenario and returns the directory it left. The directory holds all that could be recorded, also
+// beside an error; it is "" when nothing was started. When ctx ends, faults are healed and nodes torn down first.
+func Run(ctx context.Context, o Options) (dir string, err error) {
+	p, err := Check(o)
+	if err != nil {
+		return "", err
+	}
+	r := &run{options: o, plan: p, log: o.Log, live: newLive(), heals: chaos.NewStack(), id: newID()}
+	if err := r.prepare(); err != nil {
+		return "", err
+	}
+	return r.dir, r.do(ctx)
+}
+
+// do goes through the phases. Whatever happened, it heals, tears down and writes what is known.
+func (r *run) do(ctx context.Context) (err error) {
+	defer func() {
+		if ctx.Err() != nil {
+			r.interrupted()
+		}
+		err = errors.Join(err, r.finish(ctx))
+	}()
+	if err := r.timed("up", func() error { return r.up(ctx) }); err != nil {
+		if ctx.Err() != nil {
+			return nil // interrupted while starting: finish says so
+		}
+		return MissingError{Text: err.Error()}
+	}
+	loadErr := r.timed("load", func() error { return r.load(ctx) })
+	if loadErr != nil && ctx.Err() == nil {
+		r.unknown("%v", loadErr)
+	}
+	_ = r.timed("heal", func() error { r.heal(ctx); return nil })
+	_ = r.timed("settle", func() error { r.settle(ctx); return nil })
+	return nil
+}
+
+// prepare makes the run directory with the scenario in it.
+func (r *run) prepare() error {
+	s := r.plan.scenario
+	name := r.options.Started.UTC().Format("20060102T150405.000") + "-" + strconv.FormatUint(s.Run.Seed, 10)
+	parent := filepath.Join(r.options.Out, s.Name)
+	r.dir = filepath.Join(parent, name)
+	for _, d := range []string{results.DirHistory, results.DirLogs} {
+		if err := os.MkdirAll(filepath.Join(r.dir, d), 0o755); err != nil {
+			return MissingError{Text: fmt.Sprintf("run directory: %v", err)}
+		}
+	}
+	if err := os.WriteFile(filepath.Join(r.dir, results.FileScenario), s.Text, 0o644); err != nil {
+		return MissingError{Text: fmt.Sprintf("run directory: %v", err)}
+	}
+	if err := os.WriteFile(filepath.Join(r.dir, results.FileFaults), nil, 0o644); err != nil {
+		return MissingError{Text: fmt.Sprintf("run directory: %v", err)}
+	}
+	link := filepath.Join(parent, "latest")
+	_ = os.Remove(link) // a convenience: a file system without links must not stop the run
+	if err := os.Symlink(name, link); err != nil {
+		r.log.Debug("no latest link", "error", err)
+	}
+	j, err := openJournal(filepath.Join(r.historyDir(), "engine.lqh"), r.plan.locks)
+	if err != nil {
+		return MissingError{Text: fmt.Sprintf("run directory: %v", err)}
+	}
+	r.own = j
+	r.describe()
+	return r.writeEnv()
+}
+
+func (r *run) historyDir() string { return filepath.Join(r.dir, results.DirHistory) }
+
+// timed runs one phase and notes how long it took.
+func (r *run) timed(phase string, f func() error) error {
+	r.progress(phase, "")
+	start := clock.Now()
+	err := f()
+	r.mu.Lock()
+	r.env.Timings[phase] += (clock.Now() - start) / int64(time.Millisecond)
+	r.mu.Unlock()
+	return err
+}
+
+// unknown notes a reason why this run cannot pass.
+func (r *run) unknown(format string, args ...any) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	text := fmt.Sprintf(format, args...)
+	r.env.Unknown = append(r.env.Unknown, text)
+	r.log.Warn("this run cannot pass", "reason", text)
+}
+
+func (r *run) warn(format string, args ...any) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.env.Warnings = append(r.env.Warnings, fmt.Sprintf(format, args...))
+}
+
+func (r *run) progress(phase, text string) {
+	if r.options.Progress == nil {
+		return
+	}
+	p := Progress{Phase: phase, Total: r.plan.load(), Grants: r.live.granted(), Text: text}
+	r.mu.Lock()
+	p.Faults = len(r.faults)
+	if r.env.Start != 0 {
+		p.Elapsed = time.Duration(clock.Now() - r.env.Start)
+	}
+	r.mu.Unlock()
+	r.options.Progress(p)
+}
+
+// interrupted notes that a signal cut the run short: what was there is judged.
+func (r *run) interrupted() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.env.Interrupted = true
+}
+
+// writeEnv writes env.json as it is known now.
+func (r *run) writeEnv() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	b, err := json.MarshalIndent(r.env, "", "  ")
+	if err != nil {
+		return fmt.Errorf("env.json: %w", err)
+	}
+	return os.WriteFile(filepath.Join(r.dir, results.FileEnv), append(b, '\n'), 0o644)
+}

@@ -1,0 +1,233 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"path/filepath"
+	"sync"
+
+	"github.com/lockquake/lockquake/history"
+	"github.com/lockquake/lockquake/internal/clock"
+	"github.com/lockquake/lockquake/internal/cluster"
+	"github.com/lockquake/lockquake/internal/wire"
+)
+
+// session is the control stream of one node that speaks the protocol: a client or a resource.
+type session struct {
+	node  *cluster.Node
+	index int // of the client, from 0; -1 for a resource
+	conn  *wire.Conn
+	live  *live
+	log   *slog.Logger
+
+	file     *history.Writer // nil until the stream is open
+	directed bool
+
+	mu      sync.Mutex
+	nextID  int
+	waiting map[int]chan wire.Result
+	hello   *wire.Hello
+	done    *wire.Done
+	err     error
+	last    int64 // time of the last event that arrived
+	ready   chan struct{}
+	greeted chan struct{}
+	ended   chan struct{} // the stream is read to its end
+}
+
+// errEnded says that a node's control stream ended before it answered.
+var errEnded = errors.New("its control stream ended")
+
+// openSession takes over the control stream of a running node and writes its events to a file in dir.
+func openSession(n *cluster.Node, index int, r *run) (*session, error) {
+	s := &session{
+		node: n, index: index, live: r.live, log: r.log.With("node", n.Name()), directed: index >= 0 && len(r.plan.people) > 0,
+		waiting: map[int]chan wire.Result{}, ready: make(chan struct{}), greeted: make(chan struct{}), ended: make(chan struct{}),
+	}
+	f, err := history.Create(filepath.Join(r.historyDir(), n.Name()+".lqh"), history.Header{Process: n.Name(), Locks: r.plan.locks})
+	if err != nil {
+		return nil, err
+	}
+	s.file = f
+	s.conn = wire.NewConn(n.Stdio().Out, n.Stdio().In)
+	go s.read()
+	return s, nil
+}
+
+func (s *session) read() {
+	defer close(s.ended)
+	for {
+		item, err := s.conn.Receive()
+		if err != nil {
+			if !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrClosedPipe) {
+				s.fail(fmt.Errorf("%s: control stream: %w", s.node.Name(), err))
+			}
+			return
+		}
+		if len(item.Events) > 0 {
+			s.take(item.Events)
+		}
+		if item.Frame != nil {
+			s.frame(item.Frame)
+		}
+	}
+}
+
+func (s *session) take(batch []history.Event) {
+	for i := range batch {
+		if err := s.file.Append(&batch[i]); err != nil {
+			s.fail(fmt.Errorf("%s: history: %w", s.node.Name(), err))
+			return
+		}
+	}
+	s.mu.Lock()
+	s.last = batch[len(batch)-1].Time
+	s.mu.Unlock()
+	if s.index >= 0 {
+		s.live.observe(s.index, batch, s.directed)
+	}
+}
+
+func (s *session) frame(f *wire.Frame) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch f.Type {
+	case wire.TypeHello:
+		if s.hello == nil {
+			s.hello = f.Hello
+			close(s.greeted)
+		}
+	case wire.TypeReady:
+		select {
+		case <-s.ready:
+		default:
+			close(s.ready)
+		}
+	case wire.TypeResult:
+		if ch := s.waiting[f.Result.ID]; ch != nil {
+			delete(s.waiting, f.Result.ID)
+			ch <- *f.Result // buffered: one answer for each command
+		}
+	case wire.TypePoint:
+		s.live.reached(s.index, *f.Point)
+	case wire.TypeLog:
+		s.log.Info(f.Log.Text, "level", f.Log.Level)
+	case wire.TypeDone:
+		s.done = f.Done
+	case wire.TypeFailed:
+		if s.err == nil {
+			s.err = fmt.Errorf("%s: %s", s.node.Name(), f.Failed.Error)
+		}
+	}
+}
+
+func (s *session) fail(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.err == nil {
+		s.err = err
+	}
+}
+
+// failure returns why the node cannot go on, or nil.
+func (s *session) failure() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.err
+}
+
+// await waits for one of the session's own channels.
+func (s *session) await(ctx context.Context, ch <-chan struct{}, what string) error {
+	select {
+	case <-ch:
+		return nil
+	case <-s.ended:
+		if err := s.failure(); err != nil {
+			return err
+		}
+		return fmt.Errorf("%s: no %s: %w", s.node.Name(), what, errEnded)
+	case <-ctx.Done():
+		if err := s.failure(); err != nil {
+			return err
+		}
+		return fmt.Errorf("%s: no %s: %w", s.node.Name(), what, context.Cause(ctx))
+	}
+}
+
+// checkHello refuses a node of another protocol, or one whose clock is not this run's.
+func (s *session) checkHello() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.hello.Version != wire.Version {
+		return fmt.Errorf("%s speaks version %d of the protocol, this program speaks %d", s.node.Name(), s.hello.Version, wire.Version)
+	}
+	if s.hello.BootID != clock.BootID() || s.hello.TimeNS != clock.TimeNamespace() {
+		return fmt.Errorf("%s does not share this machine's monotonic clock (boot id %s, time namespace %s; here %s, %s): its times cannot be compared",
+			s.node.Name(), s.hello.BootID, s.hello.TimeNS, clock.BootID(), clock.TimeNamespace())
+	}
+	return nil
+}
+
+// order sends a command and returns the channel on which its one answer comes.
+func (s *session) order(c wire.Command) (<-chan wire.Result, error) {
+	s.mu.Lock()
+	s.nextID++
+	c.ID = s.nextID
+	ch := make(chan wire.Result, 1)
+	s.waiting[c.ID] = ch
+	s.mu.Unlock()
+	return ch, s.conn.Send(wire.Frame{Type: wire.TypeCommand, Command: &c})
+}
+
+// ask sends a command and waits for its answer.
+func (s *session) ask(ctx context.Context, c wire.Command) (wire.Result, error) {
+	ch, err := s.order(c)
+	if err != nil {
+		return wire.Result{}, err
+	}
+	return s.answer(ctx, ch, c.Do)
+}
+
+func (s *session) answer(ctx context.Context, ch <-chan wire.Result, what string) (wire.Result, error) {
+	select {
+	case r := <-ch:
+		return r, nil
+	case <-s.ended:
+		return wire.Result{}, fmt.Errorf("%s: %s: %w", s.node.Name(), what, errEnded)
+	case <-ctx.Done():
+		return wire.Result{}, fmt.Errorf("%s: %s: %w", s.node.Name(), what, context.Cause(ctx))
+	}
+}
+
+// stop asks the node to finish and waits until its stream has ended.
+func (s *session) stop(ctx context.Context) error {
+	if err := s.conn.Send(wire.Frame{Type: wire.TypeStop}); err != nil && s.node.Running() {
+		return fmt.Errorf("%s: stop: %w", s.node.Name(), err)
+	}
+	select {
+	case <-s.ended:
+		return s.failure()
+	case <-ctx.Done():
+		return fmt.Errorf("%s did not end: %w", s.node.Name(), context.Cause(ctx))
+	}
+}
+
+// finished returns the node's last word, or nil when it ended without one.
+func (s *session) finished() *wire.Done {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.done
+}
+
+// heardAt returns the time of the last event that arrived, which the node was certainly alive to send.
+func (s *session) heardAt() int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.last
+}
+
+// close writes the trailer of the history file. The stream must have ended, or nothing may come any more.
+func (s *session) close() error { return s.file.Close() }

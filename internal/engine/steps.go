@@ -1,0 +1,205 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/lockquake/lockquake/history"
+	"github.com/lockquake/lockquake/internal/clock"
+	"github.com/lockquake/lockquake/internal/wire"
+	"github.com/lockquake/lockquake/scenarios"
+)
+
+// stepDeadline is how long a step may take when it does not say.
+const stepDeadline = 10 * time.Second
+
+// steps takes the scenario's steps in order. One that is not met ends them, and the run is unknown.
+func (r *run) steps(ctx context.Context) error {
+	named := map[string]*history.Fault{}
+	for i, st := range r.plan.scenario.Steps {
+		limit := st.Within
+		if limit == 0 {
+			limit = stepDeadline
+		}
+		r.progress("load", describeStep(st))
+		sctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("not within %v", limit))
+		err := r.step(sctx, i, st, limit, named)
+		cancel()
+		if err != nil {
+			return fmt.Errorf("line %d: %s: %w", st.Line, describeStep(st), err)
+		}
+	}
+	return nil
+}
+
+func (r *run) step(ctx context.Context, i int, st scenarios.Step, limit time.Duration, named map[string]*history.Fault) error {
+	switch {
+	case st.Do != "":
+		return r.doStep(ctx, st, limit)
+	case st.Inject != "":
+		f := r.inject(ctx, r.plan.stepFaults[i], clock.Now())
+		if st.As != "" {
+			named[st.As] = f
+		}
+		if f.Receipt.Status != history.Installed {
+			return fmt.Errorf("%s: %s", f.Receipt.Status, f.Receipt.Evidence)
+		}
+		return nil
+	case st.Heal != "":
+		f := named[st.Heal]
+		if f == nil {
+			return fmt.Errorf("nothing called %q was injected", st.Heal)
+		}
+		r.healOne(f)
+		if f.Healed == nil || f.Healed.Status != history.Installed {
+			return errors.New("it did not heal")
+		}
+		return nil
+	default:
+		return r.awaitStep(ctx, st)
+	}
+}
+
+// person returns the session of a user that steps name, and the user.
+func (r *run) person(name string) (*session, history.User) {
+	k := r.plan.personIndex(slices.Index(r.plan.people, name))
+	return r.sessions[k], history.MakeUser(k, 0)
+}
+
+func (r *run) doStep(ctx context.Context, st scenarios.Step, limit time.Duration) error {
+	s, user := r.person(st.User)
+	if st.Do == wire.DoAcquire {
+		r.live.forget(user)
+	}
+	if st.Do == wire.DoArm {
+		r.live.forgetPoint(user, st.Point)
+	}
+	ch, err := s.order(wire.Command{
+		Do: st.Do, User: 0, Lock: slices.Index(r.plan.locks, stepLock(st)), Value: st.Value, Timeout: int64(limit),
+		Point: st.Point, Action: st.Action,
+	})
+	if err != nil {
+		return err
+	}
+	if st.Async {
+		return nil
+	}
+	// The client's own deadline is the same: its answer, which says more, should come first.
+	actx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), limit+2*time.Second, context.DeadlineExceeded)
+	defer cancel()
+	stop := context.AfterFunc(ctx, func() {
+		if errors.Is(ctx.Err(), context.Canceled) {
+			cancel()
+		}
+	})
+	defer stop()
+	res, err := s.answer(actx, ch, st.Do)
+	if err != nil {
+		return err
+	}
+	want := st.Outcome
+	if want == "" {
+		want = wire.OutcomeOK
+	}
+	if want != "any" && res.Outcome != want {
+		return fmt.Errorf("its outcome is %s (%s), the step wants %s", res.Outcome, res.Error, want)
+	}
+	return nil
+}
+
+func (r *run) awaitStep(ctx context.Context, st scenarios.Step) error {
+	switch st.Await {
+	case "elapsed":
+		return sleep(ctx, st.For)
+	case "fact":
+		return r.awaitFact(ctx, st)
+	case "validity-over":
+		return r.awaitValidity(ctx, st)
+	case "point":
+		_, user := r.person(st.User)
+		return r.live.wait(ctx, func() bool { return r.live.points[pointKey(user, st.Point)] > 0 })
+	case "event":
+		_, user := r.person(st.User)
+		o, err := parseOccurrence(st.Event)
+		if err != nil {
+			return err
+		}
+		return r.live.wait(ctx, func() bool { return r.live.seen[user][o] > 0 })
+	default:
+		return fmt.Errorf("nothing called %q can be awaited", st.Await)
+	}
+}
+
+// awaitValidity waits until the user's latest grant is over by its own reckoning.
+func (r *run) awaitValidity(ctx context.Context, st scenarios.Step) error {
+	_, user := r.person(st.User)
+	for {
+		h, ok := r.live.current(user)
+		switch {
+		case !ok:
+			return fmt.Errorf("%s was never granted a lock", st.User)
+		case h.valid == history.ValidEndless:
+			return fmt.Errorf("%s has a grant without end", st.User)
+		case h.valid == history.ValidUnknown || clock.Now() > h.valid:
+			return nil
+		}
+		if err := sleepUntil(ctx, min(h.valid, clock.Now()+int64(50*time.Millisecond))+1); err != nil {
+			return err
+		}
+	}
+}
+
+func (r *run) awaitFact(ctx context.Context, st scenarios.Step) error {
+	want := st.Is
+	if want == "" {
+		want = "true"
+	}
+	for {
+		got, err := r.service.Ask(ctx, st.Node, st.Fact)
+		if err == nil && got == want {
+			return nil
+		}
+		if serr := sleep(ctx, 10*time.Millisecond); serr != nil {
+			if err != nil {
+				return fmt.Errorf("%w; the last answer was an error: %w", serr, err)
+			}
+			return fmt.Errorf("%w; the last answer was %q, not %q", serr, got, want)
+		}
+	}
+}
+
+// parseOccurrence reads "acquire ok" or "lost".
+func parseOccurrence(text string) (occurrence, error) {
+	kind, phase, _ := strings.Cut(text, " ")
+	if phase == "" {
+		phase = history.Info.String()
+	}
+	for k := history.Acquire; k.Known(); k++ {
+		if k.String() != kind {
+			continue
+		}
+		for p := history.Invoke; p.Known(); p++ {
+			if p.String() == phase {
+				return occurrence{k, p}, nil
+			}
+		}
+	}
+	return occurrence{}, fmt.Errorf("there is no event %q; write a kind and a phase, such as \"acquire ok\" or \"lost\"", text)
+}
+
+func describeStep(st scenarios.Step) string {
+	switch {
+	case st.Do != "":
+		return st.User + " " + st.Do
+	case st.Inject != "":
+		return "inject " + st.Inject + " on " + st.On
+	case st.Heal != "":
+		return "heal " + st.Heal
+	default:
+		return strings.TrimSpace("await " + st.Await + " " + st.Event + st.Fact + " " + st.User + st.Node)
+	}
+}

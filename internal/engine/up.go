@@ -1,0 +1,207 @@
+package engine
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/lockquake/lockquake/backends"
+	"github.com/lockquake/lockquake/internal/clock"
+	"github.com/lockquake/lockquake/internal/cluster"
+	"github.com/lockquake/lockquake/internal/seed"
+	"github.com/lockquake/lockquake/internal/wire"
+	"github.com/lockquake/lockquake/results"
+)
+
+// newID returns a random run id that fits into the names of containers and network links.
+func newID() string {
+	var b [4]byte
+	_, _ = rand.Read(b[:]) // never fails
+	return hex.EncodeToString(b[:])
+}
+
+// up starts all nodes side by side and returns when the service serves and every client is connected to it.
+func (r *run) up(ctx context.Context) error {
+	c, err := r.options.Provider.Open(ctx, cluster.Request{
+		Run: r.id, Specs: r.plan.specs, Images: r.options.Images, Agent: r.plan.needsAgent(),
+		LogDir: filepath.Join(r.dir, results.DirLogs), Keep: r.options.Keep, Log: r.log,
+	})
+	if err != nil {
+		return err
+	}
+	r.cluster = c
+	g, gctx := errgroup.WithContext(ctx)
+	for _, n := range c.Nodes {
+		g.Go(func() error { return n.Start(gctx) })
+	}
+	if err := g.Wait(); err != nil {
+		return err
+	}
+	r.service = r.plan.topology.Service(c.ByRole(cluster.Server))
+	g, gctx = errgroup.WithContext(ctx)
+	g.Go(func() error { return r.awaitService(gctx, readyTimeout) })
+	g.Go(func() error { return r.greet(gctx) })
+	if err := g.Wait(); err != nil {
+		return err
+	}
+	return r.startNodes(ctx)
+}
+
+// needsAgent tells whether any fault has to reach a process from outside.
+func (p *Plan) needsAgent() bool {
+	need := false
+	for _, inj := range p.injections {
+		need = need || len(inj.kind.Needs) > 0
+	}
+	for _, inj := range p.stepFaults {
+		need = need || len(inj.kind.Needs) > 0
+	}
+	return need
+}
+
+// awaitService asks until the service serves a real write.
+func (r *run) awaitService(ctx context.Context, limit time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	for {
+		err := r.service.Ready(ctx)
+		if err == nil {
+			return nil
+		}
+		if dead := r.deadServer(); dead != "" {
+			return fmt.Errorf("%s ended while it was starting; see %s", dead, filepath.Join(r.dir, results.DirLogs, dead+".log"))
+		}
+		if sleep(ctx, 20*time.Millisecond) != nil {
+			return fmt.Errorf("%s does not serve after %v: %w", r.plan.backend.Name, limit, err)
+		}
+	}
+}
+
+func (r *run) deadServer() string {
+	for _, n := range r.cluster.ByRole(cluster.Server) {
+		if !n.Running() {
+			return n.Name()
+		}
+	}
+	return ""
+}
+
+// greet opens the control stream of every node that has one and waits for its hello.
+func (r *run) greet(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, helloTimeout)
+	defer cancel()
+	index := 0
+	for _, role := range []cluster.Role{cluster.Client, cluster.Resource} {
+		for _, n := range r.cluster.ByRole(role) {
+			i := -1
+			if role == cluster.Client {
+				i = index
+				index++
+			}
+			s, err := openSession(n, i, r)
+			if err != nil {
+				return err
+			}
+			r.sessions = append(r.sessions, s)
+		}
+	}
+	for _, s := range r.sessions {
+		if err := s.await(ctx, s.greeted, "hello"); err != nil {
+			return err
+		}
+		if err := s.checkHello(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// startNodes tells every node what it is: the resource first, because clients connect to it.
+func (r *run) startNodes(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, helloTimeout)
+	defer cancel()
+	var errs []error
+	for _, resource := range []bool{true, false} {
+		for _, s := range r.sessions {
+			if (s.index < 0) != resource {
+				continue
+			}
+			st, err := r.startFrame(s)
+			if err != nil {
+				return err
+			}
+			errs = append(errs, s.conn.Send(wire.Frame{Type: wire.TypeStart, Start: st}))
+		}
+		for _, s := range r.sessions {
+			if (s.index < 0) == resource {
+				errs = append(errs, s.await(ctx, s.ready, "ready"))
+			}
+		}
+		if err := errors.Join(errs...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *run) startFrame(s *session) (*wire.Start, error) {
+	sc := r.plan.scenario
+	st := &wire.Start{
+		Name: s.node.Name(), Index: s.index, Format: wire.FormatRecords, Seed: seed.Split(sc.Run.Seed, s.node.Name()),
+		Locks: r.plan.locks, Timeout: int64(sc.Workload.Timeout), Record: !r.options.NoRecord,
+	}
+	if s.index < 0 {
+		st.Guard = sc.Workload.Resource.Guard
+		return st, nil
+	}
+	st.Renew, st.Check = sc.Workload.Renew, sc.Workload.Check
+	params, err := json.Marshal(r.plan.topology.Params())
+	if err != nil {
+		return nil, fmt.Errorf("parameters of %s: %w", r.plan.backend.Name, err)
+	}
+	access := backends.Access{Backend: r.plan.backend.Name, Lock: r.plan.lock.Name, TTL: sc.Backend.TTL, Params: params, Run: r.id}
+	for _, spec := range r.plan.topology.Specs() {
+		e := backends.Endpoint{Name: spec.Name, Addresses: map[string]string{}}
+		for _, port := range spec.Ports {
+			e.Addresses[port.Name] = r.cluster.Node(spec.Name).Address(port.Name)
+		}
+		access.Nodes = append(access.Nodes, e)
+	}
+	if st.Access, err = json.Marshal(access); err != nil {
+		return nil, fmt.Errorf("access to %s: %w", r.plan.backend.Name, err)
+	}
+	if res := r.plan.resource; res != nil {
+		spec := res.Spec()
+		st.Resource = &wire.Resource{Use: res.Name, Guard: sc.Workload.Resource.Guard, Address: r.cluster.Node(spec.Name).Address(spec.Ports[0].Name)}
+	}
+	if r.plan.workload != nil && s.index < sc.Workload.Clients {
+		if params, err = json.Marshal(r.plan.workload); err != nil {
+			return nil, fmt.Errorf("parameters of workload %s: %w", sc.Workload.Use, err)
+		}
+		st.Workload = &wire.Workload{Use: sc.Workload.Use, Users: sc.Workload.Users, Total: sc.Workload.Users * sc.Workload.Clients, Params: params}
+	}
+	return st, nil
+}
+
+// begin lets the workload go and fixes the start of the run.
+func (r *run) begin() error {
+	start := clock.Now() + int64(20*time.Millisecond) // all clients have the frame by then
+	r.mu.Lock()
+	r.env.Start = start
+	r.mu.Unlock()
+	for _, s := range r.sessions {
+		if s.index >= 0 {
+			if err := s.conn.Send(wire.Frame{Type: wire.TypeGo, Go: &wire.Go{Time: start}}); err != nil {
+				return fmt.Errorf("%s: go: %w", s.node.Name(), err)
+			}
+		}
+	}
+	return nil
+}
