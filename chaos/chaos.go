@@ -93,6 +93,10 @@ type Observer interface {
 // FactServes is the fact that every Observer knows: the node answers a request of its own protocol.
 const FactServes = "serves"
 
+// FactRole is the fact by which the targets leader and followers are found. A leader, primary or master answers one of
+// these words; whatever else it answers is a follower.
+const FactRole = "role"
+
 // Scope is where a fault is injected, already resolved.
 type Scope struct {
 	On      []Node   // the targets
@@ -118,6 +122,9 @@ type Kind struct {
 	Needs []Capability
 	// Lasting tells whether the trouble stands until it is healed, so that `for` makes sense.
 	Lasting bool
+	// Stops tells whether the target does not run while the trouble stands, so that whoever stopped it in order to aim
+	// must not continue it.
+	Stops bool
 	// New makes the fault; decode fills a struct with the scenario's own parameters, strictly.
 	New func(decode func(into any) error) (Fault, error)
 }

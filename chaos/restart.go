@@ -1,0 +1,68 @@
+package chaos
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/lockquake/lockquake/history"
+)
+
+// restart is a crash and an immediate return: what a supervisor, or an out-of-memory kill under one, makes of a server.
+type restart struct {
+	// Delay is how long the node stays away; default 0.
+	Delay time.Duration `yaml:"delay" json:"delay_ns,omitempty"`
+}
+
+func restartKind() Kind {
+	return Kind{
+		Name: "restart",
+		Doc: "Ends a server with SIGKILL, waits for `delay` (default 0s) and starts it again; receipt: the process was gone, " +
+			"then the node served again.",
+		Needs: []Capability{CanInspect, CanKill, CanStart},
+		New: func(decode func(any) error) (Fault, error) {
+			f := restart{}
+			if err := decode(&f); err != nil {
+				return nil, err
+			}
+			return f, nil
+		},
+	}
+}
+
+// Inject kills all targets at once, and returns when all of them serve again.
+func (f restart) Inject(ctx context.Context, s Scope) (Heal, history.Receipt, error) {
+	targets, err := capable[killable](s.On, CanKill)
+	if err == nil {
+		err = restartable(s.On)
+	}
+	if err != nil {
+		return nothingToHeal, nothingDone(err), err
+	}
+	var dead victims
+	heal := func(ctx context.Context) (history.Receipt, error) { return dead.revive(ctx, s.Service) }
+	receipt, err := onEach(targets, func(n killable) (history.Receipt, error) {
+		gone, err := dead.kill(ctx, n)
+		if err != nil || gone.Status != history.Installed {
+			return gone, err
+		}
+		if err := pauseFor(ctx, f.Delay); err != nil {
+			return gone, fmt.Errorf("waiting for the delay: %w", err)
+		}
+		back, err := revived(ctx, n, s.Service)
+		back.Evidence = gone.Evidence + "; " + back.Evidence
+		back.Time = gone.Time
+		return back, err
+	})
+	return heal, receipt, err
+}
+
+// restartable refuses targets that could be killed but not be started again.
+func restartable(on []Node) error {
+	for _, n := range on {
+		if s, ok := n.(Starter); !ok || !s.Restartable() {
+			return Unavailable{What: string(CanStart), Reason: n.Name() + " cannot be started a second time; use kill"}
+		}
+	}
+	return nil
+}

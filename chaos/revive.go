@@ -1,0 +1,91 @@
+package chaos
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/lockquake/lockquake/history"
+	"github.com/lockquake/lockquake/internal/clock"
+)
+
+const (
+	reviveTimeout = 15 * time.Second      // until a started node serves
+	askTimeout    = time.Second           // for one question
+	pollEvery     = 10 * time.Millisecond // between two looks
+)
+
+// revived starts a node that was killed and waits until it serves again. A node that is never started a second time, as
+// a client, stays dead; that is its healed state.
+func revived(ctx context.Context, n killable, service Observer) (history.Receipt, error) {
+	starter, ok := n.(Starter)
+	if !ok || !starter.Restartable() {
+		return seen(history.Installed, 0, n.Name()+" stays dead: it is not a node that is started again"), nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, reviveTimeout)
+	defer cancel()
+	from := clock.Now()
+	if err := restarted(ctx, n, starter); err != nil {
+		return history.Receipt{}, err
+	}
+	if service != nil {
+		if err := serves(ctx, service, n.Name()); err != nil {
+			return history.Receipt{}, err
+		}
+	}
+	state, err := n.Inspect(ctx)
+	if err != nil {
+		return history.Receipt{}, fmt.Errorf("its state could not be read: %w", err)
+	}
+	took := time.Duration(clock.Now() - from).Round(time.Millisecond)
+	evidence := fmt.Sprintf("%s: %s, serves again %s after the start was asked for", n.Name(), state, took)
+	switch {
+	case state.Gone():
+		return seen(history.NotInstalled, state.Time, evidence), errors.New("it ended again")
+	case service == nil:
+		evidence = fmt.Sprintf("%s: %s; there is no service to ask", n.Name(), state)
+	}
+	return seen(history.Installed, state.Time, evidence), nil
+}
+
+// restarted waits until the old process was reaped and starts a new one. A node that runs already is left alone.
+func restarted(ctx context.Context, n killable, starter Starter) error {
+	for starter.Running() {
+		state, err := n.Inspect(ctx)
+		if err == nil && !state.Gone() {
+			return nil
+		}
+		if err := pauseFor(ctx, pollEvery); err != nil {
+			return fmt.Errorf("its old process was not reaped: %w", err)
+		}
+	}
+	return starter.Start(ctx)
+}
+
+// serves waits until the node answers a request of its own protocol.
+func serves(ctx context.Context, service Observer, node string) error {
+	for {
+		asking, cancel := context.WithTimeout(ctx, askTimeout)
+		answer, err := service.Ask(asking, node, FactServes)
+		cancel()
+		if err == nil && answer == "true" {
+			return nil
+		}
+		if waited := pauseFor(ctx, pollEvery); waited != nil {
+			return errors.Join(fmt.Errorf("it does not serve (last answer %q): %w", answer, waited), err)
+		}
+	}
+}
+
+// pauseFor waits for d, or less when ctx ends.
+func pauseFor(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}

@@ -1,0 +1,140 @@
+package chaos
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/lockquake/lockquake/internal/seed"
+)
+
+type roles map[string]string
+
+func (r roles) Facts() map[string]string { return map[string]string{FactRole: "", FactServes: ""} }
+
+func (r roles) Ask(_ context.Context, node, _ string) (string, error) {
+	if r[node] == "" {
+		return "", errors.New("connection refused")
+	}
+	return r[node], nil
+}
+
+func nodes(names ...string) []Node {
+	var out []Node
+	for _, n := range names {
+		out = append(out, bareNode(n))
+	}
+	return out
+}
+
+type bareNode string
+
+func (b bareNode) Name() string { return string(b) }
+
+func TestResolve(t *testing.T) {
+	servers, clients := nodes("etcd-1", "etcd-2", "etcd-3", "etcd-4", "etcd-5"), nodes("client-1", "client-2")
+	all := append(append(nodes(), servers...), clients...)
+	service := roles{"etcd-1": "follower", "etcd-2": "leader", "etcd-3": "follower", "etcd-5": "learner"}
+	for _, c := range []struct {
+		text    string
+		servers []Node
+		service Observer
+		want    string // names, or the error's text
+	}{
+		{"etcd-3", servers, service, "etcd-3"},
+		{"client-2", servers, service, "client-2"},
+		{"all", servers, service, "etcd-1 etcd-2 etcd-3 etcd-4 etcd-5"},
+		{"clients", servers, service, "client-1 client-2"},
+		{"leader", servers, service, "etcd-2"},
+		{"followers", servers, service, "etcd-1 etcd-3 etcd-5"},
+		{"leader", servers, roles{"etcd-1": "master", "etcd-2": "master"}, "error: target leader: more than one"},
+		{"leader", servers, roles{"etcd-1": "follower"}, "error: target leader: none"},
+		{"leader", servers, nil, "error: target leader: there is no service"},
+		{"minority", servers[:1], service, "error: target minority: none"},
+		{"one", nil, service, "error: target one: none"},
+		{"holder", servers, service, "error: a holder is found by its grant"},
+	} {
+		sel, err := ParseSelector(c.text, []string{"etcd-3", "client-2"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		view := View{All: all, Servers: c.servers, Clients: clients, Service: c.service, Random: seed.Rand(1, "t")}
+		got, err := sel.Resolve(t.Context(), view)
+		text := joinNames(got)
+		if err != nil {
+			text = "error: " + err.Error()
+		}
+		if !strings.HasPrefix(text, c.want) || err == nil && text != c.want {
+			t.Errorf("%s: %s, want %s", c.text, text, c.want)
+		}
+	}
+}
+
+func joinNames(list []Node) string {
+	var out []string
+	for _, n := range list {
+		out = append(out, n.Name())
+	}
+	return strings.Join(out, " ")
+}
+
+func TestResolveDrawsFromTheSeed(t *testing.T) {
+	for word, want := range map[string]int{"one": 1, "minority": 2, "majority": 3} {
+		sel, err := ParseSelector(word, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		draws := map[string]bool{}
+		for s := range uint64(60) {
+			draw := func() string {
+				v := View{Servers: nodes("a", "b", "c", "d", "e"), Random: seed.Rand(s, "selector")}
+				got, err := sel.Resolve(t.Context(), v)
+				if err != nil || len(got) != want {
+					t.Fatalf("%s: %v (%v), want %d nodes", word, got, err, want)
+				}
+				return joinNames(got)
+			}
+			first := draw()
+			if again := draw(); again != first {
+				t.Errorf("%s with seed %d: %s, then %s", word, s, first, again)
+			}
+			draws[first] = true
+		}
+		if len(draws) < 5 {
+			t.Errorf("%s: 60 seeds give only %d targets", word, len(draws))
+		}
+	}
+}
+
+func TestParseSelector(t *testing.T) {
+	for _, c := range []struct {
+		text, lock string
+		holder, ok bool
+	}{
+		{"holder", "", true, true},
+		{"holder(lock-3)", "lock-3", true, true},
+		{"redis-1", "", false, true},
+		{"one", "", false, true},
+		{"holder()", "", false, false},
+		{"redis-2", "", false, false},
+		{"", "", false, false},
+		{"Leader", "", false, false},
+	} {
+		sel, err := ParseSelector(c.text, []string{"redis-1"})
+		if (err == nil) != c.ok {
+			t.Errorf("%q: %v", c.text, err)
+			continue
+		}
+		if err != nil {
+			if !strings.Contains(err.Error(), "redis-1") || !strings.Contains(err.Error(), "majority") {
+				t.Errorf("%q: the error does not say what there is: %v", c.text, err)
+			}
+			continue
+		}
+		lock, holder := sel.Holder()
+		if lock != c.lock || holder != c.holder || sel.String() != c.text {
+			t.Errorf("%q: lock %q, holder %t, text %q", c.text, lock, holder, sel)
+		}
+	}
+}

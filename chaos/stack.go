@@ -1,0 +1,99 @@
+package chaos
+
+import (
+	"context"
+	"slices"
+	"sync"
+
+	"github.com/lockquake/lockquake/history"
+)
+
+// Stack holds the heals of the injections that stand. Each heal is run once, however many ask for it.
+type Stack struct {
+	mu       sync.Mutex
+	standing []*standing
+}
+
+type standing struct {
+	id    int
+	heal  Heal
+	taken bool
+	done  chan struct{}
+}
+
+// Healed is what came of one heal.
+type Healed struct {
+	ID      int // as given to Push
+	Receipt history.Receipt
+	Err     error
+}
+
+// NewStack returns an empty stack.
+func NewStack() *Stack { return &Stack{} }
+
+// Push puts the heal of an injection on top.
+func (s *Stack) Push(id int, heal Heal) {
+	if heal == nil {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.standing = append(s.standing, &standing{id: id, heal: heal, done: make(chan struct{})})
+}
+
+// Heal heals one injection. ok is false when nothing of that id stands: it was healed before, or is being healed. A heal
+// runs to its end, at most Timeout, even when ctx is cancelled.
+func (s *Stack) Heal(ctx context.Context, id int) (receipt history.Receipt, err error, ok bool) { //nolint:staticcheck,revive // ok says whether there is an error to speak of
+	s.mu.Lock()
+	i := slices.IndexFunc(s.standing, func(h *standing) bool { return h.id == id && !h.taken })
+	if i < 0 {
+		s.mu.Unlock()
+		return history.Receipt{}, nil, false
+	}
+	h := s.standing[i]
+	h.taken = true
+	s.mu.Unlock()
+	out := s.run(ctx, h)
+	return out.Receipt, out.Err, true
+}
+
+// HealAll heals whatever stands, the last one first, and returns what came of each. It waits for heals that others have
+// begun, and goes on whatever fails. A cancelled ctx does not stop it.
+func (s *Stack) HealAll(ctx context.Context) []Healed {
+	var out []Healed
+	for {
+		s.mu.Lock()
+		if len(s.standing) == 0 {
+			s.mu.Unlock()
+			return out
+		}
+		h := s.standing[len(s.standing)-1]
+		mine := !h.taken
+		h.taken = true
+		s.mu.Unlock()
+		if mine {
+			out = append(out, s.run(ctx, h))
+		}
+		<-h.done
+	}
+}
+
+// Len returns how many injections stand.
+func (s *Stack) Len() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.standing)
+}
+
+func (s *Stack) run(ctx context.Context, h *standing) Healed {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), Timeout)
+	defer cancel()
+	defer func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.standing = slices.DeleteFunc(s.standing, func(x *standing) bool { return x == h })
+		close(h.done)
+	}()
+	receipt, err := h.heal(ctx)
+	return Healed{ID: h.id, Receipt: receipt, Err: err}
+}
