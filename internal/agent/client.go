@@ -18,6 +18,7 @@ type Client struct {
 	in    io.WriteCloser
 	done  chan struct{} // closed when the agent's stream ended
 	alien bool          // the agent's clock is not ours
+	pid   int           // of the agent, as it sees itself
 
 	mu      sync.Mutex
 	last    uint64
@@ -61,6 +62,7 @@ func (c *Client) read(out *bufio.Reader, greeted chan<- error) {
 		greeted <- fmt.Errorf("the agent did not greet (%q): %w", line, err)
 		return
 	}
+	c.pid = h.PID
 	c.alien = h.BootID != clock.BootID() || h.TimeNS != clock.TimeNamespace()
 	greeted <- nil
 	for {
@@ -123,6 +125,9 @@ func (c *Client) Signal(ctx context.Context, p Process, name string) error {
 	_, err := c.call(ctx, request{Do: doSignal, Process: p, Signal: name})
 	return err
 }
+
+// PID returns the agent's pid as the agent itself sees it: what the engine calls it too, where they share a namespace.
+func (c *Client) PID() int { return c.pid }
 
 // Ended is closed when the agent is gone.
 func (c *Client) Ended() <-chan struct{} { return c.done }

@@ -4,8 +4,12 @@ package cluster
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"log/slog"
+	"regexp"
+	"sync"
+	"time"
 
 	"github.com/lockquake/lockquake/chaos"
 )
@@ -32,7 +36,6 @@ type Place struct {
 	Dir   string            // an empty, writable directory for its data
 	addrs map[string]string // "node/port" -> "host:port"
 	hosts map[string]string // node -> host
-	binds map[string]string // "node/port" -> what the node itself listens on, where that differs
 }
 
 // Address returns "host:port" of a node's named port, as seen inside the run's network.
@@ -67,7 +70,13 @@ type Request struct {
 	Specs  []Spec            // all nodes
 	Images map[string]string // image key -> image, overriding the project's own
 	LogDir string            // where each node's output (stderr only, with Stdio) goes as NAME.log
-	Log    *slog.Logger
+	// Agent asks for the agent, which sees and signals processes from outside: set it where a scenario has faults that
+	// reach a process.
+	Agent bool
+	// Keep makes Close leave behind what can be looked at: containers (docker), data directories (local). Sweep takes
+	// them only with All.
+	Keep bool
+	Log  *slog.Logger // may be nil
 }
 
 // Provider makes clusters.
@@ -87,6 +96,8 @@ type Cluster struct {
 	// Describe says what the nodes run on, for env.json: provider, engine version, addresses, images.
 	Describe map[string]string
 	close    func(ctx context.Context) error
+	closing  sync.Mutex
+	closed   bool
 }
 
 // Node returns the node with that name, or nil.
@@ -110,12 +121,53 @@ func (c *Cluster) ByRole(r Role) []*Node {
 	return out
 }
 
-// Close ends all processes, continues stopped ones first, and removes everything that the run made. It may be called
-// more than once.
-func (c *Cluster) Close(ctx context.Context) error { return c.close(ctx) }
+// Close ends all processes, stopped ones too, and removes everything that the run made. It works with a cancelled
+// context, within closeTimeout, and may be called more than once; what could not be removed is tried again.
+func (c *Cluster) Close(ctx context.Context) error {
+	c.closing.Lock()
+	defer c.closing.Unlock()
+	if c.closed {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
+	defer cancel()
+	err := c.close(ctx)
+	c.closed = err == nil
+	return err
+}
 
-// Stdio is the control stream of a running node.
+// closeTimeout bounds one Close.
+const closeTimeout = 30 * time.Second
+
+// Stdio is the control stream of a running node. In also has SetWriteDeadline(time.Time), except in process: a stopped
+// node takes no more than what the pipe holds.
 type Stdio struct {
 	In  io.WriteCloser
 	Out io.Reader
+}
+
+var (
+	runName  = regexp.MustCompile(`^[a-z0-9]{1,10}$`)
+	nodeName = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,40}$`)
+)
+
+// checked returns the request with its defaults, or what is wrong with it.
+func (r Request) checked() (Request, error) {
+	if !runName.MatchString(r.Run) {
+		return r, fmt.Errorf("run id %q is not 1 to 10 of a-z and 0-9", r.Run)
+	}
+	seen := make(map[string]bool, len(r.Specs))
+	for _, s := range r.Specs {
+		if !nodeName.MatchString(s.Name) || seen[s.Name] {
+			return r, fmt.Errorf("node name %q is used twice or holds more than a-z, 0-9 and -", s.Name)
+		}
+		seen[s.Name] = true
+	}
+	if len(r.Specs) > maxNodes {
+		return r, fmt.Errorf("%d nodes are more than the %d that one network takes", len(r.Specs), maxNodes)
+	}
+	if r.Log == nil {
+		r.Log = slog.New(slog.DiscardHandler)
+	}
+	return r, nil
 }

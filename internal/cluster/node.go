@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"sync"
 
 	"github.com/lockquake/lockquake/chaos"
 )
@@ -11,11 +12,11 @@ import (
 // driver is how a provider handles one node.
 type driver interface {
 	// start starts a process for the node and returns its control stream (zero without Spec.Stdio) and a channel that
-	// is closed when that process ends.
+	// is closed when that process ends. The process outlives ctx.
 	start(ctx context.Context) (Stdio, <-chan struct{}, error)
 	// dial connects to a port of the node from the harness.
 	dial(ctx context.Context, port string) (net.Conn, error)
-	// signaller returns what inspects and signals the node's process.
+	// signaller returns what inspects and signals the process that start started last.
 	signaller(ctx context.Context) (signaller, error)
 }
 
@@ -25,14 +26,23 @@ type signaller interface {
 	signal(ctx context.Context, name string) error // "STOP", "CONT", "KILL", "TERM"
 }
 
-// Node is one process of a run, whatever it runs in.
+// Node is one process of a run, whatever it runs in. Its methods may be called from several goroutines.
 type Node struct {
 	spec   Spec
 	place  Place
 	driver driver
-	stdio  Stdio
-	exited <-chan struct{}
+
+	starting sync.Mutex // held while a process is being started
+	mu       sync.Mutex // guards what follows
+	stdio    Stdio
+	exited   <-chan struct{}
 }
+
+var (
+	_ chaos.Pauser  = (*Node)(nil)
+	_ chaos.Killer  = (*Node)(nil)
+	_ chaos.Starter = (*Node)(nil)
+)
 
 // Name returns the node's name within the run.
 func (n *Node) Name() string { return n.spec.Name }
@@ -50,27 +60,32 @@ func (n *Node) Dial(ctx context.Context, port string) (net.Conn, error) {
 
 // Start starts the node's process. It does not wait until it serves.
 func (n *Node) Start(ctx context.Context) error {
+	n.starting.Lock()
+	defer n.starting.Unlock()
 	if n.Running() {
 		return fmt.Errorf("%s is running already", n.Name())
 	}
-	if n.exited != nil && !n.spec.Restartable {
+	if n.Exited() != nil && !n.spec.Restartable {
 		return fmt.Errorf("%s cannot be started a second time", n.Name())
 	}
-	io, exited, err := n.driver.start(ctx)
+	stdio, exited, err := n.driver.start(ctx)
 	if err != nil {
 		return fmt.Errorf("start %s: %w", n.Name(), err)
 	}
-	n.stdio, n.exited = io, exited
+	n.mu.Lock()
+	n.stdio, n.exited = stdio, exited
+	n.mu.Unlock()
 	return nil
 }
 
 // Running tells whether the node's process has been started and has not been seen to end.
 func (n *Node) Running() bool {
-	if n.exited == nil {
+	exited := n.Exited()
+	if exited == nil {
 		return false
 	}
 	select {
-	case <-n.exited:
+	case <-exited:
 		return false
 	default:
 		return true
@@ -80,8 +95,16 @@ func (n *Node) Running() bool {
 // Restartable tells whether Start may be called after the process ended.
 func (n *Node) Restartable() bool { return n.spec.Restartable }
 
-// Exited is closed when the process that Start started has ended.
-func (n *Node) Exited() <-chan struct{} { return n.exited }
+// Exited is closed when the process that Start started last has ended; nil before the first Start.
+func (n *Node) Exited() <-chan struct{} {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.exited
+}
 
 // Stdio returns the control stream of the running process.
-func (n *Node) Stdio() Stdio { return n.stdio }
+func (n *Node) Stdio() Stdio {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.stdio
+}

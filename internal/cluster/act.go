@@ -1,0 +1,142 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/lockquake/lockquake/chaos"
+	"github.com/lockquake/lockquake/internal/agent"
+	"github.com/lockquake/lockquake/internal/clock"
+)
+
+// actTimeout bounds the wait for the effect of one signal, so that a process stuck in the kernel is told apart from a
+// slow one.
+const actTimeout = 10 * time.Second
+
+// pollEvery is the pause between two looks at a process; the first look comes at once.
+const pollEvery = 500 * time.Microsecond
+
+// Inspect reads the state of the node's process from outside it.
+func (n *Node) Inspect(ctx context.Context) (chaos.ProcessState, error) {
+	if !n.Running() {
+		return chaos.ProcessState{Time: clock.Now()}, nil
+	}
+	s, err := n.driver.signaller(ctx)
+	if err != nil {
+		return chaos.ProcessState{}, err
+	}
+	state, err := s.inspect(ctx)
+	if err != nil {
+		return state, fmt.Errorf("inspect %s: %w", n.Name(), err)
+	}
+	return state, nil
+}
+
+// Pause sends SIGSTOP and returns when every thread was seen stopped.
+func (n *Node) Pause(ctx context.Context) (chaos.ProcessState, error) {
+	return n.act(ctx, "STOP", "stopped", chaos.ProcessState.Stopped)
+}
+
+// Resume sends SIGCONT and returns when no thread is stopped any more.
+func (n *Node) Resume(ctx context.Context) (chaos.ProcessState, error) {
+	return n.act(ctx, "CONT", "running again", func(s chaos.ProcessState) bool {
+		return s.PID != 0 && s.Threads["T"] == 0
+	})
+}
+
+// Kill sends SIGKILL and returns when the process is gone and can be started again. A process that is gone already is
+// no error.
+func (n *Node) Kill(ctx context.Context) (chaos.ProcessState, error) {
+	exited := n.Exited()
+	if exited == nil || !n.Running() {
+		return chaos.ProcessState{Time: clock.Now()}, nil
+	}
+	state, err := n.act(ctx, "KILL", "gone", chaos.ProcessState.Gone)
+	if err != nil && !errors.Is(err, agent.ErrNoProcess) {
+		return state, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, actTimeout)
+	defer cancel()
+	select {
+	case <-exited:
+		return chaos.ProcessState{Time: clock.Now()}, nil
+	case <-ctx.Done():
+		return state, fmt.Errorf("%s is dead (%s), but was not reaped: %w", n.Name(), state, ctx.Err())
+	}
+}
+
+// act sends a signal and looks until its effect is seen. A process that ended on the way is an error, unless its end
+// was the effect.
+func (n *Node) act(ctx context.Context, signal, what string, done func(chaos.ProcessState) bool) (chaos.ProcessState, error) {
+	if !n.Running() {
+		return chaos.ProcessState{Time: clock.Now()}, fmt.Errorf("signal %s to %s: %w", signal, n.Name(), agent.ErrNoProcess)
+	}
+	s, err := n.driver.signaller(ctx)
+	if err != nil {
+		return chaos.ProcessState{}, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, actTimeout)
+	defer cancel()
+	if err := s.signal(ctx, signal); err != nil {
+		return chaos.ProcessState{}, fmt.Errorf("signal %s to %s: %w", signal, n.Name(), err)
+	}
+	tick := time.NewTicker(pollEvery)
+	defer tick.Stop()
+	for {
+		state, err := s.inspect(ctx)
+		if err != nil {
+			return state, fmt.Errorf("inspect %s: %w", n.Name(), err)
+		}
+		if done(state) {
+			return state, nil
+		}
+		if state.Gone() {
+			return state, fmt.Errorf("%s ended before it was %s: %w", n.Name(), what, agent.ErrNoProcess)
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return state, fmt.Errorf("%s was not seen %s (%s): %w", n.Name(), what, state, ctx.Err())
+		}
+	}
+}
+
+// observed turns an agent's State into the receipt's form.
+func observed(s agent.State) chaos.ProcessState {
+	return chaos.ProcessState{PID: s.PID, Threads: s.Threads, Time: s.Time}
+}
+
+// throughAgent signals by way of the run's agent, and in another way once the agent is gone.
+type throughAgent struct {
+	agent   *agent.Client
+	process agent.Process
+	without signaller
+}
+
+func (t throughAgent) inspect(ctx context.Context) (chaos.ProcessState, error) {
+	s, err := t.agent.Inspect(ctx, t.process)
+	if errors.Is(err, agent.ErrEnded) {
+		return t.without.inspect(ctx)
+	}
+	return observed(s), err
+}
+
+func (t throughAgent) signal(ctx context.Context, name string) error {
+	err := t.agent.Signal(ctx, t.process, name)
+	if errors.Is(err, agent.ErrEnded) {
+		return t.without.signal(ctx, name)
+	}
+	return err
+}
+
+// direct signals a process of this machine and pid namespace from the harness itself.
+type direct struct{ process agent.Process }
+
+func (d direct) inspect(context.Context) (chaos.ProcessState, error) {
+	s, err := d.process.Inspect()
+	return observed(s), err
+}
+
+func (d direct) signal(_ context.Context, name string) error { return d.process.Signal(name) }

@@ -1,0 +1,151 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/moby/moby/client"
+	"github.com/testcontainers/testcontainers-go"
+	tclog "github.com/testcontainers/testcontainers-go/log"
+
+	"github.com/lockquake/lockquake/chaos"
+)
+
+// DockerOptions says how nodes run in containers.
+type DockerOptions struct {
+	// Self is lockquake's own binary as a static Linux build; "" means LOCKQUAKE_BIN, else the running program.
+	Self string
+	Log  *slog.Logger // may be nil
+
+	published bool // dial by published ports even where the engine's networks are within reach (for tests)
+	noAgent   bool // signal through the engine even where an agent could be started (for tests)
+}
+
+// docker is the provider of containers.
+type docker struct {
+	options DockerOptions
+	log     *slog.Logger
+	tc      *testcontainers.DockerProvider
+	api     client.APIClient
+	version client.ServerVersionResult
+}
+
+// engineTimeout bounds the first talk with the engine: one that hangs must not hang us.
+const engineTimeout = 10 * time.Second
+
+// NewDocker connects to the container engine that the environment names (DOCKER_HOST, or the usual sockets). The error
+// is a chaos.Unavailable where none answers.
+func NewDocker(o DockerOptions) (Provider, error) {
+	d, err := newDocker(o)
+	if err != nil {
+		return nil, err
+	}
+	return d, nil
+}
+
+func newDocker(o DockerOptions) (*docker, error) {
+	type result struct {
+		d   *docker
+		err error
+	}
+	answer := make(chan result, 1)
+	go func() {
+		d, err := connect(o)
+		answer <- result{d, err}
+	}()
+	select {
+	case r := <-answer:
+		return r.d, r.err
+	case <-time.After(engineTimeout):
+		return nil, noEngine(fmt.Errorf("no answer within %v", engineTimeout))
+	}
+}
+
+func noEngine(err error) error {
+	text := strings.Join(strings.Fields(err.Error()), " ")
+	return chaos.Unavailable{What: "the docker provider", Reason: "no container engine answers (" + text + "); start one or set DOCKER_HOST, or run with --provider local"}
+}
+
+func connect(o DockerOptions) (*docker, error) {
+	quietTestcontainers()
+	p, err := testcontainers.ProviderDefault.GetProvider(testcontainers.WithLogger(tclog.NewNoopLogger()))
+	if err != nil {
+		return nil, noEngine(err)
+	}
+	tc, ok := p.(*testcontainers.DockerProvider)
+	if !ok {
+		return nil, fmt.Errorf("testcontainers gave a provider of type %T", p)
+	}
+	d := &docker{options: o, log: o.Log, tc: tc, api: tc.Client()}
+	if d.log == nil {
+		d.log = slog.New(slog.DiscardHandler)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), engineTimeout)
+	defer cancel()
+	if d.version, err = d.api.ServerVersion(ctx, client.ServerVersionOptions{}); err != nil {
+		return nil, noEngine(err)
+	}
+	if d.version.Os != "linux" {
+		return nil, noEngine(fmt.Errorf("it runs %s containers", d.version.Os))
+	}
+	return d, nil
+}
+
+// quietTestcontainers sets what testcontainers reads at its first use, if it is unset: no reaper, because its image
+// cannot be pulled everywhere and Sweep does its work; no guess of the engine's address from inside a container, which
+// can wait for ever.
+func quietTestcontainers() {
+	tclog.SetDefault(tclog.NewNoopLogger())
+	setDefault("TESTCONTAINERS_RYUK_DISABLED", "true")
+	if host := os.Getenv("DOCKER_HOST"); host == "" || strings.HasPrefix(host, "unix:") {
+		setDefault("TESTCONTAINERS_HOST_OVERRIDE", "localhost")
+	}
+}
+
+func setDefault(key, value string) {
+	if _, set := os.LookupEnv(key); !set {
+		_ = os.Setenv(key, value)
+	}
+}
+
+// Name returns "docker".
+func (d *docker) Name() string { return "docker" }
+
+// Offers tells what can be done to a container's process. All of it also goes through the engine alone, should the
+// agent not start.
+func (d *docker) Offers(c chaos.Capability, r Role) error { return offers(c, r) }
+
+// offers holds for all providers of real processes.
+func offers(c chaos.Capability, r Role) error {
+	switch c {
+	case chaos.CanInspect, chaos.CanPause, chaos.CanKill:
+		return nil
+	case chaos.CanStart:
+		if r == Server {
+			return nil
+		}
+		return chaos.Unavailable{What: "starting a " + string(r) + " again", Reason: "what it knew died with its process; use it on servers"}
+	}
+	return chaos.Unavailable{What: string(c), Reason: "no provider has it"}
+}
+
+// Open makes the network and the containers, which are not yet started.
+func (d *docker) Open(ctx context.Context, r Request) (*Cluster, error) {
+	r, err := r.checked()
+	if err != nil {
+		return nil, err
+	}
+	run := &dockerRun{docker: d, request: r, owner: self(r.Run, r.Keep)}
+	c := &Cluster{close: run.close, Describe: map[string]string{
+		"provider": "docker", "engine": d.version.Version, "engine_api": d.api.ClientVersion(), "engine_host": d.api.DaemonHost(),
+	}}
+	if err := run.open(ctx, c); err != nil {
+		return nil, errors.Join(err, c.Close(ctx))
+	}
+	return c, nil
+}

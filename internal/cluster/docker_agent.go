@@ -1,0 +1,126 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	cerrdefs "github.com/containerd/errdefs"
+	"github.com/moby/moby/api/types/container"
+	"github.com/moby/moby/client"
+	"github.com/testcontainers/testcontainers-go"
+
+	"github.com/lockquake/lockquake/chaos"
+	"github.com/lockquake/lockquake/internal/agent"
+	"github.com/lockquake/lockquake/internal/clock"
+)
+
+// agentCapabilities is all that the agent gets; it is never privileged. KILL sends signals to processes of other
+// users; the others are for link and clock faults.
+var agentCapabilities = []string{"SYS_ADMIN", "NET_ADMIN", "SYS_PTRACE", "KILL", "DAC_READ_SEARCH"}
+
+// agentStartTimeout bounds the start of the agent.
+const agentStartTimeout = 15 * time.Second
+
+// startAgent starts the run's agent in the pid namespace of the engine's machine and waits for its greeting.
+func (r *dockerRun) startAgent(ctx context.Context) error {
+	if r.options.noAgent {
+		return errors.New("switched off")
+	}
+	startCtx, cancel := context.WithTimeout(ctx, agentStartTimeout)
+	defer cancel()
+	box, err := r.tc.CreateContainer(startCtx, testcontainers.ContainerRequest{
+		Image: r.images[SelfProgram], Name: r.name("agent"), Labels: r.labels("agent", "agent"),
+		Entrypoint: []string{selfInImage}, Cmd: []string{"agent"},
+		ConfigModifier: func(c *container.Config) {
+			c.OpenStdin, c.StdinOnce, c.AttachStdin = true, true, true
+		},
+		HostConfigModifier: func(h *container.HostConfig) {
+			h.PidMode, h.NetworkMode = "host", "none"
+			h.CapDrop, h.CapAdd = []string{"ALL"}, agentCapabilities
+			// AppArmor's profile for containers forbids writing below /proc; the default seccomp filter opens with the
+			// capabilities and stays.
+			h.SecurityOpt = []string{"apparmor=unconfined", "no-new-privileges"}
+			h.ReadonlyRootfs, h.AutoRemove = true, true
+			h.LogConfig = container.LogConfig{Type: "none"}
+		},
+	})
+	if box != nil {
+		r.remember(box.GetContainerID())
+	}
+	if err != nil {
+		return fmt.Errorf("make the agent's container: %w", err)
+	}
+	logFile, err := os.OpenFile(filepath.Join(r.request.LogDir, "agent.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o640)
+	if err != nil {
+		return fmt.Errorf("open the agent's log: %w", err)
+	}
+	s, err := r.attach(startCtx, attachment{container: box.GetContainerID(), stdio: true, log: logFile})
+	if err != nil {
+		_ = logFile.Close()
+		return err
+	}
+	r.atClose(s.close)
+	if err := box.Start(startCtx); err != nil {
+		return fmt.Errorf("start the agent: %w", err)
+	}
+	r.agent, err = agent.Connect(startCtx, s.In, s.Out)
+	return err
+}
+
+// throughEngine signals and looks by the engine's own calls: slower, and only process 1 of a container, but it needs
+// nothing in or beside the target.
+type throughEngine struct {
+	api       client.APIClient
+	container string
+	pid       int
+}
+
+func (t throughEngine) signal(ctx context.Context, name string) error {
+	_, err := t.api.ContainerKill(ctx, t.container, client.ContainerKillOptions{Signal: "SIG" + name})
+	if cerrdefs.IsConflict(err) || cerrdefs.IsNotFound(err) {
+		return fmt.Errorf("%w: %w", agent.ErrNoProcess, err)
+	}
+	return err
+}
+
+// inspect asks the engine's ps, which runs outside the container.
+func (t throughEngine) inspect(ctx context.Context) (chaos.ProcessState, error) {
+	top, err := t.api.ContainerTop(ctx, t.container, client.ContainerTopOptions{Arguments: []string{"-eLo", "pid,lwp,stat"}})
+	if err != nil {
+		info, err2 := t.api.ContainerInspect(ctx, t.container, client.ContainerInspectOptions{})
+		if cerrdefs.IsNotFound(err2) || err2 == nil && info.Container.State.Pid != t.pid {
+			return chaos.ProcessState{Time: clock.Now()}, nil
+		}
+		return chaos.ProcessState{}, fmt.Errorf("ask the engine for its threads: %w", err)
+	}
+	return threadStates(t.pid, top.Titles, top.Processes)
+}
+
+// threadStates counts the threads of one process in a table of the engine's ps.
+func threadStates(pid int, titles []string, rows [][]string) (chaos.ProcessState, error) {
+	column := map[string]int{"PID": -1, "STAT": -1}
+	for i, title := range titles {
+		column[strings.ToUpper(title)] = i
+	}
+	p, s := column["PID"], column["STAT"]
+	if p < 0 || s < 0 {
+		return chaos.ProcessState{}, fmt.Errorf("the engine's ps tells %v, without PID and STAT", titles)
+	}
+	state := chaos.ProcessState{Time: clock.Now()}
+	for _, row := range rows {
+		if len(row) <= max(p, s) || row[p] != strconv.Itoa(pid) || row[s] == "" {
+			continue
+		}
+		if state.Threads == nil {
+			state.PID, state.Threads = pid, make(map[string]int, 2)
+		}
+		state.Threads[row[s][:1]]++
+	}
+	return state, nil
+}

@@ -1,0 +1,254 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/moby/moby/api/pkg/stdcopy"
+	"github.com/moby/moby/api/types/container"
+	"github.com/moby/moby/api/types/mount"
+	"github.com/moby/moby/api/types/network"
+	"github.com/moby/moby/client"
+	"github.com/testcontainers/testcontainers-go"
+)
+
+// containerNode drives one node in a container.
+type containerNode struct {
+	run  *dockerRun
+	spec Spec
+	node *Node
+	box  testcontainers.Container
+
+	mu  sync.Mutex
+	sig signaller // of the process that was started last
+}
+
+// create makes the node's container without starting it.
+func (r *dockerRun) create(ctx context.Context, n *Node) (*containerNode, error) {
+	argv := n.spec.Command(n.place)
+	if len(argv) == 0 {
+		return nil, fmt.Errorf("its command is empty")
+	}
+	argv = slices.Clone(argv)
+	if argv[0] == SelfProgram {
+		argv[0] = selfInImage
+	}
+	req := testcontainers.ContainerRequest{
+		Image: r.images[n.spec.Image], Name: r.name(n.spec.Name), Labels: r.labels(n.spec.Name, n.spec.Role),
+		// An entrypoint of the image's own is replaced: an init or shell in front would take the signals instead.
+		Entrypoint: argv[:1], Cmd: argv[1:], Env: envMap(n.spec.Env),
+		ConfigModifier: func(c *container.Config) {
+			c.Hostname, c.WorkingDir = n.spec.Name, dataDir
+			c.Healthcheck = &container.HealthConfig{Test: []string{"NONE"}}
+			c.OpenStdin, c.StdinOnce, c.AttachStdin = n.spec.Stdio, n.spec.Stdio, n.spec.Stdio
+		},
+		HostConfigModifier: func(h *container.HostConfig) { r.hostConfig(h, n.spec) },
+		EndpointSettingsModifier: func(e map[string]*network.EndpointSettings) {
+			addr, _ := netip.ParseAddr(n.place.Host(n.spec.Name)) // made from a netip.Addr
+			e[r.networkName()] = &network.EndpointSettings{
+				NetworkID: r.network, IPAMConfig: &network.EndpointIPAMConfig{IPv4Address: addr}, Aliases: []string{n.spec.Name},
+			}
+		},
+	}
+	if !r.near {
+		for _, p := range n.spec.Ports {
+			req.ExposedPorts = append(req.ExposedPorts, strconv.Itoa(p.Number)+"/tcp")
+		}
+	}
+	box, err := r.tc.CreateContainer(ctx, req)
+	if box != nil {
+		r.remember(box.GetContainerID())
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &containerNode{run: r, spec: n.spec, node: n, box: box}, nil
+}
+
+func (r *dockerRun) hostConfig(h *container.HostConfig, spec Spec) {
+	h.NetworkMode = container.NetworkMode(r.networkName())
+	if spec.Stdio {
+		h.LogConfig = container.LogConfig{Type: "none"} // every event would be written twice
+	} else {
+		h.LogConfig = container.LogConfig{Type: "json-file", Config: map[string]string{"max-size": "10m"}}
+	}
+	if spec.Role == Server {
+		// A volume is a plain directory of the engine's machine: no overlay file system between the service and fsync.
+		h.Mounts = append(h.Mounts, mount.Mount{Type: mount.TypeVolume, Target: dataDir})
+	}
+	h.PortBindings = network.PortMap{}
+	for _, p := range spec.Ports {
+		if port, err := network.ParsePort(strconv.Itoa(p.Number) + "/tcp"); err == nil {
+			h.PortBindings[port] = []network.PortBinding{{HostIP: netip.MustParseAddr("127.0.0.1")}}
+		}
+	}
+	if remote(r.api.DaemonHost()) {
+		h.PortBindings = network.PortMap{}
+	}
+}
+
+// remote tells whether published ports appear on another machine than this one.
+func remote(daemon string) bool { return !strings.HasPrefix(daemon, "unix:") }
+
+func envMap(env []string) map[string]string {
+	out := make(map[string]string, len(env))
+	for _, e := range env {
+		key, value, _ := strings.Cut(e, "=")
+		out[key] = value
+	}
+	return out
+}
+
+// start attaches before it starts, so that no byte is lost, and watches for the end of the process.
+func (c *containerNode) start(ctx context.Context) (Stdio, <-chan struct{}, error) {
+	id := c.box.GetContainerID()
+	logFile, err := os.OpenFile(filepath.Join(c.run.request.LogDir, c.spec.Name+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o640)
+	if err != nil {
+		return Stdio{}, nil, fmt.Errorf("open its log: %w", err)
+	}
+	s, err := c.run.attach(ctx, attachment{container: id, stdio: c.spec.Stdio, log: logFile})
+	if err != nil {
+		_ = logFile.Close()
+		return Stdio{}, nil, err
+	}
+	waitCtx, stop := context.WithCancel(context.WithoutCancel(ctx))
+	wait := c.run.api.ContainerWait(waitCtx, id, client.ContainerWaitOptions{Condition: container.WaitConditionNextExit})
+	if err := c.box.Start(ctx); err != nil {
+		stop()
+		s.close()
+		return Stdio{}, nil, err
+	}
+	exited := make(chan struct{})
+	go func() {
+		defer close(exited)
+		defer stop()
+		select {
+		case <-wait.Result:
+		case err := <-wait.Error:
+			if waitCtx.Err() == nil {
+				c.run.log.Warn("the engine lost sight of a container", "node", c.spec.Name, "err", err)
+			}
+		}
+	}()
+	c.run.atClose(func() { stop(); s.close(); <-exited })
+	sig, err := c.findSignaller(ctx, id)
+	if err != nil {
+		return Stdio{}, nil, err
+	}
+	c.mu.Lock()
+	c.sig = sig
+	c.mu.Unlock()
+	return s.Stdio, exited, nil
+}
+
+// findSignaller looks up the process that was just started, which a later look could take for another.
+func (c *containerNode) findSignaller(ctx context.Context, id string) (signaller, error) {
+	info, err := c.run.api.ContainerInspect(ctx, id, client.ContainerInspectOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("inspect its container: %w", err)
+	}
+	byEngine := throughEngine{api: c.run.api, container: id, pid: info.Container.State.Pid}
+	if c.run.agent == nil || byEngine.pid < 2 { // a container that ended at once has pid 0
+		return byEngine, nil
+	}
+	p, err := c.run.agent.Own(ctx, byEngine.pid, false)
+	if err != nil {
+		c.run.log.Warn("the agent does not see the node's process, signals go through the engine", "node", c.spec.Name, "err", err)
+		return byEngine, nil
+	}
+	return throughAgent{agent: c.run.agent, process: p, without: byEngine}, nil
+}
+
+func (c *containerNode) signaller(context.Context) (signaller, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.sig, nil
+}
+
+func (c *containerNode) dial(ctx context.Context, port string) (net.Conn, error) {
+	addr := c.node.Address(port)
+	if addr == "" {
+		return nil, fmt.Errorf("%s has no port %q", c.spec.Name, port)
+	}
+	if !c.run.near {
+		var err error
+		if addr, err = c.published(ctx, port); err != nil {
+			return nil, err
+		}
+	}
+	d := net.Dialer{Timeout: 5 * time.Second}
+	return d.DialContext(ctx, "tcp", addr)
+}
+
+// published asks where the engine publishes the port now: it changes with every start.
+func (c *containerNode) published(ctx context.Context, port string) (string, error) {
+	host, err := c.run.tc.DaemonHost(ctx)
+	if err != nil {
+		return "", fmt.Errorf("find the engine's host: %w", err)
+	}
+	i := slices.IndexFunc(c.spec.Ports, func(p Port) bool { return p.Name == port })
+	mapped, err := c.box.MappedPort(ctx, strconv.Itoa(c.spec.Ports[i].Number)+"/tcp")
+	if err != nil {
+		return "", fmt.Errorf("find the published port %s of %s: %w", port, c.spec.Name, err)
+	}
+	if host == "localhost" {
+		host = "127.0.0.1"
+	}
+	return net.JoinHostPort(host, strconv.Itoa(int(mapped.Num()))), nil
+}
+
+// attachment asks for the streams of a container about to be started.
+type attachment struct {
+	container string
+	stdio     bool // its input and output are a control stream
+	log       io.WriteCloser
+}
+
+// attached is the harness's end of a container's streams.
+type attached struct {
+	Stdio
+	close func()
+}
+
+// attach connects to the streams. Output that is no control stream goes to the log, which is closed at their end.
+func (r *dockerRun) attach(ctx context.Context, a attachment) (attached, error) {
+	hijacked, err := r.api.ContainerAttach(context.WithoutCancel(ctx), a.container, client.ContainerAttachOptions{
+		Stream: true, Stdin: a.stdio, Stdout: true, Stderr: true,
+	})
+	if err != nil {
+		return attached{}, fmt.Errorf("attach to its streams: %w", err)
+	}
+	out := attached{close: hijacked.Close}
+	var stdout io.Writer = a.log
+	ended := func(error) {}
+	if a.stdio {
+		reader, writer := io.Pipe()
+		stdout = writer
+		ended = func(err error) { _ = writer.CloseWithError(err) }
+		out.Stdio = Stdio{In: containerInput{hijacked.HijackedResponse}, Out: reader}
+		out.close = func() { hijacked.Close(); _ = reader.Close() }
+	}
+	go func() {
+		_, err := stdcopy.StdCopy(stdout, a.log, hijacked.Reader)
+		ended(err)
+		_ = a.log.Close()
+	}()
+	return out, nil
+}
+
+// containerInput is the standard input of a container: closing it leaves the output open.
+type containerInput struct{ client.HijackedResponse }
+
+func (c containerInput) Write(b []byte) (int, error)        { return c.Conn.Write(b) }
+func (c containerInput) SetWriteDeadline(t time.Time) error { return c.Conn.SetWriteDeadline(t) }
+func (c containerInput) Close() error                       { return c.CloseWrite() }

@@ -1,0 +1,238 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net/netip"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	cerrdefs "github.com/containerd/errdefs"
+	"github.com/moby/moby/api/types/network"
+	"github.com/moby/moby/client"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/lockquake/lockquake/internal/agent"
+)
+
+// dockerRun is what one run has in the engine.
+type dockerRun struct {
+	*docker
+	request Request
+	owner   owner
+	images  map[string]string // image key -> reference
+	network string            // id
+	subnet  netip.Prefix
+	near    bool // the harness reaches containers by their addresses
+
+	mu         sync.Mutex
+	containers []string // ids, in the order of creation
+	nodes      []*Node
+	agent      *agent.Client // nil: the engine does what the agent would
+	stopping   []func()      // ends the streams
+}
+
+func (r *dockerRun) open(ctx context.Context, c *Cluster) error {
+	if err := os.MkdirAll(r.request.LogDir, 0o750); err != nil {
+		return fmt.Errorf("make the log directory: %w", err)
+	}
+	if err := r.resolveImages(ctx); err != nil {
+		return err
+	}
+	if err := r.makeNetwork(ctx); err != nil {
+		return err
+	}
+	place := ownAddresses(r.request.Specs, r.subnet)
+	c.Nodes = make([]*Node, len(r.request.Specs))
+	g, gctx := errgroup.WithContext(ctx)
+	for i, spec := range r.request.Specs {
+		g.Go(func() error {
+			n := &Node{spec: spec, place: place.of(spec.Name, dataDir)}
+			driver, err := r.create(gctx, n)
+			if err != nil {
+				return fmt.Errorf("make the container of %s: %w", spec.Name, err)
+			}
+			n.driver = driver
+			c.Nodes[i] = n
+			return nil
+		})
+	}
+	agentReason := "no scenario of this run needs it"
+	if r.request.Agent {
+		g.Go(func() error {
+			agentReason = "in the engine's pid namespace"
+			if err := r.startAgent(gctx); err != nil {
+				agentReason = "not started, the engine signals instead: " + err.Error()
+				r.log.Warn("the agent cannot be started, signals go through the engine", "err", err)
+			}
+			return nil
+		})
+	}
+	if err := g.Wait(); err != nil {
+		return err
+	}
+	r.nodes = c.Nodes
+	c.Describe["agent"] = agentReason
+	c.Describe["network"] = r.subnet.String()
+	for key, ref := range r.images {
+		c.Describe["image_"+key] = ref
+	}
+	for _, n := range c.Nodes {
+		c.Describe["address_"+n.Name()] = n.place.Host(n.Name())
+	}
+	return nil
+}
+
+// makeNetwork makes a private network with a subnet of its own: the engine gives fixed addresses only in such.
+func (r *dockerRun) makeNetwork(ctx context.Context) error {
+	used := hostSubnets()
+	list, err := r.api.NetworkList(ctx, client.NetworkListOptions{})
+	if err != nil {
+		return fmt.Errorf("list the engine's networks: %w", err)
+	}
+	for _, n := range list.Items {
+		for _, c := range n.IPAM.Config {
+			if c.Subnet.IsValid() {
+				used = append(used, c.Subnet)
+			}
+		}
+	}
+	for try := 0; try < 64; try++ {
+		var p netip.Prefix
+		if p, try, err = freeSubnet(r.request.Run, try, used); err != nil {
+			return err
+		}
+		made, err := r.api.NetworkCreate(ctx, r.networkName(), client.NetworkCreateOptions{
+			Driver: "bridge", Labels: r.owner.labels(),
+			IPAM: &network.IPAM{Config: []network.IPAMConfig{{Subnet: p, Gateway: hostAddr(p, 1)}}},
+		})
+		if err != nil && overlaps(err) {
+			continue // another run took it meanwhile, or a route that we cannot see covers it
+		}
+		if err != nil {
+			return fmt.Errorf("make the run's network %v: %w", p, err)
+		}
+		r.network, r.subnet = made.ID, p
+		r.near = !r.options.published && hasAddress(hostAddr(p, 1))
+		return nil
+	}
+	return errors.New("make the run's network: every subnet tried overlaps another")
+}
+
+func overlaps(err error) bool {
+	return strings.Contains(err.Error(), "overlap") || strings.Contains(err.Error(), "conflicts with network")
+}
+
+// hasAddress tells whether the address is one of this machine's: the engine's bridge is here, so containers can be
+// reached by their own addresses.
+func hasAddress(a netip.Addr) bool {
+	for _, p := range hostAddrs() {
+		if p == a {
+			return true
+		}
+	}
+	return false
+}
+
+func (r *dockerRun) networkName() string   { return "lockquake-" + r.request.Run }
+func (r *dockerRun) name(of string) string { return "lockquake-" + r.request.Run + "-" + of }
+func (r *dockerRun) remember(container string) {
+	r.locked(func() { r.containers = append(r.containers, container) })
+}
+func (r *dockerRun) atClose(f func()) { r.locked(func() { r.stopping = append(r.stopping, f) }) }
+
+func (r *dockerRun) locked(f func()) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	f()
+}
+
+// labels returns the labels of one container.
+func (r *dockerRun) labels(name string, role Role) map[string]string {
+	out := maps.Clone(r.owner.labels())
+	out[label+"node"], out[label+"role"] = name, string(role)
+	return out
+}
+
+// close removes everything. The agent goes last but for the network: its end continues what it stopped.
+func (r *dockerRun) close(ctx context.Context) error {
+	if r.request.Keep && r.network != "" {
+		r.resumeAll(ctx)
+		if r.agent != nil {
+			return r.agent.Close()
+		}
+		return nil
+	}
+	var errs []error
+	r.mu.Lock()
+	containers, stopping := r.containers, r.stopping
+	r.mu.Unlock()
+	var g errgroup.Group
+	for _, id := range containers {
+		g.Go(func() error { return removeContainer(ctx, r.api, id) })
+	}
+	errs = append(errs, g.Wait())
+	for _, stop := range stopping {
+		stop()
+	}
+	if r.network != "" {
+		errs = append(errs, removeNetwork(ctx, r.api, r.network))
+	}
+	return errors.Join(errs...)
+}
+
+// resumeAll lets every stopped process of a kept run go on.
+func (r *dockerRun) resumeAll(ctx context.Context) {
+	for _, n := range r.nodes {
+		if s, err := n.Inspect(ctx); err == nil && s.Threads["T"] > 0 {
+			if _, err := n.Resume(ctx); err != nil {
+				r.log.Warn("a kept node stays stopped", "node", n.Name(), "err", err)
+			}
+		}
+	}
+}
+
+// removeContainer kills and removes a container with its volumes; one that is gone is no error.
+func removeContainer(ctx context.Context, api client.APIClient, id string) error {
+	for {
+		_, err := api.ContainerRemove(ctx, id, client.ContainerRemoveOptions{Force: true, RemoveVolumes: true})
+		if err == nil || cerrdefs.IsNotFound(err) {
+			return nil
+		}
+		if !cerrdefs.IsConflict(err) { // a conflict: its removal is under way
+			return fmt.Errorf("remove container %.12s: %w", id, err)
+		}
+		if err := pause(ctx, 50*time.Millisecond); err != nil {
+			return fmt.Errorf("remove container %.12s: %w", id, err)
+		}
+	}
+}
+
+// removeNetwork removes a network, waiting for the last container to leave it.
+func removeNetwork(ctx context.Context, api client.APIClient, id string) error {
+	var err error
+	for range 40 {
+		if _, err = api.NetworkRemove(ctx, id, client.NetworkRemoveOptions{}); err == nil || cerrdefs.IsNotFound(err) {
+			return nil
+		}
+		if pause(ctx, 50*time.Millisecond) != nil {
+			break
+		}
+	}
+	return fmt.Errorf("remove network %.12s: %w", id, err)
+}
+
+func pause(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

@@ -1,0 +1,156 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/lockquake/lockquake/chaos"
+)
+
+// inproc is the provider of goroutines.
+type inproc struct {
+	main func(ctx context.Context, args []string, stdin io.Reader, stdout io.Writer) error
+}
+
+// NewInproc returns a provider whose nodes are goroutines of this process, over pipes: main is called with a node's
+// command without its first word, and its return is the node's end. Nothing can be done to such a node from outside.
+func NewInproc(main func(ctx context.Context, args []string, stdin io.Reader, stdout io.Writer) error) Provider {
+	return &inproc{main: main}
+}
+
+// Name returns "inproc".
+func (p *inproc) Name() string { return "inproc" }
+
+// Offers refuses everything: a goroutine has no process of its own.
+func (p *inproc) Offers(c chaos.Capability, _ Role) error { return noProcess(string(c)) }
+
+func noProcess(what string) error {
+	return chaos.Unavailable{What: what, Reason: "nodes of the memory backend are goroutines of the harness, which cannot be stopped or killed one by one; use another backend"}
+}
+
+// Open places the nodes on free ports of the loopback address.
+func (p *inproc) Open(_ context.Context, r Request) (*Cluster, error) {
+	r, err := r.checked()
+	if err != nil {
+		return nil, err
+	}
+	for _, s := range r.Specs {
+		if words := s.Command(Place{}); len(words) > 0 && words[0] != SelfProgram {
+			return nil, fmt.Errorf("%s runs %s, which cannot be a goroutine", s.Name, words[0])
+		}
+	}
+	if err := os.MkdirAll(r.LogDir, 0o750); err != nil {
+		return nil, fmt.Errorf("make the log directory: %w", err)
+	}
+	dir, err := os.MkdirTemp("", "lockquake-inproc-")
+	if err != nil {
+		return nil, fmt.Errorf("make the run's directory: %w", err)
+	}
+	place, ports, err := loopback(r.Specs)
+	if err != nil {
+		return nil, errors.Join(err, os.RemoveAll(dir))
+	}
+	run := &inprocRun{main: p.main, dir: dir, logDir: r.LogDir, ports: ports}
+	run.ctx, run.cancel = context.WithCancel(context.Background())
+	c := &Cluster{close: run.close, Describe: map[string]string{"provider": "inproc", "network": "loopback"}}
+	for _, spec := range r.Specs {
+		n := &Node{spec: spec, place: place.of(spec.Name, filepath.Join(dir, spec.Name))}
+		n.driver = &routine{run: run, node: n}
+		c.Nodes = append(c.Nodes, n)
+	}
+	return c, nil
+}
+
+// inprocRun is the goroutines of one run.
+type inprocRun struct {
+	main   func(ctx context.Context, args []string, stdin io.Reader, stdout io.Writer) error
+	ctx    context.Context // ends at Close
+	cancel context.CancelFunc
+	dir    string
+	logDir string
+
+	mu     sync.Mutex
+	ports  reservation
+	pipes  []io.Closer
+	exited []<-chan struct{}
+}
+
+func (r *inprocRun) close(ctx context.Context) error {
+	r.cancel()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.ports.release()
+	for _, p := range r.pipes {
+		_ = p.Close()
+	}
+	for _, e := range r.exited {
+		select {
+		case <-e:
+		case <-ctx.Done():
+			return fmt.Errorf("a node does not end: %w", ctx.Err())
+		}
+	}
+	return os.RemoveAll(r.dir)
+}
+
+// routine drives one node as a goroutine.
+type routine struct {
+	run  *inprocRun
+	node *Node
+}
+
+func (t *routine) start(context.Context) (Stdio, <-chan struct{}, error) {
+	if t.run.ctx.Err() != nil {
+		return Stdio{}, nil, errors.New("the run is closed")
+	}
+	argv := t.node.spec.Command(t.node.place)
+	if len(argv) == 0 {
+		return Stdio{}, nil, errors.New("its command is empty")
+	}
+	if err := os.MkdirAll(t.node.place.Dir, 0o700); err != nil {
+		return Stdio{}, nil, fmt.Errorf("make its data directory: %w", err)
+	}
+	inR, inW := io.Pipe()
+	outR, outW := io.Pipe()
+	exited := make(chan struct{})
+	t.run.mu.Lock()
+	t.run.ports.release(t.node.Name())
+	t.run.pipes = append(t.run.pipes, inW, outR)
+	t.run.exited = append(t.run.exited, exited)
+	t.run.mu.Unlock()
+	go func() {
+		defer close(exited)
+		err := t.run.main(t.run.ctx, argv[1:], inR, outW)
+		_ = outW.Close()
+		_ = inR.Close()
+		if err != nil {
+			_ = os.WriteFile(filepath.Join(t.run.logDir, t.node.Name()+".log"), []byte(err.Error()+"\n"), 0o640)
+		}
+	}()
+	if !t.node.spec.Stdio {
+		_ = inW.Close()
+		go func() { _, _ = io.Copy(io.Discard, outR) }()
+		return Stdio{}, exited, nil
+	}
+	return Stdio{In: inW, Out: outR}, exited, nil
+}
+
+func (t *routine) dial(ctx context.Context, port string) (net.Conn, error) {
+	addr := t.node.Address(port)
+	if addr == "" {
+		return nil, fmt.Errorf("%s has no port %q", t.node.Name(), port)
+	}
+	d := net.Dialer{Timeout: 5 * time.Second}
+	return d.DialContext(ctx, "tcp", addr)
+}
+
+func (t *routine) signaller(context.Context) (signaller, error) {
+	return nil, noProcess("a signal to " + t.node.Name())
+}

@@ -1,0 +1,153 @@
+package cluster
+
+import (
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"net"
+	"net/netip"
+	"strconv"
+)
+
+// Each run has a /24 of its own: the harness or the engine is .1, nodes begin at .10.
+const (
+	firstHost = 10
+	maxNodes  = 240
+)
+
+// subnet returns the n-th candidate for the run's network, out of 10.128.0.0/10 and always in the same order, so that
+// two runs seldom meet.
+func subnet(run string, n int) netip.Prefix {
+	h := fnv.New32a()
+	_, _ = fmt.Fprintf(h, "%s/%d", run, n)
+	v := h.Sum32()
+	return netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 128 + byte(v>>8)%64, byte(v), 0}), 24)
+}
+
+// freeSubnet returns the first candidate from number n on that overlaps none of the networks in use, and its number.
+func freeSubnet(run string, n int, used []netip.Prefix) (netip.Prefix, int, error) {
+	for end := n + 256; n < end; n++ {
+		p := subnet(run, n)
+		free := true
+		for _, u := range used {
+			// A route of /8 or shorter (a VPN's default, say) is no network that could be met.
+			free = free && (u.Bits() <= 8 || !p.Overlaps(u))
+		}
+		if free {
+			return p, n, nil
+		}
+	}
+	return netip.Prefix{}, n, errors.New("no free subnet in 10.128.0.0/10")
+}
+
+// hostSubnets lists the networks that this machine's interfaces are in.
+func hostSubnets() []netip.Prefix {
+	addrs, err := net.InterfaceAddrs()
+	if err != nil {
+		return nil
+	}
+	var out []netip.Prefix
+	for _, a := range addrs {
+		if p, err := netip.ParsePrefix(a.String()); err == nil && p.Addr().Is4() {
+			out = append(out, p.Masked())
+		}
+	}
+	return out
+}
+
+// hostAddrs lists the addresses of this machine's interfaces.
+func hostAddrs() []netip.Addr {
+	addrs, err := net.InterfaceAddrs()
+	if err != nil {
+		return nil
+	}
+	var out []netip.Addr
+	for _, a := range addrs {
+		if p, err := netip.ParsePrefix(a.String()); err == nil {
+			out = append(out, p.Addr())
+		}
+	}
+	return out
+}
+
+// hostAddr returns the address with the number in the network.
+func hostAddr(p netip.Prefix, number int) netip.Addr {
+	b := p.Addr().As4()
+	b[3] = byte(number)
+	return netip.AddrFrom4(b)
+}
+
+// ownAddresses places each node at an address of its own with its standard ports.
+func ownAddresses(specs []Spec, p netip.Prefix) Place {
+	place := Place{addrs: map[string]string{}, hosts: map[string]string{}}
+	for i, s := range specs {
+		host := hostAddr(p, firstHost+i).String()
+		place.hosts[s.Name] = host
+		for _, port := range s.Ports {
+			place.addrs[s.Name+"/"+port.Name] = net.JoinHostPort(host, strconv.Itoa(port.Number))
+		}
+	}
+	return place
+}
+
+// of returns what one node is told of the run's network.
+func (p Place) of(name, dir string) Place {
+	p.Self, p.Dir = name, dir
+	return p
+}
+
+// reservation holds the ports of nodes that share the loopback address until each node is started.
+type reservation map[string][]net.Listener // by node
+
+// loopback places all nodes at 127.0.0.1 with a free port each.
+func loopback(specs []Spec) (Place, reservation, error) {
+	place := Place{addrs: map[string]string{}, hosts: map[string]string{}}
+	held := reservation{}
+	for _, s := range specs {
+		place.hosts[s.Name] = "127.0.0.1"
+		for _, port := range s.Ports {
+			l, err := freePort()
+			if err != nil {
+				held.release()
+				return Place{}, nil, err
+			}
+			held[s.Name] = append(held[s.Name], l)
+			place.addrs[s.Name+"/"+port.Name] = l.Addr().String()
+		}
+	}
+	return place, held, nil
+}
+
+// freePort listens on a port of 127.0.0.1 below the range out of which the kernel serves outgoing connections, so that
+// a node finds it free again when it is restarted.
+func freePort() (net.Listener, error) {
+	const low, high, tries = 20000, 32000, 200
+	l, err := net.Listen("tcp4", "127.0.0.1:0") // the kernel's choice is as good a random number as any
+	if err != nil {
+		return nil, fmt.Errorf("find a free port: %w", err)
+	}
+	seed := l.Addr().(*net.TCPAddr).Port
+	_ = l.Close()
+	for i := range tries {
+		port := low + (seed*7919+i*101)%(high-low)
+		if l, err := net.Listen("tcp4", net.JoinHostPort("127.0.0.1", strconv.Itoa(port))); err == nil {
+			return l, nil
+		}
+	}
+	return nil, fmt.Errorf("no free port between %d and %d on 127.0.0.1", low, high)
+}
+
+// release gives the named nodes' ports free, or all.
+func (r reservation) release(names ...string) {
+	if len(names) == 0 {
+		for name := range r {
+			names = append(names, name)
+		}
+	}
+	for _, name := range names {
+		for _, l := range r[name] {
+			_ = l.Close()
+		}
+		delete(r, name)
+	}
+}

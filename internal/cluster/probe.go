@@ -1,0 +1,99 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+
+	"github.com/moby/moby/client"
+)
+
+// ProbeResult is the answer to one of doctor's questions.
+type ProbeResult struct {
+	Name      string `json:"name"`
+	Available bool   `json:"available"`
+	Reason    string `json:"reason"` // what was found, or why not and what would help
+}
+
+// Probe tries what this machine can deliver. It starts one short-lived container where an engine answers, and leaves
+// nothing behind.
+func Probe(ctx context.Context) []ProbeResult {
+	out := probeEngine(ctx)
+	add := func(name, found string, err error) { out = append(out, probed(name, found, err)) }
+	if os.Geteuid() == 0 {
+		add("root", "runs as root", nil)
+	} else {
+		add("root", "", fmt.Errorf("runs as user %d: the local provider puts all nodes on the loopback address", os.Geteuid()))
+	}
+	add("network-namespaces", "made one", probeNamespaces())
+	add("sch_netem", "the kernel has it", probeNetem())
+	found, err := probePtrace()
+	add("ptrace", found, err)
+	out = append(out, probeProgram(ctx, "redis-server"))
+	path, err := selfProgram("")
+	if err == nil {
+		err = staticLinux(path)
+	}
+	add("static-binary", path, err)
+	return out
+}
+
+func probed(name, found string, err error) ProbeResult {
+	if err != nil {
+		return ProbeResult{Name: name, Reason: strings.Join(strings.Fields(err.Error()), " ")}
+	}
+	return ProbeResult{Name: name, Available: true, Reason: found}
+}
+
+// probeProgram looks for a server of the local provider.
+func probeProgram(ctx context.Context, name string) ProbeResult {
+	path, err := program(name, "")
+	if err != nil {
+		return probed(name, "", err)
+	}
+	version, err := exec.CommandContext(ctx, path, "--version").Output()
+	return probed(name, path+": "+strings.TrimSpace(string(version)), err)
+}
+
+// probeEngine asks the engine, looks for the images, and tries to start an agent.
+func probeEngine(ctx context.Context) []ProbeResult {
+	d, err := newDocker(DockerOptions{})
+	if err != nil {
+		return []ProbeResult{probed("engine", "", err), {Name: "agent", Reason: "no engine answers; the local provider's runs as a child process"}}
+	}
+	out := []ProbeResult{probed("engine", fmt.Sprintf("%s at %s, API %s", d.version.Version, d.api.DaemonHost(), d.api.ClientVersion()), nil)}
+	ref := projectImage("redis")
+	if info, err := d.api.ImageInspect(ctx, ref); err != nil {
+		out = append(out, ProbeResult{Name: "image-redis", Reason: ref + " is not there: run `make images`, or name another with --image redis=IMAGE"})
+	} else {
+		out = append(out, probed("image-redis", ref+" "+info.ID, nil))
+	}
+	return append(out, probed("agent", "started in the engine's pid namespace with "+strings.Join(agentCapabilities, ", "), d.probeAgent(ctx)))
+}
+
+// probeAgent starts an agent and looks whether it shares the engine's pid namespace.
+func (d *docker) probeAgent(ctx context.Context) error {
+	dir, err := os.MkdirTemp("", "lockquake-probe-")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	r := &dockerRun{docker: d, owner: self("probe", false), request: Request{Run: fmt.Sprintf("p%x", os.Getpid()), LogDir: dir, Agent: true}}
+	defer func() { _ = (&Cluster{close: r.close}).Close(ctx) }()
+	if err := r.resolveImages(ctx); err != nil {
+		return err
+	}
+	if err := r.startAgent(ctx); err != nil {
+		return err
+	}
+	info, err := d.api.ContainerInspect(ctx, r.containers[0], client.ContainerInspectOptions{})
+	if err != nil {
+		return fmt.Errorf("inspect the agent's container: %w", err)
+	}
+	if pid := info.Container.State.Pid; pid != r.agent.PID() {
+		return fmt.Errorf("it sees itself as process %d and the engine as %d: it is not in the engine's pid namespace", r.agent.PID(), pid)
+	}
+	return nil
+}

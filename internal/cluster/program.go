@@ -1,0 +1,73 @@
+package cluster
+
+import (
+	"debug/elf"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	"github.com/lockquake/lockquake/chaos"
+)
+
+// selfProgram returns the path of lockquake's own binary: the one named, else LOCKQUAKE_BIN, else the running program,
+// which must not be a test binary.
+func selfProgram(named string) (string, error) {
+	path := named
+	if path == "" {
+		path = os.Getenv("LOCKQUAKE_BIN")
+	}
+	if path == "" {
+		exe, err := os.Executable()
+		if err != nil {
+			return "", fmt.Errorf("find the running program: %w", err)
+		}
+		if strings.HasSuffix(exe, ".test") {
+			return "", chaos.Unavailable{What: "lockquake's own binary", Reason: "the running program is a test binary; set LOCKQUAKE_BIN to the built one"}
+		}
+		path = exe
+	}
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return "", err
+	}
+	if _, err := os.Stat(path); err != nil {
+		return "", chaos.Unavailable{What: "lockquake's own binary", Reason: err.Error()}
+	}
+	return path, nil
+}
+
+// staticLinux tells why a program cannot run in an image made from nothing else.
+func staticLinux(path string) error {
+	f, err := elf.Open(path)
+	if err != nil {
+		return chaos.Unavailable{What: "an image of " + path, Reason: "it is no Linux program; set LOCKQUAKE_BIN to one built with GOOS=linux CGO_ENABLED=0"}
+	}
+	defer func() { _ = f.Close() }()
+	for _, p := range f.Progs {
+		if p.Type == elf.PT_INTERP {
+			return chaos.Unavailable{What: "an image of " + path, Reason: "it needs shared libraries; build it with CGO_ENABLED=0"}
+		}
+	}
+	return nil
+}
+
+// packages names the Debian package of each program that nodes run.
+var packages = map[string]string{"redis-server": "redis-server", "redis-sentinel": "redis-sentinel", "etcd": "etcd-server"}
+
+// program finds the first word of a node's command on this machine.
+func program(word, self string) (string, error) {
+	if word == SelfProgram {
+		return selfProgram(self)
+	}
+	path, err := exec.LookPath(word)
+	if err == nil {
+		return filepath.Abs(path)
+	}
+	hint := "install it"
+	if p := packages[word]; p != "" {
+		hint = "install the package " + p + " (apt-get install " + p + ")"
+	}
+	return "", chaos.Unavailable{What: word, Reason: "it is not on PATH; " + hint + ", or run with --provider docker"}
+}

@@ -1,0 +1,199 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/moby/moby/client"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/lockquake/lockquake/chaos"
+)
+
+// SweepOptions says what to remove.
+type SweepOptions struct {
+	// All also takes what was kept on purpose, what belongs to a supervisor that cannot be looked for from here
+	// (another machine or pid namespace), and the images of the own binary. The things of a supervisor that is seen to
+	// run are never touched.
+	All bool
+	Log *slog.Logger // may be nil
+}
+
+// Swept is what Sweep removed, by name, and what it left.
+type Swept struct {
+	Containers  []string `json:"containers,omitempty"`
+	Networks    []string `json:"networks,omitempty"`
+	Processes   []string `json:"processes,omitempty"`
+	Links       []string `json:"links,omitempty"` // with the namespaces and the bridge behind them
+	Directories []string `json:"directories,omitempty"`
+	Images      []string `json:"images,omitempty"`
+	// Left names what was found and not removed, with the reason.
+	Left []string `json:"left,omitempty"`
+}
+
+// Empty tells whether nothing was removed.
+func (s Swept) Empty() bool {
+	return len(s.Containers)+len(s.Networks)+len(s.Processes)+len(s.Links)+len(s.Directories)+len(s.Images) == 0
+}
+
+// String says in one line how much was removed.
+func (s Swept) String() string {
+	var parts []string
+	count := func(n int, what string) {
+		if n > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", n, what))
+		}
+	}
+	count(len(s.Containers), "containers")
+	count(len(s.Networks), "networks")
+	count(len(s.Processes), "processes")
+	count(len(s.Links), "links")
+	count(len(s.Directories), "directories")
+	count(len(s.Images), "images")
+	if len(parts) == 0 {
+		return "nothing"
+	}
+	return strings.Join(parts, ", ")
+}
+
+// Sweep removes what runs left behind whose supervisor is dead: processes (stopped ones too), network links with their
+// namespaces, directories, containers and networks. It does what it can and returns all errors.
+func Sweep(ctx context.Context, o SweepOptions) (Swept, error) {
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	var s Swept
+	errs := []error{s.processes(ctx, o), s.links(o), s.directories(o)}
+	d, err := newDocker(DockerOptions{Log: o.Log})
+	switch {
+	case errors.As(err, new(chaos.Unavailable)):
+		o.Log.Debug("no containers to sweep", "reason", err)
+	case err != nil:
+		errs = append(errs, err)
+	default:
+		errs = append(errs, s.engine(ctx, d, o))
+	}
+	return s, errors.Join(errs...)
+}
+
+// leave notes what is not removed; the things of runs that are still going on are not worth a word.
+func (s *Swept) leave(what string, o owner) {
+	switch {
+	case o.fate() == alive:
+	case o.Keep:
+		s.Left = append(s.Left, what+": kept on purpose")
+	default:
+		s.Left = append(s.Left, what+": whether its supervisor runs cannot be seen from here")
+	}
+}
+
+// directories removes the state and data of local runs.
+func (s *Swept) directories(o SweepOptions) error {
+	dir := stateDirName()
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("list the state directory: %w", err)
+	}
+	if dir, err = stateDir(); err != nil {
+		return err
+	}
+	var errs []error
+	for _, e := range entries {
+		path := filepath.Join(dir, e.Name())
+		own, known := readOwner(path)
+		if !known && !abandoned(e) || known && !own.leftover(o.All) {
+			if known {
+				s.leave(path, own)
+			}
+			continue
+		}
+		if err := os.RemoveAll(path); err != nil {
+			errs = append(errs, fmt.Errorf("remove %s: %w", path, err))
+			continue
+		}
+		s.Directories = append(s.Directories, path)
+	}
+	return errors.Join(errs...)
+}
+
+func readOwner(dir string) (owner, bool) {
+	b, err := os.ReadFile(filepath.Join(dir, ownerFile))
+	if err != nil {
+		return owner{}, false
+	}
+	return ownerTag(strings.TrimSpace(string(b)))
+}
+
+// abandoned tells whether a directory without owner is no run that is just beginning.
+func abandoned(e os.DirEntry) bool {
+	info, err := e.Info()
+	return err == nil && time.Since(info.ModTime()) > time.Minute
+}
+
+// engine removes containers and then the networks that they were in.
+func (s *Swept) engine(ctx context.Context, d *docker, o SweepOptions) error {
+	marked := make(client.Filters).Add("label", label+"run")
+	boxes, err := d.api.ContainerList(ctx, client.ContainerListOptions{All: true, Filters: marked})
+	if err != nil {
+		return fmt.Errorf("list containers: %w", err)
+	}
+	var g errgroup.Group
+	for _, c := range boxes.Items {
+		own, name := ownerOf(c.Labels), strings.TrimPrefix(strings.Join(c.Names, " "), "/")
+		if !own.leftover(o.All) {
+			s.leave("container "+name, own)
+			continue
+		}
+		s.Containers = append(s.Containers, name)
+		g.Go(func() error { return removeContainer(ctx, d.api, c.ID) })
+	}
+	errs := []error{g.Wait()}
+	networks, err := d.api.NetworkList(ctx, client.NetworkListOptions{Filters: marked})
+	if err != nil {
+		return errors.Join(append(errs, fmt.Errorf("list networks: %w", err))...)
+	}
+	for _, n := range networks.Items {
+		own := ownerOf(n.Labels)
+		if !own.leftover(o.All) {
+			s.leave("network "+n.Name, own)
+			continue
+		}
+		if err := removeNetwork(ctx, d.api, n.ID); err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		s.Networks = append(s.Networks, n.Name)
+	}
+	if o.All {
+		errs = append(errs, s.images(ctx, d))
+	}
+	slices.Sort(s.Containers)
+	return errors.Join(errs...)
+}
+
+// images removes the images of the own binary that no container uses.
+func (s *Swept) images(ctx context.Context, d *docker) error {
+	list, err := d.api.ImageList(ctx, client.ImageListOptions{Filters: make(client.Filters).Add("label", label+"self")})
+	if err != nil {
+		return fmt.Errorf("list images: %w", err)
+	}
+	for _, i := range list.Items {
+		name := strings.Join(i.RepoTags, " ")
+		if _, err := d.api.ImageRemove(ctx, i.ID, client.ImageRemoveOptions{PruneChildren: true}); err != nil {
+			s.Left = append(s.Left, "image "+name+": "+err.Error())
+			continue
+		}
+		s.Images = append(s.Images, name)
+	}
+	return nil
+}
