@@ -106,7 +106,7 @@ func (s single) Specs() []cluster.Spec {
 func command(address, dir, policy string) []string {
 	_, port, err := net.SplitHostPort(address)
 	if err != nil {
-		port = "6379"
+		port = "6379" // the server's own default
 	}
 	argv := []string{
 		"redis-server", "--port", port, "--bind", "0.0.0.0", "--protected-mode", "no", "--daemonize", "no", "--dir", dir,

@@ -1,0 +1,268 @@
+// Package conformance holds every backend to the contract of package lock, on its real service: exclusion between users
+// of one process and between processes, release only of one's own grant, expiry, renewal, token growth, and errors that
+// say "certainly" only where it is certain. Every backend's own test runs it.
+package conformance
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/lockquake/lockquake/backends"
+	"github.com/lockquake/lockquake/lock"
+)
+
+// Options says what is put to the test.
+type Options struct {
+	Backend backends.Backend
+	// Access reaches the running service; Backend, Lock, TTL and Run must be set. The TTL decides how long the suite takes: some
+	// checks wait for it two or three times, side by side.
+	Access backends.Access
+}
+
+// Check is one property.
+type Check struct {
+	Name string
+	Doc  string // what is wrong with a lock that fails it
+	// needs returns "" or why the check does not apply.
+	needs func(b *bench) string
+	run   func(ctx context.Context, b *bench) error
+}
+
+// Checks lists all of them.
+func Checks() []Check {
+	var all []Check
+	all = append(all, exclusionChecks()...)
+	all = append(all, leaseChecks()...)
+	all = append(all, tokenChecks()...)
+	all = append(all, networkChecks()...)
+	return append(all, mannerChecks()...)
+}
+
+// limit bounds one check.
+const limit = 2 * time.Minute
+
+// errSkip says that a check does not apply.
+var errSkip = errors.New("does not apply")
+
+// one runs a check on a bench of its own.
+func one(ctx context.Context, c Check, o Options) error {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	b, err := newBench(ctx, o, c.Name)
+	if err != nil {
+		return err
+	}
+	defer b.close()
+	if c.needs != nil {
+		if why := c.needs(b); why != "" {
+			return fmt.Errorf("%w: %s", errSkip, why)
+		}
+	}
+	return c.run(ctx, b)
+}
+
+// Run runs every check as a parallel subtest.
+func Run(t *testing.T, o Options) {
+	t.Helper()
+	for _, c := range Checks() {
+		t.Run(c.Name, func(t *testing.T) {
+			t.Parallel()
+			err := one(t.Context(), c, o)
+			if errors.Is(err, errSkip) {
+				t.Skip(err)
+			}
+			if err != nil {
+				t.Errorf("%s: %v", c.Doc, err)
+			}
+		})
+	}
+}
+
+// Judge runs every check and returns the errors of those that failed, by name.
+func Judge(ctx context.Context, o Options) map[string]error {
+	var (
+		mu     sync.Mutex
+		group  sync.WaitGroup
+		failed = map[string]error{}
+	)
+	for _, c := range Checks() {
+		group.Go(func() {
+			if err := one(ctx, c, o); err != nil && !errors.Is(err, errSkip) {
+				mu.Lock()
+				defer mu.Unlock()
+				failed[c.Name] = err
+			}
+		})
+	}
+	group.Wait()
+	return failed
+}
+
+// bench is where one check works: a lock name of its own and a connection.
+type bench struct {
+	o     Options
+	lock  backends.Lock
+	ttl   time.Duration
+	name  string
+	conn  backends.Connection
+	users int
+
+	mu      sync.Mutex
+	closers []func() error
+}
+
+// benches makes the names of locks unique within the process.
+var benches atomic.Int64
+
+func newBench(ctx context.Context, o Options, check string) (*bench, error) {
+	l, ok := o.Backend.Lock(o.Access.Lock)
+	if !ok {
+		return nil, fmt.Errorf("backend %s has no lock %q", o.Backend.Name, o.Access.Lock)
+	}
+	b := &bench{o: o, lock: l, ttl: o.Access.TTL}
+	b.name = fmt.Sprintf("%s-%s-%d", check, o.Access.Run, benches.Add(1))
+	conn, err := l.Dial(ctx, o.Access)
+	if err != nil {
+		return nil, fmt.Errorf("dial: %w", err)
+	}
+	b.conn = conn
+	b.later(conn.Close)
+	return b, nil
+}
+
+// later registers what close undoes.
+func (b *bench) later(f func() error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.closers = append(b.closers, f)
+}
+
+// close undoes everything, the last first. What goes wrong there is no finding.
+func (b *bench) close() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for i := len(b.closers) - 1; i >= 0; i-- {
+		_ = b.closers[i]()
+	}
+}
+
+// request asks for the bench's lock.
+func (b *bench) request() lock.Request { return lock.Request{Lock: b.name, TTL: b.ttl} }
+
+// user returns one more user of the bench's process, over the connection that all share.
+func (b *bench) user(ctx context.Context) (lock.Locker, error) {
+	return b.userOf(ctx, b.conn)
+}
+
+func (b *bench) userOf(ctx context.Context, c backends.Connection) (lock.Locker, error) {
+	b.mu.Lock()
+	b.users++
+	n := b.users
+	b.mu.Unlock()
+	l, err := c.Locker(ctx, n)
+	if err != nil {
+		return nil, fmt.Errorf("locker: %w", err)
+	}
+	b.later(l.Close)
+	return l, nil
+}
+
+// pair returns two users.
+func (b *bench) pair(ctx context.Context) (first, second lock.Locker, err error) {
+	if first, err = b.user(ctx); err != nil {
+		return nil, nil, err
+	}
+	second, err = b.user(ctx)
+	return first, second, err
+}
+
+// distant is a user whose link to the service can be silenced.
+type distant struct {
+	lock.Locker
+	gate *gate // nil where there is no network
+}
+
+// distant returns a user with a connection of its own through a gate.
+func (b *bench) distant(ctx context.Context) (distant, error) {
+	if b.o.Backend.InProcess {
+		l, err := b.user(ctx)
+		return distant{Locker: l}, err
+	}
+	access, g, err := openGate(b.o.Access)
+	if err != nil {
+		return distant{}, err
+	}
+	b.later(g.close)
+	conn, err := b.lock.Dial(ctx, access)
+	if err != nil {
+		return distant{}, fmt.Errorf("dial through the gate: %w", err)
+	}
+	b.later(conn.Close)
+	b.later(func() error { g.resume(); return nil }) // closing a silenced user would wait for its timeouts
+	l, err := b.userOf(ctx, conn)
+	return distant{Locker: l, gate: g}, err
+}
+
+// silence makes the user be heard of no more. Without a network it is silent as long as it calls nothing.
+func (d distant) silence() {
+	if d.gate != nil {
+		d.gate.stall()
+	}
+}
+
+// speak undoes silence.
+func (d distant) speak() {
+	if d.gate != nil {
+		d.gate.resume()
+	}
+}
+
+// refusal makes one attempt for somebody who must not get the lock, and returns an error when it did or when the lock
+// was not certain about it.
+func (b *bench) refusal(ctx context.Context, who lock.Locker, when string) error {
+	var err error
+	var g lock.Grant
+	if t, ok := who.(lock.TryAcquirer); ok && b.lock.Offers.Try {
+		g, err = t.TryAcquire(ctx, b.request())
+	} else {
+		short, cancel := context.WithTimeout(ctx, b.ttl/10)
+		defer cancel()
+		g, err = who.Acquire(short, b.request())
+	}
+	if err == nil {
+		return fmt.Errorf("%s: granted a second time, as %s", when, g.ID)
+	}
+	if !errors.Is(err, lock.ErrContended) {
+		return fmt.Errorf("%s: an attempt on a held lock should be contended, but is: %w", when, err)
+	}
+	return nil
+}
+
+// grantWithin acquires for somebody who must get the lock within d.
+func (b *bench) grantWithin(ctx context.Context, who lock.Locker, d time.Duration, when string) (lock.Grant, error) {
+	bounded, cancel := context.WithTimeout(ctx, d)
+	defer cancel()
+	g, err := who.Acquire(bounded, b.request())
+	if err != nil {
+		return g, fmt.Errorf("%s: not granted within %s: %w", when, d, err)
+	}
+	return g, nil
+}
+
+// soon is within what time a free lock must be granted.
+const soon = 5 * time.Second
+
+// sleep waits for d or until ctx ends.
+func sleep(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ctx.Done():
+	}
+}

@@ -1,0 +1,213 @@
+package conformance
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"sort"
+	"sync"
+	"time"
+
+	"github.com/lockquake/lockquake/internal/clock"
+	"github.com/lockquake/lockquake/lock"
+)
+
+func exclusionChecks() []Check {
+	return []Check{
+		{
+			Name: "exclusion-pair", Doc: "two users of one process hold the lock at once",
+			run: exclusionPair,
+		},
+		{
+			Name: "exclusion-crowd", Doc: "users of one process that fight over the lock overlap",
+			run: exclusionCrowd,
+		},
+		{
+			Name: "exclusion-processes", Doc: "users of two processes that fight over the lock overlap",
+			needs: needsProcesses, run: exclusionProcesses,
+		},
+		{
+			Name: "order", Doc: "waiters are not served in the order of asking",
+			needs: func(b *bench) string {
+				if !b.lock.Offers.Fair {
+					return "the lock does not promise an order"
+				}
+				return ""
+			},
+			run: order,
+		},
+	}
+}
+
+func exclusionPair(ctx context.Context, b *bench) error {
+	first, second, err := b.pair(ctx)
+	if err != nil {
+		return err
+	}
+	g, err := b.grantWithin(ctx, first, soon, "a free lock")
+	if err != nil {
+		return err
+	}
+	if err := b.refusal(ctx, second, "while the first user holds it"); err != nil {
+		return err
+	}
+	if err := first.Release(ctx, g); err != nil {
+		return fmt.Errorf("release: %w", err)
+	}
+	_, err = b.grantWithin(ctx, second, soon, "a released lock")
+	return err
+}
+
+// hold is the certain part of one hold, in ns of CLOCK_MONOTONIC.
+type hold struct {
+	Start int64 `json:"start"` // the grant was in hand
+	End   int64 `json:"end"`   // the release began, or the validity ended
+}
+
+// overlap returns an error when two holds overlap. Each is cut at its own validity, so an overlap is the lock's fault.
+func overlap(holds []hold) error {
+	sort.Slice(holds, func(i, j int) bool { return holds[i].Start < holds[j].Start })
+	var n int
+	var first error
+	end := int64(math.MinInt64)
+	for _, h := range holds {
+		if h.Start < end {
+			n++
+			if first == nil {
+				first = fmt.Errorf("a hold begins %s before another one ends", time.Duration(end-h.Start))
+			}
+		}
+		end = max(end, h.End)
+	}
+	if first != nil {
+		return fmt.Errorf("%d of %d holds overlap: %w", n, len(holds), first)
+	}
+	return nil
+}
+
+// held makes the certain part of a hold.
+func held(start int64, g lock.Grant) hold {
+	h := hold{Start: start, End: clock.Now()}
+	if v, ok := g.ValidUntil.Time(); ok {
+		h.End = min(h.End, clock.Of(v))
+	} else if !g.ValidUntil.IsEndless() {
+		h.End = start
+	}
+	return h
+}
+
+// fight has users acquire and release one lock until d is over, and returns their holds.
+func fight(ctx context.Context, users []lock.Locker, r lock.Request, d time.Duration) ([]hold, error) {
+	ctx, cancel := context.WithTimeout(ctx, d)
+	defer cancel()
+	var (
+		mu    sync.Mutex
+		group sync.WaitGroup
+		all   []hold
+		errs  []error
+	)
+	for _, u := range users {
+		group.Go(func() {
+			holds, err := cycle(ctx, u, r)
+			mu.Lock()
+			defer mu.Unlock()
+			all = append(all, holds...)
+			errs = append(errs, err)
+		})
+	}
+	group.Wait()
+	return all, errors.Join(errs...)
+}
+
+func cycle(ctx context.Context, u lock.Locker, r lock.Request) ([]hold, error) {
+	var holds []hold
+	for ctx.Err() == nil {
+		g, err := u.Acquire(ctx, r)
+		if err != nil {
+			if ctx.Err() != nil {
+				break
+			}
+			return holds, fmt.Errorf("acquire on a healthy service: %w", err)
+		}
+		start := clock.Now()
+		time.Sleep(2 * time.Millisecond)
+		holds = append(holds, held(start, g))
+		// A release that runs out of the fight's time is bounded by the lock's expiry, so it gets time of its own.
+		free, cancel := context.WithTimeout(context.WithoutCancel(ctx), soon)
+		err = u.Release(free, g)
+		cancel()
+		if err != nil && !errors.Is(err, lock.ErrNotHeld) {
+			return holds, fmt.Errorf("release on a healthy service: %w", err)
+		}
+	}
+	return holds, nil
+}
+
+// fightTime is how long users fight, and leastGrants how many grants must come of it.
+const (
+	fightTime   = 600 * time.Millisecond
+	leastGrants = 10
+)
+
+func exclusionCrowd(ctx context.Context, b *bench) error {
+	users := make([]lock.Locker, 8)
+	for i := range users {
+		u, err := b.user(ctx)
+		if err != nil {
+			return err
+		}
+		users[i] = u
+	}
+	holds, err := fight(ctx, users, b.request(), fightTime)
+	if err != nil {
+		return err
+	}
+	if len(holds) < leastGrants {
+		return fmt.Errorf("only %d grants in %s: too few to judge", len(holds), fightTime)
+	}
+	return overlap(holds)
+}
+
+func order(ctx context.Context, b *bench) error {
+	holder, err := b.user(ctx)
+	if err != nil {
+		return err
+	}
+	g, err := b.grantWithin(ctx, holder, soon, "a free lock")
+	if err != nil {
+		return err
+	}
+	const waiters = 4
+	served := make(chan int, waiters)
+	errs := make(chan error, waiters)
+	for i := range waiters {
+		u, err := b.user(ctx)
+		if err != nil {
+			return err
+		}
+		go func() {
+			g, err := b.grantWithin(ctx, u, 2*soon, "a waiter")
+			if err == nil {
+				served <- i
+				err = u.Release(ctx, g)
+			}
+			errs <- err
+		}()
+		sleep(ctx, b.ttl/20) // so that the order of asking is certain
+	}
+	if err := holder.Release(ctx, g); err != nil {
+		return fmt.Errorf("release: %w", err)
+	}
+	for range waiters {
+		if err := <-errs; err != nil {
+			return err
+		}
+	}
+	for want := range waiters {
+		if got := <-served; got != want {
+			return fmt.Errorf("waiter %d was served where %d had asked first", got, want)
+		}
+	}
+	return nil
+}

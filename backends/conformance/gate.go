@@ -1,0 +1,224 @@
+package conformance
+
+import (
+	"bytes"
+	"errors"
+	"maps"
+	"net"
+	"sync"
+
+	"github.com/lockquake/lockquake/backends"
+)
+
+// gate is a TCP proxy before every endpoint of a service, for one client. It can hold all bytes back, cut a
+// connection between a request and its reply, and refuse connections.
+type gate struct {
+	mu      sync.Mutex
+	open    chan struct{} // closed while bytes pass
+	match   []byte        // a request with these bytes has its reply cut off
+	hits    int
+	refuse  bool
+	conns   map[net.Conn]struct{}
+	proxies []net.Listener
+	closed  bool
+}
+
+// openGate starts a proxy for each endpoint and returns the access that goes through them.
+func openGate(a backends.Access) (backends.Access, *gate, error) {
+	g := &gate{open: make(chan struct{}), conns: map[net.Conn]struct{}{}}
+	close(g.open)
+	through := a
+	through.Nodes = nil
+	for _, n := range a.Nodes {
+		n.Addresses = maps.Clone(n.Addresses)
+		for port, address := range n.Addresses {
+			l, err := net.Listen("tcp4", "127.0.0.1:0")
+			if err != nil {
+				return a, nil, errors.Join(err, g.close())
+			}
+			g.proxies = append(g.proxies, l)
+			n.Addresses[port] = l.Addr().String()
+			go g.serve(l, address)
+		}
+		through.Nodes = append(through.Nodes, n)
+	}
+	return through, g, nil
+}
+
+func (g *gate) serve(l net.Listener, to string) {
+	for {
+		client, err := l.Accept()
+		if err != nil {
+			return
+		}
+		g.mu.Lock()
+		refuse := g.refuse
+		g.mu.Unlock()
+		if refuse {
+			reset(client)
+			continue
+		}
+		go g.join(client, to)
+	}
+}
+
+// reset closes a connection so that the other side sees it at once.
+func reset(c net.Conn) {
+	if t, ok := c.(*net.TCPConn); ok {
+		_ = t.SetLinger(0)
+	}
+	_ = c.Close()
+}
+
+// join passes bytes both ways until one side ends.
+func (g *gate) join(client net.Conn, to string) {
+	server, err := net.Dial("tcp", to)
+	if err != nil {
+		reset(client)
+		return
+	}
+	g.mu.Lock()
+	if g.closed {
+		g.mu.Unlock()
+		reset(client)
+		reset(server)
+		return
+	}
+	g.conns[client], g.conns[server] = struct{}{}, struct{}{}
+	g.mu.Unlock()
+	l := &link{gate: g, client: client, server: server}
+	go l.pass(client, server, l.request)
+	l.pass(server, client, l.reply)
+	g.mu.Lock()
+	delete(g.conns, client)
+	delete(g.conns, server)
+	g.mu.Unlock()
+}
+
+// link is one proxied connection.
+type link struct {
+	gate           *gate
+	client, server net.Conn
+	mu             sync.Mutex
+	doomed         bool // the reply that comes next is cut off
+}
+
+// pass copies until an error; seen tells whether the bytes may go on.
+func (l *link) pass(from, to net.Conn, seen func([]byte) bool) {
+	defer reset(from)
+	defer reset(to)
+	buf := make([]byte, 32<<10)
+	for {
+		n, err := from.Read(buf)
+		if err != nil {
+			return
+		}
+		l.gate.wait()
+		if !seen(buf[:n]) {
+			return
+		}
+		if _, err := to.Write(buf[:n]); err != nil {
+			return
+		}
+	}
+}
+
+// request looks for the bytes whose reply is to be cut off.
+func (l *link) request(b []byte) bool {
+	g := l.gate
+	g.mu.Lock()
+	hit := len(g.match) > 0 && bytes.Contains(b, g.match)
+	if hit {
+		g.match = nil
+		g.hits++
+	}
+	g.mu.Unlock()
+	if hit {
+		l.mu.Lock()
+		l.doomed = true
+		l.mu.Unlock()
+	}
+	return true
+}
+
+// reply ends a doomed connection with the first bytes that come back.
+func (l *link) reply([]byte) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return !l.doomed
+}
+
+// wait blocks while bytes are held back.
+func (g *gate) wait() {
+	g.mu.Lock()
+	open := g.open
+	g.mu.Unlock()
+	<-open
+}
+
+// stall holds all bytes back, both ways.
+func (g *gate) stall() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	select {
+	case <-g.open:
+		if !g.closed {
+			g.open = make(chan struct{})
+		}
+	default:
+	}
+}
+
+// resume lets the bytes go on that were held back.
+func (g *gate) resume() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	select {
+	case <-g.open:
+	default:
+		close(g.open)
+	}
+}
+
+// cutReply forwards the next request that contains match and cuts the connection before its reply.
+func (g *gate) cutReply(match string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.match = []byte(match)
+	g.hits = 0
+}
+
+// cut tells how often a reply was cut off since cutReply.
+func (g *gate) cut() int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.hits
+}
+
+// setRefuse makes the gate reset new connections, and the existing ones when it begins to.
+func (g *gate) setRefuse(on bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.refuse = on
+	if on {
+		for c := range g.conns {
+			reset(c)
+		}
+	}
+}
+
+// close ends everything.
+func (g *gate) close() error {
+	g.resume()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.closed = true
+	var errs []error
+	for _, l := range g.proxies {
+		errs = append(errs, l.Close())
+	}
+	for c := range g.conns {
+		reset(c)
+	}
+	return errors.Join(errs...)
+}

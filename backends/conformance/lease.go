@@ -1,0 +1,321 @@
+package conformance
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/lockquake/lockquake/internal/clock"
+	"github.com/lockquake/lockquake/lock"
+)
+
+func leaseChecks() []Check {
+	expires := func(b *bench) string {
+		if !b.lock.Offers.Expires {
+			return "grants do not expire"
+		}
+		return ""
+	}
+	return []Check{
+		{Name: "validity", Doc: "a fresh grant promises what the service does not keep", run: validity},
+		{Name: "expiry", Doc: "a silent holder's lock is not granted again in time, or is too early", needs: expires, run: expiry},
+		{
+			Name: "expiry-process", Doc: "a killed process's lock is not granted again in time, or is too early",
+			needs: func(b *bench) string { return needsProcesses(b) + expires(b) }, run: expiryProcess,
+		},
+		{Name: "release-forged", Doc: "a release of a grant that one never had frees the holder's lock", run: releaseForged},
+		{Name: "release-stale", Doc: "the late release of an old holder frees the new one's lock", needs: expires, run: releaseStale},
+		{
+			Name: "renewal", Doc: "a renewed grant does not outlive its first TTL",
+			needs: func(b *bench) string {
+				if b.lock.Offers.Renewal == "none" {
+					return "grants cannot be renewed"
+				}
+				return ""
+			},
+			run: renewal,
+		},
+		{
+			Name: "loss", Doc: "the loss of a grant is not told, or the user is stuck after it",
+			needs: func(b *bench) string {
+				if !b.lock.Offers.LossSignal {
+					return "losses are not told"
+				}
+				return ""
+			},
+			run: loss,
+		},
+	}
+}
+
+func validity(ctx context.Context, b *bench) error {
+	u, err := b.user(ctx)
+	if err != nil {
+		return err
+	}
+	before := time.Now()
+	g, err := b.grantWithin(ctx, u, soon, "a free lock")
+	if err != nil {
+		return err
+	}
+	after := time.Now()
+	switch end, ok := g.ValidUntil.Time(); {
+	case g.Issued.Before(before) || g.Issued.After(after):
+		return fmt.Errorf("issued %s before the call began or after it ended", before.Sub(g.Issued))
+	case g.Lock != b.name || g.ID == "":
+		return fmt.Errorf("grant names lock %q and id %q", g.Lock, g.ID)
+	case !ok && b.lock.Offers.Expires:
+		return errors.New("an expiring grant names no end")
+	case ok && end.After(after.Add(b.ttl)):
+		return fmt.Errorf("valid for %s, longer than the TTL %s", end.Sub(after), b.ttl)
+	case ok && !end.After(after):
+		return fmt.Errorf("a fresh grant ended %s ago", after.Sub(end))
+	}
+	return nil
+}
+
+// known collects the latest end of validity of a grant.
+func known(ctx context.Context, u lock.Locker, g lock.Grant) (latest func() time.Time, stop func()) {
+	end, _ := g.ValidUntil.Time()
+	w, ok := u.(lock.Watcher)
+	if !ok {
+		return func() time.Time { return end }, func() {}
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for c := range w.Watch(ctx, g) {
+			if t, ok := c.ValidUntil.Time(); ok && !c.Lost {
+				end = t
+			}
+		}
+	}()
+	stop = func() { cancel(); <-done }
+	return func() time.Time { stop(); return end }, stop
+}
+
+// taken checks that a grant after the end of another came neither early nor late. ok is when it was in hand.
+func taken(end, ok time.Time) error {
+	if ok.Before(end) {
+		return fmt.Errorf("granted %s before the former holder's validity ended", end.Sub(ok))
+	}
+	return nil
+}
+
+func expiry(ctx context.Context, b *bench) error {
+	a, err := b.distant(ctx)
+	if err != nil {
+		return err
+	}
+	other, err := b.user(ctx)
+	if err != nil {
+		return err
+	}
+	g, err := b.grantWithin(ctx, a, soon, "a free lock")
+	if err != nil {
+		return err
+	}
+	latest, stop := known(ctx, a.Locker, g)
+	defer stop()
+	a.silence()
+	_, err = b.grantWithin(ctx, other, b.lock.Recovery(b.ttl), "after the holder fell silent")
+	ok := time.Now()
+	if err != nil {
+		return err
+	}
+	return taken(latest(), ok)
+}
+
+func expiryProcess(ctx context.Context, b *bench) error {
+	other, err := b.user(ctx)
+	if err != nil {
+		return err
+	}
+	p, err := spawn(ctx, job{Access: b.o.Access, Name: b.name})
+	if err != nil {
+		return err
+	}
+	first, err := p.next()
+	if err != nil {
+		p.kill()
+		return err
+	}
+	end := first.Valid
+	sleep(ctx, b.ttl/2)
+	for _, r := range p.kill() {
+		end = max(end, r.Valid)
+	}
+	_, err = b.grantWithin(ctx, other, b.lock.Recovery(b.ttl), "after the holder's process was killed")
+	ok := time.Now()
+	if err != nil {
+		return err
+	}
+	return taken(clock.Time(end), ok)
+}
+
+func releaseForged(ctx context.Context, b *bench) error {
+	a, other, err := b.pair(ctx)
+	if err != nil {
+		return err
+	}
+	g, err := b.grantWithin(ctx, a, soon, "a free lock")
+	if err != nil {
+		return err
+	}
+	forged := lock.Grant{Lock: g.Lock, Mode: g.Mode, ID: "forged", Issued: g.Issued, ValidUntil: g.ValidUntil}
+	err = other.Release(ctx, forged)
+	if free := b.refusal(ctx, other, "after a forged release"); free != nil {
+		return free
+	}
+	if !errors.Is(err, lock.ErrNotHeld) {
+		return fmt.Errorf("a forged release should be answered with %q, not %w", lock.ErrNotHeld, orNil(err))
+	}
+	return nil
+}
+
+// orNil makes a nil error printable.
+func orNil(err error) error {
+	if err == nil {
+		return errors.New("success")
+	}
+	return err
+}
+
+func releaseStale(ctx context.Context, b *bench) error {
+	a, err := b.distant(ctx)
+	if err != nil {
+		return err
+	}
+	next, third, err := b.pair(ctx)
+	if err != nil {
+		return err
+	}
+	old, err := b.grantWithin(ctx, a, soon, "a free lock")
+	if err != nil {
+		return err
+	}
+	a.silence()
+	if _, err := b.grantWithin(ctx, next, b.lock.Recovery(b.ttl), "after the holder fell silent"); err != nil {
+		return err
+	}
+	a.speak()
+	// What the old holder is told is judged by what happens to the new one: some services say yes to a release of what
+	// is gone.
+	_ = a.Release(ctx, old)
+	return b.refusal(ctx, third, "after the old holder's late release")
+}
+
+func renewal(ctx context.Context, b *bench) error {
+	a, other, err := b.pair(ctx)
+	if err != nil {
+		return err
+	}
+	g, err := b.grantWithin(ctx, a, soon, "a free lock")
+	if err != nil {
+		return err
+	}
+	first, _ := g.ValidUntil.Time()
+	switch b.lock.Offers.Renewal {
+	case "background":
+		return renewedBehind(ctx, b, a, other, g)
+	case "call":
+	default:
+		return fmt.Errorf("unknown way of renewal %q", b.lock.Offers.Renewal)
+	}
+	r, ok := a.(lock.Renewer)
+	if !ok {
+		return errors.New("no Renewer, though the lock says so")
+	}
+	sleep(ctx, b.ttl/2)
+	g, err = r.Renew(ctx, g, b.ttl)
+	if err != nil {
+		return fmt.Errorf("renew: %w", err)
+	}
+	if end, _ := g.ValidUntil.Time(); !end.After(first) {
+		return errors.New("the validity did not grow")
+	}
+	sleep(ctx, time.Until(first)+b.ttl/4)
+	if err := b.refusal(ctx, other, "after the first TTL of a renewed grant"); err != nil {
+		return err
+	}
+	if err := a.Release(ctx, g); err != nil {
+		return fmt.Errorf("release of a renewed grant: %w", err)
+	}
+	if _, err := r.Renew(ctx, g, b.ttl); !errors.Is(err, lock.ErrNotHeld) && !errors.Is(err, lock.ErrLost) {
+		return fmt.Errorf("renewal of a released grant: %w", orNil(err))
+	}
+	return nil
+}
+
+// renewedBehind holds for two TTLs under a keep-alive.
+func renewedBehind(ctx context.Context, b *bench, a, other lock.Locker, g lock.Grant) error {
+	w, ok := a.(lock.Watcher)
+	if !ok {
+		return errors.New("no Watcher, though the lock renews in the background")
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	end, _ := g.ValidUntil.Time()
+	over := time.After(2 * b.ttl)
+	grew := 0
+	changes := w.Watch(ctx, g)
+	for {
+		select {
+		case c, ok := <-changes:
+			if !ok || c.Lost {
+				return errors.New("lost in spite of its keep-alive")
+			}
+			if t, _ := c.ValidUntil.Time(); t.After(end) {
+				end = t
+				grew++
+			}
+			continue
+		case <-over:
+		}
+		break
+	}
+	if grew < 2 {
+		return fmt.Errorf("the validity grew %d times in two TTLs", grew)
+	}
+	if !time.Now().Before(end) {
+		return errors.New("the validity ended in spite of the keep-alive")
+	}
+	return b.refusal(ctx, other, "after two TTLs of a grant that is kept alive")
+}
+
+func loss(ctx context.Context, b *bench) error {
+	a, err := b.distant(ctx)
+	if err != nil {
+		return err
+	}
+	g, err := b.grantWithin(ctx, a, soon, "a free lock")
+	if err != nil {
+		return err
+	}
+	w, ok := a.Locker.(lock.Watcher)
+	if !ok {
+		return errors.New("no Watcher, though the lock says so")
+	}
+	watch, cancel := context.WithTimeout(ctx, b.lock.Recovery(b.ttl))
+	defer cancel()
+	changes := w.Watch(watch, g)
+	a.silence()
+	lost := false
+	for c := range changes {
+		lost = lost || c.Lost
+	}
+	if !lost {
+		return fmt.Errorf("no word of the loss within %s", b.lock.Recovery(b.ttl))
+	}
+	a.speak()
+	again, err := b.grantWithin(ctx, a, b.lock.Recovery(b.ttl), "the same user after its loss")
+	if err != nil {
+		return err
+	}
+	if again.ID == g.ID {
+		return errors.New("the new grant has the lost one's id")
+	}
+	return nil
+}

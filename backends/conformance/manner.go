@@ -1,0 +1,127 @@
+package conformance
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/lockquake/lockquake/lock"
+)
+
+func mannerChecks() []Check {
+	return []Check{
+		{Name: "cancel", Doc: "a cancelled wait does not return, or leaves something in the queue", run: cancelled},
+		{Name: "close", Doc: "a closed locker keeps its lock", run: closed},
+		{Name: "check", Doc: "the service's word on a grant is not what it is", run: checked},
+		{Name: "try", Doc: "a lock that says it can answer at once cannot", run: try},
+	}
+}
+
+func cancelled(ctx context.Context, b *bench) error {
+	a, waiter, err := b.pair(ctx)
+	if err != nil {
+		return err
+	}
+	third, err := b.user(ctx)
+	if err != nil {
+		return err
+	}
+	g, err := b.grantWithin(ctx, a, soon, "a free lock")
+	if err != nil {
+		return err
+	}
+	wait, cancel := context.WithCancel(ctx)
+	defer cancel()
+	done := make(chan error, 1)
+	go func() {
+		_, err := waiter.Acquire(wait, b.request())
+		done <- err
+	}()
+	sleep(ctx, b.ttl/10)
+	cancel()
+	select {
+	case err := <-done:
+		if err == nil {
+			return errors.New("granted while another user holds it")
+		}
+	case <-time.After(time.Second):
+		return errors.New("still waiting 1s after it was cancelled")
+	}
+	if err := a.Release(ctx, g); err != nil {
+		return fmt.Errorf("release: %w", err)
+	}
+	_, err = b.grantWithin(ctx, third, b.ttl/2, "after the waiter had gone and the holder released")
+	return err
+}
+
+func closed(ctx context.Context, b *bench) error {
+	a, other, err := b.pair(ctx)
+	if err != nil {
+		return err
+	}
+	if _, err := b.grantWithin(ctx, a, soon, "a free lock"); err != nil {
+		return err
+	}
+	if err := a.Close(); err != nil {
+		return fmt.Errorf("close: %w", err)
+	}
+	_, err = b.grantWithin(ctx, other, b.ttl/2, "after the holder's locker was closed")
+	return err
+}
+
+func checked(ctx context.Context, b *bench) error {
+	a, err := b.distant(ctx)
+	if err != nil {
+		return err
+	}
+	c, ok := a.Locker.(lock.Checker)
+	if !ok {
+		return nil
+	}
+	g, err := b.grantWithin(ctx, a, soon, "a free lock")
+	if err != nil {
+		return err
+	}
+	if err := c.Check(ctx, g); err != nil {
+		return fmt.Errorf("check of a grant that stands: %w", err)
+	}
+	if err := a.Release(ctx, g); err != nil {
+		return fmt.Errorf("release: %w", err)
+	}
+	if err := c.Check(ctx, g); !errors.Is(err, lock.ErrNotHeld) {
+		return fmt.Errorf("check of a released grant: %w", orNil(err))
+	}
+	if !b.lock.Offers.Expires {
+		return nil
+	}
+	if g, err = b.grantWithin(ctx, a, soon, "a free lock"); err != nil {
+		return err
+	}
+	a.silence()
+	sleep(ctx, b.lock.Recovery(b.ttl))
+	a.speak()
+	if err := c.Check(ctx, g); !errors.Is(err, lock.ErrNotHeld) {
+		return fmt.Errorf("check of an expired grant: %w", orNil(err))
+	}
+	return nil
+}
+
+func try(ctx context.Context, b *bench) error {
+	u, err := b.user(ctx)
+	if err != nil {
+		return err
+	}
+	t, ok := u.(lock.TryAcquirer)
+	if ok != b.lock.Offers.Try {
+		return fmt.Errorf("offers.try is %t, the locker's type says %t", b.lock.Offers.Try, ok)
+	}
+	if !ok {
+		return nil
+	}
+	g, err := t.TryAcquire(ctx, b.request())
+	if err != nil {
+		return fmt.Errorf("an attempt on a free lock: %w", err)
+	}
+	return u.Release(ctx, g)
+}

@@ -1,0 +1,144 @@
+package conformance
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/lockquake/lockquake/lock"
+)
+
+func networkChecks() []Check {
+	remote := func(b *bench) string {
+		if b.o.Backend.InProcess {
+			return "there is no network"
+		}
+		return ""
+	}
+	return []Check{
+		{Name: "errors-acquire", Doc: "an acquire whose reply was cut off is called certain, or blocks the lock", needs: remote, run: errorsAcquire},
+		{Name: "errors-release", Doc: "a release whose reply was cut off is called certain, or blocks the lock", needs: remote, run: errorsRelease},
+		{Name: "errors-silence", Doc: "a release into silence is called certain, does not return, or blocks the lock", needs: remote, run: errorsSilence},
+		{Name: "errors-refused", Doc: "a user without connection does not get an error in time, or is stuck after it", needs: remote, run: errorsRefused},
+	}
+}
+
+// unknown checks that an outcome that nobody knows is called so.
+func unknown(err error) error {
+	if err == nil {
+		return errors.New("success, though no reply came")
+	}
+	if lock.Certain(err) {
+		return fmt.Errorf("called certain, though the service may have done it: %w", err)
+	}
+	return nil
+}
+
+func errorsAcquire(ctx context.Context, b *bench) error {
+	a, err := b.distant(ctx)
+	if err != nil {
+		return err
+	}
+	other, err := b.user(ctx)
+	if err != nil {
+		return err
+	}
+	a.gate.cutReply(b.name)
+	_, err = b.grantWithin(ctx, a, soon, "an acquire whose reply is cut off")
+	if a.gate.cut() != 1 {
+		return fmt.Errorf("the gate cut %d replies; the check needs one", a.gate.cut())
+	}
+	if err := unknown(err); err != nil {
+		return err
+	}
+	_, err = b.grantWithin(ctx, other, b.lock.Recovery(b.ttl), "after an acquire of unknown outcome")
+	return err
+}
+
+func errorsRelease(ctx context.Context, b *bench) error {
+	a, err := b.distant(ctx)
+	if err != nil {
+		return err
+	}
+	other, err := b.user(ctx)
+	if err != nil {
+		return err
+	}
+	g, err := b.grantWithin(ctx, a, soon, "a free lock")
+	if err != nil {
+		return err
+	}
+	a.gate.cutReply(b.name)
+	bounded, cancel := context.WithTimeout(ctx, soon)
+	defer cancel()
+	err = a.Release(bounded, g)
+	if a.gate.cut() != 1 {
+		return fmt.Errorf("the gate cut %d replies; the check needs one", a.gate.cut())
+	}
+	if err := unknown(err); err != nil {
+		return err
+	}
+	_, err = b.grantWithin(ctx, other, b.lock.Recovery(b.ttl), "after a release of unknown outcome")
+	return err
+}
+
+func errorsSilence(ctx context.Context, b *bench) error {
+	a, err := b.distant(ctx)
+	if err != nil {
+		return err
+	}
+	other, err := b.user(ctx)
+	if err != nil {
+		return err
+	}
+	g, err := b.grantWithin(ctx, a, soon, "a free lock")
+	if err != nil {
+		return err
+	}
+	a.silence()
+	const patience = 300 * time.Millisecond
+	bounded, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	asked := time.Now()
+	err = a.Release(bounded, g)
+	if took := time.Since(asked); took > patience+time.Second {
+		return fmt.Errorf("the release returned after %s; its deadline was %s", took, patience)
+	}
+	if err := unknown(err); err != nil {
+		return err
+	}
+	// The link comes back at once: a keep-alive that was not stopped would now hold the lock for ever.
+	a.speak()
+	_, err = b.grantWithin(ctx, other, b.lock.Recovery(b.ttl), "after a release into silence")
+	return err
+}
+
+func errorsRefused(ctx context.Context, b *bench) error {
+	a, err := b.distant(ctx)
+	if err != nil {
+		return err
+	}
+	a.gate.setRefuse(true)
+	const patience = time.Second
+	bounded, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	asked := time.Now()
+	_, err = a.Acquire(bounded, b.request())
+	if took := time.Since(asked); took > patience+time.Second {
+		return fmt.Errorf("the acquire returned after %s; its deadline was %s", took, patience)
+	}
+	if err == nil {
+		return errors.New("granted without a connection")
+	}
+	a.gate.setRefuse(false)
+	// A failed attempt may leave a request behind, which ends with the TTL; until then the user's own attempts fail.
+	deadline := time.Now().Add(b.lock.Recovery(b.ttl) + soon)
+	for {
+		_, err := b.grantWithin(ctx, a, time.Until(deadline), "after the connection came back")
+		if err == nil || time.Now().After(deadline) {
+			return err
+		}
+		sleep(ctx, 50*time.Millisecond)
+	}
+}

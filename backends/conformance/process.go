@@ -1,0 +1,231 @@
+package conformance
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"testing"
+	"time"
+
+	"github.com/lockquake/lockquake/backends"
+	"github.com/lockquake/lockquake/internal/clock"
+	"github.com/lockquake/lockquake/lock"
+)
+
+// childEnv holds a second process's job.
+const childEnv = "LOCKQUAKE_CONFORMANCE_CHILD"
+
+// job is what a second process does.
+type job struct {
+	Access backends.Access `json:"access"`
+	Name   string          `json:"name"`   // of the lock
+	Users  int             `json:"users"`  // 0: hold the lock until killed
+	For    time.Duration   `json:"for_ns"` // how long to fight
+}
+
+// report is one line of a second process.
+type report struct {
+	Hold  *hold  `json:"hold,omitempty"`
+	Valid int64  `json:"valid,omitempty"` // holding: the latest end of validity
+	Error string `json:"error,omitempty"`
+}
+
+// Main is the TestMain of a backend's tests: where this process is a second one it does its job instead of the tests.
+func Main(m *testing.M, b backends.Backend) {
+	text := os.Getenv(childEnv)
+	if text == "" {
+		os.Exit(m.Run())
+	}
+	out := json.NewEncoder(os.Stdout)
+	if err := child(context.Background(), b, text, out); err != nil {
+		_ = out.Encode(report{Error: err.Error()})
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+func child(ctx context.Context, b backends.Backend, text string, out *json.Encoder) error {
+	var j job
+	if err := json.Unmarshal([]byte(text), &j); err != nil {
+		return err
+	}
+	bn, err := newBench(ctx, Options{Backend: b, Access: j.Access}, "child")
+	if err != nil {
+		return err
+	}
+	defer bn.close()
+	bn.name = j.Name
+	if j.Users == 0 {
+		return holdForEver(ctx, bn, out)
+	}
+	users := make([]lock.Locker, j.Users)
+	for i := range users {
+		if users[i], err = bn.user(ctx); err != nil {
+			return err
+		}
+	}
+	holds, err := fight(ctx, users, bn.request(), j.For)
+	for i := range holds {
+		err = errors.Join(err, out.Encode(report{Hold: &holds[i]}))
+	}
+	return err
+}
+
+// holdForEver reports every end of its validity until it is killed.
+func holdForEver(ctx context.Context, b *bench, out *json.Encoder) error {
+	u, err := b.user(ctx)
+	if err != nil {
+		return err
+	}
+	g, err := b.grantWithin(ctx, u, soon, "the process that will be killed")
+	if err != nil {
+		return err
+	}
+	end, _ := g.ValidUntil.Time()
+	if err := out.Encode(report{Valid: clock.Of(end)}); err != nil {
+		return err
+	}
+	if w, ok := u.(lock.Watcher); ok {
+		for c := range w.Watch(ctx, g) {
+			end, _ := c.ValidUntil.Time()
+			if err := out.Encode(report{Valid: clock.Of(end)}); err != nil {
+				return err
+			}
+		}
+	}
+	sleep(ctx, limit)
+	return nil
+}
+
+// process is a running second process.
+type process struct {
+	cmd *exec.Cmd
+	out *bufio.Scanner
+}
+
+// spawn runs the test's own binary again.
+func spawn(ctx context.Context, j job) (*process, error) {
+	text, err := json.Marshal(j)
+	if err != nil {
+		return nil, err
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	cmd := exec.CommandContext(ctx, self)
+	cmd.Env = append(os.Environ(), childEnv+"="+string(text))
+	cmd.Stderr = os.Stderr
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	return &process{cmd: cmd, out: bufio.NewScanner(out)}, nil
+}
+
+// next returns the next report.
+func (p *process) next() (report, error) {
+	if !p.out.Scan() {
+		if err := p.out.Err(); err != nil {
+			return report{}, err
+		}
+		return report{}, io.EOF
+	}
+	var r report
+	if err := json.Unmarshal(p.out.Bytes(), &r); err != nil {
+		return r, fmt.Errorf("second process says %q: %w", p.out.Text(), err)
+	}
+	if r.Error != "" {
+		return r, fmt.Errorf("second process: %s", r.Error)
+	}
+	return r, nil
+}
+
+// kill ends the process with SIGKILL and returns what it had said until then.
+func (p *process) kill() []report {
+	_ = p.cmd.Process.Kill()
+	var rest []report
+	for {
+		r, err := p.next()
+		if err != nil {
+			break
+		}
+		rest = append(rest, r)
+	}
+	_ = p.cmd.Wait()
+	return rest
+}
+
+func needsProcesses(b *bench) string {
+	if b.o.Backend.InProcess {
+		return "the service lives in one process"
+	}
+	return ""
+}
+
+func exclusionProcesses(ctx context.Context, b *bench) error {
+	users := make([]lock.Locker, 4)
+	for i := range users {
+		u, err := b.user(ctx)
+		if err != nil {
+			return err
+		}
+		users[i] = u
+	}
+	p, err := spawn(ctx, job{Access: b.o.Access, Name: b.name, Users: len(users), For: 2 * fightTime})
+	if err != nil {
+		return err
+	}
+	ours, err := fight(ctx, users, b.request(), 3*fightTime)
+	if err != nil {
+		p.kill()
+		return err
+	}
+	var theirs []hold
+	for {
+		r, err := p.next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			p.kill()
+			return err
+		}
+		theirs = append(theirs, *r.Hold)
+	}
+	if err := p.cmd.Wait(); err != nil {
+		return fmt.Errorf("second process: %w", err)
+	}
+	if len(ours) < leastGrants || len(theirs) < leastGrants {
+		return fmt.Errorf("%d grants here and %d there: too few to judge", len(ours), len(theirs))
+	}
+	if first, last := span(theirs); !anyWithin(ours, first, last) {
+		return errors.New("the two processes did not fight at the same time")
+	}
+	return overlap(append(ours, theirs...))
+}
+
+func span(holds []hold) (first, last int64) {
+	first = holds[0].Start
+	for _, h := range holds {
+		first, last = min(first, h.Start), max(last, h.End)
+	}
+	return first, last
+}
+
+func anyWithin(holds []hold, first, last int64) bool {
+	for _, h := range holds {
+		if h.Start > first && h.End < last {
+			return true
+		}
+	}
+	return false
+}

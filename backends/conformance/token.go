@@ -1,0 +1,181 @@
+package conformance
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/lockquake/lockquake/backends"
+	"github.com/lockquake/lockquake/lock"
+)
+
+func tokenChecks() []Check {
+	tokens := func(b *bench) string {
+		if b.lock.Offers.Token == backends.TokenNone {
+			return "grants have no token"
+		}
+		return ""
+	}
+	return []Check{
+		{
+			Name: "token-none", Doc: "a lock without tokens hands one out",
+			needs: func(b *bench) string {
+				if tokens(b) == "" {
+					return "grants have tokens"
+				}
+				return ""
+			},
+			run: tokenNone,
+		},
+		{Name: "token-growth", Doc: "a later grant's token is not higher", needs: tokens, run: tokenGrowth},
+		{Name: "token-stopped", Doc: "a holder that was stopped at a point of its acquire has a token out of order", needs: tokens, run: tokenStopped},
+	}
+}
+
+func tokenNone(ctx context.Context, b *bench) error {
+	u, err := b.user(ctx)
+	if err != nil {
+		return err
+	}
+	g, err := b.grantWithin(ctx, u, soon, "a free lock")
+	if err == nil && g.Token != lock.NoToken {
+		err = fmt.Errorf("token %d", g.Token)
+	}
+	return err
+}
+
+// tokenGrowth takes uncontended grants and handed-over ones in turn: services number the two by different answers.
+func tokenGrowth(ctx context.Context, b *bench) error {
+	a, other, err := b.pair(ctx)
+	if err != nil {
+		return err
+	}
+	last := lock.NoToken
+	ids := map[string]bool{}
+	for range 6 {
+		g, err := b.grantWithin(ctx, a, soon, "a free lock")
+		if err != nil {
+			return err
+		}
+		type answer struct {
+			grant lock.Grant
+			err   error
+		}
+		waiting := make(chan answer, 1)
+		go func() {
+			h, err := b.grantWithin(ctx, other, soon, "a waiter")
+			waiting <- answer{h, err}
+		}()
+		sleep(ctx, 20*time.Millisecond)
+		if err := a.Release(ctx, g); err != nil {
+			return fmt.Errorf("release: %w", err)
+		}
+		got := <-waiting
+		if got.err != nil {
+			return got.err
+		}
+		if err := other.Release(ctx, got.grant); err != nil {
+			return fmt.Errorf("release: %w", err)
+		}
+		for _, g := range []lock.Grant{g, got.grant} {
+			if g.Token <= last {
+				return fmt.Errorf("token %d after %d", g.Token, last)
+			}
+			if ids[g.ID] {
+				return fmt.Errorf("two grants have the id %s", g.ID)
+			}
+			last, ids[g.ID] = g.Token, true
+		}
+	}
+	return nil
+}
+
+// tokenStopped stops a user at each point of its acquire until somebody else had the lock, and compares the tokens.
+func tokenStopped(ctx context.Context, b *bench) error {
+	points, err := pointsOfAcquire(ctx, b)
+	if err != nil {
+		return err
+	}
+	for _, p := range points {
+		if !slices.Contains(b.lock.Points, p) {
+			return fmt.Errorf("point %s is announced but not listed", p)
+		}
+		if err := stoppedAt(ctx, b, p); err != nil {
+			return fmt.Errorf("stopped at %s: %w", p, err)
+		}
+	}
+	return nil
+}
+
+func pointsOfAcquire(ctx context.Context, b *bench) ([]string, error) {
+	u, err := b.user(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var points []string
+	g, err := b.grantWithin(lock.Arm(ctx, func(_ context.Context, p string) { points = append(points, p) }), u, soon, "a free lock")
+	if err != nil {
+		return nil, err
+	}
+	return points, u.Release(ctx, g)
+}
+
+func stoppedAt(ctx context.Context, b *bench, point string) error {
+	a, err := b.distant(ctx)
+	if err != nil {
+		return err
+	}
+	next, err := b.user(ctx)
+	if err != nil {
+		return err
+	}
+	var once sync.Once
+	reached, goOn := make(chan struct{}), make(chan struct{})
+	armed := lock.Arm(ctx, func(_ context.Context, p string) {
+		if p == point {
+			once.Do(func() { close(reached); <-goOn })
+		}
+	})
+	type answer struct {
+		grant lock.Grant
+		err   error
+	}
+	done := make(chan answer, 1)
+	go func() {
+		g, err := b.grantWithin(armed, a, 4*b.lock.Recovery(b.ttl), "the user that is stopped")
+		done <- answer{g, err}
+	}()
+	select {
+	case <-reached:
+	case got := <-done:
+		return fmt.Errorf("the point was not reached: %w", orNil(got.err))
+	}
+	a.silence()
+	asked := time.Now()
+	g, err := b.grantWithin(ctx, next, b.lock.Recovery(b.ttl), "while the first user is stopped")
+	free := time.Since(asked) < b.ttl/4 // then the stopped user had nothing yet
+	a.speak()
+	if err == nil {
+		err = next.Release(ctx, g)
+	}
+	close(goOn)
+	got := <-done
+	if err != nil {
+		return err
+	}
+	if got.err != nil {
+		return nil //nolint:nilerr // it did not get the lock: no token to compare
+	}
+	if err := a.Release(ctx, got.grant); err != nil && !lock.Certain(err) {
+		return fmt.Errorf("release after the stop: %w", err)
+	}
+	if free && got.grant.Token <= g.Token {
+		return fmt.Errorf("the later grant has token %d, the earlier one %d", got.grant.Token, g.Token)
+	}
+	if !free && got.grant.Token >= g.Token {
+		return fmt.Errorf("the earlier grant has token %d, its successor's is %d", got.grant.Token, g.Token)
+	}
+	return nil
+}
