@@ -64,10 +64,10 @@ soak: build ## the "20 of 20" figures: takes hours, resumes where it was interru
 	go run ./internal/soak
 
 .PHONY: bench
-bench: build ## what recording costs, and how fast the judge is
+bench: build ## what recording costs (10 interleaved pairs), and how fast the judge is
 	@.ci/setup --optional redis
-	go test -run '^$$' -bench . -benchtime 1x -timeout 30m ./results/...
-	go test -tags integration -run '^$$' -bench Recording -benchtime 1x -timeout 30m ./internal/client/... ./internal/engine/...
+	go test -run '^$$' -bench . -benchtime 1x -timeout 60m ./results/...
+	go test -tags bench -count 1 -v -run TestRecordingCost -timeout 60m ./cmd/lockquake
 
 .PHONY: lint
 lint: $(LINT) ## the linters, with the rules of who may import whom
