@@ -49,7 +49,12 @@ func (s Scenario) With(set []string) (Scenario, error) {
 			return s, err
 		}
 	}
-	return build(&changed, root)
+	out, err := build(&changed, root)
+	var e *Error
+	if errors.As(err, &e) && e.Set == "" { // what the file says was right until then
+		e.Message += "; this came with --set " + strings.Join(set, " --set ")
+	}
+	return out, err
 }
 
 // setValue reads the value of a --set. What is no YAML value by itself, such as >0, is taken as text.
@@ -133,6 +138,9 @@ func replaced(src *source, n ast.Node, keys []string, depth int, pair *ast.Mappi
 		if old != nil {
 			below, keyNode = old.Value, old.Key
 		} else {
+			if depth+1 < len(keys) && number(keys[depth+1]) {
+				return nil, src.at(tokenOf(pair.Key), path, "there is no list %s; write the whole of it", strings.Join(keys[:depth+1], "."))
+			}
 			k := *tokenOf(pair.Key)
 			k.Value = key
 			if set, ok := src.sets[tokenOf(pair.Key)]; ok {
@@ -162,6 +170,11 @@ func replaced(src *source, n ast.Node, keys []string, depth int, pair *ast.Mappi
 		return out, nil
 	}
 	return nil, src.at(tokenOf(pair.Key), path, "%s is %s and has no keys", strings.Join(keys[:depth], "."), shown(n))
+}
+
+func number(key string) bool {
+	_, err := strconv.Atoi(key)
+	return err == nil
 }
 
 func span(n int) string {

@@ -1,0 +1,339 @@
+package scenarios
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+)
+
+// bare is a scenario without what says where it was written, for comparison; parameters are compared as text.
+func bare(s Scenario) any {
+	s.src, s.root, s.File, s.Text = nil, nil, "", nil
+	var params []string
+	take := func(p *Params) {
+		params = append(params, p.String())
+		*p = Params{}
+	}
+	take(&s.Backend.Params)
+	take(&s.Workload.Params)
+	take(&s.Workload.Resource.Params)
+	s.Chaos = append([]Injection(nil), s.Chaos...)
+	for i := range s.Chaos {
+		take(&s.Chaos[i].Params)
+	}
+	s.Steps = append([]Step(nil), s.Steps...)
+	for i := range s.Steps {
+		take(&s.Steps[i].Params)
+		s.Steps[i].Line = 0
+	}
+	return []any{s, params}
+}
+
+func sameAfterText(t *testing.T, s Scenario) {
+	t.Helper()
+	again, err := Parse(s.Text, "text")
+	if err != nil {
+		t.Errorf("%s: its text is refused: %v\n%s", s.Name, err, s.Text)
+		return
+	}
+	if !reflect.DeepEqual(bare(s), bare(again)) {
+		t.Errorf("%s: its text says something else:\n%+v\n%+v\n%s", s.Name, bare(s), bare(again), s.Text)
+	}
+	if emitted := emit(s.root); !bytes.Equal(emitted, emit(again.root)) {
+		t.Errorf("%s: %s\nis not\n%s", s.Name, emitted, emit(again.root))
+	}
+}
+
+func TestEmbeddedScenarios(t *testing.T) {
+	all, err := catalog()
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := map[string]bool{}
+	for _, s := range all {
+		if seen[s.Name] {
+			t.Errorf("two scenarios are called %s", s.Name)
+		}
+		seen[s.Name] = true
+		if s.Source == "" || len(s.Claim) < 40 {
+			t.Errorf("%s: a scenario that comes with lockquake says what it shows, and where that comes from", s.Name)
+		}
+		if !strings.HasPrefix(s.Name+".yaml", strings.TrimSuffix(filepath.Base(s.File), ".yaml")) {
+			t.Errorf("%s lies in %s", s.Name, s.File)
+		}
+		named := false
+		for _, e := range s.Expect {
+			named = named || !e.Forced && e.Name != Judged
+		}
+		if !named {
+			t.Errorf("%s expects nothing", s.Name)
+		}
+		if bytes.Contains(s.Text, []byte("twins:")) {
+			t.Errorf("%s: twins in its text", s.Name)
+		}
+		sameAfterText(t, s)
+	}
+	for _, name := range []string{
+		"etcd-healthy", "redis-healthy", "memory-healthy", "etcd-holder-pause", "etcd-holder-pause-fenced", "redis-holder-pause",
+		"redis-restart-amnesia",
+	} {
+		if !seen[name] {
+			t.Errorf("%s is missing", name)
+		}
+	}
+}
+
+// The demo has 75 s for its three runs, start-up and reports included.
+func TestDemoIsShort(t *testing.T) {
+	var sum time.Duration
+	for _, name := range []string{"etcd-holder-pause", "etcd-holder-pause-fenced"} {
+		list, err := Load(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := list[0]
+		sum += s.Run.For + s.Run.Settle
+		in := s.Chaos[0]
+		if second := in.At + in.Every + in.For; second+time.Second > s.Run.For {
+			t.Errorf("%s: the second pause ends at %s, less than a second before the end (%s)", name, second, s.Run.For)
+		}
+		if in.For < 2*s.Backend.TTL {
+			t.Errorf("%s: a pause of %s hardly outlives a lease of %s", name, in.For, s.Backend.TTL)
+		}
+	}
+	if sum > 40*time.Second {
+		t.Errorf("the demo's schedules take %s", sum)
+	}
+}
+
+func TestLoad(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "mine.yaml")
+	if err := os.WriteFile(file, []byte(small+"twins:\n  other: {claim: z, expect: {stale_writes: \"0\"}, set: {workload.clients: 7}}\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	bad := filepath.Join(t.TempDir(), "bad.yaml")
+	if err := os.WriteFile(bad, []byte("name: x\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct{ arg, want string }{
+		{"etcd-holder-pause", "etcd-holder-pause"},
+		{"etcd-holder-pause-fenced", "etcd-holder-pause-fenced"},
+		{"stories/etcd-holder-pause", "etcd-holder-pause"},
+		{"etcd-*", "etcd-healthy etcd-holder-pause etcd-holder-pause-fenced"},
+		{"stories/redis-r*", "redis-restart-amnesia redis-restart-amnesia-persistent"},
+		{file, "small"},
+		{file + ":other", "small-other"},
+		{file + ":another", `error: ` + file + `: has no twin "another"; it has other`},
+		{bad, "error: " + bad + ": claim: is missing: one or two sentences on what the run shows"},
+		{"etcd-holder-puase", "error: etcd-holder-puase: unknown scenario: did you mean etcd-holder-pause?"},
+		{"./nothing.yaml", "error: ./nothing.yaml: unknown scenario: no such file"},
+		{"xyz-*", "error: xyz-*: unknown scenario: no embedded scenario matches; there are memory-"},
+		{"", "error: : unknown scenario: there are memory-"},
+	} {
+		list, err := Load(c.arg)
+		var got []string
+		for _, s := range list {
+			got = append(got, s.Name)
+		}
+		text := strings.Join(got, " ")
+		if err != nil {
+			text = "error: " + err.Error()
+		}
+		if text != c.want && (err == nil || !strings.HasPrefix(text, c.want)) {
+			t.Errorf("%s: %s, want %s", c.arg, text, c.want)
+		}
+	}
+	list, err := Load(file + ":other")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s := list[0]; s.Workload.Clients != 7 || s.Claim != "z" {
+		t.Errorf("twin %+v", s)
+	}
+}
+
+func TestNames(t *testing.T) {
+	for _, l := range Names() {
+		if l.Name == "etcd-holder-pause-fenced" {
+			if l.File != "stories/etcd-holder-pause.yaml" || l.Path != "stories/etcd-holder-pause-fenced" || !strings.Contains(l.Claim, "token") {
+				t.Errorf("%+v", l)
+			}
+			return
+		}
+	}
+	t.Error("the fenced twin is not listed")
+}
+
+func TestTwinChangesOnlyWhatItSays(t *testing.T) {
+	story, err := Load("etcd-holder-pause")
+	if err != nil {
+		t.Fatal(err)
+	}
+	twin, err := Load("etcd-holder-pause-fenced")
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, b := story[0], twin[0]
+	if a.Workload.Resource.Guard != "none" || b.Workload.Resource.Guard != "fence" {
+		t.Errorf("guards %s and %s", a.Workload.Resource.Guard, b.Workload.Resource.Guard)
+	}
+	b.Workload.Resource.Guard = "none"
+	b.Name, b.Claim, b.Expect = a.Name, a.Claim, a.Expect
+	if !reflect.DeepEqual(bare(a), bare(b)) {
+		t.Errorf("they differ elsewhere:\n%+v\n%+v", bare(a), bare(b))
+	}
+	amnesia, err := Load("redis-restart-amnesia*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(amnesia[1].Steps) == len(amnesia[0].Steps) || amnesia[1].Backend.Params.String() != "persistence: always" {
+		t.Errorf("steps or settings were not replaced: %s", amnesia[1].Text)
+	}
+}
+
+func TestWith(t *testing.T) {
+	list, err := Load("etcd-holder-pause")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := list[0]
+	before := bare(s)
+	got, err := s.With([]string{
+		"backend.ttl=3s", "chaos.0.for=5s", "workload.resource.guard=fence", `expect.double_grants=">0"`, "expect.stale_writes=>=2",
+		"expect.lost_updates=0", "workload.hold=7ms", "workload.retry.delay=1ms", "claim=now: something else", "run.seed=7", "workload.check=signal",
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got.Backend.TTL != 3*time.Second || got.Chaos[0].For != 5*time.Second || got.Workload.Resource.Guard != "fence" ||
+		got.Run.Seed != 7 || got.Workload.Check != "signal" || got.Claim != "now: something else" {
+		t.Errorf("%s", got.Text)
+	}
+	if p := got.Workload.Params.String(); p != "hold: 7ms, retry: {delay: 1ms}" {
+		t.Errorf("parameters %q", p)
+	}
+	byName := map[string]string{}
+	for _, e := range got.Expect {
+		if byName[e.Name] != "" {
+			t.Errorf("%s is expected twice", e.Name)
+		}
+		byName[e.Name] = e.Text
+	}
+	want := map[string]string{
+		"double_grants": ">0", "overlapping_holds": ">0", "stale_writes": ">=2", "judged": ">=30", "lost_updates": "0",
+		"token_regressions": "0", "foreign_releases": "0",
+	}
+	if !reflect.DeepEqual(byName, want) {
+		t.Errorf("expect %v, want %v", byName, want)
+	}
+	sameAfterText(t, got)
+	if !reflect.DeepEqual(before, bare(s)) {
+		t.Error("the scenario itself was changed")
+	}
+	again, err := got.With([]string{"backend.ttl=4s"})
+	if err != nil || again.Backend.TTL != 4*time.Second || again.Run.Seed != 7 {
+		t.Errorf("a second time: %v, %s", err, again.Text)
+	}
+	// One that was put together by hand has only its text.
+	if byHand, err := (Scenario{Text: got.Text}).With([]string{"run.seed=9"}); err != nil || byHand.Run.Seed != 9 {
+		t.Errorf("by hand: %v", err)
+	}
+}
+
+func TestWithRefuses(t *testing.T) {
+	list, err := Load("etcd-holder-pause-fenced")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var own struct{ Hold time.Duration }
+	var out strings.Builder
+	for _, set := range []string{
+		"backend.ttl", "=5", "backend.ttl=", "backend.ttl=5", "bakend.ttl=5s", "workload.resource.guard=fenc", "workload.clients=many",
+		"chaos.1.for=3s", "chaos.x.for=3s", "chaos.0.for=9s", "steps.0.do=acquire", "backend.use.x=3", "twins.x.claim=y", "name=other", "run.sed=3",
+		"expect.double_grant=0", "expect.double_grants=none", "backend={use: etcd", "run.for=1s", "chaos=[{use: kill}]", "workload.hold=50", "workload.hlod=50ms",
+	} {
+		s, err := list[0].With([]string{"run.settle=2s", set})
+		if err == nil {
+			err = s.Workload.Params.Decode(&own)
+		}
+		if err == nil {
+			t.Errorf("%s was taken", set)
+			continue
+		}
+		out.WriteString("=== " + set + "\n" + err.Error() + "\n")
+	}
+	golden(t, "set.golden", out.String())
+}
+
+func TestTextOfMainKeepsCommentsAndDropsTwins(t *testing.T) {
+	s, err := Parse([]byte("# why\nname: small # here\nclaim: c\nbackend: {use: memory}\ntwins:\n  a:\n    claim: z\n    expect: {}\n# after\nworkload: {use: counter}\n"), "x.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := string(s.Text); got != "# why\nname: small # here\nclaim: c\nbackend: {use: memory}\nworkload: {use: counter}\n" {
+		t.Errorf("text %q", got)
+	}
+	sameAfterText(t, s)
+}
+
+func TestExpectationHolds(t *testing.T) {
+	for _, c := range []struct {
+		text  string
+		value float64
+		want  bool
+	}{
+		{"0", 0, true}, {"0", 1, false}, {"=3", 3, true}, {">0", 0, false}, {">0", 1, true}, {">=5", 5, true}, {"<5", 5, false},
+		{"<=5", 5, true}, {"<1s", 999, true}, {"<1s", 1000, false}, {">5%", 5.5, true},
+	} {
+		e, ok := ParseExpectation("x", c.text)
+		if !ok || e.Holds(c.value) != c.want {
+			t.Errorf("%v %s: %t (read: %t), want %t", c.value, c.text, e.Holds(c.value), ok, c.want)
+		}
+	}
+}
+
+func FuzzParse(f *testing.F) {
+	all, err := catalog()
+	if err != nil {
+		f.Fatal(err)
+	}
+	for _, s := range all {
+		f.Add(s.Text)
+	}
+	for _, file := range []string{"stories/etcd-holder-pause.yaml", "stories/redis-restart-amnesia.yaml"} {
+		data, err := embedded.ReadFile(file)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(data)
+	}
+	if data, err := os.ReadFile("testdata/mistakes.txt"); err == nil {
+		for _, part := range strings.Split(string(data), "=== ")[1:] {
+			_, text, _ := strings.Cut(part, "\n")
+			f.Add([]byte(strings.ReplaceAll(text, "SMALL\n", small)))
+		}
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		s, err := Parse(data, "fuzz.yaml")
+		if err != nil {
+			if err.Error() == "" {
+				t.Error("an error without words")
+			}
+			return
+		}
+		sameAfterText(t, s)
+		variants, err := twins(s)
+		if err != nil {
+			t.Fatalf("Parse took what twins refuses: %v", err)
+		}
+		for _, v := range variants {
+			sameAfterText(t, v)
+		}
+		var own struct{ Hold time.Duration }
+		_ = s.Workload.Params.Decode(&own)
+	})
+}
