@@ -41,6 +41,18 @@ type Hold interface {
 	Release(ctx context.Context) error
 }
 
+// The points that a client announces with lock.At, in the order in which a cycle passes them. A lock may announce more
+// within its acquire and release.
+const (
+	PointAcquired = "acquired"       // the grant is in hand, and on record
+	PointRead     = "before-read"    // before each read
+	PointWrite    = "before-write"   // before each write, and after the look that a scenario's check demands
+	PointRelease  = "before-release" // before the release has begun
+)
+
+// Points lists the points that every client announces.
+func Points() []string { return []string{PointAcquired, PointRead, PointWrite, PointRelease} }
+
 // Workload is what one user does.
 type Workload interface {
 	// Locks returns the number of locks that this many users of the whole run use; they are named lock-0, lock-1, ...

@@ -1,0 +1,177 @@
+package client
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/lockquake/lockquake/history"
+	"github.com/lockquake/lockquake/internal/wire"
+	"github.com/lockquake/lockquake/lock"
+)
+
+// maxOrders is how many commands of one user may wait.
+const maxOrders = 256
+
+// command hands an order to its user, who carries out one after the other. Arming and continuing act at once: a user
+// that is in the middle of something is whom they are for.
+func (s *session) command(c wire.Command) error {
+	u, err := s.person(c)
+	if err != nil {
+		return s.answer(c, result{err: err})
+	}
+	switch c.Do {
+	case wire.DoArm:
+		return s.answer(c, result{err: u.points.arm(c.Point, c.Action)})
+	case wire.DoContinue:
+		return s.answer(c, result{err: u.points.proceed(c.Point)})
+	}
+	if u.orders == nil {
+		orders := make(chan wire.Command, maxOrders)
+		u.orders = orders
+		s.running.Go(func() { u.obey(orders) })
+	}
+	select {
+	case u.orders <- c:
+		return nil
+	default:
+		return s.answer(c, result{err: refusal(fmt.Sprintf("%d orders of user %d wait already", maxOrders, c.User))})
+	}
+}
+
+// person finds whom an order is for, and checks that it may have it.
+func (s *session) person(c wire.Command) (*user, error) {
+	if c.User < 0 || c.User >= maxUsers {
+		return nil, refusal(fmt.Sprintf("user is %d: want 0 to %d", c.User, maxUsers-1))
+	}
+	if c.Lock < 0 || c.Lock >= len(s.start.Locks) {
+		return nil, refusal(fmt.Sprintf("lock is %d, the run has %d", c.Lock, len(s.start.Locks)))
+	}
+	switch c.Do {
+	case wire.DoArm, wire.DoContinue:
+	case wire.DoAcquire, wire.DoRelease, wire.DoRenew, wire.DoCheck, wire.DoRead, wire.DoWrite:
+		if w := s.start.Workload; w != nil && c.User < w.Users {
+			return nil, refusal(fmt.Sprintf("user %d runs a workload: it can be armed and continued only", c.User))
+		}
+	default:
+		return nil, refusal(fmt.Sprintf("a client does not know the order %q", c.Do))
+	}
+	ctx, cancel := context.WithTimeout(s.life, dialTimeout)
+	defer cancel()
+	if err := s.grow(ctx, c.User+1); err != nil {
+		return nil, refusal(err.Error())
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.users[c.User], nil
+}
+
+// result is what an order came to.
+type result struct {
+	value int64
+	err   error
+}
+
+// answer sends a result, behind every event that came before it.
+func (s *session) answer(c wire.Command, r result) error {
+	a := wire.Result{ID: c.ID, Outcome: wire.OutcomeOK, Value: r.value}
+	if r.err != nil {
+		a.Outcome, a.Error = wire.OutcomeInfo, r.err.Error()
+		if phase, _ := outcome(r.err); phase == history.Fail {
+			a.Outcome = wire.OutcomeFail
+		}
+	}
+	s.rec.Flush()
+	return s.conn.Send(wire.Frame{Type: wire.TypeResult, Result: &a})
+}
+
+// obey carries out orders until there are no more, and then releases what is still held.
+func (u *user) obey(orders <-chan wire.Command) {
+	for c := range orders {
+		r := result{err: refusal("the client was told to stop")}
+		if u.s.load.Err() == nil {
+			r = u.carryOut(c)
+		}
+		if err := u.s.answer(c, r); err != nil {
+			u.s.end(fmt.Errorf("result: %w", err))
+		}
+	}
+	for l, h := range u.holds {
+		delete(u.holds, l)
+		if u.s.life.Err() == nil {
+			_ = h.release(u.s.timeout) // recorded
+		}
+		h.leave()
+	}
+}
+
+// dismiss lets the user go on from wherever it waits, and gives it no more orders.
+func (u *user) dismiss() {
+	u.points.open()
+	if u.orders != nil {
+		close(u.orders)
+		u.orders = nil
+	}
+}
+
+func (u *user) carryOut(c wire.Command) (r result) {
+	timeout := time.Duration(c.Timeout)
+	if timeout <= 0 {
+		timeout = u.s.timeout
+	}
+	h := u.holds[c.Lock]
+	if c.Do == wire.DoAcquire {
+		return u.take(c.Lock, h, timeout)
+	}
+	if h == nil {
+		return result{err: refusal(fmt.Sprintf("user %d has no grant of %s in hand", u.number, u.s.start.Locks[c.Lock]))}
+	}
+	switch c.Do {
+	case wire.DoRelease:
+		r.err = h.release(timeout)
+		h.leave()
+		delete(u.holds, c.Lock)
+	case wire.DoRenew:
+		r.err = h.renewNow(timeout)
+	case wire.DoCheck:
+		r.err = h.check(timeout)
+	case wire.DoRead:
+		r.value, r.err = h.read(timeout)
+	case wire.DoWrite:
+		r.err = h.write(c.Value, timeout)
+	}
+	return r
+}
+
+// take acquires a lock. A hold that the user has already must be lost or over.
+func (u *user) take(lockNumber int, old *hold, timeout time.Duration) result {
+	if old != nil {
+		if old.stands() {
+			return result{err: refusal(fmt.Sprintf("user %d has %s in hand already", u.number, u.s.start.Locks[lockNumber]))}
+		}
+		old.changed(lock.Change{At: time.Now(), Lost: true}) // what is over ends here at the latest
+		old.leave()
+		delete(u.holds, lockNumber)
+	}
+	h, err := u.acquire(u.at(u.s.load), lockNumber, time.Time{}, timeout)
+	if err != nil {
+		return result{err: err}
+	}
+	u.holds[lockNumber] = h
+	return result{value: int64(h.token)}
+}
+
+// stands tells whether the user may believe in its grant.
+func (h *hold) stands() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return !h.lost && h.valid.Covers(time.Now())
+}
+
+// leave stops to follow the grant.
+func (h *hold) leave() {
+	if h.stop != nil {
+		h.stop()
+	}
+	h.around.Wait()
+}

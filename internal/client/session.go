@@ -1,0 +1,198 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/lockquake/lockquake/backends"
+	"github.com/lockquake/lockquake/history"
+	"github.com/lockquake/lockquake/internal/clock"
+	"github.com/lockquake/lockquake/internal/wire"
+	"github.com/lockquake/lockquake/workloads"
+	"github.com/lockquake/lockquake/workloads/resource"
+)
+
+// session is a client between its start and its end.
+type session struct {
+	o    Options
+	conn *wire.Conn
+	life context.Context // ends when everything must
+	end  context.CancelCauseFunc
+	load context.Context // ends at the stop: no more acquires
+	halt context.CancelFunc
+
+	start    *wire.Start
+	access   backends.Access
+	timeout  time.Duration
+	rec      *wire.Recorder // nil: count only
+	pulse    *wire.Pulse
+	service  backends.Connection
+	resource *resource.Kind // nil: nothing is protected
+	workload workloads.Workload
+	tally    tally
+	cpu      int64 // at the go
+	running  sync.WaitGroup
+
+	mu    sync.Mutex
+	users []*user
+}
+
+func newSession(o Options, conn *wire.Conn, life context.Context, end context.CancelCauseFunc) *session {
+	s := &session{o: o, conn: conn, life: life, end: end}
+	s.load, s.halt = context.WithCancel(life)
+	return s
+}
+
+// run carries out frames until the stop, or until the client's life ends.
+func (s *session) run(frames <-chan *wire.Frame) error {
+	defer s.halt()
+	for {
+		select {
+		case <-s.life.Done():
+			s.abandon()
+			return context.Cause(s.life)
+		case f := <-frames:
+			stopped, err := s.handle(f)
+			if err != nil {
+				err = errors.Join(err, s.conn.Send(wire.Frame{Type: wire.TypeFailed, Failed: &wire.Failed{Error: err.Error()}}))
+				s.abandon()
+				return err
+			}
+			if stopped {
+				return s.finish()
+			}
+		}
+	}
+}
+
+// handle carries out one frame; stopped is true for the stop.
+func (s *session) handle(f *wire.Frame) (stopped bool, err error) {
+	switch {
+	case f.Type == wire.TypeStart && s.start == nil:
+		if err := s.begin(f.Start); err != nil {
+			return false, err
+		}
+		return false, s.conn.Send(wire.Frame{Type: wire.TypeReady, Ready: &wire.Ready{}})
+	case f.Type == wire.TypeGo && s.start != nil:
+		s.letGo(f.Go.Time)
+		return false, nil
+	case f.Type == wire.TypeCommand && s.start != nil:
+		return false, s.command(*f.Command)
+	case f.Type == wire.TypeStop:
+		return true, nil
+	}
+	return false, fmt.Errorf("frame %q has no place here", f.Type)
+}
+
+// letGo starts the workload's users at the given time of the run's clock.
+func (s *session) letGo(at int64) {
+	s.cpu = wire.CPU()
+	if s.workload == nil {
+		return
+	}
+	for _, u := range s.workers() {
+		s.running.Go(func() {
+			wait(s.load, time.Duration(at-clock.Now()))
+			u.free = clock.Now()
+			if err := s.workload.Run(u.at(s.load), u); err != nil {
+				s.tally.add(fmt.Errorf("workload %s: %w", s.start.Workload.Use, err))
+			}
+		})
+	}
+}
+
+// workers returns the users that run the workload.
+func (s *session) workers() []*user {
+	if s.start.Workload == nil {
+		return nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.users[:s.start.Workload.Users]
+}
+
+// wait waits for d, or until ctx ends.
+func wait(ctx context.Context, d time.Duration) {
+	if d <= 0 {
+		return
+	}
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ctx.Done():
+	}
+}
+
+// finish ends the users in order, sends what is left, and says goodbye.
+func (s *session) finish() error {
+	ended := clock.Now()
+	s.halt()
+	s.each((*user).dismiss)
+	s.running.Wait()
+	if s.start == nil {
+		return s.conn.Send(wire.Frame{Type: wire.TypeDone, Done: &wire.Done{}})
+	}
+	s.disconnect()
+	d := wire.Done{Stall: s.pulse.Stop(), Errors: s.tally.texts()}
+	if err := s.rec.Close(); err != nil {
+		return fmt.Errorf("events: %w", err)
+	}
+	d.Recorded, d.Dropped = s.rec.Counts()
+	s.each(func(u *user) {
+		d.Cycles += u.grants
+		d.Lag = max(d.Lag, u.lag)
+	})
+	if p, ok := s.workload.(workloads.Pacer); ok {
+		d.Unstarted = p.Unstarted(ended)
+	}
+	if !s.o.InProcess {
+		d.CPU = wire.CPU() - s.cpu
+	}
+	return s.conn.Send(wire.Frame{Type: wire.TypeDone, Done: &d})
+}
+
+// abandon leaves everything as it is and frees what it can: the supervisor is gone, or the start went wrong.
+func (s *session) abandon() {
+	s.halt()
+	s.end(context.Canceled)
+	s.each((*user).dismiss)
+	s.running.Wait()
+	if s.pulse != nil {
+		s.pulse.Stop()
+		_ = s.rec.Close() // nobody reads it
+	}
+	s.disconnect()
+}
+
+// disconnect closes lockers and connections, and leaves behind what does not end in time.
+func (s *session) disconnect() {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		s.each(func(u *user) { s.tally.add(u.disconnect()) })
+		if s.service != nil {
+			s.tally.add(s.service.Close())
+		}
+	}()
+	select {
+	case <-done:
+	case <-time.After(closeTimeout):
+		s.tally.add(errors.New("connections did not close in time"))
+	}
+}
+
+func (s *session) each(do func(*user)) {
+	s.mu.Lock()
+	users := s.users
+	s.mu.Unlock()
+	for _, u := range users {
+		do(u)
+	}
+}
+
+// userName is what a user is called in the history.
+func (s *session) userName(number int) history.User { return history.MakeUser(s.start.Index, number) }

@@ -1,0 +1,140 @@
+package client
+
+import (
+	"context"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/lockquake/lockquake/history"
+	"github.com/lockquake/lockquake/internal/clock"
+	"github.com/lockquake/lockquake/internal/wire"
+	"github.com/lockquake/lockquake/lock"
+	"github.com/lockquake/lockquake/workloads"
+	"github.com/lockquake/lockquake/workloads/resource"
+)
+
+// user is one lock user: a workloads.User that records what it does.
+type user struct {
+	s       *session
+	name    history.User
+	number  int
+	base    context.Context // of operations that a stop must not cut off; armed
+	random  *rand.Rand
+	points  points
+	watcher lock.Watcher // nil: the lock tells of nothing
+	renewer lock.Renewer // nil: grants are not extended
+	res     resource.Connection
+
+	call   sync.Mutex // the methods of a Locker are called one at a time
+	locker lock.Locker
+
+	orders chan wire.Command // command mode; made by the first command
+	holds  map[int]*hold     // command mode: by lock
+	grants int64
+	free   int64 // ns: since when the user has had nothing to do
+	lag    int64 // ns: the worst lag of the schedule
+}
+
+func newRandom(seed uint64, number int) *rand.Rand {
+	return rand.New(rand.NewPCG(seed, uint64(number)+1))
+}
+
+// at returns ctx armed with this user's points.
+func (u *user) at(ctx context.Context) context.Context { return lock.Arm(ctx, u.points.reached) }
+
+// Identity says who this is. Users of all processes are numbered process by process; each has as many.
+func (u *user) Identity() workloads.Identity {
+	w := u.s.start.Workload
+	if w == nil {
+		return workloads.Identity{Number: u.number, Total: 1, Process: 1}
+	}
+	return workloads.Identity{Number: u.s.start.Index*w.Users + u.number, Total: w.Total, Process: w.Users}
+}
+
+// Random returns the user's own source of randomness.
+func (u *user) Random() *rand.Rand { return u.random }
+
+// Acquire asks for a lock. It is cut off by the end of ctx and by the scenario's timeout.
+func (u *user) Acquire(ctx context.Context, lockNumber int, intended time.Time) (workloads.Hold, error) {
+	h, err := u.acquire(ctx, lockNumber, intended, u.s.timeout)
+	if err != nil {
+		u.setFree(intended)
+		return nil, err
+	}
+	h.intended = intended
+	return h, nil
+}
+
+// setFree notes, in an open loop, that the user can take the next arrival.
+func (u *user) setFree(intended time.Time) {
+	if !intended.IsZero() {
+		u.free = clock.Of(time.Now())
+	}
+}
+
+func (u *user) acquire(ctx context.Context, lockNumber int, intended time.Time, timeout time.Duration) (*hold, error) {
+	if err := u.admit(ctx); err != nil {
+		return nil, err
+	}
+	e := u.event(history.Acquire, lockNumber)
+	if !intended.IsZero() {
+		e.Value = clock.Of(intended)
+		// Whoever was free before the arrival came due and begins late was late by the schedule's own fault.
+		u.lag = max(u.lag, clock.Of(time.Now())-max(e.Value, u.free))
+	}
+	asked := u.s.rec.Append(&e)
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	u.call.Lock()
+	g, err := u.locker.Acquire(ctx, lock.Request{Lock: u.s.start.Locks[lockNumber], TTL: u.s.access.TTL})
+	u.call.Unlock()
+	cancel()
+	if err != nil {
+		u.failed(&e, asked, err)
+		return nil, err
+	}
+	u.grants++
+	h := &hold{u: u, lock: lockNumber, op: asked.Seq, token: g.Token, mode: g.Mode, grant: g, valid: g.ValidUntil}
+	e.Phase, e.Op, e.Grant = history.Ok, asked.Seq, asked.Seq
+	e.Token, e.Valid, e.Mode = uint64(g.Token), moment(g.ValidUntil), uint8(g.Mode)
+	e.Value = asked.Time // not later than the request was sent
+	if !g.Issued.IsZero() {
+		e.Value = clock.Of(g.Issued)
+	}
+	u.finished(&e, asked, true)
+	h.watch()
+	lock.At(u.base, workloads.PointAcquired)
+	return h, nil
+}
+
+// admit holds back a user who holds nothing while too many events wait to be sent.
+func (u *user) admit(ctx context.Context) error {
+	for u.s.rec.Crowded() && ctx.Err() == nil {
+		wait(ctx, time.Millisecond)
+	}
+	return ctx.Err()
+}
+
+// event begins the record of an operation.
+func (u *user) event(k history.Kind, lockNumber int) history.Event {
+	return history.Event{Kind: k, Phase: history.Invoke, User: u.name, Lock: uint16(lockNumber)}
+}
+
+// moment turns a validity into what events hold.
+func moment(v lock.Validity) int64 {
+	if end, ok := v.Time(); ok {
+		return clock.Of(end)
+	}
+	if v.IsEndless() {
+		return history.ValidEndless
+	}
+	return history.ValidUnknown
+}
+
+func (u *user) disconnect() error {
+	err := u.locker.Close()
+	if u.res != nil {
+		_ = u.res.Close() // nothing was said that needs an answer
+	}
+	return err
+}

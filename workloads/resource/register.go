@@ -1,0 +1,167 @@
+package resource
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"time"
+
+	"github.com/lockquake/lockquake/internal/cluster"
+	"github.com/lockquake/lockquake/internal/wire"
+	"github.com/lockquake/lockquake/lock"
+)
+
+const (
+	registerName = "register"
+	registerPort = 7070
+)
+
+var register = Kind{
+	Name:   registerName,
+	Doc:    "A TCP service with one number for each lock, which applies reads and writes in the order of their arrival.",
+	Guards: guards,
+	Spec: func() cluster.Spec {
+		return cluster.Spec{
+			Name:  registerName,
+			Role:  cluster.Resource,
+			Ports: []cluster.Port{{Name: registerName, Number: registerPort}},
+			Image: cluster.SelfProgram,
+			Command: func(p cluster.Place) []string {
+				return []string{cluster.SelfProgram, registerName, "--listen", p.Address(registerName, registerName)}
+			},
+			Stdio: true,
+		}
+	},
+	Dial: dialRegister,
+}
+
+// request is one line from a user to the register.
+type request struct {
+	Op    string `json:"op"` // "read" or "write"
+	Lock  string `json:"lock"`
+	User  string `json:"user"` // "client-1/0"
+	Grant uint32 `json:"grant,omitempty"`
+	Token uint64 `json:"token,omitempty"`
+	Value int64  `json:"value,omitempty"` // for write
+}
+
+// The operations of a request.
+const (
+	opRead  = "read"
+	opWrite = "write"
+)
+
+// reply is the one line that answers a request, in order.
+type reply struct {
+	Outcome string `json:"outcome"`         // wire.OutcomeOK or wire.OutcomeFail
+	Value   int64  `json:"value,omitempty"` // after the operation
+	Fenced  bool   `json:"fenced,omitempty"`
+	Error   string `json:"error,omitempty"`
+}
+
+// maxRequest bounds one line in bytes.
+const maxRequest = 4096
+
+// link is a user's connection. After an error of unknown outcome it connects anew: a late reply must never be taken for
+// the answer to another request.
+type link struct {
+	address string
+	conn    net.Conn
+	in      *bufio.Reader
+}
+
+func dialRegister(ctx context.Context, t Target) (Connection, error) {
+	l := &link{address: t.Address}
+	return l, l.connect(ctx)
+}
+
+func (l *link) connect(ctx context.Context) error {
+	var d net.Dialer
+	c, err := d.DialContext(ctx, "tcp", l.address)
+	if err != nil {
+		return fmt.Errorf("register: %w", err)
+	}
+	l.conn, l.in = c, bufio.NewReaderSize(c, maxRequest)
+	return nil
+}
+
+// Read reads the value that a lock protects.
+func (l *link) Read(ctx context.Context, a Access) (int64, error) {
+	return l.do(ctx, requestOf(opRead, a))
+}
+
+// Write writes it.
+func (l *link) Write(ctx context.Context, a Access, value int64) error {
+	r := requestOf(opWrite, a)
+	r.Value = value
+	_, err := l.do(ctx, r)
+	return err
+}
+
+func requestOf(op string, a Access) request {
+	return request{Op: op, Lock: a.Lock, User: a.User.String(), Grant: a.Grant, Token: uint64(a.Token)}
+}
+
+func (l *link) do(ctx context.Context, r request) (int64, error) {
+	if l.conn == nil {
+		if err := l.connect(ctx); err != nil {
+			return 0, fmt.Errorf("%w: %w", lock.ErrNotSent, err)
+		}
+	}
+	value, err := l.exchange(ctx, r)
+	if err != nil && !errors.Is(err, ErrFenced) && !errors.Is(err, ErrRefused) {
+		_ = l.Close() // broken already
+		if ctx.Err() != nil {
+			err = context.Cause(ctx)
+		}
+		return 0, fmt.Errorf("register: %w", err)
+	}
+	return value, err
+}
+
+// exchange sends a request and reads its reply; the end of ctx breaks the connection's reads and writes off.
+func (l *link) exchange(ctx context.Context, r request) (int64, error) {
+	conn := l.conn
+	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
+	defer func() {
+		if !stop() { // it has fired, or fires now: the connection is of no more use
+			_ = l.Close()
+		}
+	}()
+	line, err := json.Marshal(r)
+	if err != nil {
+		return 0, err
+	}
+	if _, err := conn.Write(append(line, '\n')); err != nil {
+		return 0, err
+	}
+	answer, err := l.in.ReadSlice('\n')
+	if err != nil {
+		return 0, err
+	}
+	var a reply
+	if err := json.Unmarshal(answer, &a); err != nil {
+		return 0, fmt.Errorf("reply %q: %w", answer, err)
+	}
+	switch {
+	case a.Outcome == wire.OutcomeOK:
+		return a.Value, nil
+	case a.Fenced:
+		return 0, fmt.Errorf("%w: %s", ErrFenced, a.Error)
+	default:
+		return 0, fmt.Errorf("%w: %s", ErrRefused, a.Error)
+	}
+}
+
+// Close closes the connection.
+func (l *link) Close() error {
+	if l.conn == nil {
+		return nil
+	}
+	err := l.conn.Close()
+	l.conn = nil
+	return err
+}

@@ -1,0 +1,76 @@
+// Package resource is what a lock protects: services that hold one number for each lock, keep a log of their own of what
+// was done to it, and may guard it with fencing tokens. The contract and the list are here, one file per service beside.
+package resource
+
+import (
+	"context"
+	"errors"
+
+	"github.com/lockquake/lockquake/history"
+	"github.com/lockquake/lockquake/internal/cluster"
+	"github.com/lockquake/lockquake/lock"
+)
+
+// The guards.
+const (
+	// GuardNone serves everybody.
+	GuardNone = "none"
+	// GuardFence refuses a read or write whose token is lower than the highest it has seen, or that has none.
+	GuardFence = "fence"
+	// GuardFenceWrites looks at writes only. It leaks: an old holder's write that arrives between a new holder's read and
+	// its write passes, and is overwritten.
+	GuardFenceWrites = "fence-writes"
+)
+
+// Kind is an entry of the list of resources.
+type Kind struct {
+	Name   string
+	Doc    string   // one sentence
+	Guards []string // the first is the default
+	// Spec describes the node that the resource is; its first port is the one that clients use.
+	Spec func() cluster.Spec
+	// Dial connects one user to the resource.
+	Dial func(ctx context.Context, t Target) (Connection, error)
+}
+
+// Kinds is the list of resources.
+func Kinds() []Kind { return []Kind{register} }
+
+// Find returns the named resource.
+func Find(kinds []Kind, name string) (Kind, bool) {
+	for _, k := range kinds {
+		if k.Name == name {
+			return k, true
+		}
+	}
+	return Kind{}, false
+}
+
+// Target is where a resource is.
+type Target struct {
+	Address string // host:port
+	Guard   string // that it was started with
+}
+
+// Access says who touches what, and by which grant.
+type Access struct {
+	Lock  string       // the lock that protects the value
+	User  history.User // who
+	Grant uint32       // the grant's number in the user's own history
+	Token lock.Token   // fencing token, or lock.NoToken
+}
+
+// Connection is one user's link to a resource. Its methods are called one at a time. ErrFenced and ErrRefused mean that
+// certainly nothing was done; after any other error nobody knows.
+type Connection interface {
+	Read(ctx context.Context, a Access) (int64, error)
+	Write(ctx context.Context, a Access, value int64) error
+	Close() error
+}
+
+var (
+	// ErrFenced says that the guard refused the token.
+	ErrFenced = errors.New("refused by the guard")
+	// ErrRefused says that the resource did not understand the request.
+	ErrRefused = errors.New("refused by the resource")
+)

@@ -1,0 +1,115 @@
+package resource
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/lockquake/lockquake/history"
+	"github.com/lockquake/lockquake/internal/wire"
+	"github.com/lockquake/lockquake/lock"
+)
+
+// server is the register's face to the users: lines of requests, each answered in order.
+type server struct {
+	store    *store
+	listener net.Listener
+	stop     context.CancelFunc
+	wg       sync.WaitGroup
+}
+
+// serve accepts users until close.
+func serve(ctx context.Context, l net.Listener, s *store) *server {
+	ctx, cancel := context.WithCancel(ctx)
+	srv := &server{store: s, listener: l, stop: cancel}
+	srv.wg.Go(func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				if ctx.Err() != nil || errors.Is(err, net.ErrClosed) {
+					return
+				}
+				wait(ctx) // a user left before it was accepted, or there are too many
+				continue
+			}
+			srv.wg.Go(func() { srv.user(ctx, c) })
+		}
+	})
+	return srv
+}
+
+// close ends all connections and returns when nothing is applied any more.
+func (s *server) close() {
+	s.stop()
+	_ = s.listener.Close()
+	s.wg.Wait()
+}
+
+func (s *server) user(ctx context.Context, c net.Conn) {
+	defer context.AfterFunc(ctx, func() { _ = c.Close() })()
+	defer c.Close()
+	in := bufio.NewReaderSize(c, maxRequest)
+	for {
+		line, err := in.ReadSlice('\n')
+		if err != nil && !errors.Is(err, bufio.ErrBufferFull) {
+			return
+		}
+		var a reply
+		if err != nil {
+			a = reply{Outcome: wire.OutcomeFail, Error: fmt.Sprintf("a request has at most %d bytes", maxRequest)}
+		} else {
+			a = s.answer(line)
+		}
+		b, merr := json.Marshal(a)
+		if merr != nil {
+			return
+		}
+		if _, werr := c.Write(append(b, '\n')); werr != nil || err != nil {
+			return
+		}
+	}
+}
+
+// answer carries out one request.
+func (s *server) answer(line []byte) reply {
+	op, err := parse(line)
+	if err != nil {
+		return reply{Outcome: wire.OutcomeFail, Error: err.Error()}
+	}
+	value, err := s.store.apply(op)
+	if err != nil {
+		return reply{Outcome: wire.OutcomeFail, Fenced: errors.Is(err, ErrFenced), Error: err.Error()}
+	}
+	return reply{Outcome: wire.OutcomeOK, Value: value}
+}
+
+func parse(line []byte) (operation, error) {
+	var r request
+	if err := json.Unmarshal(line, &r); err != nil {
+		return operation{}, fmt.Errorf("request is no JSON object: %w", err)
+	}
+	u, err := history.ParseUser(r.User)
+	if err != nil {
+		return operation{}, err
+	}
+	if r.Op != opRead && r.Op != opWrite {
+		return operation{}, fmt.Errorf("op is %q: want %s or %s", r.Op, opRead, opWrite)
+	}
+	return operation{
+		Access: Access{Lock: r.Lock, User: u, Grant: r.Grant, Token: lock.Token(r.Token)},
+		write:  r.Op == opWrite, value: r.Value,
+	}, nil
+}
+
+// wait lets a moment pass.
+func wait(ctx context.Context) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(10 * time.Millisecond):
+	}
+}
