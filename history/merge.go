@@ -13,13 +13,21 @@ import (
 const Pattern = "*.lqh"
 
 // Merge reads several history files as one, in the order of time. Events of equal time come in the order of the
-// files' names.
+// files' names, those of one file in their own order.
 type Merge struct {
 	locks   []string
 	readers []*Reader
-	heads   []Event // heads[i] belongs to live[i]
-	live    []*Reader
+	events  []Event // events[i] is the next one of readers[i]
+	heap    []head  // of the files that have one, the earliest first
 }
+
+// head is what the order of the files is decided by.
+type head struct {
+	time int64
+	file int // index into readers, which are in the order of their names
+}
+
+func (h head) before(o head) bool { return h.time < o.time || h.time == o.time && h.file < o.file }
 
 // OpenAll opens every history file in dir. All must name the same locks.
 func OpenAll(dir string) (*Merge, error) {
@@ -44,17 +52,27 @@ func OpenAll(dir string) (*Merge, error) {
 			return nil, errors.Join(fmt.Errorf("%w: %s names other locks than the files before it", ErrCorrupt, p), m.Close())
 		}
 	}
-	for _, r := range m.readers {
-		var e Event
-		switch err := r.Next(&e); {
-		case err == nil:
-			m.live = append(m.live, r)
-			m.heads = append(m.heads, e)
-		case !errors.Is(err, io.EOF):
-			return nil, errors.Join(err, m.Close())
-		}
+	if err := m.start(); err != nil {
+		return nil, errors.Join(err, m.Close())
 	}
 	return m, nil
+}
+
+// start reads the first event of each file.
+func (m *Merge) start() error {
+	m.events = make([]Event, len(m.readers))
+	for i, r := range m.readers {
+		switch err := r.Next(&m.events[i]); {
+		case err == nil:
+			m.heap = append(m.heap, head{m.events[i].Time, i})
+		case !errors.Is(err, io.EOF):
+			return err
+		}
+	}
+	for i := len(m.heap)/2 - 1; i >= 0; i-- {
+		m.sink(i)
+	}
+	return nil
 }
 
 // Locks returns the names of the run's locks; Event.Lock is an index into it.
@@ -71,26 +89,44 @@ func (m *Merge) Processes() []Header {
 
 // Next reads the earliest event not yet read into e, and says whose file it came from. It returns io.EOF at the end.
 func (m *Merge) Next(e *Event) (process *Header, err error) {
-	if len(m.live) == 0 {
+	if len(m.heap) == 0 {
 		return nil, io.EOF
 	}
-	first := 0
-	for i := 1; i < len(m.heads); i++ {
-		if m.heads[i].Time < m.heads[first].Time {
-			first = i
-		}
-	}
-	*e = m.heads[first]
-	r := m.live[first]
-	switch err := r.Next(&m.heads[first]); {
-	case err == nil:
-	case errors.Is(err, io.EOF):
-		m.live = slices.Delete(m.live, first, first+1)
-		m.heads = slices.Delete(m.heads, first, first+1)
+	i := m.heap[0].file
+	r, next := m.readers[i], &m.events[i]
+	*e = *next
+	switch err := r.Next(next); err {
+	case nil:
+		m.heap[0].time = next.Time
+	case io.EOF: // exactly this value: a reader never wraps it
+		last := len(m.heap) - 1
+		m.heap[0] = m.heap[last]
+		m.heap = m.heap[:last]
 	default:
 		return nil, err
 	}
+	m.sink(0)
 	return &r.Header, nil
+}
+
+// sink moves the head at position i down until both below it come later. One that stays in front, as most do when a
+// file brings several events in a row, costs two comparisons.
+func (m *Merge) sink(i int) {
+	h := m.heap
+	for {
+		first := 2*i + 1
+		if first >= len(h) {
+			return
+		}
+		if other := first + 1; other < len(h) && h[other].before(h[first]) {
+			first = other
+		}
+		if !h[first].before(h[i]) {
+			return
+		}
+		h[i], h[first] = h[first], h[i]
+		i = first
+	}
 }
 
 // Close closes all files.

@@ -31,6 +31,7 @@ type Run struct {
 	Guard      string           // of the resource
 	Faults     []history.Fault  // in the order of their start
 	Processes  []history.Header // one per history file
+	Dead       []string         // names of the clients that were killed
 	Start      int64            // ns: the workload was let go
 	End        int64            // ns: no more acquires were begun
 }
@@ -53,11 +54,21 @@ type Checker interface {
 	Finish() Finding
 }
 
+// ProcessChecker is a Checker that must know which process an event comes from. ObserveFrom is called in place of
+// Observe.
+type ProcessChecker interface {
+	// ObserveFrom takes the next event and the header of the file that it comes from.
+	ObserveFrom(process *history.Header, e *history.Event)
+}
+
 // CheckerKind is an entry of the list of checkers.
 type CheckerKind struct {
 	Name string
 	Doc  string // the property, in one sentence
-	New  func(Run) Checker
+	// Counts and Measures are the names that it yields in every run; null where the property was not judged.
+	Counts   []string
+	Measures []string
+	New      func(Run) Checker
 }
 
 // Finding is what one checker found.
@@ -66,6 +77,7 @@ type Finding struct {
 	Verdict   Verdict             `json:"verdict"`
 	Counts    map[string]*int64   `json:"counts,omitempty"`   // nil: not judged
 	Measures  map[string]*float64 `json:"measures,omitempty"` // nil: not judged
+	Skipped   string              `json:"skipped,omitempty"`  // why the property does not apply to this run
 	Warnings  []string            `json:"warnings,omitempty"`
 	Witnesses []Witness           `json:"witnesses,omitempty"` // at most MaxWitnesses
 }

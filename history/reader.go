@@ -1,0 +1,175 @@
+package history
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+)
+
+// readSize is how many bytes a Reader asks for at once. Also the longest header that it accepts.
+const readSize = 1 << 20
+
+// Reader reads one history file from its beginning, and refuses one that is damaged, out of order or truncated. It
+// never yields an event of which it does not know that it was written so.
+type Reader struct {
+	Header Header
+
+	name   string
+	file   io.ReadCloser
+	buf    []byte
+	pos    int
+	end    int
+	offset int64 // of buf[pos] in the file
+	time   int64 // of the last event, by the process's own clock
+	seq    uint32
+	n      int64
+	err    error // what Next returns from now on
+}
+
+// Open opens the history file at path and reads its header.
+func Open(path string) (*Reader, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	r := newReader(path, f)
+	if err := r.readHeader(); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return r, nil
+}
+
+func newReader(name string, f io.ReadCloser) *Reader {
+	return &Reader{name: name, file: f, buf: make([]byte, readSize)}
+}
+
+func (r *Reader) readHeader() error {
+	for {
+		if i := bytes.IndexByte(r.buf[:r.end], '\n'); i >= 0 {
+			r.pos, r.offset = i+1, int64(i+1)
+			return r.parseHeader(r.buf[:i])
+		}
+		if r.end == len(r.buf) {
+			return fmt.Errorf("%w: %s: no header line in its first %d bytes", ErrCorrupt, r.name, r.end)
+		}
+		n, err := r.file.Read(r.buf[r.end:])
+		r.end += n
+		if n == 0 && err != nil {
+			return fmt.Errorf("%w: %s: truncated within its header%s", ErrCorrupt, r.name, because(err))
+		}
+	}
+}
+
+func (r *Reader) parseHeader(line []byte) error {
+	if err := json.Unmarshal(line, &r.Header); err != nil {
+		return fmt.Errorf("%w: %s: header: %v", ErrCorrupt, r.name, err)
+	}
+	if r.Header.Version != Version || r.Header.Record != RecordSize {
+		return fmt.Errorf("%w: %s: format version %d with records of %d bytes; this program reads version %d with %d",
+			ErrCorrupt, r.name, r.Header.Version, r.Header.Record, Version, RecordSize)
+	}
+	return nil
+}
+
+// Next reads the next event into e, in the run's clock, and returns io.EOF after the trailer. Any other error wraps
+// ErrCorrupt and names the file and the offset. After an error it stays the answer.
+func (r *Reader) Next(e *Event) error {
+	if r.err != nil {
+		return r.err
+	}
+	if r.end-r.pos < RecordSize {
+		if r.err = r.fill(); r.err != nil {
+			return r.err
+		}
+	}
+	if err := DecodeRecord(r.buf[r.pos:r.end], e); err != nil {
+		r.err = r.at(err)
+		return r.err
+	}
+	if e.Time < r.time && r.n > 0 || e.Seq != r.seq+1 && e.Kind != Clean {
+		r.err = r.at(fmt.Errorf("%w: event %d at %d ns comes after event %d at %d ns", ErrCorrupt, e.Seq, e.Time, r.seq, r.time))
+		return r.err
+	}
+	if e.Kind == Clean {
+		r.err = r.trailer(e)
+		return r.err
+	}
+	if int(e.Lock) >= len(r.Header.Locks) && e.Lock > 0 {
+		r.err = r.at(fmt.Errorf("%w: lock %d of %d", ErrCorrupt, e.Lock, len(r.Header.Locks)))
+		return r.err
+	}
+	r.pos += RecordSize
+	r.offset += RecordSize
+	r.n++
+	r.time, r.seq = e.Time, e.Seq
+	if r.Header.OffsetNS != 0 {
+		shift(e, r.Header.OffsetNS)
+	}
+	return nil
+}
+
+// trailer checks the last record, and that nothing follows it.
+func (r *Reader) trailer(e *Event) error {
+	if e.Value != r.n {
+		return r.at(fmt.Errorf("%w: the trailer counts %d events, the file has %d", ErrCorrupt, e.Value, r.n))
+	}
+	r.pos += RecordSize
+	r.offset += RecordSize
+	for r.pos == r.end {
+		n, err := r.file.Read(r.buf)
+		r.pos, r.end = 0, n
+		if n == 0 && err != nil {
+			if errors.Is(err, io.EOF) {
+				return io.EOF
+			}
+			return r.at(fmt.Errorf("%w: after the trailer%s", ErrCorrupt, because(err)))
+		}
+	}
+	return r.at(fmt.Errorf("%w: something follows the trailer", ErrCorrupt))
+}
+
+// fill moves the rest to the front of the buffer and reads on until a whole record is there.
+func (r *Reader) fill() error {
+	copy(r.buf, r.buf[r.pos:r.end])
+	r.end -= r.pos
+	r.pos = 0
+	for r.end < RecordSize {
+		n, err := r.file.Read(r.buf[r.end:])
+		r.end += n
+		if n == 0 && err != nil {
+			if r.end > 0 {
+				return r.at(fmt.Errorf("%w: truncated within a record%s", ErrCorrupt, because(err)))
+			}
+			return r.at(fmt.Errorf("%w: truncated: it has no trailer%s", ErrCorrupt, because(err)))
+		}
+	}
+	return nil
+}
+
+// because names a read error that is not just the end of the file.
+func because(err error) string {
+	if errors.Is(err, io.EOF) {
+		return ""
+	}
+	return ": " + err.Error()
+}
+
+// shift moves every time in e by offset: from the process's own clock to the run's.
+func shift(e *Event, offset int64) {
+	e.Time += offset
+	timed := e.Kind == Acquire || e.Kind == Renew || e.Kind == Renewed
+	if timed && e.Valid != 0 && e.Valid != ValidEndless && e.Valid != ValidUnknown {
+		e.Valid += offset
+	}
+	if e.Kind == Acquire && e.Value != 0 {
+		e.Value += offset
+	}
+}
+
+func (r *Reader) at(err error) error { return fmt.Errorf("%s: offset %d: %w", r.name, r.offset, err) }
+
+// Close closes the file.
+func (r *Reader) Close() error { return r.file.Close() }

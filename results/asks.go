@@ -1,0 +1,138 @@
+package results
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/lockquake/lockquake/history"
+)
+
+// askWatcher is told before the number of those who ask for a lock changes.
+type askWatcher interface {
+	// touch brings what is known of the lock up to time t.
+	touch(lock uint16, t int64)
+}
+
+// asks follows who asks for which lock: from an acquire's invoke to its outcome, or to the death of its process.
+type asks struct {
+	watch   askWatcher
+	users   byUser[ask]
+	asking  []int // by lock
+	muted   []int // by client: how many faults stand on it; who is muted does not count as asking
+	moments []moment
+}
+
+type ask struct {
+	op   uint32
+	open bool
+	lock uint16
+}
+
+// moment is when the state of a client changes through a fault.
+type moment struct {
+	time   int64
+	client int
+	muted  int // what is added to the number of faults that stand on it
+	dead   bool
+}
+
+// newAsks makes one; where mute is set, the users of a client do not count while a fault stands on it.
+func newAsks(run Run, w askWatcher, mute bool) *asks {
+	a := &asks{watch: w, asking: make([]int, len(run.Locks))}
+	dead := deadClients(run)
+	struck := map[int]int64{} // dead client -> the first fault on it
+	for i := range run.Faults {
+		f := &run.Faults[i]
+		for _, name := range f.Targets {
+			c, ok := clientIndex(name)
+			if !ok {
+				continue
+			}
+			if at, ok := struck[c]; !ok || f.Start < at {
+				struck[c] = f.Start
+			}
+			if mute {
+				a.moments = append(a.moments, moment{time: f.Start, client: c, muted: 1})
+				if f.End != 0 {
+					a.moments = append(a.moments, moment{time: f.End, client: c, muted: -1})
+				}
+			}
+		}
+	}
+	// When a killed client died is told by the engine for holders only. It counts as dead from the first fault on it,
+	// or from the beginning where there was none: nobody is stuck or starved who may have been dead.
+	for _, c := range dead {
+		a.moments = append(a.moments, moment{time: struck[c], client: c, dead: true})
+	}
+	slices.SortStableFunc(a.moments, func(x, y moment) int { return cmp.Compare(x.time, y.time) })
+	return a
+}
+
+// observe takes the next event.
+func (a *asks) observe(e *history.Event) {
+	for len(a.moments) > 0 && a.moments[0].time <= e.Time {
+		a.pass(a.moments[0])
+		a.moments = a.moments[1:]
+	}
+	switch {
+	case e.Kind == history.Dead:
+		a.pass(moment{time: e.Time, client: e.User.Client(), dead: true})
+	case e.Kind != history.Acquire:
+	case e.Phase == history.Invoke:
+		u := a.users.at(e.User)
+		a.close(u, e.User.Client(), e.Time)
+		*u = ask{op: e.Op, open: true, lock: e.Lock}
+		a.change(u, e.User.Client(), 1, e.Time)
+	default:
+		if u := a.users.at(e.User); u.op == e.Op {
+			a.close(u, e.User.Client(), e.Time)
+		}
+	}
+}
+
+func (a *asks) close(u *ask, client int, t int64) {
+	if u.open {
+		a.change(u, client, -1, t)
+		u.open = false
+	}
+}
+
+// change adds n to those who ask, unless the client is muted.
+func (a *asks) change(u *ask, client, n int, t int64) {
+	for int(u.lock) >= len(a.asking) {
+		a.asking = append(a.asking, 0)
+	}
+	if client < len(a.muted) && a.muted[client] > 0 {
+		return
+	}
+	a.watch.touch(u.lock, t)
+	a.asking[u.lock] += n
+}
+
+func (a *asks) pass(m moment) {
+	for m.client >= len(a.muted) {
+		a.muted = append(a.muted, 0)
+	}
+	users := a.users.client(m.client)
+	if m.dead {
+		for i := range users {
+			a.close(&users[i], m.client, m.time)
+		}
+		return
+	}
+	was := a.muted[m.client]
+	n := 0
+	switch {
+	case was == 0 && was+m.muted > 0:
+		n = -1
+	case was > 0 && was+m.muted == 0:
+		n = 1
+	}
+	for i := range users {
+		if n != 0 && users[i].open {
+			a.watch.touch(users[i].lock, m.time)
+			a.asking[users[i].lock] += n
+		}
+	}
+	a.muted[m.client] += m.muted
+}

@@ -1,0 +1,150 @@
+package results
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/lockquake/lockquake/scenarios"
+)
+
+// judge holds one expectation against the report. applies is false for a default about a property that the run does not
+// have, such as tokens.
+func (c *court) judge(x scenarios.Expectation) (res ExpectationResult, applies bool) {
+	res = ExpectationResult{Name: x.Name, Want: x.Text, Verdict: Unknown, Default: x.Forced}
+	if c.damage != nil {
+		res.Reason = "nothing was judged"
+		return res, true
+	}
+	if x.Name == scenarios.Judged {
+		return c.judged(x, res), true
+	}
+	got, ratio := c.value(x.Name)
+	f := c.finding[x.Name]
+	switch {
+	case got == nil && f != nil && f.Skipped != "" && x.Forced:
+		return res, false
+	case got == nil:
+		res.Reason = c.notJudged(x.Name)
+		return res, true
+	}
+	value := *got
+	if x.Unit == "%" {
+		value = 100 * ratio
+	}
+	if x.Unit == "ms" && !strings.Contains(x.Name, "_ms") {
+		res.Got, res.Reason = got, "it is no duration"
+		return res, true
+	}
+	res.Got = &value
+	if c.report.Counts[x.Name] != nil {
+		res.Verdict, res.Reason = c.counted(x, value)
+	} else {
+		res.Verdict, res.Reason = c.measured(x, value)
+	}
+	return res, true
+}
+
+// judged asks whether there was enough to judge. Too little is never a failure.
+func (c *court) judged(x scenarios.Expectation, res ExpectationResult) ExpectationResult {
+	n := float64(c.report.Judged.Grants)
+	res.Got = &n
+	if x.Holds(n) {
+		res.Verdict = Pass
+	} else {
+		res.Reason = fmt.Sprintf("%.0f grants were judged", n)
+	}
+	return res
+}
+
+// value finds a count or a measure. ratio is what a percentage means: of a count, its share of the judged grants; of a
+// measure, itself.
+func (c *court) value(name string) (got *float64, ratio float64) {
+	if n := c.report.Counts[name]; n != nil {
+		v := float64(*n)
+		if c.report.Judged.Grants > 0 {
+			ratio = v / float64(c.report.Judged.Grants)
+		}
+		return &v, ratio
+	}
+	if m := c.report.Measures[name]; m != nil {
+		v := *m
+		return &v, v
+	}
+	return nil, 0
+}
+
+func (c *court) notJudged(name string) string {
+	f := c.finding[name]
+	switch {
+	case f == nil:
+		return "there is no such count or measure"
+	case f.Skipped != "":
+		return "it was not judged: " + f.Skipped
+	case len(f.Warnings) > 0:
+		return "it was not judged: " + because(f.Warnings)
+	}
+	return "it was not judged"
+}
+
+// counted holds an expectation against a count. More may have happened than was found, never less: what is found is
+// certain, what is not may have been missed.
+func (c *court) counted(x scenarios.Expectation, v float64) (Verdict, string) {
+	forbids := x.Op == "=" || x.Op == "<" || x.Op == "<="
+	switch {
+	case x.Holds(v) && !forbids:
+		return Pass, ""
+	case x.Holds(v):
+		return c.sound(x.Name)
+	case forbids && (x.Op != "=" || v > x.Value):
+		return Fail, fmt.Sprintf("found %s", number(v))
+	case len(c.blind) > 0:
+		return Unknown, fmt.Sprintf("found %s, but %s", number(v), because(c.blind))
+	}
+	return Fail, fmt.Sprintf("found %s", number(v))
+}
+
+// measured holds an expectation against a measure, which is only worth something in a run that went as planned.
+func (c *court) measured(x scenarios.Expectation, v float64) (Verdict, string) {
+	switch {
+	case x.Holds(v):
+		return c.sound(x.Name)
+	case x.Op == ">" || x.Op == ">=" || x.Op == "=":
+		if verdict, why := c.sound(x.Name); verdict != Pass {
+			return verdict, fmt.Sprintf("measured %s, but %s", number(v), why)
+		}
+	}
+	return Fail, fmt.Sprintf("measured %s", number(v))
+}
+
+// sound passes what was found to be little, if the run could have shown more.
+func (c *court) sound(name string) (Verdict, string) {
+	why := c.weak
+	if f := c.finding[name]; f != nil && f.Verdict == Unknown && f.Checker != "stalls" && f.Skipped == "" {
+		why = append(append([]string{}, f.Warnings...), why...)
+	}
+	if c.few != "" {
+		why = append(append([]string{}, why...), c.few)
+	}
+	if len(why) > 0 {
+		return Unknown, because(why)
+	}
+	return Pass, ""
+}
+
+// number writes a value without a fraction that it does not have.
+func number(v float64) string {
+	if v == float64(int64(v)) {
+		return fmt.Sprintf("%d", int64(v))
+	}
+	return fmt.Sprintf("%.3f", v)
+}
+
+// strength says what a zero is worth: with n grants judged, a rate of 3/n or more would have shown with 95 %.
+func (c *court) strength(x scenarios.Expectation) string {
+	n, got := c.report.Judged.Grants, c.report.Counts[x.Name]
+	if got == nil || *got != 0 || n == 0 || !x.Holds(0) {
+		return ""
+	}
+	return fmt.Sprintf("0 %s in %d grants: the rate is below 3/%d = %.2g %% with 95 %% confidence",
+		strings.ReplaceAll(x.Name, "_", " "), n, n, 300/float64(n))
+}

@@ -1,0 +1,218 @@
+// Latency: how long the operations took, in the whole run and before, during and after each fault.
+//
+// acquire is from an acquire's invoke (in an open loop: from its intended start) to ok; hold from there to release
+// invoke, loss or death; release from its invoke to ok; handoff from one holder's release invoke to the next acquire ok
+// on that lock. An operation belongs to the stretch of the run in which it began: what waited through a fault is the
+// fault's.
+//
+// It judges nothing. It cannot see operations that never ended, or failed: they have no latency.
+
+package results
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
+
+	"github.com/lockquake/lockquake/history"
+)
+
+// The operations that are timed, in the order of a lock's life.
+const (
+	opAcquire = iota
+	opHold
+	opRelease
+	opHandoff
+	opCount
+)
+
+var opNames = [opCount]string{"acquire", "hold", "release", "handoff"}
+
+const (
+	lowestNS  = 1000            // what the histograms tell apart
+	highestNS = 3_600_000_000e3 // an hour; what took longer counts as one
+	// manyStretches is from where on histograms keep two digits for three: they cost 190 kB each.
+	manyStretches = 64
+)
+
+// stretch is a part of the run between two moments at which a fault began or ended.
+type stretch struct {
+	span
+	ops [opCount]*hdrhistogram.Histogram // nil while empty
+}
+
+type latency struct {
+	run       Run
+	digits    int
+	t         *tracker
+	stretches []stretch
+	at        int // the stretch of the last event
+	users     byUser[timing]
+	handoff   []int64 // by lock: the release invoke that no acquire followed yet; 0 for none
+}
+
+type timing struct {
+	acquire, release uint32 // Op
+	asked, gave      int64
+}
+
+func newLatency(run Run) Checker {
+	c := &latency{run: run, digits: 3, handoff: make([]int64, len(run.Locks))}
+	c.t = newTracker(run, c)
+	c.t.reuse = true
+	var cuts []int64
+	for _, f := range run.Faults {
+		cuts = append(cuts, f.Start)
+		if f.End != 0 {
+			cuts = append(cuts, f.End)
+		}
+	}
+	slices.Sort(cuts)
+	from := run.Start
+	for _, t := range slices.Compact(cuts) {
+		if t > from {
+			c.stretches = append(c.stretches, stretch{span: span{from, t}})
+			from = t
+		}
+	}
+	c.stretches = append(c.stretches, stretch{span: span{from, forever}})
+	if len(c.stretches) > manyStretches {
+		c.digits = 2
+	}
+	return c
+}
+
+// Observe takes the next event.
+func (c *latency) Observe(e *history.Event) {
+	switch e.Kind {
+	case history.Acquire:
+		u := c.users.at(e.User)
+		if e.Phase == history.Invoke {
+			u.acquire, u.asked = e.Op, e.Time
+			if e.Value != 0 {
+				u.asked = e.Value
+			}
+		} else if e.Phase == history.Ok && u.acquire == e.Op {
+			c.record(opAcquire, u.asked, e.Time)
+		}
+	case history.Release:
+		u := c.users.at(e.User)
+		if e.Phase == history.Invoke {
+			u.release, u.gave = e.Op, e.Time
+		} else if e.Phase == history.Ok && u.release == e.Op {
+			c.record(opRelease, u.gave, e.Time)
+		}
+	default:
+	}
+	c.t.observe(e)
+}
+
+func (c *latency) began(h *hold) {
+	for int(h.lock) >= len(c.handoff) {
+		c.handoff = append(c.handoff, 0)
+	}
+	if gave := c.handoff[h.lock]; gave != 0 {
+		c.record(opHandoff, gave, h.start)
+		c.handoff[h.lock] = 0
+	}
+}
+
+func (c *latency) takenBack(*hold, int64) {}
+
+func (c *latency) ended(h *hold) {
+	c.record(opHold, h.start, h.end)
+	if h.over.Kind == history.Release && c.handoff[h.lock] == 0 {
+		c.handoff[h.lock] = h.end
+	}
+}
+
+func (c *latency) record(op int, from, to int64) {
+	i, _ := slices.BinarySearchFunc(c.stretches, from, func(s stretch, t int64) int {
+		if s.until <= t {
+			return -1
+		}
+		return 1
+	})
+	s := &c.stretches[min(i, len(c.stretches)-1)]
+	if s.ops[op] == nil {
+		s.ops[op] = hdrhistogram.New(lowestNS, highestNS, c.digits)
+	}
+	// What is clamped to the histogram's range cannot be refused.
+	_ = s.ops[op].RecordValue(min(max(to-from, 0), highestNS))
+}
+
+// Finish returns the finding: the tails, by name, so that a scenario can expect something of them.
+func (c *latency) Finish() Finding {
+	f := Finding{Checker: "latency", Verdict: Clean, Measures: map[string]*float64{}}
+	for op, name := range opNames {
+		q, ok := c.quantiles(op, func(stretch) bool { return true })
+		f.Measures[name+"_p50_ms"], f.Measures[name+"_p99_ms"], f.Measures[name+"_max_ms"] = nil, nil, nil
+		if ok {
+			f.Measures[name+"_p50_ms"], f.Measures[name+"_p99_ms"], f.Measures[name+"_max_ms"] = &q.P50, &q.P99, &q.Max
+		}
+	}
+	return f
+}
+
+// quantiles sums an operation up over the stretches that are wanted; ok is false where there is nothing to sum.
+func (c *latency) quantiles(op int, want func(stretch) bool) (q Quantiles, ok bool) {
+	sum := hdrhistogram.New(lowestNS, highestNS, c.digits)
+	for _, s := range c.stretches {
+		if s.ops[op] != nil && want(s) {
+			sum.Merge(s.ops[op])
+		}
+	}
+	at := func(p float64) float64 { return milli(sum.ValueAtQuantile(p)) }
+	q = Quantiles{N: sum.TotalCount(), P50: at(50), P90: at(90), P99: at(99), P999: at(99.9), Max: milli(sum.Max())}
+	return q, q.N > 0
+}
+
+// all returns the latencies of the stretches that are wanted, by operation; those that nothing was timed of are there
+// with N 0.
+func (c *latency) all(want func(stretch) bool) map[string]Quantiles {
+	qs := map[string]Quantiles{}
+	for op, name := range opNames {
+		q, ok := c.quantiles(op, want)
+		if !ok {
+			q = Quantiles{}
+		}
+		qs[name] = q
+	}
+	return qs
+}
+
+// phases returns the latencies before the first fault, and during and after each.
+func (c *latency) phases() []PhaseLatency {
+	if len(c.run.Faults) == 0 {
+		return nil
+	}
+	end := c.run.End
+	if end == 0 {
+		end = c.stretches[len(c.stretches)-1].from
+	}
+	phase := func(name string, from, until int64) PhaseLatency {
+		return PhaseLatency{
+			Name: name, FromMS: milli(from - c.run.Start), ToMS: milli(until - c.run.Start),
+			Latency: c.all(func(s stretch) bool { return s.from >= from && s.from < until }),
+		}
+	}
+	ps := []PhaseLatency{phase("before", c.run.Start, c.run.Faults[0].Start)}
+	for i, f := range c.run.Faults {
+		name := fmt.Sprintf("%s %d", f.Name, f.ID)
+		if f.End == 0 {
+			ps = append(ps, phase(name, f.Start, max(end, f.Start)))
+			continue
+		}
+		ps = append(ps, phase(name, f.Start, f.End))
+		next := max(end, f.End)
+		for _, g := range c.run.Faults[i+1:] {
+			if g.Start >= f.End {
+				next = min(next, g.Start)
+				break
+			}
+		}
+		ps = append(ps, phase("after "+name, f.End, next))
+	}
+	return ps
+}

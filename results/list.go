@@ -1,0 +1,87 @@
+package results
+
+import (
+	"maps"
+	"slices"
+)
+
+// Checkers returns the list of all checkers, in the order in which a report shows them.
+func Checkers() []CheckerKind {
+	return []CheckerKind{
+		{
+			Name: "exclusion", New: newExclusion,
+			Doc:    "No two conflicting holds of one lock overlap: while both are entitled (double grant), or after a validity ran out (overlapping hold).",
+			Counts: []string{"double_grants", "overlapping_holds", "possible_overlaps"},
+		},
+		{
+			Name: "stale_writes", New: newStaleWrites,
+			Doc:    "The resource applies no write of a hold after a later, conflicting hold has read or written there; a refused one is a fence save.",
+			Counts: []string{"stale_writes", "fence_saves", "unordered_effects", "false_refusals"},
+		},
+		{
+			Name: "lost_updates", New: newLostUpdates,
+			Doc:    "Every acknowledged effect is there at the end.",
+			Counts: []string{"lost_updates"},
+		},
+		{
+			Name: "token_regressions", New: newTokenRegressions,
+			Doc:    "A later grant of a lock has a higher fencing token.",
+			Counts: []string{"token_regressions"},
+		},
+		{
+			Name: "foreign_releases", New: newForeignReleases,
+			Doc:    "No release takes away the grant of another user.",
+			Counts: []string{"foreign_releases"},
+		},
+		{
+			Name: "stuck_locks", New: newStuckLocks,
+			Doc:    "When users ask for a lock that nobody alive has in hand, somebody gets it within its recovery bound.",
+			Counts: []string{"stuck_locks"}, Measures: []string{"stuck_ms_max"},
+		},
+		{
+			Name: "unavailability", New: newUnavailability,
+			Doc:      "How long nobody got a lock that somebody asked for, through a fault and until recovery; for each fault too.",
+			Measures: []string{"unavailability_ms_max"},
+		},
+		{
+			Name: "throughput", New: newThroughput,
+			Doc:      "How many grants a second the clients got.",
+			Measures: []string{"throughput_per_s"},
+		},
+		{
+			Name: "unfairness", New: newUnfairness,
+			Doc:    "Who asks for a lock gets it, and about as often as the others.",
+			Counts: []string{"starved_users"}, Measures: []string{"jain_index", "longest_wait_ms"},
+		},
+		{
+			Name: "latency", New: newLatency,
+			Doc:      "How long acquire, hold, release and handoff took, in the whole run and before, during and after each fault.",
+			Measures: latencyMeasures(),
+		},
+		{
+			Name: "stalls", New: newStalls,
+			Doc:    "No process of the harness stood still for longer than half of the ttl unless a fault asked for it; otherwise a zero proves nothing.",
+			Counts: []string{"own_stalls"}, Measures: []string{"own_stall_ms_max"},
+		},
+	}
+}
+
+func latencyMeasures() []string {
+	var names []string
+	for _, op := range opNames {
+		names = append(names, op+"_p50_ms", op+"_p99_ms", op+"_max_ms")
+	}
+	return names
+}
+
+// Names returns every count and measure that a run is judged by, sorted. There is one more measure for each fault:
+// unavailability_ms_NAME_ID.
+func Names() []string {
+	set := map[string]bool{}
+	for _, k := range Checkers() {
+		for _, name := range slices.Concat(k.Counts, k.Measures) {
+			set[name] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(set))
+}

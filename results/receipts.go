@@ -1,0 +1,81 @@
+// Receipts: what the engine saw of a fault is held against the history, which has the last word.
+//
+// A fault that was aimed at a holder bit only if that grant was in hand when the target was seen to stop: granted
+// before, and neither given back nor lost before. An event stamped before the stop may arrive after the heal.
+//
+// It cannot check receipts of faults that were aimed at nobody's grant.
+
+package results
+
+import (
+	"fmt"
+
+	"github.com/lockquake/lockquake/history"
+)
+
+type receipts struct {
+	run  Run
+	seen map[holdKey]*aimed
+}
+
+type holdKey struct {
+	user  history.User
+	grant uint32
+}
+
+// aimed is what the history says of a grant that a fault was aimed at.
+type aimed struct{ ok, over history.Event }
+
+func newReceipts(run Run) *receipts {
+	r := &receipts{run: run, seen: map[holdKey]*aimed{}}
+	for _, f := range run.Faults {
+		if f.Grant != 0 && f.User != nil {
+			r.seen[holdKey{*f.User, f.Grant}] = &aimed{}
+		}
+	}
+	return r
+}
+
+func (r *receipts) observe(e *history.Event) {
+	if len(r.seen) == 0 {
+		return
+	}
+	switch {
+	case e.Kind == history.Acquire && e.Phase == history.Ok:
+		if a := r.seen[holdKey{e.User, e.Op}]; a != nil {
+			a.ok = *e
+		}
+	case e.Kind == history.Release && e.Phase == history.Invoke, e.Kind == history.Lost:
+		if a := r.seen[holdKey{e.User, e.Grant}]; a != nil && a.over.Kind == history.KindNone {
+			a.over = *e
+		}
+	default:
+	}
+}
+
+// faults returns the run's faults with the receipts that the history leaves standing.
+func (r *receipts) faults() []history.Fault {
+	fs := make([]history.Fault, len(r.run.Faults))
+	copy(fs, r.run.Faults)
+	for i := range fs {
+		f := &fs[i]
+		if f.Grant == 0 || f.User == nil || f.Receipt.Status != history.Installed {
+			continue
+		}
+		a := r.seen[holdKey{*f.User, f.Grant}]
+		why := ""
+		switch {
+		case a.ok.Kind == history.KindNone:
+			why = "it has no such grant"
+		case a.ok.Time > f.Bit:
+			why = fmt.Sprintf("the grant was in hand only at %s, the stop was seen at %s", r.run.ms(a.ok.Time), r.run.ms(f.Bit))
+		case a.over.Kind != history.KindNone && a.over.Time < f.Bit:
+			why = fmt.Sprintf("a %s of that grant is stamped %s, the stop was seen at %s", a.over.Kind, r.run.ms(a.over.Time), r.run.ms(f.Bit))
+		}
+		if why != "" {
+			f.Receipt.Status = history.NotInstalled
+			f.Receipt.Evidence += "; but the history says otherwise: " + why
+		}
+	}
+	return fs
+}
