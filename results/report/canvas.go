@@ -62,7 +62,9 @@ func (c *canvas) line(class string, x1, y1, x2, y2 float64) {
 }
 
 // arrow is a line whose class gives it a head.
-func (c *canvas) arrow(class string, x1, y1, x2, y2 float64) { c.line(class+" lq-arrow", x1, y1, x2, y2) }
+func (c *canvas) arrow(class string, x1, y1, x2, y2 float64) {
+	c.line(class+" lq-arrow", x1, y1, x2, y2)
+}
 
 func (c *canvas) circle(class string, x, y, r float64) {
 	c.f(`<circle class="%s" cx="%s" cy="%s" r="%s"/>`+"\n", class, px(x), px(y), px(r))

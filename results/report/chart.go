@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	"gonum.org/v1/plot"
-	"gonum.org/v1/plot/font"
 	"gonum.org/v1/plot/plotter"
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
@@ -54,11 +53,6 @@ func newPlot(x, y string) *plot.Plot {
 		a.LineStyle.Color, a.Tick.LineStyle.Color = faint, faint
 		a.Padding = 4
 	}
-	p.Legend.TextStyle.Color = ink
-	p.Legend.TextStyle.Font = font.Font{Typeface: p.X.Tick.Label.Font.Typeface, Variant: "Sans", Size: 11}
-	p.Legend.Top = true
-	p.Legend.ThumbnailWidth = 24
-	p.Legend.Padding = 2
 	grid := plotter.NewGrid()
 	grid.Horizontal.Color, grid.Vertical.Color = faint, faint
 	grid.Horizontal.Width, grid.Vertical.Width = 0.6, 0.6
@@ -66,15 +60,25 @@ func newPlot(x, y string) *plot.Plot {
 	return p
 }
 
-// line adds one series and its legend.
-func line(p *plot.Plot, name string, n int, pts plotter.XYs) error {
-	l, err := plotter.NewLine(pts)
-	if err != nil {
-		return fmt.Errorf("chart of %s: %w", name, err)
+// line adds a series in as many pieces as it has; a piece of one point is a dot.
+func line(p *plot.Plot, name string, n int, step plotter.StepKind, pieces ...plotter.XYs) error {
+	for _, pts := range pieces {
+		if len(pts) == 1 {
+			dot, err := plotter.NewScatter(pts)
+			if err != nil {
+				return fmt.Errorf("chart of %s: %w", name, err)
+			}
+			dot.Color, dot.Shape, dot.Radius = series[n%len(series)], draw.CircleGlyph{}, 2
+			p.Add(dot)
+			continue
+		}
+		l, err := plotter.NewLine(pts)
+		if err != nil {
+			return fmt.Errorf("chart of %s: %w", name, err)
+		}
+		l.Color, l.Width, l.Dashes, l.StepStyle = series[n%len(series)], 1.8, dashes[n%len(dashes)], step
+		p.Add(l)
 	}
-	l.Color, l.Width, l.Dashes = series[n%len(series)], 1.8, dashes[n%len(dashes)]
-	p.Add(l)
-	p.Legend.Add(name, l)
 	return nil
 }
 

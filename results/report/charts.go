@@ -1,9 +1,11 @@
 package report
 
 import (
+	"errors"
 	"html/template"
 	"image/color"
 	"math"
+	"slices"
 	"strconv"
 
 	"gonum.org/v1/plot"
@@ -16,23 +18,39 @@ import (
 type chart struct {
 	Title   string
 	Caption string
+	Legend  []entry
 	SVG     template.HTML
+}
+
+// entry names a series beside its chart, where it covers no line.
+type entry struct{ Class, Name string }
+
+// entries makes the legend of the first series, and of the faults where there are any.
+func entries(bands []span, names ...string) []entry {
+	var out []entry
+	for i, n := range names {
+		out = append(out, entry{"key s" + strconv.Itoa(i), n})
+	}
+	if len(bands) > 0 {
+		out = append(out, entry{"key band", "fault"})
+	}
+	return out
 }
 
 // span of a fault on a time axis, in s since the start.
 type span struct{ from, to float64 }
 
-// charts draws the latency spectrum and the time lines; none where nothing was granted.
-func (t *timeline) charts(faults []history.Fault) ([]chart, error) {
-	if t.spectrum["acquire"].TotalCount() == 0 {
-		return nil, nil
+// charts draws the latency spectrum, where there is one, and the time lines, where anything was granted.
+func charts(s spectrum, t *timeline, faults []history.Fault) ([]chart, error) {
+	var out []chart
+	if len(s) > 0 {
+		c, err := s.chart()
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, c)
 	}
-	spectrum, err := t.spectrumChart()
-	if err != nil {
-		return nil, err
-	}
-	out := []chart{spectrum}
-	if len(t.grants) == 0 {
+	if !slices.ContainsFunc(t.grants, func(n float64) bool { return n > 0 }) {
 		return out, nil
 	}
 	bands := t.bands(faults)
@@ -46,14 +64,13 @@ func (t *timeline) charts(faults []history.Fault) ([]chart, error) {
 	return out, nil
 }
 
-// spectrumChart shows latency over the percentile, both on logarithmic scales: the tail is what is looked for.
-func (t *timeline) spectrumChart() (chart, error) {
+// chart shows latency over the percentile, both on logarithmic scales: the tail is what is looked for.
+func (s spectrum) chart() (chart, error) {
 	p := newPlot("percentile", "latency, ms")
-	p.Legend.Left = true
 	low, high, deepest := math.Inf(1), 0.0, 1.0
 	for i, name := range latencyOrder {
-		h := t.spectrum[name]
-		if h.TotalCount() == 0 {
+		h := s[name]
+		if h == nil {
 			continue
 		}
 		var pts plotter.XYs
@@ -62,8 +79,11 @@ func (t *timeline) spectrumChart() (chart, error) {
 			pts = append(pts, plotter.XY{X: x, Y: y})
 			low, high = min(low, y), max(high, y)
 		}
+		worst := float64(h.Max()) / 1e6
+		pts = append(pts, plotter.XY{X: float64(h.TotalCount()), Y: worst})
+		low, high = min(low, worst), max(high, worst)
 		deepest = max(deepest, pts[len(pts)-1].X)
-		if err := line(p, name, i, pts); err != nil {
+		if err := line(p, name, i, plotter.NoStep, pts); err != nil {
 			return chart{}, err
 		}
 	}
@@ -71,7 +91,7 @@ func (t *timeline) spectrumChart() (chart, error) {
 	p.X.Min, p.X.Max = 1, max(deepest, 10)
 	logY(p, low, high)
 	svg, err := inline(p, "Latency of acquire, hold, release and handoff in ms by percentile, on logarithmic scales; the table of latencies has the figures.")
-	return chart{"Latency spectrum", "From the median on the left to the worst case on the right; every step to the right is ten times rarer.", svg}, err
+	return chart{"Latency spectrum", "To the right lies the tail, up to the worst case: every decade is ten times rarer.", entries(nil, latencyOrder...), svg}, err
 }
 
 // logY gives a chart whole decades.
@@ -131,9 +151,9 @@ func (t *timeline) bands(faults []history.Fault) []span {
 	return out
 }
 
-// shadeBands adds the faults behind the series, and names them once.
+// shadeBands adds the faults behind the series.
 func shadeBands(p *plot.Plot, bands []span, low, high float64) error {
-	for i, b := range bands {
+	for _, b := range bands {
 		poly, err := plotter.NewPolygon(plotter.XYs{{X: b.from, Y: low}, {X: b.to, Y: low}, {X: b.to, Y: high}, {X: b.from, Y: high}})
 		if err != nil {
 			return err
@@ -142,9 +162,6 @@ func shadeBands(p *plot.Plot, bands []span, low, high float64) error {
 		poly.Color = color.NRGBA{R: uint8(r >> 8), G: uint8(g >> 8), B: uint8(bl >> 8), A: 70}
 		poly.LineStyle.Width = 0
 		p.Add(poly)
-		if i == 0 {
-			p.Legend.Add("fault", poly)
-		}
 	}
 	return nil
 }
@@ -153,37 +170,34 @@ func shadeBands(p *plot.Plot, bands []span, low, high float64) error {
 func (t *timeline) x(i int) float64 { return (float64(i) + 0.5) * float64(t.width) / 1e9 }
 
 func (t *timeline) latencyChart(bands []span) (chart, error) {
-	var median, worst plotter.XYs
+	var median, worst []plotter.XYs // a piece for each stretch with grants
 	low, high := math.Inf(1), 0.0
 	for i, h := range t.steps {
 		if h == nil {
 			continue
 		}
+		if i == 0 || t.steps[i-1] == nil {
+			median, worst = append(median, nil), append(worst, nil)
+		}
 		m, w := float64(h.ValueAtQuantile(50))/1e6, float64(h.Max())/1e6
-		median, worst = append(median, plotter.XY{X: t.x(i), Y: m}), append(worst, plotter.XY{X: t.x(i), Y: w})
+		last := len(median) - 1
+		median[last] = append(median[last], plotter.XY{X: t.x(i), Y: m})
+		worst[last] = append(worst[last], plotter.XY{X: t.x(i), Y: w})
 		low, high = min(low, m), max(high, w)
 	}
 	p := newPlot("s since start", "acquire, ms")
 	logY(p, low, high)
 	low, high = p.Y.Min, p.Y.Max
-	if err := shadeBands(p, bands, low, high); err != nil {
+	err := errors.Join(shadeBands(p, bands, low, high),
+		line(p, "median", 0, plotter.NoStep, median...), line(p, "worst", 1, plotter.NoStep, worst...))
+	if err != nil {
 		return chart{}, err
-	}
-	for i, s := range []struct {
-		name string
-		pts  plotter.XYs
-	}{{"median", median}, {"worst", worst}} {
-		if len(s.pts) == 0 {
-			continue
-		}
-		if err := line(p, s.name, i, s.pts); err != nil {
-			return chart{}, err
-		}
 	}
 	p.X.Min, p.X.Max = 0, float64(int64(len(t.grants))*t.width)/1e9
 	p.Y.Min, p.Y.Max = low, high
 	svg, err := inline(p, "Median and worst acquire latency in ms over the run's time, faults shaded.")
-	return chart{"Acquire latency over time", "By the time of the grant, in steps of " + duration(t.width) + "; a step without a grant has no point. Faults are shaded.", svg}, err
+	caption := "By the time of the grant, in steps of " + duration(t.width) + "; where the line is broken nobody got a lock."
+	return chart{"Acquire latency over time", caption, entries(bands, "median", "worst"), svg}, err
 }
 
 func (t *timeline) grantsChart(bands []span) (chart, error) {
@@ -197,11 +211,11 @@ func (t *timeline) grantsChart(bands []span) (chart, error) {
 	if err := shadeBands(p, bands, 0, high); err != nil {
 		return chart{}, err
 	}
-	if err := line(p, "grants", 0, pts); err != nil {
+	if err := line(p, "grants", 0, plotter.MidStep, pts); err != nil {
 		return chart{}, err
 	}
 	p.X.Min, p.X.Max = 0, float64(int64(len(t.grants))*t.width)/1e9
 	p.Y.Min, p.Y.Max = 0, high
 	svg, err := inline(p, "Number of grants in each "+duration(t.width)+" of the run, faults shaded.")
-	return chart{"Grants over time", "A gap is a time in which nobody got a lock. Faults are shaded.", svg}, err
+	return chart{"Grants over time", "In steps of " + duration(t.width) + "; at zero nobody got a lock.", entries(bands, "grants"), svg}, err
 }

@@ -49,7 +49,7 @@ type pageData struct {
 type card struct {
 	Name, Doc string
 	Value     string
-	Tone      string // class: "bad", "zero", "none" or "some"
+	Tone      string // class: "bad", "warn", "some", "zero" or "none"
 }
 
 type pair struct{ Name, Value string }
@@ -137,6 +137,8 @@ func cards(r results.Report) []card {
 			c.Tone = "none"
 		case *v > 0 && n == "fence_saves":
 			c.Tone = "some"
+		case *v > 0 && n == "overlapping_holds":
+			c.Tone = "warn"
 		case *v > 0:
 			c.Tone = "bad"
 		}
@@ -156,11 +158,22 @@ func latencyRows(m map[string]results.Quantiles) []latencyRow {
 // environment lists what a reader must know to believe the figures.
 func environment(env results.Env, r results.Report) []facts {
 	run := []pair{
-		{"run", env.Run}, {"started", env.Started}, {"lockquake", env.Version}, {"seed", strconv.FormatUint(r.Seed, 10)},
-		{"provider", strings.TrimSuffix(r.Provider+": "+env.ProviderReason, ": ")}, {"backend", r.Backend}, {"lock", r.Lock},
-		{"TTL", duration(env.TTL)}, {"token", env.Token}, {"workload", env.Workload}, {"users", strconv.Itoa(env.Users)},
-		{"resource", env.Resource}, {"guard", env.Guard}, {"recovered", strconv.FormatBool(env.Recovered)},
-		{"final read", strconv.FormatBool(env.FinalRead)}, {"run directory", r.RunDir},
+		{"run", env.Run},
+		{"started", env.Started},
+		{"lockquake", env.Version},
+		{"seed", strconv.FormatUint(r.Seed, 10)},
+		{"provider", strings.TrimSuffix(r.Provider+": "+env.ProviderReason, ": ")},
+		{"backend", r.Backend},
+		{"lock", r.Lock},
+		{"TTL", duration(env.TTL)},
+		{"token", env.Token},
+		{"workload", env.Workload},
+		{"users", strconv.Itoa(env.Users)},
+		{"resource", env.Resource},
+		{"guard", env.Guard},
+		{"recovered", strconv.FormatBool(env.Recovered)},
+		{"final read", strconv.FormatBool(env.FinalRead)},
+		{"run directory", r.RunDir},
 	}
 	timings := map[string]string{}
 	for k, v := range env.Timings {

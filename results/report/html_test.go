@@ -18,7 +18,7 @@ func pageOf(t *testing.T, s synthetic) string {
 	b, err := os.ReadFile(filepath.Join(s.dir, results.FileReport))
 	must(t, err)
 	if dir := os.Getenv("LOCKQUAKE_PICTURES"); dir != "" {
-		must(t, os.WriteFile(filepath.Join(dir, s.report.Scenario+".html"), b, 0o644))
+		must(t, os.WriteFile(filepath.Join(dir, t.Name()+".html"), b, 0o644))
 	}
 	return string(b)
 }
@@ -86,5 +86,23 @@ func TestPictureFileIsThePageOne(t *testing.T) {
 	_, body, _ := strings.Cut(string(svg), "<defs>")
 	if !strings.Contains(page, body) {
 		t.Error("the page shows another picture")
+	}
+}
+
+func TestSpectrumIsTheSumOfTheLogs(t *testing.T) {
+	s := healthyRun(t)
+	got, err := readSpectrum(s.dir)
+	must(t, err)
+	for _, op := range latencyOrder {
+		if n := got[op].TotalCount(); n != 402 {
+			t.Errorf("%s has %d samples, want 402", op, n)
+		}
+	}
+	if top := got["acquire"].Max(); top < 2019*ms || top > 2023*ms {
+		t.Errorf("the longest acquire took %d ns, want 2020 ms", top)
+	}
+	must(t, os.RemoveAll(filepath.Join(s.dir, results.DirLatency)))
+	if page := pageOf(t, s); strings.Contains(page, "Latency spectrum") || !strings.Contains(page, "Grants over time") {
+		t.Error("without logs there is a spectrum, or no time line")
 	}
 }

@@ -171,7 +171,7 @@ func (s *story) successor(events []history.Event, write history.Event, h *bar) s
 			continue
 		}
 		for _, other := range s.Holds {
-			if other.Ref.User == e.User && other.Ref.Grant == e.Grant && later(other.Ref, h.Ref) {
+			if other.Ref.User == e.User && other.Ref.Grant == e.Grant && s.later(other.Ref, h.Ref) {
 				last, found = e, true
 			}
 		}
@@ -187,12 +187,12 @@ func (s *story) successor(events []history.Event, write history.Event, h *bar) s
 }
 
 // later tells whether hold b certainly comes after hold a.
-func later(b, a results.HoldRef) bool {
+func (s *story) later(b, a results.HoldRef) bool {
 	if b.User == a.User && b.Grant == a.Grant {
 		return false
 	}
 	if a.Start < b.Issued {
 		return true
 	}
-	return b.Start >= a.Issued && b.Token > a.Token && a.Token != 0
+	return s.Ordered && b.Start >= a.Issued && b.Token > a.Token && a.Token != 0
 }

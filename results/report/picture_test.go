@@ -7,8 +7,14 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/lockquake/lockquake/history"
 	"github.com/lockquake/lockquake/results"
 )
 
@@ -45,12 +51,152 @@ func wellFormed(t *testing.T, doc []byte) {
 	}
 }
 
-func TestPictureTemporary(t *testing.T) {
-	pictureOf(t, pausedRun(t, false))
-	pictureOf(t, pausedRun(t, true))
-	pictureOf(t, restartRun(t))
+func storyOf(t *testing.T, s synthetic) *story {
+	t.Helper()
+	w, _ := Choose(s.report)
+	env, err := readEnv(s.dir)
+	must(t, err)
+	faults, err := readFaults(s.dir)
+	must(t, err)
+	win := newWindow(w)
+	must(t, scan(s.dir, win.names, win.observe))
+	told, err := tell(win.events, faults, w, env)
+	must(t, err)
+	return told
+}
+
+// lines lists the marks of a story in the order of time.
+func lines(s *story) []string {
+	var out []string
+	for _, m := range s.Marks {
+		line := s.Lanes[m.Lane].Name + ": " + m.Label
+		if m.Below != "" {
+			line += " / " + m.Below
+		}
+		out = append(out, line)
+	}
+	return out
+}
+
+func TestStoryOfAPause(t *testing.T) {
+	got := storyOf(t, pausedRun(t, false))
+	want := []string{
+		"client-1: acquire", "client-3: acquire", "client-3: granted, token 3391", "client-3: read 89",
+		"client-3: paused (SIGSTOP)", "client-3: validity ends", "client-1: granted, token 3397",
+		"client-3: both inside for 51.8 ms: overlapping hold", "client-1: read 89", "client-1: write 90", "client-1: release",
+		"client-3: runs again", "client-3: stale write 90 / after client-1 wrote 90", "client-3: release: not held",
+	}
+	if d := cmp.Diff(want, lines(got)); d != "" {
+		t.Error(d)
+	}
+	var names []string
+	for _, l := range got.Lanes {
+		names = append(names, l.Name)
+	}
+	if d := cmp.Diff([]string{"client-3", "lock service", "resource", "client-1"}, names); d != "" {
+		t.Error(d)
+	}
+	if got.Others == 0 {
+		t.Error("the grants of other users are not counted")
+	}
+}
+
+func TestStoryOfAFence(t *testing.T) {
+	got := lines(storyOf(t, pausedRun(t, true)))
+	if !slices.Contains(got, "client-3: write refused: token 3391 / 3397 was seen before") {
+		t.Errorf("no refused write in %q", got)
+	}
+	if slices.ContainsFunc(got, func(l string) bool { return strings.Contains(l, "stale") }) {
+		t.Errorf("a refused write is called stale in %q", got)
+	}
+}
+
+func TestStoryOfADoubleGrant(t *testing.T) {
+	got := storyOf(t, restartRun(t))
+	if got.Region == nil || !got.Region.Double || got.Region.From != at(391.5) || got.Region.To != at(410.2) {
+		t.Errorf("region %+v", got.Region)
+	}
+	for _, want := range []string{"lock service: redis-1 killed (SIGKILL)", "lock service: redis-1 serves again", "client-1: validity would end"} {
+		if !slices.Contains(lines(got), want) {
+			t.Errorf("no %q in %q", want, lines(got))
+		}
+	}
+}
+
+func TestFaultThatDidNotBiteIsNotDrawn(t *testing.T) {
+	s := pausedRun(t, false)
+	faults, err := readFaults(s.dir)
+	must(t, err)
+	other := faults[0]
+	other.Targets = []string{"client-2"} // not in the picture
+	faults[0].Receipt.Status = history.NotInstalled
+	writeFaults(t, s.dir, append(faults, other))
+	if got := storyOf(t, s); len(got.Bands) != 0 {
+		t.Errorf("bands %+v", got.Bands)
+	}
+}
+
+func TestPictureShowsWhatMatters(t *testing.T) {
+	classes := map[string][]string{
+		"stale":  {`class="lq-stale lq-arrow"`, `class="lq-overlap"`, `class="lq-band"`, `class="lq-hatch lq-h0"`, "lq-tear", "stale write 90", ">client-3<", ">client-1<", ">lock service<", ">resource<"},
+		"fenced": {`class="lq-refused"`, `class="lq-stop"`, `class="lq-band"`},
+		"double": {`class="lq-double"`, "DOUBLE GRANT", `class="lq-pill-double"`, "validity would end"},
+	}
+	pictures := map[string][]byte{
+		"stale": pictureOf(t, pausedRun(t, false)), "fenced": pictureOf(t, pausedRun(t, true)), "double": pictureOf(t, restartRun(t)),
+	}
+	for name, wants := range classes {
+		for _, want := range wants {
+			if !strings.Contains(string(pictures[name]), want) {
+				t.Errorf("the picture %s lacks %s", name, want)
+			}
+		}
+	}
+	if strings.Contains(string(pictures["fenced"]), `class="lq-stale lq-arrow"`) {
+		t.Error("a red arrow where nothing stale was written")
+	}
 	if _, ok := Choose(healthyRun(t).report); ok {
 		t.Error("a healthy run has a witness")
 	}
-	_ = results.Pass
+	if _, err := Picture(nil, nil, results.Witness{Kind: "lost_update"}, results.Env{}); err == nil {
+		t.Error("a witness without holds was drawn")
+	}
+}
+
+func TestChooseTakesTheWorst(t *testing.T) {
+	hold := []results.HoldRef{{Grant: 1}}
+	r := results.Report{}
+	for _, kind := range []string{"overlapping_hold", "fence_save", "stale_write", "double_grant"} {
+		r.Findings = append(r.Findings, results.Finding{Witnesses: []results.Witness{{Kind: kind, Holds: hold}}})
+		if w, _ := Choose(r); w.Kind != kind {
+			t.Errorf("chose %q over %q", w.Kind, kind)
+		}
+	}
+}
+
+func TestLayoutKeepsItsDistances(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := &story{Lanes: []lane{{Name: "a"}, {Name: "s", Kind: laneService}, {Name: "b"}}}
+		now := start
+		for range rapid.IntRange(1, 30).Draw(t, "n") {
+			now += rapid.SampledFrom([]int64{0, 1, 999, ms, 99 * ms, 100 * ms, 5000 * ms}).Draw(t, "gap")
+			s.Marks = append(s.Marks, mark{Time: now, Below: rapid.SampledFrom([]string{"", "second"}).Draw(t, "below")})
+		}
+		l := place(s)
+		for i := 1; i < len(l.Rows); i++ {
+			a, b := l.Rows[i-1], l.Rows[i]
+			if least := rowGap - 0.001; b.Y-a.Y < least || a.Below != "" && b.Y-a.Y < least+secondRow {
+				t.Fatalf("rows %d and %d are %g apart", i-1, i, b.Y-a.Y)
+			}
+			if b.Time-a.Time < 2 {
+				continue
+			}
+			if mid := l.at(a.Time + (b.Time-a.Time)/2); mid < a.Y || mid > b.Y {
+				t.Fatalf("a time between %d and %d lies at %g", a.Time, b.Time, mid)
+			}
+		}
+		if last := l.Rows[len(l.Rows)-1].Y; last >= l.Bottom || l.Bottom >= l.H {
+			t.Fatalf("rows end at %g, lanes at %g, the picture at %g", last, l.Bottom, l.H)
+		}
+	})
 }

@@ -74,7 +74,13 @@ func gather(dir string, r results.Report) material {
 			lack("the picture is not drawn", err)
 		}
 	}
-	if m.charts, err = t.charts(faults); err != nil {
+	latencies, err := readSpectrum(dir)
+	if err != nil {
+		lack("the latency spectrum is not drawn", err)
+	} else if len(latencies) == 0 && len(r.Latency) > 0 {
+		lack("the latency spectrum is not drawn", fmt.Errorf("no histogram logs in %s", filepath.Join(dir, results.DirLatency)))
+	}
+	if m.charts, err = charts(latencies, t, faults); err != nil {
 		lack("the charts are not drawn", err)
 	}
 	return m

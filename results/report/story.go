@@ -18,6 +18,7 @@ type story struct {
 	Text    string
 	Foot    string
 	Start   int64 // ns: zero of the axis
+	Ordered bool  // the lock's token is the service's own, so it may order what time leaves open
 	Lanes   []lane
 	Holds   []bar
 	Bands   []band
@@ -100,7 +101,7 @@ func tell(events []history.Event, faults []history.Fault, w results.Witness, env
 	if len(w.Holds) == 0 {
 		return nil, fmt.Errorf("witness %q names no holds: nothing to draw", w.Kind)
 	}
-	s := &story{Kind: w.Kind, Title: title(w), Text: w.Text, Foot: foot(env), Start: env.Start}
+	s := &story{Kind: w.Kind, Title: title(w), Text: w.Text, Foot: foot(env), Start: env.Start, Ordered: env.Token == "service"}
 	holds := slices.Clone(w.Holds)
 	slices.SortStableFunc(holds, func(a, b results.HoldRef) int { return cmp.Compare(a.Start, b.Start) })
 	hasResource := env.Resource != "" || slices.ContainsFunc(events, isEffect)

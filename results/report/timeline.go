@@ -16,33 +16,22 @@ const maxBuckets = 400
 // longest is the longest latency (ns) that a histogram can tell; a longer one counts as this.
 const longest = 3_600_000_000_000
 
-// timeline gathers latencies and grants from the events of a run: as a whole, and in steps of time.
+// timeline gathers grants and their latencies from the events of a run, in steps of time.
 type timeline struct {
 	start, width int64
 	grants       []float64
 	steps        []*hdrhistogram.Histogram // acquire latency by step; nil without grants
-	spectrum     map[string]*hdrhistogram.Histogram
-
-	open     map[history.User]int64 // since when the user's acquire counts
-	holds    map[key]int64          // acquire ok
-	releases map[history.User]int64 // release invoke
-	freed    map[uint16]int64       // by lock: the last release invoke
+	open         map[history.User]int64    // since when the user's acquire counts
 }
 
 func newTimeline(env results.Env) *timeline {
-	t := &timeline{
-		start: env.Start, width: bucket, spectrum: map[string]*hdrhistogram.Histogram{},
-		open: map[history.User]int64{}, holds: map[key]int64{}, releases: map[history.User]int64{}, freed: map[uint16]int64{},
-	}
+	t := &timeline{start: env.Start, width: bucket, open: map[history.User]int64{}}
 	for (env.End-env.Start)/t.width >= maxBuckets {
 		t.width += bucket
 	}
 	n := max(0, (env.End-env.Start+t.width-1)/t.width)
 	t.grants = make([]float64, n)
 	t.steps = make([]*hdrhistogram.Histogram, n)
-	for _, name := range latencyOrder {
-		t.spectrum[name] = hdrhistogram.New(1, longest, 3)
-	}
 	return t
 }
 
@@ -61,20 +50,6 @@ func (t *timeline) observe(e *history.Event) {
 		}
 	case e.Kind == history.Acquire && e.Phase == history.Ok:
 		t.granted(e)
-	case e.Kind == history.Release && e.Phase == history.Invoke:
-		k := key{e.User, e.Grant}
-		if since, ok := t.holds[k]; ok {
-			record(t.spectrum["hold"], e.Time-since)
-			delete(t.holds, k)
-		}
-		t.releases[e.User] = e.Time
-		t.freed[e.Lock] = e.Time
-	case e.Kind == history.Release && e.Phase == history.Ok:
-		if since, ok := t.releases[e.User]; ok {
-			record(t.spectrum["release"], e.Time-since)
-		}
-	case e.Kind == history.Lost:
-		delete(t.holds, key{e.User, e.Grant})
 	}
 }
 
@@ -83,12 +58,6 @@ func (t *timeline) granted(e *history.Event) {
 	since, ok := t.open[e.User]
 	if !ok {
 		return
-	}
-	t.holds[key{e.User, e.Op}] = e.Time
-	record(t.spectrum["acquire"], e.Time-since)
-	if freed, ok := t.freed[e.Lock]; ok {
-		record(t.spectrum["handoff"], e.Time-freed)
-		delete(t.freed, e.Lock)
 	}
 	i := (e.Time - t.start) / t.width
 	if e.Time < t.start || i >= int64(len(t.grants)) {

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/HdrHistogram/hdrhistogram-go"
+
 	"github.com/lockquake/lockquake/history"
 	"github.com/lockquake/lockquake/results"
 )
@@ -136,10 +138,35 @@ func (w *world) write(holds ...*grant) string {
 		g.ref.Grant = final[g.user.Client()][g.ref.Grant]
 	}
 	writeFaults(w.t, dir, w.faults)
+	w.logs(dir, 400)
 	b, err := json.Marshal(w.env)
 	must(w.t, err)
 	must(w.t, os.WriteFile(filepath.Join(dir, results.FileEnv), b, 0o644))
 	return dir
+}
+
+// logs writes histogram logs as the judge does, of n acquires and releases.
+func (w *world) logs(dir string, n int64) {
+	w.t.Helper()
+	must(w.t, os.MkdirAll(filepath.Join(dir, results.DirLatency), 0o755))
+	for i, op := range latencyOrder {
+		f, err := os.Create(filepath.Join(dir, results.DirLatency, op+".hlog"))
+		must(w.t, err)
+		log := hdrhistogram.NewHistogramLogWriter(f)
+		must(w.t, log.OutputLogFormatVersion())
+		must(w.t, log.OutputLegend())
+		for part := range int64(2) {
+			h := hdrhistogram.New(1, longest, 3)
+			for k := range n / 2 {
+				must(w.t, h.RecordValue(int64(i+1)*5*ms+k*ms/50+part*int64(i)*ms))
+			}
+			must(w.t, h.RecordValue(int64(i+1)*20*ms+part*2000*ms))
+			h.SetStartTimeMs(part * 5000)
+			h.SetEndTimeMs(part*5000 + 5000)
+			must(w.t, log.OutputIntervalHistogram(h))
+		}
+		must(w.t, f.Close())
+	}
 }
 
 func (w *world) file(dir, name string, events []history.Event) {

@@ -1,0 +1,55 @@
+package report
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
+
+	"github.com/lockquake/lockquake/results"
+)
+
+// spectrum is the latency (ns) of each operation over the whole run.
+type spectrum map[string]*hdrhistogram.Histogram
+
+// readSpectrum adds up the histogram logs that the judge left in a run directory: the chart then shows the very samples
+// that the figures were taken from. An operation without a log is left out.
+func readSpectrum(dir string) (spectrum, error) {
+	s := spectrum{}
+	for _, op := range latencyOrder {
+		h, err := readLog(filepath.Join(dir, results.DirLatency, op+".hlog"))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("latency log of %s: %w", op, err)
+		}
+		if h.TotalCount() > 0 {
+			s[op] = h
+		}
+	}
+	return s, nil
+}
+
+// readLog adds up the intervals of one histogram log.
+func readLog(path string) (*hdrhistogram.Histogram, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	sum := hdrhistogram.New(1, longest, 3)
+	for r := hdrhistogram.NewHistogramLogReader(f); ; {
+		h, err := r.NextIntervalHistogram()
+		if err != nil {
+			return nil, err
+		}
+		if h == nil {
+			return sum, nil
+		}
+		sum.Merge(h)
+	}
+}
