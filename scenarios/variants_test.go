@@ -286,8 +286,17 @@ func TestExpectationHolds(t *testing.T) {
 		value float64
 		want  bool
 	}{
-		{"0", 0, true}, {"0", 1, false}, {"=3", 3, true}, {">0", 0, false}, {">0", 1, true}, {">=5", 5, true}, {"<5", 5, false},
-		{"<=5", 5, true}, {"<1s", 999, true}, {"<1s", 1000, false}, {">5%", 5.5, true},
+		{"0", 0, true},
+		{"0", 1, false},
+		{"=3", 3, true},
+		{">0", 0, false},
+		{">0", 1, true},
+		{">=5", 5, true},
+		{"<5", 5, false},
+		{"<=5", 5, true},
+		{"<1s", 999, true},
+		{"<1s", 1000, false},
+		{">5%", 5.5, true},
 	} {
 		e, ok := ParseExpectation("x", c.text)
 		if !ok || e.Holds(c.value) != c.want {

@@ -1,0 +1,54 @@
+package scenarios
+
+import (
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// The page for people names every key and word that the reader takes, and its examples are read.
+func TestDocumentation(t *testing.T) {
+	data, err := os.ReadFile("../docs/scenarios.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	doc := string(data)
+	words := append([]string{"nodes", "ttl", "clients", "users", "renew", "check", "timeout", "resource.guard", "at", "for", "every", "jitter",
+		"settle", "seed", "within", "lock", "value", "outcome", "async", "point", "action", "on", "as", "event", "fact", "node", "is", "set"},
+		rootKeys...)
+	for _, list := range [][]string{guards, looks, stepKinds, outcomes, actions, zeroByDefault} {
+		words = append(words, list...)
+	}
+	for _, w := range words {
+		if !strings.Contains(doc, "`"+w+"`") && !strings.Contains(doc, "**"+w+"**") {
+			t.Errorf("docs/scenarios.md does not mention %q", w)
+		}
+	}
+	for _, w := range verbs {
+		if !strings.Contains(doc, w) {
+			t.Errorf("docs/scenarios.md does not mention the verb %q", w)
+		}
+	}
+	for _, w := range awaits {
+		if !strings.Contains(doc, "`await: "+w+"`") {
+			t.Errorf("docs/scenarios.md does not mention await %q", w)
+		}
+	}
+	for _, d := range []string{DefaultTTL.String(), DefaultFor.String(), DefaultSettle.String(), `">=100"`} {
+		if !strings.Contains(doc, d) {
+			t.Errorf("docs/scenarios.md does not mention the default %s", d)
+		}
+	}
+
+	blocks := regexp.MustCompile("(?s)```yaml\n(.*?)```").FindAllStringSubmatch(doc, -1)
+	if len(blocks) != 3 {
+		t.Fatalf("%d examples, want 3", len(blocks))
+	}
+	whole, twin, steps := blocks[0][1], blocks[1][1], blocks[2][1]
+	for _, text := range []string{whole, whole + twin, small + steps} {
+		if _, err := Parse([]byte(text), "docs/scenarios.md"); err != nil {
+			t.Error(err)
+		}
+	}
+}
