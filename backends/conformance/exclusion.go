@@ -125,7 +125,7 @@ func cycle(ctx context.Context, u lock.Locker, r lock.Request) ([]hold, error) {
 	for ctx.Err() == nil {
 		g, err := u.Acquire(ctx, r)
 		if err != nil {
-			if ctx.Err() != nil {
+			if end, _ := ctx.Deadline(); !time.Now().Before(end) { // a connection's deadline is seen before the context's
 				break
 			}
 			return holds, fmt.Errorf("acquire on a healthy service: %w", err)

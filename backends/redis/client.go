@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"sync"
 	"time"
 
@@ -48,59 +47,29 @@ func (silent) Printf(context.Context, string, ...any) {}
 // quiet replaces the logger of go-redis, which is one for the whole process.
 var quiet = sync.OnceFunc(func() { redis.SetLogger(silent{}) })
 
-// dialer connects and marks a refusal as what it is: no command of ours can have reached the server.
-func dialer(timeout time.Duration) func(ctx context.Context, network, address string) (net.Conn, error) {
-	d := &net.Dialer{Timeout: timeout, KeepAlive: -1}
-	return func(ctx context.Context, network, address string) (net.Conn, error) {
-		conn, err := d.DialContext(ctx, network, address)
-		if err != nil {
-			return nil, fmt.Errorf("%w: %w", lock.ErrNotSent, err)
-		}
-		return conn, nil
-	}
+// owner is the value that a user writes into a command of its own. The library asks for its bytes at the moment it
+// encodes the command for the connection it got, after all waiting and connecting: that is the send time, and whether
+// anything was sent at all.
+type owner struct {
+	id   string
+	sent time.Time // of the last attempt; zero: nothing was written
 }
 
-type sentKey struct{}
-
-// sent is the time at which the last attempt at a command was handed to the connection.
-type sent struct{ at time.Time }
-
-// withSent returns a context whose commands report their send time in the returned value.
-func withSent(ctx context.Context) (context.Context, *sent) {
-	s := &sent{}
-	return context.WithValue(ctx, sentKey{}, s), s
+// MarshalBinary notes the time.
+func (o *owner) MarshalBinary() ([]byte, error) {
+	o.sent = time.Now()
+	return []byte(o.id), nil
 }
 
-// stamp is the hook that notes the time before a command is written. Connecting, where it is needed, comes after it:
-// the time is never later than the write.
-type stamp struct{}
-
-func (stamp) DialHook(next redis.DialHook) redis.DialHook { return next }
-
-func (stamp) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		if s, ok := ctx.Value(sentKey{}).(*sent); ok {
-			s.at = time.Now()
-		}
-		return next(ctx, cmd)
-	}
-}
-
-func (stamp) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return next
-}
-
-// classify says what an error of a command means: certainly not done where nothing was sent or the server answered
+// classify says what an error of a command with this owner means: certainly not done where nothing was sent or the server answered
 // with an error, else the error as it is, of which nobody knows.
-func classify(err error) error {
+func (o *owner) classify(err error) error {
 	var answer redis.Error
 	switch {
-	case errors.Is(err, lock.ErrNotSent):
-		return err
-	case errors.Is(err, redis.ErrPoolTimeout), errors.Is(err, redis.ErrPoolExhausted), errors.Is(err, redis.ErrClosed):
-		return fmt.Errorf("%w: %w", lock.ErrNotSent, err)
 	case errors.As(err, &answer):
 		return fmt.Errorf("%w: %w", lock.ErrRefused, err)
+	case o.sent.IsZero() && !errors.Is(err, lock.ErrNotSent):
+		return fmt.Errorf("%w: %w", lock.ErrNotSent, err)
 	}
 	return err
 }

@@ -9,8 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/lockquake/lockquake/backends"
 	"github.com/lockquake/lockquake/lock"
 )
@@ -53,7 +51,6 @@ func TestRefusedIsCertain(t *testing.T) {
 		"try":     second(u.TryAcquire(t.Context(), lock.Request{Lock: "a", TTL: time.Second})),
 		"release": u.Release(t.Context(), g),
 		"renew":   second(u.Renew(t.Context(), g, time.Second)),
-		"check":   u.Check(t.Context(), g),
 	} {
 		if !errors.Is(err, lock.ErrNotSent) || !lock.Certain(err) {
 			t.Errorf("%s with nobody listening: %v", name, err)
@@ -166,5 +163,3 @@ func serve(t *testing.T, answer func(net.Conn)) string {
 	}()
 	return l.Addr().String()
 }
-
-var _ redis.Hook = stamp{}

@@ -61,10 +61,7 @@ func dialSingle(_ context.Context, a backends.Access) (backends.Connection, erro
 	}
 	o := options(p.Timeout)
 	o.Addr = addresses[0]
-	o.Dialer = dialer(p.Timeout)
-	c := &connection{access: a, params: p, client: redis.NewClient(o)}
-	c.client.AddHook(stamp{})
-	return c, nil
+	return &connection{access: a, params: p, client: redis.NewClient(o)}, nil
 }
 
 // Locker returns a locker for one user. Owner values are random for each grant, so users may share connections.
@@ -99,26 +96,22 @@ func (l *locker) Acquire(ctx context.Context, r lock.Request) (lock.Grant, error
 
 // TryAcquire makes one attempt.
 func (l *locker) TryAcquire(ctx context.Context, r lock.Request) (lock.Grant, error) {
-	var owner [20]byte
-	_, _ = rand.Read(owner[:]) // never fails: the runtime ends the program instead
-	id := hex.EncodeToString(owner[:])
+	var random [20]byte
+	_, _ = rand.Read(random[:]) // never fails: the runtime ends the program instead
+	o := &owner{id: hex.EncodeToString(random[:])}
 
 	lock.At(ctx, "before-set")
-	if err := ctx.Err(); err != nil {
-		return lock.Grant{}, fmt.Errorf("%w: %w", lock.ErrNotSent, err)
-	}
-	stamped, sent := withSent(ctx)
-	err := l.client.Do(stamped, "SET", key(r.Lock), id, "NX", "PX", r.TTL.Milliseconds()).Err()
+	err := l.client.Do(ctx, "SET", key(r.Lock), o, "NX", "PX", r.TTL.Milliseconds()).Err()
 	if errors.Is(err, redis.Nil) {
 		return lock.Grant{}, fmt.Errorf("%w: SET NX found the key of %s", lock.ErrContended, r.Lock)
 	}
 	if err != nil {
-		return lock.Grant{}, fmt.Errorf("SET NX: %w", classify(err))
+		return lock.Grant{}, fmt.Errorf("SET NX: %w", o.classify(err))
 	}
 	lock.At(ctx, "set-done")
 	g := lock.Grant{
-		Lock: r.Lock, Mode: lock.Exclusive, ID: id, Token: lock.NoToken,
-		Issued: sent.at, ValidUntil: backends.Validity(sent.at, r.TTL),
+		Lock: r.Lock, Mode: lock.Exclusive, ID: o.id, Token: lock.NoToken,
+		Issued: o.sent, ValidUntil: backends.Validity(o.sent, r.TTL),
 	}
 	l.remember(g)
 	return g, nil
@@ -127,9 +120,10 @@ func (l *locker) TryAcquire(ctx context.Context, r lock.Request) (lock.Grant, er
 // Release deletes the key if it still has this grant's value.
 func (l *locker) Release(ctx context.Context, g lock.Grant) error {
 	lock.At(ctx, "before-release")
-	n, err := deleteOwn.Run(ctx, l.client, []string{key(g.Lock)}, g.ID).Int()
+	o := &owner{id: g.ID}
+	n, err := deleteOwn.Run(ctx, l.client, []string{key(g.Lock)}, o).Int()
 	if err != nil {
-		return fmt.Errorf("delete by script: %w", classify(err))
+		return fmt.Errorf("delete by script: %w", o.classify(err))
 	}
 	l.forget(g)
 	lock.At(ctx, "release-done")
@@ -141,16 +135,16 @@ func (l *locker) Release(ctx context.Context, g lock.Grant) error {
 
 // Renew sets the key's expiry anew if it still has this grant's value.
 func (l *locker) Renew(ctx context.Context, g lock.Grant, ttl time.Duration) (lock.Grant, error) {
-	stamped, sent := withSent(ctx)
-	n, err := extendOwn.Run(stamped, l.client, []string{key(g.Lock)}, g.ID, ttl.Milliseconds()).Int()
+	o := &owner{id: g.ID}
+	n, err := extendOwn.Run(ctx, l.client, []string{key(g.Lock)}, o, ttl.Milliseconds()).Int()
 	if err != nil {
-		return g, fmt.Errorf("extend by script: %w", classify(err))
+		return g, fmt.Errorf("extend by script: %w", o.classify(err))
 	}
 	if n == 0 {
 		l.forget(g)
 		return g, fmt.Errorf("%w: the key of %s has another value or none", lock.ErrNotHeld, g.Lock)
 	}
-	g.ValidUntil = backends.Validity(sent.at, ttl)
+	g.ValidUntil = backends.Validity(o.sent, ttl)
 	l.remember(g)
 	return g, nil
 }
@@ -159,7 +153,7 @@ func (l *locker) Renew(ctx context.Context, g lock.Grant, ttl time.Duration) (lo
 func (l *locker) Check(ctx context.Context, g lock.Grant) error {
 	v, err := l.client.Get(ctx, key(g.Lock)).Result()
 	if err != nil && !errors.Is(err, redis.Nil) {
-		return fmt.Errorf("GET: %w", classify(err))
+		return fmt.Errorf("GET: %w", err)
 	}
 	if err != nil || v != g.ID {
 		return fmt.Errorf("%w: the key of %s has another value or none", lock.ErrNotHeld, g.Lock)
