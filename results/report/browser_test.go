@@ -87,7 +87,7 @@ const measure = `(() => {
 })()`
 
 // visit opens a written report and measures it.
-func visit(t *testing.T, ctx context.Context, s synthetic) box {
+func visit(ctx context.Context, t *testing.T, s synthetic) box {
 	t.Helper()
 	must(t, chromedp.Do(ctx, chromedp.Navigate("file://"+filepath.Join(s.dir, results.FileReport))))
 	b, err := chromedp.Run(ctx, chromedp.Evaluate[box](measure))
@@ -97,13 +97,13 @@ func visit(t *testing.T, ctx context.Context, s synthetic) box {
 
 func TestReportInABrowser(t *testing.T) {
 	ctx, bad := browser(t)
-	for _, s := range []synthetic{pausedRun(t, false), pausedRun(t, true), restartRun(t), healthyRun(t)} {
+	for _, s := range []synthetic{pausedRun(t, false), pausedRun(t, true), restartRun(t), crowdedRun(t), healthyRun(t)} {
 		must(t, Write(s.dir, s.report))
 		_, hasPicture := Choose(s.report)
 		for _, width := range []int64{380, 1280} {
 			t.Run(fmt.Sprintf("%s-%d", s.report.Scenario, width), func(t *testing.T) {
 				must(t, chromedp.Do(ctx, chromedp.EmulateViewport(width, 900)))
-				b := visit(t, ctx, s)
+				b := visit(ctx, t, s)
 				if b.Wide > b.Inner || int64(b.Inner) != width {
 					t.Errorf("the page is %g px wide in a window of %g, wanted %d", b.Wide, b.Inner, width)
 				}
@@ -137,7 +137,7 @@ func TestReportFollowsTheScheme(t *testing.T) {
 			Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}},
 		})
 		must(t, err)
-		colours[visit(t, ctx, s).Scheme] = true
+		colours[visit(ctx, t, s).Scheme] = true
 	}
 	if len(colours) != 2 {
 		t.Errorf("light and dark look alike: %v", colours)

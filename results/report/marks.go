@@ -120,6 +120,8 @@ func (s *story) access(events []history.Event, e history.Event, h *bar) mark {
 	}
 	if sent := sentAt(events, e, kind); sent != 0 && e.Time-sent > notable {
 		m.Since = sent
+		verb, _, _ := strings.Cut(m.Label, " ")
+		s.add(mark{Time: sent, Kind: markSent, Lane: h.Lane, To: -1, Label: "sends its " + verb})
 	}
 	if e.Phase != history.Ok {
 		verb, _, _ := strings.Cut(m.Label, " ")

@@ -6,7 +6,7 @@ import "slices"
 func drawRow(c *canvas, l *layout, r placed) {
 	x := l.X[r.Lane]
 	switch r.Kind {
-	case markNote, markFault:
+	case markNote, markFault, markSent:
 		drawNote(c, l, r)
 	case markRegion:
 		class := "lq-pill-overlap"
@@ -45,7 +45,6 @@ func drawAccess(c *canvas, l *layout, r placed) {
 	case markRead:
 		if r.Since != 0 {
 			c.line("lq-msg lq-reply", from, y, to, r.Y)
-			y = r.Y
 		}
 		c.arrow("lq-access", to, r.Y, from, r.Y)
 	case markStale:
@@ -98,8 +97,17 @@ func (l *layout) edge(lane, far int) (from, to float64) {
 	return l.X[lane] - barHalf - 2, l.X[far] + 2
 }
 
-// label writes into the corridor next to the client, on the side of the arrow.
+// label writes into the corridor next to the client, on the side of the arrow; where the arrow is a slope, behind its
+// far end.
 func (l *layout) label(c *canvas, class string, r placed, y float64) {
+	if r.Since != 0 {
+		anchor, side := "start", 1.0
+		if l.X[r.To] < l.X[r.Lane] {
+			anchor, side = "end", -1
+		}
+		c.anchored(class, l.X[r.To]+side*(bandHalf+9), y+4, anchor, r.Label)
+		return
+	}
 	if l.X[r.To] > l.X[r.Lane] {
 		c.anchored(class, l.X[r.Lane]+(corridor+barHalf)/2, y, "middle", r.Label)
 		return

@@ -77,6 +77,7 @@ const (
 	markRefused
 	markNote // words beside a lane
 	markFault
+	markSent // an access leaves its client, long before its effect
 	markRegion
 )
 
