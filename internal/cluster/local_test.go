@@ -1,0 +1,251 @@
+package cluster
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/lockquake/lockquake/chaos"
+	"github.com/lockquake/lockquake/internal/agent"
+	"github.com/lockquake/lockquake/internal/cluster/testdata/testnode"
+)
+
+// nothingLeft looks for what a local run could have left behind.
+func nothingLeft(t testing.TB, run string) {
+	t.Helper()
+	if _, err := os.Stat(filepath.Join(stateDirName(), run)); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the run's directory is left: %v", err)
+	}
+	if agent.Supported() != nil {
+		return
+	}
+	links, err := markedLinks()
+	if err != nil {
+		t.Error(err)
+	}
+	for name, o := range links {
+		if o.Run == run {
+			t.Errorf("the link %s is left", name)
+		}
+	}
+	paths, err := filepath.Glob("/proc/[0-9]*/environ")
+	if err != nil {
+		t.Error(err)
+	}
+	for _, path := range paths {
+		if o, name, ok := markedProcess(path); ok && o.Run == run {
+			t.Errorf("the process of %s is left at %s", name, path)
+		}
+	}
+	engineLeft(t, run)
+}
+
+// engineLeft is filled in where tests have an engine.
+var engineLeft = func(testing.TB, string) {}
+
+func TestLocalOnLoopback(t *testing.T) {
+	if err := agent.Supported(); err != nil {
+		t.Skip(err)
+	}
+	p, err := NewLocal(LocalOptions{Self: testBinary(t), Loopback: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	behaves(t, p, "tloop")
+}
+
+func TestLocalWithoutAgentSignalsByItself(t *testing.T) {
+	if err := agent.Supported(); err != nil {
+		t.Skip(err)
+	}
+	p, err := NewLocal(LocalOptions{Self: testBinary(t), Loopback: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := request(t, "tnoagent")
+	r.Agent = false
+	c, err := p.Open(t.Context(), r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = c.Close(context.Background()) }()
+	startAll(t, c)
+	serves(t, c.Node("echo-1"), "start 1")
+	pauses(t, c.Node("echo-1"))
+}
+
+func TestLocalGoesOnWhenTheAgentDies(t *testing.T) {
+	if err := agent.Supported(); err != nil {
+		t.Skip(err)
+	}
+	p, err := NewLocal(LocalOptions{Self: testBinary(t), Loopback: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := p.Open(t.Context(), request(t, "tdeadagent"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = c.Close(context.Background()) }()
+	startAll(t, c)
+	n := c.Node("echo-1")
+	serves(t, n, "start 1")
+	run := n.driver.(*process).run
+	if err := run.guard.cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	<-run.agent.Ended()
+	pauses(t, n)
+}
+
+func TestMissingProgramIsNamedBeforeAnythingStarts(t *testing.T) {
+	t.Setenv("PATH", t.TempDir())
+	p, err := NewLocal(LocalOptions{Self: testBinary(t), Loopback: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := request(t, "tmissing")
+	r.Specs = append(r.Specs, Spec{Name: "redis-1", Role: Server, Command: func(Place) []string { return []string{"redis-server"} }})
+	_, err = p.Open(t.Context(), r)
+	var missing chaos.Unavailable
+	if !errors.As(err, &missing) || missing.What != "redis-server" || !strings.Contains(missing.Reason, "apt-get install redis-server") {
+		t.Errorf("a missing redis-server gives: %v", err)
+	}
+	nothingLeft(t, "tmissing")
+}
+
+func TestBadRequests(t *testing.T) {
+	p, err := NewLocal(LocalOptions{Self: testBinary(t), Loopback: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for what, change := range map[string]func(*Request){
+		"a run id too long":      func(r *Request) { r.Run = "abcdefghijk" },
+		"a run id with a slash":  func(r *Request) { r.Run = "../x" },
+		"two nodes of one name":  func(r *Request) { r.Specs = append(r.Specs, echoSpec("echo-1")) },
+		"an image for processes": func(r *Request) { r.Images = map[string]string{"redis": "redis:7"} },
+	} {
+		r := request(t, "tbad")
+		change(&r)
+		if c, err := p.Open(t.Context(), r); err == nil {
+			t.Errorf("%s was taken", what)
+			_ = c.Close(context.Background())
+		}
+	}
+	nothingLeft(t, "tbad")
+}
+
+func TestOffers(t *testing.T) {
+	p, err := NewLocal(LocalOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if agent.Supported() == nil {
+		for _, c := range []chaos.Capability{chaos.CanInspect, chaos.CanPause, chaos.CanKill} {
+			if err := p.Offers(c, Client); err != nil {
+				t.Errorf("%s of a client: %v", c, err)
+			}
+		}
+	}
+	if err := p.Offers(chaos.CanStart, Server); err != nil {
+		t.Error(err)
+	}
+	inproc := NewInproc(nil)
+	for what, err := range map[string]error{
+		"a client's second start": p.Offers(chaos.CanStart, Client),
+		"an unknown capability":   p.Offers("fly", Server),
+		"pausing a goroutine":     inproc.Offers(chaos.CanPause, Client),
+	} {
+		if !errors.As(err, new(chaos.Unavailable)) {
+			t.Errorf("%s gives %v", what, err)
+		}
+	}
+}
+
+func TestInproc(t *testing.T) {
+	p := NewInproc(testnode.Main)
+	c, err := p.Open(t.Context(), request(t, "tinproc"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	startAll(t, c)
+	one := c.Node("echo-1")
+	serves(t, one, "start 1")
+	n := c.Node("client-1")
+	s := stream{t, n.Stdio(), bufio.NewReader(n.Stdio().Out)}
+	if got := s.line(); got != "hello" {
+		t.Errorf("the client says %q", got)
+	}
+	if got := s.ask("dial " + one.Address("main")); got != "start 1" {
+		t.Errorf("dialling gives %q", got)
+	}
+	for what, f := range map[string]func(context.Context) (chaos.ProcessState, error){
+		"pause": one.Pause, "kill": one.Kill, "resume": one.Resume, "inspect": one.Inspect,
+	} {
+		if _, err := f(t.Context()); !errors.As(err, new(chaos.Unavailable)) {
+			t.Errorf("%s gives %v", what, err)
+		}
+	}
+	_ = s.stdio.In.Close()
+	<-n.Exited()
+	if _, err := s.lines.ReadByte(); !errors.Is(err, io.EOF) {
+		t.Errorf("after its end the stream gives %v", err)
+	}
+	for range 2 {
+		if err := c.Close(context.Background()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if one.Running() {
+		t.Error("a node runs after Close")
+	}
+}
+
+func TestSweepKillsStoppedOrphansOnly(t *testing.T) {
+	if err := agent.Supported(); err != nil {
+		t.Skip(err)
+	}
+	start := func(o owner) agent.Process {
+		cmd := exec.Command("sleep", "60")
+		cmd.Env = append(os.Environ(), ownerVariable+o.tag(), "LOCKQUAKE_NODE=n")
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = cmd.Process.Kill() })
+		go func() { _ = cmd.Wait() }()
+		p, err := agent.Find(cmd.Process.Pid)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := p.Signal("STOP"); err != nil {
+			t.Fatal(err)
+		}
+		return p
+	}
+	mine, theirs, kept := self("tlive", false), self("tdead", false), self("tkept", true)
+	theirs.Start++ // the pid is in other hands now: that supervisor is dead
+	kept.Start++
+	live, orphan, keep := start(mine), start(theirs), start(kept)
+	var s Swept
+	if err := s.processes(t.Context(), SweepOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if orphan.Alive() {
+		t.Error("the stopped orphan lives")
+	}
+	if !live.Alive() || !keep.Alive() {
+		t.Errorf("swept too much: %v", s.Processes)
+	}
+	if len(s.Processes) == 0 || !strings.Contains(strings.Join(s.Processes, "\n"), "n of run tdead") {
+		t.Errorf("swept: %v", s.Processes)
+	}
+	if !strings.Contains(strings.Join(s.Left, "\n"), "tkept") {
+		t.Errorf("left: %v", s.Left)
+	}
+}

@@ -1,0 +1,147 @@
+package cluster
+
+import (
+	"net/netip"
+	"os"
+	"testing"
+
+	"github.com/lockquake/lockquake/chaos"
+)
+
+func TestSubnetAvoidsWhatIsInUse(t *testing.T) {
+	used := []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0"), netip.MustParsePrefix("172.17.0.0/16")}
+	first, n, err := freeSubnet("run", 0, used)
+	if err != nil || n != 0 || first.Bits() != 24 {
+		t.Fatalf("first: %v, number %d, %v", first, n, err)
+	}
+	wide := netip.PrefixFrom(first.Addr(), 16).Masked()
+	second, n, err := freeSubnet("run", 0, append(used, wide))
+	if err != nil || second.Overlaps(wide) || n == 0 {
+		t.Errorf("second: %v, number %d, %v", second, n, err)
+	}
+	if _, _, err := freeSubnet("run", 0, []netip.Prefix{netip.MustParsePrefix("10.128.0.0/10")}); err == nil {
+		t.Error("a subnet was found where all are taken")
+	}
+	all := netip.MustParsePrefix("10.128.0.0/10")
+	for i := range 1000 {
+		if p := subnet("x", i); !all.Contains(p.Addr()) {
+			t.Fatalf("subnet %v lies outside", p)
+		}
+	}
+}
+
+func TestPlaces(t *testing.T) {
+	specs := []Spec{echoSpec("a"), echoSpec("b")}
+	p := ownAddresses(specs, netip.MustParsePrefix("10.140.7.0/24")).of("b", "/data")
+	if p.Address("a", "main") != "10.140.7.10:7000" || p.Address("b", "spare") != "10.140.7.11:7001" || p.Host("b") != "10.140.7.11" {
+		t.Errorf("own addresses: %+v", p)
+	}
+	if p.Self != "b" || p.Dir != "/data" {
+		t.Errorf("own name and directory: %+v", p)
+	}
+	p, ports, err := loopback(specs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ports.release()
+	seen := map[string]bool{}
+	for _, node := range []string{"a", "b"} {
+		for _, port := range []string{"main", "spare"} {
+			addr, err := netip.ParseAddrPort(p.Address(node, port))
+			if err != nil || seen[addr.String()] || addr.Port() >= 32000 || !addr.Addr().IsLoopback() {
+				t.Errorf("%s/%s is at %v, %v", node, port, addr, err)
+			}
+			seen[addr.String()] = true
+		}
+	}
+}
+
+func TestOwnerSurvivesLabelsAndTag(t *testing.T) {
+	o := self("abc", true)
+	if got := ownerOf(o.labels()); got != o {
+		t.Errorf("labels: %+v, want %+v", got, o)
+	}
+	if got, ok := ownerTag(o.tag()); !ok || got != o {
+		t.Errorf("tag: %+v, want %+v", got, o)
+	}
+	if len(aliasPrefix+o.tag()) > 255 {
+		t.Errorf("the tag has %d bytes, a link's alias takes 255", len(o.tag()))
+	}
+	for _, s := range []string{"", "run=x", "pid=3", "hello, world"} {
+		if _, ok := ownerTag(s); ok {
+			t.Errorf("%q was read as a tag", s)
+		}
+	}
+}
+
+func TestFateOfSupervisors(t *testing.T) {
+	if self("x", false).Start == 0 {
+		t.Skip("needs /proc")
+	}
+	for what, c := range map[string]struct {
+		change func(*owner)
+		fate   fate
+		swept  bool // without All
+		all    bool
+	}{
+		"running":               {func(*owner) {}, alive, false, false},
+		"running and kept":      {func(o *owner) { o.Keep = true }, alive, false, false},
+		"pid reused":            {func(o *owner) { o.Start++ }, dead, true, true},
+		"no such pid":           {func(o *owner) { o.PID = 1 << 30 }, dead, true, true},
+		"dead and kept":         {func(o *owner) { o.Start++; o.Keep = true }, dead, false, true},
+		"before the last boot":  {func(o *owner) { o.Boot = "other" }, dead, true, true},
+		"on another machine":    {func(o *owner) { o.Boot, o.Host = "other", "elsewhere" }, unknown, false, true},
+		"in another namespace":  {func(o *owner) { o.PIDNS = "pid:[1]" }, unknown, false, true},
+		"labels of a later day": {func(o *owner) { *o = owner{Run: "x"} }, unknown, false, true},
+	} {
+		o := self("x", false)
+		c.change(&o)
+		if got := o.fate(); got != c.fate {
+			t.Errorf("%s: fate %d, want %d", what, got, c.fate)
+		}
+		if o.leftover(false) != c.swept || o.leftover(true) != c.all {
+			t.Errorf("%s: swept %t, with All %t", what, o.leftover(false), o.leftover(true))
+		}
+	}
+}
+
+func TestThreadStatesOfTheEnginesPs(t *testing.T) {
+	rows := [][]string{{"7", "7", "Tsl"}, {"7", "9", "Tl"}, {"8", "8", "S"}, {"7"}}
+	s, err := threadStates(7, []string{"PID", "LWP", "STAT"}, rows)
+	if err != nil || !s.Stopped() || s.Threads["T"] != 2 {
+		t.Errorf("stopped: %v, %v", s, err)
+	}
+	if s, err := threadStates(9, []string{"PID", "LWP", "STAT"}, rows); err != nil || !s.Gone() {
+		t.Errorf("absent: %v, %v", s, err)
+	}
+	if _, err := threadStates(7, []string{"PID", "CMD"}, rows); err == nil {
+		t.Error("a table without states was read")
+	}
+}
+
+func TestGoneAndStoppedAreExact(t *testing.T) {
+	mixed := chaos.ProcessState{PID: 5, Threads: map[string]int{"T": 3, "S": 1}}
+	if mixed.Stopped() || mixed.Gone() {
+		t.Error("one running thread is not stopped")
+	}
+}
+
+func TestStaticBinaryIsTold(t *testing.T) {
+	if err := staticLinux("/bin/sh"); err == nil {
+		t.Error("a program with shared libraries was taken")
+	}
+	if err := staticLinux("place_test.go"); err == nil {
+		t.Error("a text was taken for a program")
+	}
+	t.Setenv("LOCKQUAKE_BIN", "")
+	if _, err := selfProgram(""); err == nil {
+		t.Error("the test binary was taken for lockquake's own")
+	}
+	t.Setenv("LOCKQUAKE_BIN", "/bin/sh")
+	if got, err := selfProgram(""); err != nil || got != "/bin/sh" {
+		t.Errorf("LOCKQUAKE_BIN gives %q, %v", got, err)
+	}
+	if _, err := os.Stat("/bin/sh"); err != nil {
+		t.Skip(err)
+	}
+}

@@ -1,0 +1,297 @@
+package cluster
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/lockquake/lockquake/internal/cluster/testdata/testnode"
+)
+
+// supervisorVariable makes the test binary play a supervisor that is to be killed; its value names the provider.
+const supervisorVariable = "LOCKQUAKE_TEST_SUPERVISOR"
+
+// TestMain lets the test binary play lockquake's own binary, as a node and as a supervisor.
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && !strings.HasPrefix(os.Args[1], "-") {
+		if err := testnode.Main(context.Background(), os.Args[1:], os.Stdin, os.Stdout); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	if provider := os.Getenv(supervisorVariable); provider != "" {
+		if err := supervise(provider); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+func testBinary(t testing.TB) string {
+	t.Helper()
+	path, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func echoSpec(name string) Spec {
+	return Spec{
+		Name: name, Role: Server, Image: SelfProgram, Restartable: true,
+		Ports: []Port{{Name: "main", Number: 7000}, {Name: "spare", Number: 7001}},
+		Command: func(p Place) []string {
+			return []string{SelfProgram, "echo", p.Address(p.Self, "main"), p.Dir}
+		},
+	}
+}
+
+func stdioSpec(name string) Spec {
+	return Spec{
+		Name: name, Role: Client, Image: SelfProgram, Stdio: true,
+		Command: func(Place) []string { return []string{SelfProgram, "stdio"} },
+	}
+}
+
+func request(t testing.TB, run string) Request {
+	t.Helper()
+	return Request{
+		Run: run, LogDir: filepath.Join(t.TempDir(), "logs"), Agent: true,
+		Specs: []Spec{echoSpec("echo-1"), echoSpec("echo-2"), stdioSpec("client-1")},
+	}
+}
+
+// behaves is what every provider of real processes must do. run must be unused.
+func behaves(t *testing.T, p Provider, run string) {
+	req := request(t, run)
+	c, err := p.Open(t.Context(), req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := c.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	t.Logf("described as %v", c.Describe)
+	startAll(t, c)
+	one, two := c.Node("echo-1"), c.Node("echo-2")
+	for _, n := range []*Node{one, two} {
+		serves(t, n, "start 1")
+	}
+	if one.Address("main") == two.Address("main") {
+		t.Fatalf("two nodes share the address %s", one.Address("main"))
+	}
+	control := streams(t, c, req)
+	if got := control.ask("dial " + two.Address("main")); got != "start 1" {
+		t.Errorf("a client that dials echo-2 at %s gets %q", two.Address("main"), got)
+	}
+	t.Run("pause", func(t *testing.T) { pauses(t, one) })
+	t.Run("restart", func(t *testing.T) { restarts(t, one) })
+	if got := control.ask("dial " + one.Address("main")); got != "start 2" {
+		t.Errorf("a client that dials the restarted echo-1 gets %q", got)
+	}
+	t.Run("kill while paused", func(t *testing.T) { killsPaused(t, c.Node("client-1")) })
+	if _, err := two.Pause(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	cancelled, cancel := context.WithCancel(t.Context())
+	cancel()
+	for range 2 {
+		if err := c.Close(cancelled); err != nil {
+			t.Fatalf("close: %v", err)
+		}
+	}
+	if one.Running() || two.Running() {
+		t.Error("a node runs after Close")
+	}
+	nothingLeft(t, run)
+}
+
+func startAll(t testing.TB, c *Cluster) time.Duration {
+	t.Helper()
+	begin := time.Now()
+	var wg sync.WaitGroup
+	// The context ends with the start, as that of an errgroup does: no process may end with it.
+	ctx, cancel := context.WithCancel(t.Context())
+	for _, n := range c.Nodes {
+		wg.Go(func() {
+			if err := n.Start(ctx); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	cancel()
+	return time.Since(begin)
+}
+
+// greeting dials a node and reads its first line.
+func greeting(ctx context.Context, n *Node, patience time.Duration) (string, error) {
+	conn, err := n.Dial(ctx, "main")
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = conn.Close() }()
+	_ = conn.SetReadDeadline(time.Now().Add(patience))
+	line, err := bufio.NewReader(conn).ReadString('\n')
+	return strings.TrimSpace(line), err
+}
+
+// serves waits until the node greets as wanted.
+func serves(t testing.TB, n *Node, want string) {
+	t.Helper()
+	var got string
+	var err error
+	for end := time.Now().Add(5 * time.Second); time.Now().Before(end); time.Sleep(2 * time.Millisecond) {
+		if got, err = greeting(t.Context(), n, time.Second); err == nil {
+			break
+		}
+	}
+	if err != nil || got != want {
+		t.Fatalf("%s at %s greets with %q, %v; want %q", n.Name(), n.Address("main"), got, err, want)
+	}
+}
+
+// stream is the test's end of a control stream.
+type stream struct {
+	t     *testing.T
+	stdio Stdio
+	lines *bufio.Reader
+}
+
+func (s stream) line() string {
+	s.t.Helper()
+	line, err := s.lines.ReadString('\n')
+	if err != nil {
+		s.t.Fatalf("read the control stream: %v", err)
+	}
+	return strings.TrimSpace(line)
+}
+
+func (s stream) ask(question string) string {
+	s.t.Helper()
+	if _, err := fmt.Fprintln(s.stdio.In, question); err != nil {
+		s.t.Fatalf("write the control stream: %v", err)
+	}
+	return s.line()
+}
+
+// streams tries the control stream and looks that nothing but standard error went to the log.
+func streams(t *testing.T, c *Cluster, r Request) stream {
+	t.Helper()
+	n := c.Node("client-1")
+	s := stream{t, n.Stdio(), bufio.NewReader(n.Stdio().Out)}
+	if got := s.line(); got != "hello" {
+		t.Fatalf("the client says %q first", got)
+	}
+	if got := s.ask("one"); got != "echo one" {
+		t.Fatalf("the client answers %q", got)
+	}
+	if d, ok := s.stdio.In.(interface{ SetWriteDeadline(time.Time) error }); !ok {
+		t.Errorf("the input of a control stream (%T) takes no deadline", s.stdio.In)
+	} else if err := d.SetWriteDeadline(time.Now().Add(time.Minute)); err != nil {
+		t.Errorf("set a deadline: %v", err)
+	}
+	log, err := os.ReadFile(filepath.Join(r.LogDir, "client-1.log"))
+	if err != nil || string(log) != "stdio is up\n" {
+		t.Errorf("the client's log holds %q, %v", log, err)
+	}
+	return s
+}
+
+func pauses(t *testing.T, n *Node) {
+	ctx := t.Context()
+	before, err := n.Inspect(ctx)
+	if err != nil || before.Gone() || before.Stopped() {
+		t.Fatalf("before the pause: %v, %v", before, err)
+	}
+	begin := time.Now()
+	state, err := n.Pause(ctx)
+	t.Logf("paused in %v: %v", time.Since(begin), state)
+	if err != nil || !state.Stopped() || state.Threads["T"] < 2 || state.Time == 0 {
+		t.Fatalf("paused: %v, %v", state, err)
+	}
+	if got, err := greeting(ctx, n, 200*time.Millisecond); err == nil {
+		t.Errorf("a paused node greets with %q", got)
+	}
+	var timeout net.Error
+	if _, err := greeting(ctx, n, 100*time.Millisecond); !errors.As(err, &timeout) || !timeout.Timeout() {
+		t.Errorf("a paused node should take the connection and stay silent: %v", err)
+	}
+	if again, err := n.Inspect(ctx); err != nil || !again.Stopped() || again.PID != before.PID {
+		t.Errorf("looked at again: %v, %v", again, err)
+	}
+	state, err = n.Resume(ctx)
+	if err != nil || state.Stopped() || state.Gone() {
+		t.Fatalf("resumed: %v, %v", state, err)
+	}
+	serves(t, n, "start 1")
+}
+
+func restarts(t *testing.T, n *Node) {
+	ctx := t.Context()
+	addr, exited := n.Address("main"), n.Exited()
+	if err := n.Start(ctx); err == nil {
+		t.Error("a running node was started")
+	}
+	begin := time.Now()
+	state, err := n.Kill(ctx)
+	t.Logf("killed in %v", time.Since(begin))
+	if err != nil || !state.Gone() || n.Running() {
+		t.Fatalf("killed: %v, %v, running %t", state, err, n.Running())
+	}
+	select {
+	case <-exited:
+	default:
+		t.Error("Exited is open after Kill")
+	}
+	if state, err := n.Kill(ctx); err != nil || !state.Gone() {
+		t.Errorf("killed twice: %v, %v", state, err)
+	}
+	if _, err := n.Pause(ctx); err == nil {
+		t.Error("a dead node was paused")
+	}
+	if got, err := greeting(ctx, n, 100*time.Millisecond); err == nil {
+		t.Errorf("a dead node greets with %q", got)
+	}
+	begin = time.Now()
+	if err := n.Start(ctx); err != nil {
+		t.Fatal(err)
+	}
+	serves(t, n, "start 2") // the data of the first start
+	t.Logf("started again and serving in %v", time.Since(begin))
+	if n.Address("main") != addr {
+		t.Errorf("the address was %s and is %s", addr, n.Address("main"))
+	}
+	if state, err := n.Inspect(ctx); err != nil || state.Gone() {
+		t.Errorf("the new process is seen as %v, %v", state, err)
+	}
+}
+
+func killsPaused(t *testing.T, n *Node) {
+	ctx := t.Context()
+	if _, err := n.Pause(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if state, err := n.Kill(ctx); err != nil || !state.Gone() {
+		t.Fatalf("killed: %v, %v", state, err)
+	}
+	if err := n.Start(ctx); err == nil {
+		t.Error("a client was started a second time")
+	}
+	if rest, err := bufio.NewReader(n.Stdio().Out).ReadString('\n'); err == nil {
+		t.Errorf("a dead client says %q", rest)
+	}
+}

@@ -1,0 +1,113 @@
+package cluster
+
+import (
+	"bufio"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/lockquake/lockquake/internal/agent"
+)
+
+// abandon starts a supervisor of the named provider, waits until it has paused two nodes, and kills it. look is called
+// before. It returns the paused processes.
+func abandon(t *testing.T, provider, run, binary string, look func()) []agent.Process {
+	t.Helper()
+	cmd := exec.Command(testBinary(t), "-test.run=^$")
+	cmd.Env = append(os.Environ(), supervisorVariable+"="+provider, supervisorVariable+"_RUN="+run,
+		supervisorVariable+"_LOGS="+filepath.Join(t.TempDir(), "logs"), supervisorVariable+"_BIN="+binary)
+	cmd.Stderr = os.Stderr
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+	var paused []agent.Process
+	lines := bufio.NewScanner(out)
+	for len(paused) < 2 && lines.Scan() {
+		pid, err := strconv.Atoi(lines.Text())
+		if err != nil {
+			t.Fatalf("the supervisor says %q", lines.Text())
+		}
+		p, err := agent.Find(pid)
+		if err != nil {
+			t.Fatalf("find process %d: %v", pid, err)
+		}
+		if s, err := p.Inspect(); err != nil || !observed(s).Stopped() {
+			t.Fatalf("process %d is %v, %v", pid, s, err)
+		}
+		paused = append(paused, p)
+	}
+	if len(paused) < 2 {
+		t.Fatal("the supervisor paused nothing")
+	}
+	look()
+	if err := cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait()
+	return paused
+}
+
+// gone waits until a process has ended or lies unreaped.
+func gone(t *testing.T, p agent.Process) {
+	t.Helper()
+	for end := time.Now().Add(2 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+		if s, err := p.Inspect(); err == nil && observed(s).Gone() {
+			return
+		}
+	}
+	t.Errorf("process %d lives 2 s after its supervisor was killed", p.PID)
+}
+
+// orphans runs the test of a killed supervisor with a local provider.
+func orphans(t *testing.T, provider, run string) {
+	if err := agent.Supported(); err != nil {
+		t.Skip(err)
+	}
+	dir := filepath.Join(stateDirName(), run)
+	paused := abandon(t, provider, run, testBinary(t), func() {
+		var s Swept
+		if err := errors.Join(s.processes(t.Context(), SweepOptions{All: true}), s.links(SweepOptions{All: true}), s.directories(SweepOptions{All: true})); err != nil {
+			t.Error(err)
+		}
+		if strings.Contains(strings.Join(append(append(s.Processes, s.Links...), s.Directories...), " "), run) {
+			t.Errorf("the things of a running supervisor were swept: %+v", s)
+		}
+		if _, err := os.Stat(dir); err != nil {
+			t.Error(err)
+		}
+	})
+	for _, p := range paused {
+		gone(t, p) // without any sweep: the kernel kills them, stopped as they are
+	}
+	swept, err := Sweep(t.Context(), SweepOptions{})
+	if err != nil {
+		t.Error(err)
+	}
+	if !strings.Contains(strings.Join(swept.Directories, " "), dir) {
+		t.Errorf("swept %v: %+v", swept, swept)
+	}
+	nothingLeft(t, run)
+}
+
+func TestKilledSupervisorOnLoopback(t *testing.T) { orphans(t, "loopback", "tkillloop") }
+
+// goesOn waits until a stopped process was continued (or has ended since) by the agent that lost its supervisor.
+func goesOn(t *testing.T, p agent.Process) {
+	t.Helper()
+	for end := time.Now().Add(2 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+		if s, err := p.Inspect(); err == nil && s.Threads["T"] == 0 {
+			return
+		}
+	}
+	t.Errorf("process %d is still stopped 2 s after its supervisor was killed", p.PID)
+}

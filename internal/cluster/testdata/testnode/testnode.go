@@ -1,0 +1,97 @@
+// Package testnode is the smallest stand-in for lockquake's own binary in the tests of the providers.
+package testnode
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/lockquake/lockquake/internal/agent"
+)
+
+// Main plays a node: "agent", "echo ADDRESS DIR" or "stdio".
+func Main(ctx context.Context, args []string, stdin io.Reader, stdout io.Writer) error {
+	if len(args) == 0 {
+		return errors.New("usage: agent | echo ADDRESS DIR | stdio")
+	}
+	switch args[0] {
+	case "agent":
+		return agent.Main(ctx, stdin, stdout)
+	case "echo":
+		return echo(ctx, args[1], args[2])
+	case "stdio":
+		return stdio(stdin, stdout)
+	}
+	return fmt.Errorf("unknown mode %q", args[0])
+}
+
+// stdio says hello, and echoes lines until its input ends; for "dial ADDRESS" it tells the first line that comes from
+// there.
+func stdio(stdin io.Reader, stdout io.Writer) error {
+	fmt.Fprintln(os.Stderr, "stdio is up")
+	fmt.Fprintln(stdout, "hello")
+	lines := bufio.NewScanner(stdin)
+	for lines.Scan() {
+		answer := "echo " + lines.Text()
+		if addr, ok := strings.CutPrefix(lines.Text(), "dial "); ok {
+			answer = firstLine(addr)
+		}
+		fmt.Fprintln(stdout, answer)
+	}
+	return lines.Err()
+}
+
+func firstLine(addr string) string {
+	c, err := net.DialTimeout("tcp", addr, 3*time.Second)
+	if err != nil {
+		return err.Error()
+	}
+	defer c.Close()
+	_ = c.SetDeadline(time.Now().Add(3 * time.Second))
+	line, err := bufio.NewReader(c).ReadString('\n')
+	if err != nil {
+		return err.Error()
+	}
+	return strings.TrimSpace(line)
+}
+
+// echo greets each connection with the number of times that it was started with this directory, and then sends back
+// every byte.
+func echo(ctx context.Context, addr, dir string) error {
+	f, err := os.OpenFile(dir+"/starts", os.O_CREATE|os.O_APPEND|os.O_RDWR, 0o600)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	_, _ = f.WriteString("x")
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	l, err := net.Listen("tcp", addr)
+	if err != nil {
+		return err
+	}
+	context.AfterFunc(ctx, func() { l.Close() })
+	fmt.Fprintln(os.Stderr, "listening")
+	for {
+		c, err := l.Accept()
+		if ctx.Err() != nil {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		go func() {
+			defer c.Close()
+			_, _ = fmt.Fprintf(c, "start %d\n", info.Size())
+			_, _ = io.Copy(c, c)
+		}()
+	}
+}
