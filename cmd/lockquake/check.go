@@ -1,0 +1,64 @@
+package main
+
+import (
+	"fmt"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"github.com/lockquake/lockquake/results"
+	"github.com/lockquake/lockquake/results/report"
+)
+
+func checkCommand(std streams) *cobra.Command {
+	c := &cobra.Command{
+		Use:   "check RUN-DIR",
+		Short: "Judge a run again from its directory",
+		Long: "Check judges a run from what is on disk, prints the verdict and ends with its exit code. It writes nothing. A history\n" +
+			"that is truncated or damaged is not judged: the place is named and the exit code is 4.",
+		Args:              oneRun,
+		ValidArgsFunction: completeRunDir,
+	}
+	f := formatFlag(c, "text", "json")
+	c.RunE = func(_ *cobra.Command, args []string) error {
+		if err := f.check(); err != nil {
+			return err
+		}
+		dir, err := runDir(args[0])
+		if err != nil {
+			return err
+		}
+		rep, err := results.Judge(dir)
+		if err != nil {
+			return err
+		}
+		if f.value == "json" {
+			err = writeJSON(std.out, rep)
+		} else {
+			err = report.Text(std.out, rep, colours(std.out)...)
+		}
+		if err != nil {
+			return err
+		}
+		if f.value == "text" {
+			fmt.Fprintln(std.out, shorten(dir))
+		}
+		if code := verdictCode(rep.Verdict); code != codeMet {
+			return exit{code: code}
+		}
+		return nil
+	}
+	return c
+}
+
+// runDir returns the absolute path of a run's directory, links such as `latest` resolved.
+func runDir(arg string) (string, error) {
+	if err := isRunDir(arg); err != nil {
+		return "", err
+	}
+	dir, err := filepath.EvalSymlinks(arg)
+	if err != nil {
+		return "", err
+	}
+	return filepath.Abs(dir)
+}

@@ -1,0 +1,51 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/lockquake/lockquake/internal/cluster"
+)
+
+func cleanCommand(std streams) *cobra.Command {
+	var all, verbose bool
+	c := &cobra.Command{
+		Use:   "clean",
+		Short: "Remove what dead runs left behind",
+		Long: "Clean removes the containers, networks, namespaces and processes of runs whose supervisor is dead, and continues\n" +
+			"processes that were left stopped. What belongs to a run that is still going on is never touched. It prints what it\n" +
+			"removed, one thing a line; what it found and left is told on standard error.",
+		Args:              noArgs,
+		ValidArgsFunction: cobra.NoFileCompletions,
+	}
+	c.Flags().BoolVar(&all, "all", false, "also what was kept on purpose (run --keep), and what belongs to supervisors out of sight, such as on another machine")
+	c.Flags().BoolVarP(&verbose, "verbose", "v", false, "note on standard error what is done")
+	f := formatFlag(c, "text", "json")
+	c.RunE = func(c *cobra.Command, _ []string) error {
+		if err := f.check(); err != nil {
+			return err
+		}
+		swept, err := cluster.Sweep(c.Context(), cluster.SweepOptions{All: all, Log: logger(std.err, verbose)})
+		if f.value == "json" {
+			return errors.Join(writeJSON(std.out, swept), err)
+		}
+		for _, group := range []struct {
+			what  string
+			names []string
+		}{
+			{"container", swept.Containers}, {"network", swept.Networks}, {"process", swept.Processes}, {"link", swept.Links},
+			{"directory", swept.Directories}, {"image", swept.Images},
+		} {
+			for _, n := range group.names {
+				fmt.Fprintf(std.out, "%s %s\n", group.what, n)
+			}
+		}
+		for _, l := range swept.Left {
+			fmt.Fprintln(std.err, "left: "+l)
+		}
+		return err
+	}
+	return c
+}

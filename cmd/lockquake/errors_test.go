@@ -1,0 +1,86 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"testing"
+
+	"github.com/lockquake/lockquake/chaos"
+	"github.com/lockquake/lockquake/history"
+	"github.com/lockquake/lockquake/internal/engine"
+	"github.com/lockquake/lockquake/scenarios"
+)
+
+func TestExitCodes(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		err  error
+		code int
+	}{
+		{nil, 0},
+		{exit{code: 1}, 1},
+		{engine.UsageError{Text: "x"}, 2},
+		{fmt.Errorf("run: %w", engine.UsageError{Text: "x"}), 2},
+		{fmt.Errorf("run: %w", &scenarios.Error{Message: "x"}), 2},
+		{engine.MissingError{Text: "x"}, 3},
+		{fmt.Errorf("run: %w", chaos.Unavailable{What: "x"}), 3},
+		{fmt.Errorf("check: %w", history.ErrCorrupt), 4},
+		{io.ErrUnexpectedEOF, 4},
+	} {
+		if got := exitCode(c.err); got != c.code {
+			t.Errorf("%v: exit code %d, should be %d", c.err, got, c.code)
+		}
+	}
+}
+
+func TestTheWorstExitCodeWins(t *testing.T) {
+	t.Parallel()
+	order := []int{codeMet, codeInconclusive, codeFailed, codeUsage, codeMissing, codeInterrupted}
+	for i, a := range order {
+		for j, b := range order {
+			if got, want := worse(a, b), order[max(i, j)]; got != want {
+				t.Errorf("%d and %d make %d, should be %d", a, b, got, want)
+			}
+		}
+	}
+}
+
+func TestAToldErrorIsNotToldAgain(t *testing.T) {
+	t.Parallel()
+	var b bytes.Buffer
+	complain(&b, exit{code: 1})
+	complain(&b, nil)
+	if b.Len() > 0 {
+		t.Errorf("printed %q", b.String())
+	}
+	complain(&b, errors.New("what: where\n"))
+	if b.String() != "lockquake: what: where\n" {
+		t.Errorf("printed %q", b.String())
+	}
+}
+
+func TestReplayCanBePasted(t *testing.T) {
+	t.Parallel()
+	f := runFlags{set: []string{"expect.double_grants=>0", "run.for=3s"}, images: []string{"redis=redis:7.4"}}
+	want := "lockquake run etcd-healthy --provider docker --set 'expect.double_grants=>0' --set run.for=3s --image redis=redis:7.4"
+	if got := f.replay("etcd-healthy", "docker"); got != want {
+		t.Errorf("replay is\n%s\nshould be\n%s", got, want)
+	}
+	if got := f.replay("it's.yaml", "inproc"); got != `lockquake run 'it'\''s.yaml' --set 'expect.double_grants=>0' --set run.for=3s --image redis=redis:7.4` {
+		t.Errorf("replay is %s", got)
+	}
+}
+
+func TestSeedsDiffer(t *testing.T) {
+	t.Parallel()
+	a, b := drawSeed(), drawSeed()
+	if a == b || a == 0 || b == 0 {
+		t.Errorf("drew %d and %d", a, b)
+	}
+	// Readers of JSON keep 53 bits of a number.
+	if a >= 1<<53 {
+		t.Errorf("%d is too large for JSON", a)
+	}
+}

@@ -1,0 +1,137 @@
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/lockquake/lockquake/history"
+	"github.com/lockquake/lockquake/results"
+)
+
+func historyCommand(std streams) *cobra.Command {
+	c := &cobra.Command{
+		Use:   "history RUN-DIR",
+		Short: "Print the events of a run in the order of time",
+		Long: "History prints the events of all processes of a run, merged by time: as a line for people (text), or as JSON Lines\n" +
+			"whose times are nanoseconds of CLOCK_MONOTONIC.",
+		Args:              oneRun,
+		ValidArgsFunction: completeRunDir,
+	}
+	f := formatFlag(c, "jsonl", "text")
+	c.RunE = func(_ *cobra.Command, args []string) error {
+		if err := f.check(); err != nil {
+			return err
+		}
+		if err := isRunDir(args[0]); err != nil {
+			return err
+		}
+		m, err := history.OpenAll(filepath.Join(args[0], results.DirHistory))
+		if err != nil {
+			return err
+		}
+		defer m.Close()
+		if f.value == "jsonl" {
+			return history.WriteJSONL(std.out, m)
+		}
+		return historyText(std.out, m, startOf(args[0]))
+	}
+	return c
+}
+
+// isRunDir tells in one line when a directory is not that of a run.
+func isRunDir(dir string) error {
+	info, err := os.Stat(dir)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return usagef("%s: no such directory; runs are in runs/SCENARIO/", dir)
+	case err != nil:
+		return err
+	case !info.IsDir():
+		return usagef("%s: not a directory; a run is a directory such as runs/etcd-holder-pause/latest", dir)
+	}
+	for _, f := range []string{results.FileEnv, results.FileScenario} {
+		if _, err := os.Stat(filepath.Join(dir, f)); err != nil {
+			return usagef("%s: not the directory of a run, it has no %s", dir, f)
+		}
+	}
+	return nil
+}
+
+// startOf reads when the workload of a run was let go, in ns; 0 where that is not known.
+func startOf(dir string) int64 {
+	b, err := os.ReadFile(filepath.Join(dir, results.FileEnv))
+	if err != nil {
+		return 0
+	}
+	var env results.Env
+	if json.Unmarshal(b, &env) != nil {
+		return 0
+	}
+	return env.Start
+}
+
+// historyText writes one line for each event; times are relative to start.
+func historyText(w io.Writer, m *history.Merge, start int64) error {
+	out := bufio.NewWriter(w)
+	var e history.Event
+	for {
+		process, err := m.Next(&e)
+		if errors.Is(err, io.EOF) {
+			return out.Flush()
+		}
+		if err != nil {
+			return errors.Join(err, out.Flush())
+		}
+		if start == 0 {
+			start = e.Time
+		}
+		if _, err := out.WriteString(eventText(&e, process.Process, m.Locks(), start)); err != nil {
+			return err
+		}
+	}
+}
+
+// eventText is one event as a line for people.
+func eventText(e *history.Event, process string, locks []string, start int64) string {
+	s := fmt.Sprintf("%12.3f ms  %-12s %-14s %-13s %-6s", ms(e.Time-start), process, e.User, e.Kind, e.Phase)
+	if int(e.Lock) < len(locks) {
+		s += "  " + locks[e.Lock]
+	}
+	if e.Grant != 0 {
+		s += fmt.Sprintf("  grant %d", e.Grant)
+	}
+	if e.Token != 0 {
+		s += fmt.Sprintf("  token %d", e.Token)
+	}
+	switch e.Valid {
+	case 0, history.ValidUnknown:
+	case history.ValidEndless:
+		s += "  valid without end"
+	default:
+		if e.Kind != history.Final {
+			s += fmt.Sprintf("  valid until %.3f ms", ms(e.Valid-start))
+		}
+	}
+	if e.Kind == history.Read || e.Kind == history.Write || e.Kind == history.EffectRead || e.Kind == history.EffectWrite ||
+		e.Kind == history.Final {
+		s += fmt.Sprintf("  value %d", e.Value)
+	}
+	if e.Kind == history.Stall {
+		s += fmt.Sprintf("  %v", time.Duration(e.Value))
+	}
+	if e.Code != history.CodeNone {
+		s += "  " + history.CodeName(e.Code)
+	}
+	return s + "\n"
+}
+
+func ms(ns int64) float64 { return float64(ns) / 1e6 }

@@ -1,0 +1,143 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"github.com/lockquake/lockquake/backends"
+	"github.com/lockquake/lockquake/results"
+	"github.com/lockquake/lockquake/scenarios"
+)
+
+// item is one entry of a list; what does not belong to a kind of entry is left out.
+type item struct {
+	Name    string           `json:"name"`
+	Backend string           `json:"backend,omitempty"`
+	Doc     string           `json:"doc"`
+	Locks   []string         `json:"locks,omitempty"`
+	Needs   []string         `json:"needs,omitempty"`
+	Wrong   string           `json:"wrong,omitempty"`
+	MinTTL  string           `json:"min_ttl,omitempty"`
+	Offers  *backends.Offers `json:"offers,omitempty"`
+	File    string           `json:"file,omitempty"`
+	Counts  []string         `json:"counts,omitempty"`   // usable in expect
+	Measure []string         `json:"measures,omitempty"` // usable in expect
+}
+
+// lists makes each list that can be asked for.
+var lists = map[string]func() []item{
+	"backends":  listBackends,
+	"locks":     listLocks,
+	"workloads": listWorkloads,
+	"faults":    listFaults,
+	"scenarios": listScenarios,
+	"checkers":  listCheckers,
+}
+
+// listNames is the keys of lists in the order of the help.
+var listNames = []string{"backends", "locks", "workloads", "faults", "scenarios", "checkers"}
+
+func listCommand(std streams) *cobra.Command {
+	c := &cobra.Command{
+		Use:       "list " + strings.Join(listNames, "|"),
+		Short:     "List what a scenario can name",
+		ValidArgs: listNames,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) != 1 {
+				return usagef("list: name one of %s", strings.Join(listNames, ", "))
+			}
+			if lists[args[0]] == nil {
+				return usagef("list: there is no list of %q; there are %s", args[0], strings.Join(listNames, ", "))
+			}
+			return nil
+		},
+	}
+	f := formatFlag(c, "text", "json")
+	c.RunE = func(_ *cobra.Command, args []string) error {
+		if err := f.check(); err != nil {
+			return err
+		}
+		items := lists[args[0]]()
+		if f.value == "json" {
+			return writeJSON(std.out, items)
+		}
+		w := tabwriter.NewWriter(std.out, 0, 0, 2, ' ', 0)
+		for _, i := range items {
+			name, doc := i.Name, i.Doc
+			if i.Backend != "" {
+				name = i.Backend + "\t" + name
+			}
+			if i.Wrong != "" {
+				doc += " WRONG: " + i.Wrong
+			}
+			fmt.Fprintf(w, "%s\t%s\n", name, strings.Join(strings.Fields(doc), " "))
+		}
+		return w.Flush()
+	}
+	return c
+}
+
+func listBackends() []item {
+	out := []item{}
+	for _, b := range catalog().Backends {
+		i := item{Name: b.Name, Doc: b.Doc}
+		for _, l := range b.Locks {
+			i.Locks = append(i.Locks, l.Name)
+		}
+		out = append(out, i)
+	}
+	return out
+}
+
+func listLocks() []item {
+	out := []item{}
+	for _, b := range catalog().Backends {
+		for _, l := range b.Locks {
+			i := item{Name: l.Name, Backend: b.Name, Doc: l.Doc, Wrong: l.Wrong, Offers: &l.Offers}
+			if l.MinTTL > 0 {
+				i.MinTTL = l.MinTTL.String()
+			}
+			out = append(out, i)
+		}
+	}
+	return out
+}
+
+func listWorkloads() []item {
+	out := []item{}
+	for _, w := range catalog().Workloads {
+		out = append(out, item{Name: w.Name, Doc: w.Doc})
+	}
+	return out
+}
+
+func listFaults() []item {
+	out := []item{}
+	for _, k := range catalog().Faults {
+		i := item{Name: k.Name, Doc: k.Doc}
+		for _, n := range k.Needs {
+			i.Needs = append(i.Needs, string(n))
+		}
+		out = append(out, i)
+	}
+	return out
+}
+
+func listScenarios() []item {
+	out := []item{}
+	for _, s := range scenarios.Names() {
+		out = append(out, item{Name: s.Name, Doc: s.Claim, File: s.File})
+	}
+	return out
+}
+
+func listCheckers() []item {
+	out := []item{}
+	for _, k := range results.Checkers() {
+		out = append(out, item{Name: k.Name, Doc: k.Doc, Counts: k.Counts, Measure: k.Measures})
+	}
+	return out
+}

@@ -1,0 +1,147 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/vbauerster/mpb/v8"
+	"github.com/vbauerster/mpb/v8/cwriter"
+	"github.com/vbauerster/mpb/v8/decor"
+
+	"github.com/lockquake/lockquake/internal/engine"
+)
+
+// plainEvery is how often a run without a terminal says how far it is.
+const plainEvery = 10 * time.Second
+
+// progress shows how far a run has come: as a bar where standard error is a terminal, as lines where it is not. Whatever
+// else is written to it appears above the bar.
+type progress struct {
+	mu    sync.Mutex
+	w     io.Writer
+	bars  *mpb.Progress                   // nil: lines
+	bar   *mpb.Bar                        // of the run under way
+	state atomic.Pointer[engine.Progress] // read while the bar is drawn, which may happen under mu
+	phase string
+	lines time.Time // when the last line without news was written
+}
+
+// newProgress makes the progress of a command line; quiet leaves the bar out.
+func newProgress(w io.Writer, quiet bool) *progress {
+	p := &progress{w: w}
+	if f, ok := w.(*os.File); ok && !quiet && cwriter.IsTerminal(int(f.Fd())) {
+		p.bars = mpb.New(mpb.WithOutput(f), mpb.WithWidth(30), mpb.WithRefreshRate(200*time.Millisecond))
+	}
+	return p
+}
+
+// Write writes lines for people.
+func (p *progress) Write(b []byte) (int, error) {
+	p.mu.Lock()
+	bars := p.bars
+	p.mu.Unlock()
+	if bars != nil {
+		if n, err := bars.Write(b); err == nil {
+			return n, nil
+		}
+	}
+	return p.w.Write(b)
+}
+
+// say writes one line for people.
+func (p *progress) say(format string, args ...any) {
+	var b bytes.Buffer
+	fmt.Fprintf(&b, format+"\n", args...)
+	_, _ = p.Write(b.Bytes()) // standard error is gone: there is nobody left to tell
+}
+
+// update takes what the engine tells.
+func (p *progress) update(s engine.Progress) {
+	p.mu.Lock()
+	bars, news := p.bars, s.Text != "" || s.Phase != p.phase
+	p.state.Store(&s)
+	p.phase = s.Phase
+	if bars != nil {
+		p.draw(s)
+	} else if time.Since(p.lines) >= plainEvery {
+		news = true
+	}
+	if news {
+		p.lines = time.Now()
+	}
+	p.mu.Unlock()
+	switch {
+	case bars != nil && s.Text != "":
+		p.say("%s", s.Text)
+	case bars == nil && news:
+		p.say("%s", plainLine(s))
+	}
+}
+
+// draw moves the bar; the lock is held.
+func (p *progress) draw(s engine.Progress) {
+	total := max(s.Total.Milliseconds(), 1)
+	if p.bar == nil {
+		p.bar = p.bars.New(total, mpb.BarStyle(),
+			mpb.BarRemoveOnComplete(),
+			mpb.PrependDecorators(decor.Any(func(decor.Statistics) string { return p.head() }, decor.WCSyncSpaceR)),
+			mpb.AppendDecorators(decor.Any(func(decor.Statistics) string { return p.tail() })),
+		)
+	}
+	// The last step is kept back: a full bar is a finished one.
+	p.bar.SetTotal(total+1, false)
+	p.bar.SetCurrent(min(s.Elapsed.Milliseconds(), total))
+}
+
+func (p *progress) head() string {
+	return p.state.Load().Phase
+}
+
+func (p *progress) tail() string {
+	s := p.state.Load()
+	return fmt.Sprintf("%v, %d grants, %d faults", s.Elapsed.Truncate(time.Second), s.Grants, s.Faults)
+}
+
+// plainLine is the progress as a line.
+func plainLine(s engine.Progress) string {
+	line := s.Phase
+	if s.Elapsed > 0 && s.Total > 0 {
+		line += fmt.Sprintf(" %v of %v", s.Elapsed.Truncate(time.Second), s.Total)
+	}
+	if s.Grants > 0 || s.Faults > 0 {
+		line += fmt.Sprintf(", %d grants, %d faults", s.Grants, s.Faults)
+	}
+	if s.Text != "" {
+		line += ": " + s.Text
+	}
+	return line
+}
+
+// finish takes away the bar of the run that ended.
+func (p *progress) finish() {
+	p.mu.Lock()
+	bar := p.bar
+	p.bar, p.phase, p.lines = nil, "", time.Time{}
+	p.mu.Unlock()
+	if bar != nil {
+		bar.Abort(true)
+		bar.Wait()
+	}
+}
+
+// close leaves the terminal as it was. It may be called more than once.
+func (p *progress) close() {
+	p.finish()
+	p.mu.Lock()
+	bars := p.bars
+	p.bars = nil
+	p.mu.Unlock()
+	if bars != nil {
+		bars.Wait()
+	}
+}

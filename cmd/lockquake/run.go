@@ -1,0 +1,214 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/binary"
+	"fmt"
+	"log/slog"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/lockquake/lockquake/internal/engine"
+	"github.com/lockquake/lockquake/scenarios"
+)
+
+// runFlags is the command line of run.
+type runFlags struct {
+	provider string
+	set      []string
+	seed     uint64
+	repeat   int
+	out      string
+	format   *format
+	keep     bool
+	dryRun   bool
+	images   []string
+	verbose  bool
+}
+
+const runDoc = `Run carries out scenarios, one after another, judges each, and writes a run directory for each with the history, the
+verdict and a report. A scenario is one that comes with lockquake (` + "`lockquake list scenarios`" + `), a pattern of such names
+("etcd-*"), or a YAML file.
+
+The directory of the run is the last line printed; with --format json the verdict, one object a run, is all that is
+printed. Progress goes to standard error. Ctrl-C heals what was broken, tears down, judges what there is and ends with
+exit code 130.`
+
+func runCommand(std streams) *cobra.Command {
+	var f runFlags
+	c := &cobra.Command{
+		Use:   "run SCENARIO-NAME-OR-FILE...",
+		Short: "Run scenarios and judge them",
+		Long:  runDoc,
+		Example: `  lockquake run etcd-holder-pause
+  lockquake run redis-healthy --provider local --set run.for=10s --set workload.clients=4
+  lockquake run 'etcd-*' --repeat 20 --format json`,
+		ValidArgsFunction: completeScenario,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return usagef("run: no scenario is named; `lockquake list scenarios` lists them, and a YAML file will do")
+			}
+			return nil
+		},
+	}
+	fl := c.Flags()
+	fl.StringVar(&f.provider, "provider", "auto", "what the nodes are: docker (containers), local (processes), or auto: docker where an engine answers")
+	fl.StringArrayVar(&f.set, "set", nil, "replace a key of the scenario, such as workload.resource.guard=fence; may be repeated")
+	fl.Uint64Var(&f.seed, "seed", 0, "seed of everything that is random in the run; 0: the scenario's, else drawn and written down")
+	fl.IntVar(&f.repeat, "repeat", 1, "run each scenario this many times, keep every run, and end with the worst exit code")
+	fl.StringVar(&f.out, "out", "runs", "folder of all runs")
+	fl.BoolVar(&f.keep, "keep", false, "leave the nodes up after the run; clean --all removes them")
+	fl.BoolVar(&f.dryRun, "dry-run", false, "print schedule, steps and what can be delivered, and start nothing")
+	fl.StringArrayVar(&f.images, "image", nil, "image of a kind of node instead of the project's own, such as redis=redis:7.4; may be repeated")
+	fl.BoolVarP(&f.verbose, "verbose", "v", false, "note on standard error what is done")
+	f.format = formatFlag(c, "text", "json")
+	// The flag was added above: this cannot fail.
+	_ = c.RegisterFlagCompletionFunc("provider", cobra.FixedCompletions(providers, cobra.ShellCompDirectiveNoFileComp))
+	c.RunE = func(c *cobra.Command, args []string) error { return f.run(c.Context(), std, args) }
+	return c
+}
+
+// run checks everything first, so that nothing is started for a command line that cannot be carried out.
+func (f *runFlags) run(ctx context.Context, std streams, args []string) error {
+	if err := f.check(); err != nil {
+		return err
+	}
+	tell := newProgress(std.err, f.dryRun)
+	defer tell.close()
+	list, err := f.prepare(ctx, args, logger(tell, f.verbose))
+	if err != nil {
+		return err
+	}
+	if f.dryRun {
+		return f.plan(std, list)
+	}
+	b := batch{std: std, tell: tell, json: f.format.value == "json"}
+	for _, o := range list {
+		o.Progress = tell.update
+		if !b.repeat(ctx, o, f.repeat, f.seed == 0 && o.Scenario.Run.Seed == 0) {
+			break
+		}
+	}
+	tell.close()
+	return b.close()
+}
+
+func (f *runFlags) check() error {
+	if f.repeat < 1 {
+		return usagef("--repeat: %d is too few; at least 1", f.repeat)
+	}
+	return f.format.check()
+}
+
+// prepare resolves names, keys and providers, and checks that each run can be delivered here.
+func (f *runFlags) prepare(ctx context.Context, args []string, log *slog.Logger) ([]engine.Options, error) {
+	images, err := parseImages(f.images)
+	if err != nil {
+		return nil, err
+	}
+	set := f.set
+	if f.seed != 0 {
+		set = append(set[:len(set):len(set)], fmt.Sprintf("run.seed=%d", f.seed))
+	}
+	known, pick := catalog(), chooser{name: f.provider}
+	var out []engine.Options
+	for _, arg := range args {
+		found, err := scenarios.Load(arg)
+		if err != nil {
+			return nil, err
+		}
+		for _, s := range found {
+			if s, err = s.With(set); err != nil {
+				return nil, err
+			}
+			o := engine.Options{
+				Scenario: s, Catalog: known, Images: images, Out: f.out, Keep: f.keep, Version: version, Log: log,
+			}
+			if o.Provider, o.ProviderReason, err = pick.pick(ctx, s, known); err != nil {
+				return nil, err
+			}
+			o.Replay = f.replay(nameOf(arg, s), o.Provider.Name())
+			if _, err := engine.Check(o); err != nil {
+				return nil, err
+			}
+			out = append(out, o)
+		}
+	}
+	return out, nil
+}
+
+// nameOf is what to say on a command line to get this scenario again.
+func nameOf(arg string, s scenarios.Scenario) string {
+	for _, known := range scenarios.Names() {
+		if known.Name == s.Name && known.File == s.File {
+			return s.Name
+		}
+	}
+	return arg
+}
+
+// replay is the command that repeats a run, but for its seed.
+func (f *runFlags) replay(name, provider string) string {
+	words := []string{"lockquake", "run", name}
+	if provider != "inproc" {
+		words = append(words, "--provider", provider)
+	}
+	for _, s := range f.set {
+		words = append(words, "--set", s)
+	}
+	for _, i := range f.images {
+		words = append(words, "--image", i)
+	}
+	for i, w := range words {
+		if strings.ContainsAny(w, " \t\n*?[]{}()<>|&;$\"'`\\!#~") {
+			words[i] = "'" + strings.ReplaceAll(w, "'", `'\''`) + "'"
+		}
+	}
+	return strings.Join(words, " ")
+}
+
+// plan prints what would be done.
+func (f *runFlags) plan(std streams, list []engine.Options) error {
+	for i, o := range list {
+		p, err := engine.Check(o)
+		if err != nil {
+			return err
+		}
+		if f.format.value == "json" {
+			if err := writeJSON(std.out, p); err != nil {
+				return err
+			}
+			continue
+		}
+		if i > 0 {
+			fmt.Fprintln(std.out)
+		}
+		if _, err := fmt.Fprintf(std.out, "%s\nprovider %s: %s\n", strings.TrimRight(p.Text(), "\n"), o.Provider.Name(), o.ProviderReason); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// parseImages reads the --image flags.
+func parseImages(flags []string) (map[string]string, error) {
+	images := map[string]string{}
+	for _, f := range flags {
+		key, image, ok := strings.Cut(f, "=")
+		if !ok || key == "" || image == "" {
+			return nil, usagef("--image %s: not of the form KEY=IMAGE, such as redis=redis:7.4", f)
+		}
+		images[key] = image
+	}
+	return images, nil
+}
+
+// drawSeed returns a seed other than 0, small enough for every reader of JSON.
+func drawSeed() uint64 {
+	var b [8]byte
+	// It cannot fail: the Go runtime ends the program where the system has no randomness.
+	_, _ = rand.Read(b[:])
+	return binary.LittleEndian.Uint64(b[:])>>22 + 1
+}
