@@ -1,0 +1,141 @@
+package etcd
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"google.golang.org/grpc"
+
+	"github.com/lockquake/lockquake/backends"
+	"github.com/lockquake/lockquake/backends/etcd/node"
+	"github.com/lockquake/lockquake/lock"
+)
+
+// TestParams refuses what the server cannot do, and names the key.
+func TestParams(t *testing.T) {
+	for _, c := range []struct {
+		common backends.Common
+		set    func(*Params)
+		want   string
+	}{
+		{backends.Common{TTL: 2 * time.Second}, func(*Params) {}, ""},
+		{backends.Common{TTL: 2 * time.Second, Nodes: 5}, func(*Params) {}, ""},
+		{backends.Common{TTL: 2 * time.Second, Nodes: 4}, func(*Params) {}, "odd"},
+		{backends.Common{TTL: time.Second}, func(*Params) {}, "no lease shorter than 2s"},
+		{backends.Common{TTL: time.Second}, func(p *Params) { p.Election = 500 * time.Millisecond }, ""},
+		{backends.Common{TTL: 2 * time.Second}, func(p *Params) { p.Election = 2 * time.Second }, "no lease shorter than 3s"},
+		{backends.Common{TTL: 2500 * time.Millisecond}, func(*Params) {}, "whole seconds, such as 3s"},
+		{backends.Common{TTL: 2 * time.Second}, func(p *Params) { p.Election = 300 * time.Millisecond }, "five heartbeats"},
+		{backends.Common{TTL: 2 * time.Second}, func(p *Params) { p.Heartbeat = 100 }, "heartbeat"},
+	} {
+		_, err := newTopology(c.common, func(into any) error { c.set(into.(*Params)); return nil })
+		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
+			t.Errorf("%+v: error is %v; it should say %q", c.common, err, c.want)
+		}
+	}
+}
+
+// TestCommand looks at the argv of one of three members.
+func TestCommand(t *testing.T) {
+	p := defaults()
+	at := func(node, port string) string {
+		return node + ":" + map[string]string{Port: "2379", peerPort: "2380"}[port]
+	}
+	argv := p.command(seat{name: "etcd-2", dir: "/d", members: 3, address: at})
+	text := strings.Join(argv, " ")
+	for _, want := range []string{
+		"lockquake node etcd --name etcd-2 --data-dir /d/data",
+		"--initial-cluster etcd-1=http://etcd-1:2380,etcd-2=http://etcd-2:2380,etcd-3=http://etcd-3:2380",
+		"--listen-client-urls http://0.0.0.0:2379 --advertise-client-urls http://etcd-2:2379",
+		"--heartbeat-interval 100 --election-timeout 1000",
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("%s\nlacks %s", text, want)
+		}
+	}
+	if slices.Contains(argv, "--unsafe-no-fsync") {
+		t.Error("fsync is off by default")
+	}
+	p.NoFsync = true
+	if !slices.Contains(p.command(seat{name: "etcd-1", dir: "/d", members: 1, address: at}), "--unsafe-no-fsync") {
+		t.Error("unsafe_no_fsync does nothing")
+	}
+}
+
+// TestNodeNeedsDataDir refuses to write to the working directory.
+func TestNodeNeedsDataDir(t *testing.T) {
+	if err := node.RunNode([]string{"--name", "data-dir"}); !errors.Is(err, node.ErrNoDataDir) {
+		t.Errorf("without --data-dir: %v", err)
+	}
+}
+
+// scripted is a stream that answers what it is told to.
+type scripted struct {
+	grpc.ClientStream
+	answers []*pb.LeaseKeepAliveResponse
+}
+
+func (*scripted) SendMsg(any) error { return nil }
+
+func (s *scripted) RecvMsg(m any) error {
+	a := s.answers[0]
+	s.answers = s.answers[1:]
+	r := m.(*pb.LeaseKeepAliveResponse)
+	r.ID, r.TTL = a.ID, a.TTL
+	return nil
+}
+
+// TestValidityCountsFromTheAnsweredRequest sends three keep-alives and has the first two answered late.
+func TestValidityCountsFromTheAnsweredRequest(t *testing.T) {
+	const id, ttl = 7, 10
+	answer := func(ttl int64) *pb.LeaseKeepAliveResponse { return &pb.LeaseKeepAliveResponse{ID: id, TTL: ttl} }
+	ls := newLeases()
+	granted := time.Now().Add(-time.Second)
+	ls.promise(id, granted, ttl)
+	k := &keepAlives{
+		ClientStream: &scripted{answers: []*pb.LeaseKeepAliveResponse{answer(ttl), answer(ttl), answer(0), answer(ttl)}},
+		leases:       ls, sent: map[int64][]time.Time{},
+	}
+	var sent [4]time.Time // sent[i] is taken just after request i
+	for i := range 3 {
+		if err := k.SendMsg(&pb.LeaseKeepAliveRequest{ID: id}); err != nil {
+			t.Fatal(err)
+		}
+		sent[i] = time.Now()
+		time.Sleep(20 * time.Millisecond)
+	}
+	full := ttl*time.Second - backends.Drift(ttl*time.Second)
+	last := granted
+	for i := range 2 {
+		if err := k.RecvMsg(&pb.LeaseKeepAliveResponse{}); err != nil {
+			t.Fatal(err)
+		}
+		v, _ := ls.validity(id)
+		end, _ := v.Time()
+		if from := end.Add(-full); from.After(sent[i]) || !from.After(last) {
+			t.Errorf("answer %d: validity counts from %s after its request", i, from.Sub(sent[i]))
+		}
+		last = sent[i]
+	}
+	before, _ := ls.validity(id)
+	for range 2 { // an expired lease, and an answer to nothing
+		if err := k.RecvMsg(&pb.LeaseKeepAliveResponse{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if after, _ := ls.validity(id); after != before {
+		t.Error("an answer that promises nothing moved the validity")
+	}
+	ls.promise(id, granted, ttl)
+	if after, _ := ls.validity(id); after != before {
+		t.Error("an older promise replaced a later one")
+	}
+	ls.forget(id)
+	if v, _ := ls.validity(id); v != lock.Unknown() {
+		t.Error("a forgotten lease is believed in")
+	}
+}
