@@ -35,19 +35,18 @@ type Pulse struct {
 // more, broken is called once, unless it is nil.
 func StartPulse(r *Recorder, user history.User, broken func(error)) *Pulse {
 	p := &Pulse{stop: make(chan struct{}), ended: make(chan struct{})}
-	go p.run(r, user, broken)
+	go p.run(now(), r, user, broken) // from here on, whenever the goroutine gets to run
 	return p
 }
 
-func (p *Pulse) run(r *Recorder, user history.User, broken func(error)) {
+func (p *Pulse) run(last int64, r *Recorder, user history.User, broken func(error)) {
 	defer close(p.ended)
 	t := time.NewTicker(beat)
 	defer t.Stop()
-	last := now()
-	for {
+	for stopped := false; !stopped; {
 		select {
 		case <-p.stop:
-			return
+			stopped = true
 		case <-t.C:
 		}
 		n := now()

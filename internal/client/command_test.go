@@ -1,0 +1,231 @@
+package client
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/lockquake/lockquake/history"
+	"github.com/lockquake/lockquake/internal/wire"
+	"github.com/lockquake/lockquake/workloads"
+	"github.com/lockquake/lockquake/workloads/resource"
+)
+
+func TestCommands(t *testing.T) {
+	reg, address := register(t, resource.GuardFence)
+	r := inside(t, newToy())
+	r.begin(protecting(address, resource.GuardFence, nil))
+	if a := r.must(wire.OutcomeOK, wire.Command{Do: wire.DoAcquire, Lock: 1}); a.Value != 1 {
+		t.Errorf("the token is 1, the result says %d", a.Value)
+	}
+	r.must(wire.OutcomeOK, wire.Command{Do: wire.DoWrite, Lock: 1, Value: 42})
+	if a := r.must(wire.OutcomeOK, wire.Command{Do: wire.DoRead, Lock: 1}); a.Value != 42 {
+		t.Errorf("read %d", a.Value)
+	}
+	r.must(wire.OutcomeOK, wire.Command{Do: wire.DoRenew, Lock: 1})
+	r.must(wire.OutcomeOK, wire.Command{Do: wire.DoCheck, Lock: 1})
+	for want, c := range map[string]wire.Command{
+		"has lock-1 in hand already": {Do: wire.DoAcquire, Lock: 1},
+		"no grant of lock-0":         {Do: wire.DoWrite},
+		"lock is 2, the run has 2":   {Do: wire.DoAcquire, Lock: 2},
+		"user is -1":                 {Do: wire.DoAcquire, User: -1},
+		`know the order "steal"`:     {Do: "steal"},
+		"does not wait":              {Do: wire.DoContinue, Point: "nowhere"},
+		"want wait or die":           {Do: wire.DoArm, Point: "acquired", Action: "sing"},
+		"cannot die alone":           {Do: wire.DoArm, Point: "acquired", Action: wire.ActionDie},
+	} {
+		if a := r.must(wire.OutcomeFail, c); !strings.Contains(a.Error, want) {
+			t.Errorf("%+v: got %q, want %q", c, a.Error, want)
+		}
+	}
+	// Another user asks in vain, and then in time; nobody waits for it meanwhile.
+	if a := r.must(wire.OutcomeFail, wire.Command{User: 1, Do: wire.DoAcquire, Lock: 1, Timeout: int64(20 * time.Millisecond)}); !strings.Contains(a.Error, "held by another") {
+		t.Errorf("got %q", a.Error)
+	}
+	asked := r.order(wire.Command{User: 1, Do: wire.DoAcquire, Lock: 1})
+	r.must(wire.OutcomeOK, wire.Command{Do: wire.DoCheck, Lock: 1})
+	r.order(wire.Command{Do: wire.DoRelease, Lock: 1})
+	for range 2 {
+		if a := r.frame(wire.TypeResult).Result; a.Outcome != wire.OutcomeOK || a.ID != asked && a.ID != asked+2 {
+			t.Errorf("got %+v", a)
+		}
+	}
+	d := r.stop() // which releases what user 1 holds
+	reg.stop()
+	if n := checkExclusion(t, r.events); n != 2 || d.Cycles != 2 {
+		t.Errorf("%d grants, %d counted", n, d.Cycles)
+	}
+	if got := find(r.events, history.Acquire, history.Fail); len(got) != 1 || got[0].Code != history.CodeContended || got[0].User.Index() != 1 {
+		t.Errorf("failed acquires are %+v", got)
+	}
+	if got := find(r.events, history.Renew, history.Ok); len(got) != 1 || got[0].Valid == 0 || got[0].Grant == 0 {
+		t.Errorf("renewals are %+v", got)
+	}
+	w := find(r.events, history.Write, history.Ok)[0]
+	e := find(reg.events, history.EffectWrite, history.Ok)[0]
+	if e.User != w.User || e.Grant != w.Grant || e.Token != w.Token || e.Value != w.Value || e.Time < r.events[w.Op-1].Time || e.Time > w.Time {
+		t.Errorf("write %+v had effect %+v", w, e)
+	}
+}
+
+func TestUnreachableResourceIsNotSent(t *testing.T) {
+	reg, address := register(t, resource.GuardNone)
+	r := inside(t, newToy())
+	r.begin(protecting(address, resource.GuardNone, nil))
+	r.must(wire.OutcomeOK, wire.Command{Do: wire.DoAcquire})
+	reg.stop()
+	r.must(wire.OutcomeInfo, wire.Command{Do: wire.DoWrite, Value: 1}) // the connection breaks: nobody knows
+	r.must(wire.OutcomeFail, wire.Command{Do: wire.DoWrite, Value: 1}) // there is none any more: certainly not
+	r.stop()
+	info, fail := find(r.events, history.Write, history.Info), find(r.events, history.Write, history.Fail)
+	if len(info) != 1 || len(fail) != 1 || info[0].Code != history.CodeConnection || fail[0].Code != history.CodeConnection {
+		t.Errorf("got %+v and %+v", info, fail)
+	}
+}
+
+func TestWaitAtPoint(t *testing.T) {
+	reg, address := register(t, resource.GuardNone)
+	r := inside(t, newToy())
+	r.begin(protecting(address, resource.GuardNone, nil))
+	for _, c := range []struct{ point, do string }{
+		{"toy-sent", wire.DoAcquire},
+		{workloads.PointRead, wire.DoRead},
+		{workloads.PointWrite, wire.DoWrite},
+		{workloads.PointRelease, wire.DoRelease},
+	} {
+		r.must(wire.OutcomeOK, wire.Command{Do: wire.DoArm, Point: c.point, Action: wire.ActionWait})
+		id := r.order(wire.Command{Do: c.do, Timeout: int64(time.Second)})
+		if p := r.frame(wire.TypePoint).Point; p.Point != c.point || p.User != 0 || p.Time == 0 {
+			t.Errorf("point is %+v", p)
+		}
+		select {
+		case f := <-r.frames:
+			t.Fatalf("%s at %s did not wait: %+v", c.do, c.point, f)
+		case <-time.After(30 * time.Millisecond):
+		}
+		let := r.order(wire.Command{Do: wire.DoContinue, Point: c.point})
+		for range 2 { // in any order
+			if a := r.frame(wire.TypeResult).Result; a.ID != id && a.ID != let || a.Outcome != wire.OutcomeOK {
+				t.Errorf("%s: %+v", c.do, a)
+			}
+		}
+		// Once only.
+		if c.do == wire.DoRead {
+			r.must(wire.OutcomeOK, wire.Command{Do: c.do})
+		}
+	}
+	// A stop lets go whoever waits, and an arm beside a workload works too.
+	r.must(wire.OutcomeOK, wire.Command{Do: wire.DoArm, Point: workloads.PointAcquired, Action: wire.ActionWait})
+	r.order(wire.Command{Do: wire.DoAcquire})
+	r.frame(wire.TypePoint)
+	r.send(wire.Frame{Type: wire.TypeStop})
+	if a := r.frame(wire.TypeResult).Result; a.Outcome != wire.OutcomeOK {
+		t.Errorf("the acquire that waited ended %+v", a)
+	}
+	r.frame(wire.TypeDone)
+	<-r.ended
+	checkExclusion(t, r.events)
+	reg.stop()
+}
+
+func TestArmBesideWorkload(t *testing.T) {
+	r := inside(t, newToy())
+	r.begin(withWorkload("acquire-release", "{}", 2))
+	if a := r.must(wire.OutcomeFail, wire.Command{Do: wire.DoAcquire}); !strings.Contains(a.Error, "runs a workload") {
+		t.Errorf("got %q", a.Error)
+	}
+	r.order(wire.Command{User: 1, Do: wire.DoArm, Point: workloads.PointRelease, Action: wire.ActionWait})
+	for got := 0; got < 2; got++ { // the answer, and the user at the point, in any order
+		if f := <-r.frames; f.Type != wire.TypePoint && (f.Type != wire.TypeResult || f.Result.Outcome != wire.OutcomeOK) {
+			t.Fatalf("got %+v", f)
+		}
+	}
+	r.must(wire.OutcomeOK, wire.Command{User: 1, Do: wire.DoContinue})
+	r.must(wire.OutcomeOK, wire.Command{User: 5, Do: wire.DoAcquire, Lock: 1})
+	r.stop()
+	if checkExclusion(t, r.events) == 0 {
+		t.Error("no grants")
+	}
+}
+
+// A loss is recorded and ends the hold; who was not told to look goes on and writes.
+func TestLoss(t *testing.T) {
+	for check, outcome := range map[string]string{
+		checkNothing: wire.OutcomeOK, checkSignal: wire.OutcomeFail, checkValidity: wire.OutcomeFail,
+	} {
+		reg, address := register(t, resource.GuardNone)
+		y := newToy()
+		r := inside(t, y)
+		r.begin(protecting(address, resource.GuardNone, func(s *wire.Start) { s.Check = check }))
+		r.must(wire.OutcomeOK, wire.Command{Do: wire.DoAcquire})
+		r.must(wire.OutcomeOK, wire.Command{Do: wire.DoWrite, Value: 1})
+		y.loseAll()
+		time.Sleep(50 * time.Millisecond)
+		r.must(outcome, wire.Command{Do: wire.DoWrite, Value: 2})
+		r.must(wire.OutcomeFail, wire.Command{Do: wire.DoRelease})
+		r.stop()
+		reg.stop()
+		lost := find(r.events, history.Lost, history.Info)
+		if len(lost) != 1 || lost[0].Grant == 0 || lost[0].Valid == 0 || lost[0].Value == 0 {
+			t.Errorf("%q: losses are %+v", check, lost)
+		}
+		wrote := map[string]int{wire.OutcomeOK: 2, wire.OutcomeFail: 1}[outcome]
+		if n := len(find(reg.events, history.EffectWrite, history.Ok)); n != wrote {
+			t.Errorf("%q: %d writes reached the resource, want %d", check, n, wrote)
+		}
+		if got := find(r.events, history.Release, history.Fail); len(got) != 1 || got[0].Code != history.CodeNotHeld {
+			t.Errorf("%q: releases are %+v", check, got)
+		}
+	}
+}
+
+// A validity that is over stops a user who looks at it, though nobody told it of a loss.
+func TestCheckValidity(t *testing.T) {
+	reg, address := register(t, resource.GuardNone)
+	y := newToy()
+	y.silent = true
+	r := inside(t, y)
+	r.begin(protecting(address, resource.GuardNone, func(s *wire.Start) {
+		s.Check = checkValidity
+		s.Access = []byte(`{"backend":"toy","lock":"plain","ttl_ns":50000000}`)
+	}))
+	r.must(wire.OutcomeOK, wire.Command{Do: wire.DoAcquire})
+	r.must(wire.OutcomeOK, wire.Command{Do: wire.DoWrite, Value: 1})
+	time.Sleep(60 * time.Millisecond)
+	if a := r.must(wire.OutcomeFail, wire.Command{Do: wire.DoWrite, Value: 2}); a.Error != workloads.ErrStopped.Error() {
+		t.Errorf("got %q", a.Error)
+	}
+	r.must(wire.OutcomeFail, wire.Command{Do: wire.DoRenew})
+	r.stop()
+	reg.stop()
+}
+
+func TestRenewalsGoOnUntilTheLoss(t *testing.T) {
+	y := newToy()
+	r := inside(t, y)
+	r.begin(func(s *wire.Start) {
+		s.Renew = true
+		s.Access = []byte(`{"backend":"toy","lock":"plain","ttl_ns":60000000}`)
+	})
+	r.must(wire.OutcomeOK, wire.Command{Do: wire.DoAcquire})
+	time.Sleep(150 * time.Millisecond)
+	y.mu.Lock()
+	y.gone = true
+	y.mu.Unlock()
+	time.Sleep(50 * time.Millisecond)
+	r.must(wire.OutcomeOK, wire.Command{Do: wire.DoRelease})
+	y.mu.Lock()
+	n := y.renewals
+	y.mu.Unlock()
+	time.Sleep(50 * time.Millisecond)
+	r.stop()
+	ok, fail, lost := find(r.events, history.Renew, history.Ok), find(r.events, history.Renew, history.Fail), find(r.events, history.Lost, history.Info)
+	if len(ok) < 4 || len(fail) != 1 || len(lost) != 1 || len(ok)+1 != n || y.renewals != n {
+		t.Errorf("%d renewals went well, %d failed, %d losses, the service saw %d and then %d", len(ok), len(fail), len(lost), n, y.renewals)
+	}
+	for i, e := range ok {
+		if i > 0 && e.Valid <= ok[i-1].Valid || e.Grant != 1 {
+			t.Errorf("renewal %d is %+v", i, e)
+		}
+	}
+}

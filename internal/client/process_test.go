@@ -1,0 +1,163 @@
+package client
+
+import (
+	"encoding/json"
+	"errors"
+	"os/exec"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/lockquake/lockquake/history"
+	"github.com/lockquake/lockquake/internal/wire"
+	"github.com/lockquake/lockquake/workloads"
+)
+
+// killed waits for the end of a child that was to die by SIGKILL.
+func (r *rig) killed() {
+	r.t.Helper()
+	select {
+	case <-r.ended:
+	case <-time.After(10 * time.Second):
+		r.t.Fatal("the client lives on")
+	}
+	var exit *exec.ExitError
+	if err := <-r.result; !errors.As(err, &exit) || exit.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL {
+		r.t.Errorf("the client ended with %v", err)
+	}
+}
+
+// A user that goes on after an acquire has its grant on the stream, even if its process dies that instant.
+func TestAcquireIsOnTheStreamBeforeTheUserGoesOn(t *testing.T) {
+	for range 5 {
+		r, _ := child(t, "plain")
+		r.begin(func(s *wire.Start) {
+			s.Workload = &wire.Workload{Use: "suicide", Users: 1, Total: 1}
+		})
+		r.killed()
+		if got := find(r.events, history.Acquire, history.Ok); len(got) != 1 {
+			t.Fatalf("the history ends with %+v", r.events)
+		}
+		checkOrder(t, r.events)
+	}
+}
+
+// A release that the service may have seen is on the stream.
+func TestReleaseIsOnTheStreamBeforeItIsSent(t *testing.T) {
+	for range 5 {
+		r, _ := child(t, "dies-in-release")
+		r.begin(withWorkload("acquire-release", "{}", 1))
+		r.killed()
+		if got := find(r.events, history.Release, history.Invoke); len(got) != 1 {
+			t.Fatalf("the history ends with %+v", r.events)
+		}
+	}
+}
+
+func TestDieAtPoint(t *testing.T) {
+	r, _ := child(t, "plain")
+	r.begin(nil)
+	r.must(wire.OutcomeOK, wire.Command{Do: wire.DoArm, Point: workloads.PointRelease, Action: wire.ActionDie})
+	r.must(wire.OutcomeOK, wire.Command{Do: wire.DoAcquire})
+	r.order(wire.Command{Do: wire.DoRelease})
+	if p := r.frame(wire.TypePoint).Point; p.Point != workloads.PointRelease {
+		t.Errorf("point is %+v", p)
+	}
+	r.killed()
+	if len(find(r.events, history.Acquire, history.Ok)) != 1 || len(find(r.events, history.Release, history.Invoke)) != 0 {
+		t.Errorf("the history is %+v", r.events)
+	}
+}
+
+// Whatever goes on, a client whose supervisor is gone is gone within 2 s: here a user sits in a call that never ends.
+func TestEndOfInputEndsTheClient(t *testing.T) {
+	for _, kind := range []string{"plain", "deaf"} {
+		r, cmd := child(t, kind)
+		r.begin(withWorkload("acquire-release", `{"hold": 60000000000}`, 3))
+		time.Sleep(20 * time.Millisecond)
+		began := time.Now()
+		if err := r.stdin.Close(); err != nil {
+			t.Fatal(err)
+		}
+		select {
+		case err := <-r.result:
+			if cmd.ProcessState.ExitCode() != 3 {
+				t.Errorf("%s: ended with %v", kind, err)
+			}
+		case <-time.After(10 * time.Second):
+			_ = cmd.Process.Kill()
+			t.Fatalf("%s: the client lives on", kind)
+		}
+		if took := time.Since(began); took > 2*time.Second {
+			t.Errorf("%s: the client ended after %v", kind, took)
+		}
+	}
+}
+
+// The same within one process, where nothing may be left behind (TestMain looks).
+func TestEndOfInputInside(t *testing.T) {
+	r := inside(t, newToy())
+	r.begin(withWorkload("acquire-release", `{"hold": 60000000000}`, 3))
+	time.Sleep(20 * time.Millisecond)
+	if err := r.stdin.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-r.result; !errors.Is(err, ErrSupervisorGone) {
+		t.Errorf("got %v", err)
+	}
+	r = inside(t, newToy())
+	r.frame(wire.TypeHello)
+	if err := r.stdin.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-r.result; !errors.Is(err, ErrSupervisorGone) {
+		t.Errorf("before the start: got %v", err)
+	}
+}
+
+// A client that is stopped for a while knows it afterwards.
+func TestStallIsNoticed(t *testing.T) {
+	r, cmd := child(t, "plain")
+	r.begin(nil)
+	if err := cmd.Process.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(300 * time.Millisecond)
+	if err := cmd.Process.Signal(syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(50 * time.Millisecond)
+	d := r.stop()
+	stalls := find(r.events, history.Stall, history.Info)
+	if len(stalls) == 0 || stalls[0].Value < int64(250*time.Millisecond) || stalls[0].User.Client() != 1 || d.Stall < stalls[0].Value {
+		t.Errorf("stalls are %+v, the longest is said to be %v", stalls, time.Duration(d.Stall))
+	}
+	if d.CPU <= 0 {
+		t.Errorf("processor time is %d", d.CPU)
+	}
+}
+
+func TestErrorsAreCounted(t *testing.T) {
+	var a tally
+	for i := range 30 {
+		a.add(errors.New(string(rune('a' + i))))
+	}
+	a.add(errors.New("a"))
+	a.add(nil)
+	got := a.texts()
+	sum := int64(0)
+	for _, n := range got {
+		sum += n
+	}
+	if len(got) != maxTexts || got["a"] != 2 || sum != 31 {
+		b, _ := json.Marshal(got)
+		t.Errorf("%d texts: %s", len(got), b)
+	}
+	var c tally
+	for _, port := range []string{"40001", "40002"} {
+		c.add(errors.New("read tcp 10.0.0.2:" + port + "->10.0.0.3:6379: reset"))
+	}
+	if c.texts()["read tcp 10.0.0.3:6379: reset"] != 2 {
+		t.Errorf("got %v", c.texts())
+	}
+}
