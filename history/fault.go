@@ -32,7 +32,8 @@ type Fault struct {
 	Planned  int64    `json:"planned"`          // ns: when the schedule wanted it
 	Start    int64    `json:"start"`            // ns: when the injection began
 	Bit      int64    `json:"bit"`              // ns: when it was seen to act; 0 when it was not
-	End      int64    `json:"end"`              // ns: when the heal was done; 0 when it never was
+	Undo     int64    `json:"undo"`             // ns: when the heal began, up to which the fault certainly acted; 0 when it never did
+	End      int64    `json:"end"`              // ns: when the heal was seen to be done; 0 when it never was
 	Misses   int      `json:"misses"`           // targets that slipped away before this one
 	Receipt  Receipt  `json:"receipt"`          // of the injection
 	Healed   *Receipt `json:"healed,omitempty"` // of the heal; nil where nothing is healed

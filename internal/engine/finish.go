@@ -34,11 +34,12 @@ func (r *run) heal(ctx context.Context) {
 }
 
 func (r *run) healAll(ctx context.Context) {
+	begun := clock.Now()
 	for _, h := range r.heals.HealAll(ctx) {
 		r.mu.Lock()
 		f := r.faults[h.ID-1]
 		r.mu.Unlock()
-		r.healed(f, h.Receipt, h.Err)
+		r.healed(f, begun, h.Receipt, h.Err)
 	}
 }
 

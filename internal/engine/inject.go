@@ -178,20 +178,22 @@ func (r *run) injectOn(ctx context.Context, inj injection, f *history.Fault, h h
 func (r *run) healOne(f *history.Fault) {
 	ctx, cancel := context.WithTimeout(context.Background(), chaos.Timeout)
 	defer cancel()
+	begun := clock.Now()
 	receipt, err, ok := r.heals.Heal(ctx, f.ID)
 	if ok {
-		r.healed(f, receipt, err)
+		r.healed(f, begun, receipt, err)
 	}
 }
 
-func (r *run) healed(f *history.Fault, receipt history.Receipt, err error) {
+// healed notes the receipt of a heal that began at ns begun.
+func (r *run) healed(f *history.Fault, begun int64, receipt history.Receipt, err error) {
 	if err != nil {
 		receipt.Status = history.NotInstalled
 		receipt.Evidence = strings.TrimPrefix(receipt.Evidence+"; ", "; ") + err.Error()
 		r.unknown("heal of %s on %s: %v", f.Name, f.Target, err)
 	}
 	r.mu.Lock()
-	f.Healed, f.End = &receipt, clock.Now()
+	f.Healed, f.Undo, f.End = &receipt, begun, clock.Now()
 	r.mu.Unlock()
 	r.writeFaults()
 	r.progress("load", fmt.Sprintf("%s on %s: healed", f.Name, f.Target))

@@ -19,6 +19,12 @@ const stepDeadline = 10 * time.Second
 
 // steps takes the scenario's steps in order. One that is not met ends them, and the run is unknown.
 func (r *run) steps(ctx context.Context) error {
+	if len(r.plan.scenario.Steps) == 0 {
+		return nil
+	}
+	if err := sleepUntil(ctx, r.startTime()); err != nil {
+		return err
+	}
 	named := map[string]*history.Fault{}
 	for i, st := range r.plan.scenario.Steps {
 		limit := st.Within

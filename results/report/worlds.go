@@ -55,10 +55,14 @@ func (s *story) fault(f history.Fault, l int, target string, begin int64) {
 		who = target + " "
 	}
 	began, ended := faultWords(f.Name)
-	s.Bands = append(s.Bands, band{Lane: l, From: begin, To: f.End})
+	end := f.End
+	if f.Name == "pause" && f.Undo != 0 {
+		end = f.Undo // it runs from the signal on; that it was seen to run came later
+	}
+	s.Bands = append(s.Bands, band{Lane: l, From: begin, To: end})
 	s.add(mark{Time: begin, Kind: markFault, Lane: l, To: -1, Label: who + began})
-	if f.End != 0 && ended != "" {
-		s.add(mark{Time: f.End, Kind: markFault, Lane: l, To: -1, Label: who + ended})
+	if end != 0 && ended != "" {
+		s.add(mark{Time: end, Kind: markFault, Lane: l, To: -1, Label: who + ended})
 	}
 }
 
