@@ -2,7 +2,6 @@ package scenarios
 
 import (
 	"bytes"
-	"os"
 	"path/filepath"
 	"reflect"
 	"strings"
@@ -108,64 +107,6 @@ func TestDemoIsShort(t *testing.T) {
 	if sum > 40*time.Second {
 		t.Errorf("the demo's schedules take %s", sum)
 	}
-}
-
-func TestLoad(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "mine.yaml")
-	if err := os.WriteFile(file, []byte(small+"twins:\n  other: {claim: z, expect: {stale_writes: \"0\"}, set: {workload.clients: 7}}\n"), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	bad := filepath.Join(t.TempDir(), "bad.yaml")
-	if err := os.WriteFile(bad, []byte("name: x\n"), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	for _, c := range []struct{ arg, want string }{
-		{"etcd-holder-pause", "etcd-holder-pause"},
-		{"etcd-holder-pause-fenced", "etcd-holder-pause-fenced"},
-		{"stories/etcd-holder-pause", "etcd-holder-pause"},
-		{"etcd-*", "etcd-healthy etcd-holder-pause etcd-holder-pause-fenced"},
-		{"stories/redis-r*", "redis-restart-amnesia redis-restart-amnesia-persistent"},
-		{file, "small"},
-		{file + ":other", "small-other"},
-		{file + ":another", `error: ` + file + `: has no twin "another"; it has other`},
-		{bad, "error: " + bad + ": claim: is missing: one or two sentences on what the run shows"},
-		{"etcd-holder-puase", "error: etcd-holder-puase: unknown scenario: did you mean etcd-holder-pause?"},
-		{"./nothing.yaml", "error: ./nothing.yaml: unknown scenario: no such file"},
-		{"xyz-*", "error: xyz-*: unknown scenario: no embedded scenario matches; there are memory-"},
-		{"", "error: : unknown scenario: there are memory-"},
-	} {
-		list, err := Load(c.arg)
-		var got []string
-		for _, s := range list {
-			got = append(got, s.Name)
-		}
-		text := strings.Join(got, " ")
-		if err != nil {
-			text = "error: " + err.Error()
-		}
-		if text != c.want && (err == nil || !strings.HasPrefix(text, c.want)) {
-			t.Errorf("%s: %s, want %s", c.arg, text, c.want)
-		}
-	}
-	list, err := Load(file + ":other")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if s := list[0]; s.Workload.Clients != 7 || s.Claim != "z" {
-		t.Errorf("twin %+v", s)
-	}
-}
-
-func TestNames(t *testing.T) {
-	for _, l := range Names() {
-		if l.Name == "etcd-holder-pause-fenced" {
-			if l.File != "stories/etcd-holder-pause.yaml" || l.Path != "stories/etcd-holder-pause-fenced" || !strings.Contains(l.Claim, "token") {
-				t.Errorf("%+v", l)
-			}
-			return
-		}
-	}
-	t.Error("the fenced twin is not listed")
 }
 
 func TestTwinChangesOnlyWhatItSays(t *testing.T) {
@@ -303,46 +244,4 @@ func TestExpectationHolds(t *testing.T) {
 			t.Errorf("%v %s: %t (read: %t), want %t", c.value, c.text, e.Holds(c.value), ok, c.want)
 		}
 	}
-}
-
-func FuzzParse(f *testing.F) {
-	all, err := catalog()
-	if err != nil {
-		f.Fatal(err)
-	}
-	for _, s := range all {
-		f.Add(s.Text)
-	}
-	for _, file := range []string{"stories/etcd-holder-pause.yaml", "stories/redis-restart-amnesia.yaml"} {
-		data, err := embedded.ReadFile(file)
-		if err != nil {
-			f.Fatal(err)
-		}
-		f.Add(data)
-	}
-	if data, err := os.ReadFile("testdata/mistakes.txt"); err == nil {
-		for _, part := range strings.Split(string(data), "=== ")[1:] {
-			_, text, _ := strings.Cut(part, "\n")
-			f.Add([]byte(strings.ReplaceAll(text, "SMALL\n", small)))
-		}
-	}
-	f.Fuzz(func(t *testing.T, data []byte) {
-		s, err := Parse(data, "fuzz.yaml")
-		if err != nil {
-			if err.Error() == "" {
-				t.Error("an error without words")
-			}
-			return
-		}
-		sameAfterText(t, s)
-		variants, err := twins(s)
-		if err != nil {
-			t.Fatalf("Parse took what twins refuses: %v", err)
-		}
-		for _, v := range variants {
-			sameAfterText(t, v)
-		}
-		var own struct{ Hold time.Duration }
-		_ = s.Workload.Params.Decode(&own)
-	})
 }
