@@ -14,8 +14,10 @@ func TestDocumentation(t *testing.T) {
 		t.Fatal(err)
 	}
 	doc := string(data)
-	words := append([]string{"nodes", "ttl", "clients", "users", "renew", "check", "timeout", "resource.guard", "at", "for", "every", "jitter",
-		"settle", "seed", "within", "lock", "value", "outcome", "async", "point", "action", "on", "as", "event", "fact", "node", "is", "set"},
+	words := append([]string{
+		"nodes", "ttl", "clients", "users", "renew", "check", "timeout", "resource.guard", "at", "for", "every", "jitter",
+		"settle", "seed", "within", "lock", "value", "outcome", "async", "point", "action", "on", "as", "event", "fact", "node", "is", "set",
+	},
 		rootKeys...)
 	for _, list := range [][]string{guards, looks, stepKinds, outcomes, actions, zeroByDefault} {
 		words = append(words, list...)
