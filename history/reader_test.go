@@ -1,0 +1,302 @@
+package history
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// some returns n events of one process, every field of which is set to something.
+func some(n int) []Event {
+	es := make([]Event, n)
+	for i := range es {
+		es[i] = Event{
+			Time: int64(100 + 10*i), Seq: uint32(i + 1), Op: uint32(i + 1), User: MakeUser(1, i%3), Grant: uint32(i), Lock: uint16(i % 2),
+			Kind: Acquire + Kind(i%14), Phase: Invoke + Phase(i%4), Mode: uint8(i % 2), Code: uint8(i % int(codeEnd)), Token: uint64(i) << 40,
+			Valid: ValidUnknown + int64(i), Value: int64(-i),
+		}
+	}
+	return es
+}
+
+func writeFile(t testing.TB, path string, h Header, es []Event) []byte {
+	t.Helper()
+	w, err := Create(path, h)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range es {
+		if err := w.Append(&es[i]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// slow hands out a few bytes at a time, so that records straddle reads.
+type slow struct {
+	r io.Reader
+	n int
+}
+
+func (s slow) Read(b []byte) (int, error) { return s.r.Read(b[:min(len(b), s.n)]) }
+func (s slow) Close() error               { return nil }
+
+// readAll reads a file's bytes, step bytes at a time, to its end or first error.
+func readAll(b []byte, step int) ([]Event, error) {
+	r := newReader("test.lqh", slow{bytes.NewReader(b), step})
+	if err := r.readHeader(); err != nil {
+		return nil, err
+	}
+	var es []Event
+	for {
+		var e Event
+		if err := r.Next(&e); err != nil {
+			if again := r.Next(&e); again != err { //nolint:errorlint // it must be the very same
+				return es, errors.New("another answer after the end")
+			}
+			return es, err
+		}
+		es = append(es, e)
+	}
+}
+
+func testHeader() Header { return Header{Process: "client-1", Locks: []string{"lock-0", "lock-1"}} }
+
+func TestReadsWhatWasWritten(t *testing.T) {
+	es := some(200)
+	b := writeFile(t, filepath.Join(t.TempDir(), "client-1.lqh"), testHeader(), es)
+	for _, step := range []int{1, 63, 64, 65, 1000, 1 << 20} {
+		got, err := readAll(b, step)
+		if err != io.EOF || !slices.Equal(got, es) { //nolint:errorlint // Merge relies on the bare value
+			t.Fatalf("%d bytes at a time: %d events of %d, %v", step, len(got), len(es), err)
+		}
+	}
+}
+
+// TestEveryTruncationIsSeen cuts a file at every length: what comes before is read, the cut is an error.
+func TestEveryTruncationIsSeen(t *testing.T) {
+	es := some(5)
+	b := writeFile(t, filepath.Join(t.TempDir(), "client-1.lqh"), testHeader(), es)
+	for n := range b {
+		got, err := readAll(b[:n], 1<<20)
+		if !errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), "test.lqh") || !strings.Contains(err.Error(), "truncated") {
+			t.Fatalf("cut to %d of %d bytes: %v", n, len(b), err)
+		}
+		if !slices.Equal(got, es[:len(got)]) {
+			t.Fatalf("cut to %d bytes: other events", n)
+		}
+	}
+}
+
+// TestEveryFlippedBitIsSeen flips each bit of each record: the events before it are read, and it is an error there.
+func TestEveryFlippedBitIsSeen(t *testing.T) {
+	es := some(3)
+	b := writeFile(t, filepath.Join(t.TempDir(), "client-1.lqh"), testHeader(), es)
+	first := len(b) - (len(es)+1)*RecordSize
+	for i := first; i < len(b); i++ {
+		for bit := range 8 {
+			c := bytes.Clone(b)
+			c[i] ^= 1 << bit
+			got, err := readAll(c, 1<<20)
+			if at := (i - first) / RecordSize; !errors.Is(err, ErrCorrupt) || len(got) != at || !strings.Contains(err.Error(), "offset ") {
+				t.Fatalf("bit %d of byte %d: %d events, %v", bit, i, len(got), err)
+			}
+		}
+	}
+}
+
+func TestDamageOfOtherKinds(t *testing.T) {
+	es := some(4)
+	b := writeFile(t, filepath.Join(t.TempDir(), "client-1.lqh"), testHeader(), es)
+	first := len(b) - (len(es)+1)*RecordSize
+	record := func(e Event) []byte { return AppendRecord(nil, &e) }
+	put := func(at int, e Event) []byte {
+		return slices.Concat(b[:first+at*RecordSize], record(e), b[first+(at+1)*RecordSize:])
+	}
+	back, skip, lock := es[2], es[2], es[2]
+	back.Time = 1
+	skip.Seq++
+	lock.Lock = 2
+	for name, c := range map[string][]byte{
+		"empty":              {},
+		"no header":          []byte("hello\n"),
+		"another version":    bytes.Replace(b, []byte(`"lockquake_history":1`), []byte(`"lockquake_history":9`), 1),
+		"another size":       bytes.Replace(b, []byte(`"record_size":64`), []byte(`"record_size":72`), 1),
+		"a long line":        bytes.Repeat([]byte{' '}, readSize+1),
+		"time goes back":     put(2, back),
+		"an event too many":  put(2, skip),
+		"a lock too many":    put(2, lock),
+		"an event missing":   slices.Concat(b[:first+RecordSize], b[first+2*RecordSize:]),
+		"a wrong count":      put(4, Event{Time: 1000, Seq: 5, Op: 5, Kind: Clean, Phase: Info, Value: 3}),
+		"more after the end": append(bytes.Clone(b), 0),
+		"twice":              append(bytes.Clone(b), b[first:]...),
+		"all zero":           append(bytes.Clone(b[:first]), make([]byte, 10*RecordSize)...),
+	} {
+		if _, err := readAll(c, 1<<20); !errors.Is(err, ErrCorrupt) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestOffsetIsAdded(t *testing.T) {
+	h := testHeader()
+	h.OffsetNS = 1000
+	es := []Event{
+		{Time: 10, Seq: 1, Op: 1, Kind: Acquire, Phase: Invoke},
+		{Time: 20, Seq: 2, Op: 1, Kind: Acquire, Phase: Ok, Valid: 99, Value: 11},
+		{Time: 30, Seq: 3, Op: 3, Kind: Renewed, Phase: Info, Valid: ValidEndless},
+		{Time: 40, Seq: 4, Op: 4, Kind: Write, Phase: Invoke, Value: 7},
+	}
+	got, err := readAll(writeFile(t, filepath.Join(t.TempDir(), "c.lqh"), h, es), 1<<20)
+	if !errors.Is(err, io.EOF) {
+		t.Fatal(err)
+	}
+	want := slices.Clone(es)
+	for i := range want {
+		want[i].Time += 1000
+	}
+	want[1].Valid, want[1].Value = 1099, 1011
+	if !slices.Equal(got, want) {
+		t.Fatalf("%+v", got)
+	}
+}
+
+// TestMergeIsASort holds the merge of several files against sorting all events.
+func TestMergeIsASort(t *testing.T) {
+	dir := t.TempDir()
+	rapid.Check(t, func(rt *rapid.T) {
+		sub, err := os.MkdirTemp(dir, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		type placed struct {
+			e    Event
+			file int
+		}
+		var all []placed
+		for f := range rapid.IntRange(1, 9).Draw(rt, "files") {
+			var es []Event
+			now := int64(0)
+			for i := range rapid.IntRange(0, 12).Draw(rt, "events") {
+				now += rapid.Int64Range(0, 3).Draw(rt, "gap")
+				e := Event{Time: now, Seq: uint32(i + 1), Op: 1, User: MakeUser(f, 0), Kind: Acquire, Phase: Ok}
+				es = append(es, e)
+				all = append(all, placed{e, f})
+			}
+			writeFile(t, filepath.Join(sub, string(rune('a'+f))+".lqh"), testHeader(), es)
+		}
+		slices.SortStableFunc(all, func(a, b placed) int {
+			if a.e.Time != b.e.Time {
+				return int(a.e.Time - b.e.Time)
+			}
+			return a.file - b.file
+		})
+		m, err := OpenAll(sub)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = m.Close() }()
+		var e Event
+		for i, want := range all {
+			if _, err := m.Next(&e); err != nil || e != want.e {
+				rt.Fatalf("event %d of %d is %+v (%v), want %+v", i, len(all), e, err, want.e)
+			}
+		}
+		if _, err := m.Next(&e); !errors.Is(err, io.EOF) {
+			rt.Fatalf("after the last: %v", err)
+		}
+	})
+}
+
+func TestMergeSaysWhichFileIsDamaged(t *testing.T) {
+	dir := t.TempDir()
+	writeFile(t, filepath.Join(dir, "client-1.lqh"), testHeader(), some(20))
+	b := writeFile(t, filepath.Join(dir, "client-2.lqh"), testHeader(), some(20))
+	if err := os.WriteFile(filepath.Join(dir, "client-2.lqh"), b[:len(b)-3*RecordSize], 0o644); err != nil {
+		t.Fatal(err)
+	}
+	m, err := OpenAll(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = m.Close() }()
+	var e Event
+	for err == nil {
+		_, err = m.Next(&e)
+	}
+	if !errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), "client-2.lqh") {
+		t.Fatal(err)
+	}
+}
+
+func TestMergeRefuses(t *testing.T) {
+	if _, err := OpenAll(t.TempDir()); !errors.Is(err, ErrCorrupt) {
+		t.Errorf("no files: %v", err)
+	}
+	dir := t.TempDir()
+	writeFile(t, filepath.Join(dir, "a.lqh"), testHeader(), some(2))
+	writeFile(t, filepath.Join(dir, "b.lqh"), Header{Process: "b", Locks: []string{"other", "lock-1"}}, some(2))
+	if _, err := OpenAll(dir); !errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), "b.lqh") {
+		t.Errorf("other locks: %v", err)
+	}
+}
+
+// FuzzReader damages a file at will: reading it never panics, and ends in EOF or an error that wraps ErrCorrupt.
+func FuzzReader(f *testing.F) {
+	b := writeFile(f, filepath.Join(f.TempDir(), "client-1.lqh"), testHeader(), some(6))
+	f.Add(b)
+	f.Add(b[:len(b)-1])
+	f.Add(b[:100])
+	f.Add([]byte("{}\n"))
+	f.Add([]byte(`{"lockquake_history":1,"record_size":64,"offset_ns":-9}` + "\n"))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		es, err := readAll(b, 1000)
+		if !errors.Is(err, io.EOF) && !errors.Is(err, ErrCorrupt) {
+			t.Fatal(err)
+		}
+		if errors.Is(err, io.EOF) && len(b) < (len(es)+1)*RecordSize {
+			t.Fatalf("%d events out of %d bytes", len(es), len(b))
+		}
+	})
+}
+
+func BenchmarkMerge(b *testing.B) {
+	dir := b.TempDir()
+	const n = 100_000
+	for f := range 8 {
+		es := some(n)
+		for i := range es {
+			es[i].Time += int64(f)
+		}
+		writeFile(b, filepath.Join(dir, string(rune('a'+f))+".lqh"), testHeader(), es)
+	}
+	b.SetBytes(8 * n * RecordSize)
+	for b.Loop() {
+		m, err := OpenAll(dir)
+		if err != nil {
+			b.Fatal(err)
+		}
+		var e Event
+		for err == nil {
+			_, err = m.Next(&e)
+		}
+		if !errors.Is(err, io.EOF) || m.Close() != nil {
+			b.Fatal(err)
+		}
+	}
+}
