@@ -73,6 +73,9 @@ func noEngine(err error) error {
 
 func connect(o DockerOptions) (*docker, error) {
 	quietTestcontainers()
+	if err := answersByName(); err != nil {
+		return nil, noEngine(err)
+	}
 	p, err := testcontainers.ProviderDefault.GetProvider(testcontainers.WithLogger(tclog.NewNoopLogger()))
 	if err != nil {
 		return nil, noEngine(err)
@@ -94,6 +97,23 @@ func connect(o DockerOptions) (*docker, error) {
 		return nil, noEngine(fmt.Errorf("it runs %s containers", d.version.Os))
 	}
 	return d, nil
+}
+
+// answersByName asks the engine that DOCKER_HOST names, if it names one: testcontainers would quietly take another
+// instead of one that does not answer.
+func answersByName() error {
+	if os.Getenv(client.EnvOverrideHost) == "" {
+		return nil
+	}
+	api, err := client.New(client.FromEnv)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = api.Close() }()
+	ctx, cancel := context.WithTimeout(context.Background(), engineTimeout)
+	defer cancel()
+	_, err = api.Ping(ctx, client.PingOptions{})
+	return err
 }
 
 // quietTestcontainers sets what testcontainers reads at its first use, if it is unset: no reaper, because its image

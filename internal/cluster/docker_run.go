@@ -198,18 +198,17 @@ func (r *dockerRun) resumeAll(ctx context.Context) {
 
 // removeContainer kills and removes a container with its volumes; one that is gone is no error.
 func removeContainer(ctx context.Context, api client.APIClient, id string) error {
-	for {
-		_, err := api.ContainerRemove(ctx, id, client.ContainerRemoveOptions{Force: true, RemoveVolumes: true})
+	var err error
+	for range 200 {
+		_, err = api.ContainerRemove(ctx, id, client.ContainerRemoveOptions{Force: true, RemoveVolumes: true})
 		if err == nil || cerrdefs.IsNotFound(err) {
 			return nil
 		}
-		if !cerrdefs.IsConflict(err) { // a conflict: its removal is under way
-			return fmt.Errorf("remove container %.12s: %w", id, err)
-		}
-		if err := pause(ctx, 50*time.Millisecond); err != nil {
-			return fmt.Errorf("remove container %.12s: %w", id, err)
+		if !cerrdefs.IsConflict(err) || pause(ctx, 50*time.Millisecond) != nil { // a conflict: its removal is under way
+			break
 		}
 	}
+	return fmt.Errorf("remove container %.12s: %w", id, err)
 }
 
 // removeNetwork removes a network, waiting for the last container to leave it.

@@ -236,9 +236,7 @@ func TestSweepKillsStoppedOrphansOnly(t *testing.T) {
 	if err := s.processes(t.Context(), SweepOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if orphan.Alive() {
-		t.Error("the stopped orphan lives")
-	}
+	gone(t, orphan)
 	if !live.Alive() || !keep.Alive() {
 		t.Errorf("swept too much: %v", s.Processes)
 	}
