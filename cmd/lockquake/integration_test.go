@@ -3,7 +3,6 @@
 package main
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"os"
@@ -37,8 +36,8 @@ func program(t *testing.T) string {
 type process struct {
 	cmd    *exec.Cmd
 	dir    string // its working directory
-	stdout bytes.Buffer
-	stderr bytes.Buffer
+	stdout log
+	stderr log
 }
 
 // begin starts the program in a directory of its own.
@@ -74,7 +73,7 @@ func (p *process) wait(t *testing.T) int {
 func (p *process) report(t *testing.T) results.Report {
 	t.Helper()
 	var r results.Report
-	if err := json.Unmarshal(p.stdout.Bytes(), &r); err != nil {
+	if err := json.Unmarshal([]byte(p.stdout.String()), &r); err != nil {
 		t.Fatalf("standard output is not one verdict: %v\n%s\n%s", err, p.stdout.String(), p.stderr.String())
 	}
 	return r
@@ -145,7 +144,6 @@ var stories = []story{
 func TestStories(t *testing.T) {
 	for _, s := range stories {
 		t.Run(s.name+"@"+s.provider, func(t *testing.T) {
-			before := leftovers(t)
 			p := begin(t, "run", s.name, "--provider", s.provider, "--format", "json")
 			if code := p.wait(t); code != codeMet {
 				t.Errorf("exit code %d\n%s\n%s", code, p.stdout.String(), p.stderr.String())
@@ -164,9 +162,7 @@ func TestStories(t *testing.T) {
 					t.Error(err)
 				}
 			}
-			if left := newSince(before, leftovers(t)); len(left) > 0 {
-				t.Errorf("left behind: %v", left)
-			}
+			gone(t, p)
 		})
 	}
 }
@@ -210,7 +206,6 @@ func checkAgain(t *testing.T, r results.Report) {
 
 // TestFenceWithoutTokenStartsNothing checks the refusal with an engine at hand.
 func TestFenceWithoutTokenStartsNothing(t *testing.T) {
-	before := leftovers(t)
 	p := begin(t, "run", "redis-holder-pause", "--set", "workload.resource.guard=fence")
 	if code := p.wait(t); code != codeUsage {
 		t.Errorf("exit code %d", code)
@@ -218,9 +213,7 @@ func TestFenceWithoutTokenStartsNothing(t *testing.T) {
 	if !strings.Contains(p.stderr.String(), "fence needs a fencing token") {
 		t.Errorf("message is %q", p.stderr.String())
 	}
-	if left := newSince(before, leftovers(t)); len(left) > 0 {
-		t.Errorf("something was started: %v", left)
-	}
+	gone(t, p)
 	if entries, err := os.ReadDir(p.dir); err != nil || len(entries) > 0 {
 		t.Errorf("something was written: %v, %v", entries, err)
 	}

@@ -3,13 +3,13 @@
 package main
 
 import (
-	"net"
+	"bytes"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
-	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -17,103 +17,48 @@ import (
 	"github.com/lockquake/lockquake/results"
 )
 
-// leftovers lists what runs make on this machine: containers and networks with our label, processes that are lockquake's
-// or a server's, network namespaces and links.
-func leftovers(t *testing.T) []string {
+// leftovers lists what the runs of one supervisor have on this machine: containers and networks by their labels, processes
+// by their environment, links by their alias, state directories by their owner file. Those of others do not count.
+func leftovers(t *testing.T, supervisor int) []string {
 	t.Helper()
 	var out []string
-	for _, kind := range [][]string{{"ps", "-a", "-q"}, {"network", "ls", "-q"}, {"volume", "ls", "-q"}} {
-		b, err := exec.Command("docker", append(kind, "--filter", "label=org.lockquake.run")...).Output()
+	for _, kind := range [][]string{{"ps", "-a"}, {"network", "ls"}, {"volume", "ls"}} {
+		args := append(kind, "-q", "--filter", fmt.Sprintf("label=org.lockquake.supervisor-pid=%d", supervisor))
+		b, err := exec.Command("docker", args...).Output()
 		if err != nil {
-			t.Fatalf("docker %v: %v; these tests need an engine", kind, err)
+			t.Fatalf("docker %v: %v; these tests need an engine", args, err)
 		}
 		for _, id := range strings.Fields(string(b)) {
 			out = append(out, "docker "+kind[0]+" "+id)
 		}
 	}
-	for _, p := range processes(t) {
-		out = append(out, "process "+strconv.Itoa(p.pid)+" "+p.command)
-	}
-	spaces, err := filepath.Glob("/run/netns/*")
-	if err != nil {
-		t.Fatal(err)
-	}
-	out = append(out, spaces...)
-	links, err := net.Interfaces()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, l := range links {
-		out = append(out, "link "+l.Name)
-	}
-	return out
-}
-
-// newSince returns what is there now and was not before.
-func newSince(before, now []string) []string {
-	return slices.DeleteFunc(slices.Clone(now), func(s string) bool { return slices.Contains(before, s) })
-}
-
-// seen is a process of interest.
-type seen struct {
-	pid     int
-	command string
-	state   string
-}
-
-// processes lists the nodes of runs among this machine's processes: clients, registers, agents, built-in and other servers.
-func processes(t *testing.T) []seen {
-	t.Helper()
-	dirs, err := filepath.Glob("/proc/[0-9]*")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var out []seen
-	for _, d := range dirs {
-		cmdline, err := os.ReadFile(filepath.Join(d, "cmdline"))
+	mark := fmt.Appendf(nil, ",pid=%d,", supervisor)
+	for _, pattern := range []string{"/proc/[0-9]*/environ", "/sys/class/net/*/ifalias", filepath.Join(os.TempDir(), "lockquake-*", "*", "owner")} {
+		files, err := filepath.Glob(pattern)
 		if err != nil {
-			continue // it ended meanwhile
+			t.Fatal(err)
 		}
-		args := strings.Split(strings.TrimRight(string(cmdline), "\x00"), "\x00")
-		name := filepath.Base(strings.Fields(args[0] + " ?")[0])
-		ours := strings.HasPrefix(name, "lockquake") && len(args) > 1 && slices.Contains([]string{"client", "register", "agent", "node"}, args[1])
-		if !ours && name != "redis-server" && name != "etcd" {
-			continue
-		}
-		stat, err := os.ReadFile(filepath.Join(d, "stat"))
-		if err != nil {
-			continue
-		}
-		rest := strings.Fields(string(stat)[strings.LastIndexByte(string(stat), ')')+1:])
-		pid, _ := strconv.Atoi(filepath.Base(d))
-		if rest[0] != "Z" { // an orphan that is dead waits for init only
-			out = append(out, seen{pid: pid, command: strings.Join(args, " "), state: rest[0]})
-		}
-	}
-	return out
-}
-
-// awaitStopped waits until a client is stopped: the middle of a pause.
-func awaitStopped(t *testing.T, p *process) {
-	t.Helper()
-	deadline := time.Now().Add(90 * time.Second)
-	for time.Now().Before(deadline) {
-		for _, s := range processes(t) {
-			if s.state == "T" && strings.HasSuffix(s.command, " client") {
-				return
+		for _, f := range files {
+			b, err := os.ReadFile(f)
+			if err != nil || !bytes.Contains(b, mark) {
+				continue // gone meanwhile, or somebody else's
 			}
+			name := filepath.Dir(f)
+			if command, err := os.ReadFile(filepath.Join(name, "cmdline")); err == nil {
+				name += " " + strings.ReplaceAll(string(command), "\x00", " ")
+			}
+			out = append(out, name)
 		}
-		time.Sleep(50 * time.Millisecond)
 	}
-	t.Fatalf("no client was stopped within 90 s\n%s", p.stderr.String())
+	return out
 }
 
 // gone demands that nothing is left within a few seconds: processes that were killed need a moment to be reaped.
-func gone(t *testing.T, before []string) {
+func gone(t *testing.T, p *process) {
 	t.Helper()
 	var left []string
 	for range 50 {
-		if left = newSince(before, leftovers(t)); len(left) == 0 {
+		if left = leftovers(t, p.cmd.Process.Pid); len(left) == 0 {
 			return
 		}
 		time.Sleep(100 * time.Millisecond)
@@ -121,13 +66,48 @@ func gone(t *testing.T, before []string) {
 	t.Errorf("left behind: %v", left)
 }
 
+// log is a buffer that may be read while a process writes into it.
+type log struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+// Write appends.
+func (l *log) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(b)
+}
+
+// String returns what there is.
+func (l *log) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
+// awaitPause waits until a client is stopped: the middle of a fault, which then stands for 4 s.
+func awaitPause(t *testing.T, p *process) {
+	t.Helper()
+	deadline := time.Now().Add(2 * time.Minute)
+	for time.Now().Before(deadline) {
+		if strings.Contains(p.stderr.String(), ": installed") {
+			return
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	t.Fatalf("no client was stopped within 2 min\n%s", p.stderr.String())
+}
+
 // TestInterruptInAFault presses Ctrl-C while a client is stopped, twice.
 func TestInterruptInAFault(t *testing.T) {
 	for _, provider := range []string{"docker", "local"} {
 		t.Run(provider, func(t *testing.T) {
-			before := leftovers(t)
 			p := begin(t, "run", "etcd-holder-pause", "--provider", provider, "--format", "json")
-			awaitStopped(t, p)
+			awaitPause(t, p)
+			if len(leftovers(t, p.cmd.Process.Pid)) == 0 {
+				t.Error("a run under way is not seen: this test would see nothing left behind either")
+			}
 			for range 2 {
 				if err := p.cmd.Process.Signal(os.Interrupt); err != nil {
 					t.Fatal(err)
@@ -140,19 +120,27 @@ func TestInterruptInAFault(t *testing.T) {
 			if !strings.Contains(p.stderr.String(), "still healing") {
 				t.Errorf("the second Ctrl-C was not answered:\n%s", p.stderr.String())
 			}
-			r := p.report(t)
-			if _, err := os.Stat(filepath.Join(r.RunDir, results.FileReport)); err != nil {
-				t.Error(err)
-			}
-			env, err := results.ReadEnv(r.RunDir)
-			if err != nil || !env.Interrupted {
-				t.Errorf("env.json does not say that the run was interrupted: %v", err)
-			}
-			if r.Verdict == results.Pass {
-				t.Error("an interrupted run must not pass")
-			}
-			gone(t, before)
+			checkInterrupted(t, p.report(t))
+			gone(t, p)
 		})
+	}
+}
+
+// checkInterrupted looks at what an interrupted run left on disk.
+func checkInterrupted(t *testing.T, r results.Report) {
+	t.Helper()
+	if _, err := os.Stat(filepath.Join(r.RunDir, results.FileReport)); err != nil {
+		t.Error(err)
+	}
+	env, err := results.ReadEnv(r.RunDir)
+	if err != nil || !env.Interrupted || !env.Finished {
+		t.Errorf("env.json does not say that the run was interrupted and brought to its end: %v", err)
+	}
+	if r.Verdict == results.Pass {
+		t.Error("an interrupted run must not pass")
+	}
+	if len(r.Faults) != 1 || r.Faults[0].Healed == nil || r.Faults[0].Healed.Status != "installed" {
+		t.Errorf("the fault was not seen to be healed: %+v", r.Faults)
 	}
 }
 
@@ -168,22 +156,22 @@ func TestSupervisorKilled(t *testing.T) {
 		{"local-next-run", "local", []string{"run", "memory-healthy", "--set", "run.for=500ms"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			before := leftovers(t)
 			p := begin(t, "run", "etcd-holder-pause", "--provider", c.provider)
-			awaitStopped(t, p)
+			awaitPause(t, p)
 			if err := p.cmd.Process.Signal(syscall.SIGKILL); err != nil {
 				t.Fatal(err)
 			}
 			if code := p.wait(t); code != -1 {
 				t.Fatalf("it ended by itself with %d", code)
 			}
-			if len(newSince(before, leftovers(t))) == 0 {
+			if len(leftovers(t, p.cmd.Process.Pid)) == 0 {
 				t.Fatal("nothing was left: this test shows nothing")
 			}
-			if sweeper := begin(t, c.sweep...); sweeper.wait(t) != codeMet {
+			sweeper := begin(t, c.sweep...)
+			if sweeper.wait(t) != codeMet {
 				t.Errorf("%v: %s%s", c.sweep, sweeper.stdout.String(), sweeper.stderr.String())
 			}
-			gone(t, before)
+			gone(t, p)
 		})
 	}
 }
