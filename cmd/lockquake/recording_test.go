@@ -1,0 +1,103 @@
+//go:build bench
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"strconv"
+	"testing"
+	"time"
+
+	"golang.org/x/perf/benchmath"
+
+	"github.com/lockquake/lockquake/internal/cluster"
+	"github.com/lockquake/lockquake/internal/engine"
+	"github.com/lockquake/lockquake/results"
+	"github.com/lockquake/lockquake/scenarios"
+)
+
+// recordingScenario is 50 users, each on a lock of its own, as fast as they can.
+const recordingScenario = `
+name: recording-cost
+claim: What recording costs, on locks that nobody else wants.
+backend: {use: redis, lock: set-px-lua, ttl: 10s}
+workload: {use: acquire-release, clients: 2, users: 25, own_locks: true}
+run: {for: 5s, settle: 100ms, seed: 1}
+`
+
+// TestRecordingCost prints the throughput without recording over the throughput with it, pair by pair in turn, and the
+// same for two runs without. LOCKQUAKE_PAIRS sets the number of pairs, LOCKQUAKE_PROVIDER the provider.
+func TestRecordingCost(t *testing.T) {
+	pairs := 10
+	if s := os.Getenv("LOCKQUAKE_PAIRS"); s != "" {
+		pairs, _ = strconv.Atoi(s)
+	}
+	want := os.Getenv("LOCKQUAKE_PROVIDER")
+	if want == "" {
+		want = "local"
+	}
+	provider, reason, err := chooseProvider(context.Background(), want)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fmt.Printf("provider %s (%s), %d pairs, load %s\n", provider.Name(), reason, pairs, readFirstLine("/proc/loadavg"))
+	var cost, same []float64
+	for i := range pairs {
+		// The order within a pair alternates, so that a drift of the machine's speed favours neither.
+		first, second := throughput(t, provider, i%2 == 0), throughput(t, provider, i%2 != 0)
+		recorded, bare := second, first
+		if i%2 != 0 {
+			recorded, bare = first, second
+		}
+		again := throughput(t, provider, true)
+		cost, same = append(cost, bare/recorded), append(same, bare/again)
+		fmt.Printf("pair %2d: recorded %8.0f/s, bare %8.0f/s, bare again %8.0f/s, ratio %.4f, A/A %.4f\n", i+1, recorded, bare, again, cost[i], same[i])
+	}
+	for _, row := range []struct {
+		name   string
+		ratios []float64
+	}{{"bare / recorded", cost}, {"A/A", same}} {
+		s := benchmath.AssumeNormal.Summary(benchmath.NewSample(row.ratios, &benchmath.DefaultThresholds), 0.95)
+		fmt.Printf("%s: mean %.4f, 95 %% interval %.4f to %.4f, n %d\n", row.name, s.Center, s.Lo, s.Hi, len(row.ratios))
+	}
+	fmt.Printf("load after: %s\n", readFirstLine("/proc/loadavg"))
+}
+
+// throughput runs the scenario once and returns the lock cycles per second.
+func throughput(t *testing.T, p cluster.Provider, bare bool) float64 {
+	t.Helper()
+	sc, err := scenarios.Parse([]byte(recordingScenario), "recording-cost")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir, err := engine.Run(context.Background(), engine.Options{
+		Scenario: sc, Provider: p, Catalog: catalog(), Out: t.TempDir(), Version: "bench", Started: time.Now(), NoRecord: bare,
+		Log: slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	env, err := results.ReadEnv(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(env.Unknown) > 0 {
+		t.Fatalf("the run came to nothing: %v", env.Unknown)
+	}
+	var cycles int64
+	for _, c := range env.Clients {
+		cycles += c.Cycles
+	}
+	return float64(cycles) / time.Duration(env.End-env.Start).Seconds()
+}
+
+func readFirstLine(path string) string {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return err.Error()
+	}
+	return string(b[:len(b)-1])
+}

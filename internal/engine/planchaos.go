@@ -1,0 +1,148 @@
+package engine
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/lockquake/lockquake/chaos"
+	"github.com/lockquake/lockquake/internal/cluster"
+	"github.com/lockquake/lockquake/scenarios"
+)
+
+func (p *Plan) checkChaos(o Options) error {
+	var entries []chaos.Entry
+	for i, in := range p.scenario.Chaos {
+		inj, err := p.injection(o, asked{path: fmt.Sprintf("chaos.%d", i), key: "use", use: in.Use, on: in.On, params: in.Params})
+		if err != nil {
+			return err
+		}
+		p.injections = append(p.injections, inj)
+		entry := chaos.Entry{At: in.At, For: in.For, Every: in.Every, Jitter: in.Jitter}
+		if err := inj.kind.Fits(entry); err != nil {
+			return p.place(fmt.Sprintf("chaos.%d", i), err)
+		}
+		entries = append(entries, entry)
+	}
+	if len(entries) == 0 {
+		return nil
+	}
+	if p.workload == nil {
+		return p.wrong("chaos", "a schedule needs a workload; with steps alone, inject by a step")
+	}
+	var err error
+	if p.schedule, err = chaos.Plan(entries, p.scenario.Run.For, p.scenario.Run.Seed); err != nil {
+		return p.place("chaos", err)
+	}
+	return nil
+}
+
+// asked is a fault as the scenario names it.
+type asked struct {
+	path   string // of the entry or step
+	key    string // under which the fault's name stands there
+	use    string
+	on     string
+	params scenarios.Params
+}
+
+func (p *Plan) injection(o Options, a asked) (injection, error) {
+	i := slices.IndexFunc(o.Catalog.Faults, func(k chaos.Kind) bool { return k.Name == a.use })
+	if i < 0 {
+		return injection{}, p.wrong(a.path+"."+a.key, "there is no fault %q; there are %s", a.use, names(o.Catalog.Faults, func(k chaos.Kind) string { return k.Name }))
+	}
+	inj := injection{kind: o.Catalog.Faults[i], on: a.on, params: a.params.String()}
+	var err error
+	if inj.fault, err = inj.kind.New(a.params.Decode); err != nil {
+		return injection{}, p.place(a.path, err)
+	}
+	target := a.on
+	if k := slices.Index(p.people, target); k >= 0 {
+		target = p.personNode(k)
+	}
+	if inj.selector, err = chaos.ParseSelector(target, p.nodeNames()); err != nil {
+		return injection{}, p.place(a.path+".on", err)
+	}
+	return inj, nil
+}
+
+func stepPath(i int, key string) string { return fmt.Sprintf("steps.%d.%s", i, key) }
+
+func (p *Plan) checkSteps(o Options) error {
+	for i, st := range p.scenario.Steps {
+		switch {
+		case st.Inject != "":
+			inj, err := p.injection(o, asked{path: fmt.Sprintf("steps.%d", i), key: "inject", use: st.Inject, on: st.On, params: st.Params})
+			if err != nil {
+				return err
+			}
+			inj.as = st.As
+			p.stepFaults[i] = inj
+		case st.Await != "" && st.User != "" && !slices.Contains(p.people, st.User):
+			return p.wrong(stepPath(i, "user"), "nobody called %q does anything in these steps; there are %s", st.User, strings.Join(p.people, ", "))
+		case st.Await == "fact":
+			if err := p.checkFact(i, st); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (p *Plan) checkFact(i int, st scenarios.Step) error {
+	if !slices.Contains(p.nodeNames(), st.Node) {
+		return p.wrong(stepPath(i, "node"), "there is no node %q; there are %s", st.Node, strings.Join(p.nodeNames(), ", "))
+	}
+	known := slices.Sorted(maps.Keys(p.topology.Service(nil).Facts()))
+	// A fact such as "holder:LOCK" is asked for with a lock's name in the place of the word.
+	if !slices.ContainsFunc(known, func(f string) bool {
+		prefix, named := strings.CutSuffix(f, "LOCK")
+		return f == st.Fact || named && strings.HasPrefix(st.Fact, prefix)
+	}) {
+		return p.wrong(stepPath(i, "fact"), "%s cannot be asked for %q; it answers %s", p.backend.Name, st.Fact, strings.Join(known, ", "))
+	}
+	return nil
+}
+
+// checkDelivery asks the provider, before anything starts, for every capability that the scenario's faults need.
+func (p *Plan) checkDelivery(o Options) error {
+	all := slices.Clone(p.injections)
+	for _, inj := range p.stepFaults {
+		all = append(all, inj)
+	}
+	for _, inj := range all {
+		if err := p.deliverable(o.Provider, inj); err != nil {
+			return MissingError{Text: fmt.Sprintf("%s: fault %s on %s cannot be delivered by provider %s: %v", p.scenario.Name, inj.kind.Name, inj.on, o.Provider.Name(), err)}
+		}
+	}
+	return nil
+}
+
+func (p *Plan) deliverable(provider cluster.Provider, inj injection) error {
+	needs := slices.Clone(inj.kind.Needs)
+	if _, ok := inj.selector.Holder(); ok {
+		needs = append(needs, chaos.CanPause) // a holder is stopped first, so that it cannot slip away
+	}
+	var errs []error
+	for _, role := range p.roles(inj.selector) {
+		for _, c := range needs {
+			errs = append(errs, provider.Offers(c, role))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// roles returns the roles of the nodes that a selector may pick.
+func (p *Plan) roles(sel chaos.Selector) []cluster.Role {
+	if _, ok := sel.Holder(); ok || sel.String() == "clients" {
+		return []cluster.Role{cluster.Client}
+	}
+	for _, s := range p.specs {
+		if s.Name == sel.String() {
+			return []cluster.Role{s.Role}
+		}
+	}
+	return []cluster.Role{cluster.Server}
+}
