@@ -13,6 +13,7 @@ package results
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/lockquake/lockquake/history"
 )
@@ -176,6 +177,6 @@ func (x *exclusion) Finish() Finding {
 	if len(doubles) > 0 && len(overlaps) > 0 {
 		doubles = doubles[:min(len(doubles), max(MaxWitnesses/2, MaxWitnesses-len(overlaps)))]
 	}
-	f.Witnesses = append(doubles, overlaps[:min(len(overlaps), MaxWitnesses-len(doubles))]...)
+	f.Witnesses = slices.Concat(doubles, overlaps[:min(len(overlaps), MaxWitnesses-len(doubles))])
 	return f
 }

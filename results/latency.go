@@ -47,7 +47,6 @@ type latency struct {
 	digits    int
 	t         *tracker
 	stretches []stretch
-	at        int // the stretch of the last event
 	users     byUser[timing]
 	handoff   []int64 // by lock: the release invoke that no acquire followed yet; 0 for none
 }

@@ -1,0 +1,58 @@
+package results
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestEveryCheckerHasABrokenHistory wants each property to be seen violated by some golden history.
+func TestEveryCheckerHasABrokenHistory(t *testing.T) {
+	red := map[string]bool{}
+	paths, _ := filepath.Glob("testdata/golden/*.txt")
+	for _, p := range paths {
+		b, err := os.ReadFile(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, part := range strings.Split(string(b), "\n----\n") {
+			s, err := parseScript(part)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, f := range s.judge() {
+				for name, n := range f.Counts {
+					red[name] = red[name] || n != nil && *n > 0
+				}
+				for name, m := range f.Measures {
+					red[name] = red[name] || m != nil && *m > 0
+				}
+			}
+		}
+	}
+	for _, name := range Names() {
+		if !red[name] {
+			t.Errorf("no golden history shows %s", name)
+		}
+	}
+}
+
+func TestNamesAreWhatCheckersYield(t *testing.T) {
+	for _, k := range Checkers() {
+		f := k.New(Run{Locks: []string{"lock-0"}, TTL: 1}).Finish()
+		for _, name := range k.Counts {
+			if _, ok := f.Counts[name]; !ok {
+				t.Errorf("%s does not yield the count %s", k.Name, name)
+			}
+		}
+		for _, name := range k.Measures {
+			if _, ok := f.Measures[name]; !ok {
+				t.Errorf("%s does not yield the measure %s", k.Name, name)
+			}
+		}
+		if len(f.Counts) != len(k.Counts) || len(f.Measures) != len(k.Measures) {
+			t.Errorf("%s yields %v and %v", k.Name, f.Counts, f.Measures)
+		}
+	}
+}

@@ -1,0 +1,74 @@
+package results
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/lockquake/lockquake/history"
+)
+
+func TestVerdictLattice(t *testing.T) {
+	demand := pauseOnHolder + "expect: {overlapping_holds: \">0\", stale_writes: \">0\", double_grants: \"0\", judged: \">=2\"}\n"
+	notInstalled := func(d *runDir) {
+		d.script.run.Faults[0].Receipt = history.Receipt{Status: history.NotInstalled, Evidence: "state R"}
+	}
+	ghost := func(d *runDir) {
+		d.script.run.Faults = []history.Fault{{ID: 1, Name: "pause", Selector: "holder", Receipt: history.Receipt{Status: history.Installed}, Bit: 1, End: 2}}
+	}
+	for _, c := range []struct {
+		name, text, expect string
+		change             func(*runDir)
+		want               Verdict
+		reason             string // must be in the reasons
+	}{
+		{"a clean run", serialScript, enough, nil, Pass, ""},
+		{"too few grants", serialScript, "", nil, Unknown, "2 grants were judged"},
+		{"as many as asked for", serialScript, "expect: {judged: \">=2\"}\n", nil, Pass, ""},
+		{"fewer than asked for", serialScript, "expect: {judged: \">=3\"}\n", nil, Unknown, "only 2 grants"},
+		{"a demanded violation is found", overlapScript, demand, nil, Pass, ""},
+		{
+			"a demanded violation is found though the fault did not bite", overlapScript,
+			"chaos: [{use: pause, on: holder, at: 10ms, for: 1s}]\nexpect: {overlapping_holds: \">0\", judged: \">=2\"}\n", notInstalled, Unknown, "did not bite",
+		},
+		{"a demanded violation is not found", serialScript, demand, ghost, Fail, "overlapping_holds >0: found 0"},
+		{"... and the fault did not bite", serialScript, demand, func(d *runDir) { ghost(d); notInstalled(d) }, Unknown, "did not bite"},
+		{"... and the fault was never injected", serialScript, demand, nil, Unknown, "pause was never injected"},
+		{"a forbidden violation is found", overlapScript, "expect: {stale_writes: \"0\", judged: \">=1\"}\n", nil, Fail, "stale_writes 0: found 1"},
+		{"... whatever bit", overlapScript, "expect: {stale_writes: \"0\", judged: \">=1\"}\n", notInstalled, Fail, "found 1"},
+		{"fail is worse than unknown", overlapScript, "expect: {stale_writes: \"0\"}\n", func(d *runDir) { d.env.Finished = false }, Fail, ""},
+		{"more than allowed", overlapScript, "expect: {overlapping_holds: \"<1\", judged: \">=1\"}\n", nil, Fail, ""},
+		{"cut short", serialScript, enough, func(d *runDir) { d.env.Finished = false }, Unknown, "cut short"},
+		{"interrupted", serialScript, enough, func(d *runDir) { d.env.Interrupted = true }, Unknown, "interrupted"},
+		{"not recovered", serialScript, enough, func(d *runDir) { d.env.Recovered = false }, Unknown, "serve again"},
+		{"no final read", serialScript, enough, func(d *runDir) { d.env.FinalRead = false }, Unknown, "final read"},
+		{"a step that was not met", serialScript, enough, func(d *runDir) { d.env.Unknown = []string{"step 3 was not met"} }, Unknown, "step 3"},
+		{"dropped by its own word", serialScript, enough, func(d *runDir) { d.env.Clients = []ClientStats{{Name: "client-1", Dropped: 4}} }, Unknown, "4 events"},
+		{"dropped", serialScript + "50 A dropped info value=3\n", enough, nil, Unknown, "3 events"},
+		{"an own stall", serialScript + "9000 A stall info issued=6000\n", enough, nil, Unknown, "did not run"},
+		{"an expectation of what is not judged", serialScript, "expect: {lost_updates: \"0\", judged: \">=1\"}\n", nil, Unknown, "do not count up"},
+		{"an expectation of what there is not", serialScript, "expect: {loose_screws: \"0\", judged: \">=1\"}\n", nil, Unknown, "no such count"},
+		{"a default that does not apply", strings.ReplaceAll(serialScript, "token=service", "token=none"), enough, nil, Pass, ""},
+		{"a measure that is met", serialScript, "expect: {longest_wait_ms: \"<1s\", throughput_per_s: \">1\", judged: \">=1\"}\n", nil, Pass, ""},
+		{"a measure that is not met", serialScript, "expect: {longest_wait_ms: \"<5ms\", judged: \">=1\"}\n", nil, Fail, "measured 10"},
+		{
+			"a measure met in a run that was cut short", serialScript, "expect: {longest_wait_ms: \"<1s\", judged: \">=1\"}\n",
+			func(d *runDir) { d.env.Interrupted = true }, Unknown, "interrupted",
+		},
+		{"a share of the grants", overlapScript, "expect: {overlapping_holds: \">=50%\", judged: \">=1\"}\n", nil, Pass, ""},
+		{"a directed run needs one grant", serialScript, "", func(d *runDir) {
+			d.env.Directed = true
+			d.scenario = "name: x\nclaim: y\nbackend: {use: memory, ttl: 10s}\nsteps: [{do: acquire, user: A}]\n"
+		}, Pass, ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := judged(t, prepared(t, c.text, c.expect, c.change))
+			all := strings.Join(r.Reasons, "\n")
+			if r.Verdict != c.want || !strings.Contains(all, c.reason) {
+				t.Fatalf("verdict %s, want %s with %q; reasons:\n%s", r.Verdict, c.want, c.reason, all)
+			}
+			if (r.Verdict == Pass) != (len(r.Reasons) == 0) {
+				t.Fatalf("a %s with reasons %q", r.Verdict, r.Reasons)
+			}
+		})
+	}
+}
