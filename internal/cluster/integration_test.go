@@ -46,6 +46,7 @@ var nodeBinary = sync.OnceValues(func() (string, error) {
 	if err != nil {
 		return "", err
 	}
+	atExit = append(atExit, func() { _ = os.RemoveAll(dir) })
 	path := filepath.Join(dir, "node")
 	cmd := exec.Command("go", "build", "-o", path, "./testdata/node")
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")

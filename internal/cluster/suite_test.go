@@ -35,8 +35,15 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
-	os.Exit(m.Run())
+	code := m.Run()
+	for _, f := range atExit {
+		f()
+	}
+	os.Exit(code)
 }
+
+// atExit is run after the last test.
+var atExit []func()
 
 func testBinary(t testing.TB) string {
 	t.Helper()
