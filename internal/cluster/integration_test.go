@@ -3,7 +3,6 @@
 package cluster
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -13,7 +12,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/moby/moby/client"
 
@@ -132,172 +130,6 @@ func TestTwoRunsSideBySide(t *testing.T) {
 		startAll(t, c)
 		serves(t, c.Node("echo-1"), "start 1")
 	}
-}
-
-// redisSpec is Debian's Redis, by its usual command.
-func redisSpec(name string) Spec {
-	return Spec{
-		Name: name, Role: Server, Image: "redis", Restartable: true, Ports: []Port{{Name: "client", Number: 6379}},
-		Command: func(p Place) []string {
-			host, port, _ := strings.Cut(p.Address(p.Self, "client"), ":")
-			return []string{"redis-server", "--bind", host, "--port", port, "--dir", p.Dir, "--save", "", "--protected-mode", "no"}
-		},
-	}
-}
-
-func ping(ctx context.Context, n *Node) (string, error) {
-	conn, err := n.Dial(ctx, "client")
-	if err != nil {
-		return "", err
-	}
-	defer func() { _ = conn.Close() }()
-	_ = conn.SetDeadline(time.Now().Add(time.Second))
-	if _, err := fmt.Fprint(conn, "PING\r\n"); err != nil {
-		return "", err
-	}
-	line, err := bufio.NewReader(conn).ReadString('\n')
-	return strings.TrimSpace(line), err
-}
-
-func pong(t testing.TB, n *Node) {
-	t.Helper()
-	var err error
-	for end := time.Now().Add(5 * time.Second); time.Now().Before(end); time.Sleep(2 * time.Millisecond) {
-		var got string
-		if got, err = ping(t.Context(), n); got == "+PONG" {
-			return
-		}
-	}
-	t.Fatalf("%s does not answer PING: %v", n.Name(), err)
-}
-
-func TestRedisIsProcessOne(t *testing.T) {
-	providers := []Provider{engine(t, DockerOptions{})}
-	if _, err := exec.LookPath("redis-server"); err == nil {
-		l, err := NewLocal(LocalOptions{Self: testBinary(t)})
-		if err != nil {
-			t.Fatal(err)
-		}
-		providers = append(providers, l)
-	}
-	for _, p := range providers {
-		t.Run(p.Name(), func(t *testing.T) {
-			r := request(t, "tredis")
-			r.Specs = []Spec{redisSpec("redis-1")}
-			c, err := p.Open(t.Context(), r)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer func() {
-				if err := c.Close(context.Background()); err != nil {
-					t.Error(err)
-				}
-				nothingLeft(t, "tredis")
-			}()
-			startAll(t, c)
-			n := c.Nodes[0]
-			pong(t, n)
-			state, err := n.Pause(t.Context())
-			if err != nil || state.Threads["T"] < 4 { // redis-server has its background threads
-				t.Errorf("paused: %v, %v", state, err)
-			}
-			if got, err := ping(t.Context(), n); err == nil {
-				t.Errorf("a paused Redis answers %q", got)
-			}
-			begin := time.Now()
-			if _, err := n.Kill(t.Context()); err != nil {
-				t.Fatal(err)
-			}
-			if err := n.Start(t.Context()); err != nil {
-				t.Fatal(err)
-			}
-			pong(t, n)
-			t.Logf("killed while paused, started again and serving in %v", time.Since(begin))
-		})
-	}
-}
-
-func TestStartUpIsParallel(t *testing.T) {
-	d := engine(t, DockerOptions{})
-	const nodes = 5
-	r := request(t, "tpar")
-	r.Specs, r.Agent = nil, false
-	for i := range nodes {
-		r.Specs = append(r.Specs, redisSpec(fmt.Sprintf("redis-%d", i+1)))
-	}
-	begin := time.Now()
-	c, err := d.Open(t.Context(), r)
-	if err != nil {
-		t.Fatal(err)
-	}
-	opened := time.Since(begin)
-	defer func() { _ = c.Close(context.Background()) }()
-	// The engine's own share: the same containers, started one after another, then all at once.
-	begin = time.Now()
-	for _, n := range c.Nodes {
-		if err := n.Start(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-	}
-	serial := time.Since(begin)
-	for _, n := range c.Nodes {
-		pong(t, n)
-		if _, err := n.Kill(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-	}
-	parallel := startAll(t, c)
-	for _, n := range c.Nodes {
-		pong(t, n)
-	}
-	begin = time.Now()
-	if err := c.Close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	t.Logf("%d containers: opened in %v, started one after another in %v (%v each), at once in %v, closed in %v",
-		nodes, opened, serial, serial/nodes, parallel, time.Since(begin))
-	if parallel > serial {
-		t.Errorf("at once takes %v, one after another %v", parallel, serial)
-	}
-	nothingLeft(t, "tpar")
-}
-
-func TestMissingImages(t *testing.T) {
-	d := engine(t, DockerOptions{})
-	for what, c := range map[string]struct {
-		image  string
-		images map[string]string
-		want   string
-	}{
-		"the project's own": {"nosuch", nil, "make images"},
-		"the user's":        {"redis", map[string]string{"redis": "localhost:1/lockquake-nosuch:1"}, "cannot pull"},
-		"a key of no node":  {"redis", map[string]string{"postgres": "postgres:17"}, "no node"},
-	} {
-		r := request(t, "timage")
-		s := redisSpec("redis-1")
-		s.Image = c.image
-		r.Specs, r.Images, r.Agent = []Spec{s}, c.images, false
-		cl, err := d.Open(t.Context(), r)
-		if err == nil {
-			_ = cl.Close(context.Background())
-		}
-		if err == nil || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%s: %v", what, err)
-		}
-	}
-	nothingLeft(t, "timage")
-}
-
-func TestImageOfTheUser(t *testing.T) {
-	r := request(t, "tuserimg")
-	r.Specs, r.Images = []Spec{redisSpec("redis-1")}, map[string]string{"redis": projectImage("redis")}
-	c, err := engine(t, DockerOptions{}).Open(t.Context(), r)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = c.Close(context.Background()) }()
-	startAll(t, c)
-	pong(t, c.Nodes[0])
 }
 
 func TestNoEngine(t *testing.T) {

@@ -22,27 +22,7 @@ func nothingLeft(t testing.TB, run string) {
 	if _, err := os.Stat(filepath.Join(stateDirName(), run)); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the run's directory is left: %v", err)
 	}
-	if agent.Supported() != nil {
-		return
-	}
-	links, err := markedLinks()
-	if err != nil {
-		t.Error(err)
-	}
-	for name, o := range links {
-		if o.Run == run {
-			t.Errorf("the link %s is left", name)
-		}
-	}
-	paths, err := filepath.Glob("/proc/[0-9]*/environ")
-	if err != nil {
-		t.Error(err)
-	}
-	for _, path := range paths {
-		if o, name, ok := markedProcess(path); ok && o.Run == run {
-			t.Errorf("the process of %s is left at %s", name, path)
-		}
-	}
+	localLeft(t, run)
 	engineLeft(t, run)
 }
 

@@ -1,0 +1,7 @@
+//go:build !linux
+
+package cluster
+
+import "testing"
+
+func localLeft(testing.TB, string) {}
