@@ -35,12 +35,6 @@ type hubRequest struct {
 	nodes  int
 }
 
-// linkPrefix begins the name of each run's link in the harness's namespace; aliasPrefix its alias.
-const (
-	linkPrefix  = "lqh"
-	aliasPrefix = "lockquake "
-)
-
 // newHub makes the network on the run's thread. On an error nothing is left behind.
 func newHub(t *thread, r hubRequest) (*hub, error) {
 	h := &hub{subnet: r.subnet, origin: netns.None(), bridge: netns.None(), link: linkPrefix + r.run}

@@ -27,6 +27,12 @@ type owner struct {
 // label is the prefix of all labels.
 const label = "org.lockquake."
 
+// linkPrefix begins the name of each run's link in the harness's namespace; aliasPrefix its alias.
+const (
+	linkPrefix  = "lqh"
+	aliasPrefix = "lockquake "
+)
+
 func self(run string, keep bool) owner {
 	o := owner{Run: run, PID: os.Getpid(), Boot: clock.BootID(), Keep: keep}
 	if p, err := agent.Find(o.PID); err == nil {
