@@ -35,8 +35,12 @@ func cleanCommand(std streams) *cobra.Command {
 			what  string
 			names []string
 		}{
-			{"container", swept.Containers}, {"network", swept.Networks}, {"process", swept.Processes}, {"link", swept.Links},
-			{"directory", swept.Directories}, {"image", swept.Images},
+			{"container", swept.Containers},
+			{"network", swept.Networks},
+			{"process", swept.Processes},
+			{"link", swept.Links},
+			{"directory", swept.Directories},
+			{"image", swept.Images},
 		} {
 			for _, n := range group.names {
 				fmt.Fprintf(std.out, "%s %s\n", group.what, n)

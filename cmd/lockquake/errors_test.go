@@ -55,7 +55,7 @@ func TestAToldErrorIsNotToldAgain(t *testing.T) {
 	if b.Len() > 0 {
 		t.Errorf("printed %q", b.String())
 	}
-	complain(&b, errors.New("what: where\n"))
+	complain(&b, errors.New("what: where"))
 	if b.String() != "lockquake: what: where\n" {
 		t.Errorf("printed %q", b.String())
 	}

@@ -38,7 +38,7 @@ func historyCommand(std streams) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		defer m.Close()
+		defer func() { _ = m.Close() }() // files that were only read
 		if f.value == "jsonl" {
 			return history.WriteJSONL(std.out, m)
 		}

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -23,7 +24,8 @@ func leftovers(t *testing.T, supervisor int) []string {
 	t.Helper()
 	var out []string
 	for _, kind := range [][]string{{"ps", "-a"}, {"network", "ls"}, {"volume", "ls"}} {
-		args := append(kind, "-q", "--filter", fmt.Sprintf("label=org.lockquake.supervisor-pid=%d", supervisor))
+		filter := fmt.Sprintf("label=org.lockquake.supervisor-pid=%d", supervisor)
+		args := slices.Concat(kind, []string{"-q", "--filter", filter})
 		b, err := exec.Command("docker", args...).Output()
 		if err != nil {
 			t.Fatalf("docker %v: %v; these tests need an engine", args, err)
