@@ -56,7 +56,7 @@ func Main(ctx context.Context, o Options) error {
 	frames := make(chan *wire.Frame, inbox)
 	go receive(conn, frames, end, life.Done())
 
-	s := newSession(o, conn, life, end)
+	s := newSession(life, end, o, conn)
 	finished := make(chan error, 1)
 	go func() { finished <- s.run(frames) }()
 	select {

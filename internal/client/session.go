@@ -40,7 +40,7 @@ type session struct {
 	users []*user
 }
 
-func newSession(o Options, conn *wire.Conn, life context.Context, end context.CancelCauseFunc) *session {
+func newSession(life context.Context, end context.CancelCauseFunc, o Options, conn *wire.Conn) *session {
 	s := &session{o: o, conn: conn, life: life, end: end}
 	s.load, s.halt = context.WithCancel(life)
 	return s
