@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"strings"
 	"sync"
@@ -22,101 +21,6 @@ import (
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
-// running is the register as its supervisor sees it.
-type running struct {
-	t       *testing.T
-	conn    *wire.Conn
-	stdin   io.Closer
-	frames  chan *wire.Frame
-	events  []history.Event
-	result  chan error
-	address string
-}
-
-func launch(t *testing.T, listen string) *running {
-	t.Helper()
-	toNode, stdin := io.Pipe()
-	stdout, fromNode := io.Pipe()
-	r := &running{t: t, conn: wire.NewConn(stdout, stdin), stdin: stdin, frames: make(chan *wire.Frame, 100), result: make(chan error, 1)}
-	go func() {
-		r.result <- Main(context.Background(), Options{Listen: listen, In: toNode, Out: fromNode, Version: "test"})
-	}()
-	go func() {
-		defer close(r.frames)
-		for {
-			item, err := r.conn.Receive()
-			if err != nil {
-				return
-			}
-			r.events = append(r.events, item.Events...)
-			if item.Frame != nil {
-				r.frames <- item.Frame
-			}
-		}
-	}()
-	t.Cleanup(func() { _ = r.conn.Close() })
-	return r
-}
-
-func start(t *testing.T, guard string) *running {
-	t.Helper()
-	r := launch(t, "127.0.0.1:0")
-	r.frame(wire.TypeHello)
-	r.send(wire.Frame{Type: wire.TypeStart, Start: &wire.Start{
-		Name: "register", Index: -1, Format: wire.FormatRecords, Locks: []string{"lock-0", "lock-1"}, Guard: guard, Record: true,
-	}})
-	r.address = r.frame(wire.TypeReady).Ready.Address
-	return r
-}
-
-func (r *running) send(f wire.Frame) {
-	r.t.Helper()
-	if err := r.conn.Send(f); err != nil {
-		r.t.Fatal(err)
-	}
-}
-
-func (r *running) frame(kind string) *wire.Frame {
-	r.t.Helper()
-	select {
-	case f := <-r.frames:
-		if f == nil || f.Type != kind {
-			r.t.Fatalf("got %+v, want %s", f, kind)
-		}
-		return f
-	case <-time.After(10 * time.Second):
-		r.t.Fatalf("no %s", kind)
-		return nil
-	}
-}
-
-// stop ends the register; its log is whole then.
-func (r *running) stop() wire.Done {
-	r.t.Helper()
-	r.send(wire.Frame{Type: wire.TypeStop})
-	d := r.frame(wire.TypeDone).Done
-	for range r.frames {
-		r.t.Error("there is something behind done")
-	}
-	if err := <-r.result; err != nil {
-		r.t.Error(err)
-	}
-	if int64(len(r.events)) != d.Recorded {
-		r.t.Errorf("%d events of %d came", len(r.events), d.Recorded)
-	}
-	return *d
-}
-
-func (r *running) dial() Connection {
-	r.t.Helper()
-	c, err := register.Dial(r.t.Context(), Target{Address: r.address})
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	r.t.Cleanup(func() { _ = c.Close() })
-	return c
-}
 
 func by(user int, token lock.Token) Access {
 	return Access{Lock: "lock-0", User: history.MakeUser(user, 0), Grant: uint32(token), Token: token}
