@@ -139,11 +139,17 @@ func number(v float64) string {
 	return fmt.Sprintf("%.3f", v)
 }
 
+// fewGrants is the number of grants below which the rule of three says nothing that is worth saying.
+const fewGrants = 30
+
 // strength says what a zero is worth: with n grants judged, a rate of 3/n or more would have shown with 95 %.
 func (c *court) strength(x scenarios.Expectation) string {
 	n, got := c.report.Judged.Grants, c.report.Counts[x.Name]
 	if got == nil || *got != 0 || n == 0 || !x.Holds(0) {
 		return ""
+	}
+	if n < fewGrants {
+		return fmt.Sprintf("0 %s in %d grants: too few to bound a rate", strings.ReplaceAll(x.Name, "_", " "), n)
 	}
 	return fmt.Sprintf("0 %s in %d grants: the rate is below 3/%d = %.2g %% with 95 %% confidence",
 		strings.ReplaceAll(x.Name, "_", " "), n, n, 300/float64(n))

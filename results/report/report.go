@@ -60,6 +60,7 @@ func gather(dir string, r results.Report) material {
 	names := func([]string) {}
 	var win *window
 	if w, ok := Choose(r); ok {
+		w = recast(dir, w, env)
 		win = newWindow(w)
 		m.witness = &w
 		names = win.names
