@@ -37,7 +37,9 @@ func TestReport(t *testing.T) {
 	if q := r.Latency["hold"]; q.N != 2 || q.Max < 309 || q.Max > 311 {
 		t.Errorf("hold %+v", q)
 	}
-	if !slices.ContainsFunc(r.Strength, func(s string) bool { return strings.HasPrefix(s, "0 double grants in 2 grants: too few to bound a rate") }) {
+	if !slices.ContainsFunc(r.Strength, func(s string) bool {
+		return strings.HasPrefix(s, "0 double grants in 2 grants: too few to bound a rate")
+	}) {
 		t.Errorf("strength %q", r.Strength)
 	}
 	again := judged(t, d)

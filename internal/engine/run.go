@@ -133,12 +133,6 @@ func (r *run) unknown(format string, args ...any) {
 	r.log.Warn("this run cannot pass", "reason", text)
 }
 
-func (r *run) warn(format string, args ...any) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.env.Warnings = append(r.env.Warnings, fmt.Sprintf(format, args...))
-}
-
 func (r *run) progress(phase, text string) {
 	if r.options.Progress == nil {
 		return

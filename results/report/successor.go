@@ -18,7 +18,6 @@ type successor struct {
 	open    map[key]*results.HoldRef
 	found   *results.HoldRef
 	touched int64
-	ended   bool
 }
 
 // newSuccessor returns nil where the witness is not of a kind that another hold could prove.
