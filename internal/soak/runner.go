@@ -41,7 +41,8 @@ var errInterrupted = errors.New("interrupted")
 // once makes one run and returns what it showed. A program that breaks down without a verdict counts as a run that did
 // not pass; one that says that something needed is missing does not count.
 func (r runner) once(ctx context.Context, row Row) (Run, error) {
-	run := Run{Load: loadAverage(), Began: time.Now().UTC().Truncate(time.Second)}
+	start := time.Now()
+	run := Run{Load: loadAverage(), Began: start.UTC().Truncate(time.Second)}
 	var stdout, stderr bytes.Buffer
 	cmd := exec.CommandContext(ctx, r.bin, "run", row.Scenario, "--provider", row.Provider, "--format", "json", "--out", r.out)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = r.top, &stdout, io.MultiWriter(&stderr, r.tell)
@@ -50,7 +51,7 @@ func (r runner) once(ctx context.Context, row Row) (Run, error) {
 	cmd.WaitDelay = 3 * time.Minute
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	err := cmd.Run()
-	run.Seconds = time.Since(run.Began).Seconds()
+	run.Seconds = time.Since(start).Seconds()
 	if ctx.Err() != nil || cmd.ProcessState != nil && cmd.ProcessState.ExitCode() == exitInterrupted {
 		return run, errInterrupted
 	}
