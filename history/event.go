@@ -23,13 +23,13 @@ const (
 	Write            // a user writes to the protected resource
 	Renewed          // the client learned of a later end of validity
 	Lost             // the client learned that the grant is gone
-	Dead             // the engine saw the user's process dead
+	Dead             // the engine saw the user's process dead; Value is when it was certainly alive for the last time
 	EffectRead       // the resource served a read (Ok), or refused it (Fail)
 	EffectWrite      // the resource applied a write (Ok), or refused it (Fail)
 	Stall            // a process did not run for Value nanoseconds up to Time
 	Dropped          // a process dropped Value events for want of room
 	Final            // the final read of the resource: Lock, Value; Valid holds the number of applied writes
-	Clean            // last record of a process that ended in order; Value is the number of events it recorded
+	Clean            // the trailer of a file that was closed in order; Value is the number of events before it
 	kindEnd
 )
 
@@ -45,6 +45,9 @@ func (k Kind) String() string {
 	}
 	return fmt.Sprintf("kind-%d", uint8(k))
 }
+
+// Known tells whether k is one of the kinds above.
+func (k Kind) Known() bool { return k > KindNone && k < kindEnd }
 
 // Phase is the part of an operation that an event records.
 type Phase uint8
@@ -68,6 +71,9 @@ func (p Phase) String() string {
 	}
 	return fmt.Sprintf("phase-%d", uint8(p))
 }
+
+// Known tells whether p is one of the phases above.
+func (p Phase) Known() bool { return p > PhaseNone && p < phaseEnd }
 
 // Values of Event.Valid that are not times.
 const (

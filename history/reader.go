@@ -106,7 +106,7 @@ func (r *Reader) Next(e *Event) error {
 	r.n++
 	r.time, r.seq = e.Time, e.Seq
 	if r.Header.OffsetNS != 0 {
-		shift(e, r.Header.OffsetNS)
+		Shift(e, r.Header.OffsetNS)
 	}
 	return nil
 }
@@ -157,8 +157,8 @@ func because(err error) string {
 	return ": " + err.Error()
 }
 
-// shift moves every time in e by offset: from the process's own clock to the run's.
-func shift(e *Event, offset int64) {
+// Shift moves every time in e by offset: from the process's own clock to the run's.
+func Shift(e *Event, offset int64) {
 	e.Time += offset
 	timed := e.Kind == Acquire || e.Kind == Renew || e.Kind == Renewed
 	if timed && e.Valid != 0 && e.Valid != ValidEndless && e.Valid != ValidUnknown {

@@ -10,7 +10,6 @@ import (
 	"sync"
 
 	"github.com/lockquake/lockquake/history"
-	"github.com/lockquake/lockquake/internal/clock"
 	"github.com/lockquake/lockquake/internal/cluster"
 	"github.com/lockquake/lockquake/internal/wire"
 )
@@ -23,7 +22,8 @@ type session struct {
 	live  *live
 	log   *slog.Logger
 
-	file     *history.Writer // nil until the stream is open
+	file     *history.Writer // nil until the clocks are compared
+	offset   int64           // ns from the node's clock to the run's
 	directed bool
 
 	mu      sync.Mutex
@@ -33,6 +33,7 @@ type session struct {
 	done    *wire.Done
 	err     error
 	last    int64 // time of the last event that arrived
+	pongs   chan wire.Pong
 	ready   chan struct{}
 	greeted chan struct{}
 	ended   chan struct{} // the stream is read to its end
@@ -41,20 +42,30 @@ type session struct {
 // errEnded says that a node's control stream ended before it answered.
 var errEnded = errors.New("its control stream ended")
 
-// openSession takes over the control stream of a running node and writes its events to a file in dir.
-func openSession(n *cluster.Node, index int, r *run) (*session, error) {
+// openSession takes over the control stream of a running node.
+func openSession(n *cluster.Node, index int, r *run) *session {
 	s := &session{
 		node: n, index: index, live: r.live, log: r.log.With("node", n.Name()), directed: index >= 0 && len(r.plan.people) > 0,
 		waiting: map[int]chan wire.Result{}, ready: make(chan struct{}), greeted: make(chan struct{}), ended: make(chan struct{}),
+		pongs: make(chan wire.Pong, 1),
 	}
-	f, err := history.Create(filepath.Join(r.historyDir(), n.Name()+".lqh"), history.Header{Process: n.Name(), Locks: r.plan.locks})
-	if err != nil {
-		return nil, err
-	}
-	s.file = f
 	s.conn = wire.NewConn(n.Stdio().Out, n.Stdio().In)
 	go s.read()
-	return s, nil
+	return s
+}
+
+// record opens the file that the node's events go to. It must come before the node is told to start.
+func (s *session) record(dir string, locks []string, d drift) error {
+	f, err := history.Create(filepath.Join(dir, s.node.Name()+".lqh"), history.Header{
+		Process: s.node.Name(), Locks: locks, OffsetNS: d.offset, ErrorNS: d.err,
+	})
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.file, s.offset = f, d.offset
+	return nil
 }
 
 func (s *session) read() {
@@ -77,10 +88,19 @@ func (s *session) read() {
 }
 
 func (s *session) take(batch []history.Event) {
+	if s.file == nil {
+		s.fail(fmt.Errorf("%s sent events before it was started", s.node.Name()))
+		return
+	}
 	for i := range batch {
 		if err := s.file.Append(&batch[i]); err != nil {
 			s.fail(fmt.Errorf("%s: history: %w", s.node.Name(), err))
 			return
+		}
+	}
+	if s.offset != 0 {
+		for i := range batch {
+			history.Shift(&batch[i], s.offset)
 		}
 	}
 	s.mu.Lock()
@@ -110,6 +130,11 @@ func (s *session) frame(f *wire.Frame) {
 		if ch := s.waiting[f.Result.ID]; ch != nil {
 			delete(s.waiting, f.Result.ID)
 			ch <- *f.Result // buffered: one answer for each command
+		}
+	case wire.TypePong:
+		select {
+		case s.pongs <- *f.Pong:
+		default: // an answer that nobody waits for any more
 		}
 	case wire.TypePoint:
 		s.live.reached(s.index, *f.Point)
@@ -155,20 +180,6 @@ func (s *session) await(ctx context.Context, ch <-chan struct{}, what string) er
 		}
 		return fmt.Errorf("%s: no %s: %w", s.node.Name(), what, context.Cause(ctx))
 	}
-}
-
-// checkHello refuses a node of another protocol, or one whose clock is not this run's.
-func (s *session) checkHello() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.hello.Version != wire.Version {
-		return fmt.Errorf("%s speaks version %d of the protocol, this program speaks %d", s.node.Name(), s.hello.Version, wire.Version)
-	}
-	if s.hello.BootID != clock.BootID() || s.hello.TimeNS != clock.TimeNamespace() {
-		return fmt.Errorf("%s does not share this machine's monotonic clock (boot id %s, time namespace %s; here %s, %s): its times cannot be compared",
-			s.node.Name(), s.hello.BootID, s.hello.TimeNS, clock.BootID(), clock.TimeNamespace())
-	}
-	return nil
 }
 
 // order sends a command and returns the channel on which its one answer comes.
@@ -229,5 +240,11 @@ func (s *session) heardAt() int64 {
 	return s.last
 }
 
-// close writes the trailer of the history file. The stream must have ended, or nothing may come any more.
-func (s *session) close() error { return s.file.Close() }
+// close ends the control stream and writes the trailer of the history file. The stream must have been read to its end.
+func (s *session) close() error {
+	err := s.conn.Close()
+	if s.file == nil {
+		return err
+	}
+	return errors.Join(err, s.file.Close())
+}

@@ -93,6 +93,9 @@ func (r *run) deadServer() string {
 	return ""
 }
 
+// maxDrift is the error of a measured clock beyond which no interval could be judged.
+const maxDrift = 50 * time.Millisecond
+
 // greet opens the control stream of every node that has one and waits for its hello.
 func (r *run) greet(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, helloTimeout)
@@ -105,18 +108,21 @@ func (r *run) greet(ctx context.Context) error {
 				i = index
 				index++
 			}
-			s, err := openSession(n, i, r)
-			if err != nil {
-				return err
-			}
-			r.sessions = append(r.sessions, s)
+			r.sessions = append(r.sessions, openSession(n, i, r))
 		}
 	}
 	for _, s := range r.sessions {
 		if err := s.await(ctx, s.greeted, "hello"); err != nil {
 			return err
 		}
-		if err := s.checkHello(); err != nil {
+		d, err := s.compare(ctx)
+		if err != nil {
+			return err
+		}
+		if d.err > int64(maxDrift) {
+			return fmt.Errorf("%s: its clock can be compared to %v only, which would prove nothing", s.node.Name(), time.Duration(d.err))
+		}
+		if err := s.record(r.historyDir(), r.plan.locks, d); err != nil {
 			return err
 		}
 	}
@@ -198,7 +204,7 @@ func (r *run) begin() error {
 	r.mu.Unlock()
 	for _, s := range r.sessions {
 		if s.index >= 0 {
-			if err := s.conn.Send(wire.Frame{Type: wire.TypeGo, Go: &wire.Go{Time: start}}); err != nil {
+			if err := s.conn.Send(wire.Frame{Type: wire.TypeGo, Go: &wire.Go{Time: start - s.offset}}); err != nil {
 				return fmt.Errorf("%s: go: %w", s.node.Name(), err)
 			}
 		}

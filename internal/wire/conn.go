@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"github.com/lockquake/lockquake/history"
+	"github.com/lockquake/lockquake/internal/clock"
 )
 
 // maxBatch bounds the records of one batch.
@@ -144,13 +145,25 @@ func (c *Conn) failed() error {
 	return c.failure
 }
 
-// Receive returns the next frame or events, and io.EOF at the end of the stream.
+// Receive returns the next frame or events, and io.EOF at the end of the stream. On a node's side it answers pings by
+// itself.
 func (c *Conn) Receive() (Item, error) {
-	item, err := c.dec.Next()
-	if err == nil && item.Frame != nil && item.Frame.Start != nil {
-		c.dec.SetLocks(item.Frame.Start.Locks)
+	for {
+		item, err := c.dec.Next()
+		if err != nil || item.Frame == nil {
+			return item, err
+		}
+		switch f := item.Frame; {
+		case f.Start != nil:
+			c.dec.SetLocks(f.Start.Locks)
+		case f.Ping != nil && c.out == nil:
+			if err := c.Send(Frame{Type: TypePong, Pong: &Pong{ID: f.Ping.ID, Now: clock.Now()}}); err != nil {
+				return Item{}, err
+			}
+			continue
+		}
+		return item, nil
 	}
-	return item, err
 }
 
 // Close ends the harness's side: what is still queued is not sent, and the node's input is closed where w is an

@@ -164,6 +164,10 @@ func (f *Frame) check() error {
 		if has = f.Start != nil; has {
 			version = f.Start.Version
 		}
+	case TypePing:
+		has = f.Ping != nil
+	case TypePong:
+		has = f.Pong != nil
 	case TypeResult:
 		has = f.Result != nil
 	case TypePoint:

@@ -18,6 +18,7 @@ const (
 	TypeGo      = "go"      // Go: begin the workload
 	TypeStop    = "stop"    // no more acquires; finish what is held, send what is buffered, answer TypeDone, end
 	TypeCommand = "command" // Command: command mode
+	TypePing    = "ping"    // Ping: answer TypePong at once; asked between hello and start where clocks may differ
 )
 
 // The types of frames from a node to the harness.
@@ -30,6 +31,7 @@ const (
 	TypeLog    = "log"    // Log: a line for the node's log
 	TypeDone   = "done"   // Done: the last frame
 	TypeFailed = "failed" // Failed: the node cannot go on
+	TypePong   = "pong"   // Pong: answer to one Ping
 )
 
 // Formats of events.
@@ -50,6 +52,8 @@ type Frame struct {
 	Ready   *Ready        `json:"ready,omitempty"`
 	Go      *Go           `json:"go,omitempty"`
 	Command *Command      `json:"command,omitempty"`
+	Ping    *Ping         `json:"ping,omitempty"`
+	Pong    *Pong         `json:"pong,omitempty"`
 	Result  *Result       `json:"result,omitempty"`
 	Point   *Point        `json:"point,omitempty"`
 	Event   *history.Line `json:"event,omitempty"`
@@ -68,6 +72,17 @@ type Hello struct {
 	Formats  []string `json:"formats"` // of events, the preferred first
 	PID      int      `json:"pid"`     // in the node's own pid namespace
 	Software string   `json:"software"`
+}
+
+// Ping asks a node for its clock.
+type Ping struct {
+	ID int `json:"id"`
+}
+
+// Pong tells a node's clock.
+type Pong struct {
+	ID  int   `json:"id"`
+	Now int64 `json:"now"` // the node's CLOCK_MONOTONIC, ns
 }
 
 // Ready says that a node is connected and may be let go.

@@ -1,0 +1,92 @@
+package engine
+
+import (
+	"io"
+	"testing"
+	"time"
+
+	"github.com/lockquake/lockquake/history"
+	"github.com/lockquake/lockquake/internal/clock"
+	"github.com/lockquake/lockquake/internal/cluster"
+	"github.com/lockquake/lockquake/internal/wire"
+)
+
+// strange is a node whose clock is ahead of this machine's by an hour, and which stamps one event with it.
+func strange(t *testing.T, in io.Reader, out io.WriteCloser, ahead int64) {
+	t.Helper()
+	defer out.Close()
+	conn, dec := wire.NewNodeConn(in, out), wire.NewDecoder(in)
+	if err := conn.Send(wire.Frame{Type: wire.TypeHello, Hello: &wire.Hello{BootID: "elsewhere"}}); err != nil {
+		t.Error(err)
+	}
+	for {
+		item, err := dec.Next()
+		if err != nil {
+			return
+		}
+		switch f := item.Frame; f.Type {
+		case wire.TypePing:
+			err = conn.Send(wire.Frame{Type: wire.TypePong, Pong: &wire.Pong{ID: f.Ping.ID, Now: clock.Now() + ahead}})
+		case wire.TypeStop:
+			e := history.Event{Time: clock.Now() + ahead, Seq: 1, Op: 1, Grant: 1, Kind: history.Acquire, Phase: history.Ok, Valid: clock.Now() + ahead}
+			if err = conn.SendEvents([]history.Event{e}); err == nil {
+				return
+			}
+		}
+		if err != nil {
+			t.Error(err)
+			return
+		}
+	}
+}
+
+func TestAStrangeClockIsMeasuredAndItsEventsMoved(t *testing.T) {
+	const ahead = int64(time.Hour)
+	toNode, in := io.Pipe()
+	out, fromNode := io.Pipe()
+	go strange(t, toNode, fromNode, ahead)
+	s := &session{
+		node: &cluster.Node{}, live: newLive(), waiting: map[int]chan wire.Result{}, pongs: make(chan wire.Pong, 1),
+		ready: make(chan struct{}), greeted: make(chan struct{}), ended: make(chan struct{}),
+	}
+	s.conn = wire.NewConn(out, in)
+	go s.read()
+	if err := s.await(t.Context(), s.greeted, "hello"); err != nil {
+		t.Fatal(err)
+	}
+	d, err := s.compare(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if off := d.offset + ahead; off > d.err || off < -d.err {
+		t.Fatalf("offset %d with error %d; the clock is %d ahead", d.offset, d.err, ahead)
+	}
+	dir := t.TempDir()
+	if err := s.record(dir, []string{"lock-0"}, d); err != nil {
+		t.Fatal(err)
+	}
+	before := clock.Now()
+	if err := s.conn.Send(wire.Frame{Type: wire.TypeStop}); err != nil {
+		t.Fatal(err)
+	}
+	<-s.ended
+	if err := s.close(); err != nil {
+		t.Fatal(err)
+	}
+	m, err := history.OpenAll(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	var e history.Event
+	h, err := m.Next(&e)
+	if err != nil || h.ErrorNS != d.err {
+		t.Fatalf("header %+v, %v; want the error %d in it", h, err, d.err)
+	}
+	live, _ := s.live.current(0)
+	for name, got := range map[string]int64{"file": e.Time, "file's validity": e.Valid, "live view": live.start, "live validity": live.valid} {
+		if got < before-d.err || got > clock.Now()+d.err {
+			t.Errorf("%s: the event is at %d, it was made between %d and %d", name, got, before, clock.Now())
+		}
+	}
+}
