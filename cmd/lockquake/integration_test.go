@@ -146,7 +146,7 @@ func TestStories(t *testing.T) {
 		t.Run(s.name+"@"+s.provider, func(t *testing.T) {
 			p := begin(t, "run", s.name, "--provider", s.provider, "--format", "json")
 			if code := p.wait(t); code != codeMet {
-				t.Errorf("exit code %d\n%s\n%s", code, p.stdout.String(), p.stderr.String())
+				t.Errorf("exit code %d\n%s", code, p.stderr.String())
 			}
 			r := p.report(t)
 			if r.Schema != results.ReportSchema || r.Scenario != s.name || r.Verdict != results.Pass || r.Provider != s.provider {
