@@ -63,6 +63,14 @@ func (w *Writer) Append(e *Event) error {
 	return err
 }
 
+// AppendRecords adds events that are encoded already; last is the last of them.
+func (w *Writer) AppendRecords(raw []byte, last *Event) error {
+	w.n += int64(len(raw) / RecordSize)
+	w.last = *last
+	_, err := w.buf.Write(raw)
+	return err
+}
+
 // Flush hands what is buffered to the operating system.
 func (w *Writer) Flush() error { return w.buf.Flush() }
 

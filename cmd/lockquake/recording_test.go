@@ -15,6 +15,7 @@ import (
 
 	"github.com/lockquake/lockquake/internal/cluster"
 	"github.com/lockquake/lockquake/internal/engine"
+	"github.com/lockquake/lockquake/internal/wire"
 	"github.com/lockquake/lockquake/results"
 	"github.com/lockquake/lockquake/scenarios"
 )
@@ -24,8 +25,8 @@ const recordingScenario = `
 name: recording-cost
 claim: What recording costs, on locks that nobody else wants.
 backend: {use: redis, lock: set-px-lua, ttl: 10s}
-workload: {use: acquire-release, clients: 2, users: 25, own_locks: true}
-run: {for: 5s, settle: 100ms, seed: 1}
+workload: {use: acquire-release, clients: 1, users: 50, own_locks: true}
+run: {for: 3s, settle: 100ms, seed: 1}
 `
 
 // TestRecordingCost prints the throughput without recording over the throughput with it, pair by pair in turn, and the
@@ -69,6 +70,7 @@ func TestRecordingCost(t *testing.T) {
 // throughput runs the scenario once and returns the lock cycles per second.
 func throughput(t *testing.T, p cluster.Provider, bare bool) float64 {
 	t.Helper()
+	before := wire.CPU()
 	sc, err := scenarios.Parse([]byte(recordingScenario), "recording-cost")
 	if err != nil {
 		t.Fatal(err)
@@ -87,10 +89,12 @@ func throughput(t *testing.T, p cluster.Provider, bare bool) float64 {
 	if len(env.Unknown) > 0 {
 		t.Fatalf("the run came to nothing: %v", env.Unknown)
 	}
-	var cycles int64
+	var cycles, cpu int64
 	for _, c := range env.Clients {
 		cycles += c.Cycles
+		cpu += c.CPU
 	}
+	t.Logf("bare %t: CPU per cycle of the clients %.1f us, of the harness %.1f us", bare, float64(cpu)/1e3/float64(cycles), float64(wire.CPU()-before)/1e3/float64(cycles))
 	return float64(cycles) / time.Duration(env.End-env.Start).Seconds()
 }
 

@@ -239,7 +239,7 @@ func (r *dockerRun) attach(ctx context.Context, a attachment) (attached, error) 
 		out.close = func() { hijacked.Close(); _ = reader.Close() }
 	}
 	go func() {
-		_, err := stdcopy.StdCopy(stdout, a.log, hijacked.Reader)
+		_, err := stdcopy.StdCopy(stdout, a.log, gather(hijacked.Reader))
 		ended(err)
 		_ = a.log.Close()
 	}()

@@ -152,14 +152,14 @@ func (r *localRun) spawn(c command) (*child, error) {
 			return nil, err
 		}
 		theirs, out.files = append(theirs, stdinR), append(out.files, stdinW)
-		stdoutR, stdoutW, err := os.Pipe()
+		stdoutR, stdoutW, err := blockingPipe()
 		if err != nil {
 			_ = stdinW.Close()
 			return nil, err
 		}
 		theirs, out.files = append(theirs, stdoutW), append(out.files, stdoutR)
 		cmd.Stdin, cmd.Stdout = stdinR, stdoutW
-		out.stdio = Stdio{In: stdinW, Out: stdoutR}
+		out.stdio = Stdio{In: stdinW, Out: gather(stdoutR)}
 	}
 	if err := r.thread.start(cmd, r.net, c.node); err != nil {
 		out.closeFiles()

@@ -79,7 +79,7 @@ func (s *session) read() {
 			return
 		}
 		if len(item.Events) > 0 {
-			s.take(item.Events)
+			s.take(item.Events, item.Raw)
 		}
 		if item.Frame != nil {
 			s.frame(item.Frame)
@@ -87,16 +87,14 @@ func (s *session) read() {
 	}
 }
 
-func (s *session) take(batch []history.Event) {
+func (s *session) take(batch []history.Event, raw []byte) {
 	if s.file == nil {
 		s.fail(fmt.Errorf("%s sent events before it was started", s.node.Name()))
 		return
 	}
-	for i := range batch {
-		if err := s.file.Append(&batch[i]); err != nil {
-			s.fail(fmt.Errorf("%s: history: %w", s.node.Name(), err))
-			return
-		}
+	if err := s.file.AppendRecords(raw, &batch[len(batch)-1]); err != nil {
+		s.fail(fmt.Errorf("%s: history: %w", s.node.Name(), err))
+		return
 	}
 	if s.offset != 0 {
 		for i := range batch {

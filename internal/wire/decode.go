@@ -27,7 +27,8 @@ var ErrProtocol = errors.New("control stream breaks the protocol")
 // Item is what one Receive returns: either a frame or one or more events.
 type Item struct {
 	Frame  *Frame
-	Events []history.Event // belongs to the caller
+	Events []history.Event // valid until the next call
+	Raw    []byte          // the same events as records, valid as long
 }
 
 // Decoder reads a stream of frames and batches. It is not safe for concurrent use.
@@ -36,7 +37,14 @@ type Decoder struct {
 	left  int                      // records of the current batch that have not been read
 	locks atomic.Pointer[[]string] // table for events as JSON
 	line  []byte
+	// events are those of the item under way; err is what came after them and is told by the next call.
+	events []history.Event
+	raw    []byte
+	err    error
 }
+
+// maxEvents bounds the events of one item.
+const maxEvents = 4096
 
 // NewDecoder reads from r.
 func NewDecoder(r io.Reader) *Decoder { return &Decoder{r: bufio.NewReaderSize(r, readBuffer)} }
@@ -48,28 +56,57 @@ func (d *Decoder) SetLocks(locks []string) { d.locks.Store(&locks) }
 // a batch whose sender was stopped or killed in the middle yields those that were sent. At the end of the stream it
 // returns io.EOF, or an error that wraps io.ErrUnexpectedEOF where the stream ends within a frame or batch.
 func (d *Decoder) Next() (Item, error) {
-	for d.left == 0 {
-		first, err := d.r.Peek(1)
-		if err != nil {
-			return Item{}, err
-		}
-		switch first[0] {
-		case BatchMark:
-			if err := d.openBatch(); err != nil {
-				return Item{}, err
+	if d.err != nil {
+		return Item{}, d.err
+	}
+	d.events, d.raw = d.events[:0], d.raw[:0]
+	for len(d.events) == 0 || d.more() {
+		if d.left == 0 {
+			first, err := d.r.Peek(1)
+			if err == nil && first[0] == '{' {
+				return d.frame()
 			}
-		case '{':
-			return d.frame()
-		default:
-			return Item{}, fmt.Errorf("%w: byte 0x%02x where a frame or a batch begins", ErrProtocol, first[0])
+			if err == nil {
+				err = d.openBatch(first[0])
+			}
+			if err != nil {
+				return d.give(err)
+			}
+		}
+		if d.left > 0 {
+			if err := d.records(); err != nil {
+				return d.give(err)
+			}
 		}
 	}
-	return d.records()
+	return Item{Events: d.events, Raw: d.raw}, nil
 }
 
-func (d *Decoder) openBatch() error {
-	var head [batchHeader]byte
-	if _, err := io.ReadFull(d.r, head[:]); err != nil {
+// give returns the events that came before an error, and the error only after them.
+func (d *Decoder) give(err error) (Item, error) {
+	d.err = err
+	if len(d.events) == 0 {
+		return Item{}, err
+	}
+	return Item{Events: d.events, Raw: d.raw}, nil
+}
+
+// more tells whether at least one more record can be had without waiting: a sender that writes each event by itself
+// must not cost a call for each.
+func (d *Decoder) more() bool {
+	if d.left > 0 || len(d.events) >= maxEvents || d.r.Buffered() < batchHeader+history.RecordSize {
+		return false
+	}
+	first, err := d.r.Peek(1)
+	return err == nil && first[0] == BatchMark
+}
+
+func (d *Decoder) openBatch(first byte) error {
+	if first != BatchMark {
+		return fmt.Errorf("%w: byte 0x%02x where a frame or a batch begins", ErrProtocol, first)
+	}
+	head, err := d.r.Peek(batchHeader)
+	if err != nil {
 		return fmt.Errorf("within the head of a batch: %w", unexpected(err))
 	}
 	n := binary.LittleEndian.Uint32(head[1:])
@@ -77,30 +114,31 @@ func (d *Decoder) openBatch() error {
 		return fmt.Errorf("%w: a batch of %d records; at most %d are allowed", ErrProtocol, n, maxBatch)
 	}
 	d.left = int(n)
-	return nil
+	_, err = d.r.Discard(batchHeader)
+	return err
 }
 
-// records returns the records of the current batch that have arrived, at least one.
-func (d *Decoder) records() (Item, error) {
+// records adds the records of the current batch that have arrived, at least one.
+func (d *Decoder) records() error {
 	if _, err := d.r.Peek(history.RecordSize); err != nil {
-		return Item{}, fmt.Errorf("within a batch, %d records to come: %w", d.left, unexpected(err))
+		return fmt.Errorf("within a batch, %d records to come: %w", d.left, unexpected(err))
 	}
 	n := min(d.left, d.r.Buffered()/history.RecordSize)
 	b, err := d.r.Peek(n * history.RecordSize)
 	if err != nil { // cannot be: they are buffered
-		return Item{}, err
+		return err
 	}
-	events := make([]history.Event, n)
-	for i := range events {
-		if err := history.DecodeRecord(b[i*history.RecordSize:], &events[i]); err != nil {
-			return Item{}, fmt.Errorf("%w: %w", ErrProtocol, err)
+	for rest := b; len(rest) > 0; rest = rest[history.RecordSize:] {
+		var e history.Event
+		if err := history.DecodeRecord(rest, &e); err != nil {
+			return fmt.Errorf("%w: %w", ErrProtocol, err)
 		}
+		d.events = append(d.events, e)
+		d.raw = append(d.raw, rest[:history.RecordSize]...)
 	}
 	d.left -= n
-	if _, err := d.r.Discard(len(b)); err != nil {
-		return Item{}, err
-	}
-	return Item{Events: events}, nil
+	_, err = d.r.Discard(n * history.RecordSize)
+	return err
 }
 
 func (d *Decoder) frame() (Item, error) {
@@ -126,7 +164,7 @@ func (d *Decoder) frame() (Item, error) {
 	if err != nil {
 		return Item{}, fmt.Errorf("%w: frame %s: %w", ErrProtocol, clip(line), err)
 	}
-	return Item{Events: []history.Event{e}}, nil
+	return Item{Events: []history.Event{e}, Raw: history.AppendRecord(nil, &e)}, nil
 }
 
 func (d *Decoder) readLine() ([]byte, error) {

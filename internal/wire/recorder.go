@@ -15,7 +15,7 @@ const (
 	// crowded is the number of waiting events from which users who hold nothing are made to wait.
 	crowded = 4 << 10
 	// gather is how long events that nobody waits for may be kept while others are being written.
-	gather = 250 * time.Microsecond
+	gather = 750 * time.Microsecond
 	// rounds is how often a user who writes for others lets others run first, as long as the group grows by it. It never
 	// waits while nobody could run: users who wait for one write would fall into step, and leave the machine idle.
 	rounds = 8
