@@ -32,7 +32,7 @@ run: {for: 3s, settle: 100ms, seed: 1}
 // TestRecordingCost prints the throughput without recording over the throughput with it, pair by pair in turn, and the
 // same for two runs without. LOCKQUAKE_PAIRS sets the number of pairs, LOCKQUAKE_PROVIDER the provider.
 func TestRecordingCost(t *testing.T) {
-	pairs := 10
+	pairs := 30
 	if s := os.Getenv("LOCKQUAKE_PAIRS"); s != "" {
 		pairs, _ = strconv.Atoi(s)
 	}
@@ -47,15 +47,15 @@ func TestRecordingCost(t *testing.T) {
 	fmt.Printf("provider %s (%s), %d pairs, load %s\n", provider.Name(), reason, pairs, readFirstLine("/proc/loadavg"))
 	var cost, same []float64
 	for i := range pairs {
-		// The order within a pair alternates, so that a drift of the machine's speed favours neither.
-		first, second := throughput(t, provider, i%2 == 0), throughput(t, provider, i%2 != 0)
-		recorded, bare := second, first
-		if i%2 != 0 {
-			recorded, bare = first, second
+		// Each of the three takes each place in turn, so that neither the order nor a drift of the machine's speed favours
+		// one of them.
+		var rate [3]float64 // recorded, bare, bare again
+		for k := range rate {
+			arm := (i + k) % len(rate)
+			rate[arm] = throughput(t, provider, arm != 0)
 		}
-		again := throughput(t, provider, true)
-		cost, same = append(cost, bare/recorded), append(same, bare/again)
-		fmt.Printf("pair %2d: recorded %8.0f/s, bare %8.0f/s, bare again %8.0f/s, ratio %.4f, A/A %.4f\n", i+1, recorded, bare, again, cost[i], same[i])
+		cost, same = append(cost, rate[1]/rate[0]), append(same, rate[1]/rate[2])
+		fmt.Printf("pair %2d: recorded %8.0f/s, bare %8.0f/s, bare again %8.0f/s, ratio %.4f, A/A %.4f\n", i+1, rate[0], rate[1], rate[2], cost[i], same[i])
 	}
 	for _, row := range []struct {
 		name   string
