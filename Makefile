@@ -44,7 +44,7 @@ test-unit: ## tests that need neither Docker nor root
 
 .PHONY: test-integration
 test-integration: build ## tests against real services, in containers and as processes
-	@.ci/setup redis browser net
+	@.ci/setup redis browser
 	@.ci/engine
 	@images/build.sh
 	go test -tags integration -count 1 -p 1 -timeout 14m $(INTEGRATION)
@@ -60,7 +60,7 @@ race: ## the unit tests under the race detector (needs a C compiler)
 .PHONY: soak
 soak: build ## the "20 of 20" figures: takes hours, resumes where it was interrupted, writes docs/soak.md
 	@.ci/setup --optional redis
-	@if .ci/engine; then images/build.sh; fi
+	@.ci/engine && images/build.sh
 	go run ./internal/soak
 
 .PHONY: bench

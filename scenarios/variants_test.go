@@ -165,7 +165,7 @@ func TestWith(t *testing.T) {
 		byName[e.Name] = e.Text
 	}
 	want := map[string]string{
-		"double_grants": ">0", "overlapping_holds": ">0", "stale_writes": ">=2", "judged": ">=30", "lost_updates": "0",
+		"double_grants": ">0", "overlapping_holds": ">0", "stale_writes": ">=2", "judged": ">=100", "lost_updates": "0",
 		"token_regressions": "0", "foreign_releases": "0",
 	}
 	if !reflect.DeepEqual(byName, want) {

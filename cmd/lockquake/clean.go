@@ -15,12 +15,12 @@ func cleanCommand(std streams) *cobra.Command {
 		Use:   "clean",
 		Short: "Remove what dead runs left behind",
 		Long: "Clean removes the containers, networks, namespaces and processes of runs whose supervisor is dead, and continues\n" +
-			"processes that were left stopped. What belongs to a run that is still going on is never touched. It prints what it\n" +
+			"processes that were left stopped. What belongs to a supervisor that is seen to run is never touched. It prints what it\n" +
 			"removed, one thing a line; what it found and left is told on standard error.",
 		Args:              noArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
-	c.Flags().BoolVar(&all, "all", false, "also what was kept on purpose (run --keep), and what belongs to supervisors out of sight, such as on another machine")
+	c.Flags().BoolVar(&all, "all", false, "also what was kept on purpose (run --keep), what belongs to supervisors out of sight, such as on another machine, and the images of lockquake's own binary")
 	c.Flags().BoolVarP(&verbose, "verbose", "v", false, "note on standard error what is done")
 	f := formatFlag(c, "text", "json")
 	c.RunE = func(c *cobra.Command, _ []string) error {

@@ -23,6 +23,7 @@ type item struct {
 	MinTTL  string           `json:"min_ttl,omitempty"`
 	Offers  *backends.Offers `json:"offers,omitempty"`
 	File    string           `json:"file,omitempty"`
+	Points  []string         `json:"points,omitempty"`   // that a step can arm
 	Counts  []string         `json:"counts,omitempty"`   // usable in expect
 	Measure []string         `json:"measures,omitempty"` // usable in expect
 }
@@ -96,7 +97,7 @@ func listLocks() []item {
 	out := []item{}
 	for _, b := range catalog().Backends {
 		for _, l := range b.Locks {
-			i := item{Name: l.Name, Backend: b.Name, Doc: l.Doc, Wrong: l.Wrong, Offers: &l.Offers}
+			i := item{Name: l.Name, Backend: b.Name, Doc: l.Doc, Wrong: l.Wrong, Offers: &l.Offers, Points: l.Points}
 			if l.MinTTL > 0 {
 				i.MinTTL = l.MinTTL.String()
 			}

@@ -85,7 +85,12 @@ func (f *runFlags) run(ctx context.Context, std streams, args []string) error {
 		return f.plan(std, list)
 	}
 	b := batch{std: std, tell: tell, json: f.format.value == "json"}
+	told := ""
 	for _, o := range list {
+		if why := "provider " + o.Provider.Name() + ": " + o.ProviderReason; why != told {
+			tell.say("%s", why)
+			told = why
+		}
 		o.Progress = tell.update
 		if !b.repeat(ctx, o, f.repeat, f.seed == 0 && o.Scenario.Run.Seed == 0) {
 			break

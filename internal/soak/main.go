@@ -1,4 +1,4 @@
-// Soak makes the figures that take hours: each story twenty times over. It keeps what it has done in .soak/, so that it
+// Soak makes the figures that take hours: each story as often as its row says. It keeps what it has done in .soak/, so that it
 // can be interrupted at any time and goes on where it was; figures whose code has not changed since are kept. After each
 // row it writes docs/soak.md.
 package main
@@ -127,19 +127,25 @@ func (o options) list(w io.Writer) error {
 	return nil
 }
 
-// verdict is an error unless every run that was made passed.
+// verdict is an error unless every run of every row was made and passed.
 func (o options) verdict() error {
-	bad := 0
+	bad, short := 0, 0
 	for _, row := range o.rows {
 		state, _, err := o.load(row)
 		if err != nil {
 			return err
+		}
+		if len(state.Runs) < row.Count {
+			short++
 		}
 		for _, r := range state.Runs {
 			if r.Verdict != string(passed) {
 				bad++
 			}
 		}
+	}
+	if short > 0 {
+		return fmt.Errorf("%d rows have fewer runs than they ask for; %s shows them", short, o.page)
 	}
 	if bad > 0 {
 		return fmt.Errorf("%d runs did not pass; %s names them", bad, o.page)

@@ -137,12 +137,17 @@ func pad(load string) string { return fmt.Sprintf("%12s", strings.SplitN(load, "
 // failures lists every run that did not pass, with the place where its history is.
 func failures(rows []Row, states []State) string {
 	var b strings.Builder
+	made := 0
 	for i, row := range rows {
+		made += len(states[i].Runs)
 		for j, r := range states[i].Runs {
 			if r.Verdict != string(passed) {
 				fmt.Fprintf(&b, "- %s, run %d: %s; %s (`%s`)\n", row.ID(), j+1, r.Verdict, strings.Join(r.Reasons, "; "), r.Dir)
 			}
 		}
+	}
+	if made == 0 {
+		return "Nothing was run.\n"
 	}
 	if b.Len() == 0 {
 		return "No run failed or was unknown.\n"

@@ -22,8 +22,14 @@ import (
 // browser starts a headless chromium whose network is off, and gathers what its console says of errors.
 func browser(t *testing.T) (context.Context, func() []string) {
 	t.Helper()
-	path, err := exec.LookPath("chromium")
-	if err != nil {
+	path := ""
+	for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {
+		if found, err := exec.LookPath(name); err == nil {
+			path = found
+			break
+		}
+	}
+	if path == "" {
 		t.Fatal("no chromium on PATH: install the Debian package chromium to run the browser test")
 	}
 	opts := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.NoSandbox, chromedp.DisableGPU)
@@ -50,7 +56,7 @@ func browser(t *testing.T) (context.Context, func() []string) {
 			}
 		}
 	}))
-	_, err = chromedp.Call(ctx, network.Enable, network.EnableParams{})
+	_, err := chromedp.Call(ctx, network.Enable, network.EnableParams{})
 	must(t, err)
 	_, err = chromedp.Call(ctx, network.OverrideNetworkState, network.OverrideNetworkStateParams{Offline: true})
 	must(t, err)
