@@ -20,6 +20,7 @@ const (
 // Fault is one injection: a line of faults.jsonl.
 type Fault struct {
 	ID       int      `json:"id"`             // position among the run's injections, from 1
+	Entry    int      `json:"entry"`          // index of the scenario's chaos entry or step, from 1; 0: not known
 	Name     string   `json:"name"`           // the kind of trouble
 	As       string   `json:"as,omitempty"`   // name given by a step
 	Selector string   `json:"selector"`       // the target as the scenario wrote it

@@ -62,15 +62,16 @@ type Env struct {
 
 // ClientStats is what a node said of itself at its end.
 type ClientStats struct {
-	Name     string           `json:"name"`
-	Recorded int64            `json:"recorded"`
-	Dropped  int64            `json:"dropped"`
-	Stall    int64            `json:"stall_ns"`
-	Cycles   int64            `json:"cycles"`
-	Lag      int64            `json:"lag_ns"`
-	CPU      int64            `json:"cpu_ns"`
-	Dead     bool             `json:"dead"` // it was killed
-	Errors   map[string]int64 `json:"errors,omitempty"`
+	Name      string           `json:"name"`
+	Recorded  int64            `json:"recorded"`
+	Dropped   int64            `json:"dropped"`
+	Stall     int64            `json:"stall_ns"`
+	Cycles    int64            `json:"cycles"`
+	Unstarted int64            `json:"unstarted"` // arrivals of the open loop that came due and never got a user
+	Lag       int64            `json:"lag_ns"`
+	CPU       int64            `json:"cpu_ns"`
+	Dead      bool             `json:"dead"` // it was killed
+	Errors    map[string]int64 `json:"errors,omitempty"`
 }
 
 // EnvSchema names the version of env.json.
