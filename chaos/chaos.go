@@ -122,6 +122,8 @@ type Kind struct {
 	Needs []Capability
 	// Lasting tells whether the trouble stands until it is healed, so that `for` makes sense.
 	Lasting bool
+	// Kills tells whether the target's process ends by it.
+	Kills bool
 	// Stops tells whether the target does not run while the trouble stands, so that whoever stopped it in order to aim
 	// must not continue it.
 	Stops bool

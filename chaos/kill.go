@@ -19,6 +19,7 @@ func killKind() Kind {
 		Needs:   []Capability{CanInspect, CanKill},
 		Lasting: true,
 		Stops:   true,
+		Kills:   true,
 		New: func(decode func(any) error) (Fault, error) {
 			f := kill{}
 			return f, decode(&f)

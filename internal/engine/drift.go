@@ -50,6 +50,23 @@ func (s *session) measure(ctx context.Context) (drift, error) {
 	return best, nil
 }
 
+// moved measures a clock again that had to be measured, and tells when it has run away from what its times were
+// narrowed by: the intervals of its node would then prove nothing.
+func (s *session) moved(ctx context.Context) error {
+	if s.drift == (drift{}) || !s.node.Running() {
+		return nil
+	}
+	now, err := s.measure(ctx)
+	if err != nil {
+		return err
+	}
+	if by := max(now.offset-s.drift.offset, s.drift.offset-now.offset); by > s.drift.err+now.err {
+		return fmt.Errorf("%s: its clock moved by %v against the run's, more than the %v that its times are narrowed by",
+			s.node.Name(), time.Duration(by), time.Duration(s.drift.err))
+	}
+	return nil
+}
+
 func (s *session) pong(ctx context.Context, id int) (wire.Pong, error) {
 	for {
 		select {

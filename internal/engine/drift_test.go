@@ -47,7 +47,7 @@ func TestAStrangeClockIsMeasuredAndItsEventsMoved(t *testing.T) {
 	go strange(t, toNode, fromNode, ahead)
 	s := &session{
 		node: &cluster.Node{}, live: newLive(), waiting: map[int]chan wire.Result{}, pongs: make(chan wire.Pong, 1),
-		ready: make(chan struct{}), greeted: make(chan struct{}), ended: make(chan struct{}),
+		directed: true, ready: make(chan struct{}), greeted: make(chan struct{}), ended: make(chan struct{}),
 	}
 	s.conn = wire.NewConn(out, in)
 	go s.read()
@@ -83,7 +83,7 @@ func TestAStrangeClockIsMeasuredAndItsEventsMoved(t *testing.T) {
 	if err != nil || h.ErrorNS != d.err {
 		t.Fatalf("header %+v, %v; want the error %d in it", h, err, d.err)
 	}
-	live, _ := s.live.current(0)
+	live, _ := s.live.last(0, -1)
 	for name, got := range map[string]int64{"file": e.Time, "file's validity": e.Valid, "live view": live.start, "live validity": live.valid} {
 		if got < before-d.err || got > clock.Now()+d.err {
 			t.Errorf("%s: the event is at %d, it was made between %d and %d", name, got, before, clock.Now())

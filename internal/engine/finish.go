@@ -35,6 +35,11 @@ func (r *run) heal(ctx context.Context) {
 
 func (r *run) healAll(ctx context.Context) {
 	begun := clock.Now()
+	for _, h := range r.stops.HealAll(ctx) {
+		if h.Err != nil {
+			r.unknown("continuing a stopped holder: %v", h.Err)
+		}
+	}
 	for _, h := range r.heals.HealAll(ctx) {
 		r.mu.Lock()
 		f := r.faults[h.ID-1]
@@ -65,6 +70,11 @@ func (r *run) settle(ctx context.Context) {
 	r.mu.Unlock()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout+r.plan.scenario.Workload.Timeout)
 	defer cancel()
+	for _, s := range r.sessions {
+		if err := s.moved(ctx); err != nil {
+			r.unknown("%v", err)
+		}
+	}
 	if err := r.stopRole(ctx, cluster.Client); err != nil {
 		r.unknown("stopping the clients: %v", err)
 	}
@@ -131,11 +141,18 @@ func (r *run) down(ctx context.Context) error {
 	if r.cluster == nil {
 		return nil
 	}
+	if r.options.Keep {
+		// The nodes stay, but nobody drives them any more: a client ends itself when its input ends.
+		for _, s := range r.sessions {
+			_ = s.conn.Close()
+		}
+	}
 	return r.timed("down", func() error { return r.cluster.Close(ctx) })
 }
 
 // collect closes the histories of all nodes and takes down what they said of themselves.
 func (r *run) collect(ctx context.Context) {
+	defer close(r.over)
 	for _, s := range r.sessions {
 		select {
 		case <-s.ended:
@@ -146,15 +163,29 @@ func (r *run) collect(ctx context.Context) {
 		if err := s.close(); err != nil {
 			r.unknown("%s: history: %v", s.node.Name(), err)
 		}
-		st := results.ClientStats{Name: s.node.Name(), Dead: true}
-		if d := s.finished(); d != nil {
-			st = results.ClientStats{
-				Name: s.node.Name(), Recorded: d.Recorded, Dropped: d.Dropped, Stall: d.Stall, Cycles: d.Cycles, Lag: d.Lag,
-				CPU: d.CPU, Errors: d.Errors,
-			}
-		}
-		r.mu.Lock()
-		r.env.Clients = append(r.env.Clients, st)
-		r.mu.Unlock()
+		r.lastWord(s)
 	}
+}
+
+// lastWord takes down what a node said at its end. One that ended without a word, although nothing asked it to die, may
+// have kept back what it saw.
+func (r *run) lastWord(s *session) {
+	st := results.ClientStats{Name: s.node.Name(), Dead: true}
+	d := s.finished()
+	if d != nil {
+		st = results.ClientStats{
+			Name: s.node.Name(), Recorded: d.Recorded, Dropped: d.Dropped, Stall: d.Stall, Cycles: d.Cycles, Lag: d.Lag,
+			CPU: d.CPU, Unstarted: d.Unstarted, Errors: d.Errors,
+		}
+	}
+	if dies := r.mayBeDead(s.node); !dies {
+		if err := s.failure(); err != nil {
+			r.unknown("%v", err)
+		} else if d == nil {
+			r.unknown("%s ended without its last word", s.node.Name())
+		}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.env.Clients = append(r.env.Clients, st)
 }

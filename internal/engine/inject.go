@@ -53,7 +53,10 @@ func (r *run) inject(ctx context.Context, inj injection, planned int64) *history
 	}
 	r.mu.Unlock()
 	r.writeFaults()
-	r.progress("load", fmt.Sprintf("%s on %s: %s", f.Name, f.Target, receipt.Status))
+	r.progress(fmt.Sprintf("%s on %s: %s", f.Name, f.Target, receipt.Status))
+	if !inj.kind.Lasting {
+		r.healOne(f) // it is over: nothing stands until the end
+	}
 	return f
 }
 
@@ -61,10 +64,10 @@ func (r *run) newFault(inj injection, planned int64) *history.Fault {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	f := &history.Fault{
-		ID: len(r.faults) + 1, Name: inj.kind.Name, As: inj.as, Selector: inj.on, Target: inj.on, Params: inj.params,
+		ID: len(r.faults) + 1, Entry: inj.entry, Name: inj.kind.Name, As: inj.as, Selector: inj.on, Target: inj.on, Params: inj.params,
 		Planned: planned, Start: clock.Now(),
 	}
-	r.faults = append(r.faults, f)
+	r.faults, r.injected = append(r.faults, f), append(r.injected, inj)
 	return f
 }
 
@@ -142,36 +145,54 @@ func (r *run) injectHolder(ctx context.Context, inj injection, f *history.Fault,
 	return history.Receipt{Status: history.NotInstalled}, fmt.Errorf("%d holders in turn had begun to release before they were stopped", f.Misses)
 }
 
-// injectOn is one attempt on one holder; held tells whether the stop came while it had the grant in hand.
+// injectOn is one attempt on one holder; held tells whether the stop came while it had the grant in hand. The stop is
+// undone by a heal of its own, which stands until it was done, whatever fails.
 func (r *run) injectOn(ctx context.Context, inj injection, f *history.Fault, h hold) (receipt history.Receipt, held bool, err error) {
-	s := r.sessions[h.user.Client()]
-	node := s.node
+	node := r.sessions[h.user.Client()].node
+	r.mu.Lock()
 	f.Grant, f.User, f.Lock = h.grant, &h.user, r.plan.locks[h.lock]
+	r.mu.Unlock()
 	r.target(f, []chaos.Node{node}, fmt.Sprintf("user %d, %s", h.user.Index(), f.Lock))
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), chaos.Timeout)
 	defer cancel()
-	resume := func() error { _, err := node.Resume(ctx); return err }
+	r.stops.Push(f.ID, resume(node))
 	state, err := node.Pause(ctx)
+	if err == nil {
+		err = r.live.quiet(ctx, h.user.Client(), silence)
+	}
 	if err != nil {
-		return history.Receipt{Status: history.NotInstalled}, false, errors.Join(err, resume())
+		return history.Receipt{Status: history.Indeterminate}, false, errors.Join(err, r.goOn(f))
 	}
-	if err := r.live.quiet(ctx, h.user.Client(), silence); err != nil {
-		return history.Receipt{Status: history.Indeterminate}, false, errors.Join(err, resume())
-	}
-	now, ok := r.live.current(h.user)
-	if !ok || now.grant != h.grant || now.released != 0 || now.lost {
-		return history.Receipt{}, false, resume()
+	if !r.live.held(h.user, h.grant) {
+		return history.Receipt{}, false, r.goOn(f)
 	}
 	r.mu.Lock()
 	f.Bit = state.Time
 	r.mu.Unlock()
 	heal, receipt, err := inj.fault.Inject(ctx, chaos.Scope{On: []chaos.Node{node}, Service: r.service})
 	r.heals.Push(f.ID, heal)
-	if !inj.kind.Stops && node.Running() {
-		err = errors.Join(err, resume())
+	if err != nil || !inj.kind.Stops {
+		err = errors.Join(err, r.goOn(f))
 	}
 	receipt.Evidence += fmt.Sprintf("; %v held %s by grant %d when it was stopped (%v), and its stream was silent for %v after", h.user, f.Lock, h.grant, state, silence)
 	return receipt, true, err
+}
+
+// resume is the heal of a stop that aimed at a holder.
+func resume(n *cluster.Node) chaos.Heal {
+	return func(ctx context.Context) (history.Receipt, error) {
+		if !n.Running() {
+			return history.Receipt{}, nil
+		}
+		_, err := n.Resume(ctx)
+		return history.Receipt{}, err
+	}
+}
+
+// goOn undoes the stop that aimed at a holder.
+func (r *run) goOn(f *history.Fault) error {
+	_, err, _ := r.stops.Heal(context.Background(), f.ID)
+	return err
 }
 
 // healOne heals one injection, once, and notes the receipt.
@@ -196,7 +217,7 @@ func (r *run) healed(f *history.Fault, begun int64, receipt history.Receipt, err
 	f.Healed, f.Undo, f.End = &receipt, begun, clock.Now()
 	r.mu.Unlock()
 	r.writeFaults()
-	r.progress("load", fmt.Sprintf("%s on %s: healed", f.Name, f.Target))
+	r.progress(fmt.Sprintf("%s on %s: healed", f.Name, f.Target))
 }
 
 // writeFaults writes faults.jsonl as it is known now.

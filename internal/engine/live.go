@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"fmt"
+	"maps"
 	"sync"
 	"time"
 
@@ -15,34 +16,47 @@ import (
 // heard. Selectors and awaits read it; nothing is judged from it.
 type live struct {
 	mu      sync.Mutex
-	holds   map[history.User]*hold
-	seen    map[history.User]map[occurrence]int // events of a user since its last acquire was ordered
-	points  map[string]int                      // "user point" -> times reached
-	heard   map[int]int64                       // client index -> ns when its stream last brought something
+	holds   map[grantKey]*hold // in hand now: granted, and no release begun
+	latest  map[lockKey]hold   // the last grant of a user and lock, directed runs only
+	seen    map[occurrence]int // events of a user since its last acquire was ordered, directed runs only
+	points  map[string]int     // "user point" -> times reached
+	heard   map[int]int64      // client index -> ns when its stream last brought something
 	grants  int64
 	waiters int
 	changed chan struct{} // closed, and made anew, when something changed and somebody waits
 }
 
-// hold is a grant that a user has in hand, as its stream told.
-type hold struct {
-	user     history.User
-	grant    uint32
-	lock     uint16
-	start    int64
-	valid    int64
-	released int64 // time of the release invoke; 0 while held
-	lost     bool
+type grantKey struct {
+	user  history.User
+	grant uint32
 }
 
+type lockKey struct {
+	user history.User
+	lock uint16
+}
+
+// hold is a grant that a user has in hand, as its stream told.
+type hold struct {
+	user  history.User
+	grant uint32
+	lock  uint16
+	start int64
+	valid int64
+	lost  bool
+}
+
+// occurrence is a kind of event of one user; lock is -1 where any will do.
 type occurrence struct {
+	user  history.User
+	lock  int
 	kind  history.Kind
 	phase history.Phase
 }
 
 func newLive() *live {
 	return &live{
-		holds: map[history.User]*hold{}, seen: map[history.User]map[occurrence]int{}, points: map[string]int{},
+		holds: map[grantKey]*hold{}, latest: map[lockKey]hold{}, seen: map[occurrence]int{}, points: map[string]int{},
 		heard: map[int]int64{}, changed: make(chan struct{}),
 	}
 }
@@ -53,7 +67,7 @@ func (l *live) observe(client int, batch []history.Event, directed bool) {
 	defer l.mu.Unlock()
 	l.heard[client] = clock.Now()
 	for i := range batch {
-		l.apply(&batch[i])
+		l.apply(&batch[i], directed)
 		if directed {
 			l.note(&batch[i])
 		}
@@ -61,38 +75,51 @@ func (l *live) observe(client int, batch []history.Event, directed bool) {
 	l.wake()
 }
 
-func (l *live) apply(e *history.Event) {
+// mark takes events that are not a client's own: what the resource did, what the engine saw.
+func (l *live) mark(batch ...history.Event) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for i := range batch {
+		l.note(&batch[i])
+	}
+	l.wake()
+}
+
+func (l *live) apply(e *history.Event, directed bool) {
 	switch {
 	case e.Kind == history.Acquire && e.Phase == history.Ok:
 		l.grants++
-		h := l.holds[e.User]
-		if h == nil {
-			h = &hold{user: e.User}
-			l.holds[e.User] = h
-		}
-		*h = hold{user: e.User, grant: e.Op, lock: e.Lock, start: e.Time, valid: e.Valid}
+		l.holds[grantKey{e.User, e.Op}] = &hold{user: e.User, grant: e.Op, lock: e.Lock, start: e.Time, valid: e.Valid}
 	case e.Kind == history.Release && e.Phase == history.Invoke:
-		if h := l.holds[e.User]; h != nil && h.grant == e.Grant && h.released == 0 {
-			h.released = e.Time
-		}
+		delete(l.holds, grantKey{e.User, e.Grant})
+		return
 	case e.Kind == history.Lost:
-		if h := l.holds[e.User]; h != nil && h.grant == e.Grant {
+		if h := l.holds[grantKey{e.User, e.Grant}]; h != nil {
 			h.lost = true
 		}
+		return
 	case e.Kind == history.Renewed, e.Kind == history.Renew && e.Phase == history.Ok:
-		if h := l.holds[e.User]; h != nil && h.grant == e.Grant {
+		if h := l.holds[grantKey{e.User, e.Grant}]; h != nil {
 			h.valid = max(h.valid, e.Valid)
 		}
+	default:
+		return
+	}
+	if !directed {
+		return
+	}
+	grant := e.Grant
+	if e.Kind == history.Acquire {
+		grant = e.Op
+	}
+	if h := l.holds[grantKey{e.User, grant}]; h != nil {
+		l.latest[lockKey{h.user, h.lock}] = *h
 	}
 }
 
 func (l *live) note(e *history.Event) {
-	m := l.seen[e.User]
-	if m == nil {
-		m = map[occurrence]int{}
-		l.seen[e.User] = m
-	}
-	m[occurrence{e.Kind, e.Phase}]++
+	l.seen[occurrence{e.User, int(e.Lock), e.Kind, e.Phase}]++
+	l.seen[occurrence{e.User, -1, e.Kind, e.Phase}]++
 }
 
 // reached records that a user waits at, or died at, an armed point.
@@ -105,13 +132,14 @@ func (l *live) reached(client int, p wire.Point) {
 
 func pointKey(u history.User, point string) string { return fmt.Sprintf("%v %s", u, point) }
 
-// forget begins a new count of a user's events, and of one of its points.
+// forget begins a new count of a user's events.
 func (l *live) forget(u history.User) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	delete(l.seen, u)
+	maps.DeleteFunc(l.seen, func(o occurrence, _ int) bool { return o.user == u })
 }
 
+// forgetPoint begins a new count of a user's passages of a point.
 func (l *live) forgetPoint(u history.User, point string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -152,7 +180,7 @@ func (l *live) nextGrant(ctx context.Context, lock int) (hold, error) {
 	since := clock.Now()
 	err := l.wait(ctx, func() bool {
 		for _, h := range l.holds {
-			if h.start > since && h.released == 0 && !h.lost && (lock < 0 || int(h.lock) == lock) && h.start > found.start {
+			if h.start > since && !h.lost && (lock < 0 || int(h.lock) == lock) && h.start > found.start {
 				found = *h
 			}
 		}
@@ -166,7 +194,7 @@ func (l *live) anyHold(ctx context.Context, lock int) (hold, error) {
 	var found hold
 	err := l.wait(ctx, func() bool {
 		for _, h := range l.holds {
-			if h.released == 0 && !h.lost && (lock < 0 || int(h.lock) == lock) && h.start > found.start {
+			if !h.lost && (lock < 0 || int(h.lock) == lock) && h.start > found.start {
 				found = *h
 			}
 		}
@@ -175,14 +203,38 @@ func (l *live) anyHold(ctx context.Context, lock int) (hold, error) {
 	return found, err
 }
 
-// current returns the user's present hold; ok is false when it has none.
-func (l *live) current(u history.User) (h hold, ok bool) {
+// held tells whether a user still has that grant in hand.
+func (l *live) held(u history.User, grant uint32) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if p := l.holds[u]; p != nil {
-		return *p, true
+	h := l.holds[grantKey{u, grant}]
+	return h != nil && !h.lost
+}
+
+// last returns the last grant of a user and lock, or of the user alone for -1; ok is false when it never had one.
+func (l *live) last(u history.User, lock int) (found hold, ok bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for k, h := range l.latest {
+		if k.user == u && (lock < 0 || int(k.lock) == lock) && (!ok || h.start > found.start) {
+			found, ok = h, true
+		}
 	}
-	return hold{}, false
+	return found, ok
+}
+
+// bury takes the holds of a dead client out of hand and returns them.
+func (l *live) bury(client int) []hold {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var out []hold
+	for k, h := range l.holds {
+		if k.user.Client() == client {
+			out = append(out, *h)
+			delete(l.holds, k)
+		}
+	}
+	return out
 }
 
 // quiet returns when the client's stream brought nothing for d, counted from now at the earliest.

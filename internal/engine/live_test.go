@@ -47,11 +47,11 @@ func TestNextGrantLooksAtItsLockOnly(t *testing.T) {
 func TestReleaseBegunIsNotHeld(t *testing.T) {
 	l, a := newLive(), history.MakeUser(0, 0)
 	l.observe(0, []history.Event{granted(a, 1, 10), released(a, 1)}, false)
-	if h, ok := l.current(a); !ok || h.released == 0 {
-		t.Fatalf("after a release invoke the hold is %+v", h)
+	if l.held(a, 1) {
+		t.Fatal("after its release invoke the grant still counts as held")
 	}
 	l.observe(0, []history.Event{granted(a, 5, 10), released(a, 1)}, false)
-	if h, _ := l.current(a); h.released != 0 {
+	if !l.held(a, 5) {
 		t.Fatal("the release of an older grant ended the newer one")
 	}
 }
@@ -59,8 +59,8 @@ func TestReleaseBegunIsNotHeld(t *testing.T) {
 func TestRenewalMovesTheValidity(t *testing.T) {
 	l, a := newLive(), history.MakeUser(0, 0)
 	renewed := history.Event{Time: clock.Now(), User: a, Grant: 1, Kind: history.Renewed, Phase: history.Info, Valid: 99}
-	l.observe(0, []history.Event{granted(a, 1, 10), renewed}, false)
-	if h, _ := l.current(a); h.valid != 99 {
+	l.observe(0, []history.Event{granted(a, 1, 10), renewed}, true)
+	if h, _ := l.last(a, -1); h.valid != 99 {
 		t.Fatalf("validity is %d, want 99", h.valid)
 	}
 }
@@ -80,12 +80,12 @@ func TestQuietCountsFromTheLastWord(t *testing.T) {
 func TestEventsCountSinceTheLastAcquireOrder(t *testing.T) {
 	l, a := newLive(), history.MakeUser(0, 0)
 	l.observe(0, []history.Event{granted(a, 1, 10)}, true)
-	o := occurrence{history.Acquire, history.Ok}
-	if l.seen[a][o] != 1 {
+	o := occurrence{a, -1, history.Acquire, history.Ok}
+	if l.seen[o] != 1 {
 		t.Fatal("the event was not noted")
 	}
 	l.forget(a)
-	if l.seen[a][o] != 0 {
+	if l.seen[o] != 0 {
 		t.Fatal("an event before the order still counts")
 	}
 }
@@ -108,13 +108,32 @@ func TestWaitTellsWhyItEnded(t *testing.T) {
 }
 
 func TestParseOccurrence(t *testing.T) {
-	if o, err := parseOccurrence("acquire ok"); err != nil || o != (occurrence{history.Acquire, history.Ok}) {
+	if o, err := parseOccurrence("acquire ok"); err != nil || o != (occurrence{kind: history.Acquire, phase: history.Ok}) {
 		t.Fatalf("acquire ok: %v, %v", o, err)
 	}
-	if o, err := parseOccurrence("lost"); err != nil || o != (occurrence{history.Lost, history.Info}) {
+	if o, err := parseOccurrence("lost"); err != nil || o != (occurrence{kind: history.Lost, phase: history.Info}) {
 		t.Fatalf("lost: %v, %v", o, err)
 	}
 	if _, err := parseOccurrence("acquire maybe"); err == nil {
 		t.Fatal("an unknown phase was taken")
+	}
+}
+
+func TestAUserMayHoldTwoLocks(t *testing.T) {
+	l, a := newLive(), history.MakeUser(0, 0)
+	second := granted(a, 2, history.ValidEndless)
+	second.Lock = 1
+	l.observe(0, []history.Event{granted(a, 1, history.ValidEndless), second}, true)
+	if h, err := l.anyHold(t.Context(), 0); err != nil || h.grant != 1 {
+		t.Fatalf("holder of lock 0: %+v, %v; want grant 1", h, err)
+	}
+	if h, ok := l.last(a, 1); !ok || h.grant != 2 {
+		t.Fatalf("last grant of lock 1: %+v", h)
+	}
+	if l.seen[occurrence{a, 1, history.Acquire, history.Ok}] != 1 {
+		t.Fatal("an await that names lock 1 does not see its grant")
+	}
+	if dead := l.bury(0); len(dead) != 2 {
+		t.Fatalf("%d holds of the dead client, want 2", len(dead))
 	}
 }

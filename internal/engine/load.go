@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -59,7 +60,7 @@ func (r *run) startTime() int64 {
 // tick reports progress until ctx ends.
 func (r *run) tick(ctx context.Context) {
 	for sleep(ctx, progressEvery) == nil {
-		r.progress("load", "")
+		r.progress("")
 	}
 }
 
@@ -72,8 +73,9 @@ func (r *run) followSchedule(ctx context.Context) {
 			return
 		}
 		r.injecting.Go(func() {
-			f := r.inject(ctx, r.plan.injections[p.Entry], at)
-			if p.For == 0 {
+			inj := r.plan.injections[p.Entry]
+			f := r.inject(ctx, inj, at)
+			if p.For == 0 || !inj.kind.Lasting {
 				return
 			}
 			from := f.Bit
@@ -94,25 +96,21 @@ func sleepUntil(ctx context.Context, t int64) error {
 
 // watchDeath writes the end of the holds of a client whose process was seen dead.
 func (r *run) watchDeath(s *session) {
-	<-s.ended
+	select {
+	case <-s.ended:
+	case <-r.over:
+		return
+	}
 	if s.finished() != nil {
 		return
 	}
 	alive := max(s.heardAt(), r.killedAt(s.node.Name()))
-	r.live.mu.Lock()
-	var dead []hold
-	for u, h := range r.live.holds {
-		if u.Client() == s.index && h.released == 0 {
-			dead = append(dead, *h)
-			h.lost = true
-		}
-	}
-	r.live.mu.Unlock()
-	for _, h := range dead {
+	for _, h := range r.live.bury(s.index) {
 		e := history.Event{Kind: history.Dead, Phase: history.Info, User: h.user, Grant: h.grant, Lock: h.lock, Value: alive}
 		if err := r.own.add(e); err != nil {
 			r.unknown("the engine's history: %v", err)
 		}
+		r.live.mark(e)
 	}
 }
 
@@ -121,11 +119,9 @@ func (r *run) killedAt(node string) int64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	var at int64
-	for _, f := range r.faults {
-		for _, t := range f.Targets {
-			if t == node && (f.Bit == 0 || f.Bit > f.Start) {
-				at = max(at, f.Start)
-			}
+	for i, f := range r.faults {
+		if r.injected[i].kind.Kills && slices.Contains(f.Targets, node) {
+			at = max(at, f.Start)
 		}
 	}
 	return at
@@ -135,36 +131,34 @@ func (r *run) killedAt(node string) int64 {
 func (r *run) watchFailure(ctx context.Context) error {
 	for sleep(ctx, 100*time.Millisecond) == nil {
 		for _, s := range r.sessions {
-			if err := s.failure(); err != nil {
+			if err := s.failure(); err != nil && !r.mayBeDead(s.node) {
 				return err
 			}
 		}
-		if dead := r.unexpectedDeath(); dead != "" {
-			return fmt.Errorf("%s ended although no fault asked for it", dead)
+		for _, n := range r.cluster.Nodes {
+			if !n.Running() && !r.mayBeDead(n) {
+				return fmt.Errorf("%s ended although no fault asked for it", n.Name())
+			}
 		}
 	}
 	return nil
 }
 
-// unexpectedDeath names a node that is not running and was never the target of a fault.
-func (r *run) unexpectedDeath() string {
+// mayBeDead tells whether a node was asked to end: by a fault that kills and has not been healed, or by a point at which
+// its user dies.
+func (r *run) mayBeDead(n *cluster.Node) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, n := range r.cluster.Nodes {
-		if n.Running() {
-			continue
-		}
-		hit := false
-		for _, f := range r.faults {
-			for _, t := range f.Targets {
-				hit = hit || t == n.Name()
-			}
-		}
-		if !hit {
-			return n.Name()
+	if slices.Contains(r.doomed, n.Name()) {
+		return true
+	}
+	for i, f := range r.faults {
+		kills := r.injected[i].kind.Kills && f.Receipt.Status != history.NotInstalled
+		if kills && slices.Contains(f.Targets, n.Name()) && (f.Healed == nil || !n.Restartable()) {
+			return true
 		}
 	}
-	return ""
+	return false
 }
 
 // stopRole sends stop to every node of a role and waits until their streams have ended.

@@ -34,6 +34,7 @@ type Plan struct {
 
 // injection is a fault ready to be injected.
 type injection struct {
+	entry    int // index of the scenario's chaos entry or step, from 1
 	kind     chaos.Kind
 	fault    chaos.Fault
 	selector chaos.Selector
@@ -47,7 +48,8 @@ type injection struct {
 func Check(o Options) (*Plan, error) {
 	p := &Plan{scenario: o.Scenario, stepFaults: map[int]injection{}}
 	for _, check := range []func(Options) error{
-		p.checkBackend, p.checkWorkload, p.checkResource, p.checkPeople, p.checkChaos, p.checkSteps, p.checkDelivery,
+		p.checkBackend, p.checkWorkload, p.checkOffers, p.checkResource, p.checkPeople, p.checkImages, p.checkChaos, p.checkSteps,
+		p.checkDelivery,
 	} {
 		if err := check(o); err != nil {
 			return nil, err
@@ -110,7 +112,11 @@ func (p *Plan) checkWorkload(o Options) error {
 		return p.place("workload", err)
 	}
 	p.workload = w
-	for i := range w.Locks(s.Clients * max(s.Users, 1)) {
+	n := w.Locks(s.Clients * max(s.Users, 1))
+	if n > maxLocks {
+		return p.wrong("workload", "%d locks are more than the %d that a history can name", n, maxLocks)
+	}
+	for i := range n {
 		p.locks = append(p.locks, workloads.LockName(i))
 	}
 	if w.NeedsResource() && s.Resource.Use == "" {
@@ -118,6 +124,37 @@ func (p *Plan) checkWorkload(o Options) error {
 	}
 	for i := range s.Clients {
 		p.specs = append(p.specs, clientSpec(i))
+	}
+	return nil
+}
+
+// maxLocks is how many locks a history can tell apart.
+const maxLocks = 1 << 16
+
+// checkOffers asks whether the lock can do what the users are told to rely on.
+func (p *Plan) checkOffers(Options) error {
+	s, has := p.scenario.Workload, p.lock.Offers
+	switch {
+	case s.Renew && has.Renewal == "none":
+		return p.wrong("workload.renew", "lock %s of %s cannot be renewed", p.lock.Name, p.backend.Name)
+	case s.Check == "signal" && !has.LossSignal && !s.Renew:
+		return p.wrong("workload.check", "lock %s of %s tells nobody of a loss; use check: validity, or renew: true, whose answers tell", p.lock.Name, p.backend.Name)
+	}
+	return nil
+}
+
+// checkImages refuses an image for a kind of node that the scenario does not have.
+func (p *Plan) checkImages(o Options) error {
+	var keys []string
+	for _, s := range p.specs {
+		if !slices.Contains(keys, s.Image) {
+			keys = append(keys, s.Image)
+		}
+	}
+	for key := range o.Images {
+		if !slices.Contains(keys, key) {
+			return UsageError{Text: fmt.Sprintf("--image %s=...: %s has no such nodes; it has %s", key, p.scenario.Name, strings.Join(keys, ", "))}
+		}
 	}
 	return nil
 }

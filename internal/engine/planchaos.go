@@ -19,6 +19,7 @@ func (p *Plan) checkChaos(o Options) error {
 		if err != nil {
 			return err
 		}
+		inj.entry = i + 1
 		p.injections = append(p.injections, inj)
 		entry := chaos.Entry{At: in.At, For: in.For, Every: in.Every, Jitter: in.Jitter}
 		if err := inj.kind.Fits(entry); err != nil {
@@ -78,7 +79,7 @@ func (p *Plan) checkSteps(o Options) error {
 			if err != nil {
 				return err
 			}
-			inj.as = st.As
+			inj.as, inj.entry = st.As, i+1
 			p.stepFaults[i] = inj
 		case st.Await != "" && st.User != "" && !slices.Contains(p.people, st.User):
 			return p.wrong(stepPath(i, "user"), "nobody called %q does anything in these steps; there are %s", st.User, strings.Join(p.people, ", "))

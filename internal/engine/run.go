@@ -32,15 +32,20 @@ type run struct {
 	service  backends.Service
 	sessions []*session // clients by index, then the resource if there is one
 	live     *live
-	heals    *chaos.Stack
-	own      *journal // the engine's own history: deaths and the final read
+	heals    *chaos.Stack // of the faults
+	stops    *chaos.Stack // of the stops that aim at a holder
+	own      *journal     // the engine's own history: deaths and the final read
 
-	mu     sync.Mutex
-	env    results.Env
-	faults []*history.Fault
+	mu       sync.Mutex
+	env      results.Env
+	faults   []*history.Fault
+	injected []injection // what each of them was, by the same index
+	doomed   []string    // clients whose user is to die at a point
+	phase    string      // the one under way
 	// injecting counts the injections under way, so that the end of the load waits for them.
 	injecting sync.WaitGroup
 	deaths    sync.WaitGroup // watchers that may still write into the engine's history
+	over      chan struct{}  // closed when no stream is waited for any more
 }
 
 // Run carries out a scenario and returns the directory it left. The directory holds all that could be recorded, also
@@ -50,7 +55,7 @@ func Run(ctx context.Context, o Options) (dir string, err error) {
 	if err != nil {
 		return "", err
 	}
-	r := &run{options: o, plan: p, log: o.Log, live: newLive(), heals: chaos.NewStack(), id: newID()}
+	r := &run{options: o, plan: p, log: o.Log, live: newLive(), heals: chaos.NewStack(), stops: chaos.NewStack(), over: make(chan struct{}), id: newID()}
 	if err := r.prepare(); err != nil {
 		return "", err
 	}
@@ -115,7 +120,10 @@ func (r *run) historyDir() string { return filepath.Join(r.dir, results.DirHisto
 
 // timed runs one phase and notes how long it took.
 func (r *run) timed(phase string, f func() error) error {
-	r.progress(phase, "")
+	r.mu.Lock()
+	r.phase = phase
+	r.mu.Unlock()
+	r.progress("")
 	start := clock.Now()
 	err := f()
 	r.mu.Lock()
@@ -133,18 +141,25 @@ func (r *run) unknown(format string, args ...any) {
 	r.log.Warn("this run cannot pass", "reason", text)
 }
 
-func (r *run) progress(phase, text string) {
+func (r *run) progress(text string) {
 	if r.options.Progress == nil {
 		return
 	}
-	p := Progress{Phase: phase, Total: r.plan.load(), Grants: r.live.granted(), Text: text}
+	p := Progress{Total: r.plan.load(), Grants: r.live.granted(), Text: text}
 	r.mu.Lock()
-	p.Faults = len(r.faults)
+	p.Phase, p.Faults = r.phase, len(r.faults)
 	if r.env.Start != 0 {
 		p.Elapsed = time.Duration(clock.Now() - r.env.Start)
 	}
 	r.mu.Unlock()
 	r.options.Progress(p)
+}
+
+// warn notes what a reader should know, without any weight for the verdict.
+func (r *run) warn(format string, args ...any) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.env.Warnings = append(r.env.Warnings, fmt.Sprintf(format, args...))
 }
 
 // interrupted notes that a signal cut the run short: what was there is judged.

@@ -24,6 +24,7 @@ type session struct {
 
 	file     *history.Writer // nil until the clocks are compared
 	offset   int64           // ns from the node's clock to the run's
+	drift    drift           // how it was measured; zero where the clocks are one
 	directed bool
 
 	mu      sync.Mutex
@@ -45,7 +46,7 @@ var errEnded = errors.New("its control stream ended")
 // openSession takes over the control stream of a running node.
 func openSession(n *cluster.Node, index int, r *run) *session {
 	s := &session{
-		node: n, index: index, live: r.live, log: r.log.With("node", n.Name()), directed: index >= 0 && len(r.plan.people) > 0,
+		node: n, index: index, live: r.live, log: r.log.With("node", n.Name()), directed: len(r.plan.people) > 0,
 		waiting: map[int]chan wire.Result{}, ready: make(chan struct{}), greeted: make(chan struct{}), ended: make(chan struct{}),
 		pongs: make(chan wire.Pong, 1),
 	}
@@ -64,7 +65,7 @@ func (s *session) record(dir string, locks []string, d drift) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.file, s.offset = f, d.offset
+	s.file, s.offset, s.drift = f, d.offset, d
 	return nil
 }
 
@@ -104,8 +105,11 @@ func (s *session) take(batch []history.Event, raw []byte) {
 	s.mu.Lock()
 	s.last = batch[len(batch)-1].Time
 	s.mu.Unlock()
-	if s.index >= 0 {
+	switch {
+	case s.index >= 0:
 		s.live.observe(s.index, batch, s.directed)
+	case s.directed:
+		s.live.mark(batch...)
 	}
 }
 

@@ -31,7 +31,7 @@ func (r *run) steps(ctx context.Context) error {
 		if limit == 0 {
 			limit = stepDeadline
 		}
-		r.progress("load", describeStep(st))
+		r.progress(describeStep(st))
 		sctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("not within %v", limit))
 		err := r.step(sctx, i, st, limit, named)
 		cancel()
@@ -83,6 +83,11 @@ func (r *run) doStep(ctx context.Context, st scenarios.Step, limit time.Duration
 	}
 	if st.Do == wire.DoArm {
 		r.live.forgetPoint(user, st.Point)
+		if st.Action == wire.ActionDie {
+			r.mu.Lock()
+			r.doomed = append(r.doomed, s.node.Name())
+			r.mu.Unlock()
+		}
 	}
 	ch, err := s.order(wire.Command{
 		Do: st.Do, User: 0, Lock: slices.Index(r.plan.locks, stepLock(st)), Value: st.Value, Timeout: int64(limit),
@@ -134,17 +139,26 @@ func (r *run) awaitStep(ctx context.Context, st scenarios.Step) error {
 		if err != nil {
 			return err
 		}
-		return r.live.wait(ctx, func() bool { return r.live.seen[user][o] > 0 })
+		o.user, o.lock = user, r.awaitedLock(st)
+		return r.live.wait(ctx, func() bool { return r.live.seen[o] > 0 })
 	default:
 		return fmt.Errorf("nothing called %q can be awaited", st.Await)
 	}
+}
+
+// awaitedLock returns the number of the lock that an await names, or -1 for any.
+func (r *run) awaitedLock(st scenarios.Step) int {
+	if st.Lock == "" {
+		return -1
+	}
+	return slices.Index(r.plan.locks, st.Lock)
 }
 
 // awaitValidity waits until the user's latest grant is over by its own reckoning.
 func (r *run) awaitValidity(ctx context.Context, st scenarios.Step) error {
 	_, user := r.person(st.User)
 	for {
-		h, ok := r.live.current(user)
+		h, ok := r.live.last(user, r.awaitedLock(st))
 		switch {
 		case !ok:
 			return fmt.Errorf("%s was never granted a lock", st.User)
@@ -190,7 +204,7 @@ func parseOccurrence(text string) (occurrence, error) {
 		}
 		for p := history.Invoke; p.Known(); p++ {
 			if p.String() == phase {
-				return occurrence{k, p}, nil
+				return occurrence{kind: k, phase: p}, nil
 			}
 		}
 	}

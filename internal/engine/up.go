@@ -76,7 +76,7 @@ func (r *run) awaitService(ctx context.Context, limit time.Duration) error {
 			return nil
 		}
 		if dead := r.deadServer(); dead != "" {
-			return fmt.Errorf("%s ended while it was starting; see %s", dead, filepath.Join(r.dir, results.DirLogs, dead+".log"))
+			return fmt.Errorf("%s is not running; see %s", dead, filepath.Join(r.dir, results.DirLogs, dead+".log"))
 		}
 		if sleep(ctx, 20*time.Millisecond) != nil {
 			return fmt.Errorf("%s does not serve after %v: %w", r.plan.backend.Name, limit, err)
