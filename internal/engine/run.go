@@ -155,13 +155,6 @@ func (r *run) progress(text string) {
 	r.options.Progress(p)
 }
 
-// warn notes what a reader should know, without any weight for the verdict.
-func (r *run) warn(format string, args ...any) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.env.Warnings = append(r.env.Warnings, fmt.Sprintf(format, args...))
-}
-
 // interrupted notes that a signal cut the run short: what was there is judged.
 func (r *run) interrupted() {
 	r.mu.Lock()
