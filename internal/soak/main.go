@@ -1,4 +1,4 @@
-// Soak makes the figures that take hours: each story as often as its row says. It keeps what it has done in .soak/, so that it
+// Soak makes the figures that take hours: each story as often as its row says. It keeps what it has done in docs/soak/, so that it
 // can be interrupted at any time and goes on where it was; figures whose code has not changed since are kept. After each
 // row it writes docs/soak.md.
 package main
@@ -50,7 +50,7 @@ func soak(ctx context.Context, args []string, tell io.Writer) error {
 	}
 	o := options{
 		runner: runner{bin: *bin, top: top[0], out: filepath.Join(top[0], ".soak", "runs"), tell: tell},
-		state:  filepath.Join(top[0], ".soak"), page: filepath.Join(top[0], "docs", "soak.md"), rows: rows,
+		state:  filepath.Join(top[0], "docs", "soak"), page: filepath.Join(top[0], "docs", "soak.md"), rows: rows,
 	}
 	if *list {
 		return o.list(tell)

@@ -1,0 +1,72 @@
+//go:build integration
+
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/lockquake/lockquake/results"
+)
+
+// clientOf finds the process of one client of a local run, by its command line and by its supervisor's mark.
+func clientOf(t *testing.T, supervisor int) int {
+	t.Helper()
+	mark := fmt.Appendf(nil, ",pid=%d,", supervisor)
+	for range 100 {
+		files, err := filepath.Glob("/proc/[0-9]*/environ")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range files {
+			env, err := os.ReadFile(f)
+			if err != nil || !bytes.Contains(env, mark) {
+				continue
+			}
+			command, err := os.ReadFile(filepath.Join(filepath.Dir(f), "cmdline"))
+			if err != nil || !strings.HasSuffix(strings.TrimRight(string(command), "\x00"), "\x00client") {
+				continue
+			}
+			if pid, err := strconv.Atoi(filepath.Base(filepath.Dir(f))); err == nil {
+				return pid
+			}
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	t.Fatal("no client of the run was found")
+	return 0
+}
+
+// TestAClientThatNobodyKilled ends a client from outside: what it had not yet told is lost, so nothing may pass.
+func TestAClientThatNobodyKilled(t *testing.T) {
+	p := begin(t, "run", "redis-healthy", "--provider", "local", "--format", "json", "--set", "run.for=4s")
+	pid := clientOf(t, p.cmd.Process.Pid)
+	for range 100 {
+		if strings.Contains(p.stderr.String(), "load") {
+			break
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	time.Sleep(time.Second)
+	if pid < 2 {
+		t.Fatalf("pid %d is no client", pid)
+	}
+	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	if code := p.wait(t); code != codeInconclusive {
+		t.Errorf("exit code %d, want %d\n%s", code, codeInconclusive, p.stderr.String())
+	}
+	r := p.report(t)
+	if r.Verdict != results.Unknown || !strings.Contains(strings.Join(r.Reasons, "; "), "ended although no fault asked for it") {
+		t.Errorf("verdict %s: %v", r.Verdict, r.Reasons)
+	}
+	gone(t, p)
+}
