@@ -17,8 +17,9 @@ type askWatcher interface {
 type asks struct {
 	watch   askWatcher
 	users   byUser[ask]
-	asking  []int // by lock
-	muted   []int // by client: how many faults stand on it; who is muted does not count as asking
+	asking  []int  // by lock
+	dead    []bool // by client: it asks no more
+	muted   []int  // by client: how many faults stand on it; who is muted does not count as asking
 	moments []moment
 }
 
@@ -36,11 +37,17 @@ type moment struct {
 	dead   bool
 }
 
+// blow is a fault on a client.
+type blow struct {
+	time  int64
+	kills bool
+}
+
 // newAsks makes one; where mute is set, the users of a client do not count while a fault stands on it.
 func newAsks(run Run, w askWatcher, mute bool) *asks {
 	a := &asks{watch: w, asking: make([]int, len(run.Locks))}
 	dead := deadClients(run)
-	struck := map[int]int64{} // dead client -> the first fault on it
+	struck := map[int]blow{} // dead client -> what killed it
 	for i := range run.Faults {
 		f := &run.Faults[i]
 		for _, name := range f.Targets {
@@ -48,8 +55,8 @@ func newAsks(run Run, w askWatcher, mute bool) *asks {
 			if !ok {
 				continue
 			}
-			if at, ok := struck[c]; !ok || f.Start < at {
-				struck[c] = f.Start
+			if b := (blow{f.Start, f.Name == "kill" || f.Name == "restart"}); b.kills || !struck[c].kills {
+				struck[c] = b // the faults come in the order of their start
 			}
 			if mute {
 				a.moments = append(a.moments, moment{time: f.Start, client: c, muted: 1})
@@ -59,10 +66,11 @@ func newAsks(run Run, w askWatcher, mute bool) *asks {
 			}
 		}
 	}
-	// When a killed client died is told by the engine for holders only. It counts as dead from the first fault on it,
-	// or from the beginning where there was none: nobody is stuck or starved who may have been dead.
+	// When a killed client died is told by the engine for holders only. It counts as dead from the last fault on it that
+	// kills, else from the last one of any kind, or from the beginning where there was none: nobody is stuck who may
+	// have been dead.
 	for _, c := range dead {
-		a.moments = append(a.moments, moment{time: struck[c], client: c, dead: true})
+		a.moments = append(a.moments, moment{time: struck[c].time, client: c, dead: true})
 	}
 	slices.SortStableFunc(a.moments, func(x, y moment) int { return cmp.Compare(x.time, y.time) })
 	return a
@@ -78,6 +86,7 @@ func (a *asks) observe(e *history.Event) {
 	case e.Kind == history.Dead:
 		a.pass(moment{time: e.Time, client: e.User.Client(), dead: true})
 	case e.Kind != history.Acquire:
+	case e.User.Client() < len(a.dead) && a.dead[e.User.Client()]:
 	case e.Phase == history.Invoke:
 		u := a.users.at(e.User)
 		a.close(u, e.User.Client(), e.Time)
@@ -115,6 +124,10 @@ func (a *asks) pass(m moment) {
 	}
 	users := a.users.client(m.client)
 	if m.dead {
+		for m.client >= len(a.dead) {
+			a.dead = append(a.dead, false)
+		}
+		a.dead[m.client] = true
 		for i := range users {
 			a.close(&users[i], m.client, m.time)
 		}

@@ -136,14 +136,14 @@ type FaultResult struct {
 	Healed  *history.Receipt `json:"healed"`
 }
 
-// Quantiles is a latency distribution in ms.
+// Quantiles is a latency distribution in ms; nil where nothing was timed.
 type Quantiles struct {
-	N    int64   `json:"n"`
-	P50  float64 `json:"p50"`
-	P90  float64 `json:"p90"`
-	P99  float64 `json:"p99"`
-	P999 float64 `json:"p999"`
-	Max  float64 `json:"max"`
+	N    int64    `json:"n"`
+	P50  *float64 `json:"p50"`
+	P90  *float64 `json:"p90"`
+	P99  *float64 `json:"p99"`
+	P999 *float64 `json:"p999"`
+	Max  *float64 `json:"max"`
 }
 
 // PhaseLatency is the latency within one stretch of the run.

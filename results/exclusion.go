@@ -21,7 +21,7 @@ import (
 // maxPairs bounds the undecided pairs of one hold; beyond, a pair is decided by what is known at the end of the first.
 const maxPairs = 1 << 16
 
-// maxKept bounds the holds that are kept for a witness, of each rank.
+// maxKept bounds the pairs that are kept for a witness, of each rank and of each of the two kinds.
 const maxKept = 128
 
 // pair is an overlap with a hold that has ended, kept by the one that goes on: a shorter validity, or a death that is
@@ -30,6 +30,7 @@ type pair struct {
 	from, to int64
 	both     int64 // the first moment at which both were entitled; forever when there is none
 	other    *hold // nil when it is not kept for a witness
+	kept     *int  // the room that it takes up
 }
 
 type exclusion struct {
@@ -38,7 +39,7 @@ type exclusion struct {
 	double      int64
 	overlapping int64
 	possible    possible
-	kept        [2]int // holds kept for a witness, by rank
+	kept        [2][2]int // pairs kept for a witness, by rank and by whether they are double grants: many of the one kind leave room for the other
 	doubles     shortlist
 	overlaps    shortlist
 }
@@ -81,9 +82,13 @@ func (x *exclusion) ended(h *hold) {
 			continue
 		}
 		p.both = bothEntitled(h, k, p.from, p.to)
-		if rank := x.rank(h, k); x.kept[rank] < maxKept {
-			x.kept[rank]++
-			p.other, h.pinned = h, true
+		kind := 0
+		if p.both != forever {
+			kind = 1
+		}
+		if room := &x.kept[x.rank(h, k)][kind]; *room < maxKept {
+			*room++
+			p.other, p.kept, h.pinned = h, room, true
 		}
 		if len(k.pairs) < maxPairs {
 			k.pairs = append(k.pairs, p)
@@ -97,6 +102,7 @@ func (x *exclusion) ended(h *hold) {
 func (x *exclusion) decide(k *hold, p pair) {
 	p.to = min(p.to, later(k.end, -k.err))
 	if p.from >= p.to {
+		p.forgo()
 		return
 	}
 	if p.both < p.to {
@@ -105,7 +111,19 @@ func (x *exclusion) decide(k *hold, p pair) {
 		return
 	}
 	x.overlapping++
+	for rank := range x.kept {
+		if p.kept == &x.kept[rank][1] {
+			p.forgo() // it was kept as a double grant, and is none
+		}
+	}
 	x.keep(&x.overlaps, "overlapping_hold", k, p)
+}
+
+// forgo gives back the room of a pair that turned out to be nothing, or less than it looked.
+func (p pair) forgo() {
+	if p.kept != nil {
+		*p.kept--
+	}
 }
 
 func (x *exclusion) keep(s *shortlist, kind string, k *hold, p pair) {

@@ -7,6 +7,7 @@ import (
 	"io"
 	"path/filepath"
 	"slices"
+	"strconv"
 
 	"github.com/lockquake/lockquake/history"
 	"github.com/lockquake/lockquake/scenarios"
@@ -70,8 +71,9 @@ func (d *docket) makeRun(m *history.Merge) {
 	d.run = Run{
 		TTL: e.TTL, Locks: m.Locks(), Token: e.Token, Expires: e.Expires, Recovery: e.Recovery, Increments: e.Increments,
 		Directed: e.Directed, Resource: e.Resource, Guard: e.Guard, Faults: slices.Clone(d.faults),
-		Processes: m.Processes(), Start: e.Start, End: e.End,
+		Processes: m.Processes(), Clients: e.Clients, Start: e.Start, End: e.End,
 	}
+	d.run.Cores, _ = strconv.Atoi(e.Host["cores"]) // 0 where the host did not tell
 	for _, c := range e.Clients {
 		if c.Dead {
 			d.run.Dead = append(d.run.Dead, c.Name)
@@ -101,6 +103,7 @@ func (d *docket) hear(kinds []CheckerKind) (err error) {
 		bench = append(bench, seat(k, d.run))
 	}
 	rec := newReceipts(d.run)
+	heard := map[string]int64{}
 	events, from := make([]history.Event, batchSize), make([]*history.Header, batchSize)
 	for end := false; !end; {
 		n := 0
@@ -108,6 +111,7 @@ func (d *docket) hear(kinds []CheckerKind) (err error) {
 			if from[n], err = m.Next(&events[n]); err != nil {
 				break
 			}
+			heard[from[n].Process]++
 			d.tally.observe(&events[n])
 			rec.observe(&events[n])
 		}
@@ -119,6 +123,9 @@ func (d *docket) hear(kinds []CheckerKind) (err error) {
 			j.observe(events[:n], from[:n])
 		}
 	}
+	if err := d.complete(heard); err != nil {
+		return err
+	}
 	for _, j := range bench {
 		d.findings = append(d.findings, j.finish())
 		if l, ok := j.checker.(*latency); ok && j.crash == "" {
@@ -127,6 +134,32 @@ func (d *docket) hear(kinds []CheckerKind) (err error) {
 	}
 	rec.run.Faults = d.faults
 	d.faults = rec.faults()
+	return nil
+}
+
+// engineProcess is the name of the process that runs the others; it writes a history too.
+const engineProcess = "engine"
+
+// complete wants the history of every process that the run had, and in it all that the process says it has sent. One
+// that was killed cannot tell, and of a run that was cut short nobody did.
+func (d *docket) complete(heard map[string]int64) error {
+	missing := func(process, why string) error {
+		return fmt.Errorf("%w: %s: %s", history.ErrCorrupt, filepath.Join(d.dir, DirHistory, process+filepath.Ext(history.Pattern)), why)
+	}
+	if _, ok := d.run.Process(engineProcess); !ok {
+		return missing(engineProcess, "the file is missing")
+	}
+	for _, c := range d.env.Clients {
+		if _, ok := d.run.Process(c.Name); !ok {
+			if d.env.Start == 0 {
+				continue // the workload was never let go: not every node came so far as to have a history
+			}
+			return missing(c.Name, "the file is missing")
+		}
+		if n := heard[c.Name]; d.env.Finished && !c.Dead && n != c.Recorded {
+			return missing(c.Name, fmt.Sprintf("it holds %d events, and the process says that it sent %d", n, c.Recorded))
+		}
+	}
 	return nil
 }
 
@@ -200,8 +233,9 @@ func nothingJudged(k CheckerKind, why string) Finding {
 
 // tally counts what there was to judge.
 type tally struct {
-	judged  Judged
-	dropped int64
+	judged       Judged
+	acknowledged int64 // writes that a client saw done
+	dropped      int64
 }
 
 func (t *tally) observe(e *history.Event) {
@@ -210,6 +244,10 @@ func (t *tally) observe(e *history.Event) {
 	case history.Acquire:
 		if e.Phase == history.Ok {
 			t.judged.Grants++
+		}
+	case history.Write:
+		if e.Phase == history.Ok {
+			t.acknowledged++
 		}
 	case history.EffectRead, history.EffectWrite:
 		t.judged.Effects++

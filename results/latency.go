@@ -2,7 +2,7 @@
 //
 // acquire is from an acquire's invoke (in an open loop: from its intended start) to ok; hold from there to release
 // invoke, loss or death; release from its invoke to ok; handoff from one holder's release invoke to the next acquire ok
-// on that lock. An operation belongs to the stretch of the run in which it began: what waited through a fault is the
+// on that lock, where the holder was still entitled: else the lock was free, or another's, before. An operation belongs to the stretch of the run in which it began: what waited through a fault is the
 // fault's.
 //
 // It judges nothing. It cannot see operations that never ended, or failed: they have no latency.
@@ -121,7 +121,7 @@ func (c *latency) takenBack(*hold, int64) {}
 
 func (c *latency) ended(h *hold) {
 	c.record(opHold, h.start, h.end)
-	if h.over.Kind == history.Release && c.handoff[h.lock] == 0 {
+	if h.over.Kind == history.Release && c.handoff[h.lock] == 0 && h.entitled(h.end, h.end) {
 		c.handoff[h.lock] = h.end
 	}
 }
@@ -145,11 +145,8 @@ func (c *latency) record(op int, from, to int64) {
 func (c *latency) Finish() Finding {
 	f := Finding{Checker: "latency", Verdict: Clean, Measures: map[string]*float64{}}
 	for op, name := range opNames {
-		q, ok := c.quantiles(op, func(stretch) bool { return true })
-		f.Measures[name+"_p50_ms"], f.Measures[name+"_p99_ms"], f.Measures[name+"_max_ms"] = nil, nil, nil
-		if ok {
-			f.Measures[name+"_p50_ms"], f.Measures[name+"_p99_ms"], f.Measures[name+"_max_ms"] = &q.P50, &q.P99, &q.Max
-		}
+		q, _ := c.quantiles(op, func(stretch) bool { return true })
+		f.Measures[name+"_p50_ms"], f.Measures[name+"_p99_ms"], f.Measures[name+"_max_ms"] = q.P50, q.P99, q.Max
 	}
 	return f
 }
@@ -162,21 +159,19 @@ func (c *latency) quantiles(op int, want func(stretch) bool) (q Quantiles, ok bo
 			sum.Merge(s.ops[op])
 		}
 	}
-	at := func(p float64) float64 { return milli(sum.ValueAtQuantile(p)) }
-	q = Quantiles{N: sum.TotalCount(), P50: at(50), P90: at(90), P99: at(99), P999: at(99.9), Max: milli(sum.Max())}
-	return q, q.N > 0
+	if sum.TotalCount() == 0 {
+		return Quantiles{}, false
+	}
+	at := func(p float64) *float64 { return measure(milli(sum.ValueAtQuantile(p))) }
+	return Quantiles{N: sum.TotalCount(), P50: at(50), P90: at(90), P99: at(99), P999: at(99.9), Max: measure(milli(sum.Max()))}, true
 }
 
 // all returns the latencies of the stretches that are wanted, by operation; those that nothing was timed of are there
-// with N 0.
+// with N 0 and no figures.
 func (c *latency) all(want func(stretch) bool) map[string]Quantiles {
 	qs := map[string]Quantiles{}
 	for op, name := range opNames {
-		q, ok := c.quantiles(op, want)
-		if !ok {
-			q = Quantiles{}
-		}
-		qs[name] = q
+		qs[name], _ = c.quantiles(op, want)
 	}
 	return qs
 }

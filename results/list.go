@@ -59,6 +59,11 @@ func Checkers() []CheckerKind {
 			Measures: latencyMeasures(),
 		},
 		{
+			Name: "generator", New: newGenerator,
+			Doc:      "Whether the clients kept up with what they were asked to do: arrivals that nobody served, lag, share of the machine's CPU.",
+			Measures: []string{"client_cpu_share"},
+		},
+		{
 			Name: "stalls", New: newStalls,
 			Doc:    "No process of the harness stood still for longer than half of the ttl unless a fault asked for it; otherwise a zero proves nothing.",
 			Counts: []string{"own_stalls"}, Measures: []string{"own_stall_ms_max"},

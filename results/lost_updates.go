@@ -86,6 +86,9 @@ func (c *lostUpdates) Finish() Finding {
 		f.Warnings = []string{"there was no final read"}
 		return f
 	}
+	if acknowledged == 0 {
+		return skipped(f, "no write was acknowledged", names)
+	}
 	f.Verdict = verdictOf(lost)
 	f.Counts = map[string]*int64{"lost_updates": count(lost)}
 	return f

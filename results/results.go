@@ -32,6 +32,8 @@ type Run struct {
 	Faults     []history.Fault  // in the order of their start
 	Processes  []history.Header // one per history file
 	Dead       []string         // names of the clients that were killed
+	Clients    []ClientStats    // what the nodes said of themselves at their end
+	Cores      int              // of the machine that the clients run on; 0: not known
 	Start      int64            // ns: the workload was let go
 	End        int64            // ns: no more acquires were begun
 }

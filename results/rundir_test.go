@@ -82,6 +82,12 @@ func (d *runDir) write() {
 	must(os.MkdirAll(filepath.Join(d.dir, DirHistory), 0o755))
 	files := map[string]*history.Writer{}
 	seq := map[string]uint32{}
+	create := func(name string) {
+		w, err := history.Create(filepath.Join(d.dir, DirHistory, name+".lqh"), history.Header{Process: name, Locks: d.script.run.Locks})
+		must(err)
+		files[name] = w
+	}
+	create("engine")
 	for _, e := range d.script.events {
 		name := clientName(e.User.Client())
 		switch e.Kind {
@@ -92,9 +98,7 @@ func (d *runDir) write() {
 		default:
 		}
 		if files[name] == nil {
-			w, err := history.Create(filepath.Join(d.dir, DirHistory, name+".lqh"), history.Header{Process: name, Locks: d.script.run.Locks})
-			must(err)
-			files[name] = w
+			create(name)
 		}
 		seq[name]++
 		e.Seq = seq[name]

@@ -92,6 +92,12 @@ func (s *script) tell(k, v string) (err error) {
 		s.run.Recovery, err = millis(v)
 	case "end":
 		s.run.End, err = millis(v)
+	case "cores":
+		s.run.Cores, err = strconv.Atoi(v)
+	case "cpu":
+		c := ClientStats{Name: clientName(len(s.run.Clients))}
+		c.CPU, err = millis(v)
+		s.run.Clients = append(s.run.Clients, c)
 	case "dead":
 		s.run.Dead = append(s.run.Dead, v)
 	case "error":

@@ -28,6 +28,7 @@ type staleWrites struct {
 	saves     int64
 	unordered int64
 	refusals  int64
+	effects   int64
 	unknown   int64 // effects of holds that are not known
 	writes    shortlist
 	saved     shortlist
@@ -61,6 +62,7 @@ func (s *staleWrites) Observe(e *history.Event) {
 	if e.Grant == 0 {
 		return
 	}
+	s.effects++
 	h := s.find(e)
 	if h == nil {
 		s.unknown++
@@ -172,6 +174,9 @@ func (s *staleWrites) Finish() Finding {
 	names := []string{"stale_writes", "fence_saves", "unordered_effects", "false_refusals"}
 	if s.run.Resource == "" {
 		return skipped(f, "nothing is protected: there is no resource", names)
+	}
+	if s.effects == 0 {
+		return skipped(f, "no read or write of a holder reached the resource", names)
 	}
 	f.Counts = map[string]*int64{
 		"stale_writes": count(s.stale), "fence_saves": count(s.saves),

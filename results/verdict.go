@@ -73,7 +73,8 @@ func (d *docket) faultResult(f history.Fault) FaultResult {
 	}
 }
 
-// expect holds every expectation against the report and takes the worst.
+// expect holds every expectation against the report and takes the worst. What makes the run itself unknown does so
+// whatever was expected.
 func (d *docket) expect(r *Report, damage error) {
 	c := d.court(r, damage)
 	all := withDefaults(d.scenario.Expect, d.env.Directed)
@@ -82,6 +83,10 @@ func (d *docket) expect(r *Report, damage error) {
 			c.few = fmt.Sprintf("only %d grants were judged", r.Judged.Grants)
 		}
 	}
+	if len(c.causes) > 0 {
+		r.Verdict = worse(r.Verdict, Unknown)
+		r.Reasons = append(r.Reasons, c.causes...)
+	}
 	for _, x := range all {
 		res, applies := c.judge(x)
 		if !applies {
@@ -89,14 +94,50 @@ func (d *docket) expect(r *Report, damage error) {
 		}
 		r.Expectations = append(r.Expectations, res)
 		r.Verdict = worse(r.Verdict, res.Verdict)
-		if res.Verdict != Pass && damage == nil {
-			r.Reasons = append(r.Reasons, fmt.Sprintf("%s %s: %s", res.Name, res.Want, res.Reason))
-		}
-		if s := c.strength(x); s != "" {
+		if s := c.strength(x); s != "" && res.Verdict == Pass {
 			r.Strength = append(r.Strength, s)
 		}
 	}
+	if damage == nil {
+		r.Reasons = append(r.Reasons, reasons(r.Expectations)...)
+	}
 }
+
+// reasons says what was not met; expectations that one cause leaves open share a line.
+func reasons(all []ExpectationResult) []string {
+	var lines, causes []string // a line for each failure; one for each cause
+	who := map[string][]string{}
+	for _, res := range all {
+		name := res.Name + " " + res.Want
+		found, cause, ok := strings.Cut(res.Reason, but)
+		if ok {
+			name = fmt.Sprintf("%s (%s)", name, found)
+		} else {
+			cause = res.Reason
+		}
+		switch {
+		case res.Verdict == Fail:
+			lines = append(lines, name+": "+res.Reason)
+		case res.Verdict == Pass || cause == runUnknown:
+		default:
+			if who[cause] == nil {
+				causes = append(causes, cause)
+			}
+			who[cause] = append(who[cause], name)
+		}
+	}
+	for _, cause := range causes {
+		lines = append(lines, strings.Join(who[cause], ", ")+": "+cause)
+	}
+	return lines
+}
+
+const (
+	// but stands between what was found and why it proves nothing.
+	but = ", but "
+	// runUnknown is the reason of an expectation that is open because the whole run is; the run's reasons say why.
+	runUnknown = "the run itself is unknown"
+)
 
 // withDefaults lays what the scenario expects over what every run must meet.
 func withDefaults(named []scenarios.Expectation, directed bool) []scenarios.Expectation {
@@ -116,114 +157,6 @@ func withDefaults(named []scenarios.Expectation, directed bool) []scenarios.Expe
 		}
 	}
 	return all
-}
-
-// court is what an expectation is held against.
-type court struct {
-	report  *Report
-	finding map[string]*Finding // by the name of a count or measure
-	weak    []string            // why a zero proves nothing
-	blind   []string            // why not finding something proves nothing
-	few     string              // that too few grants were judged for a zero to mean something
-	damage  error
-}
-
-// court collects why what was not found may have been there.
-func (d *docket) court(r *Report, damage error) *court {
-	c := &court{report: r, finding: map[string]*Finding{}, damage: damage}
-	for i := range r.Findings {
-		f := &r.Findings[i]
-		for name := range f.Counts {
-			c.finding[name] = f
-		}
-		for name := range f.Measures {
-			c.finding[name] = f
-		}
-	}
-	if damage != nil {
-		return c
-	}
-	c.blind = append(c.blind, d.truncated()...)
-	c.blind = append(c.blind, d.notBitten()...)
-	c.weak = append(c.weak, c.blind...)
-	if !d.env.Recovered && d.env.Finished {
-		c.weak = append(c.weak, "the service was not seen to serve again after the last heal")
-	}
-	if !d.env.FinalRead && d.env.Resource != "" && d.env.Finished {
-		c.weak = append(c.weak, "there was no final read")
-	}
-	for _, f := range r.Findings {
-		if f.Checker == "stalls" && f.Verdict == Unknown {
-			c.weak = append(c.weak, f.Warnings...)
-		}
-	}
-	return c
-}
-
-// truncated says why the history may lack what happened.
-func (d *docket) truncated() []string {
-	var why []string
-	switch {
-	case !d.env.Finished:
-		why = append(why, "the run was cut short: the harness did not come to its end")
-	case d.env.Interrupted:
-		why = append(why, "the run was interrupted")
-	}
-	why = append(why, d.env.Unknown...)
-	dropped := d.tally.dropped
-	for _, c := range d.env.Clients {
-		dropped = max(dropped, c.Dropped)
-	}
-	if dropped > 0 {
-		why = append(why, fmt.Sprintf("%d events or more were dropped for want of room", dropped))
-	}
-	return why
-}
-
-// notBitten names the faults of the scenario that did not bite at all. One of several injections of an entry is enough.
-func (d *docket) notBitten() []string {
-	type entry struct{ name, selector, params string }
-	var order []entry
-	bit := map[entry]bool{}
-	last := map[entry]history.Fault{}
-	injected := map[string]bool{}
-	for _, f := range d.faults {
-		x := entry{f.Name, f.Selector, f.Params}
-		if _, ok := last[x]; !ok {
-			order = append(order, x)
-		}
-		last[x] = f
-		bit[x] = bit[x] || f.Receipt.Status == history.Installed
-		injected[f.Name] = true
-	}
-	var why []string
-	for _, x := range order {
-		if !bit[x] {
-			r := last[x].Receipt
-			why = append(why, fmt.Sprintf("%s on %s did not bite: its receipt is %s (%s)", x.name, x.selector, r.Status, r.Evidence))
-		}
-	}
-	for _, name := range plannedFaults(d.scenario) {
-		if !injected[name] {
-			injected[name] = true
-			why = append(why, name+" was never injected")
-		}
-	}
-	return why
-}
-
-// plannedFaults lists the faults that the scenario names.
-func plannedFaults(s scenarios.Scenario) []string {
-	var names []string
-	for _, c := range s.Chaos {
-		names = append(names, c.Use)
-	}
-	for _, st := range s.Steps {
-		if st.Inject != "" {
-			names = append(names, st.Inject)
-		}
-	}
-	return names
 }
 
 // because joins reasons for people.

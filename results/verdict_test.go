@@ -42,8 +42,35 @@ func TestVerdictLattice(t *testing.T) {
 		{"not recovered", serialScript, enough, func(d *runDir) { d.env.Recovered = false }, Unknown, "serve again"},
 		{"no final read", serialScript, enough, func(d *runDir) { d.env.FinalRead = false }, Unknown, "final read"},
 		{"a step that was not met", serialScript, enough, func(d *runDir) { d.env.Unknown = []string{"step 3 was not met"} }, Unknown, "step 3"},
-		{"dropped by its own word", serialScript, enough, func(d *runDir) { d.env.Clients = []ClientStats{{Name: "client-1", Dropped: 4}} }, Unknown, "4 events"},
+		{"dropped by its own word", serialScript, enough, func(d *runDir) { d.env.Clients = []ClientStats{{Name: "client-1", Recorded: 4, Dropped: 4}} }, Unknown, "4 events"},
 		{"dropped", serialScript + "50 A dropped info value=3\n", enough, nil, Unknown, "3 events"},
+		{
+			"a demanded violation is found in a run that was interrupted", overlapScript, "expect: {overlapping_holds: \">0\", judged: \">=1\"}\n",
+			func(d *runDir) { d.env.Interrupted = true }, Unknown, "interrupted",
+		},
+		{
+			"a violation is found, but events were dropped", overlapScript + "500 A dropped info value=3\n",
+			"expect: {overlapping_holds: \"0\", judged: \">=1\"}\n", nil, Unknown, "overlapping_holds 0 (found 1): what ended a hold",
+		},
+		{
+			"... which says nothing of a stale write", overlapScript + "500 A dropped info value=3\n",
+			"expect: {stale_writes: \"0\", judged: \">=1\"}\n", nil, Fail, "stale_writes 0: found 1",
+		},
+		{
+			"one of two entries of the same fault was never injected", overlapScript,
+			"chaos: [{use: pause, on: holder, at: 10ms, for: 1s}, {use: pause, on: holder, at: 20ms, for: 1s}]\nexpect: {judged: \">=2\"}\n",
+			func(d *runDir) { d.script.run.Faults[0].Entry = 1 }, Unknown, "pause was never injected (entry 2 of chaos)",
+		},
+		{
+			"entries are told apart by their number", overlapScript,
+			"chaos: [{use: pause, on: holder, at: 10ms, for: 1s}, {use: pause, on: holder, at: 20ms, for: 1s}]\nexpect: {judged: \">=2\"}\n",
+			func(d *runDir) {
+				f := d.script.run.Faults[0]
+				d.script.run.Faults[0].Entry = 1
+				f.ID, f.Entry, f.Receipt.Status = 2, 2, history.NotInstalled
+				d.script.run.Faults = append(d.script.run.Faults, f)
+			}, Unknown, "did not bite",
+		},
 		{"an own stall", serialScript + "9000 A stall info issued=6000\n", enough, nil, Unknown, "did not run"},
 		{"an expectation of what is not judged", serialScript, "expect: {lost_updates: \"0\", judged: \">=1\"}\n", nil, Unknown, "do not count up"},
 		{"an expectation of what there is not", serialScript, "expect: {loose_screws: \"0\", judged: \">=1\"}\n", nil, Unknown, "no such count"},
@@ -70,5 +97,40 @@ func TestVerdictLattice(t *testing.T) {
 				t.Fatalf("a %s with reasons %q", r.Verdict, r.Reasons)
 			}
 		})
+	}
+}
+
+func TestOneCauseIsGivenOnce(t *testing.T) {
+	for name, d := range map[string]*runDir{
+		"interrupted": prepared(t, serialScript, enough, func(d *runDir) {
+			d.env.Interrupted, d.env.Unknown = true, []string{"the run was interrupted"}
+		}),
+		"a process of the harness did not run": prepared(t, serialScript+"9000 A stall info issued=6000\n", enough, nil),
+	} {
+		r := judged(t, d)
+		if n := strings.Count(strings.Join(r.Reasons, "\n"), name); n != 1 {
+			t.Errorf("%q is given %d times: %q", name, n, r.Reasons)
+		}
+		if len(r.Strength) != 0 {
+			t.Errorf("%s: %q, though nothing was passed", name, r.Strength)
+		}
+	}
+}
+
+func TestStrengthCountsChances(t *testing.T) {
+	expect := "expect: {stale_writes: \"0\", judged: \">=1\"}\n"
+	r := judged(t, prepared(t, serialScript, expect, nil))
+	if all := strings.Join(r.Strength, "\n"); !strings.Contains(all, "0 stale writes in 1 effects") || !strings.Contains(all, "0 double grants in 2 grants") {
+		t.Errorf("strength %q", r.Strength)
+	}
+}
+
+func TestLatencyOfNothingIsNull(t *testing.T) {
+	r := judged(t, prepared(t, "run resource=register\n0 A acquire invoke\n10 A acquire ok valid=1000\n", enough, nil))
+	if q := r.Latency["release"]; q != (Quantiles{}) {
+		t.Errorf("release %+v", q)
+	}
+	if q := r.Latency["acquire"]; q.N != 1 || q.P50 == nil || q.Max == nil {
+		t.Errorf("acquire %+v", q)
 	}
 }

@@ -27,8 +27,9 @@ func mutex() backends.Lock {
 		},
 		Points: []string{"before-lock", "lock-done", "before-unlock", "unlock-done"},
 		MinTTL: time.Second,
-		// The server looks for expired leases twice a second, and revokes through the log.
-		Recovery: func(ttl time.Duration) time.Duration { return ttl + 3*time.Second },
+		// A new leader renews all leases, so that a holder who died just before an election keeps its lease for a second
+		// ttl. The server looks for expired leases twice a second, and revokes through the log.
+		Recovery: func(ttl time.Duration) time.Duration { return 2*ttl + 3*time.Second },
 		Dial:     dial,
 	}
 }

@@ -29,10 +29,10 @@ func baseReport(w *world, dir string) results.Report {
 		Measures: map[string]*float64{"throughput_per_s": ptr(102.8), "unavailability_ms_max": ptr(2013.4), "jain": nil},
 		Strength: []string{"double grants: 0 of 1234 grants judged, so the rate is below 0.243 % (95 %)"},
 		Latency: map[string]results.Quantiles{
-			"acquire": {N: 1234, P50: 12.1, P90: 15.9, P99: 18.2, P999: 2013.4, Max: 2013.4},
-			"hold":    {N: 1234, P50: 50.0, P90: 50.1, P99: 51.7, P999: 4100.2, Max: 4100.2},
-			"release": {N: 1233, P50: 1.31, P90: 1.42, P99: 2.05, P999: 3.1, Max: 3.1},
-			"handoff": {N: 1200, P50: 5.02, P90: 5.9, P99: 8.8, P999: 2013.4, Max: 2013.4},
+			"acquire": {N: 1234, P50: ptr(12.1), P90: ptr(15.9), P99: ptr(18.2), P999: ptr(2013.4), Max: ptr(2013.4)},
+			"hold":    {N: 1234, P50: ptr(50.0), P90: ptr(50.1), P99: ptr(51.7), P999: ptr(4100.2), Max: ptr(4100.2)},
+			"release": {N: 1233, P50: ptr(1.31), P90: ptr(1.42), P99: ptr(2.05), P999: ptr(3.1), Max: ptr(3.1)},
+			"handoff": {N: 1200, P50: ptr(5.02), P90: ptr(5.9), P99: ptr(8.8), P999: ptr(2013.4), Max: ptr(2013.4)},
 		},
 		RunDir: dir,
 	}
@@ -111,8 +111,8 @@ func pausedRun(t *testing.T, fenced bool) synthetic {
 	r.Expectations = append(r.Expectations, results.ExpectationResult{Name: name, Want: ">0", Got: ptr(1.0), Verdict: results.Pass})
 	r.Findings = append(r.Findings, results.Finding{Checker: "stale", Verdict: results.Violated, Witnesses: []results.Witness{harm}})
 	r.Phases = []results.PhaseLatency{
-		{Name: "before", FromMS: 0, ToMS: 5011, Latency: map[string]results.Quantiles{"acquire": {N: 500, P50: 12, P90: 15, P99: 18, P999: 19, Max: 19}}},
-		{Name: "pause 1", FromMS: 5011, ToMS: 9013.1, Latency: map[string]results.Quantiles{"acquire": {N: 300, P50: 12, P90: 15, P99: 18, P999: 2013.4, Max: 2013.4}}},
+		{Name: "before", FromMS: 0, ToMS: 5011, Latency: map[string]results.Quantiles{"acquire": {N: 500, P50: ptr(12.0), P90: ptr(15.0), P99: ptr(18.0), P999: ptr(19.0), Max: ptr(19.0)}}},
+		{Name: "pause 1", FromMS: 5011, ToMS: 9013.1, Latency: map[string]results.Quantiles{"acquire": {N: 300, P50: ptr(12.0), P90: ptr(15.0), P99: ptr(18.0), P999: ptr(2013.4), Max: ptr(2013.4)}}},
 	}
 	return synthetic{dir, r}
 }

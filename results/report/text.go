@@ -186,12 +186,12 @@ func textLatency(b *bytes.Buffer, r results.Report) {
 // quantiles writes the cells of one distribution; one without samples has no figures.
 func quantiles(q results.Quantiles) []string {
 	cells := []string{count(q.N)}
-	for _, f := range []float64{q.P50, q.P90, q.P99, q.P999, q.Max} {
-		if q.N == 0 {
+	for _, f := range []*float64{q.P50, q.P90, q.P99, q.P999, q.Max} {
+		if q.N == 0 || f == nil {
 			cells = append(cells, "-")
 			continue
 		}
-		cells = append(cells, figures(f))
+		cells = append(cells, figures(*f))
 	}
 	return cells
 }
