@@ -238,6 +238,18 @@ func TestRestart(t *testing.T) {
 	if a.cmd.Process.Pid != young {
 		t.Error("the heal of a restart that came back started it once more")
 	}
+	if !strings.Contains(r.Evidence, "was running already") || strings.Contains(r.Evidence, "start was asked for") {
+		t.Errorf("the heal that started nothing says %q", r.Evidence)
+	}
+}
+
+func TestRestartRefusesADelayThatDoesNotFit(t *testing.T) {
+	for delay, fits := range map[time.Duration]bool{-1: false, 0: true, maxDelay: true, maxDelay + 1: false} {
+		_, err := restartKind().New(func(into any) error { into.(*restart).Delay = delay; return nil })
+		if (err == nil) != fits {
+			t.Errorf("a delay of %s: %v", delay, err)
+		}
+	}
 }
 
 func TestRestartThatDoesNotComeBack(t *testing.T) {
@@ -253,7 +265,7 @@ func TestRestartInterruptedIsUndone(t *testing.T) {
 	a := newProcess(t, "a")
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
-	heal, r, err := newFault(t, "restart", `{"delay_ns": 60000000000}`).Inject(ctx, Scope{On: []Node{a}, Service: a})
+	heal, r, err := restart{Delay: time.Minute}.Inject(ctx, Scope{On: []Node{a}, Service: a})
 	if !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("error %v", err)
 	}

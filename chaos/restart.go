@@ -10,20 +10,28 @@ import (
 
 // restart is a crash and an immediate return: what a supervisor, or an out-of-memory kill under one, makes of a server.
 type restart struct {
-	// Delay is how long the node stays away; default 0.
+	// Delay is how long the node stays away; default 0, at most maxDelay.
 	Delay time.Duration `yaml:"delay" json:"delay_ns,omitempty"`
 }
+
+// maxDelay is what an injection has left for the delay, beside the time that a server is given to serve again.
+const maxDelay = Timeout - reviveTimeout
 
 func restartKind() Kind {
 	return Kind{
 		Name: "restart",
-		Doc: "Ends a server with SIGKILL, waits for `delay` (default 0s) and starts it again; receipt: the process was gone, " +
+		Doc: "Ends a server with SIGKILL, waits for `delay` (default 0s, at most 5s) and starts it again; receipt: the process was gone, " +
 			"then the node served again.",
 		Needs: []Capability{CanInspect, CanKill, CanStart},
+		Kills: true,
 		New: func(decode func(any) error) (Fault, error) {
 			f := restart{}
 			if err := decode(&f); err != nil {
 				return nil, err
+			}
+			if f.Delay < 0 || f.Delay > maxDelay {
+				return nil, fmt.Errorf("delay of restart is %s: want 0s to %s, because the server must be back within %s; "+
+					"for longer, use kill with for", f.Delay, maxDelay, Timeout)
 			}
 			return f, nil
 		},

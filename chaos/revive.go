@@ -26,7 +26,8 @@ func revived(ctx context.Context, n killable, service Observer) (history.Receipt
 	ctx, cancel := context.WithTimeout(ctx, reviveTimeout)
 	defer cancel()
 	from := clock.Now()
-	if err := restarted(ctx, n, starter); err != nil {
+	started, err := restarted(ctx, n, starter)
+	if err != nil {
 		return history.Receipt{}, err
 	}
 	if service != nil {
@@ -39,28 +40,37 @@ func revived(ctx context.Context, n killable, service Observer) (history.Receipt
 		return history.Receipt{}, fmt.Errorf("its state could not be read: %w", err)
 	}
 	took := time.Duration(clock.Now() - from).Round(time.Millisecond)
-	evidence := fmt.Sprintf("%s: %s, serves again %s after the start was asked for", n.Name(), state, took)
+	evidence := fmt.Sprintf("%s: %s", n.Name(), state)
+	if !started {
+		evidence += ", was running already"
+	}
 	switch {
-	case state.Gone():
-		return seen(history.NotInstalled, state.Time, evidence), errors.New("it ended again")
 	case service == nil:
-		evidence = fmt.Sprintf("%s: %s; there is no service to ask", n.Name(), state)
+		evidence += "; there is no service to ask"
+	case started:
+		evidence += fmt.Sprintf(", serves again %s after the start was asked for", took)
+	default:
+		evidence += " and serves"
+	}
+	if state.Gone() {
+		return seen(history.NotInstalled, state.Time, evidence), errors.New("it ended again")
 	}
 	return seen(history.Installed, state.Time, evidence), nil
 }
 
-// restarted waits until the old process was reaped and starts a new one. A node that runs already is left alone.
-func restarted(ctx context.Context, n killable, starter Starter) error {
+// restarted waits until the old process was reaped and starts a new one. A node that runs already is left alone; started
+// is false then.
+func restarted(ctx context.Context, n killable, starter Starter) (started bool, err error) {
 	for starter.Running() {
 		state, err := n.Inspect(ctx)
 		if err == nil && !state.Gone() {
-			return nil
+			return false, nil
 		}
 		if err := pauseFor(ctx, pollEvery); err != nil {
-			return fmt.Errorf("its old process was not reaped: %w", err)
+			return false, fmt.Errorf("its old process was not reaped: %w", err)
 		}
 	}
-	return starter.Start(ctx)
+	return true, starter.Start(ctx)
 }
 
 // serves waits until the node answers a request of its own protocol.

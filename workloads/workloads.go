@@ -50,9 +50,6 @@ const (
 	PointRelease  = "before-release" // before the release has begun
 )
 
-// Points lists the points that every client announces.
-func Points() []string { return []string{PointAcquired, PointRead, PointWrite, PointRelease} }
-
 // Workload is what one user does.
 type Workload interface {
 	// Locks returns the number of locks that this many users of the whole run use; they are named lock-0, lock-1, ...

@@ -15,8 +15,8 @@ func cleanCommand(std streams) *cobra.Command {
 		Use:   "clean",
 		Short: "Remove what dead runs left behind",
 		Long: "Clean removes the containers, networks, namespaces, processes and directories of runs whose supervisor is dead.\n" +
-			"Processes are killed, those that were left stopped too. What belongs to a supervisor that is seen to run is never touched. It prints what it\n" +
-			"removed, one thing a line; what it found and left is told on standard error.",
+			"Processes are killed, those that were left stopped too. What belongs to a supervisor that is seen to run is never\n" +
+			"touched. It prints what it removed, one thing a line; what it found and left is told on standard error.",
 		Args:              noArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}

@@ -17,9 +17,13 @@ const Version = 1
 // State is what is seen of a process from outside it.
 type State struct {
 	PID     int            `json:"pid"`               // 0 when there is no such process any more
-	Threads map[string]int `json:"threads,omitempty"` // number of threads by state letter of /proc/PID/task/*/stat
+	Threads map[string]int `json:"threads,omitempty"` // number of threads by state letter of /proc/PID/task/*/stat, and Unseen
 	Time    int64          `json:"time"`              // ns of CLOCK_MONOTONIC after the last thread was read
 }
+
+// Unseen stands among the state letters, with the number 1, where threads came and went so fast that the list of them is
+// not whole: such a process is never taken for one whose threads are all in one state.
+const Unseen = "?"
 
 // Process names a process beyond the reuse of its pid.
 type Process struct {
@@ -58,11 +62,16 @@ func (p Process) Inspect() (State, error) {
 	return State{PID: p.PID, Threads: threads, Time: clock.Now()}, err
 }
 
-// threads counts the threads by state; it starts again when threads came or went meanwhile.
+// threads counts the threads by state.
 func (p Process) threads() (map[string]int, error) {
+	return whole(func() (map[string]int, bool, error) { return readThreads(p.PID) })
+}
+
+// whole reads until no threads came or went meanwhile; after some tries it marks the last list as not whole.
+func whole(read func() (seen map[string]int, complete bool, err error)) (map[string]int, error) {
 	var last map[string]int
 	for range 4 {
-		seen, complete, err := readThreads(p.PID)
+		seen, complete, err := read()
 		if err != nil {
 			return nil, err
 		}
@@ -71,6 +80,7 @@ func (p Process) threads() (map[string]int, error) {
 		}
 		last = seen
 	}
+	last[Unseen] = 1
 	return last, nil
 }
 

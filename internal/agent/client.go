@@ -102,12 +102,6 @@ func (c *Client) Own(ctx context.Context, pid int, kill bool) (Process, error) {
 	return *r.Process, nil
 }
 
-// Disown makes the agent forget a process.
-func (c *Client) Disown(ctx context.Context, p Process) error {
-	_, err := c.call(ctx, request{Do: doDisown, Process: p})
-	return err
-}
-
 // Inspect reads the state of a process that belongs to the run.
 func (c *Client) Inspect(ctx context.Context, p Process) (State, error) {
 	r, err := c.call(ctx, request{Do: doInspect, Process: p})

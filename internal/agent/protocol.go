@@ -3,7 +3,6 @@ package agent
 // The orders of a request.
 const (
 	doOwn     = "own"     // PID belongs to the run from now on; answers with its Process
-	doDisown  = "disown"  // forget it
 	doInspect = "inspect" // answers with its State
 	doSignal  = "signal"  // send Signal
 )

@@ -100,9 +100,6 @@ func (s *server) do(r request, resp *response) error {
 		return fmt.Errorf("pid %d does not belong to this run", r.Process.PID)
 	}
 	switch r.Do {
-	case doDisown:
-		delete(s.owned, r.Process)
-		return nil
 	case doInspect:
 		state, err := r.Process.Inspect()
 		resp.State = &state

@@ -22,6 +22,9 @@ const (
 	checkValidity = "validity"
 )
 
+// maxLocks is how many locks an event can name.
+const maxLocks = 1 << 16
+
 // maxUsers is how many users of one client an event can name.
 const maxUsers = 1 << 16
 
@@ -37,7 +40,11 @@ func (s *session) begin(st *wire.Start) error {
 	if st.Record {
 		s.rec = wire.NewRecorder(s.conn, st.Format, st.Locks)
 	}
-	s.pulse = wire.StartPulse(s.rec, s.userName(0), func(err error) { s.end(err) })
+	ttl := time.Duration(st.TTL)
+	if ttl <= 0 {
+		ttl = s.access.TTL
+	}
+	s.pulse = wire.StartPulse(s.rec, s.userName(0), wire.StallFrom(ttl), func(err error) { s.end(err) })
 	ctx, cancel := context.WithTimeout(s.life, dialTimeout)
 	defer cancel()
 	s.service, err = l.Dial(ctx, s.access)
@@ -87,6 +94,9 @@ func (s *session) understand(st *wire.Start) (backends.Lock, error) {
 }
 
 func (s *session) makeWorkload(st *wire.Start) error {
+	if n := len(st.Locks); n > maxLocks {
+		return fmt.Errorf("the run has %d locks: want at most %d, which is what an event can name", n, maxLocks)
+	}
 	if st.Workload == nil {
 		return nil
 	}

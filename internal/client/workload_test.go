@@ -204,3 +204,13 @@ func TestGoIsNotBeforeItsTime(t *testing.T) {
 		t.Errorf("%d events, the first %d ns before the go", len(r.events), at-r.events[0].Time)
 	}
 }
+
+func TestMoreLocksThanAnEventCanNameAreRefused(t *testing.T) {
+	s := &session{}
+	if err := s.makeWorkload(&wire.Start{Locks: make([]string, maxLocks)}); err != nil {
+		t.Error(err)
+	}
+	if err := s.makeWorkload(&wire.Start{Locks: make([]string, maxLocks+1)}); err == nil {
+		t.Error("65537 locks were taken")
+	}
+}

@@ -139,8 +139,8 @@ func (c *Cluster) Close(ctx context.Context) error {
 // closeTimeout bounds one Close.
 const closeTimeout = 30 * time.Second
 
-// Stdio is the control stream of a running node. In also has SetWriteDeadline(time.Time), except in process: a stopped
-// node takes no more than what the pipe holds.
+// Stdio is the control stream of a running node. A stopped node takes no more than what the pipe holds: a Write beyond it
+// waits.
 type Stdio struct {
 	In  io.WriteCloser
 	Out io.Reader

@@ -51,7 +51,7 @@ func (r *dockerRun) startAgent(ctx context.Context) error {
 		},
 	})
 	if box != nil {
-		r.remember(box.GetContainerID())
+		r.locked(func() { r.agentBox = box.GetContainerID() })
 	}
 	if err != nil {
 		return fmt.Errorf("make the agent's container: %w", err)
@@ -69,8 +69,34 @@ func (r *dockerRun) startAgent(ctx context.Context) error {
 	if err := box.Start(startCtx); err != nil {
 		return fmt.Errorf("start the agent: %w", err)
 	}
-	r.agent, err = agent.Connect(startCtx, s.In, s.Out)
-	return err
+	a, err := agent.Connect(startCtx, s.In, s.Out)
+	if err != nil {
+		return err
+	}
+	info, err := r.api.ContainerInspect(startCtx, box.GetContainerID(), client.ContainerInspectOptions{})
+	if err != nil {
+		err = fmt.Errorf("inspect the agent's container: %w", err)
+	} else {
+		err = samePID(a.PID(), info.Container.State)
+	}
+	if err != nil {
+		return errors.Join(err, a.Close())
+	}
+	r.agent = a
+	return nil
+}
+
+// samePID tells whether engine and agent call the agent by the same pid. Where they do not, they look at different pid
+// namespaces, and the engine's pid of a node would be some other process to the agent.
+func samePID(own int, engine *container.State) error {
+	if engine == nil || engine.Pid != own {
+		said := 0
+		if engine != nil {
+			said = engine.Pid
+		}
+		return fmt.Errorf("it does not see the engine's pids: it is %d to itself and %d to the engine", own, said)
+	}
+	return nil
 }
 
 // throughEngine signals and looks by the engine's own calls: slower, and only process 1 of a container, but it needs

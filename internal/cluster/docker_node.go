@@ -249,6 +249,5 @@ func (r *dockerRun) attach(ctx context.Context, a attachment) (attached, error) 
 // containerInput is the standard input of a container: closing it leaves the output open.
 type containerInput struct{ client.HijackedResponse }
 
-func (c containerInput) Write(b []byte) (int, error)        { return c.Conn.Write(b) }
-func (c containerInput) SetWriteDeadline(t time.Time) error { return c.Conn.SetWriteDeadline(t) }
-func (c containerInput) Close() error                       { return c.CloseWrite() }
+func (c containerInput) Write(b []byte) (int, error) { return c.Conn.Write(b) }
+func (c containerInput) Close() error                { return c.CloseWrite() }

@@ -30,7 +30,8 @@ type dockerRun struct {
 	near    bool // the harness reaches containers by their addresses
 
 	mu         sync.Mutex
-	containers []string // ids, in the order of creation
+	containers []string // ids of the nodes', in the order of creation
+	agentBox   string   // id of the agent's container
 	nodes      []*Node
 	agent      *agent.Client // nil: the engine does what the agent would
 	stopping   []func()      // ends the streams
@@ -158,7 +159,8 @@ func (r *dockerRun) labels(name string, role Role) map[string]string {
 	return out
 }
 
-// close removes everything. The agent goes last but for the network: its end continues what it stopped.
+// close removes everything. The agent goes last but for the network: its end continues what it stopped, should that
+// still be there.
 func (r *dockerRun) close(ctx context.Context) error {
 	if r.request.Keep && r.network != "" {
 		r.resumeAll(ctx)
@@ -169,13 +171,19 @@ func (r *dockerRun) close(ctx context.Context) error {
 	}
 	var errs []error
 	r.mu.Lock()
-	containers, stopping := r.containers, r.stopping
+	containers, stopping, agentBox := r.containers, r.stopping, r.agentBox
 	r.mu.Unlock()
 	var g errgroup.Group
 	for _, id := range containers {
 		g.Go(func() error { return removeContainer(ctx, r.api, id) })
 	}
 	errs = append(errs, g.Wait())
+	if r.agent != nil {
+		_ = r.agent.Close() // whatever it says, it is removed next
+	}
+	if agentBox != "" {
+		errs = append(errs, removeContainer(ctx, r.api, agentBox))
+	}
 	for _, stop := range stopping {
 		stop()
 	}

@@ -49,9 +49,9 @@ func (p *inproc) Open(_ context.Context, r Request) (*Cluster, error) {
 	if err := os.MkdirAll(r.LogDir, 0o750); err != nil {
 		return nil, fmt.Errorf("make the log directory: %w", err)
 	}
-	dir, err := os.MkdirTemp("", "lockquake-inproc-")
+	dir, err := runDir(self(r.Run, false))
 	if err != nil {
-		return nil, fmt.Errorf("make the run's directory: %w", err)
+		return nil, err
 	}
 	place, ports, err := loopback(r.Specs)
 	if err != nil {

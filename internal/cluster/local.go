@@ -85,8 +85,7 @@ type localRun struct {
 }
 
 func (r *localRun) open(ctx context.Context, c *Cluster) error {
-	dir, err := stateDir()
-	if err != nil {
+	if _, err := stateDir(); err != nil {
 		return err
 	}
 	if err := os.MkdirAll(r.request.LogDir, 0o750); err != nil {
@@ -98,13 +97,8 @@ func (r *localRun) open(ctx context.Context, c *Cluster) error {
 	}
 	c.Describe["network"] = network
 	// The state file comes before anything that it describes.
-	path := filepath.Join(dir, r.request.Run)
-	if err := os.Mkdir(path, 0o700); err != nil {
-		return fmt.Errorf("make the run's directory: %w", err)
-	}
-	r.dir = path
-	if err := os.WriteFile(filepath.Join(r.dir, ownerFile), []byte(r.owner.tag()+"\n"), 0o600); err != nil {
-		return fmt.Errorf("write the run's state: %w", err)
+	if r.dir, err = runDir(r.owner); err != nil {
+		return err
 	}
 	for i, spec := range r.request.Specs {
 		data := filepath.Join(r.dir, spec.Name)
@@ -206,6 +200,22 @@ func (r *localRun) close(ctx context.Context) error {
 
 // ownerFile is the state file in a run's directory.
 const ownerFile = "owner"
+
+// runDir makes the directory of a run, with the owner in it by which Sweep knows whose it is.
+func runDir(o owner) (string, error) {
+	dir, err := stateDir()
+	if err != nil {
+		return "", err
+	}
+	path := filepath.Join(dir, o.Run)
+	if err := os.Mkdir(path, 0o700); err != nil {
+		return "", fmt.Errorf("make the run's directory: %w", err)
+	}
+	if err := os.WriteFile(filepath.Join(path, ownerFile), []byte(o.tag()+"\n"), 0o600); err != nil {
+		return "", errors.Join(fmt.Errorf("write the run's state: %w", err), os.RemoveAll(path))
+	}
+	return path, nil
+}
 
 // stateDir returns this user's directory for the state and data of local runs. It refuses one that another user made.
 func stateDir() (string, error) {

@@ -154,6 +154,9 @@ func TestInproc(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if o, ok := readOwner(filepath.Join(stateDirName(), "tinproc")); !ok || o.Run != "tinproc" || o.PID != os.Getpid() {
+		t.Errorf("the run's directory, should it be left, belongs to %+v", o)
+	}
 	startAll(t, c)
 	one := c.Node("echo-1")
 	serves(t, one, "start 1")

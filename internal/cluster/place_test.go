@@ -5,6 +5,8 @@ import (
 	"os"
 	"testing"
 
+	"github.com/moby/moby/api/types/container"
+
 	"github.com/lockquake/lockquake/chaos"
 )
 
@@ -143,5 +145,16 @@ func TestStaticBinaryIsTold(t *testing.T) {
 	}
 	if _, err := os.Stat("/bin/sh"); err != nil {
 		t.Skip(err)
+	}
+}
+
+func TestAnAgentInAnotherPIDNamespaceIsRefused(t *testing.T) {
+	if err := samePID(4711, &container.State{Pid: 4711}); err != nil {
+		t.Error(err)
+	}
+	for _, engine := range []*container.State{nil, {}, {Pid: 1}} {
+		if err := samePID(4711, engine); err == nil {
+			t.Errorf("the engine says %+v, and the agent was taken", engine)
+		}
 	}
 }

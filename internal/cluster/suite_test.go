@@ -206,11 +206,6 @@ func streams(t *testing.T, c *Cluster, r Request) stream {
 	if got := s.ask("one"); got != "echo one" {
 		t.Fatalf("the client answers %q", got)
 	}
-	if d, ok := s.stdio.In.(interface{ SetWriteDeadline(time.Time) error }); !ok {
-		t.Errorf("the input of a control stream (%T) takes no deadline", s.stdio.In)
-	} else if err := d.SetWriteDeadline(time.Now().Add(time.Minute)); err != nil {
-		t.Errorf("set a deadline: %v", err)
-	}
 	log, err := os.ReadFile(filepath.Join(r.LogDir, "client-1.log"))
 	if err != nil || string(log) != "stdio is up\n" {
 		t.Errorf("the client's log holds %q, %v", log, err)

@@ -20,21 +20,34 @@ func NewHello(process, software string) *Hello {
 const (
 	// beat is how often a process looks whether it runs.
 	beat = 10 * time.Millisecond
-	// stallFrom is the gap from which a stall becomes an event.
+	// stallFrom is the gap from which a stall becomes an event, where the TTL of the run's grants asks for no less.
 	stallFrom = 100 * time.Millisecond
+	// stallFloor is the least such gap: below two beats, every late tick would be a stall.
+	stallFloor = 2 * beat
 )
+
+// StallFrom returns the gap from which a stall is to be recorded: 100 ms, or half the TTL where that is less, so that no
+// stall that matters to a grant goes unrecorded; but never less than 20 ms, which is what a process can tell of itself. A
+// TTL of 0 is one that is not known.
+func StallFrom(ttl time.Duration) time.Duration {
+	if ttl <= 0 {
+		return stallFrom
+	}
+	return max(stallFloor, min(stallFrom, ttl/2))
+}
 
 // Pulse notices when its process does not run: stopped, or without a core.
 type Pulse struct {
+	from    time.Duration
 	longest atomic.Int64
 	stop    chan struct{}
 	ended   chan struct{}
 }
 
-// StartPulse begins to watch. Gaps of more than 100 ms are recorded in r under the name of user. Where r cannot send any
+// StartPulse begins to watch. Gaps of more than from are recorded in r under the name of user. Where r cannot send any
 // more, broken is called once, unless it is nil.
-func StartPulse(r *Recorder, user history.User, broken func(error)) *Pulse {
-	p := &Pulse{stop: make(chan struct{}), ended: make(chan struct{})}
+func StartPulse(r *Recorder, user history.User, from time.Duration, broken func(error)) *Pulse {
+	p := &Pulse{from: from, stop: make(chan struct{}), ended: make(chan struct{})}
 	go p.run(now(), r, user, broken) // from here on, whenever the goroutine gets to run
 	return p
 }
@@ -55,7 +68,7 @@ func (p *Pulse) run(last int64, r *Recorder, user history.User, broken func(erro
 		if gap > p.longest.Load() {
 			p.longest.Store(gap)
 		}
-		if gap > int64(stallFrom) {
+		if gap > int64(p.from) {
 			r.Append(&history.Event{Kind: history.Stall, Phase: history.Info, User: user, Value: gap})
 		}
 		if err := r.Err(); err != nil && broken != nil {

@@ -106,6 +106,7 @@ type Start struct {
 	Check    string          `json:"check,omitempty"`    // "", "signal" or "validity": looked at before each write
 	Timeout  int64           `json:"timeout_ns"`         // of one acquire, release, read or write
 	Record   bool            `json:"record"`             // false: count only (benchmarks)
+	TTL      int64           `json:"ttl_ns,omitempty"`   // of the run's grants, for all nodes; 0: not known
 }
 
 // Workload is workload mode: Users loops of the named workload.

@@ -285,3 +285,32 @@ func BenchmarkDecoder(b *testing.B) {
 	}
 	b.ReportMetric(float64(n)/b.Elapsed().Seconds(), "events/s")
 }
+
+func TestStallsThatMatterToAGrantAreRecorded(t *testing.T) {
+	for ttl, want := range map[time.Duration]time.Duration{
+		0: 100 * time.Millisecond, time.Minute: 100 * time.Millisecond, 200 * time.Millisecond: 100 * time.Millisecond,
+		100 * time.Millisecond: 50 * time.Millisecond, 10 * time.Millisecond: 20 * time.Millisecond,
+	} {
+		if got := StallFrom(ttl); got != want {
+			t.Errorf("with a TTL of %v stalls count from %v, want %v", ttl, got, want)
+		}
+	}
+	for _, c := range []struct {
+		from     time.Duration
+		recorded bool
+	}{{40 * time.Millisecond, true}, {time.Hour, false}} {
+		rec, r, end := piped(t)
+		p := &Pulse{from: c.from, stop: make(chan struct{}), ended: make(chan struct{})}
+		close(p.stop)
+		p.run(now()-int64(60*time.Millisecond), rec, 0, nil) // as if it had not run for 60 ms
+		go end()
+		_, events, err := receiveAll(NewDecoder(r))
+		_ = r.Close()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := len(events) > 0 && events[len(events)-1].Kind == history.Stall; got != c.recorded {
+			t.Errorf("from %v: a stall of 60 ms is recorded: %t", c.from, got)
+		}
+	}
+}

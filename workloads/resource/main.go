@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"time"
 
 	"github.com/lockquake/lockquake/history"
 	"github.com/lockquake/lockquake/internal/wire"
@@ -115,7 +116,7 @@ func (n *node) start(ctx context.Context, s *wire.Start) error {
 	rec := wire.NewRecorder(n.conn, s.Format, s.Locks) // always: these events are the second witness
 	st, err := newStore(s.Guard, s.Locks, func(e *history.Event) { rec.Append(e) })
 	n.rec = rec
-	n.pulse = wire.StartPulse(rec, 0, func(err error) { n.cancel(err) })
+	n.pulse = wire.StartPulse(rec, 0, wire.StallFrom(time.Duration(s.TTL)), func(err error) { n.cancel(err) })
 	if err != nil {
 		return n.fail(err)
 	}
