@@ -161,7 +161,7 @@ func (r *run) startFrame(s *session) (*wire.Start, error) {
 	sc := r.plan.scenario
 	st := &wire.Start{
 		Name: s.node.Name(), Index: s.index, Format: wire.FormatRecords, Seed: seed.Split(sc.Run.Seed, s.node.Name()),
-		Locks: r.plan.locks, Timeout: int64(sc.Workload.Timeout), Record: !r.options.NoRecord,
+		Locks: r.plan.locks, Timeout: int64(sc.Workload.Timeout), TTL: int64(sc.Backend.TTL), Record: !r.options.NoRecord,
 	}
 	if s.index < 0 {
 		st.Guard = sc.Workload.Resource.Guard

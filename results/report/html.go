@@ -183,7 +183,7 @@ func environment(env results.Env, r results.Report) []facts {
 	for _, g := range []struct {
 		name string
 		m    map[string]string
-	}{{"Service", env.Service}, {"Nodes", env.Cluster}, {"Host", env.Host}, {"Time spent", timings}, {"Load generator", generator(env)}} {
+	}{{"Service", env.Service}, {"Nodes", env.Cluster}, {"Host", env.Host}, {"Time spent", timings}} {
 		var ps []pair
 		for _, k := range slices.Sorted(maps.Keys(g.m)) {
 			ps = append(ps, pair{k, g.m[k]})
@@ -234,25 +234,3 @@ func validity(t, start int64) string {
 	}
 	return since(t, start)
 }
-
-// generator tells how much of the machine the clients took for themselves: where that is most of it, the figures of
-// throughput and latency are the machine's, not the lock's.
-func generator(env results.Env) map[string]string {
-	cores, _ := strconv.Atoi(env.Host["cores"])
-	if cores == 0 || env.End <= env.Start {
-		return nil
-	}
-	var cpu int64
-	for _, c := range env.Clients {
-		cpu += c.CPU
-	}
-	share := float64(cpu) / float64(env.End-env.Start) / float64(cores)
-	out := map[string]string{"share of the machine's CPU": fmt.Sprintf("%.0f %% of %d cores", 100*share, cores)}
-	if share > crowdedShare {
-		out["warning"] = "the load generator, not the lock, may be the limit"
-	}
-	return out
-}
-
-// crowdedShare is the share of the CPU from which clients compete with what they measure.
-const crowdedShare = 0.4
