@@ -195,21 +195,14 @@ func (p *Plan) checkPeople(Options) error {
 			p.people = append(p.people, st.User)
 			p.specs = append(p.specs, clientSpec(first+len(p.people)-1))
 		}
-		if name := stepLock(st); !slices.Contains(p.locks, name) {
-			p.locks = append(p.locks, name)
+		if !slices.Contains(p.locks, st.Lock) {
+			p.locks = append(p.locks, st.Lock)
 		}
 		if (st.Do == "read" || st.Do == "write") && p.resource == nil {
 			return p.wrong(stepPath(i, "do"), "%s needs something to act on; give workload.resource", st.Do)
 		}
 	}
 	return nil
-}
-
-func stepLock(st scenarios.Step) string {
-	if st.Lock == "" {
-		return workloads.LockName(0)
-	}
-	return st.Lock
 }
 
 func (p *Plan) nodeNames() []string {

@@ -14,9 +14,6 @@ import (
 	"github.com/lockquake/lockquake/scenarios"
 )
 
-// stepDeadline is how long a step may take when it does not say.
-const stepDeadline = 10 * time.Second
-
 // steps takes the scenario's steps in order. One that is not met ends them, and the run is unknown.
 func (r *run) steps(ctx context.Context) error {
 	if len(r.plan.scenario.Steps) == 0 {
@@ -27,13 +24,9 @@ func (r *run) steps(ctx context.Context) error {
 	}
 	named := map[string]*history.Fault{}
 	for i, st := range r.plan.scenario.Steps {
-		limit := st.Within
-		if limit == 0 {
-			limit = stepDeadline
-		}
 		r.progress(describeStep(st))
-		sctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("not within %v", limit))
-		err := r.step(sctx, i, st, limit, named)
+		sctx, cancel := context.WithTimeoutCause(ctx, st.Within, fmt.Errorf("not within %v", st.Within))
+		err := r.step(sctx, i, st, named)
 		cancel()
 		if err != nil {
 			return fmt.Errorf("line %d: %s: %w", st.Line, describeStep(st), err)
@@ -42,10 +35,10 @@ func (r *run) steps(ctx context.Context) error {
 	return nil
 }
 
-func (r *run) step(ctx context.Context, i int, st scenarios.Step, limit time.Duration, named map[string]*history.Fault) error {
+func (r *run) step(ctx context.Context, i int, st scenarios.Step, named map[string]*history.Fault) error {
 	switch {
 	case st.Do != "":
-		return r.doStep(ctx, st, limit)
+		return r.doStep(ctx, st)
 	case st.Inject != "":
 		f := r.inject(ctx, r.plan.stepFaults[i], clock.Now())
 		if st.As != "" {
@@ -76,7 +69,7 @@ func (r *run) person(name string) (*session, history.User) {
 	return r.sessions[k], history.MakeUser(k, 0)
 }
 
-func (r *run) doStep(ctx context.Context, st scenarios.Step, limit time.Duration) error {
+func (r *run) doStep(ctx context.Context, st scenarios.Step) error {
 	s, user := r.person(st.User)
 	if st.Do == wire.DoAcquire {
 		r.live.forget(user)
@@ -90,7 +83,7 @@ func (r *run) doStep(ctx context.Context, st scenarios.Step, limit time.Duration
 		}
 	}
 	ch, err := s.order(wire.Command{
-		Do: st.Do, User: 0, Lock: slices.Index(r.plan.locks, stepLock(st)), Value: st.Value, Timeout: int64(limit),
+		Do: st.Do, User: 0, Lock: slices.Index(r.plan.locks, st.Lock), Value: st.Value, Timeout: int64(st.Within),
 		Point: st.Point, Action: st.Action,
 	})
 	if err != nil {
@@ -100,7 +93,7 @@ func (r *run) doStep(ctx context.Context, st scenarios.Step, limit time.Duration
 		return nil
 	}
 	// The client's own deadline is the same: its answer, which says more, should come first.
-	actx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), limit+2*time.Second, context.DeadlineExceeded)
+	actx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), st.Within+2*time.Second, context.DeadlineExceeded)
 	defer cancel()
 	stop := context.AfterFunc(ctx, func() {
 		if errors.Is(ctx.Err(), context.Canceled) {
@@ -146,11 +139,8 @@ func (r *run) awaitStep(ctx context.Context, st scenarios.Step) error {
 	}
 }
 
-// awaitedLock returns the number of the lock that an await names, or -1 for any.
+// awaitedLock returns the number of the lock that an await names, or -1, for any, where no step uses that lock.
 func (r *run) awaitedLock(st scenarios.Step) int {
-	if st.Lock == "" {
-		return -1
-	}
 	return slices.Index(r.plan.locks, st.Lock)
 }
 

@@ -25,9 +25,9 @@ func pictureOf(t *testing.T, s synthetic) []byte {
 	if !ok {
 		t.Fatal("no witness")
 	}
-	env, err := readEnv(s.dir)
+	env, err := results.ReadEnv(s.dir)
 	must(t, err)
-	faults, err := readFaults(s.dir)
+	faults, err := results.ReadFaults(s.dir)
 	must(t, err)
 	win := newWindow(w)
 	must(t, scan(s.dir, win.names, win.observe))
@@ -54,9 +54,9 @@ func wellFormed(t *testing.T, doc []byte) {
 func storyOf(t *testing.T, s synthetic) *story {
 	t.Helper()
 	w, _ := Choose(s.report)
-	env, err := readEnv(s.dir)
+	env, err := results.ReadEnv(s.dir)
 	must(t, err)
-	faults, err := readFaults(s.dir)
+	faults, err := results.ReadFaults(s.dir)
 	must(t, err)
 	win := newWindow(w)
 	must(t, scan(s.dir, win.names, win.observe))
@@ -125,7 +125,7 @@ func TestStoryOfADoubleGrant(t *testing.T) {
 
 func TestFaultThatDidNotBiteIsNotDrawn(t *testing.T) {
 	s := pausedRun(t, false)
-	faults, err := readFaults(s.dir)
+	faults, err := results.ReadFaults(s.dir)
 	must(t, err)
 	other := faults[0]
 	other.Targets = []string{"client-2"} // not in the picture

@@ -46,12 +46,12 @@ func HTML(dir string, r results.Report) error { return page(dir, r, gather(dir, 
 func gather(dir string, r results.Report) material {
 	var m material
 	lack := func(what string, err error) { m.missing = append(m.missing, fmt.Sprintf("%s: %v", what, err)) }
-	env, err := readEnv(dir)
+	env, err := results.ReadEnv(dir)
 	if err != nil {
 		lack("the environment is not shown", err)
 	}
 	m.env = env
-	faults, err := readFaults(dir)
+	faults, err := results.ReadFaults(dir)
 	if err != nil {
 		lack("the faults are not drawn", err)
 	}

@@ -1,13 +1,8 @@
 package report
 
 import (
-	"bufio"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
-	"io/fs"
-	"os"
 	"path/filepath"
 
 	"github.com/lockquake/lockquake/history"
@@ -30,42 +25,6 @@ func Choose(r results.Report) (w results.Witness, ok bool) {
 		}
 	}
 	return results.Witness{}, false
-}
-
-// readEnv reads env.json of a run directory.
-func readEnv(dir string) (results.Env, error) {
-	var env results.Env
-	b, err := os.ReadFile(filepath.Join(dir, results.FileEnv))
-	if err != nil {
-		return env, err
-	}
-	if err := json.Unmarshal(b, &env); err != nil {
-		return env, fmt.Errorf("%s: %w", filepath.Join(dir, results.FileEnv), err)
-	}
-	return env, nil
-}
-
-// readFaults reads faults.jsonl of a run directory; a run without faults may have none.
-func readFaults(dir string) ([]history.Fault, error) {
-	f, err := os.Open(filepath.Join(dir, results.FileFaults))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	var out []history.Fault
-	for d := json.NewDecoder(bufio.NewReader(f)); ; {
-		var x history.Fault
-		switch err := d.Decode(&x); {
-		case errors.Is(err, io.EOF):
-			return out, nil
-		case err != nil:
-			return nil, fmt.Errorf("%s: injection %d: %w", results.FileFaults, len(out)+1, err)
-		}
-		out = append(out, x)
-	}
 }
 
 // scan reads the history of a run directory once and shows each event to all observers.
