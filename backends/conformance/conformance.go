@@ -7,6 +7,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -101,6 +103,36 @@ func Judge(ctx context.Context, o Options) map[string]error {
 	}
 	group.Wait()
 	return failed
+}
+
+// RunWrong holds a wrong lock to exactly the checks that it must fail, by name.
+func RunWrong(t *testing.T, o Options, fails []string) {
+	t.Helper()
+	failed := Judge(t.Context(), o)
+	if got := slices.Sorted(maps.Keys(failed)); !slices.Equal(got, slices.Sorted(slices.Values(fails))) {
+		t.Errorf("fails %q, should fail %q", got, fails)
+		for _, name := range got {
+			t.Logf("%s: %v", name, failed[name])
+		}
+	}
+}
+
+// RunAll puts every lock of a backend to the suite, side by side, on one running service: sound locks must pass it, wrong ones
+// must fail exactly the checks that fails names for them.
+func RunAll(t *testing.T, o Options, fails map[string][]string) {
+	t.Helper()
+	for _, l := range o.Backend.Locks {
+		t.Run(l.Name, func(t *testing.T) {
+			t.Parallel()
+			o := o
+			o.Access.Lock = l.Name
+			if l.Wrong != "" {
+				RunWrong(t, o, fails[l.Name])
+				return
+			}
+			Run(t, o)
+		})
+	}
 }
 
 // bench is where one check works: a lock name of its own and a connection.

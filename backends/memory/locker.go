@@ -71,7 +71,7 @@ func (l *locker) granted(ctx context.Context, r lock.Request, h *holding, issued
 
 // Release gives the lock back.
 func (l *locker) Release(ctx context.Context, g lock.Grant) error {
-	lock.At(ctx, "before-release")
+	lock.At(ctx, "before-free")
 	l.mu.Lock()
 	delete(l.held, g.Lock+"/"+g.ID)
 	l.mu.Unlock()

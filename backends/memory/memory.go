@@ -175,7 +175,7 @@ func (v variant) lock() backends.Lock {
 			Blocking: true, Try: true, Renewal: "call", LossSignal: !v.flaws.silent(), Token: token,
 			Reentrant: "no", Fair: true, Expires: true,
 		},
-		Points: []string{"before-acquire", "granted", "acquire-done", "before-release", "release-done"},
+		Points: []string{"before-acquire", "granted", "acquire-done", "before-free", "release-done"},
 		MinTTL: 10 * time.Millisecond,
 		Recovery: func(ttl time.Duration) time.Duration {
 			return ttl + 250*time.Millisecond

@@ -1,8 +1,6 @@
 package memory
 
 import (
-	"maps"
-	"slices"
 	"testing"
 	"time"
 
@@ -12,11 +10,6 @@ import (
 
 func access(run, lockName string) backends.Access {
 	return backends.Access{Backend: "memory", Lock: lockName, TTL: 400 * time.Millisecond, Run: run}
-}
-
-// TestConformance puts the right lock to the suite.
-func TestConformance(t *testing.T) {
-	conformance.Run(t, conformance.Options{Backend: Backend(), Access: access("right", "exact")})
 }
 
 // fails says which checks each wrong lock fails, and thereby that the suite sees what it is there to see.
@@ -35,22 +28,7 @@ var fails = map[string][]string{
 	"last-first":       {"order"},
 }
 
-// TestWrongLocks holds each wrong lock to exactly the checks that it must fail.
-func TestWrongLocks(t *testing.T) {
-	for _, l := range Backend().Locks {
-		if l.Wrong == "" {
-			continue
-		}
-		t.Run(l.Name, func(t *testing.T) {
-			t.Parallel()
-			failed := conformance.Judge(t.Context(), conformance.Options{Backend: Backend(), Access: access("wrong", l.Name)})
-			got := slices.Sorted(maps.Keys(failed))
-			if want := fails[l.Name]; !slices.Equal(got, want) {
-				t.Errorf("fails %q, should fail %q", got, want)
-				for _, name := range got {
-					t.Logf("%s: %v", name, failed[name])
-				}
-			}
-		})
-	}
+// TestConformance puts the right lock to the suite, and holds each wrong one to the checks that it must fail.
+func TestConformance(t *testing.T) {
+	conformance.RunAll(t, conformance.Options{Backend: Backend(), Access: access("conf", "")}, fails)
 }

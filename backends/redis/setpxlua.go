@@ -25,7 +25,7 @@ func setPxLua() backends.Lock {
 		Offers: backends.Offers{
 			Try: true, Renewal: "call", Token: backends.TokenNone, Reentrant: "no", Expires: true,
 		},
-		Points: []string{"before-set", "set-done", "before-release", "release-done"},
+		Points: []string{"before-set", "set-done", "before-delete", "release-done"},
 		MinTTL: 10 * time.Millisecond,
 		Recovery: func(ttl time.Duration) time.Duration {
 			return ttl + time.Second
@@ -119,7 +119,7 @@ func (l *locker) TryAcquire(ctx context.Context, r lock.Request) (lock.Grant, er
 
 // Release deletes the key if it still has this grant's value.
 func (l *locker) Release(ctx context.Context, g lock.Grant) error {
-	lock.At(ctx, "before-release")
+	lock.At(ctx, "before-delete")
 	o := &owner{id: g.ID}
 	n, err := deleteOwn.Run(ctx, l.client, []string{key(g.Lock)}, o).Int()
 	if err != nil {

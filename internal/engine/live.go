@@ -16,7 +16,7 @@ import (
 // heard. Selectors and awaits read it; nothing is judged from it.
 type live struct {
 	mu      sync.Mutex
-	holds   map[grantKey]*hold // in hand now: granted, and no release begun
+	holds   map[grantKey]hold  // in hand now: granted, and no release begun; values, since each grant of a run passes here
 	latest  map[lockKey]hold   // the last grant of a user and lock, directed runs only
 	seen    map[occurrence]int // events of a user since its last acquire was ordered, directed runs only
 	points  map[string]int     // "user point" -> times reached
@@ -56,7 +56,7 @@ type occurrence struct {
 
 func newLive() *live {
 	return &live{
-		holds: map[grantKey]*hold{}, latest: map[lockKey]hold{}, seen: map[occurrence]int{}, points: map[string]int{},
+		holds: map[grantKey]hold{}, latest: map[lockKey]hold{}, seen: map[occurrence]int{}, points: map[string]int{},
 		heard: map[int]int64{}, changed: make(chan struct{}),
 	}
 }
@@ -89,19 +89,15 @@ func (l *live) apply(e *history.Event, directed bool) {
 	switch {
 	case e.Kind == history.Acquire && e.Phase == history.Ok:
 		l.grants++
-		l.holds[grantKey{e.User, e.Op}] = &hold{user: e.User, grant: e.Op, lock: e.Lock, start: e.Time, valid: e.Valid}
+		l.holds[grantKey{e.User, e.Op}] = hold{user: e.User, grant: e.Op, lock: e.Lock, start: e.Time, valid: e.Valid}
 	case e.Kind == history.Release && e.Phase == history.Invoke:
 		delete(l.holds, grantKey{e.User, e.Grant})
 		return
 	case e.Kind == history.Lost:
-		if h := l.holds[grantKey{e.User, e.Grant}]; h != nil {
-			h.lost = true
-		}
+		l.change(e, func(h *hold) { h.lost = true })
 		return
 	case e.Kind == history.Renewed, e.Kind == history.Renew && e.Phase == history.Ok:
-		if h := l.holds[grantKey{e.User, e.Grant}]; h != nil {
-			h.valid = max(h.valid, e.Valid)
-		}
+		l.change(e, func(h *hold) { h.valid = max(h.valid, e.Valid) })
 	default:
 		return
 	}
@@ -112,8 +108,17 @@ func (l *live) apply(e *history.Event, directed bool) {
 	if e.Kind == history.Acquire {
 		grant = e.Op
 	}
-	if h := l.holds[grantKey{e.User, grant}]; h != nil {
-		l.latest[lockKey{h.user, h.lock}] = *h
+	if h, ok := l.holds[grantKey{e.User, grant}]; ok {
+		l.latest[lockKey{h.user, h.lock}] = h
+	}
+}
+
+// change alters the hold that an event is about, if it is in hand.
+func (l *live) change(e *history.Event, how func(*hold)) {
+	k := grantKey{e.User, e.Grant}
+	if h, ok := l.holds[k]; ok {
+		how(&h)
+		l.holds[k] = h
 	}
 }
 
@@ -181,7 +186,7 @@ func (l *live) nextGrant(ctx context.Context, lock int) (hold, error) {
 	err := l.wait(ctx, func() bool {
 		for _, h := range l.holds {
 			if h.start > since && !h.lost && (lock < 0 || int(h.lock) == lock) && h.start > found.start {
-				found = *h
+				found = h
 			}
 		}
 		return found.grant != 0
@@ -195,7 +200,7 @@ func (l *live) anyHold(ctx context.Context, lock int) (hold, error) {
 	err := l.wait(ctx, func() bool {
 		for _, h := range l.holds {
 			if !h.lost && (lock < 0 || int(h.lock) == lock) && h.start > found.start {
-				found = *h
+				found = h
 			}
 		}
 		return found.grant != 0
@@ -207,8 +212,8 @@ func (l *live) anyHold(ctx context.Context, lock int) (hold, error) {
 func (l *live) held(u history.User, grant uint32) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	h := l.holds[grantKey{u, grant}]
-	return h != nil && !h.lost
+	h, ok := l.holds[grantKey{u, grant}]
+	return ok && !h.lost
 }
 
 // last returns the last grant of a user and lock, or of the user alone for -1; ok is false when it never had one.
@@ -230,7 +235,7 @@ func (l *live) bury(client int) []hold {
 	var out []hold
 	for k, h := range l.holds {
 		if k.user.Client() == client {
-			out = append(out, *h)
+			out = append(out, h)
 			delete(l.holds, k)
 		}
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/lockquake/lockquake/history"
 	"github.com/lockquake/lockquake/internal/clock"
 	"github.com/lockquake/lockquake/internal/cluster"
+	"github.com/lockquake/lockquake/internal/wire"
 	"github.com/lockquake/lockquake/results"
 )
 
@@ -76,6 +77,8 @@ func (r *run) do(ctx context.Context) (err error) {
 		}
 		return MissingError{Text: err.Error()}
 	}
+	pulse := r.watchSelf()
+	defer pulse.Stop() // before finish closes the engine's history
 	loadErr := r.timed("load", func() error { return r.load(ctx) })
 	if loadErr != nil && ctx.Err() == nil {
 		r.unknown("%v", loadErr)
@@ -83,6 +86,15 @@ func (r *run) do(ctx context.Context) (err error) {
 	_ = r.timed("heal", func() error { r.heal(ctx); return nil })
 	_ = r.timed("settle", func() error { r.settle(ctx); return nil })
 	return nil
+}
+
+// watchSelf records when the engine itself does not run: it would then inject and heal late.
+func (r *run) watchSelf() *wire.Pulse {
+	return wire.Watch(wire.StallFrom(r.plan.scenario.Backend.TTL), func(gap int64) {
+		if err := r.own.add(history.Event{Kind: history.Stall, Phase: history.Info, Value: gap}); err != nil {
+			r.unknown("the engine's history: %v", err)
+		}
+	}, nil)
 }
 
 // prepare makes the run directory with the scenario in it.

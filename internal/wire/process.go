@@ -47,12 +47,29 @@ type Pulse struct {
 // StartPulse begins to watch. Gaps of more than from are recorded in r under the name of user. Where r cannot send any
 // more, broken is called once, unless it is nil.
 func StartPulse(r *Recorder, user history.User, from time.Duration, broken func(error)) *Pulse {
+	return Watch(from, stallsInto(r, user), func() {
+		if err := r.Err(); err != nil && broken != nil {
+			broken(err)
+			broken = nil
+		}
+	})
+}
+
+func stallsInto(r *Recorder, user history.User) func(gap int64) {
+	return func(gap int64) {
+		r.Append(&history.Event{Kind: history.Stall, Phase: history.Info, User: user, Value: gap})
+	}
+}
+
+// Watch begins to watch for a process that records by itself: stalled is told of every gap of more than from, in ns,
+// and each, unless it is nil, is called at every look.
+func Watch(from time.Duration, stalled func(gap int64), each func()) *Pulse {
 	p := &Pulse{from: from, stop: make(chan struct{}), ended: make(chan struct{})}
-	go p.run(now(), r, user, broken) // from here on, whenever the goroutine gets to run
+	go p.run(now(), stalled, each) // from here on, whenever the goroutine gets to run
 	return p
 }
 
-func (p *Pulse) run(last int64, r *Recorder, user history.User, broken func(error)) {
+func (p *Pulse) run(last int64, stalled func(gap int64), each func()) {
 	defer close(p.ended)
 	t := time.NewTicker(beat)
 	defer t.Stop()
@@ -69,11 +86,10 @@ func (p *Pulse) run(last int64, r *Recorder, user history.User, broken func(erro
 			p.longest.Store(gap)
 		}
 		if gap > int64(p.from) {
-			r.Append(&history.Event{Kind: history.Stall, Phase: history.Info, User: user, Value: gap})
+			stalled(gap)
 		}
-		if err := r.Err(); err != nil && broken != nil {
-			broken(err)
-			broken = nil
+		if each != nil {
+			each()
 		}
 	}
 }

@@ -302,7 +302,7 @@ func TestStallsThatMatterToAGrantAreRecorded(t *testing.T) {
 		rec, r, end := piped(t)
 		p := &Pulse{from: c.from, stop: make(chan struct{}), ended: make(chan struct{})}
 		close(p.stop)
-		p.run(now()-int64(60*time.Millisecond), rec, 0, nil) // as if it had not run for 60 ms
+		p.run(now()-int64(60*time.Millisecond), stallsInto(rec, 0), nil) // as if it had not run for 60 ms
 		go end()
 		_, events, err := receiveAll(NewDecoder(r))
 		_ = r.Close()
