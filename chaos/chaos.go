@@ -82,6 +82,21 @@ type Starter interface {
 	Restartable() bool
 }
 
+// Delayed is a Starter that puts its starts off on purpose, as a server does that must not come back before every lease
+// that it forgot is over.
+type Delayed interface {
+	// StartDelay is how long a Start called now waits before it begins.
+	StartDelay() time.Duration
+}
+
+// startDelay is how long a node's next start is put off.
+func startDelay(n Node) time.Duration {
+	if d, ok := n.(Delayed); ok {
+		return d.StartDelay()
+	}
+	return 0
+}
+
 // Observer answers questions about the service from outside any fault.
 type Observer interface {
 	// Facts lists the names that Ask knows, each with one line of explanation. "serves" is always among them.
@@ -131,8 +146,18 @@ type Kind struct {
 	New func(decode func(into any) error) (Fault, error)
 }
 
-// Timeout bounds one injection or one heal.
+// Timeout bounds one injection or one heal, beside the delay of nodes that put their start off.
 const Timeout = 20 * time.Second
+
+// Limit bounds one injection on these nodes, or its heal: Timeout and the longest delay with which one of them starts
+// again.
+func Limit(on []Node) time.Duration {
+	var longest time.Duration
+	for _, n := range on {
+		longest = max(longest, startDelay(n))
+	}
+	return Timeout + longest
+}
 
 // Unavailable is the error of a capability that a machine or provider does not have.
 type Unavailable struct {

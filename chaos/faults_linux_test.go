@@ -252,6 +252,29 @@ func TestRestartRefusesADelayThatDoesNotFit(t *testing.T) {
 	}
 }
 
+func TestANodeThatStartsLateIsGivenTheTime(t *testing.T) {
+	punctual, a := newProcess(t, "b"), &late{process: newProcess(t, "a"), delay: time.Hour}
+	if got, want := Limit([]Node{punctual, a}), Timeout+time.Hour; got != want {
+		t.Errorf("an injection has %s, want %s", got, want)
+	}
+	heal, r, err := newFault(t, "kill", "").Inject(t.Context(), Scope{On: []Node{a}, Service: a})
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantStatus(t, "kill", r, history.Installed)
+	r, err = heal(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantStatus(t, "heal", r, history.Installed)
+	if a.left < time.Hour {
+		t.Errorf("its start was given %s, which is less than its delay", a.left)
+	}
+	if !strings.Contains(r.Evidence, "put off by 1h0m0s") {
+		t.Errorf("evidence %q does not name the delay", r.Evidence)
+	}
+}
+
 func TestRestartThatDoesNotComeBack(t *testing.T) {
 	a := newProcess(t, "a")
 	_, r, err := newFault(t, "restart", "").Inject(t.Context(), Scope{On: []Node{neverBack{a}}, Service: a})

@@ -237,3 +237,17 @@ func (d deafToResume) Resume(context.Context) (ProcessState, error) { return Pro
 type neverBack struct{ *process }
 
 func (d neverBack) Start(context.Context) error { return errors.New("no such binary") }
+
+// late puts its next start off; left is the time that whoever started it had for that.
+type late struct {
+	*process
+	delay, left time.Duration
+}
+
+func (l *late) StartDelay() time.Duration { return l.delay }
+
+func (l *late) Start(ctx context.Context) error {
+	deadline, _ := ctx.Deadline()
+	l.left = time.Until(deadline)
+	return l.process.Start(ctx)
+}

@@ -21,7 +21,7 @@ func restartKind() Kind {
 	return Kind{
 		Name: "restart",
 		Doc: "Ends a server with SIGKILL, waits for `delay` (default 0s, at most 5s) and starts it again; receipt: the process was gone, " +
-			"then the node served again.",
+			"then the node served again. A restart delay of the node's own comes on top.",
 		Needs: []Capability{CanInspect, CanKill, CanStart},
 		Kills: true,
 		New: func(decode func(any) error) (Fault, error) {

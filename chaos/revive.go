@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	reviveTimeout = 15 * time.Second      // until a started node serves
+	reviveTimeout = 15 * time.Second      // until a started node serves, beside the delay of its start
 	askTimeout    = time.Second           // for one question
 	pollEvery     = 10 * time.Millisecond // between two looks
 )
@@ -23,7 +23,8 @@ func revived(ctx context.Context, n killable, service Observer) (history.Receipt
 	if !ok || !starter.Restartable() {
 		return seen(history.Installed, 0, n.Name()+" stays dead: it is not a node that is started again"), nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, reviveTimeout)
+	delay := startDelay(n)
+	ctx, cancel := context.WithTimeout(ctx, reviveTimeout+delay)
 	defer cancel()
 	from := clock.Now()
 	started, err := restarted(ctx, n, starter)
@@ -43,6 +44,8 @@ func revived(ctx context.Context, n killable, service Observer) (history.Receipt
 	evidence := fmt.Sprintf("%s: %s", n.Name(), state)
 	if !started {
 		evidence += ", was running already"
+	} else if delay > 0 {
+		evidence += fmt.Sprintf(", whose start was put off by %s", delay)
 	}
 	switch {
 	case service == nil:

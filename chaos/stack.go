@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/lockquake/lockquake/history"
 )
@@ -17,6 +18,7 @@ type Stack struct {
 type standing struct {
 	id    int
 	heal  Heal
+	limit time.Duration
 	taken bool
 	done  chan struct{}
 }
@@ -31,18 +33,18 @@ type Healed struct {
 // NewStack returns an empty stack.
 func NewStack() *Stack { return &Stack{} }
 
-// Push puts the heal of an injection on top.
-func (s *Stack) Push(id int, heal Heal) {
+// Push puts the heal of an injection on top. The heal is given as long as limit; see Limit.
+func (s *Stack) Push(id int, heal Heal, limit time.Duration) {
 	if heal == nil {
 		return
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.standing = append(s.standing, &standing{id: id, heal: heal, done: make(chan struct{})})
+	s.standing = append(s.standing, &standing{id: id, heal: heal, limit: limit, done: make(chan struct{})})
 }
 
 // Heal heals one injection. ok is false when nothing of that id stands: it was healed before, or is being healed. A heal
-// runs to its end, at most Timeout, even when ctx is cancelled.
+// runs to its end, at most its limit, even when ctx is cancelled.
 func (s *Stack) Heal(ctx context.Context, id int) (receipt history.Receipt, err error, ok bool) { //nolint:staticcheck,revive // ok says whether there is an error to speak of
 	s.mu.Lock()
 	i := slices.IndexFunc(s.standing, func(h *standing) bool { return h.id == id && !h.taken })
@@ -86,7 +88,7 @@ func (s *Stack) Len() int {
 }
 
 func (s *Stack) run(ctx context.Context, h *standing) Healed {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), Timeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), h.limit)
 	defer cancel()
 	defer func() {
 		s.mu.Lock()

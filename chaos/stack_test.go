@@ -8,6 +8,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/lockquake/lockquake/history"
 )
@@ -28,7 +29,7 @@ func TestHealAllIsLastInFirstOutAndGoesOn(t *testing.T) {
 				return history.Receipt{Status: history.NotInstalled}, errors.New("stuck")
 			}
 			return history.Receipt{Status: history.Installed}, nil
-		})
+		}, Timeout)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -56,6 +57,20 @@ func TestHealAllIsLastInFirstOutAndGoesOn(t *testing.T) {
 	}
 }
 
+func TestAHealHasTheTimeItWasPushedWith(t *testing.T) {
+	s := NewStack()
+	var left time.Duration
+	s.Push(1, func(ctx context.Context) (history.Receipt, error) {
+		deadline, _ := ctx.Deadline()
+		left = time.Until(deadline)
+		return history.Receipt{}, nil
+	}, time.Hour)
+	s.HealAll(t.Context())
+	if left < 50*time.Minute {
+		t.Errorf("the heal had %s left of its hour", left)
+	}
+}
+
 func TestHealsRunOnceUnderContention(t *testing.T) {
 	s := NewStack()
 	var runs [100]atomic.Int32
@@ -63,7 +78,7 @@ func TestHealsRunOnceUnderContention(t *testing.T) {
 		s.Push(i, func(context.Context) (history.Receipt, error) {
 			runs[i].Add(1)
 			return history.Receipt{}, nil
-		})
+		}, Timeout)
 	}
 	var all sync.WaitGroup
 	for range 8 {
@@ -89,7 +104,7 @@ func TestHealAllWaitsForAHealThatHasBegun(t *testing.T) {
 		close(begun)
 		<-goOn
 		return history.Receipt{}, nil
-	})
+	}, Timeout)
 	go func() { _, _, _ = s.Heal(t.Context(), 1) }()
 	<-begun
 	all := make(chan []Healed)

@@ -59,6 +59,9 @@ type Spec struct {
 	Stdio bool
 	// Restartable tells whether Start may be called again after the process ended.
 	Restartable bool
+	// RestartDelay is how long every start but the first waits before it begins: a server that comes back only when
+	// every lease that it forgot is over.
+	RestartDelay time.Duration
 }
 
 // SelfProgram as the first word of a command means lockquake's own binary, wherever the provider keeps it.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"sync"
+	"time"
 
 	"github.com/lockquake/lockquake/chaos"
 )
@@ -42,6 +43,7 @@ var (
 	_ chaos.Pauser  = (*Node)(nil)
 	_ chaos.Killer  = (*Node)(nil)
 	_ chaos.Starter = (*Node)(nil)
+	_ chaos.Delayed = (*Node)(nil)
 )
 
 // Name returns the node's name within the run.
@@ -58,7 +60,8 @@ func (n *Node) Dial(ctx context.Context, port string) (net.Conn, error) {
 	return n.driver.dial(ctx, port)
 }
 
-// Start starts the node's process. It does not wait until it serves.
+// Start starts the node's process. It does not wait until it serves. Every start but the first waits for RestartDelay
+// before it begins.
 func (n *Node) Start(ctx context.Context) error {
 	n.starting.Lock()
 	defer n.starting.Unlock()
@@ -68,6 +71,11 @@ func (n *Node) Start(ctx context.Context) error {
 	if n.Exited() != nil && !n.spec.Restartable {
 		return fmt.Errorf("%s cannot be started a second time", n.Name())
 	}
+	if d := n.StartDelay(); d > 0 {
+		if err := pause(ctx, d); err != nil {
+			return fmt.Errorf("start %s: given up within its restart delay of %v: %w", n.Name(), d, err)
+		}
+	}
 	stdio, exited, err := n.driver.start(ctx)
 	if err != nil {
 		return fmt.Errorf("start %s: %w", n.Name(), err)
@@ -76,6 +84,14 @@ func (n *Node) Start(ctx context.Context) error {
 	n.stdio, n.exited = stdio, exited
 	n.mu.Unlock()
 	return nil
+}
+
+// StartDelay is how long a Start called now waits before it begins.
+func (n *Node) StartDelay() time.Duration {
+	if n.Exited() == nil {
+		return 0
+	}
+	return n.spec.RestartDelay
 }
 
 // Running tells whether the node's process has been started and has not been seen to end.

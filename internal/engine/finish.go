@@ -115,9 +115,9 @@ func (r *run) finalRead(ctx context.Context) error {
 // finish tears down and writes all that is known, whatever happened before.
 func (r *run) finish(ctx context.Context) error {
 	var errs []error
+	r.healAll(ctx) // nothing to do, unless starting was cut short
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
 	defer cancel()
-	r.healAll(ctx) // nothing to do, unless starting was cut short
 	if r.service != nil {
 		describe, stop := context.WithTimeout(ctx, 5*time.Second)
 		service := r.service.Describe(describe)

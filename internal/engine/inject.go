@@ -92,10 +92,11 @@ func (r *run) injectNodes(ctx context.Context, inj injection, f *history.Fault) 
 		return history.Receipt{Status: history.NotInstalled}, err
 	}
 	r.target(f, nodes, "")
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), chaos.Timeout)
+	limit := chaos.Limit(nodes)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), limit)
 	defer cancel()
 	heal, receipt, err := inj.fault.Inject(ctx, chaos.Scope{On: nodes, Service: r.service})
-	r.heals.Push(f.ID, heal)
+	r.heals.Push(f.ID, heal, limit)
 	return receipt, err
 }
 
@@ -155,7 +156,7 @@ func (r *run) injectOn(ctx context.Context, inj injection, f *history.Fault, h h
 	r.target(f, []chaos.Node{node}, fmt.Sprintf("user %d, %s", h.user.Index(), f.Lock))
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), chaos.Timeout)
 	defer cancel()
-	r.stops.Push(f.ID, resume(node))
+	r.stops.Push(f.ID, resume(node), chaos.Timeout)
 	state, err := node.Pause(ctx)
 	if err == nil {
 		err = r.live.quiet(ctx, h.user.Client(), silence)
@@ -170,7 +171,7 @@ func (r *run) injectOn(ctx context.Context, inj injection, f *history.Fault, h h
 	f.Bit = state.Time
 	r.mu.Unlock()
 	heal, receipt, err := inj.fault.Inject(ctx, chaos.Scope{On: []chaos.Node{node}, Service: r.service})
-	r.heals.Push(f.ID, heal)
+	r.heals.Push(f.ID, heal, chaos.Timeout) // a client is never started again
 	if err != nil || !inj.kind.Stops {
 		err = errors.Join(err, r.goOn(f))
 	}
@@ -197,10 +198,8 @@ func (r *run) goOn(f *history.Fault) error {
 
 // healOne heals one injection, once, and notes the receipt.
 func (r *run) healOne(f *history.Fault) {
-	ctx, cancel := context.WithTimeout(context.Background(), chaos.Timeout)
-	defer cancel()
 	begun := clock.Now()
-	receipt, err, ok := r.heals.Heal(ctx, f.ID)
+	receipt, err, ok := r.heals.Heal(context.Background(), f.ID)
 	if ok {
 		r.healed(f, begun, receipt, err)
 	}
