@@ -120,6 +120,37 @@ func (c *Client) Signal(ctx context.Context, p Process, name string) error {
 	return err
 }
 
+// Order has the agent do something to a process that belongs to the run: an entry of orders by name. What it leaves standing is
+// undone by Undo with the same key, or when the control stream ends. result may be nil.
+func (c *Client) Order(ctx context.Context, o Order, result any) error {
+	args, err := json.Marshal(o.Args)
+	if err != nil {
+		return fmt.Errorf("arguments of %s: %w", o.Do, err)
+	}
+	return c.perform(ctx, request{Do: o.Do, Process: o.Process, Key: o.Key, Args: args}, result)
+}
+
+// Order is one use of an order.
+type Order struct {
+	Do      string  // name of the order
+	Process Process // of the run
+	Key     string  // what it leaves standing is undone by this name
+	Args    any     // marshals to JSON
+}
+
+// Undo takes back what an order left standing under the key.
+func (c *Client) Undo(ctx context.Context, key string, result any) error {
+	return c.perform(ctx, request{Do: doUndo, Key: key}, result)
+}
+
+func (c *Client) perform(ctx context.Context, r request, result any) error {
+	a, err := c.call(ctx, r)
+	if result != nil && len(a.Result) > 0 {
+		err = errors.Join(err, json.Unmarshal(a.Result, result))
+	}
+	return err
+}
+
 // PID returns the agent's pid as the agent itself sees it: what the engine calls it too, where they share a namespace.
 func (c *Client) PID() int { return c.pid }
 

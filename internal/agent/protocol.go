@@ -1,10 +1,13 @@
 package agent
 
-// The orders of a request.
+import "encoding/json"
+
+// The orders of a request. Any other word names an entry of orders.
 const (
 	doOwn     = "own"     // PID belongs to the run from now on; answers with its Process
 	doInspect = "inspect" // answers with its State
 	doSignal  = "signal"  // send Signal
+	doUndo    = "undo"    // undo what stands under Key
 )
 
 // hello is the first line from the agent.
@@ -15,7 +18,8 @@ type hello struct {
 	TimeNS  string `json:"time_ns"`
 }
 
-// request is one line to the agent. Requests are carried out in their order.
+// request is one line to the agent. Own, inspect and signal are carried out in
+// their order; the others side by side.
 type request struct {
 	ID      uint64  `json:"id"`
 	Do      string  `json:"do"`
@@ -24,6 +28,9 @@ type request struct {
 	// Kill asks for SIGKILL when the control stream ends; without it a process is only continued if the agent had
 	// stopped it.
 	Kill bool `json:"kill,omitempty"`
+	// Key names what an order leaves standing, so that it can be undone. The harness chooses it.
+	Key  string          `json:"key,omitempty"`
+	Args json.RawMessage `json:"args,omitempty"` // of an entry of orders
 }
 
 // response answers the request with the same ID.
@@ -33,4 +40,6 @@ type response struct {
 	Gone    bool     `json:"gone,omitempty"` // the error is ErrNoProcess
 	Process *Process `json:"process,omitempty"`
 	State   *State   `json:"state,omitempty"`
+	// Result is what an entry of orders answers.
+	Result json.RawMessage `json:"result,omitempty"`
 }

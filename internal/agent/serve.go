@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"sync"
+	"time"
 
 	"github.com/lockquake/lockquake/internal/clock"
 )
@@ -19,7 +21,12 @@ type target struct {
 }
 
 type server struct {
-	owned map[Process]*target
+	owned    map[Process]*target
+	standing standing
+	orders   sync.WaitGroup // under way
+
+	writing sync.Mutex // guards out
+	out     *json.Encoder
 }
 
 // Main serves requests from stdin until it ends or ctx is cancelled, and then continues and kills what was left in its
@@ -28,10 +35,11 @@ func Main(ctx context.Context, stdin io.Reader, stdout io.Writer) error {
 	if err := Supported(); err != nil {
 		return err
 	}
-	s := &server{owned: make(map[Process]*target)}
+	s := &server{owned: make(map[Process]*target), out: json.NewEncoder(stdout)}
 	defer s.heal()
-	out := json.NewEncoder(stdout)
-	err := out.Encode(hello{Version: Version, PID: os.Getpid(), BootID: clock.BootID(), TimeNS: clock.TimeNamespace()})
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel() // before heal: an order under way gives up
+	err := s.out.Encode(hello{Version: Version, PID: os.Getpid(), BootID: clock.BootID(), TimeNS: clock.TimeNamespace()})
 	if err != nil {
 		return fmt.Errorf("greet the harness: %w", err)
 	}
@@ -44,7 +52,7 @@ func Main(ctx context.Context, stdin io.Reader, stdout io.Writer) error {
 			if !ok {
 				return <-ended
 			}
-			if err := out.Encode(s.serve(r)); err != nil {
+			if err := s.serve(ctx, r); err != nil {
 				return nil //nolint:nilerr // the harness is gone: that is the end of the stream, not a failure
 			}
 		}
@@ -74,12 +82,29 @@ func readRequests(ctx context.Context, stdin io.Reader) (<-chan request, <-chan 
 	return requests, ended
 }
 
-func (s *server) serve(r request) response {
+// serve carries out a request and answers it. An order, which may take long, is carried out beside what comes after it.
+func (s *server) serve(ctx context.Context, r request) error {
+	_, known := orders[r.Do]
+	if !known && r.Do != doUndo {
+		return s.answer(r, s.do)
+	}
+	if r.Do != doUndo && s.owned[r.Process] == nil {
+		return s.answer(r, s.do) // which says so
+	}
+	s.orders.Go(func() {
+		_ = s.answer(r, func(r request, resp *response) error { return s.perform(ctx, r, resp) }) // the loop sees the end of the stream
+	})
+	return nil
+}
+
+func (s *server) answer(r request, do func(request, *response) error) error {
 	resp := response{ID: r.ID}
-	if err := s.do(r, &resp); err != nil {
+	if err := do(r, &resp); err != nil {
 		resp.Error, resp.Gone = err.Error(), errors.Is(err, ErrNoProcess)
 	}
-	return resp
+	s.writing.Lock()
+	defer s.writing.Unlock()
+	return s.out.Encode(resp)
 }
 
 func (s *server) do(r request, resp *response) error {
@@ -117,7 +142,8 @@ func (s *server) do(r request, resp *response) error {
 	return fmt.Errorf("unknown order %q", r.Do)
 }
 
-// heal leaves no target stopped, and none alive that was to be killed. Processes that have ended are passed over.
+// heal undoes what orders left standing, and leaves no target stopped, and none alive that was to be killed. Processes that have
+// ended are passed over.
 func (s *server) heal() {
 	for p, t := range s.owned {
 		if t.kill {
@@ -126,5 +152,26 @@ func (s *server) heal() {
 		if t.stopped {
 			_ = p.Signal("CONT")
 		}
+	}
+	s.drain()
+	if err := s.standing.heal(); err != nil {
+		fmt.Fprintln(os.Stderr, "agent:", err) // its log is all that is left
+	}
+}
+
+// drainTime is how long orders under way may take to give up before what stands is undone all the same.
+const drainTime = 500 * time.Millisecond
+
+// drain waits for the orders under way, so that none of them leaves something after everything was undone.
+func (s *server) drain() {
+	done := make(chan struct{})
+	go func() {
+		s.orders.Wait()
+		close(done)
+	}()
+	select {
+	case <-done:
+	case <-time.After(drainTime):
+		fmt.Fprintln(os.Stderr, "agent: an order under way did not give up")
 	}
 }

@@ -103,6 +103,44 @@ func (n *Node) act(ctx context.Context, signal, what string, done func(chaos.Pro
 	}
 }
 
+// order has the run's agent do something to the node's process, and says why where there is no agent.
+func (n *Node) order(ctx context.Context, o agent.Order, result any) error {
+	a, err := n.reach(ctx)
+	if err != nil {
+		return err
+	}
+	o.Process = a.process
+	if err := a.agent.Order(ctx, o, result); err != nil {
+		return fmt.Errorf("%s of %s: %w", o.Do, n.Name(), err)
+	}
+	return nil
+}
+
+// undo has the agent take back what an order left standing under the key.
+func (n *Node) undo(ctx context.Context, key string, result any) error {
+	a, err := n.reach(ctx)
+	if err != nil {
+		return err
+	}
+	if err := a.agent.Undo(ctx, key, result); err != nil {
+		return fmt.Errorf("undo of %s: %w", n.Name(), err)
+	}
+	return nil
+}
+
+// reach returns the agent's hand on the node's process.
+func (n *Node) reach(ctx context.Context) (throughAgent, error) {
+	s, err := n.driver.signaller(ctx)
+	if err != nil {
+		return throughAgent{}, err
+	}
+	a, ok := s.(throughAgent)
+	if !ok {
+		return throughAgent{}, chaos.Unavailable{What: "the agent", Reason: n.Name() + " is not reached by one; the run's log says why"}
+	}
+	return a, nil
+}
+
 // observed turns an agent's State into the receipt's form.
 func observed(s agent.State) chaos.ProcessState {
 	return chaos.ProcessState{PID: s.PID, Threads: s.Threads, Time: s.Time}

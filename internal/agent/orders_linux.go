@@ -1,0 +1,4 @@
+package agent
+
+// orders lists what the agent can do to a process, by name.
+var orders = map[string]order{}
