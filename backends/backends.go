@@ -111,6 +111,9 @@ type Access struct {
 	TTL     time.Duration   `json:"ttl_ns"`
 	Params  json.RawMessage `json:"params,omitempty"`
 	Run     string          `json:"run"` // id of the run; the key of in-process services
+	// Via says where to dial instead of an address of the service, for clients that learn addresses from the service itself. Nil but
+	// in the conformance suite, which puts a proxy before each server.
+	Via map[string]string `json:"via,omitempty"`
 }
 
 // Endpoint is a server node as clients see it.

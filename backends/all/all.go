@@ -16,8 +16,8 @@ func All() []backends.Backend {
 	list := []backends.Backend{
 		etcd.Backend(),
 		memory.Backend(),
-		redis.Backend(),
 	}
+	list = append(list, redis.Backends()...)
 	slices.SortFunc(list, func(a, b backends.Backend) int { return strings.Compare(a.Name, b.Name) })
 	return list
 }

@@ -28,7 +28,7 @@ func openGate(a backends.Access) (backends.Access, *gate, error) {
 	g := &gate{open: make(chan struct{}), conns: map[net.Conn]struct{}{}}
 	close(g.open)
 	through := a
-	through.Nodes = nil
+	through.Nodes, through.Via = nil, map[string]string{}
 	for _, n := range a.Nodes {
 		n.Addresses = maps.Clone(n.Addresses)
 		for port, address := range n.Addresses {
@@ -37,7 +37,7 @@ func openGate(a backends.Access) (backends.Access, *gate, error) {
 				return a, nil, errors.Join(err, g.close())
 			}
 			g.proxies = append(g.proxies, l)
-			n.Addresses[port] = l.Addr().String()
+			n.Addresses[port], through.Via[address] = l.Addr().String(), l.Addr().String()
 			go g.serve(l, address)
 		}
 		through.Nodes = append(through.Nodes, n)

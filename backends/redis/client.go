@@ -4,13 +4,27 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
 
+	"github.com/lockquake/lockquake/backends"
 	"github.com/lockquake/lockquake/lock"
+)
+
+// The backends that connect knows beside the single server.
+const (
+	nameSentinel = "sentinel"
+	nameCluster  = "rediscluster"
+)
+
+// sentinelPort is the name of a Sentinel's port, monitored the name under which the Sentinels know the primary and its replicas.
+const (
+	sentinelPort = "sentinel"
+	monitored    = "lockquake"
 )
 
 // poolSize bounds the connections of one client process. It is far above the number of users, so that no command
@@ -19,9 +33,9 @@ const poolSize = 8192
 
 // options returns settings in which one command is one attempt on the wire: nothing is sent a second time behind the caller's
 // back, and nothing is asked of the server that the caller did not ask.
-func options(timeout time.Duration) *redis.Options {
+func options(timeout time.Duration) *redis.UniversalOptions {
 	quiet()
-	return &redis.Options{
+	return &redis.UniversalOptions{
 		Protocol:              2,
 		MaxRetries:            -1,
 		DialerRetries:         1,
@@ -36,6 +50,94 @@ func options(timeout time.Duration) *redis.Options {
 		MaintNotificationsConfig: &maintnotifications.Config{
 			Mode: maintnotifications.ModeDisabled,
 		},
+	}
+}
+
+// connect makes a client as a user's program would for the topology that a.Backend names: for one server by its address, for
+// Sentinel by asking the Sentinels for the primary, for Redis Cluster by its map of slots. It connects at the first command.
+func connect(a backends.Access, p LockParams) (redis.UniversalClient, error) {
+	o := options(p.Timeout)
+	if len(a.Via) > 0 {
+		o.Dialer = detour(a.Via, p.Timeout)
+	}
+	switch a.Backend {
+	case nameSingle:
+		o.Addrs = a.Addresses(Port)
+		if len(o.Addrs) != 1 {
+			return nil, fmt.Errorf("redis: %d addresses of port %q; one is needed", len(o.Addrs), Port)
+		}
+		return redis.NewClient(o.Simple()), nil
+	case nameSentinel:
+		o.Addrs, o.MasterName = a.Addresses(sentinelPort), monitored
+		if len(o.Addrs) == 0 {
+			return nil, fmt.Errorf("redis: no address of port %q; the Sentinels' are needed", sentinelPort)
+		}
+		return redis.NewFailoverClient(o.Failover()), nil
+	case nameCluster:
+		o.Addrs = a.Addresses(Port)
+		if len(o.Addrs) == 0 {
+			return nil, fmt.Errorf("redis: no address of port %q", Port)
+		}
+		return newClusterClient(o), nil
+	}
+	return nil, fmt.Errorf("redis: backend %q is none of %s, %s and %s", a.Backend, nameSingle, nameSentinel, nameCluster)
+}
+
+// detour dials another address than the one that was found, where there is one.
+func detour(via map[string]string, timeout time.Duration) func(context.Context, string, string) (net.Conn, error) {
+	d := net.Dialer{Timeout: timeout}
+	return func(ctx context.Context, network, address string) (net.Conn, error) {
+		if other, ok := via[address]; ok {
+			address = other
+		}
+		return d.DialContext(ctx, network, address)
+	}
+}
+
+// mapInterval is the age at which a cluster client reads the map of slots anew at its next command. Without it, go-redis would keep asking
+// a dead primary for a minute: only a redirect makes it look earlier, and a dead node sends none.
+const mapInterval = 500 * time.Millisecond
+
+// redirects is how many MOVED and ASK replies one command follows.
+const redirects = 3
+
+// newClusterClient makes a client of Redis Cluster that follows redirects and repeats nothing else. A server that answers MOVED or
+// ASK certainly did nothing, so the command still counts as one attempt. By itself go-redis would spend the same budget on
+// broken connections and time-outs, of which nobody knows what they did.
+func newClusterClient(u *redis.UniversalOptions) *redis.ClusterClient {
+	o := u.Cluster()
+	o.MaxRedirects = redirects
+	o.ClusterStateReloadInterval = mapInterval
+	o.DisableRoutingPolicies = true // else it first asks a server for its table of commands
+	c := redis.NewClusterClient(o)
+	c.AddHook(onceHook{})
+	return c
+}
+
+// onceHook marks every command as one that must not be repeated after a network error.
+type onceHook struct{}
+
+type once struct{ redis.Cmder }
+
+// NoRetry tells go-redis to repeat the command after a redirect only.
+func (once) NoRetry() bool { return true }
+
+// DialHook changes nothing.
+func (onceHook) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+// ProcessHook marks the command.
+func (onceHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error { return next(ctx, once{cmd}) }
+}
+
+// ProcessPipelineHook marks all commands.
+func (onceHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		marked := make([]redis.Cmder, len(cmds))
+		for i, cmd := range cmds {
+			marked[i] = once{cmd}
+		}
+		return next(ctx, marked)
 	}
 }
 

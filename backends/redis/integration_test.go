@@ -12,13 +12,13 @@ import (
 
 func start(t *testing.T, run string) conformance.Running {
 	t.Helper()
-	return conformance.Start(t, conformance.StartOptions{Backend: Backend(), Lock: "set-px-lua", TTL: time.Second, Run: run})
+	return conformance.Start(t, conformance.StartOptions{Backend: Single(), Lock: "set-px-lua", TTL: time.Second, Run: run})
 }
 
 // TestConformance puts set-px-lua to the suite, on a real server.
 func TestConformance(t *testing.T) {
 	r := start(t, "confredis")
-	t.Run("suite", func(t *testing.T) { conformance.Run(t, conformance.Options{Backend: Backend(), Access: r.Access}) })
+	t.Run("suite", func(t *testing.T) { conformance.Run(t, conformance.Options{Backend: Single(), Access: r.Access}) })
 }
 
 // TestFacts asks a real server for every fact, and holds the holder's fact to a real grant.

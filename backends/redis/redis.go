@@ -9,28 +9,20 @@ import (
 	"time"
 
 	"github.com/lockquake/lockquake/backends"
-	"github.com/lockquake/lockquake/internal/cluster"
 )
 
 // Port is the name of the port that clients use.
 const Port = "client"
 
-// Backend is one Redis server.
-func Backend() backends.Backend {
-	return backends.Backend{
-		Name:  "redis",
-		Doc:   "One Redis server; without persistence unless asked for, so that a restart forgets every lock.",
-		Locks: []backends.Lock{setPxLua()},
-		New:   newSingle,
-	}
+// Backends returns all topologies of Redis. Each has the same locks; only where there is no single client for all of its
+// servers are there others.
+func Backends() []backends.Backend {
+	return []backends.Backend{Single()}
 }
 
-// Params is what a scenario may set beside the keys that all backends have.
-type Params struct {
-	// Persistence is "none", "snapshot" (an RDB file within a second of a change), "everysec" or "always" (an append-only file with that
-	// fsync policy).
-	Persistence string `yaml:"persistence" json:"persistence"`
-	LockParams  `yaml:",inline"`
+// locks lists the locks that work through one client, whatever topology that reaches. The first is the default.
+func locks() []backends.Lock {
+	return []backends.Lock{setPxLua()}
 }
 
 // LockParams is what a client process is told.
@@ -38,16 +30,37 @@ type LockParams struct {
 	// Timeout bounds one command on the wire, and one connect.
 	Timeout time.Duration  `yaml:"timeout" json:"timeout_ns"`
 	Retry   backends.Retry `yaml:"retry" json:"retry"`
+	// Wait is how many replicas must have acknowledged a grant (WAIT after SET) before it counts; 0 asks none.
+	Wait int `yaml:"wait" json:"wait"`
+	// WaitTimeout is what the server is told: how long WAIT may wait for them.
+	WaitTimeout time.Duration `yaml:"wait_timeout" json:"wait_timeout_ns"`
 }
 
-func defaults() Params {
-	return Params{
-		Persistence: "none",
-		LockParams: LockParams{
-			Timeout: time.Second,
-			Retry:   backends.Retry{Delay: 10 * time.Millisecond, Jitter: 0.5},
-		},
+func lockDefaults() LockParams {
+	return LockParams{
+		Timeout:     time.Second,
+		Retry:       backends.Retry{Delay: 10 * time.Millisecond, Jitter: 0.5},
+		WaitTimeout: 500 * time.Millisecond,
 	}
+}
+
+// check names the key that is wrong, where each primary has that many replicas.
+func (p LockParams) check(replicas int) error {
+	if err := backends.CheckDuration("timeout", p.Timeout, time.Millisecond); err != nil {
+		return err
+	}
+	switch {
+	case p.Wait != 0 && replicas == 0:
+		return fmt.Errorf("wait is %d; there are no replicas to wait for: leave it out", p.Wait)
+	case p.Wait < 0 || p.Wait > replicas:
+		return fmt.Errorf("wait is %d; it must be from 0 to %d, the number of replicas of a primary", p.Wait, replicas)
+	case p.Wait > 0 && p.WaitTimeout >= p.Timeout:
+		return fmt.Errorf("wait_timeout is %s; it must be less than timeout (%s), or the client gives up before the server", p.WaitTimeout, p.Timeout)
+	}
+	if err := backends.CheckDuration("wait_timeout", p.WaitTimeout, time.Millisecond); err != nil { // WAIT 0 would wait for ever
+		return err
+	}
+	return p.Retry.Check()
 }
 
 // persistence is the server's command line for each policy.
@@ -58,48 +71,11 @@ var persistence = map[string][]string{
 	"always":   {"--save", "", "--appendonly", "yes", "--appendfsync", "always"},
 }
 
-func (p Params) check() error {
-	if _, ok := persistence[p.Persistence]; !ok {
-		return fmt.Errorf("persistence is %q; it must be none, snapshot, everysec or always", p.Persistence)
+func checkPersistence(policy string) error {
+	if _, ok := persistence[policy]; !ok {
+		return fmt.Errorf("persistence is %q; it must be none, snapshot, everysec or always", policy)
 	}
-	if err := backends.CheckDuration("timeout", p.Timeout, time.Millisecond); err != nil {
-		return err
-	}
-	return p.Retry.Check()
-}
-
-// single is the topology of one server.
-type single struct {
-	common backends.Common
-	params Params
-}
-
-func newSingle(c backends.Common, decode func(into any) error) (backends.Topology, error) {
-	p := defaults()
-	if err := decode(&p); err != nil {
-		return nil, err
-	}
-	if err := p.check(); err != nil {
-		return nil, fmt.Errorf("backend redis: %w", err)
-	}
-	if c.Nodes > 1 {
-		return nil, fmt.Errorf("backend redis: nodes is %d; it runs one server", c.Nodes)
-	}
-	return single{common: c, params: p}, nil
-}
-
-// Specs describes the one server.
-func (s single) Specs() []cluster.Spec {
-	return []cluster.Spec{{
-		Name:        "redis-1",
-		Role:        cluster.Server,
-		Ports:       []cluster.Port{{Name: Port, Number: 6379}},
-		Image:       "redis",
-		Restartable: true,
-		Command: func(p cluster.Place) []string {
-			return command(p.Address("redis-1", Port), p.Dir, s.params.Persistence)
-		},
-	}}
+	return nil
 }
 
 // command is the argv of a server that is reached at address.
@@ -114,21 +90,9 @@ func command(address, dir, policy string) []string {
 	return append(argv, persistence[policy]...)
 }
 
-// Params is what the clients get.
-func (s single) Params() any { return s.params.LockParams }
-
-// Service returns the handle on the running server.
-func (s single) Service(nodes []*cluster.Node) backends.Service {
-	members := make([]member, 0, len(nodes))
-	for _, n := range nodes {
-		members = append(members, newMember(n.Name(), n.Dial, s.params.Timeout))
-	}
-	return &service{params: s.params, ttl: s.common.TTL, members: members}
-}
-
 // lockParams decodes what a client process was told.
 func lockParams(raw json.RawMessage) (LockParams, error) {
-	p := defaults().LockParams
+	p := lockDefaults()
 	if len(raw) == 0 {
 		return p, nil
 	}

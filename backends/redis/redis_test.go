@@ -118,7 +118,7 @@ func userAt(t *testing.T, address string) *locker {
 		Nodes:  []backends.Endpoint{{Name: "redis-1", Addresses: map[string]string{Port: address}}},
 		Params: []byte(`{"timeout_ns": 500000000}`),
 	}
-	c, err := dialSingle(t.Context(), a)
+	c, err := dial(t.Context(), a)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -27,7 +27,7 @@ type member struct {
 
 // newMember makes a client that connects through dial, the harness's own way to the node.
 func newMember(name string, dial func(ctx context.Context, port string) (net.Conn, error), timeout time.Duration) member {
-	o := options(timeout)
+	o := options(timeout).Simple()
 	o.Dialer = func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx, Port) }
 	return member{name: name, client: redis.NewClient(o)}
 }

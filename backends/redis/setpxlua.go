@@ -30,7 +30,7 @@ func setPxLua() backends.Lock {
 		Recovery: func(ttl time.Duration) time.Duration {
 			return ttl + time.Second
 		},
-		Dial: dialSingle,
+		Dial: dial,
 	}
 }
 
@@ -43,25 +43,23 @@ var (
 // key is where a lock is kept.
 func key(name string) string { return "lockquake:" + name }
 
-// connection is one client process's pool of connections to one server.
+// connection is one client process's pool of connections to the service.
 type connection struct {
 	access backends.Access
 	params LockParams
-	client *redis.Client
+	client redis.UniversalClient
 }
 
-func dialSingle(_ context.Context, a backends.Access) (backends.Connection, error) {
+func dial(_ context.Context, a backends.Access) (backends.Connection, error) {
 	p, err := lockParams(a.Params)
 	if err != nil {
 		return nil, err
 	}
-	addresses := a.Addresses(Port)
-	if len(addresses) != 1 {
-		return nil, fmt.Errorf("redis: %d addresses of port %q; one is needed", len(addresses), Port)
+	client, err := connect(a, p)
+	if err != nil {
+		return nil, err
 	}
-	o := options(p.Timeout)
-	o.Addr = addresses[0]
-	return &connection{access: a, params: p, client: redis.NewClient(o)}, nil
+	return &connection{access: a, params: p, client: client}, nil
 }
 
 // Locker returns a locker for one user. Owner values are random for each grant, so users may share connections.
@@ -79,7 +77,7 @@ func (c *connection) Close() error { return c.client.Close() }
 
 // locker is one user.
 type locker struct {
-	client *redis.Client
+	client redis.UniversalClient
 	params LockParams
 	random *mathrand.Rand
 
