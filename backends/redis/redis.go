@@ -63,6 +63,15 @@ func (p LockParams) check(replicas int) error {
 	return p.Retry.Check()
 }
 
+// describe is the part of a service's description that the lock's parameters are.
+func (p LockParams) describe(ttl time.Duration) map[string]string {
+	out := map[string]string{"lock.retry": p.Retry.String(), "lock.timeout": p.Timeout.String(), "lock.ttl": ttl.String()}
+	if p.Wait > 0 {
+		out["lock.wait"] = fmt.Sprintf("%d replicas, %s", p.Wait, p.WaitTimeout)
+	}
+	return out
+}
+
 // persistence is the server's command line for each policy.
 var persistence = map[string][]string{
 	"none":     {"--save", "", "--appendonly", "no"},

@@ -5,12 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/lockquake/lockquake/chaos"
+	"github.com/lockquake/lockquake/internal/cluster"
 )
 
 // readyKey is written by Ready; no lock has a name like it.
@@ -21,8 +23,9 @@ const holderFact = "holder:"
 
 // member is one server as the harness sees it.
 type member struct {
-	name   string
-	client *redis.Client
+	name    string
+	address string // as the servers know each other
+	client  *redis.Client
 }
 
 // newMember makes a client that connects through dial, the harness's own way to the node.
@@ -32,81 +35,26 @@ func newMember(name string, dial func(ctx context.Context, port string) (net.Con
 	return member{name: name, client: redis.NewClient(o)}
 }
 
-// service answers for the running server.
-type service struct {
-	params  Params
-	ttl     time.Duration
-	members []member
-}
+// members is the servers of one kind.
+type members []member
 
-// Facts lists what can be asked. LOCK stands for the name of a lock.
-func (s *service) Facts() map[string]string {
-	return map[string]string{
-		chaos.FactServes:    "the server answers PING",
-		"role":              "first word of the server's ROLE: master or slave",
-		"clock":             "the server's wall clock by TIME, RFC 3339 with microseconds, UTC",
-		"run-id":            "the server's run_id: another after each start",
-		holderFact + "LOCK": `the value at the key of lock LOCK, or "none"`,
-	}
-}
-
-// Ask asks one server for one fact.
-func (s *service) Ask(ctx context.Context, node, fact string) (string, error) {
-	m, err := s.member(node)
-	if err != nil {
-		return "", err
-	}
-	if name, ok := strings.CutPrefix(fact, holderFact); ok {
-		return holder(ctx, m.client, name)
-	}
-	switch fact {
-	case chaos.FactServes:
-		if err := m.client.Ping(ctx).Err(); err != nil {
-			return "false", nil //nolint:nilerr // not answering is the answer
+// membersOf makes a member of each node that has the port.
+func membersOf(nodes []*cluster.Node, port string, timeout time.Duration) members {
+	var out members
+	for _, n := range nodes {
+		if n.Address(port) == "" {
+			continue
 		}
-		return "true", nil
-	case "role":
-		v, err := m.client.Do(ctx, "ROLE").Slice()
-		if err != nil || len(v) == 0 {
-			return "", fmt.Errorf("ROLE of %s: %w", node, err)
-		}
-		return fmt.Sprint(v[0]), nil
-	case "clock":
-		t, err := m.client.Time(ctx).Result()
-		if err != nil {
-			return "", fmt.Errorf("TIME of %s: %w", node, err)
-		}
-		return t.UTC().Format("2006-01-02T15:04:05.000000Z07:00"), nil
-	case "run-id":
-		return info(ctx, m.client, "server", "run_id")
+		m := newMember(n.Name(), func(ctx context.Context, _ string) (net.Conn, error) { return n.Dial(ctx, port) }, timeout)
+		m.address = n.Address(port)
+		out = append(out, m)
 	}
-	return "", fmt.Errorf("redis has no fact %q", fact)
+	return out
 }
 
-func holder(ctx context.Context, c *redis.Client, name string) (string, error) {
-	v, err := c.Get(ctx, key(name)).Result()
-	if errors.Is(err, redis.Nil) {
-		return "none", nil
-	}
-	return v, err
-}
-
-// info returns one field of INFO.
-func info(ctx context.Context, c *redis.Client, section, field string) (string, error) {
-	text, err := c.Info(ctx, section).Result()
-	if err != nil {
-		return "", fmt.Errorf("INFO %s: %w", section, err)
-	}
-	for line := range strings.Lines(text) {
-		if v, ok := strings.CutPrefix(strings.TrimSpace(line), field+":"); ok {
-			return v, nil
-		}
-	}
-	return "", fmt.Errorf("INFO %s has no %s", section, field)
-}
-
-func (s *service) member(node string) (member, error) {
-	for _, m := range s.members {
+// find returns the member of that name.
+func (ms members) find(node string) (member, error) {
+	for _, m := range ms {
 		if m.name == node {
 			return m, nil
 		}
@@ -114,48 +62,117 @@ func (s *service) member(node string) (member, error) {
 	return member{}, fmt.Errorf("redis has no node %q", node)
 }
 
-// Ready writes a value to every server and reads it back.
-func (s *service) Ready(ctx context.Context) error {
-	for _, m := range s.members {
-		want := time.Now().String()
-		if err := m.client.Set(ctx, readyKey, want, time.Minute).Err(); err != nil {
-			return fmt.Errorf("%s does not take a write: %w", m.name, err)
-		}
-		got, err := m.client.Get(ctx, readyKey).Result()
-		if err != nil {
-			return fmt.Errorf("%s does not serve a read: %w", m.name, err)
-		}
-		if got != want {
-			return fmt.Errorf("%s serves %q where %q was written", m.name, got, want)
+// at returns the name of the member at an address, or the address where none of ours is there.
+func (ms members) at(address string) string {
+	for _, m := range ms {
+		if m.address == address {
+			return m.name
 		}
 	}
-	return nil
+	return address
 }
 
-// Describe returns the server's version and what decides about results.
-func (s *service) Describe(ctx context.Context) map[string]string {
-	out := map[string]string{
-		"redis.topology":    "single",
-		"redis.persistence": s.params.Persistence,
-		"lock.retry":        s.params.Retry.String(),
-		"lock.timeout":      s.params.Timeout.String(),
-		"lock.ttl":          s.ttl.String(),
-	}
-	for _, m := range s.members {
-		v, err := info(ctx, m.client, "server", "redis_version")
-		if err != nil {
-			v = "unknown: " + err.Error()
+// version asks for the version of the first that answers.
+func (ms members) version(ctx context.Context) string {
+	err := errors.New("there are no servers")
+	for _, m := range ms {
+		var section map[string]string
+		if section, err = m.info(ctx, "server"); err == nil {
+			return section["redis_version"]
 		}
-		out["redis.version"] = v
+	}
+	return "unknown: " + err.Error()
+}
+
+// close frees the connections.
+func (ms members) close() error {
+	var errs []error
+	for _, m := range ms {
+		errs = append(errs, m.client.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// serverFacts lists what every server can be asked, whatever its topology. LOCK stands for the name of a lock.
+func serverFacts() map[string]string {
+	return map[string]string{
+		chaos.FactServes:    "the server answers PING",
+		chaos.FactRole:      "first word of the server's ROLE: master or slave",
+		"clock":             "the server's wall clock by TIME, RFC 3339 with microseconds, UTC",
+		"run-id":            "the server's run_id: another after each start",
+		holderFact + "LOCK": `the value at the key of lock LOCK on this very server, or "none"`,
+	}
+}
+
+// ask answers the facts that every server knows.
+func (m member) ask(ctx context.Context, fact string) (string, error) {
+	if name, ok := strings.CutPrefix(fact, holderFact); ok {
+		return m.holder(ctx, name)
+	}
+	switch fact {
+	case chaos.FactServes:
+		return strconv.FormatBool(m.client.Ping(ctx).Err() == nil), nil
+	case chaos.FactRole:
+		v, err := m.client.Do(ctx, "ROLE").Slice()
+		if err != nil || len(v) == 0 {
+			return "", fmt.Errorf("ROLE of %s: %w", m.name, err)
+		}
+		return fmt.Sprint(v[0]), nil
+	case "clock":
+		t, err := m.client.Time(ctx).Result()
+		if err != nil {
+			return "", fmt.Errorf("TIME of %s: %w", m.name, err)
+		}
+		return clockText(t), nil
+	case "run-id":
+		section, err := m.info(ctx, "server")
+		return section["run_id"], err
+	}
+	return "", fmt.Errorf("redis has no fact %q", fact)
+}
+
+func clockText(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000000Z07:00") }
+
+func (m member) holder(ctx context.Context, name string) (string, error) {
+	v, err := m.client.Get(ctx, key(name)).Result()
+	if errors.Is(err, redis.Nil) {
+		return "none", nil
+	}
+	return v, err
+}
+
+// info returns the fields of one section of INFO.
+func (m member) info(ctx context.Context, section string) (map[string]string, error) {
+	text, err := m.client.Info(ctx, section).Result()
+	if err != nil {
+		return nil, fmt.Errorf("INFO %s of %s: %w", section, m.name, err)
+	}
+	return fields(text), nil
+}
+
+// fields reads lines of the form "name:value".
+func fields(text string) map[string]string {
+	out := map[string]string{}
+	for line := range strings.Lines(text) {
+		if name, value, ok := strings.Cut(strings.TrimSpace(line), ":"); ok {
+			out[name] = value
+		}
 	}
 	return out
 }
 
-// Close frees the connections.
-func (s *service) Close() error {
-	var errs []error
-	for _, m := range s.members {
-		errs = append(errs, m.client.Close())
+// write has the server take a value at the key and give it back.
+func (m member) write(ctx context.Context, at string) error {
+	want := time.Now().String()
+	if err := m.client.Set(ctx, at, want, time.Minute).Err(); err != nil {
+		return fmt.Errorf("%s does not take a write: %w", m.name, err)
 	}
-	return errors.Join(errs...)
+	got, err := m.client.Get(ctx, at).Result()
+	if err != nil {
+		return fmt.Errorf("%s does not serve a read: %w", m.name, err)
+	}
+	if got != want {
+		return fmt.Errorf("%s serves %q where %q was written", m.name, got, want)
+	}
+	return nil
 }

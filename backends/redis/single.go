@@ -1,8 +1,10 @@
 package redis
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/lockquake/lockquake/backends"
 	"github.com/lockquake/lockquake/internal/cluster"
@@ -68,9 +70,46 @@ func (s single) Params() any { return s.params.LockParams }
 
 // Service returns the handle on the running server.
 func (s single) Service(nodes []*cluster.Node) backends.Service {
-	members := make([]member, 0, len(nodes))
-	for _, n := range nodes {
-		members = append(members, newMember(n.Name(), n.Dial, s.params.Timeout))
-	}
-	return &service{params: s.params, ttl: s.common.TTL, members: members}
+	return &service{params: s.params, ttl: s.common.TTL, members: membersOf(nodes, Port, s.params.Timeout)}
 }
+
+// service answers for the running server.
+type service struct {
+	params  Params
+	ttl     time.Duration
+	members members
+}
+
+// Facts lists what can be asked.
+func (s *service) Facts() map[string]string { return serverFacts() }
+
+// Ask asks the server for one fact.
+func (s *service) Ask(ctx context.Context, node, fact string) (string, error) {
+	m, err := s.members.find(node)
+	if err != nil {
+		return "", err
+	}
+	return m.ask(ctx, fact)
+}
+
+// Ready writes a value to the server and reads it back.
+func (s *service) Ready(ctx context.Context) error {
+	for _, m := range s.members {
+		if err := m.write(ctx, readyKey); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Describe returns the server's version and what decides about results.
+func (s *service) Describe(ctx context.Context) map[string]string {
+	out := s.params.LockParams.describe(s.ttl)
+	out["redis.topology"] = "single"
+	out["redis.persistence"] = s.params.Persistence
+	out["redis.version"] = s.members.version(ctx)
+	return out
+}
+
+// Close frees the connections.
+func (s *service) Close() error { return s.members.close() }
