@@ -64,7 +64,7 @@ soak: build ## the "20 of 20" figures: takes hours, resumes where it was interru
 	go run ./internal/soak
 
 .PHONY: bench
-bench: build ## what recording costs (30 interleaved pairs), and how fast the judge is
+bench: build ## what recording costs (12 pairs, in turns of 200 ms), and how fast the judge is
 	@.ci/setup --optional redis
 	go test -run '^$$' -bench . -benchtime 1x -timeout 60m ./results/...
 	go test -tags bench -count 1 -v -run TestRecordingCost -timeout 60m ./cmd/lockquake
