@@ -17,7 +17,7 @@ type Backend struct {
 	Name  string // as scenarios write it: "redis", "etcd"
 	Doc   string // one sentence
 	Locks []Lock // the first is the default and is never a wrong one
-	// InProcess is true where there are no server nodes and clients run as goroutines of the harness.
+	// InProcess is true where there are no server nodes and clients run as goroutines of the supervisor.
 	InProcess bool
 	// New makes the topology from the scenario; decode fills a struct with the backend's own parameters, strictly. An
 	// error names the key that is wrong and what would be right.

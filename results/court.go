@@ -53,7 +53,7 @@ func (d *docket) causes(dropped int64) []string {
 	var why []string
 	switch {
 	case !d.env.Finished:
-		why = append(why, "the run was cut short: the harness did not come to its end")
+		why = append(why, "the run was cut short: the supervisor did not come to its end")
 	case d.env.Interrupted:
 		why = append(why, "the run was interrupted")
 	}

@@ -65,7 +65,7 @@ func Checkers() []CheckerKind {
 		},
 		{
 			Name: "stalls", New: newStalls,
-			Doc:    "No process of the harness stood still for longer than half of the ttl unless a fault asked for it; otherwise a zero proves nothing.",
+			Doc:    "No process of lockquake stood still for longer than half of the ttl unless a fault asked for it; otherwise a zero proves nothing.",
 			Counts: []string{"own_stalls"}, Measures: []string{"own_stall_ms_max"},
 		},
 	}

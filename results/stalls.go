@@ -1,4 +1,4 @@
-// Own stalls: no process of the harness stood still for longer than half of the ttl unless a fault asked for it.
+// Own stalls: no process of lockquake stood still for longer than half of the ttl unless a fault asked for it.
 //
 // A process that does not run stamps late, renews late and misses the very moments that the others are judged by; after
 // such a stall a zero proves nothing. What a pause on that process explains does not count.
@@ -90,7 +90,7 @@ func (c *stalls) Finish() Finding {
 	f.Measures = map[string]*float64{"own_stall_ms_max": measure(milli(c.longest))}
 	if c.n > 0 {
 		f.Verdict = Unknown
-		f.Warnings = []string{fmt.Sprintf("%d times a process of the harness did not run for longer than half of the ttl: %s", c.n, c.list[0].Text)}
+		f.Warnings = []string{fmt.Sprintf("%d times a process of lockquake did not run for longer than half of the ttl: %s", c.n, c.list[0].Text)}
 	}
 	return f
 }

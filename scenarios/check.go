@@ -111,6 +111,8 @@ func check(src *source, n ast.Node, path string, t reflect.Type, pair *ast.Mappi
 	switch {
 	case t == durationType:
 		return checkDuration(src, n, path)
+	case t == sizeType:
+		return checkSize(src, n, path)
 	case t.Kind() == reflect.String:
 		if _, ok := textOf(n); !ok {
 			return wrong("text; quote it if it is meant so")

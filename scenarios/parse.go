@@ -181,6 +181,7 @@ func (r reader) backend(s *Scenario) error {
 		Use, Lock string
 		Nodes     int
 		TTL       time.Duration
+		Limits    `yaml:",inline"`
 	}{TTL: DefaultTTL}
 	p, err := r.own(m, "backend", &b)
 	if err != nil {
@@ -194,8 +195,8 @@ func (r reader) backend(s *Scenario) error {
 	case b.TTL == 0:
 		return r.errorf("backend.ttl", "a lock that ends at once is no lock; write a time above 0s")
 	}
-	s.Backend = Backend{Use: b.Use, Lock: b.Lock, Nodes: b.Nodes, TTL: b.TTL, Params: p}
-	return nil
+	s.Backend = Backend{Use: b.Use, Lock: b.Lock, Nodes: b.Nodes, TTL: b.TTL, Limits: b.Limits, Params: p}
+	return r.limits(m, "backend", b.Limits)
 }
 
 func (r reader) run(s *Scenario) error {

@@ -32,6 +32,7 @@ type Backend struct {
 	Lock   string        // "" is the backend's default
 	Nodes  int           // 0 is the backend's default
 	TTL    time.Duration // default 10s
+	Limits Limits        // of each server
 	Params Params        // the backend's own keys
 }
 
@@ -43,6 +44,7 @@ type Workload struct {
 	Renew    bool          // clients extend their grants where the lock can
 	Check    string        // "", "signal" or "validity": what users look at before a write
 	Timeout  time.Duration // of one acquire, release, read or write; default 10s
+	Limits   Limits        // of each client process
 	Resource Resource
 	Params   Params // the workload's own keys
 }

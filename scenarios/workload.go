@@ -25,6 +25,7 @@ func (r reader) workload(s *Scenario) error {
 		Renew          bool
 		Check          string
 		Timeout        time.Duration
+		Limits         `yaml:",inline"`
 	}{Clients: 1, Users: 1, Timeout: DefaultTimeout}
 	p, err := r.own(mapping(m, plainKeys), "workload", &w)
 	if err != nil {
@@ -45,9 +46,12 @@ func (r reader) workload(s *Scenario) error {
 	if w.Timeout == 0 {
 		return r.errorf("workload.timeout", "nothing is done in no time; write a time above 0s")
 	}
+	if err := r.limits(m, "workload", w.Limits); err != nil {
+		return err
+	}
 	resource, err := r.resource(m)
 	s.Workload = Workload{
-		Use: w.Use, Clients: w.Clients, Users: w.Users, Renew: w.Renew, Check: w.Check, Timeout: w.Timeout,
+		Use: w.Use, Clients: w.Clients, Users: w.Users, Renew: w.Renew, Check: w.Check, Timeout: w.Timeout, Limits: w.Limits,
 		Resource: resource, Params: p,
 	}
 	return err

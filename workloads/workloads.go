@@ -75,7 +75,7 @@ type Kind struct {
 	// can be counted.
 	Increments bool
 	// New makes the workload; decode fills a struct with its own parameters, strictly: from the scenario's YAML in the
-	// harness, from JSON in the client process. The Workload itself marshals to JSON that New's decode accepts.
+	// supervisor, from JSON in the client process. The Workload itself marshals to JSON that New's decode accepts.
 	New func(decode func(into any) error) (Workload, error)
 }
 

@@ -213,47 +213,6 @@ func (b *bench) pair(ctx context.Context) (first, second lock.Locker, err error)
 	return first, second, err
 }
 
-// distant is a user whose link to the service can be silenced.
-type distant struct {
-	lock.Locker
-	gate *gate // nil where there is no network
-}
-
-// distant returns a user with a connection of its own through a gate.
-func (b *bench) distant(ctx context.Context) (distant, error) {
-	if b.o.Backend.InProcess {
-		l, err := b.user(ctx)
-		return distant{Locker: l}, err
-	}
-	access, g, err := openGate(b.o.Access)
-	if err != nil {
-		return distant{}, err
-	}
-	b.later(g.close)
-	conn, err := b.lock.Dial(ctx, access)
-	if err != nil {
-		return distant{}, fmt.Errorf("dial through the gate: %w", err)
-	}
-	b.later(conn.Close)
-	b.later(func() error { g.resume(); return nil }) // closing a silenced user would wait for its timeouts
-	l, err := b.userOf(ctx, conn)
-	return distant{Locker: l, gate: g}, err
-}
-
-// silence makes the user be heard of no more. Without a network it is silent as long as it calls nothing.
-func (d distant) silence() {
-	if d.gate != nil {
-		d.gate.stall()
-	}
-}
-
-// speak undoes silence.
-func (d distant) speak() {
-	if d.gate != nil {
-		d.gate.resume()
-	}
-}
-
 // refusal makes one attempt for somebody who must not get the lock, and returns an error when it did or when the lock
 // was not certain about it.
 func (b *bench) refusal(ctx context.Context, who lock.Locker, when string) error {

@@ -6,17 +6,15 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/lockquake/lockquake/backends"
 	"github.com/lockquake/lockquake/internal/clock"
 	"github.com/lockquake/lockquake/lock"
 )
 
 func leaseChecks() []Check {
-	expires := func(b *bench) string {
-		if !b.lock.Offers.Expires {
-			return "grants do not expire"
-		}
-		return ""
-	}
+	expires := offers(func(o backends.Offers) bool { return o.Expires }, "grants do not expire")
+	renews := offers(func(o backends.Offers) bool { return o.Renewal != "none" }, "grants cannot be renewed")
+	tells := offers(func(o backends.Offers) bool { return o.LossSignal }, "losses are not told")
 	return []Check{
 		{Name: "validity", Doc: "a fresh grant promises what the service does not keep", run: validity},
 		{Name: "expiry", Doc: "a silent holder's lock is not granted again in time, or is too early", needs: expires, run: expiry},
@@ -26,26 +24,18 @@ func leaseChecks() []Check {
 		},
 		{Name: "release-forged", Doc: "a release of a grant that one never had frees the holder's lock", run: releaseForged},
 		{Name: "release-stale", Doc: "the late release of an old holder frees the new one's lock", needs: expires, run: releaseStale},
-		{
-			Name: "renewal", Doc: "a renewed grant does not outlive its first TTL",
-			needs: func(b *bench) string {
-				if b.lock.Offers.Renewal == "none" {
-					return "grants cannot be renewed"
-				}
-				return ""
-			},
-			run: renewal,
-		},
-		{
-			Name: "loss", Doc: "the loss of a grant is not told, or the user is stuck after it",
-			needs: func(b *bench) string {
-				if !b.lock.Offers.LossSignal {
-					return "losses are not told"
-				}
-				return ""
-			},
-			run: loss,
-		},
+		{Name: "renewal", Doc: "a renewed grant does not outlive its first TTL", needs: renews, run: renewal},
+		{Name: "loss", Doc: "the loss of a grant is not told, or the user is stuck after it", needs: tells, run: loss},
+	}
+}
+
+// offers is the condition that a lock offers something; else why says what is missing.
+func offers(has func(backends.Offers) bool, why string) func(*bench) string {
+	return func(b *bench) string {
+		if has(b.lock.Offers) {
+			return ""
+		}
+		return why
 	}
 }
 
@@ -105,15 +95,7 @@ func taken(end, ok time.Time) error {
 }
 
 func expiry(ctx context.Context, b *bench) error {
-	a, err := b.distant(ctx)
-	if err != nil {
-		return err
-	}
-	other, err := b.user(ctx)
-	if err != nil {
-		return err
-	}
-	g, err := b.grantWithin(ctx, a, soon, "a free lock")
+	a, g, other, err := b.distantHolder(ctx)
 	if err != nil {
 		return err
 	}
@@ -184,15 +166,11 @@ func orNil(err error) error {
 }
 
 func releaseStale(ctx context.Context, b *bench) error {
-	a, err := b.distant(ctx)
+	a, old, next, err := b.distantHolder(ctx)
 	if err != nil {
 		return err
 	}
-	next, third, err := b.pair(ctx)
-	if err != nil {
-		return err
-	}
-	old, err := b.grantWithin(ctx, a, soon, "a free lock")
+	third, err := b.user(ctx)
 	if err != nil {
 		return err
 	}
@@ -286,11 +264,7 @@ func renewedBehind(ctx context.Context, b *bench, a, other lock.Locker, g lock.G
 }
 
 func loss(ctx context.Context, b *bench) error {
-	a, err := b.distant(ctx)
-	if err != nil {
-		return err
-	}
-	g, err := b.grantWithin(ctx, a, soon, "a free lock")
+	a, g, _, err := b.distantHolder(ctx)
 	if err != nil {
 		return err
 	}

@@ -57,15 +57,7 @@ func errorsAcquire(ctx context.Context, b *bench) error {
 }
 
 func errorsRelease(ctx context.Context, b *bench) error {
-	a, err := b.distant(ctx)
-	if err != nil {
-		return err
-	}
-	other, err := b.user(ctx)
-	if err != nil {
-		return err
-	}
-	g, err := b.grantWithin(ctx, a, soon, "a free lock")
+	a, g, other, err := b.distantHolder(ctx)
 	if err != nil {
 		return err
 	}
@@ -84,15 +76,7 @@ func errorsRelease(ctx context.Context, b *bench) error {
 }
 
 func errorsSilence(ctx context.Context, b *bench) error {
-	a, err := b.distant(ctx)
-	if err != nil {
-		return err
-	}
-	other, err := b.user(ctx)
-	if err != nil {
-		return err
-	}
-	g, err := b.grantWithin(ctx, a, soon, "a free lock")
+	a, g, other, err := b.distantHolder(ctx)
 	if err != nil {
 		return err
 	}

@@ -1,4 +1,4 @@
-// Package memory is a lock service within the harness's own process: one that is right, and some that are wrong in one
+// Package memory is a lock service within the supervisor's own process: one that is right, and some that are wrong in one
 // way each, so that every checker has something that it must turn red on.
 package memory
 
@@ -18,7 +18,7 @@ import (
 func Backend() backends.Backend {
 	b := backends.Backend{
 		Name:      "memory",
-		Doc:       "A lock service in the harness's own process; beside the exact lock it has broken ones, the positive controls.",
+		Doc:       "A lock service in the supervisor's own process; beside the exact lock it has broken ones, the positive controls.",
 		InProcess: true,
 		New:       newTopology,
 	}

@@ -36,7 +36,7 @@ const (
 	// slice is how long one arm runs before the next has its turn: short against the time in which a shared machine
 	// changes its speed, long against the time that a stop and a start take.
 	slice = 200 * time.Millisecond
-	// drain is how long nobody runs between two slices, so that the harness reads what the last arm has written at that
+	// drain is how long nobody runs between two slices, so that the supervisor reads what the last arm has written at that
 	// arm's expense. It is more than the 8 ms for which a busy stream may be left to fill.
 	drain = 15 * time.Millisecond
 )

@@ -35,7 +35,7 @@ type Process struct {
 var ErrNoProcess = errors.New("no such process")
 
 // Find identifies the process that has the pid now. It refuses the pids that no target can have: signals to 0 and -1
-// would reach the harness itself, and 1 is the machine's init.
+// would reach the supervisor itself, and 1 is the machine's init.
 func Find(pid int) (Process, error) {
 	if pid < 2 {
 		return Process{}, fmt.Errorf("pid %d cannot be a target", pid)

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// inMemory serves an agent from a goroutine and returns the harness's end and a channel with Main's result.
+// inMemory serves an agent from a goroutine and returns the supervisor's end and a channel with Main's result.
 func inMemory(t *testing.T) (*Client, <-chan error) {
 	t.Helper()
 	if err := Supported(); err != nil {

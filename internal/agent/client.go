@@ -13,7 +13,7 @@ import (
 	"github.com/lockquake/lockquake/internal/clock"
 )
 
-// Client is the harness's end of an agent's control stream. It may be used by several goroutines.
+// Client is the supervisor's end of an agent's control stream. It may be used by several goroutines.
 type Client struct {
 	in    io.WriteCloser
 	done  chan struct{} // closed when the agent's stream ended
@@ -56,7 +56,7 @@ func (c *Client) read(out *bufio.Reader, greeted chan<- error) {
 		err = json.Unmarshal(line, &h)
 	}
 	if err == nil && h.Version != Version {
-		err = fmt.Errorf("it speaks version %d, this harness %d", h.Version, Version)
+		err = fmt.Errorf("it speaks version %d, this supervisor %d", h.Version, Version)
 	}
 	if err != nil {
 		greeted <- fmt.Errorf("the agent did not greet (%q): %w", line, err)

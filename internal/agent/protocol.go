@@ -28,7 +28,7 @@ type request struct {
 	// Kill asks for SIGKILL when the control stream ends; without it a process is only continued if the agent had
 	// stopped it.
 	Kill bool `json:"kill,omitempty"`
-	// Key names what an order leaves standing, so that it can be undone. The harness chooses it.
+	// Key names what an order leaves standing, so that it can be undone. The supervisor chooses it.
 	Key  string          `json:"key,omitempty"`
 	Args json.RawMessage `json:"args,omitempty"` // of an entry of orders
 }

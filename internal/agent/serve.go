@@ -41,7 +41,7 @@ func Main(ctx context.Context, stdin io.Reader, stdout io.Writer) error {
 	defer cancel() // before heal: an order under way gives up
 	err := s.out.Encode(hello{Version: Version, PID: os.Getpid(), BootID: clock.BootID(), TimeNS: clock.TimeNamespace()})
 	if err != nil {
-		return fmt.Errorf("greet the harness: %w", err)
+		return fmt.Errorf("greet the supervisor: %w", err)
 	}
 	requests, ended := readRequests(ctx, stdin)
 	for {
@@ -53,7 +53,7 @@ func Main(ctx context.Context, stdin io.Reader, stdout io.Writer) error {
 				return <-ended
 			}
 			if err := s.serve(ctx, r); err != nil {
-				return nil //nolint:nilerr // the harness is gone: that is the end of the stream, not a failure
+				return nil //nolint:nilerr // the supervisor is gone: that is the end of the stream, not a failure
 			}
 		}
 	}

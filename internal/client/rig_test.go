@@ -48,7 +48,7 @@ func options(t *toy, in io.Reader, out io.Writer) Options {
 	}
 }
 
-// rig is the harness's side of one client.
+// rig is the supervisor's side of one client.
 type rig struct {
 	t      *testing.T
 	conn   *wire.Conn

@@ -169,7 +169,7 @@ func (t throughAgent) signal(ctx context.Context, name string) error {
 	return err
 }
 
-// direct signals a process of this machine and pid namespace from the harness itself.
+// direct signals a process of this machine and pid namespace from the supervisor itself.
 type direct struct{ process agent.Process }
 
 func (d direct) inspect(context.Context) (chaos.ProcessState, error) {

@@ -55,6 +55,8 @@ type Spec struct {
 	Command func(Place) []string
 	// Env holds extra "KEY=value" settings.
 	Env []string
+	// Limits holds the node's process and its children to a share of the machine.
+	Limits Limits
 	// Stdio asks for the node's standard input and output as its control stream.
 	Stdio bool
 	// Restartable tells whether Start may be called again after the process ended.

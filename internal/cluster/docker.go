@@ -138,7 +138,29 @@ func (d *docker) Name() string { return "docker" }
 
 // Offers tells what can be done to a container's process. All of it also goes through the engine alone, should the
 // agent not start.
-func (d *docker) Offers(c chaos.Capability, r Role) error { return offers(c, r) }
+func (d *docker) Offers(c chaos.Capability, r Role) error {
+	if c == CanLimit {
+		_, err := d.limits()
+		return err
+	}
+	return offers(c, r)
+}
+
+// limits asks the engine whether it can hold containers to limits, and says how.
+func (d *docker) limits() (string, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), engineTimeout)
+	defer cancel()
+	answer, err := d.api.Info(ctx, client.InfoOptions{})
+	if err != nil {
+		return "", fmt.Errorf("ask the engine for its limits: %w", err)
+	}
+	i := answer.Info
+	if !i.CPUCfsQuota || !i.MemoryLimit {
+		return "", chaos.Unavailable{What: unlimited, Reason: fmt.Sprintf(
+			"the engine's kernel lacks them (CPU quota %t, memory limit %t); leave cpus and memory out", i.CPUCfsQuota, i.MemoryLimit)}
+	}
+	return fmt.Sprintf("the engine has %d processors and limits CPU time and memory by control groups of version %s", i.NCPU, i.CgroupVersion), nil
+}
 
 // offers holds for all providers of real processes.
 func offers(c chaos.Capability, r Role) error {

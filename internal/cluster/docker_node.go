@@ -28,6 +28,8 @@ type containerNode struct {
 	spec Spec
 	node *Node
 	box  testcontainers.Container
+	// limits says what limits the engine read back; "" where there are none.
+	limits string
 
 	mu  sync.Mutex
 	sig signaller // of the process that was started last
@@ -72,11 +74,30 @@ func (r *dockerRun) create(ctx context.Context, n *Node) (*containerNode, error)
 	if err != nil {
 		return nil, err
 	}
-	return &containerNode{run: r, spec: n.spec, node: n, box: box}, nil
+	limits, err := r.limitsOf(ctx, box.GetContainerID(), n.spec.Limits)
+	return &containerNode{run: r, spec: n.spec, node: n, box: box, limits: limits}, err
+}
+
+// limitsOf reads back from the engine what limits a container has.
+func (r *dockerRun) limitsOf(ctx context.Context, id string, want Limits) (string, error) {
+	if want.None() {
+		return "", nil
+	}
+	info, err := r.api.ContainerInspect(ctx, id, client.ContainerInspectOptions{})
+	if err != nil {
+		return "", fmt.Errorf("inspect its container: %w", err)
+	}
+	h := info.Container.HostConfig
+	found := fmt.Sprintf("NanoCpus %d, Memory %d, MemorySwap %d", h.NanoCPUs, h.Memory, h.MemorySwap)
+	if h.NanoCPUs != want.nanoCPUs() || h.Memory != want.Memory {
+		return "", want.notHeld(found)
+	}
+	return want.String() + " (" + found + ")", nil
 }
 
 func (r *dockerRun) hostConfig(h *container.HostConfig, spec Spec) {
 	h.NetworkMode = container.NetworkMode(r.networkName())
+	h.NanoCPUs, h.Memory, h.MemorySwap = spec.Limits.nanoCPUs(), spec.Limits.Memory, spec.Limits.Memory
 	if spec.Stdio {
 		h.LogConfig = container.LogConfig{Type: "none"} // every event would be written twice
 	} else {
@@ -214,7 +235,7 @@ type attachment struct {
 	log       io.WriteCloser
 }
 
-// attached is the harness's end of a container's streams.
+// attached is the supervisor's end of a container's streams.
 type attached struct {
 	Stdio
 	close func()

@@ -27,7 +27,7 @@ type dockerRun struct {
 	images  map[string]string // image key -> reference
 	network string            // id
 	subnet  netip.Prefix
-	near    bool // the harness reaches containers by their addresses
+	near    bool // the supervisor reaches containers by their addresses
 
 	mu         sync.Mutex
 	containers []string // ids of the nodes', in the order of creation
@@ -84,6 +84,9 @@ func (r *dockerRun) open(ctx context.Context, c *Cluster) error {
 	}
 	for _, n := range c.Nodes {
 		c.Describe["address_"+n.Name()] = n.place.Host(n.Name())
+		if l := n.driver.(*containerNode).limits; l != "" {
+			c.Describe[limitsKey(n.Name())] = l
+		}
 	}
 	return nil
 }

@@ -14,14 +14,14 @@ import (
 )
 
 // hub is the network of a local run: one namespace for each node, and one more that holds the bridge which joins them.
-// The bridge is not in the harness's namespace because there the machine's own packet filter (Docker's, say, which
-// drops what is forwarded) would rule over it. The harness reaches the bridge by one link, named linkPrefix + run.
+// The bridge is not in the supervisor's namespace because there the machine's own packet filter (Docker's, say, which
+// drops what is forwarded) would rule over it. The supervisor reaches the bridge by one link, named linkPrefix + run.
 //
 // Namespaces have no names: they are held open by this process and its children, so the kernel removes them, with the
 // bridge and all links, when the last of these is gone, however it went.
 type hub struct {
 	subnet netip.Prefix
-	origin netns.NsHandle // the harness's own
+	origin netns.NsHandle // the supervisor's own
 	bridge netns.NsHandle
 	nodes  []netns.NsHandle
 	link   string
@@ -30,7 +30,7 @@ type hub struct {
 // hubRequest describes the network to be made.
 type hubRequest struct {
 	run    string
-	tag    string // the owner, written on the harness's link
+	tag    string // the owner, written on the supervisor's link
 	subnet netip.Prefix
 	nodes  int
 }
@@ -165,7 +165,7 @@ func (h *hub) close() error {
 	return err
 }
 
-// removeLink removes a link of the harness's namespace, and with it its far end; one that is gone is no error.
+// removeLink removes a link of the supervisor's namespace, and with it its far end; one that is gone is no error.
 func removeLink(name string) error {
 	link, err := netlink.LinkByName(name)
 	if errors.As(err, new(netlink.LinkNotFoundError)) {
@@ -180,7 +180,7 @@ func removeLink(name string) error {
 	return nil
 }
 
-// markedLinks lists the links of local runs in the harness's namespace, by name, with their owners.
+// markedLinks lists the links of local runs in the supervisor's namespace, by name, with their owners.
 func markedLinks() (map[string]owner, error) {
 	links, err := netlink.LinkList()
 	if err != nil {

@@ -32,7 +32,7 @@ func (p *inproc) Name() string { return "inproc" }
 func (p *inproc) Offers(c chaos.Capability, _ Role) error { return noProcess(string(c)) }
 
 func noProcess(what string) error {
-	return chaos.Unavailable{What: what, Reason: "nodes of the memory backend are goroutines of the harness, which cannot be stopped or killed one by one; use another backend"}
+	return chaos.Unavailable{What: what, Reason: "nodes of the memory backend are goroutines of the supervisor, which cannot be stopped, killed or limited one by one; use another backend"}
 }
 
 // Open places the nodes on free ports of the loopback address.

@@ -44,6 +44,10 @@ func (l *local) Name() string { return "local" }
 
 // Offers tells what can be done to a child process.
 func (l *local) Offers(c chaos.Capability, r Role) error {
+	if c == CanLimit {
+		_, err := probeLimits()
+		return err
+	}
 	if err := agent.Supported(); err != nil && c != chaos.CanStart {
 		return chaos.Unavailable{What: string(c), Reason: err.Error()}
 	}
@@ -74,7 +78,8 @@ type localRun struct {
 	owner   owner
 	dir     string // of the run; its data and state file
 	thread  *thread
-	net     *hub // nil: all on the loopback address
+	groups  *groups // nil: no node has limits
+	net     *hub    // nil: all on the loopback address
 	ports   reservation
 	nodes   []*Node
 
@@ -111,20 +116,37 @@ func (r *localRun) open(ctx context.Context, c *Cluster) error {
 			return err
 		}
 		n.driver = p
+		if err := r.limit(p, c); err != nil {
+			return err
+		}
 		c.Nodes = append(c.Nodes, n)
 		c.Describe["program_"+spec.Name] = p.path
 		c.Describe["address_"+spec.Name] = place.Host(spec.Name)
 	}
 	r.nodes = c.Nodes
-	c.Describe["agent"] = "the harness itself signals its children"
+	c.Describe["agent"] = "the supervisor itself signals its children"
 	if r.request.Agent {
 		c.Describe["agent"] = "a child process"
 		if err := r.startAgent(ctx); err != nil {
-			c.Describe["agent"] = "not started, the harness itself signals its children: " + err.Error()
-			r.log.Warn("the agent cannot be started, the harness signals by itself", "err", err)
+			c.Describe["agent"] = "not started, the supervisor itself signals its children: " + err.Error()
+			r.log.Warn("the agent cannot be started, the supervisor signals by itself", "err", err)
 		}
 	}
 	return nil
+}
+
+// limit makes the control group of a node that has limits.
+func (r *localRun) limit(p *process, c *Cluster) (err error) {
+	if p.spec.Limits.None() {
+		return nil
+	}
+	if r.groups == nil {
+		if r.groups, err = openGroups(r.request.Run, r.dir); err != nil {
+			return noLimits(err)
+		}
+	}
+	p.group, c.Describe[limitsKey(p.spec.Name)], err = r.groups.node(p.spec.Name, p.spec.Limits)
+	return err
 }
 
 // connect gives each node a network namespace of its own where the machine allows it, else loopback ports.
@@ -187,6 +209,9 @@ func (r *localRun) close(ctx context.Context) error {
 	r.ports.release()
 	if r.net != nil {
 		errs = append(errs, r.net.close())
+	}
+	if r.groups != nil {
+		errs = append(errs, r.groups.remove())
 	}
 	if r.dir != "" && !r.request.Keep {
 		errs = append(errs, os.RemoveAll(r.dir))

@@ -15,7 +15,7 @@ type driver interface {
 	// start starts a process for the node and returns its control stream (zero without Spec.Stdio) and a channel that
 	// is closed when that process ends. The process outlives ctx.
 	start(ctx context.Context) (Stdio, <-chan struct{}, error)
-	// dial connects to a port of the node from the harness.
+	// dial connects to a port of the node from the supervisor.
 	dial(ctx context.Context, port string) (net.Conn, error)
 	// signaller returns what inspects and signals the process that start started last.
 	signaller(ctx context.Context) (signaller, error)
@@ -55,7 +55,7 @@ func (n *Node) Role() Role { return n.spec.Role }
 // Address returns "host:port" of a named port as other nodes of the run see it.
 func (n *Node) Address(port string) string { return n.place.Address(n.spec.Name, port) }
 
-// Dial connects to a named port of the node from the harness's side.
+// Dial connects to a named port of the node from the supervisor's side.
 func (n *Node) Dial(ctx context.Context, port string) (net.Conn, error) {
 	return n.driver.dial(ctx, port)
 }

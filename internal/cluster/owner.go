@@ -27,7 +27,7 @@ type owner struct {
 // label is the prefix of all labels.
 const label = "org.lockquake."
 
-// linkPrefix begins the name of each run's link in the harness's namespace; aliasPrefix its alias.
+// linkPrefix begins the name of each run's link in the supervisor's namespace; aliasPrefix its alias.
 const (
 	linkPrefix  = "lqh"
 	aliasPrefix = "lockquake "

@@ -9,7 +9,7 @@ import (
 	"strconv"
 )
 
-// Each run has a /24 of its own: the harness or the engine is .1, nodes begin at .10.
+// Each run has a /24 of its own: the supervisor or the engine is .1, nodes begin at .10.
 const (
 	firstHost = 10
 	maxNodes  = 240

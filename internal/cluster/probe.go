@@ -29,6 +29,8 @@ func Probe(ctx context.Context) []ProbeResult {
 	add("sch_netem", "the kernel has it", probeNetem())
 	found, err := probePtrace()
 	add("ptrace", found, err)
+	found, err = probeLimits()
+	add("limits", found, err)
 	out = append(out, probeProgram(ctx, "redis-server"))
 	path, err := selfProgram("")
 	if err == nil {
@@ -62,6 +64,8 @@ func probeEngine(ctx context.Context) []ProbeResult {
 		return []ProbeResult{probed("engine", "", err), {Name: "agent", Reason: "no engine answers; the local provider's runs as a child process"}}
 	}
 	out := []ProbeResult{probed("engine", fmt.Sprintf("%s at %s, API %s", d.version.Version, d.api.DaemonHost(), d.api.ClientVersion()), nil)}
+	limits, err := d.limits()
+	out = append(out, probed("engine-limits", limits, err))
 	ref := projectImage("redis")
 	if info, err := d.api.ImageInspect(ctx, ref); err != nil {
 		out = append(out, ProbeResult{Name: "image-redis", Reason: ref + " is not there: run `make images`, or name another with --image redis=IMAGE"})

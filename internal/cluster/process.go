@@ -22,6 +22,7 @@ type process struct {
 	index int
 	path  string
 	argv  []string
+	group *group // nil: no limits
 
 	mu    sync.Mutex
 	child *child // started last
@@ -52,7 +53,7 @@ func (p *process) start(ctx context.Context) (Stdio, <-chan struct{}, error) {
 	p.run.portsOf(p.spec.Name)
 	c, err := p.run.spawn(command{
 		path: p.path, argv: p.argv, name: p.spec.Name, node: p.index, dir: p.node.place.Dir, env: p.spec.Env,
-		stdio: p.spec.Stdio, log: logFile,
+		group: p.group, stdio: p.spec.Stdio, log: logFile,
 	})
 	if err != nil {
 		return Stdio{}, nil, err
@@ -114,9 +115,10 @@ type command struct {
 	path     string
 	argv     []string
 	name     string
-	node     int // index of its network namespace; -1 for the harness's own
+	node     int // index of its network namespace; -1 for the supervisor's own
 	dir      string
 	env      []string
+	group    *group // nil: no limits
 	stdio    bool
 	log      *os.File
 	survives bool // the death of the supervisor
@@ -132,7 +134,7 @@ type child struct {
 	exited  chan struct{}
 }
 
-// spawn starts a child process in a process group of its own, so that a Ctrl-C in the terminal reaches the harness
+// spawn starts a child process in a process group of its own, so that a Ctrl-C in the terminal reaches the supervisor
 // alone.
 func (r *localRun) spawn(c command) (*child, error) {
 	cmd := &exec.Cmd{
@@ -161,7 +163,7 @@ func (r *localRun) spawn(c command) (*child, error) {
 		cmd.Stdin, cmd.Stdout = stdinR, stdoutW
 		out.stdio = Stdio{In: stdinW, Out: gather(stdoutR)}
 	}
-	if err := r.thread.start(cmd, r.net, c.node); err != nil {
+	if err := r.thread.start(cmd, seat{hub: r.net, node: c.node, group: c.group}); err != nil {
 		out.closeFiles()
 		return nil, err
 	}

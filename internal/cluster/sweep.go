@@ -117,7 +117,11 @@ func (s *Swept) directories(o SweepOptions) error {
 			}
 			continue
 		}
-		if err := os.RemoveAll(path); err != nil {
+		err := sweepGroups(path) // first: the directory names them
+		if err == nil {
+			err = os.RemoveAll(path)
+		}
+		if err != nil {
 			errs = append(errs, fmt.Errorf("remove %s: %w", path, err))
 			continue
 		}

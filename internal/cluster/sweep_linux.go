@@ -85,7 +85,7 @@ func killOrphan(ctx context.Context, p agent.Process) error {
 	return errors.New("it does not die")
 }
 
-// links removes the harness's ends of networks; with the last process gone, the rest of a network goes with its end.
+// links removes the supervisor's ends of networks; with the last process gone, the rest of a network goes with its end.
 func (s *Swept) links(o SweepOptions) error {
 	marked, err := markedLinks()
 	if err != nil {

@@ -42,23 +42,52 @@ func (t *thread) close() {
 	<-t.done
 }
 
-// start starts a command in a node's network namespace, or in the harness's own for node -1 or without hub.
-func (t *thread) start(cmd *exec.Cmd, h *hub, node int) error {
+// start starts a command where it belongs. A thread that does not find back would start others in the wrong place.
+func (t *thread) start(cmd *exec.Cmd, s seat) error {
 	return t.do(func() error {
-		if h == nil || node < 0 {
-			return cmd.Start()
+		back, err := s.take(cmd)
+		if err == nil {
+			err = cmd.Start()
 		}
-		if err := netns.Set(h.nodes[node]); err != nil {
-			return err
-		}
-		err := cmd.Start()
-		back := netns.Set(h.origin)
-		if err == nil && back != nil {
+		lost := back()
+		if err == nil && lost != nil {
 			_ = cmd.Process.Kill()
 			_ = cmd.Wait()
 		}
-		return errors.Join(err, back)
+		return errors.Join(err, lost)
 	})
+}
+
+// seat is where a child belongs: in a node's network namespace (the supervisor's own for node -1 or without hub), and in
+// a control group where it has limits.
+type seat struct {
+	hub   *hub
+	node  int
+	group *group // nil: no limits
+}
+
+// take brings the calling thread there; back, never nil, brings it back from wherever it came to.
+func (s seat) take(cmd *exec.Cmd) (back func() error, err error) {
+	var undo []func() error
+	back = func() error {
+		var errs []error
+		for _, f := range undo {
+			errs = append(errs, f())
+		}
+		return errors.Join(errs...)
+	}
+	if s.group != nil {
+		leave, err := s.group.enter(cmd)
+		undo = append(undo, leave)
+		if err != nil {
+			return back, err
+		}
+	}
+	if s.hub == nil || s.node < 0 {
+		return back, nil
+	}
+	undo = append(undo, func() error { return netns.Set(s.hub.origin) })
+	return back, netns.Set(s.hub.nodes[s.node])
 }
 
 // childAttributes makes the kernel kill the child when the supervisor is gone, stopped or not.

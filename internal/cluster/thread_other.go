@@ -17,7 +17,14 @@ func newThread() *thread { return &thread{} }
 
 func (t *thread) close() {}
 
-func (t *thread) start(cmd *exec.Cmd, _ *hub, _ int) error { return cmd.Start() }
+func (t *thread) start(cmd *exec.Cmd, _ seat) error { return cmd.Start() }
+
+// seat is where a child belongs.
+type seat struct {
+	hub   *hub
+	node  int
+	group *group
+}
 
 func childAttributes(bool) *syscall.SysProcAttr { return nil }
 

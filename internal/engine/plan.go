@@ -90,7 +90,13 @@ func (p *Plan) checkBackend(o Options) error {
 		return p.place("backend", err)
 	}
 	p.topology = t
-	p.specs = append(p.specs, t.Specs()...)
+	if l := limits(s.Limits); len(t.Specs()) == 0 && !l.None() {
+		return p.wrong("backend", "%s has no servers that could be held to %v", s.Use, l)
+	}
+	for _, spec := range t.Specs() {
+		spec.Limits = limits(s.Limits)
+		p.specs = append(p.specs, spec)
+	}
 	return nil
 }
 
@@ -123,9 +129,14 @@ func (p *Plan) checkWorkload(o Options) error {
 		return p.wrong("workload.resource", "%s reads and writes what the lock protects; give one of %s", s.Use, names(o.Catalog.Resources, func(r Resource) string { return r.Name }))
 	}
 	for i := range s.Clients {
-		p.specs = append(p.specs, clientSpec(i))
+		p.specs = append(p.specs, p.clientSpec(i))
 	}
 	return nil
+}
+
+// limits are a scenario's limits as the cluster takes them.
+func limits(l scenarios.Limits) cluster.Limits {
+	return cluster.Limits{CPUs: l.CPUs, Memory: int64(l.Memory)}
 }
 
 // maxLocks is how many locks a history can tell apart.
@@ -193,7 +204,7 @@ func (p *Plan) checkPeople(Options) error {
 		}
 		if !slices.Contains(p.people, st.User) {
 			p.people = append(p.people, st.User)
-			p.specs = append(p.specs, clientSpec(first+len(p.people)-1))
+			p.specs = append(p.specs, p.clientSpec(first+len(p.people)-1))
 		}
 		if !slices.Contains(p.locks, st.Lock) {
 			p.locks = append(p.locks, st.Lock)
@@ -225,9 +236,10 @@ func (p *Plan) personIndex(k int) int {
 
 func clientName(i int) string { return fmt.Sprintf("client-%d", i+1) }
 
-func clientSpec(i int) cluster.Spec {
+func (p *Plan) clientSpec(i int) cluster.Spec {
 	return cluster.Spec{
 		Name: clientName(i), Role: cluster.Client, Image: cluster.SelfProgram, Stdio: true,
+		Limits:  limits(p.scenario.Workload.Limits),
 		Command: func(cluster.Place) []string { return []string{cluster.SelfProgram, "client"} },
 	}
 }

@@ -107,8 +107,19 @@ func (p *Plan) checkFact(i int, st scenarios.Step) error {
 	return nil
 }
 
-// checkDelivery asks the provider, before anything starts, for every capability that the scenario's faults need.
+// checkDelivery asks the provider, before anything starts, for every capability that the scenario's faults and limits
+// need.
 func (p *Plan) checkDelivery(o Options) error {
+	for _, s := range p.specs {
+		if s.Limits.None() {
+			continue
+		}
+		if err := o.Provider.Offers(cluster.CanLimit, s.Role); err != nil {
+			return MissingError{Text: fmt.Sprintf("%s: %s cannot be limited to %v by provider %s: %v; `lockquake doctor` tells more",
+				p.scenario.Name, s.Name, s.Limits, o.Provider.Name(), err)}
+		}
+		break // what holds for one node holds for all
+	}
 	all := slices.Clone(p.injections)
 	for _, inj := range p.stepFaults {
 		all = append(all, inj)

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"text/tabwriter"
 	"time"
+
+	"github.com/lockquake/lockquake/scenarios"
 )
 
 // outline is a Plan as --dry-run prints it. Everything in it can be delivered: a plan that cannot be is an error.
@@ -28,8 +30,10 @@ type outline struct {
 }
 
 type outlineNode struct {
-	Name string `json:"name"`
-	Role string `json:"role"`
+	Name   string  `json:"name"`
+	Role   string  `json:"role"`
+	CPUs   float64 `json:"cpus,omitempty"`
+	Memory int64   `json:"memory_bytes,omitempty"`
 }
 
 type outlineItem struct {
@@ -54,7 +58,7 @@ func (p *Plan) outline() outline {
 		o.Resource, o.Guard = p.resource.Name, sc.Workload.Resource.Guard
 	}
 	for _, s := range p.specs {
-		o.Nodes = append(o.Nodes, outlineNode{Name: s.Name, Role: string(s.Role)})
+		o.Nodes = append(o.Nodes, outlineNode{Name: s.Name, Role: string(s.Role), CPUs: s.Limits.CPUs, Memory: s.Limits.Memory})
 	}
 	for _, x := range p.schedule {
 		inj := p.injections[x.Entry]
@@ -79,6 +83,9 @@ func (p *Plan) outline() outline {
 // MarshalJSON returns the outline of the plan.
 func (p *Plan) MarshalJSON() ([]byte, error) { return json.Marshal(p.outline()) }
 
+// deliverable stands behind each injection: a plan with one that is not is an error.
+const deliverable = " (can be delivered here)"
+
 // Text returns the outline of the plan for people.
 func (p *Plan) Text() string {
 	o := p.outline()
@@ -97,6 +104,14 @@ func (p *Plan) Text() string {
 		nodes = append(nodes, n.Name)
 	}
 	fmt.Fprintf(w, "nodes\t%s\n", strings.Join(nodes, ", "))
+	for _, l := range []struct {
+		of string
+		scenarios.Limits
+	}{{"server", p.scenario.Backend.Limits}, {"client", p.scenario.Workload.Limits}} {
+		if text := limits(l.Limits).String(); text != "" {
+			fmt.Fprintf(w, "limits\t%s, each %s\n", text, l.of)
+		}
+	}
 	if o.Seed == 0 {
 		fmt.Fprintf(w, "seed\tdrawn at the start of the run\n")
 	} else {
@@ -111,10 +126,13 @@ func (p *Plan) Text() string {
 		if x.For != "" {
 			lasts = " for " + x.For
 		}
-		fmt.Fprintf(&b, "\nat %s: %s on %s%s (can be delivered here)", x.At, x.Fault, x.On, lasts)
+		fmt.Fprintf(&b, "\nat %s: %s on %s%s%s", x.At, x.Fault, x.On, lasts, deliverable)
 	}
 	for i, s := range o.Steps {
 		fmt.Fprintf(&b, "\nstep %d: %s", i+1, s)
+		if _, injects := p.stepFaults[i]; injects {
+			b.WriteString(deliverable)
+		}
 	}
 	return b.String() + "\n"
 }

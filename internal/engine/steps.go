@@ -206,7 +206,11 @@ func describeStep(st scenarios.Step) string {
 	case st.Do != "":
 		return st.User + " " + st.Do
 	case st.Inject != "":
-		return "inject " + st.Inject + " on " + st.On
+		text := "inject " + st.Inject + " on " + st.On
+		if st.As != "" {
+			text += " as " + st.As
+		}
+		return text
 	case st.Heal != "":
 		return "heal " + st.Heal
 	default:

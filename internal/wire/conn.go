@@ -29,7 +29,7 @@ type Conn struct {
 	w   io.Writer
 	buf []byte
 
-	out      chan []byte // harness side only
+	out      chan []byte // supervisor side only
 	done     chan struct{}
 	closing  sync.Once
 	failMu   sync.Mutex
@@ -37,7 +37,7 @@ type Conn struct {
 	finished chan struct{}
 }
 
-// NewConn is the harness's side: it reads what a node sends from r and writes to w. A stopped node lets writes to it
+// NewConn is the supervisor's side: it reads what a node sends from r and writes to w. A stopped node lets writes to it
 // block, so they are made by a goroutine of their own, which Close ends; Send returns at once.
 func NewConn(r io.Reader, w io.Writer) *Conn {
 	c := &Conn{
@@ -51,7 +51,7 @@ func NewConn(r io.Reader, w io.Writer) *Conn {
 // NewNodeConn is a node's side: when Send returns, what was sent is in the hands of the operating system.
 func NewNodeConn(r io.Reader, w io.Writer) *Conn { return &Conn{dec: NewDecoder(r), w: w} }
 
-// Send sends one frame. It fills in the protocol's version. On the harness's side an error tells of an earlier frame.
+// Send sends one frame. It fills in the protocol's version. On the supervisor's side an error tells of an earlier frame.
 func (c *Conn) Send(f Frame) error {
 	f = c.prepare(f)
 	line, err := json.Marshal(f)
@@ -166,7 +166,7 @@ func (c *Conn) Receive() (Item, error) {
 	}
 }
 
-// Close ends the harness's side: what is still queued is not sent, and the node's input is closed where w is an
+// Close ends the supervisor's side: what is still queued is not sent, and the node's input is closed where w is an
 // io.Closer, which tells the node to end itself. On a node's side it does nothing.
 func (c *Conn) Close() error {
 	if c.out == nil {

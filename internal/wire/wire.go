@@ -1,4 +1,4 @@
-// Package wire is the control stream between the harness and its nodes (clients and resources): versioned frames of
+// Package wire is the control stream between the supervisor and its nodes (clients and resources): versioned frames of
 // JSON Lines over standard input and output, with the node's events between them. docs/protocol.md is its description
 // for clients in other languages.
 package wire
@@ -12,7 +12,7 @@ import (
 // Version is the version of the protocol. A node with another major version is refused.
 const Version = 1
 
-// The types of frames from the harness to a node.
+// The types of frames from the supervisor to a node.
 const (
 	TypeStart   = "start"   // Start: what to do; the node connects and answers TypeReady
 	TypeGo      = "go"      // Go: begin the workload
@@ -21,7 +21,7 @@ const (
 	TypePing    = "ping"    // Ping: answer TypePong at once; asked between hello and start where clocks may differ
 )
 
-// The types of frames from a node to the harness.
+// The types of frames from a node to the supervisor.
 const (
 	TypeHello  = "hello"  // Hello: the first frame, sent unasked
 	TypeReady  = "ready"  // Ready: the node is connected

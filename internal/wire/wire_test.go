@@ -145,11 +145,11 @@ func TestDecoderRefuses(t *testing.T) {
 func TestEventsAsJSON(t *testing.T) {
 	toNode, fromHarness := io.Pipe()
 	fromNode, toHarness := io.Pipe()
-	harness, node := NewConn(fromNode, fromHarness), NewNodeConn(toNode, toHarness)
-	defer harness.Close()
+	supervisor, node := NewConn(fromNode, fromHarness), NewNodeConn(toNode, toHarness)
+	defer supervisor.Close()
 
 	locks := []string{"lock-0", "lock-1"}
-	if err := harness.Send(Frame{Type: TypeStart, Start: &Start{Name: "client-2", Index: 1, Format: FormatJSONL, Locks: locks}}); err != nil {
+	if err := supervisor.Send(Frame{Type: TypeStart, Start: &Start{Name: "client-2", Index: 1, Format: FormatJSONL, Locks: locks}}); err != nil {
 		t.Fatal(err)
 	}
 	item, err := node.Receive()
@@ -168,7 +168,7 @@ func TestEventsAsJSON(t *testing.T) {
 	}()
 	var got []history.Event
 	for {
-		item, err := harness.Receive()
+		item, err := supervisor.Receive()
 		if errors.Is(err, io.EOF) {
 			break
 		}

@@ -9,16 +9,18 @@ import (
 	"io"
 	"net"
 	"os"
+	"runtime"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/lockquake/lockquake/internal/agent"
 )
 
-// Main plays a node: "agent", "echo ADDRESS DIR" or "stdio".
+// Main plays a node: "agent", "echo ADDRESS DIR", "stdio", "busy" or "eat MIB ADDRESS DIR".
 func Main(ctx context.Context, args []string, stdin io.Reader, stdout io.Writer) error {
 	if len(args) == 0 {
-		return errors.New("usage: agent | echo ADDRESS DIR | stdio")
+		return errors.New("usage: agent | echo ADDRESS DIR | stdio | busy | eat MIB ADDRESS DIR")
 	}
 	switch args[0] {
 	case "agent":
@@ -27,6 +29,21 @@ func Main(ctx context.Context, args []string, stdin io.Reader, stdout io.Writer)
 		return echo(ctx, args[1], args[2])
 	case "stdio":
 		return stdio(stdin, stdout)
+	case "busy":
+		for ctx.Err() == nil { //nolint:revive // using a processor up is the point
+		}
+		return nil
+	case "eat":
+		mib, err := strconv.Atoi(args[1])
+		if err != nil {
+			return err
+		}
+		eaten := make([]byte, mib<<20)
+		for i := 0; i < len(eaten); i += 4096 {
+			eaten[i] = 1
+		}
+		defer runtime.KeepAlive(eaten)
+		return echo(ctx, args[2], args[3])
 	}
 	return fmt.Errorf("unknown mode %q", args[0])
 }

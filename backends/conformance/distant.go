@@ -1,0 +1,61 @@
+package conformance
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/lockquake/lockquake/lock"
+)
+
+// distant is a user whose link to the service can be silenced.
+type distant struct {
+	lock.Locker
+	gate *gate // nil where there is no network
+}
+
+// distant returns a user with a connection of its own through a gate.
+func (b *bench) distant(ctx context.Context) (distant, error) {
+	if b.o.Backend.InProcess {
+		l, err := b.user(ctx)
+		return distant{Locker: l}, err
+	}
+	access, g, err := openGate(b.o.Access)
+	if err != nil {
+		return distant{}, err
+	}
+	b.later(g.close)
+	conn, err := b.lock.Dial(ctx, access)
+	if err != nil {
+		return distant{}, fmt.Errorf("dial through the gate: %w", err)
+	}
+	b.later(conn.Close)
+	b.later(func() error { g.resume(); return nil }) // closing a silenced user would wait for its timeouts
+	l, err := b.userOf(ctx, conn)
+	return distant{Locker: l, gate: g}, err
+}
+
+// silence makes the user be heard of no more. Without a network it is silent as long as it calls nothing.
+func (d distant) silence() {
+	if d.gate != nil {
+		d.gate.stall()
+	}
+}
+
+// speak undoes silence.
+func (d distant) speak() {
+	if d.gate != nil {
+		d.gate.resume()
+	}
+}
+
+// distantHolder returns a distant user who has the lock, its grant, and another user.
+func (b *bench) distantHolder(ctx context.Context) (a distant, g lock.Grant, other lock.Locker, err error) {
+	if a, err = b.distant(ctx); err != nil {
+		return a, g, nil, err
+	}
+	if other, err = b.user(ctx); err != nil {
+		return a, g, nil, err
+	}
+	g, err = b.grantWithin(ctx, a, soon, "a free lock")
+	return a, g, other, err
+}

@@ -1,0 +1,57 @@
+package cluster
+
+import (
+	"reflect"
+	"testing"
+)
+
+func TestControlMountsAreFound(t *testing.T) {
+	got := controlMounts(`22 1 0:20 / /proc rw - proc proc rw
+32 31 0:29 / /sys/fs/cgroup/cpu,cpuacct rw,relatime shared:9 - cgroup cgroup rw,cpu,cpuacct
+35 31 0:32 /docker/abc /sys/fs/cgroup/memory ro - cgroup cgroup rw,memory
+41 31 0:38 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw
+`)
+	want := []controlMount{
+		{version: 1, root: "/", point: "/sys/fs/cgroup/cpu,cpuacct", controllers: []string{"rw", "cpu", "cpuacct"}},
+		{version: 1, root: "/docker/abc", point: "/sys/fs/cgroup/memory", controllers: []string{"rw", "memory"}},
+		{version: 2, root: "/", point: "/sys/fs/cgroup/unified", controllers: []string{"rw"}},
+	}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("found %+v, want %+v", got, want)
+	}
+}
+
+func TestTheOwnGroupIsRead(t *testing.T) {
+	const text = "9:name=systemd:/\n4:memory:/outer/inner\n2:cpu,cpuacct:/\n0::/\n"
+	for controller, want := range map[string]string{"memory": "/outer/inner", "cpu": "/", "pids": "/"} {
+		if got := ownGroup(text, controller); got != want {
+			t.Errorf("the own group of %s is %q, want %q", controller, got, want)
+		}
+	}
+}
+
+func TestAGroupOutsideOfTheMountIsItsTop(t *testing.T) {
+	dir := t.TempDir()
+	m := controlMount{root: "/docker/abc", point: dir}
+	for group, want := range map[string]string{"/docker/abc": dir, "/docker/abc/gone": dir, "/elsewhere": dir} {
+		if got := m.below(group); got != want {
+			t.Errorf("%s is at %s, want %s", group, got, want)
+		}
+	}
+}
+
+func TestSettingsOfAGroup(t *testing.T) {
+	l := Limits{CPUs: 0.5, Memory: 64<<20 + 1}
+	for version, want := range map[int][]string{
+		1: {"cpu.cfs_period_us=100000", "cpu.cfs_quota_us=50000", "memory.limit_in_bytes=67108864", "memory.memsw.limit_in_bytes=67108864"},
+		2: {"cpu.max=50000 100000", "memory.max=67108864", "memory.swap.max=0"},
+	} {
+		var got []string
+		for _, s := range (&group{hierarchy: hierarchy{version: version}}).settings(l) {
+			got = append(got, s.file+"="+s.value)
+		}
+		if !reflect.DeepEqual(got, want) {
+			t.Errorf("version %d: %v, want %v", version, got, want)
+		}
+	}
+}

@@ -1,0 +1,128 @@
+//go:build integration
+
+package cluster
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// limited are four nodes: two that use all the processor they get, and two that take 200 MiB of memory; of each pair
+// one is held to limits.
+func limited(t *testing.T, run string) Request {
+	busy := func(name string, l Limits) Spec {
+		return Spec{Name: name, Role: Server, Image: SelfProgram, Limits: l, Command: func(Place) []string { return []string{SelfProgram, "busy"} }}
+	}
+	eater := func(name string, l Limits) Spec {
+		return Spec{
+			Name: name, Role: Server, Image: SelfProgram, Limits: l, Ports: []Port{{Name: "main", Number: 7000}},
+			Command: func(p Place) []string { return []string{SelfProgram, "eat", "200", p.Address(p.Self, "main"), p.Dir} },
+		}
+	}
+	return Request{Run: run, LogDir: filepath.Join(t.TempDir(), "logs"), Specs: []Spec{
+		busy("busy-free", Limits{}), busy("busy-held", Limits{CPUs: 0.05}),
+		eater("eater-free", Limits{}), eater("eater-held", Limits{Memory: 64 << 20}),
+	}}
+}
+
+// holds is what every provider of real processes must do with limits.
+func holds(t *testing.T, p Provider, run string) {
+	if err := p.Offers(CanLimit, Server); err != nil {
+		t.Skip(err)
+	}
+	c, err := p.Open(t.Context(), limited(t, run))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := c.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+		nothingLeft(t, run)
+	})
+	for name, want := range map[string]string{"busy-free": "", "busy-held": "cpus 0.05 ", "eater-held": "memory 64 MiB "} {
+		got := c.Describe[limitsKey(name)]
+		t.Logf("%s: %s", name, got)
+		if want == "" && got != "" || !strings.HasPrefix(got, want) {
+			t.Errorf("%s is described with %q, want %q", name, got, want)
+		}
+	}
+	startAll(t, c)
+	serves(t, c.Node("eater-free"), "start 1")
+	select {
+	case <-c.Node("eater-held").Exited():
+	case <-time.After(20 * time.Second):
+		t.Error("a node took 200 MiB of its 64 MiB and lives on")
+	}
+	free, held := c.Node("busy-free"), c.Node("busy-held")
+	for used(t, free) < time.Second {
+		time.Sleep(20 * time.Millisecond)
+	}
+	with, without := used(t, held), used(t, free)
+	t.Logf("CPU time used: %v with the limit of a twentieth of a processor, %v without", with, without)
+	if with == 0 || with > without/2 {
+		t.Errorf("a node held to a twentieth of a processor used %v, one without limits %v", with, without)
+	}
+}
+
+// used is the CPU time of a node's process, by this machine's /proc.
+func used(t *testing.T, n *Node) time.Duration {
+	t.Helper()
+	s, err := n.Inspect(t.Context())
+	if err != nil || s.PID == 0 {
+		t.Fatalf("%s has no process: %v, %v", n.Name(), s, err)
+	}
+	b, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(s.PID), "stat"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := strings.Fields(string(b[strings.LastIndexByte(string(b), ')')+2:]))
+	var ticks int64
+	for _, s := range f[11:13] { // utime and stime
+		n, err := strconv.ParseInt(s, 10, 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ticks += n
+	}
+	return time.Duration(ticks) * 10 * time.Millisecond // the kernel tells hundredths of a second
+}
+
+func TestLimitsOfContainers(t *testing.T) {
+	needRoot(t) // the test looks at the engine's processes in this machine's /proc
+	holds(t, engine(t, DockerOptions{}), "tlimdock")
+}
+
+func TestLimitsOfProcesses(t *testing.T) {
+	p, err := NewLocal(LocalOptions{Self: testBinary(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	holds(t, p, "tlimlocal")
+}
+
+func TestGroupsOfADeadRunAreSwept(t *testing.T) {
+	dir := t.TempDir()
+	g, err := openGroups("tswept", dir)
+	if err != nil {
+		t.Skip(noLimits(err))
+	}
+	if _, _, err := g.node("a", Limits{CPUs: 0.5}); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 { // the second time nothing is left to remove
+		if err := sweepGroups(dir); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, top := range g.tops {
+		if _, err := os.Stat(top); !os.IsNotExist(err) {
+			t.Errorf("%s is left: %v", top, err)
+		}
+	}
+}
