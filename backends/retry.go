@@ -16,11 +16,16 @@ import (
 type Retry struct {
 	Delay  time.Duration `yaml:"delay" json:"delay_ns"` // between two attempts
 	Jitter float64       `yaml:"jitter" json:"jitter"`  // each delay is drawn from Delay times 1-Jitter to 1+Jitter
+	Tries  int           `yaml:"tries" json:"tries"`    // attempts of one acquire; 0: until its context ends
 }
 
 // String names the policy as reports show it.
 func (r Retry) String() string {
-	return fmt.Sprintf("poll every %s +/- %g %%", r.Delay, r.Jitter*100)
+	s := fmt.Sprintf("poll every %s +/- %g %%", r.Delay, r.Jitter*100)
+	if r.Tries > 0 {
+		s += fmt.Sprintf(", at most %d times", r.Tries)
+	}
+	return s
 }
 
 // Check returns an error that names the key that is wrong.
@@ -30,6 +35,9 @@ func (r Retry) Check() error {
 	}
 	if r.Jitter < 0 || r.Jitter > 1 {
 		return fmt.Errorf("retry.jitter is %g; it must be from 0 to 1", r.Jitter)
+	}
+	if r.Tries < 0 {
+		return fmt.Errorf("retry.tries is %d; it must be 0 (until the acquire's time is over) or more", r.Tries)
 	}
 	return nil
 }
@@ -42,16 +50,19 @@ func CheckDuration(key string, d, least time.Duration) error {
 	return nil
 }
 
-// Poll calls try until it grants, fails in a way whose outcome nobody knows, or ctx ends. It asks again only where the
-// attempt certainly granted nothing. When ctx ends between two attempts the last attempt's error is returned, so that
-// the caller learns that nothing was granted and why.
+// Poll calls try until it grants, fails in a way whose outcome nobody knows, was called Tries times, or ctx ends. It asks
+// again only where the attempt certainly granted nothing. When ctx ends between two attempts the last attempt's error is
+// returned, so that the caller learns that nothing was granted and why.
 func (r Retry) Poll(ctx context.Context, random *rand.Rand, try func(context.Context) (lock.Grant, error)) (lock.Grant, error) {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
-	for {
+	for tries := 1; ; tries++ {
 		g, err := try(ctx)
 		if err == nil || !lock.Certain(err) {
 			return g, err
+		}
+		if tries == r.Tries {
+			return lock.Grant{}, fmt.Errorf("%w; gave up after %d tries", err, tries)
 		}
 		timer.Reset(r.draw(random))
 		select {

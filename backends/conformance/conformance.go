@@ -24,7 +24,13 @@ type Options struct {
 	// Access reaches the running service; Backend, Lock, TTL and Run must be set. The TTL decides how long the suite takes: some
 	// checks wait for it two or three times, side by side.
 	Access backends.Access
+	// Voters is how many nodes a client asks for one operation and counts the answers of; 0 where it asks one, whatever happens
+	// behind that.
+	Voters int
 }
+
+// majority is how many replies must be lost for an operation to be of unknown outcome.
+func (o Options) majority() int { return o.Voters/2 + 1 }
 
 // Check is one property.
 type Check struct {

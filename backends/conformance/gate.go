@@ -16,6 +16,7 @@ type gate struct {
 	mu      sync.Mutex
 	open    chan struct{} // closed while bytes pass
 	match   []byte        // a request with these bytes has its reply cut off
+	left    int           // for so many more requests
 	hits    int
 	refuse  bool
 	conns   map[net.Conn]struct{}
@@ -127,9 +128,9 @@ func (l *link) pass(from, to net.Conn, seen func([]byte) bool) {
 func (l *link) request(b []byte) bool {
 	g := l.gate
 	g.mu.Lock()
-	hit := len(g.match) > 0 && bytes.Contains(b, g.match)
+	hit := g.left > 0 && bytes.Contains(b, g.match)
 	if hit {
-		g.match = nil
+		g.left--
 		g.hits++
 	}
 	g.mu.Unlock()
@@ -180,15 +181,14 @@ func (g *gate) resume() {
 	}
 }
 
-// cutReply forwards the next request that contains match and cuts the connection before its reply.
-func (g *gate) cutReply(match string) {
+// cutReplies forwards the next n requests that contain match and cuts their connections before the replies.
+func (g *gate) cutReplies(match string, n int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.match = []byte(match)
-	g.hits = 0
+	g.match, g.left, g.hits = []byte(match), n, 0
 }
 
-// cut tells how often a reply was cut off since cutReply.
+// cut tells how often a reply was cut off since cutReplies.
 func (g *gate) cut() int {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -44,10 +44,11 @@ func errorsAcquire(ctx context.Context, b *bench) error {
 	if err != nil {
 		return err
 	}
-	a.gate.cutReply(b.name)
+	need := b.o.majority()
+	a.gate.cutReplies(b.name, need)
 	_, err = b.grantWithin(ctx, a, soon, "an acquire whose reply is cut off")
-	if a.gate.cut() != 1 {
-		return fmt.Errorf("the gate cut %d replies; the check needs one", a.gate.cut())
+	if a.gate.cut() != need {
+		return fmt.Errorf("the gate cut %d replies; the check needs %d", a.gate.cut(), need)
 	}
 	if err := unknown(err); err != nil {
 		return err
@@ -61,12 +62,13 @@ func errorsRelease(ctx context.Context, b *bench) error {
 	if err != nil {
 		return err
 	}
-	a.gate.cutReply(b.name)
+	need := b.o.majority()
+	a.gate.cutReplies(b.name, need)
 	bounded, cancel := context.WithTimeout(ctx, soon)
 	defer cancel()
 	err = a.Release(bounded, g)
-	if a.gate.cut() != 1 {
-		return fmt.Errorf("the gate cut %d replies; the check needs one", a.gate.cut())
+	if a.gate.cut() != need {
+		return fmt.Errorf("the gate cut %d replies; the check needs %d", a.gate.cut(), need)
 	}
 	if err := unknown(err); err != nil {
 		return err

@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"slices"
 	"testing"
 	"time"
 
@@ -35,26 +36,31 @@ type report struct {
 	Error string `json:"error,omitempty"`
 }
 
-// Main is the TestMain of a backend's tests: where this process is a second one it does its job instead of the tests.
-func Main(m *testing.M, b backends.Backend) {
+// Main is the TestMain of the tests of one or more backends: where this process is a second one it does its job instead of
+// the tests.
+func Main(m *testing.M, list ...backends.Backend) {
 	text := os.Getenv(childEnv)
 	if text == "" {
 		os.Exit(m.Run())
 	}
 	out := json.NewEncoder(os.Stdout)
-	if err := child(context.Background(), b, text, out); err != nil {
+	if err := child(context.Background(), list, text, out); err != nil {
 		_ = out.Encode(report{Error: err.Error()})
 		os.Exit(1)
 	}
 	os.Exit(0)
 }
 
-func child(ctx context.Context, b backends.Backend, text string, out *json.Encoder) error {
+func child(ctx context.Context, list []backends.Backend, text string, out *json.Encoder) error {
 	var j job
 	if err := json.Unmarshal([]byte(text), &j); err != nil {
 		return err
 	}
-	bn, err := newBench(ctx, Options{Backend: b, Access: j.Access}, "child")
+	i := slices.IndexFunc(list, func(b backends.Backend) bool { return b.Name == j.Access.Backend })
+	if i < 0 {
+		return fmt.Errorf("these tests have no backend %q", j.Access.Backend)
+	}
+	bn, err := newBench(ctx, Options{Backend: list[i], Access: j.Access}, "child")
 	if err != nil {
 		return err
 	}

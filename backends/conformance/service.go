@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/lockquake/lockquake/backends"
 	"github.com/lockquake/lockquake/internal/cluster"
 )
@@ -86,18 +88,21 @@ func chooseProvider(t *testing.T) cluster.Provider {
 	return p
 }
 
+// startNodes starts all nodes side by side.
 func startNodes(ctx context.Context, t *testing.T, r *Running, specs []cluster.Spec) {
 	t.Helper()
 	begun := time.Now()
+	group, gctx := errgroup.WithContext(ctx)
 	for i, n := range r.Cluster.Nodes {
-		if err := n.Start(ctx); err != nil {
-			t.Fatal(err)
-		}
+		group.Go(func() error { return n.Start(gctx) })
 		e := backends.Endpoint{Name: n.Name(), Addresses: map[string]string{}}
 		for _, p := range specs[i].Ports {
 			e.Addresses[p.Name] = n.Address(p.Name)
 		}
 		r.Access.Nodes = append(r.Access.Nodes, e)
+	}
+	if err := group.Wait(); err != nil {
+		t.Fatal(err)
 	}
 	Await(ctx, t, r.Service)
 	t.Logf("%d nodes serve after %s", len(r.Cluster.Nodes), time.Since(begun).Round(time.Millisecond))

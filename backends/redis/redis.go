@@ -17,7 +17,7 @@ const Port = "client"
 // Backends returns all topologies of Redis. Each has the same locks; only where there is no single client for all of its
 // servers are there others.
 func Backends() []backends.Backend {
-	return []backends.Backend{Single()}
+	return []backends.Backend{Single(), Five()}
 }
 
 // locks lists the locks that work through one client, whatever topology that reaches. The first is the default.

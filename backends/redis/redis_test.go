@@ -133,6 +133,12 @@ func userAt(t *testing.T, address string) *locker {
 // serve answers the handshake like a Redis without HELLO, and each SET and EVALSHA with answer.
 func serve(t *testing.T, answer func(net.Conn)) string {
 	t.Helper()
+	return serveCommands(t, func(c net.Conn, _ string) { answer(c) })
+}
+
+// serveCommands is serve where the answer depends on the command, in upper case and as it came over the wire.
+func serveCommands(t *testing.T, answer func(c net.Conn, command string)) string {
+	t.Helper()
 	l, err := net.Listen("tcp4", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -153,7 +159,7 @@ func serve(t *testing.T, answer func(net.Conn)) string {
 						return
 					}
 					if text := strings.ToUpper(string(buf[:n])); strings.Contains(text, "SET\r\n") || strings.Contains(text, "EVALSHA") {
-						answer(c)
+						answer(c, text)
 					} else {
 						_, _ = fmt.Fprint(c, "-ERR unknown command\r\n")
 					}

@@ -1,0 +1,162 @@
+package redis
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/lockquake/lockquake/backends"
+	"github.com/lockquake/lockquake/internal/cluster"
+)
+
+// nameFive is the backend of independent servers.
+const nameFive = "redlock"
+
+// Five is a handful of Redis servers that know nothing of each other, as the Redlock algorithm wants them.
+func Five() backends.Backend {
+	return backends.Backend{
+		Name:  nameFive,
+		Doc:   "Five independent Redis servers (or 3, 7, 9) that know nothing of each other; a lock is held where a majority has its key.",
+		Locks: []backends.Lock{redlock(), redlockNoElapsedCheck(), redsyncFive()},
+		New:   newFive,
+	}
+}
+
+// FiveParams is what a scenario may set beside the keys that all backends have.
+type FiveParams struct {
+	// Persistence is "none", "snapshot", "everysec" or "always", as for one server.
+	Persistence string `yaml:"persistence" json:"persistence"`
+	// Restart is "immediate", or "delayed": a server that ended comes back only when every key that it may have forgotten is over.
+	Restart      string `yaml:"restart" json:"restart"`
+	QuorumParams `yaml:",inline"`
+}
+
+// QuorumParams is what a client process is told.
+type QuorumParams struct {
+	// ClockDrift is the part of the TTL by which the clocks of the servers and of the client may differ within it. Another 2 ms are
+	// taken off for what Redis' own expiry may be late.
+	ClockDrift float64 `yaml:"clock_drift" json:"clock_drift"`
+	// NodeTimeout bounds one command to one server, connecting included. It must be small against the TTL, or a dead server
+	// eats the validity up; it may be as long as the TTL to show just that.
+	NodeTimeout time.Duration `yaml:"node_timeout" json:"node_timeout_ns"`
+	// Order is "parallel" (all servers at once, as libraries do) or "sequential" (one after the other, as published).
+	Order string         `yaml:"order" json:"order"`
+	Retry backends.Retry `yaml:"retry" json:"retry"`
+}
+
+// The orders in which servers are asked.
+const (
+	orderParallel   = "parallel"
+	orderSequential = "sequential"
+)
+
+func quorumDefaults() QuorumParams {
+	return QuorumParams{
+		ClockDrift:  0.01,
+		NodeTimeout: 50 * time.Millisecond,
+		Order:       orderParallel,
+		Retry:       backends.Retry{Delay: 50 * time.Millisecond, Jitter: 0.8},
+	}
+}
+
+// drift is what a holder takes off a promise of length ttl.
+func (p QuorumParams) drift(ttl time.Duration) time.Duration {
+	return time.Duration(float64(ttl)*p.ClockDrift) + 2*time.Millisecond
+}
+
+// end returns when the validity of keys with this TTL ends that were asked for at start, before the first request.
+func (p QuorumParams) end(start time.Time, ttl time.Duration) time.Time {
+	return start.Add(ttl - p.drift(ttl))
+}
+
+func (p QuorumParams) check(ttl time.Duration) error {
+	if err := backends.CheckDuration("node_timeout", p.NodeTimeout, time.Millisecond); err != nil {
+		return err
+	}
+	switch {
+	case p.NodeTimeout > ttl:
+		return fmt.Errorf("node_timeout is %s; it must be at most the ttl (%s), and should be a small part of it", p.NodeTimeout, ttl)
+	case p.ClockDrift < 0 || p.ClockDrift >= 1:
+		return fmt.Errorf("clock_drift is %g; it must be a part of the ttl, from 0 to below 1, such as 0.01", p.ClockDrift)
+	case p.drift(ttl) >= ttl:
+		return fmt.Errorf("clock_drift is %g; with the 2ms beside it, it leaves nothing of the ttl (%s)", p.ClockDrift, ttl)
+	case p.Order != orderParallel && p.Order != orderSequential:
+		return fmt.Errorf("order is %q; it must be %s or %s", p.Order, orderParallel, orderSequential)
+	}
+	return p.Retry.Check()
+}
+
+// five is the topology of independent servers.
+type five struct {
+	common backends.Common
+	params FiveParams
+	nodes  int
+}
+
+// The numbers of servers that make a majority worth having.
+const (
+	fewestServers = 3
+	mostServers   = 9
+)
+
+func newFive(c backends.Common, decode func(into any) error) (backends.Topology, error) {
+	p := FiveParams{Persistence: "none", Restart: restartImmediate, QuorumParams: quorumDefaults()}
+	if err := decode(&p); err != nil {
+		return nil, err
+	}
+	if err := errors.Join(checkPersistence(p.Persistence), checkRestart(p.Restart), p.check(c.TTL)); err != nil {
+		return nil, fmt.Errorf("backend redlock: %w", err)
+	}
+	f := five{common: c, params: p, nodes: 5}
+	if c.Nodes != 0 {
+		f.nodes = c.Nodes
+	}
+	if f.nodes < fewestServers || f.nodes > mostServers || f.nodes%2 == 0 {
+		return nil, fmt.Errorf("backend redlock: nodes is %d; it runs an odd number of servers from %d to %d", c.Nodes, fewestServers, mostServers)
+	}
+	return f, nil
+}
+
+// Specs describes the servers.
+func (f five) Specs() []cluster.Spec {
+	specs := make([]cluster.Spec, f.nodes)
+	for i := range specs {
+		name := fmt.Sprintf("redlock-%d", i+1)
+		specs[i] = cluster.Spec{
+			Name:         name,
+			Role:         cluster.Server,
+			Ports:        []cluster.Port{{Name: Port, Number: 6379}},
+			Image:        "redis",
+			Restartable:  true,
+			RestartDelay: restartDelay(f.params.Restart, f.common.TTL),
+			Command: func(p cluster.Place) []string {
+				return command(p.Address(name, Port), p.Dir, f.params.Persistence)
+			},
+		}
+	}
+	return specs
+}
+
+// Params is what the clients get.
+func (f five) Params() any { return f.params.QuorumParams }
+
+// Service returns the handle on the running servers.
+func (f five) Service(nodes []*cluster.Node) backends.Service {
+	return &fiveService{five: f, members: membersOf(nodes, Port, observeTimeout)}
+}
+
+// quorumParams decodes what a client process was told.
+func quorumParams(raw json.RawMessage) (QuorumParams, error) {
+	p := quorumDefaults()
+	if len(raw) == 0 {
+		return p, nil
+	}
+	d := json.NewDecoder(strings.NewReader(string(raw)))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&p); err != nil {
+		return p, fmt.Errorf("parameters of redlock: %w", err)
+	}
+	return p, nil
+}

@@ -1,0 +1,187 @@
+//go:build integration
+
+package redis
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/lockquake/lockquake/backends"
+	"github.com/lockquake/lockquake/backends/conformance"
+	"github.com/lockquake/lockquake/lock"
+)
+
+// fiveTTL is the TTL of these tests.
+const fiveTTL = time.Second
+
+// startFive brings five servers up, with a node time-out that suits a busy machine.
+func startFive(t *testing.T, run string) conformance.Running {
+	t.Helper()
+	return conformance.Start(t, conformance.StartOptions{
+		Backend: Five(), Lock: "redlock", TTL: fiveTTL, Run: run,
+		Decode: func(into any) error {
+			into.(*FiveParams).NodeTimeout = fiveTTL / 4
+			return nil
+		},
+	})
+}
+
+// fiveFails says which checks a wrong lock fails. On healthy servers and clients that do not stop, the look at the clock never
+// finds anything, so its lack shows nothing: see TestFiveElapsedCheck.
+var fiveFails = map[string][]string{"redlock-no-elapsed-check": nil}
+
+// TestFiveConformance puts the locks on five servers to the suite.
+func TestFiveConformance(t *testing.T) {
+	r := startFive(t, "conffive")
+	t.Run("suite", func(t *testing.T) {
+		conformance.RunAll(t, conformance.Options{Backend: Five(), Access: r.Access, Voters: len(r.Access.Nodes)}, fiveFails)
+	})
+}
+
+func fiveUser(t *testing.T, l backends.Lock, r conformance.Running) lock.Locker {
+	t.Helper()
+	conn, err := l.Dial(t.Context(), r.Access)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	u, err := conn.Locker(t.Context(), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return u
+}
+
+// TestFiveElapsedCheck stops a client where its quorum of replies is in and its clock not yet read, for longer than the keys live;
+// another one gets the lock meanwhile. With the look at the clock there is no second holder.
+func TestFiveElapsedCheck(t *testing.T) {
+	r := startFive(t, "latefive")
+	for _, l := range []backends.Lock{redlock(), redlockNoElapsedCheck()} {
+		t.Run(l.Name, func(t *testing.T) {
+			stopped, other := fiveUser(t, l, r), fiveUser(t, redlock(), r)
+			request := lock.Request{Lock: l.Name, TTL: fiveTTL}
+			var held lock.Grant
+			ctx := lock.Arm(t.Context(), func(_ context.Context, point string) {
+				if point != "replies-in" || held.ID != "" {
+					return
+				}
+				var err error
+				if held, err = other.Acquire(t.Context(), request); err != nil {
+					t.Error(err)
+				}
+			})
+			g, err := stopped.(lock.TryAcquirer).TryAcquire(ctx, request)
+			if !held.ValidUntil.Covers(time.Now()) {
+				t.Skip("the machine stalled for a whole TTL: the other user's grant is over too")
+			}
+			switch {
+			case l.Wrong == "" && !errors.Is(err, lock.ErrContended):
+				t.Errorf("grant %+v, %v; the quorum was of keys that were over", g, err)
+			case l.Wrong != "" && err != nil:
+				t.Errorf("refused: %v", err)
+			case l.Wrong != "" && g.ValidUntil.Covers(time.Now()):
+				t.Error("two users are entitled to the lock")
+			}
+			if err := other.Release(t.Context(), held); err != nil {
+				t.Errorf("release of the grant that stands: %v", err)
+			}
+		})
+	}
+}
+
+// TestFiveServersDown ends servers one after the other: two of five are not missed, without three there is certainly no
+// grant, and what those that went had forgotten is free when they are back.
+func TestFiveServersDown(t *testing.T) {
+	r := startFive(t, "downfive")
+	ctx := t.Context()
+	u := fiveUser(t, redlock(), r)
+	request := lock.Request{Lock: "a", TTL: fiveTTL}
+	for i, name := range []string{"redlock-1", "redlock-4", "redlock-5"} {
+		end(t, r, name)
+		g, err := u.(lock.TryAcquirer).TryAcquire(ctx, request)
+		if i == 2 {
+			if err == nil || !lock.Certain(err) {
+				t.Errorf("with three servers down: grant %+v, %v", g, err)
+			}
+			break
+		}
+		if err != nil {
+			t.Fatalf("with %d servers down: %v", i+1, err)
+		}
+		if err := u.Release(ctx, g); err != nil {
+			t.Errorf("release with %d servers down: %v", i+1, err)
+		}
+	}
+	if err := r.Service.Ready(ctx); err == nil {
+		t.Error("the service is ready with three servers down")
+	}
+	for _, name := range []string{"redlock-1", "redlock-4", "redlock-5"} {
+		if err := r.Cluster.Node(name).Start(ctx); err != nil {
+			t.Fatal(err)
+		}
+	}
+	conformance.Await(ctx, t, r.Service)
+	if _, err := u.Acquire(ctx, request); err != nil {
+		t.Errorf("with all servers back: %v", err)
+	}
+}
+
+// end makes a server end by itself.
+func end(t *testing.T, r conformance.Running, name string) {
+	t.Helper()
+	n := r.Cluster.Node(name)
+	m := newMember(name, n.Dial, observeTimeout)
+	defer m.client.Close()
+	_ = m.client.ShutdownNoSave(t.Context()) // the server ends instead of answering
+	select {
+	case <-n.Exited():
+	case <-time.After(10 * time.Second):
+		t.Fatalf("%s is still there 10s after SHUTDOWN", name)
+	}
+}
+
+// TestFiveFacts asks for what a majority has.
+func TestFiveFacts(t *testing.T) {
+	r := startFive(t, "factfive")
+	ctx := t.Context()
+	ask := func(node, fact string) string {
+		t.Helper()
+		v, err := r.Service.Ask(ctx, node, fact)
+		if err != nil {
+			t.Fatalf("%s of %s: %v", fact, node, err)
+		}
+		return v
+	}
+	u := fiveUser(t, redlock(), r)
+	if v := ask("redlock-1", "majority:a"); v != "none" {
+		t.Errorf("a majority has %s of a free lock", v)
+	}
+	g, err := u.Acquire(ctx, lock.Request{Lock: "a", TTL: time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	end(t, r, "redlock-2")
+	if v := ask("redlock-2", "majority:a"); v != g.ID {
+		t.Errorf("a majority has %s, the grant is %s", v, g.ID)
+	}
+	if v := ask("redlock-2", "serves"); v != "false" {
+		t.Errorf("a server that ended serves: %s", v)
+	}
+	if v := ask("redlock-3", "holder:a"); v != g.ID {
+		t.Errorf("redlock-3 has %s, the grant is %s", v, g.ID)
+	}
+	if v := ask("redlock-3", "role"); v != "master" {
+		t.Errorf("role: %s", v)
+	}
+	if err := u.Release(ctx, g); err != nil {
+		t.Errorf("release: %v", err)
+	}
+	if v := ask("redlock-1", "majority:a"); v != "none" {
+		t.Errorf("a majority has %s after the release", v)
+	}
+	if v := r.Service.Describe(ctx)["redis.topology"]; v != "5 independent" {
+		t.Errorf("topology: %s", v)
+	}
+}

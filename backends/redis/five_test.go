@@ -1,0 +1,355 @@
+package redis
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/go-redsync/redsync/v4"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/lockquake/lockquake/backends"
+	"github.com/lockquake/lockquake/lock"
+)
+
+// TestFiveParams refuses what the servers or the algorithm cannot do, and names the key.
+func TestFiveParams(t *testing.T) {
+	for _, c := range []struct {
+		nodes int
+		set   func(*FiveParams)
+		want  string
+	}{
+		{0, func(*FiveParams) {}, ""},
+		{9, func(p *FiveParams) { p.NodeTimeout = time.Second }, ""},
+		{3, func(p *FiveParams) { p.Restart, p.Order, p.ClockDrift = restartDelayed, orderSequential, 0 }, ""},
+		{4, func(*FiveParams) {}, "nodes"},
+		{1, func(*FiveParams) {}, "nodes"},
+		{11, func(*FiveParams) {}, "nodes"},
+		{0, func(p *FiveParams) { p.Persistence = "some" }, "persistence"},
+		{0, func(p *FiveParams) { p.Restart = "late" }, "restart"},
+		{0, func(p *FiveParams) { p.NodeTimeout = 50 }, "node_timeout"},
+		{0, func(p *FiveParams) { p.NodeTimeout = 2 * time.Second }, "node_timeout"},
+		{0, func(p *FiveParams) { p.ClockDrift = 1 }, "clock_drift"},
+		{0, func(p *FiveParams) { p.ClockDrift = 0.999 }, "clock_drift"},
+		{0, func(p *FiveParams) { p.Order = "random" }, "order"},
+		{0, func(p *FiveParams) { p.Retry.Tries = -1 }, "retry.tries"},
+	} {
+		_, err := newFive(backends.Common{TTL: time.Second, Nodes: c.nodes}, func(into any) error { c.set(into.(*FiveParams)); return nil })
+		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
+			t.Errorf("error is %v; it should name %q", err, c.want)
+		}
+	}
+}
+
+// TestFiveSpecs has a server stay away for longer than any key, where it is told to.
+func TestFiveSpecs(t *testing.T) {
+	for restart, delay := range map[string]time.Duration{restartImmediate: 0, restartDelayed: 3*time.Second + restartMargin} {
+		f, err := newFive(backends.Common{TTL: 3 * time.Second, Nodes: 3}, func(into any) error {
+			into.(*FiveParams).Restart = restart
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		specs := f.Specs()
+		if len(specs) != 3 || specs[2].Name != "redlock-3" || specs[2].RestartDelay != delay {
+			t.Errorf("restart %s: %d nodes, the last is %s and starts again after %s", restart, len(specs), specs[len(specs)-1].Name, specs[len(specs)-1].RestartDelay)
+		}
+	}
+}
+
+// TestVotes holds every mixture of answers to what may be said about it.
+func TestVotes(t *testing.T) {
+	for _, c := range []struct {
+		text     string // one letter for each server: y, n, r(efused), 0 (not sent), ? (unknown)
+		own, set error  // nil, a certain error, or io.EOF: of unknown outcome
+	}{
+		{"yyyyy", nil, nil},
+		{"yyy??", nil, nil},
+		{"yyynn", nil, nil},
+		{"yynnn", lock.ErrNotHeld, lock.ErrContended},
+		{"nnnnn", lock.ErrNotHeld, lock.ErrContended},
+		{"nnn??", lock.ErrNotHeld, lock.ErrContended},
+		{"ynn??", io.EOF, io.EOF}, // two silent ones may have set the key: three have it
+		{"nn???", io.EOF, io.EOF},
+		{"yy000", io.EOF, lock.ErrNotSent}, // three have nothing of it
+		{"yyrr0", io.EOF, lock.ErrRefused},
+		{"yynr0", io.EOF, lock.ErrContended},
+		{"??000", io.EOF, lock.ErrNotSent},
+		{"?????", io.EOF, io.EOF},
+		{"00000", lock.ErrNotSent, lock.ErrNotSent},
+		{"rr000", lock.ErrRefused, lock.ErrRefused},
+	} {
+		v := votes(c.text)
+		if err := v.own(); !says(err, c.own) {
+			t.Errorf("own of %s: %v, want %v", c.text, err, c.own)
+		}
+		if v.count(yes) >= v.quorum() {
+			continue
+		}
+		if err := v.refusal(); !says(err, c.set) {
+			t.Errorf("refusal of %s: %v, want %v", c.text, err, c.set)
+		}
+	}
+}
+
+func votes(text string) vote {
+	var v vote
+	for _, letter := range text {
+		a := map[rune]answer{'y': yes, 'n': no, 'r': refused, '0': notSent, '?': unknown}[letter]
+		var err error
+		if a != yes && a != no {
+			// Whatever certain error a server's error may hold, it must not leak into what is said of all.
+			err = fmt.Errorf("one server: %w", lock.ErrRefused)
+		}
+		if a == unknown {
+			err = io.EOF
+		}
+		v.add(a, err)
+	}
+	return v
+}
+
+func says(err, want error) bool {
+	switch want { //nolint:errorlint // plain values of the table
+	case nil:
+		return err == nil
+	case io.EOF:
+		return err != nil && !lock.Certain(err)
+	}
+	return errors.Is(err, want) && lock.Certain(err)
+}
+
+// TestEnd counts the validity from before the first request, as published.
+func TestEnd(t *testing.T) {
+	p := quorumDefaults()
+	start := time.Now()
+	if left := p.end(start, 10*time.Second).Sub(start); left != 10*time.Second-102*time.Millisecond {
+		t.Errorf("of 10s are left %s", left)
+	}
+	p.ClockDrift = 0.1
+	if left := p.end(start, time.Second).Sub(start); left != 898*time.Millisecond {
+		t.Errorf("of 1s are left %s", left)
+	}
+}
+
+// TestMajorityOf tells what a majority has, and when that cannot be told.
+func TestMajorityOf(t *testing.T) {
+	for _, c := range []struct{ text, want string }{
+		{"aaabb", "a"}, {"aaa??", "a"}, {"aabb.", "none"}, {".....", "none"}, {"aab..", "none"},
+		{"...??", "none"}, {"aab.?", ""}, {"ab.??", ""}, {"ab..?", "none"}, {"?????", ""},
+	} {
+		values, errs := make([]string, len(c.text)), make([]error, len(c.text))
+		for i, letter := range c.text {
+			switch values[i] = string(letter); letter {
+			case '.':
+				values[i] = "none"
+			case '?':
+				errs[i] = io.EOF
+			}
+		}
+		got, err := majorityOf(values, errs)
+		if got != c.want || (err != nil) != (c.want == "") {
+			t.Errorf("a majority of %s has %q, %v; want %q", c.text, got, err, c.want)
+		}
+	}
+}
+
+// TestVoteOf reads the errors that redsync makes.
+func TestVoteOf(t *testing.T) {
+	dialed := fmt.Errorf("%w: %w", lock.ErrNotSent, io.EOF)
+	for _, c := range []struct {
+		err  error
+		want string
+	}{
+		{nil, "of 5 nodes 5 yes, 0 no, 0 refused, 0 not reached, 0 silent"},
+		{redsync.ErrFailed, "of 5 nodes 5 yes, 0 no, 0 refused, 0 not reached, 0 silent"},
+		{&redsync.ErrTaken{Nodes: []int{0, 2, 4}}, "of 5 nodes 0 yes, 3 no, 0 refused, 0 not reached, 2 silent"},
+		{
+			errors.Join(errors.Join(errors.Join(&redsync.ErrNodeTaken{Node: 1}), redsync.ErrLockAlreadyExpired), &redsync.RedisError{Node: 3, Err: io.EOF}),
+			"of 5 nodes 2 yes, 2 no, 0 refused, 0 not reached, 1 silent",
+		},
+		{
+			errors.Join(&redsync.RedisError{Node: 1, Err: dialed}, &redsync.RedisError{Node: 2, Err: redis.TxFailedErr}),
+			"of 5 nodes 3 yes, 0 no, 1 refused, 1 not reached, 0 silent",
+		},
+	} {
+		if got := voteOf(c.err, 5).String(); got != c.want {
+			t.Errorf("%v: %s, want %s", c.err, got, c.want)
+		}
+	}
+}
+
+// What a scripted server may reply.
+const (
+	replyOK  = "+OK\r\n"
+	replyNil = "$-1\r\n"
+	replyOne = ":1\r\n"
+)
+
+// fake is one scripted server.
+type fake struct {
+	address string
+	sets    atomic.Int32
+	deletes atomic.Int32
+}
+
+// fakes starts a server for each reply to SET; "" is silence. All delete.
+func fakes(t *testing.T, sets ...string) []*fake {
+	t.Helper()
+	all := make([]*fake, len(sets))
+	for i, reply := range sets {
+		f := &fake{}
+		f.address = serveCommands(t, func(c net.Conn, text string) {
+			if strings.Contains(text, "EVALSHA") {
+				f.deletes.Add(1)
+				_, _ = io.WriteString(c, replyOne)
+				return
+			}
+			f.sets.Add(1)
+			_, _ = io.WriteString(c, reply)
+		})
+		all[i] = f
+	}
+	return all
+}
+
+// quorumUser returns a user of a lock on the fakes.
+func quorumUser(t *testing.T, l backends.Lock, p QuorumParams, servers []*fake) lock.Locker {
+	t.Helper()
+	a := backends.Access{Backend: nameFive, Lock: l.Name, TTL: time.Second, Run: "unit"}
+	for i, f := range servers {
+		a.Nodes = append(a.Nodes, backends.Endpoint{Name: fmt.Sprint("redlock-", i+1), Addresses: map[string]string{Port: f.address}})
+	}
+	var err error
+	if a.Params, err = json.Marshal(p); err != nil {
+		t.Fatal(err)
+	}
+	conn, err := l.Dial(t.Context(), a)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	u, err := conn.Locker(t.Context(), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return u
+}
+
+// patient has time for a busy machine, and a little for a silent server.
+func patient() QuorumParams {
+	p := quorumDefaults()
+	p.NodeTimeout = 200 * time.Millisecond
+	return p
+}
+
+func request1s() lock.Request { return lock.Request{Lock: "a", TTL: time.Second} }
+
+// TestTakenBackEverywhere has an attempt fail: every server is asked to delete, also those that had the key and the silent one.
+func TestTakenBackEverywhere(t *testing.T) {
+	for _, c := range []struct {
+		lock  backends.Lock
+		order string
+	}{{redlock(), orderParallel}, {redlock(), orderSequential}, {redsyncFive(), orderParallel}} {
+		t.Run(c.lock.Name+"/"+c.order, func(t *testing.T) {
+			t.Parallel()
+			servers := fakes(t, replyOK, replyOK, replyNil, replyNil, "")
+			p := patient()
+			p.Order = c.order
+			_, err := quorumUser(t, c.lock, p, servers).(lock.TryAcquirer).TryAcquire(t.Context(), request1s())
+			if err == nil || lock.Certain(err) {
+				t.Errorf("two yes and one silent may be a majority, but: %v", err)
+			}
+			for i, f := range servers {
+				if f.sets.Load() != 1 || f.deletes.Load() != 1 {
+					t.Errorf("server %d: %d sets, %d deletes", i+1, f.sets.Load(), f.deletes.Load())
+				}
+			}
+		})
+	}
+}
+
+// TestQuorumGrants has two of five be silent: the grant counts from before the first request.
+func TestQuorumGrants(t *testing.T) {
+	for _, l := range Five().Locks {
+		t.Run(l.Name, func(t *testing.T) {
+			t.Parallel()
+			p := patient()
+			before := time.Now()
+			g, err := quorumUser(t, l, p, fakes(t, replyOK, "", replyOK, "", replyOK)).(lock.TryAcquirer).TryAcquire(t.Context(), request1s())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if took := time.Since(g.Issued); took < p.NodeTimeout || g.Issued.Before(before) {
+				t.Errorf("issued %s ago, but two servers were waited for", took)
+			}
+			if end, ok := g.ValidUntil.Time(); !ok || !end.Equal(p.end(g.Issued, time.Second)) {
+				t.Errorf("valid for %s of 1s", end.Sub(g.Issued))
+			}
+		})
+	}
+}
+
+// TestElapsedCheck stops the client between its quorum of replies and the look at the clock, until the keys are over. This is
+// all that the wrong lock does wrong.
+func TestElapsedCheck(t *testing.T) {
+	late := func(t *testing.T, l backends.Lock) (lock.Grant, error) {
+		p := patient()
+		p.Retry.Tries = 1
+		stopped := lock.Arm(t.Context(), func(_ context.Context, point string) {
+			if point == "replies-in" {
+				time.Sleep(time.Second)
+			}
+		})
+		return quorumUser(t, l, p, fakes(t, replyOK, replyOK, replyOK, replyNil, replyNil)).Acquire(stopped, request1s())
+	}
+	t.Run("redlock", func(t *testing.T) {
+		t.Parallel()
+		if g, err := late(t, redlock()); !errors.Is(err, lock.ErrContended) {
+			t.Errorf("grant %+v, %v", g, err)
+		}
+	})
+	t.Run("without", func(t *testing.T) {
+		t.Parallel()
+		g, err := late(t, redlockNoElapsedCheck())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if g.ValidUntil.Covers(time.Now()) {
+			t.Error("the grant claims to be valid")
+		}
+	})
+}
+
+// TestNobodyThere has no server listen: certainly nothing was granted.
+func TestNobodyThere(t *testing.T) {
+	for _, l := range Five().Locks {
+		servers := make([]*fake, 3)
+		for i := range servers {
+			c, err := net.Listen("tcp4", "127.0.0.1:0")
+			if err != nil {
+				t.Fatal(err)
+			}
+			servers[i] = &fake{address: c.Addr().String()}
+			if err := c.Close(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		u := quorumUser(t, l, patient(), servers)
+		_, err := u.(lock.TryAcquirer).TryAcquire(t.Context(), request1s())
+		if !errors.Is(err, lock.ErrNotSent) {
+			t.Errorf("%s: try: %v", l.Name, err)
+		}
+		if err := u.Release(t.Context(), lock.Grant{Lock: "a", ID: "b"}); !errors.Is(err, lock.ErrNotSent) {
+			t.Errorf("%s: release: %v", l.Name, err)
+		}
+	}
+}

@@ -1,0 +1,221 @@
+package redis
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	mathrand "math/rand/v2"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/lockquake/lockquake/backends"
+	"github.com/lockquake/lockquake/lock"
+)
+
+// redlock is the algorithm of redis.io, "Distributed Locks with Redis", as published: the same key and the same random value
+// on all servers, granted by a majority within the TTL, counted from before the first request; a failed attempt is taken back on all
+// servers, also on those that did not answer, and tried again after a random delay. It differs in one thing: an attempt of
+// which nobody knows whether a majority took it ends the acquire with an error of unknown outcome (see vote.refusal), where
+// the published client would go on asking.
+func redlock() backends.Lock {
+	return quorumLock(backends.Lock{
+		Name: "redlock",
+		Doc:  "The same key with the same random value on a majority of independent servers (redis.io, distributed locks).",
+		Dial: dialRedlock(true),
+	})
+}
+
+// redlockNoElapsedCheck is redlock without its third step: it does not look at the clock after the last reply, and so takes
+// the keys for a grant that a majority took long ago and may have dropped since. The grant tells its validity honestly,
+// counted from before the first request, and is over by then: what this lock shows is an overlapping hold, and a user who
+// never had a right to it. (Kleppmann, "How to do distributed locking", 2016, and antirez' answer, "Is Redlock safe?".)
+func redlockNoElapsedCheck() backends.Lock {
+	return quorumLock(backends.Lock{
+		Name:  "redlock-no-elapsed-check",
+		Doc:   "redlock without the look at the clock after the last reply, for what that is worth.",
+		Wrong: "hands out a grant whose validity was over before the replies were read",
+		Dial:  dialRedlock(false),
+	})
+}
+
+// quorumLock fills in what the locks on independent servers have in common.
+func quorumLock(l backends.Lock) backends.Lock {
+	l.Offers = backends.Offers{
+		Try: true, Renewal: "call", Token: backends.TokenNone, Reentrant: "no", Expires: true,
+	}
+	if l.Points == nil {
+		l.Points = []string{"before-set", "replies-in", "set-done", "before-delete", "release-done"}
+	}
+	l.MinTTL = 10 * time.Millisecond
+	l.Recovery = func(ttl time.Duration) time.Duration { return ttl + time.Second }
+	return l
+}
+
+// fiveConnection is one client process's connections to all servers.
+type fiveConnection struct {
+	access backends.Access
+	params QuorumParams
+	fleet  *fleet
+	checks bool // the elapsed time is looked at
+}
+
+func dialRedlock(checks bool) func(context.Context, backends.Access) (backends.Connection, error) {
+	return func(_ context.Context, a backends.Access) (backends.Connection, error) {
+		c, err := dialFive(a)
+		if err != nil {
+			return nil, err
+		}
+		c.checks = checks
+		return c, nil
+	}
+}
+
+func dialFive(a backends.Access) (*fiveConnection, error) {
+	p, err := quorumParams(a.Params)
+	if err != nil {
+		return nil, err
+	}
+	addresses := a.Addresses(Port)
+	if len(addresses) < fewestServers {
+		return nil, fmt.Errorf("redlock: %d addresses of port %q; %d are needed", len(addresses), Port, fewestServers)
+	}
+	return &fiveConnection{access: a, params: p, fleet: newFleet(addresses, p)}, nil
+}
+
+// Locker returns a locker for one user. Values are random for each attempt, so users may share connections.
+func (c *fiveConnection) Locker(_ context.Context, user int) (lock.Locker, error) {
+	return &redlocker{
+		fleet:  c.fleet,
+		params: c.params,
+		checks: c.checks,
+		random: backends.Random(c.access.Run, user),
+	}, nil
+}
+
+// Close closes the connections; keys that are still held expire.
+func (c *fiveConnection) Close() error { return c.fleet.close() }
+
+// redlocker is one user.
+type redlocker struct {
+	fleet  *fleet
+	params QuorumParams
+	checks bool
+	random *mathrand.Rand
+	hand   hand
+}
+
+// Acquire tries until a majority granted it.
+func (l *redlocker) Acquire(ctx context.Context, r lock.Request) (lock.Grant, error) {
+	return l.params.Retry.Poll(ctx, l.random, func(ctx context.Context) (lock.Grant, error) {
+		return l.TryAcquire(ctx, r)
+	})
+}
+
+// TryAcquire makes one attempt on all servers. One that came too late is answered with ErrContended: it was given up, and what the servers
+// had granted is over.
+func (l *redlocker) TryAcquire(ctx context.Context, r lock.Request) (lock.Grant, error) {
+	var random [20]byte
+	_, _ = rand.Read(random[:]) // never fails: the runtime ends the program instead
+	id := hex.EncodeToString(random[:])
+
+	lock.At(ctx, "before-set")
+	start := time.Now()
+	v := l.fleet.ask(ctx, id, func(ctx context.Context, c *redis.Client, o *owner) (bool, error) {
+		err := c.Do(ctx, "SET", key(r.Lock), o, "NX", "PX", r.TTL.Milliseconds()).Err()
+		return err == nil, err
+	})
+	if v.count(yes) < v.quorum() {
+		l.takeBack(ctx, r.Lock, id)
+		return lock.Grant{}, fmt.Errorf("SET NX: %w", v.refusal())
+	}
+	lock.At(ctx, "replies-in")
+	end := l.params.end(start, r.TTL)
+	if late := time.Since(end); l.checks && late >= 0 {
+		l.takeBack(ctx, r.Lock, id)
+		return lock.Grant{}, fmt.Errorf("%w: given up: the validity was over %s before the replies were in", lock.ErrContended, late.Round(time.Millisecond))
+	}
+	lock.At(ctx, "set-done")
+	g := lock.Grant{
+		Lock: r.Lock, Mode: lock.Exclusive, ID: id, Token: lock.NoToken, Issued: start, ValidUntil: lock.Until(end),
+	}
+	l.hand.take(g)
+	return g, nil
+}
+
+// takeBack deletes what a failed attempt may have left, on all servers. Its outcome changes nothing: what is missed
+// expires.
+func (l *redlocker) takeBack(ctx context.Context, name, id string) {
+	l.fleet.ask(context.WithoutCancel(ctx), id, deleteFrom(name))
+}
+
+// deleteFrom deletes the key of a lock where it has the owner's value.
+func deleteFrom(name string) request {
+	return func(ctx context.Context, c *redis.Client, o *owner) (bool, error) {
+		n, err := deleteOwn.Run(ctx, c, []string{key(name)}, o).Int()
+		return n == 1, err
+	}
+}
+
+// Release deletes the keys on all servers. It is done when a majority had the value; ErrNotHeld when a majority did not.
+func (l *redlocker) Release(ctx context.Context, g lock.Grant) error {
+	lock.At(ctx, "before-delete")
+	err := l.fleet.ask(ctx, g.ID, deleteFrom(g.Lock)).own()
+	if err == nil || errors.Is(err, lock.ErrNotHeld) {
+		l.hand.drop(g)
+		lock.At(ctx, "release-done")
+	}
+	if err != nil {
+		return fmt.Errorf("delete by script: %w", err)
+	}
+	return nil
+}
+
+// Renew sets the keys' expiry anew where they still have this grant's value. It is renewed when a majority did so before the
+// new validity, counted from before the first request, was over.
+func (l *redlocker) Renew(ctx context.Context, g lock.Grant, ttl time.Duration) (lock.Grant, error) {
+	start := time.Now()
+	err := l.fleet.ask(ctx, g.ID, func(ctx context.Context, c *redis.Client, o *owner) (bool, error) {
+		n, err := extendOwn.Run(ctx, c, []string{key(g.Lock)}, o, ttl.Milliseconds()).Int()
+		return n == 1, err
+	}).own()
+	if err != nil {
+		if errors.Is(err, lock.ErrNotHeld) {
+			l.hand.drop(g)
+		}
+		return g, fmt.Errorf("extend by script: %w", err)
+	}
+	end := l.params.end(start, ttl)
+	if late := time.Since(end); l.checks && late >= 0 {
+		return g, fmt.Errorf("extended, but the new validity was over %s before the replies were in", late.Round(time.Millisecond))
+	}
+	g.ValidUntil = lock.Until(end)
+	l.hand.take(g)
+	return g, nil
+}
+
+// Check reads the keys: a grant stands where a majority has its value.
+func (l *redlocker) Check(ctx context.Context, g lock.Grant) error {
+	v := l.fleet.ask(ctx, g.ID, func(ctx context.Context, c *redis.Client, o *owner) (bool, error) {
+		o.sent = time.Now() // the owner's value is not sent
+		value, err := c.Get(ctx, key(g.Lock)).Result()
+		return value == o.id, err
+	})
+	if err := v.own(); err != nil {
+		return fmt.Errorf("GET: %w", err)
+	}
+	return nil
+}
+
+// Close frees what the user may still hold; what is left expires.
+func (l *redlocker) Close() error {
+	var errs []error
+	for _, g := range l.hand.left() {
+		if err := l.Release(context.Background(), g); err != nil && !errors.Is(err, lock.ErrNotHeld) {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
