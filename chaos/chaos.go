@@ -109,7 +109,8 @@ type Observer interface {
 const FactServes = "serves"
 
 // FactRole is the fact by which the targets leader and followers are found. A leader, primary or master answers one of
-// these words; whatever else it answers is a follower.
+// these words; sentinel and none are neither; whatever else a node answers, it is a follower. A service with a leader for each part of
+// its locks also knows "role:LOCK", which leader(LOCK) and followers(LOCK) ask.
 const FactRole = "role"
 
 // Scope is where a fault is injected, already resolved.

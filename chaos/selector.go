@@ -13,29 +13,34 @@ import (
 // selectorWords are the targets that are no node's name. Those but holder and clients pick among the servers.
 var selectorWords = []string{"one", "minority", "majority", "all", "leader", "followers", "holder", "clients"}
 
-var holderForm = regexp.MustCompile(`^holder\(([^()\s]+)\)$`)
+// lockForm is a target that names a lock.
+var lockForm = regexp.MustCompile(`^(holder|leader|followers)\(([^()\s]+)\)$`)
 
-// leading are the answers to FactRole of a node that leads.
-var leading = []string{"leader", "primary", "master"}
+// leading are the answers to FactRole of a node that leads, aside those of one that takes no part: it watches the others, or has
+// nothing to do with the lock that was named.
+var (
+	leading = []string{"leader", "primary", "master"}
+	aside   = []string{"sentinel", "none"}
+)
 
 // Selector says what a fault is aimed at. It is resolved when the fault is injected.
 type Selector struct {
 	text string
 	word string // one of selectorWords, or "" for a node
-	lock string // for holder(LOCK)
+	lock string // for holder(LOCK), leader(LOCK), followers(LOCK)
 }
 
 // ParseSelector reads a target: a word such as "leader", "holder(lock-0)", or one of the given names of nodes.
 func ParseSelector(text string, nodes []string) (Selector, error) {
-	switch m := holderForm.FindStringSubmatch(text); {
+	switch m := lockForm.FindStringSubmatch(text); {
 	case m != nil:
-		return Selector{text: text, word: "holder", lock: m[1]}, nil
+		return Selector{text: text, word: m[1], lock: m[2]}, nil
 	case slices.Contains(selectorWords, text):
 		return Selector{text: text, word: text}, nil
 	case slices.Contains(nodes, text):
 		return Selector{text: text}, nil
 	}
-	return Selector{}, fmt.Errorf("there is no target %q; targets are %s, holder(LOCK), or a node: %s", text,
+	return Selector{}, fmt.Errorf("there is no target %q; targets are %s, leader(LOCK), followers(LOCK), holder(LOCK), or a node: %s", text,
 		strings.Join(selectorWords, ", "), strings.Join(nodes, ", "))
 }
 
@@ -46,12 +51,12 @@ func (s Selector) String() string { return s.text }
 // Resolve cannot find it.
 func (s Selector) Holder() (lock string, ok bool) { return s.lock, s.word == "holder" }
 
-// Fact returns the fact that the service must know for this selector, or "".
-func (s Selector) Fact() string {
-	if s.word == "leader" || s.word == "followers" {
-		return FactRole
+// fact is what the servers are asked: their role for the named lock where the service tells them apart, else their role.
+func (s Selector) fact(service Observer) string {
+	if _, ok := service.Facts()[FactRole+":LOCK"]; ok && s.lock != "" {
+		return FactRole + ":" + s.lock
 	}
-	return ""
+	return FactRole
 }
 
 // View is the run's nodes as a selector sees them.
@@ -114,9 +119,10 @@ func (s Selector) byRole(ctx context.Context, v View) ([]Node, error) {
 	}
 	var leaders, followers []Node
 	var answers []string
+	fact := s.fact(v.Service)
 	for _, n := range v.Servers {
 		asking, cancel := context.WithTimeout(ctx, askTimeout)
-		role, err := v.Service.Ask(asking, n.Name(), FactRole)
+		role, err := v.Service.Ask(asking, n.Name(), fact)
 		cancel()
 		switch {
 		case err != nil:
@@ -124,6 +130,7 @@ func (s Selector) byRole(ctx context.Context, v View) ([]Node, error) {
 			continue
 		case slices.Contains(leading, role):
 			leaders = append(leaders, n)
+		case slices.Contains(aside, role):
 		default:
 			followers = append(followers, n)
 		}
@@ -132,7 +139,7 @@ func (s Selector) byRole(ctx context.Context, v View) ([]Node, error) {
 	said := strings.Join(answers, ", ")
 	switch {
 	case s.word == "leader" && len(leaders) > 1:
-		return nil, fmt.Errorf("target leader: more than one (%s)", said)
+		return nil, fmt.Errorf("target %s: more than one (%s); where locks have leaders of their own, write leader(LOCK)", s.text, said)
 	case s.word == "leader" && len(leaders) == 1:
 		return leaders, nil
 	case s.word == "followers" && len(followers) > 0:

@@ -20,6 +20,29 @@ func (r roles) Ask(_ context.Context, node, _ string) (string, error) {
 	return r[node], nil
 }
 
+// sharded gives each node a lock of its own; the first node of a lock leads.
+type sharded map[string]string
+
+func (s sharded) Facts() map[string]string {
+	return map[string]string{FactRole: "", FactRole + ":LOCK": "", FactServes: ""}
+}
+
+func (s sharded) Ask(_ context.Context, node, fact string) (string, error) {
+	mine := s[node]
+	if mine == "" {
+		return "", errors.New("connection refused")
+	}
+	if name, ok := strings.CutPrefix(fact, FactRole+":"); ok && name != mine {
+		return "none", nil
+	}
+	for other, of := range s {
+		if of == mine && other < node {
+			return "slave", nil
+		}
+	}
+	return "master", nil
+}
+
 func nodes(names ...string) []Node {
 	var out []Node
 	for _, n := range names {
@@ -50,6 +73,13 @@ func TestResolve(t *testing.T) {
 		{"followers", servers, service, "etcd-1 etcd-3 etcd-5"},
 		{"leader", servers, roles{"etcd-1": "master", "etcd-2": "master"}, "error: target leader: more than one"},
 		{"leader", servers, roles{"etcd-1": "follower"}, "error: target leader: none"},
+		{"leader", servers, roles{"etcd-1": "sentinel", "etcd-2": "master", "etcd-3": "slave"}, "etcd-2"},
+		{"followers", servers, roles{"etcd-1": "sentinel", "etcd-2": "master", "etcd-3": "slave"}, "etcd-3"},
+		{"leader(a)", servers, service, "etcd-2"},
+		{"leader(a)", servers, sharded{"etcd-1": "a", "etcd-2": "b", "etcd-4": "a"}, "etcd-1"},
+		{"followers(a)", servers, sharded{"etcd-1": "a", "etcd-2": "b", "etcd-4": "a"}, "etcd-4"},
+		{"leader(c)", servers, sharded{"etcd-1": "a", "etcd-2": "b"}, "error: target leader(c): none"},
+		{"leader", servers, sharded{"etcd-1": "a", "etcd-2": "b"}, "error: target leader: more than one"},
 		{"leader", servers, nil, "error: target leader: there is no service"},
 		{"minority", servers[:1], service, "error: target minority: none"},
 		{"one", nil, service, "error: target one: none"},
@@ -116,6 +146,8 @@ func TestParseSelector(t *testing.T) {
 		{"holder(lock-3)", "lock-3", true, true},
 		{"redis-1", "", false, true},
 		{"one", "", false, true},
+		{"leader(lock-3)", "lock-3", false, true},
+		{"one(lock-3)", "", false, false},
 		{"holder()", "", false, false},
 		{"redis-2", "", false, false},
 		{"", "", false, false},

@@ -78,7 +78,7 @@ func TestEmbeddedScenarios(t *testing.T) {
 	}
 	for _, name := range []string{
 		"etcd-healthy", "redis-healthy", "memory-healthy", "etcd-holder-pause", "etcd-holder-pause-fenced", "redis-holder-pause",
-		"redis-restart-amnesia",
+		"redis-restart-amnesia", "sentinel-healthy", "rediscluster-healthy",
 	} {
 		if !seen[name] {
 			t.Errorf("%s is missing", name)

@@ -17,12 +17,23 @@ const Port = "client"
 // Backends returns all topologies of Redis. Each has the same locks; only where there is no single client for all of its
 // servers are there others.
 func Backends() []backends.Backend {
-	return []backends.Backend{Single(), Five()}
+	return []backends.Backend{Single(), Sentinel(), Cluster(), Five()}
 }
 
 // locks lists the locks that work through one client, whatever topology that reaches. The first is the default.
 func locks() []backends.Lock {
 	return []backends.Lock{setPxLua()}
+}
+
+// outlasting gives the locks more time to be granted again after a holder's death: on a topology that has to find itself a new
+// primary first.
+func outlasting(extra time.Duration, list []backends.Lock) []backends.Lock {
+	for i, l := range list {
+		if l.Recovery != nil {
+			list[i].Recovery = func(ttl time.Duration) time.Duration { return l.Recovery(ttl) + extra }
+		}
+	}
+	return list
 }
 
 // LockParams is what a client process is told.

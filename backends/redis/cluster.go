@@ -1,0 +1,115 @@
+package redis
+
+import (
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/lockquake/lockquake/backends"
+	"github.com/lockquake/lockquake/internal/cluster"
+)
+
+const (
+	clusterPrimaries = 3
+	clusterServers   = 2 * clusterPrimaries // each primary has one replica
+	slots            = 16384                // that keys are spread over
+)
+
+// busPort is the name of the port on which the servers of a cluster talk to each other.
+const busPort = "bus"
+
+// Cluster is Redis Cluster: three primaries that share the keys, with a replica each.
+func Cluster() backends.Backend {
+	return backends.Backend{
+		Name: nameCluster,
+		Doc: "Redis Cluster: three primaries that share the keys among them, with a replica each; replication is asynchronous, so that a " +
+			"promoted replica may not know the newest grants.",
+		Locks: outlasting(failoverTime, locks()),
+		New:   newCluster,
+	}
+}
+
+// ClusterParams is what a scenario may set beside the keys that all backends have.
+type ClusterParams struct {
+	// Persistence is what each server writes to disk, as for one server; see Params.
+	Persistence string `yaml:"persistence"`
+	// NodeTimeout is how long a server must be silent before others take it for failed.
+	NodeTimeout time.Duration `yaml:"node_timeout"`
+	LockParams  `yaml:",inline"`
+}
+
+func clusterDefaults() ClusterParams {
+	return ClusterParams{Persistence: "none", NodeTimeout: 500 * time.Millisecond, LockParams: lockDefaults()}
+}
+
+func (p ClusterParams) check() error {
+	if err := checkPersistence(p.Persistence); err != nil {
+		return err
+	}
+	// The servers ping each other from a timer of 100 ms, at half the node timeout.
+	if err := backends.CheckDuration("node_timeout", p.NodeTimeout, 200*time.Millisecond); err != nil {
+		return err
+	}
+	return p.LockParams.check(1)
+}
+
+// sharded is the topology.
+type sharded struct {
+	common backends.Common
+	params ClusterParams
+}
+
+func newCluster(c backends.Common, decode func(into any) error) (backends.Topology, error) {
+	p := clusterDefaults()
+	if err := decode(&p); err != nil {
+		return nil, err
+	}
+	if err := p.check(); err != nil {
+		return nil, fmt.Errorf("backend %s: %w", nameCluster, err)
+	}
+	if c.Nodes != 0 && c.Nodes != clusterServers {
+		return nil, fmt.Errorf("backend %s: nodes is %d; it runs %d primaries with a replica each: leave it out", nameCluster, c.Nodes, clusterPrimaries)
+	}
+	return sharded{common: c, params: p}, nil
+}
+
+// Specs describes the servers. The first three begin as primaries, the fourth follows the first, and so on; Ready introduces them
+// to each other.
+func (s sharded) Specs() []cluster.Spec {
+	specs := make([]cluster.Spec, 0, clusterServers)
+	for i := range clusterServers {
+		specs = append(specs, cluster.Spec{
+			Name: serverName(i), Role: cluster.Server, Image: "redis", Restartable: true,
+			Ports: []cluster.Port{{Name: Port, Number: 6379}, {Name: busPort, Number: 16379}},
+			Command: func(p cluster.Place) []string {
+				return s.server(p.Address(p.Self, Port), p.Address(p.Self, busPort), p.Dir)
+			},
+		})
+	}
+	return specs
+}
+
+// server is the argv of a server that clients reach at address, and the others at bus.
+func (s sharded) server(address, bus, dir string) []string {
+	host, port := splitAddress(address)
+	_, busNumber := splitAddress(bus)
+	return append(command(address, dir, s.params.Persistence),
+		"--cluster-enabled", "yes", "--cluster-config-file", "nodes.conf",
+		"--cluster-node-timeout", strconv.FormatInt(s.params.NodeTimeout.Milliseconds(), 10),
+		"--cluster-port", busNumber, "--cluster-announce-ip", host, "--cluster-announce-port", port, "--cluster-announce-bus-port", busNumber,
+		// A replica that has heard nothing of its primary's offset is left out of CLUSTER SLOTS: each ping brings it.
+		"--repl-diskless-sync-delay", "0", "--repl-ping-replica-period", "1")
+}
+
+// Params is what the clients get.
+func (s sharded) Params() any { return s.params.LockParams }
+
+// Service returns the handle on the running nodes.
+func (s sharded) Service(nodes []*cluster.Node) backends.Service {
+	servers := membersOf(nodes, Port, s.params.Timeout)
+	buses := map[string]string{}
+	for _, n := range nodes {
+		buses[n.Name()] = n.Address(busPort)
+	}
+	return &clusterService{params: s.params, ttl: s.common.TTL, servers: servers, buses: buses}
+}

@@ -1,0 +1,107 @@
+//go:build integration
+
+package redis
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/lockquake/lockquake/backends/conformance"
+)
+
+// TestClusterConformance puts every lock to the suite, on keys of all three primaries.
+func TestClusterConformance(t *testing.T) {
+	r := startReplicated(t, Cluster(), "confclus")
+	conformance.RunAll(t, conformance.Options{Backend: Cluster(), Access: r.Access}, nil)
+}
+
+// TestClusterFacts asks real nodes for every fact.
+func TestClusterFacts(t *testing.T) {
+	r := startReplicated(t, Cluster(), "factclus")
+	a := asker{t: t, service: r.Service}
+	u, g := grant(t, r, "a")
+	primary := a.ask("redis-1", "primary:a")
+	i := slices.Index([]string{"redis-1", "redis-2", "redis-3"}, primary)
+	if i < 0 {
+		t.Fatalf("the primary of the lock is %q", primary)
+	}
+	replica := serverName(clusterPrimaries + i)
+	a.is(primary, "holder:a", g.ID)
+	a.is(primary, "role:a", "master")
+	a.await(replica, "holder:a", g.ID)
+	a.is(replica, "role:a", "slave")
+	a.is(replica, "link", "up")
+	a.is(replica, "master", primary)
+	a.await(replica, "offset", a.ask(primary, "offset"))
+	a.is(primary, "replicas", "1")
+	stranger := serverName((i + 1) % clusterPrimaries)
+	a.is(stranger, "holder:a", "none")
+	a.is(stranger, "role:a", "none")
+	for n := range clusterServers {
+		node, role := serverName(n), "master"
+		if n >= clusterPrimaries {
+			role = "slave"
+		}
+		for fact, want := range map[string]string{
+			"serves": "true", "role": role, "flags": role, "state": "ok", "failing": "none", "primary:a": primary,
+		} {
+			a.is(node, fact, want)
+		}
+		a.clockIsSane(node)
+		if v := a.ask(node, "epoch"); v == "" || v == "0" {
+			t.Errorf("epoch of %s: %q", node, v)
+		}
+	}
+	if v, err := r.Service.Ask(t.Context(), "redis-1", "weather"); err == nil {
+		t.Errorf("a fact that is not known was answered with %q", v)
+	}
+	if err := u.Release(t.Context(), g); err != nil {
+		t.Errorf("release: %v", err)
+	}
+	d := r.Service.Describe(t.Context())
+	for key, want := range map[string]string{"redis.version": ".", "redis.node-timeout": "500ms", "client.redirects": "3"} {
+		if !strings.Contains(d[key], want) {
+			t.Errorf("%s: %q", key, d[key])
+		}
+	}
+}
+
+// TestClusterFailover kills the primary of a lock. Its replica is promoted, with the grant that it had; users find it; the old one
+// comes back as its replica.
+func TestClusterFailover(t *testing.T) {
+	r := startReplicated(t, Cluster(), "failclus")
+	a := asker{t: t, service: r.Service}
+	u, g := grant(t, r, "a")
+	old := a.ask("redis-1", "primary:a")
+	i := slices.Index([]string{"redis-1", "redis-2", "redis-3"}, old)
+	replica, witness := serverName(clusterPrimaries+i), serverName((i+1)%clusterPrimaries)
+	a.await(replica, "holder:a", g.ID)
+	epoch := a.ask(witness, "epoch")
+
+	begun := time.Now()
+	if _, err := r.Cluster.Node(old).Kill(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	a.await(witness, "primary:a", replica)
+	a.await(replica, "role", "master")
+	t.Logf("%s is the primary %s after the kill", replica, time.Since(begun).Round(time.Millisecond))
+	a.is(witness, "failing", old)
+	a.is(replica, "holder:a", g.ID)
+	a.is(old, "serves", "false")
+	if v := a.ask(witness, "epoch"); v == epoch {
+		t.Error("the epoch did not grow")
+	}
+	releaseAfterFailover(t, u, g)
+	a.await(replica, "holder:a", "none")
+
+	if err := r.Cluster.Node(old).Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	begun = time.Now()
+	conformance.Await(t.Context(), t, r.Service)
+	t.Logf("all is well %s after the start of the old primary", time.Since(begun).Round(time.Millisecond))
+	a.is(old, "role", "slave")
+	a.is(old, "master", replica)
+}

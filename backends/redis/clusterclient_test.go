@@ -1,0 +1,177 @@
+package redis
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/lockquake/lockquake/backends"
+	"github.com/lockquake/lockquake/lock"
+)
+
+// play is a server that answers each packet as told; "" hangs up. It returns its address.
+func play(t *testing.T, answer func(text, self string) string) string {
+	t.Helper()
+	l, err := net.Listen("tcp4", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer c.Close()
+				buf := make([]byte, 4096)
+				for {
+					n, err := c.Read(buf)
+					if err != nil {
+						return
+					}
+					reply := answer(strings.ToUpper(string(buf[:n])), l.Addr().String())
+					if reply == "" {
+						return
+					}
+					_, _ = fmt.Fprint(c, reply)
+				}
+			}()
+		}
+	}()
+	return l.Addr().String()
+}
+
+// slotsAt is the answer to CLUSTER SLOTS of a cluster of one.
+func slotsAt(address string) string {
+	host, port := splitAddress(address)
+	return fmt.Sprintf("*1\r\n*3\r\n:0\r\n:16383\r\n*2\r\n$%d\r\n%s\r\n:%s\r\n", len(host), host, port)
+}
+
+func clusterUser(t *testing.T, address string, via map[string]string) *locker {
+	t.Helper()
+	a := backends.Access{
+		Backend: nameCluster, Lock: "set-px-lua", TTL: time.Second, Run: "unit", Via: via,
+		Nodes:  []backends.Endpoint{{Name: "redis-1", Addresses: map[string]string{Port: address}}},
+		Params: []byte(`{"timeout_ns": 500000000}`),
+	}
+	c, err := dial(t.Context(), a)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	l, err := c.Locker(t.Context(), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l.(*locker)
+}
+
+// TestClusterRepeatsNothing has a server hang up, or say nothing, after a SET: what it did nobody knows, and the command must not be sent
+// again behind the caller's back.
+func TestClusterRepeatsNothing(t *testing.T) {
+	for name, reply := range map[string]string{"hangs up": "", "says half": "$"} {
+		var sets atomic.Int32
+		u := clusterUser(t, play(t, func(text, self string) string {
+			switch {
+			case strings.Contains(text, "SLOTS"):
+				return slotsAt(self)
+			case strings.Contains(text, "SET\r\n"):
+				sets.Add(1)
+				return reply
+			}
+			return "-ERR unknown command\r\n"
+		}), nil)
+		if _, err := u.TryAcquire(t.Context(), lock.Request{Lock: "a", TTL: time.Second}); err == nil || lock.Certain(err) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if n := sets.Load(); n != 1 {
+			t.Errorf("%s: SET was sent %d times", name, n)
+		}
+	}
+}
+
+// TestClusterFollowsRedirects has one server send the user to another, which it reaches by a detour.
+func TestClusterFollowsRedirects(t *testing.T) {
+	const elsewhere = "192.0.2.1:6379" // for documentation only: nobody is there
+	target := play(t, func(text, _ string) string {
+		if strings.Contains(text, "SET\r\n") {
+			return "+OK\r\n"
+		}
+		return "-ERR unknown command\r\n"
+	})
+	u := clusterUser(t, play(t, func(text, self string) string {
+		switch {
+		case strings.Contains(text, "SLOTS"):
+			return slotsAt(self)
+		case strings.Contains(text, "SET\r\n"):
+			return "-MOVED 1 " + elsewhere + "\r\n"
+		}
+		return "-ERR unknown command\r\n"
+	}), map[string]string{elsewhere: target})
+	before := time.Now()
+	g, err := u.TryAcquire(t.Context(), lock.Request{Lock: "a", TTL: time.Second})
+	if err != nil || g.Issued.Before(before) {
+		t.Errorf("grant %+v, %v", g, err)
+	}
+}
+
+// TestClusterRefusalIsCertain has a cluster that is down: it did nothing, and says so.
+func TestClusterRefusalIsCertain(t *testing.T) {
+	u := clusterUser(t, play(t, func(text, self string) string {
+		if strings.Contains(text, "SLOTS") {
+			return slotsAt(self)
+		}
+		return "-CLUSTERDOWN The cluster is down\r\n"
+	}), nil)
+	if _, err := u.TryAcquire(t.Context(), lock.Request{Lock: "a", TTL: time.Second}); !errors.Is(err, lock.ErrRefused) {
+		t.Errorf("try: %v", err)
+	}
+}
+
+// TestSentinelClientFindsThePrimary has a Sentinel name a primary, which is reached by a detour.
+func TestSentinelClientFindsThePrimary(t *testing.T) {
+	primary := play(t, func(text, _ string) string {
+		if strings.Contains(text, "SET\r\n") {
+			return "+OK\r\n"
+		}
+		return "-ERR unknown command\r\n"
+	})
+	watch := play(t, func(text, _ string) string {
+		switch {
+		case strings.Contains(text, "GET-MASTER-ADDR-BY-NAME"):
+			return "*2\r\n$9\r\n192.0.2.1\r\n$4\r\n6379\r\n"
+		case strings.Contains(text, "SENTINELS"):
+			return "*0\r\n"
+		}
+		return "-ERR unknown command\r\n"
+	})
+	client, err := connect(backends.Access{
+		Backend: nameSentinel, Via: map[string]string{"192.0.2.1:6379": primary},
+		Nodes: []backends.Endpoint{{Name: "sentinel-1", Addresses: map[string]string{sentinelPort: watch}}},
+	}, lockDefaults())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	if err := client.Set(ctx, "a", "b", 0).Err(); err != nil {
+		t.Errorf("SET: %v", err)
+	}
+}
+
+// TestConnectNamesWhatIsMissing refuses an access that reaches nothing.
+func TestConnectNamesWhatIsMissing(t *testing.T) {
+	for backend, want := range map[string]string{nameSingle: Port, nameSentinel: sentinelPort, nameCluster: Port, "redlock": "redlock"} {
+		if _, err := connect(backends.Access{Backend: backend}, lockDefaults()); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", backend, err)
+		}
+	}
+}

@@ -1,0 +1,152 @@
+package redis
+
+import (
+	"fmt"
+	"net"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/lockquake/lockquake/backends"
+	"github.com/lockquake/lockquake/internal/cluster"
+)
+
+const (
+	sentinelServers = 3 // a primary and its replicas
+	sentinelWatches = 3 // Sentinels
+	sentinelQuorum  = 2 // Sentinels that must agree that the primary is down
+)
+
+// Sentinel is one primary, two replicas and three Sentinels that promote a replica when the primary is gone.
+func Sentinel() backends.Backend {
+	return backends.Backend{
+		Name: nameSentinel,
+		Doc: "One Redis primary with two replicas, and three Sentinels that promote a replica when the primary is gone; replication is " +
+			"asynchronous, so that a promoted replica may not know the newest grants.",
+		Locks: outlasting(failoverTime, locks()),
+		New:   newSentinel,
+	}
+}
+
+// SentinelParams is what a scenario may set beside the keys that all backends have.
+type SentinelParams struct {
+	// Persistence is what each data server writes to disk, as for one server; see Params.
+	Persistence string `yaml:"persistence"`
+	// DownAfter is how long a server must be silent before a Sentinel takes it for down.
+	DownAfter time.Duration `yaml:"down_after"`
+	// FailoverTimeout bounds the phases of a failover; the next one is refused for twice as long.
+	FailoverTimeout time.Duration `yaml:"failover_timeout"`
+	// MinReplicas is how many replicas must have been heard within the last second for the primary to take writes.
+	MinReplicas int `yaml:"min_replicas_to_write"`
+	LockParams  `yaml:",inline"`
+}
+
+func sentinelDefaults() SentinelParams {
+	return SentinelParams{
+		Persistence: "none", DownAfter: 300 * time.Millisecond, FailoverTimeout: time.Second, LockParams: lockDefaults(),
+	}
+}
+
+func (p SentinelParams) check() error {
+	if err := checkPersistence(p.Persistence); err != nil {
+		return err
+	}
+	// Sentinels ping every 100 ms: a shorter time would take every server for down.
+	if err := backends.CheckDuration("down_after", p.DownAfter, 200*time.Millisecond); err != nil {
+		return err
+	}
+	if err := backends.CheckDuration("failover_timeout", p.FailoverTimeout, 100*time.Millisecond); err != nil {
+		return err
+	}
+	if p.MinReplicas < 0 || p.MinReplicas >= sentinelServers {
+		return fmt.Errorf("min_replicas_to_write is %d; it must be from 0 to %d", p.MinReplicas, sentinelServers-1)
+	}
+	return p.LockParams.check(sentinelServers - 1)
+}
+
+// sentinel is the topology.
+type sentinel struct {
+	common backends.Common
+	params SentinelParams
+}
+
+func newSentinel(c backends.Common, decode func(into any) error) (backends.Topology, error) {
+	p := sentinelDefaults()
+	if err := decode(&p); err != nil {
+		return nil, err
+	}
+	if err := p.check(); err != nil {
+		return nil, fmt.Errorf("backend %s: %w", nameSentinel, err)
+	}
+	if c.Nodes != 0 && c.Nodes != sentinelServers+sentinelWatches {
+		return nil, fmt.Errorf("backend %s: nodes is %d; it runs %d servers and %d Sentinels: leave it out",
+			nameSentinel, c.Nodes, sentinelServers, sentinelWatches)
+	}
+	return sentinel{common: c, params: p}, nil
+}
+
+// Specs describes the data servers and the Sentinels. All data servers start as primaries: a node that was restarted with the
+// name of a primary in its command line would follow it wherever the primary has moved to, until failover_timeout has passed.
+// Who follows whom is said by Ready at first, and by the Sentinels from then on.
+func (s sentinel) Specs() []cluster.Spec {
+	specs := make([]cluster.Spec, 0, sentinelServers+sentinelWatches)
+	for i := range sentinelServers {
+		specs = append(specs, cluster.Spec{
+			Name: serverName(i), Role: cluster.Server, Image: "redis", Restartable: true,
+			Ports:   []cluster.Port{{Name: Port, Number: 6379}},
+			Command: func(p cluster.Place) []string { return s.server(p.Address(serverName(i), Port), p.Dir) },
+		})
+	}
+	for i := range sentinelWatches {
+		specs = append(specs, cluster.Spec{
+			Name: "sentinel-" + strconv.Itoa(i+1), Role: cluster.Server, Image: "redis", Restartable: true,
+			Ports:   []cluster.Port{{Name: sentinelPort, Number: 26379}},
+			Command: func(p cluster.Place) []string { return watch(p.Address(p.Self, sentinelPort), p.Dir) },
+		})
+	}
+	return specs
+}
+
+func serverName(i int) string { return "redis-" + strconv.Itoa(i+1) }
+
+// server is the argv of a data server.
+func (s sentinel) server(address, dir string) []string {
+	host, port := splitAddress(address)
+	return append(command(address, dir, s.params.Persistence),
+		"--replica-announce-ip", host, "--replica-announce-port", port,
+		"--min-replicas-to-write", strconv.Itoa(s.params.MinReplicas), "--min-replicas-max-lag", "1",
+		"--repl-diskless-sync-delay", "0", "--repl-ping-replica-period", "1")
+}
+
+// watch is the argv of a Sentinel, which needs a file that it can rewrite: the shell makes the first one and becomes the server. A
+// restarted Sentinel finds in it what it knew.
+func watch(address, dir string) []string {
+	host, port := splitAddress(address)
+	config := []string{
+		"port " + port, "bind 0.0.0.0", "protected-mode no", "daemonize no", "dir " + dir,
+		"sentinel announce-ip " + host, "sentinel announce-port " + port,
+	}
+	const script = `[ -s "$0" ] || printf '%s\n' "$1" >"$0"; exec redis-server "$0" --sentinel`
+	return []string{"sh", "-c", script, dir + "/sentinel.conf", strings.Join(config, "\n")}
+}
+
+// splitAddress takes "host:port" apart; what is no address is a host on the standard port.
+func splitAddress(address string) (host, port string) {
+	host, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return address, "6379"
+	}
+	return host, port
+}
+
+// Params is what the clients get.
+func (s sentinel) Params() any { return s.params.LockParams }
+
+// Service returns the handle on the running nodes.
+func (s sentinel) Service(nodes []*cluster.Node) backends.Service {
+	return &sentinelService{
+		params: s.params, ttl: s.common.TTL,
+		servers:   membersOf(nodes, Port, s.params.Timeout),
+		sentinels: membersOf(nodes, sentinelPort, s.params.Timeout),
+	}
+}

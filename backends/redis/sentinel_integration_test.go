@@ -1,0 +1,201 @@
+//go:build integration
+
+package redis
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/lockquake/lockquake/backends"
+	"github.com/lockquake/lockquake/backends/conformance"
+	"github.com/lockquake/lockquake/lock"
+)
+
+// startReplicated brings up a topology whose servers have replicas.
+func startReplicated(t *testing.T, b backends.Backend, run string) conformance.Running {
+	t.Helper()
+	return conformance.Start(t, conformance.StartOptions{Backend: b, Lock: "set-px-lua", TTL: time.Second, Run: run})
+}
+
+// asker asks nodes for facts, and fails the test where there is no answer.
+type asker struct {
+	t       *testing.T
+	service backends.Service
+}
+
+func (a asker) ask(node, fact string) string {
+	a.t.Helper()
+	v, err := a.service.Ask(a.t.Context(), node, fact)
+	if err != nil {
+		a.t.Fatalf("%s of %s: %v", fact, node, err)
+	}
+	return v
+}
+
+// is holds facts to what they must be.
+func (a asker) is(node, fact, want string) {
+	a.t.Helper()
+	if got := a.ask(node, fact); got != want {
+		a.t.Errorf("%s of %s is %q, not %q", fact, node, got, want)
+	}
+}
+
+// await returns when the fact is as wanted.
+func (a asker) await(node, fact, want string) {
+	a.t.Helper()
+	ctx, cancel := context.WithTimeout(a.t.Context(), time.Minute)
+	defer cancel()
+	for {
+		got, err := a.service.Ask(ctx, node, fact)
+		if err == nil && got == want {
+			return
+		}
+		if ctx.Err() != nil {
+			a.t.Fatalf("%s of %s is %q (%v) after a minute, not %q", fact, node, got, err, want)
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+// clockIsSane holds a node's clock to ours.
+func (a asker) clockIsSane(node string) {
+	a.t.Helper()
+	if at, err := time.Parse(time.RFC3339Nano, a.ask(node, "clock")); err != nil || time.Since(at).Abs() > 2*time.Second {
+		a.t.Errorf("clock of %s: %v, %v", node, at, err)
+	}
+}
+
+// grant acquires lock a for a user of its own.
+func grant(t *testing.T, r conformance.Running, name string) (lock.Locker, lock.Grant) {
+	t.Helper()
+	conn, err := setPxLua().Dial(t.Context(), r.Access)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	u, err := conn.Locker(t.Context(), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	g, err := u.Acquire(t.Context(), lock.Request{Lock: name, TTL: 30 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return u, g
+}
+
+// TestSentinelConformance puts every lock to the suite, found by way of the Sentinels.
+func TestSentinelConformance(t *testing.T) {
+	r := startReplicated(t, Sentinel(), "confsent")
+	conformance.RunAll(t, conformance.Options{Backend: Sentinel(), Access: r.Access}, nil)
+}
+
+// TestSentinelFacts asks real nodes for every fact.
+func TestSentinelFacts(t *testing.T) {
+	r := startReplicated(t, Sentinel(), "factsent")
+	a := asker{t: t, service: r.Service}
+	u, g := grant(t, r, "a")
+	a.is("redis-1", "holder:a", g.ID)
+	for _, replica := range []string{"redis-2", "redis-3"} {
+		a.await(replica, "holder:a", g.ID)
+		a.is(replica, "role", "slave")
+		a.is(replica, "master", "redis-1")
+		a.is(replica, "link", "up")
+		a.is(replica, "replicas", "0")
+		a.await(replica, "offset", a.ask("redis-1", "offset"))
+	}
+	a.is("redis-1", "role", "master")
+	a.is("redis-1", "master", "redis-1")
+	a.is("redis-1", "link", "none")
+	a.is("redis-1", "replicas", "2")
+	for _, watch := range []string{"sentinel-1", "sentinel-2", "sentinel-3"} {
+		for fact, want := range map[string]string{
+			"serves": "true", "role": "sentinel", "master": "redis-1", "quorum": "true", "flags": "master", "replicas": "2", "tilt": "false", "epoch": "0",
+		} {
+			a.is(watch, fact, want)
+		}
+		a.clockIsSane(watch)
+		if v := a.ask(watch, "run-id"); len(v) != 40 {
+			t.Errorf("run-id of %s: %q", watch, v)
+		}
+	}
+	a.clockIsSane("redis-2")
+	for node, fact := range map[string]string{"sentinel-1": "weather", "redis-1": "quorum", "redis-9": "role"} {
+		if v, err := r.Service.Ask(t.Context(), node, fact); err == nil {
+			t.Errorf("%s of %s was answered with %q", fact, node, v)
+		}
+	}
+	if err := u.Release(t.Context(), g); err != nil {
+		t.Errorf("release: %v", err)
+	}
+	a.await("redis-3", "holder:a", "none")
+	d := r.Service.Describe(t.Context())
+	for key, want := range map[string]string{"redis.version": ".", "sentinel.version": ".", "sentinel.down-after": "300ms", "sentinel.pace": "ping-period 100ms"} {
+		if !strings.Contains(d[key], want) {
+			t.Errorf("%s: %q", key, d[key])
+		}
+	}
+}
+
+// TestSentinelFailover kills the primary. Another is promoted, with the grant that it had; users find it; the old one comes back
+// as its replica.
+func TestSentinelFailover(t *testing.T) {
+	r := startReplicated(t, Sentinel(), "failsent")
+	a := asker{t: t, service: r.Service}
+	u, g := grant(t, r, "a")
+	a.await("redis-2", "holder:a", g.ID)
+	a.await("redis-3", "holder:a", g.ID)
+
+	begun := time.Now()
+	if _, err := r.Cluster.Node("redis-1").Kill(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	a.is("redis-1", "serves", "false")
+	primary := promoted(a, "sentinel-1", "redis-1")
+	a.await(primary, "role", "master")
+	for _, watch := range []string{"sentinel-2", "sentinel-3"} {
+		a.await(watch, "master", primary)
+	}
+	t.Logf("%s is the primary %s after the kill", primary, time.Since(begun).Round(time.Millisecond))
+	a.is(primary, "holder:a", g.ID)
+	if v := a.ask("sentinel-1", "epoch"); v == "0" {
+		t.Error("the epoch did not grow")
+	}
+	releaseAfterFailover(t, u, g)
+	a.await(primary, "holder:a", "none")
+
+	if err := r.Cluster.Node("redis-1").Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	begun = time.Now()
+	conformance.Await(t.Context(), t, r.Service)
+	t.Logf("all is well %s after the start of the old primary", time.Since(begun).Round(time.Millisecond))
+	a.is("redis-1", "role", "slave")
+	a.is("redis-1", "master", primary)
+}
+
+// promoted waits until a node names another primary than the old one.
+func promoted(a asker, node, old string) string {
+	a.t.Helper()
+	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+		if v, err := a.service.Ask(a.t.Context(), node, "master"); err == nil && v != old {
+			return v
+		}
+	}
+	a.t.Fatalf("%s names %s for a minute", node, old)
+	return ""
+}
+
+// releaseAfterFailover releases a grant that survived; the first attempts may meet the dead primary.
+func releaseAfterFailover(t *testing.T, u lock.Locker, g lock.Grant) {
+	t.Helper()
+	var err error
+	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
+		if err = u.Release(t.Context(), g); err == nil {
+			return
+		}
+	}
+	t.Errorf("the grant cannot be released at the new primary: %v", err)
+}

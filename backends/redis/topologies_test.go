@@ -1,0 +1,153 @@
+package redis
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/goccy/go-yaml"
+
+	"github.com/lockquake/lockquake/backends"
+	"github.com/lockquake/lockquake/internal/cluster"
+)
+
+// decoded decodes as scenarios do: strictly.
+func decoded(text string) func(any) error {
+	return func(into any) error {
+		if text == "" {
+			return nil // the library would empty the struct
+		}
+		return yaml.UnmarshalWithOptions([]byte(text), into, yaml.Strict())
+	}
+}
+
+// TestTopologyParams refuses what the servers or the lock cannot do, and names the key.
+func TestTopologyParams(t *testing.T) {
+	for _, c := range []struct {
+		backend backends.Backend
+		nodes   int
+		text    string
+		want    string // part of the error; "" for none
+	}{
+		{Sentinel(), 0, "", ""},
+		{Sentinel(), 6, "down_after: 1s\nfailover_timeout: 3s\nmin_replicas_to_write: 1\npersistence: everysec\nwait: 2", ""},
+		{Sentinel(), 3, "", "nodes"},
+		{Sentinel(), 0, "down_after: 300", "down_after"},
+		{Sentinel(), 0, "failover_timeout: 5ms", "failover_timeout"},
+		{Sentinel(), 0, "min_replicas_to_write: 3", "min_replicas_to_write"},
+		{Sentinel(), 0, "wait: 3", "wait is 3; it must be from 0 to 2"},
+		{Sentinel(), 0, "wait: -1", "wait"},
+		{Sentinel(), 0, "wait: 1\nwait_timeout: 2s", "wait_timeout"},
+		{Sentinel(), 0, "wait_timeout: 0s", "wait_timeout"},
+		{Sentinel(), 0, "persistence: some", "persistence"},
+		{Sentinel(), 0, "node_timeout: 1s", "node_timeout"},
+		{Cluster(), 0, "", ""},
+		{Cluster(), 6, "node_timeout: 2s\npersistence: always\nwait: 1", ""},
+		{Cluster(), 3, "", "nodes"},
+		{Cluster(), 0, "node_timeout: 500", "node_timeout"},
+		{Cluster(), 0, "wait: 2", "wait"},
+		{Cluster(), 0, "down_after: 1s", "down_after"},
+		{Single(), 0, "wait: 1", "wait is 1; there are no replicas"},
+	} {
+		_, err := c.backend.New(backends.Common{Nodes: c.nodes, TTL: time.Second}, decoded(c.text))
+		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
+			t.Errorf("%s with %d nodes and %q: the error is %v; it should name %q", c.backend.Name, c.nodes, c.text, err, c.want)
+		}
+	}
+}
+
+// has tells whether the words stand in that order, one after another, in an argv.
+func has(argv []string, words ...string) bool {
+	for i := range argv {
+		if i+len(words) <= len(argv) && slices.Equal(argv[i:i+len(words)], words) {
+			return true
+		}
+	}
+	return false
+}
+
+// TestCommandLines holds the command lines to what each node must be told.
+func TestCommandLines(t *testing.T) {
+	sp := sentinelDefaults()
+	sp.MinReplicas, sp.Persistence = 1, "always"
+	data := sentinel{params: sp}.server("127.0.0.1:21000", "/data")
+	cp := clusterDefaults()
+	shard := sharded{params: cp}.server("10.1.2.13:6379", "10.1.2.13:16379", "/data")
+	for _, c := range []struct {
+		argv  []string
+		words []string
+	}{
+		{data, []string{"redis-server", "--port", "21000"}},
+		{data, []string{"--dir", "/data"}},
+		{data, []string{"--appendfsync", "always"}},
+		{data, []string{"--replica-announce-ip", "127.0.0.1", "--replica-announce-port", "21000"}},
+		{data, []string{"--min-replicas-to-write", "1", "--min-replicas-max-lag", "1"}},
+		{data, []string{"--repl-diskless-sync-delay", "0"}},
+		{shard, []string{"redis-server", "--port", "6379"}},
+		{shard, []string{"--cluster-enabled", "yes"}},
+		{shard, []string{"--cluster-node-timeout", "500"}},
+		{shard, []string{"--cluster-port", "16379"}},
+		{shard, []string{"--cluster-announce-ip", "10.1.2.13", "--cluster-announce-port", "6379", "--cluster-announce-bus-port", "16379"}},
+		{shard, []string{"--repl-ping-replica-period", "1"}},
+	} {
+		if !has(c.argv, c.words...) {
+			t.Errorf("%q is not in %q", c.words, c.argv)
+		}
+	}
+	if slices.Contains(data, "--replicaof") {
+		t.Error("a restarted server would follow whoever was the primary when the run began")
+	}
+	argv := watch("127.0.0.1:22000", "/data")
+	if !has(argv, "sh", "-c") || argv[3] != "/data/sentinel.conf" || !strings.Contains(argv[2], `exec redis-server "$0" --sentinel`) ||
+		!strings.Contains(argv[4], "sentinel announce-port 22000\n") && !strings.HasSuffix(argv[4], "sentinel announce-port 22000") {
+		t.Errorf("a Sentinel's command line: %q", argv)
+	}
+}
+
+// TestSpecs gives each topology six nodes that can come back, the cluster's with a port for each other.
+func TestSpecs(t *testing.T) {
+	for _, c := range []struct {
+		backend backends.Backend
+		names   string
+	}{
+		{Sentinel(), "redis-1 redis-2 redis-3 sentinel-1 sentinel-2 sentinel-3"},
+		{Cluster(), "redis-1 redis-2 redis-3 redis-4 redis-5 redis-6"},
+	} {
+		top, err := c.backend.New(backends.Common{TTL: time.Second}, decoded(""))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var names []string
+		for _, s := range top.Specs() {
+			names = append(names, s.Name)
+			if !s.Restartable || s.Image != "redis" || s.Role != cluster.Server {
+				t.Errorf("%s of %s: %+v", s.Name, c.backend.Name, s)
+			}
+		}
+		if got := strings.Join(names, " "); got != c.names {
+			t.Errorf("nodes of %s: %s", c.backend.Name, got)
+		}
+		facts := top.Service(nil).Facts()
+		for _, fact := range []string{"serves", "role", "clock", "run-id", "holder:LOCK", "master", "link", "offset", "replicas", "epoch", "flags"} {
+			if facts[fact] == "" {
+				t.Errorf("%s cannot be asked for %s", c.backend.Name, fact)
+			}
+		}
+	}
+}
+
+// TestRecoveryAllowsForAFailover gives the locks of a topology that must find a new primary more time than those of one server.
+func TestRecoveryAllowsForAFailover(t *testing.T) {
+	for i, l := range Single().Locks {
+		if l.Recovery == nil {
+			continue
+		}
+		want := l.Recovery(time.Minute) + failoverTime
+		for _, b := range []backends.Backend{Sentinel(), Cluster()} {
+			if got := b.Locks[i].Recovery(time.Minute); b.Locks[i].Name != l.Name || got != want {
+				t.Errorf("%s of %s: %s, not %s", l.Name, b.Name, got, want)
+			}
+		}
+	}
+}
