@@ -32,7 +32,8 @@ type Env struct {
 	Cluster        map[string]string `json:"cluster"`         // what the nodes run on
 	Service        map[string]string `json:"service"`         // versions and settings, the retry policy included
 	Host           map[string]string `json:"host"`            // kernel, cores, memory, load averages before and after
-	Timings        map[string]int64  `json:"timings_ms"`      // up, ready, load, heal, settle, judge, down
+	Libraries      map[string]string `json:"libraries"`       // modules that the lock is made of, with their versions
+	Timings        map[string]int64  `json:"timings_ms"`      // of each phase; the names are explained below
 
 	Backend    string `json:"backend"`
 	Lock       string `json:"lock"`
@@ -59,6 +60,22 @@ type Env struct {
 
 	Clients []ClientStats `json:"clients"`
 }
+
+// The timings of a run. TimeUp is the sum of those that begin with its name, TimeReady and TimeHello side by side; the
+// others are one after another.
+const (
+	TimeUp         = "up"
+	TimeOpen       = "up_open"     // network, containers or namespaces, not yet started
+	TimeStart      = "up_start"    // until every process was started
+	TimeServe      = "up_serve"    // from then until the service serves
+	TimeHello      = "up_hello"    // from then until every client and the resource said hello
+	TimeConnect    = "up_connect"  // until every client is connected to the service
+	TimeFirstGrant = "first_grant" // from the start of the run (of the process, for its first run) to the first judged grant
+	TimeLoad       = "load"
+	TimeHeal       = "heal"
+	TimeSettle     = "settle"
+	TimeDown       = "down" // teardown of all nodes
+)
 
 // ClientStats is what a node said of itself at its end.
 type ClientStats struct {
@@ -89,6 +106,9 @@ type Report struct {
 	Provider string   `json:"provider"`
 	Backend  string   `json:"backend"`
 	Lock     string   `json:"lock"`
+
+	Versions map[string]string `json:"versions"`   // of the servers and of the libraries
+	Timings  map[string]int64  `json:"timings_ms"` // as in env.json
 
 	Judged   Judged              `json:"judged"`
 	Counts   map[string]*int64   `json:"counts"`   // null: not judged

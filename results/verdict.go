@@ -2,6 +2,7 @@ package results
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -26,10 +27,11 @@ func (d *docket) report(damage error) Report {
 	r := Report{
 		Schema: ReportSchema, Scenario: d.scenario.Name, Claim: d.scenario.Claim, Verdict: Pass, Seed: e.Seed, Replay: e.Replay,
 		Provider: e.Provider, Backend: e.Backend, Lock: e.Lock, Judged: d.tally.judged, RunDir: d.dir,
-		Counts: map[string]*int64{}, Measures: map[string]*float64{}, Latency: map[string]Quantiles{},
+		Versions: versions(e), Timings: map[string]int64{}, Counts: map[string]*int64{}, Measures: map[string]*float64{}, Latency: map[string]Quantiles{},
 		Reasons: []string{}, Strength: []string{}, Expectations: []ExpectationResult{}, Faults: []FaultResult{},
 		Phases: []PhaseLatency{}, Findings: d.findings, Warnings: append([]string{}, e.Warnings...),
 	}
+	maps.Copy(r.Timings, e.Timings)
 	for _, f := range d.findings {
 		for name, n := range f.Counts {
 			r.Counts[name] = n
@@ -57,6 +59,19 @@ func (d *docket) report(damage error) Report {
 	}
 	d.expect(&r, damage)
 	return r
+}
+
+// versions collects from the environment which servers and libraries were at work. What a service tells of itself under
+// a name that ends in "version" is one.
+func versions(e Env) map[string]string {
+	out := map[string]string{}
+	for name, value := range e.Service {
+		if strings.HasSuffix(name, "version") {
+			out[name] = value
+		}
+	}
+	maps.Copy(out, e.Libraries)
+	return out
 }
 
 func (d *docket) faultResult(f history.Fault) FaultResult {

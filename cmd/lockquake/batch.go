@@ -10,6 +10,7 @@ import (
 
 	"github.com/vbauerster/mpb/v8/cwriter"
 
+	"github.com/lockquake/lockquake/internal/clock"
 	"github.com/lockquake/lockquake/internal/cluster"
 	"github.com/lockquake/lockquake/internal/engine"
 	"github.com/lockquake/lockquake/results"
@@ -23,6 +24,7 @@ type batch struct {
 	json    bool
 	reports []results.Report
 	tallies []string // "k of n" of each scenario that was repeated
+	began   int64    // when the process began; 0 after its first run
 	last    string   // directory of the last run
 	mute    bool     // a run left no report, so that the table cannot count it
 	code    int
@@ -65,6 +67,9 @@ func (b *batch) repeat(ctx context.Context, o engine.Options, n int, draw bool) 
 func (b *batch) once(ctx context.Context, o engine.Options) int {
 	stop := interruptible(ctx, b.tell)
 	defer stop.done()
+	if o.Began, b.began = b.began, 0; o.Began == 0 {
+		o.Began = clock.Now()
+	}
 	swept, err := cluster.Sweep(stop.ctx, cluster.SweepOptions{Log: o.Log})
 	if err != nil {
 		o.Log.Warn("what dead runs left behind could not be removed", "error", err)

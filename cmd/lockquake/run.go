@@ -10,6 +10,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/lockquake/lockquake/backends/all"
+	"github.com/lockquake/lockquake/internal/clock"
 	"github.com/lockquake/lockquake/internal/engine"
 	"github.com/lockquake/lockquake/scenarios"
 )
@@ -84,7 +86,7 @@ func (f *runFlags) run(ctx context.Context, std streams, args []string) error {
 	if f.dryRun {
 		return f.plan(std, list)
 	}
-	b := batch{std: std, tell: tell, json: f.format.value == "json"}
+	b := batch{std: std, tell: tell, json: f.format.value == "json", began: clock.ProcessStart()}
 	told := ""
 	for _, o := range list {
 		if why := "provider " + o.Provider.Name() + ": " + o.ProviderReason; why != told {
@@ -130,6 +132,7 @@ func (f *runFlags) prepare(ctx context.Context, args []string, log *slog.Logger)
 			}
 			o := engine.Options{
 				Scenario: s, Catalog: known, Images: images, Out: f.out, Keep: f.keep, Version: version, Log: log,
+				Libraries: all.Libraries(s.Backend.Use),
 			}
 			if o.Provider, o.ProviderReason, err = pick.pick(ctx, s, known); err != nil {
 				return nil, err

@@ -38,6 +38,17 @@ func Of(t time.Time) int64 { return base.mono + int64(t.Sub(base.wall)) }
 // Time returns the time.Time, with monotonic reading, at mono nanoseconds of the host's CLOCK_MONOTONIC.
 func Time(mono int64) time.Time { return base.wall.Add(time.Duration(mono - base.mono)) }
 
+// began is when this package was initialised: the best guess where the kernel does not tell more.
+var began = Now()
+
+// ProcessStart returns when this process began, on the clock of Now, to a hundredth of a second.
+func ProcessStart() int64 {
+	if at, ok := startedByKernel(); ok && at < began {
+		return at
+	}
+	return began
+}
+
 // BootID returns the kernel's random boot id, or "" where there is none. Two processes with the same boot id and the
 // same time namespace share Now.
 func BootID() string {

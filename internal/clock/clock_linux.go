@@ -1,6 +1,12 @@
 package clock
 
-import "golang.org/x/sys/unix"
+import (
+	"bytes"
+	"os"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+)
 
 // Now returns the host's CLOCK_MONOTONIC in nanoseconds.
 func Now() int64 {
@@ -8,4 +14,25 @@ func Now() int64 {
 	// The call cannot fail for CLOCK_MONOTONIC and a valid pointer.
 	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts)
 	return ts.Nano()
+}
+
+// startedByKernel reads when this process was made. The kernel counts it in hundredths of a second since the boot, on a
+// clock that also runs while the machine sleeps.
+func startedByKernel() (int64, bool) {
+	b, err := os.ReadFile("/proc/self/stat")
+	i := bytes.LastIndexByte(b, ')') // the name before it may hold anything
+	if err != nil || i < 0 {
+		return 0, false
+	}
+	const field = 22 - 3 // starttime, counted from the state, which is field 3
+	f := bytes.Fields(b[i+1:])
+	if len(f) <= field {
+		return 0, false
+	}
+	ticks, err := strconv.ParseInt(string(f[field]), 10, 64)
+	var boot unix.Timespec
+	if err != nil || unix.ClockGettime(unix.CLOCK_BOOTTIME, &boot) != nil {
+		return 0, false
+	}
+	return ticks*1e7 - (boot.Nano() - Now()), true
 }

@@ -40,6 +40,8 @@ type Options struct {
 	Replay         string            // the command that repeats the run, but for the seed
 	Version        string            // of lockquake
 	Started        time.Time         // wall clock, names the run directory
+	Began          int64             // ns of the run's clock: when the run was asked for; 0 is the call of Run
+	Libraries      map[string]string // module -> version of what the lock is made of, for env.json
 	NoRecord       bool              // count grants only: the baseline of the recording benchmark
 	Keep           bool              // leave the nodes up after the run
 	Log            *slog.Logger

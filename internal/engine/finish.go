@@ -147,7 +147,7 @@ func (r *run) down(ctx context.Context) error {
 			_ = s.conn.Close()
 		}
 	}
-	return r.timed("down", func() error { return r.cluster.Close(ctx) })
+	return r.timed(results.TimeDown, func() error { return r.cluster.Close(ctx) })
 }
 
 // collect closes the histories of all nodes and takes down what they said of themselves.

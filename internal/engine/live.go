@@ -22,6 +22,7 @@ type live struct {
 	points  map[string]int     // "user point" -> times reached
 	heard   map[int]int64      // client index -> ns when its stream last brought something
 	grants  int64
+	first   int64 // ns of the first grant; 0 while there is none
 	waiters int
 	changed chan struct{} // closed, and made anew, when something changed and somebody waits
 }
@@ -89,6 +90,9 @@ func (l *live) apply(e *history.Event, directed bool) {
 	switch {
 	case e.Kind == history.Acquire && e.Phase == history.Ok:
 		l.grants++
+		if l.first == 0 || e.Time < l.first {
+			l.first = e.Time
+		}
 		l.holds[grantKey{e.User, e.Op}] = hold{user: e.User, grant: e.Op, lock: e.Lock, start: e.Time, valid: e.Valid}
 	case e.Kind == history.Release && e.Phase == history.Invoke:
 		delete(l.holds, grantKey{e.User, e.Grant})
@@ -264,6 +268,13 @@ func (l *live) granted() int64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.grants
+}
+
+// firstGrant returns when the first grant was in hand, or 0 where there was none.
+func (l *live) firstGrant() int64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.first
 }
 
 // sleep waits for d or until ctx ends.

@@ -52,6 +52,9 @@ type run struct {
 // Run carries out a scenario and returns the directory it left. The directory holds all that could be recorded, also
 // beside an error; it is "" when nothing was started. When ctx ends, faults are healed and nodes torn down first.
 func Run(ctx context.Context, o Options) (dir string, err error) {
+	if o.Began == 0 {
+		o.Began = clock.Now()
+	}
 	p, err := Check(o)
 	if err != nil {
 		return "", err
@@ -71,7 +74,7 @@ func (r *run) do(ctx context.Context) (err error) {
 		}
 		err = errors.Join(err, r.finish(ctx))
 	}()
-	if err := r.timed("up", func() error { return r.up(ctx) }); err != nil {
+	if err := r.timed(results.TimeUp, func() error { return r.up(ctx) }); err != nil {
 		if ctx.Err() != nil {
 			return nil // interrupted while starting: finish says so
 		}
@@ -79,12 +82,12 @@ func (r *run) do(ctx context.Context) (err error) {
 	}
 	pulse := r.watchSelf()
 	defer pulse.Stop() // before finish closes the engine's history
-	loadErr := r.timed("load", func() error { return r.load(ctx) })
+	loadErr := r.timed(results.TimeLoad, func() error { return r.load(ctx) })
 	if loadErr != nil && ctx.Err() == nil {
 		r.unknown("%v", loadErr)
 	}
-	_ = r.timed("heal", func() error { r.heal(ctx); return nil })
-	_ = r.timed("settle", func() error { r.settle(ctx); return nil })
+	_ = r.timed(results.TimeHeal, func() error { r.heal(ctx); return nil })
+	_ = r.timed(results.TimeSettle, func() error { r.settle(ctx); return nil })
 	return nil
 }
 
@@ -138,9 +141,22 @@ func (r *run) timed(phase string, f func() error) error {
 	r.progress("")
 	start := clock.Now()
 	err := f()
+	r.took(phase, clock.Now()-start)
+	return err
+}
+
+// took notes that something took so many ns.
+func (r *run) took(what string, ns int64) {
 	r.mu.Lock()
-	r.env.Timings[phase] += (clock.Now() - start) / int64(time.Millisecond)
-	r.mu.Unlock()
+	defer r.mu.Unlock()
+	r.env.Timings[what] += ns / int64(time.Millisecond)
+}
+
+// timing runs a part of a phase and notes how long it took.
+func (r *run) timing(what string, f func() error) error {
+	start := clock.Now()
+	err := f()
+	r.took(what, clock.Now()-start)
 	return err
 }
 

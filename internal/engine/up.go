@@ -29,29 +29,38 @@ func newID() string {
 
 // up starts all nodes side by side and returns when the service serves and every client is connected to it.
 func (r *run) up(ctx context.Context) error {
-	c, err := r.options.Provider.Open(ctx, cluster.Request{
-		Run: r.id, Specs: r.plan.specs, Images: r.options.Images, Agent: r.plan.needsAgent(),
-		LogDir: filepath.Join(r.dir, results.DirLogs), Keep: r.options.Keep, Log: r.log,
+	err := r.timing(results.TimeOpen, func() (err error) {
+		r.cluster, err = r.options.Provider.Open(ctx, cluster.Request{
+			Run: r.id, Specs: r.plan.specs, Images: r.options.Images, Agent: r.plan.needsAgent(),
+			LogDir: filepath.Join(r.dir, results.DirLogs), Keep: r.options.Keep, Log: r.log,
+		})
+		return err
 	})
 	if err != nil {
 		return err
 	}
-	r.cluster = c
+	if err := r.timing(results.TimeStart, func() error { return startAll(ctx, r.cluster.Nodes) }); err != nil {
+		return err
+	}
+	r.service = r.plan.topology.Service(r.cluster.ByRole(cluster.Server))
 	g, gctx := errgroup.WithContext(ctx)
-	for _, n := range c.Nodes {
-		g.Go(func() error { return n.Start(gctx) })
-	}
+	g.Go(func() error {
+		return r.timing(results.TimeServe, func() error { return r.awaitService(gctx, readyTimeout) })
+	})
+	g.Go(func() error { return r.timing(results.TimeHello, func() error { return r.greet(gctx) }) })
 	if err := g.Wait(); err != nil {
 		return err
 	}
-	r.service = r.plan.topology.Service(c.ByRole(cluster.Server))
-	g, gctx = errgroup.WithContext(ctx)
-	g.Go(func() error { return r.awaitService(gctx, readyTimeout) })
-	g.Go(func() error { return r.greet(gctx) })
-	if err := g.Wait(); err != nil {
-		return err
+	return r.timing(results.TimeConnect, func() error { return r.startNodes(ctx) })
+}
+
+// startAll starts all nodes side by side.
+func startAll(ctx context.Context, nodes []*cluster.Node) error {
+	g, ctx := errgroup.WithContext(ctx)
+	for _, n := range nodes {
+		g.Go(func() error { return n.Start(ctx) })
 	}
-	return r.startNodes(ctx)
+	return g.Wait()
 }
 
 // needsAgent tells whether any fault has to reach a process from outside.

@@ -183,7 +183,7 @@ func environment(env results.Env, r results.Report) []facts {
 	for _, g := range []struct {
 		name string
 		m    map[string]string
-	}{{"Service", env.Service}, {"Nodes", env.Cluster}, {"Host", env.Host}, {"Time spent", timings}} {
+	}{{"Service", env.Service}, {"Libraries", env.Libraries}, {"Nodes", env.Cluster}, {"Host", env.Host}, {"Time spent", timings}} {
 		var ps []pair
 		for _, k := range slices.Sorted(maps.Keys(g.m)) {
 			ps = append(ps, pair{k, g.m[k]})

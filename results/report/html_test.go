@@ -32,6 +32,7 @@ func TestPageHasEverythingAndRefersToNothing(t *testing.T) {
 		"below 0.243 %", "pid 4711", "Why an overlapping hold is not a double grant", "Latency spectrum", "Grants over time",
 		`class="lq"`, "lq-stale", "effect-write ok", "lockquake run synthetic", "pause 1", "&lt;b&gt;late", "10.0.0.2:2379",
 		"How to replay", "6.18",
+		"etcd.version", "go.etcd.io/etcd/client/v3", "first_grant", "600 ms",
 	} {
 		if !strings.Contains(page, want) {
 			t.Errorf("the page lacks %q", want)

@@ -20,6 +20,7 @@ func baseReport(w *world, dir string) results.Report {
 	r := results.Report{
 		Schema: results.ReportSchema, Scenario: w.env.Scenario, Verdict: results.Pass, Seed: 42, Replay: w.env.Replay,
 		Provider: "docker", Backend: w.env.Backend, Lock: w.env.Lock,
+		Versions: map[string]string{"etcd.version": "3.7.3", "go.etcd.io/etcd/client/v3": "v3.7.3"}, Timings: w.env.Timings,
 		Judged: results.Judged{Grants: 1234, Events: 9876, Effects: 2468},
 		Counts: map[string]*int64{
 			"double_grants": ptr(int64(0)), "overlapping_holds": ptr(int64(0)), "stale_writes": ptr(int64(0)),

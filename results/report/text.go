@@ -66,8 +66,9 @@ func Text(w io.Writer, r results.Report, opts ...Option) error {
 			paragraph(&b, "  - ", x)
 		}
 	}
+	textWorld(&b, r)
 	if r.Replay != "" {
-		fmt.Fprintf(&b, "\nagain   %s\n", r.Replay)
+		fmt.Fprintf(&b, "again   %s\n", r.Replay)
 	}
 	fmt.Fprintf(&b, "run     %s\n", r.RunDir)
 	_, err := w.Write(b.Bytes())
@@ -230,4 +231,27 @@ func misses(n int) string {
 		return " after 1 miss"
 	}
 	return fmt.Sprintf(" after %d misses", n)
+}
+
+// textWorld says what the run ran on and how long that took to come and go.
+func textWorld(b *bytes.Buffer, r results.Report) {
+	b.WriteString("\n")
+	var on []string
+	for _, name := range slices.Sorted(maps.Keys(r.Versions)) {
+		on = append(on, name+" "+r.Versions[name])
+	}
+	if len(on) > 0 {
+		paragraph(b, "on      ", strings.Join(on, ", "))
+	}
+	var took []string
+	for _, t := range []struct{ name, text string }{
+		{results.TimeUp, "%s to start up"}, {results.TimeFirstGrant, "%s from the start to the first grant"}, {results.TimeDown, "%s to tear down"},
+	} {
+		if ms, ok := r.Timings[t.name]; ok {
+			took = append(took, fmt.Sprintf(t.text, duration(ms*1e6)))
+		}
+	}
+	if len(took) > 0 {
+		paragraph(b, "took    ", strings.Join(took, ", "))
+	}
 }

@@ -35,8 +35,9 @@ func newWorld(t *testing.T, clients int) *world {
 	return &world{t: t, clients: make([][]history.Event, clients), env: results.Env{
 		Schema: results.EnvSchema, Run: "r1", Scenario: "synthetic", Seed: 42, Version: "dev", Started: "2025-01-02T03:04:05Z",
 		Replay: "lockquake run synthetic --seed 42", Provider: "docker", ProviderReason: "an engine answers",
-		Cluster: map[string]string{"engine": "20.10.24"}, Service: map[string]string{"version": "3.7.3"},
-		Host: map[string]string{"kernel": "6.18", "cores": "2"}, Timings: map[string]int64{"up": 2100, "load": 12000},
+		Cluster: map[string]string{"engine": "20.10.24"}, Service: map[string]string{"etcd.version": "3.7.3"},
+		Libraries: map[string]string{"go.etcd.io/etcd/client/v3": "v3.7.3"},
+		Host:      map[string]string{"kernel": "6.18", "cores": "2"}, Timings: map[string]int64{"up": 2100, "first_grant": 2600, "load": 12000, "down": 300},
 		Backend: "etcd", Lock: "mutex", TTL: 2000 * ms, Token: "service", Expires: true, Workload: "counter",
 		Resource: "register", Guard: "none", Users: clients, Start: start, End: start + 12_000*ms, Finished: true,
 	}}

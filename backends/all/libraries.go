@@ -1,0 +1,47 @@
+package all
+
+import "runtime/debug"
+
+// folders names the folder of each backend that shares one with others; the others live in one of their own name.
+var folders = map[string]string{"sentinel": "redis", "rediscluster": "redis", "redlock": "redis"}
+
+// Folder returns the folder within backends/ that a backend's code is in.
+func Folder(backend string) string {
+	if f, ok := folders[backend]; ok {
+		return f
+	}
+	return backend
+}
+
+// modules names, by folder, the modules of others that speak to the service or are the lock.
+var modules = map[string][]string{
+	"redis": {
+		"github.com/redis/go-redis/v9", "github.com/redis/rueidis", "github.com/redis/rueidis/rueidislock",
+		"github.com/bsm/redislock", "github.com/go-redsync/redsync/v4",
+	},
+	"etcd":      {"go.etcd.io/etcd/client/v3", "go.etcd.io/etcd/api/v3", "go.etcd.io/etcd/server/v3"},
+	"zookeeper": {"github.com/go-zookeeper/zk"},
+	"postgres":  {"github.com/jackc/pgx/v5"},
+}
+
+// Libraries returns the modules that a backend's locks are made of, with the versions that this program was built with.
+func Libraries(backend string) map[string]string {
+	out := map[string]string{}
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return out
+	}
+	built := map[string]string{}
+	for _, m := range info.Deps {
+		if m.Replace != nil {
+			m = m.Replace
+		}
+		built[m.Path] = m.Version
+	}
+	for _, m := range modules[Folder(backend)] {
+		if v := built[m]; v != "" {
+			out[m] = v
+		}
+	}
+	return out
+}

@@ -1,0 +1,64 @@
+package all
+
+import (
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// plumbing are modules that change no lock's behaviour by themselves.
+var plumbing = []string{"google.golang.org/grpc", "go.uber.org/zap", "golang.org/x/", "google.golang.org/protobuf"}
+
+// What a backend imports is what its reports name the version of.
+func TestLibrariesAreNamed(t *testing.T) {
+	for _, b := range All() {
+		folder := filepath.Join("..", Folder(b.Name))
+		if _, err := os.Stat(folder); err != nil {
+			t.Errorf("backend %s has no folder: %v", b.Name, err)
+			continue
+		}
+		for path, file := range imports(t, folder) {
+			named := slices.ContainsFunc(modules[Folder(b.Name)], func(m string) bool { return path == m || strings.HasPrefix(path, m+"/") })
+			known := slices.ContainsFunc(plumbing, func(p string) bool { return strings.HasPrefix(path, p) })
+			if !named && !known {
+				t.Errorf("%s imports %s; its module belongs into backends/all/libraries.go, so that reports name its version", file, path)
+			}
+		}
+	}
+}
+
+// imports lists what the Go files below a folder import beside the standard library and this module.
+func imports(t *testing.T, folder string) map[string]string {
+	t.Helper()
+	out := map[string]string{}
+	err := filepath.WalkDir(folder, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || filepath.Ext(path) != ".go" || strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		f, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.ImportsOnly)
+		if err != nil {
+			return err
+		}
+		for _, i := range f.Imports {
+			p, err := strconv.Unquote(i.Path.Value)
+			if err != nil {
+				return err
+			}
+			host, _, _ := strings.Cut(p, "/")
+			if strings.Contains(host, ".") && !strings.HasPrefix(p, "github.com/lockquake/lockquake/") {
+				out[p] = path
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
