@@ -1,10 +1,10 @@
 package redis
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/lockquake/lockquake/backends"
@@ -38,8 +38,8 @@ type QuorumParams struct {
 	// ClockDrift is the part of the TTL by which the clocks of the servers and of the client may differ within it. Another 2 ms are
 	// taken off for what Redis' own expiry may be late.
 	ClockDrift float64 `yaml:"clock_drift" json:"clock_drift"`
-	// NodeTimeout bounds one command to one server, connecting included. It must be small against the TTL, or a dead server
-	// eats the validity up; it may be as long as the TTL to show just that.
+	// NodeTimeout bounds one command to one server, connecting included. It should be small against the TTL, or a dead server
+	// eats the validity up; it may be as long as the TTL to show just that. The default is redsync's: a twentieth of the TTL.
 	NodeTimeout time.Duration `yaml:"node_timeout" json:"node_timeout_ns"`
 	// Order is "parallel" (all servers at once, as libraries do) or "sequential" (one after the other, as published).
 	Order string         `yaml:"order" json:"order"`
@@ -52,10 +52,10 @@ const (
 	orderSequential = "sequential"
 )
 
-func quorumDefaults() QuorumParams {
+func quorumDefaults(ttl time.Duration) QuorumParams {
 	return QuorumParams{
 		ClockDrift:  0.01,
-		NodeTimeout: 50 * time.Millisecond,
+		NodeTimeout: max(ttl/20, time.Millisecond),
 		Order:       orderParallel,
 		Retry:       backends.Retry{Delay: 50 * time.Millisecond, Jitter: 0.8},
 	}
@@ -102,7 +102,7 @@ const (
 )
 
 func newFive(c backends.Common, decode func(into any) error) (backends.Topology, error) {
-	p := FiveParams{Persistence: "none", Restart: restartImmediate, QuorumParams: quorumDefaults()}
+	p := FiveParams{Persistence: "none", Restart: restartImmediate, QuorumParams: quorumDefaults(c.TTL)}
 	if err := decode(&p); err != nil {
 		return nil, err
 	}
@@ -148,12 +148,12 @@ func (f five) Service(nodes []*cluster.Node) backends.Service {
 }
 
 // quorumParams decodes what a client process was told.
-func quorumParams(raw json.RawMessage) (QuorumParams, error) {
-	p := quorumDefaults()
-	if len(raw) == 0 {
+func quorumParams(a backends.Access) (QuorumParams, error) {
+	p := quorumDefaults(a.TTL)
+	if len(a.Params) == 0 {
 		return p, nil
 	}
-	d := json.NewDecoder(strings.NewReader(string(raw)))
+	d := json.NewDecoder(bytes.NewReader(a.Params))
 	d.DisallowUnknownFields()
 	if err := d.Decode(&p); err != nil {
 		return p, fmt.Errorf("parameters of redlock: %w", err)

@@ -129,7 +129,10 @@ func says(err, want error) bool {
 
 // TestEnd counts the validity from before the first request, as published.
 func TestEnd(t *testing.T) {
-	p := quorumDefaults()
+	p := quorumDefaults(10 * time.Second)
+	if p.NodeTimeout != 500*time.Millisecond {
+		t.Errorf("with a TTL of 10s one server may take %s", p.NodeTimeout)
+	}
 	start := time.Now()
 	if left := p.end(start, 10*time.Second).Sub(start); left != 10*time.Second-102*time.Millisecond {
 		t.Errorf("of 10s are left %s", left)
@@ -246,7 +249,7 @@ func quorumUser(t *testing.T, l backends.Lock, p QuorumParams, servers []*fake) 
 
 // patient has time for a busy machine, and a little for a silent server.
 func patient() QuorumParams {
-	p := quorumDefaults()
+	p := quorumDefaults(time.Second)
 	p.NodeTimeout = 200 * time.Millisecond
 	return p
 }

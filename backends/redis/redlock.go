@@ -74,7 +74,7 @@ func dialRedlock(checks bool) func(context.Context, backends.Access) (backends.C
 }
 
 func dialFive(a backends.Access) (*fiveConnection, error) {
-	p, err := quorumParams(a.Params)
+	p, err := quorumParams(a)
 	if err != nil {
 		return nil, err
 	}
