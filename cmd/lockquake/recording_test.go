@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"math"
@@ -16,6 +17,8 @@ import (
 
 	"golang.org/x/perf/benchmath"
 
+	"github.com/lockquake/lockquake/chaos"
+	"github.com/lockquake/lockquake/internal/agent"
 	"github.com/lockquake/lockquake/internal/clock"
 	"github.com/lockquake/lockquake/internal/cluster"
 	"github.com/lockquake/lockquake/internal/engine"
@@ -144,11 +147,17 @@ func (a *arm) halt(t *testing.T, from int64) {
 	t.Helper()
 	until := clock.Now()
 	for _, n := range slices.Backward(a.nodes) { // the client first: it must not wait for a server that stands still
-		if _, err := n.Pause(context.Background()); err != nil && n.Running() {
-			t.Fatal(err)
-		}
+		a.mustAct(t, n.Pause)
 	}
 	a.ran = append(a.ran, [2]int64{from, until})
+}
+
+// mustAct stops or continues a node. One that ends at that moment is no error: the run is being torn down.
+func (a *arm) mustAct(t *testing.T, act func(context.Context) (chaos.ProcessState, error)) {
+	t.Helper()
+	if _, err := act(context.Background()); err != nil && !errors.Is(err, agent.ErrNoProcess) {
+		t.Fatal(err)
+	}
 }
 
 // over tells whether the run has come to its end.
@@ -172,9 +181,7 @@ func takeTurns(t *testing.T, arms []*arm) {
 			}
 			running = true
 			for _, n := range a.nodes {
-				if _, err := n.Resume(context.Background()); err != nil && n.Running() {
-					t.Fatal(err)
-				}
+				a.mustAct(t, n.Resume)
 			}
 			from := clock.Now()
 			time.Sleep(slice)
