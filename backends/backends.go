@@ -84,6 +84,7 @@ type Offers struct {
 	Reentrant  string      `json:"reentrant"` // "no", or what it is re-entrant by
 	Fair       bool        `json:"fair"`      // grants in the order of asking
 	Expires    bool        `json:"expires"`   // a dead holder's grant ends by itself
+	Shared     bool        `json:"shared"`    // knows lock.Shared beside lock.Exclusive
 }
 
 // Lock is one way to lock on a backend.
@@ -99,8 +100,23 @@ type Lock struct {
 	// Recovery returns within what time after the death of a holder the service must grant again. Only asked where
 	// Offers.Expires.
 	Recovery func(ttl time.Duration) time.Duration
+	// RecoveryWith takes the place of Recovery where the bound depends on the backend's own parameters, which are what
+	// Topology.Params returned, as JSON; may be nil.
+	RecoveryWith func(ttl time.Duration, params json.RawMessage) time.Duration
 	// Dial connects a client process.
 	Dial func(ctx context.Context, a Access) (Connection, error)
+}
+
+// Bound returns within what time after the death of a holder the service must grant again, or 0 where the lock names no
+// bound. params is what Topology.Params returned, as JSON.
+func (l Lock) Bound(ttl time.Duration, params json.RawMessage) time.Duration {
+	switch {
+	case l.RecoveryWith != nil:
+		return l.RecoveryWith(ttl, params)
+	case l.Recovery != nil:
+		return l.Recovery(ttl)
+	}
+	return 0
 }
 
 // Access is what a client process needs to reach the service. It travels as JSON.

@@ -28,6 +28,17 @@ func (m Mode) String() string {
 	return "exclusive"
 }
 
+// ParseMode reads what String wrote; "" is Exclusive.
+func ParseMode(text string) (m Mode, ok bool) {
+	switch text {
+	case "", Exclusive.String():
+		return Exclusive, true
+	case Shared.String():
+		return Shared, true
+	}
+	return Exclusive, false
+}
+
 // Token is a fencing token: a number from the service that grows with each grant of one lock (an etcd create revision,
 // a ZooKeeper czxid). A random owner id is not a fencing token.
 type Token uint64
@@ -128,6 +139,25 @@ type Watcher interface {
 type Checker interface {
 	// Check returns nil when the service says that g is still its holder's, ErrNotHeld when it says that it is not.
 	Check(ctx context.Context, g Grant) error
+}
+
+// Sequencer describes a lock as one holding of it found it, for those who act on the holder's behalf to check (Burrows,
+// "The Chubby lock service", OSDI 2006, section 2.4).
+type Sequencer struct {
+	Lock       string
+	Mode       Mode
+	Generation Token // grows each time that the lock goes from free to held
+}
+
+// Sequencer returns that of the grant, whose token must be the lock's generation.
+func (g Grant) Sequencer() Sequencer {
+	return Sequencer{Lock: g.Lock, Mode: g.Mode, Generation: g.Token}
+}
+
+// SequencerChecker is a Locker that can tell whether a sequencer, its own or another's, still describes the lock.
+type SequencerChecker interface {
+	// CheckSequencer returns nil when it does, ErrNotHeld when it does not.
+	CheckSequencer(ctx context.Context, q Sequencer) error
 }
 
 // The errors that mean certainly. Adapters wrap them with %w; any other error is of unknown outcome.

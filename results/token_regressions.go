@@ -1,6 +1,7 @@
 // Token regressions: a later grant of a lock has a higher fencing token.
 //
-// Later goes by time alone: the one grant was in a user's hand before the other's request was sent.
+// Later goes by time alone: the one grant was in a user's hand before the other's request was sent. Two who share a lock
+// may have the same token: it then belongs to the lock's being held, not to the grant.
 //
 // It cannot see a regression between grants whose requests overlap, nor tokens that grew but that the resource cannot
 // compare.
@@ -72,6 +73,7 @@ func (c *tokenRegressions) Observe(e *history.Event) {
 	switch {
 	case n == 0 && l.dropped:
 		c.unjudged++
+	case n > 0 && l.tops[n-1].ok.Token == e.Token && !conflict(l.tops[n-1].ok.Mode, e.Mode):
 	case n > 0 && l.tops[n-1].ok.Token >= e.Token:
 		c.regressions++
 		c.keep(l.tops[n-1].ok, e)

@@ -74,6 +74,7 @@ type Step struct {
 	Do      string // acquire, read, check, write, release, renew, arm, continue
 	User    string // who does it, or whom an await is about: a name such as "A"; each name is a client of its own
 	Lock    string // default "lock-0"
+	Mode    string // for acquire: "exclusive" (default) or "shared"
 	Value   int64  // for write
 	Outcome string // "ok" (default), "fail", "info" or "any": anything else makes the run unknown
 	Async   bool   // go on without waiting for the outcome

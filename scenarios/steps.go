@@ -9,6 +9,7 @@ import (
 	"github.com/goccy/go-yaml/ast"
 
 	"github.com/lockquake/lockquake/history"
+	"github.com/lockquake/lockquake/lock"
 )
 
 // What a step may say.
@@ -17,10 +18,11 @@ var (
 	verbs     = []string{"acquire", "read", "check", "write", "release", "renew", "arm", "continue"}
 	outcomes  = []string{"ok", "fail", "info", "any"}
 	actions   = []string{"wait", "die"}
+	modes     = []string{lock.Exclusive.String(), lock.Shared.String()}
 
 	// keysOfVerb are the keys that a do step takes beside do, user and within.
 	keysOfVerb = map[string][]string{
-		"acquire": {"lock", "outcome", "async"}, "read": {"lock", "outcome", "async"},
+		"acquire": {"lock", "mode", "outcome", "async"}, "read": {"lock", "outcome", "async"},
 		"check": {"lock", "outcome", "async"}, "write": {"lock", "value", "outcome", "async"},
 		"release": {"lock", "outcome", "async"}, "renew": {"lock", "outcome", "async"},
 		"arm": {"point", "action"}, "continue": {"point"},
@@ -40,6 +42,7 @@ var (
 // rawStep is every key of a step.
 type rawStep struct {
 	Do, User, Lock string
+	Mode           string
 	Value          int64
 	Outcome        string
 	Async          bool
@@ -85,7 +88,7 @@ func (r reader) step(m *ast.MappingNode, path string) (Step, error) {
 		return Step{}, err
 	}
 	s := Step{
-		Do: raw.Do, User: raw.User, Lock: raw.Lock, Value: raw.Value, Outcome: raw.Outcome, Async: raw.Async,
+		Do: raw.Do, User: raw.User, Lock: raw.Lock, Mode: raw.Mode, Value: raw.Value, Outcome: raw.Outcome, Async: raw.Async,
 		Point: raw.Point, Action: raw.Action, Inject: raw.Inject, On: raw.On, As: raw.As, Params: params, Heal: raw.Heal,
 		Await: raw.Await, Event: raw.Event, Fact: raw.Fact, Node: raw.Node, Is: raw.Is, For: raw.For, Within: raw.Within,
 	}
@@ -165,6 +168,9 @@ func (r reader) stepValues(m *ast.MappingNode, s Step, path string) error {
 		return err
 	}
 	if err := oneOf("action", s.Action, actions); err != nil {
+		return err
+	}
+	if err := oneOf("mode", s.Mode, modes); err != nil {
 		return err
 	}
 	if err := oneOf("event", s.Event, eventNames()); err != nil {

@@ -16,6 +16,8 @@ type AcquireRelease struct {
 	Hold time.Duration `yaml:"hold" json:"hold"`
 	// Think is how long a user waits between a release and its next acquire; closed loop only.
 	Think time.Duration `yaml:"think" json:"think"`
+	// Shared is the share of acquires that ask for shared mode, from 0 to 1, drawn at random.
+	Shared float64 `yaml:"shared" json:"shared"`
 	// Rate makes the loop open: acquires begin at this many moments a second, over all users of the run, whether or not
 	// the service keeps up. 0 is a closed loop: each user begins when it is done with the cycle before.
 	Rate float64 `yaml:"rate" json:"rate"`
@@ -52,6 +54,8 @@ func (w *AcquireRelease) check() error {
 		return err
 	}
 	switch {
+	case !(w.Shared >= 0 && w.Shared <= 1):
+		return fmt.Errorf("shared is %v: want the share of acquires in shared mode, from 0 to 1", w.Shared)
 	case w.OwnLocks && w.Count != 1:
 		return fmt.Errorf("locks is %d beside own_locks: leave locks out, each user has one lock of its own", w.Count)
 	case !(w.Rate >= 0 && w.Rate <= maxRate):
@@ -84,7 +88,7 @@ func (w *AcquireRelease) Run(ctx context.Context, u User) error {
 		return w.open(ctx, u)
 	}
 	return closed(ctx, w.Think, u, func() error {
-		h, err := u.Acquire(ctx, w.choose(u), time.Time{})
+		h, err := w.acquire(ctx, u, time.Time{})
 		if err != nil {
 			return err
 		}
@@ -101,10 +105,21 @@ func (w *AcquireRelease) open(ctx context.Context, u User) error {
 		if !ok {
 			return nil
 		}
-		if h, err := u.Acquire(ctx, w.choose(u), at); err == nil {
+		if h, err := w.acquire(ctx, u, at); err == nil {
 			w.keep(ctx, h)
 		}
 	}
+}
+
+// Shares tells whether some acquires ask for shared mode.
+func (w *AcquireRelease) Shares() bool { return w.Shared > 0 }
+
+func (w *AcquireRelease) acquire(ctx context.Context, u User, intended time.Time) (Hold, error) {
+	n := w.choose(u)
+	if s, ok := u.(Sharer); ok && w.Shared > 0 && u.Random().Float64() < w.Shared {
+		return s.AcquireShared(ctx, n, intended)
+	}
+	return u.Acquire(ctx, n, intended)
 }
 
 func (w *AcquireRelease) keep(ctx context.Context, h Hold) {

@@ -23,6 +23,12 @@ type User interface {
 	Random() *rand.Rand
 }
 
+// Sharer is a User that can ask for a lock in shared mode, which not every lock knows.
+type Sharer interface {
+	// AcquireShared is Acquire in shared mode.
+	AcquireShared(ctx context.Context, lock int, intended time.Time) (Hold, error)
+}
+
 // Identity tells a user its place among all users of the run.
 type Identity struct {
 	Number  int // from 0, over all clients
@@ -65,6 +71,12 @@ type Pacer interface {
 	// Unstarted returns how many intended arrivals came due up to end, which is ns of the run's clock, and never got a
 	// user. It is asked once, when every user's Run has returned.
 	Unstarted(end int64) int64
+}
+
+// Sharing is a Workload that may ask for shared mode; its users must be Sharers.
+type Sharing interface {
+	// Shares tells whether it does.
+	Shares() bool
 }
 
 // Kind is an entry of the list of workloads.

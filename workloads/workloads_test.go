@@ -67,6 +67,7 @@ func TestParametersRefused(t *testing.T) {
 	for _, c := range []struct{ workload, text, want string }{
 		{"acquire-release", "{locks: 0}", "locks is 0: want 1 to 65536"},
 		{"acquire-release", "{hold: -1s}", "hold is -1s"},
+		{"acquire-release", "{shared: 50}", "shared is 50"},
 		{"acquire-release", "{think: -1s}", "think is -1s"},
 		{"acquire-release", "{rate: -5}", "rate is -5"},
 		{"acquire-release", "{rate: .nan}", "rate is NaN"},
@@ -92,6 +93,7 @@ type world struct {
 	intended []time.Time
 	begun    []time.Time
 	locks    map[int]int
+	shared   int
 	fail     error
 }
 
@@ -104,6 +106,13 @@ type user struct {
 
 func (u *user) Identity() Identity { return u.id }
 func (u *user) Random() *rand.Rand { return u.random }
+
+func (u *user) AcquireShared(ctx context.Context, lock int, intended time.Time) (Hold, error) {
+	u.mu.Lock()
+	u.shared++
+	u.mu.Unlock()
+	return u.Acquire(ctx, lock, intended)
+}
 
 func (u *user) Acquire(_ context.Context, lock int, intended time.Time) (Hold, error) {
 	u.mu.Lock()
@@ -184,6 +193,18 @@ func TestClosedLoops(t *testing.T) {
 		w, _ = live(t, "acquire-release", "{own_locks: true, hold: 1ms}", 5, 0, 50*time.Millisecond, nil)
 		if len(w.locks) != 5 || w.locks[4] == 0 {
 			t.Errorf("5 users with their own locks used %v", w.locks)
+		}
+	})
+}
+
+func TestSharedMode(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, wl := live(t, "acquire-release", "{hold: 1ms, shared: 0.25}", 1, 0, 2*time.Second, nil)
+		if n := len(w.begun); w.shared < n/5 || w.shared > n*3/10 || !wl.(Sharing).Shares() {
+			t.Errorf("%d of %d acquires were shared, a quarter was asked for", w.shared, n)
+		}
+		if w, wl = live(t, "acquire-release", "{hold: 1ms}", 1, 0, time.Second, nil); w.shared != 0 || wl.(Sharing).Shares() {
+			t.Errorf("%d acquires were shared unasked", w.shared)
 		}
 	})
 }

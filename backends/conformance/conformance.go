@@ -192,6 +192,9 @@ func (b *bench) close() {
 // request asks for the bench's lock.
 func (b *bench) request() lock.Request { return lock.Request{Lock: b.name, TTL: b.ttl} }
 
+// recovery is within what time after a holder's death the lock must be granted again.
+func (b *bench) recovery() time.Duration { return b.lock.Bound(b.ttl, b.o.Access.Params) }
+
 // user returns one more user of the bench's process, over the connection that all share.
 func (b *bench) user(ctx context.Context) (lock.Locker, error) {
 	return b.userOf(ctx, b.conn)
@@ -222,14 +225,18 @@ func (b *bench) pair(ctx context.Context) (first, second lock.Locker, err error)
 // refusal makes one attempt for somebody who must not get the lock, and returns an error when it did or when the lock
 // was not certain about it.
 func (b *bench) refusal(ctx context.Context, who lock.Locker, when string) error {
+	return b.refusalOf(ctx, who, b.request(), when)
+}
+
+func (b *bench) refusalOf(ctx context.Context, who lock.Locker, r lock.Request, when string) error {
 	var err error
 	var g lock.Grant
 	if t, ok := who.(lock.TryAcquirer); ok && b.lock.Offers.Try {
-		g, err = t.TryAcquire(ctx, b.request())
+		g, err = t.TryAcquire(ctx, r)
 	} else {
 		short, cancel := context.WithTimeout(ctx, b.ttl/10)
 		defer cancel()
-		g, err = who.Acquire(short, b.request())
+		g, err = who.Acquire(short, r)
 	}
 	if err == nil {
 		return fmt.Errorf("%s: granted a second time, as %s", when, g.ID)

@@ -7,8 +7,10 @@ import (
 	"math"
 	"sort"
 	"sync"
+	"sync/atomic"
 	"time"
 
+	"github.com/lockquake/lockquake/backends"
 	"github.com/lockquake/lockquake/internal/clock"
 	"github.com/lockquake/lockquake/lock"
 )
@@ -36,6 +38,16 @@ func exclusionChecks() []Check {
 				return ""
 			},
 			run: order,
+		},
+		{
+			Name: "shared", Doc: "a shared grant keeps out who would share it, or lets in who would not",
+			needs: func(b *bench) string {
+				if !b.lock.Offers.Shared {
+					return "the lock knows no shared mode"
+				}
+				return ""
+			},
+			run: shared,
 		},
 	}
 }
@@ -97,19 +109,22 @@ func held(start int64, g lock.Grant) hold {
 	return h
 }
 
-// fight has users acquire and release one lock until d is over, and returns their holds.
+// fight has users acquire and release one lock until d is over, or longer where that is too short for as many grants as
+// a judgement takes, and returns their holds.
 func fight(ctx context.Context, users []lock.Locker, r lock.Request, d time.Duration) ([]hold, error) {
-	ctx, cancel := context.WithTimeout(ctx, d)
+	ctx, cancel := context.WithTimeout(ctx, patience*d)
 	defer cancel()
+	over := time.Now().Add(d)
 	var (
-		mu    sync.Mutex
-		group sync.WaitGroup
-		all   []hold
-		errs  []error
+		grants atomic.Int64
+		mu     sync.Mutex
+		group  sync.WaitGroup
+		all    []hold
+		errs   []error
 	)
 	for _, u := range users {
 		group.Go(func() {
-			holds, err := cycle(ctx, u, r)
+			holds, err := cycle(ctx, u, r, func() bool { return grants.Add(1) < leastGrants || time.Now().Before(over) })
 			mu.Lock()
 			defer mu.Unlock()
 			all = append(all, holds...)
@@ -120,9 +135,10 @@ func fight(ctx context.Context, users []lock.Locker, r lock.Request, d time.Dura
 	return all, errors.Join(errs...)
 }
 
-func cycle(ctx context.Context, u lock.Locker, r lock.Request) ([]hold, error) {
+// cycle acquires and releases until ctx ends or more, asked after each grant, says that it is enough.
+func cycle(ctx context.Context, u lock.Locker, r lock.Request, more func() bool) ([]hold, error) {
 	var holds []hold
-	for ctx.Err() == nil {
+	for goOn := true; goOn && ctx.Err() == nil; {
 		g, err := u.Acquire(ctx, r)
 		if err != nil {
 			if end, _ := ctx.Deadline(); !time.Now().Before(end) { // a connection's deadline is seen before the context's
@@ -133,6 +149,7 @@ func cycle(ctx context.Context, u lock.Locker, r lock.Request) ([]hold, error) {
 		start := clock.Now()
 		time.Sleep(2 * time.Millisecond)
 		holds = append(holds, held(start, g))
+		goOn = more()
 		// A release that runs out of the fight's time is bounded by the lock's expiry, so it gets time of its own.
 		free, cancel := context.WithTimeout(context.WithoutCancel(ctx), soon)
 		err = u.Release(free, g)
@@ -148,6 +165,7 @@ func cycle(ctx context.Context, u lock.Locker, r lock.Request) ([]hold, error) {
 const (
 	fightTime   = 600 * time.Millisecond
 	leastGrants = 10
+	patience    = 10 // fights last at most this many times as long as they should
 )
 
 func exclusionCrowd(ctx context.Context, b *bench) error {
@@ -210,4 +228,47 @@ func order(ctx context.Context, b *bench) error {
 		}
 	}
 	return nil
+}
+
+// shared has two users share, a third who excludes wait for both, and then nobody share with that one.
+func shared(ctx context.Context, b *bench) error {
+	first, second, err := b.pair(ctx)
+	if err != nil {
+		return err
+	}
+	third, err := b.user(ctx)
+	if err != nil {
+		return err
+	}
+	sharing := b.request()
+	sharing.Mode = lock.Shared
+	var grants []lock.Grant
+	for _, u := range []lock.Locker{first, second} {
+		bounded, cancel := context.WithTimeout(ctx, soon)
+		g, err := u.Acquire(bounded, sharing)
+		cancel()
+		if err != nil {
+			return fmt.Errorf("number %d of two who share: %w", len(grants)+1, err)
+		}
+		if g.Mode != lock.Shared {
+			return fmt.Errorf("a shared grant says it is %s", g.Mode)
+		}
+		grants = append(grants, g)
+	}
+	for i, u := range []lock.Locker{first, second} {
+		if err := b.refusal(ctx, third, fmt.Sprintf("while %d users share it", len(grants)-i)); err != nil {
+			return err
+		}
+		if err := u.Release(ctx, grants[i]); err != nil {
+			return fmt.Errorf("release: %w", err)
+		}
+	}
+	g, err := b.grantWithin(ctx, third, soon, "a lock that nobody shares any more")
+	if err != nil {
+		return err
+	}
+	if b.lock.Offers.Token != backends.TokenNone && (g.Token <= grants[0].Token || g.Token <= grants[1].Token) {
+		return fmt.Errorf("token %d after the shared grants' %d and %d", g.Token, grants[0].Token, grants[1].Token)
+	}
+	return b.refusalOf(ctx, first, sharing, "while another user excludes")
 }

@@ -102,7 +102,7 @@ func expiry(ctx context.Context, b *bench) error {
 	latest, stop := known(ctx, a.Locker, g)
 	defer stop()
 	a.silence()
-	_, err = b.grantWithin(ctx, other, b.lock.Recovery(b.ttl), "after the holder fell silent")
+	_, err = b.grantWithin(ctx, other, b.recovery(), "after the holder fell silent")
 	ok := time.Now()
 	if err != nil {
 		return err
@@ -129,7 +129,7 @@ func expiryProcess(ctx context.Context, b *bench) error {
 	for _, r := range p.kill() {
 		end = max(end, r.Valid)
 	}
-	_, err = b.grantWithin(ctx, other, b.lock.Recovery(b.ttl), "after the holder's process was killed")
+	_, err = b.grantWithin(ctx, other, b.recovery(), "after the holder's process was killed")
 	ok := time.Now()
 	if err != nil {
 		return err
@@ -175,7 +175,7 @@ func releaseStale(ctx context.Context, b *bench) error {
 		return err
 	}
 	a.silence()
-	if _, err := b.grantWithin(ctx, next, b.lock.Recovery(b.ttl), "after the holder fell silent"); err != nil {
+	if _, err := b.grantWithin(ctx, next, b.recovery(), "after the holder fell silent"); err != nil {
 		return err
 	}
 	a.speak()
@@ -272,7 +272,7 @@ func loss(ctx context.Context, b *bench) error {
 	if !ok {
 		return errors.New("no Watcher, though the lock says so")
 	}
-	watch, cancel := context.WithTimeout(ctx, b.lock.Recovery(b.ttl))
+	watch, cancel := context.WithTimeout(ctx, b.recovery())
 	defer cancel()
 	changes := w.Watch(watch, g)
 	a.silence()
@@ -281,10 +281,10 @@ func loss(ctx context.Context, b *bench) error {
 		lost = lost || c.Lost
 	}
 	if !lost {
-		return fmt.Errorf("no word of the loss within %s", b.lock.Recovery(b.ttl))
+		return fmt.Errorf("no word of the loss within %s", b.recovery())
 	}
 	a.speak()
-	again, err := b.grantWithin(ctx, a, b.lock.Recovery(b.ttl), "the same user after its loss")
+	again, err := b.grantWithin(ctx, a, b.recovery(), "the same user after its loss")
 	if err != nil {
 		return err
 	}

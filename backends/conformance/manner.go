@@ -99,7 +99,7 @@ func checked(ctx context.Context, b *bench) error {
 		return err
 	}
 	a.silence()
-	sleep(ctx, b.lock.Recovery(b.ttl))
+	sleep(ctx, b.recovery())
 	a.speak()
 	if err := c.Check(ctx, g); !errors.Is(err, lock.ErrNotHeld) {
 		return fmt.Errorf("check of an expired grant: %w", orNil(err))

@@ -53,7 +53,7 @@ func errorsAcquire(ctx context.Context, b *bench) error {
 	if err := unknown(err); err != nil {
 		return err
 	}
-	_, err = b.grantWithin(ctx, other, b.lock.Recovery(b.ttl), "after an acquire of unknown outcome")
+	_, err = b.grantWithin(ctx, other, b.recovery(), "after an acquire of unknown outcome")
 	return err
 }
 
@@ -73,7 +73,7 @@ func errorsRelease(ctx context.Context, b *bench) error {
 	if err := unknown(err); err != nil {
 		return err
 	}
-	_, err = b.grantWithin(ctx, other, b.lock.Recovery(b.ttl), "after a release of unknown outcome")
+	_, err = b.grantWithin(ctx, other, b.recovery(), "after a release of unknown outcome")
 	return err
 }
 
@@ -96,7 +96,7 @@ func errorsSilence(ctx context.Context, b *bench) error {
 	}
 	// The link comes back at once: a keep-alive that was not stopped would now hold the lock for ever.
 	a.speak()
-	_, err = b.grantWithin(ctx, other, b.lock.Recovery(b.ttl), "after a release into silence")
+	_, err = b.grantWithin(ctx, other, b.recovery(), "after a release into silence")
 	return err
 }
 
@@ -119,7 +119,7 @@ func errorsRefused(ctx context.Context, b *bench) error {
 	}
 	a.gate.setRefuse(false)
 	// A failed attempt may leave a request behind, which ends with the TTL; until then the user's own attempts fail.
-	deadline := time.Now().Add(b.lock.Recovery(b.ttl) + soon)
+	deadline := time.Now().Add(b.recovery() + soon)
 	for {
 		_, err := b.grantWithin(ctx, a, time.Until(deadline), "after the connection came back")
 		if err == nil || time.Now().After(deadline) {

@@ -144,7 +144,7 @@ func stoppedAt(ctx context.Context, b *bench, point string) error {
 	}
 	done := make(chan answer, 1)
 	go func() {
-		g, err := b.grantWithin(armed, a, 4*b.lock.Recovery(b.ttl), "the user that is stopped")
+		g, err := b.grantWithin(armed, a, 4*b.recovery(), "the user that is stopped")
 		done <- answer{g, err}
 	}()
 	select {
@@ -154,7 +154,7 @@ func stoppedAt(ctx context.Context, b *bench, point string) error {
 	}
 	a.silence()
 	asked := time.Now()
-	g, err := b.grantWithin(ctx, next, b.lock.Recovery(b.ttl), "while the first user is stopped")
+	g, err := b.grantWithin(ctx, next, b.recovery(), "while the first user is stopped")
 	free := time.Since(asked) < b.ttl/4 // then the stopped user had nothing yet
 	a.speak()
 	if err == nil {

@@ -1,18 +1,15 @@
 // Package etcd is etcd as a lock service: a cluster of members, which are lockquake's own binary running the real
-// server, and the locks that run on it, one file each.
+// server or an older one from a package, and the locks that run on it, one file each.
 package etcd
 
 import (
 	"encoding/json"
 	"fmt"
 	"math"
-	"net"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/lockquake/lockquake/backends"
-	"github.com/lockquake/lockquake/internal/cluster"
 )
 
 // The names of the ports.
@@ -25,14 +22,22 @@ const (
 func Backend() backends.Backend {
 	return backends.Backend{
 		Name:  "etcd",
-		Doc:   "An etcd cluster of an odd number of members (three unless asked for more), each lockquake's own binary.",
-		Locks: []backends.Lock{mutex()},
+		Doc:   "An etcd cluster of an odd number of members (three unless asked for more): lockquake's own binary, or Debian's 3.4.",
+		Locks: []backends.Lock{mutex(), txn(), v3lock(), chubby()},
 		New:   newTopology,
 	}
 }
 
+// The values of Params.Version.
+const (
+	builtIn    = "built-in" // the server in lockquake's own binary
+	version3_4 = "3.4"      // an etcd 3.4 of its own: Debian 12 has 3.4.23
+)
+
 // Params is what a scenario may set beside the keys that all backends have.
 type Params struct {
+	// Version chooses the server: the one in lockquake's own binary, or an etcd 3.4.
+	Version   string        `yaml:"version"`
 	Heartbeat time.Duration `yaml:"heartbeat"` // between two heartbeats of the leader
 	Election  time.Duration `yaml:"election"`  // a follower without heartbeat for that long stands for election
 	// NoFsync leaves out every fsync: a power cut then loses acknowledged writes.
@@ -45,13 +50,16 @@ type LockParams struct {
 	// Timeout bounds each call to etcd. Where a pause is shorter than it, the call waits; where it is longer, the call's
 	// outcome is unknown.
 	Timeout time.Duration `yaml:"timeout" json:"timeout_ns"`
+	// LockDelay is how long lock chubby keeps a lock that a dead session held; 0 is not at all. The other locks have none.
+	LockDelay time.Duration `yaml:"lock_delay" json:"lock_delay_ns"`
 }
 
 func defaults() Params {
 	return Params{
+		Version:    builtIn,
 		Heartbeat:  100 * time.Millisecond,
 		Election:   time.Second,
-		LockParams: LockParams{Timeout: 2 * time.Second},
+		LockParams: LockParams{Timeout: 2 * time.Second, LockDelay: 5 * time.Second},
 	}
 }
 
@@ -72,6 +80,12 @@ func (p Params) check() error {
 			return err
 		}
 	}
+	switch {
+	case p.Version != builtIn && p.Version != version3_4:
+		return fmt.Errorf("version is %q; it must be %s or %q", p.Version, builtIn, version3_4)
+	case p.Version == version3_4 && p.NoFsync:
+		return fmt.Errorf("unsafe_no_fsync is not known to etcd %s; leave it out, or use version: %s", p.Version, builtIn)
+	}
 	if p.Election < 5*p.Heartbeat || p.Election > 50*time.Second {
 		return fmt.Errorf("election is %s; it must be at least five heartbeats (%s) and at most 50s", p.Election, 5*p.Heartbeat)
 	}
@@ -85,6 +99,19 @@ func (p Params) checkTTL(ttl time.Duration) error {
 	}
 	if ttl%time.Second != 0 {
 		return fmt.Errorf("ttl is %s; etcd's leases are whole seconds, such as %s", ttl, ttl.Truncate(time.Second)+time.Second)
+	}
+	return nil
+}
+
+// checkDelay holds the lock-delay, which is a lease, to what leases can be.
+func (p Params) checkDelay() error {
+	switch least := p.shortestTTL(); {
+	case p.LockDelay == 0:
+	case p.LockDelay < least:
+		return fmt.Errorf("lock_delay is %s; it is a lease, and with an election timeout of %s etcd keeps none shorter than %s: raise it, or write 0s for none",
+			p.LockDelay, p.Election, least)
+	case p.LockDelay%time.Second != 0:
+		return fmt.Errorf("lock_delay is %s; etcd's leases are whole seconds, such as %s", p.LockDelay, p.LockDelay.Truncate(time.Second)+time.Second)
 	}
 	return nil
 }
@@ -111,73 +138,12 @@ func newTopology(c backends.Common, decode func(into any) error) (backends.Topol
 	if err := p.checkTTL(c.TTL); err != nil {
 		return nil, fmt.Errorf("backend etcd: %w", err)
 	}
+	if c.Lock == "chubby" {
+		if err := p.checkDelay(); err != nil {
+			return nil, fmt.Errorf("backend etcd: %w", err)
+		}
+	}
 	return topology{common: c, params: p}, nil
-}
-
-func name(i int) string { return "etcd-" + strconv.Itoa(i+1) }
-
-// Specs describes the members.
-func (t topology) Specs() []cluster.Spec {
-	specs := make([]cluster.Spec, 0, t.common.Nodes)
-	for i := range t.common.Nodes {
-		specs = append(specs, cluster.Spec{
-			Name:        name(i),
-			Role:        cluster.Server,
-			Ports:       []cluster.Port{{Name: Port, Number: 2379}, {Name: peerPort, Number: 2380}},
-			Image:       "lockquake",
-			Restartable: true,
-			Command: func(p cluster.Place) []string {
-				return t.params.command(seat{name: name(i), dir: p.Dir, members: t.common.Nodes, address: p.Address})
-			},
-		})
-	}
-	return specs
-}
-
-// seat is a member's place in the cluster.
-type seat struct {
-	name    string
-	dir     string
-	members int
-	address func(node, port string) string
-}
-
-// command is the argv of one member. It listens on all addresses and tells the others the one that the run gave it.
-func (p Params) command(s seat) []string {
-	url := func(node, port string) string { return "http://" + s.address(node, port) }
-	all := make([]string, 0, s.members)
-	for i := range s.members {
-		all = append(all, name(i)+"="+url(name(i), peerPort))
-	}
-	argv := []string{
-		cluster.SelfProgram, "node", "etcd",
-		"--name", s.name,
-		"--data-dir", s.dir + "/data",
-		"--listen-client-urls", anywhere(s.address(s.name, Port)),
-		"--advertise-client-urls", url(s.name, Port),
-		"--listen-peer-urls", anywhere(s.address(s.name, peerPort)),
-		"--initial-advertise-peer-urls", url(s.name, peerPort),
-		"--initial-cluster", strings.Join(all, ","),
-		"--initial-cluster-state", "new",
-		"--initial-cluster-token", "lockquake",
-		"--heartbeat-interval", strconv.FormatInt(p.Heartbeat.Milliseconds(), 10),
-		"--election-timeout", strconv.FormatInt(p.Election.Milliseconds(), 10),
-		"--log-level", "warn",
-		"--log-outputs", "stderr",
-	}
-	if p.NoFsync {
-		argv = append(argv, "--unsafe-no-fsync")
-	}
-	return argv
-}
-
-// anywhere is the URL that listens on the port of address, on all interfaces.
-func anywhere(address string) string {
-	_, port, err := net.SplitHostPort(address)
-	if err != nil {
-		return "http://" + address // etcd's own message names it
-	}
-	return "http://0.0.0.0:" + port
 }
 
 // Params is what the clients get.

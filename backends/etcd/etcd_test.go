@@ -1,6 +1,7 @@
 package etcd
 
 import (
+	"encoding/json"
 	"errors"
 	"slices"
 	"strings"
@@ -8,10 +9,12 @@ import (
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/mvccpb"
 	"google.golang.org/grpc"
 
 	"github.com/lockquake/lockquake/backends"
 	"github.com/lockquake/lockquake/backends/etcd/node"
+	"github.com/lockquake/lockquake/internal/cluster"
 	"github.com/lockquake/lockquake/lock"
 )
 
@@ -31,6 +34,13 @@ func TestParams(t *testing.T) {
 		{backends.Common{TTL: 2500 * time.Millisecond}, func(*Params) {}, "whole seconds, such as 3s"},
 		{backends.Common{TTL: 2 * time.Second}, func(p *Params) { p.Election = 300 * time.Millisecond }, "five heartbeats"},
 		{backends.Common{TTL: 2 * time.Second}, func(p *Params) { p.Heartbeat = 100 }, "heartbeat"},
+		{backends.Common{TTL: 2 * time.Second}, func(p *Params) { p.Version = "3.4" }, ""},
+		{backends.Common{TTL: 2 * time.Second}, func(p *Params) { p.Version = "2" }, "must be built-in"},
+		{backends.Common{TTL: 2 * time.Second}, func(p *Params) { p.Version, p.NoFsync = "3.4", true }, "unsafe_no_fsync"},
+		{backends.Common{TTL: 2 * time.Second}, func(p *Params) { p.LockDelay = time.Second }, ""}, // mutex has none
+		{backends.Common{TTL: 2 * time.Second, Lock: "chubby"}, func(p *Params) { p.LockDelay = 0 }, ""},
+		{backends.Common{TTL: 2 * time.Second, Lock: "chubby"}, func(p *Params) { p.LockDelay = time.Second }, "none shorter than 2s"},
+		{backends.Common{TTL: 2 * time.Second, Lock: "chubby"}, func(p *Params) { p.LockDelay = 2500 * time.Millisecond }, "such as 3s"},
 	} {
 		_, err := newTopology(c.common, func(into any) error { c.set(into.(*Params)); return nil })
 		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
@@ -63,6 +73,56 @@ func TestCommand(t *testing.T) {
 	p.NoFsync = true
 	if !slices.Contains(p.command(seat{name: "etcd-1", dir: "/d", members: 1, address: at}), "--unsafe-no-fsync") {
 		t.Error("unsafe_no_fsync does nothing")
+	}
+}
+
+// TestCommandOf34 is another program in another image, with a logger that knows the flags.
+func TestCommandOf34(t *testing.T) {
+	p := defaults()
+	p.Version = version3_4
+	argv := p.command(seat{name: "etcd-1", dir: "/d", members: 1, address: func(string, string) string { return "h:1" }})
+	if text := strings.Join(argv, " "); !strings.HasPrefix(text, "etcd --name etcd-1") || !strings.Contains(text, "--logger zap") {
+		t.Error(text)
+	}
+	if p.image() != "etcd34" || defaults().image() != cluster.SelfProgram {
+		t.Errorf("images %s and %s", p.image(), defaults().image())
+	}
+}
+
+// TestRecoveryIncludesTheLockDelay asks for the bound with the parameters that a run would have.
+func TestRecoveryIncludesTheLockDelay(t *testing.T) {
+	bound := func(delay time.Duration) time.Duration {
+		params, err := json.Marshal(LockParams{Timeout: time.Second, LockDelay: delay})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return chubby().Bound(2*time.Second, params)
+	}
+	if none, some := bound(0), bound(10*time.Second); none != mutex().Bound(2*time.Second, nil) || some < none+10*time.Second {
+		t.Errorf("%s without, %s with a lock-delay of 10s", none, some)
+	}
+}
+
+// TestCell sorts the keys of a lock that one session shares, one has left by dying, and one is in its lock-delay.
+func TestCell(t *testing.T) {
+	kv := func(key string, create, mod, lease int64) *mvccpb.KeyValue {
+		return &mvccpb.KeyValue{Key: []byte("lockquake/a/" + key), CreateRevision: create, ModRevision: mod, Lease: lease}
+	}
+	c := cellOf("a", []*mvccpb.KeyValue{
+		kv("generation", 3, 7, 0), kv("held/b1", 9, 9, 0xb1), kv("held/b0", 8, 8, 0xb0),
+		kv("mark/s/b0", 8, 8, 0), kv("mark/s/b1", 9, 9, 0), kv("mark/s/dead", 7, 7, 0), kv("mark/x/late", 4, 6, 0xd),
+	})
+	if c.generation != 7 {
+		t.Errorf("generation %d", c.generation)
+	}
+	if h := c.holders(); len(h) != 2 || h[0].CreateRevision != 8 {
+		t.Errorf("holders %v", h)
+	}
+	if d := c.dead(); len(d) != 1 || string(d[0].Key) != "lockquake/a/mark/s/dead" {
+		t.Errorf("dead %v", d)
+	}
+	if mode, lease := c.split(c.marks[3]); mode != lock.Exclusive || lease != "late" {
+		t.Errorf("%s %s", mode, lease)
 	}
 }
 

@@ -3,37 +3,104 @@
 package etcd
 
 import (
+	"errors"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/lockquake/lockquake/backends"
 	"github.com/lockquake/lockquake/backends/conformance"
 	"github.com/lockquake/lockquake/lock"
 )
 
-func start(t *testing.T, run string) conformance.Running {
+const ttl = 2 * time.Second
+
+// start brings three members up, with parameters that set may change.
+func start(t *testing.T, run string, set func(*Params)) conformance.Running {
 	t.Helper()
-	return conformance.Start(t, conformance.StartOptions{Backend: Backend(), Lock: "mutex", TTL: 2 * time.Second, Run: run})
+	return conformance.Start(t, conformance.StartOptions{
+		Backend: Backend(), Lock: "chubby", TTL: ttl, Run: run,
+		Decode: func(into any) error { set(into.(*Params)); return nil },
+	})
 }
 
-// TestConformance puts the mutex to the suite, on a real cluster of three.
+// TestConformance puts every lock to the suite, on a real cluster of three.
 func TestConformance(t *testing.T) {
-	r := start(t, "confetcd")
-	t.Run("suite", func(t *testing.T) { conformance.Run(t, conformance.Options{Backend: Backend(), Access: r.Access}) })
+	r := start(t, "confetcd", func(p *Params) { p.LockDelay = 2 * time.Second })
+	t.Run("suite", func(t *testing.T) {
+		conformance.RunAll(t, conformance.Options{Backend: Backend(), Access: r.Access}, nil)
+	})
 }
 
-// TestFacts asks the members of a real cluster for every fact.
-func TestFacts(t *testing.T) {
-	r := start(t, "factsetcd")
-	ctx := t.Context()
-	ask := func(node, fact string) string {
+// TestConformance34 does the same on etcd 3.4.
+func TestConformance34(t *testing.T) {
+	r := start(t, "confetcd34", func(p *Params) { p.LockDelay, p.Version = 2*time.Second, version3_4 })
+	if v := r.Service.Describe(t.Context())["etcd.version"]; !strings.HasPrefix(v, "3.4.") {
+		t.Errorf("version %s", v)
+	}
+	t.Run("suite", func(t *testing.T) {
+		conformance.RunAll(t, conformance.Options{Backend: Backend(), Access: r.Access}, nil)
+	})
+}
+
+// serviceFor is the handle on the running members for another lock than the one they were started for.
+func serviceFor(t *testing.T, r conformance.Running, name string) backends.Service {
+	t.Helper()
+	topology, err := newTopology(backends.Common{TTL: ttl, Lock: name}, func(any) error { return nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := topology.Service(r.Cluster.Nodes)
+	t.Cleanup(func() { _ = s.Close() })
+	return s
+}
+
+// asker asks a node and ends the test where there is no answer.
+func asker(t *testing.T, s backends.Service) func(node, fact string) string {
+	return func(node, fact string) string {
 		t.Helper()
-		v, err := r.Service.Ask(ctx, node, fact)
+		v, err := s.Ask(t.Context(), node, fact)
 		if err != nil {
 			t.Fatalf("%s of %s: %v", fact, node, err)
 		}
 		return v
 	}
+}
+
+// users dials once and makes n users.
+func users(t *testing.T, r conformance.Running, name string, n int) []lock.Locker {
+	t.Helper()
+	l, _ := Backend().Lock(name)
+	conn, err := l.Dial(t.Context(), r.Access)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	var out []lock.Locker
+	for i := range n {
+		u, err := conn.Locker(t.Context(), i)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = u.Close() })
+		out = append(out, u)
+	}
+	return out
+}
+
+// TestFacts asks the members of a real cluster for every fact.
+func TestFacts(t *testing.T) {
+	r := start(t, "factsetcd", func(*Params) {})
+	t.Run("members", func(t *testing.T) { memberFacts(t, r) })
+	for _, l := range Backend().Locks {
+		t.Run(l.Name, func(t *testing.T) { lockFacts(t, r, l.Name) })
+	}
+	t.Run("delay", func(t *testing.T) { lockDelay(t, r) })
+	t.Run("sequencer", func(t *testing.T) { sequencers(t, r) })
+}
+
+func memberFacts(t *testing.T, r conformance.Running) {
+	ask := asker(t, r.Service)
 	leaders := 0
 	for _, n := range r.Cluster.Nodes {
 		if ask(n.Name(), "role") == "leader" {
@@ -48,32 +115,136 @@ func TestFacts(t *testing.T) {
 		if at, err := time.Parse(time.RFC3339, ask(n.Name(), "clock")); err != nil || time.Since(at).Abs() > 2*time.Second {
 			t.Errorf("clock of %s: %v, %v", n.Name(), at, err)
 		}
+		if v := ask(n.Name(), "raft-term"); v == "0" || v != ask("etcd-1", "raft-term") {
+			t.Errorf("term of %s: %s", n.Name(), v)
+		}
 	}
 	if leaders != 1 {
 		t.Errorf("%d leaders", leaders)
 	}
+	d := r.Service.Describe(t.Context())
+	if d["etcd.ttl-granted"] != "2s" || !strings.HasPrefix(d["etcd.version"], "3.") || d["lock.lock-delay"] != "5s" {
+		t.Errorf("description: %v", d)
+	}
+}
 
-	conn, err := dial(ctx, r.Access)
-	if err != nil {
-		t.Fatal(err)
+func lockFacts(t *testing.T, r conformance.Running, name string) {
+	ask := asker(t, serviceFor(t, r, name))
+	us := users(t, r, name, 2)
+	if v := ask("etcd-1", "leases"); v != "2" {
+		t.Errorf("%s leases of two users", v)
 	}
-	defer conn.Close()
-	u, err := conn.Locker(ctx, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if v := ask("etcd-2", "holder:a"); v != "none" {
+	if v := ask("etcd-2", "holder:"+name); v != none {
 		t.Errorf("holder of a free lock: %s", v)
 	}
-	g, err := u.Acquire(ctx, lock.Request{Lock: "a", TTL: 2 * time.Second})
+	request := lock.Request{Lock: name, TTL: ttl}
+	g, err := us[0].Acquire(t.Context(), request)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if v := ask("etcd-2", "holder:a"); v != g.ID {
+	if v := ask("etcd-2", "holder:"+name); v != g.ID {
 		t.Errorf("holder %s, grant %s", v, g.ID)
 	}
-	d := r.Service.Describe(ctx)
-	if d["etcd.ttl-granted"] != "2s" || !strings.HasPrefix(d["etcd.version"], "3.") {
-		t.Errorf("description: %v", d)
+	if v := ask("etcd-2", "waiters:"+name); v != "0" {
+		t.Errorf("%s waiters of a lock that nobody waits for", v)
+	}
+	done := make(chan error, 1)
+	go func() {
+		g, err := us[1].Acquire(t.Context(), request)
+		if err == nil {
+			err = us[1].Release(t.Context(), g)
+		}
+		done <- err
+	}()
+	for end := time.Now().Add(10 * time.Second); ask("etcd-2", "waiters:"+name) != "1"; {
+		if time.Now().After(end) {
+			t.Fatal("the waiter is not seen")
+		}
+	}
+	if err := us[0].Release(t.Context(), g); err != nil {
+		t.Error(err)
+	}
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	for _, u := range us {
+		if err := u.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// lockDelay has a session die, and another given back.
+func lockDelay(t *testing.T, r conformance.Running) {
+	us := users(t, r, "chubby", 3)
+	request := lock.Request{Lock: "delayed", TTL: ttl}
+	first := us[0].(*chubbyUser)
+	if _, err := first.Acquire(t.Context(), request); err != nil {
+		t.Fatal(err)
+	}
+	// The session ends, and the user does not say that it gives the lock back.
+	if _, err := first.conn.client.Revoke(t.Context(), first.session.lease); err != nil {
+		t.Fatal(err)
+	}
+	asked := time.Now()
+	g, err := us[1].Acquire(t.Context(), request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := time.Since(asked); d < 5*time.Second {
+		t.Errorf("granted %s after its holder's session died; the lock-delay is 5s", d)
+	}
+	if err := us[1].Release(t.Context(), g); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := us[2].(lock.TryAcquirer).TryAcquire(t.Context(), request); err != nil {
+		t.Errorf("not granted at once after a release: %v", err)
+	}
+}
+
+// sequencers checks what a resource would ask.
+func sequencers(t *testing.T, r conformance.Running) {
+	us := users(t, r, "chubby", 2)
+	ctx := t.Context()
+	checker := us[1].(lock.SequencerChecker)
+	for _, mode := range []lock.Mode{lock.Exclusive, lock.Shared} {
+		request := lock.Request{Lock: "sequenced", Mode: mode, TTL: ttl}
+		g, err := us[0].Acquire(ctx, request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		q := g.Sequencer()
+		if err := checker.CheckSequencer(ctx, q); err != nil {
+			t.Errorf("%s: the holder's sequencer: %v", mode, err)
+		}
+		wrong := q
+		wrong.Mode = lock.Shared - mode
+		if err := checker.CheckSequencer(ctx, wrong); !errors.Is(err, lock.ErrNotHeld) {
+			t.Errorf("%s: a sequencer of the other mode: %v", mode, err)
+		}
+		if mode == lock.Shared { // the second one has the first one's generation
+			h, err := us[1].Acquire(ctx, request)
+			if err != nil || h.Token != g.Token {
+				t.Fatalf("a second one who shares has generation %d, the first %d: %v", h.Token, g.Token, err)
+			}
+			if err := us[1].Release(ctx, h); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := us[0].Release(ctx, g); err != nil {
+			t.Fatal(err)
+		}
+		if err := checker.CheckSequencer(ctx, q); !errors.Is(err, lock.ErrNotHeld) {
+			t.Errorf("%s: the sequencer of a lock that was given back: %v", mode, err)
+		}
+		if g, err = us[0].Acquire(ctx, request); err != nil {
+			t.Fatal(err)
+		}
+		if err := checker.CheckSequencer(ctx, q); !errors.Is(err, lock.ErrNotHeld) {
+			t.Errorf("%s: the sequencer of an earlier generation: %v", mode, err)
+		}
+		if err := us[0].Release(ctx, g); err != nil {
+			t.Fatal(err)
+		}
 	}
 }

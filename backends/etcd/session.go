@@ -9,6 +9,7 @@ import (
 	"go.etcd.io/etcd/client/v3/concurrency"
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
 
 	"github.com/lockquake/lockquake/backends"
 	"github.com/lockquake/lockquake/lock"
@@ -20,9 +21,29 @@ type connection struct {
 	params LockParams
 	client *clientv3.Client
 	leases *leases
+	locker func(*user) lock.Locker
 }
 
-func dial(ctx context.Context, a backends.Access) (backends.Connection, error) {
+// reconnect is how a client comes back to a member. gRPC's own back-off grows to two minutes, which after a long outage
+// would make the lock look stuck.
+var reconnect = grpc.ConnectParams{
+	Backoff:           backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: time.Second},
+	MinConnectTimeout: 2 * time.Second,
+}
+
+// dialer makes a lock's Dial out of what makes its users' lockers.
+func dialer(locker func(*user) lock.Locker) func(context.Context, backends.Access) (backends.Connection, error) {
+	return func(ctx context.Context, a backends.Access) (backends.Connection, error) {
+		c, err := dial(ctx, a)
+		if err != nil {
+			return nil, err
+		}
+		c.locker = locker
+		return c, nil
+	}
+}
+
+func dial(ctx context.Context, a backends.Access) (*connection, error) {
 	p, err := lockParams(a.Params)
 	if err != nil {
 		return nil, err
@@ -44,6 +65,7 @@ func dial(ctx context.Context, a backends.Access) (backends.Connection, error) {
 			// Chained interceptors run within the library's own, so they see each attempt.
 			grpc.WithChainUnaryInterceptor(ls.unary),
 			grpc.WithChainStreamInterceptor(ls.stream),
+			grpc.WithConnectParams(reconnect),
 		},
 	})
 	if err != nil {
@@ -54,11 +76,11 @@ func dial(ctx context.Context, a backends.Access) (backends.Connection, error) {
 
 // Locker opens a session for one user: a Mutex is re-entrant within a session.
 func (c *connection) Locker(ctx context.Context, _ int) (lock.Locker, error) {
-	l := &locker{conn: c, held: map[string]*held{}}
-	if _, err := l.live(ctx); err != nil {
+	u := &user{conn: c, held: map[string]*held{}}
+	if _, err := u.live(ctx); err != nil {
 		return nil, err
 	}
-	return l, nil
+	return c.locker(u), nil
 }
 
 // Close ends the client; leases that are left expire.
@@ -84,12 +106,13 @@ func (c *connection) open(ctx context.Context) (*session, error) {
 	// A client of its own, with the shared connection underneath, gives the session a context that ends with it: the
 	// library cleans up with the client's context, and would otherwise do so for as long as the process lives.
 	own := clientv3.NewCtxClient(life, clientv3.WithZapLogger(zap.NewNop()))
-	own.KV = boundedKV{KV: c.client.KV, timeout: c.params.Timeout}
+	own.KV = c.kv()
 	own.Lease = c.client.Lease
 	own.Watcher = c.client.Watcher
 	inner, err := concurrency.NewSession(own, concurrency.WithLease(granted.ID), concurrency.WithContext(life))
 	if err != nil {
 		cancel()
+		c.leases.forget(int64(granted.ID)) // it ends by itself
 		return nil, fmt.Errorf("keep-alive: %w", err)
 	}
 	return &session{conn: c, lease: granted.ID, inner: inner, cancel: cancel}, nil

@@ -121,7 +121,11 @@ func (u *user) carryOut(c wire.Command) (r result) {
 	}
 	h := u.holds[c.Lock]
 	if c.Do == wire.DoAcquire {
-		return u.take(c.Lock, h, timeout)
+		mode, ok := lock.ParseMode(c.Mode)
+		if !ok {
+			return result{err: refusal(fmt.Sprintf("mode is %q: want exclusive or shared", c.Mode))}
+		}
+		return u.take(h, demand{lock: c.Lock, mode: mode, timeout: timeout})
 	}
 	if h == nil {
 		return result{err: refusal(fmt.Sprintf("user %d has no grant of %s in hand", u.number, u.s.start.Locks[c.Lock]))}
@@ -144,20 +148,20 @@ func (u *user) carryOut(c wire.Command) (r result) {
 }
 
 // take acquires a lock. A hold that the user has already must be lost or over.
-func (u *user) take(lockNumber int, old *hold, timeout time.Duration) result {
+func (u *user) take(old *hold, d demand) result {
 	if old != nil {
 		if old.stands() {
-			return result{err: refusal(fmt.Sprintf("user %d has %s in hand already", u.number, u.s.start.Locks[lockNumber]))}
+			return result{err: refusal(fmt.Sprintf("user %d has %s in hand already", u.number, u.s.start.Locks[d.lock]))}
 		}
 		old.changed(lock.Change{At: time.Now(), Lost: true}) // what is over ends here at the latest
 		old.leave()
-		delete(u.holds, lockNumber)
+		delete(u.holds, d.lock)
 	}
-	h, err := u.acquire(u.at(u.s.load), lockNumber, time.Time{}, timeout)
+	h, err := u.acquire(u.at(u.s.load), d)
 	if err != nil {
 		return result{err: err}
 	}
-	u.holds[lockNumber] = h
+	u.holds[d.lock] = h
 	return result{value: int64(h.token)}
 }
 

@@ -57,13 +57,30 @@ func (u *user) Random() *rand.Rand { return u.random }
 
 // Acquire asks for a lock. It is cut off by the end of ctx and by the scenario's timeout.
 func (u *user) Acquire(ctx context.Context, lockNumber int, intended time.Time) (workloads.Hold, error) {
-	h, err := u.acquire(ctx, lockNumber, intended, u.s.timeout)
+	return u.ask(ctx, demand{lock: lockNumber, intended: intended, timeout: u.s.timeout})
+}
+
+// AcquireShared is Acquire in shared mode.
+func (u *user) AcquireShared(ctx context.Context, lockNumber int, intended time.Time) (workloads.Hold, error) {
+	return u.ask(ctx, demand{lock: lockNumber, mode: lock.Shared, intended: intended, timeout: u.s.timeout})
+}
+
+func (u *user) ask(ctx context.Context, d demand) (workloads.Hold, error) {
+	h, err := u.acquire(ctx, d)
 	if err != nil {
-		u.setFree(intended)
+		u.setFree(d.intended)
 		return nil, err
 	}
-	h.intended = intended
+	h.intended = d.intended
 	return h, nil
+}
+
+// demand is what an acquire asks for.
+type demand struct {
+	lock     int
+	mode     lock.Mode
+	intended time.Time // zero in a closed loop
+	timeout  time.Duration
 }
 
 // setFree notes, in an open loop, that the user can take the next arrival.
@@ -73,20 +90,21 @@ func (u *user) setFree(intended time.Time) {
 	}
 }
 
-func (u *user) acquire(ctx context.Context, lockNumber int, intended time.Time, timeout time.Duration) (*hold, error) {
+func (u *user) acquire(ctx context.Context, d demand) (*hold, error) {
 	if err := u.admit(ctx); err != nil {
 		return nil, err
 	}
-	e := u.event(history.Acquire, lockNumber)
-	if !intended.IsZero() {
-		e.Value = clock.Of(intended)
+	e := u.event(history.Acquire, d.lock)
+	e.Mode = uint8(d.mode)
+	if !d.intended.IsZero() {
+		e.Value = clock.Of(d.intended)
 		// Whoever was free before the arrival came due and begins late was late by the schedule's own fault.
 		u.lag = max(u.lag, clock.Of(time.Now())-max(e.Value, u.free))
 	}
 	asked := u.s.rec.Append(&e)
-	ctx, cancel := context.WithTimeout(ctx, timeout)
+	ctx, cancel := context.WithTimeout(ctx, d.timeout)
 	u.call.Lock()
-	g, err := u.locker.Acquire(ctx, lock.Request{Lock: u.s.start.Locks[lockNumber], TTL: u.s.access.TTL})
+	g, err := u.locker.Acquire(ctx, lock.Request{Lock: u.s.start.Locks[d.lock], Mode: d.mode, TTL: u.s.access.TTL})
 	u.call.Unlock()
 	cancel()
 	if err != nil {
@@ -94,7 +112,7 @@ func (u *user) acquire(ctx context.Context, lockNumber int, intended time.Time, 
 		return nil, err
 	}
 	u.grants++
-	h := &hold{u: u, lock: lockNumber, op: asked.Seq, token: g.Token, mode: g.Mode, grant: g, valid: g.ValidUntil}
+	h := &hold{u: u, lock: d.lock, op: asked.Seq, token: g.Token, mode: g.Mode, grant: g, valid: g.ValidUntil}
 	e.Phase, e.Op, e.Grant = history.Ok, asked.Seq, asked.Seq
 	e.Token, e.Valid, e.Mode = uint64(g.Token), moment(g.ValidUntil), uint8(g.Mode)
 	e.Value = asked.Time // not later than the request was sent

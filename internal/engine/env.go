@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"encoding/json"
 	"fmt"
 	"os"
 	"runtime"
@@ -29,8 +30,8 @@ func (r *run) describe() {
 	if r.plan.workload == nil {
 		e.Users = len(r.plan.people)
 	}
-	if r.plan.lock.Recovery != nil {
-		e.Recovery = int64(r.plan.lock.Recovery(sc.Backend.TTL))
+	if params, err := json.Marshal(r.plan.topology.Params()); err == nil { // else no client starts
+		e.Recovery = int64(r.plan.lock.Bound(sc.Backend.TTL, params))
 	}
 	if r.plan.resource != nil {
 		e.Resource, e.Guard = r.plan.resource.Name, sc.Workload.Resource.Guard

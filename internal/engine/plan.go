@@ -10,6 +10,7 @@ import (
 	"github.com/lockquake/lockquake/backends"
 	"github.com/lockquake/lockquake/chaos"
 	"github.com/lockquake/lockquake/internal/cluster"
+	"github.com/lockquake/lockquake/lock"
 	"github.com/lockquake/lockquake/scenarios"
 	"github.com/lockquake/lockquake/workloads"
 )
@@ -145,6 +146,14 @@ const maxLocks = 1 << 16
 // checkOffers asks whether the lock can do what the users are told to rely on.
 func (p *Plan) checkOffers(Options) error {
 	s, has := p.scenario.Workload, p.lock.Offers
+	if w, ok := p.workload.(workloads.Sharing); ok && w.Shares() && !has.Shared {
+		return p.wrong("workload.shared", "lock %s of %s knows no shared mode", p.lock.Name, p.backend.Name)
+	}
+	for i, st := range p.scenario.Steps {
+		if st.Mode == lock.Shared.String() && !has.Shared {
+			return p.wrong(stepPath(i, "mode"), "lock %s of %s knows no shared mode", p.lock.Name, p.backend.Name)
+		}
+	}
 	switch {
 	case s.Renew && has.Renewal == "none":
 		return p.wrong("workload.renew", "lock %s of %s cannot be renewed", p.lock.Name, p.backend.Name)

@@ -83,7 +83,7 @@ func (r *run) doStep(ctx context.Context, st scenarios.Step) error {
 		}
 	}
 	ch, err := s.order(wire.Command{
-		Do: st.Do, User: 0, Lock: slices.Index(r.plan.locks, st.Lock), Value: st.Value, Timeout: int64(st.Within),
+		Do: st.Do, User: 0, Lock: slices.Index(r.plan.locks, st.Lock), Mode: st.Mode, Value: st.Value, Timeout: int64(st.Within),
 		Point: st.Point, Action: st.Action,
 	})
 	if err != nil {

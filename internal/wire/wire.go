@@ -135,6 +135,7 @@ type Command struct {
 	Do      string `json:"do"` // acquire, release, renew, check, read, write, arm, continue, final
 	User    int    `json:"user"`
 	Lock    int    `json:"lock"`             // index of the lock
+	Mode    string `json:"mode,omitempty"`   // for acquire: "shared"; "" is exclusive
 	Value   int64  `json:"value,omitempty"`  // for write
 	Timeout int64  `json:"timeout_ns"`       // of the operation; 0: Start.Timeout
 	Point   string `json:"point,omitempty"`  // for arm and continue

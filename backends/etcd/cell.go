@@ -1,0 +1,195 @@
+package etcd
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/lockquake/lockquake/lock"
+)
+
+// cell is what the keys of one chubby lock say, all under lockquake/NAME/:
+//
+//	generation     no lease. Put whenever the lock goes from free to held: its mod revision is the lock's generation,
+//	               the fencing token, which those who share have in common.
+//	held/LEASE     under the session's lease: the session holds the lock. Goes with the session.
+//	mark/x/LEASE   no lease. Put and deleted together with held/LEASE, in exclusive mode (mark/s/LEASE in shared mode).
+//	               It is marks that keep others out: one without its held key is what a dead session left behind.
+//	               It is then put under a lease of the length of the lock-delay, and goes with that.
+type cell struct {
+	name       string
+	generation int64
+	held       map[string]*mvccpb.KeyValue // by lease
+	marks      []*mvccpb.KeyValue
+}
+
+// keys are those of one session that asks in one mode.
+type keys struct {
+	mode             lock.Mode
+	all, generation  string
+	held, mark       string
+	exclusive, marks string // prefixes
+}
+
+var modeLetter = map[lock.Mode]string{lock.Exclusive: "x", lock.Shared: "s"}
+
+func leaseText(id clientv3.LeaseID) string { return strconv.FormatInt(int64(id), 16) }
+
+func keysOf(name string, mode lock.Mode, lease clientv3.LeaseID) keys {
+	all := prefix(name) + "/"
+	return keys{
+		mode: mode, all: all, generation: all + "generation",
+		held: all + "held/" + leaseText(lease), mark: all + "mark/" + modeLetter[mode] + "/" + leaseText(lease),
+		marks: all + "mark/", exclusive: all + "mark/" + modeLetter[lock.Exclusive] + "/",
+	}
+}
+
+// nothing is true where no key begins with the prefix.
+func nothing(prefix string) clientv3.Cmp {
+	return clientv3.Compare(clientv3.CreateRevision(prefix), "=", 0).WithPrefix()
+}
+
+// take makes the transaction that takes the lock, or reads the whole cell.
+func (k keys) take(t clientv3.Txn, owner string, lease clientv3.LeaseID) clientv3.Txn {
+	// The generation comes first: generationOf reads the first answer.
+	free, next := nothing(k.marks), clientv3.OpPut(k.generation, k.mode.String())
+	if k.mode == lock.Shared {
+		free = nothing(k.exclusive)
+		next = clientv3.OpTxn([]clientv3.Cmp{nothing(k.marks)}, []clientv3.Op{next}, []clientv3.Op{clientv3.OpGet(k.generation)})
+	}
+	return t.If(free, clientv3.Compare(clientv3.CreateRevision(k.held), "=", 0)).
+		Then(next, clientv3.OpPut(k.mark, owner), clientv3.OpPut(k.held, owner, clientv3.WithLease(lease))).
+		Else(clientv3.OpGet(k.all, clientv3.WithPrefix()))
+}
+
+// generationOf reads the generation out of the answer to take: that of the first of those who share, else this one's.
+func generationOf(resp *clientv3.TxnResponse) int64 {
+	if resp.Succeeded {
+		if inner := resp.Responses[0].GetResponseTxn(); inner != nil && !inner.Succeeded {
+			if kvs := inner.Responses[0].GetResponseRange().GetKvs(); len(kvs) > 0 {
+				return kvs[0].ModRevision
+			}
+		}
+	}
+	return resp.Header.Revision
+}
+
+// cellOf sorts the keys of a lock.
+func cellOf(name string, kvs []*mvccpb.KeyValue) cell {
+	c := cell{name: name, held: map[string]*mvccpb.KeyValue{}}
+	for _, kv := range kvs {
+		key := strings.TrimPrefix(string(kv.Key), prefix(name)+"/")
+		switch lease, isHeld := strings.CutPrefix(key, "held/"); {
+		case isHeld:
+			c.held[lease] = kv
+		case key == "generation":
+			c.generation = kv.ModRevision
+		case strings.HasPrefix(key, "mark/"):
+			c.marks = append(c.marks, kv)
+		}
+	}
+	return c
+}
+
+// readCell reads the keys of a lock, all at one revision.
+func readCell(ctx context.Context, kv clientv3.KV, name string) (cell, error) {
+	resp, err := kv.Get(ctx, prefix(name)+"/", clientv3.WithPrefix())
+	if err != nil {
+		return cell{}, fmt.Errorf("get %s/: %w", prefix(name), err)
+	}
+	return cellOf(name, resp.Kvs), nil
+}
+
+// split returns whose mark it is, and in which mode.
+func (c cell) split(mark *mvccpb.KeyValue) (mode lock.Mode, lease string) {
+	letter, lease, _ := strings.Cut(strings.TrimPrefix(string(mark.Key), prefix(c.name)+"/mark/"), "/")
+	if letter == modeLetter[lock.Shared] {
+		mode = lock.Shared
+	}
+	return mode, lease
+}
+
+// holders returns the held keys that a mark stands beside, the oldest first.
+func (c cell) holders() []*mvccpb.KeyValue {
+	var out []*mvccpb.KeyValue
+	for _, m := range c.marks {
+		if _, lease := c.split(m); c.held[lease] != nil {
+			out = append(out, c.held[lease])
+		}
+	}
+	slices.SortFunc(out, func(a, b *mvccpb.KeyValue) int { return int(a.CreateRevision - b.CreateRevision) })
+	return out
+}
+
+// dead returns the marks that dead sessions left behind and whose lock-delay has not begun.
+func (c cell) dead() []*mvccpb.KeyValue {
+	var out []*mvccpb.KeyValue
+	for _, m := range c.marks {
+		if _, lease := c.split(m); m.Lease == 0 && c.held[lease] == nil {
+			out = append(out, m)
+		}
+	}
+	return out
+}
+
+// taken describes who keeps others out.
+func (c cell) taken() string {
+	n := len(c.holders())
+	return fmt.Sprintf("%d sessions hold it, %d dead ones did", n, len(c.marks)-n)
+}
+
+// delay begins the lock-delay of a mark that a dead session left behind; where there is none, the mark goes. It is no
+// error when somebody else was quicker.
+func (s *session) delay(ctx context.Context, name string, mark *mvccpb.KeyValue) error {
+	key := string(mark.Key)
+	_, lease := cell{name: name}.split(mark)
+	same := []clientv3.Cmp{
+		clientv3.Compare(clientv3.ModRevision(key), "=", mark.ModRevision),
+		clientv3.Compare(clientv3.CreateRevision(prefix(name)+"/held/"+lease), "=", 0),
+	}
+	length := s.conn.params.LockDelay
+	if length == 0 {
+		_, err := s.commit(ctx, func(t clientv3.Txn) clientv3.Txn { return t.If(same...).Then(clientv3.OpDelete(key)) })
+		return err
+	}
+	bounded, done := context.WithTimeout(ctx, s.conn.params.Timeout)
+	defer done()
+	granted, err := s.conn.client.Grant(bounded, int64(length/time.Second))
+	if err != nil {
+		return fmt.Errorf("lease grant: %w", err)
+	}
+	s.conn.leases.forget(int64(granted.ID)) // nobody believes in it
+	resp, err := s.commit(ctx, func(t clientv3.Txn) clientv3.Txn {
+		return t.If(same...).Then(clientv3.OpPut(key, "delay", clientv3.WithLease(granted.ID)))
+	})
+	if err == nil && !resp.Succeeded {
+		_, _ = s.conn.client.Revoke(bounded, granted.ID) // it ends by itself if that did not work
+	}
+	return err
+}
+
+// CheckSequencer asks etcd whether the chubby lock is still held as the sequencer says: in that mode, in that
+// generation, by at least one living session. It returns lock.ErrNotHeld when it is not; any other error means that
+// nobody knows. A resource calls it before it acts; what happens between the answer and the act it cannot see, which is
+// why Burrows also has it compare with the latest sequencer it has seen.
+func CheckSequencer(ctx context.Context, kv clientv3.KV, q lock.Sequencer) error {
+	c, err := readCell(ctx, kv, q.Lock)
+	if err != nil {
+		return err
+	}
+	if c.generation != int64(q.Generation) {
+		return fmt.Errorf("%w: %s is in generation %d, the sequencer's is %d", lock.ErrNotHeld, q.Lock, c.generation, q.Generation)
+	}
+	for _, m := range c.marks {
+		if mode, lease := c.split(m); mode == q.Mode && c.held[lease] != nil {
+			return nil
+		}
+	}
+	return fmt.Errorf("%w: nobody holds %s in %s mode any more", lock.ErrNotHeld, q.Lock, q.Mode)
+}

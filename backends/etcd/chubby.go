@@ -1,0 +1,131 @@
+package etcd
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/lockquake/lockquake/backends"
+	"github.com/lockquake/lockquake/lock"
+)
+
+// chubby is Burrows' lock service (OSDI 2006, section 2.4) as a recipe on etcd: exclusive and shared mode, sequencers,
+// and the lock-delay. Cell says what is kept where. A lock that its holder gave back is free at once. One whose session
+// died is not: the next who asks finds a mark without its holder, and puts the mark under a lease of the length of the
+// lock-delay, which etcd's leader counts down; so no client's clock matters, and the delay begins when somebody first
+// asks, not at the death. A change of leader may stretch it to twice its length.
+//
+// Nobody queues: who shares can keep out for ever who wants to exclude.
+func chubby() backends.Lock {
+	return backends.Lock{
+		Name: "chubby",
+		Doc:  "Chubby's ideas (Burrows, OSDI 2006, section 2.4): exclusive and shared mode, a sequencer with the lock's generation, and a lock-delay before a lock that a dead session held is granted again.",
+		Offers: backends.Offers{
+			Blocking: true, Try: true, Renewal: "background", LossSignal: true, Token: backends.TokenService,
+			Reentrant: "no", Expires: true, Shared: true,
+		},
+		Points:   []string{"before-lock", "lock-done", "before-unlock", "unlock-done"},
+		MinTTL:   time.Second,
+		Recovery: func(ttl time.Duration) time.Duration { return chubbyRecovery(ttl, defaults().LockDelay) },
+		RecoveryWith: func(ttl time.Duration, params json.RawMessage) time.Duration {
+			p, err := lockParams(params)
+			if err != nil {
+				p = defaults().LockParams
+			}
+			return chubbyRecovery(ttl, p.LockDelay)
+		},
+		Dial: dialer(func(u *user) lock.Locker { return &chubbyUser{user: u} }),
+	}
+}
+
+// chubbyRecovery counts the lock-delay's lease as that of the session: renewed once by a new leader, and looked at twice
+// a second.
+func chubbyRecovery(ttl, delay time.Duration) time.Duration {
+	if delay == 0 {
+		return recovery(ttl)
+	}
+	return recovery(ttl) + 2*delay + time.Second
+}
+
+// chubbyUser is one user.
+type chubbyUser struct {
+	*user
+	attempts int
+}
+
+// Acquire asks, and asks again whenever one of the lock's keys goes.
+func (u *chubbyUser) Acquire(ctx context.Context, r lock.Request) (lock.Grant, error) {
+	s, err := u.begin(ctx, r)
+	if err != nil {
+		return lock.Grant{}, err
+	}
+	return s.persist(ctx, prefix(r.Lock)+"/", []clientv3.OpOption{clientv3.WithPrefix()},
+		func() (lock.Grant, int64, error) { return u.attempt(ctx, s, r) })
+}
+
+// TryAcquire makes one attempt.
+func (u *chubbyUser) TryAcquire(ctx context.Context, r lock.Request) (lock.Grant, error) {
+	s, err := u.begin(ctx, r)
+	if err != nil {
+		return lock.Grant{}, err
+	}
+	g, _, err := u.attempt(ctx, s, r)
+	return g, err
+}
+
+// attempt makes one transaction. Where the lock is taken, it begins the lock-delay of those holders who are dead, and
+// returns the revision that it saw the lock at.
+func (u *chubbyUser) attempt(ctx context.Context, s *session, r lock.Request) (lock.Grant, int64, error) {
+	k := keysOf(r.Lock, r.Mode, s.lease)
+	u.attempts++
+	owner := fmt.Sprintf("%s %d", r.Mode, u.attempts)
+	issued := time.Now()
+	resp, err := s.commit(ctx, func(t clientv3.Txn) clientv3.Txn { return k.take(t, owner, s.lease) })
+	if err != nil {
+		return lock.Grant{}, 0, u.failed(err)
+	}
+	revision := resp.Header.Revision
+	generation := generationOf(resp)
+	if !resp.Succeeded {
+		c := cellOf(r.Lock, resp.Responses[0].GetResponseRange().Kvs)
+		mine := c.held[leaseText(s.lease)]
+		if mine == nil || string(mine.Value) != owner { // else the library had sent the transaction twice
+			return lock.Grant{}, revision, u.contended(ctx, s, c)
+		}
+		revision, generation = mine.CreateRevision, c.generation
+	}
+	lock.At(ctx, "lock-done")
+	h := &held{key: k.held, revision: revision, session: s}
+	h.unlock = func(ctx context.Context) error {
+		return s.remove(ctx, h, clientv3.OpDelete(k.held), clientv3.OpDelete(k.mark))
+	}
+	return u.granted(r, issued, lock.Token(generation), h), revision, nil
+}
+
+// contended begins the lock-delays that are due. Whatever comes of it, nothing was granted.
+func (u *chubbyUser) contended(ctx context.Context, s *session, c cell) error {
+	for _, mark := range c.dead() {
+		if err := s.delay(ctx, c.name, mark); err != nil {
+			return fmt.Errorf("%w, and its lock-delay could not be begun: %w", lock.ErrContended, err)
+		}
+	}
+	return fmt.Errorf("%w: %s", lock.ErrContended, c.taken())
+}
+
+// CheckSequencer asks etcd whether the lock is still held as the sequencer says.
+func (u *chubbyUser) CheckSequencer(ctx context.Context, q lock.Sequencer) error {
+	return CheckSequencer(ctx, u.conn.kv(), q)
+}
+
+// Close gives back what the user holds: what ends with its session alone would have its lock-delay.
+func (u *chubbyUser) Close() error {
+	for _, h := range u.held {
+		bounded, done := context.WithTimeout(context.WithoutCancel(u.conn.client.Ctx()), u.conn.params.Timeout)
+		_ = h.unlock(bounded) // the end of the session frees it too, later
+		done()
+	}
+	return u.user.Close()
+}

@@ -1,0 +1,101 @@
+package etcd
+
+import (
+	"net"
+	"strconv"
+	"strings"
+
+	"go.etcd.io/etcd/api/v3/version"
+
+	"github.com/lockquake/lockquake/internal/cluster"
+)
+
+func name(i int) string { return "etcd-" + strconv.Itoa(i+1) }
+
+// Specs describes the members.
+func (t topology) Specs() []cluster.Spec {
+	specs := make([]cluster.Spec, 0, t.common.Nodes)
+	for i := range t.common.Nodes {
+		specs = append(specs, cluster.Spec{
+			Name:        name(i),
+			Role:        cluster.Server,
+			Ports:       []cluster.Port{{Name: Port, Number: 2379}, {Name: peerPort, Number: 2380}},
+			Image:       t.params.image(),
+			Restartable: true,
+			Command: func(p cluster.Place) []string {
+				return t.params.command(seat{name: name(i), dir: p.Dir, members: t.common.Nodes, address: p.Address})
+			},
+		})
+	}
+	return specs
+}
+
+// seat is a member's place in the cluster.
+type seat struct {
+	name    string
+	dir     string
+	members int
+	address func(node, port string) string
+}
+
+// command is the argv of one member. It listens on all addresses and tells the others the one that the run gave it.
+func (p Params) command(s seat) []string {
+	url := func(node, port string) string { return "http://" + s.address(node, port) }
+	all := make([]string, 0, s.members)
+	for i := range s.members {
+		all = append(all, name(i)+"="+url(name(i), peerPort))
+	}
+	argv := append(p.program(),
+		"--name", s.name,
+		"--data-dir", s.dir+"/data",
+		"--listen-client-urls", anywhere(s.address(s.name, Port)),
+		"--advertise-client-urls", url(s.name, Port),
+		"--listen-peer-urls", anywhere(s.address(s.name, peerPort)),
+		"--initial-advertise-peer-urls", url(s.name, peerPort),
+		"--initial-cluster", strings.Join(all, ","),
+		"--initial-cluster-state", "new",
+		"--initial-cluster-token", "lockquake",
+		"--heartbeat-interval", strconv.FormatInt(p.Heartbeat.Milliseconds(), 10),
+		"--election-timeout", strconv.FormatInt(p.Election.Milliseconds(), 10),
+		"--log-level", "warn",
+		"--log-outputs", "stderr",
+		"--logger", "zap", // 3.4 has another one by default
+	)
+	if p.NoFsync {
+		argv = append(argv, "--unsafe-no-fsync")
+	}
+	return argv
+}
+
+// program is what a member's command begins with.
+func (p Params) program() []string {
+	if p.Version == version3_4 {
+		return []string{"etcd"}
+	}
+	return []string{cluster.SelfProgram, "node", "etcd"}
+}
+
+// image is the image key of the members.
+func (p Params) image() string {
+	if p.Version == version3_4 {
+		return "etcd34"
+	}
+	return cluster.SelfProgram
+}
+
+// anywhere is the URL that listens on the port of address, on all interfaces.
+func anywhere(address string) string {
+	_, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return "http://" + address // etcd's own message names it
+	}
+	return "http://0.0.0.0:" + port
+}
+
+// server describes what the members run, beside the version that they tell themselves.
+func (p Params) server() string {
+	if p.Version == version3_4 {
+		return "etcd 3.4 of its own, started as etcd"
+	}
+	return "built into lockquake, " + version.Version
+}

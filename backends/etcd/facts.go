@@ -1,0 +1,136 @@
+package etcd
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/lockquake/lockquake/chaos"
+)
+
+// What a fact's name begins with when the name of a lock follows.
+const (
+	holderFact  = "holder:"
+	waitersFact = "waiters:"
+)
+
+// Facts lists what can be asked. LOCK stands for the name of a lock.
+func (s *service) Facts() map[string]string {
+	return map[string]string{
+		chaos.FactServes:    "the member answers a linearizable read, for which it needs a quorum",
+		"answers":           "the member answers by itself, with or without a quorum",
+		"role":              "leader or follower, by the member's own account",
+		"leader":            `name of the member that this one takes for the leader, or "none"`,
+		"clock":             "the member's wall clock by the Date header of its HTTP endpoint, RFC 3339, UTC, whole seconds",
+		"revision":          "the member's latest revision",
+		"raft-term":         "the member's Raft term, which grows with each election",
+		"leases":            "number of leases that stand, by the member's own account",
+		holderFact + "LOCK": `the id of the grant that holds lock LOCK, by a linearizable read, or "none"; of those who share, all, with commas`,
+		waitersFact + "LOCK": "number of users who wait for lock LOCK, by a linearizable read; for txn and chubby, whose waiters leave no key: " +
+			"number of watchers of all members, for whatever lock",
+	}
+}
+
+// Ask asks one member for one fact.
+func (s *service) Ask(ctx context.Context, node, fact string) (string, error) {
+	m, err := s.member(node)
+	if err != nil {
+		return "", err
+	}
+	ctx, done := context.WithTimeout(ctx, s.params.Timeout)
+	defer done()
+	if name, ok := strings.CutPrefix(fact, holderFact); ok {
+		return s.records.holder(ctx, m.client, name)
+	}
+	if name, ok := strings.CutPrefix(fact, waitersFact); ok {
+		return s.waiters(ctx, m, name)
+	}
+	switch fact {
+	case chaos.FactServes:
+		_, err := m.client.Get(ctx, readyKey)
+		return strconv.FormatBool(err == nil), nil
+	case "answers":
+		_, err := m.client.Status(ctx, m.addr)
+		return strconv.FormatBool(err == nil), nil
+	case "clock":
+		return m.clock(ctx)
+	case "leases":
+		r, err := m.client.Leases(ctx)
+		if err != nil {
+			return "", fmt.Errorf("leases of %s: %w", m.name, err)
+		}
+		return strconv.Itoa(len(r.Leases)), nil
+	case "role", "leader", "revision", "raft-term":
+		return s.status(ctx, m, fact)
+	}
+	return "", fmt.Errorf("etcd has no fact %q", fact)
+}
+
+func (s *service) member(node string) (member, error) {
+	for _, m := range s.members {
+		if m.name == node {
+			return m, nil
+		}
+	}
+	return member{}, fmt.Errorf("etcd has no node %q", node)
+}
+
+// status answers from the member's own status.
+func (s *service) status(ctx context.Context, m member, fact string) (string, error) {
+	st, err := m.client.Status(ctx, m.addr)
+	if err != nil {
+		return "", fmt.Errorf("status of %s: %w", m.name, err)
+	}
+	switch {
+	case fact == "revision":
+		return strconv.FormatInt(st.Header.Revision, 10), nil
+	case fact == "raft-term":
+		return strconv.FormatUint(st.RaftTerm, 10), nil
+	case fact == "role" && st.Leader == st.Header.MemberId:
+		return "leader", nil
+	case fact == "role":
+		return "follower", nil
+	case st.Leader == 0:
+		return none, nil
+	}
+	return s.nameOf(ctx, st.Leader)
+}
+
+// nameOf finds the member with that id: whoever answers says who it is, so no quorum is needed.
+func (s *service) nameOf(ctx context.Context, id uint64) (string, error) {
+	for _, m := range s.members {
+		bounded, done := context.WithTimeout(ctx, s.params.Timeout/time.Duration(len(s.members)+1))
+		list, err := m.client.MemberList(bounded, clientv3.WithSerializable())
+		done()
+		if err != nil {
+			continue
+		}
+		for _, known := range list.Members {
+			if known.ID == id {
+				return known.Name, nil
+			}
+		}
+	}
+	return "", fmt.Errorf("no member that answers knows member %x", id)
+}
+
+// waiters counts who waits for a lock.
+func (s *service) waiters(ctx context.Context, m member, lockName string) (string, error) {
+	if s.records.waiters != nil {
+		n, err := s.records.waiters(ctx, m.client, lockName)
+		return strconv.Itoa(n), err
+	}
+	total := 0
+	for _, m := range s.members {
+		n, err := m.watchers(ctx)
+		if err != nil {
+			return "", err
+		}
+		total += n
+	}
+	return strconv.Itoa(total), nil
+}

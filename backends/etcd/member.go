@@ -1,0 +1,95 @@
+package etcd
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+)
+
+// member is one server as the harness sees it: a client that talks to it alone.
+type member struct {
+	name   string
+	addr   string
+	client *clientv3.Client
+	web    *http.Client
+}
+
+// place tells how the harness reaches one server.
+type place struct {
+	name string
+	addr string
+	dial func(ctx context.Context) (net.Conn, error)
+}
+
+func newMember(p place) (member, error) {
+	c, err := clientv3.New(clientv3.Config{
+		Endpoints: []string{p.addr},
+		Logger:    zap.NewNop(),
+		// The harness asks again by itself; a failed call must come back at once, not after the library's retries.
+		MaxUnaryRetries: 1,
+		DialOptions: []grpc.DialOption{
+			// gRPC's own back-off grows to two minutes: a member that came back would look away.
+			grpc.WithConnectParams(grpc.ConnectParams{
+				Backoff:           backoff.Config{BaseDelay: 50 * time.Millisecond, Multiplier: 1.5, MaxDelay: 250 * time.Millisecond},
+				MinConnectTimeout: time.Second,
+			}),
+			grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return p.dial(ctx) }),
+		},
+	})
+	if err != nil {
+		return member{}, fmt.Errorf("etcd client for %s: %w", p.name, err)
+	}
+	web := &http.Client{Transport: &http.Transport{
+		DialContext:       func(ctx context.Context, _, _ string) (net.Conn, error) { return p.dial(ctx) },
+		DisableKeepAlives: true,
+	}}
+	return member{name: p.name, addr: p.addr, client: c, web: web}, nil
+}
+
+// clock reads the Date header.
+func (m member) clock(ctx context.Context) (string, error) {
+	resp, err := m.get(ctx, "/version")
+	if err != nil {
+		return "", fmt.Errorf("clock of %s: %w", m.name, err)
+	}
+	defer resp.Body.Close()
+	t, err := http.ParseTime(resp.Header.Get("Date"))
+	if err != nil {
+		return "", fmt.Errorf("clock of %s: %w", m.name, err)
+	}
+	return t.UTC().Format(time.RFC3339), nil
+}
+
+// watchers reads the number of watchers that the member serves out of its metrics.
+func (m member) watchers(ctx context.Context) (int, error) {
+	resp, err := m.get(ctx, "/metrics")
+	if err != nil {
+		return 0, fmt.Errorf("metrics of %s: %w", m.name, err)
+	}
+	defer resp.Body.Close()
+	for lines := bufio.NewScanner(resp.Body); lines.Scan(); {
+		if v, ok := strings.CutPrefix(lines.Text(), "etcd_debugging_mvcc_watcher_total "); ok {
+			n, err := strconv.ParseFloat(v, 64)
+			return int(n), err
+		}
+	}
+	return 0, fmt.Errorf("the metrics of %s name no watchers", m.name)
+}
+
+func (m member) get(ctx context.Context, path string) (*http.Response, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+m.addr+path, http.NoBody)
+	if err != nil {
+		return nil, err
+	}
+	return m.web.Do(req)
+}

@@ -1,0 +1,177 @@
+package etcd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/lockquake/lockquake/backends"
+	"github.com/lockquake/lockquake/lock"
+)
+
+// txn is the short recipe that many write by hand: whoever creates the key has the lock.
+func txn() backends.Lock {
+	return backends.Lock{
+		Name: "txn",
+		Doc:  "One fixed key, put under the session's lease if its create revision is 0; every waiter watches that key and asks again when it goes: a herd.",
+		Offers: backends.Offers{
+			Blocking: true, Try: true, Renewal: "background", LossSignal: true, Token: backends.TokenService,
+			Reentrant: "no", Expires: true,
+		},
+		Points:   []string{"before-lock", "lock-done", "before-unlock", "unlock-done"},
+		MinTTL:   time.Second,
+		Recovery: recovery,
+		Dial:     dialer(func(u *user) lock.Locker { return &txnUser{user: u} }),
+	}
+}
+
+// txnUser is one user of the one key.
+type txnUser struct {
+	*user
+	attempts int
+}
+
+// Acquire asks, and asks again whenever the key goes.
+func (u *txnUser) Acquire(ctx context.Context, r lock.Request) (lock.Grant, error) {
+	s, err := u.exclusively(ctx, r)
+	if err != nil {
+		return lock.Grant{}, err
+	}
+	return s.persist(ctx, prefix(r.Lock), nil, func() (lock.Grant, int64, error) { return u.attempt(ctx, s, r) })
+}
+
+// TryAcquire makes one attempt.
+func (u *txnUser) TryAcquire(ctx context.Context, r lock.Request) (lock.Grant, error) {
+	s, err := u.exclusively(ctx, r)
+	if err != nil {
+		return lock.Grant{}, err
+	}
+	g, _, err := u.attempt(ctx, s, r)
+	return g, err
+}
+
+// attempt makes one transaction. Beside ErrContended it returns the revision that it saw the key at.
+func (u *txnUser) attempt(ctx context.Context, s *session, r lock.Request) (lock.Grant, int64, error) {
+	key := prefix(r.Lock)
+	u.attempts++
+	owner := fmt.Sprintf("%x/%d", int64(s.lease), u.attempts)
+	issued := time.Now()
+	resp, err := s.commit(ctx, func(t clientv3.Txn) clientv3.Txn {
+		return t.If(clientv3.Compare(clientv3.CreateRevision(key), "=", 0)).
+			Then(clientv3.OpPut(key, owner, clientv3.WithLease(s.lease))).
+			Else(clientv3.OpGet(key))
+	})
+	if err != nil {
+		return lock.Grant{}, 0, u.failed(err)
+	}
+	revision := resp.Header.Revision // of the put, and so the key's create revision
+	if !resp.Succeeded {
+		kvs := resp.Responses[0].GetResponseRange().Kvs
+		// A transaction that the library sent twice finds its own key.
+		if len(kvs) == 0 || string(kvs[0].Value) != owner {
+			return lock.Grant{}, revision, fmt.Errorf("%w: %s is there", lock.ErrContended, key)
+		}
+		revision = kvs[0].CreateRevision
+	}
+	lock.At(ctx, "lock-done")
+	h := &held{key: key, revision: revision, session: s}
+	h.unlock = func(ctx context.Context) error { return s.remove(ctx, h, clientv3.OpDelete(key)) }
+	return u.granted(r, issued, lock.Token(revision), h), revision, nil
+}
+
+// failed says what an error of a transaction means. Only a lease that is gone is certain: then nothing was put. The
+// session is given up, since a key may be left behind under it.
+func (u *user) failed(err error) error {
+	u.discard()
+	if errors.Is(rpctypes.Error(err), rpctypes.ErrLeaseNotFound) {
+		return fmt.Errorf("%w before it was granted: %w", lock.ErrLost, err)
+	}
+	return fmt.Errorf("etcd transaction: %w", err)
+}
+
+// commit sends a transaction within the call's time-out. It outlasts the end of ctx by a moment: where the answer comes
+// within that, nothing stays unknown.
+func (s *session) commit(ctx context.Context, build func(clientv3.Txn) clientv3.Txn) (*clientv3.TxnResponse, error) {
+	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.conn.params.Timeout)
+	defer cancel()
+	defer context.AfterFunc(ctx, func() {
+		t := time.NewTimer(grace)
+		defer t.Stop()
+		select {
+		case <-t.C:
+			cancel()
+		case <-bounded.Done():
+		}
+	})()
+	return build(s.conn.client.Txn(bounded)).Commit()
+}
+
+// remove ends a grant by deleting what stands for it, if its key is still the grant's own.
+func (s *session) remove(ctx context.Context, h *held, ops ...clientv3.Op) error {
+	resp, err := s.conn.client.Txn(ctx).If(clientv3.Compare(clientv3.CreateRevision(h.key), "=", h.revision)).Then(ops...).Commit()
+	if err != nil {
+		return err
+	}
+	if !resp.Succeeded {
+		return fmt.Errorf("%w: %s is gone", lock.ErrNotHeld, h.key)
+	}
+	return nil
+}
+
+// persist calls attempt until it is not refused any more, each time that something was deleted under key, watched with
+// opts, after the revision that the attempt saw.
+func (s *session) persist(ctx context.Context, key string, opts []clientv3.OpOption, attempt func() (lock.Grant, int64, error)) (lock.Grant, error) {
+	for {
+		g, seen, err := attempt()
+		if !errors.Is(err, lock.ErrContended) {
+			return g, err
+		}
+		err = s.awaitDelete(ctx, key, append(opts[:len(opts):len(opts)], clientv3.WithRev(seen+1)))
+		switch {
+		case ctx.Err() != nil:
+			return lock.Grant{}, fmt.Errorf("%w; gave up waiting: %w", lock.ErrContended, ctx.Err())
+		case s.inner.Ctx().Err() != nil:
+			return lock.Grant{}, fmt.Errorf("%w before it was granted: the session ended", lock.ErrLost)
+		case err != nil: // a watch that broke tells nothing: ask
+			pause(ctx, lookAgain)
+		}
+	}
+}
+
+// lookAgain is how long a waiter whose watch broke waits before it asks.
+const lookAgain = 50 * time.Millisecond
+
+func pause(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ctx.Done():
+	}
+}
+
+// awaitDelete returns when something was deleted, when the watch broke, or when ctx or the session ended. A watch at a
+// member that has no leader breaks: it would be blind.
+func (s *session) awaitDelete(ctx context.Context, key string, opts []clientv3.OpOption) error {
+	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
+	defer cancel()
+	defer context.AfterFunc(s.inner.Ctx(), cancel)()
+	for resp := range s.conn.client.Watch(ctx, key, append(opts, clientv3.WithFilterPut())...) {
+		if err := resp.Err(); err != nil {
+			return fmt.Errorf("watch %s: %w", key, err)
+		}
+		for _, e := range resp.Events {
+			if e.Type == mvccpb.Event_DELETE {
+				return nil
+			}
+		}
+	}
+	return errWatchEnded
+}
+
+var errWatchEnded = errors.New("the watch ended")

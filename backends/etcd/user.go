@@ -1,0 +1,194 @@
+package etcd
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/lockquake/lockquake/lock"
+)
+
+// grace is how long a call may go on after its caller gave up: an answer that comes within it says for certain what
+// came of the call.
+const grace = 500 * time.Millisecond
+
+// user is what the locks of etcd have in common: one user's session, replaced where it is of no use any more, and the
+// grants that the user has in hand.
+type user struct {
+	conn    *connection
+	session *session
+	held    map[string]*held // by id
+}
+
+// held is a grant that was neither released nor given up.
+type held struct {
+	key      string // that stands for the grant, under the session's lease
+	revision int64  // at which it was made
+	session  *session
+	unlock   func(ctx context.Context) error
+	over     chan struct{} // closed when the user gives it back
+}
+
+// begin opens what an acquire needs. Its errors are certain.
+func (u *user) begin(ctx context.Context, r lock.Request) (*session, error) {
+	if r.TTL != u.conn.access.TTL {
+		return nil, fmt.Errorf("%w: ttl %s asked for, but the session has %s", lock.ErrNotSent, r.TTL, u.conn.access.TTL)
+	}
+	s, err := u.live(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("%w, there is no session: %w", lock.ErrNotSent, err)
+	}
+	lock.At(ctx, "before-lock")
+	if err := ctx.Err(); err != nil {
+		return nil, fmt.Errorf("%w: %w", lock.ErrNotSent, err)
+	}
+	return s, nil
+}
+
+// exclusively is begin for the locks that know no other mode.
+func (u *user) exclusively(ctx context.Context, r lock.Request) (*session, error) {
+	if r.Mode != lock.Exclusive {
+		return nil, fmt.Errorf("%w: lock %s is exclusive only", lock.ErrNotSent, u.conn.access.Lock)
+	}
+	return u.begin(ctx, r)
+}
+
+// live returns the user's session, a new one where the old one is of no use any more.
+func (u *user) live(ctx context.Context) (*session, error) {
+	if u.session != nil && u.session.usable() {
+		return u.session, nil
+	}
+	u.discard()
+	s, err := u.conn.open(ctx)
+	if err != nil {
+		return nil, err
+	}
+	u.session = s
+	return s, nil
+}
+
+// discard gives the session up. Its keep-alive ends at once; the revocation is tried in the background, because the
+// service may be out of reach, and the lease ends without it.
+func (u *user) discard() {
+	s := u.session
+	u.session = nil
+	if s == nil {
+		return
+	}
+	s.inner.Orphan()
+	go func() { _ = s.end(context.WithoutCancel(u.conn.client.Ctx())) }()
+}
+
+// grantID names a grant: the key alone is the same for all grants of one session.
+func grantID(key string, revision int64) string { return fmt.Sprintf("%s@%d", key, revision) }
+
+// granted makes the grant of what h stands for, and keeps it.
+func (u *user) granted(r lock.Request, issued time.Time, token lock.Token, h *held) lock.Grant {
+	valid, _ := h.session.validity()
+	h.over = make(chan struct{})
+	g := lock.Grant{
+		Lock: r.Lock, Mode: r.Mode, ID: grantID(h.key, h.revision), Token: token, Issued: issued, ValidUntil: valid,
+	}
+	u.held[g.ID] = h
+	return g
+}
+
+// Release gives the grant back. Where nobody knows whether the service heard of it, the session is given up with it: its
+// keep-alive would hold the lock for ever.
+func (u *user) Release(ctx context.Context, g lock.Grant) error {
+	lock.At(ctx, "before-unlock")
+	h, ok := u.held[g.ID]
+	if !ok {
+		return fmt.Errorf("%w: this user has no grant %s", lock.ErrNotHeld, g.ID)
+	}
+	delete(u.held, g.ID)
+	close(h.over)
+	bounded, done := context.WithTimeout(ctx, u.conn.params.Timeout)
+	defer done()
+	if err := h.unlock(bounded); err != nil {
+		if h.session == u.session {
+			u.discard()
+		}
+		return fmt.Errorf("etcd unlock: %w", err)
+	}
+	lock.At(ctx, "unlock-done")
+	return nil
+}
+
+// Check reads the key.
+func (u *user) Check(ctx context.Context, g lock.Grant) error {
+	h, ok := u.held[g.ID]
+	if !ok {
+		return fmt.Errorf("%w: this user has no grant %s", lock.ErrNotHeld, g.ID)
+	}
+	resp, err := u.conn.kv().Get(ctx, h.key)
+	if err != nil {
+		return fmt.Errorf("get %s: %w", h.key, err)
+	}
+	if len(resp.Kvs) == 0 || resp.Kvs[0].CreateRevision != h.revision {
+		return fmt.Errorf("%w: %s is gone", lock.ErrNotHeld, h.key)
+	}
+	return nil
+}
+
+// Watch reports each answered keep-alive and the end of the session.
+func (u *user) Watch(ctx context.Context, g lock.Grant) <-chan lock.Change {
+	out := make(chan lock.Change, 1)
+	h, ok := u.held[g.ID]
+	if !ok {
+		close(out)
+		return out
+	}
+	go h.watch(ctx, g.ValidUntil, out)
+	return out
+}
+
+func (h *held) watch(ctx context.Context, known lock.Validity, out chan<- lock.Change) {
+	defer close(out)
+	for {
+		valid, changed := h.session.validity()
+		c := lock.Change{At: time.Now(), ValidUntil: valid}
+		if valid == known || valid == lock.Unknown() {
+			select {
+			case <-ctx.Done():
+				return
+			case <-h.over:
+				return
+			case <-changed:
+				continue
+			case <-h.session.inner.Done():
+				c = lock.Change{At: time.Now(), Lost: true}
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-h.over: // what comes after one's own release is no news
+			return
+		case out <- c:
+		}
+		if c.Lost {
+			return
+		}
+		known = valid
+	}
+}
+
+// Close ends the session, and with it whatever the user held.
+func (u *user) Close() error {
+	for id, h := range u.held {
+		delete(u.held, id)
+		close(h.over)
+	}
+	s := u.session
+	u.session = nil
+	if s == nil {
+		return nil
+	}
+	return s.end(context.WithoutCancel(u.conn.client.Ctx()))
+}
+
+// kv is the client's, with a deadline for each call.
+func (c *connection) kv() clientv3.KV { return boundedKV{KV: c.client.KV, timeout: c.params.Timeout} }
