@@ -1,6 +1,7 @@
 package scenarios
 
 import (
+	"encoding"
 	"errors"
 	"fmt"
 	"math"
@@ -114,7 +115,7 @@ func check(src *source, n ast.Node, path string, t reflect.Type, pair *ast.Mappi
 	case t == sizeType:
 		return checkSize(src, n, path)
 	case t.Kind() == reflect.String:
-		if _, ok := textOf(n); !ok {
+		if _, ok := textOf(n); !ok && !numberAsText(n, t) {
 			return wrong("text; quote it if it is meant so")
 		}
 	case t.Kind() == reflect.Bool:
@@ -155,6 +156,13 @@ func check(src *source, n ast.Node, path string, t reflect.Type, pair *ast.Mappi
 		return checkMap(src, m, path, fieldsOf(t), nil)
 	}
 	return nil
+}
+
+// textReader is what a type of text implements that may be written as a number, as a version may: 3.4.
+var textReader = reflect.TypeFor[encoding.TextUnmarshaler]()
+
+func numberAsText(n ast.Node, t reflect.Type) bool {
+	return (n.Type() == ast.IntegerType || n.Type() == ast.FloatType) && reflect.PointerTo(t).Implements(textReader)
 }
 
 func checkWhole(src *source, n ast.Node, path string, t reflect.Type) error {

@@ -181,6 +181,26 @@ expect: {double_grants: ">0", unavailability_ms_max: "<1.5s", lost_updates: 0, s
 	}
 }
 
+// loose is text that may be written as a number.
+type loose string
+
+func (l *loose) UnmarshalText(b []byte) error { *l = loose(b); return nil }
+
+func TestTextThatMayBeANumber(t *testing.T) {
+	for text, want := range map[string]loose{"3.4": "3.4", `"3.4"`: "3.4", "7": "7", "built-in": "built-in"} {
+		p, err := ParseParams("{version: " + text + "}")
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got struct {
+			Version loose `yaml:"version"`
+		}
+		if err := p.Decode(&got); err != nil || got.Version != want {
+			t.Errorf("%s: %q, %v", text, got.Version, err)
+		}
+	}
+}
+
 func TestParamsAreStrict(t *testing.T) {
 	type nested struct {
 		Delay time.Duration `yaml:"delay"`

@@ -30,14 +30,23 @@ func Backend() backends.Backend {
 
 // The values of Params.Version.
 const (
-	builtIn    = "built-in" // the server in lockquake's own binary
-	version3_4 = "3.4"      // an etcd 3.4 of its own: Debian 12 has 3.4.23
+	builtIn    Version = "built-in" // the server in lockquake's own binary
+	version3_4 Version = "3.4"      // an etcd 3.4 of its own: Debian 12 has 3.4.23
 )
+
+// Version is text that may be written as a number.
+type Version string
+
+// UnmarshalText takes any text.
+func (v *Version) UnmarshalText(b []byte) error {
+	*v = Version(b)
+	return nil
+}
 
 // Params is what a scenario may set beside the keys that all backends have.
 type Params struct {
 	// Version chooses the server: the one in lockquake's own binary, or an etcd 3.4.
-	Version   string        `yaml:"version"`
+	Version   Version       `yaml:"version"`
 	Heartbeat time.Duration `yaml:"heartbeat"` // between two heartbeats of the leader
 	Election  time.Duration `yaml:"election"`  // a follower without heartbeat for that long stands for election
 	// NoFsync leaves out every fsync: a power cut then loses acknowledged writes.

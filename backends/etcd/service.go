@@ -68,7 +68,7 @@ func (s *service) Ready(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("%s does not tell its status: %w", m.name, err)
 		}
-		if s.params.Version == version3_4 && !strings.HasPrefix(st.Version, version3_4+".") {
+		if s.params.Version == version3_4 && !strings.HasPrefix(st.Version, string(version3_4)+".") {
 			return fmt.Errorf("%s is etcd %s, not %s: another one than Debian's comes first on PATH, or the image has another", m.name, st.Version, version3_4)
 		}
 		if st.Leader == 0 {
