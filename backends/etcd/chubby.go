@@ -93,7 +93,7 @@ func (u *chubbyUser) attempt(ctx context.Context, s *session, r lock.Request) (l
 		c := cellOf(r.Lock, resp.Responses[0].GetResponseRange().Kvs)
 		mine := c.held[leaseText(s.lease)]
 		if mine == nil || string(mine.Value) != owner { // else the library had sent the transaction twice
-			return lock.Grant{}, revision, u.contended(ctx, s, c)
+			return u.contended(ctx, s, c, revision)
 		}
 		revision, generation = mine.CreateRevision, c.generation
 	}
@@ -105,14 +105,15 @@ func (u *chubbyUser) attempt(ctx context.Context, s *session, r lock.Request) (l
 	return u.granted(r, issued, lock.Token(generation), h), revision, nil
 }
 
-// contended begins the lock-delays that are due. Whatever comes of it, nothing was granted.
-func (u *chubbyUser) contended(ctx context.Context, s *session, c cell) error {
+// contended begins the lock-delays that are due. Whatever comes of it, nothing was granted. Where one could not be begun
+// there is no revision to wait from, since nothing may ever go.
+func (u *chubbyUser) contended(ctx context.Context, s *session, c cell, seen int64) (lock.Grant, int64, error) {
 	for _, mark := range c.dead() {
 		if err := s.delay(ctx, c.name, mark); err != nil {
-			return fmt.Errorf("%w, and its lock-delay could not be begun: %w", lock.ErrContended, err)
+			return lock.Grant{}, 0, fmt.Errorf("%w, and its lock-delay could not be begun: %w", lock.ErrContended, err)
 		}
 	}
-	return fmt.Errorf("%w: %s", lock.ErrContended, c.taken())
+	return lock.Grant{}, seen, fmt.Errorf("%w: %s", lock.ErrContended, c.taken())
 }
 
 // CheckSequencer asks etcd whether the lock is still held as the sequencer says.

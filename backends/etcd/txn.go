@@ -124,26 +124,28 @@ func (s *session) remove(ctx context.Context, h *held, ops ...clientv3.Op) error
 }
 
 // persist calls attempt until it is not refused any more, each time that something was deleted under key, watched with
-// opts, after the revision that the attempt saw.
+// opts, after the revision that the attempt saw; after a moment where it saw none.
 func (s *session) persist(ctx context.Context, key string, opts []clientv3.OpOption, attempt func() (lock.Grant, int64, error)) (lock.Grant, error) {
 	for {
 		g, seen, err := attempt()
 		if !errors.Is(err, lock.ErrContended) {
 			return g, err
 		}
-		err = s.awaitDelete(ctx, key, append(opts[:len(opts):len(opts)], clientv3.WithRev(seen+1)))
+		if err = errNothingSeen; seen > 0 {
+			err = s.awaitDelete(ctx, key, append(opts[:len(opts):len(opts)], clientv3.WithRev(seen+1)))
+		}
 		switch {
 		case ctx.Err() != nil:
 			return lock.Grant{}, fmt.Errorf("%w; gave up waiting: %w", lock.ErrContended, ctx.Err())
 		case s.inner.Ctx().Err() != nil:
 			return lock.Grant{}, fmt.Errorf("%w before it was granted: the session ended", lock.ErrLost)
-		case err != nil: // a watch that broke tells nothing: ask
+		case err != nil: // nothing is known: ask
 			pause(ctx, lookAgain)
 		}
 	}
 }
 
-// lookAgain is how long a waiter whose watch broke waits before it asks.
+// lookAgain is how long a waiter that has nothing to watch waits before it asks.
 const lookAgain = 50 * time.Millisecond
 
 func pause(ctx context.Context, d time.Duration) {
@@ -174,4 +176,7 @@ func (s *session) awaitDelete(ctx context.Context, key string, opts []clientv3.O
 	return errWatchEnded
 }
 
-var errWatchEnded = errors.New("the watch ended")
+var (
+	errWatchEnded  = errors.New("the watch ended")
+	errNothingSeen = errors.New("there is nothing to wait for")
+)
