@@ -32,14 +32,19 @@ func TestConformance(t *testing.T) {
 	})
 }
 
-// TestConformance34 does the same on etcd 3.4.
+// TestConformance34 puts the two locks that come with etcd to the suite on etcd 3.4, the one in the version of the client,
+// the other in 3.4's own.
 func TestConformance34(t *testing.T) {
 	r := start(t, "confetcd34", func(p *Params) { p.LockDelay, p.Version = 2*time.Second, version3_4 })
 	if v := r.Service.Describe(t.Context())["etcd.version"]; !strings.HasPrefix(v, "3.4.") {
 		t.Errorf("version %s", v)
 	}
 	t.Run("suite", func(t *testing.T) {
-		conformance.RunAll(t, conformance.Options{Backend: Backend(), Access: r.Access}, nil)
+		for _, name := range []string{"mutex", "v3lock"} {
+			o := conformance.Options{Backend: Backend(), Access: r.Access}
+			o.Access.Lock = name
+			t.Run(name, func(t *testing.T) { t.Parallel(); conformance.Run(t, o) })
+		}
 	})
 }
 
