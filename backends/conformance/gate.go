@@ -6,6 +6,7 @@ import (
 	"maps"
 	"net"
 	"sync"
+	"time"
 
 	"github.com/lockquake/lockquake/backends"
 )
@@ -18,6 +19,7 @@ type gate struct {
 	match   []byte        // a request with these bytes has its reply cut off
 	left    int           // for so many more requests
 	hits    int
+	hitAt   time.Time
 	refuse  bool
 	conns   map[net.Conn]struct{}
 	proxies []net.Listener
@@ -132,6 +134,7 @@ func (l *link) request(b []byte) bool {
 	if hit {
 		g.left--
 		g.hits++
+		g.hitAt = time.Now()
 	}
 	g.mu.Unlock()
 	if hit {
@@ -188,11 +191,11 @@ func (g *gate) cutReplies(match string, n int) {
 	g.match, g.left, g.hits = []byte(match), n, 0
 }
 
-// cut tells how often a reply was cut off since cutReplies.
-func (g *gate) cut() int {
+// cut tells when a request came whose reply was to be cut off, and how many did since cutReplies.
+func (g *gate) cut() (last time.Time, n int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.hits
+	return g.hitAt, g.hits
 }
 
 // setRefuse makes the gate reset new connections, and the existing ones when it begins to.

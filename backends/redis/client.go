@@ -163,6 +163,9 @@ func (o *owner) MarshalBinary() ([]byte, error) {
 	return []byte(o.id), nil
 }
 
+// String returns the text that is sent; a cluster client finds the slot of a key by it.
+func (o *owner) String() string { return o.id }
+
 // classify says what an error of a command with this owner means: certainly not done where nothing was sent or the server answered
 // with an error, else the error as it is, of which nobody knows.
 func (o *owner) classify(err error) error {

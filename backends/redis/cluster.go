@@ -111,5 +111,5 @@ func (s sharded) Service(nodes []*cluster.Node) backends.Service {
 	for _, n := range nodes {
 		buses[n.Name()] = n.Address(busPort)
 	}
-	return &clusterService{params: s.params, ttl: s.common.TTL, servers: servers, buses: buses}
+	return &clusterService{params: s.params, common: s.common, servers: servers, buses: buses}
 }

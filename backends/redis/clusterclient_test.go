@@ -54,14 +54,14 @@ func slotsAt(address string) string {
 	return fmt.Sprintf("*1\r\n*3\r\n:0\r\n:16383\r\n*2\r\n$%d\r\n%s\r\n:%s\r\n", len(host), host, port)
 }
 
-func clusterUser(t *testing.T, address string, via map[string]string) *locker {
+func clusterUser(t *testing.T, address string, via map[string]string) setPxLuaUser {
 	t.Helper()
 	a := backends.Access{
 		Backend: nameCluster, Lock: "set-px-lua", TTL: time.Second, Run: "unit", Via: via,
 		Nodes:  []backends.Endpoint{{Name: "redis-1", Addresses: map[string]string{Port: address}}},
 		Params: []byte(`{"timeout_ns": 500000000}`),
 	}
-	c, err := dial(t.Context(), a)
+	c, err := setPxLua().Dial(t.Context(), a)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -70,7 +70,7 @@ func clusterUser(t *testing.T, address string, via map[string]string) *locker {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return l.(*locker)
+	return l.(setPxLuaUser)
 }
 
 // TestClusterRepeatsNothing has a server hang up, or say nothing, after a SET: what it did nobody knows, and the command must not be sent

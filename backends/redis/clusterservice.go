@@ -8,10 +8,10 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/lockquake/lockquake/backends"
 	"github.com/lockquake/lockquake/chaos"
 )
 
@@ -24,7 +24,7 @@ const (
 // clusterService answers for the running nodes.
 type clusterService struct {
 	params  ClusterParams
-	ttl     time.Duration
+	common  backends.Common
 	servers members
 	buses   map[string]string // addresses of the bus by node
 	formed  bool              // Ready has seen it whole once: from then on the cluster alone says who follows whom
@@ -129,7 +129,7 @@ func (m member) clusterInfo(ctx context.Context) (map[string]string, error) {
 
 // Describe returns versions, and every timer and knob.
 func (s *clusterService) Describe(ctx context.Context) map[string]string {
-	out := s.params.LockParams.describe(s.ttl)
+	out := s.params.LockParams.describe(s.common)
 	out["redis.topology"] = fmt.Sprintf("cluster of %d primaries with a replica each", clusterPrimaries)
 	out["redis.version"] = s.servers.version(ctx)
 	out["redis.persistence"] = s.params.Persistence

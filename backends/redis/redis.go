@@ -22,7 +22,9 @@ func Backends() []backends.Backend {
 
 // locks lists the locks that work through one client, whatever topology that reaches. The first is the default.
 func locks() []backends.Lock {
-	return []backends.Lock{setPxLua()}
+	return []backends.Lock{
+		setPxLua(), setPxIncr(), setNx(), setNxExpire(), setPxDel(), redisLock(), redSync(), rueidisLock(),
+	}
 }
 
 // outlasting gives the locks more time to be granted again after a holder's death: on a topology that has to find itself a new
@@ -75,8 +77,11 @@ func (p LockParams) check(replicas int) error {
 }
 
 // describe is the part of a service's description that the lock's parameters are.
-func (p LockParams) describe(ttl time.Duration) map[string]string {
-	out := map[string]string{"lock.retry": p.Retry.String(), "lock.timeout": p.Timeout.String(), "lock.ttl": ttl.String()}
+func (p LockParams) describe(c backends.Common) map[string]string {
+	out := map[string]string{"lock.retry": p.Retry.String(), "lock.timeout": p.Timeout.String(), "lock.ttl": c.TTL.String()}
+	if c.Lock == rueidisName {
+		out["lock.retry"] = "none: the server tells waiters that the key has changed"
+	}
 	if p.Wait > 0 {
 		out["lock.wait"] = fmt.Sprintf("%d replicas, %s", p.Wait, p.WaitTimeout)
 	}

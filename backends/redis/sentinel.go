@@ -145,7 +145,7 @@ func (s sentinel) Params() any { return s.params.LockParams }
 // Service returns the handle on the running nodes.
 func (s sentinel) Service(nodes []*cluster.Node) backends.Service {
 	return &sentinelService{
-		params: s.params, ttl: s.common.TTL,
+		params: s.params, common: s.common,
 		servers:   membersOf(nodes, Port, s.params.Timeout),
 		sentinels: membersOf(nodes, sentinelPort, s.params.Timeout),
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/lockquake/lockquake/backends"
 	"github.com/lockquake/lockquake/chaos"
 )
 
@@ -30,7 +31,7 @@ const failoverTime = 3 * time.Second
 // sentinelService answers for the running nodes.
 type sentinelService struct {
 	params             SentinelParams
-	ttl                time.Duration
+	common             backends.Common
 	servers, sentinels members
 	formed             bool // Ready has seen it whole once: from then on only the Sentinels say who follows whom
 }
@@ -149,7 +150,7 @@ func (s *sentinelService) followers(ctx context.Context, m member) (map[string]s
 
 // Describe returns versions, and every timer and knob: how often locks are granted twice is a function of them.
 func (s *sentinelService) Describe(ctx context.Context) map[string]string {
-	out := s.params.LockParams.describe(s.ttl)
+	out := s.params.LockParams.describe(s.common)
 	out["redis.topology"] = fmt.Sprintf("%d servers, %d Sentinels", sentinelServers, sentinelWatches)
 	out["redis.version"] = s.servers.version(ctx)
 	out["redis.persistence"] = s.params.Persistence

@@ -135,10 +135,14 @@ func clockText(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.
 
 func (m member) holder(ctx context.Context, name string) (string, error) {
 	v, err := m.client.Get(ctx, key(name)).Result()
+	if !errors.Is(err, redis.Nil) {
+		return v, err
+	}
+	v, err = m.client.Get(ctx, rueidisKey(name)).Result()
 	if errors.Is(err, redis.Nil) {
 		return "none", nil
 	}
-	return v, err
+	return printable(v), err
 }
 
 // info returns the fields of one section of INFO.

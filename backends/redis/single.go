@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/lockquake/lockquake/backends"
 	"github.com/lockquake/lockquake/internal/cluster"
@@ -70,13 +69,13 @@ func (s single) Params() any { return s.params.LockParams }
 
 // Service returns the handle on the running server.
 func (s single) Service(nodes []*cluster.Node) backends.Service {
-	return &service{params: s.params, ttl: s.common.TTL, members: membersOf(nodes, Port, s.params.Timeout)}
+	return &service{params: s.params, common: s.common, members: membersOf(nodes, Port, s.params.Timeout)}
 }
 
 // service answers for the running server.
 type service struct {
 	params  Params
-	ttl     time.Duration
+	common  backends.Common
 	members members
 }
 
@@ -104,7 +103,7 @@ func (s *service) Ready(ctx context.Context) error {
 
 // Describe returns the server's version and what decides about results.
 func (s *service) Describe(ctx context.Context) map[string]string {
-	out := s.params.LockParams.describe(s.ttl)
+	out := s.params.LockParams.describe(s.common)
 	out["redis.topology"] = "single"
 	out["redis.persistence"] = s.params.Persistence
 	out["redis.version"] = s.members.version(ctx)

@@ -66,19 +66,24 @@ func listCommand(std streams) *cobra.Command {
 			return writeJSON(std.out, items)
 		}
 		w := tabwriter.NewWriter(std.out, 0, 0, 2, ' ', 0)
-		for _, i := range items {
-			name, doc := i.Name, i.Doc
-			if i.Backend != "" {
-				name = i.Backend + "\t" + name
-			}
-			if i.Wrong != "" {
-				doc += " WRONG: " + i.Wrong
-			}
-			fmt.Fprintf(w, "%s\t%s\n", name, strings.Join(strings.Fields(doc), " "))
+		for _, line := range textOf(args[0], items) {
+			fmt.Fprintln(w, strings.Join(line, "\t"))
 		}
 		return w.Flush()
 	}
 	return c
+}
+
+// textOf is a list as people read it: a line of cells for each item; the locks are a table with a head.
+func textOf(list string, items []item) [][]string {
+	if list == "locks" {
+		return append([][]string{lockColumns}, lockRows(catalog().Backends, false)...)
+	}
+	var lines [][]string
+	for _, i := range items {
+		lines = append(lines, []string{i.Name, strings.Join(strings.Fields(i.Doc), " ")})
+	}
+	return lines
 }
 
 func listBackends() []item {

@@ -1,0 +1,273 @@
+package redis
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/lockquake/lockquake/backends"
+	"github.com/lockquake/lockquake/lock"
+)
+
+// grants is what a server answers to each lock's requests when it grants. Rueidislock speaks another protocol; the conformance suite has
+// it alone.
+var grants = map[string][]string{
+	"setnx":        {":1"},
+	"setnx-expire": {":1", ":1"},
+	"set-px-del":   {"+OK"},
+	"set-px-lua":   {"+OK"},
+	"set-px-incr":  {":1"},
+	"redislock":    {"+OK"},
+	"redsync":      {"+OK"},
+}
+
+// each runs a test for every lock that has an entry in grants.
+func each(t *testing.T, test func(t *testing.T, l backends.Lock)) {
+	t.Helper()
+	for _, l := range locks() {
+		if grants[l.Name] == nil && l.Name != "rueidislock" {
+			t.Errorf("%s is not tested", l.Name)
+		}
+		if grants[l.Name] != nil {
+			t.Run(l.Name, func(t *testing.T) {
+				t.Parallel() // some wait for timeouts
+				test(t, l)
+			})
+		}
+	}
+}
+
+// TestRefusedIsCertain has nobody listen: no request can have reached a service.
+func TestRefusedIsCertain(t *testing.T) {
+	l, err := net.Listen("tcp4", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := l.Addr().String()
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	each(t, func(t *testing.T, l backends.Lock) {
+		u := userAt(t, l, address, "")
+		if _, err := try(t, u); !errors.Is(err, lock.ErrNotSent) || !lock.Certain(err) {
+			t.Errorf("try with nobody listening: %v", err)
+		}
+		if err := u.Release(t.Context(), lock.Grant{Lock: "a", ID: "b"}); !lock.Certain(err) {
+			t.Errorf("release with nobody listening: %v", err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		defer cancel()
+		if _, err := u.Acquire(ctx, lock.Request{Lock: "a", TTL: time.Second}); !lock.Certain(err) || !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("acquire with nobody listening: %v", err)
+		}
+	})
+}
+
+// TestSilenceIsUnknown has a server that hangs up instead of answering, and one that says nothing.
+func TestSilenceIsUnknown(t *testing.T) {
+	for name, last := range map[string]string{"hangs up": hangUp, "silent": silence} {
+		t.Run(name, func(t *testing.T) {
+			each(t, func(t *testing.T, l backends.Lock) {
+				if _, err := try(t, userAt(t, l, serve(t, last), "")); err == nil || lock.Certain(err) {
+					t.Errorf("try: %v", err)
+				}
+				u := userAt(t, l, serve(t, append(slices.Clone(grants[l.Name]), last)...), "")
+				g, err := try(t, u)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := u.Release(t.Context(), g); err == nil || lock.Certain(err) {
+					t.Errorf("release: %v", err)
+				}
+				if r, ok := u.(lock.Renewer); ok {
+					if _, err := r.Renew(t.Context(), g, time.Second); err == nil || lock.Certain(err) {
+						t.Errorf("renew: %v", err)
+					}
+				}
+			})
+		})
+	}
+}
+
+// TestErrorReplyIsCertain has a server that answers with an error: it did nothing.
+func TestErrorReplyIsCertain(t *testing.T) {
+	for _, answer := range []string{
+		"-LOADING Redis is loading the dataset in memory", "-READONLY You can't write against a read only replica.",
+		"-CLUSTERDOWN The cluster is down", "-NOREPLICAS Not enough good replicas to write.", "-MOVED 1 127.0.0.1:1",
+	} {
+		word, _, _ := strings.Cut(answer, " ")
+		t.Run(word, func(t *testing.T) {
+			each(t, func(t *testing.T, l backends.Lock) {
+				if _, err := try(t, userAt(t, l, serve(t, answer), "")); !errors.Is(err, lock.ErrRefused) || !lock.Certain(err) {
+					t.Errorf("try: %v", err)
+				}
+			})
+		})
+	}
+}
+
+// TestIssuedIsSendTime holds the reply back: validity counts from the request, not from the reply.
+func TestIssuedIsSendTime(t *testing.T) {
+	each(t, func(t *testing.T, l backends.Lock) {
+		if !l.Offers.Expires {
+			t.Skip("its grants have no end")
+		}
+		script := slices.Clone(grants[l.Name])
+		script[len(script)-1] = late + script[len(script)-1]
+		u := userAt(t, l, serve(t, script...), "")
+		before := time.Now()
+		g, err := try(t, u)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if since := time.Since(g.Issued); since < delay || g.Issued.Before(before) {
+			t.Errorf("issued %s ago, but the reply took %s", since, delay)
+		}
+		end, ok := g.ValidUntil.Time()
+		if !ok || end.Before(before.Add(900*time.Millisecond)) || time.Until(end) > time.Second-delay-backends.Drift(time.Second) {
+			t.Errorf("valid until %s after the request", end.Sub(g.Issued))
+		}
+	})
+}
+
+// TestHalfDoneIsUnknown has the second command of setnx-expire refused: the first one stands.
+func TestHalfDoneIsUnknown(t *testing.T) {
+	if _, err := try(t, userAt(t, setNxExpire(), serve(t, ":1", "-LOADING"), "")); err == nil || lock.Certain(err) {
+		t.Errorf("a key that stands was called %v", err)
+	}
+	if _, err := try(t, userAt(t, setNxExpire(), serve(t, ":1", ":0"), "")); !lock.Certain(err) {
+		t.Errorf("a key that is gone was called %v", err)
+	}
+}
+
+// TestWait gives a grant back that too few replicas have; it is certain only if that was answered.
+func TestWait(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		script []string // after the grant: WAIT, the delete
+		want   error
+	}{
+		{"enough", []string{":1"}, nil},
+		{"too few", []string{":0", ":1"}, lock.ErrRefused},
+		{"too few, and gone", []string{":0", ":0"}, lock.ErrRefused},
+		{"too few, deletion refused", []string{":0", "-LOADING"}, errUncertain},
+		{"too few, deletion unanswered", []string{":0", hangUp}, errUncertain},
+		{"WAIT refused", []string{"-ERR no", ":1"}, lock.ErrRefused},
+		{"WAIT unanswered", []string{hangUp, ":1"}, lock.ErrRefused},
+	} {
+		for _, l := range []backends.Lock{setPxLua(), setPxIncr(), setPxDel()} {
+			t.Run(c.name+"/"+l.Name, func(t *testing.T) {
+				t.Parallel()
+				address := serve(t, append(slices.Clone(grants[l.Name]), c.script...)...)
+				_, err := try(t, userAt(t, l, address, `,"wait":1,"wait_timeout_ns":100000000`))
+				switch {
+				case c.want == nil && err != nil, errors.Is(c.want, errUncertain) && (err == nil || lock.Certain(err)):
+					t.Errorf("error is %v", err)
+				case c.want != nil && !errors.Is(c.want, errUncertain) && !errors.Is(err, c.want):
+					t.Errorf("error is %v, should be %v", err, c.want)
+				}
+			})
+		}
+	}
+}
+
+var errUncertain = errors.New("nobody knows")
+
+func try(t *testing.T, u lock.Locker) (lock.Grant, error) {
+	t.Helper()
+	return u.(lock.TryAcquirer).TryAcquire(t.Context(), lock.Request{Lock: "a", TTL: time.Second})
+}
+
+func userAt(t *testing.T, l backends.Lock, address, params string) lock.Locker {
+	t.Helper()
+	a := backends.Access{
+		Backend: nameSingle, Lock: l.Name, TTL: time.Second, Run: "unit",
+		Nodes:  []backends.Endpoint{{Name: "redis-1", Addresses: map[string]string{Port: address}}},
+		Params: []byte(`{"timeout_ns": 500000000` + params + `}`),
+	}
+	c, err := l.Dial(t.Context(), a)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	u, err := c.Locker(t.Context(), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return u
+}
+
+// What a server may do instead of answering at once.
+const (
+	hangUp  = "hang up"
+	silence = "silence"
+	late    = "late" // before an answer
+	delay   = 300 * time.Millisecond
+)
+
+// serve is a server that answers one command after the other from the script, and repeats its last line.
+func serve(t *testing.T, script ...string) string {
+	t.Helper()
+	lines := make(chan string, len(script))
+	for _, line := range script {
+		lines <- line
+	}
+	return serveCommands(t, func(c net.Conn, _ string) {
+		line := script[len(script)-1]
+		select {
+		case line = <-lines:
+		default:
+		}
+		if text, ok := strings.CutPrefix(line, late); ok {
+			line = text
+			time.Sleep(delay)
+		}
+		switch line {
+		case hangUp:
+			_ = c.Close()
+		case silence:
+		default:
+			_, _ = fmt.Fprint(c, line+"\r\n")
+		}
+	})
+}
+
+// serveCommands answers the handshake like a Redis without HELLO, and each other command with answer, which is given the command in
+// upper case and as it came over the wire.
+func serveCommands(t *testing.T, answer func(c net.Conn, command string)) string {
+	t.Helper()
+	l, err := net.Listen("tcp4", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer c.Close()
+				buf := make([]byte, 4096)
+				for {
+					n, err := c.Read(buf)
+					if err != nil {
+						return
+					}
+					if text := strings.ToUpper(string(buf[:n])); strings.Contains(text, "HELLO\r\n") {
+						_, _ = fmt.Fprint(c, "-ERR unknown command\r\n")
+					} else {
+						answer(c, text)
+					}
+				}
+			}()
+		}
+	}()
+	return l.Addr().String()
+}

@@ -1,0 +1,165 @@
+package redis
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	mathrand "math/rand/v2"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/lockquake/lockquake/backends"
+	"github.com/lockquake/lockquake/lock"
+)
+
+// recovery is within what time a dead holder's key is gone: Redis looks for expired keys whenever somebody asks for one.
+func recovery(ttl time.Duration) time.Duration { return ttl + time.Second }
+
+// key is where a lock is kept.
+func key(name string) string { return "lockquake:" + name }
+
+// connection is one client process's pool of connections to the service, which all of its users share: owner values are random for
+// each grant.
+type connection struct {
+	access backends.Access
+	params LockParams
+	client redis.UniversalClient
+	locker func(user) lock.Locker
+}
+
+// dialer returns the Dial of a lock whose users are made by locker.
+func dialer(locker func(user) lock.Locker) func(context.Context, backends.Access) (backends.Connection, error) {
+	return func(_ context.Context, a backends.Access) (backends.Connection, error) {
+		p, err := lockParams(a.Params)
+		if err != nil {
+			return nil, err
+		}
+		client, err := connect(a, p)
+		if err != nil {
+			return nil, err
+		}
+		client.AddHook(sendHook{})
+		return &connection{access: a, params: p, client: client, locker: locker}, nil
+	}
+}
+
+// Locker returns a locker for one user.
+func (c *connection) Locker(_ context.Context, number int) (lock.Locker, error) {
+	return c.locker(user{client: c.client, params: c.params, random: backends.Random(c.access.Run, number)}), nil
+}
+
+// Close closes the connections; keys that are still held expire, if they do.
+func (c *connection) Close() error { return c.client.Close() }
+
+// user is what every lock knows of the one that it serves.
+type user struct {
+	client redis.UniversalClient
+	params LockParams
+	random *mathrand.Rand
+}
+
+// poll asks until the lock was free.
+func (u user) poll(ctx context.Context, r lock.Request, try func(context.Context, lock.Request) (lock.Grant, error)) (lock.Grant, error) {
+	return u.params.Retry.Poll(ctx, u.random, func(ctx context.Context) (lock.Grant, error) { return try(ctx, r) })
+}
+
+// The scripts act only where the key still has the owner's value.
+var (
+	deleteOwn = redis.NewScript(`if redis.call("GET", KEYS[1]) == ARGV[1] then return redis.call("DEL", KEYS[1]) end return 0`)
+	extendOwn = redis.NewScript(`if redis.call("GET", KEYS[1]) == ARGV[1] then return redis.call("PEXPIRE", KEYS[1], ARGV[2]) end return 0`)
+)
+
+// recipe is one user of a lock that is a value at a key, by commands of this package. The locks add how it is taken and given back.
+type recipe struct {
+	user
+	held[struct{}]
+}
+
+func newRecipe(u user) *recipe { return &recipe{user: u} }
+
+// newOwner draws the value of one grant.
+func newOwner() *owner {
+	var random [20]byte
+	_, _ = rand.Read(random[:]) // never fails: the runtime ends the program instead
+	return &owner{id: hex.EncodeToString(random[:])}
+}
+
+// contended is the error of an attempt that found the key.
+func contended(r lock.Request) error {
+	return fmt.Errorf("%w: NX found the key of %s", lock.ErrContended, r.Lock)
+}
+
+// notHeld is the error of an operation on a key that has another value or none.
+func notHeld(g lock.Grant) error {
+	return fmt.Errorf("%w: the key of %s has another value or none", lock.ErrNotHeld, g.Lock)
+}
+
+// releaseOwn deletes the key if it still has this grant's value.
+func (l *recipe) releaseOwn(ctx context.Context, g lock.Grant) error {
+	lock.At(ctx, "before-delete")
+	if err := l.deleteOwn(ctx, g); err != nil {
+		return err
+	}
+	lock.At(ctx, "release-done")
+	return nil
+}
+
+func (l *recipe) deleteOwn(ctx context.Context, g lock.Grant) error {
+	o := &owner{id: g.ID}
+	n, err := deleteOwn.Run(ctx, l.client, []string{key(g.Lock)}, o).Int()
+	if err != nil {
+		return fmt.Errorf("delete by script: %w", o.classify(err))
+	}
+	l.drop(g)
+	if n == 0 {
+		return notHeld(g)
+	}
+	return nil
+}
+
+// releaseAny deletes the key, whosever it is.
+func (l *recipe) releaseAny(ctx context.Context, g lock.Grant) error {
+	lock.At(ctx, "before-delete")
+	var o owner
+	n, err := l.client.Del(sending(ctx, &o), key(g.Lock)).Result()
+	if err != nil {
+		return fmt.Errorf("DEL: %w", o.classify(err))
+	}
+	l.drop(g)
+	lock.At(ctx, "release-done")
+	if n == 0 {
+		return notHeld(g)
+	}
+	return nil
+}
+
+// extend sets the key's expiry anew if it still has this grant's value.
+func (l *recipe) extend(ctx context.Context, g lock.Grant, ttl time.Duration) (lock.Grant, error) {
+	o := &owner{id: g.ID}
+	n, err := extendOwn.Run(ctx, l.client, []string{key(g.Lock)}, o, ttl.Milliseconds()).Int()
+	if err != nil {
+		return g, fmt.Errorf("extend by script: %w", o.classify(err))
+	}
+	if n == 0 {
+		l.drop(g)
+		return g, notHeld(g)
+	}
+	g.ValidUntil = backends.Validity(o.sent, ttl)
+	l.keep(g, struct{}{})
+	return g, nil
+}
+
+// Check reads the key.
+func (l *recipe) Check(ctx context.Context, g lock.Grant) error {
+	v, err := l.client.Get(ctx, key(g.Lock)).Result()
+	if err != nil && !errors.Is(err, redis.Nil) {
+		return fmt.Errorf("GET: %w", err)
+	}
+	if err != nil || v != g.ID {
+		return notHeld(g)
+	}
+	return nil
+}

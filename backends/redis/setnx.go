@@ -1,0 +1,66 @@
+package redis
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/lockquake/lockquake/backends"
+	"github.com/lockquake/lockquake/lock"
+)
+
+// setNx is the oldest recipe: SETNX takes the key and DEL gives it back. It is wrong on purpose. Nothing ever ends the hold of who died,
+// lost its connection in the middle or forgot; and DEL asks nobody whose key it is. The Redis documentation keeps it as history (SETNX,
+// "Design pattern: Locking with SETNX"). It fails the conformance checks that wait for an expiry (expiry, expiry-process,
+// release-stale, errors-acquire) and release-forged.
+func setNx() backends.Lock {
+	return backends.Lock{
+		Name:  "setnx",
+		Doc:   "SETNX, released by DEL (redis.io, SETNX, the design pattern of old).",
+		Wrong: "the key never expires: a holder that crashes blocks the lock for ever; and a release deletes the key whosever it is",
+		Offers: backends.Offers{
+			Try: true, Renewal: "none", Token: backends.TokenNone, Reentrant: "no", Expires: false,
+		},
+		Points:   []string{"before-setnx", "setnx-done", "before-delete", "release-done"},
+		Recovery: recovery, // what its users hope for; nothing delivers it
+		Dial:     dialer(func(u user) lock.Locker { return setNxUser{newRecipe(u)} }),
+	}
+}
+
+type setNxUser struct{ *recipe }
+
+// Acquire polls until the key was free.
+func (l setNxUser) Acquire(ctx context.Context, r lock.Request) (lock.Grant, error) {
+	return l.poll(ctx, r, l.TryAcquire)
+}
+
+// TryAcquire makes one attempt.
+func (l setNxUser) TryAcquire(ctx context.Context, r lock.Request) (lock.Grant, error) {
+	g, err := l.setNx(ctx, r)
+	if err != nil {
+		return lock.Grant{}, err
+	}
+	g.ValidUntil = lock.Endless()
+	l.keep(g, struct{}{})
+	return g, nil
+}
+
+// setNx takes the key for ever.
+func (l *recipe) setNx(ctx context.Context, r lock.Request) (lock.Grant, error) {
+	o := newOwner()
+	lock.At(ctx, "before-setnx")
+	n, err := l.client.Do(ctx, "SETNX", key(r.Lock), o).Int()
+	if err != nil {
+		return lock.Grant{}, fmt.Errorf("SETNX: %w", o.classify(err))
+	}
+	if n == 0 {
+		return lock.Grant{}, contended(r)
+	}
+	lock.At(ctx, "setnx-done")
+	return lock.Grant{Lock: r.Lock, Mode: lock.Exclusive, ID: o.id, Token: lock.NoToken, Issued: o.sent}, nil
+}
+
+// Release deletes the key.
+func (l setNxUser) Release(ctx context.Context, g lock.Grant) error { return l.releaseAny(ctx, g) }
+
+// Close frees what the user may still hold.
+func (l setNxUser) Close() error { return l.free(l.params.Timeout, l.Release) }

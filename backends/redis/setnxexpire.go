@@ -1,0 +1,64 @@
+package redis
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/lockquake/lockquake/backends"
+	"github.com/lockquake/lockquake/lock"
+)
+
+// setNxExpire is SETNX followed by an expiry in a command of its own (PEXPIRE, so that a TTL need not be whole
+// seconds). It is wrong on purpose: whoever dies or loses its connection between the two leaves a key that never expires.
+// That is why SET learned NX and EX in one command (Redis 2.6.12; the documentation of SETNX names the gap). It is released by
+// the script of set-px-lua, so that the gap is all that is wrong with it. It fails the conformance check errors-acquire.
+func setNxExpire() backends.Lock {
+	return backends.Lock{
+		Name:  "setnx-expire",
+		Doc:   "SETNX, then PEXPIRE as a second command (what was done before Redis 2.6.12); a script deletes only one's own.",
+		Wrong: "two commands: a holder that crashes between SETNX and PEXPIRE blocks the lock for ever",
+		Offers: backends.Offers{
+			Try: true, Renewal: "none", Token: backends.TokenNone, Reentrant: "no", Expires: true,
+		},
+		Points:   []string{"before-setnx", "setnx-done", "expire-done", "before-delete", "release-done"},
+		MinTTL:   10 * time.Millisecond,
+		Recovery: recovery,
+		Dial:     dialer(func(u user) lock.Locker { return setNxExpireUser{newRecipe(u)} }),
+	}
+}
+
+type setNxExpireUser struct{ *recipe }
+
+// Acquire polls until the key was free.
+func (l setNxExpireUser) Acquire(ctx context.Context, r lock.Request) (lock.Grant, error) {
+	return l.poll(ctx, r, l.TryAcquire)
+}
+
+// TryAcquire makes one attempt. Once SETNX was answered no error is certain any more: the key stands.
+func (l setNxExpireUser) TryAcquire(ctx context.Context, r lock.Request) (lock.Grant, error) {
+	g, err := l.setNx(ctx, r)
+	if err != nil {
+		return lock.Grant{}, err
+	}
+	var o owner
+	set, err := l.client.PExpire(sending(ctx, &o), key(r.Lock), r.TTL).Result()
+	if err != nil {
+		return lock.Grant{}, fmt.Errorf("PEXPIRE after SETNX: %w", err)
+	}
+	if !set {
+		return lock.Grant{}, fmt.Errorf("%w: the key of %s went between SETNX and PEXPIRE", lock.ErrLost, r.Lock)
+	}
+	lock.At(ctx, "expire-done")
+	g.ValidUntil = backends.Validity(o.sent, r.TTL)
+	l.keep(g, struct{}{})
+	return g, nil
+}
+
+// Release deletes the key if it still has this grant's value.
+func (l setNxExpireUser) Release(ctx context.Context, g lock.Grant) error {
+	return l.releaseOwn(ctx, g)
+}
+
+// Close frees what the user may still hold.
+func (l setNxExpireUser) Close() error { return l.free(l.params.Timeout, l.Release) }

@@ -1,0 +1,98 @@
+package redis
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/lockquake/lockquake/backends"
+	"github.com/lockquake/lockquake/lock"
+)
+
+// link is what a grant is asked over: the pool, or one connection of it.
+type link interface {
+	redis.Scripter
+	Process(ctx context.Context, cmd redis.Cmder) error
+}
+
+// setter sends the request that takes a key for an owner and returns the token that came with it; redis.Nil says that the key was
+// taken.
+type setter func(ctx context.Context, l link, r lock.Request, o *owner) (lock.Token, error)
+
+// setPx is the request of the recipes without tokens.
+func setPx(ctx context.Context, l link, r lock.Request, o *owner) (lock.Token, error) {
+	cmd := redis.NewStatusCmd(ctx, "SET", key(r.Lock), o, "NX", "PX", r.TTL.Milliseconds())
+	return lock.NoToken, l.Process(ctx, cmd)
+}
+
+// take makes one attempt. Where the scenario wants the grant on replicas (wait), it is in hand only when enough of them acknowledged.
+func (l *recipe) take(ctx context.Context, r lock.Request, set setter) (lock.Grant, error) {
+	via, done, err := l.link(ctx, r.Lock)
+	if err != nil {
+		return lock.Grant{}, fmt.Errorf("%w: %w", lock.ErrNotSent, err)
+	}
+	defer done()
+	o := newOwner()
+	lock.At(ctx, "before-set")
+	token, err := set(ctx, via, r, o)
+	if errors.Is(err, redis.Nil) {
+		return lock.Grant{}, contended(r)
+	}
+	if err != nil {
+		return lock.Grant{}, fmt.Errorf("SET NX: %w", o.classify(err))
+	}
+	lock.At(ctx, "set-done")
+	g := lock.Grant{
+		Lock: r.Lock, Mode: lock.Exclusive, ID: o.id, Token: token,
+		Issued: o.sent, ValidUntil: backends.Validity(o.sent, r.TTL),
+	}
+	l.keep(g, struct{}{})
+	if l.params.Wait > 0 {
+		if err := l.replicated(ctx, via, g); err != nil {
+			return lock.Grant{}, err
+		}
+		lock.At(ctx, "wait-done")
+	}
+	return g, nil
+}
+
+// link returns what the request for a lock goes over. WAIT counts the replicas that have what its own connection wrote, so it must
+// use the one that SET used.
+func (l *recipe) link(ctx context.Context, name string) (via link, done func(), err error) {
+	if l.params.Wait == 0 {
+		return l.client, func() {}, nil
+	}
+	var node *redis.Client
+	switch c := l.client.(type) {
+	case *redis.Client:
+		node = c
+	case *redis.ClusterClient:
+		if node, err = c.MasterForKey(ctx, key(name)); err != nil {
+			return nil, nil, fmt.Errorf("primary of %s: %w", name, err)
+		}
+	default:
+		return nil, nil, fmt.Errorf("wait does not work over a %T", c)
+	}
+	conn := node.Conn()
+	return conn, func() { _ = conn.Close() }, nil
+}
+
+// replicated returns nil when enough replicas have acknowledged the grant. Else the grant is given back, and the error is certain
+// only if that was: a key that may still be there blocks the lock until it expires.
+func (l *recipe) replicated(ctx context.Context, via link, g lock.Grant) error {
+	cmd := redis.NewIntCmd(ctx, "WAIT", l.params.Wait, l.params.WaitTimeout.Milliseconds())
+	err := via.Process(ctx, cmd)
+	if err == nil && cmd.Val() >= int64(l.params.Wait) {
+		return nil
+	}
+	why := fmt.Errorf("%d of %d replicas acknowledged the key of %s within %s", cmd.Val(), l.params.Wait, g.Lock, l.params.WaitTimeout)
+	if err != nil {
+		why = fmt.Errorf("WAIT: %w", err)
+	}
+	if err := l.deleteOwn(ctx, g); err != nil && !errors.Is(err, lock.ErrNotHeld) {
+		return fmt.Errorf("%w, and nobody knows whether the key was deleted: %v", why, err) //nolint:errorlint // the delete's certainty is not the acquire's
+	}
+	return fmt.Errorf("%w: %w", lock.ErrRefused, why)
+}

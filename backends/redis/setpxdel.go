@@ -1,0 +1,46 @@
+package redis
+
+import (
+	"context"
+	"time"
+
+	"github.com/lockquake/lockquake/backends"
+	"github.com/lockquake/lockquake/lock"
+)
+
+// setPxDel is set-px-lua without the question whose key it deletes. It is wrong on purpose: a holder whose key expired deletes the
+// next holder's, and whoever comes third is inside together with the second. The Redis documentation warns of it ("Correct
+// Implementation with a Single Instance": "It is important to avoid removing a lock that was created by another client"). It fails the conformance
+// checks release-forged and release-stale.
+func setPxDel() backends.Lock {
+	return backends.Lock{
+		Name:  "set-px-del",
+		Doc:   "SET NX PX, released by a plain DEL (the mistake that redis.io, distributed locks, warns of).",
+		Wrong: "a release deletes the key whosever it is: a holder who outlived its TTL frees the next holder's lock",
+		Offers: backends.Offers{
+			Try: true, Renewal: "none", Token: backends.TokenNone, Reentrant: "no", Expires: true,
+		},
+		Points:   []string{"before-set", "set-done", "wait-done", "before-delete", "release-done"},
+		MinTTL:   10 * time.Millisecond,
+		Recovery: recovery,
+		Dial:     dialer(func(u user) lock.Locker { return setPxDelUser{newRecipe(u)} }),
+	}
+}
+
+type setPxDelUser struct{ *recipe }
+
+// Acquire polls until the key was free.
+func (l setPxDelUser) Acquire(ctx context.Context, r lock.Request) (lock.Grant, error) {
+	return l.poll(ctx, r, l.TryAcquire)
+}
+
+// TryAcquire makes one attempt.
+func (l setPxDelUser) TryAcquire(ctx context.Context, r lock.Request) (lock.Grant, error) {
+	return l.take(ctx, r, setPx)
+}
+
+// Release deletes the key.
+func (l setPxDelUser) Release(ctx context.Context, g lock.Grant) error { return l.releaseAny(ctx, g) }
+
+// Close frees what the user may still hold.
+func (l setPxDelUser) Close() error { return l.free(l.params.Timeout, l.Release) }

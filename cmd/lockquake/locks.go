@@ -1,0 +1,66 @@
+package main
+
+import (
+	"reflect"
+	"strings"
+
+	"github.com/lockquake/lockquake/backends"
+)
+
+// lockColumns heads the table of locks, which the README carries too.
+var lockColumns = []string{
+	"backend", "lock", "waits", "try", "renewal", "tells loss", "token", "re-entrant", "fair", "expires", "what it is",
+}
+
+// lockRows is the table of locks. With merge, backends that have the very same lock share a row.
+func lockRows(list []backends.Backend, merge bool) [][]string {
+	var rows [][]string
+	for _, b := range list {
+		for _, l := range b.Locks {
+			row := lockRow(b.Name, l)
+			if i := sameLock(rows, row); merge && i >= 0 {
+				rows[i][0] += ", " + b.Name
+				continue
+			}
+			rows = append(rows, row)
+		}
+	}
+	return rows
+}
+
+// sameLock finds the row that differs in the backend at most, or -1.
+func sameLock(rows [][]string, row []string) int {
+	for i, r := range rows {
+		if reflect.DeepEqual(r[1:], row[1:]) {
+			return i
+		}
+	}
+	return -1
+}
+
+func lockRow(backend string, l backends.Lock) []string {
+	doc := strings.Join(strings.Fields(l.Doc), " ")
+	if l.Wrong != "" {
+		doc += " WRONG: " + l.Wrong + "."
+	}
+	o := l.Offers
+	return []string{
+		backend, l.Name, mark(o.Blocking), mark(o.Try), unlessNo(o.Renewal), mark(o.LossSignal), unlessNo(string(o.Token)),
+		unlessNo(o.Reentrant), mark(o.Fair), mark(o.Expires), doc,
+	}
+}
+
+func mark(yes bool) string {
+	if yes {
+		return "yes"
+	}
+	return "-"
+}
+
+// unlessNo is a word of an offer, where it offers something.
+func unlessNo(word string) string {
+	if word == "no" || word == "none" {
+		return "-"
+	}
+	return word
+}
