@@ -1,6 +1,7 @@
 package redis
 
 import (
+	"errors"
 	"fmt"
 	"strconv"
 	"time"
@@ -64,7 +65,7 @@ func newCluster(c backends.Common, decode func(into any) error) (backends.Topolo
 	if err := decode(&p); err != nil {
 		return nil, err
 	}
-	if err := p.check(); err != nil {
+	if err := errors.Join(p.check(), p.checkWait(c)); err != nil {
 		return nil, fmt.Errorf("backend %s: %w", nameCluster, err)
 	}
 	if c.Nodes != 0 && c.Nodes != clusterServers {

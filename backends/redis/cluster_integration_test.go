@@ -14,7 +14,7 @@ import (
 // TestClusterConformance puts every lock to the suite, on keys of all three primaries.
 func TestClusterConformance(t *testing.T) {
 	r := startReplicated(t, Cluster(), "confclus")
-	conformance.RunAll(t, conformance.Options{Backend: Cluster(), Access: r.Access}, nil)
+	conformance.RunAll(t, conformance.Options{Backend: Cluster(), Access: r.Access}, fails)
 }
 
 // TestClusterFacts asks real nodes for every fact.

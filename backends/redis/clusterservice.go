@@ -2,7 +2,6 @@ package redis
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -83,17 +82,17 @@ func (s *clusterService) Ask(ctx context.Context, node, fact string) (string, er
 // holder reads the key on the very node that was asked: READONLY lets a replica answer. A node without the key's slot answers MOVED:
 // the key is certainly not there.
 func (s *clusterService) holder(ctx context.Context, m member, name string) (string, error) {
-	var get *redis.StringCmd
+	var get *redis.SliceCmd
 	_, _ = m.client.Pipelined(ctx, func(p redis.Pipeliner) error {
 		p.ReadOnly(ctx) // the connection stays so, which changes nothing for a primary
-		get = p.Get(ctx, key(name))
+		get = p.MGet(ctx, keys(name)...)
 		return nil
 	})
 	v, err := get.Result()
-	if errors.Is(err, redis.Nil) || redis.HasErrorPrefix(err, "MOVED") {
+	if redis.HasErrorPrefix(err, "MOVED") {
 		return "none", nil
 	}
-	return v, err
+	return holderIn(v), err
 }
 
 // nameOf is the node's name among ours.

@@ -40,27 +40,13 @@ func TestFiveConformance(t *testing.T) {
 	})
 }
 
-func fiveUser(t *testing.T, l backends.Lock, r conformance.Running) lock.Locker {
-	t.Helper()
-	conn, err := l.Dial(t.Context(), r.Access)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = conn.Close() })
-	u, err := conn.Locker(t.Context(), 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return u
-}
-
 // TestFiveElapsedCheck stops a client where its quorum of replies is in and its clock not yet read, for longer than the keys live;
 // another one gets the lock meanwhile. With the look at the clock there is no second holder.
 func TestFiveElapsedCheck(t *testing.T) {
 	r := startFive(t, "latefive")
 	for _, l := range []backends.Lock{redlock(), redlockNoElapsedCheck()} {
 		t.Run(l.Name, func(t *testing.T) {
-			stopped, other := fiveUser(t, l, r), fiveUser(t, redlock(), r)
+			stopped, other := userOn(t, r, l), userOn(t, r, redlock())
 			request := lock.Request{Lock: l.Name, TTL: fiveTTL}
 			var held lock.Grant
 			ctx := lock.Arm(t.Context(), func(_ context.Context, point string) {
@@ -96,7 +82,7 @@ func TestFiveElapsedCheck(t *testing.T) {
 func TestFiveServersDown(t *testing.T) {
 	r := startFive(t, "downfive")
 	ctx := t.Context()
-	u := fiveUser(t, redlock(), r)
+	u := userOn(t, r, redlock())
 	request := lock.Request{Lock: "a", TTL: fiveTTL}
 	for i, name := range []string{"redlock-1", "redlock-4", "redlock-5"} {
 		end(t, r, name)
@@ -154,7 +140,7 @@ func TestFiveFacts(t *testing.T) {
 		}
 		return v
 	}
-	u := fiveUser(t, redlock(), r)
+	u := userOn(t, r, redlock())
 	if v := ask("redlock-1", "majority:a"); v != "none" {
 		t.Errorf("a majority has %s of a free lock", v)
 	}

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lockquake/lockquake/backends"
 	"github.com/lockquake/lockquake/backends/conformance"
 	"github.com/lockquake/lockquake/lock"
 )
@@ -30,7 +31,45 @@ func TestConformance(t *testing.T) {
 	})
 }
 
-// TestFacts asks a real server for every fact, and holds the holder's fact to a real grant.
+// TestHolder holds the holder's fact to a grant of each lock, whose ids must be what is at the key.
+func TestHolder(t *testing.T) {
+	r := start(t, "holdredis")
+	for _, l := range locks() {
+		t.Run(l.Name, func(t *testing.T) {
+			u := userOn(t, r, l)
+			g, err := u.Acquire(t.Context(), lock.Request{Lock: l.Name, TTL: time.Second})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if v, err := r.Service.Ask(t.Context(), "redis-1", "holder:"+l.Name); err != nil || v != g.ID {
+				t.Errorf("holder %s, grant %s, %v", v, g.ID, err)
+			}
+			if err := u.Release(t.Context(), g); err != nil {
+				t.Error(err)
+			}
+			if v, err := r.Service.Ask(t.Context(), "redis-1", "holder:"+l.Name); err != nil || v != "none" {
+				t.Errorf("holder %s of a released lock, %v", v, err)
+			}
+		})
+	}
+}
+
+// userOn is a user of a lock on a running service.
+func userOn(t *testing.T, r conformance.Running, l backends.Lock) lock.Locker {
+	t.Helper()
+	conn, err := l.Dial(t.Context(), r.Access)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	u, err := conn.Locker(t.Context(), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return u
+}
+
+// TestFacts asks a real server for every fact.
 func TestFacts(t *testing.T) {
 	r := start(t, "factsredis")
 	ctx := t.Context()
@@ -50,9 +89,6 @@ func TestFacts(t *testing.T) {
 			t.Fatalf("%s: %v", fact, err)
 		}
 		return v
-	}
-	if v := ask("holder:a"); v != "none" {
-		t.Errorf("holder of a free lock: %s", v)
 	}
 	g, err := u.Acquire(ctx, lock.Request{Lock: "a", TTL: time.Second})
 	if err != nil {

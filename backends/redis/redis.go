@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net"
+	"slices"
 	"strings"
 	"time"
 
@@ -74,6 +75,14 @@ func (p LockParams) check(replicas int) error {
 		return err
 	}
 	return p.Retry.Check()
+}
+
+// checkWait refuses to wait for replicas with a lock that does not: who asked for it would believe in it.
+func (p LockParams) checkWait(c backends.Common) error {
+	if p.Wait == 0 || c.Lock == "" || slices.Contains(waiting, c.Lock) {
+		return nil
+	}
+	return fmt.Errorf("wait is %d; the lock %s does not wait for replicas, only %s do", p.Wait, c.Lock, strings.Join(waiting, ", "))
 }
 
 // describe is the part of a service's description that the lock's parameters are.

@@ -16,11 +16,14 @@ import (
 	"github.com/lockquake/lockquake/lock"
 )
 
-// rueidisPrefix begins the keys of rueidislock: the prefix, the number of the key (there is one, 0), the name.
+// rueidisPrefix begins the keys of rueidislock.
 const rueidisPrefix = "lockquake"
 
-// rueidisKey is where rueidislock keeps a lock.
-func rueidisKey(name string) string { return rueidisPrefix + ":0:" + name }
+// rueidisTag is the name that the library is told: with Redis Cluster's hash tag, which brings the lock into the slot where the others have it.
+func rueidisTag(name string) string { return "{" + key(name) + "}" }
+
+// rueidisKey is where rueidislock keeps a lock: the prefix, the number of the key (there is one, 0), the name.
+func rueidisKey(name string) string { return rueidisPrefix + ":0:" + rueidisTag(name) }
 
 // rueidisRefresh is how often a client asks the Sentinels for the primary beside hearing of it, as the library recommends.
 const rueidisRefresh = 5 * time.Second

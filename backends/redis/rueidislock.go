@@ -71,7 +71,7 @@ func (l *rueidisUser) acquire(ctx context.Context, r lock.Request, call rueidisC
 	done := make(chan error, 1)
 	go func() {
 		var err error
-		a.life, a.cancel, err = call(life, r.Lock)
+		a.life, a.cancel, err = call(life, rueidisTag(r.Lock))
 		done <- err
 	}()
 	err, returned := await(ctx, done)

@@ -1,6 +1,7 @@
 package redis
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"strconv"
@@ -75,7 +76,7 @@ func newSentinel(c backends.Common, decode func(into any) error) (backends.Topol
 	if err := decode(&p); err != nil {
 		return nil, err
 	}
-	if err := p.check(); err != nil {
+	if err := errors.Join(p.check(), p.checkWait(c)); err != nil {
 		return nil, fmt.Errorf("backend %s: %w", nameSentinel, err)
 	}
 	if c.Nodes != 0 && c.Nodes != sentinelServers+sentinelWatches {

@@ -134,15 +134,24 @@ func (m member) ask(ctx context.Context, fact string) (string, error) {
 func clockText(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000000Z07:00") }
 
 func (m member) holder(ctx context.Context, name string) (string, error) {
-	v, err := m.client.Get(ctx, key(name)).Result()
-	if !errors.Is(err, redis.Nil) {
-		return v, err
+	v, err := m.client.MGet(ctx, keys(name)...).Result()
+	return holderIn(v), err
+}
+
+// keys lists where a lock may be kept, all in one slot of Redis Cluster: by most locks, and by rueidislock.
+func keys(name string) []string { return []string{key(name), rueidisKey(name)} }
+
+// holderIn is the holder's id among the values at keys.
+func holderIn(values []any) string {
+	for i, v := range values {
+		switch text, ok := v.(string); {
+		case ok && i == 0:
+			return text
+		case ok:
+			return printable(text)
+		}
 	}
-	v, err = m.client.Get(ctx, rueidisKey(name)).Result()
-	if errors.Is(err, redis.Nil) {
-		return "none", nil
-	}
-	return printable(v), err
+	return "none"
 }
 
 // info returns the fields of one section of INFO.

@@ -11,6 +11,9 @@ import (
 	"github.com/lockquake/lockquake/lock"
 )
 
+// waiting lists the locks that know LockParams.Wait.
+var waiting = []string{"set-px-lua", "set-px-incr", "set-px-del"}
+
 // link is what a grant is asked over: the pool, or one connection of it.
 type link interface {
 	redis.Scripter

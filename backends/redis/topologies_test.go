@@ -29,28 +29,32 @@ func TestTopologyParams(t *testing.T) {
 		nodes   int
 		text    string
 		want    string // part of the error; "" for none
+		lock    string
 	}{
-		{Sentinel(), 0, "", ""},
-		{Sentinel(), 6, "down_after: 1s\nfailover_timeout: 3s\nmin_replicas_to_write: 1\npersistence: everysec\nwait: 2", ""},
-		{Sentinel(), 3, "", "nodes"},
-		{Sentinel(), 0, "down_after: 300", "down_after"},
-		{Sentinel(), 0, "failover_timeout: 5ms", "failover_timeout"},
-		{Sentinel(), 0, "min_replicas_to_write: 3", "min_replicas_to_write"},
-		{Sentinel(), 0, "wait: 3", "wait is 3; it must be from 0 to 2"},
-		{Sentinel(), 0, "wait: -1", "wait"},
-		{Sentinel(), 0, "wait: 1\nwait_timeout: 2s", "wait_timeout"},
-		{Sentinel(), 0, "wait_timeout: 0s", "wait_timeout"},
-		{Sentinel(), 0, "persistence: some", "persistence"},
-		{Sentinel(), 0, "node_timeout: 1s", "node_timeout"},
-		{Cluster(), 0, "", ""},
-		{Cluster(), 6, "node_timeout: 2s\npersistence: always\nwait: 1", ""},
-		{Cluster(), 3, "", "nodes"},
-		{Cluster(), 0, "node_timeout: 500", "node_timeout"},
-		{Cluster(), 0, "wait: 2", "wait"},
-		{Cluster(), 0, "down_after: 1s", "down_after"},
-		{Single(), 0, "wait: 1", "wait is 1; there are no replicas"},
+		{Sentinel(), 0, "", "", ""},
+		{Sentinel(), 6, "down_after: 1s\nfailover_timeout: 3s\nmin_replicas_to_write: 1\npersistence: everysec\nwait: 2", "", ""},
+		{Sentinel(), 3, "", "nodes", ""},
+		{Sentinel(), 0, "down_after: 300", "down_after", ""},
+		{Sentinel(), 0, "failover_timeout: 5ms", "failover_timeout", ""},
+		{Sentinel(), 0, "min_replicas_to_write: 3", "min_replicas_to_write", ""},
+		{Sentinel(), 0, "wait: 3", "wait is 3; it must be from 0 to 2", ""},
+		{Sentinel(), 0, "wait: -1", "wait", ""},
+		{Sentinel(), 0, "wait: 1\nwait_timeout: 2s", "wait_timeout", ""},
+		{Sentinel(), 0, "wait_timeout: 0s", "wait_timeout", ""},
+		{Sentinel(), 0, "persistence: some", "persistence", ""},
+		{Sentinel(), 0, "node_timeout: 1s", "node_timeout", ""},
+		{Cluster(), 0, "", "", ""},
+		{Cluster(), 6, "node_timeout: 2s\npersistence: always\nwait: 1", "", ""},
+		{Cluster(), 3, "", "nodes", ""},
+		{Cluster(), 0, "node_timeout: 500", "node_timeout", ""},
+		{Cluster(), 0, "wait: 2", "wait", ""},
+		{Cluster(), 0, "down_after: 1s", "down_after", ""},
+		{Sentinel(), 0, "wait: 1", "", "set-px-incr"},
+		{Sentinel(), 0, "wait: 1", "the lock redsync does not wait", "redsync"},
+		{Cluster(), 0, "wait: 1", "the lock setnx does not wait", "setnx"},
+		{Single(), 0, "wait: 1", "wait is 1; there are no replicas", ""},
 	} {
-		_, err := c.backend.New(backends.Common{Nodes: c.nodes, TTL: time.Second}, decoded(c.text))
+		_, err := c.backend.New(backends.Common{Nodes: c.nodes, TTL: time.Second, Lock: c.lock}, decoded(c.text))
 		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
 			t.Errorf("%s with %d nodes and %q: the error is %v; it should name %q", c.backend.Name, c.nodes, c.text, err, c.want)
 		}
