@@ -33,7 +33,11 @@ demo: build ## two holders of one lock, on real services, in a few minutes
 
 .PHONY: images
 images: build ## make the images of the nodes (base pulled, or made from Debian's packages)
-	@.ci/engine && images/build.sh
+	@.ci/engine && images/build.sh && build/lockquake node image
+
+.PHONY: compose
+compose: build ## write docker-compose.yml anew, out of what the backends say of their nodes
+	build/lockquake compose >docker-compose.yml.new && mv docker-compose.yml.new docker-compose.yml
 
 .PHONY: test
 test: test-unit test-integration ## all tests; what CI runs beside the linters

@@ -14,9 +14,10 @@ func cleanCommand(std streams) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "clean",
 		Short: "Remove what dead runs left behind",
-		Long: "Clean removes the containers, networks, namespaces, processes and directories of runs whose supervisor is dead.\n" +
-			"Processes are killed, those that were left stopped too. What belongs to a supervisor that is seen to run is never\n" +
-			"touched. It prints what it removed, one thing a line; what it found and left is told on standard error.",
+		Long: "Clean removes the containers, networks, namespaces, processes and directories of runs whose supervisor is dead, and\n" +
+			"the images of lockquake's own binary that earlier builds left: the newest stays. Processes are killed, those that were\n" +
+			"left stopped too. What belongs to a supervisor that is seen to run is never touched. It prints what it removed, one\n" +
+			"thing a line; what it found and left is told on standard error.",
 		Args:              noArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
@@ -27,7 +28,7 @@ func cleanCommand(std streams) *cobra.Command {
 		if err := f.check(); err != nil {
 			return err
 		}
-		swept, err := cluster.Sweep(c.Context(), cluster.SweepOptions{All: all, Log: logger(std.err, verbose)})
+		swept, err := cluster.Sweep(c.Context(), cluster.SweepOptions{All: all, Images: true, Log: logger(std.err, verbose)})
 		if f.value == "json" {
 			return errors.Join(writeJSON(std.out, swept), err)
 		}

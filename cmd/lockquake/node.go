@@ -6,7 +6,7 @@ import (
 	etcdnode "github.com/lockquake/lockquake/backends/etcd/node"
 )
 
-func nodeCommand() *cobra.Command {
+func nodeCommand(std streams) *cobra.Command {
 	c := &cobra.Command{
 		Use:    "node",
 		Short:  "Be a server node of a service that is built in",
@@ -20,5 +20,6 @@ func nodeCommand() *cobra.Command {
 		DisableFlagParsing: true,
 		RunE:               func(_ *cobra.Command, args []string) error { return etcdnode.RunNode(args) },
 	})
+	c.AddCommand(nodeCommands(std)...)
 	return c
 }

@@ -133,6 +133,24 @@ func (d *docker) ensureSelfImage(ctx context.Context) (string, error) {
 	return ref, nil
 }
 
+// SelfImage makes the image of lockquake's own binary where the engine does not have it, names it ContainerImage, and
+// returns that name.
+func SelfImage(ctx context.Context) (string, error) {
+	d, err := newDocker(DockerOptions{})
+	if err != nil {
+		return "", err
+	}
+	made, err := d.ensureSelfImage(ctx)
+	if err != nil {
+		return "", err
+	}
+	ref := ContainerImage(SelfProgram)
+	if _, err := d.api.ImageTag(ctx, client.ImageTagOptions{Source: made, Target: ref}); err != nil {
+		return "", fmt.Errorf("name image %s %s: %w", made, ref, err)
+	}
+	return ref, nil
+}
+
 // importing lets only one import of this process run at a time: the second finds the image of the first.
 var importing sync.Mutex
 

@@ -37,13 +37,9 @@ type containerNode struct {
 
 // create makes the node's container without starting it.
 func (r *dockerRun) create(ctx context.Context, n *Node) (*containerNode, error) {
-	argv := n.spec.Command(n.place)
+	argv := n.ContainerCommand()
 	if len(argv) == 0 {
 		return nil, fmt.Errorf("its command is empty")
-	}
-	argv = slices.Clone(argv)
-	if argv[0] == SelfProgram {
-		argv[0] = selfInImage
 	}
 	req := testcontainers.ContainerRequest{
 		Image: r.images[n.spec.Image], Name: r.name(n.spec.Name), Labels: r.labels(n.spec.Name, n.spec.Role),

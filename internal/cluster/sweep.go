@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/moby/moby/api/types/image"
 	"github.com/moby/moby/client"
 	"golang.org/x/sync/errgroup"
 
@@ -23,6 +25,8 @@ type SweepOptions struct {
 	// (another machine or pid namespace), and the images of the own binary. The things of a supervisor that is seen to
 	// run are never touched.
 	All bool
+	// Images takes the images of the own binary but for the newest, which an earlier build left.
+	Images bool
 	Log *slog.Logger // may be nil
 }
 
@@ -178,26 +182,35 @@ func (s *Swept) engine(ctx context.Context, d *docker, o SweepOptions) error {
 		}
 		s.Networks = append(s.Networks, n.Name)
 	}
-	if o.All {
-		errs = append(errs, s.images(ctx, d))
+	if o.All || o.Images {
+		errs = append(errs, s.images(ctx, d, o.All))
 	}
 	slices.Sort(s.Containers)
 	return errors.Join(errs...)
 }
 
-// images removes the images of the own binary that no container uses.
-func (s *Swept) images(ctx context.Context, d *docker) error {
+// images removes the images of the own binary that no container uses: all, or all but the newest.
+func (s *Swept) images(ctx context.Context, d *docker, all bool) error {
 	list, err := d.api.ImageList(ctx, client.ImageListOptions{Filters: make(client.Filters).Add("label", label+"self")})
 	if err != nil {
 		return fmt.Errorf("list images: %w", err)
 	}
-	for _, i := range list.Items {
-		name := strings.Join(i.RepoTags, " ")
-		if _, err := d.api.ImageRemove(ctx, i.ID, client.ImageRemoveOptions{PruneChildren: true}); err != nil {
-			s.Left = append(s.Left, "image "+name+": "+err.Error())
+	slices.SortFunc(list.Items, func(a, b image.Summary) int { return cmp.Compare(b.Created, a.Created) })
+	for i, one := range list.Items {
+		if i == 0 && !all {
 			continue
 		}
-		s.Images = append(s.Images, name)
+		names := one.RepoTags // an image with several names goes with the last of them
+		if len(names) == 0 {
+			names = []string{one.ID}
+		}
+		for _, name := range names {
+			if _, err := d.api.ImageRemove(ctx, name, client.ImageRemoveOptions{PruneChildren: true}); err != nil {
+				s.Left = append(s.Left, "image "+name+": "+err.Error())
+				continue
+			}
+			s.Images = append(s.Images, name)
+		}
 	}
 	return nil
 }

@@ -1,0 +1,142 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/lockquake/lockquake/backends"
+	"github.com/lockquake/lockquake/backends/all"
+	"github.com/lockquake/lockquake/internal/cluster"
+	"github.com/lockquake/lockquake/internal/engine"
+	"github.com/lockquake/lockquake/scenarios"
+)
+
+// byHand is a backend's topology in a network that compose runs, with everything as a scenario has it that sets nothing.
+type byHand struct {
+	backend  string
+	network  netip.Prefix
+	topology backends.Topology
+	specs    []cluster.Spec
+	nodes    []*cluster.Node
+}
+
+// outsideRuns is the range of compose's networks; those of runs are in 10.128.0.0/10.
+var outsideRuns = netip.MustParsePrefix("10.127.0.0/16")
+
+// newByHand makes the topology. Each backend has a network of its own, by its place in the list.
+func newByHand(name string) (byHand, error) {
+	for i, b := range all.All() {
+		if b.Name != name {
+			continue
+		}
+		t, err := b.New(backends.Common{TTL: scenarios.DefaultTTL, Lock: b.Locks[0].Name}, func(any) error { return nil })
+		if err != nil {
+			return byHand{}, fmt.Errorf("topology of %s: %w", name, err)
+		}
+		base := outsideRuns.Addr().As4()
+		base[2] = byte(i + 1)
+		p := byHand{backend: name, network: netip.PrefixFrom(netip.AddrFrom4(base), 24), topology: t, specs: t.Specs()}
+		p.nodes = cluster.At(p.specs, p.network)
+		return p, nil
+	}
+	return byHand{}, usagef("there is no backend %q; `lockquake list backends` lists them", name)
+}
+
+// nodeCommands are what the containers of docker-compose.yml run beside the servers, and what makes their image.
+func nodeCommands(std streams) []*cobra.Command {
+	var check bool
+	ready := &cobra.Command{
+		Use:   "ready BACKEND",
+		Short: "Bring the nodes of a compose profile together, and tell whether they serve",
+		Args:  cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			if check {
+				return asked(readyFile)
+			}
+			return keepReady(c.Context(), std, args[0])
+		},
+	}
+	ready.Flags().BoolVar(&check, "check", false, "only tell whether the one that runs in this container found them serving")
+	return []*cobra.Command{ready, {
+		Use:   "serves BACKEND NODE",
+		Short: "Ask one node of a compose profile whether it serves",
+		Args:  cobra.ExactArgs(2),
+		RunE:  func(c *cobra.Command, args []string) error { return serves(c.Context(), args[0], args[1]) },
+	}, {
+		Use:   "image",
+		Short: "Make the image of this binary",
+		Args:  cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			ref, err := cluster.SelfImage(c.Context())
+			if err == nil {
+				_, err = fmt.Fprintln(std.out, ref)
+			}
+			return err
+		},
+	}}
+}
+
+// readyFile is there while the nodes serve.
+const readyFile = cluster.ContainerData + "/ready"
+
+func asked(file string) error {
+	if _, err := os.Stat(file); err != nil {
+		return engine.MissingError{Text: "the nodes do not serve yet"}
+	}
+	return nil
+}
+
+// keepReady asks again and again whether the topology serves, which also forms it where its nodes have to be introduced
+// to each other.
+func keepReady(ctx context.Context, std streams, backend string) error {
+	p, err := newByHand(backend)
+	if err != nil {
+		return err
+	}
+	service := p.topology.Service(p.nodes)
+	defer func() { _ = service.Close() }()
+	told := ""
+	for {
+		pause, text := time.Second, "serves"
+		bounded, cancel := context.WithTimeout(ctx, 5*time.Second)
+		err := service.Ready(bounded)
+		cancel()
+		if err == nil {
+			err = os.WriteFile(readyFile, nil, 0o644)
+		} else {
+			_ = os.Remove(readyFile)
+		}
+		if err != nil {
+			pause, text = 100*time.Millisecond, err.Error()
+		}
+		if text != told {
+			fmt.Fprintf(std.err, "%s: %s\n", backend, text)
+			told = text
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// serves asks one node.
+func serves(ctx context.Context, backend, node string) error {
+	p, err := newByHand(backend)
+	if err != nil {
+		return err
+	}
+	service := p.topology.Service(p.nodes)
+	defer func() { _ = service.Close() }()
+	answer, err := service.Ask(ctx, node, "serves")
+	if err == nil && answer != "true" {
+		err = engine.MissingError{Text: node + " does not serve"}
+	}
+	return err
+}

@@ -1,0 +1,70 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+	"time"
+)
+
+// At returns the nodes of specs in a network that somebody else runs, at the addresses that a run in that network would
+// give them. They can be dialled and asked for their commands; starting and signalling them is not ours.
+func At(specs []Spec, network netip.Prefix) []*Node {
+	place := ownAddresses(specs, network)
+	nodes := make([]*Node, 0, len(specs))
+	for _, s := range specs {
+		n := &Node{spec: s, place: place.of(s.Name, dataDir)}
+		n.driver = outside{node: n}
+		nodes = append(nodes, n)
+	}
+	return nodes
+}
+
+// ContainerImage is the project's own image for a node's image key, and ContainerData the directory for its data there.
+func ContainerImage(key string) string {
+	if key == SelfProgram {
+		return selfImage + ":latest"
+	}
+	return projectImage(key)
+}
+
+// ContainerData is Place.Dir in containers.
+const ContainerData = dataDir
+
+// ContainerCommand is the argv of the node's process in a container.
+func (n *Node) ContainerCommand() []string { return inContainer(n.spec.Command(n.place)) }
+
+// Host returns the host part of the node's addresses.
+func (n *Node) Host() string { return n.place.Host(n.Name()) }
+
+// inContainer puts the path of our own binary in an image in its place.
+func inContainer(argv []string) []string {
+	argv = slices.Clone(argv)
+	if len(argv) > 0 && argv[0] == SelfProgram {
+		argv[0] = selfInImage
+	}
+	return argv
+}
+
+// outside drives a node that somebody else runs.
+type outside struct{ node *Node }
+
+var errOutside = errors.New("the node is not ours to start or signal")
+
+func (o outside) start(context.Context) (Stdio, <-chan struct{}, error) {
+	return Stdio{}, nil, errOutside
+}
+
+func (o outside) dial(ctx context.Context, port string) (net.Conn, error) {
+	addr := o.node.Address(port)
+	if addr == "" {
+		return nil, fmt.Errorf("%s has no port %q", o.node.Name(), port)
+	}
+	d := net.Dialer{Timeout: 5 * time.Second}
+	return d.DialContext(ctx, "tcp", addr)
+}
+
+func (o outside) signaller(context.Context) (signaller, error) { return nil, errOutside }
