@@ -68,10 +68,12 @@ soak: build ## the "20 of 20" figures: takes hours, resumes where it was interru
 	go run ./internal/soak
 
 .PHONY: bench
-bench: build ## what recording costs (12 pairs, in turns of 200 ms), and how fast the judge is
+bench: build ## what recording costs (12 pairs, in turns of 200 ms), how fast the judge is, start-up beside compose
 	@.ci/setup --optional redis
 	go test -run '^$$' -bench . -benchtime 1x -timeout 60m ./results/...
 	go test -tags bench -count 1 -v -run TestRecordingCost -timeout 60m ./cmd/lockquake
+	@.ci/setup --optional compose; if .ci/engine; then images/build.sh; fi
+	go test -tags bench -count 1 -v -run TestStartUp -timeout 60m ./cmd/lockquake
 
 .PHONY: lint
 lint: $(LINT) ## the linters, with the rules of who may import whom
