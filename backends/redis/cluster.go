@@ -107,7 +107,7 @@ func (s sharded) Params() any { return s.params.LockParams }
 
 // Service returns the handle on the running nodes.
 func (s sharded) Service(nodes []*cluster.Node) backends.Service {
-	servers := membersOf(nodes, Port, s.params.Timeout)
+	servers := membersOf(nodes, Port, observeTimeout)
 	buses := map[string]string{}
 	for _, n := range nodes {
 		buses[n.Name()] = n.Address(busPort)

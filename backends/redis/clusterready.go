@@ -102,9 +102,9 @@ func (s *clusterService) meet(ctx context.Context, m, other member) error {
 	return nil
 }
 
-// follow makes a node a replica of the primary with that id.
+// follow makes a node a replica of the primary with that id, unless it is one, or was promoted already on a slow machine.
 func follow(ctx context.Context, m member, v view, primary string) error {
-	if v.self().primary == primary {
+	if self := v.self(); self.primary == primary || len(self.slots) > 0 {
 		return nil
 	}
 	if err := m.client.ClusterReplicate(ctx, primary).Err(); err != nil {

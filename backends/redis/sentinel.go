@@ -147,7 +147,7 @@ func (s sentinel) Params() any { return s.params.LockParams }
 func (s sentinel) Service(nodes []*cluster.Node) backends.Service {
 	return &sentinelService{
 		params: s.params, common: s.common,
-		servers:   membersOf(nodes, Port, s.params.Timeout),
-		sentinels: membersOf(nodes, sentinelPort, s.params.Timeout),
+		servers:   membersOf(nodes, Port, observeTimeout),
+		sentinels: membersOf(nodes, sentinelPort, observeTimeout),
 	}
 }

@@ -166,6 +166,18 @@ func TestSentinelFailover(t *testing.T) {
 	t.Logf("all is well %s after the start of the old primary", time.Since(begun).Round(time.Millisecond))
 	a.is("redis-1", "role", "slave")
 	a.is("redis-1", "master", primary)
+
+	// A Sentinel that was killed finds in its file what it knew.
+	for _, act := range []func(context.Context) error{
+		func(ctx context.Context) error { _, err := r.Cluster.Node("sentinel-2").Kill(ctx); return err },
+		r.Cluster.Node("sentinel-2").Start,
+	} {
+		if err := act(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	conformance.Await(t.Context(), t, r.Service)
+	a.is("sentinel-2", "master", primary)
 }
 
 // promoted waits until a node names another primary than the old one.

@@ -67,15 +67,8 @@ func (s *sentinelService) Ask(ctx context.Context, node, fact string) (string, e
 
 func (s *sentinelService) askSentinel(ctx context.Context, m member, fact string) (string, error) {
 	switch fact {
-	case chaos.FactServes, "run-id":
+	case chaos.FactServes, chaos.FactRole, "run-id":
 		return m.ask(ctx, fact)
-	case chaos.FactRole:
-		// Asked all the same: a Sentinel that does not answer has no role.
-		v, err := m.client.Do(ctx, "ROLE").Slice()
-		if err != nil || len(v) == 0 {
-			return "", fmt.Errorf("ROLE of %s: %w", m.name, err)
-		}
-		return fmt.Sprint(v[0]), nil
 	case "clock": // a Sentinel has no TIME
 		section, err := m.info(ctx, "server")
 		if err != nil {
@@ -86,6 +79,8 @@ func (s *sentinelService) askSentinel(ctx context.Context, m member, fact string
 			return "", fmt.Errorf("clock of %s: %w", m.name, err)
 		}
 		return clockText(time.UnixMicro(us)), nil
+	case "master":
+		return s.named(ctx, m)
 	case "tilt":
 		section, err := m.info(ctx, "sentinel")
 		return strconv.FormatBool(section["sentinel_tilt"] == "1"), err
@@ -103,6 +98,18 @@ func (s *sentinelService) askSentinel(ctx context.Context, m member, fact string
 	return s.watched(ctx, m, fact)
 }
 
+// named is the primary that a Sentinel sends clients to: the promoted one already while a failover goes on.
+func (s *sentinelService) named(ctx context.Context, m member) (string, error) {
+	v, err := m.client.Do(ctx, "SENTINEL", "GET-MASTER-ADDR-BY-NAME", monitored).StringSlice()
+	if err == nil && len(v) != 2 {
+		err = fmt.Errorf("its answer has %d words", len(v))
+	}
+	if err != nil {
+		return "", fmt.Errorf("%s names no primary: %w", m.name, err)
+	}
+	return s.servers.at(net.JoinHostPort(v[0], v[1])), nil
+}
+
 // watched answers from what a Sentinel says of the primary.
 func (s *sentinelService) watched(ctx context.Context, m member, fact string) (string, error) {
 	v, err := m.primary(ctx)
@@ -110,8 +117,6 @@ func (s *sentinelService) watched(ctx context.Context, m member, fact string) (s
 		return "", err
 	}
 	switch fact {
-	case "master":
-		return s.servers.at(net.JoinHostPort(v["ip"], v["port"])), nil
 	case "epoch":
 		return v["config-epoch"], nil
 	case "flags":

@@ -114,7 +114,10 @@ func (m member) ask(ctx context.Context, fact string) (string, error) {
 		return strconv.FormatBool(m.client.Ping(ctx).Err() == nil), nil
 	case chaos.FactRole:
 		v, err := m.client.Do(ctx, "ROLE").Slice()
-		if err != nil || len(v) == 0 {
+		if err == nil && len(v) == 0 {
+			err = errors.New("an empty answer")
+		}
+		if err != nil {
 			return "", fmt.Errorf("ROLE of %s: %w", m.name, err)
 		}
 		return fmt.Sprint(v[0]), nil
