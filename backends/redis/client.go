@@ -57,9 +57,7 @@ func options(timeout time.Duration) *redis.UniversalOptions {
 // Sentinel by asking the Sentinels for the primary, for Redis Cluster by its map of slots. It connects at the first command.
 func connect(a backends.Access, p LockParams) (redis.UniversalClient, error) {
 	o := options(p.Timeout)
-	if len(a.Via) > 0 {
-		o.Dialer = detour(a.Via, p.Timeout)
-	}
+	o.Dialer = detour(a.Via, p.Timeout)
 	switch a.Backend {
 	case nameSingle:
 		o.Addrs = a.Addresses(Port)
@@ -72,6 +70,9 @@ func connect(a backends.Access, p LockParams) (redis.UniversalClient, error) {
 		if len(o.Addrs) == 0 {
 			return nil, fmt.Errorf("redis: no address of port %q; the Sentinels' are needed", sentinelPort)
 		}
+		// A Sentinel that hangs is asked twice, and a third time beside the others. Where a connect is over before that, go-redis never
+		// gets to the others.
+		o.DialTimeout = 4 * p.Timeout
 		return redis.NewFailoverClient(o.Failover()), nil
 	case nameCluster:
 		o.Addrs = a.Addresses(Port)
@@ -83,7 +84,7 @@ func connect(a backends.Access, p LockParams) (redis.UniversalClient, error) {
 	return nil, fmt.Errorf("redis: backend %q is none of %s, %s and %s", a.Backend, nameSingle, nameSentinel, nameCluster)
 }
 
-// detour dials another address than the one that was found, where there is one.
+// detour dials another address than the one that was found, where there is one. The timeout is that of one TCP connect.
 func detour(via map[string]string, timeout time.Duration) func(context.Context, string, string) (net.Conn, error) {
 	d := net.Dialer{Timeout: timeout}
 	return func(ctx context.Context, network, address string) (net.Conn, error) {

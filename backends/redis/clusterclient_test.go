@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/lockquake/lockquake/backends"
 	"github.com/lockquake/lockquake/lock"
 )
@@ -164,6 +166,61 @@ func TestSentinelClientFindsThePrimary(t *testing.T) {
 	defer cancel()
 	if err := client.Set(ctx, "a", "b", 0).Err(); err != nil {
 		t.Errorf("SET: %v", err)
+	}
+}
+
+// TestSentinelClientLeavesAHangingSentinel has the Sentinel that answered first fall silent: a new connection must find the primary by
+// way of the other.
+func TestSentinelClientLeavesAHangingSentinel(t *testing.T) {
+	primary := play(t, func(text, _ string) string {
+		if strings.Contains(text, "PING") {
+			return "+PONG\r\n"
+		}
+		return "-ERR unknown command\r\n"
+	})
+	host, port := splitAddress(primary)
+	named := fmt.Sprintf("*2\r\n$%d\r\n%s\r\n$%d\r\n%s\r\n", len(host), host, len(port), port)
+	end := make(chan struct{})
+	t.Cleanup(func() { close(end) })
+	var asked, other atomic.Int32
+	hanging := play(t, func(text, _ string) string {
+		if strings.Contains(text, "GET-MASTER-ADDR-BY-NAME") && asked.Add(1) > 1 {
+			<-end
+		}
+		if strings.Contains(text, "GET-MASTER-ADDR-BY-NAME") {
+			return named
+		}
+		return "-ERR unknown command\r\n"
+	})
+	well := play(t, func(text, _ string) string {
+		if !strings.Contains(text, "GET-MASTER-ADDR-BY-NAME") {
+			return "-ERR unknown command\r\n"
+		}
+		if asked.Load() < 2 {
+			<-end // the other one shall be the first
+		}
+		other.Add(1)
+		return named
+	})
+	p := lockDefaults()
+	p.Timeout = 200 * time.Millisecond
+	client, err := connect(backends.Access{Backend: nameSentinel, Nodes: []backends.Endpoint{
+		{Name: "sentinel-1", Addresses: map[string]string{sentinelPort: hanging}},
+		{Name: "sentinel-2", Addresses: map[string]string{sentinelPort: well}},
+	}}, p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	for i := range 2 { // a connection each
+		c := client.(*redis.Client).Conn()
+		defer c.Close()
+		if err := c.Ping(t.Context()).Err(); err != nil {
+			t.Errorf("connection %d: %v", i+1, err)
+		}
+	}
+	if asked.Load() < 2 || other.Load() != 1 {
+		t.Errorf("the hanging Sentinel was asked %d times, the other one answered %d times", asked.Load(), other.Load())
 	}
 }
 

@@ -41,7 +41,7 @@ func outlasting(extra time.Duration, list []backends.Lock) []backends.Lock {
 
 // LockParams is what a client process is told.
 type LockParams struct {
-	// Timeout bounds one command on the wire, and one connect.
+	// Timeout bounds one command on the wire, and one connect; finding the primary by way of a Sentinel that hangs takes four.
 	Timeout time.Duration  `yaml:"timeout" json:"timeout_ns"`
 	Retry   backends.Retry `yaml:"retry" json:"retry"`
 	// Wait is how many replicas must have acknowledged a grant (WAIT after SET) before it counts; 0 asks none.
