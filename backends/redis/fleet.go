@@ -30,6 +30,9 @@ func newFleet(addresses []string, p QuorumParams) *fleet {
 	return f
 }
 
+// patience is the longest that all servers together can take for one command.
+func (f *fleet) patience() time.Duration { return time.Duration(len(f.clients)) * f.timeout }
+
 func (f *fleet) close() error {
 	var errs []error
 	for _, c := range f.clients {

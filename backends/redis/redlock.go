@@ -2,8 +2,6 @@ package redis
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	mathrand "math/rand/v2"
@@ -50,7 +48,7 @@ func quorumLock(l backends.Lock) backends.Lock {
 		l.Points = []string{"before-set", "replies-in", "set-done", "before-delete", "release-done"}
 	}
 	l.MinTTL = 10 * time.Millisecond
-	l.Recovery = func(ttl time.Duration) time.Duration { return ttl + time.Second }
+	l.Recovery = recovery
 	return l
 }
 
@@ -104,7 +102,7 @@ type redlocker struct {
 	params QuorumParams
 	checks bool
 	random *mathrand.Rand
-	hand   hand
+	held   held[struct{}]
 }
 
 // Acquire tries until a majority granted it.
@@ -117,10 +115,7 @@ func (l *redlocker) Acquire(ctx context.Context, r lock.Request) (lock.Grant, er
 // TryAcquire makes one attempt on all servers. One that came too late is answered with ErrContended: it was given up, and what the servers
 // had granted is over.
 func (l *redlocker) TryAcquire(ctx context.Context, r lock.Request) (lock.Grant, error) {
-	var random [20]byte
-	_, _ = rand.Read(random[:]) // never fails: the runtime ends the program instead
-	id := hex.EncodeToString(random[:])
-
+	id := newOwner().id
 	lock.At(ctx, "before-set")
 	start := time.Now()
 	v := l.fleet.ask(ctx, id, func(ctx context.Context, c *redis.Client, o *owner) (bool, error) {
@@ -141,7 +136,7 @@ func (l *redlocker) TryAcquire(ctx context.Context, r lock.Request) (lock.Grant,
 	g := lock.Grant{
 		Lock: r.Lock, Mode: lock.Exclusive, ID: id, Token: lock.NoToken, Issued: start, ValidUntil: lock.Until(end),
 	}
-	l.hand.take(g)
+	l.held.keep(g, struct{}{})
 	return g, nil
 }
 
@@ -164,7 +159,7 @@ func (l *redlocker) Release(ctx context.Context, g lock.Grant) error {
 	lock.At(ctx, "before-delete")
 	err := l.fleet.ask(ctx, g.ID, deleteFrom(g.Lock)).own()
 	if err == nil || errors.Is(err, lock.ErrNotHeld) {
-		l.hand.drop(g)
+		l.held.drop(g)
 		lock.At(ctx, "release-done")
 	}
 	if err != nil {
@@ -183,7 +178,7 @@ func (l *redlocker) Renew(ctx context.Context, g lock.Grant, ttl time.Duration) 
 	}).own()
 	if err != nil {
 		if errors.Is(err, lock.ErrNotHeld) {
-			l.hand.drop(g)
+			l.held.drop(g)
 		}
 		return g, fmt.Errorf("extend by script: %w", err)
 	}
@@ -192,7 +187,7 @@ func (l *redlocker) Renew(ctx context.Context, g lock.Grant, ttl time.Duration) 
 		return g, fmt.Errorf("extended, but the new validity was over %s before the replies were in", late.Round(time.Millisecond))
 	}
 	g.ValidUntil = lock.Until(end)
-	l.hand.take(g)
+	l.held.keep(g, struct{}{})
 	return g, nil
 }
 
@@ -210,12 +205,4 @@ func (l *redlocker) Check(ctx context.Context, g lock.Grant) error {
 }
 
 // Close frees what the user may still hold; what is left expires.
-func (l *redlocker) Close() error {
-	var errs []error
-	for _, g := range l.hand.left() {
-		if err := l.Release(context.Background(), g); err != nil && !errors.Is(err, lock.ErrNotHeld) {
-			errs = append(errs, err)
-		}
-	}
-	return errors.Join(errs...)
-}
+func (l *redlocker) Close() error { return l.held.free(l.fleet.patience(), l.Release) }

@@ -19,8 +19,7 @@ import (
 // redsyncFive is go-redsync with a pool for each server, as its README shows it. The adapter adds: one attempt for each call of
 // the library (the retry policy is the scenario's), node_timeout as the library's timeout factor and as the deadline of a release
 // and an extension, which the library itself does not bound; and the validity, from the time before the call minus the
-// drift, 2 ms less than the library's own. A release or extension is made by a mutex with the grant's value, the
-// library's own way to hand a lock over. Servers are always asked side by side; what each answered is read out of the
+// drift, 2 ms less than the library's own. Servers are always asked side by side; what each answered is read out of the
 // library's errors.
 func redsyncFive() backends.Lock {
 	return quorumLock(backends.Lock{
@@ -94,7 +93,7 @@ type redsyncer struct {
 	params  QuorumParams
 	nodes   int
 	random  *mathrand.Rand
-	hand    hand
+	held    held[*redsync.Mutex]
 }
 
 // mutex makes the library's object; value is "" for one that is to be locked.
@@ -132,19 +131,23 @@ func (l *redsyncer) TryAcquire(ctx context.Context, r lock.Request) (lock.Grant,
 		Lock: r.Lock, Mode: lock.Exclusive, ID: m.Value(), Token: lock.NoToken,
 		Issued: start, ValidUntil: lock.Until(l.params.end(start, r.TTL)),
 	}
-	l.hand.take(g)
+	l.held.keep(g, m)
 	return g, nil
 }
 
 // Release unlocks on all servers.
 func (l *redsyncer) Release(ctx context.Context, g lock.Grant) error {
 	lock.At(ctx, "before-unlock")
+	m, err := l.held.handle(g)
+	if err != nil {
+		return err
+	}
 	bounded, cancel := context.WithTimeout(ctx, l.params.NodeTimeout)
 	defer cancel()
-	_, err := l.mutex(g.Lock, g.ID, time.Second).UnlockContext(bounded)
+	_, err = m.UnlockContext(bounded)
 	err = voteOf(err, l.nodes).own()
 	if err == nil || errors.Is(err, lock.ErrNotHeld) {
-		l.hand.drop(g)
+		l.held.drop(g)
 		lock.At(ctx, "unlock-done")
 	}
 	if err != nil {
@@ -153,36 +156,32 @@ func (l *redsyncer) Release(ctx context.Context, g lock.Grant) error {
 	return nil
 }
 
-// Renew extends on all servers.
+// Renew extends on all servers. The library's Extend knows one expiry for each mutex, so a new one takes the value over.
 func (l *redsyncer) Renew(ctx context.Context, g lock.Grant, ttl time.Duration) (lock.Grant, error) {
+	if _, err := l.held.handle(g); err != nil {
+		return g, err
+	}
+	m := l.mutex(g.Lock, g.ID, ttl)
 	bounded, cancel := context.WithTimeout(ctx, l.params.NodeTimeout)
 	defer cancel()
 	start := time.Now()
-	_, err := l.mutex(g.Lock, g.ID, ttl).ExtendContext(bounded)
+	_, err := m.ExtendContext(bounded)
 	if errors.Is(err, redsync.ErrExtendFailed) {
 		return g, fmt.Errorf("redsync extend: too late: %w", err)
 	}
 	if err := voteOf(err, l.nodes).own(); err != nil {
 		if errors.Is(err, lock.ErrNotHeld) {
-			l.hand.drop(g)
+			l.held.drop(g)
 		}
 		return g, fmt.Errorf("redsync extend: %w", err)
 	}
 	g.ValidUntil = lock.Until(l.params.end(start, ttl))
-	l.hand.take(g)
+	l.held.keep(g, m)
 	return g, nil
 }
 
 // Close frees what the user may still hold; what is left expires.
-func (l *redsyncer) Close() error {
-	var errs []error
-	for _, g := range l.hand.left() {
-		if err := l.Release(context.Background(), g); err != nil && !errors.Is(err, lock.ErrNotHeld) {
-			errs = append(errs, err)
-		}
-	}
-	return errors.Join(errs...)
-}
+func (l *redsyncer) Close() error { return l.held.free(l.params.NodeTimeout, l.Release) }
 
 // voteOf counts the servers' answers in an error of the library. It names those that did not do what they were asked, in no order;
 // whoever is not named did it. Where a majority had the key with another value, it names only these.
