@@ -16,6 +16,7 @@ func TestParams(t *testing.T) {
 	}{
 		{func(*Params) {}, ""},
 		{func(p *Params) { p.Persistence = "some" }, "persistence"},
+		{func(p *Params) { p.Restart = "late" }, "restart"},
 		{func(p *Params) { p.Timeout = 1000 }, "timeout"},
 		{func(p *Params) { p.Retry.Delay = 10 }, "retry.delay"},
 		{func(p *Params) { p.Retry.Jitter = 2 }, "retry.jitter"},
@@ -27,5 +28,12 @@ func TestParams(t *testing.T) {
 	}
 	if _, err := newSingle(backends.Common{Nodes: 3}, func(any) error { return nil }); err == nil {
 		t.Error("three nodes are taken for one server")
+	}
+	late, err := newSingle(backends.Common{TTL: 3 * time.Second}, decoded("restart: delayed"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := late.Specs()[0].RestartDelay; d <= 3*time.Second {
+		t.Errorf("a delayed restart comes after %s, within the TTL of 3s", d)
 	}
 }

@@ -27,7 +27,9 @@ type Params struct {
 	// Persistence is "none", "snapshot" (an RDB file within a second of a change), "everysec" or "always" (an append-only file with that
 	// fsync policy).
 	Persistence string `yaml:"persistence" json:"persistence"`
-	LockParams  `yaml:",inline"`
+	// Restart is "immediate", or "delayed": a server that ended comes back only when every key that it may have forgotten is over.
+	Restart    string `yaml:"restart" json:"restart"`
+	LockParams `yaml:",inline"`
 }
 
 // single is the topology of one server.
@@ -37,11 +39,11 @@ type single struct {
 }
 
 func newSingle(c backends.Common, decode func(into any) error) (backends.Topology, error) {
-	p := Params{Persistence: "none", LockParams: lockDefaults()}
+	p := Params{Persistence: "none", Restart: restartImmediate, LockParams: lockDefaults()}
 	if err := decode(&p); err != nil {
 		return nil, err
 	}
-	if err := errors.Join(checkPersistence(p.Persistence), p.check(0)); err != nil {
+	if err := errors.Join(checkPersistence(p.Persistence), checkRestart(p.Restart), p.check(0)); err != nil {
 		return nil, fmt.Errorf("backend redis: %w", err)
 	}
 	if c.Nodes > 1 {
@@ -53,11 +55,12 @@ func newSingle(c backends.Common, decode func(into any) error) (backends.Topolog
 // Specs describes the one server.
 func (s single) Specs() []cluster.Spec {
 	return []cluster.Spec{{
-		Name:        "redis-1",
-		Role:        cluster.Server,
-		Ports:       []cluster.Port{{Name: Port, Number: 6379}},
-		Image:       "redis",
-		Restartable: true,
+		Name:         "redis-1",
+		Role:         cluster.Server,
+		Ports:        []cluster.Port{{Name: Port, Number: 6379}},
+		Image:        "redis",
+		Restartable:  true,
+		RestartDelay: restartDelay(s.params.Restart, s.common.TTL),
 		Command: func(p cluster.Place) []string {
 			return command(p.Address("redis-1", Port), p.Dir, s.params.Persistence)
 		},
@@ -106,6 +109,7 @@ func (s *service) Describe(ctx context.Context) map[string]string {
 	out := s.params.LockParams.describe(s.common)
 	out["redis.topology"] = "single"
 	out["redis.persistence"] = s.params.Persistence
+	out["redis.restart"] = s.params.Restart
 	out["redis.version"] = s.members.version(ctx)
 	return out
 }
