@@ -56,11 +56,12 @@ func dialRueidis(_ context.Context, a backends.Access) (backends.Connection, err
 			}
 			return rueidisHook{Client: inner, conn: c}, nil
 		},
-		ClientOption: o,
-		KeyPrefix:    rueidisPrefix,
-		KeyValidity:  a.TTL,
-		KeyMajority:  1,
-		TryNextAfter: p.Timeout,
+		ClientOption:   o,
+		KeyPrefix:      rueidisPrefix,
+		KeyValidity:    a.TTL,
+		KeyMajority:    1,
+		TryNextAfter:   p.Timeout,
+		NoLoopTracking: true,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("rueidislock: %w", err)

@@ -146,9 +146,12 @@ func printable(value string) string { return hex.EncodeToString([]byte(value)) }
 func (a *rueidisGrant) refused(ctx context.Context, err error) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	if ctx.Err() != nil {
+		err = ctx.Err()
+	}
 	switch {
 	case a.standing || a.left:
-		return fmt.Errorf("rueidislock, with an attempt of unknown outcome: %w", errors.Join(ctx.Err(), errors.New(err.Error())))
+		return fmt.Errorf("rueidislock, with an attempt of unknown outcome: %v", err) //nolint:errorlint // nor is the last one's certainty the call's
 	case a.why == nil:
 		return fmt.Errorf("%w: %w", lock.ErrNotSent, err)
 	}
