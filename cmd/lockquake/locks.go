@@ -9,7 +9,7 @@ import (
 
 // lockColumns heads the table of locks, which the README carries too.
 var lockColumns = []string{
-	"backend", "lock", "waits", "try", "renewal", "tells loss", "token", "re-entrant", "fair", "expires", "what it is",
+	"backend", "lock", "waits", "try", "renewal", "tells loss", "token", "re-entrant", "fair", "expires", "shared", "what it is",
 }
 
 // lockRows is the table of locks. With merge, backends that have the very same lock share a row.
@@ -46,7 +46,7 @@ func lockRow(backend string, l backends.Lock) []string {
 	o := l.Offers
 	return []string{
 		backend, l.Name, mark(o.Blocking), mark(o.Try), unlessNo(o.Renewal), mark(o.LossSignal), unlessNo(string(o.Token)),
-		unlessNo(o.Reentrant), mark(o.Fair), mark(o.Expires), doc,
+		unlessNo(o.Reentrant), mark(o.Fair), mark(o.Expires), mark(o.Shared), doc,
 	}
 }
 
