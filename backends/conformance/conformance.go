@@ -91,6 +91,9 @@ func Run(t *testing.T, o Options) {
 	}
 }
 
+// atOnce is how many checks Judge runs side by side: they mostly wait, but more would disturb each other's timing.
+const atOnce = 8
+
 // Judge runs every check and returns the errors of those that failed, by name.
 func Judge(ctx context.Context, o Options) map[string]error {
 	var (
@@ -98,8 +101,11 @@ func Judge(ctx context.Context, o Options) map[string]error {
 		group  sync.WaitGroup
 		failed = map[string]error{}
 	)
+	slots := make(chan struct{}, atOnce)
 	for _, c := range Checks() {
+		slots <- struct{}{}
 		group.Go(func() {
+			defer func() { <-slots }()
 			if err := one(ctx, c, o); err != nil && !errors.Is(err, errSkip) {
 				mu.Lock()
 				defer mu.Unlock()

@@ -76,6 +76,9 @@ func TestSilenceIsUnknown(t *testing.T) {
 				if _, err := try(t, userAt(t, l, serve(t, last), "")); err == nil || lock.Certain(err) {
 					t.Errorf("try: %v", err)
 				}
+				if last == silence {
+					return // each call waits for its timeout
+				}
 				u := userAt(t, l, serve(t, append(slices.Clone(grants[l.Name]), last)...), "")
 				g, err := try(t, u)
 				if err != nil {
