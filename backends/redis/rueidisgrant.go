@@ -119,7 +119,7 @@ func (a *rueidisGrant) deleted(resp rueidis.RedisResult) (settled bool) {
 	n, err := resp.AsInt64()
 	switch {
 	case err != nil:
-		a.end = fmt.Errorf("%w: %v", errNoAnswer, err) //nolint:errorlint // its certainty is not the release's
+		a.end = fmt.Errorf("%w: %v", errNoAnswer, err) // its certainty is not the release's
 		return true
 	case n == 0:
 		a.end = lock.ErrNotHeld
@@ -151,7 +151,7 @@ func (a *rueidisGrant) refused(ctx context.Context, err error) error {
 	}
 	switch {
 	case a.standing || a.left:
-		return fmt.Errorf("rueidislock, with an attempt of unknown outcome: %v", err) //nolint:errorlint // nor is the last one's certainty the call's
+		return fmt.Errorf("rueidislock, with an attempt of unknown outcome: %v", err) // nor is the last one's certainty the call's
 	case a.why == nil:
 		return fmt.Errorf("%w: %w", lock.ErrNotSent, err)
 	}

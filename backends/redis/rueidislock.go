@@ -77,7 +77,7 @@ func (l *rueidisUser) acquire(ctx context.Context, r lock.Request, call rueidisC
 		a.life, a.cancel, err = call(life, rueidisTag(r.Lock))
 		done <- err
 	}()
-	err, returned := await(ctx, done)
+	returned, err := await(ctx, done)
 	switch {
 	case !returned:
 		go func() {
@@ -102,19 +102,19 @@ func (l *rueidisUser) acquire(ctx context.Context, r lock.Request, call rueidisC
 }
 
 // await returns what came of a call that may outlast its context; returned is false when it is still running.
-func await(ctx context.Context, done <-chan error) (err error, returned bool) { //nolint:revive,staticcheck // the error is the result here
+func await(ctx context.Context, done <-chan error) (returned bool, err error) {
 	select {
 	case err := <-done:
-		return err, true
+		return true, err
 	case <-ctx.Done():
 	}
 	t := time.NewTimer(rueidisGrace)
 	defer t.Stop()
 	select {
 	case err := <-done:
-		return err, true
+		return true, err
 	case <-t.C:
-		return nil, false
+		return false, nil
 	}
 }
 

@@ -95,7 +95,7 @@ func (l *recipe) replicated(ctx context.Context, via link, g lock.Grant) error {
 		why = fmt.Errorf("WAIT: %w", err)
 	}
 	if err := l.deleteOwn(ctx, g); err != nil && !errors.Is(err, lock.ErrNotHeld) {
-		return fmt.Errorf("%w, and nobody knows whether the key was deleted: %v", why, err) //nolint:errorlint // the delete's certainty is not the acquire's
+		return fmt.Errorf("%w, and nobody knows whether the key was deleted: %v", why, err) // the delete's certainty is not the acquire's
 	}
 	return fmt.Errorf("%w: %w", lock.ErrRefused, why)
 }
