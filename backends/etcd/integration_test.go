@@ -253,3 +253,47 @@ func sequencers(t *testing.T, r conformance.Running) {
 		}
 	}
 }
+
+// TestWaiterWhoseLeaseGoes revokes the lease of a user who waits in the server's queue, and frees the lock then. etcd 3.4
+// grants it all the same, with a key that is gone; the adapter's read finds out.
+func TestWaiterWhoseLeaseGoes(t *testing.T) {
+	for _, c := range []struct {
+		run     string
+		version Version
+		says    string
+	}{
+		{"lease37", builtIn, "session is expired"},
+		{"lease34", version3_4, "the server granted key"},
+	} {
+		t.Run(string(c.version), func(t *testing.T) {
+			r := start(t, c.run, func(p *Params) { p.Version = c.version })
+			ask := asker(t, serviceFor(t, r, "v3lock"))
+			us := users(t, r, "v3lock", 2)
+			request := lock.Request{Lock: "a", TTL: ttl}
+			g, err := us[0].Acquire(t.Context(), request)
+			if err != nil {
+				t.Fatal(err)
+			}
+			waiter := us[1].(*serviceUser)
+			done := make(chan error, 1)
+			go func() {
+				_, err := waiter.Acquire(t.Context(), request)
+				done <- err
+			}()
+			for end := time.Now().Add(10 * time.Second); ask("etcd-1", "waiters:a") != "1"; {
+				if time.Now().After(end) {
+					t.Fatal("the waiter is not seen")
+				}
+			}
+			if _, err := waiter.conn.client.Revoke(t.Context(), waiter.session.lease); err != nil {
+				t.Fatal(err)
+			}
+			if err := us[0].Release(t.Context(), g); err != nil {
+				t.Fatal(err)
+			}
+			if err := <-done; !errors.Is(err, lock.ErrLost) || !strings.Contains(err.Error(), c.says) {
+				t.Errorf("the waiter is told %v; it should say %q", err, c.says)
+			}
+		})
+	}
+}
