@@ -1,6 +1,7 @@
 package client
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -65,6 +66,28 @@ func TestCommands(t *testing.T) {
 	e := find(reg.events, history.EffectWrite, history.Ok)[0]
 	if e.User != w.User || e.Grant != w.Grant || e.Token != w.Token || e.Value != w.Value || e.Time < r.events[w.Op-1].Time || e.Time > w.Time {
 		t.Errorf("write %+v had effect %+v", w, e)
+	}
+}
+
+func TestModeOfAnAcquire(t *testing.T) {
+	r := inside(t, newToy())
+	r.begin(nil)
+	for _, mode := range []string{"", "exclusive", "shared"} {
+		r.must(wire.OutcomeOK, wire.Command{Do: wire.DoAcquire, Mode: mode})
+		r.must(wire.OutcomeOK, wire.Command{Do: wire.DoRelease})
+	}
+	if a := r.must(wire.OutcomeFail, wire.Command{Do: wire.DoAcquire, Mode: "double"}); !strings.Contains(a.Error, "want exclusive or shared") {
+		t.Errorf("got %q", a.Error)
+	}
+	r.stop()
+	for _, p := range []history.Phase{history.Invoke, history.Ok} {
+		var modes []uint8
+		for _, e := range find(r.events, history.Acquire, p) {
+			modes = append(modes, e.Mode)
+		}
+		if !slices.Equal(modes, []uint8{0, 0, 1}) {
+			t.Errorf("%v: modes %v", p, modes)
+		}
 	}
 }
 

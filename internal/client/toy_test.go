@@ -90,7 +90,7 @@ func (p *plain) Acquire(ctx context.Context, r lock.Request) (lock.Grant, error)
 	id := fmt.Sprintf("%d-%d", p.user, p.t.token)
 	p.t.holder[r.Lock] = id
 	p.t.lose[id] = make(chan struct{})
-	return lock.Grant{Lock: r.Lock, ID: id, Token: p.t.token, Issued: issued, ValidUntil: lock.Until(issued.Add(r.TTL))}, nil
+	return lock.Grant{Lock: r.Lock, Mode: r.Mode, ID: id, Token: p.t.token, Issued: issued, ValidUntil: lock.Until(issued.Add(r.TTL))}, nil
 }
 
 func (p *plain) Release(_ context.Context, g lock.Grant) error {
