@@ -12,8 +12,8 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
-	"path"
 	"path/filepath"
+	"strings"
 	"syscall"
 )
 
@@ -33,13 +33,15 @@ type options struct {
 	state  string // folder of the states
 	page   string // where the table goes
 	rows   []Row
+	only   string            // pattern of the rows to do
+	keys   map[string]string // of the files that each row depends on, by its id, as they were at the start
 }
 
 // soak reads the flags and does the rows.
 func soak(ctx context.Context, args []string, tell io.Writer) error {
 	flags := flag.NewFlagSet("soak", flag.ContinueOnError)
 	bin := flags.String("bin", "", "the lockquake program; built with make when empty")
-	only := flags.String("only", "*", "do the rows whose scenario matches this pattern; the page keeps the others")
+	only := flags.String("only", "*", "do the rows whose scenario or id (as -list prints it) matches this pattern; the page keeps the others")
 	list := flags.Bool("list", false, "print the rows and what is done of them, and run nothing")
 	if err := flags.Parse(args); err != nil {
 		return err
@@ -50,7 +52,11 @@ func soak(ctx context.Context, args []string, tell io.Writer) error {
 	}
 	o := options{
 		runner: runner{bin: *bin, top: top[0], out: filepath.Join(top[0], ".soak", "runs"), tell: tell},
-		state:  filepath.Join(top[0], "docs", "soak"), page: filepath.Join(top[0], "docs", "soak.md"), rows: rows,
+		state:  filepath.Join(top[0], "docs", "soak"), page: filepath.Join(top[0], "docs", "soak.md"), rows: allRows(),
+		only: *only,
+	}
+	if err := o.look(); err != nil {
+		return err
 	}
 	if *list {
 		return o.list(tell)
@@ -63,15 +69,57 @@ func soak(ctx context.Context, args []string, tell io.Writer) error {
 			return fmt.Errorf("make build: %w", err)
 		}
 	}
-	for _, row := range o.rows {
-		if ok, err := path.Match(*only, row.Scenario); err != nil || !ok {
-			continue
-		}
+	chosen, err := o.chosen()
+	if err != nil {
+		return err
+	}
+	for _, row := range chosen {
 		if err := o.do(ctx, row); err != nil {
 			return err
 		}
 	}
 	return o.verdict()
+}
+
+// chosen are the rows that the pattern names.
+func (o options) chosen() ([]Row, error) {
+	var out []Row
+	for _, row := range o.rows {
+		ok, err := row.Matches(o.only)
+		if err != nil {
+			return nil, fmt.Errorf("-only %s: %w", o.only, err)
+		}
+		if ok {
+			out = append(out, row)
+		}
+	}
+	if len(out) == 0 {
+		return nil, fmt.Errorf("-only %s: no row is called so; -list prints them", o.only)
+	}
+	return out, nil
+}
+
+// look takes down what each row depends on before anything is built: what is edited meanwhile is not in the program that
+// makes the figures.
+func (o *options) look() error {
+	o.keys = map[string]string{}
+	modules := map[string][]string{} // by packages
+	for _, row := range o.rows {
+		packages := strings.Join(row.Packages(), " ")
+		if _, known := modules[packages]; !known {
+			list, err := modulesOf(o.runner.top, row.Packages())
+			if err != nil {
+				return err
+			}
+			modules[packages] = list
+		}
+		key, err := treeKey(o.runner.top, row.Paths(), modules[packages])
+		if err != nil {
+			return err
+		}
+		o.keys[row.ID()] = key
+	}
+	return nil
 }
 
 // do brings one row to its number of runs, and writes the page.
@@ -106,12 +154,8 @@ func (o options) do(ctx context.Context, row Row) error {
 
 // load reads what is done of a row.
 func (o options) load(row Row) (State, string, error) {
-	key, err := treeKey(o.runner.top, row.Paths())
-	if err != nil {
-		return State{}, "", err
-	}
 	file := filepath.Join(o.state, row.ID()+".json")
-	state, err := loadState(file, key)
+	state, err := loadState(file, o.keys[row.ID()])
 	return state, file, err
 }
 
@@ -122,15 +166,19 @@ func (o options) list(w io.Writer) error {
 		if err != nil {
 			return err
 		}
-		fmt.Fprintf(w, "%-32s %2d of %2d runs done\n", row.ID(), len(state.Runs), row.Count)
+		fmt.Fprintf(w, "%-44s %2d of %2d runs done\n", row.ID(), len(state.Runs), row.Count)
 	}
 	return nil
 }
 
-// verdict is an error unless every run of every row was made and passed.
+// verdict is an error unless every run of every chosen row was made and passed.
 func (o options) verdict() error {
 	bad, short := 0, 0
-	for _, row := range o.rows {
+	chosen, err := o.chosen()
+	if err != nil {
+		return err
+	}
+	for _, row := range chosen {
 		state, _, err := o.load(row)
 		if err != nil {
 			return err

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -54,27 +55,40 @@ does not count as passed. A count is the sum over all runs, and in how many of t
 	for i, row := range rows {
 		b.WriteString(line(row, states[i]))
 	}
-	for i, row := range rows {
-		if v := states[i].Versions; len(v) > 0 {
-			keys := make([]string, 0, len(v))
-			for k := range v {
-				keys = append(keys, k)
-			}
-			slices.Sort(keys)
-			fmt.Fprintf(&b, "\n%s ran on", row.ID())
-			for j, k := range keys {
-				fmt.Fprintf(&b, "%s %s %s", map[bool]string{true: ",", false: ""}[j > 0], k, v[k])
-			}
-			b.WriteString(".\n")
-		}
-	}
+	b.WriteString(ranOn(rows, states))
 	return b.String() + "\n" + failures(rows, states)
+}
+
+// ranOn names what the rows ran on; those that ran on the same share a paragraph.
+func ranOn(rows []Row, states []State) string {
+	who := map[string][]string{} // row ids by what they ran on
+	var order []string
+	for i, row := range rows {
+		v := states[i].Versions
+		if len(v) == 0 {
+			continue
+		}
+		var parts []string
+		for _, k := range slices.Sorted(maps.Keys(v)) {
+			parts = append(parts, k+" "+v[k])
+		}
+		text := strings.Join(parts, ", ")
+		if who[text] == nil {
+			order = append(order, text)
+		}
+		who[text] = append(who[text], row.ID())
+	}
+	var b strings.Builder
+	for _, text := range order {
+		fmt.Fprintf(&b, "\n%s ran on %s.\n", strings.Join(who[text], ", "), text)
+	}
+	return b.String()
 }
 
 // line is one row of the table.
 func line(row Row, s State) string {
 	if len(s.Runs) == 0 {
-		return fmt.Sprintf("| %s | %s | %s | not run (0 of %d) |%s\n", row.Scenario, row.Provider, row.Shows, row.Count,
+		return fmt.Sprintf("| %s | %s | %s | not run (0 of %d) |%s\n", row.Name(), row.Provider, row.Shows, row.Count,
 			strings.Repeat(" |", len(columns)+6))
 	}
 	verdicts := map[string]int{}
@@ -89,7 +103,7 @@ func line(row Row, s State) string {
 		of += fmt.Sprintf(" (%d to go)", row.Count-n)
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "| %s | %s | %s | %s | %d | %d | %d |", row.Scenario, row.Provider, row.Shows, of,
+	fmt.Fprintf(&b, "| %s | %s | %s | %s | %d | %d | %d |", row.Name(), row.Provider, row.Shows, of,
 		verdicts[string(results.Unknown)], n-verdicts[string(results.Pass)]-verdicts[string(results.Unknown)], grants)
 	for _, c := range columns {
 		b.WriteString(" " + sum(s.Runs, c) + " |")

@@ -1,16 +1,25 @@
 package main
 
+import (
+	"path"
+	"slices"
+
+	"github.com/lockquake/lockquake/backends/all"
+)
+
 // Row is one line of the track record: a scenario, run Count times on one provider.
 type Row struct {
 	Scenario string
-	File     string // of the scenario, within scenarios/; a twin lives in its story's file
+	Lock     string   // where it is another than the scenario's own, else ""
+	Set      []string // keys of the scenario that are replaced
+	File     string   // of the scenario, within scenarios/; a twin lives in its story's file
 	Backend  string
 	Provider string
 	Count    int
 	Shows    string // what each run has to show to count; the scenario's own expectations, in words
 }
 
-// rows is what is claimed of this program and takes hours to show.
+// rows are the stories that are claimed of this program and take hours to show.
 var rows = []Row{
 	{
 		Scenario: "etcd-holder-pause", File: "stories/etcd-holder-pause.yaml", Backend: "etcd", Provider: "docker", Count: 20,
@@ -38,17 +47,69 @@ var rows = []Row{
 	},
 }
 
+// healthyRows are the runs in which nothing is broken, of every lock on every backend that has servers, but for the locks
+// that are wrong on purpose: 50 users want one lock for 30 s.
+func healthyRows() []Row {
+	var out []Row
+	for _, b := range all.All() {
+		if b.InProcess {
+			continue
+		}
+		name := b.Name + "-healthy"
+		for _, l := range b.Locks {
+			if l.Wrong != "" {
+				continue
+			}
+			out = append(out, Row{
+				Scenario: name, Lock: l.Name, File: "healthy/" + name + ".yaml", Backend: b.Name, Provider: "docker", Count: 3,
+				Set:   []string{"backend.lock=" + l.Name, "run.for=30s", "workload.clients=10", "workload.users=5"},
+				Shows: "nothing at all, 50 users, 30 s",
+			})
+		}
+	}
+	return out
+}
+
+// allRows are the stories first, then the healthy runs by backend.
+func allRows() []Row { return append(slices.Clone(rows), healthyRows()...) }
+
+// Name is what the page calls the row.
+func (r Row) Name() string {
+	if r.Lock == "" {
+		return r.Scenario
+	}
+	return r.Scenario + ", " + r.Lock
+}
+
 // ID names the row among all rows and in the folder of states.
-func (r Row) ID() string { return r.Scenario + "@" + r.Provider }
+func (r Row) ID() string {
+	if r.Lock == "" {
+		return r.Scenario + "@" + r.Provider
+	}
+	return r.Scenario + "+" + r.Lock + "@" + r.Provider
+}
+
+// Matches tells whether a pattern names the row, by its id or by its scenario alone.
+func (r Row) Matches(pattern string) (bool, error) {
+	byID, err := path.Match(pattern, r.ID())
+	byScenario, _ := path.Match(pattern, r.Scenario)
+	return byID || byScenario, err
+}
 
 // Paths are what the row's figures depend on, relative to the top of the tree. While the files below them stay as they
 // are, figures that were taken once are kept. Tests, pages and the drawing of reports change no figure.
 func (r Row) Paths() []string {
+	folder := all.Folder(r.Backend)
 	return []string{
-		"go.mod", "lock", "history", "chaos", "workloads", "images",
+		"lock", "history", "chaos", "workloads", "images/" + folder,
 		"internal/agent", "internal/client", "internal/clock", "internal/cluster", "internal/engine", "internal/seed",
 		"internal/wire",
 		"results/*.go", "scenarios/*.go", "scenarios/" + r.File,
-		"backends/*.go", "backends/" + r.Backend,
+		"backends/*.go", "backends/" + folder,
 	}
+}
+
+// Packages are those whose modules the figures depend on too, in the versions that go.mod names.
+func (r Row) Packages() []string {
+	return []string{"./internal/engine", "./internal/client", "./workloads/resource", "./backends/" + all.Folder(r.Backend) + "/..."}
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -44,7 +45,11 @@ func (r runner) once(ctx context.Context, row Row) (Run, error) {
 	start := time.Now()
 	run := Run{Load: loadAverage(), Began: start.UTC().Truncate(time.Second)}
 	var stdout, stderr bytes.Buffer
-	cmd := exec.CommandContext(ctx, r.bin, "run", row.Scenario, "--provider", row.Provider, "--format", "json", "--out", r.out)
+	args := []string{"run", row.Scenario, "--provider", row.Provider, "--format", "json", "--out", r.out}
+	for _, s := range row.Set {
+		args = append(args, "--set", s)
+	}
+	cmd := exec.CommandContext(ctx, r.bin, args...)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = r.top, &stdout, io.MultiWriter(&stderr, r.tell)
 	// The program heals what it broke before it ends: it is asked to end, and waited for.
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGINT) }
@@ -102,6 +107,7 @@ func (r runner) versions(dir string) map[string]string {
 			}
 		}
 	}
+	maps.Copy(v, env.Libraries)
 	return v
 }
 

@@ -74,14 +74,35 @@ func matters(path string) bool {
 	return !strings.HasSuffix(path, "_test.go") && !strings.HasSuffix(path, ".md") && !strings.Contains(path, "/testdata/")
 }
 
-// treeKey hashes the names and contents of all files below the paths, as they are in the working tree.
-func treeKey(top string, paths []string) (string, error) {
+// modulesOf lists the modules of others that packages are built with, with their versions, and the version of Go.
+func modulesOf(top string, packages []string) ([]string, error) {
+	const format = `{{with .Module}}{{if .Main}}go {{.GoVersion}}{{else}}{{.Path}} {{.Version}}{{end}}{{end}}`
+	cmd := exec.Command("go", append([]string{"list", "-deps", "-f", format}, packages...)...)
+	cmd.Dir = top
+	out, err := cmd.Output()
+	if err != nil {
+		var exit *exec.ExitError
+		if errors.As(err, &exit) {
+			err = errors.New(strings.TrimSpace(string(exit.Stderr)))
+		}
+		return nil, fmt.Errorf("go list %s: %w", strings.Join(packages, " "), err)
+	}
+	lines := strings.FieldsFunc(string(out), func(r rune) bool { return r == '\n' })
+	slices.Sort(lines)
+	return slices.Compact(lines), nil
+}
+
+// treeKey hashes the names and contents of all files below the paths, as they are in the working tree, and the modules.
+func treeKey(top string, paths, modules []string) (string, error) {
 	files, err := gitLines(top, append([]string{"ls-files", "-z", "--cached", "--others", "--exclude-standard", "--"}, globs(paths)...)...)
 	if err != nil {
 		return "", err
 	}
 	slices.Sort(files)
 	h := sha256.New()
+	for _, m := range modules {
+		fmt.Fprintln(h, m)
+	}
 	for _, f := range slices.Compact(files) {
 		if !matters(f) {
 			continue
