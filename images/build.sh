@@ -32,11 +32,11 @@ build_args() {
   done
 }
 
-# debootstrap makes the base image out of Debian's packages, for machines that no registry answers.
+# from_packages makes the base image out of Debian's packages, where it could not be pulled; $why says what kept it.
 from_packages() {
-  [ "$(id -u)" = 0 ] || die "no registry answers for $base, and making it with debootstrap needs root; run: sudo images/build.sh"
+  [ "$(id -u)" = 0 ] || die "$base: $why; making it with debootstrap needs root: sudo images/build.sh"
   if ! command -v debootstrap >/dev/null 2>&1; then
-    command -v apt-get >/dev/null 2>&1 || die "no registry answers for $base, and there is no debootstrap to make it; install debootstrap"
+    command -v apt-get >/dev/null 2>&1 || die "$base: $why; and there is no debootstrap to make it: install debootstrap"
     say "installing debootstrap"
     { apt-get install -y --no-install-recommends debootstrap || { apt-get update && apt-get install -y --no-install-recommends debootstrap; }; } >&2
   fi
@@ -52,11 +52,17 @@ from_packages() {
 
 ensure_base() {
   have "$base" && return
-  say "pulling $base"
-  if timeout 30 "$docker" pull -q "$base" >/dev/null 2>&1; then return; fi
+  say "pulling $base, for at most 30 s"
+  code=0
+  answer=$(timeout 30 "$docker" pull -q "$base" 2>&1) || code=$?
+  case $code in
+    0) return ;;
+    124) why="it did not come within 30 s (on a slow network: $docker pull $base, and then this again)" ;;
+    *) why="it could not be pulled ($(echo "$answer" | tail -n 1))" ;;
+  esac
   case $base in
-    debian:*) from_packages ;;
-    *) die "no registry answers for $base" ;;
+    debian:*) say "$base: $why"; from_packages ;;
+    *) die "$base: $why" ;;
   esac
 }
 
