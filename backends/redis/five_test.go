@@ -146,8 +146,16 @@ func TestEnd(t *testing.T) {
 // TestMajorityOf tells what a majority has, and when that cannot be told.
 func TestMajorityOf(t *testing.T) {
 	for _, c := range []struct{ text, want string }{
-		{"aaabb", "a"}, {"aaa??", "a"}, {"aabb.", "none"}, {".....", "none"}, {"aab..", "none"},
-		{"...??", "none"}, {"aab.?", ""}, {"ab.??", ""}, {"ab..?", "none"}, {"?????", ""},
+		{"aaabb", "a"},
+		{"aaa??", "a"},
+		{"aabb.", "none"},
+		{".....", "none"},
+		{"aab..", "none"},
+		{"...??", "none"},
+		{"aab.?", ""},
+		{"ab.??", ""},
+		{"ab..?", "none"},
+		{"?????", ""},
 	} {
 		values, errs := make([]string, len(c.text)), make([]error, len(c.text))
 		for i, letter := range c.text {
