@@ -13,13 +13,13 @@ import (
 
 // TestClusterConformance puts every lock to the suite, on keys of all three primaries.
 func TestClusterConformance(t *testing.T) {
-	r := startReplicated(t, Cluster(), "confclus")
+	r := startReplicated(t, Cluster(), "confclus", calm)
 	conformance.RunAll(t, conformance.Options{Backend: Cluster(), Access: r.Access}, fails)
 }
 
 // TestClusterFacts asks real nodes for every fact.
 func TestClusterFacts(t *testing.T) {
-	r := startReplicated(t, Cluster(), "factclus")
+	r := startReplicated(t, Cluster(), "factclus", calm)
 	a := asker{t: t, service: r.Service}
 	u, g := grant(t, r, "a")
 	primary := a.ask("redis-1", "primary:a")
@@ -34,7 +34,7 @@ func TestClusterFacts(t *testing.T) {
 	a.is(replica, "role:a", "slave")
 	a.is(replica, "link", "up")
 	a.is(replica, "master", primary)
-	a.await(replica, "offset", a.ask(primary, "offset"))
+	a.catchesUp(replica, primary)
 	a.is(primary, "replicas", "1")
 	stranger := serverName((i + 1) % clusterPrimaries)
 	a.is(stranger, "holder:a", "none")
@@ -61,7 +61,7 @@ func TestClusterFacts(t *testing.T) {
 		t.Errorf("release: %v", err)
 	}
 	d := r.Service.Describe(t.Context())
-	for key, want := range map[string]string{"redis.version": ".", "redis.node-timeout": "500ms", "client.redirects": "3"} {
+	for key, want := range map[string]string{"redis.version": ".", "redis.node-timeout": "2s", "client.redirects": "3"} {
 		if !strings.Contains(d[key], want) {
 			t.Errorf("%s: %q", key, d[key])
 		}
@@ -71,7 +71,7 @@ func TestClusterFacts(t *testing.T) {
 // TestClusterFailover kills the primary of a lock. Its replica is promoted, with the grant that it had; users find it; the old one
 // comes back as its replica.
 func TestClusterFailover(t *testing.T) {
-	r := startReplicated(t, Cluster(), "failclus")
+	r := startReplicated(t, Cluster(), "failclus", nil)
 	a := asker{t: t, service: r.Service}
 	u, g := grant(t, r, "a")
 	old := a.ask("redis-1", "primary:a")

@@ -64,7 +64,7 @@ func (s *sentinelService) form(ctx context.Context) error {
 		primary = s.servers[0].address
 		for _, m := range s.servers[1:] {
 			host, port := splitAddress(primary)
-			if err := m.client.SlaveOf(ctx, host, port).Err(); err != nil {
+			if err := m.client.ReplicaOf(ctx, host, port).Err(); err != nil {
 				return fmt.Errorf("make %s a replica: %w", m.name, err)
 			}
 		}
