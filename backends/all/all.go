@@ -9,6 +9,7 @@ import (
 	"github.com/lockquake/lockquake/backends/etcd"
 	"github.com/lockquake/lockquake/backends/memory"
 	"github.com/lockquake/lockquake/backends/redis"
+	"github.com/lockquake/lockquake/backends/zookeeper"
 )
 
 // All returns every backend, sorted by name.
@@ -16,6 +17,7 @@ func All() []backends.Backend {
 	list := []backends.Backend{
 		etcd.Backend(),
 		memory.Backend(),
+		zookeeper.Backend(),
 	}
 	list = append(list, redis.Backends()...)
 	slices.SortFunc(list, func(a, b backends.Backend) int { return strings.Compare(a.Name, b.Name) })

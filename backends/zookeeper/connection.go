@@ -1,0 +1,96 @@
+package zookeeper
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"sync/atomic"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/lockquake/lockquake/backends"
+	"github.com/lockquake/lockquake/lock"
+)
+
+// connection is one client process. Each of its users has a session, and so a TCP connection, of its own: what goes wrong
+// for one user ends no other's grants.
+type connection struct {
+	access backends.Access
+	params LockParams
+	wrap   func(user) lock.Locker
+	events atomic.Int64
+}
+
+// dialer returns what connects a client process to one of this package's locks.
+func dialer(wrap func(user) lock.Locker) func(context.Context, backends.Access) (backends.Connection, error) {
+	return func(_ context.Context, a backends.Access) (backends.Connection, error) {
+		p, err := lockParams(a.Params)
+		if err != nil {
+			return nil, err
+		}
+		if len(a.Addresses(Port)) == 0 {
+			return nil, fmt.Errorf("zookeeper: no address of port %q", Port)
+		}
+		return &connection{access: a, params: p, wrap: wrap}, nil
+	}
+}
+
+// Locker opens a session for one user.
+func (c *connection) Locker(ctx context.Context, _ int) (lock.Locker, error) {
+	u := user{conn: c, held: map[string]*held{}}
+	if _, err := u.live(ctx); err != nil {
+		return nil, err
+	}
+	return c.wrap(u), nil
+}
+
+// Notifications counts what watches have told the users of this process: how often somebody was woken.
+func (c *connection) Notifications() int64 { return c.events.Load() }
+
+// Close does nothing: each user's session is its own to close.
+func (c *connection) Close() error { return nil }
+
+func (c *connection) setting() setting {
+	var d net.Dialer
+	return setting{
+		servers: c.access.Addresses(Port),
+		ask:     c.access.TTL,
+		lag:     c.params.Lag,
+		timeout: c.params.Timeout,
+		dial: func(ctx context.Context, address string) (net.Conn, error) {
+			return d.DialContext(ctx, "tcp", address)
+		},
+		events: func() { c.events.Add(1) },
+	}
+}
+
+// ask makes one request of the library, which knows no context, and returns when it was answered, when ctx or its own
+// deadline ended, or when the session is over. After the latter two the request may still be in the library's queue: it
+// is done by nobody only once the session has ended.
+func ask[T any](ctx context.Context, s *session, request func(*zk.Conn) (T, error)) (T, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.set.timeout)
+	defer cancel()
+	return await(ctx, s, func() (T, error) { return request(s.conn) })
+}
+
+// await is ask without a deadline of its own.
+func await[T any](ctx context.Context, s *session, call func() (T, error)) (T, error) {
+	type answer struct {
+		value T
+		err   error
+	}
+	done := make(chan answer, 1)
+	go func() {
+		v, err := call()
+		done <- answer{v, err}
+	}()
+	var none T
+	select {
+	case a := <-done:
+		return a.value, a.err
+	case <-ctx.Done():
+		return none, ctx.Err()
+	case <-s.over:
+		return none, s.reason()
+	}
+}

@@ -1,0 +1,231 @@
+//go:build integration
+
+package zookeeper
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/lockquake/lockquake/backends"
+	"github.com/lockquake/lockquake/backends/conformance"
+	"github.com/lockquake/lockquake/lock"
+)
+
+func start(t *testing.T, run string, ttl time.Duration) conformance.Running {
+	t.Helper()
+	return conformance.Start(t, conformance.StartOptions{Backend: Backend(), Lock: "sequential", TTL: ttl, Run: run})
+}
+
+// TestConformance puts every lock to the suite, side by side, on a real ensemble of three.
+func TestConformance(t *testing.T) {
+	r := start(t, "confzk", 2*time.Second)
+	t.Run("suite", func(t *testing.T) {
+		conformance.RunAll(t, conformance.Options{Backend: Backend(), Access: r.Access}, nil)
+	})
+}
+
+// usersOf returns users of one lock, in one process.
+func usersOf(t *testing.T, a backends.Access, name string, n int) (*connection, []lock.Locker) {
+	t.Helper()
+	l, ok := Backend().Lock(name)
+	if !ok {
+		t.Fatalf("no lock %s", name)
+	}
+	c, err := l.Dial(t.Context(), a)
+	if err != nil {
+		t.Fatal(err)
+	}
+	users := make([]lock.Locker, n)
+	for i := range users {
+		if users[i], err = c.Locker(t.Context(), i); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = users[i].Close() })
+	}
+	return c.(*connection), users
+}
+
+func ask1(ctx context.Context, t *testing.T, s backends.Service, node, fact string) string {
+	t.Helper()
+	v, err := s.Ask(ctx, node, fact)
+	if err != nil {
+		t.Fatalf("%s of %s: %v", fact, node, err)
+	}
+	return v
+}
+
+// TestFacts asks the servers of a real ensemble for every fact.
+func TestFacts(t *testing.T) {
+	r := start(t, "factszk", 2*time.Second)
+	ctx := t.Context()
+	leaders := 0
+	for _, n := range r.Cluster.Nodes {
+		if role := ask1(ctx, t, r.Service, n.Name(), "role"); role == "leader" {
+			leaders++
+			if v := ask1(ctx, t, r.Service, "zookeeper-1", "leader"); v != n.Name() {
+				t.Errorf("%s is called leader, which %s is", v, n.Name())
+			}
+		} else if role != "follower" {
+			t.Errorf("%s is %q", n.Name(), role)
+		}
+		for _, fact := range []string{"serves", "answers"} {
+			if v := ask1(ctx, t, r.Service, n.Name(), fact); v != "true" {
+				t.Errorf("%s of %s: %s", fact, n.Name(), v)
+			}
+		}
+		if at, err := time.Parse(time.RFC3339Nano, ask1(ctx, t, r.Service, n.Name(), "clock")); err != nil || time.Since(at).Abs() > 2*time.Second {
+			t.Errorf("clock of %s: %v, %v", n.Name(), at, err)
+		}
+		if v := ask1(ctx, t, r.Service, n.Name(), "epoch"); v != "1" {
+			t.Errorf("epoch of %s: %s", n.Name(), v)
+		}
+		if v := ask1(ctx, t, r.Service, n.Name(), "zxid"); !strings.HasPrefix(v, "0x1000000") {
+			t.Errorf("zxid of %s: %s", n.Name(), v)
+		}
+	}
+	if leaders != 1 {
+		t.Errorf("%d leaders", leaders)
+	}
+	if _, err := r.Service.Ask(ctx, "zookeeper-1", "weather"); err == nil {
+		t.Error("a fact that is not known was answered")
+	}
+	for _, name := range []string{"sequential", "single"} {
+		factsOfLock(t, r, name)
+	}
+	d := r.Service.Describe(ctx)
+	if d["zookeeper.ttl-granted"] != "2s" || !strings.HasPrefix(d["zookeeper.version"], "3.") || d["zookeeper.jvm"] == "" || d["zookeeper.notifications"] == "" {
+		t.Errorf("description: %v", d)
+	}
+}
+
+func factsOfLock(t *testing.T, r conformance.Running, name string) {
+	t.Helper()
+	ctx := t.Context()
+	_, users := usersOf(t, r.Access, name, 2)
+	holder := func() string { return ask1(ctx, t, r.Service, "zookeeper-2", "holder:"+name) }
+	if v := holder(); v != "none" {
+		t.Errorf("holder of a free lock: %s", v)
+	}
+	request := lock.Request{Lock: name, TTL: 2 * time.Second}
+	g, err := users[0].Acquire(ctx, request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if v := holder(); v != g.ID {
+		t.Errorf("holder %s, grant %s", v, g.ID)
+	}
+	next := make(chan lock.Grant, 1)
+	go func() {
+		g, _ := users[1].Acquire(ctx, request)
+		next <- g
+	}()
+	want := "1"
+	if name == "single" {
+		want = "0"
+	}
+	eventually(t, "the other waits", func() bool { return ask1(ctx, t, r.Service, "zookeeper-3", "waiters:"+name) == want })
+	if err := users[0].Release(ctx, g); err != nil {
+		t.Fatal(err)
+	}
+	if g := <-next; holder() != g.ID {
+		t.Errorf("holder %s, grant %s", holder(), g.ID)
+	}
+}
+
+// TestHerdIsWoken has eight users pass one lock on: in the queue a release wakes one of them, in the herd all that wait.
+func TestHerdIsWoken(t *testing.T) {
+	r := start(t, "herdzk", 10*time.Second)
+	const n = 8
+	woken := map[string]int64{}
+	for _, name := range []string{"sequential", "herd", "single", "zk-lock"} {
+		c, users := usersOf(t, r.Access, name, n)
+		request := lock.Request{Lock: name, TTL: 10 * time.Second}
+		first, err := users[0].Acquire(t.Context(), request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		errs := make(chan error, n-1)
+		for _, u := range users[1:] {
+			go func() {
+				g, err := u.Acquire(t.Context(), request)
+				if err == nil {
+					err = u.Release(t.Context(), g)
+				}
+				errs <- err
+			}()
+		}
+		if name != "single" {
+			eventually(t, "all wait", func() bool {
+				return ask1(t.Context(), t, r.Service, "zookeeper-1", "waiters:"+name) == "7"
+			})
+		}
+		if err := users[0].Release(t.Context(), first); err != nil {
+			t.Fatal(err)
+		}
+		for range n - 1 {
+			if err := <-errs; err != nil {
+				t.Fatal(err)
+			}
+		}
+		woken[name] = c.Notifications()
+	}
+	t.Logf("notifications of %d users: %v", n, woken)
+	for _, name := range []string{"sequential", "zk-lock"} {
+		if woken[name] > n-1 {
+			t.Errorf("%s: %d notifications, at most one for each waiter", name, woken[name])
+		}
+	}
+	if least := int64(n * (n - 1) / 2); woken["herd"] < least {
+		t.Errorf("herd: %d notifications, fewer than %d", woken["herd"], least)
+	}
+}
+
+// TestLeaderKilled kills the leader while a user holds the lock and another waits. Their sessions outlive it: the grant
+// stands, and the waiter gets its own.
+func TestLeaderKilled(t *testing.T) {
+	const ttl = 10 * time.Second
+	r := start(t, "killzk", ttl)
+	ctx := t.Context()
+	_, users := usersOf(t, r.Access, "sequential", 2)
+	request := lock.Request{Lock: "a", TTL: ttl}
+	g, err := users[0].Acquire(ctx, request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	next := make(chan error, 1)
+	go func() {
+		_, err := users[1].Acquire(ctx, request)
+		next <- err
+	}()
+	eventually(t, "the other waits", func() bool { return ask1(ctx, t, r.Service, "zookeeper-1", "waiters:a") == "1" })
+	old := ask1(ctx, t, r.Service, "zookeeper-1", "leader")
+	if _, err := r.Cluster.Node(old).Kill(ctx); err != nil {
+		t.Fatal(err)
+	}
+	killed := time.Now()
+	if v := ask1(ctx, t, r.Service, old, "serves"); v != "false" {
+		t.Errorf("a killed server serves: %s", v)
+	}
+	var leader string
+	eventually(t, "another leads", func() bool {
+		leader = ask1(ctx, t, r.Service, old, "leader")
+		return leader != "none" && leader != old
+	})
+	t.Logf("%s leads after %s", leader, time.Since(killed).Round(time.Millisecond))
+	eventually(t, "the grant stands after the election", func() bool { return users[0].(lock.Checker).Check(ctx, g) == nil })
+	if v := ask1(ctx, t, r.Service, leader, "holder:a"); v != g.ID {
+		t.Errorf("holder %s, grant %s", v, g.ID)
+	}
+	if err := users[0].Release(ctx, g); err != nil {
+		t.Errorf("release: %v", err)
+	}
+	if err := <-next; err != nil {
+		t.Errorf("the waiter: %v", err)
+	}
+	if err := r.Cluster.Node(old).Start(ctx); err != nil {
+		t.Fatal(err)
+	}
+	conformance.Await(ctx, t, r.Service)
+}

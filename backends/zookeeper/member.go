@@ -1,0 +1,223 @@
+package zookeeper
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+)
+
+// member is one server as the harness sees it.
+type member struct {
+	name    string
+	address string
+	ttl     time.Duration // of the harness's own sessions, which are closed after each question
+	timeout time.Duration
+	dial    func(ctx context.Context) (net.Conn, error)
+}
+
+// word sends one of the four-letter words and returns the answer.
+func (m member) word(ctx context.Context, word string) (string, error) {
+	c, err := m.dial(ctx)
+	if err != nil {
+		return "", fmt.Errorf("%s of %s: %w", word, m.name, err)
+	}
+	defer c.Close()
+	defer context.AfterFunc(ctx, func() { _ = c.Close() })()
+	if _, err := io.WriteString(c, word); err != nil {
+		return "", fmt.Errorf("%s of %s: %w", word, m.name, err)
+	}
+	b, err := io.ReadAll(c)
+	if err != nil {
+		return "", fmt.Errorf("%s of %s: %w", word, m.name, err)
+	}
+	return string(b), nil
+}
+
+// state is what srvr tells.
+type state struct {
+	role    string
+	zxid    int64
+	version string
+}
+
+var (
+	modeLine    = regexp.MustCompile(`(?m)^Mode: (\w+)`)
+	zxidLine    = regexp.MustCompile(`(?m)^Zxid: (0x[0-9a-f]+)`)
+	versionLine = regexp.MustCompile(`(?m)^Zookeeper version: ([0-9.]+)`)
+)
+
+// state asks for role, last transaction and version. A server without quorum answers that it does not serve: an error.
+func (m member) state(ctx context.Context) (state, error) {
+	text, err := m.word(ctx, "srvr")
+	if err != nil {
+		return state{}, err
+	}
+	mode, zxid, version := modeLine.FindStringSubmatch(text), zxidLine.FindStringSubmatch(text), versionLine.FindStringSubmatch(text)
+	if mode == nil || zxid == nil || version == nil {
+		return state{}, fmt.Errorf("srvr of %s: %s", m.name, strings.TrimSpace(text))
+	}
+	n, err := strconv.ParseInt(zxid[1], 0, 64)
+	if err != nil {
+		return state{}, fmt.Errorf("srvr of %s: %w", m.name, err)
+	}
+	return state{role: mode[1], zxid: n, version: version[1]}, nil
+}
+
+// metrics reads the numbers of mntr whose names are asked for, and adds them up.
+func (m member) metrics(ctx context.Context, names ...string) (int64, error) {
+	text, err := m.word(ctx, "mntr")
+	if err != nil {
+		return 0, err
+	}
+	found, sum := 0, int64(0)
+	for line := range strings.Lines(text) {
+		name, v, _ := strings.Cut(strings.TrimSpace(line), "\t")
+		if !slices.Contains(names, name) {
+			continue
+		}
+		n, err := strconv.ParseInt(v, 10, 64)
+		if err != nil {
+			return 0, fmt.Errorf("mntr of %s: %w", m.name, err)
+		}
+		found++
+		sum += n
+	}
+	if found != len(names) {
+		return 0, fmt.Errorf("mntr of %s has %d of %q", m.name, found, names)
+	}
+	return sum, nil
+}
+
+// notifications counts what the server's watches have told clients since it started.
+func (m member) notifications(ctx context.Context) (int64, error) {
+	return m.metrics(ctx, "zk_sum_node_created_watch_count", "zk_sum_node_deleted_watch_count",
+		"zk_sum_node_changed_watch_count", "zk_sum_node_children_watch_count")
+}
+
+// visit opens a session through this server alone for the time of a question.
+func (m member) visit(ctx context.Context, question func(*session) error) error {
+	s, err := open(ctx, setting{
+		servers: []string{m.address}, ask: m.ttl, timeout: m.timeout, once: true,
+		dial: func(ctx context.Context, _ string) (net.Conn, error) { return m.dial(ctx) },
+	})
+	if err != nil {
+		return fmt.Errorf("%s: %w", m.name, err)
+	}
+	defer func() { _ = s.leave() }() // it expires if that does not work
+	if err := question(s); err != nil {
+		return fmt.Errorf("%s: %w", m.name, err)
+	}
+	return nil
+}
+
+// makeRoot makes the parent of all locks.
+func (m member) makeRoot(ctx context.Context, s *session) error {
+	if _, err := create(ctx, s, root, zk.FlagPersistent); err != nil && !errors.Is(err, zk.ErrNodeExists) {
+		return err
+	}
+	return nil
+}
+
+// clock makes a node and reads when it was made.
+func (m member) clock(ctx context.Context) (string, error) {
+	var at time.Time
+	err := m.visit(ctx, func(s *session) error {
+		path, err := create(ctx, s, root+"-clock-", zk.FlagEphemeralSequential)
+		if err != nil {
+			return err
+		}
+		stat, err := ask(ctx, s, func(c *zk.Conn) (*zk.Stat, error) {
+			_, stat, err := c.Get(path)
+			return stat, err
+		})
+		if err == nil {
+			at = time.UnixMilli(stat.Ctime)
+		}
+		return err
+	})
+	return at.UTC().Format("2006-01-02T15:04:05.000Z07:00"), err
+}
+
+// contenders returns the nodes of a lock in the order of the queue, as they are after all writes so far.
+func contenders(ctx context.Context, s *session, path string) ([]string, error) {
+	nodes, err := ask(ctx, s, func(c *zk.Conn) ([]string, error) {
+		if _, err := c.Sync(path); err != nil {
+			return nil, err
+		}
+		nodes, _, err := c.Children(path)
+		return nodes, err
+	})
+	if errors.Is(err, zk.ErrNoNode) {
+		return nil, nil // nobody ever asked for the lock
+	}
+	for _, n := range nodes {
+		if n == holderNode {
+			return []string{n}, err
+		}
+	}
+	return queue(nodes), err
+}
+
+func (m member) holder(ctx context.Context, name string) (string, error) {
+	id := "none"
+	err := m.visit(ctx, func(s *session) error {
+		for {
+			nodes, err := contenders(ctx, s, parent(name))
+			if err != nil || len(nodes) == 0 {
+				return err
+			}
+			stat, err := ask(ctx, s, func(c *zk.Conn) (*zk.Stat, error) {
+				_, stat, err := c.Get(parent(name) + "/" + nodes[0])
+				return stat, err
+			})
+			if errors.Is(err, zk.ErrNoNode) {
+				continue // released meanwhile
+			}
+			if err == nil {
+				id = grantID(name, stat.Czxid)
+			}
+			return err
+		}
+	})
+	return id, err
+}
+
+func (m member) waiters(ctx context.Context, name string) (string, error) {
+	n := 0
+	err := m.visit(ctx, func(s *session) error {
+		nodes, err := contenders(ctx, s, parent(name))
+		n = max(len(nodes)-1, 0)
+		return err
+	})
+	return strconv.Itoa(n), err
+}
+
+var (
+	javaLine = regexp.MustCompile(`(?m)^java\.version=(.*)$`)
+	vmLine   = regexp.MustCompile(`(?m)^java\.vendor=(.*)$`)
+)
+
+// describe adds what this server tells of itself.
+func (m member) describe(ctx context.Context, out map[string]string) {
+	if st, err := m.state(ctx); err == nil {
+		out["zookeeper.version"] = st.version
+	}
+	if text, err := m.word(ctx, "envi"); err == nil {
+		if v, vendor := javaLine.FindStringSubmatch(text), vmLine.FindStringSubmatch(text); v != nil && vendor != nil {
+			out["zookeeper.jvm"] = v[1] + " (" + vendor[1] + "), " + strings.Join(jvm[:3], " ")
+		}
+	}
+	_ = m.visit(ctx, func(s *session) error {
+		out["zookeeper.ttl-granted"] = s.granted().String()
+		return nil
+	})
+}

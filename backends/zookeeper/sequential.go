@@ -1,0 +1,61 @@
+package zookeeper
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/lockquake/lockquake/backends"
+	"github.com/lockquake/lockquake/lock"
+)
+
+// sequential is the recipe of ZooKeeper's documentation ("ZooKeeper Recipes and Solutions", Locks): a node for each
+// contender, ephemeral and numbered by the server; the lowest holds; each other one watches the one before it, so that a
+// release wakes one waiter. What is added: it obeys a context, each user has a session of its own, a request that is not
+// answered ends the session instead of being sent again, and the transaction that made the node is the fencing token. A
+// node whose create was not answered needs no name by which it could be found again, as the recipe's GUID is: it goes with
+// its session.
+func sequential() backends.Lock {
+	return backends.Lock{
+		Name:     "sequential",
+		Doc:      "Ephemeral sequential nodes, each waiter watches the one before its own (ZooKeeper's recipe for locks); czxid as token.",
+		Offers:   offers(),
+		Points:   points,
+		MinTTL:   minTTL,
+		Recovery: recovery,
+		Dial:     dialer(func(u user) lock.Locker { return &queued{user: u, watch: watchAhead} }),
+	}
+}
+
+// watchAhead watches the contender just before one's own. It reads data instead of asking for existence: a watch on a node
+// that is gone would stay for ever.
+func watchAhead(ctx context.Context, s *session, path, own string, try bool) (<-chan zk.Event, error) {
+	for {
+		nodes, err := ask(ctx, s, func(c *zk.Conn) ([]string, error) {
+			nodes, _, err := c.Children(path)
+			return nodes, err
+		})
+		if err != nil {
+			return nil, fmt.Errorf("zookeeper children: %w", err)
+		}
+		next, err := ahead(nodes, own)
+		if err != nil || next == "" {
+			return nil, err
+		}
+		if try {
+			return nil, fmt.Errorf("%w: %s is before %s", lock.ErrContended, next, own)
+		}
+		events, err := ask(ctx, s, func(c *zk.Conn) (<-chan zk.Event, error) {
+			_, _, events, err := c.GetW(path + "/" + next)
+			return events, err
+		})
+		switch {
+		case err == nil:
+			return events, nil
+		case !errors.Is(err, zk.ErrNoNode):
+			return nil, fmt.Errorf("zookeeper get: %w", err)
+		}
+	}
+}

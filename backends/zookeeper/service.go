@@ -1,0 +1,198 @@
+package zookeeper
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/lockquake/lockquake/backends"
+	"github.com/lockquake/lockquake/chaos"
+	"github.com/lockquake/lockquake/internal/cluster"
+)
+
+// The facts about one lock.
+const (
+	holderFact  = "holder:"
+	waitersFact = "waiters:"
+)
+
+// service answers for the running ensemble. Each question has a connection of its own: the library would take up to a
+// second to find a server again that had been away.
+type service struct {
+	params  Params
+	ttl     time.Duration
+	lock    string
+	members []member
+}
+
+// Service returns the handle on the running servers.
+func (t topology) Service(nodes []*cluster.Node) backends.Service {
+	s := &service{params: t.params, ttl: t.common.TTL, lock: t.common.Lock}
+	for _, n := range nodes {
+		s.members = append(s.members, member{
+			name: n.Name(), address: n.Address(Port), ttl: t.common.TTL, timeout: t.params.Timeout,
+			dial: func(ctx context.Context) (net.Conn, error) { return n.Dial(ctx, Port) },
+		})
+	}
+	return s
+}
+
+// Facts lists what can be asked. LOCK stands for the name of a lock.
+func (s *service) Facts() map[string]string {
+	return map[string]string{
+		chaos.FactServes:     "the server opens a session, which is a write through a quorum",
+		"answers":            "the server answers the word ruok, with or without a quorum",
+		chaos.FactRole:       "leader or follower, by the server's own account (srvr)",
+		"leader":             `name of the server that calls itself leader, or "none"`,
+		"epoch":              "the epoch of the server's last transaction: another after each election that was followed by a write",
+		"zxid":               "the server's last transaction, hexadecimal",
+		"sessions":           "the number of sessions that the server knows of, clients' and observers'",
+		"clock":              "the wall clock by which a fresh node was created through this server, RFC 3339 with milliseconds, UTC: the leader's",
+		holderFact + "LOCK":  `the id of the grant of the lowest contender of lock LOCK, by a read after all writes, or "none"`,
+		waitersFact + "LOCK": "the number of contenders of lock LOCK behind the lowest; waiters of the lock single have no node and do not count",
+	}
+}
+
+// Ask asks one server for one fact.
+func (s *service) Ask(ctx context.Context, node, fact string) (string, error) {
+	m, err := s.member(node)
+	if err != nil {
+		return "", err
+	}
+	ctx, done := context.WithTimeout(ctx, s.params.Timeout)
+	defer done()
+	if name, ok := strings.CutPrefix(fact, holderFact); ok {
+		return m.holder(ctx, name)
+	}
+	if name, ok := strings.CutPrefix(fact, waitersFact); ok {
+		return m.waiters(ctx, name)
+	}
+	switch fact {
+	case chaos.FactServes:
+		err := m.visit(ctx, func(*session) error { return nil })
+		return strconv.FormatBool(err == nil), nil
+	case "answers":
+		answer, err := m.word(ctx, "ruok")
+		return strconv.FormatBool(err == nil && answer == "imok"), nil
+	case "leader":
+		return s.leader(ctx), nil
+	case "clock":
+		return m.clock(ctx)
+	case "sessions":
+		n, err := m.metrics(ctx, "zk_global_sessions")
+		return strconv.FormatInt(n, 10), err
+	case chaos.FactRole, "epoch", "zxid":
+		st, err := m.state(ctx)
+		if err != nil {
+			return "", err
+		}
+		return map[string]string{
+			chaos.FactRole: st.role, "epoch": strconv.FormatInt(st.zxid>>32, 10), "zxid": fmt.Sprintf("%#x", st.zxid),
+		}[fact], nil
+	}
+	return "", fmt.Errorf("zookeeper has no fact %q", fact)
+}
+
+func (s *service) member(node string) (member, error) {
+	for _, m := range s.members {
+		if m.name == node {
+			return m, nil
+		}
+	}
+	return member{}, fmt.Errorf("zookeeper has no node %q", node)
+}
+
+// states asks all servers at once; a server that does not answer or does not serve has no role.
+func (s *service) states(ctx context.Context) []state {
+	out := make([]state, len(s.members))
+	var group sync.WaitGroup
+	for i, m := range s.members {
+		group.Go(func() { out[i], _ = m.state(ctx) })
+	}
+	group.Wait()
+	return out
+}
+
+// leader names the leader. A paused one that comes back may call itself so beside its successor: the later epoch counts.
+func (s *service) leader(ctx context.Context) string {
+	name, latest := "none", int64(-1)
+	for i, st := range s.states(ctx) {
+		if st.role == "leader" && st.zxid>>32 > latest {
+			name, latest = s.members[i].name, st.zxid>>32
+		}
+	}
+	return name
+}
+
+// Ready has one server call itself leader, all others follow, and each take a write through the quorum.
+func (s *service) Ready(ctx context.Context) error {
+	ctx, done := context.WithTimeout(ctx, s.params.Timeout)
+	defer done()
+	leaders := 0
+	for i, st := range s.states(ctx) {
+		switch st.role {
+		case "leader":
+			leaders++
+		case "follower":
+		default:
+			return fmt.Errorf("%s neither leads nor follows", s.members[i].name)
+		}
+	}
+	if leaders != 1 {
+		return fmt.Errorf("%d servers call themselves leader", leaders)
+	}
+	errs := make([]error, len(s.members))
+	var group sync.WaitGroup
+	for i, m := range s.members {
+		group.Go(func() { errs[i] = m.visit(ctx, func(v *session) error { return m.makeRoot(ctx, v) }) })
+	}
+	group.Wait()
+	return errors.Join(errs...)
+}
+
+// Describe returns the versions of server and JVM and what decides about results.
+func (s *service) Describe(ctx context.Context) map[string]string {
+	out := map[string]string{
+		"zookeeper.servers":             strconv.Itoa(len(s.members)),
+		"zookeeper.tick-time":           s.params.TickTime.String(),
+		"zookeeper.sync-limit":          strconv.Itoa(s.params.SyncLimit) + " ticks",
+		"zookeeper.min-session-timeout": s.params.MinSession.String(),
+		"zookeeper.max-session-timeout": s.params.MaxSession.String(),
+		"zookeeper.cnx-timeout":         s.params.CnxTimeout.String(),
+		"zookeeper.fsync":               strconv.FormatBool(!s.params.NoFsync),
+		"lock.retry":                    waiting[s.lock],
+		"lock.timeout":                  s.params.Timeout.String(),
+		"lock.ttl":                      s.ttl.String(),
+		"lock.validity-lag":             s.params.Lag.String(),
+	}
+	var notified int64
+	counted := len(s.members) > 0
+	for _, m := range s.members {
+		ctx, done := context.WithTimeout(ctx, s.params.Timeout)
+		m.describe(ctx, out)
+		n, err := m.notifications(ctx)
+		notified += n
+		counted = counted && err == nil
+		done()
+	}
+	if counted {
+		out["zookeeper.notifications"] = strconv.FormatInt(notified, 10)
+	}
+	return out
+}
+
+// waiting says how each lock waits.
+var waiting = map[string]string{
+	"sequential": "none: each waiter watches the node before its own",
+	"herd":       "none: every waiter watches all nodes, and looks again at each change",
+	"single":     "none: every waiter watches the one node, and tries again when it is gone",
+	"zk-lock":    "none: each waiter watches the node before its own; the library asks again after a lost reply",
+}
+
+// Close does nothing: no connection outlives its question.
+func (s *service) Close() error { return nil }

@@ -1,0 +1,279 @@
+package zookeeper
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/lockquake/lockquake/backends"
+	"github.com/lockquake/lockquake/lock"
+)
+
+// Why a session is over.
+var (
+	errExpired = errors.New("the service ended the session")
+	errSilent  = errors.New("nothing was answered for the length of the session")
+	errLeft    = errors.New("the session was closed")
+	errGivenUp = errors.New("the session was given up")
+	errGarbled = errors.New("what came over the connection could not be understood")
+	errHungUp  = errors.New("the server hung up")
+)
+
+// setting says how sessions are opened.
+type setting struct {
+	servers []string      // host:port
+	ask     time.Duration // the session timeout that is asked for
+	lag     time.Duration // how long a server may answer pings that the leader never hears of
+	timeout time.Duration // of one request
+	dial    func(ctx context.Context, address string) (net.Conn, error)
+	events  func() // told of each notification of a watch; nil: nobody
+	once    bool   // one connection or none: for questions, whose asker does not want to wait for another attempt
+}
+
+// session is one session of the service. The library opens a new one by itself when the old one has expired, on the same
+// object; this type does not let it: no connection is made any more once the session is over. So whatever the library
+// still has in its queue cannot be done in another session, and a grant cannot be mistaken for one of a later session.
+//
+// The session is over when the service says so, which it can do only once the two can talk again, or when nothing was
+// answered for the session's length since the send time of the last request that was (Curator's LOST), or when it was
+// given up. A broken connection alone does not end it.
+type session struct {
+	set   setting
+	made  chan struct{} // closed when conn is there
+	ready chan struct{} // closed when the session is there
+	over  chan struct{} // closed when it is over
+	conn  *zk.Conn
+
+	dialed atomic.Bool
+
+	mu      sync.Mutex
+	hello   hello
+	renewed time.Time     // send time of the latest request that was answered
+	changed chan struct{} // closed and replaced at each renewal
+	link    *tap          // the latest connection
+	lost    int           // requests without answer on earlier connections
+	create  creation      // the latest
+	why     error         // set when it is over
+	closed  bool          // the service answered the request to close it
+}
+
+// creation is a create request.
+type creation struct {
+	number   int // of this session's; 0: there was none
+	xid      int32
+	sent     time.Time
+	zxid     int64 // of its transaction, once it was answered
+	code     int32 // the answer
+	answered bool
+}
+
+// open starts a session and waits until the service has granted it.
+func open(ctx context.Context, set setting) (*session, error) {
+	s := &session{
+		set: set, made: make(chan struct{}), ready: make(chan struct{}), over: make(chan struct{}),
+		changed: make(chan struct{}),
+	}
+	conn, _, err := zk.Connect(set.servers, set.ask, zk.WithDialer(s.dial), zk.WithLogger(silent{}), zk.WithLogInfo(false))
+	if err != nil {
+		return nil, fmt.Errorf("zookeeper client: %w", err)
+	}
+	s.conn = conn
+	close(s.made)
+	ctx, cancel := context.WithTimeout(ctx, set.timeout)
+	defer cancel()
+	select {
+	case <-s.ready:
+		return s, nil
+	case <-s.over:
+	case <-ctx.Done():
+		s.end(ctx.Err())
+	}
+	return nil, fmt.Errorf("no session: %w", s.reason())
+}
+
+// silent drops what the library would print on standard error, where a client process keeps its own log.
+type silent struct{}
+
+func (silent) Printf(string, ...any) {}
+
+// dial makes the library's connections.
+func (s *session) dial(_, address string, timeout time.Duration) (net.Conn, error) {
+	if s.set.once && s.dialed.Swap(true) {
+		s.end(errHungUp)
+	}
+	if err := s.reason(); err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
+	defer cancel()
+	c, err := s.set.dial(ctx, address)
+	if err != nil {
+		if s.set.once {
+			s.end(err)
+		}
+		return nil, err
+	}
+	t := newTap(c, s)
+	s.mu.Lock()
+	old := s.link
+	if s.why != nil {
+		err = s.why
+	} else {
+		s.link = t
+	}
+	s.mu.Unlock()
+	if err != nil {
+		return nil, errors.Join(err, t.Close())
+	}
+	if old != nil {
+		_ = old.Close() // the library leaves it open when it was told that the session is no more
+		s.mu.Lock()
+		s.lost += old.losses()
+		s.mu.Unlock()
+	}
+	return t, nil
+}
+
+// greeted is told what a connect request was answered.
+func (s *session) greeted(sent time.Time, h hello) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if h.session == 0 {
+		s.endLocked(errExpired)
+		return
+	}
+	first := s.hello.session == 0
+	s.hello = h
+	s.renewLocked(sent)
+	if first {
+		close(s.ready)
+		time.AfterFunc(time.Until(s.deadlineLocked()), s.lookAround)
+	}
+}
+
+// asked notes the create requests. Once the session was given up nothing is asked in it any more; while it is being
+// closed the library goes on until its own request to close it.
+func (s *session) asked(r request) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.why != nil && !errors.Is(s.why, errLeft) {
+		return false
+	}
+	if r.op == opCreate {
+		s.create = creation{number: s.create.number + 1, xid: r.xid, sent: r.sent}
+	}
+	return true
+}
+
+// answered takes every answer for a renewal: the server counts the session's time anew at each request.
+func (s *session) answered(r request, zxid int64, code int32) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if r.op == opCreate && r.xid == s.create.xid {
+		s.create.zxid, s.create.code, s.create.answered = zxid, code, true
+	}
+	switch {
+	case r.op == opClose:
+		s.closed = true
+	case code == codeExpired:
+		s.endLocked(errExpired)
+	case code != codeMoved:
+		s.renewLocked(r.sent)
+	}
+}
+
+// garbled gives the session up.
+func (s *session) garbled() { s.end(errGarbled) }
+
+// notified counts what watches cause.
+func (s *session) notified() {
+	if s.set.events != nil {
+		s.set.events()
+	}
+}
+
+func (s *session) renewLocked(sent time.Time) {
+	if s.why != nil || !sent.After(s.renewed) {
+		return
+	}
+	s.renewed = sent
+	close(s.changed)
+	s.changed = make(chan struct{})
+}
+
+func (s *session) deadlineLocked() time.Time { return s.renewed.Add(s.hello.timeout) }
+
+// lookAround gives the session up when it has been silent for its length.
+func (s *session) lookAround() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.why != nil {
+		return
+	}
+	if left := time.Until(s.deadlineLocked()); left > 0 {
+		time.AfterFunc(left, s.lookAround)
+		return
+	}
+	s.endLocked(errSilent)
+}
+
+// validity is that of a grant under the session, with a channel that is closed when it changes. It counts from the send
+// time of the last request that was answered. A follower answers pings by itself and tells the leader with its next
+// heartbeat; one that is cut off from the leader goes on to answer for sync_limit ticks: that much and a tick more is
+// taken off, beside the drift of clocks.
+func (s *session) validity() (lock.Validity, <-chan struct{}) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.renewed.IsZero() {
+		return lock.Unknown(), s.changed
+	}
+	length := s.hello.timeout
+	return lock.Until(s.renewed.Add(length - s.set.lag - backends.Drift(length))), s.changed
+}
+
+// usable tells whether a grant under the session could be believed in now.
+func (s *session) usable() bool {
+	if s.reason() != nil {
+		return false
+	}
+	v, _ := s.validity()
+	return v.Covers(time.Now())
+}
+
+// reason tells why the session is over; nil: it is not.
+func (s *session) reason() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.why
+}
+
+// granted is the session timeout that the service granted.
+func (s *session) granted() time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.hello.timeout
+}
+
+// created returns the latest create request.
+func (s *session) created() creation {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.create
+}
+
+// losses counts the requests that were written and never answered.
+func (s *session) losses() int {
+	s.mu.Lock()
+	n, link := s.lost, s.link
+	s.mu.Unlock()
+	if link != nil {
+		n += link.losses()
+	}
+	return n
+}

@@ -1,0 +1,195 @@
+package zookeeper
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/lockquake/lockquake/backends"
+	"github.com/lockquake/lockquake/lock"
+)
+
+var request1 = lock.Request{Lock: "a", TTL: time.Second}
+
+func mustAcquire(t *testing.T, u lock.Locker) lock.Grant {
+	t.Helper()
+	g, err := u.Acquire(t.Context(), request1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return g
+}
+
+// eventually waits for something that other goroutines do.
+func eventually(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for end := time.Now().Add(30 * time.Second); !ok(); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("not within 30s: %s", what)
+		}
+	}
+}
+
+// TestGrantedTimeoutCounts has the server grant another length than was asked for.
+func TestGrantedTimeoutCounts(t *testing.T) {
+	f := newFake(t)
+	f.set(func(f *fake) { f.length = 3 * time.Second })
+	before := time.Now()
+	g := mustAcquire(t, userOf(t, f, "sequential"))
+	end, _ := g.ValidUntil.Time()
+	const off = 100 * time.Millisecond
+	length := 3 * time.Second
+	if first, last := before.Add(length-off-backends.Drift(length)), time.Now().Add(length-off-backends.Drift(length)); end.Before(first) || end.After(last) {
+		t.Errorf("valid until %s after the earliest, %s after the latest end", end.Sub(first), end.Sub(last))
+	}
+	if g.Token != 0x100000001 || g.Issued.Before(before) {
+		t.Errorf("token %#x, issued %s after the call", uint64(g.Token), g.Issued.Sub(before))
+	}
+}
+
+// TestExpiredSessionIsNotFollowed has the service forget the session. The library then asks for a new one on the same
+// object: no such request may reach the service.
+func TestExpiredSessionIsNotFollowed(t *testing.T) {
+	f := newFake(t)
+	f.set(func(f *fake) { f.length = 10 * time.Second }) // the library waits 1 s before it asks its only server again
+	u := userOf(t, f, "sequential")
+	g := mustAcquire(t, u)
+	changes := u.(lock.Watcher).Watch(t.Context(), g)
+	f.set(func(f *fake) { f.expired = true })
+	f.hangUp()
+	lost := false
+	for c := range changes {
+		lost = lost || c.Lost
+	}
+	if !lost {
+		t.Error("the loss is not told")
+	}
+	if err := u.Release(t.Context(), g); !errors.Is(err, lock.ErrNotHeld) {
+		t.Errorf("release: %v", err)
+	}
+	if connects, _ := f.seen(); !slices.Equal(connects, []int64{0, 1}) {
+		t.Errorf("sessions asked for: %v; the second is the first one's own", connects)
+	}
+	f.set(func(f *fake) { f.expired = false })
+	if again := mustAcquire(t, u); again.ID == "" {
+		t.Error("no grant in the next session")
+	}
+}
+
+// TestSilence has the service answer nothing any more: the session is given up when its length has passed since the last
+// request that was answered, and closed when the service can be reached again.
+func TestSilence(t *testing.T) {
+	f := newFake(t)
+	u := userOf(t, f, "single")
+	g := mustAcquire(t, u)
+	last, _ := g.ValidUntil.Time()
+	f.set(func(f *fake) { f.answer = func(int32) (int32, verdict) { return 0, silence } })
+	lost := time.Time{}
+	for c := range u.(lock.Watcher).Watch(t.Context(), g) {
+		if c.Lost {
+			lost = c.At
+		} else {
+			last, _ = c.ValidUntil.Time()
+		}
+	}
+	if lost.Before(last) {
+		t.Errorf("lost %s before the validity ended", last.Sub(lost))
+	}
+	f.set(func(f *fake) { f.answer = nil })
+	eventually(t, "the session is closed", func() bool {
+		_, asked := f.seen()
+		return slices.Contains(asked, opClose)
+	})
+	if err := u.Release(t.Context(), g); !errors.Is(err, lock.ErrNotHeld) {
+		t.Errorf("release: %v", err)
+	}
+}
+
+// TestLostReply has the connection break between a request and its answer: nobody knows, and the session is closed over
+// another connection.
+func TestLostReply(t *testing.T) {
+	for _, c := range []struct {
+		lock string
+		op   int32
+		call func(lock.Locker) error
+	}{
+		{"sequential", opCreate, func(u lock.Locker) error { _, err := u.Acquire(t.Context(), request1); return err }},
+		{"herd", opCreate, func(u lock.Locker) error { _, err := u.Acquire(t.Context(), request1); return err }},
+		{"single", opCreate, func(u lock.Locker) error { _, err := u.Acquire(t.Context(), request1); return err }},
+		{"zk-lock", opCreate, func(u lock.Locker) error { _, err := u.Acquire(t.Context(), request1); return err }},
+		{"sequential", opDelete, func(u lock.Locker) error { return u.Release(t.Context(), mustAcquire(t, u)) }},
+		{"zk-lock", opDelete, func(u lock.Locker) error { return u.Release(t.Context(), mustAcquire(t, u)) }},
+	} {
+		f := newFake(t)
+		u := userOf(t, f, c.lock)
+		broken := false
+		f.set(func(f *fake) {
+			f.answer = func(op int32) (int32, verdict) {
+				if op == c.op && !broken {
+					broken = true
+					return 0, hangUp
+				}
+				return 0, reply
+			}
+		})
+		if err := c.call(u); err == nil || lock.Certain(err) {
+			t.Errorf("%s, operation %d: %v", c.lock, c.op, err)
+		}
+		eventually(t, "the session is closed", func() bool {
+			_, asked := f.seen()
+			return slices.Contains(asked, opClose)
+		})
+	}
+}
+
+const opDelete = 2
+
+// TestNotSentIsCertain has nobody listen any more: the request stays in the library's queue, from which it must not be
+// sent later.
+func TestNotSentIsCertain(t *testing.T) {
+	for _, name := range []string{"sequential", "herd", "single", "zk-lock"} {
+		f := newFake(t)
+		u := userOf(t, f, name)
+		if err := f.listener.Close(); err != nil {
+			t.Fatal(err)
+		}
+		f.hangUp()
+		// The library sees the end of its connection at once; until then a request may be written into it.
+		time.Sleep(50 * time.Millisecond)
+		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+		defer cancel()
+		_, err := u.Acquire(ctx, request1)
+		if !lock.Certain(err) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if _, asked := f.seen(); slices.Contains(asked, opCreate) {
+			t.Errorf("%s: create was sent", name)
+		}
+	}
+}
+
+// TestRefusedIsCertain has the server answer that it will not create the node.
+func TestRefusedIsCertain(t *testing.T) {
+	const noAuth = -102
+	for _, name := range []string{"sequential", "single"} {
+		f := newFake(t)
+		u := userOf(t, f, name)
+		f.set(func(f *fake) { f.answer = func(int32) (int32, verdict) { return noAuth, reply } })
+		if _, err := u.Acquire(t.Context(), request1); !errors.Is(err, lock.ErrRefused) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// TestExpiredAnswer has the server say in an answer that the session is no more.
+func TestExpiredAnswer(t *testing.T) {
+	f := newFake(t)
+	u := userOf(t, f, "sequential")
+	g := mustAcquire(t, u)
+	f.set(func(f *fake) { f.answer = func(int32) (int32, verdict) { return codeExpired, reply } })
+	if err := u.Release(t.Context(), g); !errors.Is(err, lock.ErrNotHeld) {
+		t.Errorf("release: %v", err)
+	}
+}

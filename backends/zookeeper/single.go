@@ -1,0 +1,102 @@
+package zookeeper
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/lockquake/lockquake/backends"
+	"github.com/lockquake/lockquake/lock"
+)
+
+// single is one ephemeral node of a fixed name: who creates it holds the lock, the others watch it and try again when it
+// is gone. A release wakes all of them, and the quickest wins. A late release deletes nobody else's node, although the name
+// is the same: the service does nothing for a session that has expired.
+func single() backends.Lock {
+	o := offers()
+	o.Fair = false
+	return backends.Lock{
+		Name:     "single",
+		Doc:      "One ephemeral node, created or waited for by an exists watch (the simple lock of Hunt et al., ZooKeeper, USENIX ATC 2010, 2.4); czxid as token.",
+		Offers:   o,
+		Points:   points,
+		MinTTL:   minTTL,
+		Recovery: recovery,
+		Dial:     dialer(func(u user) lock.Locker { return &alone{user: u} }),
+	}
+}
+
+// holderNode is the name of the one node.
+const holderNode = "holder"
+
+// alone is a locker of the one node.
+type alone struct{ user }
+
+// Acquire creates the node or waits for its end.
+func (a *alone) Acquire(ctx context.Context, r lock.Request) (lock.Grant, error) {
+	return a.acquire(ctx, r, false)
+}
+
+// TryAcquire makes one attempt.
+func (a *alone) TryAcquire(ctx context.Context, r lock.Request) (lock.Grant, error) {
+	return a.acquire(ctx, r, true)
+}
+
+func (a *alone) acquire(ctx context.Context, r lock.Request, try bool) (lock.Grant, error) {
+	path := parent(r.Lock) + "/" + holderNode
+	s, err := a.begin(ctx, r, "before-create")
+	if err != nil {
+		return lock.Grant{}, err
+	}
+	for {
+		before := s.created().number
+		_, err := create(ctx, s, path, zk.FlagEphemeral)
+		if err == nil {
+			break
+		}
+		if !errors.Is(err, zk.ErrNodeExists) {
+			return lock.Grant{}, a.failed(s, before, fmt.Errorf("zookeeper create: %w", err))
+		}
+		if try {
+			return lock.Grant{}, fmt.Errorf("%w: %w", lock.ErrContended, err)
+		}
+		if err := a.wait(ctx, s, path); err != nil {
+			// The node is another's, and nothing of ours is under way: a read at most.
+			return lock.Grant{}, fmt.Errorf("%w; gave up waiting: %w", lock.ErrContended, err)
+		}
+	}
+	made := s.created()
+	lock.At(ctx, "create-done")
+	lock.At(ctx, "lock-done")
+	return a.grant(r, made, &held{path: path, session: s}), nil
+}
+
+// wait returns when the node was seen to be gone.
+func (a *alone) wait(ctx context.Context, s *session, path string) error {
+	events, err := ask(ctx, s, func(c *zk.Conn) (<-chan zk.Event, error) {
+		exists, _, events, err := c.ExistsW(path)
+		if err == nil && !exists {
+			return nil, nil
+		}
+		return events, err
+	})
+	if err != nil || events == nil {
+		return err
+	}
+	return woken(ctx, s, events)
+}
+
+// Release deletes the node.
+func (a *alone) Release(ctx context.Context, g lock.Grant) error {
+	lock.At(ctx, "before-delete")
+	if err := a.release(ctx, g, deleteNode); err != nil {
+		return err
+	}
+	lock.At(ctx, "delete-done")
+	return nil
+}
+
+// Check asks for the node.
+func (a *alone) Check(ctx context.Context, g lock.Grant) error { return a.check(ctx, g) }

@@ -1,0 +1,77 @@
+package zookeeper
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/lockquake/lockquake/backends"
+	"github.com/lockquake/lockquake/lock"
+)
+
+// zkLock is Lock of github.com/go-zookeeper/zk, which knows no context, does not tell its node, and asks again by itself
+// when the reply to a create was lost (with a GUID in the node's name). The wrapping cannot make it leave its queue: a wait
+// that is given up closes the session, and so loses whatever else the user holds; the next acquire opens a new one. It
+// cannot tell whether a grant that came over a lost reply is the first request's or the second's: such a grant is given up
+// and reported as unknown. And it cannot ask whether a grant still stands (no lock.Checker).
+func zkLock() backends.Lock {
+	o := offers()
+	o.Try = false
+	return backends.Lock{
+		Name:     "zk-lock",
+		Doc:      "Lock of github.com/go-zookeeper/zk v1.0.4; a wait that is given up closes the user's session, for the library's Lock knows no context.",
+		Offers:   o,
+		Points:   []string{"before-lock", "lock-done", "before-unlock", "unlock-done"},
+		MinTTL:   minTTL,
+		Recovery: recovery,
+		Dial:     dialer(func(u user) lock.Locker { return &library{user: u} }),
+	}
+}
+
+// library is a locker by the library's lock.
+type library struct{ user }
+
+// errAgain says that the library asked a second time behind its caller's back.
+var errAgain = errors.New("a reply was lost on the way to the grant, and the library asked again")
+
+// Acquire waits in the library's queue.
+func (l *library) Acquire(ctx context.Context, r lock.Request) (lock.Grant, error) {
+	s, err := l.begin(ctx, r, "before-lock")
+	if err != nil {
+		return lock.Grant{}, err
+	}
+	before, lost := s.created().number, s.losses()
+	m := zk.NewLock(s.conn, parent(r.Lock), anyone)
+	_, err = await(ctx, s, func() (struct{}, error) { return struct{}{}, m.Lock() })
+	made := s.created()
+	switch {
+	case err != nil && ctx.Err() != nil && s.reason() == nil:
+		if s.leave() == nil {
+			return lock.Grant{}, fmt.Errorf("%w; gave up waiting, and the session: %w", lock.ErrContended, err)
+		}
+		return lock.Grant{}, l.failed(s, before, fmt.Errorf("zk lock: %w", err))
+	case err != nil:
+		return lock.Grant{}, l.failed(s, before, fmt.Errorf("zk lock: %w", err))
+	case s.losses() != lost:
+		s.end(errGivenUp)
+		return lock.Grant{}, fmt.Errorf("zk lock: %w", errAgain)
+	}
+	lock.At(ctx, "lock-done")
+	return l.grant(r, made, &held{library: m, session: s}), nil
+}
+
+// Release deletes the node.
+func (l *library) Release(ctx context.Context, g lock.Grant) error {
+	lock.At(ctx, "before-unlock")
+	err := l.release(ctx, g, func(ctx context.Context, h *held) error {
+		_, err := ask(ctx, h.session, func(*zk.Conn) (struct{}, error) { return struct{}{}, h.library.Unlock() })
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	lock.At(ctx, "unlock-done")
+	return nil
+}

@@ -1,0 +1,182 @@
+// Package zookeeper is ZooKeeper as a lock service: an ensemble of servers, and the locks that run on it, one file each.
+package zookeeper
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/lockquake/lockquake/backends"
+	"github.com/lockquake/lockquake/internal/cluster"
+)
+
+// The names of the ports.
+const (
+	Port         = "client"
+	peerPort     = "peer"
+	electionPort = "election"
+)
+
+// Backend is a ZooKeeper ensemble.
+func Backend() backends.Backend {
+	return backends.Backend{
+		Name:  "zookeeper",
+		Doc:   "A ZooKeeper ensemble of three servers (or five), each a JVM of its own.",
+		Locks: []backends.Lock{sequential(), herd(), single(), zkLock()},
+		New:   newTopology,
+	}
+}
+
+// Params is what a scenario may set beside the keys that all backends have.
+type Params struct {
+	// TickTime is ZooKeeper's unit of time: heartbeats go twice a tick, sessions expire in whole ticks.
+	TickTime time.Duration `yaml:"tick_time"`
+	// SyncLimit is for how many ticks a follower may be out of touch with the leader before either lets go.
+	SyncLimit int `yaml:"sync_limit"`
+	// MinSession and MaxSession bound session timeouts; a TTL outside of them is refused. 0: two ticks.
+	MinSession time.Duration `yaml:"min_session_timeout"`
+	MaxSession time.Duration `yaml:"max_session_timeout"`
+	// CnxTimeout bounds a connect between servers during an election. It can be the longest part of one.
+	CnxTimeout time.Duration `yaml:"cnx_timeout"`
+	// NoFsync leaves out every fsync: a power cut then loses acknowledged writes.
+	NoFsync    bool `yaml:"unsafe_no_fsync"`
+	LockParams `yaml:",inline"`
+}
+
+// LockParams is what a client process is told.
+type LockParams struct {
+	// Timeout bounds each request. Where a pause is shorter than it, the request waits; where it is longer, the request's
+	// outcome is unknown.
+	Timeout time.Duration `yaml:"timeout" json:"timeout_ns"`
+	// Lag is taken off a grant's validity: for how long a server may go on answering pings that the leader never hears
+	// of. It follows from TickTime and SyncLimit.
+	Lag time.Duration `yaml:"-" json:"lag_ns"`
+}
+
+func defaults() Params {
+	return Params{
+		TickTime:   200 * time.Millisecond,
+		SyncLimit:  2,
+		MaxSession: 40 * time.Second,
+		CnxTimeout: 500 * time.Millisecond,
+		LockParams: LockParams{Timeout: 2 * time.Second},
+	}
+}
+
+// derived fills what follows from other keys.
+func (p Params) derived() Params {
+	if p.MinSession == 0 {
+		p.MinSession = 2 * p.TickTime
+	}
+	p.Lag = time.Duration(p.SyncLimit+1) * p.TickTime
+	return p
+}
+
+func (p Params) check() error {
+	for _, d := range []struct {
+		key   string
+		value time.Duration
+		least time.Duration
+	}{
+		{"tick_time", p.TickTime, 10 * time.Millisecond},
+		{"min_session_timeout", p.MinSession, p.TickTime},
+		{"max_session_timeout", p.MaxSession, p.MinSession},
+		{"cnx_timeout", p.CnxTimeout, time.Millisecond},
+		{"timeout", p.Timeout, time.Millisecond},
+	} {
+		if err := backends.CheckDuration(d.key, d.value, d.least); err != nil {
+			return err
+		}
+	}
+	if p.SyncLimit < 1 || p.SyncLimit > 100 {
+		return fmt.Errorf("sync_limit is %d; it must be from 1 to 100 ticks", p.SyncLimit)
+	}
+	return nil
+}
+
+// checkTTL refuses sessions that the servers would give another length, and those of which nobody could be sure.
+func (p Params) checkTTL(ttl time.Duration) error {
+	switch {
+	case ttl < p.MinSession:
+		return fmt.Errorf("ttl is %s; the servers raise sessions to min_session_timeout, %s", ttl, p.MinSession)
+	case ttl > p.MaxSession:
+		return fmt.Errorf("ttl is %s; the servers cut sessions to max_session_timeout, %s: raise it, or lower ttl", ttl, p.MaxSession)
+	case ttl%time.Millisecond != 0:
+		return fmt.Errorf("ttl is %s; ZooKeeper's sessions are whole milliseconds", ttl)
+	case ttl-p.Lag-backends.Drift(ttl) <= ttl/3:
+		// The library pings at every third of the session.
+		return fmt.Errorf("ttl is %s; a server may answer pings for %s (sync_limit + 1 ticks) without the leader, so that a holder "+
+			"could hardly ever be sure: raise ttl above %s, or lower tick_time or sync_limit", ttl, p.Lag, leastTTL(p.Lag))
+	}
+	return nil
+}
+
+// leastTTL is the length at which a session's validity just reaches the next ping, rounded up to 100 ms.
+func leastTTL(lag time.Duration) time.Duration {
+	exact := (lag + backends.Drift(0)) * 300 / 197 // ttl - ttl/100 - ttl/3 = lag + the rest of the drift
+	return exact.Truncate(100*time.Millisecond) + 100*time.Millisecond
+}
+
+type topology struct {
+	common backends.Common
+	params Params
+}
+
+func newTopology(c backends.Common, decode func(into any) error) (backends.Topology, error) {
+	p := defaults()
+	if err := decode(&p); err != nil {
+		return nil, err
+	}
+	p = p.derived()
+	if c.Nodes == 0 {
+		c.Nodes = 3
+	}
+	if c.Nodes != 3 && c.Nodes != 5 {
+		return nil, fmt.Errorf("backend zookeeper: nodes is %d; it must be 3 or 5", c.Nodes)
+	}
+	if err := p.check(); err != nil {
+		return nil, fmt.Errorf("backend zookeeper: %w", err)
+	}
+	if err := p.checkTTL(c.TTL); err != nil {
+		return nil, fmt.Errorf("backend zookeeper: %w", err)
+	}
+	return topology{common: c, params: p}, nil
+}
+
+// Specs describes the servers.
+func (t topology) Specs() []cluster.Spec {
+	specs := make([]cluster.Spec, 0, t.common.Nodes)
+	for i := range t.common.Nodes {
+		specs = append(specs, cluster.Spec{
+			Name: name(i),
+			Role: cluster.Server,
+			Ports: []cluster.Port{
+				{Name: Port, Number: 2181}, {Name: peerPort, Number: 2888}, {Name: electionPort, Number: 3888},
+			},
+			Image:       "zookeeper",
+			Restartable: true,
+			Command: func(p cluster.Place) []string {
+				return t.params.command(seat{number: i + 1, members: t.common.Nodes, dir: p.Dir, address: p.Address})
+			},
+		})
+	}
+	return specs
+}
+
+// Params is what the clients get.
+func (t topology) Params() any { return t.params.LockParams }
+
+// lockParams decodes what a client process was told.
+func lockParams(raw json.RawMessage) (LockParams, error) {
+	p := defaults().derived().LockParams
+	if len(raw) == 0 {
+		return p, nil
+	}
+	d := json.NewDecoder(strings.NewReader(string(raw)))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&p); err != nil {
+		return p, fmt.Errorf("parameters of zookeeper: %w", err)
+	}
+	return p, nil
+}
