@@ -1,4 +1,6 @@
 package agent
 
 // orders lists what the agent can do to a process, by name.
-var orders = map[string]order{}
+var orders = map[string]order{
+	DoClock: doClock,
+}

@@ -1,0 +1,173 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// halted is a process all of whose threads are held by ptrace. No signal is sent for that, so a pause that stands is not
+// touched: a thread that was stopped stays so when it is let go. Should the agent die, the kernel lets go.
+type halted struct {
+	pid     int
+	threads map[int]unix.Signal // by thread id: what it was about to be told
+}
+
+// haltTime bounds the wait for the threads of one process: one that sleeps in the kernel, uninterruptible, cannot be held.
+const haltTime = 2 * time.Second
+
+// halting holds all threads of a process while do runs. Every request to ptrace must come from one thread of ours.
+func halting(ctx context.Context, pid int, do func(*halted) error) error {
+	ctx, cancel := context.WithTimeout(ctx, haltTime)
+	defer cancel()
+	done := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		h := &halted{pid: pid, threads: make(map[int]unix.Signal)}
+		err := h.hold(ctx)
+		if err == nil {
+			err = do(h)
+		}
+		done <- errors.Join(err, h.release())
+	}()
+	return <-done
+}
+
+// hold takes one thread after the other until no new one is found: only one that is not yet held can start another.
+func (h *halted) hold(ctx context.Context) error {
+	for {
+		names, err := taskNames("/proc/" + strconv.Itoa(h.pid) + "/task")
+		if err != nil {
+			return err
+		}
+		news := 0
+		for _, name := range names {
+			tid, err := strconv.Atoi(name)
+			if _, held := h.threads[tid]; held || err != nil {
+				continue
+			}
+			if err := h.take(ctx, tid); err != nil {
+				return err
+			}
+			if _, held := h.threads[tid]; held {
+				news++
+			}
+		}
+		switch {
+		case len(h.threads) == 0:
+			return ErrNoProcess
+		case news == 0:
+			return nil
+		}
+	}
+}
+
+// take holds one thread. One that ended meanwhile is passed over.
+func (h *halted) take(ctx context.Context, tid int) error {
+	err := unix.PtraceSeize(tid)
+	switch {
+	case errors.Is(err, unix.ESRCH) || errors.Is(err, unix.EPERM) && h.gone(tid):
+		return nil
+	case err != nil:
+		return fmt.Errorf("ptrace of thread %d of pid %d%s: %w", tid, h.pid, tracer(h.pid), err)
+	}
+	h.threads[tid] = 0
+	if err := unix.PtraceInterrupt(tid); err != nil && !errors.Is(err, unix.ESRCH) {
+		return fmt.Errorf("interrupt thread %d of pid %d: %w", tid, h.pid, err)
+	}
+	for {
+		stopped, signal, err := stopOf(tid)
+		if stopped {
+			h.threads[tid] = signal
+		}
+		if err != nil || stopped {
+			return err
+		}
+		if h.gone(tid) {
+			delete(h.threads, tid)
+			return nil
+		}
+		select {
+		case <-time.After(100 * time.Microsecond):
+		case <-ctx.Done():
+			return fmt.Errorf("thread %d of pid %d cannot be held: %w", tid, h.pid, ctx.Err())
+		}
+	}
+}
+
+// stopOf tells whether a thread that is traced has stopped, and the signal that it was about to be told. It looks first, so
+// that the end of a process that is a child of ours as well is left to who waits for it.
+func stopOf(tid int) (stopped bool, signal unix.Signal, err error) {
+	var info unix.Siginfo
+	err = unix.Waitid(unix.P_PID, tid, &info, unix.WSTOPPED|unix.WNOHANG|unix.WNOWAIT|unix.WALL, nil)
+	if err != nil || info.Signo == 0 {
+		if errors.Is(err, unix.ECHILD) || errors.Is(err, unix.EINTR) {
+			err = nil
+		}
+		return false, 0, err
+	}
+	var status unix.WaitStatus
+	got, err := unix.Wait4(tid, &status, unix.WNOHANG|unix.WALL, nil)
+	if err != nil || got != tid || !status.Stopped() {
+		return false, 0, nil //nolint:nilerr // it was killed between the two looks
+	}
+	if event := int(status) >> 16; event == 0 {
+		signal = status.StopSignal()
+	}
+	return true, signal, nil
+}
+
+// gone tells whether the thread has ended.
+func (h *halted) gone(tid int) bool {
+	fields, err := statFields(fmt.Sprintf("/proc/%d/task/%d/stat", h.pid, tid))
+	return err != nil || fields[0][0] == 'Z' || fields[0][0] == 'X'
+}
+
+// release lets all threads go, with the signals that they were about to be told.
+func (h *halted) release() error {
+	var errs []error
+	for tid, signal := range h.threads {
+		_, _, errno := unix.Syscall6(unix.SYS_PTRACE, unix.PTRACE_DETACH, uintptr(tid), 0, uintptr(signal), 0, 0)
+		if errno != 0 && errno != unix.ESRCH {
+			errs = append(errs, fmt.Errorf("let thread %d of pid %d go: %w", tid, h.pid, errno))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// inside returns how many threads would go on strictly between the two addresses.
+func (h *halted) inside(from, to uint64) (int, error) {
+	n := 0
+	for tid := range h.threads {
+		pc, err := programCounter(tid)
+		if errors.Is(err, unix.ESRCH) {
+			continue // it was killed
+		}
+		if err != nil {
+			return 0, fmt.Errorf("registers of thread %d of pid %d: %w", tid, h.pid, err)
+		}
+		if pc > from && pc < to {
+			n++
+		}
+	}
+	return n, nil
+}
+
+// tracer says who traces a process, where somebody does.
+func tracer(pid int) string {
+	b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	for line := range strings.Lines(string(b)) {
+		if who, ok := strings.CutPrefix(line, "TracerPid:"); ok && strings.TrimSpace(who) != "0" {
+			return ", which pid " + strings.TrimSpace(who) + " traces"
+		}
+	}
+	return ""
+}
