@@ -1,0 +1,220 @@
+package redis
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/lockquake/lockquake/backends"
+	"github.com/lockquake/lockquake/lock"
+)
+
+// What a scripted server may reply.
+const (
+	replyOK  = "+OK\r\n"
+	replyNil = "$-1\r\n"
+	replyOne = ":1\r\n"
+	noReply  = ""
+	breakOff = "breaks off" // after breakTime, without a reply
+)
+
+// breakTime is how long a server takes before it breaks off.
+const breakTime = 200 * time.Millisecond
+
+// fake is one scripted server.
+type fake struct {
+	address string
+	sets    atomic.Int32
+	deletes atomic.Int32
+}
+
+// fakes starts a server for each reply to SET. All delete.
+func fakes(t *testing.T, sets ...string) []*fake {
+	t.Helper()
+	all := make([]*fake, len(sets))
+	for i, reply := range sets {
+		f := &fake{}
+		f.address = serveCommands(t, func(c net.Conn, text string) {
+			if strings.Contains(text, "EVALSHA") {
+				f.deletes.Add(1)
+				_, _ = io.WriteString(c, replyOne)
+				return
+			}
+			f.sets.Add(1)
+			if reply == breakOff {
+				time.Sleep(breakTime)
+				_ = c.Close()
+				return
+			}
+			_, _ = io.WriteString(c, reply)
+		})
+		all[i] = f
+	}
+	return all
+}
+
+// quorumUser returns a user of a lock on the fakes.
+func quorumUser(t *testing.T, l backends.Lock, p QuorumParams, servers []*fake) lock.Locker {
+	t.Helper()
+	a := backends.Access{Backend: nameFive, Lock: l.Name, TTL: time.Second, Run: "unit"}
+	for i, f := range servers {
+		a.Nodes = append(a.Nodes, backends.Endpoint{Name: fmt.Sprint("redlock-", i+1), Addresses: map[string]string{Port: f.address}})
+	}
+	var err error
+	if a.Params, err = json.Marshal(p); err != nil {
+		t.Fatal(err)
+	}
+	conn, err := l.Dial(t.Context(), a)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	u, err := conn.Locker(t.Context(), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return u
+}
+
+// patient has time for a busy machine.
+func patient() QuorumParams {
+	p := quorumDefaults(time.Second)
+	p.NodeTimeout = 10 * time.Second
+	return p
+}
+
+func request1s() lock.Request { return lock.Request{Lock: "a", TTL: time.Second} }
+
+// TestTakenBackEverywhere has an attempt fail: every server is asked to delete, also those that had the key and the one that
+// hung up.
+func TestTakenBackEverywhere(t *testing.T) {
+	for _, c := range []struct {
+		lock  backends.Lock
+		order string
+	}{{redlock(), orderParallel}, {redlock(), orderSequential}, {redsyncFive(), orderParallel}} {
+		t.Run(c.lock.Name+"/"+c.order, func(t *testing.T) {
+			t.Parallel()
+			servers := fakes(t, replyOK, replyOK, replyNil, replyNil, breakOff)
+			p := patient()
+			p.Order = c.order
+			_, err := quorumUser(t, c.lock, p, servers).(lock.TryAcquirer).TryAcquire(t.Context(), request1s())
+			if err == nil || lock.Certain(err) {
+				t.Errorf("two yes and one that hung up may be a majority, but: %v", err)
+			}
+			for i, f := range servers {
+				if f.sets.Load() != 1 || f.deletes.Load() != 1 {
+					t.Errorf("server %d: %d sets, %d deletes", i+1, f.sets.Load(), f.deletes.Load())
+				}
+			}
+		})
+	}
+}
+
+// TestQuorumGrants has two of five hang up: the grant counts from before the first request. Servers that are asked one after the
+// other are waited for one after the other.
+func TestQuorumGrants(t *testing.T) {
+	for _, c := range []struct {
+		lock  backends.Lock
+		order string
+		waits int // for one that hangs up
+	}{
+		{redlock(), orderParallel, 1},
+		{redlock(), orderSequential, 2},
+		{redlockNoElapsedCheck(), orderParallel, 1},
+		{redsyncFive(), orderParallel, 1},
+	} {
+		t.Run(c.lock.Name+"/"+c.order, func(t *testing.T) {
+			t.Parallel()
+			p := patient()
+			p.Order = c.order
+			before := time.Now()
+			g, err := quorumUser(t, c.lock, p, fakes(t, replyOK, breakOff, replyOK, breakOff, replyOK)).(lock.TryAcquirer).TryAcquire(t.Context(), lock.Request{Lock: "a", TTL: time.Minute})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if took := time.Since(g.Issued); took < time.Duration(c.waits)*breakTime || g.Issued.Before(before) {
+				t.Errorf("issued %s ago, but two servers were waited for", took)
+			}
+			if end, ok := g.ValidUntil.Time(); !ok || !end.Equal(p.end(g.Issued, time.Minute)) {
+				t.Errorf("valid for %s of 1m", end.Sub(g.Issued))
+			}
+		})
+	}
+}
+
+// TestSilentServers has nobody answer: an attempt ends all the same, in whatever order they are asked.
+func TestSilentServers(t *testing.T) {
+	for _, order := range []string{orderParallel, orderSequential} {
+		p := patient()
+		p.NodeTimeout, p.Order = 50*time.Millisecond, order
+		for _, l := range Five().Locks {
+			u := quorumUser(t, l, p, fakes(t, noReply, noReply, noReply))
+			if g, err := u.(lock.TryAcquirer).TryAcquire(t.Context(), request1s()); err == nil {
+				t.Errorf("%s, %s: granted %+v", l.Name, order, g)
+			}
+		}
+	}
+}
+
+// TestElapsedCheck stops the client between its quorum of replies and the look at the clock, until the keys are over. This is
+// all that the wrong lock does wrong.
+func TestElapsedCheck(t *testing.T) {
+	late := func(t *testing.T, l backends.Lock) (lock.Grant, error) {
+		p := patient()
+		p.Retry.Tries = 1
+		stopped := lock.Arm(t.Context(), func(_ context.Context, point string) {
+			if point == "replies-in" {
+				time.Sleep(time.Second)
+			}
+		})
+		return quorumUser(t, l, p, fakes(t, replyOK, replyOK, replyOK, replyNil, replyNil)).Acquire(stopped, request1s())
+	}
+	t.Run("redlock", func(t *testing.T) {
+		t.Parallel()
+		if g, err := late(t, redlock()); !errors.Is(err, lock.ErrContended) {
+			t.Errorf("grant %+v, %v", g, err)
+		}
+	})
+	t.Run("without", func(t *testing.T) {
+		t.Parallel()
+		g, err := late(t, redlockNoElapsedCheck())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if g.ValidUntil.Covers(time.Now()) {
+			t.Error("the grant claims to be valid")
+		}
+	})
+}
+
+// TestNobodyThere has no server listen: certainly nothing was granted.
+func TestNobodyThere(t *testing.T) {
+	for _, l := range Five().Locks {
+		servers := make([]*fake, 3)
+		for i := range servers {
+			c, err := net.Listen("tcp4", "127.0.0.1:0")
+			if err != nil {
+				t.Fatal(err)
+			}
+			servers[i] = &fake{address: c.Addr().String()}
+			if err := c.Close(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		u := quorumUser(t, l, patient(), servers)
+		_, err := u.(lock.TryAcquirer).TryAcquire(t.Context(), request1s())
+		if !errors.Is(err, lock.ErrNotSent) {
+			t.Errorf("%s: try: %v", l.Name, err)
+		}
+		if err := u.Release(t.Context(), lock.Grant{Lock: "a", ID: "b"}); !lock.Certain(err) {
+			t.Errorf("%s: release: %v", l.Name, err)
+		}
+	}
+}
