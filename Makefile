@@ -48,7 +48,7 @@ test-unit: ## tests that need neither Docker nor root
 
 .PHONY: test-integration
 test-integration: build ## tests against real services, in containers and as processes
-	@.ci/setup redis zookeeper browser
+	@.ci/setup redis zookeeper postgres browser
 	@.ci/engine
 	@images/build.sh
 	go test -tags integration -count 1 -p 1 -timeout 14m $(INTEGRATION)
@@ -63,13 +63,13 @@ race: ## the unit tests under the race detector (needs a C compiler)
 
 .PHONY: soak
 soak: build ## the "20 of 20" figures: takes hours, resumes where it was interrupted, writes docs/soak.md
-	@.ci/setup --optional redis
+	@.ci/setup --optional redis postgres
 	@.ci/engine && images/build.sh
 	go run ./internal/soak
 
 .PHONY: bench
 bench: build ## what recording costs (12 pairs, in turns of 200 ms), how fast the judge is, start-up beside compose
-	@.ci/setup --optional redis
+	@.ci/setup --optional redis postgres
 	go test -run '^$$' -bench . -benchtime 1x -timeout 60m ./results/...
 	go test -tags bench -count 1 -v -run TestRecordingCost -timeout 60m ./cmd/lockquake
 	@.ci/setup --optional compose; if .ci/engine; then images/build.sh; fi

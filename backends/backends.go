@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/lockquake/lockquake/chaos"
+	"github.com/lockquake/lockquake/history"
 	"github.com/lockquake/lockquake/internal/cluster"
 	"github.com/lockquake/lockquake/lock"
 )
@@ -62,6 +63,21 @@ type Service interface {
 	Describe(ctx context.Context) map[string]string
 	// Close frees connections; the nodes stay.
 	Close() error
+}
+
+// SessionLister is a Service whose grants name no end and stand as long as a session. The engine asks it all the time: a
+// holder whose session the service does not certainly have is not entitled.
+type SessionLister interface {
+	// Sessions asks the service for all sessions of lock users that it has now.
+	Sessions(ctx context.Context) ([]Session, error)
+}
+
+// Session is a lock user's session with the service.
+type Session struct {
+	User history.User
+	ID   string // tells it from all other sessions, former ones too
+	// Stands is true where it certainly had not begun to end when the service was asked.
+	Stands bool
 }
 
 // TokenSource says where a lock's fencing token comes from. The judge trusts only TokenService for order.
@@ -126,7 +142,8 @@ type Access struct {
 	Nodes   []Endpoint      `json:"nodes"`
 	TTL     time.Duration   `json:"ttl_ns"`
 	Params  json.RawMessage `json:"params,omitempty"`
-	Run     string          `json:"run"` // id of the run; the key of in-process services
+	Run     string          `json:"run"`    // id of the run; the key of in-process services
+	Client  int             `json:"client"` // index of the client process within the run, from 0
 	// Via says where to dial instead of an address of the service, for clients that learn addresses from the service itself. Nil but
 	// in the conformance suite, which puts a proxy before each server.
 	Via map[string]string `json:"via,omitempty"`

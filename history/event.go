@@ -30,12 +30,13 @@ const (
 	Dropped          // a process dropped Value events for want of room
 	Final            // the final read of the resource: Lock, Value; Valid holds the number of applied writes
 	Clean            // the trailer of a file that was closed in order; Value is the number of events before it
+	Ended            // the service was last certain to stand by the grant at Valid, which is also the event's Time: dated back by the engine
 	kindEnd
 )
 
 var kindNames = [...]string{
 	"none", "acquire", "release", "renew", "check", "read", "write", "renewed", "lost", "dead",
-	"effect-read", "effect-write", "stall", "dropped", "final", "clean",
+	"effect-read", "effect-write", "stall", "dropped", "final", "clean", "ended",
 }
 
 // String returns the kind's name in the JSON Lines form.

@@ -62,7 +62,7 @@ func (t *tracker) observe(e *history.Event) {
 		if e.Phase == history.Ok {
 			t.renew(e)
 		}
-	case history.Renewed:
+	case history.Renewed, history.Ended:
 		t.renew(e)
 	case history.Lost, history.Dead:
 		t.end(e)

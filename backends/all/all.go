@@ -8,6 +8,7 @@ import (
 	"github.com/lockquake/lockquake/backends"
 	"github.com/lockquake/lockquake/backends/etcd"
 	"github.com/lockquake/lockquake/backends/memory"
+	"github.com/lockquake/lockquake/backends/postgres"
 	"github.com/lockquake/lockquake/backends/redis"
 	"github.com/lockquake/lockquake/backends/zookeeper"
 )
@@ -18,6 +19,7 @@ func All() []backends.Backend {
 		etcd.Backend(),
 		memory.Backend(),
 		zookeeper.Backend(),
+		postgres.Backend(),
 	}
 	list = append(list, redis.Backends()...)
 	slices.SortFunc(list, func(a, b backends.Backend) int { return strings.Compare(a.Name, b.Name) })

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/lockquake/lockquake/backends"
 	"github.com/lockquake/lockquake/lock"
 )
 
@@ -39,6 +40,17 @@ func (d distant) silence() {
 	if d.gate != nil {
 		d.gate.stall()
 	}
+}
+
+// silenceOrCut takes the user's grant away: by silence where grants expire, else by the end of its connection. The
+// function it returns brings the user back.
+func (d distant) silenceOrCut(l backends.Lock) (back func()) {
+	if l.Offers.Expires || d.gate == nil {
+		d.silence()
+		return d.speak
+	}
+	d.gate.setRefuse(true)
+	return func() { d.gate.setRefuse(false) }
 }
 
 // speak undoes silence.

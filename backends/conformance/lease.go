@@ -281,7 +281,7 @@ func loss(ctx context.Context, b *bench) error {
 	watch, cancel := context.WithTimeout(ctx, b.recovery())
 	defer cancel()
 	changes := w.Watch(watch, g)
-	a.silence()
+	back := a.silenceOrCut(b.lock)
 	lost := false
 	for c := range changes {
 		lost = lost || c.Lost
@@ -289,7 +289,7 @@ func loss(ctx context.Context, b *bench) error {
 	if !lost {
 		return fmt.Errorf("no word of the loss within %s", b.recovery())
 	}
-	a.speak()
+	back()
 	again, err := b.grantWithin(ctx, a, b.recovery(), "the same user after its loss")
 	if err != nil {
 		return err

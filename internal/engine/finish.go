@@ -105,9 +105,7 @@ func (r *run) finalRead(ctx context.Context) error {
 			return fmt.Errorf("%s of %s: %s", res.Outcome, r.plan.locks[i], res.Error)
 		}
 		e := history.Event{Kind: history.Final, Phase: history.Info, Lock: uint16(i), Value: res.Value, Valid: res.Count}
-		if err := r.own.add(e); err != nil {
-			return err
-		}
+		r.own.add(e)
 	}
 	return nil
 }
@@ -130,6 +128,7 @@ func (r *run) finish(ctx context.Context) error {
 	errs = append(errs, r.down(ctx))
 	r.collect(ctx)
 	r.deaths.Wait()
+	r.own.addLate(r.vigil.ends())
 	errs = append(errs, r.own.close())
 	r.describeEnd()
 	r.writeFaults()

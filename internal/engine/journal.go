@@ -1,17 +1,21 @@
 package engine
 
 import (
+	"cmp"
+	"errors"
+	"slices"
 	"sync"
 
 	"github.com/lockquake/lockquake/history"
 	"github.com/lockquake/lockquake/internal/clock"
 )
 
-// journal is the engine's own history file: what it saw of others, such as their deaths and the final read.
+// journal is the engine's own history file: what it saw of others, such as their deaths and the final read. It is
+// written when it is closed, because some of it is learned late and dated back.
 type journal struct {
-	mu  sync.Mutex
-	w   *history.Writer
-	seq uint32
+	mu     sync.Mutex
+	w      *history.Writer
+	events []history.Event
 }
 
 func openJournal(path string, locks []string) (*journal, error) {
@@ -22,17 +26,31 @@ func openJournal(path string, locks []string) (*journal, error) {
 	return &journal{w: w}, nil
 }
 
-// add stamps e with the time and the next sequence number, and writes it.
-func (j *journal) add(e history.Event) error {
+// add notes what happens now.
+func (j *journal) add(e history.Event) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.seq++
-	e.Time, e.Seq, e.Op = clock.Now(), j.seq, j.seq
-	return j.w.Append(&e)
+	e.Time = clock.Now()
+	j.events = append(j.events, e)
 }
 
+// addLate notes events that bear the time of what they tell already.
+func (j *journal) addLate(es []history.Event) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.events = append(j.events, es...)
+}
+
+// close writes the events in the order of their times, and the end of the file.
 func (j *journal) close() error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	return j.w.Close()
+	slices.SortStableFunc(j.events, func(a, b history.Event) int { return cmp.Compare(a.Time, b.Time) })
+	var errs []error
+	for i := range j.events {
+		e := &j.events[i]
+		e.Seq, e.Op = uint32(i+1), uint32(i+1)
+		errs = append(errs, j.w.Append(e))
+	}
+	return errors.Join(append(errs, j.w.Close())...)
 }

@@ -107,9 +107,7 @@ func (r *run) watchDeath(s *session) {
 	alive := max(s.heardAt(), r.killedAt(s.node.Name()))
 	for _, h := range r.live.bury(s.index) {
 		e := history.Event{Kind: history.Dead, Phase: history.Info, User: h.user, Grant: h.grant, Lock: h.lock, Value: alive}
-		if err := r.own.add(e); err != nil {
-			r.unknown("the engine's history: %v", err)
-		}
+		r.own.add(e)
 		r.live.mark(e)
 	}
 }

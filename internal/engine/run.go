@@ -33,6 +33,7 @@ type run struct {
 	service  backends.Service
 	sessions []*session // clients by index, then the resource if there is one
 	live     *live
+	vigil    *vigil       // nil where grants do not stand as long as a session
 	heals    *chaos.Stack // of the faults
 	stops    *chaos.Stack // of the stops that aim at a holder
 	own      *journal     // the engine's own history: deaths and the final read
@@ -80,6 +81,7 @@ func (r *run) do(ctx context.Context) (err error) {
 		}
 		return MissingError{Text: err.Error()}
 	}
+	defer r.keepVigil(ctx)()
 	pulse := r.watchSelf()
 	defer pulse.Stop() // before finish closes the engine's history
 	loadErr := r.timed(results.TimeLoad, func() error { return r.load(ctx) })
@@ -94,9 +96,7 @@ func (r *run) do(ctx context.Context) (err error) {
 // watchSelf records when the engine itself does not run: it would then inject and heal late.
 func (r *run) watchSelf() *wire.Pulse {
 	return wire.Watch(wire.StallFrom(r.plan.scenario.Backend.TTL), func(gap int64) {
-		if err := r.own.add(history.Event{Kind: history.Stall, Phase: history.Info, Value: gap}); err != nil {
-			r.unknown("the engine's history: %v", err)
-		}
+		r.own.add(history.Event{Kind: history.Stall, Phase: history.Info, Value: gap})
 	}, nil)
 }
 

@@ -20,6 +20,7 @@ type session struct {
 	index int // of the client, from 0; -1 for a resource
 	conn  *wire.Conn
 	live  *live
+	vigil *vigil
 	log   *slog.Logger
 
 	file     *history.Writer // nil until the clocks are compared
@@ -46,7 +47,7 @@ var errEnded = errors.New("its control stream ended")
 // openSession takes over the control stream of a running node.
 func openSession(n *cluster.Node, index int, r *run) *session {
 	s := &session{
-		node: n, index: index, live: r.live, log: r.log.With("node", n.Name()), directed: len(r.plan.people) > 0,
+		node: n, index: index, live: r.live, vigil: r.vigil, log: r.log.With("node", n.Name()), directed: len(r.plan.people) > 0,
 		waiting: map[int]chan wire.Result{}, ready: make(chan struct{}), greeted: make(chan struct{}), ended: make(chan struct{}),
 		pongs: make(chan wire.Pong, 1),
 	}
@@ -108,6 +109,7 @@ func (s *session) take(batch []history.Event, raw []byte) {
 	switch {
 	case s.index >= 0:
 		s.live.observe(s.index, batch, s.directed)
+		s.vigil.observe(batch)
 	case s.directed:
 		s.live.mark(batch...)
 	}

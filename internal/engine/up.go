@@ -43,6 +43,9 @@ func (r *run) up(ctx context.Context) error {
 		return err
 	}
 	r.service = r.plan.topology.Service(r.cluster.ByRole(cluster.Server))
+	if _, ok := r.service.(backends.SessionLister); ok {
+		r.vigil = newVigil()
+	}
 	g, gctx := errgroup.WithContext(ctx)
 	g.Go(func() error {
 		return r.timing(results.TimeServe, func() error { return r.awaitService(gctx, readyTimeout) })
@@ -181,7 +184,7 @@ func (r *run) startFrame(s *session) (*wire.Start, error) {
 	if err != nil {
 		return nil, fmt.Errorf("parameters of %s: %w", r.plan.backend.Name, err)
 	}
-	access := backends.Access{Backend: r.plan.backend.Name, Lock: r.plan.lock.Name, TTL: sc.Backend.TTL, Params: params, Run: r.id}
+	access := backends.Access{Backend: r.plan.backend.Name, Lock: r.plan.lock.Name, TTL: sc.Backend.TTL, Params: params, Run: r.id, Client: s.index}
 	for _, spec := range r.plan.topology.Specs() {
 		e := backends.Endpoint{Name: spec.Name, Addresses: map[string]string{}}
 		for _, port := range spec.Ports {

@@ -35,6 +35,8 @@ func (s *story) lockMarks(events []history.Event) {
 				s.add(mark{Time: e.Time, Kind: markRequest, Lane: h.Lane, To: service, Label: "release" + outcome(events, e)})
 			case e.Kind == history.Renewed && mine, e.Kind == history.Renew && e.Phase == history.Ok && mine:
 				h.Renewals = append(h.Renewals, e.Time)
+			case e.Kind == history.Ended && mine:
+				s.add(mark{Time: e.Time, Kind: markNote, Lane: service, To: -1, Label: "session last seen standing"})
 			case e.Kind == history.Lost && mine:
 				s.add(mark{Time: e.Time, Kind: markNote, Lane: h.Lane, To: -1, Label: "told: grant lost"})
 			case e.Kind == history.Dead && e.Time >= h.Ref.Start:

@@ -65,6 +65,8 @@ func (s *successor) follow(h *results.HoldRef, e *history.Event) {
 		h.End = e.Time
 	case e.Kind == history.Dead:
 		h.End = e.Value
+	case e.Kind == history.Ended:
+		h.Valid = e.Valid
 	case e.Kind == history.Renewed, e.Kind == history.Renew && e.Phase == history.Ok:
 		h.Valid = max(h.Valid, e.Valid)
 	}

@@ -1,0 +1,86 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/lockquake/lockquake/backends"
+	"github.com/lockquake/lockquake/history"
+	"github.com/lockquake/lockquake/lock"
+)
+
+// clientRole is who clients log in as. It is no superuser, so that the connections that the server reserves stay free
+// for the supervisor.
+const clientRole = "locker"
+
+// connection is one client process: it opens a session for each user.
+type connection struct {
+	access  backends.Access
+	params  LockParams
+	address string
+	locker  func(ctx context.Context, user int) (lock.Locker, error)
+}
+
+func newConnection(a backends.Access) (*connection, error) {
+	p, err := lockParams(a.Params)
+	if err != nil {
+		return nil, err
+	}
+	addresses := a.Addresses(Port)
+	if len(addresses) != 1 {
+		return nil, fmt.Errorf("postgres: %d addresses of port %q; one is needed", len(addresses), Port)
+	}
+	return &connection{access: a, params: p, address: addresses[0]}, nil
+}
+
+// Locker returns a locker for one user, with a session of its own: advisory locks are re-entrant within a session.
+func (c *connection) Locker(ctx context.Context, user int) (lock.Locker, error) {
+	return c.locker(ctx, user)
+}
+
+// Close has nothing to free: sessions belong to the users.
+func (c *connection) Close() error { return nil }
+
+// open opens a session for a user.
+func (c *connection) open(ctx context.Context, user int) (*session, error) {
+	probe := max(time.Second, c.params.TCPTimeout/8)
+	dialer := net.Dialer{
+		Timeout: c.params.Timeout,
+		KeepAliveConfig: net.KeepAliveConfig{
+			Enable: true, Idle: c.params.TCPTimeout / 2, Interval: probe, Count: max(1, int(c.params.TCPTimeout/2/probe)),
+		},
+	}
+	return open(ctx, target{
+		address: c.address, user: clientRole, name: sessionName(c.access, user), dial: dialer.DialContext, timeout: c.params.Timeout,
+	})
+}
+
+// sessionPrefix begins the application_name of every lock user's session.
+const sessionPrefix = "lockquake "
+
+// sessionName is by what the server's list of sessions tells whose one is.
+func sessionName(a backends.Access, user int) string {
+	return fmt.Sprintf("%s%s %d/%d", sessionPrefix, a.Run, a.Client, user)
+}
+
+// sessionUser reads a session's name back; ok is false when it is not a lock user's.
+func sessionUser(name string) (user history.User, ok bool) {
+	rest, ok := strings.CutPrefix(name, sessionPrefix)
+	if !ok {
+		return 0, false
+	}
+	client, number, ok := strings.Cut(rest[strings.LastIndexByte(rest, ' ')+1:], "/")
+	if !ok {
+		return 0, false
+	}
+	c, err := strconv.Atoi(client)
+	if err != nil {
+		return 0, false
+	}
+	u, err := strconv.Atoi(number)
+	return history.MakeUser(c, u), err == nil
+}

@@ -1,0 +1,110 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/lockquake/lockquake/backends"
+	"github.com/lockquake/lockquake/chaos"
+)
+
+// The facts that name a lock.
+const (
+	holderFact  = "holder:"
+	waitersFact = "waiters:"
+)
+
+// question is what the server is asked for a fact.
+type question struct {
+	sql  string
+	args []any
+}
+
+var plainQuestions = map[string]string{
+	chaos.FactRole: `SELECT CASE WHEN pg_is_in_recovery() THEN 'standby' ELSE 'primary' END`,
+	"clock":        `SELECT to_char(clock_timestamp() AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')`,
+	"started":      `SELECT to_char(pg_postmaster_start_time() AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')`,
+	"lsn":          `SELECT pg_current_wal_lsn()::text`,
+	"sessions":     `SELECT count(*)::text FROM pg_stat_activity WHERE starts_with(application_name, '` + sessionPrefix + `')`,
+}
+
+// holders asks who has a lock. A row that is locked by one transaction bears its number in xmax, and every transaction
+// holds a lock on its own number; what is left in xmax afterwards belongs to nobody.
+var holders = map[string]string{
+	leaseName:    `SELECT owner FROM lockquake_lease WHERE name = $1 AND expires > clock_timestamp()`,
+	advisoryName: `SELECT pid::text FROM pg_locks WHERE granted AND ` + advisoryKey,
+	rowName: `SELECT l.pid::text FROM lockquake_row r JOIN pg_locks l
+		ON l.locktype = 'transactionid' AND l.transactionid = r.xmax AND l.granted WHERE r.name = $1`,
+}
+
+// waiters asks how many sessions wait. The first to wait for a row waits for its holder's transaction, the others for
+// the row.
+var waiters = map[string]string{
+	advisoryName: `SELECT count(*)::text FROM pg_locks WHERE NOT granted AND ` + advisoryKey,
+	rowName: `SELECT count(DISTINCT l.pid)::text FROM lockquake_row r JOIN pg_locks l ON NOT l.granted AND (
+		l.locktype = 'transactionid' AND l.transactionid = r.xmax OR
+		l.locktype = 'tuple' AND l.relation = 'lockquake_row'::regclass AND format('(%s,%s)', l.page, l.tuple)::tid = r.ctid)
+		WHERE r.name = $1`,
+}
+
+// question finds what to ask for a fact.
+func (s *service) question(fact string) (question, error) {
+	if name, ok := strings.CutPrefix(fact, holderFact); ok {
+		return question{sql: holders[s.lock], args: []any{name}}, nil
+	}
+	if name, ok := strings.CutPrefix(fact, waitersFact); ok {
+		if sql := waiters[s.lock]; sql != "" {
+			return question{sql: sql, args: []any{name}}, nil
+		}
+		return question{}, fmt.Errorf("the server does not know who waits for lock %s: its users poll", s.lock)
+	}
+	if sql := plainQuestions[fact]; sql != "" {
+		return question{sql: sql}, nil
+	}
+	return question{}, fmt.Errorf("postgres has no fact %q", fact)
+}
+
+// sessions is the service of a lock whose grants stand as long as a session.
+type sessions struct {
+	*service
+	watch *member // so that other questions do not hold up this one
+}
+
+// Sessions lists the sessions of lock users.
+//
+// A session that ends frees its locks first and leaves the list later. So one is taken to stand only while it is seen
+// inside a wait: for its client's next command, or for a lock. It leaves the wait before it begins to end.
+func (s *sessions) Sessions(ctx context.Context) ([]backends.Session, error) {
+	var list []backends.Session
+	err := s.watch.ask(ctx, func(ctx context.Context, c *pgx.Conn) error {
+		rows, err := c.Query(ctx, `SELECT pid || '@' || extract(epoch FROM backend_start), application_name,
+			coalesce(wait_event = 'ClientRead' OR wait_event_type = 'Lock', false)
+			FROM pg_stat_activity WHERE starts_with(application_name, $1)`, sessionPrefix)
+		if err != nil {
+			return err
+		}
+		list, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (x backends.Session, err error) {
+			var name string
+			if err := row.Scan(&x.ID, &name, &x.Stands); err != nil {
+				return x, err
+			}
+			user, ok := sessionUser(name)
+			if !ok {
+				return x, fmt.Errorf("session name %q", name)
+			}
+			x.User = user
+			return x, nil
+		})
+		return err
+	})
+	return list, err
+}
+
+// Close frees both connections.
+func (s *sessions) Close() error {
+	s.watch.close()
+	return s.service.Close()
+}

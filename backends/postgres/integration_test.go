@@ -1,0 +1,340 @@
+//go:build integration
+
+package postgres
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/lockquake/lockquake/backends"
+	"github.com/lockquake/lockquake/backends/conformance"
+	"github.com/lockquake/lockquake/history"
+	"github.com/lockquake/lockquake/lock"
+)
+
+func serve(t *testing.T, run, lockName string) conformance.Running {
+	t.Helper()
+	return conformance.Start(t, conformance.StartOptions{Backend: Backend(), Lock: lockName, TTL: time.Second, Run: run})
+}
+
+// TestConformance puts every lock to the suite, on a real server.
+func TestConformance(t *testing.T) {
+	r := serve(t, "confpg", leaseName)
+	t.Run("locks", func(t *testing.T) {
+		conformance.RunAll(t, conformance.Options{Backend: Backend(), Access: r.Access}, nil)
+	})
+}
+
+// users returns two users of a lock, each on a connection of its own.
+func users(t *testing.T, a backends.Access, lockName string) (first, second lock.Locker) {
+	t.Helper()
+	l, ok := Backend().Lock(lockName)
+	if !ok {
+		t.Fatalf("no lock %s", lockName)
+	}
+	a.Lock = lockName
+	conn, err := l.Dial(t.Context(), a)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	var us [2]lock.Locker
+	for i := range us {
+		if us[i], err = conn.Locker(t.Context(), i); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = us[i].Close() })
+	}
+	return us[0], us[1]
+}
+
+// asker asks a service for facts, and fails the test where it gets none.
+func asker(t *testing.T, s backends.Service) func(fact string) string {
+	t.Helper()
+	return func(fact string) string {
+		t.Helper()
+		v, err := s.Ask(t.Context(), node, fact)
+		if err != nil {
+			t.Fatalf("%s: %v", fact, err)
+		}
+		return v
+	}
+}
+
+// until waits for a fact.
+func until(t *testing.T, ask func(string) string, fact, want string) {
+	t.Helper()
+	end := time.Now().Add(10 * time.Second)
+	for ask(fact) != want {
+		if time.Now().After(end) {
+			t.Fatalf("%s is %s, not %s, after 10s", fact, ask(fact), want)
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+}
+
+// TestFacts asks a real server for every fact, and holds those about a lock to real grants of each lock.
+func TestFacts(t *testing.T) {
+	for _, name := range []string{leaseName, advisoryName, rowName} {
+		t.Run(name, func(t *testing.T) {
+			r := serve(t, "facts"+name[:3], name)
+			ask := asker(t, r.Service)
+			plainFacts(t, r.Service, ask)
+			first, second := users(t, r.Access, name)
+			until(t, ask, "sessions", "2")
+			if v := ask("holder:a"); v != "none" {
+				t.Errorf("holder of a free lock: %s", v)
+			}
+			g, err := first.Acquire(t.Context(), lock.Request{Lock: "a", TTL: time.Minute})
+			if err != nil {
+				t.Fatal(err)
+			}
+			holder := ask("holder:a")
+			if name == leaseName {
+				if holder != g.ID {
+					t.Errorf("holder %s, grant %s", holder, g.ID)
+				}
+				if _, err := r.Service.Ask(t.Context(), node, "waiters:a"); err == nil {
+					t.Error("the server claims to know who polls")
+				}
+				return
+			}
+			if want := strconv.Itoa(int(first.(*sitter).sessions[0].conn.PgConn().PID())); holder != want {
+				t.Errorf("holder %s, its session is %s", holder, want)
+			}
+			oneWaits(t, ask, func(ctx context.Context) error {
+				_, err := second.Acquire(ctx, lock.Request{Lock: "a", TTL: time.Minute})
+				return err
+			})
+		})
+	}
+}
+
+// oneWaits lets one user wait, sees it, and cancels it.
+func oneWaits(t *testing.T, ask func(string) string, wait func(context.Context) error) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- wait(ctx) }()
+	until(t, ask, "waiters:a", "1")
+	cancel()
+	if err := <-done; !errors.Is(err, lock.ErrContended) {
+		t.Errorf("a cancelled wait is certainly no grant, but says: %v", err)
+	}
+	if v := ask("waiters:a"); v != "0" {
+		t.Errorf("%s sessions wait after the cancel", v)
+	}
+}
+
+func plainFacts(t *testing.T, s backends.Service, ask func(string) string) {
+	t.Helper()
+	if ask("serves") != "true" || ask("role") != "primary" {
+		t.Errorf("serves %s, role %s", ask("serves"), ask("role"))
+	}
+	if at, err := time.Parse(time.RFC3339Nano, ask("clock")); err != nil || time.Since(at).Abs() > time.Second {
+		t.Errorf("clock: %v, %v", at, err)
+	}
+	if ask("started") == "" || ask("lsn") == "" {
+		t.Errorf("started %q, lsn %q", ask("started"), ask("lsn"))
+	}
+	if _, err := s.Ask(t.Context(), node, "weather"); err == nil {
+		t.Error("a fact that is not known was answered")
+	}
+	d := s.Describe(t.Context())
+	if d["postgres.version"] == "" || d["postgres.version"][0] < '1' || d["postgres.synchronous_commit"] != "on" {
+		t.Errorf("description: %v", d)
+	}
+}
+
+// TestCrash kills the server under a holder of each kind. The lease comes back with its data; the others ended with
+// their sessions, and their holders hear of it.
+func TestCrash(t *testing.T) {
+	r := serve(t, "crashpg", leaseName)
+	ctx := t.Context()
+	ask := asker(t, r.Service)
+	before := ask("started")
+	req := lock.Request{Lock: "a", TTL: time.Minute}
+	type holder struct {
+		first, second lock.Locker
+		grant         lock.Grant
+		changes       <-chan lock.Change
+	}
+	holders := map[string]holder{}
+	for _, name := range []string{leaseName, advisoryName, rowName} {
+		h := holder{}
+		h.first, h.second = users(t, r.Access, name)
+		var err error
+		if h.grant, err = h.first.Acquire(ctx, req); err != nil {
+			t.Fatal(err)
+		}
+		if w, ok := h.first.(lock.Watcher); ok {
+			h.changes = w.Watch(ctx, h.grant)
+		}
+		holders[name] = h
+	}
+	n := r.Cluster.Node(node)
+	if _, err := n.Kill(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if v := ask("serves"); v != "false" {
+		t.Errorf("serves after the kill: %s", v)
+	}
+	if err := n.Start(ctx); err != nil {
+		t.Fatal(err)
+	}
+	conformance.Await(ctx, t, r.Service)
+	if ask("started") == before {
+		t.Error("a server that was started again says that it started when the old one did")
+	}
+	for name, h := range holders {
+		if h.changes == nil {
+			if err := h.first.(lock.Checker).Check(ctx, h.grant); err != nil {
+				t.Errorf("%s: the grant after the crash: %v", name, err)
+			}
+			if _, err := h.second.(lock.TryAcquirer).TryAcquire(ctx, req); !errors.Is(err, lock.ErrContended) {
+				t.Errorf("%s: another user after the crash: %v", name, err)
+			}
+			continue
+		}
+		if c, ok := <-h.changes; !ok || !c.Lost {
+			t.Errorf("%s: the holder was not told of the loss: %+v", name, c)
+		}
+		if _, err := h.second.(lock.TryAcquirer).TryAcquire(ctx, req); err != nil {
+			t.Errorf("%s: another user after the crash: %v", name, err)
+		}
+	}
+}
+
+// TestSessions follows a session in the service's list from its first command to its end, which frees its lock.
+func TestSessions(t *testing.T) {
+	r := serve(t, "sesspg", advisoryName)
+	lister := r.Service.(backends.SessionLister)
+	r.Access.Client = 3
+	for _, name := range []string{advisoryName, rowName} {
+		first, second := users(t, r.Access, name)
+		g, err := first.Acquire(t.Context(), lock.Request{Lock: "a", TTL: time.Second})
+		if err != nil {
+			t.Fatal(err)
+		}
+		user := history.MakeUser(3, 0)
+		for !stands(t, lister, user) { // until the server waits for the session's next command; the test's own deadline bounds it
+			time.Sleep(time.Millisecond)
+		}
+		changes := first.(lock.Watcher).Watch(t.Context(), g)
+		pid := first.(*sitter).sessions[0].conn.PgConn().PID()
+		err = r.Service.(*sessions).member.ask(t.Context(), func(ctx context.Context, c *pgx.Conn) error {
+			_, err := c.Exec(ctx, `SELECT pg_terminate_backend($1)`, int32(pid))
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if c, ok := <-changes; !ok || !c.Lost {
+			t.Errorf("%s: the holder was not told of the loss: %+v", name, c)
+		}
+		h, err := second.Acquire(t.Context(), lock.Request{Lock: "a", TTL: time.Second})
+		if err != nil {
+			t.Errorf("%s: another user after the session's end: %v", name, err)
+		}
+		if stands(t, lister, user) {
+			t.Errorf("%s: a session that was ended stands although its lock was granted again", name)
+		}
+		if err := first.Release(t.Context(), g); !errors.Is(err, lock.ErrNotSent) {
+			t.Errorf("%s: release on a session that is gone: %v", name, err)
+		}
+		if err := second.Release(t.Context(), h); err != nil {
+			t.Errorf("%s: release: %v", name, err)
+		}
+	}
+}
+
+func stands(t *testing.T, lister backends.SessionLister, u history.User) bool {
+	t.Helper()
+	list, err := lister.Sessions(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range list {
+		if s.User == u && s.Stands {
+			return true
+		}
+	}
+	return false
+}
+
+// TestVanishedHolder closes a holder's connection without a word, as the kernel does for a killed process.
+func TestVanishedHolder(t *testing.T) {
+	r := serve(t, "vanishpg", advisoryName)
+	for _, name := range []string{advisoryName, rowName} {
+		first, second := users(t, r.Access, name)
+		if _, err := first.Acquire(t.Context(), lock.Request{Lock: "a"}); err != nil {
+			t.Fatal(err)
+		}
+		if err := first.(*sitter).sessions[0].conn.PgConn().Conn().Close(); err != nil {
+			t.Fatal(err)
+		}
+		ctx, done := context.WithTimeout(t.Context(), sessionRecovery)
+		if _, err := second.Acquire(ctx, lock.Request{Lock: "a"}); err != nil {
+			t.Errorf("%s: another user after the holder vanished: %v", name, err)
+		}
+		done()
+	}
+}
+
+// TestCancelledWait cancels waits around the moment of the release. Whatever a wait then says is so: a grant is a grant,
+// and after "certainly not" the lock is free.
+func TestCancelledWait(t *testing.T) {
+	r := serve(t, "cancelpg", advisoryName)
+	for _, name := range []string{advisoryName, rowName} {
+		first, second := users(t, r.Access, name)
+		granted, refused := 0, 0
+		for i := range 60 {
+			g, err := first.(lock.TryAcquirer).TryAcquire(t.Context(), lock.Request{Lock: "a"})
+			if err != nil {
+				t.Fatalf("%s: the lock is not free in round %d: %v", name, i, err)
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			type answer struct {
+				grant lock.Grant
+				err   error
+			}
+			done := make(chan answer, 1)
+			go func() {
+				h, err := second.Acquire(ctx, lock.Request{Lock: "a"})
+				done <- answer{h, err}
+			}()
+			until(t, asker(t, r.Service), "sessions", "2")
+			time.AfterFunc(time.Duration(i)*100*time.Microsecond, cancel)
+			time.Sleep(3 * time.Millisecond)
+			if err := first.Release(t.Context(), g); err != nil {
+				t.Fatal(err)
+			}
+			switch got := <-done; {
+			case got.err == nil:
+				granted++
+				if err := second.Release(t.Context(), got.grant); err != nil {
+					t.Fatalf("%s: release of a grant that a cancel met: %v", name, err)
+				}
+			case !lock.Certain(got.err):
+				t.Errorf("%s: a cancelled wait on a healthy server: %v", name, got.err)
+			default:
+				refused++
+			}
+			cancel()
+		}
+		t.Logf("%s: %d granted, %d refused", name, granted, refused)
+		if granted == 0 || refused == 0 {
+			t.Errorf("%s: %d granted and %d refused: the race was not met", name, granted, refused)
+		}
+		for _, u := range []lock.Locker{first, second} {
+			if err := u.Close(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}

@@ -1,0 +1,137 @@
+// Package postgres is PostgreSQL as a lock service: one server, and the locks that run on it, one file each.
+package postgres
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/lockquake/lockquake/backends"
+	"github.com/lockquake/lockquake/internal/cluster"
+)
+
+// Port is the name of the port that clients use.
+const Port = "client"
+
+// node is the name of the one server.
+const node = "postgres-1"
+
+// Backend is one PostgreSQL server.
+func Backend() backends.Backend {
+	return backends.Backend{
+		Name:  "postgres",
+		Doc:   "One PostgreSQL server; what it answered survives a crash, unless synchronous_commit is off.",
+		Locks: []backends.Lock{lease(), advisory(), row()},
+		New:   newTopology,
+	}
+}
+
+// Params is what a scenario may set beside the keys that all backends have.
+type Params struct {
+	// SynchronousCommit is the server's setting of that name: with "off" it answers before the log is on disk, and a
+	// crash takes back what it answered in the last moments. With one server the other values are the same as "on".
+	SynchronousCommit string `yaml:"synchronous_commit"`
+	LockParams        `yaml:",inline"`
+}
+
+// LockParams is what a client process is told.
+type LockParams struct {
+	// Timeout bounds one statement that does not wait for a lock, and one connect.
+	Timeout time.Duration `yaml:"timeout" json:"timeout_ns"`
+	// TCPTimeout is after what silence of the other side's kernel either side gives a connection up. It is what frees
+	// the session locks of a client that was cut off; a stopped process has a kernel that still answers.
+	TCPTimeout time.Duration `yaml:"tcp_timeout" json:"tcp_timeout_ns"`
+	// Retry is how the lease lock waits.
+	Retry backends.Retry `yaml:"retry" json:"retry"`
+}
+
+func defaults() Params {
+	return Params{
+		SynchronousCommit: "on",
+		LockParams: LockParams{
+			Timeout:    time.Second,
+			TCPTimeout: 10 * time.Second,
+			Retry:      backends.Retry{Delay: 10 * time.Millisecond, Jitter: 0.5},
+		},
+	}
+}
+
+// commits lists the values of synchronous_commit.
+var commits = []string{"on", "off", "local", "remote_write", "remote_apply"}
+
+func (p Params) check() error {
+	if !slices.Contains(commits, p.SynchronousCommit) {
+		return fmt.Errorf("synchronous_commit is %q; it must be one of %s", p.SynchronousCommit, strings.Join(commits, ", "))
+	}
+	if err := backends.CheckDuration("timeout", p.Timeout, time.Millisecond); err != nil {
+		return err
+	}
+	// The server counts the idle time before its first probe in whole seconds.
+	if err := backends.CheckDuration("tcp_timeout", p.TCPTimeout, 2*time.Second); err != nil {
+		return err
+	}
+	return p.Retry.Check()
+}
+
+// topology is one server.
+type topology struct {
+	common backends.Common
+	params Params
+}
+
+func newTopology(c backends.Common, decode func(into any) error) (backends.Topology, error) {
+	p := defaults()
+	if err := decode(&p); err != nil {
+		return nil, err
+	}
+	if err := p.check(); err != nil {
+		return nil, fmt.Errorf("backend postgres: %w", err)
+	}
+	if c.Nodes > 1 {
+		return nil, fmt.Errorf("backend postgres: nodes is %d; it runs one server", c.Nodes)
+	}
+	return topology{common: c, params: p}, nil
+}
+
+// Specs describes the one server.
+func (t topology) Specs() []cluster.Spec {
+	return []cluster.Spec{{
+		Name:        node,
+		Role:        cluster.Server,
+		Ports:       []cluster.Port{{Name: Port, Number: 5432}},
+		Image:       "postgres",
+		Restartable: true,
+		Command: func(p cluster.Place) []string {
+			return t.params.command(p.Address(node, Port), p.Dir)
+		},
+	}}
+}
+
+// Params is what the clients get.
+func (t topology) Params() any { return t.params.LockParams }
+
+// Service returns the handle on the running server. Where the lock's grants stand as long as a session, it lists the
+// sessions too.
+func (t topology) Service(nodes []*cluster.Node) backends.Service {
+	s := newService(t, nodes)
+	if t.common.Lock == advisoryName || t.common.Lock == rowName {
+		return &sessions{service: s, watch: newMember(nodes[0], t.params.Timeout)}
+	}
+	return s
+}
+
+// lockParams decodes what a client process was told.
+func lockParams(raw json.RawMessage) (LockParams, error) {
+	p := defaults().LockParams
+	if len(raw) == 0 {
+		return p, nil
+	}
+	d := json.NewDecoder(strings.NewReader(string(raw)))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&p); err != nil {
+		return p, fmt.Errorf("parameters of postgres: %w", err)
+	}
+	return p, nil
+}

@@ -1,0 +1,81 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"net/url"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/lockquake/lockquake/backends"
+)
+
+const rowName = "row"
+
+// row is SELECT ... FOR UPDATE on a row that stands for the lock, held by the transaction that is left open.
+//
+// The row is made by the first user who misses it, in a transaction of its own. The lock is free again when the
+// transaction ends: by the release's COMMIT, or because the session ended. So it has the advisory lock's answer to a stopped
+// client, and no token either: what the transaction wrote into the row would be gone with the session. A newcomer may
+// pass the waiters in the moment between two holders, and a user who holds two locks needs two connections.
+func row() backends.Lock {
+	return backends.Lock{
+		Name: rowName,
+		Doc:  "SELECT ... FOR UPDATE in a transaction that stays open (PostgreSQL manual, 13.3.2); held until it ends.",
+		Offers: backends.Offers{
+			Blocking: true, Try: true, Renewal: "none", LossSignal: true, Token: backends.TokenNone, Reentrant: "no",
+		},
+		Points:   []string{"before-lock", "lock-done", "before-unlock", "unlock-done"},
+		Recovery: func(time.Duration) time.Duration { return sessionRecovery },
+		Dial: recipe{
+			take: takeRow, give: giveRow, alone: true,
+			undo: func(ctx context.Context, c *pgx.Conn, _ string) error {
+				_, err := c.Exec(ctx, "ROLLBACK")
+				return err
+			},
+			check: func(ctx context.Context, c *pgx.Conn, name string) (bool, error) {
+				return truth(ctx, c, `SELECT EXISTS (SELECT FROM lockquake_row WHERE name = $1 AND xmax = pg_current_xact_id_if_assigned()::xid)`, name)
+			},
+		}.dial,
+	}
+}
+
+const rowTable = `CREATE TABLE IF NOT EXISTS lockquake_row (name text PRIMARY KEY)`
+
+func takeRow(ctx context.Context, c *pgx.Conn, name string, wait bool) (bool, error) {
+	sql := `SELECT name FROM lockquake_row WHERE name = $1 FOR UPDATE`
+	if !wait {
+		sql += ` NOWAIT`
+	}
+	for {
+		if _, err := c.Exec(ctx, "BEGIN"); err != nil {
+			return false, err
+		}
+		var found string
+		err := c.QueryRow(ctx, sql, name).Scan(&found)
+		var answer *pgconn.PgError
+		switch {
+		case errors.Is(err, pgx.ErrNoRows):
+		case errors.As(err, &answer) && answer.Code == codeLockNotAvailable:
+			_, err = c.Exec(ctx, "ROLLBACK")
+			return false, err
+		default:
+			return err == nil, err
+		}
+		if _, err := c.Exec(ctx, "ROLLBACK"); err != nil {
+			return false, err
+		}
+		if _, err := c.Exec(ctx, `INSERT INTO lockquake_row (name) VALUES ($1) ON CONFLICT DO NOTHING`, name); err != nil {
+			return false, err
+		}
+	}
+}
+
+// giveRow ends the transaction. The comment tells whoever reads the server's log which lock it was.
+func giveRow(ctx context.Context, c *pgx.Conn, name string) (bool, error) {
+	tag, err := c.Exec(ctx, "COMMIT /* "+url.QueryEscape(name)+" */")
+	// A transaction that an error had ended before, and the lock with it, is answered with ROLLBACK.
+	return tag.String() == "COMMIT", err
+}

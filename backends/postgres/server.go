@@ -1,0 +1,80 @@
+package postgres
+
+import (
+	"net"
+	"strconv"
+	"time"
+)
+
+// maxConnections is what the server takes; each user of a client has a connection of its own.
+const maxConnections = 500
+
+// start brings a server up in the directory $1 and becomes it, with the rest of the arguments.
+//
+// The server refuses to run as root. As root the script therefore takes a user namespace in which root has another
+// number: files stay where they are, and no second user must be let in. Where there is no such namespace, as in most
+// containers, it becomes the user postgres. The namespace for System V shared memory takes the server's segment with
+// it when the server is killed, which nothing else would remove.
+//
+// All processes of a server inherit descriptor 9. A killed one leaves children behind for a moment, still attached to
+// its data; the lock on the descriptor is free when the last of them is gone.
+const start = `set -eu
+cd "$1"; shift
+for d in /usr/lib/postgresql/*/bin; do PATH=$d:$PATH; done
+command -v postgres >/dev/null || { echo "there is no postgres on PATH nor in /usr/lib/postgresql: apt-get install postgresql" >&2; exit 127; }
+if [ "$(id -u)" = 0 ]; then
+  as="unshare --user --map-user=1000 --map-group=1000 --ipc"
+  $as true 2>/dev/null || as="setpriv --reuid=postgres --regid=postgres --init-groups"
+  case $as in setpriv*) chown -R postgres: . ;; esac
+  $as test -w "$PWD/." || { echo "postgres does not run as root, and no other user can be had here: run as one" >&2; exit 126; }
+else
+  as="unshare --user --map-current-user --ipc"
+  $as true 2>/dev/null || as=
+fi
+exec 9>lock
+flock 9
+if [ ! -s data/PG_VERSION ]; then
+  $as initdb -D data -U lockquake -A trust -E UTF8 --no-locale --no-sync --no-instructions >&2
+  echo "host all all all trust" >>data/pg_hba.conf
+fi
+exec $as postgres -D data "$@"
+`
+
+// command is the argv of a server that is reached at address.
+func (p Params) command(address, dir string) []string {
+	_, port, err := net.SplitHostPort(address)
+	if err != nil {
+		port = "5432" // the server's own default
+	}
+	argv := []string{"sh", "-c", start, "postgres", dir}
+	for _, s := range p.settings(port) {
+		argv = append(argv, "-c", s)
+	}
+	return argv
+}
+
+// settings is what differs from the server's defaults.
+func (p Params) settings(port string) []string {
+	seconds := func(d time.Duration) string { return strconv.Itoa(max(1, int(d/time.Second))) }
+	return []string{
+		"listen_addresses=*",
+		"port=" + port,
+		"unix_socket_directories=",
+		"max_connections=" + strconv.Itoa(maxConnections),
+		"shared_buffers=32MB",
+		"dynamic_shared_memory_type=mmap", // in the data directory, not in a place that a killed server leaves full
+		"synchronous_commit=" + p.SynchronousCommit,
+		// A client that was cut off: probed after half the time, given up when it is over.
+		"tcp_keepalives_idle=" + seconds(p.TCPTimeout/2),
+		"tcp_keepalives_interval=" + seconds(p.TCPTimeout/8),
+		"tcp_user_timeout=" + strconv.FormatInt(p.TCPTimeout.Milliseconds(), 10),
+		// A session that waits for a lock reads nothing from its client: without this it would not see it die, and be
+		// granted the lock after its death, if only for the moment until it answers.
+		"client_connection_check_interval=1s",
+		// An open transaction is how the row lock holds, however long.
+		"idle_in_transaction_session_timeout=0",
+		"log_checkpoints=off",
+		"timezone=UTC",
+		"log_timezone=UTC",
+	}
+}

@@ -1,0 +1,189 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/lockquake/lockquake/chaos"
+	"github.com/lockquake/lockquake/internal/cluster"
+)
+
+// superuser is who the supervisor logs in as.
+const superuser = "lockquake"
+
+// member is one server as the supervisor sees it: one connection, which is made anew when it broke.
+type member struct {
+	name    string
+	dial    func(ctx context.Context) (net.Conn, error)
+	timeout time.Duration
+
+	mu   sync.Mutex
+	conn *pgx.Conn
+}
+
+func newMember(n *cluster.Node, timeout time.Duration) *member {
+	return &member{
+		name: n.Name(), timeout: timeout,
+		dial: func(ctx context.Context) (net.Conn, error) { return n.Dial(ctx, Port) },
+	}
+}
+
+// ask runs statements on the supervisor's own connection, within the timeout.
+func (m *member) ask(ctx context.Context, f func(ctx context.Context, c *pgx.Conn) error) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	ctx, done := context.WithTimeout(ctx, m.timeout)
+	defer done()
+	if m.conn == nil || m.conn.IsClosed() {
+		c, err := target{
+			address: "postgres:5432", user: superuser, name: "the supervisor", timeout: m.timeout,
+			dial: func(ctx context.Context, _, _ string) (net.Conn, error) { return m.dial(ctx) },
+		}.config(&link{})
+		if err != nil {
+			return err
+		}
+		c.LookupFunc = func(_ context.Context, host string) ([]string, error) { return []string{host}, nil } // the node knows
+		if m.conn, err = pgx.ConnectConfig(ctx, c); err != nil {
+			m.conn = nil
+			return fmt.Errorf("connect to %s: %w", m.name, err)
+		}
+	}
+	return f(ctx, m.conn)
+}
+
+// one asks for one text.
+func (m *member) one(ctx context.Context, sql string, args ...any) (text string, err error) {
+	err = m.ask(ctx, func(ctx context.Context, c *pgx.Conn) error { return c.QueryRow(ctx, sql, args...).Scan(&text) })
+	return text, err
+}
+
+func (m *member) close() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.conn != nil {
+		ctx, done := context.WithTimeout(context.Background(), grace)
+		defer done()
+		_ = m.conn.Close(ctx) // it is closed here either way
+	}
+}
+
+// service answers for the running server.
+type service struct {
+	params Params
+	ttl    time.Duration
+	lock   string
+	member *member
+}
+
+func newService(t topology, nodes []*cluster.Node) *service {
+	s := &service{params: t.params, ttl: t.common.TTL, lock: t.common.Lock, member: newMember(nodes[0], t.params.Timeout)}
+	if s.lock == "" {
+		s.lock = leaseName
+	}
+	return s
+}
+
+// schema is what the locks need: made with the first write, because a server that lost its data has to have it again.
+var schema = strings.Join([]string{
+	`SET client_min_messages = warning`,
+	`CREATE TABLE IF NOT EXISTS lockquake_ready (one int PRIMARY KEY, at timestamptz)`,
+	leaseTable,
+	rowTable,
+	`DO $$ BEGIN IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = '` + clientRole + `') THEN CREATE ROLE ` + clientRole + ` LOGIN; END IF; END $$`,
+	`GRANT ALL ON lockquake_lease, lockquake_row TO ` + clientRole,
+}, ";\n")
+
+// Ready makes what the locks need where it is missing, and writes.
+func (s *service) Ready(ctx context.Context) error {
+	return s.member.ask(ctx, func(ctx context.Context, c *pgx.Conn) error {
+		if _, err := c.Exec(ctx, schema); err != nil {
+			return fmt.Errorf("%s does not take the tables: %w", s.member.name, err)
+		}
+		_, err := c.Exec(ctx, `INSERT INTO lockquake_ready VALUES (1, clock_timestamp())
+			ON CONFLICT (one) DO UPDATE SET at = excluded.at`)
+		if err != nil {
+			return fmt.Errorf("%s does not take a write: %w", s.member.name, err)
+		}
+		return nil
+	})
+}
+
+// Facts lists what can be asked. LOCK stands for the name of a lock.
+func (s *service) Facts() map[string]string {
+	return map[string]string{
+		chaos.FactServes:     "the server answers a statement",
+		chaos.FactRole:       "primary or standby, by the server's own account",
+		"clock":              "the server's wall clock by clock_timestamp(), RFC 3339 with microseconds, UTC",
+		"started":            "when the server's first process started, by its own clock: another after each start",
+		"lsn":                "the end of the server's log",
+		"sessions":           "number of sessions of lock users",
+		holderFact + "LOCK":  `who has lock LOCK by the server's account: the owner in the row (lease), the process id of the session (advisory, row), or "none"`,
+		waitersFact + "LOCK": "number of sessions that wait for lock LOCK in the server (advisory, row)",
+	}
+}
+
+// Ask asks the server for one fact.
+func (s *service) Ask(ctx context.Context, node, fact string) (string, error) {
+	if node != s.member.name {
+		return "", fmt.Errorf("postgres has no node %q", node)
+	}
+	if fact == chaos.FactServes {
+		if _, err := s.member.one(ctx, `SELECT 'true'`); err != nil {
+			return "false", nil //nolint:nilerr // not answering is the answer
+		}
+		return "true", nil
+	}
+	q, err := s.question(fact)
+	if err != nil {
+		return "", err
+	}
+	v, err := s.member.one(ctx, q.sql, q.args...)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return "none", nil
+	}
+	if err != nil {
+		return "", fmt.Errorf("%s of %s: %w", fact, node, err)
+	}
+	return v, nil
+}
+
+// settings are what Describe asks the server for.
+var settings = []string{
+	"server_version", "synchronous_commit", "fsync", "max_connections", "tcp_user_timeout", "tcp_keepalives_idle",
+	"client_connection_check_interval", "idle_in_transaction_session_timeout",
+}
+
+// Describe returns the server's version and what decides about results.
+func (s *service) Describe(ctx context.Context) map[string]string {
+	out := map[string]string{"lock.timeout": s.params.Timeout.String(), "lock.tcp-timeout": s.params.TCPTimeout.String()}
+	if s.lock == leaseName {
+		out["lock.retry"], out["lock.ttl"] = s.params.Retry.String(), s.ttl.String()
+	} else {
+		out["lock.retry"] = "none: waiters wait in the server"
+		out["lock.ttl"] = "none: the server promises no time"
+	}
+	for _, name := range settings {
+		v, err := s.member.one(ctx, `SELECT current_setting($1)`, name)
+		if err != nil {
+			v = "unknown: " + err.Error()
+		}
+		if name == "server_version" {
+			name = "version"
+		}
+		out["postgres."+name] = v
+	}
+	return out
+}
+
+// Close frees the connection.
+func (s *service) Close() error {
+	s.member.close()
+	return nil
+}

@@ -1,0 +1,227 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/lockquake/lockquake/backends"
+	"github.com/lockquake/lockquake/lock"
+)
+
+// recipe is a lock that stands as long as its session, told by what it says to the server. Each call is one request in
+// flight after the other on a connection that nobody else uses.
+type recipe struct {
+	// take asks for the lock, and waits for it or not. got is false where the lock was certainly not granted.
+	take func(ctx context.Context, c *pgx.Conn, name string, wait bool) (got bool, err error)
+	// undo makes certain, after take was answered with an error, that the session does not have the lock.
+	undo func(ctx context.Context, c *pgx.Conn, name string) error
+	// give frees the lock. had is false where the session did not have it.
+	give func(ctx context.Context, c *pgx.Conn, name string) (had bool, err error)
+	// check asks the server whether the session has it.
+	check func(ctx context.Context, c *pgx.Conn, name string) (has bool, err error)
+	// alone says that a session carries one grant at a time; a user who holds two locks has two sessions.
+	alone bool
+}
+
+// dial returns how a client process connects.
+func (r recipe) dial(_ context.Context, a backends.Access) (backends.Connection, error) {
+	c, err := newConnection(a)
+	if err != nil {
+		return nil, err
+	}
+	c.locker = func(ctx context.Context, user int) (lock.Locker, error) {
+		s, err := c.open(ctx, user)
+		if err != nil {
+			return nil, err
+		}
+		return &sitter{recipe: r, conn: c, user: user, sessions: []*session{s}, held: map[string]*held{}}, nil
+	}
+	return c, nil
+}
+
+// sitter is one user of a lock that stands as long as its session. The server promises no time, so its grants name no
+// end: who holds one is entitled until the server ended the session, which the service's list of sessions tells.
+type sitter struct {
+	recipe
+	conn     *connection
+	user     int
+	sessions []*session
+	held     map[string]*held // by id
+	grants   int
+}
+
+// held is a grant that was not given back.
+type held struct {
+	session *session
+	over    chan struct{} // closed when the user gives it back
+}
+
+// seat returns a session that can carry one more grant.
+func (l *sitter) seat(ctx context.Context) (*session, error) {
+	var live []*session
+	for _, s := range l.sessions {
+		if !s.lost() {
+			live = append(live, s)
+		}
+	}
+	l.sessions = live
+	for _, s := range live {
+		if !l.alone || s.holds == 0 {
+			return s, nil
+		}
+	}
+	s, err := l.conn.open(ctx, l.user)
+	if err != nil {
+		return nil, err
+	}
+	l.sessions = append(l.sessions, s)
+	return s, nil
+}
+
+// Acquire waits in the server's queue.
+func (l *sitter) Acquire(ctx context.Context, r lock.Request) (lock.Grant, error) {
+	return l.acquire(ctx, r, true)
+}
+
+// TryAcquire makes one attempt.
+func (l *sitter) TryAcquire(ctx context.Context, r lock.Request) (lock.Grant, error) {
+	ctx, done := context.WithTimeout(ctx, l.conn.params.Timeout)
+	defer done()
+	return l.acquire(ctx, r, false)
+}
+
+func (l *sitter) acquire(ctx context.Context, r lock.Request, wait bool) (lock.Grant, error) {
+	s, err := l.seat(ctx)
+	if err != nil {
+		return lock.Grant{}, err
+	}
+	lock.At(ctx, "before-lock")
+	got := false
+	err = s.do(ctx, func(ctx context.Context, c *pgx.Conn) (err error) {
+		got, err = l.take(ctx, c, r.Lock, wait)
+		return err
+	})
+	sent := s.link.sentAt()
+	switch {
+	case err != nil:
+		return lock.Grant{}, l.withdraw(ctx, s, r.Lock, err)
+	case !got:
+		return lock.Grant{}, fmt.Errorf("%w: %s", lock.ErrContended, r.Lock)
+	}
+	lock.At(ctx, "lock-done")
+	l.grants++
+	s.holds++
+	g := lock.Grant{
+		Lock: r.Lock, Mode: lock.Exclusive, Token: lock.NoToken, Issued: sent, ValidUntil: lock.Endless(),
+		ID: fmt.Sprintf("%d/%d/%d/%d", s.conn.PgConn().PID(), l.conn.access.Client, l.user, l.grants),
+	}
+	l.held[g.ID] = &held{session: s, over: make(chan struct{})}
+	return g, nil
+}
+
+// withdraw makes certain that an acquire that was answered with an error left nothing behind: a cancel may come after
+// the grant and before the answer. Where even that goes wrong the session ends, and nobody knows.
+func (l *sitter) withdraw(ctx context.Context, s *session, name string, err error) error {
+	if s.lost() {
+		return fmt.Errorf("wait for %s: %w", name, err)
+	}
+	ctx, done := context.WithTimeout(context.WithoutCancel(ctx), l.conn.params.Timeout)
+	defer done()
+	undo := s.do(ctx, func(ctx context.Context, c *pgx.Conn) error { return l.undo(ctx, c, name) })
+	if undo != nil {
+		s.close()
+		return fmt.Errorf("wait for %s: %v, and then: %v", name, err, undo)
+	}
+	if !lock.Certain(err) {
+		return fmt.Errorf("%w: the wait for %s was withdrawn: %w", lock.ErrContended, name, err)
+	}
+	return fmt.Errorf("wait for %s: %w", name, err)
+}
+
+// Release gives the lock back. An error ends the session, and with it whatever is left.
+func (l *sitter) Release(ctx context.Context, g lock.Grant) error {
+	lock.At(ctx, "before-unlock")
+	h, ok := l.held[g.ID]
+	if !ok {
+		return fmt.Errorf("%w: this user has no grant %s", lock.ErrNotHeld, g.ID)
+	}
+	delete(l.held, g.ID)
+	close(h.over)
+	h.session.holds--
+	had := false
+	err := h.session.do(ctx, func(ctx context.Context, c *pgx.Conn) (err error) {
+		had, err = l.give(ctx, c, g.Lock)
+		return err
+	})
+	if err != nil {
+		if h.session.lost() {
+			return fmt.Errorf("unlock %s: %w", g.Lock, err)
+		}
+		h.session.close()
+		return fmt.Errorf("unlock %s, which ended the session: %v", g.Lock, err)
+	}
+	lock.At(ctx, "unlock-done")
+	if !had {
+		return fmt.Errorf("%w: the session did not have %s", lock.ErrNotHeld, g.Lock)
+	}
+	return nil
+}
+
+// Check asks the server whether the session has the lock.
+func (l *sitter) Check(ctx context.Context, g lock.Grant) error {
+	h, ok := l.held[g.ID]
+	if !ok {
+		return fmt.Errorf("%w: this user has no grant %s", lock.ErrNotHeld, g.ID)
+	}
+	ctx, done := context.WithTimeout(ctx, l.conn.params.Timeout)
+	defer done()
+	has := false
+	err := h.session.do(ctx, func(ctx context.Context, c *pgx.Conn) (err error) {
+		has, err = l.check(ctx, c, g.Lock)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("ask for %s: %w", g.Lock, err)
+	}
+	if !has {
+		return fmt.Errorf("%w: the session does not have %s", lock.ErrNotHeld, g.Lock)
+	}
+	return nil
+}
+
+// Watch reports the end of the session as this side sees it: a closed connection. Of a server that is out of reach it
+// hears only after the TCP timeout.
+func (l *sitter) Watch(ctx context.Context, g lock.Grant) <-chan lock.Change {
+	out := make(chan lock.Change, 1)
+	h, ok := l.held[g.ID]
+	if !ok {
+		close(out)
+		return out
+	}
+	go func() {
+		defer close(out)
+		select {
+		case <-ctx.Done():
+		case <-h.over:
+		case <-h.session.broken:
+			out <- lock.Change{At: time.Now(), Lost: true}
+		}
+	}()
+	return out
+}
+
+// Close ends the sessions, and with them whatever the user held.
+func (l *sitter) Close() error {
+	for id, h := range l.held {
+		delete(l.held, id)
+		close(h.over)
+	}
+	for _, s := range l.sessions {
+		s.close()
+	}
+	l.sessions = nil
+	return nil
+}
