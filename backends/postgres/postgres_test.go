@@ -1,0 +1,226 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"net"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgproto3"
+
+	"github.com/lockquake/lockquake/backends"
+	"github.com/lockquake/lockquake/history"
+	"github.com/lockquake/lockquake/lock"
+)
+
+// TestParams refuses what the server or the lock cannot do, and names the key.
+func TestParams(t *testing.T) {
+	for _, c := range []struct {
+		set  func(*Params)
+		want string
+	}{
+		{func(*Params) {}, ""},
+		{func(p *Params) { p.SynchronousCommit = "local" }, ""},
+		{func(p *Params) { p.SynchronousCommit = "false" }, "synchronous_commit"},
+		{func(p *Params) { p.Timeout = 1000 }, "timeout"},
+		{func(p *Params) { p.TCPTimeout = time.Second }, "tcp_timeout"},
+		{func(p *Params) { p.Retry.Delay = 10 }, "retry.delay"},
+	} {
+		_, err := newTopology(backends.Common{TTL: time.Second}, func(into any) error { c.set(into.(*Params)); return nil })
+		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
+			t.Errorf("error is %v; it should name %q", err, c.want)
+		}
+	}
+	if _, err := newTopology(backends.Common{Nodes: 3}, func(any) error { return nil }); err == nil {
+		t.Error("three nodes are taken for one server")
+	}
+}
+
+// TestSettings holds the server's settings to the parameters.
+func TestSettings(t *testing.T) {
+	p := defaults()
+	p.SynchronousCommit, p.TCPTimeout = "off", 3*time.Second
+	argv := p.command("10.1.2.3:7000", "/data")
+	for _, want := range []string{
+		"port=7000", "synchronous_commit=off", "tcp_user_timeout=3000", "tcp_keepalives_idle=1", "tcp_keepalives_interval=1",
+	} {
+		if !slices.Contains(argv, want) {
+			t.Errorf("%q is not among the settings %q", want, argv[5:])
+		}
+	}
+}
+
+// TestSessionName reads back what the server shows of a session.
+func TestSessionName(t *testing.T) {
+	name := sessionName(backends.Access{Run: "0a1b", Client: 7}, 31)
+	if u, ok := sessionUser(name); !ok || u != history.MakeUser(7, 31) {
+		t.Errorf("%q is the session of %v, %t", name, u, ok)
+	}
+	for _, other := range []string{"", "psql", "lockquake", "lockquake 0a1b", "lockquake 0a1b 1/x", "lockquake 0a1b x/1"} {
+		if u, ok := sessionUser(other); ok {
+			t.Errorf("%q is taken for the session of %v", other, u)
+		}
+	}
+}
+
+// TestClassify says what each error of a statement means.
+func TestClassify(t *testing.T) {
+	now := time.Now()
+	answer := func(severity, code string) error {
+		return &pgconn.PgError{SeverityUnlocalized: severity, Code: code}
+	}
+	broken := errors.New("unexpected EOF")
+	for name, c := range map[string]struct {
+		err  error
+		sent time.Time
+		want error // nil: nobody knows
+	}{
+		"cancelled":                   {answer("ERROR", codeQueryCancelled), now, lock.ErrContended},
+		"would have to wait":          {answer("ERROR", codeLockNotAvailable), now, lock.ErrContended},
+		"deadlock":                    {answer("ERROR", "40P01"), now, lock.ErrRefused},
+		"the session was terminated":  {answer("FATAL", "57P01"), now, nil},
+		"broken before anything left": {broken, time.Time{}, lock.ErrNotSent},
+		"broken afterwards":           {broken, now, nil},
+	} {
+		got := classify(c.err, c.sent)
+		if c.want == nil && lock.Certain(got) || c.want != nil && !errors.Is(got, c.want) || !errors.Is(got, c.err) {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+	if err := classify(pgx.ErrNoRows, now); !errors.Is(err, pgx.ErrNoRows) || lock.Certain(err) {
+		t.Errorf("no rows: %v", err)
+	}
+}
+
+// server speaks as much of the protocol as a session needs: it lets everybody in, and leaves statements to answer.
+func server(t *testing.T, answer func(net.Conn)) string {
+	t.Helper()
+	l, err := net.Listen("tcp4", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go greet(c, answer)
+		}
+	}()
+	return l.Addr().String()
+}
+
+func greet(c net.Conn, answer func(net.Conn)) {
+	defer c.Close()
+	b := pgproto3.NewBackend(c, c)
+	if m, err := b.ReceiveStartupMessage(); err != nil {
+		return
+	} else if _, ok := m.(*pgproto3.StartupMessage); !ok {
+		return // a cancel request: the other side waits for the end only
+	}
+	b.Send(&pgproto3.AuthenticationOk{})
+	b.Send(&pgproto3.BackendKeyData{ProcessID: 1, SecretKey: []byte{0, 0, 0, 1}})
+	b.Send(&pgproto3.ReadyForQuery{TxStatus: 'I'})
+	if b.Flush() != nil {
+		return
+	}
+	if _, err := b.Receive(); err != nil {
+		return
+	}
+	answer(c)
+	_, _ = b.Receive() // until the other side gives up
+}
+
+// userOf connects a user of a lock to a server.
+func userOf(t *testing.T, address, lockName string) lock.Locker {
+	t.Helper()
+	l, _ := Backend().Lock(lockName)
+	conn, err := l.Dial(t.Context(), backends.Access{
+		Backend: "postgres", Lock: lockName, TTL: time.Second, Run: "unit",
+		Nodes:  []backends.Endpoint{{Name: node, Addresses: map[string]string{Port: address}}},
+		Params: []byte(`{"timeout_ns": 300000000}`),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	u, err := conn.Locker(t.Context(), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = u.Close() })
+	return u
+}
+
+// TestSilenceIsUnknown has a server that takes the request and says nothing, or hangs up.
+func TestSilenceIsUnknown(t *testing.T) {
+	for name, answer := range map[string]func(net.Conn){
+		"silent":   func(net.Conn) {},
+		"hangs up": func(c net.Conn) { _ = c.Close() },
+	} {
+		for _, l := range []string{leaseName, advisoryName, rowName} {
+			t.Run(name+"/"+l, func(t *testing.T) {
+				t.Parallel()
+				u := userOf(t, server(t, answer), l)
+				ctx, done := context.WithTimeout(t.Context(), 200*time.Millisecond)
+				defer done()
+				if _, err := u.Acquire(ctx, lock.Request{Lock: "a", TTL: time.Second}); err == nil || lock.Certain(err) {
+					t.Errorf("acquire: %v", err)
+				}
+			})
+		}
+	}
+}
+
+// TestRefusedIsCertain has the server vanish: no request can have reached it.
+func TestRefusedIsCertain(t *testing.T) {
+	for _, l := range []string{leaseName, advisoryName, rowName} {
+		t.Run(l, func(t *testing.T) {
+			address := server(t, func(net.Conn) {})
+			u := userOf(t, address, l)
+			switch x := u.(type) {
+			case *leaser:
+				x.session.close()
+				x.conn.address = "127.0.0.1:1" // nobody listens
+			case *sitter:
+				x.sessions[0].close()
+				x.conn.address = "127.0.0.1:1"
+			}
+			if _, err := u.(lock.TryAcquirer).TryAcquire(t.Context(), lock.Request{Lock: "a", TTL: time.Second}); !errors.Is(err, lock.ErrNotSent) {
+				t.Errorf("try: %v", err)
+			}
+		})
+	}
+}
+
+// TestLossIsTold has the server close a session between two statements.
+func TestLossIsTold(t *testing.T) {
+	hangUp := make(chan struct{})
+	l, err := net.Listen("tcp4", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	go func() {
+		c, err := l.Accept()
+		if err != nil {
+			return
+		}
+		go func() { <-hangUp; _ = c.Close() }()
+		greet(c, func(net.Conn) {})
+	}()
+	u := userOf(t, l.Addr().String(), advisoryName).(*sitter)
+	g := lock.Grant{Lock: "a", ID: "g"}
+	u.held[g.ID] = &held{session: u.sessions[0], over: make(chan struct{})}
+	changes := u.Watch(t.Context(), g)
+	close(hangUp)
+	if c, ok := <-changes; !ok || !c.Lost {
+		t.Errorf("change %+v, %t", c, ok)
+	}
+}
