@@ -162,7 +162,7 @@ func (s *script) event(f []string) error {
 	}
 	e := history.Event{Time: at, User: scriptUser(f[1])}
 	for e.Kind = history.Acquire; e.Kind.String() != f[2]; e.Kind++ {
-		if e.Kind > history.Clean {
+		if e.Kind > history.Ended {
 			return fmt.Errorf("unknown kind %s", f[2])
 		}
 	}

@@ -117,7 +117,7 @@ func (t topology) Params() any { return t.params.LockParams }
 func (t topology) Service(nodes []*cluster.Node) backends.Service {
 	s := newService(t, nodes)
 	if t.common.Lock == advisoryName || t.common.Lock == rowName {
-		return &sessions{service: s, watch: newMember(nodes[0], t.params.Timeout)}
+		return &sessions{service: s, watch: newMember(nodes, t.params.Timeout)}
 	}
 	return s
 }

@@ -28,10 +28,16 @@ type member struct {
 	conn *pgx.Conn
 }
 
-func newMember(n *cluster.Node, timeout time.Duration) *member {
+// newMember makes one that may be asked for the names of its facts before there are nodes.
+func newMember(nodes []*cluster.Node, timeout time.Duration) *member {
 	return &member{
-		name: n.Name(), timeout: timeout,
-		dial: func(ctx context.Context) (net.Conn, error) { return n.Dial(ctx, Port) },
+		name: node, timeout: timeout,
+		dial: func(ctx context.Context) (net.Conn, error) {
+			if len(nodes) == 0 {
+				return nil, errors.New("the server is not up")
+			}
+			return nodes[0].Dial(ctx, Port)
+		},
 	}
 }
 
@@ -83,7 +89,7 @@ type service struct {
 }
 
 func newService(t topology, nodes []*cluster.Node) *service {
-	s := &service{params: t.params, ttl: t.common.TTL, lock: t.common.Lock, member: newMember(nodes[0], t.params.Timeout)}
+	s := &service{params: t.params, ttl: t.common.TTL, lock: t.common.Lock, member: newMember(nodes, t.params.Timeout)}
 	if s.lock == "" {
 		s.lock = leaseName
 	}
