@@ -138,6 +138,12 @@ var stories = []story{
 		"double_grants": zero, "overlapping_holds": some, "stale_writes": some,
 	}},
 	{"redis-restart-amnesia", "local", true, map[string][2]int64{"double_grants": some, "stale_writes": some}},
+	{"postgres-holder-pause", "docker", true, map[string][2]int64{
+		"double_grants": zero, "overlapping_holds": some, "stale_writes": some, "token_regressions": zero,
+	}},
+	{"postgres-session-end", "local", true, map[string][2]int64{
+		"double_grants": zero, "overlapping_holds": some, "stale_writes": some,
+	}},
 }
 
 // TestStories runs each story once, as it comes out of the box.
