@@ -27,7 +27,7 @@ type SweepOptions struct {
 	All bool
 	// Images takes the images of the own binary but for the newest, which an earlier build left.
 	Images bool
-	Log *slog.Logger // may be nil
+	Log    *slog.Logger // may be nil
 }
 
 // Swept is what Sweep removed, by name, and what it left.
