@@ -11,7 +11,7 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 # The program that tests start as clients and nodes: under `go test` the running program is the test's own.
 export LOCKQUAKE_BIN := $(CURDIR)/build/lockquake
 
-# PROVIDER of the demo: auto, docker or local.
+# PROVIDER of the demo and of the conformance suite: auto, docker or local.
 PROVIDER ?= auto
 
 .PHONY: help
@@ -55,6 +55,11 @@ test-integration: build ## tests against real services, in containers and as pro
 
 # The packages whose integration tests are run: those that have any.
 INTEGRATION = $(shell grep -rlE '^//go:build .*integration' --include='*_test.go' . | xargs -r -n1 dirname | sort -u)
+
+.PHONY: conformance
+conformance: build ## every lock on its real service, with PROVIDER=docker (as make test has it) or local
+	@if [ "$(PROVIDER)" = local ]; then .ci/setup redis etcd34 zookeeper postgres; else .ci/engine && images/build.sh; fi
+	LOCKQUAKE_TEST_PROVIDER=$(PROVIDER) go test -tags integration -count 1 -p 1 -parallel 4 -timeout 20m -run Conformance ./backends/...
 
 .PHONY: race
 race: ## the unit tests under the race detector (needs a C compiler)
