@@ -127,15 +127,16 @@ func (c *Client) Order(ctx context.Context, o Order, result any) error {
 	if err != nil {
 		return fmt.Errorf("arguments of %s: %w", o.Do, err)
 	}
-	return c.perform(ctx, request{Do: o.Do, Process: o.Process, Key: o.Key, Args: args}, result)
+	return c.perform(ctx, request{Do: o.Do, Process: o.Process, With: o.With, Key: o.Key, Args: args}, result)
 }
 
 // Order is one use of an order.
 type Order struct {
-	Do      string  // name of the order
-	Process Process // of the run
-	Key     string  // what it leaves standing is undone by this name
-	Args    any     // marshals to JSON
+	Do      string    // name of the order
+	Process Process   // of the run
+	With    []Process // further processes of the run that it is about
+	Key     string    // what it leaves standing is undone by this name
+	Args    any       // marshals to JSON
 }
 
 // Undo takes back what an order left standing under the key.

@@ -17,7 +17,10 @@ type order func(ctx context.Context, c call) (any, error)
 // call is one use of an order.
 type call struct {
 	process Process
+	with    []Process // further processes of the run that it is about
+	key     string    // what it leaves standing is undone by this name
 	args    json.RawMessage
+	links   *links
 	// stand registers what undoes the order. It must be called before the first effect, so that a half-done order is undone
 	// as well. An undo may be called when nothing was done, and when the process is gone.
 	stand func(undo)
@@ -51,7 +54,9 @@ func (s *standing) add(key string, u undo) {
 	if s.undo == nil {
 		s.undo = make(map[string]undo)
 	}
-	s.keys = append(s.keys, key)
+	if _, again := s.undo[key]; !again { // the same order for a process that took the first one's place
+		s.keys = append(s.keys, key)
+	}
 	s.undo[key] = u
 }
 
@@ -104,7 +109,9 @@ func (s *server) perform(ctx context.Context, r request, resp *response) error {
 		}
 		result, err = u(ctx)
 	} else {
-		result, err = orders[r.Do](ctx, call{process: r.Process, args: r.Args, stand: func(u undo) { s.standing.add(r.Key, u) }})
+		result, err = orders[r.Do](ctx, call{
+			process: r.Process, with: r.With, key: r.Key, args: r.Args, links: s.links, stand: func(u undo) { s.standing.add(r.Key, u) },
+		})
 	}
 	if result != nil {
 		raw, wrong := json.Marshal(result)

@@ -2,5 +2,8 @@ package agent
 
 // orders lists what the agent can do to a process, by name.
 var orders = map[string]order{
-	DoClock: doClock,
+	DoClock:    doClock,
+	DoFilter:   doFilter,
+	DoFiltered: doFiltered,
+	DoProbe:    doProbe,
 }

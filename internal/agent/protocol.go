@@ -31,6 +31,7 @@ type request struct {
 	// Key names what an order leaves standing, so that it can be undone. The supervisor chooses it.
 	Key  string          `json:"key,omitempty"`
 	Args json.RawMessage `json:"args,omitempty"` // of an entry of orders
+	With []Process       `json:"with,omitempty"` // further processes of the run that an entry of orders is about
 }
 
 // response answers the request with the same ID.

@@ -23,6 +23,7 @@ type target struct {
 type server struct {
 	owned    map[Process]*target
 	standing standing
+	links    *links
 	orders   sync.WaitGroup // under way
 
 	writing sync.Mutex // guards out
@@ -35,7 +36,7 @@ func Main(ctx context.Context, stdin io.Reader, stdout io.Writer) error {
 	if err := Supported(); err != nil {
 		return err
 	}
-	s := &server{owned: make(map[Process]*target), out: json.NewEncoder(stdout)}
+	s := &server{owned: make(map[Process]*target), links: newLinks(), out: json.NewEncoder(stdout)}
 	defer s.heal()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel() // before heal: an order under way gives up
@@ -88,8 +89,13 @@ func (s *server) serve(ctx context.Context, r request) error {
 	if !known && r.Do != doUndo {
 		return s.answer(r, s.do)
 	}
-	if r.Do != doUndo && s.owned[r.Process] == nil {
-		return s.answer(r, s.do) // which says so
+	if r.Do != doUndo {
+		for _, p := range append([]Process{r.Process}, r.With...) {
+			if s.owned[p] == nil {
+				r.Process = p
+				return s.answer(r, s.do) // which says so
+			}
+		}
 	}
 	s.orders.Go(func() {
 		_ = s.answer(r, func(r request, resp *response) error { return s.perform(ctx, r, resp) }) // the loop sees the end of the stream
