@@ -56,12 +56,14 @@ type Inspector interface {
 	Inspect(ctx context.Context) (ProcessState, error)
 }
 
-// Pauser is a node whose process can be stopped and continued by signals.
+// Pauser is a node whose process can be stopped and continued by signals. A node that counts its pauses, so that several
+// can overlap, tells their number by a method Pauses.
 type Pauser interface {
 	Inspector
-	// Pause sends SIGSTOP and returns when every thread was seen stopped, or with an error.
+	// Pause sends SIGSTOP and returns when every thread was seen stopped, or with an error. Each call that found a process is
+	// undone by one of Resume, whatever it returned.
 	Pause(ctx context.Context) (ProcessState, error)
-	// Resume sends SIGCONT and returns when no thread is stopped any more.
+	// Resume undoes one Pause. When none is left it sends SIGCONT and returns when no thread is stopped any more.
 	Resume(ctx context.Context) (ProcessState, error)
 }
 
@@ -118,6 +120,18 @@ type Scope struct {
 	On      []Node   // the targets
 	Peers   []Node   // the far ends, for link faults
 	Service Observer // nil where the backend has none
+	// Counts takes what a fault that counts packets hands out; nil where nobody asks.
+	Counts func(Counted)
+	// Others tells how many other injections stand now; nil where there can be none.
+	Others func() int
+}
+
+// others tells how many other injections stand now.
+func (s Scope) others() int {
+	if s.Others == nil {
+		return 0
+	}
+	return s.Others()
 }
 
 // Heal undoes one injection and tells how it knows.
@@ -140,6 +154,10 @@ type Kind struct {
 	Lasting bool
 	// Kills tells whether the target's process ends by it.
 	Kills bool
+	// Counts tells whether the fault counts the packets that it meets, so that they can be waited for.
+	Counts bool
+	// PeerNeeds lists the capabilities that the other ends of a link fault must have.
+	PeerNeeds []Capability
 	// Stops tells whether the target does not run while the trouble stands, so that whoever stopped it in order to aim
 	// must not continue it.
 	Stops bool

@@ -116,6 +116,82 @@ func TestPauseOfAProcessThatDies(t *testing.T) {
 	wantStatus(t, "heal", r, history.Installed)
 }
 
+// counting is a process that counts its pauses, as the nodes of a run do.
+type counting struct {
+	*process
+	n int
+}
+
+func (c *counting) Pauses() int { return c.n }
+
+func (c *counting) Pause(ctx context.Context) (ProcessState, error) {
+	c.n++
+	return c.process.Pause(ctx)
+}
+
+func (c *counting) Resume(ctx context.Context) (ProcessState, error) {
+	if c.n--; c.n > 0 {
+		return c.Inspect(ctx)
+	}
+	return c.process.Resume(ctx)
+}
+
+func TestOverlappingPausesHealIndependently(t *testing.T) {
+	a := &counting{process: newProcess(t, "a")}
+	var heals []Heal
+	for range 2 {
+		heal, r, err := newFault(t, "pause", "").Inject(t.Context(), Scope{On: []Node{a}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		wantStatus(t, "pause", r, history.Installed)
+		heals = append(heals, heal)
+	}
+	for i, stillStopped := range []bool{true, false} {
+		r, err := heals[i](t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		wantStatus(t, "heal", r, history.Installed)
+		if answers(t, a.process) == stillStopped || strings.Contains(r.Evidence, "1 other pauses") != stillStopped {
+			t.Errorf("after heal %d: %s", i+1, r.Evidence)
+		}
+	}
+}
+
+func TestThePauseOfADeadProcessDoesNotContinueItsSuccessor(t *testing.T) {
+	a := &counting{process: newProcess(t, "a")}
+	old, r, err := newFault(t, "pause", "").Inject(t.Context(), Scope{On: []Node{a}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantStatus(t, "pause", r, history.Installed)
+	if _, err := a.Kill(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	<-a.exited
+	if _, r, _ := newFault(t, "pause", "").Inject(t.Context(), Scope{On: []Node{a}}); r.Status != history.NotInstalled {
+		t.Errorf("the pause of a dead process: %+v", r)
+	}
+	a.n = 0
+	if err := a.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := serves(t.Context(), a, "a"); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := newFault(t, "pause", "").Inject(t.Context(), Scope{On: []Node{a}}); err != nil {
+		t.Fatal(err)
+	}
+	if r, err = old(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	wantStatus(t, "the heal of the old pause", r, history.Installed)
+	if answers(t, a.process) {
+		t.Error("it continued another process than it had stopped")
+	}
+}
+
 func TestPauseGivenUpHalfWayIsUndone(t *testing.T) {
 	a := newProcess(t, "a")
 	heal, r, err := newFault(t, "pause", "").Inject(t.Context(), Scope{On: []Node{gaveUp{a}}})
@@ -213,6 +289,52 @@ func TestKillWhoseHealFails(t *testing.T) {
 		t.Errorf("heal: %v", err)
 	}
 	wantStatus(t, "heal", r, history.NotInstalled)
+}
+
+// quorum is a service whose members serve only when enough of them run.
+type quorum struct {
+	members []*process
+	need    int
+}
+
+func (q quorum) Facts() map[string]string { return map[string]string{FactServes: ""} }
+
+func (q quorum) Ask(ctx context.Context, node, fact string) (string, error) {
+	up, self := 0, ""
+	for _, m := range q.members {
+		if m.Running() {
+			up++
+		}
+		if m.name == node {
+			self, _ = m.Ask(ctx, node, fact)
+		}
+	}
+	if up < q.need {
+		return "", errors.New("no quorum")
+	}
+	return self, nil
+}
+
+func TestMembersHealedOneAfterAnotherDoNotWaitForEachOther(t *testing.T) {
+	q := quorum{members: []*process{newProcess(t, "a"), newProcess(t, "b"), newProcess(t, "c")}, need: 2}
+	s := NewStack()
+	for i, m := range q.members {
+		heal, r, err := newFault(t, "kill", "").Inject(t.Context(), Scope{On: []Node{m}, Service: q, Others: func() int { return s.Others(i) }})
+		if err != nil {
+			t.Fatal(err)
+		}
+		wantStatus(t, "kill", r, history.Installed)
+		s.Push(i, heal, Timeout)
+	}
+	for i, h := range s.HealAll(t.Context()) {
+		if h.Err != nil {
+			t.Errorf("heal %d: %v", i+1, h.Err)
+		}
+		wantStatus(t, "heal", h.Receipt, history.Installed)
+		if waits := strings.Contains(h.Receipt.Evidence, "does not serve yet"); waits != (i == 0) {
+			t.Errorf("heal %d: %s", i+1, h.Receipt.Evidence)
+		}
+	}
 }
 
 func TestRestart(t *testing.T) {

@@ -15,7 +15,7 @@ func killKind() Kind {
 	return Kind{
 		Name: "kill",
 		Doc: "Ends the target with SIGKILL; receipt: the process is gone. The heal starts a server again and waits until it " +
-			"serves; a client stays dead.",
+			"serves, or runs while other faults stand; a client stays dead.",
 		Needs:   []Capability{CanInspect, CanKill},
 		Lasting: true,
 		Stops:   true,
@@ -40,7 +40,7 @@ func (kill) Inject(ctx context.Context, s Scope) (Heal, history.Receipt, error) 
 	}
 	var dead victims
 	receipt, err := onEach(targets, func(n killable) (history.Receipt, error) { return dead.kill(ctx, n) })
-	heal := func(ctx context.Context) (history.Receipt, error) { return dead.revive(ctx, s.Service) }
+	heal := func(ctx context.Context) (history.Receipt, error) { return dead.revive(ctx, s) }
 	return heal, receipt, err
 }
 
@@ -80,12 +80,12 @@ func (v *victims) kill(ctx context.Context, n killable) (history.Receipt, error)
 }
 
 // revive starts every victim again that can be, and sees that it serves.
-func (v *victims) revive(ctx context.Context, service Observer) (history.Receipt, error) {
+func (v *victims) revive(ctx context.Context, s Scope) (history.Receipt, error) {
 	v.mu.Lock()
 	nodes := v.nodes
 	v.mu.Unlock()
 	if len(nodes) == 0 {
 		return nothingToHeal(ctx)
 	}
-	return onEach(nodes, func(n killable) (history.Receipt, error) { return revived(ctx, n, service) })
+	return onEach(nodes, func(n killable) (history.Receipt, error) { return revived(ctx, n, s) })
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 
 	"github.com/lockquake/lockquake/history"
 )
@@ -39,42 +40,87 @@ func (pause) Inject(ctx context.Context, s Scope) (Heal, history.Receipt, error)
 	if err != nil {
 		return nothingToHeal, nothingDone(err), err
 	}
-	receipt, err := onEach(targets, func(n pausable) (history.Receipt, error) {
-		if _, err := n.Pause(ctx); err != nil {
-			return history.Receipt{}, err
-		}
-		state, err := n.Inspect(ctx)
-		evidence := fmt.Sprintf("%s: %s", n.Name(), state)
-		switch {
-		case err != nil:
-			return history.Receipt{}, fmt.Errorf("its state could not be read: %w", err)
-		case !state.Stopped():
-			return seen(history.NotInstalled, state.Time, evidence+": not every thread is stopped"), nil
-		}
-		return seen(history.Installed, state.Time, evidence), nil
-	})
-	heal := func(ctx context.Context) (history.Receipt, error) { return onEach(targets, resumed(ctx)) }
-	return heal, receipt, err
+	var held stops
+	receipt, err := onEach(targets, func(n pausable) (history.Receipt, error) { return held.stop(ctx, n) })
+	return held.heal, receipt, err
 }
 
-// resumed continues a target and sees that none of its threads is stopped any more.
-func resumed(ctx context.Context) func(pausable) (history.Receipt, error) {
-	return func(n pausable) (history.Receipt, error) {
-		_, failed := n.Resume(ctx)
-		state, err := n.Inspect(ctx)
-		evidence := fmt.Sprintf("%s: %s", n.Name(), state)
-		switch {
-		case err != nil:
-			return history.Receipt{}, errors.Join(failed, fmt.Errorf("its state could not be read: %w", err))
-		case state.Gone():
-			return seen(history.Installed, state.Time, evidence+": it ended meanwhile"), nil
-		case failed != nil:
-			return history.Receipt{Time: state.Time, Evidence: evidence}, failed
-		case state.Threads["T"] > 0:
-			return seen(history.NotInstalled, state.Time, evidence+": it is still stopped"), errors.New("it is still stopped")
-		}
-		return seen(history.Installed, state.Time, evidence), nil
+// stops are the targets that were sent a SIGSTOP.
+type stops struct {
+	mu  sync.Mutex
+	all []stop
+}
+
+// stop is one target: the process that was stopped, and not one that takes its place, is to go on.
+type stop struct {
+	pausable
+	pid int
+}
+
+func (s *stops) stop(ctx context.Context, n pausable) (history.Receipt, error) {
+	before, err := n.Inspect(ctx)
+	if err != nil {
+		return history.Receipt{}, fmt.Errorf("its state could not be read: %w", err)
 	}
+	if before.Gone() {
+		return seen(history.NotInstalled, before.Time, n.Name()+" had no process to stop"), nil
+	}
+	s.mu.Lock()
+	s.all = append(s.all, stop{n, before.PID})
+	s.mu.Unlock()
+	if _, err := n.Pause(ctx); err != nil {
+		return history.Receipt{}, err
+	}
+	state, err := n.Inspect(ctx)
+	evidence := fmt.Sprintf("%s: %s", n.Name(), state)
+	switch {
+	case err != nil:
+		return history.Receipt{}, fmt.Errorf("its state could not be read: %w", err)
+	case !state.Stopped():
+		return seen(history.NotInstalled, state.Time, evidence+": not every thread is stopped"), nil
+	}
+	return seen(history.Installed, state.Time, evidence), nil
+}
+
+func (s *stops) heal(ctx context.Context) (history.Receipt, error) {
+	s.mu.Lock()
+	all := s.all
+	s.mu.Unlock()
+	if len(all) == 0 {
+		return nothingToHeal(ctx)
+	}
+	return onEach(all, func(n stop) (history.Receipt, error) { return n.resumed(ctx) })
+}
+
+// resumed continues a target and sees that none of its threads is stopped any more, unless another pause of it stands.
+func (n stop) resumed(ctx context.Context) (history.Receipt, error) {
+	if state, err := n.Inspect(ctx); err == nil && (state.Gone() || state.PID != n.pid) {
+		return seen(history.Installed, state.Time, fmt.Sprintf("%s: %s: it ended meanwhile", n.Name(), state)), nil
+	}
+	_, failed := n.Resume(ctx)
+	state, err := n.Inspect(ctx)
+	evidence := fmt.Sprintf("%s: %s", n.Name(), state)
+	switch {
+	case err != nil:
+		return history.Receipt{}, errors.Join(failed, fmt.Errorf("its state could not be read: %w", err))
+	case state.Gone():
+		return seen(history.Installed, state.Time, evidence+": it ended meanwhile"), nil
+	case failed != nil:
+		return history.Receipt{Time: state.Time, Evidence: evidence}, failed
+	case state.Threads["T"] > 0 && n.pauses() > 0:
+		return seen(history.Installed, state.Time, fmt.Sprintf("%s: %d other pauses of it stand", evidence, n.pauses())), nil
+	case state.Threads["T"] > 0:
+		return seen(history.NotInstalled, state.Time, evidence+": it is still stopped"), errors.New("it is still stopped")
+	}
+	return seen(history.Installed, state.Time, evidence), nil
+}
+
+// pauses is how many pauses of the node stand, as far as it counts them.
+func (n stop) pauses() int {
+	if c, ok := n.pausable.(interface{ Pauses() int }); ok {
+		return c.Pauses()
+	}
+	return 0
 }
 
 // nothingToHeal is the heal of an injection that did nothing at all.

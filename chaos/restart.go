@@ -48,7 +48,7 @@ func (f restart) Inject(ctx context.Context, s Scope) (Heal, history.Receipt, er
 		return nothingToHeal, nothingDone(err), err
 	}
 	var dead victims
-	heal := func(ctx context.Context) (history.Receipt, error) { return dead.revive(ctx, s.Service) }
+	heal := func(ctx context.Context) (history.Receipt, error) { return dead.revive(ctx, s) }
 	receipt, err := onEach(targets, func(n killable) (history.Receipt, error) {
 		gone, err := dead.kill(ctx, n)
 		if err != nil || gone.Status != history.Installed {
@@ -57,7 +57,7 @@ func (f restart) Inject(ctx context.Context, s Scope) (Heal, history.Receipt, er
 		if err := pauseFor(ctx, f.Delay); err != nil {
 			return gone, fmt.Errorf("waiting for the delay: %w", err)
 		}
-		back, err := revived(ctx, n, s.Service)
+		back, err := revived(ctx, n, s)
 		back.Evidence = gone.Evidence + "; " + back.Evidence
 		back.Time = gone.Time
 		return back, err

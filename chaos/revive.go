@@ -12,13 +12,15 @@ import (
 
 const (
 	reviveTimeout = 15 * time.Second      // until a started node serves, beside the delay of its start
+	reviveGrace   = 2 * time.Second       // until a started node serves while other faults may keep it from that
 	askTimeout    = time.Second           // for one question
 	pollEvery     = 10 * time.Millisecond // between two looks
 )
 
-// revived starts a node that was killed and waits until it serves again. A node that is never started a second time, as
-// a client, stays dead; that is its healed state.
-func revived(ctx context.Context, n killable, service Observer) (history.Receipt, error) {
+// revived starts a node that was killed and waits until it serves again. While other faults stand it need only run: a
+// member of a quorum cannot serve before enough of the others are healed, which comes after this heal. A node that is never
+// started a second time, as a client, stays dead; that is its healed state.
+func revived(ctx context.Context, n killable, s Scope) (history.Receipt, error) {
 	starter, ok := n.(Starter)
 	if !ok || !starter.Restartable() {
 		return seen(history.Installed, 0, n.Name()+" stays dead: it is not a node that is started again"), nil
@@ -31,10 +33,9 @@ func revived(ctx context.Context, n killable, service Observer) (history.Receipt
 	if err != nil {
 		return history.Receipt{}, err
 	}
-	if service != nil {
-		if err := serves(ctx, service, n.Name()); err != nil {
-			return history.Receipt{}, err
-		}
+	waits, err := servesBeside(ctx, n.Name(), s)
+	if err != nil {
+		return history.Receipt{}, err
 	}
 	state, err := n.Inspect(ctx)
 	if err != nil {
@@ -48,8 +49,10 @@ func revived(ctx context.Context, n killable, service Observer) (history.Receipt
 		evidence += fmt.Sprintf(", whose start was put off by %s", delay)
 	}
 	switch {
-	case service == nil:
+	case s.Service == nil:
 		evidence += "; there is no service to ask"
+	case waits:
+		evidence += "; it does not serve yet, other faults stand"
 	case started:
 		evidence += fmt.Sprintf(", serves again %s after the start was asked for", took)
 	default:
@@ -74,6 +77,25 @@ func restarted(ctx context.Context, n killable, starter Starter) (started bool, 
 		}
 	}
 	return true, starter.Start(ctx)
+}
+
+// servesBeside waits until the node serves. Where it does not within reviveGrace while other faults stand, waits is true: it
+// waits for them. The run's last look at the service demands that it serves.
+func servesBeside(ctx context.Context, node string, s Scope) (waits bool, err error) {
+	for s.Service != nil {
+		looking, cancel := context.WithTimeout(ctx, reviveGrace)
+		err := serves(looking, s.Service, node)
+		cancel()
+		switch {
+		case err == nil:
+			return false, nil
+		case ctx.Err() != nil:
+			return false, err
+		case s.others() > 0:
+			return true, nil
+		}
+	}
+	return false, nil
 }
 
 // serves waits until the node answers a request of its own protocol.

@@ -87,6 +87,19 @@ func (s *Stack) Len() int {
 	return len(s.standing)
 }
 
+// Others returns how many injections stand beside the one of that id.
+func (s *Stack) Others(id int) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := 0
+	for _, h := range s.standing {
+		if h.id != id {
+			n++
+		}
+	}
+	return n
+}
+
 func (s *Stack) run(ctx context.Context, h *standing) Healed {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), h.limit)
 	defer cancel()

@@ -19,14 +19,15 @@ const (
 
 // Fault is one injection: a line of faults.jsonl.
 type Fault struct {
-	ID       int      `json:"id"`             // position among the run's injections, from 1
-	Entry    int      `json:"entry"`          // index of the scenario's chaos entry or step, from 1; 0: not known
-	Name     string   `json:"name"`           // the kind of trouble
-	As       string   `json:"as,omitempty"`   // name given by a step
-	Selector string   `json:"selector"`       // the target as the scenario wrote it
-	Targets  []string `json:"targets"`        // the nodes it resolved to
-	Target   string   `json:"target"`         // the same for people: "client-3 (user 17, lock-0)"
-	User     *User    `json:"user,omitempty"` // the holder, where the selector asked for one
+	ID       int      `json:"id"`              // position among the run's injections, from 1
+	Entry    int      `json:"entry"`           // index of the scenario's chaos entry or step, from 1; 0: not known
+	Name     string   `json:"name"`            // the kind of trouble
+	As       string   `json:"as,omitempty"`    // name given by a step
+	Selector string   `json:"selector"`        // the target as the scenario wrote it
+	Targets  []string `json:"targets"`         // the nodes it resolved to
+	Peers    []string `json:"peers,omitempty"` // the nodes at the other ends of a link fault
+	Target   string   `json:"target"`          // the same for people: "client-3 (user 17, lock-0)"
+	User     *User    `json:"user,omitempty"`  // the holder, where the selector asked for one
 	Grant    uint32   `json:"grant,omitempty"`
 	Lock     string   `json:"lock,omitempty"`
 	Params   string   `json:"params,omitempty"` // what it was asked to do, in words

@@ -76,6 +76,18 @@ func decode(src *source, m *ast.MappingNode, path string, into any, also []strin
 	return nil
 }
 
+// readsItself is what types implement that decode more than one form.
+var readsItself = reflect.TypeFor[yaml.InterfaceUnmarshaler]()
+
+// message returns what the decoder says without the excerpt of the text that it adds.
+func message(err error) string {
+	var e yaml.Error
+	if errors.As(err, &e) {
+		return e.GetMessage()
+	}
+	return err.Error()
+}
+
 func checkMap(src *source, m *ast.MappingNode, path string, fields []field, also []string) error {
 	for _, v := range m.Values {
 		key := keyOf(v)
@@ -114,6 +126,10 @@ func check(src *source, n ast.Node, path string, t reflect.Type, pair *ast.Mappi
 		return checkDuration(src, n, path)
 	case t == sizeType:
 		return checkSize(src, n, path)
+	case reflect.PointerTo(t).Implements(readsItself):
+		if err := yaml.NodeToValue(n, reflect.New(t).Interface()); err != nil {
+			return src.at(tokenOf(n), path, "%s does not fit: %s", shown(n), message(err))
+		}
 	case t.Kind() == reflect.String:
 		if _, ok := textOf(n); !ok && !numberAsText(n, t) {
 			return wrong("text; quote it if it is meant so")

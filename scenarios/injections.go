@@ -1,6 +1,38 @@
 package scenarios
 
-import "time"
+import (
+	"errors"
+	"strings"
+	"time"
+)
+
+// targets is what a fault is aimed at: one selector or a list of them, kept as one text with commas between.
+type targets string
+
+// UnmarshalYAML takes a word, or a list of words.
+func (t *targets) UnmarshalYAML(unmarshal func(any) error) error {
+	var value any
+	if err := unmarshal(&value); err != nil {
+		return err
+	}
+	list, ok := value.([]any)
+	if !ok {
+		list = []any{value}
+	}
+	var words []string
+	for _, v := range list {
+		word, ok := v.(string)
+		if !ok {
+			return errors.New("want a target, or a list of targets")
+		}
+		words = append(words, word)
+	}
+	if len(words) == 0 {
+		return errors.New("want a target, or a list of targets")
+	}
+	*t = targets(strings.Join(words, ", "))
+	return nil
+}
 
 // chaos reads the schedule.
 func (r reader) chaos(s *Scenario) error {
@@ -11,14 +43,15 @@ func (r reader) chaos(s *Scenario) error {
 	for i, m := range list {
 		path := item("chaos", i)
 		var k struct {
-			Use, On                string
+			Use                    string
+			On                     targets
 			At, For, Every, Jitter time.Duration
 		}
 		p, err := r.own(m, path, &k)
 		if err != nil {
 			return err
 		}
-		in := Injection{Use: k.Use, On: k.On, At: k.At, For: k.For, Every: k.Every, Jitter: k.Jitter, Params: p}
+		in := Injection{Use: k.Use, On: string(k.On), At: k.At, For: k.For, Every: k.Every, Jitter: k.Jitter, Params: p}
 		if err := r.injection(in, path, s.Run.For); err != nil {
 			return err
 		}

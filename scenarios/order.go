@@ -34,6 +34,8 @@ func (r reader) order(steps []Step) error {
 			return r.errorf(join(path, "heal"), "%q was healed before", s.Heal)
 		case s.Heal != "" && !slices.Contains(standing, s.Heal):
 			return r.errorf(join(path, "heal"), "no step before is named %q by as; %s", s.Heal, have(standing))
+		case s.Of != "" && !slices.Contains(standing, s.Of):
+			return r.errorf(join(path, "of"), "no injection that stands is named %q by as; %s", s.Of, have(standing))
 		}
 		if s.Do != "" && !slices.Contains(users, s.User) {
 			users = append(users, s.User)

@@ -59,7 +59,7 @@ type Resource struct {
 // Injection is one entry of the `chaos:` list.
 type Injection struct {
 	Use    string
-	On     string        // selector or node name
+	On     string        // selectors or node names, with commas between
 	At     time.Duration // after the workload was let go
 	For    time.Duration // 0: not healed before the end
 	Every  time.Duration // 0: once
@@ -82,18 +82,19 @@ type Step struct {
 	Action  string // for arm: "wait" or "die"
 
 	Inject string // name of a fault
-	On     string // selector, node name or a user's name
+	On     string // selectors, node names or users' names, with commas between
 	As     string // name of this injection, for heal
 	Params Params // the fault's own keys
 
 	Heal string // the name given by `as`
 
-	Await string        // "event", "validity-over", "fact", "point" or "elapsed"
+	Await string        // "event", "validity-over", "fact", "point", "elapsed" or "bitten"
 	Event string        // for await event: "acquire ok", "lost", ...
 	Fact  string        // for await fact
 	Node  string        // for await fact
 	Is    string        // for await fact; default "true"
 	For   time.Duration // for await elapsed
+	Of    string        // for await bitten: the name given by `as`
 
 	Within time.Duration // deadline of the step; default 10s
 }

@@ -27,15 +27,16 @@ var (
 		"release": {"lock", "outcome", "async"}, "renew": {"lock", "outcome", "async"},
 		"arm": {"point", "action"}, "continue": {"point"},
 	}
-	awaits = []string{"event", "validity-over", "fact", "point", "elapsed"}
+	awaits = []string{"event", "validity-over", "fact", "point", "elapsed", "bitten"}
 	// keysOfAwait are the keys that an await takes beside await and within.
 	keysOfAwait = map[string][]string{
 		"event": {"event", "user", "lock"}, "validity-over": {"user", "lock"}, "fact": {"fact", "node", "is"},
-		"point": {"user", "point"}, "elapsed": {"for"},
+		"point": {"user", "point"}, "elapsed": {"for"}, "bitten": {"of"},
 	}
 	needed = map[string][]string{
 		"write": {"value"}, "arm": {"point", "action"}, "continue": {"point"},
 		"event": {"event", "user"}, "validity-over": {"user"}, "fact": {"fact", "node"}, "point": {"user", "point"}, "elapsed": {"for"},
+		"bitten": {"of"},
 	}
 )
 
@@ -47,9 +48,11 @@ type rawStep struct {
 	Outcome        string
 	Async          bool
 	Point, Action  string
-	Inject, On, As string
+	Inject, As     string
+	On             targets
 	Heal           string
 	Await, Event   string
+	Of             string
 	Fact, Node, Is string
 	For, Within    time.Duration
 }
@@ -89,8 +92,8 @@ func (r reader) step(m *ast.MappingNode, path string) (Step, error) {
 	}
 	s := Step{
 		Do: raw.Do, User: raw.User, Lock: raw.Lock, Mode: raw.Mode, Value: raw.Value, Outcome: raw.Outcome, Async: raw.Async,
-		Point: raw.Point, Action: raw.Action, Inject: raw.Inject, On: raw.On, As: raw.As, Params: params, Heal: raw.Heal,
-		Await: raw.Await, Event: raw.Event, Fact: raw.Fact, Node: raw.Node, Is: raw.Is, For: raw.For, Within: raw.Within,
+		Point: raw.Point, Action: raw.Action, Inject: raw.Inject, On: string(raw.On), As: raw.As, Params: params, Heal: raw.Heal,
+		Await: raw.Await, Event: raw.Event, Of: raw.Of, Fact: raw.Fact, Node: raw.Node, Is: raw.Is, For: raw.For, Within: raw.Within,
 	}
 	if tok := tokenOf(m); tok != nil && tok.Position != nil {
 		s.Line = tok.Position.Line
@@ -193,7 +196,7 @@ func (r reader) stepValues(m *ast.MappingNode, s Step, path string) error {
 		}
 		return r.errorf(join(path, "for"), "%s is longer than the step's deadline; write within as well", s.For)
 	}
-	for _, key := range []string{"inject", "heal", "on", "as", "point", "fact", "node", "is"} {
+	for _, key := range []string{"inject", "heal", "on", "as", "of", "point", "fact", "node", "is"} {
 		if v := entry(m, key); v != nil {
 			if text, ok := textOf(v.Value); ok && strings.TrimSpace(text) == "" {
 				return r.src.at(tokenOf(v.Value), join(path, key), "is empty")

@@ -44,13 +44,18 @@ type Filtered struct {
 // ProbeArgs are the arguments of DoProbe: datagrams are sent between the target's namespace and those of its peers, from
 // sockets that the agent opens there for the purpose.
 type ProbeArgs struct {
-	Address  string        `json:"address"`             // of the target
-	Port     uint16        `json:"port,omitempty"`      // at the target's end; 0: any free one
-	PeerPort uint16        `json:"peer_port,omitempty"` // at the peers' end; 0: any free one
-	Peers    []string      `json:"peers"`               // addresses, in the order of the processes
-	Patience time.Duration `json:"patience_ns"`         // how long an arrival is waited for
-	Dial     bool          `json:"dial,omitempty"`      // open TCP connections too; not with ports
-	Control  string        `json:"control,omitempty"`   // "host:port" at which the target listens, dialled from inside
+	ProbeEnd               // the target's
+	Peers    []ProbeEnd    `json:"peers"`              // in the order of the processes
+	Patience time.Duration `json:"patience_ns"`        // how long an arrival is waited for, at least
+	DialOut  bool          `json:"dial_out,omitempty"` // open TCP connections to the peers too, whatever the ports
+	DialIn   bool          `json:"dial_in,omitempty"`  // and from them
+	Control  string        `json:"control,omitempty"`  // "host:port" at which the target listens, dialled from inside
+}
+
+// ProbeEnd is one end of a link.
+type ProbeEnd struct {
+	Address string `json:"address"`
+	Port    uint16 `json:"port,omitempty"` // that datagrams come from and go to; 0: any free one
 }
 
 // ProbeResult tells what arrived.

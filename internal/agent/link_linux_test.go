@@ -141,8 +141,14 @@ func met(t *testing.T, c *Client, key string, at cabled) Filtered {
 
 // probed asks the agent for the link from x to y.
 func probed(t *testing.T, c *Client, x, y cabled, a ProbeArgs) Seen {
+	return probedAt(t, c, x, y, 0, a)
+}
+
+// probedAt does so with a port of y's own.
+func probedAt(t *testing.T, c *Client, x, y cabled, theirs uint16, a ProbeArgs) Seen {
 	t.Helper()
-	a.Address, a.Peers = x.address, []string{y.address}
+	a.Address = x.address
+	a.Peers = []ProbeEnd{{Address: y.address, Port: theirs}}
 	if a.Patience == 0 {
 		a.Patience = 100 * time.Millisecond
 	}
@@ -169,7 +175,7 @@ func untouched(t *testing.T, ends ...cabled) {
 // openBothWays demands that everything passes.
 func openBothWays(t *testing.T, c *Client, x, y cabled) {
 	t.Helper()
-	s := probed(t, c, x, y, ProbeArgs{Dial: true, Patience: time.Second})
+	s := probed(t, c, x, y, ProbeArgs{DialOut: true, DialIn: true, Patience: time.Second})
 	if !s.Out.Arrived || !s.In.Arrived || s.Out.Dial != Connected || s.In.Dial != Connected {
 		t.Fatalf("the link should be open: %+v", s)
 	}
@@ -188,17 +194,17 @@ func TestFilters(t *testing.T) {
 		outDial, inDial string
 	}{
 		{"both ways", Drop, []Rule{out, in}, false, false, Silent, Silent},
-		{"to the peer", Drop, []Rule{out}, false, true, Silent, Silent},
-		{"from the peer", Drop, []Rule{in}, true, false, Silent, Silent},
-		{"both ways refused", Reject, []Rule{out, in}, false, false, Refused, Silent},
-		{"to the peer refused", Reject, []Rule{out}, false, true, Refused, Silent},
-		{"from the peer refused", Reject, []Rule{in}, true, false, Silent, Refused},
+		{"to the peer", Drop, []Rule{out}, false, true, "", ""},
+		{"from the peer", Drop, []Rule{in}, true, false, "", ""},
+		{"both ways refused", Reject, []Rule{out, in}, false, false, Refused, ""},
+		{"to the peer refused", Reject, []Rule{out}, false, true, Refused, ""},
+		{"from the peer refused", Reject, []Rule{in}, true, false, "", Refused},
 	} {
 		for i := range f.rules {
 			f.rules[i].How = f.how
 		}
 		filtered(t, c, f.name, x, f.rules...)
-		s := probed(t, c, x, y, ProbeArgs{Dial: true})
+		s := probed(t, c, x, y, ProbeArgs{DialOut: f.outDial != "", DialIn: f.inDial != ""})
 		if s.Out.Arrived != f.outOpen || s.In.Arrived != f.inOpen || s.Out.Dial != f.outDial || s.In.Dial != f.inDial {
 			t.Errorf("%s: %+v", f.name, s)
 		}
@@ -219,24 +225,23 @@ func TestFiltersOfPorts(t *testing.T) {
 	filtered(t, c, "from port 6379", x, Rule{Peer: y.address, Out: true, Port: 6379, How: Drop})
 	filtered(t, c, "from their port 7000", x, Rule{Peer: y.address, PeerPort: 7000, How: Drop})
 	for _, a := range []struct {
-		probe   ProbeArgs
-		out, in bool
+		port, theirs uint16
+		out, in      bool
 	}{
-		{ProbeArgs{Dial: true, Patience: time.Second}, true, true},
-		{ProbeArgs{Port: 6379}, false, true},
-		{ProbeArgs{Port: 6380, Patience: time.Second}, true, true},
-		{ProbeArgs{PeerPort: 7000}, true, false},
-		{ProbeArgs{PeerPort: 6379, Patience: time.Second}, true, true},
-		{ProbeArgs{Port: 6379, PeerPort: 7000}, false, false},
+		{0, 0, true, true}, {6379, 0, false, true}, {6380, 0, true, true}, {0, 7000, true, false}, {0, 6379, true, true}, {6379, 7000, false, false},
 	} {
-		if s := probed(t, c, x, y, a.probe); s.Out.Arrived != a.out || s.In.Arrived != a.in {
-			t.Errorf("port %d, theirs %d: %+v", a.probe.Port, a.probe.PeerPort, s)
+		probe := ProbeArgs{ProbeEnd: ProbeEnd{Port: a.port}, DialOut: a.port+a.theirs == 0}
+		if a.out && a.in {
+			probe.Patience = time.Second
+		}
+		if s := probedAt(t, c, x, y, a.theirs, probe); s.Out.Arrived != a.out || s.In.Arrived != a.in {
+			t.Errorf("port %d, theirs %d: %+v", a.port, a.theirs, s)
 		}
 	}
 	if u := unfiltered(t, c, "from port 6379"); u.Others != 1 || len(u.Left) > 0 {
 		t.Errorf("the undo of one of two: %+v", u)
 	}
-	if s := probed(t, c, x, y, ProbeArgs{Port: 6379, PeerPort: 7000}); !s.Out.Arrived || s.In.Arrived {
+	if s := probedAt(t, c, x, y, 7000, ProbeArgs{ProbeEnd: ProbeEnd{Port: 6379}}); !s.Out.Arrived || s.In.Arrived {
 		t.Errorf("one of two overlapping filters was undone, and now: %+v", s)
 	}
 	if u := unfiltered(t, c, "from their port 7000"); u.Others != 0 {

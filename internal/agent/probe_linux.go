@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
-	"os"
 	"slices"
 	"sync"
 	"time"
@@ -16,8 +15,14 @@ import (
 	"github.com/lockquake/lockquake/internal/clock"
 )
 
-// probeEvery is the pause between two datagrams on one link; a link that loses some shows itself all the same.
-const probeEvery = 20 * time.Millisecond
+const (
+	// probeEvery is the pause between two datagrams on one link; a link that loses some shows itself all the same.
+	probeEvery = 20 * time.Millisecond
+	// probeLeast is how many datagrams must be missed, however late this process is given the processor.
+	probeLeast = 5
+	// dialPatience is how long a connection is waited for.
+	dialPatience = time.Second
+)
 
 // doProbe sends datagrams between a process's namespace and those of its peers.
 func doProbe(ctx context.Context, c call) (any, error) {
@@ -47,7 +52,7 @@ type probe struct {
 type end struct {
 	space    *namespace
 	packets  *net.UDPConn
-	listener net.Listener // nil unless dials were asked for
+	listener net.Listener // what is dialled; the kernel completes the connections
 
 	mu      sync.Mutex
 	arrived map[string]int64 // by the datagram's text: when the first one came
@@ -55,13 +60,13 @@ type end struct {
 
 func (p *probe) open(target Process, peers []Process) error {
 	var err error
-	if p.self, err = newEnd(target, p.args.Address, p.args.Port, p.args.Dial); err != nil {
+	if p.self, err = newEnd(target, p.args.ProbeEnd); err != nil {
 		return fmt.Errorf("probe from %s: %w", p.args.Address, err)
 	}
 	for i, peer := range peers {
-		e, err := newEnd(peer, p.args.Peers[i], p.args.PeerPort, p.args.Dial)
+		e, err := newEnd(peer, p.args.Peers[i])
 		if err != nil {
-			return fmt.Errorf("probe from %s: %w", p.args.Peers[i], err)
+			return fmt.Errorf("probe from %s: %w", p.args.Peers[i].Address, err)
 		}
 		p.peers = append(p.peers, e)
 	}
@@ -76,8 +81,8 @@ func (p *probe) close() {
 	}
 }
 
-func newEnd(of Process, address string, port uint16, dial bool) (*end, error) {
-	host, err := netip.ParseAddr(address)
+func newEnd(of Process, at ProbeEnd) (*end, error) {
+	host, err := netip.ParseAddr(at.Address)
 	if err != nil {
 		return nil, err
 	}
@@ -88,12 +93,10 @@ func newEnd(of Process, address string, port uint16, dial bool) (*end, error) {
 	e := &end{space: space, arrived: make(map[string]int64)}
 	err = space.do(func() error {
 		var err error
-		if e.packets, err = net.ListenUDP("udp4", net.UDPAddrFromAddrPort(netip.AddrPortFrom(host, port))); err != nil {
+		if e.packets, err = net.ListenUDP("udp4", net.UDPAddrFromAddrPort(netip.AddrPortFrom(host, at.Port))); err != nil {
 			return err
 		}
-		if dial {
-			e.listener, err = net.Listen("tcp4", net.JoinHostPort(address, "0"))
-		}
+		e.listener, err = net.Listen("tcp4", net.JoinHostPort(at.Address, "0"))
 		return err
 	})
 	if err != nil {
@@ -150,8 +153,6 @@ type flow struct {
 
 // run sends until everything has arrived, or patience is over.
 func (p *probe) run(ctx context.Context) (ProbeResult, error) {
-	ctx, cancel := context.WithTimeout(ctx, p.args.Patience)
-	defer cancel()
 	this := clock.Now() // what a probe before this one sent may still be under way
 	flows := []*flow{{from: p.self, to: p.self, text: fmt.Sprintf("%d self", this)}}
 	for i, e := range p.peers {
@@ -159,8 +160,8 @@ func (p *probe) run(ctx context.Context) (ProbeResult, error) {
 			&flow{from: p.self, to: e, text: fmt.Sprintf("%d out %d", this, i)},
 			&flow{from: e, to: p.self, text: fmt.Sprintf("%d in %d", this, i)})
 	}
-	var beside sync.WaitGroup
 	out := ProbeResult{}
+	var beside sync.WaitGroup
 	if p.args.Control != "" {
 		beside.Go(func() {
 			if said, _ := p.self.dial(ctx, p.args.Control); said != Connected {
@@ -168,23 +169,25 @@ func (p *probe) run(ctx context.Context) (ProbeResult, error) {
 			}
 		})
 	}
-	if p.args.Dial {
-		for _, f := range flows[1:] {
+	for i, f := range flows[1:] {
+		if outward := i%2 == 0; outward && p.args.DialOut || !outward && p.args.DialIn {
 			beside.Go(func() { f.arrival.Dial, f.arrival.Took = f.from.dial(ctx, f.to.listener.Addr().String()) })
 		}
 	}
-	for missing(flows) && p.round(ctx, flows) {
+	over := clock.Now() + int64(p.args.Patience)
+	for round := 0; missing(flows) && ctx.Err() == nil && (round < probeLeast || clock.Now() < over); round++ {
+		p.round(ctx, flows)
 	}
 	beside.Wait()
 	out.Self = flows[0].arrival.Arrived
 	for i := range p.peers {
 		out.Peers = append(out.Peers, Seen{Out: flows[1+2*i].arrival, In: flows[2+2*i].arrival})
 	}
-	return out, nil
+	return out, ctx.Err()
 }
 
-// round sends a datagram on every flow that has none yet, and waits a while for arrivals. It returns false when time is up.
-func (p *probe) round(ctx context.Context, flows []*flow) bool {
+// round sends a datagram on every flow on which none has arrived yet, and waits a while for arrivals.
+func (p *probe) round(ctx context.Context, flows []*flow) {
 	for _, f := range flows {
 		if f.arrival.Arrived {
 			continue
@@ -203,15 +206,14 @@ func (p *probe) round(ctx context.Context, flows []*flow) bool {
 			}
 		}
 		if !missing(flows) {
-			return true
+			return
 		}
 		select {
 		case <-time.After(probeEvery / looks):
 		case <-ctx.Done():
-			return false
+			return
 		}
 	}
-	return true
 }
 
 func missing(flows []*flow) bool {
@@ -222,19 +224,20 @@ func missing(flows []*flow) bool {
 func (e *end) dial(ctx context.Context, address string) (outcome string, took time.Duration) {
 	began := clock.Now()
 	err := e.space.do(func() error {
-		c, err := (&net.Dialer{}).DialContext(ctx, "tcp4", address)
+		c, err := (&net.Dialer{Timeout: dialPatience}).DialContext(ctx, "tcp4", address)
 		if err == nil {
 			_ = c.Close()
 		}
 		return err
 	})
 	took = time.Duration(clock.Now() - began)
+	var late net.Error
 	switch {
 	case err == nil:
 		return Connected, took
 	case errors.Is(err, unix.ECONNREFUSED):
 		return Refused, took
-	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, os.ErrDeadlineExceeded):
+	case errors.As(err, &late) && late.Timeout():
 		return Silent, took
 	}
 	return err.Error(), took

@@ -34,17 +34,31 @@ func (n *Node) Inspect(ctx context.Context) (chaos.ProcessState, error) {
 	return state, nil
 }
 
-// Pause sends SIGSTOP and returns when every thread was seen stopped.
+// Pause sends SIGSTOP and returns when every thread was seen stopped. Pauses of one process are counted: each is undone by
+// one Resume, also one that did not come to its end.
 func (n *Node) Pause(ctx context.Context) (chaos.ProcessState, error) {
+	n.pausing.Lock()
+	defer n.pausing.Unlock()
+	if n.Running() {
+		n.pauses.Add(1)
+	}
 	return n.act(ctx, "STOP", "stopped", chaos.ProcessState.Stopped)
 }
 
-// Resume sends SIGCONT and returns when no thread is stopped any more.
+// Resume undoes one Pause. When none is left it sends SIGCONT and returns when no thread is stopped any more.
 func (n *Node) Resume(ctx context.Context) (chaos.ProcessState, error) {
+	n.pausing.Lock()
+	defer n.pausing.Unlock()
+	if n.pauses.Load() > 0 && n.pauses.Add(-1) > 0 {
+		return n.Inspect(ctx)
+	}
 	return n.act(ctx, "CONT", "running again", func(s chaos.ProcessState) bool {
 		return s.PID != 0 && s.Threads["T"] == 0
 	})
 }
+
+// Pauses is how many pauses of the process have not been undone.
+func (n *Node) Pauses() int { return int(n.pauses.Load()) }
 
 // Kill sends SIGKILL and returns when the process is gone and can be started again. A process that is gone already is
 // no error.

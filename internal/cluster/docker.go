@@ -165,7 +165,7 @@ func (d *docker) limits() (string, error) {
 // offers holds for all providers of real processes.
 func offers(c chaos.Capability, r Role) error {
 	switch c {
-	case chaos.CanInspect, chaos.CanPause, chaos.CanKill:
+	case chaos.CanInspect, chaos.CanPause, chaos.CanKill, chaos.CanFilter, chaos.CanHold:
 		return nil
 	case chaos.CanStart:
 		if r == Server {

@@ -200,6 +200,7 @@ func (r *dockerRun) close(ctx context.Context) error {
 func (r *dockerRun) resumeAll(ctx context.Context) {
 	for _, n := range r.nodes {
 		if s, err := n.Inspect(ctx); err == nil && s.Threads["T"] > 0 {
+			n.pauses.Store(0)
 			if _, err := n.Resume(ctx); err != nil {
 				r.log.Warn("a kept node stays stopped", "node", n.Name(), "err", err)
 			}

@@ -51,7 +51,20 @@ func (l *local) Offers(c chaos.Capability, r Role) error {
 	if err := agent.Supported(); err != nil && c != chaos.CanStart {
 		return chaos.Unavailable{What: string(c), Reason: err.Error()}
 	}
+	if c == chaos.CanFilter || c == chaos.CanHold {
+		if err := l.ownNetworks(); err != nil {
+			return chaos.Unavailable{What: string(c), Reason: "all nodes share the loopback address: " + err.Error()}
+		}
+	}
 	return offers(c, r)
+}
+
+// ownNetworks tells why nodes would not get network namespaces of their own.
+func (l *local) ownNetworks() error {
+	if l.options.Loopback {
+		return errors.New("asked for")
+	}
+	return probeNamespaces()
 }
 
 // Open finds the programs and makes the network; nothing is started but, where asked for, the agent.

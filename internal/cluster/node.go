@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/lockquake/lockquake/chaos"
@@ -32,6 +33,12 @@ type Node struct {
 	spec   Spec
 	place  Place
 	driver driver
+
+	pausing sync.Mutex // held while the process is being stopped or continued
+	pauses  atomic.Int32
+
+	linking sync.Mutex // guards orders, and is held while they are given
+	orders  []*standingOrder
 
 	starting sync.Mutex // held while a process is being started
 	mu       sync.Mutex // guards what follows
@@ -80,10 +87,11 @@ func (n *Node) Start(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("start %s: %w", n.Name(), err)
 	}
+	n.pauses.Store(0) // those of the process before it went with it
 	n.mu.Lock()
 	n.stdio, n.exited = stdio, exited
 	n.mu.Unlock()
-	return nil
+	return n.standAgain(ctx)
 }
 
 // StartDelay is how long a Start called now waits before it begins.

@@ -16,7 +16,6 @@ import (
 	"github.com/lockquake/lockquake/history"
 	"github.com/lockquake/lockquake/internal/clock"
 	"github.com/lockquake/lockquake/internal/cluster"
-	"github.com/lockquake/lockquake/internal/seed"
 	"github.com/lockquake/lockquake/results"
 )
 
@@ -95,25 +94,18 @@ func (r *run) injectNodes(ctx context.Context, inj injection, f *history.Fault) 
 	limit := chaos.Limit(nodes)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), limit)
 	defer cancel()
-	heal, receipt, err := inj.fault.Inject(ctx, chaos.Scope{On: nodes, Service: r.service})
+	scope, err := r.scope(ctx, inj, f, nodes)
+	if err != nil {
+		return history.Receipt{Status: history.NotInstalled}, err
+	}
+	heal, receipt, err := inj.fault.Inject(ctx, scope)
 	r.heals.Push(f.ID, heal, limit)
 	return receipt, err
 }
 
 // resolve picks the nodes of a selector as they are now.
 func (r *run) resolve(ctx context.Context, sel chaos.Selector, id int) ([]chaos.Node, error) {
-	view := chaos.View{Service: r.service, Random: seed.Rand(r.plan.scenario.Run.Seed, fmt.Sprintf("selector-%d", id))}
-	for _, n := range r.cluster.Nodes {
-		view.All = append(view.All, n)
-		switch n.Role() {
-		case cluster.Server:
-			view.Servers = append(view.Servers, n)
-		case cluster.Client:
-			view.Clients = append(view.Clients, n)
-		case cluster.Resource:
-		}
-	}
-	return sel.Resolve(ctx, view)
+	return sel.Resolve(ctx, r.view(fmt.Sprintf("selector-%d", id)))
 }
 
 // injectHolder stops the client of a user that was just granted the lock, reads its stream to the end, and injects the
@@ -170,11 +162,14 @@ func (r *run) injectOn(ctx context.Context, inj injection, f *history.Fault, h h
 	r.mu.Lock()
 	f.Bit = state.Time
 	r.mu.Unlock()
-	heal, receipt, err := inj.fault.Inject(ctx, chaos.Scope{On: []chaos.Node{node}, Service: r.service})
-	r.heals.Push(f.ID, heal, chaos.Timeout) // a client is never started again
-	if err != nil || !inj.kind.Stops {
-		err = errors.Join(err, r.goOn(f))
+	scope, err := r.scope(ctx, inj, f, []chaos.Node{node})
+	if err != nil {
+		return history.Receipt{Status: history.NotInstalled}, false, errors.Join(err, r.goOn(f))
 	}
+	heal, receipt, err := inj.fault.Inject(ctx, scope)
+	r.heals.Push(f.ID, heal, chaos.Timeout) // a client is never started again
+	// A fault that stops the target holds on to it by itself: pauses of one node count.
+	err = errors.Join(err, r.goOn(f))
 	receipt.Evidence += fmt.Sprintf("; %v held %s by grant %d when it was stopped (%v), and its stream was silent for %v after", h.user, f.Lock, h.grant, state, silence)
 	return receipt, true, err
 }

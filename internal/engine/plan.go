@@ -39,6 +39,7 @@ type injection struct {
 	kind     chaos.Kind
 	fault    chaos.Fault
 	selector chaos.Selector
+	far      chaos.Selector // the other ends of a link fault; empty for other faults
 	on       string
 	as       string
 	params   string

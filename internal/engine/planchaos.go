@@ -59,12 +59,11 @@ func (p *Plan) injection(o Options, a asked) (injection, error) {
 	if inj.fault, err = inj.kind.New(a.params.Decode); err != nil {
 		return injection{}, p.place(a.path, err)
 	}
-	target := a.on
-	if k := slices.Index(p.people, target); k >= 0 {
-		target = p.personNode(k)
-	}
-	if inj.selector, err = chaos.ParseSelector(target, p.nodeNames()); err != nil {
+	if inj.selector, err = chaos.ParseSelector(strings.Join(p.nodesOf(strings.Split(a.on, ",")), ","), p.nodeNames()); err != nil {
 		return injection{}, p.place(a.path+".on", err)
+	}
+	if err := p.checkLinks(&inj); err != nil {
+		return injection{}, p.place(a.path, err)
 	}
 	return inj, nil
 }
@@ -87,6 +86,19 @@ func (p *Plan) checkSteps(o Options) error {
 			if err := p.checkFact(i, st); err != nil {
 				return err
 			}
+		case st.Await == "bitten":
+			if err := p.checkBitten(i, st); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (p *Plan) checkBitten(i int, st scenarios.Step) error {
+	for _, inj := range p.stepFaults {
+		if inj.as == st.Of && !inj.kind.Counts {
+			return p.wrong(stepPath(i, "of"), "%s counts no packets that could be awaited", inj.kind.Name)
 		}
 	}
 	return nil
@@ -138,23 +150,25 @@ func (p *Plan) deliverable(provider cluster.Provider, inj injection) error {
 		needs = append(needs, chaos.CanPause) // a holder is stopped first, so that it cannot slip away
 	}
 	var errs []error
-	for _, role := range p.roles(inj.selector) {
-		for _, c := range needs {
-			errs = append(errs, provider.Offers(c, role))
+	offered := func(needs []chaos.Capability, sel chaos.Selector) {
+		for _, role := range p.roles(sel) {
+			for _, c := range needs {
+				errs = append(errs, provider.Offers(c, role))
+			}
 		}
 	}
+	offered(needs, inj.selector)
+	offered(inj.kind.PeerNeeds, inj.far)
 	return errors.Join(errs...)
 }
 
 // roles returns the roles of the nodes that a selector may pick.
 func (p *Plan) roles(sel chaos.Selector) []cluster.Role {
-	if _, ok := sel.Holder(); ok || sel.String() == "clients" {
-		return []cluster.Role{cluster.Client}
-	}
-	for _, s := range p.specs {
-		if s.Name == sel.String() {
-			return []cluster.Role{s.Role}
+	var out []cluster.Role
+	for _, s := range p.picks(sel) {
+		if !slices.Contains(out, s.Role) {
+			out = append(out, s.Role)
 		}
 	}
-	return []cluster.Role{cluster.Server}
+	return out
 }

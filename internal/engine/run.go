@@ -41,9 +41,10 @@ type run struct {
 	mu       sync.Mutex
 	env      results.Env
 	faults   []*history.Fault
-	injected []injection // what each of them was, by the same index
-	doomed   []string    // clients whose user is to die at a point
-	phase    string      // the one under way
+	injected []injection           // what each of them was, by the same index
+	counted  map[int]chaos.Counted // by a fault's id: what counts its packets
+	doomed   []string              // clients whose user is to die at a point
+	phase    string                // the one under way
 	// injecting counts the injections under way, so that the end of the load waits for them.
 	injecting sync.WaitGroup
 	deaths    sync.WaitGroup // watchers that may still write into the engine's history
@@ -60,7 +61,7 @@ func Run(ctx context.Context, o Options) (dir string, err error) {
 	if err != nil {
 		return "", err
 	}
-	r := &run{options: o, plan: p, log: o.Log, live: newLive(), heals: chaos.NewStack(), stops: chaos.NewStack(), over: make(chan struct{}), id: newID()}
+	r := &run{options: o, plan: p, log: o.Log, live: newLive(), heals: chaos.NewStack(), stops: chaos.NewStack(), counted: map[int]chaos.Counted{}, over: make(chan struct{}), id: newID()}
 	if err := r.prepare(); err != nil {
 		return "", err
 	}

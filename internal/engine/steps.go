@@ -59,7 +59,7 @@ func (r *run) step(ctx context.Context, i int, st scenarios.Step, named map[stri
 		}
 		return nil
 	default:
-		return r.awaitStep(ctx, st)
+		return r.awaitStep(ctx, st, named)
 	}
 }
 
@@ -115,12 +115,18 @@ func (r *run) doStep(ctx context.Context, st scenarios.Step) error {
 	return nil
 }
 
-func (r *run) awaitStep(ctx context.Context, st scenarios.Step) error {
+func (r *run) awaitStep(ctx context.Context, st scenarios.Step, named map[string]*history.Fault) error {
 	switch st.Await {
 	case "elapsed":
 		return sleep(ctx, st.For)
 	case "fact":
 		return r.awaitFact(ctx, st)
+	case "bitten":
+		f := named[st.Of]
+		if f == nil {
+			return fmt.Errorf("nothing called %q was injected", st.Of)
+		}
+		return r.awaitBitten(ctx, f)
 	case "validity-over":
 		return r.awaitValidity(ctx, st)
 	case "point":

@@ -1,0 +1,404 @@
+package chaos
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/goccy/go-yaml"
+
+	"github.com/lockquake/lockquake/history"
+	"github.com/lockquake/lockquake/internal/seed"
+)
+
+// cable is a network of nodes whose links pass what no rule stops.
+type cable struct{ nodes []*wired }
+
+// wired is a node of a cable. Its fields make it a saboteur.
+type wired struct {
+	name  string
+	net   *cable
+	rules map[string][]LinkRule
+	met   uint64
+	held  int
+
+	deaf     bool // takes rules and puts none up
+	dead     bool // has no process
+	keeps    bool // does not take rules down
+	unheld   bool // tells of no packet that waits
+	confined bool // cannot be reached from inside once a rule stands
+	broken   error
+	left     []string
+}
+
+func wire(names ...string) *cable {
+	c := &cable{}
+	for _, n := range names {
+		c.nodes = append(c.nodes, &wired{name: n, net: c, rules: map[string][]LinkRule{}})
+	}
+	return c
+}
+
+func (c *cable) list() []Node {
+	var out []Node
+	for _, n := range c.nodes {
+		out = append(out, n)
+	}
+	return out
+}
+
+func (w *wired) Name() string { return w.name }
+
+func (w *wired) Port(name string) (int, bool) { return 7000, name == "main" }
+
+func (w *wired) Filter(_ context.Context, key string, rules []LinkRule) error {
+	if w.broken == nil && !w.deaf {
+		w.rules[key] = rules
+	}
+	return w.broken
+}
+
+func (w *wired) Filtered(context.Context, string) (LinkCount, error) {
+	return LinkCount{Packets: w.met, Held: w.held}, nil
+}
+
+func (w *wired) Unfilter(_ context.Context, key string) (LinkCount, error) {
+	if w.keeps {
+		return LinkCount{Packets: w.met}, nil
+	}
+	delete(w.rules, key)
+	return LinkCount{Packets: w.met, Held: w.held, Left: w.left, Others: len(w.rules)}, nil
+}
+
+// stops tells whether a rule of the node stops a packet between it and a peer.
+func (w *wired) stops(peer Node, out bool, port, peerPort int) (how string) {
+	for _, rules := range w.rules {
+		for _, r := range rules {
+			if r.Peer == peer && r.Out == out && (r.Port == 0 || r.Port == port) && (r.PeerPort == 0 || r.PeerPort == peerPort) {
+				how = r.How
+			}
+		}
+	}
+	if how != "" {
+		w.met++
+	}
+	if how == Hold && !w.unheld {
+		w.held++
+	}
+	return how
+}
+
+// send tells what becomes of a packet.
+func (w *wired) send(to *wired, port, peerPort int) Arrival {
+	how := w.stops(to, true, port, peerPort)
+	if how == "" {
+		how = to.stops(w, false, peerPort, port)
+	}
+	a := Arrival{Arrived: how == "", Sent: 1, Dial: "connected"}
+	if how != "" {
+		a.Dial, a.Refused = "no answer", how == Reject
+	}
+	return a
+}
+
+func (w *wired) ProbeLinks(_ context.Context, p LinkProbe) (LinksSeen, error) {
+	if w.dead {
+		return LinksSeen{}, errors.New("no such process")
+	}
+	var out LinksSeen
+	for _, n := range p.Peers {
+		peer := n.(*wired)
+		l := LinkSeen{Peer: peer, Missing: peer.dead}
+		if !peer.dead {
+			l.Out, l.In = w.send(peer, p.Port, p.PeerPort[n]), peer.send(w, p.PeerPort[n], p.Port)
+		}
+		if !p.DialOut {
+			l.Out.Dial, l.Out.Refused = "", false
+		}
+		if !p.DialIn {
+			l.In.Dial, l.In.Refused = "", false
+		}
+		out.Peers = append(out.Peers, l)
+	}
+	if w.confined && len(w.rules) > 0 {
+		out.Control = "connection refused"
+	}
+	return out, nil
+}
+
+// linkFault makes a fault out of parameters in YAML, as scenarios do.
+func linkFault(t *testing.T, name, params string) Fault {
+	t.Helper()
+	k, ok := Lookup(name)
+	if !ok {
+		t.Fatalf("no fault %s", name)
+	}
+	f, err := k.New(func(into any) error { return yaml.UnmarshalWithOptions([]byte(params), into, yaml.Strict()) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+// reach lists the links that pass, as "a>b".
+func (c *cable) reach(port, peerPort int) string {
+	var out []string
+	for _, a := range c.nodes {
+		for _, b := range c.nodes {
+			if a != b && a.send(b, port, peerPort).Arrived {
+				out = append(out, a.name+">"+b.name)
+			}
+		}
+	}
+	return strings.Join(out, " ")
+}
+
+func TestPartitions(t *testing.T) {
+	const open = "a>b a>c b>a b>c c>a c>b"
+	for _, p := range []struct{ params, cut string }{
+		{"{from: rest}", "b>c c>b"},
+		{"{from: [b, c], how: reject}", "b>c c>b"},
+		{"{direction: out}", "b>a b>c c>a c>b"},
+		{"{direction: in}", "a>b a>c b>c c>b"},
+		{"{port: 6379, direction: out}", open},
+		{"{peer_port: main}", open},
+	} {
+		c := wire("a", "b", "c")
+		var counted Counted
+		s := Scope{On: c.list()[:1], Peers: c.list()[1:], Counts: func(x Counted) { counted = x }}
+		heal, r, err := linkFault(t, "partition", p.params).Inject(t.Context(), s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		wantStatus(t, p.params, r, history.Installed)
+		if got := c.reach(0, 0); got != p.cut {
+			t.Errorf("%s: what passes is %s, want %s", p.params, got, p.cut)
+		}
+		switch {
+		case strings.Contains(p.params, "6379"):
+			if got := c.reach(6379, 1); got != "b>a b>c c>a c>b" {
+				t.Errorf("from port 6379 pass %s", got)
+			}
+		case strings.Contains(p.params, "main"):
+			if got := c.nodes[0].send(c.nodes[1], 1, 7000); got.Arrived {
+				t.Error("what goes to the others' port still passes")
+			}
+			if got := c.nodes[1].send(c.nodes[0], 7000, 1); got.Arrived {
+				t.Error("what comes from the others' port still passes")
+			}
+		}
+		if n, err := counted.Packets(t.Context()); err != nil || n == 0 {
+			t.Errorf("%s: %d packets were counted, %v", p.params, n, err)
+		}
+		r, err = heal(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		wantStatus(t, "heal of "+p.params, r, history.Installed)
+		if got := c.reach(0, 0); got != open {
+			t.Errorf("%s: after the heal pass %s", p.params, got)
+		}
+	}
+}
+
+func TestPartitionCountsFromItsReceiptOn(t *testing.T) {
+	c := wire("a", "b")
+	var counted Counted
+	_, _, err := linkFault(t, "partition", "{}").Inject(t.Context(), Scope{On: c.list()[:1], Peers: c.list()[1:], Counts: func(x Counted) { counted = x }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n, err := counted.Packets(t.Context()); err != nil || n != 0 {
+		t.Errorf("%d packets before any was sent, %v: its own probes count", n, err)
+	}
+	c.nodes[0].send(c.nodes[1], 0, 0)
+	if n, err := counted.Packets(t.Context()); err != nil || n != 1 {
+		t.Errorf("%d packets after one was sent, %v", n, err)
+	}
+}
+
+func TestHoldBack(t *testing.T) {
+	c := wire("a", "b", "c")
+	heal, r, err := linkFault(t, "hold-back", "{to: b}").Inject(t.Context(), Scope{On: c.list()[:1], Peers: c.list()[1:2]})
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantStatus(t, "hold-back", r, history.Installed)
+	if len(c.nodes[0].rules) > 0 || len(c.nodes[1].rules) != 1 {
+		t.Error("packets are held elsewhere than at their receiver")
+	}
+	if got := c.reach(0, 0); got != "a>c b>a b>c c>a c>b" {
+		t.Errorf("what passes is %s", got)
+	}
+	r, err = heal(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantStatus(t, "heal", r, history.Installed)
+	if !strings.Contains(r.Evidence, "let go") {
+		t.Errorf("the heal says %q", r.Evidence)
+	}
+}
+
+func TestLinkFaultsThatDidNotBite(t *testing.T) {
+	for _, s := range []struct {
+		what, fault, params string
+		sabotage            func(a, b *wired)
+		want                history.ReceiptStatus
+		says                string
+	}{
+		{"a filter that does nothing", "partition", "{}", func(a, b *wired) { a.deaf, b.deaf = true, true }, history.NotInstalled, "still arrive"},
+		{"a filter that gives up", "partition", "{}", func(a, _ *wired) { a.broken = errors.New("no such kernel") }, history.Installed, "no such kernel"},
+		{"a queue that holds nothing", "hold-back", "{to: b}", func(_, b *wired) { b.unheld = true }, history.NotInstalled, "0 wait"},
+		{"a link that was cut before", "partition", "{}", func(a, b *wired) { a.rules["x"] = []LinkRule{{Peer: b, Out: true, How: Drop}, {Peer: b, How: Drop}} }, history.Indeterminate, "nothing passed before either"},
+		{"a target that is not reached any more", "partition", "{}", func(a, _ *wired) { a.confined = true }, history.Indeterminate, "no longer reached"},
+		{"nobody at the other end", "partition", "{}", func(_, b *wired) { b.dead = true }, history.Indeterminate, "has no process"},
+		{"a target without process", "partition", "{}", func(a, _ *wired) { a.dead = true }, history.Indeterminate, "not probed"},
+	} {
+		c := wire("a", "b")
+		s.sabotage(c.nodes[0], c.nodes[1])
+		heal, r, err := linkFault(t, s.fault, s.params).Inject(t.Context(), Scope{On: c.list()[:1], Peers: c.list()[1:2]})
+		if err != nil {
+			r.Evidence += err.Error()
+		}
+		wantStatus(t, s.what, r, s.want)
+		if !strings.Contains(r.Evidence, s.says) {
+			t.Errorf("%s: %q does not say %q", s.what, r.Evidence, s.says)
+		}
+		if heal == nil {
+			t.Fatalf("%s: there is no heal", s.what)
+		}
+	}
+}
+
+func TestLinkFaultsThatWereNotHealed(t *testing.T) {
+	inject := func(c *cable) (history.Receipt, error) {
+		heal, r, err := linkFault(t, "partition", "{}").Inject(t.Context(), Scope{On: c.list()[:1], Peers: c.list()[1:]})
+		if err != nil {
+			t.Fatal(err)
+		}
+		wantStatus(t, "partition", r, history.Installed)
+		return heal(t.Context())
+	}
+	c := wire("a", "b")
+	c.nodes[0].left = []string{"lockquake_x"}
+	if _, err := inject(c); err == nil || !strings.Contains(err.Error(), "lockquake_x is left") {
+		t.Errorf("rules that are left: %v", err)
+	}
+	c = wire("a", "b")
+	c.nodes[1].keeps = true
+	r, err := inject(c)
+	if err == nil || !strings.Contains(err.Error(), "still cut: to b, from b") {
+		t.Errorf("a link that is still cut: %v", err)
+	}
+	wantStatus(t, "the heal of a link that is still cut", r, history.NotInstalled)
+}
+
+func TestOverlappingPartitionsHealIndependently(t *testing.T) {
+	c := wire("a", "b", "c")
+	a := c.list()
+	first, r, err := linkFault(t, "partition", "{}").Inject(t.Context(), Scope{On: a[:1], Peers: a[1:]})
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantStatus(t, "the first", r, history.Installed)
+	second, r, err := linkFault(t, "partition", "{}").Inject(t.Context(), Scope{On: a[1:2], Peers: []Node{a[0], a[2]}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantStatus(t, "the second, of which one link was cut already", r, history.Installed)
+	if _, err := first(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if got := c.reach(0, 0); got != "a>c c>a" {
+		t.Errorf("with the second alone pass %s", got)
+	}
+	if _, err := second(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if got := c.reach(0, 0); got != "a>b a>c b>a b>c c>a c>b" {
+		t.Errorf("with neither pass %s", got)
+	}
+}
+
+func TestLinkFaultsRefuse(t *testing.T) {
+	for name, params := range map[string][]string{
+		"partition": {"{direction: up}", "{how: softly}", "{from: []}", "{from: {a: b}}", "{port: 0}", "{port: 70000}", "{port: -1}", "{port: [1]}", "{sides: 2}"},
+		"hold-back": {"{}", "{to: []}", "{to: b, direction: in}"},
+	} {
+		k, _ := Lookup(name)
+		for _, p := range params {
+			if _, err := k.New(func(into any) error { return yaml.UnmarshalWithOptions([]byte(p), into, yaml.Strict()) }); err == nil {
+				t.Errorf("%s %s was taken", name, p)
+			}
+		}
+	}
+	c := wire("a", "b")
+	for what, s := range map[string]Scope{
+		"a target that has no links":  {On: []Node{bareNode("x")}, Peers: c.list()},
+		"nobody to be cut off from":   {On: c.list()[:1]},
+		"a port that a node lacks":    {On: c.list()[:1], Peers: []Node{bareNode("x")}},
+		"a receiver that cannot hold": {On: c.list()[:1], Peers: []Node{bareNode("x")}},
+	} {
+		name, params := "partition", "{peer_port: main}"
+		if strings.Contains(what, "hold") {
+			name, params = "hold-back", "{to: x}"
+		}
+		heal, r, err := linkFault(t, name, params).Inject(t.Context(), s)
+		if err == nil || heal == nil {
+			t.Errorf("%s: error %v, heal nil: %t", what, err, heal == nil)
+		}
+		wantStatus(t, what, r, history.NotInstalled)
+	}
+}
+
+func TestSilenceFitsTheSlowestLink(t *testing.T) {
+	b := &block{before: map[Node]LinksSeen{bareNode("x"): {Peers: []LinkSeen{{In: Arrival{After: 60 * time.Millisecond}}}}}}
+	if got := b.silence(); got != 240*time.Millisecond {
+		t.Errorf("silence is waited for %s", got)
+	}
+}
+
+func TestFar(t *testing.T) {
+	names := []string{"s1", "s2", "s3", "s4", "s5", "c1"}
+	all := nodes(names...)
+	view := View{All: all, Servers: all[:5], Clients: all[5:], Service: roles{"s1": "leader", "s2": "follower", "s3": "follower"}, Except: all[:2]}
+	for text, want := range map[string]string{
+		"rest": "s3 s4 s5 c1", "all": "s3 s4 s5", "majority": "s3 s4 s5", "followers": "s3", "c1, s4": "s4 c1", "all, s4, clients": "s3 s4 s5 c1",
+		"leader": "error", "s1": "error",
+	} {
+		sel, err := ParseFar(strings.Split(text, ", "), names)
+		if err != nil {
+			t.Fatal(err)
+		}
+		view.Random = seed.Rand(1, "t")
+		got, err := sel.Resolve(t.Context(), view)
+		if said := joinNames(got); (err != nil) != (want == "error") || err == nil && said != want {
+			t.Errorf("%s: %s, %v; want %s", text, said, err, want)
+		}
+	}
+	view.Except = all[:3]
+	view.Random = seed.Rand(1, "t")
+	sel, _ := ParseFar(Names{"majority"}, names)
+	if _, err := sel.Resolve(t.Context(), view); err == nil || !strings.Contains(err.Error(), "3 servers of 5, and there are 2") {
+		t.Errorf("a majority beside a majority: %v", err)
+	}
+	for _, bad := range []Names{{"holder"}, {"nobody"}, {"all", ""}} {
+		if _, err := ParseFar(bad, names); err == nil {
+			t.Errorf("%q was taken", bad)
+		}
+	}
+	if _, err := ParseSelector("holder, s1", names); err == nil {
+		t.Error("a holder and another were taken")
+	}
+	if _, err := ParseSelector("rest", names); err == nil {
+		t.Error("rest was taken for a target")
+	}
+	several, err := ParseSelector("s2,s1", names)
+	if err != nil || !slices.Equal(several.Parts(), []string{"s2", "s1"}) {
+		t.Errorf("several targets: %v, %v", several, err)
+	}
+}
