@@ -110,6 +110,10 @@ type Observer interface {
 // FactServes is the fact that every Observer knows: the node answers a request of its own protocol.
 const FactServes = "serves"
 
+// FactAnswers is the fact that the node answers by itself, with or without the others that it needs in order to serve. Not every
+// Observer knows it.
+const FactAnswers = "answers"
+
 // FactRole is the fact by which the targets leader and followers are found. A leader, primary or master answers one of
 // these words; sentinel and none are neither; whatever else a node answers, it is a follower. A service with a leader for each part of
 // its locks also knows "role:LOCK", which leader(LOCK) and followers(LOCK) ask.

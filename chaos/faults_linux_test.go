@@ -297,7 +297,7 @@ type quorum struct {
 	need    int
 }
 
-func (q quorum) Facts() map[string]string { return map[string]string{FactServes: ""} }
+func (q quorum) Facts() map[string]string { return map[string]string{FactServes: "", FactAnswers: ""} }
 
 func (q quorum) Ask(ctx context.Context, node, fact string) (string, error) {
 	up, self := 0, ""
@@ -306,10 +306,10 @@ func (q quorum) Ask(ctx context.Context, node, fact string) (string, error) {
 			up++
 		}
 		if m.name == node {
-			self, _ = m.Ask(ctx, node, fact)
+			self, _ = m.Ask(ctx, node, FactServes)
 		}
 	}
-	if up < q.need {
+	if up < q.need && fact == FactServes {
 		return "", errors.New("no quorum")
 	}
 	return self, nil

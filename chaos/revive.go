@@ -17,7 +17,7 @@ const (
 	pollEvery     = 10 * time.Millisecond // between two looks
 )
 
-// revived starts a node that was killed and waits until it serves again. While other faults stand it need only run: a
+// revived starts a node that was killed and waits until it serves again. While other faults stand it need only answer: a
 // member of a quorum cannot serve before enough of the others are healed, which comes after this heal. A node that is never
 // started a second time, as a client, stays dead; that is its healed state.
 func revived(ctx context.Context, n killable, s Scope) (history.Receipt, error) {
@@ -91,11 +91,22 @@ func servesBeside(ctx context.Context, node string, s Scope) (waits bool, err er
 			return false, nil
 		case ctx.Err() != nil:
 			return false, err
-		case s.others() > 0:
+		case s.others() > 0 && answersItself(ctx, s.Service, node):
 			return true, nil
 		}
 	}
 	return false, nil
+}
+
+// answersItself asks a node whether it answers at all. Where the service cannot tell, that it runs must do.
+func answersItself(ctx context.Context, service Observer, node string) bool {
+	if _, ok := service.Facts()[FactAnswers]; !ok {
+		return true
+	}
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	answer, err := service.Ask(ctx, node, FactAnswers)
+	return err == nil && answer == "true"
 }
 
 // serves waits until the node answers a request of its own protocol.

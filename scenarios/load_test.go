@@ -20,7 +20,7 @@ func TestLoad(t *testing.T) {
 		{"etcd-holder-pause", "etcd-holder-pause"},
 		{"etcd-holder-pause-fenced", "etcd-holder-pause-fenced"},
 		{"stories/etcd-holder-pause", "etcd-holder-pause"},
-		{"etcd-*", "etcd-healthy etcd-shared etcd-shared-crowd etcd-holder-pause etcd-holder-pause-fenced etcd-holder-pause-delayed"},
+		{"etcd-*", "etcd-healthy etcd-shared etcd-shared-crowd etcd-holder-pause etcd-holder-pause-fenced etcd-holder-pause-delayed etcd-lease-expiry"},
 		{"stories/redis-r*", "redis-restart-amnesia redis-restart-amnesia-persistent"},
 		{file, "small"},
 		{file + ":other", "small-other"},

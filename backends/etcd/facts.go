@@ -22,7 +22,7 @@ const (
 func (s *service) Facts() map[string]string {
 	return map[string]string{
 		chaos.FactServes:    "the member answers a linearizable read, for which it needs a quorum",
-		"answers":           "the member answers by itself, with or without a quorum",
+		chaos.FactAnswers:   "the member answers by itself, with or without a quorum",
 		"role":              "leader or follower, by the member's own account",
 		"leader":            `name of the member that this one takes for the leader, or "none"`,
 		"clock":             "the member's wall clock by the Date header of its HTTP endpoint, RFC 3339, UTC, whole seconds",
@@ -53,7 +53,7 @@ func (s *service) Ask(ctx context.Context, node, fact string) (string, error) {
 	case chaos.FactServes:
 		_, err := m.client.Get(ctx, readyKey)
 		return strconv.FormatBool(err == nil), nil
-	case "answers":
+	case chaos.FactAnswers:
 		_, err := m.client.Status(ctx, m.addr)
 		return strconv.FormatBool(err == nil), nil
 	case "clock":

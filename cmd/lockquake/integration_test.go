@@ -43,7 +43,12 @@ type process struct {
 // begin starts the program in a directory of its own.
 func begin(t *testing.T, args ...string) *process {
 	t.Helper()
-	p := &process{cmd: exec.Command(program(t), args...), dir: t.TempDir()}
+	return beginProgram(t, program(t), args...)
+}
+
+func beginProgram(t *testing.T, path string, args ...string) *process {
+	t.Helper()
+	p := &process{cmd: exec.Command(path, args...), dir: t.TempDir()}
 	p.cmd.Dir, p.cmd.Stdout, p.cmd.Stderr = p.dir, &p.stdout, &p.stderr
 	p.cmd.WaitDelay = 10 * time.Second
 	if err := p.cmd.Start(); err != nil {
@@ -137,6 +142,11 @@ var stories = []story{
 	{"etcd-holder-pause", "local", true, map[string][2]int64{
 		"double_grants": zero, "overlapping_holds": some, "stale_writes": some,
 	}},
+	{"etcd-lease-expiry", "docker", true, map[string][2]int64{"double_grants": zero, "stale_writes": zero}},
+	{"late-packet-etcd", "docker", true, map[string][2]int64{"double_grants": zero, "stale_writes": some}},
+	{"late-packet-etcd-fenced", "docker", true, map[string][2]int64{"stale_writes": zero, "fence_saves": some}},
+	{"etcd-lease-expiry", "local", true, map[string][2]int64{"double_grants": zero, "stale_writes": zero}},
+	{"late-packet-etcd", "local", true, map[string][2]int64{"double_grants": zero, "stale_writes": some}},
 	{"redis-restart-amnesia", "local", true, map[string][2]int64{"double_grants": some, "stale_writes": some}},
 	{"postgres-holder-pause", "docker", true, map[string][2]int64{
 		"double_grants": zero, "overlapping_holds": some, "stale_writes": some, "token_regressions": zero,

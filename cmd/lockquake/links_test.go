@@ -1,0 +1,161 @@
+//go:build integration
+
+package main
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/nftables"
+
+	"github.com/lockquake/lockquake/results"
+)
+
+// partitioned is a scenario whose leader is cut off from everybody for all of its time.
+const partitioned = `name: partitioned
+claim: The leader is alone.
+backend: {use: etcd, lock: mutex, nodes: 3, ttl: 2s}
+workload: {use: counter, clients: 2, hold: 20ms, resource: {use: register, guard: none}}
+chaos:
+  - {use: partition, on: leader, at: 500ms}
+run: {for: 20s, seed: 1}
+expect: {judged: ">=1"}
+`
+
+func scenarioFile(t *testing.T, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "scenario.yaml")
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// deafProgram is lockquake with an agent that says it puts up packet filters, and does not.
+func deafProgram(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	node := filepath.Join(dir, "node")
+	if out, err := exec.Command("go", "build", "-o", node, "../../internal/cluster/testdata/node").CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	script := fmt.Sprintf("#!/bin/sh\nif [ \"$1\" = agent ]; then TESTNODE_DEAF=filter,filtered exec %s agent; fi\nexec %s \"$@\"\n", node, program(t))
+	path := filepath.Join(dir, "lockquake")
+	if err := os.WriteFile(path, []byte(script), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// TestFilterThatDoesNothing sabotages the packet filter: the fault did not bite, and nothing that it should have shown is
+// believed.
+func TestFilterThatDoesNothing(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("network namespaces of the local provider need root")
+	}
+	real := program(t)
+	t.Setenv("LOCKQUAKE_BIN", deafProgram(t)) // for the nodes; the run itself is the real program's
+	for _, name := range []string{"etcd-lease-expiry", "late-packet-etcd"} {
+		p := beginProgram(t, real, "run", name, "--provider", "local", "--format", "json")
+		if code := p.wait(t); code != codeInconclusive {
+			t.Errorf("%s: exit code %d\n%s", name, code, p.stderr.String())
+		}
+		r := p.report(t)
+		if r.Verdict != results.Unknown || len(r.Faults) != 1 || r.Faults[0].Receipt.Status != "not-installed" {
+			t.Errorf("%s: verdict %s, faults %+v", name, r.Verdict, r.Faults)
+		}
+		gone(t, p)
+	}
+}
+
+// ourTables lists the packet filter tables of lockquake in the network namespace of a process.
+func ourTables(t *testing.T, pid string) []string {
+	t.Helper()
+	f, err := os.Open("/proc/" + pid + "/ns/net")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	c, err := nftables.New(nftables.WithNetNSFd(int(f.Fd())))
+	if err != nil {
+		t.Fatal(err)
+	}
+	tables, err := c.ListTables()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out []string
+	for _, table := range tables {
+		if strings.HasPrefix(table.Name, "lockquake_") {
+			out = append(out, table.Name)
+		}
+	}
+	return out
+}
+
+// containerPIDs lists the processes of a supervisor's containers, but its agent's.
+func containerPIDs(t *testing.T, supervisor int) []string {
+	t.Helper()
+	ids, err := exec.Command("docker", "ps", "-q", "--filter", "label=org.lockquake.supervisor-pid="+strconv.Itoa(supervisor)).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	args := append([]string{"inspect", "-f", `{{.State.Pid}} {{index .Config.Labels "org.lockquake.node"}}`}, strings.Fields(string(ids))...)
+	said, err := exec.Command("docker", args...).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out []string
+	for line := range strings.Lines(string(said)) {
+		if pid, node, _ := strings.Cut(strings.TrimSpace(line), " "); node != "agent" {
+			out = append(out, pid)
+		}
+	}
+	return out
+}
+
+// TestSupervisorKilledInAPartition kills the supervisor while links are cut: its agent takes the rules down.
+func TestSupervisorKilledInAPartition(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("looking into the namespaces of containers needs root")
+	}
+	p := begin(t, "run", scenarioFile(t, partitioned), "--provider", "docker")
+	awaitPause(t, p)
+	pids := containerPIDs(t, p.cmd.Process.Pid)
+	tables := 0
+	for _, pid := range pids {
+		tables += len(ourTables(t, pid))
+	}
+	if tables != len(pids) || tables == 0 { // at the leader, and at everybody's end of the links to it
+		t.Errorf("%d tables in %d namespaces while the partition stands", tables, len(pids))
+	}
+	if err := p.cmd.Process.Signal(syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	p.wait(t)
+	var left []string
+	for range 40 {
+		left = nil
+		for _, pid := range pids {
+			left = append(left, ourTables(t, pid)...)
+		}
+		if len(left) == 0 {
+			break
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	if len(left) > 0 {
+		t.Errorf("2 s after the death of the supervisor there are %v", left)
+	}
+	if begin(t, "clean").wait(t) != codeMet {
+		t.Error("clean did not clean")
+	}
+	gone(t, p)
+}

@@ -1,0 +1,60 @@
+package testnode
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"sync"
+
+	"github.com/lockquake/lockquake/internal/agent"
+)
+
+// Deaf is the environment variable that names orders, with commas between, that an agent says it carried out, and does not.
+const Deaf = "TESTNODE_DEAF"
+
+// deafAgent sabotages an agent: it answers some orders, and the undoing of what they would have left standing, by itself.
+func deafAgent(ctx context.Context, deaf string, stdin io.Reader, stdout io.Writer) error {
+	in, forward := io.Pipe()
+	defer forward.Close()
+	out := &lines{w: stdout}
+	ended := make(chan error, 1)
+	go func() { ended <- agent.Main(ctx, in, out) }()
+	orders := strings.Split(deaf, ",")
+	keys := map[string]bool{}
+	for s := bufio.NewScanner(stdin); s.Scan(); {
+		var r struct {
+			ID      uint64
+			Do, Key string
+		}
+		if err := json.Unmarshal(s.Bytes(), &r); err != nil {
+			return err
+		}
+		ours := keys[r.Key] && r.Do == "undo"
+		for _, o := range orders {
+			ours = ours || r.Do == o
+		}
+		if !ours {
+			fmt.Fprintf(forward, "%s\n", s.Bytes())
+			continue
+		}
+		keys[r.Key] = true
+		fmt.Fprintf(out, `{"id":%d,"result":{"packets":7}}`+"\n", r.ID)
+	}
+	forward.Close()
+	return <-ended
+}
+
+// lines keeps the lines of two writers apart; each of them writes whole ones.
+type lines struct {
+	mu sync.Mutex
+	w  io.Writer
+}
+
+func (l *lines) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.w.Write(b)
+}
