@@ -6,6 +6,8 @@ import (
 	"os"
 	"os/exec"
 	"strings"
+
+	"github.com/lockquake/lockquake/internal/agent"
 )
 
 // ProbeResult is the answer to one of doctor's questions.
@@ -26,6 +28,7 @@ func Probe(ctx context.Context) []ProbeResult {
 		add("root", "", fmt.Errorf("runs as user %d: the local provider puts all nodes on the loopback address", os.Geteuid()))
 	}
 	add("network-namespaces", "made one", probeNamespaces())
+	add("packet-filter", "made a table and a queue, and removed them", agent.FilterSupported())
 	add("sch_netem", "the kernel has it", probeNetem())
 	found, err := probePtrace()
 	add("ptrace", found, err)
