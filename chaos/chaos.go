@@ -128,6 +128,9 @@ type Scope struct {
 	Counts func(Counted)
 	// Others tells how many other injections stand now; nil where there can be none.
 	Others func() int
+	// Continue lets a target go on that was stopped in order to aim; a fault whose receipt needs the target's own answer calls
+	// it. nil where nothing was stopped.
+	Continue func() error
 }
 
 // others tells how many other injections stand now.

@@ -12,8 +12,9 @@ type ClockArgs struct {
 
 // Clocked is what stands after a shift, or after the undo of one.
 type Clocked struct {
-	Processes int     `json:"processes"` // whose clock was shifted
-	Offset    int64   `json:"offset"`    // ns by which the clock is ahead now, of all shifts together
-	Gain      float64 `json:"gain"`      // of all shifts together
-	How       string  `json:"how"`       // for a receipt
+	Processes int     `json:"processes"`      // whose clock was shifted
+	Offset    int64   `json:"offset"`         // ns by which the clock is ahead now, of all shifts together
+	Gain      float64 `json:"gain"`           // of all shifts together
+	How       string  `json:"how"`            // for a receipt
+	Gone      bool    `json:"gone,omitempty"` // after an undo: the process had ended
 }

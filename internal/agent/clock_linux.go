@@ -61,7 +61,7 @@ func doClock(ctx context.Context, c call) (any, error) {
 		s.skews = slices.DeleteFunc(s.skews, func(k *skew) bool { return k == one })
 		out, err := s.apply(ctx, c.process)
 		if errors.Is(err, ErrNoProcess) {
-			err = nil // its clock went with it
+			out.Gone, err = true, nil // its clock went with it
 		}
 		return out, err
 	})

@@ -14,6 +14,7 @@ import (
 	tclog "github.com/testcontainers/testcontainers-go/log"
 
 	"github.com/lockquake/lockquake/chaos"
+	"github.com/lockquake/lockquake/internal/agent"
 )
 
 // DockerOptions says how nodes run in containers.
@@ -165,6 +166,11 @@ func (d *docker) limits() (string, error) {
 // offers holds for all providers of real processes.
 func offers(c chaos.Capability, r Role) error {
 	switch c {
+	case chaos.CanClock:
+		if err := agent.CanClock(); err != nil {
+			return chaos.Unavailable{What: string(c), Reason: err.Error()}
+		}
+		return nil
 	case chaos.CanInspect, chaos.CanPause, chaos.CanKill, chaos.CanFilter, chaos.CanHold:
 		return nil
 	case chaos.CanStart:

@@ -59,6 +59,9 @@ func (l *local) Offers(c chaos.Capability, r Role) error {
 			return chaos.Unavailable{What: string(c), Reason: err.Error()}
 		}
 	}
+	if c == chaos.CanClock && os.Geteuid() != 0 {
+		return chaos.Unavailable{What: string(c), Reason: "the agent writes into the memory of processes, for which it needs root; use --provider docker"}
+	}
 	return offers(c, r)
 }
 

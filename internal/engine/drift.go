@@ -32,6 +32,8 @@ func (s *session) compare(ctx context.Context) (drift, error) {
 
 // measure asks the node for its clock, and bounds the difference by the time that the quickest answer took.
 func (s *session) measure(ctx context.Context) (drift, error) {
+	s.pinging.Lock()
+	defer s.pinging.Unlock()
 	best := drift{err: int64(time.Hour)}
 	for id := 1; id <= pings; id++ {
 		asked := clock.Now()

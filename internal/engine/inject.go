@@ -166,6 +166,7 @@ func (r *run) injectOn(ctx context.Context, inj injection, f *history.Fault, h h
 	if err != nil {
 		return history.Receipt{Status: history.NotInstalled}, false, errors.Join(err, r.goOn(f))
 	}
+	scope.Continue = func() error { return r.goOn(f) }
 	heal, receipt, err := inj.fault.Inject(ctx, scope)
 	r.heals.Push(f.ID, heal, chaos.Timeout) // a client is never started again
 	// A fault that stops the target holds on to it by itself: pauses of one node count.

@@ -36,6 +36,8 @@ type session struct {
 	err     error
 	last    int64 // time of the last event that arrived
 	pongs   chan wire.Pong
+	pinging sync.Mutex // held while clocks are asked for
+	pings   int        // ids of pings beyond those of measure
 	ready   chan struct{}
 	greeted chan struct{}
 	ended   chan struct{} // the stream is read to its end

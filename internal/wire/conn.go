@@ -157,13 +157,18 @@ func (c *Conn) Receive() (Item, error) {
 		case f.Start != nil:
 			c.dec.SetLocks(f.Start.Locks)
 		case f.Ping != nil && c.out == nil:
-			if err := c.Send(Frame{Type: TypePong, Pong: &Pong{ID: f.Ping.ID, Now: clock.Now()}}); err != nil {
+			if err := c.Send(Frame{Type: TypePong, Pong: pong(f.Ping.ID)}); err != nil {
 				return Item{}, err
 			}
 			continue
 		}
 		return item, nil
 	}
+}
+
+// pong reads the clocks, each in the way in which programs do.
+func pong(id int) *Pong {
+	return &Pong{ID: id, Now: clock.Now(), Wall: clock.Wall().UnixNano(), Mono: clock.Mono()}
 }
 
 // Close ends the supervisor's side: what is still queued is not sent, and the node's input is closed where w is an

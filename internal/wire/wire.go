@@ -18,7 +18,7 @@ const (
 	TypeGo      = "go"      // Go: begin the workload
 	TypeStop    = "stop"    // no more acquires; finish what is held, send what is buffered, answer TypeDone, end
 	TypeCommand = "command" // Command: command mode
-	TypePing    = "ping"    // Ping: answer TypePong at once; asked between hello and start where clocks may differ
+	TypePing    = "ping"    // Ping: answer TypePong at once; asked between hello and start where clocks may differ, and around clock faults
 )
 
 // The types of frames from a node to the supervisor.
@@ -79,10 +79,13 @@ type Ping struct {
 	ID int `json:"id"`
 }
 
-// Pong tells a node's clock.
+// Pong tells a node's clocks. Wall and Mono are as the node's own program reads them, which a clock fault can move; both are 0 where
+// it does not tell.
 type Pong struct {
-	ID  int   `json:"id"`
-	Now int64 `json:"now"` // the node's CLOCK_MONOTONIC, ns
+	ID   int   `json:"id"`
+	Now  int64 `json:"now"`            // the node's CLOCK_MONOTONIC, ns
+	Wall int64 `json:"wall,omitempty"` // ns since 1970
+	Mono int64 `json:"mono,omitempty"` // CLOCK_MONOTONIC once more, ns
 }
 
 // Ready says that a node is connected and may be let go.
