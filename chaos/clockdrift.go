@@ -41,14 +41,9 @@ func clockDriftKind() Kind {
 			if gain := math.Abs(f.Rate - 1); !(f.Rate > 0 && f.Rate <= maxRate && gain >= minGain) {
 				return nil, fmt.Errorf("rate of clock-drift is %g: want more than 0 and at most %d, and at least %g from 1: less cannot be seen in time", f.Rate, maxRate, minGain)
 			}
-			return f, nil
+			return clockFault{shift: ClockShift{Gain: f.Rate - 1}, prove: drifted}, nil
 		},
 	}
-}
-
-// Inject changes the rate of the clocks and measures it.
-func (f clockDrift) Inject(ctx context.Context, s Scope) (Heal, history.Receipt, error) {
-	return clockFault{shift: ClockShift{Gain: f.Rate - 1}, prove: drifted}.inject(ctx, s)
 }
 
 // drifted tells whether a clock runs as fast as it should, and would not without the drift.

@@ -12,7 +12,8 @@ import (
 // would. Its monotonic clock is not touched: a service that measures its leases by that one is not impressed.
 type clockJump struct {
 	// By is how far the clock goes forward, or back where it is negative.
-	By time.Duration `yaml:"by" json:"by_ns"`
+	// It is text, because the durations of scenarios are never negative.
+	By string `yaml:"by" json:"by"`
 }
 
 const (
@@ -32,17 +33,13 @@ func clockJumpKind() Kind {
 			if err := decode(&f); err != nil {
 				return nil, err
 			}
-			if by := f.By.Abs(); by < minJump || by > maxJump {
-				return nil, fmt.Errorf("by of clock-jump is %s: want %s to 10 years, forward (+60s) or back (-1h)", f.By, minJump)
+			by, err := time.ParseDuration(f.By)
+			if err != nil || by.Abs() < minJump || by.Abs() > maxJump {
+				return nil, fmt.Errorf("by of clock-jump is %q: want %s to 10 years, forward (+60s) or back (-1h)", f.By, minJump)
 			}
-			return f, nil
+			return clockFault{shift: ClockShift{Jump: by}, prove: jumped}, nil
 		},
 	}
-}
-
-// Inject moves the clocks and looks at them.
-func (f clockJump) Inject(ctx context.Context, s Scope) (Heal, history.Receipt, error) {
-	return clockFault{shift: ClockShift{Jump: f.By}, prove: jumped}.inject(ctx, s)
 }
 
 // jumped tells whether a clock is where it should be, and would not be there without the jump.

@@ -77,8 +77,8 @@ type verdict struct {
 	text   string
 }
 
-// inject moves the clocks of all targets at once.
-func (f clockFault) inject(ctx context.Context, s Scope) (Heal, history.Receipt, error) {
+// Inject moves the clocks of all targets at once, and looks at them.
+func (f clockFault) Inject(ctx context.Context, s Scope) (Heal, history.Receipt, error) {
 	targets, err := capable[shiftable](s.On, CanClock)
 	if err != nil {
 		return nothingToHeal, nothingDone(err), err

@@ -1,0 +1,171 @@
+package chaos
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/lockquake/lockquake/history"
+	"github.com/lockquake/lockquake/internal/clock"
+)
+
+// clockNode is a node whose clock is a number, and its own service. whole makes it tell whole seconds, deaf ignore every shift.
+type clockNode struct {
+	whole, deaf, mute, stuck bool
+	shifts                   map[string]skewing
+}
+
+type skewing struct {
+	ClockShift
+	from int64
+}
+
+func (n *clockNode) Name() string             { return "a" }
+func (n *clockNode) Facts() map[string]string { return nil }
+
+func (n *clockNode) said() ClockShifted {
+	out := ClockShifted{Time: clock.Now(), How: "by a number"}
+	for _, s := range n.shifts {
+		out.Ahead += s.Jump + time.Duration(s.Gain*float64(out.Time-s.from))
+		out.Gain += s.Gain
+	}
+	return out
+}
+
+func (n *clockNode) ShiftClock(_ context.Context, key string, s ClockShift) (ClockShifted, error) {
+	if n.shifts == nil {
+		n.shifts = map[string]skewing{}
+	}
+	n.shifts[key] = skewing{s, clock.Now()}
+	return n.said(), nil
+}
+
+func (n *clockNode) UnshiftClock(_ context.Context, key string) (ClockShifted, error) {
+	if !n.stuck {
+		delete(n.shifts, key)
+		return n.said(), nil
+	}
+	said := n.said()
+	said.Ahead -= n.shifts[key].Jump
+	return said, nil
+}
+
+func (n *clockNode) Ask(_ context.Context, _, fact string) (string, error) {
+	switch {
+	case fact == FactMonotonic:
+		return fmt.Sprint(clock.Now()), nil
+	case n.mute:
+		return "", errors.New("it is down")
+	}
+	at := clock.Wall()
+	if !n.deaf {
+		at = at.Add(n.said().Ahead)
+	}
+	if n.whole {
+		return at.UTC().Format(time.RFC3339), nil
+	}
+	return at.UTC().Format("2006-01-02T15:04:05.000000Z07:00"), nil
+}
+
+func TestClockFaults(t *testing.T) {
+	for _, c := range []struct {
+		name, fault, params string
+		node                clockNode
+		want                history.ReceiptStatus
+	}{
+		{"forward", "clock-jump", `{"by": "60000ms"}`, clockNode{}, history.Installed},
+		{"back", "clock-jump", `{"by": "-3600000ms"}`, clockNode{}, history.Installed},
+		{"whole seconds", "clock-jump", `{"by": "200ms"}`, clockNode{whole: true}, history.Installed},
+		{"fast", "clock-drift", `{"rate": 1.5}`, clockNode{}, history.Installed},
+		{"slow", "clock-drift", `{"rate": 0.5}`, clockNode{}, history.Installed},
+		{"a jump that is ignored", "clock-jump", `{"by": "60000ms"}`, clockNode{deaf: true}, history.NotInstalled},
+		{"a drift that is ignored", "clock-drift", `{"rate": 1.5}`, clockNode{deaf: true}, history.NotInstalled},
+		{"nobody answers", "clock-jump", `{"by": "60000ms"}`, clockNode{mute: true}, history.Indeterminate},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			n := &c.node
+			heal, r, err := newFault(t, c.fault, c.params).Inject(t.Context(), Scope{On: []Node{n}, Service: n})
+			if err != nil {
+				t.Fatal(err)
+			}
+			wantStatus(t, c.name, r, c.want)
+			r, err = heal(t.Context())
+			if err != nil || len(n.shifts) != 0 {
+				t.Errorf("heal: %v; what stands: %v", err, n.shifts)
+			}
+			if !c.node.mute {
+				wantStatus(t, "heal", r, history.Installed)
+			}
+		})
+	}
+}
+
+func TestClockThatIsNotPutBack(t *testing.T) {
+	n := &clockNode{stuck: true}
+	heal, r, err := newFault(t, "clock-jump", `{"by": "60000ms"}`).Inject(t.Context(), Scope{On: []Node{n}, Service: n})
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantStatus(t, "jump", r, history.Installed)
+	r, err = heal(t.Context())
+	if err == nil || !strings.Contains(err.Error(), "still off") {
+		t.Errorf("heal: %v", err)
+	}
+	wantStatus(t, "heal", r, history.NotInstalled)
+}
+
+func TestClockFaultsAddUp(t *testing.T) {
+	n := &clockNode{}
+	scope := Scope{On: []Node{n}, Service: n}
+	first, r, err := newFault(t, "clock-jump", `{"by": "60000ms"}`).Inject(t.Context(), scope)
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantStatus(t, "first", r, history.Installed)
+	second, r, err := newFault(t, "clock-jump", `{"by": "-10000ms"}`).Inject(t.Context(), scope)
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantStatus(t, "second", r, history.Installed)
+	for _, heal := range []Heal{first, second} {
+		r, err := heal(t.Context())
+		if err != nil {
+			t.Error(err)
+		}
+		wantStatus(t, "heal", r, history.Installed)
+	}
+}
+
+func TestClockOfAStoppedHolderIsSeenOnceItGoesOn(t *testing.T) {
+	n := &clockNode{mute: true}
+	scope := Scope{On: []Node{n}, Service: n, Continue: func() error { n.mute = false; return nil }}
+	_, r, err := newFault(t, "clock-jump", `{"by": "60000ms"}`).Inject(t.Context(), scope)
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantStatus(t, "jump", r, history.Installed)
+}
+
+func TestClockFaultsRefuse(t *testing.T) {
+	for name, params := range map[string][]string{
+		"clock-jump": {"", `{"by": "0ms"}`, `{"by": "0ms"}`}, "clock-drift": {"", `{"rate": 1}`, `{"rate": 0}`, `{"rate": -1}`, `{"rate": 1.001}`, `{"rate": 101}`},
+	} {
+		k, _ := Lookup(name)
+		for _, p := range params {
+			_, err := k.New(func(into any) error {
+				if p == "" {
+					return nil
+				}
+				return json.Unmarshal([]byte(p), into)
+			})
+			if err == nil {
+				t.Errorf("%s %s was accepted", name, p)
+			}
+		}
+	}
+}
