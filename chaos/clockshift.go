@@ -3,6 +3,7 @@ package chaos
 import (
 	"context"
 	"fmt"
+	"math"
 	"sync/atomic"
 	"time"
 
@@ -165,9 +166,14 @@ func (w *watched) compare(ctx context.Context) (ahead, want span, err error) {
 	since := time.Duration(clock.Now() - w.said.Time)
 	byNow := w.said.Ahead + time.Duration(w.said.Gain*float64(since))
 	want = span{min(w.said.Ahead, byNow), max(w.said.Ahead, byNow)}
-	want = span{want.low + w.own.low, want.high + w.own.high}
+	// What is said was reckoned a little before it was heard, and of a clock that drifts is a little old.
+	late := time.Duration(math.Abs(w.said.Gain) * float64(saidLate))
+	want = span{want.low + w.own.low - late, want.high + w.own.high + late}
 	return now.ahead(), want, nil
 }
+
+// saidLate bounds the time from the agent's reckoning to when its answer was heard.
+const saidLate = 100 * time.Millisecond
 
 // monoTolerance is how far two readings of one monotonic clock, over a control stream, may lie apart.
 const monoTolerance = 250 * time.Millisecond
