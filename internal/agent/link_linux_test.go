@@ -322,7 +322,7 @@ func TestUnreadQueueHoldsNothingBack(t *testing.T) {
 	if err != nil || second.queue.number == h.queue.number {
 		t.Fatalf("a second queue in one namespace: %v", err)
 	}
-	defer second.close()
+	defer func() { _ = second.close() }()
 	left := tableOf(y.space, "left")
 	if err := left.install([]Rule{{Peer: x.address, How: Hold}}, h.queue.number); err != nil {
 		t.Fatal(err)

@@ -13,6 +13,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/lockquake/lockquake/internal/clock"
 )
 
 // entry is a function of the vDSO and its counterpart in the stub.
@@ -191,15 +193,15 @@ func shiftProcess(ctx context.Context, pid int, h stubHeader) (changed bool, err
 	if err != nil {
 		return false, err
 	}
-	for end := time.Now().Add(busyTime); ; {
+	for end := clock.Now() + int64(busyTime); ; {
 		err := halting(ctx, pid, func(held *halted) error {
 			changed, err = own.write(held, h)
 			return err
 		})
-		if !errors.Is(err, errBusy) || ctx.Err() != nil || time.Now().After(end) {
+		if !errors.Is(err, errBusy) || ctx.Err() != nil || clock.Now() > end {
 			return changed, err
 		}
-		time.Sleep(time.Duration(100+time.Now().Nanosecond()%400) * time.Microsecond) // not in step with what it does
+		time.Sleep(time.Duration(100+clock.Now()%400) * time.Microsecond) // not in step with what it does
 	}
 }
 
