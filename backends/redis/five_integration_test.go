@@ -14,7 +14,7 @@ import (
 )
 
 // fiveTTL is the TTL of these tests.
-const fiveTTL = time.Second
+const fiveTTL = 2 * time.Second
 
 // startFive brings five servers up, with a node time-out that suits a busy machine.
 func startFive(t *testing.T, run string) conformance.Running {
@@ -83,7 +83,7 @@ func TestFiveServersDown(t *testing.T) {
 	r := startFive(t, "downfive")
 	ctx := t.Context()
 	u := userOn(t, r, redlock())
-	request := lock.Request{Lock: "a", TTL: time.Minute} // servers that are gone cost half a second each time
+	request := lock.Request{Lock: "a", TTL: time.Minute} // servers that are gone cost a second each time
 	for i, name := range []string{"redlock-1", "redlock-4", "redlock-5"} {
 		end(t, r, name)
 		g, err := u.(lock.TryAcquirer).TryAcquire(ctx, request)
