@@ -14,6 +14,9 @@ import (
 	"github.com/lockquake/lockquake/lock"
 )
 
+// errTakenBack says that an attempt left nothing behind.
+var errTakenBack = fmt.Errorf("%w: what was asked for was taken back", lock.ErrContended)
+
 // errNoAnswer says that nobody knows what became of the key in the end.
 var errNoAnswer = errors.New("the delete was not answered")
 
@@ -37,7 +40,7 @@ type rueidisGrant struct {
 	value    string
 	standing bool          // the key of this value may be there
 	left     bool          // that of an earlier attempt may
-	why      error         // what the last attempt that certainly failed was told
+	why      error         // why there is certainly nothing of the last attempt
 	granted  bool          // the last attempt was
 	issued   time.Time     // send time of what was granted
 	valid    lock.Validity // as last promised
@@ -126,7 +129,7 @@ func (a *rueidisGrant) deleted(resp rueidis.RedisResult) (settled bool) {
 	default:
 		a.end = nil
 	}
-	a.standing = false
+	a.standing, a.why = false, errTakenBack
 	return true
 }
 

@@ -17,6 +17,10 @@ const rueidisGrace = 500 * time.Millisecond
 // rueidisLock is the library rueidislock on one client, so its KeyMajority is 1. All users of a process share one of its Lockers, which wait
 // for the server's message that the key has changed (client-side caching) and renew every half TTL.
 //
+// A wait is begun anew after a TTL, because the library can leave a waiter deaf for as long as its context lives: after an attempt that
+// failed without an answer (a server that is back a second after it was killed does not wake it), and, less than once in a
+// thousand contended grants, for no reason but a race within the library.
+//
 // Four settings differ from the library's defaults. Its client repeats nothing by itself (DisableRetry): a SET NX that is
 // repeated after its reply was lost finds its own key and calls it another's. The server does not tell a client of its own changes
 // (NoLoopTracking, as in the library's own example; from Redis 7.0.5): by default each renewal is answered with the news
@@ -38,8 +42,8 @@ func rueidisLock() backends.Lock {
 		},
 		Points: []string{"before-lock", "lock-done", "before-unlock", "unlock-done"},
 		MinTTL: 100 * time.Millisecond,
-		// A holder that fell silent believes in its last renewal for up to a TTL and a half.
-		Recovery: func(ttl time.Duration) time.Duration { return ttl + ttl/2 + time.Second },
+		// A deaf waiter asks again when its turn is over. (A holder that fell silent believes in its last renewal for up to a TTL and a half.)
+		Recovery: func(ttl time.Duration) time.Duration { return 2*ttl + time.Second },
 		Dial:     dialRueidis,
 	}
 }
@@ -53,9 +57,18 @@ type rueidisUser struct {
 // rueidisCall is either way to ask.
 type rueidisCall func(ctx context.Context, name string) (context.Context, context.CancelFunc, error)
 
-// Acquire waits for the key to be free. The library asks again by itself, also after an attempt of unknown outcome.
+// Acquire waits for the key to be free, in turns of a TTL. Within one, the library asks again by itself, also after an attempt of unknown
+// outcome.
 func (l *rueidisUser) Acquire(ctx context.Context, r lock.Request) (lock.Grant, error) {
-	return l.acquire(ctx, r, l.conn.library.WithContext)
+	for {
+		turn, cancel := context.WithTimeout(ctx, r.TTL)
+		g, err := l.acquire(turn, r, l.conn.library.WithContext)
+		over := turn.Err() != nil
+		cancel()
+		if err == nil || !lock.Certain(err) || !over || ctx.Err() != nil {
+			return g, err
+		}
+	}
 }
 
 // TryAcquire makes one attempt.
@@ -90,8 +103,9 @@ func (l *rueidisUser) acquire(ctx context.Context, r lock.Request, call rueidisC
 		end()
 		return lock.Grant{}, a.refused(ctx, err)
 	case !unlink(): // the context ended, and with it the grant
-		go a.cancel()
-		return lock.Grant{}, fmt.Errorf("rueidislock: granted and given back: %w", ctx.Err())
+		go func() { a.cancel(); done <- nil }()
+		_, _ = await(ctx, done)
+		return lock.Grant{}, a.refused(ctx, ctx.Err())
 	}
 	lock.At(ctx, "lock-done")
 	g := a.grant(r.Lock)
