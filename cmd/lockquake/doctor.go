@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"slices"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
@@ -42,7 +43,11 @@ func doctorCommand(std streams) *cobra.Command {
 			return err
 		}
 		var d diagnosis
-		d.Machine = cluster.Probe(c.Context())
+		images, err := imageKeys()
+		if err != nil {
+			return err
+		}
+		d.Machine = cluster.Probe(c.Context(), images...)
 		for _, name := range providers {
 			p, reason, err := chooseProvider(c.Context(), name)
 			switch {
@@ -63,6 +68,23 @@ func doctorCommand(std streams) *cobra.Command {
 		return nil
 	}
 	return c
+}
+
+// imageKeys names the images that the backends' nodes need, as long as a scenario asks for no other version.
+func imageKeys() ([]string, error) {
+	var keys []string
+	for _, name := range servedBackends() {
+		p, err := newByHand(name)
+		if err != nil {
+			return nil, err
+		}
+		for _, s := range p.specs {
+			if s.Image != cluster.SelfProgram && !slices.Contains(keys, s.Image) {
+				keys = append(keys, s.Image)
+			}
+		}
+	}
+	return keys, nil
 }
 
 // deliveries asks a provider for what each fault needs of each role.

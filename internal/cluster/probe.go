@@ -17,10 +17,10 @@ type ProbeResult struct {
 	Reason    string `json:"reason"` // what was found, or why not and what would help
 }
 
-// Probe tries what this machine can deliver. It starts one short-lived container where an engine answers, and leaves
-// nothing behind.
-func Probe(ctx context.Context) []ProbeResult {
-	out := probeEngine(ctx)
+// Probe tries what this machine can deliver; images are the keys of the images that nodes may need. It starts one
+// short-lived container where an engine answers, and leaves nothing behind.
+func Probe(ctx context.Context, images ...string) []ProbeResult {
+	out := probeEngine(ctx, images)
 	add := func(name, found string, err error) { out = append(out, probed(name, found, err)) }
 	if os.Geteuid() == 0 {
 		add("root", "runs as root", nil)
@@ -61,7 +61,7 @@ func probeProgram(ctx context.Context, name string) ProbeResult {
 }
 
 // probeEngine asks the engine, looks for the images, and tries to start an agent.
-func probeEngine(ctx context.Context) []ProbeResult {
+func probeEngine(ctx context.Context, images []string) []ProbeResult {
 	d, err := newDocker(DockerOptions{})
 	if err != nil {
 		return []ProbeResult{probed("engine", "", err), {Name: "agent", Reason: "no engine answers; the local provider's runs as a child process"}}
@@ -69,11 +69,13 @@ func probeEngine(ctx context.Context) []ProbeResult {
 	out := []ProbeResult{probed("engine", fmt.Sprintf("%s at %s, API %s", d.version.Version, d.api.DaemonHost(), d.api.ClientVersion()), nil)}
 	limits, err := d.limits()
 	out = append(out, probed("engine-limits", limits, err))
-	ref := projectImage("redis")
-	if info, err := d.api.ImageInspect(ctx, ref); err != nil {
-		out = append(out, ProbeResult{Name: "image-redis", Reason: ref + " is not there: run `make images`, or name another with --image redis=IMAGE"})
-	} else {
-		out = append(out, probed("image-redis", ref+" "+info.ID, nil))
+	for _, key := range images {
+		ref := projectImage(key)
+		if info, err := d.api.ImageInspect(ctx, ref); err != nil {
+			out = append(out, ProbeResult{Name: "image-" + key, Reason: ref + " is not there: run `make images`, or name another with --image " + key + "=IMAGE"})
+		} else {
+			out = append(out, probed("image-"+key, ref+" "+info.ID, nil))
+		}
 	}
 	return append(out, probed("agent", "started in the engine's pid namespace with "+strings.Join(agentCapabilities, ", "), d.probeAgent(ctx)))
 }
