@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -248,7 +249,7 @@ type setting struct {
 
 func (n *group) settings(l Limits) []setting {
 	var out []setting
-	quota := strconv.FormatInt(int64(l.CPUs*cpuPeriod), 10)
+	quota := strconv.FormatInt(int64(math.Round(l.CPUs*cpuPeriod)), 10)
 	// The kernel counts whole pages.
 	memory := strconv.FormatInt(l.Memory-l.Memory%int64(os.Getpagesize()), 10)
 	if l.CPUs != 0 && n.version == 2 {

@@ -41,10 +41,10 @@ func TestAGroupOutsideOfTheMountIsItsTop(t *testing.T) {
 }
 
 func TestSettingsOfAGroup(t *testing.T) {
-	l := Limits{CPUs: 0.5, Memory: 64<<20 + 1}
+	l := Limits{CPUs: 0.29, Memory: 64<<20 + 1} // 0.29 has no exact binary form
 	for version, want := range map[int][]string{
-		1: {"cpu.cfs_period_us=100000", "cpu.cfs_quota_us=50000", "memory.limit_in_bytes=67108864", "memory.memsw.limit_in_bytes=67108864"},
-		2: {"cpu.max=50000 100000", "memory.max=67108864", "memory.swap.max=0"},
+		1: {"cpu.cfs_period_us=100000", "cpu.cfs_quota_us=29000", "memory.limit_in_bytes=67108864", "memory.memsw.limit_in_bytes=67108864"},
+		2: {"cpu.max=29000 100000", "memory.max=67108864", "memory.swap.max=0"},
 	} {
 		var got []string
 		for _, s := range (&group{hierarchy: hierarchy{version: version}}).settings(l) {

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"fmt"
+	"math"
 	"strings"
 
 	"github.com/lockquake/lockquake/chaos"
@@ -39,7 +40,7 @@ func (l Limits) String() string {
 func limitsKey(node string) string { return "limits_" + node }
 
 // nanoCPUs is the CPU limit in the unit of container engines.
-func (l Limits) nanoCPUs() int64 { return int64(l.CPUs * 1e9) }
+func (l Limits) nanoCPUs() int64 { return int64(math.Round(l.CPUs * 1e9)) }
 
 // unlimited is the subject of what keeps nodes from being held to limits.
 const unlimited = "holding nodes to limits"
