@@ -10,18 +10,26 @@ import (
 
 // links is what the agent has put on the links of a run's processes.
 type links struct {
-	mu      sync.Mutex // held while anything is put up or taken down
+	mu      sync.Mutex
 	filters map[string]*keyedFilter
+	tables  map[tablePlace]bool // that filters account for
+}
+
+// tablePlace names a table beyond its namespace's file.
+type tablePlace struct {
+	space uint64 // id of the namespace
+	name  string
 }
 
 func newLinks() *links {
 	shared() // before any thread is elsewhere
-	return &links{filters: make(map[string]*keyedFilter)}
+	return &links{filters: make(map[string]*keyedFilter), tables: make(map[tablePlace]bool)}
 }
 
 // keyedFilter is what stands under one key: a filter in the namespace of a process, or of each process that took the
 // place of one before.
 type keyedFilter struct {
+	mu      sync.Mutex // held while it is put up or taken down; others go on meanwhile
 	in      []*filter
 	packets uint64 // met by filters that were taken down because their process was followed by another
 }
@@ -50,34 +58,53 @@ func doFiltered(_ context.Context, c call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return c.links.seen(key)
+	k := c.links.keyed(key, false)
+	if k == nil {
+		return nil, fmt.Errorf("no filter stands under %q", key)
+	}
+	return k.met()
+}
+
+// keyed returns what stands under a key.
+func (l *links) keyed(key string, make bool) *keyedFilter {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.filters[key] == nil && make {
+		l.filters[key] = &keyedFilter{}
+	}
+	return l.filters[key]
 }
 
 // put puts a filter up in the process's namespace. Where the key's filter stands in that very namespace already, because the
 // process took the place of one that lived there too, it is left as it is: no packet slips through between.
 func (l *links) put(key string, p Process, rules []Rule) error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+	k := l.keyed(key, true)
+	k.mu.Lock()
+	defer k.mu.Unlock()
 	space, err := openNamespace(p)
 	if err != nil {
 		return err
-	}
-	k := l.filters[key]
-	if k == nil {
-		k = &keyedFilter{}
-		l.filters[key] = k
 	}
 	if i := slices.IndexFunc(k.in, func(f *filter) bool { return f.space.id == space.id }); i >= 0 {
 		k.in[i].process = p
 		return space.close()
 	}
+	l.account(space, tableOf(space, key).name, true)
 	f, err := newFilter(space, key, rules)
 	if err != nil {
+		l.account(space, tableOf(space, key).name, false)
 		return errors.Join(err, space.close())
 	}
 	f.process = p
-	k.in = append(k.in, f)
-	return k.dropDead()
+	dead := slices.DeleteFunc(slices.Clone(k.in), func(f *filter) bool { return f.process.Alive() })
+	k.in = append(slices.DeleteFunc(k.in, func(f *filter) bool { return slices.Contains(dead, f) }), f)
+	var errs []error
+	for _, f := range dead {
+		packets, _, err := l.takeDown(f)
+		k.packets += packets
+		errs = append(errs, err, f.space.close())
+	}
+	return errors.Join(errs...)
 }
 
 func newFilter(space *namespace, key string, rules []Rule) (*filter, error) {
@@ -96,22 +123,6 @@ func newFilter(space *namespace, key string, rules []Rule) (*filter, error) {
 	return f, nil
 }
 
-// dropDead takes down what stands in the namespaces of processes that are gone and were followed by another elsewhere.
-func (k *keyedFilter) dropDead() error {
-	var errs []error
-	last := len(k.in) - 1
-	k.in = slices.DeleteFunc(k.in, func(f *filter) bool {
-		if f == k.in[last] || f.process.Alive() {
-			return false
-		}
-		met, _, err := f.remove()
-		k.packets += met
-		errs = append(errs, err, f.space.close())
-		return true
-	})
-	return errors.Join(errs...)
-}
-
 // remove takes the filter down, letting go in order what it held. The namespace stays open.
 func (f *filter) remove() (packets uint64, held int, err error) {
 	packets, counted := f.table.packets()
@@ -121,14 +132,27 @@ func (f *filter) remove() (packets uint64, held int, err error) {
 	return packets, held, errors.Join(counted, f.table.remove(), f.holder.close())
 }
 
-// seen adds up what the key's filters have met.
-func (l *links) seen(key string) (Filtered, error) {
+// takeDown removes a filter that is accounted for.
+func (l *links) takeDown(f *filter) (packets uint64, held int, err error) {
+	packets, held, err = f.remove()
+	l.account(f.space, f.table.name, false)
+	return packets, held, err
+}
+
+func (l *links) account(space *namespace, name string, stands bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	k := l.filters[key]
-	if k == nil {
-		return Filtered{}, fmt.Errorf("no filter stands under %q", key)
+	if stands {
+		l.tables[tablePlace{space.id, name}] = true
+	} else {
+		delete(l.tables, tablePlace{space.id, name})
 	}
+}
+
+// met adds up what the key's filters have met.
+func (k *keyedFilter) met() (Filtered, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
 	out := Filtered{Packets: k.packets}
 	for _, f := range k.in {
 		n, err := f.table.packets()
@@ -150,46 +174,37 @@ func (l *links) seen(key string) (Filtered, error) {
 
 // remove takes down all that stands under the key and looks at what is left in the namespaces.
 func (l *links) remove(key string) (any, error) {
+	k := l.keyed(key, true)
+	k.mu.Lock()
+	defer k.mu.Unlock()
 	l.mu.Lock()
-	defer l.mu.Unlock()
-	k := l.filters[key]
-	if k == nil {
-		return Filtered{}, nil
-	}
 	delete(l.filters, key)
+	l.mu.Unlock()
 	out := Filtered{Packets: k.packets}
 	var errs []error
 	for _, f := range k.in {
-		packets, held, err := f.remove()
+		packets, held, err := l.takeDown(f)
 		out.Packets, out.Held = out.Packets+packets, out.Held+held
 		errs = append(errs, err, l.look(f.space, &out), f.space.close())
 	}
+	k.in = nil
 	return out, errors.Join(errs...)
 }
 
 // look notes which tables of ours are in a namespace: those of filters that stand, and others.
 func (l *links) look(space *namespace, out *Filtered) error {
-	tables, err := ownTables(space)
+	names, err := ownTables(space)
 	if err != nil {
 		return err
 	}
-	for _, name := range tables {
-		if l.accounts(space, name) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, name := range names {
+		if l.tables[tablePlace{space.id, name}] {
 			out.Others++
 		} else {
 			out.Left = append(out.Left, name)
 		}
 	}
 	return nil
-}
-
-func (l *links) accounts(space *namespace, name string) bool {
-	for _, k := range l.filters {
-		for _, f := range k.in {
-			if f.space.id == space.id && f.table.name == name {
-				return true
-			}
-		}
-	}
-	return false
 }

@@ -354,6 +354,12 @@ func TestFiltersGoWithTheControlStream(t *testing.T) {
 	x, y := cabledPair(t, c)
 	filtered(t, c, "one", x, Rule{Peer: y.address, Out: true, How: Drop}, Rule{Peer: y.address, How: Hold})
 	filtered(t, c, "two", y, Rule{Peer: x.address, How: Reject})
+	many := []cabled{x, y}
+	for i := range 30 {
+		e := lonely(t, c, fmt.Sprintf("10.99.1.%d", i+1))
+		filtered(t, c, fmt.Sprintf("many/%d", i), e, Rule{Peer: x.address, How: Drop})
+		many = append(many, e)
+	}
 	begin := time.Now()
 	if err := c.Close(); err != nil {
 		t.Fatal(err)
@@ -361,8 +367,8 @@ func TestFiltersGoWithTheControlStream(t *testing.T) {
 	if err := <-ended; err != nil {
 		t.Fatal(err)
 	}
-	t.Logf("healed in %v", time.Since(begin))
-	untouched(t, x, y)
+	t.Logf("filters of %d namespaces went in %v", len(many), time.Since(begin))
+	untouched(t, many...)
 }
 
 func TestFilterFollowsItsProcess(t *testing.T) {

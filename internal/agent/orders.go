@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 )
@@ -70,32 +71,45 @@ func (s *standing) take(key string) (undo, bool) {
 	return u, ok
 }
 
-// last returns the key of what was done last.
-func (s *standing) last() (string, bool) {
+// last returns the key of what was done last, and with it those right before it that belong to the same fault: keys that
+// are equal up to a slash.
+func (s *standing) last() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.keys) == 0 {
-		return "", false
+	i := len(s.keys) - 1
+	if i < 0 {
+		return nil
 	}
-	return s.keys[len(s.keys)-1], true
+	fault, _, several := strings.Cut(s.keys[i], "/")
+	for several && i > 0 && strings.HasPrefix(s.keys[i-1], fault+"/") {
+		i--
+	}
+	return slices.Clone(s.keys[i:])
 }
 
-// heal undoes everything, the last first.
+// heal undoes everything, the last first, and what belongs to one fault at once: a fault may stand at a great many processes.
 func (s *standing) heal() error {
 	ctx, cancel := context.WithTimeout(context.Background(), healTime)
 	defer cancel()
 	var errs []error
-	for {
-		key, ok := s.last()
-		if !ok {
-			return errors.Join(errs...)
-		}
-		if u, ok := s.take(key); ok {
-			if _, err := u(ctx); err != nil {
-				errs = append(errs, fmt.Errorf("undo %s: %w", key, err))
+	for keys := s.last(); keys != nil; keys = s.last() {
+		undone := make([]error, len(keys))
+		var all sync.WaitGroup
+		for i, key := range keys {
+			u, ok := s.take(key)
+			if !ok {
+				continue
 			}
+			all.Go(func() {
+				if _, err := u(ctx); err != nil {
+					undone[i] = fmt.Errorf("undo %s: %w", key, err)
+				}
+			})
 		}
+		all.Wait()
+		errs = append(errs, undone...)
 	}
+	return errors.Join(errs...)
 }
 
 // perform carries out an order or an undo and fills in the answer.
