@@ -75,14 +75,21 @@ func TestFilterThatDoesNothing(t *testing.T) {
 	}
 }
 
-// ourTables lists the packet filter tables of lockquake in the network namespace of a process.
-func ourTables(t *testing.T, pid string) []string {
+// namespaceOf holds the network namespace of a process open for the time of the test, so that it can be looked into when the
+// process is gone.
+func namespaceOf(t *testing.T, pid string) *os.File {
 	t.Helper()
 	f, err := os.Open("/proc/" + pid + "/ns/net")
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer f.Close()
+	t.Cleanup(func() { _ = f.Close() })
+	return f
+}
+
+// ourTables lists the packet filter tables of lockquake in a network namespace.
+func ourTables(t *testing.T, f *os.File) []string {
+	t.Helper()
 	c, err := nftables.New(nftables.WithNetNSFd(int(f.Fd())))
 	if err != nil {
 		t.Fatal(err)
@@ -130,8 +137,11 @@ func TestSupervisorKilledInAPartition(t *testing.T) {
 	awaitPause(t, p)
 	pids := containerPIDs(t, p.cmd.Process.Pid)
 	tables := 0
+	var spaces []*os.File
 	for _, pid := range pids {
-		tables += len(ourTables(t, pid))
+		f := namespaceOf(t, pid)
+		spaces = append(spaces, f)
+		tables += len(ourTables(t, f))
 	}
 	if tables != len(pids) || tables == 0 { // at the leader, and at everybody's end of the links to it
 		t.Errorf("%d tables in %d namespaces while the partition stands", tables, len(pids))
@@ -143,8 +153,8 @@ func TestSupervisorKilledInAPartition(t *testing.T) {
 	var left []string
 	for range 40 {
 		left = nil
-		for _, pid := range pids {
-			left = append(left, ourTables(t, pid)...)
+		for _, f := range spaces {
+			left = append(left, ourTables(t, f)...)
 		}
 		if len(left) == 0 {
 			break
