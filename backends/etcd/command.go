@@ -21,6 +21,7 @@ func (t topology) Specs() []cluster.Spec {
 			Role:        cluster.Server,
 			Ports:       []cluster.Port{{Name: Port, Number: 2379}, {Name: peerPort, Number: 2380}},
 			Image:       t.params.image(),
+			Go:          true,
 			Restartable: true,
 			Command: func(p cluster.Place) []string {
 				return t.params.command(seat{name: name(i), dir: p.Dir, members: t.common.Nodes, address: p.Address})

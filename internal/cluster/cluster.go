@@ -57,6 +57,10 @@ type Spec struct {
 	Env []string
 	// Limits holds the node's process and its children to a share of the machine.
 	Limits Limits
+	// Go tells that the program is written in Go, which asks the kernel for the time and not the C library.
+	Go bool
+	// Preparations are what the run's faults need of the node before it starts.
+	Preparations []chaos.Preparation
 	// Stdio asks for the node's standard input and output as its control stream.
 	Stdio bool
 	// Restartable tells whether Start may be called again after the process ended.

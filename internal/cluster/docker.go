@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/moby/moby/client"
@@ -34,6 +35,11 @@ type docker struct {
 	tc      *testcontainers.DockerProvider
 	api     client.APIClient
 	version client.ServerVersionResult
+
+	preloads struct { // what was found in images
+		sync.Mutex
+		of map[string]string
+	}
 }
 
 // engineTimeout bounds the first talk with the engine: one that hangs must not hang us.

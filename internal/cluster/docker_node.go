@@ -29,7 +29,8 @@ type containerNode struct {
 	node *Node
 	box  testcontainers.Container
 	// limits says what limits the engine read back; "" where there are none.
-	limits string
+	limits  string
+	fitting fitting
 
 	mu  sync.Mutex
 	sig signaller // of the process that was started last
@@ -41,16 +42,21 @@ func (r *dockerRun) create(ctx context.Context, n *Node) (*containerNode, error)
 	if len(argv) == 0 {
 		return nil, fmt.Errorf("its command is empty")
 	}
+	fitting, err := fit(ctx, r, n, dockerPreparations)
+	r.locked(func() { r.unfit = append(r.unfit, fitting.undo) })
+	if err != nil {
+		return nil, err
+	}
 	req := testcontainers.ContainerRequest{
 		Image: r.images[n.spec.Image], Name: r.name(n.spec.Name), Labels: r.labels(n.spec.Name, n.spec.Role),
 		// An entrypoint of the image's own is replaced: an init or shell in front would take the signals instead.
-		Entrypoint: argv[:1], Cmd: argv[1:], Env: envMap(n.spec.Env),
+		Entrypoint: argv[:1], Cmd: argv[1:], Env: envMap(slices.Concat(n.spec.Env, fitting.env)),
 		ConfigModifier: func(c *container.Config) {
 			c.Hostname, c.WorkingDir = n.spec.Name, dataDir
 			c.Healthcheck = &container.HealthConfig{Test: []string{"NONE"}}
 			c.OpenStdin, c.StdinOnce, c.AttachStdin = n.spec.Stdio, n.spec.Stdio, n.spec.Stdio
 		},
-		HostConfigModifier: func(h *container.HostConfig) { r.hostConfig(h, n.spec) },
+		HostConfigModifier: func(h *container.HostConfig) { r.hostConfig(h, n.spec, fitting) },
 		EndpointSettingsModifier: func(e map[string]*network.EndpointSettings) {
 			addr, _ := netip.ParseAddr(n.place.Host(n.spec.Name)) // made from a netip.Addr
 			e[r.networkName()] = &network.EndpointSettings{
@@ -71,7 +77,7 @@ func (r *dockerRun) create(ctx context.Context, n *Node) (*containerNode, error)
 		return nil, err
 	}
 	limits, err := r.limitsOf(ctx, box.GetContainerID(), n.spec.Limits)
-	return &containerNode{run: r, spec: n.spec, node: n, box: box, limits: limits}, err
+	return &containerNode{run: r, spec: n.spec, node: n, box: box, limits: limits, fitting: fitting}, err
 }
 
 // limitsOf reads back from the engine what limits a container has.
@@ -91,7 +97,7 @@ func (r *dockerRun) limitsOf(ctx context.Context, id string, want Limits) (strin
 	return want.String() + " (" + found + ")", nil
 }
 
-func (r *dockerRun) hostConfig(h *container.HostConfig, spec Spec) {
+func (r *dockerRun) hostConfig(h *container.HostConfig, spec Spec, f fitting) {
 	h.NetworkMode = container.NetworkMode(r.networkName())
 	h.NanoCPUs, h.Memory, h.MemorySwap = spec.Limits.nanoCPUs(), spec.Limits.Memory, spec.Limits.Memory
 	if spec.Stdio {
@@ -99,7 +105,10 @@ func (r *dockerRun) hostConfig(h *container.HostConfig, spec Spec) {
 	} else {
 		h.LogConfig = container.LogConfig{Type: "json-file", Config: map[string]string{"max-size": "10m"}}
 	}
-	if spec.Role == Server {
+	switch {
+	case f.data != "":
+		h.Mounts = append(h.Mounts, mount.Mount{Type: mount.TypeBind, Source: f.data, Target: dataDir})
+	case spec.Role == Server:
 		// A volume is a plain directory of the engine's machine: no overlay file system between the service and fsync.
 		h.Mounts = append(h.Mounts, mount.Mount{Type: mount.TypeVolume, Target: dataDir})
 	}
@@ -129,6 +138,9 @@ func envMap(env []string) map[string]string {
 // start attaches before it starts, so that no byte is lost, and watches for the end of the process.
 func (c *containerNode) start(ctx context.Context) (Stdio, <-chan struct{}, error) {
 	id := c.box.GetContainerID()
+	if err := do(ctx, c.fitting.before); err != nil {
+		return Stdio{}, nil, err
+	}
 	logFile, err := os.OpenFile(filepath.Join(c.run.request.LogDir, c.spec.Name+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o640)
 	if err != nil {
 		return Stdio{}, nil, fmt.Errorf("open its log: %w", err)

@@ -33,8 +33,9 @@ type dockerRun struct {
 	containers []string // ids of the nodes', in the order of creation
 	agentBox   string   // id of the agent's container
 	nodes      []*Node
-	agent      *agent.Client // nil: the engine does what the agent would
-	stopping   []func()      // ends the streams
+	agent      *agent.Client                 // nil: the engine does what the agent would
+	stopping   []func()                      // ends the streams
+	unfit      []func(context.Context) error // undoes what nodes were prepared with
 }
 
 func (r *dockerRun) open(ctx context.Context, c *Cluster) error {
@@ -174,7 +175,7 @@ func (r *dockerRun) close(ctx context.Context) error {
 	}
 	var errs []error
 	r.mu.Lock()
-	containers, stopping, agentBox := r.containers, r.stopping, r.agentBox
+	containers, stopping, agentBox, unfit := r.containers, r.stopping, r.agentBox, r.unfit
 	r.mu.Unlock()
 	var g errgroup.Group
 	for _, id := range containers {
@@ -186,6 +187,9 @@ func (r *dockerRun) close(ctx context.Context) error {
 	}
 	if agentBox != "" {
 		errs = append(errs, removeContainer(ctx, r.api, agentBox))
+	}
+	for _, undo := range unfit {
+		errs = append(errs, do(ctx, undo))
 	}
 	for _, stop := range stopping {
 		stop()

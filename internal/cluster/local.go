@@ -101,6 +101,7 @@ type localRun struct {
 	net     *hub    // nil: all on the loopback address
 	ports   reservation
 	nodes   []*Node
+	unfit   []func(context.Context) error // undoes what nodes were prepared with
 
 	reserving sync.Mutex // guards ports
 
@@ -130,7 +131,7 @@ func (r *localRun) open(ctx context.Context, c *Cluster) error {
 			return fmt.Errorf("make the data directory of %s: %w", spec.Name, err)
 		}
 		n := &Node{spec: spec, place: place.of(spec.Name, data)}
-		p, err := r.newProcess(n, i)
+		p, err := r.newProcess(ctx, n, i)
 		if err != nil {
 			return err
 		}
@@ -224,6 +225,9 @@ func (r *localRun) close(ctx context.Context) error {
 	if r.guard != nil {
 		_ = r.guard.stdio.In.Close()
 		errs = append(errs, r.guard.end(ctx, 2*time.Second))
+	}
+	for _, undo := range r.unfit {
+		errs = append(errs, do(ctx, undo))
 	}
 	r.ports.release()
 	if r.net != nil {

@@ -33,6 +33,8 @@ type Node struct {
 	spec   Spec
 	place  Place
 	driver driver
+	// faketime is the file in the node that tells its programs their wall clock, where they were made to ask for it.
+	faketime string
 
 	pausing sync.Mutex // held while the process is being stopped or continued
 	pauses  atomic.Int32

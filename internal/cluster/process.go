@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -16,13 +17,14 @@ import (
 
 // process drives one node as a child process.
 type process struct {
-	run   *localRun
-	spec  Spec
-	node  *Node
-	index int
-	path  string
-	argv  []string
-	group *group // nil: no limits
+	run     *localRun
+	spec    Spec
+	node    *Node
+	index   int
+	path    string
+	argv    []string
+	group   *group // nil: no limits
+	fitting fitting
 
 	mu    sync.Mutex
 	child *child // started last
@@ -30,7 +32,7 @@ type process struct {
 }
 
 // newProcess finds the node's program, so that a missing one is known before anything starts.
-func (r *localRun) newProcess(n *Node, index int) (*process, error) {
+func (r *localRun) newProcess(ctx context.Context, n *Node, index int) (*process, error) {
 	argv := n.spec.Command(n.place)
 	if len(argv) == 0 {
 		return nil, fmt.Errorf("the command of %s is empty", n.Name())
@@ -39,7 +41,12 @@ func (r *localRun) newProcess(n *Node, index int) (*process, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &process{run: r, spec: n.spec, node: n, index: index, path: path, argv: argv}, nil
+	fitting, err := fit(ctx, r, n, localPreparations)
+	r.unfit = append(r.unfit, fitting.undo)
+	if err != nil {
+		return nil, err
+	}
+	return &process{run: r, spec: n.spec, node: n, index: index, path: path, argv: argv, fitting: fitting}, nil
 }
 
 func (p *process) start(ctx context.Context) (Stdio, <-chan struct{}, error) {
@@ -48,11 +55,14 @@ func (p *process) start(ctx context.Context) (Stdio, <-chan struct{}, error) {
 		return Stdio{}, nil, fmt.Errorf("open its log: %w", err)
 	}
 	defer func() { _ = logFile.Close() }()
+	if err := do(ctx, p.fitting.before); err != nil {
+		return Stdio{}, nil, err
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.run.portsOf(p.spec.Name)
 	c, err := p.run.spawn(command{
-		path: p.path, argv: p.argv, name: p.spec.Name, node: p.index, dir: p.node.place.Dir, env: p.spec.Env,
+		path: p.path, argv: p.argv, name: p.spec.Name, node: p.index, dir: p.node.place.Dir, env: slices.Concat(p.spec.Env, p.fitting.env),
 		group: p.group, stdio: p.spec.Stdio, log: logFile,
 	})
 	if err != nil {

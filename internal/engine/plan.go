@@ -51,7 +51,7 @@ func Check(o Options) (*Plan, error) {
 	p := &Plan{scenario: o.Scenario, stepFaults: map[int]injection{}}
 	for _, check := range []func(Options) error{
 		p.checkBackend, p.checkWorkload, p.checkOffers, p.checkResource, p.checkPeople, p.checkImages, p.checkChaos, p.checkSteps,
-		p.checkDelivery,
+		p.checkPreparations, p.checkDelivery,
 	} {
 		if err := check(o); err != nil {
 			return nil, err

@@ -132,11 +132,7 @@ func (p *Plan) checkDelivery(o Options) error {
 		}
 		break // what holds for one node holds for all
 	}
-	all := slices.Clone(p.injections)
-	for _, inj := range p.stepFaults {
-		all = append(all, inj)
-	}
-	for _, inj := range all {
+	for _, inj := range p.allInjections() {
 		if err := p.deliverable(o.Provider, inj); err != nil {
 			return MissingError{Text: fmt.Sprintf("%s: fault %s on %s cannot be delivered by provider %s: %v", p.scenario.Name, inj.kind.Name, inj.on, o.Provider.Name(), err)}
 		}
@@ -145,7 +141,7 @@ func (p *Plan) checkDelivery(o Options) error {
 }
 
 func (p *Plan) deliverable(provider cluster.Provider, inj injection) error {
-	needs := slices.Clone(inj.kind.Needs)
+	needs := slices.Clone(inj.needs())
 	if _, ok := inj.selector.Holder(); ok {
 		needs = append(needs, chaos.CanPause) // a holder is stopped first, so that it cannot slip away
 	}

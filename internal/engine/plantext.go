@@ -66,7 +66,7 @@ func (p *Plan) outline() outline {
 		if x.For > 0 {
 			item.For = x.For.String()
 		}
-		for _, c := range inj.kind.Needs {
+		for _, c := range inj.needs() {
 			item.Needs = append(item.Needs, string(c))
 		}
 		o.Schedule = append(o.Schedule, item)

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -68,14 +69,7 @@ func startAll(ctx context.Context, nodes []*cluster.Node) error {
 
 // needsAgent tells whether any fault has to reach a process from outside.
 func (p *Plan) needsAgent() bool {
-	need := false
-	for _, inj := range p.injections {
-		need = need || len(inj.kind.Needs) > 0
-	}
-	for _, inj := range p.stepFaults {
-		need = need || len(inj.kind.Needs) > 0
-	}
-	return need
+	return slices.ContainsFunc(p.allInjections(), func(inj injection) bool { return len(inj.needs()) > 0 })
 }
 
 // awaitService asks until the service serves a real write.

@@ -1,0 +1,86 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+
+	"github.com/lockquake/lockquake/chaos"
+)
+
+// Preparer is a provider that can give nodes what a fault needs of them before they start.
+type Preparer interface {
+	// Prepares returns nil when nodes like that one can be prepared so, else a chaos.Unavailable with the reason. image is what the
+	// user named instead of the project's own image; "" where there is none. A node that cannot be looked at before Open, because its
+	// image is not there yet, is refused by Open.
+	Prepares(p chaos.Preparation, s Spec, image string) error
+}
+
+// fitting is what the preparations of one node come to. A preparation is a function that returns one, in a table of the provider's.
+type fitting struct {
+	// env holds "KEY=value" settings beside the spec's own.
+	env []string
+	// data is a directory of the machine that the nodes run on, in the place of the node's usual data directory; "" for that one.
+	data string
+	// before is called before each start of the node, when its container (docker) or data directory (local) is there; may be nil.
+	before func(ctx context.Context) error
+	// undo is called when the node has ended for good and its container is gone; also for nodes that never started. It may be nil,
+	// and may be called again when it did not succeed.
+	undo func(ctx context.Context) error
+}
+
+// and joins two fittings.
+func (f fitting) and(o fitting) fitting {
+	f.env = append(f.env, o.env...)
+	if o.data != "" {
+		f.data = o.data
+	}
+	f.before, f.undo = both(f.before, o.before), both(o.undo, f.undo) // undone in reverse
+	return f
+}
+
+func both(first, second func(context.Context) error) func(context.Context) error {
+	switch {
+	case first == nil:
+		return second
+	case second == nil:
+		return first
+	}
+	return func(ctx context.Context) error { return errors.Join(first(ctx), second(ctx)) }
+}
+
+// do calls before or undo, where there is one.
+func do(ctx context.Context, f func(context.Context) error) error {
+	if f == nil {
+		return nil
+	}
+	return f(ctx)
+}
+
+// fit collects the fittings of a node's preparations. What was done is in the fitting also beside an error.
+func fit[R any](ctx context.Context, run R, n *Node, table map[chaos.Preparation]func(context.Context, R, *Node) (fitting, error)) (fitting, error) {
+	var all fitting
+	for _, p := range n.spec.Preparations {
+		prepare, ok := table[p]
+		if !ok {
+			return all, unknownPreparation(p)
+		}
+		one, err := prepare(ctx, run, n)
+		all = all.and(one)
+		if err != nil {
+			return all, err
+		}
+	}
+	return all, nil
+}
+
+func unknownPreparation(p chaos.Preparation) error {
+	return chaos.Unavailable{What: string(p), Reason: "this provider does not know how to prepare a node so"}
+}
+
+// preparable holds for all providers: what a node's own nature forbids.
+func preparable(p chaos.Preparation, s Spec) error {
+	if p == chaos.Preload && (s.Go || s.Image == SelfProgram) {
+		return chaos.Unavailable{What: string(p), Reason: "it is a Go program, which asks the kernel for the time and not the C library; use how: vdso"}
+	}
+	return nil
+}

@@ -1,0 +1,115 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/lockquake/lockquake/backends/redis"
+	"github.com/lockquake/lockquake/chaos"
+	"github.com/lockquake/lockquake/history"
+	"github.com/lockquake/lockquake/internal/cluster"
+	"github.com/lockquake/lockquake/scenarios"
+)
+
+// preparedFault needs what its parameter names.
+type preparedFault struct {
+	What string `yaml:"what"`
+}
+
+func (preparedFault) Inject(context.Context, chaos.Scope) (chaos.Heal, history.Receipt, error) {
+	panic("this test injects nothing")
+}
+
+func (f preparedFault) Preparations() []chaos.Preparation {
+	return []chaos.Preparation{chaos.Preparation(f.What)}
+}
+
+// preparing is a provider that can prepare nodes by one thing.
+type preparing struct {
+	cluster.Provider
+	can chaos.Preparation
+}
+
+func (preparing) Name() string                                { return "preparing" }
+func (preparing) Offers(chaos.Capability, cluster.Role) error { return nil }
+
+func (p preparing) Prepares(what chaos.Preparation, s cluster.Spec, image string) error {
+	switch {
+	case what != p.can:
+		return chaos.Unavailable{What: string(what), Reason: "not here"}
+	case s.Role == cluster.Client:
+		return chaos.Unavailable{What: string(what), Reason: "not for clients, whatever is in " + image}
+	}
+	return nil
+}
+
+// unprepared is a provider that knows of no preparations.
+type unprepared struct{ cluster.Provider }
+
+func (unprepared) Name() string                                { return "unprepared" }
+func (unprepared) Offers(chaos.Capability, cluster.Role) error { return nil }
+
+func checkPrepared(t *testing.T, p cluster.Provider, steps string) (*Plan, error) {
+	t.Helper()
+	s, err := scenarios.Parse([]byte("name: x\nclaim: y\nbackend: {use: sentinel}\nsteps:\n  - {do: acquire, user: A}\n"+steps), "x.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	kind := chaos.Kind{Name: "needy", Lasting: true}
+	kind.New = func(decode func(any) error) (chaos.Fault, error) {
+		var f preparedFault
+		err := decode(&f)
+		return f, err
+	}
+	return Check(Options{Scenario: s, Provider: p, Catalog: Catalog{Backends: redis.Backends(), Faults: []chaos.Kind{kind}}})
+}
+
+func TestPreparationsReachWhoeverMayBeTheTarget(t *testing.T) {
+	p, err := checkPrepared(t, preparing{can: "oil"}, `  - {inject: needy, what: oil, on: leader}`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	servers := 0
+	for _, s := range p.specs {
+		want := s.Role == cluster.Server
+		if got := slices.Contains(s.Preparations, chaos.Preparation("oil")); got != want {
+			t.Errorf("%s is prepared: %t, want %t", s.Name, got, want)
+		}
+		if want {
+			servers++
+		}
+	}
+	if servers < 3 {
+		t.Errorf("there are %d servers", servers)
+	}
+	p, err = checkPrepared(t, preparing{can: "oil"}, "  - {inject: needy, what: oil, on: redis-1, as: a}\n  - {heal: a}\n  - {inject: needy, what: oil, on: redis-1}\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range p.specs {
+		if want := s.Name == "redis-1"; want != (len(s.Preparations) == 1) || !want && len(s.Preparations) > 0 {
+			t.Errorf("%s is prepared by %v", s.Name, s.Preparations)
+		}
+	}
+}
+
+func TestPreparationsThatCannotBeHadAreRefused(t *testing.T) {
+	for name, c := range map[string]struct {
+		provider cluster.Provider
+		steps    string
+		want     string
+	}{
+		"not this one":                      {preparing{can: "oil"}, `  - {inject: needy, what: sand, on: all}`, "redis-1: sand is unavailable: not here"},
+		"not for these":                     {preparing{can: "oil"}, `  - {inject: needy, what: oil, on: A}`, "client-1: oil is unavailable: not for clients"},
+		"a provider that knows of none":     {unprepared{}, `  - {inject: needy, what: oil, on: all}`, "prepares no nodes"},
+		"who may be a target, but need not": {preparing{can: "oil"}, `  - {inject: needy, what: oil, on: "redis-1, clients"}`, "not for clients"},
+	} {
+		_, err := checkPrepared(t, c.provider, c.steps)
+		if missing := (MissingError{}); !errors.As(err, &missing) || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, want %q", name, err, c.want)
+		}
+	}
+}
