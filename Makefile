@@ -78,7 +78,7 @@ bench: build ## what recording costs (12 pairs, in turns of 200 ms), how fast th
 	go test -run '^$$' -bench . -benchtime 1x -timeout 60m ./results/...
 	go test -tags bench -count 1 -v -run TestRecordingCost -timeout 60m ./cmd/lockquake
 	@.ci/setup --optional compose; if .ci/engine; then images/build.sh; fi
-	go test -tags bench -count 1 -v -run TestStartUp -timeout 60m ./cmd/lockquake
+	go test -tags bench -count 1 -v -run 'TestStartUp|TestFirstGrant' -timeout 60m ./cmd/lockquake
 
 .PHONY: lint
 lint: $(LINT) ## the linters, with the rules of who may import whom

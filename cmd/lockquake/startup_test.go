@@ -26,13 +26,7 @@ import (
 // lockquake starts them and when compose does, turn about. LOCKQUAKE_ROUNDS sets the number of turns (default 3),
 // LOCKQUAKE_BACKENDS the backends (default all).
 func TestStartUp(t *testing.T) {
-	rounds, names := 3, servedBackends()
-	if s := os.Getenv("LOCKQUAKE_ROUNDS"); s != "" {
-		rounds, _ = strconv.Atoi(s)
-	}
-	if s := os.Getenv("LOCKQUAKE_BACKENDS"); s != "" {
-		names = strings.Split(s, ",")
-	}
+	rounds, names := measuring()
 	p, _, err := chooseProvider(t.Context(), "docker")
 	if err != nil {
 		fmt.Printf("start-up was not measured: %v\n", err)
@@ -67,6 +61,18 @@ func TestStartUp(t *testing.T) {
 		fmt.Println()
 	}
 	fmt.Printf("load after: %s\n", readFirstLine("/proc/loadavg"))
+}
+
+// measuring is how often, and of which backends.
+func measuring() (rounds int, names []string) {
+	rounds, names = 3, servedBackends()
+	if s := os.Getenv("LOCKQUAKE_ROUNDS"); s != "" {
+		rounds, _ = strconv.Atoi(s)
+	}
+	if s := os.Getenv("LOCKQUAKE_BACKENDS"); s != "" {
+		names = strings.Split(s, ",")
+	}
+	return rounds, names
 }
 
 // trial collects the seconds of start-up and teardown.
