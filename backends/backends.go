@@ -101,6 +101,7 @@ type Offers struct {
 	Fair       bool        `json:"fair"`      // grants in the order of asking
 	Expires    bool        `json:"expires"`   // a dead holder's grant ends by itself
 	Shared     bool        `json:"shared"`    // knows lock.Shared beside lock.Exclusive
+	Sequencer  bool        `json:"sequencer"` // lock.SequencerChecker
 }
 
 // Lock is one way to lock on a backend.

@@ -25,7 +25,7 @@ func chubby() backends.Lock {
 		Doc:  "Chubby's ideas (Burrows, OSDI 2006, section 2.4): exclusive and shared mode, a sequencer with the lock's generation, and a lock-delay before a lock that a dead session held is granted again.",
 		Offers: backends.Offers{
 			Blocking: true, Try: true, Renewal: "background", LossSignal: true, Token: backends.TokenService,
-			Reentrant: "no", Expires: true, Shared: true,
+			Reentrant: "no", Expires: true, Shared: true, Sequencer: true,
 		},
 		Points:   []string{"before-lock", "lock-done", "before-unlock", "unlock-done"},
 		MinTTL:   time.Second,

@@ -11,6 +11,7 @@ import (
 	"github.com/lockquake/lockquake/internal/cluster"
 	"github.com/lockquake/lockquake/scenarios"
 	"github.com/lockquake/lockquake/workloads"
+	"github.com/lockquake/lockquake/workloads/resource"
 )
 
 // Catalog is everything that a scenario may name.
@@ -24,7 +25,7 @@ type Catalog struct {
 // Resource is a service that a lock can protect.
 type Resource struct {
 	Name   string
-	Guards []string
+	Guards []resource.Guard
 	// Spec describes its node; the first port is the one that clients use.
 	Spec func() cluster.Spec
 }

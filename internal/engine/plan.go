@@ -13,6 +13,7 @@ import (
 	"github.com/lockquake/lockquake/lock"
 	"github.com/lockquake/lockquake/scenarios"
 	"github.com/lockquake/lockquake/workloads"
+	"github.com/lockquake/lockquake/workloads/resource"
 )
 
 // Plan is a scenario with every name resolved and every parameter decoded: what Run will do.
@@ -24,7 +25,8 @@ type Plan struct {
 	workload workloads.Workload // nil: steps only
 	kind     workloads.Kind
 	resource *Resource // nil: nothing is protected
-	people   []string  // the users that steps name, in the order of their clients
+	guard    resource.Guard
+	people   []string // the users that steps name, in the order of their clients
 	specs    []cluster.Spec
 	locks    []string
 
@@ -190,11 +192,17 @@ func (p *Plan) checkResource(o Options) error {
 		return p.wrong("workload.resource.use", "there is no resource %q; there are %s", s.Use, names(o.Catalog.Resources, func(r Resource) string { return r.Name }))
 	}
 	r := o.Catalog.Resources[i]
-	if !slices.Contains(r.Guards, s.Guard) {
-		return p.wrong("workload.resource.guard", "%s has no guard %q; it has %s", s.Use, s.Guard, strings.Join(r.Guards, ", "))
+	g := slices.IndexFunc(r.Guards, func(g resource.Guard) bool { return g.Name == s.Guard })
+	if g < 0 {
+		return p.wrong("workload.resource.guard", "%s has no guard %q; it has %s", s.Use, s.Guard, names(r.Guards, func(g resource.Guard) string { return g.Name }))
 	}
-	if s.Guard != "none" && p.lock.Offers.Token == backends.TokenNone {
+	p.guard = r.Guards[g]
+	if p.guard.Token && p.lock.Offers.Token == backends.TokenNone {
 		return p.wrong("workload.resource.guard", "%s needs a fencing token, and lock %s of %s has none; use guard none, or a lock with a token (`lockquake list locks`)",
+			s.Guard, p.lock.Name, p.backend.Name)
+	}
+	if p.guard.Sequencer && !p.lock.Offers.Sequencer {
+		return p.wrong("workload.resource.guard", "%s asks the lock service whether a sequencer still describes the lock, and lock %s of %s cannot be asked; use lock chubby of etcd",
 			s.Guard, p.lock.Name, p.backend.Name)
 	}
 	p.resource = &r

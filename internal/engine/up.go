@@ -171,14 +171,38 @@ func (r *run) startFrame(s *session) (*wire.Start, error) {
 	}
 	if s.index < 0 {
 		st.Guard = sc.Workload.Resource.Guard
+		if r.plan.guard.Sequencer { // it is a client of the service too, one behind all others
+			return st, r.access(st, r.plan.personIndex(len(r.plan.people)))
+		}
 		return st, nil
 	}
 	st.Renew, st.Check = sc.Workload.Renew, sc.Workload.Check
+	if err := r.access(st, s.index); err != nil {
+		return nil, err
+	}
+	if res := r.plan.resource; res != nil {
+		spec := res.Spec()
+		st.Resource = &wire.Resource{Use: res.Name, Guard: sc.Workload.Resource.Guard, Address: r.cluster.Node(spec.Name).Address(spec.Ports[0].Name)}
+	}
+	if r.plan.workload != nil && s.index < sc.Workload.Clients {
+		params, err := json.Marshal(r.plan.workload)
+		if err != nil {
+			return nil, fmt.Errorf("parameters of workload %s: %w", sc.Workload.Use, err)
+		}
+		st.Workload = &wire.Workload{Use: sc.Workload.Use, Users: sc.Workload.Users, Total: sc.Workload.Users * sc.Workload.Clients, Params: params}
+	}
+	return st, nil
+}
+
+// access tells a node how to reach the service, as the client of that number.
+func (r *run) access(st *wire.Start, client int) error {
 	params, err := json.Marshal(r.plan.topology.Params())
 	if err != nil {
-		return nil, fmt.Errorf("parameters of %s: %w", r.plan.backend.Name, err)
+		return fmt.Errorf("parameters of %s: %w", r.plan.backend.Name, err)
 	}
-	access := backends.Access{Backend: r.plan.backend.Name, Lock: r.plan.lock.Name, TTL: sc.Backend.TTL, Params: params, Run: r.id, Client: s.index}
+	access := backends.Access{
+		Backend: r.plan.backend.Name, Lock: r.plan.lock.Name, TTL: r.plan.scenario.Backend.TTL, Params: params, Run: r.id, Client: client,
+	}
 	for _, spec := range r.plan.topology.Specs() {
 		e := backends.Endpoint{Name: spec.Name, Addresses: map[string]string{}}
 		for _, port := range spec.Ports {
@@ -187,19 +211,9 @@ func (r *run) startFrame(s *session) (*wire.Start, error) {
 		access.Nodes = append(access.Nodes, e)
 	}
 	if st.Access, err = json.Marshal(access); err != nil {
-		return nil, fmt.Errorf("access to %s: %w", r.plan.backend.Name, err)
+		return fmt.Errorf("access to %s: %w", r.plan.backend.Name, err)
 	}
-	if res := r.plan.resource; res != nil {
-		spec := res.Spec()
-		st.Resource = &wire.Resource{Use: res.Name, Guard: sc.Workload.Resource.Guard, Address: r.cluster.Node(spec.Name).Address(spec.Ports[0].Name)}
-	}
-	if r.plan.workload != nil && s.index < sc.Workload.Clients {
-		if params, err = json.Marshal(r.plan.workload); err != nil {
-			return nil, fmt.Errorf("parameters of workload %s: %w", sc.Workload.Use, err)
-		}
-		st.Workload = &wire.Workload{Use: sc.Workload.Use, Users: sc.Workload.Users, Total: sc.Workload.Users * sc.Workload.Clients, Params: params}
-	}
-	return st, nil
+	return nil
 }
 
 // begin lets the workload go and fixes the start of the run.

@@ -2,89 +2,79 @@ package resource
 
 import (
 	"fmt"
-	"slices"
-	"sync"
 
-	"github.com/lockquake/lockquake/history"
 	"github.com/lockquake/lockquake/lock"
 )
 
-// cell is what one lock protects.
-type cell struct {
-	value   int64
-	applied int64      // writes
-	seen    lock.Token // highest token that the guard has looked at
+// The names of the register's guards.
+const (
+	// GuardNone serves everybody.
+	GuardNone = "none"
+	// GuardFence refuses a read or write whose token is lower than the highest it has seen, or that has none.
+	GuardFence = "fence"
+	// GuardFenceWrites looks at writes only. It leaks: an old holder's write that arrives between a new holder's read and
+	// its write passes, and is overwritten.
+	GuardFenceWrites = "fence-writes"
+	// GuardCASVersion compares what a write was derived from with what stands there. Nothing is lost by it, whatever the
+	// lock does; but it knows no order of holders, and refuses whoever comes second.
+	GuardCASVersion = "cas-version"
+	// GuardCASOwner has a read register the grant's own, random name, and refuses a write under any other than the one
+	// that was registered last. It keeps no order: an old holder that registers late takes the place of the new one.
+	GuardCASOwner = "cas-owner"
+	// GuardCheckThenWrite is the fence in two steps: who writes asks first whether its token is good enough, and writes
+	// when the answer was yes. Whatever happens between the two steps is not seen.
+	GuardCheckThenWrite = "check-then-write"
+	// GuardSequencer asks the lock service whether the holder's sequencer still describes the lock, and is a fence beside.
+	GuardSequencer = "sequencer"
+)
+
+// PointTokenChecked is what a user announces with lock.At between the two steps of GuardCheckThenWrite.
+const PointTokenChecked = "token-checked"
+
+// guards lists the register's guards.
+var guards = []Guard{
+	{Name: GuardNone, Doc: "refuses nothing"},
+	{Name: GuardFence, Token: true, Doc: "refuses a read or write whose token is lower than the highest that one has shown"},
+	{Name: GuardFenceWrites, Token: true, Doc: "the same for writes; it does not look at reads"},
+	{Name: GuardCASVersion, Doc: "refuses a write that does not come from a read of what stands there"},
+	{Name: GuardCASOwner, Doc: "refuses a write of any but the grant that read last, by the grant's random name"},
+	{Name: GuardCheckThenWrite, Token: true, Doc: "fence, but a write is looked at in one step and applied in another"},
+	{Name: GuardSequencer, Token: true, Sequencer: true, Doc: "fence, and the lock service says that the sequencer still describes the lock"},
 }
 
-// store holds the cells and guards them. Guard, access and log entry are one step under one mutex, so that the order of
-// the log is the order of arrival, and no access comes between a guard's look and what it let through.
-type store struct {
-	guard  string
-	record func(*history.Event)
-	names  map[string]int
+// look is what a guard does about one access before it is applied: it returns an error that wraps ErrFenced, or nil. It is
+// called with the store's mutex held.
+type look func(c *cell, op operation) error
 
-	mu    sync.Mutex
-	cells []cell
+// lookOf returns the look of a guard. Of GuardSequencer it is what the register can tell by itself.
+func lookOf(guard string) look {
+	switch guard {
+	case GuardFence, GuardSequencer:
+		return fence
+	case GuardFenceWrites:
+		return func(c *cell, op operation) error {
+			if op.kind == opRead {
+				return nil
+			}
+			return fence(c, op)
+		}
+	case GuardCheckThenWrite:
+		return func(c *cell, op operation) error {
+			if op.kind == opWrite {
+				return nil // it has been checked
+			}
+			return fence(c, op)
+		}
+	case GuardCASVersion:
+		return sameVersion
+	case GuardCASOwner:
+		return sameOwner
+	}
+	return func(*cell, operation) error { return nil }
 }
 
-var guards = []string{GuardNone, GuardFence, GuardFenceWrites}
-
-func newStore(guard string, locks []string, record func(*history.Event)) (*store, error) {
-	if guard == "" {
-		guard = GuardNone
-	}
-	if !slices.Contains(guards, guard) {
-		return nil, fmt.Errorf("guard is %q: want one of %v", guard, guards)
-	}
-	s := &store{guard: guard, record: record, names: make(map[string]int, len(locks)), cells: make([]cell, len(locks))}
-	for i, name := range locks {
-		s.names[name] = i
-	}
-	return s, nil
-}
-
-// operation is one read or write.
-type operation struct {
-	Access
-	write bool
-	value int64
-}
-
-// apply does one operation and returns the value after it. The error wraps ErrFenced or ErrRefused.
-func (s *store) apply(op operation) (int64, error) {
-	i, ok := s.names[op.Lock]
-	if !ok {
-		return 0, fmt.Errorf("%w: there is no lock %q", ErrRefused, op.Lock)
-	}
-	e := history.Event{
-		Kind: history.EffectRead, Phase: history.Ok, User: op.User, Grant: op.Grant, Lock: uint16(i), Token: uint64(op.Token),
-		Value: op.value,
-	}
-	if op.write {
-		e.Kind = history.EffectWrite
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	c := &s.cells[i]
-	err := s.look(c, op)
-	switch {
-	case err != nil:
-		e.Phase, e.Code = history.Fail, history.CodeFenced
-	case op.write:
-		c.value = op.value
-		c.applied++
-	default:
-		e.Value = c.value
-	}
-	s.record(&e)
-	return c.value, err
-}
-
-// look asks the guard. The caller holds mu.
-func (s *store) look(c *cell, op operation) error {
-	if s.guard == GuardNone || s.guard == GuardFenceWrites && !op.write {
-		return nil
-	}
+// fence refuses tokens that are lower than the highest it has seen.
+func fence(c *cell, op operation) error {
 	if op.Token == lock.NoToken {
 		return fmt.Errorf("%w: it wants a fencing token", ErrFenced)
 	}
@@ -95,14 +85,28 @@ func (s *store) look(c *cell, op operation) error {
 	return nil
 }
 
-// final reads a cell for the judge, past the guard.
-func (s *store) final(i int) (value, applied int64, err error) {
-	if i < 0 || i >= len(s.cells) {
-		return 0, 0, fmt.Errorf("%w: there is no lock with number %d of %d", ErrRefused, i, len(s.cells))
+// sameVersion refuses a write that was made from another value than the one that stands there.
+func sameVersion(c *cell, op operation) error {
+	switch {
+	case op.kind != opWrite:
+		return nil
+	case op.version == 0:
+		return fmt.Errorf("%w: it wants the version that was read", ErrFenced)
+	case op.version != c.version():
+		return fmt.Errorf("%w: version %d was read, and %d stands there", ErrFenced, op.version, c.version())
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	c := s.cells[i]
-	s.record(&history.Event{Kind: history.Final, Phase: history.Info, Lock: uint16(i), Value: c.value, Valid: c.applied})
-	return c.value, c.applied, nil
+	return nil
+}
+
+// sameOwner has reads register their owner, and refuses the writes of others.
+func sameOwner(c *cell, op operation) error {
+	switch {
+	case op.Owner == "":
+		return fmt.Errorf("%w: it wants the grant's own name", ErrFenced)
+	case op.kind == opRead:
+		c.owner = op.Owner
+	case op.Owner != c.owner:
+		return fmt.Errorf("%w: another grant is registered, or none", ErrFenced)
+	}
+	return nil
 }

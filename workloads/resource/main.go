@@ -2,6 +2,7 @@ package resource
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/lockquake/lockquake/history"
 	"github.com/lockquake/lockquake/internal/wire"
+	"github.com/lockquake/lockquake/lock"
 )
 
 // Options is what the register's process is given.
@@ -18,6 +20,14 @@ type Options struct {
 	In      io.Reader
 	Out     io.Writer
 	Version string // of this software
+	// Sequencers connects to the lock service as start.access tells, for GuardSequencer; nil: that guard is not to be had.
+	Sequencers func(ctx context.Context, access json.RawMessage) (SequencerChecker, error)
+}
+
+// SequencerChecker is a connection to a lock service that can be asked about sequencers.
+type SequencerChecker interface {
+	lock.SequencerChecker
+	io.Closer
 }
 
 // ErrSupervisorGone says that the standard input ended before a stop came.
@@ -57,7 +67,7 @@ func Main(ctx context.Context, o Options) error {
 			}
 		}
 	}()
-	n := &node{conn: conn, listener: listener, cancel: cancel}
+	n := &node{o: o, conn: conn, listener: listener, cancel: cancel}
 	for {
 		select {
 		case <-ctx.Done():
@@ -84,12 +94,14 @@ func closeBoth(o Options) {
 
 // node is the register as its supervisor sees it.
 type node struct {
+	o        Options
 	conn     *wire.Conn
 	listener net.Listener
 	cancel   context.CancelCauseFunc
 	rec      *wire.Recorder
 	pulse    *wire.Pulse
 	server   *server
+	asked    SequencerChecker // nil but for GuardSequencer
 }
 
 // handle carries out one frame; done is true after the stop.
@@ -120,8 +132,25 @@ func (n *node) start(ctx context.Context, s *wire.Start) error {
 	if err != nil {
 		return n.fail(err)
 	}
+	if s.Guard == GuardSequencer {
+		if err := n.connect(ctx, s); err != nil {
+			return n.fail(err)
+		}
+		st.ask = n.asked
+	}
 	n.server = serve(ctx, n.listener, st)
 	return n.conn.Send(wire.Frame{Type: wire.TypeReady, Ready: &wire.Ready{Address: n.listener.Addr().String()}})
+}
+
+// connect makes the register a client of the lock service.
+func (n *node) connect(ctx context.Context, s *wire.Start) (err error) {
+	if n.o.Sequencers == nil || len(s.Access) == 0 {
+		return fmt.Errorf("register: guard %s asks the lock service, and nobody said how to reach it", s.Guard)
+	}
+	if n.asked, err = n.o.Sequencers(ctx, s.Access); err != nil {
+		return fmt.Errorf("register: guard %s: %w", s.Guard, err)
+	}
+	return nil
 }
 
 func (n *node) command(c *wire.Command) error {
@@ -150,6 +179,10 @@ func (n *node) close() (stall int64) {
 	if n.server != nil {
 		n.server.close()
 		n.server = nil
+	}
+	if n.asked != nil {
+		_ = n.asked.Close() // nothing is asked any more
+		n.asked = nil
 	}
 	if n.pulse != nil {
 		stall = n.pulse.Stop()

@@ -40,24 +40,30 @@ var register = Kind{
 
 // request is one line from a user to the register.
 type request struct {
-	Op    string `json:"op"` // "read" or "write"
+	Op    string `json:"op"` // "read", "check" or "write"
 	Lock  string `json:"lock"`
 	User  string `json:"user"` // "client-1/0"
 	Grant uint32 `json:"grant,omitempty"`
 	Token uint64 `json:"token,omitempty"`
-	Value int64  `json:"value,omitempty"` // for write
+	Value int64  `json:"value,omitempty"` // for write and check
+
+	Owner   string `json:"owner,omitempty"`   // the grant's own name; for GuardCASOwner
+	Mode    string `json:"mode,omitempty"`    // of the grant, "shared" or left out; for GuardSequencer
+	Version int64  `json:"version,omitempty"` // that the value was made from; for GuardCASVersion
 }
 
 // The operations of a request.
 const (
 	opRead  = "read"
+	opCheck = "check" // the first step of a write under GuardCheckThenWrite
 	opWrite = "write"
 )
 
 // reply is the one line that answers a request, in order.
 type reply struct {
-	Outcome string `json:"outcome"`         // wire.OutcomeOK or wire.OutcomeFail
-	Value   int64  `json:"value,omitempty"` // after the operation
+	Outcome string `json:"outcome"`           // wire.OutcomeOK or wire.OutcomeFail
+	Value   int64  `json:"value,omitempty"`   // after the operation
+	Version int64  `json:"version,omitempty"` // of what stands there after it, from 1
 	Fenced  bool   `json:"fenced,omitempty"`
 	Error   string `json:"error,omitempty"`
 }
@@ -69,12 +75,20 @@ const maxRequest = 4096
 // the answer to another request.
 type link struct {
 	address string
+	guard   string
 	conn    net.Conn
 	in      *bufio.Reader
+	known   map[string]known // GuardCASVersion: by lock
+}
+
+// known is the version that a grant has read, or made, last.
+type known struct {
+	grant   uint32
+	version int64
 }
 
 func dialRegister(ctx context.Context, t Target) (Connection, error) {
-	l := &link{address: t.Address}
+	l := &link{address: t.Address, guard: t.Guard, known: map[string]known{}}
 	return l, l.connect(ctx)
 }
 
@@ -90,28 +104,48 @@ func (l *link) connect(ctx context.Context) error {
 
 // Read reads the value that a lock protects.
 func (l *link) Read(ctx context.Context, a Access) (int64, error) {
-	return l.do(ctx, requestOf(opRead, a))
+	return l.do(ctx, a, l.request(opRead, a))
 }
 
-// Write writes it.
+// Write writes it. Where the guard works in two steps, the point between them is announced.
 func (l *link) Write(ctx context.Context, a Access, value int64) error {
-	r := requestOf(opWrite, a)
+	r := l.request(opWrite, a)
 	r.Value = value
-	_, err := l.do(ctx, r)
+	if l.guard == GuardCheckThenWrite {
+		check := r
+		check.Op = opCheck
+		if _, err := l.do(ctx, a, check); err != nil {
+			return err
+		}
+		lock.At(ctx, PointTokenChecked)
+	}
+	_, err := l.do(ctx, a, r)
 	return err
 }
 
-func requestOf(op string, a Access) request {
-	return request{Op: op, Lock: a.Lock, User: a.User.String(), Grant: a.Grant, Token: uint64(a.Token)}
+// request fills in what the guard wants to see.
+func (l *link) request(op string, a Access) request {
+	r := request{Op: op, Lock: a.Lock, User: a.User.String(), Grant: a.Grant, Token: uint64(a.Token)}
+	switch l.guard {
+	case GuardCASOwner:
+		r.Owner = a.Owner
+	case GuardCASVersion:
+		if k := l.known[a.Lock]; k.grant == a.Grant {
+			r.Version = k.version
+		}
+	case GuardSequencer:
+		r.Mode = a.Mode.String()
+	}
+	return r
 }
 
-func (l *link) do(ctx context.Context, r request) (int64, error) {
+func (l *link) do(ctx context.Context, a Access, r request) (int64, error) {
 	if l.conn == nil {
 		if err := l.connect(ctx); err != nil {
 			return 0, fmt.Errorf("%w: %w", lock.ErrNotSent, err)
 		}
 	}
-	value, err := l.exchange(ctx, r)
+	answer, err := l.exchange(ctx, r)
 	if err != nil && !errors.Is(err, ErrFenced) && !errors.Is(err, ErrRefused) {
 		_ = l.Close() // broken already
 		if ctx.Err() != nil {
@@ -119,11 +153,14 @@ func (l *link) do(ctx context.Context, r request) (int64, error) {
 		}
 		return 0, fmt.Errorf("register: %w", err)
 	}
-	return value, err
+	if err == nil && l.guard == GuardCASVersion {
+		l.known[a.Lock] = known{a.Grant, answer.Version}
+	}
+	return answer.Value, err
 }
 
 // exchange sends a request and reads its reply; the end of ctx breaks the connection's reads and writes off.
-func (l *link) exchange(ctx context.Context, r request) (int64, error) {
+func (l *link) exchange(ctx context.Context, r request) (reply, error) {
 	conn := l.conn
 	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
 	defer func() {
@@ -133,26 +170,26 @@ func (l *link) exchange(ctx context.Context, r request) (int64, error) {
 	}()
 	line, err := json.Marshal(r)
 	if err != nil {
-		return 0, err
+		return reply{}, err
 	}
 	if _, err := conn.Write(append(line, '\n')); err != nil {
-		return 0, err
+		return reply{}, err
 	}
 	answer, err := l.in.ReadSlice('\n')
 	if err != nil {
-		return 0, err
+		return reply{}, err
 	}
 	var a reply
 	if err := json.Unmarshal(answer, &a); err != nil {
-		return 0, fmt.Errorf("reply %q: %w", answer, err)
+		return reply{}, fmt.Errorf("reply %q: %w", answer, err)
 	}
 	switch {
 	case a.Outcome == wire.OutcomeOK:
-		return a.Value, nil
+		return a, nil
 	case a.Fenced:
-		return 0, fmt.Errorf("%w: %s", ErrFenced, a.Error)
+		return reply{}, fmt.Errorf("%w: %s", ErrFenced, a.Error)
 	default:
-		return 0, fmt.Errorf("%w: %s", ErrRefused, a.Error)
+		return reply{}, fmt.Errorf("%w: %s", ErrRefused, a.Error)
 	}
 }
 

@@ -11,22 +11,21 @@ import (
 	"github.com/lockquake/lockquake/lock"
 )
 
-// The guards.
-const (
-	// GuardNone serves everybody.
-	GuardNone = "none"
-	// GuardFence refuses a read or write whose token is lower than the highest it has seen, or that has none.
-	GuardFence = "fence"
-	// GuardFenceWrites looks at writes only. It leaks: an old holder's write that arrives between a new holder's read and
-	// its write passes, and is overwritten.
-	GuardFenceWrites = "fence-writes"
-)
+// Guard is a way in which a resource may protect itself, as data.
+type Guard struct {
+	Name string
+	Doc  string // one sentence: what it refuses
+	// Token says that it compares fencing tokens, so that the lock must have one.
+	Token bool
+	// Sequencer says that it asks the lock service (lock.SequencerChecker), so that the lock must be one that can be asked.
+	Sequencer bool
+}
 
 // Kind is an entry of the list of resources.
 type Kind struct {
 	Name   string
-	Doc    string   // one sentence
-	Guards []string // the first is the default
+	Doc    string  // one sentence
+	Guards []Guard // the first is the default
 	// Spec describes the node that the resource is; its first port is the one that clients use.
 	Spec func() cluster.Spec
 	// Dial connects one user to the resource.
@@ -58,6 +57,8 @@ type Access struct {
 	User  history.User // who
 	Grant uint32       // the grant's number in the user's own history
 	Token lock.Token   // fencing token, or lock.NoToken
+	Mode  lock.Mode    // of the grant
+	Owner string       // the lock's own name of the grant, mostly a random value; it has no order
 }
 
 // Connection is one user's link to a resource. Its methods are called one at a time. ErrFenced and ErrRefused mean that

@@ -183,7 +183,7 @@ func TestBadRequests(t *testing.T) {
 	in := bufio.NewReader(c)
 	for line, want := range map[string]string{
 		"what?": "no JSON object",
-		`{"op":"add","lock":"lock-0","user":"client-1/0"}`:             "want read or write",
+		`{"op":"add","lock":"lock-0","user":"client-1/0"}`:             "want read, check or write",
 		`{"op":"read","lock":"lock-0","user":"me"}`:                    "client-1/0",
 		`{"op":"read","lock":"lock-0","user":"client-1/0","token":-1}`: "token",
 	} {
@@ -267,7 +267,7 @@ func TestKindsDescribeTheirNodes(t *testing.T) {
 		if argv := s.Command(cluster.Place{}); argv[0] != cluster.SelfProgram || argv[1] != k.Name {
 			t.Errorf("%s: %v", k.Name, argv)
 		}
-		if _, ok := Find(Kinds(), k.Name); !ok || k.Guards[0] != GuardNone {
+		if _, ok := Find(Kinds(), k.Name); !ok || k.Guards[0].Name != GuardNone {
 			t.Errorf("%s: guards %v", k.Name, k.Guards)
 		}
 	}

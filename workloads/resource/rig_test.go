@@ -19,16 +19,19 @@ type running struct {
 	events  []history.Event
 	result  chan error
 	address string
+	guard   string
 }
 
-func launch(t *testing.T, listen string) *running {
+func launch(t *testing.T, listen string, more ...func(*Options)) *running {
 	t.Helper()
 	toNode, stdin := io.Pipe()
 	stdout, fromNode := io.Pipe()
 	r := &running{t: t, conn: wire.NewConn(stdout, stdin), stdin: stdin, frames: make(chan *wire.Frame, 100), result: make(chan error, 1)}
-	go func() {
-		r.result <- Main(context.Background(), Options{Listen: listen, In: toNode, Out: fromNode, Version: "test"})
-	}()
+	o := Options{Listen: listen, In: toNode, Out: fromNode, Version: "test"}
+	for _, m := range more {
+		m(&o)
+	}
+	go func() { r.result <- Main(context.Background(), o) }()
 	go func() {
 		defer close(r.frames)
 		for {
@@ -46,12 +49,13 @@ func launch(t *testing.T, listen string) *running {
 	return r
 }
 
-func start(t *testing.T, guard string) *running {
+func start(t *testing.T, guard string, more ...func(*Options)) *running {
 	t.Helper()
-	r := launch(t, "127.0.0.1:0")
+	r := launch(t, "127.0.0.1:0", more...)
+	r.guard = guard
 	r.frame(wire.TypeHello)
 	r.send(wire.Frame{Type: wire.TypeStart, Start: &wire.Start{
-		Name: "register", Index: -1, Format: wire.FormatRecords, Locks: []string{"lock-0", "lock-1"}, Guard: guard, Record: true,
+		Name: "register", Index: -1, Format: wire.FormatRecords, Locks: []string{"lock-0", "lock-1"}, Guard: guard, Record: true, Access: []byte(`{"run":"x"}`),
 	}})
 	r.address = r.frame(wire.TypeReady).Ready.Address
 	return r
@@ -97,7 +101,7 @@ func (r *running) stop() wire.Done {
 
 func (r *running) dial() Connection {
 	r.t.Helper()
-	c, err := register.Dial(r.t.Context(), Target{Address: r.address})
+	c, err := register.Dial(r.t.Context(), Target{Address: r.address, Guard: r.guard})
 	if err != nil {
 		r.t.Fatal(err)
 	}

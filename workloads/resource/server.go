@@ -63,7 +63,7 @@ func (s *server) user(ctx context.Context, c net.Conn) {
 		if err != nil {
 			a = reply{Outcome: wire.OutcomeFail, Error: fmt.Sprintf("a request has at most %d bytes", maxRequest)}
 		} else {
-			a = s.answer(line)
+			a = s.answer(ctx, line)
 		}
 		b, merr := json.Marshal(a)
 		if merr != nil {
@@ -76,16 +76,20 @@ func (s *server) user(ctx context.Context, c net.Conn) {
 }
 
 // answer carries out one request.
-func (s *server) answer(line []byte) reply {
+func (s *server) answer(ctx context.Context, line []byte) reply {
 	op, err := parse(line)
 	if err != nil {
 		return reply{Outcome: wire.OutcomeFail, Error: err.Error()}
 	}
-	value, err := s.store.apply(op)
+	got, err := s.store.apply(ctx, op)
 	if err != nil {
 		return reply{Outcome: wire.OutcomeFail, Fenced: errors.Is(err, ErrFenced), Error: err.Error()}
 	}
-	return reply{Outcome: wire.OutcomeOK, Value: value}
+	a := reply{Outcome: wire.OutcomeOK, Value: got.value}
+	if s.store.guard == GuardCASVersion {
+		a.Version = got.version
+	}
+	return a
 }
 
 func parse(line []byte) (operation, error) {
@@ -97,12 +101,16 @@ func parse(line []byte) (operation, error) {
 	if err != nil {
 		return operation{}, err
 	}
-	if r.Op != opRead && r.Op != opWrite {
-		return operation{}, fmt.Errorf("op is %q: want %s or %s", r.Op, opRead, opWrite)
+	if r.Op != opRead && r.Op != opCheck && r.Op != opWrite {
+		return operation{}, fmt.Errorf("op is %q: want %s, %s or %s", r.Op, opRead, opCheck, opWrite)
+	}
+	mode, ok := lock.ParseMode(r.Mode)
+	if !ok {
+		return operation{}, fmt.Errorf("mode is %q: want %s or %s", r.Mode, lock.Exclusive, lock.Shared)
 	}
 	return operation{
-		Access: Access{Lock: r.Lock, User: u, Grant: r.Grant, Token: lock.Token(r.Token)},
-		write:  r.Op == opWrite, value: r.Value,
+		Access: Access{Lock: r.Lock, User: u, Grant: r.Grant, Token: lock.Token(r.Token), Mode: mode, Owner: r.Owner},
+		kind:   r.Op, value: r.Value, version: r.Version,
 	}, nil
 }
 

@@ -1,0 +1,170 @@
+package resource
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/lockquake/lockquake/history"
+	"github.com/lockquake/lockquake/internal/wire"
+	"github.com/lockquake/lockquake/lock"
+)
+
+// named is an access by a grant that has its own name and no token.
+func named(user int, owner string) Access {
+	return Access{Lock: "lock-0", User: history.MakeUser(user, 0), Grant: 1, Owner: owner}
+}
+
+func read(t *testing.T, c Connection, a Access, want int64) {
+	t.Helper()
+	if v, err := c.Read(t.Context(), a); err != nil || v != want {
+		t.Errorf("read %d, %v; want %d", v, err, want)
+	}
+}
+
+func write(t *testing.T, c Connection, a Access, value int64, want error) {
+	t.Helper()
+	if err := c.Write(t.Context(), a, value); !errors.Is(err, want) {
+		t.Errorf("a write of %d ended with %v, want %v", value, err, want)
+	}
+}
+
+// A write that was made from what stands there no more is refused; whoever writes first wins, whichever holder it is.
+func TestVersionsAreCompared(t *testing.T) {
+	r := start(t, GuardCASVersion)
+	a, b := r.dial(), r.dial()
+	write(t, a, named(0, ""), 7, ErrFenced) // it has read nothing
+	read(t, a, named(0, ""), 0)
+	read(t, b, named(1, ""), 0)
+	write(t, a, named(0, ""), 1, nil)
+	write(t, b, named(1, ""), 1, ErrFenced)
+	write(t, a, named(0, ""), 2, nil) // what it made itself it knows
+	later := named(0, "")
+	later.Grant = 9
+	write(t, a, later, 3, ErrFenced) // what another grant has read does not count
+	read(t, b, named(1, ""), 2)
+	write(t, b, named(1, ""), 3, nil)
+	r.stop()
+}
+
+// Random names tell holders apart and do not order them: the old holder that registers late is let through, and the new
+// one is refused.
+func TestOwnersHaveNoOrder(t *testing.T) {
+	r := start(t, GuardCASOwner)
+	a, b := r.dial(), r.dial()
+	write(t, a, named(0, "x"), 1, ErrFenced) // it has not registered
+	write(t, a, named(0, ""), 1, ErrFenced)
+	read(t, a, named(0, "x"), 0)
+	read(t, b, named(1, "y"), 0)
+	write(t, a, named(0, "x"), 1, ErrFenced)
+	write(t, b, named(1, "y"), 2, nil)
+	read(t, a, named(0, "x"), 2)
+	write(t, a, named(0, "x"), 3, nil)
+	write(t, b, named(1, "y"), 4, ErrFenced)
+	r.stop()
+	if n := len(r.events); n != 9 { // what names no owner is refused, and on record too
+		t.Errorf("%d effects: %+v", n, r.events)
+	}
+}
+
+// Between the check and the write of one user comes another with a higher token: both are applied.
+func TestCheckThenWriteIsTwoSteps(t *testing.T) {
+	for _, c := range []struct {
+		guard  string
+		points int
+		want   error
+	}{{GuardCheckThenWrite, 1, nil}, {GuardFence, 0, ErrFenced}} {
+		r := start(t, c.guard)
+		older, newer := r.dial(), r.dial()
+		overtake := func() {
+			read(t, newer, by(1, 6), 0)
+			write(t, newer, by(1, 6), 2, nil)
+		}
+		points := 0
+		ctx := lock.Arm(t.Context(), func(_ context.Context, point string) {
+			if point == PointTokenChecked {
+				points++
+				overtake()
+			}
+		})
+		if c.points == 0 {
+			overtake()
+		}
+		if err := older.Write(ctx, by(0, 5), 1); !errors.Is(err, c.want) {
+			t.Errorf("%s: the old holder's write ended with %v, want %v", c.guard, err, c.want)
+		}
+		if points != c.points {
+			t.Errorf("%s: %d points were announced, want %d", c.guard, points, c.points)
+		}
+		write(t, older, by(0, 5), 3, ErrFenced) // whoever is late by more than that is refused
+		r.stop()
+	}
+}
+
+// service is a lock service that can be asked.
+type service struct {
+	generation lock.Token
+	err        error
+	closed     bool
+}
+
+func (s *service) CheckSequencer(_ context.Context, q lock.Sequencer) error {
+	if s.err != nil {
+		return s.err
+	}
+	if q.Lock != "lock-0" || q.Mode != lock.Shared || q.Generation != s.generation {
+		return lock.ErrNotHeld
+	}
+	return nil
+}
+
+func (s *service) Close() error { s.closed = true; return nil }
+
+func TestSequencersAreAskedAbout(t *testing.T) {
+	s := &service{generation: 5}
+	r := start(t, GuardSequencer, func(o *Options) {
+		o.Sequencers = func(_ context.Context, access json.RawMessage) (SequencerChecker, error) {
+			if string(access) != `{"run":"x"}` {
+				t.Errorf("access %s", access)
+			}
+			return s, nil
+		}
+	})
+	c := r.dial()
+	sharing := func(token lock.Token) Access {
+		a := by(0, token)
+		a.Mode = lock.Shared
+		return a
+	}
+	read(t, c, sharing(5), 0)
+	write(t, c, sharing(5), 1, nil)
+	write(t, c, by(0, 5), 1, ErrFenced)              // another mode
+	write(t, c, sharing(4), 1, ErrFenced)            // an old generation
+	write(t, c, sharing(lock.NoToken), 1, ErrFenced) // none
+	s.generation = 6
+	write(t, c, sharing(5), 1, ErrFenced) // before anybody else came
+	read(t, c, sharing(6), 1)
+	s.err = errors.New("no quorum")
+	write(t, c, sharing(6), 2, ErrRefused) // who cannot be asked about is not let through
+	r.stop()
+	if !s.closed {
+		t.Error("the connection to the lock service is still open")
+	}
+	if n := len(r.events); n != 7 {
+		t.Errorf("%d effects on record, want all but the one that nobody could tell about", n)
+	}
+}
+
+func TestSequencerNeedsTheService(t *testing.T) {
+	r := launch(t, "127.0.0.1:0")
+	r.frame(wire.TypeHello)
+	r.send(wire.Frame{Type: wire.TypeStart, Start: &wire.Start{Name: "register", Index: -1, Format: wire.FormatRecords, Guard: GuardSequencer}})
+	if f := r.frame(wire.TypeFailed).Failed; !strings.Contains(f.Error, "nobody said how to reach it") {
+		t.Errorf("failed: %s", f.Error)
+	}
+	if err := <-r.result; err == nil {
+		t.Error("it ended well")
+	}
+}
