@@ -76,6 +76,7 @@ type Step struct {
 	Lock    string // default "lock-0"
 	Mode    string // for acquire: "exclusive" (default) or "shared"
 	Value   int64  // for write
+	Plus    int64  // for write, in place of Value: this much more than what the user read last under that lock; 0 is none
 	Outcome string // "ok" (default), "fail", "info" or "any": anything else makes the run unknown
 	Async   bool   // go on without waiting for the outcome
 	Point   string // for arm and continue

@@ -23,7 +23,7 @@ var (
 	// keysOfVerb are the keys that a do step takes beside do, user and within.
 	keysOfVerb = map[string][]string{
 		"acquire": {"lock", "mode", "outcome", "async"}, "read": {"lock", "outcome", "async"},
-		"check": {"lock", "outcome", "async"}, "write": {"lock", "value", "outcome", "async"},
+		"check": {"lock", "outcome", "async"}, "write": {"lock", "value", "plus", "outcome", "async"},
 		"release": {"lock", "outcome", "async"}, "renew": {"lock", "outcome", "async"},
 		"arm": {"point", "action"}, "continue": {"point"},
 	}
@@ -34,7 +34,7 @@ var (
 		"point": {"user", "point"}, "elapsed": {"for"}, "bitten": {"of"},
 	}
 	needed = map[string][]string{
-		"write": {"value"}, "arm": {"point", "action"}, "continue": {"point"},
+		"arm": {"point", "action"}, "continue": {"point"},
 		"event": {"event", "user"}, "validity-over": {"user"}, "fact": {"fact", "node"}, "point": {"user", "point"}, "elapsed": {"for"},
 		"bitten": {"of"},
 	}
@@ -44,7 +44,7 @@ var (
 type rawStep struct {
 	Do, User, Lock string
 	Mode           string
-	Value          int64
+	Value, Plus    int64
 	Outcome        string
 	Async          bool
 	Point, Action  string
@@ -91,7 +91,7 @@ func (r reader) step(m *ast.MappingNode, path string) (Step, error) {
 		return Step{}, err
 	}
 	s := Step{
-		Do: raw.Do, User: raw.User, Lock: raw.Lock, Mode: raw.Mode, Value: raw.Value, Outcome: raw.Outcome, Async: raw.Async,
+		Do: raw.Do, User: raw.User, Lock: raw.Lock, Mode: raw.Mode, Value: raw.Value, Plus: raw.Plus, Outcome: raw.Outcome, Async: raw.Async,
 		Point: raw.Point, Action: raw.Action, Inject: raw.Inject, On: string(raw.On), As: raw.As, Params: params, Heal: raw.Heal,
 		Await: raw.Await, Event: raw.Event, Of: raw.Of, Fact: raw.Fact, Node: raw.Node, Is: raw.Is, For: raw.For, Within: raw.Within,
 	}
@@ -182,6 +182,10 @@ func (r reader) stepValues(m *ast.MappingNode, s Step, path string) error {
 	switch {
 	case s.Within == 0:
 		return r.errorf(join(path, "within"), "nothing is done in no time; write a time above 0s")
+	case s.Do == "write" && (entry(m, "value") == nil) == (entry(m, "plus") == nil):
+		return r.src.at(tokenOf(m), path, "do write needs value, what is to stand there, or plus, how much more than was read")
+	case entry(m, "plus") != nil && s.Plus == 0:
+		return r.errorf(join(path, "plus"), "0 changes nothing; write a number such as 1")
 	case s.Do != "" && s.User == "":
 		return r.src.at(tokenOf(m), path, "do %s needs user: who does it, a name such as A", s.Do)
 	case entry(m, "user") != nil && !userForm.MatchString(s.User):

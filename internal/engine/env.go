@@ -24,7 +24,7 @@ func (r *run) describe() {
 		Libraries: r.options.Libraries, Host: host(), Timings: map[string]int64{},
 		Backend: r.plan.backend.Name, Lock: r.plan.lock.Name, TTL: int64(sc.Backend.TTL),
 		Token: string(r.plan.lock.Offers.Token), Expires: r.plan.lock.Offers.Expires,
-		Workload: sc.Workload.Use, Increments: r.plan.kind.Increments, Directed: len(sc.Steps) > 0 && r.plan.workload == nil,
+		Workload: sc.Workload.Use, Increments: r.plan.kind.Increments || r.plan.workload == nil && increments(sc.Steps), Directed: len(sc.Steps) > 0 && r.plan.workload == nil,
 		Users: sc.Workload.Users*sc.Workload.Clients + len(r.plan.people),
 	}
 	if r.plan.workload == nil {

@@ -43,6 +43,7 @@ type run struct {
 	faults   []*history.Fault
 	injected []injection           // what each of them was, by the same index
 	counted  map[int]chaos.Counted // by a fault's id: what counts its packets
+	read     lastRead              // by the steps alone, which are taken one after another
 	doomed   []string              // clients whose user is to die at a point
 	phase    string                // the one under way
 	// injecting counts the injections under way, so that the end of the load waits for them.
@@ -61,7 +62,7 @@ func Run(ctx context.Context, o Options) (dir string, err error) {
 	if err != nil {
 		return "", err
 	}
-	r := &run{options: o, plan: p, log: o.Log, live: newLive(), heals: chaos.NewStack(), stops: chaos.NewStack(), counted: map[int]chaos.Counted{}, over: make(chan struct{}), id: newID()}
+	r := &run{options: o, plan: p, log: o.Log, live: newLive(), heals: chaos.NewStack(), stops: chaos.NewStack(), counted: map[int]chaos.Counted{}, read: lastRead{}, over: make(chan struct{}), id: newID()}
 	if err := r.prepare(); err != nil {
 		return "", err
 	}

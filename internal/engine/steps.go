@@ -82,8 +82,13 @@ func (r *run) doStep(ctx context.Context, st scenarios.Step) error {
 			r.mu.Unlock()
 		}
 	}
+	lock := slices.Index(r.plan.locks, st.Lock)
+	value, err := r.read.plus(st, user, lock)
+	if err != nil {
+		return err
+	}
 	ch, err := s.order(wire.Command{
-		Do: st.Do, User: 0, Lock: slices.Index(r.plan.locks, st.Lock), Mode: st.Mode, Value: st.Value, Timeout: int64(st.Within),
+		Do: st.Do, User: 0, Lock: lock, Mode: st.Mode, Value: value, Timeout: int64(st.Within),
 		Point: st.Point, Action: st.Action,
 	})
 	if err != nil {
@@ -105,6 +110,9 @@ func (r *run) doStep(ctx context.Context, st scenarios.Step) error {
 	if err != nil {
 		return err
 	}
+	if st.Do == wire.DoRead && res.Outcome == wire.OutcomeOK {
+		r.read[lockKey{user, uint16(lock)}] = res.Value
+	}
 	want := st.Outcome
 	if want == "" {
 		want = wire.OutcomeOK
@@ -113,6 +121,35 @@ func (r *run) doStep(ctx context.Context, st scenarios.Step) error {
 		return fmt.Errorf("its outcome is %s (%s), the step wants %s", res.Outcome, res.Error, want)
 	}
 	return nil
+}
+
+// lastRead is what each user of the steps read last, by lock.
+type lastRead map[lockKey]int64
+
+// plus returns the value that a write step is to write.
+func (l lastRead) plus(st scenarios.Step, user history.User, lock int) (int64, error) {
+	if st.Plus == 0 {
+		return st.Value, nil
+	}
+	v, ok := l[lockKey{user, uint16(lock)}]
+	if !ok {
+		return 0, fmt.Errorf("%s has not read %s yet, or did not wait for the answer", st.User, st.Lock)
+	}
+	return v + st.Plus, nil
+}
+
+// increments tells whether the acknowledged writes of the steps count up: each adds one to what its user has read.
+func increments(steps []scenarios.Step) bool {
+	writes := 0
+	for _, st := range steps {
+		if st.Do == wire.DoWrite {
+			writes++
+			if st.Plus != 1 {
+				return false
+			}
+		}
+	}
+	return writes > 0
 }
 
 func (r *run) awaitStep(ctx context.Context, st scenarios.Step, named map[string]*history.Fault) error {
