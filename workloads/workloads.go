@@ -79,6 +79,33 @@ type Sharing interface {
 	Shares() bool
 }
 
+// Renewing is a Workload whose holds are meant to be extended while they last.
+type Renewing interface {
+	// Renews tells whether they are.
+	Renews() bool
+}
+
+// Termed is a Workload whose writes can be judged only by numbers of its own.
+type Termed interface {
+	// Terms returns them by name.
+	Terms() map[string]int64
+}
+
+// Meaning says what a workload's acknowledged writes mean, and so what can be judged of them at the end.
+type Meaning string
+
+// The meanings.
+const (
+	// Sales: each write sells one unit of the lock's stock, of which there are TermStock.
+	Sales Meaning = "sales"
+	// Seats: each write gives the lock's seat to a booking, which its value names; 0 is a free seat.
+	Seats Meaning = "seats"
+	// Transfers: each write is one half of a transfer between two locks' accounts; the sum over all stays 0.
+	Transfers Meaning = "transfers"
+	// Elements: each write replaces a set by what was read and one element more, which its value names; 0 is the empty set.
+	Elements Meaning = "elements"
+)
+
 // Kind is an entry of the list of workloads.
 type Kind struct {
 	Name string
@@ -86,6 +113,8 @@ type Kind struct {
 	// Increments says that each acknowledged write adds one to the value that the lock protects, so that lost updates
 	// can be counted.
 	Increments bool
+	// Writes is what else they mean; "" is nothing that could be judged.
+	Writes Meaning
 	// New makes the workload; decode fills a struct with its own parameters, strictly: from the scenario's YAML in the
 	// supervisor, from JSON in the client process. The Workload itself marshals to JSON that New's decode accepts.
 	New func(decode func(into any) error) (Workload, error)
@@ -93,7 +122,7 @@ type Kind struct {
 
 // All is the list of workloads; the first is the default.
 func All() []Kind {
-	return []Kind{acquireRelease, counter}
+	return []Kind{acquireRelease, counter, guardedSet, inventory, booking, balance, holdRenew, stampede, spread}
 }
 
 // Find returns the named workload.

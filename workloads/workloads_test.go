@@ -36,6 +36,13 @@ func TestParametersTravel(t *testing.T) {
 	for name, text := range map[string]string{
 		"acquire-release": "{locks: 7, hold: 5ms, rate: 200, arrivals: uniform}",
 		"counter":         "{locks: 3, hold: 50ms, think: 1s}",
+		"guarded-set":     "{locks: 2, hold: 2s, spread: true}",
+		"inventory":       "{locks: 2, stock: 7, hold: 5ms}",
+		"booking":         "{seats: 9, hold: 5ms, think: 1ms}",
+		"balance":         "{accounts: 3, amount: 5, hold: 5ms}",
+		"hold-renew":      "{hold: 9s, touch: 1s}",
+		"stampede":        "{every: 2s, hold: 5ms}",
+		"spread":          "{locks: 50, pick: zipf, skew: 1.5}",
 	} {
 		k, ok := Find(name)
 		if !ok {
@@ -57,7 +64,7 @@ func TestParametersTravel(t *testing.T) {
 		if err != nil || !bytes.Equal(sent, again) {
 			t.Errorf("%s became %s (%v)", sent, again, err)
 		}
-		if got.NeedsResource() != k.Increments {
+		if got.NeedsResource() != (k.Increments || k.Writes != "") {
 			t.Errorf("%s: needs a resource: %v", name, got.NeedsResource())
 		}
 	}
@@ -78,6 +85,19 @@ func TestParametersRefused(t *testing.T) {
 		{"acquire-release", "{holt: 50ms}", "unknown field"},
 		{"counter", "{rate: 5}", "unknown field"},
 		{"counter", "{locks: 70000}", "locks is 70000"},
+		{"guarded-set", "{locks: 0}", "locks is 0"},
+		{"guarded-set", "{stock: 5}", "unknown field"},
+		{"inventory", "{stock: 0}", "stock is 0: want 1 unit or more"},
+		{"inventory", "{hold: -1s}", "hold is -1s"},
+		{"booking", "{seats: 0}", "seats is 0: want 1 to 65536"},
+		{"booking", "{locks: 5}", "unknown field"},
+		{"balance", "{accounts: 1}", "accounts is 1: want 2 to 65536"},
+		{"balance", "{amount: 0}", "amount is 0"},
+		{"hold-renew", "{touch: -1s}", "touch is -1s"},
+		{"stampede", "{every: 1ms}", "every is 1ms: want 10ms or more"},
+		{"stampede", "{hold: -1s}", "hold is -1s"},
+		{"spread", "{pick: best}", `pick is "best": want uniform or zipf`},
+		{"spread", "{pick: zipf, skew: 1}", "skew is 1: want an exponent above 1"},
 	} {
 		k, _ := Find(c.workload)
 		if _, err := k.New(fromYAML(c.text)); err == nil || !strings.Contains(err.Error(), c.want) {

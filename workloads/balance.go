@@ -1,0 +1,86 @@
+package workloads
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// Balance is the workload that moves money between accounts, each under a lock of its own. Nothing comes in and nothing
+// goes out: the sum must stay what it was, 0.
+type Balance struct {
+	// Accounts is how many there are.
+	Accounts int `yaml:"accounts" json:"accounts"`
+	// Amount is the most that is moved at once; each transfer draws from 1 to this.
+	Amount int64 `yaml:"amount" json:"amount"`
+	// Hold is the time between the look at the two accounts and the transfer.
+	Hold time.Duration `yaml:"hold" json:"hold"`
+	// Think is how long a user waits between a release and its next acquire.
+	Think time.Duration `yaml:"think" json:"think"`
+}
+
+var balance = Kind{
+	Name:   "balance",
+	Doc:    "Move money between two accounts, each under a lock of its own: read both, wait, write both; the sum must stay.",
+	Writes: Transfers,
+	New: func(decode func(into any) error) (Workload, error) {
+		w := &Balance{Accounts: 10, Amount: 100}
+		if err := decode(w); err != nil {
+			return nil, err
+		}
+		switch {
+		case w.Accounts < 2 || w.Accounts > maxLocks:
+			return nil, fmt.Errorf("accounts is %d: want 2 to %d", w.Accounts, maxLocks)
+		case w.Amount < 1 || w.Amount > 1<<32:
+			return nil, fmt.Errorf("amount is %d: want 1 to %d", w.Amount, int64(1)<<32)
+		}
+		return w, checkTimes(w.Hold, w.Think)
+	},
+}
+
+// Locks returns the number of accounts.
+func (w *Balance) Locks(int) int { return w.Accounts }
+
+// NeedsResource returns true: the accounts are there.
+func (w *Balance) NeedsResource() bool { return true }
+
+// Run transfers until ctx ends. A transfer that has begun is finished.
+func (w *Balance) Run(ctx context.Context, u User) error {
+	return closed(ctx, w.Think, u, func() error {
+		from := u.Random().IntN(w.Accounts)
+		to := (from + 1 + u.Random().IntN(w.Accounts-1)) % w.Accounts
+		amount := 1 + u.Random().Int64N(w.Amount)
+		low, high := from, to
+		if low > high {
+			low, high, amount = to, from, -amount
+		}
+		first, err := u.Acquire(ctx, low, time.Time{}) // always the lower number first: no two wait for each other
+		if err != nil {
+			return err
+		}
+		second, err := u.Acquire(ctx, high, time.Time{})
+		if err == nil {
+			w.transfer(ctx, first, second, amount)
+			_ = second.Release(ctx)
+		}
+		_ = first.Release(ctx)
+		return err
+	})
+}
+
+// transfer moves an amount from the first account to the second. Errors are recorded by the client; where the first write
+// was not acknowledged the second is not made.
+func (w *Balance) transfer(ctx context.Context, first, second Hold, amount int64) {
+	a, err := first.Read(ctx)
+	if err != nil {
+		return
+	}
+	b, err := second.Read(ctx)
+	if err != nil {
+		return
+	}
+	sleep(ctx, w.Hold)
+	if first.Write(ctx, a-amount) == nil {
+		_ = second.Write(ctx, b+amount)
+	}
+}

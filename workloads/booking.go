@@ -1,0 +1,68 @@
+package workloads
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// Booking is the workload that books seats: each has a lock of its own, and each user wants the first seat that it does
+// not know to be taken. It says how many seats are given to two when the lock is not one.
+type Booking struct {
+	// Seats is how many there are.
+	Seats int `yaml:"seats" json:"seats"`
+	// Hold is the time between the look at a seat and its booking.
+	Hold time.Duration `yaml:"hold" json:"hold"`
+	// Think is how long a user waits between a release and its next acquire.
+	Think time.Duration `yaml:"think" json:"think"`
+}
+
+var booking = Kind{
+	Name:   "booking",
+	Doc:    "Book seats, each under a lock of its own: read who has the first seat that is not known to be taken, wait, write oneself.",
+	Writes: Seats,
+	New: func(decode func(into any) error) (Workload, error) {
+		w := &Booking{Seats: 100}
+		if err := decode(w); err != nil {
+			return nil, err
+		}
+		if w.Seats < 1 || w.Seats > maxLocks {
+			return nil, fmt.Errorf("seats is %d: want 1 to %d", w.Seats, maxLocks)
+		}
+		return w, checkTimes(w.Hold, w.Think)
+	},
+}
+
+// Locks returns the number of seats.
+func (w *Booking) Locks(int) int { return w.Seats }
+
+// NeedsResource returns true: the bookings are there.
+func (w *Booking) NeedsResource() bool { return true }
+
+// Run books until every seat is taken, or ctx ends.
+func (w *Booking) Run(ctx context.Context, u User) error {
+	seat, made := 0, int64(0)
+	name := int64(u.Identity().Number+1) << 32 // no two bookings of a run are called the same, and none is 0: free
+	err := closed(ctx, w.Think, u, func() error {
+		if seat == w.Seats {
+			<-ctx.Done() // all are taken
+			return nil
+		}
+		h, err := u.Acquire(ctx, seat, time.Time{})
+		if err != nil {
+			return err
+		}
+		switch holder, err := h.Read(ctx); {
+		case err != nil: // recorded by the client, as is every error here
+		case holder != 0:
+			seat++
+		default:
+			sleep(ctx, w.Hold)
+			made++
+			_ = h.Write(ctx, name+made) // whatever came of it, the next look at the seat tells
+		}
+		_ = h.Release(ctx)
+		return nil
+	})
+	return err
+}

@@ -1,0 +1,69 @@
+package workloads
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// What each workload leaves behind under a service that excludes (here: one user alone) is what its name promises.
+func TestWhatIsLeft(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, wl := live(t, "inventory", "{stock: 7, hold: 1ms, think: 1ms}", 1, 0, time.Second, nil)
+		if w.values[0] != 7 || len(w.begun) < 100 || wl.(Termed).Terms()[TermStock] != 7 {
+			t.Errorf("%d of 7 units are sold after %d looks", w.values[0], len(w.begun))
+		}
+
+		w, _ = live(t, "booking", "{seats: 9, hold: 1ms}", 3, 0, time.Second, nil)
+		if len(w.values) != 9 || len(w.locks) != 9 {
+			t.Errorf("%d of 9 seats are booked", len(w.values))
+		}
+		for seat, holder := range w.values {
+			if holder>>32 < 1 || holder>>32 > 3 {
+				t.Errorf("seat %d belongs to %d", seat, holder)
+			}
+		}
+
+		w, _ = live(t, "balance", "{accounts: 3, amount: 5, hold: 1ms}", 1, 0, time.Second, nil)
+		sum, moved := int64(0), false
+		for _, v := range w.values {
+			sum += v
+			moved = moved || v != 0
+		}
+		if sum != 0 || !moved || len(w.locks) != 3 {
+			t.Errorf("accounts hold %v", w.values)
+		}
+
+		w, _ = live(t, "guarded-set", "{hold: 10ms, spread: true}", 1, 0, time.Second, nil)
+		if n := len(w.begun); w.values[0] != 1<<32+int64(n) || n < 120 {
+			t.Errorf("the last of %d elements is %x", n, w.values[0])
+		}
+
+		w, wl = live(t, "hold-renew", "{hold: 300ms, touch: 100ms}", 1, 0, time.Second, nil)
+		if len(w.begun) != 4 || w.values[0] < 9 || !wl.(Renewing).Renews() {
+			t.Errorf("%d holds of 300 ms in a second, with %d uses", len(w.begun), w.values[0])
+		}
+
+		w, _ = live(t, "spread", "{locks: 100, pick: zipf, skew: 1.5, hold: 1ms}", 1, 0, 2*time.Second, nil)
+		uniform, _ := live(t, "spread", "{locks: 100, hold: 1ms}", 1, 0, 2*time.Second, nil)
+		if w.locks[0] < 4*uniform.locks[0] || len(uniform.locks) < 95 || len(w.locks) < 10 {
+			t.Errorf("the first lock was taken %d times of 2000 by zipf and %d by chance; %d and %d locks were used",
+				w.locks[0], uniform.locks[0], len(w.locks), len(uniform.locks))
+		}
+	})
+}
+
+// All users ask at the same moments, on real time: the run's clock is.
+func TestStampedeComesTogether(t *testing.T) {
+	w, _ := live(t, "stampede", "{every: 50ms}", 8, 0, 400*time.Millisecond, nil)
+	rounds := map[time.Time]int{}
+	for i, at := range w.intended {
+		if late := w.begun[i].Sub(at); late < -time.Millisecond || late > 45*time.Millisecond {
+			t.Errorf("a user came %v after its moment", late)
+		}
+		rounds[at.Truncate(time.Millisecond)]++
+	}
+	if len(rounds) < 6 || len(w.intended) < 40 {
+		t.Errorf("%d asks in %d rounds of 8 users", len(w.intended), len(rounds))
+	}
+}

@@ -1,0 +1,60 @@
+package workloads
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/lockquake/lockquake/internal/clock"
+)
+
+// Stampede is the workload in which all users of the run ask for the one lock at the same moments. It says what a crowd costs.
+type Stampede struct {
+	// Every is the time from one such moment to the next.
+	Every time.Duration `yaml:"every" json:"every"`
+	// Hold is how long each grant is kept.
+	Hold time.Duration `yaml:"hold" json:"hold"`
+}
+
+// shortestRound is the least that makes sense of Stampede.Every.
+const shortestRound = 10 * time.Millisecond
+
+var stampede = Kind{
+	Name: "stampede",
+	Doc:  "Everybody asks for one lock at the same moment, gets it in turn, and waits for the next such moment.",
+	New: func(decode func(into any) error) (Workload, error) {
+		w := &Stampede{Every: time.Second, Hold: time.Millisecond}
+		if err := decode(w); err != nil {
+			return nil, err
+		}
+		if w.Every < shortestRound {
+			return nil, fmt.Errorf("every is %v: want %v or more", w.Every, shortestRound)
+		}
+		return w, checkTimes(w.Hold, 0)
+	},
+}
+
+// Locks returns one.
+func (w *Stampede) Locks(int) int { return 1 }
+
+// NeedsResource returns false: nothing is read or written.
+func (w *Stampede) NeedsResource() bool { return false }
+
+// Run joins the stampedes until ctx ends. Their moments are multiples of Every on the run's clock, which all processes share. A
+// user who is still waiting when the next one comes has missed that.
+func (w *Stampede) Run(ctx context.Context, u User) error {
+	for ctx.Err() == nil {
+		at := (clock.Now()/int64(w.Every) + 1) * int64(w.Every)
+		sleep(ctx, time.Duration(at-clock.Now()))
+		if ctx.Err() != nil {
+			return nil
+		}
+		h, err := u.Acquire(ctx, 0, clock.Time(at))
+		if err != nil {
+			continue
+		}
+		sleep(ctx, w.Hold)
+		_ = h.Release(ctx) // recorded by the client
+	}
+	return nil
+}
