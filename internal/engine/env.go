@@ -27,6 +27,7 @@ func (r *run) describe() {
 		Workload: sc.Workload.Use, Increments: r.plan.kind.Increments || r.plan.workload == nil && increments(sc.Steps), Directed: len(sc.Steps) > 0 && r.plan.workload == nil,
 		Users: sc.Workload.Users*sc.Workload.Clients + len(r.plan.people),
 	}
+	e.Writes, e.Terms = string(r.plan.kind.Writes), r.plan.terms()
 	if r.plan.workload == nil {
 		e.Users = len(r.plan.people)
 	}

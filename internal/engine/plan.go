@@ -24,6 +24,7 @@ type Plan struct {
 	topology backends.Topology
 	workload workloads.Workload // nil: steps only
 	kind     workloads.Kind
+	renews   bool      // the workload extends its grants, whether or not the scenario says so
 	resource *Resource // nil: nothing is protected
 	guard    resource.Guard
 	people   []string // the users that steps name, in the order of their clients
@@ -157,10 +158,15 @@ func (p *Plan) checkOffers(Options) error {
 			return p.wrong(stepPath(i, "mode"), "lock %s of %s knows no shared mode", p.lock.Name, p.backend.Name)
 		}
 	}
+	if w, ok := p.workload.(workloads.Renewing); ok && w.Renews() {
+		p.renews = true
+	}
 	switch {
+	case p.renews && has.Renewal == "none":
+		return p.wrong("workload.use", "%s extends its grants, and lock %s of %s cannot be renewed", s.Use, p.lock.Name, p.backend.Name)
 	case s.Renew && has.Renewal == "none":
 		return p.wrong("workload.renew", "lock %s of %s cannot be renewed", p.lock.Name, p.backend.Name)
-	case s.Check == "signal" && !has.LossSignal && !s.Renew:
+	case s.Check == "signal" && !has.LossSignal && !s.Renew && !p.renews:
 		return p.wrong("workload.check", "lock %s of %s tells nobody of a loss; use check: validity, or renew: true, whose answers tell", p.lock.Name, p.backend.Name)
 	}
 	return nil
@@ -269,6 +275,14 @@ func names[T any](list []T, name func(T) string) string {
 	}
 	slices.Sort(out)
 	return strings.Join(out, ", ")
+}
+
+// terms are the workload's own numbers that its writes are judged by.
+func (p *Plan) terms() map[string]int64 {
+	if w, ok := p.workload.(workloads.Termed); ok {
+		return w.Terms()
+	}
+	return nil
 }
 
 // load returns how long the workload runs.

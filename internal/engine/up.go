@@ -176,7 +176,7 @@ func (r *run) startFrame(s *session) (*wire.Start, error) {
 		}
 		return st, nil
 	}
-	st.Renew, st.Check = sc.Workload.Renew, sc.Workload.Check
+	st.Renew, st.Check = sc.Workload.Renew || r.plan.renews, sc.Workload.Check
 	if err := r.access(st, s.index); err != nil {
 		return nil, err
 	}
