@@ -43,10 +43,14 @@ type Env struct {
 	Recovery   int64  `json:"recovery_ns"`
 	Workload   string `json:"workload"`   // "" for steps only
 	Increments bool   `json:"increments"` // each acknowledged write adds one to what the lock protects
-	Resource   string `json:"resource"`
-	Guard      string `json:"guard"`
-	Directed   bool   `json:"directed"` // by steps
-	Users      int    `json:"users"`
+	// Writes is what the workload's writes mean beside, as workloads.Meaning names it; Terms are the numbers that they are
+	// judged by.
+	Writes   string           `json:"writes,omitempty"`
+	Terms    map[string]int64 `json:"terms,omitempty"`
+	Resource string           `json:"resource"`
+	Guard    string           `json:"guard"`
+	Directed bool             `json:"directed"` // by steps
+	Users    int              `json:"users"`
 
 	Start int64 `json:"start"` // ns of CLOCK_MONOTONIC: the workload was let go
 	End   int64 `json:"end"`   // ns: no more acquires were begun

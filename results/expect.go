@@ -174,7 +174,7 @@ func (c *court) chances(name string) (n int64, of string) {
 	switch name {
 	case "stale_writes", "fence_saves", "unordered_effects", "false_refusals":
 		return c.report.Judged.Effects, "effects"
-	case "lost_updates":
+	case "lost_updates", "lost_elements", "units_oversold", "double_bookings", "accounts_off", "sum_off":
 		return c.acknowledged, "acknowledged writes"
 	}
 	return c.report.Judged.Grants, "grants"

@@ -24,6 +24,26 @@ func Checkers() []CheckerKind {
 			Counts: []string{"lost_updates"},
 		},
 		{
+			Name: "lost_elements", New: newLostElements,
+			Doc:    "Every element that was put into a set, and acknowledged, is in it at the end.",
+			Counts: []string{"lost_elements"},
+		},
+		{
+			Name: "oversold", New: newOversold,
+			Doc:    "No more units of a stock are sold than there were.",
+			Counts: []string{"units_oversold"},
+		},
+		{
+			Name: "double_bookings", New: newDoubleBookings,
+			Doc:    "Of all bookings of a seat that were acknowledged, the one that stands at the end is the only one.",
+			Counts: []string{"double_bookings"},
+		},
+		{
+			Name: "sums", New: newSums,
+			Doc:    "Transfers make no money and lose none: every account, and all together, hold what was acknowledged.",
+			Counts: []string{"accounts_off", "sum_off"},
+		},
+		{
 			Name: "token_regressions", New: newTokenRegressions,
 			Doc:    "A later grant of a lock has a higher fencing token.",
 			Counts: []string{"token_regressions"},

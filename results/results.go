@@ -26,6 +26,8 @@ type Run struct {
 	Expires    bool             // a dead holder's grant ends by itself
 	Recovery   int64            // ns: the lock's declared recovery bound
 	Increments bool             // each acknowledged write adds one to what the lock protects
+	Writes     string           // what the workload's writes mean beside: "sales", "seats", "transfers", "elements" or ""
+	Terms      map[string]int64 // numbers that they are judged by
 	Directed   bool             // by steps: whoever asks does so because it was told to
 	Resource   string           // "" where nothing is protected
 	Guard      string           // of the resource

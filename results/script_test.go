@@ -80,6 +80,12 @@ func (s *script) tell(k, v string) (err error) {
 		s.run.Token = v
 	case "resource":
 		s.run.Resource = v
+	case "writes":
+		s.run.Writes = v
+	case "stock":
+		var n int64
+		n, err = strconv.ParseInt(v, 10, 64)
+		s.run.Terms = map[string]int64{termStock: n}
 	case "increments":
 		s.run.Increments = true
 	case "directed":

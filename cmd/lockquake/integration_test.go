@@ -151,6 +151,15 @@ var stories = []story{
 	{"postgres-holder-pause", "docker", true, map[string][2]int64{
 		"double_grants": zero, "overlapping_holds": some, "stale_writes": some, "token_regressions": zero,
 	}},
+	{"random-token-cas", "docker", false, map[string][2]int64{"double_grants": zero, "stale_writes": some}},
+	{"check-then-write", "docker", true, map[string][2]int64{"double_grants": zero, "stale_writes": some}},
+	{"fence-writes-only", "docker", true, map[string][2]int64{"stale_writes": some, "lost_updates": some}},
+	{"session-check", "docker", true, map[string][2]int64{"double_grants": zero, "stale_writes": some}},
+	{"chubby-lock-delay", "docker", true, map[string][2]int64{"double_grants": zero, "stale_writes": zero}},
+	{"chubby-sequencer", "docker", true, map[string][2]int64{"stale_writes": zero, "fence_saves": some}},
+	{"setnx-crash", "docker", false, map[string][2]int64{"stuck_locks": some}},
+	{"setnx-expire-crash", "docker", false, map[string][2]int64{"stuck_locks": some}},
+	{"del-cascade", "docker", false, map[string][2]int64{"double_grants": some, "foreign_releases": some}},
 	{"postgres-session-end", "local", true, map[string][2]int64{
 		"double_grants": zero, "overlapping_holds": some, "stale_writes": some,
 	}},

@@ -123,6 +123,11 @@ var countDocs = map[string]string{
 	"stale_writes":      "the resource applied a write of a holder after its successor had been there",
 	"fence_saves":       "the resource refused such an access by its token",
 	"lost_updates":      "acknowledged writes missing at the end",
+	"lost_elements":     "acknowledged elements missing from their set at the end",
+	"units_oversold":    "units sold that were not there",
+	"double_bookings":   "acknowledged bookings of a seat that somebody else has at the end",
+	"accounts_off":      "accounts that do not hold what was acknowledged for them",
+	"sum_off":           "by how much the sum over all accounts is off",
 	"token_regressions": "a later grant with a lower or equal token",
 	"foreign_releases":  "a user freed a lock that another one held, and was missed",
 	"stuck_locks":       "users asked, nobody held it, and nobody got it in time",
@@ -130,7 +135,7 @@ var countDocs = map[string]string{
 
 func cards(r results.Report) []card {
 	var out []card
-	for _, n := range order(r.Counts, countOrder) {
+	for _, n := range countNames(r) {
 		c := card{Name: words(n), Doc: countDocs[n], Value: judged(r.Counts[n]), Tone: "zero"}
 		switch v := r.Counts[n]; {
 		case v == nil:

@@ -150,11 +150,18 @@ var (
 	latencyOrder = []string{"acquire", "hold", "release", "handoff"}
 )
 
+// countNames lists the counts that a report shows: the usual ones always, the others where they were judged.
+func countNames(r results.Report) []string {
+	return slices.DeleteFunc(order(r.Counts, countOrder), func(n string) bool {
+		return r.Counts[n] == nil && !slices.Contains(countOrder, n)
+	})
+}
+
 // textCounts writes counts and measures side by side.
 func textCounts(b *bytes.Buffer, r results.Report) {
 	fmt.Fprintf(b, "\nfound among %s grants, %s events, %s effects on the resource\n",
 		count(r.Judged.Grants), count(r.Judged.Events), count(r.Judged.Effects))
-	counts, measures := order(r.Counts, countOrder), order(r.Measures, measureOrder)
+	counts, measures := countNames(r), order(r.Measures, measureOrder)
 	var rows [][]string
 	for i := range max(len(counts), len(measures)) {
 		row := []string{"", "", "", ""}

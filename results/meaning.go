@@ -1,0 +1,51 @@
+package results
+
+import (
+	"github.com/lockquake/lockquake/history"
+)
+
+// What the acknowledged writes of a workload may mean, as Run.Writes tells, and the term that judges sales.
+const (
+	writesSales     = "sales"
+	writesSeats     = "seats"
+	writesTransfers = "transfers"
+	writesElements  = "elements"
+	termStock       = "stock"
+)
+
+// place is one user's view of what one lock protects.
+type place struct {
+	user history.User
+	lock uint16
+}
+
+func placeOf(e *history.Event) place { return place{e.User, e.Lock} }
+
+// finals is the final read of each lock.
+type finals map[uint16]history.Event
+
+// observe takes a final read; those of the resource's own log and of the engine say the same.
+func (f finals) observe(e *history.Event) {
+	if e.Kind == history.Final {
+		f[e.Lock] = *e
+	}
+}
+
+// applies returns the finding of a property that is about what writes mean, and whether there is something to judge:
+// a resource, writes with that meaning, acknowledged ones among them, and a final read.
+func (r Run) applies(checker string, names []string, meaning string, acknowledged int, read finals) (Finding, bool) {
+	f := Finding{Checker: checker, Verdict: Clean}
+	switch {
+	case r.Resource == "":
+		return skipped(f, "nothing is protected: there is no resource", names), false
+	case r.Writes != meaning:
+		return skipped(f, "the workload's writes are no "+meaning, names), false
+	case len(read) == 0:
+		f = skipped(f, "", names)
+		f.Warnings = []string{"there was no final read"}
+		return f, false
+	case acknowledged == 0:
+		return skipped(f, "no write was acknowledged", names), false
+	}
+	return f, true
+}

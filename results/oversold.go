@@ -1,0 +1,84 @@
+// Oversold units: no more units of a stock are sold than there were.
+//
+// Where each acknowledged write sells one unit, the sales that the clients saw acknowledged must not be more than the stock
+// under that lock.
+//
+// It cannot see a unit that was sold and never acknowledged, so the count is a lower bound; nor which of two buyers of one
+// unit has it.
+
+package results
+
+import (
+	"fmt"
+
+	"github.com/lockquake/lockquake/history"
+)
+
+type oversold struct {
+	run    Run
+	locks  map[uint16]*sales
+	finals finals
+	sold   int
+}
+
+type sales struct {
+	units  int64
+	beyond *history.Event // the first sale that had no unit any more
+}
+
+func newOversold(run Run) Checker {
+	return &oversold{run: run, locks: map[uint16]*sales{}, finals: finals{}}
+}
+
+// Observe takes the next event.
+func (c *oversold) Observe(e *history.Event) {
+	c.finals.observe(e)
+	if e.Kind != history.Write || e.Phase != history.Ok {
+		return
+	}
+	s := c.locks[e.Lock]
+	if s == nil {
+		s = &sales{}
+		c.locks[e.Lock] = s
+	}
+	c.sold++
+	s.units++
+	if s.beyond == nil && s.units > c.run.Terms[termStock] {
+		first := *e
+		s.beyond = &first
+	}
+}
+
+// Finish returns the finding.
+func (c *oversold) Finish() Finding {
+	names := []string{"units_oversold"}
+	f, ok := c.run.applies("oversold", names, writesSales, c.sold, c.finals)
+	if !ok {
+		return f
+	}
+	stock := c.run.Terms[termStock]
+	if stock <= 0 {
+		f = skipped(f, "", names)
+		f.Warnings = []string{"the run does not say how large the stock was"}
+		return f
+	}
+	var over int64
+	for i := range c.run.Locks {
+		s := c.locks[uint16(i)]
+		if s == nil || s.beyond == nil {
+			continue
+		}
+		over += s.units - stock
+		if len(f.Witnesses) < MaxWitnesses {
+			f.Witnesses = append(f.Witnesses, Witness{
+				Kind: "oversold", Lock: lockName(c.run, uint16(i)), From: s.beyond.Time, To: max(s.beyond.Time, c.run.End),
+				Text: fmt.Sprintf("%d units under %s were sold, and there were %d; the first one too many went to %v at %s",
+					s.units, lockName(c.run, uint16(i)), stock, s.beyond.User, c.run.ms(s.beyond.Time)),
+				Events: []history.Event{*s.beyond},
+			})
+		}
+	}
+	f.Verdict = verdictOf(over)
+	f.Counts = map[string]*int64{"units_oversold": count(over)}
+	return f
+}
