@@ -126,6 +126,12 @@ type Scope struct {
 	Service Observer // nil where the backend has none
 	// Counts takes what a fault that counts packets hands out; nil where nobody asks.
 	Counts func(Counted)
+	// Servers names the run's servers, targets or not.
+	Servers []string
+	// Role is the fact by which the targets were found to lead; "": FactRole.
+	Role string
+	// Follow takes what follows the lead, beyond the injection; nil where nobody asks.
+	Follow func(*Lead)
 	// Others tells how many other injections stand now; nil where there can be none.
 	Others func() int
 	// Continue lets a target go on that was stopped in order to aim; a fault whose receipt needs the target's own answer calls
@@ -159,6 +165,8 @@ type Kind struct {
 	Needs []Capability
 	// Lasting tells whether the trouble stands until it is healed, so that `for` makes sense.
 	Lasting bool
+	// Servers tells whether only servers can be targets.
+	Servers bool
 	// Kills tells whether the target's process ends by it.
 	Kills bool
 	// Counts tells whether the fault counts the packets that it meets, so that they can be waited for.

@@ -4,7 +4,7 @@ import "fmt"
 
 // Kinds lists all faults.
 func Kinds() []Kind {
-	return []Kind{noopKind(), pauseKind(), killKind(), restartKind(), partitionKind(), holdBackKind(), clockJumpKind(), clockDriftKind()}
+	return []Kind{noopKind(), pauseKind(), killKind(), restartKind(), partitionKind(), holdBackKind(), clockJumpKind(), clockDriftKind(), failoverKind()}
 }
 
 // Lookup returns the fault of that name.

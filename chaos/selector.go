@@ -104,6 +104,14 @@ func (s Selector) Holder() (lock string, ok bool) {
 	return s.parts[0].lock, s.parts[0].word == "holder"
 }
 
+// Leader tells whether the target is the node that leads, and by which fact that is asked.
+func (s Selector) Leader(service Observer) (fact string, ok bool) {
+	if service == nil || len(s.parts) != 1 || s.parts[0].word != "leader" {
+		return "", false
+	}
+	return s.parts[0].fact(service), true
+}
+
 // fact is what the servers are asked: their role for the named lock where the service tells them apart, else their role.
 func (p part) fact(service Observer) string {
 	if _, ok := service.Facts()[FactRole+":LOCK"]; ok && p.lock != "" {

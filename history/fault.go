@@ -39,4 +39,15 @@ type Fault struct {
 	Misses   int      `json:"misses"`           // targets that slipped away before this one
 	Receipt  Receipt  `json:"receipt"`          // of the injection
 	Healed   *Receipt `json:"healed,omitempty"` // of the heal; nil where nothing is healed
+	Lead     *Lead    `json:"lead,omitempty"`   // who led after the target; nil where the fault was not aimed at a leader
+}
+
+// Lead is what was seen of a service's lead since a fault was aimed at the node that had it. All times are ns of CLOCK_MONOTONIC.
+type Lead struct {
+	Old     string `json:"old,omitempty"`     // the node that led; "" where it is not known
+	New     string `json:"new,omitempty"`     // the first other node that was seen to lead; "": nobody
+	Epoch   string `json:"epoch,omitempty"`   // the new leader's epoch by its own account, where it tells one
+	From    int64  `json:"from"`              // when the asking began
+	Led     int64  `json:"led,omitempty"`     // when the new leader was first seen to lead
+	Noticed int64  `json:"noticed,omitempty"` // when the old one first said that it does not lead
 }

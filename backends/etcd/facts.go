@@ -28,6 +28,7 @@ func (s *service) Facts() map[string]string {
 		"clock":             "the member's wall clock by the Date header of its HTTP endpoint, RFC 3339, UTC, whole seconds",
 		"revision":          "the member's latest revision",
 		"raft-term":         "the member's Raft term, which grows with each election",
+		chaos.FactEpoch:     "the same",
 		"leases":            "number of leases that stand, by the member's own account",
 		holderFact + "LOCK": `the id of the grant that holds lock LOCK, by a linearizable read, or "none"; of those who share, all, with commas`,
 		waitersFact + "LOCK": "number of users who wait for lock LOCK, by a linearizable read; for txn and chubby, whose waiters leave no key: " +
@@ -64,6 +65,8 @@ func (s *service) Ask(ctx context.Context, node, fact string) (string, error) {
 			return "", fmt.Errorf("leases of %s: %w", m.name, err)
 		}
 		return strconv.Itoa(len(r.Leases)), nil
+	case chaos.FactEpoch:
+		return s.status(ctx, m, "raft-term")
 	case "role", "leader", "revision", "raft-term":
 		return s.status(ctx, m, fact)
 	}

@@ -23,6 +23,7 @@ type service struct {
 	params  Params
 	ttl     time.Duration
 	lock    string
+	nodes   int
 	records records
 	members []member
 	broken  error // what kept a member's client from being made
@@ -41,7 +42,7 @@ func (t topology) Service(nodes []*cluster.Node) backends.Service {
 }
 
 func newService(t topology, places []place) *service {
-	s := &service{params: t.params, ttl: t.common.TTL, lock: t.common.Lock, records: recordsOf(t.common.Lock)}
+	s := &service{params: t.params, ttl: t.common.TTL, lock: t.common.Lock, nodes: t.common.Nodes, records: recordsOf(t.common.Lock)}
 	for _, p := range places {
 		m, err := newMember(p)
 		if err != nil {

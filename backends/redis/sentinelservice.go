@@ -44,7 +44,8 @@ func (s *sentinelService) Facts() map[string]string {
 	out["master"] = "name of the node that this one takes for the primary: a primary itself, a replica the one it follows, a Sentinel the one it watches"
 	out["replicas"] += "; on a Sentinel, how many replicas it sees with their link up"
 	out["quorum"] = "Sentinels only: it reaches enough others to agree on a failover and to vote for it (SENTINEL CKQUORUM)"
-	out["epoch"] = "Sentinels only: the configuration epoch of the primary, which grows with each failover"
+	out[chaos.FactEpoch] = "the configuration epoch of the primary, which grows with each failover, by a Sentinel's own account; of a server: the " +
+		`latest with which a Sentinel names it as the primary, or "none"`
 	out["flags"] = "Sentinels only: the primary's flags in its eyes, such as master, or master,s_down,o_down"
 	out["tilt"] = "Sentinels only: it distrusts its own clock and does nothing (true or false)"
 	return out
@@ -58,6 +59,9 @@ func (s *sentinelService) Ask(ctx context.Context, node, fact string) (string, e
 	m, err := s.servers.find(node)
 	if err != nil {
 		return "", err
+	}
+	if fact == chaos.FactEpoch {
+		return s.epochOf(ctx, m.name)
 	}
 	if _, ok := replicationFacts()[fact]; ok {
 		return s.servers.askReplication(ctx, m, fact)

@@ -19,6 +19,7 @@ import (
 type member struct {
 	name    string
 	address string
+	seat    string        // in the ensemble: where the other servers find it
 	ttl     time.Duration // of the harness's own sessions, which are closed after each question
 	timeout time.Duration
 	dial    func(ctx context.Context) (net.Conn, error)

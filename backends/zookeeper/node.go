@@ -72,6 +72,9 @@ func (p Params) config(s seat) string {
 		"maxClientCnxns=0", // no bound: all clients of a run may come from one address
 		"4lw.commands.whitelist=*",
 		"admin.enableServer=false",
+		// So that a leader can be had to step down in order; see Promote.
+		"reconfigEnabled=true",
+		"DigestAuthenticationProvider.superDigest=" + adminDigest(),
 		"forceSync=" + map[bool]string{false: "yes", true: "no"}[p.NoFsync],
 	}
 	for i := range s.members {

@@ -35,7 +35,7 @@ func (t topology) Service(nodes []*cluster.Node) backends.Service {
 	s := &service{params: t.params, ttl: t.common.TTL, lock: t.common.Lock}
 	for _, n := range nodes {
 		s.members = append(s.members, member{
-			name: n.Name(), address: n.Address(Port), ttl: t.common.TTL, timeout: t.params.Timeout,
+			name: n.Name(), address: n.Address(Port), seat: ensembleSeat(n.Address), ttl: t.common.TTL, timeout: t.params.Timeout,
 			dial: func(ctx context.Context) (net.Conn, error) { return n.Dial(ctx, Port) },
 		})
 	}

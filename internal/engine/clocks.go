@@ -14,6 +14,9 @@ import (
 // clocks is the run's Observer with one thing more: the clocks of clients and resources, asked for over their control streams.
 type clocks struct{ r *run }
 
+// Unwrap returns the service's own Observer, which may be able to do more than answer.
+func (c clocks) Unwrap() chaos.Observer { return c.r.service }
+
 // Facts lists what can be asked.
 func (c clocks) Facts() map[string]string {
 	out := maps.Clone(c.r.service.Facts())

@@ -31,6 +31,7 @@ func (r *run) heal(ctx context.Context) {
 	r.mu.Lock()
 	r.env.Recovered = true
 	r.mu.Unlock()
+	r.leading.Wait() // what was broken at a leader is told to its end
 }
 
 func (r *run) healAll(ctx context.Context) {
@@ -114,6 +115,7 @@ func (r *run) finalRead(ctx context.Context) error {
 func (r *run) finish(ctx context.Context) error {
 	var errs []error
 	r.healAll(ctx) // nothing to do, unless starting was cut short
+	r.stopLeads()  // before the service that is asked
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
 	defer cancel()
 	if r.service != nil {

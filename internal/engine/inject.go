@@ -98,6 +98,7 @@ func (r *run) injectNodes(ctx context.Context, inj injection, f *history.Fault) 
 	if err != nil {
 		return history.Receipt{Status: history.NotInstalled}, err
 	}
+	r.followLead(ctx, inj, f, scope)
 	heal, receipt, err := inj.fault.Inject(ctx, scope)
 	r.heals.Push(f.ID, heal, limit)
 	return receipt, err
@@ -211,6 +212,7 @@ func (r *run) healed(f *history.Fault, begun int64, receipt history.Receipt, err
 	r.mu.Lock()
 	f.Healed, f.Undo, f.End = &receipt, begun, clock.Now()
 	r.mu.Unlock()
+	r.leadAtHeal(f)
 	r.writeFaults()
 	r.progress(fmt.Sprintf("%s on %s: healed", f.Name, f.Target))
 }

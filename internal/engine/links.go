@@ -92,7 +92,12 @@ func (r *run) scope(ctx context.Context, inj injection, f *history.Fault, on []c
 			defer r.mu.Unlock()
 			r.counted[f.ID] = c
 		},
+		Follow: func(l *chaos.Lead) { r.follow(f, l) },
 	}
+	for _, n := range r.cluster.ByRole(cluster.Server) {
+		s.Servers = append(s.Servers, n.Name())
+	}
+	s.Role, _ = inj.selector.Leader(r.service)
 	if len(inj.far.Parts()) == 0 {
 		return s, nil
 	}

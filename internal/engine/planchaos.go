@@ -62,10 +62,23 @@ func (p *Plan) injection(o Options, a asked) (injection, error) {
 	if inj.selector, err = chaos.ParseSelector(strings.Join(p.nodesOf(strings.Split(a.on, ",")), ","), p.nodeNames()); err != nil {
 		return injection{}, p.place(a.path+".on", err)
 	}
+	if err := p.checkServers(inj); err != nil {
+		return injection{}, p.place(a.path+".on", err)
+	}
 	if err := p.checkLinks(&inj); err != nil {
 		return injection{}, p.place(a.path, err)
 	}
 	return inj, nil
+}
+
+// checkServers refuses a target that may be no server, where only servers can be targets.
+func (p *Plan) checkServers(inj injection) error {
+	for _, s := range p.picks(inj.selector) {
+		if inj.kind.Servers && s.Role != cluster.Server {
+			return fmt.Errorf("%s may hit %s, a %s, and is for servers only", inj.kind.Name, s.Name, s.Role)
+		}
+	}
+	return nil
 }
 
 func stepPath(i int, key string) string { return fmt.Sprintf("steps.%d.%s", i, key) }
@@ -141,6 +154,11 @@ func (p *Plan) checkDelivery(o Options) error {
 }
 
 func (p *Plan) deliverable(provider cluster.Provider, inj injection) error {
+	if w, ok := inj.fault.(chaos.Wanting); ok {
+		if err := w.Wants(p.topology.Service(nil)); err != nil {
+			return err
+		}
+	}
 	needs := slices.Clone(inj.needs())
 	if _, ok := inj.selector.Holder(); ok {
 		needs = append(needs, chaos.CanPause) // a holder is stopped first, so that it cannot slip away

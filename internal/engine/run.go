@@ -44,11 +44,13 @@ type run struct {
 	injected []injection           // what each of them was, by the same index
 	counted  map[int]chaos.Counted // by a fault's id: what counts its packets
 	read     lastRead              // by the steps alone, which are taken one after another
+	leads    map[int]*chaos.Lead   // by a fault's id: what follows the lead since
 	doomed   []string              // clients whose user is to die at a point
 	phase    string                // the one under way
 	// injecting counts the injections under way, so that the end of the load waits for them.
 	injecting sync.WaitGroup
 	deaths    sync.WaitGroup // watchers that may still write into the engine's history
+	leading   sync.WaitGroup // waits for news of the lead after a heal
 	over      chan struct{}  // closed when no stream is waited for any more
 }
 
@@ -62,7 +64,7 @@ func Run(ctx context.Context, o Options) (dir string, err error) {
 	if err != nil {
 		return "", err
 	}
-	r := &run{options: o, plan: p, log: o.Log, live: newLive(), heals: chaos.NewStack(), stops: chaos.NewStack(), counted: map[int]chaos.Counted{}, read: lastRead{}, over: make(chan struct{}), id: newID()}
+	r := &run{options: o, plan: p, log: o.Log, live: newLive(), heals: chaos.NewStack(), stops: chaos.NewStack(), counted: map[int]chaos.Counted{}, leads: map[int]*chaos.Lead{}, read: lastRead{}, over: make(chan struct{}), id: newID()}
 	if err := r.prepare(); err != nil {
 		return "", err
 	}

@@ -1,0 +1,95 @@
+package etcd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/lockquake/lockquake/chaos"
+)
+
+var _ chaos.Promoter = (*service)(nil)
+
+// Promotes refuses a cluster of one.
+func (s *service) Promotes() error {
+	if s.nodes < 2 {
+		return chaos.Unavailable{What: "a failover in order", Reason: "the cluster has one member; set backend.nodes to 3"}
+	}
+	return nil
+}
+
+// Promote has the leader move its leadership (Maintenance.MoveLeader): to the node, or from it to the member that is furthest on.
+func (s *service) Promote(ctx context.Context, node string) (chaos.Promotion, error) {
+	states := s.states(ctx)
+	leader := ""
+	for name, st := range states {
+		if st.Leader == st.Header.MemberId {
+			leader = name
+		}
+	}
+	if leader == "" {
+		return chaos.Promotion{}, errors.New("no member that answers calls itself the leader")
+	}
+	to := node
+	if leader == node {
+		to = furthest(states, leader)
+	}
+	target, ok := states[to]
+	if !ok {
+		return chaos.Promotion{}, fmt.Errorf("there is no member that answers beside %s", leader)
+	}
+	m, err := s.member(leader)
+	if err != nil {
+		return chaos.Promotion{}, err
+	}
+	ctx, done := context.WithTimeout(ctx, s.params.Timeout)
+	defer done()
+	p := chaos.Promotion{From: leader, To: to, How: fmt.Sprintf("MoveLeader to %s, asked of %s", to, leader)}
+	if _, err := m.client.MoveLeader(ctx, target.Header.MemberId); err != nil {
+		return p, fmt.Errorf("%s: %w", p.How, err)
+	}
+	return p, nil
+}
+
+// furthest is the member beside the leader that has applied most, by name where several have.
+func furthest(states map[string]*clientv3.StatusResponse, leader string) string {
+	best := ""
+	for name, st := range states {
+		if name == leader {
+			continue
+		}
+		b, ok := states[best]
+		if !ok || st.RaftAppliedIndex > b.RaftAppliedIndex || st.RaftAppliedIndex == b.RaftAppliedIndex && name < best {
+			best = name
+		}
+	}
+	return best
+}
+
+// states asks all members at once; those that do not answer are left out.
+func (s *service) states(ctx context.Context) map[string]*clientv3.StatusResponse {
+	ctx, done := context.WithTimeout(ctx, s.params.Timeout)
+	defer done()
+	out := map[string]*clientv3.StatusResponse{}
+	var mu sync.Mutex
+	var all sync.WaitGroup
+	for _, m := range s.members {
+		all.Go(func() {
+			st, err := m.client.Status(ctx, m.addr)
+			if err != nil {
+				return
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			out[m.name] = st
+		})
+	}
+	all.Wait()
+	return out
+}
+
+// Settle has nothing to do: the members are what they were.
+func (s *service) Settle(context.Context, chaos.Promotion) error { return nil }

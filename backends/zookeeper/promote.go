@@ -1,0 +1,124 @@
+package zookeeper
+
+import (
+	"context"
+	"crypto/sha1" //nolint:gosec // ZooKeeper's digests are made so
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/lockquake/lockquake/chaos"
+)
+
+var _ chaos.Promoter = (*service)(nil)
+
+// admin is who may change the ensemble: the servers take nobody else's reconfig. Lock users have no part in it.
+const admin = "super:lockquake"
+
+// adminDigest is the same as the servers are told it.
+func adminDigest() string {
+	sum := sha1.Sum([]byte(admin)) //nolint:gosec // it protects nothing
+	return "super:" + base64.StdEncoding.EncodeToString(sum[:])
+}
+
+// configNode is where the ensemble keeps who belongs to it.
+const configNode = "/zookeeper/config"
+
+// Promotes is always possible: from version 3.5 on the servers know reconfig.
+func (s *service) Promotes() error { return nil }
+
+// Promote removes the leader from the ensemble (reconfig): ZooKeeper has no other way to have it step down in order. Before it
+// goes it names a successor, and follows it then without a vote. Settle takes it back into the ensemble.
+func (s *service) Promote(ctx context.Context, node string) (chaos.Promotion, error) {
+	leader, number := s.leader(ctx), 0
+	for i, m := range s.members {
+		if m.name == node {
+			number = i + 1
+		}
+	}
+	if leader != node || number == 0 {
+		return chaos.Promotion{}, fmt.Errorf("%s does not lead (%s does), and the leader chooses its successor by itself; aim at the leader", node, leader)
+	}
+	p := chaos.Promotion{From: node, How: "reconfig that removes " + node + ", asked of itself"}
+	err := s.members[number-1].reconfig(ctx, func(c *zk.Conn) error {
+		_, err := c.IncrementalReconfig(nil, []string{strconv.Itoa(number)}, -1)
+		return err
+	})
+	// It hangs up on everybody when it steps down, on whoever asked for it too.
+	if err != nil && !errors.Is(err, zk.ErrConnectionClosed) && !errors.Is(err, errHungUp) {
+		return p, fmt.Errorf("%s: %w", p.How, err)
+	}
+	return p, nil
+}
+
+// Settle takes every server into the ensemble that a handover has left outside, and waits until all of them are in it.
+func (s *service) Settle(ctx context.Context, _ chaos.Promotion) error {
+	ctx, cancel := context.WithTimeout(ctx, settleTime)
+	defer cancel()
+	for {
+		err := s.settle(ctx)
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("a server stays outside the ensemble: %w", err)
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+}
+
+// settleTime bounds the return of a server into the ensemble.
+const settleTime = 5 * time.Second
+
+func (s *service) settle(ctx context.Context) error {
+	name := s.leader(ctx)
+	m, err := s.member(name)
+	if err != nil {
+		return errors.New("nobody leads")
+	}
+	return m.reconfig(ctx, func(c *zk.Conn) error {
+		config, _, err := c.Get(configNode)
+		if err != nil {
+			return err
+		}
+		var missing []string
+		for i, m := range s.members {
+			if key := fmt.Sprintf("server.%d=", i+1); !strings.Contains("\n"+string(config), "\n"+key) {
+				missing = append(missing, key+m.seat)
+			}
+		}
+		if len(missing) == 0 {
+			return nil
+		}
+		_, err = c.IncrementalReconfig(missing, nil, -1)
+		return err
+	})
+}
+
+// reconfig opens a session through this server as somebody who may change the ensemble.
+func (m member) reconfig(ctx context.Context, change func(*zk.Conn) error) error {
+	return m.visit(ctx, func(s *session) error {
+		_, err := ask(ctx, s, func(c *zk.Conn) (struct{}, error) {
+			if err := c.AddAuth("digest", []byte(admin)); err != nil {
+				return struct{}{}, err
+			}
+			return struct{}{}, change(c)
+		})
+		return err
+	})
+}
+
+// ensembleSeat is a server's place in the ensemble: where the others find it, and where clients do.
+func ensembleSeat(address func(port string) string) string {
+	host, peer, _ := net.SplitHostPort(address(peerPort))
+	_, election, _ := net.SplitHostPort(address(electionPort))
+	_, client, _ := net.SplitHostPort(address(Port))
+	return host + ":" + peer + ":" + election + ":participant;0.0.0.0:" + client
+}

@@ -1,0 +1,217 @@
+package chaos
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/lockquake/lockquake/history"
+	"github.com/lockquake/lockquake/internal/clock"
+)
+
+// FactEpoch is the fact that tells the number of the term that a node lives in, which grows when another takes the lead: Raft's term,
+// the epochs of ZooKeeper, of Redis Cluster and of the Sentinels. Not every Observer knows it.
+const FactEpoch = "epoch"
+
+// Leads tells whether an answer to FactRole is that of a node that leads.
+func Leads(role string) bool { return slices.Contains(leading, role) }
+
+// Lead follows, by asking the servers for their roles, who leads after a node that did, and when that node says so itself.
+// Every server is asked on its own, so that one that does not answer keeps nobody waiting.
+type Lead struct {
+	service Observer
+	fact    string
+	done    <-chan struct{}
+	stop    context.CancelFunc
+	// numbered tells whether the service counts its terms.
+	numbered bool
+	asking   sync.WaitGroup
+
+	mu   sync.Mutex
+	seen history.Lead
+}
+
+// Following says what is to be followed.
+type Following struct {
+	Old  string   // the node that leads now; "" where nobody is known to
+	Also []string // nodes that lead besides: something else than what Old does
+}
+
+// follow begins to ask. It goes on until Stop.
+func (s Scope) follow(ctx context.Context, f Following) *Lead {
+	ctx, stop := context.WithCancel(context.WithoutCancel(ctx))
+	l := &Lead{service: s.Service, fact: s.role(), done: ctx.Done(), stop: stop, seen: history.Lead{Old: f.Old, From: clock.Now()}}
+	_, l.numbered = s.Service.Facts()[FactEpoch]
+	for _, name := range s.Servers {
+		switch {
+		case name == f.Old:
+			l.asking.Go(func() { l.await(ctx, name, l.noticed) })
+		case !slices.Contains(f.Also, name):
+			l.asking.Go(func() { l.await(ctx, name, l.leads) })
+		}
+	}
+	return l
+}
+
+// FollowLead begins to follow who leads in the place of a node that leads now. It goes on until Stop.
+func FollowLead(ctx context.Context, s Scope, old string) *Lead {
+	return s.follow(ctx, Following{Old: old})
+}
+
+// role is the fact by which it is known who leads.
+func (s Scope) role() string {
+	if s.Role == "" {
+		return FactRole
+	}
+	return s.Role
+}
+
+// await asks a node until take has what it wants.
+func (l *Lead) await(ctx context.Context, node string, take func(ctx context.Context, node, role string) bool) {
+	for {
+		asking, cancel := context.WithTimeout(ctx, askTimeout)
+		role, err := l.service.Ask(asking, node, l.fact)
+		cancel()
+		if err == nil && take(ctx, node, role) || pauseFor(ctx, pollEvery) != nil {
+			return
+		}
+	}
+}
+
+// noticed takes the answer of the node that led.
+func (l *Lead) noticed(_ context.Context, _, role string) bool {
+	if Leads(role) {
+		return false
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.seen.Noticed = clock.Now()
+	return true
+}
+
+// leads takes the answer of another node; nobody need ask on when one of them leads.
+func (l *Lead) leads(ctx context.Context, node, role string) bool {
+	if l.Seen().New != "" {
+		return true
+	}
+	if !Leads(role) {
+		return false
+	}
+	l.mu.Lock()
+	first := l.seen.New == ""
+	if first {
+		l.seen.New, l.seen.Led = node, clock.Now()
+	}
+	l.mu.Unlock()
+	if first {
+		l.number(ctx, node)
+	}
+	return true
+}
+
+// number asks for the new leader's epoch, until it is one: a Sentinel gives it some time after the promotion.
+func (l *Lead) number(ctx context.Context, node string) {
+	if !l.numbered {
+		return
+	}
+	for {
+		epoch := askEpoch(ctx, l.service, node)
+		if _, err := strconv.ParseUint(epoch, 10, 64); err == nil {
+			l.mu.Lock()
+			l.seen.Epoch = epoch
+			l.mu.Unlock()
+			return
+		}
+		if pauseFor(ctx, pollEvery) != nil {
+			return
+		}
+	}
+}
+
+// askEpoch returns the node's epoch, or "" where it does not tell one.
+func askEpoch(ctx context.Context, service Observer, node string) string {
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	epoch, err := service.Ask(ctx, node, FactEpoch)
+	if err != nil {
+		return ""
+	}
+	return epoch
+}
+
+// Seen returns what has been seen so far.
+func (l *Lead) Seen() history.Lead {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.seen
+}
+
+// complete tells whether there is nothing left to wait for.
+func (l *Lead) complete() bool {
+	s := l.Seen()
+	return s.New != "" && (s.Noticed != 0 || s.Old == "") && (s.Epoch != "" || !l.numbered)
+}
+
+// Wait returns when all is known of somebody else who leads, and the old node has noticed, after Stop, or when its time is over: one limit for the
+// first, and one for both.
+func (l *Lead) Wait(ctx context.Context, led, both time.Duration) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go func() {
+		select {
+		case <-l.done:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	begun := clock.Now()
+	for {
+		limit := both
+		if l.Seen().New == "" {
+			limit = led
+		}
+		over := time.Duration(clock.Now()-begun) >= limit
+		if over || l.complete() || pauseFor(ctx, pollEvery) != nil {
+			return
+		}
+	}
+}
+
+// Stop ends the asking.
+func (l *Lead) Stop() {
+	l.stop()
+	l.asking.Wait()
+}
+
+// leadText says in words what was seen, with times since the following began.
+func leadText(s history.Lead) string {
+	since := func(t int64) time.Duration { return time.Duration(t - s.From).Round(time.Millisecond) }
+	text := "nobody else was seen to lead"
+	if s.New != "" {
+		text = fmt.Sprintf("%s led after %s", s.New, since(s.Led))
+		if s.Epoch != "" {
+			text += ", in epoch " + s.Epoch
+		}
+	}
+	switch {
+	case s.Old == "":
+	case s.Noticed != 0:
+		text += fmt.Sprintf("; %s said after %s that it does not lead", s.Old, since(s.Noticed))
+	case s.New != "":
+		text += fmt.Sprintf("; %s was not heard to say that it does not lead", s.Old)
+	}
+	return text
+}
+
+// Text says in words what has been seen so far.
+func (l *Lead) Text() string { return leadText(l.Seen()) }
+
+// grew tells whether an epoch is later than another; ok is false where that cannot be told.
+func grew(before, after string) (later, ok bool) {
+	b, err1 := strconv.ParseUint(before, 10, 64)
+	a, err2 := strconv.ParseUint(after, 10, 64)
+	return a > b, err1 == nil && err2 == nil
+}
