@@ -48,7 +48,7 @@ test-unit: ## tests that need neither Docker nor root
 
 .PHONY: test-integration
 test-integration: build ## tests against real services, in containers and as processes
-	@.ci/setup redis zookeeper postgres browser
+	@.ci/setup redis zookeeper postgres faketime browser
 	@.ci/engine
 	@images/build.sh
 	go test -tags integration -count 1 -p 1 -parallel 4 -timeout 20m $(INTEGRATION)

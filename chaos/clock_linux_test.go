@@ -17,6 +17,9 @@ import (
 type clockNode struct {
 	whole, deaf, mute, stuck bool
 	shifts                   map[string]skewing
+	changes                  int64
+	slow                     time.Duration // until it shows a shift
+	meanwhile                func()        // when it is asked
 }
 
 type skewing struct {
@@ -28,10 +31,21 @@ func (n *clockNode) Name() string             { return "a" }
 func (n *clockNode) Facts() map[string]string { return nil }
 
 func (n *clockNode) said() ClockShifted {
-	out := ClockShifted{Time: clock.Now(), How: "by a number"}
+	out := ClockShifted{Time: clock.Now(), How: "by a number", Changes: n.changes}
 	for _, s := range n.shifts {
 		out.Ahead += s.Jump + time.Duration(s.Gain*float64(out.Time-s.from))
 		out.Gain += s.Gain
+	}
+	return out
+}
+
+// shown is by how much it is ahead as it answers.
+func (n *clockNode) shown() time.Duration {
+	var out time.Duration
+	for _, s := range n.shifts {
+		if since := clock.Now() - s.from; since >= int64(n.slow) {
+			out += s.Jump + time.Duration(s.Gain*float64(since))
+		}
 	}
 	return out
 }
@@ -41,10 +55,14 @@ func (n *clockNode) ShiftClock(_ context.Context, key string, s ClockShift) (Clo
 		n.shifts = map[string]skewing{}
 	}
 	n.shifts[key] = skewing{s, clock.Now()}
+	n.changes++
 	return n.said(), nil
 }
 
+func (n *clockNode) ClockShifts(context.Context) (ClockShifted, error) { return n.said(), nil }
+
 func (n *clockNode) UnshiftClock(_ context.Context, key string) (ClockShifted, error) {
+	n.changes++
 	if !n.stuck {
 		delete(n.shifts, key)
 		return n.said(), nil
@@ -62,8 +80,11 @@ func (n *clockNode) Ask(_ context.Context, _, fact string) (string, error) {
 		return "", errors.New("it is down")
 	}
 	at := clock.Wall()
+	if n.meanwhile != nil {
+		n.meanwhile()
+	}
 	if !n.deaf {
-		at = at.Add(n.said().Ahead)
+		at = at.Add(n.shown())
 	}
 	if n.whole {
 		return at.UTC().Format(time.RFC3339), nil
@@ -103,6 +124,53 @@ func TestClockFaults(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestClockThatLibfaketimeMovesIsWaitedFor(t *testing.T) {
+	for _, c := range []struct {
+		params string
+		want   history.ReceiptStatus
+	}{
+		{`{"by": "60000ms", "how": "faketime"}`, history.Installed},
+		{`{"by": "60000ms"}`, history.NotInstalled},
+	} {
+		n := &clockNode{slow: time.Second}
+		f := newFault(t, "clock-jump", c.params)
+		_, r, err := f.Inject(t.Context(), Scope{On: []Node{n}, Service: n})
+		if err != nil {
+			t.Fatal(err)
+		}
+		wantStatus(t, c.params, r, c.want)
+		if got := f.(Prepared).Preparations(); (len(got) == 1 && got[0] == Preload) != (c.want == history.Installed) {
+			t.Errorf("%s needs %v", c.params, got)
+		}
+	}
+}
+
+// TestDriftWhileAnotherFaultJumps moves the clock by another fault between the two readings of a drift.
+func TestDriftWhileAnotherFaultJumps(t *testing.T) {
+	n := &clockNode{}
+	asked := 0
+	n.meanwhile = func() {
+		if asked++; asked == 3 || asked == 5 {
+			_, _ = n.ShiftClock(t.Context(), fmt.Sprint(asked), ClockShift{Jump: time.Hour})
+		}
+	}
+	heal, r, err := newFault(t, "clock-drift", `{"rate": 1.5}`).Inject(t.Context(), Scope{On: []Node{n}, Service: n})
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantStatus(t, "drift", r, history.Installed)
+	n.meanwhile = func() {
+		if asked++; asked%2 == 0 && asked < 20 {
+			_, _ = n.UnshiftClock(t.Context(), "3")
+		}
+	}
+	r, err = heal(t.Context())
+	if err != nil {
+		t.Error(err)
+	}
+	wantStatus(t, "heal", r, history.Installed)
 }
 
 func TestClockThatIsNotPutBack(t *testing.T) {
@@ -153,7 +221,7 @@ func TestClockOfAStoppedHolderIsSeenOnceItGoesOn(t *testing.T) {
 
 func TestClockFaultsRefuse(t *testing.T) {
 	for name, params := range map[string][]string{
-		"clock-jump": {"", `{"by": "0ms"}`, `{"by": "0ms"}`}, "clock-drift": {"", `{"rate": 1}`, `{"rate": 0}`, `{"rate": -1}`, `{"rate": 1.001}`, `{"rate": 101}`},
+		"clock-jump": {"", `{"by": "0ms"}`, `{"by": "60s", "how": "magic"}`}, "clock-drift": {"", `{"rate": 1}`, `{"rate": 0}`, `{"rate": -1}`, `{"rate": 1.001}`, `{"rate": 101}`},
 	} {
 		k, _ := Lookup(name)
 		for _, p := range params {

@@ -41,14 +41,14 @@ func clockDriftKind() Kind {
 			if gain := math.Abs(f.Rate - 1); !(f.Rate > 0 && f.Rate <= maxRate && gain >= minGain) {
 				return nil, fmt.Errorf("rate of clock-drift is %g: want more than 0 and at most %d, and at least %g from 1: less cannot be seen in time", f.Rate, maxRate, minGain)
 			}
-			return clockFault{shift: ClockShift{Gain: f.Rate - 1}, prove: drifted}, nil
+			return clockFault{shift: ClockShift{Gain: f.Rate - 1, How: ByVDSO}, prove: drifted}, nil
 		},
 	}
 }
 
 // drifted tells whether a clock runs as fast as it should, and would not without the drift.
 func drifted(ctx context.Context, w *watched) (verdict, error) {
-	from, err := askClock(ctx, w.service, w.Name())
+	from, err := w.ask(ctx)
 	if err != nil {
 		return verdict{}, err
 	}
@@ -57,13 +57,13 @@ func drifted(ctx context.Context, w *watched) (verdict, error) {
 	if err := pauseFor(ctx, min(max(apart, shortestDrift), longestDrift)); err != nil {
 		return verdict{}, err
 	}
-	to, err := askClock(ctx, w.service, w.Name())
+	to, err := w.ask(ctx)
 	if err != nil {
 		return verdict{}, err
 	}
 	low, high := rate(from, to)
 	want := 1 + w.said.Gain
-	text := fmt.Sprintf("by its own account it ran at %.4f to %.4f for %v, want %.4f", low, high, time.Duration(to.untoMono-from.fromMono).Round(time.Millisecond), want)
+	text := fmt.Sprintf("by %s it ran at %.4f to %.4f for %v, want %.4f", w.account(), low, high, time.Duration(to.untoMono-from.fromMono).Round(time.Millisecond), want)
 	switch {
 	case want < low || want > high:
 		return verdict{history.NotInstalled, text + ": it does not"}, nil

@@ -14,6 +14,8 @@ type clockJump struct {
 	// By is how far the clock goes forward, or back where it is negative.
 	// It is text, because the durations of scenarios are never negative.
 	By string `yaml:"by" json:"by"`
+	// How is ByVDSO (the default) or ByFaketime.
+	How string `yaml:"how" json:"how"`
 }
 
 const (
@@ -29,7 +31,7 @@ func clockJumpKind() Kind {
 		Needs:   []Capability{CanClock},
 		Lasting: true,
 		New: func(decode func(any) error) (Fault, error) {
-			f := clockJump{}
+			f := clockJump{How: ByVDSO}
 			if err := decode(&f); err != nil {
 				return nil, err
 			}
@@ -37,7 +39,10 @@ func clockJumpKind() Kind {
 			if err != nil || by.Abs() < minJump || by.Abs() > maxJump {
 				return nil, fmt.Errorf("by of clock-jump is %q: want %s to 10 years, forward (+60s) or back (-1h)", f.By, minJump)
 			}
-			return clockFault{shift: ClockShift{Jump: by}, prove: jumped}, nil
+			if f.How != ByVDSO && f.How != ByFaketime {
+				return nil, fmt.Errorf("how of clock-jump is %q: want %s or %s", f.How, ByVDSO, ByFaketime)
+			}
+			return clockFault{shift: ClockShift{Jump: by, How: f.How}, prove: jumped}, nil
 		},
 	}
 }
@@ -48,7 +53,7 @@ func jumped(ctx context.Context, w *watched) (verdict, error) {
 	if err != nil {
 		return verdict{}, err
 	}
-	text := fmt.Sprintf("by its own account ahead of this machine by %s, want %s", ahead, want)
+	text := fmt.Sprintf("by %s ahead of this machine by %s, want %s", w.account(), ahead, want)
 	if w.before.asked() {
 		text += fmt.Sprintf(", before it was %s", w.before.ahead())
 	}

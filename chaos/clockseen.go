@@ -28,6 +28,7 @@ func (s span) String() string {
 // stamp is one reading of a node's clock: it showed shown at some moment between from and to of this machine's clocks.
 type stamp struct {
 	shown              time.Time
+	how                string // it came to be known; "" over the service's own protocol
 	from, to           time.Time
 	fromMono, untoMono int64 // the same moments on CLOCK_MONOTONIC, ns
 }
@@ -84,6 +85,7 @@ func readClock(ctx context.Context, service Observer, node string) (s stamp, who
 	if err != nil {
 		return stamp{}, false, err
 	}
+	answer, s.how, _ = strings.Cut(answer, " ")
 	s.shown, err = time.Parse(time.RFC3339Nano, answer)
 	return s, !strings.Contains(answer, "."), err
 }

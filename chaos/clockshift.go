@@ -3,7 +3,6 @@ package chaos
 import (
 	"context"
 	"fmt"
-	"math"
 	"sync/atomic"
 	"time"
 
@@ -16,16 +15,26 @@ const CanClock Capability = "clock"
 
 // ClockShifter is a node whose process's wall clock can be moved, while its monotonic clock goes on as before.
 type ClockShifter interface {
-	// ShiftClock moves the clock by a shift that stands under the key. Shifts of one node add up.
+	// ShiftClock moves the clock by a shift that stands under the key. Shifts of one node add up. A process that takes the place of
+	// one that ended gets those that stand; of a node that does not run the answer says Gone, and its next process gets it.
 	ShiftClock(ctx context.Context, key string, s ClockShift) (ClockShifted, error)
 	// UnshiftClock takes one shift back.
 	UnshiftClock(ctx context.Context, key string) (ClockShifted, error)
+	// ClockShifts tells what stands now.
+	ClockShifts(ctx context.Context) (ClockShifted, error)
 }
+
+// The ways in which a clock can be moved.
+const (
+	ByVDSO     = "vdso"     // any process, as it runs: the functions of its vDSO that tell the time are patched
+	ByFaketime = "faketime" // processes that were started with libfaketime (Preload): jumps only, seen within a second or two
+)
 
 // ClockShift is what is done to a wall clock.
 type ClockShift struct {
 	Jump time.Duration
 	Gain float64 // seconds that each second gains
+	How  string  // ByVDSO or ByFaketime
 }
 
 // ClockShifted is what whoever moved the clock says of it. It is not taken for a proof.
@@ -34,11 +43,24 @@ type ClockShifted struct {
 	Gain  float64       // of all shifts together
 	Time  int64         // ns of CLOCK_MONOTONIC
 	How   string        // for a receipt
-	Gone  bool          // the process has ended: its clock went with it
+	Gone  bool          // there is no process: the clock went with it
+	// Changes grows with everything that is done to the clock of the node: where two answers have the same, nothing was done between.
+	Changes int64
 }
 
-// FactClock is the fact that tells a node's wall clock, in RFC 3339; FactMonotonic tells its monotonic clock in nanoseconds, where a
-// node can be asked for it.
+// lands is how long programs may take to see a shift.
+func (s ClockShift) lands() time.Duration {
+	if s.How == ByFaketime {
+		return faketimeLands
+	}
+	return 0
+}
+
+// faketimeLands: libfaketime reads its file once a second; 1.1 to 1.8 s were seen.
+const faketimeLands = 5 * time.Second
+
+// FactClock is the fact that tells a node's wall clock, in RFC 3339; FactMonotonic tells its monotonic clock in nanoseconds, from whatever
+// start. Either may be followed by a space and by how it came to be known.
 const (
 	FactClock     = "clock"
 	FactMonotonic = "monotonic"
@@ -59,17 +81,20 @@ type clockFault struct {
 	prove func(ctx context.Context, w *watched) (verdict, error)
 }
 
-// watched is one target and what was known of its clock before.
-type watched struct {
-	shiftable
-	service Observer
-	key     string
-	shift   ClockShift
-	said    ClockShifted
-	before  stamp // zero: it could not be asked
-	own     span  // by which it is ahead without any shift: another machine's clock
-	mono    int64 // how far its monotonic clock was ahead of ours; see hasMono
-	hasMono bool
+// Preparations says that libfaketime must be in the process from its start.
+func (f clockFault) Preparations() []Preparation {
+	if f.shift.How == ByFaketime {
+		return []Preparation{Preload}
+	}
+	return nil
+}
+
+// Needs leaves out the patch where libfaketime does the work.
+func (f clockFault) Needs() []Capability {
+	if f.shift.How == ByFaketime {
+		return []Capability{CanInspect}
+	}
+	return []Capability{CanClock}
 }
 
 // verdict is an answer with its evidence.
@@ -88,123 +113,69 @@ func (f clockFault) Inject(ctx context.Context, s Scope) (Heal, history.Receipt,
 	for _, n := range targets {
 		all = append(all, &watched{shiftable: n, service: s.Service, key: fmt.Sprintf("clock-%d", shiftKey.Add(1)), shift: f.shift})
 	}
-	heal := func(ctx context.Context) (history.Receipt, error) { return onEach(all, unshifted(ctx)) }
-	receipt, err := onEach(all, func(w *watched) (history.Receipt, error) {
-		if s.Continue == nil { // else it does not answer
-			w.look(ctx)
-		}
-		var err error
-		if w.said, err = w.ShiftClock(ctx, w.key, f.shift); err != nil {
-			return history.Receipt{}, err
-		}
-		w.settle()
-		if s.Continue != nil {
-			if err := s.Continue(); err != nil {
-				return history.Receipt{}, fmt.Errorf("continue it: %w", err)
-			}
-		}
-		v, err := f.prove(ctx, w)
-		if err != nil {
-			return seen(history.Indeterminate, w.said.Time, fmt.Sprintf("%s: its clock could not be asked: %v", w.Name(), err)), nil
-		}
-		text := fmt.Sprintf("%s: %s; %s (%s)", w.Name(), v.text, w.monotonic(ctx), w.said.How)
-		return seen(v.status, w.said.Time, text), nil
-	})
+	heal := func(ctx context.Context) (history.Receipt, error) {
+		return onEach(all, func(w *watched) (history.Receipt, error) { return w.unshift(ctx) })
+	}
+	receipt, err := onEach(all, func(w *watched) (history.Receipt, error) { return f.shiftOne(ctx, s, w) })
 	return heal, receipt, err
 }
 
-// unshifted takes a shift back and sees that the clock shows what is left.
-func unshifted(ctx context.Context) func(*watched) (history.Receipt, error) {
-	return func(w *watched) (history.Receipt, error) {
-		said, err := w.UnshiftClock(ctx, w.key)
-		if err != nil {
-			return history.Receipt{}, err
-		}
-		if said.Gone {
-			return seen(history.Installed, 0, w.Name()+": its process ended, and the clock with it"), nil
-		}
-		was := w.said
-		w.said = said
-		at := clock.Now()
-		seenAhead, want, err := w.compare(ctx)
-		if err != nil {
-			// It was written back and read back; a server that is down or paused by another fault cannot be asked.
-			return seen(history.Indeterminate, at, fmt.Sprintf("%s: its clock was put back, but could not be asked: %v", w.Name(), err)), nil
-		}
-		text := fmt.Sprintf("%s: ahead by %s, want %s", w.Name(), seenAhead, want)
-		if !seenAhead.meets(want) {
-			return seen(history.NotInstalled, at, text), fmt.Errorf("its clock is still off: ahead by %s, want %s (it was shifted by %v)", seenAhead, want, was.Ahead)
-		}
-		return seen(history.Installed, at, text), nil
+func (f clockFault) shiftOne(ctx context.Context, s Scope, w *watched) (history.Receipt, error) {
+	if s.Continue == nil { // else it does not answer
+		w.look(ctx)
 	}
-}
-
-// look notes what the clocks of the node are before anything is done to them. What cannot be asked is left out.
-func (w *watched) look(ctx context.Context) {
-	if s, err := askClock(ctx, w.service, w.Name()); err == nil {
-		w.before = s
+	var err error
+	if w.said, err = w.ShiftClock(ctx, w.key, f.shift); err != nil {
+		return history.Receipt{}, err
 	}
-	w.mono, w.hasMono = w.monoAhead(ctx)
-}
-
-// settle finds by how much the node's machine is ahead by itself: by what was seen before, less what others had shifted it.
-func (w *watched) settle() {
-	if w.before.asked() {
-		ahead, others := w.before.ahead(), w.said.Ahead-w.shift.Jump
-		if own := (span{ahead.low - others, ahead.high - others}); !own.meets(span{}) {
-			w.own = own
+	if w.said.Gone {
+		return seen(history.Indeterminate, w.said.Time, w.Name()+": it has no process whose clock could be moved; the next one's will be"), nil
+	}
+	shifted := w.said.Time
+	if s.Continue != nil {
+		if err := s.Continue(); err != nil {
+			return history.Receipt{}, fmt.Errorf("continue it: %w", err)
 		}
 	}
-}
-
-// compare asks for the clock, and tells by how much it is ahead of this machine's, and by how much it should be.
-func (w *watched) compare(ctx context.Context) (ahead, want span, err error) {
-	now, err := askClock(ctx, w.service, w.Name())
+	v, err := w.settled(ctx, f.prove)
 	if err != nil {
-		return ahead, want, err
+		return seen(history.Indeterminate, shifted, fmt.Sprintf("%s: its clock could not be asked: %v", w.Name(), err)), nil
 	}
-	since := time.Duration(clock.Now() - w.said.Time)
-	byNow := w.said.Ahead + time.Duration(w.said.Gain*float64(since))
-	want = span{min(w.said.Ahead, byNow), max(w.said.Ahead, byNow)}
-	// What is said was reckoned a little before it was heard, and of a clock that drifts is a little old.
-	late := time.Duration(math.Abs(w.said.Gain) * float64(saidLate))
-	want = span{want.low + w.own.low - late, want.high + w.own.high + late}
-	return now.ahead(), want, nil
+	if f.shift.lands() > 0 {
+		shifted = clock.Now() // it was told by then, and not before
+	}
+	return seen(v.status, shifted, fmt.Sprintf("%s: %s; %s (%s)", w.Name(), v.text, w.monotonic(ctx), w.said.How)), nil
 }
 
-// saidLate bounds the time from the agent's reckoning to when its answer was heard.
-const saidLate = 100 * time.Millisecond
-
-// monoTolerance is how far two readings of one monotonic clock, over a control stream, may lie apart.
-const monoTolerance = 250 * time.Millisecond
-
-// monotonic says what is known of the node's monotonic clock.
-func (w *watched) monotonic(ctx context.Context) string {
-	ahead, ok := w.monoAhead(ctx)
-	switch {
-	case !ok:
-		return "its monotonic clock cannot be asked for"
-	case !w.hasMono:
-		return fmt.Sprintf("its monotonic clock is ahead by %v", time.Duration(ahead))
-	case time.Duration(ahead-w.mono).Abs() > monoTolerance:
-		return fmt.Sprintf("its monotonic clock moved by %v, which it should not", time.Duration(ahead-w.mono))
-	}
-	return fmt.Sprintf("its monotonic clock is where it was, to %v", time.Duration(ahead-w.mono).Abs())
-}
-
-func (w *watched) monoAhead(ctx context.Context) (int64, bool) {
-	if w.service == nil {
-		return 0, false
-	}
-	ctx, cancel := context.WithTimeout(ctx, askTimeout)
-	defer cancel()
-	answer, err := w.service.Ask(ctx, w.Name(), FactMonotonic)
-	var at int64
+// unshift takes a shift back and sees that the clock shows what is left.
+func (w *watched) unshift(ctx context.Context) (history.Receipt, error) {
+	said, err := w.UnshiftClock(ctx, w.key)
 	if err != nil {
-		return 0, false
+		return history.Receipt{}, err
 	}
-	if _, err := fmt.Sscan(answer, &at); err != nil {
-		return 0, false
+	if said.Gone {
+		return seen(history.Installed, 0, w.Name()+": its process ended, and the clock with it"), nil
 	}
-	return at - clock.Now(), true
+	was := w.said
+	w.said = said
+	at := clock.Now()
+	v, err := w.settled(ctx, func(ctx context.Context, w *watched) (verdict, error) {
+		ahead, want, err := w.compare(ctx)
+		v := verdict{history.Installed, fmt.Sprintf("ahead by %s, want %s", ahead, want)}
+		if !ahead.meets(want) {
+			v.status = history.NotInstalled
+		}
+		return v, err
+	})
+	if err != nil {
+		// It was written back and read back; a server that is down or paused by another fault cannot be asked.
+		return seen(history.Indeterminate, at, fmt.Sprintf("%s: its clock was put back, but could not be asked: %v", w.Name(), err)), nil
+	}
+	if w.shift.lands() > 0 {
+		at = clock.Now()
+	}
+	if v.status == history.NotInstalled {
+		err = fmt.Errorf("its clock is still off: %s (it was shifted by %v)", v.text, was.Ahead)
+	}
+	return seen(v.status, at, w.Name()+": "+v.text), err
 }

@@ -4,6 +4,7 @@ package zookeeper
 
 import (
 	"context"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -77,6 +78,9 @@ func TestFacts(t *testing.T) {
 		}
 		if at, err := time.Parse(time.RFC3339Nano, ask1(ctx, t, r.Service, n.Name(), "clock")); err != nil || time.Since(at).Abs() > 2*time.Second {
 			t.Errorf("clock of %s: %v, %v", n.Name(), at, err)
+		}
+		if v, err := strconv.ParseInt(ask1(ctx, t, r.Service, n.Name(), "monotonic"), 10, 64); err != nil || v <= 0 || v > int64(time.Minute) {
+			t.Errorf("monotonic clock of %s: %d, %v", n.Name(), v, err)
 		}
 		if v := ask1(ctx, t, r.Service, n.Name(), "epoch"); v != "1" {
 			t.Errorf("epoch of %s: %s", n.Name(), v)

@@ -128,24 +128,33 @@ func (m member) makeRoot(ctx context.Context, s *session) error {
 	return nil
 }
 
-// clock makes a node and reads when it was made.
+// clock opens a session, and reads by the word cons when the server says that the session's connection came to be: by its own wall
+// clock. (The ctime of a fresh node is the leader's, through whatever server it was made.)
 func (m member) clock(ctx context.Context) (string, error) {
 	var at time.Time
 	err := m.visit(ctx, func(s *session) error {
-		path, err := create(ctx, s, root+"-clock-", zk.FlagEphemeralSequential)
+		text, err := m.word(ctx, "cons")
 		if err != nil {
 			return err
 		}
-		stat, err := ask(ctx, s, func(c *zk.Conn) (*zk.Stat, error) {
-			_, stat, err := c.Get(path)
-			return stat, err
-		})
-		if err == nil {
-			at = time.UnixMilli(stat.Ctime)
-		}
+		at, err = established(text, s.id())
 		return err
 	})
 	return at.UTC().Format("2006-01-02T15:04:05.000Z07:00"), err
+}
+
+var establishedField = regexp.MustCompile(`,est=(\d+),`)
+
+// established finds a session in the answer to cons.
+func established(text string, id int64) (time.Time, error) {
+	sid := fmt.Sprintf(",sid=0x%x,", uint64(id))
+	for line := range strings.Lines(text) {
+		if est := establishedField.FindStringSubmatch(line); strings.Contains(line, sid) && est != nil {
+			ms, err := strconv.ParseInt(est[1], 10, 64)
+			return time.UnixMilli(ms), err
+		}
+	}
+	return time.Time{}, fmt.Errorf("cons does not name session %#x", uint64(id))
 }
 
 // contenders returns the nodes of a lock in the order of the queue, as they are after all writes so far.

@@ -52,7 +52,8 @@ func (s *service) Facts() map[string]string {
 		"epoch":              "the epoch of the server's last transaction: another after each election that was followed by a write",
 		"zxid":               "the server's last transaction, hexadecimal",
 		"sessions":           "the number of sessions that the server knows of, clients' and observers'",
-		"clock":              "the wall clock by which a fresh node was created through this server, RFC 3339 with milliseconds, UTC: the leader's",
+		"clock":              "the server's wall clock, by which a fresh connection came to be (cons), RFC 3339 with milliseconds, UTC",
+		"monotonic":          "how long the server has been serving by its monotonic clock (mntr), in ns",
 		holderFact + "LOCK":  `the id of the grant of the lowest contender of lock LOCK, by a read after all writes, or "none"`,
 		waitersFact + "LOCK": "the number of contenders of lock LOCK behind the lowest; waiters of the lock single have no node and do not count",
 	}
@@ -83,6 +84,9 @@ func (s *service) Ask(ctx context.Context, node, fact string) (string, error) {
 		return s.leader(ctx), nil
 	case "clock":
 		return m.clock(ctx)
+	case "monotonic":
+		n, err := m.metrics(ctx, "zk_uptime")
+		return strconv.FormatInt(n*int64(time.Millisecond), 10), err
 	case "sessions":
 		n, err := m.metrics(ctx, "zk_global_sessions")
 		return strconv.FormatInt(n, 10), err

@@ -260,6 +260,13 @@ func (s *session) granted() time.Duration {
 	return s.hello.timeout
 }
 
+// id is the number that the service gave the session.
+func (s *session) id() int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.hello.session
+}
+
 // created returns the latest create request.
 func (s *session) created() creation {
 	s.mu.Lock()

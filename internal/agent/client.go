@@ -19,6 +19,7 @@ type Client struct {
 	done  chan struct{} // closed when the agent's stream ended
 	alien bool          // the agent's clock is not ours
 	pid   int           // of the agent, as it sees itself
+	clock error         // why no clock can be moved there
 
 	mu      sync.Mutex
 	last    uint64
@@ -63,6 +64,9 @@ func (c *Client) read(out *bufio.Reader, greeted chan<- error) {
 		return
 	}
 	c.pid = h.PID
+	if h.NoClock != "" {
+		c.clock = errors.New(h.NoClock)
+	}
 	c.alien = h.BootID != clock.BootID() || h.TimeNS != clock.TimeNamespace()
 	greeted <- nil
 	for {
@@ -154,6 +158,9 @@ func (c *Client) perform(ctx context.Context, r request, result any) error {
 
 // PID returns the agent's pid as the agent itself sees it: what the engine calls it too, where they share a namespace.
 func (c *Client) PID() int { return c.pid }
+
+// CanClock tells why the wall clock of processes cannot be moved where the agent runs; nil where it can.
+func (c *Client) CanClock() error { return c.clock }
 
 // Ended is closed when the agent is gone.
 func (c *Client) Ended() <-chan struct{} { return c.done }

@@ -9,7 +9,9 @@ import (
 	"runtime"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -19,12 +21,18 @@ type skew struct {
 	jump  int64 // ns
 	gain  int64 // in 2^-32 of a second for each second
 	epoch int64 // ns since 1970 from which gain counts
+	file  string
 }
 
 // skewed is the shifts that stand on one process and its descendants. All methods are called with mu held.
 type skewed struct {
 	mu    sync.Mutex
 	skews []*skew
+	// patched tells that the vDSO was, or is to be; files are those that tell the clock, once one of them does.
+	patched bool
+	files   []string
+	written stubHeader // to the vDSO
+	keeping bool
 }
 
 // skews holds what stands on each process of the run; processes are named beyond the reuse of their pids.
@@ -49,12 +57,16 @@ func doClock(ctx context.Context, c call) (any, error) {
 	if math.IsNaN(args.Gain) || args.Gain <= -1 || args.Gain > maxGain {
 		return nil, fmt.Errorf("a clock cannot gain %g s each second: want more than -1, at most %d", args.Gain, maxGain)
 	}
-	if err := CanClock(); err != nil {
-		return nil, err
+	if args.File != "" && args.Gain != 0 {
+		return nil, errors.New("libfaketime counts a rate from the start of each program, so a clock that drifts is not told by a file")
 	}
-	found, _ := skews.LoadOrStore(c.process, &skewed{})
-	s := found.(*skewed)
-	one := &skew{jump: args.Jump, gain: int64(math.Round(args.Gain * (1 << 32)))}
+	if args.File == "" {
+		if err := CanClock(); err != nil {
+			return nil, err
+		}
+	}
+	s := skewsOf(c.process)
+	one := &skew{jump: args.Jump, gain: int64(math.Round(args.Gain * (1 << 32))), file: args.File, epoch: args.Since}
 	c.stand(func(ctx context.Context) (any, error) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -67,9 +79,36 @@ func doClock(ctx context.Context, c call) (any, error) {
 	})
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	one.epoch = hostTime()
+	if one.epoch == 0 {
+		one.epoch = hostTime()
+	}
+	s.add(one)
+	out, err := s.apply(ctx, c.process)
+	out.Since = one.epoch
+	return out, err
+}
+
+// doClocked tells what stands on a process.
+func doClocked(_ context.Context, c call) (any, error) {
+	s := skewsOf(c.process)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.said(), nil
+}
+
+func skewsOf(p Process) *skewed {
+	found, _ := skews.LoadOrStore(p, &skewed{})
+	return found.(*skewed)
+}
+
+func (s *skewed) add(one *skew) {
 	s.skews = append(s.skews, one)
-	return s.apply(ctx, c.process)
+	switch {
+	case one.file == "":
+		s.patched = true
+	case !slices.Contains(s.files, one.file):
+		s.files = append(s.files, one.file)
+	}
 }
 
 // hostTime is the machine's wall clock, in ns since 1970, by a system call.
@@ -79,17 +118,33 @@ func hostTime() int64 {
 	return ts.Nano()
 }
 
-// sum returns all shifts as one, which counts from now.
-func (s *skewed) sum() stubHeader {
+// sum returns the shifts that are done in one way, by that file or ("") by the vDSO, as one, which counts from now.
+func (s *skewed) sum(file string) stubHeader {
 	h := stubHeader{Epoch: hostTime()}
 	for _, k := range s.skews {
-		h.Offset += k.jump + scale(h.Epoch-k.epoch, k.gain)
-		h.Rate += k.gain
+		if k.file == file {
+			h.Offset += k.jump + scale(h.Epoch-k.epoch, k.gain)
+			h.Rate += k.gain
+		}
 	}
 	if !h.stands() {
 		return stubHeader{}
 	}
 	return h
+}
+
+// said is what all shifts together come to now.
+func (s *skewed) said() Clocked {
+	h := s.sum("")
+	out := Clocked{Offset: h.Offset, Gain: float64(h.Rate) / (1 << 32)}
+	for _, f := range s.files {
+		out.Offset += s.sum(f).Offset
+	}
+	out.Drifted = out.Offset
+	for _, k := range s.skews {
+		out.Drifted -= k.jump
+	}
+	return out
 }
 
 // scale is ns * gain / 2^32, as the stub reckons it, without overflow.
@@ -98,43 +153,101 @@ func scale(ns, gain int64) int64 {
 	return whole*gain + part>>16*gain>>16 + (part&0xffff*gain)>>32
 }
 
-// apply shifts the process and its descendants. A child that is forked by a shifted process is born with the shift, so those that
-// are found not to have it are looked for again until there is none.
+// apply brings the clocks of the process and its descendants to what stands.
 func (s *skewed) apply(ctx context.Context, p Process) (Clocked, error) {
-	h := s.sum()
-	out := Clocked{
-		Offset: h.Offset, Gain: float64(h.Rate) / (1 << 32),
-		How: fmt.Sprintf("vDSO of the process, %s", runtime.GOARCH),
-	}
-	if !stubTried {
-		out.How += ", untried on this architecture"
-	}
+	out := s.said()
 	if !p.Alive() {
 		return out, ErrNoProcess
 	}
+	var how []string
+	for _, f := range s.files {
+		if err := writeStamp(p.PID, f, s.sum(f).Offset, thisMover()); err != nil {
+			return out, err
+		}
+		how = append(how, preloaded(p.PID))
+	}
+	if s.patched {
+		text := "vDSO of the process, " + runtime.GOARCH
+		if !stubTried {
+			text += ", untried on this architecture"
+		}
+		how = append(how, text)
+	}
+	out.How = strings.Join(how, "; ")
+	if !s.patched {
+		return out, nil
+	}
+	s.written = s.sum("")
+	var err error
+	out.Processes, err = patchAll(ctx, p, s.written)
+	if err == nil && s.written.stands() && !s.keeping {
+		s.keeping = true
+		go s.keep(p)
+	}
+	return out, err
+}
+
+// keepEvery is how often a patch that stands is looked at.
+const keepEvery = 100 * time.Millisecond
+
+// keep puts the patch back that a process loses when it becomes another program: a server that is just being started by a shell, or
+// by a container engine.
+func (s *skewed) keep(p Process) {
+	for {
+		time.Sleep(keepEvery)
+		s.mu.Lock()
+		if !s.written.stands() || !p.Alive() {
+			s.keeping = false
+			s.mu.Unlock()
+			return
+		}
+		if lost(p.PID) {
+			_, _ = patchAll(context.Background(), p, s.written) // once more, the next time
+		}
+		s.mu.Unlock()
+	}
+}
+
+// lost tells whether a process has a vDSO as the kernel made it.
+func lost(pid int) bool {
+	own, err := ownVDSO()
+	if err != nil {
+		return false
+	}
+	v, err := readVDSO(pid)
+	if err != nil {
+		return false
+	}
+	h, err := own.header(v.image)
+	return err == nil && !h.stands()
+}
+
+// patchAll patches the process and its descendants, and tells how many they are. A child that is forked by a shifted process is born
+// with the shift, so those that are found not to have it are looked for again until there is none.
+func patchAll(ctx context.Context, p Process, h stubHeader) (processes int, err error) {
 	for round := 0; ; round++ {
 		family, err := descendants(p.PID)
 		if err != nil {
-			return out, err
+			return 0, err
 		}
 		changed := false
-		out.Processes = 0
+		processes = 0
 		for _, pid := range family {
 			now, err := shiftProcess(ctx, pid, h)
 			if errors.Is(err, ErrNoProcess) && pid != p.PID {
 				continue
 			}
 			if err != nil {
-				return out, err
+				return processes, err
 			}
 			changed = changed || now
-			out.Processes++
+			processes++
 		}
 		if !changed {
-			return out, nil
+			return processes, nil
 		}
 		if round == 8 {
-			return out, fmt.Errorf("pid %d starts processes faster than their clocks can be moved", p.PID)
+			return processes, fmt.Errorf("pid %d starts processes faster than their clocks can be moved", p.PID)
 		}
 	}
 }

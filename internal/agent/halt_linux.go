@@ -18,6 +18,7 @@ import (
 type halted struct {
 	pid     int
 	threads map[int]unix.Signal // by thread id: what it was about to be told
+	paused  bool                // a thread is stopped by a signal beside
 }
 
 // haltTime bounds the wait for the threads of one process: one that sleeps in the kernel, uninterruptible, cannot be held.
@@ -84,11 +85,12 @@ func (h *halted) take(ctx context.Context, tid int) error {
 		return fmt.Errorf("interrupt thread %d of pid %d: %w", tid, h.pid, err)
 	}
 	for {
-		stopped, signal, err := stopOf(tid)
-		if stopped {
-			h.threads[tid] = signal
+		stop, err := stopOf(tid)
+		if stop.seen {
+			h.threads[tid] = stop.signal
+			h.paused = h.paused || stop.paused
 		}
-		if err != nil || stopped {
+		if err != nil || stop.seen {
 			return err
 		}
 		if h.gone(tid) {
@@ -103,26 +105,33 @@ func (h *halted) take(ctx context.Context, tid int) error {
 	}
 }
 
-// stopOf tells whether a thread that is traced has stopped, and the signal that it was about to be told. It looks first, so
-// that the end of a process that is a child of ours as well is left to who waits for it.
-func stopOf(tid int) (stopped bool, signal unix.Signal, err error) {
+// stop is how a traced thread stopped.
+type stop struct {
+	seen   bool
+	signal unix.Signal // that it was about to be told
+	paused bool        // it was stopped by a signal already
+}
+
+// stopOf tells whether a thread that is traced has stopped. It looks first, so that the end of a process that is a child of ours as
+// well is left to who waits for it.
+func stopOf(tid int) (stop, error) {
 	var info unix.Siginfo
-	err = unix.Waitid(unix.P_PID, tid, &info, unix.WSTOPPED|unix.WNOHANG|unix.WNOWAIT|unix.WALL, nil)
+	err := unix.Waitid(unix.P_PID, tid, &info, unix.WSTOPPED|unix.WNOHANG|unix.WNOWAIT|unix.WALL, nil)
 	if err != nil || info.Signo == 0 {
 		if errors.Is(err, unix.ECHILD) || errors.Is(err, unix.EINTR) {
 			err = nil
 		}
-		return false, 0, err
+		return stop{}, err
 	}
 	var status unix.WaitStatus
 	got, err := unix.Wait4(tid, &status, unix.WNOHANG|unix.WALL, nil)
 	if err != nil || got != tid || !status.Stopped() {
-		return false, 0, nil //nolint:nilerr // it was killed between the two looks
+		return stop{}, nil //nolint:nilerr // it was killed between the two looks
 	}
 	if event := int(status) >> 16; event == 0 {
-		signal = status.StopSignal()
+		return stop{seen: true, signal: status.StopSignal()}, nil
 	}
-	return true, signal, nil
+	return stop{seen: true, paused: status.StopSignal() != unix.SIGTRAP}, nil
 }
 
 // gone tells whether the thread has ended.

@@ -2,8 +2,10 @@ package agent
 
 // orders lists what the agent can do to a process, by name.
 var orders = map[string]order{
-	DoClock:    doClock,
-	DoFilter:   doFilter,
-	DoFiltered: doFiltered,
-	DoProbe:    doProbe,
+	DoClock:      doClock,
+	DoClocked:    doClocked,
+	DoReadClocks: doReadClocks,
+	DoFilter:     doFilter,
+	DoFiltered:   doFiltered,
+	DoProbe:      doProbe,
 }

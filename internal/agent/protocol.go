@@ -16,6 +16,7 @@ type hello struct {
 	PID     int    `json:"pid"`
 	BootID  string `json:"boot_id"`
 	TimeNS  string `json:"time_ns"`
+	NoClock string `json:"no_clock,omitempty"` // why the clocks of processes cannot be moved there
 }
 
 // request is one line to the agent. Own, inspect and signal are carried out in

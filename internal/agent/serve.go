@@ -40,7 +40,11 @@ func Main(ctx context.Context, stdin io.Reader, stdout io.Writer) error {
 	defer s.heal()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel() // before heal: an order under way gives up
-	err := s.out.Encode(hello{Version: Version, PID: os.Getpid(), BootID: clock.BootID(), TimeNS: clock.TimeNamespace()})
+	greeting := hello{Version: Version, PID: os.Getpid(), BootID: clock.BootID(), TimeNS: clock.TimeNamespace()}
+	if err := CanClock(); err != nil {
+		greeting.NoClock = err.Error()
+	}
+	err := s.out.Encode(greeting)
 	if err != nil {
 		return fmt.Errorf("greet the supervisor: %w", err)
 	}

@@ -25,13 +25,14 @@ type entry struct {
 
 // stubHeader stands before the code of the stub, and is all that changes while a patch stands.
 type stubHeader struct {
-	Magic  [16]byte
+	Magic  [4]byte
+	By     mover // whose work it is
 	Epoch  int64 // ns since 1970 from which Rate counts
 	Rate   int64 // what a second gains, in 2^-32 of it
 	Offset int64 // ns
 }
 
-var stubMagic = [16]byte([]byte("lockquake clock\x00"))
+var stubMagic = [4]byte([]byte("lqck"))
 
 // vdso is an image of a process's vDSO: the small library that the kernel maps into every process, in which programs read the
 // clock without a system call. Each process has its own copy once it is written to.
@@ -216,6 +217,9 @@ func (p pristine) write(held *halted, h stubHeader) (changed bool, err error) {
 		return false, fmt.Errorf("the vDSO of pid %d: %w", held.pid, err)
 	}
 	h.Magic = old.Magic
+	if h.stands() {
+		h.By = thisMover()
+	}
 	if old == h || !old.stands() && !h.stands() {
 		return false, nil
 	}

@@ -15,7 +15,6 @@ import (
 	tclog "github.com/testcontainers/testcontainers-go/log"
 
 	"github.com/lockquake/lockquake/chaos"
-	"github.com/lockquake/lockquake/internal/agent"
 )
 
 // DockerOptions says how nodes run in containers.
@@ -35,6 +34,9 @@ type docker struct {
 	tc      *testcontainers.DockerProvider
 	api     client.APIClient
 	version client.ServerVersionResult
+
+	clockOnce sync.Once
+	clockErr  error // why clocks cannot be moved where the engine runs
 
 	preloads struct { // what was found in images
 		sync.Mutex
@@ -150,6 +152,9 @@ func (d *docker) Offers(c chaos.Capability, r Role) error {
 		_, err := d.limits()
 		return err
 	}
+	if c == chaos.CanClock {
+		return d.canClock()
+	}
 	return offers(c, r)
 }
 
@@ -172,11 +177,6 @@ func (d *docker) limits() (string, error) {
 // offers holds for all providers of real processes.
 func offers(c chaos.Capability, r Role) error {
 	switch c {
-	case chaos.CanClock:
-		if err := agent.CanClock(); err != nil {
-			return chaos.Unavailable{What: string(c), Reason: err.Error()}
-		}
-		return nil
 	case chaos.CanInspect, chaos.CanPause, chaos.CanKill, chaos.CanFilter, chaos.CanHold:
 		return nil
 	case chaos.CanStart:

@@ -18,7 +18,7 @@ var (
 	_ chaos.Ported     = (*Node)(nil)
 )
 
-// standingOrder is an order on the node's links that outlasts its processes: it is given again for each that is started.
+// standingOrder is an order on the node's links or clock that outlasts its processes: it is given again for each that is started.
 type standingOrder struct {
 	order agent.Order
 	given bool // to the agent, which owes an undo
@@ -40,7 +40,7 @@ func (n *Node) Filter(ctx context.Context, key string, rules []chaos.LinkRule) e
 			Peer: host, Out: r.Out, Port: uint16(r.Port), PeerPort: uint16(r.PeerPort), How: r.How,
 		})
 	}
-	return n.stand(ctx, agent.Order{Do: agent.DoFilter, Key: n.linkKey(key), Args: args})
+	return n.stand(ctx, agent.Order{Do: agent.DoFilter, Key: n.linkKey(key), Args: args}, nil)
 }
 
 // linkKey makes the key of an order out of one that is unique in the run: nodes can share a fault.
@@ -56,7 +56,7 @@ func (n *Node) host() (string, error) {
 }
 
 // stand gives an order that stands until fall: now, if the node runs, and again whenever it is started.
-func (n *Node) stand(ctx context.Context, o agent.Order) error {
+func (n *Node) stand(ctx context.Context, o agent.Order, result any) error {
 	n.linking.Lock()
 	defer n.linking.Unlock()
 	s := &standingOrder{order: o}
@@ -68,7 +68,18 @@ func (n *Node) stand(ctx context.Context, o agent.Order) error {
 		return err
 	}
 	s.given = true // from before its first effect
-	return n.order(ctx, o, nil)
+	return n.order(ctx, o, result)
+}
+
+// amend changes what an order that stands says to the processes that are started from now on.
+func (n *Node) amend(key string, args any) {
+	n.linking.Lock()
+	defer n.linking.Unlock()
+	for _, s := range n.orders {
+		if s.order.Key == key {
+			s.order.Args = args
+		}
+	}
 }
 
 // standAgain gives the orders that stand for the process that was just started.
@@ -81,7 +92,7 @@ func (n *Node) standAgain(ctx context.Context) error {
 		errs = append(errs, n.order(ctx, s.order, nil))
 	}
 	if err := errors.Join(errs...); err != nil {
-		return fmt.Errorf("%s runs, but the link faults that stand were not put up again: %w", n.Name(), err)
+		return fmt.Errorf("%s runs, but the faults that stand on its links and clock were not put up again: %w", n.Name(), err)
 	}
 	return nil
 }

@@ -59,8 +59,11 @@ func (l *local) Offers(c chaos.Capability, r Role) error {
 			return chaos.Unavailable{What: string(c), Reason: err.Error()}
 		}
 	}
-	if c == chaos.CanClock && os.Geteuid() != 0 {
-		return chaos.Unavailable{What: string(c), Reason: "the agent writes into the memory of processes, for which it needs root; use --provider docker"}
+	if c == chaos.CanClock {
+		if os.Geteuid() != 0 {
+			return chaos.Unavailable{What: string(c), Reason: "the agent writes into the memory of processes, for which it needs root; use --provider docker"}
+		}
+		return noClock(agent.CanClock())
 	}
 	return offers(c, r)
 }

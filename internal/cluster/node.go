@@ -42,6 +42,8 @@ type Node struct {
 	linking sync.Mutex // guards orders, and is held while they are given
 	orders  []*standingOrder
 
+	clockChanges atomic.Int64 // beginnings and ends of what is done to its clock
+
 	starting sync.Mutex // held while a process is being started
 	mu       sync.Mutex // guards what follows
 	stdio    Stdio
@@ -90,6 +92,7 @@ func (n *Node) Start(ctx context.Context) error {
 		return fmt.Errorf("start %s: %w", n.Name(), err)
 	}
 	n.pauses.Store(0) // those of the process before it went with it
+	defer n.clockChanged()()
 	n.mu.Lock()
 	n.stdio, n.exited = stdio, exited
 	n.mu.Unlock()

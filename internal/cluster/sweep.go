@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/lockquake/lockquake/chaos"
+	"github.com/lockquake/lockquake/internal/agent"
 )
 
 // SweepOptions says what to remove.
@@ -38,13 +39,14 @@ type Swept struct {
 	Links       []string `json:"links,omitempty"` // with the namespaces and the bridge behind them
 	Directories []string `json:"directories,omitempty"`
 	Images      []string `json:"images,omitempty"`
+	Clocks      []string `json:"clocks,omitempty"` // set right, of processes that go on
 	// Left names what was found and not removed, with the reason.
 	Left []string `json:"left,omitempty"`
 }
 
 // Empty tells whether nothing was removed.
 func (s Swept) Empty() bool {
-	return len(s.Containers)+len(s.Networks)+len(s.Processes)+len(s.Links)+len(s.Directories)+len(s.Images) == 0
+	return len(s.Containers)+len(s.Networks)+len(s.Processes)+len(s.Links)+len(s.Directories)+len(s.Images)+len(s.Clocks) == 0
 }
 
 // String says in one line how much was removed.
@@ -61,6 +63,7 @@ func (s Swept) String() string {
 	count(len(s.Links), "links")
 	count(len(s.Directories), "directories")
 	count(len(s.Images), "images")
+	count(len(s.Clocks), "clocks")
 	if len(parts) == 0 {
 		return "nothing"
 	}
@@ -68,7 +71,7 @@ func (s Swept) String() string {
 }
 
 // Sweep removes what runs left behind whose supervisor is dead: processes (stopped ones too), network links with their
-// namespaces, directories, containers and networks. It does what it can and returns all errors.
+// namespaces, directories, containers and networks. The clocks that a dead agent left moved, in processes that go on, are set right. It does what it can and returns all errors.
 func Sweep(ctx context.Context, o SweepOptions) (Swept, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
@@ -84,7 +87,10 @@ func Sweep(ctx context.Context, o SweepOptions) (Swept, error) {
 	default:
 		errs = append(errs, s.engine(ctx, d, o))
 	}
-	return s, errors.Join(errs...)
+	// Last: what is left runs on, and is to have the machine's clock again.
+	clocks, err := agent.RestoreClocks(ctx)
+	s.Clocks = clocks
+	return s, errors.Join(append(errs, err)...)
 }
 
 // leave notes what is not removed; the things of runs that are still going on are not worth a word.

@@ -11,7 +11,8 @@ import (
 	"github.com/lockquake/lockquake/internal/wire"
 )
 
-// clocks is the run's Observer with one thing more: the clocks of clients and resources, asked for over their control streams.
+// clocks is the run's Observer with one thing more: the clocks of nodes that the service does not tell. Clients and resources are asked
+// over their control streams; of servers, one of their own threads is made to read them.
 type clocks struct{ r *run }
 
 // Unwrap returns the service's own Observer, which may be able to do more than answer.
@@ -20,7 +21,11 @@ func (c clocks) Unwrap() chaos.Observer { return c.r.service }
 // Facts lists what can be asked.
 func (c clocks) Facts() map[string]string {
 	out := maps.Clone(c.r.service.Facts())
-	out[chaos.FactMonotonic] = "the monotonic clock of a client or resource, in ns"
+	for _, fact := range []string{chaos.FactClock, chaos.FactMonotonic} {
+		if _, ok := out[fact]; !ok {
+			out[fact] = "a clock of the node, by its control stream or as its own thread reads it"
+		}
+	}
 	return out
 }
 
@@ -30,22 +35,37 @@ func (c clocks) Ask(ctx context.Context, node, fact string) (string, error) {
 		return c.r.service.Ask(ctx, node, fact)
 	}
 	for _, s := range c.r.sessions {
-		if s.node.Name() != node {
-			continue
+		if s.node.Name() == node {
+			p, err := s.clocks(ctx)
+			return clockText(fact, p.Wall, p.Mono+s.offset, ""), err
 		}
-		p, err := s.clocks(ctx)
-		if err != nil {
-			return "", err
-		}
-		if fact == chaos.FactMonotonic {
-			return strconv.FormatInt(p.Mono+s.offset, 10), nil
-		}
-		return time.Unix(0, p.Wall).UTC().Format("2006-01-02T15:04:05.000000000Z07:00"), nil
 	}
+	_, known := c.r.service.Facts()[fact]
+	if known {
+		answer, err := c.r.service.Ask(ctx, node, fact)
+		if err == nil || fact == chaos.FactClock { // a server that does not answer is not asked in another way: it may be paused
+			return answer, err
+		}
+	}
+	return c.borrowed(ctx, node, fact)
+}
+
+// borrowed has a thread of the node read its clocks.
+func (c clocks) borrowed(ctx context.Context, node, fact string) (string, error) {
+	n := c.r.cluster.Node(node)
+	if n == nil {
+		return "", fmt.Errorf("there is no node %q", node)
+	}
+	wall, mono, err := n.ReadClocks(ctx)
+	return clockText(fact, wall, mono, " as a thread of its own reads it"), err
+}
+
+// clockText is the answer to one of the two facts.
+func clockText(fact string, wall, mono int64, how string) string {
 	if fact == chaos.FactMonotonic {
-		return "", fmt.Errorf("%s does not tell it", node)
+		return strconv.FormatInt(mono, 10) + how
 	}
-	return c.r.service.Ask(ctx, node, fact)
+	return time.Unix(0, wall).UTC().Format("2006-01-02T15:04:05.000000000Z07:00") + how
 }
 
 // clocks asks a node for its clocks.

@@ -1,0 +1,165 @@
+package chaos
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+	"time"
+
+	"github.com/lockquake/lockquake/history"
+	"github.com/lockquake/lockquake/internal/clock"
+)
+
+// watched is one target and what was known of its clock before.
+type watched struct {
+	shiftable
+	service Observer
+	key     string
+	shift   ClockShift
+	said    ClockShifted
+	before  stamp  // zero: it could not be asked
+	how     string // the last reading came to be known
+	own     span   // by which it is ahead without any shift: another machine's clock
+	mono    int64  // how far its monotonic clock was ahead of ours; see hasMono
+	hasMono bool
+}
+
+// maxUnsettled is how often a look at a clock is begun anew because another fault moved it meanwhile.
+const maxUnsettled = 8
+
+// look notes what the clocks of the node are before anything is done to them. What cannot be asked is left out.
+func (w *watched) look(ctx context.Context) {
+	w.mono, _, w.hasMono = w.monoAhead(ctx)
+	for range maxUnsettled {
+		before, err := w.ClockShifts(ctx)
+		if err != nil {
+			return
+		}
+		s, err := w.ask(ctx)
+		if err != nil {
+			return
+		}
+		w.before = s
+		after, err := w.ClockShifts(ctx)
+		if err != nil {
+			return
+		}
+		if after.Changes == before.Changes {
+			ahead, others := s.ahead(), after.around(before.Time)
+			if own := (span{ahead.low - others.high, ahead.high - others.low}); !own.meets(span{}) {
+				w.own = own
+			}
+			return
+		}
+	}
+}
+
+// settled looks at the clock until it could see what was done to it, and until nobody else did anything to it meanwhile.
+func (w *watched) settled(ctx context.Context, prove func(context.Context, *watched) (verdict, error)) (verdict, error) {
+	end := clock.Now() + int64(w.shift.lands())
+	for unsettled := 0; unsettled < maxUnsettled; {
+		v, err := prove(ctx, w)
+		if err != nil {
+			return v, err
+		}
+		now, err := w.ClockShifts(ctx)
+		switch {
+		case err != nil:
+			return v, fmt.Errorf("what moved it cannot be asked: %w", err)
+		case now.Gone:
+			return v, errors.New("its process has ended")
+		case now.Changes != w.said.Changes:
+			now.How = w.said.How
+			w.said = now
+			unsettled++
+			continue
+		case v.status != history.NotInstalled || clock.Now() > end:
+			return v, nil
+		}
+		if err := pauseFor(ctx, 20*time.Millisecond); err != nil {
+			return v, err
+		}
+	}
+	return verdict{}, errors.New("other faults move it all the time")
+}
+
+// around is what the clock is ahead by, between then and now.
+func (s ClockShifted) around(then int64) span {
+	at := func(t int64) time.Duration { return s.Ahead + time.Duration(s.Gain*float64(t-s.Time)) }
+	a, b := at(then), at(clock.Now())
+	// What is said was reckoned a little before it was heard, and of a clock that drifts is a little old.
+	late := time.Duration(math.Abs(s.Gain) * float64(saidLate))
+	return span{min(a, b) - late, max(a, b) + late}
+}
+
+// ask reads the node's clock.
+func (w *watched) ask(ctx context.Context) (stamp, error) {
+	s, err := askClock(ctx, w.service, w.Name())
+	w.how = s.how
+	return s, err
+}
+
+// account says by what the last reading is known.
+func (w *watched) account() string {
+	if w.how == "" {
+		return "its own account"
+	}
+	return "its own clock, " + w.how + ","
+}
+
+// compare asks for the clock, and tells by how much it is ahead of this machine's, and by how much it should be.
+func (w *watched) compare(ctx context.Context) (ahead, want span, err error) {
+	now, err := w.ask(ctx)
+	if err != nil {
+		return ahead, want, err
+	}
+	want = w.said.around(w.said.Time)
+	want = span{want.low + w.own.low, want.high + w.own.high}
+	return now.ahead(), want, nil
+}
+
+// saidLate bounds the time from the agent's reckoning to when its answer was heard.
+const saidLate = 100 * time.Millisecond
+
+// monoTolerance is how far two readings of one monotonic clock, over a control stream, may lie apart.
+const monoTolerance = 250 * time.Millisecond
+
+// monotonic says what is known of the node's monotonic clock.
+func (w *watched) monotonic(ctx context.Context) string {
+	ahead, how, ok := w.monoAhead(ctx)
+	switch {
+	case !ok:
+		return "its monotonic clock was not asked: " + how
+	case !w.hasMono:
+		return "its monotonic clock was not asked before"
+	case time.Duration(ahead-w.mono).Abs() > monoTolerance:
+		return fmt.Sprintf("its monotonic clock moved by %v, which it should not%s", time.Duration(ahead-w.mono).Round(time.Millisecond), how)
+	}
+	return fmt.Sprintf("its monotonic clock is where it was, to %v%s", time.Duration(ahead-w.mono).Abs().Round(time.Millisecond), how)
+}
+
+// monoAhead tells by how many ns the node's monotonic clock is ahead of ours, and how it is known, or why not.
+func (w *watched) monoAhead(ctx context.Context) (ahead int64, how string, ok bool) {
+	if w.service == nil {
+		return 0, "there is nobody to ask", false
+	}
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	from := clock.Now()
+	answer, err := w.service.Ask(ctx, w.Name(), FactMonotonic)
+	to := clock.Now()
+	var at int64
+	if err != nil {
+		return 0, err.Error(), false
+	}
+	number, how, _ := strings.Cut(answer, " ")
+	if _, err := fmt.Sscan(number, &at); err != nil {
+		return 0, err.Error(), false
+	}
+	if how != "" {
+		how = " (" + how + ")"
+	}
+	return at - from - (to-from)/2, how, true
+}
