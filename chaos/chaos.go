@@ -176,6 +176,9 @@ type Kind struct {
 	// Stops tells whether the target does not run while the trouble stands, so that whoever stopped it in order to aim
 	// must not continue it.
 	Stops bool
+	// Sample is the fault's own keys as a scenario writes them, such as "{by: 1s..60s}", for a random schedule that names the
+	// fault alone; a fault that needs none leaves it empty.
+	Sample string
 	// New makes the fault; decode fills a struct with the scenario's own parameters, strictly.
 	New func(decode func(into any) error) (Fault, error)
 }

@@ -33,6 +33,7 @@ func clockDriftKind() Kind {
 			"goes on. Receipt: two readings of the server's own clock, over its own protocol, against this machine's.",
 		Needs:   []Capability{CanClock},
 		Lasting: true,
+		Sample:  "{rate: 1.05..1.5}",
 		New: func(decode func(any) error) (Fault, error) {
 			f := clockDrift{Rate: 1}
 			if err := decode(&f); err != nil {

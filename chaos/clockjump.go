@@ -30,6 +30,7 @@ func clockJumpKind() Kind {
 			"the server's own clock, asked over its own protocol, against this machine's.",
 		Needs:   []Capability{CanClock},
 		Lasting: true,
+		Sample:  "{by: 10s..120s}",
 		New: func(decode func(any) error) (Fault, error) {
 			f := clockJump{How: ByVDSO}
 			if err := decode(&f); err != nil {

@@ -95,6 +95,45 @@ func (s Selector) Parts() []string {
 	return out
 }
 
+// Settle returns the selector with one, minority and majority replaced by servers that are drawn now; the other words and
+// the names stay.
+func (s Selector) Settle(servers []string, random *rand.Rand) Selector {
+	n := len(servers)
+	var parts []part
+	var texts []string
+	for _, p := range s.parts {
+		k := 0
+		switch p.word {
+		case "one":
+			k = min(n, 1)
+		case "minority":
+			k = (n - 1) / 2
+		case "majority":
+			k = min(n, n/2+1)
+		default:
+			parts, texts = append(parts, p), append(texts, p.text)
+			continue
+		}
+		chosen := random.Perm(n)[:max(k, 0)]
+		slices.Sort(chosen)
+		for _, c := range chosen {
+			parts, texts = append(parts, part{text: servers[c]}), append(texts, servers[c])
+		}
+	}
+	return Selector{text: strings.Join(texts, ", "), parts: parts}
+}
+
+// Named returns the nodes that the selector names.
+func (s Selector) Named() []string {
+	var out []string
+	for _, p := range s.parts {
+		if p.word == "" {
+			out = append(out, p.text)
+		}
+	}
+	return out
+}
+
 // Holder tells whether the target is the client that holds a lock, and which lock; "" means whichever is granted next.
 // Resolve cannot find it.
 func (s Selector) Holder() (lock string, ok bool) {

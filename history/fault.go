@@ -15,6 +15,8 @@ const (
 	Installed     ReceiptStatus = "installed"
 	NotInstalled  ReceiptStatus = "not-installed"
 	Indeterminate ReceiptStatus = "indeterminate"
+	// NotMade is the answer for an injection that was left out, because it would have broken what the schedule promises.
+	NotMade ReceiptStatus = "not-made"
 )
 
 // Fault is one injection: a line of faults.jsonl.

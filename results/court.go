@@ -94,6 +94,7 @@ func (d *docket) notBitten() []string {
 	last := map[entry]history.Fault{}
 	injected := map[string]bool{}
 	numbered := false
+	all := 0
 	for _, f := range d.faults {
 		x := entry{name: f.Name, selector: f.Selector, params: f.Params}
 		if f.Entry > 0 {
@@ -102,15 +103,24 @@ func (d *docket) notBitten() []string {
 		if _, ok := last[x]; !ok {
 			order = append(order, x)
 		}
+		if l, ok := last[x]; f.Receipt.Status == history.NotMade && ok && l.Receipt.Status != history.NotMade {
+			continue // another one of this entry was made, and tells
+		}
 		last[x] = f
 		bit[x] = bit[x] || f.Receipt.Status == history.Installed
+		if f.Receipt.Status != history.NotMade {
+			all++
+		}
 		injected[f.Name] = true
 	}
 	var why []string
 	for _, x := range order {
-		if f := last[x]; !bit[x] {
+		if f := last[x]; !bit[x] && f.Receipt.Status != history.NotMade {
 			why = append(why, fmt.Sprintf("%s on %s did not bite: its receipt is %s (%s)", f.Name, f.Selector, f.Receipt.Status, f.Receipt.Evidence))
 		}
+	}
+	if all == 0 && len(d.faults) > 0 {
+		why = append(why, fmt.Sprintf("none of %d injections was made: what the schedule promises forbade each", len(d.faults)))
 	}
 	for _, p := range plannedFaults(d.scenario) {
 		_, ok := last[entry{number: p.number, name: p.name}]

@@ -9,6 +9,7 @@ const (
 	FileScenario = "scenario.yaml"
 	FileEnv      = "env.json"
 	FileFaults   = "faults.jsonl"
+	FileDrawn    = "drawn.yaml" // the schedule as it was drawn, as a scenario
 	FileVerdict  = "verdict.json"
 	FileReport   = "report.html"
 	DirHistory   = "history"
@@ -23,9 +24,10 @@ type Env struct {
 	Run      string `json:"run"`    // id of the run
 	Scenario string `json:"scenario"`
 	Seed     uint64 `json:"seed"`
-	Version  string `json:"version"` // of lockquake
-	Started  string `json:"started"` // RFC 3339
-	Replay   string `json:"replay"`  // the command that repeats the run
+	Version  string `json:"version"`         // of lockquake
+	Started  string `json:"started"`         // RFC 3339
+	Replay   string `json:"replay"`          // the command that repeats the run
+	Drawn    string `json:"drawn,omitempty"` // the command that runs the schedule as it was drawn; "" where there is none
 
 	Provider       string            `json:"provider"`
 	ProviderReason string            `json:"provider_reason"` // why this one
@@ -107,6 +109,7 @@ type Report struct {
 	Reasons  []string `json:"reasons"` // why it is not a pass; empty for a pass
 	Seed     uint64   `json:"seed"`
 	Replay   string   `json:"replay"`
+	Drawn    string   `json:"drawn,omitempty"` // the command that runs the schedule as it was drawn
 	Provider string   `json:"provider"`
 	Backend  string   `json:"backend"`
 	Lock     string   `json:"lock"`
@@ -150,14 +153,15 @@ type ExpectationResult struct {
 
 // FaultResult is one injection as the report shows it; times in ms since the workload was let go.
 type FaultResult struct {
-	Name    string           `json:"name"`
-	Target  string           `json:"target"`
-	Params  string           `json:"params,omitempty"`
-	StartMS float64          `json:"start_ms"`
-	EndMS   float64          `json:"end_ms"`
-	Misses  int              `json:"misses"`
-	Receipt history.Receipt  `json:"receipt"`
-	Healed  *history.Receipt `json:"healed"`
+	Name     string           `json:"name"`
+	Selector string           `json:"selector,omitempty"` // the target as the scenario wrote it
+	Target   string           `json:"target"`
+	Params   string           `json:"params,omitempty"`
+	StartMS  float64          `json:"start_ms"`
+	EndMS    float64          `json:"end_ms"`
+	Misses   int              `json:"misses"`
+	Receipt  history.Receipt  `json:"receipt"`
+	Healed   *history.Receipt `json:"healed"`
 }
 
 // Quantiles is a latency distribution in ms; nil where nothing was timed.

@@ -70,7 +70,7 @@ func (d *docket) makeRun(m *history.Merge) {
 	e := d.env
 	d.run = Run{
 		TTL: e.TTL, Locks: m.Locks(), Token: e.Token, Expires: e.Expires, Recovery: e.Recovery, Increments: e.Increments,
-		Writes: e.Writes, Terms: e.Terms, Directed: e.Directed, Resource: e.Resource, Guard: e.Guard, Faults: slices.Clone(d.faults),
+		Writes: e.Writes, Terms: e.Terms, Directed: e.Directed, Resource: e.Resource, Guard: e.Guard, Faults: made(d.faults),
 		Processes: m.Processes(), Clients: e.Clients, Start: e.Start, End: e.End,
 	}
 	d.run.Cores, _ = strconv.Atoi(e.Host["cores"]) // 0 where the host did not tell

@@ -9,6 +9,7 @@ package results
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/lockquake/lockquake/history"
 )
@@ -78,4 +79,9 @@ func (r *receipts) faults() []history.Fault {
 		}
 	}
 	return fs
+}
+
+// made are the injections that were made; one that was left out has done nothing that a checker must know of.
+func made(all []history.Fault) []history.Fault {
+	return slices.DeleteFunc(slices.Clone(all), func(f history.Fault) bool { return f.Receipt.Status == history.NotMade })
 }

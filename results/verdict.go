@@ -25,7 +25,7 @@ func worse(a, b Verdict) Verdict {
 func (d *docket) report(damage error) Report {
 	e := d.env
 	r := Report{
-		Schema: ReportSchema, Scenario: d.scenario.Name, Claim: d.scenario.Claim, Verdict: Pass, Seed: e.Seed, Replay: e.Replay,
+		Schema: ReportSchema, Scenario: d.scenario.Name, Claim: d.scenario.Claim, Verdict: Pass, Seed: e.Seed, Replay: e.Replay, Drawn: e.Drawn,
 		Provider: e.Provider, Backend: e.Backend, Lock: e.Lock, Judged: d.tally.judged, RunDir: d.dir,
 		Versions: versions(e), Timings: map[string]int64{}, Counts: map[string]*int64{}, Measures: map[string]*float64{}, Latency: map[string]Quantiles{},
 		Reasons: []string{}, Strength: []string{}, Expectations: []ExpectationResult{}, Faults: []FaultResult{},
@@ -78,12 +78,12 @@ func (d *docket) faultResult(f history.Fault) FaultResult {
 	end := f.End
 	if end == 0 {
 		end = max(f.Start, d.env.End)
-		if f.Receipt.Status == history.NotInstalled {
+		if f.Receipt.Status == history.NotInstalled || f.Receipt.Status == history.NotMade {
 			end = f.Start
 		}
 	}
 	return FaultResult{
-		Name: f.Name, Target: f.Target, Params: f.Params, Misses: f.Misses, Receipt: f.Receipt, Healed: f.Healed,
+		Name: f.Name, Selector: f.Selector, Target: f.Target, Params: f.Params, Misses: f.Misses, Receipt: f.Receipt, Healed: f.Healed,
 		StartMS: milli(f.Start - d.env.Start), EndMS: milli(end - d.env.Start),
 	}
 }

@@ -16,10 +16,10 @@ func TestDocumentation(t *testing.T) {
 	doc := string(data)
 	words := append([]string{
 		"nodes", "ttl", "clients", "users", "renew", "check", "timeout", "resource.guard", "at", "for", "every", "jitter",
-		"settle", "seed", "within", "lock", "value", "outcome", "async", "point", "action", "on", "as", "event", "fact", "node", "is", "of", "set",
+		"mean_gap", "random", "schedule", "overlap", "spare", "settle", "seed", "within", "lock", "value", "outcome", "async", "point", "action", "on", "as", "event", "fact", "node", "is", "of", "set",
 	},
 		rootKeys...)
-	for _, list := range [][]string{guards, looks, stepKinds, outcomes, actions, zeroByDefault} {
+	for _, list := range [][]string{guards, looks, stepKinds, outcomes, actions, zeroByDefault, overlaps, spares} {
 		words = append(words, list...)
 	}
 	for _, w := range words {
@@ -44,11 +44,11 @@ func TestDocumentation(t *testing.T) {
 	}
 
 	blocks := regexp.MustCompile("(?s)```yaml\n(.*?)```").FindAllStringSubmatch(doc, -1)
-	if len(blocks) != 3 {
-		t.Fatalf("%d examples, want 3", len(blocks))
+	if len(blocks) != 4 {
+		t.Fatalf("%d examples, want 4", len(blocks))
 	}
-	whole, twin, steps := blocks[0][1], blocks[1][1], blocks[2][1]
-	for _, text := range []string{whole, whole + twin, small + steps} {
+	whole, random, twin, steps := blocks[0][1], blocks[1][1], blocks[2][1], blocks[3][1]
+	for _, text := range []string{whole, small + random, whole + twin, small + steps} {
 		if _, err := Parse([]byte(text), "docs/scenarios.md"); err != nil {
 			t.Error(err)
 		}

@@ -25,18 +25,22 @@ func emit(root *ast.MappingNode) []byte {
 		if keyOf(v) == "twins" {
 			continue
 		}
-		b.WriteString(keyOf(v) + ":")
-		list, ok := v.Value.(*ast.SequenceNode)
-		if !ok || len(list.Values) == 0 {
-			b.WriteString(" " + flow(v.Value) + "\n")
-			continue
-		}
-		b.WriteString("\n")
-		for _, n := range list.Values {
-			b.WriteString("  - " + flow(n) + "\n")
-		}
+		emitSection(&b, v)
 	}
 	return b.Bytes()
+}
+
+func emitSection(b *bytes.Buffer, v *ast.MappingValueNode) {
+	b.WriteString(keyOf(v) + ":")
+	list, ok := v.Value.(*ast.SequenceNode)
+	if !ok || len(list.Values) == 0 {
+		b.WriteString(" " + flow(v.Value) + "\n")
+		return
+	}
+	b.WriteString("\n")
+	for _, n := range list.Values {
+		b.WriteString("  - " + flow(n) + "\n")
+	}
 }
 
 // flow writes a value on one line.

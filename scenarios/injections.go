@@ -4,6 +4,8 @@ import (
 	"errors"
 	"strings"
 	"time"
+
+	"github.com/goccy/go-yaml/ast"
 )
 
 // targets is what a fault is aimed at: one selector or a list of them, kept as one text with commas between.
@@ -34,14 +36,24 @@ func (t *targets) UnmarshalYAML(unmarshal func(any) error) error {
 	return nil
 }
 
-// chaos reads the schedule.
+// chaos reads the schedule: a list, or a map that says more of it.
 func (r reader) chaos(s *Scenario) error {
+	if v := entry(r.root, "chaos"); v != nil {
+		if m, ok := v.Value.(*ast.MappingNode); ok {
+			return r.chaosMap(s, m)
+		}
+	}
 	list, err := r.list("chaos")
 	if err != nil {
 		return err
 	}
+	return r.entries(s, list, "chaos")
+}
+
+// entries reads the list of injections under path.
+func (r reader) entries(s *Scenario, list []*ast.MappingNode, under string) error {
 	for i, m := range list {
-		path := item("chaos", i)
+		path := item(under, i)
 		var k struct {
 			Use                    string
 			On                     targets
@@ -51,7 +63,7 @@ func (r reader) chaos(s *Scenario) error {
 		if err != nil {
 			return err
 		}
-		in := Injection{Use: k.Use, On: string(k.On), At: k.At, For: k.For, Every: k.Every, Jitter: k.Jitter, Params: p}
+		in := Injection{Use: k.Use, On: string(k.On), At: k.At, For: k.For, Every: k.Every, Jitter: k.Jitter, Params: p, Path: path}
 		if err := r.injection(in, path, s.Run.For); err != nil {
 			return err
 		}

@@ -12,7 +12,7 @@ import (
 	"sync"
 )
 
-//go:embed stories/*.yaml healthy/*.yaml controls/*.yaml
+//go:embed stories/*.yaml healthy/*.yaml controls/*.yaml random/*.yaml
 var embedded embed.FS
 
 // Listing is one embedded scenario, for lists.

@@ -104,6 +104,11 @@ func (r reader) list(key string) ([]*ast.MappingNode, error) {
 	if v == nil {
 		return nil, nil
 	}
+	return r.maps(v, key)
+}
+
+// maps returns the entries of the list that is the value of a pair.
+func (r reader) maps(v *ast.MappingValueNode, key string) ([]*ast.MappingNode, error) {
 	if v.Value == nil || v.Value.Type() == ast.NullType {
 		return nil, r.src.at(tokenOf(v.Key), key, "has no value")
 	}
@@ -232,7 +237,7 @@ func (r reader) whole(s *Scenario) error {
 	case s.Workload.Use == "" && len(s.Workload.Params.Keys()) > 0:
 		return r.missing("workload.use", "the name of a workload, such as counter, whose keys these would be: "+
 			strings.Join(s.Workload.Params.Keys(), ", "))
-	case s.Workload.Use == "" && len(s.Chaos) > 0:
+	case s.Workload.Use == "" && (len(s.Chaos) > 0 || s.Random != nil):
 		return r.errorf("chaos", "a schedule needs a workload to run beside; with steps alone, write inject steps")
 	case s.Workload.Use == "" && s.Run.For != 0:
 		return r.errorf("run.for", "with steps alone a run ends after the last step; leave it out")

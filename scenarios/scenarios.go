@@ -17,6 +17,9 @@ type Scenario struct {
 	Backend  Backend
 	Workload Workload
 	Chaos    []Injection
+	Random   *Random // nil: the schedule is written down, in Chaos
+	Overlap  string  // "" or "any", "other-nodes", "never": how the schedule's injections may stand together
+	Spare    string  // "" or "majority": which servers they leave alone
 	Steps    []Step
 	Run      Run
 	Expect   []Expectation
@@ -65,6 +68,7 @@ type Injection struct {
 	Every  time.Duration // 0: once
 	Jitter time.Duration // each start is moved by up to this much, from the seed
 	Params Params        // the fault's own keys
+	Path   string        // of its key in the scenario, for messages
 }
 
 // Step is one entry of the `steps:` list. Exactly one of Do, Inject, Heal and Await is set.

@@ -24,6 +24,14 @@ func bare(s Scenario) any {
 	for i := range s.Chaos {
 		take(&s.Chaos[i].Params)
 	}
+	if s.Random != nil {
+		r := *s.Random
+		r.Faults = append([]RandomFault(nil), r.Faults...)
+		for i := range r.Faults {
+			take(&r.Faults[i].Params)
+		}
+		s.Random = &r
+	}
 	s.Steps = append([]Step(nil), s.Steps...)
 	for i := range s.Steps {
 		take(&s.Steps[i].Params)

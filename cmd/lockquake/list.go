@@ -124,6 +124,9 @@ func listFaults() []item {
 	out := []item{}
 	for _, k := range catalog().Faults {
 		i := item{Name: k.Name, Doc: k.Doc}
+		if k.Sample != "" {
+			i.Doc += " A random schedule that gives it no keys takes " + k.Sample + "."
+		}
 		for _, n := range k.Needs {
 			i.Needs = append(i.Needs, string(n))
 		}

@@ -138,6 +138,10 @@ func (f *runFlags) prepare(ctx context.Context, args []string, log *slog.Logger)
 				return nil, err
 			}
 			o.Replay = f.replay(nameOf(arg, s), o.Provider.Name())
+			o.Drawn = func(file string) string {
+				plain := runFlags{images: f.images} // what was set is written in the file
+				return plain.replay(file, o.Provider.Name())
+			}
 			if _, err := engine.Check(o); err != nil {
 				return nil, err
 			}

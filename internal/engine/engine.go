@@ -36,15 +36,16 @@ type Options struct {
 	Provider       cluster.Provider
 	ProviderReason string // why this provider, for env.json
 	Catalog        Catalog
-	Images         map[string]string // image key -> image, instead of the project's own
-	Out            string            // folder of all runs
-	Replay         string            // the command that repeats the run, but for the seed
-	Version        string            // of lockquake
-	Started        time.Time         // wall clock, names the run directory
-	Began          int64             // ns of the run's clock: when the run was asked for; 0 is the call of Run
-	Libraries      map[string]string // module -> version of what the lock is made of, for env.json
-	NoRecord       bool              // count grants only: the baseline of the recording benchmark
-	Keep           bool              // leave the nodes up after the run
+	Images         map[string]string        // image key -> image, instead of the project's own
+	Out            string                   // folder of all runs
+	Replay         string                   // the command that repeats the run, but for the seed
+	Drawn          func(file string) string // the command that runs the drawn schedule in a file; nil: none is told
+	Version        string                   // of lockquake
+	Started        time.Time                // wall clock, names the run directory
+	Began          int64                    // ns of the run's clock: when the run was asked for; 0 is the call of Run
+	Libraries      map[string]string        // module -> version of what the lock is made of, for env.json
+	NoRecord       bool                     // count grants only: the baseline of the recording benchmark
+	Keep           bool                     // leave the nodes up after the run
 	Log            *slog.Logger
 	Progress       func(Progress)
 }

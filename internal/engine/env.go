@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"path/filepath"
 	"runtime"
 	"strings"
 	"time"
@@ -28,6 +29,9 @@ func (r *run) describe() {
 		Users: sc.Workload.Users*sc.Workload.Clients + len(r.plan.people),
 	}
 	e.Writes, e.Terms = string(r.plan.kind.Writes), r.plan.terms()
+	if len(r.plan.schedule) > 0 && r.options.Drawn != nil {
+		e.Drawn = r.options.Drawn(filepath.Join(r.dir, results.FileDrawn))
+	}
 	if r.plan.workload == nil {
 		e.Users = len(r.plan.people)
 	}

@@ -134,6 +134,9 @@ func (r *run) finish(ctx context.Context) error {
 	errs = append(errs, r.own.close())
 	r.describeEnd()
 	r.writeFaults()
+	if len(r.plan.schedule) > 0 {
+		errs = append(errs, r.writeDrawn())
+	}
 	errs = append(errs, r.writeEnv())
 	return errors.Join(errs...)
 }

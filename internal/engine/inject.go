@@ -98,6 +98,9 @@ func (r *run) injectNodes(ctx context.Context, inj injection, f *history.Fault) 
 	if err != nil {
 		return history.Receipt{Status: history.NotInstalled}, err
 	}
+	if why := r.promised(f, scope); why != "" {
+		return history.Receipt{Status: history.NotMade, Evidence: why}, nil
+	}
 	r.followLead(ctx, inj, f, scope)
 	heal, receipt, err := inj.fault.Inject(ctx, scope)
 	r.heals.Push(f.ID, heal, limit)
@@ -167,6 +170,12 @@ func (r *run) injectOn(ctx context.Context, inj injection, f *history.Fault, h h
 	if err != nil {
 		return history.Receipt{Status: history.NotInstalled}, false, errors.Join(err, r.goOn(f))
 	}
+	if why := r.promised(f, scope); why != "" {
+		r.mu.Lock()
+		f.Bit = 0
+		r.mu.Unlock()
+		return history.Receipt{Status: history.NotMade, Evidence: why}, true, r.goOn(f)
+	}
 	scope.Continue = func() error { return r.goOn(f) }
 	heal, receipt, err := inj.fault.Inject(ctx, scope)
 	r.heals.Push(f.ID, heal, chaos.Timeout) // a client is never started again
@@ -211,6 +220,9 @@ func (r *run) healed(f *history.Fault, begun int64, receipt history.Receipt, err
 	}
 	r.mu.Lock()
 	f.Healed, f.Undo, f.End = &receipt, begun, clock.Now()
+	if err == nil {
+		delete(r.standing, f.ID)
+	}
 	r.mu.Unlock()
 	r.leadAtHeal(f)
 	r.writeFaults()

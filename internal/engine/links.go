@@ -101,7 +101,11 @@ func (r *run) scope(ctx context.Context, inj injection, f *history.Fault, on []c
 	if len(inj.far.Parts()) == 0 {
 		return s, nil
 	}
-	view := r.view(fmt.Sprintf("peers-%d", f.ID))
+	draws := inj.draws
+	if draws == "" {
+		draws = fmt.Sprintf("peers-%d", f.ID)
+	}
+	view := r.view(draws)
 	view.Except = on
 	var err error
 	if s.Peers, err = inj.far.Resolve(ctx, view); err != nil {

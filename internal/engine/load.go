@@ -64,28 +64,64 @@ func (r *run) tick(ctx context.Context) {
 	}
 }
 
-// followSchedule injects what the plan holds, when it holds it. Each injection runs beside the others; its heal comes
-// when its time is over.
+// followSchedule injects what the plan holds, when it holds it. Each injection runs beside the others, unless none may
+// overlap; its heal comes when its time is over.
 func (r *run) followSchedule(ctx context.Context) {
-	for _, p := range r.plan.schedule {
-		at := r.startTime() + int64(p.At)
-		if sleepUntil(ctx, at) != nil {
+	over := make(chan struct{})
+	close(over)
+	for _, d := range r.plan.schedule {
+		if sleepUntil(ctx, r.startTime()+int64(d.at)) != nil {
 			return
 		}
+		if r.plan.promise.Serial && !r.turn(ctx, d, over) {
+			continue
+		}
+		done := make(chan struct{})
+		over = done
 		r.injecting.Go(func() {
-			inj := r.plan.injections[p.Entry]
-			f := r.inject(ctx, inj, at)
-			if p.For == 0 || !inj.kind.Lasting {
-				return
-			}
-			from := f.Bit
-			if from == 0 {
-				from = clock.Now()
-			}
-			if sleepUntil(ctx, from+int64(p.For)) == nil {
-				r.healOne(f)
-			}
+			defer close(done)
+			r.carryOut(ctx, d)
 		})
+	}
+}
+
+// turn waits until the injection before is healed. What then could not be healed before the end is not made.
+func (r *run) turn(ctx context.Context, d due, over <-chan struct{}) bool {
+	why := "the run ended while the one before it stood"
+	select {
+	case <-over:
+		rest := r.startTime() + int64(r.plan.load()) - clock.Now()
+		if clock.Now() < r.startTime()+int64(d.at)+int64(late) || rest > int64(d.lasts) {
+			return true
+		}
+		why = fmt.Sprintf("when the one before it was healed, only %s of the run were left", time.Duration(rest).Round(time.Millisecond))
+	case <-ctx.Done():
+	}
+	r.leaveOut(d, why)
+	return false
+}
+
+// late is how late an injection may come that had to wait without being looked at again.
+const late = 100 * time.Millisecond
+
+// carryOut makes one injection of the schedule, and heals it when its time is over.
+func (r *run) carryOut(ctx context.Context, d due) {
+	f := r.inject(ctx, d.inj, r.startTime()+int64(d.at))
+	if !d.inj.kind.Lasting || f.Receipt.Status == history.NotMade {
+		return
+	}
+	if d.lasts == 0 {
+		if r.plan.promise.Serial {
+			<-ctx.Done() // it stands: nothing may follow
+		}
+		return
+	}
+	from := f.Bit
+	if from == 0 {
+		from = clock.Now()
+	}
+	if sleepUntil(ctx, from+int64(d.lasts)) == nil {
+		r.healOne(f)
 	}
 }
 
@@ -118,7 +154,7 @@ func (r *run) killedAt(node string) int64 {
 	defer r.mu.Unlock()
 	var at int64
 	for i, f := range r.faults {
-		if r.injected[i].kind.Kills && slices.Contains(f.Targets, node) {
+		if r.injected[i].kind.Kills && f.Receipt.Status != history.NotMade && slices.Contains(f.Targets, node) {
 			at = max(at, f.Start)
 		}
 	}
@@ -151,7 +187,7 @@ func (r *run) mayBeDead(n *cluster.Node) bool {
 		return true
 	}
 	for i, f := range r.faults {
-		kills := r.injected[i].kind.Kills && f.Receipt.Status != history.NotInstalled
+		kills := r.injected[i].kind.Kills && f.Receipt.Status != history.NotInstalled && f.Receipt.Status != history.NotMade
 		if kills && slices.Contains(f.Targets, n.Name()) && (f.Healed == nil || !n.Restartable()) {
 			return true
 		}

@@ -31,8 +31,9 @@ type Plan struct {
 	specs    []cluster.Spec
 	locks    []string
 
-	injections []injection       // by index of the scenario's chaos list
-	schedule   []chaos.Planned   // what happens when
+	injections []injection       // all that the schedule may hold
+	schedule   []due             // what happens when, in order
+	promise    chaos.Promise     // what the schedule's injections leave each other and the service
 	stepFaults map[int]injection // by index of the scenario's steps
 }
 
@@ -46,6 +47,9 @@ type injection struct {
 	on       string
 	as       string
 	params   string
+	own      scenarios.Params // the same, to be written down
+	place    int              // in the schedule, from 1; 0: none
+	draws    string           // names the stream that the other ends are drawn from
 }
 
 // Check resolves every name of the scenario and decodes every parameter, without starting anything. Its errors are
@@ -238,6 +242,17 @@ func (p *Plan) checkPeople(Options) error {
 		}
 	}
 	return nil
+}
+
+// namesOf returns the names of the nodes of a role.
+func (p *Plan) namesOf(role cluster.Role) []string {
+	var out []string
+	for _, s := range p.specs {
+		if s.Role == role {
+			out = append(out, s.Name)
+		}
+	}
+	return out
 }
 
 func (p *Plan) nodeNames() []string {

@@ -6,36 +6,83 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/lockquake/lockquake/chaos"
 	"github.com/lockquake/lockquake/internal/cluster"
+	"github.com/lockquake/lockquake/internal/seed"
 	"github.com/lockquake/lockquake/scenarios"
 )
 
+// due is one injection of the schedule.
+type due struct {
+	at, lasts time.Duration // since the workload was let go; lasts 0: until the end
+	inj       injection
+}
+
+// checkChaos reads the schedule, or draws it.
 func (p *Plan) checkChaos(o Options) error {
-	var entries []chaos.Entry
-	for i, in := range p.scenario.Chaos {
-		inj, err := p.injection(o, asked{path: fmt.Sprintf("chaos.%d", i), key: "use", use: in.Use, on: in.On, params: in.Params})
-		if err != nil {
-			return err
-		}
-		inj.entry = i + 1
-		p.injections = append(p.injections, inj)
-		entry := chaos.Entry{At: in.At, For: in.For, Every: in.Every, Jitter: in.Jitter}
-		if err := inj.kind.Fits(entry); err != nil {
-			return p.place(fmt.Sprintf("chaos.%d", i), err)
-		}
-		entries = append(entries, entry)
+	p.promise = chaos.Promise{
+		Apart: p.scenario.Overlap == scenarios.OverlapOtherNodes, Serial: p.scenario.Overlap == scenarios.OverlapNever,
+		Majority: p.scenario.Spare == scenarios.SpareMajority,
 	}
-	if len(entries) == 0 {
+	if len(p.scenario.Chaos) == 0 && p.scenario.Random == nil {
 		return nil
 	}
 	if p.workload == nil {
 		return p.wrong("chaos", "a schedule needs a workload; with steps alone, inject by a step")
 	}
-	var err error
-	if p.schedule, err = chaos.Plan(entries, p.scenario.Run.For, p.scenario.Run.Seed); err != nil {
+	if p.scenario.Random != nil {
+		return p.checkRandom(o)
+	}
+	var entries []chaos.Entry
+	for i, in := range p.scenario.Chaos {
+		inj, err := p.scheduled(o, i)
+		if err != nil {
+			return err
+		}
+		p.injections = append(p.injections, inj)
+		entry := chaos.Entry{At: in.At, For: in.For, Every: in.Every, Jitter: in.Jitter}
+		if err := inj.kind.Fits(entry); err != nil {
+			return p.place(in.Path, err)
+		}
+		if err := p.possible(inj, in.Path+".on"); err != nil {
+			return err
+		}
+		entries = append(entries, entry)
+	}
+	plan, err := chaos.Plan(entries, p.scenario.Run.For, p.scenario.Run.Seed)
+	if err != nil {
 		return p.place("chaos", err)
+	}
+	for i, x := range plan {
+		inj, err := p.scheduled(o, x.Entry)
+		if err != nil {
+			return err
+		}
+		sel := inj.selector.Settle(p.namesOf(cluster.Server), seed.Rand(p.scenario.Run.Seed, fmt.Sprintf("selector-%d", i+1)))
+		inj.settle(i+1, sel, x.At.String())
+		p.schedule = append(p.schedule, due{at: x.At, lasts: x.For, inj: inj})
+	}
+	return nil
+}
+
+// scheduled makes the injection of an entry of the scenario's list.
+func (p *Plan) scheduled(o Options, i int) (injection, error) {
+	in := p.scenario.Chaos[i]
+	inj, err := p.injection(o, asked{path: in.Path, key: "use", use: in.Use, on: in.On, params: in.Params})
+	inj.entry = i + 1
+	return inj, err
+}
+
+// possible refuses a target on which no injection could ever keep what the schedule promises. Whom a link fault hits is known
+// only when its other ends are.
+func (p *Plan) possible(inj injection, path string) error {
+	if _, linked := inj.fault.(chaos.Linked); linked {
+		return nil
+	}
+	if why := p.promise.Never(inj.selector, p.namesOf(cluster.Server), seed.Rand(1, path)); why != "" {
+		return p.wrong(path, "%s on %s can never be made with spare: %s: %s", inj.kind.Name, inj.on, scenarios.SpareMajority, why)
 	}
 	return nil
 }
@@ -54,7 +101,7 @@ func (p *Plan) injection(o Options, a asked) (injection, error) {
 	if i < 0 {
 		return injection{}, p.wrong(a.path+"."+a.key, "there is no fault %q; there are %s", a.use, names(o.Catalog.Faults, func(k chaos.Kind) string { return k.Name }))
 	}
-	inj := injection{kind: o.Catalog.Faults[i], on: a.on, params: a.params.String()}
+	inj := injection{kind: o.Catalog.Faults[i], on: a.on, params: a.params.String(), own: a.params}
 	var err error
 	if inj.fault, err = inj.kind.New(a.params.Decode); err != nil {
 		return injection{}, p.place(a.path, err)

@@ -25,6 +25,8 @@ type outline struct {
 	Nodes    []outlineNode `json:"nodes"`
 	For      string        `json:"for,omitempty"`
 	Schedule []outlineItem `json:"schedule,omitempty"`
+	Random   string        `json:"random,omitempty"` // what the schedule is drawn from
+	Promises string        `json:"promises,omitempty"`
 	Steps    []string      `json:"steps,omitempty"`
 	Expect   []string      `json:"expect"`
 }
@@ -37,11 +39,13 @@ type outlineNode struct {
 }
 
 type outlineItem struct {
-	At    string   `json:"at"`
-	For   string   `json:"for,omitempty"`
-	Fault string   `json:"fault"`
-	On    string   `json:"on"`
-	Needs []string `json:"needs,omitempty"`
+	At     string   `json:"at"`
+	For    string   `json:"for,omitempty"`
+	Fault  string   `json:"fault"`
+	On     string   `json:"on"`               // as it will be asked for: random picks are made
+	Chosen string   `json:"chosen,omitempty"` // as the scenario has it, where that is another
+	Params string   `json:"params,omitempty"`
+	Needs  []string `json:"needs,omitempty"`
 }
 
 func (p *Plan) outline() outline {
@@ -60,13 +64,16 @@ func (p *Plan) outline() outline {
 	for _, s := range p.specs {
 		o.Nodes = append(o.Nodes, outlineNode{Name: s.Name, Role: string(s.Role), CPUs: s.Limits.CPUs, Memory: s.Limits.Memory})
 	}
+	o.Random, o.Promises = sc.Random.String(), p.promises()
 	for _, x := range p.schedule {
-		inj := p.injections[x.Entry]
-		item := outlineItem{At: x.At.Round(time.Millisecond).String(), Fault: inj.kind.Name, On: inj.on}
-		if x.For > 0 {
-			item.For = x.For.String()
+		item := outlineItem{At: x.at.Round(time.Millisecond).String(), Fault: x.inj.kind.Name, On: x.inj.selector.String(), Params: x.inj.params}
+		if x.inj.on != item.On {
+			item.Chosen = x.inj.on
 		}
-		for _, c := range inj.needs() {
+		if x.lasts > 0 {
+			item.For = x.lasts.String()
+		}
+		for _, c := range x.inj.needs() {
 			item.Needs = append(item.Needs, string(c))
 		}
 		o.Schedule = append(o.Schedule, item)
@@ -78,6 +85,36 @@ func (p *Plan) outline() outline {
 		o.Expect = append(o.Expect, e.Name+" "+e.Text)
 	}
 	return o
+}
+
+// text is what is injected, on whom, and for how long.
+func (x outlineItem) text() string {
+	out := x.Fault + " on " + x.On
+	if x.Chosen != "" {
+		out += " (" + x.Chosen + ")"
+	}
+	if x.For != "" {
+		out += " for " + x.For
+	}
+	if x.Params != "" {
+		out += ", " + x.Params
+	}
+	return out
+}
+
+// promises says in words what the schedule's injections leave each other and the service.
+func (p *Plan) promises() string {
+	var out []string
+	switch {
+	case p.promise.Serial:
+		out = append(out, "no two injections overlap")
+	case p.promise.Apart:
+		out = append(out, "no two injections overlap on one node")
+	}
+	if p.promise.Majority {
+		out = append(out, "more than half of the servers of each kind are left alone")
+	}
+	return strings.Join(out, "; ")
 }
 
 // MarshalJSON returns the outline of the plan.
@@ -117,16 +154,21 @@ func (p *Plan) Text() string {
 	} else {
 		fmt.Fprintf(w, "seed\t%d\n", o.Seed)
 	}
+	if o.Random != "" {
+		fmt.Fprintf(w, "drawn of\t%s\n", o.Random)
+	}
+	if o.Random != "" && o.Seed == 0 {
+		fmt.Fprintf(w, "schedule\tdrawn at the start of the run; --seed N shows that of a seed\n")
+	}
+	if o.Promises != "" {
+		fmt.Fprintf(w, "promised\t%s\n", o.Promises)
+	}
 	for _, e := range o.Expect {
 		fmt.Fprintf(w, "expect\t%s\n", e)
 	}
 	_ = w.Flush() // a strings.Builder takes everything
 	for _, x := range o.Schedule {
-		lasts := ""
-		if x.For != "" {
-			lasts = " for " + x.For
-		}
-		fmt.Fprintf(&b, "\nat %s: %s on %s%s%s", x.At, x.Fault, x.On, lasts, deliverable)
+		fmt.Fprintf(&b, "\nat %s: %s%s", x.At, x.text(), deliverable)
 	}
 	for i, s := range o.Steps {
 		fmt.Fprintf(&b, "\nstep %d: %s", i+1, s)

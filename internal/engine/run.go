@@ -45,6 +45,7 @@ type run struct {
 	counted  map[int]chaos.Counted // by a fault's id: what counts its packets
 	read     lastRead              // by the steps alone, which are taken one after another
 	leads    map[int]*chaos.Lead   // by a fault's id: what follows the lead since
+	standing map[int]chaos.Reach   // by a fault's id: whom the schedule's injections hit that stand
 	doomed   []string              // clients whose user is to die at a point
 	phase    string                // the one under way
 	// injecting counts the injections under way, so that the end of the load waits for them.
@@ -64,7 +65,7 @@ func Run(ctx context.Context, o Options) (dir string, err error) {
 	if err != nil {
 		return "", err
 	}
-	r := &run{options: o, plan: p, log: o.Log, live: newLive(), heals: chaos.NewStack(), stops: chaos.NewStack(), counted: map[int]chaos.Counted{}, leads: map[int]*chaos.Lead{}, read: lastRead{}, over: make(chan struct{}), id: newID()}
+	r := &run{options: o, plan: p, log: o.Log, live: newLive(), heals: chaos.NewStack(), stops: chaos.NewStack(), counted: map[int]chaos.Counted{}, leads: map[int]*chaos.Lead{}, standing: map[int]chaos.Reach{}, read: lastRead{}, over: make(chan struct{}), id: newID()}
 	if err := r.prepare(); err != nil {
 		return "", err
 	}
@@ -120,6 +121,11 @@ func (r *run) prepare() error {
 	}
 	if err := os.WriteFile(filepath.Join(r.dir, results.FileFaults), nil, 0o644); err != nil {
 		return MissingError{Text: fmt.Sprintf("run directory: %v", err)}
+	}
+	if len(r.plan.schedule) > 0 {
+		if err := r.writeDrawn(); err != nil {
+			return err
+		}
 	}
 	link := filepath.Join(parent, "latest")
 	_ = os.Remove(link) // a convenience: a file system without links must not stop the run

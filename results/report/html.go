@@ -25,7 +25,7 @@ var pageCSS string
 
 var pageTemplate = template.Must(template.New("report").Funcs(template.FuncMap{
 	"words": words, "judged": judged, "measured": measured, "exact": exact, "count": count,
-	"quantiles": quantiles, "faultTime": faultTime, "misses": misses,
+	"quantiles": quantiles, "faultTime": faultTime, "whom": whom, "injections": injections, "misses": misses,
 	"upper": func(v results.Verdict) string { return strings.ToUpper(string(v)) },
 }).Parse(pageText))
 

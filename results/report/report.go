@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/lockquake/lockquake/history"
 	"github.com/lockquake/lockquake/results"
@@ -55,6 +56,7 @@ func gather(dir string, r results.Report) material {
 	if err != nil {
 		lack("the faults are not drawn", err)
 	}
+	faults = slices.DeleteFunc(faults, func(f history.Fault) bool { return f.Receipt.Status == history.NotMade })
 	t := newTimeline(env)
 	observers := []func(*history.Event){t.observe}
 	names := func([]string) {}

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"text/tabwriter"
 
+	"github.com/lockquake/lockquake/history"
 	"github.com/lockquake/lockquake/results"
 )
 
@@ -69,11 +70,18 @@ func Text(w io.Writer, r results.Report, opts ...Option) error {
 	textWorld(&b, r)
 	if r.Replay != "" {
 		fmt.Fprintf(&b, "again   %s\n", r.Replay)
+		paragraph(&b, "        ", interleavings)
+	}
+	if r.Drawn != "" {
+		fmt.Fprintf(&b, "drawn   %s\n", r.Drawn)
 	}
 	fmt.Fprintf(&b, "run     %s\n", r.RunDir)
 	_, err := w.Write(b.Bytes())
 	return err
 }
+
+// interleavings says what a replay repeats and what not.
+const interleavings = "(the same schedule; how users, servers and packets interleave does not repeat)"
 
 // paragraph writes wrapped lines; those after the first are indented as deep as the lead of the first.
 func paragraph(b *bytes.Buffer, lead, text string) {
@@ -209,21 +217,62 @@ func textFaults(b *bytes.Buffer, r results.Report) {
 		return
 	}
 	b.WriteString("\nfaults\n")
+	if sum := injections(r.Faults); sum != "" {
+		paragraph(b, "  ", sum)
+	}
 	for _, f := range r.Faults {
-		head := fmt.Sprintf("%s on %s", f.Name, f.Target)
+		head := fmt.Sprintf("%s on %s", f.Name, whom(f))
 		if f.Params != "" {
 			head += ", " + f.Params
 		}
 		paragraph(b, "  ", fmt.Sprintf("%s: %s, %s%s", head, faultTime(f), f.Receipt.Status, misses(f.Misses)))
-		paragraph(b, "      saw: ", f.Receipt.Evidence)
+		lead := "      saw: "
+		if f.Receipt.Status == history.NotMade {
+			lead = "      because: "
+		}
+		paragraph(b, lead, f.Receipt.Evidence)
 		if f.Healed != nil {
 			paragraph(b, "      healed: ", string(f.Healed.Status)+"; "+f.Healed.Evidence)
 		}
 	}
 }
 
+// whom writes the target, and what the scenario called it where it was found only then.
+func whom(f results.FaultResult) string {
+	if f.Selector == "" || f.Selector == f.Target {
+		return f.Target
+	}
+	return f.Selector + " = " + f.Target
+}
+
+// injections counts the receipts; one that says installed and no miss need no sum.
+func injections(faults []results.FaultResult) string {
+	by, missed := map[history.ReceiptStatus]int{}, 0
+	for _, f := range faults {
+		by[f.Receipt.Status]++
+		missed += f.Misses
+	}
+	if len(faults) < 4 && by[history.NotMade] == 0 {
+		return ""
+	}
+	var parts []string
+	for _, s := range []history.ReceiptStatus{history.Installed, history.NotInstalled, history.Indeterminate, history.NotMade} {
+		if by[s] > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", by[s], s))
+		}
+	}
+	sum := fmt.Sprintf("%d injections: %s", len(faults), strings.Join(parts, ", "))
+	if missed > 0 {
+		sum += fmt.Sprintf("; %d targets slipped away before they were hit", missed)
+	}
+	return sum
+}
+
 // faultTime writes from when to when a fault stood, in ms since the start.
 func faultTime(f results.FaultResult) string {
+	if f.Receipt.Status == history.NotMade {
+		return fmt.Sprintf("at %.0f ms", f.StartMS)
+	}
 	if f.EndMS <= f.StartMS {
 		return fmt.Sprintf("from %.0f ms", f.StartMS)
 	}
