@@ -70,7 +70,8 @@ func (r *run) followSchedule(ctx context.Context) {
 	over := make(chan struct{})
 	close(over)
 	for _, d := range r.plan.schedule {
-		if sleepUntil(ctx, r.startTime()+int64(d.at)) != nil {
+		at := r.startTime() + int64(d.at)
+		if err := sleepUntil(ctx, at); err != nil && (!r.plan.promise.Serial || clock.Now() < at) {
 			return
 		}
 		if r.plan.promise.Serial && !r.turn(ctx, d, over) {
@@ -91,6 +92,9 @@ func (r *run) turn(ctx context.Context, d due, over <-chan struct{}) bool {
 	select {
 	case <-over:
 		rest := r.startTime() + int64(r.plan.load()) - clock.Now()
+		if ctx.Err() != nil {
+			break
+		}
 		if clock.Now() < r.startTime()+int64(d.at)+int64(late) || rest > int64(d.lasts) {
 			return true
 		}
