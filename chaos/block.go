@@ -187,7 +187,7 @@ func (b *block) sum(ctx context.Context, err error) (LinkCount, error) {
 		c, err := f.Filtered(ctx, b.key)
 		mu.Lock()
 		defer mu.Unlock()
-		total.Packets, total.Held = total.Packets+c.Packets, total.Held+c.Held
+		total.add(c)
 		return err
 	})
 	return total, errors.Join(err, failed)
@@ -195,18 +195,7 @@ func (b *block) sum(ctx context.Context, err error) (LinkCount, error) {
 
 // heal takes the rules down everywhere, and sees that the links pass again and that nothing is left.
 func (b *block) heal(ctx context.Context) (history.Receipt, error) {
-	var mu sync.Mutex
-	var met LinkCount
-	failed := atAll(b.at, func(f Filterer) error {
-		c, err := f.Unfilter(ctx, b.key)
-		mu.Lock()
-		defer mu.Unlock()
-		met.Packets, met.Held, met.Others = met.Packets+c.Packets, met.Held+c.Held, met.Others+c.Others
-		if len(c.Left) > 0 {
-			err = errors.Join(err, fmt.Errorf("%s: %s is left", f.(Node).Name(), strings.Join(c.Left, ", ")))
-		}
-		return err
-	})
+	met, failed := b.takeDown(ctx)
 	now := b.probe(ctx, probePatience)
 	receipt, err := onEach(b.targets, func(t linked) (history.Receipt, error) { return b.judgeHealed(t, now[t], met.Others) })
 	receipt.Evidence += fmt.Sprintf("; the rules had met %d packets and are gone", met.Packets)
@@ -214,6 +203,24 @@ func (b *block) heal(ctx context.Context) (history.Receipt, error) {
 		receipt.Evidence += fmt.Sprintf("; %d packets were let go in their order", met.Held)
 	}
 	return receipt, errors.Join(failed, err)
+}
+
+// takeDown takes the rules down everywhere and adds up what they met.
+func (b *block) takeDown(ctx context.Context) (LinkCount, error) {
+	var mu sync.Mutex
+	var met LinkCount
+	failed := atAll(b.at, func(f Filterer) error {
+		c, err := f.Unfilter(ctx, b.key)
+		mu.Lock()
+		defer mu.Unlock()
+		met.add(c)
+		met.Others += c.Others
+		if len(c.Left) > 0 {
+			err = errors.Join(err, fmt.Errorf("%s: %s is left", f.(Node).Name(), strings.Join(c.Left, ", ")))
+		}
+		return err
+	})
+	return met, failed
 }
 
 // each calls f for every lane of a target with what was seen of it before and is seen now. A peer without process is passed

@@ -134,6 +134,8 @@ type Scope struct {
 	Follow func(*Lead)
 	// Others tells how many other injections stand now; nil where there can be none.
 	Others func() int
+	// Seed is of what a fault leaves to chance.
+	Seed uint64
 	// Continue lets a target go on that was stopped in order to aim; a fault whose receipt needs the target's own answer calls
 	// it. nil where nothing was stopped.
 	Continue func() error

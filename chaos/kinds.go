@@ -4,7 +4,11 @@ import "fmt"
 
 // Kinds lists all faults.
 func Kinds() []Kind {
-	return []Kind{noopKind(), pauseKind(), killKind(), restartKind(), partitionKind(), holdBackKind(), clockJumpKind(), clockDriftKind(), failoverKind()}
+	return []Kind{
+		noopKind(), pauseKind(), killKind(), restartKind(), partitionKind(), holdBackKind(), clockJumpKind(), clockDriftKind(),
+		failoverKind(),
+		delayKind(), lossKind(), duplicateKind(), reorderKind(), corruptKind(), rateKind(),
+	}
 }
 
 // Lookup returns the fault of that name.

@@ -31,7 +31,7 @@ type LinkRule struct {
 	Out      bool   // packets to the peer; else those from it
 	Port     int    // TCP and UDP port at the node's own end; 0: any packet
 	PeerPort int    // TCP and UDP port at the peer's end; 0: any packet
-	How      string // Drop, Reject or Hold
+	How      string // Drop, Reject, Hold or Bend
 }
 
 // LinkCount is what rules have met.
@@ -40,6 +40,21 @@ type LinkCount struct {
 	Held    int      // packets that wait now; after Unfilter, those that were let go
 	Left    []string // after Unfilter: what is left at the node that no standing fault accounts for
 	Others  int      // after Unfilter: how many other filters stand at the node
+	Shaped  *Shaped  // nil where nothing is shaped
+}
+
+// add adds what another node's rules have met.
+func (c *LinkCount) add(other LinkCount) {
+	c.Packets, c.Held = c.Packets+other.Packets, c.Held+other.Held
+	if other.Shaped == nil {
+		return
+	}
+	if c.Shaped == nil {
+		c.Shaped = &Shaped{Engine: other.Shaped.Engine}
+	}
+	s, o := c.Shaped, other.Shaped
+	s.Waiting, s.Passed, s.Lost, s.Corrupted, s.Dropped = s.Waiting+o.Waiting, s.Passed+o.Passed, s.Lost+o.Lost, s.Corrupted+o.Corrupted, s.Dropped+o.Dropped
+	s.LateMid, s.LateP99, s.LateMax = max(s.LateMid, o.LateMid), max(s.LateP99, o.LateP99), max(s.LateMax, o.LateMax)
 }
 
 // Filterer is a node at whose own end of its links packets can be counted and kept from arriving, those of existing

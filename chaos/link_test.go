@@ -32,12 +32,16 @@ type wired struct {
 	confined bool // cannot be reached from inside once a rule stands
 	broken   error
 	left     []string
+
+	shapings map[string]Shaping // by key, of those that have rules
+	engines  map[Engine]string  // nil: the queue alone
+	lame     bool               // shapes nothing
 }
 
 func wire(names ...string) *cable {
 	c := &cable{}
 	for _, n := range names {
-		c.nodes = append(c.nodes, &wired{name: n, net: c, rules: map[string][]LinkRule{}})
+		c.nodes = append(c.nodes, &wired{name: n, net: c, rules: map[string][]LinkRule{}, shapings: map[string]Shaping{}})
 	}
 	return c
 }
@@ -70,6 +74,7 @@ func (w *wired) Unfilter(_ context.Context, key string) (LinkCount, error) {
 		return LinkCount{Packets: w.met}, nil
 	}
 	delete(w.rules, key)
+	delete(w.shapings, key)
 	return LinkCount{Packets: w.met, Held: w.held, Left: w.left, Others: len(w.rules)}, nil
 }
 
@@ -77,7 +82,7 @@ func (w *wired) Unfilter(_ context.Context, key string) (LinkCount, error) {
 func (w *wired) stops(peer Node, out bool, port, peerPort int) (how string) {
 	for _, rules := range w.rules {
 		for _, r := range rules {
-			if r.Peer == peer && r.Out == out && (r.Port == 0 || r.Port == port) && (r.PeerPort == 0 || r.PeerPort == peerPort) {
+			if r.How != Bend && r.Peer == peer && r.Out == out && (r.Port == 0 || r.Port == port) && (r.PeerPort == 0 || r.PeerPort == peerPort) {
 				how = r.How
 			}
 		}

@@ -160,6 +160,7 @@ var stories = []story{
 	{"setnx-crash", "docker", false, map[string][2]int64{"stuck_locks": some}},
 	{"setnx-expire-crash", "docker", false, map[string][2]int64{"stuck_locks": some}},
 	{"del-cascade", "docker", false, map[string][2]int64{"double_grants": some, "foreign_releases": some}},
+	{"etcd-slow-network", "local", true, map[string][2]int64{"double_grants": zero, "stale_writes": zero, "lost_updates": zero}},
 	{"postgres-session-end", "local", true, map[string][2]int64{
 		"double_grants": zero, "overlapping_holds": some, "stale_writes": some,
 	}},

@@ -29,6 +29,17 @@ run: {for: 20s, seed: 1}
 expect: {judged: ">=1"}
 `
 
+// slowed is a scenario whose clients hear the servers late.
+const slowed = `name: slowed
+claim: Everything takes longer.
+backend: {use: etcd, lock: mutex, nodes: 3, ttl: 2s}
+workload: {use: counter, clients: 2, hold: 5ms, resource: {use: register, guard: none}}
+chaos:
+  - {use: delay, on: clients, to: all, by: 20ms, at: 500ms}
+run: {for: 2s, seed: 1}
+expect: {judged: ">=1"}
+`
+
 func scenarioFile(t *testing.T, text string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "scenario.yaml")
@@ -62,7 +73,7 @@ func TestFilterThatDoesNothing(t *testing.T) {
 	}
 	real := program(t)
 	t.Setenv("LOCKQUAKE_BIN", deafProgram(t)) // for the nodes; the run itself is the real program's
-	for _, name := range []string{"etcd-lease-expiry", "late-packet-etcd"} {
+	for _, name := range []string{"etcd-lease-expiry", "late-packet-etcd", scenarioFile(t, slowed)} {
 		p := beginProgram(t, real, "run", name, "--provider", "local", "--format", "json")
 		if code := p.wait(t); code != codeInconclusive {
 			t.Errorf("%s: exit code %d\n%s", name, code, p.stderr.String())

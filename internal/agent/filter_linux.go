@@ -13,6 +13,7 @@ type links struct {
 	mu      sync.Mutex
 	filters map[string]*keyedFilter
 	tables  map[tablePlace]bool // that filters account for
+	trees   map[uint64]*tree    // by namespace
 }
 
 // tablePlace names a table beyond its namespace's file.
@@ -23,7 +24,7 @@ type tablePlace struct {
 
 func newLinks() *links {
 	shared() // before any thread is elsewhere
-	return &links{filters: make(map[string]*keyedFilter), tables: make(map[tablePlace]bool)}
+	return &links{filters: make(map[string]*keyedFilter), tables: make(map[tablePlace]bool), trees: make(map[uint64]*tree)}
 }
 
 // keyedFilter is what stands under one key: a filter in the namespace of a process, or of each process that took the
@@ -34,12 +35,22 @@ type keyedFilter struct {
 	packets uint64 // met by filters that were taken down because their process was followed by another
 }
 
-// filter is one table, and whoever keeps the packets that it holds.
+// filter is one table, and whoever has the packets that its rules do not judge themselves.
 type filter struct {
 	process Process
 	space   *namespace
 	table   table
-	holder  *holder // nil without rules that hold
+	keeper  keeper // nil where the rules judge all
+}
+
+// keeper has packets that rules meet.
+type keeper interface {
+	// met adds what it counted.
+	met(f *Filtered) error
+	// release lets go what waits, and from now on what comes, and returns how many packets had been waiting.
+	release() int
+	// close releases, and ends it. The rules are gone by then.
+	close() error
 }
 
 // doFilter puts up a filter.
@@ -49,7 +60,7 @@ func doFilter(_ context.Context, c call) (any, error) {
 		return nil, err
 	}
 	c.stand(func(context.Context) (any, error) { return c.links.remove(c.key) })
-	return nil, c.links.put(c.key, c.process, args.Rules)
+	return nil, c.links.put(c.key, c.process, args)
 }
 
 // doFiltered tells what a filter has met.
@@ -77,7 +88,7 @@ func (l *links) keyed(key string, make bool) *keyedFilter {
 
 // put puts a filter up in the process's namespace. Where the key's filter stands in that very namespace already, because the
 // process took the place of one that lived there too, it is left as it is: no packet slips through between.
-func (l *links) put(key string, p Process, rules []Rule) error {
+func (l *links) put(key string, p Process, args FilterArgs) error {
 	k := l.keyed(key, true)
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -90,7 +101,7 @@ func (l *links) put(key string, p Process, rules []Rule) error {
 		return space.close()
 	}
 	l.account(space, tableOf(space, key).name, true)
-	f, err := newFilter(space, key, rules)
+	f, err := l.newFilter(space, key, args)
 	if err != nil {
 		l.account(space, tableOf(space, key).name, false)
 		return errors.Join(err, space.close())
@@ -100,43 +111,86 @@ func (l *links) put(key string, p Process, rules []Rule) error {
 	k.in = append(slices.DeleteFunc(k.in, func(f *filter) bool { return slices.Contains(dead, f) }), f)
 	var errs []error
 	for _, f := range dead {
-		packets, _, err := l.takeDown(f)
-		k.packets += packets
+		met, err := l.takeDown(f)
+		k.packets += met.Packets
 		errs = append(errs, err, f.space.close())
 	}
 	return errors.Join(errs...)
 }
 
-func newFilter(space *namespace, key string, rules []Rule) (*filter, error) {
+func (l *links) newFilter(space *namespace, key string, args FilterArgs) (*filter, error) {
 	f := &filter{space: space, table: tableOf(space, key)}
-	var number uint16
-	if slices.ContainsFunc(rules, func(r Rule) bool { return r.How == Hold }) {
-		var err error
-		if f.holder, err = newHolder(space); err != nil {
-			return nil, err
-		}
-		number = f.holder.queue.number
+	to, err := f.keep(l, key, args)
+	if err != nil {
+		return nil, err
 	}
-	if err := f.table.install(rules, number); err != nil {
-		return nil, errors.Join(err, f.holder.close())
+	if err := f.table.install(args.Rules, to); err != nil {
+		if f.keeper != nil {
+			err = errors.Join(err, f.keeper.close())
+		}
+		return nil, err
 	}
 	return f, nil
 }
 
-// remove takes the filter down, letting go in order what it held. The namespace stays open.
-func (f *filter) remove() (packets uint64, held int, err error) {
-	packets, counted := f.table.packets()
-	if f.holder != nil {
-		held = f.holder.release() // before the rules: what still arrives must not overtake what waits
+// keep finds a keeper for rules that need one, and says how packets come to it.
+func (f *filter) keep(l *links, key string, args FilterArgs) (special, error) {
+	has := func(how string) bool {
+		return slices.ContainsFunc(args.Rules, func(r Rule) bool { return r.How == how })
 	}
-	return packets, held, errors.Join(counted, f.table.remove(), f.holder.close())
+	switch {
+	case has(Shape) && (args.Shaping == nil || has(Hold)):
+		return special{}, errors.New("rules that shape need a shaping, and stand alone")
+	case has(Shape) && args.Shaping.Engine != EngineQueue:
+		g, to, err := l.growShaping(f.space, key, args)
+		if err != nil {
+			return special{}, err
+		}
+		f.keeper = g
+		return to, nil
+	case has(Shape):
+		s, err := newShaper(f.space, key, *args.Shaping)
+		if err != nil {
+			return special{}, err
+		}
+		f.keeper = s
+		return toQueue(s.queue.number), nil
+	case has(Hold):
+		h, err := newHolder(f.space)
+		if err != nil {
+			return special{}, err
+		}
+		f.keeper = h
+		return toQueue(h.queue.number), nil
+	}
+	return special{}, nil
+}
+
+// remove takes the filter down, letting go in order what it held. The namespace stays open.
+func (f *filter) remove() (met Filtered, err error) {
+	var counted, closed error
+	met.Packets, counted = f.table.packets()
+	released := 0
+	if f.keeper != nil {
+		counted = errors.Join(counted, f.keeper.met(&met))
+		released = f.keeper.release() // before the rules: what still arrives must not overtake what waits
+	}
+	err = errors.Join(counted, f.table.remove())
+	if f.keeper != nil {
+		closed = f.keeper.close()
+	}
+	met.Held = released
+	if met.Shaped != nil {
+		met.Shaped.Passed, met.Shaped.Waiting = met.Shaped.Passed+uint64(met.Shaped.Waiting), 0
+	}
+	return met, errors.Join(err, closed)
 }
 
 // takeDown removes a filter that is accounted for.
-func (l *links) takeDown(f *filter) (packets uint64, held int, err error) {
-	packets, held, err = f.remove()
+func (l *links) takeDown(f *filter) (Filtered, error) {
+	met, err := f.remove()
 	l.account(f.space, f.table.name, false)
-	return packets, held, err
+	return met, err
 }
 
 func (l *links) account(space *namespace, name string, stands bool) {
@@ -146,6 +200,14 @@ func (l *links) account(space *namespace, name string, stands bool) {
 		l.tables[tablePlace{space.id, name}] = true
 	} else {
 		delete(l.tables, tablePlace{space.id, name})
+	}
+}
+
+// add takes over what a keeper counted; of several, in namespaces that followed each other, what the last one shaped.
+func (f *Filtered) add(kept Filtered) {
+	f.Held += kept.Held
+	if kept.Shaped != nil {
+		f.Shaped = kept.Shaped
 	}
 }
 
@@ -160,14 +222,14 @@ func (k *keyedFilter) met() (Filtered, error) {
 			return out, err
 		}
 		out.Packets += n
-		if f.holder == nil {
+		if f.keeper == nil {
 			continue
 		}
-		waiting, err := f.holder.queue.waiting()
-		if err != nil {
+		one := Filtered{}
+		if err := f.keeper.met(&one); err != nil {
 			return out, err
 		}
-		out.Held += waiting
+		out.add(one)
 	}
 	return out, nil
 }
@@ -183,8 +245,9 @@ func (l *links) remove(key string) (any, error) {
 	out := Filtered{Packets: k.packets}
 	var errs []error
 	for _, f := range k.in {
-		packets, held, err := l.takeDown(f)
-		out.Packets, out.Held = out.Packets+packets, out.Held+held
+		met, err := l.takeDown(f)
+		out.Packets += met.Packets
+		out.add(met)
 		errs = append(errs, err, l.look(f.space, &out), f.space.close())
 	}
 	k.in = nil
@@ -196,6 +259,15 @@ func (l *links) look(space *namespace, out *Filtered) error {
 	names, err := ownTables(space)
 	if err != nil {
 		return err
+	}
+	if !l.treeStands(space) {
+		stands, err := ownRoot(space)
+		if err != nil {
+			return err
+		}
+		if stands {
+			out.Left = append(out.Left, "traffic control of a link")
+		}
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -22,19 +22,22 @@ type Rule struct {
 	Out      bool   `json:"out,omitempty"`       // packets to the other node; else those from it
 	Port     uint16 `json:"port,omitempty"`      // TCP and UDP port at the process's own end; 0: any packet
 	PeerPort uint16 `json:"peer_port,omitempty"` // TCP and UDP port at the other end; 0: any packet
-	How      string `json:"how"`                 // Drop, Reject or Hold
+	How      string `json:"how"`                 // Drop, Reject, Hold or Shape
 }
 
 // FilterArgs are the arguments of DoFilter. The same key again, for the process that took the first one's place, carries
 // the filter over to it.
 type FilterArgs struct {
-	Rules []Rule `json:"rules"`
+	Rules   []Rule   `json:"rules"`
+	Shaping *Shaping `json:"shaping,omitempty"` // of the rules that shape
 }
 
 // Filtered is what a filter has met.
 type Filtered struct {
 	Packets uint64 `json:"packets"` // by the kernel's counters of the rules
 	Held    int    `json:"held"`    // packets that wait now; in the answer to an undo, those that were let go
+	// Shaped is what became of packets that were shaped.
+	Shaped *Shaped `json:"shaped,omitempty"`
 	// Left names tables of ours in the namespace that no standing filter accounts for. Answered by an undo only.
 	Left []string `json:"left,omitempty"`
 	// Others counts the filters that still stand there. Answered by an undo only.

@@ -324,7 +324,7 @@ func TestUnreadQueueHoldsNothingBack(t *testing.T) {
 	}
 	defer func() { _ = second.close() }()
 	left := tableOf(y.space, "left")
-	if err := left.install([]Rule{{Peer: x.address, How: Hold}}, h.queue.number); err != nil {
+	if err := left.install([]Rule{{Peer: x.address, How: Hold}}, toQueue(h.queue.number)); err != nil {
 		t.Fatal(err)
 	}
 	if s := probed(t, c, x, y, ProbeArgs{}); s.Out.Arrived || !s.In.Arrived {
@@ -429,7 +429,7 @@ func TestFilterRefusesASharedNamespace(t *testing.T) {
 		t.Errorf("the undo of what was refused: %v", err)
 	}
 	for _, r := range []Rule{{Peer: "x", How: Drop}, {Peer: "::1", How: Drop}, {Peer: "10.0.0.1", How: "bounce"}} {
-		if _, err := r.exprs(toQueue(0)); err == nil {
+		if _, err := r.exprs(nil); err == nil {
 			t.Errorf("%+v was taken", r)
 		}
 	}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"slices"
 	"strings"
 
 	"github.com/google/nftables"
@@ -46,12 +45,15 @@ func (t table) ref() *nftables.Table {
 	return &nftables.Table{Name: t.name, Family: nftables.TableFamilyIPv4}
 }
 
-// install makes the table with its rules, whole or not at all. queue is for rules that hold packets.
-func (t table) install(rules []Rule, queue uint16) error {
-	err := t.installWith(rules, toQueue(queue))
-	if errors.Is(err, unix.ENOENT) && slices.ContainsFunc(rules, func(r Rule) bool { return r.How == Hold }) {
-		// The kernel has no nft_queue. The older target may be there.
-		err = t.installWith(rules, toOldQueue(queue))
+// special is how packets come to whoever keeps them: what a rule ends in, and something else for a kernel that has not the
+// first.
+type special struct{ first, older func(Rule) []expr.Any }
+
+// install makes the table with its rules, whole or not at all. to is for rules that do not judge by themselves.
+func (t table) install(rules []Rule, to special) error {
+	err := t.installWith(rules, to.first)
+	if errors.Is(err, unix.ENOENT) && to.older != nil {
+		err = t.installWith(rules, to.older)
 	}
 	if err != nil {
 		return fmt.Errorf("make the packet filter table %s: %w", t.name, err)
@@ -59,7 +61,7 @@ func (t table) install(rules []Rule, queue uint16) error {
 	return nil
 }
 
-func (t table) installWith(rules []Rule, hold expr.Any) error {
+func (t table) installWith(rules []Rule, to func(Rule) []expr.Any) error {
 	c, err := t.conn()
 	if err != nil {
 		return err
@@ -67,7 +69,7 @@ func (t table) installWith(rules []Rule, hold expr.Any) error {
 	made := c.AddTable(t.ref())
 	chains := map[bool]*nftables.Chain{}
 	for _, r := range rules {
-		variants, err := r.exprs(hold)
+		variants, err := r.exprs(to)
 		if err != nil {
 			return err
 		}
@@ -153,7 +155,7 @@ func ownTables(space *namespace) ([]string, error) {
 }
 
 // exprs returns the rule as the kernel's expressions: one list for each protocol that has to be told apart.
-func (r Rule) exprs(hold expr.Any) ([][]expr.Any, error) {
+func (r Rule) exprs(to func(Rule) []expr.Any) ([][]expr.Any, error) {
 	peer, err := netip.ParseAddr(r.Peer)
 	if err != nil || !peer.Is4() {
 		return nil, fmt.Errorf("%q is no IPv4 address", r.Peer)
@@ -176,11 +178,11 @@ func (r Rule) exprs(hold expr.Any) ([][]expr.Any, error) {
 			source, destination = r.Port, r.PeerPort
 		}
 		e = append(append(e, port(0, source)...), port(2, destination)...)
-		verdict, err := r.verdict(protocol == unix.IPPROTO_TCP, hold)
+		end, err := r.end(protocol == unix.IPPROTO_TCP, to)
 		if err != nil {
 			return nil, err
 		}
-		out = append(out, append(e, &expr.Counter{}, verdict))
+		out = append(out, append(append(e, &expr.Counter{}), end...))
 	}
 	return out, nil
 }
@@ -214,25 +216,34 @@ func payload(base expr.PayloadBase, offset, length uint32) expr.Any {
 
 func equal1(data []byte) expr.Any { return &expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: data} }
 
-func (r Rule) verdict(tcp bool, hold expr.Any) (expr.Any, error) {
+// end is what becomes of a packet that was matched and counted.
+func (r Rule) end(tcp bool, to func(Rule) []expr.Any) ([]expr.Any, error) {
 	switch r.How {
 	case Drop:
-		return &expr.Verdict{Kind: expr.VerdictDrop}, nil
+		return []expr.Any{&expr.Verdict{Kind: expr.VerdictDrop}}, nil
 	case Reject:
 		if tcp {
-			return &expr.Reject{Type: unix.NFT_REJECT_TCP_RST}, nil
+			return []expr.Any{&expr.Reject{Type: unix.NFT_REJECT_TCP_RST}}, nil
 		}
 		const portUnreachable = 3
-		return &expr.Reject{Type: unix.NFT_REJECT_ICMP_UNREACH, Code: portUnreachable}, nil
-	case Hold:
-		return hold, nil
+		return []expr.Any{&expr.Reject{Type: unix.NFT_REJECT_ICMP_UNREACH, Code: portUnreachable}}, nil
+	case Hold, Shape:
+		if to != nil {
+			return to(r), nil
+		}
 	}
 	return nil, fmt.Errorf("nothing can be done to packets by %q", r.How)
 }
 
-// toQueue hands packets to a queue; where nobody reads it they pass, so that an agent that died holds nothing back.
-func toQueue(number uint16) expr.Any {
-	return &expr.Queue{Num: number, Total: 1, Flag: expr.QueueFlagBypass}
+// toQueue hands packets to a queue; where nobody reads it they pass, so that an agent that died holds nothing back. Where the
+// kernel has no nft_queue, iptables' target may be there.
+func toQueue(number uint16) special {
+	return special{
+		first: func(Rule) []expr.Any {
+			return []expr.Any{&expr.Queue{Num: number, Total: 1, Flag: expr.QueueFlagBypass}}
+		},
+		older: func(Rule) []expr.Any { return []expr.Any{toOldQueue(number)} },
+	}
 }
 
 // toOldQueue is the same by the target of iptables, NFQUEUE revision 3: struct xt_NFQ_info_v3, padded to 8 bytes.

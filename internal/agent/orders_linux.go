@@ -8,4 +8,6 @@ var orders = map[string]order{
 	DoFilter:     doFilter,
 	DoFiltered:   doFiltered,
 	DoProbe:      doProbe,
+	DoEngines:    doEngines,
+	DoMeasure:    doMeasure,
 }

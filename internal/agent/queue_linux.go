@@ -30,13 +30,21 @@ const (
 	queueTries = 100     // how many numbers are tried
 	queueRoom  = 1 << 16 // packets that may wait; beyond that they are dropped
 	queueRead  = 4 << 20 // bytes of the socket's buffer
+	queueCopy  = 0xffff  // bytes of a packet, where its content is asked for
 )
 
-// openQueue opens the first free queue. arrived is called for each packet, in their order.
-func openQueue(space *namespace, arrived func(q *queue, id uint32)) (*queue, error) {
+// queueOptions says what is wanted of a queue.
+type queueOptions struct {
+	payload bool // the packets' content comes with them, cut to what fits on the wire and with its checksums made
+	// arrived is called for each packet, in their order.
+	arrived func(q *queue, a nfqueue.Attribute)
+}
+
+// openQueue opens the first free queue.
+func openQueue(space *namespace, o queueOptions) (*queue, error) {
 	var last error
 	for number := uint16(firstQueue); number < firstQueue+queueTries; number++ {
-		q, err := bindQueue(space, number, arrived)
+		q, err := bindQueue(space, number, o)
 		if err == nil {
 			return q, nil
 		}
@@ -47,12 +55,17 @@ func openQueue(space *namespace, arrived func(q *queue, id uint32)) (*queue, err
 	return nil, fmt.Errorf("open a packet queue: %w", last)
 }
 
-func bindQueue(space *namespace, number uint16, arrived func(*queue, uint32)) (*queue, error) {
+func bindQueue(space *namespace, number uint16, o queueOptions) (*queue, error) {
 	q := &queue{space: space, number: number}
-	var err error
-	q.q, err = nfqueue.Open(&nfqueue.Config{
+	config := nfqueue.Config{
 		NetNS: space.fd(), NfQueue: number, MaxQueueLen: queueRoom, Copymode: nfqueue.NfQnlCopyMeta, AfFamily: unix.AF_INET,
-	})
+		Flags: nfqueue.NfQaCfgFlagGSO, // a large packet comes whole, as the sender's kernel made it
+	}
+	if o.payload {
+		config.Copymode, config.MaxPacketLen, config.Flags = nfqueue.NfQnlCopyPacket, queueCopy, 0
+	}
+	var err error
+	q.q, err = nfqueue.Open(&config)
 	if err != nil {
 		return nil, err
 	}
@@ -61,7 +74,7 @@ func bindQueue(space *namespace, number uint16, arrived func(*queue, uint32)) (*
 	q.stop = stop
 	err = q.q.RegisterWithErrorFunc(ctx, func(a nfqueue.Attribute) int {
 		if a.PacketID != nil {
-			arrived(q, *a.PacketID)
+			o.arrived(q, a)
 		}
 		return 0
 	}, func(error) int {
@@ -80,9 +93,31 @@ func bindQueue(space *namespace, number uint16, arrived func(*queue, uint32)) (*
 // pass lets all packets go that arrived up to and with this one, in their order.
 func (q *queue) pass(upTo uint32) error { return q.q.SetVerdictBatch(upTo, nfqueue.NfAccept) }
 
+// passOne lets one packet go.
+func (q *queue) passOne(id uint32) error { return q.q.SetVerdict(id, nfqueue.NfAccept) }
+
+// passAltered lets one packet go with other content.
+func (q *queue) passAltered(id uint32, packet []byte) error {
+	return q.q.SetVerdictWithOption(id, nfqueue.NfAccept, nfqueue.WithAlteredPacket(packet))
+}
+
+// drop makes one packet vanish.
+func (q *queue) drop(id uint32) error { return q.q.SetVerdict(id, nfqueue.NfDrop) }
+
 // waiting asks the kernel how many packets wait.
 func (q *queue) waiting() (int, error) {
-	n := 0
+	l, err := q.length()
+	return l.waiting, err
+}
+
+// queueLength is what the kernel says of a queue.
+type queueLength struct {
+	waiting int
+	dropped uint64 // for want of room, in the queue or on the way to its reader
+}
+
+func (q *queue) length() (queueLength, error) {
+	var out queueLength
 	err := q.space.do(func() error {
 		f, err := os.Open("/proc/thread-self/net/netfilter/nfnetlink_queue")
 		if err != nil {
@@ -90,15 +125,21 @@ func (q *queue) waiting() (int, error) {
 		}
 		defer func() { _ = f.Close() }()
 		for lines := bufio.NewScanner(f); lines.Scan(); {
-			fields := strings.Fields(lines.Text()) // number, port id, packets that wait, ...
-			if len(fields) > 2 && fields[0] == strconv.Itoa(int(q.number)) {
-				n, err = strconv.Atoi(fields[2])
-				return err
+			// Number, port id, packets that wait, how much is copied and of what, dropped for a full queue, for a full socket, ...
+			fields := strings.Fields(lines.Text())
+			if len(fields) < 7 || fields[0] != strconv.Itoa(int(q.number)) {
+				continue
 			}
+			var full, unread uint64
+			if _, err := fmt.Sscan(strings.Join([]string{fields[2], fields[5], fields[6]}, " "), &out.waiting, &full, &unread); err != nil {
+				return fmt.Errorf("read the line of packet queue %d: %w", q.number, err)
+			}
+			out.dropped = full + unread
+			return nil
 		}
 		return fmt.Errorf("the kernel does not list packet queue %d", q.number)
 	})
-	return n, err
+	return out, err
 }
 
 // close waits until the last packets were let go, at most 200 ms, and closes the queue.
@@ -126,11 +167,12 @@ type holder struct {
 func newHolder(space *namespace) (*holder, error) {
 	h := &holder{}
 	var err error
-	h.queue, err = openQueue(space, h.arrived)
+	h.queue, err = openQueue(space, queueOptions{arrived: h.arrived})
 	return h, err
 }
 
-func (h *holder) arrived(q *queue, id uint32) {
+func (h *holder) arrived(q *queue, a nfqueue.Attribute) {
+	id := *a.PacketID
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.open {
@@ -152,10 +194,13 @@ func (h *holder) release() int {
 	return h.held
 }
 
+func (h *holder) met(f *Filtered) error {
+	n, err := h.queue.waiting()
+	f.Held = n
+	return err
+}
+
 func (h *holder) close() error {
-	if h == nil {
-		return nil
-	}
 	h.release()
 	return h.queue.close()
 }

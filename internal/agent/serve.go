@@ -36,6 +36,7 @@ func Main(ctx context.Context, stdin io.Reader, stdout io.Writer) error {
 	if err := Supported(); err != nil {
 		return err
 	}
+	sharpen()
 	s := &server{owned: make(map[Process]*target), links: newLinks(), out: json.NewEncoder(stdout)}
 	defer s.heal()
 	ctx, cancel := context.WithCancel(ctx)
@@ -93,7 +94,7 @@ func (s *server) serve(ctx context.Context, r request) error {
 	if !known && r.Do != doUndo {
 		return s.answer(r, s.do)
 	}
-	if r.Do != doUndo {
+	if r.Do != doUndo && r.Do != DoEngines { // which are about no process
 		for _, p := range append([]Process{r.Process}, r.With...) {
 			if s.owned[p] == nil {
 				r.Process = p

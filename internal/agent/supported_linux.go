@@ -37,10 +37,10 @@ func inNamespaceOfItsOwn(f func(*namespace) error) error {
 
 func tryFilter(space *namespace) error {
 	rules := []Rule{{Peer: "192.0.2.1", How: Drop}, {Peer: "192.0.2.2", How: Reject, Out: true}, {Peer: "192.0.2.3", How: Hold}}
-	f, err := newFilter(space, "try", rules)
+	f, err := newLinks().newFilter(space, "try", FilterArgs{Rules: rules})
 	if err != nil {
 		return err
 	}
-	_, _, err = f.remove()
+	_, err = f.remove()
 	return err
 }

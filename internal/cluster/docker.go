@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -15,6 +16,7 @@ import (
 	tclog "github.com/testcontainers/testcontainers-go/log"
 
 	"github.com/lockquake/lockquake/chaos"
+	"github.com/lockquake/lockquake/internal/agent"
 )
 
 // DockerOptions says how nodes run in containers.
@@ -37,6 +39,8 @@ type docker struct {
 
 	clockOnce sync.Once
 	clockErr  error // why clocks cannot be moved where the engine runs
+
+	shapers func() (agent.Engines, error) // asked once
 
 	preloads struct { // what was found in images
 		sync.Mutex
@@ -94,6 +98,7 @@ func connect(o DockerOptions) (*docker, error) {
 		return nil, fmt.Errorf("testcontainers gave a provider of type %T", p)
 	}
 	d := &docker{options: o, log: o.Log, tc: tc, api: tc.Client()}
+	d.shapers = sync.OnceValues(d.askEngines)
 	if d.log == nil {
 		d.log = slog.New(slog.DiscardHandler)
 	}
@@ -154,6 +159,13 @@ func (d *docker) Offers(c chaos.Capability, r Role) error {
 	}
 	if c == chaos.CanClock {
 		return d.canClock()
+	}
+	if slices.Contains(shapings, c) {
+		e, err := d.shapers()
+		if err != nil {
+			return chaos.Unavailable{What: string(c), Reason: err.Error()}
+		}
+		return offersShaping(c, e)
 	}
 	return offers(c, r)
 }

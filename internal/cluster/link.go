@@ -26,21 +26,30 @@ type standingOrder struct {
 
 // Filter puts up packet filter rules in the node's network namespace, by way of the agent.
 func (n *Node) Filter(ctx context.Context, key string, rules []chaos.LinkRule) error {
+	args, err := agentRules(rules)
+	if err != nil {
+		return err
+	}
+	return n.stand(ctx, agent.Order{Do: agent.DoFilter, Key: n.linkKey(key), Args: args}, nil)
+}
+
+// agentRules names the peers by their addresses.
+func agentRules(rules []chaos.LinkRule) (agent.FilterArgs, error) {
 	var args agent.FilterArgs
 	for _, r := range rules {
 		peer, ok := r.Peer.(*Node)
 		if !ok {
-			return fmt.Errorf("%s is no node of this run", r.Peer.Name())
+			return args, fmt.Errorf("%s is no node of this run", r.Peer.Name())
 		}
 		host, err := peer.host()
 		if err != nil {
-			return err
+			return args, err
 		}
 		args.Rules = append(args.Rules, agent.Rule{
 			Peer: host, Out: r.Out, Port: uint16(r.Port), PeerPort: uint16(r.PeerPort), How: r.How,
 		})
 	}
-	return n.stand(ctx, agent.Order{Do: agent.DoFilter, Key: n.linkKey(key), Args: args}, nil)
+	return args, nil
 }
 
 // linkKey makes the key of an order out of one that is unique in the run: nodes can share a fault.
@@ -134,7 +143,7 @@ func (n *Node) Filtered(ctx context.Context, key string) (chaos.LinkCount, error
 }
 
 func linkCount(f agent.Filtered) chaos.LinkCount {
-	return chaos.LinkCount{Packets: f.Packets, Held: f.Held, Left: f.Left, Others: f.Others}
+	return chaos.LinkCount{Packets: f.Packets, Held: f.Held, Left: f.Left, Others: f.Others, Shaped: shapedBy(f.Shaped)}
 }
 
 // Port returns the number of a named port.

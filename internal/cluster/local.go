@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -51,13 +52,16 @@ func (l *local) Offers(c chaos.Capability, r Role) error {
 	if err := agent.Supported(); err != nil && c != chaos.CanStart {
 		return chaos.Unavailable{What: string(c), Reason: err.Error()}
 	}
-	if c == chaos.CanFilter || c == chaos.CanHold {
+	if c == chaos.CanFilter || c == chaos.CanHold || slices.Contains(shapings, c) {
 		if err := l.ownNetworks(); err != nil {
 			return chaos.Unavailable{What: string(c), Reason: "all nodes share the loopback address: " + err.Error()}
 		}
 		if err := agent.FilterSupported(); err != nil {
 			return chaos.Unavailable{What: string(c), Reason: err.Error()}
 		}
+	}
+	if slices.Contains(shapings, c) {
+		return offersShaping(c, agent.TryEngines())
 	}
 	if c == chaos.CanClock {
 		if os.Geteuid() != 0 {

@@ -82,6 +82,11 @@ func probeEngine(ctx context.Context, images []string) []ProbeResult {
 
 // probeAgent starts an agent, which refuses itself where it does not share the engine's pid namespace.
 func (d *docker) probeAgent(ctx context.Context) error {
+	return d.withAgent(ctx, func(*agent.Client) error { return nil })
+}
+
+// withAgent starts an agent of no run, and removes it.
+func (d *docker) withAgent(ctx context.Context, ask func(*agent.Client) error) error {
 	dir, err := os.MkdirTemp("", "lockquake-probe-")
 	if err != nil {
 		return err
@@ -92,5 +97,20 @@ func (d *docker) probeAgent(ctx context.Context) error {
 	if err := r.resolveImages(ctx); err != nil {
 		return err
 	}
-	return r.startAgent(ctx)
+	if err := r.startAgent(ctx); err != nil {
+		return err
+	}
+	return ask(r.agent)
+}
+
+// askEngines has an agent try which engines shape links on the engine's machine.
+func (d *docker) askEngines() (agent.Engines, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), agentStartTimeout+engineTimeout)
+	defer cancel()
+	var e agent.Engines
+	err := d.withAgent(ctx, func(a *agent.Client) error { return a.Order(ctx, agent.Order{Do: agent.DoEngines}, &e) })
+	if err != nil {
+		return e, fmt.Errorf("ask an agent which engines shape links: %w", err)
+	}
+	return e, nil
 }

@@ -85,7 +85,7 @@ func mayPick(part string, s cluster.Spec) bool {
 // scope is where an injection goes, with the other ends of its links as they are now.
 func (r *run) scope(ctx context.Context, inj injection, f *history.Fault, on []chaos.Node) (chaos.Scope, error) {
 	s := chaos.Scope{
-		On: on, Service: clocks{r},
+		On: on, Service: clocks{r}, Seed: seed.Split(r.plan.scenario.Run.Seed, fmt.Sprintf("fault-%d", f.ID)),
 		Others: func() int { return r.heals.Others(f.ID) },
 		Counts: func(c chaos.Counted) {
 			r.mu.Lock()

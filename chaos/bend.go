@@ -1,0 +1,292 @@
+package chaos
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/lockquake/lockquake/history"
+)
+
+// bend is a fault that shapes links: what it asks for, and how it shows itself.
+type bend struct {
+	OnLinks
+	kind    string
+	shaping Shaping
+	by      []Engine // that may do it, the best first
+	needs   []Capability
+	gauge   LinkMeasure // what is sent to see it: Count, Every, Size, Echo
+	longest time.Duration
+	sign
+}
+
+// sign is how the effect of a fault on a link is told.
+type sign struct {
+	// shows tells of one direction of one link whether it was hit: Installed, NotInstalled, or Indeterminate where too little
+	// was seen.
+	shows func(l bentLane) history.ReceiptStatus
+	// text tells of some what was seen, beside what was seen before and what was asked for.
+	text func(lanes []bentLane) string
+}
+
+// bentLane is one direction of one link, before and now.
+type bentLane struct {
+	peer    string
+	outward bool // from the target
+	was, is Flow
+}
+
+// shapable is a target of a fault that shapes links.
+type shapable interface {
+	Node
+	Filterer
+	Shaper
+}
+
+// Needs lists what the targets must have.
+func (b bend) Needs() []Capability { return b.needs }
+
+// bent is one injection of such a fault.
+type bent struct {
+	bend
+	block
+	shapers []shapable
+	was     map[Node][]LinkMeasured
+}
+
+const (
+	// gaugeRate is how many datagrams a second all links of a target get together, and as many echoes.
+	gaugeRate = 8000
+	// gaugeMost is how many datagrams one measurement of a target sends, at most.
+	gaugeMost = 150_000
+	// gaugeTime is how long is measured, and gaugeBefore how many datagrams must do before the fault.
+	gaugeTime   = 3 * time.Second
+	gaugeBefore = 300
+	// gaugePatience is how long what should arrive is waited for, beside what it was seen to take.
+	gaugePatience = 500 * time.Millisecond
+	// longestWait bounds that, where faults add up.
+	longestWait = 12 * time.Second
+)
+
+// Inject measures the links, puts up the rules, and measures again.
+func (b bend) Inject(ctx context.Context, s Scope) (Heal, history.Receipt, error) {
+	x := &bent{bend: b, block: block{key: linkKey(b.kind), scope: s, direction: b.Direction, through: Through{Port: b.Port, PeerPort: b.PeerPort}, how: Bend}}
+	x.shaping.Seed = s.Seed
+	if err := x.prepare(ctx); err != nil {
+		return nothingToHeal, nothingDone(err), err
+	}
+	x.was = x.measure(ctx, nil)
+	failed := atAll(x.at, func(f Filterer) error {
+		n, ok := f.(shapable)
+		if !ok {
+			return Unavailable{What: string(CanShape), Reason: f.(Node).Name() + " is a node whose links cannot be shaped"}
+		}
+		return n.Shape(ctx, x.key, x.rules[n], x.shaping)
+	})
+	now := x.measure(ctx, x.was)
+	if s.Counts != nil {
+		s.Counts(x.counter(ctx))
+	}
+	receipt, err := onEach(x.shapers, func(t shapable) (history.Receipt, error) { return x.judgeBent(t, now[t]), nil })
+	met, err := x.sum(ctx, err)
+	receipt.Evidence += fmt.Sprintf("; by %v: the rules met %d packets, %v", x.shaping.Engine, met.Packets, met.Shaped)
+	if met.Packets == 0 && failed == nil && receipt.Status == history.Installed {
+		receipt.Status = history.Indeterminate // the effect was another's
+	}
+	return x.unbend, receipt, errors.Join(failed, err)
+}
+
+// prepare chooses an engine and plans the rules.
+func (x *bent) prepare(ctx context.Context) error {
+	var err error
+	if x.shapers, err = capable[shapable](x.scope.On, CanShape); err != nil {
+		return err
+	}
+	for _, t := range x.shapers {
+		l, ok := t.(linked)
+		if !ok {
+			return Unavailable{What: string(CanFilter), Reason: t.Name() + " is a node that it cannot be done to"}
+		}
+		x.targets = append(x.targets, l)
+	}
+	if len(x.shapers) == 0 {
+		return errors.New("there is no target")
+	}
+	if x.shaping.Engine, err = x.choose(ctx, x.shapers[0]); err != nil {
+		return err
+	}
+	return x.plan(func(l lane) {
+		if x.shaping.Engine.atSender() {
+			x.rule(l.from, LinkRule{Peer: l.to, Out: true, Port: l.fromPort, PeerPort: l.toPort, How: Bend})
+		} else {
+			x.rule(l.to, LinkRule{Peer: l.from, Port: l.toPort, PeerPort: l.fromPort, How: Bend})
+		}
+	})
+}
+
+// choose takes the first engine that can be had. All nodes of a run share one kernel.
+func (x *bent) choose(ctx context.Context, n shapable) (Engine, error) {
+	there, err := n.Engines(ctx)
+	if err != nil {
+		return "", fmt.Errorf("ask for the engines that shape links: %w", err)
+	}
+	var why []string
+	for _, e := range x.by {
+		reason, known := there[e]
+		if known && reason == "" {
+			return e, nil
+		}
+		why = append(why, fmt.Sprintf("%s: %s", e, reason))
+	}
+	return "", Unavailable{What: x.kind, Reason: strings.Join(why, "; ")}
+}
+
+// measure measures all links of all targets, waiting longer for what was seen to take long before.
+// Before the fault, before is nil.
+func (x *bent) measure(ctx context.Context, before map[Node][]LinkMeasured) map[Node][]LinkMeasured {
+	patience := gaugePatience + 2*x.longest
+	for _, links := range before {
+		for _, l := range links {
+			patience = max(patience, gaugePatience+2*(x.longest+l.Out.OneWay.Max+l.In.OneWay.Max))
+		}
+	}
+	var mu sync.Mutex
+	seen := make(map[Node][]LinkMeasured)
+	_ = atAll(x.shapers, func(t shapable) error {
+		m := x.gauge
+		m.Peers, m.Out, m.In, m.Patience = x.scope.Peers, x.Direction.out(), x.Direction.in(), min(patience, longestWait)
+		ask := x.ask(t, 0)
+		m.Port, m.PeerPort = ask.Port, ask.PeerPort
+		lanes := len(m.Peers) * len(x.shapers)
+		if m.Out && m.In {
+			lanes *= 2
+		}
+		if m.Size == 0 { // else it is of the size and speed that the fault needs
+			m.Every = max(m.Every, time.Duration(lanes)*time.Second/gaugeRate)
+			m.Count = min(m.Count, int(gaugeTime/m.Every))
+		}
+		m.Count = min(m.Count, gaugeMost/lanes)
+		if before == nil {
+			m.Count = min(m.Count, gaugeBefore)
+		}
+		links, err := t.MeasureLinks(ctx, m)
+		if err != nil {
+			links = nil // nothing is known of it, which the receipt says
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		seen[t] = links
+		return nil
+	})
+	return seen
+}
+
+// lanes pairs what is seen now with what was seen before.
+func (x *bent) lanes(t Node, now []LinkMeasured) (lanes []bentLane, missing []string) {
+	for _, is := range now {
+		var was *LinkMeasured
+		for i := range x.was[t] {
+			if w := &x.was[t][i]; w.Peer == is.Peer && !w.Missing {
+				was = w
+			}
+		}
+		if was == nil || is.Missing {
+			missing = append(missing, is.Peer.Name())
+			continue
+		}
+		if x.Direction.out() {
+			lanes = append(lanes, bentLane{peer: is.Peer.Name(), outward: true, was: was.Out, is: is.Out})
+		}
+		if x.Direction.in() {
+			lanes = append(lanes, bentLane{peer: is.Peer.Name(), was: was.In, is: is.In})
+		}
+	}
+	return lanes, missing
+}
+
+// judgeBent makes the receipt of one target: as good as its worst link, where some show it; those of which too little was seen
+// do not speak against it.
+func (x *bent) judgeBent(t Node, now []LinkMeasured) history.Receipt {
+	lanes, missing := x.lanes(t, now)
+	by := map[history.ReceiptStatus]int{}
+	for _, l := range lanes {
+		by[x.status(l)]++
+	}
+	status := history.Indeterminate
+	switch {
+	case by[history.NotInstalled] > 0:
+		status = history.NotInstalled
+	case by[history.Installed] > 0:
+		status = history.Installed
+	}
+	return seen(status, 0, t.Name()+": "+x.evidence(lanes, missing))
+}
+
+// status tells whether a lane was hit.
+func (x *bent) status(l bentLane) history.ReceiptStatus {
+	if l.was.Arrived == 0 {
+		return history.Indeterminate
+	}
+	return x.shows(l)
+}
+
+// evidence groups the lanes of a target by their direction and by whether they were hit.
+func (x *bent) evidence(lanes []bentLane, missing []string) string {
+	var parts []string
+	for _, outward := range []bool{true, false} {
+		for _, status := range []history.ReceiptStatus{history.Installed, history.NotInstalled, history.Indeterminate} {
+			var group []bentLane
+			var names []string
+			for _, l := range lanes {
+				if l.outward == outward && x.status(l) == status {
+					group, names = append(group, l), append(names, l.peer)
+				}
+			}
+			if len(group) == 0 {
+				continue
+			}
+			way := "from "
+			if outward {
+				way = "to "
+			}
+			parts = append(parts, way+strings.Join(names, ", ")+": "+x.text(group))
+		}
+	}
+	if len(missing) > 0 {
+		parts = append(parts, strings.Join(missing, ", ")+": no process or no measurement, the link was not measured")
+	}
+	if len(parts) == 0 {
+		return "its links could not be measured"
+	}
+	return strings.Join(parts, "; ")
+}
+
+// unbend takes the rules down everywhere, and sees that the links are as before and that nothing is left.
+func (x *bent) unbend(ctx context.Context) (history.Receipt, error) {
+	met, failed := x.takeDown(ctx)
+	now := x.measure(ctx, x.was)
+	var still []string
+	receipt, err := onEach(x.shapers, func(t shapable) (history.Receipt, error) {
+		lanes, missing := x.lanes(t, now[t])
+		return seen(history.Installed, 0, t.Name()+": "+x.evidence(lanes, missing)), nil
+	})
+	for _, t := range x.shapers {
+		lanes, _ := x.lanes(t, now[t])
+		for _, l := range lanes {
+			if met.Others == 0 && x.status(l) == history.Installed {
+				still = append(still, t.Name()+" with "+l.peer)
+			}
+		}
+	}
+	receipt.Evidence += fmt.Sprintf("; the rules had met %d packets and are gone, %v", met.Packets, met.Shaped)
+	if met.Others > 0 {
+		receipt.Evidence += fmt.Sprintf("; %d other link faults stand", met.Others)
+	}
+	if len(still) > 0 {
+		err = errors.Join(err, fmt.Errorf("%s still acts on %s", x.kind, strings.Join(still, ", ")))
+	}
+	return receipt, errors.Join(failed, err)
+}

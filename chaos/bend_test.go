@@ -1,0 +1,277 @@
+package chaos
+
+import (
+	"context"
+	"errors"
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/goccy/go-yaml"
+
+	"github.com/lockquake/lockquake/history"
+)
+
+func (w *wired) Engines(context.Context) (map[Engine]string, error) {
+	if w.engines == nil {
+		return map[Engine]string{Netem: "no such kernel", Queue: "", TBF: ""}, nil
+	}
+	return w.engines, nil
+}
+
+func (w *wired) Shape(ctx context.Context, key string, rules []LinkRule, s Shaping) error {
+	if err := w.Filter(ctx, key, rules); err != nil {
+		return err
+	}
+	w.shapings[key] = s
+	return nil
+}
+
+// bends sums up what the node's rules do to packets between it and a peer.
+func (w *wired) bends(peer Node, out bool, port, peerPort int, sum *Shaping) {
+	for key, s := range w.shapings {
+		for _, r := range w.rules[key] {
+			if r.Peer != peer || r.Out != out || r.Port != 0 && r.Port != port || r.PeerPort != 0 && r.PeerPort != peerPort || w.lame {
+				continue
+			}
+			w.met++
+			sum.Delay, sum.Loss = sum.Delay+s.Delay, 1-(1-sum.Loss)*(1-s.Loss)
+			sum.Duplicate, sum.Reorder, sum.Corrupt = sum.Duplicate+s.Duplicate, sum.Reorder+s.Reorder, sum.Corrupt+s.Corrupt
+			if sum.Rate = max(sum.Rate, s.Rate); s.Reorder > 0 {
+				sum.Delay -= s.Delay
+			}
+		}
+	}
+}
+
+// flows is what would become of n datagrams to another node.
+func (w *wired) flows(to *wired, m LinkMeasure, port, peerPort int) Flow {
+	var s Shaping
+	w.bends(to, true, port, peerPort, &s)
+	to.bends(w, false, peerPort, port, &s)
+	part := func(share float64) int { return int(math.Round(share * float64(m.Count))) }
+	f := Flow{Sent: m.Count, Arrived: m.Count - part(s.Loss) - part(s.Corrupt), Damaged: uint64(part(s.Corrupt)), Copies: part(s.Duplicate), Leapt: part(s.Reorder)}
+	late := 50*time.Microsecond + s.Delay
+	f.OneWay, f.Round = Spread{late, late, late, late}, Spread{2 * late, 2 * late, 2 * late, 2 * late}
+	if m.Every > 0 {
+		f.Bits = float64((m.Size+42)*8) / m.Every.Seconds()
+	}
+	if s.Rate > 0 {
+		f.Bits = min(f.Bits, float64(s.Rate))
+	}
+	return f
+}
+
+func (w *wired) MeasureLinks(_ context.Context, m LinkMeasure) ([]LinkMeasured, error) {
+	if w.dead {
+		return nil, errors.New("no such process")
+	}
+	var out []LinkMeasured
+	for _, n := range m.Peers {
+		peer := n.(*wired)
+		l := LinkMeasured{Peer: peer, Missing: peer.dead}
+		if !peer.dead && m.Out {
+			l.Out = w.flows(peer, m, m.Port, m.PeerPort[n])
+		}
+		if !peer.dead && m.In {
+			l.In = peer.flows(w, m, m.PeerPort[n], m.Port)
+		}
+		out = append(out, l)
+	}
+	return out, nil
+}
+
+// bending lists the faults that shape links, with parameters by which each shows itself.
+var bending = map[string]string{
+	"delay": "{by: 50ms}", "loss": "{share: 30%}", "duplicate": "{share: 30%}", "reorder": "{share: 25%}", "corrupt": "{share: 10%}",
+	"rate": "{limit: 1mbit}",
+}
+
+func TestFaultsThatShapeLinks(t *testing.T) {
+	for name, params := range bending {
+		for _, more := range []string{"", ", direction: out", ", direction: in", ", port: main", ", peer_port: 7001, to: [b]"} {
+			params := strings.TrimSuffix(params, "}") + more + "}"
+			c := wire("a", "b", "c")
+			for _, n := range c.nodes {
+				n.engines = map[Engine]string{Netem: "", Queue: "", TBF: ""}
+			}
+			var counted Counted
+			heal, r, err := linkFault(t, name, params).Inject(t.Context(), Scope{On: c.list()[:1], Peers: c.list()[1:], Counts: func(x Counted) { counted = x }})
+			if err != nil {
+				t.Fatal(err)
+			}
+			wantStatus(t, name+" "+params, r, history.Installed)
+			if n, err := counted.Packets(t.Context()); err != nil || n != 0 {
+				t.Errorf("%s %s: %d packets before any was sent, %v", name, params, n, err)
+			}
+			r, err = heal(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			wantStatus(t, "heal of "+name, r, history.Installed)
+			for _, n := range c.nodes {
+				if len(n.rules) > 0 || len(n.shapings) > 0 {
+					t.Errorf("%s %s: %s keeps %v", name, params, n.name, n.rules)
+				}
+			}
+		}
+	}
+}
+
+func TestEnginesStandAtTheirEndOfALink(t *testing.T) {
+	for engine, at := range map[Engine]string{Netem: "a", Queue: "b"} {
+		c := wire("a", "b")
+		c.nodes[0].engines = map[Engine]string{engine: ""}
+		if _, _, err := linkFault(t, "delay", "{by: 50ms, direction: out}").Inject(t.Context(), Scope{On: c.list()[:1], Peers: c.list()[1:]}); err != nil {
+			t.Fatal(err)
+		}
+		for _, n := range c.nodes {
+			if got := len(n.shapings) > 0; got != (n.name == at) {
+				t.Errorf("%s: shapes at %s: %t", engine, n.name, got)
+			}
+		}
+	}
+}
+
+func TestFaultsThatShapedNothing(t *testing.T) {
+	for name, params := range bending {
+		for _, s := range []struct {
+			what     string
+			sabotage func(a, b *wired)
+			want     history.ReceiptStatus
+			says     string
+		}{
+			{"an engine that does nothing", func(a, b *wired) { a.lame, b.lame = true, true }, history.NotInstalled, "the rules met 0 packets"},
+			{"an engine that gives up", func(_, b *wired) { b.broken = errors.New("no such queue") }, history.NotInstalled, "no such queue"},
+			{"nobody at the other end", func(_, b *wired) { b.dead = true }, history.Indeterminate, "not measured"},
+			{"a target without process", func(a, _ *wired) { a.dead = true }, history.Indeterminate, "could not be measured"},
+			{"no engine", func(a, _ *wired) { a.engines = map[Engine]string{Netem: "old", Queue: "no", TBF: "none"} }, history.NotInstalled, "unavailable"},
+		} {
+			c := wire("a", "b")
+			for _, n := range c.nodes {
+				n.engines = map[Engine]string{Netem: "", Queue: "", TBF: ""}
+			}
+			s.sabotage(c.nodes[0], c.nodes[1])
+			heal, r, err := linkFault(t, name, strings.TrimSuffix(params, "}")+", direction: in}").Inject(t.Context(), Scope{On: c.list()[:1], Peers: c.list()[1:2]})
+			if err != nil {
+				r.Evidence += err.Error()
+			}
+			wantStatus(t, name+", "+s.what, r, s.want)
+			if !strings.Contains(r.Evidence, s.says) {
+				t.Errorf("%s, %s: %q does not say %q", name, s.what, r.Evidence, s.says)
+			}
+			if heal == nil {
+				t.Fatalf("%s, %s: there is no heal", name, s.what)
+			}
+		}
+	}
+}
+
+func TestShapingThatWasNotHealed(t *testing.T) {
+	for name, params := range bending {
+		c := wire("a", "b")
+		for _, n := range c.nodes {
+			n.engines = map[Engine]string{Netem: "", Queue: "", TBF: ""}
+			n.keeps = true
+		}
+		heal, _, err := linkFault(t, name, params).Inject(t.Context(), Scope{On: c.list()[:1], Peers: c.list()[1:]})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := heal(t.Context()); err == nil || !strings.Contains(err.Error(), name+" still acts on a with b") {
+			t.Errorf("%s that stays: %v", name, err)
+		}
+	}
+}
+
+func TestShapingsOfOneLinkHealIndependently(t *testing.T) {
+	c := wire("a", "b")
+	s := Scope{On: c.list()[:1], Peers: c.list()[1:]}
+	late, r, err := linkFault(t, "delay", "{by: 50ms}").Inject(t.Context(), s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantStatus(t, "the delay", r, history.Installed)
+	lossy, r, err := linkFault(t, "loss", "{share: 30%}").Inject(t.Context(), s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantStatus(t, "the loss", r, history.Installed)
+	later, r, err := linkFault(t, "delay", "{by: 20ms}").Inject(t.Context(), s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantStatus(t, "the second delay", r, history.Installed)
+	for _, heal := range []Heal{late, later, lossy} {
+		if _, err := heal(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func TestFaultsThatShapeLinksRefuse(t *testing.T) {
+	for name, params := range map[string][]string{
+		"delay": {
+			"{}", "{by: 0s}", "{by: 10s}", "{by: 10ms, jitter: 20ms}", "{by: 10ms, correlation: 20%}", "{by: 10ms, engine: tc}",
+			"{by: 10ms, direction: up}", "{by: 10ms, jitter: 5ms, correlation: 95%}", "{by: 10ms, from: b}",
+		},
+		"loss":      {"{}", "{share: 0%}", "{share: 0.01%}", "{share: 120%}", "{share: 0.3}", "{share: -1%}", "{share: NaN%}", "{share: [30%]}"},
+		"duplicate": {"{}", "{share: 10%, engine: queue}", "{share: 10%, correlation: 91%}"},
+		"reorder":   {"{}", "{share: 100%}", "{share: 10%, by: 1ms}"},
+		"corrupt":   {"{}", "{share: 101%}"},
+		"rate":      {"{}", "{limit: 1000}", "{limit: 1gbit}", "{limit: 1kbit}", "{limit: 1000mbit}", "{limit: 1mbit, engine: netem}", "{limit: -1mbit}"},
+	} {
+		k, _ := Lookup(name)
+		for _, p := range params {
+			if _, err := k.New(decoding(p)); err == nil {
+				t.Errorf("%s %s was taken", name, p)
+			}
+		}
+	}
+	for p, want := range map[string]Capability{"auto": CanShape, "netem": CanNetem, "queue": CanQueue} {
+		f := linkFault(t, "delay", "{by: 10ms, engine: "+p+"}")
+		if got := f.(Needing).Needs(); len(got) != 1 || got[0] != want {
+			t.Errorf("engine %s needs %v", p, got)
+		}
+	}
+}
+
+func TestToll(t *testing.T) {
+	for _, x := range []struct {
+		what string
+		toll toll
+		want history.ReceiptStatus
+	}{
+		{"as asked", toll{share: 0.3, ofWas: 100, is: 30, of: 100}, history.Installed},
+		{"more than asked", toll{share: 0.3, ofWas: 100, is: 60, of: 100}, history.Installed},
+		{"none", toll{share: 0.3, ofWas: 100, of: 100}, history.NotInstalled},
+		{"next to none", toll{share: 0.3, ofWas: 100, is: 2, of: 100}, history.NotInstalled},
+		{"none of too few", toll{share: 0.01, ofWas: 100, of: 100}, history.Indeterminate},
+		{"as before", toll{share: 0.3, was: 30, ofWas: 100, is: 30, of: 100}, history.Indeterminate},
+		{"more than before", toll{share: 0.3, was: 10, ofWas: 100, is: 37, of: 100}, history.Installed},
+		{"nothing was sent", toll{share: 0.3}, history.Indeterminate},
+		{"none of few, since they are correlated", toll{share: 0.3, correlation: 0.9, ofWas: 100, of: 100}, history.Indeterminate},
+	} {
+		if got := x.toll.status(); got != x.want {
+			t.Errorf("%s: %s, want %s", x.what, got, x.want)
+		}
+	}
+	for _, x := range []struct {
+		k, n int
+		p    float64
+		want float64
+	}{{0, 10, 0.5, 1.0 / 1024}, {5, 10, 0.5, 0.623}, {10, 10, 0.5, 1}, {-1, 10, 0.5, 0}, {3, 10, 0, 1}, {3, 10, 1, 0}} {
+		if got := atMost(x.k, x.n, x.p); math.Abs(got-x.want) > 1e-3 {
+			t.Errorf("at most %d of %d by %v: %v, want %v", x.k, x.n, x.p, got, x.want)
+		}
+	}
+	if n := enoughFor(0.01, 0).Count; atMost(0, n, 0.005) > doubt {
+		t.Errorf("%d are not enough for 1 %%", n)
+	}
+}
+
+// decoding decodes parameters as scenarios do.
+func decoding(params string) func(any) error {
+	return func(into any) error { return yaml.UnmarshalWithOptions([]byte(params), into, yaml.Strict()) }
+}

@@ -1,0 +1,80 @@
+package chaos
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/lockquake/lockquake/history"
+)
+
+// delay makes packets of links arrive later, each by the same time or, with jitter, by times that differ, so that some
+// overtake others. Nothing is lost.
+type delay struct {
+	OnLinks `yaml:",inline"`
+	// By is how much later packets arrive, in each direction that is hit.
+	By time.Duration `yaml:"by"`
+	// Jitter makes it a time from By - Jitter to By + Jitter, all equally likely.
+	Jitter time.Duration `yaml:"jitter"`
+	// Correlation is how much the time of one packet is that of the one before it.
+	Correlation Share `yaml:"correlation"`
+}
+
+const (
+	leastDelay = time.Millisecond
+	mostDelay  = 5 * time.Second
+)
+
+func delayKind() Kind {
+	return Kind{
+		Name: "delay",
+		Doc: "Makes the packets between the targets and others arrive later by `by`, give or take `jitter`; receipt: one-way times and " +
+			"round trips of datagrams over each link, before and now.",
+		Needs: []Capability{CanShape}, PeerNeeds: []Capability{CanShape}, Lasting: true, Counts: true,
+		New: func(decode func(any) error) (Fault, error) {
+			f := delay{OnLinks: everyLink()}
+			if err := decode(&f); err != nil {
+				return nil, err
+			}
+			switch {
+			case f.By < leastDelay || f.By > mostDelay:
+				return nil, fmt.Errorf("by of delay is %v: want %v to %v", f.By, leastDelay, mostDelay)
+			case f.Jitter > f.By:
+				return nil, fmt.Errorf("jitter is %v: want at most what the packets are delayed by, %v", f.Jitter, f.By)
+			case f.Correlation > 0 && f.Jitter == 0:
+				return nil, errors.New("correlation is of the jitter, and there is none")
+			}
+			return f.bend(), errors.Join(f.check(), f.Correlation.correlates())
+		},
+	}
+}
+
+func (f delay) bend() bend {
+	return bend{
+		OnLinks: f.OnLinks, kind: "delay", by: f.engines(), needs: f.capabilities(), longest: f.By + f.Jitter,
+		shaping: Shaping{Delay: f.By, Jitter: f.Jitter, Correlation: float64(f.Correlation)},
+		gauge:   LinkMeasure{Count: 100, Every: time.Millisecond, Echo: true},
+		sign:    sign{shows: f.shows, text: f.text},
+	}
+}
+
+// shows compares the medians.
+func (f delay) shows(l bentLane) history.ReceiptStatus {
+	switch {
+	case l.is.Arrived == 0:
+		return history.Indeterminate
+	case l.is.OneWay.Mid-l.was.OneWay.Mid < f.By/2:
+		return history.NotInstalled
+	}
+	return history.Installed
+}
+
+func (f delay) text(lanes []bentLane) string {
+	more := func(l bentLane) time.Duration { return l.is.OneWay.Mid - l.was.OneWay.Mid }
+	return fmt.Sprintf("one way takes %s more at the median (asked: %v): %s before, %s now (5 %% to 95 %%: %s); round trips %s before, %s now; %s",
+		over(lanes, more), f.By, over(lanes, func(l bentLane) time.Duration { return l.was.OneWay.Mid }),
+		over(lanes, func(l bentLane) time.Duration { return l.is.OneWay.Mid }),
+		within(lanes, func(l bentLane) (time.Duration, time.Duration) { return l.is.OneWay.Low, l.is.OneWay.High }),
+		over(lanes, func(l bentLane) time.Duration { return l.was.Round.Mid }), over(lanes, func(l bentLane) time.Duration { return l.is.Round.Mid }),
+		arrived(lanes))
+}

@@ -1,0 +1,57 @@
+package chaos
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/lockquake/lockquake/history"
+)
+
+// loss makes a share of the packets of links vanish. TCP sends them again, which a service sees as delays of 200 ms and more.
+type loss struct {
+	OnLinks `yaml:",inline"`
+	// Share of the packets that vanish.
+	Share Share `yaml:"share"`
+	// Correlation is how much the fate of one packet is that of the one before it: losses then come in rows.
+	Correlation Share `yaml:"correlation"`
+}
+
+func lossKind() Kind {
+	return Kind{
+		Name: "loss",
+		Doc: "Makes a share of the packets between the targets and others vanish; receipt: numbered datagrams over each link, of which some " +
+			"do not arrive.",
+		Needs: []Capability{CanShape}, PeerNeeds: []Capability{CanShape}, Lasting: true, Counts: true,
+		New: func(decode func(any) error) (Fault, error) {
+			f := loss{OnLinks: everyLink()}
+			if err := decode(&f); err != nil {
+				return nil, err
+			}
+			if err := f.Share.between("loss", leastShare, 1); err != nil {
+				return nil, err
+			}
+			return f.bend(), errors.Join(f.check(), f.Correlation.correlates())
+		},
+	}
+}
+
+func (f loss) bend() bend {
+	return bend{
+		OnLinks: f.OnLinks, kind: "loss", by: f.engines(), needs: f.capabilities(),
+		shaping: Shaping{Loss: float64(f.Share), Correlation: float64(f.Correlation)},
+		gauge:   enoughFor(f.Share, f.Correlation),
+		sign:    sign{shows: f.shows, text: f.text},
+	}
+}
+
+func (f loss) shows(l bentLane) history.ReceiptStatus {
+	return toll{
+		share: float64(f.Share), correlation: float64(f.Correlation),
+		was: l.was.Sent - l.was.Arrived, ofWas: l.was.Sent, is: l.is.Sent - l.is.Arrived, of: l.is.Sent,
+	}.status()
+}
+
+func (f loss) text(lanes []bentLane) string {
+	return fmt.Sprintf("%s are lost now (asked: %v), %s before", ratio(lanes, func(l bentLane) (int, int) { return l.is.Sent - l.is.Arrived, l.is.Sent }), f.Share,
+		ratio(lanes, func(l bentLane) (int, int) { return l.was.Sent - l.was.Arrived, l.was.Sent }))
+}

@@ -1,0 +1,122 @@
+package chaos
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/lockquake/lockquake/history"
+)
+
+// throttle lets links carry no more than so many bits per second, each link and direction for itself. What comes faster waits in a
+// queue of 200 ms, and beyond that is dropped.
+type throttle struct {
+	OnLinks `yaml:",inline"`
+	// Limit is what each link carries in each direction that is hit, with the headers of its packets.
+	Limit Bits `yaml:"limit"`
+}
+
+// Bits is a rate in bits per second.
+type Bits uint64
+
+// UnmarshalYAML takes "500kbit" and "1.5mbit".
+func (b *Bits) UnmarshalYAML(unmarshal func(any) error) error {
+	var text string
+	if err := unmarshal(&text); err == nil {
+		for _, u := range bitUnits {
+			number, ok := strings.CutSuffix(text, u.name)
+			v, err := strconv.ParseFloat(strings.TrimSpace(number), 64)
+			if ok && err == nil && v > 0 && v <= math.MaxUint32 {
+				*b = Bits(v * u.size)
+				return nil
+			}
+		}
+	}
+	return errors.New("want bits per second, such as 500kbit or 1.5mbit")
+}
+
+var bitUnits = []struct {
+	name string
+	size float64
+}{{"kbit", 1e3}, {"mbit", 1e6}}
+
+func (b Bits) String() string {
+	for _, u := range []int{1, 0} {
+		if v := float64(b) / bitUnits[u].size; v >= 1 {
+			return strconv.FormatFloat(v, 'g', 3, 64) + bitUnits[u].name
+		}
+	}
+	return strconv.FormatUint(uint64(b), 10) + "bit"
+}
+
+const (
+	leastRate Bits = 64_000      // slower, and a receipt takes too long
+	mostRate  Bits = 100_000_000 // faster, and the agent cannot send enough to see it
+	// rateSize is the payload of a datagram by which a rate is measured.
+	rateSize = 1200
+	rateWire = rateSize + 42
+	// rateFor is how long is measured, at twice the rate.
+	rateFor = 1500 * time.Millisecond
+)
+
+func rateKind() Kind {
+	return Kind{
+		Name: "rate",
+		Doc: "Lets the links between the targets and others carry no more than `limit` in each direction, by the kernel's token bucket; " +
+			"receipt: datagrams at twice that rate, of which no more arrives.",
+		Needs: []Capability{CanThrottle}, PeerNeeds: []Capability{CanThrottle}, Lasting: true, Counts: true,
+		New: func(decode func(any) error) (Fault, error) {
+			f := throttle{OnLinks: everyLink()}
+			if err := decode(&f); err != nil {
+				return nil, err
+			}
+			if f.Limit < leastRate || f.Limit > mostRate {
+				return nil, fmt.Errorf("limit of rate is %v: want %v to %v", f.Limit, leastRate, mostRate)
+			}
+			if f.Engine != anyEngine {
+				return nil, errors.New("engine cannot be chosen for rate: the kernel's token bucket does it")
+			}
+			return f.bend(), f.check()
+		},
+	}
+}
+
+func (f throttle) bend() bend {
+	every := time.Duration(float64(time.Second) * rateWire * 8 / (2 * float64(f.Limit)))
+	return bend{
+		OnLinks: f.OnLinks, kind: "rate", by: []Engine{TBF}, needs: []Capability{CanThrottle}, longest: 250 * time.Millisecond,
+		shaping: Shaping{Rate: uint64(f.Limit)},
+		gauge:   LinkMeasure{Count: max(int(rateFor/every), 10), Every: every, Size: rateSize},
+		sign:    sign{shows: f.shows, text: f.text},
+	}
+}
+
+// shows wants a link that carried more before.
+func (f throttle) shows(l bentLane) history.ReceiptStatus {
+	const more, less = 1.5, 1.3 // times the limit
+	switch limit := float64(f.Limit); {
+	case l.is.Bits > less*limit:
+		return history.NotInstalled
+	case l.was.Bits < more*limit || l.is.Arrived < 2:
+		return history.Indeterminate
+	}
+	return history.Installed
+}
+
+func (f throttle) text(lanes []bentLane) string {
+	bits := func(f func(bentLane) float64) string {
+		low, high := math.Inf(1), 0.0
+		for _, l := range lanes {
+			low, high = min(low, f(l)), max(high, f(l))
+		}
+		if Bits(low).String() == Bits(high).String() {
+			return Bits(low).String()
+		}
+		return fmt.Sprintf("%v to %v", Bits(low), Bits(high))
+	}
+	return fmt.Sprintf("%s arrive in a second now (asked: at most %v), %s before; %s", bits(func(l bentLane) float64 { return l.is.Bits }), f.Limit,
+		bits(func(l bentLane) float64 { return l.was.Bits }), arrived(lanes))
+}

@@ -1,0 +1,63 @@
+package agent
+
+import (
+	"fmt"
+
+	"github.com/vishvananda/netlink"
+)
+
+// count adds up what the qdiscs of a fault have counted.
+func (t *tree) count(space *namespace, slot int) (Shaped, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	h, err := netlinkIn(space)
+	if err != nil {
+		return Shaped{}, err
+	}
+	defer h.Close()
+	out := Shaped{Engine: t.faults[slot].shaping.Engine}
+	all, err := h.QdiscList(&netlink.GenericLink{LinkAttrs: netlink.LinkAttrs{Index: t.link}})
+	if err != nil {
+		return out, fmt.Errorf("list the traffic control of the link: %w", err)
+	}
+	for _, q := range all {
+		s := q.Attrs().Statistics
+		if s == nil || s.Basic == nil || s.Queue == nil || !t.owns(slot, q.Attrs().Handle) {
+			continue
+		}
+		out.Passed, out.Dropped, out.Waiting = out.Passed+uint64(s.Basic.Packets), out.Dropped+uint64(s.Queue.Drops), out.Waiting+int(s.Queue.Qlen)
+	}
+	return out, nil
+}
+
+func (t *tree) owns(slot int, handle uint32) bool {
+	for _, b := range t.classes {
+		if major, ok := b.qdiscs[slot]; ok && handle == netlink.MakeHandle(major, 0) {
+			return true
+		}
+	}
+	return false
+}
+
+// ownRoot tells whether a root of ours stands on some link of a namespace.
+func ownRoot(space *namespace) (bool, error) {
+	h, err := netlinkIn(space)
+	if err != nil {
+		return false, err
+	}
+	defer h.Close()
+	links, err := h.LinkList()
+	if err != nil {
+		return false, fmt.Errorf("list the network links: %w", err)
+	}
+	for _, l := range links {
+		root, err := rootOf(h, l.Attrs().Index)
+		if err != nil {
+			return false, err
+		}
+		if root != nil && root.Attrs().Handle == netlink.MakeHandle(treeMajor, 0) {
+			return true, nil
+		}
+	}
+	return false, nil
+}
