@@ -97,7 +97,8 @@ type Step struct {
 	Event string        // for await event: "acquire ok", "lost", ...
 	Fact  string        // for await fact
 	Node  string        // for await fact
-	Is    string        // for await fact; default "true"
+	Is    string        // for await fact; default "true", unless IsNot is given
+	IsNot string        // for await fact: any answer but this one
 	For   time.Duration // for await elapsed
 	Of    string        // for await bitten: the name given by `as`
 

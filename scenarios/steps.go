@@ -30,7 +30,7 @@ var (
 	awaits = []string{"event", "validity-over", "fact", "point", "elapsed", "bitten"}
 	// keysOfAwait are the keys that an await takes beside await and within.
 	keysOfAwait = map[string][]string{
-		"event": {"event", "user", "lock"}, "validity-over": {"user", "lock"}, "fact": {"fact", "node", "is"},
+		"event": {"event", "user", "lock"}, "validity-over": {"user", "lock"}, "fact": {"fact", "node", "is", "is_not"},
 		"point": {"user", "point"}, "elapsed": {"for"}, "bitten": {"of"},
 	}
 	needed = map[string][]string{
@@ -54,6 +54,7 @@ type rawStep struct {
 	Await, Event   string
 	Of             string
 	Fact, Node, Is string
+	IsNot          string `yaml:"is_not"`
 	For, Within    time.Duration
 }
 
@@ -93,7 +94,7 @@ func (r reader) step(m *ast.MappingNode, path string) (Step, error) {
 	s := Step{
 		Do: raw.Do, User: raw.User, Lock: raw.Lock, Mode: raw.Mode, Value: raw.Value, Plus: raw.Plus, Outcome: raw.Outcome, Async: raw.Async,
 		Point: raw.Point, Action: raw.Action, Inject: raw.Inject, On: string(raw.On), As: raw.As, Params: params, Heal: raw.Heal,
-		Await: raw.Await, Event: raw.Event, Of: raw.Of, Fact: raw.Fact, Node: raw.Node, Is: raw.Is, For: raw.For, Within: raw.Within,
+		Await: raw.Await, Event: raw.Event, Of: raw.Of, Fact: raw.Fact, Node: raw.Node, Is: raw.Is, IsNot: raw.IsNot, For: raw.For, Within: raw.Within,
 	}
 	if tok := tokenOf(m); tok != nil && tok.Position != nil {
 		s.Line = tok.Position.Line
@@ -126,7 +127,7 @@ func (r reader) rawStep(m *ast.MappingNode, path, kind string) (rawStep, Params,
 			return raw, Params{}, r.errorf(join(path, "await"), "%q cannot be awaited; %s", text, instead(text, awaits))
 		}
 		keys = append(keys, keysOfAwait[text]...)
-		if text == "fact" {
+		if text == "fact" && entry(m, "is_not") == nil {
 			raw.Is = "true"
 		}
 	}
@@ -192,6 +193,8 @@ func (r reader) stepValues(m *ast.MappingNode, s Step, path string) error {
 		return r.errorf(join(path, "user"), "%q is not a user's name: letters and digits, the first an upper-case letter, such as A", s.User)
 	case entry(m, "lock") != nil && !lockForm.MatchString(s.Lock):
 		return r.errorf(join(path, "lock"), "%q is not a lock: they are named lock-0, lock-1, ...", s.Lock)
+	case entry(m, "is") != nil && entry(m, "is_not") != nil:
+		return r.errorf(join(path, "is_not"), "is one too many beside is; write one of them")
 	case s.Await == "elapsed" && s.For == 0:
 		return r.errorf(join(path, "for"), "no time is nothing to wait for; write a time above 0s")
 	case s.Await == "elapsed" && s.For >= s.Within:
@@ -200,7 +203,7 @@ func (r reader) stepValues(m *ast.MappingNode, s Step, path string) error {
 		}
 		return r.errorf(join(path, "for"), "%s is longer than the step's deadline; write within as well", s.For)
 	}
-	for _, key := range []string{"inject", "heal", "on", "as", "of", "point", "fact", "node", "is"} {
+	for _, key := range []string{"inject", "heal", "on", "as", "of", "point", "fact", "node", "is", "is_not"} {
 		if v := entry(m, key); v != nil {
 			if text, ok := textOf(v.Value); ok && strings.TrimSpace(text) == "" {
 				return r.src.at(tokenOf(v.Value), join(path, key), "is empty")

@@ -42,6 +42,7 @@ func (s *sentinelService) Facts() map[string]string {
 	maps.Copy(out, replicationFacts())
 	out[chaos.FactRole] = "first word of the server's ROLE: master or slave; sentinel for a Sentinel"
 	out["master"] = "name of the node that this one takes for the primary: a primary itself, a replica the one it follows, a Sentinel the one it watches"
+	out["primary"] = "whichever node is asked: the server that most Sentinels take for the primary and that takes itself for it; no answer while there is no such server"
 	out["replicas"] += "; on a Sentinel, how many replicas it sees with their link up"
 	out["quorum"] = "Sentinels only: it reaches enough others to agree on a failover and to vote for it (SENTINEL CKQUORUM)"
 	out[chaos.FactEpoch] = "the configuration epoch of the primary, which grows with each failover, by a Sentinel's own account; of a server: the " +
@@ -53,6 +54,9 @@ func (s *sentinelService) Facts() map[string]string {
 
 // Ask asks one node for one fact.
 func (s *sentinelService) Ask(ctx context.Context, node, fact string) (string, error) {
+	if fact == "primary" {
+		return s.elected(ctx)
+	}
 	if m, err := s.sentinels.find(node); err == nil {
 		return s.askSentinel(ctx, m, fact)
 	}
@@ -112,6 +116,34 @@ func (s *sentinelService) named(ctx context.Context, m member) (string, error) {
 		return "", fmt.Errorf("%s names no primary: %w", m.name, err)
 	}
 	return s.servers.at(net.JoinHostPort(v[0], v[1])), nil
+}
+
+// elected is the server that a majority of the Sentinels names and whose own ROLE is master. A Sentinel that does not answer
+// has no voice.
+func (s *sentinelService) elected(ctx context.Context) (string, error) {
+	votes := map[string]int{}
+	for _, m := range s.sentinels {
+		name, err := s.named(ctx, m)
+		if err != nil {
+			continue
+		}
+		if votes[name]++; votes[name] <= len(s.sentinels)/2 {
+			continue
+		}
+		server, err := s.servers.find(name)
+		if err != nil {
+			return "", err
+		}
+		role, err := server.ask(ctx, chaos.FactRole)
+		if err == nil && role != "master" {
+			err = fmt.Errorf("its role is %s", role)
+		}
+		if err != nil {
+			return "", fmt.Errorf("most Sentinels name %s: %w", name, err)
+		}
+		return name, nil
+	}
+	return "", fmt.Errorf("no server is named by most Sentinels: %v", votes)
 }
 
 // watched answers from what a Sentinel says of the primary.

@@ -207,20 +207,20 @@ func (r *run) awaitValidity(ctx context.Context, st scenarios.Step) error {
 }
 
 func (r *run) awaitFact(ctx context.Context, st scenarios.Step) error {
-	want := st.Is
-	if want == "" {
-		want = "true"
+	want := fmt.Sprintf("%q", st.Is)
+	if st.IsNot != "" {
+		want = fmt.Sprintf("anything but %q", st.IsNot)
 	}
 	for {
 		got, err := r.service.Ask(ctx, st.Node, st.Fact)
-		if err == nil && got == want {
+		if err == nil && (st.IsNot == "" && got == st.Is || st.IsNot != "" && got != st.IsNot) {
 			return nil
 		}
 		if serr := sleep(ctx, 10*time.Millisecond); serr != nil {
 			if err != nil {
 				return fmt.Errorf("%w; the last answer was an error: %w", serr, err)
 			}
-			return fmt.Errorf("%w; the last answer was %q, not %q", serr, got, want)
+			return fmt.Errorf("%w; the last answer was %q; awaited is %s", serr, got, want)
 		}
 	}
 }
