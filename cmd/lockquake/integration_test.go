@@ -8,11 +8,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/lockquake/lockquake/results"
+	"github.com/lockquake/lockquake/scenarios"
 )
 
 // program returns the built program: what users run, and what runs on the nodes.
@@ -166,9 +168,29 @@ var stories = []story{
 	}},
 }
 
-// TestStories runs each story once, as it comes out of the box.
+// allStories are the stories above, and with containers each other one that there is, which its own expectations judge.
+func allStories(t *testing.T) []story {
+	t.Helper()
+	out := slices.Clone(stories)
+	for _, l := range scenarios.Names() {
+		if !strings.HasPrefix(l.File, "stories/") || l.Path+".yaml" != l.File ||
+			slices.ContainsFunc(out, func(s story) bool { return s.name == l.Name && s.provider == "docker" }) {
+			continue
+		}
+		found, err := scenarios.Load(l.Name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := found[0]
+		faults := len(s.Chaos) > 0 || slices.ContainsFunc(s.Steps, func(st scenarios.Step) bool { return st.Inject != "" })
+		out = append(out, story{name: l.Name, provider: "docker", faults: faults})
+	}
+	return out
+}
+
+// TestStories runs the main form of each story once, as it comes out of the box.
 func TestStories(t *testing.T) {
-	for _, s := range stories {
+	for _, s := range allStories(t) {
 		t.Run(s.name+"@"+s.provider, func(t *testing.T) {
 			p := begin(t, "run", s.name, "--provider", s.provider, "--format", "json")
 			if code := p.wait(t); code != codeMet {

@@ -54,7 +54,7 @@ func TestEverySafeLockHasItsHealthyRow(t *testing.T) {
 func TestRowsAreChosen(t *testing.T) {
 	o := options{rows: allRows()}
 	for pattern, want := range map[string]string{
-		"redis-healthy+redsync@docker": "redis-healthy+redsync@docker", "etcd-holder-pause": "etcd-holder-pause@docker", "*+chubby@*": "etcd-healthy+chubby@docker",
+		"redis-healthy+redsync@docker": "redis-healthy+redsync@docker", "etcd-holder-pause@docker": "etcd-holder-pause@docker", "*+chubby@*": "etcd-healthy+chubby@docker",
 	} {
 		o.only = pattern
 		chosen, err := o.chosen()
