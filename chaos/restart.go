@@ -2,6 +2,7 @@ package chaos
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -12,6 +13,8 @@ import (
 type restart struct {
 	// Delay is how long the node stays away; default 0, at most maxDelay.
 	Delay time.Duration `yaml:"delay" json:"delay_ns,omitempty"`
+	// Data is what becomes of the data directory meanwhile, as for kill.
+	Data dataFate `yaml:"data" json:"data,omitempty"`
 }
 
 // maxDelay is what an injection has left for the delay, beside the time that a server is given to serve again.
@@ -21,11 +24,11 @@ func restartKind() Kind {
 	return Kind{
 		Name: "restart",
 		Doc: "Ends a server with SIGKILL, waits for `delay` (default 0s, at most 5s) and starts it again; receipt: the process was gone, " +
-			"then the node served again. A restart delay of the node's own comes on top.",
+			"then the node served again, and what its data directory held before, meanwhile and after; `data: lose` empties it. A restart delay of the node's own comes on top.",
 		Needs: []Capability{CanInspect, CanKill, CanStart},
 		Kills: true,
 		New: func(decode func(any) error) (Fault, error) {
-			f := restart{}
+			f := restart{Data: keepData}
 			if err := decode(&f); err != nil {
 				return nil, err
 			}
@@ -33,21 +36,24 @@ func restartKind() Kind {
 				return nil, fmt.Errorf("delay of restart is %s: want 0s to %s, because the server must be back within %s; "+
 					"for longer, use kill with for", f.Delay, maxDelay, Timeout)
 			}
-			return f, nil
+			return f, f.Data.check("restart")
 		},
 	}
 }
+
+// Needs lists the capabilities that it needs of its targets.
+func (f restart) Needs() []Capability { return f.Data.needs(restartKind()) }
 
 // Inject kills all targets at once, and returns when all of them serve again.
 func (f restart) Inject(ctx context.Context, s Scope) (Heal, history.Receipt, error) {
 	targets, err := capable[killable](s.On, CanKill)
 	if err == nil {
-		err = restartable(s.On)
+		err = errors.Join(restartable(s.On), f.Data.possible(s.On))
 	}
 	if err != nil {
 		return nothingToHeal, nothingDone(err), err
 	}
-	var dead victims
+	dead := victims{fate: f.Data}
 	heal := func(ctx context.Context) (history.Receipt, error) { return dead.revive(ctx, s) }
 	receipt, err := onEach(targets, func(n killable) (history.Receipt, error) {
 		gone, err := dead.kill(ctx, n)
@@ -57,7 +63,7 @@ func (f restart) Inject(ctx context.Context, s Scope) (Heal, history.Receipt, er
 		if err := pauseFor(ctx, f.Delay); err != nil {
 			return gone, fmt.Errorf("waiting for the delay: %w", err)
 		}
-		back, err := revived(ctx, n, s)
+		back, err := dead.of(n).revived(ctx, s)
 		back.Evidence = gone.Evidence + "; " + back.Evidence
 		back.Time = gone.Time
 		return back, err

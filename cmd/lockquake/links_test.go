@@ -49,15 +49,15 @@ func scenarioFile(t *testing.T, text string) string {
 	return path
 }
 
-// deafProgram is lockquake with an agent that says it puts up packet filters, and does not.
-func deafProgram(t *testing.T) string {
+// deafProgram is lockquake with an agent that says it carries out some orders, named with commas between, and does not.
+func deafProgram(t *testing.T, orders string) string {
 	t.Helper()
 	dir := t.TempDir()
 	node := filepath.Join(dir, "node")
 	if out, err := exec.Command("go", "build", "-o", node, "../../internal/cluster/testdata/node").CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	script := fmt.Sprintf("#!/bin/sh\nif [ \"$1\" = agent ]; then TESTNODE_DEAF=filter,filtered exec %s agent; fi\nexec %s \"$@\"\n", node, program(t))
+	script := fmt.Sprintf("#!/bin/sh\nif [ \"$1\" = agent ]; then TESTNODE_DEAF=%s exec %s agent; fi\nexec %s \"$@\"\n", orders, node, program(t))
 	path := filepath.Join(dir, "lockquake")
 	if err := os.WriteFile(path, []byte(script), 0o755); err != nil {
 		t.Fatal(err)
@@ -72,7 +72,7 @@ func TestFilterThatDoesNothing(t *testing.T) {
 		t.Skip("network namespaces of the local provider need root")
 	}
 	real := program(t)
-	t.Setenv("LOCKQUAKE_BIN", deafProgram(t)) // for the nodes; the run itself is the real program's
+	t.Setenv("LOCKQUAKE_BIN", deafProgram(t, "filter,filtered")) // for the nodes; the run itself is the real program's
 	for _, name := range []string{"etcd-lease-expiry", "late-packet-etcd", scenarioFile(t, slowed)} {
 		p := beginProgram(t, real, "run", name, "--provider", "local", "--format", "json")
 		if code := p.wait(t); code != codeInconclusive {

@@ -4,10 +4,11 @@ package agent
 var orders = map[string]order{
 	DoClock:      doClock,
 	DoClocked:    doClocked,
-	DoReadClocks: doReadClocks,
+	DoData:       doData,
 	DoFilter:     doFilter,
 	DoFiltered:   doFiltered,
 	DoProbe:      doProbe,
 	DoEngines:    doEngines,
 	DoMeasure:    doMeasure,
+	DoReadClocks: doReadClocks,
 }

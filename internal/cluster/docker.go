@@ -191,6 +191,11 @@ func offers(c chaos.Capability, r Role) error {
 	switch c {
 	case chaos.CanInspect, chaos.CanPause, chaos.CanKill, chaos.CanFilter, chaos.CanHold:
 		return nil
+	case chaos.CanData:
+		if r == Server {
+			return nil
+		}
+		return chaos.Unavailable{What: string(c), Reason: "a " + string(r) + " keeps no data; use it on servers"}
 	case chaos.CanStart:
 		if r == Server {
 			return nil

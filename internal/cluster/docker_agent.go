@@ -21,8 +21,9 @@ import (
 )
 
 // agentCapabilities is all that the agent gets; it is never privileged. KILL sends signals to processes of other
-// users; SYS_NICE lets it act in time on a machine that its targets keep busy; the others are for link and clock faults.
-var agentCapabilities = []string{"SYS_ADMIN", "NET_ADMIN", "SYS_PTRACE", "KILL", "DAC_READ_SEARCH", "SYS_NICE"}
+// users, DAC_OVERRIDE empties their data directories, and SYS_NICE lets it act in time on a machine that its targets keep busy; the others
+// are for link and clock faults.
+var agentCapabilities = []string{"SYS_ADMIN", "NET_ADMIN", "SYS_PTRACE", "KILL", "DAC_READ_SEARCH", "DAC_OVERRIDE", "SYS_NICE"}
 
 // agentStartTimeout bounds the start of the agent.
 const agentStartTimeout = 15 * time.Second
