@@ -29,6 +29,8 @@ func (s *service) Facts() map[string]string {
 		"revision":          "the member's latest revision",
 		"raft-term":         "the member's Raft term, which grows with each election",
 		chaos.FactEpoch:     "the same",
+		chaos.FactSyncTime:  "the time that the member has spent in fsyncs of its log, in milliseconds (etcd_disk_wal_fsync_duration_seconds)",
+		chaos.FactWrites:    "the cluster takes a write through the member, at a key that no lock has; asking writes",
 		"leases":            "number of leases that stand, by the member's own account",
 		holderFact + "LOCK": `the id of the grant that holds lock LOCK, by a linearizable read, or "none"; of those who share, all, with commas`,
 		waitersFact + "LOCK": "number of users who wait for lock LOCK, by a linearizable read; for txn and chubby, whose waiters leave no key: " +
@@ -57,6 +59,12 @@ func (s *service) Ask(ctx context.Context, node, fact string) (string, error) {
 	case chaos.FactAnswers:
 		_, err := m.client.Status(ctx, m.addr)
 		return strconv.FormatBool(err == nil), nil
+	case chaos.FactSyncTime:
+		seconds, err := m.metric(ctx, "etcd_disk_wal_fsync_duration_seconds_sum")
+		return strconv.FormatFloat(1000*seconds, 'f', 3, 64), err
+	case chaos.FactWrites:
+		_, err := m.client.Put(ctx, readyKey, m.name)
+		return strconv.FormatBool(err == nil), err
 	case "clock":
 		return m.clock(ctx)
 	case "leases":

@@ -72,18 +72,23 @@ func (m member) clock(ctx context.Context) (string, error) {
 
 // watchers reads the number of watchers that the member serves out of its metrics.
 func (m member) watchers(ctx context.Context) (int, error) {
+	n, err := m.metric(ctx, "etcd_debugging_mvcc_watcher_total")
+	return int(n), err
+}
+
+// metric reads one number out of the member's metrics.
+func (m member) metric(ctx context.Context, name string) (float64, error) {
 	resp, err := m.get(ctx, "/metrics")
 	if err != nil {
 		return 0, fmt.Errorf("metrics of %s: %w", m.name, err)
 	}
 	defer resp.Body.Close()
 	for lines := bufio.NewScanner(resp.Body); lines.Scan(); {
-		if v, ok := strings.CutPrefix(lines.Text(), "etcd_debugging_mvcc_watcher_total "); ok {
-			n, err := strconv.ParseFloat(v, 64)
-			return int(n), err
+		if v, ok := strings.CutPrefix(lines.Text(), name+" "); ok {
+			return strconv.ParseFloat(v, 64)
 		}
 	}
-	return 0, fmt.Errorf("the metrics of %s name no watchers", m.name)
+	return 0, fmt.Errorf("the metrics of %s have no %s", m.name, name)
 }
 
 func (m member) get(ctx context.Context, path string) (*http.Response, error) {

@@ -24,11 +24,12 @@ type question struct {
 }
 
 var plainQuestions = map[string]string{
-	chaos.FactRole: `SELECT CASE WHEN pg_is_in_recovery() THEN 'standby' ELSE 'primary' END`,
-	"clock":        `SELECT to_char(clock_timestamp() AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')`,
-	"started":      `SELECT to_char(pg_postmaster_start_time() AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')`,
-	"lsn":          `SELECT pg_current_wal_lsn()::text`,
-	"sessions":     `SELECT count(*)::text FROM pg_stat_activity WHERE starts_with(application_name, '` + sessionPrefix + `')`,
+	chaos.FactRole:    `SELECT CASE WHEN pg_is_in_recovery() THEN 'standby' ELSE 'primary' END`,
+	"clock":           `SELECT to_char(clock_timestamp() AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')`,
+	"started":         `SELECT to_char(pg_postmaster_start_time() AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')`,
+	"lsn":             `SELECT pg_current_wal_lsn()::text`,
+	chaos.FactSyncing: `SELECT (count(*) > 0)::text FROM pg_stat_activity WHERE wait_event LIKE '%Sync'`,
+	"sessions":        `SELECT count(*)::text FROM pg_stat_activity WHERE starts_with(application_name, '` + sessionPrefix + `')`,
 }
 
 // holders asks who has a lock. A row that is locked by one transaction bears its number in xmax, and every transaction

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -129,6 +130,8 @@ func (s *service) Facts() map[string]string {
 		"clock":              "the server's wall clock by clock_timestamp(), RFC 3339 with microseconds, UTC",
 		"started":            "when the server's first process started, by its own clock: another after each start",
 		"lsn":                "the end of the server's log",
+		chaos.FactSyncing:    "a process of the server waits for a sync of its log or its files (pg_stat_activity)",
+		chaos.FactWrites:     "the server takes a write in a table that no lock has; asking writes",
 		"sessions":           "number of sessions of lock users",
 		holderFact + "LOCK":  `who has lock LOCK by the server's account: the owner in the row (lease), the process id of the session (advisory, row), or "none"`,
 		waitersFact + "LOCK": "number of sessions that wait for lock LOCK in the server (advisory, row)",
@@ -145,6 +148,10 @@ func (s *service) Ask(ctx context.Context, node, fact string) (string, error) {
 			return "false", nil //nolint:nilerr // not answering is the answer
 		}
 		return "true", nil
+	}
+	if fact == chaos.FactWrites {
+		err := s.Ready(ctx)
+		return strconv.FormatBool(err == nil), err
 	}
 	q, err := s.question(fact)
 	if err != nil {

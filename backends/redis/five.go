@@ -129,6 +129,7 @@ func (f five) Specs() []cluster.Spec {
 			Role:         cluster.Server,
 			Ports:        []cluster.Port{{Name: Port, Number: 6379}},
 			Image:        "redis",
+			SyncThreads:  syncThreads(f.params.Persistence),
 			Restartable:  true,
 			RestartDelay: restartDelay(f.params.Restart, f.common.TTL),
 			Command: func(p cluster.Place) []string {

@@ -105,6 +105,15 @@ var persistence = map[string][]string{
 	"always":   {"--save", "", "--appendonly", "yes", "--appendfsync", "always"},
 }
 
+// syncThreads is how the name begins of the thread that syncs a server's data. With "always" it is the main thread, which does all
+// else as well.
+func syncThreads(policy string) []string {
+	if policy == "everysec" {
+		return []string{"bio_aof"}
+	}
+	return nil
+}
+
 func checkPersistence(policy string) error {
 	if _, ok := persistence[policy]; !ok {
 		return fmt.Errorf("persistence is %q; it must be none, snapshot, everysec or always", policy)

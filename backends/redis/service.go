@@ -100,6 +100,9 @@ func serverFacts() map[string]string {
 		chaos.FactRole:      "first word of the server's ROLE: master or slave",
 		"clock":             "the server's wall clock by TIME, RFC 3339 with microseconds, UTC",
 		"run-id":            "the server's run_id: another after each start",
+		chaos.FactSyncing:   "an fsync of the append-only file waits or is under way (aof_pending_bio_fsync)",
+		"delayed-fsyncs":    "how often the server put a write off because an fsync took too long (aof_delayed_fsync)",
+		chaos.FactWrites:    "the server takes a write at a key that no lock has; asking writes",
 		holderFact + "LOCK": `the value at the key of lock LOCK on this very server, or "none"`,
 	}
 }
@@ -127,6 +130,16 @@ func (m member) ask(ctx context.Context, fact string) (string, error) {
 			return "", fmt.Errorf("TIME of %s: %w", m.name, err)
 		}
 		return clockText(t), nil
+	case chaos.FactSyncing, "delayed-fsyncs":
+		section, err := m.info(ctx, "persistence")
+		if fact == chaos.FactSyncing {
+			pending := section["aof_pending_bio_fsync"]
+			return strconv.FormatBool(pending != "" && pending != "0"), err
+		}
+		return section["aof_delayed_fsync"], err
+	case chaos.FactWrites:
+		err := m.write(ctx, readyKey)
+		return strconv.FormatBool(err == nil), err
 	case "run-id":
 		section, err := m.info(ctx, "server")
 		return section["run_id"], err

@@ -59,6 +59,7 @@ func (s single) Specs() []cluster.Spec {
 		Role:         cluster.Server,
 		Ports:        []cluster.Port{{Name: Port, Number: 6379}},
 		Image:        "redis",
+		SyncThreads:  syncThreads(s.params.Persistence),
 		Restartable:  true,
 		RestartDelay: restartDelay(s.params.Restart, s.common.TTL),
 		Command: func(p cluster.Place) []string {

@@ -50,6 +50,8 @@ func (s *service) Facts() map[string]string {
 		chaos.FactRole:       "leader or follower, by the server's own account (srvr)",
 		"leader":             `name of the server that calls itself leader, or "none"`,
 		"epoch":              "the epoch of the server's last transaction: another after each election that was followed by a write",
+		chaos.FactSyncTime:   "the time that the server has spent in fsyncs of its log, in milliseconds (mntr, fsynctime)",
+		chaos.FactWrites:     "the ensemble takes a write through the server: it opens a session; asking writes",
 		"zxid":               "the server's last transaction, hexadecimal",
 		"sessions":           "the number of sessions that the server knows of, clients' and observers'",
 		"clock":              "the server's wall clock, by which a fresh connection came to be (cons), RFC 3339 with milliseconds, UTC",
@@ -74,7 +76,10 @@ func (s *service) Ask(ctx context.Context, node, fact string) (string, error) {
 		return m.waiters(ctx, name)
 	}
 	switch fact {
-	case chaos.FactServes:
+	case chaos.FactSyncTime:
+		n, err := m.metrics(ctx, "zk_sum_fsynctime")
+		return strconv.FormatInt(n, 10), err
+	case chaos.FactServes, chaos.FactWrites:
 		err := m.visit(ctx, func(*session) error { return nil })
 		return strconv.FormatBool(err == nil), nil
 	case "answers":

@@ -4,10 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"runtime"
 	"strconv"
-	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -24,8 +22,13 @@ type halted struct {
 // haltTime bounds the wait for the threads of one process: one that sleeps in the kernel, uninterruptible, cannot be held.
 const haltTime = 2 * time.Second
 
-// halting holds all threads of a process while do runs. Every request to ptrace must come from one thread of ours.
+// halting holds all threads of a process while do runs. What else of ours traces it makes way.
 func halting(ctx context.Context, pid int, do func(*halted) error) error {
+	return untraced(ctx, pid, func() error { return halt(ctx, pid, do) })
+}
+
+// halt does so with a process that nobody traces. Every request to ptrace must come from one thread of ours.
+func halt(ctx context.Context, pid int, do func(*halted) error) error {
 	ctx, cancel := context.WithTimeout(ctx, haltTime)
 	defer cancel()
 	done := make(chan error, 1)
@@ -78,7 +81,7 @@ func (h *halted) take(ctx context.Context, tid int) error {
 	case errors.Is(err, unix.ESRCH) || errors.Is(err, unix.EPERM) && h.gone(tid):
 		return nil
 	case err != nil:
-		return fmt.Errorf("ptrace of thread %d of pid %d%s: %w", tid, h.pid, tracer(h.pid), err)
+		return fmt.Errorf("ptrace of thread %d of pid %d%s: %w", tid, h.pid, tracedBy(h.pid), err)
 	}
 	h.threads[tid] = 0
 	if err := unix.PtraceInterrupt(tid); err != nil && !errors.Is(err, unix.ESRCH) {
@@ -170,13 +173,10 @@ func (h *halted) inside(from, to uint64) (int, error) {
 	return n, nil
 }
 
-// tracer says who traces a process, where somebody does.
-func tracer(pid int) string {
-	b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-	for line := range strings.Lines(string(b)) {
-		if who, ok := strings.CutPrefix(line, "TracerPid:"); ok && strings.TrimSpace(who) != "0" {
-			return ", which pid " + strings.TrimSpace(who) + " traces"
-		}
+// tracedBy says who traces a process, where somebody does.
+func tracedBy(pid int) string {
+	if who := tracerOf("/proc/" + strconv.Itoa(pid)); who != 0 {
+		return fmt.Sprintf(", which pid %d traces", who)
 	}
 	return ""
 }

@@ -11,4 +11,6 @@ var orders = map[string]order{
 	DoEngines:    doEngines,
 	DoMeasure:    doMeasure,
 	DoReadClocks: doReadClocks,
+	DoSynced:     doSynced,
+	DoSyncs:      doSyncs,
 }

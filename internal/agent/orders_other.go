@@ -9,3 +9,6 @@ var orders = map[string]order{}
 type links struct{}
 
 func newLinks() *links { return nil }
+
+// signalled has nobody to make way here.
+func signalled(_ Process, _ string, send func() error) error { return send() }

@@ -144,7 +144,7 @@ func (s *server) do(r request, resp *response) error {
 		if r.Signal == "STOP" {
 			t.stopped = true // before the signal: better one SIGCONT too many
 		}
-		err := r.Process.Signal(r.Signal)
+		err := signalled(r.Process, r.Signal, func() error { return r.Process.Signal(r.Signal) })
 		if r.Signal == "CONT" && err == nil {
 			t.stopped = false
 		}
@@ -158,10 +158,10 @@ func (s *server) do(r request, resp *response) error {
 func (s *server) heal() {
 	for p, t := range s.owned {
 		if t.kill {
-			_ = p.Signal("KILL")
+			_ = signalled(p, "KILL", func() error { return p.Signal("KILL") })
 		}
 		if t.stopped {
-			_ = p.Signal("CONT")
+			_ = signalled(p, "CONT", func() error { return p.Signal("CONT") })
 		}
 	}
 	s.drain()

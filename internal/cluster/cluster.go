@@ -59,6 +59,9 @@ type Spec struct {
 	Limits Limits
 	// Go tells that the program is written in Go, which asks the kernel for the time and not the C library.
 	Go bool
+	// SyncThreads is what the names of the program's threads begin with that call fsync and its like, where it is known that no
+	// others do.
+	SyncThreads []string
 	// Preparations are what the run's faults need of the node before it starts.
 	Preparations []chaos.Preparation
 	// Stdio asks for the node's standard input and output as its control stream.

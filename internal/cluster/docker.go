@@ -191,7 +191,7 @@ func offers(c chaos.Capability, r Role) error {
 	switch c {
 	case chaos.CanInspect, chaos.CanPause, chaos.CanKill, chaos.CanFilter, chaos.CanHold:
 		return nil
-	case chaos.CanData:
+	case chaos.CanData, chaos.CanHoldSyncs:
 		if r == Server {
 			return nil
 		}

@@ -101,7 +101,7 @@ func (n *Node) standAgain(ctx context.Context) error {
 		errs = append(errs, n.order(ctx, s.order, nil))
 	}
 	if err := errors.Join(errs...); err != nil {
-		return fmt.Errorf("%s runs, but the faults that stand on its links and clock were not put up again: %w", n.Name(), err)
+		return fmt.Errorf("%s runs, but the faults that stand on its links, clock and disk were not put up again: %w", n.Name(), err)
 	}
 	return nil
 }
