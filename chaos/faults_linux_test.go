@@ -302,7 +302,7 @@ func (q quorum) Facts() map[string]string { return map[string]string{FactServes:
 func (q quorum) Ask(ctx context.Context, node, fact string) (string, error) {
 	up, self := 0, ""
 	for _, m := range q.members {
-		if m.Running() {
+		if s, err := m.Inspect(ctx); err == nil && !s.Gone() { // a dead one may not be reaped yet
 			up++
 		}
 		if m.name == node {
