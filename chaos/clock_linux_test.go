@@ -147,6 +147,22 @@ func TestClockThatLibfaketimeMovesIsWaitedFor(t *testing.T) {
 	}
 }
 
+// TestClockThatIsLookedAtTooEarly has a jump stand that the process has not seen yet when the next one is injected.
+func TestClockThatIsLookedAtTooEarly(t *testing.T) {
+	n := &clockNode{slow: 300 * time.Millisecond}
+	if _, err := n.ShiftClock(t.Context(), "x", ClockShift{Jump: time.Hour}); err != nil {
+		t.Fatal(err)
+	}
+	_, r, err := newFault(t, "clock-jump", `{"by": "-10000ms"}`).Inject(t.Context(), Scope{On: []Node{n}, Service: n})
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantStatus(t, "jump", r, history.Installed)
+	if !strings.Contains(r.Evidence, "before it was 1h0m") {
+		t.Error(r.Evidence)
+	}
+}
+
 // TestDriftWhileAnotherFaultJumps moves the clock by another fault between the two readings of a drift.
 func TestDriftWhileAnotherFaultJumps(t *testing.T) {
 	n := &clockNode{}

@@ -53,11 +53,15 @@ func (s ClockShift) lands() time.Duration {
 	if s.How == ByFaketime {
 		return faketimeLands
 	}
-	return 0
+	return vdsoLands
 }
 
-// faketimeLands: libfaketime reads its file once a second; 1.1 to 1.8 s were seen.
-const faketimeLands = 5 * time.Second
+const (
+	// faketimeLands: libfaketime reads its file once a second; 1.1 to 1.8 s were seen.
+	faketimeLands = 5 * time.Second
+	// vdsoLands: a patch is there at once, but for a program that was started a moment ago, which may lose it once.
+	vdsoLands = 500 * time.Millisecond
+)
 
 // FactClock is the fact that tells a node's wall clock, in RFC 3339; FactMonotonic tells its monotonic clock in nanoseconds, from whatever
 // start. Either may be followed by a space and by how it came to be known.
@@ -87,6 +91,15 @@ func (f clockFault) Preparations() []Preparation {
 		return []Preparation{Preload}
 	}
 	return nil
+}
+
+// Excludes keeps the two mechanisms apart: libfaketime reckons by the patched clock when to read its file again, and does not for as long
+// as that clock was set back.
+func (f clockFault) Excludes() (p Preparation, why string) {
+	if f.shift.How == ByFaketime {
+		return "", ""
+	}
+	return Preload, "libfaketime, which another clock fault needs there, does not bear a patched clock; use one how for all clock faults of a node"
 }
 
 // Needs leaves out the patch where libfaketime does the work.
@@ -141,7 +154,7 @@ func (f clockFault) shiftOne(ctx context.Context, s Scope, w *watched) (history.
 	if err != nil {
 		return seen(history.Indeterminate, shifted, fmt.Sprintf("%s: its clock could not be asked: %v", w.Name(), err)), nil
 	}
-	if f.shift.lands() > 0 {
+	if f.shift.How == ByFaketime {
 		shifted = clock.Now() // it was told by then, and not before
 	}
 	return seen(v.status, shifted, fmt.Sprintf("%s: %s; %s (%s)", w.Name(), v.text, w.monotonic(ctx), w.said.How)), nil
@@ -171,7 +184,7 @@ func (w *watched) unshift(ctx context.Context) (history.Receipt, error) {
 		// It was written back and read back; a server that is down or paused by another fault cannot be asked.
 		return seen(history.Indeterminate, at, fmt.Sprintf("%s: its clock was put back, but could not be asked: %v", w.Name(), err)), nil
 	}
-	if w.shift.lands() > 0 {
+	if w.shift.How == ByFaketime {
 		at = clock.Now()
 	}
 	if v.status == history.NotInstalled {

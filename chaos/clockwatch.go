@@ -32,6 +32,7 @@ const maxUnsettled = 8
 // look notes what the clocks of the node are before anything is done to them. What cannot be asked is left out.
 func (w *watched) look(ctx context.Context) {
 	w.mono, _, w.hasMono = w.monoAhead(ctx)
+	end := clock.Now() + int64(w.shift.lands())
 	for range maxUnsettled {
 		before, err := w.ClockShifts(ctx)
 		if err != nil {
@@ -41,16 +42,21 @@ func (w *watched) look(ctx context.Context) {
 		if err != nil {
 			return
 		}
-		w.before = s
 		after, err := w.ClockShifts(ctx)
 		if err != nil {
 			return
 		}
-		if after.Changes == before.Changes {
-			ahead, others := s.ahead(), after.around(before.Time)
-			if own := (span{ahead.low - others.high, ahead.high - others.low}); !own.meets(span{}) {
-				w.own = own
-			}
+		if after.Changes != before.Changes {
+			continue
+		}
+		ahead, others := s.ahead(), after.around(before.Time)
+		own := span{ahead.low - others.high, ahead.high - others.low}
+		w.before, w.own = s, span{}
+		if own.meets(span{}) {
+			return
+		}
+		w.own = own // another machine's clock, or what stands has not been seen by the process yet
+		if clock.Now() > end || pauseFor(ctx, w.shift.lands()/(maxUnsettled-2)) != nil {
 			return
 		}
 	}

@@ -17,6 +17,12 @@ type Prepared interface {
 	Preparations() []Preparation
 }
 
+// Excluding is a Fault that cannot be injected into nodes that were prepared for some other fault in a certain way. A scenario that
+// asks for both is refused before anything starts.
+type Excluding interface {
+	Excludes() (p Preparation, why string)
+}
+
 // Needing is a Fault that, by its parameters, needs other capabilities of its targets than its Kind lists.
 type Needing interface {
 	Needs() []Capability

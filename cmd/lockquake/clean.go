@@ -42,6 +42,7 @@ func cleanCommand(std streams) *cobra.Command {
 			{"link", swept.Links},
 			{"directory", swept.Directories},
 			{"image", swept.Images},
+			{"set right", swept.Clocks},
 		} {
 			for _, n := range group.names {
 				fmt.Fprintf(std.out, "%s %s\n", group.what, n)

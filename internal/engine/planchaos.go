@@ -194,7 +194,7 @@ func (p *Plan) checkDelivery(o Options) error {
 	}
 	for _, inj := range p.allInjections() {
 		if err := p.deliverable(o.Provider, inj); err != nil {
-			return MissingError{Text: fmt.Sprintf("%s: fault %s on %s cannot be delivered by provider %s: %v", p.scenario.Name, inj.kind.Name, inj.on, o.Provider.Name(), err)}
+			return p.undeliverable(o, inj, err)
 		}
 	}
 	return nil

@@ -20,13 +20,34 @@ func (p *Plan) checkPreparations(o Options) error {
 		for _, s := range p.picks(inj.selector) {
 			for _, what := range f.Preparations() {
 				if err := p.prepared(o, s, what); err != nil {
-					return MissingError{Text: fmt.Sprintf("%s: fault %s on %s cannot be delivered by provider %s: %v",
-						p.scenario.Name, inj.kind.Name, inj.on, o.Provider.Name(), err)}
+					return p.undeliverable(o, inj, err)
 				}
 			}
 		}
 	}
+	return p.checkExclusions(o)
+}
+
+// checkExclusions looks that no fault may hit a node whose preparations it cannot bear.
+func (p *Plan) checkExclusions(o Options) error {
+	for _, inj := range p.allInjections() {
+		f, ok := inj.fault.(chaos.Excluding)
+		if !ok {
+			continue
+		}
+		what, why := f.Excludes()
+		for _, s := range p.picks(inj.selector) {
+			if slices.Contains(s.Preparations, what) {
+				return p.undeliverable(o, inj, fmt.Errorf("%s: %s", s.Name, why))
+			}
+		}
+	}
 	return nil
+}
+
+func (p *Plan) undeliverable(o Options, inj injection, err error) error {
+	return MissingError{Text: fmt.Sprintf("%s: fault %s on %s cannot be delivered by provider %s: %v",
+		p.scenario.Name, inj.kind.Name, inj.on, o.Provider.Name(), err)}
 }
 
 // prepared adds a preparation to the plan of a node.

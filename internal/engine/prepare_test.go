@@ -27,6 +27,14 @@ func (f preparedFault) Preparations() []chaos.Preparation {
 	return []chaos.Preparation{chaos.Preparation(f.What)}
 }
 
+// Excludes refuses nodes that were oiled.
+func (f preparedFault) Excludes() (what chaos.Preparation, why string) {
+	if f.What == "sand" {
+		return "oil", "sand does not hold on oil"
+	}
+	return "", ""
+}
+
 // preparing is a provider that can prepare nodes by one thing.
 type preparing struct {
 	cluster.Provider
@@ -38,7 +46,7 @@ func (preparing) Offers(chaos.Capability, cluster.Role) error { return nil }
 
 func (p preparing) Prepares(what chaos.Preparation, s cluster.Spec, image string) error {
 	switch {
-	case what != p.can:
+	case what != p.can && p.can != "*":
 		return chaos.Unavailable{What: string(what), Reason: "not here"}
 	case s.Role == cluster.Client:
 		return chaos.Unavailable{What: string(what), Reason: "not for clients, whatever is in " + image}
@@ -105,6 +113,7 @@ func TestPreparationsThatCannotBeHadAreRefused(t *testing.T) {
 		"not this one":                      {preparing{can: "oil"}, `  - {inject: needy, what: sand, on: all}`, "redis-1: sand is unavailable: not here"},
 		"not for these":                     {preparing{can: "oil"}, `  - {inject: needy, what: oil, on: A}`, "client-1: oil is unavailable: not for clients"},
 		"a provider that knows of none":     {unprepared{}, `  - {inject: needy, what: oil, on: all}`, "prepares no nodes"},
+		"both on one node":                  {preparing{can: "*"}, "  - {inject: needy, what: sand, on: redis-1}\n  - {inject: needy, what: oil, on: leader}\n", "redis-1: sand does not hold on oil"},
 		"who may be a target, but need not": {preparing{can: "oil"}, `  - {inject: needy, what: oil, on: "redis-1, clients"}`, "not for clients"},
 	} {
 		_, err := checkPrepared(t, c.provider, c.steps)

@@ -1,0 +1,293 @@
+//go:build integration
+
+package main
+
+import (
+	"cmp"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/lockquake/lockquake/backends/conformance"
+	"github.com/lockquake/lockquake/history"
+	"github.com/lockquake/lockquake/results"
+)
+
+// testProvider is the provider that tests of faults run on, unless another is asked for.
+func testProvider() string { return cmp.Or(os.Getenv(conformance.ProviderEnv), "docker") }
+
+// moved is a scenario that moves the clock of one server, and that of a client, and sees what the service makes of it.
+func moved(backend, server string) string {
+	return `name: moved
+claim: The clocks of one server and of a client go ahead by a minute, and come back.
+backend: {use: ` + backend + `, ttl: 30s}
+steps:
+  - {do: acquire, user: A}
+  - {inject: clock-jump, on: ` + server + `, by: +60s, as: server}
+  - {inject: clock-jump, on: A, by: +60s, as: client}
+  - {do: acquire, user: B, outcome: any, within: 500ms}
+  - {heal: client}
+  - {heal: server}
+  - {do: release, user: A, outcome: any}
+expect: {judged: ">=1", double_grants: "` + map[bool]string{true: ">0", false: "0"}[backend == "redis"] + `"}
+`
+}
+
+// TestClocksJump moves the clock of a Redis server, of a follower of ZooKeeper (whichever of the two it is) and of an etcd member, and
+// of a client each time. Redis forgets the holder's key; the others go by their monotonic clocks.
+func TestClocksJump(t *testing.T) {
+	for backend, server := range map[string]string{"redis": "redis-1", "etcd": "etcd-2", "zookeeper": "zookeeper-2"} {
+		t.Run(backend, func(t *testing.T) {
+			t.Parallel()
+			p := begin(t, "run", scenarioFile(t, moved(backend, server)), "--provider", testProvider(), "--format", "json")
+			code := p.wait(t)
+			r := p.report(t)
+			if code != codeMet || r.Verdict != results.Pass || len(r.Faults) != 2 {
+				t.Fatalf("exit code %d, verdict %s, faults %+v\n%s", code, r.Verdict, r.Faults, p.stderr.String())
+			}
+			for _, f := range r.Faults {
+				wantReceipts(t, f, history.Installed)
+				if !strings.Contains(f.Receipt.Evidence, "its monotonic clock is where it was") {
+					t.Errorf("%s: nothing is known of its monotonic clock: %s", f.Target, f.Receipt.Evidence)
+				}
+			}
+			gone(t, p)
+		})
+	}
+}
+
+// wantReceipts looks that a fault bit, or did not, and that it was healed.
+func wantReceipts(t *testing.T, f results.FaultResult, want history.ReceiptStatus) {
+	t.Helper()
+	if f.Receipt.Status != want {
+		t.Errorf("%s on %s: %s: %s", f.Name, f.Target, f.Receipt.Status, f.Receipt.Evidence)
+	}
+	if f.Healed == nil || f.Healed.Status != history.Installed {
+		t.Errorf("%s on %s: not healed: %+v", f.Name, f.Target, f.Healed)
+	}
+}
+
+// overlapping begins a scenario of clock faults on one node, with a restart between them, and heals in another order: each receipt
+// counts what the others did.
+const overlapping = `name: overlapping
+claim: The clock faults of one node add up, outlast its process, and heal one by one.
+backend: {use: redis, ttl: 30s}
+expect: {judged: ">=1"}
+steps:
+  - {do: acquire, user: A}
+`
+
+// patched and told are such scenarios for each mechanism.
+const (
+	patched = overlapping + `  - {inject: clock-jump, on: redis-1, by: +60s, as: first}
+  - {inject: clock-jump, on: redis-1, by: +1h, as: second}
+  - {inject: restart, on: redis-1}
+  - {inject: clock-drift, on: redis-1, rate: 1.5, as: drift}
+  - {heal: first}
+  - {inject: clock-jump, on: redis-1, by: -10s, as: back}
+  - {heal: drift}
+  - {heal: second}
+  - {heal: back}
+  - {do: release, user: A, outcome: any}
+`
+	told = overlapping + `  - {inject: clock-jump, on: redis-1, by: +1h, how: faketime, as: second}
+  - {inject: restart, on: redis-1}
+  - {inject: clock-jump, on: redis-1, by: -10s, how: faketime, as: back}
+  - {heal: second}
+  - {heal: back}
+  - {do: release, user: A, outcome: any}
+`
+)
+
+// TestClockFaultsOverlap runs them, and looks that the process after the restart had the clock of the one before.
+func TestClockFaultsOverlap(t *testing.T) {
+	for how, text := range map[string]string{"vdso": patched, "faketime": told} {
+		t.Run(how, func(t *testing.T) {
+			t.Parallel()
+			p := begin(t, "run", scenarioFile(t, text), "--provider", testProvider(), "--format", "json")
+			code := p.wait(t)
+			r := p.report(t)
+			if code != codeMet || len(r.Faults) != strings.Count(text, "inject") {
+				t.Fatalf("exit code %d, faults %+v\n%s", code, r.Faults, p.stderr.String())
+			}
+			for _, f := range r.Faults {
+				wantReceipts(t, f, history.Installed)
+			}
+			if back := r.Faults[len(r.Faults)-1]; !strings.Contains(back.Receipt.Evidence, "before it was 1h0m") {
+				t.Errorf("after a restart and one heal: %s", back.Receipt.Evidence)
+			}
+			gone(t, p)
+		})
+	}
+}
+
+// TestClockFaultsThatDoNothing sabotages both mechanisms: an agent that says it patched the process, and a server that throws away what it
+// was to load. The run believes neither.
+func TestClockFaultsThatDoNothing(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("the local provider patches processes as root only")
+	}
+	redis, err := exec.LookPath("redis-server")
+	if err != nil {
+		t.Fatalf("%v: run `.ci/setup redis`", err)
+	}
+	bare := t.TempDir()
+	script := "#!/bin/sh\nunset LD_PRELOAD\nexec " + redis + " \"$@\"\n"
+	if err := os.WriteFile(filepath.Join(bare, "redis-server"), []byte(script), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	path, real := bare+":"+os.Getenv("PATH"), program(t)
+	for name, set := range map[string][2]string{
+		"redis-clock-jump":          {"LOCKQUAKE_BIN", deafProgram(t, "clock")},
+		"redis-clock-jump-faketime": {"PATH", path},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Setenv(set[0], set[1])
+			p := beginProgram(t, real, "run", name, "--provider", "local", "--format", "json")
+			if code := p.wait(t); code != codeInconclusive {
+				t.Errorf("exit code %d\n%s", code, p.stderr.String())
+			}
+			r := p.report(t)
+			if r.Verdict != results.Unknown || len(r.Faults) != 1 || r.Faults[0].Receipt.Status != history.NotInstalled {
+				t.Errorf("verdict %s, faults %+v", r.Verdict, r.Faults)
+			}
+			gone(t, p)
+		})
+	}
+}
+
+// TestFaketimeIsRefused asks for libfaketime in Go programs, and for both mechanisms on one node: refused before anything starts.
+func TestFaketimeIsRefused(t *testing.T) {
+	text := strings.Replace(moved("etcd", "etcd-2"), "by: +60s, as: server", "by: +60s, how: faketime, as: server", 1)
+	p := begin(t, "run", scenarioFile(t, text), "--provider", testProvider())
+	if code := p.wait(t); code != codeMissing || !strings.Contains(p.stderr.String(), "etcd-2: preload is unavailable: it is a Go program") {
+		t.Errorf("exit code %d\n%s", code, p.stderr.String())
+	}
+	p = begin(t, "run", scenarioFile(t, told+"  - {inject: clock-drift, on: all, rate: 1.5}\n"), "--provider", testProvider())
+	if code := p.wait(t); code != codeMissing || !strings.Contains(p.stderr.String(), "use one how for all clock faults of a node") {
+		t.Errorf("exit code %d\n%s", code, p.stderr.String())
+	}
+}
+
+// ahead is a scenario in which the clock of a member stays ahead.
+const ahead = `name: ahead
+claim: The clock of one member is an hour ahead.
+backend: {use: etcd, lock: mutex, nodes: 3, ttl: 2s}
+workload: {use: acquire-release, clients: 1, hold: 20ms}
+chaos:
+  - {use: clock-jump, on: etcd-1, by: +1h, at: 200ms}
+run: {for: 60s, seed: 1}
+expect: {judged: ">=1"}
+`
+
+// inContainer reads something of one container of a supervisor.
+func inContainer(t *testing.T, p *process, node, format string) string {
+	t.Helper()
+	label := "label=org.lockquake.supervisor-pid=" + strconv.Itoa(p.cmd.Process.Pid)
+	id, err := exec.Command("docker", "ps", "-q", "--filter", label, "--filter", "label=org.lockquake.node="+node).Output()
+	if err != nil || len(id) == 0 {
+		t.Fatalf("container of %s: %q, %v", node, id, err)
+	}
+	out, err := exec.Command("docker", "inspect", "-f", format, strings.TrimSpace(string(id))).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.TrimSpace(string(out))
+}
+
+// aheadBy asks an etcd member for its clock.
+func aheadBy(t *testing.T, host string) time.Duration {
+	t.Helper()
+	answer, err := http.Get("http://" + host + ":2379/version")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = answer.Body.Close() }()
+	at, err := http.ParseTime(answer.Header.Get("Date"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return time.Until(at)
+}
+
+const address = "{{range .NetworkSettings.Networks}}{{.IPAddress}}{{end}}"
+
+// TestSupervisorKilledWhileAClockIsAhead kills the supervisor: the agent sets the clock right by itself.
+func TestSupervisorKilledWhileAClockIsAhead(t *testing.T) {
+	p := begin(t, "run", scenarioFile(t, ahead), "--provider", "docker")
+	awaitPause(t, p)
+	host := inContainer(t, p, "etcd-1", address)
+	if by := aheadBy(t, host); by < 59*time.Minute {
+		t.Errorf("while the fault stands it is ahead by %v", by)
+	}
+	if err := p.cmd.Process.Signal(syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	p.wait(t)
+	wantRight(t, host, "after the death of the supervisor")
+	if begin(t, "clean").wait(t) != codeMet {
+		t.Error("clean did not clean")
+	}
+	gone(t, p)
+}
+
+// wantRight waits for a clock to be the machine's, for a few seconds.
+func wantRight(t *testing.T, host, when string) {
+	t.Helper()
+	by := time.Hour
+	for end := time.Now().Add(5 * time.Second); time.Now().Before(end) && by.Abs() > 2*time.Second; time.Sleep(50 * time.Millisecond) {
+		by = aheadBy(t, host)
+	}
+	if by.Abs() > 2*time.Second {
+		t.Errorf("%s its clock is ahead by %v", when, by)
+	}
+}
+
+// TestAgentKilledWhileAClockIsAhead kills the agent, which cannot undo anything: clean does, of a server that runs on, in a run that does.
+func TestAgentKilledWhileAClockIsAhead(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("killing an agent and looking into processes needs root")
+	}
+	p := begin(t, "run", scenarioFile(t, ahead), "--provider", "docker", "--format", "json")
+	awaitPause(t, p)
+	host := inContainer(t, p, "etcd-1", address)
+	if out := clean(t); strings.Contains(out, "clock") {
+		t.Errorf("clean touched the clock of a run that has its agent: %s", out)
+	}
+	agent, err := strconv.Atoi(inContainer(t, p, "agent", "{{.State.Pid}}"))
+	if err != nil || agent < 2 {
+		t.Fatalf("pid of the agent: %d, %v", agent, err)
+	}
+	if err := syscall.Kill(agent, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(300 * time.Millisecond) // nobody is left who could heal
+	if by := aheadBy(t, host); by < 59*time.Minute {
+		t.Errorf("without an agent it is ahead by %v", by)
+	}
+	if out := clean(t); !strings.Contains(out, "clock of pid") {
+		t.Errorf("clean says %s", out)
+	}
+	wantRight(t, host, "after clean")
+	if err := p.cmd.Process.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	p.wait(t)
+	gone(t, p)
+}
+
+// clean runs `lockquake clean` and returns what it says.
+func clean(t *testing.T) string {
+	t.Helper()
+	p := begin(t, "clean")
+	if code := p.wait(t); code != codeMet {
+		t.Errorf("clean: exit code %d\n%s", code, p.stderr.String())
+	}
+	return p.stdout.String() + p.stderr.String()
+}
