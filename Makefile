@@ -68,7 +68,7 @@ race: ## the unit tests under the race detector (needs a C compiler)
 
 .PHONY: soak
 soak: build ## the "20 of 20" figures: takes hours, resumes where it was interrupted, writes docs/soak.md
-	@.ci/setup --optional redis postgres
+	@.ci/setup --optional redis postgres etcd34 faketime
 	@.ci/engine && images/build.sh
 	go run ./internal/soak
 

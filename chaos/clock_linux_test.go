@@ -16,6 +16,7 @@ import (
 // clockNode is a node whose clock is a number, and its own service. whole makes it tell whole seconds, deaf ignore every shift.
 type clockNode struct {
 	whole, deaf, mute, stuck bool
+	mono                     bool // its monotonic clock goes along
 	shifts                   map[string]skewing
 	changes                  int64
 	slow                     time.Duration // until it shows a shift
@@ -74,6 +75,8 @@ func (n *clockNode) UnshiftClock(_ context.Context, key string) (ClockShifted, e
 
 func (n *clockNode) Ask(_ context.Context, _, fact string) (string, error) {
 	switch {
+	case fact == FactMonotonic && n.mono:
+		return fmt.Sprint(clock.Now() + int64(n.shown())), nil
 	case fact == FactMonotonic:
 		return fmt.Sprint(clock.Now()), nil
 	case n.mute:
@@ -105,6 +108,7 @@ func TestClockFaults(t *testing.T) {
 		{"slow", "clock-drift", `{"rate": 0.5}`, clockNode{}, history.Installed},
 		{"a jump that is ignored", "clock-jump", `{"by": "60000ms"}`, clockNode{deaf: true}, history.NotInstalled},
 		{"a drift that is ignored", "clock-drift", `{"rate": 1.5}`, clockNode{deaf: true}, history.NotInstalled},
+		{"a jump of both clocks", "clock-jump", `{"by": "60000ms"}`, clockNode{mono: true}, history.NotInstalled},
 		{"nobody answers", "clock-jump", `{"by": "60000ms"}`, clockNode{mute: true}, history.Indeterminate},
 	} {
 		t.Run(c.name, func(t *testing.T) {

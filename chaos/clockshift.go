@@ -157,7 +157,11 @@ func (f clockFault) shiftOne(ctx context.Context, s Scope, w *watched) (history.
 	if f.shift.How == ByFaketime {
 		shifted = clock.Now() // it was told by then, and not before
 	}
-	return seen(v.status, shifted, fmt.Sprintf("%s: %s; %s (%s)", w.Name(), v.text, w.monotonic(ctx), w.said.How)), nil
+	mono, moved := w.monotonic(ctx)
+	if moved {
+		v.status = history.NotInstalled // that is another fault
+	}
+	return seen(v.status, shifted, fmt.Sprintf("%s: %s; %s (%s)", w.Name(), v.text, mono, w.said.How)), nil
 }
 
 // unshift takes a shift back and sees that the clock shows what is left.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"strconv"
 	"strings"
 	"time"
 
@@ -22,8 +23,14 @@ type watched struct {
 	before  stamp  // zero: it could not be asked
 	how     string // the last reading came to be known
 	own     span   // by which it is ahead without any shift: another machine's clock
-	mono    int64  // how far its monotonic clock was ahead of ours; see hasMono
-	hasMono bool
+	mono    monoReading
+}
+
+// monoReading is how far a node's monotonic clock is ahead of ours.
+type monoReading struct {
+	ahead, err time.Duration
+	how        string // it is known, or why not
+	known      bool
 }
 
 // maxUnsettled is how often a look at a clock is begun anew because another fault moved it meanwhile.
@@ -31,7 +38,7 @@ const maxUnsettled = 8
 
 // look notes what the clocks of the node are before anything is done to them. What cannot be asked is left out.
 func (w *watched) look(ctx context.Context) {
-	w.mono, _, w.hasMono = w.monoAhead(ctx)
+	w.mono = w.monoAhead(ctx)
 	end := clock.Now() + int64(w.shift.lands())
 	for range maxUnsettled {
 		before, err := w.ClockShifts(ctx)
@@ -129,43 +136,45 @@ func (w *watched) compare(ctx context.Context) (ahead, want span, err error) {
 // saidLate bounds the time from the agent's reckoning to when its answer was heard.
 const saidLate = 100 * time.Millisecond
 
-// monoTolerance is how far two readings of one monotonic clock, over a control stream, may lie apart.
+// monoTolerance is how far two readings of one monotonic clock may lie apart, beside the time that they took.
 const monoTolerance = 250 * time.Millisecond
 
-// monotonic says what is known of the node's monotonic clock.
-func (w *watched) monotonic(ctx context.Context) string {
-	ahead, how, ok := w.monoAhead(ctx)
+// monotonic says what is known of the node's monotonic clock, and whether it is seen to have moved.
+func (w *watched) monotonic(ctx context.Context) (text string, moved bool) {
+	now := w.monoAhead(ctx)
+	by := now.ahead - w.mono.ahead
 	switch {
-	case !ok:
-		return "its monotonic clock was not asked: " + how
-	case !w.hasMono:
-		return "its monotonic clock was not asked before"
-	case time.Duration(ahead-w.mono).Abs() > monoTolerance:
-		return fmt.Sprintf("its monotonic clock moved by %v, which it should not%s", time.Duration(ahead-w.mono).Round(time.Millisecond), how)
+	case !now.known:
+		return "its monotonic clock was not asked: " + now.how, false
+	case !w.mono.known:
+		return "its monotonic clock was not asked before", false
+	case by.Abs() > monoTolerance+now.err+w.mono.err:
+		return fmt.Sprintf("its monotonic clock moved by %v, which it should not%s", by.Round(time.Millisecond), now.how), true
 	}
-	return fmt.Sprintf("its monotonic clock is where it was, to %v%s", time.Duration(ahead-w.mono).Abs().Round(time.Millisecond), how)
+	return fmt.Sprintf("its monotonic clock is where it was, to %v%s", by.Abs().Round(time.Millisecond), now.how), false
 }
 
-// monoAhead tells by how many ns the node's monotonic clock is ahead of ours, and how it is known, or why not.
-func (w *watched) monoAhead(ctx context.Context) (ahead int64, how string, ok bool) {
+// monoAhead asks for the node's monotonic clock.
+func (w *watched) monoAhead(ctx context.Context) monoReading {
 	if w.service == nil {
-		return 0, "there is nobody to ask", false
+		return monoReading{how: "there is nobody to ask"}
 	}
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
 	from := clock.Now()
 	answer, err := w.service.Ask(ctx, w.Name(), FactMonotonic)
 	to := clock.Now()
-	var at int64
 	if err != nil {
-		return 0, err.Error(), false
+		return monoReading{how: err.Error()}
 	}
 	number, how, _ := strings.Cut(answer, " ")
-	if _, err := fmt.Sscan(number, &at); err != nil {
-		return 0, err.Error(), false
+	at, err := strconv.ParseInt(number, 10, 64)
+	if err != nil {
+		return monoReading{how: err.Error()}
 	}
 	if how != "" {
 		how = " (" + how + ")"
 	}
-	return at - from - (to-from)/2, how, true
+	half := (to - from + 1) / 2
+	return monoReading{ahead: time.Duration(at - from - half), err: time.Duration(half), how: how, known: true}
 }
