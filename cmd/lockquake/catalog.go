@@ -20,7 +20,7 @@ import (
 func catalog() engine.Catalog {
 	c := engine.Catalog{Backends: all.All(), Workloads: workloads.All(), Faults: chaos.Kinds()}
 	for _, k := range resource.Kinds() {
-		c.Resources = append(c.Resources, engine.Resource{Name: k.Name, Guards: k.Guards, Spec: k.Spec})
+		c.Resources = append(c.Resources, engine.Resource{Name: k.Name, Guards: k.Guards, Specs: k.Specs})
 	}
 	return c
 }

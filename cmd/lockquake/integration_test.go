@@ -163,6 +163,10 @@ var stories = []story{
 	{"setnx-expire-crash", "docker", false, map[string][2]int64{"stuck_locks": some}},
 	{"del-cascade", "docker", false, map[string][2]int64{"double_grants": some, "foreign_releases": some}},
 	{"etcd-slow-network", "local", true, map[string][2]int64{"double_grants": zero, "stale_writes": zero, "lost_updates": zero}},
+	{"incr-token-failover", "docker", true, map[string][2]int64{"token_regressions": some, "stale_writes": some}},
+	{"flash-sale", "docker", false, map[string][2]int64{"units_oversold": some, "stale_writes": some}},
+	{"flash-sale-fenced", "docker", false, map[string][2]int64{"units_oversold": zero, "fence_saves": some}},
+	{"double-booking", "docker", false, map[string][2]int64{"double_bookings": zero, "overlapping_holds": some}},
 	{"postgres-session-end", "local", true, map[string][2]int64{
 		"double_grants": zero, "overlapping_holds": some, "stale_writes": some,
 	}},

@@ -64,7 +64,7 @@ func newRoot(std streams) *cobra.Command {
 	root.AddCommand(
 		runCommand(std), listCommand(std), checkCommand(std), reportCommand(std), historyCommand(std),
 		doctorCommand(std), cleanCommand(std), versionCommand(std),
-		clientCommand(std), registerCommand(std), agentCommand(std), nodeCommand(std), composeCommand(std),
+		clientCommand(std), registerCommand(std), ledgerCommand(std), agentCommand(std), nodeCommand(std), composeCommand(std),
 	)
 	return root
 }

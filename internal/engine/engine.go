@@ -26,8 +26,9 @@ type Catalog struct {
 type Resource struct {
 	Name   string
 	Guards []resource.Guard
-	// Spec describes its node; the first port is the one that clients use.
-	Spec func() cluster.Spec
+	// Specs describes its nodes: users reach those with a port, at their first one; those with a control stream speak the
+	// protocol.
+	Specs func() []cluster.Spec
 }
 
 // Options is one run as it was asked for.

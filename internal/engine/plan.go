@@ -215,8 +215,14 @@ func (p *Plan) checkResource(o Options) error {
 		return p.wrong("workload.resource.guard", "%s asks the lock service whether a sequencer still describes the lock, and lock %s of %s cannot be asked; use lock chubby of etcd",
 			s.Guard, p.lock.Name, p.backend.Name)
 	}
+	if p.guard.Writes != "" && p.kind.Writes != p.guard.Writes {
+		return p.wrong("workload.resource.guard", "%s is about %s, which the writes of this workload are not", s.Guard, p.guard.Writes)
+	}
+	if i := slices.IndexFunc(r.Specs(), func(s cluster.Spec) bool { return s.Image != cluster.SelfProgram }); i >= 0 && p.backend.InProcess {
+		return p.wrong("workload.resource.use", "%s needs processes of its own, and backend %s has none; use register", s.Use, p.backend.Name)
+	}
 	p.resource = &r
-	p.specs = append(p.specs, r.Spec())
+	p.specs = append(p.specs, r.Specs()...)
 	return nil
 }
 

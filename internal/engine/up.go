@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -109,6 +110,9 @@ func (r *run) greet(ctx context.Context) error {
 	index := 0
 	for _, role := range []cluster.Role{cluster.Client, cluster.Resource} {
 		for _, n := range r.cluster.ByRole(role) {
+			if role == cluster.Resource && !r.speaks(n.Name()) {
+				continue
+			}
 			i := -1
 			if role == cluster.Client {
 				i = index
@@ -169,8 +173,11 @@ func (r *run) startFrame(s *session) (*wire.Start, error) {
 		Name: s.node.Name(), Index: s.index, Format: wire.FormatRecords, Seed: seed.Split(sc.Run.Seed, s.node.Name()),
 		Locks: r.plan.locks, Timeout: int64(sc.Workload.Timeout), TTL: int64(sc.Backend.TTL), Record: !r.options.NoRecord,
 	}
+	if res := r.plan.resource; res != nil {
+		st.Resource = &wire.Resource{Use: res.Name, Guard: sc.Workload.Resource.Guard, Address: r.resourceAddress()}
+	}
 	if s.index < 0 {
-		st.Guard = sc.Workload.Resource.Guard
+		st.Guard, st.Terms = sc.Workload.Resource.Guard, r.plan.terms()
 		if r.plan.guard.Sequencer { // it is a client of the service too, one behind all others
 			return st, r.access(st, r.plan.personIndex(len(r.plan.people)))
 		}
@@ -180,10 +187,6 @@ func (r *run) startFrame(s *session) (*wire.Start, error) {
 	if err := r.access(st, s.index); err != nil {
 		return nil, err
 	}
-	if res := r.plan.resource; res != nil {
-		spec := res.Spec()
-		st.Resource = &wire.Resource{Use: res.Name, Guard: sc.Workload.Resource.Guard, Address: r.cluster.Node(spec.Name).Address(spec.Ports[0].Name)}
-	}
 	if r.plan.workload != nil && s.index < sc.Workload.Clients {
 		params, err := json.Marshal(r.plan.workload)
 		if err != nil {
@@ -192,6 +195,22 @@ func (r *run) startFrame(s *session) (*wire.Start, error) {
 		st.Workload = &wire.Workload{Use: sc.Workload.Use, Users: sc.Workload.Users, Total: sc.Workload.Users * sc.Workload.Clients, Params: params}
 	}
 	return st, nil
+}
+
+// speaks tells whether a node of the resource has a control stream.
+func (r *run) speaks(node string) bool {
+	return slices.ContainsFunc(r.plan.resource.Specs(), func(s cluster.Spec) bool { return s.Name == node && s.Stdio })
+}
+
+// resourceAddress is where users reach the resource: the first port of each of its nodes that has one, with commas between.
+func (r *run) resourceAddress() string {
+	var list []string
+	for _, spec := range r.plan.resource.Specs() {
+		if len(spec.Ports) > 0 {
+			list = append(list, r.cluster.Node(spec.Name).Address(spec.Ports[0].Name))
+		}
+	}
+	return strings.Join(list, ",")
 }
 
 // access tells a node how to reach the service, as the client of that number.

@@ -92,6 +92,21 @@ func (r *Recorder) Append(e *history.Event) Stamp {
 	return s
 }
 
+// AppendAt records e as what happened at ns of the run's clock; where that is before the last event, at that one's time. It returns
+// when there is room.
+func (r *Recorder) AppendAt(e *history.Event, at int64) Stamp {
+	if r == nil {
+		return Stamp{}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.n >= crowded {
+		r.flush()
+	}
+	r.encode(e, max(at, r.last))
+	return Stamp{Seq: e.Seq, Time: e.Time}
+}
+
 // AppendFlushed is Append that returns when the event is in the hands of the operating system.
 func (r *Recorder) AppendFlushed(e *history.Event) Stamp {
 	if r == nil {

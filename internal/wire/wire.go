@@ -103,13 +103,15 @@ type Start struct {
 	Locks    []string        `json:"locks"`   // all lock names of the run; events carry the index
 	Access   json.RawMessage `json:"access,omitempty"`
 	Workload *Workload       `json:"workload,omitempty"` // nil: command mode only
-	Resource *Resource       `json:"resource,omitempty"` // what the lock protects, for clients
+	Resource *Resource       `json:"resource,omitempty"` // what the lock protects
 	Guard    string          `json:"guard,omitempty"`    // for a resource node
-	Renew    bool            `json:"renew,omitempty"`    // clients extend their grants where the lock can
-	Check    string          `json:"check,omitempty"`    // "", "signal" or "validity": looked at before each write
-	Timeout  int64           `json:"timeout_ns"`         // of one acquire, release, read or write
-	Record   bool            `json:"record"`             // false: count only (benchmarks)
-	TTL      int64           `json:"ttl_ns,omitempty"`   // of the run's grants, for all nodes; 0: not known
+	// Terms are the workload's own numbers, for a resource that must know them: "stock".
+	Terms   map[string]int64 `json:"terms,omitempty"`
+	Renew   bool             `json:"renew,omitempty"`  // clients extend their grants where the lock can
+	Check   string           `json:"check,omitempty"`  // "", "signal" or "validity": looked at before each write
+	Timeout int64            `json:"timeout_ns"`       // of one acquire, release, read or write
+	Record  bool             `json:"record"`           // false: count only (benchmarks)
+	TTL     int64            `json:"ttl_ns,omitempty"` // of the run's grants, for all nodes; 0: not known
 }
 
 // Workload is workload mode: Users loops of the named workload.

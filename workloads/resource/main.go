@@ -6,20 +6,20 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"time"
 
-	"github.com/lockquake/lockquake/history"
 	"github.com/lockquake/lockquake/internal/wire"
 	"github.com/lockquake/lockquake/lock"
 )
 
-// Options is what the register's process is given.
+// Options is what a resource's process is given.
 type Options struct {
-	Listen  string // host:port; port 0 takes a free one, which the ready frame tells
 	In      io.Reader
 	Out     io.Writer
 	Version string // of this software
+
+	// Listen is for the register: host:port; port 0 takes a free one, which the ready frame tells.
+	Listen string
 	// Sequencers connects to the lock service as start.access tells, for GuardSequencer; nil: that guard is not to be had.
 	Sequencers func(ctx context.Context, access json.RawMessage) (SequencerChecker, error)
 }
@@ -33,22 +33,77 @@ type SequencerChecker interface {
 // ErrSupervisorGone says that the standard input ended before a stop came.
 var ErrSupervisorGone = errors.New("the control stream ended")
 
+// body is what a resource's process does between its start and its end. Its methods are called one at a time.
+type body interface {
+	// start makes the resource ready and returns the host:port that users reach it at, where it is the process's own.
+	start(ctx context.Context, s *wire.Start, rec *wire.Recorder) (address string, err error)
+	// final returns what a lock protects at the end. Every effect is recorded when it returns.
+	final(ctx context.Context, lock int) (final, error)
+	// watched tells whether a stall of the process would hold back the users.
+	watched() bool
+	// close serves nobody any more.
+	close()
+}
+
+// final is the final read of what one lock protects.
+type final struct {
+	value   int64
+	applied int64 // writes
+}
+
 // Main is the register's process: it speaks the protocol of docs/protocol.md on In and Out, which it closes at its end
 // where they are io.Closers, and serves users until it is told to stop, ctx ends, or In does.
 func Main(ctx context.Context, o Options) error {
+	return drive(ctx, o, "register", func(ctx context.Context) (body, error) { return newRegister(ctx, o) })
+}
+
+// Ledger is the process beside a resource that is a real service: it lays out the store, and at the end tells the supervisor
+// what the store's own log says. It lives and ends as Main does.
+func Ledger(ctx context.Context, o Options, kind string) error {
+	return drive(ctx, o, "ledger", func(context.Context) (body, error) {
+		k, ok := Find(Kinds(), kind)
+		if !ok || k.book == nil {
+			return nil, fmt.Errorf("no ledger is kept of resource %q", kind)
+		}
+		return &ledger{book: k.book()}, nil
+	})
+}
+
+// drive follows the supervisor's frames.
+func drive(ctx context.Context, o Options, name string, make func(context.Context) (body, error)) error {
 	conn := wire.NewNodeConn(o.In, o.Out)
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer closeBoth(o)
-	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", o.Listen)
+	b, err := make(ctx)
 	if err != nil {
-		err = fmt.Errorf("register: %w", err)
+		err = fmt.Errorf("%s: %w", name, err)
 		return errors.Join(err, conn.Send(wire.Frame{Type: wire.TypeFailed, Failed: &wire.Failed{Error: err.Error()}}))
 	}
-	defer listener.Close()
-	if err := conn.Send(wire.Frame{Type: wire.TypeHello, Hello: wire.NewHello("lockquake register", o.Version)}); err != nil {
+	n := &node{name: name, conn: conn, body: b, cancel: cancel}
+	defer b.close()
+	if err := conn.Send(wire.Frame{Type: wire.TypeHello, Hello: wire.NewHello("lockquake "+name, o.Version)}); err != nil {
 		return err
 	}
+	frames := receive(ctx, conn, cancel)
+	for {
+		select {
+		case <-ctx.Done():
+			n.close()
+			return context.Cause(ctx)
+		case f := <-frames:
+			if f == nil {
+				continue // events make no sense here
+			}
+			if done, err := n.handle(ctx, f); done || err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// receive reads frames until the input ends, which ends the process.
+func receive(ctx context.Context, conn *wire.Conn, cancel context.CancelCauseFunc) <-chan *wire.Frame {
 	frames := make(chan *wire.Frame)
 	go func() {
 		for {
@@ -67,21 +122,7 @@ func Main(ctx context.Context, o Options) error {
 			}
 		}
 	}()
-	n := &node{o: o, conn: conn, listener: listener, cancel: cancel}
-	for {
-		select {
-		case <-ctx.Done():
-			n.close()
-			return context.Cause(ctx)
-		case f := <-frames:
-			if f == nil {
-				continue // events make no sense here
-			}
-			if done, err := n.handle(ctx, f); done || err != nil {
-				return err
-			}
-		}
-	}
+	return frames
 }
 
 func closeBoth(o Options) {
@@ -92,75 +133,60 @@ func closeBoth(o Options) {
 	}
 }
 
-// node is the register as its supervisor sees it.
+// node is a resource's process as its supervisor sees it.
 type node struct {
-	o        Options
-	conn     *wire.Conn
-	listener net.Listener
-	cancel   context.CancelCauseFunc
-	rec      *wire.Recorder
-	pulse    *wire.Pulse
-	server   *server
-	asked    SequencerChecker // nil but for GuardSequencer
+	name    string
+	conn    *wire.Conn
+	body    body
+	cancel  context.CancelCauseFunc
+	rec     *wire.Recorder
+	pulse   *wire.Pulse // nil where nobody waits for this process
+	started bool
+	closed  bool // the recorder
 }
 
 // handle carries out one frame; done is true after the stop.
 func (n *node) handle(ctx context.Context, f *wire.Frame) (done bool, err error) {
 	switch {
-	case f.Type == wire.TypeStart && n.server == nil:
+	case f.Type == wire.TypeStart && !n.started:
 		return false, n.start(ctx, f.Start)
-	case f.Type == wire.TypeCommand && n.server != nil:
-		return false, n.command(f.Command)
+	case f.Type == wire.TypeCommand && n.started:
+		return false, n.command(ctx, f.Command)
 	case f.Type == wire.TypeStop:
 		return true, n.stop()
 	case f.Type == wire.TypeGo:
 		return false, nil
 	}
-	return false, n.fail(fmt.Errorf("register: frame %q has no place here", f.Type))
+	return false, n.fail(fmt.Errorf("frame %q has no place here", f.Type))
 }
 
 func (n *node) fail(err error) error {
 	n.close()
+	err = fmt.Errorf("%s: %w", n.name, err)
 	return errors.Join(err, n.conn.Send(wire.Frame{Type: wire.TypeFailed, Failed: &wire.Failed{Error: err.Error()}}))
 }
 
 func (n *node) start(ctx context.Context, s *wire.Start) error {
-	rec := wire.NewRecorder(n.conn, s.Format, s.Locks) // always: these events are the second witness
-	st, err := newStore(s.Guard, s.Locks, func(e *history.Event) { rec.Append(e) })
-	n.rec = rec
-	n.pulse = wire.StartPulse(rec, 0, wire.StallFrom(time.Duration(s.TTL)), func(err error) { n.cancel(err) })
+	n.rec = wire.NewRecorder(n.conn, s.Format, s.Locks) // always: these events are the second witness
+	if n.body.watched() {
+		n.pulse = wire.StartPulse(n.rec, 0, wire.StallFrom(time.Duration(s.TTL)), func(err error) { n.cancel(err) })
+	}
+	address, err := n.body.start(ctx, s, n.rec)
 	if err != nil {
 		return n.fail(err)
 	}
-	if s.Guard == GuardSequencer {
-		if err := n.connect(ctx, s); err != nil {
-			return n.fail(err)
-		}
-		st.ask = n.asked
-	}
-	n.server = serve(ctx, n.listener, st)
-	return n.conn.Send(wire.Frame{Type: wire.TypeReady, Ready: &wire.Ready{Address: n.listener.Addr().String()}})
+	n.started = true
+	return n.conn.Send(wire.Frame{Type: wire.TypeReady, Ready: &wire.Ready{Address: address}})
 }
 
-// connect makes the register a client of the lock service.
-func (n *node) connect(ctx context.Context, s *wire.Start) (err error) {
-	if n.o.Sequencers == nil || len(s.Access) == 0 {
-		return fmt.Errorf("register: guard %s asks the lock service, and nobody said how to reach it", s.Guard)
-	}
-	if n.asked, err = n.o.Sequencers(ctx, s.Access); err != nil {
-		return fmt.Errorf("register: guard %s: %w", s.Guard, err)
-	}
-	return nil
-}
-
-func (n *node) command(c *wire.Command) error {
+func (n *node) command(ctx context.Context, c *wire.Command) error {
 	r := wire.Result{ID: c.ID, Outcome: wire.OutcomeFail}
 	if c.Do != wire.DoFinal {
 		r.Error = fmt.Sprintf("a resource does not know %q; it knows %s", c.Do, wire.DoFinal)
-	} else if value, applied, err := n.server.store.final(c.Lock); err != nil {
+	} else if f, err := n.body.final(ctx, c.Lock); err != nil {
 		r.Error = err.Error()
 	} else {
-		r.Outcome, r.Value, r.Count = wire.OutcomeOK, value, applied
+		r.Outcome, r.Value, r.Count = wire.OutcomeOK, f.value, f.applied
 		n.rec.Flush()
 	}
 	return n.conn.Send(wire.Frame{Type: wire.TypeResult, Result: &r})
@@ -176,17 +202,13 @@ func (n *node) stop() error {
 
 // close ends what start began and returns the longest stall in ns.
 func (n *node) close() (stall int64) {
-	if n.server != nil {
-		n.server.close()
-		n.server = nil
-	}
-	if n.asked != nil {
-		_ = n.asked.Close() // nothing is asked any more
-		n.asked = nil
-	}
+	n.body.close()
 	if n.pulse != nil {
 		stall = n.pulse.Stop()
 		n.pulse = nil
+	}
+	if n.rec != nil && !n.closed {
+		n.closed = true
 		_ = n.rec.Close() // a broken stream shows at the next send
 	}
 	return stall

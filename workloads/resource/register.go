@@ -23,8 +23,8 @@ var register = Kind{
 	Name:   registerName,
 	Doc:    "A TCP service with one number for each lock, which applies reads and writes in the order of their arrival.",
 	Guards: guards,
-	Spec: func() cluster.Spec {
-		return cluster.Spec{
+	Specs: func() []cluster.Spec {
+		return []cluster.Spec{{
 			Name:  registerName,
 			Role:  cluster.Resource,
 			Ports: []cluster.Port{{Name: registerName, Number: registerPort}},
@@ -33,7 +33,7 @@ var register = Kind{
 				return []string{cluster.SelfProgram, registerName, "--listen", p.Address(registerName, registerName)}
 			},
 			Stdio: true,
-		}
+		}}
 	},
 	Dial: dialRegister,
 }

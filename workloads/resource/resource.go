@@ -9,6 +9,7 @@ import (
 	"github.com/lockquake/lockquake/history"
 	"github.com/lockquake/lockquake/internal/cluster"
 	"github.com/lockquake/lockquake/lock"
+	"github.com/lockquake/lockquake/workloads"
 )
 
 // Guard is a way in which a resource may protect itself, as data.
@@ -17,6 +18,8 @@ type Guard struct {
 	Doc  string // one sentence: what it refuses
 	// Token says that it compares fencing tokens, so that the lock must have one.
 	Token bool
+	// Writes is what the workload's writes must mean for it; "" is anything.
+	Writes workloads.Meaning
 	// Sequencer says that it asks the lock service (lock.SequencerChecker), so that the lock must be one that can be asked.
 	Sequencer bool
 }
@@ -26,14 +29,17 @@ type Kind struct {
 	Name   string
 	Doc    string  // one sentence
 	Guards []Guard // the first is the default
-	// Spec describes the node that the resource is; its first port is the one that clients use.
-	Spec func() cluster.Spec
+	// Specs describes the nodes that the resource is. Users reach those with a port, at their first one. Those with a control
+	// stream (Stdio) speak the protocol: they are told what there is, and tell what was done to it.
+	Specs func() []cluster.Spec
 	// Dial connects one user to the resource.
 	Dial func(ctx context.Context, t Target) (Connection, error)
+
+	book func() book // of a real service: what its ledger does; else nil
 }
 
 // Kinds is the list of resources.
-func Kinds() []Kind { return []Kind{register} }
+func Kinds() []Kind { return []Kind{register, postgresStore} }
 
 // Find returns the named resource.
 func Find(kinds []Kind, name string) (Kind, bool) {
@@ -47,7 +53,7 @@ func Find(kinds []Kind, name string) (Kind, bool) {
 
 // Target is where a resource is.
 type Target struct {
-	Address string // host:port
+	Address string // host:port; where there are several nodes, with commas between
 	Guard   string // that it was started with
 }
 

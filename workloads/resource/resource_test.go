@@ -260,15 +260,31 @@ func TestEndOfInputEndsTheRegister(t *testing.T) {
 
 func TestKindsDescribeTheirNodes(t *testing.T) {
 	for _, k := range Kinds() {
-		s := k.Spec()
-		if s.Name != k.Name || s.Role != cluster.Resource || !s.Stdio || s.Restartable || len(s.Ports) != 1 {
-			t.Errorf("%s: %+v", k.Name, s)
+		reached, spoken := 0, 0
+		for _, s := range k.Specs() {
+			if s.Role != cluster.Resource || s.Restartable || s.Name == "" || len(s.Command(cluster.Place{})) == 0 {
+				t.Errorf("%s: %+v", k.Name, s)
+			}
+			if len(s.Ports) > 0 {
+				reached++
+			}
+			if s.Stdio {
+				spoken++
+				if argv := s.Command(cluster.Place{}); argv[0] != cluster.SelfProgram {
+					t.Errorf("%s: %v speaks the protocol", k.Name, argv)
+				}
+			}
 		}
-		if argv := s.Command(cluster.Place{}); argv[0] != cluster.SelfProgram || argv[1] != k.Name {
-			t.Errorf("%s: %v", k.Name, argv)
+		if reached == 0 || spoken == 0 || k.Dial == nil || k.Doc == "" {
+			t.Errorf("%s: %d nodes are reached, %d speak the protocol", k.Name, reached, spoken)
 		}
 		if _, ok := Find(Kinds(), k.Name); !ok || k.Guards[0].Name != GuardNone {
 			t.Errorf("%s: guards %v", k.Name, k.Guards)
+		}
+		for _, g := range k.Guards {
+			if g.Doc == "" {
+				t.Errorf("%s: guard %s says nothing of itself", k.Name, g.Name)
+			}
 		}
 	}
 }

@@ -24,14 +24,22 @@ type running struct {
 
 func launch(t *testing.T, listen string, more ...func(*Options)) *running {
 	t.Helper()
+	return process(t, func(in io.Reader, out io.Writer) error {
+		o := Options{Listen: listen, In: in, Out: out, Version: "test"}
+		for _, m := range more {
+			m(&o)
+		}
+		return Main(context.Background(), o)
+	})
+}
+
+// process starts a resource's process, whatever it is.
+func process(t *testing.T, main func(in io.Reader, out io.Writer) error) *running {
+	t.Helper()
 	toNode, stdin := io.Pipe()
 	stdout, fromNode := io.Pipe()
 	r := &running{t: t, conn: wire.NewConn(stdout, stdin), stdin: stdin, frames: make(chan *wire.Frame, 100), result: make(chan error, 1)}
-	o := Options{Listen: listen, In: toNode, Out: fromNode, Version: "test"}
-	for _, m := range more {
-		m(&o)
-	}
-	go func() { r.result <- Main(context.Background(), o) }()
+	go func() { r.result <- main(toNode, fromNode) }()
 	go func() {
 		defer close(r.frames)
 		for {

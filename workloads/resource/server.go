@@ -15,6 +15,66 @@ import (
 	"github.com/lockquake/lockquake/lock"
 )
 
+// registerBody is the register as its process drives it.
+type registerBody struct {
+	o        Options
+	listener net.Listener
+	server   *server
+	asked    SequencerChecker // nil but for GuardSequencer
+}
+
+func newRegister(ctx context.Context, o Options) (body, error) {
+	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", o.Listen)
+	if err != nil {
+		return nil, err
+	}
+	return &registerBody{o: o, listener: l}, nil
+}
+
+func (r *registerBody) watched() bool { return true }
+
+func (r *registerBody) start(ctx context.Context, s *wire.Start, rec *wire.Recorder) (string, error) {
+	st, err := newStore(s.Guard, s.Locks, func(e *history.Event) { rec.Append(e) })
+	if err != nil {
+		return "", err
+	}
+	if s.Guard == GuardSequencer {
+		if err := r.connect(ctx, s); err != nil {
+			return "", err
+		}
+		st.ask = r.asked
+	}
+	r.server = serve(ctx, r.listener, st)
+	return r.listener.Addr().String(), nil
+}
+
+// connect makes the register a client of the lock service.
+func (r *registerBody) connect(ctx context.Context, s *wire.Start) (err error) {
+	if r.o.Sequencers == nil || len(s.Access) == 0 {
+		return fmt.Errorf("guard %s asks the lock service, and nobody said how to reach it", s.Guard)
+	}
+	if r.asked, err = r.o.Sequencers(ctx, s.Access); err != nil {
+		return fmt.Errorf("guard %s: %w", s.Guard, err)
+	}
+	return nil
+}
+
+func (r *registerBody) final(_ context.Context, lock int) (final, error) {
+	return r.server.store.final(lock)
+}
+
+func (r *registerBody) close() {
+	_ = r.listener.Close()
+	if r.server != nil {
+		r.server.close()
+		r.server = nil
+	}
+	if r.asked != nil {
+		_ = r.asked.Close() // nothing is asked any more
+		r.asked = nil
+	}
+}
+
 // server is the register's face to the users: lines of requests, each answered in order.
 type server struct {
 	store    *store

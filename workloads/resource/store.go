@@ -133,13 +133,13 @@ func (s *store) stands(ctx context.Context, op operation) error {
 }
 
 // final reads a cell for the judge, past the guard.
-func (s *store) final(i int) (value, applied int64, err error) {
+func (s *store) final(i int) (final, error) {
 	if i < 0 || i >= len(s.cells) {
-		return 0, 0, fmt.Errorf("%w: there is no lock with number %d of %d", ErrRefused, i, len(s.cells))
+		return final{}, fmt.Errorf("%w: there is no lock with number %d of %d", ErrRefused, i, len(s.cells))
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	c := s.cells[i]
 	s.record(&history.Event{Kind: history.Final, Phase: history.Info, Lock: uint16(i), Value: c.value, Valid: c.applied})
-	return c.value, c.applied, nil
+	return final{c.value, c.applied}, nil
 }
