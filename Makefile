@@ -70,13 +70,21 @@ race: ## the unit tests under the race detector (needs a C compiler)
 soak: build ## the "20 of 20" figures: takes hours, resumes where it was interrupted, writes docs/soak.md
 	@.ci/setup --optional redis postgres etcd34 faketime
 	@.ci/engine && images/build.sh
+	@$(MAKE) injections
 	go run ./internal/soak
 
+.PHONY: injections
+injections: build ## 200 random injections over all backends: nothing may be left on this machine
+	@.ci/setup --optional redis postgres
+	@.ci/engine && images/build.sh
+	go test -tags soak -count 1 -v -run TestRandomInjections -timeout 90m ./cmd/lockquake
+
 .PHONY: bench
-bench: build ## what recording costs (12 pairs, in turns of 200 ms), how fast the judge is, start-up beside compose
+bench: build ## what recording costs (12 pairs, in turns of 200 ms), how fast the judge is, how exact faults are, start-up beside compose
 	@.ci/setup --optional redis postgres
 	go test -run '^$$' -bench . -benchtime 1x -timeout 60m ./results/...
 	go test -tags bench -count 1 -v -run TestRecordingCost -timeout 60m ./cmd/lockquake
+	go test -tags bench -count 1 -v -run TestFaultPrecision -timeout 60m ./cmd/lockquake
 	@.ci/setup --optional compose; if .ci/engine; then images/build.sh; fi
 	go test -tags bench -count 1 -v -run 'TestStartUp|TestFirstGrant' -timeout 60m ./cmd/lockquake
 

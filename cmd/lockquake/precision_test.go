@@ -1,0 +1,186 @@
+//go:build bench
+
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/lockquake/lockquake/history"
+	"github.com/lockquake/lockquake/results"
+)
+
+// paced are runs with one fault again and again on one target, and the same with a fault that does nothing.
+const paced = `
+name: NAME
+claim: The same fault, again and again.
+backend: {use: redis, lock: set-px-lua, ttl: 3s, timeout: 500ms, retry: {delay: 5ms, jitter: 0.5}}
+workload: {use: counter, clients: 2, hold: 2ms, timeout: 2s, resource: {use: register}}
+chaos:
+  - {use: FAULT, on: TARGET, at: 500ms, for: LASTS, every: EVERY}
+run: {for: LENGTH, seed: 1, settle: 100ms}
+expect: {double_grants: ">=0", overlapping_holds: ">=0", judged: ">=1"}
+`
+
+// TestFaultPrecision prints how exactly pauses last as long as was asked, how long it takes from the schedule to the bite, and from
+// the heal to a healthy service: with the fault, and beside it with one that does nothing, in turns. LOCKQUAKE_ROUNDS sets how many
+// turns (default 2), LOCKQUAKE_TEST_PROVIDER where (default docker).
+func TestFaultPrecision(t *testing.T) {
+	rounds, provider := 2, "docker"
+	if s := os.Getenv("LOCKQUAKE_ROUNDS"); s != "" {
+		if _, err := fmt.Sscan(s, &rounds); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if s := os.Getenv("LOCKQUAKE_TEST_PROVIDER"); s != "" {
+		provider = s
+	}
+	if _, _, err := chooseProvider(t.Context(), provider); err != nil {
+		fmt.Printf("the precision of faults was not measured: %v\n", err)
+		t.Skip(err)
+	}
+	fmt.Printf("precision of faults, provider %s, redis and 2 clients; load %s\n", provider, readFirstLine("/proc/loadavg"))
+	for _, c := range []struct{ fault, target, lasts, every, length string }{
+		{"pause", "client-1", "200ms", "400ms", "20s"},
+		{"pause", "redis-1", "200ms", "500ms", "20s"},
+		{"kill", "redis-1", "300ms", "3s", "20s"},
+	} {
+		asked, err := time.ParseDuration(c.lasts)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var with, without timings
+		for i := range rounds {
+			arms := []func(){
+				func() {
+					with.add(t, pacedRun(t, provider, c.fault, c.target, c.lasts, c.every, c.length), c.target, asked)
+				},
+				func() {
+					without.add(t, pacedRun(t, provider, "noop", c.target, c.lasts, c.every, c.length), c.target, asked)
+				},
+			}
+			if i%2 == 1 {
+				slices.Reverse(arms) // neither arm is always the first
+			}
+			for _, arm := range arms {
+				arm()
+			}
+		}
+		fmt.Printf("\n%s on %s for %s, every %s\n", c.fault, c.target, c.lasts, c.every)
+		with.print(c.fault)
+		without.print("noop")
+		if with.n == 0 || without.n == 0 {
+			t.Errorf("%s on %s: nothing was measured", c.fault, c.target)
+		}
+	}
+	fmt.Printf("load after: %s\n", readFirstLine("/proc/loadavg"))
+}
+
+func pacedRun(t *testing.T, provider, fault, target, lasts, every, length string) string {
+	t.Helper()
+	text := strings.NewReplacer("NAME", fault, "FAULT", fault, "TARGET", target, "LASTS", lasts, "EVERY", every, "LENGTH", length).Replace(paced)
+	file := filepath.Join(t.TempDir(), "paced.yaml")
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	dir, _, _ := runIn(t, t.TempDir(), file, "--provider", provider)
+	return dir
+}
+
+// timings are what the runs of one arm showed, in ms.
+type timings struct {
+	n                                     int // injections that bit and healed
+	off, seen, late, bite, healed, grants []float64
+}
+
+// add takes the timings of a run. A pause lasts from the agent's sight of the last thread stopped to its sight of none being so.
+func (x *timings) add(t *testing.T, dir, target string, asked time.Duration) {
+	t.Helper()
+	faults, err := results.ReadFaults(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stalls, grants := watched(t, dir, target)
+	for _, f := range faults {
+		if f.Receipt.Status != history.Installed || f.Healed == nil || f.Healed.Status != history.Installed {
+			continue
+		}
+		x.n++
+		x.off = append(x.off, inMS(f.Healed.Time-f.Receipt.Time-int64(asked)))
+		x.late = append(x.late, inMS(f.Start-f.Planned))
+		x.bite = append(x.bite, inMS(f.Receipt.Time-f.Planned))
+		x.healed = append(x.healed, inMS(f.End-f.Undo))
+		for _, s := range stalls { // the target tells the gap when it goes on
+			if s.Time >= f.Undo && s.Time < f.Undo+int64(asked) {
+				x.seen = append(x.seen, inMS(s.Value-int64(asked)))
+				break
+			}
+		}
+		if i, _ := slices.BinarySearch(grants, f.Undo); i < len(grants) {
+			x.grants = append(x.grants, inMS(grants[i]-f.Undo))
+		}
+	}
+}
+
+func inMS(ns int64) float64 { return float64(ns) / 1e6 }
+
+// watched returns the gaps that a process noticed in its own life, and when a lock was granted.
+func watched(t *testing.T, dir, process string) (stalls []history.Event, grants []int64) {
+	t.Helper()
+	m, err := history.OpenAll(filepath.Join(dir, results.DirHistory))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = m.Close() }()
+	for {
+		var e history.Event
+		p, err := m.Next(&e)
+		if errors.Is(err, io.EOF) {
+			return stalls, grants
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		switch {
+		case e.Kind == history.Stall && p.Process == process:
+			stalls = append(stalls, e)
+		case e.Kind == history.Acquire && e.Phase == history.Ok:
+			grants = append(grants, e.Time)
+		}
+	}
+}
+
+func (x *timings) print(arm string) {
+	fmt.Printf("  %-6s n %d\n", arm, x.n)
+	for _, l := range []struct {
+		what string
+		of   []float64
+	}{
+		{"stop to continue, as the agent saw it, less what was asked", x.off},
+		{"the gap that the target saw, less what was asked", x.seen},
+		{"from the schedule to the beginning of the injection", x.late},
+		{"from the schedule to the bite", x.bite},
+		{"from the beginning of the heal to its receipt", x.healed},
+		{"from the beginning of the heal to the next grant", x.grants},
+	} {
+		if len(l.of) == 0 {
+			continue
+		}
+		s := slices.Sorted(slices.Values(l.of))
+		at := func(q float64) float64 { return s[int(q*float64(len(s)-1)+0.5)] }
+		near := 0
+		for _, v := range s {
+			if v >= -5 && v <= 5 {
+				near++
+			}
+		}
+		fmt.Printf("    %-60s n %4d  p50 %8.2f  p90 %8.2f  p99 %8.2f  max %8.2f ms; within 5 ms: %d of %d\n", l.what, len(s), at(0.5), at(0.9), at(0.99), s[len(s)-1], near, len(s))
+	}
+}
