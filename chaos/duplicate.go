@@ -23,6 +23,7 @@ func duplicateKind() Kind {
 		Doc: "Makes a share of the packets between the targets and others arrive twice (needs the kernel's netem); receipt: numbered datagrams " +
 			"over each link, of which some arrive twice.",
 		Needs: []Capability{CanNetem}, Lasting: true, Counts: true,
+		Sample: "{share: 5%..50%}",
 		New: func(decode func(any) error) (Fault, error) {
 			f := duplicate{OnLinks: everyLink()}
 			if err := decode(&f); err != nil {

@@ -22,6 +22,7 @@ func lossKind() Kind {
 		Doc: "Makes a share of the packets between the targets and others vanish; receipt: numbered datagrams over each link, of which some " +
 			"do not arrive.",
 		Needs: []Capability{CanShape}, PeerNeeds: []Capability{CanShape}, Lasting: true, Counts: true,
+		Sample: "{share: 5%..40%}",
 		New: func(decode func(any) error) (Fault, error) {
 			f := loss{OnLinks: everyLink()}
 			if err := decode(&f); err != nil {

@@ -68,7 +68,8 @@ func (s *stops) stop(ctx context.Context, n pausable) (history.Receipt, error) {
 	s.mu.Lock()
 	s.all = append(s.all, stop{n, before.PID})
 	s.mu.Unlock()
-	if _, err := n.Pause(ctx); err != nil {
+	stopped, err := n.Pause(ctx)
+	if err != nil {
 		return history.Receipt{}, err
 	}
 	state, err := n.Inspect(ctx)
@@ -79,7 +80,7 @@ func (s *stops) stop(ctx context.Context, n pausable) (history.Receipt, error) {
 	case !state.Stopped():
 		return seen(history.NotInstalled, state.Time, evidence+": not every thread is stopped"), nil
 	}
-	return seen(history.Installed, state.Time, evidence), nil
+	return seen(history.Installed, stopped.Time, evidence), nil
 }
 
 func (s *stops) heal(ctx context.Context) (history.Receipt, error) {
@@ -94,10 +95,12 @@ func (s *stops) heal(ctx context.Context) (history.Receipt, error) {
 
 // resumed continues a target and sees that none of its threads is stopped any more, unless another pause of it stands.
 func (n stop) resumed(ctx context.Context) (history.Receipt, error) {
-	if state, err := n.Inspect(ctx); err == nil && (state.Gone() || state.PID != n.pid) {
-		return seen(history.Installed, state.Time, fmt.Sprintf("%s: %s: it ended meanwhile", n.Name(), state)), nil
+	if !n.same() { // asked for only where it is not known: the target goes on that much later
+		if state, err := n.Inspect(ctx); err == nil && (state.Gone() || state.PID != n.pid) {
+			return seen(history.Installed, state.Time, fmt.Sprintf("%s: %s: it ended meanwhile", n.Name(), state)), nil
+		}
 	}
-	_, failed := n.Resume(ctx)
+	going, failed := n.Resume(ctx)
 	state, err := n.Inspect(ctx)
 	evidence := fmt.Sprintf("%s: %s", n.Name(), state)
 	switch {
@@ -112,7 +115,13 @@ func (n stop) resumed(ctx context.Context) (history.Receipt, error) {
 	case state.Threads["T"] > 0:
 		return seen(history.NotInstalled, state.Time, evidence+": it is still stopped"), errors.New("it is still stopped")
 	}
-	return seen(history.Installed, state.Time, evidence), nil
+	return seen(history.Installed, going.Time, evidence), nil
+}
+
+// same tells whether the node knows by itself that the process that was stopped is the one that runs.
+func (n stop) same() bool {
+	p, ok := n.pausable.(interface{ PID() int })
+	return ok && p.PID() == n.pid
 }
 
 // pauses is how many pauses of the node stand, as far as it counts them.

@@ -28,6 +28,7 @@ func reorderKind() Kind {
 		Doc: "Lets a share of the packets between the targets and others overtake the rest, which are held up for `by`; receipt: numbered " +
 			"datagrams over each link, of which some arrive before earlier ones.",
 		Needs: []Capability{CanShape}, PeerNeeds: []Capability{CanShape}, Lasting: true, Counts: true,
+		Sample: "{share: 10%..50%}",
 		New: func(decode func(any) error) (Fault, error) {
 			f := reorder{OnLinks: everyLink(), By: 10 * time.Millisecond}
 			if err := decode(&f); err != nil {

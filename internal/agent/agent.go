@@ -7,6 +7,7 @@ package agent
 import (
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/lockquake/lockquake/internal/clock"
 )
@@ -60,6 +61,27 @@ func (p Process) Inspect() (State, error) {
 		return State{Time: clock.Now()}, nil
 	}
 	return State{PID: p.PID, Threads: threads, Time: clock.Now()}, err
+}
+
+// watchTime is how long the effect of a signal is waited for beside the signal: a stop and its undoing take some 0.1 ms.
+const watchTime = 3 * time.Millisecond
+
+// watch looks at once whether a signal took effect, so that whoever sent it knows when without asking again; nil where there is
+// nothing to see. Whoever asked looks on where it did not.
+func (p Process) watch(signal string) *State {
+	if signal != "STOP" && signal != "CONT" {
+		return nil
+	}
+	for end := clock.Now() + int64(watchTime); ; time.Sleep(50 * time.Microsecond) {
+		s, err := p.Inspect()
+		if err != nil {
+			return nil
+		}
+		stopped := len(s.Threads) == 1 && s.Threads["T"] > 0
+		if s.PID == 0 || signal == "STOP" && stopped || signal == "CONT" && s.Threads["T"] == 0 || s.Time > end {
+			return &s
+		}
+	}
 }
 
 // threads counts the threads by state.

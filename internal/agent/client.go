@@ -120,8 +120,17 @@ func (c *Client) Inspect(ctx context.Context, p Process) (State, error) {
 
 // Signal sends the named signal to a process that belongs to the run.
 func (c *Client) Signal(ctx context.Context, p Process, name string) error {
-	_, err := c.call(ctx, request{Do: doSignal, Process: p, Signal: name})
+	_, err := c.SignalSeen(ctx, p, name)
 	return err
+}
+
+// SignalSeen sends the named signal, and returns the state that was seen right after a STOP or CONT; nil where none was looked for.
+func (c *Client) SignalSeen(ctx context.Context, p Process, name string) (*State, error) {
+	r, err := c.call(ctx, request{Do: doSignal, Process: p, Signal: name})
+	if r.State != nil && c.alien {
+		r.State.Time = clock.Now()
+	}
+	return r.State, err
 }
 
 // Order has the agent do something to a process that belongs to the run: an entry of orders by name. What it leaves standing is

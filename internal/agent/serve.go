@@ -148,6 +148,9 @@ func (s *server) do(r request, resp *response) error {
 		if r.Signal == "CONT" && err == nil {
 			t.stopped = false
 		}
+		if err == nil {
+			resp.State = r.Process.watch(r.Signal)
+		}
 		return err
 	}
 	return fmt.Errorf("unknown order %q", r.Do)

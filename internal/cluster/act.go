@@ -57,6 +57,18 @@ func (n *Node) Resume(ctx context.Context) (chaos.ProcessState, error) {
 	})
 }
 
+// PID is the process that was started last, in the agent's pid namespace; 0 where none runs, or none is known without asking.
+func (n *Node) PID() int {
+	if !n.Running() {
+		return 0
+	}
+	s, err := n.driver.signaller(context.Background())
+	if a, ok := s.(throughAgent); ok && err == nil {
+		return a.process.PID
+	}
+	return 0
+}
+
 // Pauses is how many pauses of the process have not been undone.
 func (n *Node) Pauses() int { return int(n.pauses.Load()) }
 
@@ -93,8 +105,12 @@ func (n *Node) act(ctx context.Context, signal, what string, done func(chaos.Pro
 	}
 	ctx, cancel := context.WithTimeout(ctx, actTimeout)
 	defer cancel()
-	if err := s.signal(ctx, signal); err != nil {
+	first, err := sent(ctx, s, signal)
+	switch {
+	case err != nil:
 		return chaos.ProcessState{}, fmt.Errorf("signal %s to %s: %w", signal, n.Name(), err)
+	case first != nil && done(*first):
+		return *first, nil
 	}
 	tick := time.NewTicker(pollEvery)
 	defer tick.Stop()
@@ -115,6 +131,19 @@ func (n *Node) act(ctx context.Context, signal, what string, done func(chaos.Pro
 			return state, fmt.Errorf("%s was not seen %s (%s): %w", n.Name(), what, state, ctx.Err())
 		}
 	}
+}
+
+// watching is a signaller that looks at the process right after a signal.
+type watching interface {
+	signalSeen(ctx context.Context, name string) (*chaos.ProcessState, error)
+}
+
+// sent sends a signal, and returns what was seen right after it, if anything.
+func sent(ctx context.Context, s signaller, signal string) (*chaos.ProcessState, error) {
+	if w, ok := s.(watching); ok {
+		return w.signalSeen(ctx, signal)
+	}
+	return nil, s.signal(ctx, signal)
 }
 
 // order has the run's agent do something to the node's process, and says why where there is no agent.
@@ -181,6 +210,18 @@ func (t throughAgent) signal(ctx context.Context, name string) error {
 		return t.without.signal(ctx, name)
 	}
 	return err
+}
+
+func (t throughAgent) signalSeen(ctx context.Context, name string) (*chaos.ProcessState, error) {
+	s, err := t.agent.SignalSeen(ctx, t.process, name)
+	if errors.Is(err, agent.ErrEnded) {
+		return nil, t.without.signal(ctx, name)
+	}
+	if err != nil || s == nil {
+		return nil, err
+	}
+	state := observed(*s)
+	return &state, nil
 }
 
 // direct signals a process of this machine and pid namespace from the supervisor itself.
