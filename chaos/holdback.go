@@ -25,7 +25,7 @@ func holdBackKind() Kind {
 		Needs:     []Capability{CanFilter},
 		PeerNeeds: []Capability{CanHold},
 		Lasting:   true,
-		Sample:    "{to: all}",
+		Sample:    "{to: rest}",
 		Counts:    true,
 		New: func(decode func(any) error) (Fault, error) {
 			f := holdBack{}

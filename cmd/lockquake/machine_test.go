@@ -127,8 +127,10 @@ func (m machine) differences(now machine) []string {
 			}
 		}
 		for _, x := range m[what] {
-			// Of these, what was there before is others', and may end.
-			if !slices.Contains(now[what], x) && !strings.Contains(what, "process") && !strings.Contains(what, "namespaces") && !strings.HasPrefix(what, "docker") {
+			// Of these, what was there before is others', and may end: so may another run of lockquake.
+			others := strings.Contains(what, "process") || strings.Contains(what, "namespaces") || strings.HasPrefix(what, "docker") ||
+				strings.Contains(x, "lockquake") || strings.Contains(x, "lqh")
+			if !others && !slices.Contains(now[what], x) {
 				out = append(out, "- "+what+": "+x)
 			}
 		}
