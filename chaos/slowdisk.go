@@ -60,6 +60,7 @@ func slowDiskKind() Kind {
 			"measure of its disk, or how long it takes to take a write, beside the number of calls that were held.",
 		Needs:   []Capability{CanHoldSyncs},
 		Lasting: true,
+		Sample:  "{by: 50ms..500ms}",
 		New: func(decode func(any) error) (Fault, error) {
 			f := slowDisk{}
 			if err := decode(&f); err != nil {
