@@ -181,6 +181,9 @@ type Kind struct {
 	// Sample is the fault's own keys as a scenario writes them, such as "{by: 1s..60s}", for a random schedule that names the
 	// fault alone; a fault that needs none leaves it empty.
 	Sample string
+	// Try lists the keys, as YAML ("by: +60s"), with which the fault is tried out by doctor and by the tests of all faults: one entry for
+	// each way in which it works. Empty: once, without keys.
+	Try []string
 	// New makes the fault; decode fills a struct with the scenario's own parameters, strictly.
 	New func(decode func(into any) error) (Fault, error)
 }

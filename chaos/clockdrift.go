@@ -32,6 +32,7 @@ func clockDriftKind() Kind {
 		Doc: "Lets the target's wall clock run at `rate` (1.1 is a tenth too fast, 0.5 half as fast) until it is healed, which sets it right; its monotonic clock " +
 			"goes on. Receipt: two readings of the server's own clock, over its own protocol, against this machine's.",
 		Needs:   []Capability{CanClock},
+		Try:     []string{"rate: 1.5"},
 		Lasting: true,
 		Sample:  "{rate: 1.05..1.5}",
 		New: func(decode func(any) error) (Fault, error) {

@@ -29,6 +29,7 @@ func clockJumpKind() Kind {
 		Doc: "Sets the target's wall clock forward by `by` (+60s), or back (-1h), until it is healed; its monotonic clock goes on. Receipt: " +
 			"the server's own clock, asked over its own protocol, against this machine's.",
 		Needs:   []Capability{CanClock},
+		Try:     []string{"by: +60s", "by: +60s, how: faketime"},
 		Lasting: true,
 		Sample:  "{by: 10s..120s}",
 		New: func(decode func(any) error) (Fault, error) {

@@ -22,6 +22,7 @@ func duplicateKind() Kind {
 		Name: "duplicate",
 		Doc: "Makes a share of the packets between the targets and others arrive twice (needs the kernel's netem); receipt: numbered datagrams " +
 			"over each link, of which some arrive twice.",
+		Try:   []string{"share: 30%"},
 		Needs: []Capability{CanNetem}, Lasting: true, Counts: true,
 		Sample: "{share: 5%..50%}",
 		New: func(decode func(any) error) (Fault, error) {

@@ -24,6 +24,7 @@ func holdBackKind() Kind {
 			"in their order; receipt: datagrams arrived before, do not now, and wait in the kernel's queue.",
 		Needs:     []Capability{CanFilter},
 		PeerNeeds: []Capability{CanHold},
+		Try:       []string{"to: rest"},
 		Lasting:   true,
 		Sample:    "{to: rest}",
 		Counts:    true,

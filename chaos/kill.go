@@ -23,6 +23,7 @@ func killKind() Kind {
 			"The heal starts a server again and waits until it " +
 			"serves, or runs while other faults stand; a client stays dead.",
 		Needs:   []Capability{CanInspect, CanKill},
+		Try:     []string{"", "data: lose"},
 		Lasting: true,
 		Stops:   true,
 		Kills:   true,

@@ -22,6 +22,14 @@ func Lookup(name string) (Kind, bool) {
 	return Kind{}, false
 }
 
+// Trials lists the keys with which the fault is tried out, at least one.
+func (k Kind) Trials() []string {
+	if len(k.Try) == 0 {
+		return []string{""}
+	}
+	return k.Try
+}
+
 // Fits tells whether an entry of a schedule makes sense for this fault.
 func (k Kind) Fits(e Entry) error {
 	switch {

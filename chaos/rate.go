@@ -67,6 +67,7 @@ func rateKind() Kind {
 		Name: "rate",
 		Doc: "Lets the links between the targets and others carry no more than `limit` in each direction, by the kernel's token bucket; " +
 			"receipt: datagrams at twice that rate, of which no more arrives.",
+		Try:   []string{"limit: 1mbit"},
 		Needs: []Capability{CanThrottle}, PeerNeeds: []Capability{CanThrottle}, Lasting: true, Counts: true,
 		Sample: "{limit: 200kbit..2000kbit}",
 		New: func(decode func(any) error) (Fault, error) {

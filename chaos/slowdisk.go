@@ -59,6 +59,7 @@ func slowDiskKind() Kind {
 		Doc: "Holds each fsync, fdatasync, syncfs, sync and msync of a server back for `by` (500ms), until it is healed. Receipt: the server's own " +
 			"measure of its disk, or how long it takes to take a write, beside the number of calls that were held.",
 		Needs:   []Capability{CanHoldSyncs},
+		Try:     []string{"by: 500ms"},
 		Lasting: true,
 		Sample:  "{by: 50ms..500ms}",
 		New: func(decode func(any) error) (Fault, error) {

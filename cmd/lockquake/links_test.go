@@ -49,20 +49,34 @@ func scenarioFile(t *testing.T, text string) string {
 	return path
 }
 
-// deafProgram is lockquake with an agent that says it carries out some orders, named with commas between, and does not.
-func deafProgram(t *testing.T, orders string) string {
+// deafPrograms returns what makes a lockquake whose agent is sabotaged: it says that it carries some orders out, and does not.
+func deafPrograms(t *testing.T) func(sabotage) string {
 	t.Helper()
-	dir := t.TempDir()
+	dir, real := t.TempDir(), program(t)
 	node := filepath.Join(dir, "node")
 	if out, err := exec.Command("go", "build", "-o", node, "../../internal/cluster/testdata/node").CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	script := fmt.Sprintf("#!/bin/sh\nif [ \"$1\" = agent ]; then TESTNODE_DEAF=%s exec %s agent; fi\nexec %s \"$@\"\n", orders, node, program(t))
-	path := filepath.Join(dir, "lockquake")
-	if err := os.WriteFile(path, []byte(script), 0o755); err != nil {
-		t.Fatal(err)
+	made := 0
+	return func(s sabotage) string {
+		if s.deaf == "" {
+			return real
+		}
+		made++
+		script := fmt.Sprintf("#!/bin/sh\nif [ \"$1\" = agent ]; then TESTNODE_DEAF='%s' TESTNODE_DEAF_ANSWER='%s' exec %s agent; fi\nexec %s \"$@\"\n",
+			s.deaf, s.answer, node, real)
+		path := filepath.Join(dir, fmt.Sprintf("lockquake-%d", made))
+		if err := os.WriteFile(path, []byte(script), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		return path
 	}
-	return path
+}
+
+// deafProgram is lockquake with an agent that says it carries out some orders, named with commas between, and does not.
+func deafProgram(t *testing.T, orders string) string {
+	t.Helper()
+	return deafPrograms(t)(sabotage{deaf: orders})
 }
 
 // TestFilterThatDoesNothing sabotages the packet filter: the fault did not bite, and nothing that it should have shown is

@@ -6,17 +6,25 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"sync"
 
 	"github.com/lockquake/lockquake/internal/agent"
 )
 
-// Deaf is the environment variable that names orders, with commas between, that an agent says it carried out, and does not.
+// Deaf is the environment variable that names orders, with commas between, that an agent says it carried out, and does not: the name of
+// an order, or signal:STOP for one signal.
 const Deaf = "TESTNODE_DEAF"
 
+// DeafAnswer is the environment variable with what such an agent answers, as JSON.
+const DeafAnswer = "TESTNODE_DEAF_ANSWER"
+
 // deafAgent sabotages an agent: it answers some orders, and the undoing of what they would have left standing, by itself.
-func deafAgent(ctx context.Context, deaf string, stdin io.Reader, stdout io.Writer) error {
+func deafAgent(ctx context.Context, deaf, answer string, stdin io.Reader, stdout io.Writer) error {
+	if answer == "" {
+		answer = `{"packets":7}`
+	}
 	in, forward := io.Pipe()
 	defer forward.Close()
 	out := &lines{w: stdout}
@@ -26,22 +34,21 @@ func deafAgent(ctx context.Context, deaf string, stdin io.Reader, stdout io.Writ
 	keys := map[string]bool{}
 	for s := bufio.NewScanner(stdin); s.Scan(); {
 		var r struct {
-			ID      uint64
-			Do, Key string
+			ID              uint64
+			Do, Key, Signal string
 		}
 		if err := json.Unmarshal(s.Bytes(), &r); err != nil {
 			return err
 		}
-		ours := keys[r.Key] && r.Do == "undo"
-		for _, o := range orders {
-			ours = ours || r.Do == o
-		}
+		ours := keys[r.Key] && r.Do == "undo" || slices.Contains(orders, r.Do) || r.Do == "signal" && slices.Contains(orders, "signal:"+r.Signal)
 		if !ours {
 			fmt.Fprintf(forward, "%s\n", s.Bytes())
 			continue
 		}
-		keys[r.Key] = true
-		fmt.Fprintf(out, `{"id":%d,"result":{"packets":7}}`+"\n", r.ID)
+		if r.Key != "" {
+			keys[r.Key] = true
+		}
+		fmt.Fprintf(out, `{"id":%d,"result":%s}`+"\n", r.ID, answer)
 	}
 	forward.Close()
 	return <-ended

@@ -25,7 +25,7 @@ func Main(ctx context.Context, args []string, stdin io.Reader, stdout io.Writer)
 	switch args[0] {
 	case "agent":
 		if deaf := os.Getenv(Deaf); deaf != "" {
-			return deafAgent(ctx, deaf, stdin, stdout)
+			return deafAgent(ctx, deaf, os.Getenv(DeafAnswer), stdin, stdout)
 		}
 		return agent.Main(ctx, stdin, stdout)
 	case "echo":

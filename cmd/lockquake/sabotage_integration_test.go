@@ -1,0 +1,71 @@
+//go:build integration
+
+package main
+
+import (
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/lockquake/lockquake/chaos"
+	"github.com/lockquake/lockquake/history"
+	"github.com/lockquake/lockquake/internal/trial"
+	"github.com/lockquake/lockquake/results"
+)
+
+// TestSabotage keeps each fault from biting, and demands that nobody believes in it.
+func TestSabotage(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("network namespaces of the local provider need root")
+	}
+	real, agents := program(t), deafPrograms(t)
+	for _, k := range chaos.Kinds() {
+		s := sabotages[k.Name]
+		if s.none != "" || s.test != "" {
+			continue
+		}
+		bin := agents(s)
+		t.Run(k.Name, func(t *testing.T) {
+			t.Parallel()
+			o := trial.Options{
+				Backend: "etcd", Entries: []trial.Entry{{Fault: k.Name, On: "etcd-1", Keys: k.Trials()[0], At: 500 * time.Millisecond}}, For: 3 * time.Second,
+			}
+			if s.options != nil {
+				o = *s.options
+			}
+			o.Name = "sabotaged-" + k.Name
+			// For the nodes; the run itself is the real program's.
+			p := beginProgram(t, "/usr/bin/env", "LOCKQUAKE_BIN="+bin, real, "run", scenarioFile(t, trial.Scenario(o)), "--provider", "local", "--format", "json")
+			sabotaged(t, k.Name, p)
+		})
+	}
+}
+
+// sabotaged looks at what came of a run in which one fault did not bite.
+func sabotaged(t *testing.T, fault string, p *process) {
+	t.Helper()
+	code := p.wait(t)
+	if code == codeMissing {
+		t.Skipf("it cannot be delivered here, sabotaged or not: %s", p.stderr.String())
+	}
+	if code != codeInconclusive {
+		t.Errorf("exit code %d\n%s", code, p.stderr.String())
+	}
+	r := p.report(t)
+	found := false
+	for _, f := range r.Faults {
+		if f.Name != fault {
+			continue
+		}
+		found = true
+		t.Logf("%s: %s (%s)", f.Name, f.Receipt.Status, f.Receipt.Evidence)
+		if f.Receipt.Status == history.Installed {
+			t.Errorf("%s passes for installed: %s", f.Name, f.Receipt.Evidence)
+		}
+	}
+	if r.Verdict != results.Unknown || !found || !strings.Contains(strings.Join(r.Reasons, "\n"), fault) {
+		t.Errorf("verdict %s for these reasons: %q", r.Verdict, r.Reasons)
+	}
+	gone(t, p)
+}

@@ -1,0 +1,86 @@
+// Package trial writes the scenarios by which faults are tried out, one by one: by doctor, by the tests of faults and backends, and
+// by the soak. What a fault must be told is said by its kind.
+package trial
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/lockquake/lockquake/backends"
+	"github.com/lockquake/lockquake/chaos"
+	"github.com/lockquake/lockquake/internal/cluster"
+)
+
+// Entry is one fault at one target.
+type Entry struct {
+	Fault string
+	On    string
+	Keys  string // its own, as YAML: "by: +60s"
+	At    time.Duration
+	For   time.Duration // 0: until the end, or over when it is done
+}
+
+// Options says what is tried.
+type Options struct {
+	Name    string
+	Backend string
+	Set     string // keys of the backend, as YAML: "node_timeout: 30s"
+	Entries []Entry
+	For     time.Duration // of the load
+}
+
+// Scenario is the text of a scenario that asks for nothing but that its faults act and are healed: whatever they do to the lock
+// is only counted.
+func Scenario(o Options) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "name: %s\nclaim: Each fault acts while it stands, and is gone when it is healed.\n", o.Name)
+	fmt.Fprintf(&b, "backend: {%s}\n", keys("use: "+o.Backend, o.Set))
+	b.WriteString("workload: {use: counter, clients: 2, hold: 5ms, resource: {use: register, guard: none}}\nchaos:\n")
+	for _, e := range o.Entries {
+		lasts := ""
+		if e.For > 0 {
+			lasts = "for: " + e.For.String()
+		}
+		fmt.Fprintf(&b, "  - {%s}\n", keys("use: "+e.Fault, fmt.Sprintf("on: %q", e.On), e.Keys, "at: "+e.At.String(), lasts))
+	}
+	fmt.Fprintf(&b, "run: {for: %s, seed: 1}\n", o.For)
+	b.WriteString("expect: {judged: \">=1\", double_grants: \">=0\", foreign_releases: \">=0\"}\n")
+	return b.String()
+}
+
+func keys(list ...string) string {
+	return strings.Join(slices.DeleteFunc(list, func(s string) bool { return s == "" }), ", ")
+}
+
+// One tries one fault on one backend: on the server that leads, where one does, else on the first.
+func One(k chaos.Kind, number int, b backends.Backend) (Options, error) {
+	on, err := target(b)
+	e := Entry{Fault: k.Name, On: on, Keys: k.Trials()[number], At: time.Second}
+	if k.Lasting {
+		e.For = time.Second
+	}
+	name := fmt.Sprintf("fault-%s-%s", k.Name, b.Name)
+	if number > 0 {
+		name += fmt.Sprintf("-%d", number+1)
+	}
+	return Options{Name: name, Backend: b.Name, Entries: []Entry{e}, For: 4 * time.Second}, err
+}
+
+// target is where a fault hits a backend: where it hurts.
+func target(b backends.Backend) (string, error) {
+	t, err := b.New(backends.Common{TTL: 10 * time.Second}, func(any) error { return nil })
+	if err != nil {
+		return "", err
+	}
+	if p, ok := t.Service(nil).(chaos.Promoter); ok && p.Promotes() == nil {
+		return "leader(lock-0)", nil
+	}
+	for _, s := range t.Specs() {
+		if s.Role == cluster.Server {
+			return s.Name, nil
+		}
+	}
+	return "", fmt.Errorf("backend %s has no servers", b.Name)
+}
