@@ -10,7 +10,7 @@ import (
 
 	"github.com/lockquake/lockquake/chaos"
 	"github.com/lockquake/lockquake/history"
-	"github.com/lockquake/lockquake/internal/trial"
+	"github.com/lockquake/lockquake/internal/tryout"
 	"github.com/lockquake/lockquake/results"
 )
 
@@ -28,15 +28,15 @@ func TestSabotage(t *testing.T) {
 		bin := agents(s)
 		t.Run(k.Name, func(t *testing.T) {
 			t.Parallel()
-			o := trial.Options{
-				Backend: "etcd", Entries: []trial.Entry{{Fault: k.Name, On: "etcd-1", Keys: k.Trials()[0], At: 500 * time.Millisecond}}, For: 3 * time.Second,
+			o := tryout.Options{
+				Backend: "etcd", Entries: []tryout.Entry{{Fault: k.Name, On: "etcd-1", Keys: k.Trials()[0], At: 500 * time.Millisecond}}, For: 3 * time.Second,
 			}
 			if s.options != nil {
 				o = *s.options
 			}
 			o.Name = "sabotaged-" + k.Name
 			// For the nodes; the run itself is the real program's.
-			p := beginProgram(t, "/usr/bin/env", "LOCKQUAKE_BIN="+bin, real, "run", scenarioFile(t, trial.Scenario(o)), "--provider", "local", "--format", "json")
+			p := beginProgram(t, "/usr/bin/env", "LOCKQUAKE_BIN="+bin, real, "run", scenarioFile(t, tryout.Scenario(o)), "--provider", "local", "--format", "json")
 			sabotaged(t, k.Name, p)
 		})
 	}

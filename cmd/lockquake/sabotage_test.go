@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/lockquake/lockquake/chaos"
-	"github.com/lockquake/lockquake/internal/trial"
+	"github.com/lockquake/lockquake/internal/tryout"
 )
 
 // sabotage is how a fault is kept from biting although whoever injects it is told that all went well. TestSabotage then demands the
@@ -20,7 +20,7 @@ type sabotage struct {
 	// answer is what is answered, as JSON, where the fault looks at it.
 	answer string
 	// options takes the place of the scenario, where the trouble is staged by other means than a deaf agent.
-	options *trial.Options
+	options *tryout.Options
 	// test names the test that does all this by itself, where neither will do.
 	test string
 	// none says why there is nothing to sabotage.
@@ -46,9 +46,9 @@ var sabotages = map[string]sabotage{
 	"clock-jump":  {deaf: "clock,clocked", answer: `{"processes":1,"offset":60000000000,"how":"it says"}`},
 	"clock-drift": {deaf: "clock,clocked", answer: `{"processes":1,"gain":0.5,"how":"it says"}`},
 	// The replica answers OK and then waits for its primary, which is stopped; nobody takes that one for dead.
-	"failover": {options: &trial.Options{
+	"failover": {options: &tryout.Options{
 		Backend: "rediscluster", Set: "node_timeout: 30s",
-		Entries: []trial.Entry{
+		Entries: []tryout.Entry{
 			{Fault: "pause", On: "redis-1", At: 500e6, For: 12e9}, {Fault: "failover", On: "redis-4", At: 1e9},
 		},
 		For: 14e9,

@@ -1,6 +1,6 @@
-// Package trial writes the scenarios by which faults are tried out, one by one: by doctor, by the tests of faults and backends, and
+// Package tryout writes the scenarios by which faults are tried out, one by one: by doctor, by the tests of faults and backends, and
 // by the soak. What a fault must be told is said by its kind.
-package trial
+package tryout
 
 import (
 	"fmt"
