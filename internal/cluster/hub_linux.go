@@ -180,9 +180,15 @@ func removeLink(name string) error {
 	return nil
 }
 
+// listTries is how often links are listed anew that changed while they were listed.
+const listTries = 20
+
 // markedLinks lists the links of local runs in the supervisor's namespace, by name, with their owners.
 func markedLinks() (map[string]owner, error) {
 	links, err := netlink.LinkList()
+	for tries := 1; errors.Is(err, netlink.ErrDumpInterrupted) && tries < listTries; tries++ { // a link came or went meanwhile
+		links, err = netlink.LinkList()
+	}
 	if err != nil {
 		return nil, fmt.Errorf("list the network links: %w", err)
 	}

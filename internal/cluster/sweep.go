@@ -206,7 +206,8 @@ func (s *Swept) images(ctx context.Context, d *docker, all bool) error {
 		if i == 0 && !all {
 			continue
 		}
-		names := one.RepoTags // an image with several names goes with the last of them
+		// An image with several names goes with the last of them. Older engines call one without any "<none>:<none>".
+		names := slices.DeleteFunc(slices.Clone(one.RepoTags), func(n string) bool { return strings.HasPrefix(n, "<none>") })
 		if len(names) == 0 {
 			names = []string{one.ID}
 		}
