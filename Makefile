@@ -56,6 +56,10 @@ test-integration: build ## tests against real services, in containers and as pro
 # The packages whose integration tests are run: those that have any.
 INTEGRATION = $(shell grep -rlE '^//go:build .*integration' --include='*_test.go' . | xargs -r -n1 dirname | sort -u)
 
+.PHONY: test-netem
+test-netem: build ## the faults that shape links by the kernel's netem, in a User-Mode Linux (a minute or two; no root, no KVM)
+	@.ci/netem
+
 .PHONY: conformance
 conformance: build ## every lock on its real service, with PROVIDER=docker (as make test has it) or local
 	@if [ "$(PROVIDER)" = local ]; then .ci/setup redis etcd34 zookeeper postgres; else .ci/engine && images/build.sh; fi
@@ -83,6 +87,7 @@ injections: build ## 200 random injections over all backends: nothing may be lef
 bench: build ## what recording costs (12 pairs, in turns of 200 ms), how fast the judge is, how exact faults are, start-up beside compose
 	@.ci/setup --optional redis postgres
 	go test -run '^$$' -bench . -benchtime 1x -timeout 60m ./results/...
+	go test -tags "bench integration" -count 1 -v -run TestShapingCost -timeout 10m ./internal/agent
 	go test -tags bench -count 1 -v -run TestRecordingCost -timeout 60m ./cmd/lockquake
 	go test -tags bench -count 1 -v -run TestFaultPrecision -timeout 60m ./cmd/lockquake
 	@.ci/setup --optional compose; if .ci/engine; then images/build.sh; fi

@@ -41,6 +41,7 @@ type filter struct {
 	space   *namespace
 	table   table
 	keeper  keeper // nil where the rules judge all
+	bare    bool   // there is no table: the keeper gets its packets by itself
 }
 
 // keeper has packets that rules meet.
@@ -124,6 +125,9 @@ func (l *links) newFilter(space *namespace, key string, args FilterArgs) (*filte
 	if err != nil {
 		return nil, err
 	}
+	if f.bare {
+		return f, nil
+	}
 	if err := f.table.install(args.Rules, to); err != nil {
 		if f.keeper != nil {
 			err = errors.Join(err, f.keeper.close())
@@ -142,12 +146,12 @@ func (f *filter) keep(l *links, key string, args FilterArgs) (special, error) {
 	case has(Shape) && (args.Shaping == nil || has(Hold)):
 		return special{}, errors.New("rules that shape need a shaping, and stand alone")
 	case has(Shape) && args.Shaping.Engine != EngineQueue:
-		g, to, err := l.growShaping(f.space, key, args)
+		g, err := l.growShaping(f.space, args)
 		if err != nil {
 			return special{}, err
 		}
-		f.keeper = g
-		return to, nil
+		f.keeper, f.bare = g, true
+		return special{}, nil
 	case has(Shape):
 		s, err := newShaper(f.space, key, *args.Shaping)
 		if err != nil {
@@ -168,14 +172,18 @@ func (f *filter) keep(l *links, key string, args FilterArgs) (special, error) {
 
 // remove takes the filter down, letting go in order what it held. The namespace stays open.
 func (f *filter) remove() (met Filtered, err error) {
-	var counted, closed error
-	met.Packets, counted = f.table.packets()
+	var counted, removed, closed error
+	if !f.bare {
+		met.Packets, counted = f.table.packets()
+	}
 	released := 0
 	if f.keeper != nil {
 		counted = errors.Join(counted, f.keeper.met(&met))
 		released = f.keeper.release() // before the rules: what still arrives must not overtake what waits
 	}
-	err = errors.Join(counted, f.table.remove())
+	if !f.bare {
+		removed = f.table.remove()
+	}
 	if f.keeper != nil {
 		closed = f.keeper.close()
 	}
@@ -183,7 +191,7 @@ func (f *filter) remove() (met Filtered, err error) {
 	if met.Shaped != nil {
 		met.Shaped.Passed, met.Shaped.Waiting = met.Shaped.Passed+uint64(met.Shaped.Waiting), 0
 	}
-	return met, errors.Join(err, closed)
+	return met, errors.Join(counted, removed, closed)
 }
 
 // takeDown removes a filter that is accounted for.
@@ -217,18 +225,18 @@ func (k *keyedFilter) met() (Filtered, error) {
 	defer k.mu.Unlock()
 	out := Filtered{Packets: k.packets}
 	for _, f := range k.in {
-		n, err := f.table.packets()
-		if err != nil {
-			return out, err
-		}
-		out.Packets += n
-		if f.keeper == nil {
-			continue
-		}
 		one := Filtered{}
-		if err := f.keeper.met(&one); err != nil {
+		var counted, kept error
+		if !f.bare {
+			one.Packets, counted = f.table.packets()
+		}
+		if f.keeper != nil {
+			kept = f.keeper.met(&one)
+		}
+		if err := errors.Join(counted, kept); err != nil {
 			return out, err
 		}
+		out.Packets += one.Packets
 		out.add(one)
 	}
 	return out, nil
@@ -260,7 +268,8 @@ func (l *links) look(space *namespace, out *Filtered) error {
 	if err != nil {
 		return err
 	}
-	if !l.treeStands(space) {
+	faults := l.treeStands(space)
+	if out.Others += faults; faults == 0 {
 		stands, err := ownRoot(space)
 		if err != nil {
 			return err

@@ -149,9 +149,21 @@ func openGaugeEnd(ctx context.Context, of Process, at ProbeEnd) (*gaugeEnd, erro
 		e.close()
 		return nil, err
 	}
-	_ = e.socket.SetReadBuffer(gaugeBuffer) // a smaller one loses sooner, which the measurement before the fault shows
+	e.widen()
 	e.address = e.socket.LocalAddr().(*net.UDPAddr).AddrPort()
 	return e, nil
+}
+
+// widen gives the socket room for what comes while this process is kept from the processor: what its own buffer loses is not the
+// link's loss.
+func (e *gaugeEnd) widen() {
+	raw, err := e.socket.SyscallConn()
+	if err == nil {
+		err = raw.Control(func(fd uintptr) { err = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, gaugeBuffer) })
+	}
+	if err != nil {
+		_ = e.socket.SetReadBuffer(gaugeBuffer) // as much as anybody may have
+	}
 }
 
 func (e *gaugeEnd) close() {

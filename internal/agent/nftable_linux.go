@@ -47,7 +47,7 @@ func (t table) ref() *nftables.Table {
 
 // special is how packets come to whoever keeps them: what a rule ends in, and something else for a kernel that has not the
 // first.
-type special struct{ first, older func(Rule) []expr.Any }
+type special struct{ first, older []expr.Any }
 
 // install makes the table with its rules, whole or not at all. to is for rules that do not judge by themselves.
 func (t table) install(rules []Rule, to special) error {
@@ -61,7 +61,7 @@ func (t table) install(rules []Rule, to special) error {
 	return nil
 }
 
-func (t table) installWith(rules []Rule, to func(Rule) []expr.Any) error {
+func (t table) installWith(rules []Rule, to []expr.Any) error {
 	c, err := t.conn()
 	if err != nil {
 		return err
@@ -142,6 +142,9 @@ func ownTables(space *namespace) ([]string, error) {
 		return nil, err
 	}
 	tables, err := c.ListTables()
+	if errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EPROTONOSUPPORT) || errors.Is(err, unix.EINVAL) {
+		return nil, nil // a kernel without such tables
+	}
 	if err != nil {
 		return nil, fmt.Errorf("list the packet filter tables: %w", err)
 	}
@@ -155,7 +158,7 @@ func ownTables(space *namespace) ([]string, error) {
 }
 
 // exprs returns the rule as the kernel's expressions: one list for each protocol that has to be told apart.
-func (r Rule) exprs(to func(Rule) []expr.Any) ([][]expr.Any, error) {
+func (r Rule) exprs(to []expr.Any) ([][]expr.Any, error) {
 	peer, err := netip.ParseAddr(r.Peer)
 	if err != nil || !peer.Is4() {
 		return nil, fmt.Errorf("%q is no IPv4 address", r.Peer)
@@ -217,7 +220,7 @@ func payload(base expr.PayloadBase, offset, length uint32) expr.Any {
 func equal1(data []byte) expr.Any { return &expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: data} }
 
 // end is what becomes of a packet that was matched and counted.
-func (r Rule) end(tcp bool, to func(Rule) []expr.Any) ([]expr.Any, error) {
+func (r Rule) end(tcp bool, to []expr.Any) ([]expr.Any, error) {
 	switch r.How {
 	case Drop:
 		return []expr.Any{&expr.Verdict{Kind: expr.VerdictDrop}}, nil
@@ -229,7 +232,7 @@ func (r Rule) end(tcp bool, to func(Rule) []expr.Any) ([]expr.Any, error) {
 		return []expr.Any{&expr.Reject{Type: unix.NFT_REJECT_ICMP_UNREACH, Code: portUnreachable}}, nil
 	case Hold, Shape:
 		if to != nil {
-			return to(r), nil
+			return to, nil
 		}
 	}
 	return nil, fmt.Errorf("nothing can be done to packets by %q", r.How)
@@ -239,10 +242,8 @@ func (r Rule) end(tcp bool, to func(Rule) []expr.Any) ([]expr.Any, error) {
 // kernel has no nft_queue, iptables' target may be there.
 func toQueue(number uint16) special {
 	return special{
-		first: func(Rule) []expr.Any {
-			return []expr.Any{&expr.Queue{Num: number, Total: 1, Flag: expr.QueueFlagBypass}}
-		},
-		older: func(Rule) []expr.Any { return []expr.Any{toOldQueue(number)} },
+		first: []expr.Any{&expr.Queue{Num: number, Total: 1, Flag: expr.QueueFlagBypass}},
+		older: []expr.Any{toOldQueue(number)},
 	}
 }
 

@@ -30,7 +30,7 @@ func gauged(t *testing.T, c *Client, x, y cabled, n int, every time.Duration) Me
 	var m Measured
 	err := c.Order(t.Context(), Order{Do: DoMeasure, Process: x.Process, With: []Process{y.Process}, Args: MeasureArgs{
 		ProbeEnd: ProbeEnd{Address: x.address}, Peers: []ProbeEnd{{Address: y.address}}, Count: n, Every: every, Out: true, In: true, Echo: true,
-		Patience: time.Second,
+		Patience: 2 * time.Second,
 	}}, &m)
 	if err != nil {
 		t.Fatal(err)
@@ -41,7 +41,12 @@ func gauged(t *testing.T, c *Client, x, y cabled, n int, every time.Duration) Me
 }
 
 // near tells whether a low quantile of durations is what was asked for. What a busy machine adds, it adds to the others first.
-func near(got, want time.Duration) bool { return got >= want && got < want+want/4+10*time.Millisecond }
+func near(got, want time.Duration) bool { return got >= want && got < want+unshaped }
+
+const (
+	pace     = time.Millisecond       // between two datagrams: what a slow machine can send
+	unshaped = 150 * time.Millisecond // what a link takes at most that is not delayed, on a busy machine
+)
 
 // about tells whether a share of n is what was asked for; five standard deviations are some, and correlation makes more.
 func about(k, n int, share float64) bool {
@@ -52,6 +57,13 @@ func about(k, n int, share float64) bool {
 func engines(t *testing.T) []string {
 	t.Helper()
 	e := TryEngines()
+	if os.Getenv("LOCKQUAKE_TEST_NETEM") == "required" { // a kernel that may have no packet filter
+		if e.Netem != "" {
+			t.Fatal(e.Netem)
+		}
+		t.Logf("the queue: %q", e.Queue)
+		return []string{EngineNetem}
+	}
 	if e.Queue != "" {
 		if os.Geteuid() != 0 {
 			t.Skip(e.Queue)
@@ -72,12 +84,12 @@ func TestShaping(t *testing.T) {
 			shaping Shaping
 			bites   func(f Flow) bool
 		}{
-			{"delay", Shaping{Delay: 20 * time.Millisecond}, func(f Flow) bool {
-				return f.Arrived == f.Sent && near(f.OneWay.Low, 20*time.Millisecond) && near(f.Round.Low, 20*time.Millisecond) && f.Leapt == 0
+			{"delay", Shaping{Delay: 300 * time.Millisecond}, func(f Flow) bool {
+				return f.Arrived == f.Sent && near(f.OneWay.Low, 300*time.Millisecond) && near(f.Round.Low, 300*time.Millisecond) && f.Leapt == 0
 			}},
-			{"jitter", Shaping{Delay: 20 * time.Millisecond, Jitter: 10 * time.Millisecond, Correlation: 0.25}, func(f Flow) bool {
-				return f.Arrived == f.Sent && f.OneWay.Mid > 15*time.Millisecond && f.OneWay.Low > 10*time.Millisecond &&
-					f.OneWay.High-f.OneWay.Low > 10*time.Millisecond && f.Leapt > 0
+			{"jitter", Shaping{Delay: 300 * time.Millisecond, Jitter: 100 * time.Millisecond, Correlation: 0.25}, func(f Flow) bool {
+				return f.Arrived == f.Sent && f.OneWay.Mid > 250*time.Millisecond && f.OneWay.Low > 200*time.Millisecond &&
+					f.OneWay.High-f.OneWay.Low > 50*time.Millisecond && f.Leapt > 0
 			}},
 			{"loss", Shaping{Loss: 0.3}, func(f Flow) bool { return about(f.Sent-f.Arrived, f.Sent, 0.3) }},
 			{"correlated loss", Shaping{Loss: 0.3, Correlation: 0.25}, func(f Flow) bool { return about(f.Sent-f.Arrived, f.Sent, 0.3) }},
@@ -93,12 +105,12 @@ func TestShaping(t *testing.T) {
 				x, y := cabledPair(t, c)
 				s.shaping.Engine = engine
 				shaped(t, c, "s/x", x, y, s.shaping)
-				m := gauged(t, c, x, y, 400, 500*time.Microsecond)
+				m := gauged(t, c, x, y, 400, pace)
 				if !s.bites(m.Out) {
 					t.Errorf("%+v shows itself as %+v", s.shaping, m.Out)
 				}
 				// What comes from y is not shaped, but its echo is.
-				if m.In.Arrived != m.In.Sent || m.In.OneWay.Low > 8*time.Millisecond || m.In.Copies > 0 {
+				if m.In.Arrived != m.In.Sent || m.In.OneWay.Low > unshaped || m.In.Copies > 0 {
 					t.Errorf("the other direction is shaped too: %+v", m.In)
 				}
 				u := unfiltered(t, c, "s/x")
@@ -108,7 +120,7 @@ func TestShaping(t *testing.T) {
 				}
 				untouched(t, x, y)
 				openBothWays(t, c, x, y)
-				if m := gauged(t, c, x, y, 100, 500*time.Microsecond); m.Out.Arrived != m.Out.Sent || m.Out.OneWay.Low > 8*time.Millisecond {
+				if m := gauged(t, c, x, y, 100, pace); m.Out.Arrived != m.Out.Sent || m.Out.OneWay.Low > unshaped {
 					t.Errorf("undone, but still: %+v", m.Out)
 				}
 			})
@@ -121,28 +133,68 @@ func TestShapingsCompose(t *testing.T) {
 		t.Run(engine, func(t *testing.T) {
 			c, _ := inMemory(t)
 			x, y := cabledPair(t, c)
-			shaped(t, c, "late", x, y, Shaping{Engine: engine, Delay: 20 * time.Millisecond})
+			shaped(t, c, "late", x, y, Shaping{Engine: engine, Delay: 200 * time.Millisecond})
 			shaped(t, c, "lossy", x, y, Shaping{Engine: engine, Loss: 0.3})
-			shaped(t, c, "later", x, y, Shaping{Engine: engine, Delay: 10 * time.Millisecond})
-			m := gauged(t, c, x, y, 400, 500*time.Microsecond)
-			if !near(m.Out.OneWay.Low, 30*time.Millisecond) || !about(m.Out.Sent-m.Out.Arrived, m.Out.Sent, 0.3) {
+			shaped(t, c, "later", x, y, Shaping{Engine: engine, Delay: 400 * time.Millisecond})
+			m := gauged(t, c, x, y, 400, pace)
+			if !near(m.Out.OneWay.Low, 600*time.Millisecond) || !about(m.Out.Sent-m.Out.Arrived, m.Out.Sent, 0.3) {
 				t.Errorf("two delays and a loss: %+v", m.Out)
 			}
 			if u := unfiltered(t, c, "late"); u.Others != 2 || len(u.Left) > 0 {
 				t.Errorf("undone: %+v", u)
 			}
-			m = gauged(t, c, x, y, 400, 500*time.Microsecond)
-			if !near(m.Out.OneWay.Low, 10*time.Millisecond) || !about(m.Out.Sent-m.Out.Arrived, m.Out.Sent, 0.3) {
+			m = gauged(t, c, x, y, 400, pace)
+			if !near(m.Out.OneWay.Low, 400*time.Millisecond) || !about(m.Out.Sent-m.Out.Arrived, m.Out.Sent, 0.3) {
 				t.Errorf("a delay and a loss: %+v", m.Out)
 			}
 			unfiltered(t, c, "lossy")
-			m = gauged(t, c, x, y, 100, 500*time.Microsecond)
-			if !near(m.Out.OneWay.Low, 10*time.Millisecond) || m.Out.Arrived != m.Out.Sent {
+			m = gauged(t, c, x, y, 100, pace)
+			if !near(m.Out.OneWay.Low, 400*time.Millisecond) || m.Out.Arrived != m.Out.Sent {
 				t.Errorf("the second delay alone: %+v", m.Out)
 			}
 			unfiltered(t, c, "later")
 			untouched(t, x, y)
 			openBothWays(t, c, x, y)
+		})
+	}
+}
+
+// TestShapingsOfPorts hits the datagrams from one port by one, those to another by another, and those of both by both.
+func TestShapingsOfPorts(t *testing.T) {
+	for _, engine := range engines(t) {
+		t.Run(engine, func(t *testing.T) {
+			c, _ := inMemory(t)
+			x, y := cabledPair(t, c)
+			at, from, to := x, Rule{Peer: y.address, Out: true, How: Shape, Port: 6379}, Rule{Peer: y.address, Out: true, How: Shape, PeerPort: 7000}
+			if engine == EngineQueue {
+				at, from, to = y, Rule{Peer: x.address, How: Shape, PeerPort: 6379}, Rule{Peer: x.address, How: Shape, Port: 7000}
+			}
+			put := func(key string, r Rule, by time.Duration) {
+				args := FilterArgs{Rules: []Rule{r}, Shaping: &Shaping{Engine: engine, Delay: by}}
+				if err := c.Order(t.Context(), Order{Do: DoFilter, Process: at.Process, Key: key, Args: args}, nil); err != nil {
+					t.Fatal(err)
+				}
+			}
+			put("from/x", from, 200*time.Millisecond)
+			put("to/x", to, 400*time.Millisecond)
+			for _, a := range []struct {
+				port, theirs uint16
+				late         time.Duration
+			}{{0, 0, 0}, {6379, 0, 200 * time.Millisecond}, {0, 7000, 400 * time.Millisecond}, {6379, 7000, 600 * time.Millisecond}, {7000, 6379, 0}} {
+				var m Measured
+				err := c.Order(t.Context(), Order{Do: DoMeasure, Process: x.Process, With: []Process{y.Process}, Args: MeasureArgs{
+					ProbeEnd: ProbeEnd{Address: x.address, Port: a.port}, Peers: []ProbeEnd{{Address: y.address, Port: a.theirs}}, Count: 50,
+					Every: time.Millisecond, Out: true, Patience: time.Second,
+				}}, &m)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if f := m.Peers[0].Out; !near(f.OneWay.Low, a.late) || f.Arrived != f.Sent {
+					t.Errorf("from port %d to port %d: %+v, want %v", a.port, a.theirs, f, a.late)
+				}
+			}
+			unfiltered(t, c, "from/x")
+			unfiltered(t, c, "to/x")
 		})
 	}
 }
@@ -199,18 +251,19 @@ func TestRate(t *testing.T) {
 		}
 		t.Fatal(e.TBF)
 	}
-	const limit = 1_000_000
+	const limit = 500_000
 	c, _ := inMemory(t)
 	x, y := cabledPair(t, c)
 	z := "10.99.0.9" // nobody: another class beside
 	shaped(t, c, "slow/x", x, y, Shaping{Engine: EngineTBF, Rate: limit})
 	shaped(t, c, "other/x", x, cabled{address: z}, Shaping{Engine: EngineTBF, Rate: limit})
 	m := streamed(t, c, x, y, limit)
-	if m.Out.Bits > 1.2*limit || m.Out.Bits < 0.5*limit || m.In.Bits < 1.5*limit {
+	if m.Out.Bits > 1.2*limit || m.In.Bits < 1.25*limit {
 		t.Errorf("limited to %d: %.0f to, %.0f from", limit, m.Out.Bits, m.In.Bits)
 	}
-	shaped(t, c, "late/x", x, y, Shaping{Engine: EngineQueue, Delay: 50 * time.Millisecond})
-	if d := gauged(t, c, x, y, 50, 5*time.Millisecond); !near(d.Out.OneWay.Low, 50*time.Millisecond) || d.Out.Arrived != d.Out.Sent {
+	late := Shaping{Engine: engines(t)[0], Delay: 300 * time.Millisecond}
+	shaped(t, c, "late/x", x, y, late)
+	if d := gauged(t, c, x, y, 50, 5*time.Millisecond); !near(d.Out.OneWay.Low, 300*time.Millisecond) || d.Out.Arrived != d.Out.Sent {
 		t.Errorf("slow and late: %+v", d.Out)
 	}
 	unfiltered(t, c, "late/x")
@@ -229,7 +282,7 @@ func TestRate(t *testing.T) {
 		t.Errorf("traffic control stands: %t, %v", stands, err)
 	}
 	untouched(t, x, y)
-	if m := streamed(t, c, x, y, limit); m.Out.Bits < 1.5*limit {
+	if m := streamed(t, c, x, y, limit); m.Out.Bits < 1.25*limit {
 		t.Errorf("the limit was undone, and now: %+v", m.Out)
 	}
 }
@@ -249,9 +302,14 @@ func TestTreeOfAnAgentThatDied(t *testing.T) {
 	if x.Process, err = c.Own(t.Context(), x.PID, false); err != nil {
 		t.Fatal(err)
 	}
-	filtered(t, c, "other", x, Rule{Peer: "10.99.0.77", How: Drop})
-	if u := unfiltered(t, c, "other"); len(u.Left) != 1 {
-		t.Errorf("traffic control that nobody accounts for: %+v", u)
+	if FilterSupported() == nil {
+		filtered(t, c, "other", x, Rule{Peer: "10.99.0.77", How: Drop})
+		if u := unfiltered(t, c, "other"); len(u.Left) != 1 {
+			t.Errorf("traffic control that nobody accounts for: %+v", u)
+		}
+	}
+	if stands, err := ownRoot(x.space); err != nil || !stands {
+		t.Fatalf("traffic control stands: %t, %v", stands, err)
 	}
 	shaped(t, c, "slow/x", x, y, Shaping{Engine: EngineTBF, Rate: 1e6})
 	if u := unfiltered(t, c, "slow/x"); len(u.Left) > 0 {

@@ -1,68 +1,41 @@
 package agent
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"net"
 	"time"
 
-	"github.com/google/nftables/expr"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
-
-	"github.com/lockquake/lockquake/internal/clock"
 )
 
 // grown is a fault whose packets the kernel shapes.
 type grown struct {
-	links *links
 	tree  *tree
 	space *namespace
 	slot  int
 }
 
-// growShaping puts a shaping into the tree of a namespace, and says how packets come to it.
-func (l *links) growShaping(space *namespace, key string, args FilterArgs) (*grown, special, error) {
+// growShaping puts a shaping into the tree of a namespace.
+func (l *links) growShaping(space *namespace, args FilterArgs) (*grown, error) {
 	for _, r := range args.Rules {
 		if !r.Out {
-			return nil, special{}, errors.New("the kernel shapes what a node sends, and nothing else")
+			return nil, errors.New("the kernel shapes what a node sends, and nothing else")
 		}
 	}
 	t := l.tree(space)
-	slot, err := t.add(space, &branch{key: key, rules: args.Rules, shaping: *args.Shaping})
+	slot, err := t.add(space, &branch{rules: args.Rules, shaping: *args.Shaping})
 	if err != nil {
-		return nil, special{}, err
+		return nil, err
 	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	number := map[string]uint16{}
-	for _, r := range args.Rules {
-		number[r.Peer] = t.number(r.Peer)
-	}
-	return &grown{links: l, tree: t, space: space, slot: slot}, special{first: func(r Rule) []expr.Any {
-		return intoClass(number[r.Peer], slot)
-	}}, nil
-}
-
-// intoClass writes into a packet's priority which peer it is for, and adds a fault to those that it is hit by.
-func intoClass(peer uint16, slot int) []expr.Any {
-	const faults = (1<<treeFaults - 1) << faultShift
-	fault := uint32(1) << slot << faultShift
-	keep := uint32(faults) &^ fault
-	set := uint32(treeMajor)<<16 | uint32(peer)<<peerShift | fault
-	word := func(v uint32) []byte { return binary.NativeEndian.AppendUint32(nil, v) }
-	return []expr.Any{
-		&expr.Meta{Key: expr.MetaKeyPRIORITY, Register: 1},
-		&expr.Bitwise{SourceRegister: 1, DestRegister: 1, Len: 4, Mask: word(keep), Xor: word(set)},
-		&expr.Meta{Key: expr.MetaKeyPRIORITY, SourceRegister: true, Register: 1},
-	}
+	return &grown{tree: t, space: space, slot: slot}, nil
 }
 
 func (g *grown) met(f *Filtered) error {
 	s, err := g.tree.count(g.space, g.slot)
 	if err == nil {
-		f.Shaped = &s
+		f.Shaped, f.Packets = &s, s.Passed+s.Dropped+uint64(s.Waiting)
 	}
 	return err
 }
@@ -76,34 +49,17 @@ func (g *grown) release() int {
 	return s.Waiting
 }
 
-// close waits until what was under way has left, and takes the fault out of the tree.
-func (g *grown) close() error {
-	for over := clock.Now() + int64(drainPatience); clock.Now() < over; time.Sleep(2 * time.Millisecond) {
-		if g.release() == 0 {
-			break
-		}
-	}
-	g.tree.mu.Lock()
-	defer g.tree.mu.Unlock()
-	h, err := netlinkIn(g.space)
-	if err != nil {
-		return err
-	}
-	defer h.Close()
-	return g.tree.cut(h, g.slot)
-}
+func (g *grown) close() error { return g.tree.take(g.space, g.slot) }
 
-// treeStands tells whether faults stand in a namespace's tree.
-func (l *links) treeStands(space *namespace) bool {
+// treeStands tells how many faults stand in a namespace's tree.
+func (l *links) treeStands(space *namespace) int {
 	l.mu.Lock()
 	t := l.trees[space.id]
 	l.mu.Unlock()
 	if t == nil {
-		return false
+		return 0
 	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.link != 0
+	return t.standing()
 }
 
 // tryNetem and tryTBF shape nothing, by the rules and the tree that shape, on a link that leads nowhere.

@@ -11,14 +11,15 @@ import (
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
+
+	"github.com/lockquake/lockquake/internal/clock"
 )
 
-// tree is the traffic control of ours on one link of one namespace. Its root sorts packets into classes by their priority,
-// which packet filter rules write: which peer a packet is for, and by which faults it is hit. Each class has a chain of one
-// qdisc for each of these faults, so that faults that overlap add up. What no rule hits goes by none of them.
+// tree is the traffic control of ours on one link of one namespace. Its root sorts packets into classes by whom they are for
+// and by which faults they are hit. Each class has a chain of one qdisc for each of these faults, so that faults that overlap
+// add up. What no fault hits goes by none of them.
 //
-// Rules sort and not the classifiers of traffic control, because not every kernel has those, and so that the packets that a
-// fault hits are chosen and counted in the same way whatever shapes them.
+// It needs htb and u32, which kernels have that have netem. It does without packet filters, which some of those have not.
 type tree struct {
 	mu      sync.Mutex
 	link    int // index of the interface
@@ -26,14 +27,14 @@ type tree struct {
 	peers   []string          // by number - 1
 	classes map[uint16]*bough // by minor number
 	handle  uint16            // the last major number that was given to a qdisc
+	sorted  int               // how often packets were sorted anew
 }
 
 const (
 	treeMajor  = 0x4c51 // of the root
 	treeFaults = 6      // at most on one link at once: bits of a class's number
 	treePeers  = 63     // with a class of their own; those beyond share the last
-	peerShift  = 10     // where the peer's number begins in a class's, and
-	faultShift = 4      // the faults': below are the priorities that programs give their packets
+	peerShift  = 8      // where the peer's number begins in a class's, beyond the faults' bits
 	treeRoom   = 1 << 20
 	// treeRate is what a class may send, in bits per second: more than any link here carries.
 	treeRate = 16_000_000_000
@@ -43,9 +44,9 @@ const (
 
 // branch is one fault in a tree.
 type branch struct {
-	key     string
-	rules   []Rule
+	rules   []Rule // none when it is on its way out
 	shaping Shaping
+	past    Shaped // what its qdiscs in classes that are gone have counted
 }
 
 // bough is one class: the major numbers of its qdiscs, by fault.
@@ -87,15 +88,32 @@ func (t *tree) add(space *namespace, b *branch) (int, error) {
 		return 0, err
 	}
 	t.faults[slot] = b
-	for _, minor := range t.wanted() {
-		if t.classes[minor] == nil {
-			err = errors.Join(err, t.grow(h, minor))
-		}
-	}
-	if err != nil {
+	if err := t.sort(h); err != nil {
+		b.rules = nil
 		return 0, errors.Join(err, t.cut(h, slot))
 	}
 	return slot, nil
+}
+
+// take takes a fault out of the tree. What is under way has some time to leave.
+func (t *tree) take(space *namespace, slot int) error {
+	h, err := netlinkIn(space)
+	if err != nil {
+		return err
+	}
+	defer h.Close()
+	t.mu.Lock()
+	t.faults[slot].rules = nil
+	err = t.sort(h)
+	t.mu.Unlock()
+	for over := clock.Now() + int64(drainPatience); clock.Now() < over; time.Sleep(2 * time.Millisecond) {
+		if s, wrong := t.count(space, slot); wrong != nil || s.Waiting == 0 {
+			break
+		}
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return errors.Join(err, t.cut(h, slot))
 }
 
 // plant makes the root, on the link by which the peers are reached.
@@ -169,37 +187,58 @@ func rootOf(h *netlink.Handle, link int) (netlink.Qdisc, error) {
 	return nil, nil
 }
 
-// number returns a peer's.
+// number returns a peer's. Where packets are duplicated all peers share one class: newer kernels let a netem that duplicates stand
+// beside no other.
 func (t *tree) number(peer string) uint16 {
+	if t.duplicates() {
+		return treePeers
+	}
 	return uint16(min(slices.Index(t.peers, peer)+1, treePeers))
 }
 
-// class is the number of the class of a peer and of one fault more; faults are added bit by bit.
-func (t *tree) class(peer string, faults uint16) uint16 {
-	return t.number(peer)<<peerShift | faults<<faultShift
+func (t *tree) duplicates() bool {
+	return slices.ContainsFunc(t.faults[:], func(b *branch) bool { return b != nil && b.shaping.Duplicate > 0 })
 }
 
-// wanted lists the classes that packets may come to: for each peer those faults that hit all packets to it, with each choice of
-// those that hit some ports only.
-func (t *tree) wanted() []uint16 {
-	var out []uint16
+// choice is a class that packets may come to, and which ones do.
+type choice struct {
+	peer   string
+	faults uint16 // bit by bit
+	ports  []Rule // of those faults that hit some ports only
+}
+
+func (t *tree) class(c choice) uint16 { return t.number(c.peer)<<peerShift | c.faults }
+
+// wanted lists the classes: for each peer those faults that hit all packets to it, with each choice of those that hit some ports
+// only.
+func (t *tree) wanted() []choice {
+	var out []choice
 	for _, peer := range t.peers {
 		var always, sometimes uint16
+		rules := map[int]Rule{}
 		for slot, b := range t.faults {
-			for _, r := range branchRules(b) {
-				switch {
-				case r.Peer != peer:
-				case r.Port == 0 && r.PeerPort == 0:
-					always |= 1 << slot
-				default:
-					sometimes |= 1 << slot
-				}
+			if b == nil {
+				continue
+			}
+			i := slices.IndexFunc(b.rules, func(r Rule) bool { return r.Peer == peer })
+			switch {
+			case i < 0:
+			case b.rules[i].Port == 0 && b.rules[i].PeerPort == 0:
+				always |= 1 << slot
+			default:
+				sometimes |= 1 << slot
+				rules[slot] = b.rules[i]
 			}
 		}
-		sometimes &^= always
 		for some := sometimes; ; some = (some - 1) & sometimes { // every choice, the empty one last
-			if always|some != 0 {
-				out = append(out, t.class(peer, always|some))
+			c := choice{peer: peer, faults: always | some}
+			for slot := range treeFaults {
+				if some&(1<<slot) != 0 {
+					c.ports = append(c.ports, rules[slot])
+				}
+			}
+			if c.faults != 0 {
+				out = append(out, c)
 			}
 			if some == 0 {
 				break
@@ -207,13 +246,6 @@ func (t *tree) wanted() []uint16 {
 		}
 	}
 	return out
-}
-
-func branchRules(b *branch) []Rule {
-	if b == nil {
-		return nil
-	}
-	return b.rules
 }
 
 // grow makes a class with its chain of qdiscs.
@@ -230,13 +262,16 @@ func (t *tree) grow(h *netlink.Handle, minor uint16) error {
 	t.classes[minor] = b
 	parent := handle
 	for slot, fault := range t.faults {
-		if minor>>faultShift&(1<<slot) == 0 {
+		if minor&(1<<slot) == 0 {
 			continue
 		}
 		t.handle++
 		b.qdiscs[slot] = t.handle
 		attrs := netlink.QdiscAttrs{LinkIndex: t.link, Parent: parent, Handle: netlink.MakeHandle(t.handle, 0)}
 		if err := h.QdiscAdd(qdiscOf(attrs, fault.shaping)); err != nil {
+			if errors.Is(err, unix.EINVAL) && t.duplicates() {
+				return fmt.Errorf("this kernel lets a netem that duplicates packets stand beside no other on one link: %w", err)
+			}
 			return fmt.Errorf("make a qdisc (%s): %w", fault.shaping.Engine, err)
 		}
 		parent = netlink.MakeHandle(t.handle, 1)
@@ -268,15 +303,15 @@ func (t *tree) cut(h *netlink.Handle, slot int) error {
 	if t.faults == [treeFaults]*branch{} {
 		root := netlink.NewHtb(netlink.QdiscAttrs{LinkIndex: t.link, Handle: netlink.MakeHandle(treeMajor, 0), Parent: netlink.HANDLE_ROOT})
 		link := t.link
-		t.link, t.peers, t.handle, t.classes = 0, nil, 0, map[uint16]*bough{}
+		t.link, t.peers, t.handle, t.sorted, t.classes = 0, nil, 0, 0, map[uint16]*bough{}
 		if err := h.QdiscDel(root); err != nil && !gone(err) {
 			return fmt.Errorf("remove the traffic control of link %d: %w", link, err)
 		}
 		return nil
 	}
-	var errs []error
+	errs := []error{t.remember(h, slot)}
 	for minor := range t.classes {
-		if minor>>faultShift&(1<<slot) == 0 {
+		if minor&(1<<slot) == 0 {
 			continue
 		}
 		delete(t.classes, minor)

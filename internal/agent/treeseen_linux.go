@@ -15,7 +15,12 @@ func (t *tree) count(space *namespace, slot int) (Shaped, error) {
 		return Shaped{}, err
 	}
 	defer h.Close()
-	out := Shaped{Engine: t.faults[slot].shaping.Engine}
+	return t.counted(h, slot)
+}
+
+func (t *tree) counted(h *netlink.Handle, slot int) (Shaped, error) {
+	out := t.faults[slot].past
+	out.Engine = t.faults[slot].shaping.Engine
 	all, err := h.QdiscList(&netlink.GenericLink{LinkAttrs: netlink.LinkAttrs{Index: t.link}})
 	if err != nil {
 		return out, fmt.Errorf("list the traffic control of the link: %w", err)
@@ -30,6 +35,34 @@ func (t *tree) count(space *namespace, slot int) (Shaped, error) {
 	return out, nil
 }
 
+// remember keeps what other faults have counted in the classes that go with one.
+func (t *tree) remember(h *netlink.Handle, slot int) error {
+	for other, b := range t.faults {
+		if b == nil {
+			continue
+		}
+		before, err := t.counted(h, other)
+		if err != nil {
+			return err
+		}
+		kept := map[uint16]*bough{}
+		for minor, c := range t.classes {
+			if minor&(1<<slot) == 0 {
+				kept[minor] = c
+			}
+		}
+		all := t.classes
+		t.classes = kept
+		after, err := t.counted(h, other)
+		t.classes = all
+		if err != nil {
+			return err
+		}
+		b.past.Passed, b.past.Dropped = b.past.Passed+before.Passed-after.Passed, b.past.Dropped+before.Dropped-after.Dropped
+	}
+	return nil
+}
+
 func (t *tree) owns(slot int, handle uint32) bool {
 	for _, b := range t.classes {
 		if major, ok := b.qdiscs[slot]; ok && handle == netlink.MakeHandle(major, 0) {
@@ -37,6 +70,19 @@ func (t *tree) owns(slot int, handle uint32) bool {
 		}
 	}
 	return false
+}
+
+// standing tells how many faults stand in the tree.
+func (t *tree) standing() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	n := 0
+	for _, b := range t.faults {
+		if b != nil {
+			n++
+		}
+	}
+	return n
 }
 
 // ownRoot tells whether a root of ours stands on some link of a namespace.

@@ -56,7 +56,7 @@ func (l *local) Offers(c chaos.Capability, r Role) error {
 		if err := l.ownNetworks(); err != nil {
 			return chaos.Unavailable{What: string(c), Reason: "all nodes share the loopback address: " + err.Error()}
 		}
-		if err := agent.FilterSupported(); err != nil {
+		if err := agent.FilterSupported(); err != nil && !slices.Contains(shapings, c) {
 			return chaos.Unavailable{What: string(c), Reason: err.Error()}
 		}
 	}
