@@ -8,7 +8,7 @@ func Kinds() []Kind {
 		noopKind(), pauseKind(), killKind(), restartKind(), partitionKind(), holdBackKind(), clockJumpKind(), clockDriftKind(),
 		failoverKind(),
 		delayKind(), lossKind(), duplicateKind(), reorderKind(), corruptKind(), rateKind(),
-		slowDiskKind(),
+		slowDiskKind(), powerLossKind(),
 	}
 }
 

@@ -21,7 +21,8 @@ func TestLoad(t *testing.T) {
 		{"etcd-holder-pause-fenced", "etcd-holder-pause-fenced"},
 		{"stories/etcd-holder-pause", "etcd-holder-pause"},
 		{"etcd-h*", "etcd-healthy etcd-holder-pause etcd-holder-pause-fenced etcd-holder-pause-delayed"},
-		{"stories/redis-r*", "redis-restart-amnesia redis-restart-amnesia-persistent redis-restart-amnesia-renewed"},
+		{"stories/redis-r*", "redis-restart-amnesia redis-restart-amnesia-aof-always redis-restart-amnesia-renewed " +
+			"redis-restart-amnesia-aof-everysec redis-restart-amnesia-power-everysec redis-restart-amnesia-power-always"},
 		{file, "small"},
 		{file + ":other", "small-other"},
 		{file + ":another", `error: ` + file + `: has no twin "another"; it has other`},

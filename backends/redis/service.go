@@ -102,6 +102,8 @@ func serverFacts() map[string]string {
 		"run-id":            "the server's run_id: another after each start",
 		chaos.FactSyncing:   "an fsync of the append-only file waits or is under way (aof_pending_bio_fsync)",
 		"delayed-fsyncs":    "how often the server put a write off because an fsync took too long (aof_delayed_fsync)",
+		chaos.FactLastWrite: "the value that the last of these writes left",
+		"fresh-second":      "true when the server has begun no fsync but that of this second, which is over, and begins none for half a second; asking waits for it",
 		chaos.FactWrites:    "the server takes a write at a key that no lock has; asking writes",
 		holderFact + "LOCK": `the value at the key of lock LOCK on this very server, or "none"`,
 	}
@@ -137,6 +139,10 @@ func (m member) ask(ctx context.Context, fact string) (string, error) {
 			return strconv.FormatBool(pending != "" && pending != "0"), err
 		}
 		return section["aof_delayed_fsync"], err
+	case chaos.FactLastWrite:
+		return m.client.Get(ctx, readyKey).Result()
+	case "fresh-second":
+		return m.freshSecond(ctx)
 	case chaos.FactWrites:
 		err := m.write(ctx, readyKey)
 		return strconv.FormatBool(err == nil), err

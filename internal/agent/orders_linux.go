@@ -4,9 +4,13 @@ package agent
 var orders = map[string]order{
 	DoClock:      doClock,
 	DoClocked:    doClocked,
+	DoCut:        doCut,
 	DoData:       doData,
+	DoDisk:       doDisk,
 	DoFilter:     doFilter,
 	DoFiltered:   doFiltered,
+	DoLook:       doLook,
+	DoMark:       doMark,
 	DoProbe:      doProbe,
 	DoEngines:    doEngines,
 	DoMeasure:    doMeasure,
@@ -14,3 +18,6 @@ var orders = map[string]order{
 	DoSynced:     doSynced,
 	DoSyncs:      doSyncs,
 }
+
+// machinery are the orders that are about the machine, and need no process.
+var machinery = map[string]bool{DoDisk: true, DoMark: true, DoLook: true}

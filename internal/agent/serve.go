@@ -96,7 +96,7 @@ func (s *server) serve(ctx context.Context, r request) error {
 	}
 	if r.Do != doUndo && r.Do != DoEngines { // which are about no process
 		for _, p := range append([]Process{r.Process}, r.With...) {
-			if s.owned[p] == nil {
+			if s.owned[p] == nil && (p != Process{} || !machinery[r.Do]) {
 				r.Process = p
 				return s.answer(r, s.do) // which says so
 			}

@@ -167,6 +167,9 @@ func (d *docker) Offers(c chaos.Capability, r Role) error {
 		}
 		return offersShaping(c, e)
 	}
+	if c == chaos.CanCutPower && r == Server {
+		return disksAt(d.api.DaemonHost())
+	}
 	return offers(c, r)
 }
 
@@ -191,7 +194,7 @@ func offers(c chaos.Capability, r Role) error {
 	switch c {
 	case chaos.CanInspect, chaos.CanPause, chaos.CanKill, chaos.CanFilter, chaos.CanHold:
 		return nil
-	case chaos.CanData, chaos.CanHoldSyncs:
+	case chaos.CanData, chaos.CanHoldSyncs, chaos.CanCutPower:
 		if r == Server {
 			return nil
 		}
@@ -211,7 +214,7 @@ func (d *docker) Open(ctx context.Context, r Request) (*Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	run := &dockerRun{docker: d, request: r, owner: self(r.Run, r.Keep)}
+	run := &dockerRun{docker: d, agentUp: make(chan struct{}), request: r, owner: self(r.Run, r.Keep)}
 	c := &Cluster{close: run.close, Describe: map[string]string{
 		"provider": "docker", "engine": d.version.Version, "engine_api": d.api.ClientVersion(), "engine_host": d.api.DaemonHost(),
 	}}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -49,6 +50,9 @@ func (r *dockerRun) startAgent(ctx context.Context) error {
 			h.SecurityOpt = []string{"apparmor=unconfined", "no-new-privileges"}
 			h.ReadonlyRootfs, h.AutoRemove = true, true
 			h.LogConfig = container.LogConfig{Type: "none"}
+			if slices.ContainsFunc(r.request.Specs, func(s Spec) bool { return slices.Contains(s.Preparations, chaos.LoopDisk) }) {
+				disksForAgent(h)
+			}
 		},
 	})
 	if box != nil {

@@ -106,6 +106,8 @@ func (r *dockerRun) hostConfig(h *container.HostConfig, spec Spec, f fitting) {
 		h.LogConfig = container.LogConfig{Type: "json-file", Config: map[string]string{"max-size": "10m"}}
 	}
 	switch {
+	case f.disk != "":
+		h.Mounts = append(h.Mounts, diskVolume(f.disk))
 	case f.data != "":
 		h.Mounts = append(h.Mounts, mount.Mount{Type: mount.TypeBind, Source: f.data, Target: dataDir})
 	case spec.Role == Server:

@@ -20,6 +20,7 @@ const faketimeInImage = "/lockquake-faketime"
 
 // dockerPreparations are what the docker provider can prepare.
 var dockerPreparations = map[chaos.Preparation]func(context.Context, *dockerRun, *Node) (fitting, error){
+	chaos.LoopDisk: loopDiskIn,
 	chaos.Preload: func(ctx context.Context, r *dockerRun, n *Node) (fitting, error) {
 		libraries, err := r.librariesOf(ctx, r.images[n.spec.Image])
 		if err != nil {
@@ -68,6 +69,9 @@ func (d *docker) Prepares(p chaos.Preparation, s Spec, image string) error {
 		}
 		_, err := d.librariesOf(ctx, image)
 		return err
+	}
+	if p == chaos.LoopDisk {
+		return disksAt(d.api.DaemonHost())
 	}
 	return unknownPreparation(p)
 }

@@ -33,6 +33,7 @@ type dockerRun struct {
 	containers []string // ids of the nodes', in the order of creation
 	agentBox   string   // id of the agent's container
 	nodes      []*Node
+	agentUp    chan struct{}                 // closed when the agent was started, or could not be
 	agent      *agent.Client                 // nil: the engine does what the agent would
 	stopping   []func()                      // ends the streams
 	unfit      []func(context.Context) error // undoes what nodes were prepared with
@@ -64,8 +65,11 @@ func (r *dockerRun) open(ctx context.Context, c *Cluster) error {
 		})
 	}
 	agentReason := "no scenario of this run needs it"
-	if r.request.Agent {
+	if !r.request.Agent {
+		close(r.agentUp)
+	} else {
 		g.Go(func() error {
+			defer close(r.agentUp)
 			agentReason = "in the engine's pid namespace"
 			if err := r.startAgent(gctx); err != nil {
 				agentReason = "not started, the engine signals instead: " + err.Error()

@@ -69,6 +69,9 @@ func (l *local) Offers(c chaos.Capability, r Role) error {
 		}
 		return noClock(agent.CanClock())
 	}
+	if c == chaos.CanCutPower && r == Server {
+		return disksHere()
+	}
 	if c == chaos.CanHoldSyncs && os.Geteuid() != 0 {
 		return chaos.Unavailable{What: string(c), Reason: "the agent traces processes, for which it needs root; use --provider docker"}
 	}

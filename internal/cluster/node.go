@@ -35,6 +35,8 @@ type Node struct {
 	driver driver
 	// faketime is the file in the node that tells its programs their wall clock, where they were made to ask for it.
 	faketime string
+	// disk is what the data directory lies on, where it was prepared so.
+	disk *loopDisk
 
 	pausing sync.Mutex // held while the process is being stopped or continued
 	pauses  atomic.Int32

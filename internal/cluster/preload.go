@@ -64,6 +64,7 @@ const noFaketime = "+0\n"
 
 // localPreparations are what the local provider can prepare.
 var localPreparations = map[chaos.Preparation]func(context.Context, *localRun, *Node) (fitting, error){
+	chaos.LoopDisk: loopDiskHere,
 	chaos.Preload: func(_ context.Context, r *localRun, n *Node) (fitting, error) {
 		libraries, err := preload(onThisMachine)
 		if err != nil {
@@ -90,6 +91,9 @@ func (l *local) Prepares(p chaos.Preparation, s Spec, _ string) error {
 	if p == chaos.Preload {
 		_, err := preload(onThisMachine)
 		return hint(err, "on this machine; run `.ci/setup faketime`, or install libfaketime and libtcmalloc-minimal4")
+	}
+	if p == chaos.LoopDisk {
+		return disksHere()
 	}
 	return unknownPreparation(p)
 }

@@ -21,6 +21,8 @@ type fitting struct {
 	env []string
 	// data is a directory of the machine that the nodes run on, in the place of the node's usual data directory; "" for that one.
 	data string
+	// disk is a block device of that machine, with ext4 on it, in the place of the node's usual data directory; "" for that one.
+	disk string
 	// before is called before each start of the node, when its container (docker) or data directory (local) is there; may be nil.
 	before func(ctx context.Context) error
 	// undo is called when the node has ended for good and its container is gone; also for nodes that never started. It may be nil,
@@ -33,6 +35,9 @@ func (f fitting) and(o fitting) fitting {
 	f.env = append(f.env, o.env...)
 	if o.data != "" {
 		f.data = o.data
+	}
+	if o.disk != "" {
+		f.disk = o.disk
 	}
 	f.before, f.undo = both(f.before, o.before), both(o.undo, f.undo) // undone in reverse
 	return f
@@ -81,6 +86,9 @@ func unknownPreparation(p chaos.Preparation) error {
 func preparable(p chaos.Preparation, s Spec) error {
 	if p == chaos.Preload && (s.Go || s.Image == SelfProgram) {
 		return chaos.Unavailable{What: string(p), Reason: "it is a Go program, which asks the kernel for the time and not the C library; use how: vdso"}
+	}
+	if p == chaos.LoopDisk && s.Role != Server {
+		return chaos.Unavailable{What: string(p), Reason: "a " + string(s.Role) + " keeps no data; use power-loss on servers"}
 	}
 	return nil
 }

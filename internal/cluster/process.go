@@ -61,8 +61,12 @@ func (p *process) start(ctx context.Context) (Stdio, <-chan struct{}, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.run.portsOf(p.spec.Name)
+	path, argv, err := p.onDisk(p.path, p.argv)
+	if err != nil {
+		return Stdio{}, nil, err
+	}
 	c, err := p.run.spawn(command{
-		path: p.path, argv: p.argv, name: p.spec.Name, node: p.index, dir: p.node.place.Dir, env: slices.Concat(p.spec.Env, p.fitting.env),
+		path: path, argv: argv, name: p.spec.Name, node: p.index, dir: p.node.place.Dir, env: slices.Concat(p.spec.Env, p.fitting.env),
 		group: p.group, stdio: p.spec.Stdio, log: logFile,
 	})
 	if err != nil {

@@ -1,0 +1,63 @@
+package redis
+
+import (
+	"context"
+	"strconv"
+	"time"
+
+	"github.com/lockquake/lockquake/chaos"
+)
+
+// The part of a second, by the server's own clock, in which freshSecond makes its write: later than the server, which looks at its clock ten
+// times a second, notices that the second is another; and the part until which it answers, so that half a second is left.
+const (
+	secondBegins = 150 * time.Millisecond
+	secondEnds   = 300 * time.Millisecond
+	secondSpent  = 500 * time.Millisecond
+)
+
+// freshSecond waits for a moment from which on nothing that the server is told reaches its disk for half a second, though it says yes: with
+// everysec a server begins an fsync at most once in each second of its clock. So a write early in a second has had that second's fsync
+// begin, if none had, and when that is over there is none before the next second.
+func (m member) freshSecond(ctx context.Context) (string, error) {
+	for {
+		at, err := m.client.Time(ctx).Result()
+		if err != nil {
+			return "", err
+		}
+		if part := time.Duration(at.Nanosecond()); part < secondBegins || part > secondEnds {
+			if err := wait(ctx, secondBegins/10); err != nil {
+				return "", err
+			}
+			continue
+		}
+		if err := m.write(ctx, readyKey); err != nil {
+			return "", err
+		}
+		if err := wait(ctx, secondBegins/3); err != nil {
+			return "", err
+		}
+		syncing, err := m.ask(ctx, chaos.FactSyncing)
+		if err != nil {
+			return "", err
+		}
+		now, err := m.client.Time(ctx).Result()
+		if err != nil {
+			return "", err
+		}
+		if syncing == "false" && now.Unix() == at.Unix() && time.Duration(now.Nanosecond()) < secondSpent {
+			return strconv.FormatBool(true), nil
+		}
+	}
+}
+
+func wait(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

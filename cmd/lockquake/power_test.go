@@ -1,0 +1,112 @@
+//go:build integration
+
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/lockquake/lockquake/results"
+)
+
+// blackout is a scenario whose server's power fails.
+const blackout = `name: blackout
+claim: What was not synced is gone.
+backend: {use: redis, lock: set-px-lua, persistence: always, ttl: 2s}
+workload: {use: counter, clients: 2, hold: 20ms, resource: {use: register, guard: none}}
+chaos:
+  - {use: power-loss, on: redis-1, at: 500ms, for: 500ms}
+run: {for: 3s, seed: 1}
+expect: {judged: ">=1"}
+`
+
+// loopDisks lists the loop devices over files that have no name: those of runs. Tests that make some must not run side by side.
+func loopDisks(t *testing.T) []string {
+	t.Helper()
+	files, err := filepath.Glob("/sys/block/loop*/loop/backing_file")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out []string
+	for _, f := range files {
+		if b, err := os.ReadFile(f); err == nil && strings.Contains(string(b), "(deleted)") {
+			out = append(out, f)
+		}
+	}
+	return out
+}
+
+// noLoopDisks demands that as many as before are left, within a few seconds.
+func noLoopDisks(t *testing.T, before int) {
+	t.Helper()
+	var left []string
+	for range 50 {
+		if left = loopDisks(t); len(left) <= before {
+			return
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+	t.Errorf("loop devices are left: %v", left)
+}
+
+// TestPowerLoss cuts the power of a real server, and has an agent say that it did.
+func TestPowerLoss(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("loop devices need root")
+	}
+	real := program(t)
+	before := len(loopDisks(t))
+	for _, c := range []struct {
+		provider string
+		deaf     bool
+	}{{"docker", false}, {"local", true}} {
+		want, verdict := codeMet, results.Pass
+		if c.deaf {
+			t.Setenv("LOCKQUAKE_BIN", deafProgram(t, "disk-cut"))
+			want, verdict = codeInconclusive, results.Unknown
+		}
+		p := beginProgram(t, real, "run", scenarioFile(t, blackout), "--provider", c.provider, "--format", "json")
+		if code := p.wait(t); code != want {
+			t.Errorf("%+v: exit code %d\n%s", c, code, p.stderr.String())
+		}
+		r := p.report(t)
+		if r.Verdict != verdict || len(r.Faults) != 1 || (r.Faults[0].Receipt.Status == "installed") == c.deaf {
+			t.Fatalf("%+v: verdict %s (%v), faults %+v", c, r.Verdict, r.Reasons, r.Faults)
+		}
+		healed := r.Faults[0].Healed
+		t.Logf("%s; healed: %s", r.Faults[0].Receipt.Evidence, healed.Evidence)
+		if strings.Contains(healed.Evidence, "acknowledged last is gone") {
+			t.Errorf("%+v: a server that syncs before it answers lost a write: %s", c, healed.Evidence)
+		}
+		gone(t, p)
+		noLoopDisks(t, before)
+	}
+}
+
+// TestSupervisorKilledWithLoopDisks kills the supervisor of a run whose servers have disks of their own.
+func TestSupervisorKilledWithLoopDisks(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("loop devices need root")
+	}
+	before := len(loopDisks(t))
+	for _, provider := range []string{"docker", "local"} {
+		p := begin(t, "run", scenarioFile(t, blackout), "--provider", provider, "--set", "run.for=60s")
+		awaitPause(t, p)
+		if len(loopDisks(t)) == before {
+			t.Errorf("%s: no loop device is seen: this test would see none left behind either", provider)
+		}
+		if err := p.cmd.Process.Signal(syscall.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+		p.wait(t)
+		if begin(t, "clean").wait(t) != codeMet {
+			t.Error("clean did not clean")
+		}
+		gone(t, p)
+		noLoopDisks(t, before)
+	}
+}

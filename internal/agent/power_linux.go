@@ -1,0 +1,190 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/lockquake/lockquake/internal/clock"
+)
+
+// The files by which is seen what a loss of power took: one was synced before the server started, the other is written without.
+const (
+	syncedFile   = ".lockquake-synced"
+	unsyncedFile = ".lockquake-unsynced"
+)
+
+// Of FS_IOC_SHUTDOWN, which ext4 took over from XFS: _IOR('X', 125, __u32), with 2 for "do not write the log".
+const (
+	fsShutdown   = 0x8004587d
+	shutNoFlush  = 2
+	markerLength = 64
+)
+
+// standingDisk returns the disk that an order is about.
+func standingDisk(c call) (*disk, DiskUse, error) {
+	use, err := decode[DiskUse](c.args)
+	if err != nil {
+		return nil, use, err
+	}
+	found, ok := disks.Load(use.Disk)
+	if !ok {
+		return nil, use, fmt.Errorf("there is no disk %q", use.Disk)
+	}
+	return found.(*disk), use, nil
+}
+
+// marker is what a file by that name holds.
+func marker(name string) []byte { return fmt.Appendf(nil, "%-*s", markerLength, name) }
+
+func doMark(ctx context.Context, c call) (any, error) {
+	d, _, err := standingDisk(c)
+	if err != nil {
+		return nil, err
+	}
+	return nil, d.mounted(ctx, func() error {
+		if err := os.Remove(filepath.Join(d.at, unsyncedFile)); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return err
+		}
+		f, err := os.OpenFile(filepath.Join(d.at, syncedFile), os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o644)
+		if err != nil {
+			return err
+		}
+		_, err = f.Write(marker(syncedFile))
+		return errors.Join(err, f.Sync(), f.Close())
+	})
+}
+
+// doCut takes the power away. Between the shutdown of the file system and the SIGKILL the server can do no more than learn that its disk
+// is gone.
+func doCut(_ context.Context, c call) (any, error) {
+	_, use, err := standingDisk(c)
+	if err != nil {
+		return nil, err
+	}
+	path, err := withinRoot(c.process, use.Dir)
+	if err != nil {
+		return nil, err
+	}
+	dir, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("open the data directory: %w", absent(err))
+	}
+	defer func() { _ = dir.Close() }()
+	if !c.process.Running() {
+		return nil, ErrNoProcess
+	}
+	if err := os.WriteFile(filepath.Join(path, unsyncedFile), marker(unsyncedFile), 0o644); err != nil {
+		return nil, fmt.Errorf("write a file that is not synced: %w", err)
+	}
+	var out Cut
+	if err := unix.IoctlSetPointerInt(int(dir.Fd()), fsShutdown, shutNoFlush); err != nil {
+		return nil, fmt.Errorf("shut the file system of the data directory down: %w", err)
+	}
+	out.Shut = clock.Now()
+	err = signalled(c.process, "KILL", func() error { return c.process.Signal("KILL") })
+	out.Killed = clock.Now()
+	return out, err
+}
+
+func doLook(ctx context.Context, c call) (any, error) {
+	d, _, err := standingDisk(c)
+	if err != nil {
+		return nil, err
+	}
+	if err := d.idle(ctx); err != nil {
+		return nil, err
+	}
+	// The device stays open meanwhile, and the kernel may still remember blocks of it that never came there.
+	if err := unix.IoctlSetInt(int(d.held.Fd()), unix.BLKFLSBUF, 0); err != nil {
+		return nil, fmt.Errorf("forget the blocks of %s: %w", d.name, err)
+	}
+	var out DiskSeen
+	err = d.mounted(ctx, func() error {
+		out.Synced, out.Unsynced = d.has(syncedFile), d.has(unsyncedFile)
+		dir, err := OpenDirectory(d.at)
+		if err != nil {
+			return err
+		}
+		out.Listing, err = dir.List()
+		return errors.Join(err, dir.Close())
+	})
+	return out, err
+}
+
+// has tells whether a marker's file holds what was written there.
+func (d *disk) has(name string) bool {
+	b, err := os.ReadFile(filepath.Join(d.at, name))
+	return err == nil && string(b) == string(marker(name))
+}
+
+// mounted runs f while the disk is mounted at d.at, for f alone: on a thread with mounts of its own, which go with it. Mounting it
+// recovers what the log holds, as the first mount after a loss of power does.
+func (d *disk) mounted(ctx context.Context, f func() error) error {
+	if err := d.idle(ctx); err != nil {
+		return err
+	}
+	result := make(chan error, 1)
+	go d.mountedHere(f, result)
+	err := <-result
+	return errors.Join(err, d.idle(ctx))
+}
+
+func (d *disk) mountedHere(f func() error, result chan<- error) {
+	runtime.LockOSThread() // never unlocked: the thread ends with this goroutine
+	if unix.Gettid() == unix.Getpid() {
+		defer runtime.UnlockOSThread()
+		again := make(chan error, 1)
+		go d.mountedHere(f, again) // the first thread cannot end: another does it
+		result <- <-again
+		return
+	}
+	result <- func() error {
+		if err := ownMounts(); err != nil {
+			return err
+		}
+		if err := unix.Mount(d.path, d.at, "ext4", 0, ""); err != nil {
+			return fmt.Errorf("mount %s: %w", d.name, err)
+		}
+		err := f()
+		if failed := unix.Unmount(d.at, 0); failed != nil {
+			err = errors.Join(err, fmt.Errorf("unmount %s: %w", d.name, failed))
+		}
+		return err
+	}()
+}
+
+// ownMounts gives the calling thread mounts of its own, which nobody else sees.
+func ownMounts() error {
+	if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
+		return fmt.Errorf("make a mount namespace: %w", err)
+	}
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_SLAVE, ""); err != nil {
+		return fmt.Errorf("keep mounts from spreading: %w", err)
+	}
+	return nil
+}
+
+// OnDisk mounts a device at a directory for this program alone, and becomes the program of argv, whose working directory that is. The
+// mount goes with the last of its processes. It returns only beside an error.
+func OnDisk(device, dir string, argv []string) error {
+	runtime.LockOSThread() // it is this thread that becomes the program
+	if len(argv) == 0 {
+		return errors.New("there is no program to become")
+	}
+	if err := ownMounts(); err != nil {
+		return err
+	}
+	if err := unix.Mount(device, dir, "ext4", 0, ""); err != nil {
+		return fmt.Errorf("mount %s at %s: %w", device, dir, err)
+	}
+	if err := os.Chdir(dir); err != nil {
+		return err
+	}
+	return fmt.Errorf("become %s: %w", argv[0], unix.Exec(argv[0], argv[1:], os.Environ()))
+}
