@@ -34,7 +34,7 @@ fi
 exec 9>lock
 flock 9
 if [ ! -s data/PG_VERSION ]; then
-  $as initdb -D data -U lockquake -A trust -E UTF8 --no-locale --no-sync --no-instructions >&2
+  $as initdb -D data -U lockquake -A trust -E UTF8 --no-locale --no-instructions >&2
   echo "host all all all trust" >>data/pg_hba.conf
 fi
 # A process that changes who it is no longer dies with its parent, unless it asks for that again.
