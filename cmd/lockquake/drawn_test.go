@@ -27,6 +27,10 @@ type generous struct{}
 
 func (generous) Name() string                                { return "generous" }
 func (generous) Offers(chaos.Capability, cluster.Role) error { return nil }
+func (generous) Prepares(chaos.Preparation, cluster.Spec, string) error {
+	return nil
+}
+
 func (generous) Open(context.Context, cluster.Request) (*cluster.Cluster, error) {
 	return nil, errors.New("it starts nothing")
 }
