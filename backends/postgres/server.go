@@ -36,6 +36,7 @@ flock 9
 if [ ! -s data/PG_VERSION ]; then
   $as initdb -D data -U lockquake -A trust -E UTF8 --no-locale --no-instructions >&2
   echo "host all all all trust" >>data/pg_hba.conf
+  sync data/pg_hba.conf # initdb syncs what it makes
 fi
 # A process that changes who it is no longer dies with its parent, unless it asks for that again.
 [ $$ = 1 ] || ! command -v setpriv >/dev/null || as="$as setpriv --pdeathsig KILL"

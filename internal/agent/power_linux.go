@@ -79,6 +79,10 @@ func doCut(_ context.Context, c call) (any, error) {
 	if !c.process.Running() {
 		return nil, ErrNoProcess
 	}
+	family, err := descendants(c.process.PID)
+	if err != nil {
+		return nil, err
+	}
 	if err := os.WriteFile(filepath.Join(path, unsyncedFile), marker(unsyncedFile), 0o644); err != nil {
 		return nil, fmt.Errorf("write a file that is not synced: %w", err)
 	}
@@ -89,6 +93,11 @@ func doCut(_ context.Context, c call) (any, error) {
 	out.Shut = clock.Now()
 	err = signalled(c.process, "KILL", func() error { return c.process.Signal("KILL") })
 	out.Killed = clock.Now()
+	for _, pid := range family[1:] { // a child of a dead server could wait for another for ever; a machine leaves none
+		if failed := unix.Kill(pid, unix.SIGKILL); failed != nil && !errors.Is(failed, unix.ESRCH) {
+			err = errors.Join(err, fmt.Errorf("kill its descendant %d: %w", pid, failed))
+		}
+	}
 	return out, err
 }
 
