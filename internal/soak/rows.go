@@ -13,6 +13,8 @@ type Row struct {
 	Lock     string   // where it is another than the scenario's own, else ""
 	Set      []string // keys of the scenario that are replaced
 	File     string   // of the scenario, within scenarios/; a twin lives in its story's file
+	Text     string   // of the scenario, where it is in no file
+	Optional bool     // whether a machine that cannot deliver it is no failure
 	Backend  string
 	Provider string
 	Count    int
@@ -54,8 +56,8 @@ func healthyRows() []Row {
 	return out
 }
 
-// allRows are the stories first, then the healthy runs by backend.
-func allRows() []Row { return slices.Concat(storyRows(), rows, healthyRows()) }
+// allRows are the stories first, then the healthy runs by backend, then the faults by backend.
+func allRows() []Row { return slices.Concat(storyRows(), rows, healthyRows(), faultRows()) }
 
 // Name is what the page calls the row.
 func (r Row) Name() string {
@@ -88,7 +90,7 @@ func (r Row) Paths() []string {
 		"lock", "history", "chaos", "workloads", "images/" + folder,
 		"internal/agent", "internal/client", "internal/clock", "internal/cluster", "internal/engine", "internal/seed",
 		"internal/wire",
-		"results/*.go", "scenarios/*.go", "scenarios/" + r.File,
+		"results/*.go", "scenarios/*.go", r.source(),
 		"backends/*.go", "backends/" + folder,
 	}
 }
@@ -96,4 +98,12 @@ func (r Row) Paths() []string {
 // Packages are those whose modules the figures depend on too, in the versions that go.mod names.
 func (r Row) Packages() []string {
 	return []string{"./internal/engine", "./internal/client", "./workloads/resource", "./backends/" + all.Folder(r.Backend) + "/..."}
+}
+
+// source is where the row's scenario comes from.
+func (r Row) source() string {
+	if r.Text != "" {
+		return "internal/tryout"
+	}
+	return "scenarios/" + r.File
 }

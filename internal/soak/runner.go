@@ -45,7 +45,14 @@ func (r runner) once(ctx context.Context, row Row) (Run, error) {
 	start := time.Now()
 	run := Run{Load: loadAverage(), Began: start.UTC().Truncate(time.Second)}
 	var stdout, stderr bytes.Buffer
-	args := []string{"run", row.Scenario, "--provider", row.Provider, "--format", "json", "--out", r.out}
+	scenario := row.Scenario
+	if row.Text != "" {
+		var err error
+		if scenario, err = r.write(row); err != nil {
+			return run, err
+		}
+	}
+	args := []string{"run", scenario, "--provider", row.Provider, "--format", "json", "--out", r.out}
 	for _, s := range row.Set {
 		args = append(args, "--set", s)
 	}

@@ -70,7 +70,7 @@ func One(k chaos.Kind, number int, b backends.Backend) (Options, error) {
 
 // target is where a fault hits a backend: where it hurts.
 func target(b backends.Backend) (string, error) {
-	t, err := b.New(backends.Common{TTL: 10 * time.Second}, func(any) error { return nil })
+	t, err := Topology(b)
 	if err != nil {
 		return "", err
 	}
@@ -83,4 +83,9 @@ func target(b backends.Backend) (string, error) {
 		}
 	}
 	return "", fmt.Errorf("backend %s has no servers", b.Name)
+}
+
+// Topology is a backend with everything by default, about to be asked what it can.
+func Topology(b backends.Backend) (backends.Topology, error) {
+	return b.New(backends.Common{TTL: 10 * time.Second}, func(any) error { return nil })
 }
