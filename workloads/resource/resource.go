@@ -39,7 +39,7 @@ type Kind struct {
 }
 
 // Kinds is the list of resources.
-func Kinds() []Kind { return []Kind{register, postgresStore} }
+func Kinds() []Kind { return []Kind{register, postgresStore, redisStore} }
 
 // Find returns the named resource.
 func Find(kinds []Kind, name string) (Kind, bool) {
