@@ -20,7 +20,7 @@ func TestLoad(t *testing.T) {
 		{"etcd-holder-pause", "etcd-holder-pause"},
 		{"etcd-holder-pause-fenced", "etcd-holder-pause-fenced"},
 		{"stories/etcd-holder-pause", "etcd-holder-pause"},
-		{"etcd-h*", "etcd-healthy etcd-holder-pause etcd-holder-pause-fenced etcd-holder-pause-delayed"},
+		{"etcd-h*", "etcd-healthy etcd-holder-pause etcd-holder-pause-fenced etcd-holder-pause-delayed etcd-holder-pause-fenced-redis"},
 		{"stories/redis-r*", "redis-restart-amnesia redis-restart-amnesia-aof-always redis-restart-amnesia-renewed " +
 			"redis-restart-amnesia-aof-everysec redis-restart-amnesia-power-everysec redis-restart-amnesia-power-always"},
 		{file, "small"},
