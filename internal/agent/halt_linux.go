@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime"
 	"strconv"
 	"time"
 
@@ -31,18 +30,15 @@ func halting(ctx context.Context, pid int, do func(*halted) error) error {
 func halt(ctx context.Context, pid int, do func(*halted) error) error {
 	ctx, cancel := context.WithTimeout(ctx, haltTime)
 	defer cancel()
-	done := make(chan error, 1)
-	go func() {
-		runtime.LockOSThread()
-		defer runtime.UnlockOSThread()
+	var err error
+	onOwnThread(func() {
 		h := &halted{pid: pid, threads: make(map[int]unix.Signal)}
-		err := h.hold(ctx)
-		if err == nil {
+		if err = h.hold(ctx); err == nil {
 			err = do(h)
 		}
-		done <- errors.Join(err, h.release())
-	}()
-	return <-done
+		err = errors.Join(err, h.release())
+	})
+	return err
 }
 
 // hold takes one thread after the other until no new one is found: only one that is not yet held can start another.
