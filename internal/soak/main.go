@@ -42,6 +42,7 @@ func soak(ctx context.Context, args []string, tell io.Writer) error {
 	flags := flag.NewFlagSet("soak", flag.ContinueOnError)
 	bin := flags.String("bin", "", "the lockquake program; built with make when empty")
 	only := flags.String("only", "*", "do the rows whose scenario or id (as -list prints it) matches this pattern; the page keeps the others")
+	rewrite := flags.Bool("page", false, "write the page out of what is done, and run nothing")
 	list := flags.Bool("list", false, "print the rows and what is done of them, and run nothing")
 	if err := flags.Parse(args); err != nil {
 		return err
@@ -60,6 +61,9 @@ func soak(ctx context.Context, args []string, tell io.Writer) error {
 	}
 	if *list {
 		return o.list(tell)
+	}
+	if *rewrite {
+		return o.write()
 	}
 	if *bin == "" {
 		o.runner.bin = filepath.Join(top[0], "build", "lockquake")
@@ -154,10 +158,12 @@ func (o options) do(ctx context.Context, row Row) error {
 
 // load reads what is done of a row.
 func (o options) load(row Row) (State, string, error) {
-	file := filepath.Join(o.state, row.ID()+".json")
-	state, err := loadState(file, o.keys[row.ID()])
-	return state, file, err
+	state, err := loadState(o.file(row), o.keys[row.ID()])
+	return state, o.file(row), err
 }
+
+// file is where the state of a row is kept.
+func (o options) file(row Row) string { return filepath.Join(o.state, row.ID()+".json") }
 
 // list prints how far each row is.
 func (o options) list(w io.Writer) error {

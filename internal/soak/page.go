@@ -20,14 +20,15 @@ var columns = []string{
 	"foreign_releases", "stuck_locks",
 }
 
-// write makes the page from the states of all rows.
+// write makes the page from the states of all rows, those of older files among them: their commit says so.
 func (o options) write() error {
 	states := make([]State, len(o.rows))
 	for i, row := range o.rows {
 		var err error
-		if states[i], _, err = o.load(row); err != nil {
+		if states[i], err = keptState(o.file(row)); err != nil {
 			return err
 		}
+		states[i].stale = states[i].Key != o.keys[row.ID()]
 	}
 	if err := os.MkdirAll(filepath.Dir(o.page), 0o755); err != nil {
 		return err
@@ -43,6 +44,7 @@ func page(rows []Row, states []State) string {
 Made by ` + "`make soak`" + `: each story as often as its row says, one process a run, none left out. *Passed* means that the run
 met the story's expectations; an *unknown* run gave no answer (a fault that did not bite, a machine that stood still) and
 does not count as passed. A count is the sum over all runs, and in how many of them it was above zero; – was not judged.
+Behind the commit a \* says that something which the row depends on has changed since: the next soak runs it anew.
 
 `)
 	fmt.Fprintf(&b, "Machine: %d cores, %s/%s. The load averages (1, 5, 15 min) are those before the row's least and most loaded run.\n\n",
@@ -52,10 +54,18 @@ does not count as passed. A count is the sum over all runs, and in how many of t
 		b.WriteString(" " + strings.ReplaceAll(c, "_", " ") + " |")
 	}
 	b.WriteString(" commit | date | load |\n|---|---|---|---|---|---|---|" + strings.Repeat("---|", len(columns)+3) + "\n")
+	var none []string
 	for i, row := range rows {
+		if len(states[i].Runs) == 0 {
+			none = append(none, row.ID())
+			continue
+		}
 		b.WriteString(line(row, states[i]))
 	}
 	b.WriteString(ranOn(rows, states))
+	if len(none) > 0 {
+		fmt.Fprintf(&b, "\nNot run yet (%d): %s.\n", len(none), strings.Join(none, ", "))
+	}
 	return b.String() + "\n" + failures(rows, states)
 }
 
@@ -87,10 +97,6 @@ func ranOn(rows []Row, states []State) string {
 
 // line is one row of the table.
 func line(row Row, s State) string {
-	if len(s.Runs) == 0 {
-		return fmt.Sprintf("| %s | %s | %s | not run (0 of %d) |%s\n", row.Name(), row.Provider, row.Shows, row.Count,
-			strings.Repeat(" |", len(columns)+6))
-	}
 	verdicts := map[string]int{}
 	var grants int64
 	for _, r := range s.Runs {
@@ -109,7 +115,11 @@ func line(row Row, s State) string {
 		b.WriteString(" " + sum(s.Runs, c) + " |")
 	}
 	low, high := loads(s.Runs)
-	fmt.Fprintf(&b, " %s | %s | %s; %s |\n", s.Commit, s.Runs[n-1].Began.Format("2006-01-02"), low, high)
+	commit := s.Commit
+	if s.stale {
+		commit += `\*`
+	}
+	fmt.Fprintf(&b, " %s | %s | %s; %s |\n", commit, s.Runs[n-1].Began.Format("2006-01-02"), low, high)
 	return b.String()
 }
 

@@ -126,6 +126,12 @@ func TestOnlyChangesThatMatterStartARowAnew(t *testing.T) {
 	if state, _, err := o.load(o.rows[0]); err != nil || len(state.Runs) != 0 {
 		t.Errorf("figures of other code must not be kept: %d runs, %v", len(state.Runs), err)
 	}
+	if err := o.write(); err != nil {
+		t.Fatal(err)
+	}
+	if text := read(t, o.page); !strings.Contains(text, "3 of 4") || !strings.Contains(text, `\* | 20`) {
+		t.Errorf("the page keeps figures of other code and says so:\n%s", text)
+	}
 	if c, err := commit(o.runner.top, o.rows[0].Paths()); err != nil || !strings.HasSuffix(c, "-dirty") {
 		t.Errorf("the commit must be called dirty: %q, %v", c, err)
 	}

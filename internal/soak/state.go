@@ -33,13 +33,24 @@ type State struct {
 	Commit   string            `json:"commit"`
 	Versions map[string]string `json:"versions"` // of the service and of what it ran on
 	Runs     []Run             `json:"runs"`
+
+	stale bool // Key is not that of the files as they are now
 }
 
 // loadState reads the state of a row; one of other files, or none, is empty.
 func loadState(path, key string) (State, error) {
+	s, err := keptState(path)
+	if err != nil || s.Key != key {
+		return State{Key: key}, err
+	}
+	return s, nil
+}
+
+// keptState reads the state of a row whatever files it is of; without any it is empty.
+func keptState(path string) (State, error) {
 	b, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return State{Key: key}, nil
+		return State{}, nil
 	}
 	if err != nil {
 		return State{}, err
@@ -47,9 +58,6 @@ func loadState(path, key string) (State, error) {
 	var s State
 	if err := json.Unmarshal(b, &s); err != nil {
 		return State{}, fmt.Errorf("%s: %w", path, err)
-	}
-	if s.Key != key {
-		return State{Key: key}, nil
 	}
 	return s, nil
 }
