@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -21,9 +22,48 @@ type halted struct {
 // haltTime bounds the wait for the threads of one process: one that sleeps in the kernel, uninterruptible, cannot be held.
 const haltTime = 2 * time.Second
 
+// haltings has a process id for each process that is being held: a second to ask waits, for only one can trace it.
+var haltings = turns{busy: make(map[int]chan struct{})}
+
 // halting holds all threads of a process while do runs. What else of ours traces it makes way.
 func halting(ctx context.Context, pid int, do func(*halted) error) error {
+	if err := haltings.take(ctx, pid); err != nil {
+		return fmt.Errorf("pid %d is held for something else: %w", pid, err)
+	}
+	defer haltings.leave(pid)
 	return untraced(ctx, pid, func() error { return halt(ctx, pid, do) })
+}
+
+// turns lets one after the other do something about the same number.
+type turns struct {
+	mu   sync.Mutex
+	busy map[int]chan struct{} // closed when it is the next one's turn
+}
+
+func (t *turns) take(ctx context.Context, number int) error {
+	for {
+		t.mu.Lock()
+		before, busy := t.busy[number]
+		if !busy {
+			t.busy[number] = make(chan struct{})
+		}
+		t.mu.Unlock()
+		if !busy {
+			return nil
+		}
+		select {
+		case <-before:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+func (t *turns) leave(number int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	close(t.busy[number])
+	delete(t.busy, number)
 }
 
 // halt does so with a process that nobody traces. Every request to ptrace must come from one thread of ours.
