@@ -51,7 +51,7 @@ test-integration: build ## tests against real services, in containers and as pro
 	@.ci/setup redis zookeeper postgres faketime browser
 	@.ci/engine
 	@images/build.sh
-	go test -tags integration -count 1 -p 1 -parallel 4 -timeout 20m $(INTEGRATION)
+	go test -tags integration -count 1 -p 1 -parallel 4 -timeout 40m $(INTEGRATION)
 
 # The packages whose integration tests are run: those that have any.
 INTEGRATION = $(shell grep -rlE '^//go:build .*integration' --include='*_test.go' . | xargs -r -n1 dirname | sort -u)
