@@ -70,16 +70,16 @@ func (s spectrum) chart() (chart, error) {
 	low, high, deepest := math.Inf(1), 0.0, 1.0
 	for i, name := range latencyOrder {
 		h := s[name]
-		if h == nil {
+		if h == nil || h.TotalCount() == 0 {
 			continue
 		}
 		var pts plotter.XYs
 		for x := 1.0; x <= float64(h.TotalCount()); x *= 1.05 {
-			y := float64(h.ValueAtQuantile(100*(1-1/x))) / 1e6
+			y := shownMS(h.ValueAtQuantile(100 * (1 - 1/x)))
 			pts = append(pts, plotter.XY{X: x, Y: y})
 			low, high = min(low, y), max(high, y)
 		}
-		worst := float64(h.Max()) / 1e6
+		worst := shownMS(h.Max())
 		pts = append(pts, plotter.XY{X: float64(h.TotalCount()), Y: worst})
 		low, high = min(low, worst), max(high, worst)
 		deepest = max(deepest, pts[len(pts)-1].X)
@@ -94,10 +94,16 @@ func (s spectrum) chart() (chart, error) {
 	return chart{"Latency spectrum", "To the right lies the tail, up to the worst case: every decade is ten times rarer.", entries(nil, latencyOrder...), svg}, err
 }
 
+// leastMS is the lowest latency on a logarithmic axis, in ms.
+const leastMS = 1e-4
+
+// shownMS is a latency of so many ns in ms. None is below the axis: a holder that died as soon as it had the lock held it for no time.
+func shownMS(ns int64) float64 { return max(float64(ns)/1e6, leastMS) }
+
 // logY gives a chart whole decades.
 func logY(p *plot.Plot, low, high float64) {
 	p.Y.Scale = plot.LogScale{}
-	p.Y.Min = math.Pow(10, math.Floor(math.Log10(max(low, 1e-4))))
+	p.Y.Min = math.Pow(10, math.Floor(math.Log10(max(low, leastMS))))
 	p.Y.Max = math.Pow(10, math.Ceil(math.Log10(max(high, 1e-3))))
 	if p.Y.Max <= p.Y.Min {
 		p.Y.Max = p.Y.Min * 10
@@ -179,7 +185,7 @@ func (t *timeline) latencyChart(bands []span) (chart, error) {
 		if i == 0 || t.steps[i-1] == nil {
 			median, worst = append(median, nil), append(worst, nil)
 		}
-		m, w := float64(h.ValueAtQuantile(50))/1e6, float64(h.Max())/1e6
+		m, w := shownMS(h.ValueAtQuantile(50)), shownMS(h.Max())
 		last := len(median) - 1
 		median[last] = append(median[last], plotter.XY{X: t.x(i), Y: m})
 		worst[last] = append(worst[last], plotter.XY{X: t.x(i), Y: w})

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/HdrHistogram/hdrhistogram-go"
+
 	"github.com/lockquake/lockquake/history"
 	"github.com/lockquake/lockquake/results"
 )
@@ -105,5 +107,15 @@ func TestSpectrumIsTheSumOfTheLogs(t *testing.T) {
 	must(t, os.RemoveAll(filepath.Join(s.dir, results.DirLatency)))
 	if page := pageOf(t, s); strings.Contains(page, "Latency spectrum") || !strings.Contains(page, "Grants over time") {
 		t.Error("without logs there is a spectrum, or no time line")
+	}
+}
+
+// TestSpectrumOfNoTime draws a hold that ended as it began, and an operation that nobody did.
+func TestSpectrumOfNoTime(t *testing.T) {
+	none, some := hdrhistogram.New(1, 1e9, 3), hdrhistogram.New(1, 1e9, 3)
+	must(t, some.RecordValue(0))
+	must(t, some.RecordValue(5*ms))
+	if _, err := (spectrum{"hold": some, "handoff": none}).chart(); err != nil {
+		t.Error(err)
 	}
 }
