@@ -5,6 +5,8 @@ type Receipt struct {
 	Status   ReceiptStatus `json:"status"`
 	Evidence string        `json:"evidence"` // what was seen, by whom
 	Time     int64         `json:"time"`     // ns of CLOCK_MONOTONIC at which it was seen
+	// By is what did it, where a fault can be done in several ways: netem, queue, tbf; vdso, faketime.
+	By string `json:"by,omitempty"`
 }
 
 // ReceiptStatus is the answer of a receipt.

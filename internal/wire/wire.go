@@ -137,7 +137,7 @@ type Go struct {
 // Command is one order to a named user. Commands of one user are carried out in order, those of several side by side.
 type Command struct {
 	ID      int    `json:"id"`
-	Do      string `json:"do"` // acquire, release, renew, check, read, write, arm, continue, final
+	Do      string `json:"do"` // acquire, release, renew, check, read, write, arm, continue, final, notifications
 	User    int    `json:"user"`
 	Lock    int    `json:"lock"`             // index of the lock
 	Mode    string `json:"mode,omitempty"`   // for acquire: "shared"; "" is exclusive
@@ -158,6 +158,8 @@ const (
 	DoArm      = "arm"      // the user's next passage of Point waits there, or its process dies there
 	DoContinue = "continue" // let a waiting user go on
 	DoFinal    = "final"    // resource only: the value and number of applied writes of Lock
+	// DoNotifications asks a client, not a user of it, how many notifications of watches have come to it so far.
+	DoNotifications = "notifications"
 )
 
 // What a user does at an armed point.
@@ -179,7 +181,11 @@ type Result struct {
 	Outcome string `json:"outcome"` // OutcomeOK, OutcomeFail or OutcomeInfo
 	Error   string `json:"error,omitempty"`
 	Value   int64  `json:"value,omitempty"`
-	Count   int64  `json:"count,omitempty"` // final: applied writes
+	Count   int64  `json:"count,omitempty"` // final: applied writes; notifications: how many
+	Grant   string `json:"grant,omitempty"` // acquire: the lock's own id of the grant, by which the service knows it
+	// Epoch and Number say, in the final of a replica, when the value was put down: under which epoch, as which one of it.
+	Epoch  uint64 `json:"epoch,omitempty"`
+	Number int64  `json:"number,omitempty"`
 }
 
 // Point says that a user waits at, or dies at, an armed point. All events before it were sent before it.
