@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/lockquake/lockquake/history"
+	"github.com/lockquake/lockquake/internal/clock"
 )
 
 // bend is a fault that shapes links: what it asks for, and how it shows itself.
@@ -37,6 +38,15 @@ type bentLane struct {
 	peer    string
 	outward bool // from the target
 	was, is Flow
+	// others are the link faults whose doing the difference may be.
+	others beside
+}
+
+func (l bentLane) way() string {
+	if l.outward {
+		return "to " + l.peer
+	}
+	return "from " + l.peer
 }
 
 // shapable is a target of a fault that shapes links.
@@ -73,12 +83,14 @@ const (
 
 // Inject measures the links, puts up the rules, and measures again.
 func (b bend) Inject(ctx context.Context, s Scope) (Heal, history.Receipt, error) {
-	x := &bent{bend: b, block: block{key: linkKey(b.kind), scope: s, direction: b.Direction, through: Through{Port: b.Port, PeerPort: b.PeerPort}, how: Bend}}
+	x := &bent{bend: b, block: block{fault: b.kind, scope: s, direction: b.Direction, through: Through{Port: b.Port, PeerPort: b.PeerPort}, how: Bend}}
 	x.shaping.Seed = s.Seed
 	if err := x.prepare(ctx); err != nil {
 		return nothingToHeal, nothingDone(err), err
 	}
+	x.since = clock.Now()
 	x.was = x.measure(ctx, nil)
+	x.lay()
 	failed := atAll(x.at, func(f Filterer) error {
 		n, ok := f.(shapable)
 		if !ok {
@@ -92,6 +104,7 @@ func (b bend) Inject(ctx context.Context, s Scope) (Heal, history.Receipt, error
 	}
 	receipt, err := onEach(x.shapers, func(t shapable) (history.Receipt, error) { return x.judgeBent(t, now[t]), nil })
 	met, err := x.sum(ctx, err)
+	receipt.By = string(x.shaping.Engine)
 	receipt.Evidence += fmt.Sprintf("; by %v: the rules met %d packets, %v", x.shaping.Engine, met.Packets, met.Shaped)
 	if met.Packets == 0 && failed == nil && receipt.Status == history.Installed {
 		receipt.Status = history.Indeterminate // the effect was another's
@@ -182,111 +195,4 @@ func (x *bent) measure(ctx context.Context, before map[Node][]LinkMeasured) map[
 		return nil
 	})
 	return seen
-}
-
-// lanes pairs what is seen now with what was seen before.
-func (x *bent) lanes(t Node, now []LinkMeasured) (lanes []bentLane, missing []string) {
-	for _, is := range now {
-		var was *LinkMeasured
-		for i := range x.was[t] {
-			if w := &x.was[t][i]; w.Peer == is.Peer && !w.Missing {
-				was = w
-			}
-		}
-		if was == nil || is.Missing {
-			missing = append(missing, is.Peer.Name())
-			continue
-		}
-		if x.Direction.out() {
-			lanes = append(lanes, bentLane{peer: is.Peer.Name(), outward: true, was: was.Out, is: is.Out})
-		}
-		if x.Direction.in() {
-			lanes = append(lanes, bentLane{peer: is.Peer.Name(), was: was.In, is: is.In})
-		}
-	}
-	return lanes, missing
-}
-
-// judgeBent makes the receipt of one target: as good as its worst link, where some show it; those of which too little was seen
-// do not speak against it.
-func (x *bent) judgeBent(t Node, now []LinkMeasured) history.Receipt {
-	lanes, missing := x.lanes(t, now)
-	by := map[history.ReceiptStatus]int{}
-	for _, l := range lanes {
-		by[x.status(l)]++
-	}
-	status := history.Indeterminate
-	switch {
-	case by[history.NotInstalled] > 0:
-		status = history.NotInstalled
-	case by[history.Installed] > 0:
-		status = history.Installed
-	}
-	return seen(status, 0, t.Name()+": "+x.evidence(lanes, missing))
-}
-
-// status tells whether a lane was hit.
-func (x *bent) status(l bentLane) history.ReceiptStatus {
-	if l.was.Arrived == 0 {
-		return history.Indeterminate
-	}
-	return x.shows(l)
-}
-
-// evidence groups the lanes of a target by their direction and by whether they were hit.
-func (x *bent) evidence(lanes []bentLane, missing []string) string {
-	var parts []string
-	for _, outward := range []bool{true, false} {
-		for _, status := range []history.ReceiptStatus{history.Installed, history.NotInstalled, history.Indeterminate} {
-			var group []bentLane
-			var names []string
-			for _, l := range lanes {
-				if l.outward == outward && x.status(l) == status {
-					group, names = append(group, l), append(names, l.peer)
-				}
-			}
-			if len(group) == 0 {
-				continue
-			}
-			way := "from "
-			if outward {
-				way = "to "
-			}
-			parts = append(parts, way+strings.Join(names, ", ")+": "+x.text(group))
-		}
-	}
-	if len(missing) > 0 {
-		parts = append(parts, strings.Join(missing, ", ")+": no process or no measurement, the link was not measured")
-	}
-	if len(parts) == 0 {
-		return "its links could not be measured"
-	}
-	return strings.Join(parts, "; ")
-}
-
-// unbend takes the rules down everywhere, and sees that the links are as before and that nothing is left.
-func (x *bent) unbend(ctx context.Context) (history.Receipt, error) {
-	met, failed := x.takeDown(ctx)
-	now := x.measure(ctx, x.was)
-	var still []string
-	receipt, err := onEach(x.shapers, func(t shapable) (history.Receipt, error) {
-		lanes, missing := x.lanes(t, now[t])
-		return seen(history.Installed, 0, t.Name()+": "+x.evidence(lanes, missing)), nil
-	})
-	for _, t := range x.shapers {
-		lanes, _ := x.lanes(t, now[t])
-		for _, l := range lanes {
-			if met.Others == 0 && x.status(l) == history.Installed {
-				still = append(still, t.Name()+" with "+l.peer)
-			}
-		}
-	}
-	receipt.Evidence += fmt.Sprintf("; the rules had met %d packets and are gone, %v", met.Packets, met.Shaped)
-	if met.Others > 0 {
-		receipt.Evidence += fmt.Sprintf("; %d other link faults stand", met.Others)
-	}
-	if len(still) > 0 {
-		err = errors.Join(err, fmt.Errorf("%s still acts on %s", x.kind, strings.Join(still, ", ")))
-	}
-	return receipt, errors.Join(failed, err)
 }

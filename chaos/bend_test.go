@@ -64,7 +64,7 @@ func (w *wired) flows(to *wired, m LinkMeasure, port, peerPort int) Flow {
 }
 
 func (w *wired) MeasureLinks(_ context.Context, m LinkMeasure) ([]LinkMeasured, error) {
-	if w.dead {
+	if w.looking(); w.dead {
 		return nil, errors.New("no such process")
 	}
 	var out []LinkMeasured
@@ -179,7 +179,7 @@ func TestShapingThatWasNotHealed(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := heal(t.Context()); err == nil || !strings.Contains(err.Error(), name+" still acts on a with b") {
+		if _, err := heal(t.Context()); err == nil || !strings.Contains(err.Error(), name+" still acts on a to b, from b") {
 			t.Errorf("%s that stays: %v", name, err)
 		}
 	}
@@ -187,7 +187,7 @@ func TestShapingThatWasNotHealed(t *testing.T) {
 
 func TestShapingsOfOneLinkHealIndependently(t *testing.T) {
 	c := wire("a", "b")
-	s := Scope{On: c.list()[:1], Peers: c.list()[1:]}
+	s := Scope{On: c.list()[:1], Peers: c.list()[1:], Lanes: &Lanes{}}
 	late, r, err := linkFault(t, "delay", "{by: 50ms}").Inject(t.Context(), s)
 	if err != nil {
 		t.Fatal(err)

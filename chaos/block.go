@@ -10,10 +10,12 @@ import (
 	"time"
 
 	"github.com/lockquake/lockquake/history"
+	"github.com/lockquake/lockquake/internal/clock"
 )
 
 // block is one injection of a fault that keeps packets from arriving, by rules in the namespaces of nodes.
 type block struct {
+	fault     string // its name
 	key       string
 	scope     Scope
 	direction Direction
@@ -21,9 +23,12 @@ type block struct {
 	how       string
 
 	targets []linked
+	lanes   []lane // those that it acts on
 	rules   map[Node][]LinkRule
 	at      []Filterer // where rules are owed an undo, in the order of names
 	before  map[Node]LinksSeen
+	since   int64 // clock.Now when before was begun
+	laid    *laid // in scope.Lanes
 }
 
 // linked is a target of a link fault.
@@ -31,12 +36,6 @@ type linked interface {
 	Node
 	Filterer
 	LinkProber
-}
-
-// lane is one direction of one link.
-type lane struct {
-	from, to         Node
-	fromPort, toPort int // 0: any
 }
 
 const (
@@ -60,6 +59,7 @@ func (b *block) inject(ctx context.Context, cut func(lane)) (Heal, history.Recei
 	if err != nil {
 		return nothingToHeal, nothingDone(err), err
 	}
+	b.since = clock.Now()
 	b.before = b.probe(ctx, probePatience)
 	failed := b.install(ctx)
 	after := b.probe(ctx, b.silence())
@@ -80,29 +80,29 @@ func (b *block) inject(ctx context.Context, cut func(lane)) (Heal, history.Recei
 	return b.heal, receipt, errors.Join(failed, err)
 }
 
-// plan makes the rules of all lanes.
+// plan lists the lanes, and makes their rules.
 func (b *block) plan(cut func(lane)) error {
-	b.rules = make(map[Node][]LinkRule)
+	b.key, b.rules = linkKey(b.fault), make(map[Node][]LinkRule)
 	if len(b.scope.Peers) == 0 {
 		return errors.New("there is nobody at the other end of the links")
 	}
 	for _, t := range b.targets {
-		own, err := b.through.Port.at(t)
-		if err != nil {
+		if _, err := b.through.Port.at(t); err != nil {
 			return err
 		}
 		for _, p := range b.scope.Peers {
-			far, err := b.through.PeerPort.at(p)
-			if err != nil {
+			if _, err := b.through.PeerPort.at(p); err != nil {
 				return err
 			}
-			if b.direction.out() {
-				cut(lane{from: t, to: p, fromPort: own, toPort: far})
-			}
-			if b.direction.in() {
-				cut(lane{from: p, to: t, fromPort: far, toPort: own})
+			for _, outward := range []bool{true, false} {
+				if outward && b.direction.out() || !outward && b.direction.in() {
+					b.lanes = append(b.lanes, b.lane(t, p, outward))
+				}
 			}
 		}
+	}
+	for _, l := range b.lanes {
+		cut(l)
 	}
 	for n := range b.rules {
 		b.at = append(b.at, n.(Filterer)) // rule saw to it
@@ -113,8 +113,24 @@ func (b *block) plan(cut func(lane)) error {
 	return nil
 }
 
+// lane is one direction of the link between a target and a peer, on the ports that are meant.
+func (b *block) lane(target, peer Node, outward bool) lane {
+	own, _ := b.through.Port.at(target) // plan has seen that they are there
+	far, _ := b.through.PeerPort.at(peer)
+	if outward {
+		return lane{from: target, to: peer, fromPort: own, toPort: far}
+	}
+	return lane{from: peer, to: target, fromPort: far, toPort: own}
+}
+
+// lay notes that rules are about to be put up.
+func (b *block) lay() {
+	b.laid = b.scope.Lanes.lay(b.fault+" on "+namesOf(b.targets), b.lanes)
+}
+
 // install puts up all rules at once.
 func (b *block) install(ctx context.Context) error {
+	b.lay()
 	return atAll(b.at, func(f Filterer) error { return f.Filter(ctx, b.key, b.rules[f.(Node)]) })
 }
 
@@ -195,17 +211,18 @@ func (b *block) sum(ctx context.Context, err error) (LinkCount, error) {
 
 // heal takes the rules down everywhere, and sees that the links pass again and that nothing is left.
 func (b *block) heal(ctx context.Context) (history.Receipt, error) {
+	begun := clock.Now()
 	met, failed := b.takeDown(ctx)
 	now := b.probe(ctx, probePatience)
-	receipt, err := onEach(b.targets, func(t linked) (history.Receipt, error) { return b.judgeHealed(t, now[t], met.Others) })
-	receipt.Evidence += fmt.Sprintf("; the rules had met %d packets and are gone", met.Packets)
+	receipt, err := onEach(b.targets, func(t linked) (history.Receipt, error) { return b.judgeHealed(t, now[t], begun) })
+	receipt.Evidence += "; " + met.gone(failed)
 	if b.how == Hold {
 		receipt.Evidence += fmt.Sprintf("; %d packets were let go in their order", met.Held)
 	}
 	return receipt, errors.Join(failed, err)
 }
 
-// takeDown takes the rules down everywhere and adds up what they met.
+// takeDown takes the rules down everywhere, sees by the kernel's own lists that they are gone, and adds up what they met.
 func (b *block) takeDown(ctx context.Context) (LinkCount, error) {
 	var mu sync.Mutex
 	var met LinkCount
@@ -220,6 +237,9 @@ func (b *block) takeDown(ctx context.Context) (LinkCount, error) {
 		}
 		return err
 	})
+	if failed == nil {
+		b.scope.Lanes.lift(b.laid)
+	}
 	return met, failed
 }
 
@@ -233,14 +253,15 @@ func (b *block) each(t Node, now LinksSeen, f func(l seenLane)) (missing []strin
 			continue
 		}
 		was := b.before[t].Peers[i]
-		f(seenLane{peer: p.Peer.Name(), outward: true, asked: b.direction.out(), was: was.Out, is: p.Out})
-		f(seenLane{peer: p.Peer.Name(), asked: b.direction.in(), was: was.In, is: p.In})
+		f(seenLane{lane: b.lane(t, p.Peer, true), peer: p.Peer.Name(), outward: true, asked: b.direction.out(), was: was.Out, is: p.Out})
+		f(seenLane{lane: b.lane(t, p.Peer, false), peer: p.Peer.Name(), asked: b.direction.in(), was: was.In, is: p.In})
 	}
 	return missing
 }
 
 // seenLane is one direction of one link, before and now.
 type seenLane struct {
+	lane
 	peer    string
 	outward bool // from the target
 	asked   bool // it is to be cut

@@ -67,6 +67,8 @@ func (b *block) judge(t Node, now LinksSeen) (history.Receipt, error) {
 		case l.asked:
 			cut++
 			found.add(l.way()+" "+b.gone(l), l.peer)
+		case l.was.Arrived && !l.is.Arrived && len(b.scope.Lanes.changed(b.laid, l.lane, b.since)) > 0:
+			found.add(l.way()+" nothing arrives, but by another fault", l.peer)
 		case l.was.Arrived && !l.is.Arrived:
 			worse(history.Indeterminate)
 			found.add(l.way()+" nothing arrives although only the other direction was to be cut", l.peer)
@@ -105,20 +107,22 @@ func (b *block) gone(l seenLane) string {
 	return text
 }
 
-// judgeHealed makes the receipt of the heal at one target: what was cut passes again, unless another filter stands.
-func (b *block) judgeHealed(t Node, now LinksSeen, others int) (history.Receipt, error) {
+// judgeHealed makes the receipt of the heal at one target: what was cut passes again. Where another link fault has stood on the
+// same lane since the heal was begun, nothing follows from what does not pass; that the rules are gone must do.
+func (b *block) judgeHealed(t Node, now LinksSeen, begun int64) (history.Receipt, error) {
 	if len(now.Peers) == 0 {
 		return seen(history.Installed, 0, t.Name()+": the rules are gone; its links were not probed: "+now.Control), nil
 	}
 	var found findings
 	var still []string
 	missing := b.each(t, now, func(l seenLane) {
+		others := b.scope.Lanes.others(b.laid, l.lane, begun)
 		switch {
 		case !l.asked || !l.was.Arrived:
 		case l.is.Arrived:
 			found.add(l.way()+" passes again", l.peer)
-		case others > 0:
-			found.add(l.way()+" does not pass yet, other link faults stand", l.peer)
+		case len(others) > 0:
+			found.add(l.way()+" does not pass, which is not judged: "+others.String(), l.peer)
 		default:
 			still = append(still, l.way()+" "+l.peer)
 			found.add(fmt.Sprintf("%s does not pass again within %s", l.way(), probePatience.Round(time.Second)), l.peer)

@@ -26,6 +26,7 @@ const (
 	CanInspect Capability = "inspect" // Inspector
 	CanPause   Capability = "pause"   // Pauser
 	CanKill    Capability = "kill"    // Killer
+	CanStop    Capability = "stop"    // Stopper
 	CanStart   Capability = "start"   // Starter
 )
 
@@ -34,20 +35,33 @@ type ProcessState struct {
 	PID     int            // in the observer's pid namespace; 0 when there is no process
 	Threads map[string]int // number of threads by state letter of /proc/PID/task/*/stat: R, S, D, T, ...
 	Time    int64          // ns of CLOCK_MONOTONIC after the last thread was read
+	// Frozen is what the freezer says, where the process is frozen: its threads then do not show whether they were stopped.
+	Frozen string
+	// Waits tells that a SIGSTOP waits for the end of the frost.
+	Waits bool
 }
 
 // Gone tells whether there was no process (or only an unreaped one).
 func (s ProcessState) Gone() bool { return s.PID == 0 || len(s.Threads) == 1 && s.Threads["Z"] > 0 }
 
-// Stopped tells whether every thread was stopped by a signal.
-func (s ProcessState) Stopped() bool { return s.PID != 0 && len(s.Threads) == 1 && s.Threads["T"] > 0 }
+// Stopped tells whether every thread was stopped by a signal, or is frozen and will be when it is thawed.
+func (s ProcessState) Stopped() bool {
+	return s.PID != 0 && (len(s.Threads) == 1 && s.Threads["T"] > 0 || s.Frozen != "" && s.Waits)
+}
 
 // String describes the state for a receipt.
 func (s ProcessState) String() string {
 	if s.PID == 0 {
 		return "no process"
 	}
-	return fmt.Sprintf("pid %d, threads by state %v", s.PID, s.Threads)
+	text := fmt.Sprintf("pid %d, threads by state %v", s.PID, s.Threads)
+	if s.Frozen != "" {
+		text += ", " + s.Frozen
+	}
+	if s.Waits {
+		text += ", where a SIGSTOP waits"
+	}
+	return text
 }
 
 // Inspector is a node whose process can be seen from outside.
@@ -72,6 +86,21 @@ type Killer interface {
 	Inspector
 	// Kill sends SIGKILL and returns when the process is gone.
 	Kill(ctx context.Context) (ProcessState, error)
+}
+
+// Stopper is a node whose process can be asked to end in order.
+type Stopper interface {
+	Killer
+	// Stop sends the signal that asks for it, and returns when the process has ended and can be started again, or when ctx is over.
+	Stop(ctx context.Context) (Ended, error)
+}
+
+// Ended is what came of a request to end.
+type Ended struct {
+	Signal string // that was sent: "TERM"
+	Gone   bool   // the process has ended
+	How    string // in the words of whoever waited for it: "exit status 0"; "" where nobody saw it
+	Killed bool   // it was ended by a SIGKILL, whoever sent that
 }
 
 // Starter is a node that can be started again with its address and its data.
@@ -134,6 +163,8 @@ type Scope struct {
 	Follow func(*Lead)
 	// Others tells how many other injections stand now; nil where there can be none.
 	Others func() int
+	// Lanes knows which link faults stand beside; nil where there can be none.
+	Lanes *Lanes
 	// Seed is of what a fault leaves to chance.
 	Seed uint64
 	// Continue lets a target go on that was stopped in order to aim; a fault whose receipt needs the target's own answer calls
@@ -167,6 +198,8 @@ type Kind struct {
 	Needs []Capability
 	// Lasting tells whether the trouble stands until it is healed, so that `for` makes sense.
 	Lasting bool
+	// Syncs tells whether the fault shows only in a server that syncs to disk what it writes.
+	Syncs bool
 	// Servers tells whether only servers can be targets.
 	Servers bool
 	// Kills tells whether the target's process ends by it.
@@ -205,6 +238,7 @@ func Limit(on []Node) time.Duration {
 type Unavailable struct {
 	What   string // the capability or fault
 	Reason string // why, and what would help
+	Never  bool   // it makes no sense there, on whatever machine
 }
 
 // Error says what cannot be delivered and why.

@@ -90,6 +90,21 @@ func readClock(ctx context.Context, service Observer, node string) (s stamp, who
 	return s, !strings.Contains(answer, "."), err
 }
 
+// ClockAhead asks a node for its wall clock once, by FactClock. By how much it is ahead of this machine's lies between the two; the
+// answer's own grain is within them.
+func ClockAhead(ctx context.Context, service Observer, node string) (low, high time.Duration, err error) {
+	s, whole, err := readClock(ctx, service, node)
+	if err != nil {
+		return 0, 0, err
+	}
+	grain := time.Millisecond
+	if whole {
+		grain = time.Second
+	}
+	ahead := s.ahead()
+	return ahead.low, ahead.high + grain, nil
+}
+
 // rate bounds the seconds that a node's clock went on for each second of ours, between two readings.
 func rate(a, b stamp) (low, high float64) {
 	went := float64(b.shown.Sub(a.shown))

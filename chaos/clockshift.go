@@ -130,6 +130,7 @@ func (f clockFault) Inject(ctx context.Context, s Scope) (Heal, history.Receipt,
 		return onEach(all, func(w *watched) (history.Receipt, error) { return w.unshift(ctx) })
 	}
 	receipt, err := onEach(all, func(w *watched) (history.Receipt, error) { return f.shiftOne(ctx, s, w) })
+	receipt.By = f.shift.How
 	return heal, receipt, err
 }
 

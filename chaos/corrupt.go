@@ -23,7 +23,7 @@ func corruptKind() Kind {
 		Name: "corrupt",
 		Doc: "Turns one bit in a share of the packets between the targets and others; receipt: numbered datagrams over each link, of which some " +
 			"do not arrive while the receiver's kernel counts wrong checksums.",
-		Try:   []string{"share: 30%"},
+		Try:   []string{"share: 30%", "share: 30%, engine: queue"},
 		Needs: []Capability{CanShape}, PeerNeeds: []Capability{CanShape}, Lasting: true, Counts: true,
 		Sample: "{share: 5%..40%}",
 		New: func(decode func(any) error) (Fault, error) {

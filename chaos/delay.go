@@ -30,7 +30,7 @@ func delayKind() Kind {
 		Name: "delay",
 		Doc: "Makes the packets between the targets and others arrive later by `by`, give or take `jitter`; receipt: one-way times and " +
 			"round trips of datagrams over each link, before and now.",
-		Try:   []string{"by: 50ms"},
+		Try:   []string{"by: 50ms", "by: 50ms, engine: queue"},
 		Needs: []Capability{CanShape}, PeerNeeds: []Capability{CanShape}, Lasting: true, Counts: true,
 		Sample: "{by: 5ms..200ms}",
 		New: func(decode func(any) error) (Fault, error) {

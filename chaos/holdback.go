@@ -46,7 +46,7 @@ func (f holdBack) Far() Names { return f.To }
 
 // Inject puts rules up at the receivers.
 func (f holdBack) Inject(ctx context.Context, s Scope) (Heal, history.Receipt, error) {
-	b := &block{key: linkKey("hold-back"), scope: s, direction: Out, through: f.Through, how: Hold}
+	b := &block{fault: "hold-back", scope: s, direction: Out, through: f.Through, how: Hold}
 	return b.inject(ctx, func(l lane) {
 		b.rule(l.to, LinkRule{Peer: l.from, Port: l.toPort, PeerPort: l.fromPort, How: Hold})
 	})

@@ -5,7 +5,7 @@ import "fmt"
 // Kinds lists all faults.
 func Kinds() []Kind {
 	return []Kind{
-		noopKind(), pauseKind(), killKind(), restartKind(), partitionKind(), holdBackKind(), clockJumpKind(), clockDriftKind(),
+		noopKind(), pauseKind(), freezeKind(), killKind(), stopKind(), restartKind(), partitionKind(), holdBackKind(), clockJumpKind(), clockDriftKind(),
 		failoverKind(),
 		delayKind(), lossKind(), duplicateKind(), reorderKind(), corruptKind(), rateKind(),
 		slowDiskKind(), powerLossKind(),

@@ -43,6 +43,18 @@ type LinkCount struct {
 	Shaped  *Shaped  // nil where nothing is shaped
 }
 
+// gone tells what rules had met and that they were taken down; failed is what went wrong with that.
+func (c *LinkCount) gone(failed error) string {
+	text := fmt.Sprintf("the rules had met %d packets", c.Packets)
+	if failed == nil {
+		text += " and are gone, by the kernel's own lists"
+	}
+	if c.Others > 0 {
+		text += fmt.Sprintf("; of other link faults %d filters stand at its ends", c.Others)
+	}
+	return text
+}
+
 // add adds what another node's rules have met.
 func (c *LinkCount) add(other LinkCount) {
 	c.Packets, c.Held = c.Packets+other.Packets, c.Held+other.Held

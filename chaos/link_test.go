@@ -36,6 +36,16 @@ type wired struct {
 	shapings map[string]Shaping // by key, of those that have rules
 	engines  map[Engine]string  // nil: the queue alone
 	lame     bool               // shapes nothing
+
+	looked func() // called once, when its links are looked at next
+}
+
+// looking calls what waits for that.
+func (w *wired) looking() {
+	if f := w.looked; f != nil {
+		w.looked = nil
+		f()
+	}
 }
 
 func wire(names ...string) *cable {
@@ -110,7 +120,7 @@ func (w *wired) send(to *wired, port, peerPort int) Arrival {
 }
 
 func (w *wired) ProbeLinks(_ context.Context, p LinkProbe) (LinksSeen, error) {
-	if w.dead {
+	if w.looking(); w.dead {
 		return LinksSeen{}, errors.New("no such process")
 	}
 	var out LinksSeen
@@ -304,13 +314,13 @@ func TestLinkFaultsThatWereNotHealed(t *testing.T) {
 
 func TestOverlappingPartitionsHealIndependently(t *testing.T) {
 	c := wire("a", "b", "c")
-	a := c.list()
-	first, r, err := linkFault(t, "partition", "{}").Inject(t.Context(), Scope{On: a[:1], Peers: a[1:]})
+	a, lanes := c.list(), &Lanes{}
+	first, r, err := linkFault(t, "partition", "{}").Inject(t.Context(), Scope{On: a[:1], Peers: a[1:], Lanes: lanes})
 	if err != nil {
 		t.Fatal(err)
 	}
 	wantStatus(t, "the first", r, history.Installed)
-	second, r, err := linkFault(t, "partition", "{}").Inject(t.Context(), Scope{On: a[1:2], Peers: []Node{a[0], a[2]}})
+	second, r, err := linkFault(t, "partition", "{}").Inject(t.Context(), Scope{On: a[1:2], Peers: []Node{a[0], a[2]}, Lanes: lanes})
 	if err != nil {
 		t.Fatal(err)
 	}

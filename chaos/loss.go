@@ -21,7 +21,7 @@ func lossKind() Kind {
 		Name: "loss",
 		Doc: "Makes a share of the packets between the targets and others vanish; receipt: numbered datagrams over each link, of which some " +
 			"do not arrive.",
-		Try:   []string{"share: 30%"},
+		Try:   []string{"share: 30%", "share: 30%, engine: queue"},
 		Needs: []Capability{CanShape}, PeerNeeds: []Capability{CanShape}, Lasting: true, Counts: true,
 		Sample: "{share: 5%..40%}",
 		New: func(decode func(any) error) (Fault, error) {

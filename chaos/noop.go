@@ -2,7 +2,6 @@ package chaos
 
 import (
 	"context"
-	"strings"
 
 	"github.com/lockquake/lockquake/history"
 )
@@ -24,11 +23,7 @@ func noopKind() Kind {
 
 // Inject does nothing.
 func (noop) Inject(_ context.Context, s Scope) (Heal, history.Receipt, error) {
-	var names []string
-	for _, n := range s.On {
-		names = append(names, n.Name())
-	}
-	on := strings.Join(names, ", ")
+	on := namesOf(s.On)
 	heal := func(context.Context) (history.Receipt, error) {
 		return seen(history.Installed, 0, "nothing to heal on "+on), nil
 	}

@@ -49,7 +49,7 @@ func (f partition) Far() Names { return f.From }
 
 // Inject puts rules up at both ends of every link between a target and a peer.
 func (f partition) Inject(ctx context.Context, s Scope) (Heal, history.Receipt, error) {
-	b := &block{key: linkKey("partition"), scope: s, direction: f.Direction, through: f.Through, how: f.How}
+	b := &block{fault: "partition", scope: s, direction: f.Direction, through: f.Through, how: f.How}
 	return b.inject(ctx, func(l lane) {
 		b.rule(l.from, LinkRule{Peer: l.to, Out: true, Port: l.fromPort, PeerPort: l.toPort, How: f.How})
 		b.rule(l.to, LinkRule{Peer: l.from, Port: l.toPort, PeerPort: l.fromPort, How: f.How})

@@ -95,7 +95,7 @@ func (s *stops) heal(ctx context.Context) (history.Receipt, error) {
 
 // resumed continues a target and sees that none of its threads is stopped any more, unless another pause of it stands.
 func (n stop) resumed(ctx context.Context) (history.Receipt, error) {
-	if !n.same() { // asked for only where it is not known: the target goes on that much later
+	if !same(n.pausable, n.pid) { // asked for only where it is not known: the target goes on that much later
 		if state, err := n.Inspect(ctx); err == nil && (state.Gone() || state.PID != n.pid) {
 			return seen(history.Installed, state.Time, fmt.Sprintf("%s: %s: it ended meanwhile", n.Name(), state)), nil
 		}
@@ -110,23 +110,23 @@ func (n stop) resumed(ctx context.Context) (history.Receipt, error) {
 		return seen(history.Installed, state.Time, evidence+": it ended meanwhile"), nil
 	case failed != nil:
 		return history.Receipt{Time: state.Time, Evidence: evidence}, failed
-	case state.Threads["T"] > 0 && n.pauses() > 0:
-		return seen(history.Installed, state.Time, fmt.Sprintf("%s: %d other pauses of it stand", evidence, n.pauses())), nil
-	case state.Threads["T"] > 0:
+	case (state.Threads["T"] > 0 || state.Waits) && pauses(n.pausable) > 0:
+		return seen(history.Installed, state.Time, fmt.Sprintf("%s: %d other pauses of it stand", evidence, pauses(n.pausable))), nil
+	case state.Threads["T"] > 0 || state.Waits:
 		return seen(history.NotInstalled, state.Time, evidence+": it is still stopped"), errors.New("it is still stopped")
 	}
 	return seen(history.Installed, going.Time, evidence), nil
 }
 
-// same tells whether the node knows by itself that the process that was stopped is the one that runs.
-func (n stop) same() bool {
-	p, ok := n.pausable.(interface{ PID() int })
-	return ok && p.PID() == n.pid
+// same tells whether a node knows by itself that this process is the one that runs.
+func same(n Node, pid int) bool {
+	p, ok := n.(interface{ PID() int })
+	return ok && p.PID() == pid
 }
 
-// pauses is how many pauses of the node stand, as far as it counts them.
-func (n stop) pauses() int {
-	if c, ok := n.pausable.(interface{ Pauses() int }); ok {
+// pauses is how many pauses of a node stand, as far as it counts them.
+func pauses(n Node) int {
+	if c, ok := n.(interface{ Pauses() int }); ok {
 		return c.Pauses()
 	}
 	return 0

@@ -174,6 +174,22 @@ func (p *process) Kill(ctx context.Context) (ProcessState, error) {
 	return p.until(ctx, ProcessState.Gone)
 }
 
+func (p *process) Stop(ctx context.Context) (Ended, error) { return p.stopBy(ctx, syscall.SIGTERM) }
+
+func (p *process) stopBy(ctx context.Context, s syscall.Signal) (Ended, error) {
+	exited := p.exited
+	if err := p.cmd.Process.Signal(s); err != nil {
+		return Ended{}, err
+	}
+	select {
+	case <-exited:
+		how := p.cmd.ProcessState.String()
+		return Ended{Signal: "TERM", Gone: true, How: how, Killed: how == "signal: killed"}, nil
+	case <-ctx.Done():
+		return Ended{Signal: "TERM"}, nil
+	}
+}
+
 // Facts makes the process its own service.
 func (p *process) Facts() map[string]string { return map[string]string{FactServes: "answers a line"} }
 
@@ -221,6 +237,30 @@ func (g gaveUp) Pause(ctx context.Context) (ProcessState, error) {
 		return s, err
 	}
 	return ProcessState{}, context.DeadlineExceeded
+}
+
+// Those that end otherwise than asked, or not.
+type (
+	deafToStop struct{ *process } // nothing was sent
+	killed     struct{ *process } // somebody sends a SIGKILL
+	unseen     struct{ *process } // it ends, and nobody sees how
+	hurried    struct{ *process } // is given little time
+)
+
+func (d deafToStop) Stop(context.Context) (Ended, error) { return Ended{Signal: "TERM"}, nil }
+
+func (k killed) Stop(ctx context.Context) (Ended, error) { return k.stopBy(ctx, syscall.SIGKILL) }
+
+func (u unseen) Stop(ctx context.Context) (Ended, error) {
+	e, err := u.process.Stop(ctx)
+	e.How = ""
+	return e, err
+}
+
+func (h hurried) Stop(ctx context.Context) (Ended, error) {
+	ctx, cancel := context.WithTimeout(ctx, 100*time.Millisecond)
+	defer cancel()
+	return h.process.Stop(ctx)
 }
 
 type deafToKill struct{ *process }

@@ -122,8 +122,9 @@ func (r Random) reach(d Drawn) Reach {
 func (p Promise) Never(on Selector, servers []string, random *rand.Rand) string {
 	why := ""
 	for range pickTries {
-		hit := on.Settle(servers, random).Named()
-		for _, word := range on.Parts() {
+		settled := on.Settle(servers, random)
+		hit := settled.Named()
+		for _, word := range settled.Parts() {
 			switch {
 			case word == "all":
 				hit = servers

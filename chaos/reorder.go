@@ -27,7 +27,7 @@ func reorderKind() Kind {
 		Name: "reorder",
 		Doc: "Lets a share of the packets between the targets and others overtake the rest, which are held up for `by`; receipt: numbered " +
 			"datagrams over each link, of which some arrive before earlier ones.",
-		Try:   []string{"share: 30%"},
+		Try:   []string{"share: 30%", "share: 30%, engine: queue"},
 		Needs: []Capability{CanShape}, PeerNeeds: []Capability{CanShape}, Lasting: true, Counts: true,
 		Sample: "{share: 10%..50%}",
 		New: func(decode func(any) error) (Fault, error) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/lockquake/lockquake/history"
@@ -13,6 +14,8 @@ import (
 type restart struct {
 	// Delay is how long the node stays away; default 0, at most maxDelay.
 	Delay time.Duration `yaml:"delay" json:"delay_ns,omitempty"`
+	// How is byKill (the default), or byStop: the server is asked to end, and may write down what it knows.
+	How string `yaml:"how" json:"how,omitempty"`
 	// Data is what becomes of the data directory meanwhile, as for kill.
 	Data dataFate `yaml:"data" json:"data,omitempty"`
 }
@@ -23,12 +26,14 @@ const maxDelay = Timeout - reviveTimeout
 func restartKind() Kind {
 	return Kind{
 		Name: "restart",
-		Doc: "Ends a server with SIGKILL, waits for `delay` (default 0s, at most 5s) and starts it again; receipt: the process was gone, " +
-			"then the node served again, and what its data directory held before, meanwhile and after; `data: lose` empties it. A restart delay of the node's own comes on top.",
+		Doc: "Ends a server with SIGKILL, or in order as `stop` does with `how: stop`, waits for `delay` (default 0s, at most 5s) and starts it again; " +
+			"receipt: the process was gone, then the node served again, and what its data directory held before, meanwhile and after; `data: lose` " +
+			"empties it. A restart delay of the node's own comes on top.",
 		Needs: []Capability{CanInspect, CanKill, CanStart},
+		Try:   []string{"", "how: stop"},
 		Kills: true,
 		New: func(decode func(any) error) (Fault, error) {
-			f := restart{Data: keepData}
+			f := restart{Data: keepData, How: byKill}
 			if err := decode(&f); err != nil {
 				return nil, err
 			}
@@ -36,17 +41,29 @@ func restartKind() Kind {
 				return nil, fmt.Errorf("delay of restart is %s: want 0s to %s, because the server must be back within %s; "+
 					"for longer, use kill with for", f.Delay, maxDelay, Timeout)
 			}
+			if f.How != byKill && f.How != byStop {
+				return nil, fmt.Errorf("how of restart is %q: want %s or %s", f.How, byKill, byStop)
+			}
 			return f, f.Data.check("restart")
 		},
 	}
 }
 
 // Needs lists the capabilities that it needs of its targets.
-func (f restart) Needs() []Capability { return f.Data.needs(restartKind()) }
+func (f restart) Needs() []Capability {
+	needs := f.Data.needs(restartKind())
+	if f.How == byStop {
+		needs = append(slices.Clone(needs), CanStop)
+	}
+	return needs
+}
 
 // Inject kills all targets at once, and returns when all of them serve again.
 func (f restart) Inject(ctx context.Context, s Scope) (Heal, history.Receipt, error) {
 	targets, err := capable[killable](s.On, CanKill)
+	if err == nil && f.How == byStop {
+		_, err = capable[stoppable](s.On, CanStop)
+	}
 	if err == nil {
 		err = errors.Join(restartable(s.On), f.Data.possible(s.On))
 	}
@@ -56,7 +73,7 @@ func (f restart) Inject(ctx context.Context, s Scope) (Heal, history.Receipt, er
 	dead := victims{fate: f.Data}
 	heal := func(ctx context.Context) (history.Receipt, error) { return dead.revive(ctx, s) }
 	receipt, err := onEach(targets, func(n killable) (history.Receipt, error) {
-		gone, err := dead.kill(ctx, n)
+		gone, err := f.end(ctx, &dead, n)
 		if err != nil || gone.Status != history.Installed {
 			return gone, err
 		}
@@ -69,6 +86,14 @@ func (f restart) Inject(ctx context.Context, s Scope) (Heal, history.Receipt, er
 		return back, err
 	})
 	return heal, receipt, err
+}
+
+// end ends one target.
+func (f restart) end(ctx context.Context, dead *victims, n killable) (history.Receipt, error) {
+	if f.How == byStop {
+		return dead.stop(ctx, n.(stoppable)) // Inject has seen that it is one
+	}
+	return dead.kill(ctx, n)
 }
 
 // restartable refuses targets that could be killed but not be started again.

@@ -25,8 +25,9 @@ var (
 
 // Selector says what a fault is aimed at. It is resolved when the fault is injected.
 type Selector struct {
-	text  string
-	parts []part // what any of them picks is picked
+	text    string
+	parts   []part     // what any of them picks is picked
+	choices []Selector // one of them is drawn; then there are no parts
 }
 
 // part is a word or a name.
@@ -36,9 +37,13 @@ type part struct {
 	lock string // for holder(LOCK), leader(LOCK), followers(LOCK)
 }
 
-// ParseSelector reads a target: a word such as "leader", "holder(lock-0)", or one of the given names of nodes; or several of
-// them with commas between, of which none may be a holder.
+// ParseSelector reads a target: a word such as "leader", "holder(lock-0)", or one of the given names of nodes; several of
+// them with commas between; or alternatives with " or " between, of which one is drawn for each injection. A holder stands
+// alone.
 func ParseSelector(text string, nodes []string) (Selector, error) {
+	if strings.Contains(text, alternatively) {
+		return parseAlternatives(text, nodes)
+	}
 	return parseSelector(text, strings.Split(text, ","), nodes, selectorWords)
 }
 
@@ -86,18 +91,22 @@ func parsePart(text string, nodes, words []string) (part, error) {
 // String returns the selector as it was written.
 func (s Selector) String() string { return s.text }
 
-// Parts returns the words and names that it is made of.
+// Parts returns the words and names that it is made of, those of all alternatives.
 func (s Selector) Parts() []string {
 	var out []string
+	for _, c := range s.choices {
+		out = append(out, c.Parts()...)
+	}
 	for _, p := range s.parts {
 		out = append(out, p.text)
 	}
 	return out
 }
 
-// Settle returns the selector with one, minority and majority replaced by servers that are drawn now; the other words and
-// the names stay.
+// Settle draws one of the alternatives, and returns it with one, minority and majority replaced by servers that are drawn
+// now; the other words and the names stay.
 func (s Selector) Settle(servers []string, random *rand.Rand) Selector {
+	s = s.draw(random)
 	n := len(servers)
 	var parts []part
 	var texts []string
@@ -171,6 +180,7 @@ type View struct {
 // Resolve returns the targets as they are now, at least one, in the order of the view.
 func (s Selector) Resolve(ctx context.Context, v View) ([]Node, error) {
 	var picked []Node
+	s = s.draw(v.Random)
 	for _, p := range s.parts {
 		nodes, err := p.resolve(ctx, v)
 		if err != nil {

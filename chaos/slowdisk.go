@@ -61,6 +61,7 @@ func slowDiskKind() Kind {
 		Needs:   []Capability{CanHoldSyncs},
 		Try:     []string{"by: 500ms"},
 		Lasting: true,
+		Syncs:   true,
 		Sample:  "{by: 50ms..500ms}",
 		New: func(decode func(any) error) (Fault, error) {
 			f := slowDisk{}
