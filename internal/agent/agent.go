@@ -106,7 +106,7 @@ func whole(read func() (seen map[string]int, complete bool, err error)) (map[str
 	return last, nil
 }
 
-// Signal sends the named signal ("STOP", "CONT", "KILL", "TERM") to the process and to no other.
+// Signal sends the named signal ("STOP", "CONT", "KILL", "TERM", "INT") to the process and to no other.
 func (p Process) Signal(name string) error {
 	if p.PID < 2 {
 		return fmt.Errorf("pid %d cannot be a target", p.PID)

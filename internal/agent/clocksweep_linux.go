@@ -36,13 +36,16 @@ func pidNamespace() uint32 {
 	return uint32(st.Ino)
 }
 
-// dead tells whether the mover is known to have ended. One of another pid namespace cannot be looked for from here.
+// dead tells whether the mover is known to have ended, reaped or not. One of another pid namespace cannot be looked for from here.
 func (h mover) dead() bool {
 	if h.PID == 0 || h.NS != pidNamespace() {
 		return false
 	}
 	start, err := startTime(int(h.PID))
-	return errors.Is(err, ErrNoProcess) || err == nil && uint32(start) != h.Start
+	if err == nil && uint32(start) == h.Start {
+		return !Process{PID: int(h.PID), Start: start}.Running()
+	}
+	return err == nil || errors.Is(err, ErrNoProcess)
 }
 
 // RestoreClocks sets right the wall clocks of all processes that an agent had moved that is dead now, and says which. The patch of a

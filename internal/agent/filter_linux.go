@@ -262,24 +262,20 @@ func (l *links) remove(key string) (any, error) {
 	return out, errors.Join(errs...)
 }
 
-// look notes which tables of ours are in a namespace: those of filters that stand, and others.
+// look notes which tables of ours, and what traffic control, are in a namespace: those of filters that stand, and others. No filter
+// comes or goes meanwhile, so that none is taken for what another has left.
 func (l *links) look(space *namespace, out *Filtered) error {
+	faults, strays, err := l.lookAtTree(space)
+	if err != nil {
+		return err
+	}
+	out.Others, out.Left = out.Others+faults, append(out.Left, strays...)
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	names, err := ownTables(space)
 	if err != nil {
 		return err
 	}
-	faults := l.treeStands(space)
-	if out.Others += faults; faults == 0 {
-		stands, err := ownRoot(space)
-		if err != nil {
-			return err
-		}
-		if stands {
-			out.Left = append(out.Left, "traffic control of a link")
-		}
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
 	for _, name := range names {
 		if l.tables[tablePlace{space.id, name}] {
 			out.Others++

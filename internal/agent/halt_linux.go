@@ -16,7 +16,12 @@ import (
 type halted struct {
 	pid     int
 	threads map[int]unix.Signal // by thread id: what it was about to be told
-	paused  bool                // a thread is stopped by a signal beside
+	seized  map[int]bool        // threads that are told to stop and have not been seen to
+	paused  bool                // it is stopped, by a signal or by the freezer, beside
+}
+
+func newHalted(pid int) *halted {
+	return &halted{pid: pid, threads: make(map[int]unix.Signal), seized: make(map[int]bool)}
 }
 
 // haltTime bounds the wait for the threads of one process: one that sleeps in the kernel, uninterruptible, cannot be held.
@@ -72,17 +77,38 @@ func halt(ctx context.Context, pid int, do func(*halted) error) error {
 	defer cancel()
 	var err error
 	onOwnThread(func() {
-		h := &halted{pid: pid, threads: make(map[int]unix.Signal)}
-		if err = h.hold(ctx); err == nil {
+		h := newHalted(pid)
+		cold, failed := melt(ctx, h)
+		if err = failed; err == nil {
+			err = h.hold(ctx)
+		}
+		if err == nil {
 			err = do(h)
 		}
-		err = errors.Join(err, h.release())
+		err = errors.Join(err, cold.freezeAgain(), h.release())
 	})
 	return err
 }
 
 // hold takes one thread after the other until no new one is found: only one that is not yet held can start another.
 func (h *halted) hold(ctx context.Context) error {
+	return h.each(func(tid int) (bool, error) {
+		if _, held := h.threads[tid]; held {
+			return false, nil
+		}
+		if err := h.seize(tid); err != nil || !h.seized[tid] {
+			return false, err
+		}
+		if err := h.await(ctx, tid); err != nil {
+			return false, err
+		}
+		_, held := h.threads[tid]
+		return held, nil
+	})
+}
+
+// each calls take for every thread until there was none that it took.
+func (h *halted) each(take func(tid int) (took bool, err error)) error {
 	for {
 		names, err := taskNames("/proc/" + strconv.Itoa(h.pid) + "/task")
 		if err != nil {
@@ -91,18 +117,19 @@ func (h *halted) hold(ctx context.Context) error {
 		news := 0
 		for _, name := range names {
 			tid, err := strconv.Atoi(name)
-			if _, held := h.threads[tid]; held || err != nil {
+			if err != nil {
 				continue
 			}
-			if err := h.take(ctx, tid); err != nil {
+			took, err := take(tid)
+			if err != nil {
 				return err
 			}
-			if _, held := h.threads[tid]; held {
+			if took {
 				news++
 			}
 		}
 		switch {
-		case len(h.threads) == 0:
+		case len(h.threads)+len(h.seized) == 0:
 			return ErrNoProcess
 		case news == 0:
 			return nil
@@ -110,8 +137,11 @@ func (h *halted) hold(ctx context.Context) error {
 	}
 }
 
-// take holds one thread. One that ended meanwhile is passed over.
-func (h *halted) take(ctx context.Context, tid int) error {
+// seize tells a thread to stop, once. One that ended meanwhile is passed over.
+func (h *halted) seize(tid int) error {
+	if h.seized[tid] {
+		return nil
+	}
 	err := unix.PtraceSeize(tid)
 	switch {
 	case errors.Is(err, unix.ESRCH) || errors.Is(err, unix.EPERM) && h.gone(tid):
@@ -119,13 +149,19 @@ func (h *halted) take(ctx context.Context, tid int) error {
 	case err != nil:
 		return fmt.Errorf("ptrace of thread %d of pid %d%s: %w", tid, h.pid, tracedBy(h.pid), err)
 	}
-	h.threads[tid] = 0
+	h.seized[tid] = true
 	if err := unix.PtraceInterrupt(tid); err != nil && !errors.Is(err, unix.ESRCH) {
 		return fmt.Errorf("interrupt thread %d of pid %d: %w", tid, h.pid, err)
 	}
+	return nil
+}
+
+// await returns when a thread that was seized has stopped, or has ended.
+func (h *halted) await(ctx context.Context, tid int) error {
 	for {
 		stop, err := stopOf(tid)
 		if stop.seen {
+			delete(h.seized, tid)
 			h.threads[tid] = stop.signal
 			h.paused = h.paused || stop.paused
 		}
@@ -133,7 +169,7 @@ func (h *halted) take(ctx context.Context, tid int) error {
 			return err
 		}
 		if h.gone(tid) {
-			delete(h.threads, tid)
+			delete(h.seized, tid)
 			return nil
 		}
 		select {
@@ -182,6 +218,9 @@ func (h *halted) gone(tid int) bool {
 // release lets all threads go, with the signals that they were about to be told.
 func (h *halted) release() error {
 	var errs []error
+	for tid := range h.seized { // one that has not stopped is let go by the end of our thread
+		h.threads[tid] = 0
+	}
 	for tid, signal := range h.threads {
 		_, _, errno := unix.Syscall6(unix.SYS_PTRACE, unix.PTRACE_DETACH, uintptr(tid), 0, uintptr(signal), 0, 0)
 		if errno != 0 && errno != unix.ESRCH {

@@ -32,6 +32,9 @@ var shared = sync.OnceValue(func() []uint64 {
 	return out
 })
 
+// errShared says that nothing may be done in the namespace of a process.
+var errShared = errors.New("it has no network namespace of its own: its links cannot be told from the machine's")
+
 // openNamespace opens the network namespace of a process. It refuses those that are shared: rules there would hit everybody.
 func openNamespace(p Process) (*namespace, error) {
 	n, err := namespaceAt("/proc/" + strconv.Itoa(p.PID) + "/ns/net")
@@ -44,7 +47,7 @@ func openNamespace(p Process) (*namespace, error) {
 	}
 	if slices.Contains(shared(), n.id) {
 		_ = n.close()
-		return nil, errors.New("it has no network namespace of its own: its links cannot be told from the machine's")
+		return nil, errShared
 	}
 	return n, nil
 }

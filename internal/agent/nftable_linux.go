@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 
 	"github.com/google/nftables"
@@ -137,6 +138,12 @@ func (t table) packets() (uint64, error) {
 
 // ownTables lists the tables of ours in a namespace.
 func ownTables(space *namespace) ([]string, error) {
+	all, err := allTables(space)
+	return slices.DeleteFunc(all, func(name string) bool { return !strings.HasPrefix(name, tablePrefix) }), err
+}
+
+// allTables lists the tables in a namespace, whosever they are.
+func allTables(space *namespace) ([]string, error) {
 	c, err := table{space: space}.conn()
 	if err != nil {
 		return nil, err
@@ -150,9 +157,7 @@ func ownTables(space *namespace) ([]string, error) {
 	}
 	var out []string
 	for _, t := range tables {
-		if strings.HasPrefix(t.Name, tablePrefix) {
-			out = append(out, t.Name)
-		}
+		out = append(out, t.Name)
 	}
 	return out, nil
 }

@@ -25,6 +25,7 @@ type call struct {
 	// stand registers what undoes the order. It must be called before the first effect, so that a half-done order is undone
 	// as well. An undo may be called when nothing was done, and when the process is gone.
 	stand func(undo)
+	keys  func() []string // what stands now, of the whole run
 }
 
 // undo takes back what an order did and returns what it saw, as the answer of the undo request.
@@ -59,6 +60,13 @@ func (s *standing) add(key string, u undo) {
 		s.keys = append(s.keys, key)
 	}
 	s.undo[key] = u
+}
+
+// all returns the keys of what stands.
+func (s *standing) all() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.keys)
 }
 
 // take returns what undoes key, once.
@@ -125,6 +133,7 @@ func (s *server) perform(ctx context.Context, r request, resp *response) error {
 	} else {
 		result, err = orders[r.Do](ctx, call{
 			process: r.Process, with: r.With, key: r.Key, args: r.Args, links: s.links, stand: func(u undo) { s.standing.add(r.Key, u) },
+			keys: s.standing.all,
 		})
 	}
 	if result != nil {

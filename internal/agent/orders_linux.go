@@ -2,11 +2,14 @@ package agent
 
 // orders lists what the agent can do to a process, by name.
 var orders = map[string]order{
+	DoAround:     doAround,
 	DoClock:      doClock,
 	DoClocked:    doClocked,
 	DoCut:        doCut,
 	DoData:       doData,
 	DoDisk:       doDisk,
+	DoFreeze:     doFreeze,
+	DoFrozen:     doFrozen,
 	DoFilter:     doFilter,
 	DoFiltered:   doFiltered,
 	DoLook:       doLook,

@@ -15,7 +15,7 @@ import (
 func Supported() error { return nil }
 
 var signals = map[string]unix.Signal{
-	"STOP": unix.SIGSTOP, "CONT": unix.SIGCONT, "KILL": unix.SIGKILL, "TERM": unix.SIGTERM,
+	"STOP": unix.SIGSTOP, "CONT": unix.SIGCONT, "KILL": unix.SIGKILL, "TERM": unix.SIGTERM, "INT": unix.SIGINT,
 }
 
 func send(pid int, name string) error {

@@ -51,15 +51,20 @@ func (g *grown) release() int {
 
 func (g *grown) close() error { return g.tree.take(g.space, g.slot) }
 
-// treeStands tells how many faults stand in a namespace's tree.
-func (l *links) treeStands(space *namespace) int {
-	l.mu.Lock()
-	t := l.trees[space.id]
-	l.mu.Unlock()
-	if t == nil {
-		return 0
+// lookAtTree tells how many faults stand in a namespace's tree, and what is there that none of them accounts for.
+func (l *links) lookAtTree(space *namespace) (faults int, strays []string, err error) {
+	t := l.tree(space)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.link != 0 {
+		strays, err = t.strays(space)
+		return t.standing(), strays, err
 	}
-	return t.standing()
+	stands, err := ownRoot(space)
+	if stands {
+		strays = append(strays, "traffic control of a link")
+	}
+	return 0, strays, err
 }
 
 // tryNetem and tryTBF shape nothing, by the rules and the tree that shape, on a link that leads nowhere.

@@ -222,7 +222,7 @@ func (s *slowed) wait(ctx context.Context, more int) error {
 // again when it goes on; one that is killed never.
 func signalled(p Process, name string, send func() error) error {
 	found, ok := slow.Load(p)
-	if !ok || name == "TERM" {
+	if !ok || name == "TERM" || name == "INT" {
 		return send()
 	}
 	s := found.(*slowed)

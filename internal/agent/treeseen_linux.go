@@ -74,8 +74,6 @@ func (t *tree) owns(slot int, handle uint32) bool {
 
 // standing tells how many faults stand in the tree.
 func (t *tree) standing() int {
-	t.mu.Lock()
-	defer t.mu.Unlock()
 	n := 0
 	for _, b := range t.faults {
 		if b != nil {
@@ -83,6 +81,31 @@ func (t *tree) standing() int {
 		}
 	}
 	return n
+}
+
+// strays names the qdiscs on the tree's link that no fault in it accounts for.
+func (t *tree) strays(space *namespace) ([]string, error) {
+	h, err := netlinkIn(space)
+	if err != nil {
+		return nil, err
+	}
+	defer h.Close()
+	all, err := h.QdiscList(&netlink.GenericLink{LinkAttrs: netlink.LinkAttrs{Index: t.link}})
+	if err != nil {
+		return nil, fmt.Errorf("list the traffic control of the link: %w", err)
+	}
+	var out []string
+	for _, q := range all {
+		handle := q.Attrs().Handle
+		owned := handle == 0 || handle == netlink.MakeHandle(treeMajor, 0) // the kernel's own at the end of a chain; the root
+		for slot, b := range t.faults {
+			owned = owned || b != nil && t.owns(slot, handle)
+		}
+		if !owned {
+			out = append(out, fmt.Sprintf("the qdisc %s %x:", q.Type(), handle>>16))
+		}
+	}
+	return out, nil
 }
 
 // ownRoot tells whether a root of ours stands on some link of a namespace.
