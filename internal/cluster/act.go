@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -31,7 +32,14 @@ func (n *Node) Inspect(ctx context.Context) (chaos.ProcessState, error) {
 	if err != nil {
 		return state, fmt.Errorf("inspect %s: %w", n.Name(), err)
 	}
-	return state, nil
+	if n.freezes.Load() == 0 || state.Gone() {
+		return state, nil
+	}
+	f, err := n.Frozen(ctx)
+	if f.Frozen {
+		state.Frozen, state.Waits = f.Said, f.Stop
+	}
+	return state, err
 }
 
 // Pause sends SIGSTOP and returns when every thread was seen stopped. Pauses of one process are counted: each is undone by
@@ -53,7 +61,7 @@ func (n *Node) Resume(ctx context.Context) (chaos.ProcessState, error) {
 		return n.Inspect(ctx)
 	}
 	return n.act(ctx, "CONT", "running again", func(s chaos.ProcessState) bool {
-		return s.PID != 0 && s.Threads["T"] == 0
+		return s.PID != 0 && s.Threads["T"] == 0 && !s.Waits
 	})
 }
 
@@ -93,6 +101,31 @@ func (n *Node) Kill(ctx context.Context) (chaos.ProcessState, error) {
 	}
 }
 
+// Stop asks the process to end in order, by SIGTERM or the signal that its service takes for it, and returns when it has ended and can be
+// started again, or when ctx is over.
+func (n *Node) Stop(ctx context.Context) (chaos.Ended, error) {
+	n.mu.Lock()
+	e := n.end
+	n.mu.Unlock()
+	out := chaos.Ended{Signal: cmp.Or(n.spec.StopSignal, "TERM")}
+	if !n.Running() {
+		return out, fmt.Errorf("signal %s to %s: %w", out.Signal, n.Name(), agent.ErrNoProcess)
+	}
+	s, err := n.driver.signaller(ctx)
+	if err == nil {
+		err = s.signal(ctx, out.Signal)
+	}
+	if err != nil {
+		return out, fmt.Errorf("signal %s to %s: %w", out.Signal, n.Name(), err)
+	}
+	select {
+	case <-e.seen:
+		out.Gone, out.How, out.Killed = true, e.how, e.killed
+	case <-ctx.Done():
+	}
+	return out, nil
+}
+
 // act sends a signal and looks until its effect is seen. A process that ended on the way is an error, unless its end
 // was the effect.
 func (n *Node) act(ctx context.Context, signal, what string, done func(chaos.ProcessState) bool) (chaos.ProcessState, error) {
@@ -109,15 +142,17 @@ func (n *Node) act(ctx context.Context, signal, what string, done func(chaos.Pro
 	switch {
 	case err != nil:
 		return chaos.ProcessState{}, fmt.Errorf("signal %s to %s: %w", signal, n.Name(), err)
+	case signal == "KILL":
+		n.thawAll(ctx)
 	case first != nil && done(*first):
 		return *first, nil
 	}
 	tick := time.NewTicker(pollEvery)
 	defer tick.Stop()
 	for {
-		state, err := s.inspect(ctx)
+		state, err := n.Inspect(ctx)
 		if err != nil {
-			return state, fmt.Errorf("inspect %s: %w", n.Name(), err)
+			return state, err
 		}
 		if done(state) {
 			return state, nil

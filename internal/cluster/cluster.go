@@ -68,6 +68,8 @@ type Spec struct {
 	Stdio bool
 	// Restartable tells whether Start may be called again after the process ended.
 	Restartable bool
+	// StopSignal is what the process takes for a request to end in order: "INT"; "": SIGTERM.
+	StopSignal string
 	// RestartDelay is how long every start but the first waits before it begins: a server that comes back only when
 	// every lease that it forgot is over.
 	RestartDelay time.Duration
@@ -88,7 +90,9 @@ type Request struct {
 	// Keep makes Close leave behind what can be looked at: containers (docker), data directories (local). Sweep takes
 	// them only with All.
 	Keep bool
-	Log  *slog.Logger // may be nil
+	// Reuse prepares for Vacate and Renew: the output of the servers can go to the log directory of another run.
+	Reuse bool
+	Log   *slog.Logger // may be nil
 }
 
 // Provider makes clusters.
@@ -102,18 +106,22 @@ type Provider interface {
 	Open(ctx context.Context, r Request) (*Cluster, error)
 }
 
-// Cluster is the nodes of one run.
+// Cluster is the nodes of one run, or of several that follow each other.
 type Cluster struct {
-	Nodes []*Node
+	Nodes   []*Node
+	changed sync.RWMutex // held while Renew changes Nodes
 	// Describe says what the nodes run on, for env.json: provider, engine version, addresses, images.
 	Describe map[string]string
 	close    func(ctx context.Context) error
+	keeper   keeper // nil where no node outlives a run
 	closing  sync.Mutex
 	closed   bool
 }
 
 // Node returns the node with that name, or nil.
 func (c *Cluster) Node(name string) *Node {
+	c.changed.RLock()
+	defer c.changed.RUnlock()
 	for _, n := range c.Nodes {
 		if n.Name() == name {
 			return n
@@ -124,6 +132,8 @@ func (c *Cluster) Node(name string) *Node {
 
 // ByRole returns the nodes of one role, in their order.
 func (c *Cluster) ByRole(r Role) []*Node {
+	c.changed.RLock()
+	defer c.changed.RUnlock()
 	var out []*Node
 	for _, n := range c.Nodes {
 		if n.Role() == r {

@@ -189,21 +189,36 @@ func (d *docker) limits() (string, error) {
 	return fmt.Sprintf("the engine has %d processors and limits CPU time and memory by control groups of version %s", i.NCPU, i.CgroupVersion), nil
 }
 
+// Engined is a provider that stands on a container engine.
+type Engined interface {
+	// EngineID tells one engine from another, and from itself on another kernel.
+	EngineID(ctx context.Context) (string, error)
+}
+
+// EngineID returns the engine's own id, its version and its kernel's.
+func (d *docker) EngineID(ctx context.Context) (string, error) {
+	answer, err := d.api.Info(ctx, client.InfoOptions{})
+	if err != nil {
+		return "", fmt.Errorf("ask the engine who it is: %w", err)
+	}
+	return strings.Join([]string{answer.Info.ID, answer.Info.ServerVersion, answer.Info.KernelVersion}, " "), nil
+}
+
 // offers holds for all providers of real processes.
 func offers(c chaos.Capability, r Role) error {
 	switch c {
-	case chaos.CanInspect, chaos.CanPause, chaos.CanKill, chaos.CanFilter, chaos.CanHold:
+	case chaos.CanInspect, chaos.CanPause, chaos.CanFreeze, chaos.CanKill, chaos.CanStop, chaos.CanFilter, chaos.CanHold:
 		return nil
 	case chaos.CanData, chaos.CanHoldSyncs, chaos.CanCutPower:
 		if r == Server {
 			return nil
 		}
-		return chaos.Unavailable{What: string(c), Reason: "a " + string(r) + " keeps no data; use it on servers"}
+		return chaos.Unavailable{What: string(c), Reason: "a " + string(r) + " keeps no data; use it on servers", Never: true}
 	case chaos.CanStart:
 		if r == Server {
 			return nil
 		}
-		return chaos.Unavailable{What: "starting a " + string(r) + " again", Reason: "what it knew died with its process; use it on servers"}
+		return chaos.Unavailable{What: "starting a " + string(r) + " again", Reason: "what it knew died with its process; use it on servers", Never: true}
 	}
 	return chaos.Unavailable{What: string(c), Reason: "no provider has it"}
 }
@@ -218,6 +233,9 @@ func (d *docker) Open(ctx context.Context, r Request) (*Cluster, error) {
 	c := &Cluster{close: run.close, Describe: map[string]string{
 		"provider": "docker", "engine": d.version.Version, "engine_api": d.api.ClientVersion(), "engine_host": d.api.DaemonHost(),
 	}}
+	if r.Reuse {
+		c.keeper = run
+	}
 	if err := run.open(ctx, c); err != nil {
 		return nil, errors.Join(err, c.Close(ctx))
 	}

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -44,6 +42,7 @@ func (r *dockerRun) startAgent(ctx context.Context) error {
 		},
 		HostConfigModifier: func(h *container.HostConfig) {
 			h.PidMode, h.NetworkMode = "host", "none"
+			h.CgroupnsMode = container.CgroupnsModeHost // else the groups of its targets have no names there
 			h.CapDrop, h.CapAdd = []string{"ALL"}, agentCapabilities
 			// AppArmor's profile for containers forbids writing below /proc; the default seccomp filter opens with the
 			// capabilities and stays.
@@ -61,16 +60,16 @@ func (r *dockerRun) startAgent(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("make the agent's container: %w", err)
 	}
-	logFile, err := os.OpenFile(filepath.Join(r.request.LogDir, "agent.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o640)
+	logFile, err := r.book.sheet("agent")
 	if err != nil {
-		return fmt.Errorf("open the agent's log: %w", err)
+		return err
 	}
 	s, err := r.attach(startCtx, attachment{container: box.GetContainerID(), stdio: true, log: logFile})
 	if err != nil {
 		_ = logFile.Close()
 		return err
 	}
-	r.atClose(s.close)
+	r.atClose("agent", s.close)
 	if err := box.Start(startCtx); err != nil {
 		return fmt.Errorf("start the agent: %w", err)
 	}

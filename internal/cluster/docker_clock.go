@@ -56,7 +56,11 @@ func (d *docker) askAgent() (err error) {
 	}
 	defer func() { _ = os.RemoveAll(logs) }()
 	run := fmt.Sprintf("ask%d", os.Getpid())
-	r := &dockerRun{docker: d, request: Request{Run: run, LogDir: logs}, owner: self(run, false)}
+	book, err := newLogbook(logs)
+	if err != nil {
+		return err
+	}
+	r := &dockerRun{docker: d, request: Request{Run: run}, owner: self(run, false), book: book}
 	image, err := d.ensureSelfImage(ctx)
 	if err != nil {
 		return err

@@ -154,6 +154,24 @@ func SelfImage(ctx context.Context) (string, error) {
 // importing lets only one import of this process run at a time: the second finds the image of the first.
 var importing sync.Mutex
 
+// SelfHash is a hash of lockquake's own binary: the one that nodes run, and with it the one that runs, where that is another.
+func SelfHash() (string, error) {
+	nodes, err := selfProgram("")
+	if err != nil {
+		return "", err
+	}
+	own, err := os.Executable()
+	if err != nil {
+		return "", err
+	}
+	hash, err := contentHash(nodes)
+	if err != nil || own == nodes {
+		return hash, err
+	}
+	other, err := contentHash(own)
+	return hash + "-" + other, err
+}
+
 func contentHash(path string) (string, error) {
 	f, err := os.Open(path)
 	if err != nil {

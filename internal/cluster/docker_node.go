@@ -6,8 +6,6 @@ import (
 	"io"
 	"net"
 	"net/netip"
-	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -137,15 +135,18 @@ func envMap(env []string) map[string]string {
 	return out
 }
 
+// killedStatus is the exit status of a container whose process a SIGKILL ended.
+const killedStatus = 128 + 9
+
 // start attaches before it starts, so that no byte is lost, and watches for the end of the process.
-func (c *containerNode) start(ctx context.Context) (Stdio, <-chan struct{}, error) {
+func (c *containerNode) start(ctx context.Context) (Stdio, *ending, error) {
 	id := c.box.GetContainerID()
 	if err := do(ctx, c.fitting.before); err != nil {
 		return Stdio{}, nil, err
 	}
-	logFile, err := os.OpenFile(filepath.Join(c.run.request.LogDir, c.spec.Name+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o640)
+	logFile, err := c.run.book.sheet(c.spec.Name)
 	if err != nil {
-		return Stdio{}, nil, fmt.Errorf("open its log: %w", err)
+		return Stdio{}, nil, err
 	}
 	s, err := c.run.attach(ctx, attachment{container: id, stdio: c.spec.Stdio, log: logFile})
 	if err != nil {
@@ -159,19 +160,21 @@ func (c *containerNode) start(ctx context.Context) (Stdio, <-chan struct{}, erro
 		s.close()
 		return Stdio{}, nil, err
 	}
-	exited := make(chan struct{})
+	over := newEnding()
 	go func() {
-		defer close(exited)
+		defer close(over.seen)
 		defer stop()
 		select {
-		case <-wait.Result:
+		case r := <-wait.Result:
+			over.how = fmt.Sprintf("exit status %d", r.StatusCode)
+			over.killed = r.StatusCode == killedStatus
 		case err := <-wait.Error:
 			if waitCtx.Err() == nil {
 				c.run.log.Warn("the engine lost sight of a container", "node", c.spec.Name, "err", err)
 			}
 		}
 	}()
-	c.run.atClose(func() { stop(); s.close(); <-exited })
+	c.run.atClose(c.spec.Name, func() { stop(); s.close(); <-over.seen })
 	sig, err := c.findSignaller(ctx, id)
 	if err != nil {
 		return Stdio{}, nil, err
@@ -179,7 +182,7 @@ func (c *containerNode) start(ctx context.Context) (Stdio, <-chan struct{}, erro
 	c.mu.Lock()
 	c.sig = sig
 	c.mu.Unlock()
-	return s.Stdio, exited, nil
+	return s.Stdio, over, nil
 }
 
 // findSignaller looks up the process that was just started, which a later look could take for another.

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"net/netip"
-	"os"
 	"strings"
 	"sync"
 	"time"
@@ -24,6 +23,8 @@ type dockerRun struct {
 	*docker
 	request Request
 	owner   owner
+	book    *logbook
+	place   Place
 	images  map[string]string // image key -> reference
 	network string            // id
 	subnet  netip.Prefix
@@ -35,13 +36,14 @@ type dockerRun struct {
 	nodes      []*Node
 	agentUp    chan struct{}                 // closed when the agent was started, or could not be
 	agent      *agent.Client                 // nil: the engine does what the agent would
-	stopping   []func()                      // ends the streams
+	stopping   map[string][]func()           // by node, ends its streams
 	unfit      []func(context.Context) error // undoes what nodes were prepared with
 }
 
 func (r *dockerRun) open(ctx context.Context, c *Cluster) error {
-	if err := os.MkdirAll(r.request.LogDir, 0o750); err != nil {
-		return fmt.Errorf("make the log directory: %w", err)
+	var err error
+	if r.book, err = newLogbook(r.request.LogDir); err != nil {
+		return err
 	}
 	if err := r.resolveImages(ctx); err != nil {
 		return err
@@ -49,19 +51,13 @@ func (r *dockerRun) open(ctx context.Context, c *Cluster) error {
 	if err := r.makeNetwork(ctx); err != nil {
 		return err
 	}
-	place := ownAddresses(r.request.Specs, r.subnet)
+	r.place = ownAddresses(r.request.Specs, r.subnet)
 	c.Nodes = make([]*Node, len(r.request.Specs))
 	g, gctx := errgroup.WithContext(ctx)
 	for i, spec := range r.request.Specs {
-		g.Go(func() error {
-			n := &Node{spec: spec, place: place.of(spec.Name, dataDir)}
-			driver, err := r.create(gctx, n)
-			if err != nil {
-				return fmt.Errorf("make the container of %s: %w", spec.Name, err)
-			}
-			n.driver = driver
-			c.Nodes[i] = n
-			return nil
+		g.Go(func() (err error) {
+			c.Nodes[i], err = r.newNode(gctx, spec)
+			return err
 		})
 	}
 	agentReason := "no scenario of this run needs it"
@@ -94,6 +90,17 @@ func (r *dockerRun) open(ctx context.Context, c *Cluster) error {
 		}
 	}
 	return nil
+}
+
+// newNode makes a node with its container.
+func (r *dockerRun) newNode(ctx context.Context, spec Spec) (*Node, error) {
+	n := &Node{spec: spec, place: r.place.of(spec.Name, dataDir)}
+	driver, err := r.create(ctx, n)
+	if err != nil {
+		return nil, fmt.Errorf("make the container of %s: %w", spec.Name, err)
+	}
+	n.driver = driver
+	return n, nil
 }
 
 // makeNetwork makes a private network with a subnet of its own: the engine gives fixed addresses only in such.
@@ -152,7 +159,16 @@ func (r *dockerRun) name(of string) string { return "lockquake-" + r.request.Run
 func (r *dockerRun) remember(container string) {
 	r.locked(func() { r.containers = append(r.containers, container) })
 }
-func (r *dockerRun) atClose(f func()) { r.locked(func() { r.stopping = append(r.stopping, f) }) }
+
+// atClose has f called when the node is gone.
+func (r *dockerRun) atClose(node string, f func()) {
+	r.locked(func() {
+		if r.stopping == nil {
+			r.stopping = map[string][]func(){}
+		}
+		r.stopping[node] = append(r.stopping[node], f)
+	})
+}
 
 func (r *dockerRun) locked(f func()) {
 	r.mu.Lock()
@@ -195,11 +211,13 @@ func (r *dockerRun) close(ctx context.Context) error {
 	for _, undo := range unfit {
 		errs = append(errs, do(ctx, undo))
 	}
-	for _, stop := range stopping {
-		stop()
+	for _, list := range stopping {
+		for _, stop := range list {
+			stop()
+		}
 	}
 	if r.network != "" {
-		errs = append(errs, removeNetwork(ctx, r.api, r.network))
+		errs = append(errs, removeNetwork(ctx, r.api, r.network, networkTries))
 	}
 	return errors.Join(errs...)
 }
@@ -207,6 +225,7 @@ func (r *dockerRun) close(ctx context.Context) error {
 // resumeAll lets every stopped process of a kept run go on.
 func (r *dockerRun) resumeAll(ctx context.Context) {
 	for _, n := range r.nodes {
+		n.thawAll(ctx)
 		if s, err := n.Inspect(ctx); err == nil && s.Threads["T"] > 0 {
 			n.pauses.Store(0)
 			if _, err := n.Resume(ctx); err != nil {
@@ -231,14 +250,17 @@ func removeContainer(ctx context.Context, api client.APIClient, id string) error
 	return fmt.Errorf("remove container %.12s: %w", id, err)
 }
 
+// networkTries is how often a network is removed again that a container has just left: within 2 s.
+const networkTries = 40
+
 // removeNetwork removes a network, waiting for the last container to leave it.
-func removeNetwork(ctx context.Context, api client.APIClient, id string) error {
+func removeNetwork(ctx context.Context, api client.APIClient, id string, tries int) error {
 	var err error
-	for range 40 {
+	for i := range tries {
 		if _, err = api.NetworkRemove(ctx, id, client.NetworkRemoveOptions{}); err == nil || cerrdefs.IsNotFound(err) {
 			return nil
 		}
-		if pause(ctx, 50*time.Millisecond) != nil {
+		if i == tries-1 || pause(ctx, 50*time.Millisecond) != nil {
 			break
 		}
 	}

@@ -1,7 +1,6 @@
 package cluster
 
 import (
-	"bufio"
 	"errors"
 	"fmt"
 	"math"
@@ -11,11 +10,11 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/lockquake/lockquake/chaos"
+	"github.com/lockquake/lockquake/internal/agent"
 )
 
 // hierarchy is where control groups are made: below one folder that has both controllers (version 2), or below one for
@@ -44,19 +43,19 @@ func findHierarchy() (hierarchy, error) {
 		return hierarchy{}, fmt.Errorf("look for the own control group: %w", err)
 	}
 	one := hierarchy{version: 1}
-	for _, m := range controlMounts(string(mounts)) {
-		if m.version == 2 {
-			has, err := os.ReadFile(filepath.Join(m.point, "cgroup.controllers"))
+	for _, m := range agent.ControlMounts(string(mounts)) {
+		if m.Version == 2 {
+			has, err := os.ReadFile(filepath.Join(m.Point, "cgroup.controllers"))
 			if f := strings.Fields(string(has)); err == nil && slices.Contains(f, "cpu") && slices.Contains(f, "memory") {
-				return hierarchy{version: 2, cpu: m.point, memory: m.point}, nil
+				return hierarchy{version: 2, cpu: m.Point, memory: m.Point}, nil
 			}
 			continue
 		}
-		if slices.Contains(m.controllers, "cpu") {
-			one.cpu = m.below(ownGroup(string(own), "cpu"))
+		if slices.Contains(m.Controllers, "cpu") {
+			one.cpu = below(m, ownGroup(string(own), "cpu"))
 		}
-		if slices.Contains(m.controllers, "memory") {
-			one.memory = m.below(ownGroup(string(own), "memory"))
+		if slices.Contains(m.Controllers, "memory") {
+			one.memory = below(m, ownGroup(string(own), "memory"))
 		}
 	}
 	if one.cpu == "" || one.memory == "" {
@@ -65,55 +64,18 @@ func findHierarchy() (hierarchy, error) {
 	return one, nil
 }
 
-// controlMount is one mounted hierarchy.
-type controlMount struct {
-	version     int
-	point, root string // where it is mounted, and which of its groups is there
-	controllers []string
-}
-
-func controlMounts(mountinfo string) []controlMount {
-	var out []controlMount
-	for s := bufio.NewScanner(strings.NewReader(mountinfo)); s.Scan(); {
-		left, right, _ := strings.Cut(s.Text(), " - ")
-		f, kind := strings.Fields(left), strings.Fields(right)
-		if len(f) < 5 || len(kind) < 3 {
-			continue
-		}
-		m := controlMount{root: f[3], point: f[4], controllers: strings.Split(kind[2], ",")}
-		switch kind[0] {
-		case "cgroup2":
-			m.version = 2
-		case "cgroup":
-			m.version = 1
-		default:
-			continue
-		}
-		out = append(out, m)
-	}
-	return out
-}
-
 // below returns the folder of a group, or the mount point where the group is not within what is mounted.
-func (m controlMount) below(group string) string {
-	rel, err := filepath.Rel(m.root, group)
-	if err != nil || !filepath.IsLocal(rel) {
-		return m.point
+func below(m agent.ControlMount, group string) string {
+	if path, ok := m.Folder("", group); ok {
+		return path
 	}
-	path := filepath.Join(m.point, rel)
-	if _, err := os.Stat(path); err != nil {
-		return m.point
-	}
-	return path
+	return m.Point
 }
 
 // ownGroup reads from /proc/self/cgroup the group of one version 1 controller.
 func ownGroup(text, controller string) string {
-	for line := range strings.Lines(text) {
-		f := strings.SplitN(strings.TrimSpace(line), ":", 3)
-		if len(f) == 3 && slices.Contains(strings.Split(f[1], ","), controller) {
-			return f[2]
-		}
+	if group, ok := agent.ControlGroup(text, controller); ok {
+		return group
 	}
 	return "/"
 }
@@ -164,32 +126,17 @@ func handDown(folder string) error {
 
 func (g *groups) remove() error { return removeGroups(g.tops) }
 
-// removeGroups removes the folders of a run, with those of its nodes; what is gone is no error. The kernel may need a
-// moment to let go of the last process.
+// removeGroups removes the folders of a run, with those of its nodes; what is gone is no error.
 func removeGroups(tops []string) error {
 	var errs []error
 	for _, top := range tops {
 		nodes, _ := filepath.Glob(filepath.Join(top, "*", "cgroup.procs"))
 		for _, file := range nodes {
-			errs = append(errs, removeGroup(filepath.Dir(file)))
+			errs = append(errs, agent.RemoveControlGroup(filepath.Dir(file)))
 		}
-		errs = append(errs, removeGroup(top))
+		errs = append(errs, agent.RemoveControlGroup(top))
 	}
 	return errors.Join(errs...)
-}
-
-func removeGroup(folder string) error {
-	var err error
-	for range 100 {
-		if err = unix.Rmdir(folder); err == nil || errors.Is(err, unix.ENOENT) {
-			return nil
-		}
-		if !errors.Is(err, unix.EBUSY) {
-			break
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
-	return fmt.Errorf("remove the control group %s: %w", folder, err)
 }
 
 // sweepGroups removes the control groups of the run whose directory that is.

@@ -3,23 +3,9 @@ package cluster
 import (
 	"reflect"
 	"testing"
-)
 
-func TestControlMountsAreFound(t *testing.T) {
-	got := controlMounts(`22 1 0:20 / /proc rw - proc proc rw
-32 31 0:29 / /sys/fs/cgroup/cpu,cpuacct rw,relatime shared:9 - cgroup cgroup rw,cpu,cpuacct
-35 31 0:32 /docker/abc /sys/fs/cgroup/memory ro - cgroup cgroup rw,memory
-41 31 0:38 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw
-`)
-	want := []controlMount{
-		{version: 1, root: "/", point: "/sys/fs/cgroup/cpu,cpuacct", controllers: []string{"rw", "cpu", "cpuacct"}},
-		{version: 1, root: "/docker/abc", point: "/sys/fs/cgroup/memory", controllers: []string{"rw", "memory"}},
-		{version: 2, root: "/", point: "/sys/fs/cgroup/unified", controllers: []string{"rw"}},
-	}
-	if !reflect.DeepEqual(got, want) {
-		t.Errorf("found %+v, want %+v", got, want)
-	}
-}
+	"github.com/lockquake/lockquake/internal/agent"
+)
 
 func TestTheOwnGroupIsRead(t *testing.T) {
 	const text = "9:name=systemd:/\n4:memory:/outer/inner\n2:cpu,cpuacct:/\n0::/\n"
@@ -32,9 +18,9 @@ func TestTheOwnGroupIsRead(t *testing.T) {
 
 func TestAGroupOutsideOfTheMountIsItsTop(t *testing.T) {
 	dir := t.TempDir()
-	m := controlMount{root: "/docker/abc", point: dir}
+	m := agent.ControlMount{Root: "/docker/abc", Point: dir}
 	for group, want := range map[string]string{"/docker/abc": dir, "/docker/abc/gone": dir, "/elsewhere": dir} {
-		if got := m.below(group); got != want {
+		if got := below(m, group); got != want {
 			t.Errorf("%s is at %s, want %s", group, got, want)
 		}
 	}

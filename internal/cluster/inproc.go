@@ -76,10 +76,10 @@ type inprocRun struct {
 	dir    string
 	logDir string
 
-	mu     sync.Mutex
-	ports  reservation
-	pipes  []io.Closer
-	exited []<-chan struct{}
+	mu    sync.Mutex
+	ports reservation
+	pipes []io.Closer
+	ends  []*ending
 }
 
 func (r *inprocRun) close(ctx context.Context) error {
@@ -90,9 +90,9 @@ func (r *inprocRun) close(ctx context.Context) error {
 	for _, p := range r.pipes {
 		_ = p.Close()
 	}
-	for _, e := range r.exited {
+	for _, e := range r.ends {
 		select {
-		case <-e:
+		case <-e.seen:
 		case <-ctx.Done():
 			return fmt.Errorf("a node does not end: %w", ctx.Err())
 		}
@@ -106,7 +106,7 @@ type routine struct {
 	node *Node
 }
 
-func (t *routine) start(context.Context) (Stdio, <-chan struct{}, error) {
+func (t *routine) start(context.Context) (Stdio, *ending, error) {
 	if t.run.ctx.Err() != nil {
 		return Stdio{}, nil, errors.New("the run is closed")
 	}
@@ -119,14 +119,14 @@ func (t *routine) start(context.Context) (Stdio, <-chan struct{}, error) {
 	}
 	inR, inW := io.Pipe()
 	outR, outW := io.Pipe()
-	exited := make(chan struct{})
+	over := newEnding()
 	t.run.mu.Lock()
 	t.run.ports.release(t.node.Name())
 	t.run.pipes = append(t.run.pipes, inW, outR)
-	t.run.exited = append(t.run.exited, exited)
+	t.run.ends = append(t.run.ends, over)
 	t.run.mu.Unlock()
 	go func() {
-		defer close(exited)
+		defer close(over.seen)
 		err := t.run.main(t.run.ctx, argv[1:], inR, outW)
 		_ = outW.Close()
 		_ = inR.Close()
@@ -137,9 +137,9 @@ func (t *routine) start(context.Context) (Stdio, <-chan struct{}, error) {
 	if !t.node.spec.Stdio {
 		_ = inW.Close()
 		go func() { _, _ = io.Copy(io.Discard, outR) }()
-		return Stdio{}, exited, nil
+		return Stdio{}, over, nil
 	}
-	return Stdio{In: inW, Out: outR}, exited, nil
+	return Stdio{In: inW, Out: outR}, over, nil
 }
 
 func (t *routine) dial(ctx context.Context, port string) (net.Conn, error) {

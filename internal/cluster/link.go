@@ -178,6 +178,7 @@ func (n *Node) ProbeLinks(ctx context.Context, p chaos.LinkProbe) (chaos.LinksSe
 	}
 	order := agent.Order{Do: agent.DoProbe}
 	var out chaos.LinksSeen
+	last := lasting(n, p.Peers)
 	for _, peer := range p.Peers {
 		process, end, err := probedEnd(ctx, peer)
 		out.Peers = append(out.Peers, chaos.LinkSeen{Peer: peer, Missing: err != nil})
@@ -197,12 +198,33 @@ func (n *Node) ProbeLinks(ctx context.Context, p chaos.LinkProbe) (chaos.LinksSe
 			out.Peers[i].Out, out.Peers[i].In = arrival(answer.Peers[next].Out), arrival(answer.Peers[next].In)
 			next++
 		}
+		out.Peers[i].Missing = out.Peers[i].Missing || !last[i+1]()
+	}
+	if !last[0]() {
+		return chaos.LinksSeen{}, endedMeanwhile(n)
 	}
 	out.Control = answer.Control
 	if !answer.Self {
 		out.Control = "not even a datagram to itself arrives"
 	}
 	return out, nil
+}
+
+// lasting is lasts of a node, and then of each of its peers.
+func lasting(n *Node, peers []chaos.Node) []func() bool {
+	out := []func() bool{n.lasts()}
+	for _, p := range peers {
+		if peer, ok := p.(*Node); ok {
+			out = append(out, peer.lasts())
+		} else {
+			out = append(out, func() bool { return false })
+		}
+	}
+	return out
+}
+
+func endedMeanwhile(n *Node) error {
+	return fmt.Errorf("%s ended while its links were looked at: %w", n.Name(), agent.ErrNoProcess)
 }
 
 // probedEnd returns what a probe needs of the node at the other end.

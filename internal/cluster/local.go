@@ -52,6 +52,11 @@ func (l *local) Offers(c chaos.Capability, r Role) error {
 	if err := agent.Supported(); err != nil && c != chaos.CanStart {
 		return chaos.Unavailable{What: string(c), Reason: err.Error()}
 	}
+	if c == chaos.CanFreeze {
+		if err := agent.FreezerSupported(); err != nil {
+			return chaos.Unavailable{What: string(c), Reason: err.Error() + "; the agent makes control groups, for which it needs root and a writable hierarchy: use --provider docker, or pause"}
+		}
+	}
 	if c == chaos.CanFilter || c == chaos.CanHold || slices.Contains(shapings, c) {
 		if err := l.ownNetworks(); err != nil {
 			return chaos.Unavailable{What: string(c), Reason: "all nodes share the loopback address: " + err.Error()}
@@ -97,6 +102,9 @@ func (l *local) Open(ctx context.Context, r Request) (*Cluster, error) {
 	}
 	run := &localRun{local: l, request: r, owner: self(r.Run, r.Keep), thread: newThread()}
 	c := &Cluster{close: run.close, Describe: map[string]string{"provider": "local"}}
+	if r.Reuse {
+		c.keeper = run
+	}
 	if err := run.open(ctx, c); err != nil {
 		return nil, errors.Join(err, c.Close(ctx))
 	}
@@ -108,6 +116,8 @@ type localRun struct {
 	*local
 	request Request
 	owner   owner
+	book    *logbook
+	place   Place
 	dir     string // of the run; its data and state file
 	thread  *thread
 	groups  *groups // nil: no node has limits
@@ -116,7 +126,7 @@ type localRun struct {
 	nodes   []*Node
 	unfit   []func(context.Context) error // undoes what nodes were prepared with
 
-	reserving sync.Mutex // guards ports
+	reserving sync.Mutex // guards ports and unfit
 
 	agent *agent.Client
 	guard *child // the agent's process
@@ -126,11 +136,12 @@ func (r *localRun) open(ctx context.Context, c *Cluster) error {
 	if _, err := stateDir(); err != nil {
 		return err
 	}
-	if err := os.MkdirAll(r.request.LogDir, 0o750); err != nil {
-		return fmt.Errorf("make the log directory: %w", err)
+	var err error
+	if r.book, err = newLogbook(r.request.LogDir); err != nil {
+		return err
 	}
-	place, network, err := r.connect()
-	if err != nil {
+	var network string
+	if r.place, network, err = r.connect(); err != nil {
 		return err
 	}
 	c.Describe["network"] = network
@@ -139,22 +150,16 @@ func (r *localRun) open(ctx context.Context, c *Cluster) error {
 		return err
 	}
 	for i, spec := range r.request.Specs {
-		data := filepath.Join(r.dir, spec.Name)
-		if err := os.Mkdir(data, 0o700); err != nil {
-			return fmt.Errorf("make the data directory of %s: %w", spec.Name, err)
-		}
-		n := &Node{spec: spec, place: place.of(spec.Name, data)}
-		p, err := r.newProcess(ctx, n, i)
+		n, p, err := r.newNode(ctx, i, spec)
 		if err != nil {
 			return err
 		}
-		n.driver = p
 		if err := r.limit(p, c); err != nil {
 			return err
 		}
 		c.Nodes = append(c.Nodes, n)
 		c.Describe["program_"+spec.Name] = p.path
-		c.Describe["address_"+spec.Name] = place.Host(spec.Name)
+		c.Describe["address_"+spec.Name] = r.place.Host(spec.Name)
 	}
 	r.nodes = c.Nodes
 	c.Describe["agent"] = "the supervisor itself signals its children"
@@ -166,6 +171,21 @@ func (r *localRun) open(ctx context.Context, c *Cluster) error {
 		}
 	}
 	return nil
+}
+
+// newNode makes a node with an empty data directory.
+func (r *localRun) newNode(ctx context.Context, index int, spec Spec) (*Node, *process, error) {
+	data := filepath.Join(r.dir, spec.Name)
+	if err := os.Mkdir(data, 0o700); err != nil {
+		return nil, nil, fmt.Errorf("make the data directory of %s: %w", spec.Name, err)
+	}
+	n := &Node{spec: spec, place: r.place.of(spec.Name, data)}
+	p, err := r.newProcess(ctx, n, index)
+	if err != nil {
+		return nil, nil, err
+	}
+	n.driver = p
+	return n, p, nil
 }
 
 // limit makes the control group of a node that has limits.
@@ -213,9 +233,10 @@ func (r *localRun) startAgent(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	logFile, err := os.OpenFile(filepath.Join(r.request.LogDir, "agent.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o640)
+	// The file itself, also where the servers outlive their run: behind a pipe, the agent would end with the supervisor.
+	logFile, err := r.book.file("agent")
 	if err != nil {
-		return fmt.Errorf("open the agent's log: %w", err)
+		return err
 	}
 	defer func() { _ = logFile.Close() }()
 	// It must outlive the supervisor by the moment that healing takes, so it does not die with it.

@@ -70,6 +70,7 @@ func (n *Node) CutPower(ctx context.Context) (chaos.PowerLost, error) {
 	if err := n.order(ctx, agent.Order{Do: agent.DoCut, Args: agent.DiskUse{Disk: d.key, Dir: n.place.Dir}}, &cut); err != nil {
 		return chaos.PowerLost{}, err
 	}
+	n.thawAll(ctx)
 	ctx, cancel := context.WithTimeout(ctx, actTimeout)
 	defer cancel()
 	select {

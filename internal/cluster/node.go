@@ -13,19 +13,30 @@ import (
 
 // driver is how a provider handles one node.
 type driver interface {
-	// start starts a process for the node and returns its control stream (zero without Spec.Stdio) and a channel that
-	// is closed when that process ends. The process outlives ctx.
-	start(ctx context.Context) (Stdio, <-chan struct{}, error)
+	// start starts a process for the node and returns its control stream (zero without Spec.Stdio) and what tells of its
+	// end. The process outlives ctx.
+	start(ctx context.Context) (Stdio, *ending, error)
 	// dial connects to a port of the node from the supervisor.
 	dial(ctx context.Context, port string) (net.Conn, error)
 	// signaller returns what inspects and signals the process that start started last.
 	signaller(ctx context.Context) (signaller, error)
 }
 
+// ending is the end of one process.
+type ending struct {
+	seen chan struct{} // closed when it has ended
+	// how it ended, in the words of whoever waited for it, such as "exit status 0"; "" where nobody saw that. To be read when seen is
+	// closed.
+	how    string
+	killed bool // by a SIGKILL
+}
+
+func newEnding() *ending { return &ending{seen: make(chan struct{})} }
+
 // signaller acts on one process from outside it.
 type signaller interface {
 	inspect(ctx context.Context) (chaos.ProcessState, error)
-	signal(ctx context.Context, name string) error // "STOP", "CONT", "KILL", "TERM"
+	signal(ctx context.Context, name string) error // "STOP", "CONT", "KILL", "TERM", "INT"
 }
 
 // Node is one process of a run, whatever it runs in. Its methods may be called from several goroutines.
@@ -38,18 +49,21 @@ type Node struct {
 	// disk is what the data directory lies on, where it was prepared so.
 	disk *loopDisk
 
-	pausing sync.Mutex // held while the process is being stopped or continued
+	pausing sync.Mutex // held while the process is being stopped or continued, frozen or thawed
 	pauses  atomic.Int32
+	freezes atomic.Int32
+	guarded bool // the agent owes a thaw
 
 	linking sync.Mutex // guards orders, and is held while they are given
 	orders  []*standingOrder
 
 	clockChanges atomic.Int64 // beginnings and ends of what is done to its clock
+	starts       atomic.Int32
 
 	starting sync.Mutex // held while a process is being started
 	mu       sync.Mutex // guards what follows
 	stdio    Stdio
-	exited   <-chan struct{}
+	end      *ending // of the process that was started last; nil before the first
 }
 
 var (
@@ -89,14 +103,16 @@ func (n *Node) Start(ctx context.Context) error {
 			return fmt.Errorf("start %s: given up within its restart delay of %v: %w", n.Name(), d, err)
 		}
 	}
-	stdio, exited, err := n.driver.start(ctx)
+	stdio, end, err := n.driver.start(ctx)
 	if err != nil {
 		return fmt.Errorf("start %s: %w", n.Name(), err)
 	}
 	n.pauses.Store(0) // those of the process before it went with it
+	n.freezes.Store(0)
+	n.starts.Add(1)
 	defer n.clockChanged()()
 	n.mu.Lock()
-	n.stdio, n.exited = stdio, exited
+	n.stdio, n.end = stdio, end
 	n.mu.Unlock()
 	return n.standAgain(ctx)
 }
@@ -123,6 +139,13 @@ func (n *Node) Running() bool {
 	}
 }
 
+// lasts returns what tells whether the process that runs now still does. The network of a container goes with its process, and what is sent
+// there meanwhile is lost by no fault.
+func (n *Node) lasts() func() bool {
+	exited := n.Exited()
+	return func() bool { return n.Exited() == exited && n.Running() }
+}
+
 // Restartable tells whether Start may be called after the process ended.
 func (n *Node) Restartable() bool { return n.spec.Restartable }
 
@@ -130,7 +153,10 @@ func (n *Node) Restartable() bool { return n.spec.Restartable }
 func (n *Node) Exited() <-chan struct{} {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return n.exited
+	if n.end == nil {
+		return nil
+	}
+	return n.end.seen
 }
 
 // Stdio returns the control stream of the running process.

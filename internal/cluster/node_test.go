@@ -11,11 +11,11 @@ import (
 // counted is a driver whose processes end at once.
 type counted struct{ starts int }
 
-func (c *counted) start(context.Context) (Stdio, <-chan struct{}, error) {
+func (c *counted) start(context.Context) (Stdio, *ending, error) {
 	c.starts++
-	exited := make(chan struct{})
-	close(exited)
-	return Stdio{}, exited, nil
+	over := newEnding()
+	close(over.seen)
+	return Stdio{}, over, nil
 }
 
 func (c *counted) dial(context.Context, string) (net.Conn, error) { return nil, errors.New("no port") }

@@ -54,7 +54,7 @@ type outside struct{ node *Node }
 
 var errOutside = errors.New("the node is not ours to start or signal")
 
-func (o outside) start(context.Context) (Stdio, <-chan struct{}, error) {
+func (o outside) start(context.Context) (Stdio, *ending, error) {
 	return Stdio{}, nil, errOutside
 }
 

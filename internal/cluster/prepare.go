@@ -85,10 +85,10 @@ func unknownPreparation(p chaos.Preparation) error {
 // preparable holds for all providers: what a node's own nature forbids.
 func preparable(p chaos.Preparation, s Spec) error {
 	if p == chaos.Preload && (s.Go || s.Image == SelfProgram) {
-		return chaos.Unavailable{What: string(p), Reason: "it is a Go program, which asks the kernel for the time and not the C library; use how: vdso"}
+		return chaos.Unavailable{What: string(p), Reason: "it is a Go program, which asks the kernel for the time and not the C library; use how: vdso", Never: true}
 	}
 	if p == chaos.LoopDisk && s.Role != Server {
-		return chaos.Unavailable{What: string(p), Reason: "a " + string(s.Role) + " keeps no data; use power-loss on servers"}
+		return chaos.Unavailable{What: string(p), Reason: "a " + string(s.Role) + " keeps no data; use power-loss on servers", Never: true}
 	}
 	return nil
 }

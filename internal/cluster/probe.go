@@ -92,7 +92,11 @@ func (d *docker) withAgent(ctx context.Context, ask func(*agent.Client) error) e
 		return err
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
-	r := &dockerRun{docker: d, owner: self("probe", false), request: Request{Run: fmt.Sprintf("p%x", os.Getpid()), LogDir: dir, Agent: true}}
+	book, err := newLogbook(dir)
+	if err != nil {
+		return err
+	}
+	r := &dockerRun{docker: d, owner: self("probe", false), request: Request{Run: fmt.Sprintf("p%x", os.Getpid()), Agent: true}, book: book}
 	defer func() { _ = (&Cluster{close: r.close}).Close(ctx) }()
 	if err := r.resolveImages(ctx); err != nil {
 		return err

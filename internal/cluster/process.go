@@ -7,8 +7,8 @@ import (
 	"net"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -42,17 +42,19 @@ func (r *localRun) newProcess(ctx context.Context, n *Node, index int) (*process
 		return nil, err
 	}
 	fitting, err := fit(ctx, r, n, localPreparations)
+	r.reserving.Lock()
 	r.unfit = append(r.unfit, fitting.undo)
+	r.reserving.Unlock()
 	if err != nil {
 		return nil, err
 	}
 	return &process{run: r, spec: n.spec, node: n, index: index, path: path, argv: argv, fitting: fitting}, nil
 }
 
-func (p *process) start(ctx context.Context) (Stdio, <-chan struct{}, error) {
-	logFile, err := os.OpenFile(filepath.Join(p.run.request.LogDir, p.spec.Name+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o640)
+func (p *process) start(ctx context.Context) (Stdio, *ending, error) {
+	logFile, err := p.run.book.outlet(p.spec.Name, p.run.request.Reuse && p.spec.Role == Server)
 	if err != nil {
-		return Stdio{}, nil, fmt.Errorf("open its log: %w", err)
+		return Stdio{}, nil, err
 	}
 	defer func() { _ = logFile.Close() }()
 	if err := do(ctx, p.fitting.before); err != nil {
@@ -74,7 +76,7 @@ func (p *process) start(ctx context.Context) (Stdio, <-chan struct{}, error) {
 	}
 	p.child = c
 	p.sig = p.run.signallerOf(ctx, c)
-	return c.stdio, c.exited, nil
+	return c.stdio, c.over, nil
 }
 
 // portsOf gives the node's reserved ports free for the node itself.
@@ -121,6 +123,7 @@ func (p *process) end(ctx context.Context) error {
 	if c == nil {
 		return nil
 	}
+	p.node.thawAll(ctx) // a frozen process does not die
 	return c.end(ctx, 0)
 }
 
@@ -145,7 +148,7 @@ type child struct {
 	known   bool // process is filled in
 	stdio   Stdio
 	files   []*os.File // our ends
-	exited  chan struct{}
+	over    *ending
 }
 
 // spawn starts a child process in a process group of its own, so that a Ctrl-C in the terminal reaches the supervisor
@@ -155,7 +158,7 @@ func (r *localRun) spawn(c command) (*child, error) {
 		Path: c.path, Args: c.argv, Dir: c.dir, Env: r.environment(c.name, c.env), Stdout: c.log, Stderr: c.log,
 		SysProcAttr: childAttributes(c.survives),
 	}
-	out := &child{cmd: cmd, exited: make(chan struct{})}
+	out := &child{cmd: cmd, over: newEnding()}
 	var theirs []*os.File
 	defer func() {
 		for _, f := range theirs {
@@ -185,8 +188,10 @@ func (r *localRun) spawn(c command) (*child, error) {
 		out.process, out.known = p, true
 	}
 	go func() {
-		_ = cmd.Wait() // how it ended is the engine's business, from the history
-		close(out.exited)
+		_ = cmd.Wait() // an exit status of its own is no failure of ours
+		out.over.how = cmd.ProcessState.String()
+		out.over.killed = strings.HasPrefix(out.over.how, "signal: killed")
+		close(out.over.seen)
 	}()
 	return out, nil
 }
@@ -196,7 +201,7 @@ func (c *child) end(ctx context.Context, grace time.Duration) error {
 	t := time.NewTimer(grace)
 	defer t.Stop()
 	select {
-	case <-c.exited:
+	case <-c.over.seen:
 	case <-t.C:
 	}
 	defer c.closeFiles()
@@ -204,7 +209,7 @@ func (c *child) end(ctx context.Context, grace time.Duration) error {
 		return fmt.Errorf("kill %s: %w", c.cmd.Path, err)
 	}
 	select {
-	case <-c.exited:
+	case <-c.over.seen:
 		return nil
 	case <-ctx.Done():
 		return fmt.Errorf("process %d (%s) does not die: %w", c.cmd.Process.Pid, c.cmd.Path, ctx.Err())

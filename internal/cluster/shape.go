@@ -73,6 +73,7 @@ func (n *Node) MeasureLinks(ctx context.Context, m chaos.LinkMeasure) ([]chaos.L
 	}
 	order := agent.Order{Do: agent.DoMeasure}
 	var out []chaos.LinkMeasured
+	last := lasting(n, m.Peers)
 	for _, peer := range m.Peers {
 		process, end, err := probedEnd(ctx, peer)
 		out = append(out, chaos.LinkMeasured{Peer: peer, Missing: err != nil})
@@ -95,6 +96,10 @@ func (n *Node) MeasureLinks(ctx context.Context, m chaos.LinkMeasure) ([]chaos.L
 			out[i].Out, out[i].In = flow(answer.Peers[next].Out), flow(answer.Peers[next].In)
 			next++
 		}
+		out[i].Missing = out[i].Missing || !last[i+1]()
+	}
+	if !last[0]() {
+		return nil, endedMeanwhile(n)
 	}
 	return out, nil
 }

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lockquake/lockquake/chaos"
 	"github.com/lockquake/lockquake/internal/cluster/testdata/testnode"
 )
 
@@ -105,13 +106,24 @@ func behaves(t *testing.T, p Provider, run string) {
 		t.Errorf("a client that dials echo-2 at %s gets %q", two.Address("main"), got)
 	}
 	t.Run("pause", func(t *testing.T) { pauses(t, one) })
+	if err := p.Offers(chaos.CanFreeze, Server); err == nil {
+		t.Run("freeze", func(t *testing.T) { freezes(t, one) })
+	} else {
+		t.Log(err)
+	}
 	t.Run("restart", func(t *testing.T) { restarts(t, one) })
 	if got := control.ask("dial " + one.Address("main")); got != "start 2" {
 		t.Errorf("a client that dials the restarted echo-1 gets %q", got)
 	}
+	t.Run("stop", func(t *testing.T) { stops(t, two) })
 	t.Run("kill while paused", func(t *testing.T) { killsPaused(t, c.Node("client-1")) })
 	if _, err := two.Pause(t.Context()); err != nil {
 		t.Fatal(err)
+	}
+	if p.Offers(chaos.CanFreeze, Server) == nil {
+		if err := two.Freeze(t.Context()); err != nil {
+			t.Fatal(err)
+		}
 	}
 	cancelled, cancel := context.WithCancel(t.Context())
 	cancel()

@@ -5,10 +5,12 @@ import (
 	"fmt"
 	"os"
 	"sync"
+
+	"github.com/lockquake/lockquake/chaos"
 )
 
-// supervise plays a supervisor that is about to be killed: it opens a cluster, pauses a node, says so, and waits for
-// its end..
+// supervise plays a supervisor that is about to be killed: it opens a cluster, freezes a node where it can, pauses two, says so, and
+// waits for its end.
 func supervise(provider string) error {
 	ctx := context.Background()
 	run, logs, binary := os.Getenv(supervisorVariable+"_RUN"), os.Getenv(supervisorVariable+"_LOGS"), os.Getenv(supervisorVariable+"_BIN")
@@ -42,6 +44,17 @@ func supervise(provider string) error {
 		})
 	}
 	wg.Wait()
+	if p.Offers(chaos.CanFreeze, Server) == nil {
+		n := c.Node("echo-2")
+		if err := n.Freeze(ctx); err != nil {
+			return err
+		}
+		state, err := n.Inspect(ctx)
+		if err != nil {
+			return err
+		}
+		fmt.Println("frozen", state.PID)
+	}
 	for _, name := range []string{"echo-1", "client-1"} {
 		state, err := c.Node(name).Pause(ctx)
 		if err != nil {

@@ -40,13 +40,14 @@ type Swept struct {
 	Directories []string `json:"directories,omitempty"`
 	Images      []string `json:"images,omitempty"`
 	Clocks      []string `json:"clocks,omitempty"` // set right, of processes that go on
+	Frozen      []string `json:"frozen,omitempty"` // control groups in which processes were frozen: thawed
 	// Left names what was found and not removed, with the reason.
 	Left []string `json:"left,omitempty"`
 }
 
 // Empty tells whether nothing was removed.
 func (s Swept) Empty() bool {
-	return len(s.Containers)+len(s.Networks)+len(s.Processes)+len(s.Links)+len(s.Directories)+len(s.Images)+len(s.Clocks) == 0
+	return len(s.Containers)+len(s.Networks)+len(s.Processes)+len(s.Links)+len(s.Directories)+len(s.Images)+len(s.Clocks)+len(s.Frozen) == 0
 }
 
 // String says in one line how much was removed.
@@ -64,6 +65,7 @@ func (s Swept) String() string {
 	count(len(s.Directories), "directories")
 	count(len(s.Images), "images")
 	count(len(s.Clocks), "clocks")
+	count(len(s.Frozen), "frozen groups")
 	if len(parts) == 0 {
 		return "nothing"
 	}
@@ -71,13 +73,16 @@ func (s Swept) String() string {
 }
 
 // Sweep removes what runs left behind whose supervisor is dead: processes (stopped ones too), network links with their
-// namespaces, directories, containers and networks. The clocks that a dead agent left moved, in processes that go on, are set right. It does what it can and returns all errors.
+// namespaces, directories, containers and networks. What a dead agent left frozen is thawed, and the clocks that it left moved, in processes
+// that go on, are set right. It does what it can and returns all errors.
 func Sweep(ctx context.Context, o SweepOptions) (Swept, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	var s Swept
-	errs := []error{s.processes(ctx, o), s.links(o), s.directories(o)}
+	var thawed error
+	s.Frozen, thawed = agent.RestoreFrozen(ctx) // first: what is frozen cannot be killed
+	errs := []error{thawed, s.processes(ctx, o), s.links(o), s.directories(o)}
 	d, err := newDocker(DockerOptions{Log: o.Log})
 	switch {
 	case errors.As(err, new(chaos.Unavailable)):
@@ -162,13 +167,14 @@ func (s *Swept) engine(ctx context.Context, d *docker, o SweepOptions) error {
 		return fmt.Errorf("list containers: %w", err)
 	}
 	var g errgroup.Group
+	emptied := map[string]bool{} // runs whose containers are removed here
 	for _, c := range boxes.Items {
 		own, name := ownerOf(c.Labels), strings.TrimPrefix(strings.Join(c.Names, " "), "/")
 		if !own.leftover(o.All) {
 			s.leave("container "+name, own)
 			continue
 		}
-		s.Containers = append(s.Containers, name)
+		s.Containers, emptied[own.Run] = append(s.Containers, name), true
 		g.Go(func() error { return removeContainer(ctx, d.api, c.ID) })
 	}
 	errs := []error{g.Wait()}
@@ -182,7 +188,11 @@ func (s *Swept) engine(ctx context.Context, d *docker, o SweepOptions) error {
 			s.leave("network "+n.Name, own)
 			continue
 		}
-		if err := removeNetwork(ctx, d.api, n.ID); err != nil {
+		tries := 1 // the engine can keep a network for ever that it believes in use; waiting for it would cost every run the time
+		if emptied[own.Run] {
+			tries = networkTries
+		}
+		if err := removeNetwork(ctx, d.api, n.ID, tries); err != nil {
 			errs = append(errs, err)
 			continue
 		}

@@ -30,16 +30,24 @@ func abandon(t *testing.T, provider, run, binary string, look func()) []agent.Pr
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
-	var paused []agent.Process
+	var paused, frozen []agent.Process
 	lines := bufio.NewScanner(out)
 	for len(paused) < 2 && lines.Scan() {
-		pid, err := strconv.Atoi(lines.Text())
+		number, frost := strings.CutPrefix(lines.Text(), "frozen ")
+		pid, err := strconv.Atoi(number)
 		if err != nil {
 			t.Fatalf("the supervisor says %q", lines.Text())
 		}
 		p, err := agent.Find(pid)
 		if err != nil {
 			t.Fatalf("find process %d: %v", pid, err)
+		}
+		if frost {
+			if f, err := p.Frozen(); err != nil || !f.Frozen {
+				t.Fatalf("process %d is %+v, %v", pid, f, err)
+			}
+			frozen = append(frozen, p)
+			continue
 		}
 		if s, err := p.Inspect(); err != nil || !observed(s).Stopped() {
 			t.Fatalf("process %d is %v, %v", pid, s, err)
@@ -54,7 +62,7 @@ func abandon(t *testing.T, provider, run, binary string, look func()) []agent.Pr
 		t.Fatal(err)
 	}
 	_ = cmd.Wait()
-	return paused
+	return append(paused, frozen...)
 }
 
 // gone waits until a process has ended or lies unreaped.
@@ -105,9 +113,11 @@ func TestKilledSupervisorOnLoopback(t *testing.T) { orphans(t, "loopback", "tkil
 func goesOn(t *testing.T, p agent.Process) {
 	t.Helper()
 	for end := time.Now().Add(2 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
-		if s, err := p.Inspect(); err == nil && s.Threads["T"] == 0 {
+		s, err := p.Inspect()
+		f, failed := p.Frozen()
+		if err == nil && failed == nil && s.Threads["T"] == 0 && !f.Frozen {
 			return
 		}
 	}
-	t.Errorf("process %d is still stopped 2 s after its supervisor was killed", p.PID)
+	t.Errorf("process %d is still stopped or frozen 2 s after its supervisor was killed", p.PID)
 }

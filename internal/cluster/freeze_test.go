@@ -1,0 +1,88 @@
+package cluster
+
+import (
+	"testing"
+	"time"
+)
+
+// freezes freezes a node, alone, with a pause on top and below, and kills it in the ice.
+func freezes(t *testing.T, n *Node) {
+	ctx := t.Context()
+	known := frosty(t, n, false)
+	for range 2 {
+		if err := n.Freeze(ctx); err != nil {
+			t.Fatal(err)
+		}
+	}
+	frosty(t, n, true)
+	if got, err := greeting(ctx, n, 200*time.Millisecond); err == nil {
+		t.Errorf("a frozen node greets with %q", got)
+	}
+	for _, left := range []int{1, 0} {
+		if err := n.Thaw(ctx); err != nil || n.Freezes() != left {
+			t.Fatalf("thawed: %v, %d freezes left, want %d", err, n.Freezes(), left)
+		}
+		frosty(t, n, left > 0)
+	}
+	serves(t, n, "start 1")
+	if known { // else a pause is not seen to wait, and is not believed
+		pausesInTheIce(t, n)
+	}
+}
+
+// frosty demands that the node is frozen, or is not, and tells whether the kernel was asked.
+func frosty(t *testing.T, n *Node, want bool) (known bool) {
+	t.Helper()
+	f, err := n.Frozen(t.Context())
+	if err != nil || f.Frozen != want || f.Outside != 0 || f.Gone || f.Time == 0 {
+		t.Fatalf("frozen %t is wanted: %+v, %v", want, f, err)
+	}
+	t.Logf("%s: %s", n.Name(), f.Said)
+	return f.Known
+}
+
+func pausesInTheIce(t *testing.T, n *Node) {
+	ctx := t.Context()
+	for _, pauseFirst := range []bool{true, false} {
+		both := []func() error{
+			func() error { _, err := n.Pause(ctx); return err }, func() error { return n.Freeze(ctx) },
+		}
+		if !pauseFirst {
+			both[0], both[1] = both[1], both[0]
+		}
+		for _, do := range both {
+			if err := do(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if pauseFirst {
+			if _, err := n.Resume(ctx); err != nil {
+				t.Fatal(err)
+			}
+			if s, err := n.Inspect(ctx); err != nil || s.Stopped() || s.Frozen == "" {
+				t.Errorf("frozen, and continued: %v, %v", s, err)
+			}
+			frosty(t, n, true)
+		} else {
+			if s, err := n.Inspect(ctx); err != nil || !s.Stopped() || !s.Waits {
+				t.Errorf("stopped in the ice: %v, %v", s, err)
+			}
+		}
+		if err := n.Thaw(ctx); err != nil {
+			t.Fatal(err)
+		}
+		frosty(t, n, false)
+		if !pauseFirst {
+			if s, err := n.Inspect(ctx); err != nil || s.Threads["T"] == 0 {
+				t.Errorf("thawed, and stopped: %v, %v", s, err)
+			}
+			if _, err := n.Resume(ctx); err != nil {
+				t.Fatal(err)
+			}
+		}
+		serves(t, n, "start 1")
+	}
+	if err := n.Freeze(ctx); err != nil { // the restart that comes next kills it so
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,66 @@
+package cluster
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestALogGoesOnInTheNextRun writes before and after a turn, by a sheet and through a pipe as a child process does.
+func TestALogGoesOnInTheNextRun(t *testing.T) {
+	t.Parallel()
+	first, second := filepath.Join(t.TempDir(), "1"), filepath.Join(t.TempDir(), "2")
+	b, err := newLogbook(first)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := b.sheet("server-1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	pipe, err := b.outlet("server-2", true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fmt.Fprintln(s, "one")
+	fmt.Fprintln(pipe, "two")
+	for has(t, first, "server-2") != "two\n" { // it passes through a goroutine
+		if t.Context().Err() != nil {
+			t.Fatal("what was written into the pipe does not arrive")
+		}
+	}
+	if err := b.turn(second); err != nil {
+		t.Fatal(err)
+	}
+	fmt.Fprintln(s, "three")
+	fmt.Fprintln(pipe, "four")
+	if err := pipe.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for !strings.HasSuffix(has(t, second, "server-2"), "four\n") {
+		if t.Context().Err() != nil {
+			t.Fatal("what was written into the pipe does not arrive")
+		}
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if got := has(t, first, "server-1"); got != "one\n" {
+		t.Errorf("the first run's log is %q", got)
+	}
+	want := "lockquake: server-1 runs on from an earlier run; what it said before is in " + filepath.Join(first, "server-1.log") + "\nthree\n"
+	if got := has(t, second, "server-1"); got != want {
+		t.Errorf("the second run's log is %q, want %q", got, want)
+	}
+}
+
+func has(t *testing.T, dir, name string) string {
+	t.Helper()
+	b, err := os.ReadFile(filepath.Join(dir, name+".log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}

@@ -1,0 +1,42 @@
+package cluster
+
+import (
+	"context"
+	"testing"
+	"time"
+)
+
+func stops(t *testing.T, n *Node) {
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	e, err := n.Stop(ctx)
+	t.Logf("%+v", e)
+	if err != nil || !e.Gone || e.How == "" || e.Killed || e.Signal != "TERM" || n.Running() {
+		t.Fatalf("stopped: %+v, %v, running %t", e, err, n.Running())
+	}
+	if _, err := n.Stop(ctx); err == nil {
+		t.Error("a node that has ended was stopped")
+	}
+	if err := n.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	serves(t, n, "start 2")
+	if _, err := n.Pause(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	short, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	if e, err := n.Stop(short); err != nil || e.Gone {
+		t.Errorf("a paused node was stopped: %+v, %v", e, err)
+	}
+	n.mu.Lock()
+	over := n.end
+	n.mu.Unlock()
+	if _, err := n.Kill(t.Context()); err != nil || !over.killed {
+		t.Errorf("killed: %v, and its end is %q", err, over.how)
+	}
+	if err := n.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	serves(t, n, "start 3")
+}
