@@ -20,17 +20,22 @@ type Backend struct {
 	Locks []Lock // the first is the default and is never a wrong one
 	// InProcess is true where there are no server nodes and clients run as goroutines of the supervisor.
 	InProcess bool
+	// Syncing is the scenario's keys, as YAML, with which the servers sync to disk what they write; "" where they do so anyway.
+	Syncing string
 	// New makes the topology from the scenario; decode fills a struct with the backend's own parameters, strictly. An
 	// error names the key that is wrong and what would be right.
 	New func(c Common, decode func(into any) error) (Topology, error)
 }
 
-// Lock returns the named lock, or the default for "".
+// Lock returns the named lock, or the default for ""; every backend has NoLock beside those of its list.
 func (b Backend) Lock(name string) (Lock, bool) {
 	for _, l := range b.Locks {
 		if l.Name == name || name == "" {
 			return l, true
 		}
+	}
+	if name == NoLock {
+		return noLock(), true
 	}
 	return Lock{}, false
 }
@@ -70,6 +75,12 @@ type Service interface {
 type SessionLister interface {
 	// Sessions asks the service for all sessions of lock users that it has now.
 	Sessions(ctx context.Context) ([]Session, error)
+}
+
+// Keeper is a Service whose servers keep locks each for itself, so that they may disagree about who has one.
+type Keeper interface {
+	// Keepers names the servers that can be asked for history.FactHolder of a lock.
+	Keepers() []string
 }
 
 // Session is a lock user's session with the service.

@@ -23,7 +23,7 @@ func Backend() backends.Backend {
 	return backends.Backend{
 		Name:  "etcd",
 		Doc:   "An etcd cluster of an odd number of members (three unless asked for more): lockquake's own binary, or Debian's 3.4.",
-		Locks: []backends.Lock{mutex(), txn(), v3lock(), chubby()},
+		Locks: []backends.Lock{mutex(), txn(), v3lock(), v3lockBlind(), chubby()},
 		New:   newTopology,
 	}
 }
@@ -61,6 +61,9 @@ type LockParams struct {
 	Timeout time.Duration `yaml:"timeout" json:"timeout_ns"`
 	// LockDelay is how long lock chubby keeps a lock that a dead session held; 0 is not at all. The other locks have none.
 	LockDelay time.Duration `yaml:"lock_delay" json:"lock_delay_ns"`
+	// Pinned has each client process talk to one member only: the first to the first, and so on, around where there are
+	// more clients. A client whose member is away has no other to turn to.
+	Pinned bool `yaml:"pinned" json:"pinned,omitempty"`
 }
 
 func defaults() Params {

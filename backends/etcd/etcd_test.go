@@ -49,6 +49,37 @@ func TestParams(t *testing.T) {
 	}
 }
 
+// TestGrantKey takes apart what names a grant.
+func TestGrantKey(t *testing.T) {
+	key, revision, err := GrantKey(grantID("lockquake/lock-0/7@f", 42))
+	if err != nil || key != "lockquake/lock-0/7@f" || revision != 42 {
+		t.Errorf("%q at %d, %v", key, revision, err)
+	}
+	for _, wrong := range []string{"", "lockquake/lock-0", "lockquake/lock-0@", "a@b"} {
+		if _, _, err := GrantKey(wrong); err == nil {
+			t.Errorf("%q is taken for a grant", wrong)
+		}
+	}
+}
+
+// TestPinned has each client know one member, the first one again behind the last.
+func TestPinned(t *testing.T) {
+	for i, want := range []string{"a:1", "b:1", "c:1", "a:1"} {
+		a := backends.Access{TTL: 2 * time.Second, Client: i, Params: json.RawMessage(`{"timeout_ns":1000000000,"lock_delay_ns":0,"pinned":true}`)}
+		for _, n := range []string{"a", "b", "c"} {
+			a.Nodes = append(a.Nodes, backends.Endpoint{Name: n, Addresses: map[string]string{Port: n + ":1"}})
+		}
+		c, err := dial(t.Context(), a)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := c.client.Endpoints(); !slices.Equal(got, []string{want}) {
+			t.Errorf("client %d knows %v, want %s", i, got, want)
+		}
+		_ = c.Close()
+	}
+}
+
 // TestCommand looks at the argv of one of three members.
 func TestCommand(t *testing.T) {
 	p := defaults()

@@ -10,11 +10,12 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/lockquake/lockquake/chaos"
+	"github.com/lockquake/lockquake/history"
 )
 
 // What a fact's name begins with when the name of a lock follows.
 const (
-	holderFact  = "holder:"
+	holderFact  = history.FactHolder
 	waitersFact = "waiters:"
 )
 

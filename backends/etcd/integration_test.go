@@ -4,6 +4,7 @@ package etcd
 
 import (
 	"errors"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -40,7 +41,7 @@ func TestConformance34(t *testing.T) {
 		t.Errorf("version %s", v)
 	}
 	t.Run("suite", func(t *testing.T) {
-		for _, name := range []string{"mutex", "v3lock"} {
+		for _, name := range []string{"mutex", "v3lock", "v3lock-blind"} {
 			o := conformance.Options{Backend: Backend(), Access: r.Access}
 			o.Access.Lock = name
 			t.Run(name, func(t *testing.T) { t.Parallel(); conformance.Run(t, o) })
@@ -100,8 +101,31 @@ func TestFacts(t *testing.T) {
 	for _, l := range Backend().Locks {
 		t.Run(l.Name, func(t *testing.T) { lockFacts(t, r, l.Name) })
 	}
+	t.Run("requests", func(t *testing.T) { conformance.CountsRequests(t, r, mutex()) })
+	t.Run("woken", func(t *testing.T) { woken(t, r) })
 	t.Run("delay", func(t *testing.T) { lockDelay(t, r) })
 	t.Run("sequencer", func(t *testing.T) { sequencers(t, r) })
+}
+
+// woken has eight users pass a lock on: in the queue a release wakes one of them, at the one key all that wait, and where the server
+// waits for them nobody.
+func woken(t *testing.T, r conformance.Running) {
+	const n = 8
+	got := map[string]int64{}
+	for _, l := range []backends.Lock{mutex(), txn(), v3lock()} {
+		service := serviceFor(t, r, l.Name)
+		got[l.Name] = conformance.Woken(t, r, l, n, func(waiting int) {
+			for asker(t, service)("etcd-1", "waiters:"+l.Name) != strconv.Itoa(waiting) {
+				time.Sleep(time.Millisecond)
+			}
+		})
+	}
+	t.Logf("notifications of %d users: %v", n, got)
+	for name, want := range map[string]int64{"mutex": n - 1, "txn": n * (n - 1) / 2, "v3lock": 0} {
+		if got[name] != want {
+			t.Errorf("%s: %d notifications, want %d", name, got[name], want)
+		}
+	}
 }
 
 func memberFacts(t *testing.T, r conformance.Running) {
@@ -147,8 +171,9 @@ func lockFacts(t *testing.T, r conformance.Running, name string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if v := ask("etcd-2", "holder:"+name); v != g.ID {
-		t.Errorf("holder %s, grant %s", v, g.ID)
+	key, _, err := GrantKey(g.ID)
+	if v := ask("etcd-2", "holder:"+name); err != nil || v != g.ID && !(name == "v3lock-blind" && strings.HasPrefix(v, key+"@")) {
+		t.Errorf("holder %s, grant %s, %v", v, g.ID, err)
 	}
 	if v := ask("etcd-2", "waiters:"+name); v != "0" {
 		t.Errorf("%s waiters of a lock that nobody waits for", v)
@@ -255,29 +280,31 @@ func sequencers(t *testing.T, r conformance.Running) {
 }
 
 // TestWaiterWhoseLeaseGoes revokes the lease of a user who waits in the server's queue, and frees the lock then. etcd 3.4
-// grants it all the same, with a key that is gone; the adapter's read finds out.
+// grants it all the same, with a key that is gone; the adapter's read finds out, where it reads.
 func TestWaiterWhoseLeaseGoes(t *testing.T) {
 	for _, c := range []struct {
 		run     string
 		version Version
-		says    string
+		lock    string
+		says    string // "": it is granted
 	}{
-		{"lease37", builtIn, "session is expired"},
-		{"lease34", version3_4, "the server granted key"},
+		{"lease37", builtIn, "v3lock", "session is expired"},
+		{"lease34", version3_4, "v3lock", "the server granted key"},
+		{"blind37", builtIn, "v3lock-blind", "session is expired"},
+		{"blind34", version3_4, "v3lock-blind", ""},
 	} {
-		t.Run(string(c.version), func(t *testing.T) {
+		t.Run(string(c.version)+","+c.lock, func(t *testing.T) {
 			r := start(t, c.run, func(p *Params) { p.Version = c.version })
-			ask := asker(t, serviceFor(t, r, "v3lock"))
-			us := users(t, r, "v3lock", 2)
+			ask := asker(t, serviceFor(t, r, c.lock))
+			us := users(t, r, c.lock, 2)
 			request := lock.Request{Lock: "a", TTL: ttl}
 			g, err := us[0].Acquire(t.Context(), request)
 			if err != nil {
 				t.Fatal(err)
 			}
-			waiter := us[1].(*serviceUser)
 			done := make(chan error, 1)
 			go func() {
-				_, err := waiter.Acquire(t.Context(), request)
+				_, err := us[1].Acquire(t.Context(), request)
 				done <- err
 			}()
 			for end := time.Now().Add(10 * time.Second); ask("etcd-1", "waiters:a") != "1"; {
@@ -285,15 +312,25 @@ func TestWaiterWhoseLeaseGoes(t *testing.T) {
 					t.Fatal("the waiter is not seen")
 				}
 			}
-			if _, err := waiter.conn.client.Revoke(t.Context(), waiter.session.lease); err != nil {
+			waiter := sessionOf(us[1])
+			if _, err := waiter.conn.client.Revoke(t.Context(), waiter.lease); err != nil {
 				t.Fatal(err)
 			}
 			if err := us[0].Release(t.Context(), g); err != nil {
 				t.Fatal(err)
 			}
-			if err := <-done; !errors.Is(err, lock.ErrLost) || !strings.Contains(err.Error(), c.says) {
+			err = <-done
+			if c.says == "" && err != nil || c.says != "" && (!errors.Is(err, lock.ErrLost) || !strings.Contains(err.Error(), c.says)) {
 				t.Errorf("the waiter is told %v; it should say %q", err, c.says)
 			}
 		})
 	}
+}
+
+// sessionOf is the session of a user of the server's lock service.
+func sessionOf(u lock.Locker) *session {
+	if b, ok := u.(*blindUser); ok {
+		return b.session
+	}
+	return u.(*serviceUser).session
 }

@@ -91,6 +91,37 @@ func (m member) metric(ctx context.Context, name string) (float64, error) {
 	return 0, fmt.Errorf("the metrics of %s have no %s", m.name, name)
 }
 
+// requests counts the messages that clients have sent to the member, whatever they are about: calls, and what goes over the
+// streams of watches and keep-alives.
+func (m member) requests(ctx context.Context) (int64, error) {
+	resp, err := m.get(ctx, "/metrics")
+	if err != nil {
+		return 0, fmt.Errorf("metrics of %s: %w", m.name, err)
+	}
+	defer resp.Body.Close()
+	sum, found := 0.0, false
+	lines := bufio.NewScanner(resp.Body)
+	for lines.Scan() {
+		labels, ok := strings.CutPrefix(lines.Text(), "grpc_server_msg_received_total{")
+		if !ok {
+			continue
+		}
+		_, value, _ := strings.Cut(labels, "} ")
+		n, err := strconv.ParseFloat(value, 64)
+		if err != nil {
+			return 0, fmt.Errorf("metrics of %s: %w", m.name, err)
+		}
+		sum, found = sum+n, true
+	}
+	if err := lines.Err(); err != nil {
+		return 0, fmt.Errorf("metrics of %s: %w", m.name, err)
+	}
+	if !found {
+		return 0, fmt.Errorf("the metrics of %s do not count messages", m.name)
+	}
+	return int64(sum), nil
+}
+
 func (m member) get(ctx context.Context, path string) (*http.Response, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+m.addr+path, http.NoBody)
 	if err != nil {

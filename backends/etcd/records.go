@@ -40,7 +40,7 @@ func recordsOf(name string) records {
 			recipe: inClient, waits: "waiters watch the lock's keys; all of them ask again when one goes",
 			holder: chubbyHolders,
 		}
-	case "v3lock":
+	case "v3lock", "v3lock-blind":
 		return records{recipe: "runs in the server", waits: "the server's waiters watch the key before theirs", holder: queueHead, waiters: queueLength}
 	default:
 		return records{recipe: inClient, waits: "waiters watch the key before theirs", holder: queueHead, waiters: queueLength}

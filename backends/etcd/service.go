@@ -94,6 +94,9 @@ func (s *service) Describe(ctx context.Context) map[string]string {
 		"lock.timeout":   s.params.Timeout.String(),
 		"lock.ttl":       s.ttl.String(),
 	}
+	if s.params.Pinned {
+		out["lock.endpoints"] = "one: client i talks to member i only"
+	}
 	if s.lock == "chubby" {
 		out["lock.lock-delay"] = s.params.LockDelay.String()
 	}
@@ -110,6 +113,16 @@ func (s *service) Describe(ctx context.Context) map[string]string {
 		break
 	}
 	return out
+}
+
+// Requests counts the messages that clients have sent to each member, questions such as this among them. What the members send
+// each other is not.
+func (s *service) Requests(ctx context.Context) map[string]int64 {
+	ctx, done := context.WithTimeout(ctx, s.params.Timeout)
+	defer done()
+	return backends.CountEach(s.members, func(m member) string { return m.name }, func(m member) (int64, error) {
+		return m.requests(ctx)
+	})
 }
 
 // Close frees the connections.

@@ -21,6 +21,7 @@ type connection struct {
 	params LockParams
 	client *clientv3.Client
 	leases *leases
+	wakes  *wakes
 	locker func(*user) lock.Locker
 }
 
@@ -52,7 +53,11 @@ func dial(ctx context.Context, a backends.Access) (*connection, error) {
 	if len(endpoints) == 0 {
 		return nil, fmt.Errorf("etcd: no address of port %q", Port)
 	}
-	ls := newLeases()
+	if p.Pinned {
+		own := a.Client % len(endpoints)
+		endpoints = endpoints[own : own+1]
+	}
+	ls, ws := newLeases(), &wakes{}
 	c, err := clientv3.New(clientv3.Config{
 		Context:   context.WithoutCancel(ctx),
 		Endpoints: endpoints,
@@ -64,14 +69,14 @@ func dial(ctx context.Context, a backends.Access) (*connection, error) {
 		DialOptions: []grpc.DialOption{
 			// Chained interceptors run within the library's own, so they see each attempt.
 			grpc.WithChainUnaryInterceptor(ls.unary),
-			grpc.WithChainStreamInterceptor(ls.stream),
+			grpc.WithChainStreamInterceptor(ls.stream, ws.stream),
 			grpc.WithConnectParams(reconnect),
 		},
 	})
 	if err != nil {
 		return nil, fmt.Errorf("etcd client: %w", err)
 	}
-	return &connection{access: a, params: p, client: c, leases: ls}, nil
+	return &connection{access: a, params: p, client: c, leases: ls, wakes: ws}, nil
 }
 
 // Locker opens a session for one user: a Mutex is re-entrant within a session.
@@ -82,6 +87,10 @@ func (c *connection) Locker(ctx context.Context, _ int) (lock.Locker, error) {
 	}
 	return c.locker(u), nil
 }
+
+// Notifications counts what watches have told the users of this process: how often somebody was woken. Where the lock waits in the
+// server (v3lock), nobody watches.
+func (c *connection) Notifications() int64 { return c.wakes.count.Load() }
 
 // Close ends the client; leases that are left expire.
 func (c *connection) Close() error { return c.client.Close() }

@@ -65,13 +65,15 @@ func (u *serviceUser) Acquire(ctx context.Context, r lock.Request) (lock.Grant, 
 	}
 	lock.At(ctx, "lock-done")
 	revision := resp.Kvs[0].CreateRevision
-	h := &held{key: key, revision: revision, session: s}
-	// The service says yes also when the key had gone with its lease.
-	h.unlock = func(ctx context.Context) error {
+	return u.granted(r, issued, lock.Token(revision), &held{key: key, revision: revision, session: s, unlock: u.unlock(key)}), nil
+}
+
+// unlock gives a key back. The service says yes also when the key had gone with its lease.
+func (u *serviceUser) unlock(key string) func(context.Context) error {
+	return func(ctx context.Context) error {
 		_, err := u.stub().Unlock(ctx, &v3lockpb.UnlockRequest{Key: []byte(key)})
 		return err
 	}
-	return u.granted(r, issued, lock.Token(revision), h), nil
 }
 
 // ask calls the service, for as long as the caller and the session stand.

@@ -9,11 +9,12 @@ import (
 
 	"github.com/lockquake/lockquake/backends"
 	"github.com/lockquake/lockquake/chaos"
+	"github.com/lockquake/lockquake/history"
 )
 
 // The facts that name a lock.
 const (
-	holderFact  = "holder:"
+	holderFact  = history.FactHolder
 	waitersFact = "waiters:"
 )
 

@@ -103,6 +103,7 @@ func (t topology) Specs() []cluster.Spec {
 		Ports:       []cluster.Port{{Name: Port, Number: 5432}},
 		Image:       "postgres",
 		Restartable: true,
+		StopSignal:  "INT", // SIGTERM waits for every client to leave
 		Command: func(p cluster.Place) []string {
 			return t.params.command(p.Address(node, Port), p.Dir)
 		},

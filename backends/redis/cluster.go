@@ -25,8 +25,9 @@ func Cluster() backends.Backend {
 		Name: nameCluster,
 		Doc: "Redis Cluster: three primaries that share the keys among them, with a replica each; replication is asynchronous, so that a " +
 			"promoted replica may not know the newest grants.",
-		Locks: outlasting(failoverTime, locks()),
-		New:   newCluster,
+		Locks:   outlasting(failoverTime, locks()),
+		Syncing: syncing,
+		New:     newCluster,
 	}
 }
 

@@ -20,6 +20,7 @@ func TestClusterConformance(t *testing.T) {
 // TestClusterFacts asks real nodes for every fact.
 func TestClusterFacts(t *testing.T) {
 	r := startReplicated(t, Cluster(), "factclus", calm)
+	conformance.CountsRequests(t, r, setPxLua())
 	a := asker{t: t, service: r.Service}
 	u, g := grant(t, r, "a")
 	primary := a.ask("redis-1", "primary:a")
@@ -39,6 +40,8 @@ func TestClusterFacts(t *testing.T) {
 	stranger := serverName((i + 1) % clusterPrimaries)
 	a.is(stranger, "holder:a", "none")
 	a.is(stranger, "role:a", "none")
+	a.is(stranger, "takes-writes:a", "MOVED")
+	a.is(primary, "takes-writes:a", "true")
 	for n := range clusterServers {
 		node, role := serverName(n), "master"
 		if n >= clusterPrimaries {

@@ -17,16 +17,17 @@ const nameFive = "redlock"
 // Five is a handful of Redis servers that know nothing of each other, as the Redlock algorithm wants them.
 func Five() backends.Backend {
 	return backends.Backend{
-		Name:  nameFive,
-		Doc:   "Five independent Redis servers (or 3, 7, 9) that know nothing of each other; a lock is held where a majority has its key.",
-		Locks: []backends.Lock{redlock(), redlockNoElapsedCheck(), redsyncFive()},
-		New:   newFive,
+		Name:    nameFive,
+		Doc:     "Five independent Redis servers (or 3, 7, 9) that know nothing of each other; a lock is held where a majority has its key.",
+		Locks:   []backends.Lock{redlock(), redlockNoElapsedCheck(), redsyncFive()},
+		Syncing: syncing,
+		New:     newFive,
 	}
 }
 
 // FiveParams is what a scenario may set beside the keys that all backends have.
 type FiveParams struct {
-	// Persistence is "none", "snapshot", "everysec" or "always", as for one server.
+	// Persistence is "none", "snapshot", "save-points", "everysec" or "always", as for one server.
 	Persistence string `yaml:"persistence" json:"persistence"`
 	// Restart is "immediate", or "delayed": a server that ended comes back only when every key that it may have forgotten is over.
 	Restart      string `yaml:"restart" json:"restart"`

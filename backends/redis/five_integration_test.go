@@ -35,6 +35,7 @@ var fiveFails = map[string][]string{"redlock-no-elapsed-check": nil}
 // TestFiveConformance puts the locks on five servers to the suite.
 func TestFiveConformance(t *testing.T) {
 	r := startFive(t, "conffive")
+	conformance.CountsRequests(t, r, redlock())
 	t.Run("suite", func(t *testing.T) {
 		conformance.RunAll(t, conformance.Options{Backend: Five(), Access: r.Access, Voters: len(r.Access.Nodes)}, fiveFails)
 	})

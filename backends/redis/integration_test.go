@@ -73,6 +73,7 @@ func userOn(t *testing.T, r conformance.Running, l backends.Lock) lock.Locker {
 func TestFacts(t *testing.T) {
 	r := start(t, "factsredis")
 	ctx := t.Context()
+	conformance.CountsRequests(t, r, setPxLua())
 	conn, err := setPxLua().Dial(ctx, r.Access)
 	if err != nil {
 		t.Fatal(err)

@@ -24,8 +24,9 @@ func Sentinel() backends.Backend {
 		Name: nameSentinel,
 		Doc: "One Redis primary with two replicas, and three Sentinels that promote a replica when the primary is gone; replication is " +
 			"asynchronous, so that a promoted replica may not know the newest grants.",
-		Locks: outlasting(failoverTime, locks()),
-		New:   newSentinel,
+		Locks:   outlasting(failoverTime, locks()),
+		Syncing: syncing,
+		New:     newSentinel,
 	}
 }
 

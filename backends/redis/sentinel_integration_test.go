@@ -120,6 +120,7 @@ func TestSentinelConformance(t *testing.T) {
 // TestSentinelFacts asks real nodes for every fact.
 func TestSentinelFacts(t *testing.T) {
 	r := startReplicated(t, Sentinel(), "factsent", calm)
+	conformance.CountsRequests(t, r, setPxLua())
 	a := asker{t: t, service: r.Service}
 	u, g := grant(t, r, "a")
 	a.is("redis-1", "holder:a", g.ID)
@@ -129,11 +130,14 @@ func TestSentinelFacts(t *testing.T) {
 		a.is(replica, "master", "redis-1")
 		a.is(replica, "link", "up")
 		a.is(replica, "replicas", "0")
+		a.is(replica, "takes-writes:a", "READONLY")
 		a.catchesUp(replica, "redis-1")
 	}
 	a.is("redis-1", "role", "master")
 	a.is("redis-1", "master", "redis-1")
 	a.is("redis-1", "link", "none")
+	a.is("redis-1", "takes-writes:a", "true")
+	a.is("redis-1", "holder:a", g.ID) // asking whether it takes writes left the lock alone
 	a.await("redis-1", "replicas", "2")
 	for _, watch := range []string{"sentinel-1", "sentinel-2", "sentinel-3"} {
 		for fact, want := range map[string]string{

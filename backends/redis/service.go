@@ -11,15 +11,39 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/lockquake/lockquake/backends"
 	"github.com/lockquake/lockquake/chaos"
+	"github.com/lockquake/lockquake/history"
 	"github.com/lockquake/lockquake/internal/cluster"
 )
 
 // readyKey is written by Ready; no lock has a name like it.
 const readyKey = "lockquake:ready"
 
+// observerName is what the harness's own connections are called.
+const observerName = "lockquake-observer"
+
 // holderFact asks for the value at the key of a lock: the random id of its holder.
-const holderFact = "holder:"
+const holderFact = history.FactHolder
+
+var (
+	_ backends.Keeper = (*service)(nil)
+	_ backends.Keeper = (*sentinelService)(nil)
+	_ backends.Keeper = (*clusterService)(nil)
+	_ backends.Keeper = (*fiveService)(nil)
+)
+
+// Keepers is the one server.
+func (s *service) Keepers() []string { return s.members.names() }
+
+// Keepers are the data servers: a replica may not have heard of a grant.
+func (s *sentinelService) Keepers() []string { return s.servers.names() }
+
+// Keepers are all servers, of which those without the lock's slot have nothing.
+func (s *clusterService) Keepers() []string { return s.servers.names() }
+
+// Keepers are all servers.
+func (s *fiveService) Keepers() []string { return s.members.names() }
 
 // member is one server as the harness sees it.
 type member struct {
@@ -31,6 +55,7 @@ type member struct {
 // newMember makes a client that connects through dial, the harness's own way to the node.
 func newMember(name string, dial func(ctx context.Context, port string) (net.Conn, error), timeout time.Duration) member {
 	o := options(timeout).Simple()
+	o.ClientName = observerName
 	o.Dialer = func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx, Port) }
 	return member{name: name, client: redis.NewClient(o)}
 }
@@ -60,6 +85,15 @@ func (ms members) find(node string) (member, error) {
 		}
 	}
 	return member{}, fmt.Errorf("redis has no node %q", node)
+}
+
+// names lists the members.
+func (ms members) names() []string {
+	var out []string
+	for _, m := range ms {
+		out = append(out, m.name)
+	}
+	return out
 }
 
 // at returns the name of the member at an address, or the address where none of ours is there.
@@ -106,6 +140,8 @@ func serverFacts() map[string]string {
 		"fresh-second":      "true when the server has begun no fsync but that of this second, which is over, and begins none for half a second; asking waits for it",
 		chaos.FactWrites:    "the server takes a write at a key that no lock has; asking writes",
 		holderFact + "LOCK": `the value at the key of lock LOCK on this very server, or "none"`,
+		history.FactTakes + "LOCK": `"true" if the server takes a write beside the key of lock LOCK, in the same slot, else the word with which it ` +
+			"refuses, such as READONLY, NOREPLICAS or CLUSTERDOWN; asking writes",
 	}
 }
 
@@ -113,6 +149,9 @@ func serverFacts() map[string]string {
 func (m member) ask(ctx context.Context, fact string) (string, error) {
 	if name, ok := strings.CutPrefix(fact, holderFact); ok {
 		return m.holder(ctx, name)
+	}
+	if name, ok := strings.CutPrefix(fact, history.FactTakes); ok {
+		return m.takes(ctx, name)
 	}
 	switch fact {
 	case chaos.FactServes:
@@ -158,6 +197,20 @@ func clockText(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.
 func (m member) holder(ctx context.Context, name string) (string, error) {
 	v, err := m.client.MGet(ctx, keys(name)...).Result()
 	return holderIn(v), err
+}
+
+// takes writes a key in the slot of a lock's.
+func (m member) takes(ctx context.Context, name string) (string, error) {
+	err := m.client.Set(ctx, "lockquake:probe:{"+key(name)+"}", m.name, time.Minute).Err()
+	var answer redis.Error
+	switch {
+	case err == nil:
+		return "true", nil
+	case errors.As(err, &answer):
+		word, _, _ := strings.Cut(answer.Error(), " ")
+		return word, nil
+	}
+	return "", fmt.Errorf("SET on %s: %w", m.name, err)
 }
 
 // keys lists where a lock may be kept, all in one slot of Redis Cluster: by most locks, and by rueidislock.

@@ -15,17 +15,18 @@ const nameSingle = "redis"
 // Single is one Redis server.
 func Single() backends.Backend {
 	return backends.Backend{
-		Name:  nameSingle,
-		Doc:   "One Redis server; without persistence unless asked for, so that a restart forgets every lock.",
-		Locks: locks(),
-		New:   newSingle,
+		Name:    nameSingle,
+		Doc:     "One Redis server; without persistence unless asked for, so that a restart forgets every lock.",
+		Locks:   locks(),
+		Syncing: syncing,
+		New:     newSingle,
 	}
 }
 
 // Params is what a scenario may set beside the keys that all backends have.
 type Params struct {
-	// Persistence is "none", "snapshot" (an RDB file within a second of a change), "everysec" or "always" (an append-only file with that
-	// fsync policy).
+	// Persistence is "none", "snapshot" (an RDB file within a second of a change), "save-points" (Redis' own: after an hour, or sooner after
+	// many changes; and when it is stopped in order), "everysec" or "always" (an append-only file with that fsync policy).
 	Persistence string `yaml:"persistence" json:"persistence"`
 	// Restart is "immediate", or "delayed": a server that ended comes back only when every key that it may have forgotten is over.
 	Restart    string `yaml:"restart" json:"restart"`

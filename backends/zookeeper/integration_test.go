@@ -28,7 +28,7 @@ func TestConformance(t *testing.T) {
 }
 
 // usersOf returns users of one lock, in one process.
-func usersOf(t *testing.T, a backends.Access, name string, n int) (*connection, []lock.Locker) {
+func usersOf(t *testing.T, a backends.Access, name string, n int) []lock.Locker {
 	t.Helper()
 	l, ok := Backend().Lock(name)
 	if !ok {
@@ -45,7 +45,7 @@ func usersOf(t *testing.T, a backends.Access, name string, n int) (*connection, 
 		}
 		t.Cleanup(func() { _ = users[i].Close() })
 	}
-	return c.(*connection), users
+	return users
 }
 
 func ask1(ctx context.Context, t *testing.T, s backends.Service, node, fact string) string {
@@ -98,6 +98,7 @@ func TestFacts(t *testing.T) {
 	for _, name := range []string{"sequential", "single"} {
 		factsOfLock(t, r, name)
 	}
+	conformance.CountsRequests(t, r, sequential())
 	d := r.Service.Describe(ctx)
 	if d["zookeeper.ttl-granted"] != "2s" || !strings.HasPrefix(d["zookeeper.version"], "3.") || d["zookeeper.jvm"] == "" || d["zookeeper.notifications"] == "" {
 		t.Errorf("description: %v", d)
@@ -107,7 +108,7 @@ func TestFacts(t *testing.T) {
 func factsOfLock(t *testing.T, r conformance.Running, name string) {
 	t.Helper()
 	ctx := t.Context()
-	_, users := usersOf(t, r.Access, name, 2)
+	users := usersOf(t, r.Access, name, 2)
 	holder := func() string { return ask1(ctx, t, r.Service, "zookeeper-2", "holder:"+name) }
 	if v := holder(); v != "none" {
 		t.Errorf("holder of a free lock: %s", v)
@@ -144,36 +145,14 @@ func TestHerdIsWoken(t *testing.T) {
 	const n = 8
 	woken := map[string]int64{}
 	for _, name := range []string{"sequential", "herd", "single", "zk-lock"} {
-		c, users := usersOf(t, r.Access, name, n)
-		request := lock.Request{Lock: name, TTL: 10 * time.Second}
-		first, err := users[0].Acquire(t.Context(), request)
-		if err != nil {
-			t.Fatal(err)
-		}
-		errs := make(chan error, n-1)
-		for _, u := range users[1:] {
-			go func() {
-				g, err := u.Acquire(t.Context(), request)
-				if err == nil {
-					err = u.Release(t.Context(), g)
-				}
-				errs <- err
-			}()
-		}
-		if name != "single" {
-			eventually(t, "all wait", func() bool {
-				return ask1(t.Context(), t, r.Service, "zookeeper-1", "waiters:"+name) == "7"
-			})
-		}
-		if err := users[0].Release(t.Context(), first); err != nil {
-			t.Fatal(err)
-		}
-		for range n - 1 {
-			if err := <-errs; err != nil {
-				t.Fatal(err)
+		l, _ := Backend().Lock(name)
+		woken[name] = conformance.Woken(t, r, l, n, func(waiting int) {
+			if name != "single" { // whose waiters have no node
+				eventually(t, "all wait", func() bool {
+					return ask1(t.Context(), t, r.Service, "zookeeper-1", "waiters:"+name) == strconv.Itoa(waiting)
+				})
 			}
-		}
-		woken[name] = c.Notifications()
+		})
 	}
 	t.Logf("notifications of %d users: %v", n, woken)
 	for _, name := range []string{"sequential", "zk-lock"} {
@@ -192,7 +171,7 @@ func TestLeaderKilled(t *testing.T) {
 	const ttl = 10 * time.Second
 	r := start(t, "killzk", ttl)
 	ctx := t.Context()
-	_, users := usersOf(t, r.Access, "sequential", 2)
+	users := usersOf(t, r.Access, "sequential", 2)
 	request := lock.Request{Lock: "a", TTL: ttl}
 	g, err := users[0].Acquire(ctx, request)
 	if err != nil {

@@ -12,12 +12,13 @@ import (
 
 	"github.com/lockquake/lockquake/backends"
 	"github.com/lockquake/lockquake/chaos"
+	"github.com/lockquake/lockquake/history"
 	"github.com/lockquake/lockquake/internal/cluster"
 )
 
 // The facts about one lock.
 const (
-	holderFact  = "holder:"
+	holderFact  = history.FactHolder
 	waitersFact = "waiters:"
 )
 
@@ -28,6 +29,8 @@ type service struct {
 	ttl     time.Duration
 	lock    string
 	members []member
+	// notified is what the servers' watches had told before the latest Reset.
+	notified int64
 }
 
 // Service returns the handle on the running servers.
@@ -179,20 +182,25 @@ func (s *service) Describe(ctx context.Context) map[string]string {
 		"lock.ttl":                      s.ttl.String(),
 		"lock.validity-lag":             s.params.Lag.String(),
 	}
-	var notified int64
-	counted := len(s.members) > 0
 	for _, m := range s.members {
 		ctx, done := context.WithTimeout(ctx, s.params.Timeout)
 		m.describe(ctx, out)
-		n, err := m.notifications(ctx)
-		notified += n
-		counted = counted && err == nil
 		done()
 	}
-	if counted {
-		out["zookeeper.notifications"] = strconv.FormatInt(notified, 10)
+	if n, ok := s.notifications(ctx); ok {
+		out["zookeeper.notifications"] = strconv.FormatInt(n-s.notified, 10)
 	}
 	return out
+}
+
+// Requests counts the packets that each server has received from clients: requests, pings of sessions, and questions such as this.
+// What the servers send each other is not among them.
+func (s *service) Requests(ctx context.Context) map[string]int64 {
+	ctx, done := context.WithTimeout(ctx, s.params.Timeout)
+	defer done()
+	return backends.CountEach(s.members, func(m member) string { return m.name }, func(m member) (int64, error) {
+		return m.metrics(ctx, "zk_packets_received")
+	})
 }
 
 // waiting says how each lock waits.

@@ -1,0 +1,99 @@
+//go:build integration
+
+package conformance
+
+import (
+	"testing"
+
+	"github.com/lockquake/lockquake/backends"
+	"github.com/lockquake/lockquake/lock"
+)
+
+// cycles is how often CountsRequests takes a lock and gives it back.
+const cycles = 20
+
+// CountsRequests has the running servers count what they are asked: each tells a number, and all together tell of each acquire
+// and each release that a user makes meanwhile.
+func CountsRequests(t *testing.T, r Running, l backends.Lock) {
+	t.Helper()
+	counter, ok := r.Service.(backends.RequestCounter)
+	if !ok {
+		t.Fatalf("%T counts no requests", r.Service)
+	}
+	access := r.Access
+	access.Lock = l.Name
+	conn, err := l.Dial(t.Context(), access)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close() }()
+	u, err := conn.Locker(t.Context(), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = u.Close() }()
+	before := counter.Requests(t.Context())
+	for range cycles {
+		g, err := u.Acquire(t.Context(), lock.Request{Lock: "counted", TTL: access.TTL})
+		if err == nil {
+			err = u.Release(t.Context(), g)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	after := counter.Requests(t.Context())
+	var sum int64
+	for server, n := range after {
+		was, told := before[server]
+		if !told || n < was || r.Cluster.Node(server) == nil {
+			t.Errorf("%s counts %d requests, %d before (%v)", server, n, was, told)
+		}
+		sum += n - was
+	}
+	t.Logf("%d cycles of %s cost %d requests: %v, %v before", cycles, l.Name, sum, after, before)
+	if sum < 2*cycles || len(before) != len(after) || len(after) == 0 {
+		t.Errorf("%d cycles are %d requests to %d servers (%d before)", cycles, sum, len(after), len(before))
+	}
+}
+
+// Woken returns how many notifications the users of one lock got while it was passed on from one to the next until each had it once.
+// Before each release queue is called with the number of those who have not had it yet; it returns when all of them wait.
+func Woken(t *testing.T, r Running, l backends.Lock, users int, queue func(waiting int)) int64 {
+	t.Helper()
+	access := r.Access
+	access.Lock = l.Name
+	conn, err := l.Dial(t.Context(), access)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close() }()
+	type holding struct {
+		user  lock.Locker
+		grant lock.Grant
+		err   error
+	}
+	holders := make(chan holding, users)
+	for i := range users {
+		u, err := conn.Locker(t.Context(), i)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = u.Close() }()
+		go func() {
+			g, err := u.Acquire(t.Context(), lock.Request{Lock: l.Name, TTL: access.TTL})
+			holders <- holding{u, g, err}
+		}()
+	}
+	for waiting := users - 1; waiting >= 0; waiting-- {
+		h := <-holders
+		if h.err != nil {
+			t.Fatal(h.err)
+		}
+		queue(waiting)
+		if err := h.user.Release(t.Context(), h.grant); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return conn.(backends.NotificationCounter).Notifications()
+}

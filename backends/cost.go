@@ -1,0 +1,37 @@
+package backends
+
+import (
+	"context"
+	"sync"
+)
+
+// RequestCounter is a Service whose servers count what they are asked.
+type RequestCounter interface {
+	// Requests asks each server how many requests it has taken since it started, and returns that by its name; a server that
+	// does not answer is left out. What counts as one is the service's own; pings, and the harness's own questions, do.
+	Requests(ctx context.Context) map[string]int64
+}
+
+// NotificationCounter is a Connection that counts how often the service has woken somebody.
+type NotificationCounter interface {
+	// Notifications returns how many notifications of watches have come to the users of this process.
+	Notifications() int64
+}
+
+// CountEach asks all servers at once for a number, and returns it by the names of those that answered.
+func CountEach[M any](servers []M, name func(M) string, ask func(M) (int64, error)) map[string]int64 {
+	var mu sync.Mutex
+	out := map[string]int64{}
+	var group sync.WaitGroup
+	for _, m := range servers {
+		group.Go(func() {
+			if n, err := ask(m); err == nil {
+				mu.Lock()
+				defer mu.Unlock()
+				out[name(m)] = n
+			}
+		})
+	}
+	group.Wait()
+	return out
+}

@@ -1,0 +1,62 @@
+package etcd
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"go.etcd.io/etcd/server/v3/etcdserver/api/v3lock/v3lockpb"
+
+	"github.com/lockquake/lockquake/backends"
+	"github.com/lockquake/lockquake/lock"
+)
+
+// v3lockBlind is the lock service of the server as a caller uses it who believes its yes: nobody reads the key back, and
+// nobody minds the session while the server waits. An etcd before 3.5 says yes to a waiter whose key went with its lease.
+func v3lockBlind() backends.Lock {
+	l := v3lock()
+	l.Name = "v3lock-blind"
+	l.Doc = "v3lock without a look at the key or the session behind the server's yes, as Jepsen's test of etcd 3.4.3 called it."
+	l.Wrong = "an etcd before 3.5 also says yes to a waiter whose lease is over (issue 11456), and its yes is believed"
+	l.Offers.Token = backends.TokenNone
+	l.Points = []string{"before-lock", "lock-done", "before-unlock", "unlock-done"}
+	l.Dial = dialer(func(u *user) lock.Locker { return &blindUser{serviceUser{user: u}} })
+	return l
+}
+
+// blindUser is one user who believes the server.
+type blindUser struct{ serviceUser }
+
+// Acquire has the server wait, whatever becomes of the session meanwhile.
+func (u *blindUser) Acquire(ctx context.Context, r lock.Request) (lock.Grant, error) {
+	s, err := u.exclusively(ctx, r)
+	if err != nil {
+		return lock.Grant{}, err
+	}
+	issued := time.Now()
+	resp, err := u.stub().Lock(ctx, &v3lockpb.LockRequest{Name: []byte(prefix(r.Lock)), Lease: int64(s.lease)})
+	if err != nil {
+		return lock.Grant{}, u.refused(ctx, s, err)
+	}
+	lock.At(ctx, "lock-done")
+	key := string(resp.Key)
+	// The header's revision only tells the grant from the session's other ones: after a wait it is not the key's.
+	h := &held{key: key, revision: resp.Header.GetRevision(), session: s, unlock: u.unlock(key)}
+	return u.granted(r, issued, lock.NoToken, h), nil
+}
+
+// Check looks whether the key is there. It has the lease in its name.
+func (u *blindUser) Check(ctx context.Context, g lock.Grant) error {
+	h, ok := u.held[g.ID]
+	if !ok {
+		return fmt.Errorf("%w: this user has no grant %s", lock.ErrNotHeld, g.ID)
+	}
+	resp, err := u.conn.kv().Get(ctx, h.key)
+	if err != nil {
+		return fmt.Errorf("get %s: %w", h.key, err)
+	}
+	if len(resp.Kvs) == 0 {
+		return fmt.Errorf("%w: %s is gone", lock.ErrNotHeld, h.key)
+	}
+	return nil
+}

@@ -1,0 +1,38 @@
+package backends
+
+import (
+	"context"
+	"crypto/rand"
+	"time"
+
+	"github.com/lockquake/lockquake/lock"
+)
+
+// NoLock is the name under which a scenario asks for no lock at all.
+const NoLock = "none"
+
+// noLock grants whatever is asked for, at once, and asks nobody. Nothing is promised, so no holder is ever entitled: what is left is the
+// resource with its own guard, under the same demand.
+func noLock() Lock {
+	return Lock{
+		Name: NoLock, Doc: "No lock: everybody goes ahead at once, and nobody is asked.", Wrong: "it excludes nobody",
+		Offers: Offers{Try: true, Renewal: "none", Token: TokenNone, Reentrant: "no"},
+		Dial:   func(context.Context, Access) (Connection, error) { return open{}, nil },
+	}
+}
+
+type open struct{}
+
+// Locker returns one that needs no service.
+func (open) Locker(context.Context, int) (lock.Locker, error) { return open{}, nil }
+
+// Acquire grants.
+func (open) Acquire(_ context.Context, r lock.Request) (lock.Grant, error) {
+	return lock.Grant{Lock: r.Lock, Mode: r.Mode, ID: rand.Text(), Issued: time.Now()}, nil
+}
+
+// Release has nothing to give back.
+func (open) Release(context.Context, lock.Grant) error { return nil }
+
+// Close has nothing to free.
+func (open) Close() error { return nil }

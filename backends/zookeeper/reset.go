@@ -1,0 +1,143 @@
+package zookeeper
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/lockquake/lockquake/backends"
+)
+
+var _ backends.Resetter = (*service)(nil)
+
+// resetPatience is how long the sessions of clients that could not say goodbye are waited for, at least. A session that lasts longer than
+// most cannot be ended from outside.
+const resetPatience = 3 * time.Second
+
+// Reset removes all nodes below the parent of all locks, and waits until the sessions of former clients are over.
+func (s *service) Reset(ctx context.Context) ([]string, error) {
+	if len(s.members) == 0 {
+		return nil, errors.New("there are no servers")
+	}
+	removed := 0
+	first := s.members[0]
+	if err := first.visit(ctx, func(v *session) (err error) { removed, err = removeBelow(ctx, v, root); return err }); err != nil {
+		return nil, fmt.Errorf("remove the nodes of locks: %w", err)
+	}
+	evidence := []string{fmt.Sprintf("%d nodes of locks were removed, through %s", removed, first.name)}
+	for _, m := range s.members {
+		if err := m.visit(ctx, func(v *session) error { return onlyOwn(ctx, v) }); err != nil {
+			return nil, err
+		}
+	}
+	for _, m := range s.members { // when no session is ours any more
+		if err := backends.Until(ctx, max(resetPatience, s.ttl+time.Second), m.forsaken); err != nil {
+			return nil, err
+		}
+		evidence = append(evidence, m.name+": no node but its own, after a sync; no session, no ephemeral node, no watch (mntr)")
+	}
+	s.notified, _ = s.notifications(ctx)
+	return evidence, nil
+}
+
+// removeBelow removes a node with all that is below it, and returns how many that were.
+func removeBelow(ctx context.Context, v *session, path string) (int, error) {
+	children, err := ask(ctx, v, func(c *zk.Conn) ([]string, error) {
+		if _, err := c.Sync(path); err != nil {
+			return nil, err
+		}
+		children, _, err := c.Children(path)
+		return children, err
+	})
+	if errors.Is(err, zk.ErrNoNode) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	removed := 0
+	for _, child := range children {
+		n, err := removeBelow(ctx, v, path+"/"+child)
+		if removed += n; err != nil {
+			return removed, err
+		}
+	}
+	_, err = ask(ctx, v, func(c *zk.Conn) (struct{}, error) { return struct{}{}, c.Delete(path, -1) })
+	if errors.Is(err, zk.ErrNoNode) { // its session was over in that moment
+		return removed, nil
+	}
+	return removed + 1, err
+}
+
+// builtIn is the one node that every server makes for itself.
+const builtIn = "zookeeper"
+
+// onlyOwn is an error where there is any node that the server did not make itself.
+func onlyOwn(ctx context.Context, v *session) error {
+	children, err := ask(ctx, v, func(c *zk.Conn) ([]string, error) {
+		if _, err := c.Sync("/"); err != nil {
+			return nil, err
+		}
+		children, _, err := c.Children("/")
+		return children, err
+	})
+	if err != nil {
+		return err
+	}
+	if left := slices.DeleteFunc(children, func(n string) bool { return n == builtIn }); len(left) > 0 {
+		return fmt.Errorf("there are the nodes /%s", strings.Join(left, ", /"))
+	}
+	return nil
+}
+
+// forsaken is an error while the server knows of any session, or of what hangs on one.
+func (m member) forsaken(ctx context.Context) error {
+	for _, what := range []struct{ metric, text string }{
+		{"zk_global_sessions", "sessions"}, {"zk_ephemerals_count", "ephemeral nodes"}, {"zk_watch_count", "watches"},
+	} {
+		n, err := m.metrics(ctx, what.metric)
+		if err != nil {
+			return err
+		}
+		if n > 0 {
+			return fmt.Errorf("%s has %d %s", m.name, n, what.text)
+		}
+	}
+	return nil
+}
+
+// notifications counts what all servers' watches have told clients since the servers started; ok is false where one does not tell.
+func (s *service) notifications(ctx context.Context) (sum int64, ok bool) {
+	for _, m := range s.members {
+		ctx, done := context.WithTimeout(ctx, s.params.Timeout)
+		n, err := m.notifications(ctx)
+		done()
+		if err != nil {
+			return 0, false
+		}
+		sum += n
+	}
+	return sum, len(s.members) > 0
+}
+
+// Settings returns what the servers say of themselves that does not change while they run.
+func (s *service) Settings(ctx context.Context) (map[string]string, error) {
+	out := map[string]string{}
+	for _, m := range s.members {
+		text, err := m.word(ctx, "conf")
+		if err != nil {
+			return nil, err
+		}
+		for line := range strings.Lines(text) {
+			if name, value, ok := strings.Cut(strings.TrimSpace(line), "="); ok {
+				out[m.name+" conf "+name] = value
+			}
+		}
+	}
+	return out, nil
+}
