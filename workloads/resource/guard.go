@@ -6,7 +6,7 @@ import (
 	"github.com/lockquake/lockquake/lock"
 )
 
-// The names of the register's guards.
+// The names of the guards.
 const (
 	// GuardNone serves everybody.
 	GuardNone = "none"
@@ -26,6 +26,9 @@ const (
 	GuardCheckThenWrite = "check-then-write"
 	// GuardSequencer asks the lock service whether the holder's sequencer still describes the lock, and is a fence beside.
 	GuardSequencer = "sequencer"
+	// GuardLockKey has a service that keeps the values beside the locks look, in the transaction of the access, whether the
+	// very key that was granted is still there.
+	GuardLockKey = "lock-key"
 )
 
 // PointTokenChecked is what a user announces with lock.At between the two steps of GuardCheckThenWrite.

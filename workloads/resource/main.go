@@ -18,7 +18,7 @@ type Options struct {
 	Out     io.Writer
 	Version string // of this software
 
-	// Listen is for the register: host:port; port 0 takes a free one, which the ready frame tells.
+	// Listen is for the register and for a replica: host:port; port 0 takes a free one, which the ready frame tells.
 	Listen string
 	// Sequencers connects to the lock service as start.access tells, for GuardSequencer; nil: that guard is not to be had.
 	Sequencers func(ctx context.Context, access json.RawMessage) (SequencerChecker, error)
@@ -49,6 +49,7 @@ type body interface {
 type final struct {
 	value   int64
 	applied int64 // writes
+	stamp   stamp // of a replica: when the value was put down
 }
 
 // Main is the register's process: it speaks the protocol of docs/protocol.md on In and Out, which it closes at its end
@@ -187,6 +188,7 @@ func (n *node) command(ctx context.Context, c *wire.Command) error {
 		r.Error = err.Error()
 	} else {
 		r.Outcome, r.Value, r.Count = wire.OutcomeOK, f.value, f.applied
+		r.Epoch, r.Number = f.stamp.Epoch, f.stamp.Number
 		n.rec.Flush()
 	}
 	return n.conn.Send(wire.Frame{Type: wire.TypeResult, Result: &r})

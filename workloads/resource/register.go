@@ -1,13 +1,8 @@
 package resource
 
 import (
-	"bufio"
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"net"
-	"time"
 
 	"github.com/lockquake/lockquake/internal/cluster"
 	"github.com/lockquake/lockquake/internal/wire"
@@ -71,14 +66,22 @@ type reply struct {
 // maxRequest bounds one line in bytes.
 const maxRequest = 4096
 
-// link is a user's connection. After an error of unknown outcome it connects anew: a late reply must never be taken for
-// the answer to another request.
+// err is what an answer says of its request.
+func (r reply) err() error {
+	switch {
+	case r.Outcome == wire.OutcomeOK:
+		return nil
+	case r.Fenced:
+		return fmt.Errorf("%w: %s", ErrFenced, r.Error)
+	}
+	return fmt.Errorf("%w: %s", ErrRefused, r.Error)
+}
+
+// link is a user's connection.
 type link struct {
-	address string
-	guard   string
-	conn    net.Conn
-	in      *bufio.Reader
-	known   map[string]known // GuardCASVersion: by lock
+	line
+	guard string
+	known map[string]known // GuardCASVersion: by lock
 }
 
 // known is the version that a grant has read, or made, last.
@@ -88,18 +91,8 @@ type known struct {
 }
 
 func dialRegister(ctx context.Context, t Target) (Connection, error) {
-	l := &link{address: t.Address, guard: t.Guard, known: map[string]known{}}
+	l := &link{line: line{who: registerName, address: t.Address}, guard: t.Guard, known: map[string]known{}}
 	return l, l.connect(ctx)
-}
-
-func (l *link) connect(ctx context.Context) error {
-	var d net.Dialer
-	c, err := d.DialContext(ctx, "tcp", l.address)
-	if err != nil {
-		return fmt.Errorf("register: %w", err)
-	}
-	l.conn, l.in = c, bufio.NewReaderSize(c, maxRequest)
-	return nil
 }
 
 // Read reads the value that a lock protects.
@@ -140,65 +133,13 @@ func (l *link) request(op string, a Access) request {
 }
 
 func (l *link) do(ctx context.Context, a Access, r request) (int64, error) {
-	if l.conn == nil {
-		if err := l.connect(ctx); err != nil {
-			return 0, fmt.Errorf("%w: %w", lock.ErrNotSent, err)
-		}
+	var answer reply
+	if err := l.ask(ctx, r, &answer); err != nil {
+		return 0, err
 	}
-	answer, err := l.exchange(ctx, r)
-	if err != nil && !errors.Is(err, ErrFenced) && !errors.Is(err, ErrRefused) {
-		_ = l.Close() // broken already
-		if ctx.Err() != nil {
-			err = context.Cause(ctx)
-		}
-		return 0, fmt.Errorf("register: %w", err)
-	}
+	err := answer.err()
 	if err == nil && l.guard == GuardCASVersion {
 		l.known[a.Lock] = known{a.Grant, answer.Version}
 	}
 	return answer.Value, err
-}
-
-// exchange sends a request and reads its reply; the end of ctx breaks the connection's reads and writes off.
-func (l *link) exchange(ctx context.Context, r request) (reply, error) {
-	conn := l.conn
-	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
-	defer func() {
-		if !stop() { // it has fired, or fires now: the connection is of no more use
-			_ = l.Close()
-		}
-	}()
-	line, err := json.Marshal(r)
-	if err != nil {
-		return reply{}, err
-	}
-	if _, err := conn.Write(append(line, '\n')); err != nil {
-		return reply{}, err
-	}
-	answer, err := l.in.ReadSlice('\n')
-	if err != nil {
-		return reply{}, err
-	}
-	var a reply
-	if err := json.Unmarshal(answer, &a); err != nil {
-		return reply{}, fmt.Errorf("reply %q: %w", answer, err)
-	}
-	switch {
-	case a.Outcome == wire.OutcomeOK:
-		return a, nil
-	case a.Fenced:
-		return reply{}, fmt.Errorf("%w: %s", ErrFenced, a.Error)
-	default:
-		return reply{}, fmt.Errorf("%w: %s", ErrRefused, a.Error)
-	}
-}
-
-// Close closes the connection.
-func (l *link) Close() error {
-	if l.conn == nil {
-		return nil
-	}
-	err := l.conn.Close()
-	l.conn = nil
-	return err
 }

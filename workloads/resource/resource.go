@@ -4,6 +4,7 @@ package resource
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 
 	"github.com/lockquake/lockquake/history"
@@ -29,9 +30,15 @@ type Kind struct {
 	Name   string
 	Doc    string  // one sentence
 	Guards []Guard // the first is the default
+	// Within names the backend whose service keeps the values: the very one that grants the locks. "" where the resource has
+	// servers of its own.
+	Within string
 	// Specs describes the nodes that the resource is. Users reach those with a port, at their first one. Those with a control
 	// stream (Stdio) speak the protocol: they are told what there is, and tell what was done to it.
 	Specs func() []cluster.Spec
+	// Replicated says that its nodes are replicas of one store, each with a log of its own: an effect counts when a majority of
+	// them has applied it.
+	Replicated bool
 	// Dial connects one user to the resource.
 	Dial func(ctx context.Context, t Target) (Connection, error)
 
@@ -39,7 +46,7 @@ type Kind struct {
 }
 
 // Kinds is the list of resources.
-func Kinds() []Kind { return []Kind{register, postgresStore, redisStore} }
+func Kinds() []Kind { return []Kind{register, epoch, postgresStore, redisStore, etcdStore} }
 
 // Find returns the named resource.
 func Find(kinds []Kind, name string) (Kind, bool) {
@@ -55,6 +62,8 @@ func Find(kinds []Kind, name string) (Kind, bool) {
 type Target struct {
 	Address string // host:port; where there are several nodes, with commas between
 	Guard   string // that it was started with
+	// Access says how the user's own client process reaches the lock service; for a resource within it.
+	Access json.RawMessage
 }
 
 // Access says who touches what, and by which grant.

@@ -20,6 +20,7 @@ type registerBody struct {
 	o        Options
 	listener net.Listener
 	server   *server
+	store    *store
 	asked    SequencerChecker // nil but for GuardSequencer
 }
 
@@ -44,7 +45,7 @@ func (r *registerBody) start(ctx context.Context, s *wire.Start, rec *wire.Recor
 		}
 		st.ask = r.asked
 	}
-	r.server = serve(ctx, r.listener, st)
+	r.store, r.server = st, serve(ctx, r.listener, st.answer)
 	return r.listener.Addr().String(), nil
 }
 
@@ -60,7 +61,7 @@ func (r *registerBody) connect(ctx context.Context, s *wire.Start) (err error) {
 }
 
 func (r *registerBody) final(_ context.Context, lock int) (final, error) {
-	return r.server.store.final(lock)
+	return r.store.final(lock)
 }
 
 func (r *registerBody) close() {
@@ -75,18 +76,18 @@ func (r *registerBody) close() {
 	}
 }
 
-// server is the register's face to the users: lines of requests, each answered in order.
+// server is the face of a process of ours to the users: lines of requests, each answered in order.
 type server struct {
-	store    *store
+	answer   func(ctx context.Context, line []byte) any
 	listener net.Listener
 	stop     context.CancelFunc
 	wg       sync.WaitGroup
 }
 
 // serve accepts users until close.
-func serve(ctx context.Context, l net.Listener, s *store) *server {
+func serve(ctx context.Context, l net.Listener, answer func(ctx context.Context, line []byte) any) *server {
 	ctx, cancel := context.WithCancel(ctx)
-	srv := &server{store: s, listener: l, stop: cancel}
+	srv := &server{answer: answer, listener: l, stop: cancel}
 	srv.wg.Go(func() {
 		for {
 			c, err := l.Accept()
@@ -119,7 +120,7 @@ func (s *server) user(ctx context.Context, c net.Conn) {
 		if err != nil && !errors.Is(err, bufio.ErrBufferFull) {
 			return
 		}
-		var a reply
+		var a any
 		if err != nil {
 			a = reply{Outcome: wire.OutcomeFail, Error: fmt.Sprintf("a request has at most %d bytes", maxRequest)}
 		} else {
@@ -136,17 +137,17 @@ func (s *server) user(ctx context.Context, c net.Conn) {
 }
 
 // answer carries out one request.
-func (s *server) answer(ctx context.Context, line []byte) reply {
+func (s *store) answer(ctx context.Context, line []byte) any {
 	op, err := parse(line)
 	if err != nil {
 		return reply{Outcome: wire.OutcomeFail, Error: err.Error()}
 	}
-	got, err := s.store.apply(ctx, op)
+	got, err := s.apply(ctx, op)
 	if err != nil {
 		return reply{Outcome: wire.OutcomeFail, Fenced: errors.Is(err, ErrFenced), Error: err.Error()}
 	}
 	a := reply{Outcome: wire.OutcomeOK, Value: got.value}
-	if s.store.guard == GuardCASVersion {
+	if s.guard == GuardCASVersion {
 		a.Version = got.version
 	}
 	return a

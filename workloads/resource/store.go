@@ -141,5 +141,5 @@ func (s *store) final(i int) (final, error) {
 	defer s.mu.Unlock()
 	c := s.cells[i]
 	s.record(&history.Event{Kind: history.Final, Phase: history.Info, Lock: uint16(i), Value: c.value, Valid: c.applied})
-	return final{c.value, c.applied}, nil
+	return final{value: c.value, applied: c.applied}, nil
 }

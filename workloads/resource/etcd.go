@@ -1,0 +1,207 @@
+package resource
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/lockquake/lockquake/backends/etcd"
+	"github.com/lockquake/lockquake/internal/clock"
+	"github.com/lockquake/lockquake/internal/cluster"
+	"github.com/lockquake/lockquake/internal/wire"
+)
+
+const etcdName = "etcd"
+
+// etcdStore is the very etcd that grants the locks, with a key for each value and one for each effect. A read or write, its
+// line in the log and the guard's look at the lock's key are one transaction.
+var etcdStore = Kind{
+	Name: etcdName,
+	Doc:  "The etcd that grants the locks: a key for each lock's value, read and written by transactions that also keep the log.",
+	Guards: []Guard{
+		{Name: GuardNone, Doc: "refuses nothing"},
+		{Name: GuardLockKey, Token: true, Doc: "refuses a read or write when the lock's key is gone, or was made at another revision than the one that was granted"},
+	},
+	Within: "etcd",
+	Specs:  func() []cluster.Spec { return []cluster.Spec{ledgerSpec(etcdName)} },
+	Dial:   dialEtcd,
+	book:   func() book { return &etcdBook{} },
+}
+
+// Where values and effects are kept: no lock's records lie there.
+const (
+	etcdCells   = "lockquake-cells/"
+	etcdEffects = "lockquake-effects/"
+)
+
+// effect is a line of the log. etcd orders the lines by the revision at which they were made, and dates none; Sent is the time of the
+// run's clock at which the user sent the transaction.
+type effect struct {
+	Sent  int64  `json:"sent"`
+	Lock  string `json:"lock"`
+	User  string `json:"user"`
+	Grant uint32 `json:"grant"`
+	Token uint64 `json:"token,omitempty"`
+	Write bool   `json:"write,omitempty"`
+	OK    bool   `json:"ok,omitempty"`
+	Value int64  `json:"value,omitempty"` // that was to be written
+}
+
+// etcdLink is a user's connection.
+type etcdLink struct {
+	guard  string
+	client *clientv3.Client
+	made   int // transactions
+}
+
+func dialEtcd(ctx context.Context, t Target) (Connection, error) {
+	c, err := etcd.Store(ctx, t.Access)
+	if err != nil {
+		return nil, err
+	}
+	return &etcdLink{guard: t.Guard, client: c}, nil
+}
+
+// Read reads the value that a lock protects.
+func (l *etcdLink) Read(ctx context.Context, a Access) (int64, error) {
+	resp, err := l.do(ctx, a, effect{}, clientv3.OpGet(etcdCells+a.Lock))
+	if err != nil {
+		return 0, err
+	}
+	kvs := resp.Responses[0].GetResponseRange().GetKvs()
+	if len(kvs) == 0 {
+		return 0, nil
+	}
+	return strconv.ParseInt(string(kvs[0].Value), 10, 64)
+}
+
+// Write writes it.
+func (l *etcdLink) Write(ctx context.Context, a Access, value int64) error {
+	_, err := l.do(ctx, a, effect{Write: true, Value: value}, clientv3.OpPut(etcdCells+a.Lock, strconv.FormatInt(value, 10)))
+	return err
+}
+
+// do makes one transaction: the access where the guard lets it pass, and its line in the log in either case. The library
+// sends a transaction that writes once.
+func (l *etcdLink) do(ctx context.Context, a Access, e effect, access clientv3.Op) (*clientv3.TxnResponse, error) {
+	e.Sent, e.Lock, e.User, e.Grant, e.Token = clock.Now(), a.Lock, a.User.String(), a.Grant, uint64(a.Token)
+	refused, err := json.Marshal(e)
+	if err != nil {
+		return nil, err
+	}
+	e.OK = true
+	applied, err := json.Marshal(e)
+	if err != nil {
+		return nil, err
+	}
+	l.made++
+	line := fmt.Sprintf("%s%s/%d", etcdEffects, a.User, l.made)
+	txn := l.client.Txn(ctx)
+	if l.guard == GuardLockKey {
+		key, revision, err := etcd.GrantKey(a.Owner)
+		if err != nil {
+			return nil, fmt.Errorf("%w: %w", ErrFenced, err)
+		}
+		txn = txn.If(clientv3.Compare(clientv3.CreateRevision(key), "=", revision))
+	}
+	resp, err := txn.Then(access, clientv3.OpPut(line, string(applied))).Else(clientv3.OpPut(line, string(refused))).Commit()
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return nil, fmt.Errorf("etcd: %w", context.Cause(ctx))
+	case err != nil:
+		return nil, fmt.Errorf("etcd: %w", err)
+	case !resp.Succeeded:
+		return nil, fmt.Errorf("%w: the lock's key is gone, or another", ErrFenced)
+	}
+	return resp, nil
+}
+
+// Close closes the connection.
+func (l *etcdLink) Close() error { return l.client.Close() }
+
+// etcdBook reads the log. There is nothing to lay out: what is not there is 0.
+type etcdBook struct {
+	client *clientv3.Client
+	locks  []string
+}
+
+// etcdOpen bounds one attempt to reach the members.
+const etcdOpen = 2 * time.Second
+
+func (b *etcdBook) open(ctx context.Context, s *wire.Start) (err error) {
+	if b.client == nil {
+		if b.client, err = etcd.Store(ctx, s.Access); err != nil {
+			return err
+		}
+		b.locks = s.Locks
+	}
+	ctx, cancel := context.WithTimeout(ctx, etcdOpen)
+	defer cancel()
+	_, err = b.client.Get(ctx, etcdCells)
+	return err
+}
+
+// now is the clock by which users date what they send: the run's.
+func (b *etcdBook) now(context.Context) (int64, error) { return clock.Now(), nil }
+
+func (b *etcdBook) read(ctx context.Context) ([]entry, map[string]final, error) {
+	resp, err := b.client.Get(ctx, etcdEffects, clientv3.WithPrefix(), clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortAscend))
+	if err != nil {
+		return nil, nil, err
+	}
+	lines := make([]effect, len(resp.Kvs))
+	for i, kv := range resp.Kvs {
+		if err := json.Unmarshal(kv.Value, &lines[i]); err != nil {
+			return nil, nil, fmt.Errorf("%s: %w", kv.Key, err)
+		}
+	}
+	log, cells := retrace(b.locks, lines)
+	for _, name := range b.locks { // the log and the values must say the same
+		resp, err := b.client.Get(ctx, etcdCells+name)
+		if err != nil {
+			return nil, nil, err
+		}
+		stands := "0"
+		if len(resp.Kvs) > 0 {
+			stands = string(resp.Kvs[0].Value)
+		}
+		if told := strconv.FormatInt(cells[name].value, 10); told != stands {
+			return nil, nil, fmt.Errorf("%s holds %s, and its log ends with %s", name, stands, told)
+		}
+	}
+	return log, cells, nil
+}
+
+// retrace follows the log in its order. Each effect is dated by the earliest time that it can have been applied at: when it was sent, but
+// after the one before it.
+func retrace(locks []string, lines []effect) (log []entry, cells map[string]final) {
+	cells = map[string]final{}
+	for _, name := range locks {
+		cells[name] = final{}
+	}
+	last := int64(0)
+	for _, e := range lines {
+		last = max(last+1, e.Sent)
+		x := entry{at: last, lock: e.Lock, user: e.User, grant: e.Grant, token: e.Token, write: e.Write, ok: e.OK, value: e.Value}
+		c := cells[e.Lock]
+		switch {
+		case e.Write && e.OK:
+			cells[e.Lock] = final{value: e.Value, applied: c.applied + 1}
+		case !e.Write && e.OK:
+			x.value = c.value
+		}
+		log = append(log, x)
+	}
+	return log, cells
+}
+
+func (b *etcdBook) close() {
+	if b.client != nil {
+		_ = b.client.Close() // the process ends
+		b.client = nil
+	}
+}
