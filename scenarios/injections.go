@@ -2,6 +2,7 @@ package scenarios
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"time"
 
@@ -31,6 +32,9 @@ func (t *targets) UnmarshalYAML(unmarshal func(any) error) error {
 	}
 	if len(words) == 0 {
 		return errors.New("want a target, or a list of targets")
+	}
+	if len(words) > 1 && slices.ContainsFunc(words, func(w string) bool { return strings.Contains(w, " or ") }) {
+		return errors.New("in a list all are hit; write alternatives as one text, such as leader or all")
 	}
 	*t = targets(strings.Join(words, ", "))
 	return nil

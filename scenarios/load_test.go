@@ -22,7 +22,7 @@ func TestLoad(t *testing.T) {
 		{"stories/etcd-holder-pause", "etcd-holder-pause"},
 		{"etcd-h*", "etcd-healthy etcd-holder-pause etcd-holder-pause-fenced etcd-holder-pause-delayed etcd-holder-pause-fenced-redis"},
 		{"stories/redis-r*", "redis-restart-amnesia redis-restart-amnesia-aof-always redis-restart-amnesia-renewed " +
-			"redis-restart-amnesia-aof-everysec redis-restart-amnesia-power-everysec redis-restart-amnesia-power-always"},
+			"redis-restart-amnesia-aof-everysec redis-restart-amnesia-power-everysec redis-restart-amnesia-power-always redis-restart-amnesia-stop redis-restart-amnesia-save-points"},
 		{file, "small"},
 		{file + ":other", "small-other"},
 		{file + ":another", `error: ` + file + `: has no twin "another"; it has other`},

@@ -71,7 +71,7 @@ type Injection struct {
 	Path   string        // of its key in the scenario, for messages
 }
 
-// Step is one entry of the `steps:` list. Exactly one of Do, Inject, Heal and Await is set.
+// Step is one entry of the `steps:` list. Exactly one of Do, Inject, Heal, Await and Observe is set.
 type Step struct {
 	Line int // in the file, for messages
 
@@ -87,7 +87,7 @@ type Step struct {
 	Action  string // for arm: "wait" or "die"
 
 	Inject string // name of a fault
-	On     string // selectors, node names or users' names, with commas between
+	On     string // for inject: selectors, node names or users' names, with commas between
 	As     string // name of this injection, for heal
 	Params Params // the fault's own keys
 
@@ -101,6 +101,9 @@ type Step struct {
 	IsNot string        // for await fact: any answer but this one
 	For   time.Duration // for await elapsed
 	Of    string        // for await bitten: the name given by `as`
+
+	Observe string        // a fact that is put on record; On lists the nodes to ask
+	Every   time.Duration // for observe: from one question to the next, until the steps are over; 0: each node is asked once
 
 	Within time.Duration // deadline of the step; default 10s
 }

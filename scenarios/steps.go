@@ -14,7 +14,7 @@ import (
 
 // What a step may say.
 var (
-	stepKinds = []string{"do", "inject", "heal", "await"}
+	stepKinds = []string{"do", "inject", "heal", "await", "observe"}
 	verbs     = []string{"acquire", "read", "check", "write", "release", "renew", "arm", "continue"}
 	outcomes  = []string{"ok", "fail", "info", "any"}
 	actions   = []string{"wait", "die"}
@@ -51,11 +51,13 @@ type rawStep struct {
 	Inject, As     string
 	On             targets
 	Heal           string
+	Observe        string
 	Await, Event   string
 	Of             string
 	Fact, Node, Is string
 	IsNot          string `yaml:"is_not"`
 	For, Within    time.Duration
+	Every          time.Duration
 }
 
 func (r reader) steps(s *Scenario) error {
@@ -95,6 +97,7 @@ func (r reader) step(m *ast.MappingNode, path string) (Step, error) {
 		Do: raw.Do, User: raw.User, Lock: raw.Lock, Mode: raw.Mode, Value: raw.Value, Plus: raw.Plus, Outcome: raw.Outcome, Async: raw.Async,
 		Point: raw.Point, Action: raw.Action, Inject: raw.Inject, On: string(raw.On), As: raw.As, Params: params, Heal: raw.Heal,
 		Await: raw.Await, Event: raw.Event, Of: raw.Of, Fact: raw.Fact, Node: raw.Node, Is: raw.Is, IsNot: raw.IsNot, For: raw.For, Within: raw.Within,
+		Observe: raw.Observe, Every: raw.Every,
 	}
 	if tok := tokenOf(m); tok != nil && tok.Position != nil {
 		s.Line = tok.Position.Line
@@ -116,6 +119,8 @@ func (r reader) rawStep(m *ast.MappingNode, path, kind string) (rawStep, Params,
 	switch kind {
 	case "inject":
 		keys = append(keys, "on", "as")
+	case "observe":
+		keys = append(keys, "on", "every")
 	case "do":
 		if !slices.Contains(verbs, text) {
 			return raw, Params{}, r.errorf(join(path, "do"), "%q is nothing that a user can do; %s", text, instead(text, verbs))
@@ -195,6 +200,10 @@ func (r reader) stepValues(m *ast.MappingNode, s Step, path string) error {
 		return r.errorf(join(path, "lock"), "%q is not a lock: they are named lock-0, lock-1, ...", s.Lock)
 	case entry(m, "is") != nil && entry(m, "is_not") != nil:
 		return r.errorf(join(path, "is_not"), "is one too many beside is; write one of them")
+	case s.Observe != "" && s.On == "":
+		return r.src.at(tokenOf(m), path, "observe %s needs on: the nodes to ask", s.Observe)
+	case entry(m, "every") != nil && s.Every <= 0:
+		return r.errorf(join(path, "every"), "nobody can be asked without a pause; write a time above 0s")
 	case s.Await == "elapsed" && s.For == 0:
 		return r.errorf(join(path, "for"), "no time is nothing to wait for; write a time above 0s")
 	case s.Await == "elapsed" && s.For >= s.Within:
@@ -203,7 +212,7 @@ func (r reader) stepValues(m *ast.MappingNode, s Step, path string) error {
 		}
 		return r.errorf(join(path, "for"), "%s is longer than the step's deadline; write within as well", s.For)
 	}
-	for _, key := range []string{"inject", "heal", "on", "as", "of", "point", "fact", "node", "is", "is_not"} {
+	for _, key := range []string{"inject", "heal", "observe", "on", "as", "of", "point", "fact", "node", "is", "is_not"} {
 		if v := entry(m, key); v != nil {
 			if text, ok := textOf(v.Value); ok && strings.TrimSpace(text) == "" {
 				return r.src.at(tokenOf(v.Value), join(path, key), "is empty")
