@@ -9,7 +9,8 @@ const (
 	FileScenario = "scenario.yaml"
 	FileEnv      = "env.json"
 	FileFaults   = "faults.jsonl"
-	FileDrawn    = "drawn.yaml" // the schedule as it was drawn, as a scenario
+	FileObserved = "observed.jsonl" // what the service said when steps asked it; none where nobody asked
+	FileDrawn    = "drawn.yaml"     // the schedule as it was drawn, as a scenario
 	FileVerdict  = "verdict.json"
 	FileReport   = "report.html"
 	DirHistory   = "history"
@@ -51,11 +52,28 @@ type Env struct {
 	Terms    map[string]int64 `json:"terms,omitempty"`
 	Resource string           `json:"resource"`
 	Guard    string           `json:"guard"`
-	Directed bool             `json:"directed"` // by steps
-	Users    int              `json:"users"`
+	// Replicas names the processes that are replicas of the resource: what counts, a majority of them has done.
+	Replicas []string `json:"replicas,omitempty"`
+	Directed bool     `json:"directed"` // by steps
+	Users    int      `json:"users"`
+	// People are the users that steps name, with their nodes: each is user 0 of a client of its own.
+	People map[string]string `json:"people,omitempty"`
+	// ResourceNodes are the nodes of what the lock protects.
+	ResourceNodes []string `json:"resource_nodes,omitempty"`
+
+	// Kept says that the servers, their network and the agent are those of an earlier run of the scenario, which left them clean: the proof
+	// is what was seen of that before this run's clients were connected. Fresh is why an earlier run's were not kept; "" where there was
+	// none, or none was to be kept.
+	Kept      bool    `json:"kept"`
+	KeptFrom  string  `json:"kept_from,omitempty"` // the directory of the run that started them, beside this one's
+	KeptProof []Proof `json:"kept_proof,omitempty"`
+	Fresh     string  `json:"fresh,omitempty"`
 
 	Start int64 `json:"start"` // ns of CLOCK_MONOTONIC: the workload was let go
 	End   int64 `json:"end"`   // ns: no more acquires were begun
+
+	// Readings are what servers and clients had counted before the workload was let go, and before it was stopped.
+	Readings []Reading `json:"readings,omitempty"`
 
 	Finished    bool     `json:"finished"`              // the engine came to its end; false is a truncated run
 	Interrupted bool     `json:"interrupted,omitempty"` // by a signal; what was there is judged
@@ -71,6 +89,7 @@ type Env struct {
 // others are one after another.
 const (
 	TimeUp         = "up"
+	TimeReset      = "up_reset"    // where servers are kept: until they were shown to be clean, or not to be
 	TimeOpen       = "up_open"     // network, containers or namespaces, not yet started
 	TimeStart      = "up_start"    // until every process was started
 	TimeServe      = "up_serve"    // from then until the service serves
@@ -80,8 +99,14 @@ const (
 	TimeLoad       = "load"
 	TimeHeal       = "heal"
 	TimeSettle     = "settle"
-	TimeDown       = "down" // teardown of all nodes
+	TimeDown       = "down" // teardown of all nodes, or of all but the servers where these are kept
 )
+
+// Proof is one thing that had to be as it was when the servers began to serve.
+type Proof struct {
+	What     string `json:"what"`
+	Evidence string `json:"evidence"`
+}
 
 // ClientStats is what a node said of itself at its end.
 type ClientStats struct {
@@ -95,6 +120,13 @@ type ClientStats struct {
 	CPU       int64            `json:"cpu_ns"`
 	Dead      bool             `json:"dead"` // it was killed
 	Errors    map[string]int64 `json:"errors,omitempty"`
+}
+
+// Reading is what servers and clients have counted up to a moment. Who did not tell is left out.
+type Reading struct {
+	Time          int64            `json:"time"`                    // ns of CLOCK_MONOTONIC
+	Requests      map[string]int64 `json:"requests,omitempty"`      // by server: what it was asked since it started
+	Notifications map[string]int64 `json:"notifications,omitempty"` // by client: how often watches woke its users
 }
 
 // EnvSchema names the version of env.json.
@@ -116,6 +148,10 @@ type Report struct {
 
 	Versions map[string]string `json:"versions"`   // of the servers and of the libraries
 	Timings  map[string]int64  `json:"timings_ms"` // as in env.json
+
+	Kept      bool    `json:"kept"` // this and the next two as in env.json
+	KeptProof []Proof `json:"kept_proof,omitempty"`
+	Fresh     string  `json:"fresh,omitempty"`
 
 	Judged   Judged              `json:"judged"`
 	Counts   map[string]*int64   `json:"counts"`   // null: not judged

@@ -174,7 +174,7 @@ func (c *court) strength(x scenarios.Expectation) string {
 // chances is how often the count could have gone up, and what that was.
 func (c *court) chances(name string) (n int64, of string) {
 	switch name {
-	case "stale_writes", "fence_saves", "unordered_effects", "false_refusals":
+	case "stale_writes", "fence_saves", "unordered_effects", "false_refusals", "minority_effects":
 		return c.report.Judged.Effects, "effects"
 	case "lost_updates", "lost_elements", "units_oversold", "double_bookings", "accounts_off", "sum_off":
 		return c.acknowledged, "acknowledged writes"

@@ -20,6 +20,7 @@ type docket struct {
 	env      Env
 	run      Run
 	faults   []history.Fault // as recorded; after the trial, as the history leaves them
+	observed []history.Observation
 	tally    tally
 	findings []Finding
 	latency  *latency
@@ -47,7 +48,9 @@ func judge(dir string, kinds []CheckerKind) (Report, error) {
 		return Report{}, fmt.Errorf("run directory: %w", err)
 	}
 	if d.faults, err = ReadFaults(dir); err == nil {
-		err = d.hear(kinds)
+		if d.observed, err = ReadObserved(dir); err == nil {
+			err = d.hear(kinds)
+		}
 	}
 	if err != nil {
 		d.findings, d.tally, d.latency = nil, tally{}, nil
@@ -66,12 +69,12 @@ func judge(dir string, kinds []CheckerKind) (Report, error) {
 }
 
 // makeRun tells the checkers what they must know. A fault that never came to be has no duration.
-func (d *docket) makeRun(m *history.Merge) {
+func (d *docket) makeRun(m *Log) {
 	e := d.env
 	d.run = Run{
 		TTL: e.TTL, Locks: m.Locks(), Token: e.Token, Expires: e.Expires, Recovery: e.Recovery, Increments: e.Increments,
-		Writes: e.Writes, Terms: e.Terms, Directed: e.Directed, Resource: e.Resource, Guard: e.Guard, Faults: made(d.faults),
-		Processes: m.Processes(), Clients: e.Clients, Start: e.Start, End: e.End,
+		Writes: e.Writes, Terms: e.Terms, Directed: e.Directed, Resource: e.Resource, Guard: e.Guard, Replicas: e.Replicas, Faults: made(d.faults), Observed: d.observed,
+		Processes: m.merge.Processes(), Clients: e.Clients, Readings: e.Readings, Start: e.Start, End: e.End,
 	}
 	d.run.Cores, _ = strconv.Atoi(e.Host["cores"]) // 0 where the host did not tell
 	for _, c := range e.Clients {
@@ -92,7 +95,7 @@ const batchSize = 1024
 
 // hear reads the whole history once and lets every checker see it.
 func (d *docket) hear(kinds []CheckerKind) (err error) {
-	m, err := history.OpenAll(filepath.Join(d.dir, DirHistory))
+	m, err := OpenLog(d.dir, d.env)
 	if err != nil {
 		return err
 	}
@@ -103,7 +106,6 @@ func (d *docket) hear(kinds []CheckerKind) (err error) {
 		bench = append(bench, seat(k, d.run))
 	}
 	rec := newReceipts(d.run)
-	heard := map[string]int64{}
 	events, from := make([]history.Event, batchSize), make([]*history.Header, batchSize)
 	for end := false; !end; {
 		n := 0
@@ -111,7 +113,6 @@ func (d *docket) hear(kinds []CheckerKind) (err error) {
 			if from[n], err = m.Next(&events[n]); err != nil {
 				break
 			}
-			heard[from[n].Process]++
 			d.tally.observe(&events[n])
 			rec.observe(&events[n])
 		}
@@ -123,7 +124,7 @@ func (d *docket) hear(kinds []CheckerKind) (err error) {
 			j.observe(events[:n], from[:n])
 		}
 	}
-	if err := d.complete(heard); err != nil {
+	if err := d.complete(m.heard); err != nil {
 		return err
 	}
 	for _, j := range bench {
@@ -250,7 +251,9 @@ func (t *tally) observe(e *history.Event) {
 			t.acknowledged++
 		}
 	case history.EffectRead, history.EffectWrite:
-		t.judged.Effects++
+		if e.Phase != history.Info {
+			t.judged.Effects++
+		}
 	case history.Dropped:
 		t.dropped += e.Value
 	default:

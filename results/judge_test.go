@@ -15,6 +15,7 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
 	"github.com/lockquake/lockquake/history"
+	"github.com/lockquake/lockquake/scenarios"
 )
 
 const (
@@ -96,6 +97,17 @@ func TestReportFitsSchema(t *testing.T) {
 		if fits(r) == nil {
 			t.Errorf("%s: a verdict that there is not fits the schema", name)
 		}
+	}
+	known, err := scenarios.Load("etcd-holder-pause")
+	if err != nil {
+		t.Fatal(err)
+	}
+	never := NotRun(known[0], "local", "nothing is there")
+	if err := fits(never); err != nil {
+		t.Errorf("not run: %v", err)
+	}
+	if n, ok := never.Counts["double_grants"]; never.Verdict != Unknown || !ok || n != nil || len(never.Reasons) != 1 || !strings.Contains(never.Reasons[0], "nothing is there") {
+		t.Errorf("not run: %s with %v, because of %q", never.Verdict, never.Counts, never.Reasons)
 	}
 	d := prepared(t, serialScript, "", nil)
 	damage(t, d, "client-1", -1)

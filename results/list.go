@@ -19,6 +19,11 @@ func Checkers() []CheckerKind {
 			Counts: []string{"stale_writes", "fence_saves", "unordered_effects", "false_refusals"},
 		},
 		{
+			Name: "minority_effects", New: newMinorityEffects,
+			Doc:    "Writes that some replicas of a replicated resource applied, but no majority: they do not count as effects.",
+			Counts: []string{"minority_effects"},
+		},
+		{
 			Name: "lost_updates", New: newLostUpdates,
 			Doc:    "Every acknowledged effect is there at the end.",
 			Counts: []string{"lost_updates"},
@@ -26,7 +31,7 @@ func Checkers() []CheckerKind {
 		{
 			Name: "lost_elements", New: newLostElements,
 			Doc:    "Every element that was put into a set, and acknowledged, is in it at the end.",
-			Counts: []string{"lost_elements"},
+			Counts: []string{"lost_elements"}, Measures: []string{"acknowledged_elements", "lost_elements_share"},
 		},
 		{
 			Name: "oversold", New: newOversold,
@@ -54,6 +59,16 @@ func Checkers() []CheckerKind {
 			Counts: []string{"foreign_releases"},
 		},
 		{
+			Name: "primaries", New: newPrimaries,
+			Doc:      "At no time do two servers take writes where one lock is kept; where they were asked all the time.",
+			Measures: []string{"both_primaries_served_ms"},
+		},
+		{
+			Name: "lost_writes", New: newLostWrites,
+			Doc:    "A grant that a server was seen to have is there until its time is over, or somebody releases the lock; where servers were asked at the end.",
+			Counts: []string{"acknowledged_writes_lost"},
+		},
+		{
 			Name: "stuck_locks", New: newStuckLocks,
 			Doc:    "When users ask for a lock that nobody alive has in hand, somebody gets it within its recovery bound.",
 			Counts: []string{"stuck_locks"}, Measures: []string{"stuck_ms_max"},
@@ -69,6 +84,11 @@ func Checkers() []CheckerKind {
 			Measures: []string{"throughput_per_s"},
 		},
 		{
+			Name: "load", New: newLoad,
+			Doc:      "How many reads and writes reached the resource, served or refused, for each write that was acknowledged.",
+			Measures: []string{"accesses_per_write"},
+		},
+		{
 			Name: "unfairness", New: newUnfairness,
 			Doc:    "Who asks for a lock gets it, and about as often as the others.",
 			Counts: []string{"starved_users"}, Measures: []string{"jain_index", "longest_wait_ms"},
@@ -77,6 +97,11 @@ func Checkers() []CheckerKind {
 			Name: "latency", New: newLatency,
 			Doc:      "How long acquire, hold, release and handoff took, in the whole run and before, during and after each fault.",
 			Measures: latencyMeasures(),
+		},
+		{
+			Name: "cost", New: newCost,
+			Doc:      "What a handoff and a grant cost: how many waiters were woken, and what the servers were asked, for each.",
+			Measures: []string{"wakeups_per_handoff", "requests_per_handoff", "requests_per_grant"},
 		},
 		{
 			Name: "generator", New: newGenerator,

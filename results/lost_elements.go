@@ -4,6 +4,9 @@
 // the element that was added last: what was read before that write is the set that it was added to, and so on down to the
 // empty one. Acknowledged elements that are not met on the way down from the final read are lost.
 //
+// Acknowledged is what the resource answered to the write, whatever the lock said after. acknowledged_elements is how many
+// were, lost_elements_share which part of them is lost.
+//
 // It cannot see which write took an element away.
 
 package results
@@ -48,10 +51,11 @@ func (c *lostElements) Observe(e *history.Event) {
 func (c *lostElements) Finish() Finding {
 	names := []string{"lost_elements"}
 	f, ok := c.run.applies("lost_elements", names, writesElements, c.added, c.finals)
+	f.Measures = map[string]*float64{"acknowledged_elements": nil, "lost_elements_share": nil}
 	if !ok {
 		return f
 	}
-	var lost int64
+	var lost, acknowledged int64
 	for i := range c.run.Locks {
 		lock := uint16(i)
 		final, read := c.finals[lock]
@@ -71,6 +75,7 @@ func (c *lostElements) Finish() Finding {
 			}
 		}
 		lost += int64(len(gone))
+		acknowledged += int64(len(c.acked[lock]))
 		if len(gone) > 0 && len(f.Witnesses) < MaxWitnesses {
 			f.Witnesses = append(f.Witnesses, Witness{
 				Kind: "lost_element", Lock: lockName(c.run, lock), From: gone[0].Time, To: final.Time,
@@ -82,6 +87,10 @@ func (c *lostElements) Finish() Finding {
 	}
 	f.Verdict = verdictOf(lost)
 	f.Counts = map[string]*int64{"lost_elements": count(lost)}
+	f.Measures["acknowledged_elements"] = measure(float64(acknowledged))
+	if acknowledged > 0 {
+		f.Measures["lost_elements_share"] = measure(float64(lost) / float64(acknowledged))
+	}
 	return f
 }
 

@@ -31,13 +31,18 @@ type Run struct {
 	Directed   bool             // by steps: whoever asks does so because it was told to
 	Resource   string           // "" where nothing is protected
 	Guard      string           // of the resource
+	Replicas   []string         // names of the processes that the resource consists of, where what a majority did counts; else none
 	Faults     []history.Fault  // in the order of their start
-	Processes  []history.Header // one per history file
-	Dead       []string         // names of the clients that were killed
-	Clients    []ClientStats    // what the nodes said of themselves at their end
-	Cores      int              // of the machine that the clients run on; 0: not known
-	Start      int64            // ns: the workload was let go
-	End        int64            // ns: no more acquires were begun
+	// Observed is what the service said when steps asked it.
+	Observed  []history.Observation
+	Processes []history.Header // one per history file
+	Dead      []string         // names of the clients that were killed
+	// Readings are what servers and clients had counted before and at the end of the workload.
+	Readings []Reading
+	Clients  []ClientStats // what the nodes said of themselves at their end
+	Cores    int           // of the machine that the clients run on; 0: not known
+	Start    int64         // ns: the workload was let go
+	End      int64         // ns: no more acquires were begun
 }
 
 // Process finds the header of a process by name.
@@ -98,6 +103,8 @@ type Witness struct {
 	To     int64           `json:"to"`   // ns: and ends
 	Holds  []HoldRef       `json:"holds,omitempty"`
 	Events []history.Event `json:"events"`
+	// Observed is what the service said that proves it.
+	Observed []history.Observation `json:"observed,omitempty"`
 }
 
 // HoldRef is one hold of a witness, as it is drawn.

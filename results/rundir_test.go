@@ -65,7 +65,7 @@ func newRunDir(t *testing.T, text, expect string) *runDir {
 	}
 	return &runDir{t: t, dir: t.TempDir(), script: s, scenario: scenarioText + expect, env: Env{
 		Schema: EnvSchema, Run: "r", Scenario: "test-run", Seed: 7, Started: "2026-01-02T03:04:05Z", TTL: s.run.TTL, Token: s.run.Token,
-		Expires: s.run.Expires, Recovery: s.run.Recovery, Workload: "counter", Resource: s.run.Resource, End: 1e9,
+		Expires: s.run.Expires, Recovery: s.run.Recovery, Workload: "counter", Resource: s.run.Resource, Replicas: s.run.Replicas, End: 1e9,
 		Finished: true, Recovered: true, FinalRead: true, Provider: "none", Backend: "memory", Lock: "mutex",
 	}}
 }
@@ -88,7 +88,7 @@ func (d *runDir) write() {
 		files[name] = w
 	}
 	create("engine")
-	for _, e := range d.script.events {
+	for i, e := range d.script.events {
 		name := clientName(e.User.Client())
 		switch e.Kind {
 		case history.EffectRead, history.EffectWrite:
@@ -96,6 +96,9 @@ func (d *runDir) write() {
 		case history.Final, history.Dead:
 			name = "engine"
 		default:
+		}
+		if on := d.script.at[i]; on != "" {
+			name = on
 		}
 		if files[name] == nil {
 			create(name)
@@ -123,7 +126,7 @@ func (d *runDir) write() {
 func renumber(text string) string {
 	var clients, others []string
 	for _, l := range strings.Split(text, "\n") {
-		if strings.Contains(l, " effect-") {
+		if strings.Contains(l, " effect-") || strings.Contains(l, " final ") {
 			others = append(others, l)
 		} else {
 			clients = append(clients, l)

@@ -13,13 +13,17 @@ import (
 //
 //	run KEY=VALUE...                        what the checkers are told
 //	fault NAME on=USER [hold=N] at=MS until=MS
+//	saw STEP BY NODE FACT ANSWER at=MS [until=MS] [whose=USER]   an observation, of a grant of that user's latest acquire so far
 //	MS USER KIND PHASE [KEY=VALUE...]       an event; USER is A, B, ... (clients) or A2 (user 2 of client A)
+//	                                        on=N: replica N did it, as the user's access number=N
+//	reading MS requests=N,... notifications=N,...   what servers and clients had counted
 //	want NAME=VALUE...                      counts and measures (null where nothing is judged), verdict:CHECKER
 //
 // Times are ms. hold=N names the user's Nth acquire, its latest one where nothing is said.
 type script struct {
 	run    Run
 	events []history.Event
+	at     []string // by event: the replica that it happened at, or ""
 	want   map[string]string
 	seq    map[int]uint32
 	holds  map[history.User][]uint32
@@ -58,10 +62,41 @@ func (s *script) line(f []string) error {
 	case "fault":
 		s.faults = append(s.faults, strings.Join(f[1:], " "))
 		return nil
+	case "saw":
+		return s.saw(f[1:])
+	case "reading":
+		return s.reading(f[1:])
 	case "want":
 		return each(f[1:], func(k, v string) error { s.want[k] = v; return nil })
 	}
 	return s.event(f)
+}
+
+// reading takes what nodes 1, 2, ... had counted; "-" is one that did not tell.
+func (s *script) reading(f []string) error {
+	at, err := millis(f[0])
+	if err != nil {
+		return err
+	}
+	r := Reading{Time: at, Requests: map[string]int64{}, Notifications: map[string]int64{}}
+	s.run.Readings = append(s.run.Readings, r)
+	return each(f[1:], func(k, v string) error {
+		into := r.Requests
+		if k == "notifications" {
+			into = r.Notifications
+		}
+		for i, text := range strings.Split(v, ",") {
+			if text == "-" {
+				continue
+			}
+			n, err := strconv.ParseInt(text, 10, 64)
+			if err != nil {
+				return err
+			}
+			into[strconv.Itoa(i+1)] = n
+		}
+		return nil
+	})
 }
 
 func each(words []string, f func(k, v string) error) error {
@@ -86,6 +121,12 @@ func (s *script) tell(k, v string) (err error) {
 		var n int64
 		n, err = strconv.ParseInt(v, 10, 64)
 		s.run.Terms = map[string]int64{termStock: n}
+	case "replicas":
+		n, err := strconv.Atoi(v)
+		for i := range n {
+			s.run.Replicas = append(s.run.Replicas, replicaName(i+1))
+		}
+		return err
 	case "increments":
 		s.run.Increments = true
 	case "directed":
@@ -144,6 +185,35 @@ func (s *script) fault(f []string) error {
 	return err
 }
 
+func (s *script) saw(f []string) error {
+	step, err := strconv.Atoi(f[0])
+	if err != nil || len(f) < 6 {
+		return fmt.Errorf("%v is no observation", f)
+	}
+	o := history.Observation{Step: step, By: f[1], Node: f[2], Fact: f[3], Answer: f[4], Count: 1}
+	err = each(f[5:], func(k, v string) (err error) {
+		switch k {
+		case "at":
+			o.Asked, err = millis(v)
+			o.Answered, o.LastAsked, o.LastAnswered = o.Asked, o.Asked, o.Asked
+		case "until":
+			o.LastAsked, err = millis(v)
+			o.LastAnswered, o.Count = o.LastAsked, 2
+		case "whose":
+			u := scriptUser(v)
+			hs := s.holds[u]
+			o.User, o.Grant = &u, hs[len(hs)-1]
+		default:
+			err = fmt.Errorf("unknown key")
+		}
+		return err
+	})
+	s.run.Observed = append(s.run.Observed, o)
+	return err
+}
+
+func replicaName(n int) string { return "epoch-" + strconv.Itoa(n) }
+
 func millis(s string) (int64, error) {
 	switch s {
 	case "endless":
@@ -178,6 +248,7 @@ func (s *script) event(f []string) error {
 		}
 	}
 	s.number(&e)
+	on := ""
 	err = each(f[4:], func(k, v string) (err error) {
 		switch k {
 		case "valid":
@@ -196,6 +267,12 @@ func (s *script) event(f []string) error {
 			var n int
 			n, err = strconv.Atoi(v)
 			e.Grant = s.holds[e.User][n-1]
+		case "on":
+			var n int
+			n, err = strconv.Atoi(v)
+			on = replicaName(n)
+		case "number":
+			e.Valid, err = strconv.ParseInt(v, 10, 64)
 		case "shared":
 			e.Mode = 1
 		case "fenced":
@@ -209,7 +286,7 @@ func (s *script) event(f []string) error {
 		}
 		return err
 	})
-	s.events = append(s.events, e)
+	s.events, s.at = append(s.events, e), append(s.at, on)
 	return err
 }
 

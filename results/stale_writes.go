@@ -12,6 +12,7 @@ package results
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/lockquake/lockquake/history"
 )
@@ -59,7 +60,7 @@ func (s *staleWrites) Observe(e *history.Event) {
 		s.t.observe(e)
 		return
 	}
-	if e.Grant == 0 {
+	if e.Grant == 0 || e.Phase == history.Info { // the latter is no effect
 		return
 	}
 	s.effects++
@@ -160,8 +161,8 @@ func (s *staleWrites) keep(list *shortlist, kind, what string, h *hold, t *touch
 		kind: kind, from: other.event.Time, to: event.Time, holds: []*hold{h, other.hold}, rank: rank,
 		events: []history.Event{other.event, event},
 		text: func() string {
-			return fmt.Sprintf("a %s of %v, granted %s at %s, %s at %s, after %v, granted it at %s, had touched the resource at %s",
-				event.Kind, h.user, lockName(s.run, h.lock), s.run.ms(h.start), what, s.run.ms(event.Time),
+			return fmt.Sprintf("the %s of %v, granted %s at %s, %s at %s, after %v, granted it at %s, had touched the resource at %s",
+				strings.TrimPrefix(event.Kind.String(), "effect-"), h.user, lockName(s.run, h.lock), s.run.ms(h.start), what, s.run.ms(event.Time),
 				other.hold.user, s.run.ms(other.hold.start), s.run.ms(other.event.Time))
 		},
 	})

@@ -14,7 +14,7 @@ import (
 )
 
 // stops names the faults that ask a process to stand still.
-var stops = map[string]bool{"pause": true}
+var stops = map[string]bool{"pause": true, "freeze": true}
 
 type stalls struct {
 	run     Run

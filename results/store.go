@@ -71,7 +71,22 @@ func readJSON(path string, into any) error {
 // ReadFaults reads faults.jsonl from the run directory; a run without that file has no faults. A line that cannot be
 // read is an error that wraps history.ErrCorrupt and says where.
 func ReadFaults(dir string) ([]history.Fault, error) {
-	path := filepath.Join(dir, FileFaults)
+	list, err := readLines[history.Fault](filepath.Join(dir, FileFaults))
+	for i := range list {
+		if f := &list[i]; f.Receipt.Status == "" {
+			f.Receipt = history.Receipt{Status: history.Indeterminate, Evidence: "no receipt was taken", Time: f.Start}
+		}
+	}
+	return list, err
+}
+
+// ReadObserved reads observed.jsonl from the run directory, as ReadFaults does faults.jsonl.
+func ReadObserved(dir string) ([]history.Observation, error) {
+	return readLines[history.Observation](filepath.Join(dir, FileObserved))
+}
+
+// readLines reads a file of JSON Lines; one that is not there is empty.
+func readLines[T any](path string) ([]T, error) {
 	f, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -80,17 +95,14 @@ func ReadFaults(dir string) ([]history.Fault, error) {
 		return nil, err
 	}
 	defer func() { _ = f.Close() }() // it is only read
-	var list []history.Fault
+	var list []T
 	r := bufio.NewReader(f)
 	for n := 1; ; n++ {
 		line, err := r.ReadBytes('\n')
 		if len(bytes.TrimSpace(line)) > 0 {
-			var one history.Fault
+			var one T
 			if err := json.Unmarshal(line, &one); err != nil {
 				return nil, fmt.Errorf("%w: %s: line %d: %v", history.ErrCorrupt, path, n, err)
-			}
-			if one.Receipt.Status == "" {
-				one.Receipt = history.Receipt{Status: history.Indeterminate, Evidence: "no receipt was taken", Time: one.Start}
 			}
 			list = append(list, one)
 		}

@@ -26,6 +26,7 @@ func (d *docket) report(damage error) Report {
 	e := d.env
 	r := Report{
 		Schema: ReportSchema, Scenario: d.scenario.Name, Claim: d.scenario.Claim, Verdict: Pass, Seed: e.Seed, Replay: e.Replay, Drawn: e.Drawn,
+		Kept: e.Kept, KeptProof: e.KeptProof, Fresh: e.Fresh,
 		Provider: e.Provider, Backend: e.Backend, Lock: e.Lock, Judged: d.tally.judged, RunDir: d.dir,
 		Versions: versions(e), Timings: map[string]int64{}, Counts: map[string]*int64{}, Measures: map[string]*float64{}, Latency: map[string]Quantiles{},
 		Reasons: []string{}, Strength: []string{}, Expectations: []ExpectationResult{}, Faults: []FaultResult{},
@@ -59,6 +60,17 @@ func (d *docket) report(damage error) Report {
 	}
 	d.expect(&r, damage)
 	return r
+}
+
+// NotRun is the report of a run that was not made: unknown, for the reason given, and in it nothing is judged.
+func NotRun(s scenarios.Scenario, provider, why string) Report {
+	d := docket{scenario: s, env: Env{
+		Provider: provider, Backend: s.Backend.Use, Lock: s.Backend.Lock, Seed: s.Run.Seed, Directed: len(s.Steps) > 0 && s.Workload.Use == "",
+	}}
+	for _, k := range Checkers() {
+		d.findings = append(d.findings, nothingJudged(k, ""))
+	}
+	return d.report(fmt.Errorf("it was not run: %s", why))
 }
 
 // versions collects from the environment which servers and libraries were at work. What a service tells of itself under

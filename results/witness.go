@@ -14,8 +14,9 @@ type proof struct {
 	from, to int64
 	holds    []*hold
 	events   []history.Event // beside those of the holds
-	rank     int             // the higher, the better for the picture
-	text     func() string   // called when all is known
+	observed []history.Observation
+	rank     int           // the higher, the better for the picture
+	text     func() string // called when all is known
 }
 
 // shortlist keeps the best few of many proofs, the earlier one where two are equally good.
@@ -61,7 +62,7 @@ func (s *shortlist) witnesses(run Run) []Witness {
 	})
 	ws := make([]Witness, 0, len(s.list))
 	for _, p := range s.list {
-		w := Witness{Kind: p.kind, From: p.from, To: p.to}
+		w := Witness{Kind: p.kind, From: p.from, To: p.to, Observed: p.observed}
 		for _, h := range p.holds {
 			w.Holds = append(w.Holds, h.ref())
 			w.Events = append(w.Events, h.proof()...)

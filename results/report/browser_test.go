@@ -103,7 +103,7 @@ func visit(ctx context.Context, t *testing.T, s synthetic) box {
 
 func TestReportInABrowser(t *testing.T) {
 	ctx, bad := browser(t)
-	for _, s := range []synthetic{pausedRun(t, false), pausedRun(t, true), restartRun(t), crowdedRun(t), healthyRun(t)} {
+	for _, s := range []synthetic{pausedRun(t, false), pausedRun(t, true), restartRun(t), crowdedRun(t), healthyRun(t), recorded(t)} {
 		must(t, Write(s.dir, s.report))
 		_, hasPicture := Choose(s.report)
 		for _, width := range []int64{380, 1280} {

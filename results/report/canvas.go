@@ -5,17 +5,21 @@ import (
 	_ "embed"
 	"encoding/xml"
 	"fmt"
+	"math"
 	"strconv"
 )
 
 //go:embed picture.css
 var pictureCSS string
 
-// canvas writes the elements of an SVG file.
-type canvas struct{ bytes.Buffer }
+// canvas writes the elements of an SVG file. Labels wait in over until they are laid over everything that was drawn.
+type canvas struct {
+	bytes.Buffer
+	over bytes.Buffer
+}
 
 // clients' colours in picture.css are numbered from 0.
-const hues = 3
+const hues = 5
 
 func hue(class string, n int) string { return class + strconv.Itoa(n%hues) }
 
@@ -23,7 +27,7 @@ func (c *canvas) f(format string, args ...any) { fmt.Fprintf(c, format, args...)
 
 // px writes a length with at most one decimal.
 func px(f float64) string {
-	return strconv.FormatFloat(float64(int64(f*10+0.5))/10, 'f', -1, 64)
+	return strconv.FormatFloat(math.Round(f*10)/10+0, 'f', -1, 64) // + 0: there is no -0
 }
 
 func escape(s string) string {
@@ -45,6 +49,7 @@ func (c *canvas) open(w, h float64, title, desc string) {
 	for _, head := range []string{"msg", "access", "stale"} {
 		c.f(`<marker id="lq-a-%s" viewBox="0 0 10 10" refX="9" refY="5" markerUnits="userSpaceOnUse" markerWidth="10" markerHeight="10" orient="auto"><path class="lq-head-%s" d="M0 1L10 5L0 9z"/></marker>`+"\n", head, head)
 	}
+	c.defineTears()
 	c.f("</defs>\n")
 }
 
@@ -76,11 +81,23 @@ func (c *canvas) anchored(class string, x, y float64, anchor, s string) {
 	c.f(`<text class="%s" x="%s" y="%s" text-anchor="%s">%s</text>`+"\n", class, px(x), px(y), anchor, escape(s))
 }
 
+// label is a text that nothing may cross.
+func (c *canvas) label(class string, x, y float64, anchor, s string) {
+	fmt.Fprintf(&c.over, `<text class="lq-label%s" x="%s" y="%s" text-anchor="%s">%s</text>`+"\n", class, px(x), px(y), anchor, escape(s))
+}
+
+// lay lays the labels over what was drawn.
+func (c *canvas) lay() {
+	_, _ = c.over.WriteTo(&c.Buffer) // a bytes.Buffer takes everything
+}
+
+func pillWidth(s string) float64 { return 7.4*float64(len(s)) + 24 }
+
 // pill is a text on a rounded ground of its own, centred.
 func (c *canvas) pill(class string, x, y float64, s string) {
-	w := 7.7*float64(len(s)) + 28
-	c.rect(class, x-w/2, y-12, w, 24, 12)
-	c.anchored("lq-label "+class+"-text", x, y+4, "middle", s)
+	w := pillWidth(s)
+	fmt.Fprintf(&c.over, `<rect class="%s" x="%s" y="%s" width="%s" height="24" rx="12"/>`+"\n", class, px(x-w/2), px(y-12), px(w))
+	c.label(" "+class+"-text", x, y+4, "middle", s)
 }
 
 // stop is the mark of a refused access.
@@ -89,11 +106,22 @@ func (c *canvas) stop(x, y float64) {
 		px(x), px(y), px(x-4), px(y), px(x+4), px(y))
 }
 
-// tear is a break: a strip of paper between two waves.
-func (c *canvas) tear(y, x1, x2 float64) {
-	mid := (x1 + x2) / 2
-	wave := func(y float64) string {
-		return fmt.Sprintf("M%s %sQ%s %s %s %sT%s %s", px(x1), px(y), px((x1+mid)/2), px(y-5), px(mid), px(y), px(x2), px(y))
+// tears are the two lengths of a break: across a lane and across the axis.
+var tears = map[string]float64{"lane": bandHalf + 5, "axis": 6}
+
+// defineTears defines a break of each length around the origin: a strip of paper between two waves.
+func (c *canvas) defineTears() {
+	for _, name := range []string{"axis", "lane"} {
+		half := tears[name]
+		wave := func(y float64) string {
+			return fmt.Sprintf("M%s %sQ%s %s 0 %sT%s %s", px(-half), px(y), px(-half/2), px(y-5), px(y), px(half), px(y))
+		}
+		c.f(`<g id="lq-tear-%s"><path class="lq-tear-paper" d="%s"/><path class="lq-tear" d="%s"/><path class="lq-tear" d="%s"/></g>`+"\n",
+			name, wave(0), wave(-3), wave(3))
 	}
-	c.f(`<path class="lq-tear-paper" d="%s"/><path class="lq-tear" d="%s"/><path class="lq-tear" d="%s"/>`+"\n", wave(y), wave(y-3), wave(y+3))
+}
+
+// tear draws a break.
+func (c *canvas) tear(name string, x, y float64) {
+	c.f(`<use href="#lq-tear-%s" x="%s" y="%s"/>`+"\n", name, px(x), px(y))
 }

@@ -35,7 +35,8 @@ type pageData struct {
 	Env       results.Env
 	CSS       template.CSS
 	Picture   template.HTML
-	Title     string // of the picture
+	Title     string   // of the picture
+	Told      []string // the same in words
 	Charts    []chart
 	Missing   []string
 	Cards     []card
@@ -94,9 +95,9 @@ func page(dir string, r results.Report, m material) error {
 		head := svgSize.FindStringIndex(svg)
 		// The page sets the size; the file's own head carries it for viewers.
 		d.Picture = template.HTML(svg[:head[0]] + ">" + svg[head[1]:])
-		d.Title = title(*m.witness)
+		d.Title, d.Told = m.told.Title, m.told.explain()[1:]
 	}
-	for _, n := range order(r.Measures, measureOrder) {
+	for _, n := range measureNames(r) {
 		d.Measured = append(d.Measured, pair{n, measured(r.Measures[n])})
 	}
 	for _, p := range r.Phases {
@@ -118,19 +119,20 @@ func page(dir string, r results.Report, m material) error {
 
 // countDocs says what each count means, in a few words.
 var countDocs = map[string]string{
-	"double_grants":     "two users held the lock, both within their validity: the lock broke its promise",
-	"overlapping_holds": "two users were inside at once, at least one past its validity",
-	"stale_writes":      "the resource applied a write of a holder after its successor had been there",
-	"fence_saves":       "the resource refused such an access by its token",
-	"lost_updates":      "acknowledged writes missing at the end",
-	"lost_elements":     "acknowledged elements missing from their set at the end",
-	"units_oversold":    "units sold that were not there",
-	"double_bookings":   "acknowledged bookings of a seat that somebody else has at the end",
-	"accounts_off":      "accounts that do not hold what was acknowledged for them",
-	"sum_off":           "by how much the sum over all accounts is off",
-	"token_regressions": "a later grant with a lower or equal token",
-	"foreign_releases":  "a user freed a lock that another one held, and was missed",
-	"stuck_locks":       "users asked, nobody held it, and nobody got it in time",
+	"double_grants":            "two users held the lock, both within their validity: the lock broke its promise",
+	"overlapping_holds":        "two users were inside at once, at least one past its validity",
+	"stale_writes":             "the resource applied a write of a holder after its successor had been there",
+	"fence_saves":              "the resource refused such an access by its token",
+	"lost_updates":             "acknowledged writes missing at the end",
+	"lost_elements":            "acknowledged elements missing from their set at the end",
+	"units_oversold":           "units sold that were not there",
+	"double_bookings":          "acknowledged bookings of a seat that somebody else has at the end",
+	"accounts_off":             "accounts that do not hold what was acknowledged for them",
+	"sum_off":                  "by how much the sum over all accounts is off",
+	"token_regressions":        "a later grant with a lower or equal token",
+	"foreign_releases":         "a user freed a lock that another one held, and was missed",
+	"acknowledged_writes_lost": "grants that the service had acknowledged, and had no more though their time was not over",
+	"stuck_locks":              "users asked, nobody held it, and nobody got it in time",
 }
 
 func cards(r results.Report) []card {
@@ -185,6 +187,18 @@ func environment(env results.Env, r results.Report) []facts {
 		timings[k] = count(v) + " ms"
 	}
 	out := []facts{{"Run", slices.DeleteFunc(run, func(p pair) bool { return p.Value == "" })}}
+	if env.Kept || env.Fresh != "" {
+		kept := []pair{{"kept", strconv.FormatBool(env.Kept)}}
+		if env.Fresh != "" {
+			kept = append(kept, pair{"because", env.Fresh})
+		} else {
+			kept = append(kept, pair{"started by run", env.KeptFrom})
+		}
+		for _, p := range env.KeptProof {
+			kept = append(kept, pair{p.What, p.Evidence})
+		}
+		out = append(out, facts{"Servers of an earlier run", kept})
+	}
 	for _, g := range []struct {
 		name string
 		m    map[string]string
@@ -201,7 +215,7 @@ func environment(env results.Env, r results.Report) []facts {
 }
 
 func viewWitness(w results.Witness, start int64) witnessView {
-	v := witnessView{Witness: w, Title: title(w), Window: since(w.From, start) + " to " + since(w.To, start) + " ms"}
+	v := witnessView{Witness: w, Title: headline(w, nil), Window: since(w.From, start) + " to " + since(w.To, start) + " ms"}
 	for _, e := range w.Events {
 		v.Events = append(v.Events, viewEvent(e, start))
 	}

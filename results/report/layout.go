@@ -8,17 +8,21 @@ import (
 	"strings"
 )
 
-// Measures of a picture, in px.
+// Measures of a picture, in px. It is made for the width of a page of text.
 const (
-	axisX     = 84.0  // the time axis
-	gutter    = 172.0 // for words outside of the outer clients
-	corridor  = 206.0 // between two lanes
-	rowGap    = 30.0  // least distance of two rows
-	secondRow = 16.0  // more, under a row with a second line
-	breakGap  = 58.0  // least distance across a break of the axis
-	barHalf   = 8.0
-	bandHalf  = 17.0
-	charWidth = 6.9 // of the widest usual font at 12 px
+	axisX     = 68.0  // the time axis
+	firstX    = 142.0 // the first lane
+	margin    = 62.0  // right of the last lane
+	leastW    = 760.0
+	rowGap    = 27.0 // least distance of two rows
+	secondRow = 16.0 // more, under a row with a second line
+	breakGap  = 44.0 // least distance across a break of the axis
+	barHalf   = 7.0
+	bandHalf  = 15.0
+	groupHalf = 40.0 // from the outer servers to the edge of the lock service
+	charWidth = 6.9  // of the widest usual font at 12 px
+
+	titleWidth = 10.2 // of a character of the title
 )
 
 // breakFrom is the time (ns) between two rows from which on the axis is broken.
@@ -44,6 +48,7 @@ type layout struct {
 	X      []float64 // by lane
 	Rows   []placed
 	Gaps   []gap
+	Titles []string
 	Lines  []string // the text under the title
 	Notes  []string
 	Heads  float64 // y of the lanes' names
@@ -55,14 +60,14 @@ type layout struct {
 // labels can meet; the distance of two rows grows with the logarithm of the time between them.
 func place(s *story) *layout {
 	l := &layout{story: s}
-	x := axisX + gutter
-	for i := range s.Lanes {
-		l.X = append(l.X, x+float64(i)*corridor)
+	l.columns()
+	l.Titles = wrap(s.Title, int((l.W-48)/titleWidth))
+	l.Lines = wrap(s.Text, int((l.W-48)/6.8))
+	l.Heads = 36 + 24*float64(len(l.Titles)) + 18*float64(len(l.Lines)) + 14
+	if _, _, ok := l.group(); ok {
+		l.Heads += 18
 	}
-	l.W = l.X[len(l.X)-1] + gutter
-	l.Lines = wrap(s.Text, int((l.W-48)/charWidth))
-	l.Heads = 62 + 18*float64(len(l.Lines)) + 14
-	l.Top = l.Heads + 62
+	l.Top = l.Heads + 60
 	l.rows()
 	l.Bottom = l.Top + 30
 	if n := len(l.Rows); n > 0 {
@@ -72,8 +77,82 @@ func place(s *story) *layout {
 		}
 	}
 	l.notes()
-	l.H = l.Bottom + 64 + 18*float64(len(l.Notes)) + 14
+	l.H = l.Bottom + 74 + 16*float64(len(l.Notes))
 	return l
+}
+
+// cut says how long a stretch is that is cut out, in whole milliseconds or with two decimals.
+func cut(ns int64) string {
+	if ns < 1_000_000_000 {
+		return strconv.FormatInt(ns/1_000_000, 10) + " ms"
+	}
+	return strconv.FormatFloat(float64(ns)/1e9, 'f', 2, 64) + " s"
+}
+
+// columns settles the lanes: servers stand close together, and what is left of the least width widens all gaps alike.
+func (l *layout) columns() {
+	nodes := 0
+	for _, lane := range l.Lanes {
+		if lane.Kind == laneNode {
+			nodes++
+		}
+	}
+	gaps := make([]float64, len(l.Lanes))
+	total := firstX + margin
+	for i := 1; i < len(l.Lanes); i++ {
+		a, b := l.Lanes[i-1].Kind, l.Lanes[i].Kind
+		switch {
+		case a == laneNode && b == laneNode && nodes > 3:
+			gaps[i] = 74
+		case a == laneNode && b == laneNode:
+			gaps[i] = 96
+		case a == laneNode || b == laneNode:
+			gaps[i] = 112
+		default:
+			gaps[i] = 118
+		}
+		total += gaps[i]
+	}
+	if wider := leastW - total; wider > 0 && len(gaps) > 1 {
+		for i := 1; i < len(gaps); i++ {
+			gaps[i] += wider / float64(len(gaps)-1)
+		}
+		total = leastW
+	}
+	l.W = math.Ceil(total)
+	x := firstX
+	for i := range l.Lanes {
+		x += gaps[i]
+		l.X = append(l.X, math.Round(x))
+	}
+}
+
+// group returns the edges of the lock service; ok is false where it is one lane.
+func (l *layout) group() (from, to float64, ok bool) {
+	for i, lane := range l.Lanes {
+		if lane.Kind != laneNode {
+			continue
+		}
+		if !ok {
+			from = l.X[i] - groupHalf
+		}
+		to, ok = l.X[i]+groupHalf, true
+	}
+	return from, to, ok
+}
+
+// far is where an arrow from a lane ends: at another lane, or at the edge of the lock service.
+func (l *layout) far(lane, to int) float64 {
+	if to >= 0 {
+		return l.X[to]
+	}
+	if from, until, ok := l.group(); ok {
+		if l.X[lane] < from {
+			return from
+		}
+		return until
+	}
+	return l.X[lane] + groupHalf
 }
 
 func (l *layout) rows() {
@@ -83,13 +162,13 @@ func (l *layout) rows() {
 		if i > 0 {
 			prev := l.Marks[i-1]
 			dt := m.Time - prev.Time
-			d := rowGap + 7*math.Log10(1+float64(dt)/1e6)
+			d := rowGap + 4*math.Log10(1+float64(dt)/1e6)
 			if prev.Below != "" {
 				d += secondRow
 			}
 			if dt >= breakFrom {
 				d = max(d, breakGap)
-				l.Gaps = append(l.Gaps, gap{Y: y + d/2, Label: duration(dt)})
+				l.Gaps = append(l.Gaps, gap{Y: y + d/2, Label: cut(dt)})
 			}
 			y += d
 		}
@@ -103,17 +182,18 @@ func (l *layout) rows() {
 }
 
 func (l *layout) notes() {
-	l.Notes = append(l.Notes, "Every figure on the axis is ms since the load began, from one monotonic clock. Distances are not to scale; long stretches are cut.")
+	text := "The axis is in ms since the load began, by one monotonic clock. Distances are not to scale; long stretches are cut."
 	if l.Others > 0 {
 		n := strconv.Itoa(l.Others) + " more grants of this lock"
 		if l.Others == 1 {
 			n = "1 more grant of this lock"
 		}
-		l.Notes = append(l.Notes, n+" to other users lie in this time and are not drawn.")
+		text += " " + n + " to other users lie in this time and are not drawn."
 	}
 	if l.Skipped > 0 {
-		l.Notes = append(l.Notes, strconv.Itoa(l.Skipped)+" more accesses of these holds are not drawn.")
+		text += " " + strconv.Itoa(l.Skipped) + " more accesses of these holds are not drawn."
 	}
+	l.Notes = wrap(text, int((l.W-48)/5.7))
 }
 
 // at returns the height of a time: of its row where it has one, else between the rows around it.

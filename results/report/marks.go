@@ -9,185 +9,229 @@ import (
 	"github.com/lockquake/lockquake/results"
 )
 
-// notable is the time (ns) from which on an access is drawn as a slope from when it left its client.
-const notable = 5_000_000
+// atOnce is the time (ns) within which a question and its answer are one row.
+const atOnce = 20_000_000
 
-// maxAccesses bounds the ordinary accesses drawn for one hold.
-const maxAccesses = 4
+// The weights of sentences: the heaviest are told.
+const (
+	weightCrux   = 9 // two hold the lock, or harm is done
+	weightTurn   = 8 // a fault, a death, a promotion
+	weightGrant  = 7
+	weightLoss   = 6 // somebody learns that it has nothing, or is refused
+	weightAccess = 4
+	weightEnd    = 3 // a release, a heal
+	weightTrifle = 1
+)
 
 // lockMarks adds what the clients and the lock service said to each other.
-func (s *story) lockMarks(events []history.Event) {
-	service := s.lane(laneService)
-	for i := range s.Holds {
-		h := &s.Holds[i]
-		h.Asked = h.Ref.Issued
-		released := false
-		for _, e := range events {
-			if e.User != h.Ref.User {
-				continue
-			}
-			mine := e.Grant == h.Ref.Grant
-			switch {
-			case e.Kind == history.Acquire && e.Phase == history.Invoke && e.Op == h.Ref.Grant:
-				h.Asked = e.Time
-			case e.Kind == history.Release && e.Phase == history.Invoke && mine:
-				released = true
-				s.add(mark{Time: e.Time, Kind: markRequest, Lane: h.Lane, To: service, Label: "release" + outcome(events, e)})
-			case e.Kind == history.Renewed && mine, e.Kind == history.Renew && e.Phase == history.Ok && mine:
+func (s *story) lockMarks() {
+	for i, e := range s.scene.events {
+		lane := s.client(e.User)
+		name := s.Lanes[lane].Name
+		switch {
+		case e.Kind == history.Acquire && e.Phase == history.Invoke:
+			s.acquire(i, e, lane)
+		case (e.Kind == history.Release || e.Kind == history.Check || e.Kind == history.Renew) && e.Phase == history.Invoke:
+			s.operation(i, e, lane)
+		case e.Kind == history.Renewed, e.Kind == history.Renew && e.Phase == history.Ok:
+			if h := s.hold(e.User, e.Grant); h != nil {
 				h.Renewals = append(h.Renewals, e.Time)
-			case e.Kind == history.Ended && mine:
-				s.add(mark{Time: e.Time, Kind: markNote, Lane: service, To: -1, Label: "session last seen standing"})
-			case e.Kind == history.Lost && mine:
-				s.add(mark{Time: e.Time, Kind: markNote, Lane: h.Lane, To: -1, Label: "told: grant lost"})
-			case e.Kind == history.Dead && e.Time >= h.Ref.Start:
-				s.add(mark{Time: e.Time, Kind: markNote, Lane: h.Lane, To: -1, Label: "process is dead"})
 			}
-		}
-		s.add(mark{Time: h.Asked, Kind: markRequest, Lane: h.Lane, To: service, Label: "acquire"})
-		label := "granted"
-		if h.Ref.Token != 0 {
-			label = fmt.Sprintf("granted, token %d", h.Ref.Token)
-		}
-		s.add(mark{Time: h.Ref.Start, Kind: markReply, Lane: h.Lane, To: service, Label: label})
-		if h.Ref.End != 0 && !released && !s.hasMark(h.Lane, h.Ref.End) {
-			s.add(mark{Time: h.Ref.End, Kind: markNote, Lane: h.Lane, To: -1, Label: "hold ends"})
+		case e.Kind == history.Ended:
+			s.add(mark{Time: e.Time, Kind: markNote, Lane: lane, To: nowhere, Label: "session last seen standing"})
+		case e.Kind == history.Lost:
+			s.add(mark{
+				Time: e.Time, Kind: markNote, Lane: lane, To: nowhere, Label: "told: grant lost", Weight: weightLoss,
+				Say: name + " is told that it lost " + s.scene.lockName(e.Lock),
+			})
+		case e.Kind == history.Dead:
+			s.add(mark{Time: e.Time, Kind: markNote, Lane: lane, To: nowhere, Label: "process is dead", Weight: weightTurn, Say: name + " is dead"})
 		}
 	}
+	for _, h := range s.Holds {
+		if h.Ref.End != 0 && !s.hasMark(h.Lane, h.Ref.End) && !slices.ContainsFunc(s.scene.events, func(e history.Event) bool { return e.Kind == history.Dead && e.User == h.Ref.User }) {
+			s.add(mark{Time: h.Ref.End, Kind: markNote, Lane: h.Lane, To: nowhere, Label: "hold ends"})
+		}
+	}
+}
+
+// hold finds the bar of a grant.
+func (s *story) hold(u history.User, grant uint32) *bar {
+	i := slices.IndexFunc(s.Holds, func(h bar) bool { return h.Ref.User == u && h.Ref.Grant == grant })
+	if i < 0 {
+		return nil
+	}
+	return &s.Holds[i]
 }
 
 func (s *story) hasMark(lane int, t int64) bool {
 	return slices.ContainsFunc(s.Marks, func(m mark) bool { return m.Lane == lane && m.Time == t })
 }
 
-// outcome says in words how the operation that began with e ended, where that is worth a word.
-func outcome(events []history.Event, e history.Event) string {
-	for _, f := range events {
-		if f.User != e.User || f.Op != e.Op || f.Kind != e.Kind || f.Phase == history.Invoke {
-			continue
-		}
-		switch f.Phase {
-		case history.Ok:
-			return ""
-		case history.Fail:
-			return ": " + strings.ReplaceAll(history.CodeName(f.Code), "-", " ")
-		default:
-			return ": outcome unknown"
+// answer finds the event that ended the operation that event i began.
+func (s *story) answer(i int) *history.Event {
+	e := s.scene.events[i]
+	for j := i + 1; j < len(s.scene.events); j++ {
+		if f := &s.scene.events[j]; f.User == e.User && f.Op == e.Op && f.Kind == e.Kind && f.Phase != history.Invoke {
+			return f
 		}
 	}
-	return ": no answer"
+	return nil
 }
 
-// accessMarks adds what the resource did for the holders, at the times of the effects.
-func (s *story) accessMarks(events []history.Event) {
-	resource := s.lane(laneResource)
-	if resource < 0 {
+// outcome says in words how an operation ended that was not simply done.
+func outcome(f *history.Event) string {
+	switch {
+	case f == nil:
+		return "never ends"
+	case f.Phase == history.Ok:
+		return ""
+	case f.Phase == history.Fail:
+		switch f.Code {
+		case history.CodeContended:
+			return "it is held"
+		case history.CodeCancelled:
+			return "given up"
+		}
+		return strings.ReplaceAll(history.CodeName(f.Code), "-", " ")
+	case f.Code == history.CodeTimeout:
+		return "no answer"
+	}
+	return "nobody knows"
+}
+
+// which names the lock behind a word, in a scene of more than one.
+func (s *story) which(word string, lock uint16) string {
+	for _, e := range s.scene.events {
+		if e.Kind == history.Acquire && e.Lock != lock {
+			return word + " " + s.scene.lockName(lock)
+		}
+	}
+	return word
+}
+
+// acquire adds the question for a lock and its answer.
+func (s *story) acquire(i int, e history.Event, lane int) {
+	f, service, name := s.answer(i), s.service(), s.Lanes[lane].Name
+	word, lock := s.which("acquire", e.Lock), s.scene.lockName(e.Lock)
+	if f != nil && f.Phase == history.Ok {
+		if h := s.hold(e.User, e.Op); h != nil {
+			h.Asked = e.Time
+			s.granted(e, f, h, word)
+		}
 		return
 	}
-	for i := range s.Holds {
-		h := &s.Holds[i]
-		var plain, grave []mark
-		for _, e := range events {
-			if !isEffect(e) || e.User != h.Ref.User || e.Grant != h.Ref.Grant {
-				continue
+	ask := mark{Time: e.Time, Kind: markAsk, Lane: lane, To: service, Label: word}
+	why := outcome(f)
+	say := fmt.Sprintf("%s asks for %s and is not granted it: %s", name, lock, why)
+	if f == nil || f.Time-e.Time <= atOnce {
+		ask.Kind, ask.Label, ask.Bad, ask.Say, ask.Weight = markExchange, word+": "+why, true, say, weightLoss
+		if f == nil {
+			ask.Kind, ask.Label, ask.Bad = markAsk, word, false
+		}
+		s.add(ask)
+		return
+	}
+	s.add(ask)
+	s.add(mark{
+		Time: f.Time, Kind: markAnswer, Lane: lane, To: service, Label: why, Bad: true, Weight: weightLoss,
+		Say: fmt.Sprintf("%s, which had asked for %s at %s, is not granted it: %s", name, lock, s.at(e.Time), why),
+	})
+}
+
+// granted adds the question for a lock and the grant.
+func (s *story) granted(e history.Event, f *history.Event, h *bar, word string) {
+	name, lock := s.Lanes[h.Lane].Name, s.scene.lockName(e.Lock)
+	to, at, by := s.service(), []int(nil), ""
+	if who := s.scene.granters(h.Ref); len(who) > 0 {
+		by = " by " + list(brief(who))
+		for _, n := range who {
+			at = append(at, s.node(n))
+		}
+		to = s.farthest(h.Lane, at)
+	}
+	label, say := "granted", ""
+	if h.Ref.Token != 0 {
+		label = fmt.Sprintf("granted, token %d", h.Ref.Token)
+		say = fmt.Sprintf(", with token %d", h.Ref.Token)
+	}
+	switch v := f.Valid; v {
+	case history.ValidUnknown:
+	case history.ValidEndless:
+		say += ", without an end"
+	default:
+		say += ", valid until " + s.at(v)
+		if renewed := h.Ref.Valid; renewed > v {
+			say += " and then renewed"
+		}
+	}
+	if f.Time-e.Time <= atOnce {
+		s.add(mark{
+			Time: f.Time, Kind: markExchange, Lane: h.Lane, To: to, At: at, Label: word + ": " + label, Weight: weightGrant,
+			Say: fmt.Sprintf("%s asks for %s and is granted it%s%s", name, lock, by, say),
+		})
+		h.Asked = f.Time
+		return
+	}
+	s.add(mark{Time: e.Time, Kind: markAsk, Lane: h.Lane, To: to, Label: word, Weight: weightTrifle, Say: name + " asks for " + lock})
+	s.add(mark{
+		Time: f.Time, Kind: markAnswer, Lane: h.Lane, To: to, At: at, Label: label, Weight: weightGrant,
+		Say: fmt.Sprintf("%s, which had asked at %s, is granted %s%s%s", name, s.at(e.Time), lock, by, say),
+	})
+}
+
+// farthest is the one of some lanes that is the farthest from a lane.
+func (s *story) farthest(from int, lanes []int) int {
+	return slices.MaxFunc(lanes, func(a, b int) int { return max(a-from, from-a) - max(b-from, from-b) })
+}
+
+// operation adds a release, a check or a renewal that a user asked for by itself.
+func (s *story) operation(i int, e history.Event, lane int) {
+	f := s.answer(i)
+	why := outcome(f)
+	m := mark{Time: e.Time, Kind: markAsk, Lane: lane, To: s.service(), Label: s.which(e.Kind.String(), e.Lock), Bad: why != ""}
+	verb := map[history.Kind]string{history.Release: "releases", history.Check: "asks whether it still has", history.Renew: "renews"}[e.Kind]
+	m.Say, m.Weight = fmt.Sprintf("%s %s %s", s.Lanes[lane].Name, verb, s.scene.lockName(e.Lock)), weightEnd
+	if why != "" {
+		m.Label += ": " + why
+		m.Say += ": " + why
+		m.Weight = weightLoss
+	} else if e.Kind == history.Check {
+		m.Label += ": yes"
+		m.Say += ": yes"
+		m.Weight = weightAccess
+	}
+	if e.Kind == history.Renew && why == "" {
+		m.Weight = weightTrifle
+	}
+	if whose := s.victim(e); e.Kind == history.Release && whose != "" {
+		m.Label, m.Bad, m.Weight = "release: frees what is "+whose+"'s", true, weightCrux
+		m.Say = fmt.Sprintf("%s, whose time was over, releases %s, and frees what is %s's: FOREIGN RELEASE", s.Lanes[lane].Name, s.scene.lockName(e.Lock), whose)
+	}
+	s.add(m)
+}
+
+// victim names the user whose lock a release freed, as the judge found it; "" where that is nobody.
+func (s *story) victim(release history.Event) string {
+	for _, f := range s.scene.report.Findings {
+		for _, w := range f.Witnesses {
+			if w.Kind == "foreign_release" && w.From == release.Time && len(w.Holds) > 0 && w.Holds[0].User != release.User {
+				return s.scene.name(w.Holds[0].User)
 			}
-			m := s.access(events, e, h)
-			m.To = resource
-			if m.Kind == markStale || m.Kind == markRefused {
-				grave = append(grave, m)
-			} else {
-				plain = append(plain, m)
-			}
 		}
-		s.Marks = append(s.Marks, s.keep(plain)...)
-		s.Marks = append(s.Marks, s.keep(grave)...)
 	}
+	return ""
 }
 
-// keep takes the first and the last of too many.
-func (s *story) keep(ms []mark) []mark {
-	if len(ms) <= maxAccesses {
-		return ms
-	}
-	s.Skipped += len(ms) - maxAccesses
-	half := maxAccesses / 2
-	return append(slices.Clone(ms[:half]), ms[len(ms)-half:]...)
-}
+// at writes a time as explanations do.
+func (s *story) at(t int64) string { return fmt.Sprintf("t+%.3f s", float64(t-s.Start)/1e9) }
 
-// access makes the mark of one effect.
-func (s *story) access(events []history.Event, e history.Event, h *bar) mark {
-	m := mark{Time: e.Time, Lane: h.Lane, Kind: markWrite, Label: fmt.Sprintf("write %d", e.Value)}
-	kind := history.Write
-	if e.Kind == history.EffectRead {
-		m.Kind, kind, m.Label = markRead, history.Read, fmt.Sprintf("read %d", e.Value)
+// list writes words with commas and an and.
+func list(words []string) string {
+	if n := len(words); n > 1 {
+		return strings.Join(words[:n-1], ", ") + " and " + words[n-1]
 	}
-	if sent := sentAt(events, e, kind); sent != 0 && e.Time-sent > notable {
-		m.Since = sent
-		verb, _, _ := strings.Cut(m.Label, " ")
-		s.add(mark{Time: sent, Kind: markSent, Lane: h.Lane, To: -1, Label: "sends its " + verb})
-	}
-	if e.Phase != history.Ok {
-		verb, _, _ := strings.Cut(m.Label, " ")
-		m.Kind, m.Label = markRefused, verb+" refused"
-		if e.Token != 0 {
-			m.Label = fmt.Sprintf("%s refused: token %d", verb, e.Token)
-		}
-		if seen := highestToken(events, e); seen > e.Token {
-			m.Below = fmt.Sprintf("%d was seen before", seen)
-		}
-		return m
-	}
-	if e.Kind == history.EffectWrite {
-		if after := s.successor(events, e, h); after != "" {
-			m.Kind, m.Label, m.Below = markStale, "stale "+m.Label, "after "+after
-		}
-	}
-	return m
-}
-
-// sentAt finds when the access that had this effect left its client.
-func sentAt(events []history.Event, effect history.Event, k history.Kind) int64 {
-	var sent int64
-	for _, e := range events {
-		if e.Kind == k && e.Phase == history.Invoke && e.User == effect.User && e.Grant == effect.Grant && e.Time <= effect.Time {
-			sent = max(sent, e.Time)
-		}
-	}
-	return sent
-}
-
-// highestToken is the highest token that the resource let pass before the effect.
-func highestToken(events []history.Event, effect history.Event) uint64 {
-	var seen uint64
-	for _, e := range events {
-		if isEffect(e) && e.Phase == history.Ok && e.Lock == effect.Lock && e.Time <= effect.Time {
-			seen = max(seen, e.Token)
-		}
-	}
-	return seen
-}
-
-// successor tells which access of a later holder came before a write, or "" where none did: then the write is not
-// stale. Later goes by time first, and by a token of the service only where time leaves the order open.
-func (s *story) successor(events []history.Event, write history.Event, h *bar) string {
-	last, found := history.Event{}, false
-	for _, e := range events {
-		if !isEffect(e) || e.Phase != history.Ok || e.Time >= write.Time || e.Lock != write.Lock {
-			continue
-		}
-		for _, other := range s.Holds {
-			if other.Ref.User == e.User && other.Ref.Grant == e.Grant && s.later(other.Ref, h.Ref) {
-				last, found = e, true
-			}
-		}
-	}
-	if !found {
-		return ""
-	}
-	verb := "wrote"
-	if last.Kind == history.EffectRead {
-		verb = "read"
-	}
-	return fmt.Sprintf("client-%d %s %d", last.User.Client()+1, verb, last.Value)
+	return strings.Join(words, "")
 }
 
 // later tells whether hold b certainly comes after hold a.

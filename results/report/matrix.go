@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 
 	"github.com/lockquake/lockquake/results"
 )
@@ -17,25 +18,23 @@ var matrixColumns = []struct{ head, count string }{
 	{"stuck", "stuck_locks"},
 }
 
-// Matrix writes one row for each of several runs, and for each scenario that was repeated in how many of its runs the
-// expectations were met.
+// Matrix writes one row for each scenario among several runs: what was found, and the verdict. Of one that was run more than once, the
+// row has the sums, in how many runs there was anything, and in how many the expectations were met. Below the table stands why a
+// run did not pass.
 func Matrix(w io.Writer, rs []results.Report, opts ...Option) error {
 	st := newStyle(opts)
 	rows := [][]string{{"scenario"}}
 	for _, c := range matrixColumns {
 		rows[0] = append(rows[0], c.head)
 	}
+	families := byScenario(rs)
 	missing := false
-	for _, r := range rs {
-		row := []string{r.Scenario}
+	for _, f := range families {
+		row := []string{f[0].Scenario}
 		for _, c := range matrixColumns {
-			n := r.Counts[c.count]
-			if n == nil {
-				missing = true
-				row = append(row, "-")
-				continue
-			}
-			row = append(row, count(*n))
+			cell := summed(f, c.count)
+			missing = missing || cell == noFigure
+			row = append(row, cell)
 		}
 		rows = append(rows, row)
 	}
@@ -47,7 +46,7 @@ func Matrix(w io.Writer, rs []results.Report, opts ...Option) error {
 	for i, line := range bytes.Split(bytes.TrimSuffix(plain.Bytes(), []byte("\n")), []byte("\n")) {
 		verdict := "verdict"
 		if i > 0 {
-			verdict = st.verdict(rs[i-1].Verdict)
+			verdict = verdicts(families[i-1], st)
 		}
 		b.Write(bytes.TrimSuffix(line, []byte("#")))
 		b.WriteString(verdict + "\n")
@@ -55,29 +54,82 @@ func Matrix(w io.Writer, rs []results.Report, opts ...Option) error {
 	if missing {
 		b.WriteString("  - is not judged\n")
 	}
-	b.WriteString(repeats(rs))
+	for _, f := range families {
+		whyNot(&b, f)
+	}
 	_, err := w.Write(b.Bytes())
 	return err
 }
 
-// repeats says "k of n" for each scenario that was run more than once.
-func repeats(rs []results.Report) string {
-	var names []string
-	met, runs := map[string]int{}, map[string]int{}
+// byScenario groups runs, in the order in which the scenarios came first.
+func byScenario(rs []results.Report) [][]results.Report {
+	var out [][]results.Report
 	for _, r := range rs {
-		if !slices.Contains(names, r.Scenario) {
-			names = append(names, r.Scenario)
-		}
-		runs[r.Scenario]++
-		if r.Verdict == results.Pass {
-			met[r.Scenario]++
-		}
-	}
-	out := ""
-	for _, n := range names {
-		if runs[n] > 1 {
-			out += fmt.Sprintf("%s: %d of %d\n", n, met[n], runs[n])
+		i := slices.IndexFunc(out, func(f []results.Report) bool { return f[0].Scenario == r.Scenario })
+		if i < 0 {
+			out = append(out, []results.Report{r})
+		} else {
+			out[i] = append(out[i], r)
 		}
 	}
 	return out
+}
+
+// noFigure is the cell of a count that no run has judged: it is not zero.
+const noFigure = "-"
+
+// summed adds one count up over the runs of a scenario that judged it.
+func summed(f []results.Report, name string) string {
+	var sum int64
+	judged, above := 0, 0
+	for _, r := range f {
+		if n := r.Counts[name]; n != nil {
+			sum += *n
+			if judged++; *n > 0 {
+				above++
+			}
+		}
+	}
+	switch {
+	case judged == 0:
+		return noFigure
+	case judged < len(f):
+		return fmt.Sprintf("%s (judged in %d)", count(sum), judged)
+	case len(f) == 1 || sum == 0:
+		return count(sum)
+	}
+	return fmt.Sprintf("%s (in %d)", count(sum), above)
+}
+
+// verdicts is the verdict of one run, or of several "k of n" and what became of the others.
+func verdicts(f []results.Report, st style) string {
+	if len(f) == 1 {
+		return st.verdict(f[0].Verdict)
+	}
+	n := map[results.Verdict]int{}
+	for _, r := range f {
+		n[r.Verdict]++
+	}
+	parts := []string{fmt.Sprintf("%d of %d %s", n[results.Pass], len(f), st.verdict(results.Pass))}
+	for _, v := range []results.Verdict{results.Unknown, results.Fail} {
+		if n[v] > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", n[v], st.verdict(v)))
+		}
+	}
+	return strings.Join(parts, ", ")
+}
+
+// whyNot says why runs of a scenario did not pass, each reason once.
+func whyNot(b *bytes.Buffer, f []results.Report) {
+	var told []string
+	for _, r := range f {
+		if r.Verdict == results.Pass || len(r.Reasons) == 0 {
+			continue
+		}
+		text := fmt.Sprintf("%s is %s: %s", r.Scenario, r.Verdict, strings.Join(r.Reasons, "; "))
+		if !slices.Contains(told, text) {
+			told = append(told, text)
+			paragraph(b, "  ! ", text)
+		}
+	}
 }

@@ -1,31 +1,25 @@
 package report
 
-import (
-	"github.com/lockquake/lockquake/history"
-	"github.com/lockquake/lockquake/results"
-)
+import "strings"
 
-// Picture draws a witness the way Martin Kleppmann drew the paused client in "How to do distributed locking", from the
-// events that happened: a lane for each holder, the lock service and the resource, time running down. The events are
-// those around the witness; grants of other users among them are counted. The same input gives the same bytes.
-func Picture(events []history.Event, faults []history.Fault, w results.Witness, env results.Env) ([]byte, error) {
-	s, err := tell(events, faults, w, env)
-	if err != nil {
-		return nil, err
-	}
-	return render(place(s)), nil
-}
+// picture draws a story the way Martin Kleppmann drew the paused client in "How to do distributed locking", from what
+// happened: a lane for each holder, for the lock service or those of its servers that played a part, and for the resource, time running
+// down. The same story gives the same bytes.
+func picture(s *story) []byte { return render(place(s)) }
 
 // render draws a layout, from the back to the front.
 func render(l *layout) []byte {
 	c := &canvas{}
 	c.open(l.W, l.H, l.Title, describe(l))
 	c.rect("lq-bg", 0.5, 0.5, l.W-1, l.H-1, 10)
-	c.text("lq-title", 24, 36, l.Title)
-	for i, line := range l.Lines {
-		c.text("lq-sub", 24, 60+18*float64(i), line)
+	for i, line := range l.Titles {
+		c.text("lq-title", 24, 36+24*float64(i), line)
 	}
-	drawRegion(c, l)
+	for i, line := range l.Lines {
+		c.text("lq-sub", 24, 36+24*float64(len(l.Titles))+18*float64(i), line)
+	}
+	drawGroup(c, l)
+	drawRegions(c, l)
 	drawLanes(c, l)
 	drawBands(c, l)
 	drawHolds(c, l)
@@ -33,6 +27,7 @@ func render(l *layout) []byte {
 	for _, r := range l.Rows {
 		drawRow(c, l, r)
 	}
+	c.lay()
 	drawLegend(c, l)
 	c.close()
 	return c.Bytes()
@@ -54,29 +49,52 @@ func describe(l *layout) string {
 	return d
 }
 
-func drawRegion(c *canvas, l *layout) {
-	r := l.Region
-	if r == nil {
+// drawGroup draws the box around the servers of the lock service.
+func drawGroup(c *canvas, l *layout) {
+	from, to, ok := l.group()
+	if !ok {
 		return
 	}
-	class := "lq-overlap"
-	if r.Double {
-		class = "lq-double"
+	c.rect("lq-group", from, l.Heads-22, to-from, l.Bottom-l.Heads+22, 8)
+	c.anchored("lq-small", (from+to)/2, l.Heads-6, "middle", shortened(l.groupName(), int((to-from+60)/6)))
+}
+
+// groupName says what the servers are.
+func (l *layout) groupName() string {
+	env := l.scene.env
+	return strings.TrimSpace("lock service: " + env.Backend)
+}
+
+func drawRegions(c *canvas, l *layout) {
+	for _, r := range l.Regions {
+		class := "lq-overlap"
+		if r.Double {
+			class = "lq-double"
+		}
+		a, b := min(l.X[r.A], l.X[r.B]), max(l.X[r.A], l.X[r.B])
+		top, bottom := l.at(r.From), l.at(r.To)
+		c.rect(class, a, top, b-a, max(bottom-top, 4), 0)
 	}
-	a, b := min(l.X[r.A], l.X[r.B]), max(l.X[r.A], l.X[r.B])
-	top, bottom := l.at(r.From), l.at(r.To)
-	c.rect(class, a, top, b-a, max(bottom-top, 4), 0)
 }
 
 func drawLanes(c *canvas, l *layout) {
 	for i, lane := range l.Lanes {
 		class := "lq-head"
-		if lane.Kind == laneClient {
+		switch lane.Kind {
+		case laneClient:
 			class += hue(" lq-t", lane.Hue)
+		case laneNode:
+			class = "lq-head lq-node"
 		}
-		c.anchored(class, l.X[i], l.Heads+14, "middle", lane.Name)
-		c.anchored("lq-small", l.X[i], l.Heads+30, "middle", lane.Sub)
-		c.line("lq-life", l.X[i], l.Heads+40, l.X[i], l.Bottom)
+		y := l.Heads + 14
+		if lane.Kind == laneNode {
+			y += 8 // it has no second line, and the service's name above
+		}
+		c.anchored(class, l.X[i], y, "middle", lane.Name)
+		if lane.Sub != "" {
+			c.anchored("lq-small", l.X[i], l.Heads+30, "middle", lane.Sub)
+		}
+		c.line("lq-life", l.X[i], l.Heads+38, l.X[i], l.Bottom)
 	}
 }
 
@@ -84,6 +102,10 @@ func drawBands(c *canvas, l *layout) {
 	for _, b := range l.Bands {
 		top, bottom := l.at(b.From), l.at(b.To)
 		c.rect("lq-band", l.X[b.Lane]-bandHalf, top, 2*bandHalf, max(bottom-top, 6), 4)
+	}
+	for _, b := range l.Serves {
+		top, bottom := l.at(b.From), l.at(b.To)
+		c.rect("lq-serves", l.X[b.Lane]-3, top, 6, max(bottom-top, 4), 2)
 	}
 }
 
@@ -93,16 +115,17 @@ func drawHolds(c *canvas, l *layout) {
 		x, k := l.X[h.Lane], l.Lanes[h.Lane].Hue
 		top, bottom := l.at(h.Ref.Start), l.at(h.Ref.End)
 		c.line("lq-wait"+hue(" lq-s", k), x, l.at(h.Asked), x, top)
-		solid := bottom
+		solid := max(bottom, top+4)
 		switch {
 		case h.Ref.Valid <= h.Ref.Start:
 			solid = top
 		case h.Ref.End == 0 || h.Ref.Valid < h.Ref.End:
 			solid = min(bottom, l.at(h.Ref.Valid))
 		}
+		bottom = max(bottom, top+4) // one that ended as it began is seen too
 		c.rect("lq-hatch"+hue(" lq-h", k), x-barHalf, top, 2*barHalf, bottom-top, 2)
 		c.rect("lq-solid"+hue(" lq-f", k), x-barHalf, top, 2*barHalf, solid-top, 2)
-		if h.Ref.End != 0 && h.Ref.Valid > h.Ref.End && l.hasRow(h.Lane, h.Ref.Valid) {
+		if h.Ref.End != 0 && h.Ref.Valid > h.Ref.End && l.hasMark(h.Lane, h.Ref.Valid) {
 			c.line("lq-wait"+hue(" lq-s", k), x, bottom, x, l.at(h.Ref.Valid))
 		}
 		if solid < bottom && solid > top {
@@ -114,12 +137,9 @@ func drawHolds(c *canvas, l *layout) {
 	}
 }
 
-func (l *layout) hasRow(lane int, t int64) bool { return l.hasMark(lane, t) }
-
 func drawAxis(c *canvas, l *layout) {
-	c.anchored("lq-small", axisX-8, l.Heads+14, "end", "ms since")
-	c.anchored("lq-small", axisX-8, l.Heads+30, "end", "start")
-	c.line("lq-axis", axisX, l.Heads+40, axisX, l.Bottom)
+	c.anchored("lq-small", axisX-9, l.Heads+30, "end", "ms")
+	c.line("lq-axis", axisX, l.Heads+38, axisX, l.Bottom)
 	for _, r := range l.Rows {
 		if r.Tick == "" {
 			continue
@@ -128,10 +148,10 @@ func drawAxis(c *canvas, l *layout) {
 		c.anchored("lq-tick", axisX-9, r.Y+4, "end", r.Tick)
 	}
 	for _, g := range l.Gaps {
-		c.tear(g.Y, axisX-6, axisX+6)
+		c.tear("axis", axisX, g.Y)
 		for _, x := range l.X {
-			c.tear(g.Y, x-bandHalf-5, x+bandHalf+5)
+			c.tear("lane", x, g.Y)
 		}
-		c.text("lq-gap", axisX+12, g.Y+4, g.Label)
+		c.anchored("lq-gap", axisX-9, g.Y+4, "end", g.Label)
 	}
 }

@@ -18,21 +18,23 @@ import (
 	"github.com/lockquake/lockquake/results"
 )
 
-// pictureOf draws the witness of a synthetic run; with LOCKQUAKE_PICTURES set it also keeps the file there.
-func pictureOf(t *testing.T, s synthetic) []byte {
+// toldOf reads the story of a synthetic run.
+func toldOf(t *testing.T, s synthetic) *story {
 	t.Helper()
-	w, ok := Choose(s.report)
-	if !ok {
-		t.Fatal("no witness")
-	}
 	env, err := results.ReadEnv(s.dir)
 	must(t, err)
-	faults, err := results.ReadFaults(s.dir)
+	told, err := storyOf(s.dir, s.report, env)
 	must(t, err)
-	win := newWindow(w)
-	must(t, scan(s.dir, win.names, win.observe))
-	svg, err := Picture(win.events, faults, w, env)
-	must(t, err)
+	if told == nil {
+		t.Fatal("nothing is told")
+	}
+	return told
+}
+
+// pictureOf draws a synthetic run; with LOCKQUAKE_PICTURES set it also keeps the file there.
+func pictureOf(t *testing.T, s synthetic) []byte {
+	t.Helper()
+	svg := picture(toldOf(t, s))
 	if dir := os.Getenv("LOCKQUAKE_PICTURES"); dir != "" {
 		must(t, os.WriteFile(filepath.Join(dir, s.report.Scenario+".svg"), svg, 0o644))
 	}
@@ -51,20 +53,6 @@ func wellFormed(t *testing.T, doc []byte) {
 	}
 }
 
-func storyOf(t *testing.T, s synthetic) *story {
-	t.Helper()
-	w, _ := Choose(s.report)
-	env, err := results.ReadEnv(s.dir)
-	must(t, err)
-	faults, err := results.ReadFaults(s.dir)
-	must(t, err)
-	win := newWindow(w)
-	must(t, scan(s.dir, win.names, win.observe))
-	told, err := tell(win.events, faults, w, env)
-	must(t, err)
-	return told
-}
-
 // lines lists the marks of a story in the order of time.
 func lines(s *story) []string {
 	var out []string
@@ -79,9 +67,9 @@ func lines(s *story) []string {
 }
 
 func TestStoryOfAPause(t *testing.T) {
-	got := storyOf(t, pausedRun(t, false))
+	got := toldOf(t, pausedRun(t, false))
 	want := []string{
-		"client-1: acquire", "client-3: acquire", "client-3: granted, token 3391", "client-3: read 89",
+		"client-1: acquire", "client-3: acquire: granted, token 3391", "client-3: read 89",
 		"client-3: paused (SIGSTOP)", "client-3: validity ends", "client-1: granted, token 3397",
 		"client-3: both inside for 51.8 ms: overlapping hold", "client-1: read 89", "client-1: write 90", "client-1: release",
 		"client-3: runs again", "client-3: stale write 90 / after client-1 wrote 90", "client-3: release: not held",
@@ -93,7 +81,7 @@ func TestStoryOfAPause(t *testing.T) {
 	for _, l := range got.Lanes {
 		names = append(names, l.Name)
 	}
-	if d := cmp.Diff([]string{"client-3", "lock service", "resource", "client-1"}, names); d != "" {
+	if d := cmp.Diff([]string{"client-3", "lock service", "register", "client-1"}, names); d != "" {
 		t.Error(d)
 	}
 	if got.Others == 0 {
@@ -102,7 +90,7 @@ func TestStoryOfAPause(t *testing.T) {
 }
 
 func TestStoryOfAFence(t *testing.T) {
-	got := lines(storyOf(t, pausedRun(t, true)))
+	got := lines(toldOf(t, pausedRun(t, true)))
 	if !slices.Contains(got, "client-3: write refused: token 3391 / 3397 was seen before") {
 		t.Errorf("no refused write in %q", got)
 	}
@@ -112,11 +100,11 @@ func TestStoryOfAFence(t *testing.T) {
 }
 
 func TestStoryOfADoubleGrant(t *testing.T) {
-	got := storyOf(t, restartRun(t))
-	if got.Region == nil || !got.Region.Double || got.Region.From != at(391.5) || got.Region.To != at(410.2) {
-		t.Errorf("region %+v", got.Region)
+	got := toldOf(t, restartRun(t))
+	if len(got.Regions) != 1 || !got.Regions[0].Double || got.Regions[0].From != at(391.5) || got.Regions[0].To != at(410.2) {
+		t.Errorf("regions %+v", got.Regions)
 	}
-	for _, want := range []string{"lock service: redis-1 killed (SIGKILL)", "lock service: redis-1 serves again", "client-1: validity would end"} {
+	for _, want := range []string{"redis-1: killed (SIGKILL)", "redis-1: serves again", "client-1: validity would end"} {
 		if !slices.Contains(lines(got), want) {
 			t.Errorf("no %q in %q", want, lines(got))
 		}
@@ -131,14 +119,14 @@ func TestFaultThatDidNotBiteIsNotDrawn(t *testing.T) {
 	other.Targets = []string{"client-2"} // not in the picture
 	faults[0].Receipt.Status = history.NotInstalled
 	writeFaults(t, s.dir, append(faults, other))
-	if got := storyOf(t, s); len(got.Bands) != 0 {
+	if got := toldOf(t, s); len(got.Bands) != 0 {
 		t.Errorf("bands %+v", got.Bands)
 	}
 }
 
 func TestPictureShowsWhatMatters(t *testing.T) {
 	classes := map[string][]string{
-		"stale":  {`class="lq-stale lq-arrow"`, `class="lq-overlap"`, `class="lq-band"`, `class="lq-hatch lq-h0"`, "lq-tear", "stale write 90", ">client-3<", ">client-1<", ">lock service<", ">resource<"},
+		"stale":  {`class="lq-stale lq-arrow"`, `class="lq-overlap"`, `class="lq-band"`, `class="lq-hatch lq-h0"`, "lq-tear", "stale write 90", ">client-3<", ">client-1<", ">lock service<", ">register<"},
 		"fenced": {`class="lq-refused"`, `class="lq-stop"`, `class="lq-band"`},
 		"double": {`class="lq-double"`, "DOUBLE GRANT", `class="lq-pill-double"`, "validity would end"},
 	}
@@ -157,9 +145,6 @@ func TestPictureShowsWhatMatters(t *testing.T) {
 	}
 	if _, ok := Choose(healthyRun(t).report); ok {
 		t.Error("a healthy run has a witness")
-	}
-	if _, err := Picture(nil, nil, results.Witness{Kind: "lost_update"}, results.Env{}); err == nil {
-		t.Error("a witness without holds was drawn")
 	}
 }
 

@@ -18,13 +18,13 @@ const FilePicture = "picture.svg"
 // material is what the files of a run directory give beside the report.
 type material struct {
 	env     results.Env
-	witness *results.Witness
-	svg     []byte // the picture; nil where there is none
+	told    *story // nil where there is nothing to tell
+	svg     []byte // the picture of it
 	charts  []chart
 	missing []string // what could not be shown, and why
 }
 
-// Write writes picture.svg, where the run has a witness to draw, and report.html into the run directory.
+// Write writes picture.svg, where the run has something to draw, and report.html into the run directory.
 func Write(dir string, r results.Report) error {
 	m := gather(dir, r)
 	path := filepath.Join(dir, FilePicture)
@@ -37,6 +37,28 @@ func Write(dir string, r results.Report) error {
 		return err
 	}
 	return page(dir, r, m)
+}
+
+// storyOf reads what the run directory has to tell; nil where that is nothing.
+func storyOf(dir string, r results.Report, env results.Env) (*story, error) {
+	sc, err := stage(dir, r, env)
+	if err != nil || sc == nil {
+		return nil, err
+	}
+	return tell(sc), nil
+}
+
+// Picture draws what the run directory has to tell, as an SVG file; nil where that is nothing.
+func Picture(dir string, r results.Report) ([]byte, error) {
+	env, err := results.ReadEnv(dir)
+	if err != nil {
+		return nil, err
+	}
+	s, err := storyOf(dir, r, env)
+	if err != nil || s == nil {
+		return nil, err
+	}
+	return picture(s), nil
 }
 
 // HTML writes report.html into the run directory: one page that needs nothing else.
@@ -58,24 +80,14 @@ func gather(dir string, r results.Report) material {
 	}
 	faults = slices.DeleteFunc(faults, func(f history.Fault) bool { return f.Receipt.Status == history.NotMade })
 	t := newTimeline(env)
-	observers := []func(*history.Event){t.observe}
-	names := func([]string) {}
-	var win *window
-	if w, ok := Choose(r); ok {
-		w = recast(dir, w, env)
-		win = newWindow(w)
-		m.witness = &w
-		names = win.names
-		observers = append(observers, win.observe)
-	}
-	if err := scan(dir, names, observers...); err != nil {
+	if err := scan(dir, env, func([]string) {}, t.observe); err != nil {
 		lack("neither picture nor charts are drawn", err)
 		return m
 	}
-	if win != nil {
-		if m.svg, err = Picture(win.events, faults, win.w, env); err != nil {
-			lack("the picture is not drawn", err)
-		}
+	if m.told, err = storyOf(dir, r, env); err != nil {
+		lack("the picture is not drawn", err)
+	} else if m.told != nil {
+		m.svg = picture(m.told)
 	}
 	latencies, err := readSpectrum(dir)
 	if err != nil {

@@ -11,9 +11,8 @@ import (
 )
 
 // A story is what a picture tells, before anything has a place: who takes part, and what happens in which order.
-// Nothing in it is invented: each mark stands for an event, a fault record or a validity of the run.
+// Nothing in it is invented: each mark stands for an event, a fault record, something that a server said, or a validity of the run.
 type story struct {
-	Kind    string
 	Title   string
 	Text    string
 	Foot    string
@@ -22,17 +21,21 @@ type story struct {
 	Lanes   []lane
 	Holds   []bar
 	Bands   []band
-	Region  *region
+	Serves  []band // when a server certainly took writes
+	Regions []region
 	Marks   []mark // in the order of time
 	Others  int    // grants to users that are not drawn, within the time of the picture
 	Skipped int    // accesses of the drawn holds that are not drawn
+
+	scene *scene
 }
 
 type laneKind uint8
 
 const (
-	laneClient laneKind = iota
-	laneService
+	laneClient  laneKind = iota
+	laneService          // the whole lock service
+	laneNode             // one of its servers
 	laneResource
 )
 
@@ -53,10 +56,10 @@ type bar struct {
 	Renewals []int64 // ns
 }
 
-// band is a fault on a lane.
+// band is a stretch of time on a lane.
 type band struct {
 	Lane     int
-	From, To int64 // ns; To 0: never healed
+	From, To int64 // ns; To 0: to the end
 }
 
 // region is the time in which two holds overlap.
@@ -69,16 +72,24 @@ type region struct {
 type markKind uint8
 
 const (
-	markRequest markKind = iota // client to service
-	markReply                   // service to client
+	markAsk      markKind = iota // client to service
+	markAnswer                   // service to client
+	markExchange                 // both, one right after the other
 	markRead
 	markWrite
 	markStale
 	markRefused
 	markNote // words beside a lane
 	markFault
+	markSeen // what a server said
 	markSent // an access leaves its client, long before its effect
 	markRegion
+)
+
+// Where an arrow ends that ends at no lane.
+const (
+	nowhere   = -1
+	atService = -2 // the lock service, nobody knows at which server
 )
 
 // mark is one row of the picture.
@@ -86,57 +97,99 @@ type mark struct {
 	Time  int64
 	Since int64 // ns: when an access left its client, if that was notably earlier; else 0
 	Kind  markKind
-	Lane  int // whose it is
-	To    int // far end of an arrow
+	Lane  int   // whose it is
+	To    int   // far end of an arrow
+	At    []int // lanes of the servers that a grant was seen at; To is the farthest
+	Bad   bool  // it was not done
 	Label string
 	Below string // second line, under the arrow
+	// Say is the same as a sentence, "" where it is not worth one; the weightiest sentences are told.
+	Say    string
+	Weight int
 }
 
-type key struct {
-	user  history.User
-	grant uint32
-}
-
-// tell makes the story of a witness.
-func tell(events []history.Event, faults []history.Fault, w results.Witness, env results.Env) (*story, error) {
-	if len(w.Holds) == 0 {
-		return nil, fmt.Errorf("witness %q names no holds: nothing to draw", w.Kind)
+// tell makes the story of a scene.
+func tell(sc *scene) *story {
+	s := &story{Foot: foot(sc.env), Start: sc.env.Start, Ordered: sc.env.Token == "service", scene: sc}
+	s.Title, s.Text = title(sc), text(sc)
+	s.lanes()
+	for _, h := range sc.holds {
+		s.Holds = append(s.Holds, bar{Ref: h, Lane: s.client(h.User), Asked: h.Issued})
 	}
-	s := &story{Kind: w.Kind, Title: title(w), Text: w.Text, Foot: foot(env), Start: env.Start, Ordered: env.Token == "service"}
-	holds := slices.Clone(w.Holds)
-	slices.SortStableFunc(holds, func(a, b results.HoldRef) int { return cmp.Compare(a.Start, b.Start) })
-	hasResource := env.Resource != "" || slices.ContainsFunc(events, isEffect)
-	s.lanes(holds, env, hasResource)
-	for _, h := range holds {
-		s.Holds = append(s.Holds, bar{Ref: h, Lane: s.client(h.User)})
-	}
-	s.lockMarks(events)
-	s.accessMarks(events)
-	s.overlap()
+	s.lockMarks()
+	s.accessMarks()
+	s.overlaps()
 	s.validityMarks()
-	s.faultMarks(faults, env)
-	s.others(events, w)
+	s.faultMarks()
+	s.seenMarks()
+	s.others()
 	slices.SortStableFunc(s.Marks, func(a, b mark) int { return cmp.Compare(a.Time, b.Time) })
-	return s, nil
+	return s
 }
 
+// isEffect tells whether the resource did or refused something. What only a minority of its replicas did it did not do.
 func isEffect(e history.Event) bool {
-	return e.Kind == history.EffectRead || e.Kind == history.EffectWrite
+	return (e.Kind == history.EffectRead || e.Kind == history.EffectWrite) && e.Phase != history.Info
 }
 
-// title is the headline of a kind of witness.
-func title(w results.Witness) string {
+// title is the headline: what was found.
+func title(sc *scene) string {
+	if n := sc.report.Counts["double_grants"]; sc.whole && n != nil && *n > 1 {
+		return fmt.Sprintf("%d double grants of %s", *n, sc.lock())
+	}
+	if sc.worst != nil {
+		return headline(*sc.worst, sc)
+	}
+	clean := "nothing was granted twice"
+	for _, name := range []string{"double_grants", "overlapping_holds"} {
+		if n := sc.report.Counts[name]; n == nil || *n > 0 {
+			clean = ""
+		}
+	}
+	found := ""
+	switch n := sc.report.Counts["stuck_locks"]; {
+	case n != nil && *n > 0:
+		found = "Stuck lock: somebody asks for " + sc.lock() + ", and nobody gets it"
+	case sc.gap[1] != 0:
+		found = "Nobody got a lock for " + duration(sc.gap[1]-sc.gap[0])
+	}
+	switch {
+	case found != "" && clean != "":
+		return found + "; " + clean
+	case found != "":
+		return found
+	case clean != "":
+		return strings.ToUpper(clean[:1]) + clean[1:]
+	}
+	return sc.env.Scenario
+}
+
+// headline is the title of a kind of witness.
+func headline(w results.Witness, sc *scene) string {
+	who := "two clients"
+	if sc != nil && sc.whole && len(w.Holds) == 2 {
+		who = sc.name(w.Holds[0].User) + " and " + sc.name(w.Holds[1].User)
+	}
 	switch w.Kind {
 	case "double_grant":
-		return "Double grant: two clients hold " + w.Lock + ", both entitled"
+		return "Double grant: " + who + " hold " + w.Lock + ", both entitled"
 	case "stale_write":
 		return "Stale write: a holder whose time was over writes after its successor"
 	case "fence_save":
 		return "Fence save: the resource refuses a holder whose time was over"
 	case "overlapping_hold":
-		return "Overlapping hold: two clients are inside, one past its validity"
+		return "Overlapping hold: " + who + " are inside, one past its validity"
 	}
 	return strings.ReplaceAll(w.Kind, "_", " ")
+}
+
+// text says it in a sentence.
+func text(sc *scene) string {
+	if sc.worst != nil {
+		t := sc.named(sc.worst.Text)
+		return strings.ToUpper(t[:min(1, len(t))]) + t[min(1, len(t)):]
+	}
+	return strings.Join(strings.Fields(sc.report.Claim), " ")
 }
 
 // foot says what was run.
@@ -151,49 +204,15 @@ func foot(env results.Env) string {
 	if env.Resource != "" {
 		parts = append(parts, "guard "+cmp.Or(env.Guard, "none"))
 	}
-	return strings.Join(append(parts, fmt.Sprintf("seed %d", env.Seed)), " · ")
-}
-
-// lanes puts the first holder to the left, the service and the resource in the middle, so that no arrow crosses a
-// hold, and everybody else to the right.
-func (s *story) lanes(holds []results.HoldRef, env results.Env, hasResource bool) {
-	service := lane{Kind: laneService, Name: "lock service", Sub: cmp.Or(env.Backend, "unknown")}
-	resource := lane{Kind: laneResource, Name: "resource", Sub: cmp.Or(env.Resource, "register") + ", guard " + cmp.Or(env.Guard, "none")}
-	for _, h := range holds {
-		if s.client(h.User) >= 0 {
-			continue
-		}
-		hue := 0
-		for _, l := range s.Lanes {
-			if l.Kind == laneClient {
-				hue++
-			}
-		}
-		s.Lanes = append(s.Lanes, lane{
-			Kind: laneClient, Name: fmt.Sprintf("client-%d", h.User.Client()+1),
-			Sub: fmt.Sprintf("user %d", h.User.Index()), User: h.User, Hue: hue,
-		})
-		if len(s.Lanes) == 1 {
-			s.Lanes = append(s.Lanes, service)
-			if hasResource {
-				s.Lanes = append(s.Lanes, resource)
-			}
-		}
+	if env.Provider != "" {
+		parts = append(parts, env.Provider)
 	}
-}
-
-// client finds the lane of a user; -1 where it has none.
-func (s *story) client(u history.User) int {
-	return slices.IndexFunc(s.Lanes, func(l lane) bool { return l.Kind == laneClient && l.User == u })
-}
-
-func (s *story) lane(k laneKind) int {
-	return slices.IndexFunc(s.Lanes, func(l lane) bool { return l.Kind == k })
+	return strings.Join(append(parts, fmt.Sprintf("seed %d", env.Seed)), " · ")
 }
 
 func (s *story) add(m mark) { s.Marks = append(s.Marks, m) }
 
-// span is the time of the drawn holds.
+// span is the time of the drawn holds and marks.
 func (s *story) span() (from, to int64) {
 	for i, h := range s.Holds {
 		if i == 0 || h.Ref.Start < from {
@@ -202,37 +221,12 @@ func (s *story) span() (from, to int64) {
 		to = max(to, h.Ref.End, h.Ref.Start)
 	}
 	for _, m := range s.Marks {
+		if from == 0 || m.Time < from {
+			from = m.Time
+		}
 		to = max(to, m.Time)
 	}
 	return from, to
-}
-
-// overlap finds the pair of holds with the longest overlap, entitled overlaps first.
-func (s *story) overlap() {
-	for i, a := range s.Holds {
-		for _, b := range s.Holds[i+1:] {
-			if a.Ref.User == b.Ref.User {
-				continue
-			}
-			from := max(a.Ref.Start, b.Ref.Start)
-			inside := region{A: a.Lane, B: b.Lane, From: from, To: min(s.end(a.Ref), s.end(b.Ref))}
-			entitled := inside
-			entitled.Double = true
-			entitled.To = min(inside.To, a.Ref.Valid, b.Ref.Valid)
-			for _, r := range []region{entitled, inside} {
-				if r.To > r.From && (s.Region == nil || r.Double && !s.Region.Double) {
-					s.Region = &r
-				}
-			}
-		}
-	}
-	if r := s.Region; r != nil {
-		label := "both inside for " + duration(r.To-r.From) + ": overlapping hold"
-		if r.Double {
-			label = "both entitled for " + duration(r.To-r.From) + ": DOUBLE GRANT"
-		}
-		s.add(mark{Time: r.From, Kind: markRegion, Lane: r.A, To: r.B, Label: label})
-	}
 }
 
 // end is the end of a hold, or of the picture where it has none.
@@ -245,14 +239,14 @@ func (s *story) end(h results.HoldRef) int64 {
 }
 
 // others counts the grants of the same lock that have no lane, so that nobody takes the drawn ones for all.
-func (s *story) others(events []history.Event, w results.Witness) {
+func (s *story) others() {
 	from, to := s.span()
 	drawn := map[key]bool{}
-	for _, h := range w.Holds {
-		drawn[key{h.User, h.Grant}] = true
+	for _, h := range s.Holds {
+		drawn[key{h.Ref.User, h.Ref.Grant}] = true
 	}
-	for _, e := range events {
-		if e.Kind == history.Acquire && e.Phase == history.Ok && e.Time > from && e.Time < to && !drawn[key{e.User, e.Op}] {
+	for _, e := range s.scene.crowd {
+		if e.Time > from && e.Time < to && !drawn[key{e.User, e.Op}] {
 			s.Others++
 		}
 	}

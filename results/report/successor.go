@@ -47,7 +47,7 @@ func (s *successor) observe(e *history.Event) {
 			s.found, s.touched = h, e.Time
 		}
 	case s.open[at] != nil:
-		s.follow(s.open[at], e)
+		follow(s.open[at], e)
 	}
 }
 
@@ -55,21 +55,6 @@ func (s *successor) observe(e *history.Event) {
 func (s *successor) later(h *results.HoldRef) bool {
 	first := s.w.Holds[0]
 	return h.Issued > first.Start || s.env.Token == "service" && first.Token != 0 && h.Token > first.Token
-}
-
-// follow keeps the end of a hold and of its validity.
-func (s *successor) follow(h *results.HoldRef, e *history.Event) {
-	switch {
-	case h.End != 0:
-	case e.Kind == history.Release && e.Phase == history.Invoke, e.Kind == history.Lost:
-		h.End = e.Time
-	case e.Kind == history.Dead:
-		h.End = e.Value
-	case e.Kind == history.Ended:
-		h.Valid = e.Valid
-	case e.Kind == history.Renewed, e.Kind == history.Renew && e.Phase == history.Ok:
-		h.Valid = max(h.Valid, e.Valid)
-	}
 }
 
 // witness returns the witness to draw: the judge's own where no better one was found.
@@ -93,7 +78,7 @@ func (s *successor) witness() results.Witness {
 // recast reads the history for a better second hold of a witness. What cannot be read keeps the judge's own.
 func recast(dir string, w results.Witness, env results.Env) results.Witness {
 	s := newSuccessor(w, env)
-	if s == nil || scan(dir, s.names, s.observe) != nil {
+	if s == nil || scan(dir, env, s.names, s.observe) != nil {
 		return w
 	}
 	return s.witness()

@@ -165,11 +165,18 @@ func countNames(r results.Report) []string {
 	})
 }
 
+// measureNames lists the measures that a report shows, in the same way.
+func measureNames(r results.Report) []string {
+	return slices.DeleteFunc(order(r.Measures, measureOrder), func(n string) bool {
+		return r.Measures[n] == nil && !slices.Contains(measureOrder, n)
+	})
+}
+
 // textCounts writes counts and measures side by side.
 func textCounts(b *bytes.Buffer, r results.Report) {
 	fmt.Fprintf(b, "\nfound among %s grants, %s events, %s effects on the resource\n",
 		count(r.Judged.Grants), count(r.Judged.Events), count(r.Judged.Effects))
-	counts, measures := countNames(r), order(r.Measures, measureOrder)
+	counts, measures := countNames(r), measureNames(r)
 	var rows [][]string
 	for i := range max(len(counts), len(measures)) {
 		row := []string{"", "", "", ""}
@@ -309,5 +316,15 @@ func textWorld(b *bytes.Buffer, r results.Report) {
 	}
 	if len(took) > 0 {
 		paragraph(b, "took    ", strings.Join(took, ", "))
+	}
+	switch {
+	case r.Kept:
+		var seen []string
+		for _, p := range r.KeptProof {
+			seen = append(seen, p.What)
+		}
+		paragraph(b, "kept    ", "the servers are those of an earlier run, and were seen to be clean: "+strings.Join(seen, ", "))
+	case r.Fresh != "":
+		paragraph(b, "fresh   ", "the servers of the run before were not kept: "+r.Fresh)
 	}
 }

@@ -73,7 +73,7 @@ func TestMatrix(t *testing.T) {
 	var b bytes.Buffer
 	must(t, Matrix(&b, rs))
 	golden(t, "matrix.txt", b.Bytes())
-	if !strings.Contains(b.String(), "etcd-healthy: 2 of 3\n") {
+	if !strings.Contains(b.String(), "2 of 3 PASS, 1 FAIL\n") {
 		t.Error("no count of the repeats")
 	}
 }

@@ -1,99 +1,219 @@
 package report
 
 import (
+	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/lockquake/lockquake/history"
-	"github.com/lockquake/lockquake/results"
 )
 
-// validityMarks adds the ends of validity: within a hold always, after it only where being entitled is the point.
-func (s *story) validityMarks() {
-	_, to := s.span()
-	for _, h := range s.Holds {
-		v := h.Ref.Valid
-		switch {
-		case v == history.ValidUnknown || v == history.ValidEndless:
-			continue
-		case h.Ref.End == 0 && v > to+(to-h.Ref.Start):
-			continue // so far behind the picture that it would only stretch it
-		case h.Ref.End == 0 || v <= h.Ref.End:
-			s.add(mark{Time: v, Kind: markNote, Lane: h.Lane, To: -1, Label: "validity ends"})
-		case s.Region != nil && s.Region.Double:
-			s.add(mark{Time: v, Kind: markNote, Lane: h.Lane, To: -1, Label: "validity would end"})
-		}
-	}
-}
-
-// faultMarks adds the faults that hit a lane while it mattered.
-func (s *story) faultMarks(faults []history.Fault, env results.Env) {
+// faultMarks adds the faults that hit a lane while it mattered: a band on each lane, and one row for the begin and one for the end.
+func (s *story) faultMarks() {
 	from, to := s.span()
-	for _, m := range s.Marks {
-		from = min(from, m.Time)
-	}
-	for _, f := range faults {
+	for _, f := range s.scene.faults {
 		begin := f.Start
 		if f.Bit != 0 {
 			begin = f.Bit
 		}
-		if begin > to || f.End != 0 && f.End < from || f.Receipt.Status == history.NotInstalled || f.Name == "noop" {
+		if begin > to || f.End != 0 && f.End < from {
 			continue
 		}
-		for _, target := range f.Targets {
-			for _, l := range s.hit(target, env) {
-				s.fault(f, l, target, begin)
-			}
+		if hit := s.hit(f); len(hit) > 0 {
+			s.fault(f, hit, begin)
 		}
 	}
 }
 
-// fault adds one fault to one lane.
-func (s *story) fault(f history.Fault, l int, target string, begin int64) {
-	who := ""
-	if s.Lanes[l].Kind == laneService {
-		who = target + " "
-	}
-	began, ended := faultWords(f.Name)
+// fault adds one fault.
+func (s *story) fault(f history.Fault, hit []int, begin int64) {
+	words := s.faultWords(f)
 	end := f.End
-	if f.Name == "pause" && f.Undo != 0 {
+	if (f.Name == "pause" || f.Name == "freeze") && f.Undo != 0 {
 		end = f.Undo // it runs from the signal on; that it was seen to run came later
 	}
-	s.Bands = append(s.Bands, band{Lane: l, From: begin, To: end})
-	s.add(mark{Time: begin, Kind: markFault, Lane: l, To: -1, Label: who + began})
-	if end != 0 && ended != "" {
-		s.add(mark{Time: end, Kind: markFault, Lane: l, To: -1, Label: who + ended})
+	if f.Name == "kill" && !slices.ContainsFunc(f.Targets, s.scene.isServer) {
+		end = 0 // only servers are started again
+	}
+	for _, l := range hit {
+		s.Bands = append(s.Bands, band{Lane: l, From: begin, To: end})
+	}
+	who := s.who(f)
+	label := words.began
+	if l := s.Lanes[hit[0]]; l.Kind == laneService || len(hit) > 1 || l.Kind == laneResource && l.Name != who {
+		label = who + ": " + label
+	}
+	s.add(mark{
+		Time: begin, Kind: markFault, Lane: hit[0], To: nowhere, Label: label, Weight: weightTurn,
+		Say: fmt.Sprintf("%s: %s (receipt %s: %s)", who, words.began, f.Receipt.Status, shortened(s.scene.named(gist(f.Receipt.Evidence)), 80)),
+	})
+	if end != 0 && words.ended != "" {
+		label := words.ended
+		if s.Lanes[hit[0]].Kind == laneService {
+			label = who + ": " + label
+		}
+		s.add(mark{
+			Time: end, Kind: markFault, Lane: hit[0], To: nowhere, Label: label, Weight: weightEnd,
+			Say: fmt.Sprintf("%s: %s", who, words.ended),
+		})
+	}
+	if f.Lead != nil {
+		s.lead(f.Lead)
 	}
 }
 
-// hit finds the lanes of a fault's target: every user of a client, the resource, or the service.
-func (s *story) hit(target string, env results.Env) []int {
+// subject is whom the evidence of a receipt begins with: "redis-1: to redis-2, redis-3: ".
+var subject = regexp.MustCompile(`^[a-z0-9-]+: (to [a-z0-9, -]+: )?`)
+
+// gist is what the first clause of a receipt's evidence says, without whom it is about.
+func gist(evidence string) string {
+	first, _, _ := strings.Cut(evidence, "; ")
+	return subject.ReplaceAllString(first, "")
+}
+
+// lead adds who was seen to lead after a fault at a leader.
+func (s *story) lead(l *history.Lead) {
+	if n := s.node(l.New); n >= 0 && l.Led != 0 {
+		label := "leads now"
+		if l.Epoch != "" {
+			label += ", in epoch " + l.Epoch
+		}
+		s.add(mark{Time: l.Led, Kind: markSeen, Lane: n, To: nowhere, Label: label, Say: l.New + " " + label, Weight: weightTurn})
+	}
+	if n := s.node(l.Old); n >= 0 && l.Noticed != 0 {
+		s.add(mark{
+			Time: l.Noticed, Kind: markSeen, Lane: n, To: nowhere, Label: "says that it does not lead", Weight: weightEnd,
+			Say: l.Old + " says that it does not lead",
+		})
+	}
+}
+
+// hit finds the lanes of a fault: of its targets, every user of a client, the resource, or the service. What is held back waits at the
+// receiver.
+func (s *story) hit(f history.Fault) []int {
+	targets := f.Targets
+	if f.Name == "hold-back" {
+		targets = f.Peers
+	}
 	var out []int
-	for i, l := range s.Lanes {
-		if l.Kind == laneClient && l.Name == target {
-			out = append(out, i)
+	add := func(l int) {
+		if l >= 0 && !slices.Contains(out, l) {
+			out = append(out, l)
 		}
 	}
-	switch {
-	case out != nil || strings.HasPrefix(target, "client-"):
-		return out
-	case env.Resource != "" && strings.HasPrefix(target, env.Resource):
-		out = append(out, s.lane(laneResource))
-	default:
-		out = append(out, s.lane(laneService))
+	for _, t := range targets {
+		switch c, isClient := clientNumber(t); {
+		case isClient:
+			for i, l := range s.Lanes {
+				if l.Kind == laneClient && l.User.Client() == c {
+					add(i)
+				}
+			}
+		case s.scene.isResource(t):
+			add(s.lane(laneResource))
+		case s.node(t) >= 0:
+			add(s.node(t))
+		default:
+			add(s.lane(laneService))
+		}
 	}
-	return slices.DeleteFunc(out, func(i int) bool { return i < 0 })
+	return out
 }
 
-// faultWords says how a fault's begin and its end are called on a lane.
-func faultWords(name string) (began, ended string) {
-	switch name {
-	case "pause":
-		return "paused (SIGSTOP)", "runs again"
-	case "kill":
-		return "killed (SIGKILL)", "up again"
-	case "restart":
-		return "killed (SIGKILL)", "serves again"
+// who names the targets of a fault as the picture does.
+func (s *story) who(f history.Fault) string {
+	var out []string
+	for _, t := range f.Targets {
+		out = append(out, s.scene.nodeName(t))
 	}
-	return name + " begins", name + " healed"
+	return list(brief(out))
+}
+
+// nodeName is what a node is called: a client of the steps by its user.
+func (sc *scene) nodeName(node string) string {
+	for name, n := range sc.env.People {
+		if n == node {
+			return name
+		}
+	}
+	return node
+}
+
+// brief shortens a list of many.
+func brief(names []string) []string {
+	if len(names) <= 3 {
+		return names
+	}
+	return []string{names[0], names[1], fmt.Sprintf("%d others", len(names)-2)}
+}
+
+type faultText struct{ began, ended string }
+
+// faultWords says how a fault's begin and its end are called on a lane.
+func (s *story) faultWords(f history.Fault) faultText {
+	var far []string
+	for _, p := range f.Peers {
+		far = append(far, s.scene.nodeName(p))
+	}
+	peers := list(brief(far))
+	by := param(f.Params, "by")
+	switch f.Name {
+	case "pause":
+		return faultText{"paused (SIGSTOP)", "runs again"}
+	case "freeze":
+		return faultText{"frozen", "runs again"}
+	case "kill":
+		return faultText{"killed (SIGKILL)", "up again"}
+	case "stop":
+		return faultText{"told to end", "up again"}
+	case "restart":
+		if param(f.Params, "how") == "stop" {
+			return faultText{"told to end", "serves again"}
+		}
+		return faultText{"killed (SIGKILL)", "serves again"}
+	case "power-loss":
+		return faultText{"power lost", "serves again"}
+	case "partition":
+		switch param(f.Params, "direction") {
+		case "out":
+			return faultText{"nothing gets out to " + peers, "gets out again"}
+		case "in":
+			return faultText{"nothing gets in from " + peers, "gets in again"}
+		}
+		return faultText{"cut off from " + peers, "connected again"}
+	case "hold-back":
+		return faultText{"packets to " + peers + " are held back", "packets are let go"}
+	case "clock-jump":
+		return faultText{"clock moved by " + by, "clock set right"}
+	case "delay":
+		return faultText{"packets delayed by " + by, "delayed no more"}
+	case "slow-disk":
+		return faultText{"fsyncs held back by " + by, "fsyncs as before"}
+	case "failover":
+		return faultText{"told to hand the lead over", ""}
+	}
+	return faultText{f.Name + " begins", f.Name + " healed"}
+}
+
+// param reads one of a fault's own keys, as the record has them: "by: +60s, how: faketime".
+func param(params, name string) string {
+	for part := range strings.SplitSeq(params, ", ") {
+		if v, ok := strings.CutPrefix(part, name+": "); ok {
+			return strings.Trim(v, `"`)
+		}
+	}
+	return ""
+}
+
+// shortened cuts a text at a word.
+func shortened(text string, width int) string {
+	if len([]rune(text)) <= width {
+		return text
+	}
+	cut := string([]rune(text)[:width])
+	if i := strings.LastIndexByte(cut, ' '); i > width/2 {
+		cut = cut[:i]
+	}
+	return strings.TrimRight(cut, ",:") + " …"
 }

@@ -1,0 +1,71 @@
+package results
+
+import (
+	"errors"
+	"io"
+	"path/filepath"
+	"slices"
+
+	"github.com/lockquake/lockquake/history"
+)
+
+// Log is the history of a run as the checkers read it: the events of all processes in the order of time, and, in the place of
+// what each replica of a replicated resource did, what the resource did (see quorum).
+type Log struct {
+	merge  *history.Merge
+	quorum *quorum
+	whole  history.Header  // of the resource, whose events no single process has written
+	left   []history.Event // what remains when the files are read
+	read   bool            // they are
+	heard  map[string]int64
+}
+
+// OpenLog opens the history of a run directory.
+func OpenLog(dir string, env Env) (*Log, error) {
+	m, err := history.OpenAll(filepath.Join(dir, DirHistory))
+	if err != nil {
+		return nil, err
+	}
+	l := &Log{
+		merge: m, quorum: newQuorum(env.Replicas), whole: history.Header{Process: env.Resource, Locks: m.Locks()}, heard: map[string]int64{},
+	}
+	for _, h := range m.Processes() {
+		if slices.Contains(env.Replicas, h.Process) {
+			l.whole.ErrorNS = max(l.whole.ErrorNS, h.ErrorNS)
+		}
+	}
+	return l, nil
+}
+
+// Locks returns the names of the run's locks; Event.Lock is an index into it.
+func (l *Log) Locks() []string { return l.merge.Locks() }
+
+// Close closes all files.
+func (l *Log) Close() error { return l.merge.Close() }
+
+// Next reads the next event into e and says whose it is. It returns io.EOF at the end.
+func (l *Log) Next(e *history.Event) (*history.Header, error) {
+	for !l.read {
+		process, err := l.merge.Next(e)
+		if errors.Is(err, io.EOF) {
+			l.read, l.left = true, l.quorum.minority()
+			break
+		}
+		if err != nil {
+			return nil, err
+		}
+		l.heard[process.Process]++
+		switch l.quorum.take(process.Process, e) {
+		case partOwn:
+			return process, nil
+		case partWhole:
+			return &l.whole, nil
+		case partNone:
+		}
+	}
+	if len(l.left) == 0 {
+		return nil, io.EOF
+	}
+	*e, l.left = l.left[0], l.left[1:]
+	return &l.whole, nil
+}

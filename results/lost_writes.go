@@ -1,0 +1,169 @@
+// Lost writes: what the service acknowledged is there until its time is over.
+//
+// A grant of a lock that is a key in a store is a write. Servers are asked what they have at the key right after each grant, and at the
+// end, where a scenario wants it, once more (observe: holder:LOCK). A grant that a server was seen to have, that is valid still, and since
+// which nobody began to release that lock, must be there; where none of the servers asked has it, the acknowledged write is lost.
+//
+// It cannot see the loss of a grant that no server was seen to have, nor of one in whose lock a release came between, so the count is a
+// lower bound. It looks once: at the last time that a scenario asked for the lock.
+
+package results
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/lockquake/lockquake/history"
+)
+
+type lostWrites struct {
+	run      Run
+	t        *tracker
+	looks    map[uint16]*look // by lock
+	holds    []*hold
+	releases []history.Event // their invokes
+	list     shortlist
+}
+
+// look is the last time that servers were asked who has a lock.
+type look struct {
+	step int
+	last map[string]history.Observation  // by node: its last answer
+	had  map[grantOf]history.Observation // the first time that a server was seen to have a grant
+}
+
+type grantOf struct {
+	user  history.User
+	grant uint32
+}
+
+func newLostWrites(run Run) Checker {
+	c := &lostWrites{run: run, looks: map[uint16]*look{}, list: shortlist{room: MaxWitnesses}}
+	c.t = newTracker(run, c)
+	for _, o := range run.Observed {
+		lock, ok := strings.CutPrefix(o.Fact, history.FactHolder)
+		if i := slices.Index(run.Locks, lock); ok && i >= 0 && o.Answer != "" {
+			c.saw(uint16(i), o)
+		}
+	}
+	for i, l := range c.looks {
+		if l.step == 0 {
+			delete(c.looks, i) // nobody asked for the end
+		}
+	}
+	return c
+}
+
+// saw takes what a server said of a lock. The answers of the last step that observes it are the look.
+func (c *lostWrites) saw(lock uint16, o history.Observation) {
+	l := c.looks[lock]
+	if l == nil {
+		l = &look{had: map[grantOf]history.Observation{}}
+		c.looks[lock] = l
+	}
+	if o.User != nil {
+		k := grantOf{*o.User, o.Grant}
+		if first, ok := l.had[k]; !ok || o.Answered < first.Answered {
+			l.had[k] = o
+		}
+	}
+	if o.By != history.ByObserve || o.Step < l.step {
+		return
+	}
+	if o.Step > l.step {
+		l.step, l.last = o.Step, map[string]history.Observation{}
+	}
+	if before, ok := l.last[o.Node]; !ok || o.Asked >= before.Asked {
+		l.last[o.Node] = o
+	}
+}
+
+// span is when the servers were asked: all of them between its ends.
+func (l *look) span() span {
+	s := span{forever, 0}
+	for _, o := range l.last {
+		s.from, s.until = min(s.from, o.LastAsked), max(s.until, o.LastAnswered)
+	}
+	return s
+}
+
+// text says what they had.
+func (l *look) text() string {
+	var out []string
+	for _, node := range slices.Sorted(maps.Keys(l.last)) {
+		what := "another key"
+		switch o := l.last[node]; {
+		case o.User != nil:
+			what = fmt.Sprintf("the key of %v", *o.User)
+		case o.Answer == "none":
+			what = "no key"
+		}
+		out = append(out, node+" has "+what)
+	}
+	return strings.Join(out, ", ")
+}
+
+// Observe takes the next event.
+func (c *lostWrites) Observe(e *history.Event) {
+	if len(c.looks) == 0 {
+		return
+	}
+	if e.Kind == history.Release && e.Phase == history.Invoke {
+		c.releases = append(c.releases, *e)
+	}
+	c.t.observe(e)
+}
+
+func (c *lostWrites) began(h *hold)          { c.holds = append(c.holds, h) }
+func (c *lostWrites) takenBack(*hold, int64) {}
+func (c *lostWrites) ended(*hold)            {}
+
+// lost tells whether the hold's key should be there and is not.
+func (c *lostWrites) lost(h *hold, l *look) bool {
+	at := l.span()
+	seen, ok := l.had[grantOf{h.user, h.grant}]
+	if !ok || seen.Answered >= at.from || !h.entitled(at.from, at.until) {
+		return false
+	}
+	for _, o := range l.last {
+		if o.User != nil && *o.User == h.user && o.Grant == h.grant {
+			return false
+		}
+	}
+	return !slices.ContainsFunc(c.releases, func(e history.Event) bool {
+		return e.Lock == h.lock && e.Time > h.issued && e.Time < at.until
+	})
+}
+
+// Finish returns the finding.
+func (c *lostWrites) Finish() Finding {
+	f := Finding{Checker: "lost_writes", Verdict: Clean}
+	names := []string{"acknowledged_writes_lost"}
+	if len(c.looks) == 0 {
+		return skipped(f, "no server was asked at the end what it has of a lock", names)
+	}
+	c.t.finish()
+	var lost int64
+	for _, h := range c.holds {
+		l := c.looks[h.lock]
+		if l == nil || !c.lost(h, l) {
+			continue
+		}
+		lost++
+		seen, at := l.had[grantOf{h.user, h.grant}], l.span().until
+		proved := []history.Observation{seen}
+		for _, node := range slices.Sorted(maps.Keys(l.last)) {
+			proved = append(proved, l.last[node])
+		}
+		c.list.add(proof{kind: "lost_write", from: seen.Answered, to: at, holds: []*hold{h}, observed: proved, text: func() string {
+			return fmt.Sprintf("%v was granted %s at %s, valid until %s, and %s had its key at %s; at %s it is nowhere: %s", h.user,
+				lockName(c.run, h.lock), c.run.ms(h.start), c.run.ms(h.valid), seen.Node, c.run.ms(seen.Answered), c.run.ms(at), l.text())
+		}})
+	}
+	f.Witnesses = c.list.witnesses(c.run)
+	f.Verdict = verdictOf(lost)
+	f.Counts = map[string]*int64{"acknowledged_writes_lost": count(lost)}
+	return f
+}

@@ -1,0 +1,53 @@
+package report
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/lockquake/lockquake/history"
+	"github.com/lockquake/lockquake/results"
+)
+
+// holdsOf lists the holds that the events tell of, in the order in which they began.
+func holdsOf(events []history.Event) []results.HoldRef {
+	var out []results.HoldRef
+	for i := range events {
+		e := &events[i]
+		if e.Kind == history.Acquire && e.Phase == history.Ok {
+			out = append(out, results.HoldRef{User: e.User, Grant: e.Op, Issued: e.Value, Start: e.Time, Valid: e.Valid, Token: e.Token})
+			continue
+		}
+		for j := range out {
+			if h := &out[j]; h.User == e.User && (h.Grant == e.Grant || e.Grant == 0 && (e.Kind == history.Lost || e.Kind == history.Dead)) {
+				follow(h, e)
+			}
+		}
+	}
+	return out
+}
+
+// follow keeps the end of a hold and of its validity.
+func follow(h *results.HoldRef, e *history.Event) {
+	switch {
+	case h.End != 0:
+	case e.Kind == history.Release && e.Phase == history.Invoke, e.Kind == history.Lost:
+		h.End = e.Time
+	case e.Kind == history.Dead:
+		h.End = max(e.Value, h.Start)
+	case e.Kind == history.Ended:
+		h.Valid = e.Valid
+	case e.Kind == history.Renewed, e.Kind == history.Renew && e.Phase == history.Ok:
+		h.Valid = max(h.Valid, e.Valid)
+	}
+}
+
+// clientName is the node of a user.
+func clientName(u history.User) string { return fmt.Sprintf("client-%d", u.Client()+1) }
+
+// clientNumber is the index of a client by its node's name.
+func clientNumber(node string) (int, bool) {
+	number, ok := strings.CutPrefix(node, "client-")
+	n, err := strconv.Atoi(number)
+	return n - 1, ok && err == nil && n > 0
+}

@@ -1,0 +1,187 @@
+package report
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/lockquake/lockquake/history"
+	"github.com/lockquake/lockquake/results"
+)
+
+// lanes puts the first user to the left, the lock service and the resource in the middle, so that no arrow crosses a hold of the two that
+// matter most, and everybody else to the right. Of the service's servers those have a lane that played a part of their own.
+func (s *story) lanes() {
+	sc := s.scene
+	nodes := sc.nodes()
+	for i, u := range sc.users {
+		l := lane{Kind: laneClient, Name: sc.name(u), Sub: fmt.Sprintf("user %d", u.Index()), User: u, Hue: i}
+		if l.Name != clientName(u) {
+			l.Sub = clientName(u)
+		}
+		s.Lanes = append(s.Lanes, l)
+		if i > 0 {
+			continue
+		}
+		if len(nodes) == 0 {
+			s.Lanes = append(s.Lanes, lane{Kind: laneService, Name: "lock service", Sub: cmp.Or(sc.env.Backend, "unknown")})
+		}
+		for _, n := range nodes {
+			s.Lanes = append(s.Lanes, lane{Kind: laneNode, Name: n})
+		}
+		if sc.touched() {
+			s.Lanes = append(s.Lanes, lane{Kind: laneResource, Name: cmp.Or(sc.env.Resource, "resource"), Sub: "guard " + cmp.Or(sc.env.Guard, "none")})
+		}
+	}
+}
+
+// touched tells whether the resource played a part: somebody read or wrote there, or a fault hit it.
+func (sc *scene) touched() bool {
+	return slices.ContainsFunc(sc.events, isEffect) || slices.ContainsFunc(sc.faults, func(f history.Fault) bool {
+		return slices.ContainsFunc(f.Targets, sc.isResource)
+	})
+}
+
+// nodes lists the servers that played a part of their own: a fault hit them, they took the lead, they granted what is drawn, or they took
+// writes when they were asked all the time.
+func (sc *scene) nodes() []string {
+	var out, keepers []string
+	for _, o := range sc.seen {
+		if o.By == history.ByGrant && !slices.Contains(keepers, o.Node) {
+			keepers = append(keepers, o.Node)
+		}
+	}
+	add := func(node string) {
+		if node != "" && !slices.Contains(out, node) && (len(keepers) == 0 || slices.Contains(keepers, node)) {
+			out = append(out, node)
+		}
+	}
+	from, to := sc.span()
+	for _, f := range sc.faults {
+		if f.Start > to || f.End != 0 && f.End < from {
+			continue
+		}
+		for _, t := range f.Targets {
+			if sc.isServer(t) {
+				add(t)
+			}
+		}
+		if f.Lead != nil {
+			add(f.Lead.Old)
+			add(f.Lead.New)
+		}
+	}
+	for _, h := range sc.holds {
+		for _, n := range sc.granters(h) {
+			add(n)
+		}
+	}
+	for _, o := range sc.seen {
+		if strings.HasPrefix(o.Fact, history.FactTakes) && o.Answer == "true" {
+			add(o.Node)
+		}
+	}
+	slices.SortFunc(out, byNumber)
+	return out
+}
+
+// byNumber puts redis-2 before redis-10.
+func byNumber(a, b string) int {
+	cut := func(s string) (string, int) {
+		i := strings.LastIndexByte(s, '-')
+		n, err := strconv.Atoi(s[i+1:])
+		if err != nil {
+			return s, 0
+		}
+		return s[:i+1], n
+	}
+	an, ai := cut(a)
+	bn, bi := cut(b)
+	return cmp.Or(cmp.Compare(an, bn), cmp.Compare(ai, bi))
+}
+
+// span is the time of the scene's events.
+func (sc *scene) span() (from, to int64) {
+	if len(sc.events) == 0 {
+		return 0, 0
+	}
+	return sc.events[0].Time, max(sc.events[len(sc.events)-1].Time, sc.gap[1])
+}
+
+// isServer tells whether a node is one of the lock service.
+func (sc *scene) isServer(node string) bool {
+	return !strings.HasPrefix(node, "client-") && !sc.isResource(node)
+}
+
+// isResource tells whether a node is one of what the lock protects.
+func (sc *scene) isResource(node string) bool {
+	return slices.Contains(sc.env.ResourceNodes, node) || len(sc.env.ResourceNodes) == 0 && sc.env.Resource != "" && strings.HasPrefix(node, sc.env.Resource)
+}
+
+// granters lists the servers that had a grant right after it was given, but for the replicas that copied it.
+func (sc *scene) granters(h results.HoldRef) []string {
+	var out []string
+	for _, o := range sc.seen {
+		if o.By != history.ByGrant || o.User == nil || *o.User != h.User || o.Grant != h.Grant || o.Answered < h.Start {
+			continue
+		}
+		if sc.ledAt(o.Step, o.Node) && !slices.Contains(out, o.Node) && sc.first(o) {
+			out = append(out, o.Node)
+		}
+	}
+	slices.SortFunc(out, byNumber)
+	return out
+}
+
+// first tells whether an answer about a grant was asked for on the grant's own account: a later grant's asks every server anew.
+func (sc *scene) first(o history.Observation) bool {
+	return !slices.ContainsFunc(sc.seen, func(p history.Observation) bool {
+		return p.By == history.ByGrant && p.User != nil && *p.User == *o.User && p.Grant == o.Grant && p.Step < o.Step
+	})
+}
+
+// ledAt tells whether a server was one that takes writes when a step asked it. One that did not tell its role was.
+func (sc *scene) ledAt(step int, node string) bool {
+	for _, o := range sc.seen {
+		if o.By == history.ByGrant && o.Step == step && o.Node == node && o.Fact == "role" && o.Answer != "" {
+			return leads(o.Answer)
+		}
+	}
+	return true
+}
+
+// leads tells whether a role is one that takes writes.
+func leads(role string) bool { return slices.Contains([]string{"leader", "primary", "master"}, role) }
+
+// client finds the lane of a user; -1 where it has none.
+func (s *story) client(u history.User) int {
+	return slices.IndexFunc(s.Lanes, func(l lane) bool { return l.Kind == laneClient && l.User == u })
+}
+
+// node finds the lane of a server; -1 where it has none.
+func (s *story) node(name string) int {
+	return slices.IndexFunc(s.Lanes, func(l lane) bool { return l.Kind == laneNode && l.Name == name })
+}
+
+func (s *story) lane(k laneKind) int {
+	return slices.IndexFunc(s.Lanes, func(l lane) bool { return l.Kind == k })
+}
+
+// service is where a message to the lock service goes of which nobody knows which server took it: to the one there is, else to all together.
+func (s *story) service() int {
+	if l := s.lane(laneService); l >= 0 {
+		return l
+	}
+	asked := map[string]bool{}
+	for _, o := range s.scene.seen {
+		if o.By == history.ByGrant {
+			asked[o.Node] = true
+		}
+	}
+	if len(asked) == 1 {
+		return s.lane(laneNode)
+	}
+	return atService
+}

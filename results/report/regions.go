@@ -1,0 +1,124 @@
+package report
+
+import (
+	"fmt"
+
+	"github.com/lockquake/lockquake/history"
+	"github.com/lockquake/lockquake/results"
+)
+
+// overlaps marks where two holds overlap: of a story every pair that the judge found, else the pair with the longest overlap, entitled
+// overlaps first.
+func (s *story) overlaps() {
+	if !s.scene.whole {
+		s.longest()
+		return
+	}
+	for _, f := range s.scene.report.Findings {
+		for _, w := range f.Witnesses {
+			if w.Kind != "double_grant" && w.Kind != "overlapping_hold" || len(w.Holds) != 2 {
+				continue
+			}
+			a, b := s.hold(w.Holds[0].User, w.Holds[0].Grant), s.hold(w.Holds[1].User, w.Holds[1].Grant)
+			if a != nil && b != nil {
+				s.region(s.common(*a, *b, w.Kind == "double_grant"))
+			}
+		}
+	}
+}
+
+// common is the time that two holds have in common, of a double grant that in which both were entitled.
+func (s *story) common(a, b bar, double bool) region {
+	r := region{A: a.Lane, B: b.Lane, From: max(a.Ref.Start, b.Ref.Start), To: min(s.end(a.Ref), s.end(b.Ref)), Double: double}
+	if double {
+		r.To = min(r.To, a.Ref.Valid, b.Ref.Valid)
+	}
+	return r
+}
+
+func (s *story) longest() {
+	var best *region
+	for i, a := range s.Holds {
+		for _, b := range s.Holds[i+1:] {
+			if a.Ref.User == b.Ref.User {
+				continue
+			}
+			for _, double := range []bool{true, false} {
+				if r := s.common(a, b, double); r.To > r.From && (best == nil || r.Double && !best.Double) {
+					best = &r
+				}
+			}
+		}
+	}
+	if best != nil {
+		s.region(*best)
+	}
+}
+
+// region adds an overlap and its mark.
+func (s *story) region(r region) {
+	if r.To <= r.From {
+		return
+	}
+	s.Regions = append(s.Regions, r)
+	long := duration(r.To - r.From)
+	a, b := s.Lanes[r.A].Name, s.Lanes[r.B].Name
+	m := mark{
+		Time: r.From, Kind: markRegion, Lane: r.A, To: r.B, Weight: weightCrux, Label: "both inside for " + long + ": overlapping hold",
+		Say: fmt.Sprintf("%s and %s are both inside for %s, one of them past its validity: overlapping hold", a, b, long),
+	}
+	if r.Double {
+		m.Label = "both entitled for " + long + ": DOUBLE GRANT"
+		m.Say = fmt.Sprintf("%s and %s both have the lock, both entitled, for %s: DOUBLE GRANT", a, b, long)
+	}
+	s.add(m)
+}
+
+// isDouble tells whether a double grant is drawn.
+func (s *story) isDouble() bool {
+	for _, r := range s.Regions {
+		if r.Double {
+			return true
+		}
+	}
+	return false
+}
+
+// validityMarks adds the ends of validity: within a hold always, after it only where being entitled is the point.
+func (s *story) validityMarks() {
+	_, to := s.span()
+	for _, h := range s.Holds {
+		if s.scene.whole && !s.matters(h.Ref) {
+			continue
+		}
+		name := s.Lanes[h.Lane].Name
+		m := mark{Time: h.Ref.Valid, Kind: markNote, Lane: h.Lane, To: nowhere}
+		switch v := h.Ref.Valid; {
+		case v == history.ValidUnknown || v == history.ValidEndless:
+			continue
+		case h.Ref.End == 0 && v > to+(to-h.Ref.Start):
+			continue // so far behind the picture that it would only stretch it
+		case h.Ref.End == 0 || v <= h.Ref.End:
+			m.Label, m.Say, m.Weight = "validity ends", "the validity of "+name+" ends, and it is still inside", weightLoss
+		case s.isDouble():
+			m.Label = "validity would end"
+		default:
+			continue
+		}
+		s.add(m)
+	}
+}
+
+// matters tells whether the end of a hold's validity says anything: it lies within the hold, or the hold is one of an overlap.
+func (s *story) matters(h results.HoldRef) bool {
+	if h.End == 0 || h.Valid <= h.End {
+		return true
+	}
+	lane := s.client(h.User)
+	for _, r := range s.Regions {
+		if (r.A == lane || r.B == lane) && r.From < s.end(h) && h.Start < r.To {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,149 @@
+package report
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/lockquake/lockquake/history"
+)
+
+// seenMarks adds what servers said that have a lane, where it was news: who is the primary, that a key is gone, when a server took writes; and
+// the points at which users were held.
+func (s *story) seenMarks() {
+	s.primaries()
+	begin, end := s.span()
+	for _, o := range s.scene.seen {
+		if o.Answered < begin || o.Asked > end {
+			continue
+		}
+		switch {
+		case o.By == history.ByPoint:
+			s.point(o)
+		case strings.HasPrefix(o.Fact, history.FactTakes) && o.Answer == "true":
+			if n := s.node(o.Node); n >= 0 {
+				s.Serves = append(s.Serves, band{Lane: n, From: o.Answered, To: o.LastAsked})
+			}
+		case strings.HasPrefix(o.Fact, history.FactHolder):
+			s.keySeen(o)
+		case o.By == history.ByAwait:
+			s.awaited(o)
+		}
+	}
+}
+
+// primaries adds for how long two servers took writes, as the judge found it.
+func (s *story) primaries() {
+	for _, f := range s.scene.report.Findings {
+		for _, w := range f.Witnesses {
+			if w.Kind != "two_primaries" || len(w.Observed) != 2 {
+				continue
+			}
+			a, b, long := w.Observed[0].Node, w.Observed[1].Node, duration(w.To-w.From)
+			if n := s.node(b); n >= 0 {
+				s.add(mark{
+					Time: w.From, Kind: markSeen, Lane: n, To: nowhere, Weight: weightTurn, Label: "takes writes beside " + a + ", for " + long,
+					Say: a + " and " + b + " both take writes, for " + long,
+				})
+			}
+		}
+	}
+}
+
+// point adds that a user was held at a point, or went on from it.
+func (s *story) point(o history.Observation) {
+	c, ok := clientNumber(o.Node)
+	l := s.client(history.MakeUser(c, 0))
+	if !ok || l < 0 {
+		return
+	}
+	what := map[string]string{"reached": "is held at the point " + o.Fact, "died": "dies at the point " + o.Fact, "left": "goes on"}[o.Answer]
+	s.add(mark{
+		Time: o.Answered, Kind: markNote, Lane: l, To: nowhere, Label: what, Say: s.Lanes[l].Name + " " + what, Weight: weightLoss,
+	})
+}
+
+// keySeen adds that a server that was seen to have a user's key has it no more, though nobody released it there.
+func (s *story) keySeen(o history.Observation) {
+	n := s.node(o.Node)
+	if n < 0 || o.Answer == "" || o.By == history.ByGrant {
+		return
+	}
+	var before *history.Observation
+	for i := range s.scene.seen {
+		p := &s.scene.seen[i]
+		if p.Node == o.Node && p.Fact == o.Fact && p.Answer != "" && p.Answered < o.Asked {
+			before = p
+		}
+	}
+	if before == nil || before.User == nil || before.Answer == o.Answer || s.released(*before, o) {
+		return
+	}
+	who := s.scene.name(*before.User)
+	now := "gone"
+	if o.User != nil {
+		now = "gone: it has that of " + s.scene.name(*o.User)
+	}
+	s.add(mark{
+		Time: o.Answered, Kind: markSeen, Lane: n, To: nowhere, Label: "the key of " + who + " is " + now,
+		Say: "on " + o.Node + " the key of " + who + " is " + now, Weight: weightTurn,
+	})
+}
+
+// released tells whether the holder of a key began to give it back between two observations.
+func (s *story) released(before, after history.Observation) bool {
+	return slices.ContainsFunc(s.scene.events, func(e history.Event) bool {
+		return e.Kind == history.Release && e.Phase == history.Invoke && e.User == *before.User && e.Grant == before.Grant && e.Time < after.Answered
+	})
+}
+
+// awaited adds an answer that a step waited for and that tells who is the primary.
+func (s *story) awaited(o history.Observation) {
+	fact, _, _ := strings.Cut(o.Fact, ":")
+	lane, label := s.node(o.Node), ""
+	switch {
+	case fact == "primary" || fact == "master" || fact == "leader":
+		if lane = s.node(o.Answer); lane < 0 || s.known(o) {
+			return
+		}
+		label = "the primary now, says " + o.Node
+		if fact == "primary" && o.Fact == fact {
+			label = "the primary now, by most accounts"
+		}
+	case lane < 0:
+		return
+	case fact == "role" && s.changed(o):
+		label = "says: I am a " + o.Answer
+	case fact == "state" && s.changed(o):
+		label = "says: state " + o.Answer
+	}
+	if label != "" {
+		s.add(mark{Time: o.Answered, Kind: markSeen, Lane: lane, To: nowhere, Label: label, Say: s.Lanes[lane].Name + " is " + label, Weight: weightTurn})
+	}
+	if strings.HasPrefix(label, "says") {
+		s.Marks[len(s.Marks)-1].Say = o.Node + " " + label
+	}
+}
+
+// known tells whether the one that an answer names was named before, or was so from the first.
+func (s *story) known(o history.Observation) bool {
+	granted := false
+	for _, p := range s.scene.seen {
+		fact, _, _ := strings.Cut(p.Fact, ":")
+		if p.By == history.ByAwait && (fact == "primary" || fact == "master" || fact == "leader") && p.Answer == o.Answer && p.Asked < o.Asked {
+			return true
+		}
+		granted = granted || p.By == history.ByGrant && p.Node == o.Answer && p.Fact == "role" && leads(p.Answer) && p.Answered < o.Asked
+	}
+	return granted
+}
+
+// changed tells whether the node had said something else before.
+func (s *story) changed(o history.Observation) bool {
+	last := ""
+	for _, p := range s.scene.seen {
+		if p.Node == o.Node && p.Fact == o.Fact && p.Answer != "" && p.Answered < o.Asked {
+			last = p.Answer
+		}
+	}
+	return last != "" && last != o.Answer
+}
