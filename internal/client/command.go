@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/lockquake/lockquake/backends"
 	"github.com/lockquake/lockquake/history"
 	"github.com/lockquake/lockquake/internal/wire"
 	"github.com/lockquake/lockquake/lock"
@@ -16,6 +17,9 @@ const maxOrders = 256
 // command hands an order to its user, who carries out one after the other. Arming and continuing act at once: a user
 // that is in the middle of something is whom they are for.
 func (s *session) command(c wire.Command) error {
+	if c.Do == wire.DoNotifications {
+		return s.notifications(c)
+	}
 	u, err := s.person(c)
 	if err != nil {
 		return s.answer(c, result{err: err})
@@ -37,6 +41,15 @@ func (s *session) command(c wire.Command) error {
 	default:
 		return s.answer(c, result{err: refusal(fmt.Sprintf("%d orders of user %d wait already", maxOrders, c.User))})
 	}
+}
+
+// notifications answers how often the service has woken the users of this process.
+func (s *session) notifications(c wire.Command) error {
+	n, ok := s.service.(backends.NotificationCounter)
+	if !ok {
+		return s.answer(c, result{err: refusal("lock " + s.access.Lock + " does not tell how often its users were woken")})
+	}
+	return s.conn.Send(wire.Frame{Type: wire.TypeResult, Result: &wire.Result{ID: c.ID, Outcome: wire.OutcomeOK, Count: n.Notifications()}})
 }
 
 // person finds whom an order is for, and checks that it may have it.
@@ -69,12 +82,13 @@ func (s *session) person(c wire.Command) (*user, error) {
 // result is what an order came to.
 type result struct {
 	value int64
+	grant string // id of the grant that was acquired
 	err   error
 }
 
 // answer sends a result, behind every event that came before it.
 func (s *session) answer(c wire.Command, r result) error {
-	a := wire.Result{ID: c.ID, Outcome: wire.OutcomeOK, Value: r.value}
+	a := wire.Result{ID: c.ID, Outcome: wire.OutcomeOK, Value: r.value, Grant: r.grant}
 	if r.err != nil {
 		a.Outcome, a.Error = wire.OutcomeInfo, r.err.Error()
 		if phase, _ := outcome(r.err); phase == history.Fail {
@@ -162,7 +176,7 @@ func (u *user) take(old *hold, d demand) result {
 		return result{err: err}
 	}
 	u.holds[d.lock] = h
-	return result{value: int64(h.token)}
+	return result{value: int64(h.token), grant: h.current().ID}
 }
 
 // stands tells whether the user may believe in its grant.

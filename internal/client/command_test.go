@@ -69,6 +69,24 @@ func TestCommands(t *testing.T) {
 	}
 }
 
+// The process, not a user of it, tells how often it was woken; where the lock does not tell, it says so.
+func TestNotificationsAreTold(t *testing.T) {
+	service := newToy()
+	service.woken = 17
+	r := inside(t, service)
+	r.begin(nil)
+	if a := r.must(wire.OutcomeOK, wire.Command{Do: wire.DoNotifications, User: -1}); a.Count != 17 {
+		t.Errorf("got %+v", a)
+	}
+	r.stop()
+	r = inside(t, newToy())
+	r.begin(nil)
+	if a := r.must(wire.OutcomeFail, wire.Command{Do: wire.DoNotifications}); !strings.Contains(a.Error, "does not tell") {
+		t.Errorf("got %+v", a)
+	}
+	r.stop()
+}
+
 func TestModeOfAnAcquire(t *testing.T) {
 	r := inside(t, newToy())
 	r.begin(nil)

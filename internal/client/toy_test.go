@@ -26,6 +26,7 @@ type toy struct {
 	renewals  int
 	gone      bool // renewals say that the grant is lost
 	onRelease func()
+	woken     int64 // what it tells of notifications; 0: nothing
 }
 
 func newToy() *toy {
@@ -37,11 +38,24 @@ func newToy() *toy {
 func (t *toy) backend() backends.Backend {
 	return backends.Backend{Name: "toy", Locks: []backends.Lock{{
 		Name: "plain",
-		Dial: func(context.Context, backends.Access) (backends.Connection, error) { return t, nil },
+		Dial: func(context.Context, backends.Access) (backends.Connection, error) {
+			if t.woken != 0 {
+				return &heard{t, t.woken}, nil
+			}
+			return t, nil
+		},
 	}}}
 }
 
 func (t *toy) Close() error { return nil }
+
+// heard is a toy that tells how often it woke somebody.
+type heard struct {
+	*toy
+	count int64
+}
+
+func (h *heard) Notifications() int64 { return h.count }
 
 func (t *toy) Locker(_ context.Context, user int) (lock.Locker, error) {
 	p := &plain{t: t, user: user}

@@ -26,6 +26,9 @@ type Catalog struct {
 type Resource struct {
 	Name   string
 	Guards []resource.Guard
+	Within string // the backend whose service keeps the values; "": it has servers of its own
+	// Replicated says that its nodes are replicas: an effect counts when a majority of them has applied it.
+	Replicated bool
 	// Specs describes its nodes: users reach those with a port, at their first one; those with a control stream speak the
 	// protocol.
 	Specs func() []cluster.Spec
@@ -47,6 +50,7 @@ type Options struct {
 	Libraries      map[string]string        // module -> version of what the lock is made of, for env.json
 	NoRecord       bool                     // count grants only: the baseline of the recording benchmark
 	Keep           bool                     // leave the nodes up after the run
+	Ground         *Ground                  // what runs of this scenario before left, and this one leaves; nil: nothing
 	Log            *slog.Logger
 	Progress       func(Progress)
 }
@@ -68,10 +72,16 @@ type UsageError struct{ Text string }
 func (e UsageError) Error() string { return e.Text }
 
 // MissingError says that something needed is not there: an engine, a program, a capability, a service that serves.
-type MissingError struct{ Text string }
+type MissingError struct {
+	Text string
+	Err  error // what of it is about the machine alone, where that is known
+}
 
 // Error returns what is missing and what would help.
 func (e MissingError) Error() string { return e.Text }
+
+// Unwrap returns Err.
+func (e MissingError) Unwrap() error { return e.Err }
 
 // The deadlines of the phases around the load. They are generous: a loud machine must not turn into a wrong result.
 const (

@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/lockquake/lockquake/internal/cluster"
 	"github.com/lockquake/lockquake/results"
 )
 
@@ -35,11 +36,21 @@ func (r *run) describe() {
 	if r.plan.workload == nil {
 		e.Users = len(r.plan.people)
 	}
+	for k, name := range r.plan.people {
+		if e.People == nil {
+			e.People = map[string]string{}
+		}
+		e.People[name] = r.plan.personNode(k)
+	}
 	if params, err := json.Marshal(r.plan.topology.Params()); err == nil { // else no client starts
 		e.Recovery = int64(r.plan.lock.Bound(sc.Backend.TTL, params))
 	}
 	if r.plan.resource != nil {
 		e.Resource, e.Guard = r.plan.resource.Name, sc.Workload.Resource.Guard
+		if r.plan.resource.Replicated {
+			e.Replicas = r.plan.namesOf(cluster.Resource)
+		}
+		e.ResourceNodes = r.plan.namesOf(cluster.Resource)
 	}
 	e.Host["load_before"] = loadAverage()
 }

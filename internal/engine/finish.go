@@ -66,6 +66,7 @@ func (r *run) settle(ctx context.Context) {
 	if r.plan.workload != nil {
 		_ = sleep(ctx, r.plan.scenario.Run.Settle)
 	}
+	r.takeReading(context.WithoutCancel(ctx))
 	r.mu.Lock()
 	r.env.End = clock.Now()
 	r.mu.Unlock()
@@ -96,19 +97,42 @@ func (r *run) finalRead(ctx context.Context) error {
 	if r.plan.resource == nil {
 		return nil
 	}
-	s := r.sessions[len(r.sessions)-1]
 	for i := range r.plan.locks {
-		res, err := s.ask(ctx, wire.Command{Do: wire.DoFinal, Lock: i})
+		res, err := r.finalOf(ctx, i)
 		if err != nil {
 			return err
-		}
-		if res.Outcome != wire.OutcomeOK {
-			return fmt.Errorf("%s of %s: %s", res.Outcome, r.plan.locks[i], res.Error)
 		}
 		e := history.Event{Kind: history.Final, Phase: history.Info, Lock: uint16(i), Value: res.Value, Valid: res.Count}
 		r.own.add(e)
 	}
 	return nil
+}
+
+// finalOf asks for what one lock protects. Of replicas a majority must answer; what was put down last on any of those counts.
+func (r *run) finalOf(ctx context.Context, lock int) (best wire.Result, err error) {
+	all, answers := 0, 0
+	var errs []error
+	for _, s := range r.sessions {
+		if s.index >= 0 {
+			continue
+		}
+		all++
+		res, err := s.ask(ctx, wire.Command{Do: wire.DoFinal, Lock: lock})
+		if err == nil && res.Outcome != wire.OutcomeOK {
+			err = fmt.Errorf("%s of %s: %s", res.Outcome, r.plan.locks[lock], res.Error)
+		}
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		if answers++; answers == 1 || res.Epoch > best.Epoch || res.Epoch == best.Epoch && res.Number > best.Number {
+			best = res
+		}
+	}
+	if answers <= all/2 {
+		return best, errors.Join(errs...)
+	}
+	return best, nil
 }
 
 // finish tears down and writes all that is known, whatever happened before.
@@ -134,6 +158,7 @@ func (r *run) finish(ctx context.Context) error {
 	errs = append(errs, r.own.close())
 	r.describeEnd()
 	r.writeFaults()
+	errs = append(errs, r.seen.write(r.dir))
 	if len(r.plan.schedule) > 0 {
 		errs = append(errs, r.writeDrawn())
 	}
@@ -151,7 +176,12 @@ func (r *run) down(ctx context.Context) error {
 			_ = s.conn.Close()
 		}
 	}
-	return r.timed(results.TimeDown, func() error { return r.cluster.Close(ctx) })
+	return r.timed(results.TimeDown, func() error {
+		if r.handOn(ctx) {
+			return nil
+		}
+		return r.cluster.Close(ctx)
+	})
 }
 
 // collect closes the histories of all nodes and takes down what they said of themselves.

@@ -86,7 +86,7 @@ func mayPick(part string, s cluster.Spec) bool {
 func (r *run) scope(ctx context.Context, inj injection, f *history.Fault, on []chaos.Node) (chaos.Scope, error) {
 	s := chaos.Scope{
 		On: on, Service: clocks{r}, Seed: seed.Split(r.plan.scenario.Run.Seed, fmt.Sprintf("fault-%d", f.ID)),
-		Others: func() int { return r.heals.Others(f.ID) },
+		Others: func() int { return r.heals.Others(f.ID) }, Lanes: &r.lanes,
 		Counts: func(c chaos.Counted) {
 			r.mu.Lock()
 			defer r.mu.Unlock()

@@ -35,6 +35,7 @@ type Plan struct {
 	schedule   []due             // what happens when, in order
 	promise    chaos.Promise     // what the schedule's injections leave each other and the service
 	stepFaults map[int]injection // by index of the scenario's steps
+	observed   map[int][]string  // the nodes that an observe step asks, by its index
 }
 
 // injection is a fault ready to be injected.
@@ -55,7 +56,7 @@ type injection struct {
 // Check resolves every name of the scenario and decodes every parameter, without starting anything. Its errors are
 // UsageError and MissingError.
 func Check(o Options) (*Plan, error) {
-	p := &Plan{scenario: o.Scenario, stepFaults: map[int]injection{}}
+	p := &Plan{scenario: o.Scenario, stepFaults: map[int]injection{}, observed: map[int][]string{}}
 	for _, check := range []func(Options) error{
 		p.checkBackend, p.checkWorkload, p.checkOffers, p.checkResource, p.checkPeople, p.checkImages, p.checkChaos, p.checkSteps,
 		p.checkPreparations, p.checkDelivery,
@@ -217,6 +218,9 @@ func (p *Plan) checkResource(o Options) error {
 	}
 	if p.guard.Writes != "" && p.kind.Writes != p.guard.Writes {
 		return p.wrong("workload.resource.guard", "%s is about %s, which the writes of this workload are not", s.Guard, p.guard.Writes)
+	}
+	if r.Within != "" && r.Within != p.backend.Name {
+		return p.wrong("workload.resource.use", "%s keeps the values in the lock service itself, which must be %s and is %s; use register", s.Use, r.Within, p.backend.Name)
 	}
 	if i := slices.IndexFunc(r.Specs(), func(s cluster.Spec) bool { return s.Image != cluster.SelfProgram }); i >= 0 && p.backend.InProcess {
 		return p.wrong("workload.resource.use", "%s needs processes of its own, and backend %s has none; use register", s.Use, p.backend.Name)

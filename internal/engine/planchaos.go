@@ -143,7 +143,17 @@ func (p *Plan) checkSteps(o Options) error {
 		case st.Await != "" && st.User != "" && !slices.Contains(p.people, st.User):
 			return p.wrong(stepPath(i, "user"), "nobody called %q does anything in these steps; there are %s", st.User, strings.Join(p.people, ", "))
 		case st.Await == "fact":
-			if err := p.checkFact(i, st); err != nil {
+			if err := errors.Join(p.checkNode(i, "node", st.Node), p.checkFact(i, "fact", st.Fact)); err != nil {
+				return err
+			}
+		case st.Observe != "":
+			for n := range strings.SplitSeq(st.On, ",") {
+				if err := p.checkNode(i, "on", strings.TrimSpace(n)); err != nil {
+					return err
+				}
+				p.observed[i] = append(p.observed[i], strings.TrimSpace(n))
+			}
+			if err := p.checkFact(i, "observe", st.Observe); err != nil {
 				return err
 			}
 		case st.Await == "bitten":
@@ -164,17 +174,23 @@ func (p *Plan) checkBitten(i int, st scenarios.Step) error {
 	return nil
 }
 
-func (p *Plan) checkFact(i int, st scenarios.Step) error {
-	if !slices.Contains(p.nodeNames(), st.Node) {
-		return p.wrong(stepPath(i, "node"), "there is no node %q; there are %s", st.Node, strings.Join(p.nodeNames(), ", "))
+// checkNode refuses a node that the run does not have; key is the step's that names it.
+func (p *Plan) checkNode(i int, key, node string) error {
+	if !slices.Contains(p.nodeNames(), node) {
+		return p.wrong(stepPath(i, key), "there is no node %q; there are %s", node, strings.Join(p.nodeNames(), ", "))
 	}
+	return nil
+}
+
+// checkFact refuses a fact that the service does not know; key is the step's that names it.
+func (p *Plan) checkFact(i int, key, fact string) error {
 	known := slices.Sorted(maps.Keys(p.topology.Service(nil).Facts()))
 	// A fact such as "holder:LOCK" is asked for with a lock's name in the place of the word.
 	if !slices.ContainsFunc(known, func(f string) bool {
 		prefix, named := strings.CutSuffix(f, "LOCK")
-		return f == st.Fact || named && strings.HasPrefix(st.Fact, prefix)
+		return f == fact || named && strings.HasPrefix(fact, prefix)
 	}) {
-		return p.wrong(stepPath(i, "fact"), "%s cannot be asked for %q; it answers %s", p.backend.Name, st.Fact, strings.Join(known, ", "))
+		return p.wrong(stepPath(i, key), "%s cannot be asked for %q; it answers %s", p.backend.Name, fact, strings.Join(known, ", "))
 	}
 	return nil
 }

@@ -47,7 +47,7 @@ func (p *Plan) checkExclusions(o Options) error {
 
 func (p *Plan) undeliverable(o Options, inj injection, err error) error {
 	return MissingError{Text: fmt.Sprintf("%s: fault %s on %s cannot be delivered by provider %s: %v",
-		p.scenario.Name, inj.kind.Name, inj.on, o.Provider.Name(), err)}
+		p.scenario.Name, inj.kind.Name, inj.on, o.Provider.Name(), err), Err: err}
 }
 
 // prepared adds a preparation to the plan of a node.

@@ -36,7 +36,9 @@ type run struct {
 	vigil    *vigil       // nil where grants do not stand as long as a session
 	heals    *chaos.Stack // of the faults
 	stops    *chaos.Stack // of the stops that aim at a holder
+	lanes    chaos.Lanes  // which link faults stand where
 	own      *journal     // the engine's own history: deaths and the final read
+	seen     *sightings   // what the service said when steps asked it
 
 	mu       sync.Mutex
 	env      results.Env
@@ -53,6 +55,9 @@ type run struct {
 	deaths    sync.WaitGroup // watchers that may still write into the engine's history
 	leading   sync.WaitGroup // waits for news of the lead after a heal
 	over      chan struct{}  // closed when no stream is waited for any more
+	// steering lasts as long as the steps; asking counts what is asked on their account beside them.
+	steering context.Context
+	asking   sync.WaitGroup
 }
 
 // Run carries out a scenario and returns the directory it left. The directory holds all that could be recorded, also
@@ -65,11 +70,22 @@ func Run(ctx context.Context, o Options) (dir string, err error) {
 	if err != nil {
 		return "", err
 	}
-	r := &run{options: o, plan: p, log: o.Log, live: newLive(), heals: chaos.NewStack(), stops: chaos.NewStack(), counted: map[int]chaos.Counted{}, leads: map[int]*chaos.Lead{}, standing: map[int]chaos.Reach{}, read: lastRead{}, over: make(chan struct{}), id: newID()}
+	r := newRun(o, p)
+	if len(p.namesOf(cluster.Server)) == 0 {
+		r.options.Ground = nil
+	}
 	if err := r.prepare(); err != nil {
 		return "", err
 	}
 	return r.dir, r.do(ctx)
+}
+
+func newRun(o Options, p *Plan) *run {
+	return &run{
+		options: o, plan: p, log: o.Log, live: newLive(), heals: chaos.NewStack(), stops: chaos.NewStack(), counted: map[int]chaos.Counted{},
+		leads: map[int]*chaos.Lead{}, standing: map[int]chaos.Reach{}, read: lastRead{}, seen: newSightings(), steering: context.Background(),
+		over: make(chan struct{}), id: newID(),
+	}
 }
 
 // do goes through the phases. Whatever happened, it heals, tears down and writes what is known.
@@ -89,6 +105,7 @@ func (r *run) do(ctx context.Context) (err error) {
 	defer r.keepVigil(ctx)()
 	pulse := r.watchSelf()
 	defer pulse.Stop() // before finish closes the engine's history
+	r.takeReading(ctx)
 	loadErr := r.timed(results.TimeLoad, func() error { return r.load(ctx) })
 	if loadErr != nil && ctx.Err() == nil {
 		r.unknown("%v", loadErr)
@@ -140,6 +157,11 @@ func (r *run) prepare() error {
 	r.describe()
 	return r.writeEnv()
 }
+
+// name is that of the run's directory.
+func (r *run) name() string { return filepath.Base(r.dir) }
+
+func (r *run) logDir() string { return filepath.Join(r.dir, results.DirLogs) }
 
 func (r *run) historyDir() string { return filepath.Join(r.dir, results.DirHistory) }
 

@@ -22,6 +22,10 @@ func (r *run) steps(ctx context.Context) error {
 	if err := sleepUntil(ctx, r.startTime()); err != nil {
 		return err
 	}
+	var over context.CancelFunc
+	r.steering, over = context.WithCancel(ctx)
+	defer r.asking.Wait()
+	defer over()
 	named := map[string]*history.Fault{}
 	for i, st := range r.plan.scenario.Steps {
 		r.progress(describeStep(st))
@@ -38,7 +42,9 @@ func (r *run) steps(ctx context.Context) error {
 func (r *run) step(ctx context.Context, i int, st scenarios.Step, named map[string]*history.Fault) error {
 	switch {
 	case st.Do != "":
-		return r.doStep(ctx, st)
+		return r.doStep(ctx, i+1, st)
+	case st.Observe != "":
+		return r.observeStep(ctx, i+1, st)
 	case st.Inject != "":
 		f := r.inject(ctx, r.plan.stepFaults[i], clock.Now())
 		if st.As != "" {
@@ -59,7 +65,7 @@ func (r *run) step(ctx context.Context, i int, st scenarios.Step, named map[stri
 		}
 		return nil
 	default:
-		return r.awaitStep(ctx, st, named)
+		return r.awaitStep(ctx, i+1, st, named)
 	}
 }
 
@@ -69,7 +75,7 @@ func (r *run) person(name string) (*session, history.User) {
 	return r.sessions[k], history.MakeUser(k, 0)
 }
 
-func (r *run) doStep(ctx context.Context, st scenarios.Step) error {
+func (r *run) doStep(ctx context.Context, number int, st scenarios.Step) error {
 	s, user := r.person(st.User)
 	if st.Do == wire.DoAcquire {
 		r.live.forget(user)
@@ -95,6 +101,11 @@ func (r *run) doStep(ctx context.Context, st scenarios.Step) error {
 		return err
 	}
 	if st.Async {
+		r.asking.Go(func() {
+			if res, err := s.answer(r.steering, ch, st.Do); err == nil {
+				r.done(number, st, res)
+			}
+		})
 		return nil
 	}
 	// The client's own deadline is the same: its answer, which says more, should come first.
@@ -113,6 +124,7 @@ func (r *run) doStep(ctx context.Context, st scenarios.Step) error {
 	if st.Do == wire.DoRead && res.Outcome == wire.OutcomeOK {
 		r.read[lockKey{user, uint16(lock)}] = res.Value
 	}
+	r.done(number, st, res)
 	want := st.Outcome
 	if want == "" {
 		want = wire.OutcomeOK
@@ -152,12 +164,12 @@ func increments(steps []scenarios.Step) bool {
 	return writes > 0
 }
 
-func (r *run) awaitStep(ctx context.Context, st scenarios.Step, named map[string]*history.Fault) error {
+func (r *run) awaitStep(ctx context.Context, number int, st scenarios.Step, named map[string]*history.Fault) error {
 	switch st.Await {
 	case "elapsed":
 		return sleep(ctx, st.For)
 	case "fact":
-		return r.awaitFact(ctx, st)
+		return r.awaitFact(ctx, number, st)
 	case "bitten":
 		f := named[st.Of]
 		if f == nil {
@@ -168,7 +180,11 @@ func (r *run) awaitStep(ctx context.Context, st scenarios.Step, named map[string
 		return r.awaitValidity(ctx, st)
 	case "point":
 		_, user := r.person(st.User)
-		return r.live.wait(ctx, func() bool { return r.live.points[pointKey(user, st.Point)] > 0 })
+		if err := r.live.wait(ctx, func() bool { return r.live.points[pointKey(user, st.Point)] > 0 }); err != nil {
+			return err
+		}
+		r.passed(number, st, r.plan.passage(number, st))
+		return nil
 	case "event":
 		_, user := r.person(st.User)
 		o, err := parseOccurrence(st.Event)
@@ -206,17 +222,17 @@ func (r *run) awaitValidity(ctx context.Context, st scenarios.Step) error {
 	}
 }
 
-func (r *run) awaitFact(ctx context.Context, st scenarios.Step) error {
+func (r *run) awaitFact(ctx context.Context, number int, st scenarios.Step) error {
 	want := fmt.Sprintf("%q", st.Is)
 	if st.IsNot != "" {
 		want = fmt.Sprintf("anything but %q", st.IsNot)
 	}
 	for {
-		got, err := r.service.Ask(ctx, st.Node, st.Fact)
+		got, err := r.ask(ctx, question{number, history.ByAwait, st.Node, st.Fact})
 		if err == nil && (st.IsNot == "" && got == st.Is || st.IsNot != "" && got != st.IsNot) {
 			return nil
 		}
-		if serr := sleep(ctx, 10*time.Millisecond); serr != nil {
+		if serr := sleep(ctx, askAgain); serr != nil {
 			if err != nil {
 				return fmt.Errorf("%w; the last answer was an error: %w", serr, err)
 			}
@@ -256,6 +272,8 @@ func describeStep(st scenarios.Step) string {
 		return text
 	case st.Heal != "":
 		return "heal " + st.Heal
+	case st.Observe != "":
+		return "observe " + st.Observe + " on " + st.On
 	default:
 		return strings.TrimSpace("await " + st.Await + " " + st.Event + st.Fact + " " + st.User + st.Node)
 	}

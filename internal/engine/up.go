@@ -29,12 +29,42 @@ func newID() string {
 	return hex.EncodeToString(b[:])
 }
 
-// up starts all nodes side by side and returns when the service serves and every client is connected to it.
+// up starts all nodes side by side, or all but the servers where an earlier run left these clean, and returns when the service serves
+// and every client is connected to it.
 func (r *run) up(ctx context.Context) error {
+	kept, err := r.takeOver(ctx)
+	if err == nil && !kept {
+		err = r.open(ctx)
+	}
+	if err != nil {
+		return err
+	}
+	if _, ok := r.service.(backends.SessionLister); ok {
+		r.vigil = newVigil()
+	}
+	g, gctx := errgroup.WithContext(ctx)
+	g.Go(func() error {
+		return r.timing(results.TimeServe, func() error {
+			if err := r.awaitService(gctx, readyTimeout); err != nil {
+				return err
+			}
+			r.remember(gctx)
+			return nil
+		})
+	})
+	g.Go(func() error { return r.timing(results.TimeHello, func() error { return r.greet(gctx) }) })
+	if err := g.Wait(); err != nil {
+		return err
+	}
+	return r.timing(results.TimeConnect, func() error { return r.startNodes(ctx) })
+}
+
+// open makes all nodes and starts them.
+func (r *run) open(ctx context.Context) error {
 	err := r.timing(results.TimeOpen, func() (err error) {
 		r.cluster, err = r.options.Provider.Open(ctx, cluster.Request{
 			Run: r.id, Specs: r.plan.specs, Images: r.options.Images, Agent: r.plan.needsAgent(),
-			LogDir: filepath.Join(r.dir, results.DirLogs), Keep: r.options.Keep, Log: r.log,
+			LogDir: r.logDir(), Keep: r.options.Keep, Reuse: r.options.Ground != nil, Log: r.log,
 		})
 		return err
 	})
@@ -45,18 +75,7 @@ func (r *run) up(ctx context.Context) error {
 		return err
 	}
 	r.service = r.plan.topology.Service(r.cluster.ByRole(cluster.Server))
-	if _, ok := r.service.(backends.SessionLister); ok {
-		r.vigil = newVigil()
-	}
-	g, gctx := errgroup.WithContext(ctx)
-	g.Go(func() error {
-		return r.timing(results.TimeServe, func() error { return r.awaitService(gctx, readyTimeout) })
-	})
-	g.Go(func() error { return r.timing(results.TimeHello, func() error { return r.greet(gctx) }) })
-	if err := g.Wait(); err != nil {
-		return err
-	}
-	return r.timing(results.TimeConnect, func() error { return r.startNodes(ctx) })
+	return nil
 }
 
 // startAll starts all nodes side by side.
@@ -178,7 +197,7 @@ func (r *run) startFrame(s *session) (*wire.Start, error) {
 	}
 	if s.index < 0 {
 		st.Guard, st.Terms = sc.Workload.Resource.Guard, r.plan.terms()
-		if r.plan.guard.Sequencer { // it is a client of the service too, one behind all others
+		if r.plan.guard.Sequencer || r.plan.resource.Within != "" { // it is a client of the service too, one behind all others
 			return st, r.access(st, r.plan.personIndex(len(r.plan.people)))
 		}
 		return st, nil
@@ -202,10 +221,15 @@ func (r *run) speaks(node string) bool {
 	return slices.ContainsFunc(r.plan.resource.Specs(), func(s cluster.Spec) bool { return s.Name == node && s.Stdio })
 }
 
-// resourceAddress is where users reach the resource: the first port of each of its nodes that has one, with commas between.
+// resourceAddress is where users reach the resource: the first port of each of its nodes that has one, with commas between;
+// of one within the lock service, those of the servers.
 func (r *run) resourceAddress() string {
 	var list []string
-	for _, spec := range r.plan.resource.Specs() {
+	specs := r.plan.resource.Specs()
+	if r.plan.resource.Within != "" {
+		specs = r.plan.topology.Specs()
+	}
+	for _, spec := range specs {
 		if len(spec.Ports) > 0 {
 			list = append(list, r.cluster.Node(spec.Name).Address(spec.Ports[0].Name))
 		}

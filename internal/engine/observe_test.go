@@ -1,0 +1,61 @@
+package engine
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/lockquake/lockquake/history"
+	"github.com/lockquake/lockquake/results"
+)
+
+// TestSightings joins equal answers that come close after each other, and keeps apart all others.
+func TestSightings(t *testing.T) {
+	const ms = int64(time.Millisecond)
+	s := newSightings()
+	takes := question{3, history.ByObserve, "n1", history.FactTakes + "lock-0"}
+	for _, r := range []reply{
+		{10 * ms, 11 * ms, "true", nil},
+		{30 * ms, 31 * ms, "true", nil},
+		{70 * ms, 72 * ms, "true", nil},
+		{90 * ms, 91 * ms, "READONLY", nil},
+		{110 * ms, 111 * ms, "", errors.New("no connection")},
+		{130 * ms, 131 * ms, "", errors.New("a timeout")},
+		{150 * ms, 151 * ms, "true", nil},
+		{400 * ms, 401 * ms, "true", nil}, // who knows what it was meanwhile
+	} {
+		s.add(takes, r)
+	}
+	who := history.MakeUser(1, 0)
+	s.granted("secret", grantKey{who, 7})
+	s.granted("", grantKey{who, 8}) // a client that does not tell
+	s.add(question{4, history.ByGrant, "n2", history.FactHolder + "lock-0"}, reply{5 * ms, 6 * ms, "secret", nil})
+	dir := t.TempDir()
+	if err := s.write(dir); err != nil {
+		t.Fatal(err)
+	}
+	got, err := results.ReadObserved(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	line := func(answer, err string, asked, lastAnswered int64, count int, gap int64) history.Observation {
+		return history.Observation{
+			Step: 3, By: history.ByObserve, Node: "n1", Fact: takes.fact, Answer: answer, Error: err,
+			Asked: asked * ms, LastAnswered: lastAnswered * ms, Count: count, Gap: gap * ms,
+		}
+	}
+	want := []history.Observation{
+		{
+			Step: 4, By: history.ByGrant, Node: "n2", Fact: "holder:lock-0", Answer: "secret", Asked: 5 * ms, LastAnswered: 6 * ms,
+			Count: 1, User: &who, Grant: 7,
+		},
+		line("true", "", 10, 72, 3, 39), line("READONLY", "", 90, 91, 1, 0), line("", "no connection", 110, 131, 2, 19),
+		line("true", "", 150, 151, 1, 0), line("true", "", 400, 401, 1, 0),
+	}
+	if d := cmp.Diff(want, got, cmpopts.IgnoreFields(history.Observation{}, "Answered", "LastAsked")); d != "" {
+		t.Error(d)
+	}
+}

@@ -1,0 +1,219 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/lockquake/lockquake/backends"
+	"github.com/lockquake/lockquake/chaos"
+	"github.com/lockquake/lockquake/internal/clock"
+	"github.com/lockquake/lockquake/internal/cluster"
+	"github.com/lockquake/lockquake/results"
+)
+
+// prover shows that the nodes are as they were when they began to serve.
+type prover struct {
+	*run
+	start    baseline
+	left     map[string]int
+	resetted []string // what the service's own reset showed
+}
+
+// resetTimeout bounds a reset: after that a fresh start is quicker.
+const resetTimeout = 15 * time.Second
+
+// clockTolerance is by how much the clock of a server may seem to differ from this machine's: a busy server answers late, and
+// none was ever moved by so little.
+const clockTolerance = 50 * time.Millisecond
+
+// reset has the service cleared, and waits until it serves again.
+func (p *prover) reset(ctx context.Context) (err error) {
+	ctx, cancel := context.WithTimeout(ctx, resetTimeout)
+	defer cancel()
+	resetter, ok := p.service.(backends.Resetter)
+	if !ok {
+		return fmt.Errorf("nobody knows how to reset %s", p.plan.backend.Name)
+	}
+	if p.resetted, err = resetter.Reset(ctx); err != nil {
+		return fmt.Errorf("the reset left something: %w", err)
+	}
+	return p.awaitService(ctx, resetTimeout)
+}
+
+// all collects the proof. The error says all that is not as it was.
+func (p *prover) all(ctx context.Context) ([]results.Proof, error) {
+	ctx, cancel := context.WithTimeout(ctx, resetTimeout)
+	defer cancel()
+	parts := []struct {
+		what string
+		see  func(context.Context) ([]string, error)
+	}{
+		{"every server is alive", p.processes},
+		{"no fault stands", p.books},
+		{"nothing stands on the links", p.links},
+		{"the clocks are right", p.clocks},
+		{"roles and settings are as at the start", p.settings},
+	}
+	out := make([]results.Proof, len(parts), len(parts)+1)
+	errs := make([]error, len(parts))
+	var g errgroup.Group
+	for i, part := range parts {
+		g.Go(func() error {
+			evidence, err := part.see(ctx)
+			out[i], errs[i] = results.Proof{What: part.what, Evidence: strings.Join(evidence, "; ")}, err
+			return nil
+		})
+	}
+	_ = g.Wait() // the errors are collected: all of them are told
+	out = append(out, results.Proof{What: "the service is empty", Evidence: strings.Join(p.resetted, "; ")})
+	return out, errors.Join(errs...)
+}
+
+// look takes the baseline.
+func (p *prover) look(ctx context.Context) (baseline, error) {
+	b := baseline{links: map[string][]string{}}
+	for _, n := range p.cluster.Nodes {
+		if !p.plan.needsAgent() {
+			break
+		}
+		around, err := n.Around(ctx)
+		if err != nil {
+			return b, fmt.Errorf("around %s: %w", n.Name(), err)
+		}
+		b.links[n.Name()] = around.Links
+	}
+	var err error
+	if resetter, ok := p.service.(backends.Resetter); ok {
+		b.settings, err = resetter.Settings(ctx)
+	}
+	return b, err
+}
+
+// pids finds the process of every server.
+func (p *prover) pids(ctx context.Context) (map[string]int, error) {
+	out := map[string]int{}
+	for _, n := range p.cluster.ByRole(cluster.Server) {
+		state, err := n.Inspect(ctx)
+		if err != nil {
+			return nil, err
+		}
+		out[n.Name()] = state.PID
+	}
+	return out, nil
+}
+
+// each asks every one of the nodes, side by side.
+func each(nodes []*cluster.Node, ask func(*cluster.Node) (string, error)) ([]string, error) {
+	said, errs := make([]string, len(nodes)), make([]error, len(nodes))
+	var g errgroup.Group
+	for i, n := range nodes {
+		g.Go(func() error { said[i], errs[i] = ask(n); return nil })
+	}
+	_ = g.Wait() // the errors are collected: all of them are told, and what is the same of several nodes once
+	told := map[string]bool{}
+	errs = slices.DeleteFunc(errs, func(err error) bool {
+		if err == nil || told[err.Error()] {
+			return true
+		}
+		told[err.Error()] = true
+		return false
+	})
+	return slices.DeleteFunc(said, func(s string) bool { return s == "" }), errors.Join(errs...)
+}
+
+// processes sees that every server has the process that the run before left: the one that it began with, or one that a heal started in
+// its place.
+func (p *prover) processes(ctx context.Context) ([]string, error) {
+	return each(p.cluster.ByRole(cluster.Server), func(n *cluster.Node) (string, error) {
+		state, err := n.Inspect(ctx)
+		switch {
+		case err != nil:
+			return "", err
+		case state.Gone():
+			return "", fmt.Errorf("%s has no process", n.Name())
+		case state.Threads["T"] > 0 || state.Frozen != "":
+			return "", fmt.Errorf("%s is stopped (%v)", n.Name(), state)
+		case p.left[n.Name()] != state.PID:
+			return "", fmt.Errorf("%s is pid %d, and was pid %d at the end of the run before", n.Name(), state.PID, p.left[n.Name()])
+		case n.Starts() > 1:
+			return fmt.Sprintf("%s: %v, started for the %d. time by a heal", n.Name(), state, n.Starts()), nil
+		}
+		return fmt.Sprintf("%s: %v, as it began", n.Name(), state), nil
+	})
+}
+
+// books sees that nothing that was asked for on a node was not taken back.
+func (p *prover) books(context.Context) ([]string, error) {
+	return each(p.cluster.Nodes, func(n *cluster.Node) (string, error) {
+		if left := n.Standing(); len(left) > 0 {
+			return "", fmt.Errorf("%s stands on %s", strings.Join(left, ", "), n.Name())
+		}
+		return n.Name() + ": nothing", nil
+	})
+}
+
+// links has the agent look at the network of every node, clients too: what filters and shapes packets there must be what it was.
+func (p *prover) links(ctx context.Context) ([]string, error) {
+	if !p.plan.needsAgent() {
+		return []string{"no fault of this scenario reaches a link, and there is no agent"}, nil
+	}
+	return each(p.cluster.Nodes, func(n *cluster.Node) (string, error) {
+		around, err := n.Around(ctx)
+		switch was := p.start.links[n.Name()]; {
+		case err != nil:
+			return "", fmt.Errorf("around %s: %w", n.Name(), err)
+		case len(around.Standing) > 0:
+			return "", fmt.Errorf("the agent owes an undo of %s", strings.Join(around.Standing, ", "))
+		case !slices.Equal(around.Links, was):
+			return "", fmt.Errorf("on the links of %s there is [%s], and was [%s]", n.Name(), strings.Join(around.Links, ", "), strings.Join(was, ", "))
+		case around.Shared:
+			return n.Name() + ": the machine's own network", nil
+		case len(was) > 0:
+			return fmt.Sprintf("%s: [%s], as it began", n.Name(), strings.Join(was, ", ")), nil
+		}
+		return n.Name() + ": nothing", nil
+	})
+}
+
+// clocks asks every server for its wall clock, over its own protocol; one that tells whole seconds has one of its threads read it too.
+func (p *prover) clocks(ctx context.Context) ([]string, error) {
+	return each(p.cluster.ByRole(cluster.Server), func(n *cluster.Node) (string, error) {
+		low, high, err := chaos.ClockAhead(ctx, clocks{p.run}, n.Name())
+		if err != nil {
+			return "", fmt.Errorf("the clock of %s: %w", n.Name(), err)
+		}
+		how := "by its own protocol"
+		if low <= clockTolerance && high >= -clockTolerance && high-low > 2*clockTolerance && n.Watched(ctx) {
+			before := clock.Wall()
+			wall, _, err := n.ReadClocks(ctx)
+			after := clock.Wall()
+			if err != nil {
+				return "", fmt.Errorf("the clock of %s: %w", n.Name(), err)
+			}
+			low, high, how = time.Unix(0, wall).Sub(after), time.Unix(0, wall).Sub(before), "as a thread of its own reads it"
+		}
+		text := fmt.Sprintf("%s is %s to %s ahead of this machine, %s", n.Name(), low.Round(time.Millisecond/10), high.Round(time.Millisecond/10), how)
+		if low > clockTolerance || high < -clockTolerance {
+			return "", errors.New("the clock of " + text)
+		}
+		return text, nil
+	})
+}
+
+// settings compares what the service says of itself with what it said when it began to serve.
+func (p *prover) settings(ctx context.Context) ([]string, error) {
+	now, err := p.service.(backends.Resetter).Settings(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if d := differences(now, p.start.settings); len(d) > 0 {
+		return nil, errors.New(strings.Join(d, "; "))
+	}
+	return []string{fmt.Sprintf("%d of them were compared", len(now))}, nil
+}
