@@ -28,7 +28,7 @@ build: ## build build/lockquake, one static binary
 	CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags "-s -w -X main.version=$(VERSION)" -o build/lockquake ./cmd/lockquake
 
 .PHONY: demo
-demo: build ## two holders of one lock, on real services, in a few minutes
+demo: build ## five stories on real services and what they found, in a minute or two
 	@.ci/demo $(PROVIDER)
 
 .PHONY: images
@@ -38,6 +38,10 @@ images: build ## make the images of the nodes (base pulled, or made from Debian'
 .PHONY: compose
 compose: build ## write docker-compose.yml anew, out of what the backends say of their nodes
 	build/lockquake compose >docker-compose.yml.new && mv docker-compose.yml.new docker-compose.yml
+
+.PHONY: story-pages
+story-pages: ## write what docs/stories.md and the README show of the stories, anew from RUNS=folders of runs
+	go run ./internal/storypages $(RUNS)
 
 .PHONY: test
 test: test-unit test-integration ## all tests; what CI runs beside the linters

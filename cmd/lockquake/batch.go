@@ -1,11 +1,12 @@
 package main
 
 import (
-	"context"
+	"bytes"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/vbauerster/mpb/v8/cwriter"
@@ -21,19 +22,35 @@ import (
 type batch struct {
 	std     streams
 	tell    *progress
-	json    bool
+	stop    interrupt
+	format  string // text, json or table
+	several bool   // scenarios: one that cannot be run must not keep the others from it
+	explain bool
 	reports []results.Report
-	tallies []string // "k of n" of each scenario that was repeated
-	began   int64    // when the process began; 0 after its first run
-	last    string   // directory of the last run
-	mute    bool     // a run left no report, so that the table cannot count it
+	began   int64  // when the process began; 0 after its first run
+	last    string // directory of the last run
+	swept   bool   // what dead runs left behind
+	judged  bool   // at least one run was
+	missing bool   // at least one run was not made, for something that it needs is not there
 	code    int
+}
+
+// candidate is a scenario to be run, or why it cannot be.
+type candidate struct {
+	engine.Options
+	cannot error
+	doubts []string // what of its faults was tried here in vain
 }
 
 // repeat makes n runs of one scenario; draw says that each needs a seed of its own. It returns false when there must be
 // no more runs.
-func (b *batch) repeat(ctx context.Context, o engine.Options, n int, draw bool) bool {
-	met, done := 0, 0
+func (b *batch) repeat(o engine.Options, n int, draw bool) bool {
+	defer func() {
+		if err := o.Ground.Close(b.stop.ctx); err != nil {
+			b.fail(err)
+			b.code = worse(b.code, exitCode(err))
+		}
+	}()
 	for i := range n {
 		if n > 1 {
 			b.tell.say("%s, run %d of %d", o.Scenario.Name, i+1, n)
@@ -47,38 +64,30 @@ func (b *batch) repeat(ctx context.Context, o engine.Options, n int, draw bool) 
 			}
 			run.Scenario = s
 		}
-		code := b.once(ctx, run)
-		b.code = worse(b.code, code)
-		done++
-		if code == codeMet {
-			met++
-		}
-		if code == codeInterrupted || code == codeMissing || code == codeUsage {
-			break
+		switch code := b.once(run); {
+		case code == codeMissing && b.several:
+			return true // with the others
+		case code == codeInterrupted || code == codeMissing || code == codeUsage:
+			b.code = worse(b.code, code)
+			return false
+		default:
+			b.code = worse(b.code, code)
 		}
 	}
-	if n > 1 {
-		b.tallies = append(b.tallies, fmt.Sprintf("%s: %d of %d met every expectation", o.Scenario.Name, met, done))
-	}
-	return b.code != codeInterrupted && b.code != codeMissing && b.code != codeUsage
+	return true
 }
 
-// once makes one run, judges it and shows the verdict.
-func (b *batch) once(ctx context.Context, o engine.Options) int {
-	stop := interruptible(ctx, b.tell)
-	defer stop.done()
+// once makes one run, judges it and shows the verdict. Whatever comes of it, there is a report.
+func (b *batch) once(o engine.Options) int {
+	if b.stop.interrupted() { // between two runs
+		return codeInterrupted
+	}
 	if o.Began, b.began = b.began, 0; o.Began == 0 {
 		o.Began = clock.Now()
 	}
-	swept, err := cluster.Sweep(stop.ctx, cluster.SweepOptions{Log: o.Log})
-	if err != nil {
-		o.Log.Warn("what dead runs left behind could not be removed", "error", err)
-	}
-	if !swept.Empty() {
-		b.tell.say("removed what dead runs left behind: %v", swept)
-	}
+	b.sweep(o)
 	o.Started = time.Now()
-	dir, err := engine.Run(stop.ctx, o)
+	dir, err := engine.Run(b.stop.ctx, o)
 	b.tell.finish()
 	code := codeMet
 	if err != nil {
@@ -86,18 +95,63 @@ func (b *batch) once(ctx context.Context, o engine.Options) int {
 		b.fail(err)
 	}
 	switch {
-	case dir == "":
-		b.mute = true
-	case code == codeMissing || code == codeUsage: // nothing ran, so there is nothing to judge
-		b.mute = true
-		b.tell.say("what the nodes wrote is in %s", shorten(filepath.Join(dir, results.DirLogs)))
+	case code == codeMissing || code == codeUsage || dir == "": // nothing ran, so there is nothing to judge
+		if dir != "" {
+			b.tell.say("what the nodes wrote is in %s", shorten(filepath.Join(dir, results.DirLogs)))
+		}
+		b.notRun(o, code, err)
 	default:
 		code = worse(code, b.judge(dir))
 	}
-	if stop.interrupted() {
+	if b.stop.interrupted() {
 		return codeInterrupted
 	}
 	return code
+}
+
+// sweep removes what dead runs left behind, once: what this command leaves behind is its own to remove.
+func (b *batch) sweep(o engine.Options) {
+	if b.swept {
+		return
+	}
+	b.swept = true
+	swept, err := cluster.Sweep(b.stop.ctx, cluster.SweepOptions{Log: o.Log})
+	if err != nil {
+		o.Log.Warn("what dead runs left behind could not be removed", "error", err)
+	}
+	if !swept.Empty() {
+		b.tell.say("removed what dead runs left behind: %v", swept)
+	}
+}
+
+// cannot tells of a scenario that cannot be run here.
+func (b *batch) cannot(o engine.Options, err error) {
+	b.fail(err)
+	b.notRun(o, exitCode(err), err)
+}
+
+// notRun reports a run that was not made. Where it is the only one, the message alone is told.
+func (b *batch) notRun(o engine.Options, code int, err error) {
+	b.missing = b.missing || code == codeMissing
+	if err == nil || !b.several && code == codeMissing {
+		return
+	}
+	if werr := b.show(results.NotRun(o.Scenario, o.Provider.Name(), err.Error())); werr != nil {
+		b.fail(werr)
+	}
+}
+
+// show prints a report and keeps it for the table.
+func (b *batch) show(rep results.Report) error {
+	b.reports = append(b.reports, rep)
+	switch b.format {
+	case "json":
+		return writeJSON(b.std.out, rep)
+	case "table":
+		b.tell.say("%s: %s", rep.Scenario, rep.Verdict)
+		return nil
+	}
+	return report.Text(b.std.out, rep, colours(b.std.out)...)
 }
 
 // judge reads the run back from disk, writes verdict and report, and prints them.
@@ -109,17 +163,18 @@ func (b *batch) judge(dir string) int {
 	b.last = dir
 	if err != nil {
 		b.fail(err)
-		b.mute = true
+		if rep.Schema != "" {
+			b.reports = append(b.reports, rep)
+		}
 		return exitCode(err)
 	}
+	b.judged = true
 	if err := draw(dir, rep); err != nil {
 		b.fail(err) // the verdict stands without its pictures
 	}
-	b.reports = append(b.reports, rep)
-	if b.json {
-		err = writeJSON(b.std.out, rep)
-	} else {
-		err = report.Text(b.std.out, rep, colours(b.std.out)...)
+	err = b.show(rep)
+	if err == nil && b.explain {
+		err = explain(b.std.out, dir, rep)
 	}
 	if err != nil {
 		b.fail(err)
@@ -130,32 +185,42 @@ func (b *batch) judge(dir string) int {
 
 func (b *batch) fail(err error) { complain(b.tell, err) }
 
-// close prints what belongs to all runs together, and returns the exit code as an error.
+// close prints what belongs to all runs together, and returns the exit code as an error. A scenario that could not be run leaves the
+// batch without an answer; where none could be, what is missing is the answer.
 func (b *batch) close() error {
-	if !b.json {
-		if len(b.reports) > 1 {
-			fmt.Fprintln(b.std.out)
-			if err := report.Matrix(b.std.out, b.reports, colours(b.std.out)...); err != nil {
-				return err
-			}
-		}
-		if len(b.reports) < 2 || b.mute { // else the table says it
-			for _, t := range b.tallies {
-				fmt.Fprintln(b.std.out, t)
-			}
-		}
-		if b.last != "" {
-			fmt.Fprintln(b.std.out, shorten(b.last))
-		}
-	} else {
-		for _, t := range b.tallies {
-			b.tell.say("%s", t)
-		}
+	switch {
+	case b.missing && (!b.several || !b.judged):
+		b.code = worse(b.code, codeMissing)
+	case b.missing:
+		b.code = worse(b.code, codeInconclusive)
+	}
+	if err := b.table(); err != nil {
+		return err
+	}
+	if b.last != "" && b.format == "text" {
+		fmt.Fprintln(b.std.out, shorten(b.last))
 	}
 	if b.code != codeMet {
 		return exit{code: b.code}
 	}
 	return nil
+}
+
+// table prints the row of each scenario, where there is more than one run. Standard output is a program's where it reads objects there.
+func (b *batch) table() error {
+	switch {
+	case b.format == "table" && len(b.reports) > 0:
+		return report.Matrix(b.std.out, b.reports, colours(b.std.out)...)
+	case len(b.reports) < 2:
+		return nil
+	case b.format == "text":
+		fmt.Fprintln(b.std.out)
+		return report.Matrix(b.std.out, b.reports, colours(b.std.out)...)
+	}
+	var plain bytes.Buffer
+	err := report.Matrix(&plain, b.reports)
+	b.tell.say("\n%s", strings.TrimSuffix(plain.String(), "\n"))
+	return err
 }
 
 // judgeAndWrite judges a run directory and writes verdict.json into it.
@@ -175,6 +240,12 @@ func draw(dir string, rep results.Report) (err error) {
 		}
 	}()
 	return report.Write(dir, rep)
+}
+
+// explain tells in plain words what happened in a run.
+func explain(w io.Writer, dir string, rep results.Report) error {
+	fmt.Fprintln(w)
+	return report.Explain(w, dir, rep)
 }
 
 // colours are used where a person reads, and may be switched off as usual.

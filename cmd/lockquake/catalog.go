@@ -20,7 +20,7 @@ import (
 func catalog() engine.Catalog {
 	c := engine.Catalog{Backends: all.All(), Workloads: workloads.All(), Faults: chaos.Kinds()}
 	for _, k := range resource.Kinds() {
-		c.Resources = append(c.Resources, engine.Resource{Name: k.Name, Guards: k.Guards, Specs: k.Specs})
+		c.Resources = append(c.Resources, engine.Resource{Name: k.Name, Guards: k.Guards, Within: k.Within, Replicated: k.Replicated, Specs: k.Specs})
 	}
 	return c
 }

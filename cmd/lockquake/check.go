@@ -20,9 +20,13 @@ func checkCommand(std streams) *cobra.Command {
 		ValidArgsFunction: completeRunDir,
 	}
 	f := formatFlag(c, "text", "json")
+	tell := c.Flags().Bool("explain", false, "tell in about ten lines of plain words what happened, behind the verdict")
 	c.RunE = func(_ *cobra.Command, args []string) error {
 		if err := f.check(); err != nil {
 			return err
+		}
+		if *tell && f.value == "json" {
+			return usagef("--explain: it is for people, and --format json prints the verdict only")
 		}
 		dir, err := runDir(args[0])
 		if err != nil {
@@ -39,6 +43,11 @@ func checkCommand(std streams) *cobra.Command {
 		}
 		if err != nil {
 			return err
+		}
+		if *tell {
+			if err := explain(std.out, dir, rep); err != nil {
+				return err
+			}
 		}
 		if f.value == "text" {
 			fmt.Fprintln(std.out, shorten(dir))

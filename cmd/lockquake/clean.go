@@ -16,7 +16,7 @@ func cleanCommand(std streams) *cobra.Command {
 		Short: "Remove what dead runs left behind",
 		Long: "Clean removes the containers, networks, namespaces, processes and directories of runs whose supervisor is dead, and\n" +
 			"the images of lockquake's own binary that earlier builds left: the newest stays. Processes are killed, those that were\n" +
-			"left stopped too. What belongs to a supervisor that is seen to run is never touched. It prints what it removed, one\n" +
+			"left stopped or frozen too. What belongs to a supervisor that is seen to run is never touched. It prints what it removed, one\n" +
 			"thing a line; what it found and left is told on standard error.",
 		Args:              noArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
@@ -43,6 +43,7 @@ func cleanCommand(std streams) *cobra.Command {
 			{"directory", swept.Directories},
 			{"image", swept.Images},
 			{"set right", swept.Clocks},
+			{"thawed", swept.Frozen},
 		} {
 			for _, n := range group.names {
 				fmt.Fprintf(std.out, "%s %s\n", group.what, n)

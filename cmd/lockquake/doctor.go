@@ -1,63 +1,86 @@
 package main
 
 import (
+	"context"
 	"fmt"
+	"log/slog"
 	"slices"
+	"strings"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
-	"github.com/lockquake/lockquake/chaos"
 	"github.com/lockquake/lockquake/internal/cluster"
 )
-
-// delivery says whether one fault can be delivered to one role by one provider.
-type delivery struct {
-	Provider  string `json:"provider"`
-	Fault     string `json:"fault"`
-	Role      string `json:"role"`
-	Available bool   `json:"available"`
-	Reason    string `json:"reason,omitempty"` // why not
-}
 
 // diagnosis is what doctor found.
 type diagnosis struct {
 	Provider string                `json:"provider"` // what auto takes
 	Reason   string                `json:"reason"`
 	Machine  []cluster.ProbeResult `json:"machine"`
-	Faults   []delivery            `json:"faults"`
+	Faults   []cell                `json:"faults"`
 }
 
+const doctorDoc = `Doctor tries what runs need: an engine and what may be done through it, root, namespaces, ptrace, programs. Then it tries every
+fault in every way in which it works, on nodes of its own that are thrown away: it is injected, seen to act by its own
+receipt, healed, and seen to be healed. That takes a minute or two for each provider, and is kept for as long as the
+machine is up and the program is the same; --fresh tries everything again. Doctor leaves nothing behind.
+
+In the matrix "yes" is one way, a word such as netem or vdso names what does it, "no" has its reason below, and "-" makes no
+sense there. A link is that of a client to every other node. The exit code is 3 when no provider can be had at all.`
+
+// everyProvider stands for all providers that can be had.
+const everyProvider = "all"
+
 func doctorCommand(std streams) *cobra.Command {
+	var fresh, verbose bool
+	var provider string
 	c := &cobra.Command{
-		Use:   "doctor",
-		Short: "Tell what can be delivered on this machine, and why the rest cannot",
-		Long: "Doctor tries what runs need: an engine and what may be done through it, root, namespaces, ptrace, programs. It leaves\n" +
-			"nothing behind. The exit code is 3 when no provider can be had at all.",
+		Use:               "doctor",
+		Short:             "Try what can be delivered on this machine, and tell why the rest cannot",
+		Long:              doctorDoc,
 		Args:              noArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	f := formatFlag(c, "text", "json")
+	c.Flags().StringVar(&provider, "provider", everyProvider, "with what faults are tried: docker, local, or all that can be had")
+	known := append([]string{everyProvider}, providers[1:]...)
+	// The flag was added above: this cannot fail.
+	_ = c.RegisterFlagCompletionFunc("provider", cobra.FixedCompletions(known, cobra.ShellCompDirectiveNoFileComp))
+	c.Flags().BoolVar(&fresh, "fresh", false, "try everything again, whatever was seen before")
+	c.Flags().BoolVarP(&verbose, "verbose", "v", false, "note on standard error what is done")
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		if err := f.check(); err != nil {
 			return err
 		}
-		var d diagnosis
-		images, err := imageKeys()
+		with := providers[1:]
+		switch {
+		case !slices.Contains(known, provider):
+			return usagef("doctor --provider: there is no %q; there are %s", provider, strings.Join(known, ", "))
+		case provider != everyProvider:
+			if _, _, err := chooseProvider(c.Context(), provider); err != nil {
+				return err
+			}
+			with = []string{provider}
+		}
+		tell := newProgress(std.err, true)
+		stop := interruptible(c.Context(), tell)
+		defer stop.done()
+		log := slog.New(slog.DiscardHandler) // what becomes of nodes that are thrown away is nobody's business
+		if verbose {
+			log = logger(std.err, verbose)
+		}
+		doc, done, err := newDoctor(log, tell.say)
 		if err != nil {
 			return err
 		}
-		d.Machine = cluster.Probe(c.Context(), images...)
-		for _, name := range providers {
-			p, reason, err := chooseProvider(c.Context(), name)
-			switch {
-			case name == "auto" && err != nil:
-				d.Reason = err.Error()
-			case name == "auto":
-				d.Provider, d.Reason = p.Name(), reason
-			case err == nil:
-				d.Faults = append(d.Faults, deliveries(p)...)
-			}
+		defer done()
+		d, err := doc.diagnose(stop.ctx, with, fresh)
+		if stop.interrupted() {
+			return exit{code: codeInterrupted}
+		}
+		if err != nil {
+			return err
 		}
 		if err := d.print(std, f.value); err != nil {
 			return err
@@ -68,6 +91,33 @@ func doctorCommand(std streams) *cobra.Command {
 		return nil
 	}
 	return c
+}
+
+// diagnose looks at the machine and tries the faults with every provider that can be had.
+func (d *doctor) diagnose(ctx context.Context, with []string, fresh bool) (diagnosis, error) {
+	var out diagnosis
+	images, err := imageKeys()
+	if err != nil {
+		return out, err
+	}
+	out.Machine = cluster.Probe(ctx, images...)
+	if p, reason, err := chooseProvider(ctx, providers[0]); err != nil {
+		out.Reason = err.Error()
+	} else {
+		out.Provider, out.Reason = p.Name(), reason
+	}
+	for _, name := range with {
+		p, _, err := chooseProvider(ctx, name)
+		if err != nil {
+			continue // the machine's part says why
+		}
+		cells, err := d.matrix(ctx, p, fresh)
+		if err != nil {
+			return out, err
+		}
+		out.Faults = append(out.Faults, cells...)
+	}
+	return out, nil
 }
 
 // imageKeys names the images that the backends' nodes need, as long as a scenario asks for no other version.
@@ -87,43 +137,22 @@ func imageKeys() ([]string, error) {
 	return keys, nil
 }
 
-// deliveries asks a provider for what each fault needs of each role.
-func deliveries(p cluster.Provider) []delivery {
-	var out []delivery
-	for _, kind := range catalog().Faults {
-		for _, role := range []cluster.Role{cluster.Server, cluster.Client, cluster.Resource} {
-			d := delivery{Provider: p.Name(), Fault: kind.Name, Role: string(role), Available: true}
-			if err := firstRefusal(p, kind, role); err != nil {
-				d.Available, d.Reason = false, err.Error()
-			}
-			out = append(out, d)
-		}
-	}
-	return out
-}
-
-func firstRefusal(p cluster.Provider, kind chaos.Kind, role cluster.Role) error {
-	for _, need := range kind.Needs {
-		if err := p.Offers(need, role); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 func (d diagnosis) print(std streams, format string) error {
 	if format == "json" {
 		return writeJSON(std.out, d)
 	}
 	w := tabwriter.NewWriter(std.out, 0, 0, 2, ' ', 0)
 	for _, m := range d.Machine {
-		fmt.Fprintf(w, "%s\t%s\t%s\n", m.Name, yes(m.Available), m.Reason)
-	}
-	fmt.Fprintln(w)
-	for _, x := range d.Faults {
-		fmt.Fprintf(w, "%s: %s on a %s\t%s\t%s\n", x.Provider, x.Fault, x.Role, yes(x.Available), x.Reason)
+		answer := no
+		if m.Available {
+			answer = yes
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\n", m.Name, answer, m.Reason)
 	}
 	if err := w.Flush(); err != nil {
+		return err
+	}
+	if _, err := fmt.Fprint(std.out, matrixText(d.Faults)); err != nil {
 		return err
 	}
 	if d.Provider == "" {
@@ -132,11 +161,4 @@ func (d diagnosis) print(std streams, format string) error {
 	}
 	_, err := fmt.Fprintf(std.out, "\n--provider auto takes %s: %s\n", d.Provider, d.Reason)
 	return err
-}
-
-func yes(ok bool) string {
-	if ok {
-		return "yes"
-	}
-	return "no"
 }

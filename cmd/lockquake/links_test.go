@@ -40,6 +40,20 @@ run: {for: 2s, seed: 1}
 expect: {judged: ">=1"}
 `
 
+// entangled is a scenario whose first two faults are healed while others stand on their links, from the other end.
+const entangled = `name: entangled
+claim: Faults of one link are healed one by one.
+backend: {use: redis, lock: set-px-lua, ttl: 20s}
+workload: {use: counter, clients: 2, hold: 5ms, timeout: 15s, resource: {use: register, guard: none}}
+chaos:
+  - {use: loss, on: redis-1, to: clients, share: 30%, at: 0s, for: 3s}
+  - {use: delay, on: client-2, to: redis-1, by: 20ms, at: 1s, for: 3s}
+  - {use: partition, on: client-1, from: redis-1, at: 2s, for: 6s}
+  - {use: delay, on: redis-1, to: clients, by: 100ms, at: 2500ms, for: 5s}
+run: {for: 10s, seed: 1}
+expect: {judged: ">=1"}
+`
+
 func scenarioFile(t *testing.T, text string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "scenario.yaml")
@@ -98,6 +112,32 @@ func TestFilterThatDoesNothing(t *testing.T) {
 		}
 		gone(t, p)
 	}
+}
+
+// TestFaultsOfOneLinkAreHealedOneByOne demands that each heal says that it was done, whatever the others still do, and the last look at the
+// links a whole one.
+func TestFaultsOfOneLinkAreHealedOneByOne(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("network namespaces of the local provider need root")
+	}
+	p := begin(t, "run", scenarioFile(t, entangled), "--provider", "local", "--format", "json")
+	if code := p.wait(t); code != codeMet {
+		t.Errorf("exit code %d\n%s", code, p.stderr.String())
+	}
+	r := p.report(t)
+	excused := 0
+	for _, f := range r.Faults {
+		t.Logf("%s on %s: %+v, healed: %+v", f.Name, f.Target, f.Receipt, f.Healed)
+		if f.Healed == nil || f.Healed.Status != "installed" {
+			t.Errorf("%s on %s: healed with %+v", f.Name, f.Target, f.Healed)
+		} else if strings.Contains(f.Healed.Evidence, "stood there too") {
+			excused++
+		}
+	}
+	if len(r.Faults) != 4 || excused == 0 {
+		t.Errorf("%d faults, of which %d were healed while another was seen on their links", len(r.Faults), excused)
+	}
+	gone(t, p)
 }
 
 // namespaceOf holds the network namespace of a process open for the time of the test, so that it can be looked into when the

@@ -40,7 +40,7 @@ under them, and reports how fast the lock was and how often it was not a lock.
 Exit codes: 0 expectations met, 1 an expectation failed, 2 bad usage or scenario, 3 something needed is missing,
 4 inconclusive, 130 interrupted after healing.
 
-The verbs client, register, agent and node are what lockquake starts on its nodes; they have help of their own.`
+The verbs client, register, replica, ledger, agent and node are what lockquake starts on its nodes; they have help of their own.`
 
 func newRoot(std streams) *cobra.Command {
 	root := &cobra.Command{
@@ -64,7 +64,7 @@ func newRoot(std streams) *cobra.Command {
 	root.AddCommand(
 		runCommand(std), listCommand(std), checkCommand(std), reportCommand(std), historyCommand(std),
 		doctorCommand(std), cleanCommand(std), versionCommand(std),
-		clientCommand(std), registerCommand(std), ledgerCommand(std), agentCommand(std), nodeCommand(std), composeCommand(std),
+		clientCommand(std), registerCommand(std), replicaCommand(std), ledgerCommand(std), agentCommand(std), nodeCommand(std), composeCommand(std),
 	)
 	return root
 }

@@ -7,30 +7,38 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/lockquake/lockquake/results"
+	"github.com/lockquake/lockquake/results/report"
 )
 
 func reportCommand(std streams) *cobra.Command {
-	return &cobra.Command{
+	c := &cobra.Command{
 		Use:   "report RUN-DIR",
 		Short: "Judge a run again and write its verdict and report anew",
 		Long: "Report judges a run from what is on disk and writes verdict.json, report.html and the pictures into its directory. It\n" +
 			"prints the path of the report; the exit code says only whether it could be written.",
 		Args:              oneRun,
 		ValidArgsFunction: completeRunDir,
-		RunE: func(_ *cobra.Command, args []string) error {
-			dir, err := runDir(args[0])
-			if err != nil {
-				return err
-			}
-			rep, err := judgeAndWrite(dir)
-			if err != nil {
-				return err
-			}
-			if err := draw(dir, rep); err != nil {
-				return err
-			}
-			_, err = fmt.Fprintln(std.out, shorten(filepath.Join(dir, results.FileReport)))
-			return err
-		},
 	}
+	tell := c.Flags().Bool("explain", false, "tell in about ten lines of plain words what happened, before the path")
+	c.RunE = func(_ *cobra.Command, args []string) error {
+		dir, err := runDir(args[0])
+		if err != nil {
+			return err
+		}
+		rep, err := judgeAndWrite(dir)
+		if err != nil {
+			return err
+		}
+		if err := draw(dir, rep); err != nil {
+			return err
+		}
+		if *tell {
+			if err := report.Explain(std.out, dir, rep); err != nil {
+				return err
+			}
+		}
+		_, err = fmt.Fprintln(std.out, shorten(filepath.Join(dir, results.FileReport)))
+		return err
+	}
+	return c
 }

@@ -22,21 +22,27 @@ type runFlags struct {
 	set      []string
 	seed     uint64
 	repeat   int
+	fresh    bool
 	out      string
 	format   *format
 	keep     bool
 	dryRun   bool
 	images   []string
 	verbose  bool
+	explain  bool
 }
 
 const runDoc = `Run carries out scenarios, one after another, judges each, and writes a run directory for each with the history, the
 verdict and a report. A scenario is one that comes with lockquake (` + "`lockquake list scenarios`" + `), a pattern of such names
 ("etcd-*"), or a YAML file.
 
-The directory of the run is the last line printed; with --format json the verdict, one object a run, is all that is
-printed. Progress goes to standard error. Ctrl-C heals what was broken, tears down, judges what there is and ends with
-exit code 130.`
+The directory of the run is the last line printed, and before it of several runs a table: a row for each scenario, also
+for one that cannot be run here, which is unknown. With --format table that table is all that is printed; with --format json the verdict is, one object
+a run. Progress goes to standard error. Ctrl-C heals what was broken, tears down, judges what there is, prints the table
+of it and ends with exit code 130.
+
+With --repeat the servers of one run are kept for the next, where they are shown to be as they were when they began to
+serve; clients and resource are always new. Where that cannot be shown, the reason is told, and the run starts its own.`
 
 func runCommand(std streams) *cobra.Command {
 	var f runFlags
@@ -60,12 +66,14 @@ func runCommand(std streams) *cobra.Command {
 	fl.StringArrayVar(&f.set, "set", nil, "replace a key of the scenario, such as workload.resource.guard=fence; may be repeated")
 	fl.Uint64Var(&f.seed, "seed", 0, "seed of everything that is random in the run; 0: the scenario's, else drawn and written down")
 	fl.IntVar(&f.repeat, "repeat", 1, "run each scenario this many times, keep every run, and end with the worst exit code")
+	fl.BoolVar(&f.fresh, "fresh", false, "with --repeat: start every run on servers of its own, instead of keeping those that were shown to be clean")
 	fl.StringVar(&f.out, "out", "runs", "folder of all runs")
 	fl.BoolVar(&f.keep, "keep", false, "leave the nodes up after the run; clean --all removes them")
 	fl.BoolVar(&f.dryRun, "dry-run", false, "print schedule, steps and what can be delivered, and start nothing")
 	fl.StringArrayVar(&f.images, "image", nil, "image of a kind of node instead of the project's own, such as redis=redis:7.4; may be repeated")
+	fl.BoolVar(&f.explain, "explain", false, "tell in about ten lines of plain words what happened, behind each verdict")
 	fl.BoolVarP(&f.verbose, "verbose", "v", false, "note on standard error what is done")
-	f.format = formatFlag(c, "text", "json")
+	f.format = formatFlag(c, "text", "json", "table")
 	// The flag was added above: this cannot fail.
 	_ = c.RegisterFlagCompletionFunc("provider", cobra.FixedCompletions(providers, cobra.ShellCompDirectiveNoFileComp))
 	c.RunE = func(c *cobra.Command, args []string) error { return f.run(c.Context(), std, args) }
@@ -86,15 +94,33 @@ func (f *runFlags) run(ctx context.Context, std streams, args []string) error {
 	if f.dryRun {
 		return f.plan(std, list)
 	}
-	b := batch{std: std, tell: tell, json: f.format.value == "json", began: clock.ProcessStart()}
+	stop := interruptible(ctx, tell)
+	defer stop.done()
+	b := batch{
+		std: std, tell: tell, stop: stop, format: f.format.value, explain: f.explain, several: len(list) > 1, began: clock.ProcessStart(),
+	}
 	told := ""
-	for _, o := range list {
+	for i, c := range list {
+		o := c.Options
+		if b.several {
+			tell.say("scenario %d of %d: %s", i+1, len(list), o.Scenario.Name)
+		}
+		if c.cannot != nil {
+			b.cannot(o, c.cannot)
+			continue
+		}
 		if why := "provider " + o.Provider.Name() + ": " + o.ProviderReason; why != told {
 			tell.say("%s", why)
 			told = why
 		}
+		for _, doubt := range c.doubts {
+			tell.say("%s", doubt)
+		}
 		o.Progress = tell.update
-		if !b.repeat(ctx, o, f.repeat, f.seed == 0 && o.Scenario.Run.Seed == 0) {
+		if f.repeat > 1 && !f.fresh && !f.keep {
+			o.Ground = &engine.Ground{}
+		}
+		if !b.repeat(o, f.repeat, f.seed == 0 && o.Scenario.Run.Seed == 0) {
 			break
 		}
 	}
@@ -106,11 +132,15 @@ func (f *runFlags) check() error {
 	if f.repeat < 1 {
 		return usagef("--repeat: %d is too few; at least 1", f.repeat)
 	}
+	if f.explain && f.format.value != "text" {
+		return usagef("--explain: it stands behind the text of a verdict, and --format %s prints none; `lockquake report --explain RUN-DIR` tells a run afterwards", f.format.value)
+	}
 	return f.format.check()
 }
 
-// prepare resolves names, keys and providers, and checks that each run can be delivered here.
-func (f *runFlags) prepare(ctx context.Context, args []string, log *slog.Logger) ([]engine.Options, error) {
+// prepare resolves names, keys and providers, and checks that each run can be delivered here. One of several that cannot be is
+// told beside the others.
+func (f *runFlags) prepare(ctx context.Context, args []string, log *slog.Logger) ([]candidate, error) {
 	images, err := parseImages(f.images)
 	if err != nil {
 		return nil, err
@@ -120,7 +150,7 @@ func (f *runFlags) prepare(ctx context.Context, args []string, log *slog.Logger)
 		set = append(set[:len(set):len(set)], fmt.Sprintf("run.seed=%d", f.seed))
 	}
 	known, pick := catalog(), chooser{name: f.provider}
-	var out []engine.Options
+	var out []candidate
 	for _, arg := range args {
 		found, err := scenarios.Load(arg)
 		if err != nil {
@@ -142,11 +172,20 @@ func (f *runFlags) prepare(ctx context.Context, args []string, log *slog.Logger)
 				plain := runFlags{images: f.images} // what was set is written in the file
 				return plain.replay(file, o.Provider.Name())
 			}
-			if _, err := engine.Check(o); err != nil {
+			c := candidate{Options: o}
+			plan, err := engine.Check(o)
+			switch {
+			case err == nil:
+				c.doubts = doubts(ctx, o.Provider, plan.Faults())
+			case exitCode(err) != codeMissing:
 				return nil, err
 			}
-			out = append(out, o)
+			c.cannot = err
+			out = append(out, c)
 		}
+	}
+	if len(out) == 1 {
+		return out, out[0].cannot
 	}
 	return out, nil
 }
@@ -182,9 +221,15 @@ func (f *runFlags) replay(name, provider string) string {
 }
 
 // plan prints what would be done.
-func (f *runFlags) plan(std streams, list []engine.Options) error {
+func (f *runFlags) plan(std streams, list []candidate) error {
+	var missing error
 	for i, o := range list {
-		p, err := engine.Check(o)
+		if o.cannot != nil {
+			fmt.Fprintf(std.err, "lockquake: %s: it cannot be run here: %v\n", o.Scenario.Name, o.cannot)
+			missing = exit{code: codeMissing}
+			continue
+		}
+		p, err := engine.Check(o.Options)
 		if err != nil {
 			return err
 		}
@@ -201,7 +246,7 @@ func (f *runFlags) plan(std streams, list []engine.Options) error {
 			return err
 		}
 	}
-	return nil
+	return missing
 }
 
 // parseImages reads the --image flags.

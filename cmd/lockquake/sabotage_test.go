@@ -31,8 +31,10 @@ type sabotage struct {
 var sabotages = map[string]sabotage{
 	"noop":       {none: "it does nothing"},
 	"pause":      {deaf: "signal:STOP"},
+	"freeze":     {deaf: "freeze"},
 	"kill":       {deaf: "signal:KILL"},
 	"restart":    {deaf: "signal:KILL"},
+	"stop":       {deaf: "signal:TERM"},
 	"partition":  {deaf: "filter,filtered"},
 	"hold-back":  {deaf: "filter,filtered"},
 	"slow-disk":  {test: "TestSlowDisk"},

@@ -13,7 +13,6 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
-	"strings"
 	"syscall"
 )
 
@@ -33,8 +32,10 @@ type options struct {
 	state  string // folder of the states
 	page   string // where the table goes
 	rows   []Row
-	only   string            // pattern of the rows to do
-	keys   map[string]string // of the files that each row depends on, by its id, as they were at the start
+	only   string              // pattern of the rows to do
+	most   int                 // runs of each row; 0: as many as it asks for
+	keys   map[string]string   // of what each row depends on, by its id, as it was at the start
+	paths  map[string][]string // of the files among it
 }
 
 // soak reads the flags and does the rows.
@@ -42,6 +43,7 @@ func soak(ctx context.Context, args []string, tell io.Writer) error {
 	flags := flag.NewFlagSet("soak", flag.ContinueOnError)
 	bin := flags.String("bin", "", "the lockquake program; built with make when empty")
 	only := flags.String("only", "*", "do the rows whose scenario or id (as -list prints it) matches this pattern; the page keeps the others")
+	most := flags.Int("runs", 0, "make at most this many runs of each row, and leave the others for another time; 0: all")
 	rewrite := flags.Bool("page", false, "write the page out of what is done, and run nothing")
 	list := flags.Bool("list", false, "print the rows and what is done of them, and run nothing")
 	if err := flags.Parse(args); err != nil {
@@ -54,13 +56,13 @@ func soak(ctx context.Context, args []string, tell io.Writer) error {
 	o := options{
 		runner: runner{bin: *bin, top: top[0], out: filepath.Join(top[0], ".soak", "runs"), tell: tell},
 		state:  filepath.Join(top[0], "docs", "soak"), page: filepath.Join(top[0], "docs", "soak.md"), rows: allRows(),
-		only: *only,
+		only: *only, most: *most,
 	}
 	if err := o.look(); err != nil {
 		return err
 	}
 	if *list {
-		return o.list(tell)
+		return o.list(os.Stdout)
 	}
 	if *rewrite {
 		return o.write()
@@ -106,22 +108,25 @@ func (o options) chosen() ([]Row, error) {
 // look takes down what each row depends on before anything is built: what is edited meanwhile is not in the program that
 // makes the figures.
 func (o *options) look() error {
-	o.keys = map[string]string{}
-	modules := map[string][]string{} // by packages
+	all, err := listPackages(o.runner.top)
+	if err != nil {
+		return err
+	}
+	o.keys, o.paths = map[string]string{}, map[string][]string{}
 	for _, row := range o.rows {
-		packages := strings.Join(row.Packages(), " ")
-		if _, known := modules[packages]; !known {
-			list, err := modulesOf(o.runner.top, row.Packages())
-			if err != nil {
-				return err
-			}
-			modules[packages] = list
-		}
-		key, err := treeKey(o.runner.top, row.Paths(), modules[packages])
+		s, err := row.scenario()
 		if err != nil {
+			return fmt.Errorf("%s: %w", row.ID(), err)
+		}
+		n := all.of(row)
+		paths := row.paths(n)
+		if o.keys[row.ID()], err = treeKey(o.runner.top, paths, append(n.modules, string(s.Text))); err != nil {
 			return err
 		}
-		o.keys[row.ID()] = key
+		if row.File != "" {
+			paths = append(paths, "scenarios/"+row.File)
+		}
+		o.paths[row.ID()] = paths
 	}
 	return nil
 }
@@ -132,26 +137,29 @@ func (o options) do(ctx context.Context, row Row) error {
 	if err != nil {
 		return err
 	}
-	for len(state.Runs) < row.Count {
-		fmt.Fprintf(o.runner.tell, "soak: %s, run %d of %d\n", row.ID(), len(state.Runs)+1, row.Count)
-		run, err := o.runner.once(ctx, row)
-		if errors.Is(err, errMissing) {
-			fmt.Fprintf(o.runner.tell, "soak: %s: %v\n", row.ID(), err)
-			break
-		}
-		if err != nil {
-			return fmt.Errorf("%s: %w; what is done is kept, run it again to go on", row.ID(), err)
-		}
+	n := row.Count - len(state.Runs)
+	if o.most > 0 {
+		n = min(n, o.most)
+	}
+	if n <= 0 {
+		return o.write()
+	}
+	fmt.Fprintf(o.runner.tell, "soak: %s, %d of %d runs are done, %d come now\n", row.ID(), len(state.Runs), row.Count, n)
+	err = o.runner.several(ctx, row, n, func(run Run) error {
 		if len(state.Runs) == 0 {
 			state.Versions = o.runner.versions(run.Dir)
-			if state.Commit, err = commit(o.runner.top, row.Paths()); err != nil {
+			if state.Commit, err = commit(o.runner.top, o.paths[row.ID()]); err != nil {
 				return err
 			}
 		}
 		state.Runs = append(state.Runs, run)
-		if err := state.save(file); err != nil {
-			return err
-		}
+		return state.save(file)
+	})
+	switch {
+	case errors.Is(err, errMissing):
+		fmt.Fprintf(o.runner.tell, "soak: %s: %v\n", row.ID(), err)
+	case err != nil:
+		return fmt.Errorf("%s: %w; what is done is kept, run it again to go on", row.ID(), err)
 	}
 	return o.write()
 }

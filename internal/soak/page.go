@@ -41,28 +41,33 @@ func page(rows []Row, states []State) string {
 	var b strings.Builder
 	b.WriteString(`# Track record
 
-Made by ` + "`make soak`" + `: each story as often as its row says, one process a run, none left out. *Passed* means that the run
+Made by ` + "`make soak`" + `: each story as often as its row says, none left out. *Passed* means that the run
 met the story's expectations; an *unknown* run gave no answer (a fault that did not bite, a machine that stood still) and
 does not count as passed. A count is the sum over all runs, and in how many of them it was above zero; – was not judged.
+*Kept* counts the runs on servers of the run before, which had to be [shown to be clean](verdict.md#servers-that-are-kept); the others had servers of their own.
 Behind the commit a \* says that something which the row depends on has changed since: the next soak runs it anew.
 
 `)
 	fmt.Fprintf(&b, "Machine: %d cores, %s/%s. The load averages (1, 5, 15 min) are those before the row's least and most loaded run.\n\n",
 		runtime.NumCPU(), runtime.GOOS, runtime.GOARCH)
-	b.WriteString("| story | provider | shows | passed | unknown | fail | grants judged |")
+	b.WriteString("| story | provider | shows | passed | unknown | fail | kept | grants judged |")
 	for _, c := range columns {
 		b.WriteString(" " + strings.ReplaceAll(c, "_", " ") + " |")
 	}
-	b.WriteString(" commit | date | load |\n|---|---|---|---|---|---|---|" + strings.Repeat("---|", len(columns)+3) + "\n")
+	b.WriteString(" commit | date | load |\n|---|---|---|---|---|---|---|---|" + strings.Repeat("---|", len(columns)+3) + "\n")
+	for i, row := range rows {
+		if row.Member == nil && len(states[i].Runs) > 0 {
+			b.WriteString(line(row, states[i]))
+		}
+	}
+	b.WriteString(family(rows, states))
+	b.WriteString(ranOn(rows, states))
 	var none []string
 	for i, row := range rows {
 		if len(states[i].Runs) == 0 {
 			none = append(none, row.ID())
-			continue
 		}
-		b.WriteString(line(row, states[i]))
 	}
-	b.WriteString(ranOn(rows, states))
 	if len(none) > 0 {
 		fmt.Fprintf(&b, "\nNot run yet (%d): %s.\n", len(none), strings.Join(none, ", "))
 	}
@@ -99,9 +104,13 @@ func ranOn(rows []Row, states []State) string {
 func line(row Row, s State) string {
 	verdicts := map[string]int{}
 	var grants int64
+	kept := 0
 	for _, r := range s.Runs {
 		verdicts[r.Verdict]++
 		grants += r.Grants
+		if r.Kept {
+			kept++
+		}
 	}
 	n := len(s.Runs)
 	of := fmt.Sprintf("%d of %d", verdicts[string(results.Pass)], n)
@@ -109,17 +118,13 @@ func line(row Row, s State) string {
 		of += fmt.Sprintf(" (%d to go)", row.Count-n)
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "| %s | %s | %s | %s | %d | %d | %d |", row.Name(), row.Provider, row.Shows, of,
-		verdicts[string(results.Unknown)], n-verdicts[string(results.Pass)]-verdicts[string(results.Unknown)], grants)
+	fmt.Fprintf(&b, "| %s | %s | %s | %s | %d | %d | %d | %d |", row.Name(), row.Provider, row.Shows, of,
+		verdicts[string(results.Unknown)], n-verdicts[string(results.Pass)]-verdicts[string(results.Unknown)], kept, grants)
 	for _, c := range columns {
 		b.WriteString(" " + sum(s.Runs, c) + " |")
 	}
 	low, high := loads(s.Runs)
-	commit := s.Commit
-	if s.stale {
-		commit += `\*`
-	}
-	fmt.Fprintf(&b, " %s | %s | %s; %s |\n", commit, s.Runs[n-1].Began.Format("2006-01-02"), low, high)
+	fmt.Fprintf(&b, " %s | %s | %s; %s |\n", s.from(), s.Runs[n-1].Began.Format("2006-01-02"), low, high)
 	return b.String()
 }
 

@@ -11,6 +11,7 @@ import (
 type Row struct {
 	Scenario string
 	Lock     string   // where it is another than the scenario's own, else ""
+	Member   *Member  // of the family of jepsen-etcd-lock, else nil
 	Set      []string // keys of the scenario that are replaced
 	File     string   // of the scenario, within scenarios/; a twin lives in its story's file
 	Text     string   // of the scenario, where it is in no file
@@ -56,8 +57,11 @@ func healthyRows() []Row {
 	return out
 }
 
-// allRows are the stories first, then the healthy runs by backend, then the faults by backend.
-func allRows() []Row { return slices.Concat(storyRows(), rows, healthyRows(), faultRows()) }
+// allRows are the stories first, then the healthy runs by backend, then the faults by backend, then the family of runs of
+// which only rates can be told.
+func allRows() []Row {
+	return slices.Concat(storyRows(), rows, healthyRows(), faultRows(), familyRows())
+}
 
 // Name is what the page calls the row.
 func (r Row) Name() string {
@@ -69,7 +73,10 @@ func (r Row) Name() string {
 
 // ID names the row among all rows and in the folder of states.
 func (r Row) ID() string {
-	if r.Lock == "" {
+	switch {
+	case r.Member != nil:
+		return r.Scenario + r.Member.id() + "@" + r.Provider
+	case r.Lock == "":
 		return r.Scenario + "@" + r.Provider
 	}
 	return r.Scenario + "+" + r.Lock + "@" + r.Provider
@@ -80,30 +87,4 @@ func (r Row) Matches(pattern string) (bool, error) {
 	byID, err := path.Match(pattern, r.ID())
 	byScenario, _ := path.Match(pattern, r.Scenario)
 	return byID || byScenario, err
-}
-
-// Paths are what the row's figures depend on, relative to the top of the tree. While the files below them stay as they
-// are, figures that were taken once are kept. Tests, pages and the drawing of reports change no figure.
-func (r Row) Paths() []string {
-	folder := all.Folder(r.Backend)
-	return []string{
-		"lock", "history", "chaos", "workloads", "images/" + folder,
-		"internal/agent", "internal/client", "internal/clock", "internal/cluster", "internal/engine", "internal/seed",
-		"internal/wire",
-		"results/*.go", "scenarios/*.go", r.source(),
-		"backends/*.go", "backends/" + folder,
-	}
-}
-
-// Packages are those whose modules the figures depend on too, in the versions that go.mod names.
-func (r Row) Packages() []string {
-	return []string{"./internal/engine", "./internal/client", "./workloads/resource", "./backends/" + all.Folder(r.Backend) + "/..."}
-}
-
-// source is where the row's scenario comes from.
-func (r Row) source() string {
-	if r.Text != "" {
-		return "internal/tryout"
-	}
-	return "scenarios/" + r.File
 }

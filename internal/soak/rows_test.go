@@ -49,7 +49,7 @@ func TestEveryFaultHasItsRows(t *testing.T) {
 		for _, b := range all.All() {
 			has := slices.ContainsFunc(rows, func(r Row) bool { return r.Scenario == "fault-"+k.Name+"-"+b.Name })
 			leads := slices.Contains([]string{"etcd", "zookeeper", "sentinel", "rediscluster"}, b.Name)
-			if want := !b.InProcess && (k.Name != "failover" || leads); has != want {
+			if want := !b.InProcess && k.Name != "noop" && (k.Name != "failover" || leads); has != want {
 				t.Errorf("%s on %s has a row: %t, want %t", k.Name, b.Name, has, want)
 			}
 		}
@@ -87,15 +87,52 @@ func TestRowsAreChosen(t *testing.T) {
 	}
 }
 
-func TestModulesAreThoseOfTheBackend(t *testing.T) {
-	list, err := modulesOf("../..", Row{Backend: "redis"}.Packages())
+// A change of one story's file, or of one service, must not make the figures of all others old; one of what a row runs must.
+func TestRowsDependOnWhatTheyRun(t *testing.T) {
+	packages, err := listPackages("../..")
 	if err != nil {
 		t.Fatal(err)
 	}
-	text := strings.Join(list, "\n")
-	for module, want := range map[string]bool{"go 1.": true, "github.com/redis/go-redis/v9 v9.": true, "go.etcd.io/etcd/client": false, "chromedp": false} {
-		if strings.Contains(text, module) != want {
-			t.Errorf("%s among the modules of redis: %t, want %t", module, !want, want)
+	for id, c := range map[string]struct{ with, without []string }{
+		"redis-restart-amnesia@docker": {
+			with: []string{
+				"backends/redis/*", "backends/*", "internal/engine/*", "internal/client/*", "internal/cluster/*", "internal/agent/*", "chaos/*", "workloads/resource/*",
+				"results/*", "scenarios/*", "lock/*", "history/*", "images/redis*/**", "go 1.", "github.com/redis/go-redis/v9 v9.", "name: redis-restart-amnesia\n",
+			},
+			without: []string{
+				"backends/etcd/", "backends/zookeeper/", "backends/postgres/", "backends/all/", "results/report/", "cmd/", "internal/soak", "internal/tryout", "docs", "images/etcd",
+				"go-zookeeper/zk", "go.etcd.io/etcd/server", "chromedp", "gonum", "aof-always",
+			},
+		},
+		"etcd-holder-pause@local": {
+			with:    []string{"backends/etcd/*", "backends/etcd/node/*", "go.etcd.io/etcd/server/v3 v3.", "images/etcd*/**"},
+			without: []string{"backends/redis/", "backends/postgres/", "rueidis"},
+		},
+		"flash-sale@docker":            {with: []string{"backends/redis/*", "backends/postgres/*", "images/postgres*/**"}, without: []string{"backends/etcd/"}},
+		"etcd-healthy+mutex@docker":    {with: []string{"lock: mutex", "clients: 10"}, without: []string{"backends/redis/"}},
+		"fault-pause-zookeeper@docker": {with: []string{"backends/zookeeper/*", "name: fault-pause-zookeeper"}, without: []string{"backends/etcd/", "internal/tryout"}},
+	} {
+		i := slices.IndexFunc(allRows(), func(r Row) bool { return r.ID() == id })
+		if i < 0 {
+			t.Errorf("there is no row %s", id)
+			continue
+		}
+		row := allRows()[i]
+		n := packages.of(row)
+		s, err := row.scenario()
+		if err != nil {
+			t.Fatal(err)
+		}
+		text := strings.Join(append(append(row.paths(n), n.modules...), string(s.Text)), "\n")
+		for _, want := range c.with {
+			if !strings.Contains(text, want) {
+				t.Errorf("%s does not depend on %s:\n%s", id, want, text)
+			}
+		}
+		for _, other := range c.without {
+			if strings.Contains(text, other) {
+				t.Errorf("%s depends on %s", id, other)
+			}
 		}
 	}
 }

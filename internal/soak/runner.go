@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -11,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -39,71 +39,125 @@ var errMissing = errors.New("cannot be run here")
 // errInterrupted says that the run was interrupted; it does not count.
 var errInterrupted = errors.New("interrupted")
 
-// once makes one run and returns what it showed. A program that breaks down without a verdict counts as a run that did
-// not pass; one that says that something needed is missing does not count.
-func (r runner) once(ctx context.Context, row Row) (Run, error) {
-	start := time.Now()
-	run := Run{Load: loadAverage(), Began: start.UTC().Truncate(time.Second)}
-	var stdout, stderr bytes.Buffer
-	scenario := row.Scenario
-	if row.Text != "" {
-		var err error
-		if scenario, err = r.write(row); err != nil {
-			return run, err
-		}
+// several makes n runs of a row in one process, which keeps the servers between them where it can show that they are clean, and hands
+// each on when it is done. A program that breaks down without a verdict counts as a run that did not pass; a run for which something
+// needed is missing does not count, nor does one that was interrupted.
+func (r runner) several(ctx context.Context, row Row, n int, take func(Run) error) error {
+	args, err := r.args(row, n)
+	if err != nil {
+		return err
 	}
-	args := []string{"run", scenario, "--provider", row.Provider, "--format", "json", "--out", r.out}
-	for _, s := range row.Set {
-		args = append(args, "--set", s)
-	}
+	var stderr tail
 	cmd := exec.CommandContext(ctx, r.bin, args...)
-	cmd.Dir, cmd.Stdout, cmd.Stderr = r.top, &stdout, io.MultiWriter(&stderr, r.tell)
+	cmd.Dir, cmd.Stderr = r.top, io.MultiWriter(&stderr, r.tell)
 	// The program heals what it broke before it ends: it is asked to end, and waited for.
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGINT) }
 	cmd.WaitDelay = 3 * time.Minute
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	err := cmd.Run()
-	run.Seconds = time.Since(start).Seconds()
-	if ctx.Err() != nil || cmd.ProcessState != nil && cmd.ProcessState.ExitCode() == exitInterrupted {
-		return run, errInterrupted
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return err
 	}
-	if cmd.ProcessState == nil {
-		return run, fmt.Errorf("start %s: %w", r.bin, err)
+	run := Run{Load: loadAverage(), Began: time.Now().UTC().Truncate(time.Second)}
+	if err := cmd.Start(); err != nil {
+		return fmt.Errorf("start %s: %w", r.bin, err)
 	}
-	switch code := cmd.ProcessState.ExitCode(); code {
-	case exitUsage, exitMissing:
-		return run, fmt.Errorf("%w: %s", errMissing, lastLine(stderr.String()))
-	default:
-		return r.read(run, stdout.Bytes(), fmt.Sprintf("exit code %d: %s", code, lastLine(stderr.String()))), nil
+	done, failed := r.follow(out, take)
+	if failed != nil { // of the state, or of what was printed: no run must go uncounted
+		_ = cmd.Cancel()
+	}
+	_ = cmd.Wait() // its exit code is looked at below
+	code := cmd.ProcessState.ExitCode()
+	switch {
+	case failed != nil:
+		return failed
+	case ctx.Err() != nil || code == exitInterrupted:
+		return errInterrupted
+	case code == exitUsage || code == exitMissing:
+		return fmt.Errorf("%w: %s", errMissing, stderr.last())
+	case done < n:
+		run.Verdict, run.Reasons = "error", []string{fmt.Sprintf("exit code %d: %s", code, stderr.last())}
+		return take(run)
+	}
+	return nil
+}
+
+// args is the command line that makes n runs of a row.
+func (r runner) args(row Row, n int) ([]string, error) {
+	scenario := row.Scenario
+	if row.Text != "" {
+		var err error
+		if scenario, err = r.write(row); err != nil {
+			return nil, err
+		}
+	}
+	args := []string{"run", scenario, "--provider", row.Provider, "--format", "json", "--out", r.out, "--repeat", strconv.Itoa(n)}
+	for _, s := range row.Set {
+		args = append(args, "--set", s)
+	}
+	return args, nil
+}
+
+// follow takes the runs as the program prints their verdicts, until it ends.
+func (r runner) follow(out io.Reader, take func(Run) error) (done int, err error) {
+	d := json.NewDecoder(out)
+	for start := time.Now(); ; start = time.Now() {
+		var rep results.Report
+		if err := d.Decode(&rep); err != nil {
+			if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, os.ErrClosed) {
+				return done, nil
+			}
+			return done, fmt.Errorf("what the program printed is no verdict: %w", err)
+		}
+		run, interrupted := r.read(rep)
+		run.Seconds = time.Since(start).Seconds()
+		if interrupted {
+			continue
+		}
+		if err := take(run); err != nil {
+			return done, err
+		}
+		done++
 	}
 }
 
-// read fills a run from the verdict that the program printed.
-func (r runner) read(run Run, verdict []byte, otherwise string) Run {
-	var rep results.Report
-	if err := json.Unmarshal(verdict, &rep); err != nil {
-		run.Verdict, run.Reasons = "error", []string{otherwise}
-		return run
+// read makes a run out of its verdict and what its env.json tells.
+func (r runner) read(rep results.Report) (run Run, interrupted bool) {
+	run = Run{
+		Dir: rep.RunDir, Verdict: string(rep.Verdict), Reasons: rep.Reasons, Grants: rep.Judged.Grants, Counts: rep.Counts, Kept: rep.Kept,
+		Load: loadAverage(), Began: time.Now().UTC().Truncate(time.Second),
 	}
-	run.Dir, run.Verdict, run.Reasons = rep.RunDir, string(rep.Verdict), rep.Reasons
-	run.Grants, run.Counts = rep.Judged.Grants, rep.Counts
+	if n := rep.Measures["acknowledged_elements"]; n != nil {
+		run.Acknowledged = int64(*n)
+	}
 	if rel, err := filepath.Rel(r.top, rep.RunDir); err == nil && filepath.IsAbs(rep.RunDir) {
 		run.Dir = rel
 	}
-	return run
+	env, err := r.env(run.Dir)
+	if err != nil {
+		return run, false
+	}
+	if t, err := time.Parse(time.RFC3339Nano, env.Started); err == nil {
+		run.Began = t.UTC().Truncate(time.Second)
+	}
+	if load := env.Host["load_before"]; load != "" {
+		run.Load = load
+	}
+	return run, env.Interrupted
+}
+
+// env reads a run's env.json.
+func (r runner) env(dir string) (results.Env, error) {
+	if !filepath.IsAbs(dir) {
+		dir = filepath.Join(r.top, dir)
+	}
+	return results.ReadEnv(dir)
 }
 
 // versions reads from a run's env.json what it ran on.
 func (r runner) versions(dir string) map[string]string {
-	if !filepath.IsAbs(dir) {
-		dir = filepath.Join(r.top, dir)
-	}
-	b, err := os.ReadFile(filepath.Join(dir, results.FileEnv))
+	env, err := r.env(dir)
 	if err != nil {
-		return nil
-	}
-	var env results.Env
-	if err := json.Unmarshal(b, &env); err != nil {
 		return nil
 	}
 	v := map[string]string{}
@@ -126,7 +180,20 @@ func loadAverage() string {
 	return strings.Join(strings.Fields(string(b))[:3], " ")
 }
 
-func lastLine(s string) string {
-	lines := strings.Split(strings.TrimSpace(s), "\n")
+// tail keeps the end of what is written to it.
+type tail struct{ b []byte }
+
+// Write forgets what is long past.
+func (t *tail) Write(p []byte) (int, error) {
+	t.b = append(t.b, p...)
+	if most := 1 << 12; len(t.b) > 2*most {
+		t.b = append([]byte(nil), t.b[len(t.b)-most:]...)
+	}
+	return len(p), nil
+}
+
+// last is the last line.
+func (t *tail) last() string {
+	lines := strings.Split(strings.TrimSpace(string(t.b)), "\n")
 	return lines[len(lines)-1]
 }

@@ -15,11 +15,19 @@ func tree(t *testing.T) options {
 	t.Helper()
 	top := t.TempDir()
 	write(t, filepath.Join(top, "lockquake"), `#!/bin/sh
-n=$(($(cat "$0.n" 2>/dev/null || echo 0) + 1)); echo $n >"$0.n"
-if [ "$(cat "$0.stop" 2>/dev/null)" = $n ]; then echo 0 >"$0.stop"; exit 130; fi
-v=pass; [ $n = 3 ] && v=fail
-echo "{\"schema\":\"lockquake/verdict/1\",\"verdict\":\"$v\",\"reasons\":[\"run $n\"],\"judged\":{\"grants\":100},\"counts\":{\"double_grants\":0,\"stale_writes\":2,\"stuck_locks\":null},\"run_dir\":\"runs/$n\"}"
-[ $v = pass ]
+while [ $# -gt 0 ]; do [ "$1" = --repeat ] && times=$2; shift; done
+kept=false code=0
+for i in $(seq $times); do
+  n=$(($(cat "$0.n" 2>/dev/null || echo 0) + 1)); echo $n >"$0.n"
+  v=pass; [ $n = 3 ] && v=fail code=1
+  interrupted=false; [ "$(cat "$0.stop" 2>/dev/null)" = $n ] && interrupted=true
+  if [ "$(cat "$0.crash" 2>/dev/null)" = $n ]; then echo "it broke" >&2; exit 9; fi
+  mkdir -p runs/$n; echo "{\"schema\":\"lockquake/env/1\",\"interrupted\":$interrupted,\"started\":\"2026-01-02T03:04:05Z\",\"host\":{\"load_before\":\"$n 1 1\"}}" >runs/$n/env.json
+  echo "{\"schema\":\"lockquake/verdict/1\",\"verdict\":\"$v\",\"kept\":$kept,\"reasons\":[\"run $n\"],\"judged\":{\"grants\":100},\"counts\":{\"double_grants\":0,\"stale_writes\":2,\"stuck_locks\":null},\"run_dir\":\"$PWD/runs/$n\"}"
+  if [ $interrupted = true ]; then echo 0 >"$0.stop"; exit 130; fi
+  kept=true
+done
+exit $code
 `)
 	if err := os.Chmod(filepath.Join(top, "lockquake"), 0o755); err != nil {
 		t.Fatal(err)
@@ -45,16 +53,19 @@ echo "{\"schema\":\"lockquake/verdict/1\",\"verdict\":\"$v\",\"reasons\":[\"run 
 	return o
 }
 
+// lockOnly is what the rows of the tests depend on.
+var lockOnly = []string{"lock/*"}
+
 // see takes down the state of the tree, without the modules of packages that it does not have.
 func see(t *testing.T, o *options) {
 	t.Helper()
-	o.keys = map[string]string{}
+	o.keys, o.paths = map[string]string{}, map[string][]string{}
 	for _, row := range o.rows {
-		key, err := treeKey(o.runner.top, row.Paths(), []string{"module v1"})
+		key, err := treeKey(o.runner.top, lockOnly, []string{"module v1"})
 		if err != nil {
 			t.Fatal(err)
 		}
-		o.keys[row.ID()] = key
+		o.keys[row.ID()], o.paths[row.ID()] = key, lockOnly
 	}
 }
 
@@ -92,6 +103,47 @@ func TestAnInterruptedRowGoesOn(t *testing.T) {
 	if got := strings.TrimSpace(read(t, o.runner.bin+".n")); got != "5" {
 		t.Errorf("two runs, the interrupted one and two more are 5 starts, not %s", got)
 	}
+	state, _, err := o.load(o.rows[0])
+	if err != nil || len(state.Runs) != 4 {
+		t.Fatalf("%d runs, %v", len(state.Runs), err)
+	}
+	for i, want := range []Run{{Dir: "runs/1"}, {Dir: "runs/2", Kept: true}, {Dir: "runs/4"}, {Dir: "runs/5", Kept: true}} {
+		got := state.Runs[i]
+		if got.Dir != want.Dir || got.Kept != want.Kept || got.Load != strings.TrimPrefix(want.Dir, "runs/")+" 1 1" || got.Began.Year() != 2026 {
+			t.Errorf("run %d is %+v, want %s, kept %t, with its own load and time", i+1, got, want.Dir, want.Kept)
+		}
+	}
+}
+
+func TestAProgramThatBreaksDownIsARunThatDidNotPass(t *testing.T) {
+	o := tree(t)
+	write(t, o.runner.bin+".crash", "2")
+	if err := o.do(context.Background(), o.rows[0]); err != nil {
+		t.Fatal(err)
+	}
+	state, _, err := o.load(o.rows[0])
+	if err != nil || len(state.Runs) != 2 {
+		t.Fatalf("%d runs, %v", len(state.Runs), err)
+	}
+	if r := state.Runs[1]; r.Verdict != "error" || len(r.Reasons) != 1 || r.Reasons[0] != "exit code 9: it broke" {
+		t.Errorf("the run that broke down is %+v", r)
+	}
+}
+
+func TestOneRunAtATime(t *testing.T) {
+	o := tree(t)
+	o.most = 1
+	for want := 1; want <= 2; want++ {
+		if err := o.do(context.Background(), o.rows[0]); err != nil {
+			t.Fatal(err)
+		}
+		if state, _, err := o.load(o.rows[0]); err != nil || len(state.Runs) != want {
+			t.Errorf("%d runs are done, want %d: %v", len(state.Runs), want, err)
+		}
+	}
+	if err := o.verdict(); err == nil {
+		t.Error("two runs of four are not the whole")
+	}
 }
 
 func TestFailuresAreCountedAndNamed(t *testing.T) {
@@ -100,7 +152,7 @@ func TestFailuresAreCountedAndNamed(t *testing.T) {
 		t.Fatal(err)
 	}
 	text := read(t, o.page)
-	for _, want := range []string{"3 of 4", "| 400 |", " 8 (in 4) |", "– |", "run 3: fail; run 3 (`runs/3`)"} {
+	for _, want := range []string{"3 of 4", "| 3 | 400 |", " 8 (in 4) |", "– |", "run 3: fail; run 3 (`runs/3`)"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("the page lacks %q:\n%s", want, text)
 		}
@@ -132,7 +184,7 @@ func TestOnlyChangesThatMatterStartARowAnew(t *testing.T) {
 	if text := read(t, o.page); !strings.Contains(text, "3 of 4") || !strings.Contains(text, `\* | 20`) {
 		t.Errorf("the page keeps figures of other code and says so:\n%s", text)
 	}
-	if c, err := commit(o.runner.top, o.rows[0].Paths()); err != nil || !strings.HasSuffix(c, "-dirty") {
+	if c, err := commit(o.runner.top, lockOnly); err != nil || !strings.HasSuffix(c, "-dirty") {
 		t.Errorf("the commit must be called dirty: %q, %v", c, err)
 	}
 }

@@ -22,9 +22,13 @@ type Run struct {
 	Reasons []string          `json:"reasons,omitempty"`
 	Grants  int64             `json:"grants"`
 	Counts  map[string]*int64 `json:"counts"`
-	Load    string            `json:"load"` // of the machine, just before the run
-	Began   time.Time         `json:"began"`
-	Seconds float64           `json:"seconds"`
+	// Acknowledged is how many elements of a set were.
+	Acknowledged int64 `json:"acknowledged,omitempty"`
+
+	Load    string    `json:"load"` // of the machine, just before the run
+	Began   time.Time `json:"began"`
+	Seconds float64   `json:"seconds"`        // of the machine, teardown and judging included
+	Kept    bool      `json:"kept,omitempty"` // on the servers of the run before
 }
 
 // State is a row's runs so far; it is written after every run, so that an interruption costs one run at most.
@@ -35,6 +39,14 @@ type State struct {
 	Runs     []Run             `json:"runs"`
 
 	stale bool // Key is not that of the files as they are now
+}
+
+// from names the commit that the runs are of, and says so where something has changed since.
+func (s State) from() string {
+	if s.stale {
+		return s.Commit + `\*`
+	}
+	return s.Commit
 }
 
 // loadState reads the state of a row; one of other files, or none, is empty.
@@ -82,33 +94,15 @@ func matters(path string) bool {
 	return !strings.HasSuffix(path, "_test.go") && !strings.HasSuffix(path, ".md") && !strings.Contains(path, "/testdata/")
 }
 
-// modulesOf lists the modules of others that packages are built with, with their versions, and the version of Go.
-func modulesOf(top string, packages []string) ([]string, error) {
-	const format = `{{with .Module}}{{if .Main}}go {{.GoVersion}}{{else}}{{.Path}} {{.Version}}{{end}}{{end}}`
-	cmd := exec.Command("go", append([]string{"list", "-deps", "-f", format}, packages...)...)
-	cmd.Dir = top
-	out, err := cmd.Output()
-	if err != nil {
-		var exit *exec.ExitError
-		if errors.As(err, &exit) {
-			err = errors.New(strings.TrimSpace(string(exit.Stderr)))
-		}
-		return nil, fmt.Errorf("go list %s: %w", strings.Join(packages, " "), err)
-	}
-	lines := strings.FieldsFunc(string(out), func(r rune) bool { return r == '\n' })
-	slices.Sort(lines)
-	return slices.Compact(lines), nil
-}
-
-// treeKey hashes the names and contents of all files below the paths, as they are in the working tree, and the modules.
-func treeKey(top string, paths, modules []string) (string, error) {
+// treeKey hashes the names and contents of all files that the paths name, as they are in the working tree, and what else matters.
+func treeKey(top string, paths, beside []string) (string, error) {
 	files, err := gitLines(top, append([]string{"ls-files", "-z", "--cached", "--others", "--exclude-standard", "--"}, globs(paths)...)...)
 	if err != nil {
 		return "", err
 	}
 	slices.Sort(files)
 	h := sha256.New()
-	for _, m := range modules {
+	for _, m := range beside {
 		fmt.Fprintln(h, m)
 	}
 	for _, f := range slices.Compact(files) {

@@ -65,7 +65,11 @@ func One(k chaos.Kind, number int, b backends.Backend) (Options, error) {
 	if number > 0 {
 		name += fmt.Sprintf("-%d", number+1)
 	}
-	return Options{Name: name, Backend: b.Name, Entries: []Entry{e}, For: 4 * time.Second}, err
+	o := Options{Name: name, Backend: b.Name, Entries: []Entry{e}, For: 4 * time.Second}
+	if k.Syncs {
+		o.Set = b.Syncing
+	}
+	return o, err
 }
 
 // target is where a fault hits a backend: where it hurts.
@@ -83,6 +87,23 @@ func target(b backends.Backend) (string, error) {
 		}
 	}
 	return "", fmt.Errorf("backend %s has no servers", b.Name)
+}
+
+// Applies tells whether there is something to try: servers, a fault that does something, and a service that has what the fault needs of it.
+func Applies(k chaos.Kind, b backends.Backend) bool {
+	if b.InProcess || k.Name == "noop" {
+		return false
+	}
+	t, err := Topology(b)
+	if err != nil {
+		return false
+	}
+	f, err := k.New(func(any) error { return nil })
+	if err != nil {
+		return true // it takes keys, and so needs nothing of the service
+	}
+	w, ok := f.(chaos.Wanting)
+	return !ok || w.Wants(t.Service(nil)) == nil
 }
 
 // Topology is a backend with everything by default, about to be asked what it can.

@@ -1,0 +1,245 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/lockquake/lockquake/chaos"
+	"github.com/lockquake/lockquake/internal/cluster"
+	"github.com/lockquake/lockquake/internal/engine"
+)
+
+// The answers of a cell.
+const (
+	yes   = "yes"
+	no    = "no"
+	never = "does-not-apply"
+)
+
+// cell is one fault in one column with one provider.
+type cell struct {
+	Provider string `json:"provider"`
+	Fault    string `json:"fault"`
+	Node     string `json:"node"`   // server, client, resource or link
+	Answer   string `json:"answer"` // yes where any way works, no, or does-not-apply
+	Ways     []way  `json:"ways,omitempty"`
+}
+
+// way is one way in which a fault works.
+type way struct {
+	Keys     string    `json:"keys,omitempty"`     // of the fault, as a scenario writes them
+	Answer   string    `json:"answer"`             // as of a cell
+	By       string    `json:"by,omitempty"`       // what does it, where there are several: netem, queue, tbf, vdso, faketime
+	Reason   string    `json:"reason,omitempty"`   // why not
+	Evidence string    `json:"evidence,omitempty"` // of the receipt, where it was tried
+	Healed   string    `json:"healed,omitempty"`   // of the receipt of the heal
+	At       time.Time `json:"at,omitzero"`        // when it was tried
+	Cached   bool      `json:"cached"`             // it was tried by an earlier doctor
+}
+
+// word says how it went in a few words.
+func (w way) word() string {
+	switch {
+	case w.Answer == no:
+		return "no: " + w.Reason
+	case w.By != "":
+		return "yes, by " + w.By
+	}
+	return w.Answer
+}
+
+// matrix fills all cells of a provider: what is refused is not tried, and what was tried by this program since the machine was booted not
+// again.
+func (d *doctor) matrix(ctx context.Context, p cluster.Provider, fresh bool) ([]cell, error) {
+	list, err := attempts()
+	if err != nil {
+		return nil, err
+	}
+	book, err := openBook(ctx, p)
+	if err != nil {
+		return nil, err
+	}
+	if fresh {
+		book.Ways = nil
+	}
+	ways, err := d.answers(ctx, p, list, book)
+	if err != nil {
+		return nil, err
+	}
+	var out []cell
+	for _, k := range chaos.Kinds() {
+		if !slices.ContainsFunc(list, func(a attempt) bool { return a.kind.Name == k.Name }) {
+			continue
+		}
+		for _, column := range columns {
+			c := cell{Provider: p.Name(), Fault: k.Name, Node: column, Answer: never}
+			for i, a := range list {
+				if w, ok := ways[i]; ok && a.kind.Name == k.Name && a.column == column {
+					c.add(w)
+				}
+			}
+			out = append(out, c)
+		}
+	}
+	return out, nil
+}
+
+// add counts a way in.
+func (c *cell) add(w way) {
+	rank := []string{never, no, yes}
+	if slices.Index(rank, w.Answer) > slices.Index(rank, c.Answer) {
+		c.Answer = w.Answer
+	}
+	if w.Answer != never {
+		c.Ways = append(c.Ways, w)
+	}
+}
+
+// answers finds the answer of each attempt, by its index in the list. Those that would be another once more have none.
+func (d *doctor) answers(ctx context.Context, p cluster.Provider, list []attempt, book *book) (map[int]way, error) {
+	ways, due := map[int]way{}, map[string][]attempt{}
+	for i, a := range list {
+		refused, err := d.refused(p, a)
+		if err != nil {
+			return nil, err
+		}
+		if refused != nil {
+			ways[i] = *refused
+			continue
+		}
+		if again, err := d.again(p, a); again || err != nil {
+			if err != nil {
+				return nil, err
+			}
+			continue
+		}
+		if w, ok := book.Ways[a.id()]; ok {
+			w.Cached = true
+			ways[i] = w
+			continue
+		}
+		due[a.stand.name] = append(due[a.stand.name], a)
+	}
+	for _, name := range []string{"plain", "disk", "redis"} {
+		if len(due[name]) == 0 {
+			continue
+		}
+		err := d.try(ctx, p, due[name], func(a attempt, w way) {
+			w.Keys = a.keys
+			ways[slices.IndexFunc(list, func(b attempt) bool { return a.id() == b.id() })] = w
+			book.note(a, w)
+		})
+		if err = errors.Join(err, book.save()); err != nil {
+			return nil, err
+		}
+	}
+	return ways, nil
+}
+
+// again tells whether an attempt is what the fault does there by itself: the queue, where there is no netem.
+func (d *doctor) again(p cluster.Provider, a attempt) (bool, error) {
+	const queue, netem = "engine: " + string(chaos.Queue), "engine: " + string(chaos.Netem)
+	if !strings.Contains(a.keys, queue) {
+		return false, nil
+	}
+	a.keys = strings.Replace(a.keys, queue, netem, 1)
+	w, err := d.refused(p, a)
+	return w != nil, err
+}
+
+// refused asks what a run would ask before it starts anything; nil where it may be tried.
+func (d *doctor) refused(p cluster.Provider, a attempt) (*way, error) {
+	o, err := d.options(p, []attempt{a})
+	if err != nil {
+		return nil, err
+	}
+	_, err = engine.Check(o)
+	var missing engine.MissingError
+	var why chaos.Unavailable
+	switch {
+	case err == nil:
+		return nil, nil
+	case errors.As(err, &why) && why.Never:
+		return &way{Keys: a.keys, Answer: never}, nil
+	case errors.As(err, &missing) && missing.Err != nil:
+		return &way{Keys: a.keys, Answer: no, Reason: oneLine(missing.Err.Error())}, nil
+	}
+	return nil, err
+}
+
+// matrixText is the cells as tables, one for each provider, with the reasons below.
+func matrixText(cells []cell) string {
+	var b strings.Builder
+	var notes []string
+	tried, cached := 0, 0
+	for i := 0; i < len(cells); {
+		provider := cells[i].Provider
+		fmt.Fprintf(&b, "\nprovider %s\n", provider)
+		w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+		fmt.Fprintf(w, "  fault\t%s\n", strings.Join(columns, "\t"))
+		for ; i < len(cells) && cells[i].Provider == provider; i += len(columns) {
+			row := []string{cells[i].Fault}
+			for _, c := range cells[i : i+len(columns)] {
+				row = append(row, c.text(&notes))
+				for _, x := range c.Ways {
+					if !x.At.IsZero() {
+						tried++
+					}
+					if x.Cached {
+						cached++
+					}
+				}
+			}
+			fmt.Fprintf(w, "  %s\n", strings.Join(row, "\t"))
+		}
+		_ = w.Flush() // a strings.Builder takes everything
+	}
+	if len(notes) > 0 {
+		b.WriteByte('\n')
+	}
+	for i, n := range notes {
+		fmt.Fprintf(&b, "[%d] %s\n", i+1, n)
+	}
+	if cached > 0 {
+		fmt.Fprintf(&b, "\n%d of the %d were tried before, by this program and since this machine was booted; --fresh tries them again\n", cached, tried)
+	}
+	return b.String()
+}
+
+// text is a cell of the table. Each reason has one note, wherever it stands.
+func (c cell) text(notes *[]string) string {
+	if c.Answer == never {
+		return "-"
+	}
+	var by, marks []string
+	for _, w := range c.Ways {
+		if w.Answer == yes {
+			if w.By != "" && !slices.Contains(by, w.By) {
+				by = append(by, w.By)
+			}
+			continue
+		}
+		note := w.Reason
+		if w.Keys != "" && c.Answer == yes {
+			note = w.Keys + ": " + note
+		}
+		i := slices.Index(*notes, note)
+		if i < 0 {
+			*notes = append(*notes, note)
+			i = len(*notes) - 1
+		}
+		if mark := fmt.Sprintf("[%d]", i+1); !slices.Contains(marks, mark) {
+			marks = append(marks, mark)
+		}
+	}
+	text := c.Answer
+	if len(by) > 0 {
+		text = strings.Join(by, ", ")
+	}
+	return strings.Join(append([]string{text}, marks...), " ")
+}

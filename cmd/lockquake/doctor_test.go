@@ -1,0 +1,209 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/lockquake/lockquake/chaos"
+	"github.com/lockquake/lockquake/history"
+	"github.com/lockquake/lockquake/internal/cluster"
+	"github.com/lockquake/lockquake/internal/engine"
+)
+
+// TestEveryFaultIsAttempted fails when a fault is in no column of doctor's matrix.
+func TestEveryFaultIsAttempted(t *testing.T) {
+	list, err := attempts()
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen, ids := map[string][]string{}, map[string]bool{}
+	for _, a := range list {
+		seen[a.kind.Name] = append(seen[a.kind.Name], a.column)
+		if ids[a.id()] || a.on == "" {
+			t.Errorf("%s: twice, or on nothing", a.id())
+		}
+		ids[a.id()] = true
+	}
+	for _, k := range chaos.Kinds() {
+		if columns := seen[k.Name]; len(columns) == 0 != (k.Name == "noop") {
+			t.Errorf("%s is tried on %v", k.Name, columns)
+		}
+	}
+	for fault, want := range map[string]string{"pause": "server client resource", "loss": "link link", "failover": "server"} {
+		if got := strings.Join(seen[fault], " "); got != want {
+			t.Errorf("%s is tried on %q, want %q", fault, got, want)
+		}
+	}
+}
+
+// TestWhatEndsAProcessIsTriedLast looks at the order on each stand: nothing is tried on a node that is dead, or on two nodes of one
+// column at once.
+func TestWhatEndsAProcessIsTriedLast(t *testing.T) {
+	list, err := attempts()
+	if err != nil {
+		t.Fatal(err)
+	}
+	tried := 0
+	for stage, rows := range stagesOf(list) {
+		taken := map[string]bool{}
+		for _, row := range rows {
+			for _, i := range row {
+				if list[i].kind.Kills != (stage == 1) || list[i].column != list[row[0]].column {
+					t.Errorf("%s is in stage %d, beside %s", list[i], stage, list[row[0]])
+				}
+				tried++
+			}
+			if taken[list[row[0]].column] {
+				t.Errorf("two rows of %s", list[row[0]].column)
+			}
+			taken[list[row[0]].column] = true
+		}
+	}
+	if tried != len(list) {
+		t.Errorf("%d of %d are tried", tried, len(list))
+	}
+}
+
+func TestTheAnswerIsWhatTheReceiptsSay(t *testing.T) {
+	installed := history.Receipt{Status: history.Installed, Evidence: "it bit", By: "netem"}
+	bad := history.Receipt{Status: history.NotInstalled, Evidence: "it did\n not"}
+	unsure := history.Receipt{Status: history.Indeterminate, Evidence: "who knows"}
+	for name, c := range map[string]struct {
+		f      history.Fault
+		answer string
+		reason string
+	}{
+		"bit and healed":      {history.Fault{Receipt: installed, Healed: &installed}, yes, ""},
+		"cannot tell healed":  {history.Fault{Receipt: installed, Healed: &unsure}, yes, ""},
+		"did not bite":        {history.Fault{Receipt: bad, Healed: &installed}, no, "tried, and it was not-installed: it did not"},
+		"cannot tell":         {history.Fault{Receipt: unsure, Healed: &installed}, no, "tried, and it was indeterminate: who knows"},
+		"was not healed":      {history.Fault{Receipt: installed, Healed: &bad}, no, "tried, and it was not healed: it did not"},
+		"was never healed":    {history.Fault{Receipt: installed}, no, "tried, and it was not healed: "},
+		"bit by other means ": {history.Fault{Receipt: history.Receipt{Status: history.Installed}, Healed: &installed}, yes, ""},
+	} {
+		w := seenOf(c.f)
+		if w.Answer != c.answer || w.Reason != c.reason || w.By != c.f.Receipt.By || w.At.IsZero() {
+			t.Errorf("%s: %+v", name, w)
+		}
+	}
+}
+
+// cellsOf makes the four cells of a fault.
+func cellsOf(provider, fault string, ways map[string][]way) []cell {
+	var out []cell
+	for _, column := range columns {
+		c := cell{Provider: provider, Fault: fault, Node: column, Answer: never}
+		for _, w := range ways[column] {
+			c.add(w)
+		}
+		out = append(out, c)
+	}
+	return out
+}
+
+func TestMatrixIsDrawn(t *testing.T) {
+	at := time.Unix(1, 0)
+	lacks := way{Answer: no, Reason: "this kernel has no sch_netem"}
+	var cells []cell
+	for _, provider := range []string{"docker", "local"} {
+		cells = append(cells, cellsOf(provider, "pause", map[string][]way{
+			onServer: {{Answer: yes, At: at}}, onClient: {{Answer: yes, At: at, Cached: true}}, onResource: {{Answer: no, Reason: "tried, and it was not-installed: it runs", At: at}},
+		})...)
+		cells = append(cells, cellsOf(provider, "clock-jump", map[string][]way{
+			onServer: {{Keys: "by: +60s", Answer: yes, By: "vdso", At: at}, {Keys: "by: +60s, how: faketime", Answer: no, Reason: "no library"}},
+			onClient: {{Keys: "by: +60s", Answer: yes, By: "vdso", At: at}, {Keys: "by: +60s, how: faketime", Answer: never, Reason: "it is a Go program"}},
+		})...)
+		cells = append(cells, cellsOf(provider, "duplicate", map[string][]way{onLink: {lacks}})...)
+	}
+	const want = `
+provider docker
+  fault       server    client  resource  link
+  pause       yes       yes     no [1]    -
+  clock-jump  vdso [2]  vdso    -         -
+  duplicate   -         -       -         no [3]
+
+provider local
+  fault       server    client  resource  link
+  pause       yes       yes     no [1]    -
+  clock-jump  vdso [2]  vdso    -         -
+  duplicate   -         -       -         no [3]
+
+[1] tried, and it was not-installed: it runs
+[2] by: +60s, how: faketime: no library
+[3] this kernel has no sch_netem
+
+2 of the 10 were tried before, by this program and since this machine was booted; --fresh tries them again
+`
+	if got := matrixText(cells); got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+}
+
+func TestABookHoldsForItsKeyAlone(t *testing.T) {
+	t.Setenv("XDG_CACHE_HOME", t.TempDir())
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("LOCKQUAKE_BIN", self)
+	p := cluster.NewInproc(nil)
+	first, err := openBook(t.Context(), p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := attempt{kind: chaos.Kind{Name: "loss"}, keys: "share: 30%, engine: queue", column: onLink}
+	first.note(a, way{Keys: a.keys, Answer: no, Reason: "tried, and nothing was lost"})
+	if err := first.save(); err != nil {
+		t.Fatal(err)
+	}
+	again, err := openBook(t.Context(), p)
+	if err != nil || again.Ways[a.id()].Reason != "tried, and nothing was lost" {
+		t.Fatalf("read back: %+v, %v", again, err)
+	}
+	asked := func(fault, role, keys string, linked bool) []string {
+		return doubts(t.Context(), p, []engine.Asked{{Fault: fault, Role: role, Keys: keys, Linked: linked}})
+	}
+	if d := asked("loss", "server", "share: 5%, engine: queue", true); len(d) != 1 || !strings.Contains(d[0], "nothing was lost") {
+		t.Errorf("doubts: %q", d)
+	}
+	for _, d := range [][]string{
+		asked("loss", "server", "share: 5%", true), asked("loss", "server", "share: 5%, engine: queue", false), asked("delay", "server", "engine: queue", true),
+	} {
+		if len(d) > 0 {
+			t.Errorf("something else is doubted: %q", d)
+		}
+	}
+	for name, change := range map[string]func(*bookKey){
+		"boot": func(k *bookKey) { k.Boot += "x" }, "program": func(k *bookKey) { k.Program += "x" },
+		"user": func(k *bookKey) { k.User++ }, "engine": func(k *bookKey) { k.Engine += "x" },
+	} {
+		other := readBook(bookPath(p))
+		change(&other.Key)
+		if err := other.save(); err != nil {
+			t.Fatal(err)
+		}
+		if b, err := openBook(t.Context(), p); err != nil || len(b.Ways) > 0 || b.Key != first.Key {
+			t.Errorf("another %s: %+v, %v", name, b, err)
+		}
+		if d := asked("loss", "server", "engine: queue", true); len(d) > 0 {
+			t.Errorf("another %s: doubts %q", name, d)
+		}
+	}
+	if b := readBook(filepath.Join(t.TempDir(), "none")); len(b.Ways) > 0 {
+		t.Errorf("a book that is not there: %+v", b)
+	}
+}
+
+func TestChoicesAreKeysThatChooseAWay(t *testing.T) {
+	for keys, want := range map[string][]string{
+		"": nil, "by: +60s": nil, "by: +60s, how: faketime": {"how: faketime"}, "data: lose": {"data: lose"}, "engine: queue, share: 1%": {"engine: queue"},
+	} {
+		if got := choices(keys); !slices.Equal(got, want) {
+			t.Errorf("%q: %q, want %q", keys, got, want)
+		}
+	}
+}

@@ -1,0 +1,164 @@
+//go:build integration
+
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/lockquake/lockquake/chaos"
+	"github.com/lockquake/lockquake/internal/cluster"
+	"github.com/lockquake/lockquake/internal/tryout"
+)
+
+// examine runs doctor, with its books in dir, and reads what it says.
+func examine(t *testing.T, dir string, args ...string) (diagnosis, *process) {
+	t.Helper()
+	t.Setenv("XDG_CACHE_HOME", dir)
+	p := begin(t, append([]string{"doctor", "--format", "json"}, args...)...)
+	if code := p.wait(t); code != codeMet {
+		t.Fatalf("exit code %d\n%s", code, p.stderr.String())
+	}
+	var d diagnosis
+	if err := json.Unmarshal([]byte(p.stdout.String()), &d); err != nil {
+		t.Fatalf("%v\n%s", err, p.stdout.String())
+	}
+	return d, p
+}
+
+// TestEveryFault has doctor try every fault in every way that it knows, on a server, a client and the resource, or on links, with each provider:
+// it must be seen to act, and to be healed. Only what the machine's kernel lacks may be refused. LOCKQUAKE_TEST_PROVIDER picks one provider.
+func TestEveryFault(t *testing.T) {
+	providers := []string{"docker", "local"}
+	if one := os.Getenv("LOCKQUAKE_TEST_PROVIDER"); one != "" {
+		providers = []string{one}
+	}
+	for _, provider := range providers {
+		t.Run(provider, func(t *testing.T) {
+			books := t.TempDir()
+			d, p := examine(t, books, "--provider", provider)
+			lacks := lacking(d)
+			tried := 0
+			for _, c := range d.Faults {
+				t.Run(c.Fault+" on "+c.Node, func(t *testing.T) { tried += showsItself(t, c, lacks) })
+			}
+			if want := len(chaos.Kinds()) + 8; tried < want { // some work in several ways, or on several nodes
+				t.Errorf("%d ways were tried, want %d", tried, want)
+			}
+			gone(t, p)
+			remembered(t, d, books, provider)
+		})
+	}
+}
+
+// lacking says for which faults the kernel lacks a part, by what doctor found of the machine.
+func lacking(d diagnosis) map[string]string {
+	out := map[string]string{}
+	for _, m := range d.Machine {
+		if m.Name == "sch_netem" && !m.Available {
+			out["duplicate"] = "sch_netem"
+		}
+	}
+	return out
+}
+
+// showsItself looks at one cell, and returns how many ways were tried in it.
+func showsItself(t *testing.T, c cell, lacks map[string]string) (tried int) {
+	for _, w := range c.Ways {
+		if part, known := lacks[c.Fault]; known {
+			if w.Answer != no || !strings.Contains(w.Reason, part) || !w.At.IsZero() {
+				t.Errorf("{%s} without %s: %+v", w.Keys, part, w)
+			}
+			continue
+		}
+		tried++
+		if w.Answer != yes || w.Evidence == "" || w.Healed == "" || w.At.IsZero() || w.Cached {
+			t.Errorf("{%s}: %s; acting: %s; healed: %s", w.Keys, w.word(), w.Evidence, w.Healed)
+			continue
+		}
+		t.Logf("{%s}: %s: %s", w.Keys, w.word(), w.Evidence)
+	}
+	want := never
+	switch {
+	case len(c.Ways) > 0 && lacks[c.Fault] != "":
+		want = no
+	case len(c.Ways) > 0:
+		want = yes
+	}
+	if c.Answer != want {
+		t.Errorf("the answer is %s, want %s", c.Answer, want)
+	}
+	return tried
+}
+
+// remembered asks again: nothing is tried a second time, and the answers are the same.
+func remembered(t *testing.T, first diagnosis, books, provider string) {
+	begun := time.Now()
+	again, p := examine(t, books, "--provider", provider)
+	if strings.Contains(p.stderr.String(), ": yes") {
+		t.Errorf("it tries again:\n%s", p.stderr.String())
+	}
+	t.Logf("asked again, it took %v", time.Since(begun).Round(time.Millisecond))
+	if len(again.Faults) != len(first.Faults) {
+		t.Fatalf("%d cells, and %d before", len(again.Faults), len(first.Faults))
+	}
+	for i, c := range again.Faults {
+		if c.Answer != first.Faults[i].Answer {
+			t.Errorf("%s on %s: %s, and %s before", c.Fault, c.Node, c.Answer, first.Faults[i].Answer)
+		}
+		for _, w := range c.Ways {
+			if w.Cached == w.At.IsZero() {
+				t.Errorf("%s on %s {%s}: cached %t, tried at %v", c.Fault, c.Node, w.Keys, w.Cached, w.At)
+			}
+		}
+	}
+}
+
+// TestDoctorIsInterrupted presses Ctrl-C while doctor tries faults: it heals, and leaves nothing.
+func TestDoctorIsInterrupted(t *testing.T) {
+	t.Setenv("XDG_CACHE_HOME", t.TempDir())
+	for _, provider := range []string{"docker", "local"} {
+		p := begin(t, "doctor", "--provider", provider)
+		for end := time.Now().Add(2 * time.Minute); !strings.Contains(p.stderr.String(), "on a "); time.Sleep(10 * time.Millisecond) {
+			if time.Now().After(end) {
+				t.Fatalf("%s: nothing was tried within 2 min\n%s", provider, p.stderr.String())
+			}
+		}
+		if err := p.cmd.Process.Signal(os.Interrupt); err != nil {
+			t.Fatal(err)
+		}
+		if code := p.wait(t); code != codeInterrupted || p.stdout.String() != "" {
+			t.Errorf("%s: exit code %d\n%s%s", provider, code, p.stdout.String(), p.stderr.String())
+		}
+		gone(t, p)
+	}
+}
+
+// TestARunTellsOfWhatDoctorTriedInVain writes a book in which a fault does not bite; the run goes on, and its own receipt counts.
+func TestARunTellsOfWhatDoctorTriedInVain(t *testing.T) {
+	t.Setenv("XDG_CACHE_HOME", t.TempDir())
+	t.Setenv("LOCKQUAKE_BIN", program(t))
+	provider, err := cluster.NewLocal(cluster.LocalOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := openBook(t.Context(), provider)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pause, _ := chaos.Lookup("pause")
+	b.note(attempt{kind: pause, column: onClient}, way{Answer: no, Reason: "tried, and it was not-installed: it runs"})
+	b.Key.Program, _, _ = strings.Cut(b.Key.Program, "-") // the program's, not this test's
+	if err := b.save(); err != nil {
+		t.Fatal(err)
+	}
+	o := tryout.Options{Name: "doubted", Backend: "etcd", For: 2 * time.Second, Entries: []tryout.Entry{{Fault: "pause", On: "client-1", At: 5e8, For: 5e8}}}
+	p := begin(t, "run", scenarioFile(t, tryout.Scenario(o)), "--provider", "local")
+	code := p.wait(t)
+	if !strings.Contains(p.stderr.String(), "pause on a client may not bite here: doctor tried, and it was not-installed: it runs") || code != codeMet {
+		t.Errorf("exit code %d\n%s", code, p.stderr.String())
+	}
+}

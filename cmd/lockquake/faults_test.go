@@ -1,0 +1,81 @@
+//go:build integration
+
+package main
+
+import (
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/lockquake/lockquake/backends"
+	"github.com/lockquake/lockquake/backends/all"
+	"github.com/lockquake/lockquake/chaos"
+	"github.com/lockquake/lockquake/history"
+	"github.com/lockquake/lockquake/internal/tryout"
+	"github.com/lockquake/lockquake/results"
+)
+
+// TestFaults has each fault act on one backend that it applies to, and be healed; the backends take turns, so that all are hit. Every
+// pair of the two is a row of the track record, which runs the same scenarios.
+func TestFaults(t *testing.T) {
+	provider := os.Getenv("LOCKQUAKE_TEST_PROVIDER")
+	if provider == "" {
+		provider = "docker"
+	}
+	places := make(chan struct{}, 2) // each run wants the machine's time for its measurements
+	turn := 0
+	for _, k := range chaos.Kinds() {
+		var on []backends.Backend
+		for _, b := range all.All() {
+			if tryout.Applies(k, b) {
+				on = append(on, b)
+			}
+		}
+		if len(on) == 0 {
+			continue
+		}
+		b := on[turn%len(on)]
+		turn++
+		t.Run(k.Name+"-"+b.Name, func(t *testing.T) {
+			t.Parallel()
+			places <- struct{}{}
+			defer func() { <-places }()
+			o, err := tryout.One(k, 0, b)
+			if err != nil {
+				t.Fatal(err)
+			}
+			p := begin(t, "run", scenarioFile(t, tryout.Scenario(o)), "--provider", provider, "--format", "json")
+			switch code := p.wait(t); code {
+			case codeMissing:
+				// Not every kernel has what every fault needs. It must say so before anything starts, and say what is missing.
+				if said := p.stderr.String(); k.Name != "duplicate" || !strings.Contains(said, "sch_netem") || p.stdout.String() != "" {
+					t.Errorf("it cannot be delivered here: %s", said)
+				}
+			default:
+				acted(t, p.report(t), k, code)
+			}
+			gone(t, p)
+		})
+	}
+}
+
+// acted demands that the run's one fault is seen to have acted, and to be gone.
+func acted(t *testing.T, r results.Report, k chaos.Kind, code int) {
+	t.Helper()
+	if len(r.Faults) != 1 {
+		t.Fatalf("%d faults, exit code %d: %q", len(r.Faults), code, r.Reasons)
+	}
+	f := r.Faults[0]
+	if f.Receipt.Status != history.Installed {
+		t.Errorf("while it stands: %s: %s", f.Receipt.Status, f.Receipt.Evidence)
+	}
+	switch {
+	case f.Healed != nil && f.Healed.Status != history.Installed:
+		t.Errorf("healed: %s: %s", f.Healed.Status, f.Healed.Evidence)
+	case f.Healed == nil && k.Lasting:
+		t.Error("nothing tells that it was healed")
+	}
+	if code != 0 {
+		t.Errorf("exit code %d: %q", code, r.Reasons)
+	}
+}

@@ -1,0 +1,331 @@
+//go:build integration
+
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/google/nftables"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/lockquake/lockquake/backends/all"
+	"github.com/lockquake/lockquake/chaos"
+	"github.com/lockquake/lockquake/internal/cluster"
+	"github.com/lockquake/lockquake/internal/engine"
+	"github.com/lockquake/lockquake/results"
+	"github.com/lockquake/lockquake/scenarios"
+)
+
+// groundwork makes runs of one scenario on one ground, as run --repeat does.
+type groundwork struct {
+	options engine.Options
+	said    []string
+}
+
+func newGroundwork(t *testing.T, scenario string, set ...string) *groundwork {
+	t.Helper()
+	name := os.Getenv("LOCKQUAKE_TEST_PROVIDER")
+	if name == "" {
+		name = "docker"
+	}
+	p, why, err := chooseProvider(t.Context(), name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	found, err := scenarios.Load(scenario)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := found[0].With(set)
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := &groundwork{}
+	g.options = engine.Options{
+		Scenario: s, Provider: p, ProviderReason: why, Catalog: catalog(), Out: t.TempDir(), Replay: "none", Ground: &engine.Ground{},
+		Log: slog.New(slog.DiscardHandler), Progress: func(p engine.Progress) {
+			if p.Text != "" {
+				g.said = append(g.said, p.Text)
+			}
+		},
+	}
+	t.Cleanup(func() {
+		if err := g.options.Ground.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	return g
+}
+
+// run makes one run, and returns what it says of its servers.
+func (g *groundwork) run(t *testing.T) results.Env {
+	t.Helper()
+	g.said = nil
+	g.options.Started = time.Now()
+	dir, err := engine.Run(t.Context(), g.options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	env, err := results.ReadEnv(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(env.Unknown) > 0 || !env.Finished {
+		t.Fatalf("the run has no answer: %v", env.Unknown)
+	}
+	if _, err := results.Judge(dir); err != nil {
+		t.Errorf("its directory cannot be judged by itself: %v", err)
+	}
+	for _, s := range g.options.Ground.Nodes() {
+		if _, err := os.Stat(filepath.Join(dir, results.DirLogs, s.Name()+".log")); err != nil {
+			t.Errorf("its directory does not have the log of %s: %v", s.Name(), err)
+		}
+	}
+	return env
+}
+
+// mustBeKept demands that a run stood on the servers of an earlier one, with a proof.
+func mustBeKept(t *testing.T, env results.Env) {
+	t.Helper()
+	if !env.Kept || env.Fresh != "" || env.KeptFrom == "" || len(env.KeptProof) < 6 {
+		t.Errorf("kept %t from %q with the proof %v; %s", env.Kept, env.KeptFrom, env.KeptProof, env.Fresh)
+	}
+	for _, p := range env.KeptProof {
+		if p.What == "" || p.Evidence == "" {
+			t.Errorf("a proof without evidence: %+v", p)
+		}
+	}
+}
+
+// mustBeFresh demands that a run started servers of its own, and said why.
+func (g *groundwork) mustBeFresh(t *testing.T, env results.Env, why string) {
+	t.Helper()
+	if env.Kept || !strings.Contains(env.Fresh, why) {
+		t.Errorf("kept %t, fresh because %q; should be because of %q", env.Kept, env.Fresh, why)
+	}
+	if text := strings.Join(g.said, "\n"); !strings.Contains(text, "servers are started anew: ") || !strings.Contains(text, why) {
+		t.Errorf("the reason was not told: %s", text)
+	}
+}
+
+// TestWhatIsPlantedBetweenRunsIsFound keeps the servers of a run, does one thing to them that no reset undoes, and demands that
+// the next run finds it, starts servers of its own, and ends the others.
+func TestWhatIsPlantedBetweenRunsIsFound(t *testing.T) {
+	g := newGroundwork(t, "redis-clock-jump")
+	if env := g.run(t); env.Kept || env.Fresh != "" {
+		t.Fatalf("the first run is kept (%t), or fresh for a reason: %q", env.Kept, env.Fresh)
+	}
+	mustBeKept(t, g.run(t))
+	for _, c := range []struct {
+		name, why string
+		plant     func(t *testing.T, n *cluster.Node)
+	}{
+		{"key", `redis-1 has 1 keys, "dirty" among them`, func(t *testing.T, n *cluster.Node) { redisSays(t, n, "SET dirty 1", "+OK") }},
+		{"setting", `redis-1 config maxmemory is "1048576" and was "0"`, func(t *testing.T, n *cluster.Node) { redisSays(t, n, "CONFIG SET maxmemory 1mb", "+OK") }},
+		{"clock", "the clock of redis-1 is 59", func(t *testing.T, n *cluster.Node) {
+			if _, err := n.ShiftClock(t.Context(), "planted", chaos.ClockShift{Jump: time.Minute}); err != nil {
+				t.Fatal(err)
+			}
+		}},
+		{"rule", "filter planted/redis-1 stands on redis-1", func(t *testing.T, n *cluster.Node) {
+			if err := n.Filter(t.Context(), "planted", []chaos.LinkRule{{Peer: n, Port: 9, How: chaos.Drop}}); err != nil {
+				t.Fatal(err)
+			}
+		}},
+		{"table of a stranger", "on the links of redis-1 there is [", plantTable},
+		{"pause", "redis-1 is stopped", func(t *testing.T, n *cluster.Node) {
+			if _, err := n.Pause(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}},
+		{"death", "redis-1 has no process", func(t *testing.T, n *cluster.Node) {
+			if _, err := n.Kill(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			nodes := g.options.Ground.Nodes()
+			if len(nodes) != 1 {
+				t.Fatalf("%d servers stand", len(nodes))
+			}
+			c.plant(t, nodes[0])
+			env := g.run(t)
+			g.mustBeFresh(t, env, c.why)
+			t.Logf("fresh: %s", env.Fresh)
+			if nodes[0].Running() {
+				t.Error("the server that was not kept still runs")
+			}
+			mustBeKept(t, g.run(t))
+		})
+	}
+}
+
+// redisSays sends a command and demands the answer.
+func redisSays(t *testing.T, n *cluster.Node, command, want string) {
+	t.Helper()
+	c, err := n.Dial(t.Context(), "client")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if _, err := io.WriteString(c, command+"\r\n"); err != nil {
+		t.Fatal(err)
+	}
+	answer := make([]byte, len(want))
+	if _, err := io.ReadFull(c, answer); err != nil || string(answer) != want {
+		t.Fatalf("%s: %q, %v", command, answer, err)
+	}
+}
+
+// plantTable makes an empty packet filter table in the node's network namespace, behind the agent's back.
+func plantTable(t *testing.T, n *cluster.Node) {
+	t.Helper()
+	space, err := os.Open("/proc/" + strconv.Itoa(n.PID()) + "/ns/net")
+	if err != nil {
+		t.Skipf("the node's network namespace cannot be entered from here: %v", err)
+	}
+	defer space.Close()
+	c, err := nftables.New(nftables.WithNetNSFd(int(space.Fd())))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.AddTable(&nftables.Table{Name: "stranger", Family: nftables.TableFamilyIPv4})
+	if err := c.Flush(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// strangers puts one thing into each service that no lock and no harness makes, and says how the service calls it.
+var strangers = map[string]func(t *testing.T, nodes []*cluster.Node) string{
+	"redis": func(t *testing.T, nodes []*cluster.Node) string {
+		redisSays(t, nodes[0], "SET dirty 1", "+OK")
+		return `"dirty"`
+	},
+	"sentinel": func(t *testing.T, nodes []*cluster.Node) string {
+		redisSays(t, nodes[0], "SET dirty 1", "+OK")
+		return `"dirty"`
+	},
+	"rediscluster": clusterKey,
+	"redlock": func(t *testing.T, nodes []*cluster.Node) string {
+		redisSays(t, nodes[4], "SET dirty 1", "+OK")
+		return `"dirty"`
+	},
+	"etcd": func(t *testing.T, nodes []*cluster.Node) string {
+		body := `{"key":"ZGlydHk=","value":"MQ=="}` // dirty: 1
+		r, err := http.Post("http://"+nodes[1].Address("client")+"/v3/kv/put", "application/json", strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer r.Body.Close()
+		if r.StatusCode != http.StatusOK {
+			t.Fatal(r.Status)
+		}
+		return `"dirty"`
+	},
+	"zookeeper": func(t *testing.T, nodes []*cluster.Node) string {
+		c, _, err := zk.Connect([]string{nodes[2].Address("client")}, 5*time.Second, zk.WithLogInfo(false))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		if _, err := c.Create("/dirty", nil, zk.FlagPersistent, zk.WorldACL(zk.PermAll)); err != nil {
+			t.Fatal(err)
+		}
+		return "/dirty"
+	},
+	"postgres": func(t *testing.T, nodes []*cluster.Node) string {
+		c, err := pgx.Connect(t.Context(), "postgres://lockquake@"+nodes[0].Address("client")+"/postgres?sslmode=disable")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close(context.Background())
+		if _, err := c.Exec(t.Context(), "CREATE TABLE dirty (x int)"); err != nil {
+			t.Fatal(err)
+		}
+		return "1 tables of others"
+	},
+}
+
+// clusterKey sets a key on whichever primary takes it.
+func clusterKey(t *testing.T, nodes []*cluster.Node) string {
+	t.Helper()
+	for i := range 1000 {
+		key := fmt.Sprintf("dirty%d", i)
+		c, err := nodes[0].Dial(t.Context(), "client")
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _ = io.WriteString(c, "SET "+key+" 1\r\n")
+		answer := make([]byte, 3)
+		_, err = io.ReadFull(c, answer)
+		c.Close()
+		if err == nil && string(answer) == "+OK" {
+			return strconv.Quote(key)
+		}
+	}
+	t.Fatal("no key is the first primary's")
+	return ""
+}
+
+// TestEveryBackendIsKept runs a short load on every service, twice on the same servers, and demands that something which no lock
+// makes is found there afterwards.
+func TestEveryBackendIsKept(t *testing.T) {
+	for _, b := range all.All() {
+		if b.InProcess {
+			continue
+		}
+		t.Run(b.Name, func(t *testing.T) {
+			g := newGroundwork(t, b.Name+"-healthy", "run.for=700ms", "run.settle=100ms", "workload.clients=2", "workload.users=4")
+			g.run(t)
+			env := g.run(t)
+			mustBeKept(t, env)
+			for _, p := range env.KeptProof {
+				t.Logf("%s: %s", p.What, p.Evidence)
+			}
+			what := strangers[b.Name](t, g.options.Ground.Nodes())
+			g.mustBeFresh(t, g.run(t), what)
+		})
+	}
+}
+
+// TestRepeat looks at what a user sees: verdicts that stand by themselves, servers that were kept, and with --fresh none.
+func TestRepeat(t *testing.T) {
+	provider := os.Getenv("LOCKQUAKE_TEST_PROVIDER")
+	if provider == "" {
+		provider = "docker"
+	}
+	for _, c := range []struct {
+		flags []string
+		kept  []bool
+	}{{nil, []bool{false, true, true}}, {[]string{"--fresh"}, []bool{false, false, false}}} {
+		p := begin(t, append([]string{"run", "redis-restart-amnesia", "--provider", provider, "--repeat", "3", "--format", "json"}, c.flags...)...)
+		if code := p.wait(t); code != codeMet {
+			t.Fatalf("exit code %d: %s", code, p.stderr.String())
+		}
+		gone(t, p)
+		d := json.NewDecoder(strings.NewReader(p.stdout.String()))
+		for i, kept := range c.kept {
+			var r results.Report
+			if err := d.Decode(&r); err != nil {
+				t.Fatalf("report %d: %v", i+1, err)
+			}
+			if r.Kept != kept || kept == (len(r.KeptProof) == 0) || r.Verdict != results.Pass {
+				t.Errorf("%v, run %d: kept %t, should be %t; proof %v; verdict %s", c.flags, i+1, r.Kept, kept, r.KeptProof, r.Verdict)
+			}
+			checkAgain(t, r)
+		}
+	}
+}

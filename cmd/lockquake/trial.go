@@ -1,0 +1,227 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/lockquake/lockquake/chaos"
+	"github.com/lockquake/lockquake/history"
+	"github.com/lockquake/lockquake/internal/cluster"
+	"github.com/lockquake/lockquake/internal/engine"
+	"github.com/lockquake/lockquake/internal/tryout"
+	"github.com/lockquake/lockquake/scenarios"
+)
+
+// The columns of doctor's matrix: what a fault is tried on. A link fault is tried on the links of a client to all other nodes.
+const (
+	onServer   = string(cluster.Server)
+	onClient   = string(cluster.Client)
+	onResource = string(cluster.Resource)
+	onLink     = "link"
+)
+
+var columns = []string{onServer, onClient, onResource, onLink}
+
+// stand is a topology to be thrown away, with its node for each column.
+type stand struct {
+	name    string
+	backend string
+	set     string // keys of the backend
+	on      map[string]string
+}
+
+// stands are what faults are tried on. etcd is built in, so it can be had everywhere.
+var stands = map[string]stand{
+	"plain": {name: "plain", backend: "etcd", on: map[string]string{onServer: "etcd-1", onClient: "client-1", onResource: "register", onLink: "client-1"}},
+	// A disk of its own, which must be there before the server starts.
+	"disk": {name: "disk", backend: "etcd", on: map[string]string{onServer: "etcd-1"}},
+	// A program in C, for what Go programs cannot be told, with data that it can do without.
+	"redis": {name: "redis", backend: "redis", set: "persistence: everysec", on: map[string]string{onServer: "redis-1"}},
+}
+
+// attempt is one way in which a fault works, to be tried in one column.
+type attempt struct {
+	kind   chaos.Kind
+	keys   string
+	column string
+	stand  stand
+	on     string
+}
+
+// attempts are all ways of all faults, but for those that do nothing.
+func attempts() ([]attempt, error) {
+	var out []attempt
+	for _, k := range chaos.Kinds() {
+		for _, keys := range k.Trials() {
+			params, err := scenarios.ParseParams("{" + keys + "}")
+			if err != nil {
+				return nil, fmt.Errorf("what %s is tried with: %w", k.Name, err)
+			}
+			f, err := k.New(params.Decode)
+			if err != nil {
+				return nil, fmt.Errorf("what %s is tried with: %w", k.Name, err)
+			}
+			for _, column := range columnsOf(k, f) {
+				a := attempt{kind: k, keys: keys, column: column, stand: standFor(k, f, column)}
+				a.on = a.stand.on[column]
+				if _, wants := f.(chaos.Wanting); wants {
+					a.on = "leader"
+				}
+				out = append(out, a)
+			}
+		}
+	}
+	return out, nil
+}
+
+// columnsOf says on what a fault acts.
+func columnsOf(k chaos.Kind, f chaos.Fault) []string {
+	_, linked := f.(chaos.Linked)
+	_, wants := f.(chaos.Wanting)
+	switch {
+	case linked:
+		return []string{onLink}
+	case k.Servers || wants:
+		return []string{onServer}
+	case len(k.NeedsOf(f)) == 0:
+		return nil
+	}
+	return []string{onServer, onClient, onResource}
+}
+
+func standFor(k chaos.Kind, f chaos.Fault, column string) stand {
+	var before []chaos.Preparation
+	if p, ok := f.(chaos.Prepared); ok {
+		before = p.Preparations()
+	}
+	switch {
+	case column != onServer:
+	case slices.Contains(before, chaos.LoopDisk):
+		return stands["disk"]
+	case slices.Contains(before, chaos.Preload) || slices.Contains(k.NeedsOf(f), chaos.CanData):
+		return stands["redis"]
+	}
+	return stands["plain"]
+}
+
+// id names the attempt among all.
+func (a attempt) id() string { return a.kind.Name + " on " + a.column + " {" + a.keys + "}" }
+
+// String says for people what is tried.
+func (a attempt) String() string {
+	text := a.kind.Name
+	if a.keys != "" {
+		text += " (" + a.keys + ")"
+	}
+	return text + " on a " + a.column
+}
+
+// options is the run of some attempts on their stand.
+func (d *doctor) options(p cluster.Provider, list []attempt) (engine.Options, error) {
+	o := tryout.Options{Name: "doctor-" + list[0].stand.name, Backend: list[0].stand.backend, Set: list[0].stand.set, For: 2 * time.Second}
+	for _, a := range list {
+		o.Entries = append(o.Entries, tryout.Entry{Fault: a.kind.Name, On: a.on, Keys: a.keys})
+	}
+	s, err := scenarios.Parse([]byte(tryout.Scenario(o)), o.Name+".yaml")
+	return engine.Options{
+		Scenario: s, Provider: p, Catalog: catalog(), Out: d.out, Version: version, Started: time.Now(), Log: d.log,
+	}, err
+}
+
+// doctor tries.
+type doctor struct {
+	out  string // a directory for what runs write
+	log  *slog.Logger
+	tell func(format string, args ...any)
+}
+
+// newDoctor makes a doctor; done removes what it wrote.
+func newDoctor(log *slog.Logger, tell func(string, ...any)) (d *doctor, done func(), err error) {
+	out, err := os.MkdirTemp("", "lockquake-doctor-")
+	if err != nil {
+		return nil, nil, fmt.Errorf("make a directory for what is tried: %w", err)
+	}
+	return &doctor{out: out, log: log, tell: tell}, func() { _ = os.RemoveAll(out) }, nil
+}
+
+// try tries attempts on one stand, and tells of each. What the stand itself does not bear is tried alone.
+func (d *doctor) try(ctx context.Context, p cluster.Provider, list []attempt, told func(attempt, way)) error {
+	o, err := d.options(p, list)
+	if err != nil {
+		return err
+	}
+	tried := 0
+	err = engine.TryOut(ctx, o, stagesOf(list), func(t engine.Tried) {
+		tried++
+		w := seenOf(t.Fault)
+		d.tell("%s: %s: %s", p.Name(), list[t.Entry], w.word())
+		told(list[t.Entry], w)
+	})
+	var missing engine.MissingError
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case tried > 0 || err == nil:
+		return err
+	case !errors.As(err, &missing):
+		return err
+	case len(list) == 1:
+		w := way{Answer: no, Reason: "the nodes that it was to be tried on do not start: " + oneLine(err.Error())}
+		d.tell("%s: %s: %s", p.Name(), list[0], w.word())
+		told(list[0], w)
+		return nil
+	}
+	for i := range list {
+		if err := d.try(ctx, p, list[i:i+1], told); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// stagesOf orders attempts, which are indices of the list: what ends a process comes last. The nodes of one column are never the target
+// of two at once.
+func stagesOf(list []attempt) [][][]int {
+	var out [][][]int
+	for _, kills := range []bool{false, true} {
+		var rows [][]int
+		for _, column := range columns {
+			var row []int
+			for i, a := range list {
+				if a.kind.Kills == kills && a.column == column {
+					row = append(row, i)
+				}
+			}
+			if len(row) > 0 {
+				rows = append(rows, row)
+			}
+		}
+		if len(rows) > 0 {
+			out = append(out, rows)
+		}
+	}
+	return out
+}
+
+// seenOf reads the answer from the receipts.
+func seenOf(f history.Fault) way {
+	w := way{Answer: yes, By: f.Receipt.By, Evidence: f.Receipt.Evidence, At: time.Now().UTC().Truncate(time.Second)}
+	if f.Healed != nil {
+		w.Healed = f.Healed.Evidence
+	}
+	switch {
+	case f.Receipt.Status != history.Installed:
+		w.Answer, w.Reason = no, fmt.Sprintf("tried, and it was %s: %s", f.Receipt.Status, oneLine(f.Receipt.Evidence))
+	case f.Healed == nil || f.Healed.Status == history.NotInstalled:
+		w.Answer, w.Reason = no, "tried, and it was not healed: "+oneLine(w.Healed)
+	}
+	return w
+}
+
+func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }

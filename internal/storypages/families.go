@@ -1,0 +1,52 @@
+package main
+
+import "path"
+
+// family is a group of stories under one heading.
+type family struct {
+	Title string
+	// Stories are patterns of names, in the order in which they are shown.
+	Stories []string
+	// Shown is the one whose picture stands in the README; "" for none.
+	Shown string
+}
+
+// families are all of them; a story belongs to the first that names it, and to the last where none does.
+var families = []family{
+	{
+		Title: "What a service forgets", Shown: "cluster-lost-lock",
+		Stories: []string{"sentinel-lost-lock", "sentinel-split-brain", "cluster-lost-lock", "redis-restart-amnesia", "redlock-restart", "incr-token-failover", "sentinel-failover"},
+	},
+	{
+		Title: "Whose clock is right", Shown: "redlock-clock-jump",
+		Stories: []string{"redlock-clock-jump", "redis-clock-jump", "redlock-pause-before-reply", "redlock-slow-link", "*-clock-*"},
+	},
+	{Title: "The holder that sleeps", Shown: "etcd-holder-pause", Stories: []string{"etcd-holder-pause", "*-holder-pause", "session-check"}},
+	{
+		Title: "The network, and the service's own troubles", Shown: "late-packet-etcd",
+		Stories: []string{"late-packet-*", "*-expiry", "*-leader-failover", "postgres-session-end", "*-slow-network", "herd"},
+	},
+	{
+		Title: "What the lock protects", Shown: "check-then-write",
+		Stories: []string{"random-token-cas", "check-then-write", "fence-*", "chubby-*", "flash-sale", "double-booking", "epoch-*"},
+	},
+	{Title: "Recipes of old", Stories: []string{"setnx-*", "del-cascade"}},
+	{Title: "Published findings, made again", Stories: []string{"*"}},
+}
+
+// sorted puts each story into its family.
+func sorted(all []*story) [][]*story {
+	out := make([][]*story, len(families))
+	placed := map[string]bool{}
+	for i, f := range families {
+		for _, pattern := range f.Stories {
+			for _, s := range all {
+				if ok, _ := path.Match(pattern, s.Name); ok && !placed[s.Name] {
+					placed[s.Name] = true
+					out[i] = append(out[i], s)
+				}
+			}
+		}
+	}
+	return out
+}

@@ -1,0 +1,113 @@
+// Storypages writes what the pages show of the stories: docs/stories.md with the claim, a run's findings, its picture and the command
+// of each, and the pictures of the README. It takes run directories, or folders of runs, of which it takes the latest of each story and
+// twin; what it knew of the others stays. Without any it writes the pages anew from what it knows.
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/lockquake/lockquake/results"
+)
+
+// The files that are written, from the top of the tree.
+const (
+	statesDir   = "docs/stories"
+	storiesPage = "docs/stories.md"
+	readmePage  = "README.md"
+)
+
+// largest is how many bytes a picture may have.
+const largest = 40_000
+
+func main() {
+	if err := run(os.Args[1:]); err != nil {
+		fmt.Fprintln(os.Stderr, "storypages:", err)
+		os.Exit(1)
+	}
+}
+
+func run(args []string) error {
+	all, err := stories(statesDir)
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(statesDir, 0o755); err != nil {
+		return err
+	}
+	for _, arg := range args {
+		for _, dir := range runsIn(arg, all) {
+			if err := take(dir, all); err != nil {
+				return fmt.Errorf("%s: %w", dir, err)
+			}
+		}
+	}
+	for _, s := range all {
+		if err := s.keep(statesDir); err != nil {
+			return err
+		}
+	}
+	for page, part := range map[string]func([]*story) string{storiesPage: storiesText, readmePage: readmeText} {
+		if err := rewrite(page, part(all)); err != nil {
+			return fmt.Errorf("%s: %w", page, err)
+		}
+	}
+	return nil
+}
+
+// runsIn lists the run directory that arg is, or the latest run of each story and twin in the folder that it is.
+func runsIn(arg string, all []*story) []string {
+	if _, err := os.Stat(filepath.Join(arg, results.FileEnv)); err == nil {
+		return []string{arg}
+	}
+	var out []string
+	for _, s := range all {
+		names := []string{s.Name}
+		for _, t := range s.Twins {
+			names = append(names, t.Name)
+		}
+		for _, name := range names {
+			dir := filepath.Join(arg, name, "latest")
+			if _, err := os.Stat(filepath.Join(dir, results.FileEnv)); err == nil {
+				out = append(out, dir)
+			}
+		}
+	}
+	return out
+}
+
+// take adds what a run showed, and its picture where it is a story's main form.
+func take(dir string, all []*story) error {
+	name, f, svg, err := read(dir)
+	if err != nil {
+		return err
+	}
+	i := slices.IndexFunc(all, func(s *story) bool { return s.take(name, f) })
+	switch {
+	case i < 0:
+		return fmt.Errorf("%q is no story", name)
+	case all[i].Name != name:
+		return nil
+	case len(svg) > largest:
+		return fmt.Errorf("the picture has %d bytes, more than the %d that a page may load", len(svg), largest)
+	case svg == nil:
+		return nil
+	}
+	fmt.Fprintf(os.Stderr, "%s: %s, a picture of %d bytes\n", name, f.Verdict, len(svg))
+	return os.WriteFile(filepath.Join(statesDir, name+".svg"), svg, 0o644)
+}
+
+// rewrite puts the written part into a page.
+func rewrite(page, text string) error {
+	b, err := os.ReadFile(page)
+	if err != nil {
+		return err
+	}
+	out, err := put(string(b), "stories", text)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(page, []byte(out), 0o644)
+}

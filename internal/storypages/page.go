@@ -1,0 +1,168 @@
+package main
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/lockquake/lockquake/scenarios"
+)
+
+// The written parts stand between these lines.
+const (
+	beginMark = "<!-- %s: written by make story-pages -->"
+	endMark   = "<!-- end of %s -->"
+)
+
+// put replaces what stands between the marks of a part.
+func put(page, part, text string) (string, error) {
+	begin, end := fmt.Sprintf(beginMark, part), fmt.Sprintf(endMark, part)
+	head, rest, ok := strings.Cut(page, begin+"\n")
+	_, tail, ok2 := strings.Cut(rest, end)
+	if !ok || !ok2 {
+		return "", fmt.Errorf("the page has no part between %q and %q", begin, end)
+	}
+	return head + begin + "\n" + text + end + tail, nil
+}
+
+// storiesText is the part of docs/stories.md.
+func storiesText(all []*story) string {
+	var b strings.Builder
+	groups := sorted(all)
+	for i, group := range groups {
+		if len(group) == 0 {
+			continue
+		}
+		var links []string
+		for _, s := range group {
+			links = append(links, fmt.Sprintf("[`%s`](#%s)", s.Name, s.Name))
+		}
+		fmt.Fprintf(&b, "- %s: %s\n", families[i].Title, strings.Join(links, ", "))
+	}
+	for i, group := range groups {
+		if len(group) == 0 {
+			continue
+		}
+		fmt.Fprintf(&b, "\n## %s\n", families[i].Title)
+		for _, s := range group {
+			b.WriteString("\n" + s.section())
+		}
+	}
+	return b.String()
+}
+
+// section is what docs/stories.md says of a story: its claim, what a run found, its picture, the command, and its twins.
+func (s *story) section() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "### %s\n\n%s\n", s.Name, oneLine(s.Claim))
+	if s.Source != "" {
+		fmt.Fprintf(&b, "(%s.)\n", oneLine(s.Source))
+	}
+	f, ok := s.Found[s.Name]
+	if !ok {
+		b.WriteString("\nNo run of it is shown here yet.\n")
+	} else {
+		fmt.Fprintf(&b, "\n%s\n", f.sentence())
+		if f.drawn() {
+			fmt.Fprintf(&b, "\n![%s, as it happened](stories/%s.svg)\n", s.Name, s.Name)
+			fmt.Fprintf(&b, "\n<details><summary>In words (<code>--explain</code>)</summary>\n\n```\n%s\n```\n</details>\n", strings.Join(f.Words, "\n"))
+		}
+	}
+	if len(s.Twins) > 0 {
+		b.WriteString("\n| twin | the same, but | a run found | verdict |\n|---|---|---|---|\n")
+		for _, t := range s.Twins {
+			fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", strings.TrimPrefix(t.Name, s.Name), cell(t.Claim), s.Found[t.Name].results(t), s.Found[t.Name].verdict())
+		}
+	}
+	return b.String()
+}
+
+// readmeText is the part of README.md: one story of each family that has one to show.
+func readmeText(all []*story) string {
+	var b strings.Builder
+	for i, group := range sorted(all) {
+		for _, s := range group {
+			f, ok := s.Found[s.Name]
+			if s.Name != families[i].Shown || !ok || !f.drawn() {
+				continue
+			}
+			fmt.Fprintf(&b, "\n**%s.** %s\n\n![%s, as it happened](docs/stories/%s.svg)\n\n%s\n", families[i].Title, oneLine(s.Claim), s.Name, s.Name, f.sentence())
+		}
+	}
+	return b.String()
+}
+
+// drawn tells whether the run has a picture.
+func (f found) drawn() bool { return len(f.Words) > 1 }
+
+// sentence says what a run found, and which.
+func (f found) sentence() string {
+	var on []string
+	for _, k := range slices.Sorted(maps.Keys(f.Versions)) {
+		on = append(on, strings.TrimSuffix(k, ".version")+" "+f.Versions[k])
+	}
+	on = append(on, "provider "+f.Provider, "seed "+strconv.FormatUint(f.Seed, 10), "lockquake "+f.Made)
+	out := fmt.Sprintf("A run found, among %d grants: %s (%s).", f.Grants, f.figures(), strings.Join(on, ", "))
+	if f.Verdict != "pass" {
+		out += fmt.Sprintf(" Its verdict is **%s**: %s.", f.Verdict, strings.Join(f.Reasons, "; "))
+	}
+	return out + " Again: `" + f.Replay + "`"
+}
+
+// figures are the counts and measures of a run.
+func (f found) figures() string {
+	var out []string
+	for _, name := range slices.Concat(told, extra(f.Counts)) {
+		if n, ok := f.Counts[name]; ok {
+			out = append(out, fmt.Sprintf("%s **%d**", strings.ReplaceAll(name, "_", " "), n))
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(f.Measures)) {
+		value := "not judged"
+		if m := f.Measures[name]; m != nil {
+			value = "**" + strconv.FormatFloat(math.Round(*m*100)/100, 'f', -1, 64) + "**"
+			if *m >= 10 {
+				value = fmt.Sprintf("**%.0f**", *m)
+			}
+		}
+		out = append(out, strings.ReplaceAll(name, "_", " ")+" "+value)
+	}
+	if len(out) == 0 {
+		return "nothing"
+	}
+	return strings.Join(out, ", ")
+}
+
+// extra lists the counts that are not among those usually told.
+func extra(counts map[string]int64) []string {
+	var out []string
+	for _, name := range slices.Sorted(maps.Keys(counts)) {
+		if !slices.Contains(told, name) {
+			out = append(out, name)
+		}
+	}
+	return out
+}
+
+// results are the figures of a twin's run, in a table.
+func (f found) results(scenarios.Scenario) string {
+	if f.Verdict == "" {
+		return "not shown yet"
+	}
+	return f.figures()
+}
+
+func (f found) verdict() string {
+	if f.Verdict == "" {
+		return "–"
+	}
+	return f.Verdict + ", " + f.Provider
+}
+
+func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }
+
+// cell makes a text fit for a table.
+func cell(text string) string { return strings.ReplaceAll(oneLine(text), "|", `\|`) }
