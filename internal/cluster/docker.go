@@ -97,13 +97,16 @@ func connect(o DockerOptions) (*docker, error) {
 	if !ok {
 		return nil, fmt.Errorf("testcontainers gave a provider of type %T", p)
 	}
+	ctx, cancel := context.WithTimeout(context.Background(), engineTimeout)
+	defer cancel()
+	if err := useOwnConnections(ctx, tc); err != nil {
+		return nil, noEngine(err)
+	}
 	d := &docker{options: o, log: o.Log, tc: tc, api: tc.Client()}
 	d.shapers = sync.OnceValues(d.askEngines)
 	if d.log == nil {
 		d.log = slog.New(slog.DiscardHandler)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), engineTimeout)
-	defer cancel()
 	if d.version, err = d.api.ServerVersion(ctx, client.ServerVersionOptions{}); err != nil {
 		return nil, noEngine(err)
 	}
