@@ -202,6 +202,8 @@ type Kind struct {
 	Syncs bool
 	// Servers tells whether only servers can be targets.
 	Servers bool
+	// Single tells whether an injection has one target alone, and never bites on several at once.
+	Single bool
 	// Kills tells whether the target's process ends by it.
 	Kills bool
 	// Counts tells whether the fault counts the packets that it meets, so that they can be waited for.

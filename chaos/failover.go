@@ -53,6 +53,7 @@ func failoverKind() Kind {
 		Doc: "Has the service hand its lead over in order, away from a target that leads, or to one that follows; receipt: another node leads, " +
 			"its epoch, and when the old leader says that it does not.",
 		Servers: true,
+		Single:  true,
 		New: func(decode func(any) error) (Fault, error) {
 			return failover{led: ledTime, noticed: noticeTime}, decode(&struct{}{})
 		},

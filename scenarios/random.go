@@ -22,6 +22,7 @@ type RandomFault struct {
 	On     []string // one of them is chosen each time; each may name several with commas between
 	For    Span     // how long it stands
 	Timed  bool     // the fault names its own For, and does not just take that of the schedule
+	Aimed  bool     // likewise its own On
 	Params Params   // the fault's own keys; a value such as "10ms..50ms" is a range
 }
 
@@ -247,5 +248,5 @@ func (r reader) randomFault(n ast.Node, path string, runFor time.Duration) (Rand
 	case runFor > 0 && k.For.Low >= runFor:
 		return RandomFault{}, r.errorf(join(path, "for"), "%s is not before the end of the run (run.for: %s)", k.For.Low, runFor)
 	}
-	return RandomFault{Use: k.Use, On: k.On, For: k.For, Timed: entry(m, "for") != nil, Params: p}, nil
+	return RandomFault{Use: k.Use, On: k.On, For: k.For, Timed: entry(m, "for") != nil, Aimed: k.On != nil, Params: p}, nil
 }

@@ -19,7 +19,7 @@ chaos:
 	}
 	want := []RandomFault{
 		{Use: "pause", On: []string{"one"}, For: Span{time.Second, 4 * time.Second}},
-		{Use: "clock-jump", On: []string{"leader", "etcd-1, etcd-2"}, For: Span{2 * time.Second, 2 * time.Second}, Timed: true},
+		{Use: "clock-jump", On: []string{"leader", "etcd-1, etcd-2"}, For: Span{2 * time.Second, 2 * time.Second}, Timed: true, Aimed: true},
 	}
 	got := s.Random.Faults
 	sameAfterText(t, s)

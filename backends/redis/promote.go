@@ -12,6 +12,9 @@ import (
 var (
 	_ chaos.Promoter = (*sentinelService)(nil)
 	_ chaos.Promoter = (*clusterService)(nil)
+
+	_ chaos.Leaderless = (*fiveService)(nil)
+	_ chaos.Leaderless = (*clusterService)(nil)
 )
 
 // Promotes says that there is nobody to take over.
@@ -22,6 +25,19 @@ func (s *service) Promotes() error {
 // Promotes says that nobody leads.
 func (s *fiveService) Promotes() error {
 	return chaos.Unavailable{What: "a failover in order", Reason: "the servers of redlock are independent, and none of them leads; use the fault restart"}
+}
+
+// Leaderless says that nobody leads, whatever each says of itself: each calls itself a master.
+func (s *fiveService) Leaderless(string) string {
+	return "the servers of redlock are independent, and none of them leads; write one"
+}
+
+// Leaderless says that each part of the locks has a leader of its own.
+func (s *clusterService) Leaderless(lock string) string {
+	if lock != "" {
+		return ""
+	}
+	return "each part of the locks has a leader of its own; write leader(LOCK), such as leader(lock-0)"
 }
 
 // Promotes is always possible.

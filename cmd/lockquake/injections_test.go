@@ -144,7 +144,7 @@ func setting(name, otherwise string) string {
 func (s *injectionsSoak) ask(backend string) {
 	for _, k := range chaos.Kinds() {
 		var targets []string
-		for _, on := range []string{"one", "leader", "minority", "holder"} {
+		for _, on := range []string{"one", "leader", "leader(lock-0)", "minority", "holder"} {
 			text := s.scenario(backend, fmt.Sprintf("{use: %s, on: %s}", k.Name, on))
 			parsed, err := scenarios.Parse([]byte(text), backend)
 			if err != nil {
@@ -155,8 +155,14 @@ func (s *injectionsSoak) ask(backend string) {
 				s.refused[k.Name] = append(s.refused[k.Name], fmt.Sprintf("%s of %s: %s", on, backend, first))
 				continue
 			}
-			if on == "leader" && slices.Contains([]string{"redis", "redlock", "rediscluster", "postgres"}, backend) {
-				continue // nobody, or more than one, leads there
+			if on == "leader(lock-0)" && backend != "rediscluster" {
+				continue // whoever leads, leads for every lock
+			}
+			if on == "leader" && slices.Contains([]string{"redis", "postgres"}, backend) {
+				continue // there is one server
+			}
+			if k.Single && on != "leader" && slices.Contains([]string{"sentinel", "zookeeper"}, backend) {
+				continue // only the leader can be asked to go
 			}
 			if on == "minority" && slices.Contains([]string{"redis", "postgres"}, backend) {
 				continue // there is one server

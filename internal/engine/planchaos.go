@@ -106,16 +106,29 @@ func (p *Plan) injection(o Options, a asked) (injection, error) {
 	if inj.fault, err = inj.kind.New(a.params.Decode); err != nil {
 		return injection{}, p.place(a.path, err)
 	}
-	if inj.selector, err = chaos.ParseSelector(strings.Join(p.nodesOf(strings.Split(a.on, ",")), ","), p.nodeNames()); err != nil {
+	if inj.selector, err = p.target(a.on); err != nil {
 		return injection{}, p.place(a.path+".on", err)
 	}
 	if err := p.checkServers(inj); err != nil {
 		return injection{}, p.place(a.path+".on", err)
 	}
+	if why := p.aim(inj.kind, inj.selector); why != "" {
+		return injection{}, p.wrong(a.path+".on", "%s", why)
+	}
 	if err := p.checkLinks(&inj); err != nil {
 		return injection{}, p.place(a.path, err)
 	}
 	return inj, nil
+}
+
+// target reads a target.
+func (p *Plan) target(on string) (chaos.Selector, error) {
+	return chaos.ParseSelector(strings.Join(p.nodesOf(strings.Split(on, ",")), ","), p.nodeNames())
+}
+
+// aim says why a fault on a target can never be made as it stands, or "".
+func (p *Plan) aim(k chaos.Kind, on chaos.Selector) string {
+	return k.Aim(on, p.topology.Service(nil), p.namesOf(cluster.Server), p.namesOf(cluster.Client))
 }
 
 // checkServers refuses a target that may be no server, where only servers can be targets.

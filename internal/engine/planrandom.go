@@ -48,7 +48,11 @@ func randomPath(i int) string { return fmt.Sprintf("chaos.random.%d", i) }
 // does not hang on the seed.
 func (p *Plan) drawable(o Options, i int, f scenarios.RandomFault) (chaos.Drawable, error) {
 	out := chaos.Drawable{Shortest: f.For.Low, Longest: f.For.High}
-	for _, on := range f.On {
+	targets, err := p.fitting(o, f)
+	if err != nil {
+		return out, err
+	}
+	for _, on := range targets {
 		for _, pick := range []func(int64) int64{func(int64) int64 { return 0 }, func(last int64) int64 { return last }} {
 			inj, err := p.randomInjection(o, i, on, pick)
 			if err != nil {
@@ -65,6 +69,31 @@ func (p *Plan) drawable(o Options, i int, f scenarios.RandomFault) (chaos.Drawab
 		if f.Timed && !out.Lasting {
 			return out, p.place(randomPath(i)+".for", inj.kind.Fits(chaos.Entry{For: f.For.Low}))
 		}
+	}
+	return out, nil
+}
+
+// fitting are the targets that a fault may be drawn on: its own, or those of the whole schedule that it can be aimed at.
+func (p *Plan) fitting(o Options, f scenarios.RandomFault) ([]string, error) {
+	k, known := lookup(o.Catalog.Faults, f.Use)
+	if f.Aimed || !known {
+		return f.On, nil
+	}
+	var out []string
+	why := ""
+	for _, on := range f.On {
+		sel, err := p.target(on)
+		if err != nil {
+			return nil, p.place("chaos.on", err)
+		}
+		if misses := p.aim(k, sel); misses != "" {
+			why = misses
+			continue
+		}
+		out = append(out, on)
+	}
+	if len(out) == 0 {
+		return nil, p.wrong("chaos.on", "there is no target here for %s: %s", f.Use, why)
 	}
 	return out, nil
 }
