@@ -70,6 +70,17 @@ func (x *trio) dial(beyond ...int) Connection {
 	return c
 }
 
+// settled returns when every replica has answered all that a user has asked: an access returns when a majority has.
+func settled(t *testing.T, c Connection) {
+	t.Helper()
+	l := c.(*epochLink)
+	r := l.request(by(0, 5), opWrite) // a look around, which nobody records
+	r.Op = opGet
+	if v := l.all(t.Context(), r, func(*votes) bool { return false }); v.open > 0 {
+		t.Fatal(v.errs)
+	}
+}
+
 // stop ends the replicas and returns what each did to lock-0, as "read ok 5", by the token.
 func (x *trio) stop() (logs [][]string) {
 	x.t.Helper()
@@ -139,6 +150,7 @@ func TestOneMarkIsLostWithItsReplica(t *testing.T) {
 	read(t, newer, by(1, 6), 0)
 	write(t, newer, by(1, 6), 2, nil)
 	write(t, older, by(0, 5), 1, nil) // refused by the first, applied by the other two
+	settled(t, older)
 	write(t, late, by(2, 4), 3, nil)  // cannot reach the first, marks the second
 	logs := x.stop()
 	if !slices.Contains(logs[0], "write fail 5") || count(logs, "write ok 5") != 2 || count(logs, "write ok 4") != 2 {
@@ -154,6 +166,7 @@ func TestMinorityWriteIsOverruled(t *testing.T) {
 	read(t, older, by(0, 5), 0)
 	read(t, newer, by(1, 6), 0)
 	write(t, older, by(0, 5), 1, ErrFenced)
+	settled(t, older)
 	for _, beyond := range []int{0, 1, 2} { // whichever majority is asked
 		read(t, x.dial(beyond), by(2, lock.Token(7+beyond)), 0)
 	}
