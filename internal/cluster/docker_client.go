@@ -14,9 +14,11 @@ import (
 // another goroutine has just taken for its request: the start of a container then fails with "http: CloseIdleConnections called".
 // Nor are there idle ones to be left behind.
 func useOwnConnections(ctx context.Context, p *testcontainers.DockerProvider) error {
+	var protocols http.Protocols
+	protocols.SetHTTP1(true) // with HTTP/2 a transport makes itself settings of TLS, and the client then takes every engine for one behind TLS
 	options := []client.Opt{
 		client.WithHTTPClient(&http.Client{
-			Transport:     &http.Transport{DisableKeepAlives: true},
+			Transport:     &http.Transport{DisableKeepAlives: true, Protocols: &protocols},
 			CheckRedirect: client.CheckRedirect,
 		}),
 		client.FromEnv, // its certificates: those that testcontainers found went with the client before
