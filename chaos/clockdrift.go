@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/lockquake/lockquake/history"
+	"github.com/lockquake/lockquake/internal/clock"
 )
 
 // clockDrift lets a node's wall clock run fast or slow, as a clock without a time server does (by some 1e-5), or a virtual machine
@@ -56,7 +57,7 @@ func drifted(ctx context.Context, w *watched) (verdict, error) {
 	}
 	gain := w.shift.Gain
 	apart := time.Duration(float64(seeDrift) / math.Abs(gain))
-	if err := pauseFor(ctx, min(max(apart, shortestDrift), longestDrift)); err != nil {
+	if err := clock.Sleep(ctx, min(max(apart, shortestDrift), longestDrift)); err != nil {
 		return verdict{}, err
 	}
 	to, err := w.ask(ctx)

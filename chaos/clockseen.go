@@ -59,7 +59,7 @@ func askClock(ctx context.Context, service Observer, node string) (stamp, error)
 		return first, err
 	}
 	for end := clock.Now() + int64(secondTries); clock.Now() < end; {
-		if err := pauseFor(ctx, secondEvery); err != nil {
+		if err := clock.Sleep(ctx, secondEvery); err != nil {
 			return stamp{}, err
 		}
 		next, _, err := readClock(ctx, service, node)

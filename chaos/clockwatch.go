@@ -63,7 +63,7 @@ func (w *watched) look(ctx context.Context) {
 			return
 		}
 		w.own = own // another machine's clock, or what stands has not been seen by the process yet
-		if clock.Now() > end || pauseFor(ctx, w.shift.lands()/(maxUnsettled-2)) != nil {
+		if clock.Now() > end || clock.Sleep(ctx, w.shift.lands()/(maxUnsettled-2)) != nil {
 			return
 		}
 	}
@@ -91,7 +91,7 @@ func (w *watched) settled(ctx context.Context, prove func(context.Context, *watc
 		case v.status != history.NotInstalled || clock.Now() > end:
 			return v, nil
 		}
-		if err := pauseFor(ctx, 20*time.Millisecond); err != nil {
+		if err := clock.Sleep(ctx, 20*time.Millisecond); err != nil {
 			return v, err
 		}
 	}

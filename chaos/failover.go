@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/lockquake/lockquake/history"
+	"github.com/lockquake/lockquake/internal/clock"
 )
 
 // Promoter is an Observer of a service that can hand its lead over in order, while everybody is well.
@@ -190,7 +191,7 @@ func (h *handover) heal(ctx context.Context) (history.Receipt, error) {
 		if led := h.leaders(ctx); len(led) > 0 {
 			return seen(history.Installed, 0, strings.Join(led, ", ")+" leads"), nil
 		}
-		if pauseFor(ctx, pollEvery) != nil {
+		if clock.Sleep(ctx, pollEvery) != nil {
 			return seen(history.NotInstalled, 0, "nobody leads"), errors.New("nobody leads")
 		}
 	}

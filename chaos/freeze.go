@@ -140,7 +140,7 @@ const (
 func still(ctx context.Context, n Freezer, from FrozenSeen) (string, error) {
 	var ran time.Duration
 	for range stillTries {
-		if err := pauseFor(ctx, stillFor); err != nil {
+		if err := clock.Sleep(ctx, stillFor); err != nil {
 			return "", err
 		}
 		now, err := n.Frozen(ctx)

@@ -75,7 +75,7 @@ func (l *Lead) await(ctx context.Context, node string, take func(ctx context.Con
 		asking, cancel := context.WithTimeout(ctx, askTimeout)
 		role, err := l.service.Ask(asking, node, l.fact)
 		cancel()
-		if err == nil && take(ctx, node, role) || pauseFor(ctx, pollEvery) != nil {
+		if err == nil && take(ctx, node, role) || clock.Sleep(ctx, pollEvery) != nil {
 			return
 		}
 	}
@@ -125,7 +125,7 @@ func (l *Lead) number(ctx context.Context, node string) {
 			l.mu.Unlock()
 			return
 		}
-		if pauseFor(ctx, pollEvery) != nil {
+		if clock.Sleep(ctx, pollEvery) != nil {
 			return
 		}
 	}
@@ -174,7 +174,7 @@ func (l *Lead) Wait(ctx context.Context, led, both time.Duration) {
 			limit = led
 		}
 		over := time.Duration(clock.Now()-begun) >= limit
-		if over || l.complete() || pauseFor(ctx, pollEvery) != nil {
+		if over || l.complete() || clock.Sleep(ctx, pollEvery) != nil {
 			return
 		}
 	}

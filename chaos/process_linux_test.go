@@ -147,7 +147,7 @@ func (p *process) until(ctx context.Context, want func(ProcessState) bool) (Proc
 		if err != nil || want(s) {
 			return s, err
 		}
-		if err := pauseFor(ctx, time.Millisecond); err != nil {
+		if err := clock.Sleep(ctx, time.Millisecond); err != nil {
 			return s, err
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/lockquake/lockquake/history"
+	"github.com/lockquake/lockquake/internal/clock"
 )
 
 // restart is a crash and an immediate return: what a supervisor, or an out-of-memory kill under one, makes of a server.
@@ -77,7 +78,7 @@ func (f restart) Inject(ctx context.Context, s Scope) (Heal, history.Receipt, er
 		if err != nil || gone.Status != history.Installed {
 			return gone, err
 		}
-		if err := pauseFor(ctx, f.Delay); err != nil {
+		if err := clock.Sleep(ctx, f.Delay); err != nil {
 			return gone, fmt.Errorf("waiting for the delay: %w", err)
 		}
 		back, err := dead.of(n).revived(ctx, s)

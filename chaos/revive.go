@@ -72,7 +72,7 @@ func restarted(ctx context.Context, n killable, starter Starter) (started bool, 
 		if err == nil && !state.Gone() {
 			return false, nil
 		}
-		if err := pauseFor(ctx, pollEvery); err != nil {
+		if err := clock.Sleep(ctx, pollEvery); err != nil {
 			return false, fmt.Errorf("its old process was not reaped: %w", err)
 		}
 	}
@@ -118,20 +118,8 @@ func serves(ctx context.Context, service Observer, node string) error {
 		if err == nil && answer == "true" {
 			return nil
 		}
-		if waited := pauseFor(ctx, pollEvery); waited != nil {
+		if waited := clock.Sleep(ctx, pollEvery); waited != nil {
 			return errors.Join(fmt.Errorf("it does not serve (last answer %q): %w", answer, waited), err)
 		}
-	}
-}
-
-// pauseFor waits for d, or less when ctx ends.
-func pauseFor(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
 	}
 }

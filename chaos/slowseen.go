@@ -105,7 +105,7 @@ func (g gauge) provoke(ctx context.Context) provoked {
 			case took <- written{d, err}:
 			default:
 			}
-			_ = pauseFor(ctx, 10*pollEvery)
+			_ = clock.Sleep(ctx, 10*pollEvery)
 		}
 	}()
 	return provoked{took: took, cancel: func() { cancel(); <-ended }}
@@ -141,7 +141,7 @@ func (t *slowed) prove(ctx context.Context, p proof) (proof, error) {
 		if p.met(t.by, now, p.held.Holding > 0 && again.Calls == p.held.Calls) {
 			return p, nil
 		}
-		if clock.Now() > end || pauseFor(ctx, pollEvery) != nil {
+		if clock.Now() > end || clock.Sleep(ctx, pollEvery) != nil {
 			break
 		}
 	}

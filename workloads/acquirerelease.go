@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"time"
+
+	"github.com/lockquake/lockquake/internal/clock"
 )
 
 // AcquireRelease is the workload that takes a lock, keeps it for a while, and gives it back. It says how fast a lock is.
@@ -123,7 +125,7 @@ func (w *AcquireRelease) acquire(ctx context.Context, u User, intended time.Time
 }
 
 func (w *AcquireRelease) keep(ctx context.Context, h Hold) {
-	sleep(ctx, w.Hold)
+	clock.Sleep(ctx, w.Hold)
 	_ = h.Release(ctx) // recorded by the client
 }
 

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"time"
+
+	"github.com/lockquake/lockquake/internal/clock"
 )
 
 // Balance is the workload that moves money between accounts, each under a lock of its own. Nothing comes in and nothing
@@ -79,7 +81,7 @@ func (w *Balance) transfer(ctx context.Context, first, second Hold, amount int64
 	if err != nil {
 		return
 	}
-	sleep(ctx, w.Hold)
+	clock.Sleep(ctx, w.Hold)
 	if first.Write(ctx, a-amount) == nil {
 		_ = second.Write(ctx, b+amount)
 	}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"time"
+
+	"github.com/lockquake/lockquake/internal/clock"
 )
 
 // Booking is the workload that books seats: each has a lock of its own, and each user wants the first seat that it does
@@ -57,7 +59,7 @@ func (w *Booking) Run(ctx context.Context, u User) error {
 		case holder != 0:
 			seat++
 		default:
-			sleep(ctx, w.Hold)
+			clock.Sleep(ctx, w.Hold)
 			made++
 			_ = h.Write(ctx, name+made) // whatever came of it, the next look at the seat tells
 		}

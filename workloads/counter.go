@@ -3,6 +3,8 @@ package workloads
 import (
 	"context"
 	"time"
+
+	"github.com/lockquake/lockquake/internal/clock"
 )
 
 // Counter is the workload that adds one to what the lock protects: read, wait, write one more. It says what the harm is
@@ -46,7 +48,7 @@ func (w *Counter) Run(ctx context.Context, u User) error {
 			return err
 		}
 		if n, err := h.Read(ctx); err == nil {
-			sleep(ctx, w.Hold)
+			clock.Sleep(ctx, w.Hold)
 			_ = h.Write(ctx, n+1) // recorded by the client, as is every error here
 		}
 		_ = h.Release(ctx)

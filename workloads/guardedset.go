@@ -3,6 +3,8 @@ package workloads
 import (
 	"context"
 	"time"
+
+	"github.com/lockquake/lockquake/internal/clock"
 )
 
 // GuardedSet is the workload that puts elements into a set: read the whole set, wait, write it back with one element more. It
@@ -52,7 +54,7 @@ func (w *GuardedSet) Run(ctx context.Context, u User) error {
 			return err
 		}
 		if _, err := h.Read(ctx); err == nil {
-			sleep(ctx, w.hold(u))
+			clock.Sleep(ctx, w.hold(u))
 			element++
 			_ = h.Write(ctx, element) // recorded by the client, as is every error here
 		}

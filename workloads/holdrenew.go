@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"time"
+
+	"github.com/lockquake/lockquake/internal/clock"
 )
 
 // HoldRenew is the workload of long holds: take a lock and keep it for longer than its TTL, while a watchdog extends the grant.
@@ -64,11 +66,11 @@ func (w *HoldRenew) Run(ctx context.Context, u User) error {
 // keep stays within the hold, and uses the resource. Where a write is refused or the user is told to stop, it leaves.
 func (w *HoldRenew) keep(ctx context.Context, h Hold) {
 	if w.Touch == 0 {
-		sleep(ctx, w.Hold)
+		clock.Sleep(ctx, w.Hold)
 		return
 	}
 	for left := w.Hold; left > 0 && ctx.Err() == nil; left -= w.Touch {
-		sleep(ctx, min(w.Touch, left))
+		clock.Sleep(ctx, min(w.Touch, left))
 		n, err := h.Read(ctx)
 		if err != nil {
 			return

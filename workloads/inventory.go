@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"time"
+
+	"github.com/lockquake/lockquake/internal/clock"
 )
 
 // Inventory is the workload that sells a limited stock: look how many units are sold, and if there is one left, wait and
@@ -59,7 +61,7 @@ func (w *Inventory) Run(ctx context.Context, u User) error {
 			return err
 		}
 		if sold, err := h.Read(ctx); err == nil && sold < w.Stock {
-			sleep(ctx, w.Hold)
+			clock.Sleep(ctx, w.Hold)
 			_ = h.Write(ctx, sold+1) // recorded by the client, as is every error here
 		}
 		_ = h.Release(ctx)

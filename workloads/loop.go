@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"time"
+
+	"github.com/lockquake/lockquake/internal/clock"
 )
 
 // afterFailure is how long, on average, a user of a closed loop waits after an acquire that failed, so that a service
@@ -17,24 +19,11 @@ const maxLocks = 1 << 16
 func closed(ctx context.Context, think time.Duration, u User, cycle func() error) error {
 	for ctx.Err() == nil {
 		if err := cycle(); err != nil {
-			sleep(ctx, afterFailure/2+time.Duration(u.Random().Int64N(int64(afterFailure))))
+			clock.Sleep(ctx, afterFailure/2+time.Duration(u.Random().Int64N(int64(afterFailure))))
 		}
-		sleep(ctx, think)
+		clock.Sleep(ctx, think)
 	}
 	return nil
-}
-
-// sleep waits for d, or until ctx ends.
-func sleep(ctx context.Context, d time.Duration) {
-	if d <= 0 {
-		return
-	}
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-ctx.Done():
-	}
 }
 
 // pick chooses one of n locks.

@@ -65,7 +65,7 @@ func (p *pace) next(ctx context.Context) (at time.Time, ok bool) {
 	p.mu.Lock()
 	t := p.take()
 	p.mu.Unlock()
-	sleep(ctx, time.Duration(t-clock.Now()))
+	clock.Sleep(ctx, time.Duration(t-clock.Now()))
 	if ctx.Err() != nil {
 		if t <= clock.Now() {
 			p.mu.Lock()

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"time"
+
+	"github.com/lockquake/lockquake/internal/clock"
 )
 
 // The ways in which Spread chooses a lock.
@@ -67,7 +69,7 @@ func (w *Spread) Run(ctx context.Context, u User) error {
 		if err != nil {
 			return err
 		}
-		sleep(ctx, w.Hold)
+		clock.Sleep(ctx, w.Hold)
 		_ = h.Release(ctx) // recorded by the client
 		return nil
 	})

@@ -45,7 +45,7 @@ func (w *Stampede) NeedsResource() bool { return false }
 func (w *Stampede) Run(ctx context.Context, u User) error {
 	for ctx.Err() == nil {
 		at := (clock.Now()/int64(w.Every) + 1) * int64(w.Every)
-		sleep(ctx, time.Duration(at-clock.Now()))
+		clock.Sleep(ctx, time.Duration(at-clock.Now()))
 		if ctx.Err() != nil {
 			return nil
 		}
@@ -53,7 +53,7 @@ func (w *Stampede) Run(ctx context.Context, u User) error {
 		if err != nil {
 			continue
 		}
-		sleep(ctx, w.Hold)
+		clock.Sleep(ctx, w.Hold)
 		_ = h.Release(ctx) // recorded by the client
 	}
 	return nil

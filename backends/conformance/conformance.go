@@ -266,13 +266,3 @@ func (b *bench) grantWithin(ctx context.Context, who lock.Locker, d time.Duratio
 
 // soon is within what time a free lock must be granted.
 const soon = 5 * time.Second
-
-// sleep waits for d or until ctx ends.
-func sleep(ctx context.Context, d time.Duration) {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-ctx.Done():
-	}
-}

@@ -212,7 +212,7 @@ func order(ctx context.Context, b *bench) error {
 			}
 			errs <- err
 		}()
-		sleep(ctx, b.ttl/20) // so that the order of asking is certain
+		clock.Sleep(ctx, b.ttl/20) // so that the order of asking is certain
 	}
 	if err := holder.Release(ctx, g); err != nil {
 		return fmt.Errorf("release: %w", err)

@@ -131,7 +131,7 @@ func expiryProcess(ctx context.Context, b *bench) error {
 		return err
 	}
 	end := first.Valid
-	sleep(ctx, b.ttl/2)
+	clock.Sleep(ctx, b.ttl/2)
 	for _, r := range p.kill() {
 		end = max(end, r.Valid)
 	}

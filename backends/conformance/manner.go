@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/lockquake/lockquake/internal/clock"
 	"github.com/lockquake/lockquake/lock"
 )
 
@@ -38,7 +39,7 @@ func cancelled(ctx context.Context, b *bench) error {
 		_, err := waiter.Acquire(wait, b.request())
 		done <- err
 	}()
-	sleep(ctx, b.ttl/10)
+	clock.Sleep(ctx, b.ttl/10)
 	cancel()
 	select {
 	case err := <-done:
@@ -99,7 +100,7 @@ func checked(ctx context.Context, b *bench) error {
 		return err
 	}
 	a.silence()
-	sleep(ctx, b.recovery())
+	clock.Sleep(ctx, b.recovery())
 	a.speak()
 	if err := c.Check(ctx, g); !errors.Is(err, lock.ErrNotHeld) {
 		return fmt.Errorf("check of an expired grant: %w", orNil(err))

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/lockquake/lockquake/internal/clock"
 	"github.com/lockquake/lockquake/lock"
 )
 
@@ -130,6 +131,6 @@ func errorsRefused(ctx context.Context, b *bench) error {
 		if err == nil || time.Now().After(deadline) {
 			return err
 		}
-		sleep(ctx, 50*time.Millisecond)
+		clock.Sleep(ctx, 50*time.Millisecond)
 	}
 }

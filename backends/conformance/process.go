@@ -104,7 +104,7 @@ func holdForEver(ctx context.Context, b *bench, out *json.Encoder) error {
 			}
 		}
 	}
-	sleep(ctx, limit)
+	clock.Sleep(ctx, limit)
 	return nil
 }
 

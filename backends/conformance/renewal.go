@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/lockquake/lockquake/internal/clock"
 	"github.com/lockquake/lockquake/lock"
 )
 
@@ -30,7 +31,7 @@ func renewal(ctx context.Context, b *bench) error {
 	if !ok {
 		return errors.New("no Renewer, though the lock says so")
 	}
-	sleep(ctx, b.ttl/2)
+	clock.Sleep(ctx, b.ttl/2)
 	g, err = r.Renew(ctx, g, b.ttl)
 	if err != nil {
 		return fmt.Errorf("renew: %w", err)
@@ -38,7 +39,7 @@ func renewal(ctx context.Context, b *bench) error {
 	if end, _ := g.ValidUntil.Time(); !end.After(first) {
 		return errors.New("the validity did not grow")
 	}
-	sleep(ctx, time.Until(first)+b.ttl/4)
+	clock.Sleep(ctx, time.Until(first)+b.ttl/4)
 	if err := b.refusal(ctx, other, "after the first TTL of a renewed grant"); err != nil {
 		return err
 	}

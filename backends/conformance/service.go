@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/lockquake/lockquake/backends"
+	"github.com/lockquake/lockquake/internal/clock"
 	"github.com/lockquake/lockquake/internal/cluster"
 )
 
@@ -121,6 +122,6 @@ func Await(ctx context.Context, t *testing.T, s backends.Service) {
 		if ctx.Err() != nil {
 			t.Fatalf("the service does not serve: %v", err)
 		}
-		sleep(ctx, 50*time.Millisecond)
+		clock.Sleep(ctx, 50*time.Millisecond)
 	}
 }

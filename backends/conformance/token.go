@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/lockquake/lockquake/backends"
+	"github.com/lockquake/lockquake/internal/clock"
 	"github.com/lockquake/lockquake/lock"
 )
 
@@ -68,7 +69,7 @@ func tokenGrowth(ctx context.Context, b *bench) error {
 			h, err := b.grantWithin(ctx, other, soon, "a waiter")
 			waiting <- answer{h, err}
 		}()
-		sleep(ctx, 20*time.Millisecond)
+		clock.Sleep(ctx, 20*time.Millisecond)
 		if err := a.Release(ctx, g); err != nil {
 			return fmt.Errorf("release: %w", err)
 		}

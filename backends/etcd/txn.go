@@ -11,6 +11,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/lockquake/lockquake/backends"
+	"github.com/lockquake/lockquake/internal/clock"
 	"github.com/lockquake/lockquake/lock"
 )
 
@@ -100,13 +101,8 @@ func (s *session) commit(ctx context.Context, build func(clientv3.Txn) clientv3.
 	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.conn.params.Timeout)
 	defer cancel()
 	defer context.AfterFunc(ctx, func() {
-		t := time.NewTimer(grace)
-		defer t.Stop()
-		select {
-		case <-t.C:
-			cancel()
-		case <-bounded.Done():
-		}
+		clock.Sleep(bounded, grace)
+		cancel()
 	})()
 	return build(s.conn.client.Txn(bounded)).Commit()
 }
@@ -140,22 +136,13 @@ func (s *session) persist(ctx context.Context, key string, opts []clientv3.OpOpt
 		case s.inner.Ctx().Err() != nil:
 			return lock.Grant{}, fmt.Errorf("%w before it was granted: the session ended", lock.ErrLost)
 		case err != nil: // nothing is known: ask
-			pause(ctx, lookAgain)
+			clock.Sleep(ctx, lookAgain)
 		}
 	}
 }
 
 // lookAgain is how long a waiter that has nothing to watch waits before it asks.
 const lookAgain = 50 * time.Millisecond
-
-func pause(ctx context.Context, d time.Duration) {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-ctx.Done():
-	}
-}
 
 // awaitDelete returns when something was deleted, when the watch broke, or when ctx or the session ended. A watch at a
 // member that has no leader breaks: it would be blind.

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/lockquake/lockquake/chaos"
+	"github.com/lockquake/lockquake/internal/clock"
 )
 
 // The part of a second, by the server's own clock, in which freshSecond makes its write: later than the server, which looks at its clock ten
@@ -26,16 +27,16 @@ func (m member) freshSecond(ctx context.Context) (string, error) {
 			return "", err
 		}
 		if part := time.Duration(at.Nanosecond()); part < secondBegins || part > secondEnds {
-			if err := wait(ctx, secondBegins/10); err != nil {
-				return "", err
+			if clock.Sleep(ctx, secondBegins/10) != nil {
+				return "", ctx.Err()
 			}
 			continue
 		}
 		if err := m.write(ctx, readyKey); err != nil {
 			return "", err
 		}
-		if err := wait(ctx, secondBegins/3); err != nil {
-			return "", err
+		if clock.Sleep(ctx, secondBegins/3) != nil {
+			return "", ctx.Err()
 		}
 		syncing, err := m.ask(ctx, chaos.FactSyncing)
 		if err != nil {
@@ -48,16 +49,5 @@ func (m member) freshSecond(ctx context.Context) (string, error) {
 		if syncing == "false" && now.Unix() == at.Unix() && time.Duration(now.Nanosecond()) < secondSpent {
 			return strconv.FormatBool(true), nil
 		}
-	}
-}
-
-func wait(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
 	}
 }

@@ -8,6 +8,8 @@ import (
 	"io"
 	"net"
 	"time"
+
+	"github.com/lockquake/lockquake/internal/clock"
 )
 
 // grace is how long the end of a session, or of a wait, may take before its caller stops waiting for it.
@@ -86,10 +88,7 @@ func (s *session) farewell(ctx context.Context, h hello) bool {
 			s.mu.Unlock()
 			return true
 		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(grace / 10):
-		}
+		clock.Sleep(ctx, grace/10)
 	}
 	return false
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/lockquake/lockquake/chaos"
+	"github.com/lockquake/lockquake/internal/clock"
 )
 
 var _ chaos.Promoter = (*service)(nil)
@@ -66,10 +67,8 @@ func (s *service) Settle(ctx context.Context, _ chaos.Promotion) error {
 		if err == nil {
 			return nil
 		}
-		select {
-		case <-ctx.Done():
+		if clock.Sleep(ctx, 50*time.Millisecond) != nil {
 			return fmt.Errorf("a server stays outside the ensemble: %w", err)
-		case <-time.After(50 * time.Millisecond):
 		}
 	}
 }

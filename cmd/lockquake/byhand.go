@@ -11,6 +11,7 @@ import (
 
 	"github.com/lockquake/lockquake/backends"
 	"github.com/lockquake/lockquake/backends/all"
+	"github.com/lockquake/lockquake/internal/clock"
 	"github.com/lockquake/lockquake/internal/cluster"
 	"github.com/lockquake/lockquake/internal/engine"
 	"github.com/lockquake/lockquake/scenarios"
@@ -118,9 +119,7 @@ func keepReady(ctx context.Context, std streams, backend string) error {
 			fmt.Fprintf(std.err, "%s: %s\n", backend, text)
 			told = text
 		}
-		select {
-		case <-time.After(pause):
-		case <-ctx.Done():
+		if clock.Sleep(ctx, pause) != nil {
 			return nil
 		}
 	}

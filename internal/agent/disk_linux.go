@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/lockquake/lockquake/internal/clock"
 )
 
 // disk is a loop device over a file that has no name. Both are gone when nobody has them open any more: the device is mounted where a
@@ -193,9 +195,7 @@ func (d *disk) idle(ctx context.Context) error {
 		if !errors.Is(err, unix.EBUSY) {
 			return fmt.Errorf("open %s: %w", d.name, err)
 		}
-		select {
-		case <-time.After(2 * time.Millisecond):
-		case <-ctx.Done():
+		if clock.Sleep(ctx, 2*time.Millisecond) != nil {
 			return fmt.Errorf("%s is still mounted: %w", d.name, ctx.Err())
 		}
 	}

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/lockquake/lockquake/internal/clock"
 )
 
 // freezer is a control group that can be frozen, as it is reached from here.
@@ -132,9 +134,7 @@ func (f freezer) set(ctx context.Context, frozen bool) error {
 		if err != nil || is == frozen {
 			return err
 		}
-		select {
-		case <-time.After(200 * time.Microsecond):
-		case <-ctx.Done():
+		if clock.Sleep(ctx, 200*time.Microsecond) != nil {
 			return fmt.Errorf("%s: %w", said, ctx.Err())
 		}
 	}
@@ -193,9 +193,7 @@ func (f freezer) dissolve(ctx context.Context, to freezer) error {
 		if err != nil || len(list) == 0 {
 			return errors.Join(thawed, err, f.remove())
 		}
-		select {
-		case <-time.After(200 * time.Microsecond):
-		case <-ctx.Done():
+		if clock.Sleep(ctx, 200*time.Microsecond) != nil {
 			return errors.Join(thawed, ctx.Err())
 		}
 	}

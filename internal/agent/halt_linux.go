@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/lockquake/lockquake/internal/clock"
 )
 
 // halted is a process all of whose threads are held by ptrace. No signal is sent for that, so a pause that stands is not
@@ -172,9 +174,7 @@ func (h *halted) await(ctx context.Context, tid int) error {
 			delete(h.seized, tid)
 			return nil
 		}
-		select {
-		case <-time.After(100 * time.Microsecond):
-		case <-ctx.Done():
+		if clock.Sleep(ctx, 100*time.Microsecond) != nil {
 			return fmt.Errorf("thread %d of pid %d cannot be held: %w", tid, h.pid, ctx.Err())
 		}
 	}

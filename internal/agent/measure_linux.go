@@ -231,9 +231,7 @@ func (g *gauge) run(ctx context.Context) (Measured, error) {
 		return Measured{}, err
 	}
 	for over := clock.Now() + int64(g.args.Patience); clock.Now() < over && !g.complete(); {
-		select {
-		case <-time.After(time.Millisecond):
-		case <-ctx.Done():
+		if clock.Sleep(ctx, time.Millisecond) != nil {
 			return Measured{}, ctx.Err()
 		}
 	}

@@ -208,9 +208,7 @@ func (p *probe) round(ctx context.Context, flows []*flow) {
 		if !missing(flows) {
 			return
 		}
-		select {
-		case <-time.After(probeEvery / looks):
-		case <-ctx.Done():
+		if clock.Sleep(ctx, probeEvery/looks) != nil {
 			return
 		}
 	}

@@ -64,9 +64,7 @@ func (t *tracer) end(ctx context.Context) error {
 		if err != nil || n == 0 {
 			return err
 		}
-		select {
-		case <-time.After(200 * time.Microsecond):
-		case <-ctx.Done():
+		if clock.Sleep(ctx, 200*time.Microsecond) != nil {
 			return fmt.Errorf("%d threads of pid %d are still traced: %w", n, t.process.PID, ctx.Err())
 		}
 	}

@@ -95,7 +95,7 @@ func (s *session) letGo(at int64) {
 	}
 	for _, u := range s.workers() {
 		s.running.Go(func() {
-			wait(s.load, time.Duration(at-clock.Now()))
+			clock.Sleep(s.load, time.Duration(at-clock.Now()))
 			u.free = clock.Now()
 			if err := s.workload.Run(u.at(s.load), u); err != nil {
 				s.tally.add(fmt.Errorf("workload %s: %w", s.start.Workload.Use, err))
@@ -112,19 +112,6 @@ func (s *session) workers() []*user {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.users[:s.start.Workload.Users]
-}
-
-// wait waits for d, or until ctx ends.
-func wait(ctx context.Context, d time.Duration) {
-	if d <= 0 {
-		return
-	}
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-ctx.Done():
-	}
 }
 
 // finish ends the users in order, sends what is left, and says goodbye.

@@ -128,7 +128,7 @@ func (u *user) acquire(ctx context.Context, d demand) (*hold, error) {
 // admit holds back a user who holds nothing while too many events wait to be sent.
 func (u *user) admit(ctx context.Context) error {
 	for u.s.rec.Crowded() && ctx.Err() == nil {
-		wait(ctx, time.Millisecond)
+		clock.Sleep(ctx, time.Millisecond)
 	}
 	return ctx.Err()
 }

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/lockquake/lockquake/internal/agent"
+	"github.com/lockquake/lockquake/internal/clock"
 )
 
 // dockerRun is what one run has in the engine.
@@ -243,7 +244,7 @@ func removeContainer(ctx context.Context, api client.APIClient, id string) error
 		if err == nil || cerrdefs.IsNotFound(err) {
 			return nil
 		}
-		if !cerrdefs.IsConflict(err) || pause(ctx, 50*time.Millisecond) != nil { // a conflict: its removal is under way
+		if !cerrdefs.IsConflict(err) || clock.Sleep(ctx, 50*time.Millisecond) != nil { // a conflict: its removal is under way
 			break
 		}
 	}
@@ -260,20 +261,9 @@ func removeNetwork(ctx context.Context, api client.APIClient, id string, tries i
 		if _, err = api.NetworkRemove(ctx, id, client.NetworkRemoveOptions{}); err == nil || cerrdefs.IsNotFound(err) {
 			return nil
 		}
-		if i == tries-1 || pause(ctx, 50*time.Millisecond) != nil {
+		if i == tries-1 || clock.Sleep(ctx, 50*time.Millisecond) != nil {
 			break
 		}
 	}
 	return fmt.Errorf("remove network %.12s: %w", id, err)
-}
-
-func pause(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }

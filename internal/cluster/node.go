@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/lockquake/lockquake/chaos"
+	"github.com/lockquake/lockquake/internal/clock"
 )
 
 // driver is how a provider handles one node.
@@ -99,8 +100,8 @@ func (n *Node) Start(ctx context.Context) error {
 		return fmt.Errorf("%s cannot be started a second time", n.Name())
 	}
 	if d := n.StartDelay(); d > 0 {
-		if err := pause(ctx, d); err != nil {
-			return fmt.Errorf("start %s: given up within its restart delay of %v: %w", n.Name(), d, err)
+		if clock.Sleep(ctx, d) != nil {
+			return fmt.Errorf("start %s: given up within its restart delay of %v: %w", n.Name(), d, ctx.Err())
 		}
 	}
 	stdio, end, err := n.driver.start(ctx)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/lockquake/lockquake/internal/agent"
+	"github.com/lockquake/lockquake/internal/clock"
 )
 
 // processes kills the children of dead supervisors. They are known by their environment, which a process keeps whatever
@@ -78,8 +79,8 @@ func killOrphan(ctx context.Context, p agent.Process) error {
 		if observed(s).Gone() {
 			return nil
 		}
-		if err := pause(ctx, 10*time.Millisecond); err != nil {
-			return err
+		if clock.Sleep(ctx, 10*time.Millisecond) != nil {
+			return ctx.Err()
 		}
 	}
 	return errors.New("it does not die")

@@ -55,7 +55,7 @@ func (r *run) awaitServes(ctx context.Context, node string) error {
 		if err == nil && got == "true" {
 			return nil
 		}
-		if sleep(ctx, 20*time.Millisecond) != nil {
+		if clock.Sleep(ctx, 20*time.Millisecond) != nil {
 			return fmt.Errorf("it does not serve (%q): %w", got, errors.Join(err, ctx.Err()))
 		}
 	}
@@ -64,7 +64,7 @@ func (r *run) awaitServes(ctx context.Context, node string) error {
 // settle lets the clients work on for a while, stops them, and reads what the lock protected.
 func (r *run) settle(ctx context.Context) {
 	if r.plan.workload != nil {
-		_ = sleep(ctx, r.plan.scenario.Run.Settle)
+		_ = clock.Sleep(ctx, r.plan.scenario.Run.Settle)
 	}
 	r.takeReading(context.WithoutCancel(ctx))
 	r.mu.Lock()

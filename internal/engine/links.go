@@ -9,6 +9,7 @@ import (
 
 	"github.com/lockquake/lockquake/chaos"
 	"github.com/lockquake/lockquake/history"
+	"github.com/lockquake/lockquake/internal/clock"
 	"github.com/lockquake/lockquake/internal/cluster"
 	"github.com/lockquake/lockquake/internal/seed"
 )
@@ -149,7 +150,7 @@ func (r *run) awaitBitten(ctx context.Context, f *history.Fault) error {
 		if err == nil && n > 0 {
 			return nil
 		}
-		if serr := sleep(ctx, 5*time.Millisecond); serr != nil {
+		if serr := clock.Sleep(ctx, 5*time.Millisecond); serr != nil {
 			if err != nil {
 				return fmt.Errorf("%w; its packets cannot be counted: %w", serr, err)
 			}

@@ -257,7 +257,7 @@ func (l *live) quiet(ctx context.Context, client int, d time.Duration) error {
 		if rest <= 0 {
 			return nil
 		}
-		if err := sleep(ctx, rest); err != nil {
+		if err := clock.Sleep(ctx, rest); err != nil {
 			return err
 		}
 	}
@@ -275,16 +275,4 @@ func (l *live) firstGrant() int64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.first
-}
-
-// sleep waits for d or until ctx ends.
-func sleep(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
 }

@@ -59,7 +59,7 @@ func (r *run) startTime() int64 {
 
 // tick reports progress until ctx ends.
 func (r *run) tick(ctx context.Context) {
-	for sleep(ctx, progressEvery) == nil {
+	for clock.Sleep(ctx, progressEvery) == nil {
 		r.progress("")
 	}
 }
@@ -131,7 +131,7 @@ func (r *run) carryOut(ctx context.Context, d due) {
 
 // sleepUntil waits until the run's clock shows t.
 func sleepUntil(ctx context.Context, t int64) error {
-	return sleep(ctx, time.Duration(t-clock.Now()))
+	return clock.Sleep(ctx, time.Duration(t-clock.Now()))
 }
 
 // watchDeath writes the end of the holds of a client whose process was seen dead.
@@ -167,7 +167,7 @@ func (r *run) killedAt(node string) int64 {
 
 // watchFailure ends the load when a node fails that no fault asked to.
 func (r *run) watchFailure(ctx context.Context) error {
-	for sleep(ctx, 100*time.Millisecond) == nil {
+	for clock.Sleep(ctx, 100*time.Millisecond) == nil {
 		for _, s := range r.sessions {
 			if err := s.failure(); err != nil && !r.mayBeDead(s.node) {
 				return err

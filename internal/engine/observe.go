@@ -131,7 +131,7 @@ func (r *run) observeStep(ctx context.Context, number int, st scenarios.Step) er
 			continue
 		}
 		r.asking.Go(func() {
-			for sleep(r.steering, st.Every) == nil {
+			for clock.Sleep(r.steering, st.Every) == nil {
 				limited, cancel := context.WithTimeout(r.steering, askLimit)
 				_, _ = r.ask(limited, q) // an error is an observation too
 				cancel()
@@ -151,7 +151,7 @@ func (r *run) askUntilAnswered(ctx context.Context, q question, once bool) error
 		if err == nil || once {
 			return nil
 		}
-		if serr := sleep(ctx, askAgain); serr != nil {
+		if serr := clock.Sleep(ctx, askAgain); serr != nil {
 			return fmt.Errorf("%s: %w; the last answer was an error: %w", q.node, serr, err)
 		}
 	}

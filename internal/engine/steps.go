@@ -167,7 +167,7 @@ func increments(steps []scenarios.Step) bool {
 func (r *run) awaitStep(ctx context.Context, number int, st scenarios.Step, named map[string]*history.Fault) error {
 	switch st.Await {
 	case "elapsed":
-		return sleep(ctx, st.For)
+		return clock.Sleep(ctx, st.For)
 	case "fact":
 		return r.awaitFact(ctx, number, st)
 	case "bitten":
@@ -232,7 +232,7 @@ func (r *run) awaitFact(ctx context.Context, number int, st scenarios.Step) erro
 		if err == nil && (st.IsNot == "" && got == st.Is || st.IsNot != "" && got != st.IsNot) {
 			return nil
 		}
-		if serr := sleep(ctx, askAgain); serr != nil {
+		if serr := clock.Sleep(ctx, askAgain); serr != nil {
 			if err != nil {
 				return fmt.Errorf("%w; the last answer was an error: %w", serr, err)
 			}

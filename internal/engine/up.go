@@ -104,7 +104,7 @@ func (r *run) awaitService(ctx context.Context, limit time.Duration) error {
 		if dead := r.deadServer(); dead != "" {
 			return fmt.Errorf("%s is not running; see %s", dead, filepath.Join(r.dir, results.DirLogs, dead+".log"))
 		}
-		if sleep(ctx, 20*time.Millisecond) != nil {
+		if clock.Sleep(ctx, 20*time.Millisecond) != nil {
 			return fmt.Errorf("%s does not serve after %v: %w", r.plan.backend.Name, limit, err)
 		}
 	}

@@ -164,7 +164,7 @@ func (r *run) keepVigil(ctx context.Context) (stop func()) {
 			} else if ctx.Err() == nil {
 				r.log.Debug("the service does not tell its sessions", "error", err)
 			}
-			if sleep(ctx, vigilEvery) != nil {
+			if clock.Sleep(ctx, vigilEvery) != nil {
 				return
 			}
 		}

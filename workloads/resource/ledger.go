@@ -77,10 +77,8 @@ func (l *ledger) start(ctx context.Context, s *wire.Start, rec *wire.Recorder) (
 		if err == nil {
 			break
 		}
-		select {
-		case <-ctx.Done():
+		if clock.Sleep(ctx, openPause) != nil {
 			return "", fmt.Errorf("the store at %s does not serve after %v: %w", s.Resource.Address, openTimeout, err)
-		case <-time.After(openPause):
 		}
 	}
 	var err error

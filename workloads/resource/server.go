@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/lockquake/lockquake/history"
+	"github.com/lockquake/lockquake/internal/clock"
 	"github.com/lockquake/lockquake/internal/wire"
 	"github.com/lockquake/lockquake/lock"
 )
@@ -95,7 +96,7 @@ func serve(ctx context.Context, l net.Listener, answer func(ctx context.Context,
 				if ctx.Err() != nil || errors.Is(err, net.ErrClosed) {
 					return
 				}
-				wait(ctx) // a user left before it was accepted, or there are too many
+				clock.Sleep(ctx, 10*time.Millisecond) // a user left before it was accepted, or there are too many
 				continue
 			}
 			srv.wg.Go(func() { srv.user(ctx, c) })
@@ -173,12 +174,4 @@ func parse(line []byte) (operation, error) {
 		Access: Access{Lock: r.Lock, User: u, Grant: r.Grant, Token: lock.Token(r.Token), Mode: mode, Owner: r.Owner},
 		kind:   r.Op, value: r.Value, version: r.Version,
 	}, nil
-}
-
-// wait lets a moment pass.
-func wait(ctx context.Context) {
-	select {
-	case <-ctx.Done():
-	case <-time.After(10 * time.Millisecond):
-	}
 }
