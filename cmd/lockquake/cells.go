@@ -40,6 +40,7 @@ type way struct {
 	Healed   string    `json:"healed,omitempty"`   // of the receipt of the heal
 	At       time.Time `json:"at,omitzero"`        // when it was tried
 	Cached   bool      `json:"cached"`             // it was tried by an earlier doctor
+	Again    bool      `json:"again,omitempty"`    // an earlier doctor had tried it in vain, and it was tried again
 }
 
 // word says how it went in a few words.
@@ -53,7 +54,7 @@ func (w way) word() string {
 	return w.Answer
 }
 
-// matrix fills all cells of a provider: what is refused is not tried, and what was tried by this program since the machine was booted not
+// matrix fills all cells of a provider: what is refused is not tried, and what worked with this program since the machine was booted not
 // again.
 func (d *doctor) matrix(ctx context.Context, p cluster.Provider, fresh bool) ([]cell, error) {
 	list, err := attempts()
@@ -118,10 +119,14 @@ func (d *doctor) answers(ctx context.Context, p cluster.Provider, list []attempt
 			}
 			continue
 		}
-		if w, ok := book.Ways[a.id()]; ok {
+		w, stands := book.last(a)
+		if stands {
 			w.Cached = true
 			ways[i] = w
 			continue
+		}
+		if w.Answer == no {
+			d.tell("%s: %s: an earlier doctor tried it in vain (%s), so it is tried again", p.Name(), a, w.Reason)
 		}
 		due[a.stand.name] = append(due[a.stand.name], a)
 	}
@@ -130,7 +135,8 @@ func (d *doctor) answers(ctx context.Context, p cluster.Provider, list []attempt
 			continue
 		}
 		err := d.try(ctx, p, due[name], func(a attempt, w way) {
-			w.Keys = a.keys
+			before, _ := book.last(a)
+			w.Keys, w.Again = a.keys, before.Answer == no
 			ways[slices.IndexFunc(list, func(b attempt) bool { return a.id() == b.id() })] = w
 			book.note(a, w)
 		})
@@ -176,7 +182,7 @@ func (d *doctor) refused(p cluster.Provider, a attempt) (*way, error) {
 func matrixText(cells []cell) string {
 	var b strings.Builder
 	var notes []string
-	tried, cached := 0, 0
+	var total sums
 	for i := 0; i < len(cells); {
 		provider := cells[i].Provider
 		fmt.Fprintf(&b, "\nprovider %s\n", provider)
@@ -187,12 +193,7 @@ func matrixText(cells []cell) string {
 			for _, c := range cells[i : i+len(columns)] {
 				row = append(row, c.text(&notes))
 				for _, x := range c.Ways {
-					if !x.At.IsZero() {
-						tried++
-					}
-					if x.Cached {
-						cached++
-					}
+					total.add(x)
 				}
 			}
 			fmt.Fprintf(w, "  %s\n", strings.Join(row, "\t"))
@@ -205,10 +206,38 @@ func matrixText(cells []cell) string {
 	for i, n := range notes {
 		fmt.Fprintf(&b, "[%d] %s\n", i+1, n)
 	}
-	if cached > 0 {
-		fmt.Fprintf(&b, "\n%d of the %d were tried before, by this program and since this machine was booted; --fresh tries them again\n", cached, tried)
-	}
+	b.WriteString(total.text())
 	return b.String()
+}
+
+// sums count ways: those that were tried, of these by an earlier doctor, and again because that one tried them in vain, with how many of
+// those work now.
+type sums struct{ tried, cached, again, now int }
+
+func (s *sums) add(w way) {
+	if !w.At.IsZero() {
+		s.tried++
+	}
+	if w.Cached {
+		s.cached++
+	}
+	if w.Again {
+		s.again++
+		if w.Answer == yes {
+			s.now++
+		}
+	}
+}
+
+func (s *sums) text() string {
+	text := ""
+	if s.cached > 0 {
+		text = fmt.Sprintf("\n%d of the %d worked before, with this program and since this machine was booted; --fresh tries them again\n", s.cached, s.tried)
+	}
+	if s.again > 0 {
+		text += fmt.Sprintf("\n%d were tried in vain by an earlier doctor and tried again: %d of them work now\n", s.again, s.now)
+	}
+	return text
 }
 
 // text is a cell of the table. Each reason has one note, wherever it stands.

@@ -23,8 +23,8 @@ type diagnosis struct {
 
 const doctorDoc = `Doctor tries what runs need: an engine and what may be done through it, root, namespaces, ptrace, programs. Then it tries every
 fault in every way in which it works, on nodes of its own that are thrown away: it is injected, seen to act by its own
-receipt, healed, and seen to be healed. That takes a minute or two for each provider, and is kept for as long as the
-machine is up and the program is the same; --fresh tries everything again. Doctor leaves nothing behind.
+receipt, healed, and seen to be healed. That takes a minute or two for each provider. What worked is kept for as long as the machine is
+up and the program is the same; what did not is tried again the next time, and --fresh tries everything again. Doctor leaves nothing behind.
 
 In the matrix "yes" is one way, a word such as netem or vdso names what does it, "no" has its reason below, and "-" makes no
 sense there. A link is that of a client to every other node. The exit code is 3 when no provider can be had at all.`

@@ -111,7 +111,7 @@ func TestMatrixIsDrawn(t *testing.T) {
 	var cells []cell
 	for _, provider := range []string{"docker", "local"} {
 		cells = append(cells, cellsOf(provider, "pause", map[string][]way{
-			onServer: {{Answer: yes, At: at}}, onClient: {{Answer: yes, At: at, Cached: true}}, onResource: {{Answer: no, Reason: "tried, and it was not-installed: it runs", At: at}},
+			onServer: {{Answer: yes, At: at}}, onClient: {{Answer: yes, At: at, Cached: true}}, onResource: {{Answer: no, Reason: "tried, and it was not-installed: it runs", At: at, Again: true}},
 		})...)
 		cells = append(cells, cellsOf(provider, "clock-jump", map[string][]way{
 			onServer: {{Keys: "by: +60s", Answer: yes, By: "vdso", At: at}, {Keys: "by: +60s, how: faketime", Answer: no, Reason: "no library"}},
@@ -136,7 +136,9 @@ provider local
 [2] by: +60s, how: faketime: no library
 [3] this kernel has no sch_netem
 
-2 of the 10 were tried before, by this program and since this machine was booted; --fresh tries them again
+2 of the 10 worked before, with this program and since this machine was booted; --fresh tries them again
+
+2 were tried in vain by an earlier doctor and tried again: 0 of them work now
 `
 	if got := matrixText(cells); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
@@ -163,6 +165,9 @@ func TestABookHoldsForItsKeyAlone(t *testing.T) {
 	again, err := openBook(t.Context(), p)
 	if err != nil || again.Ways[a.id()].Reason != "tried, and nothing was lost" {
 		t.Fatalf("read back: %+v, %v", again, err)
+	}
+	if w, stands := again.last(a); stands || w.Answer != no {
+		t.Errorf("what was tried in vain stands: %t, %+v", stands, w)
 	}
 	asked := func(fault, role, keys string, linked bool) []string {
 		return doubts(t.Context(), p, []engine.Asked{{Fault: fault, Role: role, Keys: keys, Linked: linked}})

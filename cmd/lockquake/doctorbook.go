@@ -83,7 +83,7 @@ func doubts(ctx context.Context, p cluster.Provider, asked []engine.Asked) []str
 		for _, id := range slices.Sorted(maps.Keys(b.Ways)) {
 			w := b.Ways[id]
 			if w.Answer == no && strings.HasPrefix(id, a.Fault+" on "+column+" ") && slices.Equal(choices(w.Keys), choices(a.Keys)) {
-				out = append(out, fmt.Sprintf("%s on a %s may not bite here: doctor %s; `lockquake doctor --fresh` tries it again", a.Fault, column, w.Reason))
+				out = append(out, fmt.Sprintf("%s on a %s may not bite here: doctor %s; `lockquake doctor` tries it again", a.Fault, column, w.Reason))
 			}
 		}
 	}
@@ -106,6 +106,14 @@ func choices(keys string) []string {
 		}
 	}
 	return out
+}
+
+// last is what came of an attempt when it was tried last, and whether that stands. What has worked does. A trial in vain is remembered
+// for those who are about to run that fault, and is no answer for good: it may have met a busy machine. What the machine lacks is
+// asked each time and never tried.
+func (b *book) last(a attempt) (w way, stands bool) {
+	w, known := b.Ways[a.id()]
+	return w, known && w.Answer != no
 }
 
 // note takes an answer down.
