@@ -14,30 +14,39 @@ type targets string
 
 // UnmarshalYAML takes a word, or a list of words.
 func (t *targets) UnmarshalYAML(unmarshal func(any) error) error {
+	list, err := words(unmarshal, "want a target, or a list of targets")
+	if err != nil {
+		return err
+	}
+	if len(list) > 1 && slices.ContainsFunc(list, func(w string) bool { return strings.Contains(w, " or ") }) {
+		return errors.New("in a list all are hit; write alternatives as one text, such as leader or all")
+	}
+	*t = targets(strings.Join(list, ", "))
+	return nil
+}
+
+// words reads a word, or a list of one word or more. What is neither is an error that says want.
+func words(unmarshal func(any) error, want string) ([]string, error) {
 	var value any
 	if err := unmarshal(&value); err != nil {
-		return err
+		return nil, err
 	}
 	list, ok := value.([]any)
 	if !ok {
 		list = []any{value}
 	}
-	var words []string
+	var out []string
 	for _, v := range list {
 		word, ok := v.(string)
 		if !ok {
-			return errors.New("want a target, or a list of targets")
+			return nil, errors.New(want)
 		}
-		words = append(words, word)
+		out = append(out, word)
 	}
-	if len(words) == 0 {
-		return errors.New("want a target, or a list of targets")
+	if len(out) == 0 {
+		return nil, errors.New(want)
 	}
-	if len(words) > 1 && slices.ContainsFunc(words, func(w string) bool { return strings.Contains(w, " or ") }) {
-		return errors.New("in a list all are hit; write alternatives as one text, such as leader or all")
-	}
-	*t = targets(strings.Join(words, ", "))
-	return nil
+	return out, nil
 }
 
 // chaos reads the schedule: a list, or a map that says more of it.

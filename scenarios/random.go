@@ -109,24 +109,15 @@ type choices []string
 
 // UnmarshalYAML takes a word, or a list of words.
 func (c *choices) UnmarshalYAML(unmarshal func(any) error) error {
-	var value any
-	if err := unmarshal(&value); err != nil {
+	const want = "want a target, or a list of targets of which one is chosen"
+	list, err := words(unmarshal, want)
+	if err != nil {
 		return err
 	}
-	list, ok := value.([]any)
-	if !ok {
-		list = []any{value}
+	if slices.ContainsFunc(list, func(w string) bool { return strings.TrimSpace(w) == "" }) {
+		return errors.New(want)
 	}
-	for _, v := range list {
-		word, ok := v.(string)
-		if !ok || strings.TrimSpace(word) == "" {
-			return errors.New("want a target, or a list of targets of which one is chosen")
-		}
-		*c = append(*c, word)
-	}
-	if len(*c) == 0 {
-		return errors.New("want a target, or a list of targets of which one is chosen")
-	}
+	*c = list
 	return nil
 }
 
