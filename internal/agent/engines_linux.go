@@ -21,9 +21,7 @@ var tried = sync.OnceValue(func() Engines {
 })
 
 func inWords(try func(*namespace) error) string {
-	result := make(chan error, 1)
-	go func() { result <- inNamespaceOfItsOwn(try) }()
-	if err := <-result; err != nil {
+	if err := inNamespaceOfItsOwn(try); err != nil {
 		return err.Error()
 	}
 	return ""

@@ -78,7 +78,7 @@ func halt(ctx context.Context, pid int, do func(*halted) error) error {
 	ctx, cancel := context.WithTimeout(ctx, haltTime)
 	defer cancel()
 	var err error
-	onOwnThread(func() {
+	onEndedThread(func() {
 		h := newHalted(pid)
 		cold, failed := melt(ctx, h)
 		if err = failed; err == nil {

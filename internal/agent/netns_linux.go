@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"runtime"
 	"slices"
 	"strconv"
 	"sync"
@@ -84,21 +83,13 @@ func (n *namespace) close() error { return n.file.Close() }
 // do runs f on a thread inside the namespace. Sockets that f opens stay there wherever they are used. The thread ends with
 // f, since no other goroutine may find itself in that namespace.
 func (n *namespace) do(f func() error) error {
-	result := make(chan error, 1)
-	go func() {
-		runtime.LockOSThread()
-		if unix.Gettid() == unix.Getpid() {
-			// The first thread cannot end, and /proc/self shows its namespaces: it waits here while another does it.
-			defer runtime.UnlockOSThread()
-			result <- n.do(f)
+	var err error
+	onOwnThread(func() {
+		if err = unix.Setns(n.fd(), unix.CLONE_NEWNET); err != nil {
+			err = fmt.Errorf("enter the network namespace: %w", err)
 			return
 		}
-		// Never unlocked: the thread ends with this goroutine.
-		if err := unix.Setns(n.fd(), unix.CLONE_NEWNET); err != nil {
-			result <- fmt.Errorf("enter the network namespace: %w", err)
-			return
-		}
-		result <- f()
-	}()
-	return <-result
+		err = f()
+	})
+	return err
 }

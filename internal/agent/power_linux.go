@@ -138,34 +138,24 @@ func (d *disk) mounted(ctx context.Context, f func() error) error {
 	if err := d.idle(ctx); err != nil {
 		return err
 	}
-	result := make(chan error, 1)
-	go d.mountedHere(f, result)
-	err := <-result
+	var err error
+	onOwnThread(func() { err = d.mountedHere(f) })
 	return errors.Join(err, d.idle(ctx))
 }
 
-func (d *disk) mountedHere(f func() error, result chan<- error) {
-	runtime.LockOSThread() // never unlocked: the thread ends with this goroutine
-	if unix.Gettid() == unix.Getpid() {
-		defer runtime.UnlockOSThread()
-		again := make(chan error, 1)
-		go d.mountedHere(f, again) // the first thread cannot end: another does it
-		result <- <-again
-		return
-	}
-	result <- func() error {
-		if err := ownMounts(); err != nil {
-			return err
-		}
-		if err := unix.Mount(d.path, d.at, "ext4", 0, ""); err != nil {
-			return fmt.Errorf("mount %s: %w", d.name, err)
-		}
-		err := f()
-		if failed := unix.Unmount(d.at, 0); failed != nil {
-			err = errors.Join(err, fmt.Errorf("unmount %s: %w", d.name, failed))
-		}
+// mountedHere leaves the calling thread with mounts of its own.
+func (d *disk) mountedHere(f func() error) error {
+	if err := ownMounts(); err != nil {
 		return err
-	}()
+	}
+	if err := unix.Mount(d.path, d.at, "ext4", 0, ""); err != nil {
+		return fmt.Errorf("mount %s: %w", d.name, err)
+	}
+	err := f()
+	if failed := unix.Unmount(d.at, 0); failed != nil {
+		err = errors.Join(err, fmt.Errorf("unmount %s: %w", d.name, failed))
+	}
+	return err
 }
 
 // ownMounts gives the calling thread mounts of its own, which nobody else sees.

@@ -3,7 +3,6 @@ package agent
 import (
 	"errors"
 	"fmt"
-	"runtime"
 
 	"golang.org/x/sys/unix"
 )
@@ -11,20 +10,18 @@ import (
 // FilterSupported tells why packets cannot be filtered and held on this machine; nil where they can. It tries, in a network
 // namespace that is gone afterwards.
 func FilterSupported() error {
-	result := make(chan error, 1)
-	go func() { result <- inNamespaceOfItsOwn(tryFilter) }()
-	return <-result
+	return inNamespaceOfItsOwn(tryFilter)
 }
 
-// inNamespaceOfItsOwn must be called on a goroutine of its own: its thread ends with it.
+// inNamespaceOfItsOwn runs f on a thread in a new network namespace, which is gone when both are.
 func inNamespaceOfItsOwn(f func(*namespace) error) error {
-	runtime.LockOSThread()
-	if unix.Gettid() == unix.Getpid() { // the first thread cannot end: another does it, while this one waits
-		defer runtime.UnlockOSThread()
-		result := make(chan error, 1)
-		go func() { result <- inNamespaceOfItsOwn(f) }()
-		return <-result
-	}
+	var err error
+	onOwnThread(func() { err = inNewNamespace(f) })
+	return err
+}
+
+// inNewNamespace leaves the calling thread in the namespace that it makes.
+func inNewNamespace(f func(*namespace) error) error {
 	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
 		return fmt.Errorf("make a network namespace: %w", err)
 	}

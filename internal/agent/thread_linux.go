@@ -10,24 +10,29 @@ import (
 	"github.com/lockquake/lockquake/internal/clock"
 )
 
-// onOwnThread runs f on a thread that ends with it, so that the kernel takes back what f left to the thread: a process that it traces, and
-// above all one of its threads that died while it was traced, which else is waited for in vain. It returns when the thread has ended, for
-// until then nobody else can trace the process.
-func onOwnThread(f func()) {
+// onOwnThread runs f on a thread that ends with it, so that the kernel takes back what f left to the thread: namespaces of its own, and
+// processes that it traces. It returns when f has, which is a little before the thread ends, with the number of that thread.
+func onOwnThread(f func()) (thread int) {
 	ran := make(chan int, 1)
 	go func() {
 		runtime.LockOSThread() // never unlocked: the thread ends with this goroutine
 		if unix.Gettid() == unix.Getpid() {
+			// The first thread cannot end, and /proc/self shows its namespaces: it waits here while another does it.
 			defer runtime.UnlockOSThread()
-			onOwnThread(f) // the first thread cannot end: another does it, while this one waits
-			ran <- 0
+			ran <- onOwnThread(f)
 			return
 		}
 		f()
 		ran <- unix.Gettid()
 	}()
-	thread := <-ran
-	for end := clock.Now() + int64(time.Second); thread != 0 && clock.Now() < end; time.Sleep(20 * time.Microsecond) {
+	return <-ran
+}
+
+// onEndedThread runs f on a thread of its own as well, and returns when that has ended: until then nobody else can trace what f traced,
+// and a thread that died while it was traced is waited for in vain.
+func onEndedThread(f func()) {
+	thread := onOwnThread(f)
+	for end := clock.Now() + int64(time.Second); clock.Now() < end; time.Sleep(20 * time.Microsecond) {
 		if err := unix.Tgkill(unix.Getpid(), thread, 0); errors.Is(err, unix.ESRCH) {
 			return
 		}

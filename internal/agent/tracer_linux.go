@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -51,7 +50,7 @@ func trace(p Process, only []string, by time.Duration) (*tracer, error) {
 	t := &tracer{process: p, only: only, quit: make(chan struct{}), done: make(chan struct{}), threads: map[int]*tracee{}}
 	t.by.Store(int64(by))
 	ready := make(chan error, 1)
-	go t.run(ready)
+	go onOwnThread(func() { t.run(ready) }) // with the thread's end the kernel lets go of what it traces
 	return t, <-ready
 }
 
@@ -86,15 +85,8 @@ func (t *tracer) counts() counts {
 	return t.seen
 }
 
+// run is called on a thread of its own.
 func (t *tracer) run(ready chan<- error) {
-	runtime.LockOSThread() // never unlocked: the thread ends with this goroutine, and the kernel lets go of what it traces
-	if unix.Gettid() == unix.Getpid() {
-		defer runtime.UnlockOSThread()
-		wait := make(chan struct{})
-		go func() { defer close(wait); t.run(ready) }() // the first thread cannot end: another does it
-		<-wait
-		return
-	}
 	defer close(t.done)
 	defer t.letGo()
 	children := make(chan os.Signal, 1)
