@@ -6,7 +6,10 @@ import (
 )
 
 // Checkers returns the list of all checkers, in the order in which a report shows them.
-func Checkers() []CheckerKind {
+func Checkers() []CheckerKind { return slices.Concat(ofHarm(), ofService()) }
+
+// ofHarm lists the checkers of what must not happen: to the lock, and to what it protects.
+func ofHarm() []CheckerKind {
 	return []CheckerKind{
 		{
 			Name: "exclusion", New: newExclusion,
@@ -68,6 +71,12 @@ func Checkers() []CheckerKind {
 			Doc:    "A grant that a server was seen to have is there until its time is over, or somebody releases the lock; where servers were asked at the end.",
 			Counts: []string{"acknowledged_writes_lost"},
 		},
+	}
+}
+
+// ofService lists the checkers of how well users were served, at what cost, and whether the run itself kept up.
+func ofService() []CheckerKind {
+	return []CheckerKind{
 		{
 			Name: "stuck_locks", New: newStuckLocks,
 			Doc:    "When users ask for a lock that nobody alive has in hand, somebody gets it within its recovery bound.",

@@ -9,7 +9,6 @@ import (
 	"strings"
 	"text/tabwriter"
 
-	"github.com/lockquake/lockquake/history"
 	"github.com/lockquake/lockquake/results"
 )
 
@@ -217,83 +216,6 @@ func quantiles(q results.Quantiles) []string {
 		cells = append(cells, figures(*f))
 	}
 	return cells
-}
-
-func textFaults(b *bytes.Buffer, r results.Report) {
-	if len(r.Faults) == 0 {
-		return
-	}
-	b.WriteString("\nfaults\n")
-	if sum := injections(r.Faults); sum != "" {
-		paragraph(b, "  ", sum)
-	}
-	for _, f := range r.Faults {
-		head := fmt.Sprintf("%s on %s", f.Name, whom(f))
-		if f.Params != "" {
-			head += ", " + f.Params
-		}
-		paragraph(b, "  ", fmt.Sprintf("%s: %s, %s%s", head, faultTime(f), f.Receipt.Status, misses(f.Misses)))
-		lead := "      saw: "
-		if f.Receipt.Status == history.NotMade {
-			lead = "      because: "
-		}
-		paragraph(b, lead, f.Receipt.Evidence)
-		if f.Healed != nil {
-			paragraph(b, "      healed: ", string(f.Healed.Status)+"; "+f.Healed.Evidence)
-		}
-	}
-}
-
-// whom writes the target, and what the scenario called it where it was found only then.
-func whom(f results.FaultResult) string {
-	if f.Selector == "" || f.Selector == f.Target {
-		return f.Target
-	}
-	return f.Selector + " = " + f.Target
-}
-
-// injections counts the receipts; one that says installed and no miss need no sum.
-func injections(faults []results.FaultResult) string {
-	by, missed := map[history.ReceiptStatus]int{}, 0
-	for _, f := range faults {
-		by[f.Receipt.Status]++
-		missed += f.Misses
-	}
-	if len(faults) < 4 && by[history.NotMade] == 0 {
-		return ""
-	}
-	var parts []string
-	for _, s := range []history.ReceiptStatus{history.Installed, history.NotInstalled, history.Indeterminate, history.NotMade} {
-		if by[s] > 0 {
-			parts = append(parts, fmt.Sprintf("%d %s", by[s], s))
-		}
-	}
-	sum := fmt.Sprintf("%d injections: %s", len(faults), strings.Join(parts, ", "))
-	if missed > 0 {
-		sum += fmt.Sprintf("; %d targets slipped away before they were hit", missed)
-	}
-	return sum
-}
-
-// faultTime writes from when to when a fault stood, in ms since the start.
-func faultTime(f results.FaultResult) string {
-	if f.Receipt.Status == history.NotMade {
-		return fmt.Sprintf("at %.0f ms", f.StartMS)
-	}
-	if f.EndMS <= f.StartMS {
-		return fmt.Sprintf("from %.0f ms", f.StartMS)
-	}
-	return fmt.Sprintf("%.0f to %.0f ms", f.StartMS, f.EndMS)
-}
-
-func misses(n int) string {
-	switch n {
-	case 0:
-		return ""
-	case 1:
-		return " after 1 miss"
-	}
-	return fmt.Sprintf(" after %d misses", n)
 }
 
 // textWorld says what the run ran on and how long that took to come and go.
