@@ -198,12 +198,8 @@ func allStories(t *testing.T) []story {
 
 // TestStories runs the main form of each story once, as it comes out of the box.
 func TestStories(t *testing.T) {
-	places := make(chan struct{}, 2) // most of a story is waiting, and its steps wait for what is observed
 	for _, s := range allStories(t) {
 		t.Run(s.name+"@"+s.provider, func(t *testing.T) {
-			t.Parallel()
-			places <- struct{}{}
-			defer func() { <-places }()
 			p := begin(t, append([]string{"run", s.name, "--provider", s.provider, "--format", "json"}, shortened[s.name]...)...)
 			if code := p.wait(t); code != codeMet {
 				t.Errorf("exit code %d\n%s", code, p.stderr.String())
