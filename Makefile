@@ -88,10 +88,11 @@ injections: build ## 200 random injections over all backends: nothing may be lef
 	go test -tags soak -count 1 -v -run TestRandomInjections -timeout 90m ./cmd/lockquake
 
 .PHONY: bench
-bench: build ## what recording costs (12 pairs, in turns of 200 ms), how fast the judge is, how exact faults are, start-up beside compose
+bench: build ## what recording costs (12 pairs, in turns of 200 ms), how fast the judge is, how exact faults are and what slow-disk costs, start-up beside compose
 	@.ci/setup --optional redis postgres
 	go test -run '^$$' -bench . -benchtime 1x -timeout 60m ./results/...
 	go test -tags "bench integration" -count 1 -v -run TestShapingCost -timeout 10m ./internal/agent
+	go test -tags bench -count 1 -v -run TestSyncHoldCost -timeout 10m ./internal/agent
 	go test -tags bench -count 1 -v -run TestRecordingCost -timeout 60m ./cmd/lockquake
 	go test -tags bench -count 1 -v -run TestFaultPrecision -timeout 60m ./cmd/lockquake
 	@.ci/setup --optional compose; if .ci/engine; then images/build.sh; fi
