@@ -21,21 +21,9 @@ expect: {judged: ">=1", double_grants: ">=0"}
 
 // TestDataThatIsNotLost sabotages the agent's hand on the data directory: the fault did not bite, and the run is unknown.
 func TestDataThatIsNotLost(t *testing.T) {
-	real := program(t)
-	for _, deaf := range []bool{false, true} {
-		want, verdict := codeMet, results.Pass
-		if deaf {
-			t.Setenv("LOCKQUAKE_BIN", deafProgram(t, "data"))
-			want, verdict = codeInconclusive, results.Unknown
+	withAndWithout(t, amnesia, "data", "local", func(deaf bool, r results.Report) {
+		if len(r.Faults) != 1 || (r.Faults[0].Receipt.Status == "installed") == deaf {
+			t.Errorf("deaf %t: faults %+v", deaf, r.Faults)
 		}
-		p := beginProgram(t, real, "run", scenarioFile(t, amnesia), "--provider", "local", "--format", "json")
-		if code := p.wait(t); code != want {
-			t.Errorf("deaf %t: exit code %d\n%s", deaf, code, p.stderr.String())
-		}
-		r := p.report(t)
-		if r.Verdict != verdict || len(r.Faults) != 1 || (r.Faults[0].Receipt.Status == "installed") == deaf {
-			t.Errorf("deaf %t: verdict %s (%v), faults %+v", deaf, r.Verdict, r.Reasons, r.Faults)
-		}
-		gone(t, p)
-	}
+	})
 }

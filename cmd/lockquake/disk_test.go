@@ -31,35 +31,20 @@ func TestSlowDisk(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("processes of the local provider are traced by root only")
 	}
-	real := program(t)
-	for _, c := range []struct {
-		provider string
-		deaf     bool
-	}{{"docker", false}, {"local", true}} {
-		want, verdict := codeMet, results.Pass
-		if c.deaf {
-			t.Setenv("LOCKQUAKE_BIN", deafProgram(t, "syncs,synced"))
-			want, verdict = codeInconclusive, results.Unknown
-		}
-		p := beginProgram(t, real, "run", scenarioFile(t, slowDisk), "--provider", c.provider, "--format", "json")
-		if code := p.wait(t); code != want {
-			t.Errorf("%+v: exit code %d\n%s", c, code, p.stderr.String())
-		}
-		r := p.report(t)
-		if r.Verdict != verdict || len(r.Faults) < 2 {
-			t.Errorf("%+v: verdict %s (%v), faults %+v", c, r.Verdict, r.Reasons, r.Faults)
+	withAndWithout(t, slowDisk, "syncs,synced", "docker", func(deaf bool, r results.Report) {
+		if len(r.Faults) < 2 {
+			t.Errorf("deaf %t: faults %+v", deaf, r.Faults)
 		}
 		for _, f := range r.Faults {
 			t.Logf("%s: %s, %s", f.Name, f.Receipt.Status, f.Receipt.Evidence)
 			if f.Healed == nil || f.Healed.Status != "installed" {
 				t.Errorf("%s: healed %+v", f.Name, f.Healed)
 			}
-			if bit := f.Receipt.Status == "installed"; f.Name == "slow-disk" && bit == c.deaf || f.Name == "pause" && !bit {
+			if bit := f.Receipt.Status == "installed"; f.Name == "slow-disk" && bit == deaf || f.Name == "pause" && !bit {
 				t.Errorf("%s: %+v", f.Name, f.Receipt)
 			}
 		}
-		gone(t, p)
-	}
+	})
 }
 
 // traced counts the threads of a process that somebody traces.

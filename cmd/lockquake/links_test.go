@@ -93,6 +93,30 @@ func deafProgram(t *testing.T, orders string) string {
 	return deafPrograms(t)(sabotage{deaf: orders})
 }
 
+// withAndWithout runs a scenario twice: with a real agent, on the provider that is named, it must pass; with one that is deaf to the orders,
+// among processes of this machine, it must end unknown. What came of each is shown to look.
+func withAndWithout(t *testing.T, text, orders, provider string, look func(deaf bool, r results.Report)) {
+	t.Helper()
+	real := program(t)
+	for _, deaf := range []bool{false, true} {
+		want, verdict := codeMet, results.Pass
+		if deaf {
+			t.Setenv("LOCKQUAKE_BIN", deafProgram(t, orders)) // for the nodes; the run itself is the real program's
+			want, verdict, provider = codeInconclusive, results.Unknown, "local"
+		}
+		p := beginProgram(t, real, "run", scenarioFile(t, text), "--provider", provider, "--format", "json")
+		if code := p.wait(t); code != want {
+			t.Errorf("deaf %t: exit code %d\n%s", deaf, code, p.stderr.String())
+		}
+		r := p.report(t)
+		if r.Verdict != verdict {
+			t.Errorf("deaf %t: verdict %s (%v), faults %+v", deaf, r.Verdict, r.Reasons, r.Faults)
+		}
+		look(deaf, r)
+		gone(t, p)
+	}
+}
+
 // TestFilterThatDoesNothing sabotages the packet filter: the fault did not bite, and nothing that it should have shown is
 // believed.
 func TestFilterThatDoesNothing(t *testing.T) {

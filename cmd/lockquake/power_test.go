@@ -58,33 +58,18 @@ func TestPowerLoss(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("loop devices need root")
 	}
-	real := program(t)
 	before := len(loopDisks(t))
-	for _, c := range []struct {
-		provider string
-		deaf     bool
-	}{{"docker", false}, {"local", true}} {
-		want, verdict := codeMet, results.Pass
-		if c.deaf {
-			t.Setenv("LOCKQUAKE_BIN", deafProgram(t, "disk-cut"))
-			want, verdict = codeInconclusive, results.Unknown
-		}
-		p := beginProgram(t, real, "run", scenarioFile(t, blackout), "--provider", c.provider, "--format", "json")
-		if code := p.wait(t); code != want {
-			t.Errorf("%+v: exit code %d\n%s", c, code, p.stderr.String())
-		}
-		r := p.report(t)
-		if r.Verdict != verdict || len(r.Faults) != 1 || (r.Faults[0].Receipt.Status == "installed") == c.deaf {
-			t.Fatalf("%+v: verdict %s (%v), faults %+v", c, r.Verdict, r.Reasons, r.Faults)
+	withAndWithout(t, blackout, "disk-cut", "docker", func(deaf bool, r results.Report) {
+		if len(r.Faults) != 1 || (r.Faults[0].Receipt.Status == "installed") == deaf {
+			t.Fatalf("deaf %t: faults %+v", deaf, r.Faults)
 		}
 		healed := r.Faults[0].Healed
 		t.Logf("%s; healed: %s", r.Faults[0].Receipt.Evidence, healed.Evidence)
 		if strings.Contains(healed.Evidence, "acknowledged last is gone") {
-			t.Errorf("%+v: a server that syncs before it answers lost a write: %s", c, healed.Evidence)
+			t.Errorf("deaf %t: a server that syncs before it answers lost a write: %s", deaf, healed.Evidence)
 		}
-		gone(t, p)
 		noLoopDisks(t, before)
-	}
+	})
 }
 
 // TestSupervisorKilledWithLoopDisks kills the supervisor of a run whose servers have disks of their own.
