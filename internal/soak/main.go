@@ -13,6 +13,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"strings"
 	"syscall"
 )
 
@@ -32,7 +33,7 @@ type options struct {
 	state  string // folder of the states
 	page   string // where the table goes
 	rows   []Row
-	only   string              // pattern of the rows to do
+	only   string              // patterns of the rows to do, with commas between
 	most   int                 // runs of each row; 0: as many as it asks for
 	keys   map[string]string   // of what each row depends on, by its id, as it was at the start
 	paths  map[string][]string // of the files among it
@@ -42,7 +43,7 @@ type options struct {
 func soak(ctx context.Context, args []string, tell io.Writer) error {
 	flags := flag.NewFlagSet("soak", flag.ContinueOnError)
 	bin := flags.String("bin", "", "the lockquake program; built with make when empty")
-	only := flags.String("only", "*", "do the rows whose scenario or id (as -list prints it) matches this pattern; the page keeps the others")
+	only := flags.String("only", "*", "do the rows whose scenario or id (as -list prints it) matches this pattern, or one of several with commas between, in the order of the page; the page keeps the others")
 	most := flags.Int("runs", 0, "make at most this many runs of each row, and leave the others for another time; 0: all")
 	rewrite := flags.Bool("page", false, "write the page out of what is done, and run nothing")
 	list := flags.Bool("list", false, "print the rows and what is done of them, and run nothing")
@@ -87,20 +88,29 @@ func soak(ctx context.Context, args []string, tell io.Writer) error {
 	return o.verdict()
 }
 
-// chosen are the rows that the pattern names.
+// chosen are the rows that the patterns name; a pattern that names none is an error.
 func (o options) chosen() ([]Row, error) {
-	var out []Row
-	for _, row := range o.rows {
-		ok, err := row.Matches(o.only)
-		if err != nil {
-			return nil, fmt.Errorf("-only %s: %w", o.only, err)
+	named := map[string]bool{}
+	for _, pattern := range strings.Split(o.only, ",") {
+		found := false
+		for _, row := range o.rows {
+			ok, err := row.Matches(pattern)
+			if err != nil {
+				return nil, fmt.Errorf("-only %s: %w", pattern, err)
+			}
+			if ok {
+				found, named[row.ID()] = true, true
+			}
 		}
-		if ok {
-			out = append(out, row)
+		if !found {
+			return nil, fmt.Errorf("-only %s: no row is called so; -list prints them", pattern)
 		}
 	}
-	if len(out) == 0 {
-		return nil, fmt.Errorf("-only %s: no row is called so; -list prints them", o.only)
+	var out []Row
+	for _, row := range o.rows {
+		if named[row.ID()] {
+			out = append(out, row)
+		}
 	}
 	return out, nil
 }

@@ -79,7 +79,11 @@ func TestRowsAreChosen(t *testing.T) {
 			t.Errorf("%s chooses %v, %v", pattern, chosen, err)
 		}
 	}
-	for _, pattern := range []string{"nothing", "["} {
+	o.only = "*+chubby@*,*-holder-pause@docker,etcd-holder-pause@*"
+	if chosen, err := o.chosen(); err != nil || len(chosen) < 5 {
+		t.Errorf("several patterns choose %v, %v", chosen, err)
+	}
+	for _, pattern := range []string{"nothing", "[", "etcd-healthy@docker,nothing"} {
 		o.only = pattern
 		if chosen, err := o.chosen(); err == nil {
 			t.Errorf("%s chooses %v", pattern, chosen)

@@ -151,7 +151,7 @@ func TestOneMarkIsLostWithItsReplica(t *testing.T) {
 	write(t, newer, by(1, 6), 2, nil)
 	write(t, older, by(0, 5), 1, nil) // refused by the first, applied by the other two
 	settled(t, older)
-	write(t, late, by(2, 4), 3, nil)  // cannot reach the first, marks the second
+	write(t, late, by(2, 4), 3, nil) // cannot reach the first, marks the second
 	logs := x.stop()
 	if !slices.Contains(logs[0], "write fail 5") || count(logs, "write ok 5") != 2 || count(logs, "write ok 4") != 2 {
 		t.Errorf("logs %v", logs)
