@@ -91,6 +91,9 @@ func (s sharded) Specs() []cluster.Spec {
 	return specs
 }
 
+// replicaValidity is for how long a replica without its primary may be elected: what Redis' own defaults, ten times 15 s, come to.
+const replicaValidity = 150 * time.Second
+
 // server is the argv of a server that clients reach at address, and the others at bus.
 func (s sharded) server(address, bus, dir string) []string {
 	host, port := splitAddress(address)
@@ -98,6 +101,8 @@ func (s sharded) server(address, bus, dir string) []string {
 	return append(command(address, dir, s.params.Persistence),
 		"--cluster-enabled", "yes", "--cluster-config-file", "nodes.conf",
 		"--cluster-node-timeout", strconv.FormatInt(s.params.NodeTimeout.Milliseconds(), 10),
+		// By default ten times the timeout: at 500 ms a replica that has lost one election is too old for the next, and nobody serves its slots again.
+		"--cluster-replica-validity-factor", strconv.FormatInt(max(10, int64(replicaValidity/s.params.NodeTimeout)), 10),
 		"--cluster-port", busNumber, "--cluster-announce-ip", host, "--cluster-announce-port", port, "--cluster-announce-bus-port", busNumber,
 		// A replica that has heard nothing of its primary's offset is left out of CLUSTER SLOTS: each ping brings it.
 		"--repl-diskless-sync-delay", "0", "--repl-ping-replica-period", "1")

@@ -91,6 +91,7 @@ func TestCommandLines(t *testing.T) {
 		{shard, []string{"redis-server", "--port", "6379"}},
 		{shard, []string{"--cluster-enabled", "yes"}},
 		{shard, []string{"--cluster-node-timeout", "500"}},
+		{shard, []string{"--cluster-replica-validity-factor", "300"}},
 		{shard, []string{"--cluster-port", "16379"}},
 		{shard, []string{"--cluster-announce-ip", "10.1.2.13", "--cluster-announce-port", "6379", "--cluster-announce-bus-port", "16379"}},
 		{shard, []string{"--repl-ping-replica-period", "1"}},
