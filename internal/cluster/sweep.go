@@ -80,9 +80,7 @@ func Sweep(ctx context.Context, o SweepOptions) (Swept, error) {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	var s Swept
-	var thawed error
-	s.Frozen, thawed = agent.RestoreFrozen(ctx) // first: what is frozen cannot be killed
-	errs := []error{thawed, s.processes(ctx, o), s.links(o), s.directories(o)}
+	errs := []error{s.local(ctx, o)}
 	d, err := newDocker(DockerOptions{Log: o.Log})
 	switch {
 	case errors.As(err, new(chaos.Unavailable)):
@@ -96,6 +94,21 @@ func Sweep(ctx context.Context, o SweepOptions) (Swept, error) {
 	clocks, err := agent.RestoreClocks(ctx)
 	s.Clocks = clocks
 	return s, errors.Join(append(errs, err)...)
+}
+
+// local removes what is no container's.
+func (s *Swept) local(ctx context.Context, o SweepOptions) error {
+	first := s.thaw(ctx) // what is frozen cannot be killed
+	killed := s.processes(ctx, o)
+	again := s.thaw(ctx) // an agent may have been killed in the middle of its own thaw
+	return errors.Join(first, killed, again, s.links(o), s.directories(o))
+}
+
+// thaw takes away what dead agents left frozen.
+func (s *Swept) thaw(ctx context.Context) error {
+	groups, err := agent.RestoreFrozen(ctx)
+	s.Frozen = append(s.Frozen, groups...)
+	return err
 }
 
 // leave notes what is not removed; the things of runs that are still going on are not worth a word.

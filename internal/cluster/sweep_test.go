@@ -2,7 +2,6 @@ package cluster
 
 import (
 	"bufio"
-	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -84,7 +83,7 @@ func orphans(t *testing.T, provider, run string) {
 	dir := filepath.Join(stateDirName(), run)
 	paused := abandon(t, provider, run, testBinary(t), func() {
 		var s Swept
-		if err := errors.Join(s.processes(t.Context(), SweepOptions{All: true}), s.links(SweepOptions{All: true}), s.directories(SweepOptions{All: true})); err != nil {
+		if err := s.local(t.Context(), SweepOptions{All: true}); err != nil {
 			t.Error(err)
 		}
 		if strings.Contains(strings.Join(append(append(s.Processes, s.Links...), s.Directories...), " "), run) {
@@ -98,11 +97,14 @@ func orphans(t *testing.T, provider, run string) {
 		gone(t, p) // without any sweep: the kernel kills them, stopped as they are
 	}
 	var swept Swept // not by Sweep, which would also judge the engine's things of other runs
-	if err := errors.Join(swept.processes(t.Context(), SweepOptions{}), swept.links(SweepOptions{}), swept.directories(SweepOptions{})); err != nil {
+	if err := swept.local(t.Context(), SweepOptions{}); err != nil {
 		t.Error(err)
 	}
 	if !strings.Contains(strings.Join(swept.Directories, " "), dir) {
 		t.Errorf("swept %v: %+v", swept, swept)
+	}
+	if left, err := agent.RestoreFrozen(t.Context()); err != nil || len(left) > 0 {
+		t.Errorf("behind the sweep there was still %v, %v", left, err)
 	}
 	nothingLeft(t, run)
 }
