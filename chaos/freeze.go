@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/lockquake/lockquake/history"
@@ -69,15 +68,12 @@ func (freeze) Inject(ctx context.Context, s Scope) (Heal, history.Receipt, error
 	if err != nil {
 		return nothingToHeal, nothingDone(err), err
 	}
-	var ice frost
-	receipt, err := onEach(targets, func(n freezable) (history.Receipt, error) { return ice.freeze(ctx, n, s.Service) })
-	return ice.heal, receipt, err
-}
-
-// frost is the targets that were told to freeze.
-type frost struct {
-	mu  sync.Mutex
-	all []frozen
+	var ice hits[frozen]
+	heal := func(ctx context.Context) (history.Receipt, error) {
+		return ice.heal(ctx, func(n frozen) (history.Receipt, error) { return n.thawed(ctx) })
+	}
+	receipt, err := onEach(targets, func(n freezable) (history.Receipt, error) { return chill(ctx, n, s.Service, &ice) })
+	return heal, receipt, err
 }
 
 // frozen is one target: the process that was frozen, and not one that takes its place, is to go on.
@@ -86,7 +82,7 @@ type frozen struct {
 	pid int
 }
 
-func (f *frost) freeze(ctx context.Context, n freezable, service Observer) (history.Receipt, error) {
+func chill(ctx context.Context, n freezable, service Observer, ice *hits[frozen]) (history.Receipt, error) {
 	before, err := n.Inspect(ctx)
 	if err != nil {
 		return history.Receipt{}, fmt.Errorf("its state could not be read: %w", err)
@@ -102,9 +98,7 @@ func (f *frost) freeze(ctx context.Context, n freezable, service Observer) (hist
 	if !was.Known {
 		voice = answering(ctx, service, n.Name())
 	}
-	f.mu.Lock()
-	f.all = append(f.all, frozen{n, before.PID})
-	f.mu.Unlock()
+	ice.note(frozen{n, before.PID})
 	if err := n.Freeze(ctx); err != nil {
 		return history.Receipt{}, err
 	}
@@ -156,16 +150,6 @@ func still(ctx context.Context, n Freezer, from FrozenSeen) (string, error) {
 		from = now
 	}
 	return "", fmt.Errorf("its threads ran for %v within %v", ran, stillFor)
-}
-
-func (f *frost) heal(ctx context.Context) (history.Receipt, error) {
-	f.mu.Lock()
-	all := f.all
-	f.mu.Unlock()
-	if len(all) == 0 {
-		return nothingToHeal(ctx)
-	}
-	return onEach(all, func(n frozen) (history.Receipt, error) { return n.thawed(ctx) })
 }
 
 // thawed lets a target go on and sees that it is not frozen any more, unless another freeze of it stands, nor stopped, unless by

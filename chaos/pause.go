@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 
 	"github.com/lockquake/lockquake/history"
 )
@@ -40,24 +39,21 @@ func (pause) Inject(ctx context.Context, s Scope) (Heal, history.Receipt, error)
 	if err != nil {
 		return nothingToHeal, nothingDone(err), err
 	}
-	var held stops
-	receipt, err := onEach(targets, func(n pausable) (history.Receipt, error) { return held.stop(ctx, n) })
-	return held.heal, receipt, err
+	var held hits[stopped]
+	heal := func(ctx context.Context) (history.Receipt, error) {
+		return held.heal(ctx, func(n stopped) (history.Receipt, error) { return n.resumed(ctx) })
+	}
+	receipt, err := onEach(targets, func(n pausable) (history.Receipt, error) { return stop(ctx, n, &held) })
+	return heal, receipt, err
 }
 
-// stops are the targets that were sent a SIGSTOP.
-type stops struct {
-	mu  sync.Mutex
-	all []stop
-}
-
-// stop is one target: the process that was stopped, and not one that takes its place, is to go on.
-type stop struct {
+// stopped is one target: the process that was stopped, and not one that takes its place, is to go on.
+type stopped struct {
 	pausable
 	pid int
 }
 
-func (s *stops) stop(ctx context.Context, n pausable) (history.Receipt, error) {
+func stop(ctx context.Context, n pausable, held *hits[stopped]) (history.Receipt, error) {
 	before, err := n.Inspect(ctx)
 	if err != nil {
 		return history.Receipt{}, fmt.Errorf("its state could not be read: %w", err)
@@ -65,10 +61,8 @@ func (s *stops) stop(ctx context.Context, n pausable) (history.Receipt, error) {
 	if before.Gone() {
 		return seen(history.NotInstalled, before.Time, n.Name()+" had no process to stop"), nil
 	}
-	s.mu.Lock()
-	s.all = append(s.all, stop{n, before.PID})
-	s.mu.Unlock()
-	stopped, err := n.Pause(ctx)
+	held.note(stopped{n, before.PID})
+	sent, err := n.Pause(ctx)
 	if err != nil {
 		return history.Receipt{}, err
 	}
@@ -80,21 +74,11 @@ func (s *stops) stop(ctx context.Context, n pausable) (history.Receipt, error) {
 	case !state.Stopped():
 		return seen(history.NotInstalled, state.Time, evidence+": not every thread is stopped"), nil
 	}
-	return seen(history.Installed, stopped.Time, evidence), nil
-}
-
-func (s *stops) heal(ctx context.Context) (history.Receipt, error) {
-	s.mu.Lock()
-	all := s.all
-	s.mu.Unlock()
-	if len(all) == 0 {
-		return nothingToHeal(ctx)
-	}
-	return onEach(all, func(n stop) (history.Receipt, error) { return n.resumed(ctx) })
+	return seen(history.Installed, sent.Time, evidence), nil
 }
 
 // resumed continues a target and sees that none of its threads is stopped any more, unless another pause of it stands.
-func (n stop) resumed(ctx context.Context) (history.Receipt, error) {
+func (n stopped) resumed(ctx context.Context) (history.Receipt, error) {
 	if !same(n.pausable, n.pid) { // asked for only where it is not known: the target goes on that much later
 		if state, err := n.Inspect(ctx); err == nil && (state.Gone() || state.PID != n.pid) {
 			return seen(history.Installed, state.Time, fmt.Sprintf("%s: %s: it ended meanwhile", n.Name(), state)), nil
@@ -130,9 +114,4 @@ func pauses(n Node) int {
 		return c.Pauses()
 	}
 	return 0
-}
-
-// nothingToHeal is the heal of an injection that did nothing at all.
-func nothingToHeal(context.Context) (history.Receipt, error) {
-	return seen(history.Installed, 0, "nothing had been done"), nil
 }

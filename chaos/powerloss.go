@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/lockquake/lockquake/history"
@@ -69,16 +68,14 @@ func (powerLoss) Inject(ctx context.Context, s Scope) (Heal, history.Receipt, er
 	if err != nil {
 		return nothingToHeal, nothingDone(err), err
 	}
-	var dark outage
-	receipt, err := onEach(targets, func(n powered) (history.Receipt, error) { return dark.cut(ctx, n, gauge{s.Service, n.Name()}) })
-	heal := func(ctx context.Context) (history.Receipt, error) { return dark.end(ctx, s) }
+	var dark hits[unpowered]
+	heal := func(ctx context.Context) (history.Receipt, error) {
+		return dark.heal(ctx, func(n unpowered) (history.Receipt, error) { return n.back(ctx, s) })
+	}
+	receipt, err := onEach(targets, func(n powered) (history.Receipt, error) {
+		return cut(ctx, unpowered{powered: n, gauge: gauge{s.Service, n.Name()}}, &dark)
+	})
 	return heal, receipt, err
-}
-
-// outage is the targets whose power was cut.
-type outage struct {
-	mu    sync.Mutex
-	nodes []unpowered
 }
 
 // unpowered is one target, and what it had acknowledged last.
@@ -88,7 +85,7 @@ type unpowered struct {
 	last string // "" where it cannot be asked
 }
 
-func (o *outage) cut(ctx context.Context, n powered, g gauge) (history.Receipt, error) {
+func cut(ctx context.Context, n unpowered, dark *hits[unpowered]) (history.Receipt, error) {
 	before, err := n.Inspect(ctx)
 	if err != nil {
 		return history.Receipt{}, fmt.Errorf("its state could not be read: %w", err)
@@ -96,15 +93,12 @@ func (o *outage) cut(ctx context.Context, n powered, g gauge) (history.Receipt, 
 	if before.Gone() {
 		return seen(history.NotInstalled, before.Time, n.Name()+" had no process"), nil
 	}
-	dead := unpowered{powered: n, gauge: g}
-	if g.knows(FactLastWrite) {
-		if _, err := g.writeTime(ctx); err == nil {
-			dead.last, _ = g.ask(ctx, FactLastWrite)
+	if n.knows(FactLastWrite) {
+		if _, err := n.writeTime(ctx); err == nil {
+			n.last, _ = n.ask(ctx, FactLastWrite)
 		}
 	}
-	o.mu.Lock()
-	o.nodes = append(o.nodes, dead)
-	o.mu.Unlock()
+	dark.note(n)
 	lost, failed := n.CutPower(ctx)
 	after, err := n.Inspect(ctx)
 	if err = errors.Join(failed, err); err != nil {
@@ -126,28 +120,20 @@ func (o *outage) cut(ctx context.Context, n powered, g gauge) (history.Receipt, 
 		"right before, and not synced"), nil
 }
 
-// end gives the power back: each target is started, and told what became of the write that it acknowledged last.
-func (o *outage) end(ctx context.Context, s Scope) (history.Receipt, error) {
-	o.mu.Lock()
-	nodes := o.nodes
-	o.mu.Unlock()
-	if len(nodes) == 0 {
-		return nothingToHeal(ctx)
+// back gives a target its power back: it is started, and the receipt tells what became of the write that it had acknowledged last.
+func (n unpowered) back(ctx context.Context, s Scope) (history.Receipt, error) {
+	r, err := revived(ctx, n.powered, s)
+	if n.last == "" || err != nil {
+		return r, err
 	}
-	return onEach(nodes, func(n unpowered) (history.Receipt, error) {
-		r, err := revived(ctx, n.powered, s)
-		if n.last == "" || err != nil {
-			return r, err
-		}
-		now, ok := n.ask(ctx, FactLastWrite)
-		switch {
-		case !ok:
-			r.Evidence += "; what became of the write that it had acknowledged last is not known"
-		case now == n.last:
-			r.Evidence += "; the write that it had acknowledged last is there"
-		default:
-			r.Evidence += "; the write that it had acknowledged last is gone"
-		}
-		return r, nil
-	})
+	now, ok := n.ask(ctx, FactLastWrite)
+	switch {
+	case !ok:
+		r.Evidence += "; what became of the write that it had acknowledged last is not known"
+	case now == n.last:
+		r.Evidence += "; the write that it had acknowledged last is there"
+	default:
+		r.Evidence += "; the write that it had acknowledged last is gone"
+	}
+	return r, nil
 }

@@ -4,16 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 
 	"github.com/lockquake/lockquake/history"
 )
 
 // victims are the targets whose processes were ended, or were to be.
 type victims struct {
-	fate  dataFate
-	mu    sync.Mutex
-	nodes []*victim
+	fate dataFate
+	hits hits[*victim]
 }
 
 // victim is one target and what was seen of its data.
@@ -53,9 +51,7 @@ func (v *victims) end(ctx context.Context, n killable, by func(context.Context) 
 		return history.Receipt{}, err
 	}
 	one := &victim{killable: n, ledger: book}
-	v.mu.Lock()
-	v.nodes = append(v.nodes, one)
-	v.mu.Unlock()
+	v.hits.note(one)
 	end, failed := by(ctx)
 	one.lingers = end.lingers
 	after, err := n.Inspect(ctx)
@@ -81,13 +77,7 @@ func (v *victims) end(ctx context.Context, n killable, by func(context.Context) 
 
 // revive starts every victim again that can be, and sees that it serves.
 func (v *victims) revive(ctx context.Context, s Scope) (history.Receipt, error) {
-	v.mu.Lock()
-	nodes := v.nodes
-	v.mu.Unlock()
-	if len(nodes) == 0 {
-		return nothingToHeal(ctx)
-	}
-	return onEach(nodes, func(n *victim) (history.Receipt, error) { return n.revived(ctx, s) })
+	return v.hits.heal(ctx, func(n *victim) (history.Receipt, error) { return n.revived(ctx, s) })
 }
 
 // revived starts a victim again and looks into its data directory once more.
@@ -115,9 +105,7 @@ func (v *victim) finish(ctx context.Context) error {
 
 // of finds the victim that a target became.
 func (v *victims) of(n killable) *victim {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	for _, one := range v.nodes {
+	for _, one := range v.hits.list() {
 		if one.Name() == n.Name() {
 			return one
 		}
