@@ -20,12 +20,7 @@ func CountsRequests(t *testing.T, r Running, l backends.Lock) {
 	if !ok {
 		t.Fatalf("%T counts no requests", r.Service)
 	}
-	access := r.Access
-	access.Lock = l.Name
-	conn, err := l.Dial(t.Context(), access)
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := dialed(t, r, l)
 	defer func() { _ = conn.Close() }()
 	u, err := conn.Locker(t.Context(), 0)
 	if err != nil {
@@ -34,7 +29,7 @@ func CountsRequests(t *testing.T, r Running, l backends.Lock) {
 	defer func() { _ = u.Close() }()
 	before := counter.Requests(t.Context())
 	for range cycles {
-		g, err := u.Acquire(t.Context(), lock.Request{Lock: "counted", TTL: access.TTL})
+		g, err := u.Acquire(t.Context(), lock.Request{Lock: "counted", TTL: r.Access.TTL})
 		if err == nil {
 			err = u.Release(t.Context(), g)
 		}
@@ -57,9 +52,8 @@ func CountsRequests(t *testing.T, r Running, l backends.Lock) {
 	}
 }
 
-// Woken returns how many notifications the users of one lock got while it was passed on from one to the next until each had it once.
-// Before each release queue is called with the number of those who have not had it yet; it returns when all of them wait.
-func Woken(t *testing.T, r Running, l backends.Lock, users int, queue func(waiting int)) int64 {
+// dialed connects to the running servers for one of their locks.
+func dialed(t *testing.T, r Running, l backends.Lock) backends.Connection {
 	t.Helper()
 	access := r.Access
 	access.Lock = l.Name
@@ -67,6 +61,14 @@ func Woken(t *testing.T, r Running, l backends.Lock, users int, queue func(waiti
 	if err != nil {
 		t.Fatal(err)
 	}
+	return conn
+}
+
+// Woken returns how many notifications the users of one lock got while it was passed on from one to the next until each had it once.
+// Before each release queue is called with the number of those who have not had it yet; it returns when all of them wait.
+func Woken(t *testing.T, r Running, l backends.Lock, users int, queue func(waiting int)) int64 {
+	t.Helper()
+	conn := dialed(t, r, l)
 	defer func() { _ = conn.Close() }()
 	type holding struct {
 		user  lock.Locker
@@ -81,7 +83,7 @@ func Woken(t *testing.T, r Running, l backends.Lock, users int, queue func(waiti
 		}
 		defer func() { _ = u.Close() }()
 		go func() {
-			g, err := u.Acquire(t.Context(), lock.Request{Lock: l.Name, TTL: access.TTL})
+			g, err := u.Acquire(t.Context(), lock.Request{Lock: l.Name, TTL: r.Access.TTL})
 			holders <- holding{u, g, err}
 		}()
 	}

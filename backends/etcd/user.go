@@ -119,18 +119,27 @@ func (u *user) Release(ctx context.Context, g lock.Grant) error {
 
 // Check reads the key.
 func (u *user) Check(ctx context.Context, g lock.Grant) error {
+	h, revision, err := u.standing(ctx, g)
+	if err == nil && revision != h.revision {
+		err = fmt.Errorf("%w: %s is gone", lock.ErrNotHeld, h.key)
+	}
+	return err
+}
+
+// standing asks for the key that stands for a grant, and at which revision it was made.
+func (u *user) standing(ctx context.Context, g lock.Grant) (h *held, revision int64, err error) {
 	h, ok := u.held[g.ID]
 	if !ok {
-		return fmt.Errorf("%w: this user has no grant %s", lock.ErrNotHeld, g.ID)
+		return nil, 0, fmt.Errorf("%w: this user has no grant %s", lock.ErrNotHeld, g.ID)
 	}
 	resp, err := u.conn.kv().Get(ctx, h.key)
 	if err != nil {
-		return fmt.Errorf("get %s: %w", h.key, err)
+		return h, 0, fmt.Errorf("get %s: %w", h.key, err)
 	}
-	if len(resp.Kvs) == 0 || resp.Kvs[0].CreateRevision != h.revision {
-		return fmt.Errorf("%w: %s is gone", lock.ErrNotHeld, h.key)
+	if len(resp.Kvs) == 0 {
+		return h, 0, fmt.Errorf("%w: %s is gone", lock.ErrNotHeld, h.key)
 	}
-	return nil
+	return h, resp.Kvs[0].CreateRevision, nil
 }
 
 // Watch reports each answered keep-alive and the end of the session.

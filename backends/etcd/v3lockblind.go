@@ -2,7 +2,6 @@ package etcd
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"go.etcd.io/etcd/server/v3/etcdserver/api/v3lock/v3lockpb"
@@ -47,16 +46,6 @@ func (u *blindUser) Acquire(ctx context.Context, r lock.Request) (lock.Grant, er
 
 // Check looks whether the key is there. It has the lease in its name.
 func (u *blindUser) Check(ctx context.Context, g lock.Grant) error {
-	h, ok := u.held[g.ID]
-	if !ok {
-		return fmt.Errorf("%w: this user has no grant %s", lock.ErrNotHeld, g.ID)
-	}
-	resp, err := u.conn.kv().Get(ctx, h.key)
-	if err != nil {
-		return fmt.Errorf("get %s: %w", h.key, err)
-	}
-	if len(resp.Kvs) == 0 {
-		return fmt.Errorf("%w: %s is gone", lock.ErrNotHeld, h.key)
-	}
-	return nil
+	_, _, err := u.standing(ctx, g)
+	return err
 }
