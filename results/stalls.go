@@ -1,7 +1,8 @@
 // Own stalls: no process of lockquake stood still for longer than half of the ttl unless a fault asked for it.
 //
 // A process that does not run stamps late, renews late and misses the very moments that the others are judged by; after
-// such a stall a zero proves nothing. What a pause on that process explains does not count.
+// such a stall a zero proves nothing. What a pause on that process explains does not count, nor what lies before the workload was
+// let go: nobody had asked for a lock yet.
 //
 // It cannot see a stall of a process that died before it could tell.
 
@@ -37,7 +38,11 @@ func (c *stalls) observe(process string, e *history.Event) {
 	if e.Kind != history.Stall {
 		return
 	}
-	own := c.unasked(process, span{e.Time - e.Value, e.Time})
+	still := span{max(e.Time-e.Value, c.run.Start), e.Time}
+	if still.until <= still.from {
+		return
+	}
+	own := c.unasked(process, still)
 	c.longest = max(c.longest, own)
 	if own <= c.run.TTL/2 || c.run.TTL <= 0 {
 		return
@@ -45,9 +50,9 @@ func (c *stalls) observe(process string, e *history.Event) {
 	c.n++
 	if len(c.list) < MaxWitnesses {
 		c.list = append(c.list, Witness{
-			Kind: "own_stall", From: e.Time - e.Value, To: e.Time, Events: []history.Event{*e},
+			Kind: "own_stall", From: still.from, To: still.until, Events: []history.Event{*e},
 			Text: fmt.Sprintf("%s did not run from %s to %s, and no fault asked for %.3f ms of that",
-				process, c.run.ms(e.Time-e.Value), c.run.ms(e.Time), milli(own)),
+				process, c.run.ms(still.from), c.run.ms(still.until), milli(own)),
 		})
 	}
 }

@@ -78,6 +78,14 @@ func TestVerdictLattice(t *testing.T) {
 			}, Unknown, "did not bite",
 		},
 		{"an own stall", serialScript + "9000 A stall info issued=6000\n", enough, nil, Unknown, "did not run"},
+		{
+			"an own stall before anybody could ask", serialScript + "9000 A stall info issued=6000\n", enough,
+			func(d *runDir) { d.env.Start = 9e9 }, Pass, "",
+		},
+		{
+			"an own stall whose end lies in the run", serialScript + "9000 A stall info issued=6000\n", enough,
+			func(d *runDir) { d.env.Start = 35e8 }, Unknown, "from 0.000 ms to 5500.000 ms",
+		},
 		{"an expectation of what is not judged", serialScript, "expect: {lost_updates: \"0\", judged: \">=1\"}\n", nil, Unknown, "do not count up"},
 		{"an expectation of what there is not", serialScript, "expect: {loose_screws: \"0\", judged: \">=1\"}\n", nil, Unknown, "no such count"},
 		{"a default that does not apply", strings.ReplaceAll(serialScript, "token=service", "token=none"), enough, nil, Pass, ""},

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"io"
 	"os"
@@ -173,7 +174,7 @@ func TestOnlyChangesThatMatterStartARowAnew(t *testing.T) {
 	if state, _, err := o.load(o.rows[0]); err != nil || len(state.Runs) != 4 {
 		t.Errorf("a test or another folder must not cost the figures: %d runs, %v", len(state.Runs), err)
 	}
-	write(t, filepath.Join(o.runner.top, "lock", "lock.go"), "package lock // changed\n")
+	write(t, filepath.Join(o.runner.top, "lock", "lock.go"), "package lock\n\nvar changed int\n")
 	see(t, &o)
 	if state, _, err := o.load(o.rows[0]); err != nil || len(state.Runs) != 0 {
 		t.Errorf("figures of other code must not be kept: %d runs, %v", len(state.Runs), err)
@@ -186,5 +187,22 @@ func TestOnlyChangesThatMatterStartARowAnew(t *testing.T) {
 	}
 	if c, err := commit(o.runner.top, lockOnly); err != nil || !strings.HasSuffix(c, "-dirty") {
 		t.Errorf("the commit must be called dirty: %q, %v", c, err)
+	}
+}
+
+func TestKeyIsOfCodeNotOfComments(t *testing.T) {
+	const base = "//go:build linux\n\n// Package p is old.\npackage p\n\n// F is f.\nfunc F() int { return 1 } // one\n"
+	for name, c := range map[string]struct {
+		text string
+		same bool
+	}{
+		"other comments":      {"//go:build linux\n\n// Package p is new.\npackage p\n\nfunc F() int { return 1 /* 1 */ }\n", true},
+		"another number":      {strings.Replace(base, "return 1", "return 2", 1), false},
+		"another directive":   {strings.Replace(base, "linux", "darwin", 1), false},
+		"a comment in a text": {strings.Replace(base, "{ return 1 }", "{ return len(`// one`) }", 1), false},
+	} {
+		if same := bytes.Equal(code([]byte(base)), code([]byte(c.text))); same != c.same {
+			t.Errorf("%s: the same is %v, want %v", name, same, c.same)
+		}
 	}
 }
