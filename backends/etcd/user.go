@@ -7,6 +7,7 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/lockquake/lockquake/backends"
 	"github.com/lockquake/lockquake/lock"
 )
 
@@ -144,45 +145,12 @@ func (u *user) standing(ctx context.Context, g lock.Grant) (h *held, revision in
 
 // Watch reports each answered keep-alive and the end of the session.
 func (u *user) Watch(ctx context.Context, g lock.Grant) <-chan lock.Change {
-	out := make(chan lock.Change, 1)
 	h, ok := u.held[g.ID]
 	if !ok {
-		close(out)
-		return out
+		return backends.Unwatched()
 	}
-	go h.watch(ctx, g.ValidUntil, out)
-	return out
-}
-
-func (h *held) watch(ctx context.Context, known lock.Validity, out chan<- lock.Change) {
-	defer close(out)
-	for {
-		valid, changed := h.session.validity()
-		c := lock.Change{At: time.Now(), ValidUntil: valid}
-		if valid == known || valid == lock.Unknown() {
-			select {
-			case <-ctx.Done():
-				return
-			case <-h.over:
-				return
-			case <-changed:
-				continue
-			case <-h.session.inner.Done():
-				c = lock.Change{At: time.Now(), Lost: true}
-			}
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-h.over: // what comes after one's own release is no news
-			return
-		case out <- c:
-		}
-		if c.Lost {
-			return
-		}
-		known = valid
-	}
+	s := backends.Standing{Validity: h.session.validity, Lost: h.session.inner.Done(), Over: h.over}
+	return s.Watch(ctx, g.ValidUntil)
 }
 
 // Close ends the session, and with it whatever the user held.

@@ -111,23 +111,13 @@ func (l *locker) Check(_ context.Context, g lock.Grant) error {
 
 // Watch reports the loss of a grant.
 func (l *locker) Watch(ctx context.Context, g lock.Grant) <-chan lock.Change {
-	out := make(chan lock.Change, 1)
 	l.mu.Lock()
 	h := l.held[g.Lock+"/"+g.ID]
 	l.mu.Unlock()
 	if h == nil {
-		close(out)
-		return out
+		return backends.Unwatched()
 	}
-	go func() {
-		defer close(out)
-		select {
-		case <-ctx.Done():
-		case <-h.lost:
-			out <- lock.Change{At: time.Now(), Lost: true}
-		}
-	}()
-	return out
+	return backends.Standing{Lost: h.lost}.Watch(ctx, g.ValidUntil)
 }
 
 // Close frees what the user still holds.

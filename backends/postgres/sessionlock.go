@@ -3,7 +3,6 @@ package postgres
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -195,22 +194,11 @@ func (l *sitter) Check(ctx context.Context, g lock.Grant) error {
 // Watch reports the end of the session as this side sees it: a closed connection. Of a server that is out of reach it
 // hears only after the TCP timeout.
 func (l *sitter) Watch(ctx context.Context, g lock.Grant) <-chan lock.Change {
-	out := make(chan lock.Change, 1)
 	h, ok := l.held[g.ID]
 	if !ok {
-		close(out)
-		return out
+		return backends.Unwatched()
 	}
-	go func() {
-		defer close(out)
-		select {
-		case <-ctx.Done():
-		case <-h.over:
-		case <-h.session.broken:
-			out <- lock.Change{At: time.Now(), Lost: true}
-		}
-	}()
-	return out
+	return backends.Standing{Lost: h.session.broken, Over: h.over}.Watch(ctx, g.ValidUntil)
 }
 
 // Close ends the sessions, and with them whatever the user held.

@@ -173,35 +173,3 @@ func (a *rueidisGrant) validity() (lock.Validity, <-chan struct{}) {
 	defer a.mu.Unlock()
 	return a.valid, a.changed
 }
-
-// watch reports each change of the validity and the loss, until the user gives the grant back.
-func (a *rueidisGrant) watch(ctx context.Context, known lock.Validity, out chan<- lock.Change) {
-	defer close(out)
-	for {
-		valid, changed := a.validity()
-		c := lock.Change{At: time.Now(), ValidUntil: valid}
-		if valid == known {
-			select {
-			case <-ctx.Done():
-				return
-			case <-a.over:
-				return
-			case <-changed:
-				continue
-			case <-a.life.Done():
-				c = lock.Change{At: time.Now(), Lost: true}
-			}
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-a.over: // what comes after one's own release is no news
-			return
-		case out <- c:
-		}
-		if c.Lost {
-			return
-		}
-		known = valid
-	}
-}

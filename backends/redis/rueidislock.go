@@ -157,14 +157,12 @@ func (l *rueidisUser) Release(ctx context.Context, g lock.Grant) error {
 
 // Watch reports each renewal and the loss.
 func (l *rueidisUser) Watch(ctx context.Context, g lock.Grant) <-chan lock.Change {
-	out := make(chan lock.Change, 1)
 	a, err := l.held.handle(g)
 	if err != nil {
-		close(out)
-		return out
+		return backends.Unwatched()
 	}
-	go a.watch(ctx, g.ValidUntil, out)
-	return out
+	s := backends.Standing{Validity: a.validity, Lost: a.life.Done(), Over: a.over}
+	return s.Watch(ctx, g.ValidUntil)
 }
 
 // Close frees what the user may still hold.

@@ -166,45 +166,12 @@ func remove(ctx context.Context, s *session, path string) error {
 
 // Watch reports each answered request of the session and its end.
 func (u *user) Watch(ctx context.Context, g lock.Grant) <-chan lock.Change {
-	out := make(chan lock.Change, 1)
 	h, ok := u.held[g.ID]
 	if !ok {
-		close(out)
-		return out
+		return backends.Unwatched()
 	}
-	go h.watch(ctx, g.ValidUntil, out)
-	return out
-}
-
-func (h *held) watch(ctx context.Context, known lock.Validity, out chan<- lock.Change) {
-	defer close(out)
-	for {
-		valid, changed := h.session.validity()
-		c := lock.Change{At: time.Now(), ValidUntil: valid}
-		if valid == known {
-			select {
-			case <-ctx.Done():
-				return
-			case <-h.over:
-				return
-			case <-changed:
-				continue
-			case <-h.session.over:
-				c = lock.Change{At: time.Now(), Lost: true}
-			}
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-h.over: // what comes after one's own release is no news
-			return
-		case out <- c:
-		}
-		if c.Lost {
-			return
-		}
-		known = valid
-	}
+	s := backends.Standing{Validity: h.session.validity, Lost: h.session.over, Over: h.over}
+	return s.Watch(ctx, g.ValidUntil)
 }
 
 // Close ends the session, and with it whatever the user held.
