@@ -146,7 +146,7 @@ func TestFailoverIsRefused(t *testing.T) {
 		service Observer
 		on      []string
 	}{
-		"a service without a lead": {quorum{}, []string{"a"}},
+		"a service without a lead": {struct{ Observer }{}, []string{"a"}},
 		"no service":               {nil, []string{"a"}},
 		"one server":               {wrapper{alone}, []string{"a"}},
 		"a client":                 {newRealm(), []string{"client-1"}},

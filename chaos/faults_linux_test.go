@@ -32,16 +32,6 @@ func newFault(t *testing.T, name, params string) Fault {
 	return f
 }
 
-func wantStatus(t *testing.T, what string, r history.Receipt, want history.ReceiptStatus) {
-	t.Helper()
-	if r.Status != want {
-		t.Errorf("%s: %s (%s), want %s", what, r.Status, r.Evidence, want)
-	}
-	if r.Time == 0 || r.Evidence == "" {
-		t.Errorf("%s: a receipt needs a time and evidence: %+v", what, r)
-	}
-}
-
 func TestPauseStopsEveryThreadAndHeals(t *testing.T) {
 	a, b := newProcess(t, "a"), newProcess(t, "b")
 	from := clock.Now()

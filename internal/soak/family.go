@@ -26,34 +26,38 @@ var (
 	familyTargets  = []string{"leader or all", "leader", "one", "all", "holder"}
 )
 
+// familyMain is the story's main form.
+var familyMain = Member{Lock: "v3lock-blind", Version: "3.4", Target: "leader or all"}
+
 // familyGuards are the twins whose set takes nothing from a holder that is late.
 var familyGuards = []struct{ twin, guard string }{{"fenced", "fenced"}, {"in-etcd", "set in etcd"}}
 
-// familyRows are all members, each on both providers.
+// familyRows are all members with containers, and those that the story's file names, as other stories, as processes too.
 func familyRows() []Row {
-	var out []Row
-	for _, provider := range []string{"docker", "local"} {
-		for _, version := range familyVersions {
-			for _, l := range familyLocks {
-				for _, target := range familyTargets {
-					m := Member{Lock: l, Version: version, Target: target}
-					out = append(out, familyRow(familyStory, provider, m, m.set()))
-				}
+	var docker, local []Row
+	add := func(scenario string, m Member, set []string) {
+		row := Row{
+			Scenario: scenario, Member: &m, Set: set, File: "stories/" + familyStory + ".yaml", Backend: "etcd", Provider: "docker",
+			Count: familyRuns, Shows: "at least 20 grants",
+		}
+		docker = append(docker, row)
+		if m.Guard != "" || m == familyMain {
+			row.Provider, row.Count = "local", localRuns
+			local = append(local, row)
+		}
+	}
+	for _, version := range familyVersions {
+		for _, l := range familyLocks {
+			for _, target := range familyTargets {
+				m := Member{Lock: l, Version: version, Target: target}
+				add(familyStory, m, m.set())
 			}
 		}
-		for _, g := range familyGuards {
-			m := Member{Lock: "v3lock", Version: "3.4", Target: "leader or all", Guard: g.guard}
-			out = append(out, familyRow(familyStory+"-"+g.twin, provider, m, nil))
-		}
 	}
-	return out
-}
-
-func familyRow(scenario, provider string, m Member, set []string) Row {
-	return Row{
-		Scenario: scenario, Member: &m, Set: set, File: "stories/" + familyStory + ".yaml", Backend: "etcd", Provider: provider,
-		Count: familyRuns, Shows: "at least 20 grants",
+	for _, g := range familyGuards {
+		add(familyStory+"-"+g.twin, Member{Lock: "v3lock", Version: "3.4", Target: "leader or all", Guard: g.guard}, nil)
 	}
+	return append(docker, local...)
 }
 
 // set makes the member out of the story's main form. Double grants are forbidden where no server of etcd 3.4 is stopped.
@@ -175,7 +179,7 @@ func (d demand) answer(rows []Row, states []State) string {
 	out := fmt.Sprintf("%s: **%s**; %d of %d acknowledged elements in %d runs of %d rows, %s.",
 		d.text, verdict, p.lost, p.acknowledged, p.runs, len(of), p.share())
 	if short > 0 {
-		out += fmt.Sprintf(" Of all %d rows that it is asked of, %d have fewer than %d runs.", all, short, familyRuns)
+		out += fmt.Sprintf(" Of all %d rows that it is asked of, %d are not run as often as they must be.", all, short)
 	}
 	return out
 }
