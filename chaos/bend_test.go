@@ -67,6 +67,8 @@ func (w *wired) MeasureLinks(_ context.Context, m LinkMeasure) ([]LinkMeasured, 
 	if w.looking(); w.dead {
 		return nil, errors.New("no such process")
 	}
+	w.looks++
+	w.paces = append(w.paces, m.Every)
 	var out []LinkMeasured
 	for _, n := range m.Peers {
 		peer := n.(*wired)
@@ -76,6 +78,10 @@ func (w *wired) MeasureLinks(_ context.Context, m LinkMeasure) ([]LinkMeasured, 
 		}
 		if !peer.dead && m.In {
 			l.In = peer.flows(w, m, m.PeerPort[n], m.Port)
+		}
+		if w.skewed != nil {
+			w.skewed(w.looks, &l.Out)
+			w.skewed(w.looks, &l.In)
 		}
 		out = append(out, l)
 	}
@@ -181,6 +187,127 @@ func TestShapingThatWasNotHealed(t *testing.T) {
 		}
 		if _, err := heal(t.Context()); err == nil || !strings.Contains(err.Error(), name+" still acts on a to b, from b") {
 			t.Errorf("%s that stays: %v", name, err)
+		}
+	}
+}
+
+// acting makes what was seen of a flow look as if the fault acted.
+func acting(f *Flow) {
+	f.Arrived, f.Copies, f.Leapt, f.Damaged, f.Bits = f.Sent*2/3, f.Sent/3, f.Sent/3, uint64(f.Sent/3), 1e6
+	late := 60 * time.Millisecond
+	f.OneWay, f.Round = Spread{late, late, late, late}, Spread{late, late, late, late}
+}
+
+func TestHealLooksAgain(t *testing.T) {
+	for name, params := range bending {
+		for _, x := range []struct {
+			what  string
+			shows func(look int) bool // after the heal; before it are two
+			looks int
+			says  string // "" for a heal that went well
+		}{
+			{"nothing", func(int) bool { return false }, 1, ""},
+			{"a burst", func(look int) bool { return look == 3 }, 2, ""},
+			{"two bursts", func(look int) bool { return look == 3 || look == 4 }, 3, ""},
+			{"a fault that stays", func(look int) bool { return look >= 3 }, mostLooks, name + " still acts on a to b, from b"},
+		} {
+			c := wire("a", "b")
+			a := c.nodes[0]
+			for _, n := range c.nodes {
+				n.engines = map[Engine]string{Netem: "", Queue: "", TBF: ""}
+			}
+			heal, _, err := linkFault(t, name, params).Inject(t.Context(), Scope{On: c.list()[:1], Peers: c.list()[1:]})
+			if err != nil || a.looks != 2 {
+				t.Fatalf("%s: %d looks, %v", name, a.looks, err)
+			}
+			a.skewed = func(look int, f *Flow) {
+				if x.shows(look) {
+					acting(f)
+				}
+			}
+			r, err := heal(t.Context())
+			if a.looks-2 != x.looks {
+				t.Errorf("%s, %s: %d looks after the heal, want %d", name, x.what, a.looks-2, x.looks)
+			}
+			if (err == nil) != (x.says == "") || err != nil && !strings.Contains(err.Error(), x.says) {
+				t.Errorf("%s, %s: %v, want %q", name, x.what, err, x.says)
+			}
+			if err == nil {
+				wantStatus(t, name+", "+x.what, r, history.Installed)
+			}
+			if again := strings.Contains(r.Evidence, "; the first one: to b, from b: "); again != (x.looks > 1) {
+				t.Errorf("%s, %s: %d looks make %q", name, x.what, x.looks, r.Evidence)
+			}
+		}
+	}
+}
+
+// TestHealThatIsSeenOnlyOnce loses the sight of links after a look that showed the fault: that does not clear it.
+func TestHealThatIsSeenOnlyOnce(t *testing.T) {
+	c := wire("a", "b")
+	a, b := c.nodes[0], c.nodes[1]
+	heal, _, err := linkFault(t, "delay", "{by: 50ms}").Inject(t.Context(), Scope{On: c.list()[:1], Peers: c.list()[1:]})
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.skewed = func(_ int, f *Flow) {
+		acting(f)
+		b.dead = true
+	}
+	if _, err := heal(t.Context()); err == nil || !strings.Contains(err.Error(), "still acts") {
+		t.Errorf("a link that was seen delayed, and then not at all: %v", err)
+	}
+}
+
+func TestLinksThatAreUnsteadyBefore(t *testing.T) {
+	for _, x := range []struct {
+		what   string
+		lame   bool
+		skewed func(look int, f *Flow)
+		looks  int
+		want   history.ReceiptStatus
+	}{
+		{"steady", false, nil, 2, history.Installed},
+		{"steady, and nothing shaped", true, nil, 2, history.NotInstalled},
+		{"crowded, and calm when there are fewer", false, func(look int, f *Flow) {
+			if look == 1 {
+				f.OneWay.High += 100 * time.Millisecond
+			}
+		}, 3, history.Installed},
+		{"slow before only", false, func(look int, f *Flow) {
+			if look <= 2 {
+				f.OneWay = Spread{Low: 40 * time.Millisecond, Mid: 90 * time.Millisecond, High: 200 * time.Millisecond}
+			}
+		}, 4, history.Indeterminate},
+		{"slow until the second look", false, func(look int, f *Flow) {
+			if look <= 2 {
+				f.OneWay.High += 100 * time.Millisecond
+			}
+			if look == 3 {
+				f.OneWay.Low -= 40 * time.Millisecond
+			}
+		}, 4, history.Installed},
+		{"unsteady, and nothing shaped", true, func(look int, f *Flow) { f.OneWay.High += 100 * time.Millisecond }, 4, history.NotInstalled},
+	} {
+		c := wire("a", "b")
+		a := c.nodes[0]
+		a.lame, a.skewed = x.lame, x.skewed
+		c.nodes[1].lame = x.lame
+		_, r, err := linkFault(t, "delay", "{by: 50ms}").Inject(t.Context(), Scope{On: c.list()[:1], Peers: c.list()[1:]})
+		if err != nil {
+			t.Fatal(err)
+		}
+		wantStatus(t, x.what, r, x.want)
+		if a.looks != x.looks {
+			t.Errorf("%s: %d looks, want %d", x.what, a.looks, x.looks)
+		}
+		for i, pace := range a.paces {
+			if want := time.Millisecond; i == 0 && pace != want || i > 0 && x.looks > 2 && pace != calmer*want {
+				t.Errorf("%s: look %d sends a datagram each %v", x.what, i+1, pace)
+			}
+		}
+		if again := strings.Contains(r.Evidence, "that was the second look"); again != (x.looks > 3) {
+			t.Errorf("%s: %q", x.what, r.Evidence)
 		}
 	}
 }

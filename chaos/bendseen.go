@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/lockquake/lockquake/history"
@@ -95,31 +96,90 @@ func (x *bent) evidence(lanes []bentLane, missing []string) string {
 	return strings.Join(parts, "; ")
 }
 
+// mostLooks is how often the links are looked at after a heal, as long as they show the fault: a burst of datagrams that a busy
+// machine loses or holds up looks like one.
+const mostLooks = 3
+
 // unbend takes the rules down everywhere, and sees that the links are as before and that nothing is left. Where another link fault has
 // stood on the same lane since the heal was begun, nothing follows from what is measured; that the rules are gone must do.
 func (x *bent) unbend(ctx context.Context) (history.Receipt, error) {
 	begun := clock.Now()
 	met, failed := x.takeDown(ctx)
-	now := x.measure(ctx, x.was)
+	views := make(map[Node]*aftermath)
+	for _, t := range x.shapers {
+		views[t] = &aftermath{}
+	}
 	besides := func(l lane) beside { return x.scope.Lanes.others(x.laid, l, begun) }
-	receipt, err := onEach(x.shapers, func(t shapable) (history.Receipt, error) {
-		lanes, missing := x.compare(t, now[t], besides)
-		r := seen(history.Installed, 0, t.Name()+": "+x.evidence(lanes, missing))
-		var still []string
-		for _, l := range lanes {
-			switch {
-			case x.status(l) != history.Installed:
-			case len(l.others) > 0:
-				r.Evidence += fmt.Sprintf("; %s is not judged by that: %v", l.way(), l.others)
-			default:
-				still = append(still, l.way())
-			}
+	for range mostLooks {
+		now, acts := x.measure(ctx, x.was), false
+		for _, t := range x.shapers {
+			views[t].add(x, t, now[t], besides)
+			acts = acts || len(views[t].still) > 0
 		}
-		if len(still) > 0 {
+		if !acts || failed != nil || ctx.Err() != nil { // what was not taken down needs no second look
+			break
+		}
+		x.calm = true
+	}
+	receipt, err := onEach(x.shapers, func(t shapable) (history.Receipt, error) {
+		r := seen(history.Installed, 0, t.Name()+": "+views[t].evidence(x))
+		if still := views[t].still; len(still) > 0 {
 			return r, fmt.Errorf("%s still acts on %s %s", x.kind, t.Name(), strings.Join(still, ", "))
 		}
 		return r, nil
 	})
 	receipt.Evidence += fmt.Sprintf("; %s, %v", met.gone(failed), met.Shaped)
 	return receipt, errors.Join(failed, err)
+}
+
+// aftermath is what was seen of a target's lanes after the heal, look by look.
+type aftermath struct {
+	looks   int
+	still   []string // lanes that showed the fault at the first look, and that no later one cleared
+	first   string   // what they showed
+	lanes   []bentLane
+	missing []string
+}
+
+// add takes a look into account. A lane on which nothing arrives, or that was not measured, is not cleared.
+func (a *aftermath) add(x *bent, t Node, now []LinkMeasured, besides func(lane) beside) {
+	lanes, missing := x.compare(t, now, besides)
+	var acting []bentLane
+	cleared := make(map[string]bool)
+	for _, l := range lanes {
+		switch {
+		case len(l.others) > 0:
+		case x.status(l) == history.Installed:
+			acting = append(acting, l)
+		default:
+			cleared[l.way()] = l.is.Arrived > 0
+		}
+	}
+	if a.looks++; a.looks == 1 {
+		for _, l := range acting {
+			a.still = append(a.still, l.way())
+		}
+		if len(acting) > 0 {
+			a.first = strings.Join(a.still, ", ") + ": " + x.text(acting)
+		}
+	} else {
+		a.still = slices.DeleteFunc(a.still, func(way string) bool { return cleared[way] })
+	}
+	if a.looks == 1 || len(lanes) > 0 {
+		a.lanes, a.missing = lanes, missing
+	}
+}
+
+// evidence tells what the last look showed, and what the first one did where there were several.
+func (a *aftermath) evidence(x *bent) string {
+	text := x.evidence(a.lanes, a.missing)
+	for _, l := range a.lanes {
+		if len(l.others) > 0 && x.status(l) == history.Installed {
+			text += fmt.Sprintf("; %s is not judged by that: %v", l.way(), l.others)
+		}
+	}
+	if a.looks > 1 && a.first != "" {
+		text += fmt.Sprintf("; that was look %d; the first one: %s", a.looks, a.first)
+	}
+	return text
 }

@@ -56,25 +56,42 @@ func (f delay) bend() bend {
 		OnLinks: f.OnLinks, kind: "delay", by: f.engines(), needs: f.capabilities(), longest: f.By + f.Jitter,
 		shaping: Shaping{Delay: f.By, Jitter: f.Jitter, Correlation: float64(f.Correlation)},
 		gauge:   LinkMeasure{Count: 100, Every: time.Millisecond, Echo: true},
-		sign:    sign{shows: f.shows, text: f.text},
+		sign:    sign{shows: f.shows, text: f.text, drowned: f.drowned},
 	}
 }
 
 // shows compares what nearly all datagrams take at least: what a busy machine adds, it does not add to all of them. Where the
-// jitter is most of the delay, it compares the medians.
+// jitter is most of the delay, it compares the medians. Where the times before were all over the place, what was added to them does not
+// tell that nothing was; that even now they are shorter than the delay does.
 func (f delay) shows(l bentLane) history.ReceiptStatus {
-	least, more := (f.By-f.Jitter)/2, l.is.OneWay.Low-l.was.OneWay.Low
-	if f.Jitter > f.By/2 {
-		least, more = f.By/2, l.is.OneWay.Mid-l.was.OneWay.Mid
-	}
+	was, is := f.time(l.was), f.time(l.is)
 	switch {
 	case l.is.Arrived == 0:
 		return history.Indeterminate
-	case more < least:
-		return history.NotInstalled
+	case is-was >= f.least():
+		return history.Installed
+	case is >= f.least() && f.drowned(l.was):
+		return history.Indeterminate
 	}
-	return history.Installed
+	return history.NotInstalled
 }
+
+// time is the one that is compared, and least by how much it grows at least.
+func (f delay) time(of Flow) time.Duration {
+	if f.Jitter > f.By/2 {
+		return of.OneWay.Mid
+	}
+	return of.OneWay.Low
+}
+
+func (f delay) least() time.Duration {
+	if f.Jitter > f.By/2 {
+		return f.By / 2
+	}
+	return (f.By - f.Jitter) / 2
+}
+
+func (f delay) drowned(was Flow) bool { return was.OneWay.High-was.OneWay.Low > f.least() }
 
 func (f delay) text(lanes []bentLane) string {
 	more := func(l bentLane) time.Duration { return l.is.OneWay.Mid - l.was.OneWay.Mid }

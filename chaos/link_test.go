@@ -38,6 +38,10 @@ type wired struct {
 	lame     bool               // shapes nothing
 
 	looked func() // called once, when its links are looked at next
+
+	looks  int                        // how often its links were measured
+	skewed func(look int, seen *Flow) // changes what a measurement sees, of which the first is 1; nil: nothing
+	paces  []time.Duration            // of the measurements
 }
 
 // looking calls what waits for that.

@@ -92,7 +92,7 @@ func (f throttle) bend() bend {
 		OnLinks: f.OnLinks, kind: "rate", by: []Engine{TBF}, needs: []Capability{CanThrottle}, longest: 250 * time.Millisecond,
 		shaping: Shaping{Rate: uint64(f.Limit)},
 		gauge:   LinkMeasure{Count: max(int(rateFor/every), 10), Every: every, Size: rateSize},
-		sign:    sign{shows: f.shows, text: f.text},
+		sign:    sign{shows: f.shows, text: f.text, drowned: f.drowned},
 	}
 }
 
@@ -107,6 +107,9 @@ func (f throttle) shows(l bentLane) history.ReceiptStatus {
 	}
 	return history.Installed
 }
+
+// drowned: where arrivals are read late by some tenths of the time that is measured, they seem to come faster than they do.
+func (f throttle) drowned(was Flow) bool { return was.OneWay.High-was.OneWay.Low > rateFor/10 }
 
 func (f throttle) text(lanes []bentLane) string {
 	bits := func(f func(bentLane) float64) string {

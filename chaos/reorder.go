@@ -56,7 +56,7 @@ func (f reorder) bend() bend {
 		OnLinks: f.OnLinks, kind: "reorder", by: f.engines(), needs: f.capabilities(), longest: f.By,
 		shaping: Shaping{Delay: f.By, Reorder: float64(f.Share), Correlation: float64(f.Correlation)},
 		gauge:   gauge,
-		sign:    sign{shows: f.shows, text: f.text},
+		sign:    sign{shows: f.shows, text: f.text, drowned: f.drowned},
 	}
 }
 
@@ -68,6 +68,9 @@ func (f reorder) shows(l bentLane) history.ReceiptStatus {
 		was: l.was.Leapt, ofWas: l.was.Arrived, is: l.is.Leapt, of: l.is.Arrived,
 	}.status()
 }
+
+// drowned: datagrams that were sent too late to overtake any show nothing.
+func (f reorder) drowned(was Flow) bool { return was.OneWay.High-was.OneWay.Low > f.By }
 
 func (f reorder) text(lanes []bentLane) string {
 	return fmt.Sprintf("%s arrive before an earlier one now (asked: %v go at once), %s before; one way takes %s",
