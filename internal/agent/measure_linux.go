@@ -22,6 +22,9 @@ const (
 	// gaugeMost bounds what one measurement may send.
 	gaugeMost   = 200_000
 	gaugeBuffer = 4 << 20
+	// gaugeLook is how often is looked whether all has arrived. Where some are lost that goes on for the whole patience, and
+	// must not keep a slow machine busy.
+	gaugeLook = 5 * time.Millisecond
 	// bindPatience is how long a port is waited for that another measurement has.
 	bindPatience = 3 * time.Second
 	// wireHead is what a datagram has on the wire beside its payload: headers of Ethernet, IP and UDP.
@@ -231,7 +234,7 @@ func (g *gauge) run(ctx context.Context) (Measured, error) {
 		return Measured{}, err
 	}
 	for over := clock.Now() + int64(g.args.Patience); clock.Now() < over && !g.complete(); {
-		if clock.Sleep(ctx, time.Millisecond) != nil {
+		if clock.Sleep(ctx, gaugeLook) != nil {
 			return Measured{}, ctx.Err()
 		}
 	}

@@ -11,15 +11,16 @@ import (
 const (
 	// nicest is the niceness that the agent asks for, as seen from 0.
 	nicest = -20
-	// spareProcs is how many threads of the agent may run Go code at once, at least. A thread that the machine keeps from
-	// the processor must not keep the one that sends packets on from running.
+	// spareProcs is how many threads of the agent may run Go code at once, at least, where there are several processors. A
+	// thread that the machine keeps from one must not keep the one that sends packets on from running. On a single processor
+	// they would only take it from each other, and the search of idle threads for work from everybody.
 	spareProcs = 8
 )
 
 // sharpen has the machine give the agent the processor when it wants it, where that is allowed: it does little, and what it
 // does late is a fault that is not the one asked for.
 func sharpen() {
-	if runtime.GOMAXPROCS(0) < spareProcs {
+	if runtime.NumCPU() > 1 && runtime.GOMAXPROCS(0) < spareProcs {
 		runtime.GOMAXPROCS(spareProcs)
 	}
 	threads, err := os.ReadDir("/proc/self/task")
