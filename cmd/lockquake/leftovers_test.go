@@ -146,24 +146,27 @@ func checkInterrupted(t *testing.T, r results.Report) {
 	}
 }
 
-// TestSupervisorKilled kills the supervisor in the middle of a fault: nobody heals, and what is left must be removed by
-// clean, or by the next run.
+// TestSupervisorKilled ends the supervisor in the middle of a fault: nobody heals, and what is left must be removed by
+// clean, or by the next run. SIGABRT ends it as a panic does: the runtime prints its stacks, and nothing that was deferred is done.
 func TestSupervisorKilled(t *testing.T) {
 	for _, c := range []struct {
 		name, provider string
+		signal         syscall.Signal
+		code           int
 		sweep          []string
 	}{
-		{"docker-clean", "docker", []string{"clean"}},
-		{"local-clean", "local", []string{"clean"}},
-		{"local-next-run", "local", []string{"run", "memory-healthy", "--set", "run.for=500ms"}},
+		{"docker-clean", "docker", syscall.SIGKILL, -1, []string{"clean"}},
+		{"local-clean", "local", syscall.SIGKILL, -1, []string{"clean"}},
+		{"local-panic-clean", "local", syscall.SIGABRT, 2, []string{"clean"}},
+		{"local-next-run", "local", syscall.SIGKILL, -1, []string{"run", "memory-healthy", "--set", "run.for=500ms"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			p := begin(t, "run", "etcd-holder-pause", "--provider", c.provider)
 			awaitPause(t, p)
-			if err := p.cmd.Process.Signal(syscall.SIGKILL); err != nil {
+			if err := p.cmd.Process.Signal(c.signal); err != nil {
 				t.Fatal(err)
 			}
-			if code := p.wait(t); code != -1 {
+			if code := p.wait(t); code != c.code {
 				t.Fatalf("it ended by itself with %d", code)
 			}
 			if len(leftovers(t, p.cmd.Process.Pid)) == 0 {
