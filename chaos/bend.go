@@ -31,8 +31,8 @@ type sign struct {
 	shows func(l bentLane) history.ReceiptStatus
 	// text tells of some what was seen, beside what was seen before and what was asked for.
 	text func(lanes []bentLane) string
-	// drowned tells that what was measured of a lane before differs by so much from datagram to datagram that one measurement
-	// does not tell that the fault is missing. nil: noise cannot hide it.
+	// drowned tells that what was measured of a lane before looks so much like the fault, or differs by so much from datagram to
+	// datagram, that one measurement hardly tells.
 	drowned func(was Flow) bool
 }
 
@@ -82,7 +82,7 @@ const (
 	// gaugeCrowd is by how much the times of datagrams differ where more are sent than the machine carries, and calmer is how
 	// many times slower they are sent there.
 	gaugeCrowd = 5 * time.Millisecond
-	calmer     = 4
+	calmer     = 8
 	// gaugePatience is how long what should arrive is waited for, beside what it was seen to take.
 	gaugePatience = 500 * time.Millisecond
 	// longestWait bounds that, where faults add up.
@@ -98,7 +98,8 @@ func (b bend) Inject(ctx context.Context, s Scope) (Heal, history.Receipt, error
 	}
 	x.since = clock.Now()
 	x.was = x.measure(ctx, nil)
-	if x.calm = x.gauge.Echo && x.lanesBefore(crowded); x.calm {
+	x.calm = x.gauge.Echo && x.lanesBefore(crowded)
+	if x.calm || x.lanesBefore(x.drowned) {
 		x.was = x.measure(ctx, nil)
 	}
 	x.lay()
@@ -110,7 +111,7 @@ func (b bend) Inject(ctx context.Context, s Scope) (Heal, history.Receipt, error
 		return n.Shape(ctx, x.key, x.rules[n], x.shaping)
 	})
 	receipt, err := x.look(ctx)
-	if receipt.Status != history.Installed && failed == nil && x.drowned != nil && x.lanesBefore(x.drowned) {
+	if receipt.Status != history.Installed && failed == nil && x.lanesBefore(x.drowned) {
 		first := receipt.Evidence
 		receipt, err = x.look(ctx)
 		receipt.Evidence += "; that was the second look, since the links were unsteady before the fault; the first one: " + first

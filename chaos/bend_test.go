@@ -312,6 +312,30 @@ func TestLinksThatAreUnsteadyBefore(t *testing.T) {
 	}
 }
 
+// TestBurstsBeforeTheFault has the links lose, repeat and hold up datagrams at the first look, before anything is done to them.
+func TestBurstsBeforeTheFault(t *testing.T) {
+	for name, params := range bending {
+		c := wire("a", "b")
+		a := c.nodes[0]
+		for _, n := range c.nodes {
+			n.engines = map[Engine]string{Netem: "", Queue: "", TBF: ""}
+		}
+		a.skewed = func(look int, f *Flow) {
+			if look == 1 {
+				acting(f)
+				f.OneWay.High += time.Second
+			}
+		}
+		_, r, err := linkFault(t, name, params).Inject(t.Context(), Scope{On: c.list()[:1], Peers: c.list()[1:]})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if wantStatus(t, name, r, history.Installed); a.looks != 3 {
+			t.Errorf("%s: %d looks, want two before and one after: %s", name, a.looks, r.Evidence)
+		}
+	}
+}
+
 func TestShapingsOfOneLinkHealIndependently(t *testing.T) {
 	c := wire("a", "b")
 	s := Scope{On: c.list()[:1], Peers: c.list()[1:], Lanes: &Lanes{}}

@@ -44,7 +44,7 @@ func (f corrupt) bend() bend {
 		OnLinks: f.OnLinks, kind: "corrupt", by: f.engines(), needs: f.capabilities(),
 		shaping: Shaping{Corrupt: float64(f.Share), Correlation: float64(f.Correlation)},
 		gauge:   enoughFor(f.Share, f.Correlation),
-		sign:    sign{shows: f.shows, text: f.text},
+		sign:    sign{shows: f.shows, text: f.text, drowned: func(was Flow) bool { return much(was.Sent-was.Arrived, was.Sent, f.Share) }},
 	}
 }
 

@@ -46,7 +46,7 @@ func (f duplicate) bend() bend {
 		OnLinks: f.OnLinks, kind: "duplicate", by: []Engine{Netem}, needs: []Capability{CanNetem},
 		shaping: Shaping{Duplicate: float64(f.Share), Correlation: float64(f.Correlation)},
 		gauge:   enoughFor(f.Share, f.Correlation),
-		sign:    sign{shows: f.shows, text: f.text},
+		sign:    sign{shows: f.shows, text: f.text, drowned: func(was Flow) bool { return much(was.Copies, was.Arrived, f.Share) }},
 	}
 }
 

@@ -70,7 +70,9 @@ func (f reorder) shows(l bentLane) history.ReceiptStatus {
 }
 
 // drowned: datagrams that were sent too late to overtake any show nothing.
-func (f reorder) drowned(was Flow) bool { return was.OneWay.High-was.OneWay.Low > f.By }
+func (f reorder) drowned(was Flow) bool {
+	return was.OneWay.High-was.OneWay.Low > f.By || much(was.Leapt, was.Arrived, f.Share)
+}
 
 func (f reorder) text(lanes []bentLane) string {
 	return fmt.Sprintf("%s arrive before an earlier one now (asked: %v go at once), %s before; one way takes %s",

@@ -36,6 +36,9 @@ func (t toll) status() history.ReceiptStatus {
 	return history.Installed
 }
 
+// much tells whether k of n are as many as half of what is asked for: seen before the fault, they hide it.
+func much(k, n int, share Share) bool { return 2*float64(k) >= float64(n)*float64(share) && k > 0 }
+
 // atMost is the probability of k or fewer out of n that have probability p each.
 func atMost(k, n int, p float64) float64 {
 	switch {
