@@ -90,9 +90,9 @@ func TestShapedLinksInNamespaces(t *testing.T) {
 	shapesBehave(t, p, "tshapens")
 }
 
-// shapingFaults are the faults that shape links, with parameters.
+// shapingFaults are the faults that shape links, with parameters. The delay is longer than what a busy machine adds.
 var shapingFaults = map[string]string{
-	"delay": "{by: 50ms}", "loss": "{share: 30%}", "duplicate": "{share: 30%}", "reorder": "{share: 25%, by: 20ms}", "corrupt": "{share: 30%}",
+	"delay": "{by: 150ms}", "loss": "{share: 30%}", "duplicate": "{share: 30%}", "reorder": "{share: 25%, by: 20ms}", "corrupt": "{share: 30%}",
 	"rate": "{limit: 1mbit}",
 }
 
