@@ -60,6 +60,8 @@ const (
 	rateWire = rateSize + 42
 	// rateFor is how long is measured, at twice the rate.
 	rateFor = 1500 * time.Millisecond
+	// rateMore and rateLess are how many times the limit a link carries at least without it, and at most with it.
+	rateMore, rateLess = 1.5, 1.3
 )
 
 func rateKind() Kind {
@@ -98,18 +100,20 @@ func (f throttle) bend() bend {
 
 // shows wants a link that carried more before.
 func (f throttle) shows(l bentLane) history.ReceiptStatus {
-	const more, less = 1.5, 1.3 // times the limit
 	switch limit := float64(f.Limit); {
-	case l.is.Bits > less*limit:
+	case l.is.Bits > rateLess*limit:
 		return history.NotInstalled
-	case l.was.Bits < more*limit || l.is.Arrived < 2:
+	case l.was.Bits < rateMore*limit || l.is.Arrived < 2:
 		return history.Indeterminate
 	}
 	return history.Installed
 }
 
-// drowned: where arrivals are read late by some tenths of the time that is measured, they seem to come faster than they do.
-func (f throttle) drowned(was Flow) bool { return was.OneWay.High-was.OneWay.Low > rateFor/10 }
+// drowned: where arrivals are read late by some tenths of the time that is measured, they seem to come faster than they do. Where
+// sending stood still for as long, the link seems to have carried too little before to show a limit.
+func (f throttle) drowned(was Flow) bool {
+	return was.OneWay.High-was.OneWay.Low > rateFor/10 || was.Arrived > 1 && was.Bits < rateMore*float64(f.Limit)
+}
 
 func (f throttle) text(lanes []bentLane) string {
 	bits := func(f func(bentLane) float64) string {
