@@ -188,15 +188,22 @@ func TestShapingsOfPorts(t *testing.T) {
 				port, theirs uint16
 				late         time.Duration
 			}{{0, 0, 0}, {6379, 0, 200 * time.Millisecond}, {0, 7000, 400 * time.Millisecond}, {6379, 7000, 600 * time.Millisecond}, {7000, 6379, 0}} {
-				var m Measured
-				err := c.Order(t.Context(), Order{Do: DoMeasure, Process: x.Process, With: []Process{y.Process}, Args: MeasureArgs{
-					ProbeEnd: ProbeEnd{Address: x.address, Port: a.port}, Peers: []ProbeEnd{{Address: y.address, Port: a.theirs}}, Count: 50,
-					Every: time.Millisecond, Out: true, Patience: time.Second,
-				}}, &m)
-				if err != nil {
-					t.Fatal(err)
+				var f Flow
+				// One stall of a busy machine makes all of so few datagrams late; one that is early is an error at once.
+				for range 3 {
+					var m Measured
+					err := c.Order(t.Context(), Order{Do: DoMeasure, Process: x.Process, With: []Process{y.Process}, Args: MeasureArgs{
+						ProbeEnd: ProbeEnd{Address: x.address, Port: a.port}, Peers: []ProbeEnd{{Address: y.address, Port: a.theirs}}, Count: 50,
+						Every: pace, Out: true, Patience: time.Second,
+					}}, &m)
+					if err != nil {
+						t.Fatal(err)
+					}
+					if f = m.Peers[0].Out; f.OneWay.Low < a.late || near(f.OneWay.Low, a.late) && f.Arrived == f.Sent {
+						break
+					}
 				}
-				if f := m.Peers[0].Out; !near(f.OneWay.Low, a.late) || f.Arrived != f.Sent {
+				if !near(f.OneWay.Low, a.late) || f.Arrived != f.Sent {
 					t.Errorf("from port %d to port %d: %+v, want %v", a.port, a.theirs, f, a.late)
 				}
 			}
