@@ -13,6 +13,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 )
@@ -122,6 +123,10 @@ func (o *options) look() error {
 	if err != nil {
 		return err
 	}
+	faults, err := readParts(filepath.Join(o.runner.top, faultsFolder))
+	if err != nil {
+		return err
+	}
 	o.keys, o.paths = map[string]string{}, map[string][]string{}
 	for _, row := range o.rows {
 		s, err := row.scenario()
@@ -130,7 +135,12 @@ func (o *options) look() error {
 		}
 		n := all.of(row)
 		paths := row.paths(n)
-		if o.keys[row.ID()], err = treeKey(o.runner.top, paths, append(n.modules, string(s.Text))); err != nil {
+		code, err := faults.of(faultsOf(s))
+		if err != nil {
+			return fmt.Errorf("%s: %w", row.ID(), err)
+		}
+		others := slices.DeleteFunc(slices.Clone(paths), func(p string) bool { return p == faultsFolder+"/*" })
+		if o.keys[row.ID()], err = treeKey(o.runner.top, others, append(n.modules, string(s.Text), code)); err != nil {
 			return err
 		}
 		if row.File != "" {
