@@ -212,14 +212,22 @@ func (b *block) sum(ctx context.Context, err error) (LinkCount, error) {
 // heal takes the rules down everywhere, and sees that the links pass again and that nothing is left.
 func (b *block) heal(ctx context.Context) (history.Receipt, error) {
 	begun := clock.Now()
+	var marked order
+	if b.how == Hold {
+		marked = b.mark(ctx, begun)
+	}
 	met, failed := b.takeDown(ctx)
+	text, wrong := marked.told()
 	now := b.probe(ctx, probePatience)
 	receipt, err := onEach(b.targets, func(t linked) (history.Receipt, error) { return b.judgeHealed(t, now[t], begun) })
 	receipt.Evidence += "; " + met.gone(failed)
 	if b.how == Hold {
-		receipt.Evidence += fmt.Sprintf("; %d packets were let go in their order", met.Held)
+		receipt.Evidence += fmt.Sprintf("; %d packets were let go, %s", max(0, met.Held-marked.held), text)
 	}
-	return receipt, errors.Join(failed, err)
+	if wrong != nil {
+		receipt.Status = history.NotInstalled
+	}
+	return receipt, errors.Join(failed, err, wrong)
 }
 
 // takeDown takes the rules down everywhere, sees by the kernel's own lists that they are gone, and adds up what they met.

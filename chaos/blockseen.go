@@ -98,9 +98,6 @@ func (b *block) judge(t Node, now LinksSeen) (history.Receipt, error) {
 // gone says in words what was seen of a lane that is cut.
 func (b *block) gone(l seenLane) string {
 	text := fmt.Sprintf("passed before, nothing of %d datagrams arrives now", l.is.Sent)
-	if b.how == Hold {
-		text = fmt.Sprintf("passed before, %d datagrams are held now", l.is.Sent)
-	}
 	if l.is.Refused {
 		text += ", a connection is refused at once"
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -21,6 +22,7 @@ type cable struct{ nodes []*wired }
 type wired struct {
 	name  string
 	net   *cable
+	mu    sync.Mutex // rules, met and held
 	rules map[string][]LinkRule
 	met   uint64
 	held  int
@@ -73,6 +75,8 @@ func (w *wired) Name() string { return w.name }
 func (w *wired) Port(name string) (int, bool) { return 7000, name == "main" }
 
 func (w *wired) Filter(_ context.Context, key string, rules []LinkRule) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	if w.broken == nil && !w.deaf {
 		w.rules[key] = rules
 	}
@@ -80,10 +84,14 @@ func (w *wired) Filter(_ context.Context, key string, rules []LinkRule) error {
 }
 
 func (w *wired) Filtered(context.Context, string) (LinkCount, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	return LinkCount{Packets: w.met, Held: w.held}, nil
 }
 
 func (w *wired) Unfilter(_ context.Context, key string) (LinkCount, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	if w.keeps {
 		return LinkCount{Packets: w.met}, nil
 	}
@@ -94,6 +102,8 @@ func (w *wired) Unfilter(_ context.Context, key string) (LinkCount, error) {
 
 // stops tells whether a rule of the node stops a packet between it and a peer.
 func (w *wired) stops(peer Node, out bool, port, peerPort int) (how string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	for _, rules := range w.rules {
 		for _, r := range rules {
 			if r.How != Bend && r.Peer == peer && r.Out == out && (r.Port == 0 || r.Port == port) && (r.PeerPort == 0 || r.PeerPort == peerPort) {
@@ -257,8 +267,37 @@ func TestHoldBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	wantStatus(t, "heal", r, history.Installed)
-	if !strings.Contains(r.Evidence, "let go") {
+	if !strings.Contains(r.Evidence, " packets were let go, of 20 datagrams that were sent behind them right before, 20 waited as well, and 20 arrived, in their order") {
 		t.Errorf("the heal says %q", r.Evidence)
+	}
+}
+
+func TestHeldPacketsThatAreNotLetGoInOrder(t *testing.T) {
+	for _, x := range []struct {
+		what   string
+		change func(a, b *wired)
+		says   string // in the evidence
+		err    string
+	}{
+		{"overtaken", func(a, _ *wired) { a.skewed = func(_ int, f *Flow) { f.Leapt = 3 } }, "3 of them before an earlier one", "another order"},
+		{"lost", func(a, _ *wired) { a.skewed = func(_ int, f *Flow) { f.Arrived -= 5 } }, "20 waited as well, and 15 arrived", "5 of 20 packets"},
+		{"the sender is gone", func(a, _ *wired) { a.dead = true }, "no sender and receiver are left", ""},
+		{"not held any more", func(_, b *wired) { b.unheld = true }, "0 waited as well, and 20 arrived", ""},
+	} {
+		c := wire("a", "b")
+		heal, r, err := linkFault(t, "hold-back", "{to: b}").Inject(t.Context(), Scope{On: c.list()[:1], Peers: c.list()[1:]})
+		if err != nil {
+			t.Fatal(err)
+		}
+		wantStatus(t, x.what, r, history.Installed)
+		x.change(c.nodes[0], c.nodes[1])
+		r, err = heal(t.Context())
+		if !strings.Contains(r.Evidence, x.says) || (err == nil) != (x.err == "") || err != nil && !strings.Contains(err.Error(), x.err) {
+			t.Errorf("%s: %v; %s", x.what, err, r.Evidence)
+		}
+		if (r.Status == history.Installed) != (x.err == "") {
+			t.Errorf("%s: the heal is %s", x.what, r.Status)
+		}
 	}
 }
 
