@@ -29,6 +29,8 @@ type sign struct {
 	// shows tells of one direction of one link whether it was hit: Installed, NotInstalled, or Indeterminate where too little
 	// was seen.
 	shows func(l bentLane) history.ReceiptStatus
+	// whole tells of one that was hit whether the rest of what was asked for shows too. nil: there is nothing else.
+	whole func(l bentLane) history.ReceiptStatus
 	// text tells of some what was seen, beside what was seen before and what was asked for.
 	text func(lanes []bentLane) string
 	// drowned tells that what was measured of a lane before looks so much like the fault, or differs by so much from datagram to
@@ -122,6 +124,9 @@ func (b bend) Inject(ctx context.Context, s Scope) (Heal, history.Receipt, error
 	met, err := x.sum(ctx, err)
 	receipt.By = string(x.shaping.Engine)
 	receipt.Evidence += fmt.Sprintf("; by %v: the rules met %d packets, %v", x.shaping.Engine, met.Packets, met.Shaped)
+	if x.shaping.Correlation > 0 {
+		receipt.Evidence += "; how much the fate of one packet is that of the one before it was not measured"
+	}
 	if met.Packets == 0 && failed == nil && receipt.Status == history.Installed {
 		receipt.Status = history.Indeterminate // the effect was another's
 	}

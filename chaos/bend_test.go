@@ -36,7 +36,7 @@ func (w *wired) bends(peer Node, out bool, port, peerPort int, sum *Shaping) {
 				continue
 			}
 			w.met++
-			sum.Delay, sum.Loss = sum.Delay+s.Delay, 1-(1-sum.Loss)*(1-s.Loss)
+			sum.Delay, sum.Jitter, sum.Loss = sum.Delay+s.Delay, max(sum.Jitter, s.Jitter), 1-(1-sum.Loss)*(1-s.Loss)
 			sum.Duplicate, sum.Reorder, sum.Corrupt = sum.Duplicate+s.Duplicate, sum.Reorder+s.Reorder, sum.Corrupt+s.Corrupt
 			if sum.Rate = max(sum.Rate, s.Rate); s.Reorder > 0 {
 				sum.Delay -= s.Delay
@@ -53,7 +53,8 @@ func (w *wired) flows(to *wired, m LinkMeasure, port, peerPort int) Flow {
 	part := func(share float64) int { return int(math.Round(share * float64(m.Count))) }
 	f := Flow{Sent: m.Count, Arrived: m.Count - part(s.Loss) - part(s.Corrupt), Damaged: uint64(part(s.Corrupt)), Copies: part(s.Duplicate), Leapt: part(s.Reorder)}
 	late := 50*time.Microsecond + s.Delay
-	f.OneWay, f.Round = Spread{late, late, late, late}, Spread{2 * late, 2 * late, 2 * late, 2 * late}
+	differs := s.Jitter * 9 / 10
+	f.OneWay, f.Round = Spread{late - differs, late, late + differs, late + s.Jitter}, Spread{2 * late, 2 * late, 2 * late, 2 * late}
 	if m.Every > 0 {
 		f.Bits = float64((m.Size+42)*8) / m.Every.Seconds()
 	}
@@ -61,6 +62,25 @@ func (w *wired) flows(to *wired, m LinkMeasure, port, peerPort int) Flow {
 		f.Bits = min(f.Bits, float64(s.Rate))
 	}
 	return f
+}
+
+// holds returns when no rule of the node holds datagrams of a peer any more, or soon.
+func (w *wired) holds(peer Node, count, port, peerPort int) {
+	if w.stops(peer, false, port, peerPort) != Hold {
+		return
+	}
+	for more, tries := count-1, 0; tries < 50; more, tries = 0, tries+1 { // one was counted
+		w.mu.Lock()
+		if !w.unheld {
+			w.held += more
+		}
+		over := len(w.rules) == 0
+		w.mu.Unlock()
+		if over {
+			return
+		}
+		time.Sleep(time.Millisecond)
+	}
 }
 
 func (w *wired) MeasureLinks(_ context.Context, m LinkMeasure) ([]LinkMeasured, error) {
@@ -74,6 +94,7 @@ func (w *wired) MeasureLinks(_ context.Context, m LinkMeasure) ([]LinkMeasured, 
 		peer := n.(*wired)
 		l := LinkMeasured{Peer: peer, Missing: peer.dead}
 		if !peer.dead && m.Out {
+			peer.holds(w, m.Count, m.PeerPort[n], m.Port)
 			l.Out = w.flows(peer, m, m.Port, m.PeerPort[n])
 		}
 		if !peer.dead && m.In {
@@ -332,6 +353,44 @@ func TestBurstsBeforeTheFault(t *testing.T) {
 		}
 		if wantStatus(t, name, r, history.Installed); a.looks != 3 {
 			t.Errorf("%s: %d looks, want two before and one after: %s", name, a.looks, r.Evidence)
+		}
+	}
+}
+
+func TestJitterThatDoesNotShow(t *testing.T) {
+	const asked = "{by: 50ms, jitter: 20ms}"
+	steady := func(look int, f *Flow) {
+		if look == 2 {
+			f.OneWay.Low, f.OneWay.High = f.OneWay.Mid, f.OneWay.Mid
+		}
+	}
+	for _, x := range []struct {
+		what, params string
+		skewed       func(look int, f *Flow)
+		want         history.ReceiptStatus
+	}{
+		{"as asked", asked, nil, history.Installed},
+		{"correlated", "{by: 50ms, jitter: 20ms, correlation: 25%}", nil, history.Installed},
+		{"a delay that is always the same", asked, steady, history.NotInstalled},
+		{"too little to judge", "{by: 50ms, jitter: 1ms}", steady, history.Installed},
+		{"too much correlation to judge", "{by: 50ms, jitter: 20ms, correlation: 60%}", steady, history.Installed},
+		{"times that differed as much before", asked, func(_ int, f *Flow) { f.OneWay.High = f.OneWay.Low + 25*time.Millisecond }, history.Indeterminate},
+	} {
+		c := wire("a", "b")
+		c.nodes[0].skewed = x.skewed
+		heal, r, err := linkFault(t, "delay", x.params).Inject(t.Context(), Scope{On: c.list()[:1], Peers: c.list()[1:]})
+		if err != nil {
+			t.Fatal(err)
+		}
+		wantStatus(t, x.what, r, x.want)
+		if lacks := strings.Contains(r.Evidence, "what else was asked for does not show to b, from b"); lacks != (x.want != history.Installed) {
+			t.Errorf("%s: %s", x.what, r.Evidence)
+		}
+		if told := strings.Contains(r.Evidence, "that of the one before it was not measured"); told != strings.Contains(x.params, "correlation") {
+			t.Errorf("%s: %s", x.what, r.Evidence)
+		}
+		if _, err := heal(t.Context()); err != nil {
+			t.Errorf("%s: %v", x.what, err)
 		}
 	}
 }

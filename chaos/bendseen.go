@@ -43,8 +43,15 @@ func (x *bent) compare(t Node, now []LinkMeasured, besides func(lane) beside) (l
 func (x *bent) judgeBent(t Node, now []LinkMeasured) history.Receipt {
 	lanes, missing := x.compare(t, now, func(l lane) beside { return x.scope.Lanes.changed(x.laid, l, x.since) })
 	by := map[history.ReceiptStatus]int{}
+	var lacking []string
 	for _, l := range lanes {
-		by[x.status(l)]++
+		status := x.status(l)
+		if status == history.Installed && x.whole != nil {
+			if status = x.whole(l); status != history.Installed {
+				lacking = append(lacking, l.way())
+			}
+		}
+		by[status]++
 	}
 	status := history.Indeterminate
 	switch {
@@ -53,7 +60,11 @@ func (x *bent) judgeBent(t Node, now []LinkMeasured) history.Receipt {
 	case by[history.Installed] > 0:
 		status = history.Installed
 	}
-	return seen(status, 0, t.Name()+": "+x.evidence(lanes, missing))
+	evidence := t.Name() + ": " + x.evidence(lanes, missing)
+	if len(lacking) > 0 {
+		evidence += "; what else was asked for does not show " + strings.Join(lacking, ", ")
+	}
+	return seen(status, 0, evidence)
 }
 
 // status tells whether a lane was hit. That it was not does not follow where another fault came or went since it was measured before.

@@ -146,6 +146,8 @@ func (w *watched) monotonic(ctx context.Context) (text string, moved bool) {
 	switch {
 	case !now.known:
 		return "its monotonic clock was not asked: " + now.how, false
+	case !w.mono.known && now.ahead.Abs() <= monoTolerance+now.err:
+		return "its monotonic clock is that of this machine" + now.how, false
 	case !w.mono.known:
 		return "its monotonic clock was not asked before", false
 	case by.Abs() > monoTolerance+now.err+w.mono.err:

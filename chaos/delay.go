@@ -3,6 +3,7 @@ package chaos
 import (
 	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/lockquake/lockquake/history"
@@ -56,7 +57,7 @@ func (f delay) bend() bend {
 		OnLinks: f.OnLinks, kind: "delay", by: f.engines(), needs: f.capabilities(), longest: f.By + f.Jitter,
 		shaping: Shaping{Delay: f.By, Jitter: f.Jitter, Correlation: float64(f.Correlation)},
 		gauge:   LinkMeasure{Count: 100, Every: time.Millisecond, Echo: true},
-		sign:    sign{shows: f.shows, text: f.text, drowned: f.drowned},
+		sign:    sign{shows: f.shows, text: f.text, drowned: f.drowned, whole: f.spreads},
 	}
 }
 
@@ -75,6 +76,33 @@ func (f delay) shows(l bentLane) history.ReceiptStatus {
 	}
 	return history.NotInstalled
 }
+
+// judgedJitter is the least that is looked for: a busy machine makes times differ by as much. With more correlation than
+// judgedCorrelation so few datagrams differ too little.
+const (
+	judgedJitter      = 2 * time.Millisecond
+	judgedCorrelation = 0.5
+)
+
+// spreads tells of a delay that is there whether it differs from datagram to datagram by at least half of what the jitter makes it: evenly
+// drawn from 2 jitters, 90 % of the times lie within 1.8, and correlation narrows that.
+func (f delay) spreads(l bentLane) history.ReceiptStatus {
+	if !f.judges() {
+		return history.Installed
+	}
+	narrow := math.Sqrt(float64((1 - f.Correlation) / (1 + f.Correlation)))
+	least := time.Duration(0.9 * narrow * float64(f.Jitter))
+	was, is := l.was.OneWay.High-l.was.OneWay.Low, l.is.OneWay.High-l.is.OneWay.Low
+	switch {
+	case is-was >= least:
+		return history.Installed
+	case is >= least:
+		return history.Indeterminate // they differed as much before
+	}
+	return history.NotInstalled
+}
+
+func (f delay) judges() bool { return f.Jitter >= judgedJitter && f.Correlation <= judgedCorrelation }
 
 // time is the one that is compared, and least by how much it grows at least.
 func (f delay) time(of Flow) time.Duration {
