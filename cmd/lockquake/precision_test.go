@@ -83,6 +83,68 @@ func TestFaultPrecision(t *testing.T) {
 	fmt.Printf("load after: %s\n", readFirstLine("/proc/loadavg"))
 }
 
+// crowded are runs in which as many cycles are made as the machine can, under one fault from the beginning to the end.
+const crowded = `
+name: crowded
+claim: As many locks as the machine can.
+backend: {use: redis, lock: set-px-lua, ttl: 10s}
+workload: {use: spread, clients: 4, users: 50, locks: 200}
+chaos:
+  - FAULT
+run: {for: 8s, seed: 1}
+expect: {double_grants: ">=0", judged: ">=1"}
+`
+
+// TestQueueCost prints what the agent's queue costs a scenario: how many cycles 200 users make in a second while every packet between
+// clients and server passes it, delayed by 1 ms, and while nothing does, twice (A/A), in turns. LOCKQUAKE_ROUNDS sets how many (default 5).
+func TestQueueCost(t *testing.T) {
+	rounds := 5
+	if s := os.Getenv("LOCKQUAKE_ROUNDS"); s != "" {
+		if _, err := fmt.Sscan(s, &rounds); err != nil {
+			t.Fatal(err)
+		}
+	}
+	provider := "docker"
+	if s := os.Getenv("LOCKQUAKE_TEST_PROVIDER"); s != "" {
+		provider = s
+	}
+	arms := []struct{ name, fault string }{
+		{"nothing", "{use: noop, on: redis-1, at: 0s}"},
+		{"nothing again", "{use: noop, on: redis-1, at: 0s}"},
+		{"queue, 1 ms", "{use: delay, on: redis-1, to: clients, by: 1ms, engine: queue, at: 0s}"},
+	}
+	fmt.Printf("cycles a second of 200 users, provider %s; load %s\n", provider, readFirstLine("/proc/loadavg"))
+	all := make([][]float64, len(arms))
+	for range rounds {
+		for i, arm := range arms {
+			file := filepath.Join(t.TempDir(), "crowded.yaml")
+			if err := os.WriteFile(file, []byte(strings.Replace(crowded, "FAULT", arm.fault, 1)), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			dir, said, _ := runIn(t, t.TempDir(), file, "--provider", provider)
+			r, err := results.Judge(dir)
+			if err != nil {
+				t.Fatal(err)
+			}
+			v := r.Measures["throughput_per_s"]
+			if v == nil || len(r.Faults) != 1 || r.Faults[0].Receipt.Status != history.Installed {
+				t.Fatalf("%s: nothing was measured, or the fault did not bite\n%s", arm.name, said)
+			}
+			all[i] = append(all[i], *v)
+		}
+	}
+	for i, arm := range arms {
+		share := make([]float64, rounds)
+		for n, v := range all[i] {
+			share[n] = v / all[0][n]
+		}
+		s, v := slices.Sorted(slices.Values(share)), slices.Sorted(slices.Values(all[i]))
+		fmt.Printf("  %-14s n %d  median %8.0f a second (%.0f to %.0f); of the first in its round %.2f (%.2f to %.2f)\n",
+			arm.name, rounds, v[len(v)/2], v[0], v[len(v)-1], s[len(s)/2], s[0], s[len(s)-1])
+	}
+	fmt.Printf("load after: %s\n", readFirstLine("/proc/loadavg"))
+}
+
 func pacedRun(t *testing.T, provider, fault, target, lasts, every, length string) string {
 	t.Helper()
 	text := strings.NewReplacer("NAME", fault, "FAULT", fault, "TARGET", target, "LASTS", lasts, "EVERY", every, "LENGTH", length).Replace(paced)
