@@ -54,6 +54,7 @@ type injectionsSoak struct {
 	made     int
 	unhealed []string
 	unbitten []string
+	untaken  []string // heals that did not take
 	out      string
 }
 
@@ -99,6 +100,9 @@ func TestRandomInjections(t *testing.T) {
 	if !t.Failed() && os.Getenv("LOCKQUAKE_END") != "none" {
 		s.end(backends[0], os.Interrupt)
 		s.end(backends[len(backends)-1], syscall.SIGKILL)
+	}
+	for _, heal := range s.untaken {
+		t.Errorf("a heal that did not take: %s", heal)
 	}
 	if left := s.clean(); left != "" {
 		t.Errorf("clean had something to do:\n%s", left)
@@ -233,6 +237,9 @@ func (s *injectionsSoak) count(backend string, seed int) int {
 		}
 		if f.Healed != nil && f.Healed.Status != history.Installed {
 			s.unhealed = append(s.unhealed, fmt.Sprintf("%s: heal %s: %s", what, f.Healed.Status, f.Healed.Evidence))
+		}
+		if f.Healed != nil && f.Healed.Status == history.NotInstalled {
+			s.untaken = append(s.untaken, what)
 		}
 	}
 	s.made += made

@@ -217,12 +217,26 @@ func containerPIDs(t *testing.T, supervisor int) []string {
 	return out
 }
 
-// TestSupervisorKilledInAPartition kills the supervisor while links are cut: its agent takes the rules down.
-func TestSupervisorKilledInAPartition(t *testing.T) {
+// TestSupervisorKilledWhileLinksAreHit kills the supervisor while links are cut, slow, or hold packets back: its agent takes the
+// rules down.
+func TestSupervisorKilledWhileLinksAreHit(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("looking into the namespaces of containers needs root")
 	}
-	p := begin(t, "run", scenarioFile(t, partitioned), "--provider", "docker")
+	for name, with := range map[string]string{
+		"partition": "{use: partition, on: leader, at: 500ms}",
+		"delay":     "{use: delay, on: leader, by: 20ms, engine: queue, at: 500ms}",
+		"hold-back": "{use: hold-back, on: leader, to: rest, at: 500ms}",
+	} {
+		t.Run(name, func(t *testing.T) {
+			killedWhileLinksAreHit(t, strings.Replace(partitioned, "{use: partition, on: leader, at: 500ms}", with, 1))
+		})
+	}
+}
+
+func killedWhileLinksAreHit(t *testing.T, scenario string) {
+	t.Helper()
+	p := begin(t, "run", scenarioFile(t, scenario), "--provider", "docker")
 	awaitPause(t, p)
 	pids := containerPIDs(t, p.cmd.Process.Pid)
 	tables := 0
@@ -232,8 +246,12 @@ func TestSupervisorKilledInAPartition(t *testing.T) {
 		spaces = append(spaces, f)
 		tables += len(ourTables(t, f))
 	}
-	if tables != len(pids) || tables == 0 { // at the leader, and at everybody's end of the links to it
-		t.Errorf("%d tables in %d namespaces while the partition stands", tables, len(pids))
+	at := len(pids) // at the leader, and at everybody's end of the links to it
+	if strings.Contains(scenario, "hold-back") {
+		at-- // its receivers only
+	}
+	if tables != at || tables == 0 {
+		t.Errorf("%d tables in %d namespaces while the fault stands, want %d", tables, len(pids), at)
 	}
 	if err := p.cmd.Process.Signal(syscall.SIGKILL); err != nil {
 		t.Fatal(err)

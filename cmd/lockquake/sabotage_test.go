@@ -12,7 +12,7 @@ import (
 )
 
 // sabotage is how a fault is kept from biting although whoever injects it is told that all went well. TestSabotage then demands the
-// receipt not-installed or indeterminate, the verdict unknown and exit code 4.
+// receipt not-installed, the verdict unknown and exit code 4.
 type sabotage struct {
 	// deaf names the agent's orders that are answered and not carried out: "filter", or "signal:STOP" for a signal. The fault is tried
 	// on one server of etcd, with the keys that its kind names.

@@ -367,8 +367,18 @@ func TestFiltersGoWithTheControlStream(t *testing.T) {
 	if err := <-ended; err != nil {
 		t.Fatal(err)
 	}
-	t.Logf("filters of %d namespaces went in %v", len(many), time.Since(begin))
+	goneInTime(t, fmt.Sprintf("filters of %d namespaces", len(many)), begin)
 	untouched(t, many...)
+}
+
+// goneInTime holds the agent to what it promises when its control stream ends.
+func goneInTime(t *testing.T, what string, begin time.Time) {
+	t.Helper()
+	took := time.Since(begin)
+	t.Logf("%s went in %v", what, took)
+	if took > 2*time.Second {
+		t.Errorf("%s took %v to go, and 2 s are promised", what, took)
+	}
 }
 
 func TestFilterFollowsItsProcess(t *testing.T) {

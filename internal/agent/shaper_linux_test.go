@@ -227,7 +227,7 @@ func TestShapingsGoWithTheControlStream(t *testing.T) {
 		if err := <-ended; err != nil {
 			t.Fatal(err)
 		}
-		t.Logf("gone in %v", time.Since(begin))
+		goneInTime(t, "shapings", begin)
 		untouched(t, x, y)
 		c, _ = inMemory(t)
 		for _, e := range []*cabled{&x, &y} {
