@@ -49,7 +49,7 @@ func TestFaultPrecision(t *testing.T) {
 	fmt.Printf("precision of faults, provider %s, redis and 2 clients; load %s\n", provider, readFirstLine("/proc/loadavg"))
 	for _, c := range []struct{ fault, target, lasts, every, length string }{
 		{"pause", "client-1", "200ms", "400ms", "20s"},
-		{"pause", "redis-1", "200ms", "500ms", "20s"},
+		{"pause", "redis-1", "200ms", "400ms", "20s"},
 		{"kill", "redis-1", "300ms", "3s", "20s"},
 	} {
 		asked, err := time.ParseDuration(c.lasts)
