@@ -17,6 +17,7 @@ import (
 type clockNode struct {
 	whole, deaf, mute, stuck bool
 	mono                     bool // its monotonic clock goes along
+	dumb                     bool // it tells how long it has been up once, and then a thread of it has to be asked
 	shifts                   map[string]skewing
 	changes                  int64
 	slow                     time.Duration // until it shows a shift
@@ -75,6 +76,10 @@ func (n *clockNode) UnshiftClock(_ context.Context, key string) (ClockShifted, e
 
 func (n *clockNode) Ask(_ context.Context, _, fact string) (string, error) {
 	switch {
+	case fact == FactMonotonic && n.dumb && n.changes == 0:
+		return fmt.Sprint(clock.Now() - int64(2*time.Hour)), nil
+	case fact == FactMonotonic && n.dumb:
+		return fmt.Sprint(clock.Now()) + " as a thread reads it", nil
 	case fact == FactMonotonic && n.mono:
 		return fmt.Sprint(clock.Now() + int64(n.shown())), nil
 	case fact == FactMonotonic:
@@ -109,6 +114,7 @@ func TestClockFaults(t *testing.T) {
 		{"a jump that is ignored", "clock-jump", `{"by": "60000ms"}`, clockNode{deaf: true}, history.NotInstalled},
 		{"a drift that is ignored", "clock-drift", `{"rate": 1.5}`, clockNode{deaf: true}, history.NotInstalled},
 		{"a jump of both clocks", "clock-jump", `{"by": "60000ms"}`, clockNode{mono: true}, history.NotInstalled},
+		{"a clock that is asked in two ways", "clock-jump", `{"by": "60000ms"}`, clockNode{dumb: true}, history.Installed},
 		{"nobody answers", "clock-jump", `{"by": "60000ms"}`, clockNode{mute: true}, history.Indeterminate},
 	} {
 		t.Run(c.name, func(t *testing.T) {
