@@ -127,6 +127,37 @@ func TestClockFaultsOverlap(t *testing.T) {
 	}
 }
 
+// strobed is a scenario in which the clocks of two servers go an hour ahead and come back, again and again.
+const strobed = `name: strobed
+claim: Clocks that strobe are seen to go there and back each time.
+backend: {use: etcd, nodes: 3, ttl: 3s}
+workload: {use: counter, clients: 2, hold: 5ms, resource: {use: register, guard: none}}
+chaos:
+  - {use: clock-jump, on: [etcd-1, etcd-2], by: +1h, at: 500ms, for: 700ms, every: 1500ms}
+run: {for: 6s, seed: 1}
+expect: {judged: ">=1"}
+`
+
+// TestClocksStrobe looks at both receipts of each time.
+func TestClocksStrobe(t *testing.T) {
+	t.Parallel()
+	p := begin(t, "run", scenarioFile(t, strobed), "--provider", testProvider(), "--format", "json")
+	code := p.wait(t)
+	r := p.report(t)
+	if code != codeMet || len(r.Faults) < 3 {
+		t.Fatalf("exit code %d, faults %+v\n%s", code, r.Faults, p.stderr.String())
+	}
+	for _, f := range r.Faults {
+		wantReceipts(t, f, history.Installed)
+		for _, node := range []string{"etcd-1: ", "etcd-2: "} {
+			if !strings.Contains(f.Receipt.Evidence, node) || f.Healed != nil && !strings.Contains(f.Healed.Evidence, node) {
+				t.Errorf("%s of both servers: %s; %+v", f.Name, f.Receipt.Evidence, f.Healed)
+			}
+		}
+	}
+	gone(t, p)
+}
+
 // TestClockFaultsThatDoNothing sabotages both mechanisms: an agent that says it patched the process, and a server that throws away what it
 // was to load. The run believes neither.
 func TestClockFaultsThatDoNothing(t *testing.T) {
