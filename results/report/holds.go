@@ -15,7 +15,7 @@ func holdsOf(events []history.Event) []results.HoldRef {
 	for i := range events {
 		e := &events[i]
 		if e.Kind == history.Acquire && e.Phase == history.Ok {
-			out = append(out, results.HoldRef{User: e.User, Grant: e.Op, Issued: e.Value, Start: e.Time, Valid: e.Valid, Token: e.Token})
+			out = append(out, refOf(e))
 			continue
 		}
 		for j := range out {
@@ -50,4 +50,9 @@ func clientNumber(node string) (int, bool) {
 	number, ok := strings.CutPrefix(node, "client-")
 	n, err := strconv.Atoi(number)
 	return n - 1, ok && err == nil && n > 0
+}
+
+// refOf is the hold that a grant began.
+func refOf(e *history.Event) results.HoldRef {
+	return results.HoldRef{User: e.User, Grant: e.Op, Issued: e.Value, Start: e.Time, Valid: e.Valid, Token: e.Token}
 }

@@ -18,7 +18,7 @@ func (s *story) lanes() {
 	nodes := sc.nodes()
 	for i, u := range sc.users {
 		l := lane{Kind: laneClient, Name: sc.name(u), Sub: fmt.Sprintf("user %d", u.Index()), User: u, Hue: i}
-		if l.Name != clientName(u) {
+		if !strings.HasPrefix(l.Name, clientName(u)) {
 			l.Sub = clientName(u)
 		}
 		s.Lanes = append(s.Lanes, l)

@@ -40,10 +40,7 @@ func (s *story) lockMarks() {
 		case e.Kind == history.Ended:
 			s.add(mark{Time: e.Time, Kind: markNote, Lane: lane, To: nowhere, Label: "session last seen standing"})
 		case e.Kind == history.Lost:
-			s.add(mark{
-				Time: e.Time, Kind: markNote, Lane: lane, To: nowhere, Label: "told: grant lost", Weight: weightLoss,
-				Say: name + " is told that it lost " + s.scene.lockName(e.Lock),
-			})
+			s.lost(e, lane)
 		case e.Kind == history.Dead:
 			s.add(mark{Time: e.Time, Kind: markNote, Lane: lane, To: nowhere, Label: "process is dead", Weight: weightTurn, Say: name + " is dead"})
 		}
@@ -53,6 +50,15 @@ func (s *story) lockMarks() {
 			s.add(mark{Time: h.Ref.End, Kind: markNote, Lane: h.Lane, To: nowhere, Label: "hold ends"})
 		}
 	}
+}
+
+// lost adds that a user is told that its grant is gone, and how long after it could have known that its time was over.
+func (s *story) lost(e history.Event, lane int) {
+	say := s.Lanes[lane].Name + " is told that it lost " + s.scene.lockName(e.Lock)
+	if h := s.hold(e.User, e.Grant); h != nil && h.Ref.Valid != history.ValidUnknown && h.Ref.Valid != history.ValidEndless && h.Ref.Valid < e.Time {
+		say += ", " + duration(e.Time-h.Ref.Valid) + " after its validity ended"
+	}
+	s.add(mark{Time: e.Time, Kind: markNote, Lane: lane, To: nowhere, Label: "told: grant lost", Weight: weightLoss, Say: say})
 }
 
 // hold finds the bar of a grant.
@@ -134,14 +140,14 @@ func (s *story) acquire(i int, e history.Event, lane int) {
 	}
 	s.add(ask)
 	s.add(mark{
-		Time: f.Time, Kind: markAnswer, Lane: lane, To: service, Label: why, Bad: true, Weight: weightLoss,
+		Time: f.Time, Kind: markAnswer, Lane: lane, To: service, Label: why, Bad: true, Weight: weightGrant, // as heavy as what it waited for
 		Say: fmt.Sprintf("%s, which had asked for %s at %s, is not granted it: %s", name, lock, s.at(e.Time), why),
 	})
 }
 
 // granted adds the question for a lock and the grant.
 func (s *story) granted(e history.Event, f *history.Event, h *bar, word string) {
-	name, lock := s.Lanes[h.Lane].Name, s.scene.lockName(e.Lock)
+	name, lock, took := s.Lanes[h.Lane].Name, s.scene.lockName(e.Lock), f.Time-e.Time
 	to, at, by := s.service(), []int(nil), ""
 	if who := s.scene.granters(h.Ref); len(who) > 0 {
 		by = " by " + list(brief(who))
@@ -164,8 +170,11 @@ func (s *story) granted(e history.Event, f *history.Event, h *bar, word string) 
 		if renewed := h.Ref.Valid; renewed > v {
 			say += " and then renewed"
 		}
+		if took > atOnce && v > f.Time {
+			say += " (" + duration(v-f.Time) + " left)"
+		}
 	}
-	if f.Time-e.Time <= atOnce {
+	if took <= atOnce {
 		s.add(mark{
 			Time: f.Time, Kind: markExchange, Lane: h.Lane, To: to, At: at, Label: word + ": " + label, Weight: weightGrant,
 			Say: fmt.Sprintf("%s asks for %s and is granted it%s%s", name, lock, by, say),

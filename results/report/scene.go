@@ -13,7 +13,7 @@ import (
 )
 
 // A scene is the part of a run that is drawn and told: all that the users of a story did, or what lies around a witness, or
-// around the longest time in which nobody got a lock.
+// around the longest time in which nobody got a lock, or around one handoff of a lock that many wait for.
 type scene struct {
 	env    results.Env
 	report results.Report
@@ -21,13 +21,14 @@ type scene struct {
 	seen   []history.Observation
 	locks  []string
 
-	whole  bool             // all that its users did
-	worst  *results.Witness // what is told; nil: nothing that would be worth a title
-	gap    [2]int64         // ns: the time without a grant, where that is what is told
-	users  []history.User   // who has a lane: those of a story by name, others by their first hold
-	holds  []results.HoldRef
-	events []history.Event // of these users, in the order of time
-	crowd  []history.Event // grants of the same locks to others
+	whole   bool             // all that its users did
+	worst   *results.Witness // what is told; nil: nothing that would be worth a title
+	gap     [2]int64         // ns: the time without a grant, where that is what is told
+	handoff *handoff         // where that is what is told
+	users   []history.User   // who has a lane: those of a story by name, others by their first hold
+	holds   []results.HoldRef
+	events  []history.Event // of these users, in the order of time
+	crowd   []history.Event // grants of the same locks to others
 }
 
 type key struct {
@@ -76,8 +77,10 @@ func stage(dir string, r results.Report, env results.Env) (*scene, error) {
 		w := recast(dir, *sc.worst, env)
 		sc.worst, sc.holds = &w, slices.Clone(w.Holds)
 		err = sc.around(dir)
-	default:
+	case len(sc.faults) > 0:
 		err = sc.outage(dir)
+	case r.Measures["wakeups_per_handoff"] != nil:
+		err = sc.crowded(dir)
 	}
 	if err != nil || len(sc.users) == 0 {
 		return nil, err
@@ -150,9 +153,6 @@ func (sc *scene) around(dir string) error {
 // outage makes the scene of the longest time, while a fault stood and until the first grant after it, in which nobody got a lock: the
 // last hold before and the first one after.
 func (sc *scene) outage(dir string) error {
-	if len(sc.faults) == 0 {
-		return nil
-	}
 	var before, last, next *history.Event
 	var longest int64
 	troubled := func(from, to int64) bool {
@@ -174,9 +174,12 @@ func (sc *scene) outage(dir string) error {
 		return err
 	}
 	sc.gap = [2]int64{last.Time, next.Time}
-	for _, e := range []*history.Event{last, next} {
-		sc.holds = append(sc.holds, results.HoldRef{User: e.User, Grant: e.Op, Issued: e.Value, Start: e.Time, Valid: e.Valid, Token: e.Token})
-	}
+	return sc.grants(dir, last, next)
+}
+
+// grants makes the scene of two grants, one after the other: all that belongs to their holds.
+func (sc *scene) grants(dir string, last, next *history.Event) error {
+	sc.holds = []results.HoldRef{refOf(last), refOf(next)}
 	if err := sc.around(dir); err != nil {
 		return err
 	}
@@ -209,13 +212,16 @@ func (sc *scene) lockName(i uint16) string {
 	return ""
 }
 
-// name is what a user is called: as the steps call it, else by its client.
+// name is what a user is called: as the steps call it, else by its client, and by its number where that alone would name two.
 func (sc *scene) name(u history.User) string {
 	node := clientName(u)
 	for name, n := range sc.env.People {
 		if n == node && u.Index() == 0 {
 			return name
 		}
+	}
+	if slices.ContainsFunc(sc.users, func(o history.User) bool { return o != u && o.Client() == u.Client() }) {
+		return u.String()
 	}
 	return node
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/lockquake/lockquake/history"
@@ -122,6 +123,7 @@ func tell(sc *scene) *story {
 	s.validityMarks()
 	s.faultMarks()
 	s.seenMarks()
+	s.waitMark()
 	s.others()
 	slices.SortStableFunc(s.Marks, func(a, b mark) int { return cmp.Compare(a.Time, b.Time) })
 	return s
@@ -135,7 +137,11 @@ func isEffect(e history.Event) bool {
 // title is the headline: what was found.
 func title(sc *scene) string {
 	if n := sc.report.Counts["double_grants"]; sc.whole && n != nil && *n > 1 {
-		return fmt.Sprintf("%d double grants of %s", *n, sc.lock())
+		title := fmt.Sprintf("%d double grants of %s", *n, sc.lock())
+		if f := sc.report.Counts["foreign_releases"]; f != nil && *f > 1 {
+			title += fmt.Sprintf(", in a cascade of %d foreign releases", *f)
+		}
+		return title
 	}
 	if sc.worst != nil {
 		return headline(*sc.worst, sc)
@@ -152,6 +158,8 @@ func title(sc *scene) string {
 		found = "Stuck lock: somebody asks for " + sc.lock() + ", and nobody gets it"
 	case sc.gap[1] != 0:
 		found = "Nobody got a lock for " + duration(sc.gap[1]-sc.gap[0])
+	case sc.handoff != nil:
+		found = "A handoff, while " + strconv.Itoa(sc.handoff.waiting) + " wait: " + duration(sc.handoff.long())
 	}
 	switch {
 	case found != "" && clean != "":

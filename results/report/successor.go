@@ -38,9 +38,9 @@ func (s *successor) observe(e *history.Event) {
 	at := key{e.User, e.Grant}
 	switch {
 	case e.Kind == history.Acquire && e.Phase == history.Ok && s.found == nil:
-		h := &results.HoldRef{User: e.User, Grant: e.Op, Issued: e.Value, Start: e.Time, Valid: e.Valid, Token: e.Token}
-		if e.User != first.User && e.Mode == uint8(0) && s.later(h) {
-			s.open[key{e.User, e.Op}] = h
+		h := refOf(e)
+		if e.User != first.User && e.Mode == uint8(0) && s.later(&h) {
+			s.open[key{e.User, e.Op}] = &h
 		}
 	case e.Kind == history.EffectWrite && e.Phase == history.Ok && s.found == nil && e.Time < s.w.To:
 		if h := s.open[at]; h != nil {
