@@ -26,36 +26,47 @@ var (
 	familyTargets  = []string{"leader or all", "leader", "one", "all", "holder"}
 )
 
-// familyMain is the story's main form.
-var familyMain = Member{Lock: "v3lock-blind", Version: "3.4", Target: "leader or all"}
+// familyOwn are the members that the story's file has, by the words of their twins. The set of the guarded takes nothing from a holder that is late.
+var familyOwn = []struct {
+	twin string
+	Member
+}{
+	{"", Member{Lock: "v3lock-blind", Version: "3.4", Target: "leader or all"}},
+	{"-careful", Member{Lock: "v3lock", Version: "3.4", Target: "leader or all"}},
+	{"-mutex", Member{Lock: "mutex", Version: "3.4", Target: "leader or all"}},
+	{"-leader", Member{Lock: "v3lock-blind", Version: "3.4", Target: "leader"}},
+	{"-one", Member{Lock: "v3lock-blind", Version: "3.4", Target: "one"}},
+	{"-all", Member{Lock: "v3lock-blind", Version: "3.4", Target: "all"}},
+	{"-holder", Member{Lock: "v3lock-blind", Version: "3.4", Target: "holder"}},
+	{"-built-in", Member{Lock: "v3lock-blind", Version: "built-in", Target: "leader or all"}},
+	{"-fenced", Member{Lock: "v3lock", Version: "3.4", Target: "leader or all", Guard: "fenced"}},
+	{"-in-etcd", Member{Lock: "v3lock", Version: "3.4", Target: "leader or all", Guard: "set in etcd"}},
+}
 
-// familyGuards are the twins whose set takes nothing from a holder that is late.
-var familyGuards = []struct{ twin, guard string }{{"fenced", "fenced"}, {"in-etcd", "set in etcd"}}
-
-// familyRows are all members with containers, and those that the story's file names, as other stories, as processes too.
+// familyRows are all members with containers, and those that the story's file has, as other stories, as processes too.
 func familyRows() []Row {
 	var docker, local []Row
-	add := func(scenario string, m Member, set []string) {
-		row := Row{
+	row := func(scenario string, m Member, set []string) Row {
+		return Row{
 			Scenario: scenario, Member: &m, Set: set, File: "stories/" + familyStory + ".yaml", Backend: "etcd", Provider: "docker",
 			Count: familyRuns, Shows: "at least 20 grants",
-		}
-		docker = append(docker, row)
-		if m.Guard != "" || m == familyMain {
-			row.Provider, row.Count = "local", localRuns
-			local = append(local, row)
 		}
 	}
 	for _, version := range familyVersions {
 		for _, l := range familyLocks {
 			for _, target := range familyTargets {
 				m := Member{Lock: l, Version: version, Target: target}
-				add(familyStory, m, m.set())
+				docker = append(docker, row(familyStory, m, m.set()))
 			}
 		}
 	}
-	for _, g := range familyGuards {
-		add(familyStory+"-"+g.twin, Member{Lock: "v3lock", Version: "3.4", Target: "leader or all", Guard: g.guard}, nil)
+	for _, own := range familyOwn {
+		r := row(familyStory+own.twin, own.Member, nil)
+		if own.Guard != "" {
+			docker = append(docker, r)
+		}
+		r.Provider, r.Count, r.Optional = "local", localRuns, true
+		local = append(local, r)
 	}
 	return append(docker, local...)
 }
@@ -69,11 +80,8 @@ func (m Member) set() []string {
 	return out
 }
 
-// id names the member among the family's; a twin's scenario says it all.
+// id names the member among the family's.
 func (m Member) id() string {
-	if m.Guard != "" {
-		return ""
-	}
 	return "+" + strings.Join([]string{m.Lock, m.Version, strings.ReplaceAll(m.Target, " ", "-")}, "+")
 }
 
@@ -152,23 +160,28 @@ var demands = []demand{
 	},
 }
 
-// answer says whether a demand is met, by which figures, and what is still to be run.
-func (d demand) answer(rows []Row, states []State) string {
+// asked returns the pooled runs of the rows that a demand is asked of, how many rows those are, how many of them were run, and how many not as
+// often as they must be.
+func (d demand) asked(rows []Row, states []State) (p pool, all, made, short int) {
 	var of []State
-	all, short := 0, 0
 	for i, row := range rows {
 		if row.Member == nil || !d.of(*row.Member) {
 			continue
 		}
 		all++
-		if len(states[i].Runs) < row.Count {
+		if states[i].done(row) < row.Count {
 			short++
 		}
 		if len(states[i].Runs) > 0 {
 			of = append(of, states[i])
 		}
 	}
-	p := pooled(of)
+	return pooled(of), all, len(of), short
+}
+
+// answer says whether a demand is met, by which figures, and what is still to be run.
+func (d demand) answer(rows []Row, states []State) string {
+	p, all, made, short := d.asked(rows, states)
 	verdict := "not met"
 	switch {
 	case p.runs == 0:
@@ -177,7 +190,7 @@ func (d demand) answer(rows []Row, states []State) string {
 		verdict = "met"
 	}
 	out := fmt.Sprintf("%s: **%s**; %d of %d acknowledged elements in %d runs of %d rows, %s.",
-		d.text, verdict, p.lost, p.acknowledged, p.runs, len(of), p.share())
+		d.text, verdict, p.lost, p.acknowledged, p.runs, made, p.share())
 	if short > 0 {
 		out += fmt.Sprintf(" Of all %d rows that it is asked of, %d are not run as often as they must be.", all, short)
 	}
@@ -234,8 +247,8 @@ func memberLine(row Row, s State) string {
 		spread = fmt.Sprintf("%.0f–%.0f %%", 100*p.least, 100*p.most)
 	}
 	runs := fmt.Sprint(len(s.Runs))
-	if len(s.Runs) < row.Count {
-		runs += fmt.Sprintf(" (%d to go)", row.Count-len(s.Runs))
+	if done := s.done(row); done < row.Count {
+		runs += fmt.Sprintf(" (%d to go)", row.Count-done)
 	}
 	low, high := loads(s.Runs)
 	return fmt.Sprintf("| %s | %s | %s | %s | %s | %s | %d | %d | %d | %d | %d | %s | %s | %d | %d | %d | %s | %s | %s; %s |\n",

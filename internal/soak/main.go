@@ -47,6 +47,7 @@ func soak(ctx context.Context, args []string, tell io.Writer) error {
 	only := flags.String("only", "*", "do the rows whose scenario or id (as -list prints it) matches this pattern, or one of several with commas between, in the order of the page; the page keeps the others")
 	most := flags.Int("runs", 0, "make at most this many runs of each row, and leave the others for another time; 0: all")
 	rewrite := flags.Bool("page", false, "write the page out of what is done, and run nothing")
+	anew := flags.String("anew", "", "put the runs of the rows that -only names aside, so that they begin anew; the page tells of them, and for this reason. Nothing is run")
 	list := flags.Bool("list", false, "print the rows and what is done of them, and run nothing")
 	if err := flags.Parse(args); err != nil {
 		return err
@@ -62,6 +63,9 @@ func soak(ctx context.Context, args []string, tell io.Writer) error {
 	}
 	if err := o.look(); err != nil {
 		return err
+	}
+	if *anew != "" {
+		return o.anew(*anew)
 	}
 	if *list {
 		return o.list(os.Stdout)
@@ -127,6 +131,7 @@ func (o *options) look() error {
 	if err != nil {
 		return err
 	}
+	files := newWorktree(o.runner.top)
 	o.keys, o.paths = map[string]string{}, map[string][]string{}
 	for _, row := range o.rows {
 		s, err := row.scenario()
@@ -140,7 +145,7 @@ func (o *options) look() error {
 			return fmt.Errorf("%s: %w", row.ID(), err)
 		}
 		others := slices.DeleteFunc(slices.Clone(paths), func(p string) bool { return p == faultsFolder+"/*" })
-		if o.keys[row.ID()], err = treeKey(o.runner.top, others, append(n.modules, string(s.Text), code)); err != nil {
+		if o.keys[row.ID()], err = files.key(others, append(n.modules, string(s.Text), code)); err != nil {
 			return err
 		}
 		if row.File != "" {
@@ -157,14 +162,14 @@ func (o options) do(ctx context.Context, row Row) error {
 	if err != nil {
 		return err
 	}
-	n := row.Count - len(state.Runs)
+	n := row.Count - state.done(row)
 	if o.most > 0 {
 		n = min(n, o.most)
 	}
 	if n <= 0 {
 		return o.write()
 	}
-	fmt.Fprintf(o.runner.tell, "soak: %s, %d of %d runs are done, %d come now\n", row.ID(), len(state.Runs), row.Count, n)
+	fmt.Fprintf(o.runner.tell, "soak: %s, %d of %d runs are done, %d come now\n", row.ID(), state.done(row), row.Count, n)
 	err = o.runner.several(ctx, row, n, func(run Run) error {
 		if len(state.Runs) == 0 {
 			state.Versions = o.runner.versions(run.Dir)
@@ -172,12 +177,16 @@ func (o options) do(ctx context.Context, row Row) error {
 				return err
 			}
 		}
-		state.Runs = append(state.Runs, run)
+		state.Runs, state.Missing = append(state.Runs, run), ""
 		return state.save(file)
 	})
 	switch {
 	case errors.Is(err, errMissing):
 		fmt.Fprintf(o.runner.tell, "soak: %s: %v\n", row.ID(), err)
+		state.Missing = err.Error()
+		if err := state.save(file); err != nil {
+			return err
+		}
 	case err != nil:
 		return fmt.Errorf("%s: %w; what is done is kept, run it again to go on", row.ID(), err)
 	}
@@ -190,47 +199,54 @@ func (o options) load(row Row) (State, string, error) {
 	return state, o.file(row), err
 }
 
+// states are what is done of some rows.
+func (o options) states(rows []Row) ([]State, error) {
+	out := make([]State, len(rows))
+	for i, row := range rows {
+		var err error
+		if out[i], _, err = o.load(row); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
 // file is where the state of a row is kept.
 func (o options) file(row Row) string { return filepath.Join(o.state, row.ID()+".json") }
 
 // list prints how far each row is.
 func (o options) list(w io.Writer) error {
-	for _, row := range o.rows {
-		state, _, err := o.load(row)
-		if err != nil {
-			return err
-		}
-		fmt.Fprintf(w, "%-44s %2d of %2d runs done\n", row.ID(), len(state.Runs), row.Count)
+	states, err := o.states(o.rows)
+	if err != nil {
+		return err
+	}
+	for i, row := range o.rows {
+		fmt.Fprintf(w, "%-44s %2d of %2d runs done\n", row.ID(), states[i].done(row), row.Count)
 	}
 	return nil
 }
 
-// verdict is an error unless every run of every chosen row was made and passed.
-func (o options) verdict() error {
-	bad, short := 0, 0
+// anew begins rows anew, and writes the page.
+func (o options) anew(why string) error {
+	if o.only == "*" {
+		return errors.New("-anew: -only should say which rows begin anew")
+	}
 	chosen, err := o.chosen()
 	if err != nil {
 		return err
 	}
 	for _, row := range chosen {
-		state, _, err := o.load(row)
+		state, file, err := o.load(row)
 		if err != nil {
 			return err
 		}
-		if len(state.Runs) < row.Count && !row.Optional {
-			short++
+		if len(state.Runs) == 0 {
+			return fmt.Errorf("-anew: %s has no runs of the files as they are", row.ID())
 		}
-		for _, r := range state.Runs {
-			if r.Verdict != string(passed) {
-				bad++
-			}
+		state.putAside(why)
+		if err := state.save(file); err != nil {
+			return err
 		}
 	}
-	if short > 0 {
-		return fmt.Errorf("%d rows have fewer runs than they ask for; %s shows them", short, o.page)
-	}
-	if bad > 0 {
-		return fmt.Errorf("%d runs did not pass; %s names them", bad, o.page)
-	}
-	return nil
+	return o.write()
 }

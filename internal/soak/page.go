@@ -44,8 +44,10 @@ func page(rows []Row, states []State) string {
 Made by ` + "`make soak`" + `: each story as often as its row says, none left out. *Passed* means that the run
 met the story's expectations; an *unknown* run gave no answer (a fault that did not bite, a machine that stood still) and
 does not count as passed. A count is the sum over all runs, and in how many of them it was above zero; – was not judged.
+*Seconds* are those of a run in the middle, and of the longest, from its start to its report.
 *Kept* counts the runs on servers of the run before, which had to be [shown to be clean](verdict.md#servers-that-are-kept); the others had servers of their own.
-Behind the commit a \* says that something which the row depends on has changed since: the next soak runs it anew.
+Behind the commit a \* says that something which the row depends on has changed since: the next soak runs it anew. A row without it ran
+on what stands beside this page, whatever became of its commit: of 22 November 2026 some were put together before they were published.
 
 `)
 	fmt.Fprintf(&b, "Machine: %d cores, %s/%s. The load averages (1, 5, 15 min) are those before the row's least and most loaded run.\n\n",
@@ -54,7 +56,7 @@ Behind the commit a \* says that something which the row depends on has changed 
 	for _, c := range columns {
 		b.WriteString(" " + strings.ReplaceAll(c, "_", " ") + " |")
 	}
-	b.WriteString(" commit | date | load |\n|---|---|---|---|---|---|---|---|" + strings.Repeat("---|", len(columns)+3) + "\n")
+	b.WriteString(" seconds | commit | date | load |\n|---|---|---|---|---|---|---|---|" + strings.Repeat("---|", len(columns)+4) + "\n")
 	for i, row := range rows {
 		if row.Member == nil && len(states[i].Runs) > 0 {
 			b.WriteString(line(row, states[i]))
@@ -64,7 +66,10 @@ Behind the commit a \* says that something which the row depends on has changed 
 	b.WriteString(ranOn(rows, states))
 	var none []string
 	for i, row := range rows {
-		if len(states[i].Runs) == 0 {
+		switch {
+		case states[i].Missing != "":
+			fmt.Fprintf(&b, "\n%s %s\n", row.ID(), states[i].Missing)
+		case len(states[i].Runs) == 0:
 			none = append(none, row.ID())
 		}
 	}
@@ -114,8 +119,8 @@ func line(row Row, s State) string {
 	}
 	n := len(s.Runs)
 	of := fmt.Sprintf("%d of %d", verdicts[string(results.Pass)], n)
-	if n < row.Count {
-		of += fmt.Sprintf(" (%d to go)", row.Count-n)
+	if done := s.done(row); done < row.Count {
+		of += fmt.Sprintf(" (%d to go)", row.Count-done)
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "| %s | %s | %s | %s | %d | %d | %d | %d |", row.Name(), row.Provider, row.Shows, of,
@@ -124,8 +129,18 @@ func line(row Row, s State) string {
 		b.WriteString(" " + sum(s.Runs, c) + " |")
 	}
 	low, high := loads(s.Runs)
-	fmt.Fprintf(&b, " %s | %s | %s; %s |\n", s.from(), s.Runs[n-1].Began.Format("2006-01-02"), low, high)
+	fmt.Fprintf(&b, " %s | %s | %s | %s; %s |\n", seconds(s.Runs), s.from(), s.Runs[n-1].Began.Format("2006-01-02"), low, high)
 	return b.String()
+}
+
+// seconds is what a run took in the middle, and the longest.
+func seconds(runs []Run) string {
+	var all []float64
+	for _, r := range runs {
+		all = append(all, r.Seconds)
+	}
+	slices.Sort(all)
+	return fmt.Sprintf("%.1f (%.1f)", all[len(all)/2], all[len(all)-1])
 }
 
 // sum adds one count over all runs that judged it.
@@ -179,7 +194,29 @@ func failures(rows []Row, states []State) string {
 		return "Nothing was run.\n"
 	}
 	if b.Len() == 0 {
-		return "No run failed or was unknown.\n"
+		return "No run failed or was unknown.\n" + aside(rows, states)
 	}
-	return "Runs that did not pass:\n\n" + b.String()
+	return "Runs that did not pass:\n\n" + b.String() + aside(rows, states)
+}
+
+// aside lists what was put aside by hand.
+func aside(rows []Row, states []State) string {
+	var b strings.Builder
+	for i, row := range rows {
+		for _, a := range states[i].Aside {
+			var runs []string
+			for _, verdict := range slices.Sorted(maps.Keys(a.Runs)) {
+				runs = append(runs, fmt.Sprintf("%d %s", a.Runs[verdict], verdict))
+			}
+			fmt.Fprintf(&b, "- %s, %s: %s. %s", row.ID(), a.Commit, strings.Join(runs, ", "), a.Why)
+			for _, r := range a.Reasons {
+				b.WriteString("\n  - " + r)
+			}
+			b.WriteString("\n")
+		}
+	}
+	if b.Len() == 0 {
+		return ""
+	}
+	return "\nRuns that were put aside, and their rows begun anew (`go run ./internal/soak -only ROWS -anew WHY`):\n\n" + b.String()
 }

@@ -74,7 +74,7 @@ func (r Row) Name() string {
 // ID names the row among all rows and in the folder of states.
 func (r Row) ID() string {
 	switch {
-	case r.Member != nil:
+	case r.Member != nil && r.Set != nil: // one that the story's file has is named by its scenario
 		return r.Scenario + r.Member.id() + "@" + r.Provider
 	case r.Lock == "":
 		return r.Scenario + "@" + r.Provider

@@ -73,7 +73,7 @@ func (r runner) several(ctx context.Context, row Row, n int, take func(Run) erro
 		return failed
 	case ctx.Err() != nil || code == exitInterrupted:
 		return errInterrupted
-	case code == exitUsage || code == exitMissing:
+	case done == 0 && (code == exitUsage || code == exitMissing): // after a run it is no matter of what there is
 		return fmt.Errorf("%w: %s", errMissing, stderr.last())
 	case done < n:
 		run.Verdict, run.Reasons = "error", []string{fmt.Sprintf("exit code %d: %s", code, stderr.last())}

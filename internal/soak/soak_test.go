@@ -18,11 +18,12 @@ func tree(t *testing.T) options {
 	write(t, filepath.Join(top, "lockquake"), `#!/bin/sh
 while [ $# -gt 0 ]; do [ "$1" = --repeat ] && times=$2; shift; done
 kept=false code=0
+if [ -e "$0.missing" ]; then cat "$0.missing" >&2; exit 3; fi
 for i in $(seq $times); do
   n=$(($(cat "$0.n" 2>/dev/null || echo 0) + 1)); echo $n >"$0.n"
   v=pass; [ $n = 3 ] && v=fail code=1
   interrupted=false; [ "$(cat "$0.stop" 2>/dev/null)" = $n ] && interrupted=true
-  if [ "$(cat "$0.crash" 2>/dev/null)" = $n ]; then echo "it broke" >&2; exit 9; fi
+  if [ "$(cat "$0.crash" 2>/dev/null)" = $n ]; then echo "it broke" >&2; exit $(cat "$0.code" 2>/dev/null || echo 9); fi
   mkdir -p runs/$n; echo "{\"schema\":\"lockquake/env/1\",\"interrupted\":$interrupted,\"started\":\"2026-01-02T03:04:05Z\",\"host\":{\"load_before\":\"$n 1 1\"}}" >runs/$n/env.json
   echo "{\"schema\":\"lockquake/verdict/1\",\"verdict\":\"$v\",\"kept\":$kept,\"reasons\":[\"run $n\"],\"judged\":{\"grants\":100},\"counts\":{\"double_grants\":0,\"stale_writes\":2,\"stuck_locks\":null},\"run_dir\":\"$PWD/runs/$n\"}"
   if [ $interrupted = true ]; then echo 0 >"$0.stop"; exit 130; fi
@@ -62,7 +63,7 @@ func see(t *testing.T, o *options) {
 	t.Helper()
 	o.keys, o.paths = map[string]string{}, map[string][]string{}
 	for _, row := range o.rows {
-		key, err := treeKey(o.runner.top, lockOnly, []string{"module v1"})
+		key, err := newWorktree(o.runner.top).key(lockOnly, []string{"module v1"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -204,5 +205,90 @@ func TestKeyIsOfCodeNotOfComments(t *testing.T) {
 		if same := bytes.Equal(code([]byte(base)), code([]byte(c.text))); same != c.same {
 			t.Errorf("%s: the same is %v, want %v", name, same, c.same)
 		}
+	}
+}
+
+// What could be run before is not what a machine cannot run.
+func TestARunThatDoesNotStartLaterOnIsCounted(t *testing.T) {
+	o := tree(t)
+	write(t, o.runner.bin+".crash", "2")
+	write(t, o.runner.bin+".code", "3")
+	if err := o.do(context.Background(), o.rows[0]); err != nil {
+		t.Fatal(err)
+	}
+	state, _, err := o.load(o.rows[0])
+	if err != nil || len(state.Runs) != 2 || state.Missing != "" {
+		t.Fatalf("%d runs, %q, %v", len(state.Runs), state.Missing, err)
+	}
+	if r := state.Runs[1]; r.Verdict != "error" || r.Reasons[0] != "exit code 3: it broke" {
+		t.Errorf("%+v", r)
+	}
+}
+
+// Runs that are put aside stay on the page with their reasons, and their row begins anew.
+func TestAnew(t *testing.T) {
+	o := tree(t)
+	if err := o.do(context.Background(), o.rows[0]); err != nil {
+		t.Fatal(err)
+	}
+	if err := o.anew("too loud"); err == nil {
+		t.Error("every row is put aside, though none was named")
+	}
+	o.only = "story"
+	if err := o.anew("the machine was too loud"); err != nil {
+		t.Fatal(err)
+	}
+	if state, _, err := o.load(o.rows[0]); err != nil || len(state.Runs) != 0 {
+		t.Fatalf("%d runs are left: %v", len(state.Runs), err)
+	}
+	if err := o.anew("again"); err == nil {
+		t.Error("a row without runs is put aside")
+	}
+	if err := o.do(context.Background(), o.rows[0]); err != nil {
+		t.Fatal(err)
+	}
+	text := read(t, o.page)
+	for _, want := range []string{"1 fail, 3 pass. the machine was too loud", "run 3: fail; run 3 (load 3 1 1)", "4 of 4"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("the page lacks %q:\n%s", want, text)
+		}
+	}
+}
+
+// A row that cannot be run here is named with the reason; it is no failure where the machine is not asked to deliver it.
+func TestARowThatCannotBeRunHere(t *testing.T) {
+	o := tree(t)
+	write(t, o.runner.bin+".missing", "zookeeper is not installed")
+	if err := o.do(context.Background(), o.rows[0]); err != nil {
+		t.Fatal(err)
+	}
+	if text := read(t, o.page); !strings.Contains(text, "story@docker cannot be run here: zookeeper is not installed") || strings.Contains(text, "Not run yet") {
+		t.Error(text)
+	}
+	if err := o.verdict(); err == nil {
+		t.Error("a row that must be run was not, and nobody minds")
+	}
+	o.rows[0].Optional = true
+	if err := o.verdict(); err != nil {
+		t.Error(err)
+	}
+}
+
+// What is demanded of many runs together ends the soak with an error when it is not met.
+func TestADemandThatIsNotMet(t *testing.T) {
+	o := tree(t)
+	o.rows = familyRows()
+	see(t, &o)
+	lost := int64(0)
+	for _, row := range o.rows {
+		if row.Set != nil && row.Member.Target == "leader" {
+			s := State{Key: o.keys[row.ID()], Runs: []Run{{Verdict: "pass", Acknowledged: 40, Counts: map[string]*int64{"lost_elements": &lost}}}}
+			if err := s.save(o.file(row)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if err := o.verdict(); err == nil || !strings.Contains(err.Error(), "More than none is lost") || !strings.Contains(err.Error(), "not met") {
+		t.Error(err)
 	}
 }

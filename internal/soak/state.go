@@ -40,8 +40,41 @@ type State struct {
 	Commit   string            `json:"commit"`
 	Versions map[string]string `json:"versions"` // of the service and of what it ran on
 	Runs     []Run             `json:"runs"`
+	Missing  string            `json:"missing,omitempty"` // why the row could not be run when it was last tried
+	Aside    []Aside           `json:"aside,omitempty"`   // runs that were put aside by hand
 
 	stale bool // Key is not that of the files as they are now
+}
+
+// Aside are runs of the same files that were put aside by hand, so that their row begins anew. They are not forgotten.
+type Aside struct {
+	Why     string         `json:"why"`
+	Commit  string         `json:"commit"`
+	Runs    map[string]int `json:"runs"` // by verdict
+	Reasons []string       `json:"reasons,omitempty"`
+}
+
+// putAside begins the row anew.
+func (s *State) putAside(why string) {
+	a := Aside{Why: why, Commit: s.Commit, Runs: map[string]int{}}
+	for i, r := range s.Runs {
+		a.Runs[r.Verdict]++
+		if r.Verdict != string(passed) {
+			a.Reasons = append(a.Reasons, fmt.Sprintf("run %d: %s; %s (load %s)", i+1, r.Verdict, strings.Join(r.Reasons, "; "), r.Load))
+		}
+	}
+	s.Aside, s.Runs = append(s.Aside, a), nil
+}
+
+// done is how many of a row's runs count for how many it asks for. What says nothing about a member of the family is pooled with nothing.
+func (s State) done(row Row) int {
+	n := 0
+	for _, r := range s.Runs {
+		if row.Member == nil || r.judged() {
+			n++
+		}
+	}
+	return n
 }
 
 // from names the commit that the runs are of, and says so where something has changed since.
@@ -114,34 +147,73 @@ func code(src []byte) []byte {
 	}
 }
 
-// treeKey hashes the names and contents of all files that the paths name, as they are in the working tree, and what else matters.
-func treeKey(top string, paths, beside []string) (string, error) {
-	files, err := gitLines(top, append([]string{"ls-files", "-z", "--cached", "--others", "--exclude-standard", "--"}, globs(paths)...)...)
+// worktree is the working tree as it was when it was first looked at. Many rows depend on the same files: each is read once.
+type worktree struct {
+	top     string
+	listed  map[string][]string // the files that matter, by the paths that name them
+	digests map[string]string   // of a file's contents; empty for one that is gone
+}
+
+func newWorktree(top string) *worktree {
+	return &worktree{top: top, listed: map[string][]string{}, digests: map[string]string{}}
+}
+
+// key hashes the names and contents of all files that the paths name, as they are in the working tree, and what else matters.
+func (t *worktree) key(paths, beside []string) (string, error) {
+	files, err := t.files(paths)
 	if err != nil {
 		return "", err
 	}
-	slices.Sort(files)
 	h := sha256.New()
 	for _, m := range beside {
 		fmt.Fprintln(h, m)
 	}
-	for _, f := range slices.Compact(files) {
-		if !matters(f) {
-			continue
-		}
-		b, err := os.ReadFile(filepath.Join(top, f))
-		if errors.Is(err, fs.ErrNotExist) {
-			continue // deleted, and not yet committed
-		}
+	for _, f := range files {
+		d, err := t.digest(f)
 		if err != nil {
 			return "", err
 		}
-		if strings.HasSuffix(f, ".go") {
-			b = code(b)
+		if d != "" {
+			fmt.Fprintf(h, "%s %s\n", f, d)
 		}
-		fmt.Fprintf(h, "%s %x\n", f, sha256.Sum256(b))
 	}
 	return hex.EncodeToString(h.Sum(nil))[:16], nil
+}
+
+// files lists those that matter, in order, each once.
+func (t *worktree) files(paths []string) ([]string, error) {
+	asked := strings.Join(paths, "\n")
+	if files, ok := t.listed[asked]; ok {
+		return files, nil
+	}
+	files, err := gitLines(t.top, append([]string{"ls-files", "-z", "--cached", "--others", "--exclude-standard", "--"}, globs(paths)...)...)
+	if err != nil {
+		return nil, err
+	}
+	slices.Sort(files)
+	files = slices.DeleteFunc(slices.Compact(files), func(f string) bool { return !matters(f) })
+	t.listed[asked] = files
+	return files, nil
+}
+
+// digest hashes what a file says; of one that is deleted and not yet committed it is empty.
+func (t *worktree) digest(file string) (string, error) {
+	if d, ok := t.digests[file]; ok {
+		return d, nil
+	}
+	b, err := os.ReadFile(filepath.Join(t.top, file))
+	if errors.Is(err, fs.ErrNotExist) {
+		t.digests[file] = ""
+		return "", nil
+	}
+	if err != nil {
+		return "", err
+	}
+	if strings.HasSuffix(file, ".go") {
+		b = code(b)
+	}
+	t.digests[file] = fmt.Sprintf("%x", sha256.Sum256(b))
+	return t.digests[file], nil
 }
 
 // commit names the commit of the working tree; "-dirty" where a file that matters differs from it.

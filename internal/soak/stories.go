@@ -31,7 +31,7 @@ func storyRows() []Row {
 			row.Count = twinRuns
 		}
 		docker = append(docker, row)
-		row.Provider, row.Count = "local", localRuns
+		row.Provider, row.Count, row.Optional = "local", localRuns, true
 		local = append(local, row)
 	}
 	return append(docker, local...)
