@@ -1,13 +1,15 @@
 // Storypages writes what the pages show of the stories: docs/stories.md with the claim, a run's findings, its picture and the command
 // of each, and the pictures of the README. It takes run directories, or folders of runs, of which it takes the latest of each story and
-// twin; what it knew of the others stays. Without any it writes the pages anew from what it knows.
+// twin as its file has it; what it knew of the others stays. Without any it writes the pages anew from what it knows.
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/lockquake/lockquake/results"
 )
@@ -38,7 +40,11 @@ func run(args []string) error {
 		return err
 	}
 	for _, arg := range args {
-		for _, dir := range runsIn(arg, all) {
+		dirs, err := runsIn(arg, all)
+		if err != nil {
+			return fmt.Errorf("%s: %w", arg, err)
+		}
+		for _, dir := range dirs {
 			if err := take(dir, all); err != nil {
 				return fmt.Errorf("%s: %w", dir, err)
 			}
@@ -57,26 +63,51 @@ func run(args []string) error {
 	return nil
 }
 
-// runsIn lists the run directory that arg is, or the latest run of each story and twin in the folder that it is.
-func runsIn(arg string, all []*story) []string {
+// runsIn lists the run directory that arg is, or the latest run that can be shown of each story and twin in the folder that it is.
+func runsIn(arg string, all []*story) ([]string, error) {
 	if _, err := os.Stat(filepath.Join(arg, results.FileEnv)); err == nil {
-		return []string{arg}
+		return []string{arg}, shows(arg)
 	}
 	var out []string
 	for _, s := range all {
-		names := []string{s.Name}
-		for _, t := range s.Twins {
-			names = append(names, t.Name)
-		}
-		for _, name := range names {
-			dir := filepath.Join(arg, name, "latest")
-			if _, err := os.Stat(filepath.Join(dir, results.FileEnv)); err == nil {
-				out = append(out, dir)
+		for _, form := range s.forms() {
+			dirs, err := filepath.Glob(filepath.Join(arg, form.Name, "[0-9]*"))
+			if err != nil {
+				return nil, err
+			}
+			slices.Sort(dirs)
+			for _, dir := range slices.Backward(dirs) {
+				if shows(dir) == nil {
+					out = append(out, dir)
+					break
+				}
 			}
 		}
 	}
-	return out
+	return out, nil
 }
+
+// shows tells why a run cannot stand for its story; nil where it can.
+func shows(dir string) error {
+	env, err := results.ReadEnv(dir)
+	switch {
+	case err != nil:
+		return err
+	case env.Interrupted || !env.Finished:
+		return errors.New("the run was cut short; a whole one should be shown")
+	case strings.Contains(env.Replay, "--set"):
+		return fmt.Errorf("the run is of another scenario (%s); one of the story's own should be shown", env.Replay)
+	case !ofCommit(env.Version):
+		return fmt.Errorf("the run was made by %s, which nobody else can build; one of a commit should be shown", env.Version)
+	}
+	if r, err := results.ReadReport(dir); err != nil || r.Verdict != results.Pass {
+		return errors.Join(err, fmt.Errorf("the run is %q; one that passed should be shown", r.Verdict))
+	}
+	return nil
+}
+
+// ofCommit tells whether a version of lockquake is one that somebody else can build.
+func ofCommit(version string) bool { return version != "dev" && !strings.HasSuffix(version, "-dirty") }
 
 // take adds what a run showed, and its picture where it is a story's main form.
 func take(dir string, all []*story) error {

@@ -12,8 +12,8 @@ import (
 
 const again = "; run it and `go run ./internal/storypages RUN-DIR` (docs/development.md, \"The pages of the stories\")"
 
-// TestPagesShowTheStories holds the pages to the stories: each has a section with its claim and a run, what is shown are runs that passed, with a
-// picture each; and nothing in the written parts is by hand.
+// TestPagesShowTheStories holds the pages to the stories: each has a section with its claim and a picture, what is shown of it and
+// its twins are runs of their own that passed, of a commit, and with all that is expected; and nothing in the written parts is by hand.
 func TestPagesShowTheStories(t *testing.T) {
 	if err := os.Chdir("../.."); err != nil {
 		t.Fatal(err)
@@ -27,19 +27,28 @@ func TestPagesShowTheStories(t *testing.T) {
 		if !strings.Contains(text, "\n### "+s.Name+"\n\n"+oneLine(s.Claim)) {
 			t.Errorf("%s has no section with its claim in %s", s.Name, storiesPage)
 		}
-		if _, ok := s.Found[s.Name]; !ok {
-			t.Errorf("%s has no run to show%s", s.Name, again)
-		}
-		for name, f := range s.Found {
-			if f.Verdict != "pass" {
-				t.Errorf("%s: the run that is shown is %s%s", name, f.Verdict, again)
+		for _, one := range s.forms() {
+			f, ok := s.Found[one.Name]
+			switch {
+			case !ok:
+				t.Errorf("%s has no run to show%s", one.Name, again)
+				continue
+			case f.Verdict != "pass":
+				t.Errorf("%s: the run that is shown is %s%s", one.Name, f.Verdict, again)
+			case strings.Contains(f.Replay, "--set") || !ofCommit(f.Made):
+				t.Errorf("%s: the run that is shown is another's: %s, made by %s%s", one.Name, f.Replay, f.Made, again)
+			}
+			for _, e := range one.Expect {
+				_, counted := f.Counts[e.Name]
+				_, measured := f.Measures[e.Name]
+				if !counted && !measured && !e.Forced && e.Name != "judged" {
+					t.Errorf("%s: the run that is shown does not tell %s, which is expected now%s", one.Name, e.Name, again)
+				}
 			}
 		}
-		if f, ok := s.Found[s.Name]; ok && f.drawn() {
-			svg, err := os.ReadFile(filepath.Join(statesDir, s.Name+".svg"))
-			if err != nil || len(svg) > largest {
-				t.Errorf("%s: a picture of %d bytes, at most %d: %v%s", s.Name, len(svg), largest, err, again)
-			}
+		svg, err := os.ReadFile(filepath.Join(statesDir, s.Name+".svg"))
+		if err != nil || len(svg) > largest || !s.Found[s.Name].drawn() {
+			t.Errorf("%s: a picture of %d bytes, at most %d: %v%s", s.Name, len(svg), largest, err, again)
 		}
 	}
 	for page, part := range map[string]func([]*story) string{storiesPage: storiesText, readmePage: readmeText} {

@@ -7,8 +7,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-
-	"github.com/lockquake/lockquake/scenarios"
 )
 
 // The written parts stand between these lines.
@@ -74,13 +72,13 @@ func (s *story) section() string {
 	if len(s.Twins) > 0 {
 		b.WriteString("\n| twin | the same, but | a run found | verdict |\n|---|---|---|---|\n")
 		for _, t := range s.Twins {
-			fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", strings.TrimPrefix(t.Name, s.Name), cell(t.Claim), s.Found[t.Name].results(t), s.Found[t.Name].verdict())
+			fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", strings.TrimPrefix(t.Name, s.Name), cell(t.Claim), s.Found[t.Name].results(), s.Found[t.Name].verdict())
 		}
 	}
 	return b.String()
 }
 
-// readmeText is the part of README.md: one story of each family that has one to show.
+// readmeText is the part of README.md: one story of each family that has one to show, and a line for each story there is.
 func readmeText(all []*story) string {
 	var b strings.Builder
 	for i, group := range sorted(all) {
@@ -92,6 +90,13 @@ func readmeText(all []*story) string {
 			fmt.Fprintf(&b, "\n**%s.** %s\n\n![%s, as it happened](docs/stories/%s.svg)\n\n%s\n", families[i].Title, oneLine(s.Claim), s.Name, s.Name, f.sentence())
 		}
 	}
+	b.WriteString("\n<details><summary>All stories, by family</summary>\n\n| story | what is staged | a run found | again |\n|---|---|---|---|\n")
+	for _, group := range sorted(all) {
+		for _, s := range group {
+			fmt.Fprintf(&b, "| [%s](docs/stories.md#%s) | %s | %s | `lockquake run %s` |\n", s.Name, s.Name, cell(s.Claim), s.Found[s.Name].results(), s.Name)
+		}
+	}
+	b.WriteString("\n</details>\n")
 	return b.String()
 }
 
@@ -147,8 +152,8 @@ func extra(counts map[string]int64) []string {
 	return out
 }
 
-// results are the figures of a twin's run, in a table.
-func (f found) results(scenarios.Scenario) string {
+// results are the figures of a run, in a table.
+func (f found) results() string {
 	if f.Verdict == "" {
 		return "not shown yet"
 	}

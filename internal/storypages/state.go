@@ -39,6 +39,10 @@ var told = []string{
 	"token_regressions", "foreign_releases", "stuck_locks", "acknowledged_writes_lost",
 }
 
+// toldOfLoad are the measures that a page shows of a story under load where the run has them. One that is staged step by step takes as long
+// as its steps, and shows those that it expects.
+var toldOfLoad = []string{"unavailability_ms_max", "wakeups_per_handoff", "requests_per_handoff", "handoff_p50_ms"}
+
 // read judges a run directory and takes what the pages show of it.
 func read(dir string) (name string, f found, svg []byte, err error) {
 	r, err := results.Judge(dir)
@@ -62,6 +66,13 @@ func read(dir string) (name string, f found, svg []byte, err error) {
 	for _, name := range told {
 		if n := r.Counts[name]; n != nil && *n > 0 {
 			f.Counts[name] = *n
+		}
+	}
+	if len(env.People) == 0 { // no steps name anybody
+		for _, name := range toldOfLoad {
+			if m := r.Measures[name]; m != nil {
+				f.Measures[name] = m
+			}
 		}
 	}
 	for _, e := range r.Expectations {
@@ -117,9 +128,14 @@ func stories(dir string) ([]*story, error) {
 	return out, nil
 }
 
+// forms are the story itself and its twins.
+func (s *story) forms() []scenarios.Scenario {
+	return append([]scenarios.Scenario{s.Scenario}, s.Twins...)
+}
+
 // take adds what a run of the story, or of a twin, showed; ok is false where the run is of another.
 func (s *story) take(name string, f found) (ok bool) {
-	for _, one := range append([]scenarios.Scenario{s.Scenario}, s.Twins...) {
+	for _, one := range s.forms() {
 		if one.Name == name {
 			if name != s.Name {
 				f.Words = nil // its story is told by a table
@@ -133,11 +149,10 @@ func (s *story) take(name string, f found) (ok bool) {
 
 // keep writes what is known of the story, without what scenarios that are gone had shown.
 func (s *story) keep(dir string) error {
-	names := []string{s.Name}
-	for _, t := range s.Twins {
-		names = append(names, t.Name)
-	}
-	maps.DeleteFunc(s.Found, func(name string, _ found) bool { return !slices.Contains(names, name) })
+	forms := s.forms()
+	maps.DeleteFunc(s.Found, func(name string, _ found) bool {
+		return !slices.ContainsFunc(forms, func(form scenarios.Scenario) bool { return form.Name == name })
+	})
 	if len(s.Found) == 0 {
 		return nil
 	}
