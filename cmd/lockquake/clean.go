@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -52,7 +53,28 @@ func cleanCommand(std streams) *cobra.Command {
 		for _, l := range swept.Left {
 			fmt.Fprintln(std.err, "left: "+l)
 		}
+		if err != nil && strings.Contains(err.Error(), activeEndpoints) {
+			fmt.Fprintln(std.err, "left: "+miscount)
+		}
 		return err
 	}
 	return c
+}
+
+const (
+	// activeEndpoints is how Docker refuses to remove a network.
+	activeEndpoints = "has active endpoints"
+	miscount        = "a network without containers that the engine calls active is one whose endpoints it miscounts " +
+		"(seen with Docker 20.10, moby/moby#42119): restart the engine, and run `lockquake clean`"
+)
+
+// onlyMiscounted tells whether nothing went wrong but that the engine keeps a network: all its containers were removed, or it would be told
+// in a line of its own.
+func onlyMiscounted(err error) bool {
+	for line := range strings.Lines(err.Error()) {
+		if !strings.Contains(line, "remove network ") || !strings.Contains(line, activeEndpoints) {
+			return false
+		}
+	}
+	return true
 }

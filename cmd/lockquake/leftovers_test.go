@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -55,7 +56,52 @@ func leftovers(t *testing.T, supervisor int) []string {
 	return out
 }
 
-// gone demands that nothing is left within a few seconds: processes that were killed need a moment to be reaped.
+// clean runs `lockquake clean`, which must come to its end, and returns what it says. Networks that the engine miscounts are told, and do
+// not count.
+func clean(t *testing.T) string {
+	t.Helper()
+	p := begin(t, "clean")
+	code := p.wait(t)
+	for line := range strings.Lines(p.stderr.String()) {
+		if id := refused.FindStringSubmatch(line); id != nil && miscounted(t, id[1]) {
+			code = codeMet
+		} else if !strings.HasPrefix(line, "left: ") {
+			t.Errorf("clean: %s", line)
+		}
+	}
+	if code != codeMet {
+		t.Errorf("clean: exit code %d", code)
+	}
+	return p.stdout.String() + p.stderr.String()
+}
+
+func cleaned(t *testing.T) {
+	t.Helper()
+	clean(t)
+}
+
+// refused is what is said of a network that the engine does not remove.
+var refused = regexp.MustCompile(`remove network ([0-9a-f]{12}): .* ` + activeEndpoints)
+
+// miscounted tells whether the engine refuses to remove a network for endpoints that are not there: when containers of one network end in the
+// same moment, Docker 20.10 loses count now and then (moby/moby#42119), and only its restart takes such a network away. Its own
+// list of who is in the network, and that of all containers with it, must be empty.
+func miscounted(t *testing.T, network string) bool {
+	t.Helper()
+	within, err := exec.Command("docker", "network", "inspect", "--format", "{{len .Containers}}", network).Output()
+	if err != nil {
+		return false // gone by now, or no engine
+	}
+	boxes, err := exec.Command("docker", "ps", "-aq", "--filter", "network="+network).Output()
+	if err != nil || strings.TrimSpace(string(within)) != "0" || len(bytes.TrimSpace(boxes)) > 0 {
+		return false
+	}
+	t.Logf("the engine counts endpoints in the network %s, and lists none: nobody can remove it until the engine is restarted", network)
+	return true
+}
+
+// gone demands that nothing is left within a few seconds: processes that were killed need a moment to be reaped. A network that the
+// engine miscounts is told, and does not count.
 func gone(t *testing.T, p *process) {
 	t.Helper()
 	var left []string
@@ -65,7 +111,17 @@ func gone(t *testing.T, p *process) {
 		}
 		time.Sleep(100 * time.Millisecond)
 	}
-	t.Errorf("left behind: %v", left)
+	left = slices.DeleteFunc(left, func(what string) bool {
+		id, network := strings.CutPrefix(what, "docker network ")
+		if !network {
+			return false
+		}
+		said, err := exec.Command("docker", "network", "rm", id).CombinedOutput() // of a dead supervisor, and named above if it can be removed
+		return err != nil && strings.Contains(string(said), activeEndpoints) && miscounted(t, id)
+	})
+	if len(left) > 0 {
+		t.Errorf("left behind: %v", left)
+	}
 }
 
 // log is a buffer that may be read while a process writes into it.
@@ -153,12 +209,17 @@ func TestSupervisorKilled(t *testing.T) {
 		name, provider string
 		signal         syscall.Signal
 		code           int
-		sweep          []string
+		sweep          func(*testing.T)
 	}{
-		{"docker-clean", "docker", syscall.SIGKILL, -1, []string{"clean"}},
-		{"local-clean", "local", syscall.SIGKILL, -1, []string{"clean"}},
-		{"local-panic-clean", "local", syscall.SIGABRT, 2, []string{"clean"}},
-		{"local-next-run", "local", syscall.SIGKILL, -1, []string{"run", "memory-healthy", "--set", "run.for=500ms"}},
+		{"docker-clean", "docker", syscall.SIGKILL, -1, cleaned},
+		{"local-clean", "local", syscall.SIGKILL, -1, cleaned},
+		{"local-panic-clean", "local", syscall.SIGABRT, 2, cleaned},
+		{"local-next-run", "local", syscall.SIGKILL, -1, func(t *testing.T) {
+			next := begin(t, "run", "memory-healthy", "--set", "run.for=500ms")
+			if next.wait(t) != codeMet {
+				t.Errorf("the next run: %s%s", next.stdout.String(), next.stderr.String())
+			}
+		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			p := begin(t, "run", "etcd-holder-pause", "--provider", c.provider)
@@ -172,10 +233,7 @@ func TestSupervisorKilled(t *testing.T) {
 			if len(leftovers(t, p.cmd.Process.Pid)) == 0 {
 				t.Fatal("nothing was left: this test shows nothing")
 			}
-			sweeper := begin(t, c.sweep...)
-			if sweeper.wait(t) != codeMet {
-				t.Errorf("%v: %s%s", c.sweep, sweeper.stdout.String(), sweeper.stderr.String())
-			}
+			c.sweep(t)
 			gone(t, p)
 		})
 	}

@@ -201,6 +201,22 @@ func TestKilledSupervisorInNamespaces(t *testing.T) {
 	orphans(t, "namespaces", "tkillns")
 }
 
+// others demands that nothing kept a sweep from its end but networks of other tests that the engine calls active: those tests look at them
+// themselves.
+func others(t *testing.T, run string, err error) {
+	t.Helper()
+	if err == nil {
+		return
+	}
+	for line := range strings.Lines(err.Error()) {
+		if !strings.Contains(line, "remove network ") || !strings.Contains(line, "has active endpoints") || strings.Contains(line, "lockquake-"+run) {
+			t.Error(line)
+			continue
+		}
+		t.Logf("left by another: %s", line)
+	}
+}
+
 func TestKilledSupervisorOfContainers(t *testing.T) {
 	needRoot(t) // the test looks at the engine's processes in this machine's /proc
 	for provider, run := range map[string]string{"docker": "tkilldock", "docker-without-agent": "tkillnoag"} {
@@ -208,9 +224,7 @@ func TestKilledSupervisorOfContainers(t *testing.T) {
 			d := engine(t, DockerOptions{})
 			paused := abandon(t, provider, run, staticNode(t), func() {
 				var s Swept
-				if err := s.engine(t.Context(), d, SweepOptions{}); err != nil {
-					t.Error(err)
-				}
+				others(t, run, s.engine(t.Context(), d, SweepOptions{}))
 				if strings.Contains(strings.Join(append(s.Containers, s.Networks...), " "), run) {
 					t.Errorf("a running supervisor's things were swept: %+v", s)
 				}
@@ -221,9 +235,7 @@ func TestKilledSupervisorOfContainers(t *testing.T) {
 				}
 			}
 			swept, err := Sweep(t.Context(), SweepOptions{})
-			if err != nil {
-				t.Error(err)
-			}
+			others(t, run, err)
 			t.Logf("swept %v", swept)
 			names := strings.Join(append(swept.Containers, swept.Networks...), " ")
 			if !strings.Contains(names, "lockquake-"+run+"-echo-1") || !strings.Contains(names, "lockquake-"+run) {
@@ -233,8 +245,10 @@ func TestKilledSupervisorOfContainers(t *testing.T) {
 				gone(t, p)
 			}
 			nothingLeft(t, run)
-			if again, err := Sweep(t.Context(), SweepOptions{}); err != nil || strings.Contains(fmt.Sprint(again.Containers, again.Networks), run) {
-				t.Errorf("swept twice: %+v, %v", again, err)
+			again, err := Sweep(t.Context(), SweepOptions{})
+			others(t, run, err)
+			if strings.Contains(fmt.Sprint(again.Containers, again.Networks), run) {
+				t.Errorf("swept twice: %+v", again)
 			}
 		})
 	}
