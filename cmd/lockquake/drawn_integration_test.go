@@ -31,10 +31,7 @@ expect: {judged: ">=1"}
 // TestTheMajorityIsSpared: followers are found when a fault is injected, and then it is seen that they may not be hit. The drawn
 // file tells whom each hit, and runs again with the same outcome.
 func TestTheMajorityIsSpared(t *testing.T) {
-	provider := os.Getenv("LOCKQUAKE_TEST_PROVIDER")
-	if provider == "" {
-		provider = "local"
-	}
+	provider := setting("LOCKQUAKE_TEST_PROVIDER", "local")
 	out := t.TempDir()
 	file := filepath.Join(out, "spared.yaml")
 	// All followers of three are two, which is known to be too many beforehand: it is written so that only the moment tells.

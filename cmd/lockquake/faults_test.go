@@ -3,7 +3,6 @@
 package main
 
 import (
-	"os"
 	"strings"
 	"testing"
 
@@ -18,10 +17,7 @@ import (
 // TestFaults has each fault act on one backend that it applies to, and be healed; the backends take turns, so that all are hit. Every
 // pair of the two is a row of the track record, which runs the same scenarios.
 func TestFaults(t *testing.T) {
-	provider := os.Getenv("LOCKQUAKE_TEST_PROVIDER")
-	if provider == "" {
-		provider = "docker"
-	}
+	provider := setting("LOCKQUAKE_TEST_PROVIDER", "docker")
 	places := make(chan struct{}, 2) // each run wants the machine's time for its measurements
 	turn := 0
 	for _, k := range chaos.Kinds() {

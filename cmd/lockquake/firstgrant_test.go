@@ -9,23 +9,20 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/lockquake/lockquake/internal/cluster"
 	"github.com/lockquake/lockquake/results"
 )
 
 // TestFirstGrant prints, for each backend, the time from the start of `lockquake run` to the first grant that is judged, and that of
 // start-up in it, as env.json has them. It starts the program that LOCKQUAKE_BIN names, as a user would.
 func TestFirstGrant(t *testing.T) {
-	rounds, names := measuring()
-	if _, _, err := chooseProvider(t.Context(), "docker"); err != nil {
-		fmt.Printf("the time to the first grant was not measured: %v\n", err)
-		t.Skip(err)
-	}
+	n, names, p := times(t, "LOCKQUAKE_ROUNDS", 3), measured(), providerFor(t, "docker", "the time to the first grant")
 	fmt.Printf("from run to the first judged grant, and start-up in it, in seconds: medians (least to most) of %d; load %s\n",
-		rounds, readFirstLine("/proc/loadavg"))
+		n, readFirstLine("/proc/loadavg"))
 	for _, name := range names {
 		var both trial
-		for range rounds {
-			grant, up := firstGrant(t, name)
+		for range n {
+			grant, up := firstGrant(t, p, name)
 			both[0], both[1] = append(both[0], grant), append(both[1], up)
 		}
 		fmt.Printf("%-14s first grant %s, start-up %s\n", name, both.text(0), both.text(1))
@@ -35,10 +32,10 @@ func TestFirstGrant(t *testing.T) {
 
 // firstGrant runs the backend's healthy scenario for a moment and reads its environment, in seconds. Too few grants for a verdict
 // are not what is asked here; a run without any is an error.
-func firstGrant(t *testing.T, backend string) (grant, up float64) {
+func firstGrant(t *testing.T, p cluster.Provider, backend string) (grant, up float64) {
 	t.Helper()
 	out := t.TempDir()
-	run := exec.Command(os.Getenv("LOCKQUAKE_BIN"), "run", backend+"-healthy", "--provider", "docker", "--set", "run.for=2s", "--out", out)
+	run := exec.Command(os.Getenv("LOCKQUAKE_BIN"), "run", backend+"-healthy", "--provider", p.Name(), "--set", "run.for=2s", "--out", out)
 	said, _ := run.CombinedOutput()
 	dirs, err := filepath.Glob(filepath.Join(out, "*", "[0-9]*"))
 	if err != nil || len(dirs) == 0 {

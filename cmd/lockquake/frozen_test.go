@@ -72,9 +72,7 @@ func TestFrozenAndForsaken(t *testing.T) {
 	if f, err := server.Frozen(); err != nil || !f.Frozen {
 		t.Fatalf("it is not frozen: %+v, %v; this test shows nothing", f, err)
 	}
-	sweeper := begin(t, "clean")
-	sweeper.wait(t) // what others left may keep it from its end
-	t.Logf("clean: %s%s", sweeper.stdout.String(), sweeper.stderr.String())
+	t.Logf("clean: %s", clean(t))
 	gone(t, p)
 	if f, err := server.Frozen(); err != nil || !f.Gone {
 		t.Errorf("it is still there: %+v, %v", f, err)

@@ -137,13 +137,6 @@ func loadNow() string {
 	return strings.TrimSpace(string(b))
 }
 
-func setting(name, otherwise string) string {
-	if s := os.Getenv(name); s != "" {
-		return s
-	}
-	return otherwise
-}
-
 // ask finds out which faults the machine delivers on which targets of a backend.
 func (s *injectionsSoak) ask(backend string) {
 	for _, k := range chaos.Kinds() {

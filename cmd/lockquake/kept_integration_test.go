@@ -36,11 +36,7 @@ type groundwork struct {
 
 func newGroundwork(t *testing.T, scenario string, set ...string) *groundwork {
 	t.Helper()
-	name := os.Getenv("LOCKQUAKE_TEST_PROVIDER")
-	if name == "" {
-		name = "docker"
-	}
-	p, why, err := chooseProvider(t.Context(), name)
+	p, why, err := chooseProvider(t.Context(), setting("LOCKQUAKE_TEST_PROVIDER", "docker"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -109,14 +105,17 @@ func mustBeKept(t *testing.T, env results.Env) {
 	}
 }
 
-// mustBeFresh demands that a run started servers of its own, and said why.
-func (g *groundwork) mustBeFresh(t *testing.T, env results.Env, why string) {
+// mustBeFresh demands that a run started servers of its own, and said all the reasons why.
+func (g *groundwork) mustBeFresh(t *testing.T, env results.Env, reasons ...string) {
 	t.Helper()
-	if env.Kept || !strings.Contains(env.Fresh, why) {
-		t.Errorf("kept %t, fresh because %q; should be because of %q", env.Kept, env.Fresh, why)
+	text := strings.Join(g.said, "\n")
+	if env.Kept || !strings.Contains(text, "servers are started anew: ") {
+		t.Errorf("kept %t, and this was told: %s", env.Kept, text)
 	}
-	if text := strings.Join(g.said, "\n"); !strings.Contains(text, "servers are started anew: ") || !strings.Contains(text, why) {
-		t.Errorf("the reason was not told: %s", text)
+	for _, why := range reasons {
+		if !strings.Contains(env.Fresh, why) || !strings.Contains(text, why) {
+			t.Errorf("fresh because %q; should be because of %q, and this was told: %s", env.Fresh, why, text)
+		}
 	}
 }
 
@@ -129,28 +128,29 @@ func TestWhatIsPlantedBetweenRunsIsFound(t *testing.T) {
 	}
 	mustBeKept(t, g.run(t))
 	for _, c := range []struct {
-		name, why string
-		plant     func(t *testing.T, n *cluster.Node)
+		name  string
+		why   []string // all of it is told
+		plant func(t *testing.T, n *cluster.Node)
 	}{
-		{"key", `redis-1 has 1 keys, "dirty" among them`, func(t *testing.T, n *cluster.Node) { redisSays(t, n, "SET dirty 1", "+OK") }},
-		{"setting", `redis-1 config maxmemory is "1048576" and was "0"`, func(t *testing.T, n *cluster.Node) { redisSays(t, n, "CONFIG SET maxmemory 1mb", "+OK") }},
-		{"clock", "the clock of redis-1 is ", func(t *testing.T, n *cluster.Node) {
+		{"key", []string{`redis-1 has 1 keys, "dirty" among them`}, func(t *testing.T, n *cluster.Node) { redisSays(t, n, "SET dirty 1", "+OK") }},
+		{"setting", []string{`redis-1 config maxmemory is "1048576" and was "0"`}, func(t *testing.T, n *cluster.Node) { redisSays(t, n, "CONFIG SET maxmemory 1mb", "+OK") }},
+		{"clock", []string{"the clock of redis-1 is ", "s to 1m0", "s ahead of this machine, by its own protocol"}, func(t *testing.T, n *cluster.Node) {
 			if _, err := n.ShiftClock(t.Context(), "planted", chaos.ClockShift{Jump: time.Minute}); err != nil {
 				t.Fatal(err)
 			}
 		}},
-		{"rule", "filter planted/redis-1 stands on redis-1", func(t *testing.T, n *cluster.Node) {
+		{"rule", []string{"filter planted/redis-1 stands on redis-1"}, func(t *testing.T, n *cluster.Node) {
 			if err := n.Filter(t.Context(), "planted", []chaos.LinkRule{{Peer: n, Port: 9, How: chaos.Drop}}); err != nil {
 				t.Fatal(err)
 			}
 		}},
-		{"table of a stranger", "on the links of redis-1 there is [", plantTable},
-		{"pause", "redis-1 is stopped", func(t *testing.T, n *cluster.Node) {
+		{"table of a stranger", []string{"on the links of redis-1 there is ["}, plantTable},
+		{"pause", []string{"redis-1 is stopped"}, func(t *testing.T, n *cluster.Node) {
 			if _, err := n.Pause(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 		}},
-		{"death", "redis-1 has no process", func(t *testing.T, n *cluster.Node) {
+		{"death", []string{"redis-1 has no process"}, func(t *testing.T, n *cluster.Node) {
 			if _, err := n.Kill(t.Context()); err != nil {
 				t.Fatal(err)
 			}
@@ -163,7 +163,7 @@ func TestWhatIsPlantedBetweenRunsIsFound(t *testing.T) {
 			}
 			c.plant(t, nodes[0])
 			env := g.run(t)
-			g.mustBeFresh(t, env, c.why)
+			g.mustBeFresh(t, env, c.why...)
 			t.Logf("fresh: %s", env.Fresh)
 			if nodes[0].Running() {
 				t.Error("the server that was not kept still runs")
@@ -303,10 +303,7 @@ func TestEveryBackendIsKept(t *testing.T) {
 
 // TestRepeat looks at what a user sees: verdicts that stand by themselves, servers that were kept, and with --fresh none.
 func TestRepeat(t *testing.T) {
-	provider := os.Getenv("LOCKQUAKE_TEST_PROVIDER")
-	if provider == "" {
-		provider = "docker"
-	}
+	provider := setting("LOCKQUAKE_TEST_PROVIDER", "docker")
 	for _, c := range []struct {
 		flags []string
 		kept  []bool

@@ -271,8 +271,6 @@ func killedWhileLinksAreHit(t *testing.T, scenario string) {
 	if len(left) > 0 {
 		t.Errorf("2 s after the death of the supervisor there are %v", left)
 	}
-	if begin(t, "clean").wait(t) != codeMet {
-		t.Error("clean did not clean")
-	}
+	clean(t)
 	gone(t, p)
 }

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -14,6 +13,7 @@ import (
 	"time"
 
 	"github.com/lockquake/lockquake/history"
+	"github.com/lockquake/lockquake/internal/cluster"
 	"github.com/lockquake/lockquake/results"
 )
 
@@ -33,20 +33,8 @@ expect: {double_grants: ">=0", overlapping_holds: ">=0", judged: ">=1"}
 // the heal to a healthy service: with the fault, and beside it with one that does nothing, in turns. LOCKQUAKE_ROUNDS sets how many
 // turns (default 2), LOCKQUAKE_TEST_PROVIDER where (default docker).
 func TestFaultPrecision(t *testing.T) {
-	rounds, provider := 2, "docker"
-	if s := os.Getenv("LOCKQUAKE_ROUNDS"); s != "" {
-		if _, err := fmt.Sscan(s, &rounds); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if s := os.Getenv("LOCKQUAKE_TEST_PROVIDER"); s != "" {
-		provider = s
-	}
-	if _, _, err := chooseProvider(t.Context(), provider); err != nil {
-		fmt.Printf("the precision of faults was not measured: %v\n", err)
-		t.Skip(err)
-	}
-	fmt.Printf("precision of faults, provider %s, redis and 2 clients; load %s\n", provider, readFirstLine("/proc/loadavg"))
+	n, provider := times(t, "LOCKQUAKE_ROUNDS", 2), providerFor(t, setting("LOCKQUAKE_TEST_PROVIDER", "docker"), "the precision of faults")
+	fmt.Printf("precision of faults, provider %s, redis and 2 clients; load %s\n", provider.Name(), readFirstLine("/proc/loadavg"))
 	for _, c := range []struct{ fault, target, lasts, every, length string }{
 		{"pause", "client-1", "200ms", "400ms", "20s"},
 		{"pause", "redis-1", "200ms", "400ms", "20s"},
@@ -57,7 +45,7 @@ func TestFaultPrecision(t *testing.T) {
 			t.Fatal(err)
 		}
 		var with, without timings
-		for i := range rounds {
+		for i := range n {
 			arms := []func(){
 				func() {
 					with.add(t, pacedRun(t, provider, c.fault, c.target, c.lasts, c.every, c.length), c.target, asked)
@@ -98,30 +86,17 @@ expect: {double_grants: ">=0", judged: ">=1"}
 // TestQueueCost prints what the agent's queue costs a scenario: how many cycles 200 users make in a second while every packet between
 // clients and server passes it, delayed by 1 ms, and while nothing does, twice (A/A), in turns. LOCKQUAKE_ROUNDS sets how many (default 5).
 func TestQueueCost(t *testing.T) {
-	rounds := 5
-	if s := os.Getenv("LOCKQUAKE_ROUNDS"); s != "" {
-		if _, err := fmt.Sscan(s, &rounds); err != nil {
-			t.Fatal(err)
-		}
-	}
-	provider := "docker"
-	if s := os.Getenv("LOCKQUAKE_TEST_PROVIDER"); s != "" {
-		provider = s
-	}
+	n, provider := times(t, "LOCKQUAKE_ROUNDS", 5), providerFor(t, setting("LOCKQUAKE_TEST_PROVIDER", "docker"), "what the queue costs")
 	arms := []struct{ name, fault string }{
 		{"nothing", "{use: noop, on: redis-1, at: 0s}"},
 		{"nothing again", "{use: noop, on: redis-1, at: 0s}"},
 		{"queue, 1 ms", "{use: delay, on: redis-1, to: clients, by: 1ms, engine: queue, at: 0s}"},
 	}
-	fmt.Printf("cycles a second of 200 users, provider %s; load %s\n", provider, readFirstLine("/proc/loadavg"))
+	fmt.Printf("cycles a second of 200 users, provider %s; load %s\n", provider.Name(), readFirstLine("/proc/loadavg"))
 	all := make([][]float64, len(arms))
-	for range rounds {
+	for range n {
 		for i, arm := range arms {
-			file := filepath.Join(t.TempDir(), "crowded.yaml")
-			if err := os.WriteFile(file, []byte(strings.Replace(crowded, "FAULT", arm.fault, 1)), 0o600); err != nil {
-				t.Fatal(err)
-			}
-			dir, said, _ := runIn(t, t.TempDir(), file, "--provider", provider)
+			dir, said := runText(t, provider, strings.Replace(crowded, "FAULT", arm.fault, 1))
 			r, err := results.Judge(dir)
 			if err != nil {
 				t.Fatal(err)
@@ -134,25 +109,20 @@ func TestQueueCost(t *testing.T) {
 		}
 	}
 	for i, arm := range arms {
-		share := make([]float64, rounds)
-		for n, v := range all[i] {
-			share[n] = v / all[0][n]
+		share := make([]float64, n)
+		for k, v := range all[i] {
+			share[k] = v / all[0][k]
 		}
 		s, v := slices.Sorted(slices.Values(share)), slices.Sorted(slices.Values(all[i]))
 		fmt.Printf("  %-14s n %d  median %8.0f a second (%.0f to %.0f); of the first in its round %.2f (%.2f to %.2f)\n",
-			arm.name, rounds, v[len(v)/2], v[0], v[len(v)-1], s[len(s)/2], s[0], s[len(s)-1])
+			arm.name, n, v[len(v)/2], v[0], v[len(v)-1], s[len(s)/2], s[0], s[len(s)-1])
 	}
 	fmt.Printf("load after: %s\n", readFirstLine("/proc/loadavg"))
 }
 
-func pacedRun(t *testing.T, provider, fault, target, lasts, every, length string) string {
+func pacedRun(t *testing.T, provider cluster.Provider, fault, target, lasts, every, length string) string {
 	t.Helper()
-	text := strings.NewReplacer("NAME", fault, "FAULT", fault, "TARGET", target, "LASTS", lasts, "EVERY", every, "LENGTH", length).Replace(paced)
-	file := filepath.Join(t.TempDir(), "paced.yaml")
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	dir, _, _ := runIn(t, t.TempDir(), file, "--provider", provider)
+	dir, _ := runText(t, provider, strings.NewReplacer("NAME", fault, "FAULT", fault, "TARGET", target, "LASTS", lasts, "EVERY", every, "LENGTH", length).Replace(paced))
 	return dir
 }
 

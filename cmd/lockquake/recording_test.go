@@ -10,7 +10,6 @@ import (
 	"math"
 	"os"
 	"slices"
-	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -49,10 +48,7 @@ const (
 // slice in turn, and its lock cycles are counted against the time that it ran. LOCKQUAKE_PAIRS sets the number of pairs.
 // What the kernel writes back to disk later is not seen.
 func TestRecordingCost(t *testing.T) {
-	pairs := 12
-	if s := os.Getenv("LOCKQUAKE_PAIRS"); s != "" {
-		pairs, _ = strconv.Atoi(s)
-	}
+	pairs := times(t, "LOCKQUAKE_PAIRS", 12)
 	provider, reason, err := chooseProvider(context.Background(), "local")
 	if err != nil {
 		t.Fatal(err)

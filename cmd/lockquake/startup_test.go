@@ -11,7 +11,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -26,12 +25,7 @@ import (
 // lockquake starts them and when compose does, turn about. LOCKQUAKE_ROUNDS sets the number of turns (default 3),
 // LOCKQUAKE_BACKENDS the backends (default all).
 func TestStartUp(t *testing.T) {
-	rounds, names := measuring()
-	p, _, err := chooseProvider(t.Context(), "docker")
-	if err != nil {
-		fmt.Printf("start-up was not measured: %v\n", err)
-		t.Skip(err)
-	}
+	n, names, p := times(t, "LOCKQUAKE_ROUNDS", 3), measured(), providerFor(t, "docker", "start-up")
 	if _, err := cluster.SelfImage(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -39,10 +33,10 @@ func TestStartUp(t *testing.T) {
 	if err != nil {
 		fmt.Printf("start-up is measured without compose beside it: %v\n", err)
 	}
-	fmt.Printf("start-up until the service serves, and teardown, in seconds: medians (least to most) of %d; load %s\n", rounds, readFirstLine("/proc/loadavg"))
+	fmt.Printf("start-up until the service serves, and teardown, in seconds: medians (least to most) of %d; load %s\n", n, readFirstLine("/proc/loadavg"))
 	for _, name := range names {
 		var ours, theirs trial
-		for i := range rounds {
+		for i := range n {
 			arms := []func(){func() { ours.add(startOurs(t, p, name, i)) }}
 			if compose != nil {
 				arms = append(arms, func() { theirs.add(compose.start(t, name)) })
@@ -61,18 +55,6 @@ func TestStartUp(t *testing.T) {
 		fmt.Println()
 	}
 	fmt.Printf("load after: %s\n", readFirstLine("/proc/loadavg"))
-}
-
-// measuring is how often, and of which backends.
-func measuring() (rounds int, names []string) {
-	rounds, names = 3, servedBackends()
-	if s := os.Getenv("LOCKQUAKE_ROUNDS"); s != "" {
-		rounds, _ = strconv.Atoi(s)
-	}
-	if s := os.Getenv("LOCKQUAKE_BACKENDS"); s != "" {
-		names = strings.Split(s, ",")
-	}
-	return rounds, names
 }
 
 // trial collects the seconds of start-up and teardown.

@@ -1,0 +1,52 @@
+//go:build bench
+
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/lockquake/lockquake/internal/cluster"
+)
+
+// times is how often something is measured, as the environment has it.
+func times(t *testing.T, name string, otherwise int) int {
+	t.Helper()
+	s := setting(name, strconv.Itoa(otherwise))
+	n, err := strconv.Atoi(s)
+	if err != nil || n < 1 {
+		t.Fatalf("%s is %q; it should be how often each arm is measured, 1 or more", name, s)
+	}
+	return n
+}
+
+// measured are the backends to measure, as LOCKQUAKE_BACKENDS names them, or all.
+func measured() []string {
+	return strings.Split(setting("LOCKQUAKE_BACKENDS", strings.Join(servedBackends(), ",")), ",")
+}
+
+// providerFor opens a provider. Where it is not to be had, the test says what was not measured, and why.
+func providerFor(t *testing.T, name, what string) cluster.Provider {
+	t.Helper()
+	p, _, err := chooseProvider(t.Context(), name)
+	if err != nil {
+		fmt.Printf("%s was not measured: %v\n", what, err)
+		t.Skip(err)
+	}
+	return p
+}
+
+// runText runs the text of a scenario, and returns the run's directory and what was said. What the verdict is, is not asked.
+func runText(t *testing.T, p cluster.Provider, text string) (dir, said string) {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "measured.yaml")
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	dir, said, _ = runIn(t, t.TempDir(), file, "--provider", p.Name())
+	return dir, said
+}
