@@ -24,28 +24,6 @@ func shaped(t *testing.T, c *Client, key string, x, y cabled, s Shaping, ports .
 	}
 }
 
-// gauged measures the link from x to y.
-func gauged(t *testing.T, c *Client, x, y cabled, n int, every time.Duration) MeasuredLink {
-	t.Helper()
-	var m Measured
-	err := c.Order(t.Context(), Order{Do: DoMeasure, Process: x.Process, With: []Process{y.Process}, Args: MeasureArgs{
-		ProbeEnd: ProbeEnd{Address: x.address}, Peers: []ProbeEnd{{Address: y.address}}, Count: n, Every: every, Out: true, In: true, Echo: true,
-		Patience: 2 * time.Second,
-	}}, &m)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Logf("to %+v", m.Peers[0].Out)
-	t.Logf("from %+v", m.Peers[0].In)
-	return m.Peers[0]
-}
-
-// near tells whether a low quantile of durations is what was asked for. What a busy machine adds, it adds to the others first.
-func near(got, want time.Duration) bool { return got >= want && got < want+unshaped }
-
-// unshaped is what a link takes at most that is not delayed, on a busy machine.
-const unshaped = 150 * time.Millisecond
-
 // pace is the time between two datagrams: what a slow machine can send. The guest of make test-netem is slower still: at a
 // millisecond, what goes both ways with its echoes waits for its processor, longer than for the link.
 var pace = func() time.Duration {
@@ -89,20 +67,20 @@ func TestShaping(t *testing.T) {
 		for _, s := range []struct {
 			name    string
 			shaping Shaping
-			bites   func(f Flow) bool
+			bites   func(l stoodLink) bool
 		}{
-			{"delay", Shaping{Delay: 300 * time.Millisecond}, func(f Flow) bool {
-				return f.Arrived == f.Sent && near(f.OneWay.Low, 300*time.Millisecond) && near(f.Round.Low, 300*time.Millisecond) && f.Leapt == 0
+			{"delay", Shaping{Delay: 300 * time.Millisecond}, func(l stoodLink) bool {
+				return l.Out.Arrived == l.Out.Sent && l.near(l.Out.OneWay.Low, 300*time.Millisecond) && l.near(l.Out.Round.Low, 300*time.Millisecond) && l.Out.Leapt == 0
 			}},
-			{"jitter", Shaping{Delay: 300 * time.Millisecond, Jitter: 100 * time.Millisecond, Correlation: 0.25}, func(f Flow) bool {
-				return f.Arrived == f.Sent && f.OneWay.Mid > 250*time.Millisecond && f.OneWay.Low > 200*time.Millisecond &&
-					f.OneWay.High-f.OneWay.Low > 50*time.Millisecond && f.Leapt > 0
+			{"jitter", Shaping{Delay: 300 * time.Millisecond, Jitter: 100 * time.Millisecond, Correlation: 0.25}, func(l stoodLink) bool {
+				return l.Out.Arrived == l.Out.Sent && l.Out.OneWay.Mid > 250*time.Millisecond && l.Out.OneWay.Low > 200*time.Millisecond &&
+					l.Out.OneWay.High-l.Out.OneWay.Low > 50*time.Millisecond && l.Out.Leapt > 0
 			}},
-			{"loss", Shaping{Loss: 0.3}, func(f Flow) bool { return about(f.Sent-f.Arrived, f.Sent, 0.3) }},
-			{"correlated loss", Shaping{Loss: 0.3, Correlation: 0.25}, func(f Flow) bool { return about(f.Sent-f.Arrived, f.Sent, 0.3) }},
-			{"reorder", Shaping{Delay: 10 * time.Millisecond, Reorder: 0.25}, func(f Flow) bool { return about(f.Leapt, f.Sent, 0.25) }},
-			{"corrupt", Shaping{Corrupt: 0.3}, func(f Flow) bool { return about(f.Sent-f.Arrived, f.Sent, 0.3) && f.Damaged > 0 }},
-			{"duplicate", Shaping{Duplicate: 0.3}, func(f Flow) bool { return about(f.Copies, f.Sent, 0.3) && f.Arrived == f.Sent }},
+			{"loss", Shaping{Loss: 0.3}, func(l stoodLink) bool { return about(l.Out.Sent-l.Out.Arrived, l.Out.Sent, 0.3) }},
+			{"correlated loss", Shaping{Loss: 0.3, Correlation: 0.25}, func(l stoodLink) bool { return about(l.Out.Sent-l.Out.Arrived, l.Out.Sent, 0.3) }},
+			{"reorder", Shaping{Delay: 10 * time.Millisecond, Reorder: 0.25}, func(l stoodLink) bool { return about(l.Out.Leapt, l.Out.Sent, 0.25) }},
+			{"corrupt", Shaping{Corrupt: 0.3}, func(l stoodLink) bool { return about(l.Out.Sent-l.Out.Arrived, l.Out.Sent, 0.3) && l.Out.Damaged > 0 }},
+			{"duplicate", Shaping{Duplicate: 0.3}, func(l stoodLink) bool { return about(l.Out.Copies, l.Out.Sent, 0.3) && l.Out.Arrived == l.Out.Sent }},
 		} {
 			if s.shaping.Duplicate > 0 && engine == EngineQueue {
 				continue // it cannot: one packet is in the kernel, and one verdict on it
@@ -113,11 +91,11 @@ func TestShaping(t *testing.T) {
 				s.shaping.Engine = engine
 				shaped(t, c, "s/x", x, y, s.shaping)
 				m := gauged(t, c, x, y, 400, pace)
-				if !s.bites(m.Out) {
+				if !s.bites(m) {
 					t.Errorf("%+v shows itself as %+v", s.shaping, m.Out)
 				}
 				// What comes from y is not shaped, but its echo is.
-				if m.In.Arrived != m.In.Sent || m.In.OneWay.Low > unshaped || m.In.Copies > 0 {
+				if m.In.Arrived != m.In.Sent || !m.near(m.In.OneWay.Low, 0) || m.In.Copies > 0 {
 					t.Errorf("the other direction is shaped too: %+v", m.In)
 				}
 				u := unfiltered(t, c, "s/x")
@@ -127,7 +105,7 @@ func TestShaping(t *testing.T) {
 				}
 				untouched(t, x, y)
 				openBothWays(t, c, x, y)
-				if m := gauged(t, c, x, y, 100, pace); m.Out.Arrived != m.Out.Sent || m.Out.OneWay.Low > unshaped {
+				if m := gauged(t, c, x, y, 100, pace); m.Out.Arrived != m.Out.Sent || !m.near(m.Out.OneWay.Low, 0) {
 					t.Errorf("undone, but still: %+v", m.Out)
 				}
 			})
@@ -144,19 +122,19 @@ func TestShapingsCompose(t *testing.T) {
 			shaped(t, c, "lossy", x, y, Shaping{Engine: engine, Loss: 0.3})
 			shaped(t, c, "later", x, y, Shaping{Engine: engine, Delay: 400 * time.Millisecond})
 			m := gauged(t, c, x, y, 400, pace)
-			if !near(m.Out.OneWay.Low, 600*time.Millisecond) || !about(m.Out.Sent-m.Out.Arrived, m.Out.Sent, 0.3) {
+			if !m.near(m.Out.OneWay.Low, 600*time.Millisecond) || !about(m.Out.Sent-m.Out.Arrived, m.Out.Sent, 0.3) {
 				t.Errorf("two delays and a loss: %+v", m.Out)
 			}
 			if u := unfiltered(t, c, "late"); u.Others != 2 || len(u.Left) > 0 {
 				t.Errorf("undone: %+v", u)
 			}
 			m = gauged(t, c, x, y, 400, pace)
-			if !near(m.Out.OneWay.Low, 400*time.Millisecond) || !about(m.Out.Sent-m.Out.Arrived, m.Out.Sent, 0.3) {
+			if !m.near(m.Out.OneWay.Low, 400*time.Millisecond) || !about(m.Out.Sent-m.Out.Arrived, m.Out.Sent, 0.3) {
 				t.Errorf("a delay and a loss: %+v", m.Out)
 			}
 			unfiltered(t, c, "lossy")
 			m = gauged(t, c, x, y, 100, pace)
-			if !near(m.Out.OneWay.Low, 400*time.Millisecond) || m.Out.Arrived != m.Out.Sent {
+			if !m.near(m.Out.OneWay.Low, 400*time.Millisecond) || m.Out.Arrived != m.Out.Sent {
 				t.Errorf("the second delay alone: %+v", m.Out)
 			}
 			unfiltered(t, c, "later")
@@ -188,22 +166,11 @@ func TestShapingsOfPorts(t *testing.T) {
 				port, theirs uint16
 				late         time.Duration
 			}{{0, 0, 0}, {6379, 0, 200 * time.Millisecond}, {0, 7000, 400 * time.Millisecond}, {6379, 7000, 600 * time.Millisecond}, {7000, 6379, 0}} {
-				var f Flow
-				// One stall of a busy machine makes all of so few datagrams late; one that is early is an error at once.
-				for range 3 {
-					var m Measured
-					err := c.Order(t.Context(), Order{Do: DoMeasure, Process: x.Process, With: []Process{y.Process}, Args: MeasureArgs{
-						ProbeEnd: ProbeEnd{Address: x.address, Port: a.port}, Peers: []ProbeEnd{{Address: y.address, Port: a.theirs}}, Count: 50,
-						Every: pace, Out: true, Patience: time.Second,
-					}}, &m)
-					if err != nil {
-						t.Fatal(err)
-					}
-					if f = m.Peers[0].Out; f.OneWay.Low < a.late || near(f.OneWay.Low, a.late) && f.Arrived == f.Sent {
-						break
-					}
-				}
-				if !near(f.OneWay.Low, a.late) || f.Arrived != f.Sent {
+				m := measuredWith(t, c, x, y, MeasureArgs{
+					ProbeEnd: ProbeEnd{Address: x.address, Port: a.port}, Peers: []ProbeEnd{{Address: y.address, Port: a.theirs}}, Count: 50,
+					Every: pace, Out: true, Patience: time.Second,
+				})
+				if f := m.Out; !m.near(f.OneWay.Low, a.late) || f.Arrived != f.Sent {
 					t.Errorf("from port %d to port %d: %+v, want %v", a.port, a.theirs, f, a.late)
 				}
 			}
@@ -277,7 +244,7 @@ func TestRate(t *testing.T) {
 	}
 	late := Shaping{Engine: engines(t)[0], Delay: 300 * time.Millisecond}
 	shaped(t, c, "late/x", x, y, late)
-	if d := gauged(t, c, x, y, 50, 5*time.Millisecond); !near(d.Out.OneWay.Low, 300*time.Millisecond) || d.Out.Arrived != d.Out.Sent {
+	if d := gauged(t, c, x, y, 50, 5*time.Millisecond); !d.near(d.Out.OneWay.Low, 300*time.Millisecond) || d.Out.Arrived != d.Out.Sent {
 		t.Errorf("slow and late: %+v", d.Out)
 	}
 	unfiltered(t, c, "late/x")
