@@ -93,7 +93,11 @@ func readmeText(all []*story) string {
 	b.WriteString("\n<details><summary>All stories, by family</summary>\n\n| story | what is staged | a run found | again |\n|---|---|---|---|\n")
 	for _, group := range sorted(all) {
 		for _, s := range group {
-			fmt.Fprintf(&b, "| [%s](docs/stories.md#%s) | %s | %s | `lockquake run %s` |\n", s.Name, s.Name, cell(s.Claim), s.Found[s.Name].results(), s.Name)
+			name := fmt.Sprintf("[%s](docs/stories.md#%s)", s.Name, s.Name)
+			if s.Found[s.Name].drawn() {
+				name += fmt.Sprintf(", [picture](docs/stories/%s.svg)", s.Name)
+			}
+			fmt.Fprintf(&b, "| %s | %s | %s | `lockquake run %s` |\n", name, cell(s.Claim), s.Found[s.Name].results(), s.Name)
 		}
 	}
 	b.WriteString("\n</details>\n")
