@@ -21,7 +21,7 @@ var families = []family{
 		Title: "Whose clock is right", Shown: "redlock-clock-jump",
 		Stories: []string{"redlock-clock-jump", "redis-clock-jump", "redlock-pause-before-reply", "redlock-slow-link", "*-clock-*"},
 	},
-	{Title: "The holder that sleeps", Shown: "etcd-holder-pause", Stories: []string{"etcd-holder-pause", "*-holder-pause", "session-check"}},
+	{Title: "The holder that sleeps", Shown: "etcd-holder-pause", Stories: []string{"etcd-holder-pause", "*-holder-pause", "*-holder-pause-advisory", "session-check"}},
 	{
 		Title: "The network, and the service's own troubles", Shown: "late-packet-etcd",
 		Stories: []string{"late-packet-*", "*-expiry", "*-leader-failover", "postgres-session-end", "*-slow-network", "herd"},
