@@ -98,6 +98,9 @@ func (s *story) validityMarks() {
 			continue
 		case h.Ref.End == 0 && v > to+(to-h.Ref.Start):
 			continue // so far behind the picture that it would only stretch it
+		case v <= h.Ref.Start: // the answer came too late, or nobody can say how long the session stood
+			m.Time, m.Label, m.Weight = h.Ref.Start, "not known to be entitled", weightLoss
+			m.Say = "nothing shows that " + name + " is entitled to it any more"
 		case h.Ref.End == 0 || v <= h.Ref.End:
 			m.Label, m.Say, m.Weight = "validity ends", "the validity of "+name+" ends, and it is still inside", weightLoss
 		case s.isDouble():

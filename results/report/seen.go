@@ -57,14 +57,38 @@ func (s *story) point(o history.Observation) {
 		return
 	}
 	what := map[string]string{"reached": "is held at the point " + o.Fact, "died": "dies at the point " + o.Fact, "left": "goes on"}[o.Answer]
+	at := o.Answered
+	if o.Answer == "left" {
+		at = s.wentOn(o)
+	}
 	s.add(mark{
-		Time: o.Answered, Kind: markNote, Lane: l, To: nowhere, Label: what, Say: s.Lanes[l].Name + " " + what, Weight: weightLoss,
+		Time: at, Kind: markNote, Lane: l, To: nowhere, Label: what, Say: s.Lanes[l].Name + " " + what, Weight: weightLoss,
 	})
+}
+
+// wentOn is when a user went on from a point: that it did is heard of after what it did next.
+func (s *story) wentOn(left history.Observation) int64 {
+	var held int64
+	for _, o := range s.scene.seen {
+		if o.By == history.ByPoint && o.Node == left.Node && o.Fact == left.Fact && o.Answer == "reached" && o.Answered < left.Answered {
+			held = max(held, o.Answered)
+		}
+	}
+	c, _ := clientNumber(left.Node)
+	for _, e := range s.scene.events {
+		if e.User.Client() == c && e.Time > held && e.Time <= left.Answered && (e.Phase != history.Info || e.Kind < history.Renewed) {
+			return e.Time - 1
+		}
+	}
+	return left.Answered
 }
 
 // keySeen adds that a server that was seen to have a user's key has it no more, though nobody released it there.
 func (s *story) keySeen(o history.Observation) {
-	n := s.node(o.Node)
+	n, on := s.node(o.Node), ""
+	if n < 0 {
+		n, on = s.lane(laneService), o.Node+": " // one lane for all servers
+	}
 	if n < 0 || o.Answer == "" || o.By == history.ByGrant {
 		return
 	}
@@ -84,7 +108,7 @@ func (s *story) keySeen(o history.Observation) {
 		now = "gone: it has that of " + s.scene.name(*o.User)
 	}
 	s.add(mark{
-		Time: o.Answered, Kind: markSeen, Lane: n, To: nowhere, Label: "the key of " + who + " is " + now,
+		Time: o.Answered, Kind: markSeen, Lane: n, To: nowhere, Label: on + "the key of " + who + " is " + now,
 		Say: "on " + o.Node + " the key of " + who + " is " + now, Weight: weightTurn,
 	})
 }

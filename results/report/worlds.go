@@ -14,7 +14,7 @@ func (s *story) faultMarks() {
 	from, to := s.span()
 	for _, f := range s.scene.faults {
 		begin := f.Start
-		if f.Bit != 0 {
+		if f.Bit != 0 && !deadly(f) {
 			begin = f.Bit
 		}
 		if begin > to || f.End != 0 && f.End < from {
@@ -26,12 +26,17 @@ func (s *story) faultMarks() {
 	}
 }
 
+// deadly tells whether a fault ends a process: it is dead from the signal on, which is seen later, and healed when it serves again.
+func deadly(f history.Fault) bool {
+	return slices.Contains([]string{"kill", "stop", "restart", "power-loss"}, f.Name)
+}
+
 // fault adds one fault.
 func (s *story) fault(f history.Fault, hit []int, begin int64) {
 	words := s.faultWords(f)
 	end := f.End
-	if (f.Name == "pause" || f.Name == "freeze") && f.Undo != 0 {
-		end = f.Undo // it runs from the signal on; that it was seen to run came later
+	if f.Undo != 0 && !deadly(f) {
+		end = f.Undo // packets pass and processes run from there on; that they were seen to came later
 	}
 	if f.Name == "kill" && !slices.ContainsFunc(f.Targets, s.scene.isServer) {
 		end = 0 // only servers are started again
