@@ -243,6 +243,9 @@ func (o options) anew(why string) error {
 		if len(state.Runs) == 0 {
 			return fmt.Errorf("-anew: %s has no runs of the files as they are", row.ID())
 		}
+		if n := slices.IndexFunc(state.Runs, Run.failed); n >= 0 {
+			return fmt.Errorf("-anew: run %d of %s failed: that is an answer, and stays until what the row depends on has changed", n+1, row.ID())
+		}
 		state.putAside(why)
 		if err := state.save(file); err != nil {
 			return err

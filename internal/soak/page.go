@@ -41,13 +41,15 @@ func page(rows []Row, states []State) string {
 	var b strings.Builder
 	b.WriteString(`# Track record
 
-Made by ` + "`make soak`" + `: each story as often as its row says, none left out. *Passed* means that the run
+Made by ` + "`make soak`" + `: each story as often as its row says. Every run counts; a row with a † was begun anew by hand, and what
+became of the runs before is told [below](#put-aside), all that did not pass among them. *Passed* means that the run
 met the story's expectations; an *unknown* run gave no answer (a fault that did not bite, a machine that stood still) and
 does not count as passed. A count is the sum over all runs, and in how many of them it was above zero; – was not judged.
 *Seconds* are those of a run in the middle, and of the longest, from its start to its report.
 *Kept* counts the runs on servers of the run before, which had to be [shown to be clean](verdict.md#servers-that-are-kept); the others had servers of their own.
 Behind the commit a \* says that something which the row depends on has changed since: the next soak runs it anew. A row without it ran
-on what stands beside this page, whatever became of its commit: of 22 November 2026 some were put together before they were published.
+on what stands beside this page. Its commit may be one that is not to be had: most of those up to 22 November 2026 were put together with others
+before they were published. The row is as good, for it is known by the contents of the files that it depends on, not by the commit.
 
 `)
 	fmt.Fprintf(&b, "Machine: %d cores, %s/%s. The load averages (1, 5, 15 min) are those before the row's least and most loaded run.\n\n",
@@ -76,7 +78,7 @@ on what stands beside this page, whatever became of its commit: of 22 November 2
 	if len(none) > 0 {
 		fmt.Fprintf(&b, "\nNot run yet (%d): %s.\n", len(none), strings.Join(none, ", "))
 	}
-	return b.String() + "\n" + failures(rows, states)
+	return b.String() + slow(rows, states) + "\n" + failures(rows, states)
 }
 
 // ranOn names what the rows ran on; those that ran on the same share a paragraph.
@@ -122,6 +124,9 @@ func line(row Row, s State) string {
 	if done := s.done(row); done < row.Count {
 		of += fmt.Sprintf(" (%d to go)", row.Count-done)
 	}
+	if len(s.Aside) > 0 {
+		of += " †"
+	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "| %s | %s | %s | %s | %d | %d | %d | %d |", row.Name(), row.Provider, row.Shows, of,
 		verdicts[string(results.Unknown)], n-verdicts[string(results.Pass)]-verdicts[string(results.Unknown)], kept, grants)
@@ -141,6 +146,35 @@ func seconds(runs []Run) string {
 	}
 	slices.Sort(all)
 	return fmt.Sprintf("%.1f (%.1f)", all[len(all)/2], all[len(all)-1])
+}
+
+// storyLimit is what a run of a story may take, in seconds, on a machine that has nothing else to do.
+const storyLimit = 30
+
+// slow names the rows of stories that have a run beyond the limit: where the load was high it says nothing about the story.
+func slow(rows []Row, states []State) string {
+	var over []string
+	for i, row := range rows {
+		if !row.story() {
+			continue
+		}
+		longest, n := Run{}, 0
+		for _, r := range states[i].Runs {
+			if r.Seconds > storyLimit {
+				n++
+			}
+			if r.Seconds > longest.Seconds {
+				longest = r
+			}
+		}
+		if n > 0 {
+			over = append(over, fmt.Sprintf("%s (%d of %d, up to %.1f s at a load of %s)", row.ID(), n, len(states[i].Runs), longest.Seconds, longest.Load))
+		}
+	}
+	if len(over) == 0 {
+		return fmt.Sprintf("\nNo run of a story took longer than %d s.\n", storyLimit)
+	}
+	return fmt.Sprintf("\nRuns of stories that took longer than the %d s that one may take on a machine with nothing else to do: %s.\n", storyLimit, strings.Join(over, ", "))
 }
 
 // sum adds one count over all runs that judged it.
@@ -218,5 +252,5 @@ func aside(rows []Row, states []State) string {
 	if b.Len() == 0 {
 		return ""
 	}
-	return "\nRuns that were put aside, and their rows begun anew (`go run ./internal/soak -only ROWS -anew WHY`):\n\n" + b.String()
+	return "\n## Put aside\n\nRuns that were put aside by hand, and their rows begun anew (`go run ./internal/soak -only ROWS -anew WHY`):\n\n" + b.String()
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"path"
 	"slices"
+	"strings"
 
 	"github.com/lockquake/lockquake/backends/all"
 )
@@ -81,6 +82,9 @@ func (r Row) ID() string {
 	}
 	return r.Scenario + "+" + r.Lock + "@" + r.Provider
 }
+
+// story tells whether the row is one of a story or a twin, and not of the family of runs that take two minutes each.
+func (r Row) story() bool { return r.Member == nil && strings.HasPrefix(r.File, "stories/") }
 
 // Matches tells whether a pattern names the row, by its id or by its scenario alone.
 func (r Row) Matches(pattern string) (bool, error) {

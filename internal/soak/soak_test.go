@@ -225,7 +225,7 @@ func TestARunThatDoesNotStartLaterOnIsCounted(t *testing.T) {
 	}
 }
 
-// Runs that are put aside stay on the page with their reasons, and their row begins anew.
+// Runs that are put aside stay on the page with their reasons, and their row begins anew. One that failed is not put aside.
 func TestAnew(t *testing.T) {
 	o := tree(t)
 	if err := o.do(context.Background(), o.rows[0]); err != nil {
@@ -235,6 +235,17 @@ func TestAnew(t *testing.T) {
 		t.Error("every row is put aside, though none was named")
 	}
 	o.only = "story"
+	if err := o.anew("too loud"); err == nil || !strings.Contains(err.Error(), "run 3") {
+		t.Errorf("a run that failed is put aside: %v", err)
+	}
+	state, file, err := o.load(o.rows[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	state.Runs[2].Verdict = "unknown"
+	if err := state.save(file); err != nil {
+		t.Fatal(err)
+	}
 	if err := o.anew("the machine was too loud"); err != nil {
 		t.Fatal(err)
 	}
@@ -248,7 +259,7 @@ func TestAnew(t *testing.T) {
 		t.Fatal(err)
 	}
 	text := read(t, o.page)
-	for _, want := range []string{"1 fail, 3 pass. the machine was too loud", "run 3: fail; run 3 (load 3 1 1)", "4 of 4"} {
+	for _, want := range []string{"3 pass, 1 unknown. the machine was too loud", "run 3: unknown; run 3 (load 3 1 1)", "4 of 4 †"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("the page lacks %q:\n%s", want, text)
 		}
@@ -290,5 +301,18 @@ func TestADemandThatIsNotMet(t *testing.T) {
 	}
 	if err := o.verdict(); err == nil || !strings.Contains(err.Error(), "More than none is lost") || !strings.Contains(err.Error(), "not met") {
 		t.Error(err)
+	}
+}
+
+// A run of a story beyond the limit is named, with the load that it was made at; one of anything else is not.
+func TestSlowRuns(t *testing.T) {
+	runs := []Run{{Seconds: 12}, {Seconds: 31.5, Load: "20.1 9 8"}}
+	rows := []Row{{Scenario: "a", File: "stories/a.yaml", Provider: "docker"}, {Scenario: "b", File: "healthy/b.yaml", Provider: "docker"}}
+	states := []State{{Runs: runs}, {Runs: runs}}
+	if text := slow(rows, states); !strings.Contains(text, "a@docker (1 of 2, up to 31.5 s at a load of 20.1 9 8)") || strings.Contains(text, "b@docker") {
+		t.Error(text)
+	}
+	if text := slow(rows[1:], states[1:]); !strings.Contains(text, "No run") {
+		t.Error(text)
 	}
 }

@@ -16,6 +16,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/lockquake/lockquake/results"
 )
 
 // Run is one run of a row as it is remembered.
@@ -33,6 +35,9 @@ type Run struct {
 	Seconds float64   `json:"seconds"`        // of the machine, teardown and judging included
 	Kept    bool      `json:"kept,omitempty"` // on the servers of the run before
 }
+
+// failed tells whether the run gave the wrong answer, other than none.
+func (r Run) failed() bool { return r.Verdict != string(passed) && r.Verdict != string(results.Unknown) }
 
 // State is a row's runs so far; it is written after every run, so that an interruption costs one run at most.
 type State struct {
