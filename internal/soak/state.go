@@ -37,7 +37,9 @@ type Run struct {
 }
 
 // failed tells whether the run gave the wrong answer, other than none.
-func (r Run) failed() bool { return r.Verdict != string(passed) && r.Verdict != string(results.Unknown) }
+func (r Run) failed() bool {
+	return r.Verdict != string(passed) && r.Verdict != string(results.Unknown)
+}
 
 // State is a row's runs so far; it is written after every run, so that an interruption costs one run at most.
 type State struct {
