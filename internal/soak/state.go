@@ -36,10 +36,8 @@ type Run struct {
 	Kept    bool      `json:"kept,omitempty"` // on the servers of the run before
 }
 
-// failed tells whether the run gave the wrong answer, other than none.
-func (r Run) failed() bool {
-	return r.Verdict != string(passed) && r.Verdict != string(results.Unknown)
-}
+// failed tells whether the run gave the wrong answer, other than none, or than breaking down.
+func (r Run) failed() bool { return r.Verdict == string(results.Fail) }
 
 // State is a row's runs so far; it is written after every run, so that an interruption costs one run at most.
 type State struct {

@@ -17,7 +17,7 @@ func marked(s *story, label string) int64 {
 	return 0
 }
 
-// TestFaultsStandBeforeWhatTheyCause: packets pass from the moment a fault is undone, and a process is dead from the signal on, whenever that
+// TestFaultsStandBeforeWhatTheyCause: packets pass from the moment a fault is undone, and a leader is dead before another leads, whenever that
 // was seen.
 func TestFaultsStandBeforeWhatTheyCause(t *testing.T) {
 	s := toldOf(t, pausedRun(t, false))
@@ -30,8 +30,12 @@ func TestFaultsStandBeforeWhatTheyCause(t *testing.T) {
 		{"hold-back", "packets to register are held back", "packets are let go", f.Bit, f.Undo},
 		{"partition", "cut off from register", "connected again", f.Bit, f.Undo},
 		{"pause", "paused (SIGSTOP)", "runs again", f.Bit, f.Undo},
-		{"restart", "killed (SIGKILL)", "serves again", f.Start, f.End},
+		{"restart", "killed (SIGKILL)", "serves again", f.Bit, f.End},
+		{"kill", "killed (SIGKILL)", "", at(5014) - 1, 0},
 	} {
+		if f.Lead = nil; want.name == "kill" {
+			f.Lead = &history.Lead{Old: "etcd-1", New: "etcd-2", Led: at(5014)}
+		}
 		f.Name, f.Params, f.Peers, s.Marks = want.name, "", []string{"register"}, nil
 		s.scene.faults = []history.Fault{f}
 		s.faultMarks()

@@ -14,8 +14,11 @@ func (s *story) faultMarks() {
 	from, to := s.span()
 	for _, f := range s.scene.faults {
 		begin := f.Start
-		if f.Bit != 0 && !deadly(f) {
+		if f.Bit != 0 {
 			begin = f.Bit
+		}
+		if f.Lead != nil && f.Lead.Led != 0 && f.Lead.Led <= begin {
+			begin = max(f.Start, f.Lead.Led-1) // that it is dead was seen later than what came of it
 		}
 		if begin > to || f.End != 0 && f.End < from {
 			continue
@@ -26,7 +29,7 @@ func (s *story) faultMarks() {
 	}
 }
 
-// deadly tells whether a fault ends a process: it is dead from the signal on, which is seen later, and healed when it serves again.
+// deadly tells whether a fault ends a process: it is healed when that serves again.
 func deadly(f history.Fault) bool {
 	return slices.Contains([]string{"kill", "stop", "restart", "power-loss"}, f.Name)
 }
