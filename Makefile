@@ -56,7 +56,7 @@ test-integration: build ## tests against real services, in containers and as pro
 	@.ci/engine
 	@images/build.sh
 	@build/lockquake clean || echo "test: some of what earlier runs left here cannot be removed (see above); the tests of clean tell what is the engine's miscount, and fail for all else"
-	go test -tags integration -count 1 -p 1 -parallel 4 -timeout 40m $(INTEGRATION)
+	go test -tags integration -count 1 -p 1 -parallel 3 -timeout 45m $(INTEGRATION)
 
 # The packages whose integration tests are run: those that have any.
 INTEGRATION = $(shell grep -rlE '^//go:build .*integration' --include='*_test.go' . | xargs -r -n1 dirname | sort -u)

@@ -39,11 +39,11 @@ func TestFaultsStandBeforeWhatTheyCause(t *testing.T) {
 		f.Name, f.Params, f.Peers, s.Marks = want.name, "", []string{"register"}, nil
 		s.scene.faults = []history.Fault{f}
 		s.faultMarks()
-		began, ended := want.began, want.ended
+		began := want.began
 		if want.name == "hold-back" { // it stands at the receiver
-			began, ended = "client-3: "+began, ended
+			began = "client-3: " + began
 		}
-		if b, e := marked(s, began), marked(s, ended); b != want.begin || e != want.end {
+		if b, e := marked(s, began), marked(s, want.ended); b != want.begin || e != want.end {
 			t.Errorf("%s begins at %d and ends at %d, want %d and %d: %+v", want.name, b, e, want.begin, want.end, s.Marks)
 		}
 	}
