@@ -3,28 +3,30 @@
 package agent
 
 import (
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/lockquake/lockquake/internal/clock"
+	"github.com/lockquake/lockquake/internal/wire"
 )
 
-// measuredWith measures one link, and how long the machine stood still meanwhile.
+// measuredWith measures one link, and how long the machine stood still meanwhile. Not for -race: the detector spins where it waits, and on
+// the real-time thread that sends packets on that keeps a processor for as long as the kernel lets it (sched_rt_runtime_us: 0.95 s).
 func measuredWith(t *testing.T, c *Client, x, y cabled, args MeasureArgs) stoodLink {
 	t.Helper()
-	stood := standstill()
+	var stood int64 // ns
+	watch := wire.Watch(unshaped/2, func(gap int64) { stood = max(stood, gap) }, nil)
 	var m Measured
-	if err := c.Order(t.Context(), Order{Do: DoMeasure, Process: x.Process, With: []Process{y.Process}, Args: args}, &m); err != nil {
+	err := c.Order(t.Context(), Order{Do: DoMeasure, Process: x.Process, With: []Process{y.Process}, Args: args}, &m)
+	watch.Stop()
+	if err != nil {
 		t.Fatal(err)
 	}
-	l := stoodLink{MeasuredLink: m.Peers[0], stood: stood()}
+	l := stoodLink{MeasuredLink: m.Peers[0], stood: time.Duration(stood)}
 	t.Logf("to %+v", l.Out)
 	if args.In {
 		t.Logf("from %+v", l.In)
 	}
-	if l.stood > unshaped/2 {
+	if l.stood > 0 {
 		t.Logf("the machine stood still for %v meanwhile", l.stood)
 	}
 	return l
@@ -53,35 +55,3 @@ func (l stoodLink) near(got, want time.Duration) bool {
 
 // unshaped is what a link takes at most that is not delayed, on a busy machine.
 const unshaped = 150 * time.Millisecond
-
-// standstill watches for how long threads that want to run every millisecond do not, one as any other and one as those that
-// send packets on, and returns how to end that and be told the longest time.
-func standstill() (ended func() time.Duration) {
-	var longest atomic.Int64
-	over := make(chan struct{})
-	var both sync.WaitGroup
-	for _, own := range []func(){func() {}, (&alarm{}).own} {
-		both.Go(func() {
-			own()
-			for last := clock.Now(); ; {
-				select {
-				case <-over:
-					return
-				case <-time.After(time.Millisecond):
-				}
-				now := clock.Now()
-				for gap := now - last; ; {
-					if l := longest.Load(); gap <= l || longest.CompareAndSwap(l, gap) {
-						break
-					}
-				}
-				last = now
-			}
-		})
-	}
-	return func() time.Duration {
-		close(over)
-		both.Wait()
-		return time.Duration(longest.Load())
-	}
-}
