@@ -246,10 +246,7 @@ func memberLine(row Row, s State) string {
 	if p.runs > 0 {
 		spread = fmt.Sprintf("%.0f–%.0f %%", 100*p.least, 100*p.most)
 	}
-	runs := fmt.Sprint(len(s.Runs))
-	if done := s.done(row); done < row.Count {
-		runs += fmt.Sprintf(" (%d to go)", row.Count-done)
-	}
+	runs := fmt.Sprint(len(s.Runs)) + s.progress(row)
 	low, high := loads(s.Runs)
 	return fmt.Sprintf("| %s | %s | %s | %s | %s | %s | %d | %d | %d | %d | %d | %s | %s | %d | %d | %d | %s | %s | %s; %s |\n",
 		row.Member.Lock, row.Member.Version, row.Member.Target, guard, row.Provider, runs, p.unknown, failed, p.grants, p.acknowledged, p.lost,

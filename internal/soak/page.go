@@ -120,13 +120,7 @@ func line(row Row, s State) string {
 		}
 	}
 	n := len(s.Runs)
-	of := fmt.Sprintf("%d of %d", verdicts[string(results.Pass)], n)
-	if done := s.done(row); done < row.Count {
-		of += fmt.Sprintf(" (%d to go)", row.Count-done)
-	}
-	if len(s.Aside) > 0 {
-		of += " †"
-	}
+	of := fmt.Sprintf("%d of %d", verdicts[string(results.Pass)], n) + s.progress(row)
 	var b strings.Builder
 	fmt.Fprintf(&b, "| %s | %s | %s | %s | %d | %d | %d | %d |", row.Name(), row.Provider, row.Shows, of,
 		verdicts[string(results.Unknown)], n-verdicts[string(results.Pass)]-verdicts[string(results.Unknown)], kept, grants)

@@ -83,6 +83,10 @@ func (r Row) ID() string {
 	return r.Scenario + "+" + r.Lock + "@" + r.Provider
 }
 
+// takes tells whether a run counts for the row. What says nothing about a member of the family is pooled with nothing: it is shown, and
+// another run is made for it.
+func (r Row) takes(run Run) bool { return r.Member == nil || run.judged() }
+
 // story tells whether the row is one of a story or a twin, and not of the family of runs that take two minutes each.
 func (r Row) story() bool { return r.Member == nil && strings.HasPrefix(r.File, "stories/") }
 

@@ -71,15 +71,27 @@ func (s *State) putAside(why string) {
 	s.Aside, s.Runs = append(s.Aside, a), nil
 }
 
-// done is how many of a row's runs count for how many it asks for. What says nothing about a member of the family is pooled with nothing.
+// done is how many of a row's runs count for how many it asks for.
 func (s State) done(row Row) int {
 	n := 0
 	for _, r := range s.Runs {
-		if row.Member == nil || r.judged() {
+		if row.takes(r) {
 			n++
 		}
 	}
 	return n
+}
+
+// progress says what stands behind the number of a row's runs: how many are still to come, and whether it was begun anew.
+func (s State) progress(row Row) string {
+	out := ""
+	if done := s.done(row); done < row.Count {
+		out += fmt.Sprintf(" (%d to go)", row.Count-done)
+	}
+	if len(s.Aside) > 0 {
+		out += " †"
+	}
+	return out
 }
 
 // from names the commit that the runs are of, and says so where something has changed since.

@@ -23,8 +23,7 @@ func (o options) verdict() error {
 			short++
 		}
 		for _, r := range state.Runs {
-			// A run of the family that says nothing is shown, and another was made for it: they are pooled.
-			if r.Verdict != string(passed) && (row.Member == nil || r.judged()) {
+			if r.Verdict != string(passed) && row.takes(r) {
 				bad++
 			}
 		}

@@ -55,7 +55,7 @@ func (s *story) lockMarks() {
 // lost adds that a user is told that its grant is gone, and how long after it could have known that its time was over.
 func (s *story) lost(e history.Event, lane int) {
 	say := s.Lanes[lane].Name + " is told that it lost " + s.scene.lockName(e.Lock)
-	if h := s.hold(e.User, e.Grant); h != nil && h.Ref.Valid != history.ValidUnknown && h.Ref.Valid != history.ValidEndless && h.Ref.Valid < e.Time {
+	if h := s.hold(e.User, e.Grant); h != nil && h.Ref.Valid != history.ValidUnknown && h.Ref.Valid < e.Time { // one without an end is later than all
 		say += ", " + duration(e.Time-h.Ref.Valid) + " after its validity ended"
 	}
 	s.add(mark{Time: e.Time, Kind: markNote, Lane: lane, To: nowhere, Label: "told: grant lost", Weight: weightLoss, Say: say})
