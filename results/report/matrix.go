@@ -129,7 +129,7 @@ func whyNot(b *bytes.Buffer, f []results.Report) {
 		text := fmt.Sprintf("%s is %s: %s", r.Scenario, r.Verdict, strings.Join(r.Reasons, "; "))
 		if !slices.Contains(told, text) {
 			told = append(told, text)
-			paragraph(b, "  ! ", text)
+			reasons(b, text)
 		}
 	}
 }

@@ -54,7 +54,7 @@ func Text(w io.Writer, r results.Report, opts ...Option) error {
 	fmt.Fprintf(&b, "%s: %s\n", r.Scenario, st.verdict(r.Verdict))
 	paragraph(&b, "  ", r.Claim)
 	for _, reason := range r.Reasons {
-		paragraph(&b, "  ! ", reason)
+		reasons(&b, reason)
 	}
 	textExpectations(&b, r, st)
 	textCounts(&b, r)
@@ -88,6 +88,15 @@ func paragraph(b *bytes.Buffer, lead, text string) {
 	for _, line := range wrap(text, textWidth-indent) {
 		b.WriteString(lead + line + "\n")
 		lead = strings.Repeat(" ", indent)
+	}
+}
+
+// reasons writes why a run is what it is. What was joined of several errors has a line for each: they would run together.
+func reasons(b *bytes.Buffer, text string) {
+	lead := "  ! "
+	for line := range strings.Lines(text) {
+		paragraph(b, lead, line)
+		lead = "    "
 	}
 }
 

@@ -2,6 +2,7 @@ package report
 
 import (
 	"bytes"
+	"errors"
 	"flag"
 	"os"
 	"path/filepath"
@@ -65,11 +66,17 @@ func TestTextColour(t *testing.T) {
 	}
 }
 
+// notRun is the report of a scenario that could not be run, for two reasons.
+func notRun(scenario string) results.Report {
+	why := errors.Join(errors.New("filter is unavailable: operation not permitted"), errors.New("hold is unavailable: operation not permitted"))
+	return results.Report{Scenario: scenario, Verdict: results.Unknown, Reasons: []string{"it was not run: " + why.Error()}}
+}
+
 func TestMatrix(t *testing.T) {
 	failed := healthyRun(t).report
 	passed := failed
 	passed.Verdict = results.Pass
-	rs := []results.Report{pausedRun(t, false).report, pausedRun(t, true).report, passed, failed, passed, restartRun(t).report}
+	rs := []results.Report{pausedRun(t, false).report, pausedRun(t, true).report, passed, failed, passed, restartRun(t).report, notRun("late-packet-etcd")}
 	var b bytes.Buffer
 	must(t, Matrix(&b, rs))
 	golden(t, "matrix.txt", b.Bytes())
