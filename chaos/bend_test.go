@@ -24,12 +24,16 @@ func (w *wired) Shape(ctx context.Context, key string, rules []LinkRule, s Shapi
 	if err := w.Filter(ctx, key, rules); err != nil {
 		return err
 	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	w.shapings[key] = s
 	return nil
 }
 
 // bends sums up what the node's rules do to packets between it and a peer.
 func (w *wired) bends(peer Node, out bool, port, peerPort int, sum *Shaping) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	for key, s := range w.shapings {
 		for _, r := range w.rules[key] {
 			if r.Peer != peer || r.Out != out || r.Port != 0 && r.Port != port || r.PeerPort != 0 && r.PeerPort != peerPort || w.lame {

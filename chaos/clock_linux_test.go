@@ -137,6 +137,7 @@ func TestClockFaults(t *testing.T) {
 }
 
 func TestClockThatLibfaketimeMovesIsWaitedFor(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		params string
 		want   history.ReceiptStatus
@@ -159,6 +160,7 @@ func TestClockThatLibfaketimeMovesIsWaitedFor(t *testing.T) {
 
 // TestClockThatIsLookedAtTooEarly has a jump stand that the process has not seen yet when the next one is injected.
 func TestClockThatIsLookedAtTooEarly(t *testing.T) {
+	t.Parallel()
 	n := &clockNode{slow: 300 * time.Millisecond}
 	if _, err := n.ShiftClock(t.Context(), "x", ClockShift{Jump: time.Hour}); err != nil {
 		t.Fatal(err)
@@ -175,6 +177,7 @@ func TestClockThatIsLookedAtTooEarly(t *testing.T) {
 
 // TestDriftWhileAnotherFaultJumps moves the clock by another fault between the two readings of a drift.
 func TestDriftWhileAnotherFaultJumps(t *testing.T) {
+	t.Parallel()
 	n := &clockNode{}
 	asked := 0
 	n.meanwhile = func() {
@@ -200,6 +203,7 @@ func TestDriftWhileAnotherFaultJumps(t *testing.T) {
 }
 
 func TestClockThatIsNotPutBack(t *testing.T) {
+	t.Parallel()
 	n := &clockNode{stuck: true}
 	heal, r, err := newFault(t, "clock-jump", `{"by": "60000ms"}`).Inject(t.Context(), Scope{On: []Node{n}, Service: n})
 	if err != nil {

@@ -306,6 +306,7 @@ func (q quorum) Ask(ctx context.Context, node, fact string) (string, error) {
 }
 
 func TestMembersHealedOneAfterAnotherDoNotWaitForEachOther(t *testing.T) {
+	t.Parallel()
 	q := quorum{members: []*process{newProcess(t, "a"), newProcess(t, "b"), newProcess(t, "c")}, need: 2}
 	s := NewStack()
 	for i, m := range q.members {

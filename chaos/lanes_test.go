@@ -56,6 +56,7 @@ func wellHealed(t *testing.T, what string, heal Heal) {
 
 // TestHealsJudgeOnlyTheirOwn heals each of two faults on one link, from the same end and from both, in both orders.
 func TestHealsJudgeOnlyTheirOwn(t *testing.T) {
+	t.Parallel()
 	for _, one := range overlapped() {
 		for _, other := range overlapped() {
 			for _, from := range []int{0, 1} {
@@ -74,6 +75,7 @@ func TestHealsJudgeOnlyTheirOwn(t *testing.T) {
 // TestHealsJudgeOnlyTheirOwnWhateverComes puts the other fault up between the end of the first and the look at the link, and has one
 // that stood go at that moment.
 func TestHealsJudgeOnlyTheirOwnWhateverComes(t *testing.T) {
+	t.Parallel()
 	for _, one := range overlapped() {
 		for _, other := range overlapped() {
 			c, _, scope := anyCable()

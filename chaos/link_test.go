@@ -22,7 +22,7 @@ type cable struct{ nodes []*wired }
 type wired struct {
 	name  string
 	net   *cable
-	mu    sync.Mutex // rules, met and held
+	mu    sync.Mutex // rules, shapings, met and held
 	rules map[string][]LinkRule
 	met   uint64
 	held  int
@@ -273,6 +273,7 @@ func TestHoldBack(t *testing.T) {
 }
 
 func TestHeldPacketsThatAreNotLetGoInOrder(t *testing.T) {
+	t.Parallel()
 	for _, x := range []struct {
 		what   string
 		change func(a, b *wired)

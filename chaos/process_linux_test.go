@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"net"
@@ -27,6 +28,7 @@ func TestMain(m *testing.M) {
 	if os.Getenv(childEnv) != "" {
 		child()
 	}
+	_ = flag.Set("test.parallel", "8") // unless told otherwise: tests that are parallel wait for clocks, not for a processor
 	os.Exit(m.Run())
 }
 

@@ -110,6 +110,7 @@ func TestDrawKeepsWhatIsPromised(t *testing.T) {
 }
 
 func TestDrawRefuses(t *testing.T) {
+	t.Parallel()
 	r := randomSchedule(t, Promise{Majority: true})
 	r.Faults = []Drawable{{On: selectors(t, "all"), Shortest: time.Second, Longest: time.Second, Lasting: true}}
 	r.Faults[0].On[0] = Selector{text: "etcd-1, etcd-2", parts: []part{{text: "etcd-1"}, {text: "etcd-2"}}}
