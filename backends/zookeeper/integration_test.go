@@ -57,6 +57,17 @@ func ask1(ctx context.Context, t *testing.T, s backends.Service, node, fact stri
 	return v
 }
 
+// served is what a server tells of its monotonic clock.
+func served(ctx context.Context, t *testing.T, s backends.Service, node string) (d time.Duration, since string) {
+	t.Helper()
+	ns, since, _ := strings.Cut(ask1(ctx, t, s, node, "monotonic"), " ")
+	n, err := strconv.ParseInt(ns, 10, 64)
+	if err != nil {
+		t.Errorf("monotonic clock of %s: %v", node, err)
+	}
+	return time.Duration(n), since
+}
+
 // TestFacts asks the servers of a real ensemble for every fact.
 func TestFacts(t *testing.T) {
 	r := start(t, "factszk", 2*time.Second)
@@ -79,8 +90,8 @@ func TestFacts(t *testing.T) {
 		if at, err := time.Parse(time.RFC3339Nano, ask1(ctx, t, r.Service, n.Name(), "clock")); err != nil || time.Since(at).Abs() > 2*time.Second {
 			t.Errorf("clock of %s: %v, %v", n.Name(), at, err)
 		}
-		if v, err := strconv.ParseInt(ask1(ctx, t, r.Service, n.Name(), "monotonic"), 10, 64); err != nil || v <= 0 || v > int64(time.Minute) {
-			t.Errorf("monotonic clock of %s: %d, %v", n.Name(), v, err)
+		if v, since := served(ctx, t, r.Service, n.Name()); v <= 0 || v > time.Minute || !strings.HasPrefix(since, "since its election ") {
+			t.Errorf("monotonic clock of %s: %v %s", n.Name(), v, since)
 		}
 		if v := ask1(ctx, t, r.Service, n.Name(), "epoch"); v != "1" {
 			t.Errorf("epoch of %s: %s", n.Name(), v)
@@ -184,6 +195,10 @@ func TestLeaderKilled(t *testing.T) {
 	}()
 	eventually(t, "the other waits", func() bool { return ask1(ctx, t, r.Service, "zookeeper-1", "waiters:a") == "1" })
 	old := ask1(ctx, t, r.Service, "zookeeper-1", "leader")
+	before := map[string]string{}
+	for _, n := range r.Cluster.Nodes {
+		_, before[n.Name()] = served(ctx, t, r.Service, n.Name())
+	}
 	if _, err := r.Cluster.Node(old).Kill(ctx); err != nil {
 		t.Fatal(err)
 	}
@@ -197,6 +212,10 @@ func TestLeaderKilled(t *testing.T) {
 		return leader != "none" && leader != old
 	})
 	t.Logf("%s leads after %s", leader, time.Since(killed).Round(time.Millisecond))
+	// A server's account of its monotonic clock begins anew with the election, and says so: else the clock would seem to have moved.
+	if d, since := served(ctx, t, r.Service, leader); d >= time.Since(killed) || since == before[leader] {
+		t.Errorf("%s has served for %v %s, %v after the leader was killed; before it was %s", leader, d, since, time.Since(killed), before[leader])
+	}
 	eventually(t, "the grant stands after the election", func() bool { return users[0].(lock.Checker).Check(ctx, g) == nil })
 	if v := ask1(ctx, t, r.Service, leader, "holder:a"); v != g.ID {
 		t.Errorf("holder %s, grant %s", v, g.ID)

@@ -74,34 +74,51 @@ func (m member) state(ctx context.Context) (state, error) {
 }
 
 // metrics reads the numbers of mntr whose names are asked for, and adds them up.
-func (m member) metrics(ctx context.Context, names ...string) (int64, error) {
+func (m member) metrics(ctx context.Context, names ...string) (sum int64, err error) {
+	numbers, err := m.monitored(ctx, names...)
+	for _, n := range numbers {
+		sum += n
+	}
+	return sum, err
+}
+
+// monitored reads the numbers of mntr whose names are asked for, all of one answer. A server without quorum does not tell: an error.
+func (m member) monitored(ctx context.Context, names ...string) (map[string]int64, error) {
 	text, err := m.word(ctx, "mntr")
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
-	found, sum := 0, int64(0)
+	out := map[string]int64{}
 	for line := range strings.Lines(text) {
 		name, v, _ := strings.Cut(strings.TrimSpace(line), "\t")
 		if !slices.Contains(names, name) {
 			continue
 		}
-		n, err := strconv.ParseInt(v, 10, 64)
-		if err != nil {
-			return 0, fmt.Errorf("mntr of %s: %w", m.name, err)
+		if out[name], err = strconv.ParseInt(v, 10, 64); err != nil {
+			return nil, fmt.Errorf("mntr of %s: %w", m.name, err)
 		}
-		found++
-		sum += n
 	}
-	if found != len(names) {
-		return 0, fmt.Errorf("mntr of %s has %d of %q", m.name, found, names)
+	if len(out) != len(names) {
+		return nil, fmt.Errorf("mntr of %s has %d of %q", m.name, len(out), names)
 	}
-	return sum, nil
+	return out, nil
 }
 
 // notifications counts what the server's watches have told clients since it started.
 func (m member) notifications(ctx context.Context) (int64, error) {
 	return m.metrics(ctx, "zk_sum_node_created_watch_count", "zk_sum_node_deleted_watch_count",
 		"zk_sum_node_changed_watch_count", "zk_sum_node_children_watch_count")
+}
+
+// monotonic tells for how long the server has been serving, in ns, and since which election of its process: each begins the time anew,
+// a server that comes back to the same leader counts as one too.
+func (m member) monotonic(ctx context.Context) (string, error) {
+	const uptime, elections = "zk_uptime", "zk_looking_count"
+	n, err := m.monitored(ctx, uptime, elections)
+	if err != nil {
+		return "", err
+	}
+	return fmt.Sprintf("%d since its election %d", n[uptime]*int64(time.Millisecond), n[elections]), nil
 }
 
 // visit opens a session through this server alone for the time of a question.

@@ -58,7 +58,7 @@ func (s *service) Facts() map[string]string {
 		"zxid":               "the server's last transaction, hexadecimal",
 		"sessions":           "the number of sessions that the server knows of, clients' and observers'",
 		"clock":              "the server's wall clock, by which a fresh connection came to be (cons), RFC 3339 with milliseconds, UTC",
-		"monotonic":          "how long the server has been serving by its monotonic clock (mntr), in ns",
+		"monotonic":          "how long the server has been serving by its monotonic clock (mntr), in ns, and since which election of its process",
 		holderFact + "LOCK":  `the id of the grant of the lowest contender of lock LOCK, by a read after all writes, or "none"`,
 		waitersFact + "LOCK": "the number of contenders of lock LOCK behind the lowest; waiters of the lock single have no node and do not count",
 	}
@@ -93,8 +93,7 @@ func (s *service) Ask(ctx context.Context, node, fact string) (string, error) {
 	case "clock":
 		return m.clock(ctx)
 	case "monotonic":
-		n, err := m.metrics(ctx, "zk_uptime")
-		return strconv.FormatInt(n*int64(time.Millisecond), 10), err
+		return m.monotonic(ctx)
 	case "sessions":
 		n, err := m.metrics(ctx, "zk_global_sessions")
 		return strconv.FormatInt(n, 10), err
