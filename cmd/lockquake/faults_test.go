@@ -33,7 +33,9 @@ func TestFaults(t *testing.T) {
 		b := on[turn%len(on)]
 		turn++
 		t.Run(k.Name+"-"+b.Name, func(t *testing.T) {
-			t.Parallel()
+			if k.Name != "freeze" { // beside others, runc now and then gives up after its 1000 tries: "unable to freeze"
+				t.Parallel()
+			}
 			places <- struct{}{}
 			defer func() { <-places }()
 			o, err := tryout.One(k, 0, b)
