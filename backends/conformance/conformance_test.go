@@ -1,0 +1,68 @@
+package conformance
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/lockquake/lockquake/backends"
+	"github.com/lockquake/lockquake/lock"
+)
+
+// scripted answers one attempt after the other as it is told to; nil grants.
+type scripted struct{ answers []error }
+
+func (s *scripted) Acquire(context.Context, lock.Request) (lock.Grant, error) {
+	err := s.answers[0]
+	s.answers = s.answers[1:]
+	return lock.Grant{ID: "g"}, err
+}
+
+func (*scripted) Release(context.Context, lock.Grant) error { return nil }
+func (*scripted) Close() error                              { return nil }
+
+// trier has a TryAcquire as well.
+type trier struct{ scripted }
+
+func (s *trier) TryAcquire(ctx context.Context, r lock.Request) (lock.Grant, error) {
+	return s.Acquire(ctx, r)
+}
+
+// TestRefusal asks of whom the suite takes "nobody knows" for an answer, how often, and that it tells of it.
+func TestRefusal(t *testing.T) {
+	doubt := errors.New("deadline exceeded")
+	waits := backends.Offers{Blocking: true, Renewal: "background"}
+	for name, c := range map[string]struct {
+		offers  backends.Offers
+		answers []error // all of them are to be heard
+		want    string  // in the error; "" for none
+		told    int
+	}{
+		"contended":               {waits, []error{lock.ErrContended}, "", 0},
+		"granted":                 {waits, []error{nil}, "granted a second time", 0},
+		"in doubt twice":          {waits, []error{doubt, doubt, lock.ErrContended}, "", 2},
+		"always in doubt":         {waits, []error{doubt, doubt, doubt}, "should be contended", 2},
+		"granted after a doubt":   {waits, []error{doubt, nil}, "granted a second time", 1},
+		"certain of another":      {waits, []error{lock.ErrLost}, "should be contended", 0},
+		"in doubt after a try":    {backends.Offers{Try: true, Renewal: "background"}, []error{doubt}, "should be contended", 0},
+		"nobody keeps the holder": {backends.Offers{Blocking: true, Renewal: "call"}, []error{doubt}, "should be contended", 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			told := 0
+			b := &bench{
+				o:    Options{tell: func(string, ...any) { told++ }},
+				lock: backends.Lock{Offers: c.offers}, ttl: time.Second,
+			}
+			who := &trier{scripted{answers: c.answers}}
+			err := b.refusal(t.Context(), who, "now")
+			if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+				t.Errorf("says %v, should say %q", err, c.want)
+			}
+			if told != c.told || len(who.answers) != 0 {
+				t.Errorf("told of %d doubts, %d answers not heard; should tell of %d", told, len(who.answers), c.told)
+			}
+		})
+	}
+}
