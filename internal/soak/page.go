@@ -48,7 +48,7 @@ does not count as passed. A count is the sum over all runs, and in how many of t
 *Seconds* are those of a run in the middle, and of the longest, from its start to its report.
 *Kept* counts the runs on servers of the run before, which had to be [shown to be clean](verdict.md#servers-that-are-kept); the others had servers of their own.
 Behind the commit a \* says that something which the row depends on has changed since: the next soak runs it anew. A row without it ran
-on what stands beside this page. Its commit may be one that is not to be had: most of those up to 22 November 2026 were put together with others
+on what stands beside this page. Its commit may be one that is not to be had: most of those up to 23 November 2026 were put together with others
 before they were published. The row is as good, for it is known by the contents of the files that it depends on, not by the commit.
 
 `)
