@@ -28,7 +28,7 @@ type Options struct {
 	// behind that.
 	Voters int
 
-	// tell prints what a reader of the test's output should know, and is nil where nobody reads it.
+	// tell prints into the test's output, and is nil where nobody reads that.
 	tell func(format string, args ...any)
 }
 
@@ -239,37 +239,43 @@ func (b *bench) refusal(ctx context.Context, who lock.Locker, when string) error
 	return b.refusalOf(ctx, who, b.request(), when)
 }
 
+// onlyWaits tells whether the lock has no answer for who does not want to wait. To give a wait up takes a call of its own,
+// which a service on a busy machine may not answer in time: of such a lock, "nobody knows" (lock.Locker) is no fault.
+func (b *bench) onlyWaits() bool { return !b.lock.Offers.Try }
+
+// tell prints what a reader of the test's output should know.
+func (b *bench) tell(format string, args ...any) {
+	if b.o.tell != nil {
+		b.o.tell(format, args...)
+	}
+}
+
 // mayBeUnsure is how often in a row a lock may not know what became of an attempt that its caller gave up.
 const mayBeUnsure = 2
 
-// refusalOf makes one attempt. Of a lock that can only wait it makes another where the one before ended in doubt: to give a
-// wait up takes a call of its own, which a service on a busy machine may not answer in time, and the lock is right to say so
-// (lock.Locker). One that never gives a certain no fails all the same. Another attempt proves something only if the holder
-// still stands by then, so its grant must be one that is kept alive in the background.
+// refusalOf makes one attempt, and another where one of a lock that can only wait ended in doubt. A lock that never gives a
+// certain no fails all the same. Another attempt proves something only if the holder still stands by then, so its grant must
+// be one that is kept alive in the background.
 func (b *bench) refusalOf(ctx context.Context, who lock.Locker, r lock.Request, when string) error {
-	t, ok := who.(lock.TryAcquirer)
-	waits := !ok || !b.lock.Offers.Try
 	for unsure := 0; ; unsure++ {
 		var err error
 		var g lock.Grant
-		if waits {
+		if t, ok := who.(lock.TryAcquirer); ok && b.lock.Offers.Try {
+			g, err = t.TryAcquire(ctx, r)
+		} else {
 			short, cancel := context.WithTimeout(ctx, b.ttl/10)
 			g, err = who.Acquire(short, r)
 			cancel()
-		} else {
-			g, err = t.TryAcquire(ctx, r)
 		}
 		switch {
 		case err == nil:
 			return fmt.Errorf("%s: granted a second time, as %s", when, g.ID)
 		case errors.Is(err, lock.ErrContended):
 			return nil
-		case lock.Certain(err) || !waits || b.lock.Offers.Renewal != "background" || unsure == mayBeUnsure:
+		case lock.Certain(err) || !b.onlyWaits() || b.lock.Offers.Renewal != "background" || unsure == mayBeUnsure:
 			return fmt.Errorf("%s: an attempt on a held lock should be contended, but is: %w", when, err)
 		}
-		if b.o.tell != nil {
-			b.o.tell("%s: attempt %d ended in doubt, and is made again: %v", when, unsure+1, err)
-		}
+		b.tell("%s: attempt %d ended in doubt, and is made again: %v", when, unsure+1, err)
 	}
 }
 
