@@ -27,9 +27,6 @@ type Options struct {
 	// Voters is how many nodes a client asks for one operation and counts the answers of; 0 where it asks one, whatever happens
 	// behind that.
 	Voters int
-
-	// tell prints into the test's output, and is nil where nobody reads that.
-	tell func(format string, args ...any)
 }
 
 // majority is how many replies must be lost for an operation to be of unknown outcome.
@@ -60,8 +57,11 @@ const limit = 2 * time.Minute
 // errSkip says that a check does not apply.
 var errSkip = errors.New("does not apply")
 
+// teller takes what a reader of a test's log should know.
+type teller func(format string, args ...any)
+
 // one runs a check on a bench of its own.
-func one(ctx context.Context, c Check, o Options) error {
+func one(ctx context.Context, c Check, o Options, tell teller) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	b, err := newBench(ctx, o, c.Name)
@@ -69,6 +69,7 @@ func one(ctx context.Context, c Check, o Options) error {
 		return err
 	}
 	defer b.close()
+	b.tell = tell
 	if c.needs != nil {
 		if why := c.needs(b); why != "" {
 			return fmt.Errorf("%w: %s", errSkip, why)
@@ -83,9 +84,7 @@ func Run(t *testing.T, o Options) {
 	for _, c := range Checks() {
 		t.Run(c.Name, func(t *testing.T) {
 			t.Parallel()
-			o := o
-			o.tell = t.Logf
-			err := one(t.Context(), c, o)
+			err := one(t.Context(), c, o, t.Logf)
 			if errors.Is(err, errSkip) {
 				t.Skip(err)
 			}
@@ -96,11 +95,11 @@ func Run(t *testing.T, o Options) {
 	}
 }
 
-// atOnce is how many checks Judge runs side by side: they mostly wait, but more would disturb each other's timing.
+// atOnce is how many checks judge runs side by side: they mostly wait, but more would disturb each other's timing.
 const atOnce = 8
 
-// Judge runs every check and returns the errors of those that failed, by name.
-func Judge(ctx context.Context, o Options) map[string]error {
+// judge runs every check and returns the errors of those that failed, by name.
+func judge(ctx context.Context, o Options, tell teller) map[string]error {
 	var (
 		mu     sync.Mutex
 		group  sync.WaitGroup
@@ -111,7 +110,7 @@ func Judge(ctx context.Context, o Options) map[string]error {
 		slots <- struct{}{}
 		group.Go(func() {
 			defer func() { <-slots }()
-			if err := one(ctx, c, o); err != nil && !errors.Is(err, errSkip) {
+			if err := one(ctx, c, o, tell); err != nil && !errors.Is(err, errSkip) {
 				mu.Lock()
 				defer mu.Unlock()
 				failed[c.Name] = err
@@ -125,7 +124,7 @@ func Judge(ctx context.Context, o Options) map[string]error {
 // RunWrong holds a wrong lock to exactly the checks that it must fail, by name.
 func RunWrong(t *testing.T, o Options, fails []string) {
 	t.Helper()
-	failed := Judge(t.Context(), o)
+	failed := judge(t.Context(), o, t.Logf)
 	if got := slices.Sorted(maps.Keys(failed)); !slices.Equal(got, slices.Sorted(slices.Values(fails))) {
 		t.Errorf("fails %q, should fail %q", got, fails)
 		for _, name := range got {
@@ -160,6 +159,7 @@ type bench struct {
 	name  string
 	conn  backends.Connection
 	users int
+	tell  teller // nil in a child process, which makes no check
 
 	mu      sync.Mutex
 	closers []func() error
@@ -242,13 +242,6 @@ func (b *bench) refusal(ctx context.Context, who lock.Locker, when string) error
 // onlyWaits tells whether the lock has no answer for who does not want to wait. To give a wait up takes a call of its own,
 // which a service on a busy machine may not answer in time: of such a lock, "nobody knows" (lock.Locker) is no fault.
 func (b *bench) onlyWaits() bool { return !b.lock.Offers.Try }
-
-// tell prints what a reader of the test's output should know.
-func (b *bench) tell(format string, args ...any) {
-	if b.o.tell != nil {
-		b.o.tell(format, args...)
-	}
-}
 
 // mayBeUnsure is how often in a row a lock may not know what became of an attempt that its caller gave up.
 const mayBeUnsure = 2

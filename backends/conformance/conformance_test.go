@@ -20,15 +20,12 @@ func (s *scripted) Acquire(context.Context, lock.Request) (lock.Grant, error) {
 	return lock.Grant{ID: "g"}, err
 }
 
-func (*scripted) Release(context.Context, lock.Grant) error { return nil }
-func (*scripted) Close() error                              { return nil }
-
-// trier has a TryAcquire as well.
-type trier struct{ scripted }
-
-func (s *trier) TryAcquire(ctx context.Context, r lock.Request) (lock.Grant, error) {
+func (s *scripted) TryAcquire(ctx context.Context, r lock.Request) (lock.Grant, error) {
 	return s.Acquire(ctx, r)
 }
+
+func (*scripted) Release(context.Context, lock.Grant) error { return nil }
+func (*scripted) Close() error                              { return nil }
 
 // TestRefusal asks of whom the suite takes "nobody knows" for an answer, how often, and that it tells of it.
 func TestRefusal(t *testing.T) {
@@ -51,11 +48,8 @@ func TestRefusal(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			told := 0
-			b := &bench{
-				o:    Options{tell: func(string, ...any) { told++ }},
-				lock: backends.Lock{Offers: c.offers}, ttl: time.Second,
-			}
-			who := &trier{scripted{answers: c.answers}}
+			b := &bench{lock: backends.Lock{Offers: c.offers}, ttl: time.Second, tell: func(string, ...any) { told++ }}
+			who := &scripted{answers: c.answers}
 			err := b.refusal(t.Context(), who, "now")
 			if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
 				t.Errorf("says %v, should say %q", err, c.want)
