@@ -3,6 +3,7 @@ package results
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/lockquake/lockquake/history"
 	"github.com/lockquake/lockquake/scenarios"
@@ -10,20 +11,24 @@ import (
 
 // court is what an expectation is held against.
 type court struct {
-	report       *Report
-	finding      map[string]*Finding // by the name of a count or measure
-	causes       []string            // why the run is unknown, whatever was expected
-	weak         []string            // why a zero proves nothing
-	blind        []string            // why not finding something proves nothing
-	few          string              // that too few grants were judged for a zero to mean something
-	dropped      int64               // events that are missing
-	acknowledged int64               // writes that a client saw done
-	damage       error
+	report     *Report
+	finding    map[string]*Finding // by the name of a count or measure
+	causes     []string            // why the run is unknown, whatever was expected
+	weak       []string            // why a zero proves nothing
+	blind      []string            // why not finding something proves nothing
+	few        string              // that too few grants were judged for a zero to mean something
+	unentitled string              // that too few of them were entitled for a zero of double grants to mean something
+	steps      []string            // how the machine's wall clock moved, where that is what the lock's time goes by
+	stood      excuse              // the process that stood still the longest
+	bit, made  int                 // injections that bit, of all that were made
+	run        Run
+	dropped    int64 // events that are missing
+	damage     error
 }
 
 // court collects why what was not found may have been there.
 func (d *docket) court(r *Report, damage error) *court {
-	c := &court{report: r, finding: map[string]*Finding{}, damage: damage, acknowledged: d.tally.acknowledged}
+	c := &court{report: r, finding: map[string]*Finding{}, damage: damage, run: d.run}
 	for i := range r.Findings {
 		f := &r.Findings[i]
 		for name := range f.Counts {
@@ -39,6 +44,16 @@ func (d *docket) court(r *Report, damage error) *court {
 	c.dropped = d.dropped()
 	c.causes = d.causes(c.dropped)
 	c.blind = d.notBitten()
+	c.steps = d.clockSteps()
+	c.stood = d.run.still.worst(d.run.Start, max(d.run.Start, d.run.End))
+	for _, f := range d.faults {
+		if f.Receipt.Status != history.NotMade {
+			c.made++
+		}
+		if f.Receipt.Status == history.Installed {
+			c.bit++
+		}
+	}
 	c.weak = append(c.weak, c.blind...)
 	for _, f := range r.Findings {
 		if f.Checker == "stalls" && f.Verdict == Unknown {
@@ -70,6 +85,36 @@ func (d *docket) causes(dropped int64) []string {
 	}
 	if !d.env.FinalRead && d.env.Resource != "" && d.env.Finished {
 		why = append(why, "there was no final read")
+	}
+	return append(why, d.notHealed()...)
+}
+
+// notHealed names the faults of which nobody saw that they were undone: what came after the heal was judged as if they were.
+func (d *docket) notHealed() []string {
+	var why []string
+	for _, f := range d.faults {
+		if f.Healed == nil || f.Healed.Status == history.Installed || f.Receipt.Status == history.NotInstalled || f.Receipt.Status == history.NotMade {
+			continue
+		}
+		told := func(reason string) bool {
+			return strings.HasPrefix(reason, fmt.Sprintf("heal of %s on %s", f.Name, f.Target))
+		}
+		if !slices.ContainsFunc(d.env.Unknown, told) {
+			why = append(why, fmt.Sprintf("nobody saw that %s on %s was undone: the receipt of its heal is %s (%s)",
+				f.Name, f.Selector, f.Healed.Status, f.Healed.Evidence))
+		}
+	}
+	return why
+}
+
+// clockSteps tells how the machine's wall clock moved while the run was judged, where the lock's grants end by it.
+func (d *docket) clockSteps() []string {
+	var why []string
+	for _, s := range d.env.ClockSteps {
+		if d.env.WallClock && s.Time >= d.env.Start {
+			why = append(why, fmt.Sprintf("the machine's wall clock moved by %.3f ms against its monotonic one at %s, and the service ends grants by it",
+				milli(s.By), d.run.ms(s.Time)))
+		}
 	}
 	return why
 }

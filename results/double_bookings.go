@@ -51,6 +51,7 @@ func (c *doubleBookings) Finish() Finding {
 			}
 		}
 		double += int64(len(lost))
+		f.found(seat, int64(len(lost)))
 		if len(lost) > 0 && len(f.Witnesses) < MaxWitnesses {
 			f.Witnesses = append(f.Witnesses, Witness{
 				Kind: "double_booking", Lock: lockName(c.run, seat), From: bookings[0].Time, To: final.Time,
@@ -62,5 +63,6 @@ func (c *doubleBookings) Finish() Finding {
 	}
 	f.Verdict = verdictOf(double)
 	f.Counts = map[string]*int64{"double_bookings": count(double)}
+	f.Chances = map[string]Chances{"double_bookings": {int64(c.made), acknowledgedWrites}}
 	return f
 }

@@ -75,6 +75,10 @@ type Env struct {
 	// Readings are what servers and clients had counted before the workload was let go, and before it was stopped.
 	Readings []Reading `json:"readings,omitempty"`
 
+	// ClockSteps are the moves of the machine's wall clock against its monotonic one; WallClock says that the service ends grants by it.
+	ClockSteps []ClockStep `json:"clock_steps,omitempty"`
+	WallClock  bool        `json:"wall_clock,omitempty"`
+
 	Finished    bool     `json:"finished"`              // the engine came to its end; false is a truncated run
 	Interrupted bool     `json:"interrupted,omitempty"` // by a signal; what was there is judged
 	Recovered   bool     `json:"recovered"`             // the service served again after the heal
@@ -101,6 +105,12 @@ const (
 	TimeSettle     = "settle"
 	TimeDown       = "down" // teardown of all nodes, or of all but the servers where these are kept
 )
+
+// ClockStep is a move of the machine's wall clock against its monotonic one: set by somebody, or by a machine that was suspended.
+type ClockStep struct {
+	Time int64 `json:"time"`  // ns of CLOCK_MONOTONIC at which it was seen
+	By   int64 `json:"by_ns"` // ns, forward or (negative) back
+}
 
 // Proof is one thing that had to be as it was when the servers began to serve.
 type Proof struct {
@@ -172,9 +182,10 @@ const ReportSchema = "lockquake/verdict/1"
 
 // Judged is how much there was to judge.
 type Judged struct {
-	Grants  int64 `json:"grants"`
-	Events  int64 `json:"events"`
-	Effects int64 `json:"effects"` // reads and writes that the resource served or refused
+	Grants   int64 `json:"grants"`
+	Entitled int64 `json:"entitled"` // of the grants: those that were entitled when they came into hand
+	Events   int64 `json:"events"`
+	Effects  int64 `json:"effects"` // reads and writes that the resource served or refused
 }
 
 // ExpectationResult is one expectation held against what was found.

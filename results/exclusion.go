@@ -21,6 +21,13 @@ import (
 // maxPairs bounds the undecided pairs of one hold; beyond, a pair is decided by what is known at the end of the first.
 const maxPairs = 1 << 16
 
+// maxLooks bounds how often two holds are held against each other, so that a history cannot keep the judge busy for ever. Beyond, the
+// counts are lower bounds.
+const maxLooks = 1 << 28
+
+// maxBoth bounds the pairs of two holds that had both outlived their validity for which a standstill may be the reason; beyond, it is none.
+const maxBoth = 1 << 16
+
 // maxKept bounds the pairs that are kept for a witness, of each rank and of each of the two kinds.
 const maxKept = 128
 
@@ -31,7 +38,14 @@ type pair struct {
 	both     int64 // the first moment at which both were entitled; forever when there is none
 	other    *hold // nil when it is not kept for a witness
 	kept     *int  // the room that it takes up
+	blame    int32 // what became of the hold that has ended: entitled, inexcusable, or its index in exclusion.stays
 }
+
+// The blame of a hold for an overlap that is no double grant, where it is not the index of its overstay.
+const (
+	entitled    int32 = -1 // it was entitled when the overlap began
+	inexcusable int32 = -2 // it was not, and no standstill can be the reason
+)
 
 type exclusion struct {
 	run         Run
@@ -39,13 +53,21 @@ type exclusion struct {
 	double      int64
 	overlapping int64
 	possible    possible
+	rivals      rivals
+	looks       int
 	kept        [2][2]int // pairs kept for a witness, by rank and by whether they are double grants: many of the one kind leave room for the other
 	doubles     shortlist
 	overlaps    shortlist
+
+	stays    []overstay // of holds that had outlived their validity when an overlap began
+	both     [][2]int32 // indexes of those that overlapped each other
+	excusals *ledger
 }
 
 func newExclusion(run Run) Checker {
-	x := &exclusion{run: run, doubles: shortlist{room: MaxWitnesses}, overlaps: shortlist{room: MaxWitnesses}}
+	x := &exclusion{
+		run: run, rivals: newRivals(run), doubles: shortlist{room: MaxWitnesses}, overlaps: shortlist{room: MaxWitnesses}, excusals: newLedger(run),
+	}
 	x.t = newTracker(run, x)
 	x.t.reuse = true
 	return x
@@ -54,15 +76,16 @@ func newExclusion(run Run) Checker {
 // Observe takes the next event.
 func (x *exclusion) Observe(e *history.Event) {
 	x.possible.observe(e)
+	x.rivals.observe(e)
 	x.t.observe(e)
 }
 
-func (x *exclusion) began(*hold) {}
+func (x *exclusion) began(h *hold) { x.rivals.began(h, x.t.locks[h.lock]) }
 
 // takenBack decides the pairs that counted on what is now taken back.
 func (x *exclusion) takenBack(h *hold, cut int64) {
 	for i := range h.pairs {
-		if h.pairs[i].both >= cut {
+		if h.pairs[i].both >= cut-h.err {
 			h.pairs[i].both = forever
 		}
 	}
@@ -70,10 +93,15 @@ func (x *exclusion) takenBack(h *hold, cut int64) {
 
 // ended decides what h had with holds that ended before, and notes it with those that go on.
 func (x *exclusion) ended(h *hold) {
+	x.rivals.ended(h)
 	for _, p := range h.pairs {
 		x.decide(h, p)
 	}
+	stay := entitled
 	for _, k := range x.t.locks[h.lock] {
+		if x.looks++; x.looks > maxLooks {
+			return
+		}
 		if k.user == h.user || !conflict(h.mode, k.mode) {
 			continue
 		}
@@ -82,6 +110,7 @@ func (x *exclusion) ended(h *hold) {
 			continue
 		}
 		p.both = bothEntitled(h, k, p.from, p.to)
+		p.blame = x.blame(h, p.from, &stay)
 		kind := 0
 		if p.both != forever {
 			kind = 1
@@ -111,12 +140,59 @@ func (x *exclusion) decide(k *hold, p pair) {
 		return
 	}
 	x.overlapping++
+	x.excuse(k, p)
 	for rank := range x.kept {
 		if p.kept == &x.kept[rank][1] {
 			p.forgo() // it was kept as a double grant, and is none
 		}
 	}
 	x.keep(&x.overlaps, "overlapping_hold", k, p)
+}
+
+// blame tells what h has to do with an overlap that begins at from. known is its overstay, where that was noted before.
+func (x *exclusion) blame(h *hold, from int64, known *int32) int32 {
+	if h.entitled(from, from) {
+		return entitled
+	}
+	if *known == entitled {
+		*known = inexcusable
+		if o, ok := overstayed(h, h.end); ok {
+			*known = int32(len(x.stays))
+			x.stays = append(x.stays, o)
+		}
+	}
+	return *known
+}
+
+// excuse notes who is to blame for the overlap of k with a hold that ended before it. What stood still is known at the end.
+func (x *exclusion) excuse(k *hold, p pair) {
+	stay := entitled
+	a, b := p.blame, x.blame(k, p.from, &stay)
+	switch {
+	case a >= 0 && b == entitled:
+		x.stays[a].n++
+	case b >= 0 && a == entitled:
+		x.stays[b].n++
+	case a >= 0 && b >= 0 && len(x.both) < maxBoth:
+		x.both = append(x.both, [2]int32{a, b})
+	default:
+		x.excusals.add(x.run, k.lock, 1, excuse{}, false)
+	}
+}
+
+// settle finds which overlaps are there only because a holder's process stood still.
+func (x *exclusion) settle() {
+	for _, o := range x.stays {
+		if o.n > 0 {
+			why, ok := x.run.still.excused(o)
+			x.excusals.add(x.run, o.lock, o.n, why, ok)
+		}
+	}
+	for _, p := range x.both {
+		why, a := x.run.still.excused(x.stays[p[0]])
+		_, b := x.run.still.excused(x.stays[p[1]])
+		x.excusals.add(x.run, x.stays[p[0]].lock, 1, why, a && b)
+	}
 }
 
 // forgo gives back the room of a pair that turned out to be nothing, or less than it looked.
@@ -164,7 +240,13 @@ func (x *exclusion) outlived(a, b *hold, from int64) string {
 			if h.valid == history.ValidUnknown {
 				return fmt.Sprintf("nothing is known of the validity of %v", h.user)
 			}
-			return fmt.Sprintf("the validity of %v had ended at %s", h.user, x.run.ms(h.valid))
+			text := fmt.Sprintf("the validity of %v had ended at %s", h.user, x.run.ms(h.valid))
+			if o, ok := overstayed(h, h.end); ok {
+				if why, excused := x.run.still.excused(o); excused {
+					text += "; " + why.text(x.run)
+				}
+			}
+			return text
 		}
 	}
 	return "at no time were both entitled"
@@ -186,7 +268,19 @@ func bothEntitled(a, b *hold, from, to int64) int64 {
 // Finish returns the finding.
 func (x *exclusion) Finish() Finding {
 	x.t.finish()
-	f := Finding{Checker: "exclusion", Verdict: verdictOf(x.double + x.overlapping)}
+	x.settle()
+	f := Finding{Checker: "exclusion", Verdict: verdictOf(x.double + x.overlapping), ledger: x.excusals}
+	if x.looks > maxLooks {
+		f.Warnings = append(f.Warnings, "so many holds overlap that not all were held against each other: the counts are lower bounds")
+		if x.double == 0 {
+			f.Verdict = Unknown
+		}
+	}
+	x.excusals.into(&f, "overlapping_holds")
+	f.Chances = map[string]Chances{
+		"double_grants":     {x.rivals.entitled, "entitled grants of a lock that another user asked for or held meanwhile"},
+		"overlapping_holds": {x.rivals.contested, "grants of a lock that another user asked for or held meanwhile"},
+	}
 	f.Counts = map[string]*int64{
 		"double_grants": count(x.double), "overlapping_holds": count(x.overlapping),
 		"possible_overlaps": count(max(0, x.possible.pairs()-x.double-x.overlapping)),

@@ -12,6 +12,7 @@ package results
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/lockquake/lockquake/history"
 )
@@ -32,11 +33,18 @@ type suspect struct {
 	done bool
 }
 
-// victim is a hold inside which a suspect lies.
+// victim is a hold inside which suspects lie. What it missed is collected until it is over: only then it is known for how long it was
+// held and entitled, for a death is dated back and a validity may be taken back.
 type victim struct {
-	hold *hold
-	by   []*suspect
+	hold    *hold
+	by      []*suspect
+	thirds  []*hold         // granted inside it
+	refused []history.Event // its own renewals and release
+	release uint32          // Op of its own release, once that is under way
 }
+
+// maxMissed bounds what is kept of what a victim missed.
+const maxMissed = 1 << 10
 
 type foreignReleases struct {
 	run     Run
@@ -44,6 +52,8 @@ type foreignReleases struct {
 	gives   byUser[giving]
 	victims map[*hold]*victim
 	ending  byUser[*victim] // whose own release is under way
+	chances int64
+	looks   int
 	n       int64
 	list    shortlist
 }
@@ -58,14 +68,19 @@ func newForeignReleases(run Run) Checker {
 func (c *foreignReleases) Observe(e *history.Event) {
 	switch {
 	case e.Kind == history.Release && e.Phase == history.Invoke:
+		c.convict(*c.ending.at(e.User)) // its outcome never came
+		*c.ending.at(e.User) = nil
 		c.invoke(e)
 	case e.Kind == history.Release:
 		c.outcome(e)
-		c.refused(*c.ending.at(e.User), e)
-		*c.ending.at(e.User) = nil
+		if v := *c.ending.at(e.User); v != nil && v.release == e.Op {
+			v.refuse(e)
+			c.convict(v)
+			*c.ending.at(e.User) = nil
+		}
 	case e.Kind == history.Renew && len(c.victims) > 0:
-		if h := c.t.open(e.User, e.Grant); h != nil {
-			c.refused(c.victims[h], e)
+		if v := c.victims[c.t.open(e.User, e.Grant)]; v != nil {
+			v.refuse(e)
 		}
 	default:
 	}
@@ -76,15 +91,12 @@ func (c *foreignReleases) invoke(e *history.Event) {
 	g := giving{op: e.Op, invoke: *e, mode: e.Mode}
 	if h := c.t.open(e.User, e.Grant); h != nil {
 		g.own, g.mode = h, h.mode
-		g.entitled = entitledFrom(h, e.Time)
+		g.entitled = len(h.spans) > 0 && later(h.until(), h.err) > e.Time // in doubt, it is
+	}
+	if !g.entitled {
+		c.chances++
 	}
 	*c.gives.at(e.User) = g
-}
-
-// entitledFrom tells whether the hold's validity reaches t or goes beyond; in doubt, it does.
-func entitledFrom(h *hold, t int64) bool {
-	n := len(h.spans)
-	return n > 0 && later(h.spans[n-1].until, h.err) > t
 }
 
 // outcome looks, when a release was answered ok, for holds of others that it lies inside.
@@ -98,76 +110,112 @@ func (c *foreignReleases) outcome(e *history.Event) {
 	if e.Phase != history.Ok || given.entitled || int(e.Lock) >= len(c.t.locks) {
 		return
 	}
-	var s *suspect
-	for _, v := range c.t.locks[e.Lock] {
-		if v.user == e.User || !conflict(v.mode, given.mode) || v.start+2*c.t.worst >= given.invoke.Time ||
-			!v.entitled(given.invoke.Time-c.t.worst, e.Time+c.t.worst) {
+	s := &suspect{giving: given, ok: *e}
+	for _, h := range c.t.locks[e.Lock] {
+		if c.looks++; c.looks > maxLooks {
+			return
+		}
+		if h.user == e.User || !conflict(h.mode, given.mode) || !c.inside(s, h) {
 			continue
 		}
-		if s == nil {
-			s = &suspect{giving: given, ok: *e}
+		v := c.victims[h]
+		if v == nil {
+			v = &victim{hold: h}
+			c.victims[h] = v
 		}
-		if c.victims[v] == nil {
-			c.victims[v] = &victim{hold: v}
-		}
-		c.victims[v].by = append(c.victims[v].by, s)
-	}
-	if s == nil {
-		return
-	}
-	for _, w := range c.t.locks[e.Lock] {
-		c.third(w)
-	}
-}
-
-func (c *foreignReleases) began(h *hold) {
-	if len(c.victims) > 0 {
-		c.third(h)
-	}
-}
-
-// third confirms what the hold w proves: it was granted inside the entitled hold of a victim, after the release began.
-func (c *foreignReleases) third(w *hold) {
-	for _, k := range c.t.locks[w.lock] {
-		v := c.victims[k]
-		if v == nil || k == w || k.user == w.user || !conflict(k.mode, w.mode) || !k.entitled(w.start+w.err, w.start+w.err) {
-			continue
-		}
-		for _, s := range v.by {
-			if w.start-w.err > s.invoke.Time+c.t.worst {
-				c.confirm(s, v, w, nil)
+		v.by = append(v.by, s)
+		for _, third := range c.t.locks[e.Lock] {
+			if c.looks++; third.start > given.invoke.Time { // granted while the release was under way
+				v.third(third)
 			}
 		}
 	}
 }
 
-// refused confirms what a victim's own renewal or release proves that was certainly not held.
-func (c *foreignReleases) refused(v *victim, e *history.Event) {
-	missed := e.Phase == history.Fail && (e.Code == history.CodeNotHeld || e.Code == history.CodeLost)
-	if v == nil || !missed || !v.hold.entitled(e.Time, e.Time) {
+// inside tells whether a release lies wholly inside the time in which h was held and entitled, by all that is known so far.
+func (c *foreignReleases) inside(s *suspect, h *hold) bool {
+	w := c.t.worst
+	return h.start+2*w < s.invoke.Time && s.ok.Time+w < later(h.end, -h.err) && h.entitled(s.invoke.Time-w, s.ok.Time+w)
+}
+
+func (c *foreignReleases) began(h *hold) {
+	if len(c.victims) == 0 {
 		return
 	}
-	for _, s := range v.by {
-		c.confirm(s, v, nil, e)
+	for _, k := range c.t.locks[h.lock] {
+		if c.looks++; c.looks > maxLooks {
+			return
+		}
+		if v := c.victims[k]; v != nil {
+			v.third(h)
+		}
+	}
+}
+
+// third keeps a hold that was granted while the victim held.
+func (v *victim) third(h *hold) {
+	if h != v.hold && h.user != v.hold.user && conflict(h.mode, v.hold.mode) && len(v.thirds) < maxMissed && !slices.Contains(v.thirds, h) {
+		v.thirds = append(v.thirds, h)
+	}
+}
+
+// refuse keeps the outcome of the victim's own renewal or release, where it was certainly not held.
+func (v *victim) refuse(e *history.Event) {
+	if e.Phase == history.Fail && (e.Code == history.CodeNotHeld || e.Code == history.CodeLost) && len(v.refused) < maxMissed {
+		v.refused = append(v.refused, *e)
 	}
 }
 
 func (c *foreignReleases) takenBack(*hold, int64) {}
 
+// ended convicts when it is known for how long the victim held; one that gives its lock back may still be told that it has none.
 func (c *foreignReleases) ended(h *hold) {
-	if v := c.victims[h]; v != nil {
-		delete(c.victims, h)
-		if h.over.Kind == history.Release {
-			*c.ending.at(h.user) = v
+	v := c.victims[h]
+	if v == nil {
+		return
+	}
+	delete(c.victims, h)
+	if h.over.Kind == history.Release {
+		v.release = h.over.Op
+		*c.ending.at(h.user) = v
+		return
+	}
+	c.convict(v)
+}
+
+// convict confirms the suspects of a victim that missed what they released.
+func (c *foreignReleases) convict(v *victim) {
+	if v == nil {
+		return
+	}
+	for _, s := range v.by {
+		if s.done || !c.inside(s, v.hold) {
+			continue
+		}
+		if third, refusal, missed := c.missed(s, v); missed {
+			c.confirm(s, v, third, refusal)
 		}
 	}
 }
 
-// confirm counts a suspect once. Exactly one of third and refusal is set.
-func (c *foreignReleases) confirm(s *suspect, v *victim, third *hold, refusal *history.Event) {
-	if s.done {
-		return
+// missed finds what shows that the victim's grant was gone after s: a third grant inside the hold, or a refusal of its own.
+func (c *foreignReleases) missed(s *suspect, v *victim) (third *hold, refusal *history.Event, ok bool) {
+	h := v.hold
+	for _, x := range v.thirds {
+		if x.start-x.err > s.invoke.Time+c.t.worst && x.start+x.err < later(h.end, -h.err) && h.entitled(x.start-x.err, x.start+x.err) {
+			return x, nil, true
+		}
 	}
+	for i := range v.refused {
+		if e := &v.refused[i]; e.Time > s.ok.Time && h.entitled(e.Time, e.Time) {
+			return nil, e, true
+		}
+	}
+	return nil, nil, false
+}
+
+// confirm counts a suspect. Exactly one of third and refusal is set.
+func (c *foreignReleases) confirm(s *suspect, v *victim, third *hold, refusal *history.Event) {
 	s.done = true
 	c.n++
 	p := proof{
@@ -195,9 +243,22 @@ func (c *foreignReleases) confirm(s *suspect, v *victim, third *hold, refusal *h
 // Finish returns the finding.
 func (c *foreignReleases) Finish() Finding {
 	c.t.finish()
-	return Finding{
+	for _, row := range c.ending.rows {
+		for _, v := range row {
+			c.convict(v)
+		}
+	}
+	f := Finding{
 		Checker: "foreign_releases", Verdict: verdictOf(c.n),
 		Counts:    map[string]*int64{"foreign_releases": count(c.n)},
+		Chances:   map[string]Chances{"foreign_releases": {c.chances, "releases by users who were not entitled"}},
 		Witnesses: c.list.witnesses(c.run),
 	}
+	if c.looks > maxLooks {
+		f.Warnings = append(f.Warnings, "so many holds overlap that not all were held against each release: the count is a lower bound")
+		if c.n == 0 {
+			f.Verdict = Unknown
+		}
+	}
+	return f
 }

@@ -27,6 +27,10 @@ func (s *script) whole() []history.Event {
 func (s *script) judge() []Finding {
 	var fs []Finding
 	events := s.whole()
+	s.run.still = newStandstills(s.run)
+	for i := range events {
+		s.run.still.observe(clientName(events[i].User.Client()), &events[i])
+	}
 	for _, k := range Checkers() {
 		j := seat(k, s.run)
 		for i := range events {
@@ -34,12 +38,19 @@ func (s *script) judge() []Finding {
 		}
 		fs = append(fs, j.finish())
 	}
+	excuseHarm(fs)
 	return fs
 }
 
 // got returns a count or measure in the form of a want.
 func got(fs []Finding, name string) string {
 	for _, f := range fs {
+		if of, ok := strings.CutPrefix(name, "excused:"); ok && f.Counts[of] != nil {
+			return strconv.FormatInt(f.Excused[of].N, 10)
+		}
+		if of, ok := strings.CutPrefix(name, "chances:"); ok && f.Counts[of] != nil {
+			return strconv.FormatInt(f.Chances[of].N, 10)
+		}
 		if n, ok := f.Counts[name]; ok {
 			if n == nil {
 				return "null"

@@ -32,9 +32,14 @@ type hold struct {
 	ok       history.Event
 	renewals []history.Event
 	over     history.Event // what ended it; KindNone while it is open
+	fresh    bool          // it was entitled when it began
 
+	at     int    // its place among the open holds of its lock
 	pairs  []pair // exclusion only: overlaps with holds that ended before this one
 	pinned bool   // somebody keeps it: it is not used again for another hold
+
+	contested bool // exclusion only: another user asked for the lock or held it meanwhile
+	touched   bool // stale writes only: the resource served it
 }
 
 // conflict tells whether two holds exclude each other.
@@ -50,6 +55,33 @@ func (h *hold) entitled(from, until int64) bool {
 	return false
 }
 
+// until is the end of the last stretch in which the hold was entitled; 0 where it never was.
+func (h *hold) until() int64 {
+	if n := len(h.spans); n > 0 {
+		return h.spans[n-1].until
+	}
+	return 0
+}
+
+// overAt is when the hold's end was seen; forever where it was not. The death of a holder is seen after its hold ended.
+func (h *hold) overAt() int64 {
+	if h.over.Kind == history.KindNone {
+		return forever
+	}
+	return h.over.Time
+}
+
+// before tells whether a came before b by time alone. Either a was in hand before b's request was sent, or a was over when b came
+// into hand, entitled: a service that keeps its promise cannot have granted a after b then. The second is what tells in a queue, where
+// every request is older than the grant before it. A b that was entitled no more may be the late answer to a request that
+// was granted before a's.
+func before(a, b *hold) bool {
+	if a.start+a.err < b.issued-b.err {
+		return true
+	}
+	return b.fresh && later(a.overAt(), a.err) <= b.start-b.err && a.start+a.err < b.start-b.err
+}
+
 // later moves t by d, unless t is forever.
 func later(t, d int64) int64 {
 	if t == forever {
@@ -62,7 +94,7 @@ func later(t, d int64) int64 {
 func (h *hold) grantValidity(valid int64) {
 	h.valid = valid
 	if valid != history.ValidUnknown && valid > h.start {
-		h.spans = append(h.spans, span{h.start, valid})
+		h.spans, h.fresh = append(h.spans, span{h.start, valid}), true
 	}
 }
 

@@ -94,6 +94,7 @@ func (t *tracker) begin(e *history.Event) {
 	for int(e.Lock) >= len(t.locks) {
 		t.locks = append(t.locks, nil)
 	}
+	h.at = len(t.locks[e.Lock])
 	t.locks[e.Lock] = append(t.locks[e.Lock], h)
 	t.watch.began(h)
 }
@@ -106,8 +107,7 @@ func (t *tracker) fresh() *hold {
 	}
 	h := t.free[n-1]
 	t.free = t.free[:n-1]
-	h.spans, h.renewals, h.pairs = h.spans[:0], h.renewals[:0], h.pairs[:0]
-	h.over.Kind = history.KindNone
+	*h = hold{spans: h.spans[:0], renewals: h.renewals[:0], pairs: h.pairs[:0]}
 	return h
 }
 
@@ -130,6 +130,9 @@ func (t *tracker) renew(e *history.Event) {
 		h.renewals = slices.Delete(h.renewals, 0, 1)
 	}
 	h.renewals = append(h.renewals, *e)
+	if e.Kind == history.Ended && e.Valid <= h.start {
+		h.fresh = false
+	}
 	if cut := h.renewValidity(e.Time, e.Valid); cut != forever {
 		t.watch.takenBack(h, cut)
 	}
@@ -160,11 +163,21 @@ func (t *tracker) close(h *hold, at int64, e *history.Event) {
 	}
 	u := t.users.at(h.user)
 	*u = without(*u, h)
-	t.locks[h.lock] = without(t.locks[h.lock], h)
+	t.leave(h)
 	t.watch.ended(h)
 	if t.reuse && !h.pinned {
 		t.free = append(t.free, h)
 	}
+}
+
+// leave takes h out of the open holds of its lock, of which the last one gets its place.
+func (t *tracker) leave(h *hold) {
+	open := t.locks[h.lock]
+	last := len(open) - 1
+	open[h.at] = open[last]
+	open[h.at].at = h.at
+	open[last] = nil
+	t.locks[h.lock] = open[:last]
 }
 
 // without takes h out of list and keeps the order of the others.

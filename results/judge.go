@@ -88,6 +88,7 @@ func (d *docket) makeRun(m *Log) {
 		}
 	}
 	slices.SortStableFunc(d.run.Faults, func(a, b history.Fault) int { return cmp.Compare(a.Start, b.Start) })
+	d.run.still = newStandstills(d.run)
 }
 
 // batchSize is how many events are read before the checkers see them.
@@ -114,6 +115,7 @@ func (d *docket) hear(kinds []CheckerKind) (err error) {
 				break
 			}
 			d.tally.observe(&events[n])
+			d.run.still.observe(from[n].Process, &events[n])
 			rec.observe(&events[n])
 		}
 		if err != nil && !errors.Is(err, io.EOF) {
@@ -133,6 +135,7 @@ func (d *docket) hear(kinds []CheckerKind) (err error) {
 			d.latency = l
 		}
 	}
+	excuseHarm(d.findings)
 	rec.run.Faults = d.faults
 	d.faults = rec.faults()
 	return nil
@@ -234,9 +237,8 @@ func nothingJudged(k CheckerKind, why string) Finding {
 
 // tally counts what there was to judge.
 type tally struct {
-	judged       Judged
-	acknowledged int64 // writes that a client saw done
-	dropped      int64
+	judged  Judged
+	dropped int64
 }
 
 func (t *tally) observe(e *history.Event) {
@@ -245,10 +247,9 @@ func (t *tally) observe(e *history.Event) {
 	case history.Acquire:
 		if e.Phase == history.Ok {
 			t.judged.Grants++
-		}
-	case history.Write:
-		if e.Phase == history.Ok {
-			t.acknowledged++
+			if e.Valid != history.ValidUnknown && e.Valid > e.Time {
+				t.judged.Entitled++
+			}
 		}
 	case history.EffectRead, history.EffectWrite:
 		if e.Phase != history.Info {

@@ -26,7 +26,7 @@ const (
 func TestReport(t *testing.T) {
 	d := prepared(t, overlapScript, pauseOnHolder+"expect: {overlapping_holds: \">0\", judged: \">=1\"}\n", nil)
 	r := judged(t, d)
-	if r.Judged != (Judged{Grants: 2, Events: 11, Effects: 3}) {
+	if r.Judged != (Judged{Grants: 2, Entitled: 2, Events: 11, Effects: 3}) {
 		t.Errorf("judged %+v", r.Judged)
 	}
 	if len(r.Phases) != 3 || r.Phases[1].Name != "pause 1" || r.Phases[1].Latency["acquire"].N != 1 {
@@ -39,7 +39,7 @@ func TestReport(t *testing.T) {
 		t.Errorf("hold %+v", q)
 	}
 	if !slices.ContainsFunc(r.Strength, func(s string) bool {
-		return strings.HasPrefix(s, "0 double grants in 2 grants: too few to bound a rate")
+		return strings.HasPrefix(s, "0 double grants in 2 entitled grants of a lock that another user asked for or held meanwhile: too few to bound a rate")
 	}) {
 		t.Errorf("strength %q", r.Strength)
 	}

@@ -80,7 +80,7 @@ func ofService() []CheckerKind {
 		{
 			Name: "stuck_locks", New: newStuckLocks,
 			Doc:    "When users ask for a lock that nobody alive has in hand, somebody gets it within its recovery bound.",
-			Counts: []string{"stuck_locks"}, Measures: []string{"stuck_ms_max"},
+			Counts: []string{"stuck_locks"}, Measures: []string{"stuck_ms_max", "held_beyond_validity_ms"},
 		},
 		{
 			Name: "unavailability", New: newUnavailability,

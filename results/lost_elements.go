@@ -75,6 +75,7 @@ func (c *lostElements) Finish() Finding {
 			}
 		}
 		lost += int64(len(gone))
+		f.found(lock, int64(len(gone)))
 		acknowledged += int64(len(c.acked[lock]))
 		if len(gone) > 0 && len(f.Witnesses) < MaxWitnesses {
 			f.Witnesses = append(f.Witnesses, Witness{
@@ -87,6 +88,7 @@ func (c *lostElements) Finish() Finding {
 	}
 	f.Verdict = verdictOf(lost)
 	f.Counts = map[string]*int64{"lost_elements": count(lost)}
+	f.Chances = map[string]Chances{"lost_elements": {acknowledged, acknowledgedWrites}}
 	f.Measures["acknowledged_elements"] = measure(float64(acknowledged))
 	if acknowledged > 0 {
 		f.Measures["lost_elements_share"] = measure(float64(lost) / float64(acknowledged))

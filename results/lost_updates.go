@@ -71,6 +71,7 @@ func (c *lostUpdates) Finish() Finding {
 		acknowledged += u.acknowledged
 		if n := u.acknowledged - u.final.Value; n > 0 {
 			lost += n
+			f.found(uint16(i), n)
 			if len(f.Witnesses) < MaxWitnesses {
 				f.Witnesses = append(f.Witnesses, Witness{
 					Kind: "lost_update", Lock: lockName(c.run, uint16(i)), From: c.run.Start, To: u.final.Time,
@@ -91,5 +92,6 @@ func (c *lostUpdates) Finish() Finding {
 	}
 	f.Verdict = verdictOf(lost)
 	f.Counts = map[string]*int64{"lost_updates": count(lost)}
+	f.Chances = map[string]Chances{"lost_updates": {acknowledged, acknowledgedWrites}}
 	return f
 }

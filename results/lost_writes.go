@@ -146,24 +146,29 @@ func (c *lostWrites) Finish() Finding {
 	}
 	c.t.finish()
 	var lost int64
+	seen := 0
+	for _, l := range c.looks {
+		seen += len(l.had)
+	}
 	for _, h := range c.holds {
 		l := c.looks[h.lock]
 		if l == nil || !c.lost(h, l) {
 			continue
 		}
 		lost++
-		seen, at := l.had[grantOf{h.user, h.grant}], l.span().until
-		proved := []history.Observation{seen}
+		had, at := l.had[grantOf{h.user, h.grant}], l.span().until
+		proved := []history.Observation{had}
 		for _, node := range slices.Sorted(maps.Keys(l.last)) {
 			proved = append(proved, l.last[node])
 		}
-		c.list.add(proof{kind: "lost_write", from: seen.Answered, to: at, holds: []*hold{h}, observed: proved, text: func() string {
+		c.list.add(proof{kind: "lost_write", from: had.Answered, to: at, holds: []*hold{h}, observed: proved, text: func() string {
 			return fmt.Sprintf("%v was granted %s at %s, valid until %s, and %s had its key at %s; at %s it is nowhere: %s", h.user,
-				lockName(c.run, h.lock), c.run.ms(h.start), c.run.ms(h.valid), seen.Node, c.run.ms(seen.Answered), c.run.ms(at), l.text())
+				lockName(c.run, h.lock), c.run.ms(h.start), c.run.ms(h.valid), had.Node, c.run.ms(had.Answered), c.run.ms(at), l.text())
 		}})
 	}
 	f.Witnesses = c.list.witnesses(c.run)
 	f.Verdict = verdictOf(lost)
 	f.Counts = map[string]*int64{"acknowledged_writes_lost": count(lost)}
+	f.Chances = map[string]Chances{"acknowledged_writes_lost": {int64(seen), "grants that a server was seen to have"}}
 	return f
 }

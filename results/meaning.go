@@ -13,6 +13,9 @@ const (
 	termStock       = "stock"
 )
 
+// acknowledgedWrites are the chances of harm to what the lock protects.
+const acknowledgedWrites = "acknowledged writes"
+
 // place is one user's view of what one lock protects.
 type place struct {
 	user history.User

@@ -14,15 +14,19 @@ import (
 )
 
 type minorityEffects struct {
-	run  Run
-	n    int64
-	list []Witness
+	run     Run
+	n       int64
+	effects int64
+	list    []Witness
 }
 
 func newMinorityEffects(run Run) Checker { return &minorityEffects{run: run} }
 
 // Observe takes the next event.
 func (c *minorityEffects) Observe(e *history.Event) {
+	if (e.Kind == history.EffectRead || e.Kind == history.EffectWrite) && e.Phase != history.Info {
+		c.effects++
+	}
 	if e.Kind != history.EffectWrite || e.Phase != history.Info {
 		return
 	}
@@ -42,5 +46,6 @@ func (c *minorityEffects) Finish() Finding {
 		return skipped(f, "the resource is not replicated", []string{"minority_effects"})
 	}
 	f.Counts = map[string]*int64{"minority_effects": count(c.n)}
+	f.Chances = map[string]Chances{"minority_effects": {c.effects, "effects"}}
 	return f
 }

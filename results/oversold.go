@@ -69,6 +69,7 @@ func (c *oversold) Finish() Finding {
 			continue
 		}
 		over += s.units - stock
+		f.found(uint16(i), s.units-stock)
 		if len(f.Witnesses) < MaxWitnesses {
 			f.Witnesses = append(f.Witnesses, Witness{
 				Kind: "oversold", Lock: lockName(c.run, uint16(i)), From: s.beyond.Time, To: max(s.beyond.Time, c.run.End),
@@ -80,5 +81,6 @@ func (c *oversold) Finish() Finding {
 	}
 	f.Verdict = verdictOf(over)
 	f.Counts = map[string]*int64{"units_oversold": count(over)}
+	f.Chances = map[string]Chances{"units_oversold": {int64(c.sold), acknowledgedWrites}}
 	return f
 }

@@ -43,6 +43,8 @@ type Run struct {
 	Cores    int           // of the machine that the clients run on; 0: not known
 	Start    int64         // ns: the workload was let go
 	End      int64         // ns: no more acquires were begun
+
+	still *standstills // whole when the checkers finish; nil where nothing is known of them
 }
 
 // Process finds the header of a process by name.
@@ -87,8 +89,19 @@ type Finding struct {
 	Counts    map[string]*int64   `json:"counts,omitempty"`   // nil: not judged
 	Measures  map[string]*float64 `json:"measures,omitempty"` // nil: not judged
 	Skipped   string              `json:"skipped,omitempty"`  // why the property does not apply to this run
+	Chances   map[string]Chances  `json:"chances,omitempty"`  // of a count: how often it could have gone up
+	Excused   map[string]Excused  `json:"excused,omitempty"`  // of a count: what only a standstill of the machine explains
 	Warnings  []string            `json:"warnings,omitempty"`
 	Witnesses []Witness           `json:"witnesses,omitempty"` // at most MaxWitnesses
+
+	ledger *ledger          // what explains the violations of each lock; nil where nothing is known of that
+	byLock map[uint16]int64 // what was found of each lock, where all counts of the finding rest upon other checkers' excuses
+}
+
+// Chances is what a zero is worth: how often a count could have gone up.
+type Chances struct {
+	N  int64  `json:"n"`
+	Of string `json:"of"` // what they are, in words: "grants that ..."
 }
 
 // MaxWitnesses bounds the witnesses of one finding; the counts are complete.

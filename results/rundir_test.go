@@ -28,6 +28,22 @@ fault pause on=A hold=1 at=20 until=300
 405 B release ok
 `
 
+// lateScript is a holder that outlives its validity by 119 ms because its process stood still for 130 ms, and no fault asked for that.
+const lateScript = `
+run resource=register token=service
+0 A acquire invoke
+10 A acquire ok valid=191 issued=1 token=5
+12 A effect-read ok
+20 B acquire invoke
+200 B acquire ok valid=1220 issued=195 token=7
+205 B effect-read ok
+300 A stall info issued=130
+310 A release invoke
+325 A release ok
+400 B release invoke
+405 B release ok
+`
+
 const serialScript = `
 run resource=register token=service
 0 A acquire invoke

@@ -11,13 +11,13 @@ import (
 
 // script is a history written by hand, as testdata/golden has them. Its lines are
 //
-//	run KEY=VALUE...                        what the checkers are told
+//	run KEY=VALUE...                        what the checkers are told; error=MS of all clocks, error.A=MS of one client's
 //	fault NAME on=USER [hold=N] at=MS until=MS
 //	saw STEP BY NODE FACT ANSWER at=MS [until=MS] [whose=USER]   an observation, of a grant of that user's latest acquire so far
 //	MS USER KIND PHASE [KEY=VALUE...]       an event; USER is A, B, ... (clients) or A2 (user 2 of client A)
 //	                                        on=N: replica N did it, as the user's access number=N
 //	reading MS requests=N,... notifications=N,...   what servers and clients had counted
-//	want NAME=VALUE...                      counts and measures (null where nothing is judged), verdict:CHECKER
+//	want NAME=VALUE...                      counts and measures (null where nothing is judged), verdict:CHECKER, excused:NAME, chances:NAME
 //
 // Times are ms. hold=N names the user's Nth acquire, its latest one where nothing is said.
 type script struct {
@@ -156,7 +156,13 @@ func (s *script) tell(k, v string) (err error) {
 			s.run.Processes = append(s.run.Processes, p)
 		}
 	default:
-		return fmt.Errorf("unknown key")
+		user, ok := strings.CutPrefix(k, "error.")
+		if !ok {
+			return fmt.Errorf("unknown key")
+		}
+		p := history.Header{Process: clientName(scriptUser(user).Client())}
+		p.ErrorNS, err = millis(v)
+		s.run.Processes = append(s.run.Processes, p)
 	}
 	return err
 }

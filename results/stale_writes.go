@@ -1,9 +1,10 @@
 // Stale writes: the resource applies no effect of a hold after a later, conflicting hold has read or written there.
 //
 // The witness is the resource's own log of effects in the order of arrival; the users' word is taken only for which
-// hold came later: by time, where one's acquire ok lies before the other's request was sent; by token only where time
-// leaves them unordered, and only one that the service gives. An applied write of that kind is a stale write, a refused
-// access of that kind a fence save. A write that neither order can place is counted as an unordered effect.
+// hold came later: by time, where one's acquire ok lies before the other's request was sent, or its hold was over when the other
+// came into hand, entitled; by token only where time leaves them unordered, and only one that the service gives. An applied write of
+// that kind is a stale write, a refused access of that kind a fence save. A write that neither order can place is counted as an
+// unordered effect.
 //
 // It cannot see harm that never reached the resource, reads that returned what a stale write left there, or effects of
 // a resource that keeps no log. A refused access of a hold that is not known to be stale is a false refusal.
@@ -30,7 +31,9 @@ type staleWrites struct {
 	unordered int64
 	refusals  int64
 	effects   int64
-	unknown   int64 // effects of holds that are not known
+	overtaken int64         // accesses that arrived after a later holder
+	unknown   int64         // effects of holds that are not known
+	late      [2][]overstay // of the holds of stale writes, and of refused accesses of that kind, by when they arrived
 	writes    shortlist
 	saved     shortlist
 }
@@ -78,6 +81,9 @@ func (s *staleWrites) Observe(e *history.Event) {
 		s.write(l, h, e)
 		l.add(touch{h, *e})
 	case e.Phase == history.Ok:
+		if later, _ := s.later(l, h); later != nil {
+			s.overtaken++
+		}
 		l.add(touch{h, *e})
 	case e.Phase == history.Fail && e.Code == history.CodeFenced:
 		s.refuse(l, h, e)
@@ -99,6 +105,7 @@ func (s *staleWrites) write(l *touched, h *hold, e *history.Event) {
 	switch {
 	case later != nil:
 		s.stale++
+		s.overstay(0, h, e)
 		s.keep(&s.writes, "stale_write", "was applied", h, later, e)
 	case unordered:
 		s.unordered++
@@ -108,45 +115,57 @@ func (s *staleWrites) write(l *touched, h *hold, e *history.Event) {
 func (s *staleWrites) refuse(l *touched, h *hold, e *history.Event) {
 	if later, _ := s.later(l, h); later != nil {
 		s.saves++
+		s.overstay(1, h, e)
 		s.keep(&s.saved, "fence_save", "was refused", h, later, e)
 		return
 	}
 	s.refusals++
 }
 
+// overstay notes by how much the effect of an overtaken hold came too late; one with which no standstill has to do is late without end.
+func (s *staleWrites) overstay(kind int, h *hold, e *history.Event) {
+	s.overtaken++
+	o, ok := overstayed(h, e.Time)
+	if !ok {
+		o = overstay{user: h.user, lock: h.lock, late: forever}
+	}
+	s.late[kind] = append(s.late[kind], o)
+}
+
+// excusals finds which of them came too late only because the holder's process stood still.
+func (s *staleWrites) excusals(kind int) *ledger {
+	l := newLedger(s.run)
+	for _, o := range s.late[kind] {
+		why, ok := s.run.still.excused(o)
+		l.add(s.run, o.lock, 1, why, ok)
+	}
+	return l
+}
+
 // later finds an effect of a later, conflicting hold. Where there is none, unordered tells whether there is one of a
-// hold that neither time nor token can place.
+// hold that neither time nor token can place. Time goes first: the token is what a broken lock gets wrong.
 func (s *staleWrites) later(l *touched, h *hold) (found *touch, unordered bool) {
 	for mode := range l.modes {
-		if !conflict(h.mode, uint8(mode)) {
-			continue
-		}
-		m := &l.modes[mode]
-		if t := &m.issued; t.hold != nil && t.hold != h && h.start+h.err < t.hold.issued-t.hold.err {
-			return t, false
-		}
-		if t := m.besides(h); t != nil && !before(t.hold, h) {
-			unordered = unordered || !s.tokensTell(h, t.hold)
-		}
-		if s.run.Token != TokenService || h.token == 0 {
-			continue
-		}
-		for i := range m.stairs {
-			if t := &m.stairs[i]; t.hold.token > h.token && !before(t.hold, h) {
-				return t, false
-			}
+		if conflict(h.mode, uint8(mode)) && found == nil {
+			found = l.modes[mode].after(h)
 		}
 	}
-	return nil, unordered
+	for mode := range l.modes {
+		if found != nil || !conflict(h.mode, uint8(mode)) {
+			continue
+		}
+		others := l.modes[mode].beside(h, s.t.worst, func(t *touch) {
+			switch {
+			case s.run.Token != TokenService || h.token == 0 || t.hold.token == 0 || t.hold.token == h.token:
+				unordered = true
+			case t.hold.token > h.token && found == nil:
+				found = t
+			}
+		})
+		unordered = unordered || others
+	}
+	return found, unordered && found == nil
 }
-
-// tokensTell tells whether the tokens of two holds order them.
-func (s *staleWrites) tokensTell(a, b *hold) bool {
-	return s.run.Token == TokenService && a.token != 0 && b.token != 0 && a.token != b.token
-}
-
-// before tells whether a came before b by time alone: it was granted before b's request was sent.
-func before(a, b *hold) bool { return a.start+a.err < b.issued-b.err }
 
 func (s *staleWrites) keep(list *shortlist, kind, what string, h *hold, t *touch, e *history.Event) {
 	rank := 0
@@ -183,6 +202,16 @@ func (s *staleWrites) Finish() Finding {
 		"stale_writes": count(s.stale), "fence_saves": count(s.saves),
 		"unordered_effects": count(s.unordered), "false_refusals": count(s.refusals),
 	}
+	f.Chances = map[string]Chances{}
+	for _, name := range []string{"stale_writes", "fence_saves"} {
+		f.Chances[name] = Chances{s.overtaken, "accesses that arrived after a later holder"}
+	}
+	for _, name := range []string{"unordered_effects", "false_refusals"} {
+		f.Chances[name] = Chances{s.effects, "effects"}
+	}
+	f.ledger = s.excusals(0)
+	f.ledger.into(&f, "stale_writes")
+	s.excusals(1).into(&f, "fence_saves")
 	if s.refusals > 0 {
 		f.Warnings = append(f.Warnings, fmt.Sprintf("the resource refused %d accesses of holds that no later one had overtaken", s.refusals))
 	}

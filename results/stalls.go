@@ -19,12 +19,13 @@ var stops = map[string]bool{"pause": true, "freeze": true}
 
 type stalls struct {
 	run     Run
+	still   *standstills
 	n       int64
 	longest int64
 	list    []Witness
 }
 
-func newStalls(run Run) Checker { return &stalls{run: run} }
+func newStalls(run Run) Checker { return &stalls{run: run, still: newStandstills(run)} }
 
 // Observe takes the next event of a process whose name is not known.
 func (c *stalls) Observe(e *history.Event) { c.observe(clientName(e.User.Client()), e) }
@@ -38,54 +39,22 @@ func (c *stalls) observe(process string, e *history.Event) {
 	if e.Kind != history.Stall {
 		return
 	}
-	still := span{max(e.Time-e.Value, c.run.Start), e.Time}
-	if still.until <= still.from {
-		return
+	var own int64 // the longest stretch that no fault explains
+	for _, s := range c.still.unasked(process, span{e.Time - e.Value, e.Time}) {
+		own = max(own, s.until-s.from)
 	}
-	own := c.unasked(process, still)
 	c.longest = max(c.longest, own)
 	if own <= c.run.TTL/2 || c.run.TTL <= 0 {
 		return
 	}
 	c.n++
-	if len(c.list) < MaxWitnesses {
+	if from := max(e.Time-e.Value, c.run.Start); len(c.list) < MaxWitnesses {
 		c.list = append(c.list, Witness{
-			Kind: "own_stall", From: still.from, To: still.until, Events: []history.Event{*e},
+			Kind: "own_stall", From: from, To: e.Time, Events: []history.Event{*e},
 			Text: fmt.Sprintf("%s did not run from %s to %s, and no fault asked for %.3f ms of that",
-				process, c.run.ms(still.from), c.run.ms(still.until), milli(own)),
+				process, c.run.ms(from), c.run.ms(e.Time), milli(own)),
 		})
 	}
-}
-
-// unasked returns the longest stretch of s that no fault on the process explains.
-func (c *stalls) unasked(process string, s span) int64 {
-	var longest int64
-	from := s.from
-	for i := range c.run.Faults { // in the order of their start
-		f := &c.run.Faults[i]
-		if !stops[f.Name] || !hits(f, process) {
-			continue
-		}
-		end := f.End
-		if end == 0 {
-			end = forever
-		}
-		if f.Start >= s.until || end <= from {
-			continue
-		}
-		longest = max(longest, f.Start-from)
-		from = max(from, end)
-	}
-	return max(longest, s.until-from, 0)
-}
-
-func hits(f *history.Fault, process string) bool {
-	for _, t := range f.Targets {
-		if t == process {
-			return true
-		}
-	}
-	return false
 }
 
 // Finish returns the finding.

@@ -3,6 +3,10 @@
 // The bound is the one that the lock declares; where its grants never expire, the scenario's ttl. Only time during which
 // somebody asks counts, from an acquire's invoke to its outcome, and only users whose client no fault stands on.
 //
+// stuck_locks counts locks, however often one was stuck. held_beyond_validity_ms is the longest time that users asked for a lock while all
+// who had it in hand had outlived their validity: a lock that stays taken, such as by a paused client, is not stuck by the definition
+// above, and yet nobody gets it.
+//
 // It cannot see a lock that is stuck while nobody asks for it, and does not tell a lock that stays taken from a service
 // that is down: a fault that outlasts the bound shows here too, and its witness says so.
 
@@ -22,14 +26,27 @@ type stuckLocks struct {
 	locks []stuckLock
 	list  shortlist
 	last  int64
+	stuck []waiting
+	holds int64
 }
+
+// waiting is a time beyond the bound that users asked for a lock in vain.
+type waiting struct {
+	lock   uint16
+	span   span
+	waited int64
+}
+
+// maxInside is how many holds of one lock may be open where it is asked whether any of them is entitled still.
+const maxInside = 64
 
 type stuckLock struct {
 	seen    int64 // the lock's state is known up to here
 	since   int64 // when the present waiting began; 0 for none
 	waited  int64 // how long somebody asked in vain since the last grant, with nobody inside
-	stuck   bool
 	longest int64
+	beyond  int64         // how long somebody asked while none of those inside was entitled, since the last grant
+	outlast int64         // the longest such time
 	ended   history.Event // what ended the latest hold
 	asked   history.Event // the first acquire since then
 }
@@ -53,6 +70,14 @@ func (r Run) bound() int64 {
 func (c *stuckLocks) Observe(e *history.Event) {
 	c.last = e.Time
 	c.asks.observe(e)
+	switch e.Kind {
+	case history.Renew, history.Renewed, history.Ended, history.Release, history.Lost, history.Dead: // before what is inside changes
+		c.touch(e.Lock, e.Time)
+		for i := 0; i < len(c.locks) && e.Grant == 0; i++ { // of all that the user has
+			c.touch(uint16(i), e.Time)
+		}
+	default:
+	}
 	if e.Kind == history.Acquire {
 		l := c.lock(e.Lock)
 		c.touch(e.Lock, e.Time)
@@ -73,9 +98,16 @@ func (c *stuckLocks) lock(i uint16) *stuckLock {
 // touch adds the time since the lock was last looked at, if somebody asked in vain all the while.
 func (c *stuckLocks) touch(lock uint16, t int64) {
 	l := c.lock(lock)
-	inside := int(lock) < len(c.t.locks) && len(c.t.locks[lock]) > 0
+	var open []*hold
+	if int(lock) < len(c.t.locks) {
+		open = c.t.locks[lock]
+	}
 	asked := int(lock) < len(c.asks.asking) && c.asks.asking[lock] > 0
-	if t > l.seen && asked && !inside {
+	if t > l.seen && asked && len(open) > 0 {
+		l.beyond += beyond(open, l.seen, t)
+		l.outlast = max(l.outlast, l.beyond)
+	}
+	if t > l.seen && asked && len(open) == 0 {
 		if l.waited == 0 {
 			l.since = l.seen
 		}
@@ -84,7 +116,22 @@ func (c *stuckLocks) touch(lock uint16, t int64) {
 	l.seen = max(l.seen, t)
 }
 
+// beyond returns for how much of [from, t) none of the holds was entitled.
+func beyond(open []*hold, from, t int64) int64 {
+	for _, h := range open[:min(len(open), maxInside)] {
+		if h.valid == history.ValidUnknown && len(h.spans) == 0 {
+			return 0 // nobody knows
+		}
+		if from = max(from, later(h.until(), h.err)); from >= t {
+			return 0
+		}
+	}
+	return t - from
+}
+
 func (c *stuckLocks) began(h *hold) {
+	c.holds++
+	c.lock(h.lock).beyond = 0
 	c.over(h.lock, h.start, &h.ok)
 	c.lock(h.lock).asked.Kind = history.KindNone
 }
@@ -92,10 +139,7 @@ func (c *stuckLocks) began(h *hold) {
 func (c *stuckLocks) takenBack(*hold, int64) {}
 
 func (c *stuckLocks) ended(h *hold) {
-	// The hold is out of the list already: what lies before was not waited in vain.
-	l := c.lock(h.lock)
-	l.seen = max(l.seen, c.last)
-	l.ended = h.over
+	c.lock(h.lock).ended = h.over
 }
 
 // over ends a wait, by a grant or, where ok is nil, by the end of the run.
@@ -103,7 +147,7 @@ func (c *stuckLocks) over(lock uint16, t int64, ok *history.Event) {
 	l := c.lock(lock)
 	l.longest = max(l.longest, l.waited)
 	if l.waited > c.bound && c.bound > 0 {
-		l.stuck = true
+		c.stuck = append(c.stuck, waiting{lock, span{l.since, t}, l.waited})
 		c.keep(lock, t, ok)
 	}
 	l.waited, l.since = 0, 0
@@ -134,25 +178,47 @@ func (c *stuckLocks) keep(lock uint16, to int64, ok *history.Event) {
 	c.list.add(p)
 }
 
+// settle returns the locks that were stuck, and which of them only because a process stood still for longer than the wait exceeds the
+// bound: it may have been the one that was granted the lock.
+func (c *stuckLocks) settle() (stuck map[uint16]bool, l *ledger) {
+	stuck, l = map[uint16]bool{}, newLedger(c.run)
+	why := map[uint16]excuse{}
+	for _, w := range c.stuck {
+		x := c.run.still.worst(w.span.from, w.span.until)
+		excused := x.total > w.waited-c.bound
+		stuck[w.lock] = stuck[w.lock] || !excused
+		if excused {
+			why[w.lock] = x
+		}
+	}
+	for lock, x := range why {
+		if !stuck[lock] {
+			l.add(c.run, lock, 1, x, true)
+		}
+	}
+	return stuck, l
+}
+
 // Finish returns the finding.
 func (c *stuckLocks) Finish() Finding {
-	var n, longest int64
+	var longest, outlast int64
 	for i := range c.locks {
 		c.touch(uint16(i), c.last)
 		c.over(uint16(i), c.last, nil)
-		longest = max(longest, c.locks[i].longest)
-		if c.locks[i].stuck {
-			n++
-		}
+		longest, outlast = max(longest, c.locks[i].longest), max(outlast, c.locks[i].outlast)
 	}
+	stuck, l := c.settle()
+	n := int64(len(stuck))
 	f := Finding{Checker: "stuck_locks", Verdict: verdictOf(n)}
 	if c.bound <= 0 {
 		f = skipped(f, "neither a recovery bound nor a ttl is known", []string{"stuck_locks"})
-		f.Measures = map[string]*float64{"stuck_ms_max": nil}
+		f.Measures = map[string]*float64{"stuck_ms_max": nil, "held_beyond_validity_ms": nil}
 		return f
 	}
 	f.Counts = map[string]*int64{"stuck_locks": count(n)}
-	f.Measures = map[string]*float64{"stuck_ms_max": measure(milli(longest))}
+	f.Chances = map[string]Chances{"stuck_locks": {c.holds, "grants"}}
+	f.Measures = map[string]*float64{"stuck_ms_max": measure(milli(longest)), "held_beyond_validity_ms": measure(milli(outlast))}
+	l.into(&f, "stuck_locks")
 	f.Witnesses = c.list.witnesses(c.run)
 	return f
 }

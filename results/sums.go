@@ -98,6 +98,7 @@ func (c *sums) Finish() Finding {
 			continue
 		}
 		off++
+		f.found(uint16(i), 1)
 		if len(f.Witnesses) < MaxWitnesses {
 			f.Witnesses = append(f.Witnesses, Witness{
 				Kind: "account_off", Lock: lockName(c.run, uint16(i)), From: c.run.Start, To: final.Time,
@@ -110,5 +111,6 @@ func (c *sums) Finish() Finding {
 	sum := max(0, size(difference)-doubt)
 	f.Verdict = verdictOf(off + sum)
 	f.Counts = map[string]*int64{"accounts_off": count(off), "sum_off": count(sum)}
+	f.Chances = map[string]Chances{"accounts_off": {int64(c.made), acknowledgedWrites}, "sum_off": {int64(c.made), acknowledgedWrites}}
 	return f
 }

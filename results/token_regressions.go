@@ -1,10 +1,11 @@
 // Token regressions: a later grant of a lock has a higher fencing token.
 //
-// Later goes by time alone: the one grant was in a user's hand before the other's request was sent. Two who share a lock
-// may have the same token: it then belongs to the lock's being held, not to the grant.
+// Later goes by time alone, never by the tokens, which are what is judged: the one grant was in a user's hand before the
+// other's request was sent, or its hold was over when the other came into hand, entitled. Two who share a lock may have the same
+// token: it then belongs to the lock's being held, not to the grant.
 //
-// It cannot see a regression between grants whose requests overlap, nor tokens that grew but that the resource cannot
-// compare.
+// It cannot see a regression between grants that were in hand at once, one against a grant that came into hand when its validity was
+// over already, nor tokens that grew but that the resource cannot compare.
 
 package results
 
@@ -23,97 +24,182 @@ const (
 	TokenHomeMade = "home-made" // something beside the service makes it
 )
 
-// maxTops bounds what is remembered of one lock's grants; a request that waited longer than that is not judged.
-const maxTops = 1 << 15
+// maxRungs bounds what is remembered of one lock's grants; a request that waited for more grants than that is not judged.
+const maxRungs = 1 << 13
 
-// top is the highest token among the grants up to a time.
-type top struct {
-	start int64
-	ok    *history.Event // the grant that has it
+// rung is a hold that has a higher token than all that reached the ladder with a lower key.
+type rung struct {
+	key  int64 // ns: before this nothing comes later than the hold
+	hold *hold
+}
+
+// ladder tells which hold has the highest token of all with a key below a bound. Keys and tokens grow from rung to rung.
+type ladder struct {
+	rungs   []rung
+	dropped bool // the lowest are forgotten
+}
+
+func (l *ladder) add(key int64, h *hold) {
+	i := sort.Search(len(l.rungs), func(i int) bool { return l.rungs[i].key > key })
+	if i > 0 && l.rungs[i-1].hold.token >= h.token {
+		return
+	}
+	n := i
+	for n < len(l.rungs) && l.rungs[n].hold.token <= h.token {
+		n++
+	}
+	l.rungs = slices.Replace(l.rungs, i, n, rung{key, h})
+	if len(l.rungs) > maxRungs {
+		l.rungs = slices.Delete(l.rungs, 0, maxRungs/2)
+		l.dropped = true
+	}
+}
+
+// below returns the hold with the highest token of all with a key below bound, or nil; known is false where it may have been forgotten.
+func (l *ladder) below(bound int64) (h *hold, known bool) {
+	n := sort.Search(len(l.rungs), func(i int) bool { return l.rungs[i].key >= bound })
+	if n == 0 {
+		return nil, !l.dropped
+	}
+	return l.rungs[n-1].hold, true
+}
+
+// tokenLock has the ladders of a lock's holds by mode: exclusive, shared.
+type tokenLock struct {
+	granted [2]ladder // by when the grant was in hand
+	over    [2]ladder // by when the hold was over
 }
 
 type tokenRegressions struct {
 	run         Run
-	worst       int64 // the largest clock error
+	t           *tracker
 	locks       []tokenLock
+	begun       []*hold // of the latest moment, at which more may happen
 	regressions int64
+	comparable  int64
 	missing     int64
 	unjudged    int64
 	list        shortlist
 }
 
-type tokenLock struct {
-	tops    []top // in the order of start; each has a higher token than the one before
-	dropped bool  // older ones are forgotten
-}
-
 func newTokenRegressions(run Run) Checker {
 	c := &tokenRegressions{run: run, locks: make([]tokenLock, len(run.Locks)), list: shortlist{room: MaxWitnesses}}
-	for _, p := range run.Processes {
-		c.worst = max(c.worst, p.ErrorNS)
-	}
+	c.t = newTracker(run, c)
 	return c
 }
 
+func (c *tokenRegressions) applies() bool { return c.run.Token != TokenNone && c.run.Token != "" }
+
 // Observe takes the next event.
 func (c *tokenRegressions) Observe(e *history.Event) {
-	if e.Kind != history.Acquire || e.Phase != history.Ok || c.run.Token == TokenNone || c.run.Token == "" {
+	if !c.applies() {
 		return
 	}
-	if e.Token == 0 {
+	if len(c.begun) > 0 && e.Time > c.begun[0].start {
+		c.judge()
+	}
+	c.t.observe(e)
+}
+
+func (c *tokenRegressions) lock(i uint16) *tokenLock {
+	for int(i) >= len(c.locks) {
+		c.locks = append(c.locks, tokenLock{})
+	}
+	return &c.locks[i]
+}
+
+func (c *tokenRegressions) began(h *hold) {
+	if h.token == 0 {
 		c.missing++
 		return
 	}
-	for int(e.Lock) >= len(c.locks) {
-		c.locks = append(c.locks, tokenLock{})
+	c.begun = append(c.begun, h)
+}
+
+func (c *tokenRegressions) takenBack(*hold, int64) {}
+
+// ended notes when the hold is over, for those that begin from then on. A hold of no length ends after it began.
+func (c *tokenRegressions) ended(h *hold) {
+	if at := h.overAt(); h.token != 0 && at != forever {
+		c.lock(h.lock).over[min(h.mode, 1)].add(max(at, h.start+1)+h.err, h)
 	}
-	l := &c.locks[e.Lock]
-	// The grants that were in hand before this one's request was sent.
-	n := sort.Search(len(l.tops), func(i int) bool { return l.tops[i].start+2*c.worst >= e.Value })
+}
+
+// judge holds the grants of the latest moment against those before it.
+func (c *tokenRegressions) judge() {
+	for _, h := range c.begun {
+		c.compare(h)
+	}
+	for _, h := range c.begun {
+		c.lock(h.lock).granted[min(h.mode, 1)].add(h.start+h.err, h)
+	}
+	c.begun = c.begun[:0]
+}
+
+// compare looks for an earlier grant that has a token too high for h to be a later one.
+func (c *tokenRegressions) compare(h *hold) {
+	l := c.lock(h.lock)
+	var worst *hold
+	seen, unknown := false, false
+	look := func(m uint8, earlier *ladder, bound int64) {
+		a, known := earlier.below(bound)
+		unknown = unknown || !known
+		if a == nil {
+			return
+		}
+		seen = true
+		regressed := a.token > h.token || a.token == h.token && conflict(m, h.mode)
+		if regressed && (worst == nil || a.token > worst.token) {
+			worst = a
+		}
+	}
+	for m := range l.granted {
+		look(uint8(m), &l.granted[m], h.issued-h.err)
+		if h.fresh {
+			look(uint8(m), &l.over[m], h.start-h.err+1)
+		}
+	}
 	switch {
-	case n == 0 && l.dropped:
-		c.unjudged++
-	case n > 0 && l.tops[n-1].ok.Token == e.Token && !conflict(l.tops[n-1].ok.Mode, e.Mode):
-	case n > 0 && l.tops[n-1].ok.Token >= e.Token:
+	case worst != nil:
 		c.regressions++
-		c.keep(l.tops[n-1].ok, e)
+		c.keep(worst, h)
+	case unknown && !seen:
+		c.unjudged++
 	}
-	l.add(e)
+	if seen {
+		c.comparable++
+	}
 }
 
-func (l *tokenLock) add(e *history.Event) {
-	if n := len(l.tops); n > 0 && l.tops[n-1].ok.Token >= e.Token {
-		return
-	}
-	if len(l.tops) == maxTops {
-		l.tops = slices.Delete(l.tops, 0, maxTops/2)
-		l.dropped = true
-	}
-	ok := *e
-	l.tops = append(l.tops, top{e.Time, &ok})
-}
-
-func (c *tokenRegressions) keep(a, e *history.Event) {
+func (c *tokenRegressions) keep(a, b *hold) {
 	if !c.list.wants(0) {
 		return
 	}
-	first, second := *a, *e
-	c.list.add(proof{
-		kind: "token_regression", from: first.Time, to: second.Time, events: []history.Event{first, second},
-		text: func() string {
-			return fmt.Sprintf("%v got token %d with a request sent at %s, after %v had got token %d at %s",
-				second.User, second.Token, c.run.ms(second.Value), first.User, first.Token, c.run.ms(first.Time))
-		},
-	})
+	p := proof{kind: "token_regression", from: a.start, to: b.start, events: []history.Event{a.ok, b.ok}}
+	p.text = func() string {
+		return fmt.Sprintf("%v got token %d with a request sent at %s, after %v had got token %d at %s",
+			b.user, b.token, c.run.ms(b.issued), a.user, a.token, c.run.ms(a.start))
+	}
+	if a.start+a.err >= b.issued-b.err { // what makes it later is the end of a's hold
+		p.events = append(p.events, a.over)
+		p.text = func() string {
+			return fmt.Sprintf("%v got token %d at %s and was entitled to it, when the hold of %v, which had token %d, was over since %s",
+				b.user, b.token, c.run.ms(b.start), a.user, a.token, c.run.ms(a.over.Time))
+		}
+	}
+	c.list.add(p)
 }
 
 // Finish returns the finding.
 func (c *tokenRegressions) Finish() Finding {
-	f := Finding{Checker: "token_regressions", Verdict: verdictOf(c.regressions)}
-	if c.run.Token == TokenNone || c.run.Token == "" {
+	f := Finding{Checker: "token_regressions"}
+	if !c.applies() {
 		return skipped(f, "the lock has no fencing tokens", []string{"token_regressions"})
 	}
+	c.judge()
+	f.Verdict = verdictOf(c.regressions)
 	f.Counts = map[string]*int64{"token_regressions": count(c.regressions)}
+	f.Chances = map[string]Chances{"token_regressions": {c.comparable, "grants that came after another one with a token"}}
 	if c.missing > 0 {
 		f.Warnings = append(f.Warnings, fmt.Sprintf("%d grants came without a token", c.missing))
 	}

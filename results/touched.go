@@ -2,63 +2,79 @@ package results
 
 import (
 	"slices"
+	"sort"
 
 	"github.com/lockquake/lockquake/history"
 )
 
-// touch is an effect that the resource served, and the hold that it belongs to.
+// maxTouches bounds how many of one lock's holds are remembered that have read or written.
+const maxTouches = 256
+
+// touch is the first effect of a hold that the resource served.
 type touch struct {
 	hold  *hold
 	event history.Event
 }
 
-// touched is what is remembered of all holds that have read or written under one lock: not the holds, of which there
-// are too many, but those that decide every question that can still come. By mode: exclusive, shared.
+// touched is what is remembered of the holds that have read or written under one lock. By mode: exclusive, shared.
 type touched struct{ modes [2]touchedMode }
 
 type touchedMode struct {
-	issued touch    // of the hold whose request was sent last
-	starts [2]touch // of the two holds that were granted last
-	// stairs are the holds which no other one exceeds in both the time of the grant and the token: the earlier the
-	// grant, the higher the token. Where tokens grow with the grants there is one.
-	stairs []touch
+	issued touch // of the hold whose request was certainly sent last
+	fresh  touch // of the hold that was certainly in hand last, of those entitled when they began
+	// latest are the holds that were granted last, in the order of start. Of older ones it is known when the last of them was granted, and
+	// when the last of them was over.
+	latest       []touch
+	droppedStart int64
+	droppedOver  int64
 }
 
 // add remembers an effect. Of each hold the first one counts.
 func (l *touched) add(t touch) {
+	if t.hold.touched {
+		return
+	}
+	t.hold.touched = true
 	m := &l.modes[min(t.hold.mode, 1)]
-	if m.issued.hold == nil || t.hold.issued > m.issued.hold.issued {
+	if h := m.issued.hold; h == nil || t.hold.issued-t.hold.err > h.issued-h.err {
 		m.issued = t
 	}
-	switch a, b := &m.starts[0], &m.starts[1]; {
-	case a.hold == t.hold || b.hold == t.hold:
-	case a.hold == nil || t.hold.start > a.hold.start:
-		*b, *a = *a, t
-	case b.hold == nil || t.hold.start > b.hold.start:
-		*b = t
+	if h := m.fresh.hold; t.hold.fresh && (h == nil || t.hold.start-t.hold.err > h.start-h.err) {
+		m.fresh = t
 	}
-	m.climb(t)
-}
-
-// climb puts t among the stairs, unless one of them exceeds it, and takes out those that it exceeds.
-func (m *touchedMode) climb(t touch) {
-	for i := range m.stairs {
-		if h := m.stairs[i].hold; h == t.hold || h.start >= t.hold.start && h.token >= t.hold.token {
-			return
+	i := sort.Search(len(m.latest), func(i int) bool { return m.latest[i].hold.start > t.hold.start })
+	m.latest = slices.Insert(m.latest, i, t)
+	if len(m.latest) > maxTouches {
+		for _, old := range m.latest[:maxTouches/2] {
+			m.droppedStart = max(m.droppedStart, old.hold.start+old.hold.err)
+			m.droppedOver = max(m.droppedOver, later(old.hold.overAt(), old.hold.err))
 		}
+		m.latest = slices.Delete(m.latest, 0, maxTouches/2)
 	}
-	m.stairs = slices.DeleteFunc(m.stairs, func(s touch) bool {
-		return s.hold.start <= t.hold.start && s.hold.token <= t.hold.token
-	})
-	m.stairs = append(m.stairs, t)
 }
 
-// besides returns the effect of the hold that was granted last, h excepted.
-func (m *touchedMode) besides(h *hold) *touch {
-	for i := range m.starts {
-		if t := &m.starts[i]; t.hold != nil && t.hold != h {
+// after returns the effect of a hold that came after h by time, or nil.
+func (m *touchedMode) after(h *hold) *touch {
+	for _, t := range []*touch{&m.issued, &m.fresh} {
+		if t.hold != nil && t.hold != h && before(h, t.hold) {
 			return t
 		}
 	}
 	return nil
+}
+
+// beside calls f with each hold but h that time does not place before it, and returns whether there may be others that are
+// remembered no more. worst is the largest error of a clock.
+func (m *touchedMode) beside(h *hold, worst int64, f func(t *touch)) (others bool) {
+	first := h.issued - h.err
+	for i := len(m.latest) - 1; i >= 0; i-- {
+		t := &m.latest[i]
+		if t.hold.start+worst < first {
+			break
+		}
+		if t.hold != h && !before(t.hold, h) {
+			f(t)
+		}
+	}
+	return m.droppedStart != 0 && m.droppedStart >= first && (!h.fresh || m.droppedOver > h.start-h.err)
 }

@@ -81,6 +81,8 @@ func (c *unfairness) Finish() Finding {
 		patience = min(patience, half)
 	}
 	var n, sum, squares, starved float64
+	l := newLedger(c.run)
+	still := c.run.still.worst(c.run.Start, c.last)
 	for client, row := range c.users.rows {
 		died, dead := c.death[client]
 		for i := range row {
@@ -98,6 +100,7 @@ func (c *unfairness) Finish() Finding {
 			squares += float64(u.grants) * float64(u.grants)
 			if u.grants == 0 && u.asked > patience {
 				starved++
+				l.add(c.run, 0, 1, still, still.total > u.asked-patience)
 			}
 		}
 	}
@@ -114,6 +117,8 @@ func (c *unfairness) Finish() Finding {
 	default:
 		f.Verdict = verdictOf(int64(starved))
 		f.Counts["starved_users"] = count(int64(starved))
+		f.Chances = map[string]Chances{"starved_users": {int64(n), "users who asked for a lock"}}
+		l.into(&f, "starved_users")
 		f.Measures["jain_index"] = measure(sum * sum / (n * squares))
 	}
 	return f

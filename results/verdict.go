@@ -108,6 +108,8 @@ func (d *docket) expect(r *Report, damage error) {
 	for _, x := range all {
 		if x.Name == scenarios.Judged && !x.Holds(float64(r.Judged.Grants)) {
 			c.few = fmt.Sprintf("only %d grants were judged", r.Judged.Grants)
+		} else if x.Name == scenarios.Judged && !x.Holds(float64(r.Judged.Entitled)) {
+			c.unentitled = fmt.Sprintf("only %d of %d grants were entitled: the others can be no double grant", r.Judged.Entitled, r.Judged.Grants)
 		}
 	}
 	if len(c.causes) > 0 {

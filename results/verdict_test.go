@@ -96,6 +96,54 @@ func TestVerdictLattice(t *testing.T) {
 			func(d *runDir) { d.env.Interrupted = true }, Unknown, "interrupted",
 		},
 		{"a share of the grants", overlapScript, "expect: {overlapping_holds: \">=50%\", judged: \">=1\"}\n", nil, Pass, ""},
+		{
+			"what only a standstill explains", lateScript, "expect: {overlapping_holds: \"0\", judged: \">=1\"}\n", nil, Unknown,
+			"overlapping_holds 0 (found 1): 1 of them only because a process of lockquake stood still: client-1 did not run for 130.000 ms, from 170.000 ms on",
+		},
+		{"... where it is demanded", lateScript, "expect: {overlapping_holds: \">0\", judged: \">=1\"}\n", nil, Unknown, "stood still"},
+		{"... where as many are allowed", lateScript, "expect: {overlapping_holds: \"<=1\", judged: \">=1\"}\n", nil, Pass, ""},
+		{"... is no part of another count", lateScript, "expect: {overlapping_holds: \">=0\", stale_writes: \"0\", judged: \">=1\"}\n", nil, Pass, ""},
+		{
+			"a standstill that is too short", strings.ReplaceAll(lateScript, "issued=130", "issued=80"),
+			"expect: {overlapping_holds: \"0\", judged: \">=1\"}\n", nil, Fail, "found 1",
+		},
+		{
+			"a time that only a standstill makes too long", lateScript, "expect: {hold_max_ms: \"<=200ms\", overlapping_holds: \">=0\", judged: \">=1\"}\n",
+			nil, Unknown, "client-1 did not run for 130.000 ms",
+		},
+		{
+			"a time that is too long anyway", lateScript, "expect: {hold_max_ms: \"<=150ms\", overlapping_holds: \">=0\", judged: \">=1\"}\n",
+			nil, Fail, "measured 300",
+		},
+		{
+			"the wall clock moved, and grants end by it", overlapScript, "expect: {overlapping_holds: \">0\", token_regressions: \"0\", judged: \">=1\"}\n",
+			func(d *runDir) { d.env.WallClock, d.env.ClockSteps = true, []ClockStep{{Time: 50e6, By: -2e9}} }, Unknown,
+			"overlapping_holds >0 (found 1), double_grants 0 (found 0), foreign_releases 0 (found 0): the machine's wall clock moved by -2000.000 ms",
+		},
+		{
+			"the wall clock moved, and the service does not care", serialScript, enough,
+			func(d *runDir) { d.env.ClockSteps = []ClockStep{{Time: 50e6, By: 2e9}} }, Pass, "",
+		},
+		{
+			"the wall clock moved before the workload was let go", serialScript, enough,
+			func(d *runDir) {
+				d.env.WallClock, d.env.ClockSteps, d.env.Start = true, []ClockStep{{Time: 1e6, By: 2e9}}, 5e6
+			}, Pass, "",
+		},
+		{"grants that were not entitled", strings.ReplaceAll(serialScript, "valid=1", "valid=unknown #"), enough, nil, Unknown, "only 0 of 2 grants were entitled"},
+		{
+			"a heal that nobody saw", overlapScript, "expect: {overlapping_holds: \">0\", judged: \">=1\"}\n",
+			func(d *runDir) {
+				d.script.run.Faults[0].Healed = &history.Receipt{Status: history.Indeterminate, Evidence: "no answer"}
+			}, Unknown, "the receipt of its heal is indeterminate (no answer)",
+		},
+		{
+			"a heal that was seen", overlapScript, "expect: {overlapping_holds: \">0\", judged: \">=1\"}\n",
+			func(d *runDir) { d.script.run.Faults[0].Healed = &history.Receipt{Status: history.Installed} }, Pass, "",
+		},
+		{"every injection is to bite, and one did not", overlapScript, "expect: {bit: all, judged: \">=1\"}\n", oneOfTwo, Unknown, "bit all: 1 of 2 injections bit"},
+		{"one is enough", overlapScript, "expect: {bit: \">=1\", judged: \">=1\"}\n", oneOfTwo, Pass, ""},
+		{"every injection is to bite, and did", overlapScript, "expect: {bit: all, judged: \">=1\"}\n", nil, Pass, ""},
 		{"a directed run needs one grant", serialScript, "", func(d *runDir) {
 			d.env.Directed = true
 			d.scenario = "name: x\nclaim: y\nbackend: {use: memory, ttl: 10s}\nsteps: [{do: acquire, user: A}]\n"
@@ -131,10 +179,24 @@ func TestOneCauseIsGivenOnce(t *testing.T) {
 	}
 }
 
+// oneOfTwo adds an injection of the same entry that did not bite.
+func oneOfTwo(d *runDir) {
+	f := d.script.run.Faults[0]
+	f.ID, f.Receipt.Status = 2, history.NotInstalled
+	d.script.run.Faults = append(d.script.run.Faults, f)
+}
+
+func TestStrengthTellsHowManyInjectionsBit(t *testing.T) {
+	r := judged(t, prepared(t, overlapScript, "expect: {overlapping_holds: \">0\", judged: \">=1\"}\n", oneOfTwo))
+	if all := strings.Join(r.Strength, "\n"); !strings.Contains(all, "; bit 1 of 2") {
+		t.Errorf("strength %q", r.Strength)
+	}
+}
+
 func TestStrengthCountsChances(t *testing.T) {
 	expect := "expect: {stale_writes: \"0\", judged: \">=1\"}\n"
 	r := judged(t, prepared(t, serialScript, expect, nil))
-	if all := strings.Join(r.Strength, "\n"); !strings.Contains(all, "0 stale writes in 1 effects") || !strings.Contains(all, "0 double grants in 2 grants") {
+	if all := strings.Join(r.Strength, "\n"); !strings.Contains(all, "0 stale writes in 0 accesses that arrived after a later holder: too few") || !strings.Contains(all, "0 double grants in 0 entitled grants") {
 		t.Errorf("strength %q", r.Strength)
 	}
 }

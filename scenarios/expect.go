@@ -17,10 +17,13 @@ const MinJudged = 100
 // Judged is the name under which expect asks for a number of judged grants.
 const Judged = "judged"
 
+// Bit is the name under which expect asks how many of the injections that were made bit: "all", a number, or a share.
+const Bit = "bit"
+
 // known are the counts and measures that every run is judged by. Others may be expected too; these are here so that a
 // slip of the pen is not taken for one of them.
 var known = []string{
-	Judged, "double_grants", "overlapping_holds", "stale_writes", "fence_saves", "lost_updates", "token_regressions",
+	Judged, Bit, "double_grants", "overlapping_holds", "stale_writes", "fence_saves", "lost_updates", "token_regressions",
 	"foreign_releases", "stuck_locks", "throughput_per_s", "unavailability_ms_max",
 }
 
@@ -96,6 +99,9 @@ func (r reader) expectation(v *ast.MappingValueNode) (Expectation, error) {
 
 // ParseExpectation reads one expectation, such as ">=5", "<1s" or "0".
 func ParseExpectation(name, text string) (Expectation, bool) {
+	if name == Bit && strings.TrimSpace(text) == "all" {
+		return Expectation{Name: Bit, Op: ">=", Value: 100, Unit: "%", Text: "all"}, true
+	}
 	m := expectForm.FindStringSubmatch(text)
 	if m == nil {
 		return Expectation{}, false

@@ -1,0 +1,218 @@
+package results
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/lockquake/lockquake/history"
+)
+
+// standstills knows when each process of lockquake stood still although no fault asked for it: the machine did that, and neither the
+// lock nor its service. A holder who stood still acts late, and what comes of that is nobody's fault.
+type standstills struct {
+	run  Run
+	list map[string][]span // by process
+}
+
+func newStandstills(run Run) *standstills {
+	return &standstills{run: run, list: map[string][]span{}}
+}
+
+// observe takes the next event of a process.
+func (s *standstills) observe(process string, e *history.Event) {
+	if e.Kind == history.Stall {
+		s.list[process] = append(s.list[process], s.unasked(process, span{e.Time - e.Value, e.Time})...)
+	}
+}
+
+// unasked returns the stretches of a stall that no fault on the process explains, from when the workload was let go.
+func (s *standstills) unasked(process string, stall span) []span {
+	var out []span
+	from := max(stall.from, s.run.Start)
+	for i := range s.run.Faults { // in the order of their start
+		f := &s.run.Faults[i]
+		end := f.End
+		if end == 0 {
+			end = forever
+		}
+		if !stops[f.Name] || !slices.Contains(f.Targets, process) || f.Start >= stall.until || end <= from {
+			continue
+		}
+		if from < f.Start {
+			out = append(out, span{from, f.Start})
+		}
+		from = max(from, end)
+	}
+	if from < stall.until {
+		out = append(out, span{from, stall.until})
+	}
+	return out
+}
+
+// excuse is what stood still while something came too late, and for how long.
+type excuse struct {
+	process string
+	total   int64 // ns
+	first   span
+}
+
+// within adds up for how long a process stood still from one time to another.
+func (s *standstills) within(process string, from, until int64) excuse {
+	x := excuse{process: process}
+	if s == nil {
+		return x
+	}
+	for _, p := range s.list[process] {
+		if n := min(p.until, until) - max(p.from, from); n > 0 {
+			if x.total == 0 {
+				x.first = p
+			}
+			x.total += n
+		}
+	}
+	return x
+}
+
+// worst returns the process that stood still the longest from one time to another.
+func (s *standstills) worst(from, until int64) excuse {
+	var w excuse
+	if s == nil {
+		return w
+	}
+	for process := range s.list {
+		if x := s.within(process, from, until); cmp.Or(cmp.Compare(x.total, w.total), cmp.Compare(w.process, x.process)) > 0 {
+			w = x
+		}
+	}
+	return w
+}
+
+func (x excuse) text(run Run) string {
+	return fmt.Sprintf("%s did not run for %.3f ms, from %s on, and no fault asked for that", x.process, milli(x.total), run.ms(x.first.from))
+}
+
+// overstay is a stay beyond the end of a validity: a hold, or an effect of it, which came late by so much.
+type overstay struct {
+	user       history.User
+	lock       uint16
+	start, end int64 // ns: of the stay
+	late       int64 // ns: how long it lasted beyond the validity
+	n          int64 // how many violations it alone explains
+}
+
+// overstayed measures by how much a hold, up to a moment, had outlived its validity; ok is false for one that nothing can excuse: it
+// never ended, nobody knows its validity, or that was not over. The stay begins with the request, from which validity is counted.
+func overstayed(h *hold, until int64) (o overstay, ok bool) {
+	valid := h.until()
+	if valid == 0 {
+		valid = h.valid
+	}
+	if valid == history.ValidUnknown || until == forever || valid >= until {
+		return o, false
+	}
+	start := h.start
+	if h.issued > 0 {
+		start = min(start, h.issued)
+	}
+	return overstay{user: h.user, lock: h.lock, start: start, end: until, late: until - valid}, true
+}
+
+// excused tells whether the stay would have ended within its validity, had its process not stood still.
+func (s *standstills) excused(o overstay) (excuse, bool) {
+	x := s.within(clientName(o.user.Client()), o.start, o.end)
+	return x, x.total > o.late
+}
+
+// Excused is how many of a count are there only because a process of lockquake stood still, which no fault asked for.
+type Excused struct {
+	N   int64  `json:"n"`
+	Why string `json:"why"` // who stood still in one such case, when and for how long
+}
+
+// ledger keeps, for one count, what a standstill explains and what nothing does, by lock.
+type ledger struct {
+	still   *standstills
+	excused map[uint16]int64
+	sure    map[uint16]bool
+	n       int64
+	why     string
+}
+
+func newLedger(run Run) *ledger {
+	return &ledger{still: run.still, excused: map[uint16]int64{}, sure: map[uint16]bool{}}
+}
+
+// add takes a violation of a lock that standstills explain, or do not.
+func (l *ledger) add(run Run, lock uint16, n int64, x excuse, excused bool) {
+	if !excused {
+		l.sure[lock] = true
+		return
+	}
+	l.excused[lock] += n
+	l.n += n
+	if l.why == "" {
+		l.why = x.text(run)
+	}
+}
+
+// found notes how much a finding found under one lock. What explains the violations of that lock explains this too.
+func (f *Finding) found(lock uint16, n int64) {
+	if f.byLock == nil {
+		f.byLock = map[uint16]int64{}
+	}
+	f.byLock[lock] += n
+}
+
+// excuseHarm passes on what the ledgers know of each lock to the findings of what came of it: an update that was lost, a unit sold twice. They
+// are excused where a standstill explains every violation of that lock.
+func excuseHarm(fs []Finding) {
+	excused := func(lock uint16) (why string) {
+		for i := range fs {
+			l := fs[i].ledger
+			if l == nil {
+				continue
+			}
+			if l.sure[lock] {
+				return ""
+			}
+			if l.excused[lock] > 0 {
+				why = l.why
+			}
+		}
+		return why
+	}
+	for i := range fs {
+		f := &fs[i]
+		var all, n int64
+		why := ""
+		for lock, found := range f.byLock {
+			all += found
+			if w := excused(lock); w != "" {
+				n, why = n+found, w
+			}
+		}
+		for name, c := range f.Counts {
+			if c != nil && n > 0 && (n == all || *c == all) {
+				x := Excused{n, why}
+				if n == all {
+					x.N = *c
+				}
+				if f.Excused == nil {
+					f.Excused = map[string]Excused{}
+				}
+				f.Excused[name] = x
+			}
+		}
+	}
+}
+
+// into notes in a finding what of a count is excused.
+func (l *ledger) into(f *Finding, name string) {
+	if l.n > 0 {
+		if f.Excused == nil {
+			f.Excused = map[string]Excused{}
+		}
+		f.Excused[name] = Excused{l.n, l.why}
+	}
+}
