@@ -4,6 +4,9 @@
 // other's request was sent, or its hold was over when the other came into hand, entitled. Two who share a lock may have the same
 // token: it then belongs to the lock's being held, not to the grant.
 //
+// The second order takes the lock at its word that it excludes. A lock that does not may have granted two in the other order than they
+// came into hand: beside double grants of it, a regression may be one of those.
+//
 // It cannot see a regression between grants that were in hand at once, one against a grant that came into hand when its validity was
 // over already, nor tokens that grew but that the resource cannot compare.
 
