@@ -21,9 +21,12 @@ import (
 // maxPairs bounds the undecided pairs of one hold; beyond, a pair is decided by what is known at the end of the first.
 const maxPairs = 1 << 16
 
+// maxPending bounds the undecided pairs of all holds together, likewise.
+const maxPending = 1 << 20
+
 // maxLooks bounds how often two holds are held against each other, so that a history cannot keep the judge busy for ever. Beyond, the
 // counts are lower bounds.
-const maxLooks = 1 << 28
+const maxLooks = 1 << 25
 
 // maxBoth bounds the pairs of two holds that had both outlived their validity for which a standstill may be the reason; beyond, it is none.
 const maxBoth = 1 << 16
@@ -54,7 +57,9 @@ type exclusion struct {
 	overlapping int64
 	possible    possible
 	rivals      rivals
-	looks       int
+	looks       int // at pairs, maxLooks at most
+	bound       int
+	pending     int       // pairs that are undecided
 	kept        [2][2]int // pairs kept for a witness, by rank and by whether they are double grants: many of the one kind leave room for the other
 	doubles     shortlist
 	overlaps    shortlist
@@ -66,7 +71,7 @@ type exclusion struct {
 
 func newExclusion(run Run) Checker {
 	x := &exclusion{
-		run: run, rivals: newRivals(run), doubles: shortlist{room: MaxWitnesses}, overlaps: shortlist{room: MaxWitnesses}, excusals: newLedger(run),
+		run: run, rivals: newRivals(run), bound: maxLooks, doubles: shortlist{room: MaxWitnesses}, overlaps: shortlist{room: MaxWitnesses}, excusals: newLedger(run),
 	}
 	x.t = newTracker(run, x)
 	x.t.reuse = true
@@ -97,9 +102,10 @@ func (x *exclusion) ended(h *hold) {
 	for _, p := range h.pairs {
 		x.decide(h, p)
 	}
+	x.pending -= len(h.pairs)
 	stay := entitled
 	for _, k := range x.t.locks[h.lock] {
-		if x.looks++; x.looks > maxLooks {
+		if x.looks++; x.looks > x.bound {
 			return
 		}
 		if k.user == h.user || !conflict(h.mode, k.mode) {
@@ -119,8 +125,9 @@ func (x *exclusion) ended(h *hold) {
 			*room++
 			p.other, p.kept, h.pinned = h, room, true
 		}
-		if len(k.pairs) < maxPairs {
+		if len(k.pairs) < maxPairs && x.pending < maxPending {
 			k.pairs = append(k.pairs, p)
+			x.pending++
 		} else {
 			x.decide(k, p)
 		}
@@ -270,7 +277,7 @@ func (x *exclusion) Finish() Finding {
 	x.t.finish()
 	x.settle()
 	f := Finding{Checker: "exclusion", Verdict: verdictOf(x.double + x.overlapping), ledger: x.excusals}
-	if x.looks > maxLooks {
+	if x.looks > x.bound {
 		f.Warnings = append(f.Warnings, "so many holds overlap that not all were held against each other: the counts are lower bounds")
 		if x.double == 0 {
 			f.Verdict = Unknown

@@ -157,6 +157,26 @@ func TestSweepAgreesWithPairs(t *testing.T) {
 	})
 }
 
+// TestTooManyLooksAreALowerBound gives the sweep up half-way: what it found stands, and nothing found is not clean.
+func TestTooManyLooksAreALowerBound(t *testing.T) {
+	var cs []cycle
+	for i := range 40 {
+		at := int64(100 + i)
+		cs = append(cs, cycle{user: history.MakeUser(i, 0), invoke: at - 50, ok: at, valid: history.ValidEndless, release: at + 100, released: at + 101})
+	}
+	for bound, want := range map[int]Verdict{maxLooks: Violated, 100: Violated, 0: Unknown} {
+		x := newExclusion(Run{Locks: []string{"lock-0"}, TTL: 1000}).(*exclusion)
+		x.bound = bound
+		for _, e := range cycleEvents(cs) {
+			x.Observe(&e)
+		}
+		f := x.Finish()
+		if n := *f.Counts["double_grants"]; f.Verdict != want || (n == 40*39/2) != (bound == maxLooks) || (len(f.Warnings) == 0) != (bound == maxLooks) {
+			t.Errorf("with %d looks: %s, %d double grants, %q", bound, f.Verdict, n, f.Warnings)
+		}
+	}
+}
+
 // tangled draws holds at random; all times of different users differ.
 func tangled(t *rapid.T, modes bool) []cycle {
 	n := rapid.IntRange(1, 10).Draw(t, "n")

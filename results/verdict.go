@@ -43,6 +43,11 @@ func (d *docket) report(damage error) Report {
 		for _, w := range f.Warnings {
 			r.Warnings = append(r.Warnings, f.Checker+": "+w)
 		}
+		for _, name := range slices.Sorted(maps.Keys(f.Excused)) {
+			x := f.Excused[name]
+			r.Warnings = append(r.Warnings, fmt.Sprintf("%s: %d of %d %s are there only because a process of lockquake stood still: %s",
+				f.Checker, x.N, *f.Counts[name], name, x.Why))
+		}
 	}
 	for _, f := range d.faults {
 		r.Faults = append(r.Faults, d.faultResult(f))
