@@ -247,13 +247,7 @@ func (x *exclusion) outlived(a, b *hold, from int64) string {
 			if h.valid == history.ValidUnknown {
 				return fmt.Sprintf("nothing is known of the validity of %v", h.user)
 			}
-			text := fmt.Sprintf("the validity of %v had ended at %s", h.user, x.run.ms(h.valid))
-			if o, ok := overstayed(h, h.end); ok {
-				if why, excused := x.run.still.excused(o); excused {
-					text += "; " + why.text(x.run)
-				}
-			}
-			return text
+			return fmt.Sprintf("the validity of %v had ended at %s", h.user, x.run.ms(h.valid)) + x.run.still.because(x.run, h, h.end)
 		}
 	}
 	return "at no time were both entitled"

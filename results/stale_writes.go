@@ -182,7 +182,7 @@ func (s *staleWrites) keep(list *shortlist, kind, what string, h *hold, t *touch
 		text: func() string {
 			return fmt.Sprintf("the %s of %v, granted %s at %s, %s at %s, after %v, granted it at %s, had touched the resource at %s",
 				strings.TrimPrefix(event.Kind.String(), "effect-"), h.user, lockName(s.run, h.lock), s.run.ms(h.start), what, s.run.ms(event.Time),
-				other.hold.user, s.run.ms(other.hold.start), s.run.ms(other.event.Time))
+				other.hold.user, s.run.ms(other.hold.start), s.run.ms(other.event.Time)) + s.run.still.because(s.run, h, event.Time)
 		},
 	})
 }

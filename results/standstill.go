@@ -124,6 +124,16 @@ func (s *standstills) excused(o overstay) (excuse, bool) {
 	return x, x.total > o.late
 }
 
+// because says what stood still, where that alone explains how long h stayed; it ends a witness's sentence.
+func (s *standstills) because(run Run, h *hold, until int64) string {
+	if o, ok := overstayed(h, until); ok {
+		if why, excused := s.excused(o); excused {
+			return "; " + why.text(run)
+		}
+	}
+	return ""
+}
+
 // Excused is how many of a count are there only because a process of lockquake stood still, which no fault asked for.
 type Excused struct {
 	N   int64  `json:"n"`
