@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"sort"
 
 	"github.com/lockquake/lockquake/history"
 )
@@ -12,17 +13,34 @@ import (
 // lock nor its service. A holder who stood still acts late, and what comes of that is nobody's fault.
 type standstills struct {
 	run  Run
-	list map[string][]span // by process
+	list map[string][]standstill // by process, in the order of time
+}
+
+// standstill is a time in which a process stood still. Those of one process do not overlap.
+type standstill struct {
+	span
+	before int64 // ns: how long it had stood still before
 }
 
 func newStandstills(run Run) *standstills {
-	return &standstills{run: run, list: map[string][]span{}}
+	return &standstills{run: run, list: map[string][]standstill{}}
 }
 
 // observe takes the next event of a process.
 func (s *standstills) observe(process string, e *history.Event) {
-	if e.Kind == history.Stall {
-		s.list[process] = append(s.list[process], s.unasked(process, span{e.Time - e.Value, e.Time})...)
+	if e.Kind != history.Stall {
+		return
+	}
+	for _, p := range s.unasked(process, span{e.Time - e.Value, e.Time}) {
+		list := s.list[process]
+		x := standstill{span: p}
+		if n := len(list); n > 0 {
+			last := list[n-1]
+			x.from, x.before = max(x.from, last.until), last.before+last.until-last.from
+		}
+		if x.from < x.until {
+			s.list[process] = append(list, x)
+		}
 	}
 }
 
@@ -63,15 +81,24 @@ func (s *standstills) within(process string, from, until int64) excuse {
 	if s == nil {
 		return x
 	}
-	for _, p := range s.list[process] {
-		if n := min(p.until, until) - max(p.from, from); n > 0 {
-			if x.total == 0 {
-				x.first = p
-			}
-			x.total += n
-		}
+	list := s.list[process]
+	i := sort.Search(len(list), func(i int) bool { return list[i].until > from })
+	if i < len(list) && list[i].from < until {
+		x.first, x.total = list[i].span, stoodUpTo(list, until)-stoodUpTo(list, from)
 	}
 	return x
+}
+
+// stoodUpTo returns how long a process had stood still by t.
+func stoodUpTo(list []standstill, t int64) int64 {
+	i := sort.Search(len(list), func(i int) bool { return list[i].until > t })
+	switch {
+	case i < len(list):
+		return list[i].before + max(0, t-list[i].from)
+	case i > 0:
+		return list[i-1].before + list[i-1].until - list[i-1].from
+	}
+	return 0
 }
 
 // worst returns the process that stood still the longest from one time to another.
