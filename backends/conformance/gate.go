@@ -11,11 +11,12 @@ import (
 	"github.com/lockquake/lockquake/backends"
 )
 
-// gate is a TCP proxy before every endpoint of a service, for one client. It can hold all bytes back, cut a
-// connection between a request and its reply, and refuse connections.
+// gate is a TCP proxy before every endpoint of a service, for one client. It can hold all bytes back, pass replies on late, cut
+// a connection between a request and its reply, and refuse connections.
 type gate struct {
 	mu      sync.Mutex
 	open    chan struct{} // closed while bytes pass
+	late    time.Duration // by how much replies come late
 	match   []byte        // a request with these bytes has its reply cut off
 	left    int           // for so many more requests
 	hits    int
@@ -90,8 +91,8 @@ func (g *gate) join(client net.Conn, to string) {
 	g.conns[client], g.conns[server] = struct{}{}, struct{}{}
 	g.mu.Unlock()
 	l := &link{gate: g, client: client, server: server}
-	go l.pass(client, server, l.request)
-	l.pass(server, client, l.reply)
+	go l.pass(client, server, undelayed, l.request)
+	l.pass(server, client, g.lateness, l.reply)
 	g.mu.Lock()
 	delete(g.conns, client)
 	delete(g.conns, server)
@@ -106,25 +107,52 @@ type link struct {
 	doomed         bool // the reply that comes next is cut off
 }
 
-// pass copies until an error; seen tells whether the bytes may go on.
-func (l *link) pass(from, to net.Conn, seen func([]byte) bool) {
-	defer reset(from)
-	defer reset(to)
-	buf := make([]byte, 32<<10)
-	for {
-		n, err := from.Read(buf)
-		if err != nil {
-			return
+// piece is what was read at once.
+type piece struct {
+	bytes []byte
+	due   time.Time // when it may go on
+}
+
+// inFlight is how many pieces one direction of a connection keeps before it reads no more.
+const inFlight = 1024
+
+// pass copies until an error, each piece as late as late says when it comes; seen tells whether the bytes may go on. Reading goes on
+// while a piece waits, so that each is late by the same, however many there are.
+func (l *link) pass(from, to net.Conn, late func() time.Duration, seen func([]byte) bool) {
+	pieces := make(chan piece, inFlight)
+	go func() {
+		defer close(pieces)
+		buf := make([]byte, 32<<10)
+		for {
+			n, err := from.Read(buf)
+			if err != nil {
+				return
+			}
+			pieces <- piece{bytes: bytes.Clone(buf[:n]), due: time.Now().Add(late())}
 		}
+	}()
+	whole := true
+	for p := range pieces { // to the end, so that the reader never waits for nobody
+		if !whole {
+			continue
+		}
+		time.Sleep(time.Until(p.due))
 		l.gate.wait()
-		if !seen(buf[:n]) {
-			return
+		if whole = seen(p.bytes); whole {
+			_, err := to.Write(p.bytes)
+			whole = err == nil
 		}
-		if _, err := to.Write(buf[:n]); err != nil {
-			return
+		if !whole {
+			reset(from)
+			reset(to)
 		}
 	}
+	reset(from)
+	reset(to)
 }
+
+// undelayed is how late requests go on.
+func undelayed() time.Duration { return 0 }
 
 // request looks for the bytes whose reply is to be cut off.
 func (l *link) request(b []byte) bool {
@@ -150,6 +178,20 @@ func (l *link) reply([]byte) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return !l.doomed
+}
+
+// lateness is how late a reply goes on that comes now.
+func (g *gate) lateness() time.Duration {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.late
+}
+
+// answerLate makes every reply come late by d from now on.
+func (g *gate) answerLate(d time.Duration) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.late = d
 }
 
 // wait blocks while bytes are held back.

@@ -23,6 +23,10 @@ func leaseChecks() []Check {
 	tells := offers(func(o backends.Offers) bool { return o.LossSignal }, "losses are not told")
 	return []Check{
 		{Name: "validity", Doc: "a fresh grant promises what the service does not keep", run: validity},
+		{
+			Name: "validity-late", Doc: "the validity is not counted from the send time: an answer that comes late makes it end later",
+			needs: offers(func(o backends.Offers) bool { return o.Expires }, "grants name no end"), run: countedFromSending,
+		},
 		{Name: "expiry", Doc: "a silent holder's lock is not granted again in time, or is too early", needs: expires, run: expired},
 		{
 			Name: "expiry-process", Doc: "a killed process's lock is not granted again in time, or is too early",

@@ -1,0 +1,167 @@
+package conformance
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/lockquake/lockquake/internal/clock"
+	"github.com/lockquake/lockquake/lock"
+)
+
+// promptAnswers is how many grants are taken whose answers come at once. The one with the most validity left counts: a busy machine
+// can only leave less.
+const promptAnswers = 3
+
+// countedFromSending holds every promise to the send time of its request: an answer that comes 0.3 TTL late must leave that much less
+// of the validity, of grants, of renewals and of keep-alives. What is left is compared with the lock's own when answers come at once,
+// for some locks take more off than the drift of clocks.
+//
+// It sees the last promise before the user hears of it. One that was followed by another before that (etcd's LeaseGrant by the first
+// keep-alive, ZooKeeper's connect by the first request) is the adapters' unit tests' to judge.
+func countedFromSending(ctx context.Context, b *bench) error {
+	a, err := b.distant(ctx)
+	if err != nil {
+		return err
+	}
+	r := &reckoning{ttl: b.ttl, delay: 3 * b.ttl / 10}
+	for range promptAnswers {
+		if err := b.promises(ctx, a, r.atOnce); err != nil {
+			return fmt.Errorf("while answers come at once: %w", err)
+		}
+	}
+	late, err := b.answerLate(ctx, a, r.delay)
+	if err != nil {
+		return err
+	}
+	return b.promises(late, a, r.late)
+}
+
+// answerLate makes the user hear late of what it asks for. Without a network it is stopped at the last point of its acquire, which
+// every lock announces after the answer.
+func (b *bench) answerLate(ctx context.Context, a distant, d time.Duration) (context.Context, error) {
+	if a.gate != nil {
+		a.gate.answerLate(d)
+		return ctx, nil
+	}
+	points, err := pointsOfAcquire(ctx, b)
+	if err != nil {
+		return ctx, err
+	}
+	if len(points) == 0 {
+		return ctx, fmt.Errorf("%w: there is no network, and an acquire announces no point", errSkip)
+	}
+	b.tell("there is no network: the answer to an acquire is held back at %s, the one to a renewal not at all", points[len(points)-1])
+	return lock.Arm(ctx, func(ctx context.Context, p string) {
+		if p == points[len(points)-1] {
+			clock.Sleep(ctx, d)
+		}
+	}), nil
+}
+
+// hearer judges a promise at the moment when its user has heard of it.
+type hearer func(what string, v lock.Validity) error
+
+// promises takes the lock, has it renewed in the way that the lock knows, and gives it back.
+func (b *bench) promises(ctx context.Context, a distant, hear hearer) error {
+	g, err := b.grantWithin(ctx, a, 2*soon, "a free lock")
+	if err != nil {
+		return err
+	}
+	if err := hear("a grant", g.ValidUntil); err != nil {
+		return err
+	}
+	switch b.lock.Offers.Renewal {
+	case "call":
+		err = b.renewed(ctx, a, &g, hear)
+	case "background":
+		err = b.keptAlive(ctx, a.Locker, g, hear)
+	}
+	if err != nil {
+		return err
+	}
+	if err := a.Release(ctx, g); err != nil {
+		return fmt.Errorf("release: %w", err)
+	}
+	return nil
+}
+
+// renewed asks for one renewal. Of one without a network no answer can be held back.
+func (b *bench) renewed(ctx context.Context, a distant, g *lock.Grant, hear hearer) error {
+	r, ok := a.Locker.(lock.Renewer)
+	if !ok {
+		return errors.New("no Renewer, though the lock says so")
+	}
+	next, err := r.Renew(ctx, *g, b.ttl)
+	if err != nil {
+		return fmt.Errorf("renew: %w", err)
+	}
+	*g = next
+	if a.gate == nil {
+		return nil
+	}
+	return hear("a renewal", next.ValidUntil)
+}
+
+// keepAlives is how many keep-alives are heard of for one grant. The answer to the first may have come with the grant's.
+const keepAlives = 2
+
+func (b *bench) keptAlive(ctx context.Context, u lock.Locker, g lock.Grant, hear hearer) error {
+	w, ok := u.(lock.Watcher)
+	if !ok {
+		return errors.New("no Watcher, though the lock renews in the background")
+	}
+	ctx, cancel := context.WithTimeout(ctx, 3*b.ttl+soon)
+	defer cancel()
+	changes := w.Watch(ctx, g)
+	for heard := 0; heard < keepAlives; heard++ {
+		c, ok := <-changes
+		if !ok || c.Lost {
+			return fmt.Errorf("lost, or nothing more was heard, after %d keep-alives", heard)
+		}
+		if err := hear("a keep-alive", c.ValidUntil); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// reckoning compares how much is left of promises when their user hears of them.
+type reckoning struct {
+	ttl, delay time.Duration
+	prompt     time.Duration // the most that was left when the answer came at once
+}
+
+// left is how much of a promise is left now.
+func left(what string, v lock.Validity) (time.Duration, error) {
+	end, ok := v.Time()
+	if !ok {
+		return 0, fmt.Errorf("%s names no end", what)
+	}
+	return time.Until(end), nil
+}
+
+// atOnce notes a promise whose answer came at once.
+func (r *reckoning) atOnce(what string, v lock.Validity) error {
+	d, err := left(what, v)
+	if err != nil {
+		return err
+	}
+	r.prompt = max(r.prompt, d)
+	return nil
+}
+
+// late refuses a promise that is hardly shorter for its late answer. Half of the delay is left to a machine on which even the answers
+// that came at once were slow.
+func (r *reckoning) late(what string, v lock.Validity) error {
+	d, err := left(what, v)
+	if err != nil {
+		return err
+	}
+	if most := min(r.prompt-r.delay/2, r.ttl-r.delay); d > most {
+		return fmt.Errorf("%s is valid for %s when its answer comes %s late, for %s when it comes at once: it is not counted from the send time",
+			what, d, r.delay, r.prompt)
+	}
+	return nil
+}
