@@ -110,7 +110,11 @@ func judge(ctx context.Context, o Options, tell teller) map[string]error {
 		slots <- struct{}{}
 		group.Go(func() {
 			defer func() { <-slots }()
-			if err := one(ctx, c, o, tell); err != nil && !errors.Is(err, errSkip) {
+			err := one(ctx, c, o, tell)
+			switch {
+			case errors.Is(err, errSkip):
+				tell("%s: %v", c.Name, err)
+			case err != nil:
 				mu.Lock()
 				defer mu.Unlock()
 				failed[c.Name] = err
