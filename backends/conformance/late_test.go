@@ -1,0 +1,174 @@
+package conformance
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"io"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/lockquake/lockquake/backends"
+	"github.com/lockquake/lockquake/lock"
+)
+
+// echo is a service that answers each line with the same line.
+func echo(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp4", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go func() { _, _ = io.Copy(c, c); _ = c.Close() }()
+		}
+	}()
+	return l.Addr().String()
+}
+
+// counting is a locker of the echo that counts promises from the time of the reply where it is told to.
+type counting struct {
+	grants, renewals bool          // from the reply
+	margin           time.Duration // that it takes off each promise
+
+	mu   sync.Mutex
+	conn net.Conn // nil: in this process
+	in   *bufio.Reader
+}
+
+func (c *counting) promise(ctx context.Context, ttl time.Duration, fromReply bool) (lock.Validity, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	from := time.Now()
+	if c.conn != nil {
+		if _, err := io.WriteString(c.conn, "please\n"); err != nil {
+			return lock.Unknown(), err
+		}
+		if _, err := c.in.ReadString('\n'); err != nil {
+			return lock.Unknown(), err
+		}
+	}
+	lock.At(ctx, "answered")
+	if fromReply {
+		from = time.Now()
+	}
+	return lock.Until(from.Add(ttl - c.margin)), nil
+}
+
+func (c *counting) Acquire(ctx context.Context, r lock.Request) (g lock.Grant, err error) {
+	g.ValidUntil, err = c.promise(ctx, r.TTL, c.grants)
+	return g, err
+}
+
+func (c *counting) Renew(ctx context.Context, g lock.Grant, ttl time.Duration) (_ lock.Grant, err error) {
+	g.ValidUntil, err = c.promise(ctx, ttl, c.renewals)
+	return g, err
+}
+
+func (c *counting) Watch(ctx context.Context, _ lock.Grant) <-chan lock.Change {
+	out := make(chan lock.Change)
+	go func() {
+		defer close(out)
+		for ctx.Err() == nil {
+			v, err := c.promise(context.WithoutCancel(ctx), lateTTL, c.renewals)
+			if err != nil {
+				return
+			}
+			select {
+			case out <- lock.Change{ValidUntil: v}:
+			case <-ctx.Done():
+			}
+		}
+	}()
+	return out
+}
+
+func (*counting) Release(context.Context, lock.Grant) error { return nil }
+
+func (c *counting) Close() error {
+	if c.conn == nil {
+		return nil
+	}
+	return c.conn.Close()
+}
+
+// counters is a connection whose users are all of one kind.
+type counters func() (lock.Locker, error)
+
+func (c counters) Locker(context.Context, int) (lock.Locker, error) { return c() }
+func (counters) Close() error                                       { return nil }
+
+// lateTTL is the TTL of these tests. An answer is late by three tenths of it, half of which is left to a busy machine.
+const lateTTL = 800 * time.Millisecond
+
+// TestValidityIsCountedFromSending puts lockers to the check that count from the reply, and some that do not.
+func TestValidityIsCountedFromSending(t *testing.T) {
+	checks := Checks()
+	check := checks[slices.IndexFunc(checks, func(c Check) bool { return c.Name == "validity-late" })]
+	for name, c := range map[string]struct {
+		locker  *counting
+		renewal string
+		inside  bool
+		want    string // in the error; "" for none
+	}{
+		"from sending":               {&counting{}, "call", false, ""},
+		"from sending, kept alive":   {&counting{}, "background", false, ""},
+		"from sending, inside":       {&counting{}, "call", true, ""},
+		"grants from the reply":      {&counting{grants: true}, "none", false, "a grant is valid"},
+		"grants, inside":             {&counting{grants: true}, "none", true, "a grant is valid"},
+		"with a margin":              {&counting{margin: lateTTL / 2}, "call", false, ""},
+		"grants, with a margin":      {&counting{grants: true, margin: lateTTL / 2}, "none", false, "a grant is valid"},
+		"renewals from the reply":    {&counting{renewals: true}, "call", false, "a renewal is valid"},
+		"keep-alives from the reply": {&counting{renewals: true}, "background", false, "a keep-alive is valid"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l := backends.Lock{Name: "counting", Offers: backends.Offers{Renewal: c.renewal, Expires: true}, Points: []string{"answered"}}
+			l.Dial = func(ctx context.Context, a backends.Access) (backends.Connection, error) {
+				return counters(func() (lock.Locker, error) {
+					u := &counting{grants: c.locker.grants, renewals: c.locker.renewals, margin: c.locker.margin}
+					if c.inside {
+						return u, nil
+					}
+					var d net.Dialer
+					var err error
+					u.conn, err = d.DialContext(ctx, "tcp4", a.Addresses("echo")[0])
+					u.in = bufio.NewReader(u.conn)
+					return u, err
+				}), nil
+			}
+			b := backends.Backend{Name: "echo", Locks: []backends.Lock{l}, InProcess: c.inside}
+			access := backends.Access{Backend: "echo", TTL: lateTTL, Run: "unit"}
+			access.Nodes = []backends.Endpoint{{Name: "echo-1", Addresses: map[string]string{"echo": echo(t)}}}
+			err := one(t.Context(), check, Options{Backend: b, Access: access}, t.Logf)
+			if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+				t.Errorf("says %v, should say %q", err, c.want)
+			}
+		})
+	}
+}
+
+// TestValidityLateIsNotForAll has a lock whose grants name no end: the check does not apply, and says why.
+func TestValidityLateIsNotForAll(t *testing.T) {
+	for _, c := range Checks() {
+		if c.Name != "validity-late" {
+			continue
+		}
+		if why := c.needs(&bench{}); why != "grants name no end" {
+			t.Errorf("says %q", why)
+		}
+		if err := (&reckoning{}).atOnce("a grant", lock.Endless()); err == nil || errors.Is(err, errSkip) {
+			t.Errorf("an expiring grant without an end: %v", err)
+		}
+	}
+}
