@@ -31,12 +31,13 @@ type Env struct {
 	Drawn    string `json:"drawn,omitempty"` // the command that runs the schedule as it was drawn; "" where there is none
 
 	Provider       string            `json:"provider"`
-	ProviderReason string            `json:"provider_reason"` // why this one
-	Cluster        map[string]string `json:"cluster"`         // what the nodes run on
-	Service        map[string]string `json:"service"`         // versions and settings, the retry policy included
-	Host           map[string]string `json:"host"`            // kernel, cores, memory, load averages before and after
-	Libraries      map[string]string `json:"libraries"`       // modules that the lock is made of, with their versions
-	Timings        map[string]int64  `json:"timings_ms"`      // of each phase; the names are explained below
+	ProviderReason string            `json:"provider_reason"`   // why this one
+	Cluster        map[string]string `json:"cluster"`           // what the nodes run on
+	Service        map[string]string `json:"service"`           // versions and settings, the retry policy included
+	Program        string            `json:"program,omitempty"` // what ran the clients, where it is not the program that ran the scenario: a path or an image
+	Host           map[string]string `json:"host"`              // kernel, cores, memory, load averages before and after
+	Libraries      map[string]string `json:"libraries"`         // modules that the lock is made of, with their versions
+	Timings        map[string]int64  `json:"timings_ms"`        // of each phase; the names are explained below
 
 	Backend    string `json:"backend"`
 	Lock       string `json:"lock"`
@@ -120,7 +121,8 @@ type Proof struct {
 
 // ClientStats is what a node said of itself at its end.
 type ClientStats struct {
-	Name      string           `json:"name"`
+	Name string `json:"name"`
+	Client
 	Recorded  int64            `json:"recorded"`
 	Dropped   int64            `json:"dropped"`
 	Stall     int64            `json:"stall_ns"`
@@ -130,6 +132,20 @@ type ClientStats struct {
 	CPU       int64            `json:"cpu_ns"`
 	Dead      bool             `json:"dead"` // it was killed
 	Errors    map[string]int64 `json:"errors,omitempty"`
+}
+
+// Client is what program a node is, in its own words.
+type Client struct {
+	Process   string            `json:"process"`
+	Software  string            `json:"software"`            // its version
+	Libraries map[string]string `json:"libraries,omitempty"` // modules that its lock is made of, with their versions
+	Foreign   bool              `json:"foreign,omitempty"`   // it is not lockquake's own
+}
+
+// ReportClient is a program that was judged, and the nodes that ran it.
+type ReportClient struct {
+	Nodes []string `json:"nodes"`
+	Client
 }
 
 // Reading is what servers and clients have counted up to a moment. Who did not tell is left out.
@@ -155,6 +171,10 @@ type Report struct {
 	Provider string   `json:"provider"`
 	Backend  string   `json:"backend"`
 	Lock     string   `json:"lock"`
+
+	// Clients are the programs that asked for the lock, and those that stood in for the resource; Program is as in env.json.
+	Clients []ReportClient `json:"clients"`
+	Program string         `json:"program,omitempty"`
 
 	Versions map[string]string `json:"versions"`   // of the servers and of the libraries
 	Timings  map[string]int64  `json:"timings_ms"` // as in env.json

@@ -3,6 +3,7 @@ package results
 import (
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -27,7 +28,7 @@ func (d *docket) report(damage error) Report {
 	r := Report{
 		Schema: ReportSchema, Scenario: d.scenario.Name, Claim: d.scenario.Claim, Verdict: Pass, Seed: e.Seed, Replay: e.Replay, Drawn: e.Drawn,
 		Kept: e.Kept, KeptProof: e.KeptProof, Fresh: e.Fresh,
-		Provider: e.Provider, Backend: e.Backend, Lock: e.Lock, Judged: d.tally.judged, RunDir: d.dir,
+		Provider: e.Provider, Backend: e.Backend, Lock: e.Lock, Clients: clients(e), Program: e.Program, Judged: d.tally.judged, RunDir: d.dir,
 		Versions: versions(e), Timings: map[string]int64{}, Counts: map[string]*int64{}, Measures: map[string]*float64{}, Latency: map[string]Quantiles{},
 		Reasons: []string{}, Strength: []string{}, Expectations: []ExpectationResult{}, Faults: []FaultResult{},
 		Phases: []PhaseLatency{}, Findings: d.findings, Warnings: append([]string{}, e.Warnings...),
@@ -88,6 +89,22 @@ func versions(e Env) map[string]string {
 		}
 	}
 	maps.Copy(out, e.Libraries)
+	return out
+}
+
+// clients lists the programs that were at work as clients, and those of others that stood in for the resource, each once.
+func clients(e Env) []ReportClient {
+	out := []ReportClient{}
+	for _, c := range e.Clients {
+		if slices.Contains(e.ResourceNodes, c.Name) && !c.Foreign {
+			continue
+		}
+		i := slices.IndexFunc(out, func(o ReportClient) bool { return reflect.DeepEqual(o.Client, c.Client) })
+		if i < 0 {
+			i, out = len(out), append(out, ReportClient{Client: c.Client})
+		}
+		out[i].Nodes = append(out[i].Nodes, c.Name)
+	}
 	return out
 }
 

@@ -1,11 +1,33 @@
 package results
 
 import (
+	"reflect"
 	"strings"
 	"testing"
 
 	"github.com/lockquake/lockquake/history"
 )
+
+// TestClientsAreGrouped names each program once, with its nodes; a resource of lockquake's own is none of those judged.
+func TestClientsAreGrouped(t *testing.T) {
+	own := Client{Process: "lockquake client", Libraries: map[string]string{"m": "v1"}}
+	other := Client{Process: "mine", Foreign: true}
+	got := clients(Env{ResourceNodes: []string{"register", "replica"}, Clients: []ClientStats{
+		{Name: "client-1", Client: own},
+		{Name: "client-2", Client: other},
+		{Name: "client-3", Client: own},
+		{Name: "register", Client: Client{Process: "lockquake register"}},
+		{Name: "replica", Client: Client{Process: "yours", Foreign: true}},
+	}})
+	want := []ReportClient{
+		{Nodes: []string{"client-1", "client-3"}, Client: own},
+		{Nodes: []string{"client-2"}, Client: other},
+		{Nodes: []string{"replica"}, Client: Client{Process: "yours", Foreign: true}},
+	}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("judged were %+v, should be %+v", got, want)
+	}
+}
 
 func TestVerdictLattice(t *testing.T) {
 	demand := pauseOnHolder + "expect: {overlapping_holds: \">0\", stale_writes: \">0\", double_grants: \"0\", judged: \">=2\"}\n"

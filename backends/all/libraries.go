@@ -1,6 +1,10 @@
 package all
 
-import "runtime/debug"
+import (
+	"maps"
+	"runtime/debug"
+	"slices"
+)
 
 // folders names the folder of each backend that shares one with others; the others live in one of their own name.
 var folders = map[string]string{"sentinel": "redis", "rediscluster": "redis", "redlock": "redis"}
@@ -24,8 +28,35 @@ var modules = map[string][]string{
 	"postgres":  {"github.com/jackc/pgx/v5"},
 }
 
+// ofClients names, by folder, the modules with which a client speaks to the service, and by the name of a lock those of one that is
+// made of others.
+var ofClients = map[string][]string{
+	"redis":       {"github.com/redis/go-redis/v9"},
+	"redislock":   {"github.com/redis/go-redis/v9", "github.com/bsm/redislock"},
+	"redsync":     {"github.com/redis/go-redis/v9", "github.com/go-redsync/redsync/v4"},
+	"rueidislock": {"github.com/redis/rueidis", "github.com/redis/rueidis/rueidislock"},
+	"etcd":        {"go.etcd.io/etcd/client/v3", "go.etcd.io/etcd/api/v3"},
+	"zookeeper":   {"github.com/go-zookeeper/zk"},
+	"postgres":    {"github.com/jackc/pgx/v5"},
+}
+
+// OfClient names the modules that a client of a lock is made of.
+func OfClient(backend, lock string) []string {
+	if list, ok := ofClients[lock]; ok {
+		return list
+	}
+	return ofClients[Folder(backend)]
+}
+
 // Libraries returns the modules that a backend's locks are made of, with the versions that this program was built with.
-func Libraries(backend string) map[string]string {
+func Libraries(backend string) map[string]string { return builtWith(modules[Folder(backend)]) }
+
+// Built returns the modules of all locks, with the versions that this program was built with.
+func Built() map[string]string {
+	return builtWith(slices.Concat(slices.Collect(maps.Values(modules))...))
+}
+
+func builtWith(names []string) map[string]string {
 	out := map[string]string{}
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
@@ -38,7 +69,7 @@ func Libraries(backend string) map[string]string {
 		}
 		built[m.Path] = m.Version
 	}
-	for _, m := range modules[Folder(backend)] {
+	for _, m := range names {
 		if v := built[m]; v != "" {
 			out[m] = v
 		}

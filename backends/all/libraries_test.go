@@ -33,6 +33,27 @@ func TestLibrariesAreNamed(t *testing.T) {
 	}
 }
 
+// What a client of a lock is made of is among what its backend is made of, and a lock of that name is there.
+func TestClientsAreMadeOfTheirBackend(t *testing.T) {
+	locks := map[string]bool{}
+	for _, b := range All() {
+		locks[Folder(b.Name)] = true
+		for _, l := range b.Locks {
+			locks[l.Name] = true
+			for _, m := range OfClient(b.Name, l.Name) {
+				if !slices.Contains(modules[Folder(b.Name)], m) {
+					t.Errorf("%s of %s is made of %s, which is none of the backend's modules", l.Name, b.Name, m)
+				}
+			}
+		}
+	}
+	for name := range ofClients {
+		if !locks[name] {
+			t.Errorf("%s is neither a folder nor a lock", name)
+		}
+	}
+}
+
 // imports lists what the Go files below a folder import beside the standard library and this module.
 func imports(t *testing.T, folder string) map[string]string {
 	t.Helper()

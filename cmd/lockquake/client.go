@@ -20,7 +20,7 @@ func clientCommand(std streams) *cobra.Command {
 		RunE: func(c *cobra.Command, _ []string) error {
 			return client.Main(c.Context(), client.Options{
 				Backends: all.All(), Workloads: workloads.All(), Resources: resource.Kinds(),
-				In: std.in, Out: std.out, Version: version, InProcess: std.goroutine,
+				In: std.in, Out: std.out, Version: version, Libraries: all.Built(), InProcess: std.goroutine,
 			})
 		},
 	}

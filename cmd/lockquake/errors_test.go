@@ -65,11 +65,31 @@ func TestReplayCanBePasted(t *testing.T) {
 	t.Parallel()
 	f := runFlags{set: []string{"expect.double_grants=>0", "run.for=3s"}, images: []string{"redis=redis:7.4"}}
 	want := "lockquake run etcd-healthy --provider docker --set 'expect.double_grants=>0' --set run.for=3s --image redis=redis:7.4"
-	if got := f.replay("etcd-healthy", "docker"); got != want {
+	if got := f.replay("etcd-healthy", "docker", ""); got != want {
 		t.Errorf("replay is\n%s\nshould be\n%s", got, want)
 	}
-	if got := f.replay("it's.yaml", "inproc"); got != `lockquake run 'it'\''s.yaml' --set 'expect.double_grants=>0' --set run.for=3s --image redis=redis:7.4` {
+	if got := f.replay("it's.yaml", "inproc", "/opt/a client"); got != `lockquake run 'it'\''s.yaml' --set 'expect.double_grants=>0' --set run.for=3s --image redis=redis:7.4` {
 		t.Errorf("replay is %s", got)
+	}
+}
+
+// TestReplayNamesTheProgramThatStoodIn repeats a run with what its nodes ran, which the name of the lock does not tell.
+func TestReplayNamesTheProgramThatStoodIn(t *testing.T) {
+	t.Parallel()
+	f := runFlags{images: []string{"lockquake=mine:1"}}
+	want := "LOCKQUAKE_BIN='/opt/a client' lockquake run etcd-healthy --provider local --image lockquake=mine:1"
+	if got := f.replay("etcd-healthy", "local", "/opt/a client"); got != want {
+		t.Errorf("replay is\n%s\nshould be\n%s", got, want)
+	}
+	image := map[string]string{"lockquake": "mine:1"}
+	for _, c := range []struct {
+		provider string
+		images   map[string]string
+		want     string
+	}{{"local", nil, "/opt/client"}, {"docker", image, "image mine:1"}, {"inproc", nil, ""}} {
+		if got := standIn(c.provider, c.images, "/opt/client"); got != c.want {
+			t.Errorf("on %s with images %v it is %q that stood in, should be %q", c.provider, c.images, got, c.want)
+		}
 	}
 }
 

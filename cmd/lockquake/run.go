@@ -12,6 +12,7 @@ import (
 
 	"github.com/lockquake/lockquake/backends/all"
 	"github.com/lockquake/lockquake/internal/clock"
+	"github.com/lockquake/lockquake/internal/cluster"
 	"github.com/lockquake/lockquake/internal/engine"
 	"github.com/lockquake/lockquake/scenarios"
 )
@@ -31,6 +32,9 @@ type runFlags struct {
 	verbose  bool
 	explain  bool
 }
+
+// inproc is the name of the provider of goroutines.
+const inproc = "inproc"
 
 const runDoc = `Run carries out scenarios, one after another, judges each, and writes a run directory for each with the history, the
 verdict and a report. A scenario is one that comes with lockquake (` + "`lockquake list scenarios`" + `), a pattern of such names
@@ -149,7 +153,7 @@ func (f *runFlags) prepare(ctx context.Context, args []string, log *slog.Logger)
 	if f.seed != 0 {
 		set = append(set[:len(set):len(set)], fmt.Sprintf("run.seed=%d", f.seed))
 	}
-	known, pick := catalog(), chooser{name: f.provider}
+	known, pick, other := catalog(), chooser{name: f.provider}, cluster.OtherProgram()
 	var out []candidate
 	for _, arg := range args {
 		found, err := scenarios.Load(arg)
@@ -162,15 +166,16 @@ func (f *runFlags) prepare(ctx context.Context, args []string, log *slog.Logger)
 			}
 			o := engine.Options{
 				Scenario: s, Catalog: known, Images: images, Out: f.out, Keep: f.keep, Version: version, Log: log,
-				Libraries: all.Libraries(s.Backend.Use),
+				Libraries: all.Libraries(s.Backend.Use), ClientModules: all.OfClient,
 			}
 			if o.Provider, o.ProviderReason, err = pick.pick(ctx, s, known); err != nil {
 				return nil, err
 			}
-			o.Replay = f.replay(nameOf(arg, s), o.Provider.Name())
+			o.Program = standIn(o.Provider.Name(), images, other)
+			o.Replay = f.replay(nameOf(arg, s), o.Provider.Name(), other)
 			o.Drawn = func(file string) string {
 				plain := runFlags{images: f.images} // what was set is written in the file
-				return plain.replay(file, o.Provider.Name())
+				return plain.replay(file, o.Provider.Name(), other)
 			}
 			c := candidate{Options: o}
 			plan, err := engine.Check(o)
@@ -200,10 +205,21 @@ func nameOf(arg string, s scenarios.Scenario) string {
 	return arg
 }
 
-// replay is the command that repeats a run, but for its seed.
-func (f *runFlags) replay(name, provider string) string {
+// standIn names what runs the clients, where that is not this program: another image, or another program of this machine.
+func standIn(provider string, images map[string]string, other string) string {
+	if provider == inproc {
+		return ""
+	}
+	if image := images[cluster.SelfProgram]; image != "" {
+		return "image " + image
+	}
+	return other
+}
+
+// replay is the command that repeats a run, but for its seed. other is the program that SelfVariable names in place of this one, or "".
+func (f *runFlags) replay(name, provider, other string) string {
 	words := []string{"lockquake", "run", name}
-	if provider != "inproc" {
+	if provider != inproc {
 		words = append(words, "--provider", provider)
 	}
 	for _, s := range f.set {
@@ -213,11 +229,20 @@ func (f *runFlags) replay(name, provider string) string {
 		words = append(words, "--image", i)
 	}
 	for i, w := range words {
-		if strings.ContainsAny(w, " \t\n*?[]{}()<>|&;$\"'`\\!#~") {
-			words[i] = "'" + strings.ReplaceAll(w, "'", `'\''`) + "'"
-		}
+		words[i] = quoted(w)
+	}
+	if other != "" && provider != inproc {
+		words = append([]string{cluster.SelfVariable + "=" + quoted(other)}, words...)
 	}
 	return strings.Join(words, " ")
+}
+
+// quoted is a word as a shell takes it.
+func quoted(word string) string {
+	if !strings.ContainsAny(word, " \t\n*?[]{}()<>|&;$\"'`\\!#~") {
+		return word
+	}
+	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
 }
 
 // plan prints what would be done.

@@ -24,6 +24,8 @@ type Options struct {
 	In        io.Reader // closed at the end where it is an io.Closer
 	Out       io.Writer // the same
 	Version   string    // of this software
+	// Libraries are the modules, with their versions, that all locks of this software are made of.
+	Libraries map[string]string
 	// InProcess says that the client shares its process with others: it cannot be killed alone, and its processor time
 	// cannot be told.
 	InProcess bool
@@ -50,7 +52,9 @@ func Main(ctx context.Context, o Options) error {
 	life, end := context.WithCancelCause(ctx)
 	defer closeStreams(o)
 	defer end(nil)
-	if err := conn.Send(wire.Frame{Type: wire.TypeHello, Hello: wire.NewHello("lockquake client", o.Version)}); err != nil {
+	hello := wire.NewHello(wire.ProcessClient, o.Version)
+	hello.Libraries = o.Libraries
+	if err := conn.Send(wire.Frame{Type: wire.TypeHello, Hello: hello}); err != nil {
 		return fmt.Errorf("hello: %w", err)
 	}
 	frames := make(chan *wire.Frame, inbox)

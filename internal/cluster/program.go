@@ -11,12 +11,46 @@ import (
 	"github.com/lockquake/lockquake/chaos"
 )
 
+// SelfVariable is the environment variable that names lockquake's own binary, as nodes run it.
+const SelfVariable = "LOCKQUAKE_BIN"
+
+// OtherProgram returns the path of the program that SelfVariable names, where that is not the running program.
+func OtherProgram() string {
+	named := os.Getenv(SelfVariable)
+	if named == "" {
+		return ""
+	}
+	own, err := os.Executable()
+	if err == nil && sameContent(own, named) {
+		return ""
+	}
+	if path, err := filepath.Abs(named); err == nil {
+		return path
+	}
+	return named
+}
+
+// sameContent tells whether two files can be read and are the same.
+func sameContent(a, b string) bool {
+	x, errX := os.Stat(a)
+	y, errY := os.Stat(b)
+	if errX != nil || errY != nil || x.Size() != y.Size() {
+		return false
+	}
+	if os.SameFile(x, y) {
+		return true
+	}
+	hashX, errX := contentHash(a)
+	hashY, errY := contentHash(b)
+	return errX == nil && errY == nil && hashX == hashY
+}
+
 // selfProgram returns the path of lockquake's own binary: the one named, else LOCKQUAKE_BIN, else the running program,
 // which must not be a test binary.
 func selfProgram(named string) (string, error) {
 	path := named
 	if path == "" {
-		path = os.Getenv("LOCKQUAKE_BIN")
+		path = os.Getenv(SelfVariable)
 	}
 	if path == "" {
 		exe, err := os.Executable()

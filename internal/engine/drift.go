@@ -21,9 +21,7 @@ const pings = 30
 // compare checks the protocol's version, and finds how a node's clock relates to the run's: they are the same where
 // boot id and time namespace are, otherwise the difference is measured.
 func (s *session) compare(ctx context.Context) (drift, error) {
-	s.mu.Lock()
-	h := *s.hello
-	s.mu.Unlock()
+	h := s.greeting()
 	if h.BootID == clock.BootID() && h.TimeNS == clock.TimeNamespace() && h.BootID != "" {
 		return drift{}, nil
 	}

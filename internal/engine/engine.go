@@ -48,11 +48,14 @@ type Options struct {
 	Started        time.Time                // wall clock, names the run directory
 	Began          int64                    // ns of the run's clock: when the run was asked for; 0 is the call of Run
 	Libraries      map[string]string        // module -> version of what the lock is made of, for env.json
-	NoRecord       bool                     // count grants only: the baseline of the recording benchmark
-	Keep           bool                     // leave the nodes up after the run
-	Ground         *Ground                  // what runs of this scenario before left, and this one leaves; nil: nothing
-	Log            *slog.Logger
-	Progress       func(Progress)
+	// ClientModules names the modules that a client of a lock is made of: lockquake's own client tells of all locks.
+	ClientModules func(backend, lock string) []string
+	Program       string  // what ran the clients, where it is not the running program: a path or an image
+	NoRecord      bool    // count grants only: the baseline of the recording benchmark
+	Keep          bool    // leave the nodes up after the run
+	Ground        *Ground // what runs of this scenario before left, and this one leaves; nil: nothing
+	Log           *slog.Logger
+	Progress      func(Progress)
 }
 
 // Progress is how far a run has come.

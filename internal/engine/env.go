@@ -23,7 +23,7 @@ func (r *run) describe() {
 		Schema: results.EnvSchema, Run: r.id, Scenario: sc.Name, Seed: sc.Run.Seed, Version: r.options.Version,
 		Started: r.options.Started.UTC().Format(time.RFC3339Nano), Replay: fmt.Sprintf("%s --seed %d", r.options.Replay, sc.Run.Seed),
 		Provider: r.options.Provider.Name(), ProviderReason: r.options.ProviderReason,
-		Libraries: r.options.Libraries, Host: host(), Timings: map[string]int64{},
+		Libraries: r.options.Libraries, Program: r.options.Program, Host: host(), Timings: map[string]int64{},
 		Backend: r.plan.backend.Name, Lock: r.plan.lock.Name, TTL: int64(sc.Backend.TTL),
 		Token: string(r.plan.lock.Offers.Token), Expires: r.plan.lock.Offers.Expires,
 		Workload: sc.Workload.Use, Increments: r.plan.kind.Increments || r.plan.workload == nil && increments(sc.Steps), Directed: len(sc.Steps) > 0 && r.plan.workload == nil,

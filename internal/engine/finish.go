@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/lockquake/lockquake/history"
@@ -219,7 +222,28 @@ func (r *run) lastWord(s *session) {
 			r.unknown("%s ended without its last word", s.node.Name())
 		}
 	}
+	r.introduce(&st, s)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.env.Clients = append(r.env.Clients, st)
+}
+
+// introduce takes down what program a node is. Lockquake's own client names the modules of all its locks; those of this run's count.
+func (r *run) introduce(st *results.ClientStats, s *session) {
+	h := s.greeting()
+	if h == nil {
+		return
+	}
+	own := strings.HasPrefix(h.Process, wire.ProcessOwn)
+	if s.index >= 0 {
+		own = h.Process == wire.ProcessClient
+	}
+	st.Process, st.Software, st.Libraries, st.Foreign = h.Process, h.Software, maps.Clone(h.Libraries), !own
+	if own && r.options.ClientModules != nil {
+		used := r.options.ClientModules(r.plan.backend.Name, r.plan.lock.Name)
+		maps.DeleteFunc(st.Libraries, func(module, _ string) bool { return !slices.Contains(used, module) })
+	}
+	if h.Process == "" {
+		r.unknown("%s does not say in its hello what program it is (process): nobody can tell who was judged", st.Name)
+	}
 }

@@ -232,6 +232,13 @@ func (s *session) stop(ctx context.Context) error {
 	}
 }
 
+// greeting returns the node's first word, or nil when it never came.
+func (s *session) greeting() *wire.Hello {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.hello
+}
+
 // finished returns the node's last word, or nil when it ended without one.
 func (s *session) finished() *wire.Done {
 	s.mu.Lock()

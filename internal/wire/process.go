@@ -9,6 +9,12 @@ import (
 	"github.com/lockquake/lockquake/internal/clock"
 )
 
+// What lockquake's own nodes call themselves in Hello.Process.
+const (
+	ProcessOwn    = "lockquake "          // all of them begin so
+	ProcessClient = ProcessOwn + "client" // the client
+)
+
 // NewHello introduces the calling process.
 func NewHello(process, software string) *Hello {
 	return &Hello{

@@ -72,6 +72,8 @@ type Hello struct {
 	Formats  []string `json:"formats"` // of events, the preferred first
 	PID      int      `json:"pid"`     // in the node's own pid namespace
 	Software string   `json:"software"`
+	// Libraries are the modules, with their versions, that the node's locks are made of; of a resource none.
+	Libraries map[string]string `json:"libraries,omitempty"`
 }
 
 // Ping asks a node for its clock.

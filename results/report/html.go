@@ -44,6 +44,7 @@ type pageData struct {
 	Latencies []latencyRow
 	Phases    []phase
 	Facts     []facts
+	Who       []string // was judged
 	Witnesses []witnessView
 }
 
@@ -88,7 +89,7 @@ var (
 func page(dir string, r results.Report, m material) error {
 	d := pageData{
 		Report: r, Env: m.env, CSS: template.CSS(pageCSS), Charts: m.charts, Missing: m.missing, Cards: cards(r),
-		Latencies: latencyRows(r.Latency), Facts: environment(m.env, r),
+		Latencies: latencyRows(r.Latency), Facts: environment(m.env, r), Who: clientLines(r),
 	}
 	if m.svg != nil {
 		svg := string(svgHead.ReplaceAll(m.svg, nil))
@@ -172,6 +173,7 @@ func environment(env results.Env, r results.Report) []facts {
 		{"provider", strings.TrimSuffix(r.Provider+": "+env.ProviderReason, ": ")},
 		{"backend", r.Backend},
 		{"lock", r.Lock},
+		{"client", strings.Join(clientLines(r), "; ")},
 		{"TTL", duration(env.TTL)},
 		{"token", env.Token},
 		{"workload", env.Workload},

@@ -230,6 +230,11 @@ func quantiles(q results.Quantiles) []string {
 // textWorld says what the run ran on and how long that took to come and go.
 func textWorld(b *bytes.Buffer, r results.Report) {
 	b.WriteString("\n")
+	lead := "client  "
+	for _, line := range clientLines(r) {
+		paragraph(b, lead, line)
+		lead = "        "
+	}
 	var on []string
 	for _, name := range slices.Sorted(maps.Keys(r.Versions)) {
 		on = append(on, name+" "+r.Versions[name])

@@ -83,7 +83,7 @@ func drive(ctx context.Context, o Options, name string, make func(context.Contex
 	}
 	n := &node{name: name, conn: conn, body: b, cancel: cancel}
 	defer b.close()
-	if err := conn.Send(wire.Frame{Type: wire.TypeHello, Hello: wire.NewHello("lockquake "+name, o.Version)}); err != nil {
+	if err := conn.Send(wire.Frame{Type: wire.TypeHello, Hello: wire.NewHello(wire.ProcessOwn+name, o.Version)}); err != nil {
 		return err
 	}
 	frames := receive(ctx, conn, cancel)

@@ -1,0 +1,65 @@
+package report
+
+import (
+	"maps"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/lockquake/lockquake/results"
+)
+
+// clientLines says who was judged: one line where all clients were the same program.
+func clientLines(r results.Report) []string {
+	var out []string
+	for _, c := range r.Clients {
+		line := clientLine(c.Client)
+		if len(r.Clients) > 1 {
+			line = strings.Join(c.Nodes, ", ") + ": " + line
+		}
+		if r.Program != "" {
+			line += ", run from " + r.Program
+		}
+		out = append(out, line)
+	}
+	return out
+}
+
+func clientLine(c results.Client) string {
+	var libraries []string
+	for _, module := range slices.Sorted(maps.Keys(c.Libraries)) {
+		libraries = append(libraries, libraryName(module)+" "+strings.TrimPrefix(c.Libraries[module], "v"))
+	}
+	name := c.Process
+	if name == "" {
+		name = "a program without a name"
+	}
+	line := strings.TrimSpace(name + " " + c.Software)
+	if len(libraries) > 0 {
+		line += " (" + strings.Join(libraries, ", ") + ")"
+	}
+	if c.Foreign {
+		line += ", which is not lockquake's own: its lock is what it made of the one that was asked for"
+	}
+	return line
+}
+
+var majorVersion = regexp.MustCompile(`^v[0-9]+$`)
+
+// libraryName shortens the path of a Go module; any other name stays.
+func libraryName(module string) string {
+	if base, last := path.Split(module); majorVersion.MatchString(last) {
+		module = strings.TrimSuffix(base, "/")
+	}
+	host, rest, ok := strings.Cut(module, "/")
+	if !ok || !strings.Contains(host, ".") {
+		return module
+	}
+	if host == "github.com" {
+		if _, name, ok := strings.Cut(rest, "/"); ok {
+			return name
+		}
+	}
+	return rest
+}
