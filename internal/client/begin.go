@@ -40,11 +40,7 @@ func (s *session) begin(st *wire.Start) error {
 	if st.Record {
 		s.rec = wire.NewRecorder(s.conn, st.Format, st.Locks)
 	}
-	ttl := time.Duration(st.TTL)
-	if ttl <= 0 {
-		ttl = s.access.TTL
-	}
-	s.pulse = wire.StartPulse(s.rec, s.userName(0), wire.StallFrom(ttl), func(err error) { s.end(err) })
+	s.pulse = wire.StartPulse(s.rec, s.userName(0), func(err error) { s.end(err) })
 	ctx, cancel := context.WithTimeout(s.life, dialTimeout)
 	defer cancel()
 	s.service, err = l.Dial(ctx, s.access)

@@ -117,7 +117,7 @@ func (r *run) do(ctx context.Context) (err error) {
 
 // watchSelf records when the engine itself does not run: it would then inject and heal late.
 func (r *run) watchSelf() *wire.Pulse {
-	return wire.Watch(wire.StallFrom(r.plan.scenario.Backend.TTL), func(gap int64) {
+	return wire.Watch(func(gap int64) {
 		r.own.add(history.Event{Kind: history.Stall, Phase: history.Info, Value: gap})
 	}, nil)
 }

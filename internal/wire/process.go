@@ -26,34 +26,23 @@ func NewHello(process, software string) *Hello {
 const (
 	// beat is how often a process looks whether it runs.
 	beat = 10 * time.Millisecond
-	// stallFrom is the gap from which a stall becomes an event, where the TTL of the run's grants asks for no less.
-	stallFrom = 100 * time.Millisecond
-	// stallFloor is the least such gap: below two beats, every late tick would be a stall.
-	stallFloor = 2 * beat
+	// stallFrom is the time from which a stall becomes an event: below two beats, every late tick would be one. It does not depend on
+	// the TTL: a hold that is nearly over outlives its validity by any stall. A process that is late at every beat has 50 such
+	// events a second, of 64 bytes each.
+	stallFrom = 2 * beat
 )
-
-// StallFrom returns the gap from which a stall is to be recorded: 100 ms, or half the TTL where that is less, so that no
-// stall that matters to a grant goes unrecorded; but never less than 20 ms, which is what a process can tell of itself. A
-// TTL of 0 is one that is not known.
-func StallFrom(ttl time.Duration) time.Duration {
-	if ttl <= 0 {
-		return stallFrom
-	}
-	return max(stallFloor, min(stallFrom, ttl/2))
-}
 
 // Pulse notices when its process does not run: stopped, or without a core.
 type Pulse struct {
-	from    time.Duration
 	longest atomic.Int64
 	stop    chan struct{}
 	ended   chan struct{}
 }
 
-// StartPulse begins to watch. Gaps of more than from are recorded in r under the name of user. Where r cannot send any
-// more, broken is called once, unless it is nil.
-func StartPulse(r *Recorder, user history.User, from time.Duration, broken func(error)) *Pulse {
-	return Watch(from, stallsInto(r, user), func() {
+// StartPulse begins to watch. Stalls are recorded in r under the name of user. Where r cannot send any more, broken is called once,
+// unless it is nil.
+func StartPulse(r *Recorder, user history.User, broken func(error)) *Pulse {
+	return Watch(func(gap int64) { r.Stood(user, gap) }, func() {
 		if err := r.Err(); err != nil && broken != nil {
 			broken(err)
 			broken = nil
@@ -61,16 +50,10 @@ func StartPulse(r *Recorder, user history.User, from time.Duration, broken func(
 	})
 }
 
-func stallsInto(r *Recorder, user history.User) func(gap int64) {
-	return func(gap int64) {
-		r.Append(&history.Event{Kind: history.Stall, Phase: history.Info, User: user, Value: gap})
-	}
-}
-
-// Watch begins to watch for a process that records by itself: stalled is told of every gap of more than from, in ns,
-// and each, unless it is nil, is called at every look.
-func Watch(from time.Duration, stalled func(gap int64), each func()) *Pulse {
-	p := &Pulse{from: from, stop: make(chan struct{}), ended: make(chan struct{})}
+// Watch begins to watch for a process that records by itself: stalled is told of every stall, in ns, and each, unless it is nil, is
+// called at every look.
+func Watch(stalled func(gap int64), each func()) *Pulse {
+	p := &Pulse{stop: make(chan struct{}), ended: make(chan struct{})}
 	go p.run(now(), stalled, each) // from here on, whenever the goroutine gets to run
 	return p
 }
@@ -91,7 +74,7 @@ func (p *Pulse) run(last int64, stalled func(gap int64), each func()) {
 		if gap > p.longest.Load() {
 			p.longest.Store(gap)
 		}
-		if gap > int64(p.from) {
+		if gap > int64(stallFrom) {
 			stalled(gap)
 		}
 		if each != nil {

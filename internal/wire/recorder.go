@@ -49,11 +49,19 @@ type Recorder struct {
 	dropped int64
 	silent  int64 // dropped events that no Dropped event tells of yet
 	err     error
+	waits   [2]wait // of the users of odd and even groups
+	stood   int64   // stalls up to then are on record
 
 	kick   chan struct{} // wakes the flusher; holds one
 	kicked bool          // the flusher is awake
 	done   chan struct{}
 	ended  chan struct{}
+}
+
+// wait is what users wait for who cannot go on before their event is written.
+type wait struct {
+	user  history.User // the first of them
+	since int64        // 0: nobody waits
 }
 
 // NewRecorder sends events over c in the given format; locks is the run's table of lock names.
@@ -81,14 +89,8 @@ func (r *Recorder) Append(e *history.Event) Stamp {
 	}
 	r.mu.Lock()
 	s := r.add(e)
-	wake := r.n > 0 && !r.kicked && !r.writing
-	if wake {
-		r.kicked = true
-	}
+	r.wake()
 	r.mu.Unlock()
-	if wake {
-		r.kick <- struct{}{} // never blocks: kicked says that none is in it
-	}
 	return s
 }
 
@@ -107,16 +109,53 @@ func (r *Recorder) AppendAt(e *history.Event, at int64) Stamp {
 	return Stamp{Seq: e.Seq, Time: e.Time}
 }
 
-// AppendFlushed is Append that returns when the event is in the hands of the operating system.
+// AppendFlushed is Append that returns when the event is in the hands of the operating system. Where that takes long, as with a
+// supervisor that does not read, the user did not run meanwhile, though its process did: that is recorded as a stall too.
 func (r *Recorder) AppendFlushed(e *history.Event) Stamp {
 	if r == nil {
 		return Stamp{}
 	}
 	r.mu.Lock()
 	s := r.add(e)
+	if w := &r.waits[(r.turn+1)&1]; w.since == 0 && s.Seq != 0 {
+		*w = wait{user: e.User, since: s.Time}
+	}
 	r.flush()
 	r.mu.Unlock()
 	return s
+}
+
+// Stood records that the process of user stood still for so many ns until now.
+func (r *Recorder) Stood(user history.User, ns int64) {
+	if r == nil {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	from := now() - ns
+	for _, w := range r.waits { // a user who waits since before that does not run either, and what is on record is not told again
+		if w.since != 0 {
+			from = min(from, w.since)
+		}
+	}
+	r.still(user, from)
+	r.wake()
+}
+
+// still records a stall from then until now, but for what of it is on record, where that is not too short. The caller holds mu.
+func (r *Recorder) still(user history.User, from int64) {
+	from = max(from, r.stood)
+	if gap := now() - from; gap > int64(stallFrom) {
+		r.stood = r.add(&history.Event{Kind: history.Stall, Phase: history.Info, User: user, Value: gap}).Time
+	}
+}
+
+// wake has the flusher write what waits, unless somebody is about to. The caller holds mu.
+func (r *Recorder) wake() {
+	if r.n > 0 && !r.kicked && !r.writing {
+		r.kicked = true
+		r.kick <- struct{}{} // never blocks: kicked says that none is in it
+	}
 }
 
 // Flush returns when every event recorded so far is in the hands of the operating system.
@@ -211,12 +250,13 @@ func (r *Recorder) write() {
 		r.err = err
 		r.waiting[(group+1)&1].Broadcast()
 	}
+	if w := r.waits[group&1]; w.since != 0 {
+		r.waits[group&1] = wait{}
+		r.still(w.user, w.since)
+	}
 	r.waiting[group&1].Broadcast()
 	r.waiting[(group+1)&1].Signal() // one of those who came since writes next
-	if r.n > 0 && !r.kicked {
-		r.kicked = true
-		r.kick <- struct{}{}
-	}
+	r.wake()
 }
 
 // flusher writes what nobody waits for: at once where nothing was written lately, else together with what comes within

@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"bytes"
 	"errors"
 	"io"
 	"os"
@@ -163,6 +164,126 @@ func TestRecorderDrops(t *testing.T) {
 	}
 }
 
+// slow is a writer whose next write waits until it is let go, and from then on keeps what it is given.
+type slow struct {
+	begun, letGo chan struct{}
+	mu           sync.Mutex
+	bytes        bytes.Buffer
+}
+
+func newSlow() *slow { return &slow{begun: make(chan struct{}, 100), letGo: make(chan struct{})} }
+
+func (s *slow) Write(b []byte) (int, error) {
+	s.begun <- struct{}{}
+	<-s.letGo
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.bytes.Write(b)
+}
+
+// stalls returns the recorded stalls and the events, when the recorder is closed.
+func (s *slow) stalls(t *testing.T, rec *Recorder) (stalls, all []history.Event) {
+	t.Helper()
+	if err := rec.Close(); err != nil {
+		t.Fatal(err)
+	}
+	_, all, err := receiveAll(NewDecoder(&s.bytes))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range all {
+		if e.Kind == history.Stall {
+			stalls = append(stalls, e)
+		}
+	}
+	return stalls, all
+}
+
+// covered tells how much of a time the stalls cover, and fails where two of them tell of the same.
+func covered(t *testing.T, stalls []history.Event, from, until int64) (sum int64) {
+	t.Helper()
+	var last int64
+	for _, e := range stalls {
+		if e.Time-e.Value < last-int64(time.Millisecond) { // its value is taken just before its time
+			t.Errorf("a stall of %v tells again what is on record: %+v", time.Duration(e.Value), stalls)
+		}
+		last = e.Time
+		sum += max(0, min(e.Time, until)-max(e.Time-e.Value, from))
+	}
+	return sum
+}
+
+// A user who waits for its event to be written did not run, although its process did: what it does next is late by that.
+func TestAUserBlockedInRecordingStoodStill(t *testing.T) {
+	w := newSlow()
+	rec := NewRecorder(NewNodeConn(nil, w), FormatRecords, nil)
+	one, two := history.MakeUser(2, 5), history.MakeUser(2, 6)
+	done := make(chan Stamp, 2)
+	hold := func(u history.User) {
+		s := rec.AppendFlushed(&history.Event{Kind: history.Acquire, Phase: history.Ok, User: u})
+		rec.Append(&history.Event{Kind: history.Release, Phase: history.Invoke, User: u})
+		done <- s
+	}
+	go hold(one)
+	<-w.begun
+	go hold(two) // its event waits for the write of the first
+	for rec.pending() == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	time.Sleep(2 * stallFrom)
+	rec.Stood(one, int64(stallFrom)+1) // the pulse of the process tells of a shorter stall meanwhile
+	time.Sleep(2 * stallFrom)
+	before := now()
+	close(w.letGo)
+	a, b := <-done, <-done
+	stalls, all := w.stalls(t, rec)
+	if got, want := covered(t, stalls, a.Time, before), before-a.Time; got < want-int64(time.Millisecond) {
+		t.Errorf("users waited from %d and %d to %d or longer, recorded are %+v", a.Time, b.Time, before, stalls)
+	}
+	for _, e := range all {
+		if e.Kind == history.Release && e.User == one {
+			if got := covered(t, stalls, a.Time, e.Time); got < before-a.Time-int64(time.Millisecond) {
+				t.Errorf("of a hold from %d to %d only %v are told as a stall", a.Time, e.Time, time.Duration(got))
+			}
+		}
+	}
+	if len(stalls) > 4 {
+		t.Errorf("%d stalls are recorded: %+v", len(stalls), stalls)
+	}
+}
+
+// A slow write that nobody waits for holds up nobody.
+func TestAWriteThatNobodyWaitsForIsNoStall(t *testing.T) {
+	w := newSlow()
+	rec := NewRecorder(NewNodeConn(nil, w), FormatRecords, nil)
+	rec.Append(&history.Event{Kind: history.Acquire, Phase: history.Invoke})
+	<-w.begun
+	time.Sleep(2 * stallFrom)
+	close(w.letGo)
+	if stalls, _ := w.stalls(t, rec); len(stalls) > 0 {
+		t.Errorf("nobody waited, recorded is %+v", stalls)
+	}
+}
+
+// What two tell of the same time is recorded once.
+func TestAStallIsRecordedOnce(t *testing.T) {
+	rec, r, end := piped(t)
+	defer r.Close()
+	from := now() - int64(10*stallFrom)
+	rec.Stood(0, int64(10*stallFrom))
+	rec.Stood(0, int64(10*stallFrom))
+	rec.Stood(0, int64(11*stallFrom))
+	until := now()
+	go end()
+	_, events, err := receiveAll(NewDecoder(r))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := covered(t, events, from, until); got < int64(10*stallFrom) || len(events) != 1 {
+		t.Errorf("a stall of %v is recorded as %+v", 10*stallFrom, events)
+	}
+}
+
 type brokenWriter struct{}
 
 var errBroken = errors.New("broken")
@@ -228,6 +349,12 @@ func BenchmarkRecorderUsers(b *testing.B) {
 	b.ReportMetric(4*float64(b.N)/b.Elapsed().Seconds(), "events/s")
 	b.ReportMetric(4*float64(b.N)/float64(rec.groups()), "events/write")
 	end()
+}
+
+func (r *Recorder) pending() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.n
 }
 
 func (r *Recorder) groups() uint64 {

@@ -286,31 +286,24 @@ func BenchmarkDecoder(b *testing.B) {
 	b.ReportMetric(float64(n)/b.Elapsed().Seconds(), "events/s")
 }
 
+// A stall that a hold of any TTL can be late by is recorded, under the name of its user; a late tick is not.
 func TestStallsThatMatterToAGrantAreRecorded(t *testing.T) {
-	for ttl, want := range map[time.Duration]time.Duration{
-		0: 100 * time.Millisecond, time.Minute: 100 * time.Millisecond, 200 * time.Millisecond: 100 * time.Millisecond,
-		100 * time.Millisecond: 50 * time.Millisecond, 10 * time.Millisecond: 20 * time.Millisecond,
-	} {
-		if got := StallFrom(ttl); got != want {
-			t.Errorf("with a TTL of %v stalls count from %v, want %v", ttl, got, want)
-		}
-	}
 	for _, c := range []struct {
-		from     time.Duration
+		stood    time.Duration
 		recorded bool
-	}{{40 * time.Millisecond, true}, {time.Hour, false}} {
+	}{{stallFrom + time.Millisecond, true}, {60 * time.Millisecond, true}, {0, false}} {
 		rec, r, end := piped(t)
-		p := &Pulse{from: c.from, stop: make(chan struct{}), ended: make(chan struct{})}
+		p := &Pulse{stop: make(chan struct{}), ended: make(chan struct{})}
 		close(p.stop)
-		p.run(now()-int64(60*time.Millisecond), stallsInto(rec, 0), nil) // as if it had not run for 60 ms
+		p.run(now()-int64(c.stood), func(gap int64) { rec.Stood(3, gap) }, nil) // as if it had not run so long
 		go end()
 		_, events, err := receiveAll(NewDecoder(r))
 		_ = r.Close()
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := len(events) > 0 && events[len(events)-1].Kind == history.Stall; got != c.recorded {
-			t.Errorf("from %v: a stall of 60 ms is recorded: %t", c.from, got)
+		if got := len(events) == 1 && events[0].Kind == history.Stall && events[0].User == 3 && events[0].Value > int64(c.stood); got != c.recorded {
+			t.Errorf("a stall of %v is recorded: %t: %+v", c.stood, got, events)
 		}
 	}
 }

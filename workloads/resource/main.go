@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"time"
 
 	"github.com/lockquake/lockquake/internal/wire"
 	"github.com/lockquake/lockquake/lock"
@@ -170,7 +169,7 @@ func (n *node) fail(err error) error {
 func (n *node) start(ctx context.Context, s *wire.Start) error {
 	n.rec = wire.NewRecorder(n.conn, s.Format, s.Locks) // always: these events are the second witness
 	if n.body.watched() {
-		n.pulse = wire.StartPulse(n.rec, 0, wire.StallFrom(time.Duration(s.TTL)), func(err error) { n.cancel(err) })
+		n.pulse = wire.StartPulse(n.rec, 0, func(err error) { n.cancel(err) })
 	}
 	address, err := n.body.start(ctx, s, n.rec)
 	if err != nil {
