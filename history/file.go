@@ -12,6 +12,9 @@ import (
 // Version is the version of the history file's format.
 const Version = 1
 
+// Engine is the name of the process that runs the others; it writes a history too.
+const Engine = "engine"
+
 // Header is the first line of a history file: JSON, padded with spaces so that the records after it are aligned.
 type Header struct {
 	Version int      `json:"lockquake_history"` // Version

@@ -87,6 +87,16 @@ func (m *Merge) Processes() []Header {
 	return hs
 }
 
+// Where says at which place of which file an event of a process lies, as errors do: events are numbered without gaps.
+func (m *Merge) Where(process string, seq uint32) string {
+	for _, r := range m.readers {
+		if r.Header.Process == process {
+			return fmt.Sprintf("%s: offset %d", r.name, r.first+(int64(seq)-1)*RecordSize)
+		}
+	}
+	return process
+}
+
 // Next reads the earliest event not yet read into e, and says whose file it came from. It returns io.EOF at the end.
 func (m *Merge) Next(e *Event) (process *Header, err error) {
 	if len(m.heap) == 0 {

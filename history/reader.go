@@ -23,6 +23,7 @@ type Reader struct {
 	pos    int
 	end    int
 	offset int64 // of buf[pos] in the file
+	first  int64 // offset of the first record
 	time   int64 // of the last event, by the process's own clock
 	seq    uint32
 	n      int64
@@ -49,7 +50,7 @@ func newReader(name string, f io.ReadCloser) *Reader {
 func (r *Reader) readHeader() error {
 	for {
 		if i := bytes.IndexByte(r.buf[:r.end], '\n'); i >= 0 {
-			r.pos, r.offset = i+1, int64(i+1)
+			r.pos, r.offset, r.first = i+1, int64(i+1), int64(i+1)
 			return r.parseHeader(r.buf[:i])
 		}
 		if r.end == len(r.buf) {

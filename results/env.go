@@ -1,6 +1,8 @@
 package results
 
 import (
+	"slices"
+
 	"github.com/lockquake/lockquake/history"
 )
 
@@ -146,6 +148,15 @@ type Client struct {
 type ReportClient struct {
 	Nodes []string `json:"nodes"`
 	Client
+}
+
+// lacksEnd tells whether the last events of a process may be missing from its history: it was killed, or had no room for them.
+func (e Env) lacksEnd(process string) bool {
+	i := slices.IndexFunc(e.Clients, func(c ClientStats) bool { return c.Name == process })
+	if i < 0 {
+		return !e.Finished
+	}
+	return e.Clients[i].Dead || e.Clients[i].Dropped > 0
 }
 
 // Reading is what servers and clients have counted up to a moment. Who did not tell is left out.

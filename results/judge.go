@@ -141,17 +141,14 @@ func (d *docket) hear(kinds []CheckerKind) (err error) {
 	return nil
 }
 
-// engineProcess is the name of the process that runs the others; it writes a history too.
-const engineProcess = "engine"
-
 // complete wants the history of every process that the run had, and in it all that the process says it has sent. One
 // that was killed cannot tell, and of a run that was cut short nobody did.
 func (d *docket) complete(heard map[string]int64) error {
 	missing := func(process, why string) error {
 		return fmt.Errorf("%w: %s: %s", history.ErrCorrupt, filepath.Join(d.dir, DirHistory, process+filepath.Ext(history.Pattern)), why)
 	}
-	if _, ok := d.run.Process(engineProcess); !ok {
-		return missing(engineProcess, "the file is missing")
+	if _, ok := d.run.Process(history.Engine); !ok {
+		return missing(history.Engine, "the file is missing")
 	}
 	for _, c := range d.env.Clients {
 		if _, ok := d.run.Process(c.Name); !ok {

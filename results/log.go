@@ -2,6 +2,7 @@ package results
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"path/filepath"
 	"slices"
@@ -13,6 +14,7 @@ import (
 // what each replica of a replicated resource did, what the resource did (see quorum).
 type Log struct {
 	merge  *history.Merge
+	sense  *history.RunSense
 	quorum *quorum
 	whole  history.Header  // of the resource, whose events no single process has written
 	left   []history.Event // what remains when the files are read
@@ -27,7 +29,7 @@ func OpenLog(dir string, env Env) (*Log, error) {
 		return nil, err
 	}
 	l := &Log{
-		merge: m, quorum: newQuorum(env.Replicas), whole: history.Header{Process: env.Resource, Locks: m.Locks()}, heard: map[string]int64{},
+		merge: m, sense: history.NewRunSense(m.Processes(), env.lacksEnd), quorum: newQuorum(env.Replicas), whole: history.Header{Process: env.Resource, Locks: m.Locks()}, heard: map[string]int64{},
 	}
 	for _, h := range m.Processes() {
 		if slices.Contains(env.Replicas, h.Process) {
@@ -43,13 +45,20 @@ func (l *Log) Locks() []string { return l.merge.Locks() }
 // Close closes all files.
 func (l *Log) Close() error { return l.merge.Close() }
 
-// Next reads the next event into e and says whose it is. It returns io.EOF at the end.
+// Next reads the next event into e and says whose it is. It returns io.EOF at the end. What is damaged or makes no sense is an error
+// that wraps history.ErrCorrupt and says where.
 func (l *Log) Next(e *history.Event) (*history.Header, error) {
 	for !l.read {
 		process, err := l.merge.Next(e)
 		if errors.Is(err, io.EOF) {
+			if err := l.refused(l.sense.Finish()); err != nil {
+				return nil, err
+			}
 			l.read, l.left = true, l.quorum.minority()
 			break
+		}
+		if err == nil {
+			err = l.refused(l.sense.Observe(process.Process, e))
 		}
 		if err != nil {
 			return nil, err
@@ -68,4 +77,13 @@ func (l *Log) Next(e *history.Event) (*history.Header, error) {
 	}
 	*e, l.left = l.left[0], l.left[1:]
 	return &l.whole, nil
+}
+
+// refused says where what makes no sense is written.
+func (l *Log) refused(err error) error {
+	var n *history.Nonsense
+	if !errors.As(err, &n) {
+		return err
+	}
+	return fmt.Errorf("%s: %w: %w", l.merge.Where(n.Process, n.Seq), history.ErrCorrupt, err)
 }

@@ -121,6 +121,9 @@ func (d *runDir) write() {
 		}
 		seq[name]++
 		e.Seq = seq[name]
+		if name != clientName(e.User.Client()) {
+			e.Op = e.Seq
+		}
 		must(files[name].Append(&e))
 	}
 	for _, w := range files {

@@ -224,7 +224,7 @@ func TestStrengthCountsChances(t *testing.T) {
 }
 
 func TestLatencyOfNothingIsNull(t *testing.T) {
-	r := judged(t, prepared(t, "run resource=register\n0 A acquire invoke\n10 A acquire ok valid=1000\n", enough, nil))
+	r := judged(t, prepared(t, "run resource=register\n0 A acquire invoke\n10 A acquire ok valid=1000 issued=1\n", enough, nil))
 	if q := r.Latency["release"]; q != (Quantiles{}) {
 		t.Errorf("release %+v", q)
 	}

@@ -31,7 +31,7 @@ func crowdedRun(t *testing.T) synthetic {
 	c := w.acquire(history.MakeUser(0, 13), 4521, 4523.02, token+2, 1500)
 	w.access(c, history.Read, 4524, 4525, 100_000_002, history.Ok)
 	c.ref.End = at(7000)
-	w.event(history.Event{Time: at(7000), User: c.user, Kind: history.Dead, Phase: history.Info, Value: at(6999)})
+	w.engine = []history.Event{{Time: at(7000), User: c.user, Grant: c.op, Kind: history.Dead, Phase: history.Info, Value: at(6999)}}
 	dir := w.write(a, b, c)
 	w.faults = []history.Fault{
 		{

@@ -26,6 +26,7 @@ type world struct {
 	t       *testing.T
 	clients [][]history.Event
 	effects []history.Event
+	engine  []history.Event
 	faults  []history.Fault
 	env     results.Env
 	value   int64
@@ -129,12 +130,14 @@ func (w *world) write(holds ...*grant) string {
 		}
 		w.file(dir, fmt.Sprintf("client-%d", c+1), events)
 	}
-	slices.SortStableFunc(w.effects, byTime)
-	for i := range w.effects {
-		e := &w.effects[i]
-		e.Seq, e.Op, e.Grant = uint32(i+1), uint32(i+1), final[e.User.Client()][e.Grant]
+	for name, events := range map[string][]history.Event{"register": w.effects, history.Engine: w.engine} {
+		slices.SortStableFunc(events, byTime)
+		for i := range events {
+			e := &events[i]
+			e.Seq, e.Op, e.Grant = uint32(i+1), uint32(i+1), final[e.User.Client()][e.Grant]
+		}
+		w.file(dir, name, events)
 	}
-	w.file(dir, "register", w.effects)
 	for _, g := range holds {
 		g.ref.Grant = final[g.user.Client()][g.ref.Grant]
 	}

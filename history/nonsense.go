@@ -1,0 +1,95 @@
+package history
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+)
+
+// Nonsense is the error for an event that cannot have happened as it is told, although nothing is damaged.
+type Nonsense struct {
+	Process string // whose history tells of it
+	Seq     uint32 // its place there
+	what    string
+	why     string
+}
+
+// Error says which event of the process it is, and what is wrong with it.
+func (n *Nonsense) Error() string {
+	return fmt.Sprintf("event %d (%s) makes no sense: %s", n.Seq, n.what, n.why)
+}
+
+// nonsense makes the error for e.
+func nonsense(process string, e *Event, format string, args ...any) error {
+	return &Nonsense{
+		Process: process, Seq: e.Seq, what: fmt.Sprintf("%v %v of %v", e.Kind, e.Phase, e.User), why: fmt.Sprintf(format, args...),
+	}
+}
+
+// ClientOf returns the index of the client whose process has that name: 0 for "client-1"; ok is false for every other process.
+func ClientOf(process string) (index int, ok bool) {
+	digits, ok := strings.CutPrefix(process, "client-")
+	n, err := strconv.ParseUint(digits, 10, 32)
+	if !ok || err != nil || n < 1 || n > 1<<16 || strconv.FormatUint(n, 10) != digits {
+		return 0, false
+	}
+	return int(n - 1), true
+}
+
+// maxTime bounds the times of events: what is later is no time, and two of them can be added.
+const maxTime = math.MaxInt64 / 2
+
+// writer is a set of those who may tell of a kind of event.
+type writer uint8
+
+const (
+	byClient writer = 1 << iota
+	byResource
+	byEngine
+)
+
+var writerNames = map[writer]string{byClient: "a client", byResource: "a resource", byEngine: "the engine"}
+
+// phases is a set of phases.
+type phases uint8
+
+func set(list ...Phase) (s phases) {
+	for _, p := range list {
+		s |= 1 << p
+	}
+	return s
+}
+
+// rule says who tells of a kind of event, and in which phases.
+type rule struct {
+	by     writer
+	phases phases
+}
+
+// rules are those of all kinds. Nobody tells of the trailer, which is no event.
+var rules = [kindEnd]rule{
+	Acquire: {byClient, whole}, Release: {byClient, whole}, Renew: {byClient, whole}, Check: {byClient, whole},
+	Read: {byClient, whole}, Write: {byClient, whole}, Renewed: {byClient, alone}, Lost: {byClient, alone},
+	Dead: {byEngine, alone}, Ended: {byEngine, alone}, Final: {byEngine | byResource, alone},
+	EffectRead: {byResource, served}, EffectWrite: {byResource, served},
+	Stall: {byClient | byResource | byEngine, alone}, Dropped: {byClient | byResource | byEngine, alone},
+}
+
+var (
+	whole  = set(Invoke, Ok, Fail, Info)
+	alone  = set(Info)
+	served = set(Ok, Fail)
+)
+
+// isOperation tells whether events of this kind come in pairs.
+func (k Kind) isOperation() bool { return k >= Acquire && k <= Write }
+
+// ofGrant tells whether events of this kind belong to a grant.
+func (k Kind) ofGrant() bool {
+	switch k {
+	case Acquire, Stall, Dropped, Final, Clean:
+		return false
+	}
+	return true
+}

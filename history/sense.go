@@ -1,0 +1,235 @@
+package history
+
+import "fmt"
+
+// Sense follows the events of one process, and refuses what cannot have happened: an event that another process must have told, an
+// outcome of nothing, a grant that was never given. A history of such events passes every sum and proves nothing.
+//
+// It asks no more than docs/protocol.md does of a client. Where events were dropped, what misses its beginning is let pass: such a
+// run is unknown anyway. A process that was killed told all up to its end, and nothing misses its beginning.
+type Sense struct {
+	process string
+	locks   int
+	by      writer
+	client  int // its index
+
+	seq   uint32
+	time  int64
+	open  map[uint32]operation // begun and not ended, by Op
+	holds map[owner]uint32     // the grants in hand
+	given grants
+	gaps  bool // events were dropped
+}
+
+// owner is a user of the process, by its number, and a lock.
+type owner struct{ user, lock uint16 }
+
+func ownerOf(e *Event) owner { return owner{uint16(e.User.Index()), e.Lock} }
+
+// operation is an invoke.
+type operation struct {
+	owner
+	kind  Kind
+	grant uint32
+	time  int64
+}
+
+// NewSense begins with the first event of the process that the header names.
+func NewSense(h Header) *Sense {
+	s := &Sense{process: h.Process, locks: len(h.Locks), by: byResource, open: map[uint32]operation{}, holds: map[owner]uint32{}}
+	if client, ok := ClientOf(h.Process); ok {
+		s.by, s.client = byClient, client
+	} else if h.Process == Engine {
+		s.by = byEngine
+	}
+	return s
+}
+
+// Observe takes the process's next event. An error is a *Nonsense; nothing may be asked after it.
+func (s *Sense) Observe(e *Event) error {
+	if why := s.place(e); why != nil {
+		return why
+	}
+	s.seq, s.time = e.Seq, e.Time
+	if e.Kind == Dropped {
+		s.gaps = true
+	}
+	if s.by != byClient {
+		return nil
+	}
+	switch {
+	case e.Kind.isOperation() && e.Phase == Invoke:
+		return s.begin(e)
+	case e.Kind.isOperation():
+		return s.end(e)
+	case e.Kind.ofGrant():
+		return s.news(e)
+	}
+	return nil
+}
+
+// place checks what needs no other event but the one before.
+func (s *Sense) place(e *Event) error {
+	var rule rule
+	if e.Kind.Known() {
+		rule = rules[e.Kind]
+	}
+	switch {
+	case e.Seq != s.seq+1:
+		return s.refuse(e, "its seq is %d, and that of the event before is %d", e.Seq, s.seq)
+	case e.Time < 0 || e.Time > maxTime:
+		return s.refuse(e, "its time is %d: no time of CLOCK_MONOTONIC in ns", e.Time)
+	case e.Time < s.time:
+		return s.refuse(e, "its time is %d, and that of the event before is %d", e.Time, s.time)
+	case rule.by&s.by == 0:
+		return s.refuse(e, "%s does not tell of that", writerNames[s.by])
+	case rule.phases&set(e.Phase) == 0:
+		return s.refuse(e, "its kind has no such phase")
+	case s.by == byClient && e.User.Client() != s.client:
+		return s.refuse(e, "its user is not one of %s", s.process)
+	case int(e.Lock) >= s.locks && (e.Lock > 0 || e.Kind.hasLock()):
+		return s.refuse(e, "its lock has number %d, and the run has %d locks", e.Lock, s.locks)
+	case e.Mode > 1:
+		return s.refuse(e, "its mode is %d: want 0 (exclusive) or 1 (shared)", e.Mode)
+	case e.Op != e.Seq && (e.Phase == Invoke || !e.Kind.isOperation()):
+		return s.refuse(e, "its op is %d: want its own seq", e.Op)
+	case e.Kind == Dropped && e.Value < 1:
+		return s.refuse(e, "its value is %d: want the number of events that were dropped", e.Value)
+	}
+	return nil
+}
+
+// begin takes an invoke.
+func (s *Sense) begin(e *Event) error {
+	if why := s.unknown(e); why != "" && e.Kind != Acquire {
+		return s.refuse(e, "%s", why)
+	}
+	s.open[e.Op] = operation{owner: ownerOf(e), kind: e.Kind, grant: e.Grant, time: e.Time}
+	if e.Kind == Release {
+		s.drop(e)
+	}
+	return nil
+}
+
+// end takes an outcome.
+func (s *Sense) end(e *Event) error {
+	o, ok := s.open[e.Op]
+	delete(s.open, e.Op)
+	switch {
+	case !ok && !s.gaps:
+		return s.refuse(e, "its op is %d, of which no invoke is open", e.Op)
+	case ok && (o.kind != e.Kind || o.owner != ownerOf(e)):
+		return s.refuse(e, "its op is %d, which is the %v of user %d of lock %d", e.Op, o.kind, o.user, o.lock)
+	case ok && e.Kind != Acquire && o.grant != e.Grant:
+		return s.refuse(e, "its grant is %d, and that of its invoke is %d", e.Grant, o.grant)
+	case e.Phase != Ok:
+		return nil
+	case e.Kind == Acquire:
+		return s.granted(e, o.time)
+	case e.Kind == Renew:
+		return s.valid(e)
+	}
+	return nil
+}
+
+// granted takes an acquire ok. asked is the time of its invoke, 0 where that was dropped.
+func (s *Sense) granted(e *Event, asked int64) error {
+	own := ownerOf(e)
+	switch had := s.holds[own]; {
+	case e.Grant != e.Op:
+		return s.refuse(e, "its grant is %d: want its op, %d", e.Grant, e.Op)
+	case e.Op > e.Seq:
+		return s.refuse(e, "its op is %d, an event to come", e.Op)
+	case e.Value < asked || e.Value > e.Time || e.Value == 0 && e.Time > 0:
+		return s.refuse(e, "its value is %d: want the time at which the request was sent that was granted, from %d to %d", e.Value, asked, e.Time)
+	case had != 0 && !s.gaps:
+		return s.refuse(e, "its user has that lock in hand already, by grant %d", had)
+	}
+	if err := s.valid(e); err != nil {
+		return err
+	}
+	s.holds[own] = e.Op
+	s.given.add(e.Op, own)
+	return nil
+}
+
+// valid checks an end of validity: one that was left out would entitle nobody, and find every fault with nobody.
+func (s *Sense) valid(e *Event) error {
+	if e.Valid != ValidEndless && e.Valid != ValidUnknown && (e.Valid <= 0 || e.Valid > maxTime) {
+		return s.refuse(e, "its valid is %d or left out: want a time, %q or %q", e.Valid, wordEndless, wordUnknown)
+	}
+	return nil
+}
+
+// news takes what the client learned of a grant.
+func (s *Sense) news(e *Event) error {
+	if why := s.unknown(e); why != "" {
+		return s.refuse(e, "%s", why)
+	}
+	if e.Kind == Lost {
+		s.drop(e)
+		return nil
+	}
+	return s.valid(e)
+}
+
+// drop ends the hold that e ends.
+func (s *Sense) drop(e *Event) {
+	if own := ownerOf(e); s.holds[own] == e.Grant {
+		delete(s.holds, own)
+	}
+}
+
+// unknown says why the grant of e is none that its user was given; "" where it is one, or may be.
+func (s *Sense) unknown(e *Event) string {
+	switch {
+	case s.gaps || s.given.has(e.Grant, ownerOf(e)):
+		return ""
+	case e.Grant == 0:
+		return "it has no grant: want the op of the acquire that gave it"
+	}
+	return fmt.Sprintf("its grant is %d, and no acquire with that op gave its user that lock", e.Grant)
+}
+
+// unheard tells whether the grant of e may have been given although its ok never came: where the process was killed, or dropped its last
+// events.
+func (s *Sense) unheard(e *Event) bool {
+	o, asked := s.open[e.Grant]
+	return e.Grant == 0 || e.Grant > s.seq || asked && o.kind == Acquire && o.owner == ownerOf(e)
+}
+
+func (s *Sense) refuse(e *Event, format string, args ...any) error {
+	return nonsense(s.process, e, format, args...)
+}
+
+// page is how many ops share a part of the table of grants.
+const page = 1 << 10
+
+// grants is a table of the acquires of one process that were granted. It has four bytes for each event of the process.
+type grants struct{ pages []*grantPage }
+
+type grantPage struct {
+	owners [page]owner
+	given  [page / 64]uint64 // a bit for each
+}
+
+func (g *grants) add(op uint32, own owner) {
+	i, at := int(op/page), op%page
+	for i >= len(g.pages) {
+		g.pages = append(g.pages, nil)
+	}
+	if g.pages[i] == nil {
+		g.pages[i] = &grantPage{}
+	}
+	g.pages[i].owners[at] = own
+	g.pages[i].given[at/64] |= 1 << (at % 64)
+}
+
+func (g *grants) has(op uint32, own owner) bool {
+	i, at := int(op/page), op%page
+	if i >= len(g.pages) || g.pages[i] == nil {
+		return false
+	}
+	p := g.pages[i]
+	return p.given[at/64]&(1<<(at%64)) != 0 && p.owners[at] == own
+}
