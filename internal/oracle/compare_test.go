@@ -1,0 +1,201 @@
+package oracle
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/lockquake/lockquake/history"
+	"github.com/lockquake/lockquake/results"
+)
+
+// names are the counts that both judges know.
+var names = []string{
+	"double_grants", "overlapping_holds", "possible_overlaps", "stale_writes", "fence_saves", "unordered_effects",
+	"false_refusals", "token_regressions", "foreign_releases", "lost_updates", "lost_elements", "units_oversold",
+	"double_bookings", "accounts_off", "sum_off",
+}
+
+// masked are the counts that are not compared.
+var masked = map[string]bool{"foreign_releases": true}
+
+// resultsRun tells package results what the oracle is told.
+func resultsRun(r Run, events []history.Event) results.Run {
+	out := results.Run{
+		Locks: []string{"lock-0", "lock-1"}, Token: r.Token, TTL: 10e9, Expires: true, Recovery: 10e9, End: 100e9,
+		Resource: r.Resource, Increments: r.Increments, Writes: r.Writes, Terms: map[string]int64{"stock": r.Stock},
+	}
+	for c := range 8 {
+		name := fmt.Sprintf("client-%d", c+1)
+		out.Processes = append(out.Processes, history.Header{Process: name, ErrorNS: r.Errors[c]})
+		if r.Dead[c] {
+			out.Dead = append(out.Dead, name)
+		}
+	}
+	return out
+}
+
+// kinds are the checkers that yield any of the names.
+var kinds = slices.DeleteFunc(results.Checkers(), func(k results.CheckerKind) bool {
+	return !slices.ContainsFunc(k.Counts, func(name string) bool { return slices.Contains(names, name) })
+})
+
+// judged returns what package results counts.
+func judged(r Run, events []history.Event) map[string]int64 {
+	counts := map[string]int64{}
+	run := resultsRun(r, events)
+	for _, k := range kinds {
+		c := k.New(run)
+		from, byProcess := c.(results.ProcessChecker)
+		for i := range events {
+			e := events[i]
+			if byProcess {
+				from.ObserveFrom(&run.Processes[e.User.Client()], &e)
+			} else {
+				c.Observe(&e)
+			}
+		}
+		for name, n := range c.Finish().Counts {
+			if n != nil && slices.Contains(names, name) {
+				counts[name] = *n
+			}
+		}
+	}
+	return counts
+}
+
+// checks makes rapid draw n histories where the command line asks for no other number.
+func checks(t *testing.T, n string) {
+	f := flag.Lookup("rapid.checks")
+	if f.Value.String() != f.DefValue || f.DefValue != "100" {
+		return
+	}
+	if err := errors.Join(flag.Set("rapid.checks", n), flag.Set("rapid.nofailfile", "true")); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = flag.Set("rapid.checks", f.DefValue) })
+}
+
+func TestBothJudgesAgree(t *testing.T) {
+	checks(t, "20000")
+	drawn, seen := 0, map[string]int{}
+	rapid.Check(t, func(rt *rapid.T) {
+		run, events := drawHistory(rt)
+		want, got := Judge(run, events), judged(run, events)
+		var wrong []string
+		for _, name := range names {
+			w, known := want[name]
+			g, judged := got[name]
+			if w > 0 {
+				seen[name]++
+			}
+			if !masked[name] && (w != g || known != judged) {
+				wrong = append(wrong, fmt.Sprintf("%s: the oracle says %d (%t), results %d (%t)", name, w, known, g, judged))
+			}
+		}
+		drawn++
+		if len(wrong) > 0 {
+			rt.Fatalf("%s\n%s", strings.Join(wrong, "\n"), script(run, events, want))
+		}
+	})
+	for _, name := range names {
+		if share := float64(seen[name]) / float64(drawn); drawn > 1000 && share < 0.01 {
+			t.Errorf("%s: only %.2f %% of the histories have one; the comparison is idle", name, 100*share)
+		} else {
+			t.Logf("%s: in %.1f %% of the histories", name, 100*share)
+		}
+	}
+}
+
+// script writes a history in the language of the golden ones.
+func script(r Run, events []history.Event, want map[string]int64) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "run token=%s resource=%s%s\n", r.Token, r.Resource, settings(r))
+	latest := map[history.User]int{}
+	number := map[key]int{}
+	for _, e := range events {
+		if e.Kind == history.Acquire && e.Phase == history.Invoke {
+			latest[e.User]++
+			number[key{e.User, e.Op}] = latest[e.User]
+		}
+		fmt.Fprintf(&b, "%d %s %s %s%s", e.Time/ms, userName(e.User), e.Kind, e.Phase, attributes(e))
+		if n := number[key{e.User, e.Grant}]; n != latest[e.User] && e.Grant != 0 {
+			fmt.Fprintf(&b, " hold=%d", n)
+		}
+		b.WriteByte('\n')
+	}
+	b.WriteString("want")
+	for _, name := range slices.Sorted(maps.Keys(want)) {
+		fmt.Fprintf(&b, " %s=%d", name, want[name])
+	}
+	return b.String() + "\n"
+}
+
+func userName(u history.User) string {
+	if u.Index() == 0 {
+		return string(rune('A' + u.Client()))
+	}
+	return fmt.Sprintf("%c%d", 'A'+u.Client(), u.Index())
+}
+
+func settings(r Run) string {
+	var b strings.Builder
+	if r.Increments {
+		b.WriteString(" increments")
+	}
+	if r.Writes != "" {
+		fmt.Fprintf(&b, " writes=%s stock=%d", r.Writes, r.Stock)
+	}
+	for _, c := range slices.Sorted(maps.Keys(r.Errors)) {
+		if r.Errors[c] > 0 {
+			fmt.Fprintf(&b, " error-%d=%d", c+1, r.Errors[c]/ms)
+		}
+	}
+	for _, c := range slices.Sorted(maps.Keys(r.Dead)) {
+		if r.Dead[c] {
+			fmt.Fprintf(&b, " dead=client-%d", c+1)
+		}
+	}
+	return b.String()
+}
+
+func attributes(e history.Event) string {
+	var b strings.Builder
+	if e.Lock > 0 {
+		fmt.Fprintf(&b, " lock=%d", e.Lock)
+	}
+	if e.Mode > 0 {
+		b.WriteString(" shared")
+	}
+	if e.Token > 0 {
+		fmt.Fprintf(&b, " token=%d", e.Token)
+	}
+	switch e.Valid {
+	case 0:
+	case history.ValidEndless:
+		b.WriteString(" valid=endless")
+	case history.ValidUnknown:
+		b.WriteString(" valid=unknown")
+	default:
+		fmt.Fprintf(&b, " valid=%d", e.Valid/ms)
+	}
+	switch {
+	case e.Value == 0:
+	case e.Kind == history.Acquire:
+		fmt.Fprintf(&b, " issued=%d", e.Value/ms)
+	case e.Kind == history.Dead:
+		fmt.Fprintf(&b, " alive=%d", e.Value/ms)
+	default:
+		fmt.Fprintf(&b, " value=%d", e.Value)
+	}
+	if name := history.CodeName(e.Code); slices.Contains([]string{"fenced", "not-held", "timeout"}, name) {
+		b.WriteString(" " + name)
+	}
+	return b.String()
+}

@@ -1,0 +1,103 @@
+package oracle
+
+import (
+
+	"github.com/lockquake/lockquake/history"
+)
+
+// account is what the writes of one lock meant.
+type account struct {
+	acked     []int64 // the values of acknowledged writes
+	sum       int64   // what these added
+	low, high int64   // what writes of unknown outcome may have added at most
+	final     *int64
+}
+
+// off is how far the final value is from all that it may be.
+func off(final, sum, low, high int64) int64 { return max(0, final-sum-high, sum+low-final) }
+
+// writes counts what is missing at the end.
+func (j *judge) writes(counts map[string]int64) {
+	type place struct {
+		user history.User
+		lock uint16
+	}
+	type write struct{ value, added int64 }
+	accounts, read, onto, pending := map[uint16]*account{}, map[place]int64{}, map[int64]int64{}, map[key]write{}
+	for i := range j.events {
+		e := &j.events[i]
+		if accounts[e.Lock] == nil {
+			accounts[e.Lock] = &account{}
+		}
+		a, k := accounts[e.Lock], key{e.User, e.Op}
+		w, found := pending[k]
+		switch {
+		case e.Kind == history.Final:
+			a.final = &e.Value
+		case e.Kind == history.Read && e.Phase == history.Ok:
+			read[place{e.User, e.Lock}] = e.Value
+		case e.Kind != history.Write:
+		case e.Phase == history.Invoke:
+			onto[e.Value] = read[place{e.User, e.Lock}]
+			w = write{e.Value, e.Value - onto[e.Value]}
+			pending[k] = w
+			a.low, a.high = a.low+min(0, w.added), a.high+max(0, w.added)
+		case e.Phase != history.Info && found:
+			delete(pending, k)
+			a.low, a.high = a.low-min(0, w.added), a.high-max(0, w.added)
+			if e.Phase == history.Ok {
+				a.acked, a.sum = append(a.acked, e.Value), a.sum+w.added
+			}
+		}
+	}
+	var lost, sold, booked, elements, accountsOff, acked int64
+	var total account
+	var final int64
+	whole, known := true, true
+	for _, a := range accounts {
+		n := int64(len(a.acked))
+		acked += n
+		sold += max(0, n-j.run.Stock)
+		if a.final == nil {
+			whole = whole && n == 0
+			continue
+		}
+		lost += max(0, n-*a.final)
+		if off(*a.final, a.sum, a.low, a.high) > 0 {
+			accountsOff++
+		}
+		total.sum, total.low, total.high, final = total.sum+a.sum, total.low+a.low, total.high+a.high, final+*a.final
+		in := map[int64]bool{}
+		for last, ok := *a.final, true; last != 0 && !in[last]; last, ok = onto[last], true {
+			if _, ok = onto[last]; !ok {
+				known = false
+				break
+			}
+			in[last] = true
+		}
+		for _, v := range a.acked {
+			if v != *a.final {
+				booked++
+			}
+			if !in[v] {
+				elements++
+			}
+		}
+	}
+	judged := j.run.Resource != "" && acked > 0
+	if judged && j.run.Writes == "sales" {
+		counts["units_oversold"] = sold
+	}
+	if judged = judged && whole; judged && j.run.Increments {
+		counts["lost_updates"] = lost
+	}
+	if judged && j.run.Writes == "seats" {
+		counts["double_bookings"] = booked
+	}
+	if judged && j.run.Writes == "elements" && known {
+		counts["lost_elements"] = elements
+	}
+	if judged && j.run.Writes == "transfers" {
+		counts["accounts_off"], counts["sum_off"] = accountsOff, off(final, total.sum, total.low, total.high)
+	}
+}
