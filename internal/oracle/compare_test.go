@@ -154,7 +154,7 @@ func settings(r Run) string {
 	}
 	for _, c := range slices.Sorted(maps.Keys(r.Errors)) {
 		if r.Errors[c] > 0 {
-			fmt.Fprintf(&b, " error-%d=%d", c+1, r.Errors[c]/ms)
+			fmt.Fprintf(&b, " error.%c=%d", 'A'+c, r.Errors[c]/ms)
 		}
 	}
 	for _, c := range slices.Sorted(maps.Keys(r.Dead)) {

@@ -265,6 +265,10 @@ func (d *drawing) effect(a *actor, h *drawnHold) {
 // within lets one act that has a hold, or had one until it was told of its loss.
 func (d *drawing) within(a *actor) {
 	h := a.hold
+	if (d.run.Writes != "" || d.run.Increments) && d.n("access", 4) > 0 {
+		d.access(a)
+		return
+	}
 	switch d.n("act", 20) {
 	case 0, 1, 2, 3:
 		d.begin(a, of(h, history.Release, history.Invoke))
@@ -303,7 +307,7 @@ func (d *drawing) learned(h *drawnHold, valid int64) {
 // access begins an operation on the resource.
 func (d *drawing) access(a *actor) {
 	e := of(a.hold, history.Read, history.Invoke)
-	if d.n("write", 2) == 1 && a.hold.read {
+	if blind := d.run.Writes != "transfers" && d.run.Writes != "elements"; a.hold.read || blind && d.n("write", 2) == 1 {
 		e.Kind = history.Write
 		a.hold.read = false
 		d.value++

@@ -75,4 +75,3 @@ func (j *judge) robbed(v *hold, r *release) bool {
 	}
 	return slices.ContainsFunc(j.refusals, func(f refusal) bool { return f.hold == v && f.at > r.okAt && v.covers(f.time, f.time) })
 }
-

@@ -1,20 +1,19 @@
 package oracle
 
 import (
-
 	"github.com/lockquake/lockquake/history"
 )
 
 // account is what the writes of one lock meant.
 type account struct {
-	acked     []int64 // the values of acknowledged writes
-	sum       int64   // what these added
-	low, high int64   // what writes of unknown outcome may have added at most
-	final     *int64
+	acked []int64 // the values of acknowledged writes
+	sum   int64   // what these added
+	doubt int64   // how much writes of unknown outcome may have changed
+	final *int64
 }
 
 // off is how far the final value is from all that it may be.
-func off(final, sum, low, high int64) int64 { return max(0, final-sum-high, sum+low-final) }
+func (a *account) off(final int64) int64 { return max(0, final-a.sum-a.doubt, a.sum-a.doubt-final) }
 
 // writes counts what is missing at the end.
 func (j *judge) writes(counts map[string]int64) {
@@ -41,10 +40,10 @@ func (j *judge) writes(counts map[string]int64) {
 			onto[e.Value] = read[place{e.User, e.Lock}]
 			w = write{e.Value, e.Value - onto[e.Value]}
 			pending[k] = w
-			a.low, a.high = a.low+min(0, w.added), a.high+max(0, w.added)
+			a.doubt += max(w.added, -w.added)
 		case e.Phase != history.Info && found:
 			delete(pending, k)
-			a.low, a.high = a.low-min(0, w.added), a.high-max(0, w.added)
+			a.doubt -= max(w.added, -w.added)
 			if e.Phase == history.Ok {
 				a.acked, a.sum = append(a.acked, e.Value), a.sum+w.added
 			}
@@ -63,10 +62,10 @@ func (j *judge) writes(counts map[string]int64) {
 			continue
 		}
 		lost += max(0, n-*a.final)
-		if off(*a.final, a.sum, a.low, a.high) > 0 {
+		if a.off(*a.final) > 0 {
 			accountsOff++
 		}
-		total.sum, total.low, total.high, final = total.sum+a.sum, total.low+a.low, total.high+a.high, final+*a.final
+		total.sum, total.doubt, final = total.sum+a.sum, total.doubt+a.doubt, final+*a.final
 		in := map[int64]bool{}
 		for last, ok := *a.final, true; last != 0 && !in[last]; last, ok = onto[last], true {
 			if _, ok = onto[last]; !ok {
@@ -98,6 +97,6 @@ func (j *judge) writes(counts map[string]int64) {
 		counts["lost_elements"] = elements
 	}
 	if judged && j.run.Writes == "transfers" {
-		counts["accounts_off"], counts["sum_off"] = accountsOff, off(final, total.sum, total.low, total.high)
+		counts["accounts_off"], counts["sum_off"] = accountsOff, total.off(final)
 	}
 }
