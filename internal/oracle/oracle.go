@@ -100,7 +100,8 @@ func (h *hold) covers(from, to int64) bool {
 // release is one that was answered, or will be.
 type release struct {
 	history.Event // its invoke
-	hold          *hold
+	hold          *hold // that it ended, or found over
+	ends          bool
 	entitled      bool
 	ok            int64 // when; forever where it was not answered so
 	okAt          int
@@ -159,7 +160,8 @@ func (j *judge) read(i int, e *history.Event) {
 		r := &release{Event: *e, hold: h, ok: forever}
 		if h != nil {
 			n := len(h.entitled)
-			r.Mode, r.entitled = h.Mode, h.overAt == forever && n > 0 && (h.entitled[n-1].to == forever || h.entitled[n-1].to+h.err > e.Time)
+			r.Mode, r.ends = h.Mode, h.overAt == forever
+			r.entitled = r.ends && n > 0 && (h.entitled[n-1].to == forever || h.entitled[n-1].to+h.err > e.Time)
 		}
 		j.releases[k] = r
 		j.close(i, e, e.Time)
@@ -231,7 +233,7 @@ func (j *judge) answer(i int, e *history.Event, r *release) {
 	switch {
 	case e.Phase == history.Ok:
 		r.ok, r.okAt = e.Time, i
-	case e.Phase == history.Fail && (e.Code == history.CodeNotHeld || e.Code == history.CodeLost) && r.hold != nil:
+	case e.Phase == history.Fail && (e.Code == history.CodeNotHeld || e.Code == history.CodeLost) && r.ends:
 		j.refusals = append(j.refusals, refusal{r.hold, e.Time, i})
 	}
 }
