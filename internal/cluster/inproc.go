@@ -16,7 +16,20 @@ import (
 
 // inproc is the provider of goroutines.
 type inproc struct {
-	main func(ctx context.Context, args []string, stdin io.Reader, stdout io.Writer) error
+	main  func(ctx context.Context, args []string, stdin io.Reader, stdout io.Writer) error
+	hands *Hands
+}
+
+// Hands stand in for the kernel: they say what comes of a signal to a node that is a goroutine. They are for tests, which can so
+// have a node stopped or killed at the very moment that they are about.
+type Hands struct {
+	Signal  func(node, name string) error // "STOP", "CONT", "KILL", "TERM", "INT"
+	Inspect func(node string) chaos.ProcessState
+}
+
+// NewHandled is NewInproc with nodes that can be inspected and signalled through the hands.
+func NewHandled(main func(ctx context.Context, args []string, stdin io.Reader, stdout io.Writer) error, h Hands) Provider {
+	return &inproc{main: main, hands: &h}
 }
 
 // NewInproc returns a provider whose nodes are goroutines of this process, over pipes: main is called with a node's
@@ -29,7 +42,12 @@ func NewInproc(main func(ctx context.Context, args []string, stdin io.Reader, st
 func (p *inproc) Name() string { return "inproc" }
 
 // Offers refuses everything: a goroutine has no process of its own.
-func (p *inproc) Offers(c chaos.Capability, _ Role) error { return noProcess(string(c)) }
+func (p *inproc) Offers(c chaos.Capability, _ Role) error {
+	if p.hands != nil && (c == chaos.CanInspect || c == chaos.CanPause || c == chaos.CanKill) {
+		return nil
+	}
+	return noProcess(string(c))
+}
 
 func noProcess(what string) error {
 	return chaos.Unavailable{What: what, Reason: "nodes of the memory backend are goroutines of the supervisor, which cannot be stopped, killed or limited one by one; use another backend"}
@@ -57,7 +75,7 @@ func (p *inproc) Open(_ context.Context, r Request) (*Cluster, error) {
 	if err != nil {
 		return nil, errors.Join(err, os.RemoveAll(dir))
 	}
-	run := &inprocRun{main: p.main, dir: dir, logDir: r.LogDir, ports: ports}
+	run := &inprocRun{main: p.main, hands: p.hands, dir: dir, logDir: r.LogDir, ports: ports}
 	run.ctx, run.cancel = context.WithCancel(context.Background())
 	c := &Cluster{close: run.close, Describe: map[string]string{"provider": "inproc", "network": "loopback"}}
 	for _, spec := range r.Specs {
@@ -71,6 +89,7 @@ func (p *inproc) Open(_ context.Context, r Request) (*Cluster, error) {
 // inprocRun is the goroutines of one run.
 type inprocRun struct {
 	main   func(ctx context.Context, args []string, stdin io.Reader, stdout io.Writer) error
+	hands  *Hands          // nil: nodes cannot be signalled
 	ctx    context.Context // ends at Close
 	cancel context.CancelFunc
 	dir    string
@@ -152,5 +171,20 @@ func (t *routine) dial(ctx context.Context, port string) (net.Conn, error) {
 }
 
 func (t *routine) signaller(context.Context) (signaller, error) {
+	if h := t.run.hands; h != nil {
+		return handled{t.node.Name(), h}, nil
+	}
 	return nil, noProcess("a signal to " + t.node.Name())
 }
+
+// handled is a node in the hands of a test.
+type handled struct {
+	node  string
+	hands *Hands
+}
+
+func (h handled) inspect(context.Context) (chaos.ProcessState, error) {
+	return h.hands.Inspect(h.node), nil
+}
+
+func (h handled) signal(_ context.Context, name string) error { return h.hands.Signal(h.node, name) }

@@ -86,11 +86,8 @@ func (e MissingError) Error() string { return e.Text }
 // Unwrap returns Err.
 func (e MissingError) Unwrap() error { return e.Err }
 
-// The deadlines of the phases around the load. They are generous: a loud machine must not turn into a wrong result.
-const (
-	helloTimeout   = 30 * time.Second
-	readyTimeout   = 60 * time.Second
-	recoverTimeout = 45 * time.Second
-	stopTimeout    = 20 * time.Second
-	closeTimeout   = 60 * time.Second
-)
+// deadlines bound the phases around the load, and how much longer than a client's own deadline its answer to a step is waited for.
+type deadlines struct{ hello, ready, recover, stop, close, answer time.Duration }
+
+// generous are the deadlines of every run: a loud machine must not turn into a wrong result.
+var generous = deadlines{hello: 30 * time.Second, ready: 60 * time.Second, recover: 45 * time.Second, stop: 20 * time.Second, close: 60 * time.Second, answer: 2 * time.Second}

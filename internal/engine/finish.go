@@ -19,9 +19,9 @@ import (
 // heal undoes every fault that still stands, also when ctx is over, and waits until the service serves again.
 func (r *run) heal(ctx context.Context) {
 	r.healAll(ctx)
-	probe, cancel := context.WithTimeout(context.WithoutCancel(ctx), recoverTimeout)
+	probe, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.within.recover)
 	defer cancel()
-	if err := r.awaitService(probe, recoverTimeout); err != nil {
+	if err := r.awaitService(probe, r.within.recover); err != nil {
 		r.unknown("the service did not recover: %v", err)
 		return
 	}
@@ -73,7 +73,7 @@ func (r *run) settle(ctx context.Context) {
 	r.mu.Lock()
 	r.env.End = clock.Now()
 	r.mu.Unlock()
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout+r.plan.scenario.Workload.Timeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.within.stop+r.plan.scenario.Workload.Timeout)
 	defer cancel()
 	for _, s := range r.sessions {
 		if err := s.moved(ctx); err != nil {
@@ -143,7 +143,7 @@ func (r *run) finish(ctx context.Context) error {
 	var errs []error
 	r.healAll(ctx) // nothing to do, unless starting was cut short
 	r.stopLeads()  // before the service that is asked
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.within.close)
 	defer cancel()
 	if r.service != nil {
 		describe, stop := context.WithTimeout(ctx, 5*time.Second)

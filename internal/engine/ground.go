@@ -47,7 +47,7 @@ func (g *Ground) Close(ctx context.Context) error {
 	if g == nil || g.cluster == nil {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), generous.close)
 	defer cancel()
 	err := g.cluster.Close(ctx)
 	g.cluster = nil

@@ -25,6 +25,7 @@ import (
 type run struct {
 	options Options
 	plan    *Plan
+	within  deadlines
 	log     *slog.Logger
 	id      string
 	dir     string
@@ -82,7 +83,7 @@ func Run(ctx context.Context, o Options) (dir string, err error) {
 
 func newRun(o Options, p *Plan) *run {
 	return &run{
-		options: o, plan: p, log: o.Log, live: newLive(), heals: chaos.NewStack(), stops: chaos.NewStack(), counted: map[int]chaos.Counted{},
+		options: o, plan: p, within: generous, log: o.Log, live: newLive(), heals: chaos.NewStack(), stops: chaos.NewStack(), counted: map[int]chaos.Counted{},
 		leads: map[int]*chaos.Lead{}, standing: map[int]chaos.Reach{}, read: lastRead{}, seen: newSightings(), steering: context.Background(),
 		over: make(chan struct{}), id: newID(),
 	}

@@ -109,7 +109,7 @@ func (r *run) doStep(ctx context.Context, number int, st scenarios.Step) error {
 		return nil
 	}
 	// The client's own deadline is the same: its answer, which says more, should come first.
-	actx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), st.Within+2*time.Second, context.DeadlineExceeded)
+	actx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), st.Within+r.within.answer, context.DeadlineExceeded)
 	defer cancel()
 	stop := context.AfterFunc(ctx, func() {
 		if errors.Is(ctx.Err(), context.Canceled) {

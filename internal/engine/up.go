@@ -45,7 +45,7 @@ func (r *run) up(ctx context.Context) error {
 	g, gctx := errgroup.WithContext(ctx)
 	g.Go(func() error {
 		return r.timing(results.TimeServe, func() error {
-			if err := r.awaitService(gctx, readyTimeout); err != nil {
+			if err := r.awaitService(gctx, r.within.ready); err != nil {
 				return err
 			}
 			r.remember(gctx)
@@ -124,7 +124,7 @@ const maxDrift = 50 * time.Millisecond
 
 // greet opens the control stream of every node that has one and waits for its hello.
 func (r *run) greet(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, helloTimeout)
+	ctx, cancel := context.WithTimeout(ctx, r.within.hello)
 	defer cancel()
 	index := 0
 	for _, role := range []cluster.Role{cluster.Client, cluster.Resource} {
@@ -160,7 +160,7 @@ func (r *run) greet(ctx context.Context) error {
 
 // startNodes tells every node what it is: the resource first, because clients connect to it.
 func (r *run) startNodes(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, helloTimeout)
+	ctx, cancel := context.WithTimeout(ctx, r.within.hello)
 	defer cancel()
 	var errs []error
 	for _, resource := range []bool{true, false} {

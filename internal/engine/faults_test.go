@@ -1,0 +1,408 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/lockquake/lockquake/chaos"
+	"github.com/lockquake/lockquake/history"
+	"github.com/lockquake/lockquake/internal/clock"
+	"github.com/lockquake/lockquake/results"
+)
+
+// entry is an injection that a schedule makes early and heals before the end.
+const entry = "{use: trouble, on: client-1, at: 10ms, for: 30ms}"
+
+var errTest = errors.New("a machine that says no")
+
+// TestWhatAFaultDidDecidesWhatAZeroIsWorth goes through the answers of a fault and of its heal.
+func TestWhatAFaultDidDecidesWhatAZeroIsWorth(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name    string
+		fault   *trouble
+		want    results.Verdict
+		reason  string
+		receipt history.ReceiptStatus
+		healed  history.ReceiptStatus
+	}{
+		{"it bites and is healed", &trouble{}, results.Pass, "", history.Installed, history.Installed},
+		{
+			"it does not bite", &trouble{inject: injects(history.NotInstalled, nil)},
+			results.Unknown, "trouble on client-1 did not bite: its receipt is not-installed", history.NotInstalled, history.Installed,
+		},
+		{
+			"nobody knows whether it bit", &trouble{inject: injects(history.Indeterminate, nil)},
+			results.Unknown, "trouble on client-1 did not bite: its receipt is indeterminate", history.Indeterminate, history.Installed,
+		},
+		{
+			"an error beside a good receipt", &trouble{inject: injects(history.Installed, errTest)},
+			results.Unknown, "a machine that says no", history.NotInstalled, history.Installed,
+		},
+		{
+			"an error beside no receipt", &trouble{inject: injects("", errTest)},
+			results.Unknown, "a machine that says no", history.NotInstalled, history.Installed,
+		},
+		{
+			"an error beside a receipt that does not know", &trouble{inject: injects(history.Indeterminate, errTest)},
+			results.Unknown, "a machine that says no", history.Indeterminate, history.Installed,
+		},
+		{
+			"the heal fails", &trouble{heal: answers(history.Installed, errTest)},
+			results.Unknown, "heal of trouble on client-1: a machine that says no", history.Installed, history.NotInstalled,
+		},
+		{
+			"it still stands after the heal", &trouble{heal: answers(history.NotInstalled, nil)},
+			results.Unknown, "nobody saw that trouble on client-1 was undone", history.Installed, history.NotInstalled,
+		},
+		{
+			"nobody knows whether it still stands", &trouble{heal: answers(history.Indeterminate, nil)},
+			results.Unknown, "nobody saw that trouble on client-1 was undone", history.Installed, history.Indeterminate,
+		},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			s := &stage{t: t, faults: map[string]*trouble{"trouble": c.fault}}
+			got := s.play(t.Context(), scheduled(entry))
+			s.is(got, c.want, c.reason)
+			if len(got.faults) != 1 {
+				t.Fatalf("%d records of faults", len(got.faults))
+			}
+			f := got.faults[0]
+			if f.Receipt.Status != c.receipt || f.Healed == nil || f.Healed.Status != c.healed {
+				t.Errorf("receipt %+v, healed %+v; want %s, %s", f.Receipt, f.Healed, c.receipt, c.healed)
+			}
+			if c.fault.healed() != 1 {
+				t.Errorf("it was healed %d times", c.fault.healed())
+			}
+			if bit := f.Bit != 0; bit != (c.receipt == history.Installed) {
+				t.Errorf("it bit at %d with the receipt %s", f.Bit, f.Receipt.Status)
+			}
+			if f.Receipt.Time == 0 || f.Undo < f.Receipt.Time || f.End < f.Undo {
+				t.Errorf("receipt at %d, heal from %d to %d", f.Receipt.Time, f.Undo, f.End)
+			}
+		})
+	}
+}
+
+// TestAMomentIsHealedWhenItIsDone: what does not last is over before the next thing happens.
+func TestAMomentIsHealedWhenItIsDone(t *testing.T) {
+	t.Parallel()
+	f := &trouble{moment: true}
+	s := &stage{t: t, faults: map[string]*trouble{"trouble": f}}
+	got := s.play(t.Context(), scheduled("{use: trouble, on: client-1, at: 10ms}"))
+	s.is(got, results.Pass)
+	if f.healed() != 1 || got.faults[0].End == 0 || got.faults[0].End > got.env.End-int64(10*time.Millisecond) {
+		t.Errorf("healed %d times, at %d of a run that ended at %d", f.healed(), got.faults[0].End, got.env.End)
+	}
+}
+
+// TestTheLastFaultIsHealedFirst, whether the run comes to its end or is interrupted.
+func TestTheLastFaultIsHealedFirst(t *testing.T) {
+	t.Parallel()
+	for _, interrupted := range []bool{false, true} {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		var mu sync.Mutex
+		var order []string
+		named := func(name string) *trouble {
+			f := &trouble{heal: func() (history.Receipt, error) {
+				mu.Lock()
+				defer mu.Unlock()
+				order = append(order, name)
+				return history.Receipt{Status: history.Installed}, nil
+			}}
+			f.inject = func(chaos.Scope) (history.Receipt, error) {
+				if interrupted && name == "third" {
+					cancel()
+				}
+				return history.Receipt{Status: history.Installed}, nil
+			}
+			return f
+		}
+		s := &stage{t: t, faults: map[string]*trouble{"first": named("first"), "second": named("second"), "third": named("third")}}
+		got := s.play(ctx, scheduled("{use: first, on: client-1, at: 10ms}", "{use: second, on: client-1, at: 25ms}", "{use: third, on: client-1, at: 40ms}"))
+		if want := []string{"third", "second", "first"}; !slices.Equal(order, want) {
+			t.Errorf("healed in the order %q, want %q", order, want)
+		}
+		for _, f := range got.faults {
+			if f.Healed == nil || f.Healed.Status != history.Installed || f.End == 0 {
+				t.Errorf("%s: healed %+v at %d", f.Name, f.Healed, f.End)
+			}
+		}
+		if got.env.Interrupted != interrupted {
+			t.Errorf("interrupted is %t", got.env.Interrupted)
+		}
+	}
+}
+
+// TestAHealThatFailsStopsNoOther: the others are healed all the same.
+func TestAHealThatFailsStopsNoOther(t *testing.T) {
+	t.Parallel()
+	below, fails := &trouble{}, &trouble{heal: answers(history.Installed, errTest)}
+	s := &stage{t: t, faults: map[string]*trouble{"below": below, "fails": fails}}
+	got := s.play(t.Context(), scheduled("{use: below, on: client-1, at: 10ms}", "{use: fails, on: client-1, at: 25ms}"))
+	s.is(got, results.Unknown, "heal of fails on client-1: a machine that says no")
+	if below.healed() != 1 || got.faults[0].Healed == nil || got.faults[0].Healed.Status != history.Installed {
+		t.Errorf("the one below was healed %d times: %+v", below.healed(), got.faults[0].Healed)
+	}
+}
+
+// TestATargetThatIsNotThere: nothing is done, and the zero is worth nothing.
+func TestATargetThatIsNotThere(t *testing.T) {
+	t.Parallel()
+	f := &trouble{}
+	s := &stage{t: t, faults: map[string]*trouble{"trouble": f}, ask: func(_, fact string) (string, error) {
+		if fact == chaos.FactRole {
+			return "follower", nil
+		}
+		return "true", nil
+	}}
+	got := s.play(t.Context(), scheduled("{use: trouble, on: leader, at: 10ms, for: 30ms}"))
+	s.is(got, results.Unknown, "trouble on leader did not bite: its receipt is not-installed (target leader: none")
+	if f.healed() != 0 || got.faults[0].Bit != 0 {
+		t.Errorf("healed %d times what was not injected: %+v", f.healed(), got.faults[0])
+	}
+}
+
+// TestOneInjectionThatBitesIsEnough, and the report says of how many, unless the scenario demands all.
+func TestOneInjectionThatBitesIsEnough(t *testing.T) {
+	t.Parallel()
+	again := "{use: trouble, on: client-1, at: 10ms, for: 10ms, every: 30ms}"
+	for expect, want := range map[string]results.Verdict{"": results.Pass, ", bit: all": results.Unknown} {
+		n := 0
+		f := &trouble{}
+		f.inject = func(chaos.Scope) (history.Receipt, error) {
+			if n++; n == 2 {
+				return history.Receipt{Status: history.Installed}, nil
+			}
+			return history.Receipt{Status: history.NotInstalled}, nil
+		}
+		s := &stage{t: t, faults: map[string]*trouble{"trouble": f}}
+		got := s.play(t.Context(), strings.Replace(scheduled(again), `">=1"}`, `">=1"`+expect+"}", 1))
+		s.is(got, want)
+		if !slices.ContainsFunc(got.report.Strength, func(s string) bool { return strings.Contains(s, "bit 1 of 4") }) {
+			t.Errorf("the strength of the zeros tells nothing of the injections that did not bite: %q", got.report.Strength)
+		}
+	}
+}
+
+// TestAFaultThatIsNeverInjected: the load ended before its time had come, or its record is gone.
+func TestAFaultThatIsNeverInjected(t *testing.T) {
+	t.Parallel()
+	s := &stage{t: t, faults: map[string]*trouble{"trouble": {}}, parts: map[string]part{"client-1": {begins: func(a *actor) {
+		a.grant()
+		a.release()
+		a.die()
+	}}}}
+	got := s.play(t.Context(), strings.Replace(scheduled("{use: trouble, on: client-1, at: 4s}"), "for: 120ms", "for: 5s", 1))
+	s.is(got, results.Unknown, "client-1 ended although no fault asked for it", "trouble was never injected")
+
+	s = &stage{t: t, faults: map[string]*trouble{"trouble": {}, "other": {}}}
+	got = s.play(t.Context(), scheduled(entry, "{use: other, on: client-1, at: 20ms, for: 30ms}"))
+	s.is(got, results.Pass)
+	path := filepath.Join(got.dir, results.FileFaults)
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	first, _, _ := strings.Cut(string(b), "\n")
+	if err := os.WriteFile(path, []byte(first+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s.is(s.judge(got), results.Unknown, "other was never injected (entry 2 of chaos)")
+}
+
+// holding is a client that takes the lock again and again, and has it in hand at every stop. slips is how often it begins to release
+// before it stands still.
+type holding struct {
+	mu      sync.Mutex
+	slips   int
+	still   bool
+	stops   int
+	resumed int
+}
+
+func (h *holding) part() part {
+	return part{
+		begins: func(a *actor) {
+			for a.pause(2 * time.Millisecond) {
+				h.mu.Lock()
+				if !h.still {
+					a.release()
+					a.grant()
+				}
+				h.mu.Unlock()
+			}
+			a.release()
+		},
+		signalled: func(a *actor, name string) {
+			h.mu.Lock()
+			defer h.mu.Unlock()
+			switch name {
+			case "STOP":
+				h.stops++
+				if h.slips > 0 {
+					h.slips--
+					a.release()
+				} else {
+					a.grant() // it may be between two grants
+				}
+				h.still = true
+			case "CONT":
+				h.still = false
+				h.resumed++
+			}
+		},
+	}
+}
+
+// held is a schedule that aims at a holder.
+var held = strings.Replace(scheduled("{use: trouble, on: holder, at: 10ms, for: 30ms}"), "for: 120ms", "for: 900ms", 1)
+
+// TestAHolderThatSlipsAwayIsAMiss: it goes on, is counted, and the next grant is tried.
+func TestAHolderThatSlipsAwayIsAMiss(t *testing.T) {
+	t.Parallel()
+	h, f := &holding{slips: 3}, &trouble{kind: chaos.Kind{Stops: true}}
+	s := &stage{t: t, faults: map[string]*trouble{"trouble": f}, parts: map[string]part{"client-1": h.part()}}
+	got := s.play(t.Context(), held)
+	s.is(got, results.Pass)
+	x := got.faults[0]
+	if x.Misses < 3 || x.Receipt.Status != history.Installed || x.User == nil || x.Grant == 0 || x.Bit == 0 {
+		t.Errorf("%d misses, %+v", x.Misses, x)
+	}
+	if h.stops != x.Misses+1 || h.resumed != h.stops {
+		t.Errorf("%d misses, %d stops, %d times continued", x.Misses, h.stops, h.resumed)
+	}
+	if len(got.report.Faults) != 1 || got.report.Faults[0].Misses != x.Misses {
+		t.Errorf("the report tells of %+v", got.report.Faults)
+	}
+}
+
+// TestTwentyMissesAreEnough: no miss counts as a hit, and the injection gives up.
+func TestTwentyMissesAreEnough(t *testing.T) {
+	t.Parallel()
+	h, f := &holding{slips: 1000}, &trouble{kind: chaos.Kind{Stops: true}}
+	s := &stage{t: t, faults: map[string]*trouble{"trouble": f}, parts: map[string]part{"client-1": h.part()}}
+	got := s.play(t.Context(), held)
+	s.is(got, results.Unknown, "20 holders in turn had begun to release before they were stopped")
+	x := got.faults[0]
+	if x.Misses != 20 || x.Receipt.Status != history.NotInstalled || x.Bit != 0 {
+		t.Errorf("%d misses, %+v", x.Misses, x)
+	}
+	if h.stops != 20 || h.resumed != 20 || f.healed() != 0 {
+		t.Errorf("%d stops, %d times continued, %d heals", h.stops, h.resumed, f.healed())
+	}
+}
+
+// TestTheHistoryHasTheLastWord: a release that began before the stop, and comes after the heal, makes the receipt worth nothing.
+func TestTheHistoryHasTheLastWord(t *testing.T) {
+	t.Parallel()
+	h := &holding{}
+	p := h.part()
+	inner := p.signalled
+	var before int64
+	p.signalled = func(a *actor, name string) {
+		inner(a, name)
+		switch name {
+		case "STOP":
+			before = clock.Now()
+		case "CONT":
+			a.release(before)
+		}
+	}
+	s := &stage{t: t, faults: map[string]*trouble{"trouble": {kind: chaos.Kind{Stops: true}}}, parts: map[string]part{"client-1": p}}
+	got := s.play(t.Context(), held)
+	s.is(got, results.Unknown, "but the history says otherwise: a release of that grant")
+	if got.faults[0].Receipt.Status != history.Installed || got.report.Faults[0].Receipt.Status != history.NotInstalled {
+		t.Errorf("recorded %s, judged %s", got.faults[0].Receipt.Status, got.report.Faults[0].Receipt.Status)
+	}
+}
+
+// TestAHolderThatCannotBeStopped: nobody knows what it did, and it goes on.
+func TestAHolderThatCannotBeStopped(t *testing.T) {
+	t.Parallel()
+	s := &stage{t: t, faults: map[string]*trouble{"trouble": {}}}
+	s.fails = func(_, name string) error {
+		if name == "STOP" {
+			return errTest
+		}
+		return nil
+	}
+	got := s.play(t.Context(), held)
+	s.is(got, results.Unknown, "its receipt is indeterminate (signal STOP to client-1: a machine that says no)")
+	if s.stopped["client-1"] || got.faults[0].Bit != 0 {
+		t.Errorf("stopped %t, %+v", s.stopped["client-1"], got.faults[0])
+	}
+}
+
+// TestAHolderThatIsNotContinued makes the run unknown: whoever was stopped in order to aim stands still for no fault.
+func TestAHolderThatIsNotContinued(t *testing.T) {
+	t.Parallel()
+	h := &holding{slips: 1}
+	s := &stage{t: t, faults: map[string]*trouble{"trouble": {}}, parts: map[string]part{"client-1": h.part()}}
+	s.fails = func(_, name string) error {
+		if name == "CONT" {
+			return errTest
+		}
+		return nil
+	}
+	got := s.play(t.Context(), held)
+	s.is(got, results.Unknown, "signal CONT to client-1: a machine that says no")
+}
+
+// TestNoHolderWasSeen: the load ends before any grant comes.
+func TestNoHolderWasSeen(t *testing.T) {
+	t.Parallel()
+	s := &stage{t: t, faults: map[string]*trouble{"trouble": {}}, parts: map[string]part{"client-1": {begins: func(a *actor) {
+		a.grant() // before the injection
+		a.pause(time.Hour)
+		a.release()
+	}}}}
+	got := s.play(t.Context(), scheduled("{use: trouble, on: holder, at: 60ms}"))
+	s.is(got, results.Unknown, "no holder was seen")
+}
+
+// TestAKilledClient is dead in the history from when it was last heard, and says no last word without blame.
+func TestAKilledClient(t *testing.T) {
+	t.Parallel()
+	h := &holding{}
+	kill := &trouble{moment: true, kind: chaos.Kind{Kills: true}}
+	idle := part{begins: func(a *actor) { a.pause(time.Hour) }}
+	s := &stage{t: t, faults: map[string]*trouble{"kill": kill}, parts: map[string]part{"client-1": h.part(), "client-2": idle}}
+	kill.inject = func(sc chaos.Scope) (history.Receipt, error) {
+		_, err := sc.On[0].(chaos.Killer).Kill(t.Context())
+		return history.Receipt{Status: history.Installed}, err
+	}
+	text := strings.Replace(held, "use: trouble, on: holder, at: 10ms, for: 30ms", "use: kill, on: holder, at: 10ms", 1)
+	got := s.play(t.Context(), strings.Replace(text, "clients: 1", "clients: 2", 1))
+	s.is(got, results.Pass)
+	if !got.env.Clients[0].Dead || got.env.Clients[1].Dead {
+		t.Errorf("the clients' last words: %+v", got.env.Clients)
+	}
+	dead := got.events(t, history.Dead)
+	f := got.faults[0]
+	if len(dead) != 1 || dead[0].Grant != f.Grant || dead[0].User != *f.User || dead[0].Value < f.Start || dead[0].Value > dead[0].Time {
+		t.Errorf("killed by %+v; the history tells of %+v", f, dead)
+	}
+}
+
+// TestADeathThatNoFaultIsToBlameFor: a kill that was not seen to act excuses nobody.
+func TestADeathThatNoFaultIsToBlameFor(t *testing.T) {
+	t.Parallel()
+	kill := &trouble{moment: true, kind: chaos.Kind{Kills: true}}
+	s := &stage{t: t, faults: map[string]*trouble{"kill": kill}}
+	kill.inject = func(chaos.Scope) (history.Receipt, error) {
+		s.actor("client-1").die()
+		return history.Receipt{Status: history.NotInstalled}, nil
+	}
+	got := s.play(t.Context(), strings.Replace(scheduled("{use: kill, on: client-1, at: 30ms}"), "for: 120ms", "for: 5s", 1))
+	s.is(got, results.Unknown, "client-1 ended although no fault asked for it", "client-1 ended without its last word")
+}

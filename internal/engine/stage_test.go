@@ -1,0 +1,373 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/lockquake/lockquake/backends"
+	"github.com/lockquake/lockquake/backends/memory"
+	"github.com/lockquake/lockquake/chaos"
+	"github.com/lockquake/lockquake/history"
+	"github.com/lockquake/lockquake/internal/client"
+	"github.com/lockquake/lockquake/internal/clock"
+	"github.com/lockquake/lockquake/internal/cluster"
+	"github.com/lockquake/lockquake/internal/wire"
+	"github.com/lockquake/lockquake/results"
+	"github.com/lockquake/lockquake/scenarios"
+	"github.com/lockquake/lockquake/workloads"
+	"github.com/lockquake/lockquake/workloads/resource"
+)
+
+// stage is a whole run in this process, of which a test decides what nodes, faults and the service do. What it leaves out is as it
+// should be: clients are granted a lock again and again, faults bite and heal, the service serves.
+type stage struct {
+	t        *testing.T
+	parts    map[string]part // by the node's name: what it does; others are honest
+	real     bool            // the clients are real ones, on the memory backend
+	ahead    func() int64    // ns that the clients' clock is ahead of this machine's; nil: it is the same clock
+	faults   map[string]*trouble
+	ready    func() error
+	ask      func(node, fact string) (string, error)
+	sessions func() []backends.Session // nil: the service has none
+	tune     func(*run)
+	progress func(Progress)
+	fails    func(node, signal string) error // what comes of a signal
+
+	mu      sync.Mutex
+	actors  map[string]*actor
+	stopped map[string]bool
+}
+
+// played is what a run left.
+type played struct {
+	dir    string
+	err    error // of the run
+	env    results.Env
+	faults []history.Fault
+	report results.Report
+	wrong  error // of the judge
+}
+
+// play runs a scenario to its end and has it judged. Whatever the engine did not understand must stand in env.json and in the verdict.
+func (s *stage) play(ctx context.Context, text string) played {
+	s.t.Helper()
+	sc, err := scenarios.Parse([]byte(text), "staged.yaml")
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.actors, s.stopped = map[string]*actor{}, map[string]bool{}
+	o := Options{
+		Scenario: sc, Provider: cluster.NewHandled(s.node, cluster.Hands{Signal: s.signal, Inspect: s.inspect}), Catalog: s.catalog(),
+		Out: s.t.TempDir(), Started: time.Now(), Began: clock.Now(), Version: "test", Log: slog.New(slog.DiscardHandler), Progress: s.progress,
+	}
+	p, err := Check(o)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	r := newRun(o, p)
+	if s.tune != nil {
+		s.tune(r)
+	}
+	if err := r.prepare(); err != nil {
+		s.t.Fatal(err)
+	}
+	out := played{dir: r.dir, err: r.do(ctx)}
+	return s.judge(out)
+}
+
+// judge reads what a run left.
+func (s *stage) judge(out played) played {
+	s.t.Helper()
+	var err error
+	if out.env, err = results.ReadEnv(out.dir); err != nil {
+		s.t.Fatal(err)
+	}
+	if out.faults, err = results.ReadFaults(out.dir); err != nil {
+		s.t.Fatal(err)
+	}
+	out.report, out.wrong = results.Judge(out.dir)
+	if !out.env.Finished {
+		s.t.Error("the engine did not come to its end")
+	}
+	for _, why := range out.env.Unknown {
+		if out.wrong == nil && !slices.Contains(out.report.Reasons, why) {
+			s.t.Errorf("the verdict does not tell %q: %q", why, out.report.Reasons)
+		}
+	}
+	return out
+}
+
+// is fails the test unless the verdict is this one, and one of its reasons holds each of the texts.
+func (s *stage) is(got played, want results.Verdict, reasons ...string) {
+	s.t.Helper()
+	if got.err != nil || got.wrong != nil {
+		s.t.Fatalf("the run ended with %v, the judge with %v", got.err, got.wrong)
+	}
+	if got.report.Verdict != want {
+		s.t.Errorf("the verdict is %s, want %s: %q", got.report.Verdict, want, got.report.Reasons)
+	}
+	for _, text := range reasons {
+		if text != "" && !slices.ContainsFunc(got.report.Reasons, func(r string) bool { return strings.Contains(r, text) }) {
+			s.t.Errorf("no reason tells %q: %q", text, got.report.Reasons)
+		}
+	}
+}
+
+// events returns the events of a kind, in the order of their times.
+func (p played) events(t *testing.T, kind history.Kind) []history.Event {
+	t.Helper()
+	m, err := history.OpenAll(filepath.Join(p.dir, results.DirHistory))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	var out []history.Event
+	for {
+		var e history.Event
+		if _, err := m.Next(&e); err != nil {
+			return out
+		}
+		if e.Kind == kind {
+			out = append(out, e)
+		}
+	}
+}
+
+func (s *stage) catalog() Catalog {
+	c := Catalog{Backends: []backends.Backend{memory.Backend(), s.backend()}, Workloads: workloads.All()}
+	for _, k := range resource.Kinds() {
+		c.Resources = append(c.Resources, Resource{Name: k.Name, Guards: k.Guards, Within: k.Within, Replicated: k.Replicated, Specs: k.Specs})
+	}
+	for name, f := range s.faults {
+		c.Faults = append(c.Faults, f.listed(name))
+	}
+	return c
+}
+
+// node is the main function of every node.
+func (s *stage) node(ctx context.Context, args []string, in io.Reader, out io.Writer) error {
+	_, played := s.parts[registerNode]
+	switch {
+	case args[0] == "server":
+		a := &actor{stage: s}
+		a.life, a.die = context.WithCancel(ctx)
+		s.enter(args[1], a)
+		<-a.life.Done()
+		return nil
+	case args[0] == "client" && s.real:
+		return client.Main(ctx, client.Options{
+			Backends: []backends.Backend{memory.Backend()}, Workloads: workloads.All(), Resources: resource.Kinds(), In: in, Out: out, InProcess: true,
+		})
+	case args[0] == registerNode && !played:
+		return resource.Main(ctx, resource.Options{Listen: args[2], In: in, Out: out, Version: "test"})
+	}
+	a := &actor{stage: s, conn: wire.NewNodeConn(in, out), dec: wire.NewDecoder(in), out: out}
+	return a.live(ctx)
+}
+
+// registerNode is the name of the node of the resource, and the verb that is it.
+const registerNode = "register"
+
+// enter notes who plays a node.
+func (s *stage) enter(name string, a *actor) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.actors[name] = a
+}
+
+func (s *stage) actor(name string) *actor {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.actors[name]
+}
+
+func (s *stage) signal(node, name string) error {
+	a := s.actor(node)
+	if a == nil {
+		return fmt.Errorf("nobody plays %s", node)
+	}
+	if s.fails != nil {
+		if err := s.fails(node, name); err != nil {
+			return err
+		}
+	}
+	if a.part.signalled != nil {
+		a.part.signalled(a, name)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch name {
+	case "STOP", "CONT":
+		s.stopped[node] = name == "STOP"
+	default:
+		a.die()
+	}
+	return nil
+}
+
+func (s *stage) inspect(node string) chaos.ProcessState {
+	a := s.actor(node)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	state := chaos.ProcessState{PID: 7, Threads: map[string]int{"S": 1}, Time: clock.Now()}
+	switch {
+	case a == nil || a.life.Err() != nil:
+		state.PID, state.Threads = 0, nil
+	case s.stopped[node]:
+		state.Threads = map[string]int{"T": 1}
+	}
+	return state
+}
+
+// backend is a service with one server, which does what the test says; its clients are played.
+func (s *stage) backend() backends.Backend {
+	return backends.Backend{
+		Name: "staged", Doc: "A service of a test.",
+		Locks: []backends.Lock{{
+			Name: "plain", Doc: "A lock of a test.", MinTTL: time.Millisecond,
+			Offers:   backends.Offers{Renewal: "call", Token: backends.TokenService, Expires: true, LossSignal: true},
+			Recovery: func(ttl time.Duration) time.Duration { return ttl },
+			Dial: func(context.Context, backends.Access) (backends.Connection, error) {
+				return nil, errors.New("the clients of this test are played")
+			},
+		}},
+		New: func(backends.Common, func(any) error) (backends.Topology, error) { return stagedService{s}, nil },
+	}
+}
+
+// stagedService is the topology and the handle of it.
+type stagedService struct{ s *stage }
+
+func (stagedService) Specs() []cluster.Spec {
+	return []cluster.Spec{{
+		Name: "server-1", Role: cluster.Server, Image: cluster.SelfProgram, Restartable: true,
+		Command: func(cluster.Place) []string { return []string{cluster.SelfProgram, "server", "server-1"} },
+	}}
+}
+
+func (stagedService) Params() any { return struct{}{} }
+
+func (v stagedService) Service([]*cluster.Node) backends.Service {
+	if v.s.sessions != nil {
+		return withSessions{v}
+	}
+	return v
+}
+
+func (stagedService) Facts() map[string]string {
+	return map[string]string{chaos.FactServes: "as the test says", chaos.FactRole: "as the test says"}
+}
+
+func (v stagedService) Ask(_ context.Context, node, fact string) (string, error) {
+	if v.s.ask != nil {
+		return v.s.ask(node, fact)
+	}
+	return "true", nil
+}
+
+func (v stagedService) Ready(context.Context) error {
+	if v.s.ready != nil {
+		return v.s.ready()
+	}
+	return nil
+}
+
+func (stagedService) Describe(context.Context) map[string]string { return nil }
+func (stagedService) Close() error                               { return nil }
+
+// withSessions is a service whose grants stand as long as a session.
+type withSessions struct{ stagedService }
+
+func (v withSessions) Sessions(context.Context) ([]backends.Session, error) {
+	return v.s.sessions(), nil
+}
+
+// trouble is a fault of a test. What it leaves out goes well.
+type trouble struct {
+	kind   chaos.Kind
+	inject func(chaos.Scope) (history.Receipt, error)
+	heal   func() (history.Receipt, error)
+	moment bool // it is over when it is done
+
+	mu    sync.Mutex
+	heals int
+}
+
+func (f *trouble) listed(name string) chaos.Kind {
+	k := f.kind
+	k.Name, k.Doc, k.Lasting = name, "A fault of a test.", !f.moment
+	k.New = func(func(any) error) (chaos.Fault, error) { return f, nil }
+	return k
+}
+
+// Inject does what the test says.
+func (f *trouble) Inject(_ context.Context, s chaos.Scope) (chaos.Heal, history.Receipt, error) {
+	receipt, err := history.Receipt{Status: history.Installed, Evidence: "seen", Time: clock.Now()}, error(nil)
+	if f.inject != nil {
+		receipt, err = f.inject(s)
+	}
+	return f.undo, receipt, err
+}
+
+func (f *trouble) undo(context.Context) (history.Receipt, error) {
+	f.mu.Lock()
+	f.heals++
+	f.mu.Unlock()
+	if f.heal != nil {
+		return f.heal()
+	}
+	return history.Receipt{Status: history.Installed, Evidence: "seen undone", Time: clock.Now()}, nil
+}
+
+func (f *trouble) healed() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.heals
+}
+
+// answers is a receipt and an error for an inject or a heal.
+func answers(status history.ReceiptStatus, err error) func() (history.Receipt, error) {
+	return func() (history.Receipt, error) {
+		return history.Receipt{Status: status, Evidence: "as the test says"}, err
+	}
+}
+
+func injects(status history.ReceiptStatus, err error) func(chaos.Scope) (history.Receipt, error) {
+	return func(chaos.Scope) (history.Receipt, error) { return answers(status, err)() }
+}
+
+// scheduled is a scenario with a workload and a schedule: the lines are entries of chaos.
+func scheduled(entries ...string) string {
+	text := `name: staged
+claim: a test
+backend: {use: staged, ttl: 5s}
+workload: {use: acquire-release, clients: 1}
+run: {for: 120ms, seed: 1, settle: 10ms}
+expect: {double_grants: "0", judged: ">=1"}
+`
+	if len(entries) > 0 {
+		text += "chaos:\n  - " + strings.Join(entries, "\n  - ") + "\n"
+	}
+	return text
+}
+
+// directed is a scenario of steps alone.
+func directed(steps ...string) string {
+	return `name: staged
+claim: a test
+backend: {use: staged, ttl: 5s}
+workload: {resource: {use: register, guard: none}}
+run: {settle: 10ms}
+expect: {double_grants: "0", judged: ">=0"}
+steps:
+  - ` + strings.Join(steps, "\n  - ") + "\n"
+}
