@@ -193,7 +193,7 @@ func (a *actor) send(e history.Event) history.Event {
 		e.Op = e.Seq
 	}
 	a.last = e.Time
-	if a.conn.SendEvents([]history.Event{e}) == nil {
+	if a.life.Err() == nil && a.conn.SendEvents([]history.Event{e}) == nil {
 		a.sent++
 	}
 	return e

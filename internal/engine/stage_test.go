@@ -3,9 +3,11 @@ package engine
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"log/slog"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -350,7 +352,7 @@ func scheduled(entries ...string) string {
 	text := `name: staged
 claim: a test
 backend: {use: staged, ttl: 5s}
-workload: {use: acquire-release, clients: 1}
+workload: {use: acquire-release, clients: 1, timeout: 100ms}
 run: {for: 120ms, seed: 1, settle: 10ms}
 expect: {double_grants: "0", judged: ">=1"}
 `
@@ -370,4 +372,13 @@ run: {settle: 10ms}
 expect: {double_grants: "0", judged: ">=0"}
 steps:
   - ` + strings.Join(steps, "\n  - ") + "\n"
+}
+
+// TestMain lets many runs go on side by side: they do little but wait.
+func TestMain(m *testing.M) {
+	flag.Parse()
+	if err := flag.Set("test.parallel", "16"); err != nil {
+		panic(err)
+	}
+	os.Exit(m.Run())
 }

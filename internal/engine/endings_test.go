@@ -1,0 +1,404 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/lockquake/lockquake/chaos"
+	"github.com/lockquake/lockquake/history"
+	"github.com/lockquake/lockquake/internal/wire"
+	"github.com/lockquake/lockquake/results"
+)
+
+// shortly are deadlines for what a test has fail.
+func shortly(r *run) {
+	r.within = deadlines{
+		hello: 5 * time.Second, ready: 5 * time.Second, recover: 60 * time.Millisecond, stop: 100 * time.Millisecond, close: 10 * time.Second,
+	}
+}
+
+// TestAClientThatFailsMakesTheRunUnknown goes through the ways in which a client can keep back what it saw.
+func TestAClientThatFailsMakesTheRunUnknown(t *testing.T) {
+	t.Parallel()
+	sends := func(b string) func(*actor) {
+		return func(a *actor) {
+			a.grant()
+			a.release()
+			_, _ = a.out.Write([]byte(b))
+			a.pause(time.Hour)
+		}
+	}
+	for _, c := range []struct {
+		name   string
+		part   part
+		reason string
+	}{
+		{"no last word", part{ends: func(*actor, *wire.Done) error { return errEnds }}, "client-1 ended without its last word"},
+		{"an end in the middle", part{begins: func(a *actor) { a.grant(); a.release(); a.die() }}, "client-1 ended although no fault asked for it"},
+		{"a word of its failure", part{begins: func(a *actor) {
+			_ = a.conn.Send(wire.Frame{Type: wire.TypeFailed, Failed: &wire.Failed{Error: "no more memory"}})
+		}}, "client-1: no more memory"},
+		{"what is neither a frame nor a batch", part{begins: sends("?")}, "client-1: control stream: control stream breaks the protocol: byte 0x3f"},
+		{"a frame that is no JSON", part{begins: sends("{]\n")}, "client-1: control stream:"},
+		{"a batch that breaks off", part{begins: func(a *actor) {
+			_, _ = a.out.Write([]byte("\x01\x02\x00\x00\x00abc"))
+			a.die()
+		}}, "client-1: control stream:"},
+		{"a record with a wrong checksum", part{begins: sends("\x01\x01\x00\x00\x00" + strings.Repeat("x", 64))}, "client-1: control stream:"},
+		{"no end", part{ends: func(a *actor, _ *wire.Done) error { <-a.life.Done(); return errEnds }}, "client-1 did not end"},
+		{"events that found no room, by its own count", part{ends: func(_ *actor, d *wire.Done) error { d.Dropped = 3; return nil }}, "3 events or more were dropped"},
+		{"events that found no room, by its history", part{ends: func(a *actor, d *wire.Done) error {
+			a.emit(history.Event{Kind: history.Dropped, Phase: history.Info, Value: 4})
+			d.Recorded++
+			return nil
+		}}, "4 events or more were dropped"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			s := &stage{t: t, tune: shortly, parts: map[string]part{"client-1": c.part}}
+			got := s.play(t.Context(), strings.Replace(scheduled(), `">=1"`, `">=0"`, 1))
+			s.is(got, results.Unknown, c.reason)
+		})
+	}
+}
+
+// TestAHistoryThatIsNotWholeIsNotJudged: fewer events came than the client says that it sent.
+func TestAHistoryThatIsNotWholeIsNotJudged(t *testing.T) {
+	t.Parallel()
+	for _, by := range []int64{1, -1} {
+		s := &stage{t: t, parts: map[string]part{"client-1": {ends: func(_ *actor, d *wire.Done) error { d.Recorded += by; return nil }}}}
+		got := s.play(t.Context(), scheduled())
+		if !errors.Is(got.wrong, history.ErrCorrupt) || !strings.Contains(got.wrong.Error(), "client-1.lqh") {
+			t.Errorf("the judge says %v", got.wrong)
+		}
+		if got.report.Verdict != results.Unknown || got.report.Counts["double_grants"] != nil {
+			t.Errorf("%s, %v", got.report.Verdict, got.report.Counts["double_grants"])
+		}
+	}
+}
+
+// TestARunThatDoesNotComeUp is an error, and its nodes are told to end.
+func TestARunThatDoesNotComeUp(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name, reason string
+		stage        *stage
+	}{
+		{"a client that fails at its start", "client-1: no way to the service", &stage{parts: map[string]part{"client-1": {starts: func(a *actor) error {
+			return errors.Join(a.conn.Send(wire.Frame{Type: wire.TypeFailed, Failed: &wire.Failed{Error: "no way to the service"}}), errEnds)
+		}}}}},
+		{"a client that ends at its start", "client-1: no ready: its control stream ended", &stage{parts: map[string]part{"client-1": {starts: func(*actor) error {
+			return errEnds
+		}}}}},
+		{"a client that is never ready", "client-1: no ready", &stage{parts: map[string]part{"client-1": {starts: func(a *actor) error {
+			<-a.life.Done()
+			return errEnds
+		}}}, tune: func(r *run) { r.within.hello = 50 * time.Millisecond }}},
+		{
+			"a service that does not serve", "staged does not serve after 50ms: a machine that says no",
+			&stage{ready: func() error { return errTest }, tune: func(r *run) { r.within.ready = 50 * time.Millisecond }},
+		},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			s := c.stage
+			s.t = t
+			got := s.play(t.Context(), scheduled())
+			if missing := (MissingError{}); !errors.As(got.err, &missing) || !strings.Contains(got.err.Error(), c.reason) {
+				t.Errorf("the run ended with %v", got.err)
+			}
+			if a := s.actor("client-1"); a != nil && a.life.Err() == nil {
+				t.Error("a client was left behind")
+			}
+		})
+	}
+}
+
+// TestTheServiceMustServeAgain after the last heal, as a whole and each of its servers.
+func TestTheServiceMustServeAgain(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ name, reason string }{
+		{"the service", "the service did not recover: staged does not serve after 60ms: a machine that says no"},
+		{"one server", `server-1 did not recover: it does not serve ("false")`},
+		{"a server that does not answer", "server-1 did not recover: it does not serve (\"\"): a machine that says no"},
+		{"a server that is gone", "the service did not recover: server-1 is not running"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			broken := make(chan struct{})
+			is := func(name string) bool {
+				select {
+				case <-broken:
+					return name == c.name
+				default:
+					return false
+				}
+			}
+			f := &trouble{}
+			s := &stage{t: t, tune: shortly, faults: map[string]*trouble{"trouble": f}}
+			s.ready = func() error {
+				if is("the service") || is("a server that is gone") {
+					return errTest
+				}
+				return nil
+			}
+			s.ask = func(_, _ string) (string, error) {
+				switch {
+				case is("one server"):
+					return "false", nil
+				case is("a server that does not answer"):
+					return "", errTest
+				}
+				return "true", nil
+			}
+			f.heal = func() (history.Receipt, error) {
+				close(broken)
+				if is("a server that is gone") {
+					s.actor("server-1").die()
+				}
+				return history.Receipt{Status: history.Installed}, nil
+			}
+			got := s.play(t.Context(), scheduled("{use: trouble, on: client-1, at: 10ms}"))
+			s.is(got, results.Unknown, c.reason, "the service was not seen to serve again after the last heal")
+			if got.env.Recovered {
+				t.Error("it is said to have recovered")
+			}
+		})
+	}
+}
+
+// protected is a scenario with something that the lock protects.
+func protected(resource string) string {
+	return strings.Replace(scheduled(), "clients: 1,", "clients: 1, resource: {use: "+resource+", guard: none},", 1)
+}
+
+// TestTheFinalRead: without it, nobody knows what was lost.
+func TestTheFinalRead(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name, reason string
+		register     part
+	}{
+		{"it is read", "", part{commanded: func(*actor, wire.Command) *wire.Result {
+			return &wire.Result{Outcome: wire.OutcomeOK, Value: 5, Count: 7}
+		}}},
+		{"it is refused", "final read: fail of lock-0: out of order", part{commanded: func(*actor, wire.Command) *wire.Result {
+			return &wire.Result{Outcome: wire.OutcomeFail, Error: "out of order"}
+		}}},
+		{"nobody knows", "final read: info of lock-0", part{commanded: func(*actor, wire.Command) *wire.Result {
+			return &wire.Result{Outcome: wire.OutcomeInfo}
+		}}},
+		{"no answer", "final read: register: final:", part{commanded: func(*actor, wire.Command) *wire.Result { return nil }}},
+		{"an end in place of an answer", "final read: register: final: its control stream ended", part{commanded: func(a *actor, _ wire.Command) *wire.Result {
+			a.die()
+			return nil
+		}}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			s := &stage{t: t, tune: shortly, parts: map[string]part{registerNode: c.register}}
+			got := s.play(t.Context(), protected(registerNode))
+			final := got.events(t, history.Final)
+			if c.reason == "" {
+				s.is(got, results.Pass)
+				if !got.env.FinalRead || len(final) != 1 || final[0].Value != 5 || final[0].Valid != 7 {
+					t.Errorf("final read %t: %+v", got.env.FinalRead, final)
+				}
+				return
+			}
+			s.is(got, results.Unknown, c.reason, "there was no final read")
+			if got.env.FinalRead || len(final) != 0 {
+				t.Errorf("final read %t: %+v", got.env.FinalRead, final)
+			}
+		})
+	}
+}
+
+// TestClocksThatDiffer: what they differ by is measured, goes into the history, and is measured again at the end.
+func TestClocksThatDiffer(t *testing.T) {
+	t.Parallel()
+	const hour = int64(time.Hour)
+	for _, runs := range []time.Duration{0, time.Minute, -time.Minute} {
+		away := make(chan struct{})
+		s := &stage{t: t, ahead: func() int64 {
+			select {
+			case <-away:
+				return hour + int64(runs)
+			default:
+				return hour
+			}
+		}}
+		s.parts = map[string]part{"client-1": {begins: func(a *actor) {
+			a.grant()
+			a.pause(20 * time.Millisecond)
+			a.release()
+			close(away)
+		}}}
+		got := s.play(t.Context(), scheduled())
+		if runs != 0 {
+			s.is(got, results.Unknown, "client-1: its clock moved by")
+			continue
+		}
+		s.is(got, results.Pass)
+		ok := got.events(t, history.Acquire)
+		if len(ok) != 2 || ok[1].Time < got.env.Start-hour/2 || ok[1].Time > got.env.End+hour/2 || ok[1].Valid < ok[1].Time || ok[1].Value > ok[1].Time+hour/2 {
+			t.Errorf("the run went from %d to %d: %+v", got.env.Start, got.env.End, ok)
+		}
+		m, err := history.OpenAll(got.dir + "/" + results.DirHistory)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer m.Close()
+		for _, h := range m.Processes() {
+			if strange := h.Process == "client-1"; strange != (h.ErrorNS > 0) || strange != (h.OffsetNS < -hour/2) {
+				t.Errorf("%+v", h)
+			}
+		}
+	}
+}
+
+// TestAClockThatCannotBeComparedIsRefused: its times would prove nothing.
+func TestAClockThatCannotBeComparedIsRefused(t *testing.T) {
+	t.Parallel()
+	s := &stage{t: t, ahead: func() int64 { time.Sleep(2*maxDrift + 5*time.Millisecond); return 0 }}
+	got := s.play(t.Context(), scheduled())
+	if got.err == nil || !strings.Contains(got.err.Error(), "client-1: its clock can be compared to") {
+		t.Errorf("the run ended with %v", got.err)
+	}
+}
+
+// TestAnInterruptedRunHealsAndTells, in whatever phase it is interrupted.
+func TestAnInterruptedRunHealsAndTells(t *testing.T) {
+	t.Parallel()
+	for _, phase := range []string{results.TimeUp, results.TimeLoad, results.TimeHeal, results.TimeSettle, "chaos", "step"} {
+		t.Run(phase, func(t *testing.T) {
+			t.Parallel()
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			f := &trouble{}
+			s := &stage{t: t, faults: map[string]*trouble{"trouble": f}, progress: func(p Progress) {
+				if p.Phase == phase && (phase != results.TimeLoad || p.Faults == 1) {
+					cancel()
+				}
+			}}
+			text := scheduled("{use: trouble, on: client-1, at: 10ms}")
+			switch phase {
+			case "chaos":
+				f.inject = injects(history.Installed, nil)
+				f.kind.Kills = false
+				inner := f.inject
+				f.inject = func(sc chaos.Scope) (history.Receipt, error) { cancel(); return inner(sc) }
+			case "step":
+				text = directed("{do: acquire, user: A}", "{inject: trouble, on: A}", "{await: event, event: lost, user: A}")
+				s.progress = func(p Progress) {
+					if strings.HasPrefix(p.Text, "await") {
+						cancel()
+					}
+				}
+			}
+			got := s.play(ctx, text)
+			s.is(got, results.Unknown, "the run was interrupted")
+			if !got.env.Interrupted {
+				t.Error("env.json does not tell of the interruption")
+			}
+			if len(got.faults) != f.healed() {
+				t.Errorf("%d faults, %d heals", len(got.faults), f.healed())
+			}
+			for _, x := range got.faults {
+				if x.Healed == nil || x.Healed.Status != history.Installed || x.End == 0 {
+					t.Errorf("%s is not healed: %+v", x.Name, x)
+				}
+			}
+			if a := s.actor("client-1"); a != nil && a.life.Err() == nil {
+				t.Error("a client was left behind")
+			}
+			if phase != results.TimeUp && !got.env.Recovered {
+				t.Error("nobody asked whether the service serves again")
+			}
+		})
+	}
+}
+
+// TestARealRunPasses: real clients, a real register and the lock that is right.
+func TestARealRunPasses(t *testing.T) {
+	t.Parallel()
+	s := &stage{t: t, real: true, faults: map[string]*trouble{"trouble": {}}}
+	text := strings.Replace(scheduled(entry), "use: staged", "use: memory", 1)
+	text = strings.Replace(text, "{use: acquire-release, clients: 1, timeout: 100ms}", "{use: counter, clients: 2, hold: 1ms, resource: {use: register, guard: none}}", 1)
+	text = strings.Replace(text, `double_grants: "0"`, `double_grants: "0", lost_updates: "0", overlapping_holds: "0"`, 1)
+	got := s.play(t.Context(), text)
+	s.is(got, results.Pass)
+	if got.report.Judged.Grants == 0 || !got.env.FinalRead || len(got.events(t, history.Final)) == 0 {
+		t.Errorf("judged %+v, final read %t", got.report.Judged, got.env.FinalRead)
+	}
+}
+
+// TestARealRunFails: the same with a lock that never excludes.
+func TestARealRunFails(t *testing.T) {
+	t.Parallel()
+	s := &stage{t: t, real: true}
+	text := strings.Replace(scheduled(), "use: staged", "use: memory, lock: never-excludes", 1)
+	got := s.play(t.Context(), strings.Replace(text, "clients: 1,", "clients: 2, hold: 5ms,", 1))
+	s.is(got, results.Fail, "double_grants 0: found")
+}
+
+// envStalled has the test binary play one run, in which it is stopped by its parent.
+const envStalled = "LOCKQUAKE_TEST_STALLED"
+
+// TestTheEnginesOwnStallIsRecorded: it would inject and heal late. The run is in a process of its own, which can be stopped.
+func TestTheEnginesOwnStallIsRecorded(t *testing.T) {
+	const stall = 250 * time.Millisecond
+	if os.Getenv(envStalled) == "" {
+		t.Parallel()
+		cmd := exec.Command(os.Args[0], "-test.run", "^"+t.Name()+"$", "-test.v")
+		cmd.Env = append(os.Environ(), envStalled+"=1")
+		var out strings.Builder
+		cmd.Stdout, cmd.Stderr = &out, &out
+		ready, err := cmd.StdinPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer ready.Close()
+		r, w, err := os.Pipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		cmd.ExtraFiles = []*os.File{w}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		_ = w.Close()
+		if _, err := fmt.Fscanln(r, new(string)); err != nil {
+			t.Errorf("the child did not come to its load: %v", err)
+		}
+		_ = cmd.Process.Signal(syscall.SIGSTOP)
+		time.Sleep(stall)
+		_ = cmd.Process.Signal(syscall.SIGCONT)
+		if err := cmd.Wait(); err != nil {
+			t.Errorf("%v: %s", err, out.String())
+		}
+		return
+	}
+	s := &stage{t: t, parts: map[string]part{"client-1": {begins: func(a *actor) {
+		a.grant()
+		a.release()
+		a.pause(20 * time.Millisecond)
+		_, _ = fmt.Fprintln(os.NewFile(3, "ready"), "ready")
+		a.pause(time.Hour)
+	}}}}
+	got := s.play(t.Context(), strings.Replace(scheduled(), "for: 120ms", "for: 600ms", 1))
+	var longest int64
+	for _, e := range got.events(t, history.Stall) {
+		longest = max(longest, e.Value)
+	}
+	if longest < int64(stall) {
+		t.Errorf("it stood still for %v, and %v are recorded", stall, time.Duration(longest))
+	}
+}

@@ -1,0 +1,200 @@
+package engine
+
+import (
+	"testing"
+	"time"
+
+	"github.com/lockquake/lockquake/history"
+	"github.com/lockquake/lockquake/internal/clock"
+	"github.com/lockquake/lockquake/internal/wire"
+	"github.com/lockquake/lockquake/results"
+)
+
+// answering is a client that answers the orders of steps in this way.
+func answering(how map[string]*wire.Result) part {
+	return part{commanded: func(a *actor, c wire.Command) *wire.Result {
+		if res, ok := how[c.Do]; ok {
+			return res
+		}
+		a.obey(c)
+		return &wire.Result{Outcome: wire.OutcomeOK}
+	}}
+}
+
+// TestAStepThatIsNotMetMakesTheRunUnknown goes through what can become of steps.
+func TestAStepThatIsNotMetMakesTheRunUnknown(t *testing.T) {
+	t.Parallel()
+	const acquire = "{do: acquire, user: A}"
+	info := &wire.Result{Outcome: wire.OutcomeInfo, Error: "nobody knows"}
+	for _, c := range []struct {
+		name   string
+		steps  []string
+		stage  *stage
+		want   results.Verdict
+		reason string
+	}{
+		{"all are met", []string{
+			acquire, "{await: event, event: acquire ok, user: A}", "{await: elapsed, for: 5ms}", "{await: fact, fact: serves, node: server-1, is: \"true\"}",
+			"{inject: trouble, on: A, as: it}", "{heal: it}", "{do: release, user: A}",
+		}, &stage{}, results.Pass, ""},
+		{
+			"an order without an answer",
+			[]string{"{do: acquire, user: A, within: 20ms}"},
+			&stage{parts: map[string]part{"client-1": answering(map[string]*wire.Result{"acquire": nil})}},
+			results.Unknown, "line 8: A acquire: client-1: acquire: context deadline exceeded",
+		},
+		{
+			"another outcome",
+			[]string{acquire, "{do: release, user: A}"},
+			&stage{parts: map[string]part{"client-1": answering(map[string]*wire.Result{"release": info})}},
+			results.Unknown, "line 9: A release: its outcome is info (nobody knows), the step wants ok",
+		},
+		{
+			"an outcome that was not asked for",
+			[]string{acquire, "{do: release, user: A, outcome: fail}"},
+			&stage{},
+			results.Unknown, "line 9: A release: its outcome is ok (), the step wants fail",
+		},
+		{
+			"the outcome that was asked for",
+			[]string{acquire, "{do: release, user: A, outcome: info}"},
+			&stage{parts: map[string]part{"client-1": answering(map[string]*wire.Result{"release": info})}}, results.Pass, "",
+		},
+		{
+			"any outcome",
+			[]string{acquire, "{do: release, user: A, outcome: any}"},
+			&stage{parts: map[string]part{"client-1": answering(map[string]*wire.Result{"release": info})}}, results.Pass, "",
+		},
+		{
+			"an event that does not come",
+			[]string{acquire, "{await: event, event: lost, user: A, within: 20ms}"},
+			&stage{},
+			results.Unknown, "line 9: await event lost A: not within 20ms",
+		},
+		{
+			"an event of another lock",
+			[]string{acquire, "{do: acquire, user: A, lock: lock-1}", "{await: event, event: release ok, user: A, lock: lock-1, within: 20ms}"},
+			&stage{}, results.Unknown, "line 10: await event release ok A: not within 20ms",
+		},
+		{
+			"a fact that is not so",
+			[]string{acquire, "{await: fact, fact: role, node: server-1, is: leader, within: 30ms}"},
+			&stage{}, results.Unknown, `line 9: await fact role server-1: not within 30ms; the last answer was "true"; awaited is "leader"`,
+		},
+		{
+			"a fact that stays so",
+			[]string{acquire, "{await: fact, fact: role, node: server-1, is_not: \"true\", within: 30ms}"},
+			&stage{}, results.Unknown, `the last answer was "true"; awaited is anything but "true"`,
+		},
+		{
+			"a question that is not answered",
+			[]string{acquire, "{await: fact, fact: role, node: server-1, is: leader, within: 30ms}"},
+			&stage{ask: func(_, fact string) (string, error) {
+				if fact == "role" {
+					return "leader", errTest
+				}
+				return "true", nil
+			}},
+			results.Unknown, "the last answer was an error: a machine that says no",
+		},
+		{
+			"a point that is not reached",
+			[]string{"{do: arm, user: A, point: nowhere, action: wait}", acquire, "{await: point, user: A, point: nowhere, within: 20ms}"},
+			&stage{},
+			results.Unknown, "line 10: await point  A: not within 20ms",
+		},
+		{
+			"an end of what was never granted",
+			[]string{"{do: acquire, user: A, outcome: any}", "{await: validity-over, user: A, within: 20ms}"},
+			&stage{parts: map[string]part{"client-1": answering(map[string]*wire.Result{"acquire": info})}},
+			results.Unknown, "A was never granted a lock",
+		},
+		{
+			"an end that is too far away",
+			[]string{acquire, "{await: validity-over, user: A, within: 20ms}"},
+			&stage{},
+			results.Unknown, "line 9: await validity-over  A: not within 20ms",
+		},
+		{
+			"a fault that does not bite",
+			[]string{acquire, "{inject: trouble, on: A}"},
+			&stage{faults: map[string]*trouble{"trouble": {inject: injects(history.NotInstalled, nil)}}},
+			results.Unknown, "line 9: inject trouble on A: not-installed: as the test says",
+		},
+		{
+			"a fault of which nobody knows whether it bit",
+			[]string{acquire, "{inject: trouble, on: A}"},
+			&stage{faults: map[string]*trouble{"trouble": {inject: injects(history.Indeterminate, nil)}}},
+			results.Unknown, "line 9: inject trouble on A: indeterminate: as the test says",
+		},
+		{
+			"a heal that fails",
+			[]string{acquire, "{inject: trouble, on: A, as: it}", "{heal: it}"},
+			&stage{faults: map[string]*trouble{"trouble": {heal: answers(history.Installed, errTest)}}},
+			results.Unknown, "line 10: heal it: it did not heal",
+		},
+		{
+			"a heal of which nobody knows whether it was done",
+			[]string{acquire, "{inject: trouble, on: A, as: it}", "{heal: it}"},
+			&stage{faults: map[string]*trouble{"trouble": {heal: answers(history.Indeterminate, nil)}}},
+			results.Unknown, "line 10: heal it: it did not heal",
+		},
+		{
+			"a write of what was not read",
+			[]string{acquire, "{do: write, user: A, plus: 1}"},
+			&stage{},
+			results.Unknown, "line 9: A write: A has not read lock-0 yet, or did not wait for the answer",
+		},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			s := c.stage
+			s.t, s.tune = t, func(r *run) { r.within.answer = 10 * time.Millisecond }
+			if s.faults == nil {
+				s.faults = map[string]*trouble{"trouble": {}}
+			}
+			got := s.play(t.Context(), directed(c.steps...))
+			s.is(got, c.want, c.reason)
+			for _, f := range got.faults {
+				if f.Healed == nil {
+					t.Errorf("%s was not healed", f.Name)
+				}
+			}
+		})
+	}
+}
+
+// TestTheStepAfterOneThatIsNotMetIsNotTaken.
+func TestTheStepAfterOneThatIsNotMetIsNotTaken(t *testing.T) {
+	t.Parallel()
+	f := &trouble{}
+	s := &stage{t: t, faults: map[string]*trouble{"trouble": f}}
+	got := s.play(t.Context(), directed("{do: acquire, user: A}", "{await: event, event: lost, user: A, within: 10ms}", "{inject: trouble, on: A}"))
+	s.is(got, results.Unknown, "not within 10ms")
+	if len(got.faults) != 0 || f.healed() != 0 {
+		t.Errorf("%d faults were injected after it", len(got.faults))
+	}
+}
+
+// TestTheEndOfAValidityIsAwaited by the user's own reckoning, renewals included.
+func TestTheEndOfAValidityIsAwaited(t *testing.T) {
+	t.Parallel()
+	var until int64
+	s := &stage{t: t, parts: map[string]part{"client-1": {commanded: func(a *actor, c wire.Command) *wire.Result {
+		if c.Do == wire.DoAcquire {
+			asked := a.emit(history.Event{Kind: history.Acquire, Phase: history.Invoke})
+			a.emit(history.Event{Kind: history.Acquire, Phase: history.Ok, Op: asked.Op, Token: 1, Value: asked.Time, Valid: asked.Time + int64(20*time.Millisecond)})
+			until = clock.Now() + int64(60*time.Millisecond)
+			a.emit(history.Event{Kind: history.Renewed, Phase: history.Info, Grant: asked.Op, Valid: until})
+			a.held = asked.Op
+		} else {
+			a.obey(c)
+		}
+		return &wire.Result{Outcome: wire.OutcomeOK}
+	}}}}
+	got := s.play(t.Context(), directed("{do: acquire, user: A}", "{await: validity-over, user: A}", "{do: release, user: A}"))
+	s.is(got, results.Pass)
+	if freed := got.events(t, history.Release); len(freed) == 0 || freed[0].Time <= until {
+		t.Errorf("valid until %d; %+v", until, freed)
+	}
+}
