@@ -95,8 +95,24 @@ func (c *foreignReleases) invoke(e *history.Event) {
 	}
 	if !g.entitled {
 		c.chances++
+		c.watch(e, g.mode)
 	}
 	*c.gives.at(e.User) = g
+}
+
+// watch begins to collect what the others miss that hold the lock: a third may come and go before the release is answered.
+func (c *foreignReleases) watch(e *history.Event, mode uint8) {
+	if int(e.Lock) >= len(c.t.locks) {
+		return
+	}
+	for _, h := range c.t.locks[e.Lock] {
+		if c.looks++; c.looks > maxLooks {
+			return
+		}
+		if h.user != e.User && conflict(h.mode, mode) && c.victims[h] == nil {
+			c.victims[h] = &victim{hold: h}
+		}
+	}
 }
 
 // outcome looks, when a release was answered ok, for holds of others that it lies inside.
@@ -115,19 +131,8 @@ func (c *foreignReleases) outcome(e *history.Event) {
 		if c.looks++; c.looks > maxLooks {
 			return
 		}
-		if h.user == e.User || !conflict(h.mode, given.mode) || !c.inside(s, h) {
-			continue
-		}
-		v := c.victims[h]
-		if v == nil {
-			v = &victim{hold: h}
-			c.victims[h] = v
-		}
-		v.by = append(v.by, s)
-		for _, third := range c.t.locks[e.Lock] {
-			if c.looks++; third.start > given.invoke.Time { // granted while the release was under way
-				v.third(third)
-			}
+		if v := c.victims[h]; v != nil && h.user != e.User && conflict(h.mode, given.mode) && c.inside(s, h) {
+			v.by = append(v.by, s)
 		}
 	}
 }

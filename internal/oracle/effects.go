@@ -64,7 +64,7 @@ func (j *judge) foreign(counts map[string]int64) {
 func (j *judge) robbed(v *hold, r *release) bool {
 	w := j.worst
 	if v.User == r.User || v.Lock != r.Lock || v.Mode == 1 && r.Mode == 1 ||
-		v.Time+2*w >= r.Time || !v.covers(r.Time-w, r.ok+w) || v.held().to < r.ok+w {
+		v.Time+2*w >= r.Time || !v.covers(r.Time-w, r.ok+w) || v.held().to <= r.ok+w {
 		return false
 	}
 	for _, x := range j.holds {
