@@ -132,20 +132,21 @@ func (r *Recorder) Stood(user history.User, ns int64) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	from := now() - ns
+	until := now()
+	from := until - ns
 	for _, w := range r.waits { // a user who waits since before that does not run either, and what is on record is not told again
 		if w.since != 0 {
 			from = min(from, w.since)
 		}
 	}
-	r.still(user, from)
+	r.still(user, from, until)
 	r.wake()
 }
 
-// still records a stall from then until now, but for what of it is on record, where that is not too short. The caller holds mu.
-func (r *Recorder) still(user history.User, from int64) {
+// still records a stall that ends about now, but for what of it is on record, where that is not too short. The caller holds mu.
+func (r *Recorder) still(user history.User, from, until int64) {
 	from = max(from, r.stood)
-	if gap := now() - from; gap > int64(stallFrom) {
+	if gap := until - from; gap > int64(stallFrom) {
 		r.stood = r.add(&history.Event{Kind: history.Stall, Phase: history.Info, User: user, Value: gap}).Time
 	}
 }
@@ -252,7 +253,7 @@ func (r *Recorder) write() {
 	}
 	if w := r.waits[group&1]; w.since != 0 {
 		r.waits[group&1] = wait{}
-		r.still(w.user, w.since)
+		r.still(w.user, w.since, r.busy)
 	}
 	r.waiting[group&1].Broadcast()
 	r.waiting[(group+1)&1].Signal() // one of those who came since writes next
