@@ -125,8 +125,9 @@ func (a *actor) take(f *wire.Frame) error {
 			a.obey(*f.Command)
 		}
 		if res != nil {
-			res.ID = f.Command.ID
-			return a.conn.Send(wire.Frame{Type: wire.TypeResult, Result: res})
+			answer := *res
+			answer.ID = f.Command.ID
+			return a.conn.Send(wire.Frame{Type: wire.TypeResult, Result: &answer})
 		}
 	}
 	return nil
