@@ -211,7 +211,7 @@ func (a *actor) grant() {
 	a.token++
 	a.held = asked.Op
 	a.send(history.Event{
-		Kind: history.Acquire, Phase: history.Ok, Op: asked.Op, Token: a.token, Value: asked.Time, Valid: asked.Time + int64(5*time.Second),
+		Kind: history.Acquire, Phase: history.Ok, Op: asked.Op, Grant: asked.Op, Token: a.token, Value: asked.Time, Valid: asked.Time + int64(5*time.Second),
 	})
 }
 

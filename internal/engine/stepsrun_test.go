@@ -183,7 +183,7 @@ func TestTheEndOfAValidityIsAwaited(t *testing.T) {
 	s := &stage{t: t, parts: map[string]part{"client-1": {commanded: func(a *actor, c wire.Command) *wire.Result {
 		if c.Do == wire.DoAcquire {
 			asked := a.emit(history.Event{Kind: history.Acquire, Phase: history.Invoke})
-			a.emit(history.Event{Kind: history.Acquire, Phase: history.Ok, Op: asked.Op, Token: 1, Value: asked.Time, Valid: asked.Time + int64(20*time.Millisecond)})
+			a.emit(history.Event{Kind: history.Acquire, Phase: history.Ok, Op: asked.Op, Grant: asked.Op, Token: 1, Value: asked.Time, Valid: asked.Time + int64(20*time.Millisecond)})
 			until = clock.Now() + int64(60*time.Millisecond)
 			a.emit(history.Event{Kind: history.Renewed, Phase: history.Info, Grant: asked.Op, Valid: until})
 			a.held = asked.Op
