@@ -215,7 +215,9 @@ func (r *run) lastWord(s *session) {
 			CPU: d.CPU, Unstarted: d.Unstarted, Errors: d.Errors,
 		}
 	}
-	if dies := r.mayBeDead(s.node); !dies {
+	if err := s.refusal(); err != nil {
+		r.unknown("%v", err)
+	} else if dies := r.mayBeDead(s.node); !dies {
 		if err := s.failure(); err != nil {
 			r.unknown("%v", err)
 		} else if d == nil {

@@ -1,8 +1,8 @@
 package engine
 
 import (
+	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -48,7 +48,7 @@ func (r *run) load(ctx context.Context) error {
 	watch.Go(func() error { defer cancel(); return r.watchFailure(ctx) })
 	err := g.Wait()
 	cancel()
-	return errors.Join(watch.Wait(), err)
+	return cmp.Or(watch.Wait(), err) // what a failed node cuts short says nothing more
 }
 
 func (r *run) startTime() int64 {
@@ -169,7 +169,7 @@ func (r *run) killedAt(node string) int64 {
 func (r *run) watchFailure(ctx context.Context) error {
 	for clock.Sleep(ctx, 100*time.Millisecond) == nil {
 		for _, s := range r.sessions {
-			if err := s.failure(); err != nil && !r.mayBeDead(s.node) {
+			if err := s.failure(); err != nil && (s.refusal() != nil || !r.mayBeDead(s.node)) {
 				return err
 			}
 		}

@@ -24,6 +24,7 @@ type session struct {
 	log   *slog.Logger
 
 	file     *history.Writer // nil until the clocks are compared
+	sense    *history.Sense  // of what goes to the file
 	offset   int64           // ns from the node's clock to the run's
 	drift    drift           // how it was measured; zero where the clocks are one
 	directed bool
@@ -60,18 +61,18 @@ func openSession(n *cluster.Node, index int, r *run) *session {
 
 // record opens the file that the node's events go to. It must come before the node is told to start.
 func (s *session) record(dir string, locks []string, d drift) error {
-	f, err := history.Create(filepath.Join(dir, s.node.Name()+".lqh"), history.Header{
-		Process: s.node.Name(), Locks: locks, OffsetNS: d.offset, ErrorNS: d.err,
-	})
+	h := history.Header{Process: s.node.Name(), Locks: locks, OffsetNS: d.offset, ErrorNS: d.err}
+	f, err := history.Create(filepath.Join(dir, s.node.Name()+".lqh"), h)
 	if err != nil {
 		return err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.file, s.offset, s.drift = f, d.offset, d
+	s.file, s.sense, s.offset, s.drift = f, history.NewSense(h), d.offset, d
 	return nil
 }
 
+// read takes what the node sends, to the end of the stream or to the first breach of what was agreed.
 func (s *session) read() {
 	defer close(s.ended)
 	for {
@@ -83,7 +84,10 @@ func (s *session) read() {
 			return
 		}
 		if len(item.Events) > 0 {
-			s.take(item.Events, item.Raw)
+			if err := s.take(item.Events, item.Raw); err != nil {
+				s.fail(err)
+				return
+			}
 		}
 		if item.Frame != nil {
 			s.frame(item.Frame)
@@ -91,14 +95,19 @@ func (s *session) read() {
 	}
 }
 
-func (s *session) take(batch []history.Event, raw []byte) {
+// take takes events. One that makes no sense is the last that is kept: the judge finds it there.
+func (s *session) take(batch []history.Event, raw []byte) (refused error) {
 	if s.file == nil {
-		s.fail(fmt.Errorf("%s sent events before it was started", s.node.Name()))
-		return
+		return fmt.Errorf("%s sent events before it was started", s.node.Name())
+	}
+	for i := range batch {
+		if err := s.sense.Observe(&batch[i]); err != nil {
+			batch, raw, refused = batch[:i+1], raw[:(i+1)*history.RecordSize], fmt.Errorf("%s: %w", s.node.Name(), err)
+			break
+		}
 	}
 	if err := s.file.AppendRecords(raw, &batch[len(batch)-1]); err != nil {
-		s.fail(fmt.Errorf("%s: history: %w", s.node.Name(), err))
-		return
+		return errors.Join(refused, fmt.Errorf("%s: history: %w", s.node.Name(), err))
 	}
 	if s.offset != 0 {
 		for i := range batch {
@@ -115,6 +124,7 @@ func (s *session) take(batch []history.Event, raw []byte) {
 	case s.directed:
 		s.live.mark(batch...)
 	}
+	return refused
 }
 
 func (s *session) frame(f *wire.Frame) {
@@ -168,6 +178,15 @@ func (s *session) failure() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.err
+}
+
+// refusal returns the failure that no fault explains: the node told what makes no sense.
+func (s *session) refusal() error {
+	var n *history.Nonsense
+	if err := s.failure(); errors.As(err, &n) {
+		return err
+	}
+	return nil
 }
 
 // await waits for one of the session's own channels.
@@ -226,7 +245,7 @@ func (s *session) stop(ctx context.Context) error {
 	}
 	select {
 	case <-s.ended:
-		return s.failure()
+		return nil // where it failed, its last word says so
 	case <-ctx.Done():
 		return fmt.Errorf("%s did not end: %w", s.node.Name(), context.Cause(ctx))
 	}

@@ -1,0 +1,167 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"log/slog"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/lockquake/lockquake/history"
+	"github.com/lockquake/lockquake/internal/cluster"
+	"github.com/lockquake/lockquake/internal/engine"
+	"github.com/lockquake/lockquake/internal/wire"
+	"github.com/lockquake/lockquake/results"
+	"github.com/lockquake/lockquake/scenarios"
+)
+
+// foreignScenario would take a minute. Its lock never excludes.
+const foreignScenario = `name: foreign
+claim: A client in another language tells what makes no sense.
+backend: {use: memory, lock: never-excludes, ttl: 2s}
+workload: {use: counter, clients: 2, users: 2, hold: 1ms, resource: {use: register, guard: none}}
+run: {for: 1m, seed: 42, settle: 1ms}
+expect: {double_grants: "0", token_regressions: ">=0"}
+`
+
+// How it is said what makes no sense: when the run is judged, and when it ends.
+var (
+	place = regexp.MustCompile(`/client-[12]\.lqh: offset [0-9]+: history is damaged: event [0-9]+ `)
+	told  = regexp.MustCompile(`^client-[12]: event [0-9]+ \(.* of client-[12]/[01]\) makes no sense: `)
+)
+
+// line is an event in the JSON Lines form.
+type line = map[string]any
+
+// leaves makes a client that leaves a field out of some events.
+func leaves(field, kind, phase string) func(line) {
+	return func(e line) {
+		if e["kind"] == kind && (phase == "" || e["phase"] == phase) {
+			delete(e, field)
+		}
+	}
+}
+
+// foreign is a client that sends its events as JSON, each altered by change.
+func foreign(change func(line)) func(context.Context, []string, io.Reader, io.Writer) error {
+	return func(ctx context.Context, args []string, in io.Reader, out io.Writer) error {
+		if args[0] != "client" {
+			return inProcess(ctx, args, in, out)
+		}
+		r, w := io.Pipe()
+		go func() { _ = w.CloseWithError(errors.Join(inProcess(ctx, args, in, w), io.EOF)) }()
+		own := wire.NewDecoder(r)
+		for {
+			item, err := own.Next()
+			if err != nil {
+				return nil //nolint:nilerr // the client has ended
+			}
+			if err := retell(out, item, change); err != nil {
+				_ = r.CloseWithError(err)
+				return err
+			}
+		}
+	}
+}
+
+// retell passes on what a client sent.
+func retell(out io.Writer, item wire.Item, change func(line)) error {
+	to := json.NewEncoder(out)
+	if item.Frame != nil {
+		return to.Encode(item.Frame)
+	}
+	for i := range item.Events {
+		e := line{}
+		if err := json.Unmarshal(history.AppendJSON(nil, &item.Events[i], "", []string{"lock-0"}), &e); err != nil {
+			return err
+		}
+		change(e)
+		if err := to.Encode(line{"type": wire.TypeEvent, "event": e}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// TestForeignClientsThatMakeNoSense wants the run to end at once, with a line that says what is wrong. Some of these clients made a lock
+// that never excludes pass, or a right lock look broken.
+func TestForeignClientsThatMakeNoSense(t *testing.T) {
+	alike := func(e line) { e["user"] = "client-1/0" }
+	first := func(e line) {
+		client, _, _ := strings.Cut(e["user"].(string), "/")
+		e["user"] = client + "/0"
+	}
+	other := func(e line) {
+		if e["kind"] == "read" && e["phase"] == "invoke" {
+			e["kind"] = "check"
+		}
+	}
+	for name, c := range map[string]struct {
+		change func(line)
+		want   string
+	}{
+		"no valid":                   {leaves("valid", "acquire", "ok"), "its valid is 0 or left out"},
+		"no issued":                  {leaves("value", "acquire", "ok"), "its value is 0"},
+		"no grant":                   {leaves("grant", "acquire", "ok"), "its grant is 0"},
+		"no grant in releases":       {leaves("grant", "release", "invoke"), "it has no grant"},
+		"no op in outcomes":          {leaves("op", "read", "ok"), "its op is 0, of which no invoke is open"},
+		"no seq":                     {leaves("seq", "read", ""), "its seq is 0"},
+		"outcomes of something else": {other, "which is the check of"},
+		"all users named alike":      {alike, ""},
+		"users of a client alike":    {first, "in hand already"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			rep, env, err := runForeign(t, c.change)
+			if rep.Verdict != results.Unknown || rep.Counts["double_grants"] != nil || exitCode(err) != codeInconclusive {
+				t.Fatalf("%s, double grants %v: %v", rep.Verdict, rep.Counts["double_grants"], err)
+			}
+			if !place.MatchString(err.Error()) {
+				t.Errorf("it is judged with %q", err)
+			}
+			if len(env.Unknown) == 0 || !told.MatchString(env.Unknown[0]) || !strings.Contains(env.Unknown[0], c.want) {
+				t.Errorf("the run ended with %q: want %q", env.Unknown, c.want)
+			}
+			if took := time.Duration(env.End - env.Start); took > 30*time.Second {
+				t.Errorf("the run went on for %v", took)
+			}
+		})
+	}
+}
+
+// TestForeignClientsThatMakeSense has one that speaks JSON and alters nothing.
+func TestForeignClientsThatMakeSense(t *testing.T) {
+	rep, _, err := runForeign(t, func(line) {}, "run.for=300ms")
+	if err != nil || rep.Verdict != results.Fail || rep.Judged.Grants < 100 || *rep.Counts["double_grants"] == 0 {
+		t.Errorf("%s of %d grants, for %q, %v", rep.Verdict, rep.Judged.Grants, rep.Reasons, err)
+	}
+}
+
+// runForeign runs the scenario with such clients and judges it.
+func runForeign(t *testing.T, change func(line), set ...string) (results.Report, results.Env, error) {
+	t.Helper()
+	sc, err := scenarios.Parse([]byte(foreignScenario), "foreign.yaml")
+	if err == nil {
+		sc, err = sc.With(set)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir, err := engine.Run(t.Context(), engine.Options{
+		Scenario: sc, Provider: cluster.NewInproc(foreign(change)), Catalog: catalog(), Out: t.TempDir(), Version: "test",
+		Started: time.Now(), Log: slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	env, err := results.ReadEnv(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rep, err := results.Judge(dir)
+	return rep, env, err
+}
