@@ -1,0 +1,327 @@
+package history
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// tale is a history in the making: events of several processes in the order of time.
+type tale struct {
+	events  []Event
+	process []string
+	seq     map[string]uint32
+}
+
+// tell adds an event of a process, and fills in what every event has.
+func (t *tale) tell(process string, e Event) uint32 {
+	if t.seq == nil {
+		t.seq = map[string]uint32{}
+	}
+	t.seq[process]++
+	e.Seq, e.Time = t.seq[process], int64(1000+10*len(t.events))
+	if e.Op == 0 {
+		e.Op = e.Seq
+	}
+	t.events, t.process = append(t.events, e), append(t.process, process)
+	return e.Seq
+}
+
+// sane tells what two users of client-1, one of client-2, a register and the engine did: everything that there is, once.
+func sane() *tale {
+	t := &tale{}
+	for i, u := range []User{MakeUser(0, 0), MakeUser(0, 1), MakeUser(1, 0)} {
+		me := []string{"client-1", "client-1", "client-2"}[i]
+		both := func(e Event, end Phase) {
+			e.User, e.Phase = u, Invoke
+			e.Op = t.tell(me, e)
+			e.Phase = end
+			t.tell(me, e)
+		}
+		both(Event{Kind: Acquire}, Fail)
+		op := t.tell(me, Event{Kind: Acquire, Phase: Invoke, User: u})
+		t.tell(me, Event{Kind: Acquire, Phase: Ok, User: u, Op: op, Grant: op, Valid: 9000, Value: int64(1000 + 10*(len(t.events)-1))})
+		t.tell("register", Event{Kind: EffectRead, Phase: Ok, User: u, Grant: op})
+		both(Event{Kind: Read, Grant: op}, Ok)
+		both(Event{Kind: Check, Grant: op}, Ok)
+		both(Event{Kind: Renew, Grant: op, Valid: 9500}, Ok)
+		t.tell(me, Event{Kind: Renewed, Phase: Info, User: u, Grant: op, Valid: 9600})
+		second := t.tell(me, Event{Kind: Acquire, Phase: Invoke, User: u, Lock: 1})
+		t.tell(me, Event{Kind: Acquire, Phase: Ok, User: u, Op: second, Grant: second, Lock: 1, Valid: ValidEndless, Value: int64(1000 + 10*(len(t.events)-1))})
+		t.tell(me, Event{Kind: Lost, Phase: Info, User: u, Grant: op})
+		both(Event{Kind: Write, Grant: op}, Info) // it goes on, although it was told
+		t.tell("register", Event{Kind: EffectWrite, Phase: Fail, User: u, Grant: op})
+		t.tell(me, Event{Kind: Stall, Phase: Info, User: u, Value: 5})
+		both(Event{Kind: Release, Grant: op}, Ok)
+		if i == 0 {
+			both(Event{Kind: Release, Grant: second, Lock: 1}, Fail)
+		}
+		t.tell(Engine, Event{Kind: Ended, Phase: Info, User: u, Grant: second, Lock: 1})
+		t.tell(Engine, Event{Kind: Dead, Phase: Info, User: u, Grant: second, Lock: 1})
+	}
+	t.tell(Engine, Event{Kind: Final, Phase: Info})
+	t.tell("register", Event{Kind: Final, Phase: Info})
+	return t
+}
+
+func header(process string) Header { return Header{Process: process, Locks: []string{"lock-0", "lock-1"}} }
+
+// hear lets a RunSense hear the tale; cut are the processes whose end may be missing.
+func (t *tale) hear(cut ...string) error {
+	r := NewRunSense([]Header{header("client-1"), header("client-2"), header("register"), header(Engine)}, func(p string) bool { return slices.Contains(cut, p) })
+	for i := range t.events {
+		if err := r.Observe(t.process[i], &t.events[i]); err != nil {
+			return err
+		}
+	}
+	return r.Finish()
+}
+
+// find returns the first event of that kind and phase that the process told.
+func (t *tale) find(process string, k Kind, p Phase) *Event {
+	for i := range t.events {
+		if e := &t.events[i]; t.process[i] == process && e.Kind == k && e.Phase == p {
+			return e
+		}
+	}
+	return nil
+}
+
+func TestSenseOfWhatCanHappen(t *testing.T) {
+	if err := sane().hear(); err != nil {
+		t.Fatal(err)
+	}
+	late := sane() // where clocks are not shared, an effect may be merged before the grant
+	i := slices.Index(late.process, "register")
+	e := late.events[i]
+	late.events, late.process = slices.Delete(late.events, i, i+1), slices.Delete(late.process, i, i+1)
+	late.events, late.process = slices.Insert(late.events, 0, e), slices.Insert(late.process, 0, "register")
+	if err := late.hear(); err != nil {
+		t.Error(err)
+	}
+}
+
+// wrong is a change of one event, and what is said of it. Where no process is named the event is client-1's.
+type wrong struct {
+	process string
+	kind    Kind
+	phase   Phase
+	change  func(*Event)
+	want    string
+}
+
+func TestNonsenseIsRefused(t *testing.T) {
+	for name, w := range map[string]wrong{
+		"user of another client":       {"", Read, Invoke, func(e *Event) { e.User = MakeUser(1, 0) }, "not one of client-1"},
+		"stall of another client":      {"", Stall, Info, func(e *Event) { e.User = MakeUser(1, 0) }, "not one of client-1"},
+		"seq left out":                 {"", Acquire, Ok, func(e *Event) { e.Seq = 0 }, "its seq is 0"},
+		"seq skipped":                  {"", Acquire, Ok, func(e *Event) { e.Seq++ }, "its seq is 5"},
+		"time goes back":               {"", Acquire, Ok, func(e *Event) { e.Time = 3 }, "its time is 3"},
+		"time beyond all":              {"", Acquire, Ok, func(e *Event) { e.Time = maxTime + 1 }, "no time of CLOCK_MONOTONIC"},
+		"time before all":              {"", Acquire, Invoke, func(e *Event) { e.Time = -1 }, "no time of CLOCK_MONOTONIC"},
+		"no phase":                     {"", Acquire, Ok, func(e *Event) { e.Phase = PhaseNone }, "no such phase"},
+		"news with an outcome":         {"", Renewed, Info, func(e *Event) { e.Phase = Ok }, "no such phase"},
+		"effect of unknown outcome":    {"register", EffectRead, Ok, func(e *Event) { e.Phase = Info }, "no such phase"},
+		"unknown kind":                 {"", Stall, Info, func(e *Event) { e.Kind = kindEnd }, "does not tell of that"},
+		"client tells of an effect":    {"", Read, Ok, func(e *Event) { e.Kind = EffectRead }, "a client does not tell"},
+		"client tells of a death":      {"", Lost, Info, func(e *Event) { e.Kind = Dead }, "a client does not tell"},
+		"client tells of the end":      {"", Stall, Info, func(e *Event) { e.Kind = Clean }, "a client does not tell"},
+		"resource tells of a release":  {"register", EffectRead, Ok, func(e *Event) { e.Kind = Release }, "a resource does not tell"},
+		"engine tells of an effect":    {Engine, Ended, Info, func(e *Event) { e.Kind = EffectRead }, "the engine does not tell"},
+		"lock that is none":            {"", Acquire, Ok, func(e *Event) { e.Lock = 2 }, "the run has 2 locks"},
+		"mode that is none":            {"", Acquire, Ok, func(e *Event) { e.Mode = 2 }, "its mode is 2"},
+		"invoke of an earlier op":      {"", Read, Invoke, func(e *Event) { e.Op = 1 }, "its op is 1: want its own seq"},
+		"nothing dropped":              {"", Stall, Info, func(e *Event) { e.Kind, e.Value = Dropped, 0 }, "its value is 0"},
+		"ok without its invoke":        {"", Acquire, Ok, func(e *Event) { e.Op, e.Grant = 4, 4 }, "its op is 4, of which no invoke is open"},
+		"ok of an op to come":          {"", Acquire, Ok, func(e *Event) { e.Op, e.Grant = 1<<31, 1<<31 }, "of which no invoke is open"},
+		"fail without its invoke":      {"", Acquire, Fail, func(e *Event) { e.Op = 2 }, "of which no invoke is open"},
+		"second outcome":               {"", Acquire, Ok, func(e *Event) { e.Op, e.Grant = 1, 1 }, "of which no invoke is open"},
+		"outcome of another kind":      {"", Read, Ok, func(e *Event) { e.Kind = Write }, "which is the read of user 0 of lock 0"},
+		"outcome for another user":     {"", Read, Ok, func(e *Event) { e.User++ }, "which is the read of user 0 of lock 0"},
+		"outcome of another lock":      {"", Read, Ok, func(e *Event) { e.Lock = 1 }, "which is the read of user 0 of lock 0"},
+		"outcome of another grant":     {"", Release, Ok, func(e *Event) { e.Grant++ }, "that of its invoke is"},
+		"acquire ok without grant":     {"", Acquire, Ok, func(e *Event) { e.Grant = 0 }, "its grant is 0: want its op"},
+		"acquire ok without valid":     {"", Acquire, Ok, func(e *Event) { e.Valid = 0 }, "its valid is 0 or left out"},
+		"valid before all":             {"", Acquire, Ok, func(e *Event) { e.Valid = -7 }, "its valid is -7"},
+		"valid beyond all":             {"", Acquire, Ok, func(e *Event) { e.Valid = ValidEndless - 1 }, "or left out"},
+		"renew ok without valid":       {"", Renew, Ok, func(e *Event) { e.Valid = 0 }, "its valid is 0 or left out"},
+		"renewed without valid":        {"", Renewed, Info, func(e *Event) { e.Valid = 0 }, "its valid is 0 or left out"},
+		"acquire ok without issued":    {"", Acquire, Ok, func(e *Event) { e.Value = 0 }, "its value is 0: want the time"},
+		"issued before it was asked":   {"", Acquire, Ok, func(e *Event) { e.Value = 1010 }, "its value is 1010: want the time"},
+		"issued after it was answered": {"", Acquire, Ok, func(e *Event) { e.Value = e.Time + 1 }, "want the time"},
+		"release without grant":        {"", Release, Invoke, func(e *Event) { e.Grant = 0 }, "it has no grant"},
+		"release of nobody's grant":    {"", Release, Invoke, func(e *Event) { e.Grant = 1 }, "no acquire with that op"},
+		"release of a grant to come":   {"", Release, Invoke, func(e *Event) { e.Grant = 1 << 31 }, "no acquire with that op"},
+		"release of another's grant":   {"", Release, Invoke, func(e *Event) { e.User++ }, "no acquire with that op"},
+		"release of another lock":      {"", Release, Invoke, func(e *Event) { e.Lock = 1 }, "no acquire with that op"},
+		"renewal of nobody's grant":    {"", Renew, Invoke, func(e *Event) { e.Grant = 1 }, "no acquire with that op"},
+		"renewed without grant":        {"", Renewed, Info, func(e *Event) { e.Grant = 0 }, "it has no grant"},
+		"lost without grant":           {"", Lost, Info, func(e *Event) { e.Grant = 0 }, "it has no grant"},
+		"read without grant":           {"", Read, Invoke, func(e *Event) { e.Grant = 0 }, "it has no grant"},
+		"write of nobody's grant":      {"", Write, Invoke, func(e *Event) { e.Grant = 2 }, "no acquire with that op"},
+		"check of nobody's grant":      {"", Check, Invoke, func(e *Event) { e.Grant = 2 }, "no acquire with that op"},
+		"effect without grant":         {"register", EffectRead, Ok, func(e *Event) { e.Grant = 0 }, "it has no grant"},
+		"effect of nobody's grant":     {"register", EffectRead, Ok, func(e *Event) { e.Grant = 1 }, "no acquire with that op"},
+		"effect of a grant to come":    {"register", EffectWrite, Fail, func(e *Event) { e.Grant = 1 << 31 }, "no acquire with that op"},
+		"effect of another user":       {"register", EffectRead, Ok, func(e *Event) { e.User++ }, "no acquire with that op"},
+		"effect under another lock":    {"register", EffectRead, Ok, func(e *Event) { e.Lock = 1 }, "no acquire with that op"},
+		"effect of nobody":             {"register", EffectRead, Ok, func(e *Event) { e.User = MakeUser(7, 0) }, "no history of the process of its user"},
+		"death of nobody's grant":      {Engine, Dead, Info, func(e *Event) { e.Grant = 1 }, "no acquire with that op"},
+		"end of nobody's grant":        {Engine, Ended, Info, func(e *Event) { e.Grant = 1 }, "no acquire with that op"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if w.process == "" {
+				w.process = "client-1"
+			}
+			x := sane()
+			e := x.find(w.process, w.kind, w.phase)
+			seq := e.Seq
+			w.change(e)
+			var n *Nonsense
+			if err := x.hear(); !errors.As(err, &n) || n.Process != w.process || n.Seq != seq && n.Seq != e.Seq || !strings.Contains(err.Error(), w.want) {
+				t.Errorf("event %d of %s: %v, want %q", seq, w.process, err, w.want)
+			}
+		})
+	}
+}
+
+func TestASecondHoldOfOneUserIsRefused(t *testing.T) {
+	u := MakeUser(0, 0)
+	for name, c := range map[string]struct {
+		between []Event
+		want    string
+	}{
+		"at once":                {nil, "has that lock in hand already, by grant 1"},
+		"another's release":      {[]Event{{Kind: Stall, Phase: Info}}, "in hand already"},
+		"released":               {[]Event{{Kind: Release, Phase: Invoke, Grant: 1}}, ""},
+		"told of the loss":       {[]Event{{Kind: Lost, Phase: Info, Grant: 1}}, ""},
+		"events were dropped":    {[]Event{{Kind: Dropped, Phase: Info, Value: 1}}, ""},
+		"renewed, which is none": {[]Event{{Kind: Renewed, Phase: Info, Grant: 1, Valid: 5}}, "in hand already"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			x := &tale{}
+			take := func() {
+				op := x.tell("client-1", Event{Kind: Acquire, Phase: Invoke, User: u})
+				at := int64(1000 + 10*(len(x.events)-1))
+				x.tell("client-1", Event{Kind: Acquire, Phase: Ok, User: u, Op: op, Grant: op, Valid: ValidUnknown, Value: at})
+			}
+			take()
+			for _, e := range c.between {
+				e.User = u
+				x.tell("client-1", e)
+			}
+			take()
+			if err := x.hear(); (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+				t.Errorf("%v, want %q", err, c.want)
+			}
+		})
+	}
+}
+
+// without takes the first such event of client-1 out; those after it move up.
+func (t *tale) without(k Kind, p Phase) {
+	gone := t.find("client-1", k, p)
+	seq, i := gone.Seq, 0
+	for ; &t.events[i] != gone; i++ {
+	}
+	t.events, t.process = slices.Delete(t.events, i, i+1), slices.Delete(t.process, i, i+1)
+	up := func(n *uint32) {
+		if *n > seq {
+			*n--
+		}
+	}
+	for i := range t.events {
+		e := &t.events[i]
+		if t.process[i] == "client-1" {
+			up(&e.Seq)
+			up(&e.Op)
+		}
+		if e.User.Client() == 0 {
+			up(&e.Grant)
+		}
+	}
+}
+
+// TestDroppedEventsExcuse wants what misses its beginning to pass behind an event dropped, and only there.
+func TestDroppedEventsExcuse(t *testing.T) {
+	for _, e := range []Event{{Kind: Acquire, Phase: Ok}, {Kind: Read, Phase: Invoke}, {Kind: Release, Phase: Invoke}} {
+		x := sane()
+		x.without(e.Kind, e.Phase)
+		if err := x.hear(); err == nil {
+			t.Errorf("%v %v is missing, and nobody minds", e.Kind, e.Phase)
+		}
+		x = sane()
+		told := x.find("client-1", e.Kind, e.Phase)
+		*told = Event{Time: told.Time, Seq: told.Seq, Op: told.Seq, User: told.User, Kind: Dropped, Phase: Info, Value: 1}
+		if err := x.hear(); err != nil {
+			t.Errorf("%v %v was dropped: %v", e.Kind, e.Phase, err)
+		}
+		x.find("client-1", Dropped, Info).User = MakeUser(1, 0)
+		if err := x.hear(); err == nil {
+			t.Error("an event dropped excuses a foreign user")
+		}
+	}
+}
+
+// TestAKilledClientsLastWordsExcuse wants effects to pass whose grants were on their way when their client was killed.
+func TestAKilledClientsLastWordsExcuse(t *testing.T) {
+	u := MakeUser(0, 3)
+	for name, c := range map[string]struct {
+		grant  uint32
+		excuse bool
+	}{"asked for": {0, true}, "not told of": {99, true}, "another's": {1, false}} {
+		x := sane()
+		asked := x.tell("client-1", Event{Kind: Acquire, Phase: Invoke, User: u})
+		if c.grant == 0 {
+			c.grant = asked
+		}
+		x.tell("register", Event{Kind: EffectWrite, Phase: Ok, User: u, Grant: c.grant})
+		if err := x.hear(); err == nil {
+			t.Errorf("%s: an effect of a client that lives passes", name)
+		}
+		if err := x.hear("client-1"); (err == nil) != c.excuse {
+			t.Errorf("%s: of a client that was killed: %v", name, err)
+		}
+	}
+}
+
+func TestClientOf(t *testing.T) {
+	for name, want := range map[string]int{
+		"client-1": 0, "client-65536": 65535, "client-65537": -1, "client-0": -1, "client-01": -1, "client-": -1, "client--1": -1,
+		"client-1x": -1, "register": -1, "": -1, "client-99999999999999999999": -1,
+	} {
+		if got, ok := ClientOf(name); ok != (want >= 0) || ok && got != want {
+			t.Errorf("%q: %d %v, want %d", name, got, ok, want)
+		}
+	}
+}
+
+// TestSenseOfManyGrants crosses the pages of the table.
+func TestSenseOfManyGrants(t *testing.T) {
+	s := NewSense(header("client-1"))
+	seq := uint32(0)
+	next := func(e Event) error {
+		seq++
+		e.Seq, e.Time, e.User = seq, int64(seq), MakeUser(0, 65535)
+		if e.Op == 0 {
+			e.Op = seq
+		}
+		return s.Observe(&e)
+	}
+	for range 3 * page {
+		op := seq + 1
+		err := errors.Join(next(Event{Kind: Acquire, Phase: Invoke, Lock: 1}),
+			next(Event{Kind: Acquire, Phase: Ok, Lock: 1, Op: op, Grant: op, Value: int64(op), Valid: ValidEndless}),
+			next(Event{Kind: Release, Phase: Invoke, Lock: 1, Grant: op}), next(Event{Kind: Release, Phase: Ok, Lock: 1, Op: op + 2, Grant: op}))
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := len(s.open) + len(s.holds); n != 0 {
+		t.Errorf("%d operations and holds are open", n)
+	}
+	if err := next(Event{Kind: Read, Phase: Invoke, Lock: 1, Grant: 1}); err != nil {
+		t.Errorf("the first grant is forgotten: %v", err)
+	}
+}
