@@ -58,6 +58,12 @@ type Topology interface {
 	Service(nodes []*cluster.Node) Service
 }
 
+// WallClocked is a Topology that decides by itself, such as by the version of its servers, what Offers.WallClock says of its locks.
+type WallClocked interface {
+	// WallClock tells whether grants that expire do so by the wall clock of servers.
+	WallClock() bool
+}
+
 // Service is a running topology, asked from outside any fault.
 type Service interface {
 	chaos.Observer
@@ -108,11 +114,12 @@ type Offers struct {
 	Renewal    string      `json:"renewal"`     // "none", "call" (lock.Renewer), "background" (keep-alive)
 	LossSignal bool        `json:"loss_signal"` // lock.Watcher reports losses
 	Token      TokenSource `json:"token"`
-	Reentrant  string      `json:"reentrant"` // "no", or what it is re-entrant by
-	Fair       bool        `json:"fair"`      // grants in the order of asking
-	Expires    bool        `json:"expires"`   // a dead holder's grant ends by itself
-	Shared     bool        `json:"shared"`    // knows lock.Shared beside lock.Exclusive
-	Sequencer  bool        `json:"sequencer"` // lock.SequencerChecker
+	Reentrant  string      `json:"reentrant"`  // "no", or what it is re-entrant by
+	Fair       bool        `json:"fair"`       // grants in the order of asking
+	Expires    bool        `json:"expires"`    // a dead holder's grant ends by itself
+	WallClock  bool        `json:"wall_clock"` // that end is told by the wall clock of servers or clients, which can be set
+	Shared     bool        `json:"shared"`     // knows lock.Shared beside lock.Exclusive
+	Sequencer  bool        `json:"sequencer"`  // lock.SequencerChecker
 }
 
 // Lock is one way to lock on a backend.
@@ -145,6 +152,12 @@ func (l Lock) Bound(ttl time.Duration, params json.RawMessage) time.Duration {
 		return l.Recovery(ttl)
 	}
 	return 0
+}
+
+// WallClock tells whether the lock's grants end by a wall clock on that topology.
+func (l Lock) WallClock(t Topology) bool {
+	w, ok := t.(WallClocked)
+	return l.Offers.WallClock || ok && l.Offers.Expires && w.WallClock()
 }
 
 // Access is what a client process needs to reach the service. It travels as JSON.

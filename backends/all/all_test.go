@@ -4,9 +4,27 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/lockquake/lockquake/backends"
 )
+
+// Which clock ends a grant is declared by the lock, or by the version of the servers.
+func TestGrantsThatEndByAWallClock(t *testing.T) {
+	for _, b := range All() {
+		for _, l := range b.Locks {
+			want := l.Offers.Expires && (Folder(b.Name) == "redis" || b.Name == "postgres")
+			topology, err := b.New(backends.Common{TTL: 10 * time.Second, Lock: l.Name}, func(any) error { return nil })
+			if err != nil {
+				t.Errorf("%s of %s: %v", l.Name, b.Name, err)
+				continue
+			}
+			if got := l.WallClock(topology); got != want {
+				t.Errorf("grants of %s of %s end by a wall clock: %t", l.Name, b.Name, got)
+			}
+		}
+	}
+}
 
 // TestList holds every backend to what the contract says of its data.
 func TestList(t *testing.T) {

@@ -161,6 +161,9 @@ func newTopology(c backends.Common, decode func(into any) error) (backends.Topol
 // Params is what the clients get.
 func (t topology) Params() any { return t.params.LockParams }
 
+// WallClock is true of etcd 3.4: set back, its members' wall clock keeps a lease alive. Later ones count leases by the monotonic clock.
+func (t topology) WallClock() bool { return t.params.Version == version3_4 }
+
 // lockParams decodes what a client process was told.
 func lockParams(raw json.RawMessage) (LockParams, error) {
 	p := defaults().LockParams

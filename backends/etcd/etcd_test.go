@@ -18,6 +18,22 @@ import (
 	"github.com/lockquake/lockquake/lock"
 )
 
+// TestLeasesOfOldServersEndByTheWallClock tells etcd 3.4, whose leases a wall clock that is set back keeps alive, from later ones.
+func TestLeasesOfOldServersEndByTheWallClock(t *testing.T) {
+	for version, want := range map[Version]bool{builtIn: false, version3_4: true} {
+		topology, err := newTopology(backends.Common{TTL: 2 * time.Second}, func(into any) error { into.(*Params).Version = version; return nil })
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := mutex().WallClock(topology); got != want {
+			t.Errorf("%s: leases end by the wall clock: %t", version, got)
+		}
+		if (backends.Lock{}).WallClock(topology) {
+			t.Errorf("%s: a lock whose grants never end does so by the wall clock", version)
+		}
+	}
+}
+
 // TestParams refuses what the server cannot do, and names the key.
 func TestParams(t *testing.T) {
 	for _, c := range []struct {

@@ -27,7 +27,7 @@ func lease() backends.Lock {
 		Name: leaseName,
 		Doc:  "A row with owner, expiry by the server's clock and a growing token, taken by one INSERT ... ON CONFLICT DO UPDATE.",
 		Offers: backends.Offers{
-			Try: true, Renewal: "call", Token: backends.TokenService, Reentrant: "no", Expires: true,
+			Try: true, Renewal: "call", Token: backends.TokenService, Reentrant: "no", Expires: true, WallClock: true,
 		},
 		Points: []string{"before-lease", "lease-done", "before-release", "release-done"},
 		MinTTL: 10 * time.Millisecond,

@@ -20,7 +20,7 @@ func redisLock() backends.Lock {
 		Name: "redislock",
 		Doc:  "The library github.com/bsm/redislock v0.10: a random value set and removed by scripts.",
 		Offers: backends.Offers{
-			Try: true, Renewal: "call", Token: backends.TokenNone, Reentrant: "no", Expires: true,
+			Try: true, Renewal: "call", Token: backends.TokenNone, Reentrant: "no", Expires: true, WallClock: true,
 		},
 		Points:   []string{"before-obtain", "obtain-done", "before-release", "release-done"},
 		MinTTL:   10 * time.Millisecond,

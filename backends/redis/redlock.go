@@ -42,7 +42,7 @@ func redlockNoElapsedCheck() backends.Lock {
 // quorumLock fills in what the locks on independent servers have in common.
 func quorumLock(l backends.Lock) backends.Lock {
 	l.Offers = backends.Offers{
-		Try: true, Renewal: "call", Token: backends.TokenNone, Reentrant: "no", Expires: true,
+		Try: true, Renewal: "call", Token: backends.TokenNone, Reentrant: "no", Expires: true, WallClock: true,
 	}
 	if l.Points == nil {
 		l.Points = []string{"before-set", "replies-in", "set-done", "before-delete", "release-done"}

@@ -23,7 +23,7 @@ func redSync() backends.Lock {
 		Name: "redsync",
 		Doc:  "The library github.com/go-redsync/redsync v4.18 on one pool: SET NX PX, scripts to extend and delete one's own.",
 		Offers: backends.Offers{
-			Try: true, Renewal: "call", Token: backends.TokenNone, Reentrant: "no", Expires: true,
+			Try: true, Renewal: "call", Token: backends.TokenNone, Reentrant: "no", Expires: true, WallClock: true,
 		},
 		Points:   []string{"before-lock", "lock-done", "before-unlock", "unlock-done"},
 		MinTTL:   10 * time.Millisecond,

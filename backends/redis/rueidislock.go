@@ -38,7 +38,7 @@ func rueidisLock() backends.Lock {
 		Doc: "The library github.com/redis/rueidis/rueidislock v1.0.79 on one client: waits for the server's invalidation messages, " +
 			"renews by itself, expires keys by the client's wall clock.",
 		Offers: backends.Offers{
-			Blocking: true, Try: true, Renewal: "background", LossSignal: true, Token: backends.TokenNone, Reentrant: "no", Expires: true,
+			Blocking: true, Try: true, Renewal: "background", LossSignal: true, Token: backends.TokenNone, Reentrant: "no", Expires: true, WallClock: true,
 		},
 		Points: []string{"before-lock", "lock-done", "before-unlock", "unlock-done"},
 		MinTTL: 100 * time.Millisecond,

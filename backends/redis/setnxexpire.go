@@ -19,7 +19,7 @@ func setNxExpire() backends.Lock {
 		Doc:   "SETNX, then PEXPIRE as a second command (what was done before Redis 2.6.12); a script deletes only one's own.",
 		Wrong: "two commands: a holder that crashes between SETNX and PEXPIRE blocks the lock for ever",
 		Offers: backends.Offers{
-			Try: true, Renewal: "none", Token: backends.TokenNone, Reentrant: "no", Expires: true,
+			Try: true, Renewal: "none", Token: backends.TokenNone, Reentrant: "no", Expires: true, WallClock: true,
 		},
 		Points:   []string{"before-setnx", "setnx-done", "expire-done", "before-delete", "release-done"},
 		MinTTL:   10 * time.Millisecond,

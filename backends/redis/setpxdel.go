@@ -18,7 +18,7 @@ func setPxDel() backends.Lock {
 		Doc:   "SET NX PX, released by a plain DEL (the mistake that redis.io, distributed locks, warns of).",
 		Wrong: "a release deletes the key whosever it is: a holder who outlived its TTL frees the next holder's lock",
 		Offers: backends.Offers{
-			Try: true, Renewal: "none", Token: backends.TokenNone, Reentrant: "no", Expires: true,
+			Try: true, Renewal: "none", Token: backends.TokenNone, Reentrant: "no", Expires: true, WallClock: true,
 		},
 		Points:   []string{"before-set", "set-done", "wait-done", "before-delete", "release-done"},
 		MinTTL:   10 * time.Millisecond,

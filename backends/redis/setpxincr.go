@@ -24,7 +24,7 @@ func setPxIncr() backends.Lock {
 		Doc: "set-px-lua, with a counter beside the key (INCR in the same script) as a home-made fencing token, " +
 			"which is no safer than the data of one Redis server.",
 		Offers: backends.Offers{
-			Try: true, Renewal: "call", Token: backends.TokenHomeMade, Reentrant: "no", Expires: true,
+			Try: true, Renewal: "call", Token: backends.TokenHomeMade, Reentrant: "no", Expires: true, WallClock: true,
 		},
 		Points:   []string{"before-set", "set-done", "wait-done", "before-delete", "release-done"},
 		MinTTL:   10 * time.Millisecond,

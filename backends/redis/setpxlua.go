@@ -15,7 +15,7 @@ func setPxLua() backends.Lock {
 		Name: "set-px-lua",
 		Doc:  "SET NX PX with a random owner value; a script deletes or extends only one's own (redis.io, distributed locks).",
 		Offers: backends.Offers{
-			Try: true, Renewal: "call", Token: backends.TokenNone, Reentrant: "no", Expires: true,
+			Try: true, Renewal: "call", Token: backends.TokenNone, Reentrant: "no", Expires: true, WallClock: true,
 		},
 		Points:   []string{"before-set", "set-done", "wait-done", "before-delete", "release-done"},
 		MinTTL:   10 * time.Millisecond,

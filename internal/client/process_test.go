@@ -1,9 +1,11 @@
 package client
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"os/exec"
+	"slices"
 	"syscall"
 	"testing"
 	"time"
@@ -129,6 +131,7 @@ func TestStallIsNoticed(t *testing.T) {
 	time.Sleep(50 * time.Millisecond)
 	d := r.stop()
 	stalls := find(r.events, history.Stall, history.Info)
+	slices.SortFunc(stalls, func(a, b history.Event) int { return cmp.Compare(b.Value, a.Value) }) // on a loud machine it is not the only one
 	if len(stalls) == 0 || stalls[0].Value < int64(250*time.Millisecond) || stalls[0].User.Client() != 1 || d.Stall < stalls[0].Value {
 		t.Errorf("stalls are %+v, the longest is said to be %v", stalls, time.Duration(d.Stall))
 	}

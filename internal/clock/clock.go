@@ -72,5 +72,15 @@ func TimeNamespace() string {
 // differ by the error of a calibration, unless somebody moved what the vDSO tells.
 func Mono() int64 { return Of(time.Now()) }
 
+// Reading is one look at the machine's wall clock, ns since 1970, between two at Now.
+type Reading struct{ Before, Wall, After int64 }
+
+// Read looks at the machine's clocks.
+func Read() Reading {
+	before := Now()
+	wall := wallNow()
+	return Reading{Before: before, Wall: wall, After: Now()}
+}
+
 // Wall returns this machine's wall clock, for faults that move another's. Nothing of a run is timed by it.
 func Wall() time.Time { return time.Now().Round(0) }

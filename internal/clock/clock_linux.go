@@ -16,6 +16,13 @@ func Now() int64 {
 	return ts.Nano()
 }
 
+// wallNow returns CLOCK_REALTIME in the way in which Now reads its clock.
+func wallNow() int64 {
+	var ts unix.Timespec
+	_ = unix.ClockGettime(unix.CLOCK_REALTIME, &ts)
+	return ts.Nano()
+}
+
 // startedByKernel reads when this process was made. The kernel counts it in hundredths of a second since the boot, on a
 // clock that also runs while the machine sleeps.
 func startedByKernel() (int64, bool) {

@@ -29,6 +29,7 @@ func (r *run) describe() {
 		Workload: sc.Workload.Use, Increments: r.plan.kind.Increments || r.plan.workload == nil && increments(sc.Steps), Directed: len(sc.Steps) > 0 && r.plan.workload == nil,
 		Users: sc.Workload.Users*sc.Workload.Clients + len(r.plan.people),
 	}
+	e.WallClock = r.plan.lock.WallClock(r.plan.topology)
 	e.Writes, e.Terms = string(r.plan.kind.Writes), r.plan.terms()
 	if len(r.plan.schedule) > 0 && r.options.Drawn != nil {
 		e.Drawn = r.options.Drawn(filepath.Join(r.dir, results.FileDrawn))
@@ -65,6 +66,9 @@ func (r *run) describeEnd() {
 	}
 	if first := r.live.firstGrant(); first != 0 {
 		r.env.Timings[results.TimeFirstGrant] = (first - r.options.Began) / int64(time.Millisecond)
+	}
+	if r.wall != nil {
+		r.env.ClockSteps = r.wall.steps
 	}
 	r.env.Finished = true
 }

@@ -40,6 +40,7 @@ type run struct {
 	lanes    chaos.Lanes  // which link faults stand where
 	own      *journal     // the engine's own history: deaths and the final read
 	seen     *sightings   // what the service said when steps asked it
+	wall     *clockWatch  // nil before the load
 
 	mu       sync.Mutex
 	env      results.Env
@@ -116,11 +117,12 @@ func (r *run) do(ctx context.Context) (err error) {
 	return nil
 }
 
-// watchSelf records when the engine itself does not run: it would then inject and heal late.
+// watchSelf records when the engine itself does not run: it would then inject and heal late. At every beat it looks at the machine's clocks.
 func (r *run) watchSelf() *wire.Pulse {
+	r.wall = newClockWatch(clock.Read)
 	return wire.Watch(func(gap int64) {
 		r.own.add(history.Event{Kind: history.Stall, Phase: history.Info, Value: gap})
-	}, nil)
+	}, r.wall.look)
 }
 
 // prepare makes the run directory with the scenario in it.

@@ -1,0 +1,70 @@
+package engine
+
+import (
+	"time"
+
+	"github.com/lockquake/lockquake/internal/clock"
+	"github.com/lockquake/lockquake/results"
+)
+
+const (
+	// clockStep is the move of the wall clock between two looks that is told at once: less than the drift that locks allow for a TTL of
+	// a second or more, and more than any slewing does within a beat.
+	clockStep = 10 * time.Millisecond
+	// clockSlew is the move since the last one that was told, or since the start. Slewing by the usual 500 ppm takes 100 s for it, by 10 %, as
+	// chrony may, half a second.
+	clockSlew = 50 * time.Millisecond
+	// clockTries is how often a look is taken again that was interrupted between its readings.
+	clockTries = 3
+)
+
+// clockWatch watches for moves of the machine's wall clock against its monotonic one, on which servers may end grants. A machine that was
+// suspended shows as one too: its wall clock goes on, and its monotonic clock does not. Clock faults of scenarios move what their
+// targets read, and not the machine's clocks.
+type clockWatch struct {
+	read  func() clock.Reading
+	last  offset // at the last look
+	told  offset // at the last step, or at the start
+	steps []results.ClockStep
+}
+
+// offset is wall clock less monotonic clock, to within width.
+type offset struct{ ns, width int64 }
+
+func newClockWatch(read func() clock.Reading) *clockWatch {
+	w := &clockWatch{read: read}
+	w.last, _ = w.measure()
+	w.told = w.last
+	return w
+}
+
+// measure takes the narrowest of some looks.
+func (w *clockWatch) measure() (best offset, at int64) {
+	for i := range clockTries {
+		r := w.read()
+		half := (r.After - r.Before + 1) / 2
+		if i == 0 || half < best.width {
+			best, at = offset{ns: r.Wall - r.Before - half, width: half}, r.After
+		}
+		if best.width < int64(clockStep)/10 {
+			break
+		}
+	}
+	return best, at
+}
+
+// look compares the clocks with how they stood at the last look and when a step was last told.
+func (w *clockWatch) look() {
+	now, at := w.measure()
+	if now.moved(w.last, clockStep) || now.moved(w.told, clockSlew) {
+		w.steps = append(w.steps, results.ClockStep{Time: at, By: now.ns - w.told.ns})
+		w.told = now
+	}
+	w.last = now
+}
+
+// moved tells whether two offsets differ by more than a limit, whatever the widths hide.
+func (o offset) moved(from offset, limit time.Duration) bool {
+	by := max(o.ns-from.ns, from.ns-o.ns)
+	return by-o.width-from.width > int64(limit)
+}
