@@ -99,7 +99,7 @@ func (h *hold) covers(from, to int64) bool {
 
 // release is one that was answered, or will be.
 type release struct {
-	history.Event // its invoke
+	history.Event       // its invoke
 	hold          *hold // that it ended, or found over
 	ends          bool
 	entitled      bool
@@ -297,7 +297,7 @@ func later(b, a *hold, now int) bool {
 		return true
 	}
 	known := a.over != forever && a.overAt < now
-	return known && b.fresh && a.over+a.err <= b.Time-b.err && a.Time+a.err < b.Time-b.err
+	return known && exclusive(a, b) && b.fresh && a.over+a.err <= b.Time-b.err && a.Time+a.err < b.Time-b.err
 }
 
 func (j *judge) regressions(counts map[string]int64) {
