@@ -4,7 +4,8 @@
 // other's request was sent, or its hold was over when the other came into hand, entitled. Two who share a lock may have the same
 // token: it then belongs to the lock's being held, not to the grant.
 //
-// The second order takes the lock at its word that it excludes. A lock that does not may have granted two in the other order than they
+// The second order takes the lock at its word that it excludes, so it says nothing of two who share: a grant whose answer was
+// delayed may be older than one that came into hand, and was over, before it. A lock that does not may have granted two in the other order than they
 // came into hand: beside double grants of it, a regression may be one of those.
 //
 // It cannot see a regression between grants that were in hand at once, one against a grant that came into hand when its validity was
@@ -158,7 +159,7 @@ func (c *tokenRegressions) compare(h *hold) {
 	}
 	for m := range l.granted {
 		look(uint8(m), &l.granted[m], h.issued-h.err)
-		if h.fresh {
+		if h.fresh && conflict(uint8(m), h.mode) { // those who share may have been granted in any order
 			look(uint8(m), &l.over[m], h.start-h.err+1)
 		}
 	}
