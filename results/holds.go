@@ -160,6 +160,7 @@ func (t *tracker) close(h *hold, at int64, e *history.Event) {
 	h.end = max(at, h.start)
 	if e != nil {
 		h.over = *e
+		h.fresh = h.fresh && e.Time > h.start // that the service had ended it by then may be told after its end
 	}
 	u := t.users.at(h.user)
 	*u = without(*u, h)
