@@ -31,14 +31,32 @@ func resultsRun(r Run, events []history.Event) results.Run {
 		Locks: []string{"lock-0", "lock-1"}, Token: r.Token, TTL: 10e9, Expires: true, Recovery: 10e9, End: 100e9,
 		Resource: r.Resource, Increments: r.Increments, Writes: r.Writes, Terms: map[string]int64{"stock": r.Stock},
 	}
-	for c := range 8 {
+	for c := range 4 {
 		name := fmt.Sprintf("client-%d", c+1)
 		out.Processes = append(out.Processes, history.Header{Process: name, ErrorNS: r.Errors[c]})
 		if r.Dead[c] {
 			out.Dead = append(out.Dead, name)
 		}
 	}
+	for _, name := range []string{history.Engine, "register"} {
+		out.Processes = append(out.Processes, history.Header{Process: name})
+	}
+	for i := range out.Processes {
+		out.Processes[i].Locks = out.Locks
+	}
 	return out
+}
+
+// nonsense says why no run can have such a history.
+func nonsense(r Run, events []history.Event) error {
+	run := resultsRun(r, events)
+	sense := history.NewRunSense(run.Processes, func(name string) bool { return slices.Contains(run.Dead, name) })
+	for i := range events {
+		if err := sense.Observe(process(&events[i]), &events[i]); err != nil {
+			return err
+		}
+	}
+	return sense.Finish()
 }
 
 // kinds are the checkers that yield any of the names.
@@ -56,7 +74,8 @@ func judged(r Run, events []history.Event) map[string]int64 {
 		for i := range events {
 			e := events[i]
 			if byProcess {
-				from.ObserveFrom(&run.Processes[e.User.Client()], &e)
+				h, _ := run.Process(process(&e))
+				from.ObserveFrom(&h, &e)
 			} else {
 				c.Observe(&e)
 			}
@@ -87,6 +106,9 @@ func TestBothJudgesAgree(t *testing.T) {
 	drawn, seen := 0, map[string]int{}
 	rapid.Check(t, func(rt *rapid.T) {
 		run, events := drawHistory(rt)
+		if err := nonsense(run, events); err != nil {
+			rt.Fatalf("%v\n%s", err, script(run, events, nil))
+		}
 		want, got := Judge(run, events), judged(run, events)
 		var wrong []string
 		for _, name := range names {

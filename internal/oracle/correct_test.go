@@ -502,6 +502,9 @@ func TestCorrectLocksAreNotAccused(t *testing.T) {
 		w := newWorld(rt)
 		w.play()
 		events := number(w.drafts)
+		if err := nonsense(w.run, events); err != nil {
+			rt.Fatalf("%v\n%s", err, script(w.run, events, nil))
+		}
 		most := map[string]int64{"stale_writes": w.stale, "fence_saves": w.saves}
 		want, got := Judge(w.run, events), judged(w.run, events)
 		for _, name := range []string{"double_grants", "token_regressions", "foreign_releases", "stale_writes", "fence_saves"} {

@@ -74,7 +74,10 @@ func drawHistory(t *rapid.T) (Run, []history.Event) {
 	d := &drawing{t: t, now: 100 * ms, run: Run{Resource: "register", Errors: map[int]int64{}, Dead: map[int]bool{}}}
 	d.run.Token = []string{"service", "none", "home-made"}[d.n("tokens", 3)]
 	d.locks, d.shared, d.polite = 1+d.n("locks", 2), d.n("shared", 2) == 1, d.n("polite", 2) == 0
-	clients := 2 + d.n("clients", 2)
+	clients, least := 2+d.n("clients", 2), 1
+	if d.chance("equal times", 4) {
+		least = 0
+	}
 	for u := range max(clients, 2+d.n("users", 3)) {
 		d.actors = append(d.actors, &actor{user: history.MakeUser(u%clients, u/clients)})
 	}
@@ -85,7 +88,7 @@ func drawHistory(t *rapid.T) (Run, []history.Event) {
 	}
 	d.drawWrites()
 	for range 12 + d.n("steps", 48) {
-		d.now += ms * int64(1+d.n("gap", 6))
+		d.now += ms * int64(least+d.n("gap", 6))
 		d.step(d.actors[d.n("user", len(d.actors))])
 	}
 	if d.run.Writes != "" || d.run.Increments {
@@ -206,7 +209,7 @@ func (d *drawing) granted(a *actor) {
 			d.drawToken()
 			h.token = d.token
 		}
-		e.Value = []int64{a.asked, a.asked + (d.now-a.asked)/2/ms*ms, 0}[d.n("issued", 3)]
+		e.Value = []int64{a.asked, a.asked + (d.now-a.asked)/2/ms*ms}[d.n("issued", 2)]
 		e.Token, e.Valid = h.token, h.valid
 		a.earlier = append(a.earlier, h)
 	}
@@ -253,11 +256,7 @@ func (d *drawing) effect(a *actor, h *drawnHold) {
 	case 4:
 		e.Phase, e.Code = history.Fail, history.CodeFenced
 	case 5:
-		e.Phase = []history.Phase{history.Info, history.Fail}[d.n("not done", 2)]
-		e.Code = history.CodeOther
-		if d.n("fenced", 2) == 1 {
-			e.Code = history.CodeFenced
-		}
+		e.Phase, e.Code = history.Fail, history.CodeOther
 	}
 	d.add(a, e, nil)
 }
@@ -352,40 +351,59 @@ func (d *drawing) outcome(a *actor) {
 // die ends the actor's client, with or without a word.
 func (d *drawing) die(a *actor) {
 	silent := d.n("silent", 2) == 1
+	told := silent || d.n("told too", 2) == 1
+	d.run.Dead[a.user.Client()] = told
 	for _, o := range d.actors {
 		if o.user.Client() != a.user.Client() {
 			continue
 		}
 		o.dead = true
-		if o.hold == nil || silent {
+		if o.hold == nil || !o.hold.known || silent {
 			continue
 		}
 		e := of(o.hold, history.Dead, history.Info)
+		if told && d.n("all grants", 2) == 1 {
+			e.Grant = 0
+		}
 		if e.Value = d.now - ms*int64(d.n("alive", 10)); d.chance("never seen", 5) {
 			e.Value = 0
 		}
 		o.hold.open = false
 		d.add(o, e, nil)
 	}
-	d.run.Dead[a.user.Client()] = silent || d.n("told too", 2) == 1
 }
 
-// number puts the events in order and gives them the numbers that join them.
+// process is the name of the process whose history tells of e.
+func process(e *history.Event) string {
+	switch e.Kind {
+	case history.EffectRead, history.EffectWrite, history.Final:
+		return "register"
+	case history.Dead, history.Ended:
+		return history.Engine
+	}
+	return fmt.Sprintf("client-%d", e.User.Client()+1)
+}
+
+// number puts the events in the order of a merged history, and gives them the numbers that join them.
 func number(drafts []draft) []history.Event {
-	slices.SortStableFunc(drafts, func(a, b draft) int { return cmp.Compare(a.Time, b.Time) })
-	seqs := map[int]uint32{}
-	acquires := map[string]uint32{}
-	name := func(e *history.Event) string { return fmt.Sprint(e.User, e.Grant) }
+	slices.SortStableFunc(drafts, func(a, b draft) int {
+		return cmp.Or(cmp.Compare(a.Time, b.Time), cmp.Compare(process(&a.Event), process(&b.Event)))
+	})
+	type acquire struct {
+		user   history.User
+		number uint32
+	}
+	seqs, ops := map[string]uint32{}, map[acquire]uint32{}
 	for i := range drafts {
 		x := &drafts[i]
-		seqs[x.User.Client()]++
-		x.Seq = seqs[x.User.Client()]
+		seqs[process(&x.Event)]++
+		x.Seq = seqs[process(&x.Event)]
 		x.Op = x.Seq
 		if x.op != nil && x.Phase == history.Invoke {
 			x.op.seq = x.Seq
 		}
 		if x.Kind == history.Acquire && x.Phase == history.Invoke {
-			acquires[name(&x.Event)] = x.Op
+			ops[acquire{x.User, x.Grant}] = x.Op
 		}
 	}
 	var out []history.Event
@@ -393,7 +411,7 @@ func number(drafts []draft) []history.Event {
 		if x.op != nil {
 			x.Op = x.op.seq
 		}
-		x.Grant = acquires[name(&x.Event)]
+		x.Grant = ops[acquire{x.User, x.Grant}]
 		out = append(out, x.Event)
 	}
 	return out

@@ -297,7 +297,7 @@ func later(b, a *hold, now int) bool {
 		return true
 	}
 	known := a.over != forever && a.overAt < now
-	return known && exclusive(a, b) && b.fresh && a.over+a.err <= b.Time-b.err && a.Time+a.err < b.Time-b.err
+	return known && exclusive(a, b) && b.fresh && b.over > b.Time && a.over+a.err <= b.Time-b.err && a.Time+a.err < b.Time-b.err
 }
 
 func (j *judge) regressions(counts map[string]int64) {
