@@ -30,8 +30,8 @@ expect: {double_grants: "0", token_regressions: ">=0"}
 
 // How it is said what makes no sense: when the run is judged, and when it ends.
 var (
-	place = regexp.MustCompile(`/client-[12]\.lqh: offset [0-9]+: history is damaged: event [0-9]+ `)
-	told  = regexp.MustCompile(`^client-[12]: event [0-9]+ \(.* of client-[12]/[01]\) makes no sense: `)
+	place       = regexp.MustCompile(`/client-[12]\.lqh: offset [0-9]+: history is damaged: event [0-9]+ `)
+	refusalLine = regexp.MustCompile(`^client-[12]: event [0-9]+ \(.* of client-[12]/[01]\) makes no sense: `)
 )
 
 // line is an event in the JSON Lines form.
@@ -123,7 +123,7 @@ func TestForeignClientsThatMakeNoSense(t *testing.T) {
 			if !place.MatchString(err.Error()) {
 				t.Errorf("it is judged with %q", err)
 			}
-			if len(env.Unknown) == 0 || !told.MatchString(env.Unknown[0]) || !strings.Contains(env.Unknown[0], c.want) {
+			if len(env.Unknown) == 0 || !refusalLine.MatchString(env.Unknown[0]) || !strings.Contains(env.Unknown[0], c.want) {
 				t.Errorf("the run ended with %q: want %q", env.Unknown, c.want)
 			}
 			if took := time.Duration(env.End - env.Start); took > 30*time.Second {

@@ -14,7 +14,11 @@ import (
 func measuredWith(t *testing.T, c *Client, x, y cabled, args MeasureArgs) stoodLink {
 	t.Helper()
 	var stood int64 // ns
-	watch := wire.Watch(unshaped/2, func(gap int64) { stood = max(stood, gap) }, nil)
+	watch := wire.Watch(func(gap int64) {
+		if gap > int64(unshaped/2) {
+			stood = max(stood, gap)
+		}
+	}, nil)
 	var m Measured
 	err := c.Order(t.Context(), Order{Do: DoMeasure, Process: x.Process, With: []Process{y.Process}, Args: args}, &m)
 	watch.Stop()
