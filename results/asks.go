@@ -51,7 +51,7 @@ func newAsks(run Run, w askWatcher, mute bool) *asks {
 	for i := range run.Faults {
 		f := &run.Faults[i]
 		for _, name := range f.Targets {
-			c, ok := clientIndex(name)
+			c, ok := history.ClientOf(name)
 			if !ok {
 				continue
 			}
@@ -122,14 +122,16 @@ func (a *asks) pass(m moment) {
 	for m.client >= len(a.muted) {
 		a.muted = append(a.muted, 0)
 	}
-	users := a.users.client(m.client)
 	if m.dead {
 		for m.client >= len(a.dead) {
 			a.dead = append(a.dead, false)
 		}
+		if a.dead[m.client] {
+			return
+		}
 		a.dead[m.client] = true
-		for i := range users {
-			a.close(&users[i], m.client, m.time)
+		for _, u := range a.users.client(m.client) {
+			a.close(u, m.client, m.time)
 		}
 		return
 	}
@@ -141,10 +143,10 @@ func (a *asks) pass(m moment) {
 	case was > 0 && was+m.muted == 0:
 		n = 1
 	}
-	for i := range users {
-		if n != 0 && users[i].open {
-			a.watch.touch(users[i].lock, m.time)
-			a.asking[users[i].lock] += n
+	for _, u := range a.users.client(m.client) {
+		if n != 0 && u.open {
+			a.watch.touch(u.lock, m.time)
+			a.asking[u.lock] += n
 		}
 	}
 	a.muted[m.client] += m.muted

@@ -248,10 +248,8 @@ func (c *foreignReleases) confirm(s *suspect, v *victim, third *hold, refusal *h
 // Finish returns the finding.
 func (c *foreignReleases) Finish() Finding {
 	c.t.finish()
-	for _, row := range c.ending.rows {
-		for _, v := range row {
-			c.convict(v)
-		}
+	for _, v := range c.ending.all() {
+		c.convict(*v)
 	}
 	f := Finding{
 		Checker: "foreign_releases", Verdict: verdictOf(c.n),

@@ -32,7 +32,7 @@ func (c *generator) Finish() Finding {
 	var cpu, unstarted int64
 	var late ClientStats
 	for _, s := range c.run.Clients {
-		if _, ok := clientIndex(s.Name); !ok {
+		if _, ok := history.ClientOf(s.Name); !ok {
 			continue
 		}
 		cpu += s.CPU

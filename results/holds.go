@@ -32,7 +32,7 @@ type tracker struct {
 func newTracker(run Run, w holdWatcher) *tracker {
 	t := &tracker{watch: w, locks: make([][]*hold, len(run.Locks)), dead: map[int]int64{}}
 	for _, p := range run.Processes {
-		if c, ok := clientIndex(p.Process); ok && p.ErrorNS > 0 {
+		if c, ok := history.ClientOf(p.Process); ok && p.ErrorNS > 0 {
 			t.errs = append(t.errs, make([]int64, max(0, c+1-len(t.errs)))...)
 			t.errs[c] = p.ErrorNS
 			t.worst = max(t.worst, p.ErrorNS)

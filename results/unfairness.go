@@ -83,25 +83,22 @@ func (c *unfairness) Finish() Finding {
 	var n, sum, squares, starved float64
 	l := newLedger(c.run)
 	still := c.run.still.worst(c.run.Start, c.last)
-	for client, row := range c.users.rows {
-		died, dead := c.death[client]
-		for i := range row {
-			u := &row[i]
-			if u.open && !dead {
-				c.end(u, c.last)
-			} else if u.open && died > u.since {
-				c.end(u, died)
-			}
-			if u.asks == 0 {
-				continue
-			}
-			n++
-			sum += float64(u.grants)
-			squares += float64(u.grants) * float64(u.grants)
-			if u.grants == 0 && u.asked > patience {
-				starved++
-				l.add(c.run, 0, 1, still, still.total > u.asked-patience)
-			}
+	for user, u := range c.users.all() {
+		died, dead := c.death[user.Client()]
+		if u.open && !dead {
+			c.end(u, c.last)
+		} else if u.open && died > u.since {
+			c.end(u, died)
+		}
+		if u.asks == 0 {
+			continue
+		}
+		n++
+		sum += float64(u.grants)
+		squares += float64(u.grants) * float64(u.grants)
+		if u.grants == 0 && u.asked > patience {
+			starved++
+			l.add(c.run, 0, 1, still, still.total > u.asked-patience)
 		}
 	}
 	f := Finding{Checker: "unfairness", Verdict: Clean, Counts: map[string]*int64{"starved_users": nil}}

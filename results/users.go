@@ -2,50 +2,108 @@ package results
 
 import (
 	"fmt"
+	"iter"
+	"maps"
 	"slices"
 
 	"github.com/lockquake/lockquake/history"
 )
 
-// byUser is something for each user: a table, because users are numbered densely and a map costs more than the sweep.
-type byUser[T any] struct{ rows [][]T }
+// byUser is something for each user: a table, because users are numbered densely and a map costs more than the sweep. It takes no more
+// room than the users that were asked for account for, whatever their numbers are.
+type byUser[T any] struct{ rows []row[T] }
 
-// at returns the place of a user. It stays valid until a user with a higher number of the same client is asked for.
-func (b *byUser[T]) at(u history.User) *T {
-	c, i := u.Client(), u.Index()
-	if c >= len(b.rows) {
-		b.rows = append(b.rows, make([][]T, c+1-len(b.rows))...)
-	}
-	if i >= len(b.rows[c]) {
-		b.rows[c] = append(b.rows[c], make([]T, i+1-len(b.rows[c]))...)
-	}
-	return &b.rows[c][i]
+// row is the users of one client.
+type row[T any] struct {
+	dense  []T        // by number
+	sparse map[int]*T // whose numbers lie far beyond
+	n      int        // how many users were not among dense when they were asked for first
 }
 
-// client returns the places of all users of one client that were asked for.
-func (b *byUser[T]) client(c int) []T {
-	if c >= len(b.rows) {
-		return nil
+// at returns the place of a user. It stays valid until another user of the same client is asked for.
+func (b *byUser[T]) at(u history.User) *T {
+	c, i := u.Client(), u.Index()
+	if c < len(b.rows) && i < len(b.rows[c].dense) {
+		return &b.rows[c].dense[i]
 	}
-	return b.rows[c]
+	return b.beyond(c, i)
+}
+
+// leastDense is how many users of a client have a place from the first one on.
+const leastDense = 8
+
+// beyond makes a place. The dense part grows to twice its size or more, but to no more than four places for each user.
+func (b *byUser[T]) beyond(c, i int) *T {
+	if c >= len(b.rows) {
+		b.rows = append(b.rows, make([]row[T], c+1-len(b.rows))...)
+	}
+	r := &b.rows[c]
+	if p := r.sparse[i]; p != nil {
+		return p
+	}
+	r.n++
+	size := max(leastDense, 2*len(r.dense))
+	for size <= i {
+		size *= 2
+	}
+	if size > leastDense+4*r.n {
+		if r.sparse == nil {
+			r.sparse = map[int]*T{}
+		}
+		r.sparse[i] = new(T)
+		return r.sparse[i]
+	}
+	r.dense = append(r.dense, make([]T, size-len(r.dense))...)
+	for k, p := range r.sparse {
+		if k < size {
+			r.dense[k] = *p
+			delete(r.sparse, k)
+		}
+	}
+	return &r.dense[i]
+}
+
+// client returns the numbers and places of the users of one client, in their order.
+func (b *byUser[T]) client(c int) iter.Seq2[int, *T] {
+	return func(yield func(int, *T) bool) {
+		if c >= len(b.rows) {
+			return
+		}
+		r := &b.rows[c]
+		for i := range r.dense {
+			if !yield(i, &r.dense[i]) {
+				return
+			}
+		}
+		for _, i := range slices.Sorted(maps.Keys(r.sparse)) {
+			if !yield(i, r.sparse[i]) {
+				return
+			}
+		}
+	}
+}
+
+// all returns all users and their places, in their order.
+func (b *byUser[T]) all() iter.Seq2[history.User, *T] {
+	return func(yield func(history.User, *T) bool) {
+		for c := range b.rows {
+			for i, p := range b.client(c) {
+				if !yield(history.MakeUser(c, i), p) {
+					return
+				}
+			}
+		}
+	}
 }
 
 // clientName is the name of the node with that client index.
 func clientName(c int) string { return fmt.Sprintf("client-%d", c+1) }
 
-// clientIndex is the inverse of clientName; ok is false for a node that is no client.
-func clientIndex(name string) (c int, ok bool) {
-	if _, err := fmt.Sscanf(name, "client-%d", &c); err != nil || c < 1 || clientName(c-1) != name {
-		return 0, false
-	}
-	return c - 1, true
-}
-
 // deadClients returns the indexes of the clients that were killed.
 func deadClients(run Run) []int {
 	var cs []int
 	for _, name := range run.Dead {
-		if c, ok := clientIndex(name); ok {
+		if c, ok := history.ClientOf(name); ok {
 			cs = append(cs, c)
 		}
 	}

@@ -2,6 +2,7 @@ package results
 
 import (
 	"reflect"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -28,6 +29,9 @@ func TestClientsAreGrouped(t *testing.T) {
 		t.Errorf("judged were %+v, should be %+v", got, want)
 	}
 }
+
+// unentitled is what a script says of the end of a validity.
+var unentitled = regexp.MustCompile(`valid=[0-9]+`)
 
 func TestVerdictLattice(t *testing.T) {
 	demand := pauseOnHolder + "expect: {overlapping_holds: \">0\", stale_writes: \">0\", double_grants: \"0\", judged: \">=2\"}\n"
@@ -152,7 +156,7 @@ func TestVerdictLattice(t *testing.T) {
 				d.env.WallClock, d.env.ClockSteps, d.env.Start = true, []ClockStep{{Time: 1e6, By: 2e9}}, 5e6
 			}, Pass, "",
 		},
-		{"grants that were not entitled", strings.NewReplacer("valid=1000", "valid=unknown", "valid=1040", "valid=unknown").Replace(serialScript), enough, nil, Unknown, "only 0 of 2 grants were entitled"},
+		{"grants that were not entitled", unentitled.ReplaceAllString(serialScript, "valid=unknown"), enough, nil, Unknown, "only 0 of 2 grants were entitled"},
 		{
 			"a heal that nobody saw", overlapScript, "expect: {overlapping_holds: \">0\", judged: \">=1\"}\n",
 			func(d *runDir) {
