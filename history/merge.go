@@ -4,9 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
+	"os"
 	"path/filepath"
 	"slices"
 	"sort"
+	"strings"
 )
 
 // Pattern matches the history files within the history folder of a run directory.
@@ -29,28 +32,34 @@ type head struct {
 
 func (h head) before(o head) bool { return h.time < o.time || h.time == o.time && h.file < o.file }
 
-// OpenAll opens every history file in dir. All must name the same locks.
+// OpenAll opens every history file in dir, which bear the names of their processes. All must name the same locks.
 func OpenAll(dir string) (*Merge, error) {
-	paths, err := filepath.Glob(filepath.Join(dir, Pattern))
+	names, err := fs.Glob(os.DirFS(dir), Pattern) // whatever is in the name of dir
 	if err != nil {
 		return nil, err
 	}
-	if len(paths) == 0 {
+	if len(names) == 0 {
 		return nil, fmt.Errorf("%w: %s: no history files (%s)", ErrCorrupt, dir, Pattern)
 	}
-	sort.Strings(paths)
+	sort.Strings(names)
 	m := &Merge{}
-	for _, p := range paths {
+	for i, name := range names {
+		p := filepath.Join(dir, name)
 		r, err := Open(p)
 		if err != nil {
 			return nil, errors.Join(err, m.Close())
 		}
 		m.readers = append(m.readers, r)
-		if m.locks == nil {
+		if i == 0 {
 			m.locks = r.Header.Locks
-		} else if !slices.Equal(m.locks, r.Header.Locks) {
+		}
+		switch {
+		case r.Header.Process != strings.TrimSuffix(name, filepath.Ext(Pattern)):
+			return nil, errors.Join(fmt.Errorf("%w: %s: it is the history of %q by its header", ErrCorrupt, p, r.Header.Process), m.Close())
+		case !slices.Equal(m.locks, r.Header.Locks):
 			return nil, errors.Join(fmt.Errorf("%w: %s names other locks than the files before it", ErrCorrupt, p), m.Close())
 		}
+		r.Header.Locks = m.locks // one copy will do
 	}
 	if err := m.start(); err != nil {
 		return nil, errors.Join(err, m.Close())

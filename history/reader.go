@@ -9,8 +9,15 @@ import (
 	"os"
 )
 
-// readSize is how many bytes a Reader asks for at once. Also the longest header that it accepts.
+// readSize is how many bytes a Reader asks for at once, at most. Also the longest header that it accepts.
 const readSize = 1 << 20
+
+const (
+	// maxLocks is how many locks an event can name.
+	maxLocks = 1 << 16
+	// maxError bounds the error of a clock: an hour is what a measurement begins with.
+	maxError = 3600e9
+)
 
 // Reader reads one history file from its beginning, and refuses one that is damaged, out of order or truncated. It
 // never yields an event of which it does not know that it was written so.
@@ -36,15 +43,25 @@ func Open(path string) (*Reader, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := newReader(path, f)
+	size := int64(0)
+	switch info, err := f.Stat(); {
+	case err != nil:
+		return nil, errors.Join(err, f.Close())
+	case !info.Mode().IsRegular():
+		return nil, errors.Join(fmt.Errorf("%w: %s: it is no file", ErrCorrupt, path), f.Close())
+	default:
+		size = info.Size()
+	}
+	r := newReader(path, f, size)
 	if err := r.readHeader(); err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
 	return r, nil
 }
 
-func newReader(name string, f io.ReadCloser) *Reader {
-	return &Reader{name: name, file: f, buf: make([]byte, readSize)}
+// newReader makes room for a whole file of that size, where it is small.
+func newReader(name string, f io.ReadCloser, size int64) *Reader {
+	return &Reader{name: name, file: f, buf: make([]byte, min(size+RecordSize, readSize))}
 }
 
 func (r *Reader) readHeader() error {
@@ -72,6 +89,18 @@ func (r *Reader) parseHeader(line []byte) error {
 		return fmt.Errorf("%w: %s: format version %d with records of %d bytes; this program reads version %d with %d",
 			ErrCorrupt, r.name, r.Header.Version, r.Header.Record, Version, RecordSize)
 	}
+	h, why := r.Header, ""
+	switch {
+	case len(h.Locks) > maxLocks:
+		why = fmt.Sprintf("%d locks; an event can name %d", len(h.Locks), maxLocks)
+	case h.OffsetNS > maxTime || h.OffsetNS < -maxTime:
+		why = fmt.Sprintf("offset_ns is %d", h.OffsetNS)
+	case h.ErrorNS < 0 || h.ErrorNS > maxError:
+		why = fmt.Sprintf("error_ns is %d: want 0 to %d", h.ErrorNS, int64(maxError))
+	}
+	if why != "" {
+		return fmt.Errorf("%w: %s: header: %s", ErrCorrupt, r.name, why)
+	}
 	return nil
 }
 
@@ -96,6 +125,10 @@ func (r *Reader) Next(e *Event) error {
 	}
 	if e.Kind == Clean {
 		r.err = r.trailer(e)
+		return r.err
+	}
+	if e.Time > maxTime || e.Time < -maxTime {
+		r.err = r.at(fmt.Errorf("%w: event %d at %d ns: no time of CLOCK_MONOTONIC", ErrCorrupt, e.Seq, e.Time))
 		return r.err
 	}
 	if int(e.Lock) >= len(r.Header.Locks) && e.Lock > 0 {

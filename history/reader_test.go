@@ -58,7 +58,7 @@ func (s slow) Close() error               { return nil }
 
 // readAll reads a file's bytes, step bytes at a time, to its end or first error.
 func readAll(b []byte, step int) ([]Event, error) {
-	r := newReader("test.lqh", slow{bytes.NewReader(b), step})
+	r := newReader("test.lqh", slow{bytes.NewReader(b), step}, readSize)
 	if err := r.readHeader(); err != nil {
 		return nil, err
 	}
@@ -198,7 +198,7 @@ func TestMergeIsASort(t *testing.T) {
 				es = append(es, e)
 				all = append(all, placed{e, f})
 			}
-			writeFile(t, filepath.Join(sub, string(rune('a'+f))+".lqh"), testHeader(), es)
+			writeFile(t, filepath.Join(sub, string(rune('a'+f))+".lqh"), header(string(rune('a'+f))), es)
 		}
 		slices.SortStableFunc(all, func(a, b placed) int {
 			if a.e.Time != b.e.Time {
@@ -226,7 +226,7 @@ func TestMergeIsASort(t *testing.T) {
 func TestMergeSaysWhichFileIsDamaged(t *testing.T) {
 	dir := t.TempDir()
 	writeFile(t, filepath.Join(dir, "client-1.lqh"), testHeader(), some(20))
-	b := writeFile(t, filepath.Join(dir, "client-2.lqh"), testHeader(), some(20))
+	b := writeFile(t, filepath.Join(dir, "client-2.lqh"), header("client-2"), some(20))
 	if err := os.WriteFile(filepath.Join(dir, "client-2.lqh"), b[:len(b)-3*RecordSize], 0o644); err != nil {
 		t.Fatal(err)
 	}
@@ -249,10 +249,54 @@ func TestMergeRefuses(t *testing.T) {
 		t.Errorf("no files: %v", err)
 	}
 	dir := t.TempDir()
-	writeFile(t, filepath.Join(dir, "a.lqh"), testHeader(), some(2))
+	writeFile(t, filepath.Join(dir, "a.lqh"), header("a"), some(2))
 	writeFile(t, filepath.Join(dir, "b.lqh"), Header{Process: "b", Locks: []string{"other", "lock-1"}}, some(2))
 	if _, err := OpenAll(dir); !errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), "b.lqh") {
 		t.Errorf("other locks: %v", err)
+	}
+	dir = t.TempDir()
+	writeFile(t, filepath.Join(dir, "client-1.lqh"), header("client-2"), some(2))
+	if _, err := OpenAll(dir); !errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), `client-1.lqh: it is the history of "client-2"`) {
+		t.Errorf("another's name: %v", err)
+	}
+	if err := os.Remove(filepath.Join(dir, "client-1.lqh")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(filepath.Join(dir, "client-1.lqh"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := OpenAll(dir); !errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), "client-1.lqh: it is no file") {
+		t.Errorf("a directory: %v", err)
+	}
+}
+
+// TestReaderIsBounded wants headers refused by which more would be made, or moved, than a file can hold.
+func TestReaderIsBounded(t *testing.T) {
+	for name, h := range map[string]Header{
+		"locks": {Locks: make([]string, maxLocks+1)}, "offset": {OffsetNS: maxTime + 1}, "offset back": {OffsetNS: -maxTime - 1},
+		"error": {ErrorNS: maxError + 1}, "negative error": {ErrorNS: -1},
+	} {
+		path := filepath.Join(t.TempDir(), "client-1.lqh")
+		writeFile(t, path, h, nil)
+		if _, err := Open(path); !errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), path+": header: ") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	for _, at := range []int64{maxTime + 1, -maxTime - 1} {
+		b := writeFile(t, filepath.Join(t.TempDir(), "client-1.lqh"), Header{OffsetNS: maxTime}, []Event{{Time: at, Seq: 1, Kind: Stall, Phase: Info}})
+		if es, err := readAll(b, 1000); !errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), "no time of CLOCK_MONOTONIC") {
+			t.Errorf("at %d: %v, %v", at, es, err)
+		}
+	}
+	path := filepath.Join(t.TempDir(), "client-1.lqh")
+	b := writeFile(t, path, testHeader(), some(3))
+	r, err := Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = r.Close() }()
+	if len(r.buf) > 2*len(b) {
+		t.Errorf("room for %d bytes where there are %d", len(r.buf), len(b))
 	}
 }
 
@@ -283,7 +327,7 @@ func BenchmarkMerge(b *testing.B) {
 		for i := range es {
 			es[i].Time += int64(f)
 		}
-		writeFile(b, filepath.Join(dir, string(rune('a'+f))+".lqh"), testHeader(), es)
+		writeFile(b, filepath.Join(dir, string(rune('a'+f))+".lqh"), header(string(rune('a'+f))), es)
 	}
 	b.SetBytes(8 * n * RecordSize)
 	for b.Loop() {
