@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -253,7 +254,7 @@ func (t *tally) observe(e *history.Event) {
 			t.judged.Effects++
 		}
 	case history.Dropped:
-		t.dropped += e.Value
+		t.dropped += min(max(e.Value, 0), math.MaxInt64-t.dropped)
 	default:
 	}
 }

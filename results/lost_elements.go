@@ -20,15 +20,21 @@ import (
 type lostElements struct {
 	run    Run
 	reads  map[place]int64
-	onto   map[int64]int64 // what each element was added to
+	onto   map[element]int64 // what each element was added to
 	acked  map[uint16][]history.Event
 	finals finals
 	added  int
 }
 
+// element is one by its name, in the set of a lock.
+type element struct {
+	lock uint16
+	name int64
+}
+
 func newLostElements(run Run) Checker {
 	return &lostElements{
-		run: run, reads: map[place]int64{}, onto: map[int64]int64{}, acked: map[uint16][]history.Event{}, finals: finals{},
+		run: run, reads: map[place]int64{}, onto: map[element]int64{}, acked: map[uint16][]history.Event{}, finals: finals{},
 	}
 }
 
@@ -40,7 +46,7 @@ func (c *lostElements) Observe(e *history.Event) {
 	case e.Kind == history.Read && e.Phase == history.Ok:
 		c.reads[placeOf(e)] = e.Value
 	case e.Kind == history.Write && e.Phase == history.Invoke:
-		c.onto[e.Value] = c.reads[placeOf(e)]
+		c.onto[element{e.Lock, e.Value}] = c.reads[placeOf(e)]
 	case e.Kind == history.Write && e.Phase == history.Ok:
 		c.added++
 		c.acked[e.Lock] = append(c.acked[e.Lock], *e)
@@ -62,7 +68,7 @@ func (c *lostElements) Finish() Finding {
 		if !read {
 			continue
 		}
-		set, whole := c.set(final.Value)
+		set, whole := c.set(lock, final.Value)
 		if !whole {
 			f = skipped(f, "", names)
 			f.Warnings = []string{fmt.Sprintf("the set of %s has an element that nobody is known to have added", lockName(c.run, lock))}
@@ -97,11 +103,11 @@ func (c *lostElements) Finish() Finding {
 }
 
 // set walks down from the element that was added last; whole is false where it meets one that nobody added.
-func (c *lostElements) set(last int64) (set map[int64]bool, whole bool) {
+func (c *lostElements) set(lock uint16, last int64) (set map[int64]bool, whole bool) {
 	set = map[int64]bool{}
 	for last != 0 && !set[last] {
 		set[last] = true
-		next, known := c.onto[last]
+		next, known := c.onto[element{lock, last}]
 		if !known {
 			return set, false
 		}

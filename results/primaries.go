@@ -34,7 +34,7 @@ type service struct {
 // Finish returns the finding.
 func (c primaries) Finish() Finding {
 	f := Finding{Checker: "primaries", Verdict: Clean, Measures: map[string]*float64{"both_primaries_served_ms": nil}}
-	asked, served := map[string]map[string]bool{}, map[string][]service{} // by lock
+	asked, served := map[string]map[string]bool{}, map[string]services{} // by lock
 	for _, o := range c.run.Observed {
 		lock, ok := strings.CutPrefix(o.Fact, history.FactTakes)
 		if !ok || o.By != history.ByObserve || o.Answer == "" {
@@ -55,9 +55,8 @@ func (c primaries) Finish() Finding {
 			continue // nobody could have taken writes beside another
 		}
 		judged = true
-		both := overlaps(served[lock])
-		total += length(both)
-		f.Witnesses = append(f.Witnesses, c.witnesses(lock, both)...)
+		total += served[lock].both()
+		f.Witnesses = append(f.Witnesses, c.witnesses(lock, served[lock].overlaps(MaxWitnesses))...)
 	}
 	if !judged {
 		f.Verdict, f.Skipped = Unknown, "no two servers were asked all the time whether they take writes"
@@ -69,33 +68,62 @@ func (c primaries) Finish() Finding {
 	return f
 }
 
+// services are those of one lock, of all servers.
+type services []service
+
 // shared is a time in which two servers took writes.
 type shared struct {
 	a, b service
 	span
 }
 
-// overlaps lists the times that two servers have in common, in their order.
-func overlaps(list []service) []shared {
+// overlaps lists the first times that two servers have in common, in their order. The services of one server do not overlap.
+func (list services) overlaps(most int) []shared {
+	list = slices.Clone(list)
+	slices.SortStableFunc(list, func(a, b service) int { return cmp.Compare(a.from, b.from) })
 	var out []shared
-	for i, a := range list {
-		for _, b := range list[i+1:] {
-			both := span{max(a.from, b.from), min(a.until, b.until)}
-			if a.said.Node != b.said.Node && both.from < both.until {
+	var open []service // one of each server
+	for _, b := range list {
+		if b.from >= b.until {
+			continue
+		}
+		open = slices.DeleteFunc(open, func(a service) bool { return a.until <= b.from || a.said.Node == b.said.Node })
+		for _, a := range open {
+			if both := (span{b.from, min(a.until, b.until)}); both.from < both.until && len(out) < most {
 				out = append(out, shared{a, b, both})
 			}
 		}
+		if len(out) == most {
+			break
+		}
+		open = append(open, b)
 	}
-	slices.SortStableFunc(out, func(a, b shared) int { return cmp.Compare(a.from, b.from) })
 	return out
 }
 
-// length is how long any two served; what three share counts once.
-func length(list []shared) int64 {
-	var total, until int64
+// both is how long any two served; what three share counts once.
+func (list services) both() int64 {
+	type end struct {
+		at   int64
+		node string
+		n    int
+	}
+	var ends []end
 	for _, s := range list {
-		total += max(0, s.until-max(s.from, until))
-		until = max(until, s.until)
+		if s.from < s.until {
+			ends = append(ends, end{s.from, s.said.Node, 1}, end{s.until, s.said.Node, -1})
+		}
+	}
+	slices.SortFunc(ends, func(a, b end) int { return cmp.Compare(a.at, b.at) })
+	var total int64
+	serving := map[string]int{}
+	for i, e := range ends {
+		if len(serving) > 1 {
+			total += e.at - ends[i-1].at
+		}
+		if serving[e.node] += e.n; serving[e.node] == 0 {
+			delete(serving, e.node)
+		}
 	}
 	return total
 }

@@ -33,6 +33,9 @@ type ballot struct {
 	applied, refused replicaSet
 }
 
+// maxReplicas is how many replicas a resource may have.
+const maxReplicas = 64
+
 // replicaSet has a bit for each replica, by its number.
 type replicaSet uint64
 

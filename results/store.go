@@ -1,13 +1,11 @@
 package results
 
 import (
-	"bufio"
 	"bytes"
 	_ "embed" // the schema
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -54,24 +52,59 @@ func ReadEnv(dir string) (Env, error) {
 	if e.Schema != EnvSchema {
 		return Env{}, fmt.Errorf("%s: schema is %q; this program reads %q", path, e.Schema, EnvSchema)
 	}
+	if len(e.Replicas) > maxReplicas {
+		return Env{}, fmt.Errorf("%s: the resource has %d replicas; this program counts the votes of %d", path, len(e.Replicas), maxReplicas)
+	}
 	return e, nil
 }
 
 func readJSON(path string, into any) error {
-	b, err := os.ReadFile(path)
+	b, err := readFile(path)
 	if err != nil {
 		return err
 	}
 	if err := json.Unmarshal(b, into); err != nil {
-		return fmt.Errorf("%s: %w", path, err)
+		return fmt.Errorf("%w: %s: offset %d: %v", history.ErrCorrupt, path, offsetOf(err), err)
 	}
 	return nil
 }
 
+// offsetOf says where JSON could not be read.
+func offsetOf(err error) int64 {
+	var syntax *json.SyntaxError
+	var kind *json.UnmarshalTypeError
+	switch {
+	case errors.As(err, &syntax):
+		return syntax.Offset
+	case errors.As(err, &kind):
+		return kind.Offset
+	}
+	return 0
+}
+
+// readFile reads a file; what is none, such as a pipe, may have no end.
+func readFile(path string) ([]byte, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("%w: %s: it is no file", history.ErrCorrupt, path)
+	}
+	return os.ReadFile(path)
+}
+
+// maxFaults is how many injections a run may have: twice what a schedule makes.
+const maxFaults = 20_000
+
 // ReadFaults reads faults.jsonl from the run directory; a run without that file has no faults. A line that cannot be
 // read is an error that wraps history.ErrCorrupt and says where.
 func ReadFaults(dir string) ([]history.Fault, error) {
-	list, err := readLines[history.Fault](filepath.Join(dir, FileFaults))
+	path := filepath.Join(dir, FileFaults)
+	list, err := readLines[history.Fault](path)
+	if len(list) > maxFaults {
+		return nil, fmt.Errorf("%w: %s: line %d: no run has so many injections", history.ErrCorrupt, path, maxFaults+1)
+	}
 	for i := range list {
 		if f := &list[i]; f.Receipt.Status == "" {
 			f.Receipt = history.Receipt{Status: history.Indeterminate, Evidence: "no receipt was taken", Time: f.Start}
@@ -87,39 +120,38 @@ func ReadObserved(dir string) ([]history.Observation, error) {
 
 // readLines reads a file of JSON Lines; one that is not there is empty.
 func readLines[T any](path string) ([]T, error) {
-	f, err := os.Open(path)
+	b, err := readFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = f.Close() }() // it is only read
 	var list []T
-	r := bufio.NewReader(f)
-	for n := 1; ; n++ {
-		line, err := r.ReadBytes('\n')
-		if len(bytes.TrimSpace(line)) > 0 {
-			var one T
-			if err := json.Unmarshal(line, &one); err != nil {
-				return nil, fmt.Errorf("%w: %s: line %d: %v", history.ErrCorrupt, path, n, err)
-			}
-			list = append(list, one)
+	n := 0
+	for line := range bytes.Lines(b) {
+		n++
+		if len(bytes.TrimSpace(line)) == 0 {
+			continue
 		}
-		if errors.Is(err, io.EOF) {
-			return list, nil
+		var one T
+		if err := json.Unmarshal(line, &one); err != nil {
+			return nil, fmt.Errorf("%w: %s: line %d: %v", history.ErrCorrupt, path, n, err)
 		}
-		if err != nil {
-			return nil, fmt.Errorf("%s: line %d: %w", path, n, err)
-		}
+		list = append(list, one)
 	}
+	return list, nil
 }
 
 func readScenario(dir string) (scenarios.Scenario, error) {
 	path := filepath.Join(dir, FileScenario)
-	b, err := os.ReadFile(path)
+	b, err := readFile(path)
 	if err != nil {
 		return scenarios.Scenario{}, err
 	}
-	return scenarios.Parse(b, path)
+	s, err := scenarios.Parse(b, path)
+	if err != nil { // what a person wrote would be for that person to mend; this is a copy
+		return s, fmt.Errorf("%w: %v", history.ErrCorrupt, err)
+	}
+	return s, nil
 }

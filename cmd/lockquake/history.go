@@ -58,12 +58,20 @@ func isRunDir(dir string) error {
 	case !info.IsDir():
 		return usagef("%s: not a directory; a run is a directory such as runs/etcd-holder-pause/latest", dir)
 	}
-	for _, f := range []string{results.FileEnv, results.FileScenario} {
+	var missing []string
+	wanted := []string{results.FileEnv, results.FileScenario, results.DirHistory}
+	for _, f := range wanted {
 		if _, err := os.Stat(filepath.Join(dir, f)); err != nil {
-			return usagef("%s: not the directory of a run, it has no %s", dir, f)
+			missing = append(missing, f)
 		}
 	}
-	return nil
+	switch len(missing) {
+	case 0:
+		return nil
+	case len(wanted):
+		return usagef("%s: not the directory of a run, it has no %s", dir, missing[0])
+	}
+	return fmt.Errorf("%w: %s: it is missing", history.ErrCorrupt, filepath.Join(dir, missing[0]))
 }
 
 // startOf reads when the workload of a run was let go, in ns; 0 where that is not known.
