@@ -20,9 +20,9 @@ type unavailability struct {
 	run   Run
 	asks  *asks
 	locks []availableLock
-	next  int // the next fault to begin
 	worst []outage
 	last  int64
+	many  bool // more faults stood on one lock than are followed
 }
 
 // outage is what one fault did.
@@ -31,11 +31,33 @@ type outage struct {
 	longest int64
 }
 
+// maxStanding bounds the faults that stand on a lock although it was granted since.
+const maxStanding = 128
+
 type availableLock struct {
+	used   bool
 	seen   int64
-	asked  int64 // how long somebody asked so far
-	grant  int64 // what asked was at the last grant
+	asked  int64   // how long somebody asked so far
+	grant  int64   // what asked was at the last grant
+	next   int     // the next fault to begin
+	begun  []begun // since the last grant
 	faults []window
+}
+
+// begun is faults that began between two looks at a lock.
+type begun struct {
+	first, next int   // by their places in the run
+	from        int64 // the time of the first look
+	asked       int64 // what the lock's asked was then
+	asking      bool  // whether somebody asked from then on
+}
+
+// at returns what the lock's asked was at a fault's start.
+func (b begun) at(start int64) int64 {
+	if b.asking {
+		return b.asked + max(0, start-b.from)
+	}
+	return b.asked
 }
 
 // window is a fault that a lock has not recovered from.
@@ -50,27 +72,25 @@ func newUnavailability(run Run) Checker {
 	return c
 }
 
-// touch adds the time since the lock was last looked at, if somebody asked.
+// touch adds the time since the lock was last looked at, if somebody asked, and begins the faults since.
 func (c *unavailability) touch(lock uint16, t int64) {
 	for int(lock) >= len(c.locks) {
 		c.locks = append(c.locks, availableLock{})
 	}
 	l := &c.locks[lock]
-	if t > l.seen && int(lock) < len(c.asks.asking) && c.asks.asking[lock] > 0 {
-		l.asked += t - l.seen
+	b := begun{first: l.next, from: l.seen, asked: l.asked, asking: int(lock) < len(c.asks.asking) && c.asks.asking[lock] > 0}
+	for l.next < len(c.run.Faults) && c.run.Faults[l.next].Start <= t {
+		l.next++
 	}
+	if b.next = l.next; b.first < b.next {
+		l.begun = append(l.begun, b)
+	}
+	l.asked, l.used = b.at(t), true
 	l.seen = max(l.seen, t)
 }
 
 // Observe takes the next event.
 func (c *unavailability) Observe(e *history.Event) {
-	for c.next < len(c.run.Faults) && c.run.Faults[c.next].Start <= e.Time {
-		for i := range c.locks {
-			c.touch(uint16(i), c.run.Faults[c.next].Start)
-			c.locks[i].faults = append(c.locks[i].faults, window{c.next, c.locks[i].asked})
-		}
-		c.next++
-	}
 	c.last = e.Time
 	c.asks.observe(e)
 	if e.Kind == history.Acquire && e.Phase == history.Ok {
@@ -82,13 +102,25 @@ func (c *unavailability) Observe(e *history.Event) {
 // granted closes the gap of a lock in every fault that it has not recovered from.
 func (c *unavailability) granted(l *availableLock, t int64) {
 	open := l.faults[:0]
-	for _, w := range l.faults {
+	close := func(w window) {
 		c.gap(l, w)
-		if end := c.run.Faults[w.fault].End; end == 0 || t < end {
+		switch end := c.run.Faults[w.fault].End; {
+		case end != 0 && t >= end:
+		case len(open) == maxStanding:
+			c.many = true
+		default:
 			open = append(open, w)
 		}
 	}
-	l.faults = open
+	for _, w := range l.faults {
+		close(w)
+	}
+	for _, b := range l.begun {
+		for i := b.first; i < b.next; i++ {
+			close(window{i, b.at(c.run.Faults[i].Start)})
+		}
+	}
+	l.faults, l.begun = open, l.begun[:0]
 	l.grant = l.asked
 }
 
@@ -106,9 +138,10 @@ var unfit = regexp.MustCompile(`[^a-z0-9]+`)
 // Finish returns the finding.
 func (c *unavailability) Finish() Finding {
 	for i := range c.locks {
-		c.touch(uint16(i), c.last)
-		for _, w := range c.locks[i].faults {
-			c.gap(&c.locks[i], w)
+		if l := &c.locks[i]; l.used {
+			c.touch(uint16(i), c.last)
+			c.granted(l, c.last) // nothing comes any more
+			*l = availableLock{}
 		}
 	}
 	f := Finding{Checker: "unavailability", Verdict: Clean, Measures: map[string]*float64{"unavailability_ms_max": nil}}
@@ -122,6 +155,13 @@ func (c *unavailability) Finish() Finding {
 			longest = max(longest, o.longest)
 			f.Measures[name] = measure(milli(o.longest))
 		}
+	}
+	if c.many {
+		for name := range f.Measures {
+			f.Measures[name] = nil
+		}
+		f.Verdict, f.Warnings = Unknown, []string{fmt.Sprintf("more than %d faults stood at once: how long nobody got a lock is not told", maxStanding)}
+		return f
 	}
 	if !asked {
 		f.Verdict, f.Skipped = Unknown, "nobody asked for a lock while a fault stood"
