@@ -34,6 +34,8 @@ const (
 	highestNS = 3_600_000_000e3 // an hour; what took longer counts as one
 	// manyStretches is from where on histograms keep two digits for three: they cost 190 kB each.
 	manyStretches = 64
+	// mostPhased is how many faults cut the run into stretches: a histogram of two digits costs 26 kB.
+	mostPhased = 128
 )
 
 // stretch is a part of the run between two moments at which a fault began or ended.
@@ -61,7 +63,7 @@ func newLatency(run Run) Checker {
 	c.t = newTracker(run, c)
 	c.t.reuse = true
 	var cuts []int64
-	for _, f := range run.Faults {
+	for _, f := range run.Faults[:min(len(run.Faults), mostPhased)] {
 		cuts = append(cuts, f.Start)
 		if f.End != 0 {
 			cuts = append(cuts, f.End)
@@ -148,6 +150,9 @@ func (c *latency) Finish() Finding {
 		q, _ := c.quantiles(op, func(stretch) bool { return true })
 		f.Measures[name+"_p50_ms"], f.Measures[name+"_p99_ms"], f.Measures[name+"_max_ms"] = q.P50, q.P99, q.Max
 	}
+	if n := len(c.run.Faults); n > mostPhased {
+		f.Warnings = append(f.Warnings, fmt.Sprintf("latency is told by phases for the first %d of %d injections", mostPhased, n))
+	}
 	return f
 }
 
@@ -192,7 +197,7 @@ func (c *latency) phases() []PhaseLatency {
 		}
 	}
 	ps := []PhaseLatency{phase("before", c.run.Start, c.run.Faults[0].Start)}
-	for i, f := range c.run.Faults {
+	for i, f := range c.run.Faults[:min(len(c.run.Faults), mostPhased)] {
 		name := fmt.Sprintf("%s %d", f.Name, f.ID)
 		if f.End == 0 {
 			ps = append(ps, phase(name, f.Start, max(end, f.Start)))

@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"sort"
 	"strings"
 
 	"github.com/lockquake/lockquake/history"
@@ -23,7 +24,7 @@ type lostWrites struct {
 	t        *tracker
 	looks    map[uint16]*look // by lock
 	holds    []*hold
-	releases []history.Event // their invokes
+	releases map[uint16][]int64 // by lock: when they began
 	list     shortlist
 }
 
@@ -31,6 +32,8 @@ type lostWrites struct {
 type look struct {
 	step int
 	last map[string]history.Observation  // by node: its last answer
+	keep map[grantOf]bool                // the grants in these answers
+	at   span                            // when the servers were asked: all of them between its ends
 	had  map[grantOf]history.Observation // the first time that a server was seen to have a grant
 }
 
@@ -40,18 +43,24 @@ type grantOf struct {
 }
 
 func newLostWrites(run Run) Checker {
-	c := &lostWrites{run: run, looks: map[uint16]*look{}, list: shortlist{room: MaxWitnesses}}
+	c := &lostWrites{run: run, looks: map[uint16]*look{}, releases: map[uint16][]int64{}, list: shortlist{room: MaxWitnesses}}
 	c.t = newTracker(run, c)
+	locks := map[string]uint16{}
+	for i, name := range run.Locks {
+		locks[name] = uint16(i)
+	}
 	for _, o := range run.Observed {
 		lock, ok := strings.CutPrefix(o.Fact, history.FactHolder)
-		if i := slices.Index(run.Locks, lock); ok && i >= 0 && o.Answer != "" {
-			c.saw(uint16(i), o)
+		if i, known := locks[lock]; ok && known && o.Answer != "" {
+			c.saw(i, o)
 		}
 	}
 	for i, l := range c.looks {
 		if l.step == 0 {
 			delete(c.looks, i) // nobody asked for the end
+			continue
 		}
+		l.close()
 	}
 	return c
 }
@@ -80,13 +89,15 @@ func (c *lostWrites) saw(lock uint16, o history.Observation) {
 	}
 }
 
-// span is when the servers were asked: all of them between its ends.
-func (l *look) span() span {
-	s := span{forever, 0}
+// close takes what all answers of the look say together.
+func (l *look) close() {
+	l.at, l.keep = span{forever, 0}, map[grantOf]bool{}
 	for _, o := range l.last {
-		s.from, s.until = min(s.from, o.LastAsked), max(s.until, o.LastAnswered)
+		l.at.from, l.at.until = min(l.at.from, o.LastAsked), max(l.at.until, o.LastAnswered)
+		if o.User != nil {
+			l.keep[grantOf{*o.User, o.Grant}] = true
+		}
 	}
-	return s
 }
 
 // text says what they had.
@@ -111,7 +122,7 @@ func (c *lostWrites) Observe(e *history.Event) {
 		return
 	}
 	if e.Kind == history.Release && e.Phase == history.Invoke {
-		c.releases = append(c.releases, *e)
+		c.releases[e.Lock] = append(c.releases[e.Lock], e.Time)
 	}
 	c.t.observe(e)
 }
@@ -122,19 +133,14 @@ func (c *lostWrites) ended(*hold)            {}
 
 // lost tells whether the hold's key should be there and is not.
 func (c *lostWrites) lost(h *hold, l *look) bool {
-	at := l.span()
-	seen, ok := l.had[grantOf{h.user, h.grant}]
-	if !ok || seen.Answered >= at.from || !h.entitled(at.from, at.until) {
+	g := grantOf{h.user, h.grant}
+	seen, ok := l.had[g]
+	if !ok || seen.Answered >= l.at.from || l.keep[g] || !h.entitled(l.at.from, l.at.until) {
 		return false
 	}
-	for _, o := range l.last {
-		if o.User != nil && *o.User == h.user && o.Grant == h.grant {
-			return false
-		}
-	}
-	return !slices.ContainsFunc(c.releases, func(e history.Event) bool {
-		return e.Lock == h.lock && e.Time > h.issued && e.Time < at.until
-	})
+	releases := c.releases[h.lock] // in the order of time
+	i := sort.Search(len(releases), func(i int) bool { return releases[i] > h.issued })
+	return i == len(releases) || releases[i] >= l.at.until
 }
 
 // Finish returns the finding.
@@ -155,8 +161,10 @@ func (c *lostWrites) Finish() Finding {
 		if l == nil || !c.lost(h, l) {
 			continue
 		}
-		lost++
-		had, at := l.had[grantOf{h.user, h.grant}], l.span().until
+		if lost++; !c.list.wants(0) {
+			continue
+		}
+		had, at := l.had[grantOf{h.user, h.grant}], l.at.until
 		proved := []history.Observation{had}
 		for _, node := range slices.Sorted(maps.Keys(l.last)) {
 			proved = append(proved, l.last[node])
