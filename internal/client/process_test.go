@@ -140,6 +140,34 @@ func TestStallIsNoticed(t *testing.T) {
 	}
 }
 
+// A client whose supervisor is stopped runs on until the stream is full. Then its users wait, within the hold too, and the history tells for
+// how long: the stalls cover all of a hold but what it takes anyway.
+func TestUsersOfAFullStreamStandStill(t *testing.T) {
+	r, _ := child(t, "plain")
+	r.begin(withWorkload("acquire-release", `{}`, 4))
+	time.Sleep(50 * time.Millisecond)
+	r.still.Lock()
+	time.Sleep(500 * time.Millisecond)
+	r.still.Unlock()
+	time.Sleep(50 * time.Millisecond)
+	r.stop()
+	var longest, told int64
+	for _, end := range find(r.events, history.Release, history.Invoke) {
+		granted := find(r.events[end.Grant-1:end.Seq], history.Acquire, history.Ok)
+		i := slices.IndexFunc(granted, func(e history.Event) bool { return e.Grant == end.Grant })
+		if i < 0 || end.Time-granted[i].Time < longest {
+			continue
+		}
+		longest, told = end.Time-granted[i].Time, 0
+		for _, s := range find(r.events, history.Stall, history.Info) {
+			told += max(0, min(s.Time, end.Time)-max(s.Time-s.Value, granted[i].Time))
+		}
+	}
+	if longest < int64(100*time.Millisecond) || told < longest*9/10 {
+		t.Errorf("the longest hold took %v, of which the stalls tell %v", time.Duration(longest), time.Duration(told))
+	}
+}
+
 func TestErrorsAreCounted(t *testing.T) {
 	var a tally
 	for i := range 30 {

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -59,6 +60,7 @@ type rig struct {
 	err    error // of the stream
 	result chan error
 	id     int
+	still  sync.Mutex // held while the supervisor does not read
 }
 
 // inside runs a client in this process.
@@ -107,6 +109,8 @@ func newRig(t *testing.T, stdin io.WriteCloser, stdout io.Reader) *rig {
 		defer close(r.ended)
 		defer close(r.frames)
 		for {
+			r.still.Lock()
+			r.still.Unlock() //nolint:staticcheck // it only waits
 			item, err := r.conn.Receive()
 			if err != nil {
 				if !errors.Is(err, io.EOF) {

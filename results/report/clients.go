@@ -14,19 +14,16 @@ import (
 func clientLines(r results.Report) []string {
 	var out []string
 	for _, c := range r.Clients {
-		line := clientLine(c.Client)
+		line := clientLine(c.Client, r.Program)
 		if len(r.Clients) > 1 {
 			line = strings.Join(c.Nodes, ", ") + ": " + line
-		}
-		if r.Program != "" {
-			line += ", run from " + r.Program
 		}
 		out = append(out, line)
 	}
 	return out
 }
 
-func clientLine(c results.Client) string {
+func clientLine(c results.Client, program string) string {
 	var libraries []string
 	for _, module := range slices.Sorted(maps.Keys(c.Libraries)) {
 		libraries = append(libraries, libraryName(module)+" "+strings.TrimPrefix(c.Libraries[module], "v"))
@@ -38,6 +35,9 @@ func clientLine(c results.Client) string {
 	line := strings.TrimSpace(name + " " + c.Software)
 	if len(libraries) > 0 {
 		line += " (" + strings.Join(libraries, ", ") + ")"
+	}
+	if program != "" {
+		line += ", run from " + program
 	}
 	if c.Foreign {
 		line += ", which is not lockquake's own: its lock is what it made of the one that was asked for"
