@@ -27,6 +27,25 @@ type toy struct {
 	gone      bool // renewals say that the grant is lost
 	onRelease func()
 	woken     int64 // what it tells of notifications; 0: nothing
+
+	slow  time.Duration                     // by how much its answers come late
+	valid func(end time.Time) lock.Validity // of its grants; nil: they have the end that they seem to have
+	quiet bool                              // its grants do not say when they were issued
+	calls []call
+	news  chan lock.Change // what a Watcher tells beside the loss; nil: nothing
+}
+
+// call is one that the service took.
+type call struct {
+	began, answered time.Time
+	given           lock.Grant // what it was called with
+	grant           lock.Grant // what it returned
+}
+
+// called notes a call when it is answered. The caller holds the lock.
+func (t *toy) called(began time.Time, given lock.Grant, grant *lock.Grant) {
+	time.Sleep(t.slow)
+	t.calls = append(t.calls, call{began: began, answered: time.Now(), given: given, grant: *grant})
 }
 
 func newToy() *toy {
@@ -82,7 +101,8 @@ type plain struct {
 }
 
 func (p *plain) Acquire(ctx context.Context, r lock.Request) (lock.Grant, error) {
-	issued := time.Now()
+	began := time.Now()
+	issued := began
 	lock.At(ctx, "toy-sent")
 	if p.t.deaf {
 		select {}
@@ -104,10 +124,24 @@ func (p *plain) Acquire(ctx context.Context, r lock.Request) (lock.Grant, error)
 	id := fmt.Sprintf("%d-%d", p.user, p.t.token)
 	p.t.holder[r.Lock] = id
 	p.t.lose[id] = make(chan struct{})
-	return lock.Grant{Lock: r.Lock, Mode: r.Mode, ID: id, Token: p.t.token, Issued: issued, ValidUntil: lock.Until(issued.Add(r.TTL))}, nil
+	g := lock.Grant{Lock: r.Lock, Mode: r.Mode, ID: id, Token: p.t.token, Issued: issued, ValidUntil: p.t.until(issued.Add(r.TTL))}
+	if p.t.quiet {
+		g.Issued = time.Time{}
+	}
+	p.t.called(began, lock.Grant{}, &g)
+	return g, nil
+}
+
+// until is the validity of a grant with this end.
+func (t *toy) until(end time.Time) lock.Validity {
+	if t.valid != nil {
+		return t.valid(end)
+	}
+	return lock.Until(end)
 }
 
 func (p *plain) Release(_ context.Context, g lock.Grant) error {
+	began := time.Now()
 	if p.t.onRelease != nil {
 		p.t.onRelease()
 	}
@@ -118,6 +152,7 @@ func (p *plain) Release(_ context.Context, g lock.Grant) error {
 	}
 	delete(p.t.holder, g.Lock)
 	p.t.change.Broadcast()
+	p.t.called(began, g, &lock.Grant{})
 	return nil
 }
 
@@ -133,13 +168,20 @@ func (p *talking) Watch(ctx context.Context, g lock.Grant) <-chan lock.Change {
 	p.t.mu.Unlock()
 	go func() {
 		defer close(out)
-		select {
-		case <-lost:
+		for {
+			var c lock.Change
 			select {
-			case out <- lock.Change{At: time.Now(), Lost: true}:
+			case c = <-p.t.news:
+			case <-lost:
+				c, lost = lock.Change{At: time.Now(), Lost: true}, nil
 			case <-ctx.Done():
+				return
 			}
-		case <-ctx.Done():
+			select {
+			case out <- c:
+			case <-ctx.Done():
+				return
+			}
 		}
 	}()
 	return out
@@ -153,7 +195,9 @@ func (p *talking) Renew(_ context.Context, g lock.Grant, ttl time.Duration) (loc
 	if p.t.gone || p.t.holder[g.Lock] != g.ID {
 		return lock.Grant{}, lock.ErrNotHeld
 	}
-	g.ValidUntil = lock.Until(sent.Add(ttl))
+	was := g
+	g.ValidUntil = p.t.until(sent.Add(ttl))
+	p.t.called(sent, was, &g)
 	return g, nil
 }
 

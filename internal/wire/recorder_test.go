@@ -142,7 +142,7 @@ func TestRecorderDrops(t *testing.T) {
 		t.Error("a full recorder does not hold back those who hold nothing")
 	}
 	recorded, dropped := rec.Counts()
-	if dropped == 0 || recorded+dropped != all {
+	if dropped == 0 || recorded+dropped < all { // more where a write made room meanwhile, and the history told of what it missed
 		t.Fatalf("%d recorded and %d dropped of %d", recorded, dropped, all)
 	}
 	if s := rec.Append(&history.Event{Kind: history.Read, Phase: history.Invoke}); s.Seq != 0 {
@@ -158,14 +158,19 @@ func TestRecorderDrops(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	told := events[len(events)-2]
-	if told.Kind != history.Dropped || told.Value != dropped {
-		t.Errorf("the history tells %v of %d, want dropped of %d", told.Kind, told.Value, dropped)
+	if told := events[len(events)-2]; told.Kind != history.Dropped {
+		t.Errorf("the last but one is %+v, want dropped", told)
 	}
 	for i, e := range events {
+		if e.Kind == history.Dropped {
+			dropped -= e.Value
+		}
 		if e.Seq != uint32(i+1) {
 			t.Fatalf("event %d has number %d", i, e.Seq)
 		}
+	}
+	if dropped != 0 {
+		t.Errorf("the history does not tell of %d dropped events", dropped)
 	}
 }
 

@@ -1,0 +1,216 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"io"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/lockquake/lockquake/history"
+	"github.com/lockquake/lockquake/internal/clock"
+	"github.com/lockquake/lockquake/internal/wire"
+	"github.com/lockquake/lockquake/lock"
+	"github.com/lockquake/lockquake/workloads/resource"
+)
+
+// answerTime is how long a slow service takes.
+const answerTime = 20 * time.Millisecond
+
+// TestStampsOfAHold has a slow service grant, renew and take back: what the service was called with, and when, is what is recorded.
+func TestStampsOfAHold(t *testing.T) {
+	reg, address := register(t, resource.GuardNone)
+	y := newToy()
+	y.slow, y.token = answerTime, 40
+	r := inside(t, y)
+	r.begin(protecting(address, resource.GuardNone, nil))
+	for _, c := range []wire.Command{
+		{Do: wire.DoAcquire, Lock: 1, Mode: lock.Shared.String()},
+		{Do: wire.DoRenew, Lock: 1},
+		{Do: wire.DoRenew, Lock: 1},
+		{Do: wire.DoWrite, Lock: 1, Value: 7},
+		{Do: wire.DoRead, Lock: 1},
+		{Do: wire.DoCheck, Lock: 1},
+		{Do: wire.DoRelease, Lock: 1},
+	} {
+		r.must(wire.OutcomeOK, c)
+	}
+	r.stop()
+	reg.stop()
+	kinds := []history.Kind{history.Acquire, history.Renew, history.Renew, history.Write, history.Read, history.Check, history.Release}
+	if len(r.events) != 2*len(kinds) || len(y.calls) != 4 {
+		t.Fatalf("%d events, %d calls", len(r.events), len(y.calls))
+	}
+	for i, k := range kinds {
+		invoke, ok := r.events[2*i], r.events[2*i+1]
+		if invoke.Kind != k || ok.Kind != k || ok.Phase != history.Ok || ok.Op != invoke.Seq || invoke.Lock != 1 || ok.Lock != 1 {
+			t.Errorf("operation %d is %+v, %+v", i, invoke, ok)
+		}
+		if invoke.Mode != uint8(lock.Shared) || ok.Mode != uint8(lock.Shared) || ok.Token != 41 || ok.Grant != 1 {
+			t.Errorf("%v ends %+v, its invoke is %+v", k, ok, invoke)
+		}
+		if k != history.Acquire && (invoke.Token != 41 || invoke.Grant != 1) {
+			t.Errorf("%v begins %+v", k, invoke)
+		}
+	}
+	for i, at := range []int{0, 2, 4, 12} { // the calls of the service among the events
+		c, invoke, ok := y.calls[i], r.events[at], r.events[at+1]
+		if invoke.Time > clock.Of(c.began) || ok.Time < clock.Of(c.answered) {
+			t.Errorf("call %d from %d to %d is recorded from %d to %d", i, clock.Of(c.began), clock.Of(c.answered), invoke.Time, ok.Time)
+		}
+		if end, granted := c.grant.ValidUntil.Time(); granted && ok.Valid != clock.Of(end) {
+			t.Errorf("call %d: valid is recorded %s after the end", i, time.Duration(ok.Valid-clock.Of(end)))
+		}
+		if i > 0 && c.given.ValidUntil != y.calls[i-1].grant.ValidUntil {
+			t.Errorf("call %d was made with an older grant", i)
+		}
+	}
+	if got := r.events[1].Value; got != clock.Of(y.calls[0].grant.Issued) {
+		t.Errorf("issued is recorded %s after the send time", time.Duration(got-clock.Of(y.calls[0].grant.Issued)))
+	}
+	if w, g := r.events[6], r.events[9]; w.Value != 7 || g.Value != 7 {
+		t.Errorf("written %+v, read %+v", w, g)
+	}
+	effects := slices.Concat(find(reg.events, history.EffectWrite, history.Ok), find(reg.events, history.EffectRead, history.Ok))
+	for _, e := range effects {
+		if e.Token != 41 || e.Grant != 1 {
+			t.Errorf("the resource was told %+v", e)
+		}
+	}
+	if len(effects) != 2 {
+		t.Errorf("%d effects", len(effects))
+	}
+}
+
+// TestResourceIsToldOfTheGrant compares what accesses carry with the grant.
+func TestResourceIsToldOfTheGrant(t *testing.T) {
+	u := &user{s: &session{start: aStart(nil)}, name: history.MakeUser(1, 3)}
+	h := &hold{u: u, lock: 1, op: 9, token: 5, mode: lock.Shared, grant: lock.Grant{ID: "g"}}
+	if got, want := h.touch(), (resource.Access{Lock: "lock-1", User: u.name, Grant: 9, Token: 5, Mode: lock.Shared, Owner: "g"}); got != want {
+		t.Errorf("told %+v, want %+v", got, want)
+	}
+}
+
+// TestValidityOfAnotherKind records a grant without end and one of which nothing is known, and when they were issued at the earliest.
+func TestValidityOfAnotherKind(t *testing.T) {
+	for want, valid := range map[int64]lock.Validity{history.ValidEndless: lock.Endless(), history.ValidUnknown: lock.Unknown()} {
+		y := newToy()
+		y.slow, y.quiet, y.valid = answerTime, true, func(time.Time) lock.Validity { return valid }
+		r := inside(t, y)
+		r.begin(nil)
+		r.must(wire.OutcomeOK, wire.Command{Do: wire.DoAcquire})
+		again := wire.OutcomeFail // in hand already
+		if want == history.ValidUnknown {
+			again = wire.OutcomeOK
+			y.loseAll()
+		}
+		r.must(again, wire.Command{Do: wire.DoAcquire})
+		r.stop()
+		if ok := find(r.events, history.Acquire, history.Ok)[0]; ok.Valid != want || ok.Value != r.events[0].Time {
+			t.Errorf("recorded %+v, asked at %d", ok, r.events[0].Time)
+		}
+	}
+}
+
+// TestChangesAreRecorded tells of a keep-alive, of the loss and of what comes after it.
+func TestChangesAreRecorded(t *testing.T) {
+	y := newToy()
+	y.news = make(chan lock.Change)
+	y.valid = func(time.Time) lock.Validity { return lock.Until(time.Now().Add(-time.Second)) } // over when it comes
+	r := inside(t, y)
+	r.begin(nil)
+	r.must(wire.OutcomeOK, wire.Command{Do: wire.DoAcquire, Lock: 1, Mode: lock.Shared.String()})
+	before, end := time.Now().Add(-time.Minute), time.Now().Add(time.Hour)
+	y.news <- lock.Change{At: before, ValidUntil: lock.Until(end)}
+	y.news <- lock.Change{At: before, ValidUntil: lock.Until(end)}
+	r.must(wire.OutcomeFail, wire.Command{Do: wire.DoAcquire, Lock: 1}) // kept alive: in hand already
+	learned := before.Add(time.Second)
+	y.news <- lock.Change{At: learned, Lost: true}
+	y.news <- lock.Change{At: time.Now(), ValidUntil: lock.Until(end.Add(time.Hour))}
+	y.news <- lock.Change{At: time.Now(), Lost: true}
+	r.must(wire.OutcomeOK, wire.Command{Do: wire.DoRelease, Lock: 1})
+	r.stop()
+	renewed, lost := find(r.events, history.Renewed, history.Info), find(r.events, history.Lost, history.Info)
+	if len(renewed) != 2 || len(lost) != 1 {
+		t.Fatalf("renewed %+v, lost %+v", renewed, lost)
+	}
+	for i, e := range []history.Event{renewed[0], lost[0]} {
+		if e.Valid != clock.Of(end) || e.Value != clock.Of([]time.Time{before, learned}[i]) {
+			t.Errorf("%v: valid %s after the end, learned at %d", e.Kind, time.Duration(e.Valid-clock.Of(end)), e.Value)
+		}
+		if e.Grant != 1 || e.Token != 1 || e.Mode != uint8(lock.Shared) || e.Lock != 1 {
+			t.Errorf("recorded %+v", e)
+		}
+	}
+}
+
+// TestChangesAfterTheRelease tells of a loss while the release is under way: it is the release's own doing.
+func TestChangesAfterTheRelease(t *testing.T) {
+	h := &hold{u: &user{s: &session{}}, ended: true}
+	h.u.s.rec = wire.NewRecorder(wire.NewNodeConn(nil, io.Discard), wire.FormatRecords, nil)
+	h.changed(lock.Change{At: time.Now(), Lost: true})
+	if n, _ := h.u.s.rec.Counts(); n != 0 || h.lost {
+		t.Errorf("%d events, lost %v", n, h.lost)
+	}
+	if err := h.u.s.rec.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestLossFoundByAnOrder is told that the grant is gone by the answer to its own renewal.
+func TestLossFoundByAnOrder(t *testing.T) {
+	y := newToy()
+	r := inside(t, y)
+	r.begin(nil)
+	r.must(wire.OutcomeOK, wire.Command{Do: wire.DoAcquire})
+	y.mu.Lock()
+	y.gone = true
+	y.mu.Unlock()
+	r.must(wire.OutcomeFail, wire.Command{Do: wire.DoRenew})
+	r.stop()
+	failed, lost := find(r.events, history.Renew, history.Fail), find(r.events, history.Lost, history.Info)
+	if len(failed) != 1 || failed[0].Code != history.CodeNotHeld || len(lost) != 1 || lost[0].Grant != 1 {
+		t.Errorf("failed %+v, lost %+v", failed, lost)
+	}
+}
+
+// TestEndWithoutInvoke ends an operation whose invoke found no room: an end alone would mean nothing.
+func TestEndWithoutInvoke(t *testing.T) {
+	u := &user{s: &session{rec: wire.NewRecorder(wire.NewNodeConn(nil, io.Discard), wire.FormatRecords, nil)}}
+	for _, flushed := range []bool{true, false} {
+		u.finished(&history.Event{Kind: history.Acquire, Phase: history.Ok}, wire.Stamp{Time: 1}, flushed)
+	}
+	if n, _ := u.s.rec.Counts(); n != 0 {
+		t.Errorf("%d events", n)
+	}
+	if err := u.s.rec.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestNobodyAsksWhileEventsWait holds a user back that has nothing in hand, until its time is over.
+func TestNobodyAsksWhileEventsWait(t *testing.T) {
+	out, in := io.Pipe()
+	u := &user{s: &session{rec: wire.NewRecorder(wire.NewNodeConn(nil, in), wire.FormatRecords, nil)}}
+	u.s.rec.Append(&history.Event{Kind: history.Read, Phase: history.Invoke})
+	if _, err := io.ReadFull(out, make([]byte, 1)); err != nil { // the write is under way, and ends when the rest is read
+		t.Fatal(err)
+	}
+	for !u.s.rec.Crowded() {
+		u.s.rec.Append(&history.Event{Kind: history.Read, Phase: history.Invoke})
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), answerTime)
+	defer cancel()
+	if err := u.admit(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("admitted: %v", err)
+	}
+	go func() { _, _ = io.Copy(io.Discard, out) }()
+	if err := u.admit(t.Context()); err != nil {
+		t.Errorf("not admitted when all was written: %v", err)
+	}
+	if err := u.s.rec.Close(); err != nil {
+		t.Error(err)
+	}
+	_ = in.Close()
+}
