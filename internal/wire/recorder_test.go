@@ -132,45 +132,45 @@ func TestRecorderSendsTheRestSoon(t *testing.T) {
 
 // A reader that does not read: users in a hold go on, what finds no room is dropped and counted, and the history says so.
 func TestRecorderDrops(t *testing.T) {
-	rec, r, end := piped(t)
-	defer r.Close()
-	const all = 2*room + 5000 // one room may be on its way into the pipe
-	for range all {
-		rec.Append(&history.Event{Kind: history.Read, Phase: history.Invoke})
+	out, in := io.Pipe()
+	rec := NewRecorder(NewNodeConn(nil, in), FormatRecords, nil)
+	read := func() Stamp { return rec.Append(&history.Event{Kind: history.Read, Phase: history.Invoke}) }
+	read()
+	begun := make([]byte, 1)
+	if _, err := io.ReadFull(out, begun); err != nil { // the write has begun, and ends when the rest is read
+		t.Fatal(err)
+	}
+	const lost = 5000
+	for i := range room + lost {
+		if s := read(); (s.Seq == 0) != (i >= room) || s.Time == 0 {
+			t.Fatalf("event %d of %d got %+v", i, room, s)
+		}
 	}
 	if !rec.Crowded() {
 		t.Error("a full recorder does not hold back those who hold nothing")
 	}
-	recorded, dropped := rec.Counts()
-	if dropped == 0 || recorded+dropped < all { // more where a write made room meanwhile, and the history told of what it missed
-		t.Fatalf("%d recorded and %d dropped of %d", recorded, dropped, all)
+	if recorded, dropped := rec.Counts(); recorded != room+1 || dropped != lost {
+		t.Errorf("%d recorded and %d dropped", recorded, dropped)
 	}
-	if s := rec.Append(&history.Event{Kind: history.Read, Phase: history.Invoke}); s.Seq != 0 {
-		t.Errorf("an event without room got the number %d", s.Seq)
-	}
-	dropped++
 	go func() {
 		rec.Flush()
-		rec.Append(&history.Event{Kind: history.Read, Phase: history.Ok})
-		end()
+		read()
+		if err := rec.Close(); err != nil {
+			t.Error(err)
+		}
+		_ = in.Close()
 	}()
-	_, events, err := receiveAll(NewDecoder(r))
+	_, events, err := receiveAll(NewDecoder(io.MultiReader(bytes.NewReader(begun), out)))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if told := events[len(events)-2]; told.Kind != history.Dropped {
-		t.Errorf("the last but one is %+v, want dropped", told)
+	if told := events[len(events)-2]; len(events) != room+3 || told.Kind != history.Dropped || told.Value != lost {
+		t.Errorf("of %d events the last but one is %+v, want %d dropped", len(events), told, lost)
 	}
 	for i, e := range events {
-		if e.Kind == history.Dropped {
-			dropped -= e.Value
-		}
 		if e.Seq != uint32(i+1) {
 			t.Fatalf("event %d has number %d", i, e.Seq)
 		}
-	}
-	if dropped != 0 {
-		t.Errorf("the history does not tell of %d dropped events", dropped)
 	}
 }
 

@@ -121,6 +121,7 @@ func TestFlushWaitsForTheWriteUnderWay(t *testing.T) {
 	if err := rec.Close(); err != nil {
 		t.Error(err)
 	}
+	_ = in.Close()
 }
 
 // TestCloseSendsWhatWaits closes at once after an event that nobody waits for.
