@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"io"
 	"os"
+	"slices"
 	"testing"
 	"time"
 
@@ -47,6 +48,7 @@ func TestStampIsTheEventsOwn(t *testing.T) {
 	}
 	stamps = append(stamps, rec.Append(&history.Event{Kind: history.Acquire, Phase: history.Ok, Op: 1}))
 	all := events()
+	all = slices.DeleteFunc(all, func(e history.Event) bool { return e.Kind == history.Stall }) // which a busy machine adds
 	for i, e := range all {
 		if (Stamp{Seq: e.Seq, Time: e.Time}) != stamps[i] || i < len(all)-1 && e.Op != e.Seq || i == len(all)-1 && e.Op != 1 {
 			t.Fatalf("stamp %+v of %+v", stamps[i], e)
