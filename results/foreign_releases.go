@@ -203,11 +203,13 @@ func (c *foreignReleases) convict(v *victim) {
 	}
 }
 
-// missed finds what shows that the victim's grant was gone after s: a third grant inside the hold, or a refusal of its own.
+// missed finds what shows that the victim's grant was gone after s: a third grant inside the hold, or a refusal of its own. A third that
+// came into hand when it was over is none: its answer may have been on its way since before the victim's grant.
 func (c *foreignReleases) missed(s *suspect, v *victim) (third *hold, refusal *history.Event, ok bool) {
 	h := v.hold
 	for _, x := range v.thirds {
-		if x.start-x.err > s.invoke.Time+c.t.worst && x.start+x.err < later(h.end, -h.err) && h.entitled(x.start-x.err, x.start+x.err) {
+		late := !x.fresh && x.issued-x.err <= s.invoke.Time+c.t.worst
+		if !late && x.start-x.err > s.invoke.Time+c.t.worst && x.start+x.err < later(h.end, -h.err) && h.entitled(x.start-x.err, x.start+x.err) {
 			return x, nil, true
 		}
 	}
