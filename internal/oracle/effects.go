@@ -16,6 +16,9 @@ func (j *judge) effects(counts map[string]int64) {
 		}
 		seen++
 		late, unplaced := j.place(i, h)
+		if late && j.run.Resource != "" && (e.Phase == history.Ok || e.Code == history.CodeFenced) {
+			counts["chances:stale_writes"]++
+		}
 		switch {
 		case e.Phase == history.Fail && e.Code == history.CodeFenced && late:
 			saves++
@@ -69,9 +72,9 @@ func (j *judge) robbed(v *hold, r *release) bool {
 	}
 	for _, x := range j.holds {
 		if x.User != v.User && exclusive(x, v) && x.Time-x.err > r.Time+w &&
-			v.covers(x.Time-x.err, x.Time+x.err) && x.Time+x.err < v.held().to {
+			(x.fresh || x.Value-x.err > r.Time+w) && v.covers(x.Time-x.err, x.Time+x.err) && x.Time+x.err < v.held().to {
 			return true
 		}
 	}
-	return slices.ContainsFunc(j.refusals, func(f refusal) bool { return f.hold == v && f.at > r.okAt && v.covers(f.time, f.time) })
+	return slices.ContainsFunc(j.refusals, func(f refusal) bool { return f.hold == v && f.time > r.ok && v.covers(f.time, f.time) })
 }

@@ -104,14 +104,19 @@ type release struct {
 	ends          bool
 	entitled      bool
 	ok            int64 // when; forever where it was not answered so
-	okAt          int
+}
+
+// ask is a request for a lock, from its invoke to its outcome.
+type ask struct {
+	user     history.User
+	lock     uint16
+	from, to int
 }
 
 // refusal says that a hold was not held, at a time at which it still should have been.
 type refusal struct {
 	hold *hold
 	time int64
-	at   int
 }
 
 // Judge is one run's.
@@ -121,7 +126,7 @@ type judge struct {
 	holds    []*hold
 	grants   map[key]*hold
 	releases map[key]*release
-	asked    map[key]int
+	asked    map[key]*ask
 	renewals map[key]*hold
 	refusals []refusal
 	worst    int64 // the largest error of a clock
@@ -130,7 +135,7 @@ type judge struct {
 // Judge returns the counts of a run whose events are in the order of time. A count that does not apply is missing.
 func Judge(run Run, events []history.Event) map[string]int64 {
 	j := &judge{
-		run: run, events: events, grants: map[key]*hold{}, releases: map[key]*release{}, asked: map[key]int{}, renewals: map[key]*hold{},
+		run: run, events: events, grants: map[key]*hold{}, releases: map[key]*release{}, asked: map[key]*ask{}, renewals: map[key]*hold{},
 	}
 	for _, e := range run.Errors {
 		j.worst = max(j.worst, e)
@@ -145,6 +150,7 @@ func Judge(run Run, events []history.Event) map[string]int64 {
 	j.effects(counts)
 	j.foreign(counts)
 	j.writes(counts)
+	j.chances(counts)
 	return counts
 }
 
@@ -153,9 +159,14 @@ func (j *judge) read(i int, e *history.Event) {
 	k, h := key{e.User, e.Op}, j.grants[key{e.User, e.Grant}]
 	switch {
 	case e.Kind == history.Acquire && e.Phase == history.Invoke:
-		j.asked[k] = i
-	case e.Kind == history.Acquire && e.Phase == history.Ok:
-		j.open(i, e)
+		j.asked[k] = &ask{e.User, e.Lock, i, forever}
+	case e.Kind == history.Acquire:
+		if a := j.asked[k]; a != nil {
+			a.to = i
+		}
+		if e.Phase == history.Ok {
+			j.open(i, e)
+		}
 	case e.Kind == history.Release && e.Phase == history.Invoke:
 		r := &release{Event: *e, hold: h, ok: forever}
 		if h != nil {
@@ -177,7 +188,7 @@ func (j *judge) read(i int, e *history.Event) {
 		j.close(i, e, e.Time)
 	case e.Kind == history.Renew && e.Phase == history.Fail && (e.Code == history.CodeNotHeld || e.Code == history.CodeLost):
 		if h != nil && h.overAt == forever {
-			j.refusals = append(j.refusals, refusal{h, e.Time, i})
+			j.refusals = append(j.refusals, refusal{h, e.Time})
 		}
 	case e.Kind == history.Renew && e.Phase == history.Ok, e.Kind == history.Renewed, e.Kind == history.Ended:
 		if h != nil && h.overAt == forever {
@@ -197,8 +208,8 @@ func (j *judge) open(i int, e *history.Event) {
 	}
 	h := &hold{Event: *e, err: j.run.Errors[e.User.Client()], end: forever, over: forever, overAt: forever, openAt: i, goneAt: forever, touchAt: forever}
 	h.Grant, h.askedAt = e.Op, i
-	if at, ok := j.asked[key{e.User, e.Op}]; ok {
-		h.askedAt = at
+	if a := j.asked[key{e.User, e.Op}]; a != nil {
+		h.askedAt = a.from
 	}
 	if h.fresh = e.Valid > e.Time; h.fresh { // unknown is before every time
 		h.entitled = []span{{e.Time, e.Valid}}
@@ -232,9 +243,9 @@ func (j *judge) answer(i int, e *history.Event, r *release) {
 	}
 	switch {
 	case e.Phase == history.Ok:
-		r.ok, r.okAt = e.Time, i
+		r.ok = e.Time
 	case e.Phase == history.Fail && (e.Code == history.CodeNotHeld || e.Code == history.CodeLost) && r.ends:
-		j.refusals = append(j.refusals, refusal{r.hold, e.Time, i})
+		j.refusals = append(j.refusals, refusal{r.hold, e.Time})
 	}
 }
 
@@ -255,6 +266,38 @@ func (j *judge) buryDead() {
 
 // exclusive tells whether two holds are of one lock and not both shared.
 func exclusive(a, b *hold) bool { return a.Lock == b.Lock && (a.Mode == 0 || b.Mode == 0) }
+
+// contested tells whether another user asked for the hold's lock or held it meanwhile.
+func (j *judge) contested(h *hold) bool {
+	for _, a := range j.asked {
+		if a.user != h.User && a.lock == h.Lock && a.from < h.overAt && a.to > h.openAt {
+			return true
+		}
+	}
+	return slices.ContainsFunc(j.holds, func(k *hold) bool {
+		return k.User != h.User && k.Lock == h.Lock && k.openAt < h.overAt && k.overAt > h.openAt
+	})
+}
+
+// chances counts how often the other counts could have gone up.
+func (j *judge) chances(counts map[string]int64) {
+	for _, h := range j.holds {
+		if j.contested(h) {
+			counts["chances:overlapping_holds"]++
+			if h.fresh && h.over > h.Time {
+				counts["chances:double_grants"]++
+			}
+		}
+		if slices.ContainsFunc(j.holds, func(a *hold) bool { return a.Token > 0 && h.Token > 0 && later(h, a, forever) }) {
+			counts["chances:token_regressions"]++
+		}
+	}
+	for _, r := range j.releases {
+		if !r.entitled {
+			counts["chances:foreign_releases"]++
+		}
+	}
+}
 
 // exclusion counts pairs.
 func (j *judge) exclusion(counts map[string]int64) {
