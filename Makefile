@@ -80,7 +80,12 @@ soak: build ## the "20 of 20" figures: takes hours, resumes where it was interru
 	@.ci/setup --optional redis zookeeper postgres etcd34 faketime
 	@.ci/engine && images/build.sh
 	@$(MAKE) injections
+	@$(MAKE) judges
 	go run ./internal/soak
+
+.PHONY: judges
+judges: ## the judge against the second one: a million random histories, and a million of correct locks (some twenty minutes)
+	RAPID_CHECKS=1000000 go test -count 1 -timeout 120m ./internal/oracle
 
 .PHONY: injections
 injections: build ## 200 random injections over all backends: nothing may be left on this machine

@@ -67,10 +67,9 @@ func (j *judge) writes(counts map[string]int64) {
 		}
 		total.sum, total.doubt, final = total.sum+a.sum, total.doubt+a.doubt, final+*a.final
 		in := map[int64]bool{}
-		for last, ok := *a.final, true; last != 0 && !in[last]; last, ok = onto[last], true {
-			if _, ok = onto[last]; !ok {
+		for last := *a.final; last != 0 && !in[last]; last = onto[last] {
+			if _, added := onto[last]; !added {
 				known = false
-				break
 			}
 			in[last] = true
 		}
