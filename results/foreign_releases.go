@@ -131,7 +131,7 @@ func (c *foreignReleases) outcome(e *history.Event) {
 		if c.looks++; c.looks > maxLooks {
 			return
 		}
-		if v := c.victims[h]; v != nil && h.user != e.User && conflict(h.mode, given.mode) && c.inside(s, h) {
+		if v := c.victims[h]; v != nil && h.user != e.User && conflict(h.mode, given.mode) { // whether it lies inside is known at the end
 			v.by = append(v.by, s)
 		}
 	}

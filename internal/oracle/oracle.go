@@ -226,6 +226,7 @@ func (j *judge) close(i int, e *history.Event, end int64) {
 		}
 		if h.overAt == forever {
 			h.end, h.over, h.overAt = max(h.Time, end), e.Time, i
+			h.fresh = h.fresh && e.Time > h.Time
 		}
 		if h.goneAt == forever && e.Kind != history.Release {
 			h.goneAt = i
@@ -284,7 +285,7 @@ func (j *judge) chances(counts map[string]int64) {
 	for _, h := range j.holds {
 		if j.contested(h) {
 			counts["chances:overlapping_holds"]++
-			if h.fresh && h.over > h.Time {
+			if h.fresh {
 				counts["chances:double_grants"]++
 			}
 		}
@@ -340,7 +341,7 @@ func later(b, a *hold, now int) bool {
 		return true
 	}
 	known := a.over != forever && a.overAt < now
-	return known && exclusive(a, b) && b.fresh && b.over > b.Time && a.over+a.err <= b.Time-b.err && a.Time+a.err < b.Time-b.err
+	return known && exclusive(a, b) && b.fresh && a.over+a.err <= b.Time-b.err && a.Time+a.err < b.Time-b.err
 }
 
 func (j *judge) regressions(counts map[string]int64) {
