@@ -6,6 +6,8 @@ SHELL := /bin/bash
 GOLANGCI_VERSION := 2.5.0
 TOOLS := $(CURDIR)/.tools
 LINT := $(TOOLS)/golangci-lint
+GREMLINS_VERSION := 0.6.0
+GREMLINS := $(TOOLS)/gremlins
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 
 # The program that tests start as clients and nodes: under `go test` the running program is the test's own.
@@ -92,6 +94,18 @@ injections: build ## 200 random injections over all backends: nothing may be lef
 	@.ci/setup --optional redis postgres
 	@.ci/engine && images/build.sh
 	go test -tags soak -count 1 -v -run TestRandomInjections -timeout 90m ./cmd/lockquake
+
+.PHONY: mutants
+mutants: $(GREMLINS) ## wrong variants of what decides a verdict: the tests must kill 95 % (an hour or more; resumes where it was interrupted)
+	go run ./internal/mutants
+	@for p in history results internal/engine; do echo "gremlins: $$p"; \
+		$(GREMLINS) unleash --workers 1 --timeout-coefficient 20 -E 'report/' -o build/mutants/$$(basename $$p).json ./$$p || exit 1; done
+
+$(GREMLINS): Makefile
+	@if ! $(GREMLINS) --version 2>/dev/null | grep -q "$(GREMLINS_VERSION)"; then \
+		GOBIN=$(TOOLS) CGO_ENABLED=0 go install github.com/go-gremlins/gremlins/cmd/gremlins@v$(GREMLINS_VERSION); \
+	fi
+	@touch $(GREMLINS)
 
 .PHONY: bench
 bench: build ## what recording costs (12 pairs, in turns of 200 ms), how fast the judge is, how exact faults are and what slow-disk costs, start-up beside compose

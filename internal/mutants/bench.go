@@ -1,0 +1,120 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// What can become of a mutant.
+const (
+	Killed   = "killed"
+	Survived = "survived"
+	Broken   = "broken" // it could not be tried
+)
+
+// Verdict is what became of one mutant.
+type Verdict struct {
+	Outcome string `json:"outcome"`
+	By      string `json:"by,omitempty"` // the test that noticed, or why it could not be tried
+	Sources string `json:"sources"`      // hash of what was tested
+}
+
+func (v Verdict) by() string {
+	if v.By == "" {
+		return ""
+	}
+	return " (" + v.By + ")"
+}
+
+// timeout bounds the tests of one package: a mutant that makes them hang is noticed.
+const timeout = 2 * time.Minute
+
+// bench tries mutants.
+type bench struct {
+	root string // of the module, absolute
+	dir  string // of overlays
+}
+
+func newBench(root string) (*bench, error) {
+	root, err := filepath.Abs(root)
+	if err != nil {
+		return nil, err
+	}
+	dir, err := os.MkdirTemp("", "mutants-")
+	return &bench{root: root, dir: dir}, err
+}
+
+func (b *bench) close() { _ = os.RemoveAll(b.dir) }
+
+// try runs the tests over a mutant, one package after the other, until one notices.
+func (b *bench) try(ctx context.Context, m Mutant) Verdict {
+	overlay, err := b.overlay(m)
+	if err != nil {
+		return Verdict{Outcome: Broken, By: err.Error()}
+	}
+	defer os.RemoveAll(filepath.Dir(overlay))
+	for _, pkg := range m.packages() {
+		out, err := b.test(ctx, overlay, pkg)
+		exited := (*exec.ExitError)(nil)
+		switch {
+		case ctx.Err() != nil:
+			return Verdict{Outcome: Broken, By: ctx.Err().Error()}
+		case err == nil:
+		case !errors.As(err, &exited) || strings.Contains(out, "[build failed]") || strings.Contains(out, "[setup failed]"):
+			return Verdict{Outcome: Broken, By: lastLines(out)}
+		default:
+			return Verdict{Outcome: Killed, By: pkg + " " + failed(out)}
+		}
+	}
+	return Verdict{Outcome: Survived}
+}
+
+// overlay writes the mutated file, and the file that lays it over the real one.
+func (b *bench) overlay(m Mutant) (string, error) {
+	text, err := m.apply(b.root)
+	if err != nil {
+		return "", err
+	}
+	dir, err := os.MkdirTemp(b.dir, "")
+	if err != nil {
+		return "", err
+	}
+	file, overlay := filepath.Join(dir, filepath.Base(m.File)), filepath.Join(dir, "overlay.json")
+	replace := map[string]map[string]string{"Replace": {filepath.Join(b.root, filepath.FromSlash(m.File)): file}}
+	j, err := json.Marshal(replace)
+	return overlay, errors.Join(err, os.WriteFile(file, text, 0o600), os.WriteFile(overlay, j, 0o600))
+}
+
+func (b *bench) test(ctx context.Context, overlay, pkg string) (string, error) {
+	cmd := exec.CommandContext(ctx, "go", "test", "-overlay", overlay, "-vet=off", "-failfast", "-count=1", "-timeout", timeout.String(), pkg)
+	cmd.Dir = b.root
+	out, err := cmd.CombinedOutput()
+	return string(out), err
+}
+
+var failing = regexp.MustCompile(`(?m)^\s*--- FAIL: (\S+)`)
+
+// failed names the test that noticed.
+func failed(out string) string {
+	all := failing.FindAllStringSubmatch(out, -1)
+	switch {
+	case len(all) > 0:
+		return all[len(all)-1][1]
+	case strings.Contains(out, "panic: test timed out"):
+		return "timed out after " + strconv.Itoa(int(timeout.Seconds())) + " s"
+	}
+	return "crashed"
+}
+
+func lastLines(out string) string {
+	lines := strings.Split(strings.TrimSpace(out), "\n")
+	return strings.Join(lines[:min(4, len(lines))], " / ")
+}

@@ -1,0 +1,111 @@
+// Mutants runs the tests against wrong variants of what decides a verdict: the list in mutants.yaml. A mutant that no test notices is a
+// hole in the tests. Each is laid over its file by `go test -overlay`; the work tree stays as it is.
+package main
+
+import (
+	"context"
+	_ "embed" // the list
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+)
+
+// least is the share of mutants that the tests must kill.
+const least = 0.95
+
+//go:embed mutants.yaml
+var list []byte
+
+func main() {
+	only := flag.String("only", "", "the mutants whose file or reason contains this")
+	again := flag.Bool("again", false, "only those that survived last time; what was killed then counts as killed still")
+	jobs := flag.Int("jobs", runtime.GOMAXPROCS(0), "how many are run side by side")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	if err := run(ctx, *only, *again, *jobs); err != nil {
+		fmt.Fprintln(os.Stderr, "mutants:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, only string, again bool, jobs int) error {
+	all, err := parse(list)
+	if err != nil {
+		return err
+	}
+	all = slices.DeleteFunc(all, func(m Mutant) bool { return !strings.Contains(m.File+" "+m.Why, only) })
+	known, err := openCache("build/mutants/results.json")
+	if err != nil {
+		return err
+	}
+	b, err := newBench(".")
+	if err != nil {
+		return err
+	}
+	defer b.close()
+	verdicts := make([]Verdict, len(all))
+	var group sync.WaitGroup
+	queue := make(chan int)
+	for range jobs {
+		group.Go(func() {
+			for i := range queue {
+				verdicts[i] = known.verdict(all[i], again, func() Verdict { return b.try(ctx, all[i]) })
+				fmt.Printf("%-8s %s: %s%s\n", verdicts[i].Outcome, all[i].File, all[i].Why, verdicts[i].by())
+			}
+		})
+	}
+	for i := range all {
+		if all[i].Equivalent == "" && ctx.Err() == nil {
+			queue <- i
+		}
+	}
+	close(queue)
+	group.Wait()
+	if ctx.Err() != nil {
+		return fmt.Errorf("%w: what was tried is kept in build/mutants", ctx.Err())
+	}
+	return tell(all, verdicts)
+}
+
+// tell prints the survivors and the share of the killed, and returns an error where that is too low.
+func tell(all []Mutant, verdicts []Verdict) error {
+	killed, unnamed, broken := 0, 0, 0
+	fmt.Println()
+	for i, m := range all {
+		switch {
+		case m.Equivalent != "":
+			fmt.Printf("equivalent: %s: %s: %s\n", m.File, m.Why, m.Equivalent)
+		case verdicts[i].Outcome == Killed:
+			killed++
+		case verdicts[i].Outcome == Survived:
+			unnamed++
+			fmt.Printf("SURVIVED: %s: %s\n\t-%s\n\t+%s\n", m.File, m.Why, indented(m.Old), indented(m.New))
+		default:
+			broken++
+			fmt.Printf("BROKEN: %s: %s: %s\n", m.File, m.Why, verdicts[i].By)
+		}
+	}
+	if len(all) == 0 {
+		return fmt.Errorf("no mutant is chosen")
+	}
+	share := float64(killed) / float64(len(all))
+	fmt.Printf("%d mutants: %d killed (%.1f %%), %d equivalent, %d survived without a reason\n", len(all), killed, 100*share,
+		len(all)-killed-unnamed-broken, unnamed)
+	switch {
+	case broken > 0:
+		return fmt.Errorf("%d mutants cannot be tried", broken)
+	case share < least:
+		return fmt.Errorf("%.1f %% are killed; at least %.0f %% must be", 100*share, 100*least)
+	}
+	return nil
+}
+
+func indented(code string) string {
+	return strings.ReplaceAll(strings.TrimSuffix(code, "\n"), "\n", "\n\t ")
+}

@@ -1,0 +1,66 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// TestTheListIsInStepWithTheCode: what a mutant replaces is found exactly once.
+func TestTheListIsInStepWithTheCode(t *testing.T) {
+	all, err := parse(list)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(all) < 150 {
+		t.Errorf("%d mutants, want 150 or more", len(all))
+	}
+	seen := map[string]bool{}
+	for _, m := range all {
+		if _, err := m.apply("../.."); err != nil {
+			t.Error(err)
+		}
+		if key := m.File + "\x00" + m.Old + "\x00" + m.New; seen[key] {
+			t.Errorf("%s: %s: it is listed twice", m.File, m.Why)
+		} else {
+			seen[key] = true
+		}
+		for _, p := range m.packages() {
+			if found, _ := filepath.Glob(filepath.Join("../..", p, "*_test.go")); len(found) == 0 {
+				t.Errorf("%s: %s: %s has no tests", m.File, m.Why, p)
+			}
+		}
+	}
+}
+
+// TestAMutantIsKilledOrSurvives tries two of a package that is made for it.
+func TestAMutantIsKilledOrSurvives(t *testing.T) {
+	dir := t.TempDir()
+	for name, text := range map[string]string{
+		"go.mod":      "module toy\n\ngo 1.26\n",
+		"toy.go":      "package toy\n\nfunc less(a, b int) bool { return a < b }\n",
+		"toy_test.go": "package toy\n\nimport \"testing\"\n\nfunc TestLess(t *testing.T) {\n\tif !less(1, 2) || less(2, 1) {\n\t\tt.Fatal()\n\t}\n}\n",
+	} {
+		path := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b, err := newBench(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.close()
+	for _, c := range []struct{ new, want string }{{"a > b", Killed}, {"a <= b", Survived}, {"a <", Broken}} {
+		got := b.try(t.Context(), Mutant{File: "toy.go", Old: "a < b", New: c.new, Why: "a test"})
+		if got.Outcome != c.want {
+			t.Errorf("%s: %+v, want %s", c.new, got, c.want)
+		}
+	}
+	if got := b.try(t.Context(), Mutant{File: "toy.go", Old: "nothing", New: "x", Why: "a test"}); got.Outcome != Broken {
+		t.Errorf("what is not there was replaced: %+v", got)
+	}
+}
