@@ -102,9 +102,7 @@ mutants: $(GREMLINS) ## wrong variants of what decides a verdict: the tests must
 		$(GREMLINS) unleash --workers 1 --timeout-coefficient 20 -E 'report/' -o build/mutants/$$(basename $$p).json ./$$p || exit 1; done
 
 $(GREMLINS): Makefile
-	@if ! $(GREMLINS) --version 2>/dev/null | grep -q "$(GREMLINS_VERSION)"; then \
-		GOBIN=$(TOOLS) CGO_ENABLED=0 go install github.com/go-gremlins/gremlins/cmd/gremlins@v$(GREMLINS_VERSION); \
-	fi
+	GOBIN=$(TOOLS) CGO_ENABLED=0 go install github.com/go-gremlins/gremlins/cmd/gremlins@v$(GREMLINS_VERSION)
 	@touch $(GREMLINS)
 
 .PHONY: bench

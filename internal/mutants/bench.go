@@ -60,7 +60,7 @@ func (b *bench) try(ctx context.Context, m Mutant) Verdict {
 	if err != nil {
 		return Verdict{Outcome: Broken, By: err.Error()}
 	}
-	defer os.RemoveAll(filepath.Dir(overlay))
+	defer func() { _ = os.RemoveAll(filepath.Dir(overlay)) }()
 	for _, pkg := range m.packages() {
 		out, err := b.test(ctx, overlay, pkg)
 		exited := (*exec.ExitError)(nil)

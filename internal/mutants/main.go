@@ -5,8 +5,10 @@ package main
 import (
 	"context"
 	_ "embed" // the list
+	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
 	"runtime"
@@ -26,20 +28,27 @@ func main() {
 	again := flag.Bool("again", false, "only those that survived last time; what was killed then counts as killed still")
 	jobs := flag.Int("jobs", runtime.GOMAXPROCS(0), "how many are run side by side")
 	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	defer stop()
-	if err := run(ctx, *only, *again, *jobs); err != nil {
+	if err := run(options{*only, *again, *jobs, os.Stdout}); err != nil {
 		fmt.Fprintln(os.Stderr, "mutants:", err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, only string, again bool, jobs int) error {
+type options struct {
+	only  string
+	again bool
+	jobs  int
+	out   io.Writer
+}
+
+func run(o options) error {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
 	all, err := parse(list)
 	if err != nil {
 		return err
 	}
-	all = slices.DeleteFunc(all, func(m Mutant) bool { return !strings.Contains(m.File+" "+m.Why, only) })
+	all = slices.DeleteFunc(all, func(m Mutant) bool { return !strings.Contains(m.File+" "+m.Why, o.only) })
 	known, err := openCache("build/mutants/results.json")
 	if err != nil {
 		return err
@@ -52,11 +61,11 @@ func run(ctx context.Context, only string, again bool, jobs int) error {
 	verdicts := make([]Verdict, len(all))
 	var group sync.WaitGroup
 	queue := make(chan int)
-	for range jobs {
+	for range o.jobs {
 		group.Go(func() {
 			for i := range queue {
-				verdicts[i] = known.verdict(all[i], again, func() Verdict { return b.try(ctx, all[i]) })
-				fmt.Printf("%-8s %s: %s%s\n", verdicts[i].Outcome, all[i].File, all[i].Why, verdicts[i].by())
+				verdicts[i] = known.verdict(all[i], o.again, func() Verdict { return b.try(ctx, all[i]) })
+				fmt.Fprintf(o.out, "%-8s %s: %s%s\n", verdicts[i].Outcome, all[i].File, all[i].Why, verdicts[i].by())
 			}
 		})
 	}
@@ -70,32 +79,32 @@ func run(ctx context.Context, only string, again bool, jobs int) error {
 	if ctx.Err() != nil {
 		return fmt.Errorf("%w: what was tried is kept in build/mutants", ctx.Err())
 	}
-	return tell(all, verdicts)
+	return tell(o.out, all, verdicts)
 }
 
 // tell prints the survivors and the share of the killed, and returns an error where that is too low.
-func tell(all []Mutant, verdicts []Verdict) error {
+func tell(out io.Writer, all []Mutant, verdicts []Verdict) error {
 	killed, unnamed, broken := 0, 0, 0
-	fmt.Println()
+	fmt.Fprintln(out)
 	for i, m := range all {
 		switch {
 		case m.Equivalent != "":
-			fmt.Printf("equivalent: %s: %s: %s\n", m.File, m.Why, m.Equivalent)
+			fmt.Fprintf(out, "equivalent: %s: %s: %s\n", m.File, m.Why, m.Equivalent)
 		case verdicts[i].Outcome == Killed:
 			killed++
 		case verdicts[i].Outcome == Survived:
 			unnamed++
-			fmt.Printf("SURVIVED: %s: %s\n\t-%s\n\t+%s\n", m.File, m.Why, indented(m.Old), indented(m.New))
+			fmt.Fprintf(out, "SURVIVED: %s: %s\n\t-%s\n\t+%s\n", m.File, m.Why, indented(m.Old), indented(m.New))
 		default:
 			broken++
-			fmt.Printf("BROKEN: %s: %s: %s\n", m.File, m.Why, verdicts[i].By)
+			fmt.Fprintf(out, "BROKEN: %s: %s: %s\n", m.File, m.Why, verdicts[i].By)
 		}
 	}
 	if len(all) == 0 {
-		return fmt.Errorf("no mutant is chosen")
+		return errors.New("no mutant is chosen")
 	}
 	share := float64(killed) / float64(len(all))
-	fmt.Printf("%d mutants: %d killed (%.1f %%), %d equivalent, %d survived without a reason\n", len(all), killed, 100*share,
+	fmt.Fprintf(out, "%d mutants: %d killed (%.1f %%), %d equivalent, %d survived without a reason\n", len(all), killed, 100*share,
 		len(all)-killed-unnamed-broken, unnamed)
 	switch {
 	case broken > 0:
