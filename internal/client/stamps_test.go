@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 	"github.com/lockquake/lockquake/internal/clock"
 	"github.com/lockquake/lockquake/internal/wire"
 	"github.com/lockquake/lockquake/lock"
+	"github.com/lockquake/lockquake/workloads"
 	"github.com/lockquake/lockquake/workloads/resource"
 )
 
@@ -121,6 +123,16 @@ func TestValidityOfAnotherKind(t *testing.T) {
 	}
 }
 
+// tell has the service tell of a change, and returns when the Watcher has it.
+func (t *toy) tell(test *testing.T, c lock.Change) {
+	test.Helper()
+	select {
+	case t.news <- c:
+	case <-time.After(10 * time.Second):
+		test.Fatal("nobody watches")
+	}
+}
+
 // TestChangesAreRecorded tells of a keep-alive, of the loss and of what comes after it.
 func TestChangesAreRecorded(t *testing.T) {
 	y := newToy()
@@ -130,17 +142,20 @@ func TestChangesAreRecorded(t *testing.T) {
 	r.begin(nil)
 	r.must(wire.OutcomeOK, wire.Command{Do: wire.DoAcquire, Lock: 1, Mode: lock.Shared.String()})
 	before, end := time.Now().Add(-time.Minute), time.Now().Add(time.Hour)
-	y.news <- lock.Change{At: before, ValidUntil: lock.Until(end)}
-	y.news <- lock.Change{At: before, ValidUntil: lock.Until(end)}
-	r.must(wire.OutcomeFail, wire.Command{Do: wire.DoAcquire, Lock: 1}) // kept alive: in hand already
+	for range 3 { // when the third is taken, the first has been recorded
+		y.tell(t, lock.Change{At: before, ValidUntil: lock.Until(end)})
+	}
+	if a := r.must(wire.OutcomeFail, wire.Command{Do: wire.DoAcquire, Lock: 1}); !strings.Contains(a.Error, "in hand already") {
+		t.Fatalf("it was kept alive, but: %s", a.Error)
+	}
 	learned := before.Add(time.Second)
-	y.news <- lock.Change{At: learned, Lost: true}
-	y.news <- lock.Change{At: time.Now(), ValidUntil: lock.Until(end.Add(time.Hour))}
-	y.news <- lock.Change{At: time.Now(), Lost: true}
+	y.tell(t, lock.Change{At: learned, Lost: true})
+	y.tell(t, lock.Change{At: time.Now(), ValidUntil: lock.Until(end.Add(time.Hour))})
+	y.tell(t, lock.Change{At: time.Now(), Lost: true})
 	r.must(wire.OutcomeOK, wire.Command{Do: wire.DoRelease, Lock: 1})
 	r.stop()
 	renewed, lost := find(r.events, history.Renewed, history.Info), find(r.events, history.Lost, history.Info)
-	if len(renewed) != 2 || len(lost) != 1 {
+	if len(renewed) != 3 || len(lost) != 1 {
 		t.Fatalf("renewed %+v, lost %+v", renewed, lost)
 	}
 	grant := find(r.events, history.Acquire, history.Invoke)[0].Seq
@@ -181,6 +196,24 @@ func TestLossFoundByAnOrder(t *testing.T) {
 	failed, lost := find(r.events, history.Renew, history.Fail), find(r.events, history.Lost, history.Info)
 	if len(failed) != 1 || failed[0].Code != history.CodeNotHeld || len(lost) != 1 || lost[0].Grant != failed[0].Grant {
 		t.Errorf("failed %+v, lost %+v", failed, lost)
+	}
+}
+
+// TestGrantIsRecordedBeforeItsPoint stops a user who has just been granted a lock: the grant is on record by then.
+func TestGrantIsRecordedBeforeItsPoint(t *testing.T) {
+	r := inside(t, newToy())
+	r.begin(nil)
+	r.must(wire.OutcomeOK, wire.Command{Do: wire.DoArm, Point: workloads.PointAcquired, Action: wire.ActionWait})
+	r.order(wire.Command{Do: wire.DoAcquire})
+	at := r.frame(wire.TypePoint).Point.Time
+	time.Sleep(answerTime)
+	goesOn := clock.Now()
+	r.order(wire.Command{Do: wire.DoContinue})
+	r.frame(wire.TypeResult)
+	r.frame(wire.TypeResult)
+	r.stop()
+	if ok := find(r.events, history.Acquire, history.Ok)[0]; ok.Time > at+(goesOn-at)/2 {
+		t.Errorf("recorded %s after the point, where it stood for %s", time.Duration(ok.Time-at), time.Duration(goesOn-at))
 	}
 }
 
