@@ -14,7 +14,7 @@ import (
 )
 
 // answerTime is how long the server takes over each statement.
-const answerTime = 100 * time.Millisecond
+const answerTime = 20 * time.Millisecond
 
 // slowly lets everybody in and answers every statement late: with the token 7, and that one row was changed.
 func slowly(t *testing.T) string {

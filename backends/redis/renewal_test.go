@@ -3,8 +3,7 @@ package redis
 import (
 	"io"
 	"net"
-	"slices"
-	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -13,34 +12,50 @@ import (
 	"github.com/lockquake/lockquake/lock"
 )
 
-// judgeRenewal holds a renewal of a second, whose answer took at least delay, to its send time, which is not before the call.
-func judgeRenewal(t *testing.T, before time.Time, old, g lock.Grant, drift time.Duration) {
+// renewalTime is how long a renewal takes.
+const renewalTime = 20 * time.Millisecond
+
+// renewed renews a grant for another minute, and holds what comes of it to the send time.
+func renewed(t *testing.T, u lock.Locker, drift time.Duration) {
 	t.Helper()
-	first, _ := old.ValidUntil.Time()
+	g, err := u.(lock.TryAcquirer).TryAcquire(t.Context(), lock.Request{Lock: "a", TTL: time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	first, _ := g.ValidUntil.Time()
+	before := time.Now()
+	g, err = u.(lock.Renewer).Renew(t.Context(), g, time.Minute)
+	if err != nil {
+		t.Fatal(err)
+	}
 	end, ok := g.ValidUntil.Time()
-	if sent := end.Add(drift - time.Second); !ok || sent.Before(before) || time.Since(sent) < delay || !end.After(first) {
+	if sent := end.Add(drift - time.Minute); !ok || sent.Before(before) || time.Since(sent) < renewalTime || !end.After(first) {
 		t.Errorf("renewed at %s after the call, %s ago", sent.Sub(before), time.Since(sent))
 	}
+}
+
+// slowly grants at once and takes its time over scripts, which renew.
+func slowly(t *testing.T, grants []string) string {
+	t.Helper()
+	var asked atomic.Int32
+	return serveCommands(t, func(c net.Conn, _ string) {
+		if n := int(asked.Add(1)); n <= len(grants) {
+			_, _ = io.WriteString(c, grants[n-1]+"\r\n")
+			return
+		}
+		time.Sleep(renewalTime)
+		_, _ = io.WriteString(c, replyOne)
+	})
 }
 
 // TestRenewalCountsFromTheSendTime holds back the reply to the renewal.
 func TestRenewalCountsFromTheSendTime(t *testing.T) {
 	each(t, func(t *testing.T, l backends.Lock) {
-		u := userAt(t, l, serve(t, append(slices.Clone(grants[l.Name]), late+":1")...), "")
-		r, ok := u.(lock.Renewer)
-		if !ok {
+		u := userAt(t, l, slowly(t, grants[l.Name]), "")
+		if _, ok := u.(lock.Renewer); !ok {
 			t.Skip("its grants cannot be renewed")
 		}
-		g, err := try(t, u)
-		if err != nil {
-			t.Fatal(err)
-		}
-		before := time.Now()
-		next, err := r.Renew(t.Context(), g, time.Second)
-		if err != nil {
-			t.Fatal(err)
-		}
-		judgeRenewal(t, before, g, next, backends.Drift(time.Second))
+		renewed(t, u, backends.Drift(time.Minute))
 	})
 }
 
@@ -51,27 +66,10 @@ func TestQuorumRenewalCountsFromTheFirstRequest(t *testing.T) {
 			t.Parallel()
 			servers := make([]*fake, 3)
 			for i := range servers {
-				servers[i] = &fake{address: serveCommands(t, func(c net.Conn, text string) {
-					if !strings.Contains(text, "EVALSHA") {
-						_, _ = io.WriteString(c, replyOK)
-						return
-					}
-					time.Sleep(delay)
-					_, _ = io.WriteString(c, replyOne)
-				})}
+				servers[i] = &fake{address: slowly(t, []string{"+OK"})}
 			}
 			p := patient()
-			u := quorumUser(t, l, p, servers)
-			g, err := u.(lock.TryAcquirer).TryAcquire(t.Context(), request1s())
-			if err != nil {
-				t.Fatal(err)
-			}
-			before := time.Now()
-			next, err := u.(lock.Renewer).Renew(t.Context(), g, time.Second)
-			if err != nil {
-				t.Fatal(err)
-			}
-			judgeRenewal(t, before, g, next, p.drift(time.Second))
+			renewed(t, quorumUser(t, l, p, servers), p.drift(time.Minute))
 		})
 	}
 }

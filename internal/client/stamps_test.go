@@ -182,6 +182,23 @@ func TestChangesAfterTheRelease(t *testing.T) {
 	}
 }
 
+// TestRenewalIsBelievedIn renews a grant that was over when it came.
+func TestRenewalIsBelievedIn(t *testing.T) {
+	y := newToy()
+	y.valid = func(time.Time) lock.Validity { return lock.Until(time.Now().Add(-time.Second)) }
+	r := inside(t, y)
+	r.begin(nil)
+	r.must(wire.OutcomeOK, wire.Command{Do: wire.DoAcquire})
+	y.mu.Lock()
+	y.valid = nil
+	y.mu.Unlock()
+	r.must(wire.OutcomeOK, wire.Command{Do: wire.DoRenew})
+	if a := r.must(wire.OutcomeFail, wire.Command{Do: wire.DoAcquire}); !strings.Contains(a.Error, "in hand already") {
+		t.Errorf("it was renewed, but: %s", a.Error)
+	}
+	r.stop()
+}
+
 // TestLossFoundByAnOrder is told that the grant is gone by the answer to its own renewal.
 func TestLossFoundByAnOrder(t *testing.T) {
 	y := newToy()
