@@ -365,7 +365,7 @@ func (d *drawing) die(a *actor) {
 		if told && d.n("all grants", 2) == 1 {
 			e.Grant = 0
 		}
-		if e.Value = d.now - ms*int64(d.n("alive", 10)); d.chance("never seen", 5) {
+		if e.Value = d.now + ms*int64(2-d.n("alive", 12)); d.chance("never seen", 5) {
 			e.Value = 0
 		}
 		o.hold.open = false
