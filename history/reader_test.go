@@ -344,3 +344,124 @@ func BenchmarkMerge(b *testing.B) {
 		}
 	}
 }
+
+// breaks is a file of which a read fails at its end.
+type breaks struct{ io.Reader }
+
+var errBreaks = errors.New("the disk is gone")
+
+func (b breaks) Read(p []byte) (int, error) {
+	n, err := b.Reader.Read(p)
+	if n == 0 && err != nil {
+		return 0, errBreaks
+	}
+	return n, nil
+}
+
+func (breaks) Close() error { return nil }
+
+func TestAReadThatFailsIsNoEnd(t *testing.T) {
+	b := writeFile(t, filepath.Join(t.TempDir(), "client-1.lqh"), testHeader(), some(3))
+	for _, n := range []int{len(b), len(b) - RecordSize, len(b) - 1, 20} {
+		r := newReader("test.lqh", breaks{bytes.NewReader(b[:n])})
+		err := r.readHeader()
+		for e := (Event{}); err == nil; {
+			err = r.Next(&e)
+		}
+		if !errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), errBreaks.Error()) {
+			t.Errorf("%d of %d bytes: %v", n, len(b), err)
+		}
+	}
+}
+
+// TestAGapIsSeenBehindARightCount leaves one event out, and has the trailer count the others.
+func TestAGapIsSeenBehindARightCount(t *testing.T) {
+	es := some(4)
+	b := writeFile(t, filepath.Join(t.TempDir(), "client-1.lqh"), testHeader(), slices.Delete(es, 1, 2))
+	if got, err := readAll(b, 1<<20); !errors.Is(err, ErrCorrupt) || len(got) != 1 {
+		t.Errorf("%d events, %v", len(got), err)
+	}
+}
+
+func TestShiftMovesTimesAlone(t *testing.T) {
+	for name, c := range map[string]struct{ e, want Event }{
+		"a grant":             {Event{Kind: Acquire, Phase: Ok, Time: 10, Valid: 30, Value: 5}, Event{Time: 110, Valid: 130, Value: 105}},
+		"a closed loop":       {Event{Kind: Acquire, Phase: Invoke, Time: 10}, Event{Time: 110}},
+		"an open loop":        {Event{Kind: Acquire, Phase: Invoke, Time: 10, Value: 8}, Event{Time: 110, Value: 108}},
+		"a renewal":           {Event{Kind: Renew, Phase: Ok, Time: 10, Valid: 30}, Event{Time: 110, Valid: 130}},
+		"what was learned":    {Event{Kind: Renewed, Phase: Info, Time: 10, Valid: 30}, Event{Time: 110, Valid: 130}},
+		"what has no end":     {Event{Kind: Renewed, Phase: Info, Time: 10, Valid: ValidEndless}, Event{Time: 110, Valid: ValidEndless}},
+		"what nobody knows":   {Event{Kind: Renewed, Phase: Info, Time: 10, Valid: ValidUnknown}, Event{Time: 110, Valid: ValidUnknown}},
+		"no validity":         {Event{Kind: Renew, Phase: Fail, Time: 10}, Event{Time: 110}},
+		"an effect's number":  {Event{Kind: EffectWrite, Phase: Ok, Time: 10, Valid: 30, Value: 5}, Event{Time: 110, Valid: 30, Value: 5}},
+		"a value":             {Event{Kind: Write, Phase: Invoke, Time: 10, Value: 5}, Event{Time: 110, Value: 5}},
+		"the length of stall": {Event{Kind: Stall, Phase: Info, Time: 10, Value: 5}, Event{Time: 110, Value: 5}},
+	} {
+		got := c.e
+		Shift(&got, 100)
+		if got.Time != c.want.Time || got.Valid != c.want.Valid || got.Value != c.want.Value {
+			t.Errorf("%s: %+v, want %+v", name, got, c.want)
+		}
+	}
+}
+
+func TestARecordOfNothingKnownIsRefused(t *testing.T) {
+	good := Event{Kind: Acquire, Phase: Ok, Code: CodeNone}
+	for name, change := range map[string]func(*Event){
+		"none":    func(*Event) {},
+		"kind":    func(e *Event) { e.Kind = kindEnd },
+		"no kind": func(e *Event) { e.Kind = KindNone },
+		"phase":   func(e *Event) { e.Phase = phaseEnd },
+		"code":    func(e *Event) { e.Code = codeEnd },
+	} {
+		e := good
+		change(&e)
+		var got Event
+		if err := DecodeRecord(AppendRecord(nil, &e), &got); (err == nil) != (name == "none") || err != nil && !errors.Is(err, ErrCorrupt) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestTheTrailerCountsWhateverWayEventsCame(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "client-1.lqh")
+	w, err := Create(path, testHeader())
+	if err != nil {
+		t.Fatal(err)
+	}
+	es := some(5)
+	var raw []byte
+	for i := range es[:4] {
+		raw = AppendRecord(raw, &es[i])
+	}
+	if err := errors.Join(w.AppendRecords(raw, &es[3]), w.Append(&es[4]), w.Close()); err != nil {
+		t.Fatal(err)
+	}
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := readAll(b, 1<<20); !errors.Is(err, io.EOF) || !slices.Equal(got, es) {
+		t.Errorf("%d events, %v", len(got), err)
+	}
+	var end Event
+	if err := DecodeRecord(b[len(b)-RecordSize:], &end); err != nil || end.Kind != Clean || end.Seq != 6 || end.Op != 6 || end.Value != 5 {
+		t.Errorf("the trailer is %+v, %v", end, err)
+	}
+	if _, err := Create(path, testHeader()); !errors.Is(err, os.ErrExist) {
+		t.Errorf("a history was written over another: %v", err)
+	}
+}
+
+func TestMergeRefusesAFileWhoseFirstEventIsDamaged(t *testing.T) {
+	dir := t.TempDir()
+	writeFile(t, filepath.Join(dir, "a.lqh"), testHeader(), some(3))
+	b := writeFile(t, filepath.Join(dir, "b.lqh"), testHeader(), some(3))
+	b[len(b)-4*RecordSize] ^= 1
+	if err := os.WriteFile(filepath.Join(dir, "b.lqh"), b, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := OpenAll(dir); !errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), "b.lqh") {
+		t.Errorf("it was opened: %v", err)
+	}
+}
