@@ -29,6 +29,7 @@ func TestIncompleteHistoryIsNotJudged(t *testing.T) {
 		{"a client's file is missing", stats(two...), gone("client-2"), "client-2.lqh", "missing"},
 		{"the engine's file is missing", nil, gone("engine"), "engine.lqh", "missing"},
 		{"fewer events than were sent", stats(two[0], ClientStats{Name: "client-2", Recorded: 5}), nil, "client-2.lqh", "4 events"},
+		{"more events than were sent", stats(two[0], ClientStats{Name: "client-2", Recorded: 3}), nil, "client-2.lqh", "4 events"},
 		{"a node that was never started has none", func(d *runDir) { d.env.Clients = []ClientStats{{Name: "client-9", Dead: true}} }, nil, "", ""},
 		{"a dead client tells no number", stats(two[0], ClientStats{Name: "client-2", Dead: true}), nil, "", ""},
 		{"but its file must be there", stats(two[0], ClientStats{Name: "client-2", Dead: true}), gone("client-2"), "client-2.lqh", "missing"},

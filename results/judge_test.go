@@ -199,6 +199,9 @@ func TestCheckerThatCrashesIsUnknown(t *testing.T) {
 	if n := r.Counts["token_regressions"]; n == nil || *n != 0 {
 		t.Error("the others were not judged")
 	}
+	if i := slices.IndexFunc(r.Findings, func(f Finding) bool { return f.Checker == "exclusion" }); i < 0 || r.Findings[i].Verdict != Unknown {
+		t.Errorf("its finding is %+v", r.Findings)
+	}
 }
 
 func TestHistoryHasTheLastWordOnReceipts(t *testing.T) {
