@@ -65,7 +65,9 @@ func sane() *tale {
 	return t
 }
 
-func header(process string) Header { return Header{Process: process, Locks: []string{"lock-0", "lock-1"}} }
+func header(process string) Header {
+	return Header{Process: process, Locks: []string{"lock-0", "lock-1"}}
+}
 
 // hear lets a RunSense hear the tale; cut are the processes whose end may be missing.
 func (t *tale) hear(cut ...string) error {
