@@ -94,7 +94,7 @@ func drawHistory(t *rapid.T) (Run, []history.Event) {
 	if d.run.Writes != "" || d.run.Increments {
 		for l := range d.locks {
 			d.now += ms
-			d.add(d.actors[0], history.Event{Kind: history.Final, Phase: history.Info, Lock: uint16(l), Value: d.finalValue()}, nil)
+			d.add(d.actors[0], history.Event{Kind: history.Final, Phase: history.Info, Lock: uint16(l), Value: d.finalValue(uint16(l))}, nil)
 		}
 	}
 	return d.run, number(d.drafts)
@@ -112,18 +112,19 @@ func (d *drawing) drawWrites() {
 	}
 }
 
-func (d *drawing) finalValue() int64 {
+func (d *drawing) finalValue(lock uint16) int64 {
 	if d.run.Increments {
 		return int64(d.n("final", 3))
 	}
-	return d.someValue()
+	return d.someValue(lock)
 }
 
-// someValue is one that was written, or 0.
-func (d *drawing) someValue() int64 {
+// someValue is one that was written under the lock, or 0; seldom one of another lock.
+func (d *drawing) someValue(lock uint16) int64 {
+	others := d.chance("of another lock", 12)
 	var vs []int64
 	for _, x := range d.drafts {
-		if x.Kind == history.Write && x.Phase == history.Invoke {
+		if x.Kind == history.Write && x.Phase == history.Invoke && (others || x.Lock == lock) {
 			vs = append(vs, x.Value)
 		}
 	}
@@ -336,7 +337,7 @@ func (d *drawing) outcome(a *actor) {
 		e.Valid = d.validity()
 		d.learned(a.hold, e.Valid)
 	case a.doing == history.Read && e.Phase == history.Ok:
-		e.Value, a.hold.read = d.someValue(), true
+		e.Value, a.hold.read = d.someValue(a.hold.lock), true
 	case a.doing == history.Write:
 		e.Value = d.value
 		for _, x := range d.drafts {

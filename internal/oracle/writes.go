@@ -10,6 +10,7 @@ type account struct {
 	sum   int64   // what these added
 	doubt int64   // how much writes of unknown outcome may have changed
 	final *int64
+	onto  map[int64]int64 // what each element was added to
 }
 
 // off is how far the final value is from all that it may be.
@@ -22,11 +23,11 @@ func (j *judge) writes(counts map[string]int64) {
 		lock uint16
 	}
 	type write struct{ value, added int64 }
-	accounts, read, onto, pending := map[uint16]*account{}, map[place]int64{}, map[int64]int64{}, map[key]write{}
+	accounts, read, pending := map[uint16]*account{}, map[place]int64{}, map[key]write{}
 	for i := range j.events {
 		e := &j.events[i]
 		if accounts[e.Lock] == nil {
-			accounts[e.Lock] = &account{}
+			accounts[e.Lock] = &account{onto: map[int64]int64{}}
 		}
 		a, k := accounts[e.Lock], key{e.User, e.Op}
 		w, found := pending[k]
@@ -37,8 +38,8 @@ func (j *judge) writes(counts map[string]int64) {
 			read[place{e.User, e.Lock}] = e.Value
 		case e.Kind != history.Write:
 		case e.Phase == history.Invoke:
-			onto[e.Value] = read[place{e.User, e.Lock}]
-			w = write{e.Value, e.Value - onto[e.Value]}
+			a.onto[e.Value] = read[place{e.User, e.Lock}]
+			w = write{e.Value, e.Value - a.onto[e.Value]}
 			pending[k] = w
 			a.doubt += max(w.added, -w.added)
 		case e.Phase != history.Info && found:
@@ -67,8 +68,8 @@ func (j *judge) writes(counts map[string]int64) {
 		}
 		total.sum, total.doubt, final = total.sum+a.sum, total.doubt+a.doubt, final+*a.final
 		in := map[int64]bool{}
-		for last := *a.final; last != 0 && !in[last]; last = onto[last] {
-			if _, added := onto[last]; !added {
+		for last := *a.final; last != 0 && !in[last]; last = a.onto[last] {
+			if _, added := a.onto[last]; !added {
 				known = false
 			}
 			in[last] = true
