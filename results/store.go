@@ -94,8 +94,8 @@ func readFile(path string) ([]byte, error) {
 	return os.ReadFile(path)
 }
 
-// maxFaults is how many injections a run may have: twice what a schedule makes.
-const maxFaults = 20_000
+// maxFaults is how many injections a run may have: more than a schedule and its steps make.
+const maxFaults = 12_000
 
 // ReadFaults reads faults.jsonl from the run directory; a run without that file has no faults. A line that cannot be
 // read is an error that wraps history.ErrCorrupt and says where.
