@@ -264,8 +264,9 @@ func TestRenewalsGoOnUntilTheLoss(t *testing.T) {
 	if len(ok) < 4 || len(fail) != 1 || len(lost) != 1 || len(ok)+1 != n || y.renewals != n {
 		t.Errorf("%d renewals went well, %d failed, %d losses, the service saw %d and then %d", len(ok), len(fail), len(lost), n, y.renewals)
 	}
+	granted := find(r.events, history.Acquire, history.Ok)[0]
 	for i, e := range ok {
-		if i > 0 && e.Valid <= ok[i-1].Valid || e.Grant != 1 {
+		if i > 0 && e.Valid <= ok[i-1].Valid || e.Grant != granted.Op {
 			t.Errorf("renewal %d is %+v", i, e)
 		}
 	}
