@@ -33,6 +33,7 @@ type actor struct {
 	die   context.CancelFunc
 	load  context.Context // ends by a stop
 	busy  sync.WaitGroup
+	goes  int64 // when it was told to begin, by its own clock
 
 	mu    sync.Mutex
 	seq   uint32
@@ -110,6 +111,7 @@ func (a *actor) take(f *wire.Frame) error {
 		}
 		return a.conn.Send(wire.Frame{Type: wire.TypeReady, Ready: &wire.Ready{}})
 	case wire.TypeGo:
+		a.goes = f.Go.Time
 		begins := a.part.begins
 		if begins == nil && a.start.Workload != nil {
 			begins = cycles

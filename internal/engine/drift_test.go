@@ -12,11 +12,11 @@ import (
 )
 
 // strange is a node whose clock is ahead of this machine's by an hour, and which stamps one event with it.
-func strange(t *testing.T, in io.Reader, out io.WriteCloser, ahead int64) {
+func strange(t *testing.T, in io.Reader, out io.WriteCloser, ahead int64, hello wire.Hello) {
 	t.Helper()
 	defer out.Close()
 	conn, dec := wire.NewNodeConn(in, out), wire.NewDecoder(in)
-	if err := conn.Send(wire.Frame{Type: wire.TypeHello, Hello: &wire.Hello{BootID: "elsewhere"}}); err != nil {
+	if err := conn.Send(wire.Frame{Type: wire.TypeHello, Hello: &hello}); err != nil {
 		t.Error(err)
 	}
 	for {
@@ -26,6 +26,7 @@ func strange(t *testing.T, in io.Reader, out io.WriteCloser, ahead int64) {
 		}
 		switch f := item.Frame; f.Type {
 		case wire.TypePing:
+			time.Sleep(time.Millisecond) // it reads its clock when it answers, and not half way before
 			err = conn.Send(wire.Frame{Type: wire.TypePong, Pong: &wire.Pong{ID: f.Ping.ID, Now: clock.Now() + ahead}})
 		case wire.TypeStop:
 			e := history.Event{Time: clock.Now() + ahead, Seq: 1, Op: 1, Grant: 1, Kind: history.Acquire, Phase: history.Ok, Valid: clock.Now() + ahead}
@@ -44,16 +45,8 @@ func TestAStrangeClockIsMeasuredAndItsEventsMoved(t *testing.T) {
 	const ahead = int64(time.Hour)
 	toNode, in := io.Pipe()
 	out, fromNode := io.Pipe()
-	go strange(t, toNode, fromNode, ahead)
-	s := &session{
-		node: &cluster.Node{}, live: newLive(), waiting: map[int]chan wire.Result{}, pongs: make(chan wire.Pong, 1),
-		directed: true, ready: make(chan struct{}), greeted: make(chan struct{}), ended: make(chan struct{}),
-	}
-	s.conn = wire.NewConn(out, in)
-	go s.read()
-	if err := s.await(t.Context(), s.greeted, "hello"); err != nil {
-		t.Fatal(err)
-	}
+	go strange(t, toNode, fromNode, ahead, wire.Hello{BootID: "elsewhere"})
+	s := greeted(t, out, in)
 	d, err := s.compare(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -88,5 +81,46 @@ func TestAStrangeClockIsMeasuredAndItsEventsMoved(t *testing.T) {
 		if got < before-d.err || got > clock.Now()+d.err {
 			t.Errorf("%s: the event is at %d, it was made between %d and %d", name, got, before, clock.Now())
 		}
+	}
+}
+
+// greeted is the session of a node that has said hello.
+func greeted(t *testing.T, out io.Reader, in io.Writer) *session {
+	t.Helper()
+	s := &session{
+		node: &cluster.Node{}, live: newLive(), waiting: map[int]chan wire.Result{}, pongs: make(chan wire.Pong, 1),
+		directed: true, ready: make(chan struct{}), greeted: make(chan struct{}), ended: make(chan struct{}),
+	}
+	s.conn = wire.NewConn(out, in)
+	go s.read()
+	if err := s.await(t.Context(), s.greeted, "hello"); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// TestWhoseClockIsOurs: it takes the same kernel and the same time namespace.
+func TestWhoseClockIsOurs(t *testing.T) {
+	if clock.BootID() == "" {
+		t.Skip("this machine does not tell its boot id")
+	}
+	for _, c := range []struct {
+		hello wire.Hello
+		ours  bool
+	}{
+		{wire.Hello{BootID: clock.BootID(), TimeNS: clock.TimeNamespace()}, true},
+		{wire.Hello{BootID: clock.BootID(), TimeNS: "time:[1]"}, false},
+		{wire.Hello{BootID: "elsewhere", TimeNS: clock.TimeNamespace()}, false},
+		{wire.Hello{}, false},
+	} {
+		toNode, in := io.Pipe()
+		out, fromNode := io.Pipe()
+		go strange(t, toNode, fromNode, 0, c.hello)
+		s := greeted(t, out, in)
+		d, err := s.compare(t.Context())
+		if err != nil || (d == drift{}) != c.ours {
+			t.Errorf("%+v: %+v, %v; ours: %t", c.hello, d, err, c.ours)
+		}
+		_ = s.conn.Close()
 	}
 }

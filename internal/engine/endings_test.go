@@ -52,6 +52,10 @@ func TestAClientThatFailsMakesTheRunUnknown(t *testing.T) {
 			a.die()
 		}}, "client-1: control stream:"},
 		{"a record with a wrong checksum", part{begins: sends("\x01\x01\x00\x00\x00" + strings.Repeat("x", 64))}, "client-1: control stream:"},
+		{"what is neither, at its end", part{ends: func(a *actor, _ *wire.Done) error {
+			_, _ = a.out.Write([]byte("?"))
+			return errEnds
+		}}, "client-1: control stream: control stream breaks the protocol: byte 0x3f"},
 		{"no end", part{ends: func(a *actor, _ *wire.Done) error { <-a.life.Done(); return errEnds }}, "client-1 did not end"},
 		{"events that found no room, by its own count", part{ends: func(_ *actor, d *wire.Done) error { d.Dropped = 3; return nil }}, "3 events or more were dropped"},
 		{"events that found no room, by its history", part{ends: func(a *actor, d *wire.Done) error {
@@ -221,6 +225,47 @@ func TestTheFinalRead(t *testing.T) {
 	}
 }
 
+// TestTheFinalReadOfReplicas: a majority must answer, and what was put down last under the latest epoch counts.
+func TestTheFinalReadOfReplicas(t *testing.T) {
+	t.Parallel()
+	ok := func(value int64, epoch uint64, number int64) *wire.Result {
+		return &wire.Result{Outcome: wire.OutcomeOK, Value: value, Count: value, Epoch: epoch, Number: number}
+	}
+	no := &wire.Result{Outcome: wire.OutcomeFail, Error: "cut off"}
+	for _, c := range []struct {
+		name    string
+		answers []*wire.Result
+		want    int64
+		reason  string
+	}{
+		{"all agree", []*wire.Result{ok(5, 1, 1), ok(5, 1, 1), ok(5, 1, 1)}, 5, ""},
+		{"a later epoch", []*wire.Result{ok(5, 1, 9), ok(6, 2, 1), ok(5, 1, 9)}, 6, ""},
+		{"an earlier epoch answers last", []*wire.Result{ok(6, 2, 1), ok(6, 2, 1), ok(5, 1, 9)}, 6, ""},
+		{"a later number of one epoch", []*wire.Result{ok(5, 1, 1), ok(6, 1, 2), ok(5, 1, 1)}, 6, ""},
+		{"an earlier number answers last", []*wire.Result{ok(6, 1, 2), ok(5, 1, 1), ok(5, 1, 1)}, 6, ""},
+		{"one does not answer", []*wire.Result{no, ok(5, 1, 1), ok(6, 2, 1)}, 6, ""},
+		{"two do not answer", []*wire.Result{ok(5, 1, 1), no, no}, 0, "final read: fail of lock-0: cut off"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			s := &stage{t: t, tune: shortly, parts: map[string]part{}}
+			for i, name := range []string{"replica-1", "replica-2", "replica-3"} {
+				s.parts[name] = part{commanded: func(*actor, wire.Command) *wire.Result { return c.answers[i] }}
+			}
+			got := s.play(t.Context(), protected("trio"))
+			final := got.events(t, history.Final)
+			if c.reason != "" {
+				s.is(got, results.Unknown, c.reason, "there was no final read")
+				return
+			}
+			s.is(got, results.Pass)
+			if len(final) != 1 || final[0].Value != c.want || final[0].Valid != c.want {
+				t.Errorf("final read %+v, want %d", final, c.want)
+			}
+		})
+	}
+}
+
 // TestClocksThatDiffer: what they differ by is measured, goes into the history, and is measured again at the end.
 func TestClocksThatDiffer(t *testing.T) {
 	t.Parallel()
@@ -247,6 +292,9 @@ func TestClocksThatDiffer(t *testing.T) {
 			continue
 		}
 		s.is(got, results.Pass)
+		if goes := s.actor("client-1").goes; goes < got.env.Start+hour/2 {
+			t.Errorf("the run starts at %d; the client, an hour ahead, is to begin at %d", got.env.Start, goes)
+		}
 		ok := got.events(t, history.Acquire)
 		if len(ok) != 2 || ok[1].Time < got.env.Start-hour/2 || ok[1].Time > got.env.End+hour/2 || ok[1].Valid < ok[1].Time || ok[1].Value > ok[1].Time+hour/2 {
 			t.Errorf("the run went from %d to %d: %+v", got.env.Start, got.env.End, ok)
@@ -315,6 +363,9 @@ func TestAnInterruptedRunHealsAndTells(t *testing.T) {
 				if x.Healed == nil || x.Healed.Status != history.Installed || x.End == 0 {
 					t.Errorf("%s is not healed: %+v", x.Name, x)
 				}
+			}
+			if phase == "chaos" && got.faults[0].Receipt.Status != history.Installed {
+				t.Errorf("an injection was cut short: %+v", got.faults[0].Receipt)
 			}
 			if a := s.actor("client-1"); a != nil && a.life.Err() == nil {
 				t.Error("a client was left behind")
@@ -398,7 +449,7 @@ func TestTheEnginesOwnStallIsRecorded(t *testing.T) {
 	for _, e := range got.events(t, history.Stall) {
 		longest = max(longest, e.Value)
 	}
-	if longest < int64(stall) {
+	if longest < int64(stall)/2 { // less the beat in which it began, and the one in which it ended
 		t.Errorf("it stood still for %v, and %v are recorded", stall, time.Duration(longest))
 	}
 }

@@ -8,9 +8,11 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/lockquake/lockquake/backends"
 	"github.com/lockquake/lockquake/chaos"
 	"github.com/lockquake/lockquake/history"
 	"github.com/lockquake/lockquake/internal/clock"
@@ -279,6 +281,9 @@ func TestAHolderThatSlipsAwayIsAMiss(t *testing.T) {
 	if x.Misses < 3 || x.Receipt.Status != history.Installed || x.User == nil || x.Grant == 0 || x.Bit == 0 {
 		t.Errorf("%d misses, %+v", x.Misses, x)
 	}
+	if x.Receipt.Time-x.Bit < int64(silence) {
+		t.Errorf("stopped at %d, injected at %d: its stream was not read until it was silent", x.Bit, x.Receipt.Time)
+	}
 	if h.stops != x.Misses+1 || h.resumed != h.stops {
 		t.Errorf("%d misses, %d stops, %d times continued", x.Misses, h.stops, h.resumed)
 	}
@@ -392,7 +397,7 @@ func TestAKilledClient(t *testing.T) {
 	}
 	dead := got.events(t, history.Dead)
 	f := got.faults[0]
-	if len(dead) != 1 || dead[0].Grant != f.Grant || dead[0].User != *f.User || dead[0].Value < f.Start || dead[0].Value > dead[0].Time {
+	if len(dead) != 1 || dead[0].Grant != f.Grant || dead[0].User != *f.User || dead[0].Value < f.Start || dead[0].Value > f.Bit {
 		t.Errorf("killed by %+v; the history tells of %+v", f, dead)
 	}
 }
@@ -408,4 +413,126 @@ func TestADeathThatNoFaultIsToBlameFor(t *testing.T) {
 	}
 	got := s.play(t.Context(), strings.Replace(scheduled("{use: kill, on: client-1, at: 30ms}"), "for: 400ms", "for: 5s", 1))
 	s.is(got, results.Unknown, "client-1 ended although no fault asked for it", "client-1 ended without its last word")
+}
+
+// TestAnInjectionUnderWayIsWaitedFor: whatever ends the load, what was begun is healed before anybody looks whether the service recovered.
+func TestAnInjectionUnderWayIsWaitedFor(t *testing.T) {
+	t.Parallel()
+	f := &trouble{inject: func(chaos.Scope) (history.Receipt, error) {
+		time.Sleep(700 * time.Millisecond) // the load is over by then
+		return history.Receipt{Status: history.Installed}, nil
+	}}
+	s := &stage{t: t, faults: map[string]*trouble{"trouble": f}}
+	got := s.play(t.Context(), scheduled("{use: trouble, on: client-1, at: 10ms}"))
+	s.is(got, results.Pass)
+	if x := got.faults[0]; x.Healed == nil || x.End > got.env.End {
+		t.Errorf("the run ended at %d; healed %+v at %d", got.env.End, x.Healed, x.End)
+	}
+}
+
+// TestAnInjectionIsHealedWhenItsTimeIsOver, before the next one has its turn.
+func TestAnInjectionIsHealedWhenItsTimeIsOver(t *testing.T) {
+	t.Parallel()
+	first, second := &trouble{}, &trouble{}
+	before := -1
+	second.inject = func(chaos.Scope) (history.Receipt, error) {
+		before = first.healed()
+		return history.Receipt{Status: history.Installed}, nil
+	}
+	s := &stage{t: t, faults: map[string]*trouble{"first": first, "second": second}, tune: func(r *run) { r.plan.promise.Serial = true }}
+	got := s.play(t.Context(), scheduled("{use: first, on: client-1, at: 10ms, for: 30ms}", "{use: second, on: client-1, at: 20ms, for: 30ms}"))
+	s.is(got, results.Pass)
+	if before != 1 {
+		t.Errorf("when the second was injected, the first had been healed %d times", before)
+	}
+}
+
+// TestAKillIsTheDeathOfItsTargetsAlone.
+func TestAKillIsTheDeathOfItsTargetsAlone(t *testing.T) {
+	t.Parallel()
+	kill := injection{kind: chaos.Kind{Name: "kill", Kills: true}}
+	r := &run{
+		faults: []*history.Fault{
+			{Start: 10, Targets: []string{"client-1"}, Receipt: history.Receipt{Status: history.Installed}},
+			{Start: 20, Targets: []string{"client-1"}, Receipt: history.Receipt{Status: history.NotMade}},
+			{Start: 30, Targets: []string{"client-2"}, Receipt: history.Receipt{Status: history.Installed}},
+		},
+		injected: []injection{kill, kill, {kind: chaos.Kind{Name: "pause"}}},
+	}
+	if one, two := r.killedAt("client-1"), r.killedAt("client-2"); one != 10 || two != 0 {
+		t.Errorf("client-1 was killed at %d, client-2 at %d; want 10 and never", one, two)
+	}
+}
+
+// TestAClientThatEndsInOrderIsNotDead, even with a grant in hand.
+func TestAClientThatEndsInOrderIsNotDead(t *testing.T) {
+	t.Parallel()
+	s := &stage{t: t, parts: map[string]part{"client-1": {begins: func(a *actor) { a.grant() }}}}
+	got := s.play(t.Context(), scheduled())
+	s.is(got, results.Pass)
+	if dead := got.events(t, history.Dead); len(dead) != 0 || got.env.Clients[0].Dead {
+		t.Errorf("dead %t: %+v", got.env.Clients[0].Dead, dead)
+	}
+}
+
+// TestAClientThatIsToDieAtAPoint is not blamed for it.
+func TestAClientThatIsToDieAtAPoint(t *testing.T) {
+	t.Parallel()
+	s := &stage{t: t, parts: map[string]part{"client-1": {commanded: func(a *actor, c wire.Command) *wire.Result {
+		if c.Do == wire.DoAcquire {
+			a.grant()
+			_ = a.conn.Send(wire.Frame{Type: wire.TypePoint, Point: &wire.Point{Point: "before-free"}})
+			a.die()
+			return nil
+		}
+		return &wire.Result{Outcome: wire.OutcomeOK}
+	}}}}
+	got := s.play(t.Context(), directed(
+		"{do: arm, user: A, point: before-free, action: die}", "{do: acquire, user: A, async: true}",
+		"{await: point, user: A, point: before-free}", "{await: elapsed, for: 250ms}", // two looks at who runs
+	))
+	s.is(got, results.Pass)
+	if dead := got.events(t, history.Dead); len(dead) != 1 {
+		t.Errorf("the history tells of %+v", dead)
+	}
+}
+
+// TestASessionThatEnds takes back what a grant without end promised, from the last time that the session was seen.
+func TestASessionThatEnds(t *testing.T) {
+	t.Parallel()
+	for _, ends := range []bool{false, true} {
+		var asked, gone atomic.Int64
+		s := &stage{t: t, sessions: func() []backends.Session {
+			if asked.Add(1); gone.Load() != 0 {
+				return nil
+			}
+			return []backends.Session{{User: history.MakeUser(0, 0), ID: "a", Stands: true}}
+		}}
+		again := func(a *actor) { // until the service was asked two times more
+			for n := asked.Load() + 2; asked.Load() < n && a.pause(time.Millisecond); {
+			}
+		}
+		s.parts = map[string]part{"client-1": {commanded: func(a *actor, c wire.Command) *wire.Result {
+			switch c.Do {
+			case wire.DoAcquire:
+				op := a.emit(history.Event{Kind: history.Acquire, Phase: history.Invoke})
+				a.emit(history.Event{Kind: history.Acquire, Phase: history.Ok, Op: op.Op, Grant: op.Op, Token: 1, Value: op.Time, Valid: history.ValidEndless})
+				a.held = op.Op
+				again(a)
+			case wire.DoRelease:
+				if ends {
+					gone.Store(1)
+					again(a)
+				}
+				a.release()
+				again(a)
+			}
+			return &wire.Result{Outcome: wire.OutcomeOK}
+		}}}
+		got := s.play(t.Context(), directed("{do: acquire, user: A}", "{do: release, user: A}"))
+		s.is(got, results.Pass)
+		if over := got.events(t, history.Ended); (len(over) == 1) != ends || ends && over[0].Time > got.events(t, history.Release)[0].Time {
+			t.Errorf("the session ends: %t; the history tells of %+v", ends, over)
+		}
+	}
 }

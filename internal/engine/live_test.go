@@ -137,3 +137,34 @@ func TestAUserMayHoldTwoLocks(t *testing.T) {
 		t.Fatalf("%d holds of the dead client, want 2", len(dead))
 	}
 }
+
+func lost(u history.User, grant uint32) history.Event {
+	return history.Event{Time: clock.Now(), User: u, Grant: grant, Kind: history.Lost, Phase: history.Info}
+}
+
+func TestALostGrantIsNotHeld(t *testing.T) {
+	l, a := newLive(), history.MakeUser(0, 0)
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Millisecond)
+	defer cancel()
+	time.AfterFunc(2*time.Millisecond, func() {
+		l.observe(0, []history.Event{granted(a, 1, history.ValidEndless), lost(a, 1)}, false)
+	})
+	if h, err := l.nextGrant(ctx, -1); err == nil {
+		t.Errorf("the lost grant %+v was taken for one in hand", h)
+	}
+	if h, err := l.anyHold(ctx, -1); err == nil {
+		t.Errorf("the lost grant %+v was taken for one in hand", h)
+	}
+	if l.held(a, 1) {
+		t.Error("a lost grant still counts as held")
+	}
+}
+
+func TestOnlyTheDeadAreBuried(t *testing.T) {
+	l, a, b := newLive(), history.MakeUser(0, 0), history.MakeUser(1, 0)
+	l.observe(0, []history.Event{granted(a, 1, 10)}, false)
+	l.observe(1, []history.Event{granted(b, 1, 10)}, false)
+	if dead := l.bury(0); len(dead) != 1 || dead[0].user != a || l.held(a, 1) || !l.held(b, 1) {
+		t.Errorf("buried %+v", dead)
+	}
+}

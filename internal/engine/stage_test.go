@@ -149,6 +149,7 @@ func (s *stage) catalog() Catalog {
 	for _, k := range resource.Kinds() {
 		c.Resources = append(c.Resources, Resource{Name: k.Name, Guards: k.Guards, Within: k.Within, Replicated: k.Replicated, Specs: k.Specs})
 	}
+	c.Resources = append(c.Resources, Resource{Name: "trio", Guards: resource.Kinds()[0].Guards, Replicated: true, Specs: trio})
 	for name, f := range s.faults {
 		c.Faults = append(c.Faults, f.listed(name))
 	}
@@ -174,6 +175,18 @@ func (s *stage) node(ctx context.Context, args []string, in io.Reader, out io.Wr
 	}
 	a := &actor{stage: s, conn: wire.NewNodeConn(in, out), dec: wire.NewDecoder(in), out: out}
 	return a.live(ctx)
+}
+
+// trio is a resource of three replicas, which are played.
+func trio() []cluster.Spec {
+	var out []cluster.Spec
+	for _, name := range []string{"replica-1", "replica-2", "replica-3"} {
+		out = append(out, cluster.Spec{
+			Name: name, Role: cluster.Resource, Image: cluster.SelfProgram, Stdio: true,
+			Command: func(cluster.Place) []string { return []string{cluster.SelfProgram, "replica"} },
+		})
+	}
+	return out
 }
 
 // registerNode is the name of the node of the resource, and the verb that is it.
@@ -312,10 +325,13 @@ func (f *trouble) listed(name string) chaos.Kind {
 }
 
 // Inject does what the test says.
-func (f *trouble) Inject(_ context.Context, s chaos.Scope) (chaos.Heal, history.Receipt, error) {
+func (f *trouble) Inject(ctx context.Context, s chaos.Scope) (chaos.Heal, history.Receipt, error) {
 	receipt, err := history.Receipt{Status: history.Installed, Evidence: "seen", Time: clock.Now()}, error(nil)
 	if f.inject != nil {
 		receipt, err = f.inject(s)
+	}
+	if ctx.Err() != nil {
+		return f.undo, history.Receipt{Status: history.NotInstalled, Evidence: "cut short"}, ctx.Err()
 	}
 	return f.undo, receipt, err
 }

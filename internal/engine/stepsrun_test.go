@@ -77,6 +77,17 @@ func TestAStepThatIsNotMetMakesTheRunUnknown(t *testing.T) {
 			&stage{}, results.Unknown, "line 10: await event release ok A: not within 20ms",
 		},
 		{
+			"an event of before the order",
+			[]string{acquire, "{do: release, user: A}", acquire, "{await: event, event: acquire ok, user: A, within: 20ms}"},
+			&stage{parts: map[string]part{"client-1": {commanded: func(a *actor, c wire.Command) *wire.Result {
+				if c.ID < 3 { // the second acquire leaves no trace
+					a.obey(c)
+				}
+				return &wire.Result{Outcome: wire.OutcomeOK}
+			}}}},
+			results.Unknown, "line 11: await event acquire ok A: not within 20ms",
+		},
+		{
 			"a fact that is not so",
 			[]string{acquire, "{await: fact, fact: role, node: server-1, is: leader, within: 30ms}"},
 			&stage{}, results.Unknown, `line 9: await fact role server-1: not within 30ms; the last answer was "true"; awaited is "leader"`,
