@@ -363,7 +363,7 @@ func (breaks) Close() error { return nil }
 func TestAReadThatFailsIsNoEnd(t *testing.T) {
 	b := writeFile(t, filepath.Join(t.TempDir(), "client-1.lqh"), testHeader(), some(3))
 	for _, n := range []int{len(b), len(b) - RecordSize, len(b) - 1, 20} {
-		r := newReader("test.lqh", breaks{bytes.NewReader(b[:n])})
+		r := newReader("test.lqh", breaks{bytes.NewReader(b[:n])}, readSize)
 		err := r.readHeader()
 		for e := (Event{}); err == nil; {
 			err = r.Next(&e)

@@ -268,7 +268,7 @@ func (h *holding) part() part {
 }
 
 // held is a schedule that aims at a holder.
-var held = strings.Replace(scheduled("{use: trouble, on: holder, at: 10ms, for: 30ms}"), "for: 400ms", "for: 500ms", 1)
+var held = strings.Replace(scheduled("{use: trouble, on: holder, at: 10ms, for: 30ms}"), "for: 400ms", "for: 1500ms", 1)
 
 // TestAHolderThatSlipsAwayIsAMiss: it goes on, is counted, and the next grant is tried.
 func TestAHolderThatSlipsAwayIsAMiss(t *testing.T) {
