@@ -455,8 +455,15 @@ func TestTheTrailerCountsWhateverWayEventsCame(t *testing.T) {
 
 func TestMergeRefusesAFileWhoseFirstEventIsDamaged(t *testing.T) {
 	dir := t.TempDir()
-	writeFile(t, filepath.Join(dir, "a.lqh"), testHeader(), some(3))
-	b := writeFile(t, filepath.Join(dir, "b.lqh"), testHeader(), some(3))
+	for _, name := range []string{"a", "b"} {
+		h := testHeader()
+		h.Process = name
+		writeFile(t, filepath.Join(dir, name+".lqh"), h, some(3))
+	}
+	b, err := os.ReadFile(filepath.Join(dir, "b.lqh"))
+	if err != nil {
+		t.Fatal(err)
+	}
 	b[len(b)-4*RecordSize] ^= 1
 	if err := os.WriteFile(filepath.Join(dir, "b.lqh"), b, 0o600); err != nil {
 		t.Fatal(err)
