@@ -28,8 +28,12 @@ func (s *script) judge() []Finding {
 	var fs []Finding
 	events := s.whole()
 	s.run.still = newStandstills(s.run)
-	for i := range events {
-		s.run.still.observe(clientName(events[i].User.Client()), &events[i])
+	for i := range s.events {
+		process := s.at[i]
+		if process == "" {
+			process = clientName(s.events[i].User.Client())
+		}
+		s.run.still.observe(process, &s.events[i])
 	}
 	for _, k := range Checkers() {
 		j := seat(k, s.run)

@@ -15,7 +15,7 @@ import (
 //	fault NAME on=USER [hold=N] at=MS until=MS
 //	saw STEP BY NODE FACT ANSWER at=MS [until=MS] [whose=USER]   an observation, of a grant of that user's latest acquire so far
 //	MS USER KIND PHASE [KEY=VALUE...]       an event; USER is A, B, ... (clients) or A2 (user 2 of client A)
-//	                                        on=N: replica N did it, as the user's access number=N
+//	                                        on=N: replica N did it, as the user's access number=N; of=NAME: that process did it
 //	reading MS requests=N,... notifications=N,...   what servers and clients had counted
 //	want NAME=VALUE...                      counts and measures (null where nothing is judged), verdict:CHECKER, excused:NAME, chances:NAME
 //
@@ -277,6 +277,8 @@ func (s *script) event(f []string) error {
 			var n int
 			n, err = strconv.Atoi(v)
 			on = replicaName(n)
+		case "of":
+			on = v
 		case "number":
 			e.Valid, err = strconv.ParseInt(v, 10, 64)
 		case "shared":

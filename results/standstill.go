@@ -78,9 +78,6 @@ type excuse struct {
 // within adds up for how long a process stood still from one time to another.
 func (s *standstills) within(process string, from, until int64) excuse {
 	x := excuse{process: process}
-	if s == nil {
-		return x
-	}
 	list := s.list[process]
 	i := sort.Search(len(list), func(i int) bool { return list[i].until > from })
 	if i < len(list) && list[i].from < until {
@@ -103,11 +100,19 @@ func stoodUpTo(list []standstill, t int64) int64 {
 
 // worst returns the process that stood still the longest from one time to another.
 func (s *standstills) worst(from, until int64) excuse {
+	return s.longest(from, until, func(string) bool { return true })
+}
+
+// longest returns which of some processes stood still the longest.
+func (s *standstills) longest(from, until int64, among func(process string) bool) excuse {
 	var w excuse
 	if s == nil {
 		return w
 	}
 	for process := range s.list {
+		if !among(process) {
+			continue
+		}
 		if x := s.within(process, from, until); cmp.Or(cmp.Compare(x.total, w.total), cmp.Compare(w.process, x.process)) > 0 {
 			w = x
 		}
@@ -145,9 +150,14 @@ func overstayed(h *hold, until int64) (o overstay, ok bool) {
 	return overstay{user: h.user, lock: h.lock, start: start, end: until, late: until - valid}, true
 }
 
-// excused tells whether the stay would have ended within its validity, had its process not stood still.
+// excused tells whether the stay would have ended within its validity, had its process not stood still, nor one that it waits for: the
+// resource, which answers it, and in a run by steps the engine, which tells it to go on.
 func (s *standstills) excused(o overstay) (excuse, bool) {
-	x := s.within(clientName(o.user.Client()), o.start, o.end)
+	own := clientName(o.user.Client())
+	x := s.longest(o.start, o.end, func(process string) bool {
+		_, client := history.ClientOf(process)
+		return process == own || !client && (process != history.Engine || s.run.Directed)
+	})
 	return x, x.total > o.late
 }
 
