@@ -105,14 +105,16 @@ func TestResourceIsToldOfTheGrant(t *testing.T) {
 func TestValidityOfAnotherKind(t *testing.T) {
 	for want, valid := range map[int64]lock.Validity{history.ValidEndless: lock.Endless(), history.ValidUnknown: lock.Unknown()} {
 		y := newToy()
-		y.slow, y.quiet, y.valid = answerTime, true, func(time.Time) lock.Validity { return valid }
+		y.slow, y.quiet, y.silent, y.valid = answerTime, true, true, func(time.Time) lock.Validity { return valid }
 		r := inside(t, y)
 		r.begin(nil)
 		r.must(wire.OutcomeOK, wire.Command{Do: wire.DoAcquire})
 		again := wire.OutcomeFail // in hand already
 		if want == history.ValidUnknown {
-			again = wire.OutcomeOK
-			y.loseAll()
+			again = wire.OutcomeOK // the user is told of no loss, but may not believe in its grant
+			y.mu.Lock()
+			clear(y.holder)
+			y.mu.Unlock()
 		}
 		r.must(again, wire.Command{Do: wire.DoAcquire})
 		r.stop()
@@ -169,15 +171,26 @@ func TestChangesAreRecorded(t *testing.T) {
 	}
 }
 
+// releasing is a locker that does something while it gives a grant back.
+type releasing struct {
+	lock.Locker
+	meanwhile func()
+}
+
+func (r releasing) Release(context.Context, lock.Grant) error { r.meanwhile(); return nil }
+
 // TestChangesAfterTheRelease tells of a loss while the release is under way: it is the release's own doing.
 func TestChangesAfterTheRelease(t *testing.T) {
-	h := &hold{u: &user{s: &session{}}, ended: true}
-	h.u.s.rec = wire.NewRecorder(wire.NewNodeConn(nil, io.Discard), wire.FormatRecords, nil)
-	h.changed(lock.Change{At: time.Now(), Lost: true})
-	if n, _ := h.u.s.rec.Counts(); n != 0 || h.lost {
+	rec := wire.NewRecorder(wire.NewNodeConn(nil, io.Discard), wire.FormatRecords, nil)
+	h := &hold{u: &user{s: &session{rec: rec}, base: t.Context()}}
+	h.u.locker = releasing{meanwhile: func() { h.changed(lock.Change{At: time.Now(), Lost: true}) }}
+	if err := h.release(time.Minute); err != nil {
+		t.Error(err)
+	}
+	if n, _ := rec.Counts(); n != 2 || h.lost {
 		t.Errorf("%d events, lost %v", n, h.lost)
 	}
-	if err := h.u.s.rec.Close(); err != nil {
+	if err := rec.Close(); err != nil {
 		t.Error(err)
 	}
 }
@@ -210,8 +223,9 @@ func TestLossFoundByAnOrder(t *testing.T) {
 	y.mu.Unlock()
 	r.must(wire.OutcomeFail, wire.Command{Do: wire.DoRenew})
 	r.stop()
-	failed, lost := find(r.events, history.Renew, history.Fail), find(r.events, history.Lost, history.Info)
-	if len(failed) != 1 || failed[0].Code != history.CodeNotHeld || len(lost) != 1 || lost[0].Grant != failed[0].Grant {
+	asked, failed := find(r.events, history.Renew, history.Invoke), find(r.events, history.Renew, history.Fail)
+	lost := find(r.events, history.Lost, history.Info)
+	if len(failed) != 1 || failed[0].Op != asked[0].Seq || failed[0].Code != history.CodeNotHeld || len(lost) != 1 || lost[0].Grant != failed[0].Grant {
 		t.Errorf("failed %+v, lost %+v", failed, lost)
 	}
 }
