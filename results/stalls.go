@@ -40,7 +40,7 @@ func (c *stalls) observe(process string, e *history.Event) {
 		return
 	}
 	var own int64 // the longest stretch that no fault explains
-	for _, s := range c.still.unasked(process, span{e.Time - e.Value, e.Time}) {
+	for _, s := range c.still.observe(process, e) {
 		own = max(own, s.until-s.from)
 	}
 	c.longest = max(c.longest, own)

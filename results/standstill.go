@@ -3,7 +3,6 @@ package results
 import (
 	"cmp"
 	"fmt"
-	"slices"
 	"sort"
 
 	"github.com/lockquake/lockquake/history"
@@ -12,55 +11,70 @@ import (
 // standstills knows when each process of lockquake stood still although no fault asked for it: the machine did that, and neither the
 // lock nor its service. A holder who stood still acts late, and what comes of that is nobody's fault.
 type standstills struct {
-	run  Run
-	list map[string][]standstill // by process, in the order of time
+	run   Run
+	asked map[string][]span // by process: when faults had it stand still, in the order of time; they do not overlap
+	told  map[string]int64  // by process: up to when its stalls are known
+	list  map[string][]standstill
 }
 
-// standstill is a time in which a process stood still. Those of one process do not overlap.
+// standstill is a time in which a process stood still. Those of one process come in the order of time and do not overlap.
 type standstill struct {
 	span
 	before int64 // ns: how long it had stood still before
 }
 
 func newStandstills(run Run) *standstills {
-	return &standstills{run: run, list: map[string][]standstill{}}
+	s := &standstills{run: run, asked: map[string][]span{}, told: map[string]int64{}, list: map[string][]standstill{}}
+	for i := range run.Faults { // in the order of their start
+		f := &run.Faults[i]
+		if !stops[f.Name] {
+			continue
+		}
+		x := span{f.Start, f.End}
+		if f.End == 0 {
+			x.until = forever
+		}
+		for _, process := range f.Targets {
+			list := s.asked[process]
+			if n := len(list); n > 0 && x.from <= list[n-1].until {
+				list[n-1].until = max(list[n-1].until, x.until)
+			} else {
+				s.asked[process] = append(list, x)
+			}
+		}
+	}
+	return s
 }
 
-// observe takes the next event of a process.
-func (s *standstills) observe(process string, e *history.Event) {
+// observe takes the next event of a process, and returns the stretches in which it stood still unasked, so far as none of them is known.
+func (s *standstills) observe(process string, e *history.Event) []span {
 	if e.Kind != history.Stall {
-		return
+		return nil
 	}
-	for _, p := range s.unasked(process, span{e.Time - e.Value, e.Time}) {
-		list := s.list[process]
+	from := max(e.Time-e.Value, s.told[process])
+	s.told[process] = e.Time
+	own := s.unasked(process, span{from, e.Time})
+	for _, p := range own {
 		x := standstill{span: p}
-		if n := len(list); n > 0 {
-			last := list[n-1]
-			x.from, x.before = max(x.from, last.until), last.before+last.until-last.from
+		if n := len(s.list[process]); n > 0 {
+			last := s.list[process][n-1]
+			x.before = last.before + last.until - last.from
 		}
-		if x.from < x.until {
-			s.list[process] = append(list, x)
-		}
+		s.list[process] = append(s.list[process], x)
 	}
+	return own
 }
 
 // unasked returns the stretches of a stall that no fault on the process explains, from when the workload was let go.
 func (s *standstills) unasked(process string, stall span) []span {
 	var out []span
 	from := max(stall.from, s.run.Start)
-	for i := range s.run.Faults { // in the order of their start
-		f := &s.run.Faults[i]
-		end := f.End
-		if end == 0 {
-			end = forever
+	asked := s.asked[process]
+	for i := sort.Search(len(asked), func(i int) bool { return asked[i].until > from }); i < len(asked) && asked[i].from < stall.until; i++ {
+		if from < asked[i].from {
+			out = append(out, span{from, asked[i].from})
 		}
-		if !stops[f.Name] || !slices.Contains(f.Targets, process) || f.Start >= stall.until || end <= from {
-			continue
-		}
-		if from < f.Start {
-			out = append(out, span{from, f.Start})
-		}
-		from = max(from, end)
+		from = max(from, asked[i].until)
 	}
 	if from < stall.until {
 		out = append(out, span{from, stall.until})
