@@ -46,6 +46,9 @@ type victim struct {
 // maxMissed bounds what is kept of what a victim missed.
 const maxMissed = 1 << 10
 
+// maxForeignLooks bounds how often a release is held against a hold, and a hold against another. Beyond, the count is a lower bound.
+const maxForeignLooks = 1 << 23
+
 type foreignReleases struct {
 	run     Run
 	t       *tracker
@@ -106,7 +109,7 @@ func (c *foreignReleases) watch(e *history.Event, mode uint8) {
 		return
 	}
 	for _, h := range c.t.locks[e.Lock] {
-		if c.looks++; c.looks > maxLooks {
+		if c.looks++; c.looks > maxForeignLooks {
 			return
 		}
 		if h.user != e.User && conflict(h.mode, mode) && c.victims[h] == nil {
@@ -128,7 +131,7 @@ func (c *foreignReleases) outcome(e *history.Event) {
 	}
 	s := &suspect{giving: given, ok: *e}
 	for _, h := range c.t.locks[e.Lock] {
-		if c.looks++; c.looks > maxLooks {
+		if c.looks++; c.looks > maxForeignLooks {
 			return
 		}
 		if v := c.victims[h]; v != nil && h.user != e.User && conflict(h.mode, given.mode) { // whether it lies inside is known at the end
@@ -148,7 +151,7 @@ func (c *foreignReleases) began(h *hold) {
 		return
 	}
 	for _, k := range c.t.locks[h.lock] {
-		if c.looks++; c.looks > maxLooks {
+		if c.looks++; c.looks > maxForeignLooks {
 			return
 		}
 		if v := c.victims[k]; v != nil {
@@ -194,6 +197,9 @@ func (c *foreignReleases) convict(v *victim) {
 		return
 	}
 	for _, s := range v.by {
+		if c.looks += 1 + len(v.thirds); c.looks > maxForeignLooks {
+			return
+		}
 		if s.done || !c.inside(s, v.hold) {
 			continue
 		}
@@ -259,7 +265,7 @@ func (c *foreignReleases) Finish() Finding {
 		Chances:   map[string]Chances{"foreign_releases": {c.chances, "releases by users who were not entitled"}},
 		Witnesses: c.list.witnesses(c.run),
 	}
-	if c.looks > maxLooks {
+	if c.looks > maxForeignLooks {
 		f.Warnings = append(f.Warnings, "so many holds overlap that not all were held against each release: the count is a lower bound")
 		if c.n == 0 {
 			f.Verdict = Unknown

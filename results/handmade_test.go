@@ -265,7 +265,7 @@ var handMades = map[string]func(d *handMade){
 }
 
 // handMadeNumber is how many of something they have where LOCKQUAKE_HAND_MADE does not say.
-const handMadeNumber = 20_000
+const handMadeNumber = 4_000
 
 // TestHandMadeRunsAreBounded wants any run directory to be judged, or refused, within time and memory that its size accounts for.
 func TestHandMadeRunsAreBounded(t *testing.T) {
