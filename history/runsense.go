@@ -1,5 +1,7 @@
 package history
 
+import "slices"
+
 // RunSense is Sense for all processes of a run, and for what the others tell of the clients' grants: effects, deaths, the ends of
 // sessions. Those need the grant, and where clocks are not shared they may come before it; so they are settled at the end.
 type RunSense struct {
@@ -20,6 +22,13 @@ type claim struct {
 	kind    Kind
 	phase   Phase
 }
+
+func (x claim) event() Event {
+	return Event{Seq: x.seq, User: x.user, Grant: x.grant, Lock: x.lock, Kind: x.kind, Phase: x.phase}
+}
+
+// maxClaims bounds the claims that are kept. Where clocks are not shared those of some tens of milliseconds wait for their grants.
+const maxClaims = 1 << 16
 
 // NewRunSense begins with the first event of the processes' merged histories. cut tells of which clients the last events may be missing.
 func NewRunSense(processes []Header, cut func(process string) bool) *RunSense {
@@ -50,20 +59,42 @@ func (r *RunSense) Observe(process string, e *Event) error {
 	if c := r.clients[e.User.Client()]; c == nil || !c.given.has(e.Grant, ownerOf(e)) {
 		r.claims = append(r.claims, claim{s, e.Seq, e.User, e.Grant, e.Lock, e.Kind, e.Phase})
 	}
+	if len(r.claims) == maxClaims {
+		return r.settle(maxClaims / 2)
+	}
+	return nil
+}
+
+// settle forgets the claims that are good by now, and refuses the first one where more than that many are not.
+func (r *RunSense) settle(most int) error {
+	r.claims = slices.DeleteFunc(r.claims, func(x claim) bool {
+		e := x.event()
+		c := r.clients[e.User.Client()]
+		return c != nil && c.unknown(&e) == ""
+	})
+	if len(r.claims) > most {
+		return r.refuse(r.claims[0])
+	}
 	return nil
 }
 
 // Finish refuses the earliest event of a grant that nobody was given. An error is a *Nonsense.
 func (r *RunSense) Finish() error {
 	for _, x := range r.claims {
-		e := Event{Seq: x.seq, User: x.user, Grant: x.grant, Lock: x.lock, Kind: x.kind, Phase: x.phase}
+		e := x.event()
 		c := r.clients[e.User.Client()]
-		if c == nil {
-			return x.process.refuse(&e, "there is no history of the process of its user")
+		if c != nil && (c.unknown(&e) == "" || r.cut(c.process) && c.unheard(&e)) {
+			continue
 		}
-		if why := c.unknown(&e); why != "" && !(r.cut(c.process) && c.unheard(&e)) {
-			return x.process.refuse(&e, "%s", why)
-		}
+		return r.refuse(x)
 	}
 	return nil
+}
+
+func (r *RunSense) refuse(x claim) error {
+	e := x.event()
+	if c := r.clients[e.User.Client()]; c != nil {
+		return x.process.refuse(&e, "%s", c.unknown(&e))
+	}
+	return x.process.refuse(&e, "there is no history of the process of its user")
 }

@@ -1,8 +1,6 @@
 package results
 
 import (
-	"slices"
-
 	"github.com/lockquake/lockquake/history"
 )
 
@@ -150,13 +148,16 @@ type ReportClient struct {
 	Client
 }
 
-// lacksEnd tells whether the last events of a process may be missing from its history: it was killed, or had no room for them.
-func (e Env) lacksEnd(process string) bool {
-	i := slices.IndexFunc(e.Clients, func(c ClientStats) bool { return c.Name == process })
-	if i < 0 {
-		return !e.Finished
+// lackingEnds tells of which processes the last events may be missing from their histories: who was killed, or had no room for them.
+func (e Env) lackingEnds() func(process string) bool {
+	told := map[string]bool{}
+	for _, c := range e.Clients {
+		told[c.Name] = c.Dead || c.Dropped > 0
 	}
-	return e.Clients[i].Dead || e.Clients[i].Dropped > 0
+	return func(process string) bool {
+		lacks, known := told[process]
+		return lacks || !known && !e.Finished
+	}
 }
 
 // Reading is what servers and clients have counted up to a moment. Who did not tell is left out.

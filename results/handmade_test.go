@@ -181,7 +181,7 @@ var handMades = map[string]func(d *handMade){
 		})
 	},
 	"locks that nobody asks for": func(d *handMade) {
-		d.locks = names("l", 60_000)
+		d.locks = names("l", min(10*d.n, 60_000))
 		for i := range d.locks {
 			d.tell("client-1", history.Event{Kind: history.Acquire, Phase: history.Invoke, User: history.MakeUser(0, i), Lock: uint16(i)})
 		}
@@ -265,7 +265,7 @@ var handMades = map[string]func(d *handMade){
 }
 
 // handMadeNumber is how many of something they have where LOCKQUAKE_HAND_MADE does not say.
-const handMadeNumber = 4_000
+const handMadeNumber = 1000
 
 // TestHandMadeRunsAreBounded wants any run directory to be judged, or refused, within time and memory that its size accounts for.
 func TestHandMadeRunsAreBounded(t *testing.T) {

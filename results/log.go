@@ -29,7 +29,8 @@ func OpenLog(dir string, env Env) (*Log, error) {
 		return nil, err
 	}
 	l := &Log{
-		merge: m, sense: history.NewRunSense(m.Processes(), env.lacksEnd), quorum: newQuorum(env.Replicas), whole: history.Header{Process: env.Resource, Locks: m.Locks()}, heard: map[string]int64{},
+		merge: m, sense: history.NewRunSense(m.Processes(), env.lackingEnds()), quorum: newQuorum(env.Replicas),
+		whole: history.Header{Process: env.Resource, Locks: m.Locks()}, heard: map[string]int64{},
 	}
 	for _, h := range m.Processes() {
 		if slices.Contains(env.Replicas, h.Process) {

@@ -42,6 +42,9 @@ func ReadReport(dir string) (Report, error) {
 	return r, nil
 }
 
+// maxReasons is how many reasons a run may have to be unknown.
+const maxReasons = 1000
+
 // ReadEnv reads env.json from the run directory.
 func ReadEnv(dir string) (Env, error) {
 	var e Env
@@ -50,10 +53,13 @@ func ReadEnv(dir string) (Env, error) {
 		return Env{}, err
 	}
 	if e.Schema != EnvSchema {
-		return Env{}, fmt.Errorf("%s: schema is %q; this program reads %q", path, e.Schema, EnvSchema)
+		return Env{}, fmt.Errorf("%w: %s: schema is %q; this program reads %q", history.ErrCorrupt, path, e.Schema, EnvSchema)
+	}
+	if len(e.Unknown) > maxReasons {
+		return Env{}, fmt.Errorf("%w: %s: no run is unknown for %d reasons", history.ErrCorrupt, path, len(e.Unknown))
 	}
 	if len(e.Replicas) > maxReplicas {
-		return Env{}, fmt.Errorf("%s: the resource has %d replicas; this program counts the votes of %d", path, len(e.Replicas), maxReplicas)
+		return Env{}, fmt.Errorf("%w: %s: the resource has %d replicas; this program counts the votes of %d", history.ErrCorrupt, path, len(e.Replicas), maxReplicas)
 	}
 	return e, nil
 }
