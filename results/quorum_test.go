@@ -82,3 +82,16 @@ func TestLogTellsWhoseAnEventIs(t *testing.T) {
 		t.Errorf("%d effects; heard %v", effects, l.heard)
 	}
 }
+
+// TestAReadOfAMinorityIsNoEffect: it changed nothing, and nobody was told of it.
+func TestAReadOfAMinorityIsNoEffect(t *testing.T) {
+	q := newQuorum([]string{"epoch-1", "epoch-2", "epoch-3"})
+	for _, kind := range []history.Kind{history.EffectRead, history.EffectWrite} {
+		if q.take("epoch-1", &history.Event{Time: 5, Kind: kind, Phase: history.Ok, Valid: 1}) != partNone {
+			t.Errorf("one of three decided a %v", kind)
+		}
+	}
+	if left := q.minority(); len(left) != 1 || left[0].Kind != history.EffectWrite || left[0].Phase != history.Info {
+		t.Errorf("what remains is %+v", left)
+	}
+}
