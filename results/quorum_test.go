@@ -95,3 +95,27 @@ func TestAReadOfAMinorityIsNoEffect(t *testing.T) {
 		t.Errorf("what remains is %+v", left)
 	}
 }
+
+// TestAnEvenNumberOfReplicas: of four, three are a majority, and two refusals leave none.
+func TestAnEvenNumberOfReplicas(t *testing.T) {
+	q := newQuorum([]string{"a", "b", "c", "d"})
+	does := func(replica string, phase history.Phase, number int64) part {
+		return q.take(replica, &history.Event{Time: number, Kind: history.EffectWrite, Phase: phase, Valid: number})
+	}
+	for i, want := range []part{partNone, partNone, partWhole, partNone} {
+		if got := does(q.replicas[i], history.Ok, 1); got != want {
+			t.Errorf("application %d of a write is %d, want %d", i+1, got, want)
+		}
+	}
+	for i, want := range []part{partNone, partWhole, partNone, partNone} {
+		if got := does(q.replicas[i], history.Fail, 2); got != want {
+			t.Errorf("refusal %d of a write is %d, want %d", i+1, got, want)
+		}
+	}
+	does("a", history.Fail, 3) // nobody has applied it
+	does("a", history.Ok, 4)
+	does("b", history.Ok, 4)
+	if left := q.minority(); len(left) != 1 || left[0].Valid != 4 {
+		t.Errorf("what remains is %+v", left)
+	}
+}
