@@ -1,6 +1,9 @@
 package history
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // Sense follows the events of one process, and refuses what cannot have happened: an event that another process must have told, an
 // outcome of nothing, a grant that was never given. A history of such events passes every sum and proves nothing.
@@ -15,28 +18,14 @@ type Sense struct {
 
 	seq   uint32
 	time  int64
-	open  map[uint32]operation // begun and not ended, by Op
-	holds map[owner]uint32     // the grants in hand
+	users []*[userPage]userSense
 	given grants
 	gaps  bool // events were dropped
 }
 
-// owner is a user of the process, by its number, and a lock.
-type owner struct{ user, lock uint16 }
-
-func ownerOf(e *Event) owner { return owner{uint16(e.User.Index()), e.Lock} }
-
-// operation is an invoke.
-type operation struct {
-	owner
-	kind  Kind
-	grant uint32
-	time  int64
-}
-
 // NewSense begins with the first event of the process that the header names.
 func NewSense(h Header) *Sense {
-	s := &Sense{process: h.Process, locks: len(h.Locks), by: byResource, open: map[uint32]operation{}, holds: map[owner]uint32{}}
+	s := &Sense{process: h.Process, locks: len(h.Locks), by: byResource}
 	if client, ok := ClientOf(h.Process); ok {
 		s.by, s.client = byClient, client
 	} else if h.Process == Engine {
@@ -101,25 +90,30 @@ func (s *Sense) place(e *Event) error {
 
 // begin takes an invoke.
 func (s *Sense) begin(e *Event) error {
-	if why := s.unknown(e); why != "" && e.Kind != Acquire {
-		return s.refuse(e, "%s", why)
+	if e.Kind != Acquire {
+		if why := s.unknown(e); why != "" {
+			return s.refuse(e, "%s", why)
+		}
 	}
-	s.open[e.Op] = operation{owner: ownerOf(e), kind: e.Kind, grant: e.Grant, time: e.Time}
+	u := s.user(e.User)
+	if len(u.open) == maxOpen {
+		return s.refuse(e, "its user has begun %d operations that have no outcome", maxOpen)
+	}
+	u.open = append(u.open, operation{op: e.Op, lock: e.Lock, kind: e.Kind, grant: e.Grant, time: e.Time})
 	if e.Kind == Release {
-		s.drop(e)
+		u.drop(e.Lock, e.Grant)
 	}
 	return nil
 }
 
 // end takes an outcome.
 func (s *Sense) end(e *Event) error {
-	o, ok := s.open[e.Op]
-	delete(s.open, e.Op)
+	o, ok := s.user(e.User).end(e.Op)
 	switch {
 	case !ok && !s.gaps:
-		return s.refuse(e, "its op is %d, of which no invoke is open", e.Op)
-	case ok && (o.kind != e.Kind || o.owner != ownerOf(e)):
-		return s.refuse(e, "its op is %d, which is the %v of user %d of lock %d", e.Op, o.kind, o.user, o.lock)
+		return s.refuse(e, "its op is %d, of which no invoke of its user is open", e.Op)
+	case ok && (o.kind != e.Kind || o.lock != e.Lock):
+		return s.refuse(e, "its op is %d, which is the %v of lock %d", e.Op, o.kind, o.lock)
 	case ok && e.Kind != Acquire && o.grant != e.Grant:
 		return s.refuse(e, "its grant is %d, and that of its invoke is %d", e.Grant, o.grant)
 	case e.Phase != Ok:
@@ -134,8 +128,8 @@ func (s *Sense) end(e *Event) error {
 
 // granted takes an acquire ok. asked is the time of its invoke, 0 where that was dropped.
 func (s *Sense) granted(e *Event, asked int64) error {
-	own := ownerOf(e)
-	switch had := s.holds[own]; {
+	u := s.user(e.User)
+	switch had := u.has(e.Lock); {
 	case e.Grant != e.Op:
 		return s.refuse(e, "its grant is %d: want its op, %d", e.Grant, e.Op)
 	case e.Op > e.Seq:
@@ -148,8 +142,8 @@ func (s *Sense) granted(e *Event, asked int64) error {
 	if err := s.valid(e); err != nil {
 		return err
 	}
-	s.holds[own] = e.Op
-	s.given.add(e.Op, own)
+	u.take(e.Lock, e.Op)
+	s.given.add(e.Op, ownerOf(e))
 	return nil
 }
 
@@ -167,17 +161,10 @@ func (s *Sense) news(e *Event) error {
 		return s.refuse(e, "%s", why)
 	}
 	if e.Kind == Lost {
-		s.drop(e)
+		s.user(e.User).drop(e.Lock, e.Grant)
 		return nil
 	}
 	return s.valid(e)
-}
-
-// drop ends the hold that e ends.
-func (s *Sense) drop(e *Event) {
-	if own := ownerOf(e); s.holds[own] == e.Grant {
-		delete(s.holds, own)
-	}
 }
 
 // unknown says why the grant of e is none that its user was given; "" where it is one, or may be.
@@ -194,42 +181,12 @@ func (s *Sense) unknown(e *Event) string {
 // unheard tells whether the grant of e may have been given although its ok never came: where the process was killed, or dropped its last
 // events.
 func (s *Sense) unheard(e *Event) bool {
-	o, asked := s.open[e.Grant]
-	return e.Grant == 0 || e.Grant > s.seq || asked && o.kind == Acquire && o.owner == ownerOf(e)
+	asked := slices.ContainsFunc(s.user(e.User).open, func(o operation) bool {
+		return o.op == e.Grant && o.kind == Acquire && o.lock == e.Lock
+	})
+	return e.Grant == 0 || e.Grant > s.seq || asked
 }
 
 func (s *Sense) refuse(e *Event, format string, args ...any) error {
 	return nonsense(s.process, e, format, args...)
-}
-
-// page is how many ops share a part of the table of grants.
-const page = 1 << 10
-
-// grants is a table of the acquires of one process that were granted. It has four bytes for each event of the process.
-type grants struct{ pages []*grantPage }
-
-type grantPage struct {
-	owners [page]owner
-	given  [page / 64]uint64 // a bit for each
-}
-
-func (g *grants) add(op uint32, own owner) {
-	i, at := int(op/page), op%page
-	for i >= len(g.pages) {
-		g.pages = append(g.pages, nil)
-	}
-	if g.pages[i] == nil {
-		g.pages[i] = &grantPage{}
-	}
-	g.pages[i].owners[at] = own
-	g.pages[i].given[at/64] |= 1 << (at % 64)
-}
-
-func (g *grants) has(op uint32, own owner) bool {
-	i, at := int(op/page), op%page
-	if i >= len(g.pages) || g.pages[i] == nil {
-		return false
-	}
-	p := g.pages[i]
-	return p.given[at/64]&(1<<(at%64)) != 0 && p.owners[at] == own
 }

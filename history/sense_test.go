@@ -135,13 +135,13 @@ func TestNonsenseIsRefused(t *testing.T) {
 		"mode that is none":            {"", Acquire, Ok, func(e *Event) { e.Mode = 2 }, "its mode is 2"},
 		"invoke of an earlier op":      {"", Read, Invoke, func(e *Event) { e.Op = 1 }, "its op is 1: want its own seq"},
 		"nothing dropped":              {"", Stall, Info, func(e *Event) { e.Kind, e.Value = Dropped, 0 }, "its value is 0"},
-		"ok without its invoke":        {"", Acquire, Ok, func(e *Event) { e.Op, e.Grant = 4, 4 }, "its op is 4, of which no invoke is open"},
-		"ok of an op to come":          {"", Acquire, Ok, func(e *Event) { e.Op, e.Grant = 1<<31, 1<<31 }, "of which no invoke is open"},
-		"fail without its invoke":      {"", Acquire, Fail, func(e *Event) { e.Op = 2 }, "of which no invoke is open"},
-		"second outcome":               {"", Acquire, Ok, func(e *Event) { e.Op, e.Grant = 1, 1 }, "of which no invoke is open"},
-		"outcome of another kind":      {"", Read, Ok, func(e *Event) { e.Kind = Write }, "which is the read of user 0 of lock 0"},
-		"outcome for another user":     {"", Read, Ok, func(e *Event) { e.User++ }, "which is the read of user 0 of lock 0"},
-		"outcome of another lock":      {"", Read, Ok, func(e *Event) { e.Lock = 1 }, "which is the read of user 0 of lock 0"},
+		"ok without its invoke":        {"", Acquire, Ok, func(e *Event) { e.Op, e.Grant = 4, 4 }, "its op is 4, of which no invoke of its user is open"},
+		"ok of an op to come":          {"", Acquire, Ok, func(e *Event) { e.Op, e.Grant = 1<<31, 1<<31 }, "of which no invoke of its user is open"},
+		"fail without its invoke":      {"", Acquire, Fail, func(e *Event) { e.Op = 2 }, "of which no invoke of its user is open"},
+		"second outcome":               {"", Acquire, Ok, func(e *Event) { e.Op, e.Grant = 1, 1 }, "of which no invoke of its user is open"},
+		"outcome of another kind":      {"", Read, Ok, func(e *Event) { e.Kind = Write }, "which is the read of lock 0"},
+		"outcome for another user":     {"", Read, Ok, func(e *Event) { e.User++ }, "of which no invoke of its user is open"},
+		"outcome of another lock":      {"", Read, Ok, func(e *Event) { e.Lock = 1 }, "which is the read of lock 0"},
 		"outcome of another grant":     {"", Release, Ok, func(e *Event) { e.Grant++ }, "that of its invoke is"},
 		"acquire ok without grant":     {"", Acquire, Ok, func(e *Event) { e.Grant = 0 }, "its grant is 0: want its op"},
 		"acquire ok without valid":     {"", Acquire, Ok, func(e *Event) { e.Valid = 0 }, "its valid is 0 or left out"},
@@ -320,10 +320,65 @@ func TestSenseOfManyGrants(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if n := len(s.open) + len(s.holds); n != 0 {
-		t.Errorf("%d operations and holds are open", n)
+	if u := s.user(MakeUser(0, 65535)); len(u.open)+len(u.hands)+len(u.many) != 0 {
+		t.Errorf("operations and holds are open: %+v", *u)
 	}
 	if err := next(Event{Kind: Read, Phase: Invoke, Lock: 1, Grant: 1}); err != nil {
 		t.Errorf("the first grant is forgotten: %v", err)
+	}
+}
+
+// TestSenseOfManyHoldsAndOperations has a user with more of both than most have.
+func TestSenseOfManyHoldsAndOperations(t *testing.T) {
+	const n = 10 * maxHands
+	x := &tale{}
+	all := Header{Process: "client-1", Locks: make([]string, n)}
+	var grants []uint32
+	take := func(lock int) {
+		op := x.tell("client-1", Event{Kind: Acquire, Phase: Invoke, Lock: uint16(lock)})
+		at := int64(1000 + 10*(len(x.events)-1))
+		grants = append(grants, x.tell("client-1", Event{Kind: Acquire, Phase: Ok, Op: op, Grant: op, Lock: uint16(lock), Valid: ValidEndless, Value: at})-1)
+	}
+	give := func(lock int) {
+		x.tell("client-1", Event{Kind: Lost, Phase: Info, Lock: uint16(lock), Grant: grants[lock], Valid: 1})
+	}
+	hear := func() (err error) {
+		s := NewSense(all)
+		for i := range x.events {
+			if err == nil {
+				err = s.Observe(&x.events[i])
+			}
+		}
+		return err
+	}
+	for i := range n {
+		take(i)
+	}
+	for i := range n {
+		give((i * 7) % n)
+	}
+	for i := range n {
+		take(i)
+	}
+	if err := hear(); err != nil {
+		t.Fatal(err)
+	}
+	good := len(x.events)
+	for _, lock := range []int{0, n - 1} {
+		take(lock)
+		if err := hear(); err == nil || !strings.Contains(err.Error(), "in hand already") {
+			t.Errorf("a second hold of lock %d: %v", lock, err)
+		}
+		x.events, x.seq["client-1"] = x.events[:good], uint32(good)
+	}
+	for range maxOpen {
+		x.tell("client-1", Event{Kind: Read, Phase: Invoke, Grant: grants[n]})
+	}
+	if err := hear(); err != nil {
+		t.Fatal(err)
+	}
+	x.tell("client-1", Event{Kind: Read, Phase: Invoke, Grant: grants[n]})
+	if err := hear(); err == nil || !strings.Contains(err.Error(), "have no outcome") {
+		t.Errorf("one operation too many: %v", err)
 	}
 }

@@ -108,7 +108,7 @@ func TestForeignClientsThatMakeNoSense(t *testing.T) {
 		"no issued":                  {leaves("value", "acquire", "ok"), "its value is 0"},
 		"no grant":                   {leaves("grant", "acquire", "ok"), "its grant is 0"},
 		"no grant in releases":       {leaves("grant", "release", "invoke"), "it has no grant"},
-		"no op in outcomes":          {leaves("op", "read", "ok"), "its op is 0, of which no invoke is open"},
+		"no op in outcomes":          {leaves("op", "read", "ok"), "its op is 0, of which no invoke of its user is open"},
 		"no seq":                     {leaves("seq", "read", ""), "its seq is 0"},
 		"outcomes of something else": {other, "which is the check of"},
 		"all users named alike":      {alike, ""},
