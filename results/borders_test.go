@@ -1,7 +1,10 @@
 package results
 
 import (
+	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -273,5 +276,82 @@ run resource=register
 `
 	if r := judged(t, prepared(t, text, enough, nil)); r.Judged.Grants != 3 || r.Judged.Entitled != 1 {
 		t.Errorf("%+v", r.Judged)
+	}
+}
+
+// TestLatenciesAtTheirBorders: which operations are timed, from when, and in which phase.
+func TestLatenciesAtTheirBorders(t *testing.T) {
+	r := judged(t, prepared(t, `
+run resource=register
+fault pause on=A at=100 until=200
+50 A acquire invoke issued=10
+60 A acquire ok valid=1000 issued=51
+70 A release invoke
+75 A release ok
+80 B acquire invoke
+90 B acquire ok valid=1000 issued=81
+120 B lost info
+130 A acquire invoke
+150 A acquire ok valid=1000 issued=131
+300 A release invoke
+305 A release ok
+`, enough, nil))
+	near := func(q Quantiles, n int64, most float64) bool {
+		return q.N == n && q.Max != nil && *q.Max > most*0.999 && *q.Max < most*1.001
+	}
+	if q := r.Latency["acquire"]; !near(q, 3, 50) {
+		t.Errorf("an open loop's acquire is timed from its intended start: %+v", q)
+	}
+	if q := r.Latency["handoff"]; !near(q, 1, 20) {
+		t.Errorf("one release was followed by a grant: %+v", q)
+	}
+	for i, want := range []int64{2, 1, 0} {
+		if q := r.Phases[i].Latency["acquire"]; q.N != want {
+			t.Errorf("%s: %d acquires, want %d", r.Phases[i].Name, q.N, want)
+		}
+	}
+}
+
+// TestWhatMakesNoSenseIsNotJudged names the file and the place.
+func TestWhatMakesNoSenseIsNotJudged(t *testing.T) {
+	for name, c := range map[string]struct {
+		file   string
+		change func(*runDir)
+	}{
+		"a grant that is not its acquire's": {"client-1.lqh: offset ", func(d *runDir) { d.script.events[1].Grant = 7 }},
+		"an effect of a grant that nobody was given": {"register.lqh: offset ", func(d *runDir) {
+			i := slices.IndexFunc(d.script.events, func(e history.Event) bool { return e.Kind == history.EffectWrite })
+			d.script.events[i].Grant = 77
+		}},
+	} {
+		r, err := Judge(prepared(t, overlapScript, enough, c.change).dir)
+		if !errors.Is(err, history.ErrCorrupt) || !strings.Contains(fmt.Sprint(err), c.file) || r.Verdict != Unknown {
+			t.Errorf("%s: %s, %v", name, r.Verdict, err)
+		}
+	}
+}
+
+// TestTheWorstClockOfTheReplicasCounts for what they did together.
+func TestTheWorstClockOfTheReplicasCounts(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.Mkdir(filepath.Join(dir, DirHistory), 0o750); err != nil {
+		t.Fatal(err)
+	}
+	for name, off := range map[string]int64{"epoch-1": 5, "epoch-2": 9, "epoch-3": 3, "client-1": 50} {
+		w, err := history.Create(filepath.Join(dir, DirHistory, name+".lqh"), history.Header{Process: name, Locks: []string{"lock-0"}, ErrorNS: off})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := w.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	l, err := OpenLog(dir, Env{Resource: "epoch", Replicas: []string{"epoch-1", "epoch-2", "epoch-3"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	if l.whole.ErrorNS != 9 {
+		t.Errorf("it may be off by %d", l.whole.ErrorNS)
 	}
 }

@@ -124,6 +124,13 @@ func checkWitnesses(t *testing.T, s *script, f Finding) {
 	if f.Verdict == Violated && len(f.Witnesses) == 0 && f.Checker != "unfairness" {
 		t.Errorf("%s is violated and has no witness", f.Checker)
 	}
+	found := len(f.Counts) == 0
+	for _, n := range f.Counts {
+		found = found || n != nil && *n > 0
+	}
+	if !found && len(f.Witnesses) > 0 {
+		t.Errorf("%s counts nothing and has witnesses", f.Checker)
+	}
 	for _, w := range f.Witnesses {
 		if len(w.Events)+len(w.Observed) == 0 || w.Text == "" || w.From > w.To {
 			t.Errorf("%s: an empty witness: %+v", f.Checker, w)

@@ -13,7 +13,7 @@ import (
 //
 //	run KEY=VALUE...                        what the checkers are told; error=MS of all clocks, error.A=MS of one client's
 //	fault NAME on=USER [hold=N] at=MS until=MS
-//	saw STEP BY NODE FACT ANSWER at=MS [until=MS] [whose=USER]   an observation, of a grant of that user's latest acquire so far
+//	saw STEP BY NODE FACT ANSWER at=MS [until=MS] [took=MS] [whose=USER]   an observation (- is no answer), of a grant of that user's latest acquire so far
 //	MS USER KIND PHASE [KEY=VALUE...]       an event; USER is A, B, ... (clients) or A2 (user 2 of client A)
 //	                                        on=N: replica N did it, as the user's access number=N; of=NAME: that process did it
 //	reading MS requests=N,... notifications=N,...   what servers and clients had counted
@@ -196,7 +196,7 @@ func (s *script) saw(f []string) error {
 	if err != nil || len(f) < 6 {
 		return fmt.Errorf("%v is no observation", f)
 	}
-	o := history.Observation{Step: step, By: f[1], Node: f[2], Fact: f[3], Answer: f[4], Count: 1}
+	o := history.Observation{Step: step, By: f[1], Node: f[2], Fact: f[3], Answer: strings.TrimPrefix(f[4], "-"), Count: 1}
 	err = each(f[5:], func(k, v string) (err error) {
 		switch k {
 		case "at":
@@ -205,6 +205,10 @@ func (s *script) saw(f []string) error {
 		case "until":
 			o.LastAsked, err = millis(v)
 			o.LastAnswered, o.Count = o.LastAsked, 2
+		case "took": // to answer, each time
+			var ns int64
+			ns, err = millis(v)
+			o.Answered, o.LastAnswered = o.Answered+ns, o.LastAnswered+ns
 		case "whose":
 			u := scriptUser(v)
 			hs := s.holds[u]
