@@ -218,3 +218,84 @@ func TestTheErrorsOfClocks(t *testing.T) {
 		tr.observe(&history.Event{Time: 20, Kind: history.Release, Phase: history.Invoke, Grant: 1, User: u}) // and it is used again
 	}
 }
+
+// TestByHowMuchAHoldIsLate: from the end of its validity on, and nothing before.
+func TestByHowMuchAHoldIsLate(t *testing.T) {
+	for _, c := range []struct {
+		valid, until, late int64
+		ok                 bool
+	}{
+		{100, 99, 0, false},
+		{100, 100, 0, false},
+		{100, 101, 1, true},
+		{100, forever, 0, false},
+		{history.ValidUnknown, 101, 0, false},
+	} {
+		h := &hold{start: 10, issued: 5}
+		h.grantValidity(c.valid)
+		if o, ok := overstayed(h, c.until); ok != c.ok || o.late != c.late || ok && (o.start != 5 || o.end != c.until) {
+			t.Errorf("valid until %d, there until %d: %+v, %t", c.valid, c.until, o, ok)
+		}
+	}
+}
+
+// TestHarmIsExcusedWholeOrNotAtAll: what a standstill explains under one lock excuses no count that has more in it than was found by lock.
+func TestHarmIsExcusedWholeOrNotAtAll(t *testing.T) {
+	run := Run{Locks: []string{"lock-0", "lock-1"}}
+	l := newLedger(run)
+	l.add(run, 0, 1, excuse{process: "client-1", total: 5}, true)
+	l.add(run, 1, 1, excuse{}, false)
+	for _, c := range []struct{ count, under0, under1, want int64 }{
+		{3, 3, 0, 3}, // all of it
+		{7, 3, 0, 7}, // a figure that rests on it alone
+		{5, 3, 2, 3}, // a part, of what was found by lock
+		{7, 3, 2, 0}, // more than was found by lock: nobody can tell
+		{2, 0, 2, 0}, // nothing
+	} {
+		harm := Finding{Counts: map[string]*int64{"harm": count(c.count)}}
+		harm.found(0, c.under0)
+		harm.found(1, c.under1)
+		fs := []Finding{{ledger: l}, harm}
+		excuseHarm(fs)
+		if got := fs[1].Excused["harm"].N; got != c.want {
+			t.Errorf("%d, %d and %d of them under two locks: %d excused, want %d", c.count, c.under0, c.under1, got, c.want)
+		}
+	}
+}
+
+// TestPairsThatFindNoRoomAreDecidedAtOnce.
+func TestPairsThatFindNoRoomAreDecidedAtOnce(t *testing.T) {
+	for _, pending := range []int{0, maxPending} {
+		x := newExclusion(Run{Locks: []string{"lock-0"}}).(*exclusion)
+		x.pending = pending
+		for i, e := range []history.Event{
+			{Time: 10, Kind: history.Acquire, Phase: history.Ok, Op: 1, Valid: 1000},
+			{Time: 20, Kind: history.Acquire, Phase: history.Ok, Op: 1, Valid: 1000, User: history.MakeUser(1, 0)},
+			{Time: 30, Kind: history.Release, Phase: history.Invoke, Grant: 1},
+			{Time: 40, Kind: history.Release, Phase: history.Invoke, Grant: 1, User: history.MakeUser(1, 0)},
+		} {
+			e.Seq = uint32(i + 1)
+			x.Observe(&e)
+		}
+		if f := x.Finish(); *f.Counts["double_grants"] != 1 {
+			t.Errorf("with %d pairs pending, %d double grants", pending, *f.Counts["double_grants"])
+		}
+	}
+}
+
+// TestALadderKnowsWhatItForgot: below its lowest rung there may have been others.
+func TestALadderKnowsWhatItForgot(t *testing.T) {
+	l := &ladder{}
+	if h, known := l.below(5); h != nil || !known {
+		t.Errorf("an empty ladder: %v, %t", h, known)
+	}
+	for i := range maxRungs + 1 {
+		l.add(int64(10+i), &hold{token: uint64(1 + i)})
+	}
+	if h, known := l.below(11); h != nil || known {
+		t.Errorf("what was forgotten: %v, %t", h, known)
+	}
+	if h, known := l.below(1 << 40); h == nil || h.token != maxRungs+1 || !known {
+		t.Errorf("the highest: %+v, %t", h, known)
+	}
+}
