@@ -299,3 +299,15 @@ func TestALadderKnowsWhatItForgot(t *testing.T) {
 		t.Errorf("the highest: %+v, %t", h, known)
 	}
 }
+
+// TestAHoldIsRememberedOnce, however often it reads and writes.
+func TestAHoldIsRememberedOnce(t *testing.T) {
+	l, h := &touched{}, &hold{issued: 5, start: 10, fresh: true}
+	for range 3 * maxTouches {
+		l.add(touch{hold: h})
+	}
+	others := l.modes[0].beside(h, 0, func(*touch) { t.Error("it stands beside itself") })
+	if others || len(l.modes[0].latest) != 1 {
+		t.Errorf("%d are remembered; others are forgotten: %t", len(l.modes[0].latest), others)
+	}
+}
