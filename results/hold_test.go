@@ -311,3 +311,28 @@ func TestAHoldIsRememberedOnce(t *testing.T) {
 		t.Errorf("%d are remembered; others are forgotten: %t", len(l.modes[0].latest), others)
 	}
 }
+
+// TestWhatIsForgottenMayHaveBeenBeside a hold whose request is older.
+func TestWhatIsForgottenMayHaveBeenBeside(t *testing.T) {
+	l := &touched{}
+	for i := range int64(2 * maxTouches) {
+		l.add(touch{hold: &hold{issued: 100 + i, start: 100 + i, fresh: true}})
+	}
+	m := &l.modes[0]
+	for issued, want := range map[int64]bool{50: true, m.droppedStart: true, m.droppedStart + 1: false} {
+		if others := m.beside(&hold{issued: issued, start: 1 << 30}, 0, func(*touch) {}); others != want {
+			t.Errorf("asked for at %d, and the last forgotten was granted at %d: %t", issued, m.droppedStart, others)
+		}
+	}
+}
+
+// TestOnlyWhoWasEntitledComesAfterWhatWasOver: one that came too late does not take the place of one that did not.
+func TestOnlyWhoWasEntitledComesAfterWhatWasOver(t *testing.T) {
+	l := &touched{}
+	entitled := &hold{user: history.MakeUser(1, 0), issued: 5, start: 100, fresh: true}
+	l.add(touch{hold: entitled})
+	l.add(touch{hold: &hold{user: history.MakeUser(2, 0), issued: 6, start: 200}})
+	if got := l.modes[0].after(&hold{issued: 2, start: 10, over: over(50)}); got == nil || got.hold != entitled {
+		t.Errorf("after it came %+v", got)
+	}
+}
