@@ -336,3 +336,19 @@ func TestOnlyWhoWasEntitledComesAfterWhatWasOver(t *testing.T) {
 		t.Errorf("after it came %+v", got)
 	}
 }
+
+// TestTheBoundOfALock is the one that it declares, or the ttl, where its grants never expire.
+func TestTheBoundOfALock(t *testing.T) {
+	for _, c := range []struct {
+		run  Run
+		want int64
+	}{
+		{Run{TTL: 10, Expires: true, Recovery: 3}, 3},
+		{Run{TTL: 10, Expires: true}, 10},
+		{Run{TTL: 10, Recovery: 3}, 10},
+	} {
+		if got := c.run.bound(); got != c.want {
+			t.Errorf("%+v: %d", c.run, got)
+		}
+	}
+}
