@@ -47,6 +47,9 @@ func (j *judge) writes(counts map[string]int64) {
 			a.doubt -= max(w.added, -w.added)
 			if e.Phase == history.Ok {
 				a.acked, a.sum = append(a.acked, e.Value), a.sum+w.added
+				if j.run.Writes == "transfers" {
+					read[place{e.User, e.Lock}] = w.value // the next change counts from there
+				}
 			}
 		}
 	}
