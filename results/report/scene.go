@@ -70,9 +70,12 @@ func stage(dir string, r results.Report, env results.Env) (*scene, error) {
 	if sc.seen, err = results.ReadObserved(dir); err != nil {
 		return nil, err
 	}
+	story := len(env.People) > 0
+	if story {
+		story, err = sc.people(dir)
+	}
 	switch {
-	case len(env.People) > 0:
-		err = sc.people(dir)
+	case story || err != nil:
 	case sc.worst != nil:
 		w := recast(dir, *sc.worst, env)
 		sc.worst, sc.holds = &w, slices.Clone(w.Holds)
@@ -88,9 +91,11 @@ func stage(dir string, r results.Report, env results.Env) (*scene, error) {
 	return sc, nil
 }
 
-// people makes the scene of a story: whatever the users did that its steps name.
-func (sc *scene) people(dir string) error {
-	sc.whole = true
+// maxStory is how many events of its users can be told as one story: in a longer one nobody finds anything.
+const maxStory = 2000
+
+// people makes the scene of a story: whatever the users did that its steps name. ok is false where that is too much.
+func (sc *scene) people(dir string) (ok bool, err error) {
 	clients := map[int]bool{}
 	for _, node := range sc.env.People {
 		if c, ok := clientNumber(node); ok {
@@ -98,16 +103,22 @@ func (sc *scene) people(dir string) error {
 		}
 	}
 	used := map[uint16]bool{}
-	err := sc.scan(dir, func(e *history.Event) {
+	var events, crowd []history.Event
+	err = sc.scan(dir, func(e *history.Event) {
 		switch {
+		case len(events) > maxStory:
 		case e.Kind > history.EffectWrite && e.Kind != history.Ended || e.Kind == history.KindNone:
 		case clients[e.User.Client()] && e.User.Index() == 0:
 			used[e.Lock] = used[e.Lock] || e.Kind == history.Acquire
-			sc.events = append(sc.events, *e)
+			events = append(events, *e)
 		case used[e.Lock] && e.Kind == history.Acquire && e.Phase == history.Ok:
-			sc.crowd = append(sc.crowd, *e)
+			crowd = append(crowd, *e)
 		}
 	})
+	if err != nil || len(events) > maxStory {
+		return false, err
+	}
+	sc.whole, sc.events, sc.crowd = true, events, crowd
 	sc.holds = holdsOf(sc.events)
 	for _, e := range sc.events {
 		if !slices.Contains(sc.users, e.User) {
@@ -115,7 +126,7 @@ func (sc *scene) people(dir string) error {
 		}
 	}
 	slices.SortFunc(sc.users, func(a, b history.User) int { return cmp.Compare(sc.name(a), sc.name(b)) })
-	return err
+	return true, nil
 }
 
 // around makes the scene of a few holds: all that belongs to them, and how many others got their lock meanwhile.
@@ -136,18 +147,38 @@ func (sc *scene) around(dir string) error {
 	if sc.worst != nil {
 		to = max(to, sc.worst.To)
 	}
-	return sc.scan(dir, func(e *history.Event) {
+	var first, last []history.Event // of what repeats
+	err := sc.scan(dir, func(e *history.Event) {
 		grant := e.Grant
 		if e.Kind == history.Acquire {
 			grant = e.Op
 		}
 		switch {
+		case mine[key{e.User, grant}] && repeats(e.Kind):
+			if len(first) < maxStory/2 {
+				first = append(first, *e)
+			} else if last = append(last, *e); len(last) > maxStory {
+				last = append(last[:0], last[maxStory/2:]...)
+			}
 		case mine[key{e.User, grant}], e.Kind == history.Dead && users[e.User]:
 			sc.events = append(sc.events, *e)
 		case e.Kind == history.Acquire && e.Phase == history.Ok && sc.lockName(e.Lock) == sc.lock() && e.Time >= from && e.Time <= to:
 			sc.crowd = append(sc.crowd, *e)
 		}
 	})
+	sc.events = append(sc.events, first...)
+	sc.events = append(sc.events, last[max(0, len(last)-maxStory/2):]...) // those in between are not drawn anyway
+	slices.SortStableFunc(sc.events, func(a, b history.Event) int { return cmp.Compare(a.Time, b.Time) })
+	return err
+}
+
+// repeats tells whether a hold may have any number of events of this kind.
+func repeats(k history.Kind) bool {
+	switch k {
+	case history.Read, history.Write, history.EffectRead, history.EffectWrite, history.Renew, history.Renewed, history.Check:
+		return true
+	}
+	return false
 }
 
 // outage makes the scene of the longest time, while a fault stood and until the first grant after it, in which nobody got a lock: the
