@@ -127,6 +127,8 @@ func TestVerdictLattice(t *testing.T) {
 			"overlapping_holds 0 (found 1): 1 of them only because a process of lockquake stood still: client-1 did not run for 130.000 ms, from 170.000 ms on",
 		},
 		{"... where it is demanded", lateScript, "expect: {overlapping_holds: \">0\", judged: \">=1\"}\n", nil, Unknown, "stood still"},
+		{"... where it is demanded by steps", lateScript, "expect: {overlapping_holds: \"1\", judged: \">=1\"}\n", func(d *runDir) { d.env.Directed = true }, Pass, ""},
+		{"... where steps forbid it", lateScript, "expect: {overlapping_holds: \"0\", judged: \">=1\"}\n", func(d *runDir) { d.env.Directed = true }, Unknown, "stood still"},
 		{"... where as many are allowed", lateScript, "expect: {overlapping_holds: \"<=1\", judged: \">=1\"}\n", nil, Pass, ""},
 		{"... is no part of another count", lateScript, "expect: {overlapping_holds: \">=0\", stale_writes: \"0\", judged: \">=1\"}\n", nil, Pass, ""},
 		{
