@@ -18,6 +18,9 @@ type Error struct {
 	source  string // the line of the file
 }
 
+// maxShown is the length of a line that is still shown, in bytes.
+const maxShown = 1000
+
 // Error returns one line that says it all, and below it, for a file, the line in question with a caret.
 func (e *Error) Error() string {
 	where := e.File
@@ -33,6 +36,9 @@ func (e *Error) Error() string {
 	}
 	if e.Set != "" || e.Line == 0 || e.source == "" {
 		return where + ": " + message
+	}
+	if len(e.source) > maxShown {
+		return where + ": " + message // it would fill the screen
 	}
 	number := fmt.Sprintf("%4d", e.Line)
 	return fmt.Sprintf("%s: %s\n%s | %s\n%s | %s^", where, message, number, e.source,

@@ -269,3 +269,12 @@ func TestErrorfPointsAtTheKey(t *testing.T) {
 		t.Errorf("got %q", got)
 	}
 }
+
+func TestALineThatFillsTheScreenIsNotShown(t *testing.T) {
+	for n, shown := range map[int]bool{100: true, 100_000: false} {
+		_, err := Parse([]byte("name: "+strings.Repeat("x ", n)+"\n"), "long.yaml")
+		if err == nil || !strings.HasPrefix(err.Error(), "long.yaml:1:") || strings.Contains(err.Error(), "^") != shown {
+			t.Errorf("%d words: %.200v", n, err)
+		}
+	}
+}
