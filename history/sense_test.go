@@ -382,3 +382,46 @@ func TestSenseOfManyHoldsAndOperations(t *testing.T) {
 		t.Errorf("one operation too many: %v", err)
 	}
 }
+
+// TestWhatIsDroppedExcusesNoNumber wants the number of a grant to be one that the process has told, even where its invoke was dropped.
+func TestWhatIsDroppedExcusesNoNumber(t *testing.T) {
+	for op, want := range map[uint32]string{3: "an event to come", 1 << 31: "an event to come", 1: ""} {
+		x := &tale{}
+		x.tell("client-1", Event{Kind: Dropped, Phase: Info, Value: 1})
+		x.tell("client-1", Event{Kind: Acquire, Phase: Ok, Op: op, Grant: op, Valid: ValidEndless, Value: 1})
+		if err := x.hear(); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("op %d: %v, want %q", op, err, want)
+		}
+	}
+}
+
+// TestEffectsDoNotWaitWithoutEnd has more effects than may wait for their grants: of nobody, and of a grant that comes.
+func TestEffectsDoNotWaitWithoutEnd(t *testing.T) {
+	run := func(grant uint32, cut bool) (n int, err error) {
+		r := NewRunSense([]Header{header("client-1"), header("register")}, func(string) bool { return cut })
+		tell := func(e Event) {
+			if err == nil {
+				e.Time = 9
+				err = r.Observe(map[bool]string{true: "client-1", false: "register"}[e.Kind == Acquire], &e)
+			}
+		}
+		tell(Event{Kind: Acquire, Phase: Invoke, Seq: 1, Op: 1})
+		for err == nil && n < 3*maxClaims {
+			n++
+			tell(Event{Kind: EffectRead, Phase: Ok, Seq: uint32(n), Op: uint32(n), Grant: grant})
+			if n == maxClaims/4 {
+				tell(Event{Kind: Acquire, Phase: Ok, Seq: 2, Op: 1, Grant: 1, Valid: ValidEndless, Value: 9})
+			}
+		}
+		return n, err
+	}
+	if n, err := run(1, false); err != nil || n != 3*maxClaims {
+		t.Errorf("%d effects of a grant that comes late: %v", n, err)
+	}
+	for _, cut := range []bool{false, true} {
+		var wrong *Nonsense
+		if n, err := run(7, cut); !errors.As(err, &wrong) || n > maxClaims || wrong.Seq != 1 {
+			t.Errorf("%d effects of nobody's grant, their client cut short %t: %v", n, cut, err)
+		}
+	}
+}
