@@ -8,7 +8,7 @@ TOOLS := $(CURDIR)/.tools
 LINT := $(TOOLS)/golangci-lint
 GREMLINS_VERSION := 0.6.0
 GREMLINS := $(TOOLS)/gremlins
-VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+COMMIT ?= $(shell git describe --always --dirty --exclude '*' 2>/dev/null)
 
 # The program that tests start as clients and nodes: under `go test` the running program is the test's own.
 export LOCKQUAKE_BIN := $(CURDIR)/build/lockquake
@@ -27,7 +27,7 @@ help: ## print this
 .PHONY: build
 build: ## build build/lockquake, one static binary
 	@mkdir -p build
-	CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags "-s -w -X main.version=$(VERSION)" -o build/lockquake ./cmd/lockquake
+	CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags "-s -w -X main.commit=$(COMMIT)" -o build/lockquake ./cmd/lockquake
 
 .PHONY: demo
 demo: build ## five stories on real services and what they found, in a minute or two
@@ -42,11 +42,16 @@ compose: build ## write docker-compose.yml anew, out of what the backends say of
 	build/lockquake compose >docker-compose.yml.new && mv docker-compose.yml.new docker-compose.yml
 
 .PHONY: story-pages
-story-pages: ## write what docs/stories.md and the README show of the stories, anew from RUNS=folders of runs
+story-pages: ## write docs/stories.md, and the picture of the README, anew from RUNS=folders of runs
 	go run ./internal/storypages $(RUNS)
 
 .PHONY: test
 test: test-unit test-integration ## all tests; what CI runs beside the linters
+
+.PHONY: test-all
+test-all: export LOCKQUAKE_TEST_ALL = 1
+test-all: export LOCKQUAKE_MOMENTS ?= 3
+test-all: test ## make test with every story and twin, and runs ended at random moments by Ctrl-C, SIGTERM, SIGHUP and kill -9 (LOCKQUAKE_MOMENTS rounds); an hour or more
 
 .PHONY: test-unit
 test-unit: ## tests that need neither Docker nor root
@@ -58,7 +63,7 @@ test-integration: build ## tests against real services, in containers and as pro
 	@.ci/engine
 	@images/build.sh
 	@build/lockquake clean || echo "test: some of what earlier runs left here cannot be removed (see above); the tests of clean tell what is the engine's miscount, and fail for all else"
-	go test -tags integration -count 1 -p 1 -parallel 3 -timeout 45m $(INTEGRATION)
+	go run ./internal/testrun -tags integration -count 1 -p 1 -timeout 150m $(INTEGRATION)
 
 # The packages whose integration tests are run: those that have any.
 INTEGRATION = $(shell grep -rlE '^//go:build .*integration' --include='*_test.go' . | xargs -r -n1 dirname | sort -u)
@@ -70,7 +75,7 @@ test-netem: build ## the faults that shape links by the kernel's netem, in a Use
 .PHONY: conformance
 conformance: build ## every lock on its real service, with PROVIDER=docker (as make test has it) or local
 	@if [ "$(PROVIDER)" = local ]; then .ci/setup redis etcd34 zookeeper postgres; else .ci/engine && images/build.sh; fi
-	LOCKQUAKE_TEST_PROVIDER=$(PROVIDER) go test -tags integration -count 1 -p 1 -parallel 4 -timeout 20m -run Conformance ./backends/...
+	LOCKQUAKE_TEST_PROVIDER=$(PROVIDER) go test -tags integration -count 1 -p 1 -timeout 20m -run Conformance ./backends/...
 
 .PHONY: race
 race: ## the unit tests under the race detector (needs a C compiler)
@@ -78,12 +83,11 @@ race: ## the unit tests under the race detector (needs a C compiler)
 	go test -race ./...
 
 .PHONY: soak
-soak: build ## the "20 of 20" figures: takes hours, resumes where it was interrupted, writes docs/soak.md
+soak: build ## write docs/track-record.md: takes hours, resumes where it was interrupted; SOAK=-quick runs most rows once, SOAK="-only PATTERN" some rows
 	@.ci/setup --optional redis zookeeper postgres etcd34 faketime
 	@.ci/engine && images/build.sh
-	@$(MAKE) injections
-	@$(MAKE) judges
-	go run ./internal/soak
+	$(if $(SOAK),,@$(MAKE) injections judges)
+	go run ./internal/soak $(SOAK)
 
 .PHONY: judges
 judges: ## the judge against the second one: a million random histories, and a million of correct locks (some twenty minutes)
@@ -109,8 +113,8 @@ $(GREMLINS): Makefile
 bench: build ## what recording costs (12 pairs, in turns of 200 ms), how fast the judge is, how exact faults are and what slow-disk costs, start-up beside compose
 	@.ci/setup --optional redis postgres
 	go test -run '^$$' -bench . -benchtime 1x -timeout 60m ./results/...
-	go test -tags "bench integration" -count 1 -v -run TestShapingCost -timeout 10m ./internal/agent
-	go test -tags bench -count 1 -v -run TestSyncHoldCost -timeout 10m ./internal/agent
+	go test -tags "bench integration" -count 1 -v -run TestShapingCost -timeout 10m ./internal/agent/links
+	go test -tags bench -count 1 -v -run TestSyncHoldCost -timeout 10m ./internal/agent/disk
 	go test -tags bench -count 1 -v -run TestRecordingCost -timeout 60m ./cmd/lockquake
 	go test -tags bench -count 1 -v -run "TestFaultPrecision|TestQueueCost" -timeout 60m ./cmd/lockquake
 	@.ci/setup --optional compose; if .ci/engine; then images/build.sh; fi

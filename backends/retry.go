@@ -2,6 +2,7 @@ package backends
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"hash/fnv"
 	"math/rand/v2"
@@ -56,8 +57,14 @@ func CheckDuration(key string, d, least time.Duration) error {
 func (r Retry) Poll(ctx context.Context, random *rand.Rand, try func(context.Context) (lock.Grant, error)) (lock.Grant, error) {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
+	var held error // what the last attempt was told that the service answered
 	for tries := 1; ; tries++ {
 		g, err := try(ctx)
+		if errors.Is(err, lock.ErrContended) {
+			held = err
+		} else if held != nil && ctx.Err() != nil && errors.Is(err, lock.ErrNotSent) {
+			err = fmt.Errorf("%w; gave up waiting: %w", held, ctx.Err()) // it was not asked once more
+		}
 		if err == nil || !lock.Certain(err) {
 			return g, err
 		}

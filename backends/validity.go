@@ -10,8 +10,9 @@ import (
 // speeds: 1 % of the TTL plus 2 ms, the figure that the Redlock algorithm was published with.
 func Drift(ttl time.Duration) time.Duration { return ttl/100 + 2*time.Millisecond }
 
-// Validity is how long a holder may believe in a promise of length ttl that it asked for at sent, the time just before
-// the request was written. The time of the reply plays no part: the promise may have been made long before it came.
+// Validity is how long a holder may believe in a promise of length ttl that it asked for at sent, the time just
+// before the request was written. The time of the reply plays no part: the promise may have been made long before.
+// See lock.Validity for an example.
 func Validity(sent time.Time, ttl time.Duration) lock.Validity {
 	return lock.Until(sent.Add(ttl - Drift(ttl)))
 }

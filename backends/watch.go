@@ -7,8 +7,8 @@ import (
 	"github.com/lockquake/lockquake/lock"
 )
 
-// Standing is a grant as an adapter keeps it while its user has it in hand, for lock.Watcher.
-type Standing struct {
+// HeldGrant is a grant as an adapter keeps it while its user has it in hand, for lock.Watcher.
+type HeldGrant struct {
 	// Validity returns how long the grant may be believed in, and a channel that is closed when that changes. lock.Unknown is no
 	// news: what ended the validity will be told as a loss. nil: the validity never changes.
 	Validity func() (lock.Validity, <-chan struct{})
@@ -18,13 +18,13 @@ type Standing struct {
 
 // Watch tells of each change of the validity, beginning with one that differs from known, and of the loss, which is the last; then,
 // or when the grant is given back or ctx ends, it closes the channel.
-func (s Standing) Watch(ctx context.Context, known lock.Validity) <-chan lock.Change {
+func (s HeldGrant) Watch(ctx context.Context, known lock.Validity) <-chan lock.Change {
 	out := make(chan lock.Change, 1)
 	go s.tell(ctx, known, out)
 	return out
 }
 
-func (s Standing) tell(ctx context.Context, known lock.Validity, out chan<- lock.Change) {
+func (s HeldGrant) tell(ctx context.Context, known lock.Validity, out chan<- lock.Change) {
 	defer close(out)
 	for {
 		valid, changed := known, (<-chan struct{})(nil)
@@ -58,7 +58,7 @@ func (s Standing) tell(ctx context.Context, known lock.Validity, out chan<- lock
 	}
 }
 
-// Unwatched is what a Watcher returns of a grant that the user does not have.
+// Unwatched is what a Watcher returns for a grant that its user does not have.
 func Unwatched() <-chan lock.Change {
 	out := make(chan lock.Change)
 	close(out)

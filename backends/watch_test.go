@@ -27,7 +27,7 @@ func TestWatchTellsOfChangesAndEndsWithTheLoss(t *testing.T) {
 		start := time.Now()
 		r := &renewing{lock.Until(start.Add(time.Second)), make(chan struct{})}
 		lost := make(chan struct{})
-		s := Standing{Validity: func() (lock.Validity, <-chan struct{}) { return r.valid, r.changed }, Lost: lost}
+		s := HeldGrant{Validity: func() (lock.Validity, <-chan struct{}) { return r.valid, r.changed }, Lost: lost}
 		news := s.Watch(t.Context(), r.valid)
 		synctest.Wait()
 		if len(news) != 0 {
@@ -57,9 +57,9 @@ func TestWatchTellsOfChangesAndEndsWithTheLoss(t *testing.T) {
 func TestWatchEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		over := make(chan struct{})
-		released := Standing{Lost: make(chan struct{}), Over: over}.Watch(t.Context(), lock.Unknown())
+		released := HeldGrant{Lost: make(chan struct{}), Over: over}.Watch(t.Context(), lock.Unknown())
 		ctx, cancel := context.WithCancel(t.Context())
-		cancelled := Standing{}.Watch(ctx, lock.Unknown())
+		cancelled := HeldGrant{}.Watch(ctx, lock.Unknown())
 		close(over)
 		cancel()
 		for what, news := range map[string]<-chan lock.Change{"released": released, "cancelled": cancelled, "unwatched": Unwatched()} {

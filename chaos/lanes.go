@@ -8,35 +8,35 @@ import (
 	"github.com/lockquake/lockquake/internal/clock"
 )
 
-// lane is one direction of one link.
-type lane struct {
-	from, to         Node
-	fromPort, toPort int // 0: any
+// Lane is one direction of one link.
+type Lane struct {
+	From, To         Node
+	FromPort, ToPort int // 0: any
 }
 
 // hits tells whether a fault on this lane meets what is sent on the other.
-func (l lane) hits(sent lane) bool {
+func (l Lane) hits(sent Lane) bool {
 	port := func(hit, of int) bool { return hit == 0 || hit == of }
-	return l.from == sent.from && l.to == sent.to && port(l.fromPort, sent.fromPort) && port(l.toPort, sent.toPort)
+	return l.From == sent.From && l.To == sent.To && port(l.FromPort, sent.FromPort) && port(l.ToPort, sent.ToPort)
 }
 
 // Lanes knows which link faults of a run stand, and stood, on which directions of which links. What a fault's datagrams show of a link is the
 // sum of all that stands there: each heal is judged by them only where nothing else does. The zero value knows of none, and so does nil.
 type Lanes struct {
 	mu   sync.Mutex
-	laid []*laid
+	laid []*Laid
 }
 
-// laid is one link fault: its rules stand on these lanes, or may.
-type laid struct {
+// Laid is one link fault: its rules stand on these lanes, or may.
+type Laid struct {
 	what     string // "loss on redis-1"
-	on       []lane
+	on       []Lane
 	from, to int64 // clock.Now before its rules were put up, and after they were seen gone; to is 0 until then
 }
 
-// lay notes a fault whose rules are about to be put up.
-func (l *Lanes) lay(what string, on []lane) *laid {
-	one := &laid{what: what, on: on, from: clock.Now()}
+// Lay notes a fault whose rules are about to be put up.
+func (l *Lanes) Lay(what string, on []Lane) *Laid {
+	one := &Laid{what: what, on: on, from: clock.Now()}
 	if l != nil {
 		l.mu.Lock()
 		defer l.mu.Unlock()
@@ -45,8 +45,8 @@ func (l *Lanes) lay(what string, on []lane) *laid {
 	return one
 }
 
-// lift notes that a fault's rules are gone everywhere.
-func (l *Lanes) lift(one *laid) {
+// Lift notes that a fault's rules are gone everywhere.
+func (l *Lanes) Lift(one *Laid) {
 	if l != nil {
 		l.mu.Lock()
 		defer l.mu.Unlock()
@@ -54,41 +54,42 @@ func (l *Lanes) lift(one *laid) {
 	one.to = clock.Now()
 }
 
-// beside names link faults: "partition on redis-2".
-type beside []string
+// Beside names other link faults: "partition on redis-2".
+type Beside []string
 
-func (b beside) String() string { return strings.Join(b, ", ") + " stood there too" }
+// String says that they stood there.
+func (b Beside) String() string { return strings.Join(b, ", ") + " stood there too" }
 
-// others names the faults beside one that have met what was sent on a lane at any time since.
-func (l *Lanes) others(mine *laid, on lane, since int64) beside {
-	return l.find(mine, on, func(one *laid) bool { return one.to == 0 || one.to >= since })
+// Others names the faults beside one that have met what was sent on a lane at any time since.
+func (l *Lanes) Others(mine *Laid, on Lane, since int64) Beside {
+	return l.find(mine, on, func(one *Laid) bool { return one.to == 0 || one.to >= since })
 }
 
-// changed names the faults beside one that came to a lane or left it since.
-func (l *Lanes) changed(mine *laid, on lane, since int64) beside {
-	return l.find(mine, on, func(one *laid) bool { return one.from >= since || one.to >= since })
+// Changed names the faults beside one that came to a lane or left it since.
+func (l *Lanes) Changed(mine *Laid, on Lane, since int64) Beside {
+	return l.find(mine, on, func(one *Laid) bool { return one.from >= since || one.to >= since })
 }
 
-func (l *Lanes) find(mine *laid, on lane, when func(*laid) bool) beside {
+func (l *Lanes) find(mine *Laid, on Lane, when func(*Laid) bool) Beside {
 	if l == nil {
 		return nil
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	var out beside
+	var out Beside
 	for _, one := range l.laid {
 		if one == mine || !when(one) {
 			continue
 		}
-		if slices.ContainsFunc(one.on, func(its lane) bool { return its.hits(on) }) {
+		if slices.ContainsFunc(one.on, func(its Lane) bool { return its.hits(on) }) {
 			out = append(out, one.what)
 		}
 	}
 	return out
 }
 
-// namesOf lists nodes.
-func namesOf[T Node](nodes []T) string {
+// NamesOf lists nodes.
+func NamesOf[T Node](nodes []T) string {
 	var out []string
 	for _, n := range nodes {
 		out = append(out, n.Name())

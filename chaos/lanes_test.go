@@ -1,178 +1,41 @@
 package chaos
 
 import (
-	"maps"
-	"slices"
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/lockquake/lockquake/history"
 )
-
-// overlapped are all link faults, each so that it shows itself.
-func overlapped() []string {
-	return append(slices.Sorted(maps.Keys(bending)), "partition", "hold-back")
-}
-
-func paramsOf(fault string) string {
-	switch fault {
-	case "partition":
-		return "{}"
-	case "hold-back":
-		return "{to: x}"
-	}
-	return bending[fault]
-}
-
-// anyCable is two nodes whose kernels have all engines.
-func anyCable() (*cable, *Lanes, func(on, peer int) Scope) {
-	c, lanes := wire("a", "b"), &Lanes{}
-	for _, n := range c.nodes {
-		n.engines = map[Engine]string{Netem: "", Queue: "", TBF: ""}
-	}
-	return c, lanes, func(on, peer int) Scope {
-		return Scope{On: c.list()[on : on+1], Peers: c.list()[peer : peer+1], Lanes: lanes}
-	}
-}
-
-// put injects a fault that another one may hide.
-func put(t *testing.T, fault string, s Scope) Heal {
-	t.Helper()
-	heal, _, err := linkFault(t, fault, paramsOf(fault)).Inject(t.Context(), s)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return heal
-}
-
-func wellHealed(t *testing.T, what string, heal Heal) {
-	t.Helper()
-	r, err := heal(t.Context())
-	if err != nil || r.Status != history.Installed || !strings.Contains(r.Evidence, "gone, by the kernel's own lists") {
-		t.Errorf("%s: the heal is %s, %v: %s", what, r.Status, err, r.Evidence)
-	}
-}
-
-// TestHealsJudgeOnlyTheirOwn heals each of two faults on one link, from the same end and from both, in both orders.
-func TestHealsJudgeOnlyTheirOwn(t *testing.T) {
-	t.Parallel()
-	for _, one := range overlapped() {
-		for _, other := range overlapped() {
-			for _, from := range []int{0, 1} {
-				for _, order := range [][]int{{0, 1}, {1, 0}} {
-					_, _, scope := anyCable()
-					heals := []Heal{put(t, one, scope(0, 1)), put(t, other, scope(from, 1-from))}
-					for _, i := range order {
-						wellHealed(t, one+" with "+other, heals[i])
-					}
-				}
-			}
-		}
-	}
-}
-
-// TestHealsJudgeOnlyTheirOwnWhateverComes puts the other fault up between the end of the first and the look at the link, and has one
-// that stood go at that moment.
-func TestHealsJudgeOnlyTheirOwnWhateverComes(t *testing.T) {
-	t.Parallel()
-	for _, one := range overlapped() {
-		for _, other := range overlapped() {
-			c, _, scope := anyCable()
-			heal := put(t, one, scope(0, 1))
-			var later Heal
-			c.nodes[0].looked = func() { later = put(t, other, scope(1, 0)) }
-			wellHealed(t, one+" while "+other+" comes", heal)
-			wellHealed(t, other, later)
-
-			earlier, heal := put(t, other, scope(1, 0)), put(t, one, scope(0, 1))
-			c.nodes[0].looked = func() { wellHealed(t, other, earlier) }
-			wellHealed(t, one+" while "+other+" goes", heal)
-		}
-	}
-}
-
-// TestAnotherLinkExcusesNothing keeps a fault up while others stand that do not concern its packets.
-func TestAnotherLinkExcusesNothing(t *testing.T) {
-	for _, fault := range []string{"loss", "delay", "partition"} {
-		for what, beside := range map[string]func(c *cable, s Scope) Scope{
-			"to another node": func(c *cable, s Scope) Scope { s.Peers = c.list()[2:]; return s },
-			"of another port": func(_ *cable, s Scope) Scope { return s },
-		} {
-			c, lanes := wire("a", "b", "c"), &Lanes{}
-			s := Scope{On: c.list()[:1], Peers: c.list()[1:2], Lanes: lanes}
-			heal := put(t, fault, s)
-			params := "{}"
-			if strings.Contains(what, "port") {
-				params = "{port: 6379}"
-			}
-			if _, _, err := linkFault(t, "partition", params).Inject(t.Context(), beside(c, s)); err != nil {
-				t.Fatal(err)
-			}
-			for _, n := range c.nodes {
-				n.keeps = true
-			}
-			if r, err := heal(t.Context()); err == nil || r.Status != history.NotInstalled {
-				t.Errorf("%s was not healed, beside a partition %s: %s, %v", fault, what, r.Status, err)
-			}
-		}
-	}
-}
-
-func TestAChangeBesideIsNotTakenForOnesOwn(t *testing.T) {
-	c, _, scope := anyCable()
-	slow, r, err := linkFault(t, "delay", "{by: 200ms}").Inject(t.Context(), scope(0, 1))
-	if err != nil {
-		t.Fatal(err)
-	}
-	wantStatus(t, "the first delay", r, history.Installed)
-	looks := 0
-	var look func()
-	look = func() { // the second look is the one at what the fault does
-		if looks++; looks == 2 {
-			wellHealed(t, "the first delay", slow)
-			return
-		}
-		c.nodes[0].looked = look
-	}
-	c.nodes[0].looked = look
-	_, r, err = linkFault(t, "delay", "{by: 50ms}").Inject(t.Context(), scope(0, 1))
-	if err != nil {
-		t.Fatal(err)
-	}
-	wantStatus(t, "a delay beside which a longer one was healed", r, history.Indeterminate)
-}
 
 func TestLanes(t *testing.T) {
 	a, b := bareNode("a"), bareNode("b")
 	var l *Lanes
-	l.lift(l.lay("nothing", []lane{{from: a, to: b}})) // none is kept
+	l.Lift(l.Lay("nothing", []Lane{{From: a, To: b}})) // none is kept
 	l = &Lanes{}
-	mine := l.lay("mine", []lane{{from: a, to: b}})
-	port := l.lay("port", []lane{{from: a, to: b, fromPort: 7}})
+	mine := l.Lay("mine", []Lane{{From: a, To: b}})
+	port := l.Lay("port", []Lane{{From: a, To: b, FromPort: 7}})
 	time.Sleep(time.Microsecond)
 	since := port.from + 1
 	for _, x := range []struct {
 		what string
-		got  beside
+		got  Beside
 		want string
 	}{
-		{"any port", l.others(mine, lane{from: a, to: b}, since), ""},
-		{"that port", l.others(mine, lane{from: a, to: b, fromPort: 7, toPort: 9}, since), "port"},
-		{"the other direction", l.others(mine, lane{from: b, to: a}, since), ""},
-		{"another's", l.others(port, lane{from: a, to: b, fromPort: 7}, since), "mine"},
-		{"nothing changed since", l.changed(mine, lane{from: a, to: b, fromPort: 7}, since), ""},
-		{"it came since", l.changed(mine, lane{from: a, to: b, fromPort: 7}, port.from), "port"},
+		{"any port", l.Others(mine, Lane{From: a, To: b}, since), ""},
+		{"that port", l.Others(mine, Lane{From: a, To: b, FromPort: 7, ToPort: 9}, since), "port"},
+		{"the other direction", l.Others(mine, Lane{From: b, To: a}, since), ""},
+		{"another's", l.Others(port, Lane{From: a, To: b, FromPort: 7}, since), "mine"},
+		{"nothing changed since", l.Changed(mine, Lane{From: a, To: b, FromPort: 7}, since), ""},
+		{"it came since", l.Changed(mine, Lane{From: a, To: b, FromPort: 7}, port.from), "port"},
 	} {
 		if got := strings.Join(x.got, " "); got != x.want {
 			t.Errorf("%s: %q, want %q", x.what, got, x.want)
 		}
 	}
-	l.lift(port)
-	if got := l.others(mine, lane{from: a, to: b, fromPort: 7}, since); len(got) != 1 {
+	l.Lift(port)
+	if got := l.Others(mine, Lane{From: a, To: b, FromPort: 7}, since); len(got) != 1 {
 		t.Errorf("one that went meanwhile: %v", got)
 	}
-	if got := l.others(mine, lane{from: a, to: b, fromPort: 7}, port.to+1); len(got) != 0 {
+	if got := l.Others(mine, Lane{From: a, To: b, FromPort: 7}, port.to+1); len(got) != 0 {
 		t.Errorf("one that had gone: %v", got)
 	}
 }

@@ -12,10 +12,6 @@ import (
 	"github.com/lockquake/lockquake/internal/clock"
 )
 
-// FactEpoch is the fact that tells the number of the term that a node lives in, which grows when another takes the lead: Raft's term,
-// the epochs of ZooKeeper, of Redis Cluster and of the Sentinels. Not every Observer knows it.
-const FactEpoch = "epoch"
-
 // Leads tells whether an answer to FactRole is that of a node that leads.
 func Leads(role string) bool { return slices.Contains(leading, role) }
 
@@ -40,10 +36,10 @@ type Following struct {
 	Also []string // nodes that lead besides: something else than what Old does
 }
 
-// follow begins to ask. It goes on until Stop.
-func (s Scope) follow(ctx context.Context, f Following) *Lead {
+// Follow begins to ask who leads. It goes on until Stop.
+func (s Scope) Follow(ctx context.Context, f Following) *Lead {
 	ctx, stop := context.WithCancel(context.WithoutCancel(ctx))
-	l := &Lead{service: s.Service, fact: s.role(), done: ctx.Done(), stop: stop, seen: history.Lead{Old: f.Old, From: clock.Now()}}
+	l := &Lead{service: s.Service, fact: s.RoleFact(), done: ctx.Done(), stop: stop, seen: history.Lead{Old: f.Old, From: clock.Now()}}
 	_, l.numbered = s.Service.Facts()[FactEpoch]
 	for _, name := range s.Servers {
 		switch {
@@ -56,13 +52,8 @@ func (s Scope) follow(ctx context.Context, f Following) *Lead {
 	return l
 }
 
-// FollowLead begins to follow who leads in the place of a node that leads now. It goes on until Stop.
-func FollowLead(ctx context.Context, s Scope, old string) *Lead {
-	return s.follow(ctx, Following{Old: old})
-}
-
-// role is the fact by which it is known who leads.
-func (s Scope) role() string {
+// RoleFact is the fact by which it is known who leads.
+func (s Scope) RoleFact() string {
 	if s.Role == "" {
 		return FactRole
 	}
@@ -72,10 +63,10 @@ func (s Scope) role() string {
 // await asks a node until take has what it wants.
 func (l *Lead) await(ctx context.Context, node string, take func(ctx context.Context, node, role string) bool) {
 	for {
-		asking, cancel := context.WithTimeout(ctx, askTimeout)
+		asking, cancel := context.WithTimeout(ctx, AskTimeout)
 		role, err := l.service.Ask(asking, node, l.fact)
 		cancel()
-		if err == nil && take(ctx, node, role) || clock.Sleep(ctx, pollEvery) != nil {
+		if err == nil && take(ctx, node, role) || clock.Sleep(ctx, PollEvery) != nil {
 			return
 		}
 	}
@@ -118,22 +109,22 @@ func (l *Lead) number(ctx context.Context, node string) {
 		return
 	}
 	for {
-		epoch := askEpoch(ctx, l.service, node)
+		epoch := AskEpoch(ctx, l.service, node)
 		if _, err := strconv.ParseUint(epoch, 10, 64); err == nil {
 			l.mu.Lock()
 			l.seen.Epoch = epoch
 			l.mu.Unlock()
 			return
 		}
-		if clock.Sleep(ctx, pollEvery) != nil {
+		if clock.Sleep(ctx, PollEvery) != nil {
 			return
 		}
 	}
 }
 
-// askEpoch returns the node's epoch, or "" where it does not tell one.
-func askEpoch(ctx context.Context, service Observer, node string) string {
-	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+// AskEpoch returns the node's epoch, or "" where it does not tell one.
+func AskEpoch(ctx context.Context, service Observer, node string) string {
+	ctx, cancel := context.WithTimeout(ctx, AskTimeout)
 	defer cancel()
 	epoch, err := service.Ask(ctx, node, FactEpoch)
 	if err != nil {
@@ -174,7 +165,7 @@ func (l *Lead) Wait(ctx context.Context, led, both time.Duration) {
 			limit = led
 		}
 		over := time.Duration(clock.Now()-begun) >= limit
-		if over || l.complete() || clock.Sleep(ctx, pollEvery) != nil {
+		if over || l.complete() || clock.Sleep(ctx, PollEvery) != nil {
 			return
 		}
 	}
@@ -186,8 +177,8 @@ func (l *Lead) Stop() {
 	l.asking.Wait()
 }
 
-// leadText says in words what was seen, with times since the following began.
-func leadText(s history.Lead) string {
+// LeadText says in words what was seen, with times since the following began.
+func LeadText(s history.Lead) string {
 	since := func(t int64) time.Duration { return time.Duration(t - s.From).Round(time.Millisecond) }
 	text := "nobody else was seen to lead"
 	if s.New != "" {
@@ -207,11 +198,4 @@ func leadText(s history.Lead) string {
 }
 
 // Text says in words what has been seen so far.
-func (l *Lead) Text() string { return leadText(l.Seen()) }
-
-// grew tells whether an epoch is later than another; ok is false where that cannot be told.
-func grew(before, after string) (later, ok bool) {
-	b, err1 := strconv.ParseUint(before, 10, 64)
-	a, err2 := strconv.ParseUint(after, 10, 64)
-	return a > b, err1 == nil && err2 == nil
-}
+func (l *Lead) Text() string { return LeadText(l.Seen()) }

@@ -54,6 +54,9 @@ func (p Promise) Broken(servers []string, standing []Reach, next Reach) string {
 	if p.Serial && len(standing) > 0 {
 		return fmt.Sprintf("another one stands, on %s, and none may overlap", strings.Join(standing[0].Targets, ", "))
 	}
+	if p.None() {
+		return ""
+	}
 	down := slices.Clone(next.Servers)
 	for _, s := range standing {
 		if both := common(s.Targets, next.Targets); p.Apart && len(both) > 0 {

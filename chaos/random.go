@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/bits"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/lockquake/lockquake/internal/seed"
@@ -36,10 +37,12 @@ type Drawn struct {
 	Chosen Selector      // as the scenario has it
 }
 
-// Tries before giving up: of one injection that would break the promise, and of a schedule without any.
+// Tries before giving up: of one injection that would break the promise, of a schedule without any, and of injections in all
+// these schedules together.
 const (
 	pickTries = 20
 	planTries = 100
+	maxDraws  = 2 * maxPlanned
 )
 
 // Draw makes the injections of a run from its seed. The gaps are exponential around MeanGap: from the start of one to the
@@ -51,12 +54,15 @@ func (r Random) Draw(runFor time.Duration, runSeed uint64) ([]Drawn, error) {
 	if len(r.Faults) == 0 || r.MeanGap <= 0 {
 		return nil, errors.New("a random schedule needs faults, and a mean gap above 0s")
 	}
-	for try := range planTries {
+	if !r.Promise.Serial && runFor/max(r.MeanGap, time.Millisecond) > maxPlanned {
+		return nil, r.tooMany(runFor)
+	}
+	for try, left := 0, maxDraws; try < planTries && left > 0; try++ {
 		name := "chaos-random"
 		if try > 0 { // a run in which nothing goes wrong is not what was asked for
 			name = fmt.Sprintf("%s-%d", name, try)
 		}
-		out, err := r.draw(runFor, seed.Rand(runSeed, name))
+		out, err := r.draw(runFor, seed.Rand(runSeed, name), &left)
 		if err != nil || len(out) > 0 {
 			return out, err
 		}
@@ -64,28 +70,47 @@ func (r Random) Draw(runFor time.Duration, runSeed uint64) ([]Drawn, error) {
 	return nil, fmt.Errorf("no injection fits into the run (%s) with a mean gap of %s and what is promised", runFor, r.MeanGap)
 }
 
-func (r Random) draw(runFor time.Duration, random *rand.Rand) ([]Drawn, error) {
+func (r Random) tooMany(runFor time.Duration) error {
+	return fmt.Errorf("a mean gap of %s in %s is more than %d injections", r.MeanGap, runFor, maxPlanned)
+}
+
+// upright is an injection that still stands.
+type upright struct {
+	until time.Duration
+	reach Reach
+}
+
+func (r Random) draw(runFor time.Duration, random *rand.Rand, left *int) ([]Drawn, error) {
 	var out []Drawn
+	var standing []upright
 	now := time.Duration(0)
-	for len(out) <= maxPlanned {
+	for ; *left > 0 && len(out) <= maxPlanned; *left-- {
 		now += max(exponential(r.MeanGap, random), time.Millisecond).Truncate(time.Millisecond)
 		if now >= runFor {
 			return out, nil
 		}
-		d, ok := r.one(now, out, random)
+		standing = slices.DeleteFunc(standing, func(s upright) bool { return s.until <= now })
+		d, ok := r.one(now, standing, random)
 		if !ok || d.At+d.For > runFor {
 			continue
 		}
-		out = append(out, d)
+		out, standing = append(out, d), append(standing, upright{d.At + d.For, r.reach(d)})
 		if r.Promise.Serial {
 			now += d.For
 		}
 	}
-	return nil, fmt.Errorf("a mean gap of %s in %s is more than %d injections", r.MeanGap, runFor, maxPlanned)
+	if len(out) == 0 {
+		return nil, nil
+	}
+	return nil, r.tooMany(runFor)
 }
 
 // one draws an injection that comes at a time; ok is false where none was found that keeps the promise.
-func (r Random) one(at time.Duration, before []Drawn, random *rand.Rand) (Drawn, bool) {
+func (r Random) one(at time.Duration, standing []upright, random *rand.Rand) (Drawn, bool) {
+	var beside []Reach
+	for _, s := range standing {
+		beside = append(beside, s.reach)
+	}
 	for range pickTries {
 		d := Drawn{At: at, Fault: random.IntN(len(r.Faults))}
 		f := r.Faults[d.Fault]
@@ -94,13 +119,7 @@ func (r Random) one(at time.Duration, before []Drawn, random *rand.Rand) (Drawn,
 		if f.Lasting {
 			d.For = f.Shortest + time.Duration(random.Int64N(int64((f.Longest-f.Shortest)/time.Millisecond)+1))*time.Millisecond
 		}
-		var standing []Reach
-		for _, b := range before {
-			if b.At+b.For > at {
-				standing = append(standing, r.reach(b))
-			}
-		}
-		if r.Promise.Broken(r.Servers, standing, r.reach(d)) == "" {
+		if r.Promise.Broken(r.Servers, beside, r.reach(d)) == "" {
 			return d, true
 		}
 	}
@@ -123,16 +142,9 @@ func (p Promise) Never(on Selector, servers []string, random *rand.Rand) string 
 	why := ""
 	for range pickTries {
 		settled := on.Settle(servers, random)
-		hit := settled.Named()
-		for _, word := range settled.Parts() {
-			switch {
-			case word == "all":
-				hit = servers
-			case word == "followers" && len(servers) > 1 && serverKind(servers[0]) == serverKind(servers[len(servers)-1]):
-				hit = append(hit, servers[1:]...) // one of them leads, whichever
-			case word == "leader" && len(servers) == 1:
-				hit = servers
-			}
+		var hit []string
+		for _, p := range settled.parts {
+			hit = append(hit, p.certain(servers, nil)...)
 		}
 		if why = p.Broken(servers, nil, NewReach(hit, nil, servers, nil)); why == "" {
 			return ""

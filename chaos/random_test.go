@@ -118,9 +118,19 @@ func TestDrawRefuses(t *testing.T) {
 		t.Errorf("two of three servers: %v", err)
 	}
 	r = randomSchedule(t, Promise{})
-	r.MeanGap = time.Microsecond
+	r.MeanGap = 100 * time.Millisecond
 	if _, err := r.Draw(time.Hour, 1); err == nil || !strings.Contains(err.Error(), "more than 10000") {
-		t.Errorf("a mean gap of a microsecond: %v", err)
+		t.Errorf("far too many for an hour: %v", err)
+	}
+	r = randomSchedule(t, Promise{Apart: true, Majority: true}) // of which most break the promise
+	r.MeanGap = time.Millisecond
+	if _, err := r.Draw(time.Minute, 1); err == nil || !strings.Contains(err.Error(), "more than 10000") {
+		t.Errorf("60000 draws: %v", err)
+	}
+	r = randomSchedule(t, Promise{Serial: true})
+	r.MeanGap, r.Faults[0].Shortest, r.Faults[0].Longest, r.Faults = time.Millisecond, 10*time.Hour, 10*time.Hour, r.Faults[:1]
+	if _, err := r.Draw(10*time.Hour, 1); err == nil || !strings.Contains(err.Error(), "no injection fits") { // 36 million draws, a hundred times
+		t.Errorf("a fault as long as the run: %v", err)
 	}
 	if _, err := (Random{}).Draw(time.Minute, 1); err == nil {
 		t.Error("a schedule of no faults was drawn")

@@ -1,7 +1,9 @@
 package chaos
 
 import (
+	"context"
 	"errors"
+	"slices"
 	"strings"
 	"sync"
 
@@ -9,13 +11,16 @@ import (
 	"github.com/lockquake/lockquake/internal/clock"
 )
 
-// seen makes a receipt.
-func seen(status history.ReceiptStatus, at int64, evidence string) history.Receipt {
+// Seen makes a receipt; at 0 it is taken now.
+func Seen(status history.ReceiptStatus, at int64, evidence string) history.Receipt {
 	if at == 0 {
 		at = clock.Now()
 	}
 	return history.Receipt{Status: status, Evidence: evidence, Time: at}
 }
+
+// Worse tells whether one answer of a receipt is worse than another.
+func Worse(a, b history.ReceiptStatus) bool { return badness[a] > badness[b] }
 
 // badness orders the answers of a receipt.
 var badness = map[history.ReceiptStatus]int{history.Installed: 0, history.Indeterminate: 1, history.NotInstalled: 2}
@@ -25,29 +30,29 @@ func joined(receipts []history.Receipt) history.Receipt {
 	out := history.Receipt{Status: history.Installed}
 	var evidence []string
 	for _, r := range receipts {
-		if badness[r.Status] > badness[out.Status] {
+		if Worse(r.Status, out.Status) {
 			out.Status = r.Status
 		}
 		out.Time = max(out.Time, r.Time)
 		evidence = append(evidence, r.Evidence)
 	}
 	if len(receipts) == 0 {
-		return seen(history.NotInstalled, 0, "no target")
+		return Seen(history.NotInstalled, 0, "no target")
 	}
 	out.Evidence = strings.Join(evidence, "; ")
 	return out
 }
 
-// onEach does the same to every target at once, and joins what was seen. An error makes that target's receipt
+// OnEach does the same to every target at once, and joins what was seen. An error makes that target's receipt
 // not-installed, with the error as evidence.
-func onEach[T Node](targets []T, act func(T) (history.Receipt, error)) (history.Receipt, error) {
+func OnEach[T Node](targets []T, act func(T) (history.Receipt, error)) (history.Receipt, error) {
 	receipts, errs := make([]history.Receipt, len(targets)), make([]error, len(targets))
 	var all sync.WaitGroup
 	for i, n := range targets {
 		all.Go(func() {
 			r, err := act(n)
 			if err != nil {
-				r = seen(history.NotInstalled, r.Time, strings.TrimPrefix(r.Evidence+"; "+n.Name()+": "+err.Error(), "; "))
+				r = Seen(history.NotInstalled, r.Time, strings.TrimPrefix(r.Evidence+"; "+n.Name()+": "+err.Error(), "; "))
 			}
 			receipts[i], errs[i] = r, err
 		})
@@ -56,9 +61,9 @@ func onEach[T Node](targets []T, act func(T) (history.Receipt, error)) (history.
 	return joined(receipts), errors.Join(errs...)
 }
 
-// capable returns the targets as what a fault needs; a target that is not is an Unavailable error, before anything was
+// Capable returns the targets as what a fault needs; a target that is not is an Unavailable error, before anything was
 // done to any of them.
-func capable[T any](on []Node, what Capability) ([]T, error) {
+func Capable[T any](on []Node, what Capability) ([]T, error) {
 	var out []T
 	for _, n := range on {
 		t, ok := n.(T)
@@ -70,7 +75,56 @@ func capable[T any](on []Node, what Capability) ([]T, error) {
 	return out, nil
 }
 
-// nothingDone is the receipt beside an error that came before anything was done.
-func nothingDone(err error) history.Receipt {
-	return seen(history.NotInstalled, 0, "nothing was done: "+err.Error())
+// NothingDone is the receipt beside an error that came before anything was done.
+func NothingDone(err error) history.Receipt {
+	return Seen(history.NotInstalled, 0, "nothing was done: "+err.Error())
+}
+
+// Hits are the targets that an injection began with, each as what its heal needs to know of it. A target is noted right before it is
+// touched: what was only half done must be undone too.
+type Hits[T Node] struct {
+	mu  sync.Mutex
+	all []T
+}
+
+// Note adds one.
+func (h *Hits[T]) Note(target T) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.all = append(h.all, target)
+}
+
+// List is a copy of those noted so far.
+func (h *Hits[T]) List() []T {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.Clone(h.all)
+}
+
+// Heal heals all of them at once.
+func (h *Hits[T]) Heal(ctx context.Context, one func(T) (history.Receipt, error)) (history.Receipt, error) {
+	all := h.List()
+	if len(all) == 0 {
+		return NothingToHeal(ctx)
+	}
+	return OnEach(all, one)
+}
+
+// AtOnce injects into all targets of a scope at once. inject notes each in hits, with what heal needs to know of it.
+func AtOnce[N, T Node](s Scope, c Capability, inject func(n N, hits *Hits[T]) (history.Receipt, error), heal func(context.Context, T) (history.Receipt, error),
+) (Heal, history.Receipt, error) {
+	targets, err := Capable[N](s.On, c)
+	if err != nil {
+		return NothingToHeal, NothingDone(err), err
+	}
+	var hits Hits[T]
+	receipt, err := OnEach(targets, func(n N) (history.Receipt, error) { return inject(n, &hits) })
+	return func(ctx context.Context) (history.Receipt, error) {
+		return hits.Heal(ctx, func(t T) (history.Receipt, error) { return heal(ctx, t) })
+	}, receipt, err
+}
+
+// NothingToHeal is the heal of an injection that did nothing at all.
+func NothingToHeal(context.Context) (history.Receipt, error) {
+	return Seen(history.Installed, 0, "nothing had been done"), nil
 }

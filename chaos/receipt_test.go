@@ -6,13 +6,13 @@ import (
 	"github.com/lockquake/lockquake/history"
 )
 
-// wantStatus wants a receipt that says so, with a time and evidence.
-func wantStatus(t *testing.T, what string, r history.Receipt, want history.ReceiptStatus) {
-	t.Helper()
-	if r.Status != want {
-		t.Errorf("%s: %s (%s), want %s", what, r.Status, r.Evidence, want)
-	}
-	if r.Time == 0 || r.Evidence == "" {
-		t.Errorf("%s: a receipt needs a time and evidence: %+v", what, r)
+// TestJoinedReceiptIsTheWorstAndTheLast puts the worst and the latest receipt at each place of the list.
+func TestJoinedReceiptIsTheWorstAndTheLast(t *testing.T) {
+	late := history.Receipt{Status: history.Installed, Time: 9, Evidence: "late"}
+	bad := history.Receipt{Status: history.Indeterminate, Time: 3, Evidence: "bad"}
+	for _, list := range [][]history.Receipt{{late, bad}, {bad, late}} {
+		if got := joined(list); got.Time != 9 || got.Status != history.Indeterminate {
+			t.Errorf("%+v joined: %+v", list, got)
+		}
 	}
 }

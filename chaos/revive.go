@@ -10,23 +10,31 @@ import (
 	"github.com/lockquake/lockquake/internal/clock"
 )
 
+// The times that faults and their heals take.
 const (
-	reviveTimeout = 15 * time.Second      // until a started node serves, beside the delay of its start
-	reviveGrace   = 2 * time.Second       // until a started node serves while other faults may keep it from that
-	askTimeout    = time.Second           // for one question
-	pollEvery     = 10 * time.Millisecond // between two looks
+	ReviveTimeout = 15 * time.Second      // until a started node serves, beside the delay of its start
+	AskTimeout    = time.Second           // for one question
+	PollEvery     = 10 * time.Millisecond // between two looks
+
+	reviveGrace = 2 * time.Second // until a started node serves while other faults may keep it from that
 )
 
-// revived starts a node that was killed and waits until it serves again. While other faults stand it need only answer: a
+// inspected is a node whose process can be seen.
+type inspected interface {
+	Node
+	Inspector
+}
+
+// Revive starts a node that was killed and waits until it serves again. While other faults stand it need only answer: a
 // member of a quorum cannot serve before enough of the others are healed, which comes after this heal. A node that is never
 // started a second time, as a client, stays dead; that is its healed state.
-func revived(ctx context.Context, n killable, s Scope) (history.Receipt, error) {
+func Revive(ctx context.Context, n inspected, s Scope) (history.Receipt, error) {
 	starter, ok := n.(Starter)
 	if !ok || !starter.Restartable() {
-		return seen(history.Installed, 0, n.Name()+" stays dead: it is not a node that is started again"), nil
+		return Seen(history.Installed, 0, n.Name()+" stays dead: it is not a node that is started again"), nil
 	}
 	delay := startDelay(n)
-	ctx, cancel := context.WithTimeout(ctx, reviveTimeout+delay)
+	ctx, cancel := context.WithTimeout(ctx, ReviveTimeout+delay)
 	defer cancel()
 	from := clock.Now()
 	started, err := restarted(ctx, n, starter)
@@ -59,20 +67,20 @@ func revived(ctx context.Context, n killable, s Scope) (history.Receipt, error) 
 		evidence += " and serves"
 	}
 	if state.Gone() {
-		return seen(history.NotInstalled, state.Time, evidence), errors.New("it ended again")
+		return Seen(history.NotInstalled, state.Time, evidence), errors.New("it ended again")
 	}
-	return seen(history.Installed, state.Time, evidence), nil
+	return Seen(history.Installed, state.Time, evidence), nil
 }
 
 // restarted waits until the old process was reaped and starts a new one. A node that runs already is left alone; started
 // is false then.
-func restarted(ctx context.Context, n killable, starter Starter) (started bool, err error) {
+func restarted(ctx context.Context, n inspected, starter Starter) (started bool, err error) {
 	for starter.Running() {
 		state, err := n.Inspect(ctx)
 		if err == nil && !state.Gone() {
 			return false, nil
 		}
-		if err := clock.Sleep(ctx, pollEvery); err != nil {
+		if err := clock.Sleep(ctx, PollEvery); err != nil {
 			return false, fmt.Errorf("its old process was not reaped: %w", err)
 		}
 	}
@@ -84,14 +92,14 @@ func restarted(ctx context.Context, n killable, starter Starter) (started bool, 
 func servesBeside(ctx context.Context, node string, s Scope) (waits bool, err error) {
 	for s.Service != nil {
 		looking, cancel := context.WithTimeout(ctx, reviveGrace)
-		err := serves(looking, s.Service, node)
+		err := Serves(looking, s.Service, node)
 		cancel()
 		switch {
 		case err == nil:
 			return false, nil
 		case ctx.Err() != nil:
 			return false, err
-		case s.others() > 0 && answersItself(ctx, s.Service, node):
+		case s.Run != nil && s.Run.Others() > 0 && answersItself(ctx, s.Service, node):
 			return true, nil
 		}
 	}
@@ -103,22 +111,22 @@ func answersItself(ctx context.Context, service Observer, node string) bool {
 	if _, ok := service.Facts()[FactAnswers]; !ok {
 		return true
 	}
-	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	ctx, cancel := context.WithTimeout(ctx, AskTimeout)
 	defer cancel()
 	answer, err := service.Ask(ctx, node, FactAnswers)
 	return err == nil && answer == "true"
 }
 
-// serves waits until the node answers a request of its own protocol.
-func serves(ctx context.Context, service Observer, node string) error {
+// Serves waits until the node answers a request of its own protocol.
+func Serves(ctx context.Context, service Observer, node string) error {
 	for {
-		asking, cancel := context.WithTimeout(ctx, askTimeout)
+		asking, cancel := context.WithTimeout(ctx, AskTimeout)
 		answer, err := service.Ask(asking, node, FactServes)
 		cancel()
 		if err == nil && answer == "true" {
 			return nil
 		}
-		if waited := clock.Sleep(ctx, pollEvery); waited != nil {
+		if waited := clock.Sleep(ctx, PollEvery); waited != nil {
 			return errors.Join(fmt.Errorf("it does not serve (last answer %q): %w", answer, waited), err)
 		}
 	}

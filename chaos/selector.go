@@ -8,13 +8,47 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/lockquake/lockquake/internal/node"
 )
 
-// selectorWords are the targets that are no node's name. Those but holder and clients pick among the servers.
-var selectorWords = []string{"one", "minority", "majority", "all", "leader", "followers", "holder", "clients"}
+// word is a target that is no node's name. What it picks is said by one of draws, picks and byRole; one without any is found by its grant.
+type word struct {
+	name   string
+	of     node.Role                              // of the nodes that it may pick; "": any
+	lock   bool                                   // it may name a lock: leader(LOCK)
+	leads  bool                                   // it is for one node that leads
+	far    bool                                   // it is no target, but who is at the other end of its links
+	draws  func(n int) int                        // so many of n servers are drawn
+	picks  func(v View) []Node                    // all of these
+	byRole func(leaders, followers []Node) []Node // some of those that answer so to FactRole
+}
+
+// words are all of them. A primary is a leader by another name.
+var words = []word{
+	{name: "one", of: node.Server, draws: func(n int) int { return min(n, 1) }},
+	{name: "minority", of: node.Server, draws: func(n int) int { return (n - 1) / 2 }},
+	{name: "majority", of: node.Server, draws: func(n int) int { return min(n, n/2+1) }},
+	{name: "all", of: node.Server, picks: func(v View) []Node { return v.Servers }},
+	{name: "leader", of: node.Server, lock: true, leads: true, byRole: func(leaders, _ []Node) []Node { return leaders }},
+	{name: "followers", of: node.Server, lock: true, byRole: func(_, followers []Node) []Node { return followers }},
+	{name: "holder", of: node.Client, lock: true},
+	{name: "clients", of: node.Client, picks: func(v View) []Node { return v.Clients }},
+	{name: Rest, far: true, picks: func(v View) []Node { return v.All }},
+}
+
+// holds tells whether the word is for the client that holds a lock, which is found by its grant alone.
+func (w word) holds() bool { return w.draws == nil && w.picks == nil && w.byRole == nil }
+
+func (w word) isTarget() bool { return !w.far }
+
+func (w word) isFar() bool { return !w.holds() }
 
 // lockForm is a target that names a lock.
-var lockForm = regexp.MustCompile(`^(holder|leader|followers)\(([^()\s]+)\)$`)
+var lockForm = regexp.MustCompile(`^(\w+)\(([^()\s]+)\)$`)
+
+// primary is the other name of leader in a target.
+var primary = regexp.MustCompile(`^primary(\(|$)`)
 
 // leading are the answers to FactRole of a node that leads, aside those of one that takes no part: it watches the others, or has
 // nothing to do with the lock that was named.
@@ -33,8 +67,8 @@ type Selector struct {
 // part is a word or a name.
 type part struct {
 	text string
-	word string // one of selectorWords, or "" for a node
-	lock string // for holder(LOCK), leader(LOCK), followers(LOCK)
+	word *word  // nil for a node
+	lock string // that it names
 }
 
 // ParseSelector reads a target: a word such as "leader", "holder(lock-0)", or one of the given names of nodes; several of
@@ -44,24 +78,23 @@ func ParseSelector(text string, nodes []string) (Selector, error) {
 	if strings.Contains(text, alternatively) {
 		return parseAlternatives(text, nodes)
 	}
-	return parseSelector(text, strings.Split(text, ","), nodes, selectorWords)
+	return parseSelector(text, strings.Split(text, ","), nodes, word.isTarget)
 }
 
 // ParseFar reads the other ends of a link fault: the words and names of targets but holder, and the word rest, for everybody
 // who is no target.
 func ParseFar(far Names, nodes []string) (Selector, error) {
-	words := append(slices.DeleteFunc(slices.Clone(selectorWords), func(w string) bool { return w == "holder" }), Rest)
-	return parseSelector(strings.Join(far, ", "), far, nodes, words)
+	return parseSelector(strings.Join(far, ", "), far, nodes, word.isFar)
 }
 
-func parseSelector(text string, list, nodes, words []string) (Selector, error) {
+func parseSelector(text string, list, nodes []string, fits func(word) bool) (Selector, error) {
 	s := Selector{text: text}
 	for _, one := range list {
-		p, err := parsePart(strings.TrimSpace(one), nodes, words)
+		p, err := parsePart(strings.TrimSpace(one), nodes, fits)
 		if err != nil {
 			return Selector{}, err
 		}
-		if p.word == "holder" && len(list) > 1 {
+		if p.word != nil && p.word.holds() && len(list) > 1 {
 			return Selector{}, fmt.Errorf("%s stands alone: it is found by its grant", p.text)
 		}
 		s.parts = append(s.parts, p)
@@ -69,23 +102,31 @@ func parseSelector(text string, list, nodes, words []string) (Selector, error) {
 	return s, nil
 }
 
-func parsePart(text string, nodes, words []string) (part, error) {
-	m := lockForm.FindStringSubmatch(text)
+func parsePart(text string, nodes []string, fits func(word) bool) (part, error) {
+	if !slices.Contains(nodes, text) {
+		text = primary.ReplaceAllString(text, "leader$1")
+	}
+	name, lock := text, ""
+	if m := lockForm.FindStringSubmatch(text); m != nil {
+		name, lock = m[1], m[2]
+	}
+	i := slices.IndexFunc(words, func(w word) bool { return fits(w) && w.name == name && (lock == "" || w.lock) })
 	switch {
-	case m != nil && slices.Contains(words, m[1]):
-		return part{text: text, word: m[1], lock: m[2]}, nil
-	case slices.Contains(words, text):
-		return part{text: text, word: text}, nil
+	case i >= 0:
+		return part{text: text, word: &words[i], lock: lock}, nil
 	case slices.Contains(nodes, text):
 		return part{text: text}, nil
 	}
-	kinds := slices.Clone(words)
-	for _, w := range []string{"leader", "followers", "holder"} {
-		if slices.Contains(words, w) {
-			kinds = append(kinds, w+"(LOCK)")
+	var kinds, withLock []string
+	for _, w := range words {
+		if fits(w) {
+			kinds = append(kinds, w.name)
+		}
+		if fits(w) && w.lock {
+			withLock = append(withLock, w.name+"(LOCK)")
 		}
 	}
-	return part{}, fmt.Errorf("there is no target %q; targets are %s, or a node: %s", text, strings.Join(kinds, ", "), strings.Join(nodes, ", "))
+	return part{}, fmt.Errorf("there is no target %q; targets are %s, or a node: %s", text, strings.Join(append(kinds, withLock...), ", "), strings.Join(nodes, ", "))
 }
 
 // String returns the selector as it was written.
@@ -111,19 +152,11 @@ func (s Selector) Settle(servers []string, random *rand.Rand) Selector {
 	var parts []part
 	var texts []string
 	for _, p := range s.parts {
-		k := 0
-		switch p.word {
-		case "one":
-			k = min(n, 1)
-		case "minority":
-			k = (n - 1) / 2
-		case "majority":
-			k = min(n, n/2+1)
-		default:
+		if p.word == nil || p.word.draws == nil {
 			parts, texts = append(parts, p), append(texts, p.text)
 			continue
 		}
-		chosen := random.Perm(n)[:max(k, 0)]
+		chosen := random.Perm(n)[:max(p.word.draws(n), 0)]
 		slices.Sort(chosen)
 		for _, c := range chosen {
 			parts, texts = append(parts, part{text: servers[c]}), append(texts, servers[c])
@@ -136,7 +169,7 @@ func (s Selector) Settle(servers []string, random *rand.Rand) Selector {
 func (s Selector) Named() []string {
 	var out []string
 	for _, p := range s.parts {
-		if p.word == "" {
+		if p.word == nil {
 			out = append(out, p.text)
 		}
 	}
@@ -149,16 +182,18 @@ func (s Selector) Holder() (lock string, ok bool) {
 	if len(s.parts) != 1 {
 		return "", false
 	}
-	return s.parts[0].lock, s.parts[0].word == "holder"
+	return s.parts[0].lock, s.parts[0].word != nil && s.parts[0].word.holds()
 }
 
 // Leader tells whether the target is the node that leads, and by which fact that is asked.
 func (s Selector) Leader(service Observer) (fact string, ok bool) {
-	if service == nil || len(s.parts) != 1 || s.parts[0].word != "leader" {
+	if service == nil || len(s.parts) != 1 || !s.parts[0].leads() {
 		return "", false
 	}
 	return s.parts[0].fact(service), true
 }
+
+func (p part) leads() bool { return p.word != nil && p.word.leads }
 
 // fact is what the servers are asked: their role for the named lock where the service tells them apart, else their role.
 func (p part) fact(service Observer) string {
@@ -166,6 +201,16 @@ func (p part) fact(service Observer) string {
 		return FactRole + ":" + p.lock
 	}
 	return FactRole
+}
+
+// MayPick tells whether a node of that name and role may be among those that the selector picks.
+func (s Selector) MayPick(name string, role node.Role) bool {
+	return slices.ContainsFunc(s.choices, func(c Selector) bool { return c.MayPick(name, role) }) || slices.ContainsFunc(s.parts, func(p part) bool {
+		if p.word == nil {
+			return p.text == name
+		}
+		return p.word.of == "" || p.word.of == role
+	})
 }
 
 // View is the run's nodes as a selector sees them.
@@ -204,29 +249,21 @@ func without(nodes, others []Node) []Node {
 // resolve returns what one part picks. How many a minority and a majority are goes by all servers; they are drawn from those
 // that are not excepted, so that a majority is one without the targets.
 func (p part) resolve(ctx context.Context, v View) ([]Node, error) {
-	n := len(v.Servers)
-	switch p.word {
-	case "one":
-		return pick(v, p.text, min(n, 1))
-	case "minority":
-		return pick(v, p.text, (n-1)/2)
-	case "majority":
-		return pick(v, p.text, min(n, n/2+1))
-	case "all":
-		return v.Servers, nil
-	case "clients":
-		return v.Clients, nil
-	case Rest:
-		return v.All, nil
-	case "leader", "followers":
+	switch {
+	case p.word == nil:
+	case p.word.draws != nil:
+		return pick(v, p.text, p.word.draws(len(v.Servers)))
+	case p.word.picks != nil:
+		return p.word.picks(v), nil
+	case p.word.byRole != nil:
 		return p.byRole(ctx, v)
-	case "holder":
+	default:
 		return nil, errors.New("a holder is found by its grant")
 	}
 	var out []Node
-	for _, node := range v.All {
-		if node.Name() == p.text {
-			out = append(out, node)
+	for _, n := range v.All {
+		if n.Name() == p.text {
+			out = append(out, n)
 		}
 	}
 	return out, nil
@@ -259,7 +296,7 @@ func (p part) byRole(ctx context.Context, v View) ([]Node, error) {
 	var answers []string
 	fact := p.fact(v.Service)
 	for _, n := range v.Servers {
-		asking, cancel := context.WithTimeout(ctx, askTimeout)
+		asking, cancel := context.WithTimeout(ctx, AskTimeout)
 		role, err := v.Service.Ask(asking, n.Name(), fact)
 		cancel()
 		switch {
@@ -275,13 +312,111 @@ func (p part) byRole(ctx context.Context, v View) ([]Node, error) {
 		answers = append(answers, n.Name()+": "+role)
 	}
 	said := strings.Join(answers, ", ")
+	picked := p.word.byRole(leaders, followers)
 	switch {
-	case p.word == "leader" && len(leaders) > 1:
+	case p.word.leads && len(picked) > 1:
 		return nil, fmt.Errorf("target %s: more than one (%s); where locks have leaders of their own, write leader(LOCK)", p.text, said)
-	case p.word == "leader" && len(leaders) == 1:
-		return leaders, nil
-	case p.word == "followers" && len(followers) > 0:
-		return followers, nil
+	case len(picked) > 0:
+		return picked, nil
 	}
 	return nil, fmt.Errorf("target %s: none (%s)", p.text, said)
+}
+
+// alternatively stands between targets of which one is drawn from the seed for each injection: "leader or all".
+const alternatively = " or "
+
+// parseAlternatives reads targets of which one is drawn each time.
+func parseAlternatives(text string, nodes []string) (Selector, error) {
+	s := Selector{text: text}
+	for one := range strings.SplitSeq(text, alternatively) {
+		choice, err := parseSelector(strings.TrimSpace(one), strings.Split(one, ","), nodes, word.isTarget)
+		if err != nil {
+			return Selector{}, err
+		}
+		if _, ok := choice.Holder(); ok {
+			return Selector{}, fmt.Errorf("%s stands alone: it is found by its grant", choice.text)
+		}
+		s.choices = append(s.choices, choice)
+	}
+	return s, nil
+}
+
+// draw returns one of the alternatives, each as likely as the others; the selector itself where there are none.
+func (s Selector) draw(random *rand.Rand) Selector {
+	if len(s.choices) == 0 {
+		return s
+	}
+	return s.choices[random.IntN(len(s.choices))]
+}
+
+// Crowd says which part of the selector, or of one of its alternatives, picks more than one node for certain: "minority is 2 of 6
+// servers". It is "" where it may be one. Whoever does not answer is no follower, so those are reckoned with all servers well.
+func (s Selector) Crowd(servers, clients []string) string {
+	for _, c := range s.choices {
+		if why := c.Crowd(servers, clients); why != "" {
+			return why
+		}
+	}
+	if names := slices.Compact(slices.Sorted(slices.Values(s.Named()))); len(names) > 1 {
+		return fmt.Sprintf("%s are %d nodes", strings.Join(names, ", "), len(names))
+	}
+	for _, p := range s.parts {
+		of, kind, sure := len(servers), "servers", len(p.certain(servers, clients))
+		switch {
+		case p.word == nil:
+			continue
+		case p.word.draws != nil:
+			sure = p.word.draws(of)
+		case p.word.of == node.Client:
+			of, kind = len(clients), "clients"
+		}
+		if sure > 1 && p.word.byRole != nil {
+			return fmt.Sprintf("%s are more than one of %d servers", p.text, of)
+		}
+		if sure > 1 {
+			return fmt.Sprintf("%s is %d of %d %s", p.text, sure, of, kind)
+		}
+	}
+	return ""
+}
+
+// certain returns the nodes that the part picks for certain, or as many as it does. Those who follow on a lock that is named may be few,
+// and of servers of several kinds some follow nobody.
+func (p part) certain(servers, clients []string) []string {
+	switch {
+	case p.word == nil:
+		return []string{p.text}
+	case p.word.picks != nil && p.word.of == node.Client:
+		return clients
+	case p.word.picks != nil:
+		return servers
+	case p.word.byRole == nil || p.lock != "" || len(servers) == 0:
+	case p.word.leads && len(servers) == 1:
+		return servers
+	case !p.word.leads && serverKind(servers[0]) == serverKind(servers[len(servers)-1]):
+		return servers[1:] // one of them leads, whichever
+	}
+	return nil
+}
+
+// Unled says why a leader that the selector asks for can never be found, or "".
+func (s Selector) Unled(service Observer) string {
+	l, ok := service.(Leaderless)
+	if !ok {
+		return ""
+	}
+	for _, c := range s.choices {
+		if why := c.Unled(service); why != "" {
+			return why
+		}
+	}
+	for _, p := range s.parts {
+		if !p.leads() {
+			continue
+		}
+		if why := l.Leaderless(p.lock); why != "" {
+			return fmt.Sprintf("%s can never be found: %s", p.text, why)
+		}
+	}
+	return ""
 }

@@ -3,9 +3,11 @@ package chaos
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
+	"github.com/lockquake/lockquake/internal/node"
 	"github.com/lockquake/lockquake/internal/seed"
 )
 
@@ -171,5 +173,73 @@ func TestParseSelector(t *testing.T) {
 		if lock != c.lock || holder != c.holder || sel.String() != c.text {
 			t.Errorf("%q: lock %q, holder %t, text %q", c.text, lock, holder, sel)
 		}
+	}
+}
+
+func TestFar(t *testing.T) {
+	names := []string{"s1", "s2", "s3", "s4", "s5", "c1"}
+	all := nodes(names...)
+	view := View{All: all, Servers: all[:5], Clients: all[5:], Service: roles{"s1": "leader", "s2": "follower", "s3": "follower"}, Except: all[:2]}
+	for text, want := range map[string]string{
+		"rest": "s3 s4 s5 c1", "all": "s3 s4 s5", "majority": "s3 s4 s5", "followers": "s3", "c1, s4": "s4 c1", "all, s4, clients": "s3 s4 s5 c1",
+		"leader": "error", "s1": "error",
+	} {
+		sel, err := ParseFar(strings.Split(text, ", "), names)
+		if err != nil {
+			t.Fatal(err)
+		}
+		view.Random = seed.Rand(1, "t")
+		got, err := sel.Resolve(t.Context(), view)
+		if said := joinNames(got); (err != nil) != (want == "error") || err == nil && said != want {
+			t.Errorf("%s: %s, %v; want %s", text, said, err, want)
+		}
+	}
+	view.Except = all[:3]
+	view.Random = seed.Rand(1, "t")
+	sel, _ := ParseFar(Names{"majority"}, names)
+	if _, err := sel.Resolve(t.Context(), view); err == nil || !strings.Contains(err.Error(), "3 servers of 5, and there are 2") {
+		t.Errorf("a majority beside a majority: %v", err)
+	}
+	for _, bad := range []Names{{"holder"}, {"nobody"}, {"all", ""}} {
+		if _, err := ParseFar(bad, names); err == nil {
+			t.Errorf("%q was taken", bad)
+		}
+	}
+	if _, err := ParseSelector("holder, s1", names); err == nil {
+		t.Error("a holder and another were taken")
+	}
+	if _, err := ParseSelector("rest", names); err == nil {
+		t.Error("rest was taken for a target")
+	}
+	several, err := ParseSelector("s2,s1", names)
+	if err != nil || !slices.Equal(several.Parts(), []string{"s2", "s1"}) {
+		t.Errorf("several targets: %v, %v", several, err)
+	}
+}
+
+func TestMayPick(t *testing.T) {
+	for text, want := range map[string]string{
+		"one": "s1 s2", "leader(lock-0)": "s1 s2", "holder": "c1", "clients, s2": "s2 c1", "s1": "s1", "leader or holder(x)": "", "leader or s2, c1": "s1 s2 c1",
+	} {
+		sel, err := ParseSelector(text, []string{"s1", "s2", "c1"})
+		if err != nil {
+			if want != "" {
+				t.Error(err)
+			}
+			continue
+		}
+		var got []string
+		for _, n := range []string{"s1", "s2", "c1"} {
+			if sel.MayPick(n, map[byte]node.Role{'s': node.Server, 'c': node.Client}[n[0]]) {
+				got = append(got, n)
+			}
+		}
+		if strings.Join(got, " ") != want {
+			t.Errorf("%s may pick %v, want %s", text, got, want)
+		}
+	}
+	far, err := ParseFar(Names{Rest}, nil)
+	if err != nil || !far.MayPick("r", node.Resource) {
+		t.Errorf("the rest may not be a resource: %v", err)
 	}
 }

@@ -6,13 +6,14 @@ package history
 import (
 	"fmt"
 	"math"
+	"slices"
 )
 
 // Kind says what an event is about.
 type Kind uint8
 
 // The kinds of events. Acquire, Release, Renew, Check, Read and Write are operations with an invoke and an outcome;
-// the others stand alone, with phase Info.
+// the others stand alone, mostly with phase Info.
 const (
 	KindNone    Kind = iota
 	Acquire          // a user asks for a lock
@@ -31,12 +32,13 @@ const (
 	Final            // the final read of the resource: Lock, Value; Valid holds the number of applied writes
 	Clean            // the trailer of a file that was closed in order; Value is the number of events before it
 	Ended            // the service was last certain to stand by the grant at Valid, which is also the event's Time: dated back by the engine
+	Reason           // why what is told at Op came about, by whoever decided: Code is the cause, Token and Value its facts
 	kindEnd
 )
 
 var kindNames = [...]string{
 	"none", "acquire", "release", "renew", "check", "read", "write", "renewed", "lost", "dead",
-	"effect-read", "effect-write", "stall", "dropped", "final", "clean", "ended",
+	"effect-read", "effect-write", "stall", "dropped", "final", "clean", "ended", "reason",
 }
 
 // String returns the kind's name in the JSON Lines form.
@@ -108,7 +110,7 @@ type Event struct {
 	Kind  Kind   // about what
 	Phase Phase  // which part of it
 	Mode  uint8  // 0 exclusive, 1 shared
-	Code  uint8  // for Fail and Info: an error class of this package
+	Code  uint8  // for Fail and Info: an error class of this package; of a Reason: a cause
 	Token uint64 // fencing token, 0 for none
 	Valid int64  // end of the validity: a time, ValidEndless or ValidUnknown
 	Value int64  // Acquire invoke: intended start (0: closed loop); Acquire ok: issued; Read, Write, Effect*: the value
@@ -126,14 +128,40 @@ const (
 	CodeCancelled         // the client was told to stop
 	CodeUnavailable       // the service answered that it cannot serve
 	CodeOther             // anything else
+	codeClasses
+)
+
+// Causes for Event.Code of a Reason; docs/history.md lists the facts of each.
+const (
+	CauseTokenLower uint8 = codeClasses + iota
+	CauseTokenMissing
+	CauseVersionChanged
+	CauseVersionMissing
+	CauseOwnerChanged
+	CauseOwnerMissing
+	CauseSequencerEnded
+	CauseKeyGone
+	CauseTooLate
+	CauseWaitOver
+	CauseAnsweredBy
+	CauseConditionFalse
+	CauseKeyTaken
 	codeEnd
 )
 
 var codeNames = [...]string{
 	"", "contended", "not-held", "lost", "timeout", "connection", "fenced", "cancelled", "unavailable", "other",
+	"token-lower", "token-missing", "version-changed", "version-missing", "owner-changed", "owner-missing", "sequencer-ended", "key-gone",
+	"too-late", "wait-over", "answered-by", "condition-false", "key-taken",
 }
 
-// CodeName returns the name of an error class in the JSON Lines form.
+// CauseOf returns the number of a cause by its name.
+func CauseOf(name string) (uint8, bool) {
+	i := max(slices.Index(codeNames[:], name), 0)
+	return uint8(i), uint8(i) >= codeClasses
+}
+
+// CodeName returns the name of an error class or a cause in the JSON Lines form.
 func CodeName(c uint8) string {
 	if int(c) < len(codeNames) {
 		return codeNames[c]

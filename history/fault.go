@@ -44,9 +44,24 @@ type Fault struct {
 	Receipt  Receipt  `json:"receipt"`          // of the injection
 	Healed   *Receipt `json:"healed,omitempty"` // of the heal; nil where nothing is healed
 	Lead     *Lead    `json:"lead,omitempty"`   // who led after the target; nil where the fault was not aimed at a leader
+	Traits   *Traits  `json:"traits,omitempty"` // what the fault does, by its own account; nil in records of older programs
 }
 
-// Lead is what was seen of a service's lead since a fault was aimed at the node that had it. All times are ns of CLOCK_MONOTONIC.
+// Traits are what a fault does, by its own account: whoever reads the record needs to know no fault by name.
+type Traits struct {
+	Kills   bool `json:"kills,omitempty"`    // the target's process ends
+	Returns bool `json:"returns,omitempty"`  // of a fault that kills: every target is started again; else servers alone are
+	Halts   bool `json:"halts,omitempty"`    // the target's process does not run until the heal
+	Idle    bool `json:"idle,omitempty"`     // nothing happens
+	AtPeers bool `json:"at_peers,omitempty"` // it shows at the other ends of the links
+	// Began and Ended describe the fault's begin and end in a picture, such as "clock moved by {by}": the braces
+	// hold a key of the fault, or peers. Where both are empty, the picture says that the fault begins and is
+	// healed.
+	Began string `json:"began,omitempty"`
+	Ended string `json:"ended,omitempty"` // "" where the end is nothing that is seen
+}
+
+// Lead is who led a service after a fault was aimed at its leader. All times are ns of CLOCK_MONOTONIC.
 type Lead struct {
 	Old     string `json:"old,omitempty"`     // the node that led; "" where it is not known
 	New     string `json:"new,omitempty"`     // the first other node that was seen to lead; "": nobody

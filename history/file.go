@@ -21,9 +21,9 @@ type Header struct {
 	Process string   `json:"process"`           // node name: "client-1", "register", "engine"
 	Record  int      `json:"record_size"`       // RecordSize
 	Locks   []string `json:"locks"`             // names of the locks; Event.Lock is an index into it
-	// OffsetNS is added to the process's own clock, by which its records are stamped, to get the run's: a Reader does
-	// that. ErrorNS is how wrong that may be. Both are 0 where the clock is shared. Every certain interval of this
-	// process is narrowed by ErrorNS at both ends.
+	// OffsetNS is what a Reader adds to the process's own clock, by which its records are stamped, to get the
+	// run's. ErrorNS is how wrong that may be: every certain interval of this process is narrowed by it at both
+	// ends. Both are 0 where the clock is shared.
 	OffsetNS int64 `json:"offset_ns,omitempty"`
 	ErrorNS  int64 `json:"error_ns,omitempty"`
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -139,16 +140,16 @@ func (l Line) Event(locks []string) (Event, error) {
 	e := Event{
 		Time: l.Time, Seq: l.Seq, Op: l.Op, Grant: l.Grant, Token: l.Token, Valid: int64(l.Valid), Value: l.Value,
 	}
-	kind, ok := index(kindNames[:], l.Kind)
-	if !ok || kind == 0 {
+	kind := slices.Index(kindNames[:], l.Kind)
+	if kind <= 0 {
 		return e, fmt.Errorf("event has unknown kind %q", l.Kind)
 	}
-	phase, ok := index(phaseNames[:], l.Phase)
-	if !ok {
+	phase := slices.Index(phaseNames[:], l.Phase)
+	if phase < 0 {
 		return e, fmt.Errorf("event has unknown phase %q", l.Phase)
 	}
-	code, ok := index(codeNames[:], l.Code)
-	if !ok {
+	code := slices.Index(codeNames[:], l.Code)
+	if code < 0 {
 		return e, fmt.Errorf("event has unknown code %q", l.Code)
 	}
 	e.Kind, e.Phase, e.Code = Kind(kind), Phase(phase), uint8(code)
@@ -183,7 +184,7 @@ func parseLock(s string, locks []string) (uint16, error) {
 	if s == "" {
 		return 0, nil
 	}
-	if i, ok := index(locks, s); ok {
+	if i := slices.Index(locks, s); i >= 0 {
 		return uint16(i), nil
 	}
 	if rest, ok := strings.CutPrefix(s, "#"); ok {
@@ -194,20 +195,18 @@ func parseLock(s string, locks []string) (uint16, error) {
 	return 0, fmt.Errorf("event names unknown lock %q", s)
 }
 
-func index(names []string, name string) (int, bool) {
-	for i, n := range names {
-		if n == name {
-			return i, true
-		}
-	}
-	return 0, false
-}
-
 // WriteJSONL writes all that m has yet to read, in the order of time, one line for each event.
 func WriteJSONL(w io.Writer, m *Merge) error {
+	return m.Write(w, func(b []byte, e *Event, process string) []byte {
+		return append(AppendJSON(b, e, process, m.Locks()), '\n')
+	})
+}
+
+// Write writes all that m has yet to read, in the order of time, as line appends each event of a process.
+func (m *Merge) Write(w io.Writer, line func(b []byte, e *Event, process string) []byte) error {
 	out := bufio.NewWriterSize(w, 64<<10)
 	var e Event
-	var line []byte
+	var text []byte
 	for {
 		process, err := m.Next(&e)
 		if errors.Is(err, io.EOF) {
@@ -216,8 +215,8 @@ func WriteJSONL(w io.Writer, m *Merge) error {
 		if err != nil {
 			return errors.Join(err, out.Flush())
 		}
-		line = append(AppendJSON(line[:0], &e, process.Process, m.Locks()), '\n')
-		if _, err := out.Write(line); err != nil {
+		text = line(text[:0], &e, process.Process)
+		if _, err := out.Write(text); err != nil {
 			return err
 		}
 	}

@@ -24,7 +24,7 @@ type Merge struct {
 	heap    []head  // of the files that have one, the earliest first
 }
 
-// head is what the order of the files is decided by.
+// head is the key by which the next file is chosen.
 type head struct {
 	time int64
 	file int // index into readers, which are in the order of their names
@@ -32,7 +32,8 @@ type head struct {
 
 func (h head) before(o head) bool { return h.time < o.time || h.time == o.time && h.file < o.file }
 
-// OpenAll opens every history file in dir, which bear the names of their processes. All must name the same locks.
+// OpenAll opens every history file in dir. A file bears the name of its process, and all files must name the same
+// locks.
 func OpenAll(dir string) (*Merge, error) {
 	names, err := fs.Glob(os.DirFS(dir), Pattern) // whatever is in the name of dir
 	if err != nil {
@@ -96,7 +97,8 @@ func (m *Merge) Processes() []Header {
 	return hs
 }
 
-// Where says at which place of which file an event of a process lies, as errors do: events are numbered without gaps.
+// Where returns the file and offset of an event of a process, in the form that errors have. Events are numbered
+// without gaps.
 func (m *Merge) Where(process string, seq uint32) string {
 	for _, r := range m.readers {
 		if r.Header.Process == process {
@@ -128,8 +130,8 @@ func (m *Merge) Next(e *Event) (process *Header, err error) {
 	return &r.Header, nil
 }
 
-// sink moves the head at position i down until both below it come later. One that stays in front, as most do when a
-// file brings several events in a row, costs two comparisons.
+// sink moves the head at position i down the heap until both children come later. A head that stays in front, as
+// most do when a file brings several events in a row, costs two comparisons.
 func (m *Merge) sink(i int) {
 	h := m.heap
 	for {

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Nonsense is the error for an event that cannot have happened as it is told, although nothing is damaged.
+// Nonsense is the error for an event that cannot have happened, although the file is not damaged.
 type Nonsense struct {
 	Process string // whose history tells of it
 	Seq     uint32 // its place there
@@ -37,10 +37,10 @@ func ClientOf(process string) (index int, ok bool) {
 	return int(n - 1), true
 }
 
-// maxTime bounds the times of events: what is later is no time, and two of them can be added.
+// maxTime bounds the times of events, so that two of them can be added without overflow.
 const maxTime = math.MaxInt64 / 2
 
-// writer is a set of those who may tell of a kind of event.
+// writer is a set of kinds of processes: those that may record a kind of event.
 type writer uint8
 
 const (
@@ -61,19 +61,20 @@ func set(list ...Phase) (s phases) {
 	return s
 }
 
-// rule says who tells of a kind of event, and in which phases.
+// rule says which processes record a kind of event, and in which phases.
 type rule struct {
 	by     writer
 	phases phases
 }
 
-// rules are those of all kinds. Nobody tells of the trailer, which is no event.
+// rules are those of all kinds. No process records the trailer, which is no event.
 var rules = [kindEnd]rule{
 	Acquire: {byClient, whole}, Release: {byClient, whole}, Renew: {byClient, whole}, Check: {byClient, whole},
 	Read: {byClient, whole}, Write: {byClient, whole}, Renewed: {byClient, alone}, Lost: {byClient, alone},
 	Dead: {byEngine, alone}, Ended: {byEngine, alone}, Final: {byEngine | byResource, alone},
 	EffectRead: {byResource, served}, EffectWrite: {byResource, served},
-	Stall: {byClient | byResource | byEngine, alone}, Dropped: {byClient | byResource | byEngine, alone},
+	Reason: {byClient | byResource, alone},
+	Stall:  {byClient | byResource | byEngine, alone}, Dropped: {byClient | byResource | byEngine, alone},
 }
 
 var (
@@ -88,7 +89,7 @@ func (k Kind) isOperation() bool { return k >= Acquire && k <= Write }
 // ofGrant tells whether events of this kind belong to a grant.
 func (k Kind) ofGrant() bool {
 	switch k {
-	case Acquire, Stall, Dropped, Final, Clean:
+	case Acquire, Stall, Dropped, Final, Clean, Reason:
 		return false
 	}
 	return true

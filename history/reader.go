@@ -20,7 +20,7 @@ const (
 )
 
 // Reader reads one history file from its beginning, and refuses one that is damaged, out of order or truncated. It
-// never yields an event of which it does not know that it was written so.
+// yields an event only when its checksum is right.
 type Reader struct {
 	Header Header
 
@@ -105,7 +105,7 @@ func (r *Reader) parseHeader(line []byte) error {
 }
 
 // Next reads the next event into e, in the run's clock, and returns io.EOF after the trailer. Any other error wraps
-// ErrCorrupt and names the file and the offset. After an error it stays the answer.
+// ErrCorrupt and names the file and the offset. Once it returned an error, it returns that error again.
 func (r *Reader) Next(e *Event) error {
 	if r.err != nil {
 		return r.err

@@ -2,8 +2,9 @@ package history
 
 import "slices"
 
-// RunSense is Sense for all processes of a run, and for what the others tell of the clients' grants: effects, deaths, the ends of
-// sessions. Those need the grant, and where clocks are not shared they may come before it; so they are settled at the end.
+// RunSense is Sense for all processes of a run. It also checks what others record of the clients' grants: effects,
+// deaths, the ends of sessions. These events need the grant, but where clocks are not shared they may come before
+// it. So they are kept until the grant is known, at the latest to the end.
 type RunSense struct {
 	processes map[string]*Sense
 	clients   map[int]*Sense
@@ -27,10 +28,12 @@ func (x claim) event() Event {
 	return Event{Seq: x.seq, User: x.user, Grant: x.grant, Lock: x.lock, Kind: x.kind, Phase: x.phase}
 }
 
-// maxClaims bounds the claims that are kept. Where clocks are not shared those of some tens of milliseconds wait for their grants.
+// maxClaims bounds the claims that are kept. Where clocks are not shared, those of some tens of milliseconds wait
+// for their grants.
 const maxClaims = 1 << 16
 
-// NewRunSense begins with the first event of the processes' merged histories. cut tells of which clients the last events may be missing.
+// NewRunSense begins with the first event of the processes' merged histories. cut tells which clients' last events
+// may be missing.
 func NewRunSense(processes []Header, cut func(process string) bool) *RunSense {
 	r := &RunSense{processes: map[string]*Sense{}, clients: map[int]*Sense{}, cut: cut}
 	for _, h := range processes {
@@ -60,13 +63,13 @@ func (r *RunSense) Observe(process string, e *Event) error {
 		r.claims = append(r.claims, claim{s, e.Seq, e.User, e.Grant, e.Lock, e.Kind, e.Phase})
 	}
 	if len(r.claims) == maxClaims {
-		return r.settle(maxClaims / 2)
+		return r.check(maxClaims / 2)
 	}
 	return nil
 }
 
-// settle forgets the claims that are good by now, and refuses the first one where more than that many are not.
-func (r *RunSense) settle(most int) error {
+// check drops the claims whose grant is known by now. Where more than most are left, it refuses the first one.
+func (r *RunSense) check(most int) error {
 	r.claims = slices.DeleteFunc(r.claims, func(x claim) bool {
 		e := x.event()
 		c := r.clients[e.User.Client()]

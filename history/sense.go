@@ -5,11 +5,13 @@ import (
 	"slices"
 )
 
-// Sense follows the events of one process, and refuses what cannot have happened: an event that another process must have told, an
-// outcome of nothing, a grant that was never given. A history of such events passes every sum and proves nothing.
+// Sense follows the events of one process and refuses those that cannot have happened: an event that only another
+// process may record, an outcome of no operation, a grant that was never given. A history of such events passes
+// every checksum and proves nothing.
 //
-// It asks no more than docs/protocol.md does of a client. Where events were dropped, what misses its beginning is let pass: such a
-// run is unknown anyway. A process that was killed told all up to its end, and nothing misses its beginning.
+// It asks no more than docs/protocol.md asks of a client. Where events were dropped, events without a beginning
+// pass: such a run is unknown anyway. A process that was killed sent everything up to its end in order, so its
+// events have their beginning.
 type Sense struct {
 	process string
 	locks   int
@@ -57,7 +59,7 @@ func (s *Sense) Observe(e *Event) error {
 	return nil
 }
 
-// place checks what needs no other event but the one before.
+// place checks an event by itself, and against the one before it.
 func (s *Sense) place(e *Event) error {
 	var rule rule
 	if e.Kind.Known() {
@@ -80,7 +82,11 @@ func (s *Sense) place(e *Event) error {
 		return s.refuse(e, "its lock has number %d, and the run has %d locks", e.Lock, s.locks)
 	case e.Mode > 1:
 		return s.refuse(e, "its mode is %d: want 0 (exclusive) or 1 (shared)", e.Mode)
-	case e.Op != e.Seq && (e.Phase == Invoke || !e.Kind.isOperation()):
+	case e.Kind == Reason && (e.Op == 0 || e.Op >= e.Seq):
+		return s.refuse(e, "its op is %d: want the op of an event before", e.Op)
+	case (e.Code >= codeClasses) != (e.Kind == Reason):
+		return s.refuse(e, "its code is %q: a reason has a cause, and nothing else has one", CodeName(e.Code))
+	case e.Op != e.Seq && e.Kind != Reason && (e.Phase == Invoke || !e.Kind.isOperation()):
 		return s.refuse(e, "its op is %d: want its own seq", e.Op)
 	case e.Kind == Dropped && e.Value < 1:
 		return s.refuse(e, "its value is %d: want the number of events that were dropped", e.Value)
@@ -147,7 +153,7 @@ func (s *Sense) granted(e *Event, asked int64) error {
 	return nil
 }
 
-// valid checks an end of validity: one that was left out would entitle nobody, and find every fault with nobody.
+// valid checks the end of a validity. Left out, it would entitle nobody, and no double grant could be found.
 func (s *Sense) valid(e *Event) error {
 	if e.Valid != ValidEndless && e.Valid != ValidUnknown && (e.Valid <= 0 || e.Valid > maxTime) {
 		return s.refuse(e, "its valid is %d or left out: want a time, %q or %q", e.Valid, wordEndless, wordUnknown)
@@ -167,7 +173,7 @@ func (s *Sense) news(e *Event) error {
 	return s.valid(e)
 }
 
-// unknown says why the grant of e is none that its user was given; "" where it is one, or may be.
+// unknown says why the grant of e was never given to its user; "" where it was, or may have been.
 func (s *Sense) unknown(e *Event) string {
 	switch {
 	case s.gaps || s.given.has(e.Grant, ownerOf(e)):
@@ -178,8 +184,8 @@ func (s *Sense) unknown(e *Event) string {
 	return fmt.Sprintf("its grant is %d, and no acquire with that op gave its user that lock", e.Grant)
 }
 
-// unheard tells whether the grant of e may have been given although its ok never came: where the process was killed, or dropped its last
-// events.
+// unheard tells whether the grant of e may have been given although the history lacks its ok: the process was
+// killed, or dropped its last events.
 func (s *Sense) unheard(e *Event) bool {
 	asked := slices.ContainsFunc(s.user(e.User).open, func(o operation) bool {
 		return o.op == e.Grant && o.kind == Acquire && o.lock == e.Lock

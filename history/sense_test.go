@@ -40,6 +40,7 @@ func sane() *tale {
 			t.tell(me, e)
 		}
 		both(Event{Kind: Acquire}, Fail)
+		t.tell(me, Event{Kind: Reason, Phase: Info, User: u, Op: t.seq[me] - 1, Code: CauseWaitOver, Value: 5})
 		op := t.tell(me, Event{Kind: Acquire, Phase: Invoke, User: u})
 		t.tell(me, Event{Kind: Acquire, Phase: Ok, User: u, Op: op, Grant: op, Valid: 9000, Value: int64(1000 + 10*(len(t.events)-1))})
 		t.tell("register", Event{Kind: EffectRead, Phase: Ok, User: u, Grant: op})
@@ -51,7 +52,8 @@ func sane() *tale {
 		t.tell(me, Event{Kind: Acquire, Phase: Ok, User: u, Op: second, Grant: second, Lock: 1, Valid: ValidEndless, Value: int64(1000 + 10*(len(t.events)-1))})
 		t.tell(me, Event{Kind: Lost, Phase: Info, User: u, Grant: op})
 		both(Event{Kind: Write, Grant: op}, Info) // it goes on, although it was told
-		t.tell("register", Event{Kind: EffectWrite, Phase: Fail, User: u, Grant: op})
+		refused := t.tell("register", Event{Kind: EffectWrite, Phase: Fail, User: u, Grant: op, Code: CodeFenced})
+		t.tell("register", Event{Kind: Reason, Phase: Info, User: u, Op: refused, Grant: op, Code: CauseTokenLower, Token: 7})
 		t.tell(me, Event{Kind: Stall, Phase: Info, User: u, Value: 5})
 		both(Event{Kind: Release, Grant: op}, Ok)
 		if i == 0 {
@@ -118,7 +120,7 @@ func TestNonsenseIsRefused(t *testing.T) {
 		"user of another client":       {"", Read, Invoke, func(e *Event) { e.User = MakeUser(1, 0) }, "not one of client-1"},
 		"stall of another client":      {"", Stall, Info, func(e *Event) { e.User = MakeUser(1, 0) }, "not one of client-1"},
 		"seq left out":                 {"", Acquire, Ok, func(e *Event) { e.Seq = 0 }, "its seq is 0"},
-		"seq skipped":                  {"", Acquire, Ok, func(e *Event) { e.Seq++ }, "its seq is 5"},
+		"seq skipped":                  {"", Acquire, Ok, func(e *Event) { e.Seq++ }, "its seq is 6"},
 		"time goes back":               {"", Acquire, Ok, func(e *Event) { e.Time = 3 }, "its time is 3"},
 		"time beyond all":              {"", Acquire, Ok, func(e *Event) { e.Time = maxTime + 1 }, "no time of CLOCK_MONOTONIC"},
 		"time before all":              {"", Acquire, Invoke, func(e *Event) { e.Time = -1 }, "no time of CLOCK_MONOTONIC"},
@@ -134,8 +136,12 @@ func TestNonsenseIsRefused(t *testing.T) {
 		"lock that is none":            {"", Acquire, Ok, func(e *Event) { e.Lock = 2 }, "the run has 2 locks"},
 		"mode that is none":            {"", Acquire, Ok, func(e *Event) { e.Mode = 2 }, "its mode is 2"},
 		"invoke of an earlier op":      {"", Read, Invoke, func(e *Event) { e.Op = 1 }, "its op is 1: want its own seq"},
+		"reason for nothing":           {"", Reason, Info, func(e *Event) { e.Op = e.Seq }, "want the op of an event before"},
+		"reason without an op":         {"", Reason, Info, func(e *Event) { e.Op = 0 }, "want the op of an event before"},
+		"reason without a cause":       {"", Reason, Info, func(e *Event) { e.Code = CodeFenced }, "a reason has a cause"},
+		"cause of an outcome":          {"", Acquire, Fail, func(e *Event) { e.Code = CauseWaitOver }, "a reason has a cause"},
 		"nothing dropped":              {"", Stall, Info, func(e *Event) { e.Kind, e.Value = Dropped, 0 }, "its value is 0"},
-		"ok without its invoke":        {"", Acquire, Ok, func(e *Event) { e.Op, e.Grant = 4, 4 }, "its op is 4, of which no invoke of its user is open"},
+		"ok without its invoke":        {"", Acquire, Ok, func(e *Event) { e.Op, e.Grant = 5, 5 }, "its op is 5, of which no invoke of its user is open"},
 		"ok of an op to come":          {"", Acquire, Ok, func(e *Event) { e.Op, e.Grant = 1<<31, 1<<31 }, "of which no invoke of its user is open"},
 		"fail without its invoke":      {"", Acquire, Fail, func(e *Event) { e.Op = 2 }, "of which no invoke of its user is open"},
 		"second outcome":               {"", Acquire, Ok, func(e *Event) { e.Op, e.Grant = 1, 1 }, "of which no invoke of its user is open"},
@@ -320,7 +326,7 @@ func TestSenseOfManyGrants(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if u := s.user(MakeUser(0, 65535)); len(u.open)+len(u.hands)+len(u.many) != 0 {
+	if u := s.user(MakeUser(0, 65535)); len(u.open)+len(u.held)+len(u.more) != 0 {
 		t.Errorf("operations and holds are open: %+v", *u)
 	}
 	if err := next(Event{Kind: Read, Phase: Invoke, Lock: 1, Grant: 1}); err != nil {
@@ -330,7 +336,7 @@ func TestSenseOfManyGrants(t *testing.T) {
 
 // TestSenseOfManyHoldsAndOperations has a user with more of both than most have.
 func TestSenseOfManyHoldsAndOperations(t *testing.T) {
-	const n = 10 * maxHands
+	const n = 10 * fewGrants
 	x := &tale{}
 	all := Header{Process: "client-1", Locks: make([]string, n)}
 	var grants []uint32

@@ -8,11 +8,11 @@ const userPage = 16
 // maxOpen bounds the operations of one user that are under way. A user has one, and renewals beside it.
 const maxOpen = 1000
 
-// userSense is what one user has begun and not ended.
+// userSense is what one user has under way.
 type userSense struct {
-	open  []operation
-	hands []inHand          // few
-	many  map[uint16]uint32 // the same where they are many: grant by lock
+	open []operation
+	held []heldGrant       // up to fewGrants of them
+	more map[uint16]uint32 // the others: grant by lock
 }
 
 // operation is an invoke.
@@ -24,14 +24,14 @@ type operation struct {
 	kind  Kind
 }
 
-// inHand is a grant that a user has.
-type inHand struct {
+// heldGrant is a grant that a user has.
+type heldGrant struct {
 	grant uint32
 	lock  uint16
 }
 
-// maxHands is how many grants of one user are few.
-const maxHands = 16
+// fewGrants is how many grants of one user are kept in a list; more are kept in a map.
+const fewGrants = 16
 
 // user returns what a user of the process has begun.
 func (s *Sense) user(u User) *userSense {
@@ -58,33 +58,33 @@ func (u *userSense) end(op uint32) (o operation, ok bool) {
 
 // has returns the grant that the user has of a lock, or 0.
 func (u *userSense) has(lock uint16) uint32 {
-	for _, h := range u.hands {
+	for _, h := range u.held {
 		if h.lock == lock {
 			return h.grant
 		}
 	}
-	return u.many[lock]
+	return u.more[lock]
 }
 
-// take puts a grant among those that the user has, in the place of another of that lock.
+// take adds a grant to those that the user has. It replaces an older grant of the same lock.
 func (u *userSense) take(lock uint16, grant uint32) {
 	u.drop(lock, u.has(lock))
-	if len(u.hands) < maxHands {
-		u.hands = append(u.hands, inHand{grant, lock})
+	if len(u.held) < fewGrants {
+		u.held = append(u.held, heldGrant{grant, lock})
 		return
 	}
-	if u.many == nil {
-		u.many = map[uint16]uint32{}
+	if u.more == nil {
+		u.more = map[uint16]uint32{}
 	}
-	u.many[lock] = grant
+	u.more[lock] = grant
 }
 
 // drop ends the hold by a grant of a lock, where it is the one that the user has.
 func (u *userSense) drop(lock uint16, grant uint32) {
-	if i := slices.Index(u.hands, inHand{grant, lock}); i >= 0 {
-		u.hands = append(u.hands[:i], u.hands[i+1:]...)
-	} else if len(u.many) > 0 && u.many[lock] == grant {
-		delete(u.many, lock)
+	if i := slices.Index(u.held, heldGrant{grant, lock}); i >= 0 {
+		u.held = append(u.held[:i], u.held[i+1:]...)
+	} else if len(u.more) > 0 && u.more[lock] == grant {
+		delete(u.more, lock)
 	}
 }
 

@@ -48,6 +48,10 @@ const NoToken Token = 0
 
 // Validity is how long a holder may believe in its grant, as the holder itself may compute it: counted from the send
 // time of the request that started or renewed the promise, minus drift, never from the time of the reply.
+//
+// Example: a request with a TTL of 2 s is sent at 10.0 s and answered at 10.5 s. The service counts from some moment
+// in between, perhaps from 10.0 s. With a drift of 22 ms the grant is valid until 11.978 s. Counted from the reply,
+// a holder would believe in it until 12.478 s, half a second after somebody else may have it.
 type Validity struct {
 	kind validityKind
 	at   time.Time
@@ -96,12 +100,13 @@ type Grant struct {
 	Token      Token     // fencing token, or NoToken
 	Issued     time.Time // send time of the request that was granted
 	ValidUntil Validity  // how long the holder may believe in it
+	Reason     Reason    // what the adapter knows of how it came about; without a cause: nothing
 }
 
-// Locker is a lock service as one user sees it. A Locker serves one user; its methods are called one at a time.
+// Locker is a lock service as one user sees it. It serves one user, and its methods are called one at a time.
 type Locker interface {
-	// Acquire blocks until the lock is granted or ctx ends. ErrContended means that certainly nothing was granted;
-	// any error that is none of this package's means that nobody knows.
+	// Acquire blocks until the lock is granted or ctx ends. ErrContended means that certainly nothing was granted.
+	// An error that is none of this package's means that nobody knows.
 	Acquire(ctx context.Context, r Request) (Grant, error)
 	// Release gives the grant back. ErrNotHeld means that the service certainly did not have it any more.
 	Release(ctx context.Context, g Grant) error
@@ -141,8 +146,8 @@ type Checker interface {
 	Check(ctx context.Context, g Grant) error
 }
 
-// Sequencer describes a lock as one holding of it found it, for those who act on the holder's behalf to check (Burrows,
-// "The Chubby lock service", OSDI 2006, section 2.4).
+// Sequencer describes a lock in the state in which its holder acquired it. Whoever acts on the holder's behalf can
+// check it (Burrows, "The Chubby lock service", OSDI 2006, section 2.4).
 type Sequencer struct {
 	Lock       string
 	Mode       Mode
@@ -154,7 +159,8 @@ func (g Grant) Sequencer() Sequencer {
 	return Sequencer{Lock: g.Lock, Mode: g.Mode, Generation: g.Token}
 }
 
-// SequencerChecker is a Locker that can tell whether a sequencer, its own or another's, still describes the lock.
+// SequencerChecker is a Locker that can tell whether a sequencer, of its own grant or another's, still describes the
+// lock.
 type SequencerChecker interface {
 	// CheckSequencer returns nil when it does, ErrNotHeld when it does not.
 	CheckSequencer(ctx context.Context, q Sequencer) error

@@ -18,6 +18,14 @@ const (
 	DirLatency   = "latency"
 )
 
+// Note is what a lock says of a measure between two figures, both included.
+type Note struct {
+	Measure string  `json:"measure"`
+	Least   float64 `json:"least"`
+	Most    float64 `json:"most"`
+	Text    string  `json:"text"`
+}
+
 // Env is env.json: all that the judge needs beside the history, and what a reader must know to believe the figures.
 // The engine writes it once at the start and again at the end.
 type Env struct {
@@ -62,11 +70,11 @@ type Env struct {
 	// ResourceNodes are the nodes of what the lock protects.
 	ResourceNodes []string `json:"resource_nodes,omitempty"`
 
-	// Kept says that the servers, their network and the agent are those of an earlier run of the scenario, which left them clean: the proof
-	// is what was seen of that before this run's clients were connected. Fresh is why an earlier run's were not kept; "" where there was
-	// none, or none was to be kept.
+	// Kept says that the servers, their network and the agent are those of an earlier run, which left them clean.
+	// The proof is what was seen of them before this run's clients were connected. Fresh is why the servers of an
+	// earlier run were not kept; "" where there were none, or none was to be kept.
 	Kept      bool    `json:"kept"`
-	KeptFrom  string  `json:"kept_from,omitempty"` // the directory of the run that started them, beside this one's
+	KeptFrom  string  `json:"kept_from,omitempty"` // the directory of the run that started them, as seen from the one that this run's is in
 	KeptProof []Proof `json:"kept_proof,omitempty"`
 	Fresh     string  `json:"fresh,omitempty"`
 
@@ -76,6 +84,8 @@ type Env struct {
 	// Readings are what servers and clients had counted before the workload was let go, and before it was stopped.
 	Readings []Reading `json:"readings,omitempty"`
 
+	// Notes are what the lock says of figures that it is known for.
+	Notes []Note `json:"notes,omitempty"`
 	// ClockSteps are the moves of the machine's wall clock against its monotonic one; WallClock says that the service ends grants by it.
 	ClockSteps []ClockStep `json:"clock_steps,omitempty"`
 	WallClock  bool        `json:"wall_clock,omitempty"`
@@ -84,6 +94,7 @@ type Env struct {
 	Interrupted bool     `json:"interrupted,omitempty"` // by a signal; what was there is judged
 	Recovered   bool     `json:"recovered"`             // the service served again after the heal
 	FinalRead   bool     `json:"final_read"`            // the resource was read at the end (true where there is none)
+	Refuted     []string `json:"refuted,omitempty"`     // steps that were done, and must not be: the run fails
 	Unknown     []string `json:"unknown,omitempty"`     // reasons why no pass may be given: a step that was not met, dropped events
 	Warnings    []string `json:"warnings,omitempty"`
 
@@ -148,7 +159,8 @@ type ReportClient struct {
 	Client
 }
 
-// lackingEnds tells of which processes the last events may be missing from their histories: who was killed, or had no room for them.
+// lackingEnds tells which processes' histories may lack their last events: of those that were killed, or had no room
+// for events.
 func (e Env) lackingEnds() func(process string) bool {
 	told := map[string]bool{}
 	for _, c := range e.Clients {
@@ -242,6 +254,9 @@ type FaultResult struct {
 	Receipt  history.Receipt  `json:"receipt"`
 	Healed   *history.Receipt `json:"healed"`
 }
+
+// Operations are what is timed, in the order of a lock's life.
+var Operations = []string{"acquire", "hold", "release", "handoff"}
 
 // Quantiles is a latency distribution in ms; nil where nothing was timed.
 type Quantiles struct {

@@ -10,7 +10,7 @@ import (
 
 // judge holds one expectation against the report. applies is false for a default about a property that the run does not
 // have, such as tokens.
-func (c *court) judge(x scenarios.Expectation) (res ExpectationResult, applies bool) {
+func (c *circumstances) judge(x scenarios.Expectation) (res ExpectationResult, applies bool) {
 	res = ExpectationResult{Name: x.Name, Want: x.Text, Verdict: Unknown, Default: x.Forced}
 	if c.damage != nil {
 		res.Reason = "nothing was judged"
@@ -35,13 +35,13 @@ func (c *court) judge(x scenarios.Expectation) (res ExpectationResult, applies b
 	if x.Unit == "%" {
 		value = 100 * ratio
 	}
-	if x.Unit == "ms" && !strings.Contains(x.Name, "_ms") {
+	if x.Unit == "ms" && !IsTime(x.Name) {
 		res.Got, res.Reason = got, "it is no duration"
 		return res, true
 	}
 	res.Got = &value
 	switch n := c.report.Counts[x.Name]; {
-	case len(c.steps) > 0 && timed(x.Name):
+	case len(c.steps) > 0 && !c.quantity[x.Name].Timeless:
 		res.Reason = found(value) + but + because(c.steps)
 	case n != nil:
 		res.Verdict, res.Reason = c.excusing(x, value, *n)
@@ -51,16 +51,8 @@ func (c *court) judge(x scenarios.Expectation) (res ExpectationResult, applies b
 	return res, true
 }
 
-// timeless are the counts that no time decides: they stand also where a clock moved.
-var timeless = []string{"token_regressions", "minority_effects", "unordered_effects", "false_refusals", "possible_overlaps", "own_stalls"}
-
-// timed tells whether a count or measure rests on when grants end.
-func timed(name string) bool {
-	return !slices.Contains(timeless, name) && (!strings.Contains(name, "_per_") && !strings.HasSuffix(name, "_share"))
-}
-
 // bitten asks how many of the injections that were made bit. Too few is never a failure.
-func (c *court) bitten(x scenarios.Expectation, res ExpectationResult) ExpectationResult {
+func (c *circumstances) bitten(x scenarios.Expectation, res ExpectationResult) ExpectationResult {
 	n := float64(c.bit)
 	if x.Unit == "%" {
 		n = 100 * n / float64(max(c.made, 1))
@@ -74,12 +66,12 @@ func (c *court) bitten(x scenarios.Expectation, res ExpectationResult) Expectati
 	return res
 }
 
-// excusing holds an expectation against a count, of which a part may be there only because a process of lockquake stood still. Where it
-// depends on that part whether the expectation is met, nobody knows. In a run by steps, users hold for as long as they are told to: what
-// was to be found is there by intent, however long a process stood still meanwhile.
-func (c *court) excusing(x scenarios.Expectation, v float64, n int64) (Verdict, string) {
+// excusing holds an expectation against a count, part of which may be there only because a process of lockquake
+// stood still. Where that part decides, the answer is unknown. In a run with steps users hold for as long as they
+// are told to, so a violation that was demanded there counts in any case.
+func (c *circumstances) excusing(x scenarios.Expectation, v float64, n int64) (Verdict, string) {
 	e, ok := c.excused(x.Name)
-	if !ok || c.run.Directed && x.Holds(v) {
+	if !ok || c.run.Stepped && x.Holds(v) {
 		return c.counted(x, v)
 	}
 	sure := v * float64(n-e.N) / float64(n)
@@ -90,7 +82,7 @@ func (c *court) excusing(x scenarios.Expectation, v float64, n int64) (Verdict, 
 }
 
 // excused tells which part of a count a standstill explains.
-func (c *court) excused(name string) (e Excused, ok bool) {
+func (c *circumstances) excused(name string) (e Excused, ok bool) {
 	if f := c.finding[name]; f != nil {
 		e, ok = f.Excused[name]
 	}
@@ -100,20 +92,20 @@ func (c *court) excused(name string) (e Excused, ok bool) {
 func found(v float64) string { return "found " + number(v) }
 
 // judged asks whether there was enough to judge. Too little is never a failure.
-func (c *court) judged(x scenarios.Expectation, res ExpectationResult) ExpectationResult {
+func (c *circumstances) judged(x scenarios.Expectation, res ExpectationResult) ExpectationResult {
 	n := float64(c.report.Judged.Grants)
 	res.Got = &n
 	if x.Holds(n) {
 		res.Verdict = Pass
 	} else {
-		res.Reason = fmt.Sprintf("%.0f grants were judged", n)
+		res.Reason = c.few
 	}
 	return res
 }
 
 // value finds a count or a measure. ratio is what a percentage means: of a count, its share of the judged grants; of a
 // measure, itself.
-func (c *court) value(name string) (got *float64, ratio float64) {
+func (c *circumstances) value(name string) (got *float64, ratio float64) {
 	if n := c.report.Counts[name]; n != nil {
 		v := float64(*n)
 		if c.report.Judged.Grants > 0 {
@@ -128,7 +120,7 @@ func (c *court) value(name string) (got *float64, ratio float64) {
 	return nil, 0
 }
 
-func (c *court) notJudged(name string) string {
+func (c *circumstances) notJudged(name string) string {
 	f := c.finding[name]
 	switch {
 	case f == nil:
@@ -141,18 +133,12 @@ func (c *court) notJudged(name string) string {
 	return "it was not judged"
 }
 
-// needsEnds names the counts that rest on when holds and waits ended: without a release or a grant that was dropped,
-// they may show what never was.
-var needsEnds = map[string]bool{
-	"double_grants": true, "overlapping_holds": true, "foreign_releases": true, "stuck_locks": true, "starved_users": true,
-}
-
-// counted holds an expectation against a count. More may have happened than was found, never less: what is found is
-// certain, what is not may have been missed.
-func (c *court) counted(x scenarios.Expectation, v float64) (Verdict, string) {
+// counted holds an expectation against a count. A count is a lower bound: every violation found is certain, but some
+// may have been missed.
+func (c *circumstances) counted(x scenarios.Expectation, v float64) (Verdict, string) {
 	forbids := x.Op == "=" || x.Op == "<" || x.Op == "<="
 	switch {
-	case v > 0 && c.dropped > 0 && needsEnds[x.Name]:
+	case v > 0 && c.dropped > 0 && c.quantity[x.Name].NeedsEnds:
 		return Unknown, found(v) + but + "what ended a hold may be among the events that were dropped"
 	case v == 0 && x.Holds(v) && len(c.blind) > 0: // also where anything would do: what did not bite shows nothing
 		return Unknown, because(c.blind)
@@ -170,13 +156,13 @@ func (c *court) counted(x scenarios.Expectation, v float64) (Verdict, string) {
 	return Fail, found(v)
 }
 
-// measured holds an expectation against a measure, which is only worth something in a run that went as planned.
-func (c *court) measured(x scenarios.Expectation, v float64) (Verdict, string) {
+// measured holds an expectation against a measure, which means something only in a run that went as planned.
+func (c *circumstances) measured(x scenarios.Expectation, v float64) (Verdict, string) {
 	switch {
 	case x.Holds(v):
 		return c.sound(x.Name)
-	case x.Op != ">" && x.Op != ">=" && strings.Contains(x.Name, "_ms") && x.Holds(v-milli(c.stood.total)):
-		return Unknown, "measured " + number(v) + but + c.stood.text(c.run)
+	case x.Op != ">" && x.Op != ">=" && IsTime(x.Name) && x.Holds(v-Milli(c.stood.Total)):
+		return Unknown, "measured " + number(v) + but + c.stood.Text(c.run)
 	case x.Op == ">" || x.Op == ">=" || x.Op == "=":
 		if verdict, why := c.sound(x.Name); verdict != Pass {
 			return verdict, "measured " + number(v) + but + why
@@ -185,14 +171,17 @@ func (c *court) measured(x scenarios.Expectation, v float64) (Verdict, string) {
 	return Fail, fmt.Sprintf("measured %s", number(v))
 }
 
-// sound passes what was found to be little, if the run could have shown more.
-func (c *court) sound(name string) (Verdict, string) {
+// sound passes a small figure if the run could have shown a larger one.
+func (c *circumstances) sound(name string) (Verdict, string) {
 	why := c.weak
 	if f := c.finding[name]; f != nil && f.Verdict == Unknown && f.Checker != "stalls" && f.Skipped == "" {
 		why = append(append([]string{}, f.Warnings...), why...)
 	}
 	if c.few != "" {
 		why = append(slices.Clone(why), c.few)
+	}
+	if c.unserved != "" && c.finding[name] != nil && c.finding[name].Checker == "latency" {
+		why = append(slices.Clone(why), c.unserved)
 	}
 	if c.unentitled != "" && name == "double_grants" {
 		why = append(slices.Clone(why), c.unentitled)
@@ -218,7 +207,7 @@ func number(v float64) string {
 const fewChances = 100
 
 // strength says what a zero is worth: with n chances, a rate of 3/n or more would have shown with 95 %.
-func (c *court) strength(x scenarios.Expectation) string {
+func (c *circumstances) strength(x scenarios.Expectation) string {
 	f, got := c.finding[x.Name], c.report.Counts[x.Name]
 	if f == nil || got == nil || *got != 0 || !x.Holds(0) || f.Chances[x.Name].Of == "" {
 		return ""

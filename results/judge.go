@@ -14,17 +14,18 @@ import (
 	"github.com/lockquake/lockquake/scenarios"
 )
 
-// docket is all that a run directory says.
-type docket struct {
+// directory is all that a run directory says.
+type directory struct {
 	dir      string
+	checkers Checkers
 	scenario scenarios.Scenario
 	env      Env
 	run      Run
-	faults   []history.Fault // as recorded; after the trial, as the history leaves them
+	faults   []history.Fault // as recorded; after the checkers ran, as the history corrects them
 	observed []history.Observation
 	tally    tally
 	findings []Finding
-	latency  *latency
+	latency  Timer // nil where nothing was timed
 }
 
 // Judge reads the run directory and says what it means. It writes the latency logs into it and nothing else. The same
@@ -32,12 +33,8 @@ type docket struct {
 //
 // A damaged history is an error that wraps history.ErrCorrupt and says where; the report beside it is unknown for that
 // reason, and in it nothing is judged.
-func Judge(dir string) (Report, error) {
-	return judge(dir, Checkers())
-}
-
-func judge(dir string, kinds []CheckerKind) (Report, error) {
-	d := docket{dir: dir}
+func Judge(dir string, checkers Checkers) (Report, error) {
+	d := directory{dir: dir, checkers: checkers}
 	if abs, err := filepath.Abs(dir); err == nil {
 		d.dir = abs
 	}
@@ -50,19 +47,19 @@ func judge(dir string, kinds []CheckerKind) (Report, error) {
 	}
 	if d.faults, err = ReadFaults(dir); err == nil {
 		if d.observed, err = ReadObserved(dir); err == nil {
-			err = d.hear(kinds)
+			err = d.readHistory()
 		}
 	}
 	if err != nil {
 		d.findings, d.tally, d.latency = nil, tally{}, nil
-		for _, k := range kinds {
+		for _, k := range checkers {
 			d.findings = append(d.findings, nothingJudged(k, ""))
 		}
 		return d.report(err), err
 	}
 	r := d.report(nil)
 	if d.latency != nil {
-		if err := d.latency.writeLogs(d.dir, d.env.Started); err != nil {
+		if err := d.latency.WriteLogs(d.dir, d.env.Started); err != nil {
 			r.Warnings = append(r.Warnings, "the latency logs were not written: "+err.Error())
 		}
 	}
@@ -70,11 +67,11 @@ func judge(dir string, kinds []CheckerKind) (Report, error) {
 }
 
 // makeRun tells the checkers what they must know. A fault that never came to be has no duration.
-func (d *docket) makeRun(m *Log) {
+func (d *directory) makeRun(m *Log) {
 	e := d.env
 	d.run = Run{
 		TTL: e.TTL, Locks: m.Locks(), Token: e.Token, Expires: e.Expires, Recovery: e.Recovery, Increments: e.Increments,
-		Writes: e.Writes, Terms: e.Terms, Directed: e.Directed, Resource: e.Resource, Guard: e.Guard, Replicas: e.Replicas, Faults: made(d.faults), Observed: d.observed,
+		Writes: e.Writes, Terms: e.Terms, Directed: e.Directed, Stepped: e.Directed || len(e.People) > 0, Resource: e.Resource, Guard: e.Guard, Replicas: e.Replicas, Faults: made(d.faults), Observed: d.observed,
 		Processes: m.merge.Processes(), Clients: e.Clients, Readings: e.Readings, Start: e.Start, End: e.End,
 	}
 	d.run.Cores, _ = strconv.Atoi(e.Host["cores"]) // 0 where the host did not tell
@@ -89,24 +86,21 @@ func (d *docket) makeRun(m *Log) {
 		}
 	}
 	slices.SortStableFunc(d.run.Faults, func(a, b history.Fault) int { return cmp.Compare(a.Start, b.Start) })
-	d.run.still = newStandstills(d.run)
+	d.run.Still = NewStandstills(d.run)
 }
 
 // batchSize is how many events are read before the checkers see them.
 const batchSize = 1024
 
-// hear reads the whole history once and lets every checker see it.
-func (d *docket) hear(kinds []CheckerKind) (err error) {
+// readHistory reads the whole history once and shows every event to every checker.
+func (d *directory) readHistory() (err error) {
 	m, err := OpenLog(d.dir, d.env)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, m.Close()) }()
 	d.makeRun(m)
-	var bench []*juror
-	for _, k := range kinds {
-		bench = append(bench, seat(k, d.run))
-	}
+	trial := NewCheckerRunner(d.checkers, d.run)
 	rec := newReceipts(d.run)
 	events, from := make([]history.Event, batchSize), make([]*history.Header, batchSize)
 	for end := false; !end; {
@@ -116,35 +110,27 @@ func (d *docket) hear(kinds []CheckerKind) (err error) {
 				break
 			}
 			d.tally.observe(&events[n])
-			d.run.still.observe(from[n].Process, &events[n])
+			d.run.Still.Observe(from[n].Process, &events[n])
 			rec.observe(&events[n])
 		}
 		if err != nil && !errors.Is(err, io.EOF) {
 			return err
 		}
 		end, err = err != nil, nil
-		for _, j := range bench {
-			j.observe(events[:n], from[:n])
-		}
+		trial.Observe(events[:n], from[:n])
 	}
-	if err := d.complete(m.heard); err != nil {
+	if err := d.complete(m.Heard()); err != nil {
 		return err
 	}
-	for _, j := range bench {
-		d.findings = append(d.findings, j.finish())
-		if l, ok := j.checker.(*latency); ok && j.crash == "" {
-			d.latency = l
-		}
-	}
-	excuseHarm(d.findings)
+	d.findings, d.latency = trial.Finish()
 	rec.run.Faults = d.faults
 	d.faults = rec.faults()
 	return nil
 }
 
-// complete wants the history of every process that the run had, and in it all that the process says it has sent. One
-// that was killed cannot tell, and of a run that was cut short nobody did.
-func (d *docket) complete(heard map[string]int64) error {
+// complete demands the history of every process of the run, and in it every event that the process says it has sent.
+// A killed process cannot tell, and in a run that was cut short nobody did.
+func (d *directory) complete(heard map[string]int64) error {
 	missing := func(process, why string) error {
 		return fmt.Errorf("%w: %s: %s", history.ErrCorrupt, filepath.Join(d.dir, DirHistory, process+filepath.Ext(history.Pattern)), why)
 	}
@@ -165,68 +151,118 @@ func (d *docket) complete(heard map[string]int64) error {
 	return nil
 }
 
-// juror is a checker that may crash without taking the others with it.
-type juror struct {
+// CheckerRunner shows the events of one run to checkers.
+type CheckerRunner struct{ checkers []*guarded }
+
+// NewCheckerRunner makes the checkers of a run.
+func NewCheckerRunner(checkers Checkers, run Run) *CheckerRunner {
+	t := &CheckerRunner{}
+	for _, k := range checkers {
+		t.checkers = append(t.checkers, guard(k, run))
+	}
+	return t
+}
+
+// Observe shows them the next events, and the headers of the files that these come from.
+func (t *CheckerRunner) Observe(events []history.Event, from []*history.Header) {
+	for _, g := range t.checkers {
+		g.observe(events, from)
+	}
+}
+
+// Finish returns what they found, and the one that timed the operations; nil where that crashed.
+func (t *CheckerRunner) Finish() (findings []Finding, timer Timer) {
+	for _, g := range t.checkers {
+		findings = append(findings, g.finish())
+		if l, ok := g.checker.(Timer); ok && g.crash == "" {
+			timer = l
+		}
+	}
+	excuseHarm(findings)
+	return findings, timer
+}
+
+// guarded is a checker that may crash without taking the others with it.
+type guarded struct {
 	kind    CheckerKind
 	checker Checker
 	from    ProcessChecker // the same, where it wants to know the process
 	crash   string         // why it is unknown; "" while it works
 }
 
-func seat(k CheckerKind, run Run) *juror {
-	j := &juror{kind: k}
-	j.guard(func() {
-		j.checker = k.New(run)
-		j.from, _ = j.checker.(ProcessChecker)
+func guard(k CheckerKind, run Run) *guarded {
+	g := &guarded{kind: k}
+	g.do(func() {
+		g.checker = k.New(run)
+		g.from, _ = g.checker.(ProcessChecker)
 	})
-	return j
+	return g
 }
 
-func (j *juror) guard(f func()) {
+func (g *guarded) do(f func()) {
 	defer func() {
 		if p := recover(); p != nil {
-			j.crash = fmt.Sprintf("the checker crashed: %v", p)
+			g.crash = fmt.Sprintf("the checker crashed: %v", p)
 		}
 	}()
 	f()
 }
 
-func (j *juror) observe(es []history.Event, from []*history.Header) {
-	if j.crash != "" {
+func (g *guarded) observe(es []history.Event, from []*history.Header) {
+	if g.crash != "" {
 		return
 	}
-	j.guard(func() {
+	g.do(func() {
 		for i := range es {
-			if j.from != nil {
-				j.from.ObserveFrom(from[i], &es[i])
+			if g.from != nil {
+				g.from.ObserveFrom(from[i], &es[i])
 			} else {
-				j.checker.Observe(&es[i])
+				g.checker.Observe(&es[i])
 			}
 		}
 	})
 }
 
-func (j *juror) finish() Finding {
+func (g *guarded) finish() Finding {
 	var f Finding
-	if j.crash == "" {
-		j.guard(func() { f = j.checker.Finish() })
+	if g.crash == "" {
+		g.do(func() { f = g.checker.Finish() })
 	}
-	if j.crash != "" {
-		return nothingJudged(j.kind, j.crash)
+	if g.crash != "" {
+		return nothingJudged(g.kind, g.crash)
 	}
-	f.Checker = j.kind.Name
+	f.Checker = g.kind.Name
+	for _, q := range g.kind.Counts {
+		if c, ok := f.Chances[q.Name]; ok {
+			c.Of = q.Of
+			f.Chances[q.Name] = c
+		}
+	}
+	complete(&f, g.kind)
 	return f
+}
+
+// complete adds to a finding, as nil (not judged), the counts and measures of its kind that it does not have.
+func complete(f *Finding, k CheckerKind) {
+	fill(&f.Counts, k.Counts)
+	fill(&f.Measures, k.Measures)
+}
+
+func fill[V any](told *map[string]*V, all []Quantity) {
+	if *told == nil {
+		*told = map[string]*V{}
+	}
+	for _, q := range all {
+		if _, ok := (*told)[q.Name]; !ok {
+			(*told)[q.Name] = nil
+		}
+	}
 }
 
 // nothingJudged is the finding of a checker that could not do its work.
 func nothingJudged(k CheckerKind, why string) Finding {
-	f := Finding{Checker: k.Name, Verdict: Unknown, Counts: map[string]*int64{}, Measures: map[string]*float64{}}
-	for _, name := range k.Counts {
-		f.Counts[name] = nil
-	}
-	for _, name := range k.Measures {
-		f.Measures[name] = nil
-	}
+	f := Finding{Checker: k.Name, Verdict: Unknown}
+	complete(&f, k)
 	if why != "" {
 		f.Warnings = []string{why}
 	}

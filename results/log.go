@@ -8,14 +8,15 @@ import (
 	"slices"
 
 	"github.com/lockquake/lockquake/history"
+	"github.com/lockquake/lockquake/results/quorum"
 )
 
-// Log is the history of a run as the checkers read it: the events of all processes in the order of time, and, in the place of
-// what each replica of a replicated resource did, what the resource did (see quorum).
+// Log is the history of a run as the checkers read it: the events of all processes in the order of time. What the
+// replicas of a resource did is replaced by what the resource did (see quorum).
 type Log struct {
 	merge  *history.Merge
 	sense  *history.RunSense
-	quorum *quorum
+	quorum *quorum.Quorum
 	whole  history.Header  // of the resource, whose events no single process has written
 	left   []history.Event // what remains when the files are read
 	read   bool            // they are
@@ -29,7 +30,7 @@ func OpenLog(dir string, env Env) (*Log, error) {
 		return nil, err
 	}
 	l := &Log{
-		merge: m, sense: history.NewRunSense(m.Processes(), env.lackingEnds()), quorum: newQuorum(env.Replicas),
+		merge: m, sense: history.NewRunSense(m.Processes(), env.lackingEnds()), quorum: quorum.New(env.Replicas),
 		whole: history.Header{Process: env.Resource, Locks: m.Locks()}, heard: map[string]int64{},
 	}
 	for _, h := range m.Processes() {
@@ -39,6 +40,9 @@ func OpenLog(dir string, env Env) (*Log, error) {
 	}
 	return l, nil
 }
+
+// Heard tells how many events of each process were read.
+func (l *Log) Heard() map[string]int64 { return l.heard }
 
 // Locks returns the names of the run's locks; Event.Lock is an index into it.
 func (l *Log) Locks() []string { return l.merge.Locks() }
@@ -55,7 +59,7 @@ func (l *Log) Next(e *history.Event) (*history.Header, error) {
 			if err := l.refused(l.sense.Finish()); err != nil {
 				return nil, err
 			}
-			l.read, l.left = true, l.quorum.minority()
+			l.read, l.left = true, l.quorum.Minority()
 			break
 		}
 		if err == nil {
@@ -65,12 +69,12 @@ func (l *Log) Next(e *history.Event) (*history.Header, error) {
 			return nil, err
 		}
 		l.heard[process.Process]++
-		switch l.quorum.take(process.Process, e) {
-		case partOwn:
+		switch l.quorum.Take(process.Process, e) {
+		case quorum.Own:
 			return process, nil
-		case partWhole:
+		case quorum.Whole:
 			return &l.whole, nil
-		case partNone:
+		case quorum.None:
 		}
 	}
 	if len(l.left) == 0 {

@@ -1,7 +1,9 @@
-// Receipts: what the engine saw of a fault is held against the history, which has the last word.
+// Receipts: what the engine saw of a fault is checked against the history, which has the last word.
 //
 // A fault that was aimed at a holder bit only if that grant was in hand when the target was seen to stop: granted
-// before, and neither given back nor lost before. An event stamped before the stop may arrive after the heal.
+// before, and neither released nor lost before. An event stamped before the stop may arrive after the heal. Example:
+// the stop was seen at 5.000 s, and after the heal comes a release invoke stamped 4.998 s. The holder had let go
+// before it was stopped, so the fault did not bite.
 //
 // It cannot check receipts of faults that were aimed at nobody's grant.
 
@@ -54,7 +56,7 @@ func (r *receipts) observe(e *history.Event) {
 	}
 }
 
-// faults returns the run's faults with the receipts that the history leaves standing.
+// faults returns the run's faults with their receipts as corrected by the history.
 func (r *receipts) faults() []history.Fault {
 	fs := make([]history.Fault, len(r.run.Faults))
 	copy(fs, r.run.Faults)
@@ -69,9 +71,9 @@ func (r *receipts) faults() []history.Fault {
 		case a.ok.Kind == history.KindNone:
 			why = "it has no such grant"
 		case a.ok.Time > f.Bit:
-			why = fmt.Sprintf("the grant was in hand only at %s, the stop was seen at %s", r.run.ms(a.ok.Time), r.run.ms(f.Bit))
+			why = fmt.Sprintf("the grant was in hand only at %s, the stop was seen at %s", r.run.MS(a.ok.Time), r.run.MS(f.Bit))
 		case a.over.Kind != history.KindNone && a.over.Time < f.Bit:
-			why = fmt.Sprintf("a %s of that grant is stamped %s, the stop was seen at %s", a.over.Kind, r.run.ms(a.over.Time), r.run.ms(f.Bit))
+			why = fmt.Sprintf("a %s of that grant is stamped %s, the stop was seen at %s", a.over.Kind, r.run.MS(a.over.Time), r.run.MS(f.Bit))
 		}
 		if why != "" {
 			f.Receipt.Status = history.NotInstalled

@@ -1,8 +1,15 @@
 // Package results is what a run means: it reads a run directory, never a live thing, so that every verdict can be
-// recomputed from disk. One file per checker; report/ draws and prints.
+// recomputed from disk. It is the contract of a checker; checkers/ has one file for each, and report/ draws and prints.
 package results
 
 import (
+	"fmt"
+	"maps"
+	"math"
+	"regexp"
+	"slices"
+	"strings"
+
 	"github.com/lockquake/lockquake/history"
 )
 
@@ -29,6 +36,7 @@ type Run struct {
 	Writes     string           // what the workload's writes mean beside: "sales", "seats", "transfers", "elements" or ""
 	Terms      map[string]int64 // numbers that they are judged by
 	Directed   bool             // by steps: whoever asks does so because it was told to
+	Stepped    bool             // by steps, with a workload beside them or not
 	Resource   string           // "" where nothing is protected
 	Guard      string           // of the resource
 	Replicas   []string         // names of the processes that the resource consists of, where what a majority did counts; else none
@@ -44,7 +52,7 @@ type Run struct {
 	Start    int64         // ns: the workload was let go
 	End      int64         // ns: no more acquires were begun
 
-	still *standstills // whole when the checkers finish; nil where nothing is known of them
+	Still *Standstills // whole when the checkers finish; nil where nothing is known of them
 }
 
 // Process finds the header of a process by name.
@@ -61,7 +69,7 @@ func (r Run) Process(name string) (history.Header, bool) {
 type Checker interface {
 	// Observe takes the next event; the pointer is only valid during the call.
 	Observe(e *history.Event)
-	// Finish returns the finding.
+	// Finish returns the finding. Its name, and counts and measures that it does not tell, are added from the kind.
 	Finish() Finding
 }
 
@@ -72,15 +80,104 @@ type ProcessChecker interface {
 	ObserveFrom(process *history.Header, e *history.Event)
 }
 
+// Timer is a Checker that timed the operations.
+type Timer interface {
+	// Latency returns how long each of the Operations took; those that nothing was timed of have N 0 and no figures.
+	Latency() map[string]Quantiles
+	// Phases returns the same before the first fault, and during and after each.
+	Phases() []PhaseLatency
+	// WriteLogs writes HdrHistogram logs into the latency folder of the run directory. started is as in Env.
+	WriteLogs(dir, started string) error
+}
+
 // CheckerKind is an entry of the list of checkers.
 type CheckerKind struct {
 	Name string
 	Doc  string // the property, in one sentence
-	// Counts and Measures are the names that it yields in every run; null where the property was not judged.
-	Counts   []string
-	Measures []string
+	// Counts and Measures are what it yields in every run; null where the property was not judged.
+	Counts   []Quantity
+	Measures []Quantity
+	// PerFault is what the names of its measures of single injections begin with; "": it has none.
+	PerFault string
 	New      func(Run) Checker
 }
+
+// Checkers is a list of them, in the order in which a report shows them.
+type Checkers []CheckerKind
+
+// Quantities returns every count and measure that a run is judged by. There is one more measure for each injection:
+// see CheckerKind.PerFault.
+func (cs Checkers) Quantities() []Quantity {
+	var all []Quantity
+	for _, k := range cs {
+		all = slices.Concat(all, k.Counts, k.Measures)
+	}
+	return all
+}
+
+// Names returns the names of them, sorted.
+func (cs Checkers) Names() []string {
+	set := map[string]bool{}
+	for _, q := range cs.Quantities() {
+		set[q.Name] = true
+	}
+	return slices.Sorted(maps.Keys(set))
+}
+
+// numbered is the measure of an injection, its number aside.
+var numbered = regexp.MustCompile(`_[1-9][0-9]*$`)
+
+// Has tells whether a run with these faults is judged by a count or measure of that name.
+func (cs Checkers) Has(name string, faults []string) bool {
+	return slices.Contains(cs.Names(), name) || numbered.MatchString(name) && slices.ContainsFunc(faults, func(fault string) bool {
+		return slices.ContainsFunc(cs, func(k CheckerKind) bool {
+			return k.PerFault != "" && numbered.ReplaceAllString(name, "_") == FaultMeasure(k.PerFault, fault, "")
+		})
+	})
+}
+
+// unfit is what the name of a measure cannot have.
+var unfit = regexp.MustCompile(`[^a-z0-9]+`)
+
+// FaultMeasure is the name of the measure of one injection of a fault, by its number; perFault is as in CheckerKind.
+func FaultMeasure(perFault, fault, id string) string {
+	return perFault + "_" + strings.Trim(unfit.ReplaceAllString(strings.ToLower(fault), "_"), "_") + "_" + id
+}
+
+// IsTime tells whether a count or measure is a duration.
+func IsTime(name string) bool { return strings.Contains(name, "_ms") }
+
+// Quantity is a count or a measure.
+type Quantity struct {
+	Name string `json:"name"`
+	Doc  string `json:"doc"` // what it counts, in one sentence of Markdown; the glossary of docs/verdict.md is made of these
+	Tone Tone   `json:"tone,omitempty"`
+
+	// Of names the chances of the count to go up, in words: "grants that ...". "": a zero of it has no strength.
+	Of string `json:"-"`
+	// First is its place among those that a report shows first, judged or not, from 1. The others follow by name, where they were judged: 0.
+	First int `json:"-"`
+	// Column is its head in the table of several runs, in the order of First; "": it is not in it.
+	Column string `json:"-"`
+	// NeedsEnds tells that the quantity rests on when holds and waits ended: where a release or a grant was
+	// dropped, it may count what never was.
+	NeedsEnds bool `json:"-"`
+	// Timeless tells that no time decides it: it stands also where a clock moved.
+	Timeless bool `json:"-"`
+	// MoreIsBetter tells that a comparison of runs takes less of it for worse; of the others, more is.
+	MoreIsBetter bool `json:"-"`
+}
+
+// Tone says what a quantity above zero means.
+type Tone string
+
+// The tones.
+const (
+	Quiet     Tone = ""          // nothing by itself: it helps to understand the others
+	Violation Tone = "violation" // what was promised was not kept, or harm was done
+	Doubtful  Tone = "doubtful"  // something went wrong, and nobody broke a promise
+	Saved     Tone = "saved"     // harm was kept away
+)
 
 // Finding is what one checker found.
 type Finding struct {
@@ -94,14 +191,16 @@ type Finding struct {
 	Warnings  []string            `json:"warnings,omitempty"`
 	Witnesses []Witness           `json:"witnesses,omitempty"` // at most MaxWitnesses
 
-	ledger *ledger          // what explains the violations of each lock; nil where nothing is known of that
-	byLock map[uint16]int64 // what was found of each lock, where all counts of the finding rest upon other checkers' excuses
+	// Ledger is what explains the violations of each lock; nil where nothing is known of that. ByLock is what was
+	// found of each lock, where all counts of the finding depend on the excuses of other checkers.
+	Ledger *Ledger          `json:"-"`
+	ByLock map[uint16]int64 `json:"-"`
 }
 
 // Chances is what a zero is worth: how often a count could have gone up.
 type Chances struct {
 	N  int64  `json:"n"`
-	Of string `json:"of"` // what they are, in words: "grants that ..."
+	Of string `json:"of"` // Quantity.Of; the judge adds it
 }
 
 // MaxWitnesses bounds the witnesses of one finding; the counts are complete.
@@ -130,3 +229,20 @@ type HoldRef struct {
 	Valid  int64        `json:"valid"` // the latest end of its validity
 	Token  uint64       `json:"token"`
 }
+
+// Forever is the end of what has not ended.
+const Forever int64 = math.MaxInt64
+
+// MS writes a time of the run as people read it: milliseconds since the workload was let go.
+func (r Run) MS(t int64) string {
+	switch t {
+	case Forever:
+		return "the end of the run"
+	case history.ValidUnknown:
+		return "an unknown time"
+	}
+	return fmt.Sprintf("%.3f ms", float64(t-r.Start)/1e6)
+}
+
+// Milli turns nanoseconds into milliseconds.
+func Milli(ns int64) float64 { return float64(ns) / 1e6 }

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 
 	"github.com/lockquake/lockquake/history"
+	"github.com/lockquake/lockquake/results/quorum"
 	"github.com/lockquake/lockquake/scenarios"
 )
 
@@ -26,7 +27,7 @@ func WriteReport(dir string, r Report) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", FileVerdict, err)
 	}
-	return writeAtomically(filepath.Join(dir, FileVerdict), append(b, '\n'))
+	return WriteAtomically(filepath.Join(dir, FileVerdict), append(b, '\n'))
 }
 
 // ReadReport reads verdict.json from the run directory.
@@ -58,8 +59,8 @@ func ReadEnv(dir string) (Env, error) {
 	if len(e.Unknown) > maxReasons {
 		return Env{}, fmt.Errorf("%w: %s: no run is unknown for %d reasons", history.ErrCorrupt, path, len(e.Unknown))
 	}
-	if len(e.Replicas) > maxReplicas {
-		return Env{}, fmt.Errorf("%w: %s: the resource has %d replicas; this program counts the votes of %d", history.ErrCorrupt, path, len(e.Replicas), maxReplicas)
+	if len(e.Replicas) > quorum.MaxReplicas {
+		return Env{}, fmt.Errorf("%w: %s: the resource has %d replicas; this program counts the votes of %d", history.ErrCorrupt, path, len(e.Replicas), quorum.MaxReplicas)
 	}
 	return e, nil
 }
@@ -112,7 +113,9 @@ func ReadFaults(dir string) ([]history.Fault, error) {
 		return nil, fmt.Errorf("%w: %s: line %d: no run has so many injections", history.ErrCorrupt, path, maxFaults+1)
 	}
 	for i := range list {
-		if f := &list[i]; f.Receipt.Status == "" {
+		f := &list[i]
+		giveTraits(f)
+		if f.Receipt.Status == "" {
 			f.Receipt = history.Receipt{Status: history.Indeterminate, Evidence: "no receipt was taken", Time: f.Start}
 		}
 	}
@@ -160,4 +163,26 @@ func readScenario(dir string) (scenarios.Scenario, error) {
 		return s, fmt.Errorf("%w: %v", history.ErrCorrupt, err)
 	}
 	return s, nil
+}
+
+// WriteAtomically writes a file so that a reader sees the old one or the new one.
+func WriteAtomically(path string, b []byte) error {
+	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*")
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(b)
+	if e := f.Chmod(0o644); err == nil {
+		err = e
+	}
+	if e := f.Close(); err == nil {
+		err = e
+	}
+	if err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		_ = os.Remove(f.Name())
+	}
+	return err
 }

@@ -23,7 +23,7 @@ func worse(a, b Verdict) Verdict {
 }
 
 // report lays out what was found and holds the expectations against it. damage is why nothing could be judged.
-func (d *docket) report(damage error) Report {
+func (d *directory) report(damage error) Report {
 	e := d.env
 	r := Report{
 		Schema: ReportSchema, Scenario: d.scenario.Name, Claim: d.scenario.Claim, Verdict: Pass, Seed: e.Seed, Replay: e.Replay, Drawn: e.Drawn,
@@ -53,12 +53,12 @@ func (d *docket) report(damage error) Report {
 	for _, f := range d.faults {
 		r.Faults = append(r.Faults, d.faultResult(f))
 	}
-	for _, name := range opNames {
+	for _, name := range Operations {
 		r.Latency[name] = Quantiles{}
 	}
 	if d.latency != nil {
-		r.Latency = d.latency.all(func(stretch) bool { return true })
-		r.Phases = append(r.Phases, d.latency.phases()...)
+		r.Latency = d.latency.Latency()
+		r.Phases = append(r.Phases, d.latency.Phases()...)
 	}
 	if damage != nil {
 		r.Reasons = append(r.Reasons, damage.Error())
@@ -69,11 +69,11 @@ func (d *docket) report(damage error) Report {
 }
 
 // NotRun is the report of a run that was not made: unknown, for the reason given, and in it nothing is judged.
-func NotRun(s scenarios.Scenario, provider, why string) Report {
-	d := docket{scenario: s, env: Env{
+func NotRun(checkers Checkers, s scenarios.Scenario, provider, why string) Report {
+	d := directory{checkers: checkers, scenario: s, env: Env{
 		Provider: provider, Backend: s.Backend.Use, Lock: s.Backend.Lock, Seed: s.Run.Seed, Directed: len(s.Steps) > 0 && s.Workload.Use == "",
 	}}
-	for _, k := range Checkers() {
+	for _, k := range checkers {
 		d.findings = append(d.findings, nothingJudged(k, ""))
 	}
 	return d.report(fmt.Errorf("it was not run: %s", why))
@@ -108,7 +108,7 @@ func clients(e Env) []ReportClient {
 	return out
 }
 
-func (d *docket) faultResult(f history.Fault) FaultResult {
+func (d *directory) faultResult(f history.Fault) FaultResult {
 	end := f.End
 	if end == 0 {
 		end = max(f.Start, d.env.End)
@@ -118,21 +118,26 @@ func (d *docket) faultResult(f history.Fault) FaultResult {
 	}
 	return FaultResult{
 		Name: f.Name, Selector: f.Selector, Target: f.Target, Params: f.Params, Misses: f.Misses, Receipt: f.Receipt, Healed: f.Healed,
-		StartMS: milli(f.Start - d.env.Start), EndMS: milli(end - d.env.Start),
+		StartMS: Milli(f.Start - d.env.Start), EndMS: Milli(end - d.env.Start),
 	}
 }
 
 // expect holds every expectation against the report and takes the worst. What makes the run itself unknown does so
 // whatever was expected.
-func (d *docket) expect(r *Report, damage error) {
-	c := d.court(r, damage)
+func (d *directory) expect(r *Report, damage error) {
+	c := d.circumstances(r, damage)
 	all := withDefaults(d.scenario.Expect, d.env.Directed)
 	for _, x := range all {
 		if x.Name == scenarios.Judged && !x.Holds(float64(r.Judged.Grants)) {
-			c.few = fmt.Sprintf("only %d grants were judged", r.Judged.Grants)
+			c.few = because(append([]string{fmt.Sprintf("only %d grants were judged", r.Judged.Grants)}, d.hindered(c.stood)...))
 		} else if x.Name == scenarios.Judged && !x.Holds(float64(r.Judged.Entitled)) {
 			c.unentitled = fmt.Sprintf("only %d of %d grants were entitled: the others can be no double grant", r.Judged.Entitled, r.Judged.Grants)
 		}
+	}
+	c.unserved = unserved(r, all)
+	if len(d.env.Refuted) > 0 && damage == nil {
+		r.Verdict = Fail
+		r.Reasons = append(r.Reasons, d.env.Refuted...)
 	}
 	if len(c.causes) > 0 {
 		r.Verdict = worse(r.Verdict, Unknown)
@@ -154,7 +159,21 @@ func (d *docket) expect(r *Report, damage error) {
 	}
 }
 
-// reasons says what was not met; expectations that one cause leaves open share a line.
+// maxUnserved is the share of arrivals without a user from which on the latencies of the others say little.
+const maxUnserved = 0.01
+
+// unserved says that the latencies of an open loop lack those of whom nobody served; "" where these are few, or expected.
+func unserved(r *Report, all []scenarios.Expectation) string {
+	share := r.Measures["unserved_share"]
+	expected := slices.ContainsFunc(all, func(x scenarios.Expectation) bool { return x.Name == "unserved" || x.Name == "unserved_share" })
+	if share == nil || *share <= maxUnserved || expected {
+		return ""
+	}
+	return fmt.Sprintf("%.0f of %.0f arrivals a second were offered in vain: %.1f %% never got a user, and have no latency",
+		*r.Measures["offered_per_s"]**share, *r.Measures["offered_per_s"], 100**share)
+}
+
+// reasons says what was not met. Expectations that one cause leaves open share a line.
 func reasons(all []ExpectationResult) []string {
 	var lines, causes []string // a line for each failure; one for each cause
 	who := map[string][]string{}

@@ -76,7 +76,7 @@ func decode(src *source, m *ast.MappingNode, path string, into any, also []strin
 	return nil
 }
 
-// readsItself is what types implement that decode more than one form.
+// readsItself is implemented by types that decode more than one form.
 var readsItself = reflect.TypeFor[yaml.InterfaceUnmarshaler]()
 
 // message returns what the decoder says without the excerpt of the text that it adds.
@@ -109,8 +109,8 @@ func unknownKey(src *source, v *ast.MappingValueNode, path string, valid []strin
 	return src.at(tokenOf(v.Key), path, "unknown key %q; %s", keyOf(v), instead(keyOf(v), valid))
 }
 
-// check tells whether a value fits a type of Go. The decoder alone would let a half pass for a whole number and an
-// empty value for a default, and says less.
+// check tells whether a value fits a Go type. The decoder alone would take 0.5 for a whole number and an empty value
+// for a default, and its messages say less.
 func check(src *source, n ast.Node, path string, t reflect.Type, pair *ast.MappingValueNode) error {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
@@ -174,7 +174,7 @@ func check(src *source, n ast.Node, path string, t reflect.Type, pair *ast.Mappi
 	return nil
 }
 
-// textReader is what a type of text implements that may be written as a number, as a version may: 3.4.
+// textReader is implemented by text types that may be written as a number, such as a version: 3.4.
 var textReader = reflect.TypeFor[encoding.TextUnmarshaler]()
 
 func numberAsText(n ast.Node, t reflect.Type) bool {

@@ -14,8 +14,8 @@ type Plain struct {
 	Note    string // a comment
 }
 
-// Drawn writes the scenario with its schedule replaced by these injections, and what the schedule promises kept, so that it
-// can be read again. The head is a comment.
+// Drawn writes the scenario with these injections as its schedule, so that it can be read again. What the schedule
+// promises is kept. The head is a comment.
 func (s Scenario) Drawn(head string, schedule []Plain) []byte {
 	var b bytes.Buffer
 	for line := range strings.Lines(head) {

@@ -1,9 +1,12 @@
 package scenarios
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 
+	"github.com/agnivade/levenshtein"
 	"github.com/goccy/go-yaml/token"
 )
 
@@ -106,42 +109,21 @@ func listed(names []string) string {
 
 // instead says what could be written in place of an unknown word: the closest one, if any is close, and all of them.
 func instead(word string, valid []string) string {
-	if best := closest(word, valid, 1); len(best) == 1 {
+	if best := Closest(word, valid, 1); len(best) == 1 {
 		return fmt.Sprintf("did you mean %q? valid: %s", best[0], strings.Join(valid, ", "))
 	}
 	return "valid: " + strings.Join(valid, ", ")
 }
 
-// closest returns up to n of the candidates that are near to word, the nearest first.
-func closest(word string, candidates []string, n int) []string {
+// Closest returns up to n of the candidates that are near enough to word to be meant by it, the nearest first.
+func Closest(word string, candidates []string, n int) []string {
 	limit := max(2, len(word)/3)
-	var out []string
-	for distance := 0; distance <= limit && len(out) < n; distance++ {
-		for _, c := range candidates {
-			if edits(word, c) == distance && len(out) < n {
-				out = append(out, c)
-			}
-		}
-	}
-	return out
+	return slices.DeleteFunc(nearest(candidates, n, func(c string) int { return levenshtein.ComputeDistance(word, c) }), func(c string) bool { return levenshtein.ComputeDistance(word, c) > limit })
 }
 
-// edits is the Levenshtein distance.
-func edits(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := 1; i <= len(a); i++ {
-		diagonal := row[0]
-		row[0] = i
-		for j := 1; j <= len(b); j++ {
-			cost := diagonal
-			if a[i-1] != b[j-1] {
-				cost = 1 + min(diagonal, row[j], row[j-1])
-			}
-			diagonal, row[j] = row[j], cost
-		}
-	}
-	return row[len(b)]
+// nearest returns the n candidates that are least far.
+func nearest(candidates []string, n int, far func(string) int) []string {
+	out := slices.Clone(candidates)
+	slices.SortStableFunc(out, func(a, b string) int { return cmp.Compare(far(a), far(b)) })
+	return out[:min(n, len(out))]
 }

@@ -10,22 +10,15 @@ import (
 	"github.com/goccy/go-yaml/ast"
 )
 
-// MinJudged is how many grants a schedule must have had judged before a zero means something, unless expect says
-// otherwise under "judged".
+// MinJudged is how many judged grants a schedule needs for a zero to mean something, unless expect says otherwise
+// under "judged".
 const MinJudged = 100
 
-// Judged is the name under which expect asks for a number of judged grants.
+// Judged is the name under which expect demands a number of judged grants.
 const Judged = "judged"
 
 // Bit is the name under which expect asks how many of the injections that were made bit: "all", a number, or a share.
 const Bit = "bit"
-
-// known are the counts and measures that every run is judged by. Others may be expected too; these are here so that a
-// slip of the pen is not taken for one of them.
-var known = []string{
-	Judged, Bit, "double_grants", "overlapping_holds", "stale_writes", "fence_saves", "lost_updates", "token_regressions",
-	"foreign_releases", "stuck_locks", "throughput_per_s", "unavailability_ms_max",
-}
 
 // zeroByDefault must be 0 unless expect says otherwise.
 var zeroByDefault = []string{"double_grants", "token_regressions", "foreign_releases"}
@@ -72,11 +65,6 @@ func (r reader) expectation(v *ast.MappingValueNode) (Expectation, error) {
 	path := join("expect", name)
 	if !countForm.MatchString(name) {
 		return Expectation{}, r.src.at(tokenOf(v.Key), path, "is not the name of a count or measure, such as double_grants")
-	}
-	if !slices.Contains(known, name) {
-		if near := closest(name, known, 1); len(near) == 1 && edits(name, near[0]) <= 2 {
-			return Expectation{}, r.src.at(tokenOf(v.Key), path, "is not known; did you mean %q?", near[0])
-		}
 	}
 	if v.Value == nil || v.Value.Type() == ast.NullType {
 		return Expectation{}, r.src.at(tokenOf(v.Key), path, "has no value")

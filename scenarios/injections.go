@@ -49,8 +49,11 @@ func words(unmarshal func(any) error, want string) ([]string, error) {
 	return out, nil
 }
 
+// chaosReader reads `chaos:`.
+type chaosReader struct{ reader }
+
 // chaos reads the schedule: a list, or a map that says more of it.
-func (r reader) chaos(s *Scenario) error {
+func (r chaosReader) chaos(s *Scenario) error {
 	if v := entry(r.root, "chaos"); v != nil {
 		if m, ok := v.Value.(*ast.MappingNode); ok {
 			return r.chaosMap(s, m)
@@ -64,7 +67,7 @@ func (r reader) chaos(s *Scenario) error {
 }
 
 // entries reads the list of injections under path.
-func (r reader) entries(s *Scenario, list []*ast.MappingNode, under string) error {
+func (r chaosReader) entries(s *Scenario, list []*ast.MappingNode, under string) error {
 	for i, m := range list {
 		path := item(under, i)
 		var k struct {
@@ -91,7 +94,7 @@ func (r reader) entries(s *Scenario, list []*ast.MappingNode, under string) erro
 	return nil
 }
 
-func (r reader) injection(in Injection, path string, runFor time.Duration) error {
+func (r chaosReader) injection(in Injection, path string, runFor time.Duration) error {
 	switch {
 	case in.Use == "":
 		return r.missing(join(path, "use"), "the name of a fault, such as pause")

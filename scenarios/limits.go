@@ -18,7 +18,7 @@ type Limits struct {
 // Size is a number of bytes, written with a binary unit such as 256MiB.
 type Size int64
 
-// The least limits that container engines take, and the most that make sense.
+// The least limits that container engines take, and the largest that are accepted.
 const (
 	minCPUs, maxCPUs     = 0.01, 1024.0
 	minMemory, maxMemory = 6 << 20, 1 << 40

@@ -10,6 +10,9 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
+
+	"github.com/agnivade/levenshtein"
 )
 
 //go:embed stories/*.yaml healthy/*.yaml controls/*.yaml random/*.yaml
@@ -25,6 +28,11 @@ type Listing struct {
 
 // catalog is all embedded scenarios, each with its twins behind it, sorted by file.
 var catalog = sync.OnceValues(func() ([]Scenario, error) {
+	return families(func(string) bool { return true })
+})
+
+// families reads the embedded files that are wanted by their names, which are their scenarios' too.
+func families(wanted func(name string) bool) ([]Scenario, error) {
 	files, err := fs.Glob(embedded, "*/*.yaml")
 	if err != nil {
 		return nil, fmt.Errorf("list embedded scenarios: %w", err)
@@ -32,6 +40,9 @@ var catalog = sync.OnceValues(func() ([]Scenario, error) {
 	slices.Sort(files)
 	var out []Scenario
 	for _, file := range files {
+		if !wanted(strings.TrimSuffix(path.Base(file), ".yaml")) {
+			continue
+		}
 		data, err := embedded.ReadFile(file)
 		if err != nil {
 			return nil, fmt.Errorf("read embedded scenario: %w", err)
@@ -43,7 +54,7 @@ var catalog = sync.OnceValues(func() ([]Scenario, error) {
 		out = append(out, family...)
 	}
 	return out, nil
-})
+}
 
 // parseFamily reads a scenario and its twins.
 func parseFamily(data []byte, file string) ([]Scenario, error) {
@@ -73,16 +84,22 @@ func Names() []Listing {
 
 func pathOf(s Scenario) string { return path.Dir(s.File) + "/" + s.Name }
 
-// Load returns the scenarios that a word names: an embedded scenario or twin by its name, several by a pattern such as
-// "etcd-*" or "stories/*", or the one in a YAML file by its path, a twin in it by "path:word".
+// Load returns the scenarios that a word names. An embedded scenario or twin has a name; a pattern such as "etcd-*"
+// or "stories/*" names several. A YAML file is named by its path, a twin in it by "path:word".
 func Load(nameOrPath string) ([]Scenario, error) {
-	all, err := catalog()
+	pattern := strings.ContainsAny(nameOrPath, "*?[")
+	read := catalog
+	if !pattern { // to read them all takes longer than all else that is done before a run; a twin's name begins with its file's
+		read = func() ([]Scenario, error) {
+			return families(func(name string) bool { return strings.HasPrefix(path.Base(nameOrPath), name) })
+		}
+	}
+	some, err := read()
 	if err != nil {
 		return nil, err
 	}
-	pattern := strings.ContainsAny(nameOrPath, "*?[")
 	var out []Scenario
-	for _, s := range all {
+	for _, s := range some {
 		if s.Name == nameOrPath || pathOf(s) == nameOrPath || pattern && matches(nameOrPath, s) {
 			out = append(out, s)
 		}
@@ -93,19 +110,27 @@ func Load(nameOrPath string) ([]Scenario, error) {
 	if s, err := loadFile(nameOrPath); err == nil || !errors.Is(err, fs.ErrNotExist) {
 		return s, err
 	}
+	all, err := catalog()
+	if err != nil {
+		return nil, err
+	}
 	names := make([]string, len(all))
 	for i, s := range all {
 		names[i] = s.Name
 	}
-	near := closest(nameOrPath, names, 3)
-	hint := "there are " + strings.Join(names, ", ")
+	word := strings.Trim(nameOrPath, "*?[]")
+	near := nearest(names, 5, func(name string) int {
+		if strings.Contains(name, word) {
+			return 0
+		}
+		return levenshtein.ComputeDistance(word, name[:min(len(word), len(name))])
+	})
+	hint := "did you mean " + listed(near) + "? `lockquake list scenarios` lists all"
 	switch {
 	case pattern:
 		hint = "no embedded scenario matches; " + hint
 	case isPath(nameOrPath):
 		hint = "no such file"
-	case len(near) > 0:
-		hint = "did you mean " + listed(near) + "?"
 	}
 	return nil, &Error{File: nameOrPath, Message: "unknown scenario: " + hint}
 }
@@ -132,6 +157,9 @@ func loadFile(name string) ([]Scenario, error) {
 			file, word = name[:i], name[i+1:]
 			data, err = os.ReadFile(file)
 		}
+	}
+	if errors.Is(err, syscall.EISDIR) {
+		return nil, &Error{File: name, Message: "is a directory; name the YAML file of a scenario"}
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read scenario: %w", err)

@@ -27,10 +27,11 @@ func TestLoad(t *testing.T) {
 		{file + ":other", "small-other"},
 		{file + ":another", `error: ` + file + `: has no twin "another"; it has other`},
 		{bad, "error: " + bad + ": claim: is missing: one or two sentences on what the run shows"},
-		{"etcd-holder-puase", "error: etcd-holder-puase: unknown scenario: did you mean etcd-holder-pause?"},
+		{"etcd-holder-puase", "error: etcd-holder-puase: unknown scenario: did you mean etcd-holder-pause, etcd-holder-pause-fenced, etcd-holder-pause-delayed, etcd-holder-pause-fenced-redis or redis-holder-pause? `lockquake list scenarios` lists all"},
 		{"./nothing.yaml", "error: ./nothing.yaml: unknown scenario: no such file"},
-		{"xyz-*", "error: xyz-*: unknown scenario: no embedded scenario matches; there are memory-"},
-		{"", "error: : unknown scenario: there are memory-"},
+		{"zookeper-*", "error: zookeper-*: unknown scenario: no embedded scenario matches; did you mean zookeeper-healthy, "},
+		{"", "error: : unknown scenario: did you mean memory-double-books, "},
+		{".", "error: .: is a directory; name the YAML file of a scenario"},
 	} {
 		list, err := Load(c.arg)
 		var got []string

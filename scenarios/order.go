@@ -12,8 +12,8 @@ var (
 )
 
 // order checks what steps say about each other: names are used after they were given, and once.
-func (r reader) order(steps []Step) error {
-	var users, standing, healed []string
+func (r stepsReader) order(steps []Step) error {
+	var users, active, healed []string
 	armed := map[string]string{} // user and point -> action
 	for i, s := range steps {
 		path := item("steps", i)
@@ -28,23 +28,23 @@ func (r reader) order(steps []Step) error {
 			return r.errorf(join(path, "point"), "user %s never stops at %q: no step before armed it", s.User, s.Point)
 		case s.Await != "" && s.User != "" && !slices.Contains(users, s.User):
 			return r.errorf(join(path, "user"), "no step before this one has a user %s; %s", s.User, have(users))
-		case s.As != "" && (slices.Contains(standing, s.As) || slices.Contains(healed, s.As)):
+		case s.As != "" && (slices.Contains(active, s.As) || slices.Contains(healed, s.As)):
 			return r.errorf(join(path, "as"), "%q is taken: an injection before has this name", s.As)
 		case s.Heal != "" && slices.Contains(healed, s.Heal):
 			return r.errorf(join(path, "heal"), "%q was healed before", s.Heal)
-		case s.Heal != "" && !slices.Contains(standing, s.Heal):
-			return r.errorf(join(path, "heal"), "no step before is named %q by as; %s", s.Heal, have(standing))
-		case s.Of != "" && !slices.Contains(standing, s.Of):
-			return r.errorf(join(path, "of"), "no injection that stands is named %q by as; %s", s.Of, have(standing))
+		case s.Heal != "" && !slices.Contains(active, s.Heal):
+			return r.errorf(join(path, "heal"), "no step before is named %q by as; %s", s.Heal, have(active))
+		case s.Of != "" && !slices.Contains(active, s.Of):
+			return r.errorf(join(path, "of"), "no injection that stands is named %q by as; %s", s.Of, have(active))
 		}
 		if s.Do != "" && !slices.Contains(users, s.User) {
 			users = append(users, s.User)
 		}
 		if s.As != "" {
-			standing = append(standing, s.As)
+			active = append(active, s.As)
 		}
 		if s.Heal != "" {
-			standing = slices.DeleteFunc(standing, func(x string) bool { return x == s.Heal })
+			active = slices.DeleteFunc(active, func(x string) bool { return x == s.Heal })
 			healed = append(healed, s.Heal)
 		}
 	}

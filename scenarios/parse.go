@@ -68,7 +68,7 @@ func build(src *source, root *ast.MappingNode) (Scenario, error) {
 		}
 	}
 	for _, read := range []func(*Scenario) error{
-		r.head, r.backend, r.workload, r.run, r.chaos, r.steps, r.expect, r.whole,
+		r.head, r.backend, r.workload, r.run, chaosReader{r}.chaos, stepsReader{r}.steps, r.expect, r.whole,
 	} {
 		if err := read(&s); err != nil {
 			return s, err
@@ -182,14 +182,8 @@ func (r reader) backend(s *Scenario) error {
 	if m == nil {
 		return r.missing("backend", "what is locked, such as {use: etcd, lock: mutex, ttl: 2s}")
 	}
-	b := struct {
-		Use, Lock string
-		Nodes     int
-		TTL       time.Duration
-		Limits    `yaml:",inline"`
-	}{TTL: DefaultTTL}
-	p, err := r.own(m, "backend", &b)
-	if err != nil {
+	b := Backend{TTL: DefaultTTL}
+	if b.Params, err = r.own(m, "backend", &b); err != nil {
 		return err
 	}
 	switch {
@@ -200,16 +194,12 @@ func (r reader) backend(s *Scenario) error {
 	case b.TTL == 0:
 		return r.errorf("backend.ttl", "a lock that ends at once is no lock; write a time above 0s")
 	}
-	s.Backend = Backend{Use: b.Use, Lock: b.Lock, Nodes: b.Nodes, TTL: b.TTL, Limits: b.Limits, Params: p}
+	s.Backend = b
 	return r.limits(m, "backend", b.Limits)
 }
 
 func (r reader) run(s *Scenario) error {
-	run := struct {
-		For    time.Duration
-		Seed   uint64
-		Settle time.Duration
-	}{Settle: DefaultSettle}
+	run := Run{Settle: DefaultSettle}
 	if s.Workload.Use != "" {
 		run.For = DefaultFor
 	}
@@ -225,7 +215,7 @@ func (r reader) run(s *Scenario) error {
 			return r.errorf("run.for", "a run takes time; write a time above 0s")
 		}
 	}
-	s.Run = Run{For: run.For, Seed: run.Seed, Settle: run.Settle}
+	s.Run = run
 	return nil
 }
 

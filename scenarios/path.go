@@ -10,8 +10,8 @@ import (
 
 func item(path string, i int) string { return join(path, strconv.Itoa(i)) }
 
-// Errorf makes an error about a key of the scenario, such as "backend.lock" or "steps.2.on", that has the form and the
-// place of this package's own: for whoever knows what the key names.
+// Errorf makes an error about a key of the scenario, such as "backend.lock" or "steps.2.on", in the form of this
+// package's own, for callers that know what the key names.
 func (s Scenario) Errorf(path, format string, args ...any) error {
 	src, root := s.src, s.root
 	if src == nil {

@@ -29,7 +29,7 @@ type RandomFault struct {
 // Span is a range of durations, both ends included.
 type Span struct{ Low, High time.Duration }
 
-// What a schedule lays on its injections.
+// The promises of a schedule about its injections.
 const (
 	OverlapAny        = "any"         // they may stand together
 	OverlapOtherNodes = "other-nodes" // but not on one node
@@ -121,9 +121,8 @@ func (c *choices) UnmarshalYAML(unmarshal func(any) error) error {
 	return nil
 }
 
-// chaosMap reads the `chaos:` section where it is a map: a random schedule, or a plain one with what it lays on its
-// injections.
-func (r reader) chaosMap(s *Scenario, m *ast.MappingNode) error {
+// chaosMap reads the `chaos:` section where it is a map: a random schedule, or a plain one with promises.
+func (r chaosReader) chaosMap(s *Scenario, m *ast.MappingNode) error {
 	if entry(m, "random") == nil && entry(m, "schedule") == nil {
 		return r.errorf("chaos", "is a list of faults, or a map with random (faults to draw from) or schedule (the list)")
 	}
@@ -165,7 +164,7 @@ func (r reader) chaosMap(s *Scenario, m *ast.MappingNode) error {
 }
 
 // random reads what a schedule is drawn from.
-func (r reader) random(s *Scenario, m *ast.MappingNode) error {
+func (r chaosReader) random(s *Scenario, m *ast.MappingNode) error {
 	k := struct {
 		MeanGap time.Duration `yaml:"mean_gap"`
 		For     Span
@@ -181,8 +180,8 @@ func (r reader) random(s *Scenario, m *ast.MappingNode) error {
 		k.On = choices{"one"}
 	}
 	switch {
-	case k.MeanGap == 0:
-		return r.errorf("chaos.mean_gap", "it would never end; write a time above 0s")
+	case k.MeanGap < time.Millisecond:
+		return r.errorf("chaos.mean_gap", "injections come on whole milliseconds; write a time from 1ms on")
 	case s.Run.For > 0 && k.MeanGap >= s.Run.For:
 		return r.errorf("chaos.mean_gap", "%s is not before the end of the run (run.for: %s): hardly an injection would come", k.MeanGap, s.Run.For)
 	case s.Run.For > 0 && k.For.Low >= s.Run.For:
@@ -211,7 +210,7 @@ func (r reader) random(s *Scenario, m *ast.MappingNode) error {
 }
 
 // randomFault reads a fault's name, or a map with its keys.
-func (r reader) randomFault(n ast.Node, path string, runFor time.Duration) (RandomFault, error) {
+func (r chaosReader) randomFault(n ast.Node, path string, runFor time.Duration) (RandomFault, error) {
 	if word, ok := textOf(n); ok {
 		return RandomFault{Use: word}, nil
 	}

@@ -16,9 +16,9 @@ const between = ".."
 // quantity is a number with an optional unit, such as 5, 0.25, -3, 10% or 200kbit.
 var quantity = regexp.MustCompile(`^([+-]?)([0-9]+)(?:\.([0-9]+))?([A-Za-z%]*)$`)
 
-// Settle returns the parameters with each range, such as "10ms..50ms", replaced by one value of it. Pick is given the
-// number of the last of equal steps from the low end to the high one, and returns one of 0 to that. The arithmetic is
-// that of whole numbers, so that the same picks give the same values on any machine.
+// Settle returns the parameters with each range, such as "10ms..50ms", replaced by one value in it. A range has
+// equal steps from its low end to its high one. pick is given the number of the last step and returns one of 0 to
+// that. Only whole numbers are computed with, so the same picks give the same values on any machine.
 func (p Params) Settle(pick func(last int64) int64) (Params, error) {
 	if p.node == nil {
 		return p, nil

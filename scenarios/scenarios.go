@@ -1,5 +1,6 @@
-// Package scenarios is the paragraph that describes a run: its YAML form, read strictly, and the scenarios that come
-// with lockquake. It knows no backend, workload or fault by name: their own parameters stay YAML nodes here.
+// Package scenarios reads the paragraph that describes a run, strictly, from its YAML form, and has the scenarios
+// that come with lockquake. It knows no backend, workload or fault by name: their own parameters stay YAML nodes
+// here.
 package scenarios
 
 import (
@@ -35,8 +36,8 @@ type Backend struct {
 	Lock   string        // "" is the backend's default
 	Nodes  int           // 0 is the backend's default
 	TTL    time.Duration // default 10s
-	Limits Limits        // of each server
-	Params Params        // the backend's own keys
+	Limits Limits        `yaml:",inline"` // of each server
+	Params Params        `yaml:"-"`       // the backend's own keys
 }
 
 // Workload is the `workload:` section. Use is "" when only steps act.
@@ -47,16 +48,16 @@ type Workload struct {
 	Renew    bool          // clients extend their grants where the lock can
 	Check    string        // "", "signal" or "validity": what users look at before a write
 	Timeout  time.Duration // of one acquire, release, read or write; default 10s
-	Limits   Limits        // of each client process
-	Resource Resource
-	Params   Params // the workload's own keys
+	Limits   Limits        `yaml:",inline"` // of each client process
+	Resource Resource      `yaml:"-"`
+	Params   Params        `yaml:"-"` // the workload's own keys
 }
 
 // Resource is what the lock protects. Use is "" for nothing.
 type Resource struct {
 	Use    string // "register"
 	Guard  string // "none", "fence" or "fence-writes"; default "none"
-	Params Params
+	Params Params `yaml:"-"`
 }
 
 // Injection is one entry of the `chaos:` list.
@@ -73,7 +74,7 @@ type Injection struct {
 
 // Step is one entry of the `steps:` list. Exactly one of Do, Inject, Heal, Await and Observe is set.
 type Step struct {
-	Line int // in the file, for messages
+	Line int `yaml:"-"` // in the file, for messages
 
 	Do      string // acquire, read, check, write, release, renew, arm, continue
 	User    string // who does it, or whom an await is about: a name such as "A"; each name is a client of its own
@@ -81,15 +82,15 @@ type Step struct {
 	Mode    string // for acquire: "exclusive" (default) or "shared"
 	Value   int64  // for write
 	Plus    int64  // for write, in place of Value: this much more than what the user read last under that lock; 0 is none
-	Outcome string // "ok" (default), "fail", "info" or "any": anything else makes the run unknown
+	Outcome string // "ok" (default), "fail", "info" or "any": anything else makes the run unknown; NotOK: an ok makes it fail
 	Async   bool   // go on without waiting for the outcome
 	Point   string // for arm and continue
 	Action  string // for arm: "wait" or "die"
 
 	Inject string // name of a fault
-	On     string // for inject: selectors, node names or users' names, with commas between
+	On     string `yaml:"-"` // for inject: selectors, node names or users' names, with commas between
 	As     string // name of this injection, for heal
-	Params Params // the fault's own keys
+	Params Params `yaml:"-"` // the fault's own keys
 
 	Heal string // the name given by `as`
 
@@ -98,7 +99,7 @@ type Step struct {
 	Fact  string        // for await fact
 	Node  string        // for await fact
 	Is    string        // for await fact; default "true", unless IsNot is given
-	IsNot string        // for await fact: any answer but this one
+	IsNot string        `yaml:"is_not"` // for await fact: any answer but this one
 	For   time.Duration // for await elapsed
 	Of    string        // for await bitten: the name given by `as`
 

@@ -57,7 +57,7 @@ func (s Scenario) With(set []string) (Scenario, error) {
 	return out, err
 }
 
-// setValue reads the value of a --set. What is no YAML value by itself, such as >0, is taken as text.
+// setValue reads the value of a --set. A value that is not YAML by itself, such as >0, is taken as text.
 func setValue(value string) (ast.Node, error) {
 	trimmed := strings.TrimSpace(value)
 	if trimmed == "" {
@@ -106,8 +106,8 @@ func mark(n ast.Node, arg string, sets map[*token.Token]string) {
 	}
 }
 
-// setPath returns root with the value of pair at the path that keys name. Nodes are shared, never changed: other
-// variants of the scenario are made of them too. Errors point at the pair's key.
+// setPath returns root with the value of pair at the path of keys. Nodes are shared with other variants of the
+// scenario, so they are never changed. Errors point at the pair's key.
 func setPath(src *source, root *ast.MappingNode, keys []string, pair *ast.MappingValueNode) (*ast.MappingNode, error) {
 	if len(keys) > 2 && keys[0] == "expect" { // names of measures may have dots
 		keys = []string{"expect", strings.Join(keys[1:], ".")}

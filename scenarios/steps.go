@@ -4,7 +4,6 @@ import (
 	"reflect"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/goccy/go-yaml/ast"
 
@@ -12,11 +11,14 @@ import (
 	"github.com/lockquake/lockquake/lock"
 )
 
+// NotOK is the outcome of a step that must not succeed: fail and info meet it, and ok makes the run fail.
+const NotOK = "not-ok"
+
 // What a step may say.
 var (
 	stepKinds = []string{"do", "inject", "heal", "await", "observe"}
 	verbs     = []string{"acquire", "read", "check", "write", "release", "renew", "arm", "continue"}
-	outcomes  = []string{"ok", "fail", "info", "any"}
+	outcomes  = []string{"ok", "fail", "info", NotOK, "any"}
 	actions   = []string{"wait", "die"}
 	modes     = []string{lock.Exclusive.String(), lock.Shared.String()}
 
@@ -40,27 +42,16 @@ var (
 	}
 )
 
-// rawStep is every key of a step.
+// rawStep is every key of a step. Its targets may be a list.
 type rawStep struct {
-	Do, User, Lock string
-	Mode           string
-	Value, Plus    int64
-	Outcome        string
-	Async          bool
-	Point, Action  string
-	Inject, As     string
-	On             targets
-	Heal           string
-	Observe        string
-	Await, Event   string
-	Of             string
-	Fact, Node, Is string
-	IsNot          string `yaml:"is_not"`
-	For, Within    time.Duration
-	Every          time.Duration
+	Step `yaml:",inline"`
+	On   targets
 }
 
-func (r reader) steps(s *Scenario) error {
+// stepsReader reads `steps:`.
+type stepsReader struct{ reader }
+
+func (r stepsReader) steps(s *Scenario) error {
 	list, err := r.list("steps")
 	if err != nil {
 		return err
@@ -75,7 +66,7 @@ func (r reader) steps(s *Scenario) error {
 	return r.order(s.Steps)
 }
 
-func (r reader) step(m *ast.MappingNode, path string) (Step, error) {
+func (r stepsReader) step(m *ast.MappingNode, path string) (Step, error) {
 	kind := ""
 	for _, v := range m.Values {
 		if !slices.Contains(stepKinds, keyOf(v)) {
@@ -93,12 +84,8 @@ func (r reader) step(m *ast.MappingNode, path string) (Step, error) {
 	if err != nil {
 		return Step{}, err
 	}
-	s := Step{
-		Do: raw.Do, User: raw.User, Lock: raw.Lock, Mode: raw.Mode, Value: raw.Value, Plus: raw.Plus, Outcome: raw.Outcome, Async: raw.Async,
-		Point: raw.Point, Action: raw.Action, Inject: raw.Inject, On: string(raw.On), As: raw.As, Params: params, Heal: raw.Heal,
-		Await: raw.Await, Event: raw.Event, Of: raw.Of, Fact: raw.Fact, Node: raw.Node, Is: raw.Is, IsNot: raw.IsNot, For: raw.For, Within: raw.Within,
-		Observe: raw.Observe, Every: raw.Every,
-	}
+	s := raw.Step
+	s.On, s.Params = string(raw.On), params
 	if tok := tokenOf(m); tok != nil && tok.Position != nil {
 		s.Line = tok.Position.Line
 	}
@@ -112,8 +99,8 @@ func (r reader) step(m *ast.MappingNode, path string) (Step, error) {
 }
 
 // rawStep reads the keys that a step of that kind takes. Only an inject step has others: its fault's.
-func (r reader) rawStep(m *ast.MappingNode, path, kind string) (rawStep, Params, error) {
-	raw := rawStep{Outcome: "", Within: DefaultWithin}
+func (r stepsReader) rawStep(m *ast.MappingNode, path, kind string) (rawStep, Params, error) {
+	raw := rawStep{Step: Step{Within: DefaultWithin}}
 	text, _ := textOf(entry(m, kind).Value)
 	keys := []string{kind, "within"}
 	switch kind {
@@ -166,7 +153,7 @@ func (r reader) rawStep(m *ast.MappingNode, path, kind string) (rawStep, Params,
 }
 
 // stepValues checks the values of one step.
-func (r reader) stepValues(m *ast.MappingNode, s Step, path string) error {
+func (r stepsReader) stepValues(m *ast.MappingNode, s Step, path string) error {
 	oneOf := func(key, value string, valid []string) error {
 		if entry(m, key) == nil || slices.Contains(valid, value) {
 			return nil

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -203,7 +204,7 @@ func TestWithRefuses(t *testing.T) {
 	for _, set := range []string{
 		"backend.ttl", "=5", "backend.ttl=", "backend.ttl=5", "bakend.ttl=5s", "workload.resource.guard=fenc", "workload.clients=many",
 		"chaos.1.for=3s", "chaos.x.for=3s", "chaos.0.for=9s", "steps.0.do=acquire", "backend.use.x=3", "twins.x.claim=y", "name=other", "run.sed=3",
-		"expect.double_grant=0", "expect.double_grants=none", "backend={use: etcd", "run.for=1s", "chaos=[{use: kill}]", "workload.hold=50", "workload.hlod=50ms",
+		"expect.double_grants=none", "backend={use: etcd", "run.for=1s", "chaos=[{use: kill}]", "workload.hold=50", "workload.hlod=50ms",
 	} {
 		s, err := list[0].With([]string{"run.settle=2s", set})
 		if err == nil {
@@ -252,4 +253,69 @@ func TestExpectationHolds(t *testing.T) {
 			t.Errorf("%v %s: %t (read: %t), want %t", c.value, c.text, e.Holds(c.value), ok, c.want)
 		}
 	}
+}
+
+// alike are the twins that find what their story finds, by what they claim.
+var alike = map[string][]string{
+	"the mitigation does not help": {
+		"sentinel-lost-lock-wait-two-faults", "sentinel-lost-lock-min-replicas",
+		"redis-restart-amnesia-power-everysec", "redlock-restart-power-everysec",
+	},
+	"another way to the same loss": {
+		"cluster-lost-lock-cut-off", "redis-clock-jump-faketime", "redlock-clock-jump-vdso", "redis-restart-amnesia-save-points", "sentinel-split-brain-one-sentinel",
+	},
+	"another way to keep the same harm away": {"double-booking-unique", "herd-txn"},
+	"a fault that does nothing, or an orderly handover, harms as little": {
+		"memory-healthy-noop", "etcd-leader-failover-polite", "zookeeper-leader-failover-polite",
+	},
+	"a member of a family that reports how often, where anything may be found": {
+		"sentinel-failover-polite", "jepsen-etcd-lock-careful", "jepsen-etcd-lock-mutex", "jepsen-etcd-lock-leader", "jepsen-etcd-lock-one", "jepsen-etcd-lock-all",
+		"jepsen-etcd-lock-holder", "jepsen-etcd-lock-built-in", "jepsen-etcd-lock-fenced", "jepsen-etcd-lock-in-etcd",
+	},
+}
+
+// TestATwinFindsSomethingElse: no run can be all that both a story and its twin expect, so that an expect that was weakened is seen.
+func TestATwinFindsSomethingElse(t *testing.T) {
+	all, err := catalog()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var story Scenario
+	for _, s := range all {
+		if story.File != s.File {
+			story = s
+			continue
+		}
+		why := ""
+		for claim, names := range alike {
+			if slices.Contains(names, s.Name) {
+				why = claim
+			}
+		}
+		switch differs := differ(story, s); {
+		case why == "" && !differs:
+			t.Errorf("a run may be all that %s and %s expect: was one of them weakened?", s.Name, story.Name)
+		case why != "" && differs:
+			t.Errorf("%s expects something else than %s; it is not one of those of which %s", s.Name, story.Name, why)
+		}
+	}
+}
+
+// differ tells whether there is a count or measure of which no value meets what both expect.
+func differ(a, b Scenario) bool {
+	for _, x := range a.Expect {
+		for _, y := range b.Expect {
+			if x.Name != y.Name || x.Name == Judged || x.Unit != y.Unit {
+				continue
+			}
+			both := false
+			for _, v := range []float64{0, 1, x.Value, x.Value + 1, x.Value - 1, y.Value, y.Value + 1, y.Value - 1} {
+				both = both || v >= 0 && x.Holds(v) && y.Holds(v)
+			}
+			if !both {
+				return true
+			}
+		}
+	}
+	return false
 }

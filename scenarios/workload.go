@@ -2,7 +2,6 @@ package scenarios
 
 import (
 	"slices"
-	"time"
 
 	"github.com/goccy/go-yaml/ast"
 )
@@ -13,25 +12,11 @@ func (r reader) workload(s *Scenario) error {
 	if err != nil || m == nil {
 		return err
 	}
-	var plainKeys []*ast.MappingValueNode
-	for _, v := range m.Values {
-		if keyOf(v) != "resource" {
-			plainKeys = append(plainKeys, v)
-		}
-	}
-	w := struct {
-		Use            string
-		Clients, Users int
-		Renew          bool
-		Check          string
-		Timeout        time.Duration
-		Limits         `yaml:",inline"`
-	}{Clients: 1, Users: 1, Timeout: DefaultTimeout}
-	p, err := r.own(mapping(m, plainKeys), "workload", &w)
-	if err != nil {
+	w := s.Workload
+	if w.Params, err = r.own(without(m, "resource"), "workload", &w); err != nil {
 		return err
 	}
-	p.common = append(p.common, "resource")
+	w.Params.common = append(w.Params.common, "resource")
 	for _, n := range []struct {
 		key   string
 		value int
@@ -49,11 +34,8 @@ func (r reader) workload(s *Scenario) error {
 	if err := r.limits(m, "workload", w.Limits); err != nil {
 		return err
 	}
-	resource, err := r.resource(m)
-	s.Workload = Workload{
-		Use: w.Use, Clients: w.Clients, Users: w.Users, Renew: w.Renew, Check: w.Check, Timeout: w.Timeout, Limits: w.Limits,
-		Resource: resource, Params: p,
-	}
+	w.Resource, err = r.resource(m)
+	s.Workload = w
 	return err
 }
 
@@ -67,16 +49,14 @@ func (r reader) resource(workload *ast.MappingNode) (Resource, error) {
 	if err != nil {
 		return out, err
 	}
-	k := struct{ Use, Guard string }{Guard: DefaultGuard}
-	p, err := r.own(m, "workload.resource", &k)
-	if err != nil {
+	if out.Params, err = r.own(m, "workload.resource", &out); err != nil {
 		return out, err
 	}
-	if k.Use == "" {
+	if out.Use == "" {
 		return out, r.missing("workload.resource.use", "the name of a resource, such as register")
 	}
-	if !slices.Contains(guards, k.Guard) {
-		return out, r.errorf("workload.resource.guard", "%q is not known; %s", k.Guard, instead(k.Guard, guards))
+	if !slices.Contains(guards, out.Guard) {
+		return out, r.errorf("workload.resource.guard", "%q is not known; %s", out.Guard, instead(out.Guard, guards))
 	}
-	return Resource{Use: k.Use, Guard: k.Guard, Params: p}, nil
+	return out, nil
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/lockquake/lockquake/internal/clock"
 )
 
-// Booking is the workload that books seats: each has a lock of its own, and each user wants the first seat that it does
-// not know to be taken. It says how many seats are given to two when the lock is not one.
+// Booking is the workload that books seats. Each seat has a lock of its own, and each user wants the first seat that
+// it does not know to be taken. It shows how many seats are given to two users where the lock fails.
 type Booking struct {
 	// Seats is how many there are.
 	Seats int `yaml:"seats" json:"seats"`

@@ -7,8 +7,8 @@ import (
 	"github.com/lockquake/lockquake/internal/clock"
 )
 
-// Counter is the workload that adds one to what the lock protects: read, wait, write one more. It says what the harm is
-// when a lock is not one.
+// Counter is the workload that adds one to what the lock protects: read, wait, write one more. It shows the harm
+// that is done where the lock fails.
 type Counter struct {
 	// Count is the number of locks, each of which protects a counter; each cycle takes one at random.
 	Count int `yaml:"locks" json:"locks"`
@@ -42,16 +42,10 @@ func (w *Counter) NeedsResource() bool { return true }
 
 // Run counts until ctx ends. A cycle that has begun is finished.
 func (w *Counter) Run(ctx context.Context, u User) error {
-	return closed(ctx, w.Think, u, func() error {
-		h, err := u.Acquire(ctx, pick(u, w.Count), time.Time{})
-		if err != nil {
-			return err
-		}
+	return inside(ctx, w.Think, u, anyOf(u, w.Count), func(h Hold) {
 		if n, err := h.Read(ctx); err == nil {
 			clock.Sleep(ctx, w.Hold)
-			_ = h.Write(ctx, n+1) // recorded by the client, as is every error here
+			_ = h.Write(ctx, n+1)
 		}
-		_ = h.Release(ctx)
-		return nil
 	})
 }

@@ -7,11 +7,12 @@ import (
 	"github.com/lockquake/lockquake/internal/clock"
 )
 
-// GuardedSet is the workload that puts elements into a set: read the whole set, wait, write it back with one element more. It
-// says how many acknowledged elements are missing at the end.
+// GuardedSet is the workload that puts elements into a set: read the whole set, wait, write it back with one element
+// more. It shows how many acknowledged elements are missing at the end.
 //
-// The resource keeps a number, and that number stands for a set: it names the element that was added last, and what was read
-// before that write names the set that it was added to. So a write replaces the whole set, as one of a set in a cell does.
+// The resource keeps a number, which stands for a set: it names the element that was added last. What the writer of
+// that element had read names the set before. So a write replaces the whole set, as with a set that is kept in one
+// cell.
 type GuardedSet struct {
 	// Count is the number of locks, each of which protects a set; each cycle takes one at random.
 	Count int `yaml:"locks" json:"locks"`
@@ -48,18 +49,12 @@ func (w *GuardedSet) NeedsResource() bool { return true }
 // Run adds elements until ctx ends. A cycle that has begun is finished.
 func (w *GuardedSet) Run(ctx context.Context, u User) error {
 	element := int64(u.Identity().Number+1) << 32 // no two elements of a run are the same, and none is 0: the empty set
-	return closed(ctx, w.Think, u, func() error {
-		h, err := u.Acquire(ctx, pick(u, w.Count), time.Time{})
-		if err != nil {
-			return err
-		}
+	return inside(ctx, w.Think, u, anyOf(u, w.Count), func(h Hold) {
 		if _, err := h.Read(ctx); err == nil {
 			clock.Sleep(ctx, w.hold(u))
 			element++
-			_ = h.Write(ctx, element) // recorded by the client, as is every error here
+			_ = h.Write(ctx, element)
 		}
-		_ = h.Release(ctx)
-		return nil
 	})
 }
 

@@ -52,15 +52,7 @@ func (w *HoldRenew) Renews() bool { return true }
 
 // Run holds until ctx ends. The end cuts a hold short.
 func (w *HoldRenew) Run(ctx context.Context, u User) error {
-	return closed(ctx, w.Think, u, func() error {
-		h, err := u.Acquire(ctx, pick(u, w.Count), time.Time{})
-		if err != nil {
-			return err
-		}
-		w.keep(ctx, h)
-		_ = h.Release(ctx) // recorded by the client
-		return nil
-	})
+	return inside(ctx, w.Think, u, anyOf(u, w.Count), func(h Hold) { w.keep(ctx, h) })
 }
 
 // keep stays within the hold, and uses the resource. Where a write is refused or the user is told to stop, it leaves.

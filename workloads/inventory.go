@@ -8,8 +8,8 @@ import (
 	"github.com/lockquake/lockquake/internal/clock"
 )
 
-// Inventory is the workload that sells a limited stock: look how many units are sold, and if there is one left, wait and
-// sell it. It says how many units are sold that are not there when the lock is not one.
+// Inventory is the workload that sells a limited stock: look how many units are sold, and if there is one left, wait
+// and sell it. It shows how many units too many are sold where the lock fails.
 type Inventory struct {
 	// Count is the number of locks, each of which protects the stock of one article; each cycle takes one at random.
 	Count int `yaml:"locks" json:"locks"`
@@ -53,18 +53,12 @@ func (w *Inventory) NeedsResource() bool { return true }
 // Terms names the stock.
 func (w *Inventory) Terms() map[string]int64 { return map[string]int64{TermStock: w.Stock} }
 
-// Run sells until ctx ends. What is sold out is looked at all the same.
+// Run sells until ctx ends. It goes on looking when everything is sold.
 func (w *Inventory) Run(ctx context.Context, u User) error {
-	return closed(ctx, w.Think, u, func() error {
-		h, err := u.Acquire(ctx, pick(u, w.Count), time.Time{})
-		if err != nil {
-			return err
-		}
+	return inside(ctx, w.Think, u, anyOf(u, w.Count), func(h Hold) {
 		if sold, err := h.Read(ctx); err == nil && sold < w.Stock {
 			clock.Sleep(ctx, w.Hold)
-			_ = h.Write(ctx, sold+1) // recorded by the client, as is every error here
+			_ = h.Write(ctx, sold+1)
 		}
-		_ = h.Release(ctx)
-		return nil
 	})
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/lockquake/lockquake/internal/clock"
 )
 
-// afterFailure is how long, on average, a user of a closed loop waits after an acquire that failed, so that a service
-// that refuses at once is not asked as fast as it refuses.
+// afterFailure is how long, on average, a user of a closed loop waits after an acquire that failed. Else a service
+// that refuses at once would be asked without a pause.
 const afterFailure = 10 * time.Millisecond
 
 // maxLocks is how many locks an event can name.
@@ -25,6 +25,23 @@ func closed(ctx context.Context, think time.Duration, u User, cycle func() error
 	}
 	return nil
 }
+
+// inside runs closed cycles, each of which takes the lock that choose names, does what is to be done under it, and gives it back.
+// Errors there are recorded by the client.
+func inside(ctx context.Context, think time.Duration, u User, choose func() int, do func(Hold)) error {
+	return closed(ctx, think, u, func() error {
+		h, err := u.Acquire(ctx, choose(), time.Time{})
+		if err != nil {
+			return err
+		}
+		do(h)
+		_ = h.Release(ctx)
+		return nil
+	})
+}
+
+// anyOf returns a choice among n locks.
+func anyOf(u User, n int) func() int { return func() int { return pick(u, n) } }
 
 // pick chooses one of n locks.
 func pick(u User, n int) int {

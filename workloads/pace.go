@@ -15,8 +15,8 @@ const (
 	Uniform = "uniform"
 )
 
-// pace is the schedule of an open loop: intended arrivals, which the users of one process take in turn. Each process has
-// its share of the rate; shares of independent arrivals add up to independent arrivals.
+// pace is the schedule of an open loop: intended arrivals, which the users of one process take in turn. Each process
+// has its share of the rate; independent arrivals of several processes add up to independent arrivals.
 type pace struct {
 	rate    float64 // arrivals a second over all users of the run
 	uniform bool

@@ -59,18 +59,10 @@ func (w *Spread) NeedsResource() bool { return false }
 
 // Run takes and gives back locks until ctx ends.
 func (w *Spread) Run(ctx context.Context, u User) error {
-	choose := func() int { return pick(u, w.Count) }
+	choose := anyOf(u, w.Count)
 	if w.Pick == PickZipf {
 		z := rand.NewZipf(u.Random(), w.Skew, 1, uint64(w.Count-1))
 		choose = func() int { return int(z.Uint64()) }
 	}
-	return closed(ctx, w.Think, u, func() error {
-		h, err := u.Acquire(ctx, choose(), time.Time{})
-		if err != nil {
-			return err
-		}
-		clock.Sleep(ctx, w.Hold)
-		_ = h.Release(ctx) // recorded by the client
-		return nil
-	})
+	return inside(ctx, w.Think, u, choose, func(Hold) { clock.Sleep(ctx, w.Hold) })
 }

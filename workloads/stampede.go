@@ -40,8 +40,8 @@ func (w *Stampede) Locks(int) int { return 1 }
 // NeedsResource returns false: nothing is read or written.
 func (w *Stampede) NeedsResource() bool { return false }
 
-// Run joins the stampedes until ctx ends. Their moments are multiples of Every on the run's clock, which all processes share. A
-// user who is still waiting when the next one comes has missed that.
+// Run joins the stampedes until ctx ends. Their moments are multiples of Every on the run's clock, which all
+// processes share. A user that still waits at such a moment misses it.
 func (w *Stampede) Run(ctx context.Context, u User) error {
 	for ctx.Err() == nil {
 		at := (clock.Now()/int64(w.Every) + 1) * int64(w.Every)

@@ -10,7 +10,8 @@ import (
 	"time"
 )
 
-// ErrStopped says that a user was told to look before it writes, and that what it saw made it stop.
+// ErrStopped says that the scenario's check, made before the write, showed that the grant is lost or over, so
+// nothing was written.
 var ErrStopped = errors.New("stopped before the write: the grant is lost or over")
 
 // User is one lock user as a workload sees it. Every operation is recorded by the client; a workload records nothing.

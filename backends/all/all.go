@@ -5,8 +5,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/lockquake/lockquake/backends"
 	"github.com/lockquake/lockquake/backends/etcd"
+	"github.com/lockquake/lockquake/backends/listed"
 	"github.com/lockquake/lockquake/backends/memory"
 	"github.com/lockquake/lockquake/backends/postgres"
 	"github.com/lockquake/lockquake/backends/redis"
@@ -14,14 +14,14 @@ import (
 )
 
 // All returns every backend, sorted by name.
-func All() []backends.Backend {
-	list := []backends.Backend{
+func All() []listed.Backend {
+	list := []listed.Backend{
 		etcd.Backend(),
 		memory.Backend(),
 		zookeeper.Backend(),
 		postgres.Backend(),
 	}
 	list = append(list, redis.Backends()...)
-	slices.SortFunc(list, func(a, b backends.Backend) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortFunc(list, func(a, b listed.Backend) int { return strings.Compare(a.Name, b.Name) })
 	return list
 }

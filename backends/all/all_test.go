@@ -6,7 +6,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/lockquake/lockquake/backends"
+	"github.com/lockquake/lockquake/backends/listed"
+	"github.com/lockquake/lockquake/backends/topology"
 )
 
 // Which clock ends a grant is declared by the lock, or by the version of the servers.
@@ -14,12 +15,12 @@ func TestGrantsThatEndByAWallClock(t *testing.T) {
 	for _, b := range All() {
 		for _, l := range b.Locks {
 			want := l.Offers.Expires && (Folder(b.Name) == "redis" || b.Name == "postgres")
-			topology, err := b.New(backends.Common{TTL: 10 * time.Second, Lock: l.Name}, func(any) error { return nil })
+			top, err := b.New(topology.Common{TTL: 10 * time.Second, Lock: l.Name}, func(any) error { return nil })
 			if err != nil {
 				t.Errorf("%s of %s: %v", l.Name, b.Name, err)
 				continue
 			}
-			if got := l.WallClock(topology); got != want {
+			if got := listed.WallClock(l, top); got != want {
 				t.Errorf("grants of %s of %s end by a wall clock: %t", l.Name, b.Name, got)
 			}
 		}
@@ -29,7 +30,7 @@ func TestGrantsThatEndByAWallClock(t *testing.T) {
 // TestList holds every backend to what the contract says of its data.
 func TestList(t *testing.T) {
 	list := All()
-	if !slices.IsSortedFunc(list, func(a, b backends.Backend) int { return strings.Compare(a.Name, b.Name) }) {
+	if !slices.IsSortedFunc(list, func(a, b listed.Backend) int { return strings.Compare(a.Name, b.Name) }) {
 		t.Error("the list is not sorted by name")
 	}
 	for _, b := range list {
@@ -44,7 +45,7 @@ func TestList(t *testing.T) {
 			if l.Name == "" || l.Doc == "" || l.Dial == nil || len(l.Points) == 0 || l.Offers.Token == "" || l.Offers.Renewal == "" {
 				t.Errorf("%s/%s lacks a name, a doc, a dial, points, or what it offers", b.Name, l.Name)
 			}
-			if l.Offers.Expires && l.Recovery == nil {
+			if l.Offers.Expires && l.Recovery == nil && l.RecoveryWith == nil {
 				t.Errorf("%s/%s expires but names no recovery bound", b.Name, l.Name)
 			}
 			if got, ok := b.Lock(l.Name); !ok || got.Name != l.Name {

@@ -48,8 +48,8 @@ func OfClient(backend, lock string) []string {
 	return ofClients[Folder(backend)]
 }
 
-// Libraries returns the modules that a backend's locks are made of, with the versions that this program was built with.
-func Libraries(backend string) map[string]string { return builtWith(modules[Folder(backend)]) }
+// Libraries returns the modules that a backend's lock is made of, with the versions that this program was built with.
+func Libraries(backend, lock string) map[string]string { return builtWith(OfClient(backend, lock)) }
 
 // Built returns the modules of all locks, with the versions that this program was built with.
 func Built() map[string]string {

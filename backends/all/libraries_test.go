@@ -54,6 +54,20 @@ func TestClientsAreMadeOfTheirBackend(t *testing.T) {
 	}
 }
 
+// A run names the libraries of its own lock, not of all that the service has.
+func TestLibrariesAreThoseOfTheLock(t *testing.T) {
+	for _, c := range []struct{ backend, lock, want string }{
+		{"redis", "set-px-lua", "github.com/redis/go-redis/v9"},
+		{"redis", "", "github.com/redis/go-redis/v9"},
+		{"sentinel", "rueidislock", "github.com/redis/rueidis github.com/redis/rueidis/rueidislock"},
+		{"redlock", "redsync", "github.com/redis/go-redis/v9 github.com/go-redsync/redsync/v4"},
+	} {
+		if got := strings.Join(OfClient(c.backend, c.lock), " "); got != c.want {
+			t.Errorf("%s of %s is made of %q, should be %q", c.lock, c.backend, got, c.want)
+		}
+	}
+}
+
 // imports lists what the Go files below a folder import beside the standard library and this module.
 func imports(t *testing.T, folder string) map[string]string {
 	t.Helper()

@@ -15,12 +15,13 @@ import (
 	"time"
 
 	"github.com/lockquake/lockquake/backends"
+	"github.com/lockquake/lockquake/backends/listed"
 	"github.com/lockquake/lockquake/lock"
 )
 
 // Options says what is put to the test.
 type Options struct {
-	Backend backends.Backend
+	Backend listed.Backend
 	// Access reaches the running service; Backend, Lock, TTL and Run must be set. The TTL decides how long the suite takes: some
 	// checks wait for it two or three times, side by side.
 	Access backends.Access
@@ -155,7 +156,7 @@ func RunAll(t *testing.T, o Options, fails map[string][]string) {
 	}
 }
 
-// bench is where one check works: a lock name of its own and a connection.
+// bench is what one check works with: a lock name of its own and a connection.
 type bench struct {
 	o     Options
 	lock  backends.Lock
@@ -195,7 +196,7 @@ func (b *bench) later(f func() error) {
 	b.closers = append(b.closers, f)
 }
 
-// close undoes everything, the last first. What goes wrong there is no finding.
+// close undoes everything, in reverse order. Its errors are no findings.
 func (b *bench) close() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -237,14 +238,35 @@ func (b *bench) pair(ctx context.Context) (first, second lock.Locker, err error)
 	return first, second, err
 }
 
+// holder returns a user who has the lock, another one, and the grant.
+func (b *bench) holder(ctx context.Context) (a, other lock.Locker, g lock.Grant, err error) {
+	if a, other, err = b.pair(ctx); err != nil {
+		return nil, nil, g, err
+	}
+	g, err = b.grantWithin(ctx, a, soon, "a free lock")
+	return a, other, g, err
+}
+
+// crowd returns that many users.
+func (b *bench) crowd(ctx context.Context, n int) ([]lock.Locker, error) {
+	users := make([]lock.Locker, n)
+	var err error
+	for i := range users {
+		if users[i], err = b.user(ctx); err != nil {
+			return nil, err
+		}
+	}
+	return users, nil
+}
+
 // refusal has somebody who must not get the lock ask for it, and returns an error when it was granted or when the lock was
 // not certain about it.
 func (b *bench) refusal(ctx context.Context, who lock.Locker, when string) error {
 	return b.refusalOf(ctx, who, b.request(), when)
 }
 
-// onlyWaits tells whether the lock has no answer for who does not want to wait. To give a wait up takes a call of its own,
-// which a service on a busy machine may not answer in time: of such a lock, "nobody knows" (lock.Locker) is no fault.
+// onlyWaits tells whether the lock can only wait. To give up a wait takes another call, which a service on a busy
+// machine may not answer in time. So "nobody knows" (lock.Locker) is no fault of such a lock.
 func (b *bench) onlyWaits() bool { return !b.lock.Offers.Try }
 
 // mayBeUnsure is how often in a row a lock may not know what became of an attempt that its caller gave up.

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/lockquake/lockquake/backends"
+	"github.com/lockquake/lockquake/backends/topology"
 	"github.com/lockquake/lockquake/lock"
 )
 
@@ -16,7 +17,7 @@ const cycles = 20
 // and each release that a user makes meanwhile.
 func CountsRequests(t *testing.T, r Running, l backends.Lock) {
 	t.Helper()
-	counter, ok := r.Service.(backends.RequestCounter)
+	counter, ok := r.Service.(topology.RequestCounter)
 	if !ok {
 		t.Fatalf("%T counts no requests", r.Service)
 	}
@@ -64,8 +65,9 @@ func dialed(t *testing.T, r Running, l backends.Lock) backends.Connection {
 	return conn
 }
 
-// Woken returns how many notifications the users of one lock got while it was passed on from one to the next until each had it once.
-// Before each release queue is called with the number of those who have not had it yet; it returns when all of them wait.
+// Woken returns how many notifications the users of one lock got while it was passed on until each had it once.
+// Before each release, queue is called with the number of those who have not had it yet; it returns when all of them
+// wait.
 func Woken(t *testing.T, r Running, l backends.Lock, users int, queue func(waiting int)) int64 {
 	t.Helper()
 	conn := dialed(t, r, l)

@@ -35,7 +35,7 @@ func (b *bench) distant(ctx context.Context) (distant, error) {
 	return distant{Locker: l, gate: g}, err
 }
 
-// silence makes the user be heard of no more. Without a network it is silent as long as it calls nothing.
+// silence makes the user silent. Without a network it is silent as long as it calls nothing.
 func (d distant) silence() {
 	if d.gate != nil {
 		d.gate.stall()

@@ -31,33 +31,17 @@ func exclusionChecks() []Check {
 		},
 		{
 			Name: "order", Doc: "waiters are not served in the order of asking",
-			needs: func(b *bench) string {
-				if !b.lock.Offers.Fair {
-					return "the lock does not promise an order"
-				}
-				return ""
-			},
-			run: order,
+			needs: offers(func(o backends.Offers) bool { return o.Fair }, "the lock does not promise an order"), run: order,
 		},
 		{
 			Name: "shared", Doc: "a shared grant keeps out who would share it, or lets in who would not",
-			needs: func(b *bench) string {
-				if !b.lock.Offers.Shared {
-					return "the lock knows no shared mode"
-				}
-				return ""
-			},
-			run: shared,
+			needs: offers(func(o backends.Offers) bool { return o.Shared }, "the lock knows no shared mode"), run: shared,
 		},
 	}
 }
 
 func exclusionPair(ctx context.Context, b *bench) error {
-	first, second, err := b.pair(ctx)
-	if err != nil {
-		return err
-	}
-	g, err := b.grantWithin(ctx, first, soon, "a free lock")
+	first, second, g, err := b.holder(ctx)
 	if err != nil {
 		return err
 	}
@@ -169,13 +153,9 @@ const (
 )
 
 func exclusionCrowd(ctx context.Context, b *bench) error {
-	users := make([]lock.Locker, 8)
-	for i := range users {
-		u, err := b.user(ctx)
-		if err != nil {
-			return err
-		}
-		users[i] = u
+	users, err := b.crowd(ctx, 8)
+	if err != nil {
+		return err
 	}
 	holds, err := fight(ctx, users, b.request(), fightTime)
 	if err != nil {
@@ -232,18 +212,15 @@ func order(ctx context.Context, b *bench) error {
 
 // shared has two users share, a third who excludes wait for both, and then nobody share with that one.
 func shared(ctx context.Context, b *bench) error {
-	first, second, err := b.pair(ctx)
+	users, err := b.crowd(ctx, 3)
 	if err != nil {
 		return err
 	}
-	third, err := b.user(ctx)
-	if err != nil {
-		return err
-	}
+	first, third := users[0], users[2]
 	sharing := b.request()
 	sharing.Mode = lock.Shared
 	var grants []lock.Grant
-	for _, u := range []lock.Locker{first, second} {
+	for _, u := range users[:2] {
 		bounded, cancel := context.WithTimeout(ctx, soon)
 		g, err := u.Acquire(bounded, sharing)
 		cancel()
@@ -255,7 +232,7 @@ func shared(ctx context.Context, b *bench) error {
 		}
 		grants = append(grants, g)
 	}
-	for i, u := range []lock.Locker{first, second} {
+	for i, u := range users[:2] {
 		if err := b.refusal(ctx, third, fmt.Sprintf("while %d users share it", len(grants)-i)); err != nil {
 			return err
 		}

@@ -82,7 +82,7 @@ func (g *gate) join(client net.Conn, to string) {
 		return
 	}
 	g.mu.Lock()
-	if g.closed {
+	if g.closed || g.refuse { // also where that was said while the server was dialled
 		g.mu.Unlock()
 		reset(client)
 		reset(server)

@@ -25,7 +25,7 @@ func countedFromSending(ctx context.Context, b *bench) error {
 	if err != nil {
 		return err
 	}
-	r := &reckoning{ttl: b.ttl, delay: 3 * b.ttl / 10}
+	r := &remaining{ttl: b.ttl, delay: 3 * b.ttl / 10}
 	for range promptAnswers {
 		if err := b.promises(ctx, a, r.atOnce); err != nil {
 			return fmt.Errorf("while answers come at once: %w", err)
@@ -60,7 +60,7 @@ func (b *bench) answerLate(ctx context.Context, a distant, d time.Duration) (con
 	}), nil
 }
 
-// hearer judges a promise at the moment when its user has heard of it.
+// hearer judges a promise at the moment at which its user hears of it.
 type hearer func(what string, v lock.Validity) error
 
 // promises takes the lock, has it renewed in the way that the lock knows, and gives it back.
@@ -87,7 +87,7 @@ func (b *bench) promises(ctx context.Context, a distant, hear hearer) error {
 	return nil
 }
 
-// renewed asks for one renewal. Of one without a network no answer can be held back.
+// renewed asks for one renewal. Without a network no answer can be delayed.
 func (b *bench) renewed(ctx context.Context, a distant, g *lock.Grant, hear hearer) error {
 	r, ok := a.Locker.(lock.Renewer)
 	if !ok {
@@ -127,8 +127,8 @@ func (b *bench) keptAlive(ctx context.Context, u lock.Locker, g lock.Grant, hear
 	return nil
 }
 
-// reckoning compares how much is left of promises when their user hears of them.
-type reckoning struct {
+// remaining compares how much is left of promises when their user hears of them.
+type remaining struct {
 	ttl, delay time.Duration
 	prompt     time.Duration // the most that was left when the answer came at once
 }
@@ -143,7 +143,7 @@ func left(what string, v lock.Validity) (time.Duration, error) {
 }
 
 // atOnce notes a promise whose answer came at once.
-func (r *reckoning) atOnce(what string, v lock.Validity) error {
+func (r *remaining) atOnce(what string, v lock.Validity) error {
 	d, err := left(what, v)
 	if err != nil {
 		return err
@@ -154,7 +154,7 @@ func (r *reckoning) atOnce(what string, v lock.Validity) error {
 
 // late refuses a promise that is hardly shorter for its late answer. Half of the delay is left to a machine on which even the answers
 // that came at once were slow.
-func (r *reckoning) late(what string, v lock.Validity) error {
+func (r *remaining) late(what string, v lock.Validity) error {
 	d, err := left(what, v)
 	if err != nil {
 		return err

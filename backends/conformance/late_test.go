@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/lockquake/lockquake/backends"
+	"github.com/lockquake/lockquake/backends/listed"
 	"github.com/lockquake/lockquake/lock"
 )
 
@@ -147,7 +148,7 @@ func TestValidityIsCountedFromSending(t *testing.T) {
 					return u, err
 				}), nil
 			}
-			b := backends.Backend{Name: "echo", Locks: []backends.Lock{l}, InProcess: c.inside}
+			b := listed.Backend{Backend: backends.Backend{Name: "echo", Locks: []backends.Lock{l}, InProcess: c.inside}}
 			access := backends.Access{Backend: "echo", TTL: lateTTL, Run: "unit"}
 			access.Nodes = []backends.Endpoint{{Name: "echo-1", Addresses: map[string]string{"echo": echo(t)}}}
 			err := one(t.Context(), check, Options{Backend: b, Access: access}, t.Logf)
@@ -167,7 +168,7 @@ func TestValidityLateIsNotForAll(t *testing.T) {
 		if why := c.needs(&bench{}); why != "grants name no end" {
 			t.Errorf("says %q", why)
 		}
-		if err := (&reckoning{}).atOnce("a grant", lock.Endless()); err == nil || errors.Is(err, errSkip) {
+		if err := (&remaining{}).atOnce("a grant", lock.Endless()); err == nil || errors.Is(err, errSkip) {
 			t.Errorf("an expiring grant without an end: %v", err)
 		}
 	}

@@ -148,11 +148,7 @@ func expiryProcess(ctx context.Context, b *bench) error {
 }
 
 func releaseForged(ctx context.Context, b *bench) error {
-	a, other, err := b.pair(ctx)
-	if err != nil {
-		return err
-	}
-	g, err := b.grantWithin(ctx, a, soon, "a free lock")
+	_, other, g, err := b.holder(ctx)
 	if err != nil {
 		return err
 	}

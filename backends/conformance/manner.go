@@ -20,15 +20,11 @@ func mannerChecks() []Check {
 }
 
 func cancelled(ctx context.Context, b *bench) error {
-	a, waiter, err := b.pair(ctx)
+	a, waiter, g, err := b.holder(ctx)
 	if err != nil {
 		return err
 	}
 	third, err := b.user(ctx)
-	if err != nil {
-		return err
-	}
-	g, err := b.grantWithin(ctx, a, soon, "a free lock")
 	if err != nil {
 		return err
 	}
@@ -62,11 +58,8 @@ func cancelled(ctx context.Context, b *bench) error {
 }
 
 func closed(ctx context.Context, b *bench) error {
-	a, other, err := b.pair(ctx)
+	a, other, _, err := b.holder(ctx)
 	if err != nil {
-		return err
-	}
-	if _, err := b.grantWithin(ctx, a, soon, "a free lock"); err != nil {
 		return err
 	}
 	if err := a.Close(); err != nil {
@@ -104,8 +97,19 @@ func checked(ctx context.Context, b *bench) error {
 	if g, err = b.grantWithin(ctx, a, soon, "a free lock"); err != nil {
 		return err
 	}
+	other, err := b.user(ctx)
+	if err != nil {
+		return err
+	}
 	a.silence()
-	clock.Sleep(ctx, b.recovery())
+	// A grant to another user is how one hears of the end of this one.
+	h, err := b.grantWithin(ctx, other, b.recovery(), "after the holder fell silent")
+	if err == nil {
+		err = other.Release(ctx, h)
+	}
+	if err != nil {
+		return err
+	}
 	a.speak()
 	if err := c.Check(ctx, g); !errors.Is(err, lock.ErrNotHeld) {
 		return fmt.Errorf("check of an expired grant: %w", orNil(err))

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"os"
@@ -14,6 +15,7 @@ import (
 	"time"
 
 	"github.com/lockquake/lockquake/backends"
+	"github.com/lockquake/lockquake/backends/listed"
 	"github.com/lockquake/lockquake/internal/clock"
 	"github.com/lockquake/lockquake/lock"
 )
@@ -36,12 +38,23 @@ type report struct {
 	Error string `json:"error,omitempty"`
 }
 
+// atEnd is done after the last test, the last first.
+var atEnd []func() error
+
 // Main is the TestMain of the tests of one or more backends: where this process is a second one it does its job instead of
 // the tests.
-func Main(m *testing.M, list ...backends.Backend) {
+func Main(m *testing.M, list ...listed.Backend) {
 	text := os.Getenv(childEnv)
 	if text == "" {
-		os.Exit(m.Run())
+		_ = flag.Set("test.parallel", "8") // unless told otherwise: tests that are parallel wait for clocks, not for a processor
+		code := m.Run()
+		for _, end := range slices.Backward(atEnd) {
+			if err := end(); err != nil {
+				fmt.Fprintln(os.Stderr, err)
+				code = 1
+			}
+		}
+		os.Exit(code)
 	}
 	out := json.NewEncoder(os.Stdout)
 	if err := child(context.Background(), list, text, out); err != nil {
@@ -51,12 +64,12 @@ func Main(m *testing.M, list ...backends.Backend) {
 	os.Exit(0)
 }
 
-func child(ctx context.Context, list []backends.Backend, text string, out *json.Encoder) error {
+func child(ctx context.Context, list []listed.Backend, text string, out *json.Encoder) error {
 	var j job
 	if err := json.Unmarshal([]byte(text), &j); err != nil {
 		return err
 	}
-	i := slices.IndexFunc(list, func(b backends.Backend) bool { return b.Name == j.Access.Backend })
+	i := slices.IndexFunc(list, func(b listed.Backend) bool { return b.Name == j.Access.Backend })
 	if i < 0 {
 		return fmt.Errorf("these tests have no backend %q", j.Access.Backend)
 	}
@@ -178,13 +191,9 @@ func needsProcesses(b *bench) string {
 }
 
 func exclusionProcesses(ctx context.Context, b *bench) error {
-	users := make([]lock.Locker, 4)
-	for i := range users {
-		u, err := b.user(ctx)
-		if err != nil {
-			return err
-		}
-		users[i] = u
+	users, err := b.crowd(ctx, 4)
+	if err != nil {
+		return err
 	}
 	p, err := spawn(ctx, job{Access: b.o.Access, Name: b.name, Users: len(users), For: 2 * fightTime})
 	if err != nil {

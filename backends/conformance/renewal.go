@@ -11,11 +11,7 @@ import (
 )
 
 func renewal(ctx context.Context, b *bench) error {
-	a, other, err := b.pair(ctx)
-	if err != nil {
-		return err
-	}
-	g, err := b.grantWithin(ctx, a, soon, "a free lock")
+	a, other, g, err := b.holder(ctx)
 	if err != nil {
 		return err
 	}

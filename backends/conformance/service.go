@@ -4,14 +4,14 @@ package conformance
 
 import (
 	"context"
-	"encoding/json"
 	"os"
 	"testing"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
 	"github.com/lockquake/lockquake/backends"
+	"github.com/lockquake/lockquake/backends/listed"
+	"github.com/lockquake/lockquake/backends/topology"
+	mechanisms "github.com/lockquake/lockquake/internal/agent/all"
 	"github.com/lockquake/lockquake/internal/clock"
 	"github.com/lockquake/lockquake/internal/cluster"
 )
@@ -21,7 +21,7 @@ const ProviderEnv = "LOCKQUAKE_TEST_PROVIDER"
 
 // StartOptions says what service is to be brought up.
 type StartOptions struct {
-	Backend backends.Backend
+	Backend listed.Backend
 	Lock    string
 	TTL     time.Duration
 	Run     string // id of the run, [a-z0-9]+, at most 10 bytes
@@ -32,42 +32,85 @@ type StartOptions struct {
 // Running is a service that serves.
 type Running struct {
 	Access  backends.Access
-	Service backends.Service
+	Service topology.Service
 	Cluster *cluster.Cluster
+	decode  func(into any) error
 }
 
 // Start brings a real service up for the time of a test and returns when it serves.
 func Start(t *testing.T, o StartOptions) Running {
 	t.Helper()
+	return start(t, o, t.TempDir(), func(end func() error) {
+		t.Cleanup(func() {
+			if err := end(); err != nil {
+				t.Errorf("close the service: %v", err)
+			}
+		})
+	})
+}
+
+// standing are the services that tests of this process share, by their runs.
+var standing = map[string]Running{}
+
+// Shared brings a real service up for all tests of a package that name its run, one after the other; Main ends it. A test leaves it
+// serving, and leaves it no users.
+func Shared(t *testing.T, o StartOptions) Running {
+	t.Helper()
+	r, stands := standing[o.Run]
+	if !stands {
+		logs, err := os.MkdirTemp("", "lockquake-conformance-")
+		if err != nil {
+			t.Fatal(err)
+		}
+		atEnd = append(atEnd, func() error { return os.RemoveAll(logs) })
+		r = start(t, o, logs, func(end func() error) { atEnd = append(atEnd, end) })
+		standing[o.Run] = r
+	}
+	return r
+}
+
+// For is the service as the users of another lock see it.
+func (r Running) For(t *testing.T, b listed.Backend, lock string) Running {
+	t.Helper()
+	top, err := b.New(topology.Common{TTL: r.Access.TTL, Lock: lock}, r.decode)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Access.Lock = lock
+	r.Service = top.Service(cluster.Handles(r.Cluster.Nodes))
+	t.Cleanup(func() { _ = r.Service.Close() })
+	return r
+}
+
+// start brings a service up. What ends it is told to later; the last goes first.
+func start(t *testing.T, o StartOptions, logs string, later func(end func() error)) Running {
+	t.Helper()
 	if o.Decode == nil {
 		o.Decode = func(any) error { return nil }
 	}
-	topology, err := o.Backend.New(backends.Common{TTL: o.TTL, Lock: o.Lock}, o.Decode)
+	top, err := o.Backend.New(topology.Common{TTL: o.TTL, Lock: o.Lock}, o.Decode)
 	if err != nil {
 		t.Fatal(err)
 	}
 	provider := chooseProvider(t)
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
-	c, err := provider.Open(ctx, cluster.Request{Run: o.Run, Specs: topology.Specs(), LogDir: t.TempDir()})
+	c, err := provider.Open(ctx, cluster.Request{Run: o.Run, Specs: top.Specs(), LogDir: logs})
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		if err := c.Close(context.Background()); err != nil {
-			t.Errorf("close the cluster: %v", err)
-		}
-	})
+	later(func() error { return c.Close(context.Background()) })
 	r := Running{
 		Access:  backends.Access{Backend: o.Backend.Name, Lock: o.Lock, TTL: o.TTL, Run: o.Run},
-		Service: topology.Service(c.Nodes),
+		Service: top.Service(cluster.Handles(c.Nodes)),
 		Cluster: c,
+		decode:  o.Decode,
 	}
-	t.Cleanup(func() { _ = r.Service.Close() })
-	if r.Access.Params, err = json.Marshal(topology.Params()); err != nil {
+	later(r.Service.Close)
+	if r.Access, err = listed.Reach(r.Access, top, cluster.Handles(c.Nodes)); err != nil {
 		t.Fatal(err)
 	}
-	startNodes(ctx, t, &r, topology.Specs())
+	startNodes(ctx, t, r)
 	return r
 }
 
@@ -81,7 +124,7 @@ func chooseProvider(t *testing.T) cluster.Provider {
 		}
 		self = exe
 	}
-	p, reason, err := cluster.Choose(t.Context(), os.Getenv(ProviderEnv), cluster.ChooseOptions{Self: self})
+	p, reason, err := cluster.Choose(t.Context(), os.Getenv(ProviderEnv), cluster.ChooseOptions{Self: self, Loopback: true, Mechanisms: mechanisms.All()}) // the users are in this process, which no network of a run lets in
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -90,19 +133,10 @@ func chooseProvider(t *testing.T) cluster.Provider {
 }
 
 // startNodes starts all nodes side by side.
-func startNodes(ctx context.Context, t *testing.T, r *Running, specs []cluster.Spec) {
+func startNodes(ctx context.Context, t *testing.T, r Running) {
 	t.Helper()
 	begun := time.Now()
-	group, gctx := errgroup.WithContext(ctx)
-	for i, n := range r.Cluster.Nodes {
-		group.Go(func() error { return n.Start(gctx) })
-		e := backends.Endpoint{Name: n.Name(), Addresses: map[string]string{}}
-		for _, p := range specs[i].Ports {
-			e.Addresses[p.Name] = n.Address(p.Name)
-		}
-		r.Access.Nodes = append(r.Access.Nodes, e)
-	}
-	if err := group.Wait(); err != nil {
+	if err := cluster.StartAll(ctx, r.Cluster.Nodes); err != nil {
 		t.Fatal(err)
 	}
 	Await(ctx, t, r.Service)
@@ -110,7 +144,7 @@ func startNodes(ctx context.Context, t *testing.T, r *Running, specs []cluster.S
 }
 
 // Await returns when the service serves.
-func Await(ctx context.Context, t *testing.T, s backends.Service) {
+func Await(ctx context.Context, t *testing.T, s topology.Service) {
 	t.Helper()
 	for {
 		attempt, cancel := context.WithTimeout(ctx, 5*time.Second)

@@ -13,22 +13,11 @@ import (
 )
 
 func tokenChecks() []Check {
-	tokens := func(b *bench) string {
-		if b.lock.Offers.Token == backends.TokenNone {
-			return "grants have no token"
-		}
-		return ""
-	}
+	tokens := offers(func(o backends.Offers) bool { return o.Token != backends.TokenNone }, "grants have no token")
 	return []Check{
 		{
 			Name: "token-none", Doc: "a lock without tokens hands one out",
-			needs: func(b *bench) string {
-				if tokens(b) == "" {
-					return "grants have tokens"
-				}
-				return ""
-			},
-			run: tokenNone,
+			needs: offers(func(o backends.Offers) bool { return o.Token == backends.TokenNone }, "grants have tokens"), run: tokenNone,
 		},
 		{Name: "token-growth", Doc: "a later grant's token is not higher", needs: tokens, run: tokenGrowth},
 		{Name: "token-stopped", Doc: "a holder that was stopped at a point of its acquire has a token out of order", needs: tokens, run: tokenStopped},
@@ -60,15 +49,7 @@ func tokenGrowth(ctx context.Context, b *bench) error {
 		if err != nil {
 			return err
 		}
-		type answer struct {
-			grant lock.Grant
-			err   error
-		}
-		waiting := make(chan answer, 1)
-		go func() {
-			h, err := b.grantWithin(ctx, other, soon, "a waiter")
-			waiting <- answer{h, err}
-		}()
+		waiting := b.asks(ctx, other, soon, "a waiter")
 		clock.Sleep(ctx, 20*time.Millisecond)
 		if err := a.Release(ctx, g); err != nil {
 			return fmt.Errorf("release: %w", err)
@@ -110,6 +91,22 @@ func tokenStopped(ctx context.Context, b *bench) error {
 	return nil
 }
 
+// answer is what a request for the lock came to.
+type answer struct {
+	grant lock.Grant
+	err   error
+}
+
+// asks has somebody ask for the lock meanwhile.
+func (b *bench) asks(ctx context.Context, who lock.Locker, within time.Duration, when string) <-chan answer {
+	out := make(chan answer, 1)
+	go func() {
+		g, err := b.grantWithin(ctx, who, within, when)
+		out <- answer{g, err}
+	}()
+	return out
+}
+
 func pointsOfAcquire(ctx context.Context, b *bench) ([]string, error) {
 	u, err := b.user(ctx)
 	if err != nil {
@@ -139,15 +136,7 @@ func stoppedAt(ctx context.Context, b *bench, point string) error {
 			once.Do(func() { close(reached); <-goOn })
 		}
 	})
-	type answer struct {
-		grant lock.Grant
-		err   error
-	}
-	done := make(chan answer, 1)
-	go func() {
-		g, err := b.grantWithin(armed, a, 4*b.recovery(), "the user that is stopped")
-		done <- answer{g, err}
-	}()
+	done := b.asks(armed, a, 4*b.recovery(), "the user that is stopped")
 	select {
 	case <-reached:
 	case got := <-done:

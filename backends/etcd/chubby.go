@@ -12,13 +12,13 @@ import (
 	"github.com/lockquake/lockquake/lock"
 )
 
-// chubby is Burrows' lock service (OSDI 2006, section 2.4) as a recipe on etcd: exclusive and shared mode, sequencers,
-// and the lock-delay. Cell says what is kept where. A lock that its holder gave back is free at once. One whose session
-// died is not: the next who asks finds a mark without its holder, and puts the mark under a lease of the length of the
-// lock-delay, which etcd's leader counts down; so no client's clock matters, and the delay begins when somebody first
-// asks, not at the death. A change of leader may stretch it to twice its length.
+// chubby is Burrows' lock service (OSDI 2006, section 2.4) as a recipe on etcd: exclusive and shared mode,
+// sequencers, and the lock-delay. cell says what is kept where. A lock that its holder gave back is free at once. A
+// lock whose session died is not: the next user that asks finds a mark without its holder, and puts the mark under a
+// lease of the length of the lock-delay. etcd's leader counts that down, so no client's clock matters. The delay
+// begins when somebody first asks, not at the death. A change of leader may stretch it to twice its length.
 //
-// Nobody queues: who shares can keep out for ever who wants to exclude.
+// Nobody queues, so users who share can keep out for ever one who wants the lock alone.
 func chubby() backends.Lock {
 	return backends.Lock{
 		Name: "chubby",

@@ -7,23 +7,23 @@ import (
 
 	"go.etcd.io/etcd/api/v3/version"
 
-	"github.com/lockquake/lockquake/internal/cluster"
+	"github.com/lockquake/lockquake/internal/node"
 )
 
 func name(i int) string { return "etcd-" + strconv.Itoa(i+1) }
 
 // Specs describes the members.
-func (t topology) Specs() []cluster.Spec {
-	specs := make([]cluster.Spec, 0, t.common.Nodes)
+func (t setup) Specs() []node.Spec {
+	specs := make([]node.Spec, 0, t.common.Nodes)
 	for i := range t.common.Nodes {
-		specs = append(specs, cluster.Spec{
+		specs = append(specs, node.Spec{
 			Name:        name(i),
-			Role:        cluster.Server,
-			Ports:       []cluster.Port{{Name: Port, Number: 2379}, {Name: peerPort, Number: 2380}},
+			Role:        node.Server,
+			Ports:       []node.Port{{Name: Port, Number: 2379}, {Name: peerPort, Number: 2380}},
 			Image:       t.params.image(),
 			Go:          true,
 			Restartable: true,
-			Command: func(p cluster.Place) []string {
+			Command: func(p node.Place) []string {
 				return t.params.command(seat{name: name(i), dir: p.Dir, members: t.common.Nodes, address: p.Address})
 			},
 		})
@@ -39,7 +39,7 @@ type seat struct {
 	address func(node, port string) string
 }
 
-// command is the argv of one member. It listens on all addresses and tells the others the one that the run gave it.
+// command is the argv of one member. It listens where ListenOn says, and tells the others the one that the run gave it.
 func (p Params) command(s seat) []string {
 	url := func(node, port string) string { return "http://" + s.address(node, port) }
 	all := make([]string, 0, s.members)
@@ -49,9 +49,9 @@ func (p Params) command(s seat) []string {
 	argv := append(p.program(),
 		"--name", s.name,
 		"--data-dir", s.dir+"/data",
-		"--listen-client-urls", anywhere(s.address(s.name, Port)),
+		"--listen-client-urls", listening(s.address(s.name, Port)),
 		"--advertise-client-urls", url(s.name, Port),
-		"--listen-peer-urls", anywhere(s.address(s.name, peerPort)),
+		"--listen-peer-urls", listening(s.address(s.name, peerPort)),
 		"--initial-advertise-peer-urls", url(s.name, peerPort),
 		"--initial-cluster", strings.Join(all, ","),
 		"--initial-cluster-state", "new",
@@ -73,7 +73,7 @@ func (p Params) program() []string {
 	if p.Version == version3_4 {
 		return []string{"etcd"}
 	}
-	return []string{cluster.SelfProgram, "node", "etcd"}
+	return node.Own("etcd")
 }
 
 // image is the image key of the members.
@@ -81,16 +81,16 @@ func (p Params) image() string {
 	if p.Version == version3_4 {
 		return "etcd34"
 	}
-	return cluster.SelfProgram
+	return node.SelfProgram
 }
 
-// anywhere is the URL that listens on the port of address, on all interfaces.
-func anywhere(address string) string {
-	_, port, err := net.SplitHostPort(address)
+// listening is the URL that listens on the port of address.
+func listening(address string) string {
+	host, port, err := net.SplitHostPort(address)
 	if err != nil {
 		return "http://" + address // etcd's own message names it
 	}
-	return "http://0.0.0.0:" + port
+	return "http://" + net.JoinHostPort(node.ListenOn(host), port)
 }
 
 // server describes what the members run, beside the version that they tell themselves.

@@ -6,10 +6,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
-	"strings"
 	"time"
 
 	"github.com/lockquake/lockquake/backends"
+	"github.com/lockquake/lockquake/backends/listed"
+	"github.com/lockquake/lockquake/backends/topology"
 )
 
 // The names of the ports.
@@ -19,12 +20,14 @@ const (
 )
 
 // Backend is an etcd cluster.
-func Backend() backends.Backend {
-	return backends.Backend{
-		Name:  "etcd",
-		Doc:   "An etcd cluster of an odd number of members (three unless asked for more): lockquake's own binary, or Debian's 3.4.",
-		Locks: []backends.Lock{mutex(), txn(), v3lock(), v3lockBlind(), chubby()},
-		New:   newTopology,
+func Backend() listed.Backend {
+	return listed.Backend{
+		Backend: backends.Backend{
+			Name:  "etcd",
+			Doc:   "An etcd cluster of an odd number of members (three unless asked for more): lockquake's own binary, or Debian's 3.4.",
+			Locks: []backends.Lock{mutex(), txn(), v3lock(), v3lockBlind(), chubby()},
+		},
+		Maker: topology.Maker{New: newTopology},
 	}
 }
 
@@ -59,10 +62,11 @@ type LockParams struct {
 	// Timeout bounds each call to etcd. Where a pause is shorter than it, the call waits; where it is longer, the call's
 	// outcome is unknown.
 	Timeout time.Duration `yaml:"timeout" json:"timeout_ns"`
-	// LockDelay is how long lock chubby keeps a lock that a dead session held; 0 is not at all. The other locks have none.
+	// LockDelay is how long lock chubby keeps a lock that a dead session held; 0 is no delay. Only lock chubby has
+	// one.
 	LockDelay time.Duration `yaml:"lock_delay" json:"lock_delay_ns"`
-	// Pinned has each client process talk to one member only: the first to the first, and so on, around where there are
-	// more clients. A client whose member is away has no other to turn to.
+	// Pinned has each client process talk to one member only: the first to the first, and so on; further clients
+	// begin again with the first member. A client whose member is away has no other.
 	Pinned bool `yaml:"pinned" json:"pinned,omitempty"`
 }
 
@@ -128,12 +132,12 @@ func (p Params) checkDelay() error {
 	return nil
 }
 
-type topology struct {
-	common backends.Common
+type setup struct {
+	common topology.Common
 	params Params
 }
 
-func newTopology(c backends.Common, decode func(into any) error) (backends.Topology, error) {
+func newTopology(c topology.Common, decode func(into any) error) (topology.Topology, error) {
 	p := defaults()
 	if err := decode(&p); err != nil {
 		return nil, err
@@ -155,24 +159,20 @@ func newTopology(c backends.Common, decode func(into any) error) (backends.Topol
 			return nil, fmt.Errorf("backend etcd: %w", err)
 		}
 	}
-	return topology{common: c, params: p}, nil
+	return setup{common: c, params: p}, nil
 }
 
 // Params is what the clients get.
-func (t topology) Params() any { return t.params.LockParams }
+func (t setup) Params() any { return t.params.LockParams }
 
-// WallClock is true of etcd 3.4: set back, its members' wall clock keeps a lease alive. Later ones count leases by the monotonic clock.
-func (t topology) WallClock() bool { return t.params.Version == version3_4 }
+// WallClock is true of etcd 3.4, whose leases depend on the wall clock: set back, it keeps a lease alive. Later
+// versions count leases by the monotonic clock.
+func (t setup) WallClock() bool { return t.params.Version == version3_4 }
 
 // lockParams decodes what a client process was told.
 func lockParams(raw json.RawMessage) (LockParams, error) {
 	p := defaults().LockParams
-	if len(raw) == 0 {
-		return p, nil
-	}
-	d := json.NewDecoder(strings.NewReader(string(raw)))
-	d.DisallowUnknownFields()
-	if err := d.Decode(&p); err != nil {
+	if err := backends.DecodeParams(raw, &p); err != nil {
 		return p, fmt.Errorf("parameters of etcd: %w", err)
 	}
 	return p, nil

@@ -13,22 +13,24 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/lockquake/lockquake/backends"
-	"github.com/lockquake/lockquake/backends/etcd/node"
-	"github.com/lockquake/lockquake/internal/cluster"
+	etcdnode "github.com/lockquake/lockquake/backends/etcd/node"
+	"github.com/lockquake/lockquake/backends/listed"
+	"github.com/lockquake/lockquake/backends/topology"
+	"github.com/lockquake/lockquake/internal/node"
 	"github.com/lockquake/lockquake/lock"
 )
 
 // TestLeasesOfOldServersEndByTheWallClock tells etcd 3.4, whose leases a wall clock that is set back keeps alive, from later ones.
 func TestLeasesOfOldServersEndByTheWallClock(t *testing.T) {
 	for version, want := range map[Version]bool{builtIn: false, version3_4: true} {
-		topology, err := newTopology(backends.Common{TTL: 2 * time.Second}, func(into any) error { into.(*Params).Version = version; return nil })
+		top, err := newTopology(topology.Common{TTL: 2 * time.Second}, func(into any) error { into.(*Params).Version = version; return nil })
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := mutex().WallClock(topology); got != want {
+		if got := listed.WallClock(mutex(), top); got != want {
 			t.Errorf("%s: leases end by the wall clock: %t", version, got)
 		}
-		if (backends.Lock{}).WallClock(topology) {
+		if listed.WallClock(backends.Lock{}, top) {
 			t.Errorf("%s: a lock whose grants never end does so by the wall clock", version)
 		}
 	}
@@ -37,26 +39,26 @@ func TestLeasesOfOldServersEndByTheWallClock(t *testing.T) {
 // TestParams refuses what the server cannot do, and names the key.
 func TestParams(t *testing.T) {
 	for _, c := range []struct {
-		common backends.Common
+		common topology.Common
 		set    func(*Params)
 		want   string
 	}{
-		{backends.Common{TTL: 2 * time.Second}, func(*Params) {}, ""},
-		{backends.Common{TTL: 2 * time.Second, Nodes: 5}, func(*Params) {}, ""},
-		{backends.Common{TTL: 2 * time.Second, Nodes: 4}, func(*Params) {}, "odd"},
-		{backends.Common{TTL: time.Second}, func(*Params) {}, "no lease shorter than 2s"},
-		{backends.Common{TTL: time.Second}, func(p *Params) { p.Election = 500 * time.Millisecond }, ""},
-		{backends.Common{TTL: 2 * time.Second}, func(p *Params) { p.Election = 2 * time.Second }, "no lease shorter than 3s"},
-		{backends.Common{TTL: 2500 * time.Millisecond}, func(*Params) {}, "whole seconds, such as 3s"},
-		{backends.Common{TTL: 2 * time.Second}, func(p *Params) { p.Election = 300 * time.Millisecond }, "five heartbeats"},
-		{backends.Common{TTL: 2 * time.Second}, func(p *Params) { p.Heartbeat = 100 }, "heartbeat"},
-		{backends.Common{TTL: 2 * time.Second}, func(p *Params) { p.Version = "3.4" }, ""},
-		{backends.Common{TTL: 2 * time.Second}, func(p *Params) { p.Version = "2" }, "must be built-in"},
-		{backends.Common{TTL: 2 * time.Second}, func(p *Params) { p.Version, p.NoFsync = "3.4", true }, "unsafe_no_fsync"},
-		{backends.Common{TTL: 2 * time.Second}, func(p *Params) { p.LockDelay = time.Second }, ""}, // mutex has none
-		{backends.Common{TTL: 2 * time.Second, Lock: "chubby"}, func(p *Params) { p.LockDelay = 0 }, ""},
-		{backends.Common{TTL: 2 * time.Second, Lock: "chubby"}, func(p *Params) { p.LockDelay = time.Second }, "none shorter than 2s"},
-		{backends.Common{TTL: 2 * time.Second, Lock: "chubby"}, func(p *Params) { p.LockDelay = 2500 * time.Millisecond }, "such as 3s"},
+		{topology.Common{TTL: 2 * time.Second}, func(*Params) {}, ""},
+		{topology.Common{TTL: 2 * time.Second, Nodes: 5}, func(*Params) {}, ""},
+		{topology.Common{TTL: 2 * time.Second, Nodes: 4}, func(*Params) {}, "odd"},
+		{topology.Common{TTL: time.Second}, func(*Params) {}, "no lease shorter than 2s"},
+		{topology.Common{TTL: time.Second}, func(p *Params) { p.Election = 500 * time.Millisecond }, ""},
+		{topology.Common{TTL: 2 * time.Second}, func(p *Params) { p.Election = 2 * time.Second }, "no lease shorter than 3s"},
+		{topology.Common{TTL: 2500 * time.Millisecond}, func(*Params) {}, "whole seconds, such as 3s"},
+		{topology.Common{TTL: 2 * time.Second}, func(p *Params) { p.Election = 300 * time.Millisecond }, "five heartbeats"},
+		{topology.Common{TTL: 2 * time.Second}, func(p *Params) { p.Heartbeat = 100 }, "heartbeat"},
+		{topology.Common{TTL: 2 * time.Second}, func(p *Params) { p.Version = "3.4" }, ""},
+		{topology.Common{TTL: 2 * time.Second}, func(p *Params) { p.Version = "2" }, "must be built-in"},
+		{topology.Common{TTL: 2 * time.Second}, func(p *Params) { p.Version, p.NoFsync = "3.4", true }, "unsafe_no_fsync"},
+		{topology.Common{TTL: 2 * time.Second}, func(p *Params) { p.LockDelay = time.Second }, ""}, // mutex has none
+		{topology.Common{TTL: 2 * time.Second, Lock: "chubby"}, func(p *Params) { p.LockDelay = 0 }, ""},
+		{topology.Common{TTL: 2 * time.Second, Lock: "chubby"}, func(p *Params) { p.LockDelay = time.Second }, "none shorter than 2s"},
+		{topology.Common{TTL: 2 * time.Second, Lock: "chubby"}, func(p *Params) { p.LockDelay = 2500 * time.Millisecond }, "such as 3s"},
 	} {
 		_, err := newTopology(c.common, func(into any) error { c.set(into.(*Params)); return nil })
 		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
@@ -131,7 +133,7 @@ func TestCommandOf34(t *testing.T) {
 	if text := strings.Join(argv, " "); !strings.HasPrefix(text, "etcd --name etcd-1") || !strings.Contains(text, "--logger zap") {
 		t.Error(text)
 	}
-	if p.image() != "etcd34" || defaults().image() != cluster.SelfProgram {
+	if p.image() != "etcd34" || defaults().image() != node.SelfProgram {
 		t.Errorf("images %s and %s", p.image(), defaults().image())
 	}
 }
@@ -175,7 +177,7 @@ func TestCell(t *testing.T) {
 
 // TestNodeNeedsDataDir refuses to write to the working directory.
 func TestNodeNeedsDataDir(t *testing.T) {
-	if err := node.RunNode([]string{"--name", "data-dir"}); !errors.Is(err, node.ErrNoDataDir) {
+	if err := etcdnode.RunNode([]string{"--name", "data-dir"}); !errors.Is(err, etcdnode.ErrNoDataDir) {
 		t.Errorf("without --data-dir: %v", err)
 	}
 }

@@ -11,58 +11,28 @@ import (
 
 	"github.com/lockquake/lockquake/backends"
 	"github.com/lockquake/lockquake/backends/conformance"
+	"github.com/lockquake/lockquake/backends/topology"
+	"github.com/lockquake/lockquake/internal/wait"
 	"github.com/lockquake/lockquake/lock"
 )
 
 const ttl = 2 * time.Second
 
-// start brings three members up, with parameters that set may change.
-func start(t *testing.T, run string, set func(*Params)) conformance.Running {
+// start brings three members of a version up, which all tests share.
+func start(t *testing.T, v Version) conformance.Running {
 	t.Helper()
-	return conformance.Start(t, conformance.StartOptions{
-		Backend: Backend(), Lock: "chubby", TTL: ttl, Run: run,
-		Decode: func(into any) error { set(into.(*Params)); return nil },
+	return conformance.Shared(t, conformance.StartOptions{
+		Backend: Backend(), Lock: "chubby", TTL: ttl, Run: map[Version]string{builtIn: "confetcd", version3_4: "confetcd34"}[v],
+		Decode: func(into any) error {
+			p := into.(*Params)
+			p.LockDelay, p.Version = 2*time.Second, v
+			return nil
+		},
 	})
-}
-
-// TestConformance puts every lock to the suite, on a real cluster of three.
-func TestConformance(t *testing.T) {
-	r := start(t, "confetcd", func(p *Params) { p.LockDelay = 2 * time.Second })
-	t.Run("suite", func(t *testing.T) {
-		conformance.RunAll(t, conformance.Options{Backend: Backend(), Access: r.Access}, nil)
-	})
-}
-
-// TestConformance34 puts the two locks that come with etcd to the suite on etcd 3.4, the one in the version of the client,
-// the other in 3.4's own.
-func TestConformance34(t *testing.T) {
-	r := start(t, "confetcd34", func(p *Params) { p.LockDelay, p.Version = 2*time.Second, version3_4 })
-	if v := r.Service.Describe(t.Context())["etcd.version"]; !strings.HasPrefix(v, "3.4.") {
-		t.Errorf("version %s", v)
-	}
-	t.Run("suite", func(t *testing.T) {
-		for _, name := range []string{"mutex", "v3lock", "v3lock-blind"} {
-			o := conformance.Options{Backend: Backend(), Access: r.Access}
-			o.Access.Lock = name
-			t.Run(name, func(t *testing.T) { t.Parallel(); conformance.Run(t, o) })
-		}
-	})
-}
-
-// serviceFor is the handle on the running members for another lock than the one they were started for.
-func serviceFor(t *testing.T, r conformance.Running, name string) backends.Service {
-	t.Helper()
-	topology, err := newTopology(backends.Common{TTL: ttl, Lock: name}, func(any) error { return nil })
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := topology.Service(r.Cluster.Nodes)
-	t.Cleanup(func() { _ = s.Close() })
-	return s
 }
 
 // asker asks a node and ends the test where there is no answer.
-func asker(t *testing.T, s backends.Service) func(node, fact string) string {
+func asker(t *testing.T, s topology.Service) func(node, fact string) string {
 	return func(node, fact string) string {
 		t.Helper()
 		v, err := s.Ask(t.Context(), node, fact)
@@ -96,7 +66,7 @@ func users(t *testing.T, r conformance.Running, name string, n int) []lock.Locke
 
 // TestFacts asks the members of a real cluster for every fact.
 func TestFacts(t *testing.T) {
-	r := start(t, "factsetcd", func(*Params) {})
+	r := start(t, builtIn)
 	t.Run("members", func(t *testing.T) { memberFacts(t, r) })
 	for _, l := range Backend().Locks {
 		t.Run(l.Name, func(t *testing.T) { lockFacts(t, r, l.Name) })
@@ -113,7 +83,7 @@ func woken(t *testing.T, r conformance.Running) {
 	const n = 8
 	got := map[string]int64{}
 	for _, l := range []backends.Lock{mutex(), txn(), v3lock()} {
-		service := serviceFor(t, r, l.Name)
+		service := r.For(t, Backend(), l.Name).Service
 		got[l.Name] = conformance.Woken(t, r, l, n, func(waiting int) {
 			for asker(t, service)("etcd-1", "waiters:"+l.Name) != strconv.Itoa(waiting) {
 				time.Sleep(time.Millisecond)
@@ -152,17 +122,16 @@ func memberFacts(t *testing.T, r conformance.Running) {
 		t.Errorf("%d leaders", leaders)
 	}
 	d := r.Service.Describe(t.Context())
-	if d["etcd.ttl-granted"] != "2s" || !strings.HasPrefix(d["etcd.version"], "3.") || d["lock.lock-delay"] != "5s" {
+	if d["etcd.ttl-granted"] != "2s" || !strings.HasPrefix(d["etcd.version"], "3.") || d["lock.lock-delay"] != "2s" {
 		t.Errorf("description: %v", d)
 	}
 }
 
 func lockFacts(t *testing.T, r conformance.Running, name string) {
-	ask := asker(t, serviceFor(t, r, name))
+	service := r.For(t, Backend(), name).Service
+	ask := asker(t, service)
 	us := users(t, r, name, 2)
-	if v := ask("etcd-1", "leases"); v != "2" {
-		t.Errorf("%s leases of two users", v)
-	}
+	becomes(t, service, "etcd-1", "leases", "2") // a member knows of a lease once it has applied it
 	if v := ask("etcd-2", "holder:"+name); v != none {
 		t.Errorf("holder of a free lock: %s", v)
 	}
@@ -186,11 +155,7 @@ func lockFacts(t *testing.T, r conformance.Running, name string) {
 		}
 		done <- err
 	}()
-	for end := time.Now().Add(10 * time.Second); ask("etcd-2", "waiters:"+name) != "1"; {
-		if time.Now().After(end) {
-			t.Fatal("the waiter is not seen")
-		}
-	}
+	becomes(t, service, "etcd-2", "waiters:"+name, "1")
 	if err := us[0].Release(t.Context(), g); err != nil {
 		t.Error(err)
 	}
@@ -202,6 +167,15 @@ func lockFacts(t *testing.T, r conformance.Running, name string) {
 			t.Error(err)
 		}
 	}
+}
+
+// becomes waits until a node gives an answer.
+func becomes(t *testing.T, s topology.Service, node, fact, want string) {
+	t.Helper()
+	wait.Until(t, 10*time.Second, fact+" of "+node+" is "+want, func() bool {
+		v, err := s.Ask(t.Context(), node, fact)
+		return err == nil && v == want
+	})
 }
 
 // lockDelay has a session die, and another given back.
@@ -221,8 +195,8 @@ func lockDelay(t *testing.T, r conformance.Running) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if d := time.Since(asked); d < 5*time.Second {
-		t.Errorf("granted %s after its holder's session died; the lock-delay is 5s", d)
+	if d := time.Since(asked); d < 2*time.Second {
+		t.Errorf("granted %s after its holder's session died; the lock-delay is 2s", d)
 	}
 	if err := us[1].Release(t.Context(), g); err != nil {
 		t.Fatal(err)
@@ -283,21 +257,20 @@ func sequencers(t *testing.T, r conformance.Running) {
 // grants it all the same, with a key that is gone; the adapter's read finds out, where it reads.
 func TestWaiterWhoseLeaseGoes(t *testing.T) {
 	for _, c := range []struct {
-		run     string
 		version Version
 		lock    string
 		says    string // "": it is granted
 	}{
-		{"lease37", builtIn, "v3lock", "session is expired"},
-		{"lease34", version3_4, "v3lock", "the server granted key"},
-		{"blind37", builtIn, "v3lock-blind", "session is expired"},
-		{"blind34", version3_4, "v3lock-blind", ""},
+		{builtIn, "v3lock", "session is expired"},
+		{version3_4, "v3lock", "the server granted key"},
+		{builtIn, "v3lock-blind", "session is expired"},
+		{version3_4, "v3lock-blind", ""},
 	} {
 		t.Run(string(c.version)+","+c.lock, func(t *testing.T) {
-			r := start(t, c.run, func(p *Params) { p.Version = c.version })
-			ask := asker(t, serviceFor(t, r, c.lock))
+			r := start(t, c.version)
+			service := r.For(t, Backend(), c.lock).Service
 			us := users(t, r, c.lock, 2)
-			request := lock.Request{Lock: "a", TTL: ttl}
+			request := lock.Request{Lock: "left-" + c.lock, TTL: ttl}
 			g, err := us[0].Acquire(t.Context(), request)
 			if err != nil {
 				t.Fatal(err)
@@ -307,11 +280,7 @@ func TestWaiterWhoseLeaseGoes(t *testing.T) {
 				_, err := us[1].Acquire(t.Context(), request)
 				done <- err
 			}()
-			for end := time.Now().Add(10 * time.Second); ask("etcd-1", "waiters:a") != "1"; {
-				if time.Now().After(end) {
-					t.Fatal("the waiter is not seen")
-				}
-			}
+			becomes(t, service, "etcd-1", "waiters:"+request.Lock, "1")
 			waiter := sessionOf(us[1])
 			if _, err := waiter.conn.client.Revoke(t.Context(), waiter.lease); err != nil {
 				t.Fatal(err)
@@ -333,4 +302,28 @@ func sessionOf(u lock.Locker) *session {
 		return b.session
 	}
 	return u.(*serviceUser).session
+}
+
+// TestConformance puts every lock to the suite, on a real cluster of three.
+func TestConformance(t *testing.T) {
+	r := start(t, builtIn)
+	t.Run("suite", func(t *testing.T) {
+		conformance.RunAll(t, conformance.Options{Backend: Backend(), Access: r.Access}, nil)
+	})
+}
+
+// TestConformance34 puts the two locks that come with etcd to the suite on etcd 3.4, the one in the version of the client,
+// the other in 3.4's own.
+func TestConformance34(t *testing.T) {
+	r := start(t, version3_4)
+	if v := r.Service.Describe(t.Context())["etcd.version"]; !strings.HasPrefix(v, "3.4.") {
+		t.Errorf("version %s", v)
+	}
+	t.Run("suite", func(t *testing.T) {
+		for _, name := range []string{"mutex", "v3lock", "v3lock-blind"} {
+			o := conformance.Options{Backend: Backend(), Access: r.Access}
+			o.Access.Lock = name
+			t.Run(name, func(t *testing.T) { t.Parallel(); conformance.Run(t, o) })
+		}
+	})
 }

@@ -18,8 +18,8 @@ const (
 	keepAliveMethod = "/etcdserverpb.Lease/LeaseKeepAlive"
 )
 
-// leases knows of every lease of one client how long its holder may believe in it: from the send time of the grant or
-// of the last keep-alive that was answered. It learns it by looking at what the client library sends and receives.
+// leases knows how long the holder of each lease of one client may believe in it: from the send time of the grant,
+// or of the last keep-alive that was answered. It reads that from what the client library sends and receives.
 type leases struct {
 	mu   sync.Mutex
 	byID map[int64]*lease

@@ -9,10 +9,10 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/lockquake/lockquake/backends"
+	"github.com/lockquake/lockquake/backends/topology"
 )
 
-var _ backends.Resetter = (*service)(nil)
+var _ topology.Resetter = (*service)(nil)
 
 // resetPatience is how long the effect of a reset is waited for: a member hears of a revoked lease within a heartbeat, and of the end of a
 // client's watch when its connection ends.
@@ -41,7 +41,7 @@ func (s *service) Reset(ctx context.Context) ([]string, error) {
 	}
 	evidence := []string{fmt.Sprintf("%d leases were revoked and %d keys of locks deleted, through %s", len(list.Leases), deleted.Deleted, m.name)}
 	for _, m := range s.members {
-		if err := backends.Until(ctx, resetPatience, m.nothingLeft); err != nil {
+		if err := topology.Until(ctx, resetPatience, m.nothingLeft); err != nil {
 			return nil, err
 		}
 		evidence = append(evidence, m.name+": no key by a linearizable count, no lease, no watcher, no alarm")

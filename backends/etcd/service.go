@@ -11,8 +11,8 @@ import (
 
 	"go.etcd.io/etcd/api/v3/version"
 
-	"github.com/lockquake/lockquake/backends"
-	"github.com/lockquake/lockquake/internal/cluster"
+	"github.com/lockquake/lockquake/backends/topology"
+	"github.com/lockquake/lockquake/internal/node"
 )
 
 // readyKey is written by Ready; no lock has a name like it.
@@ -30,7 +30,7 @@ type service struct {
 }
 
 // Service returns the handle on the running members.
-func (t topology) Service(nodes []*cluster.Node) backends.Service {
+func (t setup) Service(nodes []node.Handle) topology.Service {
 	places := make([]place, 0, len(nodes))
 	for _, n := range nodes {
 		places = append(places, place{
@@ -41,7 +41,7 @@ func (t topology) Service(nodes []*cluster.Node) backends.Service {
 	return newService(t, places)
 }
 
-func newService(t topology, places []place) *service {
+func newService(t setup, places []place) *service {
 	s := &service{params: t.params, ttl: t.common.TTL, lock: t.common.Lock, nodes: t.common.Nodes, records: recordsOf(t.common.Lock)}
 	for _, p := range places {
 		m, err := newMember(p)
@@ -120,7 +120,7 @@ func (s *service) Describe(ctx context.Context) map[string]string {
 func (s *service) Requests(ctx context.Context) map[string]int64 {
 	ctx, done := context.WithTimeout(ctx, s.params.Timeout)
 	defer done()
-	return backends.CountEach(s.members, func(m member) string { return m.name }, func(m member) (int64, error) {
+	return topology.CountEach(s.members, func(m member) string { return m.name }, func(m member) (int64, error) {
 		return m.requests(ctx)
 	})
 }

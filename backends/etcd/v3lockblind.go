@@ -10,8 +10,9 @@ import (
 	"github.com/lockquake/lockquake/lock"
 )
 
-// v3lockBlind is the lock service of the server as a caller uses it who believes its yes: nobody reads the key back, and
-// nobody minds the session while the server waits. An etcd before 3.5 says yes to a waiter whose key went with its lease.
+// v3lockBlind is the lock service of the server, used by a caller who trusts its yes: nobody reads the key back, and
+// nobody watches the session while the server waits. An etcd before 3.5 says yes to a waiter whose key went with its
+// lease.
 func v3lockBlind() backends.Lock {
 	l := v3lock()
 	l.Name = "v3lock-blind"
@@ -39,7 +40,8 @@ func (u *blindUser) Acquire(ctx context.Context, r lock.Request) (lock.Grant, er
 	}
 	lock.At(ctx, "lock-done")
 	key := string(resp.Key)
-	// The header's revision only tells the grant from the session's other ones: after a wait it is not the key's.
+	// The header's revision only tells this grant from other grants of the session: after a wait it is not the
+	// key's.
 	h := &held{key: key, revision: resp.Header.GetRevision(), session: s, unlock: u.unlock(key)}
 	return u.granted(r, issued, lock.NoToken, h), nil
 }

@@ -10,8 +10,8 @@ import (
 
 const watchMethod = "/etcdserverpb.Watch/Watch"
 
-// wakes counts the events that the watches of one client were told of. It learns it by looking at what the client library
-// receives: each message is for one watch, however many share the stream.
+// wakes counts the events that the watches of one client received. It reads what the client library receives: each
+// message is for one watch, however many share the stream.
 type wakes struct{ count atomic.Int64 }
 
 // stream wraps the streams of watches.

@@ -50,8 +50,8 @@ func (l *locker) TryAcquire(ctx context.Context, r lock.Request) (lock.Grant, er
 	return l.granted(ctx, r, h, sent), nil
 }
 
-// granted makes the grant. Its validity is counted from the holding's own beginning, which may be long after the request of one
-// who waited: the store is in this process and tells the time by the same clock.
+// granted makes the grant. The store is in this process and has the same clock, so the validity counts from the
+// beginning of the holding. A user that waited may have sent its request long before.
 func (l *locker) granted(ctx context.Context, r lock.Request, h *holding, issued time.Time) lock.Grant {
 	token := h.token
 	lock.At(ctx, "granted")
@@ -117,7 +117,7 @@ func (l *locker) Watch(ctx context.Context, g lock.Grant) <-chan lock.Change {
 	if h == nil {
 		return backends.Unwatched()
 	}
-	return backends.Standing{Lost: h.lost}.Watch(ctx, g.ValidUntil)
+	return backends.HeldGrant{Lost: h.lost}.Watch(ctx, g.ValidUntil)
 }
 
 // Close frees what the user still holds.

@@ -1,5 +1,5 @@
-// Package memory is a lock service within the supervisor's own process: one that is right, and some that are wrong in one
-// way each, so that every checker has something that it must turn red on.
+// Package memory is a lock service within the supervisor's own process. One of its locks is right. Each of the
+// others is wrong in one way, so that every checker has a violation to find.
 package memory
 
 import (
@@ -10,17 +10,21 @@ import (
 	"time"
 
 	"github.com/lockquake/lockquake/backends"
+	"github.com/lockquake/lockquake/backends/listed"
+	"github.com/lockquake/lockquake/backends/topology"
 	"github.com/lockquake/lockquake/chaos"
-	"github.com/lockquake/lockquake/internal/cluster"
+	"github.com/lockquake/lockquake/internal/node"
 )
 
 // Backend is a store in this process, one for each run.
-func Backend() backends.Backend {
-	b := backends.Backend{
-		Name:      "memory",
-		Doc:       "A lock service in the supervisor's own process; beside the exact lock it has broken ones, the positive controls.",
-		InProcess: true,
-		New:       newTopology,
+func Backend() listed.Backend {
+	b := listed.Backend{
+		Backend: backends.Backend{
+			Name:      "memory",
+			Doc:       "A lock service in the supervisor's own process; beside the exact lock it has broken ones, the positive controls.",
+			InProcess: true,
+		},
+		Maker: topology.Maker{New: newTopology},
 	}
 	for _, v := range variants {
 		b.Locks = append(b.Locks, v.lock())
@@ -28,28 +32,28 @@ func Backend() backends.Backend {
 	return b
 }
 
-type topology struct{ common backends.Common }
+type setup struct{ common topology.Common }
 
-func newTopology(c backends.Common, decode func(into any) error) (backends.Topology, error) {
+func newTopology(c topology.Common, decode func(into any) error) (topology.Topology, error) {
 	if err := decode(&struct{}{}); err != nil {
 		return nil, err
 	}
 	if c.Nodes != 0 {
 		return nil, fmt.Errorf("backend memory: nodes is %d; it has none", c.Nodes)
 	}
-	return topology{common: c}, nil
+	return setup{common: c}, nil
 }
 
 // Specs returns none: the store has no nodes.
-func (topology) Specs() []cluster.Spec { return nil }
+func (setup) Specs() []node.Spec { return nil }
 
 // Params is empty: the access's run and lock say all.
-func (topology) Params() any { return struct{}{} }
+func (setup) Params() any { return struct{}{} }
 
 // Service returns the handle.
-func (t topology) Service([]*cluster.Node) backends.Service { return service(t) }
+func (t setup) Service([]node.Handle) topology.Service { return service(t) }
 
-type service struct{ common backends.Common }
+type service struct{ common topology.Common }
 
 // Facts lists what can be asked.
 func (service) Facts() map[string]string {

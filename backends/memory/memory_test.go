@@ -8,6 +8,8 @@ import (
 	"github.com/lockquake/lockquake/backends/conformance"
 )
 
+func TestMain(m *testing.M) { conformance.Main(m, Backend()) }
+
 func access(run, lockName string) backends.Access {
 	return backends.Access{Backend: "memory", Lock: lockName, TTL: 400 * time.Millisecond, Run: run}
 }

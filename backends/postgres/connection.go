@@ -55,7 +55,7 @@ func (c *connection) open(ctx context.Context, user int) (*session, error) {
 		},
 	}
 	return open(ctx, target{
-		address: c.address, user: clientRole, name: sessionName(c.access, user), dial: dialer.DialContext, timeout: c.params.Timeout,
+		address: c.address, user: clientRole, password: c.access.Password, name: sessionName(c.access, user), dial: dialer.DialContext, timeout: c.params.Timeout,
 	})
 }
 

@@ -7,7 +7,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/lockquake/lockquake/backends"
+	"github.com/lockquake/lockquake/backends/topology"
 	"github.com/lockquake/lockquake/chaos"
 	"github.com/lockquake/lockquake/history"
 )
@@ -33,8 +33,8 @@ var plainQuestions = map[string]string{
 	"sessions":        `SELECT count(*)::text FROM pg_stat_activity WHERE starts_with(application_name, '` + sessionPrefix + `')`,
 }
 
-// holders asks who has a lock. A row that is locked by one transaction bears its number in xmax, and every transaction
-// holds a lock on its own number; what is left in xmax afterwards belongs to nobody.
+// holders asks who has a lock. A row that a transaction has locked has that transaction's number in xmax, and every
+// transaction holds a lock on its own number. An xmax that remains afterwards belongs to nobody.
 var holders = map[string]string{
 	leaseName:    `SELECT owner FROM lockquake_lease WHERE name = $1 AND expires > clock_timestamp()`,
 	advisoryName: `SELECT pid::text FROM pg_locks WHERE granted AND ` + advisoryKey,
@@ -77,10 +77,10 @@ type sessions struct {
 
 // Sessions lists the sessions of lock users.
 //
-// A session that ends frees its locks first and leaves the list later. So one is taken to stand only while it is seen
-// inside a wait: for its client's next command, or for a lock. It leaves the wait before it begins to end.
-func (s *sessions) Sessions(ctx context.Context) ([]backends.Session, error) {
-	var list []backends.Session
+// A session that ends frees its locks first and leaves the list later. So it counts as alive only while it is seen
+// inside a wait, for its client's next command or for a lock: it leaves the wait before it begins to end.
+func (s *sessions) Sessions(ctx context.Context) ([]topology.Session, error) {
+	var list []topology.Session
 	err := s.watch.ask(ctx, func(ctx context.Context, c *pgx.Conn) error {
 		rows, err := c.Query(ctx, `SELECT pid || '@' || extract(epoch FROM backend_start), application_name,
 			coalesce(wait_event = 'ClientRead' OR wait_event_type = 'Lock', false)
@@ -88,7 +88,7 @@ func (s *sessions) Sessions(ctx context.Context) ([]backends.Session, error) {
 		if err != nil {
 			return err
 		}
-		list, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (x backends.Session, err error) {
+		list, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (x topology.Session, err error) {
 			var name string
 			if err := row.Scan(&x.ID, &name, &x.Stands); err != nil {
 				return x, err

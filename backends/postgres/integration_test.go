@@ -11,17 +11,20 @@ import (
 
 	"github.com/lockquake/lockquake/backends"
 	"github.com/lockquake/lockquake/backends/conformance"
+	"github.com/lockquake/lockquake/backends/topology"
+	"github.com/lockquake/lockquake/internal/wait"
 	"github.com/lockquake/lockquake/lock"
 )
 
-func serve(t *testing.T, run, lockName string) conformance.Running {
+// serve brings a server up, which all tests share, as the users of a lock see it.
+func serve(t *testing.T, lockName string) conformance.Running {
 	t.Helper()
-	return conformance.Start(t, conformance.StartOptions{Backend: Backend(), Lock: lockName, TTL: time.Second, Run: run})
+	return conformance.Shared(t, conformance.StartOptions{Backend: Backend(), Lock: leaseName, TTL: time.Second, Run: "confpg"}).For(t, Backend(), lockName)
 }
 
 // TestConformance puts every lock to the suite, on a real server.
 func TestConformance(t *testing.T) {
-	r := serve(t, "confpg", leaseName)
+	r := serve(t, leaseName)
 	t.Run("locks", func(t *testing.T) {
 		conformance.RunAll(t, conformance.Options{Backend: Backend(), Access: r.Access}, nil)
 	})
@@ -51,11 +54,11 @@ func users(t *testing.T, a backends.Access, lockName string) (first, second lock
 }
 
 // asker asks a service for facts, and fails the test where it gets none.
-func asker(t *testing.T, s backends.Service) func(fact string) string {
+func asker(t *testing.T, s topology.Service) func(fact string) string {
 	t.Helper()
 	return func(fact string) string {
 		t.Helper()
-		v, err := s.Ask(t.Context(), node, fact)
+		v, err := s.Ask(t.Context(), serverName, fact)
 		if err != nil {
 			t.Fatalf("%s: %v", fact, err)
 		}
@@ -66,20 +69,14 @@ func asker(t *testing.T, s backends.Service) func(fact string) string {
 // until waits for a fact.
 func until(t *testing.T, ask func(string) string, fact, want string) {
 	t.Helper()
-	end := time.Now().Add(10 * time.Second)
-	for ask(fact) != want {
-		if time.Now().After(end) {
-			t.Fatalf("%s is %s, not %s, after 10s", fact, ask(fact), want)
-		}
-		time.Sleep(5 * time.Millisecond)
-	}
+	wait.Until(t, 10*time.Second, fact+" is "+want, func() bool { return ask(fact) == want })
 }
 
 // TestFacts asks a real server for every fact, and holds those about a lock to real grants of each lock.
 func TestFacts(t *testing.T) {
 	for _, name := range []string{leaseName, advisoryName, rowName} {
 		t.Run(name, func(t *testing.T) {
-			r := serve(t, "facts"+name[:3], name)
+			r := serve(t, name)
 			ask := asker(t, r.Service)
 			plainFacts(t, r.Service, ask)
 			first, second := users(t, r.Access, name)
@@ -96,12 +93,12 @@ func TestFacts(t *testing.T) {
 				if holder != g.ID {
 					t.Errorf("holder %s, grant %s", holder, g.ID)
 				}
-				if _, err := r.Service.Ask(t.Context(), node, "waiters:a"); err == nil {
+				if _, err := r.Service.Ask(t.Context(), serverName, "waiters:a"); err == nil {
 					t.Error("the server claims to know who polls")
 				}
 				return
 			}
-			if want := strconv.Itoa(int(first.(*sitter).sessions[0].conn.PgConn().PID())); holder != want {
+			if want := strconv.Itoa(int(first.(*sessionHolder).sessions[0].conn.PgConn().PID())); holder != want {
 				t.Errorf("holder %s, its session is %s", holder, want)
 			}
 			oneWaits(t, ask, func(ctx context.Context) error {
@@ -128,7 +125,7 @@ func oneWaits(t *testing.T, ask func(string) string, wait func(context.Context) 
 	}
 }
 
-func plainFacts(t *testing.T, s backends.Service, ask func(string) string) {
+func plainFacts(t *testing.T, s topology.Service, ask func(string) string) {
 	t.Helper()
 	if ask("serves") != "true" || ask("role") != "primary" {
 		t.Errorf("serves %s, role %s", ask("serves"), ask("role"))
@@ -139,7 +136,7 @@ func plainFacts(t *testing.T, s backends.Service, ask func(string) string) {
 	if ask("started") == "" || ask("lsn") == "" {
 		t.Errorf("started %q, lsn %q", ask("started"), ask("lsn"))
 	}
-	if _, err := s.Ask(t.Context(), node, "weather"); err == nil {
+	if _, err := s.Ask(t.Context(), serverName, "weather"); err == nil {
 		t.Error("a fact that is not known was answered")
 	}
 	d := s.Describe(t.Context())
@@ -151,11 +148,11 @@ func plainFacts(t *testing.T, s backends.Service, ask func(string) string) {
 // TestCrash kills the server under a holder of each kind. The lease comes back with its data; the others ended with
 // their sessions, and their holders hear of it.
 func TestCrash(t *testing.T) {
-	r := serve(t, "crashpg", leaseName)
+	r := serve(t, leaseName)
 	ctx := t.Context()
 	ask := asker(t, r.Service)
 	before := ask("started")
-	req := lock.Request{Lock: "a", TTL: time.Minute}
+	req := lock.Request{Lock: "crash", TTL: time.Minute}
 	type holder struct {
 		first, second lock.Locker
 		grant         lock.Grant
@@ -174,7 +171,7 @@ func TestCrash(t *testing.T) {
 		}
 		holders[name] = h
 	}
-	n := r.Cluster.Node(node)
+	n := r.Cluster.Node(serverName)
 	if _, err := n.Kill(ctx); err != nil {
 		t.Fatal(err)
 	}

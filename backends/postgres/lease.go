@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	mathrand "math/rand/v2"
@@ -31,8 +32,13 @@ func lease() backends.Lock {
 		},
 		Points: []string{"before-lease", "lease-done", "before-release", "release-done"},
 		MinTTL: 10 * time.Millisecond,
-		Recovery: func(ttl time.Duration) time.Duration {
-			return ttl + time.Second
+		// Who asks when the row expires may be waiting for the answer to an attempt before it, for as long as a statement may take.
+		RecoveryWith: func(ttl time.Duration, params json.RawMessage) time.Duration {
+			var p LockParams
+			if err := json.Unmarshal(params, &p); err != nil {
+				p.Timeout = 0
+			}
+			return ttl + p.Timeout + time.Second
 		},
 		Dial: func(_ context.Context, a backends.Access) (backends.Connection, error) {
 			c, err := newConnection(a)
@@ -58,7 +64,7 @@ const (
 			expires = clock_timestamp() + $3::bigint * interval '1 microsecond'
 		WHERE l.expires <= clock_timestamp()
 		RETURNING l.token`
-	leaseGive  = `UPDATE lockquake_lease SET owner = NULL, expires = '-infinity' WHERE name = $1 AND owner = $2 AND token = $3`
+	leaseGive  = `UPDATE lockquake_lease SET owner = NULL, expires = '-infinity' WHERE name = $1 AND owner = $2`
 	leaseRenew = `UPDATE lockquake_lease SET expires = clock_timestamp() + $4::bigint * interval '1 microsecond'
 		WHERE name = $1 AND owner = $2 AND token = $3 AND expires > clock_timestamp()`
 	leaseCheck = `SELECT EXISTS (SELECT FROM lockquake_lease
@@ -72,6 +78,7 @@ type leaser struct {
 	random  *mathrand.Rand
 	session *session
 	held    map[string]lock.Grant // by id: what Close must free
+	doubted map[string]lock.Grant // by id: what the server may have for this user, who does not
 }
 
 func newLeaser(ctx context.Context, c *connection, user int) (lock.Locker, error) {
@@ -80,7 +87,8 @@ func newLeaser(ctx context.Context, c *connection, user int) (lock.Locker, error
 		return nil, err
 	}
 	return &leaser{
-		conn: c, user: user, random: backends.Random(c.access.Run, user), session: s, held: map[string]lock.Grant{},
+		conn: c, user: user, random: backends.Random(c.access.Run, user), session: s,
+		held: map[string]lock.Grant{}, doubted: map[string]lock.Grant{},
 	}, nil
 }
 
@@ -108,6 +116,7 @@ func (l *leaser) Acquire(ctx context.Context, r lock.Request) (lock.Grant, error
 
 // TryAcquire makes one attempt.
 func (l *leaser) TryAcquire(ctx context.Context, r lock.Request) (lock.Grant, error) {
+	l.releaseDoubtful(ctx)
 	var random [20]byte
 	_, _ = rand.Read(random[:]) // never fails: the runtime ends the program instead
 	owner := hex.EncodeToString(random[:])
@@ -119,7 +128,13 @@ func (l *leaser) TryAcquire(ctx context.Context, r lock.Request) (lock.Grant, er
 	if errors.Is(err, pgx.ErrNoRows) {
 		return lock.Grant{}, fmt.Errorf("%w: the row of %s has not expired", lock.ErrContended, r.Lock)
 	}
-	if err != nil {
+	switch {
+	case contended(err):
+		return lock.Grant{}, fmt.Errorf("take the row: %w: %w", lock.ErrContended, err)
+	case err != nil && !lock.Certain(err):
+		l.doubted[owner] = lock.Grant{Lock: r.Lock, ID: owner, ValidUntil: backends.Validity(sent, r.TTL)}
+		fallthrough
+	case err != nil:
 		return lock.Grant{}, fmt.Errorf("take the row: %w", err)
 	}
 	lock.At(ctx, "lease-done")
@@ -141,14 +156,26 @@ func (l *leaser) change(ctx context.Context, sql string, args ...any) (found boo
 	return found, sent, err
 }
 
-// Release gives the row back if it is still this grant's.
+// releaseDoubtful gives back rows that the user may have without knowing: an acquire of unknown outcome may have
+// taken one, a failed release may have left one. Nobody else would get it until it expires. A row that is not there
+// may still come, from a statement that is under way, so it is asked for each time until its validity is over.
+func (l *leaser) releaseDoubtful(ctx context.Context) {
+	for id, g := range l.doubted {
+		if found, _, err := l.change(ctx, leaseGive, g.Lock, id); err == nil && found || !g.ValidUntil.Covers(time.Now()) {
+			delete(l.doubted, id)
+		}
+	}
+}
+
+// Release gives the row back if it is still this grant's. Where it may have failed, the user's next attempt gives it back first.
 func (l *leaser) Release(ctx context.Context, g lock.Grant) error {
 	lock.At(ctx, "before-release")
-	found, _, err := l.change(ctx, leaseGive, g.Lock, g.ID, int64(g.Token))
+	delete(l.held, g.ID)
+	found, _, err := l.change(ctx, leaseGive, g.Lock, g.ID)
 	if err != nil {
+		l.doubted[g.ID] = g
 		return fmt.Errorf("give the row back: %w", err)
 	}
-	delete(l.held, g.ID)
 	lock.At(ctx, "release-done")
 	if !found {
 		return gone(g)
@@ -194,6 +221,7 @@ func (l *leaser) Check(ctx context.Context, g lock.Grant) error {
 func (l *leaser) Close() error {
 	ctx, done := context.WithTimeout(context.Background(), l.conn.params.Timeout)
 	defer done()
+	l.releaseDoubtful(ctx)
 	var errs []error
 	for _, g := range l.held {
 		if !g.ValidUntil.Covers(time.Now()) {

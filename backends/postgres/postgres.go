@@ -9,22 +9,26 @@ import (
 	"time"
 
 	"github.com/lockquake/lockquake/backends"
-	"github.com/lockquake/lockquake/internal/cluster"
+	"github.com/lockquake/lockquake/backends/listed"
+	"github.com/lockquake/lockquake/backends/topology"
+	"github.com/lockquake/lockquake/internal/node"
 )
 
 // Port is the name of the port that clients use.
 const Port = "client"
 
 // node is the name of the one server.
-const node = "postgres-1"
+const serverName = "postgres-1"
 
 // Backend is one PostgreSQL server.
-func Backend() backends.Backend {
-	return backends.Backend{
-		Name:  "postgres",
-		Doc:   "One PostgreSQL server; what it answered survives a crash, unless synchronous_commit is off.",
-		Locks: []backends.Lock{lease(), advisory(), row()},
-		New:   newTopology,
+func Backend() listed.Backend {
+	return listed.Backend{
+		Backend: backends.Backend{
+			Name:  "postgres",
+			Doc:   "One PostgreSQL server; what it answered survives a crash, unless synchronous_commit is off.",
+			Locks: []backends.Lock{lease(), advisory(), row()},
+		},
+		Maker: topology.Maker{New: newTopology, Health: health},
 	}
 }
 
@@ -76,12 +80,12 @@ func (p Params) check() error {
 }
 
 // topology is one server.
-type topology struct {
-	common backends.Common
+type setup struct {
+	common topology.Common
 	params Params
 }
 
-func newTopology(c backends.Common, decode func(into any) error) (backends.Topology, error) {
+func newTopology(c topology.Common, decode func(into any) error) (topology.Topology, error) {
 	p := defaults()
 	if err := decode(&p); err != nil {
 		return nil, err
@@ -92,30 +96,31 @@ func newTopology(c backends.Common, decode func(into any) error) (backends.Topol
 	if c.Nodes > 1 {
 		return nil, fmt.Errorf("backend postgres: nodes is %d; it runs one server", c.Nodes)
 	}
-	return topology{common: c, params: p}, nil
+	return setup{common: c, params: p}, nil
 }
 
 // Specs describes the one server.
-func (t topology) Specs() []cluster.Spec {
-	return []cluster.Spec{{
-		Name:        node,
-		Role:        cluster.Server,
-		Ports:       []cluster.Port{{Name: Port, Number: 5432}},
+func (t setup) Specs() []node.Spec {
+	return []node.Spec{{
+		Name:        serverName,
+		Role:        node.Server,
+		Ports:       []node.Port{{Name: Port, Number: 5432}},
 		Image:       "postgres",
 		Restartable: true,
 		StopSignal:  "INT", // SIGTERM waits for every client to leave
-		Command: func(p cluster.Place) []string {
-			return t.params.command(p.Address(node, Port), p.Dir)
+		Secret:      secret,
+		Command: func(p node.Place) []string {
+			return t.params.command(p, p.Address(serverName, Port))
 		},
 	}}
 }
 
 // Params is what the clients get.
-func (t topology) Params() any { return t.params.LockParams }
+func (t setup) Params() any { return t.params.LockParams }
 
 // Service returns the handle on the running server. Where the lock's grants stand as long as a session, it lists the
 // sessions too.
-func (t topology) Service(nodes []*cluster.Node) backends.Service {
+func (t setup) Service(nodes []node.Handle) topology.Service {
 	s := newService(t, nodes)
 	if t.common.Lock == advisoryName || t.common.Lock == rowName {
 		return &sessions{service: s, watch: newMember(nodes, t.params.Timeout)}
@@ -126,13 +131,13 @@ func (t topology) Service(nodes []*cluster.Node) backends.Service {
 // lockParams decodes what a client process was told.
 func lockParams(raw json.RawMessage) (LockParams, error) {
 	p := defaults().LockParams
-	if len(raw) == 0 {
-		return p, nil
-	}
-	d := json.NewDecoder(strings.NewReader(string(raw)))
-	d.DisallowUnknownFields()
-	if err := d.Decode(&p); err != nil {
+	if err := backends.DecodeParams(raw, &p); err != nil {
 		return p, fmt.Errorf("parameters of postgres: %w", err)
 	}
 	return p, nil
+}
+
+// health asks the server whether it takes connections.
+func health(port int) []string {
+	return []string{"CMD-SHELL", fmt.Sprintf("pg_isready -h 127.0.0.1 -p %d", port)}
 }

@@ -14,7 +14,9 @@ import (
 	"github.com/jackc/pgx/v5/pgproto3"
 
 	"github.com/lockquake/lockquake/backends"
+	"github.com/lockquake/lockquake/backends/topology"
 	"github.com/lockquake/lockquake/history"
+	"github.com/lockquake/lockquake/internal/node"
 	"github.com/lockquake/lockquake/lock"
 )
 
@@ -31,12 +33,12 @@ func TestParams(t *testing.T) {
 		{func(p *Params) { p.TCPTimeout = time.Second }, "tcp_timeout"},
 		{func(p *Params) { p.Retry.Delay = 10 }, "retry.delay"},
 	} {
-		_, err := newTopology(backends.Common{TTL: time.Second}, func(into any) error { c.set(into.(*Params)); return nil })
+		_, err := newTopology(topology.Common{TTL: time.Second}, func(into any) error { c.set(into.(*Params)); return nil })
 		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
 			t.Errorf("error is %v; it should name %q", err, c.want)
 		}
 	}
-	if _, err := newTopology(backends.Common{Nodes: 3}, func(any) error { return nil }); err == nil {
+	if _, err := newTopology(topology.Common{Nodes: 3}, func(any) error { return nil }); err == nil {
 		t.Error("three nodes are taken for one server")
 	}
 }
@@ -45,8 +47,12 @@ func TestParams(t *testing.T) {
 func TestSettings(t *testing.T) {
 	p := defaults()
 	p.SynchronousCommit, p.TCPTimeout = "off", 3*time.Second
-	argv := p.command("10.1.2.3:7000", "/data")
+	argv := p.command(node.Place{Dir: "/data", Secret: "/secret"}, "10.1.2.3:7000")
+	if alone := p.command(node.Place{}, "127.0.0.1:7000"); !slices.Contains(alone, "listen_addresses=127.0.0.1") {
+		t.Errorf("where it shares the machine's network it listens elsewhere than on the loopback address: %q", alone)
+	}
 	for _, want := range []string{
+		"/secret", "listen_addresses=0.0.0.0",
 		"port=7000", "synchronous_commit=off", "tcp_user_timeout=3000", "tcp_keepalives_idle=1", "tcp_keepalives_interval=1",
 	} {
 		if !slices.Contains(argv, want) {
@@ -80,8 +86,8 @@ func TestClassify(t *testing.T) {
 		sent time.Time
 		want error // nil: nobody knows
 	}{
-		"cancelled":                   {answer("ERROR", codeQueryCancelled), now, lock.ErrContended},
-		"would have to wait":          {answer("ERROR", codeLockNotAvailable), now, lock.ErrContended},
+		"cancelled":                   {answer("ERROR", codeQueryCancelled), now, lock.ErrRefused},
+		"would have to wait":          {answer("ERROR", codeLockNotAvailable), now, lock.ErrRefused},
 		"deadlock":                    {answer("ERROR", "40P01"), now, lock.ErrRefused},
 		"the session was terminated":  {answer("FATAL", "57P01"), now, nil},
 		"broken before anything left": {broken, time.Time{}, lock.ErrNotSent},
@@ -144,7 +150,7 @@ func userOf(t *testing.T, address, lockName string) lock.Locker {
 	l, _ := Backend().Lock(lockName)
 	conn, err := l.Dial(t.Context(), backends.Access{
 		Backend: "postgres", Lock: lockName, TTL: time.Second, Run: "unit",
-		Nodes:  []backends.Endpoint{{Name: node, Addresses: map[string]string{Port: address}}},
+		Nodes:  []backends.Endpoint{{Name: serverName, Addresses: map[string]string{Port: address}}},
 		Params: []byte(`{"timeout_ns": 300000000}`),
 	})
 	if err != nil {
@@ -188,7 +194,7 @@ func TestRefusedIsCertain(t *testing.T) {
 			case *leaser:
 				x.session.close()
 				x.conn.address = "127.0.0.1:1" // nobody listens
-			case *sitter:
+			case *sessionHolder:
 				x.sessions[0].close()
 				x.conn.address = "127.0.0.1:1"
 			}
@@ -215,7 +221,7 @@ func TestLossIsTold(t *testing.T) {
 		go func() { <-hangUp; _ = c.Close() }()
 		greet(c, func(net.Conn) {})
 	}()
-	u := userOf(t, l.Addr().String(), advisoryName).(*sitter)
+	u := userOf(t, l.Addr().String(), advisoryName).(*sessionHolder)
 	g := lock.Grant{Lock: "a", ID: "g"}
 	u.held[g.ID] = &held{session: u.sessions[0], over: make(chan struct{})}
 	changes := u.Watch(t.Context(), g)

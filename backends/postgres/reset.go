@@ -8,10 +8,10 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/lockquake/lockquake/backends"
+	"github.com/lockquake/lockquake/backends/topology"
 )
 
-var _ backends.Resetter = (*service)(nil)
+var _ topology.Resetter = (*service)(nil)
 
 // resetPatience is how long the sessions of former clients may take to end.
 const resetPatience = 3 * time.Second
@@ -44,7 +44,7 @@ func (s *service) Reset(ctx context.Context) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	err = backends.Until(ctx, resetPatience, func(ctx context.Context) error { return s.member.ask(ctx, nothingLeft) })
+	err = topology.Until(ctx, resetPatience, func(ctx context.Context) error { return s.member.ask(ctx, nothingLeft) })
 	if err != nil {
 		return nil, err
 	}

@@ -16,10 +16,11 @@ const rowName = "row"
 
 // row is SELECT ... FOR UPDATE on a row that stands for the lock, held by the transaction that is left open.
 //
-// The row is made by the first user who misses it, in a transaction of its own. The lock is free again when the
-// transaction ends: by the release's COMMIT, or because the session ended. So it has the advisory lock's answer to a stopped
-// client, and no token either: what the transaction wrote into the row would be gone with the session. A newcomer may
-// pass the waiters in the moment between two holders, and a user who holds two locks needs two connections.
+// The first user that finds no row makes it, in a transaction of its own. The lock is free again when the holder's
+// transaction ends: by the release's COMMIT, or because the session ended. So a stopped client keeps it, as with the
+// advisory lock. There is no token either: what the transaction wrote into the row would be gone with the session. A
+// newcomer may pass the waiters in the moment between two holders, and a user who holds two locks needs two
+// connections.
 func row() backends.Lock {
 	return backends.Lock{
 		Name: rowName,

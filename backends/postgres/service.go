@@ -13,7 +13,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/lockquake/lockquake/chaos"
-	"github.com/lockquake/lockquake/internal/cluster"
+	"github.com/lockquake/lockquake/internal/node"
 )
 
 // superuser is who the supervisor logs in as.
@@ -24,20 +24,28 @@ type member struct {
 	name    string
 	dial    func(ctx context.Context) (net.Conn, error)
 	timeout time.Duration
+	// password is asked for when there are nodes.
+	password func() string
 
 	mu   sync.Mutex
 	conn *pgx.Conn
 }
 
 // newMember makes one that may be asked for the names of its facts before there are nodes.
-func newMember(nodes []*cluster.Node, timeout time.Duration) *member {
+func newMember(nodes []node.Handle, timeout time.Duration) *member {
 	return &member{
-		name: node, timeout: timeout,
+		name: serverName, timeout: timeout,
 		dial: func(ctx context.Context) (net.Conn, error) {
 			if len(nodes) == 0 {
 				return nil, errors.New("the server is not up")
 			}
 			return nodes[0].Dial(ctx, Port)
+		},
+		password: func() string {
+			if len(nodes) == 0 {
+				return ""
+			}
+			return nodes[0].Password()
 		},
 	}
 }
@@ -51,7 +59,7 @@ func (m *member) ask(ctx context.Context, f func(ctx context.Context, c *pgx.Con
 	if m.conn == nil || m.conn.IsClosed() {
 		c, err := target{
 			address: "postgres:5432", user: superuser, name: "the supervisor", timeout: m.timeout,
-			dial: func(ctx context.Context, _, _ string) (net.Conn, error) { return m.dial(ctx) },
+			dial: func(ctx context.Context, _, _ string) (net.Conn, error) { return m.dial(ctx) }, password: m.password(),
 		}.config(&link{})
 		if err != nil {
 			return err
@@ -89,7 +97,7 @@ type service struct {
 	member *member
 }
 
-func newService(t topology, nodes []*cluster.Node) *service {
+func newService(t setup, nodes []node.Handle) *service {
 	s := &service{params: t.params, ttl: t.common.TTL, lock: t.common.Lock, member: newMember(nodes, t.params.Timeout)}
 	if s.lock == "" {
 		s.lock = leaseName
@@ -103,7 +111,8 @@ var schema = strings.Join([]string{
 	`CREATE TABLE IF NOT EXISTS lockquake_ready (one int PRIMARY KEY, at timestamptz)`,
 	leaseTable,
 	rowTable,
-	`DO $$ BEGIN IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = '` + clientRole + `') THEN CREATE ROLE ` + clientRole + ` LOGIN; END IF; END $$`,
+	`DO $$ BEGIN IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = '` + clientRole + `') THEN 
+		EXECUTE format('CREATE ROLE ` + clientRole + ` LOGIN PASSWORD %L', (SELECT rolpassword FROM pg_authid WHERE rolname = current_user)); END IF; END $$`, // the hash: no log shows a password
 	`GRANT ALL ON lockquake_lease, lockquake_row TO ` + clientRole,
 }, ";\n")
 

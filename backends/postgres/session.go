@@ -34,8 +34,10 @@ type target struct {
 	address string
 	user    string // role of the server
 	name    string // application_name
-	dial    func(ctx context.Context, network, address string) (net.Conn, error)
-	timeout time.Duration
+	// password is what the server asks for; "" where it asks for none.
+	password string
+	dial     func(ctx context.Context, network, address string) (net.Conn, error)
+	timeout  time.Duration
 }
 
 // config makes a configuration in which one connect is one attempt, and one statement is sent once.
@@ -48,6 +50,7 @@ func (t target) config(l *link) (*pgx.ConnConfig, error) {
 	if err != nil {
 		return nil, fmt.Errorf("postgres: %w", err)
 	}
+	c.Password = t.password
 	c.RuntimeParams["application_name"] = t.name
 	c.ConnectTimeout = t.timeout
 	c.DialFunc = func(ctx context.Context, network, address string) (net.Conn, error) {
@@ -182,8 +185,9 @@ func (e *ending) HandleUnwatchAfterCancel() {
 	e.cancel.HandleUnwatchAfterCancel()
 }
 
-// link notes when the first byte of a request was handed to the connection: the send time, and whether anything was
-// sent at all. Where the library prepares a statement first, that counts, so the time is never too late.
+// link notes when the first byte of a request was handed to the connection: that is the send time, and proves that
+// something was sent. Where the library prepares a statement first, the preparation counts, so the time is never too
+// late.
 type link struct {
 	mu   sync.Mutex
 	sent time.Time // zero: nothing was written
@@ -223,21 +227,28 @@ const (
 	codeQueryCancelled   = "57014"
 )
 
-// classify says what an error of a statement means. An error that the server answered, and that did not end the session,
-// rolled the statement back: certainly not done. So was what never left, which the link knows: the library's own word for
-// it, SafeToRetry, is also said of a connection that broke while a reply was read. Of anything else nobody knows.
+// classify says what an error of a statement means. An error that the server answered, and that did not end the
+// session, rolled the statement back: certainly not done. A statement that was never sent is certainly not done
+// either; the link knows that. The library's own word for it, SafeToRetry, is also said of a connection that broke
+// while a reply was read. The outcome of any other error is unknown.
 func classify(err error, sent time.Time) error {
 	var answer *pgconn.PgError
 	switch {
 	case err == nil, errors.Is(err, pgx.ErrNoRows):
 		return err
 	case errors.As(err, &answer) && answer.SeverityUnlocalized == "ERROR":
-		if answer.Code == codeLockNotAvailable || answer.Code == codeQueryCancelled {
-			return fmt.Errorf("%w: %w", lock.ErrContended, err)
-		}
 		return fmt.Errorf("%w: %w", lock.ErrRefused, err)
 	case sent.IsZero():
 		return fmt.Errorf("%w: %w", lock.ErrNotSent, err)
 	}
 	return err
+}
+
+// contended tells whether the server gave up a statement that had to wait, or made it wait until its client gave up.
+// A statement that was to take a lock did not get it. For one that was to give a lock back this would be the wrong
+// answer.
+func contended(err error) bool {
+	var answer *pgconn.PgError
+	return errors.As(err, &answer) && answer.SeverityUnlocalized == "ERROR" &&
+		(answer.Code == codeLockNotAvailable || answer.Code == codeQueryCancelled)
 }

@@ -36,14 +36,15 @@ func (r recipe) dial(_ context.Context, a backends.Access) (backends.Connection,
 		if err != nil {
 			return nil, err
 		}
-		return &sitter{recipe: r, conn: c, user: user, sessions: []*session{s}, held: map[string]*held{}}, nil
+		return &sessionHolder{recipe: r, conn: c, user: user, sessions: []*session{s}, held: map[string]*held{}}, nil
 	}
 	return c, nil
 }
 
-// sitter is one user of a lock that stands as long as its session. The server promises no time, so its grants name no
-// end: who holds one is entitled until the server ended the session, which the service's list of sessions tells.
-type sitter struct {
+// sessionHolder is one user of a lock that lasts as long as its session. The server promises no time, so its grants
+// name no end: their holder is entitled until the server ended the session, which the service's list of sessions
+// tells.
+type sessionHolder struct {
 	recipe
 	conn     *connection
 	user     int
@@ -58,8 +59,8 @@ type held struct {
 	over    chan struct{} // closed when the user gives it back
 }
 
-// seat returns a session that can carry one more grant.
-func (l *sitter) seat(ctx context.Context) (*session, error) {
+// sessionWithRoom returns a session that can carry one more grant.
+func (l *sessionHolder) sessionWithRoom(ctx context.Context) (*session, error) {
 	var live []*session
 	for _, s := range l.sessions {
 		if !s.lost() {
@@ -81,19 +82,19 @@ func (l *sitter) seat(ctx context.Context) (*session, error) {
 }
 
 // Acquire waits in the server's queue.
-func (l *sitter) Acquire(ctx context.Context, r lock.Request) (lock.Grant, error) {
+func (l *sessionHolder) Acquire(ctx context.Context, r lock.Request) (lock.Grant, error) {
 	return l.acquire(ctx, r, true)
 }
 
 // TryAcquire makes one attempt.
-func (l *sitter) TryAcquire(ctx context.Context, r lock.Request) (lock.Grant, error) {
+func (l *sessionHolder) TryAcquire(ctx context.Context, r lock.Request) (lock.Grant, error) {
 	ctx, done := context.WithTimeout(ctx, l.conn.params.Timeout)
 	defer done()
 	return l.acquire(ctx, r, false)
 }
 
-func (l *sitter) acquire(ctx context.Context, r lock.Request, wait bool) (lock.Grant, error) {
-	s, err := l.seat(ctx)
+func (l *sessionHolder) acquire(ctx context.Context, r lock.Request, wait bool) (lock.Grant, error) {
+	s, err := l.sessionWithRoom(ctx)
 	if err != nil {
 		return lock.Grant{}, err
 	}
@@ -123,7 +124,7 @@ func (l *sitter) acquire(ctx context.Context, r lock.Request, wait bool) (lock.G
 
 // withdraw makes certain that an acquire that was answered with an error left nothing behind: a cancel may come after
 // the grant and before the answer. Where even that goes wrong the session ends, and nobody knows.
-func (l *sitter) withdraw(ctx context.Context, s *session, name string, err error) error {
+func (l *sessionHolder) withdraw(ctx context.Context, s *session, name string, err error) error {
 	if s.lost() {
 		return fmt.Errorf("wait for %s: %w", name, err)
 	}
@@ -134,14 +135,14 @@ func (l *sitter) withdraw(ctx context.Context, s *session, name string, err erro
 		s.close()
 		return fmt.Errorf("wait for %s: %v, and then: %v", name, err, undo)
 	}
-	if !lock.Certain(err) {
+	if !lock.Certain(err) || contended(err) {
 		return fmt.Errorf("%w: the wait for %s was withdrawn: %w", lock.ErrContended, name, err)
 	}
 	return fmt.Errorf("wait for %s: %w", name, err)
 }
 
 // Release gives the lock back. An error ends the session, and with it whatever is left.
-func (l *sitter) Release(ctx context.Context, g lock.Grant) error {
+func (l *sessionHolder) Release(ctx context.Context, g lock.Grant) error {
 	lock.At(ctx, "before-unlock")
 	h, ok := l.held[g.ID]
 	if !ok {
@@ -170,7 +171,7 @@ func (l *sitter) Release(ctx context.Context, g lock.Grant) error {
 }
 
 // Check asks the server whether the session has the lock.
-func (l *sitter) Check(ctx context.Context, g lock.Grant) error {
+func (l *sessionHolder) Check(ctx context.Context, g lock.Grant) error {
 	h, ok := l.held[g.ID]
 	if !ok {
 		return fmt.Errorf("%w: this user has no grant %s", lock.ErrNotHeld, g.ID)
@@ -193,16 +194,16 @@ func (l *sitter) Check(ctx context.Context, g lock.Grant) error {
 
 // Watch reports the end of the session as this side sees it: a closed connection. Of a server that is out of reach it
 // hears only after the TCP timeout.
-func (l *sitter) Watch(ctx context.Context, g lock.Grant) <-chan lock.Change {
+func (l *sessionHolder) Watch(ctx context.Context, g lock.Grant) <-chan lock.Change {
 	h, ok := l.held[g.ID]
 	if !ok {
 		return backends.Unwatched()
 	}
-	return backends.Standing{Lost: h.session.broken, Over: h.over}.Watch(ctx, g.ValidUntil)
+	return backends.HeldGrant{Lost: h.session.broken, Over: h.over}.Watch(ctx, g.ValidUntil)
 }
 
 // Close ends the sessions, and with them whatever the user held.
-func (l *sitter) Close() error {
+func (l *sessionHolder) Close() error {
 	for id, h := range l.held {
 		delete(l.held, id)
 		close(h.over)

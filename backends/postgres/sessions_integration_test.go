@@ -10,19 +10,19 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/lockquake/lockquake/backends"
+	"github.com/lockquake/lockquake/backends/topology"
 	"github.com/lockquake/lockquake/history"
 	"github.com/lockquake/lockquake/lock"
 )
 
 // TestSessions follows a session in the service's list from its first command to its end, which frees its lock.
 func TestSessions(t *testing.T) {
-	r := serve(t, "sesspg", advisoryName)
-	lister := r.Service.(backends.SessionLister)
+	r := serve(t, advisoryName)
+	lister := r.Service.(topology.SessionLister)
 	r.Access.Client = 3
 	for _, name := range []string{advisoryName, rowName} {
 		first, second := users(t, r.Access, name)
-		g, err := first.Acquire(t.Context(), lock.Request{Lock: "a", TTL: time.Second})
+		g, err := first.Acquire(t.Context(), lock.Request{Lock: "ended", TTL: time.Second})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -31,7 +31,7 @@ func TestSessions(t *testing.T) {
 			time.Sleep(time.Millisecond)
 		}
 		changes := first.(lock.Watcher).Watch(t.Context(), g)
-		pid := first.(*sitter).sessions[0].conn.PgConn().PID()
+		pid := first.(*sessionHolder).sessions[0].conn.PgConn().PID()
 		err = r.Service.(*sessions).member.ask(t.Context(), func(ctx context.Context, c *pgx.Conn) error {
 			_, err := c.Exec(ctx, `SELECT pg_terminate_backend($1)`, int32(pid))
 			return err
@@ -42,7 +42,7 @@ func TestSessions(t *testing.T) {
 		if c, ok := <-changes; !ok || !c.Lost {
 			t.Errorf("%s: the holder was not told of the loss: %+v", name, c)
 		}
-		h, err := second.Acquire(t.Context(), lock.Request{Lock: "a", TTL: time.Second})
+		h, err := second.Acquire(t.Context(), lock.Request{Lock: "ended", TTL: time.Second})
 		if err != nil {
 			t.Errorf("%s: another user after the session's end: %v", name, err)
 		}
@@ -58,7 +58,7 @@ func TestSessions(t *testing.T) {
 	}
 }
 
-func stands(t *testing.T, lister backends.SessionLister, u history.User) bool {
+func stands(t *testing.T, lister topology.SessionLister, u history.User) bool {
 	t.Helper()
 	list, err := lister.Sessions(t.Context())
 	if err != nil {
@@ -74,17 +74,17 @@ func stands(t *testing.T, lister backends.SessionLister, u history.User) bool {
 
 // TestVanishedHolder closes a holder's connection without a word, as the kernel does for a killed process.
 func TestVanishedHolder(t *testing.T) {
-	r := serve(t, "vanishpg", advisoryName)
+	r := serve(t, advisoryName)
 	for _, name := range []string{advisoryName, rowName} {
 		first, second := users(t, r.Access, name)
-		if _, err := first.Acquire(t.Context(), lock.Request{Lock: "a"}); err != nil {
+		if _, err := first.Acquire(t.Context(), lock.Request{Lock: "vanished"}); err != nil {
 			t.Fatal(err)
 		}
-		if err := first.(*sitter).sessions[0].conn.PgConn().Conn().Close(); err != nil {
+		if err := first.(*sessionHolder).sessions[0].conn.PgConn().Conn().Close(); err != nil {
 			t.Fatal(err)
 		}
 		ctx, done := context.WithTimeout(t.Context(), sessionRecovery)
-		if _, err := second.Acquire(ctx, lock.Request{Lock: "a"}); err != nil {
+		if _, err := second.Acquire(ctx, lock.Request{Lock: "vanished"}); err != nil {
 			t.Errorf("%s: another user after the holder vanished: %v", name, err)
 		}
 		done()
@@ -94,12 +94,12 @@ func TestVanishedHolder(t *testing.T) {
 // TestCancelledWait cancels waits around the moment of the release. Whatever a wait then says is so: a grant is a grant,
 // and after "certainly not" the lock is free.
 func TestCancelledWait(t *testing.T) {
-	r := serve(t, "cancelpg", advisoryName)
+	r := serve(t, advisoryName)
 	for _, name := range []string{advisoryName, rowName} {
 		first, second := users(t, r.Access, name)
 		granted, refused := 0, 0
 		for i := range 60 {
-			g, err := first.(lock.TryAcquirer).TryAcquire(t.Context(), lock.Request{Lock: "a"})
+			g, err := first.(lock.TryAcquirer).TryAcquire(t.Context(), lock.Request{Lock: "cancelled"})
 			if err != nil {
 				t.Fatalf("%s: the lock is not free in round %d: %v", name, i, err)
 			}
@@ -110,7 +110,7 @@ func TestCancelledWait(t *testing.T) {
 			}
 			done := make(chan answer, 1)
 			go func() {
-				h, err := second.Acquire(ctx, lock.Request{Lock: "a"})
+				h, err := second.Acquire(ctx, lock.Request{Lock: "cancelled"})
 				done <- answer{h, err}
 			}()
 			until(t, asker(t, r.Service), "sessions", "2")

@@ -1,13 +1,14 @@
 package postgres
 
-import "github.com/lockquake/lockquake/internal/cluster"
+import "github.com/lockquake/lockquake/internal/node"
 
 // Store describes a PostgreSQL server that is not a lock service but what a lock protects, with this package's image and
 // settings: what it has answered is on disk.
-func Store(name string) cluster.Spec {
-	return cluster.Spec{
-		Name: name, Role: cluster.Resource, Image: "postgres",
-		Ports:   []cluster.Port{{Name: Port, Number: 5432}},
-		Command: func(p cluster.Place) []string { return defaults().command(p.Address(name, Port), p.Dir) },
+func Store(name string) node.Spec {
+	return node.Spec{
+		Name: name, Role: node.Resource, Image: "postgres",
+		Ports:   []node.Port{{Name: Port, Number: 5432}},
+		Secret:  secret,
+		Command: func(p node.Place) []string { return defaults().command(p, p.Address(name, Port)) },
 	}
 }

@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"encoding/binary"
+	"errors"
 	"net"
 	"testing"
 	"time"
@@ -16,8 +17,9 @@ import (
 // answerTime is how long the server takes over each statement.
 const answerTime = 20 * time.Millisecond
 
-// slowly lets everybody in and answers every statement late: with the token 7, and that one row was changed.
-func slowly(t *testing.T) string {
+// leases lets everybody in and answers the statements of the lease: with the token 7, and that one row was changed. Before each answer it
+// calls heard with the statement and its owner; where that returns a code, the answer is that error, and where it is "silent", none.
+func leases(t *testing.T, heard func(sql, owner string) (code string)) string {
 	t.Helper()
 	l, err := net.Listen("tcp4", "127.0.0.1:0")
 	if err != nil {
@@ -30,13 +32,13 @@ func slowly(t *testing.T) string {
 			if err != nil {
 				return
 			}
-			go answerSlowly(c)
+			go answerLeases(c, heard)
 		}
 	}()
 	return l.Addr().String()
 }
 
-func answerSlowly(c net.Conn) {
+func answerLeases(c net.Conn, heard func(sql, owner string) (code string)) {
 	defer c.Close()
 	b := pgproto3.NewBackend(c, c)
 	if m, err := b.ReceiveStartupMessage(); err != nil {
@@ -47,7 +49,10 @@ func answerSlowly(c net.Conn) {
 	b.Send(&pgproto3.AuthenticationOk{})
 	b.Send(&pgproto3.BackendKeyData{ProcessID: 1, SecretKey: []byte{0, 0, 0, 1}})
 	b.Send(&pgproto3.ReadyForQuery{TxStatus: 'I'})
-	parameters := 0
+	types := []uint32{pgtype.TextOID, pgtype.TextOID, pgtype.Int8OID, pgtype.Int8OID}
+	parameters := map[string]int{leaseTake: 3, leaseRenew: 4, leaseGive: 2}
+	prepared := map[string]string{}
+	var sql, owner string
 	for b.Flush() == nil {
 		m, err := b.Receive()
 		if err != nil {
@@ -55,29 +60,34 @@ func answerSlowly(c net.Conn) {
 		}
 		switch m := m.(type) {
 		case *pgproto3.Parse:
-			parameters = 3 // name, owner, TTL
-			if m.Query == leaseRenew {
-				parameters = 4 // and the token
-			}
+			sql, prepared[m.Name] = m.Query, m.Query
 			b.Send(&pgproto3.ParseComplete{})
 		case *pgproto3.Describe:
-			types := []uint32{pgtype.TextOID, pgtype.TextOID, pgtype.Int8OID, pgtype.Int8OID}
-			b.Send(&pgproto3.ParameterDescription{ParameterOIDs: types[:parameters]})
-			if parameters == 3 {
+			b.Send(&pgproto3.ParameterDescription{ParameterOIDs: types[:parameters[sql]]})
+			if sql == leaseTake {
 				b.Send(&pgproto3.RowDescription{Fields: []pgproto3.FieldDescription{{Name: []byte("token"), DataTypeOID: pgtype.Int8OID, DataTypeSize: 8}}})
 			} else {
 				b.Send(&pgproto3.NoData{})
 			}
 		case *pgproto3.Bind:
+			sql, owner = prepared[m.PreparedStatement], string(m.Parameters[1])
 			b.Send(&pgproto3.BindComplete{})
 		case *pgproto3.Execute:
-			time.Sleep(answerTime)
-			if parameters == 3 {
+			switch code := heard(sql, owner); {
+			case code == "silent":
+				_, _ = b.Receive()
+				_, _ = b.Receive() // until the other side gives up
+				return
+			case code != "":
+				b.Send(&pgproto3.ErrorResponse{Severity: "ERROR", SeverityUnlocalized: "ERROR", Code: code})
+			case sql == leaseTake:
 				b.Send(&pgproto3.DataRow{Values: [][]byte{binary.BigEndian.AppendUint64(nil, 7)}})
 				b.Send(&pgproto3.CommandComplete{CommandTag: []byte("INSERT 0 1")})
-			} else {
+			default:
 				b.Send(&pgproto3.CommandComplete{CommandTag: []byte("UPDATE 1")})
 			}
+		case *pgproto3.Close: // of a statement that failed
+			b.Send(&pgproto3.CloseComplete{})
 		case *pgproto3.Sync:
 			b.Send(&pgproto3.ReadyForQuery{TxStatus: 'I'})
 		}
@@ -86,7 +96,7 @@ func answerSlowly(c net.Conn) {
 
 // TestLeaseCountsFromTheStatement has the server take its time, over the grant and over the renewal.
 func TestLeaseCountsFromTheStatement(t *testing.T) {
-	u := userOf(t, slowly(t), leaseName)
+	u := userOf(t, leases(t, func(string, string) string { time.Sleep(answerTime); return "" }), leaseName)
 	judge := func(what string, g lock.Grant, before time.Time, err error) {
 		t.Helper()
 		if err != nil {
@@ -106,4 +116,64 @@ func TestLeaseCountsFromTheStatement(t *testing.T) {
 	before = time.Now()
 	g, err = u.(lock.Renewer).Renew(t.Context(), g, time.Minute)
 	judge("the renewal", g, before, err)
+}
+
+// TestDoubtfulLeaseIsGivenBack has the server say nothing to an acquire, and cancel a release: it may have the row for the user, and nobody
+// else would get it for a whole TTL. The user's next attempt gives it back.
+func TestDoubtfulLeaseIsGivenBack(t *testing.T) {
+	type statement struct{ sql, owner string }
+	said, answers := make(chan statement, 16), make(chan string, 16)
+	u := userOf(t, leases(t, func(sql, owner string) string {
+		said <- statement{sql, owner}
+		select {
+		case answer := <-answers:
+			return answer
+		default:
+			return ""
+		}
+	}), leaseName)
+	acquire := func() (lock.Grant, error) {
+		return u.(lock.TryAcquirer).TryAcquire(t.Context(), lock.Request{Lock: "a", TTL: time.Minute})
+	}
+	says := func(what, sql string, owner *string) {
+		t.Helper()
+		switch x := <-said; {
+		case x.sql != sql:
+			t.Fatalf("%s: the user said %q", what, x.sql)
+		case *owner == "":
+			*owner = x.owner
+		case x.owner != *owner:
+			t.Errorf("%s names another owner", what)
+		}
+	}
+	var first, second, third, fourth string
+
+	answers <- "silent"
+	if _, err := acquire(); err == nil || lock.Certain(err) {
+		t.Fatalf("an acquire without answer: %v", err)
+	}
+	says("the acquire without answer", leaseTake, &first)
+	g, err := acquire()
+	if err != nil {
+		t.Fatal(err)
+	}
+	says("giving back what it may have taken", leaseGive, &first)
+	says("the second acquire", leaseTake, &second)
+
+	answers <- codeQueryCancelled
+	if err := u.Release(t.Context(), g); !errors.Is(err, lock.ErrRefused) || errors.Is(err, lock.ErrContended) {
+		t.Errorf("a release that was cancelled: %v", err)
+	}
+	says("the release", leaseGive, &second)
+	answers <- ""
+	answers <- codeQueryCancelled
+	if _, err := acquire(); !errors.Is(err, lock.ErrContended) {
+		t.Errorf("an acquire that was cancelled: %v", err)
+	}
+	says("giving back what the release left", leaseGive, &second)
+	says("the acquire that was cancelled", leaseTake, &third)
+	if _, err := acquire(); err != nil {
+		t.Error(err)
+	}
+	says("the last acquire", leaseTake, &fourth) // the one before certainly took nothing
 }

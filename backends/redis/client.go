@@ -33,9 +33,11 @@ const poolSize = 8192
 
 // options returns settings in which one command is one attempt on the wire: nothing is sent a second time behind the caller's
 // back, and nothing is asked of the server that the caller did not ask.
-func options(timeout time.Duration) *redis.UniversalOptions {
+func options(timeout time.Duration, password string) *redis.UniversalOptions {
 	quiet()
 	return &redis.UniversalOptions{
+		Password:              password,
+		SentinelPassword:      password,
 		Protocol:              2,
 		MaxRetries:            -1,
 		DialerRetries:         1,
@@ -56,7 +58,7 @@ func options(timeout time.Duration) *redis.UniversalOptions {
 // connect makes a client as a user's program would for the topology that a.Backend names: for one server by its address, for
 // Sentinel by asking the Sentinels for the primary, for Redis Cluster by its map of slots. It connects at the first command.
 func connect(a backends.Access, p LockParams) (redis.UniversalClient, error) {
-	o := options(p.Timeout)
+	o := options(p.Timeout, a.Password)
 	o.Dialer = detour(a.Via, p.Timeout)
 	switch a.Backend {
 	case nameSingle:
@@ -102,9 +104,9 @@ const mapInterval = 500 * time.Millisecond
 // redirects is how many MOVED and ASK replies one command follows.
 const redirects = 3
 
-// newClusterClient makes a client of Redis Cluster that follows redirects and repeats nothing else. A server that answers MOVED or
-// ASK certainly did nothing, so the command still counts as one attempt. By itself go-redis would spend the same budget on
-// broken connections and time-outs, of which nobody knows what they did.
+// newClusterClient makes a client of Redis Cluster that repeats a command only after a redirect. A server that
+// answers MOVED or ASK certainly did nothing, so the command still counts as one attempt. By itself go-redis would
+// also repeat it after broken connections and time-outs, of which nobody knows what they did.
 func newClusterClient(u *redis.UniversalOptions) *redis.ClusterClient {
 	o := u.Cluster()
 	o.MaxRedirects = redirects
@@ -178,4 +180,39 @@ func (o *owner) classify(err error) error {
 		return fmt.Errorf("%w: %w", lock.ErrNotSent, err)
 	}
 	return err
+}
+
+type sendingKey struct{}
+
+// sending returns a context under which o notes the send time of each command, the last one's in the end: for commands
+// that are written by a library and carry no owner of ours.
+func sending(ctx context.Context, o *owner) context.Context {
+	return context.WithValue(ctx, sendingKey{}, o)
+}
+
+// sendHook puts the owner of a command's context into the command, as its last argument with the same text, so that it learns
+// when that is written to the connection. The time at which a hook is called is no send time: the command has
+// yet to wait for a connection, perhaps for one to be made.
+type sendHook struct{}
+
+// DialHook changes nothing.
+func (sendHook) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+// ProcessHook changes the last argument.
+func (sendHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if o, ok := ctx.Value(sendingKey{}).(*owner); ok {
+			args := cmd.Args()
+			last := len(args) - 1
+			o.id = fmt.Sprint(args[last])
+			args[last] = o
+			ctx = context.WithValue(ctx, sendingKey{}, nil) // a connection that is made for it says HELLO under the same context
+		}
+		return next(ctx, cmd)
+	}
+}
+
+// ProcessPipelineHook changes nothing: no lock sends pipelines.
+func (sendHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
 }

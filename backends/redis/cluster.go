@@ -7,7 +7,9 @@ import (
 	"time"
 
 	"github.com/lockquake/lockquake/backends"
-	"github.com/lockquake/lockquake/internal/cluster"
+	"github.com/lockquake/lockquake/backends/listed"
+	"github.com/lockquake/lockquake/backends/topology"
+	"github.com/lockquake/lockquake/internal/node"
 )
 
 const (
@@ -20,14 +22,15 @@ const (
 const busPort = "bus"
 
 // Cluster is Redis Cluster: three primaries that share the keys, with a replica each.
-func Cluster() backends.Backend {
-	return backends.Backend{
-		Name: nameCluster,
-		Doc: "Redis Cluster: three primaries that share the keys among them, with a replica each; replication is asynchronous, so that a " +
-			"promoted replica may not know the newest grants.",
-		Locks:   outlasting(failoverTime, locks()),
-		Syncing: syncing,
-		New:     newCluster,
+func Cluster() listed.Backend {
+	return listed.Backend{
+		Backend: backends.Backend{
+			Name: nameCluster,
+			Doc: "Redis Cluster: three primaries that share the keys among them, with a replica each; replication is asynchronous, so that a " +
+				"promoted replica may not know the newest grants.",
+			Locks: outlasting(failoverTime, locks()),
+		},
+		Maker: topology.Maker{Syncing: syncing, New: newCluster, Health: health},
 	}
 }
 
@@ -57,11 +60,11 @@ func (p ClusterParams) check() error {
 
 // sharded is the topology.
 type sharded struct {
-	common backends.Common
+	common topology.Common
 	params ClusterParams
 }
 
-func newCluster(c backends.Common, decode func(into any) error) (backends.Topology, error) {
+func newCluster(c topology.Common, decode func(into any) error) (topology.Topology, error) {
 	p := clusterDefaults()
 	if err := decode(&p); err != nil {
 		return nil, err
@@ -77,14 +80,15 @@ func newCluster(c backends.Common, decode func(into any) error) (backends.Topolo
 
 // Specs describes the servers. The first three begin as primaries, the fourth follows the first, and so on; Ready introduces them
 // to each other.
-func (s sharded) Specs() []cluster.Spec {
-	specs := make([]cluster.Spec, 0, clusterServers)
+func (s sharded) Specs() []node.Spec {
+	specs := make([]node.Spec, 0, clusterServers)
 	for i := range clusterServers {
-		specs = append(specs, cluster.Spec{
-			Name: serverName(i), Role: cluster.Server, Image: "redis", Restartable: true,
-			Ports: []cluster.Port{{Name: Port, Number: 6379}, {Name: busPort, Number: 16379}},
-			Command: func(p cluster.Place) []string {
-				return s.server(p.Address(p.Self, Port), p.Address(p.Self, busPort), p.Dir)
+		specs = append(specs, node.Spec{
+			Name: serverName(i), Role: node.Server, Image: "redis", Restartable: true,
+			Ports:  []node.Port{{Name: Port, Number: 6379}, {Name: busPort, Number: 16379}},
+			Secret: secret,
+			Command: func(p node.Place) []string {
+				return s.server(p, p.Address(p.Self, Port), p.Address(p.Self, busPort))
 			},
 		})
 	}
@@ -95,10 +99,10 @@ func (s sharded) Specs() []cluster.Spec {
 const replicaValidity = 150 * time.Second
 
 // server is the argv of a server that clients reach at address, and the others at bus.
-func (s sharded) server(address, bus, dir string) []string {
+func (s sharded) server(place node.Place, address, bus string) []string {
 	host, port := splitAddress(address)
 	_, busNumber := splitAddress(bus)
-	return append(command(address, dir, s.params.Persistence),
+	return append(command(place, address, s.params.Persistence),
 		"--cluster-enabled", "yes", "--cluster-config-file", "nodes.conf",
 		"--cluster-node-timeout", strconv.FormatInt(s.params.NodeTimeout.Milliseconds(), 10),
 		// By default ten times the timeout: at 500 ms a replica that has lost one election is too old for the next, and nobody serves its slots again.
@@ -112,11 +116,11 @@ func (s sharded) server(address, bus, dir string) []string {
 func (s sharded) Params() any { return s.params.LockParams }
 
 // Service returns the handle on the running nodes.
-func (s sharded) Service(nodes []*cluster.Node) backends.Service {
+func (s sharded) Service(nodes []node.Handle) topology.Service {
 	servers := membersOf(nodes, Port, observeTimeout)
 	buses := map[string]string{}
 	for _, n := range nodes {
 		buses[n.Name()] = n.Address(busPort)
 	}
-	return &clusterService{params: s.params, common: s.common, servers: servers, buses: buses}
+	return &clusterService{params: s.params, common: s.common, members: servers, buses: buses}
 }

@@ -11,15 +11,9 @@ import (
 	"github.com/lockquake/lockquake/backends/conformance"
 )
 
-// TestClusterConformance puts every lock to the suite, on keys of all three primaries.
-func TestClusterConformance(t *testing.T) {
-	r := startReplicated(t, Cluster(), "confclus", calm)
-	conformance.RunAll(t, conformance.Options{Backend: Cluster(), Access: r.Access}, fails)
-}
-
 // TestClusterFacts asks real nodes for every fact.
 func TestClusterFacts(t *testing.T) {
-	r := startReplicated(t, Cluster(), "factclus", calm)
+	r := calmly(t, Cluster())
 	conformance.CountsRequests(t, r, setPxLua())
 	a := asker{t: t, service: r.Service}
 	u, g := grant(t, r, "a")
@@ -71,10 +65,16 @@ func TestClusterFacts(t *testing.T) {
 	}
 }
 
+// TestClusterConformance puts every lock to the suite, on keys of all three primaries.
+func TestClusterConformance(t *testing.T) {
+	r := calmly(t, Cluster())
+	conformance.RunAll(t, conformance.Options{Backend: Cluster(), Access: r.Access}, fails)
+}
+
 // TestClusterFailover kills the primary of a lock. Its replica is promoted, with the grant that it had; users find it; the old one
 // comes back as its replica.
 func TestClusterFailover(t *testing.T) {
-	r := startReplicated(t, Cluster(), "failclus", nil)
+	r := startReplicated(t, Cluster(), "failclus")
 	a := asker{t: t, service: r.Service}
 	u, g := grant(t, r, "a")
 	old := a.ask("redis-1", "primary:a")

@@ -56,7 +56,7 @@ func slotsAt(address string) string {
 	return fmt.Sprintf("*1\r\n*3\r\n:0\r\n:16383\r\n*2\r\n$%d\r\n%s\r\n:%s\r\n", len(host), host, port)
 }
 
-func clusterUser(t *testing.T, address string, via map[string]string) setPxLuaUser {
+func clusterUser(t *testing.T, address string, via map[string]string) renewable {
 	t.Helper()
 	a := backends.Access{
 		Backend: nameCluster, Lock: "set-px-lua", TTL: time.Second, Run: "unit", Via: via,
@@ -72,12 +72,13 @@ func clusterUser(t *testing.T, address string, via map[string]string) setPxLuaUs
 	if err != nil {
 		t.Fatal(err)
 	}
-	return l.(setPxLuaUser)
+	return l.(renewable)
 }
 
 // TestClusterRepeatsNothing has a server hang up, or say nothing, after a SET: what it did nobody knows, and the command must not be sent
 // again behind the caller's back.
 func TestClusterRepeatsNothing(t *testing.T) {
+	t.Parallel()
 	for name, reply := range map[string]string{"hangs up": "", "says half": "$"} {
 		var sets atomic.Int32
 		u := clusterUser(t, play(t, func(text, self string) string {
@@ -172,6 +173,7 @@ func TestSentinelClientFindsThePrimary(t *testing.T) {
 // TestSentinelClientLeavesAHangingSentinel has the Sentinel that answered first fall silent: a new connection must find the primary by
 // way of the other.
 func TestSentinelClientLeavesAHangingSentinel(t *testing.T) {
+	t.Parallel()
 	primary := play(t, func(text, _ string) string {
 		if strings.Contains(text, "PING") {
 			return "+PONG\r\n"

@@ -10,7 +10,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/lockquake/lockquake/backends"
+	"github.com/lockquake/lockquake/backends/topology"
 	"github.com/lockquake/lockquake/chaos"
 )
 
@@ -22,11 +22,11 @@ const (
 
 // clusterService answers for the running nodes.
 type clusterService struct {
-	params  ClusterParams
-	common  backends.Common
-	servers members
-	buses   map[string]string // addresses of the bus by node
-	formed  bool              // Ready has seen it whole once: from then on the cluster alone says who follows whom
+	params ClusterParams
+	common topology.Common
+	members
+	buses  map[string]string // addresses of the bus by node
+	formed bool              // Ready has seen it whole once: from then on the cluster alone says who follows whom
 }
 
 // Facts lists what can be asked.
@@ -44,23 +44,23 @@ func (s *clusterService) Facts() map[string]string {
 
 // Ask asks one node for one fact.
 func (s *clusterService) Ask(ctx context.Context, node, fact string) (string, error) {
-	m, err := s.servers.find(node)
+	m, err := s.members.find(node)
 	if err != nil {
 		return "", err
 	}
 	if name, ok := strings.CutPrefix(fact, holderFact); ok {
-		return s.holder(ctx, m, name)
+		return m.slotHolder(ctx, name)
 	}
 	if name, ok := strings.CutPrefix(fact, primaryFact); ok {
 		v, slot, err := viewOfSlot(ctx, m, name)
-		return s.nameOf(v.owner(slot)), err
+		return s.members.nameOf(v.owner(slot)), err
 	}
 	if name, ok := strings.CutPrefix(fact, roleFact); ok {
 		v, slot, err := viewOfSlot(ctx, m, name)
 		return v.roleFor(slot), err
 	}
 	if _, ok := replicationFacts()[fact]; ok {
-		return s.servers.askReplication(ctx, m, fact)
+		return s.members.askReplication(ctx, m, fact)
 	}
 	switch fact {
 	case "state", "epoch":
@@ -74,14 +74,14 @@ func (s *clusterService) Ask(ctx context.Context, node, fact string) (string, er
 		if fact == "flags" {
 			return strings.Join(v.self().flags, ","), nil
 		}
-		return s.failing(v), nil
+		return s.members.failing(v), nil
 	}
 	return m.ask(ctx, fact)
 }
 
-// holder reads the key on the very node that was asked: READONLY lets a replica answer. A node without the key's slot answers MOVED:
+// slotHolder reads the key on the very node that was asked: READONLY lets a replica answer. A node without the key's slot answers MOVED:
 // the key is certainly not there.
-func (s *clusterService) holder(ctx context.Context, m member, name string) (string, error) {
+func (m member) slotHolder(ctx context.Context, name string) (string, error) {
 	var get *redis.SliceCmd
 	_, _ = m.client.Pipelined(ctx, func(p redis.Pipeliner) error {
 		p.ReadOnly(ctx) // the connection stays so, which changes nothing for a primary
@@ -95,19 +95,20 @@ func (s *clusterService) holder(ctx context.Context, m member, name string) (str
 	return holderIn(v), err
 }
 
-// nameOf is the node's name among ours.
-func (s *clusterService) nameOf(p *peer) string {
+// nameOf is a node's name among ours.
+func (ms members) nameOf(p *peer) string {
 	if p == nil {
 		return "none"
 	}
-	return s.servers.at(p.address)
+	return ms.at(p.address)
 }
 
-func (s *clusterService) failing(v view) string {
+// failing names those that a node suspects, or holds to have failed.
+func (ms members) failing(v view) string {
 	var out []string
 	for _, p := range v {
 		if slices.Contains(p.flags, "fail") || slices.Contains(p.flags, "fail?") {
-			out = append(out, s.servers.at(p.address))
+			out = append(out, ms.at(p.address))
 		}
 	}
 	if len(out) == 0 {
@@ -130,7 +131,7 @@ func (m member) clusterInfo(ctx context.Context) (map[string]string, error) {
 func (s *clusterService) Describe(ctx context.Context) map[string]string {
 	out := s.params.LockParams.describe(s.common)
 	out["redis.topology"] = fmt.Sprintf("cluster of %d primaries with a replica each", clusterPrimaries)
-	out["redis.version"] = s.servers.version(ctx)
+	out["redis.version"] = s.members.version(ctx)
 	out["redis.persistence"] = s.params.Persistence
 	out["redis.node-timeout"] = s.params.NodeTimeout.String()
 	out["client.redirects"] = strconv.Itoa(redirects)
@@ -138,5 +139,177 @@ func (s *clusterService) Describe(ctx context.Context) map[string]string {
 	return out
 }
 
-// Close frees the connections.
-func (s *clusterService) Close() error { return s.servers.close() }
+// Ready returns nil when every node calls the cluster whole, knows all others, and lists for every slot a primary
+// with a replica that has its data. Every primary must also take a write. Until that was so for the first time, it
+// also introduces the nodes to each other.
+func (s *clusterService) Ready(ctx context.Context) error {
+	for _, m := range s.members {
+		if err := m.client.Ping(ctx).Err(); err != nil {
+			return fmt.Errorf("%s does not answer: %w", m.name, err)
+		}
+	}
+	if !s.formed {
+		if err := s.form(ctx); err != nil {
+			return err
+		}
+	}
+	var primaries []string
+	for _, m := range s.members {
+		seen, err := s.whole(ctx, m)
+		if err != nil {
+			return err
+		}
+		if primaries == nil {
+			primaries = seen
+		}
+		if !slices.Equal(seen, primaries) {
+			return fmt.Errorf("%s takes %s for the primaries, others %s", m.name, strings.Join(seen, ", "), strings.Join(primaries, ", "))
+		}
+	}
+	if err := s.writeAll(ctx, primaries); err != nil {
+		return err
+	}
+	s.formed = true
+	return nil
+}
+
+// form gives the primaries their slots, has all nodes meet and the replicas follow. Each part is left out where it was done; a replica that
+// has not heard of its primary yet is an error, and done at the next call.
+func (s *clusterService) form(ctx context.Context) error {
+	views := make([]view, len(s.members))
+	for i, m := range s.members {
+		v, err := m.view(ctx)
+		if err != nil {
+			return err
+		}
+		if views[i] = v; len(v) > 1 {
+			continue // it has met others: what must come before is done
+		}
+		if err := s.prepare(ctx, i, v); err != nil {
+			return err
+		}
+	}
+	for i, m := range s.members {
+		for _, other := range s.members[i+1:] {
+			if slices.ContainsFunc(views[i], func(p peer) bool { return p.address == other.address }) {
+				continue // known, or shaking hands
+			}
+			if err := s.meet(ctx, m, other); err != nil {
+				return err
+			}
+		}
+	}
+	for i, m := range s.members[clusterPrimaries:] {
+		if err := follow(ctx, m, views[clusterPrimaries+i], views[i].self().id); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// prepare sets what a node must have before it meets others: an epoch of its own, so that no two primaries quarrel about one,
+// and a primary's slots.
+func (s *clusterService) prepare(ctx context.Context, i int, v view) error {
+	m := s.members[i]
+	// Refused where an earlier call that was cut short has set it: the slots tell whether all is done.
+	_ = m.client.Do(ctx, "CLUSTER", "SET-CONFIG-EPOCH", i+1).Err()
+	if i >= clusterPrimaries || len(v.self().slots) > 0 {
+		return nil
+	}
+	first, end := i*slots/clusterPrimaries, (i+1)*slots/clusterPrimaries
+	if err := m.client.ClusterAddSlotsRange(ctx, first, end-1).Err(); err != nil {
+		return fmt.Errorf("give %s its slots: %w", m.name, err)
+	}
+	return nil
+}
+
+func (s *clusterService) meet(ctx context.Context, m, other member) error {
+	host, port := splitAddress(other.address)
+	_, bus := splitAddress(s.buses[other.name])
+	if err := m.client.Do(ctx, "CLUSTER", "MEET", host, port, bus).Err(); err != nil {
+		return fmt.Errorf("have %s meet %s: %w", m.name, other.name, err)
+	}
+	return nil
+}
+
+// follow makes a node a replica of the primary with that id, unless it is one, or was promoted already on a slow machine.
+func follow(ctx context.Context, m member, v view, primary string) error {
+	if self := v.self(); self.primary == primary || len(self.slots) > 0 {
+		return nil
+	}
+	if err := m.client.ClusterReplicate(ctx, primary).Err(); err != nil {
+		return fmt.Errorf("make %s a replica: %w", m.name, err)
+	}
+	return nil
+}
+
+// whole returns the addresses of the primaries, sorted, in the eyes of one node for which nothing is missing.
+func (s *clusterService) whole(ctx context.Context, m member) ([]string, error) {
+	info, err := m.clusterInfo(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for name, want := range map[string]string{
+		"cluster_state": "ok", "cluster_slots_ok": strconv.Itoa(slots), "cluster_known_nodes": strconv.Itoa(clusterServers),
+	} {
+		if info[name] != want {
+			return nil, fmt.Errorf("%s of %s is %s; awaited is %s", name, m.name, info[name], want)
+		}
+	}
+	ranges, err := m.client.ClusterSlots(ctx).Result() //nolint:staticcheck // CLUSTER SHARDS lists replicas without data too
+	if err != nil {
+		return nil, fmt.Errorf("CLUSTER SLOTS of %s: %w", m.name, err)
+	}
+	covered := 0
+	var primaries []string
+	for _, r := range ranges {
+		covered += r.End - r.Start + 1
+		if len(r.Nodes) < 2 { // a replica that has no data yet is not listed
+			return nil, fmt.Errorf("%s knows no replica in sync for slots %d to %d", m.name, r.Start, r.End)
+		}
+		primaries = append(primaries, r.Nodes[0].Addr)
+	}
+	if covered != slots {
+		return nil, fmt.Errorf("%s knows primaries for %d of %d slots", m.name, covered, slots)
+	}
+	slices.Sort(primaries)
+	return slices.Compact(primaries), nil
+}
+
+// writeAll has every primary take a write, at keys that happen to be its own.
+func (s *clusterService) writeAll(ctx context.Context, primaries []string) error {
+	missing := map[string]bool{}
+	for _, address := range primaries {
+		missing[address] = true
+	}
+	v, err := s.members[0].view(ctx)
+	if err != nil {
+		return err
+	}
+	for n := 0; len(missing) > 0; n++ {
+		if n == 1000 {
+			return fmt.Errorf("%s takes none of %v for a primary", s.members[0].name, slices.Collect(maps.Keys(missing)))
+		}
+		at := readyKey + strconv.Itoa(n)
+		slot, err := s.members[0].client.ClusterKeySlot(ctx, at).Result()
+		if err != nil {
+			return fmt.Errorf("CLUSTER KEYSLOT: %w", err)
+		}
+		p := v.owner(int(slot))
+		if p == nil {
+			return fmt.Errorf("slot %d has no primary", slot)
+		}
+		if !missing[p.address] {
+			continue
+		}
+		m, err := s.members.find(s.members.at(p.address))
+		if err != nil {
+			return err
+		}
+		if err := m.write(ctx, at); err != nil {
+			return err
+		}
+		delete(missing, p.address)
+	}
+	return nil
+}

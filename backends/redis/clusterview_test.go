@@ -37,11 +37,11 @@ func TestView(t *testing.T) {
 			t.Errorf("role for slot %d: %s", slot, got)
 		}
 	}
-	s := clusterService{servers: members{{name: "redis-2", address: "127.0.0.1:30002"}}}
-	if got := s.failing(v); got != "redis-2" {
+	s := clusterService{members: members{{name: "redis-2", address: "127.0.0.1:30002"}}}
+	if got := s.members.failing(v); got != "redis-2" {
 		t.Errorf("failing: %s", got)
 	}
-	if got := s.nameOf(v.owner(16383)); got != "none" {
+	if got := s.members.nameOf(v.owner(16383)); got != "none" {
 		t.Errorf("nobody is called %s", got)
 	}
 }

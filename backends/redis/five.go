@@ -1,27 +1,32 @@
 package redis
 
 import (
-	"bytes"
-	"encoding/json"
+	"context"
 	"errors"
 	"fmt"
+	"strconv"
+	"strings"
+	"sync"
 	"time"
 
 	"github.com/lockquake/lockquake/backends"
-	"github.com/lockquake/lockquake/internal/cluster"
+	"github.com/lockquake/lockquake/backends/listed"
+	"github.com/lockquake/lockquake/backends/topology"
+	"github.com/lockquake/lockquake/internal/node"
 )
 
 // nameFive is the backend of independent servers.
 const nameFive = "redlock"
 
 // Five is a handful of Redis servers that know nothing of each other, as the Redlock algorithm wants them.
-func Five() backends.Backend {
-	return backends.Backend{
-		Name:    nameFive,
-		Doc:     "Five independent Redis servers (or 3, 7, 9) that know nothing of each other; a lock is held where a majority has its key.",
-		Locks:   []backends.Lock{redlock(), redlockNoElapsedCheck(), redsyncFive()},
-		Syncing: syncing,
-		New:     newFive,
+func Five() listed.Backend {
+	return listed.Backend{
+		Backend: backends.Backend{
+			Name:  nameFive,
+			Doc:   "Five independent Redis servers (or 3, 7, 9) that know nothing of each other; a lock is held where a majority has its key.",
+			Locks: []backends.Lock{redlock(), redlockNoElapsedCheck(), redsyncFive()},
+		},
+		Maker: topology.Maker{Syncing: syncing, New: newFive, Health: health},
 	}
 }
 
@@ -91,7 +96,7 @@ func (p QuorumParams) check(ttl time.Duration) error {
 
 // five is the topology of independent servers.
 type five struct {
-	common backends.Common
+	common topology.Common
 	params FiveParams
 	nodes  int
 }
@@ -102,7 +107,7 @@ const (
 	mostServers   = 9
 )
 
-func newFive(c backends.Common, decode func(into any) error) (backends.Topology, error) {
+func newFive(c topology.Common, decode func(into any) error) (topology.Topology, error) {
 	p := FiveParams{Persistence: "none", Restart: restartImmediate, QuorumParams: quorumDefaults(c.TTL)}
 	if err := decode(&p); err != nil {
 		return nil, err
@@ -121,20 +126,21 @@ func newFive(c backends.Common, decode func(into any) error) (backends.Topology,
 }
 
 // Specs describes the servers.
-func (f five) Specs() []cluster.Spec {
-	specs := make([]cluster.Spec, f.nodes)
+func (f five) Specs() []node.Spec {
+	specs := make([]node.Spec, f.nodes)
 	for i := range specs {
 		name := fmt.Sprintf("redlock-%d", i+1)
-		specs[i] = cluster.Spec{
+		specs[i] = node.Spec{
 			Name:         name,
-			Role:         cluster.Server,
-			Ports:        []cluster.Port{{Name: Port, Number: 6379}},
+			Role:         node.Server,
+			Ports:        []node.Port{{Name: Port, Number: 6379}},
 			Image:        "redis",
 			SyncThreads:  syncThreads(f.params.Persistence),
 			Restartable:  true,
 			RestartDelay: restartDelay(f.params.Restart, f.common.TTL),
-			Command: func(p cluster.Place) []string {
-				return command(p.Address(name, Port), p.Dir, f.params.Persistence)
+			Secret:       secret,
+			Command: func(p node.Place) []string {
+				return command(p, p.Address(name, Port), f.params.Persistence)
 			},
 		}
 	}
@@ -145,20 +151,96 @@ func (f five) Specs() []cluster.Spec {
 func (f five) Params() any { return f.params.QuorumParams }
 
 // Service returns the handle on the running servers.
-func (f five) Service(nodes []*cluster.Node) backends.Service {
+func (f five) Service(nodes []node.Handle) topology.Service {
 	return &fiveService{five: f, members: membersOf(nodes, Port, observeTimeout)}
 }
 
 // quorumParams decodes what a client process was told.
 func quorumParams(a backends.Access) (QuorumParams, error) {
 	p := quorumDefaults(a.TTL)
-	if len(a.Params) == 0 {
-		return p, nil
-	}
-	d := json.NewDecoder(bytes.NewReader(a.Params))
-	d.DisallowUnknownFields()
-	if err := d.Decode(&p); err != nil {
+	if err := backends.DecodeParams(a.Params, &p); err != nil {
 		return p, fmt.Errorf("parameters of redlock: %w", err)
 	}
 	return p, nil
+}
+
+// majorityFact asks for the value that a majority of servers have at the key of a lock.
+const majorityFact = "majority:"
+
+// observeTimeout bounds one command of the harness's own to a server. The clients' node_timeout is theirs: the harness is not in
+// a hurry.
+const observeTimeout = time.Second
+
+// fiveService answers for independent servers.
+type fiveService struct {
+	members
+	five five
+}
+
+// Facts lists what can be asked, of one server but for the majority.
+func (s *fiveService) Facts() map[string]string {
+	facts := s.members.Facts()
+	facts[majorityFact+"LOCK"] = `the value that a majority of all servers have at the key of lock LOCK, or "none"; of whichever node it is asked`
+	return facts
+}
+
+// Ask asks one server for one fact, or all for what a majority has.
+func (s *fiveService) Ask(ctx context.Context, node, fact string) (string, error) {
+	if name, ok := strings.CutPrefix(fact, majorityFact); ok {
+		return s.majority(ctx, name)
+	}
+	return s.members.Ask(ctx, node, fact)
+}
+
+// majority asks all servers side by side. While too many do not answer to tell, the answer is an error.
+func (s *fiveService) majority(ctx context.Context, name string) (string, error) {
+	values := make([]string, len(s.members))
+	errs := make([]error, len(s.members))
+	var group sync.WaitGroup
+	for i, m := range s.members {
+		group.Go(func() { values[i], errs[i] = m.holder(ctx, name) })
+	}
+	group.Wait()
+	return majorityOf(values, errs)
+}
+
+// majorityOf returns the value that more than half have, where "none" stands for no key. Servers with an error may have any.
+func majorityOf(values []string, errs []error) (string, error) {
+	quorum := len(values)/2 + 1
+	count := map[string]int{}
+	silent, most := 0, 0
+	var last error
+	for i, v := range values {
+		if errs[i] != nil {
+			silent, last = silent+1, errs[i]
+			continue
+		}
+		if count[v]++; v != "none" {
+			most = max(most, count[v])
+		}
+		if count[v] >= quorum {
+			return v, nil
+		}
+	}
+	if most+silent >= quorum {
+		return "", fmt.Errorf("%d of %d servers do not answer, too many to tell what a majority has: %w", silent, len(values), last)
+	}
+	return "none", nil
+}
+
+// Describe returns the servers' versions and what decides about results.
+func (s *fiveService) Describe(ctx context.Context) map[string]string {
+	p := s.five.params
+	out := map[string]string{
+		"redis.topology":    strconv.Itoa(len(s.members)) + " independent",
+		"redis.version":     s.members.version(ctx),
+		"redis.persistence": p.Persistence,
+		"redis.restart":     p.Restart,
+		"lock.ttl":          s.five.common.TTL.String(),
+		"lock.clock_drift":  fmt.Sprintf("%g of the ttl and 2ms: %s", p.ClockDrift, p.drift(s.five.common.TTL)),
+		"lock.node_timeout": p.NodeTimeout.String(),
+		"lock.order":        p.Order,
+		"lock.retry":        p.Retry.String(),
+	}
+	return out
 }

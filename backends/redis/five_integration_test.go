@@ -16,11 +16,11 @@ import (
 // fiveTTL is the TTL of these tests.
 const fiveTTL = 2 * time.Second
 
-// startFive brings five servers up, with a node time-out that suits a busy machine.
-func startFive(t *testing.T, run string) conformance.Running {
+// startFive brings five servers up, which all tests share, with a node time-out that suits a busy machine.
+func startFive(t *testing.T) conformance.Running {
 	t.Helper()
-	return conformance.Start(t, conformance.StartOptions{
-		Backend: Five(), Lock: "redlock", TTL: fiveTTL, Run: run,
+	return conformance.Shared(t, conformance.StartOptions{
+		Backend: Five(), Lock: "redlock", TTL: fiveTTL, Run: "conffive",
 		Decode: func(into any) error {
 			into.(*FiveParams).NodeTimeout = fiveTTL / 2
 			return nil
@@ -34,7 +34,7 @@ var fiveFails = map[string][]string{"redlock-no-elapsed-check": nil}
 
 // TestFiveConformance puts the locks on five servers to the suite.
 func TestFiveConformance(t *testing.T) {
-	r := startFive(t, "conffive")
+	r := startFive(t)
 	conformance.CountsRequests(t, r, redlock())
 	t.Run("suite", func(t *testing.T) {
 		conformance.RunAll(t, conformance.Options{Backend: Five(), Access: r.Access, Voters: len(r.Access.Nodes)}, fiveFails)
@@ -44,7 +44,7 @@ func TestFiveConformance(t *testing.T) {
 // TestFiveElapsedCheck stops a client where its quorum of replies is in and its clock not yet read, for longer than the keys live;
 // another one gets the lock meanwhile. With the look at the clock there is no second holder.
 func TestFiveElapsedCheck(t *testing.T) {
-	r := startFive(t, "latefive")
+	r := startFive(t)
 	for _, l := range []backends.Lock{redlock(), redlockNoElapsedCheck()} {
 		t.Run(l.Name, func(t *testing.T) {
 			stopped, other := userOn(t, r, l), userOn(t, r, redlock())
@@ -81,10 +81,10 @@ func TestFiveElapsedCheck(t *testing.T) {
 // TestFiveServersDown ends servers one after the other: two of five are not missed, without three there is certainly no
 // grant, and what those that went had forgotten is free when they are back.
 func TestFiveServersDown(t *testing.T) {
-	r := startFive(t, "downfive")
+	r := startFive(t)
 	ctx := t.Context()
 	u := userOn(t, r, redlock())
-	request := lock.Request{Lock: "a", TTL: time.Minute} // servers that are gone cost a second each time
+	request := lock.Request{Lock: "down", TTL: time.Minute} // servers that are gone cost a second each time
 	for i, name := range []string{"redlock-1", "redlock-4", "redlock-5"} {
 		end(t, r, name)
 		g, err := u.(lock.TryAcquirer).TryAcquire(ctx, request)
@@ -119,7 +119,7 @@ func TestFiveServersDown(t *testing.T) {
 func end(t *testing.T, r conformance.Running, name string) {
 	t.Helper()
 	n := r.Cluster.Node(name)
-	m := newMember(name, n.Dial, observeTimeout)
+	m := newMember(n, Port, observeTimeout)
 	defer m.client.Close()
 	_ = m.client.ShutdownNoSave(t.Context()) // the server ends instead of answering
 	select {
@@ -131,7 +131,7 @@ func end(t *testing.T, r conformance.Running, name string) {
 
 // TestFiveFacts asks for what a majority has.
 func TestFiveFacts(t *testing.T) {
-	r := startFive(t, "factfive")
+	r := startFive(t)
 	ctx := t.Context()
 	ask := func(node, fact string) string {
 		t.Helper()
@@ -171,4 +171,8 @@ func TestFiveFacts(t *testing.T) {
 	if v := r.Service.Describe(ctx)["redis.topology"]; v != "5 independent" {
 		t.Errorf("topology: %s", v)
 	}
+	if err := r.Cluster.Node("redlock-2").Start(ctx); err != nil {
+		t.Fatal(err)
+	}
+	conformance.Await(ctx, t, r.Service)
 }

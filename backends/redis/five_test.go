@@ -11,7 +11,7 @@ import (
 	"github.com/go-redsync/redsync/v4"
 	"github.com/redis/go-redis/v9"
 
-	"github.com/lockquake/lockquake/backends"
+	"github.com/lockquake/lockquake/backends/topology"
 	"github.com/lockquake/lockquake/lock"
 )
 
@@ -37,7 +37,7 @@ func TestFiveParams(t *testing.T) {
 		{0, func(p *FiveParams) { p.Order = "random" }, "order"},
 		{0, func(p *FiveParams) { p.Retry.Tries = -1 }, "retry.tries"},
 	} {
-		_, err := newFive(backends.Common{TTL: time.Second, Nodes: c.nodes}, func(into any) error { c.set(into.(*FiveParams)); return nil })
+		_, err := newFive(topology.Common{TTL: time.Second, Nodes: c.nodes}, func(into any) error { c.set(into.(*FiveParams)); return nil })
 		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
 			t.Errorf("error is %v; it should name %q", err, c.want)
 		}
@@ -47,7 +47,7 @@ func TestFiveParams(t *testing.T) {
 // TestFiveSpecs has a server stay away for longer than any key, where it is told to.
 func TestFiveSpecs(t *testing.T) {
 	for restart, delay := range map[string]time.Duration{restartImmediate: 0, restartDelayed: 3*time.Second + restartMargin} {
-		f, err := newFive(backends.Common{TTL: 3 * time.Second, Nodes: 3}, func(into any) error {
+		f, err := newFive(topology.Common{TTL: 3 * time.Second, Nodes: 3}, func(into any) error {
 			into.(*FiveParams).Restart = restart
 			return nil
 		})

@@ -20,10 +20,10 @@ type fleet struct {
 }
 
 // newFleet makes a client for each server. They connect at the first command.
-func newFleet(addresses []string, p QuorumParams) *fleet {
+func newFleet(addresses []string, password string, p QuorumParams) *fleet {
 	f := &fleet{timeout: p.NodeTimeout, oneByOne: p.Order == orderSequential}
 	for _, a := range addresses {
-		o := options(p.NodeTimeout).Simple()
+		o := options(p.NodeTimeout, password).Simple()
 		o.Addr = a
 		f.clients = append(f.clients, redis.NewClient(o))
 	}
@@ -113,6 +113,17 @@ func (v vote) count(a answer) int {
 		}
 	}
 	return n
+}
+
+// grantedBy tells which servers said yes.
+func (v vote) grantedBy() lock.Reason {
+	r := lock.Reason{Cause: lock.CauseAnsweredBy, N: int64(len(v.answers))}
+	for i, a := range v.answers {
+		if a == yes && i < 64 {
+			r.Seen |= 1 << i
+		}
+	}
+	return r
 }
 
 // String names the counts.

@@ -17,9 +17,9 @@ const (
 	secondSpent  = 500 * time.Millisecond
 )
 
-// freshSecond waits for a moment from which on nothing that the server is told reaches its disk for half a second, though it says yes: with
-// everysec a server begins an fsync at most once in each second of its clock. So a write early in a second has had that second's fsync
-// begin, if none had, and when that is over there is none before the next second.
+// freshSecond waits for a moment after which nothing reaches the server's disk for half a second, although the
+// server says yes. With everysec a server begins an fsync at most once in each second of its clock. So after a write
+// early in a second, that second's fsync has begun or is over, and the next one begins in the next second.
 func (m member) freshSecond(ctx context.Context) (string, error) {
 	for {
 		at, err := m.client.Time(ctx).Result()

@@ -11,9 +11,10 @@ import (
 	"github.com/lockquake/lockquake/lock"
 )
 
-func start(t *testing.T, run string) conformance.Running {
+// start brings a server up, which all tests share.
+func start(t *testing.T) conformance.Running {
 	t.Helper()
-	return conformance.Start(t, conformance.StartOptions{Backend: Single(), Lock: "set-px-lua", TTL: time.Second, Run: run})
+	return conformance.Shared(t, conformance.StartOptions{Backend: Single(), Lock: "set-px-lua", TTL: time.Second, Run: "confredis"})
 }
 
 // fails is what the wrong locks fail, as their doc comments say.
@@ -25,7 +26,7 @@ var fails = map[string][]string{
 
 // TestConformance puts every lock to the suite, on a real server.
 func TestConformance(t *testing.T) {
-	r := start(t, "confredis")
+	r := start(t)
 	t.Run("suite", func(t *testing.T) {
 		conformance.RunAll(t, conformance.Options{Backend: Single(), Access: r.Access}, fails)
 	})
@@ -33,7 +34,7 @@ func TestConformance(t *testing.T) {
 
 // TestHolder holds the holder's fact to a grant of each lock, whose ids must be what is at the key.
 func TestHolder(t *testing.T) {
-	r := start(t, "holdredis")
+	r := start(t)
 	for _, l := range locks() {
 		t.Run(l.Name, func(t *testing.T) {
 			u := userOn(t, r, l)
@@ -71,7 +72,7 @@ func userOn(t *testing.T, r conformance.Running, l backends.Lock) lock.Locker {
 
 // TestFacts asks a real server for every fact.
 func TestFacts(t *testing.T) {
-	r := start(t, "factsredis")
+	r := start(t)
 	ctx := t.Context()
 	conformance.CountsRequests(t, r, setPxLua())
 	conn, err := setPxLua().Dial(ctx, r.Access)

@@ -67,21 +67,21 @@ func (s *sentinelService) Promote(ctx context.Context, node string) (chaos.Promo
 func (s *sentinelService) Settle(context.Context, chaos.Promotion) error { return nil }
 
 // epochOf is the configuration epoch with which the Sentinels name a server as the primary: the latest; "none" where none does.
-func (s *sentinelService) epochOf(ctx context.Context, server string) (string, error) {
+func (n sentinelNodes) epochOf(ctx context.Context, server string) (string, error) {
 	epoch, found := "none", -1
 	var errs []error
-	for _, m := range s.sentinels {
+	for _, m := range n.sentinels {
 		v, err := m.primary(ctx)
 		if err != nil {
 			errs = append(errs, err)
 			continue
 		}
-		n := 0
-		if _, err := fmt.Sscan(v["config-epoch"], &n); err == nil && n > found && s.servers.at(v["ip"]+":"+v["port"]) == server {
-			epoch, found = v["config-epoch"], n
+		number := 0
+		if _, err := fmt.Sscan(v["config-epoch"], &number); err == nil && number > found && n.members.at(v["ip"]+":"+v["port"]) == server {
+			epoch, found = v["config-epoch"], number
 		}
 	}
-	if len(errs) == len(s.sentinels) {
+	if len(errs) == len(n.sentinels) {
 		return "", errors.Join(errs...)
 	}
 	return epoch, nil
@@ -93,7 +93,7 @@ func (s *clusterService) Promotes() error { return nil }
 // Promote has a replica take the slots of its primary over (CLUSTER FAILOVER), which the primary agrees to and waits for: the node,
 // or where that is a primary the first of its replicas.
 func (s *clusterService) Promote(ctx context.Context, node string) (chaos.Promotion, error) {
-	m, err := s.servers.find(node)
+	m, err := s.members.find(node)
 	if err != nil {
 		return chaos.Promotion{}, err
 	}
@@ -105,9 +105,9 @@ func (s *clusterService) Promote(ctx context.Context, node string) (chaos.Promot
 	if from == nil || to == nil {
 		return chaos.Promotion{}, fmt.Errorf("%s knows no replica that could take over", node)
 	}
-	p := chaos.Promotion{From: s.nameOf(from), To: s.nameOf(to)}
+	p := chaos.Promotion{From: s.members.nameOf(from), To: s.members.nameOf(to)}
 	p.How = "CLUSTER FAILOVER, asked of " + p.To
-	replica, err := s.servers.find(p.To)
+	replica, err := s.members.find(p.To)
 	if err != nil {
 		return p, err
 	}

@@ -15,7 +15,8 @@ import (
 	"github.com/lockquake/lockquake/lock"
 )
 
-// recovery is within what time a dead holder's key is gone: Redis looks for expired keys whenever somebody asks for one.
+// recovery is within what time a dead holder's key is gone: Redis checks the expiry of a key whenever somebody asks
+// for it.
 func recovery(ttl time.Duration) time.Duration { return ttl + time.Second }
 
 // key is where a lock is kept.
@@ -72,13 +73,47 @@ var (
 	extendOwn = redis.NewScript(`if redis.call("GET", KEYS[1]) == ARGV[1] then return redis.call("PEXPIRE", KEYS[1], ARGV[2]) end return 0`)
 )
 
-// recipe is one user of a lock that is a value at a key, by commands of this package. The locks add how it is taken and given back.
+// recipe is one user of a lock that is a value at a key, by commands of this package. The locks say how it is taken and given back.
 type recipe struct {
 	user
 	held[struct{}]
+	how means
 }
 
-func newRecipe(u user) *recipe { return &recipe{user: u} }
+// means are how a recipe's key is taken, in one attempt, and given back.
+type means struct {
+	take func(*recipe, context.Context, lock.Request) (lock.Grant, error)
+	give func(*recipe, context.Context, lock.Grant) error
+}
+
+// Acquire polls until the key was free.
+func (l *recipe) Acquire(ctx context.Context, r lock.Request) (lock.Grant, error) {
+	return l.poll(ctx, r, l.TryAcquire)
+}
+
+// TryAcquire makes one attempt.
+func (l *recipe) TryAcquire(ctx context.Context, r lock.Request) (lock.Grant, error) {
+	return l.how.take(l, ctx, r)
+}
+
+// Release gives the key back.
+func (l *recipe) Release(ctx context.Context, g lock.Grant) error { return l.how.give(l, ctx, g) }
+
+// Close frees what the user may still hold.
+func (l *recipe) Close() error { return l.free(l.params.Timeout, l.Release) }
+
+// dialRecipe returns the Dial of a recipe that cannot be renewed.
+func dialRecipe(how means) func(context.Context, backends.Access) (backends.Connection, error) {
+	return dialer(func(u user) lock.Locker { return &recipe{user: u, how: how} })
+}
+
+// dialRenewable returns the Dial of a recipe that can.
+func dialRenewable(how means) func(context.Context, backends.Access) (backends.Connection, error) {
+	return dialer(func(u user) lock.Locker { return renewable{&recipe{user: u, how: how}} })
+}
+
+// renewable is a recipe whose key has an expiry that can be set anew.
+type renewable struct{ *recipe }
 
 // newOwner draws the value of one grant.
 func newOwner() *owner {
@@ -136,8 +171,8 @@ func (l *recipe) releaseAny(ctx context.Context, g lock.Grant) error {
 	return nil
 }
 
-// extend sets the key's expiry anew if it still has this grant's value.
-func (l *recipe) extend(ctx context.Context, g lock.Grant, ttl time.Duration) (lock.Grant, error) {
+// Renew sets the key's expiry anew if it still has this grant's value.
+func (l renewable) Renew(ctx context.Context, g lock.Grant, ttl time.Duration) (lock.Grant, error) {
 	o := &owner{id: g.ID}
 	n, err := extendOwn.Run(ctx, l.client, []string{key(g.Lock)}, o, ttl.Milliseconds()).Int()
 	if err != nil {

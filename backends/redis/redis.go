@@ -4,12 +4,13 @@ package redis
 import (
 	"encoding/json"
 	"fmt"
-	"net"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/lockquake/lockquake/backends"
+	"github.com/lockquake/lockquake/backends/listed"
+	"github.com/lockquake/lockquake/backends/topology"
+	"github.com/lockquake/lockquake/internal/node"
 )
 
 // Port is the name of the port that clients use.
@@ -17,18 +18,43 @@ const Port = "client"
 
 // Backends returns all topologies of Redis. Each has the same locks; only where there is no single client for all of its
 // servers are there others.
-func Backends() []backends.Backend {
-	return []backends.Backend{Single(), Sentinel(), Cluster(), Five()}
+func Backends() []listed.Backend {
+	return []listed.Backend{Single(), Sentinel(), Cluster(), Five()}
 }
 
 // syncing are the keys with which a server writes what it is told to disk.
 const syncing = "persistence: everysec"
+
+// health asks the node by itself.
+func health(port int) []string {
+	return []string{"CMD-SHELL", fmt.Sprintf("redis-cli -p %d ping | grep -q PONG", port)}
+}
 
 // locks lists the locks that work through one client, whatever topology that reaches. The first is the default.
 func locks() []backends.Lock {
 	return []backends.Lock{
 		setPxLua(), setPxIncr(), setNx(), setNxExpire(), setPxDel(), redisLock(), redSync(), rueidisLock(),
 	}
+}
+
+// named returns the lock of that name among those, or none.
+func named(name string) (found backends.Lock) {
+	for _, l := range locks() {
+		if l.Name == name {
+			found = l
+		}
+	}
+	return found
+}
+
+// waiting names the locks that know LockParams.Wait.
+func waiting() (names []string) {
+	for _, l := range locks() {
+		if l.Waits {
+			names = append(names, l.Name)
+		}
+	}
+	return names
 }
 
 // outlasting gives the locks more time to be granted again after a holder's death: on a topology that has to find itself a new
@@ -81,17 +107,17 @@ func (p LockParams) check(replicas int) error {
 }
 
 // checkWait refuses to wait for replicas with a lock that does not: who asked for it would believe in it.
-func (p LockParams) checkWait(c backends.Common) error {
-	if p.Wait == 0 || c.Lock == "" || slices.Contains(waiting, c.Lock) {
+func (p LockParams) checkWait(c topology.Common) error {
+	if p.Wait == 0 || c.Lock == "" || named(c.Lock).Waits {
 		return nil
 	}
-	return fmt.Errorf("wait is %d; the lock %s does not wait for replicas, only %s do", p.Wait, c.Lock, strings.Join(waiting, ", "))
+	return fmt.Errorf("wait is %d; the lock %s does not wait for replicas, only %s do", p.Wait, c.Lock, strings.Join(waiting(), ", "))
 }
 
 // describe is the part of a service's description that the lock's parameters are.
-func (p LockParams) describe(c backends.Common) map[string]string {
+func (p LockParams) describe(c topology.Common) map[string]string {
 	out := map[string]string{"lock.retry": p.Retry.String(), "lock.timeout": p.Timeout.String(), "lock.ttl": c.TTL.String()}
-	if c.Lock == rueidisName {
+	if named(c.Lock).Offers.Blocking {
 		out["lock.retry"] = "none: the server tells waiters that the key has changed"
 	}
 	if p.Wait > 0 {
@@ -126,14 +152,20 @@ func checkPersistence(policy string) error {
 	return nil
 }
 
-// command is the argv of a server that is reached at address.
-func command(address, dir, policy string) []string {
-	_, port, err := net.SplitHostPort(address)
-	if err != nil {
-		port = "6379" // the server's own default
-	}
+// secret is the part of a server's configuration that others must not see: its password, with which it also follows a primary.
+func secret(password string) string {
+	return "requirepass " + password + "\nmasterauth " + password + "\n"
+}
+
+// command is the argv of a server that is reached at address. It includes its secret, rather than have it as its configuration file: that the
+// Sentinels would have it rewrite, and a restarted server would find in it whom it once followed.
+func command(place node.Place, address, policy string) []string {
+	host, port := splitAddress(address)
 	argv := []string{
-		"redis-server", "--port", port, "--bind", "0.0.0.0", "--protected-mode", "no", "--daemonize", "no", "--dir", dir,
+		"redis-server", "--port", port, "--bind", node.ListenOn(host), "--protected-mode", "no", "--daemonize", "no", "--dir", place.Dir,
+	}
+	if place.Secret != "" {
+		argv = append(argv, "--include", place.Secret)
 	}
 	return append(argv, persistence[policy]...)
 }
@@ -141,13 +173,19 @@ func command(address, dir, policy string) []string {
 // lockParams decodes what a client process was told.
 func lockParams(raw json.RawMessage) (LockParams, error) {
 	p := lockDefaults()
-	if len(raw) == 0 {
-		return p, nil
-	}
-	d := json.NewDecoder(strings.NewReader(string(raw)))
-	d.DisallowUnknownFields()
-	if err := d.Decode(&p); err != nil {
+	if err := backends.DecodeParams(raw, &p); err != nil {
 		return p, fmt.Errorf("parameters of redis: %w", err)
 	}
 	return p, nil
+}
+
+// Store describes a Redis server that is not a lock service but what a lock protects, with this package's image and
+// settings. It keeps everything in memory.
+func Store(name string) node.Spec {
+	return node.Spec{
+		Name: name, Role: node.Resource, Image: "redis",
+		Ports:   []node.Port{{Name: Port, Number: 6379}},
+		Secret:  secret,
+		Command: func(p node.Place) []string { return command(p, p.Address(name, Port), "none") },
+	}
 }

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/lockquake/lockquake/backends"
+	"github.com/lockquake/lockquake/backends/topology"
 )
 
 // TestParams refuses what the server or the lock cannot do, and names the key.
@@ -21,15 +21,15 @@ func TestParams(t *testing.T) {
 		{func(p *Params) { p.Retry.Delay = 10 }, "retry.delay"},
 		{func(p *Params) { p.Retry.Jitter = 2 }, "retry.jitter"},
 	} {
-		_, err := newSingle(backends.Common{TTL: time.Second}, func(into any) error { c.set(into.(*Params)); return nil })
+		_, err := newSingle(topology.Common{TTL: time.Second}, func(into any) error { c.set(into.(*Params)); return nil })
 		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
 			t.Errorf("error is %v; it should name %q", err, c.want)
 		}
 	}
-	if _, err := newSingle(backends.Common{Nodes: 3}, func(any) error { return nil }); err == nil {
+	if _, err := newSingle(topology.Common{Nodes: 3}, func(any) error { return nil }); err == nil {
 		t.Error("three nodes are taken for one server")
 	}
-	late, err := newSingle(backends.Common{TTL: 3 * time.Second}, decoded("restart: delayed"))
+	late, err := newSingle(topology.Common{TTL: 3 * time.Second}, decoded("restart: delayed"))
 	if err != nil {
 		t.Fatal(err)
 	}

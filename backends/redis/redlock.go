@@ -26,10 +26,11 @@ func redlock() backends.Lock {
 	})
 }
 
-// redlockNoElapsedCheck is redlock without its third step: it does not look at the clock after the last reply, and so takes
-// the keys for a grant that a majority took long ago and may have dropped since. The grant tells its validity honestly,
-// counted from before the first request, and is over by then: what this lock shows is an overlapping hold, and a user who
-// never had a right to it. (Kleppmann, "How to do distributed locking", 2016, and antirez' answer, "Is Redlock safe?".)
+// redlockNoElapsedCheck is redlock without its third step: it does not look at the clock after the last reply. So it
+// may hand out a grant that a majority made long ago and may have dropped since. The grant tells its validity
+// honestly, counted from before the first request, and is over by then. So it shows an overlapping hold, by a user
+// who never had a right to it. (Kleppmann, "How to do distributed locking", 2016, and the answer of Sanfilippo
+// (antirez), "Is Redlock safe?".)
 func redlockNoElapsedCheck() backends.Lock {
 	return quorumLock(backends.Lock{
 		Name:  "redlock-no-elapsed-check",
@@ -80,7 +81,7 @@ func dialFive(a backends.Access) (*fiveConnection, error) {
 	if len(addresses) < fewestServers {
 		return nil, fmt.Errorf("redlock: %d addresses of port %q; %d are needed", len(addresses), Port, fewestServers)
 	}
-	return &fiveConnection{access: a, params: p, fleet: newFleet(addresses, p)}, nil
+	return &fiveConnection{access: a, params: p, fleet: newFleet(addresses, a.Password, p)}, nil
 }
 
 // Locker returns a locker for one user. Values are random for each attempt, so users may share connections.
@@ -130,11 +131,13 @@ func (l *redlocker) TryAcquire(ctx context.Context, r lock.Request) (lock.Grant,
 	end := l.params.end(start, r.TTL)
 	if late := time.Since(end); l.checks && late >= 0 {
 		l.takeBack(ctx, r.Lock, id)
-		return lock.Grant{}, fmt.Errorf("%w: given up: the validity was over %s before the replies were in", lock.ErrContended, late.Round(time.Millisecond))
+		return lock.Grant{}, lock.Because(lock.Reason{Cause: lock.CauseTooLate, N: int64(late)},
+			fmt.Errorf("%w: given up: the validity was over %s before the replies were in", lock.ErrContended, late.Round(time.Millisecond)))
 	}
 	lock.At(ctx, "set-done")
 	g := lock.Grant{
 		Lock: r.Lock, Mode: lock.Exclusive, ID: id, Token: lock.NoToken, Issued: start, ValidUntil: lock.Until(end),
+		Reason: v.grantedBy(),
 	}
 	l.held.keep(g, struct{}{})
 	return g, nil

@@ -145,12 +145,16 @@ func TestQuorumGrants(t *testing.T) {
 			if end, ok := g.ValidUntil.Time(); !ok || !end.Equal(p.end(g.Issued, time.Minute)) {
 				t.Errorf("valid for %s of 1m", end.Sub(g.Issued))
 			}
+			if want := (lock.Reason{Cause: lock.CauseAnsweredBy, Seen: 0b10101, N: 5}); c.lock.Name != "redsync" && g.Reason != want {
+				t.Errorf("granted by %+v, want %+v", g.Reason, want)
+			}
 		})
 	}
 }
 
 // TestSilentServers has nobody answer: an attempt ends all the same, in whatever order they are asked.
 func TestSilentServers(t *testing.T) {
+	t.Parallel()
 	for _, order := range []string{orderParallel, orderSequential} {
 		p := patient()
 		p.NodeTimeout, p.Order = 50*time.Millisecond, order
@@ -178,8 +182,12 @@ func TestElapsedCheck(t *testing.T) {
 	}
 	t.Run("redlock", func(t *testing.T) {
 		t.Parallel()
-		if g, err := late(t, redlock()); !errors.Is(err, lock.ErrContended) {
+		g, err := late(t, redlock())
+		if !errors.Is(err, lock.ErrContended) {
 			t.Errorf("grant %+v, %v", g, err)
+		}
+		if r, ok := lock.ReasonOf(err); !ok || r.Cause != lock.CauseTooLate || r.N <= 0 {
+			t.Errorf("because %+v", r)
 		}
 	})
 	t.Run("without", func(t *testing.T) {

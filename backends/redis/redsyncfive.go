@@ -16,11 +16,13 @@ import (
 	"github.com/lockquake/lockquake/lock"
 )
 
-// redsyncFive is go-redsync with a pool for each server, as its README shows it. The adapter adds: one attempt for each call of
-// the library (the retry policy is the scenario's), node_timeout as the library's timeout factor and as the deadline of a release
-// and an extension, which the library itself does not bound; and the validity, from the time before the call minus the
-// drift, 2 ms less than the library's own. Servers are always asked side by side; what each answered is read out of the
-// library's errors.
+// redsyncFive is go-redsync with a pool for each server, as its README shows it. The adapter adds:
+//   - one attempt for each call of the library: the retry policy is the scenario's
+//   - node_timeout as the library's timeout factor, and as the deadline of a release and an extension, which the
+//     library does not bound
+//   - the validity, from the time before the call minus the drift, 2 ms less than the library's own
+//
+// Servers are always asked side by side. What each answered is read from the library's errors.
 func redsyncFive() backends.Lock {
 	return quorumLock(backends.Lock{
 		Name:   "redsync",

@@ -10,50 +10,31 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/lockquake/lockquake/backends"
+	"github.com/lockquake/lockquake/backends/topology"
 	"github.com/lockquake/lockquake/chaos"
 )
 
 var (
-	_ backends.Resetter = (*service)(nil)
-	_ backends.Resetter = (*fiveService)(nil)
-	_ backends.Resetter = (*sentinelService)(nil)
-	_ backends.Resetter = (*clusterService)(nil)
+	_ topology.Resetter = (*service)(nil)
+	_ topology.Resetter = (*fiveService)(nil)
+	_ topology.Resetter = (*sentinelService)(nil)
+	_ topology.Resetter = (*clusterService)(nil)
 )
-
-// Reset clears the server.
-func (s *service) Reset(ctx context.Context) ([]string, error) { return s.members.reset(ctx) }
-
-// Settings returns the server's role and configuration.
-func (s *service) Settings(ctx context.Context) (map[string]string, error) {
-	return s.members.settings(ctx)
-}
-
-// Reset clears every server.
-func (s *fiveService) Reset(ctx context.Context) ([]string, error) { return s.members.reset(ctx) }
-
-// Settings returns every server's role and configuration.
-func (s *fiveService) Settings(ctx context.Context) (map[string]string, error) {
-	return s.members.settings(ctx)
-}
-
-// Reset clears the primaries, and waits until the replicas have heard of it.
-func (s *clusterService) Reset(ctx context.Context) ([]string, error) { return s.servers.reset(ctx) }
 
 // Settings returns every server's role, slots and configuration. Where a replica was promoted, or took the slots over, that is not as it was
 // at the start.
 func (s *clusterService) Settings(ctx context.Context) (map[string]string, error) {
-	out, err := s.servers.settings(ctx)
+	out, err := s.members.Settings(ctx)
 	if err != nil {
 		return nil, err
 	}
-	for _, m := range s.servers {
+	for _, m := range s.members {
 		v, err := m.view(ctx)
 		if err != nil {
 			return nil, err
 		}
 		self := v.self()
-		out[m.name+" slots"], out[m.name+" follows"] = fmt.Sprint(self.slots), s.nameOf(find(v, self.primary))
+		out[m.name+" slots"], out[m.name+" follows"] = fmt.Sprint(self.slots), s.members.nameOf(find(v, self.primary))
 	}
 	return out, nil
 }
@@ -66,17 +47,17 @@ func (s *sentinelService) Reset(ctx context.Context) ([]string, error) {
 			return nil, fmt.Errorf("have %s forget the primary: %w", m.name, err)
 		}
 	}
-	for _, m := range s.servers {
+	for _, m := range s.members {
 		if err := m.client.ReplicaOf(ctx, "NO", "ONE").Err(); err != nil {
 			return nil, fmt.Errorf("make %s a primary: %w", m.name, err)
 		}
 	}
-	evidence, err := s.servers.reset(ctx)
+	evidence, err := s.members.Reset(ctx)
 	if err != nil {
 		return nil, err
 	}
 	s.formed = false
-	if err := backends.Until(ctx, resetPatience, s.Ready); err != nil {
+	if err := topology.Until(ctx, resetPatience, s.Ready); err != nil {
 		return nil, fmt.Errorf("brought together anew, the nodes do not serve: %w", err)
 	}
 	for _, m := range s.sentinels {
@@ -88,14 +69,14 @@ func (s *sentinelService) Reset(ctx context.Context) ([]string, error) {
 			return nil, fmt.Errorf("%s watches the primary in epoch %s with the flags %s, and not as at the start", m.name, v["config-epoch"], v["flags"])
 		}
 		evidence = append(evidence, fmt.Sprintf("%s was made to watch %s anew: epoch 0, no failover, %s replicas, %s other Sentinels",
-			m.name, s.servers.at(v["ip"]+":"+v["port"]), v["num-slaves"], v["num-other-sentinels"]))
+			m.name, s.members.at(v["ip"]+":"+v["port"]), v["num-slaves"], v["num-other-sentinels"]))
 	}
 	return evidence, nil
 }
 
 // Settings returns the servers' roles and configuration, and the Sentinels' timers.
 func (s *sentinelService) Settings(ctx context.Context) (map[string]string, error) {
-	out, err := s.servers.settings(ctx)
+	out, err := s.members.Settings(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -111,8 +92,8 @@ func (s *sentinelService) Settings(ctx context.Context) (map[string]string, erro
 	return out, nil
 }
 
-// settings returns the roles and the configuration of all servers.
-func (ms members) settings(ctx context.Context) (map[string]string, error) {
+// Settings returns the roles and the configuration of all servers.
+func (ms members) Settings(ctx context.Context) (map[string]string, error) {
 	out := map[string]string{}
 	for _, m := range ms {
 		role, err := m.ask(ctx, chaos.FactRole)
@@ -131,8 +112,8 @@ func (ms members) settings(ctx context.Context) (map[string]string, error) {
 	return out, nil
 }
 
-// reset clears all servers side by side, and sees that they are empty.
-func (ms members) reset(ctx context.Context) ([]string, error) {
+// Reset clears all servers side by side, and sees that they are empty.
+func (ms members) Reset(ctx context.Context) ([]string, error) {
 	removed := make([]int, len(ms))
 	g, gctx := errgroup.WithContext(ctx)
 	for i, m := range ms {
@@ -145,7 +126,7 @@ func (ms members) reset(ctx context.Context) ([]string, error) {
 	g, gctx = errgroup.WithContext(ctx)
 	for i, m := range ms {
 		g.Go(func() error {
-			if err := backends.Until(gctx, resetPatience, m.empty); err != nil {
+			if err := topology.Until(gctx, resetPatience, m.empty); err != nil {
 				return err
 			}
 			evidence[i] = fmt.Sprintf("%s: DBSIZE is 0 after %d keys of lock users were deleted, and no client is connected", m.name, removed[i])

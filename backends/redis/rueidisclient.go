@@ -75,6 +75,7 @@ func rueidisOptions(a backends.Access, p LockParams) (rueidis.ClientOption, erro
 		Dialer:           net.Dialer{Timeout: p.Timeout},
 		ConnWriteTimeout: p.Timeout,
 		DisableRetry:     true,
+		Password:         a.Password,
 		DialCtxFn: func(ctx context.Context, address string, d *net.Dialer, _ *tls.Config) (net.Conn, error) {
 			if other, ok := a.Via[address]; ok {
 				address = other
@@ -92,7 +93,7 @@ func rueidisOptions(a backends.Access, p LockParams) (rueidis.ClientOption, erro
 		o.InitAddress, o.ForceSingleClient = a.Addresses(Port), true
 	case nameSentinel:
 		o.InitAddress = a.Addresses(sentinelPort)
-		o.Sentinel = rueidis.SentinelOption{MasterSet: monitored, Dialer: o.Dialer, TopologyRefreshInterval: rueidisRefresh}
+		o.Sentinel = rueidis.SentinelOption{MasterSet: monitored, Password: a.Password, Dialer: o.Dialer, TopologyRefreshInterval: rueidisRefresh}
 	case nameCluster:
 		o.InitAddress = a.Addresses(Port)
 	default:

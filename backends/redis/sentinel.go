@@ -9,7 +9,9 @@ import (
 	"time"
 
 	"github.com/lockquake/lockquake/backends"
-	"github.com/lockquake/lockquake/internal/cluster"
+	"github.com/lockquake/lockquake/backends/listed"
+	"github.com/lockquake/lockquake/backends/topology"
+	"github.com/lockquake/lockquake/internal/node"
 )
 
 const (
@@ -19,14 +21,15 @@ const (
 )
 
 // Sentinel is one primary, two replicas and three Sentinels that promote a replica when the primary is gone.
-func Sentinel() backends.Backend {
-	return backends.Backend{
-		Name: nameSentinel,
-		Doc: "One Redis primary with two replicas, and three Sentinels that promote a replica when the primary is gone; replication is " +
-			"asynchronous, so that a promoted replica may not know the newest grants.",
-		Locks:   outlasting(failoverTime, locks()),
-		Syncing: syncing,
-		New:     newSentinel,
+func Sentinel() listed.Backend {
+	return listed.Backend{
+		Backend: backends.Backend{
+			Name: nameSentinel,
+			Doc: "One Redis primary with two replicas, and three Sentinels that promote a replica when the primary is gone; replication is " +
+				"asynchronous, so that a promoted replica may not know the newest grants.",
+			Locks: outlasting(failoverTime, locks()),
+		},
+		Maker: topology.Maker{Syncing: syncing, New: newSentinel, Health: health},
 	}
 }
 
@@ -68,11 +71,11 @@ func (p SentinelParams) check() error {
 
 // sentinel is the topology.
 type sentinel struct {
-	common backends.Common
+	common topology.Common
 	params SentinelParams
 }
 
-func newSentinel(c backends.Common, decode func(into any) error) (backends.Topology, error) {
+func newSentinel(c topology.Common, decode func(into any) error) (topology.Topology, error) {
 	p := sentinelDefaults()
 	if err := decode(&p); err != nil {
 		return nil, err
@@ -90,20 +93,22 @@ func newSentinel(c backends.Common, decode func(into any) error) (backends.Topol
 // Specs describes the data servers and the Sentinels. All data servers start as primaries: a node that was restarted with the
 // name of a primary in its command line would follow it wherever the primary has moved to, until failover_timeout has passed.
 // Who follows whom is said by Ready at first, and by the Sentinels from then on.
-func (s sentinel) Specs() []cluster.Spec {
-	specs := make([]cluster.Spec, 0, sentinelServers+sentinelWatches)
+func (s sentinel) Specs() []node.Spec {
+	specs := make([]node.Spec, 0, sentinelServers+sentinelWatches)
 	for i := range sentinelServers {
-		specs = append(specs, cluster.Spec{
-			Name: serverName(i), Role: cluster.Server, Image: "redis", Restartable: true,
-			Ports:   []cluster.Port{{Name: Port, Number: 6379}},
-			Command: func(p cluster.Place) []string { return s.server(p.Address(serverName(i), Port), p.Dir) },
+		specs = append(specs, node.Spec{
+			Name: serverName(i), Role: node.Server, Image: "redis", Restartable: true,
+			Ports:   []node.Port{{Name: Port, Number: 6379}},
+			Secret:  secret,
+			Command: func(p node.Place) []string { return s.server(p, p.Address(serverName(i), Port)) },
 		})
 	}
 	for i := range sentinelWatches {
-		specs = append(specs, cluster.Spec{
-			Name: "sentinel-" + strconv.Itoa(i+1), Role: cluster.Server, Image: "redis", Restartable: true,
-			Ports:   []cluster.Port{{Name: sentinelPort, Number: 26379}},
-			Command: func(p cluster.Place) []string { return watch(p.Address(p.Self, sentinelPort), p.Dir) },
+		specs = append(specs, node.Spec{
+			Name: "sentinel-" + strconv.Itoa(i+1), Role: node.Server, Image: "redis", Restartable: true,
+			Ports:   []node.Port{{Name: sentinelPort, Number: 26379}},
+			Secret:  watchSecret,
+			Command: func(p node.Place) []string { return watch(p, p.Address(p.Self, sentinelPort)) },
 		})
 	}
 	return specs
@@ -112,9 +117,9 @@ func (s sentinel) Specs() []cluster.Spec {
 func serverName(i int) string { return "redis-" + strconv.Itoa(i+1) }
 
 // server is the argv of a data server.
-func (s sentinel) server(address, dir string) []string {
+func (s sentinel) server(place node.Place, address string) []string {
 	host, port := splitAddress(address)
-	return append(command(address, dir, s.params.Persistence),
+	return append(command(place, address, s.params.Persistence),
 		"--replica-announce-ip", host, "--replica-announce-port", port,
 		"--min-replicas-to-write", strconv.Itoa(s.params.MinReplicas), "--min-replicas-max-lag", "1",
 		"--repl-diskless-sync-delay", "0", "--repl-ping-replica-period", "1")
@@ -122,14 +127,19 @@ func (s sentinel) server(address, dir string) []string {
 
 // watch is the argv of a Sentinel, which needs a file that it can rewrite: the shell makes the first one and becomes the server. A
 // restarted Sentinel finds in it what it knew.
-func watch(address, dir string) []string {
+func watch(place node.Place, address string) []string {
 	host, port := splitAddress(address)
 	config := []string{
-		"port " + port, "bind 0.0.0.0", "protected-mode no", "daemonize no", "dir " + dir,
+		"port " + port, "bind " + node.ListenOn(host), "protected-mode no", "daemonize no", "dir " + place.Dir,
 		"sentinel announce-ip " + host, "sentinel announce-port " + port,
 	}
-	const script = `[ -s "$0" ] || printf '%s\n' "$1" >"$0"; exec redis-server "$0" --sentinel`
-	return []string{"sh", "-c", script, dir + "/sentinel.conf", strings.Join(config, "\n")}
+	const script = `umask 077; [ -s "$0" ] || { printf '%s\n' "$1"; [ -z "$2" ] || cat "$2"; } >"$0"; exec redis-server "$0" --sentinel`
+	return []string{"sh", "-c", script, place.Dir + "/sentinel.conf", strings.Join(config, "\n"), place.Secret}
+}
+
+// watchSecret is the same for a Sentinel: the password that it asks for, and with which it talks to the others.
+func watchSecret(password string) string {
+	return "requirepass " + password + "\nsentinel sentinel-pass " + password + "\n"
 }
 
 // splitAddress takes "host:port" apart; what is no address is a host on the standard port.
@@ -145,10 +155,9 @@ func splitAddress(address string) (host, port string) {
 func (s sentinel) Params() any { return s.params.LockParams }
 
 // Service returns the handle on the running nodes.
-func (s sentinel) Service(nodes []*cluster.Node) backends.Service {
+func (s sentinel) Service(nodes []node.Handle) topology.Service {
 	return &sentinelService{
 		params: s.params, common: s.common,
-		servers:   membersOf(nodes, Port, observeTimeout),
-		sentinels: membersOf(nodes, sentinelPort, observeTimeout),
+		sentinelNodes: sentinelNodes{membersOf(nodes, Port, observeTimeout), membersOf(nodes, sentinelPort, observeTimeout)},
 	}
 }

@@ -9,15 +9,23 @@ import (
 	"testing"
 	"time"
 
-	"github.com/lockquake/lockquake/backends"
 	"github.com/lockquake/lockquake/backends/conformance"
+	"github.com/lockquake/lockquake/backends/listed"
+	"github.com/lockquake/lockquake/backends/topology"
+	"github.com/lockquake/lockquake/internal/wait"
 	"github.com/lockquake/lockquake/lock"
 )
 
 // startReplicated brings up a topology whose servers have replicas.
-func startReplicated(t *testing.T, b backends.Backend, run string, decode func(any) error) conformance.Running {
+func startReplicated(t *testing.T, b listed.Backend, run string) conformance.Running {
 	t.Helper()
-	return conformance.Start(t, conformance.StartOptions{Backend: b, Lock: "set-px-lua", TTL: time.Second, Run: run, Decode: decode})
+	return conformance.Start(t, conformance.StartOptions{Backend: b, Lock: "set-px-lua", TTL: time.Second, Run: run})
+}
+
+// calmly brings one up that all tests share, and that nobody fails over.
+func calmly(t *testing.T, b listed.Backend) conformance.Running {
+	t.Helper()
+	return conformance.Shared(t, conformance.StartOptions{Backend: b, Lock: "set-px-lua", TTL: time.Second, Run: "calm" + b.Name[:6], Decode: calm})
 }
 
 // calm lets servers stall for a while, as they do on a busy machine, without being replaced.
@@ -34,7 +42,7 @@ func calm(into any) error {
 // asker asks nodes for facts, and fails the test where there is no answer.
 type asker struct {
 	t       *testing.T
-	service backends.Service
+	service topology.Service
 }
 
 func (a asker) ask(node, fact string) string {
@@ -57,18 +65,10 @@ func (a asker) is(node, fact, want string) {
 // await returns when the fact is as wanted.
 func (a asker) await(node, fact, want string) {
 	a.t.Helper()
-	ctx, cancel := context.WithTimeout(a.t.Context(), time.Minute)
-	defer cancel()
-	for {
-		got, err := a.service.Ask(ctx, node, fact)
-		if err == nil && got == want {
-			return
-		}
-		if ctx.Err() != nil {
-			a.t.Fatalf("%s of %s is %q (%v) after a minute, not %q", fact, node, got, err, want)
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
+	wait.Until(a.t, time.Minute, fact+" of "+node+" is "+want, func() bool {
+		got, err := a.service.Ask(a.t.Context(), node, fact)
+		return err == nil && got == want
+	})
 }
 
 // catchesUp returns when a replica has applied what its primary has written by now. Offsets grow all the time, by pings alone.
@@ -82,11 +82,7 @@ func (a asker) catchesUp(replica, primary string) {
 		return n
 	}
 	want := offset(primary)
-	for deadline := time.Now().Add(time.Minute); offset(replica) < want; time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			a.t.Fatalf("%s has not reached offset %d of %s after a minute", replica, want, primary)
-		}
-	}
+	wait.Until(a.t, time.Minute, replica+" reaches the offset of "+primary, func() bool { return offset(replica) >= want })
 	if want == 0 {
 		a.t.Errorf("%s has written nothing", primary)
 	}
@@ -111,15 +107,9 @@ func grant(t *testing.T, r conformance.Running, name string) (lock.Locker, lock.
 	return u, g
 }
 
-// TestSentinelConformance puts every lock to the suite, found by way of the Sentinels.
-func TestSentinelConformance(t *testing.T) {
-	r := startReplicated(t, Sentinel(), "confsent", calm)
-	conformance.RunAll(t, conformance.Options{Backend: Sentinel(), Access: r.Access}, fails)
-}
-
 // TestSentinelFacts asks real nodes for every fact.
 func TestSentinelFacts(t *testing.T) {
-	r := startReplicated(t, Sentinel(), "factsent", calm)
+	r := calmly(t, Sentinel())
 	conformance.CountsRequests(t, r, setPxLua())
 	a := asker{t: t, service: r.Service}
 	u, g := grant(t, r, "a")
@@ -168,10 +158,16 @@ func TestSentinelFacts(t *testing.T) {
 	}
 }
 
+// TestSentinelConformance puts every lock to the suite, found by way of the Sentinels.
+func TestSentinelConformance(t *testing.T) {
+	r := calmly(t, Sentinel())
+	conformance.RunAll(t, conformance.Options{Backend: Sentinel(), Access: r.Access}, fails)
+}
+
 // TestSentinelFailover kills the primary. Another is promoted, with the grant that it had; users find it; the old one comes back
 // as its replica.
 func TestSentinelFailover(t *testing.T) {
-	r := startReplicated(t, Sentinel(), "failsent", nil)
+	r := startReplicated(t, Sentinel(), "failsent")
 	a := asker{t: t, service: r.Service}
 	u, g := grant(t, r, "a")
 	a.await("redis-2", "holder:a", g.ID)
@@ -220,23 +216,20 @@ func TestSentinelFailover(t *testing.T) {
 // promoted waits until a node names another primary than the old one.
 func promoted(a asker, node, old string) string {
 	a.t.Helper()
-	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
-		if v, err := a.service.Ask(a.t.Context(), node, "master"); err == nil && v != old {
-			return v
-		}
-	}
-	a.t.Fatalf("%s names %s for a minute", node, old)
-	return ""
+	var v string
+	wait.Until(a.t, time.Minute, node+" names another than "+old, func() bool {
+		var err error
+		v, err = a.service.Ask(a.t.Context(), node, "master")
+		return err == nil && v != old
+	})
+	return v
 }
 
 // releaseAfterFailover releases a grant that survived; the first attempts may meet the dead primary.
 func releaseAfterFailover(t *testing.T, u lock.Locker, g lock.Grant) {
 	t.Helper()
 	var err error
-	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
-		if err = u.Release(t.Context(), g); err == nil {
-			return
-		}
+	if !wait.Within(30*time.Second, func() bool { err = u.Release(t.Context(), g); return err == nil }) {
+		t.Errorf("the grant cannot be released at the new primary: %v", err)
 	}
-	t.Errorf("the grant cannot be released at the new primary: %v", err)
 }

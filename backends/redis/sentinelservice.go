@@ -12,7 +12,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/lockquake/lockquake/backends"
+	"github.com/lockquake/lockquake/backends/topology"
 	"github.com/lockquake/lockquake/chaos"
 )
 
@@ -28,12 +28,18 @@ var pace = []struct {
 // Sentinel and about as much for Redis Cluster, where the first vote settles it.
 const failoverTime = 3 * time.Second
 
+// sentinelNodes is the servers, and the Sentinels that say which of them is the primary.
+type sentinelNodes struct {
+	members
+	sentinels members
+}
+
 // sentinelService answers for the running nodes.
 type sentinelService struct {
-	params             SentinelParams
-	common             backends.Common
-	servers, sentinels members
-	formed             bool // Ready has seen it whole once: from then on only the Sentinels say who follows whom
+	sentinelNodes
+	params SentinelParams
+	common topology.Common
+	formed bool // Ready has seen it whole once: from then on only the Sentinels say who follows whom
 }
 
 // Facts lists what can be asked.
@@ -60,7 +66,7 @@ func (s *sentinelService) Ask(ctx context.Context, node, fact string) (string, e
 	if m, err := s.sentinels.find(node); err == nil {
 		return s.askSentinel(ctx, m, fact)
 	}
-	m, err := s.servers.find(node)
+	m, err := s.members.find(node)
 	if err != nil {
 		return "", err
 	}
@@ -68,12 +74,12 @@ func (s *sentinelService) Ask(ctx context.Context, node, fact string) (string, e
 		return s.epochOf(ctx, m.name)
 	}
 	if _, ok := replicationFacts()[fact]; ok {
-		return s.servers.askReplication(ctx, m, fact)
+		return s.members.askReplication(ctx, m, fact)
 	}
 	return m.ask(ctx, fact)
 }
 
-func (s *sentinelService) askSentinel(ctx context.Context, m member, fact string) (string, error) {
+func (n sentinelNodes) askSentinel(ctx context.Context, m member, fact string) (string, error) {
 	switch fact {
 	case chaos.FactServes, chaos.FactRole, "run-id":
 		return m.ask(ctx, fact)
@@ -88,7 +94,7 @@ func (s *sentinelService) askSentinel(ctx context.Context, m member, fact string
 		}
 		return clockText(time.UnixMicro(us)), nil
 	case "master":
-		return s.named(ctx, m)
+		return n.named(ctx, m)
 	case "tilt":
 		section, err := m.info(ctx, "sentinel")
 		return strconv.FormatBool(section["sentinel_tilt"] == "1"), err
@@ -100,14 +106,14 @@ func (s *sentinelService) askSentinel(ctx context.Context, m member, fact string
 		}
 		return strconv.FormatBool(err == nil), nil
 	case "replicas":
-		healthy, err := s.followers(ctx, m)
+		healthy, err := n.followers(ctx, m)
 		return strconv.Itoa(len(healthy)), err
 	}
-	return s.watched(ctx, m, fact)
+	return n.watched(ctx, m, fact)
 }
 
 // named is the primary that a Sentinel sends clients to: the promoted one already while a failover goes on.
-func (s *sentinelService) named(ctx context.Context, m member) (string, error) {
+func (n sentinelNodes) named(ctx context.Context, m member) (string, error) {
 	v, err := m.client.Do(ctx, "SENTINEL", "GET-MASTER-ADDR-BY-NAME", monitored).StringSlice()
 	if err == nil && len(v) != 2 {
 		err = fmt.Errorf("its answer has %d words", len(v))
@@ -115,22 +121,22 @@ func (s *sentinelService) named(ctx context.Context, m member) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("%s names no primary: %w", m.name, err)
 	}
-	return s.servers.at(net.JoinHostPort(v[0], v[1])), nil
+	return n.members.at(net.JoinHostPort(v[0], v[1])), nil
 }
 
 // elected is the server that a majority of the Sentinels names and whose own ROLE is master. A Sentinel that does not answer
 // has no voice.
-func (s *sentinelService) elected(ctx context.Context) (string, error) {
+func (n sentinelNodes) elected(ctx context.Context) (string, error) {
 	votes := map[string]int{}
-	for _, m := range s.sentinels {
-		name, err := s.named(ctx, m)
+	for _, m := range n.sentinels {
+		name, err := n.named(ctx, m)
 		if err != nil {
 			continue
 		}
-		if votes[name]++; votes[name] <= len(s.sentinels)/2 {
+		if votes[name]++; votes[name] <= len(n.sentinels)/2 {
 			continue
 		}
-		server, err := s.servers.find(name)
+		server, err := n.members.find(name)
 		if err != nil {
 			return "", err
 		}
@@ -147,7 +153,7 @@ func (s *sentinelService) elected(ctx context.Context) (string, error) {
 }
 
 // watched answers from what a Sentinel says of the primary.
-func (s *sentinelService) watched(ctx context.Context, m member, fact string) (string, error) {
+func (n sentinelNodes) watched(ctx context.Context, m member, fact string) (string, error) {
 	v, err := m.primary(ctx)
 	if err != nil {
 		return "", err
@@ -173,7 +179,7 @@ func (m member) primary(ctx context.Context) (map[string]string, error) {
 }
 
 // followers returns the addresses of the replicas that a Sentinel sees in good order, with the primary that each follows.
-func (s *sentinelService) followers(ctx context.Context, m member) (map[string]string, error) {
+func (n sentinelNodes) followers(ctx context.Context, m member) (map[string]string, error) {
 	cmd := redis.NewMapStringStringSliceCmd(ctx, "SENTINEL", "REPLICAS", monitored)
 	_ = m.client.Process(ctx, cmd)
 	list, err := cmd.Result()
@@ -189,11 +195,11 @@ func (s *sentinelService) followers(ctx context.Context, m member) (map[string]s
 	return out, nil
 }
 
-// Describe returns versions, and every timer and knob: how often locks are granted twice is a function of them.
+// Describe returns versions, and every timer and setting: how often locks are granted twice depends on them.
 func (s *sentinelService) Describe(ctx context.Context) map[string]string {
 	out := s.params.LockParams.describe(s.common)
 	out["redis.topology"] = fmt.Sprintf("%d servers, %d Sentinels", sentinelServers, sentinelWatches)
-	out["redis.version"] = s.servers.version(ctx)
+	out["redis.version"] = s.members.version(ctx)
 	out["redis.persistence"] = s.params.Persistence
 	out["redis.min-replicas-to-write"] = fmt.Sprintf("%d, heard within 1s", s.params.MinReplicas)
 	out["sentinel.version"] = s.sentinels.version(ctx)
@@ -210,5 +216,156 @@ func (s *sentinelService) Describe(ctx context.Context) map[string]string {
 
 // Close frees the connections.
 func (s *sentinelService) Close() error {
-	return errors.Join(s.servers.close(), s.sentinels.close())
+	return errors.Join(s.members.Close(), s.sentinels.Close())
+}
+
+// Ready returns nil when all of this is true:
+//   - all six nodes answer
+//   - every Sentinel names the same primary, calls it nothing but a master, and has its quorum
+//   - every Sentinel sees both replicas follow the primary with their links up, and both other Sentinels
+//   - the primary takes a write
+//
+// Until that was so for the first time, it also says who follows whom and what is watched.
+func (s *sentinelService) Ready(ctx context.Context) error {
+	for _, list := range []members{s.members, s.sentinels} {
+		for _, m := range list {
+			if err := m.client.Ping(ctx).Err(); err != nil {
+				return fmt.Errorf("%s does not answer: %w", m.name, err)
+			}
+		}
+	}
+	if err := s.setPace(ctx); err != nil {
+		return err
+	}
+	if !s.formed {
+		if err := s.form(ctx); err != nil {
+			return err
+		}
+	}
+	primary, err := s.agreed(ctx)
+	if err != nil {
+		return err
+	}
+	if err := primary.write(ctx, readyKey); err != nil {
+		return err
+	}
+	s.formed = true
+	return nil
+}
+
+func (s *sentinelService) setPace(ctx context.Context) error {
+	args := []any{"SENTINEL", "DEBUG"}
+	for _, t := range pace {
+		args = append(args, t.name, t.ms)
+	}
+	for _, m := range s.sentinels {
+		if err := m.client.Do(ctx, args...).Err(); err != nil {
+			return fmt.Errorf("set the periods of %s: %w", m.name, err)
+		}
+	}
+	return nil
+}
+
+// form makes the first server the primary of the others and has every Sentinel watch it. It may be called again where an
+// earlier call was cut short.
+func (s *sentinelService) form(ctx context.Context) error {
+	primary := ""
+	known := map[string]map[string]string{}
+	for _, m := range s.sentinels {
+		if v, err := m.primary(ctx); err == nil {
+			known[m.name], primary = v, net.JoinHostPort(v["ip"], v["port"])
+		}
+	}
+	if primary == "" {
+		primary = s.members[0].address
+		for _, m := range s.members[1:] {
+			host, port := splitAddress(primary)
+			if err := m.client.ReplicaOf(ctx, host, port).Err(); err != nil {
+				return fmt.Errorf("make %s a replica: %w", m.name, err)
+			}
+		}
+	}
+	for _, m := range s.sentinels {
+		if err := s.monitor(ctx, m, primary, known[m.name]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// monitor has one Sentinel watch the primary, unless it does already, and sets the timers that are not as they should be.
+func (s *sentinelService) monitor(ctx context.Context, m member, primary string, known map[string]string) error {
+	if known == nil {
+		host, port := splitAddress(primary)
+		if err := m.client.Do(ctx, "SENTINEL", "MONITOR", monitored, host, port, sentinelQuorum).Err(); err != nil {
+			return fmt.Errorf("have %s watch %s: %w", m.name, primary, err)
+		}
+		if m.password != "" {
+			if err := m.client.Do(ctx, "SENTINEL", "SET", monitored, "auth-pass", m.password).Err(); err != nil {
+				_ = m.client.Do(ctx, "SENTINEL", "REMOVE", monitored).Err() // the next call begins anew
+				return fmt.Errorf("tell %s the password of %s: %w", m.name, primary, err)
+			}
+		}
+	}
+	for name, want := range map[string]int64{
+		"down-after-milliseconds": s.params.DownAfter.Milliseconds(), "failover-timeout": s.params.FailoverTimeout.Milliseconds(),
+	} {
+		if known[name] == strconv.FormatInt(want, 10) {
+			continue
+		}
+		if err := m.client.Do(ctx, "SENTINEL", "SET", monitored, name, want).Err(); err != nil {
+			return fmt.Errorf("set %s of %s: %w", name, m.name, err)
+		}
+	}
+	return nil
+}
+
+// agreed returns the primary when all Sentinels agree that all is well.
+func (s *sentinelService) agreed(ctx context.Context) (member, error) {
+	var first, name string
+	for _, m := range s.sentinels {
+		v, err := m.primary(ctx)
+		if err != nil {
+			return member{}, err
+		}
+		address := net.JoinHostPort(v["ip"], v["port"])
+		if first == "" {
+			first, name = address, m.name
+		}
+		for _, c := range []struct{ what, got, want string }{
+			{"names the primary", address, first},
+			{"gives it the flags", v["flags"], "master"},
+			{"counts its replicas as", v["num-slaves"], strconv.Itoa(sentinelServers - 1)},
+			{"counts other Sentinels as", v["num-other-sentinels"], strconv.Itoa(sentinelWatches - 1)},
+		} {
+			if c.got != c.want {
+				return member{}, fmt.Errorf("%s %s %q; awaited is %q (%s names %s)", m.name, c.what, c.got, c.want, name, s.members.at(first))
+			}
+		}
+		if err := s.content(ctx, m, first); err != nil {
+			return member{}, err
+		}
+	}
+	return s.members.find(s.members.at(first))
+}
+
+// content tells whether a Sentinel sees both replicas follow the primary, and has its quorum.
+func (s *sentinelService) content(ctx context.Context, m member, primary string) error {
+	healthy, err := s.followers(ctx, m)
+	if err != nil {
+		return err
+	}
+	n := 0
+	for _, follows := range healthy {
+		if follows == primary {
+			n++
+		}
+	}
+	if n != sentinelServers-1 {
+		return fmt.Errorf("%s sees %d of %d replicas follow %s with their links up", m.name, n, sentinelServers-1, s.members.at(primary))
+	}
+	if err := m.client.Do(ctx, "SENTINEL", "CKQUORUM", monitored).Err(); err != nil {
+		return fmt.Errorf("%s: %w", m.name, err)
+	}
+	return nil
 }

@@ -10,11 +10,12 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"golang.org/x/sync/errgroup"
 
-	"github.com/lockquake/lockquake/backends"
+	"github.com/lockquake/lockquake/backends/topology"
 	"github.com/lockquake/lockquake/chaos"
 	"github.com/lockquake/lockquake/history"
-	"github.com/lockquake/lockquake/internal/cluster"
+	"github.com/lockquake/lockquake/internal/node"
 )
 
 // readyKey is written by Ready; no lock has a name like it.
@@ -27,52 +28,60 @@ const observerName = "lockquake-observer"
 const holderFact = history.FactHolder
 
 var (
-	_ backends.Keeper = (*service)(nil)
-	_ backends.Keeper = (*sentinelService)(nil)
-	_ backends.Keeper = (*clusterService)(nil)
-	_ backends.Keeper = (*fiveService)(nil)
+	_ topology.Keeper = (*service)(nil)
+	_ topology.Keeper = (*sentinelService)(nil)
+	_ topology.Keeper = (*clusterService)(nil)
+	_ topology.Keeper = (*fiveService)(nil)
 )
-
-// Keepers is the one server.
-func (s *service) Keepers() []string { return s.members.names() }
-
-// Keepers are the data servers: a replica may not have heard of a grant.
-func (s *sentinelService) Keepers() []string { return s.servers.names() }
-
-// Keepers are all servers, of which those without the lock's slot have nothing.
-func (s *clusterService) Keepers() []string { return s.servers.names() }
-
-// Keepers are all servers.
-func (s *fiveService) Keepers() []string { return s.members.names() }
 
 // member is one server as the harness sees it.
 type member struct {
-	name    string
-	address string // as the servers know each other
-	client  *redis.Client
+	name     string
+	address  string // as the servers know each other
+	password string
+	client   *redis.Client
 }
 
-// newMember makes a client that connects through dial, the harness's own way to the node.
-func newMember(name string, dial func(ctx context.Context, port string) (net.Conn, error), timeout time.Duration) member {
-	o := options(timeout).Simple()
+// newMember makes a client that connects to a port of the node by the harness's own way.
+func newMember(n node.Handle, port string, timeout time.Duration) member {
+	o := options(timeout, n.Password()).Simple()
 	o.ClientName = observerName
-	o.Dialer = func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx, Port) }
-	return member{name: name, client: redis.NewClient(o)}
+	o.Dialer = func(ctx context.Context, _, _ string) (net.Conn, error) { return n.Dial(ctx, port) }
+	return member{name: n.Name(), address: n.Address(port), password: n.Password(), client: redis.NewClient(o)}
 }
 
-// members is the servers of one kind.
+// members is the servers of one kind. What a topology does not say otherwise they answer each for itself.
 type members []member
 
+// Facts lists what can be asked.
+func (members) Facts() map[string]string { return serverFacts() }
+
+// Ask asks one server for one fact.
+func (ms members) Ask(ctx context.Context, node, fact string) (string, error) {
+	m, err := ms.find(node)
+	if err != nil {
+		return "", err
+	}
+	return m.ask(ctx, fact)
+}
+
+// Ready writes a value to every server and reads it back, on all side by side.
+func (ms members) Ready(ctx context.Context) error {
+	group, ctx := errgroup.WithContext(ctx)
+	for _, m := range ms {
+		group.Go(func() error { return m.write(ctx, readyKey) })
+	}
+	return group.Wait()
+}
+
 // membersOf makes a member of each node that has the port.
-func membersOf(nodes []*cluster.Node, port string, timeout time.Duration) members {
+func membersOf(nodes []node.Handle, port string, timeout time.Duration) members {
 	var out members
 	for _, n := range nodes {
 		if n.Address(port) == "" {
 			continue
 		}
-		m := newMember(n.Name(), func(ctx context.Context, _ string) (net.Conn, error) { return n.Dial(ctx, port) }, timeout)
-		m.address = n.Address(port)
-		out = append(out, m)
+		out = append(out, newMember(n, port, timeout))
 	}
 	return out
 }
@@ -87,8 +96,9 @@ func (ms members) find(node string) (member, error) {
 	return member{}, fmt.Errorf("redis has no node %q", node)
 }
 
-// names lists the members.
-func (ms members) names() []string {
+// Keepers are all servers: a replica may not have heard of a grant, and the servers of a cluster that have not the lock's slot have
+// nothing.
+func (ms members) Keepers() []string {
 	var out []string
 	for _, m := range ms {
 		out = append(out, m.name)
@@ -118,8 +128,8 @@ func (ms members) version(ctx context.Context) string {
 	return "unknown: " + err.Error()
 }
 
-// close frees the connections.
-func (ms members) close() error {
+// Close frees the connections.
+func (ms members) Close() error {
 	var errs []error
 	for _, m := range ms {
 		errs = append(errs, m.client.Close())
@@ -263,4 +273,16 @@ func (m member) write(ctx context.Context, at string) error {
 		return fmt.Errorf("%s serves %q where %q was written", m.name, got, want)
 	}
 	return nil
+}
+
+// Requests counts the commands that each server has processed: those within scripts, those that a replica hears from its primary and
+// those of Sentinels among them, and questions such as this.
+func (ms members) Requests(ctx context.Context) map[string]int64 {
+	return topology.CountEach(ms, func(m member) string { return m.name }, func(m member) (int64, error) {
+		section, err := m.info(ctx, "stats")
+		if err != nil {
+			return 0, err
+		}
+		return strconv.ParseInt(section["total_commands_processed"], 10, 64)
+	})
 }

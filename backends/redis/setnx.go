@@ -22,19 +22,12 @@ func setNx() backends.Lock {
 		},
 		Points:   []string{"before-setnx", "setnx-done", "before-delete", "release-done"},
 		Recovery: recovery, // what its users hope for; nothing delivers it
-		Dial:     dialer(func(u user) lock.Locker { return setNxUser{newRecipe(u)} }),
+		Dial:     dialRecipe(means{(*recipe).takeForEver, (*recipe).releaseAny}),
 	}
 }
 
-type setNxUser struct{ *recipe }
-
-// Acquire polls until the key was free.
-func (l setNxUser) Acquire(ctx context.Context, r lock.Request) (lock.Grant, error) {
-	return l.poll(ctx, r, l.TryAcquire)
-}
-
-// TryAcquire makes one attempt.
-func (l setNxUser) TryAcquire(ctx context.Context, r lock.Request) (lock.Grant, error) {
+// takeForEver is an attempt without an expiry.
+func (l *recipe) takeForEver(ctx context.Context, r lock.Request) (lock.Grant, error) {
 	g, err := l.setNx(ctx, r)
 	if err != nil {
 		return lock.Grant{}, err
@@ -44,7 +37,7 @@ func (l setNxUser) TryAcquire(ctx context.Context, r lock.Request) (lock.Grant, 
 	return g, nil
 }
 
-// setNx takes the key for ever.
+// setNx sends SETNX.
 func (l *recipe) setNx(ctx context.Context, r lock.Request) (lock.Grant, error) {
 	o := newOwner()
 	lock.At(ctx, "before-setnx")
@@ -58,9 +51,3 @@ func (l *recipe) setNx(ctx context.Context, r lock.Request) (lock.Grant, error) 
 	lock.At(ctx, "setnx-done")
 	return lock.Grant{Lock: r.Lock, Mode: lock.Exclusive, ID: o.id, Token: lock.NoToken, Issued: o.sent}, nil
 }
-
-// Release deletes the key.
-func (l setNxUser) Release(ctx context.Context, g lock.Grant) error { return l.releaseAny(ctx, g) }
-
-// Close frees what the user may still hold.
-func (l setNxUser) Close() error { return l.free(l.params.Timeout, l.Release) }

@@ -24,19 +24,12 @@ func setNxExpire() backends.Lock {
 		Points:   []string{"before-setnx", "setnx-done", "expire-done", "before-delete", "release-done"},
 		MinTTL:   10 * time.Millisecond,
 		Recovery: recovery,
-		Dial:     dialer(func(u user) lock.Locker { return setNxExpireUser{newRecipe(u)} }),
+		Dial:     dialRecipe(means{(*recipe).takeThenExpire, (*recipe).releaseOwn}),
 	}
 }
 
-type setNxExpireUser struct{ *recipe }
-
-// Acquire polls until the key was free.
-func (l setNxExpireUser) Acquire(ctx context.Context, r lock.Request) (lock.Grant, error) {
-	return l.poll(ctx, r, l.TryAcquire)
-}
-
-// TryAcquire makes one attempt. Once SETNX was answered no error is certain any more: the key stands.
-func (l setNxExpireUser) TryAcquire(ctx context.Context, r lock.Request) (lock.Grant, error) {
+// takeThenExpire is an attempt of two commands. Once SETNX was answered no error is certain any more: the key stands.
+func (l *recipe) takeThenExpire(ctx context.Context, r lock.Request) (lock.Grant, error) {
 	g, err := l.setNx(ctx, r)
 	if err != nil {
 		return lock.Grant{}, err
@@ -54,11 +47,3 @@ func (l setNxExpireUser) TryAcquire(ctx context.Context, r lock.Request) (lock.G
 	l.keep(g, struct{}{})
 	return g, nil
 }
-
-// Release deletes the key if it still has this grant's value.
-func (l setNxExpireUser) Release(ctx context.Context, g lock.Grant) error {
-	return l.releaseOwn(ctx, g)
-}
-
-// Close frees what the user may still hold.
-func (l setNxExpireUser) Close() error { return l.free(l.params.Timeout, l.Release) }

@@ -11,27 +11,25 @@ import (
 	"github.com/lockquake/lockquake/lock"
 )
 
-// waiting lists the locks that know LockParams.Wait.
-var waiting = []string{"set-px-lua", "set-px-incr", "set-px-del"}
-
 // link is what a grant is asked over: the pool, or one connection of it.
 type link interface {
 	redis.Scripter
 	Process(ctx context.Context, cmd redis.Cmder) error
 }
 
-// setter sends the request that takes a key for an owner and returns the token that came with it; redis.Nil says that the key was
-// taken.
-type setter func(ctx context.Context, l link, r lock.Request, o *owner) (lock.Token, error)
-
-// setPx is the request of the recipes without tokens.
-func setPx(ctx context.Context, l link, r lock.Request, o *owner) (lock.Token, error) {
-	cmd := redis.NewStatusCmd(ctx, "SET", key(r.Lock), o, "NX", "PX", r.TTL.Milliseconds())
-	return lock.NoToken, l.Process(ctx, cmd)
+// takePx is the attempt of the recipes without tokens.
+func (l *recipe) takePx(ctx context.Context, r lock.Request) (lock.Grant, error) {
+	return l.attempt(ctx, r, func(ctx context.Context, via link, o *owner) (lock.Token, error) {
+		return lock.NoToken, via.Process(ctx, redis.NewStatusCmd(ctx, "SET", key(r.Lock), o, "NX", "PX", r.TTL.Milliseconds()))
+	})
 }
 
-// take makes one attempt. Where the scenario wants the grant on replicas (wait), it is in hand only when enough of them acknowledged.
-func (l *recipe) take(ctx context.Context, r lock.Request, set setter) (lock.Grant, error) {
+// setter sends the request that takes a key for an owner and returns the token that came with it; redis.Nil says that the key was
+// taken.
+type setter func(ctx context.Context, via link, o *owner) (lock.Token, error)
+
+// attempt asks for the key once. Where the scenario wants the grant on replicas (wait), it is in hand only when enough of them acknowledged.
+func (l *recipe) attempt(ctx context.Context, r lock.Request, set setter) (lock.Grant, error) {
 	via, done, err := l.link(ctx, r.Lock)
 	if err != nil {
 		return lock.Grant{}, fmt.Errorf("%w: %w", lock.ErrNotSent, err)
@@ -39,7 +37,7 @@ func (l *recipe) take(ctx context.Context, r lock.Request, set setter) (lock.Gra
 	defer done()
 	o := newOwner()
 	lock.At(ctx, "before-set")
-	token, err := set(ctx, via, r, o)
+	token, err := set(ctx, via, o)
 	if errors.Is(err, redis.Nil) {
 		return lock.Grant{}, contended(r)
 	}

@@ -1,11 +1,9 @@
 package redis
 
 import (
-	"context"
 	"time"
 
 	"github.com/lockquake/lockquake/backends"
-	"github.com/lockquake/lockquake/lock"
 )
 
 // setPxDel is set-px-lua without the question whose key it deletes. It is wrong on purpose: a holder whose key expired deletes the
@@ -21,26 +19,9 @@ func setPxDel() backends.Lock {
 			Try: true, Renewal: "none", Token: backends.TokenNone, Reentrant: "no", Expires: true, WallClock: true,
 		},
 		Points:   []string{"before-set", "set-done", "wait-done", "before-delete", "release-done"},
+		Waits:    true,
 		MinTTL:   10 * time.Millisecond,
 		Recovery: recovery,
-		Dial:     dialer(func(u user) lock.Locker { return setPxDelUser{newRecipe(u)} }),
+		Dial:     dialRecipe(means{(*recipe).takePx, (*recipe).releaseAny}),
 	}
 }
-
-type setPxDelUser struct{ *recipe }
-
-// Acquire polls until the key was free.
-func (l setPxDelUser) Acquire(ctx context.Context, r lock.Request) (lock.Grant, error) {
-	return l.poll(ctx, r, l.TryAcquire)
-}
-
-// TryAcquire makes one attempt.
-func (l setPxDelUser) TryAcquire(ctx context.Context, r lock.Request) (lock.Grant, error) {
-	return l.take(ctx, r, setPx)
-}
-
-// Release deletes the key.
-func (l setPxDelUser) Release(ctx context.Context, g lock.Grant) error { return l.releaseAny(ctx, g) }
-
-// Close frees what the user may still hold.
-func (l setPxDelUser) Close() error { return l.free(l.params.Timeout, l.Release) }

@@ -12,12 +12,16 @@ import (
 
 // setPxIncr is set-px-lua with a counter beside the key, whose value after each grant is the fencing token.
 //
-// The two are one script, SET first: INCR runs only for who was granted, so that tokens have no gaps that attempts
-// made. As two commands neither order would do. A holder stopped between SET and INCR until its key expired would draw its number after
-// its successor did, the higher one, and the fence would let through the wrong one of the two; with INCR first, whoever
-// stops between them is granted later with the lower number. The script leaves one weakness, which is why the token counts
-// as home-made: the counter is a key like any other. A server that restarts without persistence begins again
-// at 1, and a replica that is promoted before it heard of the last INCR hands out a number a second time.
+// The two are one script, SET first. INCR runs only for a user that was granted the lock, so failed attempts leave
+// no gaps. Two commands would be wrong in either order:
+//   - SET first: A is stopped before INCR until its key expires. B is granted the lock with number 1, then A
+//     draws number 2. The fence lets A through and refuses B.
+//   - INCR first: A draws number 1 and is stopped before SET. B draws number 2, is granted the lock and releases
+//     it. Then A is granted it with the lower number.
+//
+// The script leaves one weakness, which is why the token counts as home-made: the counter is a key like any other. A
+// server that restarts without persistence begins again at 1, and a replica that is promoted before it heard of the
+// last INCR hands out a number a second time.
 func setPxIncr() backends.Lock {
 	return backends.Lock{
 		Name: "set-px-incr",
@@ -27,9 +31,10 @@ func setPxIncr() backends.Lock {
 			Try: true, Renewal: "call", Token: backends.TokenHomeMade, Reentrant: "no", Expires: true, WallClock: true,
 		},
 		Points:   []string{"before-set", "set-done", "wait-done", "before-delete", "release-done"},
+		Waits:    true,
 		MinTTL:   10 * time.Millisecond,
 		Recovery: recovery,
-		Dial:     dialer(func(u user) lock.Locker { return setPxIncrUser{newRecipe(u)} }),
+		Dial:     dialRenewable(means{(*recipe).takePxIncr, (*recipe).releaseOwn}),
 	}
 }
 
@@ -39,30 +44,9 @@ var setIncr = redis.NewScript(`if redis.call("SET", KEYS[1], ARGV[1], "NX", "PX"
 // counter is kept where the key is.
 func counterKey(name string) string { return "{" + key(name) + "}:token" }
 
-func setPxIncrement(ctx context.Context, l link, r lock.Request, o *owner) (lock.Token, error) {
-	n, err := setIncr.Run(ctx, l, []string{key(r.Lock), counterKey(r.Lock)}, o, r.TTL.Milliseconds()).Uint64()
-	return lock.Token(n), err
+func (l *recipe) takePxIncr(ctx context.Context, r lock.Request) (lock.Grant, error) {
+	return l.attempt(ctx, r, func(ctx context.Context, via link, o *owner) (lock.Token, error) {
+		n, err := setIncr.Run(ctx, via, []string{key(r.Lock), counterKey(r.Lock)}, o, r.TTL.Milliseconds()).Uint64()
+		return lock.Token(n), err
+	})
 }
-
-type setPxIncrUser struct{ *recipe }
-
-// Acquire polls until the key was free.
-func (l setPxIncrUser) Acquire(ctx context.Context, r lock.Request) (lock.Grant, error) {
-	return l.poll(ctx, r, l.TryAcquire)
-}
-
-// TryAcquire makes one attempt.
-func (l setPxIncrUser) TryAcquire(ctx context.Context, r lock.Request) (lock.Grant, error) {
-	return l.take(ctx, r, setPxIncrement)
-}
-
-// Release deletes the key if it still has this grant's value; the counter stays.
-func (l setPxIncrUser) Release(ctx context.Context, g lock.Grant) error { return l.releaseOwn(ctx, g) }
-
-// Renew sets the key's expiry anew if it still has this grant's value.
-func (l setPxIncrUser) Renew(ctx context.Context, g lock.Grant, ttl time.Duration) (lock.Grant, error) {
-	return l.extend(ctx, g, ttl)
-}
-
-// Close frees what the user may still hold.
-func (l setPxIncrUser) Close() error { return l.free(l.params.Timeout, l.Release) }

@@ -4,22 +4,26 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/lockquake/lockquake/backends"
-	"github.com/lockquake/lockquake/internal/cluster"
+	"github.com/lockquake/lockquake/backends/listed"
+	"github.com/lockquake/lockquake/backends/topology"
+	"github.com/lockquake/lockquake/internal/node"
 )
 
 // nameSingle is the backend of one server.
 const nameSingle = "redis"
 
 // Single is one Redis server.
-func Single() backends.Backend {
-	return backends.Backend{
-		Name:    nameSingle,
-		Doc:     "One Redis server; without persistence unless asked for, so that a restart forgets every lock.",
-		Locks:   locks(),
-		Syncing: syncing,
-		New:     newSingle,
+func Single() listed.Backend {
+	return listed.Backend{
+		Backend: backends.Backend{
+			Name:  nameSingle,
+			Doc:   "One Redis server; without persistence unless asked for, so that a restart forgets every lock.",
+			Locks: locks(),
+		},
+		Maker: topology.Maker{Syncing: syncing, New: newSingle, Health: health},
 	}
 }
 
@@ -35,11 +39,11 @@ type Params struct {
 
 // single is the topology of one server.
 type single struct {
-	common backends.Common
+	common topology.Common
 	params Params
 }
 
-func newSingle(c backends.Common, decode func(into any) error) (backends.Topology, error) {
+func newSingle(c topology.Common, decode func(into any) error) (topology.Topology, error) {
 	p := Params{Persistence: "none", Restart: restartImmediate, LockParams: lockDefaults()}
 	if err := decode(&p); err != nil {
 		return nil, err
@@ -54,17 +58,18 @@ func newSingle(c backends.Common, decode func(into any) error) (backends.Topolog
 }
 
 // Specs describes the one server.
-func (s single) Specs() []cluster.Spec {
-	return []cluster.Spec{{
+func (s single) Specs() []node.Spec {
+	return []node.Spec{{
 		Name:         "redis-1",
-		Role:         cluster.Server,
-		Ports:        []cluster.Port{{Name: Port, Number: 6379}},
+		Role:         node.Server,
+		Ports:        []node.Port{{Name: Port, Number: 6379}},
 		Image:        "redis",
 		SyncThreads:  syncThreads(s.params.Persistence),
 		Restartable:  true,
 		RestartDelay: restartDelay(s.params.Restart, s.common.TTL),
-		Command: func(p cluster.Place) []string {
-			return command(p.Address("redis-1", Port), p.Dir, s.params.Persistence)
+		Secret:       secret,
+		Command: func(p node.Place) []string {
+			return command(p, p.Address("redis-1", Port), s.params.Persistence)
 		},
 	}}
 }
@@ -73,37 +78,15 @@ func (s single) Specs() []cluster.Spec {
 func (s single) Params() any { return s.params.LockParams }
 
 // Service returns the handle on the running server.
-func (s single) Service(nodes []*cluster.Node) backends.Service {
+func (s single) Service(nodes []node.Handle) topology.Service {
 	return &service{params: s.params, common: s.common, members: membersOf(nodes, Port, s.params.Timeout)}
 }
 
 // service answers for the running server.
 type service struct {
-	params  Params
-	common  backends.Common
-	members members
-}
-
-// Facts lists what can be asked.
-func (s *service) Facts() map[string]string { return serverFacts() }
-
-// Ask asks the server for one fact.
-func (s *service) Ask(ctx context.Context, node, fact string) (string, error) {
-	m, err := s.members.find(node)
-	if err != nil {
-		return "", err
-	}
-	return m.ask(ctx, fact)
-}
-
-// Ready writes a value to the server and reads it back.
-func (s *service) Ready(ctx context.Context) error {
-	for _, m := range s.members {
-		if err := m.write(ctx, readyKey); err != nil {
-			return err
-		}
-	}
-	return nil
+	members
+	params Params
+	common topology.Common
 }
 
 // Describe returns the server's version and what decides about results.
@@ -116,5 +99,28 @@ func (s *service) Describe(ctx context.Context) map[string]string {
 	return out
 }
 
-// Close frees the connections.
-func (s *service) Close() error { return s.members.close() }
+// What `restart` may say.
+const (
+	restartImmediate = "immediate"
+	restartDelayed   = "delayed"
+)
+
+func checkRestart(policy string) error {
+	if policy != restartImmediate && policy != restartDelayed {
+		return fmt.Errorf("restart is %q; it must be %s or %s", policy, restartImmediate, restartDelayed)
+	}
+	return nil
+}
+
+// restartMargin is how much longer than a TTL a delayed server stays away: a command may have been on its way for a while
+// when the server ended.
+const restartMargin = 500 * time.Millisecond
+
+// restartDelay is how long a server that ended waits before it starts again: with "delayed" longer than any key that it may
+// have forgotten could have lived (redis.io, "Distributed Locks with Redis", "Performance, crash recovery and fsync").
+func restartDelay(policy string, ttl time.Duration) time.Duration {
+	if policy == restartDelayed {
+		return ttl + restartMargin
+	}
+	return 0
+}

@@ -8,8 +8,9 @@ import (
 
 	"github.com/goccy/go-yaml"
 
-	"github.com/lockquake/lockquake/backends"
-	"github.com/lockquake/lockquake/internal/cluster"
+	"github.com/lockquake/lockquake/backends/listed"
+	"github.com/lockquake/lockquake/backends/topology"
+	"github.com/lockquake/lockquake/internal/node"
 )
 
 // decoded decodes as scenarios do: strictly.
@@ -25,7 +26,7 @@ func decoded(text string) func(any) error {
 // TestTopologyParams refuses what the servers or the lock cannot do, and names the key.
 func TestTopologyParams(t *testing.T) {
 	for _, c := range []struct {
-		backend backends.Backend
+		backend listed.Backend
 		nodes   int
 		text    string
 		want    string // part of the error; "" for none
@@ -54,7 +55,7 @@ func TestTopologyParams(t *testing.T) {
 		{Cluster(), 0, "wait: 1", "the lock setnx does not wait", "setnx"},
 		{Single(), 0, "wait: 1", "wait is 1; there are no replicas", ""},
 	} {
-		_, err := c.backend.New(backends.Common{Nodes: c.nodes, TTL: time.Second, Lock: c.lock}, decoded(c.text))
+		_, err := c.backend.New(topology.Common{Nodes: c.nodes, TTL: time.Second, Lock: c.lock}, decoded(c.text))
 		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
 			t.Errorf("%s with %d nodes and %q: the error is %v; it should name %q", c.backend.Name, c.nodes, c.text, err, c.want)
 		}
@@ -73,17 +74,22 @@ func has(argv []string, words ...string) bool {
 
 // TestCommandLines holds the command lines to what each node must be told.
 func TestCommandLines(t *testing.T) {
+	place := node.Place{Dir: "/data", Secret: "/secret"}
 	sp := sentinelDefaults()
 	sp.MinReplicas, sp.Persistence = 1, "always"
-	data := sentinel{params: sp}.server("127.0.0.1:21000", "/data")
+	data := sentinel{params: sp}.server(place, "127.0.0.1:21000")
 	cp := clusterDefaults()
-	shard := sharded{params: cp}.server("10.1.2.13:6379", "10.1.2.13:16379", "/data")
+	shard := sharded{params: cp}.server(place, "10.1.2.13:6379", "10.1.2.13:16379")
 	for _, c := range []struct {
 		argv  []string
 		words []string
 	}{
 		{data, []string{"redis-server", "--port", "21000"}},
 		{data, []string{"--dir", "/data"}},
+		{data, []string{"--include", "/secret"}},
+		{data, []string{"--bind", "127.0.0.1"}},
+		{shard, []string{"--include", "/secret"}},
+		{shard, []string{"--bind", "0.0.0.0"}},
 		{data, []string{"--appendfsync", "always"}},
 		{data, []string{"--replica-announce-ip", "127.0.0.1", "--replica-announce-port", "21000"}},
 		{data, []string{"--min-replicas-to-write", "1", "--min-replicas-max-lag", "1"}},
@@ -103,8 +109,8 @@ func TestCommandLines(t *testing.T) {
 	if slices.Contains(data, "--replicaof") {
 		t.Error("a restarted server would follow whoever was the primary when the run began")
 	}
-	argv := watch("127.0.0.1:22000", "/data")
-	if !has(argv, "sh", "-c") || argv[3] != "/data/sentinel.conf" || !strings.Contains(argv[2], `exec redis-server "$0" --sentinel`) ||
+	argv := watch(place, "127.0.0.1:22000")
+	if !has(argv, "sh", "-c") || argv[3] != "/data/sentinel.conf" || argv[5] != "/secret" || !strings.Contains(argv[4], "bind 127.0.0.1\n") || !strings.Contains(argv[2], `exec redis-server "$0" --sentinel`) ||
 		!strings.Contains(argv[4], "sentinel announce-port 22000\n") && !strings.HasSuffix(argv[4], "sentinel announce-port 22000") {
 		t.Errorf("a Sentinel's command line: %q", argv)
 	}
@@ -113,20 +119,20 @@ func TestCommandLines(t *testing.T) {
 // TestSpecs gives each topology six nodes that can come back, the cluster's with a port for each other.
 func TestSpecs(t *testing.T) {
 	for _, c := range []struct {
-		backend backends.Backend
+		backend listed.Backend
 		names   string
 	}{
 		{Sentinel(), "redis-1 redis-2 redis-3 sentinel-1 sentinel-2 sentinel-3"},
 		{Cluster(), "redis-1 redis-2 redis-3 redis-4 redis-5 redis-6"},
 	} {
-		top, err := c.backend.New(backends.Common{TTL: time.Second}, decoded(""))
+		top, err := c.backend.New(topology.Common{TTL: time.Second}, decoded(""))
 		if err != nil {
 			t.Fatal(err)
 		}
 		var names []string
 		for _, s := range top.Specs() {
 			names = append(names, s.Name)
-			if !s.Restartable || s.Image != "redis" || s.Role != cluster.Server {
+			if !s.Restartable || s.Image != "redis" || s.Role != node.Server {
 				t.Errorf("%s of %s: %+v", s.Name, c.backend.Name, s)
 			}
 		}
@@ -149,7 +155,7 @@ func TestRecoveryAllowsForAFailover(t *testing.T) {
 			continue
 		}
 		want := l.Recovery(time.Minute) + failoverTime
-		for _, b := range []backends.Backend{Sentinel(), Cluster()} {
+		for _, b := range []listed.Backend{Sentinel(), Cluster()} {
 			if got := b.Locks[i].Recovery(time.Minute); b.Locks[i].Name != l.Name || got != want {
 				t.Errorf("%s of %s: %s, not %s", l.Name, b.Name, got, want)
 			}

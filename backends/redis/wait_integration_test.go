@@ -7,14 +7,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/lockquake/lockquake/backends"
 	"github.com/lockquake/lockquake/backends/conformance"
+	"github.com/lockquake/lockquake/backends/listed"
 	"github.com/lockquake/lockquake/lock"
 )
 
 // TestWaitForReplicas asks real replicas for each grant, and ends them: then nothing is granted, and no key is left.
 func TestWaitForReplicas(t *testing.T) {
-	for _, b := range []backends.Backend{Sentinel(), Cluster()} {
+	for _, b := range []listed.Backend{Sentinel(), Cluster()} {
 		t.Run(b.Name, func(t *testing.T) {
 			r := conformance.Start(t, conformance.StartOptions{
 				Backend: b, Lock: "set-px-lua", TTL: time.Second, Run: "wait" + b.Name[:6],
@@ -29,7 +29,7 @@ func TestWaitForReplicas(t *testing.T) {
 				},
 			})
 			users := map[string]lock.Locker{}
-			for _, name := range waiting {
+			for _, name := range waiting() {
 				l, _ := b.Lock(name)
 				users[name] = userOn(t, r, l)
 				g, err := try(t, users[name])
@@ -70,7 +70,7 @@ func endReplicas(t *testing.T, r conformance.Running) (primaries []string) {
 			primaries = append(primaries, n.Name())
 			continue
 		}
-		m := newMember(n.Name(), n.Dial, time.Second)
+		m := newMember(n, Port, time.Second)
 		defer m.client.Close()
 		_ = m.client.ShutdownNoSave(t.Context()) // the server ends instead of answering
 		select {

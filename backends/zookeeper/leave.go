@@ -82,7 +82,7 @@ func (s *session) leave() error {
 // tries one server after the other until ctx ends, and returns true when the session is no more by the service's word.
 func (s *session) farewell(ctx context.Context, h hello) bool {
 	for i := 0; ctx.Err() == nil; i++ {
-		if s.dismiss(ctx, s.set.servers[i%len(s.set.servers)], h) == nil {
+		if s.set.dismiss(ctx, s.set.servers[i%len(s.set.servers)], h) == nil {
 			s.mu.Lock()
 			s.closed = true
 			s.mu.Unlock()
@@ -100,7 +100,7 @@ func (s *session) farewellBehind(h hello) {
 	s.farewell(ctx, h)
 }
 
-// gone tells whether a session that is over is so by the service's word, which it asks for if need be.
+// gone tells whether the service itself says that a session is over; it asks the service if need be.
 func (s *session) gone(ctx context.Context) bool {
 	s.mu.Lock()
 	h, done := s.hello, s.closed || errors.Is(s.why, errExpired)
@@ -109,10 +109,10 @@ func (s *session) gone(ctx context.Context) bool {
 }
 
 // dismiss takes the session up at one server and closes it.
-func (s *session) dismiss(ctx context.Context, server string, h hello) error {
+func (t setting) dismiss(ctx context.Context, server string, h hello) error {
 	ctx, cancel := context.WithTimeout(ctx, grace)
 	defer cancel()
-	c, err := s.set.dial(ctx, server)
+	c, err := t.dial(ctx, server)
 	if err != nil {
 		return err
 	}

@@ -154,7 +154,7 @@ func (m member) clock(ctx context.Context) (string, error) {
 		if err != nil {
 			return err
 		}
-		at, err = established(text, s.id())
+		at, err = established(text, s.terms().session)
 		return err
 	})
 	return at.UTC().Format("2006-01-02T15:04:05.000Z07:00"), err
@@ -244,7 +244,7 @@ func (m member) describe(ctx context.Context, out map[string]string) {
 		}
 	}
 	_ = m.visit(ctx, func(s *session) error {
-		out["zookeeper.ttl-granted"] = s.granted().String()
+		out["zookeeper.ttl-granted"] = s.terms().timeout.String()
 		return nil
 	})
 }

@@ -5,6 +5,8 @@ import (
 	"net"
 	"strconv"
 	"strings"
+
+	"github.com/lockquake/lockquake/internal/node"
 )
 
 // The jars are those of Debian's libzookeeper-java, whose manifest names what it needs, and slf4j's logger for standard
@@ -50,17 +52,18 @@ exec java "$@" "$cfg"`
 	return append(argv, "-cp", classPath, mainClass)
 }
 
-// config is the server's zoo.cfg. It listens for clients on all addresses, for the other servers on the one that the run
-// gave it. A key that ZooKeeper does not know itself becomes the system property zookeeper.KEY.
+// config is the server's zoo.cfg. It listens for clients where ListenOn says, for the other servers on the address that
+// the run gave it. A key that ZooKeeper does not know itself becomes the system property zookeeper.KEY.
 func (p Params) config(s seat) string {
 	own := name(s.number - 1)
-	_, clientPort, err := net.SplitHostPort(s.address(own, Port))
+	host, clientPort, err := net.SplitHostPort(s.address(own, Port))
 	if err != nil {
 		clientPort = "2181" // ZooKeeper's own
 	}
 	lines := []string{
 		"dataDir=" + s.dir + "/data",
 		"clientPort=" + clientPort,
+		"clientPortAddress=" + node.ListenOn(host),
 		fmt.Sprintf("tickTime=%d", p.TickTime.Milliseconds()),
 		fmt.Sprintf("minSessionTimeout=%d", p.MinSession.Milliseconds()),
 		fmt.Sprintf("maxSessionTimeout=%d", p.MaxSession.Milliseconds()),

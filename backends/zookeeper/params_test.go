@@ -6,33 +6,33 @@ import (
 	"testing"
 	"time"
 
-	"github.com/lockquake/lockquake/backends"
+	"github.com/lockquake/lockquake/backends/topology"
 )
 
 // TestParams refuses what the servers cannot do, and names the key.
 func TestParams(t *testing.T) {
 	for _, c := range []struct {
-		common backends.Common
+		common topology.Common
 		set    func(*Params)
 		want   string
 	}{
-		{backends.Common{TTL: 2 * time.Second}, func(*Params) {}, ""},
-		{backends.Common{TTL: 2 * time.Second, Nodes: 5}, func(*Params) {}, ""},
-		{backends.Common{TTL: 2 * time.Second, Nodes: 4}, func(*Params) {}, "3 or 5"},
-		{backends.Common{TTL: 2 * time.Second, Nodes: 1}, func(*Params) {}, "3 or 5"},
-		{backends.Common{TTL: 300 * time.Millisecond}, func(*Params) {}, "raise sessions to min_session_timeout, 400ms"},
-		{backends.Common{TTL: time.Minute}, func(*Params) {}, "cut sessions to max_session_timeout, 40s"},
-		{backends.Common{TTL: time.Minute}, func(p *Params) { p.MaxSession = time.Minute }, ""},
-		{backends.Common{TTL: 900 * time.Millisecond}, func(*Params) {}, "raise ttl above 1s"},
-		{backends.Common{TTL: time.Second}, func(*Params) {}, ""},
-		{backends.Common{TTL: 2 * time.Second}, func(p *Params) { p.SyncLimit = 10 }, "raise ttl above 3.4s"},
-		{backends.Common{TTL: 2*time.Second + 1}, func(*Params) {}, "whole milliseconds"},
-		{backends.Common{TTL: 2 * time.Second}, func(p *Params) { p.TickTime = 200 }, "tick_time"},
-		{backends.Common{TTL: 2 * time.Second}, func(p *Params) { p.SyncLimit = 0 }, "sync_limit"},
-		{backends.Common{TTL: 2 * time.Second}, func(p *Params) { p.MinSession = time.Millisecond }, "min_session_timeout"},
-		{backends.Common{TTL: 2 * time.Second}, func(p *Params) { p.MaxSession = time.Millisecond }, "max_session_timeout"},
-		{backends.Common{TTL: 2 * time.Second}, func(p *Params) { p.CnxTimeout = 0 }, "cnx_timeout"},
-		{backends.Common{TTL: 2 * time.Second}, func(p *Params) { p.Timeout = 0 }, "timeout"},
+		{topology.Common{TTL: 2 * time.Second}, func(*Params) {}, ""},
+		{topology.Common{TTL: 2 * time.Second, Nodes: 5}, func(*Params) {}, ""},
+		{topology.Common{TTL: 2 * time.Second, Nodes: 4}, func(*Params) {}, "3 or 5"},
+		{topology.Common{TTL: 2 * time.Second, Nodes: 1}, func(*Params) {}, "3 or 5"},
+		{topology.Common{TTL: 300 * time.Millisecond}, func(*Params) {}, "raise sessions to min_session_timeout, 400ms"},
+		{topology.Common{TTL: time.Minute}, func(*Params) {}, "cut sessions to max_session_timeout, 40s"},
+		{topology.Common{TTL: time.Minute}, func(p *Params) { p.MaxSession = time.Minute }, ""},
+		{topology.Common{TTL: 900 * time.Millisecond}, func(*Params) {}, "raise ttl above 1s"},
+		{topology.Common{TTL: time.Second}, func(*Params) {}, ""},
+		{topology.Common{TTL: 2 * time.Second}, func(p *Params) { p.SyncLimit = 10 }, "raise ttl above 3.4s"},
+		{topology.Common{TTL: 2*time.Second + 1}, func(*Params) {}, "whole milliseconds"},
+		{topology.Common{TTL: 2 * time.Second}, func(p *Params) { p.TickTime = 200 }, "tick_time"},
+		{topology.Common{TTL: 2 * time.Second}, func(p *Params) { p.SyncLimit = 0 }, "sync_limit"},
+		{topology.Common{TTL: 2 * time.Second}, func(p *Params) { p.MinSession = time.Millisecond }, "min_session_timeout"},
+		{topology.Common{TTL: 2 * time.Second}, func(p *Params) { p.MaxSession = time.Millisecond }, "max_session_timeout"},
+		{topology.Common{TTL: 2 * time.Second}, func(p *Params) { p.CnxTimeout = 0 }, "cnx_timeout"},
+		{topology.Common{TTL: 2 * time.Second}, func(p *Params) { p.Timeout = 0 }, "timeout"},
 	} {
 		_, err := newTopology(c.common, func(into any) error { c.set(into.(*Params)); return nil })
 		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
@@ -72,7 +72,7 @@ func TestCommand(t *testing.T) {
 		t.Errorf("directory and id: %q", argv[3:7])
 	}
 	for _, want := range []string{
-		"dataDir=/d/data\nclientPort=21\ntickTime=200\nminSessionTimeout=400\nmaxSessionTimeout=40000\n",
+		"dataDir=/d/data\nclientPort=21\nclientPortAddress=127.0.0.1\ntickTime=200\nminSessionTimeout=400\nmaxSessionTimeout=40000\n",
 		"syncLimit=2\ncnxTimeout=500\n",
 		"maxClientCnxns=0\n4lw.commands.whitelist=*\n",
 		"forceSync=yes\n",

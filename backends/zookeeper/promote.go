@@ -15,6 +15,7 @@ import (
 
 	"github.com/lockquake/lockquake/chaos"
 	"github.com/lockquake/lockquake/internal/clock"
+	"github.com/lockquake/lockquake/internal/node"
 )
 
 var _ chaos.Promoter = (*service)(nil)
@@ -119,5 +120,5 @@ func ensembleSeat(address func(port string) string) string {
 	host, peer, _ := net.SplitHostPort(address(peerPort))
 	_, election, _ := net.SplitHostPort(address(electionPort))
 	_, client, _ := net.SplitHostPort(address(Port))
-	return host + ":" + peer + ":" + election + ":participant;0.0.0.0:" + client
+	return host + ":" + peer + ":" + election + ":participant;" + node.ListenOn(host) + ":" + client
 }

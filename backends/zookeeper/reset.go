@@ -10,10 +10,10 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/lockquake/lockquake/backends"
+	"github.com/lockquake/lockquake/backends/topology"
 )
 
-var _ backends.Resetter = (*service)(nil)
+var _ topology.Resetter = (*service)(nil)
 
 // resetPatience is how long the sessions of clients that could not say goodbye are waited for, at least. A session that lasts longer than
 // most cannot be ended from outside.
@@ -36,7 +36,7 @@ func (s *service) Reset(ctx context.Context) ([]string, error) {
 		}
 	}
 	for _, m := range s.members { // when no session is ours any more
-		if err := backends.Until(ctx, max(resetPatience, s.ttl+time.Second), m.forsaken); err != nil {
+		if err := topology.Until(ctx, max(resetPatience, s.ttl+time.Second), m.forsaken); err != nil {
 			return nil, err
 		}
 		evidence = append(evidence, m.name+": no node but its own, after a sync; no session, no ephemeral node, no watch (mntr)")

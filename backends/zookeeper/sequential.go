@@ -11,12 +11,13 @@ import (
 	"github.com/lockquake/lockquake/lock"
 )
 
-// sequential is the recipe of ZooKeeper's documentation ("ZooKeeper Recipes and Solutions", Locks): a node for each
-// contender, ephemeral and numbered by the server; the lowest holds; each other one watches the one before it, so that a
-// release wakes one waiter. What is added: it obeys a context, each user has a session of its own, a request that is not
-// answered ends the session instead of being sent again, and the transaction that made the node is the fencing token. A
-// node whose create was not answered needs no name by which it could be found again, as the recipe's GUID is: it goes with
-// its session.
+// sequential is the recipe of ZooKeeper's documentation ("ZooKeeper Recipes and Solutions", Locks). Each contender
+// has a node, ephemeral and numbered by the server. The lowest holds; each other one watches the node before its
+// own, so that a release wakes one waiter. It adds to the recipe:
+//   - it obeys a context, and each user has a session of its own
+//   - a request that is not answered ends the session instead of being sent again; so a node whose create was not
+//     answered goes with its session, and the recipe's GUID, by which it could be found again, is not needed
+//   - the transaction that made the node is the fencing token
 func sequential() backends.Lock {
 	return backends.Lock{
 		Name:     "sequential",
@@ -25,7 +26,7 @@ func sequential() backends.Lock {
 		Points:   points,
 		MinTTL:   minTTL,
 		Recovery: recovery,
-		Dial:     dialer(func(u user) lock.Locker { return &queued{user: u, watch: watchAhead} }),
+		Dial:     dialer(func(u user) lock.Locker { return &recipe{user: u, take: watcher(watchAhead).take} }),
 	}
 }
 

@@ -10,10 +10,10 @@ import (
 	"sync"
 	"time"
 
-	"github.com/lockquake/lockquake/backends"
+	"github.com/lockquake/lockquake/backends/topology"
 	"github.com/lockquake/lockquake/chaos"
 	"github.com/lockquake/lockquake/history"
-	"github.com/lockquake/lockquake/internal/cluster"
+	"github.com/lockquake/lockquake/internal/node"
 )
 
 // The facts about one lock.
@@ -34,7 +34,7 @@ type service struct {
 }
 
 // Service returns the handle on the running servers.
-func (t topology) Service(nodes []*cluster.Node) backends.Service {
+func (t setup) Service(nodes []node.Handle) topology.Service {
 	s := &service{params: t.params, ttl: t.common.TTL, lock: t.common.Lock}
 	for _, n := range nodes {
 		s.members = append(s.members, member{
@@ -197,7 +197,7 @@ func (s *service) Describe(ctx context.Context) map[string]string {
 func (s *service) Requests(ctx context.Context) map[string]int64 {
 	ctx, done := context.WithTimeout(ctx, s.params.Timeout)
 	defer done()
-	return backends.CountEach(s.members, func(m member) string { return m.name }, func(m member) (int64, error) {
+	return topology.CountEach(s.members, func(m member) string { return m.name }, func(m member) (int64, error) {
 		return m.metrics(ctx, "zk_packets_received")
 	})
 }

@@ -36,13 +36,18 @@ type setting struct {
 	once    bool   // one connection or none: for questions, whose asker does not want to wait for another attempt
 }
 
-// session is one session of the service. The library opens a new one by itself when the old one has expired, on the same
-// object; this type does not let it: no connection is made any more once the session is over. So whatever the library
-// still has in its queue cannot be done in another session, and a grant cannot be mistaken for one of a later session.
+// session is one session of the service. The library opens a new one by itself when the old one has expired, on the
+// same object. This type prevents that: it makes no connection once the session is over. So whatever the library
+// still has in its queue cannot be done in another session, and a grant cannot be mistaken for one of a later
+// session.
 //
-// The session is over when the service says so, which it can do only once the two can talk again, or when nothing was
-// answered for the session's length since the send time of the last request that was (Curator's LOST), or when it was
-// given up. A broken connection alone does not end it.
+// The session is over in one of three cases:
+//   - the service says so, which it can do only once the two can talk again
+//   - nothing was answered for the session's length, counted from the send time of the last answered request
+//     (Curator's LOST)
+//   - it was given up
+//
+// A broken connection alone does not end it.
 type session struct {
 	set   setting
 	made  chan struct{} // closed when conn is there
@@ -153,7 +158,7 @@ func (s *session) greeted(sent time.Time, h hello) {
 	s.renewLocked(sent)
 	if first {
 		close(s.ready)
-		time.AfterFunc(time.Until(s.deadlineLocked()), s.lookAround)
+		time.AfterFunc(time.Until(sent.Add(h.timeout)), s.lookAround)
 	}
 }
 
@@ -207,8 +212,6 @@ func (s *session) renewLocked(sent time.Time) {
 	s.changed = make(chan struct{})
 }
 
-func (s *session) deadlineLocked() time.Time { return s.renewed.Add(s.hello.timeout) }
-
 // lookAround gives the session up when it has been silent for its length.
 func (s *session) lookAround() {
 	s.mu.Lock()
@@ -216,7 +219,7 @@ func (s *session) lookAround() {
 	if s.why != nil {
 		return
 	}
-	if left := time.Until(s.deadlineLocked()); left > 0 {
+	if left := time.Until(s.renewed.Add(s.hello.timeout)); left > 0 {
 		time.AfterFunc(left, s.lookAround)
 		return
 	}
@@ -253,18 +256,11 @@ func (s *session) reason() error {
 	return s.why
 }
 
-// granted is the session timeout that the service granted.
-func (s *session) granted() time.Duration {
+// terms are what the service granted: the session's number and its timeout.
+func (s *session) terms() hello {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.hello.timeout
-}
-
-// id is the number that the service gave the session.
-func (s *session) id() int64 {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.hello.session
+	return s.hello
 }
 
 // created returns the latest create request.

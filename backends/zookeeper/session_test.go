@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/lockquake/lockquake/backends"
+	"github.com/lockquake/lockquake/internal/wait"
 	"github.com/lockquake/lockquake/lock"
 )
 
@@ -20,16 +21,6 @@ func mustAcquire(t *testing.T, u lock.Locker) lock.Grant {
 		t.Fatal(err)
 	}
 	return g
-}
-
-// eventually waits for something that other goroutines do.
-func eventually(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	for end := time.Now().Add(30 * time.Second); !ok(); time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("not within 30s: %s", what)
-		}
-	}
 }
 
 // TestGrantedTimeoutCounts has the server grant another length than was asked for.
@@ -52,6 +43,7 @@ func TestGrantedTimeoutCounts(t *testing.T) {
 // TestExpiredSessionIsNotFollowed has the service forget the session. The library then asks for a new one on the same
 // object: no such request may reach the service.
 func TestExpiredSessionIsNotFollowed(t *testing.T) {
+	t.Parallel()
 	f := newFake(t)
 	f.set(func(f *fake) { f.length = 10 * time.Second }) // the library waits 1 s before it asks its only server again
 	u := userOf(t, f, "sequential")
@@ -81,6 +73,7 @@ func TestExpiredSessionIsNotFollowed(t *testing.T) {
 // TestSilence has the service answer nothing any more: the session is given up when its length has passed since the last
 // request that was answered, and closed when the service can be reached again.
 func TestSilence(t *testing.T) {
+	t.Parallel()
 	f := newFake(t)
 	u := userOf(t, f, "single")
 	g := mustAcquire(t, u)
@@ -98,7 +91,7 @@ func TestSilence(t *testing.T) {
 		t.Errorf("lost %s before the validity ended", last.Sub(lost))
 	}
 	f.set(func(f *fake) { f.answer = nil })
-	eventually(t, "the session is closed", func() bool {
+	wait.Until(t, 30*time.Second, "the session is closed", func() bool {
 		_, asked := f.seen()
 		return slices.Contains(asked, opClose)
 	})
@@ -110,6 +103,7 @@ func TestSilence(t *testing.T) {
 // TestLostReply has the connection break between a request and its answer: nobody knows, and the session is closed over
 // another connection.
 func TestLostReply(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		lock string
 		op   int32
@@ -137,7 +131,7 @@ func TestLostReply(t *testing.T) {
 		if err := c.call(u); err == nil || lock.Certain(err) {
 			t.Errorf("%s, operation %d: %v", c.lock, c.op, err)
 		}
-		eventually(t, "the session is closed", func() bool {
+		wait.Until(t, 30*time.Second, "the session is closed", func() bool {
 			_, asked := f.seen()
 			return slices.Contains(asked, opClose)
 		})
@@ -149,6 +143,7 @@ const opDelete = 2
 // TestNotSentIsCertain has nobody listen any more: the request stays in the library's queue, from which it must not be
 // sent later.
 func TestNotSentIsCertain(t *testing.T) {
+	t.Parallel()
 	for _, name := range []string{"sequential", "herd", "single", "zk-lock"} {
 		f := newFake(t)
 		u := userOf(t, f, name)

@@ -24,29 +24,17 @@ func single() backends.Lock {
 		Points:   points,
 		MinTTL:   minTTL,
 		Recovery: recovery,
-		Dial:     dialer(func(u user) lock.Locker { return &alone{user: u} }),
+		Dial:     dialer(func(u user) lock.Locker { return &recipe{user: u, take: alone} }),
 	}
 }
 
 // holderNode is the name of the one node.
 const holderNode = "holder"
 
-// alone is a locker of the one node.
-type alone struct{ user }
-
-// Acquire creates the node or waits for its end.
-func (a *alone) Acquire(ctx context.Context, r lock.Request) (lock.Grant, error) {
-	return a.acquire(ctx, r, false)
-}
-
-// TryAcquire makes one attempt.
-func (a *alone) TryAcquire(ctx context.Context, r lock.Request) (lock.Grant, error) {
-	return a.acquire(ctx, r, true)
-}
-
-func (a *alone) acquire(ctx context.Context, r lock.Request, try bool) (lock.Grant, error) {
+// alone creates the node, or waits for its end.
+func alone(ctx context.Context, u *user, r lock.Request, try bool) (lock.Grant, error) {
 	path := parent(r.Lock) + "/" + holderNode
-	s, err := a.begin(ctx, r, "before-create")
+	s, err := u.begin(ctx, r, "before-create")
 	if err != nil {
 		return lock.Grant{}, err
 	}
@@ -57,12 +45,12 @@ func (a *alone) acquire(ctx context.Context, r lock.Request, try bool) (lock.Gra
 			break
 		}
 		if !errors.Is(err, zk.ErrNodeExists) {
-			return lock.Grant{}, a.failed(s, before, fmt.Errorf("zookeeper create: %w", err))
+			return lock.Grant{}, u.failed(s, before, fmt.Errorf("zookeeper create: %w", err))
 		}
 		if try {
 			return lock.Grant{}, fmt.Errorf("%w: %w", lock.ErrContended, err)
 		}
-		if err := a.wait(ctx, s, path); err != nil {
+		if err := untilGone(ctx, s, path); err != nil {
 			// The node is another's, and nothing of ours is under way: a read at most.
 			return lock.Grant{}, fmt.Errorf("%w; gave up waiting: %w", lock.ErrContended, err)
 		}
@@ -70,11 +58,11 @@ func (a *alone) acquire(ctx context.Context, r lock.Request, try bool) (lock.Gra
 	made := s.created()
 	lock.At(ctx, "create-done")
 	lock.At(ctx, "lock-done")
-	return a.grant(r, made, &held{path: path, session: s}), nil
+	return u.grant(r, made, &held{path: path, session: s}), nil
 }
 
-// wait returns when the node was seen to be gone.
-func (a *alone) wait(ctx context.Context, s *session, path string) error {
+// untilGone returns when the node was seen to be gone.
+func untilGone(ctx context.Context, s *session, path string) error {
 	events, err := ask(ctx, s, func(c *zk.Conn) (<-chan zk.Event, error) {
 		exists, _, events, err := c.ExistsW(path)
 		if err == nil && !exists {
@@ -87,16 +75,3 @@ func (a *alone) wait(ctx context.Context, s *session, path string) error {
 	}
 	return woken(ctx, s, events)
 }
-
-// Release deletes the node.
-func (a *alone) Release(ctx context.Context, g lock.Grant) error {
-	lock.At(ctx, "before-delete")
-	if err := a.release(ctx, g, deleteNode); err != nil {
-		return err
-	}
-	lock.At(ctx, "delete-done")
-	return nil
-}
-
-// Check asks for the node.
-func (a *alone) Check(ctx context.Context, g lock.Grant) error { return a.check(ctx, g) }

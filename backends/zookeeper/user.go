@@ -170,7 +170,7 @@ func (u *user) Watch(ctx context.Context, g lock.Grant) <-chan lock.Change {
 	if !ok {
 		return backends.Unwatched()
 	}
-	s := backends.Standing{Validity: h.session.validity, Lost: h.session.over, Over: h.over}
+	s := backends.HeldGrant{Validity: h.session.validity, Lost: h.session.over, Over: h.over}
 	return s.Watch(ctx, g.ValidUntil)
 }
 

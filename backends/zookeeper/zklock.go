@@ -11,11 +11,13 @@ import (
 	"github.com/lockquake/lockquake/lock"
 )
 
-// zkLock is Lock of github.com/go-zookeeper/zk, which knows no context, does not tell its node, and asks again by itself
-// when the reply to a create was lost (with a GUID in the node's name). The wrapping cannot make it leave its queue: a wait
-// that is given up closes the session, and so loses whatever else the user holds; the next acquire opens a new one. It
-// cannot tell whether a grant that came over a lost reply is the first request's or the second's: such a grant is given up
-// and reported as unknown. And it cannot ask whether a grant still stands (no lock.Checker).
+// zkLock is Lock of github.com/go-zookeeper/zk. The library knows no context, does not tell its node, and asks again
+// by itself when the reply to a create was lost (with a GUID in the node's name). So the adapter has three limits:
+//   - It cannot leave the library's queue. A wait that is given up closes the session, and so loses whatever else
+//     the user holds; the next acquire opens a new one.
+//   - It cannot tell whether a grant that came over a lost reply is the first request's or the second's. Such a
+//     grant is given up and reported as unknown.
+//   - It cannot ask whether a grant is still there (no lock.Checker).
 func zkLock() backends.Lock {
 	o := offers()
 	o.Try = false

@@ -4,11 +4,12 @@ package zookeeper
 import (
 	"encoding/json"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/lockquake/lockquake/backends"
-	"github.com/lockquake/lockquake/internal/cluster"
+	"github.com/lockquake/lockquake/backends/listed"
+	"github.com/lockquake/lockquake/backends/topology"
+	"github.com/lockquake/lockquake/internal/node"
 )
 
 // The names of the ports.
@@ -19,12 +20,14 @@ const (
 )
 
 // Backend is a ZooKeeper ensemble.
-func Backend() backends.Backend {
-	return backends.Backend{
-		Name:  "zookeeper",
-		Doc:   "A ZooKeeper ensemble of three servers (or five), each a JVM of its own.",
-		Locks: []backends.Lock{sequential(), herd(), single(), zkLock()},
-		New:   newTopology,
+func Backend() listed.Backend {
+	return listed.Backend{
+		Backend: backends.Backend{
+			Name:  "zookeeper",
+			Doc:   "A ZooKeeper ensemble of three servers (or five), each a JVM of its own.",
+			Locks: []backends.Lock{sequential(), herd(), single(), zkLock()},
+		},
+		Maker: topology.Maker{New: newTopology, Health: health},
 	}
 }
 
@@ -118,12 +121,12 @@ func leastTTL(lag time.Duration) time.Duration {
 	return exact.Truncate(100*time.Millisecond) + 100*time.Millisecond
 }
 
-type topology struct {
-	common backends.Common
+type setup struct {
+	common topology.Common
 	params Params
 }
 
-func newTopology(c backends.Common, decode func(into any) error) (backends.Topology, error) {
+func newTopology(c topology.Common, decode func(into any) error) (topology.Topology, error) {
 	p := defaults()
 	if err := decode(&p); err != nil {
 		return nil, err
@@ -141,22 +144,22 @@ func newTopology(c backends.Common, decode func(into any) error) (backends.Topol
 	if err := p.checkTTL(c.TTL); err != nil {
 		return nil, fmt.Errorf("backend zookeeper: %w", err)
 	}
-	return topology{common: c, params: p}, nil
+	return setup{common: c, params: p}, nil
 }
 
 // Specs describes the servers.
-func (t topology) Specs() []cluster.Spec {
-	specs := make([]cluster.Spec, 0, t.common.Nodes)
+func (t setup) Specs() []node.Spec {
+	specs := make([]node.Spec, 0, t.common.Nodes)
 	for i := range t.common.Nodes {
-		specs = append(specs, cluster.Spec{
+		specs = append(specs, node.Spec{
 			Name: name(i),
-			Role: cluster.Server,
-			Ports: []cluster.Port{
+			Role: node.Server,
+			Ports: []node.Port{
 				{Name: Port, Number: 2181}, {Name: peerPort, Number: 2888}, {Name: electionPort, Number: 3888},
 			},
 			Image:       "zookeeper",
 			Restartable: true,
-			Command: func(p cluster.Place) []string {
+			Command: func(p node.Place) []string {
 				return t.params.command(seat{number: i + 1, members: t.common.Nodes, dir: p.Dir, address: p.Address})
 			},
 		})
@@ -165,18 +168,18 @@ func (t topology) Specs() []cluster.Spec {
 }
 
 // Params is what the clients get.
-func (t topology) Params() any { return t.params.LockParams }
+func (t setup) Params() any { return t.params.LockParams }
 
 // lockParams decodes what a client process was told.
 func lockParams(raw json.RawMessage) (LockParams, error) {
 	p := defaults().derived().LockParams
-	if len(raw) == 0 {
-		return p, nil
-	}
-	d := json.NewDecoder(strings.NewReader(string(raw)))
-	d.DisallowUnknownFields()
-	if err := d.Decode(&p); err != nil {
+	if err := backends.DecodeParams(raw, &p); err != nil {
 		return p, fmt.Errorf("parameters of zookeeper: %w", err)
 	}
 	return p, nil
+}
+
+// health asks the node for its mode, which only one that serves tells.
+func health(port int) []string {
+	return []string{"CMD", "bash", "-c", fmt.Sprintf("exec 3<>/dev/tcp/127.0.0.1/%d; echo srvr >&3; grep -q Mode <&3", port)}
 }

@@ -63,7 +63,7 @@ func TestADrawIsAimedAtWhatCanBeHit(t *testing.T) {
 		{"redlock", "{random: [pause], on: [leader, all], for: 100ms, mean_gap: 1s}", map[string]string{"pause": "all"}},
 		{"postgres", "{random: [pause], on: [leader, all], for: 100ms, mean_gap: 1s}", map[string]string{"pause": "all leader"}},
 	} {
-		schedule, _ := outlined(t, aimedAt(t, c.backend, c.chaos))
+		schedule, _ := dryRun(t, aimedAt(t, c.backend, c.chaos))
 		for fault, want := range c.want {
 			seen := map[string]bool{}
 			for _, x := range schedule {

@@ -11,10 +11,12 @@ import (
 
 	"github.com/vbauerster/mpb/v8/cwriter"
 
+	mechanisms "github.com/lockquake/lockquake/internal/agent/all"
 	"github.com/lockquake/lockquake/internal/clock"
 	"github.com/lockquake/lockquake/internal/cluster"
 	"github.com/lockquake/lockquake/internal/engine"
 	"github.com/lockquake/lockquake/results"
+	"github.com/lockquake/lockquake/results/checkers"
 	"github.com/lockquake/lockquake/results/report"
 )
 
@@ -26,6 +28,7 @@ type batch struct {
 	format  string // text, json or table
 	several bool   // scenarios: one that cannot be run must not keep the others from it
 	explain bool
+	whole   bool // all that is known of a run is printed
 	reports []results.Report
 	began   int64  // when the process began; 0 after its first run
 	last    string // directory of the last run
@@ -38,19 +41,13 @@ type batch struct {
 // candidate is a scenario to be run, or why it cannot be.
 type candidate struct {
 	engine.Options
+	agent  bool // its faults need the agent
 	cannot error
-	doubts []string // what of its faults was tried here in vain
 }
 
 // repeat makes n runs of one scenario; draw says that each needs a seed of its own. It returns false when there must be
 // no more runs.
 func (b *batch) repeat(o engine.Options, n int, draw bool) bool {
-	defer func() {
-		if err := o.Ground.Close(b.stop.ctx); err != nil {
-			b.fail(err)
-			b.code = worse(b.code, exitCode(err))
-		}
-	}()
 	for i := range n {
 		if n > 1 {
 			b.tell.say("%s, run %d of %d", o.Scenario.Name, i+1, n)
@@ -75,6 +72,14 @@ func (b *batch) repeat(o engine.Options, n int, draw bool) bool {
 		}
 	}
 	return true
+}
+
+// end ends the servers that were kept for a run that did not come.
+func (b *batch) end(kept *engine.KeptServers) {
+	if err := kept.Close(b.stop.ctx); err != nil {
+		b.fail(err)
+		b.code = worse(b.code, exitCode(err))
+	}
 }
 
 // once makes one run, judges it and shows the verdict. Whatever comes of it, there is a report.
@@ -118,7 +123,7 @@ func (b *batch) sweep(o engine.Options) {
 		return
 	}
 	b.swept = true
-	swept, err := cluster.Sweep(b.stop.ctx, cluster.SweepOptions{Log: o.Log})
+	swept, err := cluster.Sweep(b.stop.ctx, cluster.SweepOptions{Log: o.Log, Mechanisms: mechanisms.All()})
 	if err != nil {
 		o.Log.Warn("what dead runs left behind could not be removed", "error", err)
 	}
@@ -139,7 +144,7 @@ func (b *batch) notRun(o engine.Options, code int, err error) {
 	if err == nil || !b.several && code == codeMissing {
 		return
 	}
-	if werr := b.show(results.NotRun(o.Scenario, o.Provider.Name(), err.Error())); werr != nil {
+	if werr := b.show(results.NotRun(checkers.All(), o.Scenario, o.Provider.Name(), err.Error())); werr != nil {
 		b.fail(werr)
 	}
 }
@@ -154,7 +159,7 @@ func (b *batch) show(rep results.Report) error {
 		b.tell.say("%s: %s", rep.Scenario, rep.Verdict)
 		return nil
 	}
-	return report.Text(b.std.out, rep, colours(b.std.out)...)
+	return report.Text(b.std.out, rep, manner(b.std.out, b.whole)...)
 }
 
 // judge reads the run back from disk, writes verdict and report, and prints them.
@@ -188,8 +193,8 @@ func (b *batch) judge(dir string) int {
 
 func (b *batch) fail(err error) { complain(b.tell, err) }
 
-// close prints what belongs to all runs together, and returns the exit code as an error. A scenario that could not be run leaves the
-// batch without an answer; where none could be, what is missing is the answer.
+// close prints what belongs to all runs together, and returns the exit code as an error. Where one of several
+// scenarios could not be run, the batch is inconclusive; where none could be, something needed is missing.
 func (b *batch) close() error {
 	switch {
 	case b.missing && (!b.several || !b.judged):
@@ -213,12 +218,12 @@ func (b *batch) close() error {
 func (b *batch) table() error {
 	switch {
 	case b.format == "table" && len(b.reports) > 0:
-		return report.Matrix(b.std.out, b.reports, colours(b.std.out)...)
+		return report.Matrix(b.std.out, b.reports, manner(b.std.out, false)...)
 	case len(b.reports) < 2:
 		return nil
 	case b.format == "text":
 		fmt.Fprintln(b.std.out)
-		return report.Matrix(b.std.out, b.reports, colours(b.std.out)...)
+		return report.Matrix(b.std.out, b.reports, manner(b.std.out, false)...)
 	}
 	var plain bytes.Buffer
 	err := report.Matrix(&plain, b.reports)
@@ -228,7 +233,7 @@ func (b *batch) table() error {
 
 // judgeAndWrite judges a run directory and writes verdict.json into it.
 func judgeAndWrite(dir string) (results.Report, error) {
-	rep, err := results.Judge(dir)
+	rep, err := results.Judge(dir, checkers.All())
 	if err != nil {
 		return rep, err
 	}
@@ -247,16 +252,30 @@ func draw(dir string, rep results.Report) (err error) {
 
 // explain tells in plain words what happened in a run.
 func explain(w io.Writer, dir string, rep results.Report) error {
-	fmt.Fprintln(w)
-	return report.Explain(w, dir, rep)
+	var plain bytes.Buffer
+	if err := report.Explain(&plain, dir, rep); err != nil {
+		return err
+	}
+	return report.Fold(w, "\n"+plain.String(), manner(w, false)...)
 }
 
-// colours are used where a person reads, and may be switched off as usual.
-func colours(w io.Writer) []report.Option {
-	if f, ok := w.(*os.File); ok && os.Getenv("NO_COLOR") == "" && cwriter.IsTerminal(int(f.Fd())) {
-		return []report.Option{report.Colour()}
+// manner says how to write: folded at the width of a terminal, and there in colours, which may be switched off as usual.
+func manner(w io.Writer, whole bool) []report.Option {
+	var out []report.Option
+	if whole {
+		out = append(out, report.Whole())
 	}
-	return nil
+	p, ok := w.(*printed)
+	if !ok || p.terminal() == nil {
+		return out
+	}
+	if os.Getenv("NO_COLOR") == "" {
+		out = append(out, report.Colour(p.escape))
+	}
+	if columns, _, err := cwriter.GetSize(int(p.terminal().Fd())); err == nil && columns > 0 {
+		out = append(out, report.Width(columns))
+	}
+	return out
 }
 
 // shorten returns a path relative to the working directory where it lies below it.

@@ -9,11 +9,12 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/lockquake/lockquake/backends"
 	"github.com/lockquake/lockquake/backends/all"
+	"github.com/lockquake/lockquake/backends/topology"
 	"github.com/lockquake/lockquake/internal/clock"
 	"github.com/lockquake/lockquake/internal/cluster"
 	"github.com/lockquake/lockquake/internal/engine"
+	"github.com/lockquake/lockquake/internal/node"
 	"github.com/lockquake/lockquake/scenarios"
 )
 
@@ -21,8 +22,9 @@ import (
 type byHand struct {
 	backend  string
 	network  netip.Prefix
-	topology backends.Topology
-	specs    []cluster.Spec
+	topology topology.Topology
+	health   func(port int) []string // topology.Maker.Health
+	specs    []node.Spec
 	nodes    []*cluster.Node
 }
 
@@ -35,13 +37,13 @@ func newByHand(name string) (byHand, error) {
 		if b.Name != name {
 			continue
 		}
-		t, err := b.New(backends.Common{TTL: scenarios.DefaultTTL, Lock: b.Locks[0].Name}, func(any) error { return nil })
+		t, err := b.New(topology.Common{TTL: scenarios.DefaultTTL, Lock: b.Locks[0].Name}, func(any) error { return nil })
 		if err != nil {
 			return byHand{}, fmt.Errorf("topology of %s: %w", name, err)
 		}
 		base := outsideRuns.Addr().As4()
 		base[2] = byte(i + 1)
-		p := byHand{backend: name, network: netip.PrefixFrom(netip.AddrFrom4(base), 24), topology: t, specs: t.Specs()}
+		p := byHand{backend: name, network: netip.PrefixFrom(netip.AddrFrom4(base), 24), topology: t, health: b.Health, specs: t.Specs()}
 		p.nodes = cluster.At(p.specs, p.network)
 		return p, nil
 	}
@@ -99,7 +101,7 @@ func keepReady(ctx context.Context, std streams, backend string) error {
 	if err != nil {
 		return err
 	}
-	service := p.topology.Service(p.nodes)
+	service := p.topology.Service(cluster.Handles(p.nodes))
 	defer func() { _ = service.Close() }()
 	told := ""
 	for {
@@ -131,7 +133,7 @@ func serves(ctx context.Context, backend, node string) error {
 	if err != nil {
 		return err
 	}
-	service := p.topology.Service(p.nodes)
+	service := p.topology.Service(cluster.Handles(p.nodes))
 	defer func() { _ = service.Close() }()
 	answer, err := service.Ask(ctx, node, "serves")
 	if err == nil && answer != "true" {

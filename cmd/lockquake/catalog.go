@@ -8,21 +8,21 @@ import (
 	"strings"
 
 	"github.com/lockquake/lockquake/backends/all"
-	"github.com/lockquake/lockquake/chaos"
+	faults "github.com/lockquake/lockquake/chaos/all"
+	mechanisms "github.com/lockquake/lockquake/internal/agent/all"
 	"github.com/lockquake/lockquake/internal/cluster"
 	"github.com/lockquake/lockquake/internal/engine"
+	"github.com/lockquake/lockquake/results/checkers"
 	"github.com/lockquake/lockquake/scenarios"
 	"github.com/lockquake/lockquake/workloads"
-	"github.com/lockquake/lockquake/workloads/resource"
+	resources "github.com/lockquake/lockquake/workloads/resource/all"
 )
 
 // catalog is everything that a scenario may name.
 func catalog() engine.Catalog {
-	c := engine.Catalog{Backends: all.All(), Workloads: workloads.All(), Faults: chaos.Kinds()}
-	for _, k := range resource.Kinds() {
-		c.Resources = append(c.Resources, engine.Resource{Name: k.Name, Guards: k.Guards, Within: k.Within, Replicated: k.Replicated, Specs: k.Specs})
+	return engine.Catalog{
+		Backends: all.All(), Workloads: workloads.All(), Faults: faults.Kinds(), Resources: resources.All(), Checkers: checkers.All(),
 	}
-	return c
 }
 
 // The values of --provider.
@@ -33,7 +33,7 @@ func chooseProvider(ctx context.Context, name string) (cluster.Provider, string,
 	if !slices.Contains(providers, name) {
 		return nil, "", usagef("--provider: there is no provider %q; there are %s", name, strings.Join(providers, ", "))
 	}
-	p, reason, err := cluster.Choose(ctx, name, cluster.ChooseOptions{})
+	p, reason, err := cluster.Choose(ctx, name, cluster.ChooseOptions{Mechanisms: mechanisms.All()})
 	if err != nil {
 		return nil, "", engine.MissingError{Text: fmt.Sprintf("--provider %s: %v; `lockquake doctor` tells more", name, err)}
 	}
@@ -69,7 +69,8 @@ func (c *chooser) pick(ctx context.Context, s scenarios.Scenario, known engine.C
 
 // inProcess is the main function of a node that is a goroutine: the same verbs, on other streams.
 func inProcess(ctx context.Context, args []string, stdin io.Reader, stdout io.Writer) error {
-	root := newRoot(streams{in: stdin, out: stdout, err: io.Discard, goroutine: true})
+	std := streams{in: stdin, out: stdout, err: io.Discard, goroutine: true}
+	root := newRoot(std, std)
 	root.SetArgs(args)
 	return root.ExecuteContext(ctx)
 }

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/lockquake/lockquake/chaos"
+	faults "github.com/lockquake/lockquake/chaos/all"
+	"github.com/lockquake/lockquake/chaos/links"
 	"github.com/lockquake/lockquake/internal/cluster"
 	"github.com/lockquake/lockquake/internal/engine"
 )
@@ -40,7 +42,6 @@ type way struct {
 	Healed   string    `json:"healed,omitempty"`   // of the receipt of the heal
 	At       time.Time `json:"at,omitzero"`        // when it was tried
 	Cached   bool      `json:"cached"`             // it was tried by an earlier doctor
-	Again    bool      `json:"again,omitempty"`    // an earlier doctor had tried it in vain, and it was tried again
 }
 
 // word says how it went in a few words.
@@ -54,8 +55,8 @@ func (w way) word() string {
 	return w.Answer
 }
 
-// matrix fills all cells of a provider: what is refused is not tried, and what worked with this program since the machine was booted not
-// again.
+// matrix fills all cells of a provider. What is refused is not tried. What worked with this program since the
+// machine was booted is not tried again.
 func (d *doctor) matrix(ctx context.Context, p cluster.Provider, fresh bool) ([]cell, error) {
 	list, err := attempts()
 	if err != nil {
@@ -73,7 +74,7 @@ func (d *doctor) matrix(ctx context.Context, p cluster.Provider, fresh bool) ([]
 		return nil, err
 	}
 	var out []cell
-	for _, k := range chaos.Kinds() {
+	for _, k := range faults.Kinds() {
 		if !slices.ContainsFunc(list, func(a attempt) bool { return a.kind.Name == k.Name }) {
 			continue
 		}
@@ -101,7 +102,8 @@ func (c *cell) add(w way) {
 	}
 }
 
-// answers finds the answer of each attempt, by its index in the list. Those that would be another once more have none.
+// answers finds the answer of each attempt, by its index in the list. An attempt that would repeat another one has
+// none.
 func (d *doctor) answers(ctx context.Context, p cluster.Provider, list []attempt, book *book) (map[int]way, error) {
 	ways, due := map[int]way{}, map[string][]attempt{}
 	for i, a := range list {
@@ -119,14 +121,10 @@ func (d *doctor) answers(ctx context.Context, p cluster.Provider, list []attempt
 			}
 			continue
 		}
-		w, stands := book.last(a)
-		if stands {
+		if w, worked := book.Ways[a.id()]; worked {
 			w.Cached = true
 			ways[i] = w
 			continue
-		}
-		if w.Answer == no {
-			d.tell("%s: %s: an earlier doctor tried it in vain (%s), so it is tried again", p.Name(), a, w.Reason)
 		}
 		due[a.stand.name] = append(due[a.stand.name], a)
 	}
@@ -135,8 +133,7 @@ func (d *doctor) answers(ctx context.Context, p cluster.Provider, list []attempt
 			continue
 		}
 		err := d.try(ctx, p, due[name], func(a attempt, w way) {
-			before, _ := book.last(a)
-			w.Keys, w.Again = a.keys, before.Answer == no
+			w.Keys = a.keys
 			ways[slices.IndexFunc(list, func(b attempt) bool { return a.id() == b.id() })] = w
 			book.note(a, w)
 		})
@@ -147,9 +144,9 @@ func (d *doctor) answers(ctx context.Context, p cluster.Provider, list []attempt
 	return ways, nil
 }
 
-// again tells whether an attempt is what the fault does there by itself: the queue, where there is no netem.
+// again tells whether an attempt repeats what the fault does by itself: the queue, where there is no netem.
 func (d *doctor) again(p cluster.Provider, a attempt) (bool, error) {
-	const queue, netem = "engine: " + string(chaos.Queue), "engine: " + string(chaos.Netem)
+	const queue, netem = "engine: " + string(links.Queue), "engine: " + string(links.Netem)
 	if !strings.Contains(a.keys, queue) {
 		return false, nil
 	}
@@ -210,9 +207,8 @@ func matrixText(cells []cell) string {
 	return b.String()
 }
 
-// sums count ways: those that were tried, of these by an earlier doctor, and again because that one tried them in vain, with how many of
-// those work now.
-type sums struct{ tried, cached, again, now int }
+// sums count the ways that were tried, and of these the ones that an earlier doctor tried.
+type sums struct{ tried, cached int }
 
 func (s *sums) add(w way) {
 	if !w.At.IsZero() {
@@ -221,23 +217,13 @@ func (s *sums) add(w way) {
 	if w.Cached {
 		s.cached++
 	}
-	if w.Again {
-		s.again++
-		if w.Answer == yes {
-			s.now++
-		}
-	}
 }
 
 func (s *sums) text() string {
-	text := ""
-	if s.cached > 0 {
-		text = fmt.Sprintf("\n%d of the %d worked before, with this program and since this machine was booted; --fresh tries them again\n", s.cached, s.tried)
+	if s.cached == 0 {
+		return ""
 	}
-	if s.again > 0 {
-		text += fmt.Sprintf("\n%d were tried in vain by an earlier doctor and tried again: %d of them work now\n", s.again, s.now)
-	}
-	return text
+	return fmt.Sprintf("\n%d of the %d worked before, with this program and since this machine was booted; --fresh tries them again\n", s.cached, s.tried)
 }
 
 // text is a cell of the table. Each reason has one note, wherever it stands.

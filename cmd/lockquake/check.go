@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/lockquake/lockquake/results"
+	"github.com/lockquake/lockquake/results/checkers"
 	"github.com/lockquake/lockquake/results/report"
 )
 
@@ -20,6 +21,7 @@ func checkCommand(std streams) *cobra.Command {
 		ValidArgsFunction: completeRunDir,
 	}
 	f := formatFlag(c, "text", "json")
+	verbose := c.Flags().BoolP("verbose", "v", false, "print all counts, latencies, receipts and versions")
 	tell := c.Flags().Bool("explain", false, "tell in about ten lines of plain words what happened, behind the verdict")
 	c.RunE = func(_ *cobra.Command, args []string) error {
 		if err := f.check(); err != nil {
@@ -32,14 +34,14 @@ func checkCommand(std streams) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		rep, err := results.Judge(dir)
+		rep, err := results.Judge(dir, checkers.All())
 		if err != nil {
 			return err
 		}
 		if f.value == "json" {
 			err = writeJSON(std.out, rep)
 		} else {
-			err = report.Text(std.out, rep, colours(std.out)...)
+			err = report.Text(std.out, rep, manner(std.out, *verbose)...)
 		}
 		if err != nil {
 			return err

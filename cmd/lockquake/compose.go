@@ -10,6 +10,7 @@ import (
 
 	"github.com/lockquake/lockquake/backends/all"
 	"github.com/lockquake/lockquake/internal/cluster"
+	"github.com/lockquake/lockquake/internal/node"
 )
 
 func composeCommand(std streams) *cobra.Command {
@@ -30,13 +31,15 @@ func composeCommand(std streams) *cobra.Command {
 
 const composeHead = `# Each backend with the command lines that its runs have, for poking by hand: one profile each. No test uses it.
 #
-#   make images
+#   make images                                 (make demo makes them too)
 #   docker-compose --profile redlock up -d      (docker compose, where compose is of version 2)
 #   docker-compose --profile redlock down -v
 #
 # The service that ends in -ready brings the nodes together and is healthy while the whole serves a write. Nodes have fixed
 # addresses in a network of their own. Made by "make compose" out of what the backends say of their nodes.
-
+#
+# The port that clients use is published on this machine's loopback address alone, 127.0.0.1. Sentinels and the nodes of a
+# Redis Cluster answer with the addresses of their network, which reach from this machine only where containers run on it.
 `
 
 // servedBackends names the backends that have nodes.
@@ -52,7 +55,7 @@ func servedBackends() []string {
 
 // composeFile is the text of docker-compose.yml for some backends. Values are written as JSON, which YAML reads, so that none needs care.
 func composeFile(names ...string) ([]byte, error) {
-	var services, networks bytes.Buffer
+	var ports, services, networks bytes.Buffer
 	for _, name := range names {
 		p, err := newByHand(name)
 		if err != nil {
@@ -64,11 +67,12 @@ func composeFile(names ...string) ([]byte, error) {
 				return nil, err
 			}
 			s.write(&services, p.serviceName(n.Name()))
+			fmt.Fprintf(&ports, "#   %d  %s\n", p.published(i), p.serviceName(n.Name()))
 		}
 		p.readyService().write(&services, name+"-ready")
 		fmt.Fprintf(&networks, "  %s: {ipam: {config: [{subnet: %s}]}}\n", name, p.network)
 	}
-	return append([]byte(composeHead+"services:\n"), append(services.Bytes(), "networks:\n"+networks.String()...)...), nil
+	return []byte(composeHead + ports.String() + "\nservices:\n" + services.String() + "networks:\n" + networks.String()), nil
 }
 
 // composeService is what a service of docker-compose.yml says, in this order.
@@ -99,11 +103,14 @@ func (p byHand) serviceName(node string) string {
 	return p.backend + "-" + node
 }
 
+// published is the port of this machine's loopback address behind which a node serves: 20101 for the first of the first backend.
+func (p byHand) published(i int) int { return 20001 + 100*int(p.network.Addr().As4()[2]) + i }
+
 // service is one server node.
 func (p byHand) service(i int) (composeService, error) {
 	n, spec := p.nodes[i], p.specs[i]
 	argv := n.ContainerCommand()
-	test, err := p.health(spec)
+	test, err := p.healthOf(spec)
 	if err != nil {
 		return nil, err
 	}
@@ -112,6 +119,7 @@ func (p byHand) service(i int) (composeService, error) {
 		s = append(s, composeService{{"environment", spec.Env}}...)
 	}
 	return append(s, composeService{
+		{"ports", []string{fmt.Sprintf("127.0.0.1:%d:%d", p.published(i), spec.Ports[0].Number)}},
 		{"networks", map[string]any{p.backend: map[string]string{"ipv4_address": n.Host()}}},
 		{"healthcheck", healthcheck(test)},
 	}...), nil
@@ -120,7 +128,7 @@ func (p byHand) service(i int) (composeService, error) {
 // readyService is the container that brings the nodes together.
 func (p byHand) readyService() composeService {
 	verb := []string{"/lockquake", "node", "ready", p.backend}
-	return append(p.container(cluster.SelfProgram, "ready", verb), composeService{
+	return append(p.container(node.SelfProgram, "ready", verb), composeService{
 		{"networks", []string{p.backend}},
 		{"healthcheck", healthcheck(append(append([]string{"CMD"}, verb...), "--check"))},
 	}...)
@@ -143,18 +151,13 @@ func healthcheck(test []string) map[string]any {
 	return map[string]any{"test": test, "interval": "500ms", "timeout": "3s", "retries": 120}
 }
 
-// health is how a container finds out whether its own node answers, with what its image has.
-func (p byHand) health(s cluster.Spec) ([]string, error) {
-	port := s.Ports[0].Number
-	switch s.Image {
-	case cluster.SelfProgram:
+// healthOf is how a container finds out whether its own node answers.
+func (p byHand) healthOf(s node.Spec) ([]string, error) {
+	switch {
+	case s.Image == node.SelfProgram:
 		return []string{"CMD", "/lockquake", "node", "serves", p.backend, s.Name}, nil
-	case "redis":
-		return []string{"CMD-SHELL", fmt.Sprintf("redis-cli -p %d ping | grep -q PONG", port)}, nil
-	case "zookeeper":
-		return []string{"CMD", "bash", "-c", fmt.Sprintf("exec 3<>/dev/tcp/127.0.0.1/%d; echo srvr >&3; grep -q Mode <&3", port)}, nil
-	case "postgres":
-		return []string{"CMD-SHELL", fmt.Sprintf("pg_isready -h 127.0.0.1 -p %d", port)}, nil
+	case p.health == nil:
+		return nil, fmt.Errorf("backend %s: nothing is known of how an image %q is asked whether its server answers", p.backend, s.Image)
 	}
-	return nil, fmt.Errorf("backend %s: nothing is known of how an image %q is asked whether its server answers", p.backend, s.Image)
+	return p.health(s.Ports[0].Number), nil
 }

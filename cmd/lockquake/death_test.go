@@ -48,12 +48,7 @@ func clientOf(t *testing.T, supervisor int) int {
 func TestAClientThatNobodyKilled(t *testing.T) {
 	p := begin(t, "run", "redis-healthy", "--provider", "local", "--format", "json", "--set", "run.for=4s")
 	pid := clientOf(t, p.cmd.Process.Pid)
-	for range 100 {
-		if strings.Contains(p.stderr.String(), "load") {
-			break
-		}
-		time.Sleep(50 * time.Millisecond)
-	}
+	p.says(t, "load")
 	time.Sleep(time.Second)
 	if pid < 2 {
 		t.Fatalf("pid %d is no client", pid)

@@ -4,12 +4,7 @@ package main
 
 import (
 	"os"
-	"os/exec"
-	"strconv"
-	"strings"
-	"syscall"
 	"testing"
-	"time"
 
 	"github.com/lockquake/lockquake/results"
 )
@@ -45,53 +40,4 @@ func TestSlowDisk(t *testing.T) {
 			}
 		}
 	})
-}
-
-// traced counts the threads of a process that somebody traces.
-func traced(t *testing.T, pid string) int {
-	t.Helper()
-	out, err := exec.Command("sh", "-c", "cat /proc/"+pid+"/task/*/status").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
-	n := 0
-	for line := range strings.Lines(string(out)) {
-		if who, ok := strings.CutPrefix(line, "TracerPid:"); ok && strings.TrimSpace(who) != "0" {
-			n++
-		}
-	}
-	return n
-}
-
-// TestSupervisorKilledWithASlowDisk kills the supervisor while syncs are held: its agent lets them go.
-func TestSupervisorKilledWithASlowDisk(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("looking at the threads of containers needs root")
-	}
-	p := begin(t, "run", scenarioFile(t, slowDisk), "--provider", "docker", "--set", "chaos.0.for=60s", "--set", "chaos.1.at=50s", "--set", "run.for=60s")
-	awaitPause(t, p)
-	out, err := exec.Command("docker", "ps", "-q", "--filter", "label=org.lockquake.supervisor-pid="+strconv.Itoa(p.cmd.Process.Pid),
-		"--filter", "label=org.lockquake.node=redis-1").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
-	box := strings.TrimSpace(string(out))
-	if out, err = exec.Command("docker", "inspect", "-f", "{{.State.Pid}}", box).Output(); err != nil {
-		t.Fatal(err)
-	}
-	pid := strings.TrimSpace(string(out))
-	if n := traced(t, pid); n != 1 { // the one that syncs
-		t.Errorf("%d threads are traced while the disk is slow", n)
-	}
-	if err := p.cmd.Process.Signal(syscall.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
-	p.wait(t)
-	for end := time.Now().Add(4 * time.Second); traced(t, pid) > 0; time.Sleep(50 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("its threads are still traced")
-		}
-	}
-	clean(t)
-	gone(t, p)
 }

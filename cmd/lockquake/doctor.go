@@ -10,7 +10,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	mechanisms "github.com/lockquake/lockquake/internal/agent/all"
 	"github.com/lockquake/lockquake/internal/cluster"
+	"github.com/lockquake/lockquake/internal/node"
 )
 
 // diagnosis is what doctor found.
@@ -26,8 +28,8 @@ fault in every way in which it works, on nodes of its own that are thrown away: 
 receipt, healed, and seen to be healed. That takes a minute or two for each provider. What worked is kept for as long as the machine is
 up and the program is the same; what did not is tried again the next time, and --fresh tries everything again. Doctor leaves nothing behind.
 
-In the matrix "yes" is one way, a word such as netem or vdso names what does it, "no" has its reason below, and "-" makes no
-sense there. A link is that of a client to every other node. The exit code is 3 when no provider can be had at all.`
+In the matrix "yes" is one way, a word such as netem or vdso names what does it, "no" has its reason below, and "-" means
+that the fault does not apply. A link fault is tried on the links of a client to every other node. The exit code is 3 when no provider can be had at all.`
 
 // everyProvider stands for all providers that can be had.
 const everyProvider = "all"
@@ -100,7 +102,7 @@ func (d *doctor) diagnose(ctx context.Context, with []string, fresh bool) (diagn
 	if err != nil {
 		return out, err
 	}
-	out.Machine = cluster.Probe(ctx, images...)
+	out.Machine = cluster.Probe(ctx, mechanisms.All(), images...)
 	if p, reason, err := chooseProvider(ctx, providers[0]); err != nil {
 		out.Reason = err.Error()
 	} else {
@@ -129,7 +131,7 @@ func imageKeys() ([]string, error) {
 			return nil, err
 		}
 		for _, s := range p.specs {
-			if s.Image != cluster.SelfProgram && !slices.Contains(keys, s.Image) {
+			if s.Image != node.SelfProgram && !slices.Contains(keys, s.Image) {
 				keys = append(keys, s.Image)
 			}
 		}

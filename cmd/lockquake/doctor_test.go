@@ -3,15 +3,14 @@ package main
 import (
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/lockquake/lockquake/chaos"
+	faults "github.com/lockquake/lockquake/chaos/all"
 	"github.com/lockquake/lockquake/history"
 	"github.com/lockquake/lockquake/internal/cluster"
-	"github.com/lockquake/lockquake/internal/engine"
 )
 
 // TestEveryFaultIsAttempted fails when a fault is in no column of doctor's matrix.
@@ -28,7 +27,7 @@ func TestEveryFaultIsAttempted(t *testing.T) {
 		}
 		ids[a.id()] = true
 	}
-	for _, k := range chaos.Kinds() {
+	for _, k := range faults.Kinds() {
 		if columns := seen[k.Name]; len(columns) == 0 != (k.Name == "noop") {
 			t.Errorf("%s is tried on %v", k.Name, columns)
 		}
@@ -48,7 +47,7 @@ func TestWhatEndsAProcessIsTriedLast(t *testing.T) {
 		t.Fatal(err)
 	}
 	tried := 0
-	for stage, rows := range stagesOf(list) {
+	for stage, rows := range roundsOf(list) {
 		taken := map[string]bool{}
 		for _, row := range rows {
 			for _, i := range row {
@@ -111,7 +110,7 @@ func TestMatrixIsDrawn(t *testing.T) {
 	var cells []cell
 	for _, provider := range []string{"docker", "local"} {
 		cells = append(cells, cellsOf(provider, "pause", map[string][]way{
-			onServer: {{Answer: yes, At: at}}, onClient: {{Answer: yes, At: at, Cached: true}}, onResource: {{Answer: no, Reason: "tried, and it was not-installed: it runs", At: at, Again: true}},
+			onServer: {{Answer: yes, At: at}}, onClient: {{Answer: yes, At: at, Cached: true}}, onResource: {{Answer: no, Reason: "tried, and it was not-installed: it runs", At: at}},
 		})...)
 		cells = append(cells, cellsOf(provider, "clock-jump", map[string][]way{
 			onServer: {{Keys: "by: +60s", Answer: yes, By: "vdso", At: at}, {Keys: "by: +60s, how: faketime", Answer: no, Reason: "no library"}},
@@ -137,8 +136,6 @@ provider local
 [3] this kernel has no sch_netem
 
 2 of the 10 worked before, with this program and since this machine was booted; --fresh tries them again
-
-2 were tried in vain by an earlier doctor and tried again: 0 of them work now
 `
 	if got := matrixText(cells); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
@@ -158,29 +155,15 @@ func TestABookHoldsForItsKeyAlone(t *testing.T) {
 		t.Fatal(err)
 	}
 	a := attempt{kind: chaos.Kind{Name: "loss"}, keys: "share: 30%, engine: queue", column: onLink}
-	first.note(a, way{Keys: a.keys, Answer: no, Reason: "tried, and nothing was lost"})
+	first.note(a, way{Keys: a.keys, Answer: yes, Evidence: "30 of 100 were lost"})
+	failed := attempt{kind: chaos.Kind{Name: "delay"}, column: onLink}
+	first.note(failed, way{Answer: no, Reason: "tried, and nothing was late"})
 	if err := first.save(); err != nil {
 		t.Fatal(err)
 	}
 	again, err := openBook(t.Context(), p)
-	if err != nil || again.Ways[a.id()].Reason != "tried, and nothing was lost" {
+	if err != nil || len(again.Ways) != 1 || again.Ways[a.id()].Evidence != "30 of 100 were lost" {
 		t.Fatalf("read back: %+v, %v", again, err)
-	}
-	if w, stands := again.last(a); stands || w.Answer != no {
-		t.Errorf("what was tried in vain stands: %t, %+v", stands, w)
-	}
-	asked := func(fault, role, keys string, linked bool) []string {
-		return doubts(t.Context(), p, []engine.Asked{{Fault: fault, Role: role, Keys: keys, Linked: linked}})
-	}
-	if d := asked("loss", "server", "share: 5%, engine: queue", true); len(d) != 1 || !strings.Contains(d[0], "nothing was lost") {
-		t.Errorf("doubts: %q", d)
-	}
-	for _, d := range [][]string{
-		asked("loss", "server", "share: 5%", true), asked("loss", "server", "share: 5%, engine: queue", false), asked("delay", "server", "engine: queue", true),
-	} {
-		if len(d) > 0 {
-			t.Errorf("something else is doubted: %q", d)
-		}
 	}
 	for name, change := range map[string]func(*bookKey){
 		"boot": func(k *bookKey) { k.Boot += "x" }, "program": func(k *bookKey) { k.Program += "x" },
@@ -194,21 +177,8 @@ func TestABookHoldsForItsKeyAlone(t *testing.T) {
 		if b, err := openBook(t.Context(), p); err != nil || len(b.Ways) > 0 || b.Key != first.Key {
 			t.Errorf("another %s: %+v, %v", name, b, err)
 		}
-		if d := asked("loss", "server", "engine: queue", true); len(d) > 0 {
-			t.Errorf("another %s: doubts %q", name, d)
-		}
 	}
 	if b := readBook(filepath.Join(t.TempDir(), "none")); len(b.Ways) > 0 {
 		t.Errorf("a book that is not there: %+v", b)
-	}
-}
-
-func TestChoicesAreKeysThatChooseAWay(t *testing.T) {
-	for keys, want := range map[string][]string{
-		"": nil, "by: +60s": nil, "by: +60s, how: faketime": {"how: faketime"}, "data: lose": {"data: lose"}, "engine: queue, share: 1%": {"engine: queue"},
-	} {
-		if got := choices(keys); !slices.Equal(got, want) {
-			t.Errorf("%q: %q, want %q", keys, got, want)
-		}
 	}
 }

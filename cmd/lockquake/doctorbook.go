@@ -6,18 +6,15 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"maps"
 	"os"
 	"path/filepath"
-	"slices"
-	"strings"
 
 	"github.com/lockquake/lockquake/internal/clock"
 	"github.com/lockquake/lockquake/internal/cluster"
-	"github.com/lockquake/lockquake/internal/engine"
 )
 
-// book is what doctor has tried with one provider. It holds for one boot of the machine, one program, one user and one engine.
+// book is what doctor has seen to work with one provider. It is valid for one boot of the machine, one program, one
+// user and one engine.
 type book struct {
 	Key  bookKey        `json:"key"`
 	Ways map[string]way `json:"ways"` // by the id of an attempt
@@ -70,54 +67,12 @@ func readBook(path string) *book {
 	return b
 }
 
-// doubts says what of a scenario's faults doctor has tried here in vain. It is no reason not to run: the run's own receipts count. What doctor
-// has not tried is not tried now.
-func doubts(ctx context.Context, p cluster.Provider, asked []engine.Asked) []string {
-	b := readBook(bookPath(p))
-	var out []string
-	for _, a := range asked {
-		column := a.Role
-		if a.Linked {
-			column = onLink
-		}
-		for _, id := range slices.Sorted(maps.Keys(b.Ways)) {
-			w := b.Ways[id]
-			if w.Answer == no && strings.HasPrefix(id, a.Fault+" on "+column+" ") && slices.Equal(choices(w.Keys), choices(a.Keys)) {
-				out = append(out, fmt.Sprintf("%s on a %s may not bite here: doctor %s; `lockquake doctor` tries it again", a.Fault, column, w.Reason))
-			}
-		}
-	}
-	if len(out) == 0 {
-		return nil
-	}
-	if now, err := openBook(ctx, p); err != nil || now.Key != b.Key { // last: it takes the longest to tell
-		return nil
-	}
-	return slices.Compact(out)
-}
-
-// choices are the keys of a fault that choose another way to do it.
-func choices(keys string) []string {
-	var out []string
-	for part := range strings.SplitSeq(keys, ",") {
-		part = strings.TrimSpace(part)
-		if key, _, _ := strings.Cut(part, ":"); key == "how" || key == "engine" || key == "data" {
-			out = append(out, part)
-		}
-	}
-	return out
-}
-
-// last is what came of an attempt when it was tried last, and whether that stands. What has worked does. A trial in vain is remembered
-// for those who are about to run that fault, and is no answer for good: it may have met a busy machine. What the machine lacks is
-// asked each time and never tried.
-func (b *book) last(a attempt) (w way, stands bool) {
-	w, known := b.Ways[a.id()]
-	return w, known && w.Answer != no
-}
-
-// note takes an answer down.
+// note records what worked. What did not is tried again the next time, because the machine may have been busy. What
+// the machine lacks is asked each time and never tried.
 func (b *book) note(a attempt, w way) {
+	if w.Answer == no {
+		return
+	}
 	if b.Ways == nil {
 		b.Ways = map[string]way{}
 	}

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/lockquake/lockquake/chaos"
 	"github.com/lockquake/lockquake/history"
@@ -37,8 +38,30 @@ func usagef(format string, args ...any) error {
 	return engine.UsageError{Text: fmt.Sprintf(format, args...)}
 }
 
-// exitCode maps an error to the exit code. What broke without an answer is inconclusive: 1 is kept for an expectation
-// that was held against a run and failed.
+// wrongFlag says what is wrong with a flag in words of the command line.
+func wrongFlag(c *cobra.Command, err error) error {
+	var (
+		unknown *pflag.NotExistError
+		unfit   *pflag.InvalidValueError
+	)
+	text := err.Error() + ";"
+	switch {
+	case errors.As(err, &unknown) && unknown.GetSpecifiedShortnames() == "":
+		text = fmt.Sprintf("there is no flag --%s;", unknown.GetSpecifiedName())
+		var known []string
+		c.Flags().VisitAll(func(f *pflag.Flag) { known = append(known, f.Name) })
+		if near := scenarios.Closest(unknown.GetSpecifiedName(), known, 1); len(near) > 0 {
+			text += fmt.Sprintf(" did you mean --%s?", near[0])
+		}
+	case errors.As(err, &unfit):
+		want := map[string]string{"bool": "true or false", "int": "a whole number", "uint64": "a whole number from 0 on"}
+		text = fmt.Sprintf("--%s: %q is not %s;", unfit.GetFlag().Name, unfit.GetValue(), want[unfit.GetFlag().Value.Type()])
+	}
+	return usagef("%s `%s --help` lists the flags", text, c.CommandPath())
+}
+
+// exitCode maps an error to the exit code. A run that broke without an answer is inconclusive: 1 is kept for an
+// expectation that was held against a run and failed.
 func exitCode(err error) int {
 	var (
 		told        exit

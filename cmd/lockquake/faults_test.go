@@ -6,9 +6,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/lockquake/lockquake/backends"
 	"github.com/lockquake/lockquake/backends/all"
+	"github.com/lockquake/lockquake/backends/listed"
 	"github.com/lockquake/lockquake/chaos"
+	faults "github.com/lockquake/lockquake/chaos/all"
 	"github.com/lockquake/lockquake/history"
 	"github.com/lockquake/lockquake/internal/tryout"
 	"github.com/lockquake/lockquake/results"
@@ -17,11 +18,11 @@ import (
 // TestFaults has each fault act on one backend that it applies to, and be healed; the backends take turns, so that all are hit. Every
 // pair of the two is a row of the track record, which runs the same scenarios.
 func TestFaults(t *testing.T) {
+	leftToAll(t, "TestEveryFault delivers each on etcd or Redis")
 	provider := setting("LOCKQUAKE_TEST_PROVIDER", "docker")
-	places := make(chan struct{}, 2) // each run wants the machine's time for its measurements
 	turn := 0
-	for _, k := range chaos.Kinds() {
-		var on []backends.Backend
+	for _, k := range faults.Kinds() {
+		var on []listed.Backend
 		for _, b := range all.All() {
 			if tryout.Applies(k, b) {
 				on = append(on, b)
@@ -36,8 +37,7 @@ func TestFaults(t *testing.T) {
 			if k.Name != "freeze" { // beside others, runc now and then gives up after its 1000 tries: "unable to freeze"
 				t.Parallel()
 			}
-			places <- struct{}{}
-			defer func() { <-places }()
+			defer beside()()
 			o, err := tryout.One(k, 0, b)
 			if err != nil {
 				t.Fatal(err)

@@ -1,8 +1,6 @@
 package main
 
 import (
-	"bufio"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -42,7 +40,8 @@ func historyCommand(std streams) *cobra.Command {
 		if f.value == "jsonl" {
 			return history.WriteJSONL(std.out, m)
 		}
-		return historyText(std.out, m, startOf(args[0]))
+		env, _ := results.ReadEnv(args[0]) // where it cannot be read, nobody knows the start
+		return historyText(std.out, m, env.Start)
 	}
 	return c
 }
@@ -74,38 +73,14 @@ func isRunDir(dir string) error {
 	return fmt.Errorf("%w: %s: it is missing", history.ErrCorrupt, filepath.Join(dir, missing[0]))
 }
 
-// startOf reads when the workload of a run was let go, in ns; 0 where that is not known.
-func startOf(dir string) int64 {
-	b, err := os.ReadFile(filepath.Join(dir, results.FileEnv))
-	if err != nil {
-		return 0
-	}
-	var env results.Env
-	if json.Unmarshal(b, &env) != nil {
-		return 0
-	}
-	return env.Start
-}
-
-// historyText writes one line for each event; times are relative to start.
+// historyText writes one line for each event; times are relative to start, or to the first event.
 func historyText(w io.Writer, m *history.Merge, start int64) error {
-	out := bufio.NewWriter(w)
-	var e history.Event
-	for {
-		process, err := m.Next(&e)
-		if errors.Is(err, io.EOF) {
-			return out.Flush()
-		}
-		if err != nil {
-			return errors.Join(err, out.Flush())
-		}
+	return m.Write(w, func(b []byte, e *history.Event, process string) []byte {
 		if start == 0 {
 			start = e.Time
 		}
-		if _, err := out.WriteString(eventText(&e, process.Process, m.Locks(), start)); err != nil {
-			return err
-		}
-	}
+		return append(b, eventText(e, process, m.Locks(), start)...)
+	})
 }
 
 // eventText is one event as a line for people.

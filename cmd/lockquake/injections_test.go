@@ -18,7 +18,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/lockquake/lockquake/chaos"
+	faults "github.com/lockquake/lockquake/chaos/all"
 	"github.com/lockquake/lockquake/history"
 	"github.com/lockquake/lockquake/internal/cluster"
 	"github.com/lockquake/lockquake/internal/engine"
@@ -139,7 +139,7 @@ func loadNow() string {
 
 // ask finds out which faults the machine delivers on which targets of a backend.
 func (s *injectionsSoak) ask(backend string) {
-	for _, k := range chaos.Kinds() {
+	for _, k := range faults.Kinds() {
 		var targets []string
 		for _, on := range []string{"one", "leader", "leader(lock-0)", "minority", "holder"} {
 			text := s.scenario(backend, fmt.Sprintf("{use: %s, on: %s}", k.Name, on))
@@ -276,7 +276,7 @@ func (s *injectionsSoak) clean() string {
 // tell prints what came of each fault.
 func (s *injectionsSoak) tell() {
 	fmt.Printf("%d injections were made\n%-14s %9s %13s %13s %8s\n", s.made, "fault", "installed", "not-installed", "indeterminate", "not-made")
-	for _, k := range chaos.Kinds() {
+	for _, k := range faults.Kinds() {
 		by := s.by[k.Name]
 		fmt.Printf("%-14s %9d %13d %13d %8d\n", k.Name, by[history.Installed], by[history.NotInstalled], by[history.Indeterminate], by[history.NotMade])
 	}

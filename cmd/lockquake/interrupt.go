@@ -6,6 +6,8 @@ import (
 	"os/signal"
 	"sync/atomic"
 	"syscall"
+
+	"github.com/lockquake/lockquake/internal/wire"
 )
 
 // interrupt turns signals into the end of a context.
@@ -16,8 +18,9 @@ type interrupt struct {
 }
 
 // interruptible returns a context that ends with the first SIGINT, SIGTERM or SIGHUP. Later ones are answered and change
-// nothing: what was broken must be healed first.
+// nothing: what was broken must be healed first. That nobody reads what is told, as behind `| head`, ends nothing.
 func interruptible(parent context.Context, tell *progress) interrupt {
+	wire.OutliveReader()
 	ctx, cancel := context.WithCancel(parent)
 	signals := make(chan os.Signal, 4)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)

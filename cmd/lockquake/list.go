@@ -9,23 +9,24 @@ import (
 
 	"github.com/lockquake/lockquake/backends"
 	"github.com/lockquake/lockquake/results"
+	"github.com/lockquake/lockquake/results/checkers"
 	"github.com/lockquake/lockquake/scenarios"
 )
 
 // item is one entry of a list; what does not belong to a kind of entry is left out.
 type item struct {
-	Name    string           `json:"name"`
-	Backend string           `json:"backend,omitempty"`
-	Doc     string           `json:"doc"`
-	Locks   []string         `json:"locks,omitempty"`
-	Needs   []string         `json:"needs,omitempty"`
-	Wrong   string           `json:"wrong,omitempty"`
-	MinTTL  string           `json:"min_ttl,omitempty"`
-	Offers  *backends.Offers `json:"offers,omitempty"`
-	File    string           `json:"file,omitempty"`
-	Points  []string         `json:"points,omitempty"`   // that a step can arm
-	Counts  []string         `json:"counts,omitempty"`   // usable in expect
-	Measure []string         `json:"measures,omitempty"` // usable in expect
+	Name    string             `json:"name"`
+	Backend string             `json:"backend,omitempty"`
+	Doc     string             `json:"doc"`
+	Locks   []string           `json:"locks,omitempty"`
+	Needs   []string           `json:"needs,omitempty"`
+	Wrong   string             `json:"wrong,omitempty"`
+	MinTTL  string             `json:"min_ttl,omitempty"`
+	Offers  *backends.Offers   `json:"offers,omitempty"`
+	File    string             `json:"file,omitempty"`
+	Points  []string           `json:"points,omitempty"`   // that a step can arm
+	Counts  []results.Quantity `json:"counts,omitempty"`   // usable in expect
+	Measure []results.Quantity `json:"measures,omitempty"` // usable in expect
 }
 
 // lists makes each list that can be asked for.
@@ -57,6 +58,7 @@ func listCommand(std streams) *cobra.Command {
 		},
 	}
 	f := formatFlag(c, "text", "json")
+	wide := c.Flags().Bool("wide", false, "of locks, all columns: what each offers, what it is, and what is wrong with it")
 	c.RunE = func(_ *cobra.Command, args []string) error {
 		if err := f.check(); err != nil {
 			return err
@@ -66,18 +68,28 @@ func listCommand(std streams) *cobra.Command {
 			return writeJSON(std.out, items)
 		}
 		w := tabwriter.NewWriter(std.out, 0, 0, 2, ' ', 0)
-		for _, line := range textOf(args[0], items) {
+		for _, line := range textOf(args[0], items, *wide) {
 			fmt.Fprintln(w, strings.Join(line, "\t"))
+		}
+		if args[0] == "locks" && !*wide {
+			fmt.Fprintln(std.err, "list locks --wide tells what else each lock offers, and what it is")
 		}
 		return w.Flush()
 	}
 	return c
 }
 
-// textOf is a list as people read it: a line of cells for each item; the locks are a table with a head.
-func textOf(list string, items []item) [][]string {
+// textOf is a list as people read it: a line of cells for each item; the locks are a table with a head, and all columns of it only
+// where they were asked for.
+func textOf(list string, items []item, wide bool) [][]string {
 	if list == "locks" {
-		return append([][]string{lockColumns}, lockRows(catalog().Backends, false)...)
+		rows := append([][]string{lockColumns}, lockRows(catalog().Backends, false)...)
+		for i, r := range rows {
+			if !wide {
+				rows[i] = narrow(r)
+			}
+		}
+		return rows
 	}
 	var lines [][]string
 	for _, i := range items {
@@ -145,7 +157,7 @@ func listScenarios() []item {
 
 func listCheckers() []item {
 	out := []item{}
-	for _, k := range results.Checkers() {
+	for _, k := range checkers.All() {
 		out = append(out, item{Name: k.Name, Doc: k.Doc, Counts: k.Counts, Measure: k.Measures})
 	}
 	return out

@@ -5,15 +5,19 @@ import (
 	"strings"
 
 	"github.com/lockquake/lockquake/backends"
+	"github.com/lockquake/lockquake/backends/listed"
 )
 
-// lockColumns heads the table of locks, which the README carries too.
+// lockColumns heads the table of locks, which docs/backends.md carries too.
 var lockColumns = []string{
 	"backend", "lock", "waits", "try", "renewal", "tells loss", "token", "re-entrant", "fair", "expires", "shared", "what it is",
 }
 
+// wrongMark begins, behind what a lock is, what is wrong with it on purpose.
+const wrongMark = " WRONG: "
+
 // lockRows is the table of locks. With merge, backends that have the very same lock share a row.
-func lockRows(list []backends.Backend, merge bool) [][]string {
+func lockRows(list []listed.Backend, merge bool) [][]string {
 	var rows [][]string
 	for _, b := range list {
 		for _, l := range b.Locks {
@@ -41,7 +45,7 @@ func sameLock(rows [][]string, row []string) int {
 func lockRow(backend string, l backends.Lock) []string {
 	doc := strings.Join(strings.Fields(l.Doc), " ")
 	if l.Wrong != "" {
-		doc += " WRONG: " + l.Wrong + "."
+		doc += wrongMark + l.Wrong + "."
 	}
 	o := l.Offers
 	return []string{
@@ -63,4 +67,15 @@ func unlessNo(word string) string {
 		return "-"
 	}
 	return word
+}
+
+// narrow makes a row of at most 80 columns: what matters for the choice of a lock, and whether it is wrong on
+// purpose.
+func narrow(row []string) []string {
+	doc := row[len(row)-1]
+	wrong := mark(strings.Contains(doc, wrongMark))
+	if doc == lockColumns[len(lockColumns)-1] {
+		wrong = "wrong"
+	}
+	return []string{row[0], row[1], row[2], row[4], row[6], wrong}
 }

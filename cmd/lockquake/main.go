@@ -7,12 +7,11 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 )
-
-// version is set by the build.
-var version = "dev"
 
 func main() { os.Exit(execute(os.Args[1:], streams{in: os.Stdin, out: os.Stdout, err: os.Stderr})) }
 
@@ -27,10 +26,14 @@ type streams struct {
 
 // execute carries out one command line and returns the exit code.
 func execute(args []string, std streams) int {
-	root := newRoot(std)
+	people := streams{in: std.in, out: newPrinted(std.out), err: newPrinted(std.err), goroutine: std.goroutine}
+	root := newRoot(std, people)
 	root.SetArgs(args)
-	err := root.ExecuteContext(context.Background())
-	complain(std.err, err)
+	err := strayVerb(root, args)
+	if err == nil {
+		err = root.ExecuteContext(context.Background())
+	}
+	complain(people.err, err)
 	return exitCode(err)
 }
 
@@ -40,9 +43,10 @@ under them, and reports how fast the lock was and how often it was not a lock.
 Exit codes: 0 expectations met, 1 an expectation failed, 2 bad usage or scenario, 3 something needed is missing,
 4 inconclusive, 130 interrupted after healing.
 
-The verbs client, register, replica, ledger, agent and node are what lockquake starts on its nodes; they have help of their own.`
+The verb node is what lockquake starts on its nodes; it has help of its own.`
 
-func newRoot(std streams) *cobra.Command {
+// newRoot makes the verbs. Those for people print through people; those that nodes run have std as it is, for they speak a protocol over it.
+func newRoot(std, people streams) *cobra.Command {
 	root := &cobra.Command{
 		Use:           "lockquake",
 		Short:         "Benchmarks distributed locks and breaks the world under them",
@@ -55,18 +59,29 @@ func newRoot(std streams) *cobra.Command {
 		Args:                       verbOnly,
 		RunE:                       func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
-	root.SetIn(std.in)
-	root.SetOut(std.out)
-	root.SetErr(std.err)
-	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
-		return usagef("%v; `%s --help` lists the flags", err, c.CommandPath())
-	})
+	root.SetIn(people.in)
+	root.SetOut(people.out)
+	root.SetErr(people.err)
+	root.SetFlagErrorFunc(wrongFlag)
 	root.AddCommand(
-		runCommand(std), listCommand(std), checkCommand(std), reportCommand(std), historyCommand(std),
-		doctorCommand(std), cleanCommand(std), versionCommand(std),
-		clientCommand(std), registerCommand(std), replicaCommand(std), ledgerCommand(std), agentCommand(std), nodeCommand(std), composeCommand(std),
+		runCommand(people), listCommand(people), checkCommand(people), reportCommand(people), historyCommand(people), compareCommand(people),
+		doctorCommand(people), cleanCommand(people), versionCommand(people), composeCommand(people), upCommand(people), nodeCommand(people, std),
 	)
 	return root
+}
+
+// strayVerb refuses a word that is no verb also where help is asked for, which comes before all else.
+func strayVerb(root *cobra.Command, args []string) error {
+	root.InitDefaultHelpCmd()
+	root.InitDefaultCompletionCmd()
+	if len(args) > 0 && args[0] == "help" {
+		args = args[1:]
+	}
+	c, rest, err := root.Find(args)
+	if err != nil || !c.HasSubCommands() || len(args) > 0 && strings.HasPrefix(args[0], "__") { // a shell asks for completions
+		return nil
+	}
+	return verbOnly(c, slices.DeleteFunc(slices.Clone(rest), func(word string) bool { return strings.HasPrefix(word, "-") }))
 }
 
 // verbOnly refuses a first word that is no verb.

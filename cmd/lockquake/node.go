@@ -1,33 +1,93 @@
 package main
 
 import (
+	"context"
+	"strconv"
+
 	"github.com/spf13/cobra"
 
+	"github.com/lockquake/lockquake/backends/all"
 	etcdnode "github.com/lockquake/lockquake/backends/etcd/node"
+	"github.com/lockquake/lockquake/backends/listed"
 	"github.com/lockquake/lockquake/internal/agent"
+	mechanisms "github.com/lockquake/lockquake/internal/agent/all"
+	"github.com/lockquake/lockquake/internal/agent/disk"
+	"github.com/lockquake/lockquake/internal/client"
+	"github.com/lockquake/lockquake/workloads"
+	"github.com/lockquake/lockquake/workloads/resource"
+	resources "github.com/lockquake/lockquake/workloads/resource/all"
+	"github.com/lockquake/lockquake/workloads/resource/register"
 )
 
-func nodeCommand(std streams) *cobra.Command {
+const nodeDoc = `Node is what lockquake starts on the nodes of a run; nobody else needs to. Client, register, replica and ledger speak the protocol
+of docs/protocol.md over standard streams, and end when their standard input does. Agent acts on the processes of a run over standard
+streams, and heals all that it did when its input ends.`
+
+// nodeCommand is what runs on nodes. Those kinds that speak a protocol are given std as it is.
+func nodeCommand(people, std streams) *cobra.Command {
 	c := &cobra.Command{
 		Use:    "node",
-		Short:  "Be a server node of a service that is built in",
+		Short:  "Be a node of a run",
+		Long:   nodeDoc,
 		Hidden: true,
 		Args:   verbOnly,
 		RunE:   func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
 	c.AddCommand(&cobra.Command{
+		Use:   "client",
+		Short: "Be a client process: many lock users",
+		Args:  noArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			return client.Main(c.Context(), client.Options{
+				Backends: listed.Clients(all.All()), Workloads: workloads.All(), Resources: resources.All(),
+				In: std.in, Out: std.out, Version: version, Libraries: all.Built(), InProcess: std.goroutine,
+			})
+		},
+	}, listening("register", ":7070", "Be the register: the resource that locks protect in a run", std, func(ctx context.Context, o resource.Options) error {
+		o.Sequencers = sequencers
+		return register.Main(ctx, o)
+	}), listening("replica", ":7071", "Be one replica of a replicated resource", std, register.Replica), &cobra.Command{
+		Use:   "ledger RESOURCE",
+		Short: "Be the ledger of a resource that is a real service: lay out its store, and tell what its log says",
+		Args:  cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			return resource.Ledger(c.Context(), resource.Options{In: std.in, Out: std.out, Version: version}, resources.All(), args[0])
+		},
+	}, &cobra.Command{
+		Use:   "agent",
+		Short: "Act on the processes of a run from the host's pid namespace",
+		Args:  noArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			return agent.Main(c.Context(), std.in, std.out, mechanisms.All())
+		},
+	}, &cobra.Command{
 		Use:                "etcd [ETCD-FLAGS]",
 		Short:              "Be an etcd member: the real server, with all of etcd's own flags",
 		DisableFlagParsing: true,
 		RunE:               func(_ *cobra.Command, args []string) error { return etcdnode.RunNode(args) },
-	})
-	c.AddCommand(&cobra.Command{
-		Use:                "on-disk DEVICE DIRECTORY PROGRAM ARGV...",
-		Short:              "Mount a disk for this process alone, and become a program on it",
-		Args:               cobra.MinimumNArgs(4),
+	}, &cobra.Command{
+		Use:                "on-disk DEVICE DIRECTORY USER PROGRAM ARGV...",
+		Short:              "Mount a disk for this process alone, and become a user (0: as it is) and a program on it",
+		Args:               cobra.MinimumNArgs(5),
 		DisableFlagParsing: true,
-		RunE:               func(_ *cobra.Command, args []string) error { return agent.OnDisk(args[0], args[1], args[2:]) },
+		RunE: func(_ *cobra.Command, args []string) error {
+			user, err := strconv.ParseUint(args[2], 10, 31)
+			if err != nil {
+				return usagef("USER is %q; it must be a number", args[2])
+			}
+			return disk.OnDisk(args[0], args[1], int(user), args[3:])
+		},
 	})
-	c.AddCommand(nodeCommands(std)...)
+	c.AddCommand(nodeCommands(people)...)
+	return c
+}
+
+// listening is a node that serves users at an address.
+func listening(kind, address, short string, std streams, serve func(context.Context, resource.Options) error) *cobra.Command {
+	c := &cobra.Command{Use: kind, Short: short, Args: noArgs}
+	listen := c.Flags().String("listen", address, "address to listen on, host:port")
+	c.RunE = func(c *cobra.Command, _ []string) error {
+		return serve(c.Context(), resource.Options{Listen: *listen, In: std.in, Out: std.out, Version: version})
+	}
 	return c
 }

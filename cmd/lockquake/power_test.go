@@ -6,10 +6,10 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
+	"github.com/lockquake/lockquake/internal/wait"
 	"github.com/lockquake/lockquake/results"
 )
 
@@ -44,13 +44,9 @@ func loopDisks(t *testing.T) []string {
 func noLoopDisks(t *testing.T, before int) {
 	t.Helper()
 	var left []string
-	for range 50 {
-		if left = loopDisks(t); len(left) <= before {
-			return
-		}
-		time.Sleep(100 * time.Millisecond)
+	if !wait.Within(5*time.Second, func() bool { left = loopDisks(t); return len(left) <= before }) {
+		t.Errorf("loop devices are left: %v", left)
 	}
-	t.Errorf("loop devices are left: %v", left)
 }
 
 // TestPowerLoss cuts the power of a real server, and has an agent say that it did.
@@ -70,26 +66,4 @@ func TestPowerLoss(t *testing.T) {
 		}
 		noLoopDisks(t, before)
 	})
-}
-
-// TestSupervisorKilledWithLoopDisks kills the supervisor of a run whose servers have disks of their own.
-func TestSupervisorKilledWithLoopDisks(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("loop devices need root")
-	}
-	before := len(loopDisks(t))
-	for _, provider := range []string{"docker", "local"} {
-		p := begin(t, "run", scenarioFile(t, blackout), "--provider", provider, "--set", "run.for=60s")
-		awaitPause(t, p)
-		if len(loopDisks(t)) == before {
-			t.Errorf("%s: no loop device is seen: this test would see none left behind either", provider)
-		}
-		if err := p.cmd.Process.Signal(syscall.SIGKILL); err != nil {
-			t.Fatal(err)
-		}
-		p.wait(t)
-		clean(t)
-		gone(t, p)
-		noLoopDisks(t, before)
-	}
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/lockquake/lockquake/history"
 	"github.com/lockquake/lockquake/internal/cluster"
 	"github.com/lockquake/lockquake/results"
+	"github.com/lockquake/lockquake/results/checkers"
 )
 
 // paced are runs with one fault again and again on one target, and the same with a fault that does nothing.
@@ -97,7 +98,7 @@ func TestQueueCost(t *testing.T) {
 	for range n {
 		for i, arm := range arms {
 			dir, said := runText(t, provider, strings.Replace(crowded, "FAULT", arm.fault, 1))
-			r, err := results.Judge(dir)
+			r, err := results.Judge(dir, checkers.All())
 			if err != nil {
 				t.Fatal(err)
 			}

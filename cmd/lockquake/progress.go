@@ -4,13 +4,11 @@ import (
 	"bytes"
 	"fmt"
 	"io"
-	"os"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/vbauerster/mpb/v8"
-	"github.com/vbauerster/mpb/v8/cwriter"
 	"github.com/vbauerster/mpb/v8/decor"
 
 	"github.com/lockquake/lockquake/internal/engine"
@@ -34,8 +32,10 @@ type progress struct {
 // newProgress makes the progress of a command line; quiet leaves the bar out.
 func newProgress(w io.Writer, quiet bool) *progress {
 	p := &progress{w: w}
-	if f, ok := w.(*os.File); ok && !quiet && cwriter.IsTerminal(int(f.Fd())) {
-		p.bars = mpb.New(mpb.WithOutput(f), mpb.WithWidth(30), mpb.WithRefreshRate(200*time.Millisecond))
+	if out, ok := w.(*printed); ok && !quiet {
+		if f := out.terminal(); f != nil {
+			p.bars = mpb.New(mpb.WithOutput(f), mpb.WithWidth(30), mpb.WithRefreshRate(200*time.Millisecond))
+		}
 	}
 	return p
 }
@@ -46,8 +46,8 @@ func (p *progress) Write(b []byte) (int, error) {
 	bars := p.bars
 	p.mu.Unlock()
 	if bars != nil {
-		if n, err := bars.Write(b); err == nil {
-			return n, nil
+		if _, err := bars.Write(escaped(b)); err == nil {
+			return len(b), nil
 		}
 	}
 	return p.w.Write(b)

@@ -2,46 +2,90 @@ package main
 
 import (
 	"flag"
+	"fmt"
 	"os"
 	"slices"
 	"strings"
 	"testing"
 
-	"github.com/lockquake/lockquake/backends"
+	"github.com/lockquake/lockquake/backends/listed"
+	"github.com/lockquake/lockquake/results"
+	"github.com/lockquake/lockquake/results/checkers"
 )
 
 var update = flag.Bool("update", false, "write the tables that the tests compare")
 
-// The README's table of locks stands between these lines.
-const (
-	readme      = "../../README.md"
-	tableBegins = "<!-- locks: written by go test ./cmd/lockquake -run TestReadmeLocks -update -->\n"
-	tableEnds   = "<!-- end of locks -->\n"
-)
+// written is a table in a document that is made of what the tree says of itself.
+type written struct {
+	doc  string
+	name string // in the lines around it
+	rows func() [][]string
+}
 
-// TestReadmeLocks holds the table of locks in the README to what the locks say of themselves. The broken locks of memory are
-// left to `lockquake list locks`.
-func TestReadmeLocks(t *testing.T) {
-	text, err := os.ReadFile(readme)
+// TestTablesInDocs holds the tables in documents to what locks, counts and measures say of themselves. The broken locks of memory
+// are left to `lockquake list locks`.
+func TestTablesInDocs(t *testing.T) {
+	for _, w := range []written{
+		{"../../docs/backends.md", "locks", func() [][]string {
+			services := slices.DeleteFunc(catalog().Backends, func(b listed.Backend) bool { return b.InProcess })
+			return append([][]string{lockColumns}, lockRows(services, true)...)
+		}},
+		{"../../docs/verdict.md", "counts", func() [][]string {
+			return glossary(func(k results.CheckerKind) []results.Quantity { return k.Counts })
+		}},
+		{"../../docs/verdict.md", "measures", func() [][]string {
+			return glossary(func(k results.CheckerKind) []results.Quantity { return k.Measures })
+		}},
+	} {
+		if err := w.hold(*update); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// readmeLimit is how many bytes the README may have: what does not fit belongs into docs/.
+const readmeLimit = 12_000
+
+func TestReadmeIsShort(t *testing.T) {
+	text, err := os.ReadFile("../../README.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	before, rest, ok := strings.Cut(string(text), tableBegins)
-	table, after, ends := strings.Cut(rest, tableEnds)
-	if !ok || !ends {
-		t.Fatalf("%s lacks the lines around the table of locks", readme)
+	if len(text) > readmeLimit {
+		t.Errorf("README.md has %d bytes, at most %d: move something to docs/ and link it", len(text), readmeLimit)
 	}
-	services := slices.DeleteFunc(catalog().Backends, func(b backends.Backend) bool { return b.InProcess })
-	want := markdown(append([][]string{lockColumns}, lockRows(services, true)...))
-	if table == want {
-		return
+}
+
+func glossary(of func(results.CheckerKind) []results.Quantity) [][]string {
+	rows := [][]string{{"name", "meaning"}}
+	for _, k := range checkers.All() {
+		for _, q := range of(k) {
+			rows = append(rows, []string{"`" + q.Name + "`", q.Doc})
+		}
 	}
-	if !*update {
-		t.Fatalf("%s has an old table of locks; write it anew: go test ./cmd/lockquake -run TestReadmeLocks -update", readme)
+	return rows
+}
+
+// hold compares the table in the document with what it should be, or writes it anew.
+func (w written) hold(update bool) error {
+	text, err := os.ReadFile(w.doc)
+	if err != nil {
+		return err
 	}
-	if err := os.WriteFile(readme, []byte(before+tableBegins+want+tableEnds+after), 0o600); err != nil {
-		t.Fatal(err)
+	begins := "<!-- " + w.name + ": written by go test ./cmd/lockquake -run TestTablesInDocs -update -->\n"
+	ends := "<!-- end of " + w.name + " -->\n"
+	before, rest, ok := strings.Cut(string(text), begins)
+	table, after, ended := strings.Cut(rest, ends)
+	want := markdown(w.rows())
+	switch {
+	case !ok || !ended:
+		return fmt.Errorf("%s lacks the lines around the table of %s", w.doc, w.name)
+	case table == want:
+		return nil
+	case !update:
+		return fmt.Errorf("%s has an old table of %s; write it anew: go test ./cmd/lockquake -run TestTablesInDocs -update", w.doc, w.name)
 	}
+	return os.WriteFile(w.doc, []byte(before+begins+want+ends+after), 0o600)
 }
 
 // markdown makes a table out of rows, the first of which is its head.

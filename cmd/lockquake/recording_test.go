@@ -17,7 +17,7 @@ import (
 	"golang.org/x/perf/benchmath"
 
 	"github.com/lockquake/lockquake/chaos"
-	"github.com/lockquake/lockquake/internal/agent"
+	"github.com/lockquake/lockquake/internal/agent/proc"
 	"github.com/lockquake/lockquake/internal/clock"
 	"github.com/lockquake/lockquake/internal/cluster"
 	"github.com/lockquake/lockquake/internal/engine"
@@ -151,7 +151,7 @@ func (a *arm) halt(t *testing.T, from int64) {
 // mustAct stops or continues a node. One that ends at that moment is no error: the run is being torn down.
 func (a *arm) mustAct(t *testing.T, act func(context.Context) (chaos.ProcessState, error)) {
 	t.Helper()
-	if _, err := act(context.Background()); err != nil && !errors.Is(err, agent.ErrNoProcess) {
+	if _, err := act(context.Background()); err != nil && !errors.Is(err, proc.ErrNoProcess) {
 		t.Fatal(err)
 	}
 }

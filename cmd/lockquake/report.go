@@ -7,7 +7,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/lockquake/lockquake/results"
-	"github.com/lockquake/lockquake/results/report"
 )
 
 func reportCommand(std streams) *cobra.Command {
@@ -33,7 +32,7 @@ func reportCommand(std streams) *cobra.Command {
 			return err
 		}
 		if *tell {
-			if err := report.Explain(std.out, dir, rep); err != nil {
+			if err := explain(std.out, dir, rep); err != nil {
 				return err
 			}
 		}

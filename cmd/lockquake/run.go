@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -14,6 +15,7 @@ import (
 	"github.com/lockquake/lockquake/internal/clock"
 	"github.com/lockquake/lockquake/internal/cluster"
 	"github.com/lockquake/lockquake/internal/engine"
+	"github.com/lockquake/lockquake/internal/node"
 	"github.com/lockquake/lockquake/scenarios"
 )
 
@@ -45,8 +47,9 @@ for one that cannot be run here, which is unknown. With --format table that tabl
 a run. Progress goes to standard error. Ctrl-C heals what was broken, tears down, judges what there is, prints the table
 of it and ends with exit code 130.
 
-With --repeat the servers of one run are kept for the next, where they are shown to be as they were when they began to
-serve; clients and resource are always new. Where that cannot be shown, the reason is told, and the run starts its own.`
+Of several runs, be it of one scenario or of many, the servers of one are kept for the next that needs such servers, where
+they are shown to be as they were when they began to serve; clients and resource are always new. Where the next run needs
+others, or that cannot be shown, the reason is told, and the run starts its own. --fresh starts every run on its own.`
 
 func runCommand(std streams) *cobra.Command {
 	var f runFlags
@@ -70,13 +73,13 @@ func runCommand(std streams) *cobra.Command {
 	fl.StringArrayVar(&f.set, "set", nil, "replace a key of the scenario, such as workload.resource.guard=fence; may be repeated")
 	fl.Uint64Var(&f.seed, "seed", 0, "seed of everything that is random in the run; 0: the scenario's, else drawn and written down")
 	fl.IntVar(&f.repeat, "repeat", 1, "run each scenario this many times, keep every run, and end with the worst exit code")
-	fl.BoolVar(&f.fresh, "fresh", false, "with --repeat: start every run on servers of its own, instead of keeping those that were shown to be clean")
+	fl.BoolVar(&f.fresh, "fresh", false, "start every run on servers of its own, instead of keeping those of the run before that were shown to be clean")
 	fl.StringVar(&f.out, "out", "runs", "folder of all runs")
 	fl.BoolVar(&f.keep, "keep", false, "leave the nodes up after the run; clean --all removes them")
 	fl.BoolVar(&f.dryRun, "dry-run", false, "print schedule, steps and what can be delivered, and start nothing")
 	fl.StringArrayVar(&f.images, "image", nil, "image of a kind of node instead of the project's own, such as redis=redis:7.4; may be repeated")
 	fl.BoolVar(&f.explain, "explain", false, "tell in about ten lines of plain words what happened, behind each verdict")
-	fl.BoolVarP(&f.verbose, "verbose", "v", false, "note on standard error what is done")
+	fl.BoolVarP(&f.verbose, "verbose", "v", false, "print all counts, latencies, receipts and versions, and note on standard error what is done")
 	f.format = formatFlag(c, "text", "json", "table")
 	// The flag was added above: this cannot fail.
 	_ = c.RegisterFlagCompletionFunc("provider", cobra.FixedCompletions(providers, cobra.ShellCompDirectiveNoFileComp))
@@ -101,8 +104,9 @@ func (f *runFlags) run(ctx context.Context, std streams, args []string) error {
 	stop := interruptible(ctx, tell)
 	defer stop.done()
 	b := batch{
-		std: std, tell: tell, stop: stop, format: f.format.value, explain: f.explain, several: len(list) > 1, began: clock.ProcessStart(),
+		std: std, tell: tell, stop: stop, format: f.format.value, explain: f.explain, whole: f.verbose, several: len(list) > 1, began: clock.ProcessStart(),
 	}
+	kept := f.shared(list)
 	told := ""
 	for i, c := range list {
 		o := c.Options
@@ -117,19 +121,23 @@ func (f *runFlags) run(ctx context.Context, std streams, args []string) error {
 			tell.say("%s", why)
 			told = why
 		}
-		for _, doubt := range c.doubts {
-			tell.say("%s", doubt)
-		}
 		o.Progress = tell.update
-		if f.repeat > 1 && !f.fresh && !f.keep {
-			o.Ground = &engine.Ground{}
-		}
+		o.Kept = kept
 		if !b.repeat(o, f.repeat, f.seed == 0 && o.Scenario.Run.Seed == 0) {
 			break
 		}
 	}
+	b.end(kept)
 	tell.close()
 	return b.close()
+}
+
+// shared is what several runs keep of servers for each other; nil where each has its own.
+func (f *runFlags) shared(list []candidate) *engine.KeptServers {
+	if len(list)*f.repeat < 2 || f.fresh || f.keep {
+		return nil
+	}
+	return &engine.KeptServers{Agent: slices.ContainsFunc(list, func(c candidate) bool { return c.agent })}
 }
 
 func (f *runFlags) check() error {
@@ -166,7 +174,7 @@ func (f *runFlags) prepare(ctx context.Context, args []string, log *slog.Logger)
 			}
 			o := engine.Options{
 				Scenario: s, Catalog: known, Images: images, Out: f.out, Keep: f.keep, Version: version, Log: log,
-				Libraries: all.Libraries(s.Backend.Use), ClientModules: all.OfClient,
+				Libraries: all.Libraries(s.Backend.Use, s.Backend.Lock), ClientModules: all.OfClient,
 			}
 			if o.Provider, o.ProviderReason, err = pick.pick(ctx, s, known); err != nil {
 				return nil, err
@@ -177,16 +185,11 @@ func (f *runFlags) prepare(ctx context.Context, args []string, log *slog.Logger)
 				plain := runFlags{images: f.images} // what was set is written in the file
 				return plain.replay(file, o.Provider.Name(), other)
 			}
-			c := candidate{Options: o}
 			plan, err := engine.Check(o)
-			switch {
-			case err == nil:
-				c.doubts = doubts(ctx, o.Provider, plan.Faults())
-			case exitCode(err) != codeMissing:
+			if err != nil && exitCode(err) != codeMissing {
 				return nil, err
 			}
-			c.cannot = err
-			out = append(out, c)
+			out = append(out, candidate{Options: o, agent: err == nil && plan.NeedsAgent(), cannot: err})
 		}
 	}
 	if len(out) == 1 {
@@ -197,10 +200,8 @@ func (f *runFlags) prepare(ctx context.Context, args []string, log *slog.Logger)
 
 // nameOf is what to say on a command line to get this scenario again.
 func nameOf(arg string, s scenarios.Scenario) string {
-	for _, known := range scenarios.Names() {
-		if known.Name == s.Name && known.File == s.File {
-			return s.Name
-		}
+	if known, err := scenarios.Load(s.Name); err == nil && len(known) == 1 && known[0].File == s.File {
+		return s.Name
 	}
 	return arg
 }
@@ -210,7 +211,7 @@ func standIn(provider string, images map[string]string, other string) string {
 	if provider == inproc {
 		return ""
 	}
-	if image := images[cluster.SelfProgram]; image != "" {
+	if image := images[node.SelfProgram]; image != "" {
 		return "image " + image
 	}
 	return other

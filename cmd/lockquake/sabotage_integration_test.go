@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/lockquake/lockquake/chaos"
+	faults "github.com/lockquake/lockquake/chaos/all"
 	"github.com/lockquake/lockquake/history"
 	"github.com/lockquake/lockquake/internal/tryout"
 	"github.com/lockquake/lockquake/results"
@@ -19,14 +19,18 @@ func TestSabotage(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("network namespaces of the local provider need root")
 	}
-	real, agents := program(t), deafPrograms(t)
-	for _, k := range chaos.Kinds() {
+	real, agents, shown := program(t), deafPrograms(t), map[string]string{}
+	for _, k := range faults.Kinds() {
 		s := sabotages[k.Name]
 		if s.none != "" || s.test != "" {
 			continue
 		}
-		bin := agents(s)
+		bin, before := agents(s), shown[s.deaf]
+		shown[s.deaf] = k.Name
 		t.Run(k.Name, func(t *testing.T) {
+			if before != "" {
+				leftToAll(t, "the same orders, of "+before)
+			}
 			t.Parallel()
 			o := tryout.Options{
 				Backend: "etcd", Entries: []tryout.Entry{{Fault: k.Name, On: "etcd-1", Keys: k.Trials()[0], At: 500 * time.Millisecond}}, For: 3 * time.Second,

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/lockquake/lockquake/chaos"
+	faults "github.com/lockquake/lockquake/chaos/all"
 	"github.com/lockquake/lockquake/internal/tryout"
 )
 
@@ -61,7 +61,7 @@ var sabotages = map[string]sabotage{
 // TestEveryFaultIsSabotaged fails when a fault has no entry, or one that leads nowhere.
 func TestEveryFaultIsSabotaged(t *testing.T) {
 	known := map[string]bool{}
-	for _, k := range chaos.Kinds() {
+	for _, k := range faults.Kinds() {
 		known[k.Name] = true
 		s, ok := sabotages[k.Name]
 		if !ok {

@@ -19,6 +19,7 @@ import (
 	"github.com/moby/moby/client"
 
 	"github.com/lockquake/lockquake/internal/cluster"
+	"github.com/lockquake/lockquake/internal/wait"
 )
 
 // TestStartUp prints, for each backend, how long its servers take until the service serves, and their teardown, when
@@ -91,7 +92,7 @@ func startOurs(t *testing.T, p cluster.Provider, name string, round int) (up, do
 			t.Fatal(err)
 		}
 	}
-	service := hand.topology.Service(c.Nodes)
+	service := hand.topology.Service(cluster.Handles(c.Nodes))
 	until(t, name, func() error { return service.Ready(t.Context()) })
 	up = time.Since(begin)
 	_ = service.Close()
@@ -106,12 +107,9 @@ func startOurs(t *testing.T, p cluster.Provider, name string, round int) (up, do
 func until(t *testing.T, what string, ask func() error) {
 	t.Helper()
 	var err error
-	for end := time.Now().Add(2 * time.Minute); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
-		if err = ask(); err == nil {
-			return
-		}
+	if !wait.Within(2*time.Minute, func() bool { err = ask(); return err == nil }) {
+		t.Fatalf("%s does not serve: %v", what, err)
 	}
-	t.Fatalf("%s does not serve: %v", what, err)
 }
 
 // composer starts topologies by compose.

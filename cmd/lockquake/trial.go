@@ -11,18 +11,22 @@ import (
 	"time"
 
 	"github.com/lockquake/lockquake/chaos"
+	faults "github.com/lockquake/lockquake/chaos/all"
+	wall "github.com/lockquake/lockquake/chaos/clock"
+	"github.com/lockquake/lockquake/chaos/disk"
 	"github.com/lockquake/lockquake/history"
 	"github.com/lockquake/lockquake/internal/cluster"
 	"github.com/lockquake/lockquake/internal/engine"
+	"github.com/lockquake/lockquake/internal/node"
 	"github.com/lockquake/lockquake/internal/tryout"
 	"github.com/lockquake/lockquake/scenarios"
 )
 
 // The columns of doctor's matrix: what a fault is tried on. A link fault is tried on the links of a client to all other nodes.
 const (
-	onServer   = string(cluster.Server)
-	onClient   = string(cluster.Client)
-	onResource = string(cluster.Resource)
+	onServer   = string(node.Server)
+	onClient   = string(node.Client)
+	onResource = string(node.Resource)
 	onLink     = "link"
 )
 
@@ -57,7 +61,7 @@ type attempt struct {
 // attempts are all ways of all faults, but for those that do nothing.
 func attempts() ([]attempt, error) {
 	var out []attempt
-	for _, k := range chaos.Kinds() {
+	for _, k := range faults.Kinds() {
 		for _, keys := range k.Trials() {
 			params, err := scenarios.ParseParams("{" + keys + "}")
 			if err != nil {
@@ -96,15 +100,15 @@ func columnsOf(k chaos.Kind, f chaos.Fault) []string {
 }
 
 func standFor(k chaos.Kind, f chaos.Fault, column string) stand {
-	var before []chaos.Preparation
+	var before []node.Preparation
 	if p, ok := f.(chaos.Prepared); ok {
 		before = p.Preparations()
 	}
 	switch {
 	case column != onServer:
-	case slices.Contains(before, chaos.LoopDisk):
+	case slices.Contains(before, disk.LoopDisk):
 		return stands["disk"]
-	case slices.Contains(before, chaos.Preload) || slices.Contains(k.NeedsOf(f), chaos.CanData):
+	case slices.Contains(before, wall.Preload) || slices.Contains(k.NeedsOf(f), disk.CanData):
 		return stands["redis"]
 	}
 	return stands["plain"]
@@ -157,7 +161,7 @@ func (d *doctor) try(ctx context.Context, p cluster.Provider, list []attempt, to
 		return err
 	}
 	tried := 0
-	err = engine.TryOut(ctx, o, stagesOf(list), func(t engine.Tried) {
+	err = engine.TryOut(ctx, o, roundsOf(list), func(t engine.Tried) {
 		tried++
 		w := seenOf(t.Fault)
 		d.tell("%s: %s: %s", p.Name(), list[t.Entry], w.word())
@@ -185,9 +189,9 @@ func (d *doctor) try(ctx context.Context, p cluster.Provider, list []attempt, to
 	return nil
 }
 
-// stagesOf orders attempts, which are indices of the list: what ends a process comes last. The nodes of one column are never the target
-// of two at once.
-func stagesOf(list []attempt) [][][]int {
+// roundsOf orders attempts, given as indices of the list. Those that end a process come last. The nodes of one
+// column are never the target of two attempts at once.
+func roundsOf(list []attempt) [][][]int {
 	var out [][][]int
 	for _, kills := range []bool{false, true} {
 		var rows [][]int

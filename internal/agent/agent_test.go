@@ -1,78 +1,32 @@
-package agent
+package agent_test
 
 import (
 	"context"
 	"errors"
 	"io"
 	"os"
-	"os/exec"
+	"strings"
 	"testing"
 	"time"
+
+	"github.com/lockquake/lockquake/internal/agent"
+	"github.com/lockquake/lockquake/internal/agent/agenttest"
+	"github.com/lockquake/lockquake/internal/agent/proc"
+	"github.com/lockquake/lockquake/internal/node"
 )
 
-// inMemory serves an agent from a goroutine and returns the supervisor's end and a channel with Main's result.
-func inMemory(t *testing.T) (*Client, <-chan error) {
-	t.Helper()
-	if err := Supported(); err != nil {
-		t.Skip(err)
-	}
-	inR, inW := io.Pipe()
-	outR, outW := io.Pipe()
-	ended := make(chan error, 1)
-	go func() {
-		err := Main(t.Context(), inR, outW)
-		_ = outW.Close()
-		ended <- err
-	}()
-	c, err := Connect(t.Context(), inW, outR)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = c.Close() })
-	return c, ended
-}
-
-func sleeper(t *testing.T) *exec.Cmd {
-	t.Helper()
-	cmd := exec.Command("sleep", "60")
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
-	return cmd
-}
-
-// until polls what is seen of the process without the agent.
-func until(t *testing.T, p Process, what string, ok func(State) bool) {
-	t.Helper()
-	var last State
-	for end := time.Now().Add(2 * time.Second); time.Now().Before(end); time.Sleep(time.Millisecond) {
-		s, err := p.Inspect()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if last = s; ok(s) {
-			return
-		}
-	}
-	t.Fatalf("not %s within 2 s: %+v", what, last)
-}
-
-func stopped(s State) bool { return s.PID != 0 && len(s.Threads) == 1 && s.Threads["T"] > 0 }
-func running(s State) bool { return s.PID != 0 && s.Threads["T"] == 0 && s.Threads["Z"] == 0 }
-
 func TestStopIsSeenAndHealedWhenTheStreamEnds(t *testing.T) {
-	c, ended := inMemory(t)
+	c, ended := agenttest.Serve(t)
 	ctx := context.Background()
-	p, err := c.Own(ctx, sleeper(t).Process.Pid, false)
+	p, err := c.Own(ctx, agenttest.Sleeper(t).Process.Pid, false)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := c.Signal(ctx, p, "STOP"); err != nil {
 		t.Fatal(err)
 	}
-	until(t, p, "stopped", stopped)
-	if s, err := c.Inspect(ctx, p); err != nil || !stopped(s) || s.Time == 0 {
+	agenttest.Until(t, p, "stopped", agenttest.Stopped)
+	if s, err := c.Inspect(ctx, p); err != nil || !agenttest.Stopped(s) || s.Time == 0 {
 		t.Fatalf("the agent sees %+v, %v", s, err)
 	}
 	begin := time.Now()
@@ -82,19 +36,19 @@ func TestStopIsSeenAndHealedWhenTheStreamEnds(t *testing.T) {
 	if err := <-ended; err != nil {
 		t.Fatal(err)
 	}
-	until(t, p, "running again", running)
+	agenttest.Until(t, p, "running again", agenttest.Running)
 	if d := time.Since(begin); d > 2*time.Second {
 		t.Errorf("healed only after %v", d)
 	}
-	if _, err := c.Inspect(ctx, p); !errors.Is(err, ErrEnded) {
+	if _, err := c.Inspect(ctx, p); !errors.Is(err, agent.ErrEnded) {
 		t.Errorf("a call after the end gives %v", err)
 	}
 }
 
 func TestKillsItsChargesWhenTheStreamEnds(t *testing.T) {
-	c, _ := inMemory(t)
+	c, _ := agenttest.Serve(t)
 	ctx := context.Background()
-	killed, spared := sleeper(t), sleeper(t)
+	killed, spared := agenttest.Sleeper(t), agenttest.Sleeper(t)
 	pk, err := c.Own(ctx, killed.Process.Pid, true)
 	if err != nil {
 		t.Fatal(err)
@@ -109,8 +63,8 @@ func TestKillsItsChargesWhenTheStreamEnds(t *testing.T) {
 	if err := c.Close(); err != nil {
 		t.Fatal(err)
 	}
-	until(t, pk, "dead", func(s State) bool { return s.PID == 0 || s.Threads["Z"] > 0 })
-	until(t, ps, "alive", running)
+	agenttest.Until(t, pk, "dead", func(s node.State) bool { return s.PID == 0 || s.Threads["Z"] > 0 })
+	agenttest.Until(t, ps, "alive", agenttest.Running)
 }
 
 func TestHealsWhenCancelled(t *testing.T) {
@@ -118,37 +72,37 @@ func TestHealsWhenCancelled(t *testing.T) {
 	inR, inW := io.Pipe()
 	outR, outW := io.Pipe()
 	ended := make(chan error, 1)
-	go func() { ended <- Main(ctx, inR, outW) }()
-	c, err := Connect(ctx, inW, outR)
+	go func() { ended <- agent.Main(ctx, inR, outW, nil) }()
+	c, err := agent.Connect(ctx, inW, outR)
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := c.Own(ctx, sleeper(t).Process.Pid, false)
+	p, err := c.Own(ctx, agenttest.Sleeper(t).Process.Pid, false)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := c.Signal(ctx, p, "STOP"); err != nil {
 		t.Fatal(err)
 	}
-	until(t, p, "stopped", stopped)
+	agenttest.Until(t, p, "stopped", agenttest.Stopped)
 	cancel()
 	if err := <-ended; err != nil {
 		t.Fatal(err)
 	}
-	until(t, p, "running again", running)
+	agenttest.Until(t, p, "running again", agenttest.Running)
 	_ = outW.Close()
 	_ = inW.Close()
 }
 
 func TestRefusesWhatDoesNotBelongToTheRun(t *testing.T) {
-	c, _ := inMemory(t)
+	c, _ := agenttest.Serve(t)
 	ctx := context.Background()
 	for _, pid := range []int{-1, 0, 1, os.Getpid()} {
 		if _, err := c.Own(ctx, pid, true); err == nil {
 			t.Errorf("pid %d was accepted as a target", pid)
 		}
 	}
-	stranger, err := Find(sleeper(t).Process.Pid)
+	stranger, err := proc.Find(agenttest.Sleeper(t).Process.Pid)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -162,13 +116,13 @@ func TestRefusesWhatDoesNotBelongToTheRun(t *testing.T) {
 	if err := c.Signal(ctx, p, "WINCH"); err == nil {
 		t.Error("an unknown signal was accepted")
 	}
-	until(t, p, "running", running)
+	agenttest.Until(t, p, "running", agenttest.Running)
 }
 
 func TestSeesAProcessEnd(t *testing.T) {
-	c, _ := inMemory(t)
+	c, _ := agenttest.Serve(t)
 	ctx := context.Background()
-	cmd := sleeper(t)
+	cmd := agenttest.Sleeper(t)
 	p, err := c.Own(ctx, cmd.Process.Pid, false)
 	if err != nil {
 		t.Fatal(err)
@@ -176,49 +130,73 @@ func TestSeesAProcessEnd(t *testing.T) {
 	if err := c.Signal(ctx, p, "KILL"); err != nil {
 		t.Fatal(err)
 	}
-	until(t, p, "a zombie", func(s State) bool { return s.Threads["Z"] == 1 && len(s.Threads) == 1 })
+	agenttest.Until(t, p, "a zombie", func(s node.State) bool { return s.Threads["Z"] == 1 && len(s.Threads) == 1 })
 	_ = cmd.Wait()
 	s, err := c.Inspect(ctx, p)
 	if err != nil || s.PID != 0 {
 		t.Errorf("an ended process is seen as %+v, %v", s, err)
 	}
-	if err := c.Signal(ctx, p, "CONT"); !errors.Is(err, ErrNoProcess) {
+	if err := c.Signal(ctx, p, "CONT"); !errors.Is(err, proc.ErrNoProcess) {
 		t.Errorf("a signal to an ended process gives %v", err)
 	}
-	reused := Process{PID: os.Getpid(), Start: p.Start}
+	reused := proc.Process{PID: os.Getpid(), Start: p.Start}
 	if s, err := reused.Inspect(); err != nil || s.PID != 0 {
 		t.Errorf("a pid in other hands is seen as %+v, %v", s, err)
 	}
 }
 
-func TestAListThatNeverSettlesIsMarked(t *testing.T) {
-	reads := 0
-	never := func() (map[string]int, bool, error) { reads++; return map[string]int{"T": 3}, false, nil }
-	got, err := whole(never)
-	if err != nil || got["T"] != 3 || got[Unseen] != 1 || reads < 2 {
-		t.Errorf("after %d reads: %v, %v", reads, got, err)
-	}
-	reads = 0
-	later := func() (map[string]int, bool, error) { reads++; return map[string]int{"T": reads}, reads == 3, nil }
-	if got, err := whole(later); err != nil || len(got) != 1 || got["T"] != 3 {
-		t.Errorf("a list that settles at the third look: %v, %v", got, err)
-	}
-}
-
-func TestCountsEveryThread(t *testing.T) {
-	self, err := Find(os.Getpid())
-	if err != nil {
-		t.Skip(err)
-	}
-	s, err := self.Inspect()
+// TestOrders has an order done, undone by its key, and undone when the stream ends.
+func TestOrders(t *testing.T) {
+	undone := make(chan string, 4)
+	do := agent.Takes(func(_ context.Context, c agent.Call, name string) (any, error) {
+		c.Stand(func(context.Context) (any, error) { undone <- name; return "undone " + name, nil })
+		if name == "half" {
+			return nil, errors.New("half done")
+		}
+		return map[string]int{"pid": c.Process.PID}, nil
+	})
+	c, ended := agenttest.Serve(t, agent.Mechanism{Orders: map[string]agent.Handler{
+		"test": {Do: do}, "never": {Do: do, Can: func() error { return errors.New("not on a Monday") }},
+	}})
+	ctx := t.Context()
+	p, err := c.Own(ctx, agenttest.Sleeper(t).Process.Pid, false)
 	if err != nil {
 		t.Fatal(err)
 	}
-	n := 0
-	for _, k := range s.Threads {
-		n += k
+	var answer struct{ PID int }
+	for _, key := range []string{"a", "b"} {
+		if err := c.Order(ctx, agent.Order{Do: "test", Process: p, Key: key, Args: key}, &answer); err != nil || answer.PID != p.PID {
+			t.Fatalf("%+v, %v", answer, err)
+		}
 	}
-	if n < 2 {
-		t.Errorf("a Go program has several threads, seen: %v", s.Threads)
+	if err := c.Order(ctx, agent.Order{Do: "test", Process: p, Key: "c", Args: "half"}, nil); err == nil {
+		t.Error("no error from an order that was half done")
+	}
+	if err := c.Order(ctx, agent.Order{Do: "test", Process: proc.Process{PID: p.PID, Start: 1}, Key: "d", Args: "d"}, nil); err == nil {
+		t.Error("an order on a process that is not of the run")
+	}
+	for do, want := range map[string]string{"test": "", "never": "not on a Monday", "unheard": `unknown order "unheard"`} {
+		if err := c.Supports(ctx, do); err == nil && want != "" || err != nil && err.Error() != want {
+			t.Errorf("it supports %s: %v, want %q", do, err, want)
+		}
+	}
+	if keys, err := c.Standing(ctx); err != nil || strings.Join(keys, " ") != "a b c" {
+		t.Errorf("there stands %v, %v", keys, err)
+	}
+	var said string
+	if err := c.Undo(ctx, "a", &said); err != nil || said != "undone a" || <-undone != "a" {
+		t.Errorf("undo: %q, %v", said, err)
+	}
+	if err := c.Undo(ctx, "a", nil); err == nil {
+		t.Error("undone a second time")
+	}
+	if err := c.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-ended; err != nil {
+		t.Fatal(err)
+	}
+	if first, second := <-undone, <-undone; first != "half" || second != "b" {
+		t.Errorf("undone at the end: %s, then %s", first, second)
 	}
 }

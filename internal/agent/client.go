@@ -10,7 +10,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/lockquake/lockquake/internal/agent/proc"
 	"github.com/lockquake/lockquake/internal/clock"
+	"github.com/lockquake/lockquake/internal/node"
 )
 
 // Client is the supervisor's end of an agent's control stream. It may be used by several goroutines.
@@ -19,7 +21,6 @@ type Client struct {
 	done  chan struct{} // closed when the agent's stream ended
 	alien bool          // the agent's clock is not ours
 	pid   int           // of the agent, as it sees itself
-	clock error         // why no clock can be moved there
 
 	mu      sync.Mutex
 	last    uint64
@@ -64,9 +65,6 @@ func (c *Client) read(out *bufio.Reader, greeted chan<- error) {
 		return
 	}
 	c.pid = h.PID
-	if h.NoClock != "" {
-		c.clock = errors.New(h.NoClock)
-	}
 	c.alien = h.BootID != clock.BootID() || h.TimeNS != clock.TimeNamespace()
 	greeted <- nil
 	for {
@@ -98,19 +96,19 @@ func (c *Client) end() {
 
 // Own tells the agent that a pid, as the agent sees it, belongs to the run. With kill it is killed when the stream
 // ends.
-func (c *Client) Own(ctx context.Context, pid int, kill bool) (Process, error) {
-	r, err := c.call(ctx, request{Do: doOwn, Process: Process{PID: pid}, Kill: kill})
+func (c *Client) Own(ctx context.Context, pid int, kill bool) (proc.Process, error) {
+	r, err := c.call(ctx, request{Do: doOwn, Process: proc.Process{PID: pid}, Kill: kill})
 	if err != nil {
-		return Process{}, err
+		return proc.Process{}, err
 	}
 	return *r.Process, nil
 }
 
 // Inspect reads the state of a process that belongs to the run.
-func (c *Client) Inspect(ctx context.Context, p Process) (State, error) {
+func (c *Client) Inspect(ctx context.Context, p proc.Process) (node.State, error) {
 	r, err := c.call(ctx, request{Do: doInspect, Process: p})
 	if err != nil {
-		return State{}, err
+		return node.State{}, err
 	}
 	if c.alien {
 		r.State.Time = clock.Now() // later than the observation, by half a round trip at least
@@ -119,13 +117,13 @@ func (c *Client) Inspect(ctx context.Context, p Process) (State, error) {
 }
 
 // Signal sends the named signal to a process that belongs to the run.
-func (c *Client) Signal(ctx context.Context, p Process, name string) error {
+func (c *Client) Signal(ctx context.Context, p proc.Process, name string) error {
 	_, err := c.SignalSeen(ctx, p, name)
 	return err
 }
 
 // SignalSeen sends the named signal, and returns the state that was seen right after a STOP or CONT; nil where none was looked for.
-func (c *Client) SignalSeen(ctx context.Context, p Process, name string) (*State, error) {
+func (c *Client) SignalSeen(ctx context.Context, p proc.Process, name string) (*node.State, error) {
 	r, err := c.call(ctx, request{Do: doSignal, Process: p, Signal: name})
 	if r.State != nil && c.alien {
 		r.State.Time = clock.Now()
@@ -133,7 +131,7 @@ func (c *Client) SignalSeen(ctx context.Context, p Process, name string) (*State
 	return r.State, err
 }
 
-// Order has the agent do something to a process that belongs to the run: an entry of orders by name. What it leaves standing is
+// Order has the agent do something to a process that belongs to the run, by a mechanism. What it leaves standing is
 // undone by Undo with the same key, or when the control stream ends. result may be nil.
 func (c *Client) Order(ctx context.Context, o Order, result any) error {
 	args, err := json.Marshal(o.Args)
@@ -145,11 +143,11 @@ func (c *Client) Order(ctx context.Context, o Order, result any) error {
 
 // Order is one use of an order.
 type Order struct {
-	Do      string    // name of the order
-	Process Process   // of the run
-	With    []Process // further processes of the run that it is about
-	Key     string    // what it leaves standing is undone by this name
-	Args    any       // marshals to JSON
+	Do      string         // name of the order
+	Process proc.Process   // of the run
+	With    []proc.Process // further processes of the run that it is about
+	Key     string         // what it leaves standing is undone by this name
+	Args    any            // marshals to JSON
 }
 
 // Undo takes back what an order left standing under the key.
@@ -168,8 +166,21 @@ func (c *Client) perform(ctx context.Context, r request, result any) error {
 // PID returns the agent's pid as the agent itself sees it: what the engine calls it too, where they share a namespace.
 func (c *Client) PID() int { return c.pid }
 
-// CanClock tells why the wall clock of processes cannot be moved where the agent runs; nil where it can.
-func (c *Client) CanClock() error { return c.clock }
+// Supports tells why an order cannot be carried out where the agent runs; nil where it can.
+func (c *Client) Supports(ctx context.Context, do string) error {
+	args, err := json.Marshal(do)
+	if err != nil {
+		return err
+	}
+	return c.perform(ctx, request{Do: doSupports, Args: args}, nil)
+}
+
+// Standing lists the keys of what orders left standing that was not undone, of the whole run.
+func (c *Client) Standing(ctx context.Context) ([]string, error) {
+	var keys []string
+	err := c.perform(ctx, request{Do: doStanding}, &keys)
+	return keys, err
+}
 
 // Ended is closed when the agent is gone.
 func (c *Client) Ended() <-chan struct{} { return c.done }
@@ -193,7 +204,7 @@ func (c *Client) call(ctx context.Context, r request) (response, error) {
 	select {
 	case a := <-answer:
 		if a.Gone {
-			return a, ErrNoProcess
+			return a, proc.ErrNoProcess
 		}
 		if a.Error != "" {
 			return a, errors.New(a.Error)

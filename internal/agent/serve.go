@@ -11,7 +11,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/lockquake/lockquake/internal/agent/proc"
 	"github.com/lockquake/lockquake/internal/clock"
+	"github.com/lockquake/lockquake/internal/wire"
 )
 
 // target is a process of the run.
@@ -21,10 +23,10 @@ type target struct {
 }
 
 type server struct {
-	owned    map[Process]*target
-	standing standing
-	links    *links
-	orders   sync.WaitGroup // under way
+	mechanisms Mechanisms
+	owned      map[proc.Process]*target
+	standing   standing
+	orders     sync.WaitGroup // under way
 
 	writing sync.Mutex // guards out
 	out     *json.Encoder
@@ -32,20 +34,17 @@ type server struct {
 
 // Main serves requests from stdin until it ends or ctx is cancelled, and then continues and kills what was left in its
 // care. It is the body of `lockquake agent`.
-func Main(ctx context.Context, stdin io.Reader, stdout io.Writer) error {
-	if err := Supported(); err != nil {
+func Main(ctx context.Context, stdin io.Reader, stdout io.Writer, m Mechanisms) error {
+	if err := proc.Supported(); err != nil {
 		return err
 	}
+	wire.OutliveReader()
 	sharpen()
-	s := &server{owned: make(map[Process]*target), links: newLinks(), out: json.NewEncoder(stdout)}
+	s := &server{mechanisms: m, owned: make(map[proc.Process]*target), out: json.NewEncoder(stdout)}
 	defer s.heal()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel() // before heal: an order under way gives up
-	greeting := hello{Version: Version, PID: os.Getpid(), BootID: clock.BootID(), TimeNS: clock.TimeNamespace()}
-	if err := CanClock(); err != nil {
-		greeting.NoClock = err.Error()
-	}
-	err := s.out.Encode(greeting)
+	err := s.out.Encode(hello{Version: Version, PID: os.Getpid(), BootID: clock.BootID(), TimeNS: clock.TimeNamespace()})
 	if err != nil {
 		return fmt.Errorf("greet the supervisor: %w", err)
 	}
@@ -90,17 +89,17 @@ func readRequests(ctx context.Context, stdin io.Reader) (<-chan request, <-chan 
 
 // serve carries out a request and answers it. An order, which may take long, is carried out beside what comes after it.
 func (s *server) serve(ctx context.Context, r request) error {
-	_, known := orders[r.Do]
-	if !known && r.Do != doUndo {
-		return s.answer(r, s.do)
-	}
-	if r.Do != doUndo && r.Do != DoEngines { // which are about no process
-		for _, p := range append([]Process{r.Process}, r.With...) {
-			if s.owned[p] == nil && (p != Process{} || !machinery[r.Do]) {
+	h, known := s.mechanisms.handler(r.Do)
+	switch {
+	case known:
+		for _, p := range append([]proc.Process{r.Process}, r.With...) {
+			if s.owned[p] == nil && (p != proc.Process{} || !h.Machine) {
 				r.Process = p
 				return s.answer(r, s.do) // which says so
 			}
 		}
+	case r.Do != doUndo && r.Do != doStanding && r.Do != doSupports:
+		return s.answer(r, s.do)
 	}
 	s.orders.Go(func() {
 		_ = s.answer(r, func(r request, resp *response) error { return s.perform(ctx, r, resp) }) // the loop sees the end of the stream
@@ -111,7 +110,7 @@ func (s *server) serve(ctx context.Context, r request) error {
 func (s *server) answer(r request, do func(request, *response) error) error {
 	resp := response{ID: r.ID}
 	if err := do(r, &resp); err != nil {
-		resp.Error, resp.Gone = err.Error(), errors.Is(err, ErrNoProcess)
+		resp.Error, resp.Gone = err.Error(), errors.Is(err, proc.ErrNoProcess)
 	}
 	s.writing.Lock()
 	defer s.writing.Unlock()
@@ -123,7 +122,7 @@ func (s *server) do(r request, resp *response) error {
 		if r.Process.PID == os.Getpid() {
 			return errors.New("the agent is not a target")
 		}
-		p, err := Find(r.Process.PID)
+		p, err := proc.Find(r.Process.PID)
 		if err != nil {
 			return err
 		}
@@ -144,12 +143,12 @@ func (s *server) do(r request, resp *response) error {
 		if r.Signal == "STOP" {
 			t.stopped = true // before the signal: better one SIGCONT too many
 		}
-		err := signalled(r.Process, r.Signal, func() error { return r.Process.Signal(r.Signal) })
+		err := s.mechanisms.signal(r.Process, r.Signal)
 		if r.Signal == "CONT" && err == nil {
 			t.stopped = false
 		}
 		if err == nil {
-			resp.State = r.Process.watch(r.Signal)
+			resp.State = r.Process.Watch(r.Signal)
 		}
 		return err
 	}
@@ -161,10 +160,10 @@ func (s *server) do(r request, resp *response) error {
 func (s *server) heal() {
 	for p, t := range s.owned {
 		if t.kill {
-			_ = signalled(p, "KILL", func() error { return p.Signal("KILL") })
+			_ = s.mechanisms.signal(p, "KILL")
 		}
 		if t.stopped {
-			_ = signalled(p, "CONT", func() error { return p.Signal("CONT") })
+			_ = s.mechanisms.signal(p, "CONT")
 		}
 	}
 	s.drain()

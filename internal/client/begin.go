@@ -1,7 +1,6 @@
 package client
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -31,7 +30,7 @@ const maxUsers = 1 << 16
 // defaultTimeout bounds an operation where the start frame does not.
 const defaultTimeout = 10 * time.Second
 
-// begin does what the start frame says up to the point of being ready: it connects, and makes a locker for each user.
+// begin prepares what the start frame asks for: it connects, and makes a locker for each user.
 func (s *session) begin(st *wire.Start) error {
 	l, err := s.understand(st)
 	if err != nil {
@@ -107,14 +106,7 @@ func (s *session) makeWorkload(st *wire.Start) error {
 	if w.Total == 0 {
 		w.Total = w.Users
 	}
-	made, err := s.o.Workloads[i].New(func(into any) error {
-		if len(w.Params) == 0 {
-			return nil
-		}
-		d := json.NewDecoder(bytes.NewReader(w.Params))
-		d.DisallowUnknownFields()
-		return d.Decode(into)
-	})
+	made, err := s.o.Workloads[i].New(func(into any) error { return backends.DecodeParams(w.Params, into) })
 	if err != nil {
 		return fmt.Errorf("workload %s: %w", w.Use, err)
 	}
@@ -161,7 +153,7 @@ func (s *session) newUser(ctx context.Context, number int) (*user, error) {
 			checkSignal, s.access.Lock, checkValidity)
 	}
 	if s.resource != nil {
-		t := resource.Target{Address: s.start.Resource.Address, Guard: s.start.Resource.Guard, Access: s.start.Access}
+		t := resource.Target{Address: s.start.Resource.Address, Guard: s.start.Resource.Guard, Password: s.start.Resource.Password, Access: s.start.Access}
 		if u.res, err = s.resource.Dial(ctx, t); err != nil {
 			_ = u.locker.Close()
 			return nil, fmt.Errorf("resource of user %d: %w", number, err)

@@ -1,12 +1,10 @@
-// Package client is the client process: many lock users in one process that faults hit. It is driven over its standard
-// streams (docs/protocol.md), in workload mode, where each user runs a workload by itself, or in command mode, where a
-// named user does what it is told; and it records what each of them did.
+// Package client is the client process: many lock users in one process that faults hit. It is driven over its
+// standard streams (docs/protocol.md). In workload mode each user runs a workload by itself, in command mode a named
+// user does what it is told. It records what each of them did.
 package client
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"io"
 	"time"
 
@@ -32,78 +30,17 @@ type Options struct {
 }
 
 const (
-	// grace is how long a client whose supervisor is gone waits for what it was doing. It must be gone within 2 s.
-	grace = 1500 * time.Millisecond
 	// dialTimeout bounds the connection to the service and to the resource, and the making of all lockers.
 	dialTimeout = 30 * time.Second
 	// closeTimeout bounds the closing of lockers and connections at the end.
 	closeTimeout = 3 * time.Second
-	// inbox is how many frames may wait while the client connects.
-	inbox = 4096
 )
 
-// ErrSupervisorGone says that the standard input ended before a stop came.
-var ErrSupervisorGone = errors.New("the control stream ended")
-
-// Main is a client's life. It returns nil after a stop that was carried out. When In ends before that, or ctx does, it
-// returns within 2 s whatever is going on; calls that do not end are left behind, so that the process should end too.
+// Main is a client's life, as wire.Serve says.
 func Main(ctx context.Context, o Options) error {
-	conn := wire.NewNodeConn(o.In, o.Out)
-	life, end := context.WithCancelCause(ctx)
-	defer closeStreams(o)
-	defer end(nil)
 	hello := wire.NewHello(wire.ProcessClient, o.Version)
 	hello.Libraries = o.Libraries
-	if err := conn.Send(wire.Frame{Type: wire.TypeHello, Hello: hello}); err != nil {
-		return fmt.Errorf("hello: %w", err)
-	}
-	frames := make(chan *wire.Frame, inbox)
-	go receive(conn, frames, end, life.Done())
-
-	s := newSession(life, end, o, conn)
-	finished := make(chan error, 1)
-	go func() { finished <- s.run(frames) }()
-	select {
-	case err := <-finished:
-		return err
-	case <-life.Done():
-	}
-	t := time.NewTimer(grace)
-	defer t.Stop()
-	select {
-	case err := <-finished:
-		return err
-	case <-t.C:
-		return context.Cause(life)
-	}
-}
-
-// receive hands over frames until the input ends, which ends the client.
-func receive(conn *wire.Conn, frames chan<- *wire.Frame, end context.CancelCauseFunc, over <-chan struct{}) {
-	for {
-		item, err := conn.Receive()
-		if errors.Is(err, io.EOF) {
-			err = ErrSupervisorGone
-		}
-		if err != nil {
-			end(err)
-			return
-		}
-		if item.Frame == nil {
-			continue
-		}
-		select {
-		case frames <- item.Frame:
-		case <-over:
-			return
-		}
-	}
-}
-
-func closeStreams(o Options) {
-	for _, s := range []any{o.In, o.Out} {
-		if c, ok := s.(io.Closer); ok {
-			_ = c.Close() // the client is at its end
-		}
-	}
+	return wire.Serve(ctx, o.In, o.Out, hello, func(life context.Context, end context.CancelCauseFunc, conn *wire.Conn) (wire.Body, error) {
+		return newSession(life, end, o, conn), nil
+	})
 }

@@ -14,8 +14,8 @@ import (
 // maxOrders is how many commands of one user may wait.
 const maxOrders = 256
 
-// command hands an order to its user, who carries out one after the other. Arming and continuing act at once: a user
-// that is in the middle of something is whom they are for.
+// command hands an order to its user, who carries out one after the other. Arming and continuing act at once,
+// because they are meant for a user in the middle of an operation.
 func (s *session) command(c wire.Command) error {
 	if c.Do == wire.DoNotifications {
 		return s.notifications(c)
@@ -79,7 +79,7 @@ func (s *session) person(c wire.Command) (*user, error) {
 	return s.users[c.User], nil
 }
 
-// result is what an order came to.
+// result is the outcome of an order.
 type result struct {
 	value int64
 	grant string // id of the grant that was acquired

@@ -13,7 +13,7 @@ import (
 )
 
 func TestCommands(t *testing.T) {
-	reg, address := register(t, resource.GuardFence)
+	reg, address := startRegister(t, resource.GuardFence)
 	r := inside(t, newToy())
 	r.begin(protecting(address, resource.GuardFence, nil))
 	if a := r.must(wire.OutcomeOK, wire.Command{Do: wire.DoAcquire, Lock: 1}); a.Value != 1 {
@@ -58,6 +58,8 @@ func TestCommands(t *testing.T) {
 	}
 	if got := find(r.events, history.Acquire, history.Fail); len(got) != 1 || got[0].Code != history.CodeContended || got[0].User.Index() != 1 {
 		t.Errorf("failed acquires are %+v", got)
+	} else if why := find(r.events, history.Reason, history.Info); len(why) != 1 || why[0].Op != got[0].Op || why[0].Code != history.CauseWaitOver || why[0].Value < int64(20*time.Millisecond) {
+		t.Errorf("its reasons are %+v", why)
 	}
 	if got := find(r.events, history.Renew, history.Ok); len(got) != 1 || got[0].Valid == 0 || got[0].Grant == 0 {
 		t.Errorf("renewals are %+v", got)
@@ -110,7 +112,7 @@ func TestModeOfAnAcquire(t *testing.T) {
 }
 
 func TestUnreachableResourceIsNotSent(t *testing.T) {
-	reg, address := register(t, resource.GuardNone)
+	reg, address := startRegister(t, resource.GuardNone)
 	r := inside(t, newToy())
 	r.begin(protecting(address, resource.GuardNone, nil))
 	r.must(wire.OutcomeOK, wire.Command{Do: wire.DoAcquire})
@@ -125,7 +127,7 @@ func TestUnreachableResourceIsNotSent(t *testing.T) {
 }
 
 func TestWaitAtPoint(t *testing.T) {
-	reg, address := register(t, resource.GuardNone)
+	reg, address := startRegister(t, resource.GuardNone)
 	r := inside(t, newToy())
 	r.begin(protecting(address, resource.GuardNone, nil))
 	for _, c := range []struct{ point, do string }{
@@ -194,7 +196,7 @@ func TestLoss(t *testing.T) {
 	for check, outcome := range map[string]string{
 		checkNothing: wire.OutcomeOK, checkSignal: wire.OutcomeFail, checkValidity: wire.OutcomeFail,
 	} {
-		reg, address := register(t, resource.GuardNone)
+		reg, address := startRegister(t, resource.GuardNone)
 		y := newToy()
 		r := inside(t, y)
 		r.begin(protecting(address, resource.GuardNone, func(s *wire.Start) { s.Check = check }))
@@ -222,7 +224,7 @@ func TestLoss(t *testing.T) {
 
 // A validity that is over stops a user who looks at it, though nobody told it of a loss.
 func TestCheckValidity(t *testing.T) {
-	reg, address := register(t, resource.GuardNone)
+	reg, address := startRegister(t, resource.GuardNone)
 	y := newToy()
 	y.silent = true
 	r := inside(t, y)
@@ -269,5 +271,26 @@ func TestRenewalsGoOnUntilTheLoss(t *testing.T) {
 		if i > 0 && e.Valid <= ok[i-1].Valid || e.Grant != granted.Op {
 			t.Errorf("renewal %d is %+v", i, e)
 		}
+	}
+}
+
+// TestAStopIsNoWaitThatWasGivenUp stops a run whose one user waits for the other's lock: nobody gave up, and no reason says so.
+func TestAStopIsNoWaitThatWasGivenUp(t *testing.T) {
+	reg, address := startRegister(t, resource.GuardNone)
+	r := inside(t, newToy())
+	r.begin(protecting(address, resource.GuardNone, nil))
+	r.must(wire.OutcomeOK, wire.Command{Do: wire.DoAcquire})
+	r.order(wire.Command{User: 1, Do: wire.DoAcquire, Timeout: int64(time.Minute)})
+	r.must(wire.OutcomeOK, wire.Command{Do: wire.DoCheck})
+	r.send(wire.Frame{Type: wire.TypeStop})
+	if a := r.frame(wire.TypeResult).Result; a.Outcome != wire.OutcomeFail {
+		t.Errorf("the wait ended with %+v", a)
+	}
+	r.frame(wire.TypeDone)
+	<-r.result
+	<-r.ended
+	reg.stop()
+	if got, why := find(r.events, history.Acquire, history.Fail), find(r.events, history.Reason, history.Info); len(got) != 1 || len(why) != 0 {
+		t.Errorf("acquires that failed: %+v, for these reasons: %+v", got, why)
 	}
 }

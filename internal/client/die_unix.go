@@ -8,9 +8,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// die kills the calling process as a fault would: nothing more is flushed, closed or released. The first process of a pid
-// namespace, which a client in a container is, cannot be killed from within it: the kernel drops the signal. That one ends
-// itself by the system call, which does as little.
+// die kills the calling process as a fault would: nothing more is flushed, closed or released. A client in a
+// container is the first process of its pid namespace, for which the kernel drops signals from within. That one ends
+// by the exit system call, which does as little.
 func die() error {
 	if os.Getpid() == 1 {
 		unix.Exit(137)

@@ -69,16 +69,26 @@ func class(err error) uint8 {
 	return history.CodeOther
 }
 
-// failed records the end of an operation that was not, or perhaps not, done.
+// failed records the end of an operation that was certainly, or perhaps, not done.
 func (u *user) failed(e *history.Event, asked wire.Stamp, err error) {
 	e.Op = asked.Seq
-	if e.Phase, e.Code = outcome(err); e.Code != history.CodeCancelled {
+	if e.Phase, e.Code = outcome(err); !errors.Is(err, context.Canceled) { // a stop is no error
 		u.s.tally.add(err)
 	}
 	u.finished(e, asked, false)
+	if r, ok := lock.ReasonOf(err); ok {
+		u.because(e, asked, r)
+	}
 }
 
-// finished records the end of an operation whose invoke is on record; without that an end would mean nothing.
+// because records the reason of what e tells.
+func (u *user) because(e *history.Event, asked wire.Stamp, r lock.Reason) {
+	if reason, known := wire.Because(e, r); known && asked.Seq != 0 {
+		u.s.rec.Append(&reason)
+	}
+}
+
+// finished records the end of an operation, unless its invoke found no room: without that an end means nothing.
 func (u *user) finished(e *history.Event, asked wire.Stamp, flushed bool) {
 	switch {
 	case asked.Seq == 0:

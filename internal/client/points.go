@@ -10,7 +10,7 @@ import (
 	"github.com/lockquake/lockquake/internal/wire"
 )
 
-// points is where one user is to stop, or to die. What it passes otherwise costs one atomic read.
+// points are the points at which one user is to stop or to die. Any other point costs one atomic read.
 type points struct {
 	user *user
 
@@ -23,7 +23,7 @@ type points struct {
 	opened  bool          // nobody waits any more
 }
 
-// arm makes the user's next passage of a point do what action says.
+// arm makes the user wait or die, as action says, the next time that it reaches a point.
 func (p *points) arm(point, action string) error {
 	switch {
 	case point == "":
@@ -43,8 +43,8 @@ func (p *points) arm(point, action string) error {
 	return nil
 }
 
-// reached is called at every announced point of what the user does. It outlasts the deadline of what the user is
-// doing: who is stopped at a point stays there until it is told to go on.
+// reached is called at every announced point. It ignores the deadline of the operation: a user that is stopped at a
+// point stays there until it is told to go on.
 func (p *points) reached(_ context.Context, point string) {
 	if p.count.Load() == 0 {
 		return
@@ -77,7 +77,7 @@ func (p *points) reached(_ context.Context, point string) {
 	}
 }
 
-// proceed lets the user go on from the point, or from wherever it waits for "".
+// proceed lets a user go on that waits at point, or at any point where that is "".
 func (p *points) proceed(point string) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()

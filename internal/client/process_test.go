@@ -105,7 +105,7 @@ func TestEndOfInputInside(t *testing.T) {
 	if err := r.stdin.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if err := <-r.result; !errors.Is(err, ErrSupervisorGone) {
+	if err := <-r.result; !errors.Is(err, wire.ErrSupervisorGone) {
 		t.Errorf("got %v", err)
 	}
 	r = inside(t, newToy())
@@ -113,7 +113,7 @@ func TestEndOfInputInside(t *testing.T) {
 	if err := r.stdin.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if err := <-r.result; !errors.Is(err, ErrSupervisorGone) {
+	if err := <-r.result; !errors.Is(err, wire.ErrSupervisorGone) {
 		t.Errorf("before the start: got %v", err)
 	}
 }

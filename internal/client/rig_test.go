@@ -19,7 +19,7 @@ import (
 	"github.com/lockquake/lockquake/internal/clock"
 	"github.com/lockquake/lockquake/internal/wire"
 	"github.com/lockquake/lockquake/workloads"
-	"github.com/lockquake/lockquake/workloads/resource"
+	"github.com/lockquake/lockquake/workloads/resource/register"
 )
 
 // envToy makes this test binary be a client process, with a toy of the named kind.
@@ -44,7 +44,7 @@ func TestMain(m *testing.M) {
 
 func options(t *toy, in io.Reader, out io.Writer) Options {
 	return Options{
-		Backends: []backends.Backend{t.backend()}, Workloads: append(workloads.All(), suicide), Resources: resource.Kinds(),
+		Backends: []backends.Backend{t.backend()}, Workloads: append(workloads.All(), suicide), Resources: register.Kinds(),
 		In: in, Out: out, Version: "test",
 	}
 }
@@ -239,7 +239,7 @@ func checkOrder(t *testing.T, events []history.Event) {
 		if e.Seq != uint32(i+1) || i > 0 && e.Time < events[i-1].Time {
 			t.Fatalf("event %d is out of order: %+v", i, e)
 		}
-		if e.Op == e.Seq {
+		if e.Op == e.Seq || e.Kind == history.Reason && e.Op > 0 && events[e.Op-1].User == e.User {
 			continue
 		}
 		if e.Op == 0 || e.Op > e.Seq {

@@ -46,30 +46,8 @@ func newSession(life context.Context, end context.CancelCauseFunc, o Options, co
 	return s
 }
 
-// run carries out frames until the stop, or until the client's life ends.
-func (s *session) run(frames <-chan *wire.Frame) error {
-	defer s.halt()
-	for {
-		select {
-		case <-s.life.Done():
-			s.abandon()
-			return context.Cause(s.life)
-		case f := <-frames:
-			stopped, err := s.handle(f)
-			if err != nil {
-				err = errors.Join(err, s.conn.Send(wire.Frame{Type: wire.TypeFailed, Failed: &wire.Failed{Error: err.Error()}}))
-				s.abandon()
-				return err
-			}
-			if stopped {
-				return s.finish()
-			}
-		}
-	}
-}
-
-// handle carries out one frame; stopped is true for the stop.
-func (s *session) handle(f *wire.Frame) (stopped bool, err error) {
+// Handle carries out one frame; done is true after the stop.
+func (s *session) Handle(f *wire.Frame) (done bool, err error) {
 	switch {
 	case f.Type == wire.TypeStart && s.start == nil:
 		if err := s.begin(f.Start); err != nil {
@@ -82,7 +60,7 @@ func (s *session) handle(f *wire.Frame) (stopped bool, err error) {
 	case f.Type == wire.TypeCommand && s.start != nil:
 		return false, s.command(*f.Command)
 	case f.Type == wire.TypeStop:
-		return true, nil
+		return true, s.finish()
 	}
 	return false, fmt.Errorf("frame %q has no place here", f.Type)
 }
@@ -142,8 +120,8 @@ func (s *session) finish() error {
 	return s.conn.Send(wire.Frame{Type: wire.TypeDone, Done: &d})
 }
 
-// abandon leaves everything as it is and frees what it can: the supervisor is gone, or the start went wrong.
-func (s *session) abandon() {
+// Abandon leaves everything as it is and frees what it can.
+func (s *session) Abandon() {
 	s.halt()
 	s.end(context.Canceled)
 	s.each((*user).dismiss)
@@ -155,7 +133,7 @@ func (s *session) abandon() {
 	s.disconnect()
 }
 
-// disconnect closes lockers and connections, and leaves behind what does not end in time.
+// disconnect closes lockers and connections. What does not close in time is left behind.
 func (s *session) disconnect() {
 	done := make(chan struct{})
 	go func() {

@@ -27,7 +27,7 @@ func withoutStalls(events []history.Event) []history.Event {
 
 // TestStampsOfAHold has a slow service grant, renew and take back: what the service was called with, and when, is what is recorded.
 func TestStampsOfAHold(t *testing.T) {
-	reg, address := register(t, resource.GuardNone)
+	reg, address := startRegister(t, resource.GuardNone)
 	y := newToy()
 	y.slow, y.token = answerTime, 40
 	r := inside(t, y)

@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"errors"
 	"math/rand/v2"
 	"sync"
 	"time"
@@ -106,8 +107,12 @@ func (u *user) acquire(ctx context.Context, d demand) (*hold, error) {
 	u.call.Lock()
 	g, err := u.locker.Acquire(ctx, lock.Request{Lock: u.s.start.Locks[d.lock], Mode: d.mode, TTL: u.s.access.TTL})
 	u.call.Unlock()
+	gaveUp := errors.Is(ctx.Err(), context.DeadlineExceeded)
 	cancel()
 	if err != nil {
+		if _, told := lock.ReasonOf(err); !told && gaveUp && errors.Is(err, lock.ErrContended) {
+			err = lock.Because(lock.Reason{Cause: lock.CauseWaitOver, N: clock.Now() - asked.Time}, err)
+		}
 		u.failed(&e, asked, err)
 		return nil, err
 	}
@@ -120,6 +125,7 @@ func (u *user) acquire(ctx context.Context, d demand) (*hold, error) {
 		e.Value = clock.Of(g.Issued)
 	}
 	u.finished(&e, asked, true)
+	u.because(&e, asked, g.Reason)
 	h.watch()
 	lock.At(u.base, workloads.PointAcquired)
 	return h, nil

@@ -11,6 +11,7 @@ import (
 	"github.com/lockquake/lockquake/internal/clock"
 	"github.com/lockquake/lockquake/internal/wire"
 	"github.com/lockquake/lockquake/workloads/resource"
+	"github.com/lockquake/lockquake/workloads/resource/register"
 )
 
 func withWorkload(use, params string, users int) func(*wire.Start) {
@@ -58,8 +59,11 @@ func TestAcquireReleaseIsRecorded(t *testing.T) {
 		})
 		time.Sleep(200 * time.Millisecond)
 		d := r.stop()
-		if n := checkExclusion(t, r.events); n < 50 || int64(n) != d.Cycles {
+		if n := checkExclusion(t, r.events); n == 0 || int64(n) != d.Cycles {
 			t.Errorf("%s: %d grants on record, %d counted", format, n, d.Cycles)
+		}
+		if len(d.Errors) > 0 { // who waits when the run stops met none
+			t.Errorf("%s: errors %v", format, d.Errors)
 		}
 		users := map[history.User]bool{}
 		for _, e := range r.events {
@@ -75,19 +79,19 @@ func TestNothingRecordedButCounted(t *testing.T) {
 	r := inside(t, newToy())
 	r.begin(func(s *wire.Start) { withWorkload("acquire-release", `{"own_locks": true}`, 1)(s); s.Record = false })
 	time.Sleep(50 * time.Millisecond)
-	if d := r.stop(); len(r.events) != 0 || d.Cycles < 5 {
+	if d := r.stop(); len(r.events) != 0 || d.Cycles == 0 {
 		t.Errorf("%d events, %d cycles", len(r.events), d.Cycles)
 	}
 }
 
-// register runs the register and returns its supervisor's side and its address.
-func register(t *testing.T, guard string) (*rig, string) {
+// startRegister runs the register and returns its supervisor's side and its address.
+func startRegister(t *testing.T, guard string) (*rig, string) {
 	t.Helper()
 	toNode, stdin := io.Pipe()
 	stdout, fromNode := io.Pipe()
 	r := newRig(t, stdin, stdout)
 	o := resource.Options{Listen: "127.0.0.1:0", In: toNode, Out: fromNode, Version: "test"}
-	go func() { r.result <- resource.Main(t.Context(), o) }()
+	go func() { r.result <- register.Main(t.Context(), o) }()
 	r.frame(wire.TypeHello)
 	r.send(wire.Frame{Type: wire.TypeStart, Start: aStart(func(s *wire.Start) { s.Guard = guard; s.Index = -1 })})
 	return r, r.frame(wire.TypeReady).Ready.Address
@@ -103,14 +107,14 @@ func protecting(address, guard string, more func(*wire.Start)) func(*wire.Start)
 }
 
 func TestCounterCounts(t *testing.T) {
-	reg, address := register(t, resource.GuardFence)
+	reg, address := startRegister(t, resource.GuardFence)
 	r := inside(t, newToy())
 	r.begin(protecting(address, resource.GuardFence, withWorkload("counter", `{"locks": 2, "hold": 1000000}`, 6)))
 	time.Sleep(300 * time.Millisecond)
 	d := r.stop()
 	grants := checkExclusion(t, r.events)
 	wrote := find(r.events, history.Write, history.Ok)
-	if len(wrote) != grants || grants < 20 {
+	if len(wrote) != grants || grants == 0 {
 		t.Errorf("%d grants, %d acknowledged writes; errors %v", grants, len(wrote), d.Errors)
 	}
 	var sum, count int64
@@ -192,13 +196,18 @@ func TestStartsRefused(t *testing.T) {
 
 // A user waits for the time of the go.
 func TestGoIsNotBeforeItsTime(t *testing.T) {
-	r := inside(t, newToy())
+	y := newToy()
+	r := inside(t, y)
 	r.frame(wire.TypeHello)
 	r.send(wire.Frame{Type: wire.TypeStart, Start: aStart(withWorkload("acquire-release", `{}`, 2))})
 	r.frame(wire.TypeReady)
 	at := clock.Now() + int64(100*time.Millisecond)
 	r.send(wire.Frame{Type: wire.TypeGo, Go: &wire.Go{Time: at}})
-	time.Sleep(150 * time.Millisecond)
+	for granted := false; !granted; time.Sleep(time.Millisecond) {
+		y.mu.Lock()
+		granted = y.token > 0
+		y.mu.Unlock()
+	}
 	r.stop()
 	if asked := find(r.events, history.Acquire, history.Invoke); len(asked) == 0 || asked[0].Time < at {
 		t.Errorf("the go is at %d; asked was %+v", at, asked)

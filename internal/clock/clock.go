@@ -16,13 +16,34 @@ type pair struct {
 	wall time.Time
 }
 
+// simulated tells that Now reads Go's own clock.
+var simulated bool
+
+// Simulate has Now read Go's own clock from here on, which a bubble of testing/synctest stops while anything in it runs. It is for
+// the TestMain of a package whose tests use such bubbles. They begin in the year 2000, so the times of Now count from 1970 then.
+func Simulate() {
+	simulated = true
+	t := time.Now()
+	base = pair{mono: t.UnixNano(), wall: t}
+	zero = Time(0)
+}
+
+// Now returns the host's CLOCK_MONOTONIC in nanoseconds. Off Linux no clock is shared with the nodes: there it counts from the start of
+// this process, and the difference to theirs has to be measured.
+func Now() int64 {
+	if simulated {
+		return Mono()
+	}
+	return now()
+}
+
 // calibrate reads both clocks in a bracket, some times over, and keeps the narrowest.
 func calibrate() pair {
 	best, width := pair{}, int64(1)<<62
 	for range 32 {
-		before := Now()
+		before := now()
 		t := time.Now()
-		after := Now()
+		after := now()
 		if after-before < width {
 			width = after - before
 			best = pair{mono: before + (after-before)/2, wall: t}
@@ -39,7 +60,7 @@ func Of(t time.Time) int64 { return base.mono + int64(t.Sub(base.wall)) }
 func Time(mono int64) time.Time { return base.wall.Add(time.Duration(mono - base.mono)) }
 
 // began is when this package was initialised: the best guess where the kernel does not tell more.
-var began = Now()
+var began = now()
 
 // ProcessStart returns when this process began, on the clock of Now, to a hundredth of a second.
 func ProcessStart() int64 {
@@ -68,9 +89,12 @@ func TimeNamespace() string {
 	return s
 }
 
-// Mono returns the host's CLOCK_MONOTONIC as Go's own time package reads it: by the vDSO, where Now makes a system call. The two
-// differ by the error of a calibration, unless somebody moved what the vDSO tells.
-func Mono() int64 { return Of(time.Now()) }
+// zero is the moment at which CLOCK_MONOTONIC was zero.
+var zero = Time(0)
+
+// Mono returns the host's CLOCK_MONOTONIC as Go's own time package reads it: by the vDSO, which takes a tenth of the system call that
+// Now makes. The two differ by the error of a calibration, unless somebody moved what the vDSO tells.
+func Mono() int64 { return int64(time.Since(zero)) }
 
 // Reading is one look at the machine's wall clock, ns since 1970, between two at Now.
 type Reading struct{ Before, Wall, After int64 }

@@ -8,8 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Now returns the host's CLOCK_MONOTONIC in nanoseconds.
-func Now() int64 {
+func now() int64 {
 	var ts unix.Timespec
 	// The call cannot fail for CLOCK_MONOTONIC and a valid pointer.
 	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts)
@@ -41,5 +40,5 @@ func startedByKernel() (int64, bool) {
 	if err != nil || unix.ClockGettime(unix.CLOCK_BOOTTIME, &boot) != nil {
 		return 0, false
 	}
-	return ticks*1e7 - (boot.Nano() - Now()), true
+	return ticks*1e7 - (boot.Nano() - now()), true
 }

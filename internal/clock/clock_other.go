@@ -6,9 +6,7 @@ import "time"
 
 var start = time.Now()
 
-// Now returns nanoseconds since the start of this process: off Linux no clock is shared with the nodes, so the
-// difference to theirs has to be measured.
-func Now() int64 { return int64(time.Since(start)) + 1 }
+func now() int64 { return int64(time.Since(start)) + 1 }
 
 func wallNow() int64 { return time.Now().UnixNano() }
 

@@ -4,84 +4,24 @@ package cluster
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
+	"math"
 	"regexp"
 	"sync"
 	"time"
 
 	"github.com/lockquake/lockquake/chaos"
+	"github.com/lockquake/lockquake/internal/agent"
+	"github.com/lockquake/lockquake/internal/node"
 )
-
-// Role is what a node is for.
-type Role string
-
-// The roles. The supervisor is never a node.
-const (
-	Server   Role = "server"
-	Client   Role = "client"
-	Resource Role = "resource"
-)
-
-// Port is a TCP port that a node listens on.
-type Port struct {
-	Name   string // such as "client" or "peer"
-	Number int    // the standard one; used where the node has an address of its own
-}
-
-// Place is what a node knows of the run's network when its command line is made.
-type Place struct {
-	Self  string            // name of the node itself
-	Dir   string            // an empty, writable directory for its data
-	addrs map[string]string // "node/port" -> "host:port"
-	hosts map[string]string // node -> host
-}
-
-// Address returns "host:port" of a node's named port, as seen inside the run's network.
-func (p Place) Address(node, port string) string { return p.addrs[node+"/"+port] }
-
-// Host returns the host part alone.
-func (p Place) Host(node string) string { return p.hosts[node] }
-
-// Spec describes a node to be started.
-type Spec struct {
-	Name  string
-	Role  Role
-	Ports []Port
-	// Image is the image key ("redis", "etcd", "lockquake"); the provider maps it to an image or a binary.
-	Image string
-	// Command makes argv. The first word is a program found on PATH, or SelfProgram for lockquake's own binary.
-	Command func(Place) []string
-	// Env holds extra "KEY=value" settings.
-	Env []string
-	// Limits holds the node's process and its children to a share of the machine.
-	Limits Limits
-	// Go tells that the program is written in Go, which asks the kernel for the time and not the C library.
-	Go bool
-	// SyncThreads is what the names of the program's threads begin with that call fsync and its like, where it is known that no
-	// others do.
-	SyncThreads []string
-	// Preparations are what the run's faults need of the node before it starts.
-	Preparations []chaos.Preparation
-	// Stdio asks for the node's standard input and output as its control stream.
-	Stdio bool
-	// Restartable tells whether Start may be called again after the process ended.
-	Restartable bool
-	// StopSignal is what the process takes for a request to end in order: "INT"; "": SIGTERM.
-	StopSignal string
-	// RestartDelay is how long every start but the first waits before it begins: a server that comes back only when
-	// every lease that it forgot is over.
-	RestartDelay time.Duration
-}
-
-// SelfProgram as the first word of a command means lockquake's own binary, wherever the provider keeps it.
-const SelfProgram = "lockquake"
 
 // Request asks a provider for the nodes of one run.
 type Request struct {
 	Run    string            // unique id of the run, [a-z0-9]+, at most 10 bytes: part of every label and name
-	Specs  []Spec            // all nodes
+	Specs  []node.Spec       // all nodes
 	Images map[string]string // image key -> image, overriding the project's own
 	LogDir string            // where each node's output (stderr only, with Stdio) goes as NAME.log
 	// Agent asks for the agent, which sees and signals processes from outside: set it where a scenario has faults that
@@ -100,7 +40,7 @@ type Provider interface {
 	// Name is "docker", "local" or "inproc".
 	Name() string
 	// Offers returns nil when nodes of this role have the capability, else a chaos.Unavailable with the reason.
-	Offers(c chaos.Capability, r Role) error
+	Offers(c chaos.Capability, r node.Role) error
 	// Open assigns addresses, makes the network and whatever else the nodes share, and returns the nodes, not yet
 	// started. On an error nothing is left behind.
 	Open(ctx context.Context, r Request) (*Cluster, error)
@@ -131,7 +71,7 @@ func (c *Cluster) Node(name string) *Node {
 }
 
 // ByRole returns the nodes of one role, in their order.
-func (c *Cluster) ByRole(r Role) []*Node {
+func (c *Cluster) ByRole(r node.Role) []*Node {
 	c.changed.RLock()
 	defer c.changed.RUnlock()
 	var out []*Node
@@ -178,18 +118,87 @@ func (r Request) checked() (Request, error) {
 	if !runName.MatchString(r.Run) {
 		return r, fmt.Errorf("run id %q is not 1 to 10 of a-z and 0-9", r.Run)
 	}
-	seen := make(map[string]bool, len(r.Specs))
-	for _, s := range r.Specs {
-		if !nodeName.MatchString(s.Name) || seen[s.Name] {
-			return r, fmt.Errorf("node name %q is used twice or holds more than a-z, 0-9 and -", s.Name)
-		}
-		seen[s.Name] = true
-	}
-	if len(r.Specs) > maxNodes {
-		return r, fmt.Errorf("%d nodes are more than the %d that one network takes", len(r.Specs), maxNodes)
-	}
 	if r.Log == nil {
 		r.Log = slog.New(slog.DiscardHandler)
 	}
-	return r, nil
+	return r, checkSpecs(r.Specs)
+}
+
+// checkSpecs says why no network could have these nodes.
+func checkSpecs(specs []node.Spec) error {
+	seen := make(map[string]bool, len(specs))
+	for _, s := range specs {
+		if !nodeName.MatchString(s.Name) || seen[s.Name] {
+			return fmt.Errorf("node name %q is used twice or holds more than a-z, 0-9 and -", s.Name)
+		}
+		seen[s.Name] = true
+	}
+	if len(specs) > maxNodes {
+		return fmt.Errorf("%d nodes are more than the %d that one network takes", len(specs), maxNodes)
+	}
+	return nil
+}
+
+// ChooseOptions is what every provider that Choose may take needs.
+type ChooseOptions struct {
+	Self     string       // lockquake's own binary; "" as in DockerOptions
+	Loopback bool         // as in LocalOptions
+	Log      *slog.Logger // may be nil
+
+	Mechanisms agent.Mechanisms // as in both
+}
+
+// Choose returns the provider of that name, or for "auto" (and "") docker where an engine answers and our own binary can
+// run in it, else local. The reason says why in one phrase.
+func Choose(ctx context.Context, want string, o ChooseOptions) (p Provider, reason string, err error) {
+	if err := ctx.Err(); err != nil {
+		return nil, "", err
+	}
+	switch want {
+	case "docker", "auto", "":
+		d, err := newDocker(DockerOptions{Self: o.Self, Log: o.Log, Mechanisms: o.Mechanisms})
+		if err == nil && want != "docker" {
+			err = runsInImage(o.Self)
+		}
+		if err == nil {
+			return d, fmt.Sprintf("engine %s answers at %s", d.version.Version, d.api.DaemonHost()), nil
+		}
+		var missing chaos.Unavailable
+		if want == "docker" || !errors.As(err, &missing) {
+			return nil, "", err
+		}
+		p, err := NewLocal(LocalOptions(o))
+		return p, missing.Error(), err
+	case "local":
+		p, err := NewLocal(LocalOptions(o))
+		return p, "asked for", err
+	}
+	return nil, "", fmt.Errorf("unknown provider %q: there are auto, docker and local", want)
+}
+
+func runsInImage(self string) error {
+	path, err := selfProgram(self)
+	if err != nil {
+		return err
+	}
+	return staticLinux(path)
+}
+
+// CanLimit is what a provider offers that can hold a node to Limits.
+const CanLimit chaos.Capability = "limits"
+
+// The keys under which Cluster.Describe tells of a node: its address, its program (local), and what limits were read back.
+func addressKey(node string) string { return "address_" + node }
+func programKey(node string) string { return "program_" + node }
+func limitsKey(node string) string  { return "limits_" + node }
+
+// nanoCPUs is the CPU limit in the unit of container engines.
+func nanoCPUs(l node.Limits) int64 { return int64(math.Round(l.CPUs * 1e9)) }
+
+// unlimited is the subject of what keeps nodes from being held to limits.
+const unlimited = "holding nodes to limits"
+
+// notHeld is the error of a limit that was set and is not there when read back.
+func notHeld(l node.Limits, found string) error {
+	return chaos.Unavailable{What: "limiting a node to " + l.String(), Reason: "what was set reads back as " + found}
 }

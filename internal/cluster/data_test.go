@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/lockquake/lockquake/chaos"
+	"github.com/lockquake/lockquake/internal/agent/all"
 )
 
 // dataBehaves is what every provider of real processes must do. The node counts its starts in its data directory.
@@ -26,10 +27,12 @@ func dataBehaves(t *testing.T, p Provider, run string) {
 	healed(t, "restart", heal)
 }
 
-func TestDockerDataIsKeptOrLost(t *testing.T) { dataBehaves(t, engine(t, DockerOptions{}), "tdata") }
+func TestDockerDataIsKeptOrLost(t *testing.T) {
+	dataBehaves(t, engine(t, DockerOptions{Mechanisms: all.All()}), "tdata")
+}
 
 func TestLocalDataIsKeptOrLost(t *testing.T) {
-	p, err := NewLocal(LocalOptions{Self: testBinary(t)})
+	p, err := NewLocal(LocalOptions{Mechanisms: all.All(), Self: testBinary(t)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -38,7 +41,7 @@ func TestLocalDataIsKeptOrLost(t *testing.T) {
 
 // TestDataCannotBeLostWithoutAnAgent asks the engine alone for it.
 func TestDataCannotBeLostWithoutAnAgent(t *testing.T) {
-	_, one, _, _ := opened(t, engine(t, DockerOptions{noAgent: true}), "tdatano")
+	_, one, _, _ := opened(t, engine(t, DockerOptions{Mechanisms: all.All(), noAgent: true}), "tdatano")
 	_, _, err := inject(t, "kill", "data: lose", chaos.Scope{On: []chaos.Node{one}})
 	if err == nil || !strings.Contains(err.Error(), "unavailable") || !one.Running() {
 		t.Errorf("%v, running %t", err, one.Running())

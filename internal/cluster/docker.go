@@ -2,10 +2,14 @@ package cluster
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"os"
+	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -16,7 +20,13 @@ import (
 	tclog "github.com/testcontainers/testcontainers-go/log"
 
 	"github.com/lockquake/lockquake/chaos"
+	wall "github.com/lockquake/lockquake/chaos/clock"
+	"github.com/lockquake/lockquake/chaos/disk"
+	"github.com/lockquake/lockquake/chaos/links"
+	"github.com/lockquake/lockquake/chaos/process"
 	"github.com/lockquake/lockquake/internal/agent"
+	"github.com/lockquake/lockquake/internal/agent/proc"
+	"github.com/lockquake/lockquake/internal/node"
 )
 
 // DockerOptions says how nodes run in containers.
@@ -24,6 +34,8 @@ type DockerOptions struct {
 	// Self is lockquake's own binary as a static Linux build; "" means LOCKQUAKE_BIN, else the running program.
 	Self string
 	Log  *slog.Logger // may be nil
+	// Mechanisms are asked what can be done here where containers run on this kernel.
+	Mechanisms agent.Mechanisms
 
 	published bool // dial by published ports even where the engine's networks are within reach (for tests)
 	noAgent   bool // signal through the engine even where an agent could be started (for tests)
@@ -40,7 +52,7 @@ type docker struct {
 	clockOnce sync.Once
 	clockErr  error // why clocks cannot be moved where the engine runs
 
-	shapers func() (agent.Engines, error) // asked once
+	shapers func() (links.Engines, error) // asked once
 
 	preloads struct { // what was found in images
 		sync.Mutex
@@ -155,12 +167,12 @@ func (d *docker) Name() string { return "docker" }
 
 // Offers tells what can be done to a container's process. All of it also goes through the engine alone, should the
 // agent not start.
-func (d *docker) Offers(c chaos.Capability, r Role) error {
+func (d *docker) Offers(c chaos.Capability, r node.Role) error {
 	if c == CanLimit {
 		_, err := d.limits()
 		return err
 	}
-	if c == chaos.CanClock {
+	if c == wall.CanClock {
 		return d.canClock()
 	}
 	if slices.Contains(shapings, c) {
@@ -170,7 +182,7 @@ func (d *docker) Offers(c chaos.Capability, r Role) error {
 		}
 		return offersShaping(c, e)
 	}
-	if c == chaos.CanCutPower && r == Server {
+	if c == disk.CanCutPower && r == node.Server {
 		return disksAt(d.api.DaemonHost())
 	}
 	return offers(c, r)
@@ -208,17 +220,17 @@ func (d *docker) EngineID(ctx context.Context) (string, error) {
 }
 
 // offers holds for all providers of real processes.
-func offers(c chaos.Capability, r Role) error {
+func offers(c chaos.Capability, r node.Role) error {
 	switch c {
-	case chaos.CanInspect, chaos.CanPause, chaos.CanFreeze, chaos.CanKill, chaos.CanStop, chaos.CanFilter, chaos.CanHold:
+	case chaos.CanInspect, chaos.CanPause, process.CanFreeze, process.CanKill, process.CanStop, links.CanFilter, links.CanHold:
 		return nil
-	case chaos.CanData, chaos.CanHoldSyncs, chaos.CanCutPower:
-		if r == Server {
+	case disk.CanData, disk.CanHoldSyncs, disk.CanCutPower:
+		if r == node.Server {
 			return nil
 		}
 		return chaos.Unavailable{What: string(c), Reason: "a " + string(r) + " keeps no data; use it on servers", Never: true}
 	case chaos.CanStart:
-		if r == Server {
+		if r == node.Server {
 			return nil
 		}
 		return chaos.Unavailable{What: "starting a " + string(r) + " again", Reason: "what it knew died with its process; use it on servers", Never: true}
@@ -232,7 +244,7 @@ func (d *docker) Open(ctx context.Context, r Request) (*Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	run := &dockerRun{docker: d, agentUp: make(chan struct{}), request: r, owner: self(r.Run, r.Keep)}
+	run := &dockerRun{docker: d, agentUp: make(chan struct{}), request: r, owner: self(r.Run, r.Keep), password: rand.Text()}
 	c := &Cluster{close: run.close, Describe: map[string]string{
 		"provider": "docker", "engine": d.version.Version, "engine_api": d.api.ClientVersion(), "engine_host": d.api.DaemonHost(),
 	}}
@@ -243,4 +255,114 @@ func (d *docker) Open(ctx context.Context, r Request) (*Cluster, error) {
 		return nil, errors.Join(err, c.Close(ctx))
 	}
 	return c, nil
+}
+
+// useOwnConnections has a provider of testcontainers talk to its engine by a connection of its own for each request. With
+// connections that are kept, what testcontainers does at the end of each call, closing those that are idle, can hit one that
+// another goroutine has just taken for its request: the start of a container then fails with "http: CloseIdleConnections called".
+// Nor are there idle ones to be left behind.
+func useOwnConnections(ctx context.Context, p *testcontainers.DockerProvider) error {
+	var protocols http.Protocols
+	protocols.SetHTTP1(true) // with HTTP/2 a transport makes itself settings of TLS, and the client then takes every engine for one behind TLS
+	options := []client.Opt{
+		client.WithHTTPClient(&http.Client{
+			Transport:     &http.Transport{DisableKeepAlives: true, Protocols: &protocols},
+			CheckRedirect: client.CheckRedirect,
+		}),
+		client.FromEnv, // its certificates: those that testcontainers found went with the client before
+	}
+	if c := testcontainers.ReadConfig().Config; c.TLSVerify == 1 {
+		options = append(options, client.WithTLSClientConfig(
+			filepath.Join(c.CertPath, "ca.pem"), filepath.Join(c.CertPath, "cert.pem"), filepath.Join(c.CertPath, "key.pem")))
+	}
+	before := p.Client()
+	options = append(options, client.WithHost(before.DaemonHost()))
+	own, err := testcontainers.NewDockerClientWithOpts(ctx, options...)
+	if err != nil {
+		return err
+	}
+	p.SetClient(own)
+	return before.Close()
+}
+
+// noClock is the refusal of a clock fault for that reason; nil for none.
+func noClock(reason error) error {
+	if reason == nil {
+		return nil
+	}
+	return chaos.Unavailable{What: string(wall.CanClock), Reason: reason.Error()}
+}
+
+// canClock tells whether clocks can be moved on the kernel that the containers run on.
+func (d *docker) canClock() error {
+	d.clockOnce.Do(func() {
+		if d.ourKernel() {
+			d.clockErr = noClock(d.options.Mechanisms.Supports(wall.DoClock))
+			return
+		}
+		d.clockErr = noClock(d.askAgent())
+	})
+	return d.clockErr
+}
+
+// ourKernel tells whether the engine runs on the kernel that this process runs on, as far as can be seen: what a process is given
+// there is then what we are given.
+func (d *docker) ourKernel() bool {
+	release, err := os.ReadFile("/proc/sys/kernel/osrelease")
+	if err != nil || remote(d.api.DaemonHost()) || d.version.Arch != runtime.GOARCH {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), engineTimeout)
+	defer cancel()
+	info, err := d.api.Info(ctx, client.InfoOptions{})
+	return err == nil && info.Info.KernelVersion+"\n" == string(release)
+}
+
+// askAgent starts an agent where the engine is, for one question.
+func (d *docker) askAgent() (err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), agentStartTimeout)
+	defer cancel()
+	logs, err := os.MkdirTemp("", "lockquake-agent-")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = os.RemoveAll(logs) }()
+	run := fmt.Sprintf("ask%d", os.Getpid())
+	book, err := newLogbook(logs)
+	if err != nil {
+		return err
+	}
+	r := &dockerRun{docker: d, request: Request{Run: run}, owner: self(run, false), book: book}
+	image, err := d.ensureSelfImage(ctx)
+	if err != nil {
+		return err
+	}
+	r.images = map[string]string{node.SelfProgram: image}
+	defer func() { err = errors.Join(err, r.close(context.WithoutCancel(ctx))) }()
+	if err := r.startAgent(ctx); err != nil {
+		return err
+	}
+	return r.agent.Supports(ctx, wall.DoClock)
+}
+
+// clocks lists the processes of runs' containers whose clocks an agent may have moved, where they can be seen from here. The kernel must say that a
+// localNode is in the container that the engine names: another machine's pids mean others here.
+func (d *docker) clocks(ctx context.Context) []clockOf {
+	boxes, err := d.api.ContainerList(ctx, client.ContainerListOptions{Filters: make(client.Filters).Add("label", label+"run")})
+	if err != nil {
+		return nil // the engine was asked just before, and its error told
+	}
+	var out []clockOf
+	for _, c := range boxes.Items {
+		box, err := d.api.ContainerInspect(ctx, c.ID, client.ContainerInspectOptions{})
+		if err != nil || box.Container.State == nil {
+			continue
+		}
+		p, err := proc.Find(box.Container.State.Pid)
+		groups, unread := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", p.PID))
+		if err == nil && unread == nil && strings.Contains(string(groups), c.ID) {
+			out = append(out, clockOf{p, faketimeInImage})
+		}
+	}
+	return out
 }

@@ -15,8 +15,11 @@ import (
 	"github.com/testcontainers/testcontainers-go"
 
 	"github.com/lockquake/lockquake/chaos"
+	"github.com/lockquake/lockquake/chaos/disk"
 	"github.com/lockquake/lockquake/internal/agent"
+	"github.com/lockquake/lockquake/internal/agent/proc"
 	"github.com/lockquake/lockquake/internal/clock"
+	"github.com/lockquake/lockquake/internal/node"
 )
 
 // agentCapabilities is all that the agent gets; it is never privileged. KILL sends signals to processes of other
@@ -35,8 +38,8 @@ func (r *dockerRun) startAgent(ctx context.Context) error {
 	startCtx, cancel := context.WithTimeout(ctx, agentStartTimeout)
 	defer cancel()
 	box, err := r.tc.CreateContainer(startCtx, testcontainers.ContainerRequest{
-		Image: r.images[SelfProgram], Name: r.name("agent"), Labels: r.labels("agent", "agent"),
-		Entrypoint: []string{selfInImage}, Cmd: []string{"agent"},
+		Image: r.images[node.SelfProgram], Name: r.name("agent"), Labels: r.labels("agent", "agent"),
+		Entrypoint: []string{selfInImage}, Cmd: node.Own("agent")[1:],
 		ConfigModifier: func(c *container.Config) {
 			c.OpenStdin, c.StdinOnce, c.AttachStdin = true, true, true
 		},
@@ -49,7 +52,7 @@ func (r *dockerRun) startAgent(ctx context.Context) error {
 			h.SecurityOpt = []string{"apparmor=unconfined", "no-new-privileges"}
 			h.ReadonlyRootfs, h.AutoRemove = true, true
 			h.LogConfig = container.LogConfig{Type: "none"}
-			if slices.ContainsFunc(r.request.Specs, func(s Spec) bool { return slices.Contains(s.Preparations, chaos.LoopDisk) }) {
+			if slices.ContainsFunc(r.request.Specs, func(s node.Spec) bool { return slices.Contains(s.Preparations, disk.LoopDisk) }) {
 				disksForAgent(h)
 			}
 		},
@@ -114,7 +117,7 @@ type throughEngine struct {
 func (t throughEngine) signal(ctx context.Context, name string) error {
 	_, err := t.api.ContainerKill(ctx, t.container, client.ContainerKillOptions{Signal: "SIG" + name})
 	if cerrdefs.IsConflict(err) || cerrdefs.IsNotFound(err) {
-		return fmt.Errorf("%w: %w", agent.ErrNoProcess, err)
+		return fmt.Errorf("%w: %w", proc.ErrNoProcess, err)
 	}
 	return err
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/moby/moby/client"
 
 	"github.com/lockquake/lockquake/chaos"
+	"github.com/lockquake/lockquake/internal/node"
 )
 
 const (
@@ -28,7 +29,9 @@ func projectImage(key string) string { return "lockquake-" + key + ":latest" }
 
 // resolveImages finds, pulls or makes every image that the run needs, before anything is started.
 func (r *dockerRun) resolveImages(ctx context.Context) error {
-	r.images = make(map[string]string)
+	if r.images == nil {
+		r.images = make(map[string]string)
+	}
 	keys := make(map[string]bool)
 	for _, s := range r.request.Specs {
 		keys[s.Image] = true
@@ -39,9 +42,12 @@ func (r *dockerRun) resolveImages(ctx context.Context) error {
 		}
 	}
 	if r.request.Agent {
-		keys[SelfProgram] = true
+		keys[node.SelfProgram] = true
 	}
 	for key := range keys {
+		if _, known := r.images[key]; known {
+			continue
+		}
 		ref, err := r.resolve(ctx, key)
 		if err != nil {
 			return err
@@ -55,7 +61,7 @@ func (r *dockerRun) resolve(ctx context.Context, key string) (string, error) {
 	if ref, ok := r.request.Images[key]; ok {
 		return ref, r.ensurePulled(ctx, ref)
 	}
-	if key == SelfProgram {
+	if key == node.SelfProgram {
 		return r.ensureSelfImage(ctx)
 	}
 	ref := projectImage(key)
@@ -144,7 +150,7 @@ func SelfImage(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	ref := ContainerImage(SelfProgram)
+	ref := ContainerImage(node.SelfProgram)
 	if _, err := d.api.ImageTag(ctx, client.ImageTagOptions{Source: made, Target: ref}); err != nil {
 		return "", fmt.Errorf("name image %s %s: %w", made, ref, err)
 	}

@@ -18,12 +18,14 @@ import (
 	"github.com/moby/moby/api/types/network"
 	"github.com/moby/moby/client"
 	"github.com/testcontainers/testcontainers-go"
+
+	"github.com/lockquake/lockquake/internal/node"
 )
 
 // containerNode drives one node in a container.
 type containerNode struct {
 	run  *dockerRun
-	spec Spec
+	spec node.Spec
 	node *Node
 	box  testcontainers.Container
 	// limits says what limits the engine read back; "" where there are none.
@@ -79,7 +81,7 @@ func (r *dockerRun) create(ctx context.Context, n *Node) (*containerNode, error)
 }
 
 // limitsOf reads back from the engine what limits a container has.
-func (r *dockerRun) limitsOf(ctx context.Context, id string, want Limits) (string, error) {
+func (r *dockerRun) limitsOf(ctx context.Context, id string, want node.Limits) (string, error) {
 	if want.None() {
 		return "", nil
 	}
@@ -89,15 +91,15 @@ func (r *dockerRun) limitsOf(ctx context.Context, id string, want Limits) (strin
 	}
 	h := info.Container.HostConfig
 	found := fmt.Sprintf("NanoCpus %d, Memory %d, MemorySwap %d", h.NanoCPUs, h.Memory, h.MemorySwap)
-	if h.NanoCPUs != want.nanoCPUs() || h.Memory != want.Memory {
-		return "", want.notHeld(found)
+	if h.NanoCPUs != nanoCPUs(want) || h.Memory != want.Memory {
+		return "", notHeld(want, found)
 	}
 	return want.String() + " (" + found + ")", nil
 }
 
-func (r *dockerRun) hostConfig(h *container.HostConfig, spec Spec, f fitting) {
+func (r *dockerRun) hostConfig(h *container.HostConfig, spec node.Spec, f fitting) {
 	h.NetworkMode = container.NetworkMode(r.networkName())
-	h.NanoCPUs, h.Memory, h.MemorySwap = spec.Limits.nanoCPUs(), spec.Limits.Memory, spec.Limits.Memory
+	h.NanoCPUs, h.Memory, h.MemorySwap = nanoCPUs(spec.Limits), spec.Limits.Memory, spec.Limits.Memory
 	if spec.Stdio {
 		h.LogConfig = container.LogConfig{Type: "none"} // every event would be written twice
 	} else {
@@ -108,7 +110,7 @@ func (r *dockerRun) hostConfig(h *container.HostConfig, spec Spec, f fitting) {
 		h.Mounts = append(h.Mounts, diskVolume(f.disk))
 	case f.data != "":
 		h.Mounts = append(h.Mounts, mount.Mount{Type: mount.TypeBind, Source: f.data, Target: dataDir})
-	case spec.Role == Server:
+	case spec.Role == node.Server:
 		// A volume is a plain directory of the engine's machine: no overlay file system between the service and fsync.
 		h.Mounts = append(h.Mounts, mount.Mount{Type: mount.TypeVolume, Target: dataDir})
 	}
@@ -230,7 +232,7 @@ func (c *containerNode) published(ctx context.Context, port string) (string, err
 	if err != nil {
 		return "", fmt.Errorf("find the engine's host: %w", err)
 	}
-	i := slices.IndexFunc(c.spec.Ports, func(p Port) bool { return p.Name == port })
+	i := slices.IndexFunc(c.spec.Ports, func(p node.Port) bool { return p.Name == port })
 	mapped, err := c.box.MappedPort(ctx, strconv.Itoa(c.spec.Ports[i].Number)+"/tcp")
 	if err != nil {
 		return "", fmt.Errorf("find the published port %s of %s: %w", port, c.spec.Name, err)

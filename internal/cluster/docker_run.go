@@ -6,37 +6,47 @@ import (
 	"fmt"
 	"maps"
 	"net/netip"
+	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	cerrdefs "github.com/containerd/errdefs"
+	"github.com/moby/moby/api/types/container"
 	"github.com/moby/moby/api/types/network"
 	"github.com/moby/moby/client"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/lockquake/lockquake/internal/agent"
 	"github.com/lockquake/lockquake/internal/clock"
+	"github.com/lockquake/lockquake/internal/node"
 )
 
 // dockerRun is what one run has in the engine.
 type dockerRun struct {
 	*docker
-	request Request
-	owner   owner
-	book    *logbook
-	place   Place
-	images  map[string]string // image key -> reference
-	network string            // id
-	subnet  netip.Prefix
-	near    bool // the supervisor reaches containers by their addresses
+	request  Request
+	owner    owner
+	book     *logbook
+	place    node.Place
+	password string            // of all servers that ask for one
+	images   map[string]string // image key -> reference
+	network  string            // id
+	subnet   netip.Prefix
+	near     bool // the supervisor reaches containers by their addresses
 
+	nodes   []*Node
+	agentUp chan struct{} // closed when the agent was started, or could not be
+	agent   *agent.Client // nil: the engine does what the agent would
+
+	dockerOwed
+}
+
+// dockerOwed is what a run has made in the engine and must take back.
+type dockerOwed struct {
 	mu         sync.Mutex
-	containers []string // ids of the nodes', in the order of creation
-	agentBox   string   // id of the agent's container
-	nodes      []*Node
-	agentUp    chan struct{}                 // closed when the agent was started, or could not be
-	agent      *agent.Client                 // nil: the engine does what the agent would
+	containers []string                      // ids of the nodes', in the order of creation
+	agentBox   string                        // id of the agent's container
 	stopping   map[string][]func()           // by node, ends its streams
 	unfit      []func(context.Context) error // undoes what nodes were prepared with
 }
@@ -53,14 +63,8 @@ func (r *dockerRun) open(ctx context.Context, c *Cluster) error {
 		return err
 	}
 	r.place = ownAddresses(r.request.Specs, r.subnet)
-	c.Nodes = make([]*Node, len(r.request.Specs))
 	g, gctx := errgroup.WithContext(ctx)
-	for i, spec := range r.request.Specs {
-		g.Go(func() (err error) {
-			c.Nodes[i], err = r.newNode(gctx, spec)
-			return err
-		})
-	}
+	g.Go(func() error { return r.furnish(gctx, c, 0, nil) })
 	agentReason := "no scenario of this run needs it"
 	if !r.request.Agent {
 		close(r.agentUp)
@@ -78,14 +82,31 @@ func (r *dockerRun) open(ctx context.Context, c *Cluster) error {
 	if err := g.Wait(); err != nil {
 		return err
 	}
-	r.nodes = c.Nodes
 	c.Describe["agent"] = agentReason
 	c.Describe["network"] = r.subnet.String()
+	return nil
+}
+
+// furnish makes the nodes from that number on, side by side. Those of boxes have a container already.
+func (r *dockerRun) furnish(ctx context.Context, c *Cluster, from int, boxes map[int]*containerNode) error {
+	made := make([]*Node, len(r.request.Specs)-from)
+	g, ctx := errgroup.WithContext(ctx)
+	for i := range made {
+		g.Go(func() (err error) {
+			made[i], err = r.newNode(ctx, r.request.Specs[from+i], boxes[from+i])
+			return err
+		})
+	}
+	if err := g.Wait(); err != nil {
+		return err
+	}
+	c.furnish(from, made)
+	r.nodes = c.Nodes
 	for key, ref := range r.images {
 		c.Describe["image_"+key] = ref
 	}
-	for _, n := range c.Nodes {
-		c.Describe["address_"+n.Name()] = n.place.Host(n.Name())
+	for _, n := range made {
+		c.Describe[addressKey(n.Name())] = n.place.Host(n.Name())
 		if l := n.driver.(*containerNode).limits; l != "" {
 			c.Describe[limitsKey(n.Name())] = l
 		}
@@ -93,16 +114,30 @@ func (r *dockerRun) open(ctx context.Context, c *Cluster) error {
 	return nil
 }
 
-// newNode makes a node with its container.
-func (r *dockerRun) newNode(ctx context.Context, spec Spec) (*Node, error) {
-	n := &Node{spec: spec, place: r.place.of(spec.Name, dataDir)}
+// newNode makes a node with its container, or in one that there is.
+func (r *dockerRun) newNode(ctx context.Context, spec node.Spec, box *containerNode) (*Node, error) {
+	n := newNode(spec, r.place.Of(spec.Name, dataDir).Guarded(spec, secretInImage))
+	if box != nil {
+		n.driver = &containerNode{run: r, spec: spec, node: n, box: box.box, limits: box.limits, fitting: box.fitting}
+		return n, nil
+	}
+	if spec.Secret != nil {
+		n.password = r.password
+	}
 	driver, err := r.create(ctx, n)
 	if err != nil {
 		return nil, fmt.Errorf("make the container of %s: %w", spec.Name, err)
 	}
 	n.driver = driver
-	return n, nil
+	if n.place.Secret != "" {
+		// Whoever the image's user is may read it: nobody but the node's own programs sees these files.
+		err = r.put(ctx, driver.box.GetContainerID(), n.place.Secret, spec.Secret(r.password))
+	}
+	return n, err
 }
+
+// secretInImage is where a container finds its password.
+const secretInImage = "/lockquake-secret"
 
 // makeNetwork makes a private network with a subnet of its own: the engine gives fixed addresses only in such.
 func (r *dockerRun) makeNetwork(ctx context.Context) error {
@@ -157,28 +192,29 @@ func hasAddress(a netip.Addr) bool {
 
 func (r *dockerRun) networkName() string   { return "lockquake-" + r.request.Run }
 func (r *dockerRun) name(of string) string { return "lockquake-" + r.request.Run + "-" + of }
-func (r *dockerRun) remember(container string) {
-	r.locked(func() { r.containers = append(r.containers, container) })
+
+func (o *dockerOwed) remember(container string) {
+	o.locked(func() { o.containers = append(o.containers, container) })
 }
 
 // atClose has f called when the node is gone.
-func (r *dockerRun) atClose(node string, f func()) {
-	r.locked(func() {
-		if r.stopping == nil {
-			r.stopping = map[string][]func(){}
+func (o *dockerOwed) atClose(node string, f func()) {
+	o.locked(func() {
+		if o.stopping == nil {
+			o.stopping = map[string][]func(){}
 		}
-		r.stopping[node] = append(r.stopping[node], f)
+		o.stopping[node] = append(o.stopping[node], f)
 	})
 }
 
-func (r *dockerRun) locked(f func()) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
+func (o *dockerOwed) locked(f func()) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
 	f()
 }
 
 // labels returns the labels of one container.
-func (r *dockerRun) labels(name string, role Role) map[string]string {
+func (r *dockerRun) labels(name string, role node.Role) map[string]string {
 	out := maps.Clone(r.owner.labels())
 	out[label+"node"], out[label+"role"] = name, string(role)
 	return out
@@ -266,4 +302,91 @@ func removeNetwork(ctx context.Context, api client.APIClient, id string, tries i
 		}
 	}
 	return fmt.Errorf("remove network %.12s: %w", id, err)
+}
+
+func (r *dockerRun) logs() *logbook { return r.book }
+
+// vacate ends the node's process. The container of our own binary stays, for renew to look at; any other is removed.
+func (r *dockerRun) vacate(ctx context.Context, n *Node) error {
+	c := n.driver.(*containerNode)
+	if c.spec.Image != node.SelfProgram {
+		return r.discard(ctx, c)
+	}
+	if n.Running() {
+		_, err := r.api.ContainerKill(ctx, c.box.GetContainerID(), client.ContainerKillOptions{Signal: "SIGKILL"})
+		if err != nil && !cerrdefs.IsConflict(err) { // a conflict: it has just ended by itself
+			return fmt.Errorf("kill its container: %w", err)
+		}
+		select {
+		case <-n.Exited():
+		case <-ctx.Done():
+			return fmt.Errorf("its process does not end: %w", ctx.Err())
+		}
+	}
+	r.stopStreams(n.Name())
+	return nil
+}
+
+// discard removes a container.
+func (r *dockerRun) discard(ctx context.Context, c *containerNode) error {
+	id := c.box.GetContainerID()
+	if err := removeContainer(ctx, r.api, id); err != nil {
+		return err
+	}
+	r.locked(func() { r.containers = slices.DeleteFunc(r.containers, func(known string) bool { return known == id }) })
+	r.stopStreams(c.spec.Name)
+	return nil
+}
+
+func (o *dockerOwed) stopStreams(node string) {
+	var stopping []func()
+	o.locked(func() {
+		stopping = o.stopping[node]
+		delete(o.stopping, node)
+	})
+	for _, stop := range stopping {
+		stop()
+	}
+}
+
+// renew makes the containers of another run. One of our own binary is started again where the same node has the same address and nothing
+// was written into it: the engine gives it another process, in other namespaces, and what it sees of files is as it was. That is twice as
+// quick as another container.
+func (r *dockerRun) renew(ctx context.Context, c *Cluster, specs []node.Spec, from int) error {
+	r.request.Specs = specs
+	if err := r.resolveImages(ctx); err != nil {
+		return err
+	}
+	for i, s := range specs[from:] {
+		ownAddress(r.place, s, from+i, r.subnet)
+	}
+	boxes := map[int]*containerNode{}
+	var mu sync.Mutex
+	g, gctx := errgroup.WithContext(ctx)
+	for i, n := range c.Nodes[from:] {
+		i += from // the same number has the same address
+		old := n.driver.(*containerNode)
+		if n.spec.Image != node.SelfProgram {
+			continue // it is gone
+		}
+		g.Go(func() error {
+			if i >= len(specs) || n.Name() != specs[i].Name || n.Differs(specs[i]) != "" || !old.untouched(gctx) {
+				return r.discard(gctx, old)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			boxes[i] = old
+			return nil
+		})
+	}
+	if err := g.Wait(); err != nil {
+		return err
+	}
+	return r.furnish(ctx, c, from, boxes)
+}
+
+// untouched asks the engine whether a container's files are those of its image; the empty data directory is the engine's own work.
+func (c *containerNode) untouched(ctx context.Context) bool {
+	diff, err := c.run.api.ContainerDiff(ctx, c.box.GetContainerID(), client.ContainerDiffOptions{})
+	return err == nil && !slices.ContainsFunc(diff.Changes, func(f container.FilesystemChange) bool { return f.Path != dataDir })
 }

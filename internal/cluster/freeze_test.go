@@ -38,7 +38,7 @@ func frosty(t *testing.T, n *Node, want bool) (known bool) {
 		t.Fatalf("frozen %t is wanted: %+v, %v", want, f, err)
 	}
 	t.Logf("%s: %s", n.Name(), f.Said)
-	return f.Known
+	return f.Known()
 }
 
 func pausesInTheIce(t *testing.T, n *Node) {

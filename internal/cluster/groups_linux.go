@@ -14,7 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/lockquake/lockquake/chaos"
-	"github.com/lockquake/lockquake/internal/agent"
+	"github.com/lockquake/lockquake/internal/agent/cgroup"
+	"github.com/lockquake/lockquake/internal/node"
 )
 
 // hierarchy is where control groups are made: below one folder that has both controllers (version 2), or below one for
@@ -43,7 +44,7 @@ func findHierarchy() (hierarchy, error) {
 		return hierarchy{}, fmt.Errorf("look for the own control group: %w", err)
 	}
 	one := hierarchy{version: 1}
-	for _, m := range agent.ControlMounts(string(mounts)) {
+	for _, m := range cgroup.Mounts(string(mounts)) {
 		if m.Version == 2 {
 			has, err := os.ReadFile(filepath.Join(m.Point, "cgroup.controllers"))
 			if f := strings.Fields(string(has)); err == nil && slices.Contains(f, "cpu") && slices.Contains(f, "memory") {
@@ -65,7 +66,7 @@ func findHierarchy() (hierarchy, error) {
 }
 
 // below returns the folder of a group, or the mount point where the group is not within what is mounted.
-func below(m agent.ControlMount, group string) string {
+func below(m cgroup.Mount, group string) string {
 	if path, ok := m.Folder("", group); ok {
 		return path
 	}
@@ -74,7 +75,7 @@ func below(m agent.ControlMount, group string) string {
 
 // ownGroup reads from /proc/self/cgroup the group of one version 1 controller.
 func ownGroup(text, controller string) string {
-	if group, ok := agent.ControlGroup(text, controller); ok {
+	if group, ok := cgroup.Group(text, controller); ok {
 		return group
 	}
 	return "/"
@@ -132,9 +133,9 @@ func removeGroups(tops []string) error {
 	for _, top := range tops {
 		nodes, _ := filepath.Glob(filepath.Join(top, "*", "cgroup.procs"))
 		for _, file := range nodes {
-			errs = append(errs, agent.RemoveControlGroup(filepath.Dir(file)))
+			errs = append(errs, cgroup.Remove(filepath.Dir(file)))
 		}
-		errs = append(errs, agent.RemoveControlGroup(top))
+		errs = append(errs, cgroup.Remove(top))
 	}
 	return errors.Join(errs...)
 }
@@ -158,7 +159,7 @@ type group struct {
 const cpuPeriod = 100000
 
 // node makes the group of one node. The text says what was read back.
-func (g *groups) node(name string, l Limits) (*group, string, error) {
+func (g *groups) node(name string, l node.Limits) (*group, string, error) {
 	n := &group{back: g.hierarchy}
 	n.version, n.cpu, n.memory = g.version, filepath.Join(g.tops[0], name), filepath.Join(g.tops[len(g.tops)-1], name)
 	for _, f := range n.folders() {
@@ -181,11 +182,23 @@ func (g *groups) node(name string, l Limits) (*group, string, error) {
 		}
 		got := s.file + " " + strings.TrimSpace(string(b))
 		if got != s.file+" "+s.value {
-			return nil, "", l.notHeld(got)
+			return nil, "", notHeld(l, got)
 		}
 		found = append(found, got)
 	}
 	return n, l.String() + " (" + strings.Join(found, ", ") + ")", nil
+}
+
+// remove removes the group; a node without limits has none.
+func (n *group) remove() error {
+	if n == nil {
+		return nil
+	}
+	var errs []error
+	for _, f := range n.folders() {
+		errs = append(errs, cgroup.Remove(f))
+	}
+	return errors.Join(errs...)
 }
 
 // setting is one file of a control group.
@@ -194,7 +207,7 @@ type setting struct {
 	optional            bool // kernels without swap accounting do not have it
 }
 
-func (n *group) settings(l Limits) []setting {
+func (n *group) settings(l node.Limits) []setting {
 	var out []setting
 	quota := strconv.FormatInt(int64(math.Round(l.CPUs*cpuPeriod)), 10)
 	// The kernel counts whole pages.
@@ -252,7 +265,7 @@ func probeLimits() (string, error) {
 	if err != nil {
 		return "", noLimits(err)
 	}
-	_, _, err = g.node("probe", Limits{CPUs: 1, Memory: 64 << 20})
+	_, _, err = g.node("probe", node.Limits{CPUs: 1, Memory: 64 << 20})
 	if err = errors.Join(err, g.remove()); err != nil {
 		return "", noLimits(err)
 	}

@@ -4,7 +4,8 @@ import (
 	"reflect"
 	"testing"
 
-	"github.com/lockquake/lockquake/internal/agent"
+	"github.com/lockquake/lockquake/internal/agent/cgroup"
+	"github.com/lockquake/lockquake/internal/node"
 )
 
 func TestTheOwnGroupIsRead(t *testing.T) {
@@ -18,7 +19,7 @@ func TestTheOwnGroupIsRead(t *testing.T) {
 
 func TestAGroupOutsideOfTheMountIsItsTop(t *testing.T) {
 	dir := t.TempDir()
-	m := agent.ControlMount{Root: "/docker/abc", Point: dir}
+	m := cgroup.Mount{Root: "/docker/abc", Point: dir}
 	for group, want := range map[string]string{"/docker/abc": dir, "/docker/abc/gone": dir, "/elsewhere": dir} {
 		if got := below(m, group); got != want {
 			t.Errorf("%s is at %s, want %s", group, got, want)
@@ -27,7 +28,7 @@ func TestAGroupOutsideOfTheMountIsItsTop(t *testing.T) {
 }
 
 func TestSettingsOfAGroup(t *testing.T) {
-	l := Limits{CPUs: 0.29, Memory: 64<<20 + 1} // 0.29 has no exact binary form
+	l := node.Limits{CPUs: 0.29, Memory: 64<<20 + 1} // 0.29 has no exact binary form
 	for version, want := range map[int][]string{
 		1: {"cpu.cfs_period_us=100000", "cpu.cfs_quota_us=29000", "memory.limit_in_bytes=67108864", "memory.memsw.limit_in_bytes=67108864"},
 		2: {"cpu.max=29000 100000", "memory.max=67108864", "memory.swap.max=0"},

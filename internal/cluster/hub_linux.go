@@ -1,21 +1,26 @@
 package cluster
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net"
 	"net/netip"
 	"os"
-	"strings"
+	"os/exec"
+	"sync"
+	"syscall"
 
+	"github.com/lockquake/lockquake/internal/agent/proc"
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
 )
 
 // hub is the network of a local run: one namespace for each node, and one more that holds the bridge which joins them.
-// The bridge is not in the supervisor's namespace because there the machine's own packet filter (Docker's, say, which
-// drops what is forwarded) would rule over it. The supervisor reaches the bridge by one link, named linkPrefix + run.
+// The bridge is not in the supervisor's namespace: there the machine's own packet filter (Docker's, say, which
+// drops what is forwarded) would rule over it, and every user of the machine could reach the nodes. No link leads out of the network: the
+// supervisor dials from within the bridge's namespace, and a node reaches nothing but the other nodes.
 //
 // Namespaces have no names: they are held open by this process and its children, so the kernel removes them, with the
 // bridge and all links, when the last of these is gone, however it went.
@@ -24,20 +29,19 @@ type hub struct {
 	origin netns.NsHandle // the supervisor's own
 	bridge netns.NsHandle
 	nodes  []netns.NsHandle
-	link   string
+
+	dialing sync.RWMutex // held while somebody dials, so that bridge is not closed meanwhile
 }
 
 // hubRequest describes the network to be made.
 type hubRequest struct {
-	run    string
-	tag    string // the owner, written on the supervisor's link
 	subnet netip.Prefix
 	nodes  int
 }
 
 // newHub makes the network on the run's thread. On an error nothing is left behind.
 func newHub(t *thread, r hubRequest) (*hub, error) {
-	h := &hub{subnet: r.subnet, origin: netns.None(), bridge: netns.None(), link: linkPrefix + r.run}
+	h := &hub{subnet: r.subnet, origin: netns.None(), bridge: netns.None()}
 	err := t.do(func() error {
 		var err error
 		if h.origin, err = netns.Get(); err != nil {
@@ -46,7 +50,8 @@ func newHub(t *thread, r hubRequest) (*hub, error) {
 		return errors.Join(h.make(r), netns.Set(h.origin))
 	})
 	if err != nil {
-		return nil, errors.Join(err, h.close())
+		h.close()
+		return nil, err
 	}
 	return h, nil
 }
@@ -62,30 +67,64 @@ func (h *hub) make(r hubRequest) error {
 		return fmt.Errorf("talk to the kernel's network: %w", err)
 	}
 	defer in.Close()
+	own := hostAddr(h.subnet, 1)
 	bridge := &netlink.Bridge{LinkAttrs: named("br0")}
+	bridge.HardwareAddr = hardware(own) // else it would take another whenever nodes come and go
 	if err := in.LinkAdd(bridge); err != nil {
 		return fmt.Errorf("make a bridge: %w", err)
 	}
 	if err := up(in, "br0"); err != nil {
 		return err
 	}
-	gateway := netip.PrefixFrom(hostAddr(h.subnet, 1), h.subnet.Bits())
-	err = join(in, end{bridgeEnd: "host", name: h.link, ns: h.origin, addr: gateway, alias: aliasPrefix + r.tag})
-	if err != nil {
+	if err := address(in, bridge, netip.PrefixFrom(own, h.subnet.Bits())); err != nil {
 		return err
 	}
-	for i := range r.nodes {
+	return h.seats(in, r.nodes)
+}
+
+// seats makes namespaces until there are so many.
+func (h *hub) seats(in *netlink.Handle, nodes int) error {
+	for i := len(h.nodes); i < nodes; i++ {
 		ns, err := netns.New()
 		if err != nil {
 			return fmt.Errorf("make a network namespace: %w", err)
 		}
 		h.nodes = append(h.nodes, ns)
 		addr := netip.PrefixFrom(hostAddr(h.subnet, firstHost+i), h.subnet.Bits())
-		if err := join(in, end{bridgeEnd: fmt.Sprintf("n%d", i), name: "eth0", ns: ns, addr: addr}); err != nil {
+		if err := join(in, end{bridgeEnd: bridgeEnd(i), name: "eth0", ns: ns, addr: addr}); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// renew removes the namespaces from that number on, and makes others in their place until there are so many.
+func (h *hub) renew(t *thread, from, nodes int) error {
+	return t.do(func() error {
+		in, err := netlink.NewHandleAt(h.bridge, unix.NETLINK_ROUTE)
+		if err != nil {
+			return fmt.Errorf("talk to the kernel's network: %w", err)
+		}
+		defer in.Close()
+		for i := from; i < len(h.nodes); i++ {
+			// By itself the link would go only some time after its namespace.
+			if err := in.LinkDel(&netlink.GenericLink{LinkAttrs: named(bridgeEnd(i))}); err != nil {
+				return fmt.Errorf("remove the link %s: %w", bridgeEnd(i), err)
+			}
+			_ = h.nodes[i].Close()
+		}
+		h.nodes = h.nodes[:from]
+		return errors.Join(h.seats(in, nodes), netns.Set(h.origin))
+	})
+}
+
+// bridgeEnd is the bridge's end of a node's link.
+func bridgeEnd(node int) string { return fmt.Sprintf("n%d", node) }
+
+// hardware is the hardware address of whoever has the address: the same for all who have it one after another, whom the others' tables of
+// neighbours would miss else.
+func hardware(a netip.Addr) net.HardwareAddr {
+	return append(net.HardwareAddr{0x02, 0x42}, a.AsSlice()...)
 }
 
 // end is the far end of a link to the bridge.
@@ -94,7 +133,6 @@ type end struct {
 	name      string
 	ns        netns.NsHandle
 	addr      netip.Prefix
-	alias     string
 }
 
 // join links a namespace to the bridge and gives it its address.
@@ -105,7 +143,7 @@ func join(in *netlink.Handle, e end) error {
 	}
 	attrs := named(e.bridgeEnd)
 	attrs.MasterIndex = br.Attrs().Index
-	veth := &netlink.Veth{LinkAttrs: attrs, PeerName: e.name, PeerNamespace: netlink.NsFd(int(e.ns))}
+	veth := &netlink.Veth{LinkAttrs: attrs, PeerName: e.name, PeerNamespace: netlink.NsFd(int(e.ns)), PeerHardwareAddr: hardware(e.addr.Addr())}
 	if err := in.LinkAdd(veth); err != nil {
 		return fmt.Errorf("make the link %s: %w", e.name, err)
 	}
@@ -121,19 +159,37 @@ func join(in *netlink.Handle, e end) error {
 	if err != nil {
 		return fmt.Errorf("find the link %s: %w", e.name, err)
 	}
-	if e.alias != "" {
-		if err := far.LinkSetAlias(link, e.alias); err != nil {
-			return fmt.Errorf("mark the link %s: %w", e.name, err)
-		}
-	}
-	ip := &net.IPNet{IP: e.addr.Addr().AsSlice(), Mask: net.CIDRMask(e.addr.Bits(), 32)}
-	if err := far.AddrAdd(link, &netlink.Addr{IPNet: ip}); err != nil {
-		return fmt.Errorf("give %s the address %v: %w", e.name, e.addr, err)
+	if err := address(far, link, e.addr); err != nil {
+		return err
 	}
 	if err := up(far, e.name); err != nil {
 		return err
 	}
 	return up(far, "lo")
+}
+
+func address(h *netlink.Handle, link netlink.Link, addr netip.Prefix) error {
+	ip := &net.IPNet{IP: addr.Addr().AsSlice(), Mask: net.CIDRMask(addr.Bits(), 32)}
+	if err := h.AddrAdd(link, &netlink.Addr{IPNet: ip}); err != nil {
+		return fmt.Errorf("give %s the address %v: %w", link.Attrs().Name, addr, err)
+	}
+	return nil
+}
+
+// dial connects to a node from within the bridge's namespace, on a thread that ends with it: a socket stays in the namespace that it was made in.
+func (h *hub) dial(ctx context.Context, d net.Dialer, addr string) (conn net.Conn, err error) {
+	h.dialing.RLock()
+	defer h.dialing.RUnlock()
+	t := newThread()
+	defer t.close()
+	err = t.do(func() error {
+		if err := netns.Set(h.bridge); err != nil {
+			return fmt.Errorf("enter the run's network: %w", err)
+		}
+		conn, err = d.DialContext(ctx, "tcp", addr)
+		return err
+	})
+	return conn, err
 }
 
 func named(name string) netlink.LinkAttrs {
@@ -153,52 +209,109 @@ func up(h *netlink.Handle, name string) error {
 	return nil
 }
 
-// close removes the link and lets go of the namespaces.
-func (h *hub) close() error {
-	err := removeLink(h.link)
+// close lets go of the namespaces.
+func (h *hub) close() {
+	h.dialing.Lock()
+	defer h.dialing.Unlock()
 	for _, ns := range append(h.nodes, h.bridge, h.origin) {
 		if ns.IsOpen() {
 			_ = ns.Close()
 		}
 	}
 	h.nodes, h.bridge, h.origin = nil, netns.None(), netns.None()
-	return err
 }
 
-// removeLink removes a link of the supervisor's namespace, and with it its far end; one that is gone is no error.
-func removeLink(name string) error {
-	link, err := netlink.LinkByName(name)
-	if errors.As(err, new(netlink.LinkNotFoundError)) {
-		return nil
-	}
-	if err == nil {
-		err = netlink.LinkDel(link)
-	}
-	if err != nil && !errors.Is(err, unix.ENODEV) && !errors.Is(err, os.ErrNotExist) {
-		return fmt.Errorf("remove the link %s: %w", name, err)
-	}
-	return nil
+// thread is a system thread of our own. All children of a run are started from it, for two reasons: a child takes the
+// network namespace of the thread that starts it, and the kernel kills it when that thread ends, which must therefore
+// live as long as the run.
+type thread struct {
+	jobs chan func()
+	done chan struct{}
 }
 
-// listTries is how often links are listed anew that changed while they were listed.
-const listTries = 20
+func newThread() *thread {
+	t := &thread{jobs: make(chan func()), done: make(chan struct{})}
+	go func() {
+		defer close(t.done)
+		proc.OnOwnThread(func() {
+			for job := range t.jobs {
+				job()
+			}
+		})
+	}()
+	return t
+}
 
-// markedLinks lists the links of local runs in the supervisor's namespace, by name, with their owners.
-func markedLinks() (map[string]owner, error) {
-	links, err := netlink.LinkList()
-	for tries := 1; errors.Is(err, netlink.ErrDumpInterrupted) && tries < listTries; tries++ { // a link came or went meanwhile
-		links, err = netlink.LinkList()
+// do runs f on the thread.
+func (t *thread) do(f func() error) error {
+	result := make(chan error, 1)
+	t.jobs <- func() { result <- f() }
+	return <-result
+}
+
+func (t *thread) close() {
+	close(t.jobs)
+	<-t.done
+}
+
+// start starts a command where it belongs. A thread that does not find back would start others in the wrong place.
+func (t *thread) start(cmd *exec.Cmd, s seat) error {
+	return t.do(func() error {
+		back, err := s.take(cmd)
+		if err == nil {
+			err = cmd.Start()
+		}
+		lost := back()
+		if err == nil && lost != nil {
+			_ = cmd.Process.Kill()
+			_ = cmd.Wait()
+		}
+		return errors.Join(err, lost)
+	})
+}
+
+// seat is where a child belongs: in a node's network namespace (the supervisor's own for node -1 or without hub), and in
+// a control group where it has limits.
+type seat struct {
+	hub   *hub
+	node  int
+	group *group // nil: no limits
+}
+
+// take brings the calling thread there; back, never nil, brings it back from wherever it came to.
+func (s seat) take(cmd *exec.Cmd) (back func() error, err error) {
+	var undo []func() error
+	back = func() error {
+		var errs []error
+		for _, f := range undo {
+			errs = append(errs, f())
+		}
+		return errors.Join(errs...)
 	}
-	if err != nil {
-		return nil, fmt.Errorf("list the network links: %w", err)
-	}
-	out := make(map[string]owner)
-	for _, l := range links {
-		a := l.Attrs()
-		tag, marked := strings.CutPrefix(a.Alias, aliasPrefix)
-		if o, ok := ownerTag(tag); ok && marked && strings.HasPrefix(a.Name, linkPrefix) {
-			out[a.Name] = o
+	if s.group != nil {
+		leave, err := s.group.enter(cmd)
+		undo = append(undo, leave)
+		if err != nil {
+			return back, err
 		}
 	}
-	return out, nil
+	if s.hub == nil || s.node < 0 {
+		return back, nil
+	}
+	undo = append(undo, func() error { return netns.Set(s.hub.origin) })
+	return back, netns.Set(s.hub.nodes[s.node])
+}
+
+// childAttributes makes the kernel kill the child when the supervisor is gone, stopped or not.
+func childAttributes(survives bool) *syscall.SysProcAttr {
+	a := &syscall.SysProcAttr{Setpgid: true}
+	if !survives {
+		a.Pdeathsig = syscall.SIGKILL
+	}
+	return a
+}
+
+func ownedByUs(info os.FileInfo) bool {
+	s, ok := info.Sys().(*syscall.Stat_t)
+	return ok && int(s.Uid) == os.Getuid()
 }

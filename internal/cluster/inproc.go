@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/lockquake/lockquake/chaos"
+	"github.com/lockquake/lockquake/chaos/process"
+	"github.com/lockquake/lockquake/internal/node"
 )
 
 // inproc is the provider of goroutines.
@@ -42,8 +44,8 @@ func NewInproc(main func(ctx context.Context, args []string, stdin io.Reader, st
 func (p *inproc) Name() string { return "inproc" }
 
 // Offers refuses everything: a goroutine has no process of its own.
-func (p *inproc) Offers(c chaos.Capability, _ Role) error {
-	if p.hands != nil && (c == chaos.CanInspect || c == chaos.CanPause || c == chaos.CanKill) {
+func (p *inproc) Offers(c chaos.Capability, _ node.Role) error {
+	if p.hands != nil && (c == chaos.CanInspect || c == chaos.CanPause || c == process.CanKill) {
 		return nil
 	}
 	return noProcess(string(c))
@@ -60,12 +62,13 @@ func (p *inproc) Open(_ context.Context, r Request) (*Cluster, error) {
 		return nil, err
 	}
 	for _, s := range r.Specs {
-		if words := s.Command(Place{}); len(words) > 0 && words[0] != SelfProgram {
+		if words := s.Command(node.Place{}); len(words) > 0 && words[0] != node.SelfProgram {
 			return nil, fmt.Errorf("%s runs %s, which cannot be a goroutine", s.Name, words[0])
 		}
 	}
-	if err := os.MkdirAll(r.LogDir, 0o750); err != nil {
-		return nil, fmt.Errorf("make the log directory: %w", err)
+	book, err := newLogbook(r.LogDir)
+	if err != nil {
+		return nil, err
 	}
 	dir, err := runDir(self(r.Run, false))
 	if err != nil {
@@ -75,14 +78,13 @@ func (p *inproc) Open(_ context.Context, r Request) (*Cluster, error) {
 	if err != nil {
 		return nil, errors.Join(err, os.RemoveAll(dir))
 	}
-	run := &inprocRun{main: p.main, hands: p.hands, dir: dir, logDir: r.LogDir, ports: ports}
+	run := &inprocRun{main: p.main, hands: p.hands, dir: dir, book: book, place: place, ports: ports}
 	run.ctx, run.cancel = context.WithCancel(context.Background())
 	c := &Cluster{close: run.close, Describe: map[string]string{"provider": "inproc", "network": "loopback"}}
-	for _, spec := range r.Specs {
-		n := &Node{spec: spec, place: place.of(spec.Name, filepath.Join(dir, spec.Name))}
-		n.driver = &routine{run: run, node: n}
-		c.Nodes = append(c.Nodes, n)
+	if r.Reuse {
+		c.keeper = run
 	}
+	run.furnish(c, r.Specs, 0)
 	return c, nil
 }
 
@@ -93,36 +95,92 @@ type inprocRun struct {
 	ctx    context.Context // ends at Close
 	cancel context.CancelFunc
 	dir    string
-	logDir string
+	book   *logbook
+	place  node.Place
+	nodes  []*Node
 
 	mu    sync.Mutex
 	ports reservation
-	pipes []io.Closer
-	ends  []*ending
+}
+
+// furnish makes the nodes from that number on.
+func (r *inprocRun) furnish(c *Cluster, specs []node.Spec, from int) {
+	var made []*Node
+	for _, spec := range specs[from:] {
+		n := newNode(spec, r.place.Of(spec.Name, filepath.Join(r.dir, spec.Name)))
+		n.driver = &routine{run: r, node: n}
+		made = append(made, n)
+	}
+	c.furnish(from, made)
+	r.nodes = c.Nodes
+}
+
+func (r *inprocRun) logs() *logbook { return r.book }
+
+func (r *inprocRun) vacate(ctx context.Context, n *Node) error {
+	return errors.Join(n.driver.(*routine).end(ctx), os.RemoveAll(n.place.Dir))
+}
+
+func (r *inprocRun) renew(_ context.Context, c *Cluster, specs []node.Spec, from int) error {
+	for _, s := range specs[from:] {
+		if err := r.ports.place(r.place, s); err != nil {
+			return err
+		}
+	}
+	r.furnish(c, specs, from)
+	return nil
 }
 
 func (r *inprocRun) close(ctx context.Context) error {
 	r.cancel()
 	r.mu.Lock()
-	defer r.mu.Unlock()
 	r.ports.release()
-	for _, p := range r.pipes {
-		_ = p.Close()
-	}
-	for _, e := range r.ends {
-		select {
-		case <-e.seen:
-		case <-ctx.Done():
-			return fmt.Errorf("a node does not end: %w", ctx.Err())
+	r.mu.Unlock()
+	for _, n := range r.nodes {
+		if err := n.driver.(*routine).end(ctx); err != nil {
+			return err
 		}
 	}
 	return os.RemoveAll(r.dir)
+}
+
+// tell writes into a node's log why it ended.
+func (r *inprocRun) tell(node string, why error) {
+	if f, err := r.book.file(node); err == nil {
+		_, _ = fmt.Fprintln(f, why)
+		_ = f.Close()
+	}
 }
 
 // routine drives one node as a goroutine.
 type routine struct {
 	run  *inprocRun
 	node *Node
+
+	mu    sync.Mutex
+	stop  []context.CancelFunc
+	pipes []io.Closer
+	ends  []*ending
+}
+
+// end ends the node, and waits for it.
+func (t *routine) end(ctx context.Context) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, stop := range t.stop {
+		stop()
+	}
+	for _, p := range t.pipes {
+		_ = p.Close()
+	}
+	for _, e := range t.ends {
+		select {
+		case <-e.seen:
+		case <-ctx.Done():
+			return fmt.Errorf("a node does not end: %w", ctx.Err())
+		}
+	}
+	return nil
 }
 
 func (t *routine) start(context.Context) (Stdio, *ending, error) {
@@ -136,21 +194,23 @@ func (t *routine) start(context.Context) (Stdio, *ending, error) {
 	if err := os.MkdirAll(t.node.place.Dir, 0o700); err != nil {
 		return Stdio{}, nil, fmt.Errorf("make its data directory: %w", err)
 	}
+	t.run.mu.Lock()
+	t.run.ports.release(t.node.Name())
+	t.run.mu.Unlock()
 	inR, inW := io.Pipe()
 	outR, outW := io.Pipe()
 	over := newEnding()
-	t.run.mu.Lock()
-	t.run.ports.release(t.node.Name())
-	t.run.pipes = append(t.run.pipes, inW, outR)
-	t.run.ends = append(t.run.ends, over)
-	t.run.mu.Unlock()
+	ctx, stop := context.WithCancel(t.run.ctx)
+	t.mu.Lock()
+	t.stop, t.pipes, t.ends = append(t.stop, stop), append(t.pipes, inW, outR), append(t.ends, over)
+	t.mu.Unlock()
 	go func() {
 		defer close(over.seen)
-		err := t.run.main(t.run.ctx, argv[1:], inR, outW)
+		err := t.run.main(ctx, argv[1:], inR, outW)
 		_ = outW.Close()
 		_ = inR.Close()
 		if err != nil {
-			_ = os.WriteFile(filepath.Join(t.run.logDir, t.node.Name()+".log"), []byte(err.Error()+"\n"), 0o640)
+			t.run.tell(t.node.Name(), err)
 		}
 	}()
 	if !t.node.spec.Stdio {

@@ -13,15 +13,39 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/google/nftables"
 	"github.com/moby/moby/client"
 
 	"github.com/lockquake/lockquake/chaos"
+	"github.com/lockquake/lockquake/internal/agent/all"
 )
 
 func init() {
+	tablesAt = func(pid int) ([]string, error) {
+		space, err := os.Open(fmt.Sprintf("/proc/%d/ns/net", pid))
+		if err != nil {
+			return nil, err
+		}
+		defer func() { _ = space.Close() }()
+		c, err := nftables.New(nftables.WithNetNSFd(int(space.Fd())))
+		if err != nil {
+			return nil, err
+		}
+		tables, err := c.ListTables()
+		if err != nil {
+			return nil, err
+		}
+		var out []string
+		for _, table := range tables {
+			if strings.HasPrefix(table.Name, "lockquake_") {
+				out = append(out, table.Name)
+			}
+		}
+		return out, nil
+	}
 	engineLeft = func(t testing.TB, run string) {
 		t.Helper()
-		d, err := newDocker(DockerOptions{})
+		d, err := newDocker(DockerOptions{Mechanisms: all.All()})
 		if err != nil {
 			t.Logf("no engine to look at: %v", err)
 			return
@@ -80,19 +104,19 @@ func needRoot(t testing.TB) {
 	}
 }
 
-func TestDocker(t *testing.T) { behaves(t, engine(t, DockerOptions{}), "tdocker") }
+func TestDocker(t *testing.T) { behaves(t, engine(t, DockerOptions{Mechanisms: all.All()}), "tdocker") }
 
 func TestDockerWithoutAgent(t *testing.T) {
-	behaves(t, engine(t, DockerOptions{noAgent: true}), "tdocknoag")
+	behaves(t, engine(t, DockerOptions{Mechanisms: all.All(), noAgent: true}), "tdocknoag")
 }
 
 func TestDockerByPublishedPorts(t *testing.T) {
-	behaves(t, engine(t, DockerOptions{published: true}), "tdockpub")
+	behaves(t, engine(t, DockerOptions{Mechanisms: all.All(), published: true}), "tdockpub")
 }
 
 func TestLocalInNamespaces(t *testing.T) {
 	needRoot(t)
-	p, err := NewLocal(LocalOptions{Self: testBinary(t)})
+	p, err := NewLocal(LocalOptions{Mechanisms: all.All(), Self: testBinary(t)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -112,7 +136,7 @@ func TestLocalInNamespaces(t *testing.T) {
 
 func TestTwoRunsSideBySide(t *testing.T) {
 	needRoot(t)
-	p, err := NewLocal(LocalOptions{Self: testBinary(t)})
+	p, err := NewLocal(LocalOptions{Mechanisms: all.All(), Self: testBinary(t)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -155,7 +179,7 @@ func TestNoEngineHelper(t *testing.T) {
 	if err != nil || p.Name() != "local" || !strings.Contains(reason, "no container engine") {
 		t.Errorf("auto without engine: %v, %q, %v", p, reason, err)
 	}
-	if _, err := Sweep(t.Context(), SweepOptions{}); err != nil {
+	if _, err := Sweep(t.Context(), SweepOptions{Mechanisms: all.All()}); err != nil {
 		t.Errorf("sweep without engine: %v", err)
 	}
 }
@@ -180,7 +204,7 @@ func TestChoose(t *testing.T) {
 func TestProbe(t *testing.T) {
 	t.Setenv("LOCKQUAKE_BIN", staticNode(t))
 	seen := map[string]bool{}
-	for _, r := range Probe(t.Context()) {
+	for _, r := range Probe(t.Context(), all.All()) {
 		t.Logf("%-20s %-5t %s", r.Name, r.Available, r.Reason)
 		seen[r.Name] = r.Available
 		if r.Reason == "" || strings.Contains(r.Reason, "\n") {
@@ -198,7 +222,9 @@ func TestProbe(t *testing.T) {
 
 func TestKilledSupervisorInNamespaces(t *testing.T) {
 	needRoot(t)
-	orphans(t, "namespaces", "tkillns")
+	for name, withAgent := range map[string]bool{"alone": false, "with its agent": true} {
+		t.Run(name, func(t *testing.T) { orphans(t, "namespaces", "tkillns", withAgent) })
+	}
 }
 
 // others demands that nothing kept a sweep from its end but networks of other tests that the engine calls active: those tests look at them
@@ -221,31 +247,34 @@ func TestKilledSupervisorOfContainers(t *testing.T) {
 	needRoot(t) // the test looks at the engine's processes in this machine's /proc
 	for provider, run := range map[string]string{"docker": "tkilldock", "docker-without-agent": "tkillnoag"} {
 		t.Run(provider, func(t *testing.T) {
-			d := engine(t, DockerOptions{})
-			paused := abandon(t, provider, run, staticNode(t), func() {
+			d := engine(t, DockerOptions{Mechanisms: all.All()})
+			orders := abandon(t, provider, run, staticNode(t), false, func() {
 				var s Swept
-				others(t, run, s.engine(t.Context(), d, SweepOptions{}))
+				others(t, run, s.engine(t.Context(), d, SweepOptions{Mechanisms: all.All()}))
 				if strings.Contains(strings.Join(append(s.Containers, s.Networks...), " "), run) {
 					t.Errorf("a running supervisor's things were swept: %+v", s)
 				}
 			})
-			if provider == "docker" {
-				for _, p := range paused {
-					goesOn(t, p)
+			for _, s := range orders {
+				if provider == "docker" && s.kind != "power" { // a disk goes with its container
+					undone(t, s)
 				}
 			}
-			swept, err := Sweep(t.Context(), SweepOptions{})
+			swept, err := Sweep(t.Context(), SweepOptions{Mechanisms: all.All()})
 			others(t, run, err)
 			t.Logf("swept %v", swept)
 			names := strings.Join(append(swept.Containers, swept.Networks...), " ")
-			if !strings.Contains(names, "lockquake-"+run+"-echo-1") || !strings.Contains(names, "lockquake-"+run) {
+			if !strings.Contains(names, "lockquake-"+run+"-echo-signal") || !strings.Contains(names, "lockquake-"+run) {
 				t.Errorf("swept: %+v", swept)
 			}
-			for _, p := range paused {
-				gone(t, p)
+			for _, s := range orders {
+				if s.kind == "power" {
+					undone(t, s)
+				}
+				gone(t, s.process)
 			}
 			nothingLeft(t, run)
-			again, err := Sweep(t.Context(), SweepOptions{})
+			again, err := Sweep(t.Context(), SweepOptions{Mechanisms: all.All()})
 			others(t, run, err)
 			if strings.Contains(fmt.Sprint(again.Containers, again.Networks), run) {
 				t.Errorf("swept twice: %+v", again)

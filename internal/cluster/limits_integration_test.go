@@ -10,29 +10,34 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/lockquake/lockquake/internal/agent/all"
+	"github.com/lockquake/lockquake/internal/node"
 )
 
 // limited are four nodes: two that use all the processor they get, and two that take 100 MiB of memory; of each pair
 // one is held to limits.
 func limited(t *testing.T, run string) Request {
-	busy := func(name string, l Limits) Spec {
-		return Spec{Name: name, Role: Server, Image: SelfProgram, Limits: l, Command: func(Place) []string { return []string{SelfProgram, "busy"} }}
+	busy := func(name string, l node.Limits) node.Spec {
+		return node.Spec{Name: name, Role: node.Server, Image: node.SelfProgram, Limits: l, Command: func(node.Place) []string { return []string{node.SelfProgram, "busy"} }}
 	}
-	eater := func(name string, l Limits) Spec {
-		return Spec{
-			Name: name, Role: Server, Image: SelfProgram, Limits: l, Ports: []Port{{Name: "main", Number: 7000}},
-			Command: func(p Place) []string { return []string{SelfProgram, "eat", "100", p.Address(p.Self, "main"), p.Dir} },
+	eater := func(name string, l node.Limits) node.Spec {
+		return node.Spec{
+			Name: name, Role: node.Server, Image: node.SelfProgram, Limits: l, Ports: []node.Port{{Name: "main", Number: 7000}},
+			Command: func(p node.Place) []string {
+				return []string{node.SelfProgram, "eat", "100", p.Address(p.Self, "main"), p.Dir}
+			},
 		}
 	}
-	return Request{Run: run, LogDir: filepath.Join(t.TempDir(), "logs"), Specs: []Spec{
-		busy("busy-free", Limits{}), busy("busy-held", Limits{CPUs: 0.05}),
-		eater("eater-free", Limits{}), eater("eater-held", Limits{Memory: 64 << 20}),
+	return Request{Run: run, LogDir: filepath.Join(t.TempDir(), "logs"), Specs: []node.Spec{
+		busy("busy-free", node.Limits{}), busy("busy-held", node.Limits{CPUs: 0.05}),
+		eater("eater-free", node.Limits{}), eater("eater-held", node.Limits{Memory: 64 << 20}),
 	}}
 }
 
 // holds is what every provider of real processes must do with limits.
 func holds(t *testing.T, p Provider, run string) {
-	if err := p.Offers(CanLimit, Server); err != nil {
+	if err := p.Offers(CanLimit, node.Server); err != nil {
 		t.Skip(err)
 	}
 	c, err := p.Open(t.Context(), limited(t, run))
@@ -105,11 +110,11 @@ func used(t *testing.T, n *Node) time.Duration {
 
 func TestLimitsOfContainers(t *testing.T) {
 	needRoot(t) // the test looks at the engine's processes in this machine's /proc
-	holds(t, engine(t, DockerOptions{}), "tlimdock")
+	holds(t, engine(t, DockerOptions{Mechanisms: all.All()}), "tlimdock")
 }
 
 func TestLimitsOfProcesses(t *testing.T) {
-	p, err := NewLocal(LocalOptions{Self: testBinary(t)})
+	p, err := NewLocal(LocalOptions{Mechanisms: all.All(), Self: testBinary(t)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -122,7 +127,7 @@ func TestGroupsOfADeadRunAreSwept(t *testing.T) {
 	if err != nil {
 		t.Skip(noLimits(err))
 	}
-	if _, _, err := g.node("a", Limits{CPUs: 0.5}); err != nil {
+	if _, _, err := g.node("a", node.Limits{CPUs: 0.5}); err != nil {
 		t.Fatal(err)
 	}
 	for range 2 { // the second time nothing is left to remove

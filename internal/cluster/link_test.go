@@ -11,10 +11,21 @@ import (
 	"github.com/goccy/go-yaml"
 
 	"github.com/lockquake/lockquake/chaos"
+	faults "github.com/lockquake/lockquake/chaos/all"
+	"github.com/lockquake/lockquake/chaos/links"
 	"github.com/lockquake/lockquake/history"
-	"github.com/lockquake/lockquake/internal/agent"
+	"github.com/lockquake/lockquake/internal/agent/all"
 	"github.com/lockquake/lockquake/internal/cluster/testdata/testnode"
+	"github.com/lockquake/lockquake/internal/node"
 )
+
+// takesCounts is a run that keeps what counts the packets of a fault.
+type takesCounts struct {
+	chaos.Run
+	into *chaos.Counted
+}
+
+func (r takesCounts) Counts(c chaos.Counted) { *r.into = c }
 
 // injected injects a link fault and demands that its receipt says so.
 func injected(t *testing.T, name, params string, s chaos.Scope) chaos.Heal {
@@ -29,7 +40,7 @@ func injected(t *testing.T, name, params string, s chaos.Scope) chaos.Heal {
 
 func inject(t *testing.T, name, params string, s chaos.Scope) (chaos.Heal, history.Receipt, error) {
 	t.Helper()
-	k, ok := chaos.Lookup(name)
+	k, ok := faults.Lookup(name)
 	if !ok {
 		t.Fatalf("no fault %s", name)
 	}
@@ -80,7 +91,7 @@ func linksBehave(t *testing.T, p Provider, run string) {
 	cut := func(answer string) bool { return !strings.HasPrefix(answer, "start") }
 
 	var counted chaos.Counted
-	whole := injected(t, "partition", "{}", chaos.Scope{On: all(one), Peers: all(two, client), Counts: func(x chaos.Counted) { counted = x }})
+	whole := injected(t, "partition", "{}", chaos.Scope{On: all(one), Peers: all(two, client), Run: takesCounts{into: &counted}})
 	if answer := dial(one); !cut(answer) {
 		t.Errorf("a client cut off from echo-1 gets %q", answer)
 	}
@@ -142,18 +153,20 @@ func linksBehave(t *testing.T, p Provider, run string) {
 // keyOf returns the key of the first filter that stands at a node.
 func keyOf(t *testing.T, n *Node) string {
 	t.Helper()
-	n.linking.Lock()
-	defer n.linking.Unlock()
-	if len(n.orders) == 0 {
+	n.hand.mu.Lock()
+	defer n.hand.mu.Unlock()
+	if len(n.hand.standing) == 0 {
 		t.Fatalf("nothing stands at %s", n.Name())
 	}
-	return strings.TrimSuffix(n.orders[0].order.Key, "/"+n.Name())
+	return strings.TrimSuffix(n.hand.standing[0].order.Key, "/"+n.Name())
 }
 
-func TestLinksOfContainers(t *testing.T) { linksBehave(t, engine(t, DockerOptions{}), "tlinkdock") }
+func TestLinksOfContainers(t *testing.T) {
+	linksBehave(t, engine(t, DockerOptions{Mechanisms: all.All()}), "tlinkdock")
+}
 
 func TestLinksOfContainersByPublishedPorts(t *testing.T) {
-	c, one, two, _ := opened(t, engine(t, DockerOptions{published: true}), "tlinkpub")
+	c, one, two, _ := opened(t, engine(t, DockerOptions{Mechanisms: all.All(), published: true}), "tlinkpub")
 	heal := injected(t, "partition", "{}", chaos.Scope{On: []chaos.Node{one}, Peers: []chaos.Node{two, c.Node("client-1")}})
 	serves(t, one, "start 1") // through the engine's proxy, which no rule names
 	healed(t, "the partition", heal)
@@ -161,7 +174,7 @@ func TestLinksOfContainersByPublishedPorts(t *testing.T) {
 
 func TestLinksInNamespaces(t *testing.T) {
 	needRoot(t)
-	p, err := NewLocal(LocalOptions{Self: testBinary(t)})
+	p, err := NewLocal(LocalOptions{Mechanisms: all.All(), Self: testBinary(t)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -169,12 +182,12 @@ func TestLinksInNamespaces(t *testing.T) {
 }
 
 func TestLinksOnLoopbackAreUnavailable(t *testing.T) {
-	p, err := NewLocal(LocalOptions{Self: testBinary(t), Loopback: true})
+	p, err := NewLocal(LocalOptions{Mechanisms: all.All(), Self: testBinary(t), Loopback: true})
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, c := range []chaos.Capability{chaos.CanFilter, chaos.CanHold} {
-		if err := p.Offers(c, Server); err == nil || !strings.Contains(err.Error(), "share the loopback address") {
+	for _, c := range []chaos.Capability{links.CanFilter, links.CanHold} {
+		if err := p.Offers(c, node.Server); err == nil || !strings.Contains(err.Error(), "share the loopback address") {
 			t.Errorf("%s: %v", c, err)
 		}
 	}
@@ -189,8 +202,8 @@ func TestLinksOnLoopbackAreUnavailable(t *testing.T) {
 // TestDeafAgent sabotages the agent: it says that it filters, and does not.
 func TestDeafAgent(t *testing.T) {
 	needRoot(t)
-	t.Setenv(testnode.Deaf, agent.DoFilter+","+agent.DoFiltered)
-	p, err := NewLocal(LocalOptions{Self: testBinary(t)})
+	t.Setenv(testnode.Deaf, links.DoFilter+","+links.DoFiltered)
+	p, err := NewLocal(LocalOptions{Mechanisms: all.All(), Self: testBinary(t)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -206,7 +219,7 @@ func TestDeafAgent(t *testing.T) {
 }
 
 func TestPausesOfOneNodeCompose(t *testing.T) {
-	for provider, p := range map[string]Provider{"docker": engine(t, DockerOptions{}), "local": loopbackProvider(t)} {
+	for provider, p := range map[string]Provider{"docker": engine(t, DockerOptions{Mechanisms: all.All()}), "local": loopbackProvider(t)} {
 		t.Run(provider, func(t *testing.T) {
 			_, one, _, _ := opened(t, p, fmt.Sprintf("tpaus%.3s", provider))
 			scope := chaos.Scope{On: []chaos.Node{one}}
@@ -223,7 +236,7 @@ func TestPausesOfOneNodeCompose(t *testing.T) {
 
 func loopbackProvider(t *testing.T) Provider {
 	t.Helper()
-	p, err := NewLocal(LocalOptions{Self: testBinary(t), Loopback: true})
+	p, err := NewLocal(LocalOptions{Mechanisms: all.All(), Self: testBinary(t), Loopback: true})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,13 +2,25 @@ package cluster
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
+	"fmt"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"slices"
+	"strings"
+	"sync"
+	"time"
 
 	"github.com/lockquake/lockquake/chaos"
+	wall "github.com/lockquake/lockquake/chaos/clock"
+	"github.com/lockquake/lockquake/chaos/disk"
+	"github.com/lockquake/lockquake/chaos/links"
+	"github.com/lockquake/lockquake/chaos/process"
 	"github.com/lockquake/lockquake/internal/agent"
+	"github.com/lockquake/lockquake/internal/agent/proc"
+	"github.com/lockquake/lockquake/internal/node"
 )
 
 // LocalOptions says how nodes run as child processes.
@@ -18,6 +30,8 @@ type LocalOptions struct {
 	// Loopback puts all nodes on 127.0.0.1, each with ports of its own, even where network namespaces could be made.
 	Loopback bool
 	Log      *slog.Logger // may be nil
+	// Mechanisms are those of the agents, asked what can be done on this machine.
+	Mechanisms agent.Mechanisms
 }
 
 // local is the provider of child processes.
@@ -39,40 +53,44 @@ func NewLocal(o LocalOptions) (Provider, error) {
 func (l *local) Name() string { return "local" }
 
 // Offers tells what can be done to a child process.
-func (l *local) Offers(c chaos.Capability, r Role) error {
+func (l *local) Offers(c chaos.Capability, r node.Role) error {
 	if c == CanLimit {
 		_, err := probeLimits()
 		return err
 	}
-	if err := agent.Supported(); err != nil && c != chaos.CanStart {
+	if err := proc.Supported(); err != nil && c != chaos.CanStart {
 		return chaos.Unavailable{What: string(c), Reason: err.Error()}
 	}
-	if c == chaos.CanFreeze {
-		if err := agent.FreezerSupported(); err != nil {
+	if c == process.CanFreeze {
+		if err := l.options.Mechanisms.Supports(process.DoFreeze); err != nil {
 			return chaos.Unavailable{What: string(c), Reason: err.Error() + "; the agent makes control groups, for which it needs root and a writable hierarchy: use --provider docker, or pause"}
 		}
 	}
-	if c == chaos.CanFilter || c == chaos.CanHold || slices.Contains(shapings, c) {
+	if c == links.CanFilter || c == links.CanHold || slices.Contains(shapings, c) {
 		if err := l.ownNetworks(); err != nil {
 			return chaos.Unavailable{What: string(c), Reason: "all nodes share the loopback address: " + err.Error()}
 		}
-		if err := agent.FilterSupported(); err != nil && !slices.Contains(shapings, c) {
+		if err := l.options.Mechanisms.Supports(links.DoFilter); err != nil && !slices.Contains(shapings, c) {
 			return chaos.Unavailable{What: string(c), Reason: err.Error()}
 		}
 	}
 	if slices.Contains(shapings, c) {
-		return offersShaping(c, agent.TryEngines())
+		var e links.Engines
+		if err := l.options.Mechanisms.Ask(context.Background(), agent.Order{Do: links.DoEngines}, &e); err != nil {
+			return chaos.Unavailable{What: string(c), Reason: err.Error()}
+		}
+		return offersShaping(c, e)
 	}
-	if c == chaos.CanClock {
+	if c == wall.CanClock {
 		if os.Geteuid() != 0 {
 			return chaos.Unavailable{What: string(c), Reason: "the agent writes into the memory of processes, for which it needs root; use --provider docker"}
 		}
-		return noClock(agent.CanClock())
+		return noClock(l.options.Mechanisms.Supports(wall.DoClock))
 	}
-	if c == chaos.CanCutPower && r == Server {
+	if c == disk.CanCutPower && r == node.Server {
 		return disksHere()
 	}
-	if c == chaos.CanHoldSyncs && os.Geteuid() != 0 {
+	if c == disk.CanHoldSyncs && os.Geteuid() != 0 {
 		return chaos.Unavailable{What: string(c), Reason: "the agent traces processes, for which it needs root; use --provider docker"}
 	}
 	return offers(c, r)
@@ -95,7 +113,7 @@ func (l *local) Open(ctx context.Context, r Request) (*Cluster, error) {
 	for key := range r.Images {
 		return nil, chaos.Unavailable{What: "--image " + key, Reason: "the local provider runs programs from PATH; use --provider docker"}
 	}
-	run := &localRun{local: l, request: r, owner: self(r.Run, r.Keep), thread: newThread()}
+	run := &localRun{local: l, request: r, owner: self(r.Run, r.Keep), thread: newThread(), servers: serverIdentity(r.Run), password: rand.Text()}
 	c := &Cluster{close: run.close, Describe: map[string]string{"provider": "local"}}
 	if r.Reuse {
 		c.keeper = run
@@ -104,4 +122,273 @@ func (l *local) Open(ctx context.Context, r Request) (*Cluster, error) {
 		return nil, errors.Join(err, c.Close(ctx))
 	}
 	return c, nil
+}
+
+// localRun is what one run has on this machine.
+type localRun struct {
+	*local
+	request  Request
+	owner    owner
+	servers  identity // who all nodes but clients are
+	password string   // of all servers that ask for one
+	book     *logbook
+	place    node.Place
+	dir      string // of the run; its data and state file
+	thread   *thread
+	groups   *groups // nil: no node has limits
+	net      *hub    // nil: all on the loopback address
+	ports    reservation
+	nodes    []*Node
+	unfit    []func(context.Context) error // undoes what nodes were prepared with
+
+	reserving sync.Mutex // guards ports and unfit
+
+	agent *agent.Client
+	guard *child // the agent's process
+}
+
+func (r *localRun) open(ctx context.Context, c *Cluster) error {
+	if _, err := stateDir(); err != nil {
+		return err
+	}
+	var err error
+	if r.book, err = newLogbook(r.request.LogDir); err != nil {
+		return err
+	}
+	var network string
+	if r.place, network, err = r.connect(); err != nil {
+		return err
+	}
+	c.Describe["network"] = network
+	// The state file comes before anything that it describes.
+	if r.dir, err = runDir(r.owner); err != nil {
+		return err
+	}
+	if err := r.furnish(ctx, c, 0); err != nil {
+		return err
+	}
+	c.Describe["agent"] = "the supervisor itself signals its children"
+	if r.request.Agent {
+		c.Describe["agent"] = "a child process"
+		if err := r.startAgent(ctx); err != nil {
+			c.Describe["agent"] = "not started, the supervisor itself signals its children: " + err.Error()
+			r.log.Warn("the agent cannot be started, the supervisor signals by itself", "err", err)
+		}
+	}
+	return nil
+}
+
+// furnish makes the nodes from that number on.
+func (r *localRun) furnish(ctx context.Context, c *Cluster, from int) error {
+	var made []*Node
+	for i, spec := range r.request.Specs[from:] {
+		n, p, err := r.newNode(ctx, from+i, spec)
+		if err != nil {
+			return err
+		}
+		if err := r.limit(p, c); err != nil {
+			return err
+		}
+		made = append(made, n)
+		c.Describe[programKey(spec.Name)] = p.path
+		c.Describe[addressKey(spec.Name)] = r.place.Host(spec.Name)
+	}
+	c.furnish(from, made)
+	r.nodes = c.Nodes
+	return nil
+}
+
+// newNode makes a node with an empty data directory.
+func (r *localRun) newNode(ctx context.Context, index int, spec node.Spec) (*Node, *localNode, error) {
+	data := filepath.Join(r.dir, spec.Name)
+	if err := os.Mkdir(data, 0o700); err != nil {
+		return nil, nil, fmt.Errorf("make the data directory of %s: %w", spec.Name, err)
+	}
+	if err := r.identityOf(spec.Role).give(data); err != nil {
+		return nil, nil, fmt.Errorf("give the data directory of %s to its server: %w", spec.Name, err)
+	}
+	place := r.place.Of(spec.Name, data).Guarded(spec, data+".secret")
+	if err := r.leaveSecret(place, spec); err != nil {
+		return nil, nil, fmt.Errorf("leave the password of %s: %w", spec.Name, err)
+	}
+	n := newNode(spec, place)
+	if spec.Secret != nil {
+		n.password = r.password
+	}
+	p, err := r.newProcess(ctx, n, index)
+	if err != nil {
+		return nil, nil, err
+	}
+	n.driver = p
+	return n, p, nil
+}
+
+// leaveSecret writes the file out of which a node's program takes its password.
+func (r *localRun) leaveSecret(p node.Place, s node.Spec) error {
+	if p.Secret == "" {
+		return nil
+	}
+	if err := os.WriteFile(p.Secret, []byte(s.Secret(r.password)), 0o600); err != nil {
+		return err
+	}
+	return r.identityOf(s.Role).give(p.Secret)
+}
+
+// identityOf is who a node's process is. A client is the supervisor's user: which program that is, the user chose.
+func (r *localRun) identityOf(role node.Role) identity {
+	if role == node.Client {
+		return 0
+	}
+	return r.servers
+}
+
+// limit makes the control group of a node that has limits.
+func (r *localRun) limit(p *localNode, c *Cluster) (err error) {
+	if p.spec.Limits.None() {
+		return nil
+	}
+	if r.groups == nil {
+		if r.groups, err = openGroups(r.request.Run, r.dir); err != nil {
+			return noLimits(err)
+		}
+	}
+	p.group, c.Describe[limitsKey(p.spec.Name)], err = r.groups.node(p.spec.Name, p.spec.Limits)
+	return err
+}
+
+// connect gives each node a network namespace of its own where the machine allows it, else loopback ports.
+func (r *localRun) connect() (node.Place, string, error) {
+	reason := "asked for"
+	if !r.options.Loopback {
+		hub, place, err := r.makeHub()
+		if err == nil {
+			r.net = hub
+			return place, "namespaces, " + hub.subnet.String(), nil
+		}
+		reason = err.Error()
+		r.log.Info("no network namespaces, all nodes share the loopback address", "reason", reason)
+	}
+	place, ports, err := loopback(r.request.Specs)
+	r.ports = ports
+	return place, "loopback: " + reason, err
+}
+
+func (r *localRun) makeHub() (*hub, node.Place, error) {
+	p := subnet(r.request.Run, 0) // nobody else sees it
+	h, err := newHub(r.thread, hubRequest{subnet: p, nodes: len(r.request.Specs)})
+	return h, ownAddresses(r.request.Specs, p), err
+}
+
+func (r *localRun) startAgent(ctx context.Context) error {
+	path, err := selfProgram(r.options.Self)
+	if err != nil {
+		return err
+	}
+	// The file itself, also where the servers outlive their run: behind a pipe, the agent would end with the supervisor.
+	logFile, err := r.book.file("agent")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = logFile.Close() }()
+	// It must outlive the supervisor by the moment that healing takes, so it does not die with it.
+	r.guard, err = r.spawn(command{path: path, argv: node.Own("agent"), name: "agent", node: -1, stdio: true, log: logFile, survives: true})
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, agentStartTimeout)
+	defer cancel()
+	r.agent, err = agent.Connect(ctx, r.guard.stdio.In, r.guard.stdio.Out)
+	return err
+}
+
+// close kills the processes, then removes the network and the data.
+func (r *localRun) close(ctx context.Context) error {
+	var errs []error
+	for _, n := range r.nodes {
+		errs = append(errs, n.driver.(*localNode).end(ctx))
+	}
+	if r.guard != nil {
+		_ = r.guard.stdio.In.Close()
+		errs = append(errs, r.guard.end(ctx, 2*time.Second))
+	}
+	for _, undo := range r.unfit {
+		errs = append(errs, do(ctx, undo))
+	}
+	r.ports.release()
+	if r.net != nil {
+		r.net.close()
+	}
+	if r.groups != nil {
+		errs = append(errs, r.groups.remove())
+	}
+	if err := errors.Join(errs...); err != nil {
+		return err // the record stays, so that clean knows whose the rest is
+	}
+	if r.dir != "" && !r.request.Keep {
+		if err := os.RemoveAll(r.dir); err != nil {
+			return err
+		}
+	}
+	r.thread.close()
+	return nil
+}
+
+// environment returns what a child is started with: ours, the marks by which Sweep knows it, and its own. Another user gets of ours only what
+// programs need to run: the rest may hold what is not for others.
+func (r *localRun) environment(c command) []string {
+	var env []string
+	for _, e := range os.Environ() {
+		name, _, _ := strings.Cut(e, "=")
+		if !strings.HasPrefix(e, "LOCKQUAKE_") && (c.user == 0 || slices.Contains(forServers, name)) {
+			env = append(env, e)
+		}
+	}
+	env = append(env, "LOCKQUAKE_RUN="+r.request.Run, "LOCKQUAKE_NODE="+c.name, ownerVariable+r.owner.tag())
+	return append(env, c.env...)
+}
+
+// forServers names the settings of ours that servers get which are another user.
+var forServers = []string{"PATH", "LANG", "LC_ALL", "TZ", "JAVA_HOME", "LD_LIBRARY_PATH"}
+
+// ownerVariable begins the environment setting that marks a child.
+const ownerVariable = "LOCKQUAKE_OWNER="
+
+func (r *localRun) logs() *logbook { return r.book }
+
+// vacate ends the node's process and removes its data and its control group.
+func (r *localRun) vacate(ctx context.Context, n *Node) error {
+	p := n.driver.(*localNode)
+	if err := p.end(ctx); err != nil {
+		return err
+	}
+	if err := p.group.remove(); err != nil {
+		return fmt.Errorf("remove its control group: %w", err)
+	}
+	for _, path := range []string{n.place.Dir, n.place.Secret} {
+		if path == "" {
+			continue
+		}
+		if err := os.RemoveAll(path); err != nil {
+			return fmt.Errorf("remove its data: %w", err)
+		}
+	}
+	return nil
+}
+
+// renew makes the nodes of another run, each in a namespace of its own that nobody was in before.
+func (r *localRun) renew(ctx context.Context, c *Cluster, specs []node.Spec, from int) error {
+	r.request.Specs = specs
+	for i, s := range specs[from:] {
+		if r.net != nil {
+			ownAddress(r.place, s, from+i, r.net.subnet)
+		} else if err := r.ports.place(r.place, s); err != nil {
+			return err
+		}
+	}
+	if r.net != nil {
+		if err := r.net.renew(r.thread, from, len(specs)); err != nil {
+			return err
+		}
+	}
+	return r.furnish(ctx, c, from)
 }

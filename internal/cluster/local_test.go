@@ -12,8 +12,11 @@ import (
 	"testing"
 
 	"github.com/lockquake/lockquake/chaos"
-	"github.com/lockquake/lockquake/internal/agent"
+	"github.com/lockquake/lockquake/chaos/process"
+	"github.com/lockquake/lockquake/internal/agent/all"
+	"github.com/lockquake/lockquake/internal/agent/proc"
 	"github.com/lockquake/lockquake/internal/cluster/testdata/testnode"
+	"github.com/lockquake/lockquake/internal/node"
 )
 
 // nothingLeft looks for what a local run could have left behind.
@@ -30,10 +33,10 @@ func nothingLeft(t testing.TB, run string) {
 var engineLeft = func(testing.TB, string) {}
 
 func TestLocalOnLoopback(t *testing.T) {
-	if err := agent.Supported(); err != nil {
+	if err := proc.Supported(); err != nil {
 		t.Skip(err)
 	}
-	p, err := NewLocal(LocalOptions{Self: testBinary(t), Loopback: true})
+	p, err := NewLocal(LocalOptions{Mechanisms: all.All(), Self: testBinary(t), Loopback: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -41,10 +44,10 @@ func TestLocalOnLoopback(t *testing.T) {
 }
 
 func TestLocalWithoutAgentSignalsByItself(t *testing.T) {
-	if err := agent.Supported(); err != nil {
+	if err := proc.Supported(); err != nil {
 		t.Skip(err)
 	}
-	p, err := NewLocal(LocalOptions{Self: testBinary(t), Loopback: true})
+	p, err := NewLocal(LocalOptions{Mechanisms: all.All(), Self: testBinary(t), Loopback: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -61,10 +64,10 @@ func TestLocalWithoutAgentSignalsByItself(t *testing.T) {
 }
 
 func TestLocalGoesOnWhenTheAgentDies(t *testing.T) {
-	if err := agent.Supported(); err != nil {
+	if err := proc.Supported(); err != nil {
 		t.Skip(err)
 	}
-	p, err := NewLocal(LocalOptions{Self: testBinary(t), Loopback: true})
+	p, err := NewLocal(LocalOptions{Mechanisms: all.All(), Self: testBinary(t), Loopback: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -76,7 +79,7 @@ func TestLocalGoesOnWhenTheAgentDies(t *testing.T) {
 	startAll(t, c)
 	n := c.Node("echo-1")
 	serves(t, n, "start 1")
-	run := n.driver.(*process).run
+	run := n.driver.(*localNode).run
 	if err := run.guard.cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
@@ -86,12 +89,12 @@ func TestLocalGoesOnWhenTheAgentDies(t *testing.T) {
 
 func TestMissingProgramIsNamedBeforeAnythingStarts(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
-	p, err := NewLocal(LocalOptions{Self: testBinary(t), Loopback: true})
+	p, err := NewLocal(LocalOptions{Mechanisms: all.All(), Self: testBinary(t), Loopback: true})
 	if err != nil {
 		t.Fatal(err)
 	}
 	r := request(t, "tmissing")
-	r.Specs = append(r.Specs, Spec{Name: "redis-1", Role: Server, Command: func(Place) []string { return []string{"redis-server"} }})
+	r.Specs = append(r.Specs, node.Spec{Name: "redis-1", Role: node.Server, Command: func(node.Place) []string { return []string{"redis-server"} }})
 	_, err = p.Open(t.Context(), r)
 	var missing chaos.Unavailable
 	if !errors.As(err, &missing) || missing.What != "redis-server" || !strings.Contains(missing.Reason, "apt-get install redis-server") {
@@ -101,7 +104,7 @@ func TestMissingProgramIsNamedBeforeAnythingStarts(t *testing.T) {
 }
 
 func TestBadRequests(t *testing.T) {
-	p, err := NewLocal(LocalOptions{Self: testBinary(t), Loopback: true})
+	p, err := NewLocal(LocalOptions{Mechanisms: all.All(), Self: testBinary(t), Loopback: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -122,25 +125,25 @@ func TestBadRequests(t *testing.T) {
 }
 
 func TestOffers(t *testing.T) {
-	p, err := NewLocal(LocalOptions{})
+	p, err := NewLocal(LocalOptions{Mechanisms: all.All()})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if agent.Supported() == nil {
-		for _, c := range []chaos.Capability{chaos.CanInspect, chaos.CanPause, chaos.CanKill} {
-			if err := p.Offers(c, Client); err != nil {
+	if proc.Supported() == nil {
+		for _, c := range []chaos.Capability{chaos.CanInspect, chaos.CanPause, process.CanKill} {
+			if err := p.Offers(c, node.Client); err != nil {
 				t.Errorf("%s of a client: %v", c, err)
 			}
 		}
 	}
-	if err := p.Offers(chaos.CanStart, Server); err != nil {
+	if err := p.Offers(chaos.CanStart, node.Server); err != nil {
 		t.Error(err)
 	}
 	inproc := NewInproc(nil)
 	for what, err := range map[string]error{
-		"a client's second start": p.Offers(chaos.CanStart, Client),
-		"an unknown capability":   p.Offers("fly", Server),
-		"pausing a goroutine":     inproc.Offers(chaos.CanPause, Client),
+		"a client's second start": p.Offers(chaos.CanStart, node.Client),
+		"an unknown capability":   p.Offers("fly", node.Server),
+		"pausing a goroutine":     inproc.Offers(chaos.CanPause, node.Client),
 	} {
 		if !errors.As(err, new(chaos.Unavailable)) {
 			t.Errorf("%s gives %v", what, err)
@@ -191,10 +194,17 @@ func TestInproc(t *testing.T) {
 }
 
 func TestSweepKillsStoppedOrphansOnly(t *testing.T) {
-	if err := agent.Supported(); err != nil {
+	if err := proc.Supported(); err != nil {
 		t.Skip(err)
 	}
-	start := func(o owner) agent.Process {
+	start := func(o owner, recorded bool) proc.Process {
+		if recorded {
+			dir, err := runDir(o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = os.RemoveAll(dir) })
+		}
 		cmd := exec.Command("sleep", "60")
 		cmd.Env = append(os.Environ(), ownerVariable+o.tag(), "LOCKQUAKE_NODE=n")
 		if err := cmd.Start(); err != nil {
@@ -202,7 +212,7 @@ func TestSweepKillsStoppedOrphansOnly(t *testing.T) {
 		}
 		t.Cleanup(func() { _ = cmd.Process.Kill() })
 		go func() { _ = cmd.Wait() }()
-		p, err := agent.Find(cmd.Process.Pid)
+		p, err := proc.Find(cmd.Process.Pid)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -214,13 +224,18 @@ func TestSweepKillsStoppedOrphansOnly(t *testing.T) {
 	mine, theirs, kept := self("tlive", false), self("tdead", false), self("tkept", true)
 	theirs.Start++ // the pid is in other hands now: that supervisor is dead
 	kept.Start++
-	live, orphan, keep := start(mine), start(theirs), start(kept)
+	forged := theirs
+	forged.Run = "tforged" // nobody recorded such a run
+	live, orphan, keep, stranger := start(mine, true), start(theirs, true), start(kept, true), start(forged, false)
+	wrong := theirs
+	wrong.Start++ // a run of that name is recorded, and not this one
+	other := start(wrong, false)
 	var s Swept
-	if err := s.processes(t.Context(), SweepOptions{}); err != nil {
+	if err := s.processes(t.Context(), SweepOptions{Mechanisms: all.All()}); err != nil {
 		t.Fatal(err)
 	}
 	gone(t, orphan)
-	if !live.Alive() || !keep.Alive() {
+	if !live.Alive() || !keep.Alive() || !stranger.Alive() || !other.Alive() {
 		t.Errorf("swept too much: %v", s.Processes)
 	}
 	if len(s.Processes) == 0 || !strings.Contains(strings.Join(s.Processes, "\n"), "n of run tdead") {

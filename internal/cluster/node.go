@@ -9,7 +9,10 @@ import (
 	"time"
 
 	"github.com/lockquake/lockquake/chaos"
+	"github.com/lockquake/lockquake/chaos/process"
 	"github.com/lockquake/lockquake/internal/clock"
+	"github.com/lockquake/lockquake/internal/node"
+	"golang.org/x/sync/errgroup"
 )
 
 // driver is how a provider handles one node.
@@ -42,24 +45,19 @@ type signaller interface {
 
 // Node is one process of a run, whatever it runs in. Its methods may be called from several goroutines.
 type Node struct {
-	spec   Spec
-	place  Place
-	driver driver
-	// faketime is the file in the node that tells its programs their wall clock, where they were made to ask for it.
-	faketime string
-	// disk is what the data directory lies on, where it was prepared so.
-	disk *loopDisk
+	spec  node.Spec
+	place node.Place
+	// password is what its program asks for; "" where it asks nothing.
+	password string
+	driver   driver
 
-	pausing sync.Mutex // held while the process is being stopped or continued, frozen or thawed
-	pauses  atomic.Int32
-	freezes atomic.Int32
-	guarded bool // the agent owes a thaw
+	hand
+	signals
+	linkFaults
+	clockFaults
+	diskFaults
 
-	linking sync.Mutex // guards orders, and is held while they are given
-	orders  []*standingOrder
-
-	clockChanges atomic.Int64 // beginnings and ends of what is done to its clock
-	starts       atomic.Int32
+	starts atomic.Int32
 
 	starting sync.Mutex // held while a process is being started
 	mu       sync.Mutex // guards what follows
@@ -68,20 +66,30 @@ type Node struct {
 }
 
 var (
-	_ chaos.Pauser  = (*Node)(nil)
-	_ chaos.Killer  = (*Node)(nil)
-	_ chaos.Starter = (*Node)(nil)
-	_ chaos.Delayed = (*Node)(nil)
+	_ process.Pauser = (*Node)(nil)
+	_ process.Killer = (*Node)(nil)
+	_ chaos.Starter  = (*Node)(nil)
+	_ chaos.Delayed  = (*Node)(nil)
 )
+
+// newNode makes a node, which has no driver yet.
+func newNode(spec node.Spec, place node.Place) *Node {
+	n := &Node{spec: spec, place: place}
+	n.hand.node, n.signals.node, n.linkFaults.node, n.clockFaults.node, n.diskFaults.node = n, n, n, n, n
+	return n
+}
 
 // Name returns the node's name within the run.
 func (n *Node) Name() string { return n.spec.Name }
 
 // Role returns what the node is for.
-func (n *Node) Role() Role { return n.spec.Role }
+func (n *Node) Role() node.Role { return n.spec.Role }
 
 // Address returns "host:port" of a named port as other nodes of the run see it.
 func (n *Node) Address(port string) string { return n.place.Address(n.spec.Name, port) }
+
+// Password is what the node's program asks of whoever connects; "" where it asks nothing.
+func (n *Node) Password() string { return n.password }
 
 // Dial connects to a named port of the node from the supervisor's side.
 func (n *Node) Dial(ctx context.Context, port string) (net.Conn, error) {
@@ -165,4 +173,22 @@ func (n *Node) Stdio() Stdio {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.stdio
+}
+
+// Handles is how a service asks the nodes.
+func Handles(nodes []*Node) []node.Handle {
+	out := make([]node.Handle, len(nodes))
+	for i, n := range nodes {
+		out[i] = n
+	}
+	return out
+}
+
+// StartAll starts all nodes side by side.
+func StartAll(ctx context.Context, nodes []*Node) error {
+	g, ctx := errgroup.WithContext(ctx)
+	for _, n := range nodes {
+		g.Go(func() error { return n.Start(ctx) })
+	}
+	return g.Wait()
 }

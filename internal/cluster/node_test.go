@@ -6,6 +6,8 @@ import (
 	"net"
 	"testing"
 	"time"
+
+	"github.com/lockquake/lockquake/internal/node"
 )
 
 // counted is a driver whose processes end at once.
@@ -25,7 +27,8 @@ func (c *counted) signaller(context.Context) (signaller, error) { return nil, er
 func TestRestartDelayPutsOffEveryStartButTheFirst(t *testing.T) {
 	const delay = 50 * time.Millisecond
 	d := &counted{}
-	n := &Node{spec: Spec{Name: "a", Restartable: true, RestartDelay: delay}, driver: d}
+	n := newNode(node.Spec{Name: "a", Restartable: true, RestartDelay: delay}, node.Place{})
+	n.driver = d
 	if got := n.StartDelay(); got != 0 {
 		t.Errorf("the first start is put off by %s", got)
 	}
@@ -51,7 +54,8 @@ func TestRestartDelayPutsOffEveryStartButTheFirst(t *testing.T) {
 
 func TestARestartDelayEndsWithItsContext(t *testing.T) {
 	d := &counted{}
-	n := &Node{spec: Spec{Name: "a", Restartable: true, RestartDelay: time.Hour}, driver: d}
+	n := newNode(node.Spec{Name: "a", Restartable: true, RestartDelay: time.Hour}, node.Place{})
+	n.driver = d
 	if err := n.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}

@@ -8,15 +8,17 @@ import (
 	"net/netip"
 	"slices"
 	"time"
+
+	"github.com/lockquake/lockquake/internal/node"
 )
 
 // At returns the nodes of specs in a network that somebody else runs, at the addresses that a run in that network would
 // give them. They can be dialled and asked for their commands; starting and signalling them is not ours.
-func At(specs []Spec, network netip.Prefix) []*Node {
+func At(specs []node.Spec, network netip.Prefix) []*Node {
 	place := ownAddresses(specs, network)
 	nodes := make([]*Node, 0, len(specs))
 	for _, s := range specs {
-		n := &Node{spec: s, place: place.of(s.Name, dataDir)}
+		n := newNode(s, place.Of(s.Name, dataDir))
 		n.driver = outside{node: n}
 		nodes = append(nodes, n)
 	}
@@ -25,7 +27,7 @@ func At(specs []Spec, network netip.Prefix) []*Node {
 
 // ContainerImage is the project's own image for a node's image key, and ContainerData the directory for its data there.
 func ContainerImage(key string) string {
-	if key == SelfProgram {
+	if key == node.SelfProgram {
 		return selfImage + ":latest"
 	}
 	return projectImage(key)
@@ -43,7 +45,7 @@ func (n *Node) Host() string { return n.place.Host(n.Name()) }
 // inContainer puts the path of our own binary in an image in its place.
 func inContainer(argv []string) []string {
 	argv = slices.Clone(argv)
-	if len(argv) > 0 && argv[0] == SelfProgram {
+	if len(argv) > 0 && argv[0] == node.SelfProgram {
 		argv[0] = selfInImage
 	}
 	return argv

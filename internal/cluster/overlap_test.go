@@ -8,13 +8,15 @@ import (
 	"time"
 
 	"github.com/lockquake/lockquake/chaos"
+	"github.com/lockquake/lockquake/chaos/links"
+	"github.com/lockquake/lockquake/internal/agent/all"
 )
 
 // TestOverlappingLinkFaults has two faults on one link, put up from both ends, and heals them in both orders: each heal must be told from
 // what the other fault still does. In a third round one comes while the other is being healed.
 func TestOverlappingLinkFaults(t *testing.T) {
 	needRoot(t)
-	p, err := NewLocal(LocalOptions{Self: testBinary(t)})
+	p, err := NewLocal(LocalOptions{Mechanisms: all.All(), Self: testBinary(t)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -59,8 +61,8 @@ func TestOverlappingLinkFaults(t *testing.T) {
 // passes sees that all of some datagrams arrive both ways.
 func passes(t *testing.T, a, b *Node) {
 	t.Helper()
-	links, err := a.MeasureLinks(t.Context(), chaos.LinkMeasure{
-		Peers: []chaos.Node{b}, Count: 200, Every: time.Millisecond, Out: true, In: true, Patience: 2 * time.Second,
+	links, err := a.MeasureLinks(t.Context(), []chaos.Node{b}, links.MeasureArgs{
+		Peers: make([]links.ProbeEnd, 1), Count: 200, Every: time.Millisecond, Out: true, In: true, Patience: 2 * time.Second,
 	})
 	if err != nil || len(links) != 1 || links[0].Out.Arrived != 200 || links[0].In.Arrived != 200 {
 		t.Errorf("after all heals: %+v, %v", links, err)

@@ -7,6 +7,8 @@ import (
 	"net"
 	"net/netip"
 	"strconv"
+
+	"github.com/lockquake/lockquake/internal/node"
 )
 
 // Each run has a /24 of its own: the supervisor or the engine is .1, nodes begin at .10.
@@ -78,44 +80,49 @@ func hostAddr(p netip.Prefix, number int) netip.Addr {
 }
 
 // ownAddresses places each node at an address of its own with its standard ports.
-func ownAddresses(specs []Spec, p netip.Prefix) Place {
-	place := Place{addrs: map[string]string{}, hosts: map[string]string{}}
+func ownAddresses(specs []node.Spec, p netip.Prefix) node.Place {
+	place := node.NewPlace()
 	for i, s := range specs {
-		host := hostAddr(p, firstHost+i).String()
-		place.hosts[s.Name] = host
-		for _, port := range s.Ports {
-			place.addrs[s.Name+"/"+port.Name] = net.JoinHostPort(host, strconv.Itoa(port.Number))
-		}
+		ownAddress(place, s, i, p)
 	}
 	return place
 }
 
-// of returns what one node is told of the run's network.
-func (p Place) of(name, dir string) Place {
-	p.Self, p.Dir = name, dir
-	return p
+// ownAddress places the node of that number.
+func ownAddress(place node.Place, s node.Spec, number int, p netip.Prefix) {
+	place.Put(s.Name, hostAddr(p, firstHost+number).String())
+	for _, port := range s.Ports {
+		place.Open(s.Name, port.Name, strconv.Itoa(port.Number))
+	}
 }
 
 // reservation holds the ports of nodes that share the loopback address until each node is started.
 type reservation map[string][]net.Listener // by node
 
 // loopback places all nodes at 127.0.0.1 with a free port each.
-func loopback(specs []Spec) (Place, reservation, error) {
-	place := Place{addrs: map[string]string{}, hosts: map[string]string{}}
-	held := reservation{}
+func loopback(specs []node.Spec) (node.Place, reservation, error) {
+	place, held := node.NewPlace(), reservation{}
 	for _, s := range specs {
-		place.hosts[s.Name] = "127.0.0.1"
-		for _, port := range s.Ports {
-			l, err := freePort()
-			if err != nil {
-				held.release()
-				return Place{}, nil, err
-			}
-			held[s.Name] = append(held[s.Name], l)
-			place.addrs[s.Name+"/"+port.Name] = l.Addr().String()
+		if err := held.place(place, s); err != nil {
+			held.release()
+			return node.Place{}, nil, err
 		}
 	}
 	return place, held, nil
+}
+
+// place places a node at 127.0.0.1 with free ports, and holds them.
+func (r reservation) place(place node.Place, s node.Spec) error {
+	place.Put(s.Name, "127.0.0.1")
+	for _, port := range s.Ports {
+		l, err := freePort()
+		if err != nil {
+			return err
+		}
+		r[s.Name] = append(r[s.Name], l)
+		place.Open(s.Name, port.Name, strconv.Itoa(l.Addr().(*net.TCPAddr).Port))
+	}
+	return nil
 }
 
 // freePort listens on a port of 127.0.0.1 below the range out of which the kernel serves outgoing connections, so that

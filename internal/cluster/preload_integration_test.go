@@ -8,16 +8,19 @@ import (
 	"testing"
 
 	"github.com/lockquake/lockquake/chaos"
+	wall "github.com/lockquake/lockquake/chaos/clock"
+	"github.com/lockquake/lockquake/internal/agent/all"
+	"github.com/lockquake/lockquake/internal/node"
 )
 
 // TestPreloadIsLookedFor finds libfaketime in the project's image, and misses it in one that has nothing.
 func TestPreloadIsLookedFor(t *testing.T) {
-	d := engine(t, DockerOptions{})
-	if err := d.Prepares(chaos.Preload, redisSpec("redis-1"), ""); err != nil {
+	d := engine(t, DockerOptions{Mechanisms: all.All()})
+	if err := d.Prepares(wall.Preload, redisSpec("redis-1"), ""); err != nil {
 		t.Errorf("the project's own image: %v", err)
 	}
 	var missing chaos.Unavailable
-	if err := d.Prepares(chaos.Preload, redisSpec("redis-1"), "debian:bookworm-slim"); !errors.As(err, &missing) || !strings.Contains(missing.Reason, "debian:bookworm-slim") {
+	if err := d.Prepares(wall.Preload, redisSpec("redis-1"), "debian:bookworm-slim"); !errors.As(err, &missing) || !strings.Contains(missing.Reason, "debian:bookworm-slim") {
 		t.Errorf("an image without it: %v", err)
 	}
 	if err := d.Prepares("wings", redisSpec("redis-1"), ""); !errors.As(err, &missing) {
@@ -28,12 +31,12 @@ func TestPreloadIsLookedFor(t *testing.T) {
 
 // TestClocksOfTheEnginesKernel asks the kernel that containers run on, by an agent that is gone afterwards.
 func TestClocksOfTheEnginesKernel(t *testing.T) {
-	d := engine(t, DockerOptions{Self: testBinary(t)})
+	d := engine(t, DockerOptions{Mechanisms: all.All(), Self: testBinary(t)})
 	byAgent, own := d.askAgent(), d.canClock()
 	if d.ourKernel() && (byAgent == nil) != (own == nil) {
 		t.Errorf("the agent says %v, on the same kernel we say %v", byAgent, own)
 	}
-	if err := d.Offers(chaos.CanClock, Server); (err == nil) != (own == nil) {
+	if err := d.Offers(wall.CanClock, node.Server); (err == nil) != (own == nil) {
 		t.Errorf("it offers %v, and can %v", err, own)
 	}
 	nothingLeft(t, "ask")

@@ -1,10 +1,24 @@
 package cluster
 
 import (
+	"archive/tar"
+	"bytes"
 	"context"
 	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	cerrdefs "github.com/containerd/errdefs"
+	"github.com/moby/moby/api/types/container"
+	"github.com/moby/moby/client"
 
 	"github.com/lockquake/lockquake/chaos"
+	wall "github.com/lockquake/lockquake/chaos/clock"
+	"github.com/lockquake/lockquake/chaos/disk"
+	"github.com/lockquake/lockquake/internal/node"
 )
 
 // Preparer is a provider that can give nodes what a fault needs of them before they start.
@@ -12,7 +26,7 @@ type Preparer interface {
 	// Prepares returns nil when nodes like that one can be prepared so, else a chaos.Unavailable with the reason. image is what the
 	// user named instead of the project's own image; "" where there is none. A node that cannot be looked at before Open, because its
 	// image is not there yet, is refused by Open.
-	Prepares(p chaos.Preparation, s Spec, image string) error
+	Prepares(p node.Preparation, s node.Spec, image string) error
 }
 
 // fitting is what the preparations of one node come to. A preparation is a function that returns one, in a table of the provider's.
@@ -62,7 +76,7 @@ func do(ctx context.Context, f func(context.Context) error) error {
 }
 
 // fit collects the fittings of a node's preparations. What was done is in the fitting also beside an error.
-func fit[R any](ctx context.Context, run R, n *Node, table map[chaos.Preparation]func(context.Context, R, *Node) (fitting, error)) (fitting, error) {
+func fit[R any](ctx context.Context, run R, n *Node, table map[node.Preparation]func(context.Context, R, *Node) (fitting, error)) (fitting, error) {
 	var all fitting
 	for _, p := range n.spec.Preparations {
 		prepare, ok := table[p]
@@ -78,17 +92,212 @@ func fit[R any](ctx context.Context, run R, n *Node, table map[chaos.Preparation
 	return all, nil
 }
 
-func unknownPreparation(p chaos.Preparation) error {
+func unknownPreparation(p node.Preparation) error {
 	return chaos.Unavailable{What: string(p), Reason: "this provider does not know how to prepare a node so"}
 }
 
 // preparable holds for all providers: what a node's own nature forbids.
-func preparable(p chaos.Preparation, s Spec) error {
-	if p == chaos.Preload && (s.Go || s.Image == SelfProgram) {
+func preparable(p node.Preparation, s node.Spec) error {
+	if p == wall.Preload && (s.Go || s.Image == node.SelfProgram) {
 		return chaos.Unavailable{What: string(p), Reason: "it is a Go program, which asks the kernel for the time and not the C library; use how: vdso", Never: true}
 	}
-	if p == chaos.LoopDisk && s.Role != Server {
+	if p == disk.LoopDisk && s.Role != node.Server {
 		return chaos.Unavailable{What: string(p), Reason: "a " + string(s.Role) + " keeps no data; use power-loss on servers", Never: true}
 	}
 	return nil
+}
+
+// libraryDirs are where distributions keep libraries.
+var libraryDirs = []string{
+	"/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64", "/usr/lib", "/usr/local/lib",
+	"/lib/x86_64-linux-gnu", "/lib/aarch64-linux-gnu",
+}
+
+// faketimeFiles and mallocFiles are what is preloaded, below one of libraryDirs. The other malloc is loaded first where it is there:
+// Debian's redis-server is linked with a jemalloc that asks for the time while libfaketime is being set up, and would hang.
+var (
+	faketimeFiles = []string{"faketime/libfaketimeMT.so.1", "libfaketimeMT.so.1"}
+	mallocFiles   = []string{"libtcmalloc_minimal.so.4"}
+)
+
+// preload finds the libraries to be preloaded and returns the value of LD_PRELOAD.
+func preload(there func(path string) (bool, error)) (string, error) {
+	find := func(names []string) (string, error) {
+		for _, dir := range libraryDirs {
+			for _, name := range names {
+				path := dir + "/" + name
+				if ok, err := there(path); ok || err != nil {
+					return path, err
+				}
+			}
+		}
+		return "", nil
+	}
+	faketime, err := find(faketimeFiles)
+	if err != nil {
+		return "", err
+	}
+	if faketime == "" {
+		return "", chaos.Unavailable{What: string(wall.Preload), Reason: "there is no libfaketimeMT.so.1"}
+	}
+	malloc, err := find(mallocFiles)
+	if err != nil {
+		return "", err
+	}
+	return strings.TrimPrefix(malloc+":"+faketime, ":"), nil
+}
+
+// faketimeEnv is the environment of a process whose wall clock is told by a file. The monotonic clock stays the machine's: one that
+// goes back freezes Redis and the JVM. The file is read once a second, because reading it each time costs a third of the throughput. Without
+// the setting FORCE_MONOTONIC_FIX a JVM's timed waits last far too long: a ZooKeeper server took 11 s and more to serve, instead of 1 s.
+func faketimeEnv(preload, file string) []string {
+	return []string{
+		"LD_PRELOAD=" + preload, "FAKETIME_TIMESTAMP_FILE=" + file, "FAKETIME_CACHE_DURATION=1", "FAKETIME_DONT_FAKE_MONOTONIC=1",
+		"DONT_FAKE_MONOTONIC=1", "FAKETIME_DISABLE_SHM=1", "NO_FAKE_STAT=1", "FAKETIME_FORCE_MONOTONIC_FIX=0",
+	}
+}
+
+// noFaketime is the content of the file while no fault stands.
+const noFaketime = "+0\n"
+
+// localPreparations are what the local provider can prepare.
+var localPreparations = map[node.Preparation]func(context.Context, *localRun, *Node) (fitting, error){
+	disk.LoopDisk: loopDiskHere,
+	wall.Preload: func(_ context.Context, r *localRun, n *Node) (fitting, error) {
+		libraries, err := preload(onThisMachine)
+		if err != nil {
+			return fitting{}, err
+		}
+		n.faketime = faketimeHere(r.dir, n.Name())
+		return fitting{
+			env: faketimeEnv(libraries, n.faketime),
+			before: func(context.Context) error {
+				return errors.Join(os.WriteFile(n.faketime, []byte(noFaketime), 0o644), os.Chmod(n.faketime, 0o644)) // whatever the umask is
+			},
+		}, nil
+	},
+}
+
+// faketimeHere is where a local run keeps the file that tells a node's wall clock.
+func faketimeHere(runDir, node string) string { return filepath.Join(runDir, node+".faketime") }
+
+func onThisMachine(path string) (bool, error) {
+	_, err := os.Stat(path)
+	return err == nil, nil //nolint:nilerr // what cannot be seen cannot be loaded
+}
+
+// Prepares looks for what the preparation needs on this machine.
+func (l *local) Prepares(p node.Preparation, s node.Spec, _ string) error {
+	if err := preparable(p, s); err != nil {
+		return err
+	}
+	if p == wall.Preload {
+		_, err := preload(onThisMachine)
+		return hint(err, "on this machine; run `.ci/setup faketime`, or install libfaketime and libtcmalloc-minimal4")
+	}
+	if p == disk.LoopDisk {
+		return disksHere()
+	}
+	return unknownPreparation(p)
+}
+
+// hint adds to the reason what would help.
+func hint(err error, text string) error {
+	if missing, ok := err.(chaos.Unavailable); ok { //nolint:errorlint // as it was made here
+		missing.Reason += " " + text
+		return missing
+	}
+	return err
+}
+
+// faketimeInImage is where a container keeps the file that tells its wall clock.
+const faketimeInImage = "/lockquake-faketime"
+
+// dockerPreparations are what the docker provider can prepare.
+var dockerPreparations = map[node.Preparation]func(context.Context, *dockerRun, *Node) (fitting, error){
+	disk.LoopDisk: loopDiskIn,
+	wall.Preload: func(ctx context.Context, r *dockerRun, n *Node) (fitting, error) {
+		libraries, err := r.librariesOf(ctx, r.images[n.spec.Image])
+		if err != nil {
+			return fitting{}, err
+		}
+		n.faketime = faketimeInImage
+		return fitting{
+			env: faketimeEnv(libraries, n.faketime),
+			before: func(ctx context.Context) error {
+				return r.put(ctx, n.driver.(*containerNode).box.GetContainerID(), faketimeInImage, noFaketime)
+			},
+		}, nil
+	},
+}
+
+// put writes a small file into a container, which need not run.
+func (d *docker) put(ctx context.Context, box, path, content string) error {
+	var b bytes.Buffer
+	t := tar.NewWriter(&b)
+	err := t.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: path[1:], Mode: 0o644, Size: int64(len(content)), ModTime: time.Unix(0, 0)})
+	if err == nil {
+		_, err = t.Write([]byte(content))
+	}
+	if err = errors.Join(err, t.Close()); err != nil {
+		return err
+	}
+	if _, err := d.api.CopyToContainer(ctx, box, client.CopyToContainerOptions{DestinationPath: "/", Content: &b}); err != nil {
+		return fmt.Errorf("write %s: %w", path, err)
+	}
+	return nil
+}
+
+// Prepares looks for what the preparation needs in the image of the node, if the engine has the image.
+func (d *docker) Prepares(p node.Preparation, s node.Spec, image string) error {
+	if err := preparable(p, s); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), engineTimeout)
+	defer cancel()
+	if image == "" {
+		image = projectImage(s.Image)
+	}
+	if p == wall.Preload {
+		if found, err := d.hasImage(ctx, image); !found || err != nil {
+			return err // Open says more
+		}
+		_, err := d.librariesOf(ctx, image)
+		return err
+	}
+	if p == disk.LoopDisk {
+		return disksAt(d.api.DaemonHost())
+	}
+	return unknownPreparation(p)
+}
+
+// librariesOf finds what can be preloaded in an image, by a container of it that is never started.
+func (d *docker) librariesOf(ctx context.Context, image string) (libraries string, err error) {
+	d.preloads.Lock()
+	defer d.preloads.Unlock()
+	if known, ok := d.preloads.of[image]; ok {
+		return known, nil
+	}
+	made, err := d.api.ContainerCreate(ctx, client.ContainerCreateOptions{
+		Config: &container.Config{Image: image, Entrypoint: []string{"none"}, Labels: self("preload", false).labels()},
+	})
+	if err != nil {
+		return "", fmt.Errorf("look into image %s: %w", image, err)
+	}
+	defer func() { err = errors.Join(err, removeContainer(context.WithoutCancel(ctx), d.api, made.ID)) }()
+	libraries, err = preload(func(path string) (bool, error) {
+		_, err := d.api.ContainerStatPath(ctx, made.ID, client.ContainerStatPathOptions{Path: path})
+		if cerrdefs.IsNotFound(err) {
+			return false, nil
+		}
+		return err == nil, err
+	})
+	if err != nil {
+		return "", hint(err, "in image "+image+"; use how: vdso, or an image with libfaketime and libtcmalloc-minimal4 in it (`make images` makes those of the project)")
+	}
+	if d.preloads.of == nil {
+		d.preloads.of = map[string]string{}
+	}
+	d.preloads.of[image] = libraries
+	return libraries, nil
 }

@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"strings"
 
+	"github.com/lockquake/lockquake/chaos/links"
 	"github.com/lockquake/lockquake/internal/agent"
 )
 
@@ -17,9 +18,9 @@ type ProbeResult struct {
 	Reason    string `json:"reason"` // what was found, or why not and what would help
 }
 
-// Probe tries what this machine can deliver; images are the keys of the images that nodes may need. It starts one
+// Probe tries what this machine can deliver, by the mechanisms of an agent; images are the keys of the images that nodes may need. It starts one
 // short-lived container where an engine answers, and leaves nothing behind.
-func Probe(ctx context.Context, images ...string) []ProbeResult {
+func Probe(ctx context.Context, m agent.Mechanisms, images ...string) []ProbeResult {
 	out := probeEngine(ctx, images)
 	add := func(name, found string, err error) { out = append(out, probed(name, found, err)) }
 	if os.Geteuid() == 0 {
@@ -28,7 +29,7 @@ func Probe(ctx context.Context, images ...string) []ProbeResult {
 		add("root", "", fmt.Errorf("runs as user %d: the local provider puts all nodes on the loopback address", os.Geteuid()))
 	}
 	add("network-namespaces", "made one", probeNamespaces())
-	add("packet-filter", "made a table and a queue, and removed them", agent.FilterSupported())
+	add("packet-filter", "made a table and a queue, and removed them", m.Supports(links.DoFilter))
 	add("sch_netem", "the kernel has it", probeNetem())
 	found, err := probePtrace()
 	add("ptrace", found, err)
@@ -108,11 +109,11 @@ func (d *docker) withAgent(ctx context.Context, ask func(*agent.Client) error) e
 }
 
 // askEngines has an agent try which engines shape links on the engine's machine.
-func (d *docker) askEngines() (agent.Engines, error) {
+func (d *docker) askEngines() (links.Engines, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), agentStartTimeout+engineTimeout)
 	defer cancel()
-	var e agent.Engines
-	err := d.withAgent(ctx, func(a *agent.Client) error { return a.Order(ctx, agent.Order{Do: agent.DoEngines}, &e) })
+	var e links.Engines
+	err := d.withAgent(ctx, func(a *agent.Client) error { return a.Order(ctx, agent.Order{Do: links.DoEngines}, &e) })
 	if err != nil {
 		return e, fmt.Errorf("ask an agent which engines shape links: %w", err)
 	}

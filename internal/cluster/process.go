@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"os"
 	"os/exec"
@@ -12,13 +13,14 @@ import (
 	"sync"
 	"time"
 
-	"github.com/lockquake/lockquake/internal/agent"
+	"github.com/lockquake/lockquake/internal/agent/proc"
+	"github.com/lockquake/lockquake/internal/node"
 )
 
-// process drives one node as a child process.
-type process struct {
+// localNode drives one node as a child process.
+type localNode struct {
 	run     *localRun
-	spec    Spec
+	spec    node.Spec
 	node    *Node
 	index   int
 	path    string
@@ -32,7 +34,7 @@ type process struct {
 }
 
 // newProcess finds the node's program, so that a missing one is known before anything starts.
-func (r *localRun) newProcess(ctx context.Context, n *Node, index int) (*process, error) {
+func (r *localRun) newProcess(ctx context.Context, n *Node, index int) (*localNode, error) {
 	argv := n.spec.Command(n.place)
 	if len(argv) == 0 {
 		return nil, fmt.Errorf("the command of %s is empty", n.Name())
@@ -48,11 +50,11 @@ func (r *localRun) newProcess(ctx context.Context, n *Node, index int) (*process
 	if err != nil {
 		return nil, err
 	}
-	return &process{run: r, spec: n.spec, node: n, index: index, path: path, argv: argv, fitting: fitting}, nil
+	return &localNode{run: r, spec: n.spec, node: n, index: index, path: path, argv: argv, fitting: fitting}, nil
 }
 
-func (p *process) start(ctx context.Context) (Stdio, *ending, error) {
-	logFile, err := p.run.book.outlet(p.spec.Name, p.run.request.Reuse && p.spec.Role == Server)
+func (p *localNode) start(ctx context.Context) (Stdio, *ending, error) {
+	logFile, err := p.run.book.outlet(p.spec.Name, p.run.request.Reuse && p.spec.Role == node.Server)
 	if err != nil {
 		return Stdio{}, nil, err
 	}
@@ -63,12 +65,16 @@ func (p *process) start(ctx context.Context) (Stdio, *ending, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.run.portsOf(p.spec.Name)
-	path, argv, err := p.onDisk(p.path, p.argv)
+	user := p.run.identityOf(p.spec.Role)
+	path, argv, err := p.onDisk(p.path, p.argv, user)
 	if err != nil {
 		return Stdio{}, nil, err
 	}
+	if p.node.loop != nil {
+		user = 0 // only root mounts; who did becomes that user
+	}
 	c, err := p.run.spawn(command{
-		path: path, argv: argv, name: p.spec.Name, node: p.index, dir: p.node.place.Dir, env: slices.Concat(p.spec.Env, p.fitting.env),
+		path: path, argv: argv, user: user, name: p.spec.Name, node: p.index, dir: p.node.place.Dir, env: slices.Concat(p.spec.Env, p.fitting.env),
 		group: p.group, stdio: p.spec.Stdio, log: logFile,
 	})
 	if err != nil {
@@ -97,26 +103,29 @@ func (r *localRun) signallerOf(ctx context.Context, c *child) signaller {
 	return direct{c.process}
 }
 
-func (p *process) signaller(context.Context) (signaller, error) {
+func (p *localNode) signaller(context.Context) (signaller, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if err := agent.Supported(); err != nil {
+	if err := proc.Supported(); err != nil {
 		return nil, err
 	}
 	return p.sig, nil
 }
 
-func (p *process) dial(ctx context.Context, port string) (net.Conn, error) {
+func (p *localNode) dial(ctx context.Context, port string) (net.Conn, error) {
 	addr := p.node.Address(port)
 	if addr == "" {
 		return nil, fmt.Errorf("%s has no port %q", p.spec.Name, port)
 	}
 	d := net.Dialer{Timeout: 5 * time.Second}
+	if p.run.net != nil {
+		return p.run.net.dial(ctx, d, addr)
+	}
 	return d.DialContext(ctx, "tcp", addr)
 }
 
 // end kills the node's process, stopped or not, and waits until it is reaped.
-func (p *process) end(ctx context.Context) error {
+func (p *localNode) end(ctx context.Context) error {
 	p.mu.Lock()
 	c := p.child
 	p.mu.Unlock()
@@ -131,6 +140,7 @@ func (p *process) end(ctx context.Context) error {
 type command struct {
 	path     string
 	argv     []string
+	user     identity
 	name     string
 	node     int // index of its network namespace; -1 for the supervisor's own
 	dir      string
@@ -144,8 +154,8 @@ type command struct {
 // child is a process started by spawn.
 type child struct {
 	cmd     *exec.Cmd
-	process agent.Process
-	known   bool // process is filled in
+	process proc.Process
+	known   bool // localNode is filled in
 	stdio   Stdio
 	files   []*os.File // our ends
 	over    *ending
@@ -155,10 +165,11 @@ type child struct {
 // alone.
 func (r *localRun) spawn(c command) (*child, error) {
 	cmd := &exec.Cmd{
-		Path: c.path, Args: c.argv, Dir: c.dir, Env: r.environment(c.name, c.env), Stdout: c.log, Stderr: c.log,
+		Path: c.path, Args: c.argv, Dir: c.dir, Env: r.environment(c), Stdout: c.log, Stderr: c.log,
 		SysProcAttr: childAttributes(c.survives),
 	}
-	out := &child{cmd: cmd, over: newEnding()}
+	c.user.take(cmd.SysProcAttr)
+	out := &child{over: newEnding()}
 	var theirs []*os.File
 	defer func() {
 		for _, f := range theirs {
@@ -180,11 +191,13 @@ func (r *localRun) spawn(c command) (*child, error) {
 		cmd.Stdin, cmd.Stdout = stdinR, stdoutW
 		out.stdio = Stdio{In: stdinW, Out: gather(stdoutR)}
 	}
-	if err := r.thread.start(cmd, seat{hub: r.net, node: c.node, group: c.group}); err != nil {
+	var err error
+	if out.cmd, err = r.startAs(c, cmd); err != nil {
 		out.closeFiles()
 		return nil, err
 	}
-	if p, err := agent.Find(cmd.Process.Pid); err == nil {
+	cmd = out.cmd
+	if p, err := proc.Find(cmd.Process.Pid); err == nil {
 		out.process, out.known = p, true
 	}
 	go func() {
@@ -194,6 +207,29 @@ func (r *localRun) spawn(c command) (*child, error) {
 		close(out.over.seen)
 	}()
 	return out, nil
+}
+
+// startAs starts a command. A program in a directory that its user may not enter, such as root's home, is handed over as an open file.
+func (r *localRun) startAs(c command, cmd *exec.Cmd) (*exec.Cmd, error) {
+	place := seat{hub: r.net, node: c.node, group: c.group}
+	attributes := *cmd.SysProcAttr // start adds to them
+	err := r.thread.start(cmd, place)
+	if c.user == 0 || !errors.Is(err, fs.ErrPermission) {
+		return cmd, err
+	}
+	f, err := os.Open(c.path)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }()
+	again := &exec.Cmd{
+		Path: "/proc/self/fd/3", ExtraFiles: []*os.File{f}, // the first of these is number 3
+		Args: cmd.Args, Dir: cmd.Dir, Env: cmd.Env, Stdin: cmd.Stdin, Stdout: cmd.Stdout, Stderr: cmd.Stderr, SysProcAttr: &attributes,
+	}
+	if err := r.thread.start(again, place); err != nil {
+		return nil, fmt.Errorf("as user %d, who may have no way to %s or to %s: %w", c.user, c.path, c.dir, err)
+	}
+	return again, nil
 }
 
 // end waits for the process for the given time, kills it, and waits until it is reaped.

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/lockquake/lockquake/chaos"
+	"github.com/lockquake/lockquake/internal/node"
 )
 
 // SelfVariable is the environment variable that names lockquake's own binary, as nodes run it.
@@ -92,7 +93,7 @@ var packages = map[string]string{"redis-server": "redis-server", "redis-sentinel
 
 // program finds the first word of a node's command on this machine.
 func program(word, self string) (string, error) {
-	if word == SelfProgram {
+	if word == node.SelfProgram {
 		return selfProgram(self)
 	}
 	path, err := exec.LookPath(word)

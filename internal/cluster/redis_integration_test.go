@@ -10,13 +10,17 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/lockquake/lockquake/internal/agent/all"
+	"github.com/lockquake/lockquake/internal/node"
+	"github.com/lockquake/lockquake/internal/wait"
 )
 
 // redisSpec is Debian's Redis, by its usual command.
-func redisSpec(name string) Spec {
-	return Spec{
-		Name: name, Role: Server, Image: "redis", Restartable: true, Ports: []Port{{Name: "client", Number: 6379}},
-		Command: func(p Place) []string {
+func redisSpec(name string) node.Spec {
+	return node.Spec{
+		Name: name, Role: node.Server, Image: "redis", Restartable: true, Ports: []node.Port{{Name: "client", Number: 6379}},
+		Command: func(p node.Place) []string {
 			host, port, _ := strings.Cut(p.Address(p.Self, "client"), ":")
 			return []string{"redis-server", "--bind", host, "--port", port, "--dir", p.Dir, "--save", "", "--protected-mode", "no"}
 		},
@@ -39,20 +43,13 @@ func ping(ctx context.Context, n *Node) (string, error) {
 
 func pong(t testing.TB, n *Node) {
 	t.Helper()
-	var err error
-	for end := time.Now().Add(5 * time.Second); time.Now().Before(end); time.Sleep(2 * time.Millisecond) {
-		var got string
-		if got, err = ping(t.Context(), n); got == "+PONG" {
-			return
-		}
-	}
-	t.Fatalf("%s does not answer PING: %v", n.Name(), err)
+	wait.Until(t, 5*time.Second, n.Name()+" answers PING", func() bool { got, _ := ping(t.Context(), n); return got == "+PONG" })
 }
 
 func TestRedisIsProcessOne(t *testing.T) {
-	providers := []Provider{engine(t, DockerOptions{})}
+	providers := []Provider{engine(t, DockerOptions{Mechanisms: all.All()})}
 	if _, err := exec.LookPath("redis-server"); err == nil {
-		l, err := NewLocal(LocalOptions{Self: testBinary(t)})
+		l, err := NewLocal(LocalOptions{Mechanisms: all.All(), Self: testBinary(t)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -61,7 +58,7 @@ func TestRedisIsProcessOne(t *testing.T) {
 	for _, p := range providers {
 		t.Run(p.Name(), func(t *testing.T) {
 			r := request(t, "tredis")
-			r.Specs = []Spec{redisSpec("redis-1")}
+			r.Specs = []node.Spec{redisSpec("redis-1")}
 			c, err := p.Open(t.Context(), r)
 			if err != nil {
 				t.Fatal(err)
@@ -96,7 +93,7 @@ func TestRedisIsProcessOne(t *testing.T) {
 }
 
 func TestStartUpIsParallel(t *testing.T) {
-	d := engine(t, DockerOptions{})
+	d := engine(t, DockerOptions{Mechanisms: all.All()})
 	const nodes = 5
 	r := request(t, "tpar")
 	r.Specs, r.Agent = nil, false
@@ -141,7 +138,7 @@ func TestStartUpIsParallel(t *testing.T) {
 }
 
 func TestMissingImages(t *testing.T) {
-	d := engine(t, DockerOptions{})
+	d := engine(t, DockerOptions{Mechanisms: all.All()})
 	for what, c := range map[string]struct {
 		image  string
 		images map[string]string
@@ -154,7 +151,7 @@ func TestMissingImages(t *testing.T) {
 		r := request(t, "timage")
 		s := redisSpec("redis-1")
 		s.Image = c.image
-		r.Specs, r.Images, r.Agent = []Spec{s}, c.images, false
+		r.Specs, r.Images, r.Agent = []node.Spec{s}, c.images, false
 		cl, err := d.Open(t.Context(), r)
 		if err == nil {
 			_ = cl.Close(context.Background())
@@ -168,8 +165,8 @@ func TestMissingImages(t *testing.T) {
 
 func TestImageOfTheUser(t *testing.T) {
 	r := request(t, "tuserimg")
-	r.Specs, r.Images = []Spec{redisSpec("redis-1")}, map[string]string{"redis": projectImage("redis")}
-	c, err := engine(t, DockerOptions{}).Open(t.Context(), r)
+	r.Specs, r.Images = []node.Spec{redisSpec("redis-1")}, map[string]string{"redis": projectImage("redis")}
+	c, err := engine(t, DockerOptions{Mechanisms: all.All()}).Open(t.Context(), r)
 	if err != nil {
 		t.Fatal(err)
 	}

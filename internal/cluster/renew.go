@@ -8,15 +8,16 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/lockquake/lockquake/internal/agent"
+	"github.com/lockquake/lockquake/internal/node"
 )
 
 // keeper is how a provider keeps its servers between runs, with their network and the agent.
 type keeper interface {
 	// vacate ends a node that is no server and removes what the run made for it.
 	vacate(ctx context.Context, n *Node) error
-	// renew makes another node in the place of one that was vacated: same name, same address, not yet started.
-	renew(ctx context.Context, index int, spec Spec) (*Node, error)
+	// renew makes the nodes of the specs from that number on, not yet started, and puts them behind the servers in c.Nodes. Those that
+	// were vacated are still there. No server is being asked anything meanwhile: each sees where the others are placed.
+	renew(ctx context.Context, c *Cluster, specs []node.Spec, from int) error
 	// logs are the files that the output of the nodes goes to.
 	logs() *logbook
 }
@@ -32,7 +33,7 @@ func (c *Cluster) Vacate(ctx context.Context) error {
 	}
 	var g errgroup.Group
 	for _, n := range c.Nodes {
-		if n.Role() == Server {
+		if n.Role() == node.Server {
 			continue
 		}
 		g.Go(func() error {
@@ -45,40 +46,63 @@ func (c *Cluster) Vacate(ctx context.Context) error {
 	return g.Wait()
 }
 
-// Renew furnishes a cluster that was vacated for another run: each node but the servers is made anew, with its name and
-// its address and without a process, and what the servers say from now on goes to logDir.
-func (c *Cluster) Renew(ctx context.Context, logDir string) error {
+// Renew furnishes a cluster that was vacated for another run, which the specs describe. The servers stay, and come first in the specs. Every
+// other node is made anew, in a place of its own and without a process. What the servers say from now on goes to logDir.
+func (c *Cluster) Renew(ctx context.Context, specs []node.Spec, logDir string) error {
 	if c.keeper == nil {
 		return errNotKept
+	}
+	if err := checkSpecs(specs); err != nil {
+		return err
+	}
+	servers := len(c.ByRole(node.Server))
+	for i, s := range specs {
+		if (s.Role == node.Server) != (i < servers) {
+			return fmt.Errorf("%s is number %d of the nodes, and the %d servers come first", s.Name, i+1, servers)
+		}
 	}
 	if err := c.keeper.logs().turn(logDir); err != nil {
 		return err
 	}
-	g, ctx := errgroup.WithContext(ctx)
-	for i, n := range slices.Clone(c.Nodes) {
-		if n.Role() == Server {
-			continue
+	for _, n := range c.Nodes[servers:] {
+		n.place.Remove(n.Name())
+		for _, key := range []string{addressKey(n.Name()), programKey(n.Name()), limitsKey(n.Name())} {
+			delete(c.Describe, key)
 		}
-		g.Go(func() error {
-			made, err := c.keeper.renew(ctx, i, n.spec)
-			if err != nil {
-				return fmt.Errorf("make %s anew: %w", n.Name(), err)
-			}
-			c.changed.Lock()
-			defer c.changed.Unlock()
-			c.Nodes[i] = made
-			return nil
-		})
 	}
-	return g.Wait()
+	return c.keeper.renew(ctx, c, specs, servers)
 }
 
-// Like tells whether a node of that description would be the same as this one.
-func (n *Node) Like(s Spec) bool {
+// furnish replaces the nodes from that number on.
+func (c *Cluster) furnish(from int, nodes []*Node) {
+	c.changed.Lock()
+	defer c.changed.Unlock()
+	c.Nodes = append(c.Nodes[:from:from], nodes...)
+}
+
+// Differs says in what a node of that description would be another than this one, or "".
+func (n *Node) Differs(s node.Spec) string {
 	own := n.spec
-	return own.Role == s.Role && own.Image == s.Image && own.Limits == s.Limits && own.Stdio == s.Stdio &&
-		own.RestartDelay == s.RestartDelay && slices.Equal(own.Ports, s.Ports) && slices.Equal(own.Env, s.Env) &&
-		slices.Equal(own.Preparations, s.Preparations) && slices.Equal(own.Command(n.place), s.Command(n.place))
+	for _, of := range []struct {
+		what string
+		same bool
+	}{
+		{"role", own.Role == s.Role},
+		{"image", own.Image == s.Image},
+		{"limits", own.Limits == s.Limits},
+		{"preparations", slices.Equal(own.Preparations, s.Preparations)},
+		{"ports", slices.Equal(own.Ports, s.Ports)},
+		{"environment", slices.Equal(own.Env, s.Env)},
+		{"command", slices.Equal(own.Command(n.place), s.Command(n.place))},
+		{"restart delay", own.RestartDelay == s.RestartDelay},
+		{"nature", own.Stdio == s.Stdio && own.Restartable == s.Restartable && own.StopSignal == s.StopSignal && own.Go == s.Go &&
+			(own.Secret == nil) == (s.Secret == nil) && slices.Equal(own.SyncThreads, s.SyncThreads)},
+	} {
+		if !of.same {
+			return of.what
+		}
+	}
+	return ""
 }
 
 // Starts is how many processes the node has had.
@@ -93,29 +117,10 @@ func (n *Node) Standing() []string {
 	if f := n.Freezes(); f > 0 {
 		out = append(out, fmt.Sprintf("freeze (%d times)", f))
 	}
-	n.linking.Lock()
-	defer n.linking.Unlock()
-	for _, s := range n.orders {
+	n.hand.mu.Lock()
+	defer n.hand.mu.Unlock()
+	for _, s := range n.hand.standing {
 		out = append(out, s.order.Do+" "+s.order.Key)
 	}
 	return out
-}
-
-// Watched tells whether an agent is at hand that can look at the node from outside.
-func (n *Node) Watched(ctx context.Context) bool {
-	_, err := n.reach(ctx)
-	return err == nil
-}
-
-// Around is what stands around a node.
-type Around = agent.Around
-
-// Around has the agent look at what stands around the node: in its own books, and in the node's network namespace.
-func (n *Node) Around(ctx context.Context) (Around, error) {
-	if !n.Running() {
-		return Around{}, fmt.Errorf("%s: %w", n.Name(), agent.ErrNoProcess)
-	}
-	var out Around
-	err := n.order(ctx, agent.Order{Do: agent.DoAround}, &out)
-	return out, err
 }

@@ -9,14 +9,17 @@ import (
 	"time"
 
 	"github.com/lockquake/lockquake/chaos"
+	faults "github.com/lockquake/lockquake/chaos/all"
+	"github.com/lockquake/lockquake/chaos/links"
 	"github.com/lockquake/lockquake/history"
-	"github.com/lockquake/lockquake/internal/agent"
+	"github.com/lockquake/lockquake/internal/agent/all"
 	"github.com/lockquake/lockquake/internal/cluster/testdata/testnode"
+	"github.com/lockquake/lockquake/internal/node"
 )
 
 // shapesBehave is what every provider with networks of its own must do with links that are shaped.
 func shapesBehave(t *testing.T, p Provider, run string) {
-	if err := p.Offers(chaos.CanShape, Server); err != nil {
+	if err := p.Offers(links.CanShape, node.Server); err != nil {
 		t.Fatal(err)
 	}
 	c, one, two, control := opened(t, p, run)
@@ -41,7 +44,7 @@ func shapesBehave(t *testing.T, p Provider, run string) {
 	}
 	const by, there = 150 * time.Millisecond, 300 * time.Millisecond // a connection takes a round trip, and its greeting half of one more
 	var counted chaos.Counted
-	delay := injected(t, "delay", "{by: 150ms}", chaos.Scope{On: all(one), Peers: all(two, client), Counts: func(x chaos.Counted) { counted = x }})
+	delay := injected(t, "delay", "{by: 150ms}", chaos.Scope{On: all(one), Peers: all(two, client), Run: takesCounts{into: &counted}})
 	late(one, there, "delayed")
 	prompt(two, by, "not concerned")
 	if n, err := counted.Packets(t.Context()); err != nil || n == 0 {
@@ -55,8 +58,8 @@ func shapesBehave(t *testing.T, p Provider, run string) {
 		t.Fatal(err)
 	}
 	serves(t, one, "start 2") // the harness is no node
-	links, err := one.MeasureLinks(t.Context(), chaos.LinkMeasure{
-		Peers: all(client), Count: 200, Every: time.Millisecond, In: true, Echo: true, Patience: time.Second,
+	links, err := one.MeasureLinks(t.Context(), all(client), links.MeasureArgs{
+		Peers: make([]links.ProbeEnd, 1), Count: 200, Every: time.Millisecond, In: true, Echo: true, Patience: time.Second,
 	})
 	if err != nil || len(links) != 1 {
 		t.Fatalf("measured %+v, %v", links, err)
@@ -78,12 +81,12 @@ func shapesBehave(t *testing.T, p Provider, run string) {
 }
 
 func TestShapedLinksOfContainers(t *testing.T) {
-	shapesBehave(t, engine(t, DockerOptions{}), "tshapedock")
+	shapesBehave(t, engine(t, DockerOptions{Mechanisms: all.All()}), "tshapedock")
 }
 
 func TestShapedLinksInNamespaces(t *testing.T) {
 	needRoot(t)
-	p, err := NewLocal(LocalOptions{Self: testBinary(t)})
+	p, err := NewLocal(LocalOptions{Mechanisms: all.All(), Self: testBinary(t)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -110,10 +113,10 @@ var shapingFaults = map[string]string{
 // shapeable tells whether a provider offers what a fault needs; one without the kernel's netem says so.
 func shapeable(t *testing.T, p Provider, name string) bool {
 	t.Helper()
-	k, _ := chaos.Lookup(name)
+	k, _ := faults.Lookup(name)
 	for _, c := range k.Needs {
-		if err := p.Offers(c, Server); err != nil {
-			if c != chaos.CanNetem || inGuest {
+		if err := p.Offers(c, node.Server); err != nil {
+			if c != links.CanNetem || inGuest {
 				t.Errorf("%s: %v", name, err)
 			}
 			t.Logf("%s is not tested here (make test-netem does): %v", name, err)
@@ -126,7 +129,7 @@ func shapeable(t *testing.T, p Provider, name string) bool {
 // TestEveryFaultThatShapesLinks injects each alone, and sees it gone.
 func TestEveryFaultThatShapesLinks(t *testing.T) {
 	needRoot(t)
-	p, err := NewLocal(LocalOptions{Self: testBinary(t)})
+	p, err := NewLocal(LocalOptions{Mechanisms: all.All(), Self: testBinary(t)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -150,8 +153,8 @@ func TestEveryFaultThatShapesLinks(t *testing.T) {
 // TestAgentThatShapesNothing sabotages the agent: it says that it shapes, and does not.
 func TestAgentThatShapesNothing(t *testing.T) {
 	needRoot(t)
-	t.Setenv(testnode.Deaf, agent.DoFilter+","+agent.DoFiltered)
-	p, err := NewLocal(LocalOptions{Self: testBinary(t)})
+	t.Setenv(testnode.Deaf, links.DoFilter+","+links.DoFiltered)
+	p, err := NewLocal(LocalOptions{Mechanisms: all.All(), Self: testBinary(t)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,8 +13,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/lockquake/lockquake/chaos"
+	"github.com/lockquake/lockquake/chaos/process"
 	"github.com/lockquake/lockquake/internal/cluster/testdata/testnode"
+	"github.com/lockquake/lockquake/internal/node"
+	"github.com/lockquake/lockquake/internal/wait"
 )
 
 // supervisorVariable makes the test binary play a supervisor that is to be killed; its value names the provider.
@@ -55,28 +57,28 @@ func testBinary(t testing.TB) string {
 	return path
 }
 
-func echoSpec(name string) Spec {
-	return Spec{
-		Name: name, Role: Server, Image: SelfProgram, Restartable: true,
-		Ports: []Port{{Name: "main", Number: 7000}, {Name: "spare", Number: 7001}},
-		Command: func(p Place) []string {
-			return []string{SelfProgram, "echo", p.Address(p.Self, "main"), p.Dir}
+func echoSpec(name string) node.Spec {
+	return node.Spec{
+		Name: name, Role: node.Server, Image: node.SelfProgram, Restartable: true,
+		Ports: []node.Port{{Name: "main", Number: 7000}, {Name: "spare", Number: 7001}},
+		Command: func(p node.Place) []string {
+			return []string{node.SelfProgram, "echo", p.Address(p.Self, "main"), p.Dir}
 		},
 	}
 }
 
-func stdioSpec(name string) Spec {
-	return Spec{
-		Name: name, Role: Client, Image: SelfProgram, Stdio: true,
-		Command: func(Place) []string { return []string{SelfProgram, "stdio"} },
+func stdioSpec(name string) node.Spec {
+	return node.Spec{
+		Name: name, Role: node.Client, Image: node.SelfProgram, Stdio: true,
+		Command: func(node.Place) []string { return []string{node.SelfProgram, "stdio"} },
 	}
 }
 
 func request(t testing.TB, run string) Request {
 	t.Helper()
 	return Request{
-		Run: run, LogDir: filepath.Join(t.TempDir(), "logs"), Agent: true,
-		Specs: []Spec{echoSpec("echo-1"), echoSpec("echo-2"), stdioSpec("client-1")},
+		Run: run, LogDir: filepath.Join(t.TempDir(), "logs"), Agent: true, Reuse: true,
+		Specs: []node.Spec{echoSpec("echo-1"), echoSpec("echo-2"), stdioSpec("client-1")},
 	}
 }
 
@@ -106,7 +108,7 @@ func behaves(t *testing.T, p Provider, run string) {
 		t.Errorf("a client that dials echo-2 at %s gets %q", two.Address("main"), got)
 	}
 	t.Run("pause", func(t *testing.T) { pauses(t, one) })
-	if err := p.Offers(chaos.CanFreeze, Server); err == nil {
+	if err := p.Offers(process.CanFreeze, node.Server); err == nil {
 		t.Run("freeze", func(t *testing.T) { freezes(t, one) })
 	} else {
 		t.Log(err)
@@ -117,10 +119,11 @@ func behaves(t *testing.T, p Provider, run string) {
 	}
 	t.Run("stop", func(t *testing.T) { stops(t, two) })
 	t.Run("kill while paused", func(t *testing.T) { killsPaused(t, c.Node("client-1")) })
+	t.Run("renew", func(t *testing.T) { renews(t, c, req) })
 	if _, err := two.Pause(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if p.Offers(chaos.CanFreeze, Server) == nil {
+	if p.Offers(process.CanFreeze, node.Server) == nil {
 		if err := two.Freeze(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -136,6 +139,47 @@ func behaves(t *testing.T, p Provider, run string) {
 		t.Error("a node runs after Close")
 	}
 	nothingLeft(t, run)
+}
+
+// renews gives the cluster to other runs, with more nodes beside its servers and with fewer. A client reaches all of them, where others were
+// before it.
+func renews(t *testing.T, c *Cluster, req Request) {
+	one, two := c.Node("echo-1"), c.Node("echo-2")
+	resource := echoSpec("other")
+	resource.Role = node.Resource
+	for _, specs := range [][]node.Spec{{resource, stdioSpec("client-2"), stdioSpec("client-1")}, {stdioSpec("client-1")}} {
+		if err := c.Vacate(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		req.LogDir = filepath.Join(t.TempDir(), "logs")
+		if err := c.Renew(t.Context(), append(req.Specs[:2:2], specs...), req.LogDir); err != nil {
+			t.Fatal(err)
+		}
+		if len(c.Nodes) != 2+len(specs) || c.Nodes[0] != one || c.Nodes[1] != two || !one.Running() || !two.Running() {
+			t.Fatalf("%d nodes, or the servers are others", len(c.Nodes))
+		}
+		if err := StartAll(t.Context(), c.Nodes[2:]); err != nil {
+			t.Fatal(err)
+		}
+		control := streams(t, c, req)
+		if got := control.ask("dial " + one.Address("main")); got != "start 2" {
+			t.Errorf("another run's client that dials echo-1 gets %q", got)
+		}
+		other := c.Node("other")
+		if _, told := c.Describe["address_other"]; told != (len(specs) > 1) || told != (other != nil) {
+			t.Errorf("other is %v, and described: %v", other, c.Describe)
+		}
+		if other == nil {
+			continue
+		}
+		serves(t, other, "start 1")
+		if got := control.ask("dial " + other.Address("main")); got != "start 1" {
+			t.Errorf("a client that dials other gets %q", got)
+		}
+	}
+	if err := c.Renew(t.Context(), []node.Spec{stdioSpec("client-1"), req.Specs[0]}, req.LogDir); err == nil {
+		t.Error("a server behind a client is let pass")
+	}
 }
 
 func startAll(t testing.TB, c *Cluster) time.Duration {
@@ -173,11 +217,7 @@ func serves(t testing.TB, n *Node, want string) {
 	t.Helper()
 	var got string
 	var err error
-	for end := time.Now().Add(5 * time.Second); time.Now().Before(end); time.Sleep(2 * time.Millisecond) {
-		if got, err = greeting(t.Context(), n, time.Second); err == nil {
-			break
-		}
-	}
+	wait.Within(5*time.Second, func() bool { got, err = greeting(t.Context(), n, time.Second); return err == nil })
 	if err != nil || got != want {
 		t.Fatalf("%s at %s greets with %q, %v; want %q", n.Name(), n.Address("main"), got, err, want)
 	}
@@ -218,7 +258,12 @@ func streams(t *testing.T, c *Cluster, r Request) stream {
 	if got := s.ask("one"); got != "echo one" {
 		t.Fatalf("the client answers %q", got)
 	}
-	log, err := os.ReadFile(filepath.Join(r.LogDir, "client-1.log"))
+	var log []byte
+	var err error
+	wait.Within(5*time.Second, func() bool { // engines bring standard error and output on ways of their own
+		log, err = os.ReadFile(filepath.Join(r.LogDir, "client-1.log"))
+		return err != nil || len(log) > 0
+	})
 	if err != nil || string(log) != "stdio is up\n" {
 		t.Errorf("the client's log holds %q, %v", log, err)
 	}

@@ -4,13 +4,133 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"path/filepath"
+	"strings"
 	"sync"
+	"time"
 
 	"github.com/lockquake/lockquake/chaos"
+	wall "github.com/lockquake/lockquake/chaos/clock"
+	"github.com/lockquake/lockquake/chaos/disk"
+	"github.com/lockquake/lockquake/chaos/links"
+	"github.com/lockquake/lockquake/chaos/process"
+	"github.com/lockquake/lockquake/internal/agent"
+	"github.com/lockquake/lockquake/internal/agent/all"
+	"github.com/lockquake/lockquake/internal/agent/proc"
+	freezer "github.com/lockquake/lockquake/internal/agent/process"
+	"github.com/lockquake/lockquake/internal/clock"
+	"github.com/lockquake/lockquake/internal/node"
+	"github.com/lockquake/lockquake/internal/wait"
 )
 
-// supervise plays a supervisor that is about to be killed: it opens a cluster, freezes a node where it can, pauses two, says so, and
-// waits for its end.
+// orderKind is one kind of what stands on a node while the supervisor lives.
+type orderKind struct {
+	name  string
+	needs chaos.Capability
+	// prepared is what the node must be given before it starts.
+	prepared []node.Preparation
+	// give gives the order; nil where the preparation is all that stands.
+	give func(ctx context.Context, n *Node) error
+	// watch returns what tells from outside whether the order stands on a process.
+	watch func(p proc.Process) (stands func() bool, err error)
+}
+
+// orderKinds are all kinds of orders, each for a node of its own.
+func orderKinds() []orderKind {
+	toItself := func(n *Node, how string) []links.Rule { return []links.Rule{{Node: n.Name(), Port: 9, How: how}} }
+	return []orderKind{
+		{
+			name: "signal", needs: chaos.CanPause, watch: isStopped,
+			give: func(ctx context.Context, n *Node) error { _, err := n.Pause(ctx); return err },
+		},
+		{
+			name: "freeze", needs: process.CanFreeze, give: func(ctx context.Context, n *Node) error { return n.Freeze(ctx) },
+			watch: func(p proc.Process) (func() bool, error) {
+				return func() bool { f, err := freezer.AskFrozen(p); return err != nil || f.Frozen }, nil
+			},
+		},
+		{
+			name: "filter", needs: links.CanFilter, watch: hasTables,
+			give: func(ctx context.Context, n *Node) error { return n.Filter(ctx, "order", toItself(n, links.Drop)) },
+		},
+		{
+			name: "hold", needs: links.CanHold, watch: hasTables,
+			give: func(ctx context.Context, n *Node) error { return n.Filter(ctx, "order", toItself(n, links.Hold)) },
+		},
+		{
+			name: "shape", needs: links.CanQueue, watch: hasTables,
+			give: func(ctx context.Context, n *Node) error {
+				return n.Shape(ctx, "order", toItself(n, links.Shape), links.Shaping{Engine: links.Queue, Delay: time.Second})
+			},
+		},
+		{
+			name: "clock", needs: wall.CanClock, watch: hasAnotherClock,
+			give: func(ctx context.Context, n *Node) error {
+				_, err := n.ShiftClock(ctx, "order", wall.Shift{Jump: time.Hour})
+				return err
+			},
+		},
+		{
+			name: "disk", needs: disk.CanHoldSyncs, watch: isTraced,
+			give: func(ctx context.Context, n *Node) error { _, err := n.HoldSyncs(ctx, "order", time.Second); return err },
+		},
+		{name: "power", needs: disk.CanCutPower, prepared: []node.Preparation{disk.LoopDisk}, watch: hasLoopDisk},
+	}
+}
+
+func isStopped(p proc.Process) (func() bool, error) {
+	return func() bool { s, err := p.Inspect(); return err != nil || s.Stopped() || s.Threads["T"] > 0 }, nil
+}
+
+// tablesAt lists lockquake's packet filter tables in the network namespace of a process; filled in where tests can have such.
+var tablesAt = func(int) ([]string, error) { return nil, nil }
+
+func hasTables(p proc.Process) (func() bool, error) {
+	return func() bool { tables, err := tablesAt(p.PID); return err == nil && len(tables) > 0 }, nil
+}
+
+// hasAnotherClock has a process read its wall clock. What is left of a patch that was taken back moves no clock: a thread may be inside.
+func hasAnotherClock(p proc.Process) (func() bool, error) {
+	return func() bool {
+		var got wall.Readings
+		err := all.All().Ask(context.Background(), agent.Order{Do: wall.DoReadClocks, Process: p}, &got)
+		return err == nil && time.Duration(got.Wall-clock.Wall().UnixNano()).Abs() > time.Minute
+	}, nil
+}
+
+func isTraced(p proc.Process) (func() bool, error) {
+	return func() bool {
+		files, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/status", p.PID))
+		for _, f := range files {
+			b, err := os.ReadFile(f)
+			if _, who, _ := strings.Cut(string(b), "TracerPid:\t"); err == nil && who != "" && who[0] != '0' {
+				return true
+			}
+		}
+		return false
+	}, nil
+}
+
+// hasLoopDisk finds the loop device among what a process has mounted, and then asks the kernel for its file.
+func hasLoopDisk(p proc.Process) (func() bool, error) {
+	mounts, err := os.ReadFile(fmt.Sprintf("/proc/%d/mounts", p.PID))
+	if err != nil {
+		return nil, err
+	}
+	for line := range strings.Lines(string(mounts)) {
+		device, found := strings.CutPrefix(strings.Fields(line)[0], "/dev/")
+		backing := "/sys/block/" + device + "/loop/backing_file"
+		file, err := os.ReadFile(backing)
+		if !found || err != nil {
+			continue
+		}
+		return func() bool { now, err := os.ReadFile(backing); return err == nil && string(now) == string(file) }, nil
+	}
+	return func() bool { return false }, nil
+}
+
+// supervise plays a supervisor that is about to be killed: it opens a cluster, has every kind of order stand that the provider offers,
+// names each with its process, and asks on until its end.
 func supervise(provider string) error {
 	ctx := context.Background()
 	run, logs, binary := os.Getenv(supervisorVariable+"_RUN"), os.Getenv(supervisorVariable+"_LOGS"), os.Getenv(supervisorVariable+"_BIN")
@@ -18,49 +138,64 @@ func supervise(provider string) error {
 	var err error
 	switch provider {
 	case "docker":
-		p, err = NewDocker(DockerOptions{Self: binary})
+		p, err = NewDocker(DockerOptions{Mechanisms: all.All(), Self: binary})
 	case "docker-without-agent":
-		p, err = NewDocker(DockerOptions{Self: binary, noAgent: true})
+		p, err = NewDocker(DockerOptions{Mechanisms: all.All(), Self: binary, noAgent: true})
 	case "loopback":
-		p, err = NewLocal(LocalOptions{Self: binary, Loopback: true})
+		p, err = NewLocal(LocalOptions{Mechanisms: all.All(), Self: binary, Loopback: true})
 	default:
-		p, err = NewLocal(LocalOptions{Self: binary})
+		p, err = NewLocal(LocalOptions{Mechanisms: all.All(), Self: binary})
 	}
 	if err != nil {
 		return err
 	}
-	c, err := p.Open(ctx, Request{
-		Run: run, LogDir: logs, Agent: true, Specs: []Spec{echoSpec("echo-1"), echoSpec("echo-2"), stdioSpec("client-1")},
-	})
+	orders := orderKinds()
+	if provider == "docker-without-agent" {
+		orders = orders[:2] // the engine's own
+	}
+	kinds, specs := map[string]orderKind{"client-1": orders[0]}, []node.Spec{stdioSpec("client-1")}
+	for _, k := range orders {
+		if p.Offers(k.needs, node.Server) == nil {
+			s := echoSpec("echo-" + k.name)
+			s.Preparations = k.prepared
+			kinds[s.Name], specs = k, append(specs, s)
+		}
+	}
+	c, err := p.Open(ctx, Request{Run: run, LogDir: logs, Agent: true, Specs: specs})
 	if err != nil {
 		return err
 	}
-	var wg sync.WaitGroup
+	if err := StartAll(ctx, c.Nodes); err != nil {
+		return err
+	}
+	if n, local := c.Nodes[0].driver.(*localNode); local {
+		fmt.Println("agent", n.run.guard.cmd.Process.Pid)
+	}
 	for _, n := range c.Nodes {
+		serves := func() bool { _, err := greeting(ctx, n, time.Second); return err == nil }
+		if len(n.spec.Ports) > 0 && !wait.Within(patience, serves) {
+			return fmt.Errorf("%s does not serve within %v", n.Name(), patience)
+		}
+		state, err := n.Inspect(ctx)
+		if give := kinds[n.Name()].give; err == nil && give != nil {
+			err = give(ctx, n)
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %w", n.Name(), err)
+		}
+		fmt.Println(kinds[n.Name()].name, state.PID)
+	}
+	fmt.Println("all 0")
+	var wg sync.WaitGroup
+	for range 500 { // so that the agent owes answers when the supervisor dies, and still when its streams are closed
 		wg.Go(func() {
-			if err := n.Start(ctx); err != nil {
-				panic(err)
+			for {
+				if _, err := c.Nodes[0].Inspect(ctx); err != nil {
+					panic(err)
+				}
 			}
 		})
 	}
 	wg.Wait()
-	if p.Offers(chaos.CanFreeze, Server) == nil {
-		n := c.Node("echo-2")
-		if err := n.Freeze(ctx); err != nil {
-			return err
-		}
-		state, err := n.Inspect(ctx)
-		if err != nil {
-			return err
-		}
-		fmt.Println("frozen", state.PID)
-	}
-	for _, name := range []string{"echo-1", "client-1"} {
-		state, err := c.Node(name).Pause(ctx)
-		if err != nil {
-			return err
-		}
-		fmt.Println(state.PID)
-	}
-	select {}
+	return nil
 }

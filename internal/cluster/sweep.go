@@ -17,7 +17,10 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/lockquake/lockquake/chaos"
+	wall "github.com/lockquake/lockquake/chaos/clock"
+	"github.com/lockquake/lockquake/chaos/process"
 	"github.com/lockquake/lockquake/internal/agent"
+	"github.com/lockquake/lockquake/internal/agent/proc"
 )
 
 // SweepOptions says what to remove.
@@ -28,7 +31,11 @@ type SweepOptions struct {
 	All bool
 	// Images takes the images of the own binary but for the newest, which an earlier build left.
 	Images bool
-	Log    *slog.Logger // may be nil
+	// Look removes nothing: Swept is what would be removed, but for what is only set right or thawed.
+	Look bool
+	Log  *slog.Logger // may be nil
+	// Mechanisms take back what dead agents left standing.
+	Mechanisms agent.Mechanisms
 }
 
 // Swept is what Sweep removed, by name, and what it left.
@@ -36,7 +43,6 @@ type Swept struct {
 	Containers  []string `json:"containers,omitempty"`
 	Networks    []string `json:"networks,omitempty"`
 	Processes   []string `json:"processes,omitempty"`
-	Links       []string `json:"links,omitempty"` // with the namespaces and the bridge behind them
 	Directories []string `json:"directories,omitempty"`
 	Images      []string `json:"images,omitempty"`
 	Clocks      []string `json:"clocks,omitempty"` // set right, of processes that go on
@@ -47,7 +53,7 @@ type Swept struct {
 
 // Empty tells whether nothing was removed.
 func (s Swept) Empty() bool {
-	return len(s.Containers)+len(s.Networks)+len(s.Processes)+len(s.Links)+len(s.Directories)+len(s.Images)+len(s.Clocks)+len(s.Frozen) == 0
+	return len(s.Containers)+len(s.Networks)+len(s.Processes)+len(s.Directories)+len(s.Images)+len(s.Clocks)+len(s.Frozen) == 0
 }
 
 // String says in one line how much was removed.
@@ -61,7 +67,6 @@ func (s Swept) String() string {
 	count(len(s.Containers), "containers")
 	count(len(s.Networks), "networks")
 	count(len(s.Processes), "processes")
-	count(len(s.Links), "links")
 	count(len(s.Directories), "directories")
 	count(len(s.Images), "images")
 	count(len(s.Clocks), "clocks")
@@ -72,16 +77,16 @@ func (s Swept) String() string {
 	return strings.Join(parts, ", ")
 }
 
-// Sweep removes what runs left behind whose supervisor is dead: processes (stopped ones too), network links with their
-// namespaces, directories, containers and networks. What a dead agent left frozen is thawed, and the clocks that it left moved, in processes
-// that go on, are set right. It does what it can and returns all errors.
+// Sweep removes what runs left behind whose supervisor is dead: processes (stopped ones too), directories,
+// containers and networks. What a dead agent left frozen is thawed, and the clocks that it left moved, in processes that go on, are set
+// right. It does what it can and returns all errors.
 func Sweep(ctx context.Context, o SweepOptions) (Swept, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	var s Swept
 	errs := []error{s.local(ctx, o)}
-	d, err := newDocker(DockerOptions{Log: o.Log})
+	d, err := newDocker(DockerOptions{Log: o.Log, Mechanisms: o.Mechanisms})
 	switch {
 	case errors.As(err, new(chaos.Unavailable)):
 		o.Log.Debug("no containers to sweep", "reason", err)
@@ -90,25 +95,53 @@ func Sweep(ctx context.Context, o SweepOptions) (Swept, error) {
 	default:
 		errs = append(errs, s.engine(ctx, d, o))
 	}
+	if o.Look {
+		return s, errors.Join(errs...)
+	}
 	// Last: what is left runs on, and is to have the machine's clock again.
-	clocks, err := agent.RestoreClocks(ctx)
-	s.Clocks = clocks
+	of := clocksHere()
+	if err == nil {
+		of = append(of, d.clocks(ctx)...)
+	}
+	order, args := agent.Order{Do: wall.DoRestore}, wall.RestoreArgs{}
+	for _, one := range of {
+		order.With, args.Files = append(order.With, one.process), append(args.Files, one.file)
+	}
+	order.Args = args
+	s.Clocks, err = o.restore(ctx, order)
 	return s, errors.Join(append(errs, err)...)
 }
 
 // local removes what is no container's.
 func (s *Swept) local(ctx context.Context, o SweepOptions) error {
-	first := s.thaw(ctx) // what is frozen cannot be killed
+	if o.Look {
+		return errors.Join(s.processes(ctx, o), s.directories(o))
+	}
+	first := s.thaw(ctx, o) // what is frozen cannot be killed
 	killed := s.processes(ctx, o)
-	again := s.thaw(ctx) // an agent may have been killed in the middle of its own thaw
-	return errors.Join(first, killed, again, s.links(o), s.directories(o))
+	again := s.thaw(ctx, o) // an agent may have been killed in the middle of its own thaw
+	return errors.Join(first, killed, again, s.directories(o))
 }
 
 // thaw takes away what dead agents left frozen.
-func (s *Swept) thaw(ctx context.Context) error {
-	groups, err := agent.RestoreFrozen(ctx)
+func (s *Swept) thaw(ctx context.Context, o SweepOptions) error {
+	groups, err := o.restore(ctx, agent.Order{Do: process.DoRestore})
 	s.Frozen = append(s.Frozen, groups...)
 	return err
+}
+
+// restore has a mechanism take back what dead agents left, and says what that was. Where none can be, there is nothing.
+func (o SweepOptions) restore(ctx context.Context, order agent.Order) (restored []string, err error) {
+	if proc.Supported() == nil {
+		err = o.Mechanisms.Ask(ctx, order, &restored)
+	}
+	return restored, err
+}
+
+// clockOf is a process of a run, and the file that tells its clock, as the process sees it; "" where there is none.
+type clockOf struct {
+	process proc.Process
+	file    string
 }
 
 // leave notes what is not removed; the things of runs that are still going on are not worth a word.
@@ -124,15 +157,8 @@ func (s *Swept) leave(what string, o owner) {
 
 // directories removes the state and data of local runs.
 func (s *Swept) directories(o SweepOptions) error {
-	dir := stateDirName()
-	entries, err := os.ReadDir(dir)
-	if errors.Is(err, os.ErrNotExist) {
-		return nil
-	}
+	dir, entries, err := stateEntries()
 	if err != nil {
-		return fmt.Errorf("list the state directory: %w", err)
-	}
-	if dir, err = stateDir(); err != nil {
 		return err
 	}
 	var errs []error
@@ -145,17 +171,54 @@ func (s *Swept) directories(o SweepOptions) error {
 			}
 			continue
 		}
-		err := sweepGroups(path) // first: the directory names them
-		if err == nil {
-			err = os.RemoveAll(path)
-		}
-		if err != nil {
+		if err := o.unlessLook(func() error {
+			err := sweepGroups(path) // first: the directory names them
+			if err == nil {
+				err = os.RemoveAll(path)
+			}
+			return err
+		}); err != nil {
 			errs = append(errs, fmt.Errorf("remove %s: %w", path, err))
 			continue
 		}
 		s.Directories = append(s.Directories, path)
 	}
 	return errors.Join(errs...)
+}
+
+// unlessLook removes something, where something is to be removed.
+func (o SweepOptions) unlessLook(remove func() error) error {
+	if o.Look {
+		return nil
+	}
+	return remove()
+}
+
+// stateEntries lists the directories of runs in the state directory, which need not be there.
+func stateEntries() (dir string, entries []os.DirEntry, err error) {
+	if _, err := os.Lstat(stateDirName()); errors.Is(err, os.ErrNotExist) {
+		return "", nil, nil
+	}
+	if dir, err = stateDir(); err != nil {
+		return "", nil, err
+	}
+	if entries, err = os.ReadDir(dir); err != nil {
+		return "", nil, fmt.Errorf("list the state directory: %w", err)
+	}
+	return dir, entries, nil
+}
+
+// recorded lists the local runs that this user's state directory tells of, by their ids. Nothing else proves that a process is a run's: what
+// stands in its environment, anybody can write.
+func recorded() (map[string]owner, error) {
+	dir, entries, err := stateEntries()
+	out := make(map[string]owner, len(entries))
+	for _, e := range entries {
+		if o, ok := readOwner(filepath.Join(dir, e.Name())); ok && o.Run == e.Name() {
+			out[o.Run] = o
+		}
+	}
+	return out, err
 }
 
 func readOwner(dir string) (owner, bool) {
@@ -188,7 +251,9 @@ func (s *Swept) engine(ctx context.Context, d *docker, o SweepOptions) error {
 			continue
 		}
 		s.Containers, emptied[own.Run] = append(s.Containers, name), true
-		g.Go(func() error { return removeContainer(ctx, d.api, c.ID) })
+		g.Go(func() error {
+			return o.unlessLook(func() error { return removeContainer(ctx, d.api, c.ID) })
+		})
 	}
 	errs := []error{g.Wait()}
 	networks, err := d.api.NetworkList(ctx, client.NetworkListOptions{Filters: marked})
@@ -205,28 +270,28 @@ func (s *Swept) engine(ctx context.Context, d *docker, o SweepOptions) error {
 		if emptied[own.Run] {
 			tries = networkTries
 		}
-		if err := removeNetwork(ctx, d.api, n.ID, tries); err != nil {
+		if err := o.unlessLook(func() error { return removeNetwork(ctx, d.api, n.ID, tries) }); err != nil {
 			errs = append(errs, err)
 			continue
 		}
 		s.Networks = append(s.Networks, n.Name)
 	}
 	if o.All || o.Images {
-		errs = append(errs, s.images(ctx, d, o.All))
+		errs = append(errs, s.images(ctx, d, o))
 	}
 	slices.Sort(s.Containers)
 	return errors.Join(errs...)
 }
 
 // images removes the images of the own binary that no container uses: all, or all but the newest.
-func (s *Swept) images(ctx context.Context, d *docker, all bool) error {
+func (s *Swept) images(ctx context.Context, d *docker, o SweepOptions) error {
 	list, err := d.api.ImageList(ctx, client.ImageListOptions{Filters: make(client.Filters).Add("label", label+"self")})
 	if err != nil {
 		return fmt.Errorf("list images: %w", err)
 	}
 	slices.SortFunc(list.Items, func(a, b image.Summary) int { return cmp.Compare(b.Created, a.Created) })
 	for i, one := range list.Items {
-		if i == 0 && !all {
+		if i == 0 && !o.All {
 			continue
 		}
 		// An image with several names goes with the last of them. Older engines call one without any "<none>:<none>".
@@ -235,7 +300,10 @@ func (s *Swept) images(ctx context.Context, d *docker, all bool) error {
 			names = []string{one.ID}
 		}
 		for _, name := range names {
-			if _, err := d.api.ImageRemove(ctx, name, client.ImageRemoveOptions{PruneChildren: true}); err != nil {
+			if err := o.unlessLook(func() error {
+				_, err := d.api.ImageRemove(ctx, name, client.ImageRemoveOptions{PruneChildren: true})
+				return err
+			}); err != nil {
 				s.Left = append(s.Left, "image "+name+": "+err.Error())
 				continue
 			}

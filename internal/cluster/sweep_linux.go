@@ -7,46 +7,104 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"time"
 
-	"github.com/lockquake/lockquake/internal/agent"
+	"golang.org/x/sys/unix"
+
+	"github.com/lockquake/lockquake/internal/agent/proc"
 	"github.com/lockquake/lockquake/internal/clock"
 )
 
-// processes kills the children of dead supervisors. They are known by their environment, which a process keeps whatever
-// becomes of its parent.
-func (s *Swept) processes(ctx context.Context, o SweepOptions) error {
-	paths, err := filepath.Glob("/proc/[0-9]*/environ")
-	if err != nil {
-		return fmt.Errorf("list processes: %w", err)
+// marked is a process of a local run.
+type marked struct {
+	proc.Process
+	owner owner
+	node  string
+}
+
+// markedProcesses lists the processes of recorded runs. Servers are known by the user that only they are. Others, and servers where they are no
+// user of their own, are known by their environment, which must say what is recorded. Another user's process is not looked into: reading its
+// environment can take as long as that user likes.
+func markedProcesses() ([]marked, error) {
+	runs, err := recorded()
+	if err != nil || len(runs) == 0 {
+		return nil, err
 	}
-	var errs []error
-	for _, path := range paths {
-		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(path)))
+	servers := map[int]owner{}
+	for run, o := range runs {
+		servers[int(serverIdentity(run))] = o
+	}
+	delete(servers, 0) // nobody's own
+	paths, err := filepath.Glob("/proc/[0-9]*")
+	if err != nil {
+		return nil, fmt.Errorf("list processes: %w", err)
+	}
+	var out []marked
+	for _, entry := range paths {
+		pid, err := strconv.Atoi(filepath.Base(entry))
 		if err != nil || pid == os.Getpid() || pid == os.Getppid() {
 			continue
 		}
-		p, err := agent.Find(pid)
+		p, err := proc.Find(pid)
 		if err != nil {
 			continue // it ended, or it is process 1
 		}
-		own, name, ok := markedProcess(path)
-		if !ok {
+		user, err := userOf(entry)
+		if err != nil {
 			continue
 		}
-		what := fmt.Sprintf("%s of run %s (pid %d)", name, own.Run, pid)
-		if !own.leftover(o.All) {
-			s.leave("process "+what, own)
+		if o, ok := servers[user]; ok {
+			// Programs that show a title write it over their environment. All begin in the node's data directory.
+			dir, _ := os.Readlink(entry + "/cwd")
+			out = append(out, marked{p, o, filepath.Base(dir)})
+		} else if user == os.Geteuid() {
+			if o, name, ok := markedProcess(entry + "/environ"); ok && runs[o.Run] == o {
+				out = append(out, marked{p, o, name})
+			}
+		}
+	}
+	return slices.DeleteFunc(out, func(m marked) bool { return !nodeName.MatchString(m.node) }), nil
+}
+
+// userOf tells by its entry in /proc whose a process is.
+func userOf(entry string) (int, error) {
+	var st unix.Stat_t
+	err := unix.Stat(entry, &st)
+	return int(st.Uid), err
+}
+
+// processes kills the children of dead supervisors.
+func (s *Swept) processes(ctx context.Context, o SweepOptions) error {
+	found, err := markedProcesses()
+	errs := []error{err}
+	for _, p := range found {
+		what := fmt.Sprintf("%s of run %s (pid %d)", p.node, p.owner.Run, p.PID)
+		if !p.owner.leftover(o.All) {
+			s.leave("process "+what, p.owner)
 			continue
 		}
-		if err := killOrphan(ctx, p); err != nil {
+		if err := o.unlessLook(func() error { return killOrphan(ctx, p.Process) }); err != nil {
 			errs = append(errs, fmt.Errorf("kill %s: %w", what, err))
 			continue
 		}
 		s.Processes = append(s.Processes, what)
 	}
 	return errors.Join(errs...)
+}
+
+// clocksHere lists the processes of local runs whose clocks an agent may have moved.
+func clocksHere() []clockOf {
+	found, err := markedProcesses()
+	if err != nil {
+		return nil // told when they were swept
+	}
+	out := make([]clockOf, 0, len(found))
+	for _, p := range found {
+		out = append(out, clockOf{p.Process, faketimeHere(filepath.Join(stateDirName(), p.owner.Run), p.node)})
+	}
+	return out
 }
 
 // markedProcess reads the marks of a run's child; others' processes, whose environment cannot be read, have none.
@@ -67,8 +125,8 @@ func markedProcess(path string) (o owner, name string, ok bool) {
 }
 
 // killOrphan kills a process, stopped or not, and waits until it is gone.
-func killOrphan(ctx context.Context, p agent.Process) error {
-	if err := p.Signal("KILL"); err != nil && !errors.Is(err, agent.ErrNoProcess) {
+func killOrphan(ctx context.Context, p proc.Process) error {
+	if err := p.Signal("KILL"); err != nil && !errors.Is(err, proc.ErrNoProcess) {
 		return err
 	}
 	for range 200 {
@@ -76,7 +134,7 @@ func killOrphan(ctx context.Context, p agent.Process) error {
 		if err != nil {
 			return err
 		}
-		if observed(s).Gone() {
+		if s.Gone() {
 			return nil
 		}
 		if clock.Sleep(ctx, 10*time.Millisecond) != nil {
@@ -84,25 +142,4 @@ func killOrphan(ctx context.Context, p agent.Process) error {
 		}
 	}
 	return errors.New("it does not die")
-}
-
-// links removes the supervisor's ends of networks; with the last process gone, the rest of a network goes with its end.
-func (s *Swept) links(o SweepOptions) error {
-	marked, err := markedLinks()
-	if err != nil {
-		return err
-	}
-	var errs []error
-	for name, own := range marked {
-		if !own.leftover(o.All) {
-			s.leave("link "+name, own)
-			continue
-		}
-		if err := removeLink(name); err != nil {
-			errs = append(errs, err)
-			continue
-		}
-		s.Links = append(s.Links, name)
-	}
-	return errors.Join(errs...)
 }

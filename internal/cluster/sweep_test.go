@@ -2,20 +2,34 @@ package cluster
 
 import (
 	"bufio"
+	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
+	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
+	"github.com/lockquake/lockquake/chaos/process"
 	"github.com/lockquake/lockquake/internal/agent"
+	"github.com/lockquake/lockquake/internal/agent/all"
+	"github.com/lockquake/lockquake/internal/agent/proc"
+	"github.com/lockquake/lockquake/internal/wait"
 )
 
-// abandon starts a supervisor of the named provider, waits until it has paused two nodes, and kills it. look is called
-// before. It returns the paused processes.
-func abandon(t *testing.T, provider, run, binary string, look func()) []agent.Process {
+// standing is an order that a supervisor left behind.
+type standing struct {
+	kind    string
+	process proc.Process
+	stands  func() bool
+}
+
+// abandon starts a supervisor of the named provider, waits until every kind of order stands, and kills it; where withAgent says so, its
+// agent first. look is called before. It returns what stood.
+func abandon(t *testing.T, provider, run, binary string, withAgent bool, look func()) []standing {
 	t.Helper()
 	cmd := exec.Command(testBinary(t), "-test.run=^$")
 	cmd.Env = append(os.Environ(), supervisorVariable+"="+provider, supervisorVariable+"_RUN="+run,
@@ -29,97 +43,164 @@ func abandon(t *testing.T, provider, run, binary string, look func()) []agent.Pr
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
-	var paused, frozen []agent.Process
-	lines := bufio.NewScanner(out)
-	for len(paused) < 2 && lines.Scan() {
-		number, frost := strings.CutPrefix(lines.Text(), "frozen ")
-		pid, err := strconv.Atoi(number)
-		if err != nil {
+	defer time.AfterFunc(time.Minute, func() { _ = cmd.Process.Kill() }).Stop()
+	var orders []standing
+	var name string
+	guard := 0
+	for lines := bufio.NewScanner(out); name != "all" && lines.Scan(); {
+		var pid int
+		if _, err := fmt.Sscan(lines.Text(), &name, &pid); err != nil {
 			t.Fatalf("the supervisor says %q", lines.Text())
 		}
-		p, err := agent.Find(pid)
-		if err != nil {
-			t.Fatalf("find process %d: %v", pid, err)
-		}
-		if frost {
-			if f, err := p.Frozen(); err != nil || !f.Frozen {
-				t.Fatalf("process %d is %+v, %v", pid, f, err)
-			}
-			frozen = append(frozen, p)
+		if name == "agent" {
+			guard = pid
 			continue
 		}
-		if s, err := p.Inspect(); err != nil || !observed(s).Stopped() {
-			t.Fatalf("process %d is %v, %v", pid, s, err)
+		for _, k := range orderKinds() {
+			if k.name == name {
+				orders = append(orders, stood(t, k, pid))
+			}
 		}
-		paused = append(paused, p)
 	}
-	if len(paused) < 2 {
-		t.Fatal("the supervisor paused nothing")
+	if name != "all" || len(orders) < 2 {
+		t.Fatalf("the supervisor gave %d orders, the last %q", len(orders), name)
 	}
 	look()
+	if withAgent && guard > 1 {
+		if err := syscall.Kill(guard, syscall.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+	}
 	if err := cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
 	_ = cmd.Wait()
-	return append(paused, frozen...)
+	return orders
 }
+
+// stood demands that an order stands on a process.
+func stood(t *testing.T, k orderKind, pid int) standing {
+	t.Helper()
+	p, err := proc.Find(pid)
+	if err != nil {
+		t.Fatalf("%s: find process %d: %v", k.name, pid, err)
+	}
+	stands, err := k.watch(p)
+	if err != nil {
+		t.Fatalf("%s: %v", k.name, err)
+	}
+	if !stands() {
+		t.Errorf("%s: nothing stands on process %d: this test shows nothing", k.name, pid)
+	}
+	return standing{k.name, p, stands}
+}
+
+// undone waits until an order stands no more.
+func undone(t *testing.T, s standing) {
+	t.Helper()
+	t.Run(s.kind, func(t *testing.T) {
+		begun := time.Now()
+		wait.Until(t, patience, "it stands no more", func() bool { return !s.stands() })
+		t.Logf("undone %v after it was looked for", time.Since(begun).Round(time.Millisecond))
+	})
+}
+
+// patience is how long a busy machine may take for what agents promise within 2 s.
+const patience = 20 * time.Second
 
 // gone waits until a process has ended or lies unreaped.
-func gone(t *testing.T, p agent.Process) {
+func gone(t *testing.T, p proc.Process) {
 	t.Helper()
-	for end := time.Now().Add(2 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
-		if s, err := p.Inspect(); err == nil && observed(s).Gone() {
-			return
-		}
+	if !wait.Within(patience, func() bool { s, err := p.Inspect(); return err == nil && s.Gone() }) {
+		t.Errorf("process %d lives %v after its supervisor was killed", p.PID, patience)
 	}
-	t.Errorf("process %d lives 2 s after its supervisor was killed", p.PID)
 }
 
-// orphans runs the test of a killed supervisor with a local provider.
-func orphans(t *testing.T, provider, run string) {
-	if err := agent.Supported(); err != nil {
+// ice lists the groups of the kernel's freezer that agents made.
+func ice(t *testing.T) []string {
+	t.Helper()
+	var out []string
+	err := filepath.WalkDir("/sys/fs/cgroup", func(path string, d fs.DirEntry, _ error) error { // others' groups come and go meanwhile
+		if d != nil && d.IsDir() && strings.HasPrefix(d.Name(), "lockquake-frozen-") {
+			out = append(out, path)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// melts waits until the agent that lost its supervisor has removed its groups.
+func melts(t *testing.T, groups []string) {
+	t.Helper()
+	if !wait.Within(patience, func() bool {
+		groups = slices.DeleteFunc(groups, func(g string) bool { _, err := os.Stat(g); return err != nil })
+		return len(groups) == 0
+	}) {
+		t.Errorf("the freezer still has %v %v after the supervisor was killed", groups, patience)
+	}
+}
+
+// orphans kills the supervisor of a local provider, whose nodes the kernel then ends, and looks at what is left of every kind of order. What a
+// dead agent cannot undo is the sweep's.
+func orphans(t *testing.T, provider, run string, withAgent bool) {
+	t.Helper()
+	if err := proc.Supported(); err != nil {
 		t.Skip(err)
 	}
+	tmp := t.TempDir()
+	if err := os.Chmod(filepath.Dir(tmp), 0o755); err != nil { // servers are another user
+		t.Fatal(err)
+	}
+	t.Setenv("TMPDIR", tmp) // else a run of another package's tests may sweep what is to be found here
 	dir := filepath.Join(stateDirName(), run)
-	paused := abandon(t, provider, run, testBinary(t), func() {
+	earlier := ice(t)
+	var groups []string
+	orders := abandon(t, provider, run, testBinary(t), withAgent, func() {
 		var s Swept
-		if err := s.local(t.Context(), SweepOptions{All: true}); err != nil {
+		if err := s.local(t.Context(), SweepOptions{All: true, Mechanisms: all.All()}); err != nil {
 			t.Error(err)
 		}
-		if strings.Contains(strings.Join(append(append(s.Processes, s.Links...), s.Directories...), " "), run) {
+		if strings.Contains(strings.Join(append(s.Processes, s.Directories...), " "), run) {
 			t.Errorf("the things of a running supervisor were swept: %+v", s)
 		}
 		if _, err := os.Stat(dir); err != nil {
 			t.Error(err)
 		}
+		groups = slices.DeleteFunc(ice(t), func(g string) bool { return slices.Contains(earlier, g) })
+		t.Logf("frozen in %v", groups)
 	})
-	for _, p := range paused {
-		gone(t, p) // without any sweep: the kernel kills them, stopped as they are
+	ended := func() {
+		for _, s := range orders {
+			undone(t, s)
+			gone(t, s.process)
+		}
+		melts(t, groups)
+	}
+	if !withAgent {
+		ended() // without any sweep: the kernel kills them, stopped as they are
+	}
+	for _, s := range orders {
+		if withAgent && s.kind == "freeze" && !s.stands() {
+			t.Error("a process thawed without its agent: this test shows nothing of the sweep")
+		}
 	}
 	var swept Swept // not by Sweep, which would also judge the engine's things of other runs
-	if err := swept.local(t.Context(), SweepOptions{}); err != nil {
+	if err := swept.local(t.Context(), SweepOptions{Mechanisms: all.All()}); err != nil {
 		t.Error(err)
 	}
 	if !strings.Contains(strings.Join(swept.Directories, " "), dir) {
 		t.Errorf("swept %v: %+v", swept, swept)
 	}
-	if left, err := agent.RestoreFrozen(t.Context()); err != nil || len(left) > 0 {
+	if withAgent {
+		ended()
+	}
+	if left, err := (SweepOptions{Mechanisms: all.All()}).restore(t.Context(), agent.Order{Do: process.DoRestore}); err != nil || len(left) > 0 {
 		t.Errorf("behind the sweep there was still %v, %v", left, err)
 	}
 	nothingLeft(t, run)
 }
 
-func TestKilledSupervisorOnLoopback(t *testing.T) { orphans(t, "loopback", "tkillloop") }
-
-// goesOn waits until a stopped process was continued (or has ended since) by the agent that lost its supervisor.
-func goesOn(t *testing.T, p agent.Process) {
-	t.Helper()
-	for end := time.Now().Add(2 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
-		s, err := p.Inspect()
-		f, failed := p.Frozen()
-		if err == nil && failed == nil && s.Threads["T"] == 0 && !f.Frozen {
-			return
-		}
-	}
-	t.Errorf("process %d is still stopped or frozen 2 s after its supervisor was killed", p.PID)
-}
+func TestKilledSupervisorOnLoopback(t *testing.T) { orphans(t, "loopback", "tkillloop", false) }

@@ -75,11 +75,11 @@ func TestTheRealClocksAreRead(t *testing.T) {
 // TestStepsComeIntoTheEnvironment writes what was watched into env.json.
 func TestStepsComeIntoTheEnvironment(t *testing.T) {
 	t.Parallel()
-	r := &run{live: newLive(), env: results.Env{Host: map[string]string{}, Timings: map[string]int64{}}}
+	r := &run{live: newLive(), nodes: &deployment{}, record: &record{env: results.Env{Host: map[string]string{}, Timings: map[string]int64{}}}}
 	r.describeEnd() // it never came to the load
 	r.wall = &clockWatch{steps: []results.ClockStep{{Time: 1, By: 2}}}
 	r.describeEnd()
-	if !slices.Equal(r.env.ClockSteps, r.wall.steps) {
-		t.Errorf("env.json has %+v", r.env.ClockSteps)
+	if !slices.Equal(r.record.env.ClockSteps, r.wall.steps) {
+		t.Errorf("env.json has %+v", r.record.env.ClockSteps)
 	}
 }

@@ -47,15 +47,15 @@ func TestAStrangeClockIsMeasuredAndItsEventsMoved(t *testing.T) {
 	out, fromNode := io.Pipe()
 	go strange(t, toNode, fromNode, ahead, wire.Hello{BootID: "elsewhere"})
 	s := greeted(t, out, in)
-	d, err := s.compare(t.Context())
-	if err != nil {
+	if err := s.clock.compare(t.Context(), s.greeting()); err != nil {
 		t.Fatal(err)
 	}
+	d := s.clock.drift
 	if off := d.offset + ahead; off > d.err || off < -d.err {
 		t.Fatalf("offset %d with error %d; the clock is %d ahead", d.offset, d.err, ahead)
 	}
 	dir := t.TempDir()
-	if err := s.record(dir, []string{"lock-0"}, d); err != nil {
+	if err := s.record(dir, []string{"lock-0"}); err != nil {
 		t.Fatal(err)
 	}
 	before := clock.Now()
@@ -85,13 +85,10 @@ func TestAStrangeClockIsMeasuredAndItsEventsMoved(t *testing.T) {
 }
 
 // greeted is the session of a node that has said hello.
-func greeted(t *testing.T, out io.Reader, in io.Writer) *session {
+func greeted(t *testing.T, out io.Reader, in io.Writer) *process {
 	t.Helper()
-	s := &session{
-		node: &cluster.Node{}, live: newLive(), waiting: map[int]chan wire.Result{}, pongs: make(chan wire.Pong, 1),
-		directed: true, ready: make(chan struct{}), greeted: make(chan struct{}), ended: make(chan struct{}),
-	}
-	s.conn = wire.NewConn(out, in)
+	s := newProcess(&cluster.Node{}, 0, newLive(), wire.NewConn(out, in))
+	s.directed = true
 	go s.read()
 	if err := s.await(t.Context(), s.greeted, "hello"); err != nil {
 		t.Fatal(err)
@@ -117,9 +114,9 @@ func TestWhoseClockIsOurs(t *testing.T) {
 		out, fromNode := io.Pipe()
 		go strange(t, toNode, fromNode, 0, c.hello)
 		s := greeted(t, out, in)
-		d, err := s.compare(t.Context())
-		if err != nil || (d == drift{}) != c.ours {
-			t.Errorf("%+v: %+v, %v; ours: %t", c.hello, d, err, c.ours)
+		err := s.clock.compare(t.Context(), s.greeting())
+		if d := s.clock.drift; err != nil || (d == drift{}) != c.ours {
+			t.Errorf("%+v: %+v, %v; ours: %t", c.hello, s.clock.drift, err, c.ours)
 		}
 		_ = s.conn.Close()
 	}

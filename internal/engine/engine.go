@@ -1,14 +1,23 @@
 // Package engine is the run loop: up, load, chaos, heal, settle. It leaves a run directory for results to judge, and
 // knows backends, workloads and faults by their contracts alone.
+//
+// Check makes a Plan of a scenario: what will be done, with nothing started. A run carries it out. Its parts own their state:
+//
+//   - deployment: the cluster and the service; takeover: servers that an earlier run kept
+//   - processes: clients and resource behind their control streams; live: which grants they have in hand
+//   - schedule and stepRunner say when an injection comes; injector makes and heals it
+//   - observer and sessionWatch ask the service
+//   - record, faultLog, journal: what is written into the run directory; reporter: what is shown meanwhile
 package engine
 
 import (
 	"log/slog"
 	"time"
 
-	"github.com/lockquake/lockquake/backends"
+	"github.com/lockquake/lockquake/backends/listed"
 	"github.com/lockquake/lockquake/chaos"
 	"github.com/lockquake/lockquake/internal/cluster"
+	"github.com/lockquake/lockquake/results"
 	"github.com/lockquake/lockquake/scenarios"
 	"github.com/lockquake/lockquake/workloads"
 	"github.com/lockquake/lockquake/workloads/resource"
@@ -16,22 +25,11 @@ import (
 
 // Catalog is everything that a scenario may name.
 type Catalog struct {
-	Backends  []backends.Backend
+	Backends  []listed.Backend
 	Workloads []workloads.Kind
 	Faults    []chaos.Kind
-	Resources []Resource
-}
-
-// Resource is a service that a lock can protect.
-type Resource struct {
-	Name   string
-	Guards []resource.Guard
-	Within string // the backend whose service keeps the values; "": it has servers of its own
-	// Replicated says that its nodes are replicas: an effect counts when a majority of them has applied it.
-	Replicated bool
-	// Specs describes its nodes: users reach those with a port, at their first one; those with a control stream speak the
-	// protocol.
-	Specs func() []cluster.Spec
+	Resources []resource.Kind
+	Checkers  results.Checkers // a scenario expects something of what they yield
 }
 
 // Options is one run as it was asked for.
@@ -50,10 +48,10 @@ type Options struct {
 	Libraries      map[string]string        // module -> version of what the lock is made of, for env.json
 	// ClientModules names the modules that a client of a lock is made of: lockquake's own client tells of all locks.
 	ClientModules func(backend, lock string) []string
-	Program       string  // what ran the clients, where it is not the running program: a path or an image
-	NoRecord      bool    // count grants only: the baseline of the recording benchmark
-	Keep          bool    // leave the nodes up after the run
-	Ground        *Ground // what runs of this scenario before left, and this one leaves; nil: nothing
+	Program       string       // what ran the clients, where it is not the running program: a path or an image
+	NoRecord      bool         // count grants only: the baseline of the recording benchmark
+	Keep          bool         // leave the nodes up after the run
+	Kept          *KeptServers // servers that the run before left, and this one leaves; nil: none
 	Log           *slog.Logger
 	Progress      func(Progress)
 }
@@ -86,7 +84,7 @@ func (e MissingError) Error() string { return e.Text }
 // Unwrap returns Err.
 func (e MissingError) Unwrap() error { return e.Err }
 
-// deadlines bound the phases around the load, and how much longer than a client's own deadline its answer to a step is waited for.
+// deadlines bound the phases around the load. answer is how long after its own deadline a client may still answer a step.
 type deadlines struct{ hello, ready, recover, stop, close, answer time.Duration }
 
 // generous are the deadlines of every run: a loud machine must not turn into a wrong result.

@@ -12,8 +12,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/lockquake/lockquake/backends"
+	"github.com/lockquake/lockquake/backends/topology"
 	"github.com/lockquake/lockquake/chaos"
+	killing "github.com/lockquake/lockquake/chaos/process"
 	"github.com/lockquake/lockquake/history"
 	"github.com/lockquake/lockquake/internal/clock"
 	"github.com/lockquake/lockquake/internal/wire"
@@ -329,6 +330,7 @@ func TestTheHistoryHasTheLastWord(t *testing.T) {
 		switch name {
 		case "STOP":
 			before = clock.Now()
+			time.Sleep(time.Microsecond)
 		case "CONT":
 			a.release(before)
 		}
@@ -393,7 +395,7 @@ func TestAKilledClient(t *testing.T) {
 	idle := part{begins: func(a *actor) { a.pause(time.Hour) }}
 	s := &stage{t: t, faults: map[string]*trouble{"kill": kill}, parts: map[string]part{"client-1": h.part(), "client-2": idle}}
 	kill.inject = func(sc chaos.Scope) (history.Receipt, error) {
-		_, err := sc.On[0].(chaos.Killer).Kill(t.Context())
+		_, err := sc.On[0].(killing.Killer).Kill(t.Context())
 		return history.Receipt{Status: history.Installed}, err
 	}
 	text := strings.Replace(held, "use: trouble, on: holder, at: 10ms, for: 30ms", "use: kill, on: holder, at: 10ms", 1)
@@ -458,15 +460,13 @@ func TestAnInjectionIsHealedWhenItsTimeIsOver(t *testing.T) {
 func TestAKillIsTheDeathOfItsTargetsAlone(t *testing.T) {
 	t.Parallel()
 	kill := injection{kind: chaos.Kind{Name: "kill", Kills: true}}
-	r := &run{
-		faults: []*history.Fault{
-			{Start: 10, Targets: []string{"client-1"}, Receipt: history.Receipt{Status: history.Installed}},
-			{Start: 20, Targets: []string{"client-1"}, Receipt: history.Receipt{Status: history.NotMade}},
-			{Start: 30, Targets: []string{"client-2"}, Receipt: history.Receipt{Status: history.Installed}},
-		},
-		injected: []injection{kill, kill, {kind: chaos.Kind{Name: "pause"}}},
-	}
-	if one, two := r.killedAt("client-1"), r.killedAt("client-2"); one != 10 || two != 0 {
+	pause := injection{kind: chaos.Kind{Name: "pause"}}
+	l := &faultLog{list: []*injected{
+		{injection: kill, Fault: &history.Fault{Start: 10, Targets: []string{"client-1"}, Receipt: history.Receipt{Status: history.Installed}}},
+		{injection: kill, Fault: &history.Fault{Start: 20, Targets: []string{"client-1"}, Receipt: history.Receipt{Status: history.NotMade}}},
+		{injection: pause, Fault: &history.Fault{Start: 30, Targets: []string{"client-2"}, Receipt: history.Receipt{Status: history.Installed}}},
+	}}
+	if one, two := l.killedAt("client-1"), l.killedAt("client-2"); one != 10 || two != 0 {
 		t.Errorf("client-1 was killed at %d, client-2 at %d; want 10 and never", one, two)
 	}
 }
@@ -509,11 +509,11 @@ func TestASessionThatEnds(t *testing.T) {
 	t.Parallel()
 	for _, ends := range []bool{false, true} {
 		var asked, gone atomic.Int64
-		s := &stage{t: t, sessions: func() []backends.Session {
+		s := &stage{t: t, sessions: func() []topology.Session {
 			if asked.Add(1); gone.Load() != 0 {
 				return nil
 			}
-			return []backends.Session{{User: history.MakeUser(0, 0), ID: "a", Stands: true}}
+			return []topology.Session{{User: history.MakeUser(0, 0), ID: "a", Stands: true}}
 		}}
 		again := func(a *actor) { // until the service was asked two times more
 			for n := asked.Load() + 2; asked.Load() < n && a.pause(time.Millisecond); {

@@ -10,20 +10,18 @@ import (
 	"github.com/lockquake/lockquake/internal/clock"
 )
 
-// journal is the engine's own history file: what it saw of others, such as their deaths and the final read. It is
-// written when it is closed, because some of it is learned late and dated back.
+// journal is the engine's own history file: the deaths of clients, the ends of their sessions, the final read. It is written at the
+// end, because some events are known late and have an earlier time.
 type journal struct {
 	mu     sync.Mutex
 	w      *history.Writer
 	events []history.Event
 }
 
-func openJournal(path string, locks []string) (*journal, error) {
-	w, err := history.Create(path, history.Header{Process: "engine", Locks: locks})
-	if err != nil {
-		return nil, err
-	}
-	return &journal{w: w}, nil
+// open creates the history file.
+func (j *journal) open(path string, locks []string) (err error) {
+	j.w, err = history.Create(path, history.Header{Process: "engine", Locks: locks})
+	return err
 }
 
 // add notes what happens now.

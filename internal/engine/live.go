@@ -12,8 +12,8 @@ import (
 	"github.com/lockquake/lockquake/internal/wire"
 )
 
-// live is what the engine knows of the run while it runs: who has which grant in hand, and when each client was last
-// heard. Selectors and awaits read it; nothing is judged from it.
+// live is the table of what the clients have told so far: who has which grant in hand, and when each client was last heard. The target
+// holder and the awaits of steps read it; nothing is judged from it.
 type live struct {
 	mu      sync.Mutex
 	holds   map[grantKey]hold  // in hand now: granted, and no release begun; values, since each grant of a run passes here
@@ -232,8 +232,8 @@ func (l *live) last(u history.User, lock int) (found hold, ok bool) {
 	return found, ok
 }
 
-// bury takes the holds of a dead client out of hand and returns them.
-func (l *live) bury(client int) []hold {
+// removeHolds takes the holds of a dead client out of hand and returns them.
+func (l *live) removeHolds(client int) []hold {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	var out []hold

@@ -133,7 +133,7 @@ func TestAUserMayHoldTwoLocks(t *testing.T) {
 	if l.seen[occurrence{a, 1, history.Acquire, history.Ok}] != 1 {
 		t.Fatal("an await that names lock 1 does not see its grant")
 	}
-	if dead := l.bury(0); len(dead) != 2 {
+	if dead := l.removeHolds(0); len(dead) != 2 {
 		t.Fatalf("%d holds of the dead client, want 2", len(dead))
 	}
 }
@@ -164,7 +164,7 @@ func TestOnlyTheDeadAreBuried(t *testing.T) {
 	l, a, b := newLive(), history.MakeUser(0, 0), history.MakeUser(1, 0)
 	l.observe(0, []history.Event{granted(a, 1, 10)}, false)
 	l.observe(1, []history.Event{granted(b, 1, 10)}, false)
-	if dead := l.bury(0); len(dead) != 1 || dead[0].user != a || l.held(a, 1) || !l.held(b, 1) {
+	if dead := l.removeHolds(0); len(dead) != 1 || dead[0].user != a || l.held(a, 1) || !l.held(b, 1) {
 		t.Errorf("buried %+v", dead)
 	}
 }

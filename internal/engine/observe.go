@@ -13,7 +13,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/lockquake/lockquake/backends"
+	"github.com/lockquake/lockquake/backends/topology"
 	"github.com/lockquake/lockquake/chaos"
 	"github.com/lockquake/lockquake/history"
 	"github.com/lockquake/lockquake/internal/clock"
@@ -26,10 +26,11 @@ import (
 const (
 	askAgain = 10 * time.Millisecond // after an answer that is not the one that a step waits for
 	askLimit = time.Second           // for one answer
-	// holderWait is how long the step after a grant waits for what the servers have of it, so that what it breaks comes later.
+	// holderWait is how long a step that was granted the lock waits until the servers have said who holds it. The next step may break
+	// them.
 	holderWait = 50 * time.Millisecond
-	// mute is the silence between two equal answers from which on nobody knows what the answer was meanwhile.
-	mute = 100 * time.Millisecond
+	// maxGap is the longest time between two equal answers of one observation. After a longer one the answer may have been another meanwhile.
+	maxGap = 100 * time.Millisecond
 )
 
 // question is what a node is asked, and on which step's account.
@@ -46,20 +47,20 @@ type reply struct {
 	err             error
 }
 
-// sightings is what the service said when it was asked: equal answers in a row are one observation.
-type sightings struct {
+// observations is what the service said when it was asked: equal answers in a row are one observation.
+type observations struct {
 	mu     sync.Mutex
 	list   []*history.Observation
 	latest map[question]*history.Observation
 	grants map[string]grantKey // by the lock's own id of the grant
 }
 
-func newSightings() *sightings {
-	return &sightings{latest: map[question]*history.Observation{}, grants: map[string]grantKey{}}
+func newObservations() *observations {
+	return &observations{latest: map[question]*history.Observation{}, grants: map[string]grantKey{}}
 }
 
 // add takes one answer.
-func (s *sightings) add(q question, r reply) {
+func (s *observations) add(q question, r reply) {
 	text := ""
 	if r.err != nil {
 		text = r.err.Error()
@@ -67,7 +68,7 @@ func (s *sightings) add(q question, r reply) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	last := s.latest[q]
-	if last == nil || last.Answer != r.answer || (last.Error == "") != (text == "") || r.asked-last.LastAnswered > int64(mute) {
+	if last == nil || last.Answer != r.answer || (last.Error == "") != (text == "") || r.asked-last.LastAnswered > int64(maxGap) {
 		last = &history.Observation{
 			Step: q.step, By: q.by, Node: q.node, Fact: q.fact, Answer: r.answer, Error: text, Asked: r.asked, Answered: r.answered,
 			LastAnswered: r.asked,
@@ -80,7 +81,7 @@ func (s *sightings) add(q question, r reply) {
 }
 
 // granted notes by which id the service knows a grant.
-func (s *sightings) granted(id string, k grantKey) {
+func (s *observations) granted(id string, k grantKey) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if id != "" {
@@ -89,7 +90,7 @@ func (s *sightings) granted(id string, k grantKey) {
 }
 
 // write puts everything on disk, in the order in which it was asked.
-func (s *sightings) write(dir string) error {
+func (s *observations) write(dir string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.list) == 0 {
@@ -108,32 +109,42 @@ func (s *sightings) write(dir string) error {
 	return errors.Join(append(errs, os.WriteFile(filepath.Join(dir, results.FileObserved), b.Bytes(), 0o644))...)
 }
 
+// observer asks the service on account of the steps, and keeps what it says.
+type observer struct {
+	plan   *Plan
+	nodes  *deployment
+	live   *live
+	seen   *observations
+	beside context.Context // of what goes on beside the steps: it lasts as long as they do
+	asking sync.WaitGroup  // what goes on beside the steps
+}
+
 // ask asks once, and puts the answer on record.
-func (r *run) ask(ctx context.Context, q question) (string, error) {
+func (o *observer) ask(ctx context.Context, q question) (string, error) {
 	asked := clock.Now()
-	answer, err := r.service.Ask(ctx, q.node, q.fact)
+	answer, err := o.nodes.service.Ask(ctx, q.node, q.fact)
 	if err != nil {
 		answer = ""
 	}
-	r.seen.add(q, reply{asked, clock.Now(), answer, err})
+	o.seen.add(q, reply{asked, clock.Now(), answer, err})
 	return answer, err
 }
 
-// observeStep puts a fact of some nodes on record: once each, or all the time until the steps are over.
-func (r *run) observeStep(ctx context.Context, number int, st scenarios.Step) error {
-	nodes := r.plan.observed[number-1]
+// observe puts a fact of some nodes on record: once each, or all the time until the steps are over.
+func (o *observer) observe(ctx context.Context, number int, st scenarios.Step) error {
+	nodes := o.plan.observed[number-1]
 	var group sync.WaitGroup
 	errs := make([]error, len(nodes))
 	for i, n := range nodes {
 		q := question{number, history.ByObserve, n, st.Observe}
-		group.Go(func() { errs[i] = r.askUntilAnswered(ctx, q, st.Every > 0) })
+		group.Go(func() { errs[i] = o.askUntilAnswered(ctx, q, st.Every > 0) })
 		if st.Every == 0 {
 			continue
 		}
-		r.asking.Go(func() {
-			for clock.Sleep(r.steering, st.Every) == nil {
-				limited, cancel := context.WithTimeout(r.steering, askLimit)
-				_, _ = r.ask(limited, q) // an error is an observation too
+		o.asking.Go(func() {
+			for clock.Sleep(o.beside, st.Every) == nil {
+				limited, cancel := context.WithTimeout(o.beside, askLimit)
+				_, _ = o.ask(limited, q) // an error is an observation too
 				cancel()
 			}
 		})
@@ -142,11 +153,11 @@ func (r *run) observeStep(ctx context.Context, number int, st scenarios.Step) er
 	return errors.Join(errs...)
 }
 
-// askUntilAnswered returns when the node has answered, or, with once, has been asked.
-func (r *run) askUntilAnswered(ctx context.Context, q question, once bool) error {
+// askUntilAnswered returns when the node has answered; with once, when it has been asked.
+func (o *observer) askUntilAnswered(ctx context.Context, q question, once bool) error {
 	for {
 		limited, cancel := context.WithTimeout(ctx, askLimit)
-		_, err := r.ask(limited, q)
+		_, err := o.ask(limited, q)
 		cancel()
 		if err == nil || once {
 			return nil
@@ -157,29 +168,17 @@ func (r *run) askUntilAnswered(ctx context.Context, q question, once bool) error
 	}
 }
 
-// done puts on record what a step that was done shows.
-func (r *run) done(number int, st scenarios.Step, res wire.Result) {
-	_, user := r.person(st.User)
-	switch {
-	case res.Outcome != wire.OutcomeOK:
-	case st.Do == wire.DoAcquire:
-		r.granted(number, user, slices.Index(r.plan.locks, st.Lock), res)
-	case st.Do == wire.DoContinue:
-		r.passed(number, st, "left")
-	}
-}
-
 // granted notes what a user was granted, and asks the servers that may disagree which of them know of it.
-func (r *run) granted(number int, user history.User, lock int, res wire.Result) {
-	if h, ok := r.live.last(user, lock); ok {
-		r.seen.granted(res.Grant, grantKey{user, h.grant})
+func (o *observer) granted(number int, user history.User, lock int, res wire.Result) {
+	if h, ok := o.live.last(user, lock); ok {
+		o.seen.granted(res.Grant, grantKey{user, h.grant})
 	}
-	keeper, ok := r.service.(backends.Keeper)
+	keeper, ok := o.nodes.service.(topology.Keeper)
 	if !ok {
 		return
 	}
-	facts := []string{history.FactHolder + r.plan.locks[lock]}
-	if _, ok := r.service.Facts()[chaos.FactRole]; ok {
+	facts := []string{history.FactHolder + o.plan.locks[lock]}
+	if _, ok := o.nodes.service.Facts()[chaos.FactRole]; ok {
 		facts = append(facts, chaos.FactRole) // a replica that has a key was not the one to grant it
 	}
 	answered := make(chan struct{})
@@ -187,36 +186,21 @@ func (r *run) granted(number int, user history.User, lock int, res wire.Result) 
 	for _, n := range keeper.Keepers() {
 		for _, fact := range facts {
 			group.Go(func() {
-				limited, cancel := context.WithTimeout(r.steering, askLimit)
+				limited, cancel := context.WithTimeout(o.beside, askLimit)
 				defer cancel()
-				_, _ = r.ask(limited, question{number, history.ByGrant, n, fact}) // who does not answer is not known to have it
+				_, _ = o.ask(limited, question{number, history.ByGrant, n, fact}) // who does not answer is not known to have it
 			})
 		}
 	}
-	r.asking.Go(func() { group.Wait(); close(answered) })
+	o.asking.Go(func() { group.Wait(); close(answered) })
 	select {
 	case <-answered:
 	case <-time.After(holderWait):
 	}
 }
 
-// passed puts on record that a user came to a point, or went on from it.
-func (r *run) passed(number int, st scenarios.Step, how string) {
-	s, _ := r.person(st.User)
+// atPoint puts on record that a user came to a point, or went on from it.
+func (o *observer) atPoint(number int, node, point, how string) {
 	now := clock.Now()
-	r.seen.add(question{number, history.ByPoint, s.node.Name(), st.Point}, reply{now, now, how, nil})
-}
-
-// passage says what comes of a user at the point that a step awaits: it waits there, or dies.
-func (p *Plan) passage(number int, st scenarios.Step) string {
-	how := "reached"
-	for _, before := range p.scenario.Steps[:number-1] {
-		if before.Do == wire.DoArm && before.User == st.User && before.Point == st.Point {
-			how = "reached"
-			if before.Action == wire.ActionDie {
-				how = "died"
-			}
-		}
-	}
-	return how
+	o.seen.add(question{number, history.ByPoint, node, point}, reply{now, now, how, nil})
 }

@@ -12,10 +12,10 @@ import (
 	"github.com/lockquake/lockquake/results"
 )
 
-// TestSightings joins equal answers that come close after each other, and keeps apart all others.
-func TestSightings(t *testing.T) {
+// TestObservations joins equal answers that come close after each other, and keeps apart all others.
+func TestObservations(t *testing.T) {
 	const ms = int64(time.Millisecond)
-	s := newSightings()
+	s := newObservations()
 	takes := question{3, history.ByObserve, "n1", history.FactTakes + "lock-0"}
 	for _, r := range []reply{
 		{10 * ms, 11 * ms, "true", nil},

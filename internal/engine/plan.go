@@ -2,14 +2,19 @@ package engine
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/lockquake/lockquake/backends"
+	"github.com/lockquake/lockquake/backends/listed"
+	"github.com/lockquake/lockquake/backends/topology"
 	"github.com/lockquake/lockquake/chaos"
-	"github.com/lockquake/lockquake/internal/cluster"
+	"github.com/lockquake/lockquake/internal/node"
+	"github.com/lockquake/lockquake/internal/wire"
 	"github.com/lockquake/lockquake/lock"
+	"github.com/lockquake/lockquake/results"
 	"github.com/lockquake/lockquake/scenarios"
 	"github.com/lockquake/lockquake/workloads"
 	"github.com/lockquake/lockquake/workloads/resource"
@@ -17,18 +22,18 @@ import (
 
 // Plan is a scenario with every name resolved and every parameter decoded: what Run will do.
 type Plan struct {
-	scenario scenarios.Scenario
-	backend  backends.Backend
-	lock     backends.Lock
-	topology backends.Topology
-	workload workloads.Workload // nil: steps only
-	kind     workloads.Kind
-	renews   bool      // the workload extends its grants, whether or not the scenario says so
-	resource *Resource // nil: nothing is protected
-	guard    resource.Guard
-	people   []string // the users that steps name, in the order of their clients
-	specs    []cluster.Spec
-	locks    []string
+	scenario  scenarios.Scenario
+	backend   listed.Backend
+	lock      backends.Lock
+	topology  topology.Topology
+	workload  workloads.Workload // nil: steps only
+	kind      workloads.Kind
+	renews    bool           // the workload extends its grants, whether or not the scenario says so
+	resource  *resource.Kind // nil: nothing is protected
+	guard     resource.Guard
+	stepUsers []string // the users that steps name, in the order of their clients
+	specs     []node.Spec
+	locks     []string
 
 	injections []injection       // all that the schedule may hold
 	schedule   []due             // what happens when, in order
@@ -37,56 +42,145 @@ type Plan struct {
 	observed   map[int][]string  // the nodes that an observe step asks, by its index
 }
 
-// injection is a fault ready to be injected.
-type injection struct {
-	entry    int // index of the scenario's chaos entry or step, from 1
-	kind     chaos.Kind
-	fault    chaos.Fault
-	selector chaos.Selector
-	far      chaos.Selector // the other ends of a link fault; empty for other faults
-	on       string
-	as       string
-	params   string
-	own      scenarios.Params // the same, to be written down
-	place    int              // in the schedule, from 1; 0: none
-	draws    string           // names the stream that the other ends are drawn from
+// planner finds what a scenario names, part by part, and fills the plan with it.
+type planner struct {
+	*Plan
+	Options
 }
 
 // Check resolves every name of the scenario and decodes every parameter, without starting anything. Its errors are
 // UsageError and MissingError.
 func Check(o Options) (*Plan, error) {
-	p := &Plan{scenario: o.Scenario, stepFaults: map[int]injection{}, observed: map[int][]string{}}
-	for _, check := range []func(Options) error{
-		p.checkBackend, p.checkWorkload, p.checkOffers, p.checkResource, p.checkPeople, p.checkImages, p.checkChaos, p.checkSteps,
-		p.checkPreparations, p.checkDelivery,
+	p := planner{Plan: &Plan{scenario: o.Scenario, stepFaults: map[int]injection{}, observed: map[int][]string{}}, Options: o}
+	faults, delivery := faultPlanner{p}, deliveryPlanner{p}
+	for _, check := range []func() error{
+		p.checkBackend, p.checkWorkload, p.checkOffers, p.checkResource, p.checkStepUsers, p.checkImages,
+		faults.checkChaos, stepPlanner{faults}.check, p.checkExpect, delivery.prepare, delivery.check,
 	} {
-		if err := check(o); err != nil {
+		if err := check(); err != nil {
 			return nil, err
 		}
 	}
-	return p, nil
+	return p.Plan, nil
+}
+
+// terms are the workload's own numbers that its writes are judged by.
+func (p *Plan) terms() map[string]int64 {
+	if w, ok := p.workload.(workloads.Termed); ok {
+		return w.Terms()
+	}
+	return nil
+}
+
+// load returns how long the workload runs.
+func (p *Plan) load() time.Duration {
+	if p.workload == nil {
+		return 0
+	}
+	return p.scenario.Run.For
+}
+
+// namesOf returns the names of the nodes of a role.
+func (p *Plan) namesOf(role node.Role) []string {
+	var out []string
+	for _, s := range p.specs {
+		if s.Role == role {
+			out = append(out, s.Name)
+		}
+	}
+	return out
+}
+
+func (p *Plan) nodeNames() []string {
+	var out []string
+	for _, s := range p.specs {
+		out = append(out, s.Name)
+	}
+	return out
+}
+
+// stepUserNode returns the node name of the k-th user that steps name.
+func (p *Plan) stepUserNode(k int) string { return clientName(p.stepUserIndex(k)) }
+
+func (p *Plan) stepUserIndex(k int) int {
+	if p.workload == nil {
+		return k
+	}
+	return p.scenario.Workload.Clients + k
+}
+
+// picks returns the nodes that a selector may pick.
+func (p *Plan) picks(sel chaos.Selector) []node.Spec {
+	var out []node.Spec
+	for _, s := range p.specs {
+		if sel.MayPick(s.Name, s.Role) {
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+// roles returns the roles of the nodes that a selector may pick.
+func (p *Plan) roles(sel chaos.Selector) []node.Role {
+	var out []node.Role
+	for _, s := range p.picks(sel) {
+		if !slices.Contains(out, s.Role) {
+			out = append(out, s.Role)
+		}
+	}
+	return out
+}
+
+// allInjections lists the injections of the schedule and of the steps.
+func (p *Plan) allInjections() []injection {
+	all := slices.Clone(p.injections)
+	for i := range p.scenario.Steps {
+		if inj, ok := p.stepFaults[i]; ok {
+			all = append(all, inj)
+		}
+	}
+	return all
+}
+
+// NeedsAgent tells whether any fault has to reach a process from outside.
+func (p *Plan) NeedsAgent() bool {
+	return slices.ContainsFunc(p.allInjections(), func(inj injection) bool { return len(inj.needs()) > 0 })
+}
+
+// passage says what a user does at the point that a step awaits: it waits ("reached") or dies ("died").
+func (p *Plan) passage(number int, st scenarios.Step) string {
+	how := "reached"
+	for _, before := range p.scenario.Steps[:number-1] {
+		if before.Do == wire.DoArm && before.User == st.User && before.Point == st.Point {
+			how = "reached"
+			if before.Action == wire.ActionDie {
+				how = "died"
+			}
+		}
+	}
+	return how
 }
 
 // wrong makes an error about a key of the scenario, with its place.
-func (p *Plan) wrong(path, format string, args ...any) error {
+func (p planner) wrong(path, format string, args ...any) error {
 	return p.scenario.Errorf(path, format, args...)
 }
 
 // place adds the place of a key to an error that does not name one yet.
-func (p *Plan) place(path string, err error) error {
+func (p planner) place(path string, err error) error {
 	if placed := (*scenarios.Error)(nil); errors.As(err, &placed) {
 		return err
 	}
 	return p.wrong(path, "%v", err)
 }
 
-func (p *Plan) checkBackend(o Options) error {
+func (p planner) checkBackend() error {
 	s := p.scenario.Backend
-	i := slices.IndexFunc(o.Catalog.Backends, func(b backends.Backend) bool { return b.Name == s.Use })
+	i := slices.IndexFunc(p.Catalog.Backends, func(b listed.Backend) bool { return b.Name == s.Use })
 	if i < 0 {
-		return p.wrong("backend.use", "there is no backend %q; there are %s", s.Use, names(o.Catalog.Backends, func(b backends.Backend) string { return b.Name }))
+		return p.wrong("backend.use", "there is no backend %q; there are %s", s.Use, names(p.Catalog.Backends, func(b listed.Backend) string { return b.Name }))
 	}
-	p.backend = o.Catalog.Backends[i]
+	p.backend = p.Catalog.Backends[i]
 	var ok bool
 	if p.lock, ok = p.backend.Lock(s.Lock); !ok {
 		return p.wrong("backend.lock", "%s has no lock %q; it has %s", s.Use, s.Lock, names(p.backend.Locks, func(l backends.Lock) string { return l.Name }))
@@ -94,7 +188,7 @@ func (p *Plan) checkBackend(o Options) error {
 	if s.TTL < p.lock.MinTTL {
 		return p.wrong("backend.ttl", "%v is less than %s honours: its %s lock takes %v and more", s.TTL, s.Use, p.lock.Name, p.lock.MinTTL)
 	}
-	t, err := p.backend.New(backends.Common{Nodes: s.Nodes, TTL: s.TTL, Lock: p.lock.Name}, s.Params.Decode)
+	t, err := p.backend.New(topology.Common{Nodes: s.Nodes, TTL: s.TTL, Lock: p.lock.Name}, s.Params.Decode)
 	if err != nil {
 		return p.place("backend", err)
 	}
@@ -109,19 +203,19 @@ func (p *Plan) checkBackend(o Options) error {
 	return nil
 }
 
-func (p *Plan) checkWorkload(o Options) error {
+func (p planner) checkWorkload() error {
 	s := p.scenario.Workload
 	if s.Use == "" {
 		if len(p.scenario.Steps) == 0 {
-			return p.wrong("workload.use", "there is neither a workload nor steps; workloads are %s", names(o.Catalog.Workloads, func(k workloads.Kind) string { return k.Name }))
+			return p.wrong("workload.use", "there is neither a workload nor steps; workloads are %s", names(p.Catalog.Workloads, func(k workloads.Kind) string { return k.Name }))
 		}
 		return nil
 	}
-	i := slices.IndexFunc(o.Catalog.Workloads, func(k workloads.Kind) bool { return k.Name == s.Use })
+	i := slices.IndexFunc(p.Catalog.Workloads, func(k workloads.Kind) bool { return k.Name == s.Use })
 	if i < 0 {
-		return p.wrong("workload.use", "there is no workload %q; there are %s", s.Use, names(o.Catalog.Workloads, func(k workloads.Kind) string { return k.Name }))
+		return p.wrong("workload.use", "there is no workload %q; there are %s", s.Use, names(p.Catalog.Workloads, func(k workloads.Kind) string { return k.Name }))
 	}
-	p.kind = o.Catalog.Workloads[i]
+	p.kind = p.Catalog.Workloads[i]
 	w, err := p.kind.New(s.Params.Decode)
 	if err != nil {
 		return p.place("workload", err)
@@ -135,7 +229,7 @@ func (p *Plan) checkWorkload(o Options) error {
 		p.locks = append(p.locks, workloads.LockName(i))
 	}
 	if w.NeedsResource() && s.Resource.Use == "" {
-		return p.wrong("workload.resource", "%s reads and writes what the lock protects; give one of %s", s.Use, names(o.Catalog.Resources, func(r Resource) string { return r.Name }))
+		return p.wrong("workload.resource", "%s reads and writes what the lock protects; give one of %s", s.Use, names(p.Catalog.Resources, func(r resource.Kind) string { return r.Name }))
 	}
 	for i := range s.Clients {
 		p.specs = append(p.specs, p.clientSpec(i))
@@ -146,8 +240,8 @@ func (p *Plan) checkWorkload(o Options) error {
 // maxLocks is how many locks a history can tell apart.
 const maxLocks = 1 << 16
 
-// checkOffers asks whether the lock can do what the users are told to rely on.
-func (p *Plan) checkOffers(Options) error {
+// checkOffers checks that the lock has what the workload and the steps need: shared mode, renewal, a signal of loss.
+func (p planner) checkOffers() error {
 	s, has := p.scenario.Workload, p.lock.Offers
 	if w, ok := p.workload.(workloads.Sharing); ok && w.Shares() && !has.Shared {
 		return p.wrong("workload.shared", "lock %s of %s knows no shared mode", p.lock.Name, p.backend.Name)
@@ -171,16 +265,15 @@ func (p *Plan) checkOffers(Options) error {
 	return nil
 }
 
-func (p *Plan) checkResource(o Options) error {
+func (p planner) checkResource() error {
 	s := p.scenario.Workload.Resource
 	if s.Use == "" {
 		return nil
 	}
-	i := slices.IndexFunc(o.Catalog.Resources, func(r Resource) bool { return r.Name == s.Use })
-	if i < 0 {
-		return p.wrong("workload.resource.use", "there is no resource %q; there are %s", s.Use, names(o.Catalog.Resources, func(r Resource) string { return r.Name }))
+	r, ok := resource.Find(p.Catalog.Resources, s.Use)
+	if !ok {
+		return p.wrong("workload.resource.use", "there is no resource %q; there are %s", s.Use, names(p.Catalog.Resources, func(r resource.Kind) string { return r.Name }))
 	}
-	r := o.Catalog.Resources[i]
 	g := slices.IndexFunc(r.Guards, func(g resource.Guard) bool { return g.Name == s.Guard })
 	if g < 0 {
 		return p.wrong("workload.resource.guard", "%s has no guard %q; it has %s", s.Use, s.Guard, names(r.Guards, func(g resource.Guard) string { return g.Name }))
@@ -200,12 +293,93 @@ func (p *Plan) checkResource(o Options) error {
 	if r.Within != "" && r.Within != p.backend.Name {
 		return p.wrong("workload.resource.use", "%s keeps the values in the lock service itself, which must be %s and is %s; use register", s.Use, r.Within, p.backend.Name)
 	}
-	if i := slices.IndexFunc(r.Specs(), func(s cluster.Spec) bool { return s.Image != cluster.SelfProgram }); i >= 0 && p.backend.InProcess {
+	if i := slices.IndexFunc(r.Specs(), func(s node.Spec) bool { return s.Image != node.SelfProgram }); i >= 0 && p.backend.InProcess {
 		return p.wrong("workload.resource.use", "%s needs processes of its own, and backend %s has none; use register", s.Use, p.backend.Name)
 	}
 	p.resource = &r
 	p.specs = append(p.specs, r.Specs()...)
 	return nil
+}
+
+// checkImages refuses an image for a kind of node that the scenario does not have.
+func (p planner) checkImages() error {
+	var keys []string
+	for _, s := range p.specs {
+		if !slices.Contains(keys, s.Image) {
+			keys = append(keys, s.Image)
+		}
+	}
+	for key := range p.Images {
+		if !slices.Contains(keys, key) {
+			return UsageError{Text: fmt.Sprintf("--image %s=...: %s has no such nodes; it has %s", key, p.scenario.Name, strings.Join(keys, ", "))}
+		}
+	}
+	return nil
+}
+
+// checkStepUsers gives every user that steps name a client of its own, and collects the locks that steps name.
+func (p planner) checkStepUsers() error {
+	first := 0
+	if p.workload != nil {
+		first = p.scenario.Workload.Clients
+	}
+	for i, st := range p.scenario.Steps {
+		if st.Do == "" {
+			continue
+		}
+		if !slices.Contains(p.stepUsers, st.User) {
+			p.stepUsers = append(p.stepUsers, st.User)
+			p.specs = append(p.specs, p.clientSpec(first+len(p.stepUsers)-1))
+		}
+		if !slices.Contains(p.locks, st.Lock) {
+			p.locks = append(p.locks, st.Lock)
+		}
+		if (st.Do == "read" || st.Do == "write") && p.resource == nil {
+			return p.wrong(stepPath(i, "do"), "%s needs something to act on; give workload.resource", st.Do)
+		}
+	}
+	return nil
+}
+
+// checkExpect refuses names that no run is judged by: a typing error would otherwise cost a whole run.
+func (p planner) checkExpect() error {
+	var faults []string
+	for _, i := range p.injections {
+		faults = append(faults, i.kind.Name)
+	}
+	for _, i := range p.stepFaults {
+		faults = append(faults, i.kind.Name)
+	}
+	ofRuns := []string{scenarios.Judged, scenarios.Bit}
+	for _, e := range p.scenario.Expect {
+		path := "expect." + e.Name
+		switch {
+		case !slices.Contains(ofRuns, e.Name) && !p.Catalog.Checkers.Has(e.Name, faults):
+			near := ""
+			if c := scenarios.Closest(e.Name, slices.Concat(ofRuns, p.Catalog.Checkers.Names()), 1); len(c) > 0 {
+				near = "did you mean " + c[0] + "? "
+			}
+			return p.wrong(path, "there is no such count or measure; %s`lockquake list checkers` lists them", near)
+		case e.Unit == "ms" && !results.IsTime(e.Name):
+			return p.wrong(path, "%s is no duration: leave the unit out of %q", e.Name, e.Text)
+		}
+	}
+	return nil
+}
+
+func (p planner) clientSpec(i int) node.Spec {
+	return node.Spec{
+		Name: clientName(i), Role: node.Client, Image: node.SelfProgram, Stdio: true,
+		Limits:  limits(p.scenario.Workload.Limits),
+		Command: func(node.Place) []string { return node.Own("client") },
+	}
+}
+
+func clientName(i int) string { return fmt.Sprintf("client-%d", i+1) }
+
+// limits are a scenario's limits as the cluster takes them.
+func limits(l scenarios.Limits) node.Limits {
+	return node.Limits{CPUs: l.CPUs, Memory: int64(l.Memory)}
 }
 
 func names[T any](list []T, name func(T) string) string {
@@ -215,20 +389,4 @@ func names[T any](list []T, name func(T) string) string {
 	}
 	slices.Sort(out)
 	return strings.Join(out, ", ")
-}
-
-// terms are the workload's own numbers that its writes are judged by.
-func (p *Plan) terms() map[string]int64 {
-	if w, ok := p.workload.(workloads.Termed); ok {
-		return w.Terms()
-	}
-	return nil
-}
-
-// load returns how long the workload runs.
-func (p *Plan) load() time.Duration {
-	if p.workload == nil {
-		return 0
-	}
-	return p.scenario.Run.For
 }

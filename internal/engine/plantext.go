@@ -7,7 +7,10 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/goccy/go-yaml"
+
 	"github.com/lockquake/lockquake/scenarios"
+	"github.com/lockquake/lockquake/workloads"
 )
 
 // outline is a Plan as --dry-run prints it. Everything in it can be delivered: a plan that cannot be is an error.
@@ -20,6 +23,8 @@ type outline struct {
 	TTL      string        `json:"ttl"`
 	Workload string        `json:"workload,omitempty"`
 	Users    int           `json:"users"`
+	Locks    int           `json:"locks,omitempty"` // that the workload's users want
+	Keys     string        `json:"keys,omitempty"`  // of the workload: rate, hold and what else it has, with what is not set
 	Resource string        `json:"resource,omitempty"`
 	Guard    string        `json:"guard,omitempty"`
 	Nodes    []outlineNode `json:"nodes"`
@@ -52,11 +57,12 @@ func (p *Plan) outline() outline {
 	sc := p.scenario
 	o := outline{
 		Scenario: sc.Name, Claim: sc.Claim, Seed: sc.Run.Seed, Backend: p.backend.Name, Lock: p.lock.Name, TTL: sc.Backend.TTL.String(),
-		Workload: sc.Workload.Use, Users: len(p.people),
+		Workload: sc.Workload.Use, Users: len(p.stepUsers),
 	}
 	if p.workload != nil {
 		o.For = sc.Run.For.String()
 		o.Users += sc.Workload.Clients * sc.Workload.Users
+		o.Locks, o.Keys = len(p.locks), keys(p.workload)
 	}
 	if p.resource != nil {
 		o.Resource, o.Guard = p.resource.Name, sc.Workload.Resource.Guard
@@ -85,6 +91,22 @@ func (p *Plan) outline() outline {
 		o.Expect = append(o.Expect, e.Name+" "+e.Text)
 	}
 	return o
+}
+
+// keys writes the workload's own keys as a scenario would, also those that it leaves at their defaults.
+func keys(w workloads.Workload) string {
+	b, err := yaml.MarshalWithOptions(w, yaml.Flow(true))
+	if err != nil {
+		return err.Error()
+	}
+	return strings.Trim(strings.TrimSpace(string(b)), "{}")
+}
+
+func locksOf(n int) string {
+	if n == 1 {
+		return "1 lock"
+	}
+	return fmt.Sprintf("%d locks", n)
 }
 
 // text is what is injected, on whom, and for how long.
@@ -131,7 +153,7 @@ func (p *Plan) Text() string {
 	w := tabwriter.NewWriter(&b, 0, 8, 2, ' ', 0)
 	fmt.Fprintf(w, "backend\t%s, lock %s, TTL %s\n", o.Backend, o.Lock, o.TTL)
 	if o.Workload != "" {
-		fmt.Fprintf(w, "workload\t%s, %d users, for %s\n", o.Workload, o.Users, o.For)
+		fmt.Fprintf(w, "workload\t%s, %d users, %s, for %s\n\t%s\n", o.Workload, o.Users, locksOf(o.Locks), o.For, o.Keys)
 	}
 	if o.Resource != "" {
 		fmt.Fprintf(w, "resource\t%s, guard %s\n", o.Resource, o.Guard)
@@ -177,4 +199,23 @@ func (p *Plan) Text() string {
 		}
 	}
 	return b.String() + "\n"
+}
+
+// Drawn returns the plan's schedule, with every random pick made, as a plain scenario.
+func (p *Plan) Drawn() []byte { return p.drawn(nil) }
+
+// drawn is the schedule as it was drawn, as a plain scenario. The outcome of each injection, by its place in the schedule, is a
+// comment behind it.
+func (p *Plan) drawn(outcomes map[int]string) []byte {
+	var list []scenarios.Plain
+	for i, d := range p.schedule {
+		x := scenarios.Plain{Use: d.inj.kind.Name, On: d.inj.selector.String(), At: d.at, For: d.lasts, Params: d.inj.own}
+		if x.Note = outcomes[i]; x.Note == "" && d.inj.on != x.On {
+			x.Note = d.inj.on
+		}
+		list = append(list, x)
+	}
+	head := fmt.Sprintf(`The schedule of %s as seed %d drew it. lockquake run takes this file as it is, or trimmed.
+Who is drawn is written down; leader, followers and holder are found anew.`, p.scenario.Name, p.scenario.Run.Seed)
+	return p.scenario.Drawn(head, list)
 }

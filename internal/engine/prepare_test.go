@@ -11,6 +11,8 @@ import (
 	"github.com/lockquake/lockquake/chaos"
 	"github.com/lockquake/lockquake/history"
 	"github.com/lockquake/lockquake/internal/cluster"
+	"github.com/lockquake/lockquake/internal/node"
+	"github.com/lockquake/lockquake/results/checkers"
 	"github.com/lockquake/lockquake/scenarios"
 )
 
@@ -23,12 +25,12 @@ func (preparedFault) Inject(context.Context, chaos.Scope) (chaos.Heal, history.R
 	panic("this test injects nothing")
 }
 
-func (f preparedFault) Preparations() []chaos.Preparation {
-	return []chaos.Preparation{chaos.Preparation(f.What)}
+func (f preparedFault) Preparations() []node.Preparation {
+	return []node.Preparation{node.Preparation(f.What)}
 }
 
 // Excludes refuses nodes that were oiled.
-func (f preparedFault) Excludes() (what chaos.Preparation, why string) {
+func (f preparedFault) Excludes() (what node.Preparation, why string) {
 	if f.What == "sand" {
 		return "oil", "sand does not hold on oil"
 	}
@@ -38,17 +40,17 @@ func (f preparedFault) Excludes() (what chaos.Preparation, why string) {
 // preparing is a provider that can prepare nodes by one thing.
 type preparing struct {
 	cluster.Provider
-	can chaos.Preparation
+	can node.Preparation
 }
 
-func (preparing) Name() string                                { return "preparing" }
-func (preparing) Offers(chaos.Capability, cluster.Role) error { return nil }
+func (preparing) Name() string                             { return "preparing" }
+func (preparing) Offers(chaos.Capability, node.Role) error { return nil }
 
-func (p preparing) Prepares(what chaos.Preparation, s cluster.Spec, image string) error {
+func (p preparing) Prepares(what node.Preparation, s node.Spec, image string) error {
 	switch {
 	case what != p.can && p.can != "*":
 		return chaos.Unavailable{What: string(what), Reason: "not here"}
-	case s.Role == cluster.Client:
+	case s.Role == node.Client:
 		return chaos.Unavailable{What: string(what), Reason: "not for clients, whatever is in " + image}
 	}
 	return nil
@@ -57,8 +59,8 @@ func (p preparing) Prepares(what chaos.Preparation, s cluster.Spec, image string
 // unprepared is a provider that knows of no preparations.
 type unprepared struct{ cluster.Provider }
 
-func (unprepared) Name() string                                { return "unprepared" }
-func (unprepared) Offers(chaos.Capability, cluster.Role) error { return nil }
+func (unprepared) Name() string                             { return "unprepared" }
+func (unprepared) Offers(chaos.Capability, node.Role) error { return nil }
 
 func checkPrepared(t *testing.T, p cluster.Provider, steps string) (*Plan, error) {
 	t.Helper()
@@ -72,7 +74,7 @@ func checkPrepared(t *testing.T, p cluster.Provider, steps string) (*Plan, error
 		err := decode(&f)
 		return f, err
 	}
-	return Check(Options{Scenario: s, Provider: p, Catalog: Catalog{Backends: redis.Backends(), Faults: []chaos.Kind{kind}}})
+	return Check(Options{Scenario: s, Provider: p, Catalog: Catalog{Backends: redis.Backends(), Faults: []chaos.Kind{kind}, Checkers: checkers.All()}})
 }
 
 func TestPreparationsReachWhoeverMayBeTheTarget(t *testing.T) {
@@ -82,8 +84,8 @@ func TestPreparationsReachWhoeverMayBeTheTarget(t *testing.T) {
 	}
 	servers := 0
 	for _, s := range p.specs {
-		want := s.Role == cluster.Server
-		if got := slices.Contains(s.Preparations, chaos.Preparation("oil")); got != want {
+		want := s.Role == node.Server
+		if got := slices.Contains(s.Preparations, node.Preparation("oil")); got != want {
 			t.Errorf("%s is prepared: %t, want %t", s.Name, got, want)
 		}
 		if want {

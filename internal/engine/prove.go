@@ -10,40 +10,42 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/lockquake/lockquake/backends"
+	"github.com/lockquake/lockquake/backends/topology"
 	"github.com/lockquake/lockquake/chaos"
 	"github.com/lockquake/lockquake/internal/clock"
 	"github.com/lockquake/lockquake/internal/cluster"
+	"github.com/lockquake/lockquake/internal/node"
 	"github.com/lockquake/lockquake/results"
 )
 
-// prover shows that the nodes are as they were when they began to serve.
+// prover proves that kept nodes are as they were when they began to serve.
 type prover struct {
-	*run
-	start    baseline
-	left     map[string]int
-	resetted []string // what the service's own reset showed
+	*deployment
+	clocks  clocks
+	start   baseline
+	left    map[string]int
+	cleared []string // what the service's own reset showed
 }
 
 // resetTimeout bounds a reset: after that a fresh start is quicker.
 const resetTimeout = 15 * time.Second
 
-// clockTolerance is by how much the clock of a server may seem to differ from this machine's: a busy server answers late, and
-// none was ever moved by so little.
+// clockTolerance is how far the clock of a server may seem to be off. A busy server answers late, and no fault moves a clock by so
+// little.
 const clockTolerance = 50 * time.Millisecond
 
 // reset has the service cleared, and waits until it serves again.
 func (p *prover) reset(ctx context.Context) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, resetTimeout)
 	defer cancel()
-	resetter, ok := p.service.(backends.Resetter)
+	resetter, ok := p.service.(topology.Resetter)
 	if !ok {
 		return fmt.Errorf("nobody knows how to reset %s", p.plan.backend.Name)
 	}
-	if p.resetted, err = resetter.Reset(ctx); err != nil {
+	if p.cleared, err = resetter.Reset(ctx); err != nil {
 		return fmt.Errorf("the reset left something: %w", err)
 	}
-	return p.awaitService(ctx, resetTimeout)
+	return p.awaitReady(ctx, resetTimeout)
 }
 
 // all collects the proof. The error says all that is not as it was.
@@ -54,10 +56,10 @@ func (p *prover) all(ctx context.Context) ([]results.Proof, error) {
 		what string
 		see  func(context.Context) ([]string, error)
 	}{
-		{"every server is alive", p.processes},
-		{"no fault stands", p.books},
+		{"every server is alive", p.alive},
+		{"no fault stands", p.undone},
 		{"nothing stands on the links", p.links},
-		{"the clocks are right", p.clocks},
+		{"the clocks are right", p.readClocks},
 		{"roles and settings are as at the start", p.settings},
 	}
 	out := make([]results.Proof, len(parts), len(parts)+1)
@@ -71,15 +73,18 @@ func (p *prover) all(ctx context.Context) ([]results.Proof, error) {
 		})
 	}
 	_ = g.Wait() // the errors are collected: all of them are told
-	out = append(out, results.Proof{What: "the service is empty", Evidence: strings.Join(p.resetted, "; ")})
+	out = append(out, results.Proof{What: "the service is empty", Evidence: strings.Join(p.cleared, "; ")})
 	return out, errors.Join(errs...)
 }
 
 // look takes the baseline.
 func (p *prover) look(ctx context.Context) (baseline, error) {
-	b := baseline{links: map[string][]string{}}
-	for _, n := range p.cluster.Nodes {
-		if !p.plan.needsAgent() {
+	var b baseline
+	if p.agent {
+		b.links = map[string][]string{}
+	}
+	for _, n := range p.cluster.ByRole(node.Server) {
+		if !p.agent {
 			break
 		}
 		around, err := n.Around(ctx)
@@ -89,7 +94,7 @@ func (p *prover) look(ctx context.Context) (baseline, error) {
 		b.links[n.Name()] = around.Links
 	}
 	var err error
-	if resetter, ok := p.service.(backends.Resetter); ok {
+	if resetter, ok := p.service.(topology.Resetter); ok {
 		b.settings, err = resetter.Settings(ctx)
 	}
 	return b, err
@@ -98,7 +103,7 @@ func (p *prover) look(ctx context.Context) (baseline, error) {
 // pids finds the process of every server.
 func (p *prover) pids(ctx context.Context) (map[string]int, error) {
 	out := map[string]int{}
-	for _, n := range p.cluster.ByRole(cluster.Server) {
+	for _, n := range p.cluster.ByRole(node.Server) {
 		state, err := n.Inspect(ctx)
 		if err != nil {
 			return nil, err
@@ -127,10 +132,9 @@ func each(nodes []*cluster.Node, ask func(*cluster.Node) (string, error)) ([]str
 	return slices.DeleteFunc(said, func(s string) bool { return s == "" }), errors.Join(errs...)
 }
 
-// processes sees that every server has the process that the run before left: the one that it began with, or one that a heal started in
-// its place.
-func (p *prover) processes(ctx context.Context) ([]string, error) {
-	return each(p.cluster.ByRole(cluster.Server), func(n *cluster.Node) (string, error) {
+// alive checks that every server still has the process that the run before left: its first one, or one that a heal started.
+func (p *prover) alive(ctx context.Context) ([]string, error) {
+	return each(p.cluster.ByRole(node.Server), func(n *cluster.Node) (string, error) {
 		state, err := n.Inspect(ctx)
 		switch {
 		case err != nil:
@@ -148,9 +152,9 @@ func (p *prover) processes(ctx context.Context) ([]string, error) {
 	})
 }
 
-// books sees that nothing that was asked for on a node was not taken back.
-func (p *prover) books(context.Context) ([]string, error) {
-	return each(p.cluster.Nodes, func(n *cluster.Node) (string, error) {
+// undone checks that every order that a server was given has been taken back.
+func (p *prover) undone(context.Context) ([]string, error) {
+	return each(p.cluster.ByRole(node.Server), func(n *cluster.Node) (string, error) {
 		if left := n.Standing(); len(left) > 0 {
 			return "", fmt.Errorf("%s stands on %s", strings.Join(left, ", "), n.Name())
 		}
@@ -158,12 +162,13 @@ func (p *prover) books(context.Context) ([]string, error) {
 	})
 }
 
-// links has the agent look at the network of every node, clients too: what filters and shapes packets there must be what it was.
+// links has the agent read what filters and shapes packets at every server, and compares it with the baseline. The other nodes have
+// networks in which nobody was before.
 func (p *prover) links(ctx context.Context) ([]string, error) {
-	if !p.plan.needsAgent() {
-		return []string{"no fault of this scenario reaches a link, and there is no agent"}, nil
+	if p.start.links == nil {
+		return []string{"no fault of these runs reaches a link, and there is no agent"}, nil
 	}
-	return each(p.cluster.Nodes, func(n *cluster.Node) (string, error) {
+	return each(p.cluster.ByRole(node.Server), func(n *cluster.Node) (string, error) {
 		around, err := n.Around(ctx)
 		switch was := p.start.links[n.Name()]; {
 		case err != nil:
@@ -181,10 +186,10 @@ func (p *prover) links(ctx context.Context) ([]string, error) {
 	})
 }
 
-// clocks asks every server for its wall clock, over its own protocol; one that tells whole seconds has one of its threads read it too.
-func (p *prover) clocks(ctx context.Context) ([]string, error) {
-	return each(p.cluster.ByRole(cluster.Server), func(n *cluster.Node) (string, error) {
-		low, high, err := chaos.ClockAhead(ctx, clocks{p.run}, n.Name())
+// readClocks asks every server for its wall clock, over its own protocol; one that tells whole seconds has one of its threads read it too.
+func (p *prover) readClocks(ctx context.Context) ([]string, error) {
+	return each(p.cluster.ByRole(node.Server), func(n *cluster.Node) (string, error) {
+		low, high, err := chaos.ClockAhead(ctx, p.clocks, n.Name())
 		if err != nil {
 			return "", fmt.Errorf("the clock of %s: %w", n.Name(), err)
 		}
@@ -208,7 +213,7 @@ func (p *prover) clocks(ctx context.Context) ([]string, error) {
 
 // settings compares what the service says of itself with what it said when it began to serve.
 func (p *prover) settings(ctx context.Context) ([]string, error) {
-	now, err := p.service.(backends.Resetter).Settings(ctx)
+	now, err := p.service.(topology.Resetter).Settings(ctx)
 	if err != nil {
 		return nil, err
 	}

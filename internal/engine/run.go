@@ -1,65 +1,49 @@
 package engine
 
 import (
+	"cmp"
 	"context"
-	"encoding/json"
+	"crypto/rand"
+	"encoding/hex"
 	"errors"
 	"fmt"
-	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
 	"strconv"
-	"sync"
 	"time"
 
-	"github.com/lockquake/lockquake/backends"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/lockquake/lockquake/backends/topology"
 	"github.com/lockquake/lockquake/chaos"
 	"github.com/lockquake/lockquake/history"
 	"github.com/lockquake/lockquake/internal/clock"
-	"github.com/lockquake/lockquake/internal/cluster"
+	"github.com/lockquake/lockquake/internal/node"
 	"github.com/lockquake/lockquake/internal/wire"
 	"github.com/lockquake/lockquake/results"
 )
 
-// run is one run under way.
+// run is one run under way: it takes its parts through the phases.
 type run struct {
 	options Options
 	plan    *Plan
 	within  deadlines
-	log     *slog.Logger
 	id      string
-	dir     string
 
-	cluster  *cluster.Cluster
-	service  backends.Service
-	sessions []*session // clients by index, then the resource if there is one
-	live     *live
-	vigil    *vigil       // nil where grants do not stand as long as a session
-	heals    *chaos.Stack // of the faults
-	stops    *chaos.Stack // of the stops that aim at a holder
-	lanes    chaos.Lanes  // which link faults stand where
-	own      *journal     // the engine's own history: deaths and the final read
-	seen     *sightings   // what the service said when steps asked it
-	wall     *clockWatch  // nil before the load
-
-	mu       sync.Mutex
-	env      results.Env
-	faults   []*history.Fault
-	injected []injection           // what each of them was, by the same index
-	counted  map[int]chaos.Counted // by a fault's id: what counts its packets
-	read     lastRead              // by the steps alone, which are taken one after another
-	leads    map[int]*chaos.Lead   // by a fault's id: what follows the lead since
-	standing map[int]chaos.Reach   // by a fault's id: whom the schedule's injections hit that stand
-	doomed   []string              // clients whose user is to die at a point
-	phase    string                // the one under way
-	// injecting counts the injections under way, so that the end of the load waits for them.
-	injecting sync.WaitGroup
-	deaths    sync.WaitGroup // watchers that may still write into the engine's history
-	leading   sync.WaitGroup // waits for news of the lead after a heal
-	over      chan struct{}  // closed when no stream is waited for any more
-	// steering lasts as long as the steps; asking counts what is asked on their account beside them.
-	steering context.Context
-	asking   sync.WaitGroup
+	record    *record     // env.json
+	faults    *faultLog   // faults.jsonl
+	own       *journal    // the engine's own history: deaths and the final read
+	reporter  *reporter   // of progress
+	nodes     *deployment // the cluster and its service
+	takeover  *takeover   // of servers that a run before kept
+	processes *processes  // clients and resource
+	injector  *injector
+	schedule  *schedule
+	steps     *stepRunner
+	observer  *observer // of the service, for the steps
+	live      *live
+	wall      *clockWatch // nil before the load
 }
 
 // Run carries out a scenario and returns the directory it left. The directory holds all that could be recorded, also
@@ -72,52 +56,130 @@ func Run(ctx context.Context, o Options) (dir string, err error) {
 	if err != nil {
 		return "", err
 	}
-	r := newRun(o, p)
-	if len(p.namesOf(cluster.Server)) == 0 {
-		r.options.Ground = nil
+	if len(p.namesOf(node.Server)) == 0 {
+		o.Kept = nil
 	}
+	r := newRun(o, p)
 	if err := r.prepare(); err != nil {
 		return "", err
 	}
-	return r.dir, r.do(ctx)
+	return r.record.dir, r.do(ctx)
 }
 
 func newRun(o Options, p *Plan) *run {
-	return &run{
-		options: o, plan: p, within: generous, log: o.Log, live: newLive(), heals: chaos.NewStack(), stops: chaos.NewStack(), counted: map[int]chaos.Counted{},
-		leads: map[int]*chaos.Lead{}, standing: map[int]chaos.Reach{}, read: lastRead{}, seen: newSightings(), steering: context.Background(),
-		over: make(chan struct{}), id: newID(),
+	r := &run{options: o, plan: p, within: generous, id: newID(), live: newLive(), own: &journal{}}
+	name := o.Started.UTC().Format("20060102T150405.000") + "-" + strconv.FormatUint(p.scenario.Run.Seed, 10)
+	r.record = &record{dir: filepath.Join(o.Out, p.scenario.Name, name), log: o.Log}
+	r.faults = &faultLog{record: r.record}
+	r.reporter = &reporter{show: o.Progress, total: p.load(), record: r.record, live: r.live, faults: r.faults}
+	r.nodes = &deployment{plan: p, record: r.record}
+	r.processes = &processes{
+		plan: p, options: o, within: &r.within, nodes: r.nodes, live: r.live, faults: r.faults, record: r.record, own: r.own, over: make(chan struct{}),
 	}
+	r.takeover = &takeover{
+		kept: o.Kept, plan: p, options: o, nodes: r.nodes, clocks: clocks{r.nodes, r.processes}, faults: r.faults, record: r.record, reporter: r.reporter,
+	}
+	r.injector = &injector{
+		plan: p, nodes: r.nodes, processes: r.processes, live: r.live, faults: r.faults, record: r.record, reporter: r.reporter,
+		heals: chaos.NewStack(), stops: chaos.NewStack(),
+	}
+	r.schedule = &schedule{plan: p, record: r.record, injector: r.injector}
+	r.observer = &observer{plan: p, nodes: r.nodes, live: r.live, seen: newObservations()}
+	r.steps = &stepRunner{
+		plan: p, within: &r.within, live: r.live, processes: r.processes, injector: r.injector, observer: r.observer, record: r.record,
+		reporter: r.reporter, read: lastRead{}, named: map[string]*injected{},
+	}
+	return r
+}
+
+// newID returns a random run id that fits into the names of containers and network links.
+func newID() string {
+	var b [4]byte
+	_, _ = rand.Read(b[:]) // never fails
+	return hex.EncodeToString(b[:])
+}
+
+// prepare makes the run directory and writes down what is known before anything starts.
+func (r *run) prepare() error {
+	if err := r.record.create(r.plan.scenario); err != nil {
+		return err
+	}
+	if err := r.writeDrawn(); err != nil {
+		return err
+	}
+	if err := r.own.open(filepath.Join(r.record.historyDir(), "engine.lqh"), r.plan.locks); err != nil {
+		return MissingError{Text: fmt.Sprintf("run directory: %v", err)}
+	}
+	r.record.env = describe(r.options, r.plan, r.id, r.record.dir)
+	return r.record.write()
 }
 
 // do goes through the phases. Whatever happened, it heals, tears down and writes what is known.
 func (r *run) do(ctx context.Context) (err error) {
 	defer func() {
 		if ctx.Err() != nil {
-			r.interrupted()
+			r.record.change(func(e *results.Env) { e.Interrupted = true }) // what was there is judged
 		}
 		err = errors.Join(err, r.finish(ctx))
 	}()
-	if err := r.timed(results.TimeUp, func() error { return r.up(ctx) }); err != nil {
+	if err := r.phase(results.TimeUp, func() error { return r.up(ctx) }); err != nil {
 		if ctx.Err() != nil {
 			return nil // interrupted while starting: finish says so
 		}
 		return MissingError{Text: err.Error()}
 	}
-	defer r.keepVigil(ctx)()
+	defer r.processes.watch.keepAsking(ctx)()
 	pulse := r.watchSelf()
 	defer pulse.Stop() // before finish closes the engine's history
-	r.takeReading(ctx)
-	loadErr := r.timed(results.TimeLoad, func() error { return r.load(ctx) })
+	r.processes.takeReading(ctx)
+	loadErr := r.phase(results.TimeLoad, func() error { return r.load(ctx) })
 	if loadErr != nil && ctx.Err() == nil {
-		r.unknown("%v", loadErr)
+		r.record.unknown("%v", loadErr)
 	}
-	_ = r.timed(results.TimeHeal, func() error { r.heal(ctx); return nil })
-	_ = r.timed(results.TimeSettle, func() error { r.settle(ctx); return nil })
+	_ = r.phase(results.TimeHeal, func() error { r.heal(ctx); return nil })
+	_ = r.phase(results.TimeSettle, func() error { r.settle(ctx); return nil })
 	return nil
 }
 
-// watchSelf records when the engine itself does not run: it would then inject and heal late. At every beat it looks at the machine's clocks.
+// phase enters a phase, and notes how long it took.
+func (r *run) phase(name string, f func() error) error {
+	r.reporter.enter(name)
+	return r.record.timing(name, f)
+}
+
+// up starts all nodes side by side; of servers that an earlier run kept, it takes over those that are clean. It returns when the
+// service serves and every client is connected to it.
+func (r *run) up(ctx context.Context) error {
+	kept, err := r.takeover.takeOver(ctx)
+	if err == nil && !kept {
+		err = r.nodes.open(ctx, r.options, r.id)
+	}
+	if err != nil {
+		return err
+	}
+	if lister, ok := r.nodes.service.(topology.SessionLister); ok {
+		r.processes.watch = newSessionWatch(lister, r.record.log)
+	}
+	g, gctx := errgroup.WithContext(ctx)
+	g.Go(func() error {
+		return r.record.timing(results.TimeServe, func() error {
+			if err := r.nodes.awaitReady(gctx, r.within.ready); err != nil {
+				return err
+			}
+			r.takeover.remember(gctx)
+			return nil
+		})
+	})
+	g.Go(func() error {
+		return r.record.timing(results.TimeHello, func() error { return r.processes.greet(gctx) })
+	})
+	if err := g.Wait(); err != nil {
+		return err
+	}
+	return r.record.timing(results.TimeConnect, func() error { return r.processes.start(ctx, r.id) })
+}
+
+// watchSelf records the engine's own stalls, which make it inject and heal late. At every beat it compares the machine's clocks.
 func (r *run) watchSelf() *wire.Pulse {
 	r.wall = newClockWatch(clock.Read)
 	return wire.Watch(func(gap int64) {
@@ -125,113 +187,129 @@ func (r *run) watchSelf() *wire.Pulse {
 	}, r.wall.look)
 }
 
-// prepare makes the run directory with the scenario in it.
-func (r *run) prepare() error {
-	s := r.plan.scenario
-	name := r.options.Started.UTC().Format("20060102T150405.000") + "-" + strconv.FormatUint(s.Run.Seed, 10)
-	parent := filepath.Join(r.options.Out, s.Name)
-	r.dir = filepath.Join(parent, name)
-	for _, d := range []string{results.DirHistory, results.DirLogs} {
-		if err := os.MkdirAll(filepath.Join(r.dir, d), 0o755); err != nil {
-			return MissingError{Text: fmt.Sprintf("run directory: %v", err)}
-		}
+// load lets the clients go, injects the schedule, takes the steps, and returns when the time is over, the steps are
+// done, a node failed or ctx ended.
+func (r *run) load(ctx context.Context) error {
+	start := clock.Now() + int64(20*time.Millisecond) // all clients have the frame by then
+	r.record.change(func(e *results.Env) { e.Start = start })
+	if err := r.processes.letGo(start); err != nil {
+		return err
 	}
-	if err := os.WriteFile(filepath.Join(r.dir, results.FileScenario), s.Text, 0o644); err != nil {
-		return MissingError{Text: fmt.Sprintf("run directory: %v", err)}
+	ctx, cancel := context.WithCancel(ctx)
+	defer r.schedule.injecting.Wait() // an injection under way must be on the stack before anybody heals
+	defer cancel()
+	r.processes.watchDeaths()
+	go r.reporter.tick(ctx)
+	r.schedule.injecting.Go(func() { r.schedule.follow(ctx) })
+
+	g, gctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return r.steps.take(gctx) })
+	if r.plan.workload != nil {
+		g.Go(func() error {
+			if err := sleepUntil(gctx, start+int64(r.plan.load())); err != nil {
+				return fmt.Errorf("the load was cut short: %w", err)
+			}
+			return nil
+		})
 	}
-	if err := os.WriteFile(filepath.Join(r.dir, results.FileFaults), nil, 0o644); err != nil {
-		return MissingError{Text: fmt.Sprintf("run directory: %v", err)}
-	}
-	if len(r.plan.schedule) > 0 {
-		if err := r.writeDrawn(); err != nil {
-			return err
-		}
-	}
-	link := filepath.Join(parent, "latest")
-	_ = os.Remove(link) // a convenience: a file system without links must not stop the run
-	if err := os.Symlink(name, link); err != nil {
-		r.log.Debug("no latest link", "error", err)
-	}
-	j, err := openJournal(filepath.Join(r.historyDir(), "engine.lqh"), r.plan.locks)
-	if err != nil {
-		return MissingError{Text: fmt.Sprintf("run directory: %v", err)}
-	}
-	r.own = j
-	r.describe()
-	return r.writeEnv()
+	var watch errgroup.Group
+	watch.Go(func() error { defer cancel(); return r.processes.watchFailure(ctx) })
+	err := g.Wait()
+	cancel()
+	return cmp.Or(watch.Wait(), err) // what a failed node cuts short says nothing more
 }
 
-// name is that of the run's directory.
-func (r *run) name() string { return filepath.Base(r.dir) }
-
-func (r *run) logDir() string { return filepath.Join(r.dir, results.DirLogs) }
-
-func (r *run) historyDir() string { return filepath.Join(r.dir, results.DirHistory) }
-
-// timed runs one phase and notes how long it took.
-func (r *run) timed(phase string, f func() error) error {
-	r.mu.Lock()
-	r.phase = phase
-	r.mu.Unlock()
-	r.progress("")
-	start := clock.Now()
-	err := f()
-	r.took(phase, clock.Now()-start)
-	return err
-}
-
-// took notes that something took so many ns.
-func (r *run) took(what string, ns int64) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.env.Timings[what] += ns / int64(time.Millisecond)
-}
-
-// timing runs a part of a phase and notes how long it took.
-func (r *run) timing(what string, f func() error) error {
-	start := clock.Now()
-	err := f()
-	r.took(what, clock.Now()-start)
-	return err
-}
-
-// unknown notes a reason why this run cannot pass.
-func (r *run) unknown(format string, args ...any) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	text := fmt.Sprintf(format, args...)
-	r.env.Unknown = append(r.env.Unknown, text)
-	r.log.Warn("this run cannot pass", "reason", text)
-}
-
-func (r *run) progress(text string) {
-	if r.options.Progress == nil {
+// heal undoes every fault that still stands, also when ctx is over, and waits until the service serves again.
+func (r *run) heal(ctx context.Context) {
+	r.injector.healAll(ctx)
+	if err := r.nodes.awaitRecovery(context.WithoutCancel(ctx), r.within.recover); err != nil {
+		r.record.unknown("%v", err)
 		return
 	}
-	p := Progress{Total: r.plan.load(), Grants: r.live.granted(), Text: text}
-	r.mu.Lock()
-	p.Phase, p.Faults = r.phase, len(r.faults)
-	if r.env.Start != 0 {
-		p.Elapsed = time.Duration(clock.Now() - r.env.Start)
-	}
-	r.mu.Unlock()
-	r.options.Progress(p)
+	r.record.change(func(e *results.Env) { e.Recovered = true })
+	r.injector.leading.Wait() // until it is known who leads after each fault at a leader
 }
 
-// interrupted notes that a signal cut the run short: what was there is judged.
-func (r *run) interrupted() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.env.Interrupted = true
+// settle lets the clients work on for a while, stops them, and reads what the lock protected.
+func (r *run) settle(ctx context.Context) {
+	if r.plan.workload != nil {
+		_ = clock.Sleep(ctx, r.plan.scenario.Run.Settle)
+	}
+	r.processes.takeReading(context.WithoutCancel(ctx))
+	r.record.change(func(e *results.Env) { e.End = clock.Now() })
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.within.stop+r.plan.scenario.Workload.Timeout)
+	defer cancel()
+	r.processes.compareClocks(ctx)
+	if err := r.processes.stop(ctx, node.Client); err != nil {
+		r.record.unknown("stopping the clients: %v", err)
+	}
+	if err := r.processes.finalRead(ctx); err != nil {
+		r.record.unknown("final read: %v", err)
+	} else {
+		r.record.change(func(e *results.Env) { e.FinalRead = true })
+	}
+	if err := r.processes.stop(ctx, node.Resource); err != nil {
+		r.record.unknown("stopping the resource: %v", err)
+	}
 }
 
-// writeEnv writes env.json as it is known now.
-func (r *run) writeEnv() error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	b, err := json.MarshalIndent(r.env, "", "  ")
-	if err != nil {
-		return fmt.Errorf("env.json: %w", err)
+// finish tears down and writes all that is known, whatever happened before.
+func (r *run) finish(ctx context.Context) error {
+	var errs []error
+	r.injector.healAll(ctx) // nothing to do, unless starting was cut short
+	r.injector.stopLeads()  // before the service that is asked
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.within.close)
+	defer cancel()
+	errs = append(errs, r.nodes.close(ctx), r.down(ctx))
+	r.processes.collect(ctx)
+	r.processes.deaths.Wait()
+	r.own.addLate(r.processes.watch.ends())
+	errs = append(errs, r.own.close())
+	r.describeEnd()
+	r.faults.write()
+	return errors.Join(append(errs, r.observer.seen.write(r.record.dir), r.writeDrawn(), r.record.write())...)
+}
+
+func (r *run) down(ctx context.Context) error {
+	if r.nodes.cluster == nil {
+		return nil
 	}
-	return os.WriteFile(filepath.Join(r.dir, results.FileEnv), append(b, '\n'), 0o644)
+	if r.options.Keep {
+		r.processes.leaveAlone()
+	}
+	return r.phase(results.TimeDown, func() error {
+		if r.takeover.handOn(ctx) {
+			return nil
+		}
+		return r.nodes.cluster.Close(ctx)
+	})
+}
+
+// describeEnd fills what only the end can tell.
+func (r *run) describeEnd() {
+	r.record.change(func(e *results.Env) {
+		e.Host["load_after"] = loadAverage()
+		if r.nodes.cluster != nil {
+			e.Cluster = maps.Clone(r.nodes.cluster.Describe) // servers that are kept go on in another run's
+		}
+		if first := r.live.firstGrant(); first != 0 {
+			e.Timings[results.TimeFirstGrant] = (first - r.options.Began) / int64(time.Millisecond)
+		}
+		if r.wall != nil {
+			e.ClockSteps = r.wall.steps
+		}
+		e.Finished = true
+	})
+}
+
+// writeDrawn writes the schedule as it was drawn into the run directory, where there is one.
+func (r *run) writeDrawn() error {
+	if len(r.plan.schedule) == 0 {
+		return nil
+	}
+	path := filepath.Join(r.record.dir, results.FileDrawn)
+	if err := os.WriteFile(path, r.plan.drawn(r.faults.outcomes()), 0o644); err != nil {
+		return MissingError{Text: fmt.Sprintf("run directory: %v", err)}
+	}
+	return nil
 }

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -13,20 +14,27 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/lockquake/lockquake/backends"
+	"github.com/lockquake/lockquake/backends/listed"
 	"github.com/lockquake/lockquake/backends/memory"
+	"github.com/lockquake/lockquake/backends/topology"
 	"github.com/lockquake/lockquake/chaos"
 	"github.com/lockquake/lockquake/history"
 	"github.com/lockquake/lockquake/internal/client"
 	"github.com/lockquake/lockquake/internal/clock"
 	"github.com/lockquake/lockquake/internal/cluster"
+	"github.com/lockquake/lockquake/internal/node"
 	"github.com/lockquake/lockquake/internal/wire"
 	"github.com/lockquake/lockquake/results"
+	"github.com/lockquake/lockquake/results/checkers"
 	"github.com/lockquake/lockquake/scenarios"
 	"github.com/lockquake/lockquake/workloads"
 	"github.com/lockquake/lockquake/workloads/resource"
+	resources "github.com/lockquake/lockquake/workloads/resource/all"
+	"github.com/lockquake/lockquake/workloads/resource/register"
 )
 
 // stage is a whole run in this process, of which a test decides what nodes, faults and the service do. What it leaves out is as it
@@ -35,16 +43,23 @@ type stage struct {
 	t        *testing.T
 	parts    map[string]part // by the node's name: what it does; others are honest
 	real     bool            // the clients are real ones, on the memory backend
+	outside  bool            // time goes on as it does for the machine
 	ahead    func() int64    // ns that the clients' clock is ahead of this machine's; nil: it is the same clock
+	servers  int             // how many there are; 0: one
 	faults   map[string]*trouble
 	ready    func() error
 	ask      func(node, fact string) (string, error)
-	sessions func() []backends.Session // nil: the service has none
+	sessions func() []topology.Session // nil: the service has none
+	reset    func() ([]string, error)  // nil: nobody knows how
+	settings map[string]string         // of a service that can be reset
 	tune     func(*run)
 	progress func(Progress)
 	fails    func(node, signal string) error // what comes of a signal
 
+	provider cluster.Provider // of all runs
+
 	mu      sync.Mutex
+	out     string // the folder of runs
 	actors  map[string]*actor
 	stopped map[string]bool
 }
@@ -56,21 +71,33 @@ type played struct {
 	env    results.Env
 	faults []history.Fault
 	report results.Report
-	wrong  error // of the judge
+	wrong  error    // of the judge
+	left   []string // nodes that go on
 }
 
 // play runs a scenario to its end and has it judged. Whatever the engine did not understand must stand in env.json and in the verdict.
-func (s *stage) play(ctx context.Context, text string) played {
+// Where every node is played, time goes on only while everything waits, however loud the machine is.
+func (s *stage) play(ctx context.Context, text string) (out played) {
 	s.t.Helper()
-	sc, err := scenarios.Parse([]byte(text), "staged.yaml")
-	if err != nil {
-		s.t.Fatal(err)
+	s.out = s.t.TempDir()
+	if s.real || s.outside {
+		return s.playNow(ctx, text)
 	}
-	s.actors, s.stopped = map[string]*actor{}, map[string]bool{}
-	o := Options{
-		Scenario: sc, Provider: cluster.NewHandled(s.node, cluster.Hands{Signal: s.signal, Inspect: s.inspect}), Catalog: s.catalog(),
-		Out: s.t.TempDir(), Started: time.Now(), Began: clock.Now(), Version: "test", Log: slog.New(slog.DiscardHandler), Progress: s.progress,
-	}
+	outer, _ := s.t, ctx.Done() // which makes its channel
+	defer func() { s.t = outer }()
+	synctest.Test(outer, func(t *testing.T) {
+		s.t = t
+		inner, cancel := context.WithCancel(t.Context()) // what waits for a context of outside would hold up the time
+		defer cancel()
+		defer context.AfterFunc(ctx, cancel)()
+		out = s.playNow(inner, text)
+	})
+	return out
+}
+
+func (s *stage) playNow(ctx context.Context, text string) played {
+	s.t.Helper()
+	o := s.options(text)
 	p, err := Check(o)
 	if err != nil {
 		s.t.Fatal(err)
@@ -82,8 +109,30 @@ func (s *stage) play(ctx context.Context, text string) played {
 	if err := r.prepare(); err != nil {
 		s.t.Fatal(err)
 	}
-	out := played{dir: r.dir, err: r.do(ctx)}
-	return s.judge(out)
+	out := s.judge(played{dir: r.record.dir, err: r.do(ctx)})
+	for name, a := range s.actors {
+		if a.life.Err() == nil {
+			out.left = append(out.left, name)
+		}
+	}
+	return out
+}
+
+// options asks for a run of a scenario.
+func (s *stage) options(text string) Options {
+	s.t.Helper()
+	sc, err := scenarios.Parse([]byte(text), "staged.yaml")
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	if s.provider == nil {
+		s.provider = cluster.NewHandled(s.node, cluster.Hands{Signal: s.signal, Inspect: s.inspect})
+		s.actors, s.stopped = map[string]*actor{}, map[string]bool{}
+	}
+	return Options{
+		Scenario: sc, Provider: s.provider, Catalog: s.catalog(),
+		Out: cmp.Or(s.out, s.t.TempDir()), Started: time.Now(), Began: clock.Now(), Version: "test", Log: slog.New(slog.DiscardHandler), Progress: s.progress,
+	}
 }
 
 // judge reads what a run left.
@@ -96,7 +145,7 @@ func (s *stage) judge(out played) played {
 	if out.faults, err = results.ReadFaults(out.dir); err != nil {
 		s.t.Fatal(err)
 	}
-	out.report, out.wrong = results.Judge(out.dir)
+	out.report, out.wrong = results.Judge(out.dir, checkers.All())
 	if !out.env.Finished {
 		s.t.Error("the engine did not come to its end")
 	}
@@ -145,11 +194,8 @@ func (p played) events(t *testing.T, kind history.Kind) []history.Event {
 }
 
 func (s *stage) catalog() Catalog {
-	c := Catalog{Backends: []backends.Backend{memory.Backend(), s.backend()}, Workloads: workloads.All()}
-	for _, k := range resource.Kinds() {
-		c.Resources = append(c.Resources, Resource{Name: k.Name, Guards: k.Guards, Within: k.Within, Replicated: k.Replicated, Specs: k.Specs})
-	}
-	c.Resources = append(c.Resources, Resource{Name: "trio", Guards: resource.Kinds()[0].Guards, Replicated: true, Specs: trio})
+	c := Catalog{Backends: []listed.Backend{memory.Backend(), s.backend()}, Workloads: workloads.All(), Resources: resources.All(), Checkers: checkers.All()}
+	c.Resources = append(c.Resources, resource.Kind{Name: "trio", Guards: register.Kinds()[0].Guards, Replicated: true, Specs: trio})
 	for name, f := range s.faults {
 		c.Faults = append(c.Faults, f.listed(name))
 	}
@@ -158,7 +204,7 @@ func (s *stage) catalog() Catalog {
 
 // node is the main function of every node.
 func (s *stage) node(ctx context.Context, args []string, in io.Reader, out io.Writer) error {
-	_, played := s.parts[registerNode]
+	args = args[1:] // "node"
 	switch {
 	case args[0] == "server":
 		a := &actor{stage: s}
@@ -168,22 +214,22 @@ func (s *stage) node(ctx context.Context, args []string, in io.Reader, out io.Wr
 		return nil
 	case args[0] == "client" && s.real:
 		return client.Main(ctx, client.Options{
-			Backends: []backends.Backend{memory.Backend()}, Workloads: workloads.All(), Resources: resource.Kinds(), In: in, Out: out, InProcess: true,
+			Backends: []backends.Backend{memory.Backend().Backend}, Workloads: workloads.All(), Resources: resources.All(), In: in, Out: out, InProcess: true,
 		})
-	case args[0] == registerNode && !played:
-		return resource.Main(ctx, resource.Options{Listen: args[2], In: in, Out: out, Version: "test"})
+	case args[0] == registerNode && s.real:
+		return register.Main(ctx, resource.Options{Listen: args[2], In: in, Out: out, Version: "test"})
 	}
 	a := &actor{stage: s, conn: wire.NewNodeConn(in, out), dec: wire.NewDecoder(in), out: out}
 	return a.live(ctx)
 }
 
 // trio is a resource of three replicas, which are played.
-func trio() []cluster.Spec {
-	var out []cluster.Spec
+func trio() []node.Spec {
+	var out []node.Spec
 	for _, name := range []string{"replica-1", "replica-2", "replica-3"} {
-		out = append(out, cluster.Spec{
-			Name: name, Role: cluster.Resource, Image: cluster.SelfProgram, Stdio: true,
-			Command: func(cluster.Place) []string { return []string{cluster.SelfProgram, "replica"} },
+		out = append(out, node.Spec{
+			Name: name, Role: node.Resource, Image: node.SelfProgram, Stdio: true,
+			Command: func(node.Place) []string { return node.Own("replica") },
 		})
 	}
 	return out
@@ -244,36 +290,50 @@ func (s *stage) inspect(node string) chaos.ProcessState {
 }
 
 // backend is a service with one server, which does what the test says; its clients are played.
-func (s *stage) backend() backends.Backend {
-	return backends.Backend{
-		Name: "staged", Doc: "A service of a test.",
-		Locks: []backends.Lock{{
-			Name: "plain", Doc: "A lock of a test.", MinTTL: time.Millisecond,
-			Offers:   backends.Offers{Renewal: "call", Token: backends.TokenService, Expires: true, LossSignal: true},
-			Recovery: func(ttl time.Duration) time.Duration { return ttl },
-			Dial: func(context.Context, backends.Access) (backends.Connection, error) {
-				return nil, errors.New("the clients of this test are played")
-			},
-		}},
-		New: func(backends.Common, func(any) error) (backends.Topology, error) { return stagedService{s}, nil },
+func (s *stage) backend() listed.Backend {
+	return listed.Backend{
+		Backend: backends.Backend{
+			Name: "staged", Doc: "A service of a test.",
+			Locks: []backends.Lock{stagedLock("plain"), stagedLock("other")},
+		},
+		Maker: topology.Maker{New: func(topology.Common, func(any) error) (topology.Topology, error) { return stagedService{s}, nil }},
+	}
+}
+
+func stagedLock(name string) backends.Lock {
+	return backends.Lock{
+		Name: name, Doc: "A lock of a test.", MinTTL: time.Millisecond,
+		Offers:   backends.Offers{Renewal: "call", Token: backends.TokenService, Expires: true, LossSignal: true},
+		Recovery: func(ttl time.Duration) time.Duration { return ttl },
+		Dial: func(context.Context, backends.Access) (backends.Connection, error) {
+			return nil, errors.New("the clients of this test are played")
+		},
 	}
 }
 
 // stagedService is the topology and the handle of it.
 type stagedService struct{ s *stage }
 
-func (stagedService) Specs() []cluster.Spec {
-	return []cluster.Spec{{
-		Name: "server-1", Role: cluster.Server, Image: cluster.SelfProgram, Restartable: true,
-		Command: func(cluster.Place) []string { return []string{cluster.SelfProgram, "server", "server-1"} },
-	}}
+func (v stagedService) Specs() []node.Spec {
+	var out []node.Spec
+	for i := range max(v.s.servers, 1) {
+		name := fmt.Sprintf("server-%d", i+1)
+		out = append(out, node.Spec{
+			Name: name, Role: node.Server, Image: node.SelfProgram, Restartable: true,
+			Command: func(node.Place) []string { return node.Own("server", name) },
+		})
+	}
+	return out
 }
 
 func (stagedService) Params() any { return struct{}{} }
 
-func (v stagedService) Service([]*cluster.Node) backends.Service {
-	if v.s.sessions != nil {
+func (v stagedService) Service([]node.Handle) topology.Service {
+	switch {
+	case v.s.sessions != nil:
 		return withSessions{v}
+	case v.s.reset != nil:
+		return withReset{v}
 	}
 	return v
 }
@@ -299,10 +359,27 @@ func (v stagedService) Ready(context.Context) error {
 func (stagedService) Describe(context.Context) map[string]string { return nil }
 func (stagedService) Close() error                               { return nil }
 
+// withReset is a service that can be brought back to its beginning, with the clock of this machine.
+type withReset struct{ stagedService }
+
+func (v withReset) Facts() map[string]string {
+	return map[string]string{chaos.FactClock: "this machine's"}
+}
+
+func (v withReset) Ask(ctx context.Context, node, fact string) (string, error) {
+	if fact == chaos.FactClock {
+		return time.Now().UTC().Format("2006-01-02T15:04:05.000000Z07:00"), nil
+	}
+	return v.stagedService.Ask(ctx, node, fact)
+}
+
+func (v withReset) Reset(context.Context) ([]string, error)             { return v.s.reset() }
+func (v withReset) Settings(context.Context) (map[string]string, error) { return v.s.settings, nil }
+
 // withSessions is a service whose grants stand as long as a session.
 type withSessions struct{ stagedService }
 
-func (v withSessions) Sessions(context.Context) ([]backends.Session, error) {
+func (v withSessions) Sessions(context.Context) ([]topology.Session, error) {
 	return v.s.sessions(), nil
 }
 
@@ -396,5 +473,7 @@ func TestMain(m *testing.M) {
 	if err := flag.Set("test.parallel", "8"); err != nil {
 		panic(err)
 	}
+	clock.Simulate()
+	wire.OutliveReader() // here, for it starts a goroutine, which must be in no bubble
 	os.Exit(m.Run())
 }

@@ -11,26 +11,41 @@ import (
 	"github.com/lockquake/lockquake/history"
 	"github.com/lockquake/lockquake/internal/clock"
 	"github.com/lockquake/lockquake/internal/wire"
+	"github.com/lockquake/lockquake/results"
 	"github.com/lockquake/lockquake/scenarios"
 )
 
-// steps takes the scenario's steps in order. One that is not met ends them, and the run is unknown.
-func (r *run) steps(ctx context.Context) error {
+// stepRunner takes the scenario's steps, one after another.
+type stepRunner struct {
+	plan      *Plan
+	within    *deadlines
+	live      *live
+	processes *processes
+	injector  *injector
+	observer  *observer
+	record    *record
+	reporter  *reporter
+
+	read  lastRead
+	named map[string]*injected // by the name that a step gave it
+}
+
+// take takes the scenario's steps in order. One that is not met ends them, and the run is unknown.
+func (r *stepRunner) take(ctx context.Context) error {
 	if len(r.plan.scenario.Steps) == 0 {
 		return nil
 	}
-	if err := sleepUntil(ctx, r.startTime()); err != nil {
+	if err := sleepUntil(ctx, r.record.start()); err != nil {
 		return err
 	}
-	var over context.CancelFunc
-	r.steering, over = context.WithCancel(ctx)
-	defer r.asking.Wait()
+	beside, over := context.WithCancel(ctx)
+	r.observer.beside = beside
+	defer r.observer.asking.Wait()
 	defer over()
-	named := map[string]*history.Fault{}
 	for i, st := range r.plan.scenario.Steps {
-		r.progress(describeStep(st))
+		r.reporter.tell(describeStep(st))
 		sctx, cancel := context.WithTimeoutCause(ctx, st.Within, fmt.Errorf("not within %v", st.Within))
-		err := r.step(sctx, i, st, named)
+		err := r.step(sctx, i, st)
 		cancel()
 		if err != nil {
 			return fmt.Errorf("line %d: %s: %w", st.Line, describeStep(st), err)
@@ -39,53 +54,51 @@ func (r *run) steps(ctx context.Context) error {
 	return nil
 }
 
-func (r *run) step(ctx context.Context, i int, st scenarios.Step, named map[string]*history.Fault) error {
+func (r *stepRunner) step(ctx context.Context, i int, st scenarios.Step) error {
 	switch {
 	case st.Do != "":
 		return r.doStep(ctx, i+1, st)
 	case st.Observe != "":
-		return r.observeStep(ctx, i+1, st)
+		return r.observer.observe(ctx, i+1, st)
 	case st.Inject != "":
-		f := r.inject(ctx, r.plan.stepFaults[i], clock.Now())
+		f := r.injector.inject(ctx, r.plan.stepFaults[i], clock.Now())
 		if st.As != "" {
-			named[st.As] = f
+			r.named[st.As] = f
 		}
 		if f.Receipt.Status != history.Installed {
 			return fmt.Errorf("%s: %s", f.Receipt.Status, f.Receipt.Evidence)
 		}
 		return nil
 	case st.Heal != "":
-		f := named[st.Heal]
+		f := r.named[st.Heal]
 		if f == nil {
 			return fmt.Errorf("nothing called %q was injected", st.Heal)
 		}
-		r.healOne(f)
+		r.injector.heal(f)
 		if f.Healed == nil || f.Healed.Status != history.Installed {
 			return errors.New("it did not heal")
 		}
 		return nil
 	default:
-		return r.awaitStep(ctx, i+1, st, named)
+		return r.awaitStep(ctx, i+1, st)
 	}
 }
 
-// person returns the session of a user that steps name, and the user.
-func (r *run) person(name string) (*session, history.User) {
-	k := r.plan.personIndex(slices.Index(r.plan.people, name))
-	return r.sessions[k], history.MakeUser(k, 0)
+// user returns the client of a user that steps name, and the user.
+func (r *stepRunner) user(name string) (*process, history.User) {
+	k := r.plan.stepUserIndex(slices.Index(r.plan.stepUsers, name))
+	return r.processes.all[k], history.MakeUser(k, 0)
 }
 
-func (r *run) doStep(ctx context.Context, number int, st scenarios.Step) error {
-	s, user := r.person(st.User)
+func (r *stepRunner) doStep(ctx context.Context, number int, st scenarios.Step) error {
+	s, user := r.user(st.User)
 	if st.Do == wire.DoAcquire {
 		r.live.forget(user)
 	}
 	if st.Do == wire.DoArm {
 		r.live.forgetPoint(user, st.Point)
 		if st.Action == wire.ActionDie {
-			r.mu.Lock()
-			r.doomed = append(r.doomed, s.node.Name())
-			r.mu.Unlock()
+			r.processes.expectDeath(s.node)
 		}
 	}
 	lock := slices.Index(r.plan.locks, st.Lock)
@@ -101,8 +114,8 @@ func (r *run) doStep(ctx context.Context, number int, st scenarios.Step) error {
 		return err
 	}
 	if st.Async {
-		r.asking.Go(func() {
-			if res, err := s.answer(r.steering, ch, st.Do); err == nil {
+		r.observer.asking.Go(func() {
+			if res, err := s.answer(r.observer.beside, ch, st.Do); err == nil {
 				r.done(number, st, res)
 			}
 		})
@@ -129,10 +142,27 @@ func (r *run) doStep(ctx context.Context, number int, st scenarios.Step) error {
 	if want == "" {
 		want = wire.OutcomeOK
 	}
-	if want != "any" && res.Outcome != want {
+	if want != "any" && want != scenarios.NotOK && res.Outcome != want {
 		return fmt.Errorf("its outcome is %s (%s), the step wants %s", res.Outcome, res.Error, want)
 	}
 	return nil
+}
+
+// done puts on record what a step that was done shows.
+func (r *stepRunner) done(number int, st scenarios.Step, res wire.Result) {
+	s, user := r.user(st.User)
+	if st.Outcome == scenarios.NotOK && res.Outcome == wire.OutcomeOK { // what the scenario claims is not so
+		r.record.change(func(e *results.Env) {
+			e.Refuted = append(e.Refuted, fmt.Sprintf("step %d, %s of %s, was done, and must not be", number, st.Do, st.User))
+		})
+	}
+	switch {
+	case res.Outcome != wire.OutcomeOK:
+	case st.Do == wire.DoAcquire:
+		r.observer.granted(number, user, slices.Index(r.plan.locks, st.Lock), res)
+	case st.Do == wire.DoContinue:
+		r.observer.atPoint(number, s.node.Name(), st.Point, "left")
+	}
 }
 
 // lastRead is what each user of the steps read last, by lock.
@@ -150,43 +180,29 @@ func (l lastRead) plus(st scenarios.Step, user history.User, lock int) (int64, e
 	return v + st.Plus, nil
 }
 
-// increments tells whether the acknowledged writes of the steps count up: each adds one to what its user has read.
-func increments(steps []scenarios.Step) bool {
-	writes := 0
-	for _, st := range steps {
-		if st.Do == wire.DoWrite {
-			writes++
-			if st.Plus != 1 {
-				return false
-			}
-		}
-	}
-	return writes > 0
-}
-
-func (r *run) awaitStep(ctx context.Context, number int, st scenarios.Step, named map[string]*history.Fault) error {
+func (r *stepRunner) awaitStep(ctx context.Context, number int, st scenarios.Step) error {
 	switch st.Await {
 	case "elapsed":
 		return clock.Sleep(ctx, st.For)
 	case "fact":
 		return r.awaitFact(ctx, number, st)
 	case "bitten":
-		f := named[st.Of]
+		f := r.named[st.Of]
 		if f == nil {
 			return fmt.Errorf("nothing called %q was injected", st.Of)
 		}
-		return r.awaitBitten(ctx, f)
+		return r.injector.awaitBitten(ctx, f)
 	case "validity-over":
 		return r.awaitValidity(ctx, st)
 	case "point":
-		_, user := r.person(st.User)
+		s, user := r.user(st.User)
 		if err := r.live.wait(ctx, func() bool { return r.live.points[pointKey(user, st.Point)] > 0 }); err != nil {
 			return err
 		}
-		r.passed(number, st, r.plan.passage(number, st))
+		r.observer.atPoint(number, s.node.Name(), st.Point, r.plan.passage(number, st))
 		return nil
 	case "event":
-		_, user := r.person(st.User)
+		_, user := r.user(st.User)
 		o, err := parseOccurrence(st.Event)
 		if err != nil {
 			return err
@@ -199,13 +215,13 @@ func (r *run) awaitStep(ctx context.Context, number int, st scenarios.Step, name
 }
 
 // awaitedLock returns the number of the lock that an await names, or -1, for any, where no step uses that lock.
-func (r *run) awaitedLock(st scenarios.Step) int {
+func (r *stepRunner) awaitedLock(st scenarios.Step) int {
 	return slices.Index(r.plan.locks, st.Lock)
 }
 
 // awaitValidity waits until the user's latest grant is over by its own reckoning.
-func (r *run) awaitValidity(ctx context.Context, st scenarios.Step) error {
-	_, user := r.person(st.User)
+func (r *stepRunner) awaitValidity(ctx context.Context, st scenarios.Step) error {
+	_, user := r.user(st.User)
 	for {
 		h, ok := r.live.last(user, r.awaitedLock(st))
 		switch {
@@ -222,13 +238,13 @@ func (r *run) awaitValidity(ctx context.Context, st scenarios.Step) error {
 	}
 }
 
-func (r *run) awaitFact(ctx context.Context, number int, st scenarios.Step) error {
+func (r *stepRunner) awaitFact(ctx context.Context, number int, st scenarios.Step) error {
 	want := fmt.Sprintf("%q", st.Is)
 	if st.IsNot != "" {
 		want = fmt.Sprintf("anything but %q", st.IsNot)
 	}
 	for {
-		got, err := r.ask(ctx, question{number, history.ByAwait, st.Node, st.Fact})
+		got, err := r.observer.ask(ctx, question{number, history.ByAwait, st.Node, st.Fact})
 		if err == nil && (st.IsNot == "" && got == st.Is || st.IsNot != "" && got != st.IsNot) {
 			return nil
 		}
@@ -258,6 +274,20 @@ func parseOccurrence(text string) (occurrence, error) {
 		}
 	}
 	return occurrence{}, fmt.Errorf("there is no event %q; write a kind and a phase, such as \"acquire ok\" or \"lost\"", text)
+}
+
+// increments tells whether the acknowledged writes of the steps count up: each adds one to what its user has read.
+func increments(steps []scenarios.Step) bool {
+	writes := 0
+	for _, st := range steps {
+		if st.Do == wire.DoWrite {
+			writes++
+			if st.Plus != 1 {
+				return false
+			}
+		}
+	}
+	return writes > 0
 }
 
 func describeStep(st scenarios.Step) string {

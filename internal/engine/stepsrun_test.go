@@ -50,6 +50,21 @@ func TestAStepThatIsNotMetMakesTheRunUnknown(t *testing.T) {
 			results.Unknown, "line 9: A release: its outcome is info (nobody knows), the step wants ok",
 		},
 		{
+			"what must not be done is refused",
+			[]string{acquire, "{do: release, user: A, outcome: not-ok}"},
+			&stage{parts: map[string]part{"client-1": answering(map[string]*wire.Result{"release": info})}}, results.Pass, "",
+		},
+		{
+			"what must not be done is done",
+			[]string{acquire, "{do: release, user: A, outcome: not-ok}"},
+			&stage{}, results.Fail, "step 2, release of A, was done, and must not be",
+		},
+		{
+			"what must not be done is done, and nobody waited for it",
+			[]string{acquire, "{do: release, user: A, outcome: not-ok, async: true}", "{await: elapsed, for: 300ms}"},
+			&stage{}, results.Fail, "step 2, release of A, was done, and must not be",
+		},
+		{
 			"an outcome that was not asked for",
 			[]string{acquire, "{do: release, user: A, outcome: fail}"},
 			&stage{},

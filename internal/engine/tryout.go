@@ -5,7 +5,6 @@ import (
 	"errors"
 	"sync"
 
-	"github.com/lockquake/lockquake/chaos"
 	"github.com/lockquake/lockquake/history"
 	"github.com/lockquake/lockquake/internal/clock"
 )
@@ -16,11 +15,10 @@ type Tried struct {
 	Fault history.Fault
 }
 
-// TryOut starts the nodes of a scenario and injects the entries of its list of faults once each, and heals each as soon as its receipt is
-// taken. There is no load, and nothing is judged. Stages come one after another, the rows of a stage side by side, and the entries of a row
-// one after another. told is called with each entry that is healed, by one goroutine at a time.
-//
-// When ctx ends, what stands is healed and the nodes are torn down first.
+// TryOut starts the nodes of a scenario and injects each entry of its list of faults once. Each is healed as soon as its receipt is taken.
+// There is no load, and nothing is judged. Stages come one after another, the rows of a stage side by side, and the entries of a row one
+// after another. told is called with each entry that is healed, by one goroutine at a time. When ctx ends, TryOut heals what stands and
+// tears the nodes down before it returns.
 func TryOut(ctx context.Context, o Options, stages [][][]int, told func(Tried)) (err error) {
 	o.Began = clock.Now()
 	p, err := Check(o)
@@ -44,7 +42,7 @@ func TryOut(ctx context.Context, o Options, stages [][][]int, told func(Tried)) 
 					if ctx.Err() != nil {
 						return
 					}
-					f := r.tryOne(ctx, p.injections[entry])
+					f := r.injector.tryOne(ctx, p.injections[entry])
 					telling.Lock()
 					told(Tried{Entry: entry, Fault: f})
 					telling.Unlock()
@@ -57,39 +55,9 @@ func TryOut(ctx context.Context, o Options, stages [][][]int, told func(Tried)) 
 }
 
 // tryOne injects and heals.
-func (r *run) tryOne(ctx context.Context, inj injection) history.Fault {
-	f := r.inject(ctx, inj, clock.Now())
-	r.healOne(f)
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return *f
-}
-
-// Faults lists what the scenario's faults ask for, each way and each node that they may hit once.
-func (p *Plan) Faults() []Asked {
-	var out []Asked
-	seen := map[Asked]bool{}
-	for _, inj := range p.allInjections() {
-		a := Asked{Fault: inj.kind.Name, Keys: inj.params}
-		if _, linked := inj.fault.(chaos.Linked); linked {
-			a.Linked = true
-		}
-		roles := p.roles(inj.selector)
-		for _, role := range roles {
-			one := a
-			one.Role = string(role)
-			if !seen[one] {
-				seen[one] = true
-				out = append(out, one)
-			}
-		}
-	}
+func (in *injector) tryOne(ctx context.Context, inj injection) (out history.Fault) {
+	f := in.inject(ctx, inj, clock.Now())
+	in.heal(f)
+	in.faults.change(func() { out = *f.Fault })
 	return out
-}
-
-// Asked is one fault as a scenario asks for it.
-type Asked struct {
-	Fault, Keys string
-	Role        string // of the nodes that it may hit
-	Linked      bool   // it is about the links between nodes
 }

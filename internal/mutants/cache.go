@@ -31,8 +31,8 @@ func openCache(path string) (*cache, error) {
 	return c, json.Unmarshal(b, &c.seen)
 }
 
-// verdict returns what is known of a mutant of these very sources, or what try says. With again, a mutant that was killed once counts
-// as killed, whatever the sources are now.
+// verdict returns the known verdict of a mutant of exactly these sources, or else that of try. With again, a mutant
+// that was killed once counts as killed, whatever the sources are now.
 func (c *cache) verdict(m Mutant, again bool, try func() Verdict) Verdict {
 	sum := sha256.Sum256([]byte(m.File + "\x00" + m.Old + "\x00" + m.New))
 	key := hex.EncodeToString(sum[:8])
@@ -64,7 +64,7 @@ func (c *cache) verdict(m Mutant, again bool, try func() Verdict) Verdict {
 	return v
 }
 
-// judging are the folders that every verdict rests on, whichever of them is mutated.
+// judging are the folders that every verdict depends on, whichever of them is mutated.
 var judging = []string{"history", "results", "scenarios", "lock"}
 
 // sources is the hash of the packages that are tested, and of what they rest on.

@@ -60,7 +60,11 @@ func (m Mutant) apply(root string) ([]byte, error) {
 
 // packages are those whose tests are run.
 func (m Mutant) packages() []string {
-	out := []string{"./" + path.Dir(m.File)}
+	dir := path.Dir(m.File)
+	out := []string{"./" + dir}
+	if dir == "results" || dir == "results/quorum" {
+		out = append(out, "./results/checkers") // the judge is tried with their histories
+	}
 	for _, t := range m.Tests {
 		out = append(out, "./"+t)
 	}

@@ -43,7 +43,7 @@ type step struct {
 
 var steps = []step{
 	{
-		name: "agent", in: "internal/agent",
+		name: "agent", in: "internal/agent/links",
 		command: []string{"build/netem/agent.test", "-test.v", "-test.timeout", "120s", "-test.run", "^(TestShaping|TestShapingsOfPorts|TestShapingsCompose|TestShapingsGoWithTheControlStream|TestRate|TestTree.*)$"},
 		says:    []string{"--- PASS: TestShaping/netem/delay", "--- PASS: TestShaping/netem/duplicate", "--- PASS: TestShapingsOfPorts/netem"},
 	},

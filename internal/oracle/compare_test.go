@@ -13,6 +13,7 @@ import (
 
 	"github.com/lockquake/lockquake/history"
 	"github.com/lockquake/lockquake/results"
+	"github.com/lockquake/lockquake/results/checkers"
 )
 
 // names are the counts that both judges know.
@@ -64,8 +65,8 @@ func nonsense(r Run, events []history.Event) error {
 }
 
 // kinds are the checkers that yield any of the names.
-var kinds = slices.DeleteFunc(results.Checkers(), func(k results.CheckerKind) bool {
-	return !slices.ContainsFunc(k.Counts, func(name string) bool { return slices.Contains(names, name) })
+var kinds = slices.DeleteFunc(checkers.All(), func(k results.CheckerKind) bool {
+	return !slices.ContainsFunc(k.Counts, func(q results.Quantity) bool { return slices.Contains(names, q.Name) })
 })
 
 // judged returns what package results counts.
@@ -152,14 +153,18 @@ func script(r Run, events []history.Event, want map[string]int64) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "run token=%s resource=%s%s\n", r.Token, r.Resource, settings(r))
 	latest := map[history.User]int{}
-	number := map[key]int{}
+	type grant struct {
+		user history.User
+		op   uint32
+	}
+	number := map[grant]int{}
 	for _, e := range events {
 		if e.Kind == history.Acquire && e.Phase == history.Invoke {
 			latest[e.User]++
-			number[key{e.User, e.Op}] = latest[e.User]
+			number[grant{e.User, e.Op}] = latest[e.User]
 		}
 		fmt.Fprintf(&b, "%d %s %s %s%s", e.Time/ms, userName(e.User), e.Kind, e.Phase, attributes(e))
-		if n := number[key{e.User, e.Grant}]; n != latest[e.User] && e.Grant != 0 {
+		if n := number[grant{e.User, e.Grant}]; n != latest[e.User] && e.Grant != 0 {
 			fmt.Fprintf(&b, " hold=%d", n)
 		}
 		b.WriteByte('\n')

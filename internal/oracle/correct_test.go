@@ -73,7 +73,7 @@ type simSession struct {
 }
 
 type simUser struct {
-	*actor
+	*drawnUser
 
 	w       *world
 	session *simSession
@@ -93,7 +93,7 @@ func newWorld(t *rapid.T) *world {
 	}
 	w.register = ms * int64(w.n("off", 2*err+1)-err)
 	for u := range clients + w.n("users", 3) {
-		a := &simUser{actor: &actor{user: history.MakeUser(u%clients, u/clients)}, w: w, steps: 4 + w.n("steps", 12)}
+		a := &simUser{drawnUser: &drawnUser{user: history.MakeUser(u%clients, u/clients)}, w: w, steps: 4 + w.n("steps", 12)}
 		w.users = append(w.users, a)
 		w.in(w.delay(), a.ask)
 	}
@@ -164,7 +164,7 @@ func (w *world) grant(p *place, g *simGrant) {
 // note records what a user does, by its client's clock.
 func (a *simUser) note(e history.Event) {
 	e.Time = a.w.now + a.w.wrong[a.user.Client()]
-	a.w.add(a.actor, e, a.op)
+	a.w.add(a.drawnUser, e, a.op)
 }
 
 // local is the time by the client's clock of what happened at t.
@@ -333,7 +333,7 @@ func (w *world) ended(a *simUser, h *drawnHold, stood int64) {
 	e := of(h, history.Ended, history.Info)
 	e.Time = max(stood, h.start)
 	e.Valid = e.Time
-	w.add(a.actor, e, nil)
+	w.add(a.drawnUser, e, nil)
 }
 
 // begin puts a grant into its user's hand.
@@ -464,7 +464,7 @@ func (a *simUser) die() {
 			w.in(seen, func() {
 				e := of(h, history.Dead, history.Info)
 				e.Value = alive
-				w.add(o.actor, e, nil)
+				w.add(o.drawnUser, e, nil)
 			})
 		}
 	}
@@ -491,7 +491,7 @@ func (w *world) effect(g *simGrant, read bool) {
 	if e.Phase == history.Ok {
 		p.touched, p.highest = append(p.touched, g), max(p.highest, g.token)
 	}
-	w.add(g.user.actor, e, nil)
+	w.add(g.user.drawnUser, e, nil)
 }
 
 // A correct lock is never accused, whatever is late, lost, dead or off: neither judge says more than the service knows.

@@ -38,8 +38,8 @@ func (h *drawnHold) entitled(now int64) bool {
 	return h.open && h.valid != history.ValidUnknown && h.valid > now
 }
 
-// actor is one user: what it does now, and what it may do next.
-type actor struct {
+// drawnUser is one user: what it does now, and what it may do next.
+type drawnUser struct {
 	user    history.User
 	doing   history.Kind // the operation under way, or none
 	op      *operation
@@ -55,7 +55,7 @@ type drawing struct {
 	run    Run
 	now    int64
 	drafts []draft
-	actors []*actor
+	users  []*drawnUser
 	locks  int
 	shared bool
 	polite bool // a lock that grants only what nobody is entitled to
@@ -79,7 +79,7 @@ func drawHistory(t *rapid.T) (Run, []history.Event) {
 		least = 0
 	}
 	for u := range max(clients, 2+d.n("users", 3)) {
-		d.actors = append(d.actors, &actor{user: history.MakeUser(u%clients, u/clients)})
+		d.users = append(d.users, &drawnUser{user: history.MakeUser(u%clients, u/clients)})
 	}
 	if d.chance("clocks err", 3) {
 		for c := range clients {
@@ -89,12 +89,12 @@ func drawHistory(t *rapid.T) (Run, []history.Event) {
 	d.drawWrites()
 	for range 12 + d.n("steps", 48) {
 		d.now += ms * int64(least+d.n("gap", 6))
-		d.step(d.actors[d.n("user", len(d.actors))])
+		d.step(d.users[d.n("user", len(d.users))])
 	}
 	if d.run.Writes != "" || d.run.Increments {
 		for l := range d.locks {
 			d.now += ms
-			d.add(d.actors[0], history.Event{Kind: history.Final, Phase: history.Info, Lock: uint16(l), Value: d.finalValue(uint16(l))}, nil)
+			d.add(d.users[0], history.Event{Kind: history.Final, Phase: history.Info, Lock: uint16(l), Value: d.finalValue(uint16(l))}, nil)
 		}
 	}
 	return d.run, number(d.drafts)
@@ -132,7 +132,7 @@ func (d *drawing) someValue(lock uint16) int64 {
 	return append(vs, 0)[d.n("value", len(vs)+1)]
 }
 
-func (d *drawing) add(a *actor, e history.Event, op *operation) {
+func (d *drawing) add(a *drawnUser, e history.Event, op *operation) {
 	e.User = a.user
 	if e.Time == 0 {
 		e.Time = d.now
@@ -145,8 +145,8 @@ func of(h *drawnHold, k history.Kind, p history.Phase) history.Event {
 	return history.Event{Kind: k, Phase: p, Grant: h.number, Lock: h.lock, Mode: h.mode, Token: h.token}
 }
 
-// step lets the actor do one thing.
-func (d *drawing) step(a *actor) {
+// step lets the drawnUser do one thing.
+func (d *drawing) step(a *drawnUser) {
 	switch {
 	case a.dead:
 	case d.chance("late effect", 8) && len(a.earlier) > 0:
@@ -162,18 +162,18 @@ func (d *drawing) step(a *actor) {
 	}
 }
 
-func (d *drawing) begin(a *actor, e history.Event) {
+func (d *drawing) begin(a *drawnUser, e history.Event) {
 	a.doing, a.op, a.asked = e.Kind, &operation{}, d.now
 	e.Phase = history.Invoke
 	d.add(a, e, a.op)
 }
 
-func (d *drawing) end(a *actor, e history.Event) {
+func (d *drawing) end(a *drawnUser, e history.Event) {
 	d.add(a, e, a.op)
 	a.doing = history.KindNone
 }
 
-func (d *drawing) ask(a *actor) {
+func (d *drawing) ask(a *drawnUser) {
 	h := &drawnHold{lock: uint16(d.n("lock", d.locks)), number: 1}
 	if d.shared {
 		h.mode = uint8(d.n("mode", 2))
@@ -186,13 +186,13 @@ func (d *drawing) ask(a *actor) {
 }
 
 // contested tells whether another user is entitled to what h asks for.
-func (d *drawing) contested(a *actor, h *drawnHold) bool {
-	return slices.ContainsFunc(d.actors, func(o *actor) bool {
+func (d *drawing) contested(a *drawnUser, h *drawnHold) bool {
+	return slices.ContainsFunc(d.users, func(o *drawnUser) bool {
 		return o != a && o.hold != nil && o.hold.known && o.hold.lock == h.lock && (o.hold.mode == 0 || h.mode == 0) && o.hold.entitled(d.now)
 	})
 }
 
-func (d *drawing) granted(a *actor) {
+func (d *drawing) granted(a *drawnUser) {
 	h := a.hold
 	if d.polite && d.contested(a, h) && !d.chance("rude", 12) {
 		return // it waits
@@ -248,7 +248,7 @@ func (d *drawing) validity() int64 {
 	}
 }
 
-func (d *drawing) effect(a *actor, h *drawnHold) {
+func (d *drawing) effect(a *drawnUser, h *drawnHold) {
 	e := of(h, history.EffectWrite, history.Ok)
 	if d.n("read", 2) == 1 {
 		e.Kind = history.EffectRead
@@ -263,7 +263,7 @@ func (d *drawing) effect(a *actor, h *drawnHold) {
 }
 
 // within lets one act that has a hold, or had one until it was told of its loss.
-func (d *drawing) within(a *actor) {
+func (d *drawing) within(a *drawnUser) {
 	h := a.hold
 	if (d.run.Writes != "" || d.run.Increments) && d.n("access", 4) > 0 {
 		d.access(a)
@@ -305,7 +305,7 @@ func (d *drawing) learned(h *drawnHold, valid int64) {
 }
 
 // access begins an operation on the resource.
-func (d *drawing) access(a *actor) {
+func (d *drawing) access(a *drawnUser) {
 	e := of(a.hold, history.Read, history.Invoke)
 	if blind := d.run.Writes != "transfers" && d.run.Writes != "elements"; a.hold.read || blind && d.n("write", 2) == 1 {
 		e.Kind = history.Write
@@ -321,7 +321,7 @@ func (d *drawing) access(a *actor) {
 }
 
 // outcome ends what is under way.
-func (d *drawing) outcome(a *actor) {
+func (d *drawing) outcome(a *drawnUser) {
 	e := of(a.hold, a.doing, history.Ok)
 	n := d.n("outcome", 8)
 	switch {
@@ -349,12 +349,12 @@ func (d *drawing) outcome(a *actor) {
 	d.end(a, e)
 }
 
-// die ends the actor's client, with or without a word.
-func (d *drawing) die(a *actor) {
+// die ends the drawnUser's client, with or without a word.
+func (d *drawing) die(a *drawnUser) {
 	silent := d.n("silent", 2) == 1
 	told := silent || d.n("told too", 2) == 1
 	d.run.Dead[a.user.Client()] = told
-	for _, o := range d.actors {
+	for _, o := range d.users {
 		if o.user.Client() != a.user.Client() {
 			continue
 		}

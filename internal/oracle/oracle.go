@@ -1,16 +1,15 @@
-// Package oracle is a second judge, for tests alone: it counts what package results counts, from the definitions, by
-// looking at every pair of holds. It is slow and short, and shares nothing with results but the types of a history.
+// Package oracle is a second judge, for tests alone. It counts what package results counts straight from the
+// definitions: it looks through all events for each hold, and at every pair of holds. It is slow and short, and
+// shares nothing with results but the types of a history.
 package oracle
 
 import (
+	"maps"
 	"math"
 	"slices"
 
 	"github.com/lockquake/lockquake/history"
 )
-
-// forever is the end of what does not end, as a time and as a position.
-const forever = math.MaxInt64
 
 // Run is what the oracle is told beside the events.
 type Run struct {
@@ -23,338 +22,346 @@ type Run struct {
 	Dead       map[int]bool  // clients that were killed, by index
 }
 
-// span is an interval of time that includes its start and not its end.
-type span struct{ from, to int64 }
-
-func (s span) and(o span) span { return span{max(s.from, o.from), min(s.to, o.to)} }
-
-func (s span) empty() bool { return s.from >= s.to }
-
-// narrow takes the clock's error off both ends.
-func (s span) narrow(err int64) span {
-	if s.to == forever {
-		return span{s.from + err, forever}
-	}
-	return span{s.from + err, s.to - err}
-}
-
-type key struct {
-	user history.User
-	op   uint32
-}
-
-// hold is one grant. The names ending in At are positions among the events.
-type hold struct {
-	history.Event // the acquire ok; Value is when it was issued
-
-	err      int64
-	end      int64 // of the hold; forever while open
-	over     int64 // when that was said, or forever
-	overAt   int
-	entitled []span
-	askedAt  int
-	openAt   int
-	goneAt   int // release outcome, loss or death
-	touchAt  int // its first effect
-	fresh    bool
-}
-
-// learn takes what is known at time t of the end of the validity.
-func (h *hold) learn(t, valid int64) {
-	last := len(h.entitled) - 1
-	switch {
-	case valid == history.ValidUnknown:
-		h.clip(t)
-	case last >= 0 && valid < h.entitled[last].to:
-		h.clip(valid)
-	case last >= 0 && t <= h.entitled[last].to:
-		h.entitled[last].to = valid
-	case valid > t:
-		h.entitled = append(h.entitled, span{t, valid})
-	}
-}
-
-func (h *hold) clip(t int64) {
-	h.entitled = slices.DeleteFunc(h.entitled, func(s span) bool { return s.from >= t })
-	if n := len(h.entitled); n > 0 {
-		h.entitled[n-1].to = min(h.entitled[n-1].to, t)
-	}
-}
-
-// held is the hold, and spans are its entitled parts, as they are for certain.
-func (h *hold) held() span { return span{h.Time, h.end}.narrow(h.err) }
-
-func (h *hold) spans() []span {
-	var ss []span
-	for _, s := range h.entitled {
-		ss = append(ss, s.narrow(h.err))
-	}
-	return ss
-}
-
-// covers tells whether the hold was certainly entitled from the one time to the other, both included.
-func (h *hold) covers(from, to int64) bool {
-	return slices.ContainsFunc(h.spans(), func(s span) bool { return s.from <= from && to < s.to })
-}
-
-// release is one that was answered, or will be.
-type release struct {
-	history.Event       // its invoke
-	hold          *hold // that it ended, or found over
-	ends          bool
-	entitled      bool
-	ok            int64 // when; forever where it was not answered so
-}
-
-// ask is a request for a lock, from its invoke to its outcome.
-type ask struct {
-	user     history.User
-	lock     uint16
-	from, to int
-}
-
-// refusal says that a hold was not held, at a time at which it still should have been.
-type refusal struct {
-	hold *hold
-	time int64
-}
-
-// Judge is one run's.
+// judge appends one event that never happens. The position of an event that is not found is the position of that
+// one.
 type judge struct {
-	run      Run
-	events   []history.Event
-	holds    []*hold
-	grants   map[key]*hold
-	releases map[key]*release
-	asked    map[key]*ask
-	renewals map[key]*hold
-	refusals []refusal
-	worst    int64 // the largest error of a clock
+	Run
+	events []history.Event
+	holds  []*hold
+	counts map[string]int64
 }
 
-// Judge returns the counts of a run whose events are in the order of time. A count that does not apply is missing.
+// Judge returns the counts of a run whose events are in the order of time; those that do not apply are missing.
 func Judge(run Run, events []history.Event) map[string]int64 {
-	j := &judge{
-		run: run, events: events, grants: map[key]*hold{}, releases: map[key]*release{}, asked: map[key]*ask{}, renewals: map[key]*hold{},
+	never := history.Event{Kind: history.Clean, Phase: history.Info, Time: math.MaxInt64}
+	j := &judge{Run: run, events: append(slices.Clone(events), never), counts: map[string]int64{}}
+	for i, e := range events {
+		if e.Kind == history.Acquire && e.Phase == history.Ok {
+			j.holds = append(j.holds, j.hold(i))
+		}
 	}
-	for _, e := range run.Errors {
-		j.worst = max(j.worst, e)
+	for i, h := range j.holds {
+		j.overlaps(h, j.holds[:i])
+		j.contest(h)
+		j.tokens(h)
+		j.releases(h)
+		j.effects(h)
 	}
-	for i := range events {
-		j.read(i, &events[i])
-	}
-	j.buryDead()
-	counts := map[string]int64{}
-	j.exclusion(counts)
-	j.regressions(counts)
-	j.effects(counts)
-	j.foreign(counts)
-	j.writes(counts)
-	j.chances(counts)
-	return counts
+	j.writes()
+	j.judged(true, "double_grants", "overlapping_holds", "possible_overlaps", "foreign_releases")
+	j.judged(run.Token == "service" || run.Token == "home-made", "token_regressions")
+	return j.counts
 }
 
-// read takes one event for the holds that it belongs to.
-func (j *judge) read(i int, e *history.Event) {
-	k, h := key{e.User, e.Op}, j.grants[key{e.User, e.Grant}]
+// add counts one more where it is so.
+func (j *judge) add(name string, is bool) {
+	if is {
+		j.counts[name]++
+	}
+}
+
+// judged keeps counts, as 0 where nothing was found, or takes them back.
+func (j *judge) judged(is bool, names ...string) {
+	for _, name := range names {
+		if j.counts[name] += 0; !is {
+			delete(j.counts, name)
+		}
+	}
+}
+
+// first is the position of the first event that is so, from a position on.
+func (j *judge) first(from int, so func(e history.Event) bool) int {
+	if i := slices.IndexFunc(j.events[from:], so); i >= 0 {
+		return from + i
+	}
+	return len(j.events) - 1
+}
+
+// outcome is the position of the outcome of the operation that was invoked at a position.
+func (j *judge) outcome(invoke int) int {
+	o := j.events[invoke]
+	return j.first(invoke+1, func(e history.Event) bool { return e.User == o.User && e.Kind == o.Kind && e.Op == o.Op })
+}
+
+// hold is a grant, with the positions of what happened to it.
+type hold struct {
+	history.Event     // the acquire ok; Value is when the request was sent
+	asked, at     int // the acquire's invoke and ok
+	over          int // its user began to release, learned of its loss or was seen dead
+	gone          int // it was lost, its user dead, or its release had an outcome
+	touched       int // the resource served it for the first time
+
+	err      int64  // of its client's clock
+	from, to int64  // it was held for sure
+	told     int64  // when it was seen to be over
+	news     []news // of its validity
+	fresh    bool   // entitled when it came into hand, and not told at that very moment that it was over
+}
+
+// news is when a user learns up to when its grant is valid.
+type news struct{ time, end int64 }
+
+// owns tells whether an event is about the hold.
+func (h *hold) owns(e history.Event) bool { return e.User == h.User && e.Grant == h.Grant }
+
+// hold finds what became of the grant of the acquire ok at a position.
+func (j *judge) hold(at int) *hold {
+	h := &hold{Event: j.events[at], at: at, err: j.Errors[j.events[at].User.Client()]}
+	next := func(k history.Kind, p history.Phase) int {
+		return j.first(at+1, func(e history.Event) bool { return e.Kind == k && e.Phase == p && h.owns(e) })
+	}
+	taken := j.first(at+1, func(e history.Event) bool { // one that names no grant is about all that the user holds
+		return (e.Kind == history.Lost || e.Kind == history.Dead) && (h.owns(e) || e.User == h.User && e.Grant == 0)
+	})
+	h.asked = j.first(0, func(e history.Event) bool { return e.Kind == history.Acquire && e.User == h.User && e.Op == h.Op })
+	h.over = min(taken, next(history.Release, history.Invoke))
+	h.gone = min(taken, next(history.Release, history.Ok), next(history.Release, history.Fail), next(history.Release, history.Info))
+	h.touched = min(next(history.EffectRead, history.Ok), next(history.EffectWrite, history.Ok))
+	h.told, h.from, h.to = j.events[h.over].Time, h.Time+h.err, j.end(h)
+	h.fresh = h.Valid > h.Time && h.told > h.Time
+	for _, e := range j.events[at:h.over] {
+		if e.Valid == history.ValidUnknown {
+			e.Valid = e.Time
+		}
+		renewed := e.Kind == history.Renew && e.Phase == history.Ok || e.Kind == history.Renewed
+		if h.owns(e) && (e.Kind == history.Acquire || renewed || e.Kind == history.Ended) {
+			h.news = append(h.news, news{e.Time, e.Valid})
+			h.fresh = h.fresh && (e.Kind != history.Ended || e.Valid > h.Time)
+		}
+	}
+	return h
+}
+
+// end is when a hold ended: at the event that tells of it, and for a user who died at the last time at which its client
+// was certainly alive.
+func (j *judge) end(h *hold) int64 {
+	over := j.events[h.over]
+	to := over.Time
 	switch {
-	case e.Kind == history.Acquire && e.Phase == history.Invoke:
-		j.asked[k] = &ask{e.User, e.Lock, i, forever}
-	case e.Kind == history.Acquire:
-		if a := j.asked[k]; a != nil {
-			a.to = i
-		}
-		if e.Phase == history.Ok {
-			j.open(i, e)
-		}
-	case e.Kind == history.Release && e.Phase == history.Invoke:
-		r := &release{Event: *e, hold: h, ok: forever}
-		if h != nil {
-			n := len(h.entitled)
-			r.Mode, r.ends = h.Mode, h.overAt == forever
-			r.entitled = r.ends && n > 0 && (h.entitled[n-1].to == forever || h.entitled[n-1].to+h.err > e.Time)
-		}
-		j.releases[k] = r
-		j.close(i, e, e.Time)
-	case e.Kind == history.Release:
-		j.answer(i, e, j.releases[k])
-	case e.Kind == history.Dead:
-		alive := e.Time
-		if e.Value > 0 {
-			alive = min(alive, e.Value)
-		}
-		j.close(i, e, alive)
-	case e.Kind == history.Lost:
-		j.close(i, e, e.Time)
-	case e.Kind == history.Renew && e.Phase == history.Fail && (e.Code == history.CodeNotHeld || e.Code == history.CodeLost):
-		if h != nil && h.overAt == forever {
-			j.refusals = append(j.refusals, refusal{h, e.Time})
-		}
-	case e.Kind == history.Renew && e.Phase == history.Ok, e.Kind == history.Renewed, e.Kind == history.Ended:
-		if h != nil && h.overAt == forever {
-			h.learn(e.Time, e.Valid)
-		}
-		if h != nil && e.Kind == history.Ended && e.Valid <= h.Time {
-			h.fresh = false
-		}
-	}
-}
-
-func (j *judge) open(i int, e *history.Event) {
-	for _, h := range j.holds {
-		if h.User == e.User && h.goneAt > i {
-			h.goneAt = i // a user has one at a time; only the intervals that are possible know that
-		}
-	}
-	h := &hold{Event: *e, err: j.run.Errors[e.User.Client()], end: forever, over: forever, overAt: forever, openAt: i, goneAt: forever, touchAt: forever}
-	h.Grant, h.askedAt = e.Op, i
-	if a := j.asked[key{e.User, e.Op}]; a != nil {
-		h.askedAt = a.from
-	}
-	if h.fresh = e.Valid > e.Time; h.fresh { // unknown is before every time
-		h.entitled = []span{{e.Time, e.Valid}}
-	}
-	j.holds = append(j.holds, h)
-	j.grants[key{e.User, e.Op}] = h
-}
-
-// close ends the open holds that the event means; after a release's invoke a hold may still be there for the service.
-func (j *judge) close(i int, e *history.Event, end int64) {
-	for _, h := range j.holds {
-		if h.User != e.User || h.Grant != e.Grant && (e.Grant != 0 || e.Kind == history.Release) {
-			continue
-		}
-		if h.overAt == forever {
-			h.end, h.over, h.overAt = max(h.Time, end), e.Time, i
-			h.fresh = h.fresh && e.Time > h.Time
-		}
-		if h.goneAt == forever && e.Kind != history.Release {
-			h.goneAt = i
-		}
-	}
-}
-
-// answer takes the outcome of a release.
-func (j *judge) answer(i int, e *history.Event, r *release) {
-	if r == nil {
-		return
-	}
-	if r.hold != nil && r.hold.goneAt == forever {
-		r.hold.goneAt = i
-	}
-	switch {
-	case e.Phase == history.Ok:
-		r.ok = e.Time
-	case e.Phase == history.Fail && (e.Code == history.CodeNotHeld || e.Code == history.CodeLost) && r.ends:
-		j.refusals = append(j.refusals, refusal{r.hold, e.Time})
-	}
-}
-
-// buryDead ends what clients held of whose death no event tells: at their last sign of life.
-func (j *judge) buryDead() {
-	for _, h := range j.holds {
-		if h.overAt != forever || !j.run.Dead[h.User.Client()] {
-			continue
-		}
-		h.end = h.Time
+	case over.Kind == history.Dead && over.Value > 0:
+		to = max(h.Time, min(to, over.Value))
+	case over.Kind == history.Clean && !j.Dead[h.User.Client()]:
+		return to
+	case over.Kind == history.Clean:
 		for _, e := range j.events {
 			if e.User.Client() == h.User.Client() && (e.Kind <= history.Write || e.Kind == history.Renewed || e.Kind == history.Lost) {
-				h.end = max(h.end, e.Time)
+				to = e.Time
 			}
 		}
 	}
+	return to - h.err
 }
 
-// exclusive tells whether two holds are of one lock and not both shared.
-func exclusive(a, b *hold) bool { return a.Lock == b.Lock && (a.Mode == 0 || b.Mode == 0) }
-
-// contested tells whether another user asked for the hold's lock or held it meanwhile.
-func (j *judge) contested(h *hold) bool {
-	for _, a := range j.asked {
-		if a.user != h.User && a.lock == h.Lock && a.from < h.overAt && a.to > h.openAt {
-			return true
+// entitled tells whether the latest news by then has an end of validity that is still to come, and no later news takes
+// that back.
+func (h *hold) entitled(t int64) (is bool) {
+	for _, n := range h.news {
+		if n.time <= t || n.end <= t {
+			is = n.end > t
 		}
 	}
-	return slices.ContainsFunc(j.holds, func(k *hold) bool {
-		return k.User != h.User && k.Lock == h.Lock && k.openAt < h.overAt && k.overAt > h.openAt
-	})
+	return is
 }
 
-// chances counts how often the other counts could have gone up.
-func (j *judge) chances(counts map[string]int64) {
-	for _, h := range j.holds {
-		if j.contested(h) {
-			counts["chances:overlapping_holds"]++
-			if h.fresh {
-				counts["chances:double_grants"]++
-			}
-		}
-		if slices.ContainsFunc(j.holds, func(a *hold) bool { return a.Token > 0 && h.Token > 0 && later(h, a, forever) }) {
-			counts["chances:token_regressions"]++
-		}
-	}
-	for _, r := range j.releases {
-		if !r.entitled {
-			counts["chances:foreign_releases"]++
-		}
-	}
+// covers tells whether the user was entitled from one time to another, both included, whatever its clock's error.
+func (h *hold) covers(from, to int64) bool {
+	from, to = from-h.err, to+h.err
+	return h.entitled(from) && !slices.ContainsFunc(h.news, func(n news) bool { return from < n.end && n.end <= to && !h.entitled(n.end) })
 }
 
-// exclusion counts pairs.
-func (j *judge) exclusion(counts map[string]int64) {
-	var double, overlapping, possible int64
-	for i, a := range j.holds {
-		for _, b := range j.holds[:i] {
-			if a.User == b.User || !exclusive(a, b) {
-				continue
-			}
-			switch both := a.held().and(b.held()); {
-			case bothEntitled(both, a, b):
-				double++
-			case !both.empty():
-				overlapping++
-			case a.goneAt > b.askedAt && b.goneAt > a.askedAt:
-				possible++
-			}
-		}
-	}
-	counts["double_grants"], counts["overlapping_holds"], counts["possible_overlaps"] = double, overlapping, possible
-}
+// exclude tells whether two holds are of one lock and not both shared.
+func exclude(a, b *hold) bool { return a.Lock == b.Lock && (a.Mode == 0 || b.Mode == 0) }
 
-func bothEntitled(held span, a, b *hold) bool {
-	for _, s := range a.spans() {
-		for _, o := range b.spans() {
-			if !held.and(s).and(o).empty() {
-				return true
-			}
-		}
-	}
-	return false
-}
-
-// later tells whether b is later than a by time, as far as is known at position now.
+// later tells whether b is later than a: a was in hand before b was asked for; or a was over, as is known at a position,
+// when b came into hand, entitled.
 func later(b, a *hold, now int) bool {
-	if b == a || b.Lock != a.Lock {
-		return false
-	}
-	if b.Value > 0 && a.Time+a.err < b.Value-b.err {
-		return true
-	}
-	known := a.over != forever && a.overAt < now
-	return known && exclusive(a, b) && b.fresh && a.over+a.err <= b.Time-b.err && a.Time+a.err < b.Time-b.err
+	asked := b.Value > 0 && a.Time+a.err < b.Value-b.err
+	over := a.over < now && a.told+a.err <= b.Time-b.err && a.Time+a.err < b.Time-b.err
+	return a != b && a.Lock == b.Lock && (asked || over && b.fresh && exclude(a, b))
 }
 
-func (j *judge) regressions(counts map[string]int64) {
-	if j.run.Token == "" || j.run.Token == "none" {
-		return
+// overlaps counts the pairs of a hold and those before it that exclude each other and were entitled, held, or may
+// have been held at once.
+func (j *judge) overlaps(h *hold, before []*hold) {
+	for _, k := range before {
+		double, both := false, max(h.from, k.from) < min(h.to, k.to)
+		for _, x := range []*hold{h, k} { // if at all, they are entitled at once when one of them begins to be
+			for _, n := range x.news {
+				t := n.time + x.err
+				double = double || max(h.from, k.from) <= t && t < min(h.to, k.to) && h.covers(t, t) && k.covers(t, t)
+			}
+		}
+		pair := h.User != k.User && exclude(h, k)
+		j.add("double_grants", pair && double)
+		j.add("overlapping_holds", pair && both && !double)
+		j.add("possible_overlaps", pair && !both && k.gone > h.asked)
 	}
-	var n int64
-	for _, b := range j.holds {
-		if slices.ContainsFunc(j.holds, func(a *hold) bool {
-			return a.Token > 0 && b.Token > 0 && later(b, a, forever) && (a.Token > b.Token || a.Token == b.Token && exclusive(a, b))
-		}) {
-			n++
+}
+
+// contest counts a hold whose lock another user asked for or held meanwhile.
+func (j *judge) contest(h *hold) {
+	wanted := slices.ContainsFunc(j.holds, func(k *hold) bool {
+		return k.User != h.User && k.Lock == h.Lock && k.at < h.over && k.over > h.at
+	})
+	for i, e := range j.events {
+		asks := e.Kind == history.Acquire && e.Phase == history.Invoke && e.User != h.User && e.Lock == h.Lock
+		wanted = wanted || asks && i < h.over && j.outcome(i) > h.at
+	}
+	j.add("chances:overlapping_holds", wanted)
+	j.add("chances:double_grants", wanted && h.fresh)
+}
+
+// tokens counts a hold whose token is not above that of an earlier one; two who share may have the same.
+func (j *judge) tokens(h *hold) {
+	compared, low := false, false
+	for _, k := range j.holds {
+		if h.Token > 0 && k.Token > 0 && later(h, k, len(j.events)-1) {
+			compared, low = true, low || k.Token > h.Token || k.Token == h.Token && exclude(h, k)
 		}
 	}
-	counts["token_regressions"] = n
+	j.add("chances:token_regressions", compared)
+	j.add("token_regressions", low)
+}
+
+// releases counts those of a user who was not entitled, and those that were answered ok and robbed another user.
+func (j *judge) releases(h *hold) {
+	for i, e := range j.events {
+		foreign := i != h.over || !slices.ContainsFunc(h.news, func(n news) bool { return h.entitled(max(n.time, e.Time-h.err)) })
+		if e.Kind != history.Release || e.Phase != history.Invoke || !h.owns(e) || !foreign {
+			continue
+		}
+		o := j.events[j.outcome(i)]
+		j.add("chances:foreign_releases", true)
+		j.add("foreign_releases", o.Phase == history.Ok && slices.ContainsFunc(j.holds, func(v *hold) bool {
+			return v.User != h.User && exclude(v, h) && j.robbed(v, e.Time, o.Time)
+		}))
+	}
+}
+
+// robbed tells whether a release lies inside an entitled hold whose user misses it before that ends. Either a third
+// user is granted the lock through what the service did after the release, or the holder's own renewal or release is
+// refused.
+func (j *judge) robbed(v *hold, from, to int64) bool {
+	err := slices.Max(append(slices.Collect(maps.Values(j.Errors)), 0)) // of any clock
+	missed := slices.ContainsFunc(j.holds, func(x *hold) bool {
+		after := x.Time-x.err > from+err && (x.fresh || x.Value-x.err > from+err)
+		return x.User != v.User && exclude(x, v) && after && x.Time+x.err < v.to && v.covers(x.Time-x.err, x.Time+x.err)
+	})
+	for i, e := range j.events {
+		own := e.Kind == history.Renew && i < v.over || e.Kind == history.Release && i == j.outcome(v.over)
+		refused := e.Phase == history.Fail && (e.Code == history.CodeNotHeld || e.Code == history.CodeLost)
+		missed = missed || own && refused && v.owns(e) && e.Time > to && v.covers(e.Time, e.Time)
+	}
+	return missed && v.Time+2*err < from && to+err < v.to && v.covers(from-err, to+err)
+}
+
+// effects counts what the resource did for a user; it matters whether it had served a later one.
+func (j *judge) effects(h *hold) {
+	for i, e := range j.events {
+		if e.Kind != history.EffectRead && e.Kind != history.EffectWrite || e.Phase == history.Info || !h.owns(e) || i < h.at || j.Resource == "" {
+			continue
+		}
+		late, unplaced := j.overtaken(h, i)
+		served, fenced := e.Phase == history.Ok, e.Phase == history.Fail && e.Code == history.CodeFenced
+		j.judged(true, "stale_writes", "fence_saves", "unordered_effects", "false_refusals")
+		j.add("chances:stale_writes", late && (served || fenced))
+		j.add("stale_writes", late && served && e.Kind == history.EffectWrite)
+		j.add("unordered_effects", unplaced && served && e.Kind == history.EffectWrite)
+		j.add("fence_saves", late && fenced)
+		j.add("false_refusals", !late && fenced)
+	}
+}
+
+// overtaken tells whether a later hold had touched the resource before a position, or else a hold whose order is
+// unknown. Where time tells no order, a token of the service does.
+func (j *judge) overtaken(h *hold, now int) (late, unplaced bool) {
+	for _, k := range j.holds {
+		if k == h || k.touched >= now || !exclude(h, k) {
+			continue
+		}
+		tells := j.Token == "service" && h.Token > 0 && k.Token > 0 && h.Token != k.Token
+		before := later(h, k, now)
+		late = late || later(k, h, now) || tells && k.Token > h.Token && !before
+		unplaced = unplaced || !before && !tells
+	}
+	return late, unplaced && !late
+}
+
+// write is what a user wrote, what it had read last before that, and the outcome: Info where nobody knows.
+type write struct {
+	value, onto int64
+	phase       history.Phase
+}
+
+// writesOf are those of one lock. After a transfer its user knows what it wrote without reading it.
+func (j *judge) writesOf(lock uint16) (ws []write) {
+	for i, e := range j.events {
+		if e.Lock != lock || e.Kind != history.Write || e.Phase != history.Invoke {
+			continue
+		}
+		w := write{value: e.Value, phase: j.events[j.outcome(i)].Phase}
+		for _, r := range j.events[:i] {
+			if r.User == e.User && r.Lock == lock && r.Phase == history.Ok && (r.Kind == history.Read || r.Kind == history.Write && j.Writes == "transfers") {
+				w.onto = r.Value
+			}
+		}
+		ws = append(ws, w)
+	}
+	return ws
+}
+
+// writes counts what is missing in the end, if all final values were read of what acknowledged writes changed.
+func (j *judge) writes() {
+	locks, finals := map[uint16]bool{}, map[uint16]int64{}
+	for _, e := range j.events {
+		if locks[e.Lock] = true; e.Kind == history.Final {
+			finals[e.Lock] = e.Value
+		}
+	}
+	acked, whole, linked := false, true, true
+	var off, doubt int64 // of all accounts: what cannot be explained, and what may be explained by writes of unknown outcome
+	for lock := range locks {
+		ws := j.writesOf(lock)
+		last, read := finals[lock]
+		elements, all := chain(ws, last)
+		sold, more, unsure := int64(0), last, int64(0)
+		for _, w := range ws {
+			switch w.phase {
+			case history.Ok:
+				sold++
+				more -= w.value - w.onto
+				j.add("units_oversold", sold > j.Stock)
+				j.add("lost_updates", sold > last)
+				j.add("double_bookings", w.value != last)
+				j.add("lost_elements", !slices.Contains(elements, w.value))
+			case history.Info:
+				unsure += max(w.value-w.onto, w.onto-w.value)
+			}
+		}
+		acked, whole, linked = acked || sold > 0, whole && (read || sold == 0), linked && all
+		if read {
+			off, doubt = off+more, doubt+unsure
+			j.add("accounts_off", max(more, -more) > unsure)
+		}
+	}
+	j.counts["sum_off"] = max(0, max(off, -off)-doubt)
+	acked = acked && j.Resource != ""
+	j.judged(acked && j.Writes == "sales", "units_oversold")
+	j.judged(acked && whole && j.Increments, "lost_updates")
+	j.judged(acked && whole && j.Writes == "seats", "double_bookings")
+	j.judged(acked && whole && j.Writes == "elements" && linked, "lost_elements")
+	j.judged(acked && whole && j.Writes == "transfers", "accounts_off", "sum_off")
+}
+
+// chain is the last element, the one that it was added to, and so on: all where each of them was written.
+func chain(ws []write, last int64) (elements []int64, all bool) {
+	for last != 0 && !slices.Contains(elements, last) {
+		elements = append(elements, last)
+		i := slices.IndexFunc(ws, func(w write) bool { return w.value == last })
+		if i < 0 {
+			return elements, false
+		}
+		last = ws[i].onto
+	}
+	return elements, true
 }

@@ -1,250 +1,236 @@
 package main
 
 import (
+	"bytes"
+	"cmp"
+	_ "embed" // page.tmpl
 	"fmt"
 	"maps"
 	"os"
-	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
+	"text/template"
+	"time"
 
+	"gonum.org/v1/gonum/mathext"
+
+	"github.com/lockquake/lockquake/backends/all"
+	faults "github.com/lockquake/lockquake/chaos/all"
 	"github.com/lockquake/lockquake/results"
+	"github.com/lockquake/lockquake/results/checkers"
 )
 
-const passed = results.Pass
+//go:embed page.tmpl
+var pageText string
 
-// columns are the counts with a column of their own, in its order.
-var columns = []string{
-	"double_grants", "overlapping_holds", "stale_writes", "fence_saves", "lost_updates", "token_regressions",
-	"foreign_releases", "stuck_locks",
-}
+// The page is to stay below 25 kB: it shows so many runs that did not pass, and so many bytes of a reason.
+const mostFailures, mostReason = 20, 85
 
-// write makes the page from the states of all rows, those of older files among them: their commit says so.
-func (o options) write() error {
-	states := make([]State, len(o.rows))
-	for i, row := range o.rows {
-		var err error
-		if states[i], err = keptState(o.file(row)); err != nil {
-			return err
+// writePage writes the page of the runs made so far.
+func writePage(rec *record, path string) error {
+	parts := map[string]string{"on": madeOn(rec), "matrix": matrix(rec), "rest": rest(rec)}
+	for _, row := range storyRows() {
+		if runs, local := rec.runs[row.ID], rec.runs[row.local().ID]; row.Provider == "docker" {
+			parts["stories"] += line(row.Scenario, score(runs), score(local), found(slices.Concat(runs, local)), when(slices.Concat(runs, local)))
 		}
-		states[i].stale = states[i].Key != o.keys[row.ID()]
 	}
-	if err := os.MkdirAll(filepath.Dir(o.page), 0o755); err != nil {
+	for _, row := range healthyRows() {
+		runs, grants := rec.runs[row.ID], int64(0)
+		for _, r := range runs {
+			grants += r.Judged.Grants
+		}
+		parts["healthy"] += line(strings.TrimSuffix(row.ID, "@docker"), score(runs), fmt.Sprint(grants), found(runs), when(runs))
+	}
+	for _, row := range familyRows() {
+		if runs := rec.runs[row.ID]; len(runs) > 0 {
+			_, lost := losses(runs)
+			parts["family"] += line(strings.TrimPrefix(row.ID, familyStory+"+"), score(runs), lost, when(runs))
+		}
+	}
+	parts["demands"], _ = demands(rec)
+	var b bytes.Buffer
+	if err := template.Must(template.New("page").Parse(pageText)).Execute(&b, parts); err != nil {
 		return err
 	}
-	return os.WriteFile(o.page, []byte(page(o.rows, states)), 0o644)
+	return os.WriteFile(path, b.Bytes(), 0o644)
 }
 
-// page is the text of docs/soak.md.
-func page(rows []Row, states []State) string {
-	var b strings.Builder
-	b.WriteString(`# Track record
+func line(cells ...string) string { return "| " + strings.Join(cells, " | ") + " |\n" }
 
-Made by ` + "`make soak`" + `: each story as often as its row says. Every run counts; a row with a † was begun anew by hand, and what
-became of the runs before is told [below](#put-aside), all that did not pass among them. *Passed* means that the run
-met the story's expectations; an *unknown* run gave no answer (a fault that did not bite, a machine that stood still) and
-does not count as passed. A count is the sum over all runs, and in how many of them it was above zero; – was not judged.
-*Seconds* are those of a run in the middle, and of the longest, from its start to its report.
-*Kept* counts the runs on servers of the run before, which had to be [shown to be clean](verdict.md#servers-that-are-kept); the others had servers of their own.
-Behind the commit a \* says that something which the row depends on has changed since: the next soak runs it anew. A row without it ran
-on what stands beside this page. Its commit may be one that is not to be had: most of those up to 23 November 2026 were put together with others
-before they were published. The row is as good, for it is known by the contents of the files that it depends on, not by the commit.
-
-`)
-	fmt.Fprintf(&b, "Machine: %d cores, %s/%s. The load averages (1, 5, 15 min) are those before the row's least and most loaded run.\n\n",
-		runtime.NumCPU(), runtime.GOOS, runtime.GOARCH)
-	b.WriteString("| story | provider | shows | passed | unknown | fail | kept | grants judged |")
-	for _, c := range columns {
-		b.WriteString(" " + strings.ReplaceAll(c, "_", " ") + " |")
+// score is how many runs passed, of all.
+func score(runs []Run) string {
+	if len(runs) == 0 {
+		return "–"
 	}
-	b.WriteString(" seconds | commit | date | load |\n|---|---|---|---|---|---|---|---|" + strings.Repeat("---|", len(columns)+4) + "\n")
-	for i, row := range rows {
-		if row.Member == nil && len(states[i].Runs) > 0 {
-			b.WriteString(line(row, states[i]))
-		}
-	}
-	b.WriteString(family(rows, states))
-	b.WriteString(ranOn(rows, states))
-	var none []string
-	for i, row := range rows {
-		switch {
-		case states[i].Missing != "":
-			fmt.Fprintf(&b, "\n%s %s\n", row.ID(), states[i].Missing)
-		case len(states[i].Runs) == 0:
-			none = append(none, row.ID())
-		}
-	}
-	if len(none) > 0 {
-		fmt.Fprintf(&b, "\nNot run yet (%d): %s.\n", len(none), strings.Join(none, ", "))
-	}
-	return b.String() + slow(rows, states) + "\n" + failures(rows, states)
-}
-
-// ranOn names what the rows ran on; those that ran on the same share a paragraph.
-func ranOn(rows []Row, states []State) string {
-	who := map[string][]string{} // row ids by what they ran on
-	var order []string
-	for i, row := range rows {
-		v := states[i].Versions
-		if len(v) == 0 {
-			continue
-		}
-		var parts []string
-		for _, k := range slices.Sorted(maps.Keys(v)) {
-			parts = append(parts, k+" "+v[k])
-		}
-		text := strings.Join(parts, ", ")
-		if who[text] == nil {
-			order = append(order, text)
-		}
-		who[text] = append(who[text], row.ID())
-	}
-	var b strings.Builder
-	for _, text := range order {
-		fmt.Fprintf(&b, "\n%s ran on %s.\n", strings.Join(who[text], ", "), text)
-	}
-	return b.String()
-}
-
-// line is one row of the table.
-func line(row Row, s State) string {
-	verdicts := map[string]int{}
-	var grants int64
-	kept := 0
-	for _, r := range s.Runs {
-		verdicts[r.Verdict]++
-		grants += r.Grants
-		if r.Kept {
-			kept++
-		}
-	}
-	n := len(s.Runs)
-	of := fmt.Sprintf("%d of %d", verdicts[string(results.Pass)], n) + s.progress(row)
-	var b strings.Builder
-	fmt.Fprintf(&b, "| %s | %s | %s | %s | %d | %d | %d | %d |", row.Name(), row.Provider, row.Shows, of,
-		verdicts[string(results.Unknown)], n-verdicts[string(results.Pass)]-verdicts[string(results.Unknown)], kept, grants)
-	for _, c := range columns {
-		b.WriteString(" " + sum(s.Runs, c) + " |")
-	}
-	low, high := loads(s.Runs)
-	fmt.Fprintf(&b, " %s | %s | %s | %s; %s |\n", seconds(s.Runs), s.from(), s.Runs[n-1].Began.Format("2006-01-02"), low, high)
-	return b.String()
-}
-
-// seconds is what a run took in the middle, and the longest.
-func seconds(runs []Run) string {
-	var all []float64
+	n := 0
 	for _, r := range runs {
-		all = append(all, r.Seconds)
+		if r.Verdict == passed {
+			n++
+		}
 	}
-	slices.Sort(all)
-	return fmt.Sprintf("%.1f (%.1f)", all[len(all)/2], all[len(all)-1])
+	return fmt.Sprintf("%d/%d", n, len(runs))
 }
 
-// storyLimit is what a run of a story may take, in seconds, on a machine that has nothing else to do.
-const storyLimit = 30
-
-// slow names the rows of stories that have a run beyond the limit: where the load was high it says nothing about the story.
-func slow(rows []Row, states []State) string {
-	var over []string
-	for i, row := range rows {
-		if !row.story() {
-			continue
+// when names the commits that the runs were made at, and the date of the latest.
+func when(runs []Run) string {
+	var commits []string
+	var date time.Time
+	for _, r := range runs {
+		if !slices.Contains(commits, r.Commit) {
+			commits = append(commits, r.Commit)
 		}
-		longest, n := Run{}, 0
-		for _, r := range states[i].Runs {
-			if r.Seconds > storyLimit {
+		if r.Date.After(date) {
+			date = r.Date
+		}
+	}
+	if len(runs) == 0 {
+		return "–"
+	}
+	return strings.Join(commits, ", ") + date.Format(" 2006-01-02")
+}
+
+// found says in how many runs each count that means something was above zero.
+func found(runs []Run) string {
+	var out []string
+	for _, q := range checkers.All().Quantities() {
+		n := 0
+		for _, r := range runs {
+			if v := r.Counts[q.Name]; v != nil && *v > 0 && q.Tone != results.Quiet {
 				n++
-			}
-			if r.Seconds > longest.Seconds {
-				longest = r
 			}
 		}
 		if n > 0 {
-			over = append(over, fmt.Sprintf("%s (%d of %d, up to %.1f s at a load of %s)", row.ID(), n, len(states[i].Runs), longest.Seconds, longest.Load))
+			out = append(out, fmt.Sprintf("%s %d", strings.ReplaceAll(q.Name, "_", " "), n))
 		}
 	}
-	if len(over) == 0 {
-		return fmt.Sprintf("\nNo run of a story took longer than %d s.\n", storyLimit)
-	}
-	return fmt.Sprintf("\nRuns of stories that took longer than the %d s that one may take on a machine with nothing else to do: %s.\n", storyLimit, strings.Join(over, ", "))
+	return strings.Join(out, ", ")
 }
 
-// sum adds one count over all runs that judged it.
-func sum(runs []Run, count string) string {
-	var total int64
-	judged, above := 0, 0
+// matrix is the table of faults and backends.
+func matrix(rec *record) string {
+	cells := map[string]string{} // by scenario
+	for _, row := range faultRows() {
+		cells[row.Scenario] = "not run"
+		if rec.missing[row.ID] != "" {
+			cells[row.Scenario] = "missing"
+		} else if runs := rec.runs[row.ID]; len(runs) > 0 {
+			cells[row.Scenario] = score(runs)
+		}
+	}
+	head, table := []string{"fault"}, ""
+	for i, k := range faults.Kinds() {
+		var runs []Run
+		row := []string{k.Name}
+		for _, b := range all.All() {
+			if b.InProcess {
+				continue
+			}
+			if i == 0 {
+				head = append(head, b.Name)
+			}
+			name := "fault-" + k.Name + "-" + b.Name
+			row, runs = append(row, cmp.Or(cells[name], "–")), append(runs, rec.runs[name+"@docker"]...)
+		}
+		if slices.ContainsFunc(row[1:], func(cell string) bool { return cell != "–" }) {
+			table += line(append(row, when(runs))...)
+		}
+	}
+	return line(append(head, "commits, date")...) + strings.Repeat("|---", len(head)+1) + "|\n" + table
+}
+
+// rest names the runs that did not pass, and counts the rows that are missing or were not run.
+func rest(rec *record) string {
+	var failures []string
+	left, lacks := 0, map[string]int{} // rows by the reason
+	for _, row := range allRows() {
+		runs := rec.runs[row.ID]
+		for _, r := range runs {
+			if r.Verdict != passed {
+				minute, _, _ := strings.Cut(r.Load, " ")
+				why, most := strings.Join(r.Reasons, "; "), 2*mostReason
+				if _, after, ok := strings.Cut(why, ": "); ok && r.Verdict == results.Unknown { // before are the expectations without an answer
+					why, most = after, mostReason
+				}
+				failures = append(failures, fmt.Sprintf("- %s, load %s: %s, %.*s\n", row.ID, cmp.Or(minute, "unknown"), r.Verdict, most, why))
+			}
+		}
+		if why := rec.missing[row.ID]; why != "" {
+			lacks[why[max(0, strings.Index(why, "cannot be delivered")):]]++ // before is the row
+		} else if len(runs) == 0 {
+			left++
+		}
+	}
+	out := fmt.Sprintf("%d runs did not pass; at most %d are listed. %d of %d rows have not been run.\n\n", len(failures), mostFailures, left, len(allRows()))
+	out += strings.Join(failures[:min(len(failures), mostFailures)], "")
+	for _, why := range slices.Sorted(maps.Keys(lacks)) {
+		out += fmt.Sprintf("- %d rows are missing on this machine: %.*s\n", lacks[why], 2*mostReason, why)
+	}
+	return out
+}
+
+// madeOn names the machines and the versions of the services; those of the libraries are the commit's.
+func madeOn(rec *record) string {
+	on := map[string]bool{}
+	for _, runs := range rec.runs {
+		for _, r := range runs {
+			on[cmp.Or(r.Machine, "unknown")] = true
+			for name, v := range r.Versions {
+				if strings.HasSuffix(name, "version") {
+					on[name+" "+v] = true
+				}
+			}
+		}
+	}
+	return strings.Join(slices.Sorted(maps.Keys(on)), ", ")
+}
+
+// losses adds up the lost elements in the judged runs of some members. The text has the interval, and the least and
+// the most of one run.
+func losses(runs []Run) (lost int64, text string) {
+	of, least, most := int64(0), 100.0, 0.0
 	for _, r := range runs {
-		v := r.Counts[count]
-		if v == nil {
+		acknowledged, elements := r.Measures["acknowledged_elements"], r.Counts["lost_elements"]
+		if r.Verdict == results.Unknown || elements == nil || acknowledged == nil || *acknowledged == 0 {
 			continue
 		}
-		judged++
-		total += *v
-		if *v > 0 {
-			above++
-		}
+		of, lost = of+int64(*acknowledged), lost+*elements
+		share := 100 * float64(*elements) / *acknowledged
+		least, most = min(least, share), max(most, share)
 	}
-	switch {
-	case judged == 0:
-		return "–"
-	case judged < len(runs):
-		return fmt.Sprintf("%d (judged in %d)", total, judged)
-	case total == 0:
-		return "0"
+	if of == 0 {
+		return 0, "–"
 	}
-	return fmt.Sprintf("%d (in %d)", total, above)
+	low, high := clopperPearson(lost, of)
+	return lost, fmt.Sprintf("%d of %d, %.1f %% (%.1f–%.1f), %.0f–%.0f", lost, of, 100*float64(lost)/float64(of), 100*low, 100*high, least, most)
 }
 
-// loads returns the load averages before the least and the most loaded run.
-func loads(runs []Run) (low, high string) {
-	byLoad := func(a, b Run) int { return strings.Compare(pad(a.Load), pad(b.Load)) }
-	return slices.MinFunc(runs, byLoad).Load, slices.MaxFunc(runs, byLoad).Load
+// clopperPearson returns the exact two-sided 95 % interval of a rate, of which k of n trials were seen. Its ends are
+// quantiles of beta distributions (Clopper and Pearson, Biometrika 26, 1934).
+func clopperPearson(k, n int64) (low, high float64) {
+	const tail = 0.025
+	high = 1
+	if k > 0 {
+		low = mathext.InvRegIncBeta(float64(k), float64(n-k+1), tail)
+	}
+	if k < n {
+		high = mathext.InvRegIncBeta(float64(k+1), float64(n-k), 1-tail)
+	}
+	return low, high
 }
 
-// pad makes load averages comparable as text.
-func pad(load string) string { return fmt.Sprintf("%12s", strings.SplitN(load, " ", 2)[0]) }
-
-// failures lists every run that did not pass, with the place where its history is.
-func failures(rows []Row, states []State) string {
-	var b strings.Builder
-	made := 0
-	for i, row := range rows {
-		made += len(states[i].Runs)
-		for j, r := range states[i].Runs {
-			if r.Verdict != string(passed) {
-				fmt.Fprintf(&b, "- %s, run %d: %s; %s (`%s`)\n", row.ID(), j+1, r.Verdict, strings.Join(r.Reasons, "; "), r.Dir)
-			}
+// demands pools the runs of some members and tells whether they meet what is demanded of the family: the loss of one
+// run is chance.
+func demands(rec *record) (answers string, met bool) {
+	var stopped, late []Run
+	for _, row := range familyRows() {
+		if fenced(row.ID) {
+			late = append(late, rec.runs[row.ID]...)
+		} else if strings.Contains(row.ID, "leader@") {
+			stopped = append(stopped, rec.runs[row.ID]...)
 		}
 	}
-	if made == 0 {
-		return "Nothing was run.\n"
-	}
-	if b.Len() == 0 {
-		return "No run failed or was unknown.\n" + aside(rows, states)
-	}
-	return "Runs that did not pass:\n\n" + b.String() + aside(rows, states)
-}
-
-// aside lists what was put aside by hand.
-func aside(rows []Row, states []State) string {
-	var b strings.Builder
-	for i, row := range rows {
-		for _, a := range states[i].Aside {
-			var runs []string
-			for _, verdict := range slices.Sorted(maps.Keys(a.Runs)) {
-				runs = append(runs, fmt.Sprintf("%d %s", a.Runs[verdict], verdict))
-			}
-			fmt.Fprintf(&b, "- %s, %s: %s. %s", row.ID(), a.Commit, strings.Join(runs, ", "), a.Why)
-			for _, r := range a.Reasons {
-				b.WriteString("\n  - " + r)
-			}
-			b.WriteString("\n")
-		}
-	}
-	if b.Len() == 0 {
-		return ""
-	}
-	return "\n## Put aside\n\nRuns that were put aside by hand, and their rows begun anew (`go run ./internal/soak -only ROWS -anew WHY`):\n\n" + b.String()
+	some, ofStopped := losses(stopped)
+	none, ofLate := losses(late)
+	answers = fmt.Sprintf("- Members without a fence whose leader is stopped must lose some. Lost: %s.\n- Members with a fence must lose none. Lost: %s.\n", ofStopped, ofLate)
+	return answers, (some > 0 || ofStopped == "–") && none == 0
 }

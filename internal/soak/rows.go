@@ -1,98 +1,171 @@
 package main
 
 import (
+	"cmp"
+	"fmt"
 	"path"
 	"slices"
 	"strings"
 
 	"github.com/lockquake/lockquake/backends/all"
+	faults "github.com/lockquake/lockquake/chaos/all"
+	"github.com/lockquake/lockquake/internal/tryout"
+	"github.com/lockquake/lockquake/scenarios"
 )
 
 // Row is one line of the track record: a scenario, run Count times on one provider.
 type Row struct {
+	ID       string // names the row among all
 	Scenario string
-	Lock     string   // where it is another than the scenario's own, else ""
-	Member   *Member  // of the family of jepsen-etcd-lock, else nil
+	Text     string   // of the scenario of a fault, which is in no file
 	Set      []string // keys of the scenario that are replaced
-	File     string   // of the scenario, within scenarios/; a twin lives in its story's file
-	Text     string   // of the scenario, where it is in no file
-	Optional bool     // whether a machine that cannot deliver it is no failure
-	Backend  string
 	Provider string
 	Count    int
-	Shows    string // what each run has to show to count; the scenario's own expectations, in words
+	Quick    bool // one of those that -quick runs
 }
 
-// rows are the runs in which nothing may be found, as they come.
-var rows = []Row{
-	{
-		Scenario: "etcd-healthy", File: "healthy/etcd-healthy.yaml", Backend: "etcd", Provider: "docker", Count: 20,
-		Shows: "nothing at all",
-	},
-	{
-		Scenario: "redis-healthy", File: "healthy/redis-healthy.yaml", Backend: "redis", Provider: "docker", Count: 20,
-		Shows: "nothing at all",
-	},
-}
+// allRows come from the lists of stories, locks and faults: what is added there has its rows.
+func allRows() []Row { return slices.Concat(storyRows(), healthyRows(), faultRows(), familyRows()) }
 
-// healthyRows are the runs in which nothing is broken, of every lock on every backend that has servers, but for the locks
-// that are wrong on purpose: 50 users want one lock for 30 s.
-func healthyRows() []Row {
-	var out []Row
-	for _, b := range all.All() {
-		if b.InProcess {
+// storyRows are the stories and their twins, 20 and 5 times with containers, and as processes. The family has rows of its own.
+func storyRows() []Row {
+	var docker, local []Row
+	for _, l := range scenarios.Names() {
+		if !strings.HasPrefix(l.File, "stories/") || l.File == "stories/"+familyStory+".yaml" {
 			continue
 		}
-		name := b.Name + "-healthy"
+		row := Row{ID: l.Name + "@docker", Scenario: l.Name, Provider: "docker", Count: 20, Quick: true}
+		if l.Path+".yaml" != l.File {
+			row.Count = 5
+		}
+		docker, local = append(docker, row), append(local, row.local())
+	}
+	return append(docker, local...)
+}
+
+// local is the row with processes in place of containers.
+func (r Row) local() Row {
+	r.ID, r.Provider, r.Count, r.Quick = r.Scenario+"@local", "local", 3, false
+	return r
+}
+
+// healthyRows are two backends as their scenarios have them, and every lock that is not wrong on purpose, wanted by 50 users for 30 s.
+func healthyRows() []Row {
+	out := []Row{
+		{ID: "etcd-healthy@docker", Scenario: "etcd-healthy", Provider: "docker", Count: 20},
+		{ID: "redis-healthy@docker", Scenario: "redis-healthy", Provider: "docker", Count: 20},
+	}
+	for _, b := range all.All() {
 		for _, l := range b.Locks {
-			if l.Wrong != "" {
+			if b.InProcess || l.Wrong != "" {
 				continue
 			}
 			out = append(out, Row{
-				Scenario: name, Lock: l.Name, File: "healthy/" + name + ".yaml", Backend: b.Name, Provider: "docker", Count: 3,
-				Set:   []string{"backend.lock=" + l.Name, "run.for=30s", "workload.clients=10", "workload.users=5"},
-				Shows: "nothing at all, 50 users, 30 s",
+				ID: b.Name + "-healthy+" + l.Name + "@docker", Scenario: b.Name + "-healthy", Provider: "docker", Count: 3,
+				Set: []string{"backend.lock=" + l.Name, "run.for=30s", "workload.clients=10", "workload.users=5"},
 			})
 		}
 	}
 	return out
 }
 
-// allRows are the stories first, then the healthy runs by backend, then the faults by backend, then the family of runs of
-// which only rates can be told.
-func allRows() []Row {
-	return slices.Concat(storyRows(), rows, healthyRows(), faultRows(), familyRows())
-}
-
-// Name is what the page calls the row.
-func (r Row) Name() string {
-	if r.Lock == "" {
-		return r.Scenario
+// faultRows are all faults on all backends that they apply to.
+func faultRows() []Row {
+	var out []Row
+	for _, b := range all.All() {
+		for _, k := range faults.Kinds() {
+			if !tryout.Applies(k, b) {
+				continue
+			}
+			o, err := tryout.One(k, 0, b)
+			if err != nil { // a backend with servers has one to hit
+				panic(err)
+			}
+			out = append(out, Row{ID: o.Name + "@docker", Scenario: o.Name, Text: tryout.Scenario(o), Provider: "docker", Count: 3, Quick: true})
+		}
 	}
-	return r.Scenario + ", " + r.Lock
+	return out
 }
 
-// ID names the row among all rows and in the folder of states.
-func (r Row) ID() string {
-	switch {
-	case r.Member != nil && r.Set != nil: // one that the story's file has is named by its scenario
-		return r.Scenario + r.Member.id() + "@" + r.Provider
-	case r.Lock == "":
-		return r.Scenario + "@" + r.Provider
+// familyStory is the story whose figures are rates. Its members differ by lock, version of etcd and who is stopped,
+// and their runs are pooled.
+const familyStory = "jepsen-etcd-lock"
+
+// familyQuick are the four members that tell most: Jepsen's own, the one that loses most, the newest etcd with only the holder stopped,
+// and the one whose fence loses nothing.
+var familyQuick = []string{
+	familyStory + "+v3lock-blind+3.4+leader-or-all@docker", familyStory + "+v3lock-blind+3.4+leader@docker",
+	familyStory + "+mutex+built-in+holder@docker", familyStory + "-fenced@docker",
+}
+
+// familyRows are all members with containers. Those that the story's file has are run as processes too.
+func familyRows() []Row {
+	var docker, local []Row
+	add := func(id, scenario string, set ...string) {
+		docker = append(docker, Row{ID: id, Scenario: scenario, Set: set, Provider: "docker", Count: 5, Quick: slices.Contains(familyQuick, id)})
 	}
-	return r.Scenario + "+" + r.Lock + "@" + r.Provider
+	for _, version := range []string{"3.4", "built-in"} {
+		for _, l := range []string{"v3lock-blind", "v3lock", "mutex"} {
+			for _, target := range []string{"leader or all", "leader", "one", "all", "holder"} {
+				set := []string{"backend.lock=" + l, "backend.version=" + version, "chaos.0.on=" + target}
+				if version != "3.4" || target == "holder" { // a server of 3.4 that was stopped grants twice
+					set = append(set, "expect.double_grants=0")
+				}
+				id := strings.Join([]string{familyStory, l, version, strings.ReplaceAll(target, " ", "-")}, "+") + "@docker"
+				add(id, familyStory, set...)
+			}
+		}
+	}
+	for _, l := range scenarios.Names() {
+		if l.File != "stories/"+familyStory+".yaml" {
+			continue
+		}
+		if id := l.Name + "@docker"; fenced(id) { // the other twins are above
+			add(id, l.Name)
+		}
+		local = append(local, Row{Scenario: l.Name}.local())
+	}
+	return append(docker, local...)
 }
 
-// takes tells whether a run counts for the row. What says nothing about a member of the family is pooled with nothing: it is shown, and
-// another run is made for it.
-func (r Row) takes(run Run) bool { return r.Member == nil || run.judged() }
-
-// story tells whether the row is one of a story or a twin, and not of the family of runs that take two minutes each.
-func (r Row) story() bool { return r.Member == nil && strings.HasPrefix(r.File, "stories/") }
-
-// Matches tells whether a pattern names the row, by its id or by its scenario alone.
-func (r Row) Matches(pattern string) (bool, error) {
-	byID, err := path.Match(pattern, r.ID())
-	byScenario, _ := path.Match(pattern, r.Scenario)
-	return byID || byScenario, err
+// fenced tells whether the set of a member takes nothing from a holder that is late.
+func fenced(id string) bool {
+	return strings.HasPrefix(id, familyStory+"-fenced@") || strings.HasPrefix(id, familyStory+"-in-etcd@")
 }
+
+// rated tells whether the row is one of the family.
+func (r Row) rated() bool { return strings.HasPrefix(r.Scenario, familyStory) }
+
+// choose picks the rows that the patterns name, all or the quick ones, and sets how often they are run. A pattern without a row is an
+// error.
+func choose(rows []Row, only string, quick bool, runs int) (out []Row, err error) {
+	patterns, used := strings.Split(cmp.Or(only, "*"), ","), map[string]bool{}
+	for _, row := range rows {
+		named := false
+		for _, p := range patterns {
+			byID, err := path.Match(p, row.ID)
+			if err != nil {
+				return nil, fmt.Errorf("-only %s: %w", p, err)
+			}
+			if byScenario, _ := path.Match(p, row.Scenario); byID || byScenario {
+				named, used[p] = true, true
+			}
+		}
+		if quick {
+			row.Count = 1
+		}
+		row.Count = cmp.Or(runs, row.Count)
+		if named && (row.Quick || !quick) {
+			out = append(out, row)
+		}
+	}
+	for _, p := range patterns {
+		if !used[p] {
+			return nil, fmt.Errorf("-only %s: no row is called so; -list prints them", p)
+		}
+	}
+	return out, nil
+}
+
+// optional tells whether some machines cannot run the row: their kernel lacks the fault, or a server is not installed.
+func (r Row) optional() bool { return r.Text != "" || r.Provider == "local" }

@@ -1,51 +1,44 @@
 package main
 
 import (
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/lockquake/lockquake/backends/all"
-	"github.com/lockquake/lockquake/chaos"
+	faults "github.com/lockquake/lockquake/chaos/all"
 	"github.com/lockquake/lockquake/scenarios"
 )
 
 func TestRowsCanBeRun(t *testing.T) {
 	seen := map[string]bool{}
 	for _, row := range allRows() {
-		if seen[row.ID()] {
-			t.Errorf("two rows are called %s", row.ID())
+		if seen[row.ID] {
+			t.Errorf("two rows are called %s", row.ID)
 		}
-		seen[row.ID()] = true
+		seen[row.ID] = true
 		if row.Text != "" {
 			continue // internal/tryout reads these
 		}
-		if _, err := os.Stat(filepath.Join("..", "..", "scenarios", row.File)); err != nil {
-			t.Errorf("%s: %v", row.ID(), err)
-		}
 		found, err := scenarios.Load(row.Scenario)
 		if err != nil || len(found) != 1 {
-			t.Errorf("%s: %d scenarios, %v", row.ID(), len(found), err)
+			t.Errorf("%s: %d scenarios, %v", row.ID, len(found), err)
 			continue
 		}
 		s, err := found[0].With(row.Set)
 		if err != nil {
-			t.Errorf("%s: %v", row.ID(), err)
+			t.Errorf("%s: %v", row.ID, err)
 		}
-		if s.Backend.Use != row.Backend {
-			t.Errorf("%s is a row of %s, and its scenario uses %s", row.ID(), row.Backend, s.Backend.Use)
-		}
-		if row.Lock != "" && (s.Backend.Lock != row.Lock || s.Workload.Clients*s.Workload.Users != 50) {
-			t.Errorf("%s has lock %s and %d users", row.ID(), s.Backend.Lock, s.Workload.Clients*s.Workload.Users)
+		_, l, healthy := strings.Cut(strings.TrimSuffix(row.ID, "@docker"), "-healthy+")
+		if healthy && (s.Backend.Lock != l || s.Workload.Clients*s.Workload.Users != 50) {
+			t.Errorf("%s has lock %s and %d users", row.ID, s.Backend.Lock, s.Workload.Clients*s.Workload.Users)
 		}
 	}
 }
 
 func TestEveryFaultHasItsRows(t *testing.T) {
 	rows := faultRows()
-	for _, k := range chaos.Kinds() {
+	for _, k := range faults.Kinds() {
 		for _, b := range all.All() {
 			has := slices.ContainsFunc(rows, func(r Row) bool { return r.Scenario == "fault-"+k.Name+"-"+b.Name })
 			leads := slices.Contains([]string{"etcd", "zookeeper", "sentinel", "rediscluster"}, b.Name)
@@ -60,7 +53,7 @@ func TestEverySafeLockHasItsHealthyRow(t *testing.T) {
 	rows := healthyRows()
 	for _, b := range all.All() {
 		for _, l := range b.Locks {
-			has := slices.ContainsFunc(rows, func(r Row) bool { return r.Backend == b.Name && r.Lock == l.Name })
+			has := slices.ContainsFunc(rows, func(r Row) bool { return r.ID == b.Name+"-healthy+"+l.Name+"@docker" })
 			if want := l.Wrong == "" && !b.InProcess; has != want {
 				t.Errorf("%s of %s has a row: %t, want %t", l.Name, b.Name, has, want)
 			}
@@ -69,74 +62,85 @@ func TestEverySafeLockHasItsHealthyRow(t *testing.T) {
 }
 
 func TestRowsAreChosen(t *testing.T) {
-	o := options{rows: allRows()}
 	for pattern, want := range map[string]string{
 		"redis-healthy+redsync@docker": "redis-healthy+redsync@docker", "etcd-holder-pause@docker": "etcd-holder-pause@docker", "*+chubby@*": "etcd-healthy+chubby@docker",
 	} {
-		o.only = pattern
-		chosen, err := o.chosen()
-		if err != nil || len(chosen) != 1 || chosen[0].ID() != want {
+		chosen, err := choose(allRows(), pattern, false, 7)
+		if err != nil || len(chosen) != 1 || chosen[0].ID != want || chosen[0].Count != 7 {
 			t.Errorf("%s chooses %v, %v", pattern, chosen, err)
 		}
 	}
-	o.only = "*+chubby@*,*-holder-pause@docker,etcd-holder-pause@*"
-	if chosen, err := o.chosen(); err != nil || len(chosen) < 5 {
+	if chosen, err := choose(allRows(), "*+chubby@*,*-holder-pause@docker,etcd-holder-pause@*", false, 0); err != nil || len(chosen) < 5 {
 		t.Errorf("several patterns choose %v, %v", chosen, err)
 	}
 	for _, pattern := range []string{"nothing", "[", "etcd-healthy@docker,nothing"} {
-		o.only = pattern
-		if chosen, err := o.chosen(); err == nil {
+		if chosen, err := choose(allRows(), pattern, false, 0); err == nil {
 			t.Errorf("%s chooses %v", pattern, chosen)
 		}
 	}
+	if all, err := choose(allRows(), "", false, 0); err != nil || len(all) != len(allRows()) || all[0].Count != 20 {
+		t.Errorf("all are %d rows, %v", len(all), err)
+	}
 }
 
-// A change of one story's file, or of one service, must not make the figures of all others old; one of what a row runs must.
-func TestRowsDependOnWhatTheyRun(t *testing.T) {
-	packages, err := listPackages("../..")
+// A single pass runs each story and twin once, each fault once per backend, and four of the family.
+func TestQuickRows(t *testing.T) {
+	quick, err := choose(allRows(), "", true, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for id, c := range map[string]struct{ with, without []string }{
-		"redis-restart-amnesia@docker": {
-			with: []string{
-				"backends/redis/*", "backends/*", "internal/engine/*", "internal/client/*", "internal/cluster/*", "internal/agent/*", "chaos/*", "workloads/resource/*",
-				"results/*", "scenarios/*", "lock/*", "history/*", "images/redis*/**", "go 1.", "github.com/redis/go-redis/v9 v9.", "name: redis-restart-amnesia\n",
-			},
-			without: []string{
-				"backends/etcd/", "backends/zookeeper/", "backends/postgres/", "backends/all/", "results/report/", "cmd/", "internal/soak", "internal/tryout", "docs", "images/etcd",
-				"go-zookeeper/zk", "go.etcd.io/etcd/server", "chromedp", "gonum", "aof-always",
-			},
-		},
-		"etcd-holder-pause@local": {
-			with:    []string{"backends/etcd/*", "backends/etcd/node/*", "go.etcd.io/etcd/server/v3 v3.", "images/etcd*/**"},
-			without: []string{"backends/redis/", "backends/postgres/", "rueidis"},
-		},
-		"flash-sale@docker":            {with: []string{"backends/redis/*", "backends/postgres/*", "images/postgres*/**"}, without: []string{"backends/etcd/"}},
-		"etcd-healthy+mutex@docker":    {with: []string{"lock: mutex", "clients: 10"}, without: []string{"backends/redis/"}},
-		"fault-pause-zookeeper@docker": {with: []string{"backends/zookeeper/*", "name: fault-pause-zookeeper"}, without: []string{"backends/etcd/", "internal/tryout"}},
-	} {
-		i := slices.IndexFunc(allRows(), func(r Row) bool { return r.ID() == id })
-		if i < 0 {
-			t.Errorf("there is no row %s", id)
-			continue
+	family, stories := 0, 0
+	for _, row := range quick {
+		if row.Count != 1 || row.Provider != "docker" {
+			t.Errorf("%s is run %d times by %s", row.ID, row.Count, row.Provider)
 		}
-		row := allRows()[i]
-		n := packages.of(row)
-		s, err := row.scenario()
+		if row.rated() {
+			family++
+		} else if row.Text == "" {
+			stories++
+		}
+	}
+	if family != 4 || 2*stories != len(storyRows()) || len(quick) != family+stories+len(faultRows()) {
+		t.Errorf("%d rows: %d of the family, %d stories", len(quick), family, stories)
+	}
+}
+
+// Each row of the family is the member that its name says.
+func TestMembersAreWhatTheySay(t *testing.T) {
+	for _, row := range familyRows() {
+		found, err := scenarios.Load(row.Scenario)
+		if err != nil || len(found) != 1 {
+			t.Fatalf("%s: %d scenarios, %v", row.ID, len(found), err)
+		}
+		s, err := found[0].With(row.Set)
 		if err != nil {
-			t.Fatal(err)
+			t.Fatalf("%s: %v", row.ID, err)
 		}
-		text := strings.Join(append(append(row.paths(n), n.modules...), string(s.Text)), "\n")
-		for _, want := range c.with {
-			if !strings.Contains(text, want) {
-				t.Errorf("%s does not depend on %s:\n%s", id, want, text)
+		lock, version, target := s.Backend.Lock, "3.4", s.Chaos[0].On
+		if strings.Contains(s.Backend.Params.String(), "version: built-in") {
+			version = "built-in"
+		}
+		if row.Set != nil && row.ID != strings.Join([]string{familyStory, lock, version, strings.ReplaceAll(target, " ", "-")}, "+")+"@docker" {
+			t.Errorf("%s is lock %s of etcd %s, %s stopped", row.ID, lock, version, target)
+		}
+		if strings.Contains(row.ID, "leader@") != (target == "leader") || s.Backend.Nodes != 5 || s.Workload.Clients != 5 {
+			t.Errorf("%s: %s stopped, %d nodes, %d clients", row.ID, target, s.Backend.Nodes, s.Workload.Clients)
+		}
+		guarded := s.Workload.Resource.Guard != "none"
+		if guarded != fenced(row.ID) {
+			t.Errorf("%s has the guard %s", row.ID, s.Workload.Resource.Guard)
+		}
+		forbids := true
+		for _, e := range s.Expect {
+			if e.Name == "double_grants" {
+				forbids = e.Text == "0"
+			}
+			if e.Name == "lost_elements" && !guarded {
+				t.Errorf("%s demands something of the losses of one run", row.ID)
 			}
 		}
-		for _, other := range c.without {
-			if strings.Contains(text, other) {
-				t.Errorf("%s depends on %s", id, other)
-			}
+		if want := version != "3.4" || target == "holder"; forbids != want {
+			t.Errorf("%s forbids double grants: %t, want %t", row.ID, forbids, want)
 		}
 	}
 }

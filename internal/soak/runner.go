@@ -1,15 +1,14 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
@@ -19,38 +18,31 @@ import (
 )
 
 // The exit codes of `lockquake run` that are no verdict.
-const (
-	exitUsage       = 2
-	exitMissing     = 3
-	exitInterrupted = 130
-)
+const exitUsage, exitMissing, exitInterrupted = 2, 3, 130
 
-// runner runs scenarios by the built program, each in a process of its own as a user would.
+// runner runs scenarios by the built program, as a user would, at the top of the tree.
 type runner struct {
-	bin  string // path of the program
-	top  string // of the tree
-	out  string // folder of all runs
-	tell io.Writer
+	bin    string // the program
+	commit string // that it is built of
+	tell   io.Writer
 }
 
-// errMissing says that a row cannot be run on this machine.
-var errMissing = errors.New("cannot be run here")
-
-// errInterrupted says that the run was interrupted; it does not count.
-var errInterrupted = errors.New("interrupted")
-
-// several makes n runs of a row in one process, which keeps the servers between them where it can show that they are clean, and hands
-// each on when it is done. A program that breaks down without a verdict counts as a run that did not pass; a run for which something
-// needed is missing does not count, nor does one that was interrupted.
-func (r runner) several(ctx context.Context, row Row, n int, take func(Run) error) error {
-	args, err := r.args(row, n)
+// bring makes the runs that a row still lacks, in one process, which keeps clean servers between them. A program
+// that ends without a verdict is a run that did not pass. A run that was interrupted does not count.
+func (r *runner) bring(ctx context.Context, row Row, rec *record) error {
+	n := row.Count - len(rec.runs[row.ID])
+	if n <= 0 {
+		return nil
+	}
+	fmt.Fprintf(r.tell, "soak: %s, %d of %d runs are done\n", row.ID, row.Count-n, row.Count)
+	args, err := row.args(n)
 	if err != nil {
 		return err
 	}
-	var stderr tail
+	var stderr bytes.Buffer
 	cmd := exec.CommandContext(ctx, r.bin, args...)
-	cmd.Dir, cmd.Stderr = r.top, io.MultiWriter(&stderr, r.tell)
-	// The program heals what it broke before it ends: it is asked to end, and waited for.
+	cmd.Stderr = io.MultiWriter(&stderr, r.tell)
+	// The program heals what it broke before it ends: it is asked to end, once, and waited for.
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGINT) }
 	cmd.WaitDelay = 3 * time.Minute
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
@@ -58,142 +50,74 @@ func (r runner) several(ctx context.Context, row Row, n int, take func(Run) erro
 	if err != nil {
 		return err
 	}
-	run := Run{Load: loadAverage(), Began: time.Now().UTC().Truncate(time.Second)}
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("start %s: %w", r.bin, err)
 	}
-	done, failed := r.follow(out, take)
-	if failed != nil { // of the state, or of what was printed: no run must go uncounted
+	done, last, failed := r.follow(row, out, rec)
+	if failed != nil { // of the record, or of what was printed: no run must go uncounted
 		_ = cmd.Cancel()
 	}
 	_ = cmd.Wait() // its exit code is looked at below
 	code := cmd.ProcessState.ExitCode()
+	lines := strings.Split(strings.TrimSpace(stderr.String()), "\n")
+	why := lines[len(lines)-1]
 	switch {
 	case failed != nil:
 		return failed
 	case ctx.Err() != nil || code == exitInterrupted:
-		return errInterrupted
-	case done == 0 && (code == exitUsage || code == exitMissing): // after a run it is no matter of what there is
-		return fmt.Errorf("%w: %s", errMissing, stderr.last())
+		return fmt.Errorf("%s: interrupted; what is done is kept, start again to go on", row.ID)
+	case done == 0 && (code == exitUsage || code == exitMissing): // what could be run once is not missing
+		last.Verdict, last.Reasons = missing, []string{why}
+		return rec.add(last)
 	case done < n:
-		run.Verdict, run.Reasons = "error", []string{fmt.Sprintf("exit code %d: %s", code, stderr.last())}
-		return take(run)
+		last.Verdict, last.Reasons = broken, []string{fmt.Sprintf("exit code %d: %s", code, why)}
+		return rec.add(last)
 	}
 	return nil
 }
 
-// args is the command line that makes n runs of a row.
-func (r runner) args(row Row, n int) ([]string, error) {
-	scenario := row.Scenario
-	if row.Text != "" {
-		var err error
-		if scenario, err = r.write(row); err != nil {
+// args is the command line that makes n runs of a r.
+func (r Row) args(n int) ([]string, error) {
+	scenario := r.Scenario
+	if r.Text != "" {
+		scenario = ".soak/scenarios/" + r.Scenario + ".yaml"
+		if err := os.MkdirAll(".soak/scenarios", 0o755); err != nil {
+			return nil, err
+		}
+		if err := os.WriteFile(scenario, []byte(r.Text), 0o644); err != nil {
 			return nil, err
 		}
 	}
-	args := []string{"run", scenario, "--provider", row.Provider, "--format", "json", "--out", r.out, "--repeat", strconv.Itoa(n)}
-	for _, s := range row.Set {
+	args := []string{"run", scenario, "--provider", r.Provider, "--format", "json", "--out", ".soak/runs", "--repeat", strconv.Itoa(n)}
+	for _, s := range r.Set {
 		args = append(args, "--set", s)
 	}
 	return args, nil
 }
 
-// follow takes the runs as the program prints their verdicts, until it ends.
-func (r runner) follow(out io.Reader, take func(Run) error) (done int, err error) {
-	d := json.NewDecoder(out)
-	for start := time.Now(); ; start = time.Now() {
-		var rep results.Report
-		if err := d.Decode(&rep); err != nil {
-			if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, os.ErrClosed) {
-				return done, nil
+// follow records the runs as the program prints their verdicts, until it ends. last is the run that got no verdict.
+func (r *runner) follow(row Row, out io.Reader, rec *record) (done int, last Run, err error) {
+	for d := json.NewDecoder(out); ; {
+		start := time.Now()
+		begun := Run{Row: row.ID, Commit: r.commit, Date: start.UTC().Truncate(time.Second)}
+		run := begun
+		if err := d.Decode(&run); err != nil {
+			if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+				err = nil
 			}
-			return done, fmt.Errorf("what the program printed is no verdict: %w", err)
+			return done, begun, err
 		}
-		run, interrupted := r.read(rep)
 		run.Seconds = time.Since(start).Seconds()
-		if interrupted {
-			continue
+		if env, err := results.ReadEnv(run.Dir); err == nil {
+			if env.Interrupted {
+				continue
+			}
+			run.Load = env.Host["load_before"]
+			run.Machine = fmt.Sprintf("%s cores, kernel %s", env.Host["cores"], env.Host["kernel"])
 		}
-		if err := take(run); err != nil {
-			return done, err
+		if err := rec.add(run); err != nil {
+			return done, begun, err
 		}
 		done++
 	}
-}
-
-// read makes a run out of its verdict and what its env.json tells.
-func (r runner) read(rep results.Report) (run Run, interrupted bool) {
-	run = Run{
-		Dir: rep.RunDir, Verdict: string(rep.Verdict), Reasons: rep.Reasons, Grants: rep.Judged.Grants, Counts: rep.Counts, Kept: rep.Kept,
-		Load: loadAverage(), Began: time.Now().UTC().Truncate(time.Second),
-	}
-	if n := rep.Measures["acknowledged_elements"]; n != nil {
-		run.Acknowledged = int64(*n)
-	}
-	if rel, err := filepath.Rel(r.top, rep.RunDir); err == nil && filepath.IsAbs(rep.RunDir) {
-		run.Dir = rel
-	}
-	env, err := r.env(run.Dir)
-	if err != nil {
-		return run, false
-	}
-	if t, err := time.Parse(time.RFC3339Nano, env.Started); err == nil {
-		run.Began = t.UTC().Truncate(time.Second)
-	}
-	if load := env.Host["load_before"]; load != "" {
-		run.Load = load
-	}
-	return run, env.Interrupted
-}
-
-// env reads a run's env.json.
-func (r runner) env(dir string) (results.Env, error) {
-	if !filepath.IsAbs(dir) {
-		dir = filepath.Join(r.top, dir)
-	}
-	return results.ReadEnv(dir)
-}
-
-// versions reads from a run's env.json what it ran on.
-func (r runner) versions(dir string) map[string]string {
-	env, err := r.env(dir)
-	if err != nil {
-		return nil
-	}
-	v := map[string]string{}
-	for _, m := range []map[string]string{env.Host, env.Cluster, env.Service} {
-		for k, s := range m {
-			if strings.Contains(k, "version") || strings.Contains(k, "kernel") || strings.Contains(k, "cores") {
-				v[k] = s
-			}
-		}
-	}
-	maps.Copy(v, env.Libraries)
-	return v
-}
-
-func loadAverage() string {
-	b, err := os.ReadFile("/proc/loadavg")
-	if err != nil {
-		return "unknown"
-	}
-	return strings.Join(strings.Fields(string(b))[:3], " ")
-}
-
-// tail keeps the end of what is written to it.
-type tail struct{ b []byte }
-
-// Write forgets what is long past.
-func (t *tail) Write(p []byte) (int, error) {
-	t.b = append(t.b, p...)
-	if most := 1 << 12; len(t.b) > 2*most {
-		t.b = append([]byte(nil), t.b[len(t.b)-most:]...)
-	}
-	return len(p), nil
-}
-
-// last is the last line.
-func (t *tail) last() string {
-	lines := strings.Split(strings.TrimSpace(string(t.b)), "\n")
-	return lines[len(lines)-1]
 }

@@ -1,21 +1,23 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 )
 
-// tree makes a git tree with a program that answers as lockquake does: it counts its calls, and its third run fails.
-func tree(t *testing.T) options {
+// row is the one row of the tests' own tree.
+var row = Row{ID: "story@docker", Scenario: "story", Provider: "docker", Count: 4}
+
+// tree makes a folder with a program that answers as lockquake does: it counts its calls, and its third run fails.
+func tree(t *testing.T) (*runner, *record) {
 	t.Helper()
-	top := t.TempDir()
-	write(t, filepath.Join(top, "lockquake"), `#!/bin/sh
+	t.Chdir(t.TempDir())
+	r := &runner{bin: "./lockquake", commit: "c0ffee", tell: io.Discard}
+	write(t, r.bin, `#!/bin/sh
 while [ $# -gt 0 ]; do [ "$1" = --repeat ] && times=$2; shift; done
 kept=false code=0
 if [ -e "$0.missing" ]; then cat "$0.missing" >&2; exit 3; fi
@@ -24,58 +26,32 @@ for i in $(seq $times); do
   v=pass; [ $n = 3 ] && v=fail code=1
   interrupted=false; [ "$(cat "$0.stop" 2>/dev/null)" = $n ] && interrupted=true
   if [ "$(cat "$0.crash" 2>/dev/null)" = $n ]; then echo "it broke" >&2; exit $(cat "$0.code" 2>/dev/null || echo 9); fi
-  mkdir -p runs/$n; echo "{\"schema\":\"lockquake/env/1\",\"interrupted\":$interrupted,\"started\":\"2026-01-02T03:04:05Z\",\"host\":{\"load_before\":\"$n 1 1\"}}" >runs/$n/env.json
-  echo "{\"schema\":\"lockquake/verdict/1\",\"verdict\":\"$v\",\"kept\":$kept,\"reasons\":[\"run $n\"],\"judged\":{\"grants\":100},\"counts\":{\"double_grants\":0,\"stale_writes\":2,\"stuck_locks\":null},\"run_dir\":\"$PWD/runs/$n\"}"
+  if [ "$(cat "$0.wait" 2>/dev/null)" = $n ]; then trap "exit 130" INT; echo waits >&2; while :; do sleep 0.01; done; fi
+  mkdir -p runs/$n; echo "{\"schema\":\"lockquake/env/1\",\"interrupted\":$interrupted,\"host\":{\"load_before\":\"$n 1 1\",\"cores\":\"2\"}}" >runs/$n/env.json
+  echo "{\"schema\":\"lockquake/verdict/1\",\"verdict\":\"$v\",\"kept\":$kept,\"reasons\":[\"run $n\"],\"judged\":{\"grants\":100},\"counts\":{\"double_grants\":0,\"stale_writes\":2,\"stuck_locks\":null},\"run_dir\":\"runs/$n\"}"
   if [ $interrupted = true ]; then echo 0 >"$0.stop"; exit 130; fi
   kept=true
 done
 exit $code
 `)
-	if err := os.Chmod(filepath.Join(top, "lockquake"), 0o755); err != nil {
+	if err := os.Chmod(r.bin, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	write(t, filepath.Join(top, "lock", "lock.go"), "package lock\n")
-	write(t, filepath.Join(top, "lock", "lock_test.go"), "package lock\n")
-	for _, args := range [][]string{
-		{"init", "-q"},
-		{"add", "lock"},
-		{"-c", "user.name=t", "-c", "user.email=t@example.org", "commit", "-q", "-m", "x"},
-	} {
-		if out, err := exec.Command("git", append([]string{"-C", top}, args...)...).CombinedOutput(); err != nil {
-			t.Fatalf("git %v: %v: %s", args, err, out)
-		}
-	}
-	o := options{
-		runner: runner{bin: filepath.Join(top, "lockquake"), top: top, out: filepath.Join(top, "runs"), tell: io.Discard},
-		state:  filepath.Join(top, ".soak"), page: filepath.Join(top, "docs", "soak.md"),
-		rows: []Row{{Scenario: "story", File: "story.yaml", Backend: "etcd", Provider: "docker", Count: 4, Shows: "something"}},
-		only: "*",
-	}
-	see(t, &o)
-	return o
+	return r, open(t, ".soak/record.jsonl")
 }
 
-// lockOnly is what the rows of the tests depend on.
-var lockOnly = []string{"lock/*"}
-
-// see takes down the state of the tree, without the modules of packages that it does not have.
-func see(t *testing.T, o *options) {
+func open(t *testing.T, path string) *record {
 	t.Helper()
-	o.keys, o.paths = map[string]string{}, map[string][]string{}
-	for _, row := range o.rows {
-		key, err := newWorktree(o.runner.top).key(lockOnly, []string{"module v1"})
-		if err != nil {
-			t.Fatal(err)
-		}
-		o.keys[row.ID()], o.paths[row.ID()] = key, lockOnly
+	rec, err := openRecord(path)
+	if err != nil {
+		t.Fatal(err)
 	}
+	t.Cleanup(func() { rec.file.Close() })
+	return rec
 }
 
 func write(t *testing.T, path, text string) {
 	t.Helper()
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		t.Fatal(err)
-	}
 	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
 		t.Fatal(err)
 	}
@@ -91,228 +67,146 @@ func read(t *testing.T, path string) string {
 }
 
 func TestAnInterruptedRowGoesOn(t *testing.T) {
-	o := tree(t)
-	write(t, o.runner.bin+".stop", "3")
-	if err := o.do(context.Background(), o.rows[0]); err == nil || !strings.Contains(err.Error(), "interrupted") {
+	r, rec := tree(t)
+	write(t, r.bin+".stop", "3")
+	if err := r.bring(t.Context(), row, rec); err == nil || !strings.Contains(err.Error(), "interrupted") {
 		t.Fatalf("an interrupted run must end the soak: %v", err)
 	}
-	if state, _, err := o.load(o.rows[0]); err != nil || len(state.Runs) != 2 {
-		t.Fatalf("two runs were done and must be kept: %d, %v", len(state.Runs), err)
+	rec = open(t, rec.file.Name())
+	if n := len(rec.runs[row.ID]); n != 2 {
+		t.Fatalf("two runs were done and must be kept: %d", n)
 	}
-	if err := o.do(context.Background(), o.rows[0]); err != nil {
+	if err := r.bring(t.Context(), row, rec); err != nil {
 		t.Fatal(err)
 	}
-	if got := strings.TrimSpace(read(t, o.runner.bin+".n")); got != "5" {
+	if got := strings.TrimSpace(read(t, r.bin+".n")); got != "5" {
 		t.Errorf("two runs, the interrupted one and two more are 5 starts, not %s", got)
 	}
-	state, _, err := o.load(o.rows[0])
-	if err != nil || len(state.Runs) != 4 {
-		t.Fatalf("%d runs, %v", len(state.Runs), err)
+	runs := open(t, rec.file.Name()).runs[row.ID]
+	if len(runs) != 4 {
+		t.Fatalf("%d runs", len(runs))
 	}
-	for i, want := range []Run{{Dir: "runs/1"}, {Dir: "runs/2", Kept: true}, {Dir: "runs/4"}, {Dir: "runs/5", Kept: true}} {
-		got := state.Runs[i]
-		if got.Dir != want.Dir || got.Kept != want.Kept || got.Load != strings.TrimPrefix(want.Dir, "runs/")+" 1 1" || got.Began.Year() != 2026 {
-			t.Errorf("run %d is %+v, want %s, kept %t, with its own load and time", i+1, got, want.Dir, want.Kept)
+	for i, want := range []Run{{Dir: "1"}, {Dir: "2", Kept: true}, {Dir: "4"}, {Dir: "5", Kept: true}} {
+		got := runs[i]
+		if filepath.Base(got.Dir) != want.Dir || got.Kept != want.Kept || got.Load != want.Dir+" 1 1" || got.Commit != "c0ffee" || got.Date.IsZero() || got.Judged.Grants != 100 {
+			t.Errorf("run %d is %+v, want %s, kept %t, with its own load", i+1, got, want.Dir, want.Kept)
 		}
+	}
+	if err := r.bring(t.Context(), row, rec); err != nil || len(rec.runs[row.ID]) != 4 {
+		t.Errorf("a whole row is run again: %v", err)
+	}
+}
+
+// Ctrl-C asks the program to end, waits for it, and keeps the runs before.
+func TestCtrlC(t *testing.T) {
+	r, rec := tree(t)
+	write(t, r.bin+".wait", "2")
+	ctx, cancel := context.WithCancel(t.Context())
+	out, in := io.Pipe()
+	r.tell = in
+	go func() {
+		var text strings.Builder
+		b := make([]byte, 100)
+		for {
+			n, err := out.Read(b)
+			if text.Write(b[:n]); err != nil {
+				return
+			}
+			if strings.Contains(text.String(), "waits") {
+				cancel()
+			}
+		}
+	}()
+	err := r.bring(ctx, row, rec)
+	in.Close()
+	if err == nil || !strings.Contains(err.Error(), "interrupted") || len(rec.runs[row.ID]) != 1 {
+		t.Errorf("%d runs are kept, %v", len(rec.runs[row.ID]), err)
+	}
+}
+
+// What an interruption left of the last line is no run, and the next run has a line of its own.
+func TestATornLastLine(t *testing.T) {
+	whole := `{"row":"story@docker","verdict":"pass","commit":"a"}` + "\n"
+	for name, torn := range map[string]string{"none": "", "a brace": "{", "half a line": `{"row":"story@docker","ver`, "half a number": `{"row":"story@docker","seconds":1.`} {
+		for _, before := range []string{"", whole, whole + whole} {
+			path := filepath.Join(t.TempDir(), "record.jsonl")
+			write(t, path, before+torn)
+			rec := open(t, path)
+			if got, want := len(rec.runs[row.ID]), strings.Count(before, "\n"); got != want {
+				t.Errorf("%s behind %d lines: %d runs", name, want, got)
+			}
+			if err := rec.add(Run{Row: row.ID, Verdict: passed}); err != nil {
+				t.Fatal(err)
+			}
+			if got, want := len(open(t, path).runs[row.ID]), strings.Count(before, "\n")+1; got != want {
+				t.Errorf("%s: %d runs after one more, want %d", name, got, want)
+			}
+			if text := read(t, path); !strings.HasPrefix(text, before) || strings.Contains(text, "}{") {
+				t.Errorf("%s: the file is now\n%s", name, text)
+			}
+		}
+	}
+	path := filepath.Join(t.TempDir(), "record.jsonl")
+	write(t, path, "nonsense\n"+whole)
+	if _, err := openRecord(path); err == nil {
+		t.Error("a line in the middle that is no run must be told")
 	}
 }
 
 func TestAProgramThatBreaksDownIsARunThatDidNotPass(t *testing.T) {
-	o := tree(t)
-	write(t, o.runner.bin+".crash", "2")
-	if err := o.do(context.Background(), o.rows[0]); err != nil {
-		t.Fatal(err)
-	}
-	state, _, err := o.load(o.rows[0])
-	if err != nil || len(state.Runs) != 2 {
-		t.Fatalf("%d runs, %v", len(state.Runs), err)
-	}
-	if r := state.Runs[1]; r.Verdict != "error" || len(r.Reasons) != 1 || r.Reasons[0] != "exit code 9: it broke" {
-		t.Errorf("the run that broke down is %+v", r)
-	}
-}
-
-func TestOneRunAtATime(t *testing.T) {
-	o := tree(t)
-	o.most = 1
-	for want := 1; want <= 2; want++ {
-		if err := o.do(context.Background(), o.rows[0]); err != nil {
+	for code, want := range map[string]string{"9": "exit code 9: it broke", "3": "exit code 3: it broke"} { // what could be run before is not missing
+		r, rec := tree(t)
+		write(t, r.bin+".crash", "2")
+		write(t, r.bin+".code", code)
+		if err := r.bring(t.Context(), row, rec); err != nil {
 			t.Fatal(err)
 		}
-		if state, _, err := o.load(o.rows[0]); err != nil || len(state.Runs) != want {
-			t.Errorf("%d runs are done, want %d: %v", len(state.Runs), want, err)
+		runs := rec.runs[row.ID]
+		if len(runs) != 2 || len(rec.missing) != 0 {
+			t.Fatalf("%d runs, missing %v", len(runs), rec.missing)
 		}
-	}
-	if err := o.verdict(); err == nil {
-		t.Error("two runs of four are not the whole")
-	}
-}
-
-func TestFailuresAreCountedAndNamed(t *testing.T) {
-	o := tree(t)
-	if err := o.do(context.Background(), o.rows[0]); err != nil {
-		t.Fatal(err)
-	}
-	text := read(t, o.page)
-	for _, want := range []string{"3 of 4", "| 3 | 400 |", " 8 (in 4) |", "– |", "run 3: fail; run 3 (`runs/3`)"} {
-		if !strings.Contains(text, want) {
-			t.Errorf("the page lacks %q:\n%s", want, text)
-		}
-	}
-	if err := o.verdict(); err == nil {
-		t.Error("a run that failed must end the soak with an error")
-	}
-}
-
-func TestOnlyChangesThatMatterStartARowAnew(t *testing.T) {
-	o := tree(t)
-	if err := o.do(context.Background(), o.rows[0]); err != nil {
-		t.Fatal(err)
-	}
-	write(t, filepath.Join(o.runner.top, "lock", "lock_test.go"), "package lock // changed\n")
-	write(t, filepath.Join(o.runner.top, "other", "x.go"), "package other\n")
-	see(t, &o)
-	if state, _, err := o.load(o.rows[0]); err != nil || len(state.Runs) != 4 {
-		t.Errorf("a test or another folder must not cost the figures: %d runs, %v", len(state.Runs), err)
-	}
-	write(t, filepath.Join(o.runner.top, "lock", "lock.go"), "package lock\n\nvar changed int\n")
-	see(t, &o)
-	if state, _, err := o.load(o.rows[0]); err != nil || len(state.Runs) != 0 {
-		t.Errorf("figures of other code must not be kept: %d runs, %v", len(state.Runs), err)
-	}
-	if err := o.write(); err != nil {
-		t.Fatal(err)
-	}
-	if text := read(t, o.page); !strings.Contains(text, "3 of 4") || !strings.Contains(text, `\* | 20`) {
-		t.Errorf("the page keeps figures of other code and says so:\n%s", text)
-	}
-	if c, err := commit(o.runner.top, lockOnly); err != nil || !strings.HasSuffix(c, "-dirty") {
-		t.Errorf("the commit must be called dirty: %q, %v", c, err)
-	}
-}
-
-func TestKeyIsOfCodeNotOfComments(t *testing.T) {
-	const base = "//go:build linux\n\n// Package p is old.\npackage p\n\n// F is f.\nfunc F() int { return 1 } // one\n"
-	for name, c := range map[string]struct {
-		text string
-		same bool
-	}{
-		"other comments":      {"//go:build linux\n\n// Package p is new.\npackage p\n\nfunc F() int { return 1 /* 1 */ }\n", true},
-		"another number":      {strings.Replace(base, "return 1", "return 2", 1), false},
-		"another directive":   {strings.Replace(base, "linux", "darwin", 1), false},
-		"a comment in a text": {strings.Replace(base, "{ return 1 }", "{ return len(`// one`) }", 1), false},
-	} {
-		if same := bytes.Equal(code([]byte(base)), code([]byte(c.text))); same != c.same {
-			t.Errorf("%s: the same is %v, want %v", name, same, c.same)
+		if got := runs[1]; got.Verdict != broken || len(got.Reasons) != 1 || got.Reasons[0] != want {
+			t.Errorf("the run that broke down is %+v", got)
 		}
 	}
 }
 
-// What could be run before is not what a machine cannot run.
-func TestARunThatDoesNotStartLaterOnIsCounted(t *testing.T) {
-	o := tree(t)
-	write(t, o.runner.bin+".crash", "2")
-	write(t, o.runner.bin+".code", "3")
-	if err := o.do(context.Background(), o.rows[0]); err != nil {
+func TestFailuresEndTheSoakWithAnError(t *testing.T) {
+	r, rec := tree(t)
+	if err := r.bring(t.Context(), row, rec); err != nil {
 		t.Fatal(err)
 	}
-	state, _, err := o.load(o.rows[0])
-	if err != nil || len(state.Runs) != 2 || state.Missing != "" {
-		t.Fatalf("%d runs, %q, %v", len(state.Runs), state.Missing, err)
+	if err := verdict([]Row{row}, rec); err == nil || !strings.Contains(err.Error(), "story@docker: fail (runs/3)") {
+		t.Error(err)
 	}
-	if r := state.Runs[1]; r.Verdict != "error" || r.Reasons[0] != "exit code 3: it broke" {
-		t.Errorf("%+v", r)
-	}
-}
-
-// Runs that are put aside stay on the page with their reasons, and their row begins anew. One that failed is not put aside.
-func TestAnew(t *testing.T) {
-	o := tree(t)
-	if err := o.do(context.Background(), o.rows[0]); err != nil {
-		t.Fatal(err)
-	}
-	if err := o.anew("too loud"); err == nil {
-		t.Error("every row is put aside, though none was named")
-	}
-	o.only = "story"
-	if err := o.anew("too loud"); err == nil || !strings.Contains(err.Error(), "run 3") {
-		t.Errorf("a run that failed is put aside: %v", err)
-	}
-	state, file, err := o.load(o.rows[0])
-	if err != nil {
-		t.Fatal(err)
-	}
-	state.Runs[2].Verdict = "unknown"
-	if err := state.save(file); err != nil {
-		t.Fatal(err)
-	}
-	if err := o.anew("the machine was too loud"); err != nil {
-		t.Fatal(err)
-	}
-	if state, _, err := o.load(o.rows[0]); err != nil || len(state.Runs) != 0 {
-		t.Fatalf("%d runs are left: %v", len(state.Runs), err)
-	}
-	if err := o.anew("again"); err == nil {
-		t.Error("a row without runs is put aside")
-	}
-	if err := o.do(context.Background(), o.rows[0]); err != nil {
-		t.Fatal(err)
-	}
-	text := read(t, o.page)
-	for _, want := range []string{"3 pass, 1 unknown. the machine was too loud", "run 3: unknown; run 3 (load 3 1 1)", "4 of 4 †"} {
-		if !strings.Contains(text, want) {
-			t.Errorf("the page lacks %q:\n%s", want, text)
-		}
+	more := row
+	more.Count = 5
+	if err := verdict([]Row{more}, rec); err == nil || !strings.Contains(err.Error(), "4 of 5 runs") {
+		t.Error(err)
 	}
 }
 
 // A row that cannot be run here is named with the reason; it is no failure where the machine is not asked to deliver it.
 func TestARowThatCannotBeRunHere(t *testing.T) {
-	o := tree(t)
-	write(t, o.runner.bin+".missing", "zookeeper is not installed")
-	if err := o.do(context.Background(), o.rows[0]); err != nil {
+	r, rec := tree(t)
+	write(t, r.bin+".missing", "zookeeper is not installed")
+	if err := r.bring(t.Context(), row, rec); err != nil {
 		t.Fatal(err)
 	}
-	if text := read(t, o.page); !strings.Contains(text, "story@docker cannot be run here: zookeeper is not installed") || strings.Contains(text, "Not run yet") {
-		t.Error(text)
+	rec = open(t, rec.file.Name())
+	if why := rec.missing[row.ID]; why != "zookeeper is not installed" {
+		t.Errorf("missing for %q", why)
 	}
-	if err := o.verdict(); err == nil {
-		t.Error("a row that must be run was not, and nobody minds")
+	if err := verdict([]Row{row}, rec); err == nil || !strings.Contains(err.Error(), "zookeeper is not installed") {
+		t.Errorf("a row that must be run was not: %v", err)
 	}
-	o.rows[0].Optional = true
-	if err := o.verdict(); err != nil {
+	optional := row
+	optional.Provider = "local"
+	if err := verdict([]Row{optional}, rec); err != nil {
 		t.Error(err)
 	}
-}
-
-// What is demanded of many runs together ends the soak with an error when it is not met.
-func TestADemandThatIsNotMet(t *testing.T) {
-	o := tree(t)
-	o.rows = familyRows()
-	see(t, &o)
-	lost := int64(0)
-	for _, row := range o.rows {
-		if row.Set != nil && row.Member.Target == "leader" {
-			s := State{Key: o.keys[row.ID()], Runs: []Run{{Verdict: "pass", Acknowledged: 40, Counts: map[string]*int64{"lost_elements": &lost}}}}
-			if err := s.save(o.file(row)); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
-	if err := o.verdict(); err == nil || !strings.Contains(err.Error(), "More than none is lost") || !strings.Contains(err.Error(), "not met") {
-		t.Error(err)
-	}
-}
-
-// A run of a story beyond the limit is named, with the load that it was made at; one of anything else is not.
-func TestSlowRuns(t *testing.T) {
-	runs := []Run{{Seconds: 12}, {Seconds: 31.5, Load: "20.1 9 8"}}
-	rows := []Row{{Scenario: "a", File: "stories/a.yaml", Provider: "docker"}, {Scenario: "b", File: "healthy/b.yaml", Provider: "docker"}}
-	states := []State{{Runs: runs}, {Runs: runs}}
-	if text := slow(rows, states); !strings.Contains(text, "a@docker (1 of 2, up to 31.5 s at a load of 20.1 9 8)") || strings.Contains(text, "b@docker") {
-		t.Error(text)
-	}
-	if text := slow(rows[1:], states[1:]); !strings.Contains(text, "No run") {
-		t.Error(text)
+	os.Remove(r.bin + ".missing")
+	if err := r.bring(t.Context(), row, rec); err != nil || len(rec.missing) != 0 || len(rec.runs[row.ID]) != 4 {
+		t.Errorf("once it can be run it is no longer missing: %v, %v", rec.missing, err)
 	}
 }

@@ -7,27 +7,25 @@ type family struct {
 	Title string
 	// Stories are patterns of names, in the order in which they are shown.
 	Stories []string
-	// Shown is the one whose picture stands in the README; "" for none.
-	Shown string
 }
 
 // families are all of them; a story belongs to the first that names it, and to the last where none does.
 var families = []family{
 	{
-		Title: "What a service forgets", Shown: "cluster-lost-lock",
+		Title:   "What a service forgets",
 		Stories: []string{"sentinel-lost-lock", "sentinel-split-brain", "cluster-lost-lock", "redis-restart-amnesia", "redlock-restart", "incr-token-failover", "sentinel-failover"},
 	},
 	{
-		Title: "Whose clock is right", Shown: "redlock-clock-jump",
+		Title:   "Whose clock is right",
 		Stories: []string{"redlock-clock-jump", "redis-clock-jump", "redlock-pause-before-reply", "redlock-slow-link", "*-clock-*"},
 	},
-	{Title: "The holder that sleeps", Shown: "etcd-holder-pause", Stories: []string{"etcd-holder-pause", "*-holder-pause", "*-holder-pause-advisory", "session-check"}},
+	{Title: "The holder that sleeps", Stories: []string{"etcd-holder-pause", "*-holder-pause", "*-holder-pause-advisory", "session-check"}},
 	{
-		Title: "The network, and the service's own troubles", Shown: "late-packet-etcd",
+		Title:   "The network, and the service's own troubles",
 		Stories: []string{"late-packet-*", "*-expiry", "*-leader-failover", "postgres-session-end", "*-slow-network", "herd"},
 	},
 	{
-		Title: "What the lock protects", Shown: "check-then-write",
+		Title:   "What the lock protects",
 		Stories: []string{"random-token-cas", "check-then-write", "fence-*", "chubby-*", "flash-sale", "double-booking", "epoch-*"},
 	},
 	{Title: "Recipes of old", Stories: []string{"setnx-*", "del-cascade"}},

@@ -1,6 +1,7 @@
-// Storypages writes what the pages show of the stories: docs/stories.md with the claim, a run's findings, its picture and the command
-// of each, and the pictures of the README. It takes run directories, or folders of runs, of which it takes the latest of each story and
-// twin as its file has it; what it knew of the others stays. Without any it writes the pages anew from what it knows.
+// Storypages writes what the pages show of the stories: in docs/stories.md each story's claim, a run's findings, its
+// picture and the command, and in the README one picture. Its arguments are run directories, or folders of runs,
+// from which it takes the latest run of each story and twin. What it kept of the others stays. Without arguments it
+// writes the pages anew from what it kept.
 package main
 
 import (
@@ -8,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -63,7 +65,8 @@ func run(args []string) error {
 	return nil
 }
 
-// runsIn lists the run directory that arg is, or the latest run that can be shown of each story and twin in the folder that it is.
+// runsIn lists arg itself where it is a run directory. Where it is a folder, it lists the latest run of each story
+// and twin that can be shown.
 func runsIn(arg string, all []*story) ([]string, error) {
 	if _, err := os.Stat(filepath.Join(arg, results.FileEnv)); err == nil {
 		return []string{arg}, shows(arg)
@@ -87,7 +90,7 @@ func runsIn(arg string, all []*story) ([]string, error) {
 	return out, nil
 }
 
-// shows tells why a run cannot stand for its story; nil where it can.
+// shows tells why a run cannot be shown for its story; nil where it can.
 func shows(dir string) error {
 	env, err := results.ReadEnv(dir)
 	switch {
@@ -106,8 +109,11 @@ func shows(dir string) error {
 	return nil
 }
 
-// ofCommit tells whether a version of lockquake is one that somebody else can build.
-func ofCommit(version string) bool { return version != "dev" && !strings.HasSuffix(version, "-dirty") }
+// madeOf is a version with its commit, "0.1.0 (abc1234)", or a commit alone, as programs before 0.1.0 say.
+var madeOf = regexp.MustCompile(`^(\d+\.\d+\.\d+ \([0-9a-f]{7,40}\)|[0-9a-f]{7,40})$`)
+
+// ofCommit tells whether a version of lockquake is one that others can build.
+func ofCommit(version string) bool { return madeOf.MatchString(version) }
 
 // take adds what a run showed, and its picture where it is a story's main form.
 func take(dir string, all []*story) error {

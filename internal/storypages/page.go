@@ -78,30 +78,16 @@ func (s *story) section() string {
 	return b.String()
 }
 
-// readmeText is the part of README.md: one story of each family that has one to show, and a line for each story there is.
+// onReadme is the story whose picture the README has.
+const onReadme = "sentinel-lost-lock"
+
+// readmeText is the part of README.md: one story's claim, its picture, and what the run found; "" where there is no picture.
 func readmeText(all []*story) string {
-	var b strings.Builder
-	for i, group := range sorted(all) {
-		for _, s := range group {
-			f, ok := s.Found[s.Name]
-			if s.Name != families[i].Shown || !ok || !f.drawn() {
-				continue
-			}
-			fmt.Fprintf(&b, "\n**%s.** %s\n\n![%s, as it happened](docs/stories/%s.svg)\n\n%s\n", families[i].Title, oneLine(s.Claim), s.Name, s.Name, f.sentence())
-		}
+	i := slices.IndexFunc(all, func(s *story) bool { return s.Name == onReadme })
+	if i < 0 || !all[i].Found[onReadme].drawn() {
+		return ""
 	}
-	b.WriteString("\n<details><summary>All stories, by family</summary>\n\n| story | what is staged | a run found | again |\n|---|---|---|---|\n")
-	for _, group := range sorted(all) {
-		for _, s := range group {
-			name := fmt.Sprintf("[%s](docs/stories.md#%s)", s.Name, s.Name)
-			if s.Found[s.Name].drawn() {
-				name += fmt.Sprintf(", [picture](docs/stories/%s.svg)", s.Name)
-			}
-			fmt.Fprintf(&b, "| %s | %s | %s | `lockquake run %s` |\n", name, cell(s.Claim), s.Found[s.Name].results(), s.Name)
-		}
-	}
-	b.WriteString("\n</details>\n")
-	return b.String()
+	return fmt.Sprintf("%s\n\n![%s, as it happened](docs/stories/%s.svg)\n\n%s\n", oneLine(all[i].Claim), onReadme, onReadme, all[i].Found[onReadme].sentence())
 }
 
 // drawn tells whether the run has a picture.
@@ -124,7 +110,7 @@ func (f found) sentence() string {
 // figures are the counts and measures of a run.
 func (f found) figures() string {
 	var out []string
-	for _, name := range slices.Concat(told, extra(f.Counts)) {
+	for _, name := range slices.Concat(shown, extra(f.Counts)) {
 		if n, ok := f.Counts[name]; ok {
 			out = append(out, fmt.Sprintf("%s **%d**", strings.ReplaceAll(name, "_", " "), n))
 		}
@@ -145,11 +131,11 @@ func (f found) figures() string {
 	return strings.Join(out, ", ")
 }
 
-// extra lists the counts that are not among those usually told.
+// extra lists the counts that are not among those usually shown.
 func extra(counts map[string]int64) []string {
 	var out []string
 	for _, name := range slices.Sorted(maps.Keys(counts)) {
-		if !slices.Contains(told, name) {
+		if !slices.Contains(shown, name) {
 			out = append(out, name)
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/lockquake/lockquake/results"
+	"github.com/lockquake/lockquake/results/checkers"
 	"github.com/lockquake/lockquake/results/report"
 	"github.com/lockquake/lockquake/scenarios"
 )
@@ -33,19 +34,19 @@ type found struct {
 	Words    []string            `json:"words,omitempty"`    // the explanation
 }
 
-// told are the counts that a page shows when they are above zero; the others are those of a report's small print.
-var told = []string{
+// shown are the counts that a page shows when they are above zero; the others are in the small print of a report.
+var shown = []string{
 	"double_grants", "overlapping_holds", "stale_writes", "fence_saves", "lost_updates", "lost_elements", "units_oversold", "double_bookings",
 	"token_regressions", "foreign_releases", "stuck_locks", "acknowledged_writes_lost",
 }
 
-// toldOfLoad are the measures that a page shows of a story under load where the run has them. One that is staged step by step takes as long
-// as its steps, and shows those that it expects.
-var toldOfLoad = []string{"unavailability_ms_max", "wakeups_per_handoff", "requests_per_handoff", "handoff_p50_ms"}
+// shownUnderLoad are the measures that a page shows of a story under load, where the run has them. A story by steps
+// takes as long as its steps, and shows only the measures that it expects.
+var shownUnderLoad = []string{"unavailability_ms_max", "wakeups_per_handoff", "requests_per_handoff", "handoff_p50_ms"}
 
 // read judges a run directory and takes what the pages show of it.
 func read(dir string) (name string, f found, svg []byte, err error) {
-	r, err := results.Judge(dir)
+	r, err := results.Judge(dir, checkers.All())
 	if err != nil {
 		return "", f, nil, err
 	}
@@ -63,13 +64,13 @@ func read(dir string) (name string, f found, svg []byte, err error) {
 			f.Versions[name] = v
 		}
 	}
-	for _, name := range told {
+	for _, name := range shown {
 		if n := r.Counts[name]; n != nil && *n > 0 {
 			f.Counts[name] = *n
 		}
 	}
 	if len(env.People) == 0 { // no steps name anybody
-		for _, name := range toldOfLoad {
+		for _, name := range shownUnderLoad {
 			if m := r.Measures[name]; m != nil {
 				f.Measures[name] = m
 			}
@@ -138,7 +139,7 @@ func (s *story) take(name string, f found) (ok bool) {
 	for _, one := range s.forms() {
 		if one.Name == name {
 			if name != s.Name {
-				f.Words = nil // its story is told by a table
+				f.Words = nil // its story is shown by a table
 			}
 			s.Found[name] = f
 			return true

@@ -1,5 +1,5 @@
-// Package tryout writes the scenarios by which faults are tried out, one by one: by doctor, by the tests of faults and backends, and
-// by the soak. What a fault must be told is said by its kind.
+// Package tryout writes the scenarios by which faults are tried out, one by one: for doctor, for the tests of faults
+// and backends, and for the soak. A fault's kind says which keys it needs.
 package tryout
 
 import (
@@ -8,9 +8,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/lockquake/lockquake/backends"
+	"github.com/lockquake/lockquake/backends/listed"
+	"github.com/lockquake/lockquake/backends/topology"
 	"github.com/lockquake/lockquake/chaos"
-	"github.com/lockquake/lockquake/internal/cluster"
+	"github.com/lockquake/lockquake/internal/node"
 )
 
 // Entry is one fault at one target.
@@ -31,8 +32,8 @@ type Options struct {
 	For     time.Duration // of the load
 }
 
-// Scenario is the text of a scenario that asks for nothing but that its faults act and are healed: whatever they do to the lock
-// is only counted.
+// Scenario is the text of a scenario that demands nothing but that its faults act and are healed. Their harm to the
+// lock is only counted.
 func Scenario(o Options) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "name: %s\nclaim: Each fault acts while it stands, and is gone when it is healed.\n", o.Name)
@@ -55,7 +56,7 @@ func keys(list ...string) string {
 }
 
 // One tries one fault on one backend: on the server that leads, where one does, else on the first.
-func One(k chaos.Kind, number int, b backends.Backend) (Options, error) {
+func One(k chaos.Kind, number int, b listed.Backend) (Options, error) {
 	on, err := target(b)
 	e := Entry{Fault: k.Name, On: on, Keys: k.Trials()[number], At: time.Second}
 	if k.Lasting {
@@ -73,7 +74,7 @@ func One(k chaos.Kind, number int, b backends.Backend) (Options, error) {
 }
 
 // target is where a fault hits a backend: where it hurts.
-func target(b backends.Backend) (string, error) {
+func target(b listed.Backend) (string, error) {
 	t, err := Topology(b)
 	if err != nil {
 		return "", err
@@ -82,15 +83,16 @@ func target(b backends.Backend) (string, error) {
 		return "leader(lock-0)", nil
 	}
 	for _, s := range t.Specs() {
-		if s.Role == cluster.Server {
+		if s.Role == node.Server {
 			return s.Name, nil
 		}
 	}
 	return "", fmt.Errorf("backend %s has no servers", b.Name)
 }
 
-// Applies tells whether there is something to try: servers, a fault that does something, and a service that has what the fault needs of it.
-func Applies(k chaos.Kind, b backends.Backend) bool {
+// Applies tells whether there is something to try: a backend with servers, a fault that acts, and a service that has
+// what the fault needs.
+func Applies(k chaos.Kind, b listed.Backend) bool {
 	if b.InProcess || k.Name == "noop" {
 		return false
 	}
@@ -107,6 +109,6 @@ func Applies(k chaos.Kind, b backends.Backend) bool {
 }
 
 // Topology is a backend with everything by default, about to be asked what it can.
-func Topology(b backends.Backend) (backends.Topology, error) {
-	return b.New(backends.Common{TTL: 10 * time.Second}, func(any) error { return nil })
+func Topology(b listed.Backend) (topology.Topology, error) {
+	return b.New(topology.Common{TTL: 10 * time.Second}, func(any) error { return nil })
 }

@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/lockquake/lockquake/backends/all"
-	"github.com/lockquake/lockquake/chaos"
+	faults "github.com/lockquake/lockquake/chaos/all"
 	"github.com/lockquake/lockquake/scenarios"
 )
 
@@ -16,7 +16,7 @@ func TestScenariosCanBeRead(t *testing.T) {
 		if b.InProcess {
 			continue
 		}
-		for _, k := range chaos.Kinds() {
+		for _, k := range faults.Kinds() {
 			for i := range k.Trials() {
 				o, err := One(k, i, b)
 				if err != nil {
@@ -37,7 +37,7 @@ func TestScenariosCanBeRead(t *testing.T) {
 			}
 		}
 	}
-	if pairs < 7*len(chaos.Kinds()) {
+	if pairs < 7*len(faults.Kinds()) {
 		t.Errorf("%d pairs", pairs)
 	}
 }

@@ -48,8 +48,12 @@ func NewConn(r io.Reader, w io.Writer) *Conn {
 	return c
 }
 
-// NewNodeConn is a node's side: when Send returns, what was sent is in the hands of the operating system.
-func NewNodeConn(r io.Reader, w io.Writer) *Conn { return &Conn{dec: NewDecoder(r), w: w} }
+// NewNodeConn is a node's side. When Send returns, the frame is in the hands of the operating system. Once the
+// supervisor is dead, Send returns an error.
+func NewNodeConn(r io.Reader, w io.Writer) *Conn {
+	OutliveReader()
+	return &Conn{dec: NewDecoder(r), w: w}
+}
 
 // Send sends one frame. It fills in the protocol's version. On the supervisor's side an error tells of an earlier frame.
 func (c *Conn) Send(f Frame) error {
@@ -166,7 +170,7 @@ func (c *Conn) Receive() (Item, error) {
 	}
 }
 
-// pong reads the clocks, each in the way in which programs do.
+// pong reads the clocks, each in the way in which other programs read them.
 func pong(id int) *Pong {
 	return &Pong{ID: id, Now: clock.Now(), Wall: clock.Wall().UnixNano(), Mono: clock.Mono()}
 }

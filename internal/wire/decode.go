@@ -82,7 +82,7 @@ func (d *Decoder) Next() (Item, error) {
 	return Item{Events: d.events, Raw: d.raw}, nil
 }
 
-// give returns the events that came before an error, and the error only after them.
+// give returns the events that came before an error, and the error at the next call.
 func (d *Decoder) give(err error) (Item, error) {
 	d.err = err
 	if len(d.events) == 0 {

@@ -26,9 +26,9 @@ func NewHello(process, software string) *Hello {
 const (
 	// beat is how often a process looks whether it runs.
 	beat = 10 * time.Millisecond
-	// stallFrom is the time from which a stall becomes an event: below two beats, every late tick would be one. It does not depend on
-	// the TTL: a hold that is nearly over outlives its validity by any stall. A process that is late at every beat has 50 such
-	// events a second, of 64 bytes each.
+	// stallFrom is the shortest stall that becomes an event; below two beats every late tick would. It does not
+	// depend on the TTL: a hold that is nearly over outlives its validity by any stall. A process that is late at
+	// every beat has 50 such events a second, of 64 bytes each.
 	stallFrom = 2 * beat
 )
 
@@ -50,11 +50,11 @@ func StartPulse(r *Recorder, user history.User, broken func(error)) *Pulse {
 	})
 }
 
-// Watch begins to watch for a process that records by itself: stalled is told of every stall, in ns, and each, unless it is nil, is
-// called at every look.
+// Watch begins to watch for a process that records by itself. stalled gets the length of every stall, in ns. each is
+// called at every look, unless it is nil.
 func Watch(stalled func(gap int64), each func()) *Pulse {
 	p := &Pulse{stop: make(chan struct{}), ended: make(chan struct{})}
-	go p.run(now(), stalled, each) // from here on, whenever the goroutine gets to run
+	go p.run(clock.Mono(), stalled, each) // from here on, whenever the goroutine gets to run
 	return p
 }
 
@@ -68,7 +68,7 @@ func (p *Pulse) run(last int64, stalled func(gap int64), each func()) {
 			stopped = true
 		case <-t.C:
 		}
-		n := now()
+		n := clock.Mono()
 		gap := n - last
 		last = n
 		if gap > p.longest.Load() {

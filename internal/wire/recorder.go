@@ -21,12 +21,6 @@ const (
 	rounds = 8
 )
 
-// monoZero is the moment at which CLOCK_MONOTONIC was zero. time.Since of it reads the clock through the vDSO, which
-// takes a tenth of the system call.
-var monoZero = clock.Time(0)
-
-func now() int64 { return int64(time.Since(monoZero)) }
-
 // Recorder sends the events of one process. It gives each its time and its place under one lock, so that a process's
 // events are in the order of both, and writes them in groups: users who wait for their event share one write. All
 // methods may be called by many goroutines. A nil Recorder records nothing.
@@ -109,8 +103,9 @@ func (r *Recorder) AppendAt(e *history.Event, at int64) Stamp {
 	return Stamp{Seq: e.Seq, Time: e.Time}
 }
 
-// AppendFlushed is Append that returns when the event is in the hands of the operating system. Where that takes long, as with a
-// supervisor that does not read, the user did not run meanwhile, though its process did: that is recorded as a stall too.
+// AppendFlushed is Append that returns when the event is in the hands of the operating system. Where that takes
+// long, as with a supervisor that does not read, the user could not go on although its process ran: that is recorded
+// as a stall too.
 func (r *Recorder) AppendFlushed(e *history.Event) Stamp {
 	if r == nil {
 		return Stamp{}
@@ -132,7 +127,7 @@ func (r *Recorder) Stood(user history.User, ns int64) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	until := now()
+	until := clock.Mono()
 	from := until - ns
 	for _, w := range r.waits { // a user who waits since before that does not run either, and what is on record is not told again
 		if w.since != 0 {
@@ -143,7 +138,8 @@ func (r *Recorder) Stood(user history.User, ns int64) {
 	r.wake()
 }
 
-// still records a stall that ends about now, but for what of it is on record, where that is not too short. The caller holds mu.
+// still records a stall that ends about now, without the part that is on record, unless the rest is too short. The
+// caller holds mu.
 func (r *Recorder) still(user history.User, from, until int64) {
 	from = max(from, r.stood)
 	if gap := until - from; gap > int64(stallFrom) {
@@ -171,7 +167,7 @@ func (r *Recorder) Flush() {
 
 // add stamps and encodes e. The caller holds mu.
 func (r *Recorder) add(e *history.Event) Stamp {
-	t := now()
+	t := clock.Mono()
 	if t < r.last {
 		t = r.last
 	}
@@ -246,7 +242,7 @@ func (r *Recorder) write() {
 	r.spare = b
 	r.written = group
 	r.writing = false
-	r.busy = now()
+	r.busy = clock.Mono()
 	if err != nil {
 		r.err = err
 		r.waiting[(group+1)&1].Broadcast()
@@ -271,7 +267,7 @@ func (r *Recorder) flusher() {
 		case <-r.kick:
 		}
 		r.mu.Lock()
-		if rest := r.busy + int64(gather) - now(); rest > 0 {
+		if rest := r.busy + int64(gather) - clock.Mono(); rest > 0 {
 			r.mu.Unlock()
 			time.Sleep(time.Duration(rest))
 			r.mu.Lock()

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/lockquake/lockquake/history"
+	"github.com/lockquake/lockquake/internal/clock"
 )
 
 // piped returns a recorder that writes to a real pipe, and the pipe's other end.
@@ -243,7 +244,7 @@ func TestAUserBlockedInRecordingStoodStill(t *testing.T) {
 	time.Sleep(2 * stallFrom)
 	rec.Stood(one, int64(stallFrom)+1) // the pulse of the process tells of a shorter stall meanwhile
 	time.Sleep(2 * stallFrom)
-	before := now()
+	before := clock.Mono()
 	close(w.letGo)
 	a, b := <-done, <-done
 	stalls, all := w.stalls(t, rec)
@@ -279,11 +280,11 @@ func TestAWriteThatNobodyWaitsForIsNoStall(t *testing.T) {
 func TestAStallIsRecordedOnce(t *testing.T) {
 	rec, r, end := piped(t)
 	defer r.Close()
-	from := now() - int64(10*stallFrom)
+	from := clock.Mono() - int64(10*stallFrom)
 	rec.Stood(0, int64(10*stallFrom))
 	rec.Stood(0, int64(10*stallFrom))
 	rec.Stood(0, int64(11*stallFrom))
-	until := now()
+	until := clock.Mono()
 	go end()
 	_, events, err := receiveAll(NewDecoder(r))
 	if err != nil {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/lockquake/lockquake/history"
+	"github.com/lockquake/lockquake/internal/clock"
 )
 
 // recorded returns a recorder, and what it has recorded when it is closed.
@@ -33,10 +34,10 @@ func recorded(t *testing.T) (rec *Recorder, events func() []history.Event) {
 func TestStampIsTheEventsOwn(t *testing.T) {
 	rec, events := recorded(t)
 	var stamps []Stamp
-	before := now()
+	before := clock.Mono()
 	for range 100 {
 		for _, record := range []func(*history.Event) Stamp{
-			rec.Append, rec.AppendFlushed, func(e *history.Event) Stamp { return rec.AppendAt(e, now()) },
+			rec.Append, rec.AppendFlushed, func(e *history.Event) Stamp { return rec.AppendAt(e, clock.Mono()) },
 		} {
 			e := history.Event{Kind: history.Acquire, Phase: history.Invoke}
 			s := record(&e)
@@ -62,7 +63,7 @@ func TestStampIsTheEventsOwn(t *testing.T) {
 // TestTimesOfAProcessNeverGoBack records what happened before the last event, and what is stamped while the clock is behind it.
 func TestTimesOfAProcessNeverGoBack(t *testing.T) {
 	rec, events := recorded(t)
-	ahead := now() + int64(time.Hour)
+	ahead := clock.Mono() + int64(time.Hour)
 	rec.AppendAt(&history.Event{Kind: history.Stall}, ahead)
 	rec.AppendAt(&history.Event{Kind: history.Stall}, ahead-int64(time.Minute))
 	rec.Append(&history.Event{Kind: history.Stall})

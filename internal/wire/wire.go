@@ -129,6 +129,8 @@ type Resource struct {
 	Use     string `json:"use"`
 	Address string `json:"address"` // host:port, or the run's id in process
 	Guard   string `json:"guard"`
+	// Password is what the resource asks for; "" where it asks for none.
+	Password string `json:"password,omitempty"`
 }
 
 // Go starts the workload at Time; users must not begin before it.
@@ -157,7 +159,7 @@ const (
 	DoCheck    = "check"
 	DoRead     = "read"
 	DoWrite    = "write"
-	DoArm      = "arm"      // the user's next passage of Point waits there, or its process dies there
+	DoArm      = "arm"      // the next time that it reaches Point, the user waits or its process dies
 	DoContinue = "continue" // let a waiting user go on
 	DoFinal    = "final"    // resource only: the value and number of applied writes of Lock
 	// DoNotifications asks a client, not a user of it, how many notifications of watches have come to it so far.

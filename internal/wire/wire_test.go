@@ -15,6 +15,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/lockquake/lockquake/history"
+	"github.com/lockquake/lockquake/internal/clock"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -295,7 +296,7 @@ func TestStallsThatMatterToAGrantAreRecorded(t *testing.T) {
 		rec, r, end := piped(t)
 		p := &Pulse{stop: make(chan struct{}), ended: make(chan struct{})}
 		close(p.stop)
-		p.run(now()-int64(c.stood), func(gap int64) { rec.Stood(3, gap) }, nil) // as if it had not run so long
+		p.run(clock.Mono()-int64(c.stood), func(gap int64) { rec.Stood(3, gap) }, nil) // as if it had not run so long
 		go end()
 		_, events, err := receiveAll(NewDecoder(r))
 		_ = r.Close()

@@ -3,18 +3,24 @@ package report
 import (
 	"fmt"
 	"slices"
+	"strconv"
 
 	"github.com/lockquake/lockquake/history"
+	"github.com/lockquake/lockquake/results"
 )
 
-// notable is the time (ns) from which on an access is drawn as a slope from when it left its client.
+// notable is the time (ns) that an access must have been under way to be drawn as a slope, from when it left its
+// client.
 const notable = 100_000_000
 
 // maxAccesses bounds the ordinary accesses drawn for one hold.
 const maxAccesses = 4
 
+// accessMarker draws what the resource did for the holders.
+type accessMarker struct{ *story }
+
 // accessMarks adds what the resource did for the holders, at the times of the effects.
-func (s *story) accessMarks() {
+func (s accessMarker) accessMarks() {
 	resource := s.lane(laneResource)
 	if resource < 0 {
 		return
@@ -39,8 +45,8 @@ func (s *story) accessMarks() {
 	}
 }
 
-// keep takes the first and the last of too many.
-func (s *story) keep(ms []mark) []mark {
+// keep takes the first and the last marks where there are too many.
+func (s accessMarker) keep(ms []mark) []mark {
 	if len(ms) <= maxAccesses {
 		return ms
 	}
@@ -50,16 +56,16 @@ func (s *story) keep(ms []mark) []mark {
 }
 
 // access makes the mark of one effect.
-func (s *story) access(e history.Event, h *bar) mark {
+func (s accessMarker) access(e history.Event, h *bar) mark {
 	name, on := s.Lanes[h.Lane].Name, s.which("", e.Lock)
 	m := mark{
-		Time: e.Time, Lane: h.Lane, Kind: markWrite, Label: fmt.Sprintf("write %d%s", e.Value, on), Weight: weightAccess,
-		Say: fmt.Sprintf("%s writes %d%s, and it is applied", name, e.Value, on),
+		Time: e.Time, Lane: h.Lane, Kind: markWrite, Label: "write " + s.value(e.Value) + on, Weight: weightAccess,
+		Say: fmt.Sprintf("%s writes %s%s, and it is applied", name, s.value(e.Value), on),
 	}
 	kind, verb := history.Write, "write"
 	if e.Kind == history.EffectRead {
-		m.Kind, kind, verb, m.Label = markRead, history.Read, "read", fmt.Sprintf("read %d%s", e.Value, on)
-		m.Say, m.Weight = fmt.Sprintf("%s reads %d%s", name, e.Value, on), weightTrifle
+		m.Kind, kind, verb, m.Label = markRead, history.Read, "read", "read "+s.value(e.Value)+on
+		m.Say, m.Weight = fmt.Sprintf("%s reads %s%s", name, s.value(e.Value), on), weightTrifle
 	}
 	late := ""
 	if sent := s.sentAt(e, kind); sent != 0 && e.Time-sent > notable {
@@ -72,28 +78,45 @@ func (s *story) access(e history.Event, h *bar) mark {
 	}
 	switch {
 	case e.Phase != history.Ok:
-		m.Kind, m.Label, m.Weight = markRefused, verb+" refused", weightCrux
+		m.Kind, m.Label, m.Weight = markRefused, verb+" refused", weightHarm
 		m.Say = fmt.Sprintf("the %s of %s%s is refused", verb, name, late)
 		if e.Token != 0 {
 			m.Label = fmt.Sprintf("%s refused: token %d", verb, e.Token)
 		}
-		if seen := s.highestToken(e); seen > e.Token && e.Token != 0 {
-			m.Below = fmt.Sprintf("%d was seen before", seen)
-			m.Say += fmt.Sprintf(": its token is %d, and %d was seen before", e.Token, seen)
+		if r, ok := s.scene.reasonOf(e); ok {
+			short, long := causeWords(r, e)
+			m.Below = short
+			m.Say += ": " + long
+		} else {
+			m.Below = NoReason
+			m.Say += ": " + NoReason
 		}
 	case e.Kind == history.EffectWrite:
 		if after := s.successor(e, h); after != "" {
-			m.Kind, m.Label, m.Below, m.Weight = markStale, "stale "+m.Label, "after "+after, weightCrux
-			m.Say = fmt.Sprintf("the write %d of %s%s is applied after %s: STALE WRITE", e.Value, name, late, after)
+			m.Kind, m.Label, m.Below, m.Weight = markStale, "stale "+m.Label, "after "+after, weightHarm
+			m.Say = fmt.Sprintf("the write %s of %s%s is applied after %s: STALE WRITE", s.value(e.Value), name, late, after)
 		} else if late != "" {
-			m.Say = fmt.Sprintf("the write %d of %s%s is applied", e.Value, name, late)
+			m.Say = fmt.Sprintf("the write %s of %s%s is applied", s.value(e.Value), name, late)
 		}
 	}
 	return m
 }
 
+// value writes what was read or written. Elements of a set and bookings are named by their user and its count.
+func (s accessMarker) value(v int64) string {
+	switch what := s.scene.env.Writes; {
+	case v>>32 < 1:
+		return strconv.FormatInt(v, 10)
+	case what == "elements":
+		return fmt.Sprintf("element %d of user %d", v&0xffffffff, v>>32)
+	case what == "seats":
+		return fmt.Sprintf("booking %d of user %d", v&0xffffffff, v>>32)
+	}
+	return strconv.FormatInt(v, 10)
+}
+
 // sentAt finds when the access that had this effect left its client.
-func (s *story) sentAt(effect history.Event, k history.Kind) int64 {
+func (s accessMarker) sentAt(effect history.Event, k history.Kind) int64 {
 	var sent int64
 	for _, e := range s.scene.events {
 		if e.Kind == k && e.Phase == history.Invoke && e.User == effect.User && e.Grant == effect.Grant && e.Time <= effect.Time {
@@ -103,20 +126,9 @@ func (s *story) sentAt(effect history.Event, k history.Kind) int64 {
 	return sent
 }
 
-// highestToken is the highest token that the resource let pass before the effect.
-func (s *story) highestToken(effect history.Event) uint64 {
-	var seen uint64
-	for _, e := range s.scene.events {
-		if isEffect(e) && e.Phase == history.Ok && e.Lock == effect.Lock && e.Time <= effect.Time {
-			seen = max(seen, e.Token)
-		}
-	}
-	return seen
-}
-
-// successor tells which access of a later holder came before a write, or "" where none did: then the write is not
+// successor returns the access of a later holder that came before a write; "" where none did: then the write is not
 // stale. Later goes by time first, and by a token of the service only where time leaves the order open.
-func (s *story) successor(write history.Event, h *bar) string {
+func (s accessMarker) successor(write history.Event, h *bar) string {
 	last, found := history.Event{}, false
 	for _, e := range s.scene.events {
 		if !isEffect(e) || e.Phase != history.Ok || e.Time >= write.Time || e.Lock != write.Lock {
@@ -135,5 +147,16 @@ func (s *story) successor(write history.Event, h *bar) string {
 	if last.Kind == history.EffectRead {
 		verb = "read"
 	}
-	return fmt.Sprintf("%s %s %d", s.scene.name(last.User), verb, last.Value)
+	return fmt.Sprintf("%s %s %s", s.scene.name(last.User), verb, s.value(last.Value))
+}
+
+// later tells whether hold b certainly comes after hold a.
+func (s accessMarker) later(b, a results.HoldRef) bool {
+	if b.User == a.User && b.Grant == a.Grant {
+		return false
+	}
+	if a.Start < b.Issued {
+		return true
+	}
+	return s.Ordered && b.Start >= a.Issued && b.Token > a.Token && a.Token != 0
 }

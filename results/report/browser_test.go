@@ -66,6 +66,9 @@ func browser(t *testing.T) (context.Context, func() []string) {
 // box is what the page measures of itself.
 type box struct {
 	Wide, Inner   float64
+	High          float64
+	Hint          bool     // that the picture scrolls
+	Cut           []string // words that reach beyond the page and beyond what scrolls
 	Pictures      int
 	Width, Height float64
 	Charts        int
@@ -85,8 +88,14 @@ const measure = `(() => {
     const [a, b] = [boxes[i][1], boxes[j][1]];
     if (a.left < b.right - 1 && b.left < a.right - 1 && a.top < b.bottom - 3 && b.top < a.bottom - 3) overlaps.push(boxes[i][0] + ' | ' + boxes[j][0]);
   }
+  for (const g of svg ? svg.querySelectorAll('rect.lq-group') : []) for (const t of texts) {
+    const [f, b] = [g.getBoundingClientRect(), t.getBoundingClientRect()], mid = (b.left + b.right) / 2;
+    if (t.getAttribute('class') === 'lq-small' && mid > f.left && mid < f.right && b.top > f.top - 2 && b.bottom < f.top + 26 && (b.left < f.left || b.right > f.right)) overlaps.push(t.textContent + ' | its box');
+  }
   for (const [s, b] of boxes) if (b.left < r.left || b.right > r.right || b.bottom > r.bottom) overlaps.push(s + ' | the frame');
-  return {Wide: document.scrollingElement.scrollWidth, Inner: window.innerWidth, Pictures: document.querySelectorAll('svg.lq').length,
+  const cut = [...document.querySelectorAll('h1,h2,h3,p,li,dt,dd,summary')].filter(e => !e.closest('.scroll') && e.getBoundingClientRect().right > window.innerWidth).map(e => e.textContent);
+  const hint = document.querySelector('.hint');
+  return {High: document.scrollingElement.scrollHeight, Hint: !!hint && getComputedStyle(hint).display !== 'none', Cut: cut, Wide: document.scrollingElement.scrollWidth, Inner: window.innerWidth, Pictures: document.querySelectorAll('svg.lq').length,
     Width: r.width, Height: r.height, Charts: document.querySelectorAll('svg.chart').length,
     Headings: [...document.querySelectorAll('h1,h2')].map(h => h.textContent.trim()), Overlaps: overlaps,
     Scheme: getComputedStyle(document.body).backgroundColor};
@@ -115,6 +124,12 @@ func TestReportInABrowser(t *testing.T) {
 				}
 				if hasPicture && (b.Pictures != 1 || b.Width < 300 || b.Height < 300) {
 					t.Errorf("%d pictures of %g x %g px", b.Pictures, b.Width, b.Height)
+				}
+				if b.High > 6000 || len(b.Cut) > 0 {
+					t.Errorf("the page is %g px high, and cut are %q", b.High, b.Cut)
+				}
+				if scrolls := hasPicture && b.Width > b.Inner; scrolls != b.Hint && hasPicture {
+					t.Errorf("a picture of %g px in a window of %g: told to scroll %t", b.Width, b.Inner, b.Hint)
 				}
 				if len(b.Overlaps) > 0 {
 					t.Errorf("labels of the picture lie on each other: %q", b.Overlaps)

@@ -12,7 +12,7 @@ import (
 //go:embed picture.css
 var pictureCSS string
 
-// canvas writes the elements of an SVG file. Labels wait in over until they are laid over everything that was drawn.
+// canvas writes the elements of an SVG file. Labels are collected in over, and drawn on top of everything else.
 type canvas struct {
 	bytes.Buffer
 	over bytes.Buffer
@@ -49,7 +49,7 @@ func (c *canvas) open(w, h float64, title, desc string) {
 	for _, head := range []string{"msg", "access", "stale"} {
 		c.f(`<marker id="lq-a-%s" viewBox="0 0 10 10" refX="9" refY="5" markerUnits="userSpaceOnUse" markerWidth="10" markerHeight="10" orient="auto"><path class="lq-head-%s" d="M0 1L10 5L0 9z"/></marker>`+"\n", head, head)
 	}
-	c.defineTears()
+	c.defineBreaks()
 	c.f("</defs>\n")
 }
 
@@ -86,14 +86,14 @@ func (c *canvas) label(class string, x, y float64, anchor, s string) {
 	fmt.Fprintf(&c.over, `<text class="lq-label%s" x="%s" y="%s" text-anchor="%s">%s</text>`+"\n", class, px(x), px(y), anchor, escape(s))
 }
 
-// lay lays the labels over what was drawn.
-func (c *canvas) lay() {
+// drawLabels puts the labels on top of what was drawn.
+func (c *canvas) drawLabels() {
 	_, _ = c.over.WriteTo(&c.Buffer) // a bytes.Buffer takes everything
 }
 
 func pillWidth(s string) float64 { return 7.4*float64(len(s)) + 24 }
 
-// pill is a text on a rounded ground of its own, centred.
+// pill is a text on a rounded background, centred.
 func (c *canvas) pill(class string, x, y float64, s string) {
 	w := pillWidth(s)
 	fmt.Fprintf(&c.over, `<rect class="%s" x="%s" y="%s" width="%s" height="24" rx="12"/>`+"\n", class, px(x-w/2), px(y-12), px(w))
@@ -106,13 +106,13 @@ func (c *canvas) stop(x, y float64) {
 		px(x), px(y), px(x-4), px(y), px(x+4), px(y))
 }
 
-// tears are the two lengths of a break: across a lane and across the axis.
-var tears = map[string]float64{"lane": bandHalf + 5, "axis": 6}
+// breaks has the two lengths of a break: across a lane and across the axis.
+var breaks = map[string]float64{"lane": bandHalf + 5, "axis": 6}
 
-// defineTears defines a break of each length around the origin: a strip of paper between two waves.
-func (c *canvas) defineTears() {
+// defineBreaks defines a break of each length around the origin: a strip of paper between two waves.
+func (c *canvas) defineBreaks() {
 	for _, name := range []string{"axis", "lane"} {
-		half := tears[name]
+		half := breaks[name]
 		wave := func(y float64) string {
 			return fmt.Sprintf("M%s %sQ%s %s 0 %sT%s %s", px(-half), px(y), px(-half/2), px(y-5), px(y), px(half), px(y))
 		}
@@ -121,7 +121,7 @@ func (c *canvas) defineTears() {
 	}
 }
 
-// tear draws a break.
-func (c *canvas) tear(name string, x, y float64) {
+// drawBreak draws a break.
+func (c *canvas) drawBreak(name string, x, y float64) {
 	c.f(`<use href="#lq-tear-%s" x="%s" y="%s"/>`+"\n", name, px(x), px(y))
 }

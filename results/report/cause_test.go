@@ -1,10 +1,12 @@
 package report
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/lockquake/lockquake/history"
+	"github.com/lockquake/lockquake/results"
 )
 
 // marked returns the time of the mark that says so, 0 for none.
@@ -37,8 +39,8 @@ func TestFaultsStandBeforeWhatTheyCause(t *testing.T) {
 			f.Lead = &history.Lead{Old: "etcd-1", New: "etcd-2", Led: at(5014)}
 		}
 		f.Name, f.Params, f.Peers, s.Marks = want.name, "", []string{"register"}, nil
-		s.scene.faults = []history.Fault{f}
-		s.faultMarks()
+		s.scene.faults = asRead(t, f)
+		faultMarker{s}.faultMarks()
 		began := want.began
 		if want.name == "hold-back" { // it stands at the receiver
 			began = "client-3: " + began
@@ -49,6 +51,34 @@ func TestFaultsStandBeforeWhatTheyCause(t *testing.T) {
 	}
 }
 
+// asRead returns a fault as it is read from an old record of that name.
+func asRead(t *testing.T, f history.Fault) []history.Fault {
+	t.Helper()
+	dir := t.TempDir()
+	f.Traits = nil
+	writeFaults(t, dir, []history.Fault{f})
+	fs, err := results.ReadFaults(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return fs
+}
+
+// TestDeathFollowsTheKill: a client is killed before it is dead, whenever the kill was seen.
+func TestDeathFollowsTheKill(t *testing.T) {
+	s := toldOf(t, pausedRun(t, false))
+	f := s.scene.faults[0]
+	f.Name, f.Start, f.Bit, f.End, f.Undo = "kill", at(5011), at(5014), 0, 0
+	s.scene.faults = asRead(t, f)
+	c, _ := clientNumber(f.Targets[0])
+	s.scene.events = append(s.scene.events, history.Event{Kind: history.Dead, Phase: history.Info, User: history.MakeUser(c, 0), Time: at(5012)})
+	s.Marks = nil
+	faultMarker{s}.faultMarks()
+	if got := marked(s, "killed (SIGKILL)"); got != at(5012)-1 {
+		t.Errorf("killed at %d, want just before %d: %+v", got, at(5012), s.Marks)
+	}
+}
+
 // TestUserGoesOnBeforeWhatItDoes: that a user went on from a point is heard of later than what it did.
 func TestUserGoesOnBeforeWhatItDoes(t *testing.T) {
 	s := toldOf(t, pausedRun(t, false))
@@ -56,12 +86,12 @@ func TestUserGoesOnBeforeWhatItDoes(t *testing.T) {
 		return history.Observation{By: history.ByPoint, Node: "client-3", Fact: "token-checked", Answer: answer, Asked: at(when), Answered: at(when)}
 	}
 	s.scene.seen, s.Marks = []history.Observation{passed("reached", 5005), passed("left", 9014.8)}, nil
-	s.seenMarks()
+	seenMarker{s}.seenMarks()
 	if got := marked(s, "goes on"); got != at(9013.6)-1 {
 		t.Errorf("goes on at %d, want just before the write of %d", got, at(9013.6))
 	}
 	s.scene.seen, s.Marks = []history.Observation{passed("reached", 5005), passed("left", 5006)}, nil
-	s.seenMarks()
+	seenMarker{s}.seenMarks()
 	if got := marked(s, "goes on"); got != at(5006) {
 		t.Errorf("goes on at %d, want %d", got, at(5006))
 	}
@@ -74,7 +104,7 @@ func TestNobodyIsStillInsideWhoCameTooLate(t *testing.T) {
 		s.Holds[i].Ref.Valid = s.Holds[i].Ref.Start - 1
 	}
 	s.Marks = nil
-	s.validityMarks()
+	overlapMarker{s}.validityMarks()
 	if len(s.Marks) == 0 {
 		t.Error("nothing is said of a validity that was over")
 	}
@@ -93,9 +123,27 @@ func TestServersThatShareALaneAreHeard(t *testing.T) {
 		return history.Observation{By: history.ByObserve, Node: "etcd-1", Fact: history.FactHolder + "lock-0", Answer: answer, User: &u, Grant: grant, Asked: at(when), Answered: at(when + 1)}
 	}
 	s.scene.seen, s.Marks = []history.Observation{seen("k1", a.User, a.Grant, 5010), seen("k2", b.User, b.Grant, 7006)}, nil
-	s.seenMarks()
+	seenMarker{s}.seenMarks()
 	want := "etcd-1: the key of " + s.scene.name(a.User) + " is gone: it has that of " + s.scene.name(b.User)
 	if got := marked(s, want); got != at(7007) {
 		t.Errorf("%q is not told: %+v", want, s.Marks)
+	}
+}
+
+// TestWhoAnsweredGranted: a server that has the key, but whose answer never came, is not named among those that granted it.
+func TestWhoAnsweredGranted(t *testing.T) {
+	u := history.MakeUser(0, 0)
+	sc := &scene{reasons: recordedReasons{}}
+	for _, node := range []string{"redlock-1", "redlock-2", "redlock-3"} {
+		sc.seen = append(sc.seen, history.Observation{By: history.ByGrant, Node: node, Fact: history.FactHolder + "lock-0", User: &u, Grant: 1, Asked: 10, Answered: 11})
+	}
+	h := results.HoldRef{User: u, Grant: 1, Start: 5}
+	if got := sc.granters(h); len(got) != 3 {
+		t.Errorf("%q have the key", got)
+	}
+	e := history.Event{Kind: history.Reason, User: u, Op: 1, Code: history.CauseAnsweredBy, Token: 0b101, Value: 3}
+	sc.reasons.observe("client-1", &e)
+	if got := sc.granters(h); !slices.Equal(got, []string{"redlock-1", "redlock-3"}) {
+		t.Errorf("%q granted it", got)
 	}
 }

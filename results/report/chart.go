@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"html/template"
 	"image/color"
+	"math"
 	"regexp"
+	"strconv"
 	"strings"
 
 	"gonum.org/v1/plot"
@@ -99,4 +101,71 @@ func inline(p *plot.Plot, label string) (template.HTML, error) {
 	svg := chartHead.ReplaceAllString(b.String(), "")
 	svg = chartFont.ReplaceAllString(themed.Replace(svg), "")
 	return template.HTML(head + svg), nil
+}
+
+// leastLabels is how many labels an axis has at least: fewer leave a reader to guess.
+const leastLabels = 5
+
+// linearTicks labels a linear axis at the widest round steps that give enough labels.
+var linearTicks = plot.TickerFunc(func(from, to float64) []plot.Tick {
+	if !(to > from) {
+		return nil
+	}
+	power := math.Pow(10, math.Ceil(math.Log10(to-from)))
+	for {
+		for _, m := range []float64{5, 2, 1} {
+			step := power / 10 * m
+			first, last := math.Ceil(from/step-1e-9), math.Floor(to/step+1e-9)
+			if last-first+1 < leastLabels {
+				continue
+			}
+			var ticks []plot.Tick
+			for i := first; i <= last; i++ {
+				ticks = append(ticks, tick(i*step+0)) // no -0
+			}
+			return ticks
+		}
+		power /= 10
+	}
+})
+
+// logTicks labels a logarithmic axis at powers of ten, and between them where these are too few.
+var logTicks = plot.TickerFunc(func(from, to float64) []plot.Tick {
+	var ticks []plot.Tick
+	for _, within := range [][]float64{{1}, {1, 3}, {1, 2, 5}, {1, 2, 3, 5}, {1, 1.5, 2, 3, 5, 7}} {
+		ticks = nil
+		for e := math.Floor(math.Log10(from) + 1e-9); math.Pow(10, e) <= to*1.000001; e++ {
+			for _, m := range within {
+				if v := m * math.Pow(10, e); v >= from*0.999999 && v <= to*1.000001 {
+					ticks = append(ticks, tick(v))
+				}
+			}
+		}
+		if len(ticks) >= leastLabels {
+			break
+		}
+	}
+	return ticks
+})
+
+func tick(v float64) plot.Tick {
+	return plot.Tick{Value: v, Label: strconv.FormatFloat(v, 'g', 6, 64)}
+}
+
+// percentiles labels an axis of 1/(1-quantile).
+func percentiles(deepest float64) plot.ConstantTicks {
+	ticks := plot.ConstantTicks{{Value: 1, Label: "0 %"}, {Value: 2, Label: "50 %"}, {Value: 4, Label: "75 %"}, {Value: 10, Label: "90 %"}}
+	if deepest < 1000 {
+		ticks = append(ticks[:3], plot.Tick{Value: 20.0 / 3, Label: "85 %"}, ticks[3])
+	}
+	label := ""
+	for x := 100.0; x <= deepest*1.001; x *= 10 {
+		text := "99 %"
+		if x > 100 {
+			label += "9"
+			text = "99." + label + " %"
+		}
+		ticks = append(ticks, plot.Tick{Value: x, Label: text})
+	}
+	return ticks
 }

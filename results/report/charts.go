@@ -12,6 +12,7 @@ import (
 	"gonum.org/v1/plot/plotter"
 
 	"github.com/lockquake/lockquake/history"
+	"github.com/lockquake/lockquake/results"
 )
 
 // chart is one figure of the page.
@@ -64,11 +65,11 @@ func charts(s spectrum, t *timeline, faults []history.Fault) ([]chart, error) {
 	return out, nil
 }
 
-// chart shows latency over the percentile, both on logarithmic scales: the tail is what is looked for.
+// chart shows latency over the percentile, both on logarithmic scales, because readers look for the tail.
 func (s spectrum) chart() (chart, error) {
 	p := newPlot("percentile", "latency, ms")
 	low, high, deepest := math.Inf(1), 0.0, 1.0
-	for i, name := range latencyOrder {
+	for i, name := range results.Operations {
 		h := s[name]
 		if h == nil || h.TotalCount() == 0 {
 			continue
@@ -91,7 +92,7 @@ func (s spectrum) chart() (chart, error) {
 	p.X.Min, p.X.Max = 1, max(deepest, 10)
 	logY(p, low, high)
 	svg, err := inline(p, "Latency of acquire, hold, release and handoff in ms by percentile, on logarithmic scales; the table of latencies has the figures.")
-	return chart{"Latency spectrum", "To the right lies the tail, up to the worst case: every decade is ten times rarer.", entries(nil, latencyOrder...), svg}, err
+	return chart{"Latency spectrum", "To the right lies the tail, up to the worst case: every decade is ten times rarer.", entries(nil, results.Operations...), svg}, err
 }
 
 // leastMS is the lowest latency on a logarithmic axis, in ms.
@@ -108,33 +109,7 @@ func logY(p *plot.Plot, low, high float64) {
 	if p.Y.Max <= p.Y.Min {
 		p.Y.Max = p.Y.Min * 10
 	}
-	p.Y.Tick.Marker = plot.TickerFunc(func(from, to float64) []plot.Tick {
-		ticks := plot.LogTicks{}.Ticks(from, to)
-		for i := range ticks {
-			if v := ticks[i].Value; ticks[i].Label != "" {
-				ticks[i].Label = strconv.FormatFloat(v, 'g', -1, 64)
-			}
-		}
-		return ticks
-	})
-}
-
-// percentiles labels an axis of 1/(1-quantile).
-func percentiles(deepest float64) plot.ConstantTicks {
-	ticks := plot.ConstantTicks{{Value: 1, Label: "0 %"}, {Value: 2, Label: "50 %"}}
-	label := "9"
-	for x := 10.0; x <= max(deepest, 10)*1.001; x *= 10 {
-		text := "90 %"
-		switch {
-		case x == 100:
-			text = "99 %"
-		case x > 100:
-			label += "9"
-			text = "99." + label[1:] + " %"
-		}
-		ticks = append(ticks, plot.Tick{Value: x, Label: text})
-	}
-	return ticks
+	p.Y.Tick.Marker = logTicks
 }
 
 // bands are the times of the faults that bit.
@@ -142,7 +117,7 @@ func (t *timeline) bands(faults []history.Fault) []span {
 	var out []span
 	whole := float64(int64(len(t.grants))*t.width) / 1e9
 	for _, f := range faults {
-		if f.Receipt.Status == history.NotInstalled || f.Name == "noop" {
+		if f.Receipt.Status == history.NotInstalled || f.Traits.Idle {
 			continue
 		}
 		s := span{float64(f.Start-t.start) / 1e9, whole}
@@ -201,6 +176,7 @@ func (t *timeline) latencyChart(bands []span) (chart, error) {
 	}
 	p.X.Min, p.X.Max = 0, float64(int64(len(t.grants))*t.width)/1e9
 	p.Y.Min, p.Y.Max = low, high
+	p.X.Tick.Marker = linearTicks
 	svg, err := inline(p, "Median and worst acquire latency in ms over the run's time, faults shaded.")
 	caption := "By the time of the grant, in steps of " + duration(t.width) + "; where the line is broken nobody got a lock."
 	return chart{"Acquire latency over time", caption, entries(bands, "median", "worst"), svg}, err
@@ -222,6 +198,7 @@ func (t *timeline) grantsChart(bands []span) (chart, error) {
 	}
 	p.X.Min, p.X.Max = 0, float64(int64(len(t.grants))*t.width)/1e9
 	p.Y.Min, p.Y.Max = 0, high
+	p.X.Tick.Marker, p.Y.Tick.Marker = linearTicks, linearTicks
 	svg, err := inline(p, "Number of grants in each "+duration(t.width)+" of the run, faults shaded.")
 	return chart{"Grants over time", "In steps of " + duration(t.width) + "; at zero nobody got a lock.", entries(bands, "grants"), svg}, err
 }

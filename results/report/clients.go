@@ -23,6 +23,8 @@ func clientLines(r results.Report) []string {
 	return out
 }
 
+const notOurs = ", which is not lockquake's own: its lock is what it made of the one that was asked for"
+
 func clientLine(c results.Client, program string) string {
 	var libraries []string
 	for _, module := range slices.Sorted(maps.Keys(c.Libraries)) {
@@ -40,7 +42,7 @@ func clientLine(c results.Client, program string) string {
 		line += ", run from " + program
 	}
 	if c.Foreign {
-		line += ", which is not lockquake's own: its lock is what it made of the one that was asked for"
+		line += notOurs
 	}
 	return line
 }

@@ -38,7 +38,7 @@ func TestTheTextSaysWhoWasJudged(t *testing.T) {
 	t.Parallel()
 	r := results.Report{Clients: []results.ReportClient{{Client: results.Client{Process: "lockquake client", Software: "a9cc773"}}}}
 	var b strings.Builder
-	if err := Text(&b, r); err != nil {
+	if err := Text(&b, r, Whole()); err != nil {
 		t.Fatal(err)
 	}
 	if !strings.Contains(b.String(), "\nclient  lockquake client a9cc773\n") {

@@ -13,8 +13,8 @@ import (
 // maxLines is how many lines an explanation has at most, beside its first and its last.
 const maxLines = 10
 
-// Explain tells what happened in a run in about ten lines of plain words: what the picture shows, in the order of time. All of
-// it is from the run's own events, faults and observations. Where there is nothing to tell it says so.
+// Explain tells what happened in a run in about ten lines of plain words: what the picture shows, in the order of
+// time. It uses only the run's own events, faults and observations. Where there is nothing to tell it says so.
 func Explain(w io.Writer, dir string, r results.Report) error {
 	env, err := results.ReadEnv(dir)
 	if err != nil {

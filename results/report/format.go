@@ -9,15 +9,15 @@ import (
 func duration(ns int64) string {
 	switch abs := max(ns, -ns); {
 	case abs < 1_000_000:
-		return figures(float64(ns)/1e3) + " µs"
+		return Figures(float64(ns)/1e3) + " µs"
 	case abs < 1_000_000_000:
-		return figures(float64(ns)/1e6) + " ms"
+		return Figures(float64(ns)/1e6) + " ms"
 	}
-	return figures(float64(ns)/1e9) + " s"
+	return Figures(float64(ns)/1e9) + " s"
 }
 
-// figures writes a number with some decimals where it is small, and as a whole number from 1000 on.
-func figures(f float64) string {
+// Figures writes a number with some decimals where it is small, and as a whole number from 1000 on.
+func Figures(f float64) string {
 	switch abs := max(f, -f); {
 	case f == float64(int64(f)) || abs >= 1000:
 		return strconv.FormatFloat(f, 'f', 0, 64)
@@ -27,6 +27,12 @@ func figures(f float64) string {
 		return strconv.FormatFloat(f, 'f', 2, 64)
 	}
 	return strconv.FormatFloat(f, 'f', 3, 64)
+}
+
+// capital begins a sentence.
+func capital(text string) string {
+	n := min(1, len(text))
+	return strings.ToUpper(text[:n]) + text[n:]
 }
 
 // count writes a whole number with spaces between thousands.
@@ -58,10 +64,10 @@ func measured(f *float64) string {
 	if f == nil {
 		return notJudged
 	}
-	return figures(*f)
+	return Figures(*f)
 }
 
-// exact writes a figure that an expectation was held against: nothing that decided is rounded away.
+// exact writes a figure that an expectation was held against, without rounding, because it decided.
 func exact(f *float64) string {
 	if f == nil {
 		return notJudged

@@ -8,33 +8,38 @@ import (
 	"github.com/lockquake/lockquake/history"
 )
 
-// handoff is one: from a holder's release to the next one's grant, and how many users had asked by then and had no answer.
+// handoff is the time from a holder's release to the next one's grant, with those who had asked by then and had no
+// answer.
 type handoff struct {
-	last, next history.Event // the grants
-	released   int64         // ns
-	waiting    int
+	last, next history.Event   // the grants
+	released   int64           // ns
+	waiting    int             // acquires without an answer by then
+	asked      []history.Event // the first of them
 }
+
+// maxWaiters is how many of those who wait have a lane of their own.
+const maxWaiters = 4
 
 func (h handoff) long() int64 { return h.next.Time - h.released }
 
 // handoffs finds those of a run.
 type handoffs struct {
-	asked   map[uint16]int        // by lock: acquires without an answer
-	held    map[key]history.Event // grants that nobody began to release
-	pending map[uint16]*handoff   // by lock: a release that no grant has followed yet
+	asked   map[uint16][]history.Event // by lock: acquires without an answer
+	held    map[key]history.Event      // grants that nobody began to release
+	pending map[uint16]*handoff        // by lock: a release that no grant has followed yet
 	all     []handoff
 }
 
 func newHandoffs() *handoffs {
-	return &handoffs{asked: map[uint16]int{}, held: map[key]history.Event{}, pending: map[uint16]*handoff{}}
+	return &handoffs{asked: map[uint16][]history.Event{}, held: map[key]history.Event{}, pending: map[uint16]*handoff{}}
 }
 
 func (x *handoffs) observe(e *history.Event) {
 	switch {
 	case e.Kind == history.Acquire && e.Phase == history.Invoke:
-		x.asked[e.Lock]++
+		x.asked[e.Lock] = append(x.asked[e.Lock], *e)
 	case e.Kind == history.Acquire:
-		x.asked[e.Lock]--
+		x.asked[e.Lock] = slices.DeleteFunc(x.asked[e.Lock], func(a history.Event) bool { return a.User == e.User && a.Op == e.Op })
 		if e.Phase != history.Ok {
 			return
 		}
@@ -47,14 +52,17 @@ func (x *handoffs) observe(e *history.Event) {
 	case e.Kind == history.Release && e.Phase == history.Invoke:
 		of := key{e.User, e.Grant}
 		if g, ok := x.held[of]; ok {
-			x.pending[e.Lock] = &handoff{last: g, released: e.Time, waiting: x.asked[e.Lock]}
+			if waiting := x.asked[e.Lock]; len(waiting) > 0 {
+				first := slices.Clone(waiting[:min(len(waiting), maxWaiters+1)]) // one of them may be the next holder
+				x.pending[e.Lock] = &handoff{last: g, released: e.Time, waiting: len(waiting), asked: first}
+			}
 			delete(x.held, of)
 		}
 	}
 }
 
-// crowded makes the scene of a lock that nothing happens to but that many want: one handoff, of the length that lies in the middle of all.
-func (sc *scene) crowded(dir string) error {
+// handoffScene makes the scene of a lock that many want and that nothing happens to: the handoff of median length.
+func (sc *scene) handoffScene(dir string) error {
 	x := newHandoffs()
 	if err := sc.scan(dir, x.observe); err != nil || len(x.all) == 0 {
 		return err
@@ -62,7 +70,16 @@ func (sc *scene) crowded(dir string) error {
 	slices.SortStableFunc(x.all, func(a, b handoff) int { return cmp.Compare(a.long(), b.long()) })
 	h := x.all[len(x.all)/2]
 	sc.handoff = &h
-	return sc.grants(dir, &h.last, &h.next)
+	if err := sc.grants(dir, &h.last, &h.next); err != nil {
+		return err
+	}
+	for _, a := range h.asked {
+		if len(sc.users) < 2+maxWaiters && !slices.Contains(sc.users, a.User) {
+			sc.users, sc.events = append(sc.users, a.User), append(sc.events, a)
+		}
+	}
+	slices.SortStableFunc(sc.events, func(a, b history.Event) int { return cmp.Compare(a.Time, b.Time) })
+	return nil
 }
 
 // waitMark adds who waits while a handoff is made, and what one costs.

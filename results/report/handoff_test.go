@@ -1,6 +1,7 @@
 package report
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -32,7 +33,10 @@ func TestAHandoffIsDrawn(t *testing.T) {
 	if h == nil || h.released != at(300) || h.next.Time != at(320) || h.waiting != 2 {
 		t.Fatalf("%+v", h)
 	}
-	if len(told.Holds) != 2 || told.Lanes[0].Name != "client-1" && told.Lanes[0].Name != "client-2" {
+	if waits := slices.IndexFunc(told.Marks, func(m mark) bool { return m.Label == "acquire, and waits" }); waits < 0 || len(told.Lanes) != 4 {
+		t.Errorf("who waits is not drawn: %+v", told.Lanes)
+	}
+	if len(told.Holds) != 2 || told.Lanes[0].Name != "client-1/2" {
 		t.Errorf("%d holds, %+v", len(told.Holds), told.Lanes)
 	}
 	text := strings.Join(told.explain(), "\n")

@@ -12,9 +12,11 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/lockquake/lockquake/history"
 	"github.com/lockquake/lockquake/results"
+	"github.com/lockquake/lockquake/results/checkers"
 )
 
 //go:embed report.html.tmpl
@@ -37,10 +39,16 @@ type pageData struct {
 	Picture   template.HTML
 	Title     string   // of the picture
 	Told      []string // the same in words
+	Top       *chart   // in the place of a picture
 	Charts    []chart
 	Missing   []string
+	Sentence  string // beside the verdict
+	Headlines []pair
+	Notes     []string // what the lock says of its figures
+	Outage    string   // how long which locks could not be taken, and why
 	Cards     []card
-	Measured  []pair
+	Quiet     []quantity
+	Measured  []quantity
 	Latencies []latencyRow
 	Phases    []phase
 	Facts     []facts
@@ -51,10 +59,13 @@ type pageData struct {
 type card struct {
 	Name, Doc string
 	Value     string
-	Tone      string // class: "bad", "warn", "some", "zero" or "none"
+	Tone      string // class: a results.Tone, "zero" or "none"
 }
 
 type pair struct{ Name, Value string }
+
+// quantity is a figure with what it means.
+type quantity struct{ Name, Value, Doc string }
 
 type latencyRow struct {
 	Name string
@@ -88,8 +99,12 @@ var (
 // page writes report.html.
 func page(dir string, r results.Report, m material) error {
 	d := pageData{
-		Report: r, Env: m.env, CSS: template.CSS(pageCSS), Charts: m.charts, Missing: m.missing, Cards: cards(r),
+		Report: r, Env: m.env, CSS: template.CSS(pageCSS), Charts: m.charts, Missing: m.missing, Sentence: sentence(r), Headlines: headlines(r), Outage: outage(r), Notes: notes(r, m.env),
 		Latencies: latencyRows(r.Latency), Facts: environment(m.env, r), Who: clientLines(r),
+	}
+	d.Cards, d.Quiet = cards(r)
+	if n := len(d.Charts); m.svg == nil && n > 0 {
+		d.Top, d.Charts = &d.Charts[n-1], d.Charts[:n-1]
 	}
 	if m.svg != nil {
 		svg := string(svgHead.ReplaceAll(m.svg, nil))
@@ -98,14 +113,18 @@ func page(dir string, r results.Report, m material) error {
 		d.Picture = template.HTML(svg[:head[0]] + ">" + svg[head[1]:])
 		d.Title, d.Told = m.told.Title, m.told.explain()[1:]
 	}
+	about := quantities()
 	for _, n := range measureNames(r) {
-		d.Measured = append(d.Measured, pair{n, measured(r.Measures[n])})
+		d.Measured = append(d.Measured, quantity{n, measured(r.Measures[n]), plain(about[n].Doc)})
 	}
 	for _, p := range r.Phases {
 		d.Phases = append(d.Phases, phase{p.Name, fmt.Sprintf("%.0f", p.FromMS), fmt.Sprintf("%.0f", p.ToMS), latencyRows(p.Latency)})
 	}
 	for _, f := range r.Findings {
 		for _, w := range f.Witnesses {
+			if w.Kind == checkers.KindUnavailability {
+				continue // it is told at the top
+			}
 			d.Witnesses = append(d.Witnesses, viewWitness(w, m.env.Start))
 		}
 	}
@@ -118,46 +137,114 @@ func page(dir string, r results.Report, m material) error {
 	return os.WriteFile(filepath.Join(dir, results.FileReport), out, 0o644)
 }
 
-// countDocs says what each count means, in a few words.
-var countDocs = map[string]string{
-	"double_grants":            "two users held the lock, both within their validity: the lock broke its promise",
-	"overlapping_holds":        "two users were inside at once, at least one past its validity",
-	"stale_writes":             "the resource applied a write of a holder after its successor had been there",
-	"fence_saves":              "the resource refused such an access by its token",
-	"lost_updates":             "acknowledged writes missing at the end",
-	"lost_elements":            "acknowledged elements missing from their set at the end",
-	"units_oversold":           "units sold that were not there",
-	"double_bookings":          "acknowledged bookings of a seat that somebody else has at the end",
-	"accounts_off":             "accounts that do not hold what was acknowledged for them",
-	"sum_off":                  "by how much the sum over all accounts is off",
-	"token_regressions":        "a later grant with a lower or equal token",
-	"foreign_releases":         "a user freed a lock that another one held, and was missed",
-	"acknowledged_writes_lost": "grants that the service had acknowledged, and had no more though their time was not over",
-	"stuck_locks":              "users asked, nobody held it, and nobody got it in time",
-}
-
-func cards(r results.Report) []card {
-	var out []card
+// cards are the counts that mean something by themselves. Others that are above zero, or null, are listed with their
+// meaning.
+func cards(r results.Report) (out []card, quiet []quantity) {
+	about := quantities()
 	for _, n := range countNames(r) {
-		c := card{Name: words(n), Doc: countDocs[n], Value: judged(r.Counts[n]), Tone: "zero"}
-		switch v := r.Counts[n]; {
+		c, v := card{Name: words(n), Doc: plain(about[n].Doc), Value: judged(r.Counts[n]), Tone: "zero"}, r.Counts[n]
+		switch {
+		case about[n].Tone == results.Quiet:
+			if v != nil && *v > 0 {
+				quiet = append(quiet, quantity{n, judged(v), c.Doc})
+			}
+			continue
 		case v == nil:
 			c.Tone = "none"
-		case *v > 0 && n == "fence_saves":
-			c.Tone = "some"
-		case *v > 0 && n == "overlapping_holds":
-			c.Tone = "warn"
 		case *v > 0:
-			c.Tone = "bad"
+			c.Tone = string(about[n].Tone)
+		}
+		if late := r.Counts["outlived_holds"]; n == "overlapping_holds" && v != nil && *v > 0 && late != nil {
+			c.Value, c.Name = count(*late), plural(*late, "holder")+" outlived the grant"
+			c.Doc = count(*v) + " overlapping holds: " + c.Doc
 		}
 		out = append(out, c)
+	}
+	return out, quiet
+}
+
+func plural(n int64, word string) string {
+	if n == 1 {
+		return word
+	}
+	return word + "s"
+}
+
+// quantities are all counts and measures by name.
+var quantities = sync.OnceValue(func() map[string]results.Quantity {
+	all := map[string]results.Quantity{}
+	for _, q := range checkers.All().Quantities() {
+		all[q.Name] = q
+	}
+	return all
+})
+
+var markup = regexp.MustCompile("[`*]|\\[([^]]*)\\]\\([^)]*\\)")
+
+// plain takes the Markdown out of a text.
+func plain(text string) string { return markup.ReplaceAllString(text, "$1") }
+
+// broken lists the counts above zero whose tone is one of those given.
+func broken(r results.Report, tones ...results.Tone) []string {
+	var out []string
+	about := quantities()
+	for _, n := range countNames(r) {
+		if v := r.Counts[n]; v != nil && *v > 0 && slices.Contains(tones, about[n].Tone) {
+			out = append(out, count(*v)+" "+words(n))
+		}
 	}
 	return out
 }
 
+// sentence says what the verdict means beside what was found.
+func sentence(r results.Report) string {
+	switch r.Verdict {
+	case results.Pass:
+		if len(broken(r, results.Violation, results.Doubtful)) > 0 {
+			return "PASS: the run found what it was to show."
+		}
+		return "PASS: nothing was found that must not be, and the run could have found it."
+	case results.Fail:
+		return "FAIL: an expectation was not met."
+	}
+	return "UNKNOWN: the run proves nothing, for the reasons below."
+}
+
+// notes are what the lock says of the figures of this run.
+func notes(r results.Report, env results.Env) []string {
+	var out []string
+	for _, n := range env.Notes {
+		if v := r.Measures[n.Measure]; v != nil && *v >= n.Least && *v <= n.Most {
+			out = append(out, n.Text)
+		}
+	}
+	return out
+}
+
+// headlines are the figures that most readers come for.
+func headlines(r results.Report) []pair {
+	out := []pair{{"grants a second", measured(r.Measures["throughput_per_s"])}}
+	if n := r.Measures["offered_per_s"]; n != nil {
+		out = append(out, pair{"offered a second", measured(n)})
+	}
+	for _, q := range []string{"p50", "p99"} {
+		if v := r.Measures["acquire_"+q+"_ms"]; v != nil {
+			out = append(out, pair{"acquire " + q, Figures(*v) + " ms"})
+		}
+	}
+	if v := r.Measures["unavailability_ms_max"]; v != nil {
+		out = append(out, pair{"without a lock, at most", duration(int64(*v * 1e6))})
+	}
+	found := broken(r, results.Violation)
+	if len(found) == 0 {
+		found = []string{"none found"}
+	}
+	return append(out, pair{"violations", strings.Join(found, ", ")})
+}
+
 func latencyRows(m map[string]results.Quantiles) []latencyRow {
 	var out []latencyRow
-	for _, n := range order(m, latencyOrder) {
+	for _, n := range order(m, results.Operations) {
 		out = append(out, latencyRow{n, m[n]})
 	}
 	return out

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
+	"gonum.org/v1/plot"
 
 	"github.com/lockquake/lockquake/history"
 	"github.com/lockquake/lockquake/results"
@@ -96,7 +97,7 @@ func TestSpectrumIsTheSumOfTheLogs(t *testing.T) {
 	s := healthyRun(t)
 	got, err := readSpectrum(s.dir)
 	must(t, err)
-	for _, op := range latencyOrder {
+	for _, op := range results.Operations {
 		if n := got[op].TotalCount(); n != 402 {
 			t.Errorf("%s has %d samples, want 402", op, n)
 		}
@@ -117,5 +118,82 @@ func TestSpectrumOfNoTime(t *testing.T) {
 	must(t, some.RecordValue(5*ms))
 	if _, err := (spectrum{"hold": some, "handoff": none}).chart(); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestRedIsForViolations: what proves nothing is listed with what it means, and a pass over what was demanded says so.
+func TestRedIsForViolations(t *testing.T) {
+	r := results.Report{Verdict: results.Pass, Counts: map[string]*int64{
+		"double_grants": ptr(int64(0)), "possible_overlaps": ptr(int64(24120)), "false_refusals": ptr(int64(3)), "own_stalls": ptr(int64(1)),
+		"unordered_effects": ptr(int64(0)), "stale_writes": nil,
+	}}
+	all, quiet := cards(r)
+	for _, c := range all {
+		if c.Tone != "zero" && c.Tone != "none" {
+			t.Errorf("%+v", c)
+		}
+	}
+	if len(quiet) != 3 || quiet[2].Value != "24 120" || quiet[2].Doc == "" {
+		t.Errorf("%+v", quiet)
+	}
+	if s := sentence(r); !strings.HasPrefix(s, "PASS: nothing was found") {
+		t.Error(s)
+	}
+	r.Counts["stale_writes"], r.Counts["overlapping_holds"], r.Counts["outlived_holds"] = ptr(int64(2)), ptr(int64(104)), ptr(int64(2))
+	all, _ = cards(r)
+	if c := all[1]; c.Value != "2" || c.Name != "holders outlived the grant" || !strings.HasPrefix(c.Doc, "104 overlapping holds") || c.Tone != "doubtful" {
+		t.Errorf("%+v", c)
+	}
+	if c := all[2]; c.Tone != "violation" {
+		t.Errorf("%+v", c)
+	}
+	if s := sentence(r); s != "PASS: the run found what it was to show." {
+		t.Error(s)
+	}
+}
+
+// TestAxesHaveLabels: an axis has five labels at least, whatever it spans.
+func TestAxesHaveLabels(t *testing.T) {
+	labels := func(ticks []plot.Tick) (n int) {
+		for _, k := range ticks {
+			if k.Label != "" {
+				n++
+			}
+		}
+		return n
+	}
+	for _, to := range []float64{0.2, 1, 2.9, 3, 10, 33, 1e5} {
+		if n := labels(linearTicks(0, to)); n < leastLabels || n > 12 {
+			t.Errorf("%d labels from 0 to %g", n, to)
+		}
+	}
+	for _, d := range [][2]float64{{1, 10}, {0.1, 10}, {1e-4, 1e4}, {10, 1000}} {
+		if n := labels(logTicks(d[0], d[1])); n < leastLabels || n > 14 {
+			t.Errorf("%d labels from %g to %g", n, d[0], d[1])
+		}
+	}
+	for _, deepest := range []float64{1, 30, 999, 1e4, 1e6} {
+		within := 0
+		for _, k := range percentiles(deepest) {
+			if k.Value <= max(deepest, 10) {
+				within++
+			}
+		}
+		if within < leastLabels {
+			t.Errorf("%d labels up to 1/%g", within, deepest)
+		}
+	}
+}
+
+// TestNotesOfTheLock: what a lock says of a figure is shown where the figure is such.
+func TestNotesOfTheLock(t *testing.T) {
+	env := results.Env{Notes: []results.Note{{Measure: "handoff_p50_ms", Least: 80, Most: 130, Text: "so it is"}}}
+	for v, want := range map[float64]int{79: 0, 80: 1, 100: 1, 130: 1, 131: 0} {
+		if got := notes(results.Report{Measures: map[string]*float64{"handoff_p50_ms": &v}}, env); len(got) != want {
+			t.Errorf("%g ms: %q", v, got)
+		}
+	}
+	if got := notes(results.Report{Measures: map[string]*float64{"handoff_p50_ms": nil}}, env); len(got) != 0 {
+		t.Errorf("%q", got)
 	}
 }

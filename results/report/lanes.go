@@ -11,8 +11,9 @@ import (
 	"github.com/lockquake/lockquake/results"
 )
 
-// lanes puts the first user to the left, the lock service and the resource in the middle, so that no arrow crosses a hold of the two that
-// matter most, and everybody else to the right. Of the service's servers those have a lane that played a part of their own.
+// lanes puts the first user to the left, the lock service and the resource in the middle, and everybody else to the
+// right, so that no arrow crosses a hold of the two that matter most. A server has a lane of its own where it did
+// something of its own.
 func (s *story) lanes() {
 	sc := s.scene
 	nodes := sc.nodes()
@@ -37,15 +38,15 @@ func (s *story) lanes() {
 	}
 }
 
-// touched tells whether the resource played a part: somebody read or wrote there, or a fault hit it.
+// touched tells whether the resource was involved: somebody read or wrote there, or a fault hit it.
 func (sc *scene) touched() bool {
 	return slices.ContainsFunc(sc.events, isEffect) || slices.ContainsFunc(sc.faults, func(f history.Fault) bool {
 		return slices.ContainsFunc(f.Targets, sc.isResource)
 	})
 }
 
-// nodes lists the servers that played a part of their own: a fault hit them, they took the lead, they granted what is drawn, or they took
-// writes when they were asked all the time.
+// nodes lists the servers that need a lane: a fault hit them, they took the lead, they granted what is drawn, or
+// they took writes when they were asked all the time.
 func (sc *scene) nodes() []string {
 	var out, keepers []string
 	for _, o := range sc.seen {
@@ -107,17 +108,11 @@ func (sc *scene) span() (from, to int64) {
 	if len(sc.events) == 0 {
 		return 0, 0
 	}
-	return sc.events[0].Time, max(sc.events[len(sc.events)-1].Time, sc.gap[1])
-}
-
-// isServer tells whether a node is one of the lock service.
-func (sc *scene) isServer(node string) bool {
-	return !strings.HasPrefix(node, "client-") && !sc.isResource(node)
-}
-
-// isResource tells whether a node is one of what the lock protects.
-func (sc *scene) isResource(node string) bool {
-	return slices.Contains(sc.env.ResourceNodes, node) || len(sc.env.ResourceNodes) == 0 && sc.env.Resource != "" && strings.HasPrefix(node, sc.env.Resource)
+	last := sc.events[len(sc.events)-1].Time
+	if sc.gap != nil {
+		last = max(last, sc.gap.To)
+	}
+	return sc.events[0].Time, last
 }
 
 // granters lists the servers that had a grant right after it was given, but for the replicas that copied it.
@@ -132,10 +127,31 @@ func (sc *scene) granters(h results.HoldRef) []string {
 		}
 	}
 	slices.SortFunc(out, byNumber)
+	return sc.answered(h, out)
+}
+
+// answered leaves out the servers whose answers never reached the client, where the lock recorded which ones did.
+func (sc *scene) answered(h results.HoldRef, keepers []string) []string {
+	r, ok := sc.reasons[reasonKey{true, h.User, h.Grant}]
+	if !ok || r.Code != history.CauseAnsweredBy {
+		return keepers
+	}
+	var all, out []string
+	for _, o := range sc.seen {
+		if o.By == history.ByGrant && !slices.Contains(all, o.Node) {
+			all = append(all, o.Node)
+		}
+	}
+	slices.SortFunc(all, byNumber)
+	for i, node := range all {
+		if int64(len(all)) == r.Value && i < 64 && r.Token&(1<<i) != 0 {
+			out = append(out, node)
+		}
+	}
 	return out
 }
 
-// first tells whether an answer about a grant was asked for on the grant's own account: a later grant's asks every server anew.
+// first tells whether a server was asked because of this very grant: a later grant asks every server anew.
 func (sc *scene) first(o history.Observation) bool {
 	return !slices.ContainsFunc(sc.seen, func(p history.Observation) bool {
 		return p.By == history.ByGrant && p.User != nil && *p.User == *o.User && p.Grant == o.Grant && p.Step < o.Step
@@ -169,7 +185,8 @@ func (s *story) lane(k laneKind) int {
 	return slices.IndexFunc(s.Lanes, func(l lane) bool { return l.Kind == k })
 }
 
-// service is where a message to the lock service goes of which nobody knows which server took it: to the one there is, else to all together.
+// service is the lane of messages to the lock service where nobody knows which server took them: the only one, or
+// the whole group.
 func (s *story) service() int {
 	if l := s.lane(laneService); l >= 0 {
 		return l

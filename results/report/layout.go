@@ -41,7 +41,7 @@ type gap struct {
 	Label string
 }
 
-// layout is a story with every place settled. It is pure: the same story gives the same layout.
+// layout is a story with the coordinates of everything. It is pure: the same story gives the same layout.
 type layout struct {
 	*story
 	W, H   float64
@@ -56,8 +56,8 @@ type layout struct {
 	Bottom float64 // y of the end of the lanes
 }
 
-// place settles where everything is drawn. Every mark gets a row of its own, in the order of time, so that no two
-// labels can meet; the distance of two rows grows with the logarithm of the time between them.
+// place decides where everything is drawn. Every mark gets a row of its own, in the order of time, so that no two
+// labels can meet. The distance of two rows grows with the logarithm of the time between them.
 func place(s *story) *layout {
 	l := &layout{story: s}
 	l.columns()
@@ -81,7 +81,7 @@ func place(s *story) *layout {
 	return l
 }
 
-// cut says how long a stretch is that is cut out, in whole milliseconds or with two decimals.
+// cut says how long the stretch is that a break leaves out, in whole milliseconds or with two decimals.
 func cut(ns int64) string {
 	if ns < 1_000_000_000 {
 		return strconv.FormatInt(ns/1_000_000, 10) + " ms"
@@ -89,7 +89,7 @@ func cut(ns int64) string {
 	return strconv.FormatFloat(float64(ns)/1e9, 'f', 2, 64) + " s"
 }
 
-// columns settles the lanes: servers stand close together, and what is left of the least width widens all gaps alike.
+// columns places the lanes: servers stand close together, and the rest of the least width widens all gaps alike.
 func (l *layout) columns() {
 	nodes := 0
 	for _, lane := range l.Lanes {

@@ -20,7 +20,7 @@ func TestALongStoryIsNotDrawnWhole(t *testing.T) {
 		r.Findings = []results.Finding{{Checker: "exclusion", Verdict: results.Violated, Witnesses: []results.Witness{{
 			Kind: "overlapping_hold", Lock: "lock-0", From: at(6), To: at(90), Holds: []results.HoldRef{a.ref},
 		}}}}
-		sc, err := stage(dir, r, w.env)
+		sc, err := newScene(dir, r, w.env)
 		if err != nil || sc == nil || sc.whole != whole || len(sc.events) > maxStory {
 			t.Errorf("%d cycles: %v, a scene %t, of the whole story %t", cycles, err, sc != nil, sc != nil && sc.whole)
 		}
@@ -41,7 +41,7 @@ func TestTheMiddleOfALongHoldIsNotDrawn(t *testing.T) {
 	r.Findings = []results.Finding{{Checker: "stale", Verdict: results.Violated, Witnesses: []results.Witness{{
 		Kind: "overlapping_hold", Lock: "lock-0", From: at(2), To: at(5001), Holds: []results.HoldRef{a.ref},
 	}}}}
-	sc, err := stage(dir, r, w.env)
+	sc, err := newScene(dir, r, w.env)
 	if err != nil || sc == nil {
 		t.Fatal(sc != nil, err)
 	}

@@ -10,35 +10,32 @@ import (
 	"github.com/lockquake/lockquake/results"
 )
 
-var matrixColumns = []struct{ head, count string }{
-	{"double grants", "double_grants"},
-	{"overlapping holds", "overlapping_holds"},
-	{"stale writes", "stale_writes"},
-	{"fence saves", "fence_saves"},
-	{"stuck", "stuck_locks"},
-}
+// matrixColumns are the counts that have a column.
+var matrixColumns = slices.DeleteFunc(foremost(func(k results.CheckerKind) []results.Quantity { return k.Counts }),
+	func(q results.Quantity) bool { return q.Column == "" })
 
-// Matrix writes one row for each scenario among several runs: what was found, and the verdict. Of one that was run more than once, the
-// row has the sums, in how many runs there was anything, and in how many the expectations were met. Below the table stands why a
-// run did not pass.
+// Matrix writes one row for each of several scenarios: what was found, and the verdict. The row of a scenario that
+// ran several times has the sums, the number of runs that found anything, and the number that met the expectations.
+// Below the table are the reasons of runs that did not pass.
 func Matrix(w io.Writer, rs []results.Report, opts ...Option) error {
 	st := newStyle(opts)
 	rows := [][]string{{"scenario"}}
 	for _, c := range matrixColumns {
-		rows[0] = append(rows[0], c.head)
+		rows[0] = append(rows[0], c.Column)
 	}
 	families := byScenario(rs)
 	missing := false
 	for _, f := range families {
 		row := []string{f[0].Scenario}
 		for _, c := range matrixColumns {
-			cell := summed(f, c.count)
+			cell := summed(f, c.Name)
 			missing = missing || cell == noFigure
 			row = append(row, cell)
 		}
 		rows = append(rows, row)
 	}
-	var plain, b bytes.Buffer
+	var plain bytes.Buffer
+	b := sheet{width: st.width}
 	for i := range rows {
 		rows[i] = append(rows[i], "#") // where the verdict goes: colour codes must not be measured
 	}
@@ -120,7 +117,7 @@ func verdicts(f []results.Report, st style) string {
 }
 
 // whyNot says why runs of a scenario did not pass, each reason once.
-func whyNot(b *bytes.Buffer, f []results.Report) {
+func whyNot(b *sheet, f []results.Report) {
 	var told []string
 	for _, r := range f {
 		if r.Verdict == results.Pass || len(r.Reasons) == 0 {

@@ -99,6 +99,48 @@ func TestStoryOfAFence(t *testing.T) {
 	}
 }
 
+// TestReasonsAreTold: what is told of a refusal is what was recorded of it, and no guess.
+func TestReasonsAreTold(t *testing.T) {
+	s := pausedRun(t, true)
+	told := func(change func(*history.Event)) string {
+		path := filepath.Join(s.dir, results.DirHistory, "register.lqh")
+		b, err := os.ReadFile(path)
+		must(t, err)
+		out := slices.Clone(b)
+		for i := len(b) - history.RecordSize; i >= 0; i-- {
+			var e history.Event
+			if history.DecodeRecord(b[i:], &e) == nil && e.Kind == history.Reason {
+				change(&e)
+				copy(out[i:], history.AppendRecord(nil, &e))
+			}
+		}
+		must(t, os.WriteFile(path, out, 0o600))
+		return strings.Join(toldOf(t, s).explain(), "\n")
+	}
+	for code, want := range map[uint8]string{
+		history.CauseTokenLower:     ": its token is 3391, and 77 was seen before",
+		history.CauseVersionChanged: ": version 77 was read, and 78 stands there",
+		history.CauseSequencerEnded: ": the lock service says that its sequencer (token 77) describes the lock no more",
+		history.CauseOwnerChanged:   ": another grant is registered, or none",
+	} {
+		got := told(func(e *history.Event) { e.Code, e.Token, e.Value = code, 77, 78 })
+		if !strings.Contains(got, want) {
+			t.Errorf("no %q in %s", want, got)
+		}
+	}
+	if got := told(func(e *history.Event) { e.Op = 1 }); !strings.Contains(got, ": "+NoReason) {
+		t.Errorf("a reason of something else is told: %s", got)
+	}
+	for code := history.CauseTokenLower; code <= history.CauseKeyTaken; code++ {
+		if code == history.CauseAnsweredBy {
+			continue // it is of a grant, which is told otherwise
+		}
+		if short, long := causeWords(history.Event{Code: code, Token: 1, Value: 2}, history.Event{}); short == "" || long == "" {
+			t.Errorf("there are no words for %s", history.CodeName(code))
+		}
+	}
+}
+
 func TestStoryOfADoubleGrant(t *testing.T) {
 	got := toldOf(t, restartRun(t))
 	if len(got.Regions) != 1 || !got.Regions[0].Double || got.Regions[0].From != at(391.5) || got.Regions[0].To != at(410.2) {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/lockquake/lockquake/history"
 	"github.com/lockquake/lockquake/results"
+	"github.com/lockquake/lockquake/results/checkers"
 )
 
 // recorded is a run of sentinel-split-brain in containers, as it was recorded.
@@ -18,7 +19,7 @@ func recorded(t *testing.T) synthetic {
 	t.Helper()
 	dir := t.TempDir() // the judge writes latency logs beside what it reads
 	must(t, os.CopyFS(dir, os.DirFS("testdata/split-brain")))
-	r, err := results.Judge(dir)
+	r, err := results.Judge(dir, checkers.All())
 	must(t, err)
 	return synthetic{dir, r}
 }
@@ -118,9 +119,16 @@ func TestOutage(t *testing.T) {
 		Lead:    &history.Lead{Old: "etcd-2", New: "etcd-3", Led: at(3000), Epoch: "4"},
 	}}
 	writeFaults(t, s.dir, w.faults)
+	s.report.Findings = append(s.report.Findings, results.Finding{Checker: "unavailability", Witnesses: []results.Witness{{
+		Kind: checkers.KindUnavailability, Lock: "lock-0", From: at(2100), To: at(4499), Text: "2 of 3 locks could not be taken for 2.40 s: their holders had died",
+	}}})
 	told := toldOf(t, s)
-	if !strings.HasPrefix(told.Title, "Nobody got a lock for 2.6") || !strings.HasSuffix(told.Title, "; nothing was granted twice") {
-		t.Errorf("title %q", told.Title)
+	if told.Title != "2 of 3 locks could not be taken for 2.40 s; nothing was granted twice" || !strings.HasSuffix(told.Text, ": their holders had died") {
+		t.Errorf("title %q, text %q", told.Title, told.Text)
+	}
+	page := pageOf(t, s)
+	if !strings.Contains(page, "for 2.40 s: their holders had died.") || strings.Contains(page, "for 2.6") {
+		t.Error("the page tells another time, or no reason")
 	}
 	for _, want := range []string{"etcd-2: killed (SIGKILL)", "etcd-3: leads now, in epoch 4", "etcd-2: up again"} {
 		if !slices.Contains(lines(told), want) {

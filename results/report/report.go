@@ -39,16 +39,16 @@ func Write(dir string, r results.Report) error {
 	return page(dir, r, m)
 }
 
-// storyOf reads what the run directory has to tell; nil where that is nothing.
+// storyOf reads the story that the run directory has to tell; nil where there is none.
 func storyOf(dir string, r results.Report, env results.Env) (*story, error) {
-	sc, err := stage(dir, r, env)
+	sc, err := newScene(dir, r, env)
 	if err != nil || sc == nil {
 		return nil, err
 	}
 	return tell(sc), nil
 }
 
-// Picture draws what the run directory has to tell, as an SVG file; nil where that is nothing.
+// Picture draws the story of the run directory as an SVG file; nil where there is none.
 func Picture(dir string, r results.Report) ([]byte, error) {
 	env, err := results.ReadEnv(dir)
 	if err != nil {
@@ -61,10 +61,7 @@ func Picture(dir string, r results.Report) ([]byte, error) {
 	return picture(s), nil
 }
 
-// HTML writes report.html into the run directory: one page that needs nothing else.
-func HTML(dir string, r results.Report) error { return page(dir, r, gather(dir, r)) }
-
-// gather reads the run directory. What is damaged is left out and said so: a run that cannot be judged still gets its
+// gather reads the run directory. Damaged parts are left out, and named: a run that cannot be judged still gets its
 // report.
 func gather(dir string, r results.Report) material {
 	var m material
@@ -80,7 +77,7 @@ func gather(dir string, r results.Report) material {
 	}
 	faults = slices.DeleteFunc(faults, func(f history.Fault) bool { return f.Receipt.Status == history.NotMade })
 	t := newTimeline(env)
-	if err := scan(dir, env, func([]string) {}, t.observe); err != nil {
+	if err := scan(dir, env, func([]string) {}, plainly(t.observe)); err != nil {
 		lack("neither picture nor charts are drawn", err)
 		return m
 	}

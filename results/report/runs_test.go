@@ -47,8 +47,8 @@ func pauseFault(user history.User, g *grant) history.Fault {
 	return history.Fault{
 		ID: 1, Name: "pause", Selector: "holder", Targets: []string{"client-3"}, Target: "client-3 (user 0, lock-0)",
 		User: &user, Grant: g.ref.Grant, Lock: "lock-0", Params: "for 4s", Planned: at(5000), Start: at(5011), Bit: at(5012.4), End: at(9013.1),
-		Receipt: history.Receipt{Status: history.Installed, Evidence: "pid 4711, threads by state map[T:9]; grant 1 was held at the stop", Time: at(5012.4)},
-		Healed:  &history.Receipt{Status: history.Installed, Evidence: "pid 4711, threads by state map[S:9]", Time: at(9013.1)},
+		Receipt: history.Receipt{Status: history.Installed, Evidence: "pid 4711, all 9 threads stopped; grant 1 was held at the stop", Time: at(5012.4)},
+		Healed:  &history.Receipt{Status: history.Installed, Evidence: "pid 4711, all 9 threads sleeping", Time: at(9013.1)},
 	}
 }
 
@@ -79,6 +79,7 @@ func pausedRun(t *testing.T, fenced bool) synthetic {
 	w.cycles(1, 7080, 9000)
 	phase := history.Ok
 	if fenced {
+		w.seen = 3397
 		phase, w.env.Guard, w.env.Scenario = history.Fail, "fence", "etcd-holder-pause-fenced"
 	} else {
 		w.env.Scenario = "etcd-holder-pause"

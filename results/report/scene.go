@@ -3,32 +3,43 @@ package report
 import (
 	"cmp"
 	"errors"
+	"fmt"
 	"io"
+	"iter"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/lockquake/lockquake/history"
 	"github.com/lockquake/lockquake/results"
+	"github.com/lockquake/lockquake/results/checkers"
 )
 
-// A scene is the part of a run that is drawn and told: all that the users of a story did, or what lies around a witness, or
-// around the longest time in which nobody got a lock, or around one handoff of a lock that many wait for.
+// A scene is the part of a run that is drawn and told. It is all that the users of a story did, or what lies around
+// one of these: a witness, the longest time in which nobody got a lock, a handoff of a lock that many wait for.
 type scene struct {
-	env    results.Env
+	names
 	report results.Report
 	faults []history.Fault
 	seen   []history.Observation
-	locks  []string
 
 	whole   bool             // all that its users did
 	worst   *results.Witness // what is told; nil: nothing that would be worth a title
-	gap     [2]int64         // ns: the time without a grant, where that is what is told
+	cause   *results.Witness // what led to it, where the judge found that
+	gap     *results.Witness // the time for which a lock could not be taken, where that is what is told
 	handoff *handoff         // where that is what is told
-	users   []history.User   // who has a lane: those of a story by name, others by their first hold
 	holds   []results.HoldRef
 	events  []history.Event // of these users, in the order of time
+	reasons recordedReasons // why something was refused or given up, by whoever decided
 	crowd   []history.Event // grants of the same locks to others
+}
+
+// names is what everybody in a scene is called.
+type names struct {
+	env   results.Env
+	locks []string
+	users []history.User // who has a lane: those of a story by name, others by their first hold
 }
 
 type key struct {
@@ -39,51 +50,94 @@ type key struct {
 // choice is the order in which witnesses are drawn: the worst first.
 var choice = []string{"double_grant", "stale_write", "fence_save", "overlapping_hold"}
 
-// Choose returns the witness that is drawn: a double grant before a stale write, before a fence save, before an
-// overlapping hold. ok is false where the run has none of them.
+// Choose returns the witness that is drawn: a double grant, else a stale write, else a fence save, else an
+// overlapping hold. A double grant whose cause the judge names goes first. ok is false where the run has none of
+// them.
 func Choose(r results.Report) (w results.Witness, ok bool) {
+	w, _, ok = choose(r)
+	return w, ok
+}
+
+// choose returns the witness that is drawn, and the one that caused it where that is known.
+func choose(r results.Report) (w results.Witness, cause *results.Witness, ok bool) {
 	for _, kind := range choice {
+		for x := range witnesses(r, kind) {
+			if len(x.Holds) == 0 {
+				continue
+			}
+			because := causeOf(*x, r)
+			if !ok || cause == nil && because != nil {
+				w, cause, ok = *x, because, true
+			}
+		}
+		if ok {
+			return w, cause, true
+		}
+	}
+	return w, nil, false
+}
+
+// witnesses are those of some kinds, in the order of the findings.
+func witnesses(r results.Report, kinds ...string) iter.Seq[*results.Witness] {
+	return func(yield func(*results.Witness) bool) {
 		for _, f := range r.Findings {
-			for _, w := range f.Witnesses {
-				if w.Kind == kind && len(w.Holds) > 0 {
-					return w, true
+			for i := range f.Witnesses {
+				if w := &f.Witnesses[i]; slices.Contains(kinds, w.Kind) && !yield(w) {
+					return
 				}
 			}
 		}
 	}
-	return results.Witness{}, false
 }
 
-// stage reads the run directory and returns what is to be drawn of it; nil where there is nothing.
-func stage(dir string, r results.Report, env results.Env) (*scene, error) {
-	sc := &scene{env: env, report: r}
-	if w, ok := Choose(r); ok {
-		sc.worst = &w
+// causeOf finds the foreign release that let the second holder of a double grant in.
+func causeOf(w results.Witness, r results.Report) *results.Witness {
+	if w.Kind != "double_grant" || len(w.Holds) != 2 {
+		return nil
+	}
+	for x := range witnesses(r, "foreign_release") {
+		if len(x.Holds) > 1 && same(x.Holds[0], w.Holds[0]) && same(x.Holds[1], w.Holds[1]) {
+			return x
+		}
+	}
+	return nil
+}
+
+func same(a, b results.HoldRef) bool { return a.User == b.User && a.Grant == b.Grant }
+
+// newScene reads the run directory and returns the part that is drawn; nil where there is none.
+func newScene(dir string, r results.Report, env results.Env) (*scene, error) {
+	sc := &scene{names: names{env: env}, report: r}
+	if w, cause, ok := choose(r); ok {
+		sc.worst, sc.cause = &w, cause
 	}
 	var err error
 	if sc.faults, err = results.ReadFaults(dir); err != nil {
 		return nil, err
 	}
 	sc.faults = slices.DeleteFunc(sc.faults, func(f history.Fault) bool {
-		return f.Receipt.Status == history.NotMade || f.Receipt.Status == history.NotInstalled || f.Name == "noop"
+		return f.Receipt.Status == history.NotMade || f.Receipt.Status == history.NotInstalled || f.Traits.Idle
 	})
 	if sc.seen, err = results.ReadObserved(dir); err != nil {
 		return nil, err
 	}
 	story := len(env.People) > 0
 	if story {
-		story, err = sc.people(dir)
+		story, err = sc.wholeStory(dir)
 	}
 	switch {
 	case story || err != nil:
 	case sc.worst != nil:
-		w := recast(dir, *sc.worst, env)
+		w := betterWitness(dir, *sc.worst, env)
 		sc.worst, sc.holds = &w, slices.Clone(w.Holds)
+		if sc.cause != nil {
+			sc.holds = slices.Clone(sc.cause.Holds)
+		}
 		err = sc.around(dir)
 	case len(sc.faults) > 0:
 		err = sc.outage(dir)
 	case r.Measures["wakeups_per_handoff"] != nil:
-		err = sc.crowded(dir)
+		err = sc.handoffScene(dir)
 	}
 	if err != nil || len(sc.users) == 0 {
 		return nil, err
@@ -94,8 +148,9 @@ func stage(dir string, r results.Report, env results.Env) (*scene, error) {
 // maxStory is how many events of its users can be told as one story: in a longer one nobody finds anything.
 const maxStory = 2000
 
-// people makes the scene of a story: whatever the users did that its steps name. ok is false where that is too much.
-func (sc *scene) people(dir string) (ok bool, err error) {
+// wholeStory makes the scene of everything that the users did whom the steps name. ok is false where that is too
+// much.
+func (sc *scene) wholeStory(dir string) (ok bool, err error) {
 	clients := map[int]bool{}
 	for _, node := range sc.env.People {
 		if c, ok := clientNumber(node); ok {
@@ -181,30 +236,45 @@ func repeats(k history.Kind) bool {
 	return false
 }
 
-// outage makes the scene of the longest time, while a fault stood and until the first grant after it, in which nobody got a lock: the
-// last hold before and the first one after.
-func (sc *scene) outage(dir string) error {
-	var before, last, next *history.Event
-	var longest int64
-	troubled := func(from, to int64) bool {
-		return slices.ContainsFunc(sc.faults, func(f history.Fault) bool {
-			return f.Start < to && (f.End == 0 || from < f.End)
-		})
+// unavailable finds the witness of the longest time for which a lock could not be taken.
+func unavailable(r results.Report) *results.Witness {
+	for w := range witnesses(r, checkers.KindUnavailability) {
+		return w
 	}
+	return nil
+}
+
+// outage says how long which locks could not be taken, and why; "" where nothing is known of that.
+func outage(r results.Report) string {
+	if w := unavailable(r); w != nil {
+		return w.Text
+	}
+	return ""
+}
+
+// outage makes the scene of the longest time for which a lock could not be taken: the last hold before and the first one after.
+func (sc *scene) outage(dir string) error {
+	w := unavailable(sc.report)
+	if w == nil {
+		return nil
+	}
+	var last, next *history.Event
 	err := sc.scan(dir, func(e *history.Event) {
-		if e.Kind != history.Acquire || e.Phase != history.Ok {
+		if e.Kind != history.Acquire || e.Phase != history.Ok || sc.lockName(e.Lock) != w.Lock {
 			return
 		}
 		one := *e
-		if before != nil && one.Time-before.Time > longest && troubled(before.Time, one.Time) {
-			longest, last, next = one.Time-before.Time, before, &one
+		switch {
+		case e.Time <= w.From:
+			last = &one
+		case e.Time >= w.To && next == nil:
+			next = &one
 		}
-		before = &one
 	})
-	if err != nil || last == nil {
+	if err != nil || last == nil || next == nil {
 		return err
 	}
-	sc.gap = [2]int64{last.Time, next.Time}
+	sc.gap = w
 	return sc.grants(dir, last, next)
 }
 
@@ -220,7 +290,8 @@ func (sc *scene) grants(dir string, last, next *history.Event) error {
 
 // scan reads the history of a run directory once and shows each event.
 func (sc *scene) scan(dir string, observe func(e *history.Event)) error {
-	return scan(dir, sc.env, func(locks []string) { sc.locks = locks }, observe)
+	sc.reasons = recordedReasons{}
+	return scan(dir, sc.env, func(locks []string) { sc.locks = locks }, plainly(observe), sc.reasons.observe)
 }
 
 // lock is the name of the lock that the scene is about, where that is one.
@@ -236,42 +307,71 @@ func (sc *scene) lock() string {
 	return ""
 }
 
-func (sc *scene) lockName(i uint16) string {
-	if int(i) < len(sc.locks) {
-		return sc.locks[i]
+// clientWord is a client, or its first user, as texts name them.
+var clientWord = regexp.MustCompile(`\bclient-[0-9]+(/0)?\b`)
+
+func (c *names) lockName(i uint16) string {
+	if int(i) < len(c.locks) {
+		return c.locks[i]
 	}
 	return ""
 }
 
-// name is what a user is called: as the steps call it, else by its client, and by its number where that alone would name two.
-func (sc *scene) name(u history.User) string {
+// name is what a user is called: by the steps' name, else by its client's, with its number where two would have the
+// same name.
+func (c *names) name(u history.User) string {
 	node := clientName(u)
-	for name, n := range sc.env.People {
+	for name, n := range c.env.People {
 		if n == node && u.Index() == 0 {
 			return name
 		}
 	}
-	if slices.ContainsFunc(sc.users, func(o history.User) bool { return o != u && o.Client() == u.Client() }) {
+	if slices.ContainsFunc(c.users, func(o history.User) bool { return o != u && o.Client() == u.Client() }) {
 		return u.String()
 	}
 	return node
 }
 
-// clientWord is a client, or its first user, as texts name them.
-var clientWord = regexp.MustCompile(`\bclient-[0-9]+(/0)?\b`)
-
-// named puts the names of the steps into a text that names users and clients by their numbers.
-func (sc *scene) named(text string) string {
+// named replaces the names of users and clients in a text by those of the steps.
+func (c *names) named(text string) string {
 	return clientWord.ReplaceAllStringFunc(text, func(word string) string {
-		if name := sc.nodeName(strings.TrimSuffix(word, "/0")); name != strings.TrimSuffix(word, "/0") {
+		if name := c.nodeName(strings.TrimSuffix(word, "/0")); name != strings.TrimSuffix(word, "/0") {
 			return name
 		}
 		return word
 	})
 }
 
+// nodeName is what a node is called; a client of the steps is called by its user.
+func (c *names) nodeName(node string) string {
+	for name, n := range c.env.People {
+		if n == node {
+			return name
+		}
+	}
+	return node
+}
+
+// isServer tells whether a node is one of the lock service.
+func (c *names) isServer(node string) bool {
+	return !strings.HasPrefix(node, "client-") && !c.isResource(node)
+}
+
+// isResource tells whether a node is one of what the lock protects.
+func (c *names) isResource(node string) bool {
+	return slices.Contains(c.env.ResourceNodes, node) || len(c.env.ResourceNodes) == 0 && c.env.Resource != "" && strings.HasPrefix(node, c.env.Resource)
+}
+
+// observer takes events with the name of the process that recorded them.
+type observer func(process string, e *history.Event)
+
+// plainly makes an observer that ignores which process recorded an event.
+func plainly(observe func(e *history.Event)) observer {
+	return func(_ string, e *history.Event) { observe(e) }
+}
+
 // scan reads the history of a run directory once and shows each event to all observers.
-func scan(dir string, env results.Env, locks func(names []string), observers ...func(e *history.Event)) (err error) {
+func scan(dir string, env results.Env, locks func(names []string), observers ...observer) (err error) {
 	m, err := results.OpenLog(dir, env)
 	if err != nil {
 		return err
@@ -280,14 +380,63 @@ func scan(dir string, env results.Env, locks func(names []string), observers ...
 	locks(m.Locks())
 	var e history.Event
 	for {
-		switch _, err := m.Next(&e); {
+		from, err := m.Next(&e)
+		switch {
 		case errors.Is(err, io.EOF):
 			return nil
 		case err != nil:
 			return err
 		}
 		for _, o := range observers {
-			o(&e)
+			o(from.Process, &e)
 		}
 	}
+}
+
+// holdsOf lists the holds that the events tell of, in the order in which they began.
+func holdsOf(events []history.Event) []results.HoldRef {
+	var out []results.HoldRef
+	for i := range events {
+		e := &events[i]
+		if e.Kind == history.Acquire && e.Phase == history.Ok {
+			out = append(out, refOf(e))
+			continue
+		}
+		for j := range out {
+			if h := &out[j]; h.User == e.User && (h.Grant == e.Grant || e.Grant == 0 && (e.Kind == history.Lost || e.Kind == history.Dead)) {
+				follow(h, e)
+			}
+		}
+	}
+	return out
+}
+
+// follow keeps the end of a hold and of its validity.
+func follow(h *results.HoldRef, e *history.Event) {
+	switch {
+	case h.End != 0:
+	case e.Kind == history.Release && e.Phase == history.Invoke, e.Kind == history.Lost:
+		h.End = e.Time
+	case e.Kind == history.Dead:
+		h.End = max(e.Value, h.Start)
+	case e.Kind == history.Ended:
+		h.Valid = e.Valid
+	case e.Kind == history.Renewed, e.Kind == history.Renew && e.Phase == history.Ok:
+		h.Valid = max(h.Valid, e.Valid)
+	}
+}
+
+// clientName is the node of a user.
+func clientName(u history.User) string { return fmt.Sprintf("client-%d", u.Client()+1) }
+
+// clientNumber is the index of a client by its node's name.
+func clientNumber(node string) (int, bool) {
+	number, ok := strings.CutPrefix(node, "client-")
+	n, err := strconv.Atoi(number)
+	return n - 1, ok && err == nil && n > 0
+}
+
+// refOf is the hold that a grant began.
+func refOf(e *history.Event) results.HoldRef {
+	return results.HoldRef{User: e.User, Grant: e.Op, Issued: e.Value, Start: e.Time, Valid: e.Valid, Token: e.Token}
 }

@@ -7,9 +7,12 @@ import (
 	"github.com/lockquake/lockquake/history"
 )
 
-// seenMarks adds what servers said that have a lane, where it was news: who is the primary, that a key is gone, when a server took writes; and
-// the points at which users were held.
-func (s *story) seenMarks() {
+// seenMarker draws what servers said, and where users were held.
+type seenMarker struct{ *story }
+
+// seenMarks adds the points at which users were held, and what servers with a lane said that was news: who is the
+// primary, that a key is gone, when a server took writes.
+func (s seenMarker) seenMarks() {
 	s.primaries()
 	begin, end := s.span()
 	for _, o := range s.scene.seen {
@@ -32,25 +35,23 @@ func (s *story) seenMarks() {
 }
 
 // primaries adds for how long two servers took writes, as the judge found it.
-func (s *story) primaries() {
-	for _, f := range s.scene.report.Findings {
-		for _, w := range f.Witnesses {
-			if w.Kind != "two_primaries" || len(w.Observed) != 2 {
-				continue
-			}
-			a, b, long := w.Observed[0].Node, w.Observed[1].Node, duration(w.To-w.From)
-			if n := s.node(b); n >= 0 {
-				s.add(mark{
-					Time: w.From, Kind: markSeen, Lane: n, To: nowhere, Weight: weightTurn, Label: "takes writes beside " + a + ", for " + long,
-					Say: a + " and " + b + " both take writes, for " + long,
-				})
-			}
+func (s seenMarker) primaries() {
+	for w := range witnesses(s.scene.report, "two_primaries") {
+		if len(w.Observed) != 2 {
+			continue
+		}
+		a, b, long := w.Observed[0].Node, w.Observed[1].Node, duration(w.To-w.From)
+		if n := s.node(b); n >= 0 {
+			s.add(mark{
+				Time: w.From, Kind: markSeen, Lane: n, To: nowhere, Weight: weightTurn, Label: "takes writes beside " + a + ", for " + long,
+				Say: a + " and " + b + " both take writes, for " + long,
+			})
 		}
 	}
 }
 
 // point adds that a user was held at a point, or went on from it.
-func (s *story) point(o history.Observation) {
+func (s seenMarker) point(o history.Observation) {
 	c, ok := clientNumber(o.Node)
 	l := s.client(history.MakeUser(c, 0))
 	if !ok || l < 0 {
@@ -66,8 +67,8 @@ func (s *story) point(o history.Observation) {
 	})
 }
 
-// wentOn is when a user went on from a point: that it did is heard of after what it did next.
-func (s *story) wentOn(left history.Observation) int64 {
+// wentOn is when a user went on from a point. That it did is recorded after its next event.
+func (s seenMarker) wentOn(left history.Observation) int64 {
 	var held int64
 	for _, o := range s.scene.seen {
 		if o.By == history.ByPoint && o.Node == left.Node && o.Fact == left.Fact && o.Answer == "reached" && o.Answered < left.Answered {
@@ -83,8 +84,8 @@ func (s *story) wentOn(left history.Observation) int64 {
 	return left.Answered
 }
 
-// keySeen adds that a server that was seen to have a user's key has it no more, though nobody released it there.
-func (s *story) keySeen(o history.Observation) {
+// keySeen adds that a server no longer has a user's key that it was seen to have, although nobody released it there.
+func (s seenMarker) keySeen(o history.Observation) {
 	n, on := s.node(o.Node), ""
 	if n < 0 {
 		n, on = s.lane(laneService), o.Node+": " // one lane for all servers
@@ -114,14 +115,14 @@ func (s *story) keySeen(o history.Observation) {
 }
 
 // released tells whether the holder of a key began to give it back between two observations.
-func (s *story) released(before, after history.Observation) bool {
+func (s seenMarker) released(before, after history.Observation) bool {
 	return slices.ContainsFunc(s.scene.events, func(e history.Event) bool {
 		return e.Kind == history.Release && e.Phase == history.Invoke && e.User == *before.User && e.Grant == before.Grant && e.Time < after.Answered
 	})
 }
 
 // awaited adds an answer that a step waited for and that tells who is the primary.
-func (s *story) awaited(o history.Observation) {
+func (s seenMarker) awaited(o history.Observation) {
 	fact, _, _ := strings.Cut(o.Fact, ":")
 	lane, label := s.node(o.Node), ""
 	switch {
@@ -148,8 +149,8 @@ func (s *story) awaited(o history.Observation) {
 	}
 }
 
-// known tells whether the one that an answer names was named before, or was so from the first.
-func (s *story) known(o history.Observation) bool {
+// known tells whether the primary that an answer names was named before, or was the primary from the start.
+func (s seenMarker) known(o history.Observation) bool {
 	granted := false
 	for _, p := range s.scene.seen {
 		fact, _, _ := strings.Cut(p.Fact, ":")
@@ -162,7 +163,7 @@ func (s *story) known(o history.Observation) bool {
 }
 
 // changed tells whether the node had said something else before.
-func (s *story) changed(o history.Observation) bool {
+func (s seenMarker) changed(o history.Observation) bool {
 	last := ""
 	for _, p := range s.scene.seen {
 		if p.Node == o.Node && p.Fact == o.Fact && p.Answer != "" && p.Answered < o.Asked {

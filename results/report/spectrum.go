@@ -19,7 +19,7 @@ type spectrum map[string]*hdrhistogram.Histogram
 // that the figures were taken from. An operation without a log is left out.
 func readSpectrum(dir string) (spectrum, error) {
 	s := spectrum{}
-	for _, op := range latencyOrder {
+	for _, op := range results.Operations {
 		h, err := readLog(filepath.Join(dir, results.DirLatency, op+".hlog"))
 		if errors.Is(err, fs.ErrNotExist) {
 			continue

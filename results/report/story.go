@@ -3,6 +3,7 @@ package report
 import (
 	"cmp"
 	"fmt"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -12,7 +13,7 @@ import (
 )
 
 // A story is what a picture tells, before anything has a place: who takes part, and what happens in which order.
-// Nothing in it is invented: each mark stands for an event, a fault record, something that a server said, or a validity of the run.
+// Each mark stands for an event, a fault record, a server's answer, or a validity of the run.
 type story struct {
 	Title   string
 	Text    string
@@ -40,7 +41,7 @@ const (
 	laneResource
 )
 
-// lane is one taker of part.
+// lane is one participant.
 type lane struct {
 	Kind laneKind
 	Name string
@@ -117,19 +118,33 @@ func tell(sc *scene) *story {
 	for _, h := range sc.holds {
 		s.Holds = append(s.Holds, bar{Ref: h, Lane: s.client(h.User), Asked: h.Issued})
 	}
-	s.lockMarks()
-	s.accessMarks()
-	s.overlaps()
-	s.validityMarks()
-	s.faultMarks()
-	s.seenMarks()
+	lockMarker{s}.lockMarks()
+	accessMarker{s}.accessMarks()
+	overlapMarker{s}.overlaps()
+	overlapMarker{s}.validityMarks()
+	faultMarker{s}.faultMarks()
+	seenMarker{s}.seenMarks()
 	s.waitMark()
 	s.others()
 	slices.SortStableFunc(s.Marks, func(a, b mark) int { return cmp.Compare(a.Time, b.Time) })
+	if w := sc.worst; w != nil && slices.ContainsFunc(w.Holds, func(h results.HoldRef) bool { return s.hold(h.User, h.Grant) == nil }) {
+		s.Text = s.harmSentence(s.Text)
+	}
 	return s
 }
 
-// isEffect tells whether the resource did or refused something. What only a minority of its replicas did it did not do.
+// harmSentence is the sentence of the drawn mark that tells of harm, for a title whose own proof is not drawn.
+func (s *story) harmSentence(text string) string {
+	for _, m := range s.Marks {
+		if m.Say != "" && (m.Kind == markStale || m.Kind == markRefused || m.Kind == markRegion) {
+			return capital(m.Say)
+		}
+	}
+	return text
+}
+
+// isEffect tells whether the resource did or refused something. What only a minority of its replicas did does not
+// count.
 func isEffect(e history.Event) bool {
 	return (e.Kind == history.EffectRead || e.Kind == history.EffectWrite) && e.Phase != history.Info
 }
@@ -142,6 +157,12 @@ func title(sc *scene) string {
 			title += fmt.Sprintf(", in a cascade of %d foreign releases", *f)
 		}
 		return title
+	}
+	if sc.cause != nil {
+		freed := sc.name(sc.cause.Events[slices.IndexFunc(sc.cause.Events, func(e history.Event) bool {
+			return e.Kind == history.Release && e.Time == sc.cause.From
+		})].User)
+		return "Double grant: " + freed + " frees what is " + sc.name(sc.worst.Holds[0].User) + "'s, and " + sc.name(sc.worst.Holds[1].User) + " is let in"
 	}
 	if sc.worst != nil {
 		return headline(*sc.worst, sc)
@@ -156,8 +177,9 @@ func title(sc *scene) string {
 	switch n := sc.report.Counts["stuck_locks"]; {
 	case n != nil && *n > 0:
 		found = "Stuck lock: somebody asks for " + sc.lock() + ", and nobody gets it"
-	case sc.gap[1] != 0:
-		found = "Nobody got a lock for " + duration(sc.gap[1]-sc.gap[0])
+	case sc.gap != nil:
+		found, _, _ = strings.Cut(sc.gap.Text, ": ") // the reason stands below
+		found, _, _ = strings.Cut(found, "; ")
 	case sc.handoff != nil:
 		found = "A handoff, while " + strconv.Itoa(sc.handoff.waiting) + " wait: " + duration(sc.handoff.long())
 	}
@@ -167,7 +189,7 @@ func title(sc *scene) string {
 	case found != "":
 		return found
 	case clean != "":
-		return strings.ToUpper(clean[:1]) + clean[1:]
+		return capital(clean)
 	}
 	return sc.env.Scenario
 }
@@ -191,11 +213,20 @@ func headline(w results.Witness, sc *scene) string {
 	return strings.ReplaceAll(w.Kind, "_", " ")
 }
 
+// exactMS is a time to the microsecond, which nobody reads in a sentence.
+var exactMS = regexp.MustCompile(`\b([0-9]+\.[0-9])[0-9]{2} ms`)
+
 // text says it in a sentence.
 func text(sc *scene) string {
 	if sc.worst != nil {
 		t := sc.named(sc.worst.Text)
-		return strings.ToUpper(t[:min(1, len(t))]) + t[min(1, len(t)):]
+		if sc.cause != nil {
+			t = sc.named(sc.cause.Text) + ". Then " + t
+		}
+		return capital(exactMS.ReplaceAllString(t, "$1 ms"))
+	}
+	if sc.gap != nil {
+		return sc.gap.Text
 	}
 	return strings.Join(strings.Fields(sc.report.Claim), " ")
 }

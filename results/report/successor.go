@@ -8,9 +8,9 @@ import (
 	"github.com/lockquake/lockquake/results"
 )
 
-// successor finds a better second hold for the picture of a stale write or a fence save. The judge proves it by
-// whichever later hold it remembers, which is often the last of many; the story is told best by the first later hold
-// that wrote. It proves the same: it is later by the same rule, and it had touched the resource before.
+// successor finds a better second hold for the picture of a stale write or a fence save. The judge's proof is any
+// later hold that it remembers, which is often the last of many. The first later hold that wrote makes a clearer
+// picture, and proves the same: it is later by the same rule, and had touched the resource before.
 type successor struct {
 	w       results.Witness
 	env     results.Env
@@ -75,10 +75,11 @@ func (s *successor) witness() results.Witness {
 	return w
 }
 
-// recast reads the history for a better second hold of a witness. What cannot be read keeps the judge's own.
-func recast(dir string, w results.Witness, env results.Env) results.Witness {
+// betterWitness reads the history for a better second hold of a witness. Where it cannot be read, the judge's own
+// stays.
+func betterWitness(dir string, w results.Witness, env results.Env) results.Witness {
 	s := newSuccessor(w, env)
-	if s == nil || scan(dir, env, s.names, s.observe) != nil {
+	if s == nil || scan(dir, env, s.names, plainly(s.observe)) != nil {
 		return w
 	}
 	return s.witness()

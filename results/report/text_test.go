@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/lockquake/lockquake/results"
+	"github.com/lockquake/lockquake/scenarios"
 )
 
 var update = flag.Bool("update", false, "write the golden files")
@@ -36,7 +37,7 @@ func TestText(t *testing.T) {
 	} {
 		s.report.RunDir = "runs/" + s.report.Scenario + "/20250102-030405-42"
 		var b bytes.Buffer
-		must(t, Text(&b, s.report))
+		must(t, Text(&b, s.report, Whole()))
 		golden(t, name, b.Bytes())
 		for _, line := range strings.Split(b.String(), "\n") {
 			if n := len([]rune(line)); n > textWidth {
@@ -52,11 +53,90 @@ func TestText(t *testing.T) {
 	}
 }
 
+// TestTextIsFolded wants no line longer than the terminal, but for paths and commands, and no word broken.
+func TestTextIsFolded(t *testing.T) {
+	r := pausedRun(t, false).report
+	r.Warnings = []string{"a warning of many words that goes on and on until it is longer than any terminal that somebody would read it at, and further"}
+	for _, width := range []int{60, 80, 200} {
+		for _, opts := range [][]Option{{Width(width)}, {Width(width), Whole()}} {
+			var b, wide bytes.Buffer
+			must(t, Text(&b, r, opts...))
+			must(t, Text(&wide, r, append(opts, Width(1000))...))
+			for line := range strings.Lines(b.String()) {
+				if n := len([]rune(strings.TrimSpace(line))); n > width && !strings.HasPrefix(line, "run ") && !strings.HasPrefix(line, "again ") {
+					t.Errorf("at %d a line has %d columns: %s", width, n, line)
+				}
+			}
+			if have, want := len(strings.Fields(b.String())), len(strings.Fields(wide.String())); have != want {
+				t.Errorf("at %d there are %d words, at 1000 %d", width, have, want)
+			}
+		}
+	}
+}
+
+// TestAPassIsBrief has every scenario pass with all that a run can have beside it: 14 lines, and that of the directory.
+func TestAPassIsBrief(t *testing.T) {
+	for _, l := range scenarios.Names() {
+		family, err := scenarios.Load(l.Name)
+		must(t, err)
+		r := pausedRun(t, false).report
+		r.Scenario, r.Claim, r.Drawn = l.Name, l.Claim, "lockquake run runs/x/drawn.yaml"
+		r.Warnings = []string{"one", "two"}
+		r.Faults = append(append(r.Faults, r.Faults...), r.Faults...)[:3]
+		r.Expectations = nil
+		for _, x := range family[0].Expect {
+			r.Expectations = append(r.Expectations, results.ExpectationResult{Name: x.Name, Want: x.Text, Got: new(float64), Verdict: results.Pass})
+		}
+		var b bytes.Buffer
+		must(t, Text(&b, r, Width(80)))
+		if n := strings.Count(b.String(), "\n"); n > 14 {
+			t.Errorf("%d lines:\n%s", n, b.String())
+		}
+		for _, want := range []string{l.Name + ": PASS\n", "\nmet     ", "\njudged  ", "\nfault", "2 warnings", "\nagain ", "\ndrawn "} {
+			if !strings.Contains(b.String(), want) {
+				t.Errorf("no %q:\n%s", want, b.String())
+			}
+		}
+	}
+}
+
+// TestOneLineOfAFailure wants what failed told once.
+func TestOneLineOfAFailure(t *testing.T) {
+	r := healthyRun(t).report
+	for _, opts := range [][]Option{nil, {Whole()}} {
+		var b bytes.Buffer
+		must(t, Text(&b, r, opts...))
+		if n := strings.Count(b.String(), "  ! throughput_per_s"); n != 1 || strings.Contains(b.String(), "too slow") {
+			t.Errorf("what failed stands there %d times, or its reason twice:\n%s", n, b.String())
+		}
+	}
+}
+
+// TestGotIsRounded wants no figure longer than it helps, and none that would decide otherwise.
+func TestGotIsRounded(t *testing.T) {
+	for _, c := range []struct {
+		want string
+		got  float64
+		text string
+	}{
+		{">500", 790.8816381188939, "790.9"},
+		{">500", 499.9999, "499.9999"},
+		{"<790.9", 790.8816381188939, "790.8816381188939"},
+		{"<1s", 999.96, "999.96"},
+		{"0", 0, "0"},
+		{">=100", 1234, "1234"},
+	} {
+		if text := got(results.ExpectationResult{Name: "unavailability_ms_max", Want: c.want, Got: &c.got}); text != c.text {
+			t.Errorf("%v against %s is written %s, should be %s", c.got, c.want, text, c.text)
+		}
+	}
+}
+
 func TestTextColour(t *testing.T) {
 	var plain, coloured bytes.Buffer
 	r := healthyRun(t).report
-	must(t, Text(&plain, r))
-	must(t, Text(&coloured, r, Colour()))
+	must(t, Text(&plain, r, Whole()))
+	must(t, Text(&coloured, r, Whole(), Colour("\x1b")))
 	if !strings.Contains(coloured.String(), "\x1b[1;31mFAIL\x1b[0m") {
 		t.Error("a failure is not red")
 	}

@@ -1,7 +1,6 @@
 package report
 
 import (
-	"bytes"
 	"fmt"
 	"strings"
 
@@ -9,7 +8,7 @@ import (
 	"github.com/lockquake/lockquake/results"
 )
 
-func textFaults(b *bytes.Buffer, r results.Report) {
+func textFaults(b *sheet, r results.Report) {
 	if len(r.Faults) == 0 {
 		return
 	}
@@ -34,7 +33,7 @@ func textFaults(b *bytes.Buffer, r results.Report) {
 	}
 }
 
-// whom writes the target, and what the scenario called it where it was found only then.
+// whom writes the target, and the scenario's selector where the target was found only at injection.
 func whom(f results.FaultResult) string {
 	if f.Selector == "" || f.Selector == f.Target {
 		return f.Target
@@ -42,7 +41,7 @@ func whom(f results.FaultResult) string {
 	return f.Selector + " = " + f.Target
 }
 
-// injections counts the receipts; one that says installed and no miss need no sum.
+// injections sums up the receipts. One installed receipt without a miss needs no sum.
 func injections(faults []results.FaultResult) string {
 	by, missed := map[history.ReceiptStatus]int{}, 0
 	for _, f := range faults {

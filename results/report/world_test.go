@@ -30,6 +30,7 @@ type world struct {
 	faults  []history.Fault
 	env     results.Env
 	value   int64
+	seen    uint64 // the highest token, says the guard that refuses
 }
 
 func newWorld(t *testing.T, clients int) *world {
@@ -90,6 +91,11 @@ func (w *world) access(g *grant, k history.Kind, t, effect float64, value int64,
 	}
 	e := history.Event{Time: at(effect), User: g.user, Grant: g.op, Token: g.token, Kind: eff, Phase: phase, Code: code, Value: value}
 	w.effects = append(w.effects, e)
+	if phase == history.Fail {
+		w.effects = append(w.effects, history.Event{
+			Time: at(effect), User: g.user, Grant: g.op, Kind: history.Reason, Phase: history.Info, Code: history.CauseTokenLower, Token: w.seen,
+		})
+	}
 	w.event(history.Event{Time: at(effect + 0.2), User: g.user, Kind: k, Phase: phase, Code: code, Op: op, Grant: g.op, Value: value})
 }
 
@@ -135,6 +141,9 @@ func (w *world) write(holds ...*grant) string {
 		for i := range events {
 			e := &events[i]
 			e.Seq, e.Op, e.Grant = uint32(i+1), uint32(i+1), final[e.User.Client()][e.Grant]
+			if e.Kind == history.Reason {
+				e.Op--
+			}
 		}
 		w.file(dir, name, events)
 	}
@@ -153,7 +162,7 @@ func (w *world) write(holds ...*grant) string {
 func (w *world) logs(dir string, n int64) {
 	w.t.Helper()
 	must(w.t, os.MkdirAll(filepath.Join(dir, results.DirLatency), 0o755))
-	for i, op := range latencyOrder {
+	for i, op := range results.Operations {
 		f, err := os.Create(filepath.Join(dir, results.DirLatency, op+".hlog"))
 		must(w.t, err)
 		log := hdrhistogram.NewHistogramLogWriter(f)

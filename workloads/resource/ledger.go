@@ -9,63 +9,84 @@ import (
 
 	"github.com/lockquake/lockquake/history"
 	"github.com/lockquake/lockquake/internal/clock"
+	"github.com/lockquake/lockquake/internal/node"
 	"github.com/lockquake/lockquake/internal/wire"
 	"github.com/lockquake/lockquake/lock"
 )
 
 // The nodes of a resource that is a real service: the service, and the process that reads its log.
 const (
-	storeNode  = "store"
+	StoreNode  = "store"
 	ledgerNode = "ledger"
 )
 
-// book is what a ledger does with one kind of store. Its methods are called one at a time.
-type book interface {
-	// open makes one attempt to connect and to lay out the empty store.
-	open(ctx context.Context, s *wire.Start) error
-	// now asks the store for its clock, in ns of any origin: the clock that dates its log.
-	now(ctx context.Context) (int64, error)
-	// read returns the whole log in the order of the store's clock, and what stands under each lock.
-	read(ctx context.Context) (log []entry, cells map[string]final, err error)
-	close()
+// LedgerSpec is the process beside a store.
+func LedgerSpec(kind string) node.Spec {
+	return node.Spec{
+		Name: ledgerNode, Role: node.Resource, Image: node.SelfProgram, Stdio: true,
+		Command: func(node.Place) []string { return node.Own(ledgerNode, kind) },
+	}
 }
 
-// entry is one line of a store's log.
-type entry struct {
-	at    int64 // ns of the store's clock
-	lock  string
-	user  string
-	grant uint32
-	token uint64
-	write bool
-	ok    bool
-	value int64
+// Book is what a ledger does with one kind of store. Its methods are called one at a time.
+type Book interface {
+	// Open makes one attempt to connect and to lay out the empty store.
+	Open(ctx context.Context, s *wire.Start) error
+	// Now asks the store for its clock, in ns of any origin: the clock that dates its log.
+	Now(ctx context.Context) (int64, error)
+	// Read returns the whole log in the order of the store's clock, and what stands under each lock.
+	Read(ctx context.Context) (log []Entry, cells map[string]Final, err error)
+	Close()
+}
+
+// Entry is one line of a store's log.
+type Entry struct {
+	At    int64 // ns of the store's clock
+	Lock  string
+	User  string
+	Grant uint32
+	Token uint64
+	Write bool
+	OK    bool
+	Value int64
 }
 
 const (
 	openTimeout = 25 * time.Second // a store that starts with the run may need most of it
 	openPause   = 50 * time.Millisecond
-	// closeWait bounds the closing of one connection.
-	closeWait = time.Second
+	// CloseWait bounds the closing of one connection.
+	CloseWait = time.Second
 	// clockLooks is how often the store's clock is asked for: the narrowest bracket counts.
 	clockLooks = 50
 	// maxClockShift is by how much the store's clock may have moved against the run's in the course of it.
 	maxClockShift = 5 * time.Millisecond
 )
 
+// Ledger is the process beside a resource that is a real service: it lays out the store, and at the end tells the supervisor
+// what the store's own log says.
+func Ledger(ctx context.Context, o Options, kinds []Kind, name string) error {
+	return Drive(ctx, o, ledgerNode, func(context.Context) (Body, error) {
+		k, ok := Find(kinds, name)
+		if !ok || k.Book == nil {
+			return nil, fmt.Errorf("no ledger is kept of resource %q", name)
+		}
+		return &ledger{book: k.Book()}, nil
+	})
+}
+
 // ledger is the body of the process beside a store.
 type ledger struct {
-	book   book
+	book   Book
 	rec    *wire.Recorder
 	locks  []string
 	offset int64 // ns from the store's clock to the run's, at the start
-	cells  map[string]final
+	cells  map[string]Final
 }
 
-// watched is false: nobody waits for a ledger.
-func (l *ledger) watched() bool { return false }
+// Watched is false: nobody waits for a ledger.
+func (l *ledger) Watched() bool { return false }
 
-func (l *ledger) start(ctx context.Context, s *wire.Start, rec *wire.Recorder) (string, error) {
+func (l *ledger) Start(ctx context.Context, s *wire.Start, rec *wire.Recorder) (string, error) {
 	if s.Resource == nil {
 		return "", errors.New("nobody said where the store is")
 	}
@@ -73,7 +94,7 @@ func (l *ledger) start(ctx context.Context, s *wire.Start, rec *wire.Recorder) (
 	ctx, cancel := context.WithTimeout(ctx, openTimeout)
 	defer cancel()
 	for {
-		err := l.book.open(ctx, s)
+		err := l.book.Open(ctx, s)
 		if err == nil {
 			break
 		}
@@ -91,7 +112,7 @@ func (l *ledger) compare(ctx context.Context) (offset, wrong int64, err error) {
 	wrong = int64(time.Hour)
 	for range clockLooks {
 		before := clock.Now()
-		at, err := l.book.now(ctx)
+		at, err := l.book.Now(ctx)
 		if err != nil {
 			return 0, 0, fmt.Errorf("the store's clock: %w", err)
 		}
@@ -103,28 +124,28 @@ func (l *ledger) compare(ctx context.Context) (offset, wrong int64, err error) {
 	return offset, wrong, nil
 }
 
-// final reads the whole log at the first call.
-func (l *ledger) final(ctx context.Context, number int) (final, error) {
+// Final reads the whole log at the first call.
+func (l *ledger) Final(ctx context.Context, number int) (Final, error) {
 	if number < 0 || number >= len(l.locks) {
-		return final{}, fmt.Errorf("there is no lock with number %d of %d", number, len(l.locks))
+		return Final{}, fmt.Errorf("there is no lock with number %d of %d", number, len(l.locks))
 	}
 	if l.cells == nil {
 		if err := l.tell(ctx); err != nil {
-			return final{}, err
+			return Final{}, err
 		}
 	}
 	f, ok := l.cells[l.locks[number]]
 	if !ok {
-		return final{}, fmt.Errorf("the store has nothing under %s", l.locks[number])
+		return Final{}, fmt.Errorf("the store has nothing under %s", l.locks[number])
 	}
-	l.rec.Append(&history.Event{Kind: history.Final, Phase: history.Info, Lock: uint16(number), Value: f.value, Valid: f.applied})
+	l.rec.Append(&history.Event{Kind: history.Final, Phase: history.Info, Lock: uint16(number), Value: f.Value, Valid: f.Applied})
 	return f, nil
 }
 
-// tell turns the store's log into events. The log is dated late by the error of the comparison, never early: an effect must
-// not come before the grant that it belongs to.
+// tell turns the store's log into events. Their times may be late by the error of the clock comparison, never early:
+// an effect must not come before the grant that it belongs to.
 func (l *ledger) tell(ctx context.Context) error {
-	log, cells, err := l.book.read(ctx)
+	log, cells, err := l.book.Read(ctx)
 	if err != nil {
 		return fmt.Errorf("the store's log: %w", err)
 	}
@@ -140,57 +161,76 @@ func (l *ledger) tell(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		l.rec.AppendAt(&e, x.at+offset+wrong)
+		l.rec.AppendAt(&e, x.At+offset+wrong)
 	}
 	l.cells = cells
 	return nil
 }
 
-func (l *ledger) event(x entry) (history.Event, error) {
-	u, err := history.ParseUser(x.user)
+func (l *ledger) event(x Entry) (history.Event, error) {
+	u, err := history.ParseUser(x.User)
 	if err != nil {
 		return history.Event{}, fmt.Errorf("the store's log: %w", err)
 	}
-	i := slices.Index(l.locks, x.lock)
+	i := slices.Index(l.locks, x.Lock)
 	if i < 0 {
-		return history.Event{}, fmt.Errorf("the store's log names lock %q, which the run has not", x.lock)
+		return history.Event{}, fmt.Errorf("the store's log names lock %q, which the run has not", x.Lock)
 	}
 	e := history.Event{
-		Kind: history.EffectRead, Phase: history.Ok, User: u, Grant: x.grant, Lock: uint16(i), Token: x.token, Value: x.value,
+		Kind: history.EffectRead, Phase: history.Ok, User: u, Grant: x.Grant, Lock: uint16(i), Token: x.Token, Value: x.Value,
 	}
-	if x.write {
+	if x.Write {
 		e.Kind = history.EffectWrite
 	}
-	if !x.ok {
+	if !x.OK {
 		e.Phase, e.Code = history.Fail, history.CodeFenced
 	}
 	return e, nil
 }
 
-func (l *ledger) close() { l.book.close() }
+func (l *ledger) Close() { l.book.Close() }
 
-// sighting is what a grant has seen last under a lock: what its next write is made from.
-type sighting struct {
-	grant   uint32
-	value   int64
-	version int64
+// Sighting is what a grant has seen last under a lock: what its next write is made from.
+type Sighting struct {
+	Grant   uint32
+	Value   int64
+	Version int64
 }
 
-// sightings is what one user's grants have seen, by lock.
-type sightings map[string]sighting
+// Sightings is what one user's grants have seen, by lock.
+type Sightings map[string]Sighting
 
-// of returns what the grant has seen; one that has seen nothing gets version 0, which is nobody's.
-func (s sightings) of(a Access) sighting {
-	if x := s[a.Lock]; x.grant == a.Grant {
+// Of returns what the grant has seen. A grant that has seen nothing has version 0, which no value has.
+func (s Sightings) Of(a Access) Sighting {
+	if x := s[a.Lock]; x.Grant == a.Grant {
 		return x
 	}
-	return sighting{}
+	return Sighting{}
 }
 
-// lacksToken is the error of an access without the token that a guard wants.
-func lacksToken(a Access) error {
+// StoreRefused is the error of an access that did not meet the guard's condition within a store. version is the one
+// that the access was made from; the store does not tell the current one.
+func StoreRefused(guard string, version int64) error {
+	r := lock.Reason{}
+	switch guard {
+	case GuardFence:
+		r.Cause = lock.CauseTokenLower
+	case GuardCASVersion:
+		r = lock.Reason{Cause: lock.CauseVersionChanged, Seen: uint64(version)}
+	case GuardCASOwner:
+		r.Cause = lock.CauseOwnerChanged
+	case GuardCondition:
+		r.Cause = lock.CauseConditionFalse
+	case GuardUnique:
+		r.Cause = lock.CauseKeyTaken
+	}
+	return Fenced(r, "what stands there does not satisfy %s", guard)
+}
+
+// LacksToken is the error of an access without the token that a guard wants.
+func LacksToken(a Access) error {
 	if a.Token == lock.NoToken {
-		return fmt.Errorf("%w: it wants a fencing token", ErrFenced)
+		return ErrNoToken
 	}
 	return nil
 }

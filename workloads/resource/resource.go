@@ -1,5 +1,6 @@
-// Package resource is what a lock protects: services that hold one number for each lock, keep a log of their own of what
-// was done to it, and may guard it with fencing tokens. The contract and the list are here, one file per service beside.
+// Package resource is what a lock protects: services that hold one number for each lock, keep a log of every access,
+// and may guard the number, as by fencing tokens. The contract is here, with one folder for each service below; all
+// is the list.
 package resource
 
 import (
@@ -8,7 +9,7 @@ import (
 	"errors"
 
 	"github.com/lockquake/lockquake/history"
-	"github.com/lockquake/lockquake/internal/cluster"
+	"github.com/lockquake/lockquake/internal/node"
 	"github.com/lockquake/lockquake/lock"
 	"github.com/lockquake/lockquake/workloads"
 )
@@ -35,18 +36,15 @@ type Kind struct {
 	Within string
 	// Specs describes the nodes that the resource is. Users reach those with a port, at their first one. Those with a control
 	// stream (Stdio) speak the protocol: they are told what there is, and tell what was done to it.
-	Specs func() []cluster.Spec
+	Specs func() []node.Spec
 	// Replicated says that its nodes are replicas of one store, each with a log of its own: an effect counts when a majority of
 	// them has applied it.
 	Replicated bool
 	// Dial connects one user to the resource.
 	Dial func(ctx context.Context, t Target) (Connection, error)
-
-	book func() book // of a real service: what its ledger does; else nil
+	// Book is what the ledger beside a real service does; nil where the resource keeps its log itself.
+	Book func() Book
 }
-
-// Kinds is the list of resources.
-func Kinds() []Kind { return []Kind{register, epoch, postgresStore, redisStore, etcdStore} }
 
 // Find returns the named resource.
 func Find(kinds []Kind, name string) (Kind, bool) {
@@ -62,6 +60,8 @@ func Find(kinds []Kind, name string) (Kind, bool) {
 type Target struct {
 	Address string // host:port; where there are several nodes, with commas between
 	Guard   string // that it was started with
+	// Password is what the resource asks for; "" where it asks for none.
+	Password string
 	// Access says how the user's own client process reaches the lock service; for a resource within it.
 	Access json.RawMessage
 }

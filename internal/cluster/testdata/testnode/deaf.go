@@ -11,6 +11,7 @@ import (
 	"sync"
 
 	"github.com/lockquake/lockquake/internal/agent"
+	"github.com/lockquake/lockquake/internal/agent/all"
 )
 
 // Deaf is the environment variable that names orders, with commas between, that an agent says it carried out, and does not: the name of
@@ -29,7 +30,7 @@ func deafAgent(ctx context.Context, deaf, answer string, stdin io.Reader, stdout
 	defer forward.Close()
 	out := &lines{w: stdout}
 	ended := make(chan error, 1)
-	go func() { ended <- agent.Main(ctx, in, out) }()
+	go func() { ended <- agent.Main(ctx, in, out, all.All()) }()
 	orders := strings.Split(deaf, ",")
 	keys := map[string]bool{}
 	for s := bufio.NewScanner(stdin); s.Scan(); {

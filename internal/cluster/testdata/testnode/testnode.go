@@ -15,19 +15,29 @@ import (
 	"time"
 
 	"github.com/lockquake/lockquake/internal/agent"
+	"github.com/lockquake/lockquake/internal/agent/all"
+	"github.com/lockquake/lockquake/internal/agent/disk"
 )
 
-// Main plays a node: "agent", "echo ADDRESS DIR", "stdio", "busy" or "eat MIB ADDRESS DIR".
+// Main plays a node: "agent", "on-disk DEVICE DIR USER PROGRAM ARGV...", "echo ADDRESS DIR", "stdio", "busy" or "eat MIB ADDRESS DIR".
 func Main(ctx context.Context, args []string, stdin io.Reader, stdout io.Writer) error {
 	if len(args) == 0 {
 		return errors.New("usage: agent | echo ADDRESS DIR | stdio | busy | eat MIB ADDRESS DIR")
 	}
 	switch args[0] {
+	case "node": // as lockquake starts its agent
+		return Main(ctx, args[1:], stdin, stdout)
 	case "agent":
 		if deaf := os.Getenv(Deaf); deaf != "" {
 			return deafAgent(ctx, deaf, os.Getenv(DeafAnswer), stdin, stdout)
 		}
-		return agent.Main(ctx, stdin, stdout)
+		return agent.Main(ctx, stdin, stdout, all.All())
+	case "on-disk": // as lockquake starts a server on a disk of its own
+		user, err := strconv.Atoi(args[3])
+		if err != nil {
+			return err
+		}
+		return disk.OnDisk(args[1], args[2], user, args[4:])
 	case "echo":
 		return echo(ctx, args[1], args[2])
 	case "stdio":

@@ -1,0 +1,55 @@
+// Package listed joins the two sides of a backend: what its clients need, and what a provider needs.
+package listed
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"github.com/lockquake/lockquake/backends"
+	"github.com/lockquake/lockquake/backends/topology"
+	"github.com/lockquake/lockquake/internal/node"
+)
+
+// Backend is a service in one topology.
+type Backend struct {
+	backends.Backend
+	topology.Maker
+}
+
+// WallClock tells whether a lock's grants end by a wall clock on that topology.
+func WallClock(l backends.Lock, t topology.Topology) bool {
+	w, ok := t.(topology.WallClocked)
+	return l.Offers.WallClock || ok && l.Offers.Expires && w.WallClock()
+}
+
+// Clients returns what client processes need of each.
+func Clients(list []Backend) []backends.Backend {
+	out := make([]backends.Backend, len(list))
+	for i, b := range list {
+		out[i] = b.Backend
+	}
+	return out
+}
+
+// Reach adds to an access what clients must know of a running topology: its parameters, its servers' addresses, and
+// their password.
+func Reach(a backends.Access, t topology.Topology, servers []node.Handle) (backends.Access, error) {
+	params, err := json.Marshal(t.Params())
+	if err != nil {
+		return a, fmt.Errorf("parameters of %s: %w", a.Backend, err)
+	}
+	a.Params = params
+	ports := map[string][]node.Port{}
+	for _, s := range t.Specs() {
+		ports[s.Name] = s.Ports
+	}
+	for _, n := range servers {
+		e := backends.Endpoint{Name: n.Name(), Addresses: map[string]string{}}
+		for _, p := range ports[n.Name()] {
+			e.Addresses[p.Name] = n.Address(p.Name)
+		}
+		a.Nodes = append(a.Nodes, e)
+		a.Password = n.Password() // one for all
+	}
+	return a, nil
+}

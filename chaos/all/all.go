@@ -1,0 +1,37 @@
+// Package all is the list of faults: one line for each folder of them.
+package all
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/lockquake/lockquake/chaos"
+	"github.com/lockquake/lockquake/chaos/clock"
+	"github.com/lockquake/lockquake/chaos/disk"
+	"github.com/lockquake/lockquake/chaos/links"
+	"github.com/lockquake/lockquake/chaos/process"
+	"github.com/lockquake/lockquake/chaos/service"
+)
+
+// Kinds lists all faults, in the order in which they are shown.
+func Kinds() []chaos.Kind {
+	all := slices.Concat(
+		process.Kinds(),
+		links.Kinds(),
+		clock.Kinds(),
+		disk.Kinds(),
+		service.Kinds(),
+	)
+	place := func(k chaos.Kind) int { return cmp.Or(k.Place, len(all)+1) }
+	slices.SortStableFunc(all, func(a, b chaos.Kind) int { return cmp.Compare(place(a), place(b)) })
+	return all
+}
+
+// Lookup returns the fault of that name.
+func Lookup(name string) (chaos.Kind, bool) {
+	all := Kinds()
+	if i := slices.IndexFunc(all, func(k chaos.Kind) bool { return k.Name == name }); i >= 0 {
+		return all[i], true
+	}
+	return chaos.Kind{}, false
+}

@@ -1,0 +1,33 @@
+package all
+
+import (
+	"os"
+	"strings"
+	"testing"
+)
+
+// The page for people names every fault.
+func TestDocumentation(t *testing.T) {
+	data, err := os.ReadFile("../../docs/faults.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, k := range Kinds() {
+		if !strings.Contains(string(data), "\n| `"+k.Name+"` |") {
+			t.Errorf("docs/faults.md has no line for %s", k.Name)
+		}
+	}
+}
+
+func TestEveryKindIsDescribed(t *testing.T) {
+	seen := map[string]bool{}
+	for _, k := range Kinds() {
+		if k.Name == "" || k.Doc == "" || k.New == nil || seen[k.Name] {
+			t.Errorf("%+v", k)
+		}
+		seen[k.Name] = true
+	}
+	if _, ok := Lookup("earthquake"); ok {
+		t.Error("a fault that does not exist was found")
+	}
+}

@@ -1,0 +1,78 @@
+package clock
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/lockquake/lockquake/chaos"
+	"github.com/lockquake/lockquake/history"
+	"github.com/lockquake/lockquake/internal/clock"
+)
+
+// clockDrift lets a node's wall clock run fast or slow, as a clock without a time server does (by some 1e-5), or a virtual machine
+// that is short of processor time (by a lot). Its monotonic clock is not touched. The heal sets the clock right at once.
+type clockDrift struct {
+	// Rate is how many seconds the clock goes on in a second.
+	Rate float64 `yaml:"rate"`
+}
+
+const (
+	minGain = 0.005 // less cannot be seen within the time that a receipt may take
+	maxRate = 100
+
+	// A rate is seen between two readings that lie seeDrift/gain apart, within the bounds.
+	seeDrift      = 80 * time.Millisecond
+	shortestDrift = 500 * time.Millisecond
+	longestDrift  = 12 * time.Second
+)
+
+func clockDriftKind() chaos.Kind {
+	return chaos.Kind{
+		Name: "clock-drift", Place: 10,
+		Doc: "Lets the target's wall clock run at `rate` (1.1 is a tenth too fast, 0.5 half as fast) until it is healed, which sets it right; its monotonic clock " +
+			"goes on. Receipt: two readings of the server's own clock, over its own protocol, against this machine's.",
+		Needs:   []chaos.Capability{CanClock},
+		Try:     []string{"rate: 1.5"},
+		Lasting: true,
+		Sample:  "{rate: 1.05..1.5}",
+		New: func(decode func(any) error) (chaos.Fault, error) {
+			f := clockDrift{Rate: 1}
+			if err := decode(&f); err != nil {
+				return nil, err
+			}
+			if gain := math.Abs(f.Rate - 1); !(f.Rate > 0 && f.Rate <= maxRate && gain >= minGain) {
+				return nil, fmt.Errorf("rate of clock-drift is %g: want more than 0 and at most %d, and at least %g from 1: less cannot be seen in time", f.Rate, maxRate, minGain)
+			}
+			return clockFault{shift: Shift{Gain: f.Rate - 1, How: ByVDSO}, prove: drifted}, nil
+		},
+	}
+}
+
+// drifted tells whether a clock runs as fast as it should, and would not without the drift.
+func drifted(ctx context.Context, w *watched) (verdict, error) {
+	from, err := w.ask(ctx)
+	if err != nil {
+		return verdict{}, err
+	}
+	gain := w.shift.Gain
+	apart := time.Duration(float64(seeDrift) / math.Abs(gain))
+	if err := clock.Sleep(ctx, min(max(apart, shortestDrift), longestDrift)); err != nil {
+		return verdict{}, err
+	}
+	to, err := w.ask(ctx)
+	if err != nil {
+		return verdict{}, err
+	}
+	low, high := rate(from, to)
+	want := 1 + w.said.Gain
+	text := fmt.Sprintf("by %s it ran at %.4f to %.4f for %v, want %.4f", w.account(), low, high, time.Duration(to.ToMono-from.FromMono).Round(time.Millisecond), want)
+	switch {
+	case want < low || want > high:
+		return verdict{history.NotInstalled, text + ": it does not"}, nil
+	case want-gain >= low && want-gain <= high:
+		return verdict{history.Indeterminate, text + ": that would be true without the drift"}, nil
+	}
+	return verdict{history.Installed, text}, nil
+}

@@ -1,0 +1,72 @@
+package clock
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/lockquake/lockquake/chaos"
+	"github.com/lockquake/lockquake/history"
+)
+
+// clockJump sets a node's wall clock forward or back at once, as an operator, a bad time server or a resumed virtual machine
+// would. Its monotonic clock is not touched: a service that measures its leases by that one is not impressed.
+type clockJump struct {
+	// By is how far the clock goes forward, or back where it is negative.
+	// It is text, because the durations of scenarios are never negative.
+	By string `yaml:"by"`
+	// How is ByVDSO (the default) or ByFaketime.
+	How string `yaml:"how"`
+}
+
+const (
+	minJump = 50 * time.Millisecond // less is lost in what a receipt can tell
+	maxJump = 10 * 365 * 24 * time.Hour
+)
+
+func clockJumpKind() chaos.Kind {
+	return chaos.Kind{
+		Name: "clock-jump", Place: 9,
+		Doc: "Sets the target's wall clock forward by `by` (+60s), or back (-1h), until it is healed; its monotonic clock goes on. Receipt: " +
+			"the server's own clock, asked over its own protocol, against this machine's.",
+		Needs:   []chaos.Capability{CanClock},
+		Try:     []string{"by: +60s", "by: +60s, how: faketime"},
+		Lasting: true,
+		Sample:  "{by: 10s..120s}",
+		Began:   "clock moved by {by}", Ended: "clock set right",
+		New: func(decode func(any) error) (chaos.Fault, error) {
+			f := clockJump{How: ByVDSO}
+			if err := decode(&f); err != nil {
+				return nil, err
+			}
+			by, err := time.ParseDuration(f.By)
+			if err != nil || by.Abs() < minJump || by.Abs() > maxJump {
+				return nil, fmt.Errorf("by of clock-jump is %q: want %s to 10 years, forward (+60s) or back (-1h)", f.By, minJump)
+			}
+			if f.How != ByVDSO && f.How != ByFaketime {
+				return nil, fmt.Errorf("how of clock-jump is %q: want %s or %s", f.How, ByVDSO, ByFaketime)
+			}
+			return clockFault{shift: Shift{Jump: by, How: f.How}, prove: jumped}, nil
+		},
+	}
+}
+
+// jumped tells whether a clock is where it should be, and would not be there without the jump.
+func jumped(ctx context.Context, w *watched) (verdict, error) {
+	ahead, want, err := w.compare(ctx)
+	if err != nil {
+		return verdict{}, err
+	}
+	text := fmt.Sprintf("by %s ahead of this machine by %s, want %s", w.account(), ahead, want)
+	if w.before.asked() {
+		text += fmt.Sprintf(", before it was %s", w.before.ahead())
+	}
+	without := span{want.low - w.shift.Jump, want.high - w.shift.Jump}
+	switch {
+	case !ahead.meets(want):
+		return verdict{history.NotInstalled, text + ": it did not go there"}, nil
+	case ahead.meets(without):
+		return verdict{history.Indeterminate, text + ": that would be true without the jump"}, nil
+	}
+	return verdict{history.Installed, text}, nil
+}

@@ -1,0 +1,82 @@
+package clock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/lockquake/lockquake/chaos"
+	"github.com/lockquake/lockquake/internal/clock"
+)
+
+// span is what is known of a difference between two clocks: it lies between the two, inclusive.
+type span struct{ low, high time.Duration }
+
+// meets tells whether both can be true of one difference.
+func (s span) meets(o span) bool { return s.low <= o.high && o.low <= s.high }
+
+// String gives the middle and how far the difference may lie from it.
+func (s span) String() string {
+	half := (s.high - s.low) / 2
+	if half == 0 {
+		return s.low.Round(time.Microsecond).String()
+	}
+	return fmt.Sprintf("%v±%v", (s.low + half).Round(time.Millisecond), half.Round(100*time.Microsecond))
+}
+
+// stamp is one reading of a node's clock; the zero value is none.
+type stamp struct{ chaos.ClockReading }
+
+func (s stamp) asked() bool { return !s.Shown.IsZero() }
+
+// ahead is by how much the node's wall clock was ahead of this machine's.
+func (s stamp) ahead() span {
+	low, high := s.Ahead()
+	return span{low, high}
+}
+
+const (
+	// secondTries bounds the wait for a clock that tells whole seconds to show the next one.
+	secondTries = 1500 * time.Millisecond
+	// secondEvery is the pause between two looks at such a clock.
+	secondEvery = 2 * time.Millisecond
+)
+
+// askClock reads a node's clock over the service's own protocol. Of a clock that tells whole seconds it waits for the moment at
+// which a second begins.
+func askClock(ctx context.Context, service chaos.Observer, node string) (stamp, error) {
+	if service == nil {
+		return stamp{}, errors.New("there is no service to ask")
+	}
+	first, err := chaos.ReadClock(ctx, service, node)
+	if err != nil || !first.Whole {
+		return stamp{first}, err
+	}
+	for end := clock.Now() + int64(secondTries); clock.Now() < end; {
+		if err := clock.Sleep(ctx, secondEvery); err != nil {
+			return stamp{}, err
+		}
+		next, err := chaos.ReadClock(ctx, service, node)
+		if err != nil {
+			return stamp{}, err
+		}
+		if !next.Shown.Equal(first.Shown) {
+			next.From, next.FromMono = first.From, first.FromMono
+			return stamp{next}, nil
+		}
+		first = next
+	}
+	return stamp{}, fmt.Errorf("its clock stands at %s", first.Shown.Format(time.RFC3339))
+}
+
+// rate bounds the seconds that a node's clock went on for each second of ours, between two readings.
+func rate(a, b stamp) (low, high float64) {
+	went := float64(b.Shown.Sub(a.Shown))
+	longest, shortest := float64(b.ToMono-a.FromMono), float64(b.FromMono-a.ToMono)
+	if shortest <= 0 {
+		return 0, went
+	}
+	low, high = went/longest, went/shortest
+	return min(low, high), max(low, high)
+}

@@ -1,0 +1,186 @@
+package clock
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/lockquake/lockquake/chaos"
+	"github.com/lockquake/lockquake/history"
+	"github.com/lockquake/lockquake/internal/clock"
+	"github.com/lockquake/lockquake/internal/node"
+)
+
+// CanClock is the capability of a Shifter.
+const CanClock chaos.Capability = "clock"
+
+// Preload has the node's programs load libfaketime before the C library, so that their wall clock can be told to them. It
+// reaches programs that ask the C library for the time: C and the JVM, not Go.
+const Preload node.Preparation = "preload"
+
+// Shifter is a node whose process's wall clock can be moved, while its monotonic clock goes on as before.
+type Shifter interface {
+	// ShiftClock moves the clock by a shift that stands under the key. Shifts of one node add up. A process that takes the place of
+	// one that ended gets those that stand; of a node that does not run the answer says Gone, and its next process gets it.
+	ShiftClock(ctx context.Context, key string, s Shift) (Shifted, error)
+	// UnshiftClock takes one shift back.
+	UnshiftClock(ctx context.Context, key string) (Shifted, error)
+	// ClockShifts tells what stands now.
+	ClockShifts(ctx context.Context) (Shifted, error)
+}
+
+// Shifted is what whoever moved the clock says of it. It is not taken for a proof.
+type Shifted struct {
+	Ahead time.Duration // of all shifts together, at Time
+	Gain  float64       // of all shifts together
+	Time  int64         // ns of CLOCK_MONOTONIC
+	How   string        // for a receipt
+	Gone  bool          // there is no process: the clock went with it
+	// Changes grows with everything that is done to the clock of the node: where two answers have the same, nothing was done between.
+	Changes int64
+}
+
+// lands is how long programs may take to see a shift.
+func lands(s Shift) time.Duration {
+	if s.How == ByFaketime {
+		return faketimeLands
+	}
+	return vdsoLands
+}
+
+const (
+	// faketimeLands: libfaketime reads its file once a second; 1.1 to 1.8 s were seen.
+	faketimeLands = 5 * time.Second
+	// vdsoLands: a patch is there at once, but for a program that was started a moment ago, which may lose it once.
+	vdsoLands = 500 * time.Millisecond
+)
+
+type shiftable interface {
+	chaos.Node
+	Shifter
+}
+
+// shiftKey makes the keys of shifts.
+var shiftKey atomic.Int64
+
+// clockFault is what clock-jump and clock-drift have in common: a shift, and how a receipt is taken from the moved clock.
+type clockFault struct {
+	shift Shift
+	// prove tells whether the clock is seen to do what was asked for.
+	prove func(ctx context.Context, w *watched) (verdict, error)
+}
+
+// Preparations says that libfaketime must be in the process from its start.
+func (f clockFault) Preparations() []node.Preparation {
+	if f.shift.How == ByFaketime {
+		return []node.Preparation{Preload}
+	}
+	return nil
+}
+
+// Excludes keeps the two mechanisms apart: libfaketime reckons by the patched clock when to read its file again, and does not for as long
+// as that clock was set back.
+func (f clockFault) Excludes() (p node.Preparation, why string) {
+	if f.shift.How == ByFaketime {
+		return "", ""
+	}
+	return Preload, "libfaketime, which another clock fault needs there, does not bear a patched clock; use one how for all clock faults of a node"
+}
+
+// Needs leaves out the patch where libfaketime does the work.
+func (f clockFault) Needs() []chaos.Capability {
+	if f.shift.How == ByFaketime {
+		return []chaos.Capability{chaos.CanInspect}
+	}
+	return []chaos.Capability{CanClock}
+}
+
+// verdict is an answer with its evidence.
+type verdict struct {
+	status history.ReceiptStatus
+	text   string
+}
+
+// Inject moves the clocks of all targets at once, and looks at them.
+func (f clockFault) Inject(ctx context.Context, s chaos.Scope) (chaos.Heal, history.Receipt, error) {
+	targets, err := chaos.Capable[shiftable](s.On, CanClock)
+	if err != nil {
+		return chaos.NothingToHeal, chaos.NothingDone(err), err
+	}
+	var all []*watched
+	for _, n := range targets {
+		all = append(all, &watched{shiftable: n, service: s.Service, key: fmt.Sprintf("clock-%d", shiftKey.Add(1)), shift: f.shift})
+	}
+	heal := func(ctx context.Context) (history.Receipt, error) {
+		return chaos.OnEach(all, func(w *watched) (history.Receipt, error) { return w.unshift(ctx) })
+	}
+	receipt, err := chaos.OnEach(all, func(w *watched) (history.Receipt, error) { return f.shiftOne(ctx, s, w) })
+	receipt.By = f.shift.How
+	return heal, receipt, err
+}
+
+func (f clockFault) shiftOne(ctx context.Context, s chaos.Scope, w *watched) (history.Receipt, error) {
+	stopped := s.Run != nil && s.Run.Stopped()
+	if !stopped { // else it does not answer
+		w.look(ctx)
+	}
+	var err error
+	if w.said, err = w.ShiftClock(ctx, w.key, f.shift); err != nil {
+		return history.Receipt{}, err
+	}
+	if w.said.Gone {
+		return chaos.Seen(history.Indeterminate, w.said.Time, w.Name()+": it has no process whose clock could be moved; the next one's will be"), nil
+	}
+	shifted := w.said.Time
+	if stopped {
+		if err := s.Run.Continue(); err != nil {
+			return history.Receipt{}, fmt.Errorf("continue it: %w", err)
+		}
+	}
+	v, err := w.settled(ctx, f.prove)
+	if err != nil {
+		return chaos.Seen(history.Indeterminate, shifted, fmt.Sprintf("%s: its clock could not be asked: %v", w.Name(), err)), nil
+	}
+	if f.shift.How == ByFaketime {
+		shifted = clock.Now() // it was told by then, and not before
+	}
+	mono, moved := w.monotonic(ctx)
+	if moved {
+		v.status = history.NotInstalled // that is another fault
+	}
+	return chaos.Seen(v.status, shifted, fmt.Sprintf("%s: %s; %s (%s)", w.Name(), v.text, mono, w.said.How)), nil
+}
+
+// unshift takes a shift back and sees that the clock shows what is left.
+func (w *watched) unshift(ctx context.Context) (history.Receipt, error) {
+	said, err := w.UnshiftClock(ctx, w.key)
+	if err != nil {
+		return history.Receipt{}, err
+	}
+	if said.Gone {
+		return chaos.Seen(history.Installed, 0, w.Name()+": its process ended, and the clock with it"), nil
+	}
+	was := w.said
+	w.said = said
+	at := clock.Now()
+	v, err := w.settled(ctx, func(ctx context.Context, w *watched) (verdict, error) {
+		ahead, want, err := w.compare(ctx)
+		v := verdict{history.Installed, fmt.Sprintf("ahead by %s, want %s", ahead, want)}
+		if !ahead.meets(want) {
+			v.status = history.NotInstalled
+		}
+		return v, err
+	})
+	if err != nil {
+		// It was written back and read back; a server that is down or paused by another fault cannot be asked.
+		return chaos.Seen(history.Indeterminate, at, fmt.Sprintf("%s: its clock was put back, but could not be asked: %v", w.Name(), err)), nil
+	}
+	if w.shift.How == ByFaketime {
+		at = clock.Now()
+	}
+	if v.status == history.NotInstalled {
+		err = fmt.Errorf("its clock is still off: %s (it was shifted by %v)", v.text, was.Ahead)
+	}
+	return chaos.Seen(v.status, at, w.Name()+": "+v.text), err
+}

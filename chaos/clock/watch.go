@@ -1,0 +1,183 @@
+package clock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/lockquake/lockquake/chaos"
+	"github.com/lockquake/lockquake/history"
+	"github.com/lockquake/lockquake/internal/clock"
+)
+
+// watched is one target and what was known of its clock before.
+type watched struct {
+	shiftable
+	service chaos.Observer
+	key     string
+	shift   Shift
+	said    Shifted
+	before  stamp  // zero: it could not be asked
+	how     string // the last reading came to be known
+	own     span   // by which it is ahead without any shift: another machine's clock
+	mono    monoReading
+}
+
+// monoReading is how far a node's monotonic clock is ahead of ours.
+type monoReading struct {
+	ahead, err time.Duration
+	how        string // it is known, or why not
+	known      bool
+}
+
+// maxUnsettled is how often a look at a clock is begun anew because another fault moved it meanwhile.
+const maxUnsettled = 8
+
+// look notes what the clocks of the node are before anything is done to them. What cannot be asked is left out.
+func (w *watched) look(ctx context.Context) {
+	w.mono = w.monoAhead(ctx)
+	end := clock.Now() + int64(lands(w.shift))
+	for range maxUnsettled {
+		before, err := w.ClockShifts(ctx)
+		if err != nil {
+			return
+		}
+		s, err := w.ask(ctx)
+		if err != nil {
+			return
+		}
+		after, err := w.ClockShifts(ctx)
+		if err != nil {
+			return
+		}
+		if after.Changes != before.Changes {
+			continue
+		}
+		ahead, others := s.ahead(), after.around(before.Time)
+		own := span{ahead.low - others.high, ahead.high - others.low}
+		w.before, w.own = s, span{}
+		if own.meets(span{}) {
+			return
+		}
+		w.own = own // another machine's clock, or what stands has not been seen by the process yet
+		if clock.Now() > end || clock.Sleep(ctx, lands(w.shift)/(maxUnsettled-2)) != nil {
+			return
+		}
+	}
+}
+
+// settled looks at the clock until it could see what was done to it, and until nobody else did anything to it meanwhile.
+func (w *watched) settled(ctx context.Context, prove func(context.Context, *watched) (verdict, error)) (verdict, error) {
+	end := clock.Now() + int64(lands(w.shift))
+	for unsettled := 0; unsettled < maxUnsettled; {
+		v, err := prove(ctx, w)
+		if err != nil {
+			return v, err
+		}
+		now, err := w.ClockShifts(ctx)
+		switch {
+		case err != nil:
+			return v, fmt.Errorf("what moved it cannot be asked: %w", err)
+		case now.Gone:
+			return v, errors.New("its process has ended")
+		case now.Changes != w.said.Changes:
+			now.How = w.said.How
+			w.said = now
+			unsettled++
+			continue
+		case v.status != history.NotInstalled || clock.Now() > end:
+			return v, nil
+		}
+		if err := clock.Sleep(ctx, 20*time.Millisecond); err != nil {
+			return v, err
+		}
+	}
+	return verdict{}, errors.New("other faults move it all the time")
+}
+
+// around is what the clock is ahead by, between then and now.
+func (s Shifted) around(then int64) span {
+	at := func(t int64) time.Duration { return s.Ahead + time.Duration(s.Gain*float64(t-s.Time)) }
+	a, b := at(then), at(clock.Now())
+	// What is said was reckoned a little before it was heard, and of a clock that drifts is a little old.
+	late := time.Duration(math.Abs(s.Gain) * float64(saidLate))
+	return span{min(a, b) - late, max(a, b) + late}
+}
+
+// ask reads the node's clock.
+func (w *watched) ask(ctx context.Context) (stamp, error) {
+	s, err := askClock(ctx, w.service, w.Name())
+	w.how = s.How
+	return s, err
+}
+
+// account says by what the last reading is known.
+func (w *watched) account() string {
+	if w.how == "" {
+		return "its own account"
+	}
+	return "its own clock, " + w.how + ","
+}
+
+// compare asks for the clock, and tells by how much it is ahead of this machine's, and by how much it should be.
+func (w *watched) compare(ctx context.Context) (ahead, want span, err error) {
+	now, err := w.ask(ctx)
+	if err != nil {
+		return ahead, want, err
+	}
+	want = w.said.around(w.said.Time)
+	want = span{want.low + w.own.low, want.high + w.own.high}
+	return now.ahead(), want, nil
+}
+
+// saidLate bounds the time from the agent's reckoning to when its answer was heard.
+const saidLate = 100 * time.Millisecond
+
+// monoTolerance is how far two readings of one monotonic clock may lie apart, beside the time that they took.
+const monoTolerance = 250 * time.Millisecond
+
+// monotonic says what is known of the node's monotonic clock, and whether it is seen to have moved.
+func (w *watched) monotonic(ctx context.Context) (text string, moved bool) {
+	now := w.monoAhead(ctx)
+	by := now.ahead - w.mono.ahead
+	switch asked := w.mono.known && w.mono.how == now.how; { // two ways of asking may count from different times
+	case !now.known:
+		return "its monotonic clock was not asked: " + now.how, false
+	case !asked && now.ahead.Abs() <= monoTolerance+now.err:
+		return "its monotonic clock is that of this machine" + now.how, false
+	case !asked:
+		return "its monotonic clock was not asked before, or in another way", false
+	case by.Abs() > monoTolerance+now.err+w.mono.err:
+		return fmt.Sprintf("its monotonic clock moved by %v, which it should not%s", by.Round(time.Millisecond), now.how), true
+	}
+	return fmt.Sprintf("its monotonic clock is where it was, to %v%s", by.Abs().Round(time.Millisecond), now.how), false
+}
+
+// monoAhead asks for the node's monotonic clock.
+func (w *watched) monoAhead(ctx context.Context) monoReading {
+	if w.service == nil {
+		return monoReading{how: "there is nobody to ask"}
+	}
+	ctx, cancel := context.WithTimeout(ctx, chaos.AskTimeout)
+	defer cancel()
+	from := clock.Now()
+	answer, err := w.service.Ask(ctx, w.Name(), chaos.FactMonotonic)
+	to := clock.Now()
+	if err != nil {
+		return monoReading{how: err.Error()}
+	}
+	number, how, _ := strings.Cut(answer, " ")
+	at, err := strconv.ParseInt(number, 10, 64)
+	if err != nil {
+		return monoReading{how: err.Error()}
+	}
+	if how != "" {
+		how = " (" + how + ")"
+	}
+	half := (to - from + 1) / 2
+	return monoReading{ahead: time.Duration(at - from - half), err: time.Duration(half), how: how, known: true}
+}

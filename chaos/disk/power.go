@@ -1,0 +1,42 @@
+package disk
+
+// The orders about disks that can lose their power: ext4 in a loop file.
+//
+// DoDisk makes such a disk, which stands under the order's key: Args, answered with Made. It is about no process. DoMark, DoCut and
+// DoLook are about a disk that stands, by its key, in Use.
+const (
+	DoDisk = "disk"
+	DoMark = "disk-mark" // while it is not mounted: leave a file on it that is synced, and none that is not
+	DoCut  = "disk-cut"  // write a file that is not synced, drop what was not synced from now on, and kill the process; answered with Cut
+	DoLook = "disk-look" // when it is not mounted any more: tell which of the files are there; answered with Seen
+)
+
+// Args says where a disk is made.
+type Args struct {
+	Dir string `json:"dir"` // where the agent may make a file, and mount the disk to look into it
+	Dev string `json:"dev"` // where the agent sees the machine's /dev
+}
+
+// Made is a disk that was made.
+type Made struct {
+	Device string `json:"device"` // as the machine names it: /dev/loop3
+}
+
+// Use names a disk.
+type Use struct {
+	Disk string `json:"disk"`          // the key of the order that made it
+	Dir  string `json:"dir,omitempty"` // where the process has it mounted, for DoCut
+}
+
+// Cut is what was done by a DoCut.
+type Cut struct {
+	Shut   int64 `json:"shut"`   // ns of CLOCK_MONOTONIC when the file system was shut down
+	Killed int64 `json:"killed"` // the same, of the SIGKILL
+}
+
+// Seen is what was found on a disk by mounting it again.
+type Seen struct {
+	Synced   bool    `json:"synced"`   // the file that was synced is there, whole
+	Unsynced bool    `json:"unsynced"` // what was written without a sync is there
+	Listing  Listing `json:"listing"`
+}

@@ -1,0 +1,141 @@
+package disk
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/lockquake/lockquake/chaos"
+	"github.com/lockquake/lockquake/history"
+)
+
+// CanHoldSyncs is the capability of a SyncHolder.
+const CanHoldSyncs chaos.Capability = "hold-syncs"
+
+// SyncHolder is a node whose process's calls to fsync and its like can be held back.
+type SyncHolder interface {
+	// HoldSyncs holds each call for that long, until LetSyncsGo with the same key. What several ask for adds up.
+	HoldSyncs(ctx context.Context, key string, by time.Duration) (Syncs, error)
+	// SyncsHeld asks what was held so far.
+	SyncsHeld(ctx context.Context) (Syncs, error)
+	// LetSyncsGo ends it.
+	LetSyncsGo(ctx context.Context, key string) (Syncs, error)
+}
+
+// slowDisk makes each fsync of a server take longer, as a disk does that is worn, busy or at the other end of a network.
+type slowDisk struct {
+	// By is for how long each call is held before the kernel sees it.
+	By time.Duration `yaml:"by"`
+}
+
+const (
+	minHold = 10 * time.Millisecond
+	maxHold = 10 * time.Second
+)
+
+func slowDiskKind() chaos.Kind {
+	return chaos.Kind{
+		Name: "slow-disk", Place: 18,
+		Doc: "Holds each fsync, fdatasync, syncfs, sync and msync of a server back for `by` (500ms), until it is healed. Receipt: the server's own " +
+			"measure of its disk, or how long it takes to take a write, beside the number of calls that were held.",
+		Needs:   []chaos.Capability{CanHoldSyncs},
+		Try:     []string{"by: 500ms"},
+		Lasting: true,
+		Syncs:   true,
+		Sample:  "{by: 50ms..500ms}",
+		Began:   "fsyncs held back by {by}", Ended: "fsyncs as before",
+		New: func(decode func(any) error) (chaos.Fault, error) {
+			f := slowDisk{}
+			if err := decode(&f); err != nil {
+				return nil, err
+			}
+			if f.By < minHold || f.By > maxHold {
+				return nil, fmt.Errorf("by of slow-disk is %s: want %s to %s", f.By, minHold, maxHold)
+			}
+			return f, nil
+		},
+	}
+}
+
+type syncHolding interface {
+	chaos.Node
+	SyncHolder
+}
+
+// slowKey makes the keys of injections.
+var slowKey atomic.Int64
+
+// Inject begins to hold the calls of all targets at once, and waits until each was seen to wait for its disk.
+func (f slowDisk) Inject(ctx context.Context, s chaos.Scope) (chaos.Heal, history.Receipt, error) {
+	targets, err := chaos.Capable[syncHolding](s.On, CanHoldSyncs)
+	if err != nil {
+		return chaos.NothingToHeal, chaos.NothingDone(err), err
+	}
+	var all []*slowed
+	for _, n := range targets {
+		all = append(all, &slowed{syncHolding: n, gauge: gauge{s.Service, n.Name()}, by: f.By, key: fmt.Sprintf("slow-%d", slowKey.Add(1))})
+	}
+	heal := func(ctx context.Context) (history.Receipt, error) {
+		return chaos.OnEach(all, func(t *slowed) (history.Receipt, error) { return t.heal(ctx) })
+	}
+	receipt, err := chaos.OnEach(all, func(t *slowed) (history.Receipt, error) { return t.inject(ctx) })
+	return heal, receipt, err
+}
+
+// slowed is one target.
+type slowed struct {
+	syncHolding
+	gauge
+	by  time.Duration
+	key string
+}
+
+// inject holds the target's calls and looks how the server takes it.
+func (t *slowed) inject(ctx context.Context) (history.Receipt, error) {
+	before := t.read(ctx)
+	was, err := t.HoldSyncs(ctx, t.key, t.by)
+	if err != nil {
+		return history.Receipt{}, err
+	}
+	stop := t.provoke(ctx)
+	p, err := t.prove(ctx, proof{before: before, was: was, write: stop.took})
+	stop.cancel()
+	if err != nil {
+		return history.Receipt{}, err
+	}
+	text := fmt.Sprintf("%s: %s; %d calls were held by now, %d of its threads are watched", t.Name(), p.text, p.held.Calls-was.Calls, p.held.Traced)
+	return chaos.Seen(p.status, 0, text), nil
+}
+
+// heal lets the calls go, and looks at the server again.
+func (t *slowed) heal(ctx context.Context) (history.Receipt, error) {
+	held, err := t.LetSyncsGo(ctx, t.key)
+	if err != nil {
+		return history.Receipt{}, err
+	}
+	text := fmt.Sprintf("%s: %d calls had been held", t.Name(), held.Calls)
+	if held.Least > 0 {
+		text += fmt.Sprintf(", each for %v or longer", held.Least.Round(100*time.Microsecond))
+	}
+	if held.Early > 0 {
+		text += fmt.Sprintf(", but %d that were let go early", held.Early)
+	}
+	switch {
+	case held.Gone:
+		return chaos.Seen(history.Installed, 0, text+"; its process ended"), nil
+	case held.Traced > 0 && held.Others == 0:
+		return chaos.Seen(history.NotInstalled, 0, text), fmt.Errorf("%d of its threads are still watched", held.Traced)
+	case held.Traced > 0:
+		return chaos.Seen(history.Installed, 0, text+"; another injection still holds calls"), nil
+	}
+	took, err := t.writeTime(ctx)
+	if err != nil {
+		return chaos.Seen(history.Installed, 0, text+"; none of its threads is watched any more"), nil //nolint:nilerr // it may be down for another reason
+	}
+	text += fmt.Sprintf("; none of its threads is watched any more, and it takes a write in %v", took.Round(100*time.Microsecond))
+	if took >= t.by {
+		return chaos.Seen(history.Indeterminate, 0, text), nil
+	}
+	return chaos.Seen(history.Installed, 0, text), nil
+}

@@ -1,0 +1,79 @@
+// Package faulttest is what the tests of the folders of faults have in common.
+package faulttest
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/goccy/go-yaml"
+
+	"github.com/lockquake/lockquake/chaos"
+	"github.com/lockquake/lockquake/history"
+)
+
+// Node is a node that has a name, and nothing can be done to.
+type Node string
+
+// Name is its text.
+func (n Node) Name() string { return string(n) }
+
+// Run is a run that answers what a test gives it.
+type Run struct {
+	chaos.Run
+	Beside  func() int   // other injections that stand
+	GoOn    func() error // continues the target; nil: it was not stopped
+	Counted *chaos.Counted
+}
+
+// Others returns how many other injections stand now.
+func (r *Run) Others() int { return r.Beside() }
+
+// Stopped tells whether the target was stopped.
+func (r *Run) Stopped() bool { return r.GoOn != nil }
+
+// Continue lets the target go on.
+func (r *Run) Continue() error { return r.GoOn() }
+
+// Counts takes what counts packets.
+func (r *Run) Counts(c chaos.Counted) { *r.Counted = c }
+
+// Kind finds one of a folder's faults.
+func Kind(t *testing.T, kinds []chaos.Kind, name string) chaos.Kind {
+	t.Helper()
+	i := slices.IndexFunc(kinds, func(k chaos.Kind) bool { return k.Name == name })
+	if i < 0 {
+		t.Fatalf("no fault %s", name)
+	}
+	return kinds[i]
+}
+
+// Decoding decodes parameters in YAML, as scenarios do; "" has none.
+func Decoding(params string) func(any) error {
+	return func(into any) error {
+		if params == "" {
+			return nil
+		}
+		return yaml.UnmarshalWithOptions([]byte(params), into, yaml.Strict())
+	}
+}
+
+// New makes one of a folder's faults out of parameters in YAML.
+func New(t *testing.T, kinds []chaos.Kind, name, params string) chaos.Fault {
+	t.Helper()
+	f, err := Kind(t, kinds, name).New(Decoding(params))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+// WantStatus wants a receipt that says so, with a time and evidence.
+func WantStatus(t *testing.T, what string, r history.Receipt, want history.ReceiptStatus) {
+	t.Helper()
+	if r.Status != want {
+		t.Errorf("%s: %s (%s), want %s", what, r.Status, r.Evidence, want)
+	}
+	if r.Time == 0 || r.Evidence == "" {
+		t.Errorf("%s: a receipt needs a time and evidence: %+v", what, r)
+	}
+}

@@ -1,0 +1,10 @@
+package links
+
+// DoAround is the order that tells what stands around a process, whoever put it there: no arguments, answered with Around.
+const DoAround = "around"
+
+// Around is what is put on the links of a process.
+type Around struct {
+	Links  []string `json:"links,omitempty"`  // packet filter tables and traffic control of its network namespace
+	Shared bool     `json:"shared,omitempty"` // it has no network namespace of its own: nothing can be put on its links
+}

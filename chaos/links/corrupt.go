@@ -1,0 +1,72 @@
+package links
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/lockquake/lockquake/chaos"
+	"github.com/lockquake/lockquake/history"
+)
+
+// corrupt turns one bit in a share of the packets of links, behind the checksum's back. That is what corruption on a wire looks
+// like: the receiver's kernel finds the checksum wrong and throws the packet away, so a service sees losses. What would reach it
+// changed, one packet in 65,536 with several bits turned, is not staged.
+type corrupt struct {
+	OnLinks `yaml:",inline"`
+	// Share of the packets that are damaged.
+	Share Share `yaml:"share"`
+	// Correlation is how much the fate of one packet is that of the one before it.
+	Correlation Share `yaml:"correlation"`
+}
+
+func corruptKind() chaos.Kind {
+	return chaos.Kind{
+		Name: "corrupt", Place: 16,
+		Doc: "Turns one bit in a share of the packets between the targets and others; receipt: numbered datagrams over each link, of which some " +
+			"do not arrive while the receiver's kernel counts wrong checksums.",
+		Try:   []string{"share: 30%", "share: 30%, engine: queue"},
+		Needs: []chaos.Capability{CanShape}, PeerNeeds: []chaos.Capability{CanShape}, Lasting: true, Counts: true,
+		Sample: "{share: 5%..40%}",
+		New: func(decode func(any) error) (chaos.Fault, error) {
+			f := corrupt{OnLinks: everyLink()}
+			if err := decode(&f); err != nil {
+				return nil, err
+			}
+			if err := f.Share.between("corrupt", leastShare, 1); err != nil {
+				return nil, err
+			}
+			return f.shapeFault(), errors.Join(f.check(), f.Correlation.correlates())
+		},
+	}
+}
+
+func (f corrupt) shapeFault() shapeFault {
+	return shapeFault{
+		OnLinks: f.OnLinks, kind: "corrupt", by: f.engines(), needs: f.capabilities(),
+		shaping: Shaping{Corrupt: float64(f.Share), Correlation: float64(f.Correlation)},
+		gauge:   enoughFor(f.Share, f.Correlation),
+		sign:    sign{shows: f.shows, text: f.text, drowned: func(was Flow) bool { return much(was.Sent-was.Arrived, was.Sent, f.Share) }},
+	}
+}
+
+// shows wants losses, and wrong checksums as their cause. netem turns any bit of a packet, also some that no checksum covers.
+func (f corrupt) shows(l shapedLane) history.ReceiptStatus {
+	status := proportion{
+		share: float64(f.Share), correlation: float64(f.Correlation),
+		was: l.was.Sent - l.was.Arrived, ofWas: l.was.Sent, is: l.is.Sent - l.is.Arrived, of: l.is.Sent,
+	}.status()
+	if status == history.Installed && l.is.Damaged == 0 {
+		return history.Indeterminate
+	}
+	return status
+}
+
+func (f corrupt) text(lanes []shapedLane) string {
+	var damaged, before uint64
+	for _, l := range lanes { // one count for all that arrive at one node
+		damaged, before = max(damaged, l.is.Damaged), max(before, l.was.Damaged)
+	}
+	return fmt.Sprintf("%s do not arrive now (asked: %v are damaged), %s before; the receiver's kernel threw away %d packets at most with a wrong checksum, %d before",
+		ratio(lanes, func(l shapedLane) (int, int) { return l.is.Sent - l.is.Arrived, l.is.Sent }), f.Share,
+		ratio(lanes, func(l shapedLane) (int, int) { return l.was.Sent - l.was.Arrived, l.was.Sent }), damaged, before)
+}

@@ -1,0 +1,134 @@
+package links
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/lockquake/lockquake/chaos"
+	"github.com/lockquake/lockquake/history"
+)
+
+// delay makes packets of links arrive later, each by the same time or, with jitter, by times that differ, so that some
+// overtake others. Nothing is lost.
+type delay struct {
+	OnLinks `yaml:",inline"`
+	// By is how much later packets arrive, in each direction that is hit.
+	By time.Duration `yaml:"by"`
+	// Jitter makes it a time from By - Jitter to By + Jitter, all equally likely.
+	Jitter time.Duration `yaml:"jitter"`
+	// Correlation is how much the time of one packet is that of the one before it.
+	Correlation Share `yaml:"correlation"`
+}
+
+const (
+	leastDelay = time.Millisecond
+	mostDelay  = 5 * time.Second
+)
+
+func delayKind() chaos.Kind {
+	return chaos.Kind{
+		Name: "delay", Place: 12,
+		Doc: "Makes the packets between the targets and others arrive later by `by`, give or take `jitter`; receipt: one-way times and " +
+			"round trips of datagrams over each link, before and now.",
+		Try:   []string{"by: 50ms", "by: 50ms, engine: queue"},
+		Needs: []chaos.Capability{CanShape}, PeerNeeds: []chaos.Capability{CanShape}, Lasting: true, Counts: true,
+		Sample: "{by: 5ms..200ms}",
+		Began:  "packets delayed by {by}", Ended: "delayed no more",
+		New: func(decode func(any) error) (chaos.Fault, error) {
+			f := delay{OnLinks: everyLink()}
+			if err := decode(&f); err != nil {
+				return nil, err
+			}
+			switch {
+			case f.By < leastDelay || f.By > mostDelay:
+				return nil, fmt.Errorf("by of delay is %v: want %v to %v", f.By, leastDelay, mostDelay)
+			case f.Jitter > f.By:
+				return nil, fmt.Errorf("jitter is %v: want at most what the packets are delayed by, %v", f.Jitter, f.By)
+			case f.Correlation > 0 && f.Jitter == 0:
+				return nil, errors.New("correlation is of the jitter, and there is none")
+			}
+			return f.shapeFault(), errors.Join(f.check(), f.Correlation.correlates())
+		},
+	}
+}
+
+func (f delay) shapeFault() shapeFault {
+	return shapeFault{
+		OnLinks: f.OnLinks, kind: "delay", by: f.engines(), needs: f.capabilities(), longest: f.By + f.Jitter,
+		shaping: Shaping{Delay: f.By, Jitter: f.Jitter, Correlation: float64(f.Correlation)},
+		gauge:   MeasureArgs{Count: 100, Every: time.Millisecond, Echo: true},
+		sign:    sign{shows: f.shows, text: f.text, drowned: f.drowned, whole: f.spreads},
+	}
+}
+
+// shows compares what nearly all datagrams take at least: what a busy machine adds, it does not add to all of them. Where the
+// jitter is most of the delay, it compares the medians. Where the times before were all over the place, what was added to them does not
+// tell that nothing was; that even now they are shorter than the delay does.
+func (f delay) shows(l shapedLane) history.ReceiptStatus {
+	was, is := f.time(l.was), f.time(l.is)
+	switch {
+	case l.is.Arrived == 0:
+		return history.Indeterminate
+	case is-was >= f.least():
+		return history.Installed
+	case is >= f.least() && f.drowned(l.was):
+		return history.Indeterminate
+	}
+	return history.NotInstalled
+}
+
+// judgedJitter is the least that is looked for: a busy machine makes times differ by as much. With more correlation than
+// judgedCorrelation so few datagrams differ too little.
+const (
+	judgedJitter      = 2 * time.Millisecond
+	judgedCorrelation = 0.5
+)
+
+// spreads tells of a delay that is there whether it differs from datagram to datagram by at least half of what the jitter makes it: evenly
+// drawn from 2 jitters, 90 % of the times lie within 1.8, and correlation narrows that.
+func (f delay) spreads(l shapedLane) history.ReceiptStatus {
+	if !f.judges() {
+		return history.Installed
+	}
+	narrow := math.Sqrt(float64((1 - f.Correlation) / (1 + f.Correlation)))
+	least := time.Duration(0.9 * narrow * float64(f.Jitter))
+	was, is := l.was.OneWay.High-l.was.OneWay.Low, l.is.OneWay.High-l.is.OneWay.Low
+	switch {
+	case is-was >= least:
+		return history.Installed
+	case is >= least:
+		return history.Indeterminate // they differed as much before
+	}
+	return history.NotInstalled
+}
+
+func (f delay) judges() bool { return f.Jitter >= judgedJitter && f.Correlation <= judgedCorrelation }
+
+// time is the one that is compared, and least by how much it grows at least.
+func (f delay) time(of Flow) time.Duration {
+	if f.Jitter > f.By/2 {
+		return of.OneWay.Mid
+	}
+	return of.OneWay.Low
+}
+
+func (f delay) least() time.Duration {
+	if f.Jitter > f.By/2 {
+		return f.By / 2
+	}
+	return (f.By - f.Jitter) / 2
+}
+
+func (f delay) drowned(was Flow) bool { return was.OneWay.High-was.OneWay.Low > f.least() }
+
+func (f delay) text(lanes []shapedLane) string {
+	more := func(l shapedLane) time.Duration { return l.is.OneWay.Mid - l.was.OneWay.Mid }
+	return fmt.Sprintf("one way takes %s more at the median (asked: %v): %s before, %s now (5 %% to 95 %%: %s); round trips %s before, %s now; %s",
+		over(lanes, more), f.By, over(lanes, func(l shapedLane) time.Duration { return l.was.OneWay.Mid }),
+		over(lanes, func(l shapedLane) time.Duration { return l.is.OneWay.Mid }),
+		within(lanes, func(l shapedLane) (time.Duration, time.Duration) { return l.is.OneWay.Low, l.is.OneWay.High }),
+		over(lanes, func(l shapedLane) time.Duration { return l.was.Round.Mid }), over(lanes, func(l shapedLane) time.Duration { return l.is.Round.Mid }),
+		arrived(lanes))
+}

@@ -1,0 +1,63 @@
+package links
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/lockquake/lockquake/chaos"
+	"github.com/lockquake/lockquake/history"
+)
+
+// duplicate makes a share of the packets of links arrive twice. TCP throws the second away; a protocol on datagrams must do so
+// itself. Only the kernel's netem can: it owns the packet when it is sent, while the agent's queue is asked for one verdict on it.
+type duplicate struct {
+	OnLinks `yaml:",inline"`
+	// Share of the packets that arrive twice.
+	Share Share `yaml:"share"`
+	// Correlation is how much the fate of one packet is that of the one before it.
+	Correlation Share `yaml:"correlation"`
+}
+
+func duplicateKind() chaos.Kind {
+	return chaos.Kind{
+		Name: "duplicate", Place: 14,
+		Doc: "Makes a share of the packets between the targets and others arrive twice (needs the kernel's netem); receipt: numbered datagrams " +
+			"over each link, of which some arrive twice.",
+		Try:   []string{"share: 30%"},
+		Needs: []chaos.Capability{CanNetem}, Lasting: true, Counts: true,
+		Sample: "{share: 5%..50%}",
+		New: func(decode func(any) error) (chaos.Fault, error) {
+			f := duplicate{OnLinks: everyLink()}
+			if err := decode(&f); err != nil {
+				return nil, err
+			}
+			if err := f.Share.between("duplicate", leastShare, 1); err != nil {
+				return nil, err
+			}
+			if f.Engine == Queue {
+				return nil, errors.New("engine is queue, which cannot duplicate: it is asked for one verdict on one packet; take netem")
+			}
+			return f.shapeFault(), errors.Join(f.check(), f.Correlation.correlates())
+		},
+	}
+}
+
+func (f duplicate) shapeFault() shapeFault {
+	return shapeFault{
+		OnLinks: f.OnLinks, kind: "duplicate", by: []Engine{Netem}, needs: []chaos.Capability{CanNetem},
+		shaping: Shaping{Duplicate: float64(f.Share), Correlation: float64(f.Correlation)},
+		gauge:   enoughFor(f.Share, f.Correlation),
+		sign:    sign{shows: f.shows, text: f.text, drowned: func(was Flow) bool { return much(was.Copies, was.Arrived, f.Share) }},
+	}
+}
+
+func (f duplicate) shows(l shapedLane) history.ReceiptStatus {
+	return proportion{
+		share: float64(f.Share), correlation: float64(f.Correlation), was: l.was.Copies, ofWas: l.was.Arrived, is: l.is.Copies, of: l.is.Arrived,
+	}.status()
+}
+
+func (f duplicate) text(lanes []shapedLane) string {
+	return fmt.Sprintf("%s arrive twice now (asked: %v), %s before", ratio(lanes, func(l shapedLane) (int, int) { return l.is.Copies, l.is.Arrived }), f.Share,
+		ratio(lanes, func(l shapedLane) (int, int) { return l.was.Copies, l.was.Arrived }))
+}

@@ -1,0 +1,55 @@
+package links
+
+import (
+	"context"
+	"errors"
+
+	"github.com/lockquake/lockquake/chaos"
+	"github.com/lockquake/lockquake/history"
+)
+
+// holdBack keeps packets on their way: they have left their sender, whatever becomes of it, and arrive only at the heal. It is
+// the packet that a network may delay for as long as it likes: a write of a holder who is long dead. The packets wait in the
+// receiver's namespace, in a queue of its kernel. When whoever reads the queue dies, they are dropped (TCP sends them again if
+// the sender still lives) and nothing is held back any more.
+type holdBack struct {
+	// To is who the packets are for: selectors or names.
+	To      chaos.Names `yaml:"to"`
+	Through `yaml:",inline"`
+}
+
+func holdBackKind() chaos.Kind {
+	return chaos.Kind{
+		Name: "hold-back", Place: 8,
+		Doc: "Keeps the packets from the targets to others waiting in the receivers' namespaces until it is healed, and lets them go " +
+			"in their order; receipt: datagrams arrived before, do not now, and wait in the kernel's queue.",
+		Needs:     []chaos.Capability{CanFilter},
+		PeerNeeds: []chaos.Capability{CanHold},
+		Try:       []string{"to: rest"},
+		Lasting:   true,
+		Sample:    "{to: rest}",
+		Counts:    true,
+		AtPeers:   true, Began: "packets to {peers} are held back", Ended: "packets are let go",
+		New: func(decode func(any) error) (chaos.Fault, error) {
+			f := holdBack{}
+			if err := decode(&f); err != nil {
+				return nil, err
+			}
+			if len(f.To) == 0 {
+				return nil, errors.New("hold-back needs to: whom the packets are for, such as register or leader")
+			}
+			return f, nil
+		},
+	}
+}
+
+// Far names the receivers.
+func (f holdBack) Far() chaos.Names { return f.To }
+
+// Inject puts rules up at the receivers.
+func (f holdBack) Inject(ctx context.Context, s chaos.Scope) (chaos.Heal, history.Receipt, error) {
+	b := &block{fault: "hold-back", scope: s, direction: Out, through: f.Through, how: Hold}
+	return b.inject(ctx, func(l chaos.Lane) {
+		b.rule(l.To, arriving(l, Hold))
+	})
+}

@@ -1,0 +1,159 @@
+package links
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/lockquake/lockquake/chaos"
+)
+
+// The capabilities that faults need which shape links. A provider tries before it offers them.
+const (
+	CanShape    chaos.Capability = "shape"    // Shaper, by whatever engine
+	CanNetem    chaos.Capability = "netem"    // Shaper, by the kernel's own
+	CanQueue    chaos.Capability = "queue"    // Shaper, by the agent
+	CanThrottle chaos.Capability = "throttle" // Shaper, by the kernel's token bucket
+)
+
+// atSender tells at which end of a link the engine stands.
+func atSender(e Engine) bool { return e != Queue }
+
+// engineText names an engine in a receipt.
+func engineText(e Engine) string {
+	switch e {
+	case Netem:
+		return "netem of the kernel"
+	case Queue:
+		return "the agent's queue"
+	case TBF:
+		return "the kernel's token bucket"
+	}
+	return string(e)
+}
+
+// Shaper is a node at whose own end of its links packets can be delayed, lost and so on.
+type Shaper interface {
+	// Engines tries which engines there are, and says for each why it cannot be had; "" when it can.
+	Engines(ctx context.Context) (Engines, error)
+	// Shape puts up rules under a key that is unique in the run, whose packets are shaped. It is undone by Unfilter, and
+	// outlasts a restart of the node, as filters do.
+	Shape(ctx context.Context, key string, rules []Rule, s Shaping) error
+	// MeasureLinks sends numbered datagrams over links, by sockets that are no part of the nodes' own processes.
+	// The peers are as in ProbeLinks.
+	MeasureLinks(ctx context.Context, peers []chaos.Node, m MeasureArgs) ([]MeasuredLink, error)
+}
+
+// shapedText tells what an engine has counted.
+func shapedText(s *Shaped) string {
+	if s == nil {
+		return "its engine tells nothing"
+	}
+	text := fmt.Sprintf("it sent on %d packets", s.Passed)
+	for _, c := range []struct {
+		n    uint64
+		what string
+	}{{s.Lost, "lost"}, {s.Corrupted, "corrupted"}, {s.Dropped, "dropped by the kernel"}, {uint64(s.Waiting), "wait"}} {
+		if c.n > 0 {
+			text += fmt.Sprintf(", %d %s", c.n, c.what)
+		}
+	}
+	if s.LateMax > 0 {
+		text += fmt.Sprintf("; late by %v (half of them), %v (99 %%), %v (at most)", rounded(s.LateMid), rounded(s.LateP99), rounded(s.LateMax))
+	}
+	return text
+}
+
+// rounded is for people.
+func rounded(d time.Duration) time.Duration {
+	if d.Abs() < time.Millisecond {
+		return d.Round(time.Microsecond)
+	}
+	return d.Round(10 * time.Microsecond)
+}
+
+// Share is a part of packets, written in percent.
+type Share float64
+
+// UnmarshalYAML takes "30%" and "0.5%".
+func (s *Share) UnmarshalYAML(unmarshal func(any) error) error {
+	var text string
+	if err := unmarshal(&text); err == nil {
+		number, ok := strings.CutSuffix(text, "%")
+		v, err := strconv.ParseFloat(strings.TrimSpace(number), 64)
+		if ok && err == nil && !math.IsNaN(v) && v >= 0 && v <= 100 {
+			*s = Share(v / 100)
+			return nil
+		}
+	}
+	return fmt.Errorf("want a share in percent, such as 30%% or 0.5%%")
+}
+
+func (s Share) String() string { return strconv.FormatFloat(float64(s)*100, 'g', 3, 64) + "%" }
+
+// between tells that a share must be given, and may be told by a receipt.
+func (s Share) between(fault string, low, high Share) error {
+	if s < low || s > high {
+		return fmt.Errorf("%s needs share: %v to %v of the packets", fault, low, high)
+	}
+	return nil
+}
+
+// The smallest share that a receipt can tell from none in the time that it has.
+const leastShare Share = 0.001
+
+// OnLinks is the keys of all faults that shape links.
+type OnLinks struct {
+	// To is the other side: selectors or names; default everybody else in the run.
+	To chaos.Names `yaml:"to"`
+	// Direction is both, out (what the targets send) or in (what is sent to them).
+	Direction Direction `yaml:"direction"`
+	// Port and PeerPort limit it to packets from and to a port at the targets' and at the others' end.
+	Port     chaos.PortName `yaml:"port"`
+	PeerPort chaos.PortName `yaml:"peer_port"`
+	// Engine is auto, or the one that must do it.
+	Engine Engine `yaml:"engine"`
+}
+
+func everyLink() OnLinks {
+	return OnLinks{To: chaos.Names{chaos.Rest}, Direction: Both, Engine: anyEngine}
+}
+
+// anyEngine takes netem where the kernel has it, else the agent's queue.
+const anyEngine Engine = "auto"
+
+func (o OnLinks) check() error {
+	if !slices.Contains([]Engine{anyEngine, Netem, Queue}, o.Engine) {
+		return fmt.Errorf("engine is %q: want auto, netem (of the kernel) or queue (of the agent)", string(o.Engine))
+	}
+	return o.Direction.check()
+}
+
+// Far names the other side.
+func (o OnLinks) Far() chaos.Names { return o.To }
+
+// Ports names the ports that the ends must have.
+func (o OnLinks) Ports() (own, far chaos.PortName) { return o.Port, o.PeerPort }
+
+// engines lists those that may do it, the best first.
+func (o OnLinks) engines() []Engine {
+	if o.Engine == anyEngine {
+		return []Engine{Netem, Queue}
+	}
+	return []Engine{o.Engine}
+}
+
+// capabilities lists what the choice of an engine needs of the targets.
+func (o OnLinks) capabilities() []chaos.Capability {
+	switch o.Engine {
+	case Netem:
+		return []chaos.Capability{CanNetem}
+	case Queue:
+		return []chaos.Capability{CanQueue}
+	}
+	return []chaos.Capability{CanShape}
+}

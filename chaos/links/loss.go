@@ -1,0 +1,60 @@
+package links
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/lockquake/lockquake/chaos"
+	"github.com/lockquake/lockquake/history"
+)
+
+// loss makes a share of the packets of links vanish. TCP sends them again, which a service sees as delays of 200 ms and more.
+type loss struct {
+	OnLinks `yaml:",inline"`
+	// Share of the packets that vanish.
+	Share Share `yaml:"share"`
+	// Correlation is how much the fate of one packet is that of the one before it: losses then come in rows.
+	Correlation Share `yaml:"correlation"`
+}
+
+func lossKind() chaos.Kind {
+	return chaos.Kind{
+		Name: "loss", Place: 13,
+		Doc: "Makes a share of the packets between the targets and others vanish; receipt: numbered datagrams over each link, of which some " +
+			"do not arrive.",
+		Try:   []string{"share: 30%", "share: 30%, engine: queue"},
+		Needs: []chaos.Capability{CanShape}, PeerNeeds: []chaos.Capability{CanShape}, Lasting: true, Counts: true,
+		Sample: "{share: 5%..40%}",
+		New: func(decode func(any) error) (chaos.Fault, error) {
+			f := loss{OnLinks: everyLink()}
+			if err := decode(&f); err != nil {
+				return nil, err
+			}
+			if err := f.Share.between("loss", leastShare, 1); err != nil {
+				return nil, err
+			}
+			return f.shapeFault(), errors.Join(f.check(), f.Correlation.correlates())
+		},
+	}
+}
+
+func (f loss) shapeFault() shapeFault {
+	return shapeFault{
+		OnLinks: f.OnLinks, kind: "loss", by: f.engines(), needs: f.capabilities(),
+		shaping: Shaping{Loss: float64(f.Share), Correlation: float64(f.Correlation)},
+		gauge:   enoughFor(f.Share, f.Correlation),
+		sign:    sign{shows: f.shows, text: f.text, drowned: func(was Flow) bool { return much(was.Sent-was.Arrived, was.Sent, f.Share) }},
+	}
+}
+
+func (f loss) shows(l shapedLane) history.ReceiptStatus {
+	return proportion{
+		share: float64(f.Share), correlation: float64(f.Correlation),
+		was: l.was.Sent - l.was.Arrived, ofWas: l.was.Sent, is: l.is.Sent - l.is.Arrived, of: l.is.Sent,
+	}.status()
+}
+
+func (f loss) text(lanes []shapedLane) string {
+	return fmt.Sprintf("%s are lost now (asked: %v), %s before", ratio(lanes, func(l shapedLane) (int, int) { return l.is.Sent - l.is.Arrived, l.is.Sent }), f.Share,
+		ratio(lanes, func(l shapedLane) (int, int) { return l.was.Sent - l.was.Arrived, l.was.Sent }))
+}

@@ -1,0 +1,111 @@
+package links
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/lockquake/lockquake/chaos"
+	"github.com/lockquake/lockquake/internal/clock"
+)
+
+// Marks are datagrams that are sent behind the packets that a link holds, right before these are let go: what becomes of the marks
+// tells in which order the queue was emptied.
+const (
+	markCount = 20 // on each link
+	markEvery = time.Millisecond
+	// markWait is how long the kernel is given to say that they wait too, and markPatience how long they are waited for at the
+	// other end.
+	markWait     = 500 * time.Millisecond
+	markPatience = 4 * time.Second
+)
+
+// order is what is seen of the marks of one heal.
+type order struct {
+	why    string        // there are none
+	others func() string // link faults that stood on the same lanes since the heal was begun; "" is none
+	held   int           // how many more packets wait since they are sent, by the kernel's own count
+	seen   <-chan []Flow // of all links, when they have arrived or are not waited for any longer
+}
+
+// mark sends the marks and waits until the kernel says that they wait.
+func (b *block) mark(ctx context.Context, begun int64) order {
+	others := func() string {
+		for _, l := range b.lanes {
+			if others := b.scope.Lanes.Others(b.laid, l, begun); len(others) > 0 {
+				return others.String()
+			}
+		}
+		return ""
+	}
+	if who := others(); who != "" {
+		return order{why: "in which order was not looked at: " + who}
+	}
+	before, err := b.sum(ctx, nil)
+	if err != nil {
+		return order{why: "in which order is not known: " + err.Error()}
+	}
+	seen := make(chan []Flow, 1)
+	go func() { seen <- b.measureMarks(ctx) }()
+	o := order{seen: seen, others: others}
+	for end := clock.Now() + int64(markWait); clock.Now() < end && o.held < markCount*len(b.lanes); {
+		if clock.Sleep(ctx, chaos.PollEvery) != nil {
+			break
+		}
+		now, err := b.sum(ctx, nil)
+		if err != nil {
+			break
+		}
+		o.held = max(0, now.Held-before.Held)
+	}
+	return o
+}
+
+// measureMarks sends the marks of all links, and returns when they have arrived.
+func (b *block) measureMarks(ctx context.Context) []Flow {
+	all := make(chan []MeasuredLink, len(b.targets))
+	_ = atAll(b.targets, func(t linked) error {
+		var seen []MeasuredLink
+		if s, ok := t.(Shaper); ok {
+			m := MeasureArgs{Count: markCount, Every: markEvery, Out: true, Patience: markPatience}
+			m.ProbeEnd, m.Peers = b.ends(t)
+			seen, _ = s.MeasureLinks(ctx, b.scope.Peers, m) // a target that has ended has no end to send from
+		}
+		all <- seen
+		return nil
+	})
+	close(all)
+	var flows []Flow
+	for seen := range all {
+		for _, l := range seen {
+			if !l.Missing {
+				flows = append(flows, l.Out)
+			}
+		}
+	}
+	return flows
+}
+
+// told says in which order the queue was emptied, as far as the marks show it; an error says that it was not theirs.
+func (o order) told() (string, error) {
+	if o.seen == nil {
+		return o.why, nil
+	}
+	var sent, arrived, leapt int
+	for _, f := range <-o.seen {
+		sent, arrived, leapt = sent+f.Sent, arrived+f.Arrived, leapt+f.Leapt
+	}
+	text := fmt.Sprintf("of %d datagrams that were sent behind them right before, %d waited as well, and %d arrived", sent, min(sent, o.held), arrived)
+	switch who := o.others(); {
+	case who != "":
+		return text + ", which is not judged: " + who, nil
+	case sent == 0:
+		return "in which order could not be seen: no sender and receiver are left", nil
+	case leapt > 0:
+		return fmt.Sprintf("%s, %d of them before an earlier one", text, leapt), errors.New("packets were let go in another order than they came")
+	case arrived < sent:
+		return text, fmt.Errorf("%d of %d packets that were held did not arrive", sent-arrived, sent)
+	}
+	return text + ", in their order", nil
+}

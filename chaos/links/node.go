@@ -1,0 +1,98 @@
+package links
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"sync/atomic"
+
+	"github.com/lockquake/lockquake/chaos"
+)
+
+// The capabilities that faults of links need.
+const (
+	CanFilter chaos.Capability = "filter" // Filterer and LinkProber
+	CanHold   chaos.Capability = "hold"   // Filterer, whose rules may hold packets
+)
+
+// Filterer is a node at whose own end of its links packets can be counted and kept from arriving, those of existing
+// connections included. What the harness asks of the node never passes a link between nodes.
+type Filterer interface {
+	// Filter puts up rules under a key that is unique in the run. They outlast a restart of the node: those of a node that is
+	// not running are put up when it starts. Where it fails, Unfilter is still owed.
+	Filter(ctx context.Context, key string, rules []Rule) error
+	// Filtered tells what the rules have met so far.
+	Filtered(ctx context.Context, key string) (Filtered, error)
+	// Unfilter takes the rules down and looks at what is left.
+	Unfilter(ctx context.Context, key string) (Filtered, error)
+}
+
+// LinkProber is a node whose links can be probed.
+type LinkProber interface {
+	// ProbeLinks sends datagrams to and from the peers, by sockets that are no part of the nodes' own processes. p.Peers has the
+	// ports of the peers in their order; the node fills in the addresses.
+	ProbeLinks(ctx context.Context, peers []chaos.Node, p ProbeArgs) (ProbeResult, error)
+}
+
+// goneText tells what rules had met and that they were taken down; failed is what went wrong with that.
+func goneText(c Filtered, failed error) string {
+	text := fmt.Sprintf("the rules had met %d packets", c.Packets)
+	if failed == nil {
+		text += " and are gone, by the kernel's own lists"
+	}
+	if c.Others > 0 {
+		text += fmt.Sprintf("; of other link faults %d filters stand at its ends", c.Others)
+	}
+	return text
+}
+
+// addMet adds what another node's rules have met.
+func addMet(sum *Filtered, other Filtered) {
+	sum.Packets, sum.Held = sum.Packets+other.Packets, sum.Held+other.Held
+	if other.Shaped == nil {
+		return
+	}
+	if sum.Shaped == nil {
+		sum.Shaped = &Shaped{Engine: other.Shaped.Engine}
+	}
+	s, o := sum.Shaped, other.Shaped
+	s.Waiting, s.Passed, s.Lost, s.Corrupted, s.Dropped = s.Waiting+o.Waiting, s.Passed+o.Passed, s.Lost+o.Lost, s.Corrupted+o.Corrupted, s.Dropped+o.Dropped
+	s.LateMid, s.LateP99, s.LateMax = max(s.LateMid, o.LateMid), max(s.LateP99, o.LateP99), max(s.LateMax, o.LateMax)
+}
+
+// linkKeys numbers the injections of link faults, so that their keys differ.
+var linkKeys atomic.Uint64
+
+func linkKey(fault string) string { return fault + "-" + strconv.FormatUint(linkKeys.Add(1), 10) }
+
+// Direction says which packets of a link are meant, as seen from the targets.
+type Direction string
+
+// The directions.
+const (
+	Both Direction = "both"
+	Out  Direction = "out" // what the targets send to the others
+	In   Direction = "in"  // what the others send to the targets
+)
+
+func (d Direction) check() error {
+	if !slices.Contains([]Direction{Both, Out, In}, d) {
+		return fmt.Errorf("direction is %q: want both, out (what the targets send) or in (what is sent to them)", string(d))
+	}
+	return nil
+}
+
+func (d Direction) out() bool { return d != In }
+func (d Direction) in() bool  { return d != Out }
+
+// Through is the keys by which the faults of links are limited to some connections.
+type Through struct {
+	// Port is the port at the targets' end: with it, only packets from and to that port are meant.
+	Port chaos.PortName `yaml:"port"`
+	// PeerPort is the port at the others' end, likewise.
+	PeerPort chaos.PortName `yaml:"peer_port"`
+}
+
+// Ports names the ports that the ends must have.
+func (t Through) Ports() (own, far chaos.PortName) { return t.Port, t.PeerPort }

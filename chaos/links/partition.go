@@ -1,0 +1,67 @@
+package links
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/lockquake/lockquake/chaos"
+	"github.com/lockquake/lockquake/history"
+)
+
+// partition cuts links between its targets and other nodes by packet filter rules at both ends. The targets keep the links
+// among themselves, and so do the others: it splits the run in two sides. What the harness asks of a node does not pass these
+// links and goes on.
+type partition struct {
+	// From is the other side: selectors or names; default everybody else in the run.
+	From chaos.Names `yaml:"from"`
+	// Direction is both, out (what the targets send) or in (what is sent to them).
+	Direction Direction `yaml:"direction"`
+	Through   `yaml:",inline"`
+	// How is drop (packets vanish, and senders try again until they give up) or reject (senders are told at once).
+	How string `yaml:"how"`
+}
+
+func partitionKind() chaos.Kind {
+	return chaos.Kind{
+		Name: "partition", Place: 7,
+		Doc: "Cuts the links between the targets and others, in one direction or both, by packet filter rules at both ends; receipt: " +
+			"datagrams over each link arrived before and do not now, while the target is still reached from inside.",
+		Needs:   []chaos.Capability{CanFilter},
+		Lasting: true,
+		Counts:  true,
+		New: func(decode func(any) error) (chaos.Fault, error) {
+			f := partition{From: chaos.Names{chaos.Rest}, Direction: Both, How: Drop}
+			if err := decode(&f); err != nil {
+				return nil, err
+			}
+			if f.How != Drop && f.How != Reject {
+				return nil, fmt.Errorf("how is %q: want drop or reject", f.How)
+			}
+			return f, f.Direction.check()
+		},
+	}
+}
+
+// Words tell which direction is cut.
+func (f partition) Words() (began, ended string) {
+	switch f.Direction {
+	case Out:
+		return "nothing gets out to {peers}", "gets out again"
+	case In:
+		return "nothing gets in from {peers}", "gets in again"
+	default:
+		return "cut off from {peers}", "connected again"
+	}
+}
+
+// Far names the other side.
+func (f partition) Far() chaos.Names { return f.From }
+
+// Inject puts rules up at both ends of every link between a target and a peer.
+func (f partition) Inject(ctx context.Context, s chaos.Scope) (chaos.Heal, history.Receipt, error) {
+	b := &block{fault: "partition", scope: s, direction: f.Direction, through: f.Through, how: f.How}
+	return b.inject(ctx, func(l chaos.Lane) {
+		b.rule(l.From, leaving(l, f.How))
+		b.rule(l.To, arriving(l, f.How))
+	})
+}

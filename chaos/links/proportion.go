@@ -1,0 +1,111 @@
+package links
+
+import (
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/lockquake/lockquake/history"
+)
+
+// proportion judges how many of some datagrams met their fate.
+type proportion struct {
+	share       float64 // asked for
+	correlation float64 // of one fate with that before it
+	was, ofWas  int     // before
+	is, of      int     // now
+}
+
+// doubt is how unlikely a count must be to speak against what was asked for, or against what was before.
+const doubt = 1e-3
+
+// status is NotInstalled where so few would hardly be met by half of what was asked for, and Installed where so many would
+// hardly be met by chance as it was before. Correlation makes a number of packets tell as much as fewer would.
+func (t proportion) status() history.ReceiptStatus {
+	telling := (1 - t.correlation) / (1 + t.correlation)
+	n, k := int(float64(t.of)*telling), int(math.Ceil(float64(t.is)*telling))
+	before := float64(t.was) / float64(max(t.ofWas, 1))
+	switch {
+	case n == 0:
+		return history.Indeterminate
+	case atMost(k, n, t.share/2) < doubt:
+		return history.NotInstalled
+	case t.is == 0 || before > 0 && 1-atMost(k-1, n, before) > doubt:
+		return history.Indeterminate
+	}
+	return history.Installed
+}
+
+// much tells whether k of n are as many as half of what is asked for: seen before the fault, they hide it.
+func much(k, n int, share Share) bool { return 2*float64(k) >= float64(n)*float64(share) && k > 0 }
+
+// atMost is the probability of k or fewer out of n that have probability p each.
+func atMost(k, n int, p float64) float64 {
+	switch {
+	case k < 0:
+		return 0
+	case k >= n || p <= 0:
+		return 1
+	case p >= 1:
+		return 0
+	}
+	all, _ := math.Lgamma(float64(n + 1))
+	sum := 0.0
+	for i := 0; i <= k; i++ {
+		hit, _ := math.Lgamma(float64(i + 1))
+		missed, _ := math.Lgamma(float64(n - i + 1))
+		sum += math.Exp(all - hit - missed + float64(i)*math.Log(p) + float64(n-i)*math.Log1p(-p))
+	}
+	return min(sum, 1)
+}
+
+// enoughFor says how many datagrams are sent so that half of a share would be missed by one link in a thousand at most.
+func enoughFor(share, correlation Share) MeasureArgs {
+	n := math.Log(1/doubt) / (float64(share) / 2) * (1 + float64(correlation)) / (1 - float64(min(correlation, mostCorrelation)))
+	n = min(max(n, 100), 14000)
+	return MeasureArgs{Count: int(math.Ceil(n)), Every: max(min(time.Millisecond, time.Duration(float64(2*time.Second)/n)), 200*time.Microsecond)}
+}
+
+// mostCorrelation bounds correlations: beyond, nothing can be told in the time that there is.
+const mostCorrelation Share = 0.9
+
+func (s Share) correlates() error {
+	if s > mostCorrelation {
+		return fmt.Errorf("correlation is %v: want at most %v", s, mostCorrelation)
+	}
+	return nil
+}
+
+// over says in what range a duration lies.
+func over(lanes []shapedLane, f func(shapedLane) time.Duration) string {
+	return within(lanes, func(l shapedLane) (time.Duration, time.Duration) { return f(l), f(l) })
+}
+
+func within(lanes []shapedLane, f func(shapedLane) (low, high time.Duration)) string {
+	low, high := time.Duration(math.MaxInt64), time.Duration(math.MinInt64)
+	for _, l := range lanes {
+		a, b := f(l)
+		low, high = min(low, a), max(high, b)
+	}
+	if rounded(low) == rounded(high) {
+		return rounded(low).String()
+	}
+	return fmt.Sprintf("%v to %v", rounded(low), rounded(high))
+}
+
+// ratio says how many of how many, over all lanes.
+func ratio(lanes []shapedLane, f func(shapedLane) (k, n int)) string {
+	k, n := 0, 0
+	for _, l := range lanes {
+		a, b := f(l)
+		k, n = k+a, n+b
+	}
+	if n == 0 {
+		return "none of 0"
+	}
+	return fmt.Sprintf("%d of %d (%.1f %%)", k, n, 100*float64(k)/float64(n))
+}
+
+func arrived(lanes []shapedLane) string {
+	return ratio(lanes, func(l shapedLane) (int, int) { return l.is.Arrived, l.is.Sent }) + " arrived"
+}

@@ -1,0 +1,132 @@
+package links
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/lockquake/lockquake/chaos"
+	"github.com/lockquake/lockquake/history"
+)
+
+// throttle lets links carry no more than so many bits per second, each link and direction for itself. What comes faster waits in a
+// queue of 200 ms, and beyond that is dropped.
+type throttle struct {
+	OnLinks `yaml:",inline"`
+	// Limit is what each link carries in each direction that is hit, with the headers of its packets.
+	Limit Bits `yaml:"limit"`
+}
+
+// Bits is a rate in bits per second.
+type Bits uint64
+
+// UnmarshalYAML takes "500kbit" and "1.5mbit".
+func (b *Bits) UnmarshalYAML(unmarshal func(any) error) error {
+	var text string
+	if err := unmarshal(&text); err == nil {
+		for _, u := range bitUnits {
+			number, ok := strings.CutSuffix(text, u.name)
+			v, err := strconv.ParseFloat(strings.TrimSpace(number), 64)
+			if ok && err == nil && v > 0 && v <= math.MaxUint32 {
+				*b = Bits(v * u.size)
+				return nil
+			}
+		}
+	}
+	return errors.New("want bits per second, such as 500kbit or 1.5mbit")
+}
+
+var bitUnits = []struct {
+	name string
+	size float64
+}{{"kbit", 1e3}, {"mbit", 1e6}}
+
+func (b Bits) String() string {
+	for _, u := range []int{1, 0} {
+		if v := float64(b) / bitUnits[u].size; v >= 1 {
+			return strconv.FormatFloat(v, 'g', 3, 64) + bitUnits[u].name
+		}
+	}
+	return strconv.FormatUint(uint64(b), 10) + "bit"
+}
+
+const (
+	leastRate Bits = 64_000      // slower, and a receipt takes too long
+	mostRate  Bits = 100_000_000 // faster, and the agent cannot send enough to see it
+	// rateSize is the payload of a datagram by which a rate is measured.
+	rateSize = 1200
+	rateWire = rateSize + 42
+	// rateFor is how long is measured, at twice the rate.
+	rateFor = 1500 * time.Millisecond
+	// rateMore and rateLess are how many times the limit a link carries at least without it, and at most with it.
+	rateMore, rateLess = 1.5, 1.3
+)
+
+func rateKind() chaos.Kind {
+	return chaos.Kind{
+		Name: "rate", Place: 17,
+		Doc: "Lets the links between the targets and others carry no more than `limit` in each direction, by the kernel's token bucket; " +
+			"receipt: datagrams at twice that rate, of which no more arrives.",
+		Try:   []string{"limit: 1mbit"},
+		Needs: []chaos.Capability{CanThrottle}, PeerNeeds: []chaos.Capability{CanThrottle}, Lasting: true, Counts: true,
+		Sample: "{limit: 200kbit..2000kbit}",
+		New: func(decode func(any) error) (chaos.Fault, error) {
+			f := throttle{OnLinks: everyLink()}
+			if err := decode(&f); err != nil {
+				return nil, err
+			}
+			if f.Limit < leastRate || f.Limit > mostRate {
+				return nil, fmt.Errorf("limit of rate is %v: want %v to %v", f.Limit, leastRate, mostRate)
+			}
+			if f.Engine != anyEngine {
+				return nil, errors.New("engine cannot be chosen for rate: the kernel's token bucket does it")
+			}
+			return f.shapeFault(), f.check()
+		},
+	}
+}
+
+func (f throttle) shapeFault() shapeFault {
+	every := time.Duration(float64(time.Second) * rateWire * 8 / (2 * float64(f.Limit)))
+	return shapeFault{
+		OnLinks: f.OnLinks, kind: "rate", by: []Engine{TBF}, needs: []chaos.Capability{CanThrottle}, longest: 250 * time.Millisecond,
+		shaping: Shaping{Rate: uint64(f.Limit)},
+		gauge:   MeasureArgs{Count: max(int(rateFor/every), 10), Every: every, Size: rateSize},
+		sign:    sign{shows: f.shows, text: f.text, drowned: f.drowned},
+	}
+}
+
+// shows wants a link that carried more before.
+func (f throttle) shows(l shapedLane) history.ReceiptStatus {
+	switch limit := float64(f.Limit); {
+	case l.is.Bits > rateLess*limit:
+		return history.NotInstalled
+	case l.was.Bits < rateMore*limit || l.is.Arrived < 2:
+		return history.Indeterminate
+	}
+	return history.Installed
+}
+
+// drowned: where arrivals are read late by some tenths of the time that is measured, they seem to come faster than they do. Where
+// sending stood still for as long, the link seems to have carried too little before to show a limit.
+func (f throttle) drowned(was Flow) bool {
+	return was.OneWay.High-was.OneWay.Low > rateFor/10 || was.Arrived > 1 && was.Bits < rateMore*float64(f.Limit)
+}
+
+func (f throttle) text(lanes []shapedLane) string {
+	bits := func(f func(shapedLane) float64) string {
+		low, high := math.Inf(1), 0.0
+		for _, l := range lanes {
+			low, high = min(low, f(l)), max(high, f(l))
+		}
+		if Bits(low).String() == Bits(high).String() {
+			return Bits(low).String()
+		}
+		return fmt.Sprintf("%v to %v", Bits(low), Bits(high))
+	}
+	return fmt.Sprintf("%s arrive in a second now (asked: at most %v), %s before; %s", bits(func(l shapedLane) float64 { return l.is.Bits }), f.Limit,
+		bits(func(l shapedLane) float64 { return l.was.Bits }), arrived(lanes))
+}

@@ -1,0 +1,83 @@
+package links
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/lockquake/lockquake/chaos"
+	"github.com/lockquake/lockquake/history"
+)
+
+// reorder lets a share of the packets of links overtake the others, which are held up for a while.
+type reorder struct {
+	OnLinks `yaml:",inline"`
+	// Share of the packets that go at once.
+	Share Share `yaml:"share"`
+	// By is how long the others are held up.
+	By time.Duration `yaml:"by"`
+	// Correlation is how much the fate of one packet is that of the one before it.
+	Correlation Share `yaml:"correlation"`
+}
+
+const mostReordered Share = 0.9 // where all go at once, none overtakes another
+
+func reorderKind() chaos.Kind {
+	return chaos.Kind{
+		Name: "reorder", Place: 15,
+		Doc: "Lets a share of the packets between the targets and others overtake the rest, which are held up for `by`; receipt: numbered " +
+			"datagrams over each link, of which some arrive before earlier ones.",
+		Try:   []string{"share: 30%", "share: 30%, engine: queue"},
+		Needs: []chaos.Capability{CanShape}, PeerNeeds: []chaos.Capability{CanShape}, Lasting: true, Counts: true,
+		Sample: "{share: 10%..50%}",
+		New: func(decode func(any) error) (chaos.Fault, error) {
+			f := reorder{OnLinks: everyLink(), By: 10 * time.Millisecond}
+			if err := decode(&f); err != nil {
+				return nil, err
+			}
+			if err := f.Share.between("reorder", leastShare, mostReordered); err != nil {
+				return nil, err
+			}
+			if f.By < 2*leastDelay || f.By > mostDelay {
+				return nil, fmt.Errorf("by of reorder is %v: want %v to %v", f.By, 2*leastDelay, mostDelay)
+			}
+			return f.shapeFault(), errors.Join(f.check(), f.Correlation.correlates())
+		},
+	}
+}
+
+// overtaking is how many datagrams are sent in the time for which one is held up.
+const overtaking = 4
+
+func (f reorder) shapeFault() shapeFault {
+	gauge := enoughFor(f.Share, f.Correlation)
+	gauge.Every = min(gauge.Every, f.By/overtaking)
+	return shapeFault{
+		OnLinks: f.OnLinks, kind: "reorder", by: f.engines(), needs: f.capabilities(), longest: f.By,
+		shaping: Shaping{Delay: f.By, Reorder: float64(f.Share), Correlation: float64(f.Correlation)},
+		gauge:   gauge,
+		sign:    sign{shows: f.shows, text: f.text, drowned: f.drowned},
+	}
+}
+
+// shows expects those that went at once while one before them was held up.
+func (f reorder) shows(l shapedLane) history.ReceiptStatus {
+	share := float64(f.Share)
+	return proportion{
+		share: share * (1 - math.Pow(share, overtaking)), correlation: float64(f.Correlation),
+		was: l.was.Leapt, ofWas: l.was.Arrived, is: l.is.Leapt, of: l.is.Arrived,
+	}.status()
+}
+
+// drowned: datagrams that were sent too late to overtake any show nothing.
+func (f reorder) drowned(was Flow) bool {
+	return was.OneWay.High-was.OneWay.Low > f.By || much(was.Leapt, was.Arrived, f.Share)
+}
+
+func (f reorder) text(lanes []shapedLane) string {
+	return fmt.Sprintf("%s arrive before an earlier one now (asked: %v go at once), %s before; one way takes %s",
+		ratio(lanes, func(l shapedLane) (int, int) { return l.is.Leapt, l.is.Arrived }), f.Share,
+		ratio(lanes, func(l shapedLane) (int, int) { return l.was.Leapt, l.was.Arrived }),
+		within(lanes, func(l shapedLane) (time.Duration, time.Duration) { return l.is.OneWay.Low, l.is.OneWay.High }))
+}

@@ -1,0 +1,244 @@
+package links
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/lockquake/lockquake/chaos"
+	"github.com/lockquake/lockquake/history"
+	"github.com/lockquake/lockquake/internal/clock"
+)
+
+// shapeFault is a fault that shapes links: what it asks for, and how it shows itself.
+type shapeFault struct {
+	OnLinks
+	kind    string
+	shaping Shaping
+	by      []Engine // that may do it, the best first
+	needs   []chaos.Capability
+	gauge   MeasureArgs // what is sent to see it: Count, Every, Size, Echo
+	longest time.Duration
+	sign
+}
+
+// sign is how the effect of a fault on a link is told.
+type sign struct {
+	// shows tells of one direction of one link whether it was hit: Installed, NotInstalled, or Indeterminate where too little
+	// was seen.
+	shows func(l shapedLane) history.ReceiptStatus
+	// whole tells of one that was hit whether the rest of what was asked for shows too. nil: there is nothing else.
+	whole func(l shapedLane) history.ReceiptStatus
+	// text tells of some what was seen, beside what was seen before and what was asked for.
+	text func(lanes []shapedLane) string
+	// drowned tells that what was measured of a lane before looks so much like the fault, or differs by so much from datagram to
+	// datagram, that one measurement hardly tells.
+	drowned func(was Flow) bool
+}
+
+// shapedLane is one direction of one link, before and now.
+type shapedLane struct {
+	peer    string
+	outward bool // from the target
+	was, is Flow
+	// others are the link faults whose doing the difference may be.
+	others chaos.Beside
+}
+
+func (l shapedLane) way() string {
+	if l.outward {
+		return "to " + l.peer
+	}
+	return "from " + l.peer
+}
+
+// shapable is a target of a fault that shapes links.
+type shapable interface {
+	chaos.Node
+	Filterer
+	Shaper
+}
+
+// Needs lists what the targets must have.
+func (b shapeFault) Needs() []chaos.Capability { return b.needs }
+
+// shapeInjection is one injection of such a fault.
+type shapeInjection struct {
+	shapeFault
+	block
+	shapers []shapable
+	was     map[chaos.Node][]MeasuredLink
+	calm    bool // measure times with fewer datagrams a second
+}
+
+const (
+	// gaugeRate is how many datagrams a second all links of a target get together, and as many echoes.
+	gaugeRate = 8000
+	// gaugeMost is how many datagrams one measurement of a target sends, at most.
+	gaugeMost = 150_000
+	// gaugeTime is how long is measured, and gaugeBefore how many datagrams must do before the fault.
+	gaugeTime   = 3 * time.Second
+	gaugeBefore = 300
+	// gaugeCrowd is by how much the times of datagrams differ where more are sent than the machine carries, and calmer is how
+	// many times slower they are sent there.
+	gaugeCrowd = 5 * time.Millisecond
+	calmer     = 8
+	// gaugePatience is how long what should arrive is waited for, beside what it was seen to take.
+	gaugePatience = 500 * time.Millisecond
+	// longestWait bounds that, where faults add up.
+	longestWait = 12 * time.Second
+)
+
+// Inject measures the links, puts up the rules, and measures again.
+func (b shapeFault) Inject(ctx context.Context, s chaos.Scope) (chaos.Heal, history.Receipt, error) {
+	x := &shapeInjection{shapeFault: b, block: block{fault: b.kind, scope: s, direction: b.Direction, through: Through{Port: b.Port, PeerPort: b.PeerPort}, how: Shape}}
+	x.shaping.Seed = s.Seed
+	if err := x.prepare(ctx); err != nil {
+		return chaos.NothingToHeal, chaos.NothingDone(err), err
+	}
+	x.since = clock.Now()
+	x.was = x.measure(ctx, nil)
+	x.calm = x.gauge.Echo && x.lanesBefore(crowded)
+	if x.calm || x.lanesBefore(x.drowned) {
+		x.was = x.measure(ctx, nil)
+	}
+	x.lay()
+	failed := atAll(x.at, func(f Filterer) error {
+		n, ok := f.(shapable)
+		if !ok {
+			return chaos.Unavailable{What: string(CanShape), Reason: f.(chaos.Node).Name() + " is a node whose links cannot be shaped"}
+		}
+		return n.Shape(ctx, x.key, x.rules[n], x.shaping)
+	})
+	receipt, err := x.look(ctx)
+	if receipt.Status != history.Installed && failed == nil && x.lanesBefore(x.drowned) {
+		first := receipt.Evidence
+		receipt, err = x.look(ctx)
+		receipt.Evidence += "; that was the second look, since the links were unsteady before the fault; the first one: " + first
+	}
+	if s.Run != nil {
+		s.Run.Counts(x.counter(ctx))
+	}
+	met, err := x.sum(ctx, err)
+	receipt.By = string(x.shaping.Engine)
+	receipt.Evidence += fmt.Sprintf("; by %v: the rules met %d packets, %v", engineText(x.shaping.Engine), met.Packets, shapedText(met.Shaped))
+	if x.shaping.Correlation > 0 {
+		receipt.Evidence += "; how much the fate of one packet is that of the one before it was not measured"
+	}
+	if met.Packets == 0 && failed == nil && receipt.Status == history.Installed {
+		receipt.Status = history.Indeterminate // the effect was another's
+	}
+	return x.unshape, receipt, errors.Join(failed, err)
+}
+
+// look measures the links with the rules up, and judges them.
+func (x *shapeInjection) look(ctx context.Context) (history.Receipt, error) {
+	now := x.measure(ctx, x.was)
+	return chaos.OnEach(x.shapers, func(t shapable) (history.Receipt, error) { return x.judgeShaped(t, now[t]), nil })
+}
+
+// crowded tells that datagrams waited for each other: a machine that needs long for each carries fewer than were sent, and the
+// time that they wait is none of the link's.
+func crowded(f Flow) bool { return f.OneWay.High-f.OneWay.Low > gaugeCrowd }
+
+// lanesBefore tells whether something is true of any lane as it was before the fault.
+func (x *shapeInjection) lanesBefore(is func(Flow) bool) bool {
+	for _, links := range x.was {
+		for _, l := range links {
+			if x.Direction.out() && is(l.Out) || x.Direction.in() && is(l.In) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// prepare chooses an engine and plans the rules.
+func (x *shapeInjection) prepare(ctx context.Context) error {
+	var err error
+	if x.shapers, err = chaos.Capable[shapable](x.scope.On, CanShape); err != nil {
+		return err
+	}
+	for _, t := range x.shapers {
+		l, ok := t.(linked)
+		if !ok {
+			return chaos.Unavailable{What: string(CanFilter), Reason: t.Name() + " is a node that it cannot be done to"}
+		}
+		x.targets = append(x.targets, l)
+	}
+	if len(x.shapers) == 0 {
+		return errors.New("there is no target")
+	}
+	if x.shaping.Engine, err = x.choose(ctx, x.shapers[0]); err != nil {
+		return err
+	}
+	return x.plan(func(l chaos.Lane) {
+		if atSender(x.shaping.Engine) {
+			x.rule(l.From, leaving(l, Shape))
+		} else {
+			x.rule(l.To, arriving(l, Shape))
+		}
+	})
+}
+
+// choose takes the first engine that can be had. All nodes of a run share one kernel.
+func (x *shapeInjection) choose(ctx context.Context, n shapable) (Engine, error) {
+	there, err := n.Engines(ctx)
+	if err != nil {
+		return "", fmt.Errorf("ask for the engines that shape links: %w", err)
+	}
+	var why []string
+	for _, e := range x.by {
+		reason, known := there[e]
+		if known && reason == "" {
+			return e, nil
+		}
+		why = append(why, fmt.Sprintf("%s: %s", engineText(e), reason))
+	}
+	return "", chaos.Unavailable{What: x.kind, Reason: strings.Join(why, "; ")}
+}
+
+// measure measures all links of all targets, waiting longer for what was seen to take long before.
+// Before the fault, before is nil.
+func (x *shapeInjection) measure(ctx context.Context, before map[chaos.Node][]MeasuredLink) map[chaos.Node][]MeasuredLink {
+	patience := gaugePatience + 2*x.longest
+	for _, links := range before {
+		for _, l := range links {
+			patience = max(patience, gaugePatience+2*(x.longest+l.Out.OneWay.Max+l.In.OneWay.Max))
+		}
+	}
+	var mu sync.Mutex
+	seen := make(map[chaos.Node][]MeasuredLink)
+	_ = atAll(x.shapers, func(t shapable) error {
+		m := x.gauge
+		m.Out, m.In, m.Patience = x.Direction.out(), x.Direction.in(), min(patience, longestWait)
+		m.ProbeEnd, m.Peers = x.ends(t)
+		lanes := len(m.Peers) * len(x.shapers)
+		if m.Out && m.In {
+			lanes *= 2
+		}
+		if m.Size == 0 { // else it is of the size and speed that the fault needs
+			m.Every = max(m.Every, time.Duration(lanes)*time.Second/gaugeRate)
+			if m.Echo && x.calm {
+				m.Every *= calmer
+			}
+			m.Count = min(m.Count, int(gaugeTime/m.Every))
+		}
+		m.Count = min(m.Count, gaugeMost/lanes)
+		if before == nil {
+			m.Count = min(m.Count, gaugeBefore)
+		}
+		links, err := t.MeasureLinks(ctx, x.scope.Peers, m)
+		if err != nil {
+			links = nil // nothing is known of it, which the receipt says
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		seen[t] = links
+		return nil
+	})
+	return seen
+}

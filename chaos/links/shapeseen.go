@@ -1,0 +1,193 @@
+package links
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/lockquake/lockquake/chaos"
+	"github.com/lockquake/lockquake/history"
+	"github.com/lockquake/lockquake/internal/clock"
+)
+
+// compare pairs what is seen now with what was seen before. besides tells of the other faults that may have made a difference.
+func (x *shapeInjection) compare(t chaos.Node, now []MeasuredLink, besides func(chaos.Lane) chaos.Beside) (lanes []shapedLane, missing []string) {
+	for i, is := range now {
+		peer := x.scope.Peers[i]
+		if is.Missing || len(x.was[t]) == 0 || x.was[t][i].Missing {
+			missing = append(missing, peer.Name())
+			continue
+		}
+		was := x.was[t][i]
+		add := func(outward bool, before, now Flow) {
+			l := x.lane(t, peer, outward)
+			lanes = append(lanes, shapedLane{peer: peer.Name(), outward: outward, was: before, is: now, others: besides(l)})
+		}
+		if x.Direction.out() {
+			add(true, was.Out, is.Out)
+		}
+		if x.Direction.in() {
+			add(false, was.In, is.In)
+		}
+	}
+	return lanes, missing
+}
+
+// judgeShaped makes the receipt of one target: as good as its worst link, where some show it; those of which too little was seen
+// do not speak against it.
+func (x *shapeInjection) judgeShaped(t chaos.Node, now []MeasuredLink) history.Receipt {
+	lanes, missing := x.compare(t, now, func(l chaos.Lane) chaos.Beside { return x.scope.Lanes.Changed(x.laid, l, x.since) })
+	by := map[history.ReceiptStatus]int{}
+	var lacking []string
+	for _, l := range lanes {
+		status := x.status(l)
+		if status == history.Installed && x.whole != nil {
+			if status = x.whole(l); status != history.Installed {
+				lacking = append(lacking, l.way())
+			}
+		}
+		by[status]++
+	}
+	status := history.Indeterminate
+	switch {
+	case by[history.NotInstalled] > 0:
+		status = history.NotInstalled
+	case by[history.Installed] > 0:
+		status = history.Installed
+	}
+	evidence := t.Name() + ": " + x.evidence(lanes, missing)
+	if len(lacking) > 0 {
+		evidence += "; what else was asked for does not show " + strings.Join(lacking, ", ")
+	}
+	return chaos.Seen(status, 0, evidence)
+}
+
+// status tells whether a lane was hit. That it was not does not follow where another fault came or went since it was measured before.
+func (x *shapeInjection) status(l shapedLane) history.ReceiptStatus {
+	if l.was.Arrived == 0 {
+		return history.Indeterminate
+	}
+	status := x.shows(l)
+	if status == history.NotInstalled && len(l.others) > 0 {
+		return history.Indeterminate
+	}
+	return status
+}
+
+// evidence groups the lanes of a target by their direction and by whether they were hit.
+func (x *shapeInjection) evidence(lanes []shapedLane, missing []string) string {
+	var parts []string
+	for _, outward := range []bool{true, false} {
+		for _, status := range []history.ReceiptStatus{history.Installed, history.NotInstalled, history.Indeterminate} {
+			var group []shapedLane
+			var names []string
+			for _, l := range lanes {
+				if l.outward == outward && x.status(l) == status {
+					group, names = append(group, l), append(names, l.peer)
+				}
+			}
+			if len(group) == 0 {
+				continue
+			}
+			group[0].peer = strings.Join(names, ", ")
+			parts = append(parts, group[0].way()+": "+x.text(group))
+		}
+	}
+	if len(missing) > 0 {
+		parts = append(parts, strings.Join(missing, ", ")+": no process or no measurement, the link was not measured")
+	}
+	if len(parts) == 0 {
+		return "its links could not be measured"
+	}
+	return strings.Join(parts, "; ")
+}
+
+// mostLooks is how often the links are looked at after a heal, as long as they show the fault: a burst of datagrams that a busy
+// machine loses or holds up looks like one.
+const mostLooks = 3
+
+// unshape takes the rules down everywhere, and sees that the links are as before and that nothing is left. Where another link fault has
+// stood on the same lane since the heal was begun, nothing follows from what is measured; that the rules are gone must do.
+func (x *shapeInjection) unshape(ctx context.Context) (history.Receipt, error) {
+	begun := clock.Now()
+	met, failed := x.takeDown(ctx)
+	views := make(map[chaos.Node]*aftermath)
+	for _, t := range x.shapers {
+		views[t] = &aftermath{}
+	}
+	besides := func(l chaos.Lane) chaos.Beside { return x.scope.Lanes.Others(x.laid, l, begun) }
+	for range mostLooks {
+		now, acts := x.measure(ctx, x.was), false
+		for _, t := range x.shapers {
+			views[t].add(x, t, now[t], besides)
+			acts = acts || len(views[t].still) > 0
+		}
+		if !acts || failed != nil || ctx.Err() != nil { // what was not taken down needs no second look
+			break
+		}
+		x.calm = true
+	}
+	receipt, err := chaos.OnEach(x.shapers, func(t shapable) (history.Receipt, error) {
+		r := chaos.Seen(history.Installed, 0, t.Name()+": "+views[t].evidence(x))
+		if still := views[t].still; len(still) > 0 {
+			return r, fmt.Errorf("%s still acts on %s %s", x.kind, t.Name(), strings.Join(still, ", "))
+		}
+		return r, nil
+	})
+	receipt.Evidence += fmt.Sprintf("; %s, %v", goneText(met, failed), shapedText(met.Shaped))
+	return receipt, errors.Join(failed, err)
+}
+
+// aftermath is what was seen of a target's lanes after the heal, look by look.
+type aftermath struct {
+	looks   int
+	still   []string // lanes that showed the fault at the first look, and that no later one cleared
+	first   string   // what they showed
+	lanes   []shapedLane
+	missing []string
+}
+
+// add takes a look into account. A lane on which nothing arrives, or that was not measured, is not cleared.
+func (a *aftermath) add(x *shapeInjection, t chaos.Node, now []MeasuredLink, besides func(chaos.Lane) chaos.Beside) {
+	lanes, missing := x.compare(t, now, besides)
+	var acting []shapedLane
+	cleared := make(map[string]bool)
+	for _, l := range lanes {
+		switch {
+		case len(l.others) > 0:
+		case x.status(l) == history.Installed:
+			acting = append(acting, l)
+		default:
+			cleared[l.way()] = l.is.Arrived > 0
+		}
+	}
+	if a.looks++; a.looks == 1 {
+		for _, l := range acting {
+			a.still = append(a.still, l.way())
+		}
+		if len(acting) > 0 {
+			a.first = strings.Join(a.still, ", ") + ": " + x.text(acting)
+		}
+	} else {
+		a.still = slices.DeleteFunc(a.still, func(way string) bool { return cleared[way] })
+	}
+	if a.looks == 1 || len(lanes) > 0 {
+		a.lanes, a.missing = lanes, missing
+	}
+}
+
+// evidence tells what the last look showed, and what the first one did where there were several.
+func (a *aftermath) evidence(x *shapeInjection) string {
+	text := x.evidence(a.lanes, a.missing)
+	for _, l := range a.lanes {
+		if len(l.others) > 0 && x.status(l) == history.Installed {
+			text += fmt.Sprintf("; %s is not judged by that: %v", l.way(), l.others)
+		}
+	}
+	if a.looks > 1 && a.first != "" {
+		text += fmt.Sprintf("; that was look %d; the first one: %s", a.looks, a.first)
+	}
+	return text
+}

@@ -1,0 +1,144 @@
+package process
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/lockquake/lockquake/chaos"
+	"github.com/lockquake/lockquake/chaos/disk"
+	"github.com/lockquake/lockquake/history"
+)
+
+// dataFate is what becomes of the data of a node that is killed: the key `data`.
+type dataFate string
+
+const (
+	keepData dataFate = "keep"
+	loseData dataFate = "lose"
+)
+
+func (f dataFate) check(fault string) error {
+	if f != keepData && f != loseData {
+		return fmt.Errorf("data of %s is %q: want %s or %s", fault, f, keepData, loseData)
+	}
+	return nil
+}
+
+// needs is what a fault of that kind needs of its targets for the fate of their data.
+func (f dataFate) needs(k chaos.Kind) []chaos.Capability {
+	if f == loseData {
+		return append(k.Needs, disk.CanData)
+	}
+	return k.Needs
+}
+
+// possible refuses targets whose data cannot be taken.
+func (f dataFate) possible(on []chaos.Node) error {
+	if f != loseData {
+		return nil
+	}
+	_, err := chaos.Capable[disk.DataHolder](on, disk.CanData)
+	return err
+}
+
+// dataSeen is what was seen of one target's data directory. The zero value knows nothing.
+type dataSeen struct {
+	data   disk.Data
+	known  bool // it could be looked into when the process was gone
+	before disk.Listing
+	dead   disk.Listing // when the process was gone, and the data, where it was to be lost
+	why    error        // it could not be looked into
+}
+
+// openData looks into the directory of a process that is about to be killed. Where the data is kept, a directory that
+// cannot be looked into is no reason not to go on.
+func openData(ctx context.Context, n chaos.Node, fate dataFate) (*dataSeen, error) {
+	l := &dataSeen{}
+	h, ok := n.(disk.DataHolder)
+	if !ok {
+		return l, nil
+	}
+	d, err := h.HoldData(ctx)
+	if err == nil {
+		l.data = d
+		l.before, err = d.List(ctx)
+	}
+	if err != nil && fate == loseData {
+		return l, errors.Join(err, l.release(ctx))
+	}
+	if !errors.As(err, new(chaos.Unavailable)) {
+		l.why = err
+	}
+	return l, nil
+}
+
+func (l *dataSeen) release(ctx context.Context) error {
+	if l.data == nil {
+		return nil
+	}
+	d := l.data
+	l.data = nil
+	return d.Release(ctx)
+}
+
+// settle is called when the process is gone: it has the data lost where that was asked for, and looks again. The receipt is
+// the one of the death, made worse where the directory is not as it should be.
+func (l *dataSeen) settle(ctx context.Context, fate dataFate, r history.Receipt) (history.Receipt, error) {
+	if l.data == nil {
+		if l.why != nil {
+			r.Evidence += fmt.Sprintf("; its data directory could not be looked into: %v", l.why)
+		}
+		return r, nil
+	}
+	died, err := l.data.List(ctx)
+	if err == nil && fate == loseData {
+		err = l.data.Lose(ctx)
+	}
+	var failed error
+	l.dead, failed = l.data.List(ctx)
+	err = errors.Join(err, failed, l.release(ctx))
+	l.known = failed == nil
+	r.Evidence += fmt.Sprintf("; its data directory held %s before, %s when it was dead", l.before, died)
+	if fate == loseData {
+		r.Evidence += fmt.Sprintf(", then %s", l.dead)
+	}
+	switch {
+	case err != nil:
+		return r, fmt.Errorf("its data directory: %w", err)
+	case fate == loseData && l.dead.Entries > 0:
+		r.Status = history.NotInstalled
+		r.Evidence += ": it was not lost"
+	case fate == loseData && l.before.Entries == 0 && died.Entries == 0:
+		r.Status = history.Indeterminate
+		r.Evidence += ": there was nothing to lose"
+	case fate == keepData && l.before.Entries > 0 && l.dead.Entries == 0:
+		r.Status = history.NotInstalled
+		r.Evidence += ": it was lost"
+	}
+	return r, nil
+}
+
+// again looks into the directory that the new process has: it must be the one that was looked into before.
+func (l *dataSeen) again(ctx context.Context, n chaos.Node, r history.Receipt) history.Receipt {
+	h, ok := n.(disk.DataHolder)
+	if !l.known || !ok {
+		return r
+	}
+	var now disk.Listing
+	d, err := h.HoldData(ctx)
+	if err == nil {
+		now, err = d.List(ctx)
+		err = errors.Join(err, d.Release(ctx))
+	}
+	switch {
+	case err != nil:
+		r.Evidence += fmt.Sprintf("; its data directory cannot be looked into now: %v", err)
+	case now.ID != l.dead.ID:
+		r.Status = history.Indeterminate
+		r.Evidence += fmt.Sprintf("; it has another data directory now (%s, not %s), which holds %s", now.ID, l.dead.ID, now)
+	default:
+		r.Evidence += fmt.Sprintf("; the same directory holds %s now", now)
+	}
+	return r
+}

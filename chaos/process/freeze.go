@@ -1,0 +1,212 @@
+package process
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/lockquake/lockquake/chaos"
+	"github.com/lockquake/lockquake/history"
+	"github.com/lockquake/lockquake/internal/clock"
+)
+
+// CanFreeze is the capability of a node that is a Freezer.
+const CanFreeze chaos.Capability = "freeze"
+
+// Freezer is a node whose process and descendants can be halted by the kernel's freezer of control groups. A node that counts
+// its freezes, so that several can overlap, tells their number by a method Freezes.
+type Freezer interface {
+	chaos.Inspector
+	// Freeze halts them, and returns when whoever did it says so. Each call that found a process is undone by one of Thaw, whatever
+	// it returned.
+	Freeze(ctx context.Context) error
+	// Thaw undoes one Freeze.
+	Thaw(ctx context.Context) error
+	// Frozen asks the kernel, whatever Freeze came to.
+	Frozen(ctx context.Context) (Frozen, error)
+}
+
+// freeze halts a process and all its descendants by the freezer of its control group, as a container engine's pause or a snapshot of a
+// machine does. Unlike after a SIGSTOP nobody inside can see it coming, and no parent is told; the kernel acknowledges what arrives.
+type freeze struct{}
+
+func freezeKind() chaos.Kind {
+	return chaos.Kind{
+		Name: "freeze", Place: 3,
+		Doc: "Halts the target and all its descendants by the kernel's freezer (in containers: the engine's pause) until it is healed; receipt: the " +
+			"freezer's state as the kernel tells it, and that none of its threads got a processor meanwhile.",
+		Needs:   []chaos.Capability{chaos.CanInspect, CanFreeze},
+		Lasting: true,
+		Stops:   true,
+		Began:   "frozen", Ended: "runs again",
+		New: func(decode func(any) error) (chaos.Fault, error) {
+			f := freeze{}
+			return f, decode(&f)
+		},
+	}
+}
+
+type freezable interface {
+	chaos.Node
+	Freezer
+}
+
+// Inject freezes all targets at once and looks at each of them.
+func (freeze) Inject(ctx context.Context, s chaos.Scope) (chaos.Heal, history.Receipt, error) {
+	return chaos.AtOnce(s, CanFreeze, func(n freezable, frozenNodes *chaos.Hits[frozen]) (history.Receipt, error) {
+		return freezeOne(ctx, n, s.Service, frozenNodes)
+	}, func(ctx context.Context, n frozen) (history.Receipt, error) { return n.thawed(ctx) })
+}
+
+// frozen is one target: the process that was frozen, and not one that takes its place, is to go on.
+type frozen struct {
+	freezable
+	pid int
+}
+
+func freezeOne(ctx context.Context, n freezable, service chaos.Observer, frozenNodes *chaos.Hits[frozen]) (history.Receipt, error) {
+	before, err := n.Inspect(ctx)
+	if err != nil {
+		return history.Receipt{}, fmt.Errorf("its state could not be read: %w", err)
+	}
+	if before.Gone() {
+		return chaos.Seen(history.NotInstalled, before.Time, n.Name()+" had no process to freeze"), nil
+	}
+	was, err := n.Frozen(ctx)
+	if err != nil {
+		return history.Receipt{}, fmt.Errorf("its freezer could not be asked: %w", err)
+	}
+	voice := ""
+	if !was.Known() {
+		voice = answering(ctx, service, n.Name())
+	}
+	frozenNodes.Note(frozen{n, before.PID})
+	if err := n.Freeze(ctx); err != nil {
+		return history.Receipt{}, err
+	}
+	first, err := n.Frozen(ctx)
+	if err != nil {
+		return history.Receipt{}, fmt.Errorf("its freezer could not be asked: %w", err)
+	}
+	evidence := fmt.Sprintf("%s: pid %d, %s", n.Name(), before.PID, first.Said)
+	switch {
+	case !first.Frozen:
+		return chaos.Seen(history.NotInstalled, first.Time, evidence), nil
+	case !first.Known():
+		status, text := silent(ctx, service, n.Name(), voice)
+		return chaos.Seen(status, first.Time, evidence+"; "+text), nil
+	case first.Outside > 0:
+		return chaos.Seen(history.NotInstalled, first.Time, fmt.Sprintf("%s, but %d of its processes are in other groups", evidence, first.Outside)), nil
+	}
+	text, err := still(ctx, n, first)
+	if err != nil {
+		return chaos.Seen(history.NotInstalled, first.Time, evidence+", but "+err.Error()), nil //nolint:nilerr // it did not bite
+	}
+	return chaos.Seen(history.Installed, first.Time, evidence+"; "+text), nil
+}
+
+const (
+	// stillFor is how long a frozen process is watched: longer than the ticks of any server here are apart, were it only slow.
+	stillFor = 20 * time.Millisecond
+	// stillTries: another fault may have it held at the very moment, which takes a little of a processor.
+	stillTries = 3
+)
+
+// still sees that none of the threads runs.
+func still(ctx context.Context, n Freezer, from Frozen) (string, error) {
+	var ran time.Duration
+	for range stillTries {
+		if err := clock.Sleep(ctx, stillFor); err != nil {
+			return "", err
+		}
+		now, err := n.Frozen(ctx)
+		switch {
+		case err != nil:
+			return "", err
+		case !now.Frozen:
+			return "", fmt.Errorf("soon after it was not: %s", now.Said)
+		case now.Ran == from.Ran:
+			return fmt.Sprintf("its threads had no processor in %v", time.Duration(now.Time-from.Time).Round(time.Millisecond)), nil
+		}
+		ran = time.Duration(now.Ran - from.Ran)
+		from = now
+	}
+	return "", fmt.Errorf("its threads ran for %v within %v", ran, stillFor)
+}
+
+// thawed lets a target go on and sees that it is not frozen any more, unless another freeze of it stands, nor stopped, unless by
+// a pause.
+func (n frozen) thawed(ctx context.Context) (history.Receipt, error) {
+	if !same(n.freezable, n.pid) {
+		if state, err := n.Inspect(ctx); err == nil && (state.Gone() || state.PID != n.pid) {
+			return chaos.Seen(history.Installed, state.Time, fmt.Sprintf("%s: %s: it ended meanwhile", n.Name(), state)), nil
+		}
+	}
+	begun := clock.Now()
+	failed := n.Thaw(ctx)
+	now, err := n.Frozen(ctx)
+	if err = errors.Join(failed, err); err != nil {
+		return history.Receipt{Evidence: fmt.Sprintf("%s: %s", n.Name(), now.Said)}, err
+	}
+	state, err := n.Inspect(ctx)
+	if err != nil {
+		return history.Receipt{}, fmt.Errorf("its state could not be read: %w", err)
+	}
+	evidence := fmt.Sprintf("%s: %s, %s", n.Name(), state, now.Said)
+	switch {
+	case now.Gone || state.Gone():
+		return chaos.Seen(history.Installed, now.Time, evidence+": it ended meanwhile"), nil
+	case now.Frozen && n.freezes() > 0:
+		return chaos.Seen(history.Installed, now.Time, fmt.Sprintf("%s: %d other freezes of it stand", evidence, n.freezes())), nil
+	case now.Frozen:
+		return chaos.Seen(history.NotInstalled, now.Time, evidence), errors.New("it is still frozen")
+	case state.Threads["T"] > 0 && pauses(n.freezable) == 0:
+		return chaos.Seen(history.NotInstalled, state.Time, evidence), errors.New("it is stopped, and nobody asked for that")
+	case state.Threads["T"] > 0:
+		evidence += fmt.Sprintf(": %d pauses of it stand", pauses(n.freezable))
+	}
+	return chaos.Seen(history.Installed, now.Time, fmt.Sprintf("%s, %v after the thaw was asked for", evidence, time.Duration(now.Time-begun).Round(100*time.Microsecond))), nil
+}
+
+// freezes is how many freezes of the node stand, as far as it counts them.
+func (n frozen) freezes() int {
+	if c, ok := n.freezable.(interface{ Freezes() int }); ok {
+		return c.Freezes()
+	}
+	return 0
+}
+
+// answering finds a fact that the node answers now, "" where it answers none. Where the kernel cannot be asked, its silence is the proof.
+func answering(ctx context.Context, service chaos.Observer, node string) string {
+	if service == nil {
+		return ""
+	}
+	for _, fact := range []string{chaos.FactAnswers, chaos.FactServes, chaos.FactClock} {
+		if asked(ctx, service, node, fact, chaos.AskTimeout) {
+			return fact
+		}
+	}
+	return ""
+}
+
+// silentFor is how long a node that answered before must not answer.
+const silentFor = 300 * time.Millisecond
+
+// silent tells whether a node that answered has fallen silent.
+func silent(ctx context.Context, service chaos.Observer, node, voice string) (history.ReceiptStatus, string) {
+	switch {
+	case voice == "":
+		return history.Indeterminate, "it could not be asked anything before, so its silence proves nothing"
+	case asked(ctx, service, node, voice, silentFor):
+		return history.NotInstalled, "but it answers"
+	}
+	return history.Installed, fmt.Sprintf("it answered before and did not in %v", silentFor)
+}
+
+func asked(ctx context.Context, service chaos.Observer, node, fact string, within time.Duration) bool {
+	ctx, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+	answer, err := service.Ask(ctx, node, fact)
+	return err == nil && answer != "false"
+}

@@ -1,0 +1,63 @@
+package process
+
+import (
+	"context"
+
+	"github.com/lockquake/lockquake/chaos"
+	"github.com/lockquake/lockquake/history"
+)
+
+// kill ends a process with SIGKILL: a crash. What it had handed to the kernel is safe; this is no loss of power.
+type kill struct {
+	// Data is what becomes of the data directory of a server: "keep" (the default), or "lose", as with a disk that is gone as
+	// well.
+	Data dataFate `yaml:"data"`
+}
+
+func killKind() chaos.Kind {
+	return chaos.Kind{
+		Name: "kill", Place: 4,
+		Doc: "Ends the target with SIGKILL; receipt: the process is gone, and what its data directory held. With `data: lose` that is emptied. " +
+			"The heal starts a server again and waits until it " +
+			"serves, or runs while other faults stand; a client stays dead.",
+		Needs:   []chaos.Capability{chaos.CanInspect, CanKill},
+		Try:     []string{"", "data: lose"},
+		Lasting: true,
+		Stops:   true,
+		Kills:   true,
+		Began:   "killed (SIGKILL)", Ended: "up again",
+		New: func(decode func(any) error) (chaos.Fault, error) {
+			f := kill{Data: keepData}
+			if err := decode(&f); err != nil {
+				return nil, err
+			}
+			return f, f.Data.check("kill")
+		},
+	}
+}
+
+type killable interface {
+	chaos.Node
+	Killer
+}
+
+// Damages tells whether the data is to be lost.
+func (f kill) Damages() bool { return f.Data == loseData }
+
+// Needs lists the capabilities that it needs of its targets.
+func (f kill) Needs() []chaos.Capability { return f.Data.needs(killKind()) }
+
+// Inject kills all targets at once.
+func (f kill) Inject(ctx context.Context, s chaos.Scope) (chaos.Heal, history.Receipt, error) {
+	targets, err := chaos.Capable[killable](s.On, CanKill)
+	if err == nil {
+		err = f.Data.possible(s.On)
+	}
+	if err != nil {
+		return chaos.NothingToHeal, chaos.NothingDone(err), err
+	}
+	dead := endedTargets{fate: f.Data}
+	receipt, err := chaos.OnEach(targets, func(n killable) (history.Receipt, error) { return dead.kill(ctx, n) })
+	heal := func(ctx context.Context) (history.Receipt, error) { return dead.revive(ctx, s) }
+	return heal, receipt, err
+}

@@ -1,0 +1,112 @@
+package process
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/lockquake/lockquake/chaos"
+	"github.com/lockquake/lockquake/history"
+)
+
+// pause stops a process with SIGSTOP, as a long garbage collection, a live migration or a suspended laptop would. Its
+// connections stay open and the kernel goes on to acknowledge what arrives; only an answer of its own shows that it is
+// gone.
+type pause struct{}
+
+func pauseKind() chaos.Kind {
+	return chaos.Kind{
+		Name: "pause", Place: 2,
+		Doc: "Stops the target with SIGSTOP until it is healed with SIGCONT; receipt: every thread of it is in state T, " +
+			"as seen from outside.",
+		Needs:   []chaos.Capability{chaos.CanInspect, chaos.CanPause},
+		Lasting: true,
+		Stops:   true,
+		Began:   "paused (SIGSTOP)", Ended: "runs again",
+		New: func(decode func(any) error) (chaos.Fault, error) {
+			f := pause{}
+			return f, decode(&f)
+		},
+	}
+}
+
+type pausable interface {
+	chaos.Node
+	Pauser
+}
+
+// Inject stops all targets at once and looks at each of them once more.
+func (pause) Inject(ctx context.Context, s chaos.Scope) (chaos.Heal, history.Receipt, error) {
+	return chaos.AtOnce(s, chaos.CanPause, func(n pausable, held *chaos.Hits[stopped]) (history.Receipt, error) {
+		return stop(ctx, n, held)
+	}, func(ctx context.Context, n stopped) (history.Receipt, error) { return n.resumed(ctx) })
+}
+
+// stopped is one target: the process that was stopped, and not one that takes its place, is to go on.
+type stopped struct {
+	pausable
+	pid int
+}
+
+func stop(ctx context.Context, n pausable, held *chaos.Hits[stopped]) (history.Receipt, error) {
+	before, err := n.Inspect(ctx)
+	if err != nil {
+		return history.Receipt{}, fmt.Errorf("its state could not be read: %w", err)
+	}
+	if before.Gone() {
+		return chaos.Seen(history.NotInstalled, before.Time, n.Name()+" had no process to stop"), nil
+	}
+	held.Note(stopped{n, before.PID})
+	sent, err := n.Pause(ctx)
+	if err != nil {
+		return history.Receipt{}, err
+	}
+	state, err := n.Inspect(ctx)
+	evidence := fmt.Sprintf("%s: %s", n.Name(), state)
+	switch {
+	case err != nil:
+		return history.Receipt{}, fmt.Errorf("its state could not be read: %w", err)
+	case !state.Stopped():
+		return chaos.Seen(history.NotInstalled, state.Time, evidence+": not every thread is stopped"), nil
+	}
+	return chaos.Seen(history.Installed, sent.Time, evidence), nil
+}
+
+// resumed continues a target and sees that none of its threads is stopped any more, unless another pause of it stands.
+func (n stopped) resumed(ctx context.Context) (history.Receipt, error) {
+	if !same(n.pausable, n.pid) { // asked for only where it is not known: the target goes on that much later
+		if state, err := n.Inspect(ctx); err == nil && (state.Gone() || state.PID != n.pid) {
+			return chaos.Seen(history.Installed, state.Time, fmt.Sprintf("%s: %s: it ended meanwhile", n.Name(), state)), nil
+		}
+	}
+	going, failed := n.Resume(ctx)
+	state, err := n.Inspect(ctx)
+	evidence := fmt.Sprintf("%s: %s", n.Name(), state)
+	switch {
+	case err != nil:
+		return history.Receipt{}, errors.Join(failed, fmt.Errorf("its state could not be read: %w", err))
+	case state.Gone():
+		return chaos.Seen(history.Installed, state.Time, evidence+": it ended meanwhile"), nil
+	case failed != nil:
+		return history.Receipt{Time: state.Time, Evidence: evidence}, failed
+	case (state.Threads["T"] > 0 || state.Waits) && pauses(n.pausable) > 0:
+		return chaos.Seen(history.Installed, state.Time, fmt.Sprintf("%s: %d other pauses of it stand", evidence, pauses(n.pausable))), nil
+	case state.Threads["T"] > 0 || state.Waits:
+		return chaos.Seen(history.NotInstalled, state.Time, evidence+": it is still stopped"), errors.New("it is still stopped")
+	}
+	return chaos.Seen(history.Installed, going.Time, evidence), nil
+}
+
+// same tells whether a node knows by itself that this process is the one that runs.
+func same(n chaos.Node, pid int) bool {
+	p, ok := n.(interface{ PID() int })
+	return ok && p.PID() == pid
+}
+
+// pauses is how many pauses of a node stand, as far as it counts them.
+func pauses(n chaos.Node) int {
+	if c, ok := n.(interface{ Pauses() int }); ok {
+		return c.Pauses()
+	}
+	return 0
+}

@@ -1,0 +1,120 @@
+package process
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/lockquake/lockquake/chaos"
+	"github.com/lockquake/lockquake/history"
+	"github.com/lockquake/lockquake/internal/clock"
+)
+
+// restart is a crash and an immediate return: what a supervisor, or an out-of-memory kill under one, makes of a server.
+type restart struct {
+	// Delay is how long the node stays away; default 0, at most maxDelay.
+	Delay time.Duration `yaml:"delay"`
+	// How is byKill (the default), or byStop: the server is asked to end, and may write down what it knows.
+	How string `yaml:"how"`
+	// Data is what becomes of the data directory meanwhile, as for kill.
+	Data dataFate `yaml:"data"`
+}
+
+// maxDelay is what an injection has left for the delay, beside the time that a server is given to serve again.
+const maxDelay = chaos.Timeout - chaos.ReviveTimeout
+
+func restartKind() chaos.Kind {
+	return chaos.Kind{
+		Name: "restart", Place: 6,
+		Doc: "Ends a server with SIGKILL, or in order as `stop` does with `how: stop`, waits for `delay` (default 0s, at most 5s) and starts it again; " +
+			"receipt: the process was gone, then the node served again, and what its data directory held before, meanwhile and after; `data: lose` " +
+			"empties it. A restart delay of the node's own comes on top.",
+		Needs: []chaos.Capability{chaos.CanInspect, CanKill, chaos.CanStart},
+		Try:   []string{"", "how: stop"},
+		Kills: true,
+		New: func(decode func(any) error) (chaos.Fault, error) {
+			f := restart{Data: keepData, How: byKill}
+			if err := decode(&f); err != nil {
+				return nil, err
+			}
+			if f.Delay < 0 || f.Delay > maxDelay {
+				return nil, fmt.Errorf("delay of restart is %s: want 0s to %s, because the server must be back within %s; "+
+					"for longer, use kill with for", f.Delay, maxDelay, chaos.Timeout)
+			}
+			if f.How != byKill && f.How != byStop {
+				return nil, fmt.Errorf("how of restart is %q: want %s or %s", f.How, byKill, byStop)
+			}
+			return f, f.Data.check("restart")
+		},
+	}
+}
+
+// Damages tells whether the data is to be lost.
+func (f restart) Damages() bool { return f.Data == loseData }
+
+// Needs lists the capabilities that it needs of its targets.
+func (f restart) Needs() []chaos.Capability {
+	needs := f.Data.needs(restartKind())
+	if f.How == byStop {
+		needs = append(slices.Clone(needs), CanStop)
+	}
+	return needs
+}
+
+// Words tell how it ends the process.
+func (f restart) Words() (began, ended string) {
+	if f.How == byStop {
+		return "told to end", "serves again"
+	}
+	return "killed (SIGKILL)", "serves again"
+}
+
+// Inject kills all targets at once, and returns when all of them serve again.
+func (f restart) Inject(ctx context.Context, s chaos.Scope) (chaos.Heal, history.Receipt, error) {
+	targets, err := chaos.Capable[killable](s.On, CanKill)
+	if err == nil && f.How == byStop {
+		_, err = chaos.Capable[stoppable](s.On, CanStop)
+	}
+	if err == nil {
+		err = errors.Join(restartable(s.On), f.Data.possible(s.On))
+	}
+	if err != nil {
+		return chaos.NothingToHeal, chaos.NothingDone(err), err
+	}
+	dead := endedTargets{fate: f.Data}
+	heal := func(ctx context.Context) (history.Receipt, error) { return dead.revive(ctx, s) }
+	receipt, err := chaos.OnEach(targets, func(n killable) (history.Receipt, error) {
+		gone, err := f.end(ctx, &dead, n)
+		if err != nil || gone.Status != history.Installed {
+			return gone, err
+		}
+		if err := clock.Sleep(ctx, f.Delay); err != nil {
+			return gone, fmt.Errorf("waiting for the delay: %w", err)
+		}
+		back, err := dead.of(n).revived(ctx, s)
+		back.Evidence = gone.Evidence + "; " + back.Evidence
+		back.Time = gone.Time
+		return back, err
+	})
+	return heal, receipt, err
+}
+
+// end ends one target.
+func (f restart) end(ctx context.Context, dead *endedTargets, n killable) (history.Receipt, error) {
+	if f.How == byStop {
+		return dead.stop(ctx, n.(stoppable)) // Inject has seen that it is one
+	}
+	return dead.kill(ctx, n)
+}
+
+// restartable refuses targets that could be killed but not be started again.
+func restartable(on []chaos.Node) error {
+	for _, n := range on {
+		if s, ok := n.(chaos.Starter); !ok || !s.Restartable() {
+			return chaos.Unavailable{What: string(chaos.CanStart), Reason: n.Name() + " cannot be started a second time; use kill"}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,80 @@
+package process
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/lockquake/lockquake/chaos"
+	"github.com/lockquake/lockquake/history"
+)
+
+// politeStop asks a server to end in order, as an operator or a supervisor does: it may write down what it knows before it goes. A crash is
+// another story: kill.
+type politeStop struct{}
+
+// How a restart ends its targets.
+const (
+	byKill = "kill" // SIGKILL
+	byStop = "stop" // as the fault stop does
+)
+
+// stopPatience is how long a server may take to end in order: etcd gives its clients 7 s to leave.
+const stopPatience = 10 * time.Second
+
+func stopKind() chaos.Kind {
+	return chaos.Kind{
+		Name: "stop", Place: 5,
+		Doc: "Asks a server to end in order (SIGTERM; Postgres: SIGINT, its fast shutdown); receipt: it was gone within 10s, by itself and not by a " +
+			"SIGKILL, its exit status, and what its data directory held. The heal starts it again and waits until it serves, or runs while other faults stand.",
+		Needs:   []chaos.Capability{chaos.CanInspect, CanStop, chaos.CanStart},
+		Lasting: true,
+		Stops:   true,
+		Kills:   true,
+		Began:   "told to end", Ended: "up again",
+		New: func(decode func(any) error) (chaos.Fault, error) {
+			f := politeStop{}
+			return f, decode(&f)
+		},
+	}
+}
+
+// Inject stops all targets at once.
+func (politeStop) Inject(ctx context.Context, s chaos.Scope) (chaos.Heal, history.Receipt, error) {
+	targets, err := chaos.Capable[stoppable](s.On, CanStop)
+	if err == nil {
+		err = restartable(s.On)
+	}
+	if err != nil {
+		return chaos.NothingToHeal, chaos.NothingDone(err), err
+	}
+	dead := endedTargets{fate: keepData}
+	receipt, err := chaos.OnEach(targets, func(n stoppable) (history.Receipt, error) { return dead.stop(ctx, n) })
+	heal := func(ctx context.Context) (history.Receipt, error) { return dead.revive(ctx, s) }
+	return heal, receipt, err
+}
+
+type stoppable interface {
+	chaos.Node
+	Stopper
+}
+
+// stop ends one target in order and sees that it went by itself.
+func (v *endedTargets) stop(ctx context.Context, n stoppable) (history.Receipt, error) {
+	return v.end(ctx, n, func(ctx context.Context) (departure, error) {
+		ctx, cancel := context.WithTimeout(ctx, stopPatience)
+		defer cancel()
+		e, err := n.Stop(ctx)
+		switch {
+		case err != nil:
+			return departure{lingers: true}, err
+		case !e.Gone:
+			return departure{history.NotInstalled, fmt.Sprintf("asked by SIG%s, it has not ended within %s", e.Signal, stopPatience), true}, nil
+		case e.Killed:
+			return departure{history.NotInstalled, fmt.Sprintf("asked by SIG%s, it was ended by a SIGKILL (%s)", e.Signal, e.How), false}, nil
+		case e.How == "":
+			return departure{history.Indeterminate, fmt.Sprintf("asked by SIG%s, it ended, and nobody saw how", e.Signal), false}, nil
+		}
+		return departure{history.Installed, fmt.Sprintf("asked by SIG%s, it ended by itself: %s", e.Signal, e.How), false}, nil
+	})
+}

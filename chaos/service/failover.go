@@ -1,0 +1,186 @@
+package service
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/lockquake/lockquake/chaos"
+	"github.com/lockquake/lockquake/history"
+	"github.com/lockquake/lockquake/internal/clock"
+)
+
+// failover has a service hand its lead over in order: the planned one, as for maintenance. The rude ones are kill, pause and
+// partition.
+type failover struct {
+	led, noticed time.Duration // how long each is waited for
+}
+
+// How long a handover may take to be seen, and then until the node that led says so itself. A Sentinel turns an old primary into a
+// replica within a second of the promotion; the servers of ZooKeeper elect in between.
+const (
+	ledTime    = 8 * time.Second
+	noticeTime = 4 * time.Second // after settling, which has the rest of Timeout
+)
+
+func failoverKind() chaos.Kind {
+	return chaos.Kind{
+		Name: "failover", Place: 11,
+		Doc: "Has the service hand its lead over in order, away from a target that leads, or to one that follows; receipt: another node leads, " +
+			"its epoch, and when the old leader says that it does not.",
+		Servers: true,
+		Single:  true,
+		Began:   "told to hand the lead over",
+		New: func(decode func(any) error) (chaos.Fault, error) {
+			return failover{led: ledTime, noticed: noticeTime}, decode(&struct{}{})
+		},
+	}
+}
+
+// Wants refuses a service that cannot do it.
+func (failover) Wants(service chaos.Observer) error {
+	_, err := promoter(service)
+	return err
+}
+
+// promoter returns the Promoter that an Observer is, or wraps.
+func promoter(service chaos.Observer) (chaos.Promoter, error) {
+	for o := service; o != nil; {
+		if p, ok := o.(chaos.Promoter); ok {
+			return p, p.Promotes()
+		}
+		if p, ok := o.(interface{ Promotes() error }); ok { // which has a reason of its own why it cannot
+			if err := p.Promotes(); err != nil {
+				return nil, err
+			}
+		}
+		wrapped, ok := o.(interface{ Unwrap() chaos.Observer })
+		if !ok {
+			break
+		}
+		o = wrapped.Unwrap()
+	}
+	return nil, chaos.Unavailable{What: "a failover in order", Reason: "the service knows no lead that could be handed over"}
+}
+
+// Inject asks for the handover and waits until it is seen.
+func (f failover) Inject(ctx context.Context, s chaos.Scope) (chaos.Heal, history.Receipt, error) {
+	p, err := promoter(s.Service)
+	if err == nil && len(s.On) != 1 {
+		err = fmt.Errorf("the lead is handed over away from one node, or to one; the target is %d", len(s.On))
+	}
+	if err == nil && !slices.Contains(s.Servers, s.On[0].Name()) {
+		err = chaos.Unavailable{What: "a failover in order", Reason: s.On[0].Name() + " is no server"}
+	}
+	if err != nil {
+		return chaos.NothingToHeal, chaos.NothingDone(err), err
+	}
+	h := handover{Promoter: p, scope: s}
+	receipt, err := h.do(ctx, s.On[0].Name(), f)
+	return h.heal, receipt, err
+}
+
+// handover is one use of failover.
+type handover struct {
+	chaos.Promoter
+	scope chaos.Scope
+	asked chaos.Promotion
+	begun bool
+}
+
+func (h *handover) do(ctx context.Context, target string, f failover) (history.Receipt, error) {
+	led := h.leaders(ctx)
+	epoch := ""
+	if slices.Contains(led, target) {
+		epoch = chaos.AskEpoch(ctx, h.scope.Service, target)
+	}
+	var err error
+	h.begun = true
+	if h.asked, err = h.Promote(ctx, target); err != nil {
+		return history.Receipt{}, fmt.Errorf("the handover was refused: %w", err)
+	}
+	also := slices.DeleteFunc(led, func(n string) bool { return n == h.asked.From })
+	lead := h.scope.Follow(ctx, chaos.Following{Old: h.asked.From, Also: also})
+	if h.scope.Run != nil {
+		h.scope.Run.Follow(lead)
+	} else {
+		defer lead.Stop()
+	}
+	lead.Wait(ctx, f.led, f.led)
+	if err = h.Settle(ctx, h.asked); err != nil {
+		err = fmt.Errorf("after the handover: %w", err)
+	}
+	lead.Wait(ctx, 0, f.noticed)
+	return h.receipt(lead.Seen(), epoch), err
+}
+
+// receipt judges what was seen of a handover.
+func (h *handover) receipt(s history.Lead, before string) history.Receipt {
+	evidence := h.asked.How + ": " + chaos.LeadText(s)
+	if before != "" {
+		evidence += ", whose epoch was " + before
+	}
+	later, known := grew(before, s.Epoch)
+	switch {
+	case s.New == "":
+		return chaos.Seen(history.NotInstalled, 0, evidence)
+	case h.asked.To != "" && s.New != h.asked.To:
+		return chaos.Seen(history.NotInstalled, s.Led, evidence+"; it was to be "+h.asked.To)
+	case known && !later:
+		return chaos.Seen(history.Indeterminate, s.Led, evidence+": the epoch did not grow")
+	}
+	return chaos.Seen(history.Installed, s.Led, evidence)
+}
+
+// grew tells whether an epoch is later than another; ok is false where that cannot be told.
+func grew(before, after string) (later, ok bool) {
+	b, err1 := strconv.ParseUint(before, 10, 64)
+	a, err2 := strconv.ParseUint(after, 10, 64)
+	return a > b, err1 == nil && err2 == nil
+}
+
+// leaders asks all servers at once who leads.
+func (h *handover) leaders(ctx context.Context) []string {
+	roles := make([]string, len(h.scope.Servers))
+	var all sync.WaitGroup
+	for i, name := range h.scope.Servers {
+		all.Go(func() {
+			ctx, cancel := context.WithTimeout(ctx, chaos.AskTimeout)
+			defer cancel()
+			roles[i], _ = h.scope.Service.Ask(ctx, name, h.scope.RoleFact())
+		})
+	}
+	all.Wait()
+	var out []string
+	for i, name := range h.scope.Servers {
+		if chaos.Leads(roles[i]) {
+			out = append(out, name)
+		}
+	}
+	return out
+}
+
+// heal takes back what a handover that was cut short left, and sees that somebody leads. Who leads then stays.
+func (h *handover) heal(ctx context.Context) (history.Receipt, error) {
+	if !h.begun {
+		return chaos.NothingToHeal(ctx)
+	}
+	if err := h.Settle(ctx, h.asked); err != nil {
+		return history.Receipt{}, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, chaos.ReviveTimeout)
+	defer cancel()
+	for {
+		if led := h.leaders(ctx); len(led) > 0 {
+			return chaos.Seen(history.Installed, 0, strings.Join(led, ", ")+" leads"), nil
+		}
+		if clock.Sleep(ctx, chaos.PollEvery) != nil {
+			return chaos.Seen(history.NotInstalled, 0, "nobody leads"), errors.New("nobody leads")
+		}
+	}
+}

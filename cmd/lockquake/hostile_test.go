@@ -1,0 +1,163 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/lockquake/lockquake/results"
+)
+
+// hostile is a name that retitles the terminal, clears it, moves the cursor, and turns the text behind it around; with a C1 control character
+// and a byte that is none.
+const hostile = "\x1b]0;owned\a\x1b[2J\x1b[1A\r\u202e\u2066\u009b31m\x9b\x7f"
+
+// printedBy runs a command line and returns what it printed.
+func printedBy(t *testing.T, args ...string) string {
+	t.Helper()
+	var out bytes.Buffer
+	execute(args, streams{in: strings.NewReader(""), out: &out, err: &out})
+	return out.String()
+}
+
+// hostileRun makes a run, and puts the hostile name wherever its directory has a text.
+func hostileRun(t *testing.T) string {
+	t.Helper()
+	runs := t.TempDir()
+	printedBy(t, "run", "memory-healthy", "--set", "run.for=1s", "--out", runs)
+	dir, err := filepath.EvalSymlinks(filepath.Join(runs, "memory-healthy", "latest"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	rewrite(t, filepath.Join(dir, results.FileEnv), func(b []byte) []byte {
+		var env map[string]any
+		if err := json.Unmarshal(b, &env); err != nil {
+			t.Fatal(err)
+		}
+		for _, key := range []string{"run", "scenario", "version", "replay", "provider", "provider_reason", "lock", "error"} {
+			env[key] = key + hostile
+		}
+		env["warnings"], env["libraries"] = []string{hostile}, map[string]string{hostile: hostile}
+		env["service"], env["cluster"] = map[string]string{hostile: hostile}, map[string]string{"provider": hostile}
+		return raw(t, env)
+	})
+	rewrite(t, filepath.Join(dir, results.FileScenario), func(b []byte) []byte {
+		return regexp.MustCompile(`(?m)^claim: .*$`).ReplaceAllLiteral(b, append([]byte("claim: "), raw(t, "claim"+hostile)...))
+	})
+	histories, err := filepath.Glob(filepath.Join(dir, results.DirHistory, "*.lqh"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range histories {
+		rewrite(t, path, func(b []byte) []byte {
+			length := bytes.IndexByte(b, '\n')
+			var head map[string]any
+			if err := json.Unmarshal(b[:length], &head); err != nil {
+				t.Fatal(err)
+			}
+			head["locks"] = []string{"l\x1b[2J\u202e"}
+			made := raw(t, head)
+			if len(made) > length {
+				t.Fatalf("the head of a history has %d bytes, and %d are wanted", length, len(made))
+			}
+			return append(append(made, bytes.Repeat([]byte(" "), length-len(made))...), b[length:]...)
+		})
+	}
+	return dir
+}
+
+func rewrite(t *testing.T, path string, change func([]byte) []byte) {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, change(b), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// raw is JSON in which only what must be escaped is.
+func raw(t *testing.T, v any) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(v); err != nil {
+		t.Fatal(err)
+	}
+	return bytes.TrimSpace(b.Bytes())
+}
+
+// tame complains of what a terminal would obey.
+func tame(t *testing.T, what, text string) {
+	t.Helper()
+	for i, r := range text {
+		_, size := utf8.DecodeRuneInString(text[i:])
+		if r != '\n' && r != '\t' && unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) || r == utf8.RuneError && size == 1 {
+			t.Errorf("%s prints %U at %d: %q", what, r, i, text[max(0, i-40):min(len(text), i+40)])
+			return
+		}
+	}
+}
+
+// A run directory that somebody else made is looked at with every verb: none of its texts reaches the terminal as anything but text.
+func TestNothingPrintedObeysARunDirectory(t *testing.T) {
+	dir := hostileRun(t)
+	named := filepath.Join(t.TempDir(), "run"+hostile)
+	if err := os.Rename(dir, named); err != nil {
+		t.Fatal(err)
+	}
+	broken := filepath.Join(t.TempDir(), "x\x1b[2J\u202e.yaml")
+	if err := os.WriteFile(broken, append(raw(t, "key"+hostile), ": 1\n"...), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{
+		{"check", named},
+		{"check", named, "--explain"},
+		{"check", named, "--format", "json"},
+		{"report", named, "--explain"},
+		{"compare", named},
+		{"compare", named, "--format", "bench"},
+		{"history", named},
+		{"history", named, "--format", "text"},
+		{"history", named + "/nothing"},
+		{"run", broken, "--dry-run"},
+		{"run", "memory" + hostile},
+		{"check" + hostile},
+		{"run", "--" + hostile},
+	} {
+		text := printedBy(t, args...)
+		tame(t, strings.Join(args[:1], " "), text)
+		if !strings.Contains(text, `\u202e`) || strings.Contains(text, "damaged") {
+			t.Errorf("%q did not print the texts of the run: %s", args, text)
+		}
+	}
+}
+
+// What is JSON stays the same JSON, however it is cut into writes; what is coloured is coloured.
+func TestPrinted(t *testing.T) {
+	var b bytes.Buffer
+	p := newPrinted(&b)
+	text := raw(t, "é\u202e\x7f\U000e0001😀"+"\x1b")
+	for i := range text {
+		if n, err := p.Write(text[i : i+1]); n != 1 || err != nil {
+			t.Fatal(n, err)
+		}
+	}
+	var back string
+	if err := json.Unmarshal(b.Bytes(), &back); err != nil || back != "é\u202e\x7f\U000e0001😀\x1b" {
+		t.Errorf("%s: %q, %v", b.String(), back, err)
+	}
+	tame(t, "printed", b.String())
+	b.Reset()
+	if _, err := p.Write([]byte(p.escape + "[1;32mPASS" + p.escape + "[0m \x1b[1;32mPASS")); err != nil || b.String() != "\x1b[1;32mPASS\x1b[0m \\u001b[1;32mPASS" {
+		t.Errorf("%q, %v", b.String(), err)
+	}
+}

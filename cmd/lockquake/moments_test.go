@@ -1,0 +1,92 @@
+//go:build integration
+
+package main
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strconv"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/lockquake/lockquake/results"
+)
+
+// TestRandomMoments ends runs at random moments, by Ctrl-C, SIGTERM, SIGHUP and SIGKILL in turn: nothing may be left, and what is
+// on disk must be readable. LOCKQUAKE_MOMENTS sets how many rounds of the four are made with each provider, LOCKQUAKE_SEED the
+// moments, LOCKQUAKE_TEST_PROVIDER where.
+func TestRandomMoments(t *testing.T) {
+	rounds, err := strconv.Atoi(setting("LOCKQUAKE_MOMENTS", "0"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if rounds == 0 {
+		t.Skip("it takes minutes: make test-all sets LOCKQUAKE_MOMENTS")
+	}
+	number, err := strconv.ParseUint(setting("LOCKQUAKE_SEED", strconv.FormatInt(time.Now().UnixNano()>>20, 10)), 10, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fmt.Printf("LOCKQUAKE_SEED=%d repeats the moments\n", number)
+	random := rand.New(rand.NewPCG(number, 0))
+	providers := []string{"docker", "local"}
+	if p := os.Getenv("LOCKQUAKE_TEST_PROVIDER"); p != "" {
+		providers = []string{p}
+	}
+	for range rounds {
+		for _, provider := range providers {
+			for _, s := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGKILL} {
+				after := time.Duration(random.Int64N(int64(15 * time.Second)))
+				t.Run(fmt.Sprintf("%s-%v-%v", provider, s, after.Round(time.Millisecond)), func(t *testing.T) { atMoment(t, provider, s, after) })
+			}
+		}
+	}
+}
+
+// atMoment sends a signal to a run that began some time ago, and looks at what is left of it.
+func atMoment(t *testing.T, provider string, s syscall.Signal, after time.Duration) {
+	p := begin(t, "run", "etcd-holder-pause", "--provider", provider)
+	time.Sleep(after)
+	if err := p.cmd.Process.Signal(s); err != nil {
+		t.Fatal(err)
+	}
+	code := p.wait(t)
+	dir := filepath.Join(p.dir, "runs", "etcd-holder-pause", "latest")
+	_, none := os.Stat(dir)
+	switch {
+	case s == syscall.SIGKILL:
+		t.Logf("left, and cleaned: %s", clean(t))
+	case code == -1 && none == nil:
+		t.Errorf("%v ended a run that had begun, before it healed\n%s", s, p.stderr.String())
+	case code == -1: // it came before anything had begun
+	case code != codeInterrupted:
+		t.Errorf("exit code %d, should be %d\n%s", code, codeInterrupted, p.stderr.String())
+	case none == nil:
+		readable(t, dir)
+	}
+	gone(t, p)
+}
+
+// readable demands that an interrupted run was brought to its end and reported.
+func readable(t *testing.T, dir string) {
+	t.Helper()
+	env, err := results.ReadEnv(dir)
+	if err != nil || !env.Interrupted || !env.Finished {
+		t.Errorf("env.json does not say that the run was interrupted and brought to its end: %v", err)
+	}
+	r, err := results.ReadReport(dir)
+	if err != nil || r.Verdict == results.Pass {
+		t.Errorf("its verdict is %q, %v", r.Verdict, err)
+	}
+	if _, err := os.Stat(filepath.Join(dir, results.FileReport)); err != nil {
+		t.Error(err)
+	}
+	for _, f := range r.Faults {
+		if f.Receipt.Status == "installed" && (f.Healed == nil || f.Healed.Status != "installed") {
+			t.Errorf("a fault was not seen to be healed: %+v", f)
+		}
+	}
+}

@@ -1,0 +1,180 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"slices"
+	"strings"
+	"syscall"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/lockquake/lockquake/backends"
+	"github.com/lockquake/lockquake/backends/all"
+	"github.com/lockquake/lockquake/backends/listed"
+	"github.com/lockquake/lockquake/backends/topology"
+	mechanisms "github.com/lockquake/lockquake/internal/agent/all"
+	"github.com/lockquake/lockquake/internal/cluster"
+	"github.com/lockquake/lockquake/internal/engine"
+	"github.com/lockquake/lockquake/scenarios"
+)
+
+const upDoc = `Up starts the servers that a run would start, prints where they listen once they serve a write, and waits for Ctrl-C. Then it removes them.
+Keys of the scenario's backend section are set with --set, such as --set version=3.4 or --set ttl=2s.
+
+With --format json it prints what a client process finds in ` + "`access`" + ` of its start frame (docs/protocol.md).`
+
+// upPatience is how long the servers may take until they serve.
+const upPatience = 2 * time.Minute
+
+func upCommand(std streams) *cobra.Command {
+	var provider string
+	var sets []string
+	c := &cobra.Command{
+		Use:   "up BACKEND",
+		Short: "Start a backend's servers, print their endpoints, and wait for Ctrl-C",
+		Long:  upDoc,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) != 1 {
+				return usagef("up takes one backend: %s", strings.Join(servedBackends(), ", "))
+			}
+			return nil
+		},
+		ValidArgsFunction: cobra.FixedCompletions(servedBackends(), cobra.ShellCompDirectiveNoFileComp),
+	}
+	f := formatFlag(c, "text", "json")
+	c.Flags().StringVar(&provider, "provider", providers[0], "what the servers run as: auto, docker or local")
+	c.Flags().StringArrayVar(&sets, "set", nil, "set a key of the backend section, such as version=3.4; may be repeated")
+	c.RunE = func(c *cobra.Command, args []string) error {
+		if err := f.check(); err != nil {
+			return err
+		}
+		u, err := newUp(args[0], sets)
+		if err != nil {
+			return err
+		}
+		ctx, stop := signal.NotifyContext(c.Context(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+		defer stop()
+		p, err := u.provider(ctx, provider)
+		if err != nil {
+			return err
+		}
+		return u.run(ctx, p, func() error { return u.print(std, f.value) })
+	}
+	return c
+}
+
+// up is a backend whose servers are started for somebody else's clients.
+type up struct {
+	topology topology.Topology
+	access   backends.Access
+}
+
+// newUp reads the backend section as a scenario has it.
+func newUp(backend string, sets []string) (*up, error) {
+	i := slices.IndexFunc(all.All(), func(b listed.Backend) bool { return b.Name == backend && !b.InProcess })
+	if i < 0 {
+		return nil, usagef("up: there is no backend %q with servers; there are %s", backend, strings.Join(servedBackends(), ", "))
+	}
+	s, err := scenarios.Parse([]byte("name: up\nclaim: Servers for the clients of somebody else.\nbackend: {use: "+backend+"}\nworkload: {use: acquire-release}\n"), "up")
+	if err != nil {
+		return nil, err
+	}
+	for j, set := range sets {
+		sets[j] = "backend." + set
+	}
+	if s, err = s.With(sets); err != nil {
+		return nil, err
+	}
+	b := all.All()[i]
+	l, ok := b.Lock(s.Backend.Lock)
+	if !ok {
+		return nil, usagef("up --set: %s has no lock %q; `lockquake list locks` lists them", backend, s.Backend.Lock)
+	}
+	t, err := b.New(topology.Common{Nodes: s.Backend.Nodes, TTL: s.Backend.TTL, Lock: l.Name}, s.Backend.Params.Decode)
+	if err != nil {
+		return nil, usagef("up --set: %v", err)
+	}
+	return &up{topology: t, access: backends.Access{Backend: backend, Lock: l.Name, TTL: s.Backend.TTL}}, nil
+}
+
+// provider finds who starts the servers. As child processes they listen on 127.0.0.1: clients of this machine do not reach a run's own network.
+func (u *up) provider(ctx context.Context, name string) (cluster.Provider, error) {
+	if !slices.Contains(providers, name) {
+		_, _, err := chooseProvider(ctx, name)
+		return nil, err
+	}
+	p, _, err := cluster.Choose(ctx, name, cluster.ChooseOptions{Loopback: true, Mechanisms: mechanisms.All()})
+	if err != nil {
+		return nil, engine.MissingError{Text: fmt.Sprintf("--provider %s: %v; `lockquake doctor` tells more", name, err)}
+	}
+	return p, nil
+}
+
+// run starts the servers, calls serves when they do, waits for the end of ctx, and removes them.
+func (u *up) run(ctx context.Context, p cluster.Provider, serves func() error) (err error) {
+	logs, err := os.MkdirTemp("", "lockquake-up-")
+	if err != nil {
+		return fmt.Errorf("make a directory for the servers' logs: %w", err)
+	}
+	u.access.Run = strings.ToLower(rand.Text()[:8])
+	c, err := p.Open(ctx, cluster.Request{Run: u.access.Run, Specs: u.topology.Specs(), LogDir: logs})
+	if err != nil {
+		return errors.Join(err, os.RemoveAll(logs))
+	}
+	defer func() {
+		bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
+		defer cancel()
+		err = errors.Join(err, c.Close(bounded))
+		if err == nil {
+			err = os.RemoveAll(logs)
+		}
+	}()
+	service := u.topology.Service(cluster.Handles(c.Nodes))
+	defer func() { _ = service.Close() }()
+	err = cluster.StartAll(ctx, c.Nodes)
+	if err == nil {
+		err = topology.Until(ctx, upPatience, service.Ready)
+	}
+	switch {
+	case ctx.Err() != nil:
+		return nil
+	case err != nil:
+		return engine.MissingError{Text: fmt.Sprintf("%s does not serve: %v; its servers' logs are in %s", u.access.Backend, err, logs)}
+	}
+	if u.access, err = listed.Reach(u.access, u.topology, cluster.Handles(c.Nodes)); err != nil {
+		return err
+	}
+	if err := serves(); err != nil {
+		return err
+	}
+	<-ctx.Done()
+	return nil
+}
+
+// print tells where the servers are.
+func (u *up) print(std streams, format string) error {
+	if format == "json" {
+		return writeJSON(std.out, u.access)
+	}
+	w := tabwriter.NewWriter(std.out, 0, 0, 2, ' ', 0)
+	for i, s := range u.topology.Specs() {
+		for _, port := range s.Ports {
+			fmt.Fprintf(w, "%s\t%s\t%s\n", s.Name, port.Name, u.access.Nodes[i].Addresses[port.Name])
+		}
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	if u.access.Password != "" {
+		fmt.Fprintf(std.out, "password %s\n", u.access.Password)
+	}
+	fmt.Fprintln(std.err, "Ctrl-C ends them")
+	return nil
+}

@@ -1,0 +1,140 @@
+// Package agenttest serves agents in tests, and starts the processes that they act on.
+package agenttest
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"testing"
+	"time"
+
+	"github.com/lockquake/lockquake/internal/agent"
+	"github.com/lockquake/lockquake/internal/agent/proc"
+	"github.com/lockquake/lockquake/internal/clock"
+	"github.com/lockquake/lockquake/internal/node"
+)
+
+// Serve serves an agent from a goroutine and returns the supervisor's end and a channel with Main's result.
+func Serve(t *testing.T, m ...agent.Mechanism) (*agent.Client, <-chan error) {
+	t.Helper()
+	if err := proc.Supported(); err != nil {
+		t.Skip(err)
+	}
+	inR, inW := io.Pipe()
+	outR, outW := io.Pipe()
+	ended := make(chan error, 1)
+	go func() {
+		err := agent.Main(t.Context(), inR, outW, m)
+		_ = outW.Close()
+		ended <- err
+	}()
+	c, err := agent.Connect(t.Context(), inW, outR)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	return c, ended
+}
+
+// Sleeper starts a process that does nothing.
+func Sleeper(t *testing.T) *exec.Cmd {
+	t.Helper()
+	cmd := exec.Command("sleep", "60")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+	return cmd
+}
+
+// Until polls what is seen of the process without the agent.
+func Until(t *testing.T, p proc.Process, what string, ok func(node.State) bool) {
+	t.Helper()
+	var last node.State
+	for end := clock.Now() + int64(2*time.Second); clock.Now() < end; time.Sleep(time.Millisecond) {
+		s, err := p.Inspect()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if last = s; ok(s) {
+			return
+		}
+	}
+	t.Fatalf("not %s within 2 s: %+v", what, last)
+}
+
+// Stopped tells whether all threads of a process are stopped.
+func Stopped(s node.State) bool { return s.PID != 0 && len(s.Threads) == 1 && s.Threads["T"] > 0 }
+
+// Running tells whether no thread of a process is stopped or has ended.
+func Running(s node.State) bool { return s.PID != 0 && s.Threads["T"] == 0 && s.Threads["Z"] == 0 }
+
+// ChildEnv is the environment variable that makes a test binary the program of Child.
+const ChildEnv = "LOCKQUAKE_AGENT_TEST_CHILD"
+
+// Child starts the test binary as another program: "agent", or a path for one that syncs a file there, and has several threads.
+func Child(t *testing.T, value string) (*exec.Cmd, io.WriteCloser, io.Reader) {
+	t.Helper()
+	cmd := exec.Command(os.Args[0], "-test.run=^$")
+	cmd.Env = append(os.Environ(), ChildEnv+"="+value)
+	in, out := Start(t, cmd)
+	return cmd, in, out
+}
+
+// Start starts a program and returns its standard streams. It is killed when the test ends.
+func Start(t *testing.T, cmd *exec.Cmd) (io.WriteCloser, io.Reader) {
+	t.Helper()
+	cmd.Stderr = os.Stderr
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+	return in, out
+}
+
+// BeChild is called when a test binary starts that Child is used in, and does not return where it was started so.
+func BeChild(m ...agent.Mechanism) {
+	switch os.Getenv(ChildEnv) {
+	case "":
+		return
+	case "agent":
+		if err := agent.Main(context.Background(), os.Stdin, os.Stdout, m); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+		}
+	default:
+		syncs(os.Getenv(ChildEnv))
+	}
+	os.Exit(0)
+}
+
+// syncs tells for each line how long a sync took.
+func syncs(path string) {
+	f, err := os.Create(path)
+	if err != nil {
+		panic(err)
+	}
+	for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
+		begin := clock.Now()
+		_, err := f.WriteString("x")
+		if err == nil {
+			err = f.Sync()
+		}
+		if err != nil {
+			panic(err)
+		}
+		if _, err := fmt.Fprintln(os.Stdout, clock.Now()-begin); err != nil {
+			panic(err)
+		}
+	}
+}

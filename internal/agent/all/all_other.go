@@ -1,0 +1,9 @@
+//go:build !linux
+
+// Package all lists what an agent can do: nothing but on Linux.
+package all
+
+import "github.com/lockquake/lockquake/internal/agent"
+
+// All returns none: processes cannot be reached from outside here.
+func All() agent.Mechanisms { return nil }

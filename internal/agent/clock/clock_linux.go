@@ -1,0 +1,258 @@
+// Package clock moves the wall clocks of processes, and has processes read their own.
+package clock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	wall "github.com/lockquake/lockquake/chaos/clock"
+	"github.com/lockquake/lockquake/internal/agent"
+	"github.com/lockquake/lockquake/internal/agent/proc"
+)
+
+// skew is one shift of one process's wall clock.
+type skew struct {
+	jump  int64 // ns
+	gain  int64 // in 2^-32 of a second for each second
+	epoch int64 // ns since 1970 from which gain counts
+	file  string
+}
+
+// skewed is the shifts that stand on one process and its descendants. All methods are called with mu held.
+type skewed struct {
+	mu    sync.Mutex
+	skews []*skew
+	// patched tells that the vDSO was, or is to be; files are those that tell the clock, once one of them does.
+	patched bool
+	files   []string
+	written stubHeader // to the vDSO
+	keeping bool
+}
+
+// skews holds what stands on each process of the run; processes are named beyond the reuse of their pids.
+var skews sync.Map // Process -> *skewed
+
+// maxGain bounds a drift, so that its arithmetic cannot overflow within years.
+const maxGain = 100
+
+// Mechanism is what can be done to wall clocks.
+func Mechanism() agent.Mechanism {
+	return agent.Mechanism{Orders: map[string]agent.Handler{
+		wall.DoClock:      {Do: agent.Takes(doClock), Can: supported},
+		wall.DoClocked:    {Do: doClocked},
+		wall.DoReadClocks: {Do: doReadClocks},
+		wall.DoRestore:    {Do: agent.Takes(restore), Machine: true},
+	}}
+}
+
+// supported tells why the wall clock of processes cannot be moved on this machine; nil where it can. It looks at our own vDSO,
+// which is the same as that of any target.
+func supported() error {
+	_, err := ownVDSO()
+	return err
+}
+
+// doClock shifts the wall clock of a process and of its descendants.
+func doClock(ctx context.Context, c agent.Call, args wall.Shift) (any, error) {
+	if math.IsNaN(args.Gain) || args.Gain <= -1 || args.Gain > maxGain {
+		return nil, fmt.Errorf("a clock cannot gain %g s each second: want more than -1, at most %d", args.Gain, maxGain)
+	}
+	if args.File != "" && args.Gain != 0 {
+		return nil, errors.New("libfaketime counts a rate from the start of each program, so a clock that drifts is not told by a file")
+	}
+	if args.File == "" {
+		if err := supported(); err != nil {
+			return nil, err
+		}
+	}
+	s := skewsOf(c.Process)
+	one := &skew{jump: int64(args.Jump), gain: int64(math.Round(args.Gain * (1 << 32))), file: args.File, epoch: args.Since}
+	c.Stand(func(ctx context.Context) (any, error) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.skews = slices.DeleteFunc(s.skews, func(k *skew) bool { return k == one })
+		out, err := s.apply(ctx, c.Process)
+		if errors.Is(err, proc.ErrNoProcess) {
+			out.Gone, err = true, nil // its clock went with it
+		}
+		return out, err
+	})
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if one.epoch == 0 {
+		one.epoch = hostTime()
+	}
+	s.add(one)
+	out, err := s.apply(ctx, c.Process)
+	out.Since = one.epoch
+	return out, err
+}
+
+// doClocked tells what stands on a process.
+func doClocked(_ context.Context, c agent.Call) (any, error) {
+	s := skewsOf(c.Process)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.said(), nil
+}
+
+func skewsOf(p proc.Process) *skewed {
+	found, _ := skews.LoadOrStore(p, &skewed{})
+	return found.(*skewed)
+}
+
+func (s *skewed) add(one *skew) {
+	s.skews = append(s.skews, one)
+	switch {
+	case one.file == "":
+		s.patched = true
+	case !slices.Contains(s.files, one.file):
+		s.files = append(s.files, one.file)
+	}
+}
+
+// hostTime is the machine's wall clock, in ns since 1970, by a system call.
+func hostTime() int64 {
+	var ts unix.Timespec
+	_ = unix.ClockGettime(unix.CLOCK_REALTIME, &ts) // cannot fail for this clock and a valid pointer
+	return ts.Nano()
+}
+
+// sum returns the shifts that are done in one way, by that file or ("") by the vDSO, as one, which counts from now.
+func (s *skewed) sum(file string) stubHeader {
+	h := stubHeader{Epoch: hostTime()}
+	for _, k := range s.skews {
+		if k.file == file {
+			h.Offset += k.jump + scale(h.Epoch-k.epoch, k.gain)
+			h.Rate += k.gain
+		}
+	}
+	if !h.stands() {
+		return stubHeader{}
+	}
+	return h
+}
+
+// said is what all shifts together come to now.
+func (s *skewed) said() wall.Clocked {
+	h := s.sum("")
+	out := wall.Clocked{Offset: h.Offset, Gain: float64(h.Rate) / (1 << 32)}
+	for _, f := range s.files {
+		out.Offset += s.sum(f).Offset
+	}
+	out.Drifted = out.Offset
+	for _, k := range s.skews {
+		out.Drifted -= k.jump
+	}
+	return out
+}
+
+// scale is ns * gain / 2^32, as the stub reckons it, without overflow.
+func scale(ns, gain int64) int64 {
+	whole, part := ns>>32, ns&(1<<32-1)
+	return whole*gain + part>>16*gain>>16 + (part&0xffff*gain)>>32
+}
+
+// apply brings the clocks of the process and its descendants to what stands.
+func (s *skewed) apply(ctx context.Context, p proc.Process) (wall.Clocked, error) {
+	out := s.said()
+	if !p.Alive() {
+		return out, proc.ErrNoProcess
+	}
+	var how []string
+	for _, f := range s.files {
+		if err := writeStamp(p.PID, f, s.sum(f).Offset, proc.ThisProgram()); err != nil {
+			return out, err
+		}
+		how = append(how, preloaded(p.PID))
+	}
+	if s.patched {
+		how = append(how, "vDSO of the process, "+runtime.GOARCH)
+	}
+	out.How = strings.Join(how, "; ")
+	if !s.patched {
+		return out, nil
+	}
+	s.written = s.sum("")
+	var err error
+	out.Processes, err = patchAll(ctx, p, s.written)
+	if err == nil && s.written.stands() && !s.keeping {
+		s.keeping = true
+		go s.keep(p)
+	}
+	return out, err
+}
+
+// keepEvery is how often a patch that stands is looked at.
+const keepEvery = 100 * time.Millisecond
+
+// keep puts the patch back that a process loses when it becomes another program: a server that is just being started by a shell, or
+// by a container engine.
+func (s *skewed) keep(p proc.Process) {
+	for {
+		time.Sleep(keepEvery)
+		s.mu.Lock()
+		if !s.written.stands() || !p.Alive() {
+			s.keeping = false
+			s.mu.Unlock()
+			return
+		}
+		if lost(p.PID) {
+			_, _ = patchAll(context.Background(), p, s.written) // once more, the next time
+		}
+		s.mu.Unlock()
+	}
+}
+
+// lost tells whether a process has a vDSO as the kernel made it.
+func lost(pid int) bool {
+	own, err := ownVDSO()
+	if err != nil {
+		return false
+	}
+	v, err := readVDSO(pid)
+	if err != nil {
+		return false
+	}
+	h, err := own.header(v.image)
+	return err == nil && !h.stands()
+}
+
+// patchAll patches the process and its descendants, and tells how many they are. A child that is forked by a shifted process is born
+// with the shift, so those that are found not to have it are looked for again until there is none.
+func patchAll(ctx context.Context, p proc.Process, h stubHeader) (processes int, err error) {
+	for round := 0; ; round++ {
+		family, err := proc.Descendants(p.PID)
+		if err != nil {
+			return 0, err
+		}
+		changed := false
+		processes = 0
+		for _, pid := range family {
+			now, err := shiftProcess(ctx, pid, h)
+			if errors.Is(err, proc.ErrNoProcess) && pid != p.PID {
+				continue
+			}
+			if err != nil {
+				return processes, err
+			}
+			changed = changed || now
+			processes++
+		}
+		if !changed {
+			return processes, nil
+		}
+		if round == 8 {
+			return processes, fmt.Errorf("pid %d starts processes faster than their clocks can be moved", p.PID)
+		}
+	}
+}

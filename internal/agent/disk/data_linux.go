@@ -1,0 +1,74 @@
+package disk
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"sync"
+
+	"github.com/lockquake/lockquake/chaos/disk"
+	"github.com/lockquake/lockquake/internal/agent"
+	"github.com/lockquake/lockquake/internal/agent/datadir"
+	"github.com/lockquake/lockquake/internal/agent/proc"
+)
+
+// kept are the directories that are held, by the keys of their orders.
+var kept sync.Map // string -> *datadir.Directory
+
+func doData(_ context.Context, c agent.Call, args disk.DataArgs) (any, error) {
+	if args.Act == disk.DataHold {
+		return holdData(c, args.Dir)
+	}
+	found, ok := kept.Load(c.Key)
+	if !ok {
+		return nil, fmt.Errorf("no data directory is held under %q", c.Key)
+	}
+	d := found.(*datadir.Directory)
+	switch args.Act {
+	case disk.DataList:
+		return d.List()
+	case disk.DataEmpty:
+		if c.Process.Running() {
+			return nil, fmt.Errorf("pid %d still runs: its data is not taken from under it", c.Process.PID)
+		}
+		err := d.Empty()
+		list, failed := d.List()
+		return list, errors.Join(err, failed)
+	}
+	return nil, fmt.Errorf("a data directory cannot be asked to %q", args.Act)
+}
+
+func holdData(c agent.Call, dir string) (any, error) {
+	path, err := withinRoot(c.Process, dir)
+	if err != nil {
+		return nil, err
+	}
+	c.Stand(func(context.Context) (any, error) {
+		if d, ok := kept.LoadAndDelete(c.Key); ok {
+			return nil, d.(*datadir.Directory).Close()
+		}
+		return nil, nil //nolint:nilnil // an undo need not have anything to say
+	})
+	d, err := datadir.Open(path)
+	if !c.Process.Alive() { // the pid could have passed into other hands before it was opened
+		if err == nil {
+			err = d.Close()
+		}
+		return nil, errors.Join(proc.ErrNoProcess, err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	kept.Store(c.Key, d)
+	return d.List()
+}
+
+// withinRoot is a path of a process as a process outside it may open it.
+func withinRoot(p proc.Process, dir string) (string, error) {
+	if !filepath.IsAbs(dir) || strings.Contains(dir, "..") || filepath.Clean(dir) == "/" {
+		return "", fmt.Errorf("%q cannot be a data directory", dir)
+	}
+	return fmt.Sprintf("/proc/%d/root%s", p.PID, filepath.Clean(dir)), nil
+}

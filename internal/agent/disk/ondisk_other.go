@@ -1,0 +1,9 @@
+//go:build !linux
+
+// Package disk is for Linux alone.
+package disk
+
+import "github.com/lockquake/lockquake/internal/agent/proc"
+
+// OnDisk is not possible here.
+func OnDisk(string, string, int, []string) error { return proc.Supported() }

@@ -1,0 +1,231 @@
+package disk
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/lockquake/lockquake/chaos/disk"
+	"github.com/lockquake/lockquake/internal/agent"
+	"github.com/lockquake/lockquake/internal/agent/proc"
+	"github.com/lockquake/lockquake/internal/agent/ptrace"
+)
+
+// slowed is a process whose calls to fsync are held back.
+//
+// The tracer is a thread of the agent that ends when nothing is to be traced: the kernel then lets every thread of the target go,
+// wherever it is held. So the death of the agent undoes this, too. It also ends while the target is stopped by a signal, since a
+// traced thread does not show that it is stopped, and while another thread of ours holds the target to move its clock.
+type slowed struct {
+	process proc.Process
+
+	mu      sync.Mutex
+	by      map[string]time.Duration // by the keys of the orders
+	threads []string                 // what the names of those to look at begin with; empty: all
+	idle    int                      // reasons for which nothing may be traced now
+	stopped bool                     // one of them: it is stopped by a signal
+	tracer  *tracer                  // nil: none
+	ended   counts                   // of tracers that ended
+}
+
+// counts is what tracers counted.
+type counts struct {
+	held, early int64
+	holding     int
+	least       time.Duration
+}
+
+func (c counts) plus(o counts) counts {
+	c.held, c.early, c.holding = c.held+o.held, c.early+o.early, c.holding+o.holding
+	if c.least == 0 || o.least > 0 && o.least < c.least {
+		c.least = o.least
+	}
+	return c
+}
+
+// slow holds what stands on each process of the run.
+var slow sync.Map // Process -> *slowed
+
+// maxHold bounds one call.
+const maxHold = time.Minute
+
+func doSyncs(ctx context.Context, c agent.Call, args disk.SyncsArgs) (any, error) {
+	by := time.Duration(args.By)
+	if by <= 0 || by > maxHold {
+		return nil, fmt.Errorf("a call cannot be held for %v: want more than 0s, at most %v", by, maxHold)
+	}
+	found, _ := slow.LoadOrStore(c.Process, &slowed{process: c.Process, by: map[string]time.Duration{}})
+	s := found.(*slowed)
+	c.Stand(func(ctx context.Context) (any, error) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.by, c.Key)
+		err := s.adapt(ctx)
+		out, seen := s.tell()
+		if errors.Is(seen, proc.ErrNoProcess) {
+			return out, nil // whatever was held went with it
+		}
+		return out, errors.Join(err, seen)
+	})
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.by[c.Key], s.threads = by, args.Threads
+	if err := s.adapt(ctx); err != nil {
+		return nil, err
+	}
+	out, err := s.tell()
+	return out, err
+}
+
+func doSynced(_ context.Context, c agent.Call) (any, error) {
+	found, ok := slow.Load(c.Process)
+	if !ok {
+		return disk.Syncs{}, nil
+	}
+	s := found.(*slowed)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.tell()
+}
+
+// sum is for how long each call is held. Called with mu held, as all below.
+func (s *slowed) sum() time.Duration {
+	var all time.Duration
+	for _, by := range s.by {
+		all += by
+	}
+	return all
+}
+
+// adapt starts or ends the tracer, as is needed now.
+func (s *slowed) adapt(ctx context.Context) error {
+	by := s.sum()
+	if t := s.tracer; t != nil {
+		if by > 0 && s.idle == 0 && !t.over() {
+			t.by.Store(int64(by))
+			return nil
+		}
+		s.tracer = nil
+		err := t.end(ctx)
+		s.ended = s.ended.plus(t.counts())
+		if err != nil {
+			return err
+		}
+	}
+	if by == 0 || s.idle > 0 {
+		return nil
+	}
+	t, err := trace(s.process, s.threads, by)
+	s.tracer = t
+	return err
+}
+
+// tell says what was counted, and asks the kernel who is traced.
+func (s *slowed) tell() (disk.Syncs, error) {
+	c := s.ended
+	if s.tracer != nil {
+		c = c.plus(s.tracer.counts())
+	}
+	out := disk.Syncs{Calls: c.held, Holding: c.holding, Early: c.early, Least: c.least}
+	traced, err := tracedThreads(s.process)
+	out.Traced = traced
+	if err == nil && !s.process.Running() {
+		err = proc.ErrNoProcess
+	}
+	out.Gone = errors.Is(err, proc.ErrNoProcess)
+	return out, err
+}
+
+// tracedThreads counts the threads of a process and its descendants that this program traces.
+func tracedThreads(p proc.Process) (int, error) {
+	family, err := proc.Descendants(p.PID)
+	if err != nil {
+		return 0, err
+	}
+	n := 0
+	for _, pid := range family {
+		dir := "/proc/" + strconv.Itoa(pid) + "/task"
+		names, err := proc.TaskNames(dir)
+		if errors.Is(err, proc.ErrNoProcess) {
+			continue
+		}
+		if err != nil {
+			return n, err
+		}
+		for _, name := range names {
+			if ptrace.Ours(ptrace.TracerOf(dir + "/" + name)) {
+				n++
+			}
+		}
+	}
+	return n, nil
+}
+
+func init() { ptrace.MakeWay = untraced }
+
+// untraced runs do while nothing of ours traces the process: it needs to hold it itself. Calls that are held are let go early.
+func untraced(ctx context.Context, pid int, do func() error) error {
+	var at []*slowed
+	slow.Range(func(_, v any) bool {
+		s := v.(*slowed)
+		if family, err := proc.Descendants(s.process.PID); err == nil && slices.Contains(family, pid) {
+			at = append(at, s)
+		}
+		return true
+	})
+	var err error
+	for _, s := range at {
+		err = errors.Join(err, s.wait(ctx, 1))
+	}
+	if err == nil {
+		err = do()
+	}
+	for _, s := range at {
+		err = errors.Join(err, s.wait(ctx, -1))
+	}
+	return err
+}
+
+// wait adds a reason not to trace, or takes one away.
+func (s *slowed) wait(ctx context.Context, more int) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.idle += more
+	return s.adapt(ctx)
+}
+
+// signalled has the tracer make way for a signal: send is called while nothing is traced. A process that is stopped is traced
+// again when it goes on; one that is killed never.
+func signalled(p proc.Process, name string, send func() error) error {
+	found, ok := slow.Load(p)
+	if !ok || name == "TERM" || name == "INT" {
+		return send()
+	}
+	s := found.(*slowed)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	ctx, cancel := context.WithTimeout(context.Background(), ptrace.HoldTime)
+	defer cancel()
+	if !s.stopped && name != "CONT" {
+		s.stopped = true
+		s.idle++
+	}
+	if name == "KILL" { // the thread that is held could not die before it is let go
+		err := send()
+		return errors.Join(err, s.adapt(ctx))
+	}
+	if err := s.adapt(ctx); err != nil {
+		return err
+	}
+	err := send()
+	if name == "CONT" && s.stopped && err == nil {
+		s.stopped = false
+		s.idle--
+		err = s.adapt(ctx)
+	}
+	return err
+}

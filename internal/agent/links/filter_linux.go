@@ -1,0 +1,297 @@
+// Package links filters, holds back and shapes the packets of processes in network namespaces of their own, and measures what passes.
+package links
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/lockquake/lockquake/chaos/links"
+	"github.com/lockquake/lockquake/internal/agent"
+	"github.com/lockquake/lockquake/internal/agent/proc"
+)
+
+// Mechanism is what can be done to links. What it has put up, it keeps for itself.
+func Mechanism() agent.Mechanism {
+	l := newLinks()
+	return agent.Mechanism{Orders: map[string]agent.Handler{
+		links.DoAround:   {Do: doAround},
+		links.DoEngines:  {Do: func(context.Context, agent.Call) (any, error) { return tryEngines(), nil }, Machine: true},
+		links.DoFilter:   {Do: agent.Takes(l.doFilter), Can: supported},
+		links.DoFiltered: {Do: agent.Takes(l.doFiltered)},
+		links.DoMeasure:  {Do: agent.Takes(doMeasure)},
+		links.DoProbe:    {Do: agent.Takes(doProbe)},
+	}}
+}
+
+// linkFilters is what the agent has put on the links of a run's processes.
+type linkFilters struct {
+	mu      sync.Mutex
+	filters map[string]*keyedFilter
+	tables  map[tablePlace]bool // that filters account for
+	trees   map[uint64]*tree    // by namespace
+}
+
+// tablePlace names a table beyond its namespace's file.
+type tablePlace struct {
+	space uint64 // id of the namespace
+	name  string
+}
+
+func newLinks() *linkFilters {
+	shared() // before any thread is elsewhere
+	return &linkFilters{filters: make(map[string]*keyedFilter), tables: make(map[tablePlace]bool), trees: make(map[uint64]*tree)}
+}
+
+// keyedFilter is what stands under one key: a filter in the namespace of a process, or of each process that took the
+// place of one before.
+type keyedFilter struct {
+	mu      sync.Mutex // held while it is put up or taken down; others go on meanwhile
+	in      []*filter
+	packets uint64 // met by filters that were taken down because their process was followed by another
+}
+
+// filter is one table, and whoever has the packets that its rules do not judge themselves.
+type filter struct {
+	process proc.Process
+	space   *namespace
+	table   table
+	keeper  keeper // nil where the rules judge all
+	bare    bool   // there is no table: the keeper gets its packets by itself
+}
+
+// keeper has packets that rules meet.
+type keeper interface {
+	// met adds what it counted.
+	met(f *links.Filtered) error
+	// release lets go what waits, and from now on what comes, and returns how many packets had been waiting.
+	release() int
+	// close releases, and ends it. The rules are gone by then.
+	close() error
+}
+
+// doFilter puts up a filter.
+func (l *linkFilters) doFilter(_ context.Context, c agent.Call, args links.FilterArgs) (any, error) {
+	c.Stand(func(context.Context) (any, error) { return l.remove(c.Key) })
+	return nil, l.put(c.Key, c.Process, args)
+}
+
+// doFiltered tells what a filter has met.
+func (l *linkFilters) doFiltered(_ context.Context, _ agent.Call, key string) (any, error) {
+	k := l.keyed(key, false)
+	if k == nil {
+		return nil, fmt.Errorf("no filter stands under %q", key)
+	}
+	return k.met()
+}
+
+// keyed returns what stands under a key.
+func (l *linkFilters) keyed(key string, make bool) *keyedFilter {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.filters[key] == nil && make {
+		l.filters[key] = &keyedFilter{}
+	}
+	return l.filters[key]
+}
+
+// put puts a filter up in the process's namespace. Where the key's filter stands in that very namespace already, because the
+// process took the place of one that lived there too, it is left as it is: no packet slips through between.
+func (l *linkFilters) put(key string, p proc.Process, args links.FilterArgs) error {
+	k := l.keyed(key, true)
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	space, err := openNamespace(p)
+	if err != nil {
+		return err
+	}
+	if i := slices.IndexFunc(k.in, func(f *filter) bool { return f.space.id == space.id }); i >= 0 {
+		k.in[i].process = p
+		return space.close()
+	}
+	l.account(space, tableOf(space, key).name, true)
+	f, err := l.newFilter(space, key, args)
+	if err != nil {
+		l.account(space, tableOf(space, key).name, false)
+		return errors.Join(err, space.close())
+	}
+	f.process = p
+	dead := slices.DeleteFunc(slices.Clone(k.in), func(f *filter) bool { return f.process.Alive() })
+	k.in = append(slices.DeleteFunc(k.in, func(f *filter) bool { return slices.Contains(dead, f) }), f)
+	var errs []error
+	for _, f := range dead {
+		met, err := l.takeDown(f)
+		k.packets += met.Packets
+		errs = append(errs, err, f.space.close())
+	}
+	return errors.Join(errs...)
+}
+
+func (l *linkFilters) newFilter(space *namespace, key string, args links.FilterArgs) (*filter, error) {
+	f := &filter{space: space, table: tableOf(space, key)}
+	to, err := f.keep(l, key, args)
+	if err != nil {
+		return nil, err
+	}
+	if f.bare {
+		return f, nil
+	}
+	if err := f.table.install(args.Rules, to); err != nil {
+		if f.keeper != nil {
+			err = errors.Join(err, f.keeper.close())
+		}
+		return nil, err
+	}
+	return f, nil
+}
+
+// keep finds a keeper for rules that need one, and says how packets come to it.
+func (f *filter) keep(l *linkFilters, key string, args links.FilterArgs) (special, error) {
+	has := func(how string) bool {
+		return slices.ContainsFunc(args.Rules, func(r links.Rule) bool { return r.How == how })
+	}
+	switch {
+	case has(links.Shape) && (args.Shaping == nil || has(links.Hold)):
+		return special{}, errors.New("rules that shape need a shaping, and stand alone")
+	case has(links.Shape) && args.Shaping.Engine != links.Queue:
+		g, err := l.growShaping(f.space, args)
+		if err != nil {
+			return special{}, err
+		}
+		f.keeper, f.bare = g, true
+		return special{}, nil
+	case has(links.Shape):
+		s, err := newShaper(f.space, key, *args.Shaping)
+		if err != nil {
+			return special{}, err
+		}
+		f.keeper = s
+		return toQueue(s.queue.number), nil
+	case has(links.Hold):
+		h, err := newHolder(f.space)
+		if err != nil {
+			return special{}, err
+		}
+		f.keeper = h
+		return toQueue(h.queue.number), nil
+	}
+	return special{}, nil
+}
+
+// remove takes the filter down, letting go in order what it held. The namespace stays open.
+func (f *filter) remove() (met links.Filtered, err error) {
+	var counted, removed, closed error
+	if !f.bare {
+		met.Packets, counted = f.table.packets()
+	}
+	released := 0
+	if f.keeper != nil {
+		counted = errors.Join(counted, f.keeper.met(&met))
+		released = f.keeper.release() // before the rules: what still arrives must not overtake what waits
+	}
+	if !f.bare {
+		removed = f.table.remove()
+	}
+	if f.keeper != nil {
+		closed = f.keeper.close()
+	}
+	met.Held = released
+	if met.Shaped != nil {
+		met.Shaped.Passed, met.Shaped.Waiting = met.Shaped.Passed+uint64(met.Shaped.Waiting), 0
+	}
+	return met, errors.Join(counted, removed, closed)
+}
+
+// takeDown removes a filter that is accounted for.
+func (l *linkFilters) takeDown(f *filter) (links.Filtered, error) {
+	met, err := f.remove()
+	l.account(f.space, f.table.name, false)
+	return met, err
+}
+
+func (l *linkFilters) account(space *namespace, name string, stands bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if stands {
+		l.tables[tablePlace{space.id, name}] = true
+	} else {
+		delete(l.tables, tablePlace{space.id, name})
+	}
+}
+
+// addKept takes over what a keeper counted; of several, in namespaces that followed each other, what the last one shaped.
+func addKept(sum *links.Filtered, kept links.Filtered) {
+	sum.Held += kept.Held
+	if kept.Shaped != nil {
+		sum.Shaped = kept.Shaped
+	}
+}
+
+// met adds up what the key's filters have met.
+func (k *keyedFilter) met() (links.Filtered, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	out := links.Filtered{Packets: k.packets}
+	for _, f := range k.in {
+		one := links.Filtered{}
+		var counted, kept error
+		if !f.bare {
+			one.Packets, counted = f.table.packets()
+		}
+		if f.keeper != nil {
+			kept = f.keeper.met(&one)
+		}
+		if err := errors.Join(counted, kept); err != nil {
+			return out, err
+		}
+		out.Packets += one.Packets
+		addKept(&out, one)
+	}
+	return out, nil
+}
+
+// remove takes down all that stands under the key and looks at what is left in the namespaces.
+func (l *linkFilters) remove(key string) (any, error) {
+	k := l.keyed(key, true)
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	l.mu.Lock()
+	delete(l.filters, key)
+	l.mu.Unlock()
+	out := links.Filtered{Packets: k.packets}
+	var errs []error
+	for _, f := range k.in {
+		met, err := l.takeDown(f)
+		out.Packets += met.Packets
+		addKept(&out, met)
+		errs = append(errs, err, l.look(f.space, &out), f.space.close())
+	}
+	k.in = nil
+	return out, errors.Join(errs...)
+}
+
+// look notes which tables of ours, and what traffic control, are in a namespace: those of filters that stand, and others. No filter
+// comes or goes meanwhile, so that none is taken for what another has left.
+func (l *linkFilters) look(space *namespace, out *links.Filtered) error {
+	faults, strays, err := l.lookAtTree(space)
+	if err != nil {
+		return err
+	}
+	out.Others, out.Left = out.Others+faults, append(out.Left, strays...)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	names, err := ownTables(space)
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		if l.tables[tablePlace{space.id, name}] {
+			out.Others++
+		} else {
+			out.Left = append(out.Left, name)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,97 @@
+package links
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"sync"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/lockquake/lockquake/internal/agent/proc"
+)
+
+// namespace is the network namespace of a target, held open: it can be worked in after the process is gone, so that what
+// was done there can be undone.
+type namespace struct {
+	file *os.File
+	id   uint64 // inode: equal for equal namespaces
+}
+
+// shared are the network namespaces that are nobody's alone, by inode: the agent's own and the machine's. They are looked at
+// once, before any thread of the agent goes elsewhere.
+var shared = sync.OnceValue(func() []uint64 {
+	var out []uint64
+	for _, path := range []string{"/proc/self/ns/net", "/proc/1/ns/net"} {
+		if id, err := inode(path); err == nil {
+			out = append(out, id)
+		}
+	}
+	return out
+})
+
+// errShared says that nothing may be done in the namespace of a process.
+var errShared = errors.New("it has no network namespace of its own: its links cannot be told from the machine's")
+
+// openNamespace opens the network namespace of a process. It refuses those that are shared: rules there would hit everybody.
+func openNamespace(p proc.Process) (*namespace, error) {
+	n, err := namespaceAt("/proc/" + strconv.Itoa(p.PID) + "/ns/net")
+	if err != nil {
+		return nil, proc.Absent(err)
+	}
+	if !p.Alive() { // the pid could have passed into other hands before it was opened
+		_ = n.close()
+		return nil, proc.ErrNoProcess
+	}
+	if slices.Contains(shared(), n.id) {
+		_ = n.close()
+		return nil, errShared
+	}
+	return n, nil
+}
+
+func namespaceAt(path string) (*namespace, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	id, err := inode(path)
+	if err != nil {
+		_ = f.Close()
+		return nil, err
+	}
+	return &namespace{file: f, id: id}, nil
+}
+
+func inode(path string) (uint64, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return 0, err
+	}
+	s, ok := info.Sys().(*syscall.Stat_t)
+	if !ok {
+		return 0, fmt.Errorf("%s has no inode", path)
+	}
+	return s.Ino, nil
+}
+
+func (n *namespace) fd() int { return int(n.file.Fd()) }
+
+func (n *namespace) close() error { return n.file.Close() }
+
+// do runs f on a thread inside the namespace. Sockets that f opens stay there wherever they are used. The thread ends with
+// f, since no other goroutine may find itself in that namespace.
+func (n *namespace) do(f func() error) error {
+	var err error
+	proc.OnOwnThread(func() {
+		if err = unix.Setns(n.fd(), unix.CLONE_NEWNET); err != nil {
+			err = fmt.Errorf("enter the network namespace: %w", err)
+			return
+		}
+		err = f()
+	})
+	return err
+}

@@ -1,0 +1,265 @@
+package links
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/google/nftables"
+	"github.com/google/nftables/expr"
+	"github.com/google/nftables/xt"
+	"golang.org/x/sys/unix"
+
+	"github.com/lockquake/lockquake/chaos/links"
+)
+
+// tablePrefix begins the names of all packet filter tables that the agent makes.
+const tablePrefix = "lockquake_"
+
+// table is a packet filter table of ours in one namespace.
+//
+// It is made by netlink and not by the iptables program. A table of our own shares no chain with anybody, so nothing of a
+// container's own rules (its DNS lives in them) can be touched, and filters that overlap are put up and taken down
+// independently. All of it appears, and vanishes, in one transaction. Nothing need be installed on the machine or in the
+// agent's image, and a change takes a millisecond. Counters are read back by their rules, not out of a program's text.
+type table struct {
+	space *namespace
+	name  string
+}
+
+// tableOf names the table of a key.
+func tableOf(space *namespace, key string) table {
+	return table{space: space, name: tablePrefix + strings.Map(func(r rune) rune {
+		if r >= 'a' && r <= 'z' || r >= '0' && r <= '9' {
+			return r
+		}
+		return '_'
+	}, key)}
+}
+
+func (t table) conn() (*nftables.Conn, error) {
+	return nftables.New(nftables.WithNetNSFd(t.space.fd()))
+}
+
+func (t table) ref() *nftables.Table {
+	return &nftables.Table{Name: t.name, Family: nftables.TableFamilyIPv4}
+}
+
+// special is how packets come to whoever keeps them: what a rule ends in, and something else for a kernel that has not the
+// first.
+type special struct{ first, older []expr.Any }
+
+// install makes the table with its rules, whole or not at all. to is for rules that do not judge by themselves.
+func (t table) install(rules []links.Rule, to special) error {
+	err := t.installWith(rules, to.first)
+	if errors.Is(err, unix.ENOENT) && to.older != nil {
+		err = t.installWith(rules, to.older)
+	}
+	if err != nil {
+		return fmt.Errorf("make the packet filter table %s: %w", t.name, err)
+	}
+	return nil
+}
+
+func (t table) installWith(rules []links.Rule, to []expr.Any) error {
+	c, err := t.conn()
+	if err != nil {
+		return err
+	}
+	made := c.AddTable(t.ref())
+	chains := map[bool]*nftables.Chain{}
+	for _, r := range rules {
+		variants, err := ruleExprs(r, to)
+		if err != nil {
+			return err
+		}
+		if chains[r.Out] == nil {
+			chains[r.Out] = c.AddChain(baseChain(made, r.Out))
+		}
+		for _, v := range variants {
+			c.AddRule(&nftables.Rule{Table: made, Chain: chains[r.Out], Exprs: v})
+		}
+	}
+	return c.Flush()
+}
+
+// baseChain is a chain that the kernel passes every packet through that leaves or enters the namespace.
+func baseChain(t *nftables.Table, out bool) *nftables.Chain {
+	c := &nftables.Chain{Name: "in", Table: t, Type: nftables.ChainTypeFilter, Hooknum: nftables.ChainHookInput, Priority: nftables.ChainPriorityFilter}
+	if out {
+		c.Name, c.Hooknum = "out", nftables.ChainHookOutput
+	}
+	return c
+}
+
+// remove deletes the table. One that is gone is no error.
+func (t table) remove() error {
+	c, err := t.conn()
+	if err != nil {
+		return err
+	}
+	c.DelTable(t.ref())
+	if err := c.Flush(); err != nil && !errors.Is(err, unix.ENOENT) {
+		return fmt.Errorf("remove the packet filter table %s: %w", t.name, err)
+	}
+	return nil
+}
+
+// packets adds up what the rules have counted.
+func (t table) packets() (uint64, error) {
+	c, err := t.conn()
+	if err != nil {
+		return 0, err
+	}
+	chains, err := c.ListChainsOfTableFamily(nftables.TableFamilyIPv4)
+	if err != nil {
+		return 0, fmt.Errorf("list the chains of %s: %w", t.name, err)
+	}
+	var sum uint64
+	for _, chain := range chains {
+		if chain.Table.Name != t.name {
+			continue
+		}
+		rules, err := c.GetRules(t.ref(), chain)
+		if err != nil {
+			return 0, fmt.Errorf("list the rules of %s: %w", t.name, err)
+		}
+		for _, r := range rules {
+			for _, e := range r.Exprs {
+				if counter, ok := e.(*expr.Counter); ok {
+					sum += counter.Packets
+				}
+			}
+		}
+	}
+	return sum, nil
+}
+
+// ownTables lists the tables of ours in a namespace.
+func ownTables(space *namespace) ([]string, error) {
+	all, err := allTables(space)
+	return slices.DeleteFunc(all, func(name string) bool { return !strings.HasPrefix(name, tablePrefix) }), err
+}
+
+// allTables lists the tables in a namespace, whosever they are.
+func allTables(space *namespace) ([]string, error) {
+	c, err := table{space: space}.conn()
+	if err != nil {
+		return nil, err
+	}
+	tables, err := c.ListTables()
+	if errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EPROTONOSUPPORT) || errors.Is(err, unix.EINVAL) {
+		return nil, nil // a kernel without such tables
+	}
+	if err != nil {
+		return nil, fmt.Errorf("list the packet filter tables: %w", err)
+	}
+	var out []string
+	for _, t := range tables {
+		out = append(out, t.Name)
+	}
+	return out, nil
+}
+
+// ruleExprs returns a rule as the kernel's expressions: one list for each protocol that has to be told apart.
+func ruleExprs(r links.Rule, to []expr.Any) ([][]expr.Any, error) {
+	peer, err := netip.ParseAddr(r.Peer)
+	if err != nil || !peer.Is4() {
+		return nil, fmt.Errorf("%q is no IPv4 address", r.Peer)
+	}
+	const anyProtocol = 0
+	protocols := []byte{anyProtocol}
+	if r.Port != 0 || r.PeerPort != 0 {
+		protocols = []byte{unix.IPPROTO_TCP, unix.IPPROTO_UDP}
+	} else if r.How == links.Reject {
+		protocols = []byte{unix.IPPROTO_TCP, anyProtocol}
+	}
+	var out [][]expr.Any
+	for _, protocol := range protocols {
+		e := peerExprs(r, peer.AsSlice())
+		if protocol != anyProtocol {
+			e = append(e, &expr.Meta{Key: expr.MetaKeyL4PROTO, Register: 1}, equal1([]byte{protocol}))
+		}
+		source, destination := r.PeerPort, r.Port
+		if r.Out {
+			source, destination = r.Port, r.PeerPort
+		}
+		e = append(append(e, port(0, source)...), port(2, destination)...)
+		end, err := endExprs(r, protocol == unix.IPPROTO_TCP, to)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, append(append(e, &expr.Counter{}), end...))
+	}
+	return out, nil
+}
+
+// peerExprs compares the address of the other end. What enters by the loopback interface comes from here, whatever its sender's
+// address says: the answer that a rejecting rule gives to its own node, above all.
+func peerExprs(r links.Rule, peer []byte) []expr.Any {
+	const sourceAddress, destinationAddress = 12, 16 // offsets in the IPv4 header
+	if r.Out {
+		return []expr.Any{payload(expr.PayloadBaseNetworkHeader, destinationAddress, 4), equal1(peer)}
+	}
+	lo := make([]byte, unix.IFNAMSIZ)
+	copy(lo, "lo")
+	return []expr.Any{
+		&expr.Meta{Key: expr.MetaKeyIIFNAME, Register: 1}, &expr.Cmp{Op: expr.CmpOpNeq, Register: 1, Data: lo},
+		payload(expr.PayloadBaseNetworkHeader, sourceAddress, 4), equal1(peer),
+	}
+}
+
+// port compares a port at an offset of the TCP or UDP header; 0 compares nothing.
+func port(offset uint32, number uint16) []expr.Any {
+	if number == 0 {
+		return nil
+	}
+	return []expr.Any{payload(expr.PayloadBaseTransportHeader, offset, 2), equal1(binary.BigEndian.AppendUint16(nil, number))}
+}
+
+func payload(base expr.PayloadBase, offset, length uint32) expr.Any {
+	return &expr.Payload{DestRegister: 1, Base: base, Offset: offset, Len: length}
+}
+
+func equal1(data []byte) expr.Any { return &expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: data} }
+
+// endExprs is what becomes of a packet that was matched and counted.
+func endExprs(r links.Rule, tcp bool, to []expr.Any) ([]expr.Any, error) {
+	switch r.How {
+	case links.Drop:
+		return []expr.Any{&expr.Verdict{Kind: expr.VerdictDrop}}, nil
+	case links.Reject:
+		if tcp {
+			return []expr.Any{&expr.Reject{Type: unix.NFT_REJECT_TCP_RST}}, nil
+		}
+		const portUnreachable = 3
+		return []expr.Any{&expr.Reject{Type: unix.NFT_REJECT_ICMP_UNREACH, Code: portUnreachable}}, nil
+	case links.Hold, links.Shape:
+		if to != nil {
+			return to, nil
+		}
+	}
+	return nil, fmt.Errorf("nothing can be done to packets by %q", r.How)
+}
+
+// toQueue hands packets to a queue; where nobody reads it they pass, so that an agent that died holds nothing back. Where the
+// kernel has no nft_queue, iptables' target may be there.
+func toQueue(number uint16) special {
+	return special{
+		first: []expr.Any{&expr.Queue{Num: number, Total: 1, Flag: expr.QueueFlagBypass}},
+		older: []expr.Any{toOldQueue(number)},
+	}
+}
+
+// toOldQueue is the same by the target of iptables, NFQUEUE revision 3: struct xt_NFQ_info_v3, padded to 8 bytes.
+func toOldQueue(number uint16) expr.Any {
+	const queues, bypass = 1, 1
+	info := make(xt.Unknown, 0, 8)
+	for _, v := range []uint16{number, queues, bypass, 0} {
+		info = binary.NativeEndian.AppendUint16(info, v)
+	}
+	return &expr.Target{Name: "NFQUEUE", Rev: 3, Info: &info}
+}

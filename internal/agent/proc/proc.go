@@ -1,0 +1,106 @@
+// Package proc is processes as they are seen from outside them, and the threads of our own that look.
+package proc
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/lockquake/lockquake/internal/clock"
+	"github.com/lockquake/lockquake/internal/node"
+)
+
+// Unseen stands among the state letters, with the number 1, where threads came and went so fast that the list of them is
+// not whole: such a process is never taken for one whose threads are all in one state.
+const Unseen = "?"
+
+// Process names a process beyond the reuse of its pid.
+type Process struct {
+	PID   int    `json:"pid"`
+	Start uint64 `json:"start"` // clock ticks from boot to its start, as /proc/PID/stat tells
+}
+
+// ErrNoProcess means that the process has ended.
+var ErrNoProcess = errors.New("no such process")
+
+// Find identifies the process that has the pid now. It refuses the pids that no target can have: signals to 0 and -1
+// would reach the supervisor itself, and 1 is the machine's init.
+func Find(pid int) (Process, error) {
+	if pid < 2 {
+		return Process{}, fmt.Errorf("pid %d cannot be a target", pid)
+	}
+	start, err := StartTime(pid)
+	if err != nil {
+		return Process{}, err
+	}
+	return Process{PID: pid, Start: start}, nil
+}
+
+// Alive tells whether the process still exists (an unreaped one does).
+func (p Process) Alive() bool {
+	start, err := StartTime(p.PID)
+	return err == nil && start == p.Start
+}
+
+// Inspect reads the state of all threads of the process. A process that has ended gives a State with PID 0.
+func (p Process) Inspect() (node.State, error) {
+	threads, err := p.threads()
+	if errors.Is(err, ErrNoProcess) || err == nil && !p.Alive() {
+		return node.State{Time: clock.Now()}, nil
+	}
+	return node.State{PID: p.PID, Threads: threads, Time: clock.Now()}, err
+}
+
+// watchTime is how long the effect of a signal is waited for beside the signal: a stop and its undoing take some 0.1 ms.
+const watchTime = 3 * time.Millisecond
+
+// Watch looks at once whether a signal took effect, so that whoever sent it knows when without asking again; nil where there is
+// nothing to see. Whoever asked looks on where it did not.
+func (p Process) Watch(signal string) *node.State {
+	if signal != "STOP" && signal != "CONT" {
+		return nil
+	}
+	for end := clock.Now() + int64(watchTime); ; time.Sleep(50 * time.Microsecond) {
+		s, err := p.Inspect()
+		if err != nil {
+			return nil
+		}
+		stopped := len(s.Threads) == 1 && s.Threads["T"] > 0
+		if s.PID == 0 || signal == "STOP" && stopped || signal == "CONT" && s.Threads["T"] == 0 || s.Time > end {
+			return &s
+		}
+	}
+}
+
+// threads counts the threads by state.
+func (p Process) threads() (map[string]int, error) {
+	return whole(func() (map[string]int, bool, error) { return readThreads(p.PID) })
+}
+
+// whole reads until no threads came or went meanwhile; after some tries it marks the last list as not whole.
+func whole(read func() (seen map[string]int, complete bool, err error)) (map[string]int, error) {
+	var last map[string]int
+	for range 4 {
+		seen, complete, err := read()
+		if err != nil {
+			return nil, err
+		}
+		if complete {
+			return seen, nil
+		}
+		last = seen
+	}
+	last[Unseen] = 1
+	return last, nil
+}
+
+// Signal sends the named signal ("STOP", "CONT", "KILL", "TERM", "INT") to the process and to no other.
+func (p Process) Signal(name string) error {
+	if p.PID < 2 {
+		return fmt.Errorf("pid %d cannot be a target", p.PID)
+	}
+	if !p.Alive() {
+		return ErrNoProcess
+	}
+	return send(p.PID, name)
+}

@@ -1,0 +1,19 @@
+//go:build !linux
+
+package proc
+
+import (
+	"errors"
+	"runtime"
+)
+
+// Supported tells why processes cannot be seen from outside on this system; nil where they can.
+func Supported() error {
+	return errors.New("the state of a process is read from /proc, which " + runtime.GOOS + " does not have")
+}
+
+func send(int, string) error { return Supported() }
+
+func readThreads(int) (map[string]int, bool, error) { return nil, false, Supported() }
+
+func StartTime(int) (uint64, error) { return 0, Supported() }

@@ -1,0 +1,237 @@
+package process
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+
+	"github.com/lockquake/lockquake/chaos/process"
+	"github.com/lockquake/lockquake/internal/agent"
+	"github.com/lockquake/lockquake/internal/agent/cgroup"
+	"github.com/lockquake/lockquake/internal/agent/proc"
+	"github.com/lockquake/lockquake/internal/clock"
+)
+
+// frozenPrefix begins the names of the groups that an agent makes. The agent's own name follows, so that what a dead agent left can
+// be told from what a living one still answers for.
+const frozenPrefix = "lockquake-frozen-"
+
+// freezing is a process that was frozen, or is to be.
+type freezing struct {
+	process proc.Process
+	by      freezer
+	from    *freezer // where its processes belong; nil where the group is the engine's
+
+	mu sync.Mutex // held while it is thawed, for good or for a moment
+}
+
+// freezings holds what stands on each process of the run.
+var freezings sync.Map // Process -> *freezing
+
+func freeze(ctx context.Context, c agent.Call, args process.FreezeArgs) (any, error) {
+	all, err := freezersOf(c.Process.PID)
+	if err != nil {
+		return nil, err
+	}
+	if all[0].readOnly {
+		return nil, fmt.Errorf("the control group %s is mounted read-only", all[0].group)
+	}
+	f := &freezing{process: c.Process, by: all[0]}
+	c.Stand(f.undo)
+	freezings.Store(c.Process, f)
+	if args.Engine {
+		return nil, nil
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.from = &all[0]
+	if f.by, err = all[0].below(groupName(proc.ThisProgram(), c.Process.PID)); err != nil {
+		return nil, err
+	}
+	if err := f.gather(); err != nil {
+		return nil, err
+	}
+	return nil, f.by.set(ctx, true)
+}
+
+// gather moves the process and its descendants into the group. A child that is born there stays there, so those that are found
+// outside are looked for again until there is none.
+func (f *freezing) gather() error {
+	for range 100 {
+		in, err := f.by.members()
+		if err != nil {
+			return err
+		}
+		family, err := proc.Descendants(f.process.PID)
+		if err != nil {
+			return err
+		}
+		moved := false
+		for _, pid := range family {
+			if slices.Contains(in, pid) {
+				continue
+			}
+			moved = true
+			if err := f.by.take(pid); err != nil {
+				return err
+			}
+		}
+		if !moved {
+			return nil
+		}
+	}
+	return fmt.Errorf("pid %d starts processes faster than they can be moved into a group", f.process.PID)
+}
+
+// undo thaws, and leaves the process where it was.
+func (f *freezing) undo(ctx context.Context) (any, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	freezings.Delete(f.process)
+	var err error
+	if f.from != nil {
+		err = f.by.dissolve(ctx, *f.from)
+	} else if frozen, _, failed := f.by.state(); failed == nil && frozen {
+		err = f.by.set(ctx, false)
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		err = nil // the group went with the process
+	}
+	out, failed := AskFrozen(f.process)
+	return out, errors.Join(err, failed)
+}
+
+func frozen(_ context.Context, c agent.Call) (any, error) { return AskFrozen(c.Process) }
+
+// AskFrozen asks the kernel whether the process and its descendants are halted by the freezer.
+func AskFrozen(p proc.Process) (process.Frozen, error) {
+	if !p.Running() {
+		return process.Frozen{Gone: true, Time: clock.Now()}, nil
+	}
+	all, err := freezersOf(p.PID)
+	if errors.Is(err, proc.ErrNoProcess) {
+		return process.Frozen{Gone: true, Time: clock.Now()}, nil
+	}
+	if err != nil {
+		return process.Frozen{Unseen: err.Error(), Time: clock.Now()}, nil
+	}
+	var out process.Frozen
+	at := all[0]
+	for i := len(all) - 1; i >= 0; i-- {
+		frozen, said, err := all[i].state()
+		if err != nil {
+			return out, err
+		}
+		if out.Said = said; frozen {
+			out.Frozen, at = true, all[i]
+			break
+		}
+	}
+	out.Time = clock.Now()
+	family, err := proc.Descendants(p.PID)
+	if err != nil {
+		return out, err
+	}
+	for _, pid := range family {
+		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", pid))
+		if err != nil {
+			continue // it has ended
+		}
+		if group, _ := cgroup.Group(string(text), map[int]string{1: "freezer", 2: ""}[at.version]); group != at.group {
+			out.Outside++
+		}
+		out.Ran += ran(pid)
+	}
+	out.Stop = stopWaits(p.PID)
+	return out, nil
+}
+
+// ran is the time for which the threads of a process have had a processor, in ns.
+func ran(pid int) int64 {
+	var all int64
+	files, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", pid)) // the pattern is a good one
+	for _, file := range files {
+		b, _ := os.ReadFile(file) // a thread may end meanwhile
+		if f := strings.Fields(string(b)); len(f) > 0 {
+			ns, _ := strconv.ParseInt(f[0], 10, 64)
+			all += ns
+		}
+	}
+	return all
+}
+
+// stopWaits tells whether a SIGSTOP was sent to a process that it has not taken yet.
+func stopWaits(pid int) bool {
+	const stop = 1 << (19 - 1)
+	b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid)) // one that has ended waits for nothing
+	for line := range strings.Lines(string(b)) {
+		if hex, ok := strings.CutPrefix(line, "ShdPnd:"); ok {
+			n, err := strconv.ParseUint(strings.TrimSpace(hex), 16, 64)
+			return err == nil && n&stop != 0
+		}
+	}
+	return false
+}
+
+// groupName is how an agent calls the group of a process.
+func groupName(h proc.Program, pid int) string {
+	return fmt.Sprintf("%s%d-%d-%d-%d", frozenPrefix, h.NS, h.PID, h.Start, pid)
+}
+
+// frozenBy reads such a name.
+func frozenBy(name string) (h proc.Program, ok bool) {
+	var pid int
+	n, err := fmt.Sscanf(name, frozenPrefix+"%d-%d-%d-%d", &h.NS, &h.PID, &h.Start, &pid)
+	return h, err == nil && n == 4
+}
+
+// restore thaws the processes that an agent had frozen that is dead now, removes the groups that it made, and says which. It
+// looks through the hierarchies that are mounted here.
+func restore(ctx context.Context, _ agent.Call) (any, error) {
+	mounts, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		return nil, fmt.Errorf("look for control groups: %w", err)
+	}
+	restored, errs := []string{}, []error{}
+	for _, m := range cgroup.Mounts(string(mounts)) {
+		if m.Version == 1 && !m.Has("freezer") {
+			continue
+		}
+		_ = filepath.WalkDir(m.Point, func(path string, d fs.DirEntry, err error) error {
+			if err != nil || !d.IsDir() {
+				return nil //nolint:nilerr // it went meanwhile, or is not ours to look into
+			}
+			by, ours := frozenBy(d.Name())
+			if !ours || !by.Dead() || !madeByUs(d) {
+				return nil
+			}
+			up := filepath.Dir(path)
+			group := freezer{version: m.Version, folder: path, group: path}
+			if err := group.dissolve(ctx, freezer{version: m.Version, folder: up, group: up}); err != nil {
+				errs = append(errs, fmt.Errorf("thaw %s: %w", path, err))
+				return fs.SkipDir
+			}
+			restored = append(restored, "control group "+path)
+			return fs.SkipDir
+		})
+	}
+	return restored, errors.Join(append(errs, ctx.Err())...)
+}
+
+// madeByUs tells whether a control group is this user's: anybody who was given a part of the hierarchy makes groups there by any name.
+func madeByUs(d fs.DirEntry) bool {
+	info, err := d.Info()
+	if err != nil {
+		return false
+	}
+	s, ok := info.Sys().(*syscall.Stat_t)
+	return ok && int(s.Uid) == os.Geteuid()
+}

@@ -1,0 +1,221 @@
+package process
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/lockquake/lockquake/internal/agent/cgroup"
+	"github.com/lockquake/lockquake/internal/agent/proc"
+	"github.com/lockquake/lockquake/internal/clock"
+)
+
+// freezer is a control group that can be frozen, as it is reached from here.
+type freezer struct {
+	version  int
+	folder   string
+	group    string // as the kernel calls it
+	readOnly bool
+}
+
+// The files by which groups are frozen and looked at.
+var (
+	freezeFile = map[int]string{1: "freezer.state", 2: "cgroup.freeze"}
+	frozenFile = map[int]string{1: "freezer.state", 2: "cgroup.events"}
+	freezeWord = map[int]map[bool]string{1: {true: "FROZEN", false: "THAWED"}, 2: {true: "1", false: "0"}}
+)
+
+// freezeTime bounds the wait for the kernel: a thread that sleeps in it, uninterruptible, is frozen only when it wakes up.
+const freezeTime = 5 * time.Second
+
+// freezersOf lists the groups by which a process may be frozen, those that may be written to first. Version 1 comes before version
+// 2: where both are mounted, container engines use that.
+func freezersOf(pid int) ([]freezer, error) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", pid))
+	if err != nil {
+		return nil, proc.Absent(err)
+	}
+	var writable, readable []freezer
+	found := map[int]bool{} // versions of which one is writable
+	for _, eyes := range eyesOn(pid) {
+		mounts, err := os.ReadFile(eyes + "/mountinfo")
+		if err != nil {
+			continue
+		}
+		root := eyes + "/root"
+		if eyes == "/proc/self" {
+			root = ""
+		}
+		for _, version := range []int{1, 2} {
+			f, ok := freezerSeen(version, root, string(mounts), string(text))
+			switch {
+			case !ok || found[version]:
+			case f.readOnly:
+				readable = append(readable, f)
+			default:
+				writable, found[version] = append(writable, f), true
+			}
+		}
+	}
+	all := slices.Concat(writable, readable)
+	if len(all) == 0 {
+		return nil, errors.New("no freezer is within reach: neither version of control groups is mounted where its group can be seen")
+	}
+	return all, nil
+}
+
+// eyesOn lists whose mounts may show the group of a process: our own, and those of the process that started it. Of a container that is
+// the program that the engine made its group with; our own container's view ends at our own group.
+func eyesOn(pid int) []string {
+	eyes := []string{"/proc/self"}
+	if fields, err := proc.StatFields(fmt.Sprintf("/proc/%d/stat", pid)); err == nil && len(fields) > 1 {
+		if parent, err := strconv.Atoi(string(fields[1])); err == nil && parent > 1 {
+			eyes = append(eyes, fmt.Sprintf("/proc/%d", parent))
+		}
+	}
+	return eyes
+}
+
+func freezerSeen(version int, root, mounts, own string) (freezer, bool) {
+	controller := map[int]string{1: "freezer", 2: ""}[version]
+	group, ok := cgroup.Group(own, controller)
+	if !ok {
+		return freezer{}, false
+	}
+	for _, m := range cgroup.Mounts(mounts) {
+		if m.Version != version || version == 1 && !m.Has(controller) {
+			continue
+		}
+		if folder, ok := m.Folder(root, group); ok {
+			return freezer{version: version, folder: folder, group: group, readOnly: unix.Access(folder, unix.W_OK) != nil}, true
+		}
+	}
+	return freezer{}, false
+}
+
+// state asks the kernel. Groups at the top of a hierarchy have no such file, and are never frozen.
+func (f freezer) state() (frozen bool, said string, err error) {
+	b, err := os.ReadFile(filepath.Join(f.folder, frozenFile[f.version]))
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENODEV) {
+		return false, "it is in the group " + f.group + ", which has no freezer", nil
+	}
+	if err != nil {
+		return false, "", fmt.Errorf("ask the freezer of %s: %w", f.group, err)
+	}
+	said = strings.TrimSpace(string(b))
+	if f.version == 2 {
+		said = "frozen 0"
+		if strings.Contains(string(b), "frozen 1") {
+			said = "frozen 1"
+		}
+	}
+	return said == "FROZEN" || said == "frozen 1", fmt.Sprintf("%s %s in the group %s", frozenFile[f.version], said, f.group), nil
+}
+
+// set freezes or thaws, and returns when the kernel says that it is done.
+func (f freezer) set(ctx context.Context, frozen bool) error {
+	ctx, cancel := context.WithTimeout(ctx, freezeTime)
+	defer cancel()
+	for {
+		// Again and again: of version 1, a thread that was born meanwhile can be forgotten.
+		err := os.WriteFile(filepath.Join(f.folder, freezeFile[f.version]), []byte(freezeWord[f.version][frozen]), 0)
+		if err != nil {
+			return fmt.Errorf("write to the freezer of %s: %w", f.group, err)
+		}
+		is, said, err := f.state()
+		if err != nil || is == frozen {
+			return err
+		}
+		if clock.Sleep(ctx, 200*time.Microsecond) != nil {
+			return fmt.Errorf("%s: %w", said, ctx.Err())
+		}
+	}
+}
+
+// members lists the processes of the group.
+func (f freezer) members() ([]int, error) {
+	b, err := os.ReadFile(filepath.Join(f.folder, "cgroup.procs"))
+	if err != nil {
+		return nil, fmt.Errorf("list the group %s: %w", f.group, err)
+	}
+	var out []int
+	for line := range strings.Lines(string(b)) {
+		if pid, err := strconv.Atoi(strings.TrimSpace(line)); err == nil && pid > 0 {
+			out = append(out, pid)
+		}
+	}
+	return out, nil
+}
+
+// take moves a process into the group. One that has ended is passed over.
+func (f freezer) take(pid int) error {
+	err := os.WriteFile(filepath.Join(f.folder, "cgroup.procs"), []byte(strconv.Itoa(pid)), 0)
+	if err != nil && !errors.Is(err, unix.ESRCH) {
+		return fmt.Errorf("move pid %d into the group %s: %w", pid, f.group, err)
+	}
+	return nil
+}
+
+// below makes a group within this one. It has no other controllers, so the limits of this one still hold there.
+func (f freezer) below(name string) (freezer, error) {
+	out := freezer{version: f.version, folder: filepath.Join(f.folder, name), group: filepath.Join(f.group, name)}
+	if err := os.Mkdir(out.folder, 0o755); err != nil {
+		return out, fmt.Errorf("make a control group: %w", err)
+	}
+	if _, err := os.Stat(filepath.Join(out.folder, freezeFile[f.version])); err != nil {
+		return out, errors.Join(fmt.Errorf("the kernel's control groups have no freezer: %w", err), out.remove())
+	}
+	return out, nil
+}
+
+// dissolve thaws the group, moves who is in it to another, and removes it. What is gone is no error.
+func (f freezer) dissolve(ctx context.Context, to freezer) error {
+	if _, err := os.Stat(f.folder); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	thawed := f.set(ctx, false)
+	for {
+		list, err := f.members()
+		if err != nil {
+			return errors.Join(thawed, err)
+		}
+		for _, pid := range list {
+			err = errors.Join(err, to.take(pid))
+		}
+		if err != nil || len(list) == 0 {
+			return errors.Join(thawed, err, f.remove())
+		}
+		if clock.Sleep(ctx, 200*time.Microsecond) != nil {
+			return errors.Join(thawed, ctx.Err())
+		}
+	}
+}
+
+// remove removes the folder of an empty group; the kernel may need a moment to let go of the last process.
+func (f freezer) remove() error { return cgroup.Remove(f.folder) }
+
+// tries numbers the groups that were made for nothing else than to try.
+var tries atomic.Int32
+
+// supported tells why processes of this machine cannot be frozen; nil where they can. It makes a group and removes it.
+func supported() error {
+	all, err := freezersOf(os.Getpid())
+	if err != nil {
+		return err
+	}
+	try, err := all[0].below(groupName(proc.ThisProgram(), int(-tries.Add(1))))
+	if err != nil {
+		return err
+	}
+	return try.remove()
+}

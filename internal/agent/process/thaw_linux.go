@@ -1,0 +1,98 @@
+package process
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/lockquake/lockquake/internal/agent/proc"
+	"github.com/lockquake/lockquake/internal/agent/ptrace"
+)
+
+// thawedGroup is a group that was frozen by version 1 and is thawed while every thread in it is held by ptrace. A thread that version 1 froze
+// sleeps where ptrace does not wake it; thawed, it comes to its halt before it goes back to its program. With version 2 a frozen
+// thread can be held as it is.
+type thawedGroup struct {
+	by     *freezing
+	froze  bool           // it is to be frozen again
+	others []*ptrace.Held // the processes of the group beside the one that is to be held
+}
+
+func init() {
+	ptrace.Wake = func(ctx context.Context, h *ptrace.Held) (func() error, error) {
+		m, err := thawHeld(ctx, h)
+		return m.freezeAgain, err
+	}
+}
+
+// thawHeld thaws what holds the process of h, where something does that ptrace cannot see through; else it returns nil. What it
+// returns, also beside an error, must be told to freeze again before h lets go.
+func thawHeld(ctx context.Context, h *ptrace.Held) (*thawedGroup, error) {
+	by := frozenAt(h.PID)
+	if by == nil {
+		return nil, nil
+	}
+	by.mu.Lock()
+	m := &thawedGroup{by: by}
+	if frozen, _, err := by.by.state(); err != nil || !frozen {
+		return m, err
+	}
+	members, err := by.by.members()
+	if err != nil {
+		return m, err
+	}
+	all := []*ptrace.Held{h}
+	for _, pid := range members {
+		if pid != h.PID {
+			all = append(all, ptrace.New(pid))
+		}
+	}
+	m.froze, m.others = true, all[1:]
+	for _, one := range all {
+		if err := one.SeizeAll(); err != nil && !errors.Is(err, proc.ErrNoProcess) {
+			return m, err
+		}
+	}
+	if err := by.by.set(ctx, false); err != nil {
+		return m, err
+	}
+	h.Paused = true
+	for _, one := range m.others {
+		if err := one.HoldAll(ctx); err != nil && !errors.Is(err, proc.ErrNoProcess) {
+			return m, err
+		}
+	}
+	return m, nil
+}
+
+// frozenAt returns what of version 1 freezes a process, if anything of ours does.
+func frozenAt(pid int) *freezing {
+	var found *freezing
+	freezings.Range(func(_, v any) bool {
+		f := v.(*freezing)
+		if f.by.version != 1 {
+			return true
+		}
+		if family, err := proc.Descendants(f.process.PID); err == nil && slices.Contains(family, pid) {
+			found = f
+		}
+		return found == nil
+	})
+	return found
+}
+
+// freezeAgain freezes the group as it was, while all its threads are still held, and lets the others go.
+func (m *thawedGroup) freezeAgain() error {
+	if m == nil {
+		return nil
+	}
+	defer m.by.mu.Unlock()
+	var err error
+	if m.froze {
+		err = m.by.by.set(context.Background(), true)
+	}
+	for _, one := range m.others {
+		err = errors.Join(err, one.Release())
+	}
+	return err
+}

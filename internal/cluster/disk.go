@@ -1,0 +1,308 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/moby/moby/api/types/container"
+	"github.com/moby/moby/api/types/mount"
+
+	"github.com/lockquake/lockquake/chaos"
+	"github.com/lockquake/lockquake/chaos/disk"
+	"github.com/lockquake/lockquake/internal/agent"
+	"github.com/lockquake/lockquake/internal/agent/datadir"
+	"github.com/lockquake/lockquake/internal/agent/proc"
+	"github.com/lockquake/lockquake/internal/clock"
+	"github.com/lockquake/lockquake/internal/node"
+)
+
+var _ disk.DataHolder = (*Node)(nil)
+
+// dataKeys makes the keys of directories that the agent holds.
+var dataKeys atomic.Int64
+
+// diskFaults is what is done to a node's disk and data directory.
+type diskFaults struct {
+	node *Node
+	loop *loopDisk // that the data directory lies on, where it was prepared so
+}
+
+// HoldData opens the node's data directory: that of its Place, a volume (docker) or a directory of the run (local).
+func (df *diskFaults) HoldData(ctx context.Context) (disk.Data, error) {
+	if df.node.spec.Role != node.Server {
+		return nil, chaos.Unavailable{What: string(disk.CanData), Reason: df.node.Name() + " keeps no data"}
+	}
+	a, err := df.node.reach(ctx)
+	if err != nil {
+		if _, ours := df.node.driver.(*localNode); !ours {
+			return nil, err
+		}
+		d, err := datadir.Open(df.node.place.Dir)
+		if err != nil {
+			return nil, err
+		}
+		return ownData{df.node, d}, nil
+	}
+	d := agentData{agent: a.agent, process: a.process, key: fmt.Sprintf("data-%d/%s", dataKeys.Add(1), df.node.Name())}
+	if _, err := d.order(ctx, disk.DataArgs{Act: disk.DataHold, Dir: df.node.place.Dir}); err != nil {
+		return nil, errors.Join(fmt.Errorf("data of %s: %w", df.node.Name(), err), d.Release(ctx))
+	}
+	return d, nil
+}
+
+// agentData is a directory that the agent holds open.
+type agentData struct {
+	agent   *agent.Client
+	process proc.Process
+	key     string
+}
+
+func (d agentData) order(ctx context.Context, args disk.DataArgs) (disk.Listing, error) {
+	var out disk.Listing
+	err := d.agent.Order(ctx, agent.Order{Do: disk.DoData, Process: d.process, Key: d.key, Args: args}, &out)
+	return out, err
+}
+
+func (d agentData) List(ctx context.Context) (disk.Listing, error) {
+	return d.order(ctx, disk.DataArgs{Act: disk.DataList})
+}
+
+func (d agentData) Lose(ctx context.Context) error {
+	_, err := d.order(ctx, disk.DataArgs{Act: disk.DataEmpty})
+	return err
+}
+
+func (d agentData) Release(ctx context.Context) error { return d.agent.Undo(ctx, d.key, nil) }
+
+// ownData is a directory that the supervisor itself can open: it has children and no agent.
+type ownData struct {
+	node *Node
+	*datadir.Directory
+}
+
+func (d ownData) List(context.Context) (disk.Listing, error) {
+	return d.Directory.List()
+}
+
+func (d ownData) Lose(context.Context) error {
+	if d.node.Running() {
+		return fmt.Errorf("%s still runs: its data is not taken from under it", d.node.Name())
+	}
+	return d.Empty()
+}
+
+func (d ownData) Release(context.Context) error { return d.Close() }
+
+var _ disk.SyncHolder = (*Node)(nil)
+
+// syncKey begins the keys of orders to hold syncs.
+const syncKey = "syncs-"
+
+// HoldSyncs has the agent hold the calls to fsync back of this process of the node and of each that is started after it.
+func (df *diskFaults) HoldSyncs(ctx context.Context, key string, by time.Duration) (disk.Syncs, error) {
+	if df.node.spec.Role != node.Server {
+		return disk.Syncs{}, chaos.Unavailable{What: string(disk.CanHoldSyncs), Reason: df.node.Name() + " keeps no data"}
+	}
+	was, err := df.SyncsHeld(ctx)
+	if err != nil {
+		return was, err
+	}
+	args := disk.SyncsArgs{By: by, Threads: df.node.spec.SyncThreads}
+	return was, df.node.stand(ctx, agent.Order{Do: disk.DoSyncs, Key: syncKey + df.node.linkKey(key), Args: args}, nil)
+}
+
+// SyncsHeld asks the agent what it has held so far.
+func (df *diskFaults) SyncsHeld(ctx context.Context) (disk.Syncs, error) {
+	if !df.node.Running() {
+		return disk.Syncs{Gone: true}, nil
+	}
+	var out disk.Syncs
+	err := df.node.order(ctx, agent.Order{Do: disk.DoSynced}, &out)
+	return out, err
+}
+
+// LetSyncsGo has the agent end it.
+func (df *diskFaults) LetSyncsGo(ctx context.Context, key string) (disk.Syncs, error) {
+	var out disk.Syncs
+	err := df.node.fall(ctx, syncKey+df.node.linkKey(key), &out)
+	if !df.node.Running() || errors.Is(err, proc.ErrNoProcess) {
+		out.Gone, err = true, nil
+	}
+	df.node.hand.mu.Lock()
+	defer df.node.hand.mu.Unlock()
+	for _, s := range df.node.hand.standing {
+		if strings.HasPrefix(s.order.Key, syncKey) {
+			out.Others++
+		}
+	}
+	return out, err
+}
+
+var _ disk.PowerCutter = (*Node)(nil)
+
+// loopDisk is a disk that the agent made for one node: ext4 in a file that has no name, behind a loop device. It is mounted where the
+// node's process is and for as long as that lives: by the engine as the container's volume, or in mounts of the process's own. The agent
+// holds the device meanwhile. So it is gone when the node and the agent are, however they end.
+type loopDisk struct {
+	agent  *agent.Client
+	key    string
+	device string
+}
+
+// makeDisk has the agent make a disk. Where the agent may not, the error says what it was.
+func makeDisk(ctx context.Context, a *agent.Client, node string, args disk.Args) (*loopDisk, error) {
+	if a == nil {
+		return nil, chaos.Unavailable{What: string(disk.LoopDisk), Reason: "the agent, which makes it, was not started; the run's log says why"}
+	}
+	d := &loopDisk{agent: a, key: "loop-disk/" + node}
+	var made disk.Made
+	if err := a.Order(ctx, agent.Order{Do: disk.DoDisk, Key: d.key, Args: args}, &made); err != nil {
+		return nil, chaos.Unavailable{What: string(disk.LoopDisk), Reason: err.Error()}
+	}
+	if !strings.HasPrefix(made.Device, "/dev/loop") {
+		return nil, chaos.Unavailable{What: string(disk.LoopDisk), Reason: fmt.Sprintf("the agent made the device %q", made.Device)}
+	}
+	d.device = made.Device
+	return d, nil
+}
+
+// mark leaves the file on the disk that is synced, before each start.
+func (d *loopDisk) mark(ctx context.Context) error {
+	if err := d.order(ctx, disk.DoMark, nil); err != nil {
+		return fmt.Errorf("prepare the disk: %w", err)
+	}
+	return nil
+}
+
+func (d *loopDisk) order(ctx context.Context, do string, result any) error {
+	return d.agent.Order(ctx, agent.Order{Do: do, Key: d.key + "/" + do, Args: disk.Use{Disk: d.key}}, result)
+}
+
+// CutPower has the agent shut the node's file system down under it and kill it, and then look at what is left on the disk.
+func (df *diskFaults) CutPower(ctx context.Context) (disk.PowerLost, error) {
+	d, exited := df.loop, df.node.Exited()
+	if d == nil {
+		return disk.PowerLost{}, chaos.Unavailable{What: string(disk.CanCutPower), Reason: df.node.Name() + " has no disk of its own"}
+	}
+	if !df.node.Running() {
+		return disk.PowerLost{}, fmt.Errorf("cut the power of %s: %w", df.node.Name(), proc.ErrNoProcess)
+	}
+	var cut disk.Cut
+	if err := df.node.order(ctx, agent.Order{Do: disk.DoCut, Args: disk.Use{Disk: d.key, Dir: df.node.place.Dir}}, &cut); err != nil {
+		return disk.PowerLost{}, err
+	}
+	df.node.thawAll(ctx)
+	ctx, cancel := context.WithTimeout(ctx, actTimeout)
+	defer cancel()
+	select {
+	case <-exited:
+	case <-ctx.Done():
+		return disk.PowerLost{}, fmt.Errorf("%s did not end when its power was cut: %w", df.node.Name(), ctx.Err())
+	}
+	var found disk.Seen
+	if err := d.order(ctx, disk.DoLook, &found); err != nil {
+		return disk.PowerLost{}, fmt.Errorf("the disk of %s after its power was cut: %w", df.node.Name(), err)
+	}
+	return disk.PowerLost{Seen: found, Gap: time.Duration(cut.Killed - cut.Shut), Time: clock.Now()}, nil
+}
+
+// Where the agent's container has what it needs to make disks.
+const (
+	disksInAgent   = "/lockquake-disks"
+	devicesInAgent = "/lockquake-dev"
+)
+
+// disksForAgent lets the agent's container make loop devices: it may use them and no other device, and has a volume for their files.
+func disksForAgent(h *container.HostConfig) {
+	h.DeviceCgroupRules = append(h.DeviceCgroupRules, "c 10:237 rw", "b 7:* rw") // loop-control; loop devices
+	h.Mounts = append(h.Mounts, mount.Mount{Type: mount.TypeBind, Source: "/dev", Target: devicesInAgent, ReadOnly: true},
+		mount.Mount{Type: mount.TypeVolume, Target: disksInAgent})
+}
+
+// diskVolume is the container's data directory on the disk: the engine mounts it for as long as the container runs.
+func diskVolume(device string) mount.Mount {
+	return mount.Mount{Type: mount.TypeVolume, Target: dataDir, VolumeOptions: &mount.VolumeOptions{
+		DriverConfig: &mount.Driver{Name: "local", Options: map[string]string{"type": "ext4", "device": device}},
+	}}
+}
+
+// loopDiskIn prepares a container's disk. The agent must be there before the container, and is waited for.
+func loopDiskIn(ctx context.Context, r *dockerRun, n *Node) (fitting, error) {
+	select {
+	case <-r.agentUp:
+	case <-ctx.Done():
+		return fitting{}, ctx.Err()
+	}
+	d, err := makeDisk(ctx, r.agent, n.Name(), disk.Args{Dir: disksInAgent, Dev: devicesInAgent})
+	if err != nil {
+		return fitting{}, err
+	}
+	n.loop = d
+	return fitting{disk: d.device, before: d.mark}, nil
+}
+
+// loopDiskHere prepares the disk of a process of this machine, when it is started first: the agent is there by then.
+func loopDiskHere(_ context.Context, r *localRun, n *Node) (fitting, error) {
+	return fitting{before: func(ctx context.Context) error {
+		if n.loop == nil {
+			d, err := makeDisk(ctx, r.agent, n.Name(), disk.Args{Dir: r.dir, Dev: "/dev"})
+			if err != nil {
+				return err
+			}
+			n.loop = d
+		}
+		return n.loop.mark(ctx)
+	}}, nil
+}
+
+// onDisk is the command of a process that runs on the node's disk: lockquake mounts it for itself alone, and becomes the user and
+// the program.
+func (p *localNode) onDisk(path string, argv []string, user identity) (string, []string, error) {
+	if p.node.loop == nil {
+		return path, argv, nil
+	}
+	self, err := selfProgram(p.run.options.Self)
+	if err != nil {
+		return "", nil, err
+	}
+	return self, append(node.Own("on-disk", p.node.loop.device, p.node.place.Dir, strconv.Itoa(int(user)), path), argv...), nil
+}
+
+// canLoop tells why this machine's kernel makes no such disks; nil where it may.
+func canLoop() error {
+	_, control := os.Stat("/dev/loop-control")
+	known, err := os.ReadFile("/proc/filesystems")
+	if !strings.Contains(string(known), "\text4\n") {
+		err = errors.Join(err, errors.New("the kernel has no ext4"))
+	}
+	if err = errors.Join(control, err); err != nil {
+		return chaos.Unavailable{What: string(disk.LoopDisk), Reason: strings.ReplaceAll(err.Error(), "\n", "; ") + "; it takes loop devices and ext4"}
+	}
+	return nil
+}
+
+// disksHere tells why processes of this machine can have no such disks.
+func disksHere() error {
+	if os.Geteuid() != 0 {
+		return chaos.Unavailable{What: string(disk.LoopDisk), Reason: "only root makes loop devices and mounts; use --provider docker"}
+	}
+	return canLoop()
+}
+
+// disksAt tells the same of an engine. Of one on another machine nothing is known before it is tried.
+func disksAt(daemon string) error {
+	if remote(daemon) {
+		return nil
+	}
+	if _, err := os.Stat(filepath.Join("/proc/self/ns", "mnt")); err != nil {
+		return nil //nolint:nilerr // no Linux here: the engine is in a virtual machine
+	}
+	return canLoop()
+}

@@ -1,0 +1,154 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/lockquake/lockquake/chaos"
+	"github.com/lockquake/lockquake/chaos/links"
+	"github.com/lockquake/lockquake/internal/agent"
+	"github.com/lockquake/lockquake/internal/agent/proc"
+)
+
+// hand is the agent's hand on a node: what it is told to do there, and what of that outlasts the node's process.
+type hand struct {
+	node *Node
+
+	mu       sync.Mutex // guards standing, and is held while orders are given
+	standing []*standingOrder
+}
+
+// standingOrder is an order on the node's links or clock that outlasts its processes: it is given again for each that is started.
+type standingOrder struct {
+	order agent.Order
+	given bool // to the agent, which owes an undo
+}
+
+// reach returns the agent's hand on the node's process.
+func (h *hand) reach(ctx context.Context) (throughAgent, error) {
+	s, err := h.node.driver.signaller(ctx)
+	if err != nil {
+		return throughAgent{}, err
+	}
+	a, ok := s.(throughAgent)
+	if !ok {
+		return throughAgent{}, chaos.Unavailable{What: "the agent", Reason: h.node.Name() + " is not reached by one; the run's log says why"}
+	}
+	return a, nil
+}
+
+// order has the run's agent do something to the node's process, and says why where there is no agent.
+func (h *hand) order(ctx context.Context, o agent.Order, result any) error {
+	a, err := h.reach(ctx)
+	if err != nil {
+		return err
+	}
+	o.Process = a.process
+	if err := a.agent.Order(ctx, o, result); err != nil {
+		return fmt.Errorf("%s of %s: %w", o.Do, h.node.Name(), err)
+	}
+	return nil
+}
+
+// undo has the agent take back what an order left standing under the key.
+func (h *hand) undo(ctx context.Context, key string, result any) error {
+	a, err := h.reach(ctx)
+	if err != nil {
+		return err
+	}
+	if err := a.agent.Undo(ctx, key, result); err != nil {
+		return fmt.Errorf("undo of %s: %w", h.node.Name(), err)
+	}
+	return nil
+}
+
+// stand gives an order that stands until fall: now, if the node runs, and again whenever it is started.
+func (h *hand) stand(ctx context.Context, o agent.Order, result any) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	s := &standingOrder{order: o}
+	h.standing = append(h.standing, s)
+	if !h.node.Running() {
+		return nil
+	}
+	if _, err := h.reach(ctx); err != nil {
+		return err
+	}
+	s.given = true // from before its first effect
+	return h.order(ctx, o, result)
+}
+
+// amend changes what an order that stands says to the processes that are started from now on.
+func (h *hand) amend(key string, args any) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, s := range h.standing {
+		if s.order.Key == key {
+			s.order.Args = args
+		}
+	}
+}
+
+// standAgain gives the orders that stand for the process that was just started.
+func (h *hand) standAgain(ctx context.Context) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	var errs []error
+	for _, s := range h.standing {
+		s.given = true
+		errs = append(errs, h.order(ctx, s.order, nil))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("%s runs, but the faults that stand on its links, clock and disk were not put up again: %w", h.node.Name(), err)
+	}
+	return nil
+}
+
+// fall ends an order that stands, and has the agent undo it.
+func (h *hand) fall(ctx context.Context, key string, result any) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	i := slices.IndexFunc(h.standing, func(s *standingOrder) bool { return s.order.Key == key })
+	if i < 0 {
+		return nil
+	}
+	s := h.standing[i]
+	h.standing = slices.Delete(h.standing, i, i+1)
+	if !s.given {
+		return nil
+	}
+	return h.undo(ctx, key, result)
+}
+
+// linkKey makes the key of an order out of one that is unique in the run: nodes can share a fault.
+func (h *hand) linkKey(key string) string { return key + "/" + h.node.Name() }
+
+// Watched tells whether an agent is at hand that can look at the node from outside.
+func (h *hand) Watched(ctx context.Context) bool {
+	_, err := h.reach(ctx)
+	return err == nil
+}
+
+// Around is what stands around a node.
+type Around struct {
+	links.Around
+	Standing []string // keys of orders of the whole run that the agent owes an undo of
+}
+
+// Around has the agent look at what stands around the node: in its own books, and in the node's network namespace.
+func (h *hand) Around(ctx context.Context) (out Around, err error) {
+	if !h.node.Running() {
+		return out, fmt.Errorf("%s: %w", h.node.Name(), proc.ErrNoProcess)
+	}
+	a, err := h.reach(ctx)
+	if err != nil {
+		return out, err
+	}
+	if out.Standing, err = a.agent.Standing(ctx); err != nil {
+		return out, fmt.Errorf("what stands on %s: %w", h.node.Name(), err)
+	}
+	return out, h.order(ctx, agent.Order{Do: links.DoAround}, &out.Around)
+}

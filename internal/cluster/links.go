@@ -1,0 +1,254 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/lockquake/lockquake/chaos"
+	"github.com/lockquake/lockquake/chaos/links"
+	"github.com/lockquake/lockquake/internal/agent"
+	"github.com/lockquake/lockquake/internal/agent/proc"
+	"github.com/lockquake/lockquake/internal/node"
+)
+
+var (
+	_ links.Filterer   = (*Node)(nil)
+	_ links.LinkProber = (*Node)(nil)
+	_ chaos.Ported     = (*Node)(nil)
+)
+
+// linkFaults is what is done to a node's links.
+type linkFaults struct{ node *Node }
+
+// Filter puts up packet filter rules in the node's network namespace, by way of the agent.
+func (lf *linkFaults) Filter(ctx context.Context, key string, rules []links.Rule) error {
+	return lf.filter(ctx, key, links.FilterArgs{Rules: rules})
+}
+
+// filter gives an order to filter or shape packets, which stands.
+func (lf *linkFaults) filter(ctx context.Context, key string, args links.FilterArgs) (err error) {
+	if args.Rules, err = lf.addressed(args.Rules); err != nil {
+		return err
+	}
+	return lf.node.stand(ctx, agent.Order{Do: links.DoFilter, Key: lf.node.linkKey(key), Args: args}, nil)
+}
+
+// addressed fills in the addresses of the rules' peers.
+func (lf *linkFaults) addressed(rules []links.Rule) ([]links.Rule, error) {
+	out := slices.Clone(rules)
+	for i, r := range out {
+		host, err := ownHost(lf.node.place, r.Node)
+		if err != nil {
+			return nil, err
+		}
+		out[i].Peer = host
+	}
+	return out, nil
+}
+
+// ownHost returns a node's own address.
+func ownHost(place node.Place, name string) (string, error) {
+	host := place.Host(name)
+	if a, err := netip.ParseAddr(host); err != nil || a.IsLoopback() {
+		return "", chaos.Unavailable{What: string(links.CanFilter), Reason: name + " has no address of its own"}
+	}
+	return host, nil
+}
+
+// Unfilter takes rules down and looks at what is left.
+func (lf *linkFaults) Unfilter(ctx context.Context, key string) (links.Filtered, error) {
+	var f links.Filtered
+	err := lf.node.fall(ctx, lf.node.linkKey(key), &f)
+	return f, err
+}
+
+// Filtered asks what rules have met. Those of a node that never ran have met nothing.
+func (lf *linkFaults) Filtered(ctx context.Context, key string) (links.Filtered, error) {
+	lf.node.hand.mu.Lock()
+	i := slices.IndexFunc(lf.node.hand.standing, func(s *standingOrder) bool { return s.order.Key == lf.node.linkKey(key) && s.given })
+	lf.node.hand.mu.Unlock()
+	if i < 0 {
+		return links.Filtered{}, nil
+	}
+	var f links.Filtered
+	err := lf.node.order(ctx, agent.Order{Do: links.DoFiltered, Args: lf.node.linkKey(key)}, &f)
+	return f, err
+}
+
+// Port returns the number of a named port.
+func (lf *linkFaults) Port(name string) (int, bool) {
+	i := slices.IndexFunc(lf.node.spec.Ports, func(p node.Port) bool { return p.Name == name })
+	if i < 0 {
+		return 0, false
+	}
+	return lf.node.spec.Ports[i].Number, true
+}
+
+// probeGrace is what a probe is given beside its patience: to open its sockets, and to dial.
+const probeGrace = 5 * time.Second
+
+// ProbeLinks has the agent send datagrams over the node's links, between sockets of its own in the namespaces at both ends. A
+// peer without a process has no end to send from.
+func (lf *linkFaults) ProbeLinks(ctx context.Context, peers []chaos.Node, p links.ProbeArgs) (links.ProbeResult, error) {
+	if len(lf.node.spec.Ports) > 0 {
+		p.Control = lf.node.Address(lf.node.spec.Ports[0].Name)
+	}
+	var answer, out links.ProbeResult
+	missing, err := lf.overLinks(ctx, peers, linkOrder{do: links.DoProbe, own: &p.ProbeEnd, far: &p.Peers, args: &p, within: p.Patience, answer: &answer})
+	if err != nil {
+		return out, err
+	}
+	if out.Peers, err = inPlace(answer.Peers, missing, func(s *links.Seen) { s.Missing = true }); err != nil {
+		return out, err
+	}
+	out.Self, out.Control = answer.Self, answer.Control
+	if !answer.Self {
+		out.Control = "not even a datagram to itself arrives"
+	}
+	return out, nil
+}
+
+// linkOrder is an order that sends datagrams between a node and its peers.
+type linkOrder struct {
+	do     string
+	own    *links.ProbeEnd   // in args
+	far    *[]links.ProbeEnd // likewise
+	args   any
+	within time.Duration // that it takes by itself
+	answer any
+}
+
+// missing says of a peer whether it had no end to send from, at the beginning or until the end.
+type missing struct{ before, after bool }
+
+// overLinks fills in the addresses of the ends and gives the order, about those peers that have a process.
+func (lf *linkFaults) overLinks(ctx context.Context, peers []chaos.Node, o linkOrder) ([]missing, error) {
+	host, err := ownHost(lf.node.place, lf.node.Name())
+	if err != nil {
+		return nil, err
+	}
+	if !lf.node.Running() {
+		return nil, fmt.Errorf("%s: %w", lf.node.Name(), proc.ErrNoProcess)
+	}
+	ctx, cancel := context.WithTimeout(ctx, o.within+probeGrace)
+	defer cancel()
+	order, last, out := agent.Order{Do: o.do, Args: o.args}, lasting(lf.node, peers), make([]missing, len(peers))
+	o.own.Address = host
+	var far []links.ProbeEnd
+	for i, peer := range peers {
+		process, host, err := probedEnd(ctx, peer)
+		if out[i].before = err != nil; err == nil {
+			order.With, far = append(order.With, process), append(far, links.ProbeEnd{Address: host, Port: (*o.far)[i].Port})
+		}
+	}
+	*o.far = far
+	if err := lf.node.order(ctx, order, o.answer); err != nil {
+		return nil, err
+	}
+	if !last[0]() {
+		return nil, fmt.Errorf("%s ended while its links were looked at: %w", lf.node.Name(), proc.ErrNoProcess)
+	}
+	for i := range out {
+		out[i].after = !last[i+1]()
+	}
+	return out, nil
+}
+
+// inPlace puts the agent's answers, which are about the peers that had a process, in the places of all peers, and marks those that are
+// missing.
+func inPlace[T any](answers []T, peers []missing, mark func(*T)) ([]T, error) {
+	out := make([]T, len(peers))
+	for i, p := range peers {
+		if !p.before {
+			if len(answers) == 0 {
+				return nil, errors.New("the agent answered about fewer links than it was asked about")
+			}
+			out[i], answers = answers[0], answers[1:]
+		}
+		if p.before || p.after {
+			mark(&out[i])
+		}
+	}
+	return out, nil
+}
+
+// lasting is lasts of a node, and then of each of its peers.
+func lasting(n *Node, peers []chaos.Node) []func() bool {
+	out := []func() bool{n.lasts()}
+	for _, p := range peers {
+		if peer, ok := p.(*Node); ok {
+			out = append(out, peer.lasts())
+		} else {
+			out = append(out, func() bool { return false })
+		}
+	}
+	return out
+}
+
+// probedEnd returns what a probe needs of the node at the other end: its process, and its address.
+func probedEnd(ctx context.Context, n chaos.Node) (proc.Process, string, error) {
+	peer, ok := n.(*Node)
+	if !ok {
+		return proc.Process{}, "", fmt.Errorf("%s is no node of this run", n.Name())
+	}
+	if !peer.Running() {
+		return proc.Process{}, "", proc.ErrNoProcess
+	}
+	host, err := ownHost(peer.place, peer.Name())
+	if err != nil {
+		return proc.Process{}, "", err
+	}
+	hand, err := peer.reach(ctx)
+	return hand.process, host, err
+}
+
+var _ links.Shaper = (*Node)(nil)
+
+// shapings are the capabilities of a links.Shaper.
+var shapings = []chaos.Capability{links.CanShape, links.CanNetem, links.CanQueue, links.CanThrottle}
+
+// offersShaping tells whether links can be shaped where these engines were tried.
+func offersShaping(c chaos.Capability, e links.Engines) error {
+	why := map[chaos.Capability]string{links.CanNetem: e[links.Netem], links.CanQueue: e[links.Queue], links.CanThrottle: e[links.TBF]}[c]
+	if c == links.CanShape && e[links.Netem] != "" && e[links.Queue] != "" {
+		why = fmt.Sprintf("netem: %s; queue: %s", e[links.Netem], e[links.Queue])
+	}
+	if why == "" {
+		return nil
+	}
+	if c == links.CanNetem {
+		why = "the kernel's sch_netem cannot be had (" + why + "): load the module, or take another kernel"
+	}
+	return chaos.Unavailable{What: string(c), Reason: why}
+}
+
+// Engines has the agent try which engines shape links here.
+func (lf *linkFaults) Engines(ctx context.Context) (links.Engines, error) {
+	a, err := lf.node.reach(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var e links.Engines
+	err = a.agent.Order(ctx, agent.Order{Do: links.DoEngines}, &e)
+	return e, err
+}
+
+// Shape has the agent shape packets between the node and others.
+func (lf *linkFaults) Shape(ctx context.Context, key string, rules []links.Rule, s links.Shaping) error {
+	return lf.filter(ctx, key, links.FilterArgs{Rules: rules, Shaping: &s})
+}
+
+// MeasureLinks has the agent send numbered datagrams over the node's links.
+func (lf *linkFaults) MeasureLinks(ctx context.Context, peers []chaos.Node, m links.MeasureArgs) ([]links.MeasuredLink, error) {
+	var answer links.Measured
+	within := time.Duration(m.Count)*m.Every + m.Patience
+	missing, err := lf.overLinks(ctx, peers, linkOrder{do: links.DoMeasure, own: &m.ProbeEnd, far: &m.Peers, args: &m, within: within, answer: &answer})
+	if err != nil {
+		return nil, err
+	}
+	return inPlace(answer.Peers, missing, func(l *links.MeasuredLink) { l.Missing = true })
+}

@@ -1,0 +1,155 @@
+package cluster
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/lockquake/lockquake/internal/clock"
+)
+
+// logbook is the log directory of a run. Servers that outlive the run go on in another's, from one line to the next.
+type logbook struct {
+	mu   sync.Mutex
+	dir  string
+	open map[*sheet]bool
+}
+
+func newLogbook(dir string) (*logbook, error) {
+	b := &logbook{dir: dir, open: map[*sheet]bool{}}
+	if err := os.MkdirAll(dir, 0o750); err != nil {
+		return nil, fmt.Errorf("make the log directory: %w", err)
+	}
+	return b, nil
+}
+
+// sheet is one node's file in it.
+type sheet struct {
+	book *logbook
+	name string
+
+	mu   sync.Mutex
+	file *os.File
+}
+
+// file opens NAME.log, behind what it holds.
+func (b *logbook) file(name string) (*os.File, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return openLog(b.dir, name)
+}
+
+func openLog(dir, name string) (*os.File, error) {
+	f, err := os.OpenFile(filepath.Join(dir, name+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o640)
+	if err != nil {
+		return nil, fmt.Errorf("open the log of %s: %w", name, err)
+	}
+	return f, nil
+}
+
+// sheet opens NAME.log, whichever the directory is at the time of each write.
+func (b *logbook) sheet(name string) (*sheet, error) {
+	f, err := b.file(name)
+	if err != nil {
+		return nil, err
+	}
+	s := &sheet{book: b, name: name, file: f}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.open[s] = true
+	return s, nil
+}
+
+// turn has everything that is open go on in another directory. A file says at its beginning where it comes from.
+func (b *logbook) turn(dir string) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if err := os.MkdirAll(dir, 0o750); err != nil {
+		return fmt.Errorf("make the log directory: %w", err)
+	}
+	for s := range b.open {
+		f, err := openLog(dir, s.name)
+		if err != nil {
+			return err
+		}
+		s.mu.Lock()
+		fmt.Fprintf(f, "lockquake: %s runs on from an earlier run; what it said before is in %s\n", s.name, s.file.Name())
+		_ = s.file.Close()
+		s.file = f
+		s.mu.Unlock()
+	}
+	b.dir = dir
+	return nil
+}
+
+// Write writes to the file of the run that is under way.
+func (s *sheet) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.file.Write(p)
+}
+
+// Close closes the file.
+func (s *sheet) Close() error {
+	s.book.mu.Lock()
+	delete(s.book.open, s)
+	s.book.mu.Unlock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.file.Close()
+}
+
+// outlet is what a child process writes its log to: the file itself, or where the servers outlive their run a pipe,
+// behind which the supervisor finds the file.
+func (b *logbook) outlet(name string, reuse bool) (*os.File, error) {
+	if !reuse {
+		return b.file(name)
+	}
+	s, err := b.sheet(name)
+	if err != nil {
+		return nil, err
+	}
+	r, w, err := os.Pipe()
+	if err != nil {
+		_ = s.Close()
+		return nil, err
+	}
+	go func() { // until the process has ended, and all that inherited the pipe from it
+		_, _ = io.Copy(s, r)
+		_ = r.Close()
+		_ = s.Close()
+	}()
+	return w, nil
+}
+
+const (
+	// gatherFor is how long a busy stream is left to fill before it is read again. All streams are read at the same
+	// moments, so that this process wakes up once for all of them.
+	gatherFor = 8 * time.Millisecond
+	// busy is how soon after the last one a read counts as part of a busy stream.
+	busy = gatherFor
+)
+
+// gatherer reads a stream that the operating system buffers. A client that records sends thousands of small writes a
+// second, and each would wake its reader; on a machine with few cores that costs more than what is read. So a busy
+// stream is left alone for a moment after each read. It delays what arrives by no more than gatherFor. It spares the
+// wake-ups only where the reader is not watched by the runtime's poller: see blockingPipe.
+type gatherer struct {
+	r    io.Reader
+	last int64 // ns: when the last read returned
+}
+
+func gather(r io.Reader) io.Reader { return &gatherer{r: r} }
+
+// Read reads what has gathered.
+func (g *gatherer) Read(p []byte) (int, error) {
+	if g.last != 0 && clock.Now()-g.last < int64(busy) {
+		time.Sleep(gatherFor - time.Duration(clock.Now())%gatherFor)
+	}
+	n, err := g.r.Read(p)
+	g.last = clock.Now()
+	return n, err
+}

@@ -1,0 +1,133 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"time"
+
+	"github.com/lockquake/lockquake/backends/topology"
+	"github.com/lockquake/lockquake/chaos"
+	"github.com/lockquake/lockquake/internal/clock"
+	"github.com/lockquake/lockquake/internal/cluster"
+	"github.com/lockquake/lockquake/internal/node"
+	"github.com/lockquake/lockquake/internal/seed"
+	"github.com/lockquake/lockquake/results"
+)
+
+// deployment is the nodes of a run, and the service that its servers are.
+type deployment struct {
+	plan    *Plan
+	record  *record
+	cluster *cluster.Cluster // nil until the nodes are made
+	service topology.Service // nil until the servers are started
+	agent   bool             // it was asked for when the nodes were made
+}
+
+// open makes all nodes and starts them.
+func (d *deployment) open(ctx context.Context, o Options, id string) error {
+	d.agent = d.plan.NeedsAgent() || o.Kept != nil && o.Kept.Agent
+	err := d.record.timing(results.TimeOpen, func() (err error) {
+		d.cluster, err = o.Provider.Open(ctx, cluster.Request{
+			Run: id, Specs: d.plan.specs, Images: o.Images, Agent: d.agent,
+			LogDir: d.record.logDir(), Keep: o.Keep, Reuse: o.Kept != nil, Log: d.record.log,
+		})
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if err := d.record.timing(results.TimeStart, func() error { return cluster.StartAll(ctx, d.cluster.Nodes) }); err != nil {
+		return err
+	}
+	d.connect()
+	return nil
+}
+
+// connect makes the handle of the service.
+func (d *deployment) connect() {
+	d.service = d.plan.topology.Service(cluster.Handles(d.cluster.ByRole(node.Server)))
+}
+
+// awaitReady asks until the service serves a real write.
+func (d *deployment) awaitReady(ctx context.Context, limit time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	for {
+		err := d.service.Ready(ctx)
+		if err == nil {
+			return nil
+		}
+		if dead := d.deadServer(); dead != "" {
+			return fmt.Errorf("%s is not running; see %s", dead, filepath.Join(d.record.dir, results.DirLogs, dead+".log"))
+		}
+		if clock.Sleep(ctx, 20*time.Millisecond) != nil {
+			return fmt.Errorf("%s does not serve after %v: %w", d.plan.backend.Name, limit, err)
+		}
+	}
+}
+
+func (d *deployment) deadServer() string {
+	for _, n := range d.cluster.ByRole(node.Server) {
+		if !n.Running() {
+			return n.Name()
+		}
+	}
+	return ""
+}
+
+// awaitRecovery waits until the service serves again, as a whole and each of its servers.
+func (d *deployment) awaitRecovery(ctx context.Context, limit time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	if err := d.awaitReady(ctx, limit); err != nil {
+		return fmt.Errorf("the service did not recover: %w", err)
+	}
+	for _, n := range d.cluster.ByRole(node.Server) {
+		if err := d.awaitServes(ctx, n.Name()); err != nil {
+			return fmt.Errorf("%s did not recover: %w", n.Name(), err)
+		}
+	}
+	return nil
+}
+
+func (d *deployment) awaitServes(ctx context.Context, node string) error {
+	for {
+		got, err := d.service.Ask(ctx, node, "serves")
+		if err == nil && got == "true" {
+			return nil
+		}
+		if clock.Sleep(ctx, 20*time.Millisecond) != nil {
+			return fmt.Errorf("it does not serve (%q): %w", got, errors.Join(err, ctx.Err()))
+		}
+	}
+}
+
+// view is the run's nodes as they are now, with a source of random numbers by that name.
+func (d *deployment) view(random string) chaos.View {
+	v := chaos.View{Service: d.service, Random: seed.Rand(d.plan.scenario.Run.Seed, random)}
+	for _, n := range d.cluster.Nodes {
+		v.All = append(v.All, n)
+		switch n.Role() {
+		case node.Server:
+			v.Servers = append(v.Servers, n)
+		case node.Client:
+			v.Clients = append(v.Clients, n)
+		case node.Resource:
+		}
+	}
+	return v
+}
+
+// close has the service described a last time, and closes its handle.
+func (d *deployment) close(ctx context.Context) error {
+	if d.service == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	said := d.service.Describe(ctx)
+	cancel()
+	d.record.change(func(e *results.Env) { e.Service = said })
+	return d.service.Close()
+}

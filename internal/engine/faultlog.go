@@ -1,0 +1,174 @@
+package engine
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+
+	"github.com/lockquake/lockquake/chaos"
+	"github.com/lockquake/lockquake/history"
+	"github.com/lockquake/lockquake/internal/clock"
+	"github.com/lockquake/lockquake/internal/cluster"
+	"github.com/lockquake/lockquake/results"
+)
+
+// faultLog is what was injected, and what came of it: faults.jsonl.
+type faultLog struct {
+	record *record // for the directory and the log
+
+	mu   sync.Mutex
+	list []*injected // by the fault's id less one
+}
+
+// injected is one use of a fault. Its parts are read and written under the lock of its log.
+type injected struct {
+	injection
+	*history.Fault
+	counted *chaos.Counted // what counts its packets, where it does
+	lead    *chaos.Lead    // what follows the lead since, where it does
+	reach   *chaos.Reach   // whom it hits, while it stands and the schedule makes a promise
+}
+
+// add begins the record of an injection.
+func (l *faultLog) add(inj injection, planned int64) *injected {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	f := &injected{injection: inj, Fault: &history.Fault{
+		ID: len(l.list) + 1, Entry: inj.entry, Name: inj.kind.Name, As: inj.as, Selector: inj.on, Target: inj.on, Params: inj.params,
+		Planned: planned, Start: clock.Now(), Traits: inj.kind.Traits(inj.fault),
+	}}
+	l.list = append(l.list, f)
+	return f
+}
+
+// change alters what is recorded.
+func (l *faultLog) change(how func()) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	how()
+}
+
+// count returns how many injections were made or tried.
+func (l *faultLog) count() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.list)
+}
+
+// of returns the injection of an id.
+func (l *faultLog) of(id int) *injected {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.list[id-1]
+}
+
+// following returns what follows the lead since the injections.
+func (l *faultLog) following() []*chaos.Lead {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var out []*chaos.Lead
+	for _, f := range l.list {
+		if f.lead != nil {
+			out = append(out, f.lead)
+		}
+	}
+	return out
+}
+
+// admit says why an injection would break what the schedule promises, or "": then it stands from now on.
+func (l *faultLog) admit(f *injected, promise chaos.Promise, servers []string, reach chaos.Reach) string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var others []chaos.Reach
+	for _, other := range l.list {
+		if other.reach != nil {
+			others = append(others, *other.reach)
+		}
+	}
+	why := promise.Broken(servers, others, reach)
+	if why == "" {
+		f.reach = &reach
+	}
+	return why
+}
+
+// killedAt returns the last moment at which a node that a fault killed was certainly alive: just before the signal.
+func (l *faultLog) killedAt(node string) int64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var at int64
+	for _, f := range l.list {
+		if f.kind.Kills && f.Receipt.Status != history.NotMade && slices.Contains(f.Targets, node) {
+			at = max(at, f.Start)
+		}
+	}
+	return at
+}
+
+// killed tells whether a node was asked to end by a fault that kills, and need not have come back.
+func (l *faultLog) killed(n *cluster.Node) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, f := range l.list {
+		kills := f.kind.Kills && f.Receipt.Status != history.NotInstalled && f.Receipt.Status != history.NotMade
+		if kills && slices.Contains(f.Targets, n.Name()) && (f.Healed == nil || !n.Restartable()) {
+			return true
+		}
+	}
+	return false
+}
+
+// damage says which injection may have changed a server for good, or "".
+func (l *faultLog) damage() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, f := range l.list {
+		if f.Receipt.Status == history.NotMade {
+			continue
+		}
+		if d, ok := f.fault.(chaos.Damaging); ok && d.Damages() {
+			return fmt.Sprintf("%s on %s took data away", f.Name, f.Target)
+		}
+		if f.Healed == nil || f.Healed.Status != history.Installed {
+			return fmt.Sprintf("%s on %s was not seen healed", f.Name, f.Target)
+		}
+	}
+	return ""
+}
+
+// outcomes says of each injection that was made by the schedule whom it hit, where only that moment could tell.
+func (l *faultLog) outcomes() map[int]string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	out := map[int]string{}
+	for _, f := range l.list {
+		switch {
+		case f.place == 0:
+		case f.Receipt.Status == history.NotMade:
+			out[f.place-1] = "not made: " + f.Receipt.Evidence
+		case f.Target != f.selector.String():
+			out[f.place-1] = f.Target
+		}
+	}
+	return out
+}
+
+// write writes faults.jsonl as it is known now.
+func (l *faultLog) write() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	for _, f := range l.list {
+		if err := enc.Encode(f.Fault); err != nil {
+			l.record.log.Error("faults", "error", err)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(l.record.dir, results.FileFaults), b.Bytes(), 0o644); err != nil {
+		l.record.log.Error("faults", "error", err)
+	}
+}

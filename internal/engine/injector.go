@@ -1,0 +1,371 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/lockquake/lockquake/chaos"
+	"github.com/lockquake/lockquake/history"
+	"github.com/lockquake/lockquake/internal/clock"
+	"github.com/lockquake/lockquake/internal/cluster"
+	"github.com/lockquake/lockquake/internal/node"
+	"github.com/lockquake/lockquake/internal/seed"
+)
+
+// maxMisses is how often a holder may slip away before an injection gives up.
+const maxMisses = 20
+
+// silence is how long a stopped client's stream must bring nothing before it counts as read to its end.
+const silence = 20 * time.Millisecond
+
+// injector makes injections and heals them.
+type injector struct {
+	plan      *Plan
+	nodes     *deployment
+	processes *processes
+	live      *live
+	faults    *faultLog
+	record    *record
+	reporter  *reporter
+
+	heals   *chaos.Stack   // of the faults
+	stops   *chaos.Stack   // of the stops that aim at a holder
+	lanes   chaos.Lanes    // which link faults stand where
+	leading sync.WaitGroup // waits for news of the lead after a heal
+}
+
+// inject resolves the target and injects the fault. It returns the record, complete but for the heal. If the injection fails, its
+// receipt says so.
+func (in *injector) inject(ctx context.Context, inj injection, planned int64) *injected {
+	f := in.faults.add(inj, planned)
+	var receipt history.Receipt
+	var err error
+	if name, ok := f.selector.Holder(); ok {
+		receipt, err = in.injectHolder(ctx, f, name)
+	} else {
+		receipt, err = in.injectNodes(ctx, f)
+	}
+	if err != nil {
+		if receipt.Status == "" || receipt.Status == history.Installed {
+			receipt.Status = history.NotInstalled
+		}
+		receipt.Evidence = strings.TrimPrefix(receipt.Evidence+"; ", "; ") + err.Error()
+	}
+	if receipt.Time == 0 {
+		receipt.Time = clock.Now()
+	}
+	in.faults.change(func() {
+		f.Receipt = receipt
+		if receipt.Status == history.Installed && f.Bit == 0 {
+			f.Bit = receipt.Time
+		}
+	})
+	in.faults.write()
+	in.reporter.tell(fmt.Sprintf("%s on %s: %s", f.Name, f.Target, receipt.Status))
+	if !f.kind.Lasting {
+		in.heal(f) // it is over: nothing stands until the end
+	}
+	return f
+}
+
+// target notes what a selector resolved to.
+func (in *injector) target(f *injected, nodes []chaos.Node, text string) {
+	in.faults.change(func() {
+		f.Targets = nodeNames(nodes)
+		f.Target = strings.Join(f.Targets, ", ")
+		if text != "" {
+			f.Target += " (" + text + ")"
+		}
+		f.Start = clock.Now()
+	})
+}
+
+func (in *injector) injectNodes(ctx context.Context, f *injected) (history.Receipt, error) {
+	nodes, err := f.selector.Resolve(ctx, in.nodes.view(fmt.Sprintf("selector-%d", f.ID)))
+	if err != nil {
+		return history.Receipt{Status: history.NotInstalled}, err
+	}
+	in.target(f, nodes, "")
+	limit := chaos.Limit(nodes)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), limit)
+	defer cancel()
+	scope, err := in.scope(ctx, f, nodes)
+	if err != nil {
+		return history.Receipt{Status: history.NotInstalled}, err
+	}
+	if why := in.promised(f, scope); why != "" {
+		return history.Receipt{Status: history.NotMade, Evidence: why}, nil
+	}
+	in.followLead(ctx, f, scope)
+	heal, receipt, err := f.fault.Inject(ctx, scope)
+	in.heals.Push(f.ID, heal, limit)
+	return receipt, err
+}
+
+// injectHolder stops the client of a user that was just granted the lock, reads its stream to the end, and injects the
+// fault when the user still had the grant in hand. A holder that had begun to release is a miss: it is continued,
+// counted, and the next grant is tried.
+func (in *injector) injectHolder(ctx context.Context, f *injected, name string) (history.Receipt, error) {
+	number := -1
+	if name != "" {
+		if number = slices.Index(in.plan.locks, name); number < 0 {
+			return history.Receipt{Status: history.NotInstalled}, fmt.Errorf("there is no lock %q", name)
+		}
+	}
+	next := in.live.nextGrant
+	if in.plan.workload == nil {
+		next = in.live.anyHold
+	}
+	for f.Misses < maxMisses {
+		h, err := next(ctx, number)
+		if err != nil {
+			return history.Receipt{Status: history.NotInstalled}, fmt.Errorf("no holder was seen: %w", err)
+		}
+		receipt, held, err := in.injectOn(ctx, f, h)
+		if held || err != nil {
+			return receipt, err
+		}
+		in.faults.change(func() { f.Misses++ })
+	}
+	return history.Receipt{Status: history.NotInstalled}, fmt.Errorf("%d holders in turn had begun to release before they were stopped", f.Misses)
+}
+
+// injectOn is one attempt on one holder; held tells whether it still had the grant in hand when it was stopped. The stop has a
+// heal of its own, which stays on the stack until it is done, whatever fails.
+func (in *injector) injectOn(ctx context.Context, f *injected, h hold) (receipt history.Receipt, held bool, err error) {
+	node := in.processes.all[h.user.Client()].node
+	in.faults.change(func() { f.Grant, f.User, f.Lock = h.grant, &h.user, in.plan.locks[h.lock] })
+	in.target(f, []chaos.Node{node}, fmt.Sprintf("user %d, %s", h.user.Index(), f.Lock))
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), chaos.Timeout)
+	defer cancel()
+	in.stops.Push(f.ID, resume(node), chaos.Timeout)
+	state, err := node.Pause(ctx)
+	if err == nil {
+		err = in.live.quiet(ctx, h.user.Client(), silence)
+	}
+	if err != nil {
+		return history.Receipt{Status: history.Indeterminate}, false, errors.Join(err, in.continueHolder(f))
+	}
+	if !in.live.held(h.user, h.grant) {
+		return history.Receipt{}, false, in.continueHolder(f)
+	}
+	in.faults.change(func() { f.Bit = state.Time })
+	scope, err := in.scope(ctx, f, []chaos.Node{node})
+	if err != nil {
+		return history.Receipt{Status: history.NotInstalled}, false, errors.Join(err, in.continueHolder(f))
+	}
+	if why := in.promised(f, scope); why != "" {
+		in.faults.change(func() { f.Bit = 0 })
+		return history.Receipt{Status: history.NotMade, Evidence: why}, true, in.continueHolder(f)
+	}
+	scope.Run = &underway{injector: in, fault: f, stopped: true}
+	heal, receipt, err := f.fault.Inject(ctx, scope)
+	in.heals.Push(f.ID, heal, chaos.Timeout) // a client is never started again
+	// A fault that stops the target keeps it stopped: the node counts its pauses.
+	err = errors.Join(err, in.continueHolder(f))
+	receipt.Evidence += fmt.Sprintf("; %v held %s by grant %d when it was stopped (%v), and its stream was silent for %v after", h.user, f.Lock, h.grant, state, silence)
+	return receipt, true, err
+}
+
+// resume is the heal of a stop that aimed at a holder.
+func resume(n *cluster.Node) chaos.Heal {
+	return func(ctx context.Context) (history.Receipt, error) {
+		if !n.Running() {
+			return history.Receipt{}, nil
+		}
+		_, err := n.Resume(ctx)
+		return history.Receipt{}, err
+	}
+}
+
+// continueHolder undoes the stop that aimed at a holder.
+func (in *injector) continueHolder(f *injected) error {
+	_, err, _ := in.stops.Heal(context.Background(), f.ID)
+	return err
+}
+
+// promised says why an injection would break what the schedule promises, or "": then it stands until it is healed. If its heal
+// fails, it stands to the end of the run.
+func (in *injector) promised(f *injected, s chaos.Scope) string {
+	p := in.plan
+	if p.promise.None() {
+		return ""
+	}
+	servers := p.namesOf(node.Server)
+	reach := chaos.NewReach(nodeNames(s.On), nodeNames(s.Peers), servers, p.namesOf(node.Client))
+	return in.faults.admit(f, p.promise, servers, reach)
+}
+
+// scope is where an injection goes, with the other ends of its links as they are now.
+func (in *injector) scope(ctx context.Context, f *injected, on []chaos.Node) (chaos.Scope, error) {
+	s := chaos.Scope{
+		On: on, Service: clocks{in.nodes, in.processes}, Seed: seed.Split(in.plan.scenario.Run.Seed, fmt.Sprintf("fault-%d", f.ID)),
+		Lanes: &in.lanes, Run: &underway{injector: in, fault: f},
+	}
+	for _, n := range in.nodes.cluster.ByRole(node.Server) {
+		s.Servers = append(s.Servers, n.Name())
+	}
+	s.Role, _ = f.selector.Leader(in.nodes.service)
+	if len(f.far.Parts()) == 0 {
+		return s, nil
+	}
+	draws := f.draws
+	if draws == "" {
+		draws = fmt.Sprintf("peers-%d", f.ID)
+	}
+	view := in.nodes.view(draws)
+	view.Except = on
+	var err error
+	if s.Peers, err = f.far.Resolve(ctx, view); err != nil {
+		return s, fmt.Errorf("the other end of the links: %w", err)
+	}
+	in.faults.change(func() { f.Peers = nodeNames(s.Peers) })
+	return s, nil
+}
+
+// awaitBitten waits until an injection has met a packet since its receipt was taken.
+func (in *injector) awaitBitten(ctx context.Context, f *injected) error {
+	var counted *chaos.Counted
+	in.faults.change(func() { counted = f.counted })
+	if counted == nil {
+		return fmt.Errorf("%s on %s counts no packets", f.Name, f.Target)
+	}
+	for {
+		n, err := counted.Packets(ctx)
+		if err == nil && n > 0 {
+			return nil
+		}
+		if serr := clock.Sleep(ctx, 5*time.Millisecond); serr != nil {
+			if err != nil {
+				return fmt.Errorf("%w; its packets cannot be counted: %w", serr, err)
+			}
+			return fmt.Errorf("%w; it has met no packet", serr)
+		}
+	}
+}
+
+// heal heals one injection, once, and notes the receipt.
+func (in *injector) heal(f *injected) {
+	begun := clock.Now()
+	receipt, err, ok := in.heals.Heal(context.Background(), f.ID)
+	if ok {
+		in.healed(f, begun, receipt, err)
+	}
+}
+
+// healed notes the receipt of a heal that began at ns begun.
+func (in *injector) healed(f *injected, begun int64, receipt history.Receipt, err error) {
+	if err != nil {
+		receipt.Status = history.NotInstalled
+		receipt.Evidence = strings.TrimPrefix(receipt.Evidence+"; ", "; ") + err.Error()
+		in.record.unknown("heal of %s on %s: %v", f.Name, f.Target, err)
+	}
+	in.faults.change(func() {
+		f.Healed, f.Undo, f.End = &receipt, begun, clock.Now()
+		if err == nil {
+			f.reach = nil
+		}
+	})
+	in.leadAtHeal(f)
+	in.faults.write()
+	in.reporter.tell(fmt.Sprintf("%s on %s: healed", f.Name, f.Target))
+}
+
+func (in *injector) healAll(ctx context.Context) {
+	begun := clock.Now()
+	for _, h := range in.stops.HealAll(ctx) {
+		if h.Err != nil {
+			in.record.unknown("continuing a stopped holder: %v", h.Err)
+		}
+	}
+	for _, h := range in.heals.HealAll(ctx) {
+		in.healed(in.faults.of(h.ID), begun, h.Receipt, h.Err)
+	}
+}
+
+// leaveOut records an injection whose turn did not come in time.
+func (in *injector) leaveOut(d due, why string) {
+	f := in.faults.add(d.inj, in.record.start()+int64(d.at))
+	in.faults.change(func() { f.Receipt = history.Receipt{Status: history.NotMade, Evidence: why, Time: clock.Now()} })
+	in.faults.write()
+}
+
+// How long after a heal the servers are asked who leads now, and whether the old leader has noticed.
+const (
+	leadTime   = time.Second
+	noticeTime = 5 * time.Second
+)
+
+// followLead begins to follow who leads after the target, where a fault hits a leader and does not follow the lead by itself.
+func (in *injector) followLead(ctx context.Context, f *injected, s chaos.Scope) {
+	if _, own := f.fault.(chaos.Wanting); own || len(s.On) != 1 {
+		return
+	}
+	if _, ok := f.selector.Leader(s.Service); ok {
+		s.Run.Follow(s.Follow(ctx, chaos.Following{Old: s.On[0].Name()}))
+	}
+}
+
+// leadAtHeal adds to the receipt of a heal who led while the fault stood, and goes on asking in the background.
+func (in *injector) leadAtHeal(f *injected) {
+	var lead *chaos.Lead
+	in.faults.change(func() { lead = f.lead })
+	if lead == nil {
+		return
+	}
+	without := f.Healed.Evidence
+	in.tellLead(f, without, lead)
+	in.leading.Go(func() {
+		lead.Wait(context.Background(), leadTime, noticeTime)
+		lead.Stop()
+		in.tellLead(f, without, lead)
+		in.faults.write()
+	})
+}
+
+// tellLead writes what is known of the lead into the record of a fault.
+func (in *injector) tellLead(f *injected, evidence string, lead *chaos.Lead) {
+	in.faults.change(func() {
+		healed, seen := *f.Healed, lead.Seen()
+		healed.Evidence = strings.TrimPrefix(evidence+"; the lead: "+lead.Text(), "; ")
+		f.Healed, f.Lead = &healed, &seen
+	})
+}
+
+// stopLeads ends the asking, whatever is still awaited.
+func (in *injector) stopLeads() {
+	for _, lead := range in.faults.following() {
+		lead.Stop()
+	}
+	in.leading.Wait()
+}
+
+// underway is an injection as its fault sees the run.
+type underway struct {
+	injector *injector
+	fault    *injected
+	stopped  bool // the target, in order to aim
+}
+
+func (u *underway) Others() int { return u.injector.heals.Others(u.fault.ID) }
+
+func (u *underway) Stopped() bool { return u.stopped }
+
+func (u *underway) Continue() error { return u.injector.continueHolder(u.fault) }
+
+func (u *underway) Follow(l *chaos.Lead) { u.injector.faults.change(func() { u.fault.lead = l }) }
+
+func (u *underway) Counts(c chaos.Counted) { u.injector.faults.change(func() { u.fault.counted = &c }) }
+
+func nodeNames(nodes []chaos.Node) []string {
+	var out []string
+	for _, n := range nodes {
+		out = append(out, n.Name())
+	}
+	return out
+}

@@ -1,0 +1,263 @@
+package engine
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/lockquake/lockquake/backends/topology"
+	"github.com/lockquake/lockquake/internal/cluster"
+	"github.com/lockquake/lockquake/internal/node"
+	"github.com/lockquake/lockquake/results"
+)
+
+// KeptServers are servers that runs use one after another, with their network and the agent. Starting servers takes seconds, resetting
+// them a fraction of one. A run takes them over if they are those that it would start, whatever else it does, and only after it has proved
+// that nothing of the run before is left. Otherwise it starts servers of its own, which take their place. Every run has its own clients
+// and resource. The zero value is ready for a first run. It must be closed.
+type KeptServers struct {
+	// Agent says that some run to come needs the agent. Servers that began to serve without one are not taken over by such a run.
+	Agent    bool
+	cluster  *cluster.Cluster // nil: the next run starts its own
+	provider cluster.Provider
+	images   map[string]string // as asked for
+	from     string            // directory of the run that started it
+	start    baseline
+	left     map[string]int // pid by server, as the run before left them
+	why      string         // why the run before left none
+}
+
+// baseline is what was seen when the servers began to serve, before any client or fault was there.
+type baseline struct {
+	links    map[string][]string // by server: what filters and shapes its packets; nil: there is no agent
+	settings map[string]string
+}
+
+// Nodes returns the servers that wait for the next run; none where it will start its own.
+func (k *KeptServers) Nodes() []*cluster.Node {
+	if k.cluster == nil {
+		return nil
+	}
+	return k.cluster.ByRole(node.Server)
+}
+
+// Close ends the servers that still run.
+func (k *KeptServers) Close(ctx context.Context) error {
+	if k == nil || k.cluster == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), generous.close)
+	defer cancel()
+	err := k.cluster.Close(ctx)
+	k.cluster = nil
+	return err
+}
+
+// takeover gives a run the servers of an earlier one, or says why it cannot, and keeps this run's servers for the next.
+type takeover struct {
+	kept     *KeptServers // nil: no run shares servers with this one
+	plan     *Plan
+	options  Options
+	nodes    *deployment
+	clocks   clocks
+	faults   *faultLog
+	record   *record
+	reporter *reporter
+	took     bool // this run uses kept servers
+}
+
+// takeOver makes the kept servers those of this run, where there are any and they are proved to be clean. If the proof fails, it ends
+// them and notes the reason.
+func (t *takeover) takeOver(ctx context.Context) (bool, error) {
+	k := t.kept
+	if k == nil {
+		return false, nil
+	}
+	if k.cluster == nil {
+		t.fresh(k.why)
+		return false, nil
+	}
+	var proof []results.Proof
+	err := t.record.timing(results.TimeReset, func() (err error) { proof, err = t.reuse(ctx); return err })
+	if err == nil {
+		from, err := filepath.Rel(filepath.Dir(t.record.dir), k.from)
+		if err != nil {
+			from = k.from // one of them is not below the working directory
+		}
+		t.record.change(func(e *results.Env) { e.Kept, e.KeptFrom, e.KeptProof = true, from, proof })
+		t.took = true
+		return true, nil
+	}
+	if ctx.Err() != nil {
+		return false, err // finish tears down
+	}
+	t.fresh(strings.ReplaceAll(err.Error(), "\n", "; "))
+	var unclosed error
+	if t.nodes.service != nil {
+		unclosed = t.nodes.service.Close()
+	}
+	t.nodes.cluster, t.nodes.service = nil, nil
+	return false, errors.Join(k.Close(ctx), unclosed)
+}
+
+// fresh notes why this run starts servers of its own although one ran before it.
+func (t *takeover) fresh(why string) {
+	if why == "" {
+		return
+	}
+	t.record.change(func(e *results.Env) { e.Fresh = why })
+	t.reporter.tell("servers are started anew: " + why)
+}
+
+// reuse resets the kept servers, makes new clients and a new resource, and collects the proof.
+func (t *takeover) reuse(ctx context.Context) ([]results.Proof, error) {
+	t.nodes.cluster = t.kept.cluster
+	if err := t.sameServers(); err != nil {
+		return nil, err
+	}
+	p := prover{deployment: t.nodes, clocks: t.clocks, start: t.kept.start, left: t.kept.left}
+	if _, err := p.alive(ctx); err != nil { // a server that is gone or stopped would not answer
+		return nil, err
+	}
+	if err := t.nodes.cluster.Renew(ctx, t.plan.specs, t.record.logDir()); err != nil {
+		return nil, err
+	}
+	t.nodes.connect()
+	g, gctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return p.reset(gctx) })
+	g.Go(func() error {
+		return cluster.StartAll(gctx, slices.Concat(t.nodes.cluster.ByRole(node.Client), t.nodes.cluster.ByRole(node.Resource)))
+	})
+	if err := g.Wait(); err != nil {
+		return nil, err
+	}
+	return p.all(ctx)
+}
+
+// sameServers checks that the kept servers are those that this run would start.
+func (t *takeover) sameServers() error {
+	k := t.kept
+	switch {
+	case k.provider != t.options.Provider:
+		return fmt.Errorf("those that stand are of another provider than %s", t.options.Provider.Name())
+	case !maps.Equal(k.images, t.options.Images):
+		return errors.New("those that stand are of other images")
+	case t.plan.NeedsAgent() && k.start.links == nil:
+		return errors.New("faults of this run need the agent, and those that stand began to serve without one")
+	}
+	count := 0
+	for _, want := range t.plan.specs {
+		if want.Role != node.Server {
+			continue
+		}
+		count++
+		n := k.cluster.Node(want.Name)
+		if n == nil {
+			return fmt.Errorf("this run needs %s, which is not among those that stand", want.Name)
+		}
+		if what := n.Differs(want); what != "" {
+			return fmt.Errorf("this run needs another %s than the one that stands (%s)", want.Name, what)
+		}
+	}
+	if n := len(k.Nodes()); n != count {
+		return fmt.Errorf("this run needs %d servers, and %d stand", count, n)
+	}
+	return nil
+}
+
+// remember keeps how the servers began to serve, as the baseline for later runs.
+func (t *takeover) remember(ctx context.Context) {
+	k := t.kept
+	if k == nil || t.took {
+		return
+	}
+	p := prover{deployment: t.nodes}
+	b, err := p.look(ctx)
+	k.start, k.from, k.why = b, t.record.dir, ""
+	k.provider, k.images = t.options.Provider, t.options.Images
+	if err != nil {
+		k.why = "how they began was not to be seen: " + err.Error()
+	}
+}
+
+// handOn leaves the servers to the next run, or notes why it cannot.
+func (t *takeover) handOn(ctx context.Context) (kept bool) {
+	k := t.kept
+	if k == nil {
+		return false
+	}
+	k.cluster = nil
+	if k.why == "" {
+		k.why = t.unfit()
+	}
+	if k.why != "" {
+		return false
+	}
+	p := prover{deployment: t.nodes}
+	left, err := p.pids(ctx)
+	if err == nil {
+		err = t.nodes.cluster.Vacate(ctx)
+	}
+	if err != nil {
+		k.why = err.Error()
+		return false
+	}
+	k.cluster, k.left = t.nodes.cluster, left
+	return true
+}
+
+// unfit says why no other run can take over these servers, or "". What it lets pass, the next run has to prove.
+func (t *takeover) unfit() string {
+	for _, s := range t.plan.specs {
+		if s.Role == node.Server && len(s.Preparations) > 0 {
+			return fmt.Sprintf("%s was prepared for a fault (%s)", s.Name, s.Preparations[0])
+		}
+	}
+	_, resets := t.nodes.service.(topology.Resetter)
+	why := ""
+	t.record.change(func(e *results.Env) {
+		switch {
+		case e.Interrupted:
+			why = "the run before was cut short"
+		case !e.Recovered:
+			why = "the service was not seen to serve at the end of the run before"
+		case !resets:
+			why = fmt.Sprintf("nobody knows how to reset %s", t.plan.backend.Name)
+		case len(e.Unknown) > 0:
+			why = "the run before left a question: " + e.Unknown[0]
+		}
+	})
+	return cmp.Or(why, t.faults.damage())
+}
+
+// differences names what is not as it was, at most three.
+func differences(now, then map[string]string) []string {
+	if reflect.DeepEqual(now, then) {
+		return nil
+	}
+	var out []string
+	for _, m := range []map[string]string{then, now} {
+		for name := range m {
+			a, was := then[name]
+			b, is := now[name]
+			switch text := fmt.Sprintf("%s is %q and was %q", name, b, a); {
+			case was && is && a == b || slices.Contains(out, text):
+			default:
+				out = append(out, text)
+			}
+		}
+	}
+	slices.Sort(out)
+	if len(out) > 3 {
+		out = append(out[:3], fmt.Sprintf("%d more", len(out)-3))
+	}
+	return out
+}

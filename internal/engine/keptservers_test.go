@@ -1,0 +1,251 @@
+package engine
+
+import (
+	"errors"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/goccy/go-yaml"
+
+	"github.com/lockquake/lockquake/backends"
+	"github.com/lockquake/lockquake/backends/listed"
+	"github.com/lockquake/lockquake/backends/topology"
+	"github.com/lockquake/lockquake/chaos"
+	faults "github.com/lockquake/lockquake/chaos/all"
+	"github.com/lockquake/lockquake/chaos/disk"
+	"github.com/lockquake/lockquake/history"
+	"github.com/lockquake/lockquake/internal/cluster"
+	"github.com/lockquake/lockquake/internal/node"
+	"github.com/lockquake/lockquake/results"
+)
+
+func TestDifferences(t *testing.T) {
+	t.Parallel()
+	then := map[string]string{"a": "1", "b": "2", "gone": "3"}
+	if d := differences(map[string]string{"a": "1", "b": "2", "gone": "3"}, then); d != nil {
+		t.Errorf("the same differs: %v", d)
+	}
+	got := differences(map[string]string{"a": "1", "b": "x", "new": "4"}, then)
+	want := []string{`b is "x" and was "2"`, `gone is "" and was "3"`, `new is "4" and was ""`}
+	if !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+	if got := differences(map[string]string{"c": "1", "d": "1"}, then); len(got) != 4 || got[3] != "2 more" {
+		t.Errorf("five differences are told as %q", got)
+	}
+}
+
+// cleared is a service that can be reset.
+type cleared struct {
+	topology.Service
+	topology.Resetter
+}
+
+// TestWhoIsNotKept goes through what a run can leave that no look afterwards would show.
+func TestWhoIsNotKept(t *testing.T) {
+	t.Parallel()
+	kill, _ := faults.Lookup("kill")
+	keeps, err := kill.New(func(any) error { return nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	loses, err := kill.New(func(into any) error { return yaml.UnmarshalWithOptions([]byte("data: lose"), into, yaml.Strict()) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	bit, healed := history.Receipt{Status: history.Installed}, &history.Receipt{Status: history.Installed}
+	fault := func(f chaos.Fault, r history.Fault) func(*takeover) {
+		return func(t *takeover) {
+			r.Name, r.Target = "kill", "redis-1"
+			t.faults.list = []*injected{{injection: injection{kind: kill, fault: f}, Fault: &r}}
+		}
+	}
+	for _, c := range []struct {
+		name, why string
+		change    func(*takeover)
+	}{
+		{"all is well", "", func(*takeover) {}},
+		{"a crash that was healed", "", fault(keeps, history.Fault{Receipt: bit, Healed: healed})},
+		{"a crash without a heal", "was not seen healed", fault(keeps, history.Fault{Receipt: bit})},
+		{"a heal that was not seen", "was not seen healed", fault(keeps, history.Fault{Receipt: bit, Healed: &history.Receipt{Status: history.Indeterminate}})},
+		{"data that is lost", "took data away", fault(loses, history.Fault{Receipt: bit, Healed: healed})},
+		{"a fault that was not made", "", fault(loses, history.Fault{Receipt: history.Receipt{Status: history.NotMade}})},
+		{"an interruption", "cut short", func(t *takeover) { t.record.env.Interrupted = true }},
+		{"no recovery", "not seen to serve", func(t *takeover) { t.record.env.Recovered = false }},
+		{"a question", "left a question: a step was not met", func(t *takeover) { t.record.env.Unknown = []string{"a step was not met"} }},
+		{"a preparation", "was prepared for a fault (loop-disk)", func(t *takeover) { t.plan.specs[0].Preparations = []node.Preparation{disk.LoopDisk} }},
+		{"a service without reset", "nobody knows how to reset redis", func(t *takeover) { t.nodes.service = nil }},
+	} {
+		over := &takeover{
+			plan:   &Plan{specs: []node.Spec{{Name: "redis-1", Role: node.Server}}, backend: listed.Backend{Backend: backends.Backend{Name: "redis"}}},
+			record: &record{env: results.Env{Recovered: true}}, nodes: &deployment{service: cleared{}}, faults: &faultLog{},
+		}
+		c.change(over)
+		if why := over.unfit(); (why == "") != (c.why == "") || !strings.Contains(why, c.why) {
+			t.Errorf("%s: %q, want %q", c.name, why, c.why)
+		}
+	}
+}
+
+// several are runs on servers that are kept where that is possible.
+type several struct {
+	*stage
+	kept KeptServers
+	out  string
+	runs int
+}
+
+func newSeveral(t *testing.T) *several {
+	t.Helper()
+	s := &several{out: t.TempDir(), stage: &stage{t: t, reset: func() ([]string, error) { return []string{"empty"}, nil }}}
+	t.Cleanup(func() {
+		if err := s.kept.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+// next makes the next run.
+func (s *several) next(text string) played {
+	s.t.Helper()
+	o := s.options(text)
+	s.runs++
+	o.Kept, o.Out, o.Started = &s.kept, s.out, time.Now().Add(time.Duration(s.runs)*time.Second)
+	dir, err := Run(s.t.Context(), o)
+	return s.judge(played{dir: dir, err: err})
+}
+
+// mustTake demands that a run had the servers of an earlier one.
+func (s *several) mustTake(got played, from string) {
+	s.t.Helper()
+	s.is(got, results.Pass)
+	if e := got.env; !e.Kept || e.Fresh != "" || e.KeptFrom != from || len(e.KeptProof) != 6 {
+		s.t.Errorf("kept %t from %q (want %q), fresh because of %q, with the proof %v", e.Kept, e.KeptFrom, from, e.Fresh, e.KeptProof)
+	}
+}
+
+// TestServersServeAnyScenario: lock, clients, users, resource and name differ, and the server is the same.
+func TestServersServeAnyScenario(t *testing.T) {
+	t.Parallel()
+	s := newSeveral(t)
+	idle := part{begins: func(a *actor) { a.pause(time.Hour) }} // one played client has the lock to itself
+	s.parts = map[string]part{"client-2": idle, "client-3": idle}
+	first := s.next(scheduled())
+	if first.env.Kept || first.env.Fresh != "" {
+		t.Errorf("the first run: kept %t, fresh because of %q", first.env.Kept, first.env.Fresh)
+	}
+	server, client := s.actor("server-1"), s.actor("client-1")
+	if client.life.Err() == nil {
+		t.Error("a client of the first run outlives it")
+	}
+	from := filepath.Base(first.dir)
+	other := strings.NewReplacer(
+		"name: staged", "name: other", "use: staged,", "use: staged, lock: other,",
+		"clients: 1,", "clients: 3, users: 1, resource: {use: register, guard: none},").Replace(scheduled())
+	second := s.next(other)
+	s.mustTake(second, "../staged/"+from)
+	if dir := filepath.Base(filepath.Dir(second.dir)); dir != "other" || len(second.env.Clients) != 4 {
+		t.Errorf("the second run is in %s with %d clients and resources, want other and 4", dir, len(second.env.Clients))
+	}
+	if s.actor("client-1") == client || s.actor("client-3") == nil {
+		t.Error("the clients of the second run are not its own")
+	}
+	if _, left := first.env.Cluster["address_register"]; left || second.env.Cluster["address_register"] != "" {
+		t.Errorf("the first run tells of the second one's nodes: %v", first.env.Cluster)
+	}
+	s.mustTake(s.next(strings.Replace(scheduled(), "clients: 1,", "clients: 2, resource: {use: trio, guard: none},", 1)), from)
+
+	memory := strings.NewReplacer("name: staged", "name: within", "{use: staged, ttl: 5s}", "{use: memory, ttl: 5s}").Replace(scheduled())
+	s.real = true // the memory backend has no servers, and leaves those of others alone
+	if got := s.next(memory); got.env.Kept || got.env.Fresh != "" {
+		t.Errorf("on memory: kept %t, fresh because of %q", got.env.Kept, got.env.Fresh)
+	}
+	s.real = false
+	s.mustTake(s.next(directed("{do: acquire, user: A}", "{do: release, user: A}")), from)
+	if s.actor("server-1") != server || server.life.Err() != nil {
+		t.Error("the server is another one")
+	}
+}
+
+// TestServersThatAreNotProvenAreReplaced, with the reason, and end.
+func TestServersThatAreNotProvenAreReplaced(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name, why string
+		change    func(s *several)
+	}{
+		{"a reset that left something", "the reset left something: there is a key", func(s *several) {
+			s.reset = func() ([]string, error) { return nil, errors.New("there is a key") }
+		}},
+		{"a setting that was changed", `limit is "2" and was "1"`, func(s *several) { s.settings = map[string]string{"limit": "2"} }},
+		{"a server that is stopped", "server-1 is stopped", func(s *several) { s.stopped["server-1"] = true }},
+		{"a server that died", "server-1 has no process", func(s *several) { s.actor("server-1").die() }},
+		{"more servers", "this run needs server-2, which is not among those that stand", func(s *several) { s.servers = 2 }},
+		{"an agent", "faults of this run need the agent, and those that stand began to serve without one", func(s *several) {
+			s.faults = map[string]*trouble{"good": {kind: chaos.Kind{Needs: []chaos.Capability{chaos.CanPause}}}}
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			s := newSeveral(t)
+			s.settings = map[string]string{"limit": "1"}
+			s.next(scheduled())
+			server := s.actor("server-1")
+			c.change(s)
+			text := scheduled()
+			if s.faults != nil {
+				text = scheduled("{use: good, on: server-1, at: 1ms}")
+			}
+			got := s.next(text)
+			if got.err != nil || got.env.Kept || !strings.Contains(got.env.Fresh, c.why) {
+				t.Errorf("%v: kept %t, fresh because of %q; want %q", got.err, got.env.Kept, got.env.Fresh, c.why)
+			}
+			if server.life.Err() == nil || s.actor("server-1") == server {
+				t.Error("the server that was not taken over still lives")
+			}
+		})
+	}
+}
+
+// TestWhichServersAreTheSame goes through what makes them others.
+func TestWhichServersAreTheSame(t *testing.T) {
+	t.Parallel()
+	s := &stage{t: t}
+	o := s.options(scheduled())
+	specs := stagedService{s}.Specs()
+	c, err := o.Provider.Open(t.Context(), cluster.Request{Run: newID(), Specs: specs, LogDir: t.TempDir(), Reuse: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close(t.Context()) })
+	client := node.Spec{Name: "client-1", Role: node.Client, Command: func(node.Place) []string { return nil }}
+	for _, x := range []struct {
+		why    string
+		change func(o *Options, s *node.Spec)
+	}{
+		{"", func(*Options, *node.Spec) {}},
+		{"needs another server-1 than the one that stands (limits)", func(_ *Options, s *node.Spec) { s.Limits.CPUs = 1 }},
+		{"needs another server-1 than the one that stands (preparations)", func(_ *Options, s *node.Spec) { s.Preparations = []node.Preparation{"loop-disk"} }},
+		{"needs another server-1 than the one that stands (image)", func(_ *Options, s *node.Spec) { s.Image = "redis" }},
+		{"needs another server-1 than the one that stands (command)", func(_ *Options, s *node.Spec) {
+			s.Command = func(node.Place) []string { return node.Own("server", "fast") }
+		}},
+		{"needs another server-1 than the one that stands (environment)", func(_ *Options, s *node.Spec) { s.Env = []string{"A=1"} }},
+		{"needs another server-1 than the one that stands (restart delay)", func(_ *Options, s *node.Spec) { s.RestartDelay = time.Second }},
+		{"needs another server-1 than the one that stands (nature)", func(_ *Options, s *node.Spec) { s.Restartable = false }},
+		{"of another provider", func(o *Options, _ *node.Spec) { o.Provider = cluster.NewInproc(s.node) }},
+		{"of other images", func(o *Options, _ *node.Spec) { o.Images = map[string]string{"redis": "mine"} }},
+	} {
+		wants, other := o, specs[0]
+		x.change(&wants, &other)
+		over := &takeover{kept: &KeptServers{cluster: c, provider: o.Provider}, plan: &Plan{specs: []node.Spec{other, client}}, options: wants}
+		err := over.sameServers()
+		if (err == nil) != (x.why == "") || err != nil && !strings.Contains(err.Error(), x.why) {
+			t.Errorf("%v, want %q", err, x.why)
+		}
+	}
+}

@@ -1,0 +1,281 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"path/filepath"
+	"sync"
+
+	"github.com/lockquake/lockquake/history"
+	"github.com/lockquake/lockquake/internal/cluster"
+	"github.com/lockquake/lockquake/internal/wire"
+)
+
+// process is a node that speaks the protocol over its control stream: a client or a resource.
+type process struct {
+	node  *cluster.Node
+	index int // of the client, from 0; -1 for a resource
+	conn  *wire.Conn
+	clock *remoteClock
+	live  *live
+	watch *sessionWatch // nil where no grant lasts as long as a session
+	log   *slog.Logger
+
+	file     *history.Writer // nil until the clocks are compared
+	sense    *history.Sense  // of what goes to the file
+	directed bool
+
+	mu      sync.Mutex
+	nextID  int
+	waiting map[int]chan wire.Result
+	hello   *wire.Hello
+	done    *wire.Done
+	err     error
+	last    int64 // time of the last event that arrived
+	ready   chan struct{}
+	greeted chan struct{}
+	ended   chan struct{} // the stream is read to its end
+}
+
+// errEnded says that a node's control stream ended before it answered.
+var errEnded = errors.New("its control stream ended")
+
+// openProcess takes over the control stream of a running node.
+func openProcess(n *cluster.Node, index int, p *processes) *process {
+	s := newProcess(n, index, p.live, wire.NewConn(n.Stdio().Out, n.Stdio().In))
+	s.watch, s.log, s.directed = p.watch, p.record.log.With("node", n.Name()), len(p.plan.stepUsers) > 0
+	go s.read()
+	return s
+}
+
+func newProcess(n *cluster.Node, index int, l *live, conn *wire.Conn) *process {
+	s := &process{
+		node: n, index: index, live: l, conn: conn, waiting: map[int]chan wire.Result{},
+		ready: make(chan struct{}), greeted: make(chan struct{}), ended: make(chan struct{}),
+	}
+	s.clock = &remoteClock{name: n.Name(), conn: conn, ended: s.ended, pongs: make(chan wire.Pong, 1)}
+	return s
+}
+
+// record opens the file that the node's events go to. It must come before the node is told to start.
+func (s *process) record(dir string, locks []string) error {
+	d := s.clock.drift
+	h := history.Header{Process: s.node.Name(), Locks: locks, OffsetNS: d.offset, ErrorNS: d.err}
+	f, err := history.Create(filepath.Join(dir, s.node.Name()+".lqh"), h)
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.file, s.sense = f, history.NewSense(h)
+	return nil
+}
+
+// read takes what the node sends, to the end of the stream or to the first breach of the protocol.
+func (s *process) read() {
+	defer close(s.ended)
+	for {
+		item, err := s.conn.Receive()
+		if err != nil {
+			if !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrClosedPipe) {
+				s.fail(fmt.Errorf("%s: control stream: %w", s.node.Name(), err))
+			}
+			return
+		}
+		if len(item.Events) > 0 {
+			if err := s.take(item.Events, item.Raw); err != nil {
+				s.fail(err)
+				return
+			}
+		}
+		if item.Frame != nil {
+			s.frame(item.Frame)
+		}
+	}
+}
+
+// take takes events. One that makes no sense is the last that is kept: the judge finds it there.
+func (s *process) take(batch []history.Event, raw []byte) (refused error) {
+	if s.file == nil {
+		return fmt.Errorf("%s sent events before it was started", s.node.Name())
+	}
+	for i := range batch {
+		if err := s.sense.Observe(&batch[i]); err != nil {
+			batch, raw, refused = batch[:i+1], raw[:(i+1)*history.RecordSize], fmt.Errorf("%s: %w", s.node.Name(), err)
+			break
+		}
+	}
+	if err := s.file.AppendRecords(raw, &batch[len(batch)-1]); err != nil {
+		return errors.Join(refused, fmt.Errorf("%s: history: %w", s.node.Name(), err))
+	}
+	if offset := s.clock.drift.offset; offset != 0 {
+		for i := range batch {
+			history.Shift(&batch[i], offset)
+		}
+	}
+	s.mu.Lock()
+	s.last = batch[len(batch)-1].Time
+	s.mu.Unlock()
+	switch {
+	case s.index >= 0:
+		s.live.observe(s.index, batch, s.directed)
+		s.watch.observe(batch)
+	case s.directed:
+		s.live.mark(batch...)
+	}
+	return refused
+}
+
+func (s *process) frame(f *wire.Frame) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch f.Type {
+	case wire.TypeHello:
+		if s.hello == nil {
+			s.hello = f.Hello
+			close(s.greeted)
+		}
+	case wire.TypeReady:
+		select {
+		case <-s.ready:
+		default:
+			close(s.ready)
+		}
+	case wire.TypeResult:
+		if ch := s.waiting[f.Result.ID]; ch != nil {
+			delete(s.waiting, f.Result.ID)
+			ch <- *f.Result // buffered: one answer for each command
+		}
+	case wire.TypePong:
+		s.clock.heard(*f.Pong)
+	case wire.TypePoint:
+		s.live.reached(s.index, *f.Point)
+	case wire.TypeLog:
+		s.log.Info(f.Log.Text, "level", f.Log.Level)
+	case wire.TypeDone:
+		s.done = f.Done
+	case wire.TypeFailed:
+		if s.err == nil {
+			s.err = fmt.Errorf("%s: %s", s.node.Name(), f.Failed.Error)
+		}
+	}
+}
+
+func (s *process) fail(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.err == nil {
+		s.err = err
+	}
+}
+
+// failure returns why the node cannot go on, or nil.
+func (s *process) failure() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.err
+}
+
+// refusal returns the failure that no fault explains: the node sent events that contradict each other.
+func (s *process) refusal() error {
+	var n *history.Nonsense
+	if err := s.failure(); errors.As(err, &n) {
+		return err
+	}
+	return nil
+}
+
+// await waits for one of the process's own channels.
+func (s *process) await(ctx context.Context, ch <-chan struct{}, what string) error {
+	select {
+	case <-ch:
+		return nil
+	case <-s.ended:
+		if err := s.failure(); err != nil {
+			return err
+		}
+		return fmt.Errorf("%s: no %s: %w", s.node.Name(), what, errEnded)
+	case <-ctx.Done():
+		if err := s.failure(); err != nil {
+			return err
+		}
+		return fmt.Errorf("%s: no %s: %w", s.node.Name(), what, context.Cause(ctx))
+	}
+}
+
+// order sends a command and returns the channel on which its one answer comes.
+func (s *process) order(c wire.Command) (<-chan wire.Result, error) {
+	s.mu.Lock()
+	s.nextID++
+	c.ID = s.nextID
+	ch := make(chan wire.Result, 1)
+	s.waiting[c.ID] = ch
+	s.mu.Unlock()
+	return ch, s.conn.Send(wire.Frame{Type: wire.TypeCommand, Command: &c})
+}
+
+// ask sends a command and waits for its answer.
+func (s *process) ask(ctx context.Context, c wire.Command) (wire.Result, error) {
+	ch, err := s.order(c)
+	if err != nil {
+		return wire.Result{}, err
+	}
+	return s.answer(ctx, ch, c.Do)
+}
+
+func (s *process) answer(ctx context.Context, ch <-chan wire.Result, what string) (wire.Result, error) {
+	select {
+	case r := <-ch:
+		return r, nil
+	case <-s.ended:
+		return wire.Result{}, fmt.Errorf("%s: %s: %w", s.node.Name(), what, errEnded)
+	case <-ctx.Done():
+		return wire.Result{}, fmt.Errorf("%s: %s: %w", s.node.Name(), what, context.Cause(ctx))
+	}
+}
+
+// stop asks the node to finish and waits until its stream has ended.
+func (s *process) stop(ctx context.Context) error {
+	if err := s.conn.Send(wire.Frame{Type: wire.TypeStop}); err != nil && s.node.Running() {
+		return fmt.Errorf("%s: stop: %w", s.node.Name(), err)
+	}
+	select {
+	case <-s.ended:
+		return nil // where it failed, its last word says so
+	case <-ctx.Done():
+		return fmt.Errorf("%s did not end: %w", s.node.Name(), context.Cause(ctx))
+	}
+}
+
+// greeting returns the node's first word, or nil when it never came.
+func (s *process) greeting() *wire.Hello {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.hello
+}
+
+// finished returns the node's last word, or nil when it ended without one.
+func (s *process) finished() *wire.Done {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.done
+}
+
+// heardAt returns the time of the last event that arrived, which the node was certainly alive to send.
+func (s *process) heardAt() int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.last
+}
+
+// close ends the control stream and writes the trailer of the history file. The stream must have been read to its end.
+func (s *process) close() error {
+	_ = s.conn.Close() // the node has closed its end already: nothing is lost
+	if s.file == nil {
+		return nil
+	}
+	return s.file.Close()
+}

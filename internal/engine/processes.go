@@ -1,0 +1,348 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/lockquake/lockquake/backends/topology"
+	"github.com/lockquake/lockquake/history"
+	"github.com/lockquake/lockquake/internal/clock"
+	"github.com/lockquake/lockquake/internal/cluster"
+	"github.com/lockquake/lockquake/internal/node"
+	"github.com/lockquake/lockquake/internal/wire"
+	"github.com/lockquake/lockquake/results"
+)
+
+// processes are the nodes that speak the protocol: the clients, and the nodes of the resource that have a control stream.
+type processes struct {
+	plan    *Plan
+	options Options
+	within  *deadlines
+	nodes   *deployment
+	live    *live
+	watch   *sessionWatch // nil where no grant lasts as long as a session
+	faults  *faultLog
+	record  *record
+	own     *journal
+	all     []*process // clients by index, then the resource
+
+	deaths sync.WaitGroup // watchers that may still write into the engine's history
+	over   chan struct{}  // closed when no stream is waited for any more
+
+	mu    sync.Mutex
+	toDie []string // clients whose user is to die at a point
+}
+
+// clients returns the clients.
+func (p *processes) clients() []*process {
+	return slices.DeleteFunc(slices.Clone(p.all), func(s *process) bool { return s.index < 0 })
+}
+
+// resources returns the nodes of the resource.
+func (p *processes) resources() []*process {
+	return slices.DeleteFunc(slices.Clone(p.all), func(s *process) bool { return s.index >= 0 })
+}
+
+// maxDrift is the error of a measured clock beyond which no interval could be judged.
+const maxDrift = 50 * time.Millisecond
+
+// greet opens the control stream of every node that has one and waits for its hello.
+func (p *processes) greet(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, p.within.hello)
+	defer cancel()
+	index := 0
+	for _, role := range []node.Role{node.Client, node.Resource} {
+		for _, n := range p.nodes.cluster.ByRole(role) {
+			if role == node.Resource && !speaks(p.plan.resource, n.Name()) {
+				continue
+			}
+			i := -1
+			if role == node.Client {
+				i = index
+				index++
+			}
+			p.all = append(p.all, openProcess(n, i, p))
+		}
+	}
+	for _, s := range p.all {
+		if err := s.await(ctx, s.greeted, "hello"); err != nil {
+			return err
+		}
+		if err := s.clock.compare(ctx, s.greeting()); err != nil {
+			return err
+		}
+		if d := s.clock.drift; d.err > int64(maxDrift) {
+			return fmt.Errorf("%s: its clock can be compared to %v only, which would prove nothing", s.node.Name(), time.Duration(d.err))
+		}
+		if err := s.record(p.record.historyDir(), p.plan.locks); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// start tells every node what it is: the resource first, because clients connect to it.
+func (p *processes) start(ctx context.Context, id string) error {
+	ctx, cancel := context.WithTimeout(ctx, p.within.hello)
+	defer cancel()
+	frames := startFrames{plan: p.plan, nodes: p.nodes, run: id, record: !p.options.NoRecord}
+	var errs []error
+	for _, group := range [][]*process{p.resources(), p.clients()} {
+		for _, s := range group {
+			st, err := frames.of(s)
+			if err != nil {
+				return err
+			}
+			errs = append(errs, s.conn.Send(wire.Frame{Type: wire.TypeStart, Start: st}))
+		}
+		for _, s := range group {
+			errs = append(errs, s.await(ctx, s.ready, "ready"))
+		}
+		if err := errors.Join(errs...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// letGo lets the workload go at that time of the run's clock.
+func (p *processes) letGo(start int64) error {
+	for _, s := range p.clients() {
+		if err := s.conn.Send(wire.Frame{Type: wire.TypeGo, Go: &wire.Go{Time: start - s.clock.drift.offset}}); err != nil {
+			return fmt.Errorf("%s: go: %w", s.node.Name(), err)
+		}
+	}
+	return nil
+}
+
+// watchDeaths begins to watch for clients that die.
+func (p *processes) watchDeaths() {
+	for _, s := range p.clients() {
+		p.deaths.Go(func() { p.watchDeath(s) })
+	}
+}
+
+// watchDeath writes the end of the holds of a client whose process was seen dead.
+func (p *processes) watchDeath(s *process) {
+	select {
+	case <-s.ended:
+	case <-p.over:
+		return
+	}
+	if s.finished() != nil {
+		return
+	}
+	alive := max(s.heardAt(), p.faults.killedAt(s.node.Name()))
+	for _, h := range p.live.removeHolds(s.index) {
+		e := history.Event{Kind: history.Dead, Phase: history.Info, User: h.user, Grant: h.grant, Lock: h.lock, Value: alive}
+		p.own.add(e)
+		p.live.mark(e)
+	}
+}
+
+// watchFailure ends the load when a node fails that no fault asked to.
+func (p *processes) watchFailure(ctx context.Context) error {
+	for clock.Sleep(ctx, 100*time.Millisecond) == nil {
+		for _, s := range p.all {
+			if err := s.failure(); err != nil && (s.refusal() != nil || !p.mayBeDead(s.node)) {
+				return err
+			}
+		}
+		for _, n := range p.nodes.cluster.Nodes {
+			if !n.Running() && !p.mayBeDead(n) {
+				return fmt.Errorf("%s ended although no fault asked for it", n.Name())
+			}
+		}
+	}
+	return nil
+}
+
+// leaveAlone closes the control streams of nodes that stay: a client ends itself when its input ends.
+func (p *processes) leaveAlone() {
+	for _, s := range p.all {
+		_ = s.conn.Close()
+	}
+}
+
+// expectDeath notes that a node is to die at a point.
+func (p *processes) expectDeath(n *cluster.Node) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.toDie = append(p.toDie, n.Name())
+}
+
+// mayBeDead tells whether a node was asked to end: by a fault that kills and has not been healed, or by a point at which
+// its user dies.
+func (p *processes) mayBeDead(n *cluster.Node) bool {
+	p.mu.Lock()
+	toDie := slices.Contains(p.toDie, n.Name())
+	p.mu.Unlock()
+	return toDie || p.faults.killed(n)
+}
+
+// compareClocks measures the clocks again that had to be measured.
+func (p *processes) compareClocks(ctx context.Context) {
+	for _, s := range p.all {
+		if !s.node.Running() {
+			continue
+		}
+		if err := s.clock.moved(ctx); err != nil {
+			p.record.unknown("%v", err)
+		}
+	}
+}
+
+// stop sends stop to every node of a role and waits until their streams have ended.
+func (p *processes) stop(ctx context.Context, role node.Role) error {
+	var g errgroup.Group
+	for _, s := range p.all {
+		if s.node.Role() == role && s.node.Running() {
+			g.Go(func() error { return s.stop(ctx) })
+		}
+	}
+	return g.Wait()
+}
+
+// collect closes the histories of all nodes and takes down what they said of themselves.
+func (p *processes) collect(ctx context.Context) {
+	defer close(p.over)
+	for _, s := range p.all {
+		select {
+		case <-s.ended:
+		case <-ctx.Done():
+			p.record.unknown("%s: its stream did not end", s.node.Name())
+			continue
+		}
+		if err := s.close(); err != nil {
+			p.record.unknown("%s: history: %v", s.node.Name(), err)
+		}
+		p.addStats(s)
+	}
+}
+
+// addStats notes what a node said at its end. A node that ended without a word and was not asked to may have kept back
+// events.
+func (p *processes) addStats(s *process) {
+	st := results.ClientStats{Name: s.node.Name(), Dead: true}
+	d := s.finished()
+	if d != nil {
+		st = results.ClientStats{
+			Name: s.node.Name(), Recorded: d.Recorded, Dropped: d.Dropped, Stall: d.Stall, Cycles: d.Cycles, Lag: d.Lag,
+			CPU: d.CPU, Unstarted: d.Unstarted, Errors: d.Errors,
+		}
+	}
+	if err := s.refusal(); err != nil {
+		p.record.unknown("%v", err)
+	} else if dies := p.mayBeDead(s.node); !dies {
+		if err := s.failure(); err != nil {
+			p.record.unknown("%v", err)
+		} else if d == nil {
+			p.record.unknown("%s ended without its last word", s.node.Name())
+		}
+	}
+	p.addProgram(&st, s)
+	p.record.change(func(e *results.Env) { e.Clients = append(e.Clients, st) })
+}
+
+// addProgram notes what program a node is. Lockquake's own client names the modules of all locks; only those of this run's lock count.
+func (p *processes) addProgram(st *results.ClientStats, s *process) {
+	h := s.greeting()
+	if h == nil {
+		return
+	}
+	own := strings.HasPrefix(h.Process, wire.ProcessOwn)
+	if s.index >= 0 {
+		own = h.Process == wire.ProcessClient
+	}
+	st.Process, st.Software, st.Libraries, st.Foreign = h.Process, h.Software, maps.Clone(h.Libraries), !own
+	if own && p.options.ClientModules != nil {
+		used := p.options.ClientModules(p.plan.backend.Name, p.plan.lock.Name)
+		maps.DeleteFunc(st.Libraries, func(module, _ string) bool { return !slices.Contains(used, module) })
+	}
+	if h.Process == "" {
+		p.record.unknown("%s does not say in its hello what program it is (process): nobody can tell who was judged", st.Name)
+	}
+}
+
+// readingTimeout bounds a reading. A node that does not answer in time is left out, and what depends on it is not judged.
+const readingTimeout = 2 * time.Second
+
+// takeReading asks the servers how many requests they had, and the clients how often they were woken. It is called before the workload
+// begins and before it is stopped: at the stop every waiter leaves its queue, which costs as much as many handoffs do. A run of steps
+// alone has no reading: the engine's own questions would be most of it.
+func (p *processes) takeReading(ctx context.Context) {
+	if p.plan.workload == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, readingTimeout)
+	defer cancel()
+	began := clock.Now()
+	var requests map[string]int64
+	woken := map[string]int64{}
+	var mu sync.Mutex
+	var group sync.WaitGroup
+	if c, ok := p.nodes.service.(topology.RequestCounter); ok {
+		group.Go(func() { requests = c.Requests(ctx) })
+	}
+	for _, s := range p.clients() {
+		group.Go(func() {
+			res, err := s.ask(ctx, wire.Command{Do: wire.DoNotifications})
+			if err == nil && res.Outcome == wire.OutcomeOK {
+				mu.Lock()
+				defer mu.Unlock()
+				woken[s.node.Name()] = res.Count
+			}
+		})
+	}
+	group.Wait()
+	reading := results.Reading{Time: (began + clock.Now()) / 2, Requests: requests, Notifications: woken}
+	p.record.change(func(e *results.Env) { e.Readings = append(e.Readings, reading) })
+}
+
+// finalRead asks the resource for the value of every lock and writes it into the history.
+func (p *processes) finalRead(ctx context.Context) error {
+	if p.plan.resource == nil {
+		return nil
+	}
+	for i := range p.plan.locks {
+		res, err := p.finalOf(ctx, i)
+		if err != nil {
+			return err
+		}
+		e := history.Event{Kind: history.Final, Phase: history.Info, Lock: uint16(i), Value: res.Value, Valid: res.Count}
+		p.own.add(e)
+	}
+	return nil
+}
+
+// finalOf asks for what one lock protects. A majority of the replicas must answer; the latest value of theirs counts.
+func (p *processes) finalOf(ctx context.Context, lock int) (best wire.Result, err error) {
+	all, answers := 0, 0
+	var errs []error
+	for _, s := range p.resources() {
+		all++
+		res, err := s.ask(ctx, wire.Command{Do: wire.DoFinal, Lock: lock})
+		if err == nil && res.Outcome != wire.OutcomeOK {
+			err = fmt.Errorf("%s of %s: %s", res.Outcome, p.plan.locks[lock], res.Error)
+		}
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		if answers++; answers == 1 || res.Epoch > best.Epoch || res.Epoch == best.Epoch && res.Number > best.Number {
+			best = res
+		}
+	}
+	if answers <= all/2 {
+		return best, errors.Join(errs...)
+	}
+	return best, nil
+}

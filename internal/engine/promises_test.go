@@ -1,0 +1,139 @@
+package engine
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/lockquake/lockquake/history"
+)
+
+// promising is a schedule with what it promises. Its times are so far apart that no stall of the machine turns them round.
+func promising(promise string, entries ...string) string {
+	return strings.Replace(scheduled(), "for: 400ms", "for: 1500ms", 1) + "chaos:\n  " + promise + "\n  schedule:\n    - " + strings.Join(entries, "\n    - ") + "\n"
+}
+
+// TestWhatTheSchedulePromisesIsKept: an injection that would break the promise is not made, and says why.
+func TestWhatTheSchedulePromisesIsKept(t *testing.T) {
+	t.Parallel()
+	const one, two = "server-1", "server-2"
+	at := func(on, when string) string { return "{use: trouble, on: " + on + ", " + when + "}" }
+	for _, c := range []struct {
+		name, promise string
+		entries       []string
+		want          []string // by injection: what its evidence holds; "": it is made
+		fails         bool     // the heals fail
+	}{
+		{
+			"never: the one before stands to the end", "overlap: never",
+			[]string{at(one, "at: 10ms"), at(two, "at: 50ms, for: 10ms")},
+			[]string{"", "the run ended while the one before it stood"},
+			false,
+		},
+		{
+			"never: too little of the run is left", "overlap: never",
+			[]string{at(one, "at: 10ms, for: 200ms"), at(two, "at: 50ms, for: 1400ms")},
+			[]string{"", "when the one before it was healed, only"},
+			false,
+		},
+		{
+			"never: the one before is healed in time", "overlap: never",
+			[]string{at(one, "at: 10ms, for: 50ms"), at(two, "at: 20ms, for: 50ms")},
+			[]string{"", ""},
+			false,
+		},
+		{
+			"other nodes: the same node", "overlap: other-nodes",
+			[]string{at(one, "at: 10ms"), at(one, "at: 50ms, for: 10ms")},
+			[]string{"", "another one stands on server-1, and only those on other nodes may overlap"},
+			false,
+		},
+		{
+			"other nodes: another node", "overlap: other-nodes",
+			[]string{at(one, "at: 10ms"), at(two, "at: 50ms, for: 10ms")},
+			[]string{"", ""},
+			false,
+		},
+		{
+			"other nodes: the same node, after the heal", "overlap: other-nodes",
+			[]string{at(one, "at: 10ms, for: 20ms"), at(one, "at: 1s, for: 10ms")},
+			[]string{"", ""},
+			false,
+		},
+		{
+			"other nodes: the same node, after a heal that failed", "overlap: other-nodes",
+			[]string{at(one, "at: 10ms, for: 20ms"), at(one, "at: 1s, for: 10ms")},
+			[]string{"", "another one stands on server-1"},
+			true,
+		},
+		{
+			"majority: a second server", "spare: majority",
+			[]string{at(one, "at: 10ms"), at(two, "at: 50ms, for: 10ms")},
+			[]string{"", "with server-1, server-2 hit, 1 of 3 servers would be left alone, which is no majority"},
+			false,
+		},
+		{
+			"majority: the same server again, and a client", "spare: majority",
+			[]string{at(one, "at: 10ms"), at(one, "at: 50ms, for: 10ms"), at("client-1", "at: 60ms, for: 10ms")},
+			[]string{"", "", ""},
+			false,
+		},
+		{
+			"majority: a holder beside a server", "spare: majority",
+			[]string{at(one, "at: 10ms"), at("holder", "at: 50ms, for: 10ms")},
+			[]string{"", ""},
+			false,
+		},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			f := &trouble{}
+			if c.fails {
+				f.heal = answers(history.NotInstalled, errTest)
+			}
+			s := &stage{t: t, servers: 3, faults: map[string]*trouble{"trouble": f}, parts: map[string]part{"client-1": (&holding{}).part()}}
+			got := s.play(t.Context(), promising(c.promise, c.entries...))
+			if len(got.faults) != len(c.want) {
+				t.Fatalf("%d injections, want %d", len(got.faults), len(c.want))
+			}
+			made := 0
+			for i, f := range got.faults {
+				status := history.Installed
+				if c.want[i] != "" {
+					status = history.NotMade
+				} else {
+					made++
+				}
+				if f.Receipt.Status != status || !strings.Contains(f.Receipt.Evidence, c.want[i]) {
+					t.Errorf("injection %d is %s: %q; want %s: %q", i+1, f.Receipt.Status, f.Receipt.Evidence, status, c.want[i])
+				}
+			}
+			if f.healed() != made {
+				t.Errorf("%d were made and %d healed", made, f.healed())
+			}
+		})
+	}
+}
+
+// TestATargetOnWhichNoPromiseCanBeKept is refused before the start.
+func TestATargetOnWhichNoPromiseCanBeKept(t *testing.T) {
+	t.Parallel()
+	s := &stage{t: t, servers: 3, faults: map[string]*trouble{"trouble": {}}}
+	_, err := Check(s.options(promising("spare: majority", "{use: trouble, on: all, at: 10ms, for: 10ms}")))
+	if err == nil || !strings.Contains(err.Error(), "trouble on all can never be made with spare: majority") {
+		t.Errorf("%v", err)
+	}
+}
+
+// TestAHolderThatMayNotBeHitGoesOn: it was stopped in order to aim.
+func TestAHolderThatMayNotBeHitGoesOn(t *testing.T) {
+	t.Parallel()
+	h := &holding{}
+	s := &stage{t: t, faults: map[string]*trouble{"trouble": {}}, parts: map[string]part{"client-1": h.part()}}
+	got := s.play(t.Context(), promising("overlap: other-nodes", "{use: trouble, on: client-1, at: 10ms}", "{use: trouble, on: holder, at: 50ms, for: 10ms}"))
+	if r := got.faults[1].Receipt; r.Status != history.NotMade || got.faults[1].Bit != 0 {
+		t.Errorf("%+v, bit at %d", r, got.faults[1].Bit)
+	}
+	if h.stops != 1 || h.resumed != 1 {
+		t.Errorf("%d stops, %d times continued", h.stops, h.resumed)
+	}
+}

@@ -1,0 +1,167 @@
+package engine
+
+import (
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/lockquake/lockquake/backends/listed"
+	"github.com/lockquake/lockquake/internal/clock"
+	"github.com/lockquake/lockquake/internal/node"
+	"github.com/lockquake/lockquake/results"
+	"github.com/lockquake/lockquake/scenarios"
+)
+
+// record is what is known of the run as a whole, for env.json. Every part of the run adds to it.
+type record struct {
+	dir string // of the run
+	log *slog.Logger
+
+	mu  sync.Mutex
+	env results.Env
+}
+
+// create makes the run directory with the scenario in it.
+func (r *record) create(s scenarios.Scenario) error {
+	for _, d := range []string{results.DirHistory, results.DirLogs} {
+		if err := os.MkdirAll(filepath.Join(r.dir, d), 0o755); err != nil {
+			return MissingError{Text: fmt.Sprintf("run directory: %v", err)}
+		}
+	}
+	for name, text := range map[string][]byte{results.FileScenario: s.Text, results.FileFaults: nil} {
+		if err := os.WriteFile(filepath.Join(r.dir, name), text, 0o644); err != nil {
+			return MissingError{Text: fmt.Sprintf("run directory: %v", err)}
+		}
+	}
+	link := filepath.Join(filepath.Dir(r.dir), "latest")
+	_ = os.Remove(link) // a convenience: a file system without links must not stop the run
+	if err := os.Symlink(r.name(), link); err != nil {
+		r.log.Debug("no latest link", "error", err)
+	}
+	return nil
+}
+
+// name is that of the run's directory.
+func (r *record) name() string { return filepath.Base(r.dir) }
+
+func (r *record) logDir() string { return filepath.Join(r.dir, results.DirLogs) }
+
+func (r *record) historyDir() string { return filepath.Join(r.dir, results.DirHistory) }
+
+// change alters what is known.
+func (r *record) change(how func(*results.Env)) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	how(&r.env)
+}
+
+// start returns when the load began, or 0.
+func (r *record) start() int64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.env.Start
+}
+
+// timing runs a phase or a part of one, and notes how long it took.
+func (r *record) timing(what string, f func() error) error {
+	start := clock.Now()
+	err := f()
+	took := clock.Now() - start
+	r.change(func(e *results.Env) { e.Timings[what] += took / int64(time.Millisecond) })
+	return err
+}
+
+// unknown notes a reason why this run cannot pass.
+func (r *record) unknown(format string, args ...any) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	text := fmt.Sprintf(format, args...)
+	r.env.Unknown = append(r.env.Unknown, text)
+	r.log.Warn("this run cannot pass", "reason", text)
+}
+
+// write writes env.json as it is known now.
+func (r *record) write() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	b, err := json.MarshalIndent(r.env, "", "  ")
+	if err != nil {
+		return fmt.Errorf("env.json: %w", err)
+	}
+	return os.WriteFile(filepath.Join(r.dir, results.FileEnv), append(b, '\n'), 0o644)
+}
+
+// describe tells what is known of a run before it starts.
+func describe(o Options, p *Plan, id, dir string) results.Env {
+	sc := p.scenario
+	e := results.Env{
+		Schema: results.EnvSchema, Run: id, Scenario: sc.Name, Seed: sc.Run.Seed, Version: o.Version,
+		Started: o.Started.UTC().Format(time.RFC3339Nano), Replay: fmt.Sprintf("%s --seed %d", o.Replay, sc.Run.Seed),
+		Provider: o.Provider.Name(), ProviderReason: o.ProviderReason,
+		Libraries: o.Libraries, Program: o.Program, Host: host(), Timings: map[string]int64{},
+		Backend: p.backend.Name, Lock: p.lock.Name, TTL: int64(sc.Backend.TTL),
+		Token: string(p.lock.Offers.Token), Expires: p.lock.Offers.Expires,
+		Workload: sc.Workload.Use, Increments: p.kind.Increments || p.workload == nil && increments(sc.Steps), Directed: len(sc.Steps) > 0 && p.workload == nil,
+		Users: sc.Workload.Users*sc.Workload.Clients + len(p.stepUsers),
+	}
+	for _, n := range p.lock.Notes {
+		e.Notes = append(e.Notes, results.Note(n))
+	}
+	e.WallClock = listed.WallClock(p.lock, p.topology)
+	e.Writes, e.Terms = string(p.kind.Writes), p.terms()
+	if len(p.schedule) > 0 && o.Drawn != nil {
+		e.Drawn = o.Drawn(filepath.Join(dir, results.FileDrawn))
+	}
+	if p.workload == nil {
+		e.Users = len(p.stepUsers)
+	}
+	for k, name := range p.stepUsers {
+		if e.People == nil {
+			e.People = map[string]string{}
+		}
+		e.People[name] = p.stepUserNode(k)
+	}
+	if params, err := json.Marshal(p.topology.Params()); err == nil { // else no client starts
+		e.Recovery = int64(p.lock.Bound(sc.Backend.TTL, params))
+	}
+	if p.resource != nil {
+		e.Resource, e.Guard = p.resource.Name, sc.Workload.Resource.Guard
+		if p.resource.Replicated {
+			e.Replicas = p.namesOf(node.Resource)
+		}
+		e.ResourceNodes = p.namesOf(node.Resource)
+	}
+	e.Host["load_before"] = loadAverage()
+	return e
+}
+
+func host() map[string]string {
+	h := map[string]string{"os": runtime.GOOS, "arch": runtime.GOARCH, "cores": fmt.Sprint(runtime.NumCPU()), "go": runtime.Version()}
+	var u unix.Utsname
+	if unix.Uname(&u) == nil {
+		h["kernel"] = unix.ByteSliceToString(u.Release[:])
+	}
+	if b, err := os.ReadFile("/proc/meminfo"); err == nil {
+		first, _, _ := strings.Cut(string(b), "\n")
+		h["memory"] = strings.Join(strings.Fields(strings.TrimPrefix(first, "MemTotal:")), " ")
+	}
+	return h
+}
+
+// loadAverage returns the three load averages of the machine, or "" where it does not tell.
+func loadAverage() string {
+	b, err := os.ReadFile("/proc/loadavg")
+	if err != nil {
+		return ""
+	}
+	f := strings.Fields(string(b))
+	return strings.Join(f[:min(3, len(f))], " ")
+}

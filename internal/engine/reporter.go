@@ -1,0 +1,54 @@
+package engine
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/lockquake/lockquake/internal/clock"
+)
+
+// reporter tells whoever asked for the run how far it is.
+type reporter struct {
+	show   func(Progress) // nil: nobody asked
+	total  time.Duration  // of the load
+	record *record
+	live   *live
+	faults *faultLog
+
+	mu    sync.Mutex
+	phase string // the one under way
+}
+
+// enter notes the phase that begins.
+func (r *reporter) enter(phase string) {
+	r.mu.Lock()
+	r.phase = phase
+	r.mu.Unlock()
+	r.tell("")
+}
+
+// tell tells what happened just now.
+func (r *reporter) tell(text string) {
+	if r.show == nil {
+		return
+	}
+	p := Progress{Total: r.total, Grants: r.live.granted(), Faults: r.faults.count(), Text: text}
+	r.mu.Lock()
+	p.Phase = r.phase
+	r.mu.Unlock()
+	if start := r.record.start(); start != 0 {
+		p.Elapsed = time.Duration(clock.Now() - start)
+	}
+	r.show(p)
+}
+
+// progressEvery is how often the load reports how far it is.
+const progressEvery = 250 * time.Millisecond
+
+// tick reports progress until ctx ends.
+func (r *reporter) tick(ctx context.Context) {
+	for clock.Sleep(ctx, progressEvery) == nil {
+		r.tell("")
+	}
+}

@@ -1,0 +1,165 @@
+package engine
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/lockquake/lockquake/backends/topology"
+	"github.com/lockquake/lockquake/history"
+)
+
+// rig feeds a session watch with times of a test's own.
+type rig struct {
+	*sessionWatch
+	user history.User
+}
+
+func (r rig) granted(op uint32, at int64) {
+	r.observe([]history.Event{{Time: at, Op: op, User: r.user, Kind: history.Acquire, Phase: history.Ok, Valid: history.ValidEndless}})
+}
+
+func (r rig) released(op uint32, at int64) {
+	r.observe([]history.Event{{Time: at, User: r.user, Grant: op, Kind: history.Release, Phase: history.Invoke}})
+}
+
+// asked takes an answer that lists the sessions named; one with a ? in front does not certainly stand.
+func (r rig) asked(at int64, ids ...string) {
+	var list []topology.Session
+	for _, id := range ids {
+		stands := id[0] != '?'
+		if !stands {
+			id = id[1:]
+		}
+		list = append(list, topology.Session{User: r.user, ID: id, Stands: stands})
+	}
+	r.take(list, at, at+1)
+}
+
+func TestSessionWatch(t *testing.T) {
+	for name, c := range map[string]struct {
+		play func(r rig)
+		want map[uint32]int64 // grant -> when its entitlement ended
+	}{
+		"a session that stands to the end": {func(r rig) {
+			r.granted(1, 5)
+			r.asked(10, "a")
+			r.released(1, 15)
+			r.asked(20, "a")
+		}, nil},
+		"a session that ended while its holder was inside": {func(r rig) {
+			r.granted(1, 5)
+			r.asked(10, "a")
+			r.asked(20)
+			r.released(1, 30)
+		}, map[uint32]int64{1: 10}},
+		"a short hold between the last sight of its session and the news": {func(r rig) {
+			r.asked(10, "a")
+			r.granted(1, 12)
+			r.released(1, 14)
+			r.asked(20)
+		}, map[uint32]int64{1: 12}},
+		"news that come before the grant does": {func(r rig) {
+			r.asked(10, "a")
+			r.asked(20)
+			r.granted(1, 12)
+			r.released(1, 14)
+		}, map[uint32]int64{1: 12}},
+		"a hold that was over before": {func(r rig) {
+			r.granted(1, 5)
+			r.released(1, 8)
+			r.asked(10, "a")
+			r.asked(20)
+		}, nil},
+		"a gap in the answers is covered by the next": {func(r rig) {
+			r.granted(1, 5)
+			r.asked(10, "a")
+			r.released(1, 80)
+			r.asked(100, "a")
+		}, nil},
+		"a session that may be ending proves nothing": {func(r rig) {
+			r.granted(1, 5)
+			r.asked(10, "a")
+			r.asked(20, "?a")
+			r.released(1, 30)
+			r.asked(40)
+		}, map[uint32]int64{1: 10}},
+		"no answers after the server was gone": {func(r rig) {
+			r.asked(10, "a")
+			r.granted(1, 12)
+		}, map[uint32]int64{1: 12}},
+		"no answers at all": {func(r rig) {
+			r.granted(1, 5)
+			r.released(1, 6)
+		}, map[uint32]int64{1: 5}},
+		"a second session takes over": {func(r rig) {
+			r.granted(1, 5)
+			r.asked(10, "a")
+			r.asked(20, "b")
+			r.granted(2, 30)
+			r.released(1, 31)
+			r.released(2, 35)
+			r.asked(40, "b")
+		}, map[uint32]int64{1: 10}},
+		"a grant that may belong to the session that ended": {func(r rig) {
+			r.asked(10, "a")
+			r.granted(2, 15)
+			r.asked(20, "b")
+			r.asked(40, "b")
+		}, map[uint32]int64{2: 15}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := rig{newSessionWatch(nil, nil), history.MakeUser(1, 2)}
+			c.play(r)
+			ends := r.ends()
+			if len(ends) != len(c.want) {
+				t.Fatalf("ends %+v, want %v", ends, c.want)
+			}
+			for _, e := range ends {
+				if at := c.want[e.Grant]; e.Time != at || e.Valid != at || e.User != r.user || e.Kind != history.Ended {
+					t.Errorf("end %+v, want at %d", e, at)
+				}
+			}
+		})
+	}
+}
+
+func TestSessionWatchForgetsWhatIsCertain(t *testing.T) {
+	r := rig{newSessionWatch(nil, nil), history.MakeUser(0, 0)}
+	for i := range uint32(100) {
+		at := int64(i) * 10
+		r.granted(i+1, at)
+		r.released(i+1, at+1)
+		r.asked(at+2, "a")
+	}
+	if n := len(r.users[r.user].holds); n != 0 {
+		t.Fatalf("%d holds are kept, though their session stood after each", n)
+	}
+}
+
+func TestJournalTakesWhatIsLearnedLate(t *testing.T) {
+	dir := t.TempDir()
+	j := &journal{}
+	if err := j.open(dir+"/engine.lqh", []string{"l"}); err != nil {
+		t.Fatal(err)
+	}
+	j.add(history.Event{Kind: history.Stall, Phase: history.Info, Value: 1})
+	j.addLate([]history.Event{{Time: 1, Kind: history.Ended, Phase: history.Info, Valid: 1}})
+	if err := j.close(); err != nil {
+		t.Fatal(err)
+	}
+	m, err := history.OpenAll(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	var kinds []history.Kind
+	for e := (history.Event{}); ; {
+		if _, err := m.Next(&e); err != nil {
+			break
+		}
+		kinds = append(kinds, e.Kind)
+	}
+	if want := []history.Kind{history.Ended, history.Stall}; !slices.Equal(kinds, want) {
+		t.Fatalf("the file holds %v, want %v", kinds, want)
+	}
+}

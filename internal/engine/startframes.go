@@ -1,0 +1,99 @@
+package engine
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/lockquake/lockquake/backends"
+	"github.com/lockquake/lockquake/backends/listed"
+	"github.com/lockquake/lockquake/internal/cluster"
+	"github.com/lockquake/lockquake/internal/node"
+	"github.com/lockquake/lockquake/internal/seed"
+	"github.com/lockquake/lockquake/internal/wire"
+	"github.com/lockquake/lockquake/workloads/resource"
+)
+
+// startFrames makes the frame that tells a process what to be in a run.
+type startFrames struct {
+	plan   *Plan
+	nodes  *deployment
+	run    string // its id
+	record bool   // the grants are recorded, not counted only
+}
+
+func (f startFrames) of(s *process) (*wire.Start, error) {
+	sc := f.plan.scenario
+	st := &wire.Start{
+		Name: s.node.Name(), Index: s.index, Format: wire.FormatRecords, Seed: seed.Split(sc.Run.Seed, s.node.Name()),
+		Locks: f.plan.locks, Timeout: int64(sc.Workload.Timeout), TTL: int64(sc.Backend.TTL), Record: f.record,
+	}
+	if res := f.plan.resource; res != nil {
+		st.Resource = &wire.Resource{Use: res.Name, Guard: sc.Workload.Resource.Guard, Address: f.resourceAddress(), Password: f.resourcePassword()}
+	}
+	if s.index < 0 {
+		st.Guard, st.Terms = sc.Workload.Resource.Guard, f.plan.terms()
+		if f.plan.guard.Sequencer || f.plan.resource.Within != "" { // it is a client of the service too, one behind all others
+			return st, f.access(st, f.plan.stepUserIndex(len(f.plan.stepUsers)))
+		}
+		return st, nil
+	}
+	st.Renew, st.Check = sc.Workload.Renew || f.plan.renews, sc.Workload.Check
+	if err := f.access(st, s.index); err != nil {
+		return nil, err
+	}
+	if f.plan.workload != nil && s.index < sc.Workload.Clients {
+		params, err := json.Marshal(f.plan.workload)
+		if err != nil {
+			return nil, fmt.Errorf("parameters of workload %s: %w", sc.Workload.Use, err)
+		}
+		st.Workload = &wire.Workload{Use: sc.Workload.Use, Users: sc.Workload.Users, Total: sc.Workload.Users * sc.Workload.Clients, Params: params}
+	}
+	return st, nil
+}
+
+// speaks tells whether a node of the resource has a control stream.
+func speaks(of *resource.Kind, name string) bool {
+	return slices.ContainsFunc(of.Specs(), func(s node.Spec) bool { return s.Name == name && s.Stdio })
+}
+
+// resourceAddress is where users reach the resource: the first port of each of its nodes, with commas between. A resource within
+// the lock service is reached at the servers.
+func (f startFrames) resourceAddress() string {
+	var list []string
+	specs := f.plan.resource.Specs()
+	if f.plan.resource.Within != "" {
+		specs = f.plan.topology.Specs()
+	}
+	for _, spec := range specs {
+		if len(spec.Ports) > 0 {
+			list = append(list, f.nodes.cluster.Node(spec.Name).Address(spec.Ports[0].Name))
+		}
+	}
+	return strings.Join(list, ",")
+}
+
+// resourcePassword is what the resource asks of its users; "" where it asks nothing.
+func (f startFrames) resourcePassword() string {
+	for _, n := range f.nodes.cluster.ByRole(node.Resource) {
+		if p := n.Password(); p != "" {
+			return p
+		}
+	}
+	return ""
+}
+
+// access tells a node how to reach the service, as the client of that number.
+func (f startFrames) access(st *wire.Start, client int) error {
+	access, err := listed.Reach(backends.Access{
+		Backend: f.plan.backend.Name, Lock: f.plan.lock.Name, TTL: f.plan.scenario.Backend.TTL, Run: f.run, Client: client,
+	}, f.plan.topology, cluster.Handles(f.nodes.cluster.ByRole(node.Server)))
+	if err != nil {
+		return err
+	}
+	if st.Access, err = json.Marshal(access); err != nil {
+		return fmt.Errorf("access to %s: %w", f.plan.backend.Name, err)
+	}
+	return nil
+}

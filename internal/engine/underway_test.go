@@ -1,0 +1,235 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/lockquake/lockquake/chaos"
+	"github.com/lockquake/lockquake/history"
+	"github.com/lockquake/lockquake/internal/clock"
+	"github.com/lockquake/lockquake/results"
+)
+
+// installed is the receipt of a fault that bit.
+func installed() (history.Receipt, error) {
+	return history.Receipt{Status: history.Installed, Evidence: "seen", Time: clock.Now()}, nil
+}
+
+// TestWhatAFaultLearnsOfItsRun: which servers there are, how many others stand, and whether its target was stopped.
+func TestWhatAFaultLearnsOfItsRun(t *testing.T) {
+	t.Parallel()
+	var others, still atomic.Int64
+	h := &holding{}
+	first := &trouble{inject: func(s chaos.Scope) (history.Receipt, error) {
+		if !slices.Equal(s.Servers, []string{"server-1", "server-2"}) || s.Run.Stopped() || s.Run.Others() != 0 {
+			t.Errorf("servers %v, stopped %t, %d others", s.Servers, s.Run.Stopped(), s.Run.Others())
+		}
+		return installed()
+	}}
+	second := &trouble{inject: func(s chaos.Scope) (history.Receipt, error) {
+		others.Store(int64(s.Run.Others()))
+		if s.Run.Stopped() {
+			still.Add(1)
+		}
+		if err := s.Run.Continue(); err != nil {
+			t.Error(err)
+		}
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		if h.resumed != 1 {
+			t.Errorf("its target was continued %d times", h.resumed)
+		}
+		return installed()
+	}}
+	s := &stage{t: t, servers: 2, faults: map[string]*trouble{"first": first, "second": second}, parts: map[string]part{"client-1": h.part()}}
+	text := scheduled("{use: first, on: server-1, at: 10ms}", "{use: second, on: holder, at: 60ms}")
+	s.play(t.Context(), strings.Replace(text, "for: 400ms", "for: 1500ms", 1))
+	if others.Load() != 1 || still.Load() != 1 || h.resumed != 1 {
+		t.Errorf("%d others, stopped %d times, continued %d times", others.Load(), still.Load(), h.resumed)
+	}
+}
+
+// TestAFaultAsksForClocks that the service does not tell: of a client over its control stream, of a node that is not there not at all.
+func TestAFaultAsksForClocks(t *testing.T) {
+	t.Parallel()
+	f := &trouble{inject: func(s chaos.Scope) (history.Receipt, error) {
+		ctx := context.Background()
+		before := clock.Now() // an actor's wall clock shows the same as its monotonic one
+		text, err := s.Service.Ask(ctx, "client-1", chaos.FactClock)
+		if wall, perr := time.Parse(time.RFC3339Nano, text); err != nil || perr != nil || wall.UnixNano() < before || wall.UnixNano() > clock.Now() {
+			t.Errorf("the clock of client-1 is %q (%v, %v)", text, err, perr)
+		}
+		if mono, err := s.Service.Ask(ctx, "client-1", chaos.FactMonotonic); err != nil || mono == "" {
+			t.Errorf("the monotonic clock of client-1 is %q (%v)", mono, err)
+		}
+		if _, err := s.Service.Ask(ctx, "nobody", chaos.FactMonotonic); err == nil || !strings.Contains(err.Error(), `there is no node "nobody"`) {
+			t.Errorf("nobody's clock: %v", err)
+		}
+		if got, err := s.Service.Ask(ctx, "server-1", chaos.FactServes); err != nil || got != "true" {
+			t.Errorf("serves: %q, %v", got, err)
+		}
+		facts := s.Service.Facts()
+		if facts[chaos.FactClock] == "" || facts[chaos.FactMonotonic] == "" || facts[chaos.FactServes] != "as the test says" {
+			t.Errorf("facts %q", facts)
+		}
+		return installed()
+	}}
+	s := &stage{t: t, faults: map[string]*trouble{"trouble": f}}
+	s.is(s.play(t.Context(), scheduled(entry)), results.Pass)
+}
+
+// TestPacketsAreAwaited of a fault that counts them.
+func TestPacketsAreAwaited(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name, reason string
+		want         results.Verdict
+		packets      func(asked int) (uint64, error) // nil: the fault hands over nothing
+	}{
+		{"the third look shows one", "", results.Pass, func(asked int) (uint64, error) { return uint64(max(asked-2, 0)), nil }},
+		{"a look that fails is taken again", "", results.Pass, func(asked int) (uint64, error) {
+			if asked == 1 {
+				return 0, errTest
+			}
+			return 1, nil
+		}},
+		{"none comes", "line 10: await bitten: not within 50ms; it has met no packet", results.Unknown, func(int) (uint64, error) { return 0, nil }},
+		{"they cannot be counted", "its packets cannot be counted: a machine that says no", results.Unknown, func(int) (uint64, error) { return 0, errTest }},
+		{"it hands over nothing", "line 10: await bitten: trouble on client-1 counts no packets", results.Unknown, nil},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			f := &trouble{kind: chaos.Kind{Counts: true}, inject: func(s chaos.Scope) (history.Receipt, error) {
+				if asked := 0; c.packets != nil {
+					s.Run.Counts(chaos.Counted{Packets: func(context.Context) (uint64, error) { asked++; return c.packets(asked) }})
+				}
+				return installed()
+			}}
+			within := "50ms"
+			if c.want == results.Pass {
+				within = "5s"
+			}
+			s := &stage{t: t, faults: map[string]*trouble{"trouble": f}}
+			got := s.play(t.Context(), directed("{do: acquire, user: A}", "{inject: trouble, on: A, as: it}", "{await: bitten, of: it, within: "+within+"}"))
+			s.is(got, c.want, c.reason)
+		})
+	}
+}
+
+// TestWhoLeadsAfterAFaultAtTheLeader is asked until the old leader has noticed, and told in the receipt of the heal.
+func TestWhoLeadsAfterAFaultAtTheLeader(t *testing.T) {
+	t.Parallel()
+	var leader atomic.Value
+	leader.Store("server-1")
+	f := &trouble{inject: func(chaos.Scope) (history.Receipt, error) { leader.Store("server-2"); return installed() }}
+	s := &stage{t: t, servers: 2, faults: map[string]*trouble{"trouble": f}, ask: func(node, fact string) (string, error) {
+		switch {
+		case fact != chaos.FactRole:
+			return "true", nil
+		case leader.Load() == node:
+			return "leader", nil
+		}
+		return "follower", nil
+	}}
+	got := s.play(t.Context(), scheduled("{use: trouble, on: leader, at: 10ms, for: 50ms}"))
+	s.is(got, results.Pass)
+	x := got.faults[0]
+	if x.Target != "server-1" || x.Lead == nil || x.Lead.Old != "server-1" || x.Lead.New != "server-2" || x.Lead.Noticed == 0 {
+		t.Errorf("target %s, lead %+v", x.Target, x.Lead)
+	}
+	if want := "seen undone; the lead: server-2 led after "; !strings.HasPrefix(x.Healed.Evidence, want) {
+		t.Errorf("the heal tells %q, want %q", x.Healed.Evidence, want)
+	}
+}
+
+// TestWhatIsObservedIsWrittenDown: once each, or all the time until the steps are over.
+func TestWhatIsObservedIsWrittenDown(t *testing.T) {
+	t.Parallel()
+	s := &stage{t: t, servers: 2}
+	got := s.play(t.Context(), directed(
+		"{do: acquire, user: A}", "{observe: serves, on: 'server-1, server-2'}", "{observe: role, on: server-1, every: 5ms}", "{await: elapsed, for: 300ms}",
+	))
+	s.is(got, results.Pass)
+	seen, err := results.ReadObserved(got.dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	counts := map[string]int{}
+	for _, o := range seen {
+		if o.By == history.ByObserve {
+			counts[o.Fact+" "+o.Node] += o.Count
+		}
+	}
+	if counts["serves server-1"] != 1 || counts["serves server-2"] != 1 || counts["role server-1"] < 3 {
+		t.Errorf("observed %v", counts)
+	}
+
+	s = &stage{t: t, ask: func(_, fact string) (string, error) {
+		if fact == chaos.FactRole {
+			return "", errTest
+		}
+		return "true", nil
+	}}
+	got = s.play(t.Context(), directed("{do: acquire, user: A}", "{observe: role, on: server-1, within: 30ms}"))
+	s.is(got, results.Unknown, "line 9: observe role on server-1: server-1: not within 30ms; the last answer was an error: a machine that says no")
+}
+
+// TestFaultsAreTriedOut side by side and one after another, each healed as soon as it is injected.
+func TestFaultsAreTriedOut(t *testing.T) {
+	t.Parallel()
+	good, bad := &trouble{}, &trouble{inject: injects(history.NotInstalled, errTest)}
+	s := &stage{t: t, servers: 2, faults: map[string]*trouble{"good": good, "bad": bad}}
+	text := scheduled("{use: good, on: server-1, at: 1ms}", "{use: bad, on: server-2, at: 1ms}", "{use: good, on: client-1, at: 1ms}")
+	got := map[int]history.Fault{}
+	err := TryOut(t.Context(), s.options(text), [][][]int{{{0}, {1}}, {{2}}}, func(x Tried) {
+		if x.Entry == 2 && len(got) != 2 {
+			t.Errorf("the second stage began after %d of 2 entries", len(got))
+		}
+		got[x.Entry] = x.Fault
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range []history.ReceiptStatus{history.Installed, history.NotInstalled, history.Installed} {
+		if x := got[i]; x.Receipt.Status != want || x.Healed == nil {
+			t.Errorf("entry %d: %+v", i, x)
+		}
+	}
+	if good.healed() != 2 || bad.healed() != 1 {
+		t.Errorf("%d and %d heals", good.healed(), bad.healed())
+	}
+
+	s = &stage{t: t, ready: func() error { return errTest }, faults: map[string]*trouble{"good": good}}
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	err = TryOut(ctx, s.options(scheduled("{use: good, on: client-1, at: 1ms}")), [][][]int{{{0}}}, func(Tried) { t.Error("it was tried") })
+	if missing := (MissingError{}); !errors.As(err, &missing) || !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("%v", err)
+	}
+}
+
+// TestServersAreNotKeptWhereNobodyCan: each run starts its own, and the second says why.
+func TestServersAreNotKeptWhereNobodyCan(t *testing.T) {
+	t.Parallel()
+	s := &stage{t: t}
+	kept := &KeptServers{}
+	for i, want := range []string{"", "nobody knows how to reset staged"} {
+		o := s.options(scheduled())
+		o.Kept, o.Started = kept, time.Now().Add(time.Duration(i)*time.Second)
+		dir, err := Run(t.Context(), o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := s.judge(played{dir: dir}); got.env.Kept || got.env.Fresh != want {
+			t.Errorf("run %d: kept %t, fresh because of %q; want %q", i+1, got.env.Kept, got.env.Fresh, want)
+		}
+	}
+	if len(kept.Nodes()) != 0 || kept.Close(t.Context()) != nil {
+		t.Error("servers were kept")
+	}
+}

@@ -1,0 +1,55 @@
+package node
+
+import (
+	"maps"
+	"net"
+	"strings"
+)
+
+// Place is what a node knows of the run's network when its command line is made. The zero value knows nobody.
+type Place struct {
+	Self string // name of the node itself
+	Dir  string // an empty, writable directory for its data
+	// Secret is the file with the node's Spec.Secret; "" where it is asked for no password.
+	Secret string
+
+	addrs map[string]string // "node/port" -> "host:port"
+	hosts map[string]string // node -> host
+}
+
+// NewPlace is what all nodes of a run know, before any has been placed.
+func NewPlace() Place { return Place{addrs: map[string]string{}, hosts: map[string]string{}} }
+
+// Put places a node at a host.
+func (p Place) Put(node, host string) { p.hosts[node] = host }
+
+// Open places a named port of a node.
+func (p Place) Open(node, port, number string) {
+	p.addrs[node+"/"+port] = net.JoinHostPort(p.hosts[node], number)
+}
+
+// Remove forgets where a node was placed.
+func (p Place) Remove(node string) {
+	delete(p.hosts, node)
+	maps.DeleteFunc(p.addrs, func(name, _ string) bool { return strings.HasPrefix(name, node+"/") })
+}
+
+// Address returns "host:port" of a node's named port, as seen inside the run's network.
+func (p Place) Address(node, port string) string { return p.addrs[node+"/"+port] }
+
+// Host returns the host part alone.
+func (p Place) Host(node string) string { return p.hosts[node] }
+
+// Of returns the place of one node.
+func (p Place) Of(name, dir string) Place {
+	p.Self, p.Dir = name, dir
+	return p
+}
+
+// Guarded adds the file of the node's secret, where the node has one.
+func (p Place) Guarded(s Spec, file string) Place {
+	if s.Secret != nil {
+		p.Secret = file
+	}
+	return p
+}

@@ -1,0 +1,71 @@
+package node
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// State is the state of a node's process as seen from outside it.
+type State struct {
+	PID     int            `json:"pid"`               // in the observer's pid namespace; 0 when there is no process
+	Threads map[string]int `json:"threads,omitempty"` // number of threads by state letter of /proc/PID/task/*/stat: R, S, D, T, ...
+	Time    int64          `json:"time"`              // ns of CLOCK_MONOTONIC after the last thread was read
+	// Frozen is what the freezer says, where the process is frozen: its threads then do not show whether they were stopped.
+	Frozen string `json:"frozen,omitempty"`
+	// Waits says that a SIGSTOP waits until the process is thawed.
+	Waits bool `json:"waits,omitempty"`
+}
+
+// Gone tells whether there was no process (or only an unreaped one).
+func (s State) Gone() bool { return s.PID == 0 || len(s.Threads) == 1 && s.Threads["Z"] > 0 }
+
+// Stopped tells whether every thread was stopped by a signal, or is frozen and will be when it is thawed.
+func (s State) Stopped() bool {
+	return s.PID != 0 && (len(s.Threads) == 1 && s.Threads["T"] > 0 || s.Frozen != "" && s.Waits)
+}
+
+// String describes the state for a receipt.
+func (s State) String() string {
+	if s.PID == 0 {
+		return "no process"
+	}
+	text := fmt.Sprintf("pid %d, %s", s.PID, s.threads())
+	if s.Frozen != "" {
+		text += ", " + s.Frozen
+	}
+	if s.Waits {
+		text += ", where a SIGSTOP waits"
+	}
+	return text
+}
+
+// threadStates are the state letters of /proc/PID/task/*/stat in words.
+var threadStates = map[string]string{
+	"R": "running", "S": "sleeping", "D": "in a wait that no signal ends", "T": "stopped", "t": "halted by a tracer", "I": "idle", "Z": "dead", "X": "dead",
+}
+
+// threads tells the states of the threads in words, such as "all 6 threads stopped".
+func (s State) threads() string {
+	var parts []string
+	total := 0
+	for _, letter := range slices.Sorted(maps.Keys(s.Threads)) {
+		word := threadStates[letter]
+		if word == "" {
+			word = "in state " + letter
+		}
+		total += s.Threads[letter]
+		parts = append(parts, fmt.Sprintf("%d %s", s.Threads[letter], word))
+	}
+	switch {
+	case len(parts) == 0:
+		return "no threads seen"
+	case len(parts) > 1:
+		return fmt.Sprintf("of %d threads %s", total, strings.Join(parts, ", "))
+	case total == 1:
+		return "its only thread " + strings.TrimPrefix(parts[0], "1 ")
+	}
+	_, word, _ := strings.Cut(parts[0], " ")
+	return fmt.Sprintf("all %d threads %s", total, word)
+}

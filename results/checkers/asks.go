@@ -1,0 +1,154 @@
+package checkers
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/lockquake/lockquake/history"
+	"github.com/lockquake/lockquake/results"
+)
+
+// askWatcher is told before the number of those who ask for a lock changes.
+type askWatcher interface {
+	// touch brings what is known of the lock up to time t.
+	touch(lock uint16, t int64)
+}
+
+// asks follows who asks for which lock: from an acquire's invoke to its outcome, or to the death of its process.
+type asks struct {
+	watch   askWatcher
+	users   byUser[ask]
+	asking  []int  // by lock
+	dead    []bool // by client: it asks no more
+	muted   []int  // by client: how many faults stand on it; who is muted does not count as asking
+	moments []moment
+}
+
+type ask struct {
+	op   uint32
+	open bool
+	lock uint16
+}
+
+// moment is when the state of a client changes through a fault.
+type moment struct {
+	time   int64
+	client int
+	muted  int // what is added to the number of faults that stand on it
+	dead   bool
+}
+
+// clientFault is a fault on a client.
+type clientFault struct {
+	time  int64
+	kills bool
+}
+
+// newAsks makes one; where mute is set, the users of a client do not count while a fault stands on it.
+func newAsks(run results.Run, w askWatcher, mute bool) *asks {
+	a := &asks{watch: w, asking: make([]int, len(run.Locks))}
+	dead := deadClients(run)
+	deadliest := map[int]clientFault{} // dead client -> what killed it
+	for i := range run.Faults {
+		f := &run.Faults[i]
+		for _, name := range f.Targets {
+			c, ok := history.ClientOf(name)
+			if !ok {
+				continue
+			}
+			if b := (clientFault{f.Start, f.Traits.Kills}); b.kills || !deadliest[c].kills {
+				deadliest[c] = b // the faults come in the order of their start
+			}
+			if mute {
+				a.moments = append(a.moments, moment{time: f.Start, client: c, muted: 1})
+				if f.End != 0 {
+					a.moments = append(a.moments, moment{time: f.End, client: c, muted: -1})
+				}
+			}
+		}
+	}
+	// When a killed client died is told by the engine for holders only. Any other killed client counts as dead from
+	// the last fault on it that kills, else from the last fault of any kind, else from the beginning: a user who
+	// may have been dead must not be called stuck.
+	for _, c := range dead {
+		a.moments = append(a.moments, moment{time: deadliest[c].time, client: c, dead: true})
+	}
+	slices.SortStableFunc(a.moments, func(x, y moment) int { return cmp.Compare(x.time, y.time) })
+	return a
+}
+
+// observe takes the next event.
+func (a *asks) observe(e *history.Event) {
+	for len(a.moments) > 0 && a.moments[0].time <= e.Time {
+		a.pass(a.moments[0])
+		a.moments = a.moments[1:]
+	}
+	switch {
+	case e.Kind == history.Dead:
+		a.pass(moment{time: e.Time, client: e.User.Client(), dead: true})
+	case e.Kind != history.Acquire:
+	case e.User.Client() < len(a.dead) && a.dead[e.User.Client()]:
+	case e.Phase == history.Invoke:
+		u := a.users.at(e.User)
+		a.close(u, e.User.Client(), e.Time)
+		*u = ask{op: e.Op, open: true, lock: e.Lock}
+		a.change(u, e.User.Client(), 1, e.Time)
+	default:
+		if u := a.users.at(e.User); u.op == e.Op {
+			a.close(u, e.User.Client(), e.Time)
+		}
+	}
+}
+
+func (a *asks) close(u *ask, client int, t int64) {
+	if u.open {
+		a.change(u, client, -1, t)
+		u.open = false
+	}
+}
+
+// change adds n to those who ask, unless the client is muted.
+func (a *asks) change(u *ask, client, n int, t int64) {
+	for int(u.lock) >= len(a.asking) {
+		a.asking = append(a.asking, 0)
+	}
+	if client < len(a.muted) && a.muted[client] > 0 {
+		return
+	}
+	a.watch.touch(u.lock, t)
+	a.asking[u.lock] += n
+}
+
+func (a *asks) pass(m moment) {
+	for m.client >= len(a.muted) {
+		a.muted = append(a.muted, 0)
+	}
+	if m.dead {
+		for m.client >= len(a.dead) {
+			a.dead = append(a.dead, false)
+		}
+		if a.dead[m.client] {
+			return
+		}
+		a.dead[m.client] = true
+		for _, u := range a.users.client(m.client) {
+			a.close(u, m.client, m.time)
+		}
+		return
+	}
+	was := a.muted[m.client]
+	n := 0
+	switch {
+	case was == 0 && was+m.muted > 0:
+		n = -1
+	case was > 0 && was+m.muted == 0:
+		n = 1
+	}
+	for _, u := range a.users.client(m.client) {
+		if n != 0 && u.open {
+			a.watch.touch(u.lock, m.time)
+			a.asking[u.lock] += n
+		}
+	}
+	a.muted[m.client] += m.muted
+}

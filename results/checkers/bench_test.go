@@ -1,0 +1,199 @@
+package checkers
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"path/filepath"
+	"runtime"
+	"runtime/metrics"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/lockquake/lockquake/history"
+	"github.com/lockquake/lockquake/results"
+)
+
+// benchHolds is how many holds BenchmarkExclusion10M judges; smaller ones are for working on the benchmark itself.
+var benchHolds = flag.Int("holds", 10_000_000, "holds that BenchmarkExclusion10M judges")
+
+const (
+	benchClients = 8
+	benchUsers   = 25 // of each client
+	benchLocks   = 50
+)
+
+// BenchmarkExclusion10M holds the exclusion checker, reading a history from disk, against sorting the ends of the same
+// holds in memory. It takes 2.6 GB of temporary disk for 10 million holds, and runs once whatever -benchtime says.
+func BenchmarkExclusion10M(b *testing.B) {
+	n := *benchHolds
+	dir := b.TempDir()
+	start := time.Now()
+	written := writeBenchHistory(b, dir, n)
+	b.Logf("n=%d holds, %d events in %d files written in %v; GOMAXPROCS=%d", n, written, benchClients, time.Since(start).Round(time.Millisecond), runtime.GOMAXPROCS(0))
+
+	sorting := sortInMemory(b, dir, n)
+	runtime.GC()
+
+	b.ResetTimer()
+	heap := watchHeap()
+	start = time.Now()
+	judged, f := judgeFromDisk(b, dir)
+	judging := time.Since(start)
+	peak := heap()
+	b.StopTimer()
+
+	if judged != n || *f.Counts["double_grants"] != 1 || *f.Counts["overlapping_holds"] != 0 {
+		b.Fatalf("judged %d holds of %d, found %d double grants (1 was planted) and %d overlapping holds",
+			judged, n, *f.Counts["double_grants"], *f.Counts["overlapping_holds"])
+	}
+	ratio := judging.Seconds() / sorting.Seconds()
+	b.ReportMetric(ratio, "x-sorting")
+	b.ReportMetric(float64(judging.Nanoseconds())/float64(n), "ns/hold")
+	b.ReportMetric(float64(peak)/(1<<20), "peak-heap-MiB")
+	b.Logf("sorting %d ends in memory %v; judging from disk %v; ratio %.2f; peak heap while judging %.1f MiB",
+		2*n, sorting.Round(time.Millisecond), judging.Round(time.Millisecond), ratio, float64(peak)/(1<<20))
+}
+
+// writeBenchHistory writes a run of users that queue for locks: each lock is handed from one user to the next, the
+// grants of all locks interleave, and each hold has four events. One hold overlaps another.
+func writeBenchHistory(b *testing.B, dir string, n int) (events int64) {
+	b.Helper()
+	locks := make([]string, benchLocks)
+	for i := range locks {
+		locks[i] = fmt.Sprintf("lock-%d", i)
+	}
+	ws := make([]*history.Writer, benchClients)
+	for i := range ws {
+		w, err := history.Create(filepath.Join(dir, fmt.Sprintf("client-%d.lqh", i+1)), history.Header{Process: clientName(i), Locks: locks})
+		if err != nil {
+			b.Fatal(err)
+		}
+		ws[i] = w
+	}
+	q := newBenchQueue(n)
+	seqs := make([]uint32, benchClients)
+	ops := map[history.User][2]uint32{} // Op of the latest acquire and release
+	for e, ok := q.next(); ok; e, ok = q.next() {
+		c := e.User.Client()
+		seqs[c]++
+		e.Seq = seqs[c]
+		op := ops[e.User]
+		switch {
+		case e.Kind == history.Acquire && e.Phase == history.Invoke:
+			op[0] = e.Seq
+		case e.Kind == history.Release && e.Phase == history.Invoke:
+			op[1] = e.Seq
+		}
+		ops[e.User] = op
+		e.Op, e.Grant = op[0], op[0]
+		if e.Kind == history.Release {
+			e.Op = op[1]
+		}
+		if err := ws[c].Append(&e); err != nil {
+			b.Fatal(err)
+		}
+		events++
+	}
+	for _, w := range ws {
+		if err := w.Close(); err != nil {
+			b.Fatal(err)
+		}
+	}
+	return events
+}
+
+// sortInMemory loads the two ends of every hold and returns how long sorting them takes.
+func sortInMemory(b *testing.B, dir string, n int) time.Duration {
+	b.Helper()
+	type end struct {
+		time  int64
+		user  history.User
+		lock  uint16
+		begin bool
+	}
+	ends := make([]end, 0, 2*n)
+	paths, err := filepath.Glob(filepath.Join(dir, history.Pattern))
+	if err != nil {
+		b.Fatal(err)
+	}
+	for _, p := range paths { // client by client, as they lie on disk
+		r, err := history.Open(p)
+		if err != nil {
+			b.Fatal(err)
+		}
+		var e history.Event
+		for err = r.Next(&e); err == nil; err = r.Next(&e) {
+			begin, over := e.Kind == history.Acquire && e.Phase == history.Ok, e.Kind == history.Release && e.Phase == history.Invoke
+			if begin || over {
+				ends = append(ends, end{e.Time, e.User, e.Lock, begin})
+			}
+		}
+		if !errors.Is(err, io.EOF) || r.Close() != nil {
+			b.Fatal(err)
+		}
+	}
+	if len(ends) != 2*n {
+		b.Fatalf("%d ends of %d holds", len(ends), n)
+	}
+	start := time.Now()
+	slices.SortFunc(ends, func(x, y end) int {
+		switch {
+		case x.time < y.time:
+			return -1
+		case x.time > y.time:
+			return 1
+		}
+		return 0
+	})
+	return time.Since(start)
+}
+
+func judgeFromDisk(b *testing.B, dir string) (judged int, f results.Finding) {
+	b.Helper()
+	m, err := history.OpenAll(dir)
+	if err != nil {
+		b.Fatal(err)
+	}
+	x := newExclusion(results.Run{Locks: m.Locks(), Processes: m.Processes(), TTL: 10e9})
+	var e history.Event
+	for {
+		if _, err = m.Next(&e); err != nil {
+			break
+		}
+		if e.Kind == history.Acquire && e.Phase == history.Ok {
+			judged++
+		}
+		x.Observe(&e)
+	}
+	if !errors.Is(err, io.EOF) || m.Close() != nil {
+		b.Fatal(err)
+	}
+	return judged, x.Finish()
+}
+
+// watchHeap samples the live heap until the returned function is called, which returns the most it saw.
+func watchHeap() (stop func() uint64) {
+	const live = "/memory/classes/heap/objects:bytes"
+	var peak atomic.Uint64
+	done, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		tick := time.NewTicker(20 * time.Millisecond)
+		defer tick.Stop()
+		s := []metrics.Sample{{Name: live}}
+		for {
+			metrics.Read(s)
+			peak.Store(max(peak.Load(), s[0].Value.Uint64()))
+			select {
+			case <-done:
+				return
+			case <-tick.C:
+			}
+		}
+	}()
+	return func() uint64 { close(done); <-ended; return peak.Load() }
+}

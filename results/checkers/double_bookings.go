@@ -1,0 +1,77 @@
+// Double bookings: a seat that a client was told is its own is its own at the end.
+//
+// Each write gives the lock's seat to the booking that its value names, and at the end a seat has one booking. Every
+// other acknowledged booking of that seat is a double booking, also where nobody acknowledged the booking that is
+// there.
+//
+// It cannot see a booking that was made and never acknowledged, unless it replaced another one.
+
+package checkers
+
+import (
+	"fmt"
+
+	"github.com/lockquake/lockquake/history"
+	"github.com/lockquake/lockquake/results"
+)
+
+type doubleBookings struct {
+	run    results.Run
+	seats  map[uint16][]history.Event // acknowledged bookings
+	finals finals
+	made   int
+}
+
+var doubleBookingsKind = results.CheckerKind{
+	Name: "double_bookings", New: newDoubleBookings,
+	Doc: "Of all bookings of a seat that were acknowledged, the one that stands at the end is the only one.",
+	Counts: []results.Quantity{
+		{
+			Name: "double_bookings", Doc: "workload `booking`: acknowledged bookings of a seat that another booking has at the end",
+			Tone: results.Violation, Of: acknowledgedWrites,
+		},
+	},
+}
+
+func newDoubleBookings(run results.Run) results.Checker {
+	return &doubleBookings{run: run, seats: map[uint16][]history.Event{}, finals: finals{}}
+}
+
+// Observe takes the next event.
+func (c *doubleBookings) Observe(e *history.Event) {
+	c.finals.observe(e)
+	if c.run.Writes == writesSeats && e.Kind == history.Write && e.Phase == history.Ok {
+		c.made++
+		c.seats[e.Lock] = append(c.seats[e.Lock], *e)
+	}
+}
+
+// Finish returns the finding.
+func (c *doubleBookings) Finish() results.Finding {
+	f, ok := applies(c.run, writesSeats, c.made, c.finals)
+	if !ok {
+		return f
+	}
+	var double int64
+	for i := range c.run.Locks {
+		seat := uint16(i)
+		bookings, final := c.seats[seat], c.finals[seat]
+		var lost []history.Event
+		for _, b := range bookings {
+			if b.Value != final.Value {
+				lost = append(lost, b)
+			}
+		}
+		double += int64(len(lost))
+		f.Found(seat, int64(len(lost)))
+		if len(lost) > 0 {
+			prove(&f, results.Witness{
+				Kind: "double_booking", Lock: lockName(c.run, seat), From: bookings[0].Time, To: final.Time,
+				Text: fmt.Sprintf("the seat of %s was given to %d bookings, that of %v at %s among them, which does not stand at the end",
+					lockName(c.run, seat), len(bookings), lost[0].User, c.run.MS(lost[0].Time)),
+				Events: append(bookings[:min(len(bookings), 4):min(len(bookings), 4)], final),
+			})
+		}
+	}
+	return found(f, "double_bookings", double, int64(c.made))
+}

@@ -1,0 +1,440 @@
+// Exclusion: no two conflicting holds of one lock overlap.
+//
+// A sweep over the certain intervals, from acquire ok to release invoke, loss or death, in the order of time. Where
+// the entitled parts of two holds overlap it is a double grant: the lock broke its promise. Where only the holds do,
+// at least one of them had outlived its validity: an overlapping hold. A pair counts once, as one of the two. Equal
+// times never overlap, and where clocks are not shared every interval is narrowed by their error.
+//
+// Example: A is granted the lock at 0 s, valid until 2 s, and releases it at 3 s, because it was paused.
+//   - B is granted it at 1 s: both are entitled from 1 s to 2 s, a double grant.
+//   - B is granted it at 2.5 s: A had outlived its validity, so from 2.5 s to 3 s it is an overlapping hold.
+//   - B is granted it at 3 s: nothing.
+//
+// It cannot see overlaps that are only possible: a grant that its user had not yet in hand, or one whose release was
+// under way. Those from acquire invoke to release outcome are counted as possible_overlaps, and prove nothing. Nor
+// can it see a grant whose acquire timed out for the user, or that a validity was shorter than an adapter claims.
+
+package checkers
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/lockquake/lockquake/history"
+	"github.com/lockquake/lockquake/results"
+)
+
+// maxPairs bounds the undecided pairs of one hold. Beyond it, a pair is decided when the first of its holds ends, by
+// what is known then.
+const maxPairs = 1 << 16
+
+// maxPending bounds the undecided pairs of all holds together, likewise.
+const maxPending = 1 << 20
+
+// maxLooks bounds how often two holds are compared, so that a history cannot keep the judge busy for ever. Beyond it
+// the counts are lower bounds.
+const maxLooks = 1 << 25
+
+// maxBoth bounds the pairs in which both holds had outlived their validity and a standstill may be the reason.
+// Beyond it no standstill is looked for.
+const maxBoth = 1 << 16
+
+// maxKept bounds the pairs that are kept for a witness, of each rank and of each of the two counts.
+const maxKept = 128
+
+// pair is an overlap of a hold that has ended with one that goes on. The latter keeps it: a shorter validity, or a
+// death that is dated back, can still change what it is.
+type pair struct {
+	from, to int64
+	both     int64 // the first moment at which both were entitled; forever when there is none
+	other    *hold // nil when it is not kept for a witness
+	kept     *int  // the room that it takes up
+	blame    int32 // what became of the hold that has ended: entitled, inexcusable, or its index in exclusion.stays
+	late     *bool // of the hold that has ended: whether it was counted among those that outlived their validity
+}
+
+// The blame of a hold for an overlap that is no double grant, where it is not the index of its overstay.
+const (
+	entitled    int32 = -1 // it was entitled when the overlap began
+	inexcusable int32 = -2 // it was not, and no standstill can be the reason
+)
+
+type exclusion struct {
+	run         results.Run
+	t           *tracker
+	double      int64
+	overlapping int64
+	lateHolds   int64 // that had outlived their validity in such a pair
+	possible    possible
+	rivals      rivals
+	looks       int // at pairs, maxLooks at most
+	bound       int
+	pending     int       // pairs that are undecided
+	kept        [2][2]int // pairs kept for a witness, by rank and by whether they are double grants: many of the one kind leave room for the other
+	doubles     shortlist
+	overlaps    shortlist
+
+	stays    []overstay // of holds that had outlived their validity when an overlap began
+	both     [][2]int32 // indexes of those that overlapped each other
+	excusals *results.Ledger
+}
+
+var exclusionKind = results.CheckerKind{
+	Name: "exclusion", New: newExclusion,
+	Doc: "No two conflicting holds of one lock overlap: while both are entitled (double grant), or after a validity ran out (overlapping hold).",
+	Counts: []results.Quantity{
+		{
+			Name: "double_grants", Doc: "pairs of conflicting holds whose *entitled* parts overlap: the lock broke its promise",
+			Tone: results.Violation, Of: "entitled grants of a lock that another user asked for or held meanwhile", First: 1, Column: "double grants", NeedsEnds: true,
+		},
+		{
+			Name: "overlapping_holds", Doc: "pairs of conflicting holds that overlap where at least one was entitled no more: the service did what it said",
+			Tone: results.Doubtful, Of: "grants of a lock that another user asked for or held meanwhile", First: 2, Column: "overlapping holds", NeedsEnds: true,
+		},
+		{Name: "outlived_holds", Doc: "holds that had outlived their validity in such a pair: how many holders were late, however many came in meanwhile"},
+		{
+			Name: "possible_overlaps", Doc: "pairs that may have overlapped, for one was granted but not yet in hand, or its release was under way; they prove nothing",
+			Timeless: true,
+		},
+	},
+}
+
+func newExclusion(run results.Run) results.Checker {
+	x := &exclusion{
+		run: run, rivals: newRivals(run), bound: maxLooks, doubles: shortlist{room: results.MaxWitnesses}, overlaps: shortlist{room: results.MaxWitnesses}, excusals: results.NewLedger(),
+	}
+	x.t = newTracker(run, x)
+	x.t.reuse = true
+	return x
+}
+
+// Observe takes the next event.
+func (x *exclusion) Observe(e *history.Event) {
+	x.possible.observe(e)
+	x.rivals.observe(e)
+	x.t.observe(e)
+}
+
+func (x *exclusion) began(h *hold) { x.rivals.began(h, x.t.locks[h.lock]) }
+
+// takenBack corrects the pairs that relied on a validity which was taken back.
+func (x *exclusion) takenBack(h *hold, cut int64) {
+	for i := range h.pairs {
+		if h.pairs[i].both >= cut-h.err {
+			h.pairs[i].both = results.Forever
+		}
+	}
+}
+
+// ended decides the overlaps of h with holds that ended before it, and leaves those with holds that go on to them.
+func (x *exclusion) ended(h *hold) {
+	x.rivals.ended(h)
+	for _, p := range h.pairs {
+		x.decide(h, p)
+	}
+	x.pending -= len(h.pairs)
+	stay := entitled
+	for _, k := range x.t.locks[h.lock] {
+		if x.looks++; x.looks > x.bound {
+			return
+		}
+		if k.user == h.user || !conflict(h.mode, k.mode) {
+			continue
+		}
+		p := pair{from: max(h.start+h.err, k.start+k.err), to: later(h.end, -h.err)}
+		if p.from >= p.to {
+			continue
+		}
+		p.both = bothEntitled(h, k, p.from, p.to)
+		if p.blame = x.blame(h, p.from, &stay); p.blame != entitled {
+			p.late = h.lateness()
+		}
+		kind := 0
+		if p.both != results.Forever {
+			kind = 1
+		}
+		if room := &x.kept[x.rank(h, k)][kind]; *room < maxKept {
+			*room++
+			p.other, p.kept, h.pinned = h, room, true
+		}
+		if len(k.pairs) < maxPairs && x.pending < maxPending {
+			k.pairs = append(k.pairs, p)
+			x.pending++
+		} else {
+			x.decide(k, p)
+		}
+	}
+}
+
+// decide counts the overlap of k with a hold that ended before it.
+func (x *exclusion) decide(k *hold, p pair) {
+	p.to = min(p.to, later(k.end, -k.err))
+	if p.from >= p.to {
+		p.drop()
+		return
+	}
+	if p.both < p.to {
+		x.double++
+		x.keep(&x.doubles, "double_grant", k, p)
+		return
+	}
+	x.overlapping++
+	x.excuse(k, p)
+	x.late(k, p)
+	for rank := range x.kept {
+		if p.kept == &x.kept[rank][1] {
+			p.drop() // it was kept as a double grant, and is none
+		}
+	}
+	x.keep(&x.overlaps, "overlapping_hold", k, p)
+}
+
+// blame tells whether h was entitled when an overlap began at from, and else returns the index of its overstay, or
+// inexcusable. known is the answer of an earlier call for h, or entitled.
+func (x *exclusion) blame(h *hold, from int64, known *int32) int32 {
+	if h.entitled(from, from) {
+		return entitled
+	}
+	if *known == entitled {
+		*known = inexcusable
+		if o, ok := overstayed(h, h.end); ok {
+			*known = int32(len(x.stays))
+			x.stays = append(x.stays, o)
+		}
+	}
+	return *known
+}
+
+// excuse notes which overstays explain the overlap of k with a hold that ended before it. Which of them a standstill
+// excuses is known only at the end.
+func (x *exclusion) excuse(k *hold, p pair) {
+	stay := entitled
+	a, b := p.blame, x.blame(k, p.from, &stay)
+	switch {
+	case a >= 0 && b == entitled:
+		x.stays[a].n++
+	case b >= 0 && a == entitled:
+		x.stays[b].n++
+	case a >= 0 && b >= 0 && len(x.both) < maxBoth:
+		x.both = append(x.both, [2]int32{a, b})
+	default:
+		x.excusals.Add(x.run, k.lock, 1, results.Standstill{}, false)
+	}
+}
+
+// late counts the holds of an overlap that had outlived their validity when it began, each once.
+func (x *exclusion) late(k *hold, p pair) {
+	holders := []*bool{p.late}
+	if !k.entitled(p.from, p.from) {
+		holders = append(holders, k.lateness())
+	}
+	for _, counted := range holders {
+		if counted != nil && !*counted {
+			*counted = true
+			x.lateHolds++
+		}
+	}
+}
+
+// lateness points to the mark that the hold was counted among those that outlived their validity.
+func (h *hold) lateness() *bool {
+	if h.late == nil {
+		h.late = new(bool)
+	}
+	return h.late
+}
+
+// excuseOverlaps finds the overlaps that are there only because a holder's process stood still.
+func (x *exclusion) excuseOverlaps() {
+	for _, o := range x.stays {
+		if o.n > 0 {
+			why, ok := excused(x.run, o)
+			x.excusals.Add(x.run, o.lock, o.n, why, ok)
+		}
+	}
+	for _, p := range x.both {
+		why, a := excused(x.run, x.stays[p[0]])
+		_, b := excused(x.run, x.stays[p[1]])
+		x.excusals.Add(x.run, x.stays[p[0]].lock, 1, why, a && b)
+	}
+}
+
+// drop frees the room of a pair that is no overlap after all, or not the double grant it was kept as.
+func (p pair) drop() {
+	if p.kept != nil {
+		*p.kept--
+	}
+}
+
+func (x *exclusion) keep(s *shortlist, kind string, k *hold, p pair) {
+	if p.other == nil {
+		return
+	}
+	a, b := p.other, k
+	if b.start < a.start || b.start == a.start && b.user < a.user {
+		a, b = b, a
+	}
+	s.add(proof{
+		kind: kind, from: p.from, to: p.to, holds: []*hold{a, b}, rank: x.rank(a, b),
+		text: func() string { return x.text(kind, a, b, p) },
+	})
+}
+
+// rank prefers holds that a fault was aimed at: the picture then shows why.
+func (x *exclusion) rank(a, b *hold) int {
+	if aimedAt(x.run, a) || aimedAt(x.run, b) {
+		return 1
+	}
+	return 0
+}
+
+func (x *exclusion) text(kind string, a, b *hold, p pair) string {
+	inside := fmt.Sprintf("%v held %s from %s to %s, %v from %s to %s", a.user, lockName(x.run, a.lock), x.run.MS(a.start), x.run.MS(a.end),
+		b.user, x.run.MS(b.start), x.run.MS(b.end))
+	if kind == "double_grant" {
+		return fmt.Sprintf("%s; both were entitled at %s", inside, x.run.MS(p.both))
+	}
+	return fmt.Sprintf("%s; %s", inside, x.outlived(a, b, p.from))
+}
+
+// outlived says whose validity had run out.
+func (x *exclusion) outlived(a, b *hold, from int64) string {
+	for _, h := range []*hold{a, b} {
+		if !h.entitled(from, from) {
+			if h.valid == history.ValidUnknown {
+				return fmt.Sprintf("nothing is known of the validity of %v", h.user)
+			}
+			return fmt.Sprintf("the validity of %v had ended at %s", h.user, x.run.MS(h.valid)) + standingStill(x.run, h, h.end)
+		}
+	}
+	return "at no time were both entitled"
+}
+
+// bothEntitled returns the first moment within [from, to) at which both validities stand, or forever.
+func bothEntitled(a, b *hold, from, to int64) int64 {
+	for _, s := range a.spans {
+		for _, r := range b.spans {
+			start := max(from, s.from+a.err, r.from+b.err)
+			if start < min(to, later(s.until, -a.err), later(r.until, -b.err)) {
+				return start
+			}
+		}
+	}
+	return results.Forever
+}
+
+// Finish returns the finding.
+func (x *exclusion) Finish() results.Finding {
+	x.t.finish()
+	x.excuseOverlaps()
+	f := results.Finding{Verdict: verdictOf(x.double + x.overlapping), Ledger: x.excusals}
+	if x.looks > x.bound {
+		f.Warnings = append(f.Warnings, "so many holds overlap that not all were held against each other: the counts are lower bounds")
+		if x.double == 0 {
+			f.Verdict = results.Unknown
+		}
+	}
+	x.excusals.Into(&f, "overlapping_holds")
+	f.Chances = map[string]results.Chances{
+		"double_grants":     {N: x.rivals.entitled},
+		"overlapping_holds": {N: x.rivals.contested},
+	}
+	f.Counts = map[string]*int64{
+		"double_grants": count(x.double), "overlapping_holds": count(x.overlapping), "outlived_holds": count(x.lateHolds),
+		"possible_overlaps": count(max(0, x.possible.pairs()-x.double-x.overlapping)),
+	}
+	doubles, overlaps := x.doubles.witnesses(x.run), x.overlaps.witnesses(x.run)
+	if len(doubles) > 0 && len(overlaps) > 0 {
+		doubles = doubles[:min(len(doubles), max(results.MaxWitnesses/2, results.MaxWitnesses-len(overlaps)))]
+	}
+	f.Witnesses = slices.Concat(doubles, overlaps[:min(len(overlaps), results.MaxWitnesses-len(doubles))])
+	return f
+}
+
+// possible counts the conflicting pairs of grants that may have overlapped, from acquire invoke to the release's
+// outcome. It subtracts from all pairs those that certainly did not overlap: for these it is enough to know, at each
+// acquire, how many grants of the lock were over by then.
+type possible struct {
+	locks []possibleLock
+	users byUser[possibleUser]
+}
+
+// possibleLock has its numbers by mode: exclusive, shared.
+type possibleLock struct {
+	granted [2]int64
+	over    [2]int64
+	apart   int64 // conflicting pairs of which one was over before the other was asked for
+}
+
+type possibleUser struct {
+	asked     uint32   // Op of the acquire that is under way
+	over      [2]int64 // of its lock, when it was invoked
+	held      uint32   // Op of the acquire that was granted; 0 for none
+	releasing uint32   // Op of the release that is under way; 0 for none
+	lock      uint16
+	mode      uint8
+}
+
+func (p *possible) lock(i uint16) *possibleLock {
+	if int(i) >= len(p.locks) {
+		p.locks = append(p.locks, make([]possibleLock, int(i)+1-len(p.locks))...)
+	}
+	return &p.locks[i]
+}
+
+func (p *possible) observe(e *history.Event) {
+	switch e.Kind {
+	case history.Acquire:
+		p.acquire(e)
+	case history.Release:
+		u := p.users.at(e.User)
+		if e.Phase == history.Invoke && u.held == e.Grant {
+			u.releasing = e.Op
+		} else if e.Phase != history.Invoke && u.releasing == e.Op {
+			p.end(u)
+		}
+	case history.Lost, history.Dead:
+		if u := p.users.at(e.User); u.held == e.Grant || e.Grant == 0 {
+			p.end(u)
+		}
+	default:
+	}
+}
+
+func (p *possible) acquire(e *history.Event) {
+	u, l := p.users.at(e.User), p.lock(e.Lock)
+	switch e.Phase {
+	case history.Invoke:
+		u.asked, u.over = e.Op, l.over
+	case history.Ok:
+		p.end(u)
+		if u.asked != e.Op {
+			u.over = l.over
+		}
+		u.held, u.lock, u.mode = e.Op, e.Lock, min(e.Mode, 1)
+		l.granted[u.mode]++
+		l.apart += u.over[0]
+		if u.mode == 0 {
+			l.apart += u.over[1]
+		}
+	default:
+	}
+}
+
+// end notes that the user's grant is over, if it has one.
+func (p *possible) end(u *possibleUser) {
+	if u.held != 0 {
+		p.lock(u.lock).over[u.mode]++
+	}
+	u.held, u.releasing = 0, 0
+}
+
+// pairs returns the number of conflicting pairs that may have overlapped.
+func (p *possible) pairs() int64 {
+	var n int64
+	for _, l := range p.locks {
+		x, s := l.granted[0], l.granted[1]
+		n += x*(x-1)/2 + x*s - l.apart
+	}
+	return n
+}

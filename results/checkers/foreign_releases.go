@@ -1,0 +1,290 @@
+// Foreign releases: no release takes away the grant of another user.
+//
+// A release counts when all of this is true:
+//   - it was answered ok, and its user was not entitled itself
+//   - its whole interval lies inside the entitled hold of another user, the victim
+//   - the victim then misses its grant: a third user is granted the lock inside that hold, or the victim's own
+//     renewal or release is certainly not held before its validity ended
+//
+// Example: A outlives its TTL, B is granted the lock at 3 s, valid until 5 s. A releases by a plain DEL from 3.5 s
+// to 3.6 s and is told ok. If C is granted the lock at 4 s, A freed B's lock. If nobody is, and B releases at 4.5 s
+// and is told ok, nobody missed anything. The ok alone proves nothing: some services say ok for a key that is gone.
+//
+// It cannot see a foreign release that its victim never missed, nor one whose answer never came. Where the service
+// lost the victim's grant by itself just then, it cannot tell the two apart.
+
+package checkers
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/lockquake/lockquake/history"
+	"github.com/lockquake/lockquake/results"
+)
+
+// openRelease is a release that is under way.
+type openRelease struct {
+	op       uint32
+	invoke   history.Event
+	mode     uint8
+	entitled bool  // the user itself was, when it began
+	own      *hold // what it gave back; nil when it had lost it before
+}
+
+// suspect is a release that may have freed the grant of others; one that is confirmed is counted once.
+type suspect struct {
+	openRelease
+	ok   history.Event
+	done bool
+}
+
+// victim is a hold inside which suspects lie. Proofs are collected until the hold is over. Only then is it known for
+// how long it was held and entitled, for a death is dated back and a validity may be taken back.
+type victim struct {
+	hold    *hold
+	by      []*suspect
+	thirds  []*hold         // granted inside it
+	refused []history.Event // its own renewals and release
+	release uint32          // Op of its own release, once that is under way
+}
+
+// maxMissed bounds what is kept of what a victim missed.
+const maxMissed = 1 << 10
+
+// maxForeignLooks bounds how often releases and holds are compared. Beyond it the count is a lower bound.
+const maxForeignLooks = 1 << 23
+
+type foreignReleases struct {
+	run     results.Run
+	t       *tracker
+	gives   byUser[openRelease]
+	victims map[*hold]*victim
+	ending  byUser[*victim] // whose own release is under way
+	chances int64
+	looks   int
+	n       int64
+	list    shortlist
+}
+
+var foreignReleasesKind = results.CheckerKind{
+	Name: "foreign_releases", New: newForeignReleases,
+	Doc: "No release takes away the grant of another user.",
+	Counts: []results.Quantity{
+		{
+			Name: "foreign_releases", Doc: "releases that ended somebody else's entitled hold, and that somebody missed; where one leads to the next, the length of the cascade",
+			Tone: results.Violation, Of: "releases by users who were not entitled", First: 7, NeedsEnds: true,
+		},
+	},
+}
+
+func newForeignReleases(run results.Run) results.Checker {
+	c := &foreignReleases{run: run, victims: map[*hold]*victim{}, list: shortlist{room: results.MaxWitnesses}}
+	c.t = newTracker(run, c)
+	return c
+}
+
+// Observe takes the next event.
+func (c *foreignReleases) Observe(e *history.Event) {
+	switch {
+	case e.Kind == history.Release && e.Phase == history.Invoke:
+		c.confirmAll(*c.ending.at(e.User)) // its outcome never came
+		*c.ending.at(e.User) = nil
+		c.invoke(e)
+	case e.Kind == history.Release:
+		c.outcome(e)
+		if v := *c.ending.at(e.User); v != nil && v.release == e.Op {
+			v.refuse(e)
+			c.confirmAll(v)
+			*c.ending.at(e.User) = nil
+		}
+	case e.Kind == history.Renew && len(c.victims) > 0:
+		if v := c.victims[c.t.open(e.User, e.Grant)]; v != nil {
+			v.refuse(e)
+		}
+	default:
+	}
+	c.t.observe(e)
+}
+
+func (c *foreignReleases) invoke(e *history.Event) {
+	g := openRelease{op: e.Op, invoke: *e, mode: e.Mode}
+	if h := c.t.open(e.User, e.Grant); h != nil {
+		g.own, g.mode = h, h.mode
+		g.entitled = len(h.spans) > 0 && later(h.until(), h.err) > e.Time // in doubt, it is
+	}
+	if !g.entitled {
+		c.chances++
+		c.watch(e, g.mode)
+	}
+	*c.gives.at(e.User) = g
+}
+
+// watch makes every other holder of the lock a possible victim. It begins at the release's invoke: a third may come
+// and go before the release is answered.
+func (c *foreignReleases) watch(e *history.Event, mode uint8) {
+	if int(e.Lock) >= len(c.t.locks) {
+		return
+	}
+	for _, h := range c.t.locks[e.Lock] {
+		if c.looks++; c.looks > maxForeignLooks {
+			return
+		}
+		if h.user != e.User && conflict(h.mode, mode) && c.victims[h] == nil {
+			c.victims[h] = &victim{hold: h}
+		}
+	}
+}
+
+// outcome looks, when a release was answered ok, for holds of others that it lies inside.
+func (c *foreignReleases) outcome(e *history.Event) {
+	g := c.gives.at(e.User)
+	if g.op != e.Op || g.op == 0 {
+		return
+	}
+	given := *g
+	*g = openRelease{}
+	if e.Phase != history.Ok || given.entitled || int(e.Lock) >= len(c.t.locks) {
+		return
+	}
+	s := &suspect{openRelease: given, ok: *e}
+	for _, h := range c.t.locks[e.Lock] {
+		if c.looks++; c.looks > maxForeignLooks {
+			return
+		}
+		if v := c.victims[h]; v != nil && h.user != e.User && conflict(h.mode, given.mode) { // whether it lies inside is known at the end
+			v.by = append(v.by, s)
+		}
+	}
+}
+
+// inside tells whether a release lies wholly inside the time in which h was held and entitled, by all that is known so far.
+func (c *foreignReleases) inside(s *suspect, h *hold) bool {
+	w := c.t.worst
+	return h.start+2*w < s.invoke.Time && s.ok.Time+w < later(h.end, -h.err) && h.entitled(s.invoke.Time-w, s.ok.Time+w)
+}
+
+func (c *foreignReleases) began(h *hold) {
+	if len(c.victims) == 0 {
+		return
+	}
+	for _, k := range c.t.locks[h.lock] {
+		if c.looks++; c.looks > maxForeignLooks {
+			return
+		}
+		if v := c.victims[k]; v != nil {
+			v.third(h)
+		}
+	}
+}
+
+// third keeps a hold that was granted while the victim held.
+func (v *victim) third(h *hold) {
+	if h != v.hold && h.user != v.hold.user && conflict(h.mode, v.hold.mode) && len(v.thirds) < maxMissed && !slices.Contains(v.thirds, h) {
+		v.thirds = append(v.thirds, h)
+	}
+}
+
+// refuse keeps the outcome of the victim's own renewal or release, where it was certainly not held.
+func (v *victim) refuse(e *history.Event) {
+	if e.Phase == history.Fail && notHeld(e.Code) && len(v.refused) < maxMissed {
+		v.refused = append(v.refused, *e)
+	}
+}
+
+func (c *foreignReleases) takenBack(*hold, int64) {}
+
+// ended confirms suspects once it is known for how long the victim held. A victim that releases is kept until its
+// release is answered: the answer may be that it has no grant.
+func (c *foreignReleases) ended(h *hold) {
+	v := c.victims[h]
+	if v == nil {
+		return
+	}
+	delete(c.victims, h)
+	if h.over.Kind == history.Release {
+		v.release = h.over.Op
+		*c.ending.at(h.user) = v
+		return
+	}
+	c.confirmAll(v)
+}
+
+// confirmAll confirms the suspects whose release the victim missed.
+func (c *foreignReleases) confirmAll(v *victim) {
+	if v == nil {
+		return
+	}
+	for _, s := range v.by {
+		if c.looks += 1 + len(v.thirds); c.looks > maxForeignLooks {
+			return
+		}
+		if s.done || !c.inside(s, v.hold) {
+			continue
+		}
+		if third, refusal, missed := c.missed(s, v); missed {
+			c.confirm(s, v, third, refusal)
+		}
+	}
+}
+
+// missed finds the proof that the victim's grant was gone after s: a third grant inside the hold, or a refusal of
+// the victim's own. A third that was over when it came into hand proves nothing: its answer may have been on its way
+// since before the victim's grant.
+func (c *foreignReleases) missed(s *suspect, v *victim) (third *hold, refusal *history.Event, ok bool) {
+	h := v.hold
+	for _, x := range v.thirds {
+		late := !x.fresh && x.issued-x.err <= s.invoke.Time+c.t.worst
+		if !late && x.start-x.err > s.invoke.Time+c.t.worst && x.start+x.err < later(h.end, -h.err) && h.entitled(x.start-x.err, x.start+x.err) {
+			return x, nil, true
+		}
+	}
+	for i := range v.refused {
+		if e := &v.refused[i]; e.Time > s.ok.Time && h.entitled(e.Time, e.Time) {
+			return nil, e, true
+		}
+	}
+	return nil, nil, false
+}
+
+// confirm counts a suspect. Exactly one of third and refusal is set.
+func (c *foreignReleases) confirm(s *suspect, v *victim, third *hold, refusal *history.Event) {
+	s.done = true
+	c.n++
+	p := proof{
+		kind: "foreign_release", from: s.invoke.Time, to: s.ok.Time, holds: []*hold{v.hold},
+		events: []history.Event{s.invoke, s.ok},
+	}
+	how := ""
+	if third != nil {
+		p.holds, p.to = append(p.holds, third), max(p.to, third.start)
+		how = fmt.Sprintf("%v was granted it at %s", third.user, c.run.MS(third.start))
+	} else {
+		p.events, p.to = append(p.events, *refusal), refusal.Time
+		how = fmt.Sprintf("its own %s was told %s at %s", refusal.Kind, history.CodeName(refusal.Code), c.run.MS(refusal.Time))
+	}
+	if s.own != nil && s.own != third {
+		p.holds = append(p.holds, s.own)
+	}
+	p.text = func() string {
+		return fmt.Sprintf("%v, not entitled itself, released %s from %s to %s and was told ok, while %v was entitled to it; then %s",
+			s.invoke.User, lockName(c.run, v.hold.lock), c.run.MS(s.invoke.Time), c.run.MS(s.ok.Time), v.hold.user, how)
+	}
+	c.list.add(p)
+}
+
+// Finish returns the finding.
+func (c *foreignReleases) Finish() results.Finding {
+	c.t.finish()
+	for _, v := range c.ending.all() {
+		c.confirmAll(*v)
+	}
+	f := found(results.Finding{Witnesses: c.list.witnesses(c.run)}, "foreign_releases", c.n, c.chances)
+	if c.looks > maxForeignLooks {
+		f.Warnings = append(f.Warnings, "so many holds overlap that not all were held against each release: the count is a lower bound")
+		if c.n == 0 {
+			f.Verdict = results.Unknown
+		}
+	}
+	return f
+}

@@ -1,0 +1,90 @@
+// Load generator: the clients kept up with what they were asked to do, so that the figures are the lock's.
+//
+// Each client tells how many arrivals of an open loop never got a user, how late it began what was due, and how much
+// CPU it used. An arrival that nobody served has no latency, so the measured latencies look better than they were.
+// Where more than one in a hundred was not served, an expectation of a latency is unknown, unless the scenario
+// expects something of the unserved.
+//
+// It cannot see what the rest of the machine took from the clients, nor the share of clients that run within another
+// process: they do not tell.
+
+package checkers
+
+import (
+	"fmt"
+
+	"github.com/lockquake/lockquake/history"
+	"github.com/lockquake/lockquake/results"
+)
+
+const (
+	lateStart    = 10e6 // ns: an open loop that is later than this with its arrivals is worth a word
+	crowdedShare = 0.4  // of the machine's CPU, from which clients compete with what they measure
+)
+
+type generator struct {
+	run    results.Run
+	served int64 // arrivals of the open loop that a user began
+}
+
+var generatorKind = results.CheckerKind{
+	Name: "generator", New: newGenerator,
+	Doc: "Whether the clients kept up with what they were asked to do: arrivals that nobody served, lag, share of the machine's CPU.",
+	Measures: []results.Quantity{
+		{Name: "offered_per_s", Doc: "open loop: arrivals per second, served or not", Timeless: true},
+		{Name: "unserved", Doc: "open loop: arrivals that came due and never got a user; a latency has only who was served"},
+		{
+			Name: "unserved_share", Doc: "open loop: which part of the arrivals that is, 0 to 1; above 0.01 an expectation of a latency is unknown, unless the scenario expects something of `unserved` or `unserved_share`",
+			Timeless: true,
+		},
+		{
+			Name: "client_cpu_share", Doc: "how much of the machine's CPU the clients took, 0 to 1: above 0.4 the load generator may be the limit, and the report warns",
+			Timeless: true,
+		},
+	},
+}
+
+func newGenerator(run results.Run) results.Checker { return &generator{run: run} }
+
+// Observe takes the next event; the rest is in env.json.
+func (c *generator) Observe(e *history.Event) {
+	if e.Kind == history.Acquire && e.Phase == history.Invoke && e.Value != 0 {
+		c.served++
+	}
+}
+
+// Finish returns the finding.
+func (c *generator) Finish() results.Finding {
+	f := results.Finding{Verdict: results.Clean, Measures: map[string]*float64{
+		"offered_per_s": nil, "unserved": nil, "unserved_share": nil, "client_cpu_share": nil,
+	}}
+	var cpu, unstarted int64
+	var late results.ClientStats
+	for _, s := range c.run.Clients {
+		if _, ok := history.ClientOf(s.Name); !ok {
+			continue
+		}
+		cpu += s.CPU
+		unstarted += s.Unstarted
+		if s.Lag > late.Lag {
+			late = s
+		}
+	}
+	if offered := c.served + unstarted; offered > 0 && c.run.End > c.run.Start {
+		f.Measures["offered_per_s"] = measure(float64(offered) / (float64(c.run.End-c.run.Start) / 1e9))
+		f.Measures["unserved"], f.Measures["unserved_share"] = measure(float64(unstarted)), measure(float64(unstarted)/float64(offered))
+	}
+	if late.Lag > lateStart {
+		f.Warnings = append(f.Warnings, fmt.Sprintf("the schedule of the open loop lagged: %s began what was due up to %.3f ms late", late.Name, results.Milli(late.Lag)))
+	}
+	if cpu <= 0 || c.run.Cores <= 0 || c.run.End <= c.run.Start {
+		return f
+	}
+	share := float64(cpu) / (float64(c.run.End-c.run.Start) * float64(c.run.Cores))
+	f.Measures["client_cpu_share"] = measure(share)
+	if share > crowdedShare {
+		f.Warnings = append(f.Warnings, fmt.Sprintf(
+			"the clients used %.0f %% of the machine's CPU: the load generator, not the lock, may be the limit", 100*share))
+	}
+	return f
+}

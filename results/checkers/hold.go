@@ -1,0 +1,414 @@
+package checkers
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/lockquake/lockquake/history"
+	"github.com/lockquake/lockquake/results"
+)
+
+// maxRenewals bounds the renewals that a hold keeps as proof: the latest ones.
+const maxRenewals = 4
+
+// span is a stretch of time: from <= t < until.
+type span struct{ from, until int64 }
+
+// hold is one hold as far as it is known. It is entitled within its spans and before its end.
+type hold struct {
+	user   history.User
+	grant  uint32
+	lock   uint16
+	mode   uint8
+	token  uint64
+	issued int64
+	start  int64 // acquire ok
+	end    int64 // release invoke, loss or death; forever while it is open
+	valid  int64 // the latest end of its validity, as an event told it
+	err    int64 // how wrong its process's clock may be
+	spans  []span
+
+	ok       history.Event
+	renewals []history.Event
+	over     history.Event // what ended it; KindNone while it is open
+	fresh    bool          // it was entitled when it began
+
+	at     int    // its place among the open holds of its lock
+	pairs  []pair // exclusion only: overlaps with holds that ended before this one
+	pinned bool   // somebody keeps it: it is not used again for another hold
+
+	late      *bool // exclusion only: it was counted among those that outlived their validity; nil while nobody asked
+	contested bool  // exclusion only: another user asked for the lock or held it meanwhile
+	touched   bool  // stale writes only: the resource served it
+}
+
+// notHeld tells whether a code says that the service certainly has the grant no more.
+func notHeld(code uint8) bool { return code == history.CodeNotHeld || code == history.CodeLost }
+
+// conflict tells whether two holds exclude each other.
+func conflict(a, b uint8) bool { return a == 0 || b == 0 }
+
+// entitled tells whether the hold's validity covers the whole of [from, until], whatever ended the hold.
+func (h *hold) entitled(from, until int64) bool {
+	for _, s := range h.spans {
+		if s.from+h.err <= from && until < later(s.until, -h.err) {
+			return true
+		}
+	}
+	return false
+}
+
+// until is the end of the last stretch in which the hold was entitled; 0 where it never was.
+func (h *hold) until() int64 {
+	if n := len(h.spans); n > 0 {
+		return h.spans[n-1].until
+	}
+	return 0
+}
+
+// overAt is when the end of the hold was known; forever where it was not. The death of a holder is seen after its
+// hold ended.
+func (h *hold) overAt() int64 {
+	if h.over.Kind == history.KindNone {
+		return results.Forever
+	}
+	return h.over.Time
+}
+
+// before tells whether a came before b by time alone. One of two orders proves it:
+//   - a was in hand before b's request was sent
+//   - a was over when b came into hand, and b was entitled then: a service that keeps its promise cannot have
+//     granted a after b
+//
+// The second order is the one that works in a queue, where every request is older than the grant before it. Example:
+// A and B both ask at 0 s. A is granted the lock at 1 s and releases at 2 s, and B is granted it at 2.1 s. B's
+// request is older than A's grant, yet B is later. A b that came into hand when its validity was over is left out:
+// it may be the late answer to a request that was granted before a's.
+func before(a, b *hold) bool {
+	if a.start+a.err < b.issued-b.err {
+		return true
+	}
+	return b.fresh && later(a.overAt(), a.err) <= b.start-b.err && a.start+a.err < b.start-b.err
+}
+
+// later moves t by d, unless t is forever.
+func later(t, d int64) int64 {
+	if t == results.Forever {
+		return t
+	}
+	return t + d
+}
+
+// grantValidity opens the first span.
+func (h *hold) grantValidity(valid int64) {
+	h.valid = valid
+	if valid != history.ValidUnknown && valid > h.start {
+		h.spans, h.fresh = append(h.spans, span{h.start, valid}), true
+	}
+}
+
+// renewValidity takes a new end of the validity, learned at t. One that is learned after the old end leaves a gap,
+// in which the holder was not entitled. A shorter one takes back what was promised, even for the past; then cut is
+// its time, else forever.
+//
+// Example: a grant at 0 s is valid until 2 s. A renewal learned at 1 s makes that 3 s. One learned at 4 s, valid
+// until 6 s, leaves the holder not entitled from 3 s to 4 s. One learned at 5 s, valid until 4.5 s, leaves [4 s, 4.5
+// s) of the second stretch.
+func (h *hold) renewValidity(t, valid int64) (cut int64) {
+	h.valid = valid
+	if valid == history.ValidUnknown {
+		return h.clip(t)
+	}
+	n := len(h.spans)
+	switch {
+	case n > 0 && valid < h.spans[n-1].until:
+		return h.clip(valid)
+	case n > 0 && t <= h.spans[n-1].until:
+		h.spans[n-1].until = valid
+	case valid > t:
+		h.spans = append(h.spans, span{t, valid})
+	}
+	return results.Forever
+}
+
+// clip ends the validity at t.
+func (h *hold) clip(t int64) int64 {
+	for n := len(h.spans); n > 0 && h.spans[n-1].from >= t; n-- {
+		h.spans = h.spans[:n-1]
+	}
+	if n := len(h.spans); n > 0 {
+		h.spans[n-1].until = min(h.spans[n-1].until, t)
+	}
+	return t
+}
+
+// ref is the hold as it is drawn.
+func (h *hold) ref() results.HoldRef {
+	r := results.HoldRef{
+		User: h.user, Grant: h.grant, Issued: h.issued, Start: h.start, End: h.end, Valid: h.valid, Token: h.token,
+	}
+	if h.end == results.Forever {
+		r.End = 0
+	}
+	return r
+}
+
+// proof is the events that made, renewed and ended the hold.
+func (h *hold) proof() []history.Event {
+	es := append([]history.Event{h.ok}, h.renewals...)
+	if h.over.Kind != history.KindNone {
+		es = append(es, h.over)
+	}
+	return es
+}
+
+// holdWatcher is told of what happens to holds.
+type holdWatcher interface {
+	// began is called when the hold is among the open ones of its lock.
+	began(h *hold)
+	// takenBack is called when a shorter validity, from cut on, was learned.
+	takenBack(h *hold, cut int64)
+	// ended is called when the hold is no longer among the open ones of its lock.
+	ended(h *hold)
+}
+
+// tracker follows the holds of all users from acquire ok to release invoke, loss or death.
+type tracker struct {
+	watch holdWatcher
+	users byUser[[]*hold] // the open holds of a user
+	locks [][]*hold       // the open holds of a lock
+	errs  []int64         // by client: how wrong its clock may be
+	dead  map[int]int64   // clients that were killed: when the last of their events came
+	free  []*hold
+	reuse bool
+	worst int64 // the largest of errs
+}
+
+func newTracker(run results.Run, w holdWatcher) *tracker {
+	t := &tracker{watch: w, locks: make([][]*hold, len(run.Locks)), dead: map[int]int64{}}
+	for _, p := range run.Processes {
+		if c, ok := history.ClientOf(p.Process); ok && p.ErrorNS > 0 {
+			t.errs = append(t.errs, make([]int64, max(0, c+1-len(t.errs)))...)
+			t.errs[c] = p.ErrorNS
+			t.worst = max(t.worst, p.ErrorNS)
+		}
+	}
+	for _, c := range deadClients(run) {
+		t.dead[c] = 0
+	}
+	return t
+}
+
+// observe takes the next event. Operations that open, renew or end no hold are passed over.
+func (t *tracker) observe(e *history.Event) {
+	if len(t.dead) > 0 {
+		t.hear(e)
+	}
+	switch e.Kind {
+	case history.Acquire:
+		if e.Phase == history.Ok {
+			t.begin(e)
+		}
+	case history.Release:
+		if e.Phase == history.Invoke {
+			t.end(e)
+		}
+	case history.Renew:
+		if e.Phase == history.Ok {
+			t.renew(e)
+		}
+	case history.Renewed, history.Ended:
+		t.renew(e)
+	case history.Lost, history.Dead:
+		t.end(e)
+	default:
+	}
+}
+
+// hear notes that a killed client was still alive.
+func (t *tracker) hear(e *history.Event) {
+	switch e.Kind {
+	case history.Acquire, history.Release, history.Renew, history.Check, history.Read, history.Write, history.Renewed, history.Lost:
+		if _, ok := t.dead[e.User.Client()]; ok {
+			t.dead[e.User.Client()] = e.Time
+		}
+	default:
+	}
+}
+
+func (t *tracker) begin(e *history.Event) {
+	h := t.fresh()
+	h.user, h.grant, h.lock, h.mode, h.token = e.User, e.Op, e.Lock, e.Mode, e.Token
+	h.issued, h.start, h.end, h.ok = e.Value, e.Time, results.Forever, *e
+	if c := e.User.Client(); c < len(t.errs) {
+		h.err = t.errs[c]
+	}
+	h.grantValidity(e.Valid)
+	u := t.users.at(e.User)
+	*u = append(*u, h)
+	for int(e.Lock) >= len(t.locks) {
+		t.locks = append(t.locks, nil)
+	}
+	h.at = len(t.locks[e.Lock])
+	t.locks[e.Lock] = append(t.locks[e.Lock], h)
+	t.watch.began(h)
+}
+
+// fresh returns an empty hold, a used one where holds are reused.
+func (t *tracker) fresh() *hold {
+	n := len(t.free)
+	if n == 0 {
+		return &hold{}
+	}
+	h := t.free[n-1]
+	t.free = t.free[:n-1]
+	*h = hold{spans: h.spans[:0], renewals: h.renewals[:0], pairs: h.pairs[:0]}
+	return h
+}
+
+// open finds an open hold by user and grant.
+func (t *tracker) open(u history.User, grant uint32) *hold {
+	for _, h := range *t.users.at(u) {
+		if h.grant == grant {
+			return h
+		}
+	}
+	return nil
+}
+
+func (t *tracker) renew(e *history.Event) {
+	h := t.open(e.User, e.Grant)
+	if h == nil {
+		return
+	}
+	if len(h.renewals) == maxRenewals {
+		h.renewals = slices.Delete(h.renewals, 0, 1)
+	}
+	h.renewals = append(h.renewals, *e)
+	if e.Kind == history.Ended && e.Valid <= h.start {
+		h.fresh = false
+	}
+	if cut := h.renewValidity(e.Time, e.Valid); cut != results.Forever {
+		t.watch.takenBack(h, cut)
+	}
+}
+
+// end closes the hold that e names. A death, or a loss that names no grant, closes all holds of the user. A dead
+// holder certainly held only until it was last known to live, which the Value of its death tells.
+func (t *tracker) end(e *history.Event) {
+	at := e.Time
+	if e.Kind == history.Dead && e.Value > 0 {
+		at = min(at, e.Value)
+	}
+	if e.Grant == 0 && e.Kind != history.Release {
+		for u := t.users.at(e.User); len(*u) > 0; {
+			t.close((*u)[0], at, e)
+		}
+		return
+	}
+	if h := t.open(e.User, e.Grant); h != nil {
+		t.close(h, at, e)
+	}
+}
+
+func (t *tracker) close(h *hold, at int64, e *history.Event) {
+	h.end = max(at, h.start)
+	if e != nil {
+		h.over = *e
+		h.fresh = h.fresh && e.Time > h.start // that the service had ended it by then may be told after its end
+	}
+	u := t.users.at(h.user)
+	*u = without(*u, h)
+	t.leave(h)
+	t.watch.ended(h)
+	if t.reuse && !h.pinned {
+		t.free = append(t.free, h)
+	}
+}
+
+// leave takes h out of the open holds of its lock; the last of them gets its place.
+func (t *tracker) leave(h *hold) {
+	open := t.locks[h.lock]
+	last := len(open) - 1
+	open[h.at] = open[last]
+	open[h.at].at = h.at
+	open[last] = nil
+	t.locks[h.lock] = open[:last]
+}
+
+// without takes h out of list and keeps the order of the others.
+func without(list []*hold, h *hold) []*hold {
+	i := slices.Index(list, h)
+	copy(list[i:], list[i+1:])
+	list[len(list)-1] = nil
+	return list[:len(list)-1]
+}
+
+// finish ends the holds that no event ended. Those of a killed client end at its last sign of life, which is
+// certain; the others are still held.
+func (t *tracker) finish() {
+	var rest []*hold
+	for _, list := range t.locks {
+		rest = append(rest, list...)
+	}
+	at := func(h *hold) int64 {
+		if seen, ok := t.dead[h.user.Client()]; ok {
+			return max(seen, h.start)
+		}
+		return results.Forever
+	}
+	slices.SortStableFunc(rest, func(a, b *hold) int {
+		return cmp.Or(cmp.Compare(at(a), at(b)), cmp.Compare(a.start, b.start), cmp.Compare(a.user, b.user))
+	})
+	for _, h := range rest {
+		t.close(h, at(h), nil)
+	}
+}
+
+// overstay is how long a hold, or an effect of it, lasted beyond the end of its validity.
+type overstay struct {
+	user       history.User
+	lock       uint16
+	start, end int64 // ns: of the stay
+	late       int64 // ns: how long it lasted beyond the validity
+	n          int64 // how many violations it alone explains
+}
+
+// overstayed measures by how much a hold had outlived its validity at until. It is not ok for a hold that nothing
+// can excuse: one that never ended, whose validity nobody knows, or whose validity was not over. The stay begins
+// with the request, because validity is counted from there.
+func overstayed(h *hold, until int64) (o overstay, ok bool) {
+	valid := h.until()
+	if valid == 0 {
+		valid = h.valid
+	}
+	if valid == history.ValidUnknown || until == results.Forever || valid >= until {
+		return o, false
+	}
+	start := h.start
+	if h.issued > 0 {
+		start = min(start, h.issued)
+	}
+	return overstay{user: h.user, lock: h.lock, start: start, end: until, late: until - valid}, true
+}
+
+// excused tells whether the stay would have ended within its validity if no process had stood still that it depends
+// on: the holder's own, the resource, which answers it, and in a run by steps the engine, which tells it to go on.
+func excused(run results.Run, o overstay) (results.Standstill, bool) {
+	own := clientName(o.user.Client())
+	x := run.Still.Longest(o.start, o.end, func(process string) bool {
+		_, client := history.ClientOf(process)
+		return process == own || !client && (process != history.Engine || run.Directed)
+	})
+	return x, x.Total > o.late
+}
+
+// standingStill names the process whose standstill alone explains how long h stayed. It ends a witness's sentence.
+func standingStill(run results.Run, h *hold, until int64) string {
+	if o, ok := overstayed(h, until); ok {
+		if why, ok := excused(run, o); ok {
+			return "; " + why.Text(run)
+		}
+	}
+	return ""
+}

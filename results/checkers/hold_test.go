@@ -1,0 +1,331 @@
+package checkers
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/lockquake/lockquake/history"
+	"github.com/lockquake/lockquake/results"
+)
+
+// over is an event that ended a hold at a time.
+func over(at int64) history.Event {
+	return history.Event{Time: at, Kind: history.Release, Phase: history.Invoke}
+}
+
+// TestEntitledAtItsBorders: from the beginning of a stretch to before its end, each narrowed by the clock's error.
+func TestEntitledAtItsBorders(t *testing.T) {
+	for _, c := range []struct {
+		err         int64
+		from, until int64
+		want        bool
+	}{
+		{0, 99, 99, false},
+		{0, 100, 100, true},
+		{0, 199, 199, true},
+		{0, 200, 200, false},
+		{0, 150, 199, true},
+		{0, 150, 200, false},
+		{0, 250, 250, false}, // between two stretches
+		{0, 150, 350, false}, // across them
+		{0, 300, 1 << 40, true},
+		{5, 104, 104, false},
+		{5, 105, 105, true},
+		{5, 194, 194, true},
+		{5, 195, 195, false},
+		{5, 305, 1 << 40, true},
+	} {
+		h := &hold{err: c.err, spans: []span{{100, 200}, {300, results.Forever}}}
+		if got := h.entitled(c.from, c.until); got != c.want {
+			t.Errorf("error %d: entitled from %d to %d is %t", c.err, c.from, c.until, got)
+		}
+	}
+}
+
+// TestBeforeAtItsBorders: in hand before the request was sent, or over before the other came into hand, entitled.
+func TestBeforeAtItsBorders(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		a, b hold
+		want bool
+	}{
+		{"in hand when it was sent", hold{start: 10}, hold{issued: 10, start: 30, fresh: true}, false},
+		{"in hand before it was sent", hold{start: 10}, hold{issued: 11, start: 30, fresh: true}, true},
+		{"in hand before, by clocks that may be wrong", hold{start: 10, err: 2}, hold{issued: 15, start: 30, err: 3}, false},
+		{"in hand before, whatever the clocks", hold{start: 10, err: 2}, hold{issued: 16, start: 30, err: 3}, true},
+		{"over when the other came", hold{start: 10, over: over(30)}, hold{issued: 5, start: 30, fresh: true}, true},
+		{"not over when the other came", hold{start: 10, over: over(31)}, hold{issued: 5, start: 30, fresh: true}, false},
+		{"never over", hold{start: 10}, hold{issued: 5, start: 30, fresh: true}, false},
+		{"over when the other came too late", hold{start: 10, over: over(20)}, hold{issued: 5, start: 30}, false},
+		{"over, by clocks that may be wrong", hold{start: 10, err: 2, over: over(30)}, hold{issued: 5, start: 34, err: 3, fresh: true}, false},
+		{"over, whatever the clocks", hold{start: 10, err: 2, over: over(30)}, hold{issued: 5, start: 35, err: 3, fresh: true}, true},
+		{"over as it began, when the other came", hold{start: 30, over: over(30)}, hold{issued: 5, start: 30, fresh: true}, false},
+		{"over as it began, before the other came", hold{start: 29, over: over(29)}, hold{issued: 5, start: 30, fresh: true}, true},
+	} {
+		if got := before(&c.a, &c.b); got != c.want {
+			t.Errorf("%s: %t", c.name, got)
+		}
+	}
+}
+
+// TestWhatIsKnownOfAValidity: what the grant says, and what each renewal makes of it.
+func TestWhatIsKnownOfAValidity(t *testing.T) {
+	type news struct{ at, valid int64 }
+	unknown := history.ValidUnknown
+	for _, c := range []struct {
+		name  string
+		valid int64
+		news  []news
+		want  []span
+		cut   int64 // of the last news
+		fresh bool
+	}{
+		{"a grant", 200, nil, []span{{100, 200}}, 0, true},
+		{"a grant for no time at all", 100, nil, nil, 0, false},
+		{"a grant that came too late", 90, nil, nil, 0, false},
+		{"a grant of which nothing is known", unknown, nil, nil, 0, false},
+		{"a renewal", 200, []news{{150, 300}}, []span{{100, 300}}, results.Forever, true},
+		{"a renewal at the very end", 200, []news{{200, 300}}, []span{{100, 300}}, results.Forever, true},
+		{"a renewal after the end", 200, []news{{210, 300}}, []span{{100, 200}, {210, 300}}, results.Forever, true},
+		{"a renewal after the end, which is over already", 200, []news{{210, 205}}, []span{{100, 200}}, results.Forever, true},
+		{"a renewal after the end, just over", 200, []news{{210, 210}}, []span{{100, 200}}, results.Forever, true},
+		{"a renewal of what was never valid", unknown, []news{{150, 300}}, []span{{150, 300}}, results.Forever, false},
+		{"a shorter one", 200, []news{{150, 180}}, []span{{100, 180}}, 180, true},
+		{"a shorter one, for the past", 200, []news{{150, 120}}, []span{{100, 120}}, 120, true},
+		{"a shorter one, for all of it", 200, []news{{150, 100}}, nil, 100, true},
+		{"one that nobody knows", 200, []news{{150, unknown}}, []span{{100, 150}}, 150, true},
+		{"one that nobody knows, after the end", 200, []news{{250, unknown}}, []span{{100, 200}}, 250, true},
+		{"a shorter one behind a gap takes back both", 200, []news{{210, 300}, {220, 150}}, []span{{100, 150}}, 150, true},
+		{"the same again", 200, []news{{150, 200}}, []span{{100, 200}}, results.Forever, true},
+	} {
+		h := &hold{start: 100}
+		h.grantValidity(c.valid)
+		var cut int64
+		for _, n := range c.news {
+			cut = h.renewValidity(n.at, n.valid)
+		}
+		if !slices.Equal(h.spans, c.want) || cut != c.cut || h.fresh != c.fresh {
+			t.Errorf("%s: %v, cut at %d, fresh %t; want %v, %d, %t", c.name, h.spans, cut, h.fresh, c.want, c.cut, c.fresh)
+		}
+	}
+}
+
+// ends is told of the ends of holds.
+type ends struct {
+	order []*hold
+	taken []int64
+}
+
+func (*ends) began(*hold)                    {}
+func (w *ends) takenBack(_ *hold, cut int64) { w.taken = append(w.taken, cut) }
+func (w *ends) ended(h *hold)                { w.order = append(w.order, h) }
+
+// follow plays events of one client to a tracker. Each is its time, its kind, and its grant.
+func follow(run results.Run, es ...history.Event) *ends {
+	w := &ends{}
+	t := newTracker(run, w)
+	for i := range es {
+		if es[i].Phase == history.PhaseNone {
+			es[i].Phase = history.Info
+		}
+		t.observe(&es[i])
+	}
+	t.finish()
+	return w
+}
+
+func TestHowAHoldEnds(t *testing.T) {
+	run := results.Run{Locks: []string{"lock-0", "lock-1"}}
+	killed := results.Run{Locks: run.Locks, Dead: []string{"client-1"}}
+	ok := func(op uint32, at int64, lock uint16) history.Event {
+		return history.Event{Time: at, Kind: history.Acquire, Phase: history.Ok, Op: op, Grant: op, Lock: lock, Valid: 1000, Value: at - 1}
+	}
+	for _, c := range []struct {
+		name     string
+		run      results.Run
+		es       []history.Event
+		end, was []int64 // of each hold: its end, and when that was seen
+	}{
+		{"a release", run, []history.Event{ok(1, 10, 0), {Time: 20, Kind: history.Release, Phase: history.Invoke, Grant: 1}}, []int64{20}, []int64{20}},
+		{"the ok of a release", run, []history.Event{ok(1, 10, 0), {Time: 20, Kind: history.Release, Phase: history.Ok, Grant: 1}}, []int64{results.Forever}, []int64{results.Forever}},
+		{"a release of another grant", run, []history.Event{ok(1, 10, 0), {Time: 20, Kind: history.Release, Phase: history.Invoke, Grant: 2}}, []int64{results.Forever}, []int64{results.Forever}},
+		{"a loss", run, []history.Event{ok(1, 10, 0), ok(2, 11, 1), {Time: 20, Kind: history.Lost, Grant: 1}}, []int64{20, results.Forever}, []int64{20, results.Forever}},
+		{"a death", run, []history.Event{ok(1, 10, 0), {Time: 50, Kind: history.Dead, Grant: 1, Value: 20}}, []int64{20}, []int64{50}},
+		{"a death that tells no more", run, []history.Event{ok(1, 10, 0), {Time: 50, Kind: history.Dead, Grant: 1}}, []int64{50}, []int64{50}},
+		{"a death that was seen before the hold began", run, []history.Event{ok(1, 10, 0), {Time: 50, Kind: history.Dead, Grant: 1, Value: 5}}, []int64{10}, []int64{50}},
+		{"a death of all", run, []history.Event{ok(1, 10, 0), ok(2, 30, 1), {Time: 50, Kind: history.Dead, Value: 40}}, []int64{40, 40}, []int64{50, 50}},
+		{"nothing", run, []history.Event{ok(1, 10, 0)}, []int64{results.Forever}, []int64{results.Forever}},
+		{"the last sign of life of who was killed", killed, []history.Event{ok(1, 10, 0), {Time: 30, Kind: history.Check, Phase: history.Invoke, Grant: 1}}, []int64{30}, []int64{results.Forever}},
+		{"no sign of life of who was killed", killed, []history.Event{ok(1, 10, 0), {Time: 30, Kind: history.Stall, Value: 5}}, []int64{10}, []int64{results.Forever}},
+	} {
+		w := follow(c.run, c.es...)
+		var end, was []int64
+		for _, h := range w.order {
+			end, was = append(end, h.end), append(was, h.overAt())
+		}
+		if !slices.Equal(end, c.end) || !slices.Equal(was, c.was) {
+			t.Errorf("%s: ended at %d, seen at %d; want %d, %d", c.name, end, was, c.end, c.was)
+		}
+	}
+}
+
+// TestWhatRenewsAHold: the ok of a renewal, what the client learned, and what the engine learned of its session.
+func TestWhatRenewsAHold(t *testing.T) {
+	run := results.Run{Locks: []string{"lock-0"}}
+	for _, c := range []struct {
+		name  string
+		e     history.Event
+		want  span
+		fresh bool
+		taken []int64
+	}{
+		{"the ok of a renewal", history.Event{Kind: history.Renew, Phase: history.Ok, Valid: 300}, span{10, 300}, true, nil},
+		{"the invoke of a renewal", history.Event{Kind: history.Renew, Phase: history.Invoke, Valid: 300}, span{10, 100}, true, nil},
+		{"a renewal that failed", history.Event{Kind: history.Renew, Phase: history.Fail, Valid: 300}, span{10, 100}, true, nil},
+		{"what the client learned", history.Event{Kind: history.Renewed, Valid: 300}, span{10, 300}, true, nil},
+		{"a shorter one", history.Event{Kind: history.Renewed, Valid: 60}, span{10, 60}, true, []int64{60}},
+		{"the end of its session", history.Event{Kind: history.Ended, Valid: 60}, span{10, 60}, true, []int64{60}},
+		{"the end of its session as it began", history.Event{Kind: history.Ended, Valid: 10}, span{}, false, []int64{10}},
+		{"the end of its session before", history.Event{Kind: history.Ended, Valid: 5}, span{}, false, []int64{5}},
+	} {
+		c.e.Time, c.e.Grant = 50, 1
+		w := follow(run, history.Event{Time: 10, Kind: history.Acquire, Phase: history.Ok, Op: 1, Grant: 1, Valid: 100, Value: 9}, c.e)
+		h := w.order[0]
+		var got span
+		if len(h.spans) > 0 {
+			got = h.spans[0]
+		}
+		if got != c.want || h.fresh != c.fresh || !slices.Equal(w.taken, c.taken) {
+			t.Errorf("%s: %v, fresh %t, taken back from %v; want %v, %t, %v", c.name, h.spans, h.fresh, w.taken, c.want, c.fresh, c.taken)
+		}
+	}
+}
+
+// TestTheErrorsOfClocks: each hold has that of its client, and the worst is that of any.
+func TestTheErrorsOfClocks(t *testing.T) {
+	tr := newTracker(results.Run{Processes: []history.Header{{Process: "client-2", ErrorNS: 9}, {Process: "engine"}, {Process: "client-1", ErrorNS: 3}}}, &ends{})
+	if !slices.Equal(tr.errs, []int64{3, 9}) || tr.worst != 9 {
+		t.Errorf("errors %v, the worst %d", tr.errs, tr.worst)
+	}
+	w := &ends{}
+	tr.watch, tr.reuse = w, true
+	for client, want := range []int64{3, 9, 0, 3} {
+		u := history.MakeUser(client%3, 0)
+		tr.observe(&history.Event{Time: 10, Kind: history.Acquire, Phase: history.Ok, Op: 1, Grant: 1, User: u, Valid: 100, Value: 5})
+		h := tr.open(u, 1)
+		if h.err != want || h.issued != 5 {
+			t.Errorf("a hold of %v: error %d, asked for at %d", u, h.err, h.issued)
+		}
+		tr.observe(&history.Event{Time: 20, Kind: history.Release, Phase: history.Invoke, Grant: 1, User: u}) // and it is used again
+	}
+}
+
+// TestByHowMuchAHoldIsLate: from the end of its validity on, and nothing before.
+func TestByHowMuchAHoldIsLate(t *testing.T) {
+	for _, c := range []struct {
+		valid, until, late int64
+		ok                 bool
+	}{
+		{100, 99, 0, false},
+		{100, 100, 0, false},
+		{100, 101, 1, true},
+		{100, results.Forever, 0, false},
+		{history.ValidUnknown, 101, 0, false},
+	} {
+		h := &hold{start: 10, issued: 5}
+		h.grantValidity(c.valid)
+		if o, ok := overstayed(h, c.until); ok != c.ok || o.late != c.late || ok && (o.start != 5 || o.end != c.until) {
+			t.Errorf("valid until %d, there until %d: %+v, %t", c.valid, c.until, o, ok)
+		}
+	}
+}
+
+// TestPairsThatFindNoRoomAreDecidedAtOnce.
+func TestPairsThatFindNoRoomAreDecidedAtOnce(t *testing.T) {
+	for _, pending := range []int{0, maxPending} {
+		x := newExclusion(results.Run{Locks: []string{"lock-0"}}).(*exclusion)
+		x.pending = pending
+		for i, e := range []history.Event{
+			{Time: 10, Kind: history.Acquire, Phase: history.Ok, Op: 1, Valid: 1000},
+			{Time: 20, Kind: history.Acquire, Phase: history.Ok, Op: 1, Valid: 1000, User: history.MakeUser(1, 0)},
+			{Time: 30, Kind: history.Release, Phase: history.Invoke, Grant: 1},
+			{Time: 40, Kind: history.Release, Phase: history.Invoke, Grant: 1, User: history.MakeUser(1, 0)},
+		} {
+			e.Seq = uint32(i + 1)
+			x.Observe(&e)
+		}
+		if f := x.Finish(); *f.Counts["double_grants"] != 1 {
+			t.Errorf("with %d pairs pending, %d double grants", pending, *f.Counts["double_grants"])
+		}
+	}
+}
+
+// TestALadderKnowsWhatItForgot: below its lowest rung there may have been others.
+func TestALadderKnowsWhatItForgot(t *testing.T) {
+	l := &ladder{}
+	if h, known := l.below(5); h != nil || !known {
+		t.Errorf("an empty ladder: %v, %t", h, known)
+	}
+	for i := range maxRungs + 1 {
+		l.add(int64(10+i), &hold{token: uint64(1 + i)})
+	}
+	if h, known := l.below(11); h != nil || known {
+		t.Errorf("what was forgotten: %v, %t", h, known)
+	}
+	if h, known := l.below(1 << 40); h == nil || h.token != maxRungs+1 || !known {
+		t.Errorf("the highest: %+v, %t", h, known)
+	}
+}
+
+// TestAHoldIsRememberedOnce, however often it reads and writes.
+func TestAHoldIsRememberedOnce(t *testing.T) {
+	l, h := &touched{}, &hold{issued: 5, start: 10, fresh: true}
+	for range 3 * maxTouches {
+		l.add(touch{hold: h})
+	}
+	others := l.modes[0].beside(h, 0, func(*touch) { t.Error("it stands beside itself") })
+	if others || len(l.modes[0].latest) != 1 {
+		t.Errorf("%d are remembered; others are forgotten: %t", len(l.modes[0].latest), others)
+	}
+}
+
+// TestWhatIsForgottenMayHaveBeenBeside a hold whose request is older.
+func TestWhatIsForgottenMayHaveBeenBeside(t *testing.T) {
+	l := &touched{}
+	for i := range int64(2 * maxTouches) {
+		l.add(touch{hold: &hold{issued: 100 + i, start: 100 + i, fresh: true}})
+	}
+	m := &l.modes[0]
+	for issued, want := range map[int64]bool{50: true, m.droppedStart: true, m.droppedStart + 1: false} {
+		if others := m.beside(&hold{issued: issued, start: 1 << 30}, 0, func(*touch) {}); others != want {
+			t.Errorf("asked for at %d, and the last forgotten was granted at %d: %t", issued, m.droppedStart, others)
+		}
+	}
+}
+
+// TestOnlyWhoWasEntitledComesAfterWhatWasOver: one that came too late does not take the place of one that did not.
+func TestOnlyWhoWasEntitledComesAfterWhatWasOver(t *testing.T) {
+	l := &touched{}
+	entitled := &hold{user: history.MakeUser(1, 0), issued: 5, start: 100, fresh: true}
+	l.add(touch{hold: entitled})
+	l.add(touch{hold: &hold{user: history.MakeUser(2, 0), issued: 6, start: 200}})
+	if got := l.modes[0].after(&hold{issued: 2, start: 10, over: over(50)}); got == nil || got.hold != entitled {
+		t.Errorf("after it came %+v", got)
+	}
+}
+
+// TestTheBoundOfALock is the one that it declares, or the ttl, where its grants never expire.
+func TestTheBoundOfALock(t *testing.T) {
+	for _, c := range []struct {
+		run  results.Run
+		want int64
+	}{
+		{results.Run{TTL: 10, Expires: true, Recovery: 3}, 3},
+		{results.Run{TTL: 10, Expires: true}, 10},
+		{results.Run{TTL: 10, Recovery: 3}, 10},
+	} {
+		if got := bound(c.run); got != c.want {
+			t.Errorf("%+v: %d", c.run, got)
+		}
+	}
+}

@@ -1,0 +1,14 @@
+// Package checkers is the list of all checkers: one file for each, beside the files that several checkers share,
+// such as holds and asks.
+package checkers
+
+import "github.com/lockquake/lockquake/results"
+
+// All returns the list of all checkers in the order of a report: first what must not happen to the lock and to what
+// it protects, then how well users were served, at what cost, and whether the run itself kept up.
+func All() results.Checkers {
+	return results.Checkers{
+		exclusionKind, staleWritesKind, minorityEffectsKind, lostUpdatesKind, lostElementsKind, oversoldKind, doubleBookingsKind, sumsKind, tokenRegressionsKind, foreignReleasesKind, primariesKind, lostWritesKind,
+		stuckLocksKind, unavailabilityKind, throughputKind, loadKind, unfairnessKind, lateNewsKind, latencyKind, costKind, generatorKind, stallsKind,
+	}
+}

@@ -1,0 +1,61 @@
+package checkers
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/lockquake/lockquake/results"
+)
+
+// TestEveryCheckerHasABrokenHistory wants each property to be seen violated by some golden history.
+func TestEveryCheckerHasABrokenHistory(t *testing.T) {
+	red := map[string]bool{}
+	paths, _ := filepath.Glob("testdata/golden/*.txt")
+	for _, p := range paths {
+		b, err := os.ReadFile(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, part := range strings.Split(string(b), "\n----\n") {
+			s, err := parseScript(part)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, f := range s.judge() {
+				for name, n := range f.Counts {
+					red[name] = red[name] || n != nil && *n > 0
+				}
+				for name, m := range f.Measures {
+					red[name] = red[name] || m != nil && *m > 0
+				}
+			}
+		}
+	}
+	for _, name := range All().Names() {
+		if !red[name] {
+			t.Errorf("no golden history shows %s", name)
+		}
+	}
+}
+
+func TestNamesAreWhatCheckersYield(t *testing.T) {
+	for _, k := range All() {
+		fs, _ := results.NewCheckerRunner(results.Checkers{k}, results.Run{Locks: []string{"lock-0"}, TTL: 1}).Finish()
+		f := fs[0]
+		for _, q := range k.Counts {
+			if _, ok := f.Counts[q.Name]; !ok {
+				t.Errorf("%s does not yield the count %s", k.Name, q.Name)
+			}
+		}
+		for _, q := range k.Measures {
+			if _, ok := f.Measures[q.Name]; !ok {
+				t.Errorf("%s does not yield the measure %s", k.Name, q.Name)
+			}
+		}
+		if len(f.Counts) != len(k.Counts) || len(f.Measures) != len(k.Measures) {
+			t.Errorf("%s yields %v and %v", k.Name, f.Counts, f.Measures)
+		}
+	}
+}

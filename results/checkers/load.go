@@ -1,0 +1,57 @@
+// Load: how much work the resource has for each write that counts.
+//
+// It divides the reads and writes that reached the resource, served or refused, by the writes that a client saw
+// acknowledged. A lock before an optimistic resource is a gatekeeper: it keeps away the accesses that could only be
+// refused. The same story without the lock shows how many those are.
+//
+// It cannot see requests that never arrived, and does not tell those of the workload from those of steps.
+
+package checkers
+
+import (
+	"github.com/lockquake/lockquake/history"
+	"github.com/lockquake/lockquake/results"
+)
+
+type load struct {
+	run          results.Run
+	accesses     int64
+	acknowledged int64
+}
+
+var loadKind = results.CheckerKind{
+	Name: "load", New: newLoad,
+	Doc: "How many reads and writes reached the resource, served or refused, for each write that was acknowledged.",
+	Measures: []results.Quantity{
+		{
+			Name: "accesses_per_write", Doc: "reads and writes that reached the resource, served or refused, for each write that was acknowledged: what a lock keeps away from an optimistic resource",
+			Timeless: true,
+		},
+	},
+}
+
+func newLoad(run results.Run) results.Checker { return &load{run: run} }
+
+// Observe takes the next event.
+func (c *load) Observe(e *history.Event) {
+	switch {
+	case (e.Kind == history.EffectRead || e.Kind == history.EffectWrite) && e.Phase != history.Info:
+		c.accesses++
+	case e.Kind == history.Write && e.Phase == history.Ok:
+		c.acknowledged++
+	}
+}
+
+// Finish returns the finding.
+func (c *load) Finish() results.Finding {
+	f := results.Finding{Verdict: results.Clean, Measures: map[string]*float64{"accesses_per_write": nil}}
+	switch {
+	case c.run.Resource == "":
+		f.Verdict, f.Skipped = results.Unknown, "nothing is protected: there is no resource"
+	case c.acknowledged == 0:
+		f.Verdict, f.Skipped = results.Unknown, "no write was acknowledged"
+	default:
+		f.Measures["accesses_per_write"] = measure(float64(c.accesses) / float64(c.acknowledged))
+	}
+	return f
+}

@@ -1,0 +1,132 @@
+// Lost elements: every element that was put into a set, and acknowledged, is in it at the end.
+//
+// Each write replaces the set by what its writer had read and one element more, which its value names. So the
+// element that was added last stands for the whole set. Its writer had read another element, which stands for the
+// set before, and so on down to the empty set. Acknowledged elements that are not met on this way from the final
+// read are lost.
+//
+// Example: A and B both read the set of a. A adds b and is acknowledged, B adds c and is acknowledged. The final
+// read is c, c was added to a, a to the empty set: b is lost.
+//
+// An element is acknowledged when the resource said yes to its write, whatever the lock said after.
+// acknowledged_elements counts them, lost_elements_share is the lost part of them.
+//
+// It cannot see which write took an element away.
+
+package checkers
+
+import (
+	"fmt"
+
+	"github.com/lockquake/lockquake/history"
+	"github.com/lockquake/lockquake/results"
+)
+
+type lostElements struct {
+	run    results.Run
+	reads  map[place]int64
+	onto   map[element]int64 // what each element was added to
+	acked  map[uint16][]history.Event
+	finals finals
+	added  int
+}
+
+// element is one by its name, in the set of a lock.
+type element struct {
+	lock uint16
+	name int64
+}
+
+var lostElementsKind = results.CheckerKind{
+	Name: "lost_elements", New: newLostElements,
+	Doc: "Every element that was put into a set, and acknowledged, is in it at the end.",
+	Counts: []results.Quantity{
+		{
+			Name: "lost_elements", Doc: "workload `guarded-set`: acknowledged elements that are missing from the set at the end",
+			Tone: results.Violation, Of: acknowledgedWrites,
+		},
+	},
+	Measures: []results.Quantity{
+		{Name: "acknowledged_elements", Doc: "workload `guarded-set`: writes that the resource said yes to, whatever the lock said after", MoreIsBetter: true},
+		{Name: "lost_elements_share", Doc: "which part of them is lost, 0 to 1 (`\"<5%\"`)", Timeless: true},
+	},
+}
+
+func newLostElements(run results.Run) results.Checker {
+	return &lostElements{
+		run: run, reads: map[place]int64{}, onto: map[element]int64{}, acked: map[uint16][]history.Event{}, finals: finals{},
+	}
+}
+
+// Observe takes the next event.
+func (c *lostElements) Observe(e *history.Event) {
+	c.finals.observe(e)
+	switch {
+	case c.run.Writes != writesElements:
+	case e.Kind == history.Read && e.Phase == history.Ok:
+		c.reads[placeOf(e)] = e.Value
+	case e.Kind == history.Write && e.Phase == history.Invoke:
+		c.onto[element{e.Lock, e.Value}] = c.reads[placeOf(e)]
+	case e.Kind == history.Write && e.Phase == history.Ok:
+		c.added++
+		c.acked[e.Lock] = append(c.acked[e.Lock], *e)
+	}
+}
+
+// Finish returns the finding.
+func (c *lostElements) Finish() results.Finding {
+	f, ok := applies(c.run, writesElements, c.added, c.finals)
+	f.Measures = map[string]*float64{"acknowledged_elements": nil, "lost_elements_share": nil}
+	if !ok {
+		return f
+	}
+	var lost, acknowledged int64
+	for i := range c.run.Locks {
+		lock := uint16(i)
+		final, read := c.finals[lock]
+		if !read {
+			continue
+		}
+		set, whole := c.set(lock, final.Value)
+		if !whole {
+			return lacking(f, fmt.Sprintf("the set of %s has an element that nobody is known to have added", lockName(c.run, lock)))
+		}
+		var gone []history.Event
+		for _, e := range c.acked[lock] {
+			if !set[e.Value] {
+				gone = append(gone, e)
+			}
+		}
+		lost += int64(len(gone))
+		f.Found(lock, int64(len(gone)))
+		acknowledged += int64(len(c.acked[lock]))
+		if len(gone) > 0 {
+			prove(&f, results.Witness{
+				Kind: "lost_element", Lock: lockName(c.run, lock), From: gone[0].Time, To: final.Time,
+				Text: fmt.Sprintf("%d of %d elements that were acknowledged under %s are not in the set at the end; the first is that of %v at %s",
+					len(gone), len(c.acked[lock]), lockName(c.run, lock), gone[0].User, c.run.MS(gone[0].Time)),
+				Events: []history.Event{gone[0], final},
+			})
+		}
+	}
+	f = found(f, "lost_elements", lost, acknowledged)
+	f.Measures["acknowledged_elements"] = measure(float64(acknowledged))
+	if acknowledged > 0 {
+		f.Measures["lost_elements_share"] = measure(float64(lost) / float64(acknowledged))
+	}
+	return f
+}
+
+// set walks down from the element that was added last. It is not whole where it meets an element that nobody added.
+func (c *lostElements) set(lock uint16, last int64) (set map[int64]bool, whole bool) {
+	set = map[int64]bool{}
+	for last != 0 && !set[last] {
+		set[last] = true
+		next, known := c.onto[element{lock, last}]
+		if !known {
+			return set, false
+		}
+		last = next
+	}
+	return set, true
+}

@@ -1,0 +1,191 @@
+// Lost writes: what the service acknowledged is there until its time is over.
+//
+// A grant of a lock that is a key in a store is a write. Servers are asked for the key right after each grant and,
+// where a scenario wants it, once more at the end (observe: holder:LOCK). A grant must be there at the end when a
+// server was seen to have it, it is still valid, and nobody began to release that lock since. Where none of the
+// servers asked has it, the acknowledged write is lost.
+//
+// It cannot see the loss of a grant that no server was seen to have, nor of one whose lock was released in between,
+// so the count is a lower bound. It looks once: at the last time that a scenario asked for the lock.
+
+package checkers
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"sort"
+	"strings"
+
+	"github.com/lockquake/lockquake/history"
+	"github.com/lockquake/lockquake/results"
+)
+
+type lostWrites struct {
+	run      results.Run
+	t        *tracker
+	looks    map[uint16]*look // by lock
+	holds    []*hold
+	releases map[uint16][]int64 // by lock: when they began
+	list     shortlist
+}
+
+// look is the last time that servers were asked who has a lock.
+type look struct {
+	step int
+	last map[string]history.Observation  // by node: its last answer
+	keep map[grantOf]bool                // the grants in these answers
+	at   span                            // when the servers were asked: all of them between its ends
+	had  map[grantOf]history.Observation // the first time that a server was seen to have a grant
+}
+
+type grantOf struct {
+	user  history.User
+	grant uint32
+}
+
+var lostWritesKind = results.CheckerKind{
+	Name: "lost_writes", New: newLostWrites,
+	Doc: "A grant that a server was seen to have is there until its time is over, or somebody releases the lock; where servers were asked at the end.",
+	Counts: []results.Quantity{
+		{
+			Name: "acknowledged_writes_lost", Doc: "grants that a server was seen to have and that none of those asked at the end has, though they are valid still and nobody began to release the lock ([asked by](scenarios.md#steps) `observe: \"holder:LOCK\"`)",
+			Tone: results.Violation, Of: "grants that a server was seen to have",
+		},
+	},
+}
+
+func newLostWrites(run results.Run) results.Checker {
+	c := &lostWrites{run: run, looks: map[uint16]*look{}, releases: map[uint16][]int64{}, list: shortlist{room: results.MaxWitnesses}}
+	c.t = newTracker(run, c)
+	locks := map[string]uint16{}
+	for i, name := range run.Locks {
+		locks[name] = uint16(i)
+	}
+	for _, o := range run.Observed {
+		lock, ok := strings.CutPrefix(o.Fact, history.FactHolder)
+		if i, known := locks[lock]; ok && known && o.Answer != "" {
+			c.saw(i, o)
+		}
+	}
+	for i, l := range c.looks {
+		if l.step == 0 {
+			delete(c.looks, i) // nobody asked for the end
+			continue
+		}
+		l.close()
+	}
+	return c
+}
+
+// saw takes what a server said of a lock. The answers to the last step that asks make the look.
+func (c *lostWrites) saw(lock uint16, o history.Observation) {
+	l := c.looks[lock]
+	if l == nil {
+		l = &look{had: map[grantOf]history.Observation{}}
+		c.looks[lock] = l
+	}
+	if o.User != nil {
+		k := grantOf{*o.User, o.Grant}
+		if first, ok := l.had[k]; !ok || o.Answered < first.Answered {
+			l.had[k] = o
+		}
+	}
+	if o.By != history.ByObserve || o.Step < l.step {
+		return
+	}
+	if o.Step > l.step {
+		l.step, l.last = o.Step, map[string]history.Observation{}
+	}
+	if before, ok := l.last[o.Node]; !ok || o.Asked >= before.Asked {
+		l.last[o.Node] = o
+	}
+}
+
+// close sums up the answers of the look.
+func (l *look) close() {
+	l.at, l.keep = span{results.Forever, 0}, map[grantOf]bool{}
+	for _, o := range l.last {
+		l.at.from, l.at.until = min(l.at.from, o.LastAsked), max(l.at.until, o.LastAnswered)
+		if o.User != nil {
+			l.keep[grantOf{*o.User, o.Grant}] = true
+		}
+	}
+}
+
+// text says what they had.
+func (l *look) text() string {
+	var out []string
+	for _, node := range slices.Sorted(maps.Keys(l.last)) {
+		what := "another key"
+		switch o := l.last[node]; {
+		case o.User != nil:
+			what = fmt.Sprintf("the key of %v", *o.User)
+		case o.Answer == "none":
+			what = "no key"
+		}
+		out = append(out, node+" has "+what)
+	}
+	return strings.Join(out, ", ")
+}
+
+// Observe takes the next event.
+func (c *lostWrites) Observe(e *history.Event) {
+	if len(c.looks) == 0 {
+		return
+	}
+	if e.Kind == history.Release && e.Phase == history.Invoke {
+		c.releases[e.Lock] = append(c.releases[e.Lock], e.Time)
+	}
+	c.t.observe(e)
+}
+
+func (c *lostWrites) began(h *hold)          { c.holds = append(c.holds, h) }
+func (c *lostWrites) takenBack(*hold, int64) {}
+func (c *lostWrites) ended(*hold)            {}
+
+// lost tells whether the hold's key should be there and is not.
+func (c *lostWrites) lost(h *hold, l *look) bool {
+	g := grantOf{h.user, h.grant}
+	seen, ok := l.had[g]
+	if !ok || seen.Answered >= l.at.from || l.keep[g] || !h.entitled(l.at.from, l.at.until) {
+		return false
+	}
+	releases := c.releases[h.lock] // in the order of time
+	i := sort.Search(len(releases), func(i int) bool { return releases[i] > h.issued })
+	return i == len(releases) || releases[i] >= l.at.until
+}
+
+// Finish returns the finding.
+func (c *lostWrites) Finish() results.Finding {
+	f := results.Finding{Verdict: results.Clean}
+	if len(c.looks) == 0 {
+		return skipped(f, "no server was asked at the end what it has of a lock")
+	}
+	c.t.finish()
+	var lost int64
+	seen := 0
+	for _, l := range c.looks {
+		seen += len(l.had)
+	}
+	for _, h := range c.holds {
+		l := c.looks[h.lock]
+		if l == nil || !c.lost(h, l) {
+			continue
+		}
+		if lost++; !c.list.wants(0) {
+			continue
+		}
+		had, at := l.had[grantOf{h.user, h.grant}], l.at.until
+		proved := []history.Observation{had}
+		for _, node := range slices.Sorted(maps.Keys(l.last)) {
+			proved = append(proved, l.last[node])
+		}
+		c.list.add(proof{kind: "lost_write", from: had.Answered, to: at, holds: []*hold{h}, observed: proved, text: func() string {
+			return fmt.Sprintf("%v was granted %s at %s, valid until %s, and %s had its key at %s; at %s it is nowhere: %s", h.user,
+				lockName(c.run, h.lock), c.run.MS(h.start), c.run.MS(h.valid), had.Node, c.run.MS(had.Answered), c.run.MS(at), l.text())
+		}})
+	}
+	f.Witnesses = c.list.witnesses(c.run)
+	return found(f, "acknowledged_writes_lost", lost, int64(seen))
+}

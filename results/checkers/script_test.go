@@ -1,0 +1,332 @@
+package checkers
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/lockquake/lockquake/history"
+	"github.com/lockquake/lockquake/results"
+)
+
+// script is a history written by hand, as testdata/golden has them. Its lines are
+//
+//	run KEY=VALUE...                        what the checkers are told; error=MS of all clocks, error.A=MS of one client's
+//	fault NAME on=USER [hold=N] at=MS until=MS
+//	saw STEP BY NODE FACT ANSWER at=MS [until=MS] [took=MS] [whose=USER]   an observation (- is no answer), of a grant of that user's latest acquire so far
+//	MS USER KIND PHASE [KEY=VALUE...]       an event; USER is A, B, ... (clients) or A2 (user 2 of client A)
+//	                                        on=N: replica N did it, as the user's access number=N; of=NAME: that process did it
+//	reading MS requests=N,... notifications=N,...   what servers and clients had counted
+//	want NAME=VALUE...                      counts and measures (null where nothing is judged), verdict:CHECKER, excused:NAME, chances:NAME
+//
+// Times are ms. hold=N names the user's Nth acquire, its latest one where nothing is said.
+type script struct {
+	run    results.Run
+	events []history.Event
+	at     []string // by event: the replica that it happened at, or ""
+	want   map[string]string
+	seq    map[int]uint32
+	holds  map[history.User][]uint32
+	ops    map[history.User]map[history.Kind]uint32
+	faults []string
+}
+
+func parseScript(text string) (*script, error) {
+	s := &script{
+		want: map[string]string{}, seq: map[int]uint32{}, holds: map[history.User][]uint32{},
+		ops: map[history.User]map[history.Kind]uint32{},
+		run: results.Run{Locks: []string{"lock-0", "lock-1"}, Token: TokenNone, TTL: 10e9, Expires: true, Recovery: 10e9, End: 100e9},
+	}
+	for n, line := range strings.Split(text, "\n") {
+		line, _, _ = strings.Cut(line, "#")
+		f := strings.Fields(line)
+		if len(f) == 0 {
+			continue
+		}
+		if err := s.line(f); err != nil {
+			return nil, fmt.Errorf("line %d: %w", n+1, err)
+		}
+	}
+	for _, f := range s.faults {
+		if err := s.fault(strings.Fields(f)); err != nil {
+			return nil, err
+		}
+	}
+	return s, nil
+}
+
+func (s *script) line(f []string) error {
+	switch f[0] {
+	case "run":
+		return each(f[1:], s.tell)
+	case "fault":
+		s.faults = append(s.faults, strings.Join(f[1:], " "))
+		return nil
+	case "saw":
+		return s.saw(f[1:])
+	case "reading":
+		return s.reading(f[1:])
+	case "want":
+		return each(f[1:], func(k, v string) error { s.want[k] = v; return nil })
+	}
+	return s.event(f)
+}
+
+// reading takes what nodes 1, 2, ... had counted; "-" is one that did not tell.
+func (s *script) reading(f []string) error {
+	at, err := millis(f[0])
+	if err != nil {
+		return err
+	}
+	r := results.Reading{Time: at, Requests: map[string]int64{}, Notifications: map[string]int64{}}
+	s.run.Readings = append(s.run.Readings, r)
+	return each(f[1:], func(k, v string) error {
+		into := r.Requests
+		if k == "notifications" {
+			into = r.Notifications
+		}
+		for i, text := range strings.Split(v, ",") {
+			if text == "-" {
+				continue
+			}
+			n, err := strconv.ParseInt(text, 10, 64)
+			if err != nil {
+				return err
+			}
+			into[strconv.Itoa(i+1)] = n
+		}
+		return nil
+	})
+}
+
+func each(words []string, f func(k, v string) error) error {
+	for _, w := range words {
+		k, v, _ := strings.Cut(w, "=")
+		if err := f(k, v); err != nil {
+			return fmt.Errorf("%s: %w", w, err)
+		}
+	}
+	return nil
+}
+
+func (s *script) tell(k, v string) (err error) {
+	switch k {
+	case "token":
+		s.run.Token = v
+	case "resource":
+		s.run.Resource = v
+	case "writes":
+		s.run.Writes = v
+	case "stock":
+		var n int64
+		n, err = strconv.ParseInt(v, 10, 64)
+		s.run.Terms = map[string]int64{termStock: n}
+	case "replicas":
+		n, err := strconv.Atoi(v)
+		for i := range n {
+			s.run.Replicas = append(s.run.Replicas, replicaName(i+1))
+		}
+		return err
+	case "increments":
+		s.run.Increments = true
+	case "directed":
+		s.run.Directed = true
+	case "endless-grants":
+		s.run.Expires, s.run.Recovery = false, 0
+	case "ttl":
+		s.run.TTL, err = millis(v)
+	case "recovery":
+		s.run.Recovery, err = millis(v)
+	case "end":
+		s.run.End, err = millis(v)
+	case "cores":
+		s.run.Cores, err = strconv.Atoi(v)
+	case "unserved":
+		n, err := strconv.ParseInt(v, 10, 64)
+		s.run.Clients = append(s.run.Clients, results.ClientStats{Name: "client-1", Unstarted: n})
+		return err
+	case "cpu":
+		c := results.ClientStats{Name: clientName(len(s.run.Clients))}
+		c.CPU, err = millis(v)
+		s.run.Clients = append(s.run.Clients, c)
+	case "dead":
+		s.run.Dead = append(s.run.Dead, v)
+	case "error":
+		for c := range 8 {
+			p := history.Header{Process: clientName(c)}
+			if p.ErrorNS, err = millis(v); err != nil {
+				return err
+			}
+			s.run.Processes = append(s.run.Processes, p)
+		}
+	default:
+		user, ok := strings.CutPrefix(k, "error.")
+		if !ok {
+			return fmt.Errorf("unknown key")
+		}
+		p := history.Header{Process: clientName(scriptUser(user).Client())}
+		p.ErrorNS, err = millis(v)
+		s.run.Processes = append(s.run.Processes, p)
+	}
+	return err
+}
+
+func (s *script) fault(f []string) error {
+	x := history.Fault{ID: len(s.run.Faults) + 1, Name: f[0], Receipt: history.Receipt{Status: history.Installed}}
+	x.Traits = &history.Traits{Kills: f[0] == "kill" || f[0] == "restart", Halts: f[0] == "pause" || f[0] == "freeze"}
+	err := each(f[1:], func(k, v string) (err error) {
+		switch k {
+		case "on":
+			u := scriptUser(v)
+			x.Targets, x.Target = []string{clientName(u.Client())}, v
+			x.User = &u
+		case "hold":
+			var n int
+			n, err = strconv.Atoi(v)
+			x.Grant = s.holds[*x.User][n-1]
+		case "at":
+			x.Start, err = millis(v)
+			x.Bit = x.Start
+		case "until":
+			x.End, err = millis(v)
+		}
+		return err
+	})
+	s.run.Faults = append(s.run.Faults, x)
+	return err
+}
+
+func (s *script) saw(f []string) error {
+	step, err := strconv.Atoi(f[0])
+	if err != nil || len(f) < 6 {
+		return fmt.Errorf("%v is no observation", f)
+	}
+	o := history.Observation{Step: step, By: f[1], Node: f[2], Fact: f[3], Answer: strings.TrimPrefix(f[4], "-"), Count: 1}
+	err = each(f[5:], func(k, v string) (err error) {
+		switch k {
+		case "at":
+			o.Asked, err = millis(v)
+			o.Answered, o.LastAsked, o.LastAnswered = o.Asked, o.Asked, o.Asked
+		case "until":
+			o.LastAsked, err = millis(v)
+			o.LastAnswered, o.Count = o.LastAsked, 2
+		case "took": // to answer, each time
+			var ns int64
+			ns, err = millis(v)
+			o.Answered, o.LastAnswered = o.Answered+ns, o.LastAnswered+ns
+		case "whose":
+			u := scriptUser(v)
+			hs := s.holds[u]
+			o.User, o.Grant = &u, hs[len(hs)-1]
+		default:
+			err = fmt.Errorf("unknown key")
+		}
+		return err
+	})
+	s.run.Observed = append(s.run.Observed, o)
+	return err
+}
+
+func replicaName(n int) string { return "epoch-" + strconv.Itoa(n) }
+
+func millis(s string) (int64, error) {
+	switch s {
+	case "endless":
+		return history.ValidEndless, nil
+	case "unknown":
+		return history.ValidUnknown, nil
+	}
+	d, err := time.ParseDuration(s + "ms")
+	return int64(d), err
+}
+
+// scriptUser reads A, B2, ...
+func scriptUser(s string) history.User {
+	n, _ := strconv.Atoi(s[1:])
+	return history.MakeUser(int(s[0]-'A'), n)
+}
+
+func (s *script) event(f []string) error {
+	at, err := millis(f[0])
+	if err != nil || len(f) < 4 {
+		return fmt.Errorf("%v is no event", f)
+	}
+	e := history.Event{Time: at, User: scriptUser(f[1])}
+	for e.Kind = history.Acquire; e.Kind.String() != f[2]; e.Kind++ {
+		if e.Kind > history.Ended {
+			return fmt.Errorf("unknown kind %s", f[2])
+		}
+	}
+	for e.Phase = history.Invoke; e.Phase.String() != f[3]; e.Phase++ {
+		if e.Phase > history.Info {
+			return fmt.Errorf("unknown phase %s", f[3])
+		}
+	}
+	s.number(&e)
+	on := ""
+	err = each(f[4:], func(k, v string) (err error) {
+		switch k {
+		case "valid":
+			e.Valid, err = millis(v)
+		case "issued", "alive":
+			e.Value, err = millis(v)
+		case "value":
+			e.Value, err = strconv.ParseInt(v, 10, 64)
+		case "token":
+			e.Token, err = strconv.ParseUint(v, 10, 64)
+		case "lock":
+			var n int
+			n, err = strconv.Atoi(v)
+			e.Lock = uint16(n)
+		case "hold":
+			var n int
+			n, err = strconv.Atoi(v)
+			e.Grant = s.holds[e.User][n-1]
+		case "on":
+			var n int
+			n, err = strconv.Atoi(v)
+			on = replicaName(n)
+		case "of":
+			on = v
+		case "number":
+			e.Valid, err = strconv.ParseInt(v, 10, 64)
+		case "shared":
+			e.Mode = 1
+		case "fenced":
+			e.Code = history.CodeFenced
+		case "not-held":
+			e.Code = history.CodeNotHeld
+		case "connection":
+			e.Code = history.CodeConnection
+		case "timeout":
+			e.Code = history.CodeTimeout
+		default:
+			err = fmt.Errorf("unknown key")
+		}
+		return err
+	})
+	s.events, s.at = append(s.events, e), append(s.at, on)
+	return err
+}
+
+// number fills in what joins the events of one operation and of one hold.
+func (s *script) number(e *history.Event) {
+	s.seq[e.User.Client()]++
+	e.Seq = s.seq[e.User.Client()]
+	e.Op = e.Seq
+	if s.ops[e.User] == nil {
+		s.ops[e.User] = map[history.Kind]uint32{}
+	}
+	if e.Phase == history.Invoke {
+		s.ops[e.User][e.Kind] = e.Op
+		if e.Kind == history.Acquire {
+			s.holds[e.User] = append(s.holds[e.User], e.Op)
+		}
+	} else if op := s.ops[e.User][e.Kind]; op != 0 && e.Kind <= history.Write {
+		e.Op = op
+	}
+	if hs := s.holds[e.User]; len(hs) > 0 {
+		e.Grant = hs[len(hs)-1]
+	}
+}

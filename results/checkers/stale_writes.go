@@ -1,0 +1,326 @@
+// Stale writes: the resource applies no effect of a hold after a later, conflicting hold has read or written there.
+//
+// The witness is the resource's own log of effects in the order of arrival. From the users' events comes only which
+// hold was later:
+//   - by time: one was in hand before the other's request was sent, or was over when the other came into hand,
+//     entitled
+//   - by token only where time leaves two holds unordered, and only where the service itself gives the token
+//
+// A late write that was applied is a stale write, a late access that was refused is a fence save. A write whose
+// order nothing tells is an unordered effect.
+//
+// It cannot see harm that never reached the resource, reads that returned what a stale write left there, or effects
+// of a resource that keeps no log. A refused access of a hold that is not known to be stale is a false refusal.
+
+package checkers
+
+import (
+	"fmt"
+	"slices"
+	"sort"
+	"strings"
+
+	"github.com/lockquake/lockquake/history"
+	"github.com/lockquake/lockquake/results"
+)
+
+// keptHolds is how many of a user's latest holds are remembered for effects that arrive late.
+const keptHolds = 16
+
+type staleWrites struct {
+	run       results.Run
+	t         *tracker
+	past      byUser[[]*hold] // the latest holds of a user, the open ones included
+	locks     []touched
+	stale     int64
+	saves     int64
+	unordered int64
+	refusals  int64
+	effects   int64
+	overtaken int64         // accesses that arrived after a later holder
+	unknown   int64         // effects of holds that are not known
+	late      [2][]overstay // of the holds of stale writes, and of refused accesses of that kind, by when they arrived
+	writes    shortlist
+	saved     shortlist
+}
+
+var staleWritesKind = results.CheckerKind{
+	Name: "stale_writes", New: newStaleWrites,
+	Doc: "The resource applies no write of a hold after a later, conflicting hold has read or written there; a refused one is a fence save.",
+	Counts: []results.Quantity{
+		{
+			Name: "stale_writes", Doc: "effects that were applied after a later, conflicting holder had already read or written there: the harm itself",
+			Tone: results.Violation, Of: "accesses that arrived after a later holder", First: 3, Column: "stale writes",
+		},
+		{
+			Name: "fence_saves", Doc: "such effects that the resource refused",
+			Tone: results.Saved, Of: "accesses that arrived after a later holder", First: 4, Column: "fence saves",
+		},
+		{
+			Name: "unordered_effects", Doc: "writes that were applied after another holder's access, where nothing tells which hold is the later one; they prove nothing",
+			Of: "effects", Timeless: true,
+		},
+		{Name: "false_refusals", Doc: "accesses that the resource refused though no later holder had been there", Of: "effects", Timeless: true},
+	},
+}
+
+func newStaleWrites(run results.Run) results.Checker {
+	s := &staleWrites{
+		run: run, locks: make([]touched, len(run.Locks)), writes: shortlist{room: results.MaxWitnesses}, saved: shortlist{room: results.MaxWitnesses / 2},
+	}
+	s.t = newTracker(run, s)
+	return s
+}
+
+func (s *staleWrites) began(h *hold) {
+	past := s.past.at(h.user)
+	if len(*past) == keptHolds {
+		*past = without(*past, (*past)[0])
+	}
+	*past = append(*past, h)
+}
+
+func (s *staleWrites) takenBack(*hold, int64) {}
+func (s *staleWrites) ended(*hold)            {}
+
+// Observe takes the next event.
+func (s *staleWrites) Observe(e *history.Event) {
+	if e.Kind != history.EffectRead && e.Kind != history.EffectWrite {
+		s.t.observe(e)
+		return
+	}
+	if e.Grant == 0 || e.Phase == history.Info { // the latter is no effect
+		return
+	}
+	s.effects++
+	h := s.find(e)
+	if h == nil {
+		s.unknown++
+		return
+	}
+	for int(e.Lock) >= len(s.locks) {
+		s.locks = append(s.locks, touched{})
+	}
+	l := &s.locks[e.Lock]
+	switch {
+	case e.Phase == history.Ok && e.Kind == history.EffectWrite:
+		s.write(l, h, e)
+		l.add(touch{h, *e})
+	case e.Phase == history.Ok:
+		if later, _ := s.later(l, h); later != nil {
+			s.overtaken++
+		}
+		l.add(touch{h, *e})
+	case e.Phase == history.Fail && e.Code == history.CodeFenced:
+		s.refuse(l, h, e)
+	default:
+	}
+}
+
+func (s *staleWrites) find(e *history.Event) *hold {
+	for _, h := range *s.past.at(e.User) {
+		if h.grant == e.Grant {
+			return h
+		}
+	}
+	return nil
+}
+
+func (s *staleWrites) write(l *touched, h *hold, e *history.Event) {
+	later, unordered := s.later(l, h)
+	switch {
+	case later != nil:
+		s.stale++
+		s.overstay(0, h, e)
+		s.keep(&s.writes, "stale_write", "was applied", h, later, e)
+	case unordered:
+		s.unordered++
+	}
+}
+
+func (s *staleWrites) refuse(l *touched, h *hold, e *history.Event) {
+	if later, _ := s.later(l, h); later != nil {
+		s.saves++
+		s.overstay(1, h, e)
+		s.keep(&s.saved, "fence_save", "was refused", h, later, e)
+		return
+	}
+	s.refusals++
+}
+
+// overstay notes by how much the effect of an overtaken hold came too late. Where its lateness cannot be measured,
+// no standstill can excuse it.
+func (s *staleWrites) overstay(kind int, h *hold, e *history.Event) {
+	s.overtaken++
+	o, ok := overstayed(h, e.Time)
+	if !ok {
+		o = overstay{user: h.user, lock: h.lock, late: results.Forever}
+	}
+	s.late[kind] = append(s.late[kind], o)
+}
+
+// excusals finds which of these effects came too late only because a process stood still.
+func (s *staleWrites) excusals(kind int) *results.Ledger {
+	l := results.NewLedger()
+	for _, o := range s.late[kind] {
+		why, ok := excused(s.run, o)
+		l.Add(s.run, o.lock, 1, why, ok)
+	}
+	return l
+}
+
+// later finds an effect of a later, conflicting hold. Where there is none, unordered tells whether there is an
+// effect of a hold that neither time nor token can order. Time goes first: the token is what a broken lock gets
+// wrong.
+func (s *staleWrites) later(l *touched, h *hold) (found *touch, unordered bool) {
+	for mode := range l.modes {
+		if conflict(h.mode, uint8(mode)) && found == nil {
+			found = l.modes[mode].after(h)
+		}
+	}
+	for mode := range l.modes {
+		if found != nil || !conflict(h.mode, uint8(mode)) {
+			continue
+		}
+		others := l.modes[mode].beside(h, s.t.worst, func(t *touch) {
+			switch {
+			case s.run.Token != TokenService || h.token == 0 || t.hold.token == 0 || t.hold.token == h.token:
+				unordered = true
+			case t.hold.token > h.token && found == nil:
+				found = t
+			}
+		})
+		unordered = unordered || others
+	}
+	return found, unordered && found == nil
+}
+
+func (s *staleWrites) keep(list *shortlist, kind, what string, h *hold, t *touch, e *history.Event) {
+	rank := 0
+	if aimedAt(s.run, h) {
+		rank = 1
+	}
+	if !list.wants(rank) {
+		return
+	}
+	event, other := *e, *t
+	list.add(proof{
+		kind: kind, from: other.event.Time, to: event.Time, holds: []*hold{h, other.hold}, rank: rank,
+		events: []history.Event{other.event, event},
+		text: func() string {
+			return fmt.Sprintf("the %s of %v, granted %s at %s, %s at %s, after %v, granted it at %s, had touched the resource at %s",
+				strings.TrimPrefix(event.Kind.String(), "effect-"), h.user, lockName(s.run, h.lock), s.run.MS(h.start), what, s.run.MS(event.Time),
+				other.hold.user, s.run.MS(other.hold.start), s.run.MS(other.event.Time)) + standingStill(s.run, h, event.Time)
+		},
+	})
+}
+
+// Finish returns the finding.
+func (s *staleWrites) Finish() results.Finding {
+	s.t.finish()
+	f := results.Finding{Verdict: verdictOf(s.stale)}
+	if s.run.Resource == "" {
+		return skipped(f, "nothing is protected: there is no resource")
+	}
+	if s.effects == 0 {
+		return skipped(f, "no read or write of a holder reached the resource")
+	}
+	f.Counts = map[string]*int64{
+		"stale_writes": count(s.stale), "fence_saves": count(s.saves),
+		"unordered_effects": count(s.unordered), "false_refusals": count(s.refusals),
+	}
+	f.Chances = map[string]results.Chances{
+		"stale_writes": {N: s.overtaken}, "fence_saves": {N: s.overtaken}, "unordered_effects": {N: s.effects}, "false_refusals": {N: s.effects},
+	}
+	f.Ledger = s.excusals(0)
+	f.Ledger.Into(&f, "stale_writes")
+	s.excusals(1).Into(&f, "fence_saves")
+	if s.refusals > 0 {
+		f.Warnings = append(f.Warnings, fmt.Sprintf("the resource refused %d accesses of holds that no later one had overtaken", s.refusals))
+	}
+	if s.unordered > 0 {
+		f.Warnings = append(f.Warnings, fmt.Sprintf("%d writes could be placed neither by time nor by a token of the service", s.unordered))
+	}
+	if s.unknown > 0 {
+		f.Warnings = append(f.Warnings, fmt.Sprintf("%d effects belong to holds that the history does not know, or that are long over", s.unknown))
+		if s.stale == 0 {
+			f.Verdict = results.Unknown
+		}
+	}
+	f.Witnesses = s.writes.witnesses(s.run)
+	f.Witnesses = append(f.Witnesses, s.saved.witnesses(s.run)...)
+	f.Witnesses = f.Witnesses[:min(len(f.Witnesses), results.MaxWitnesses)]
+	return f
+}
+
+// maxTouches bounds how many of one lock's holds are remembered that have read or written.
+const maxTouches = 256
+
+// touch is the first effect of a hold that the resource served.
+type touch struct {
+	hold  *hold
+	event history.Event
+}
+
+// touched is what is remembered of the holds that have read or written under one lock. By mode: exclusive, shared.
+type touched struct{ modes [2]touchedMode }
+
+type touchedMode struct {
+	issued touch // of the hold whose request was certainly sent last
+	fresh  touch // of the hold that was certainly in hand last, of those entitled when they began
+	// latest are the holds that were granted last, in the order of start. Of older holds only two times are kept:
+	// when the last of them was granted, and when the last of them was over.
+	latest       []touch
+	droppedStart int64
+	droppedOver  int64
+}
+
+// add remembers an effect. Of each hold the first one counts.
+func (l *touched) add(t touch) {
+	if t.hold.touched {
+		return
+	}
+	t.hold.touched = true
+	m := &l.modes[min(t.hold.mode, 1)]
+	if h := m.issued.hold; h == nil || t.hold.issued-t.hold.err > h.issued-h.err {
+		m.issued = t
+	}
+	if h := m.fresh.hold; t.hold.fresh && (h == nil || t.hold.start-t.hold.err > h.start-h.err) {
+		m.fresh = t
+	}
+	i := sort.Search(len(m.latest), func(i int) bool { return m.latest[i].hold.start > t.hold.start })
+	m.latest = slices.Insert(m.latest, i, t)
+	if len(m.latest) > maxTouches {
+		for _, old := range m.latest[:maxTouches/2] {
+			m.droppedStart = max(m.droppedStart, old.hold.start+old.hold.err)
+			m.droppedOver = max(m.droppedOver, later(old.hold.overAt(), old.hold.err))
+		}
+		m.latest = slices.Delete(m.latest, 0, maxTouches/2)
+	}
+}
+
+// after returns the effect of a hold that came after h by time, or nil.
+func (m *touchedMode) after(h *hold) *touch {
+	for _, t := range []*touch{&m.issued, &m.fresh} {
+		if t.hold != nil && t.hold != h && before(h, t.hold) {
+			return t
+		}
+	}
+	return nil
+}
+
+// beside calls f with each hold but h that time does not place before h. It returns whether there may be others that
+// are no longer remembered. worst is the largest error of a clock.
+func (m *touchedMode) beside(h *hold, worst int64, f func(t *touch)) (others bool) {
+	first := h.issued - h.err
+	for i := len(m.latest) - 1; i >= 0; i-- {
+		t := &m.latest[i]
+		if t.hold.start+worst < first {
+			break
+		}
+		if t.hold != h && !before(t.hold, h) {
+			f(t)
+		}
+	}
+	return m.droppedStart != 0 && m.droppedStart >= first && (!h.fresh || m.droppedOver > h.start-h.err)
+}

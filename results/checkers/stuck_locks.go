@@ -1,0 +1,240 @@
+// Stuck locks: when users ask for a lock that nobody alive has in hand, somebody gets it within its recovery bound.
+//
+// The bound is the one that the lock declares; where its grants never expire, the scenario's ttl. Only time during which
+// somebody asks counts, from an acquire's invoke to its outcome, and only users whose client no fault stands on.
+//
+// stuck_locks counts locks, however often one was stuck. held_beyond_validity_ms is the longest time that users asked for a lock while all
+// who had it in hand had outlived their validity: a lock that stays taken, such as by a paused client, is not stuck by the definition
+// above, and yet nobody gets it.
+//
+// It cannot see a lock that is stuck while nobody asks for it, and does not tell a lock that stays taken from a service
+// that is down: a fault that outlasts the bound shows here too, and its witness says so.
+
+package checkers
+
+import (
+	"fmt"
+
+	"github.com/lockquake/lockquake/history"
+	"github.com/lockquake/lockquake/results"
+)
+
+type stuckLocks struct {
+	run   results.Run
+	bound int64
+	t     *tracker
+	asks  *asks
+	locks []stuckLock
+	list  shortlist
+	last  int64
+	stuck []waiting
+	holds int64
+}
+
+// waiting is a time beyond the bound that users asked for a lock in vain.
+type waiting struct {
+	lock   uint16
+	span   span
+	waited int64
+}
+
+// maxInside is how many holds of one lock may be open where it is asked whether any of them is entitled still.
+const maxInside = 64
+
+type stuckLock struct {
+	seen    int64 // the lock's state is known up to here
+	since   int64 // when the present waiting began; 0 for none
+	waited  int64 // how long somebody asked in vain since the last grant, with nobody inside
+	longest int64
+	beyond  int64         // how long somebody asked while none of those inside was entitled, since the last grant
+	outlast int64         // the longest such time
+	ended   history.Event // what ended the latest hold
+	asked   history.Event // the first acquire since then
+}
+
+var stuckLocksKind = results.CheckerKind{
+	Name: "stuck_locks", New: newStuckLocks,
+	Doc: "When users ask for a lock that nobody alive has in hand, somebody gets it within its recovery bound.",
+	Counts: []results.Quantity{
+		{
+			Name: "stuck_locks", Doc: "locks that users asked for, and that nobody had in hand, for longer than the lock's recovery bound; each counts once",
+			Tone: results.Violation, Of: "grants", First: 8, Column: "stuck", NeedsEnds: true,
+		},
+	},
+	Measures: []results.Quantity{
+		{Name: "stuck_ms_max", Doc: "the longest time that users asked for a lock that nobody had in hand"},
+		{Name: "held_beyond_validity_ms", Doc: "the longest time that users asked for a lock while all who had it in hand had outlived their validity: such a lock is taken, not stuck"},
+	},
+}
+
+func newStuckLocks(run results.Run) results.Checker {
+	c := &stuckLocks{run: run, bound: bound(run), locks: make([]stuckLock, len(run.Locks)), list: shortlist{room: results.MaxWitnesses}}
+	c.t = newTracker(run, c)
+	c.asks = newAsks(run, c, true)
+	return c
+}
+
+// bound is how long a lock may stay without a grant after its holder is gone.
+func bound(r results.Run) int64 {
+	if r.Expires && r.Recovery > 0 {
+		return r.Recovery
+	}
+	return r.TTL
+}
+
+// Observe takes the next event.
+func (c *stuckLocks) Observe(e *history.Event) {
+	c.last = e.Time
+	c.asks.observe(e)
+	switch e.Kind {
+	case history.Renew, history.Renewed, history.Ended, history.Release, history.Lost, history.Dead: // before what is inside changes
+		c.touch(e.Lock, e.Time)
+		for i := 0; i < len(c.locks) && e.Grant == 0; i++ { // of all that the user has
+			c.touch(uint16(i), e.Time)
+		}
+	default:
+	}
+	if e.Kind == history.Acquire {
+		l := c.lock(e.Lock)
+		c.touch(e.Lock, e.Time)
+		if e.Phase == history.Invoke && l.asked.Kind == history.KindNone {
+			l.asked = *e
+		}
+	}
+	c.t.observe(e)
+}
+
+func (c *stuckLocks) lock(i uint16) *stuckLock {
+	for int(i) >= len(c.locks) {
+		c.locks = append(c.locks, stuckLock{})
+	}
+	return &c.locks[i]
+}
+
+// touch adds the time since the lock was last looked at, if somebody asked in vain all the while.
+func (c *stuckLocks) touch(lock uint16, t int64) {
+	l := c.lock(lock)
+	var open []*hold
+	if int(lock) < len(c.t.locks) {
+		open = c.t.locks[lock]
+	}
+	asked := int(lock) < len(c.asks.asking) && c.asks.asking[lock] > 0
+	if t > l.seen && asked && len(open) > 0 {
+		l.beyond += beyond(open, l.seen, t)
+		l.outlast = max(l.outlast, l.beyond)
+	}
+	if t > l.seen && asked && len(open) == 0 {
+		if l.waited == 0 {
+			l.since = l.seen
+		}
+		l.waited += t - l.seen
+	}
+	l.seen = max(l.seen, t)
+}
+
+// beyond returns for how much of [from, t) none of the holds was entitled.
+func beyond(open []*hold, from, t int64) int64 {
+	for _, h := range open[:min(len(open), maxInside)] {
+		if h.valid == history.ValidUnknown && len(h.spans) == 0 {
+			return 0 // nobody knows
+		}
+		if from = max(from, later(h.until(), h.err)); from >= t {
+			return 0
+		}
+	}
+	return t - from
+}
+
+func (c *stuckLocks) began(h *hold) {
+	c.holds++
+	c.lock(h.lock).beyond = 0
+	c.over(h.lock, h.start, &h.ok)
+	c.lock(h.lock).asked.Kind = history.KindNone
+}
+
+func (c *stuckLocks) takenBack(*hold, int64) {}
+
+func (c *stuckLocks) ended(h *hold) {
+	c.lock(h.lock).ended = h.over
+}
+
+// over ends a wait, by a grant or, where ok is nil, by the end of the run.
+func (c *stuckLocks) over(lock uint16, t int64, ok *history.Event) {
+	l := c.lock(lock)
+	l.longest = max(l.longest, l.waited)
+	if l.waited > c.bound && c.bound > 0 {
+		c.stuck = append(c.stuck, waiting{lock, span{l.since, t}, l.waited})
+		c.keep(lock, t, ok)
+	}
+	l.waited, l.since = 0, 0
+}
+
+func (c *stuckLocks) keep(lock uint16, to int64, ok *history.Event) {
+	l := c.lock(lock)
+	rank := int(l.waited / 1e6)
+	if !c.list.wants(rank) {
+		return
+	}
+	text := fmt.Sprintf("%s: users asked for %.3f ms from %s to %s, nobody had it in hand and nobody got it; the bound is %.3f ms",
+		lockName(c.run, lock), results.Milli(l.waited), c.run.MS(l.since), c.run.MS(to), results.Milli(c.bound))
+	for _, f := range c.run.Faults {
+		if f.Start < to && (f.End == 0 || f.End > l.since) {
+			text += fmt.Sprintf("; %s on %s stood then", f.Name, f.Target)
+		}
+	}
+	p := proof{kind: "stuck_lock", from: l.since, to: to, rank: rank, text: func() string { return text }}
+	for _, e := range []history.Event{l.ended, l.asked} {
+		if e.Kind != history.KindNone {
+			p.events = append(p.events, e)
+		}
+	}
+	if ok != nil {
+		p.events = append(p.events, *ok)
+	}
+	c.list.add(p)
+}
+
+// decide returns the locks that were stuck. It excuses a lock where a process stood still for longer than the wait
+// exceeded the bound: that process may have been granted the lock.
+func (c *stuckLocks) decide() (stuck map[uint16]bool, l *results.Ledger) {
+	stuck, l = map[uint16]bool{}, results.NewLedger()
+	why := map[uint16]results.Standstill{}
+	for _, w := range c.stuck {
+		x := c.run.Still.Worst(w.span.from, w.span.until)
+		excused := x.Total > w.waited-c.bound
+		stuck[w.lock] = stuck[w.lock] || !excused
+		if excused {
+			why[w.lock] = x
+		}
+	}
+	for lock, x := range why {
+		if !stuck[lock] {
+			l.Add(c.run, lock, 1, x, true)
+		}
+	}
+	return stuck, l
+}
+
+// Finish returns the finding.
+func (c *stuckLocks) Finish() results.Finding {
+	var longest, outlast int64
+	for i := range c.locks {
+		c.touch(uint16(i), c.last)
+		c.over(uint16(i), c.last, nil)
+		longest, outlast = max(longest, c.locks[i].longest), max(outlast, c.locks[i].outlast)
+	}
+	stuck, l := c.decide()
+	n := int64(len(stuck))
+	f := results.Finding{Verdict: verdictOf(n)}
+	if c.bound <= 0 {
+		f = skipped(f, "neither a recovery bound nor a ttl is known")
+		f.Measures = map[string]*float64{"stuck_ms_max": nil, "held_beyond_validity_ms": nil}
+		return f
+	}
+	f.Counts = map[string]*int64{"stuck_locks": count(n)}
+	f.Chances = map[string]results.Chances{"stuck_locks": {N: c.holds}}
+	f.Measures = map[string]*float64{"stuck_ms_max": measure(results.Milli(longest)), "held_beyond_validity_ms": measure(results.Milli(outlast))}
+	l.Into(&f, "stuck_locks")
+	f.Witnesses = c.list.witnesses(c.run)
+	return f
+}

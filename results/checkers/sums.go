@@ -1,0 +1,127 @@
+// Sums: transfers move money and make none.
+//
+// Each write of a transfer changes an account by the difference between what the client wrote and what it had read.
+// At the end each account must hold the sum of its acknowledged changes (accounts_off counts those that do not). All
+// accounts together must hold 0, where every transfer had both its halves (sum_off is by how much they do not).
+//
+// A write of unknown outcome may or may not have been made. The accounts may be off by as much, and only the rest
+// counts, so the counts are lower bounds. It cannot see losses that make up for each other within one account.
+
+package checkers
+
+import (
+	"fmt"
+
+	"github.com/lockquake/lockquake/history"
+	"github.com/lockquake/lockquake/results"
+)
+
+type sums struct {
+	run      results.Run
+	reads    map[place]int64 // what each user read last
+	pending  map[place]int64 // changes under way
+	accounts map[uint16]*account
+	finals   finals
+	made     int
+}
+
+type account struct {
+	sum   int64 // of the acknowledged changes
+	doubt int64 // of the sizes of those of unknown outcome
+}
+
+var sumsKind = results.CheckerKind{
+	Name: "sums", New: newSums,
+	Doc: "Transfers make no money and lose none: every account, and all together, hold what was acknowledged.",
+	Counts: []results.Quantity{
+		{
+			Name: "accounts_off", Doc: "workload `balance`: accounts that do not hold what was acknowledged for them; writes of unknown outcome are allowed for",
+			Tone: results.Violation, Of: acknowledgedWrites,
+		},
+		{Name: "sum_off", Doc: "workload `balance`: by how much all accounts together are off", Tone: results.Violation, Of: acknowledgedWrites},
+	},
+}
+
+func newSums(run results.Run) results.Checker {
+	return &sums{run: run, reads: map[place]int64{}, pending: map[place]int64{}, accounts: map[uint16]*account{}, finals: finals{}}
+}
+
+// Observe takes the next event.
+func (c *sums) Observe(e *history.Event) {
+	c.finals.observe(e)
+	switch {
+	case c.run.Writes != writesTransfers:
+	case e.Kind == history.Read && e.Phase == history.Ok:
+		c.reads[placeOf(e)] = e.Value
+	case e.Kind == history.Write && e.Phase == history.Invoke:
+		c.pending[placeOf(e)] = e.Value - c.reads[placeOf(e)]
+	case e.Kind == history.Write:
+		c.outcome(e)
+	}
+}
+
+// outcome takes the outcome of a write.
+func (c *sums) outcome(e *history.Event) {
+	change, known := c.pending[placeOf(e)]
+	if !known {
+		return
+	}
+	delete(c.pending, placeOf(e))
+	a := c.account(e.Lock)
+	switch e.Phase {
+	case history.Ok:
+		c.made++
+		a.sum += change
+		c.reads[placeOf(e)] = e.Value
+	case history.Info:
+		a.doubt += size(change)
+	default:
+	}
+}
+
+func (c *sums) account(lock uint16) *account {
+	if c.accounts[lock] == nil {
+		c.accounts[lock] = &account{}
+	}
+	return c.accounts[lock]
+}
+
+func size(n int64) int64 { return max(n, -n) }
+
+// Finish returns the finding.
+func (c *sums) Finish() results.Finding {
+	for p, change := range c.pending { // whose client did not live to see the outcome
+		c.account(p.lock).doubt += size(change)
+	}
+	f, ok := applies(c.run, writesTransfers, c.made, c.finals)
+	if !ok {
+		return f
+	}
+	var off, difference, doubt int64
+	for i := range c.run.Locks {
+		final, read := c.finals[uint16(i)]
+		if !read {
+			continue
+		}
+		a := c.account(uint16(i))
+		d := final.Value - a.sum
+		difference += d
+		doubt += a.doubt
+		if size(d) <= a.doubt {
+			continue
+		}
+		off++
+		f.Found(uint16(i), 1)
+		prove(&f, results.Witness{
+			Kind: "account_off", Lock: lockName(c.run, uint16(i)), From: c.run.Start, To: final.Time,
+			Text: fmt.Sprintf("the account of %s holds %d at the end, and the changes that were acknowledged make %d (%d more are of unknown outcome)",
+				lockName(c.run, uint16(i)), final.Value, a.sum, a.doubt),
+			Events: []history.Event{final},
+		})
+	}
+	sum := max(0, size(difference)-doubt)
+	f.Verdict = verdictOf(off + sum)
+	f.Counts = map[string]*int64{"accounts_off": count(off), "sum_off": count(sum)}
+	f.Chances = map[string]results.Chances{"accounts_off": {N: int64(c.made)}, "sum_off": {N: int64(c.made)}}
+	return f
+}

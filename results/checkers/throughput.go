@@ -1,0 +1,44 @@
+// Throughput: how many grants a second the clients got, from the moment they were let go to the moment at which they
+// were told to begin no more acquires.
+//
+// It judges nothing. It cannot see whether the lock or the load generator was the limit.
+
+package checkers
+
+import (
+	"github.com/lockquake/lockquake/history"
+	"github.com/lockquake/lockquake/results"
+)
+
+type throughput struct {
+	run    results.Run
+	grants int64
+}
+
+var throughputKind = results.CheckerKind{
+	Name: "throughput", New: newThroughput,
+	Doc: "How many grants a second the clients got.",
+	Measures: []results.Quantity{
+		{Name: "throughput_per_s", Doc: "grants per second", First: 1, Timeless: true, MoreIsBetter: true},
+	},
+}
+
+func newThroughput(run results.Run) results.Checker { return &throughput{run: run} }
+
+// Observe takes the next event.
+func (c *throughput) Observe(e *history.Event) {
+	if e.Kind == history.Acquire && e.Phase == history.Ok && e.Time >= c.run.Start && e.Time <= c.run.End {
+		c.grants++
+	}
+}
+
+// Finish returns the finding.
+func (c *throughput) Finish() results.Finding {
+	f := results.Finding{Verdict: results.Clean, Measures: map[string]*float64{"throughput_per_s": nil}}
+	if c.run.End <= c.run.Start {
+		f.Verdict, f.Skipped = results.Unknown, "the run has no end: it was cut short"
+		return f
+	}
+	f.Measures["throughput_per_s"] = measure(float64(c.grants) / (float64(c.run.End-c.run.Start) / 1e9))
+	return f
+}

@@ -1,0 +1,233 @@
+// Token regressions: a later grant of a lock has a higher fencing token.
+//
+// Later goes by time alone, never by the tokens, which are what is judged: one grant was in a user's hand before the
+// other's request was sent, or its hold was over when the other came into hand, entitled. Two who share a lock may
+// have the same token: it then belongs to the time for which the lock is held, not to the grant.
+//
+// The second order relies on exclusion, so it does not apply to two who share: a grant whose answer was delayed may
+// be older than another that came into hand, and was over, before it. A lock that does not exclude may also have
+// granted two in the other order than they came into hand. So a regression that stands beside double grants may be a
+// consequence of them.
+//
+// It cannot see a regression between grants that were in hand at once, one against a grant that came into hand when
+// its validity was over already, nor tokens that grew but that the resource cannot compare.
+
+package checkers
+
+import (
+	"fmt"
+	"slices"
+	"sort"
+
+	"github.com/lockquake/lockquake/history"
+	"github.com/lockquake/lockquake/results"
+)
+
+// The values of Run.Token.
+const (
+	TokenNone     = "none"      // the lock's grants carry no token
+	TokenService  = "service"   // the service gives it
+	TokenHomeMade = "home-made" // something beside the service makes it
+)
+
+// maxRungs bounds the ladder of a lock. A request that waited for more grants than that is not judged.
+const maxRungs = 1 << 13
+
+// rung is a hold whose token is higher than those of all holds with a lower key.
+type rung struct {
+	key  int64 // ns: before this nothing comes later than the hold
+	hold *hold
+}
+
+// ladder finds the highest token among the holds with a key below a bound. It keeps only holds whose token is higher
+// than all before them, so that keys and tokens grow together and the search is binary.
+//
+// Example: grants come into hand at 1, 2 and 3 s with tokens 5, 4 and 6. The ladder has (1 s, 5) and (3 s, 6). A
+// request sent at 2.5 s must get a token above 5.
+type ladder struct {
+	rungs   []rung
+	dropped bool // the lowest are forgotten
+}
+
+func (l *ladder) add(key int64, h *hold) {
+	i := sort.Search(len(l.rungs), func(i int) bool { return l.rungs[i].key > key })
+	if i > 0 && l.rungs[i-1].hold.token >= h.token {
+		return
+	}
+	n := i
+	for n < len(l.rungs) && l.rungs[n].hold.token <= h.token {
+		n++
+	}
+	l.rungs = slices.Replace(l.rungs, i, n, rung{key, h})
+	if len(l.rungs) > maxRungs {
+		l.rungs = slices.Delete(l.rungs, 0, maxRungs/2)
+		l.dropped = true
+	}
+}
+
+// below returns the hold with the highest token of all with a key below bound, or nil; known is false where it may have been forgotten.
+func (l *ladder) below(bound int64) (h *hold, known bool) {
+	n := sort.Search(len(l.rungs), func(i int) bool { return l.rungs[i].key >= bound })
+	if n == 0 {
+		return nil, !l.dropped
+	}
+	return l.rungs[n-1].hold, true
+}
+
+// tokenLock has the ladders of a lock's holds by mode: exclusive, shared.
+type tokenLock struct {
+	granted [2]ladder // by when the grant was in hand
+	over    [2]ladder // by when the hold was over
+}
+
+type tokenRegressions struct {
+	run         results.Run
+	t           *tracker
+	locks       []tokenLock
+	begun       []*hold // of the latest moment, at which more may happen
+	regressions int64
+	comparable  int64
+	missing     int64
+	unjudged    int64
+	list        shortlist
+}
+
+var tokenRegressionsKind = results.CheckerKind{
+	Name: "token_regressions", New: newTokenRegressions,
+	Doc: "A later grant of a lock has a higher fencing token.",
+	Counts: []results.Quantity{
+		{
+			Name: "token_regressions", Doc: "[later](#which-hold-is-later) grants with a lower or equal fencing token",
+			Tone: results.Violation, Of: "grants that came after another one with a token", First: 6, Timeless: true,
+		},
+	},
+}
+
+func newTokenRegressions(run results.Run) results.Checker {
+	c := &tokenRegressions{run: run, locks: make([]tokenLock, len(run.Locks)), list: shortlist{room: results.MaxWitnesses}}
+	c.t = newTracker(run, c)
+	return c
+}
+
+func (c *tokenRegressions) applies() bool { return c.run.Token != TokenNone && c.run.Token != "" }
+
+// Observe takes the next event.
+func (c *tokenRegressions) Observe(e *history.Event) {
+	if !c.applies() {
+		return
+	}
+	if len(c.begun) > 0 && e.Time > c.begun[0].start {
+		c.judge()
+	}
+	c.t.observe(e)
+}
+
+func (c *tokenRegressions) lock(i uint16) *tokenLock {
+	for int(i) >= len(c.locks) {
+		c.locks = append(c.locks, tokenLock{})
+	}
+	return &c.locks[i]
+}
+
+func (c *tokenRegressions) began(h *hold) {
+	if h.token == 0 {
+		c.missing++
+		return
+	}
+	c.begun = append(c.begun, h)
+}
+
+func (c *tokenRegressions) takenBack(*hold, int64) {}
+
+// ended notes when the hold is over, for those that begin from then on. A hold of no length ends after it began.
+func (c *tokenRegressions) ended(h *hold) {
+	if at := h.overAt(); h.token != 0 && at != results.Forever {
+		c.lock(h.lock).over[min(h.mode, 1)].add(max(at, h.start+1)+h.err, h)
+	}
+}
+
+// judge holds the grants of the latest moment against those before it.
+func (c *tokenRegressions) judge() {
+	for _, h := range c.begun {
+		c.compare(h)
+	}
+	for _, h := range c.begun {
+		c.lock(h.lock).granted[min(h.mode, 1)].add(h.start+h.err, h)
+	}
+	c.begun = c.begun[:0]
+}
+
+// compare looks for an earlier grant that has a token too high for h to be a later one.
+func (c *tokenRegressions) compare(h *hold) {
+	l := c.lock(h.lock)
+	var worst *hold
+	seen, unknown := false, false
+	look := func(m uint8, earlier *ladder, bound int64) {
+		a, known := earlier.below(bound)
+		unknown = unknown || !known
+		if a == nil {
+			return
+		}
+		seen = true
+		regressed := a.token > h.token || a.token == h.token && conflict(m, h.mode)
+		if regressed && (worst == nil || a.token > worst.token) {
+			worst = a
+		}
+	}
+	for m := range l.granted {
+		look(uint8(m), &l.granted[m], h.issued-h.err)
+		if h.fresh && conflict(uint8(m), h.mode) { // those who share may have been granted in any order
+			look(uint8(m), &l.over[m], h.start-h.err+1)
+		}
+	}
+	switch {
+	case worst != nil:
+		c.regressions++
+		c.keep(worst, h)
+	case unknown && !seen:
+		c.unjudged++
+	}
+	if seen {
+		c.comparable++
+	}
+}
+
+func (c *tokenRegressions) keep(a, b *hold) {
+	if !c.list.wants(0) {
+		return
+	}
+	p := proof{kind: "token_regression", from: a.start, to: b.start, events: []history.Event{a.ok, b.ok}}
+	p.text = func() string {
+		return fmt.Sprintf("%v got token %d with a request sent at %s, after %v had got token %d at %s",
+			b.user, b.token, c.run.MS(b.issued), a.user, a.token, c.run.MS(a.start))
+	}
+	if a.start+a.err >= b.issued-b.err { // what makes it later is the end of a's hold
+		p.events = append(p.events, a.over)
+		p.text = func() string {
+			return fmt.Sprintf("%v got token %d at %s and was entitled to it, when the hold of %v, which had token %d, was over since %s",
+				b.user, b.token, c.run.MS(b.start), a.user, a.token, c.run.MS(a.over.Time))
+		}
+	}
+	c.list.add(p)
+}
+
+// Finish returns the finding.
+func (c *tokenRegressions) Finish() results.Finding {
+	f := results.Finding{}
+	if !c.applies() {
+		return skipped(f, "the lock has no fencing tokens")
+	}
+	c.judge()
+	f = found(f, "token_regressions", c.regressions, c.comparable)
+	if c.missing > 0 {
+		f.Warnings = append(f.Warnings, fmt.Sprintf("%d grants came without a token", c.missing))
+	}
+	if c.unjudged > 0 {
+		f.Warnings = append(f.Warnings, fmt.Sprintf("%d requests waited for more grants than are remembered", c.unjudged))
+	}
+	if c.missing+c.unjudged > 0 && c.regressions == 0 {
+		f.Verdict = results.Unknown
+	}
+	f.Witnesses = c.list.witnesses(c.run)
+	return f
+}

@@ -1,0 +1,137 @@
+// Unfairness: who asks for a lock gets it, and about as often as the others.
+//
+// starved_users is the number of users who asked for longer than the lock's recovery bound (or half of the run, where
+// that is shorter) and got nothing, while others did. jain_index is Jain's index of the grants of all users that asked: 1
+// when all got the same, 1/n when one got all. longest_wait_ms is the longest time from an acquire's invoke (in an open
+// loop: from its intended start) to its outcome, whatever that was.
+//
+// It cannot see who was overtaken by whom, and does not tell users that wanted less from users that got less: in a
+// directed run whoever asks was told to, so nothing is judged there but the longest wait.
+
+package checkers
+
+import (
+	"github.com/lockquake/lockquake/history"
+	"github.com/lockquake/lockquake/results"
+)
+
+type unfairness struct {
+	run     results.Run
+	users   byUser[share]
+	death   map[int]int64
+	longest int64
+	waits   int64
+	last    int64
+}
+
+type share struct {
+	op     uint32
+	open   bool
+	since  int64
+	want   int64 // intended start
+	asks   int64
+	asked  int64 // ns in all
+	grants int64
+}
+
+var unfairnessKind = results.CheckerKind{
+	Name: "unfairness", New: newUnfairness,
+	Doc: "Who asks for a lock gets it, and about as often as the others.",
+	Counts: []results.Quantity{
+		{Name: "starved_users", Doc: "users who asked all the time and got nothing", Of: "users who asked for a lock", NeedsEnds: true},
+	},
+	Measures: []results.Quantity{
+		{Name: "jain_index", Doc: "how evenly grants went to those who asked: 1 is the same for all, 1/n is all for one of n", MoreIsBetter: true},
+		{Name: "longest_wait_ms", Doc: "the longest time that a user waited for a grant"},
+	},
+}
+
+func newUnfairness(run results.Run) results.Checker {
+	return &unfairness{run: run, death: map[int]int64{}}
+}
+
+// Observe takes the next event.
+func (c *unfairness) Observe(e *history.Event) {
+	c.last = e.Time
+	switch {
+	case e.Kind == history.Dead:
+		if _, ok := c.death[e.User.Client()]; !ok {
+			c.death[e.User.Client()] = e.Time
+		}
+	case e.Kind != history.Acquire:
+	case e.Phase == history.Invoke:
+		u := c.users.at(e.User)
+		u.op, u.open, u.since, u.want = e.Op, true, e.Time, e.Time
+		if e.Value != 0 {
+			u.want = min(e.Value, e.Time)
+		}
+		u.asks++
+	default:
+		u := c.users.at(e.User)
+		if u.open && u.op == e.Op {
+			c.end(u, e.Time)
+		}
+		if e.Phase == history.Ok {
+			u.grants++
+		}
+	}
+}
+
+func (c *unfairness) end(u *share, t int64) {
+	u.open = false
+	u.asked += max(0, t-u.since)
+	c.longest = max(c.longest, t-u.want)
+	c.waits++
+}
+
+// Finish returns the finding.
+func (c *unfairness) Finish() results.Finding {
+	for _, i := range deadClients(c.run) {
+		if _, ok := c.death[i]; !ok {
+			c.death[i] = 0 // nobody knows when: its open asks do not count
+		}
+	}
+	patience := bound(c.run)
+	if half := (c.run.End - c.run.Start) / 2; half > 0 {
+		patience = min(patience, half)
+	}
+	var n, sum, squares, starved float64
+	l := results.NewLedger()
+	still := c.run.Still.Worst(c.run.Start, c.last)
+	for user, u := range c.users.all() {
+		died, dead := c.death[user.Client()]
+		if u.open && !dead {
+			c.end(u, c.last)
+		} else if u.open && died > u.since {
+			c.end(u, died)
+		}
+		if u.asks == 0 {
+			continue
+		}
+		n++
+		sum += float64(u.grants)
+		squares += float64(u.grants) * float64(u.grants)
+		if u.grants == 0 && u.asked > patience {
+			starved++
+			l.Add(c.run, 0, 1, still, still.Total > u.asked-patience)
+		}
+	}
+	f := results.Finding{Verdict: results.Clean, Counts: map[string]*int64{"starved_users": nil}}
+	f.Measures = map[string]*float64{"jain_index": nil, "longest_wait_ms": nil}
+	if c.waits > 0 {
+		f.Measures["longest_wait_ms"] = measure(results.Milli(c.longest))
+	}
+	switch {
+	case c.run.Directed:
+		f.Verdict, f.Skipped = results.Unknown, "the run is directed: whoever asks was told to"
+	case sum == 0:
+		f.Verdict, f.Skipped = results.Unknown, "nobody got a lock"
+	default:
+		f.Verdict = verdictOf(int64(starved))
+		f.Counts["starved_users"] = count(int64(starved))
+		f.Chances = map[string]results.Chances{"starved_users": {N: int64(n)}}
+		l.Into(&f, "starved_users")
+		f.Measures["jain_index"] = measure(sum * sum / (n * squares))
+	}
+	return f
+}

@@ -1,0 +1,246 @@
+package results
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/lockquake/lockquake/history"
+	"github.com/lockquake/lockquake/scenarios"
+)
+
+// circumstances is what an expectation is judged by beside the figure itself: what makes it doubtful.
+type circumstances struct {
+	report     *Report
+	finding    map[string]*Finding // by the name of a count or measure
+	quantity   map[string]Quantity // likewise
+	causes     []string            // why the run is unknown, whatever was expected
+	weak       []string            // why a zero proves nothing
+	blind      []string            // why not finding something proves nothing
+	few        string              // that too few grants were judged for a zero to mean something
+	unentitled string              // that too few of them were entitled for a zero of double grants to mean something
+	unserved   string              // that so many arrivals were not served that the latencies of the others say little
+	steps      []string            // how the machine's wall clock moved, where that is what the lock's time goes by
+	stood      Standstill          // the process that stood still the longest
+	bit, made  int                 // injections that bit, of all that were made
+	run        Run
+	dropped    int64 // events that are missing
+	damage     error
+}
+
+// circumstances collects why what was not found may have been there.
+func (d *directory) circumstances(r *Report, damage error) *circumstances {
+	c := &circumstances{report: r, finding: map[string]*Finding{}, quantity: map[string]Quantity{}, damage: damage, run: d.run}
+	for _, q := range d.checkers.Quantities() {
+		c.quantity[q.Name] = q
+	}
+	for i := range r.Findings {
+		f := &r.Findings[i]
+		for name := range f.Counts {
+			c.finding[name] = f
+		}
+		for name := range f.Measures {
+			c.finding[name] = f
+		}
+	}
+	if damage != nil {
+		return c
+	}
+	c.dropped = d.dropped()
+	c.causes = d.causes(c.dropped)
+	c.blind = d.notBitten()
+	c.steps = d.clockSteps()
+	c.stood = d.run.Still.Worst(d.run.Start, max(d.run.Start, d.run.End))
+	for _, f := range d.faults {
+		if f.Receipt.Status != history.NotMade {
+			c.made++
+		}
+		if f.Receipt.Status == history.Installed {
+			c.bit++
+		}
+	}
+	c.weak = append(c.weak, c.blind...)
+	for _, f := range r.Findings {
+		if f.Checker == "stalls" && f.Verdict == Unknown {
+			c.weak = append(c.weak, f.Warnings...)
+		}
+	}
+	return c
+}
+
+// causes says why the run as a whole is unknown: events may be missing from its history, or it did not end as it
+// must.
+func (d *directory) causes(dropped int64) []string {
+	var why []string
+	switch {
+	case !d.env.Finished:
+		why = append(why, "the run was cut short: the supervisor did not come to its end")
+	case d.env.Interrupted:
+		why = append(why, "the run was interrupted")
+	}
+	for _, reason := range d.env.Unknown {
+		if !slices.Contains(why, reason) {
+			why = append(why, reason)
+		}
+	}
+	if dropped > 0 {
+		why = append(why, fmt.Sprintf("%d events or more were dropped for want of room", dropped))
+	}
+	if !d.env.Recovered && d.env.Finished {
+		why = append(why, "the service was not seen to serve again after the last heal")
+	}
+	if !d.env.FinalRead && d.env.Resource != "" && d.env.Finished {
+		why = append(why, "there was no final read")
+	}
+	return append(why, d.notHealed()...)
+}
+
+// notHealed names the faults whose heal nobody saw. What came after such a heal was judged as if the fault were
+// gone.
+func (d *directory) notHealed() []string {
+	var why []string
+	for _, f := range d.faults {
+		if f.Healed == nil || f.Healed.Status == history.Installed || f.Receipt.Status == history.NotInstalled || f.Receipt.Status == history.NotMade {
+			continue
+		}
+		told := func(reason string) bool {
+			return strings.HasPrefix(reason, fmt.Sprintf("heal of %s on %s", f.Name, f.Target))
+		}
+		if !slices.ContainsFunc(d.env.Unknown, told) {
+			why = append(why, fmt.Sprintf("nobody saw that %s on %s was undone: the receipt of its heal is %s (%s)",
+				f.Name, f.Selector, f.Healed.Status, f.Healed.Evidence))
+		}
+	}
+	return why
+}
+
+// maxErrors bounds how many kinds of errors are named as what kept grants away.
+const maxErrors = 3
+
+// hindered says what kept grants away: the errors that clients met most often, and the process that stood still the
+// longest.
+func (d *directory) hindered(stood Standstill) (why []string) {
+	met := map[string]int64{}
+	for _, c := range d.env.Clients {
+		for text, n := range c.Errors {
+			met[text] += n
+		}
+	}
+	var errs []string
+	var others int64
+	for _, text := range slices.SortedFunc(maps.Keys(met), func(a, b string) int {
+		return cmp.Or(cmp.Compare(met[b], met[a]), cmp.Compare(a, b))
+	}) {
+		if len(errs) < maxErrors {
+			errs = append(errs, fmt.Sprintf("%q (%d)", text, met[text]))
+		} else {
+			others += met[text]
+		}
+	}
+	if others > 0 {
+		errs = append(errs, fmt.Sprintf("others (%d)", others))
+	}
+	if len(errs) > 0 {
+		why = append(why, "errors of clients: "+strings.Join(errs, ", "))
+	}
+	if stood.Total > 0 {
+		why = append(why, stood.Text(d.run))
+	}
+	return why
+}
+
+// clockSteps tells how the machine's wall clock moved during the run, where the service ends grants by it.
+func (d *directory) clockSteps() []string {
+	var why []string
+	for _, s := range d.env.ClockSteps {
+		if d.env.WallClock && s.Time >= d.env.Start {
+			why = append(why, fmt.Sprintf("the machine's wall clock moved by %.3f ms against its monotonic one at %s, and the service ends grants by it",
+				Milli(s.By), d.run.MS(s.Time)))
+		}
+	}
+	return why
+}
+
+// dropped is how many events are missing, at least.
+func (d *directory) dropped() int64 {
+	n := d.tally.dropped
+	for _, c := range d.env.Clients {
+		n = max(n, c.Dropped)
+	}
+	return n
+}
+
+// notBitten names the faults of the scenario that did not bite at all. One of several injections of an entry is enough.
+func (d *directory) notBitten() []string {
+	type entry struct {
+		number                 int // of the scenario's entry, where it is known; else the rest tells entries apart
+		name, selector, params string
+	}
+	var order []entry
+	bit := map[entry]bool{}
+	last := map[entry]history.Fault{}
+	injected := map[string]bool{}
+	numbered := false
+	all := 0
+	for _, f := range d.faults {
+		x := entry{name: f.Name, selector: f.Selector, params: f.Params}
+		if f.Entry > 0 {
+			x, numbered = entry{number: f.Entry, name: f.Name}, true
+		}
+		if _, ok := last[x]; !ok {
+			order = append(order, x)
+		}
+		if l, ok := last[x]; f.Receipt.Status == history.NotMade && ok && l.Receipt.Status != history.NotMade {
+			continue // another one of this entry was made, and tells
+		}
+		last[x] = f
+		bit[x] = bit[x] || f.Receipt.Status == history.Installed
+		if f.Receipt.Status != history.NotMade {
+			all++
+		}
+		injected[f.Name] = true
+	}
+	var why []string
+	for _, x := range order {
+		if f := last[x]; !bit[x] && f.Receipt.Status != history.NotMade {
+			why = append(why, fmt.Sprintf("%s on %s did not bite: its receipt is %s (%s)", f.Name, f.Selector, f.Receipt.Status, f.Receipt.Evidence))
+		}
+	}
+	if all == 0 && len(d.faults) > 0 {
+		why = append(why, fmt.Sprintf("none of %d injections was made: what the schedule promises forbade each", len(d.faults)))
+	}
+	for _, p := range plannedFaults(d.scenario) {
+		_, ok := last[entry{number: p.number, name: p.name}]
+		switch {
+		case numbered && !ok:
+			why = append(why, fmt.Sprintf("%s was never injected (%s)", p.name, p.where))
+		case !numbered && !injected[p.name]:
+			injected[p.name] = true
+			why = append(why, p.name+" was never injected")
+		}
+	}
+	return why
+}
+
+// planned is a fault that the scenario names.
+type planned struct {
+	name   string
+	number int // as in history.Fault.Entry
+	where  string
+}
+
+// plannedFaults lists the faults that the scenario names.
+func plannedFaults(s scenarios.Scenario) []planned {
+	var list []planned
+	for i, c := range s.Chaos {
+		list = append(list, planned{c.Use, i + 1, fmt.Sprintf("entry %d of chaos", i+1)})
+	}
+	for i, st := range s.Steps {
+		if st.Inject != "" {
+			list = append(list, planned{st.Inject, i + 1, fmt.Sprintf("step %d", i+1)})
+		}
+	}
+	return list
+}

@@ -1,0 +1,98 @@
+package compare
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/lockquake/lockquake/results"
+	"github.com/lockquake/lockquake/results/report"
+)
+
+// Demand is what --fail-on names: a figure that must not become worse.
+type Demand struct {
+	Name string
+	By   float64 // how much worse the median may be, in parts of A's; counts have none
+	text string
+}
+
+// short are short names of figures.
+var short = map[string]string{"p50": "acquire_p50_ms", "p99": "acquire_p99_ms", "max": "acquire_max_ms", "throughput": "throughput_per_s"}
+
+// ParseDemands reads entries such as "p99=10%", "throughput=5%" and "double_grants", with commas between.
+func ParseDemands(text string, checkers results.Checkers) ([]Demand, error) {
+	var out []Demand
+	for entry := range strings.SplitSeq(text, ",") {
+		entry = strings.TrimSpace(entry)
+		name, by, bounded := strings.Cut(entry, "=")
+		d := Demand{Name: name, text: entry}
+		if long, ok := short[name]; ok {
+			d.Name = long
+		}
+		count := slices.ContainsFunc(checkers, func(k results.CheckerKind) bool {
+			return slices.ContainsFunc(k.Counts, func(q results.Quantity) bool { return q.Name == d.Name })
+		})
+		switch {
+		case !slices.Contains(checkers.Names(), d.Name):
+			return nil, fmt.Errorf("there is no count or measure %q; `lockquake list checkers` lists them, and p50, p99, max and throughput are short names", name)
+		case count && bounded:
+			return nil, fmt.Errorf("%s is a count, which must not become more: it takes no %q", name, "="+by)
+		case !count && !bounded:
+			return nil, fmt.Errorf("%s needs a bound, such as %s=10%%", name, name)
+		case bounded:
+			percent, ok := strings.CutSuffix(by, "%")
+			n, err := strconv.ParseFloat(percent, 64)
+			if !ok || err != nil || n < 0 || n > 1e6 {
+				return nil, fmt.Errorf("%s: the bound is %q; it must be a percentage from 0 on, such as 10%%", name, by)
+			}
+			d.By = n / 100
+		}
+		out = append(out, d)
+	}
+	return out, nil
+}
+
+// Answer is what became of a demand.
+type Answer struct {
+	Demand  string          `json:"demand"`
+	Verdict results.Verdict `json:"verdict"`
+	Reason  string          `json:"reason"`
+}
+
+// Answer holds a demand against a comparison of two groups. It is unknown where it was not judged, or too few runs were made to tell.
+func (r Result) Answer(d Demand) Answer {
+	i := slices.IndexFunc(r.Figures, func(f Figure) bool { return f.Name == d.Name })
+	if i < 0 || len(r.Figures[i].A.Values) == 0 || r.Figures[i].B == nil || len(r.Figures[i].B.Values) == 0 {
+		return Answer{d.text, results.Unknown, d.Name + " was not judged in both groups"}
+	}
+	f := r.Figures[i]
+	if f.Count {
+		return f.more(d)
+	}
+	return f.worse(d)
+}
+
+// more fails where the first group has none and the second has some, or where significantly more runs have it.
+func (f Figure) more(d Demand) Answer {
+	reason := fmt.Sprintf("%d of %d runs have %s, before %d of %d (p=%.3f)", f.B.Above, len(f.B.Values), f.Name, f.A.Above, len(f.A.Values), *f.P)
+	if f.A.Above == 0 && f.B.Above > 0 || *f.P < Alpha && f.B.Above*len(f.A.Values) > f.A.Above*len(f.B.Values) {
+		return Answer{d.text, results.Fail, reason}
+	}
+	return Answer{d.text, results.Pass, reason}
+}
+
+func (f Figure) worse(d Demand) Answer {
+	bad := f.B.Median - f.A.Median
+	if f.MoreIsBetter {
+		bad = -bad
+	}
+	reason := fmt.Sprintf("the median of %s is %s, before %s (p=%.3f)", f.Name, report.Figures(f.B.Median), report.Figures(f.A.Median), *f.P)
+	switch {
+	case f.TooFew != "":
+		return Answer{d.text, results.Unknown, reason + ": " + f.TooFew}
+	case bad > d.By*f.A.Median && *f.P < Alpha:
+		return Answer{d.text, results.Fail, reason}
+	}
+	return Answer{d.text, results.Pass, reason}
+}

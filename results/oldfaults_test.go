@@ -1,0 +1,34 @@
+package results
+
+import (
+	"reflect"
+	"testing"
+
+	faults "github.com/lockquake/lockquake/chaos/all"
+	"github.com/lockquake/lockquake/history"
+)
+
+// TestOldRecordsAreToldAsNewOnes: a record without traits gets those that the fault writes today.
+func TestOldRecordsAreToldAsNewOnes(t *testing.T) {
+	for name := range oldTraits {
+		k, ok := faults.Lookup(name)
+		if !ok {
+			t.Errorf("there is no fault %s any more", name)
+			continue
+		}
+		fault, err := k.New(func(any) error { return nil })
+		if err != nil {
+			fault = nil // it needs keys, and its words do not depend on them
+		}
+		f := history.Fault{Name: k.Name}
+		giveTraits(&f)
+		if want := k.Traits(fault); !reflect.DeepEqual(f.Traits, want) {
+			t.Errorf("an old record of %s has %+v, a new one %+v", k.Name, *f.Traits, *want)
+		}
+	}
+	own := &history.Traits{Kills: true}
+	f := history.Fault{Name: "pause", Traits: own}
+	if giveTraits(&f); f.Traits != own {
+		t.Error("a record's own traits were replaced")
+	}
+}

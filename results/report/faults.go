@@ -1,0 +1,205 @@
+package report
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/lockquake/lockquake/history"
+)
+
+// faultMarker draws which faults hit whom, and when.
+type faultMarker struct{ *story }
+
+// faultMarks adds the faults that hit a lane while it mattered: a band on each lane, a row for the begin and a row
+// for the end.
+func (s faultMarker) faultMarks() {
+	from, to := s.span()
+	for _, f := range s.scene.faults {
+		begin := f.Start
+		if f.Bit != 0 {
+			begin = f.Bit
+		}
+		if f.Lead != nil && f.Lead.Led != 0 && f.Lead.Led <= begin {
+			begin = max(f.Start, f.Lead.Led-1) // that it is dead was seen later than what came of it
+		}
+		if dead := s.deathBy(f); dead > f.Start && dead <= begin {
+			begin = dead - 1 // that the kill was seen came later than the death
+		}
+		if begin > to || f.End != 0 && f.End < from {
+			continue
+		}
+		if hit := s.hit(f); len(hit) > 0 {
+			s.fault(f, hit, begin)
+		}
+	}
+}
+
+// deathBy is when a client that the fault was aimed at was seen dead; 0 for none.
+func (s faultMarker) deathBy(f history.Fault) int64 {
+	for _, e := range s.scene.events {
+		if e.Kind == history.Dead && e.Time >= f.Start && slices.Contains(f.Targets, clientName(e.User)) {
+			return e.Time
+		}
+	}
+	return 0
+}
+
+// fault adds one fault.
+func (s faultMarker) fault(f history.Fault, hit []int, begin int64) {
+	words := s.faultWords(f)
+	end := f.End
+	if f.Undo != 0 && !f.Traits.Kills { // who was killed runs when the heal is done
+		end = f.Undo // packets pass and processes run from there on; that they were seen to came later
+	}
+	if f.Traits.Kills && !f.Traits.Returns && !slices.ContainsFunc(f.Targets, s.scene.isServer) {
+		end = 0
+	}
+	for _, l := range hit {
+		s.Bands = append(s.Bands, band{Lane: l, From: begin, To: end})
+	}
+	who := s.who(f)
+	label := words.began
+	if l := s.Lanes[hit[0]]; l.Kind == laneService || len(hit) > 1 || l.Kind == laneResource && l.Name != who {
+		label = who + ": " + label
+	}
+	s.add(mark{
+		Time: begin, Kind: markFault, Lane: hit[0], To: nowhere, Label: label, Weight: weightTurn,
+		Say: fmt.Sprintf("%s: %s (receipt %s: %s)", who, words.began, f.Receipt.Status, shortened(s.scene.named(firstClause(f.Receipt.Evidence)), 80)),
+	})
+	if end != 0 && words.ended != "" {
+		label := words.ended
+		if s.Lanes[hit[0]].Kind == laneService {
+			label = who + ": " + label
+		}
+		s.add(mark{
+			Time: end, Kind: markFault, Lane: hit[0], To: nowhere, Label: label, Weight: weightEnd,
+			Say: fmt.Sprintf("%s: %s", who, words.ended),
+		})
+	}
+	if f.Lead != nil {
+		s.lead(f.Lead)
+	}
+}
+
+// subject is whom the evidence of a receipt begins with: "redis-1: to redis-2, redis-3: ".
+var subject = regexp.MustCompile(`^[a-z0-9-]+: (to [a-z0-9, -]+: )?`)
+
+// firstClause is the first clause of a receipt's evidence, without the name of the node.
+func firstClause(evidence string) string {
+	first, _, _ := strings.Cut(evidence, "; ")
+	return subject.ReplaceAllString(first, "")
+}
+
+// lead adds who was seen to lead after a fault at a leader.
+func (s faultMarker) lead(l *history.Lead) {
+	if n := s.node(l.New); n >= 0 && l.Led != 0 {
+		label := "leads now"
+		if l.Epoch != "" {
+			label += ", in epoch " + l.Epoch
+		}
+		s.add(mark{Time: l.Led, Kind: markSeen, Lane: n, To: nowhere, Label: label, Say: l.New + " " + label, Weight: weightTurn})
+	}
+	if n := s.node(l.Old); n >= 0 && l.Noticed != 0 {
+		s.add(mark{
+			Time: l.Noticed, Kind: markSeen, Lane: n, To: nowhere, Label: "says that it does not lead", Weight: weightEnd,
+			Say: l.Old + " says that it does not lead",
+		})
+	}
+}
+
+// hit finds the lanes of a fault: of its targets, every user of a client, the resource, or the service.
+func (s faultMarker) hit(f history.Fault) []int {
+	targets := f.Targets
+	if f.Traits.AtPeers {
+		targets = f.Peers
+	}
+	var out []int
+	add := func(l int) {
+		if l >= 0 && !slices.Contains(out, l) {
+			out = append(out, l)
+		}
+	}
+	for _, t := range targets {
+		switch c, isClient := clientNumber(t); {
+		case isClient:
+			for i, l := range s.Lanes {
+				if l.Kind == laneClient && l.User.Client() == c {
+					add(i)
+				}
+			}
+		case s.scene.isResource(t):
+			add(s.lane(laneResource))
+		case s.node(t) >= 0:
+			add(s.node(t))
+		default:
+			add(s.lane(laneService))
+		}
+	}
+	return out
+}
+
+// who names the targets of a fault as the picture does.
+func (s faultMarker) who(f history.Fault) string {
+	var out []string
+	for _, t := range f.Targets {
+		out = append(out, s.scene.nodeName(t))
+	}
+	return list(brief(out))
+}
+
+// brief shortens a list of many.
+func brief(names []string) []string {
+	if len(names) <= 3 {
+		return names
+	}
+	return []string{names[0], names[1], fmt.Sprintf("%d others", len(names)-2)}
+}
+
+type faultText struct{ began, ended string }
+
+// faultWords says how a fault's begin and its end are called on a lane.
+func (s faultMarker) faultWords(f history.Fault) faultText {
+	var far []string
+	for _, p := range f.Peers {
+		far = append(far, s.scene.nodeName(p))
+	}
+	if t := f.Traits; t.Began != "" {
+		fill := func(text string) string {
+			return placeholder.ReplaceAllStringFunc(text, func(key string) string {
+				if key = strings.Trim(key, "{}"); key != "peers" {
+					return param(f.Params, key)
+				}
+				return list(brief(far))
+			})
+		}
+		return faultText{fill(t.Began), fill(t.Ended)}
+	}
+	return faultText{f.Name + " begins", f.Name + " healed"}
+}
+
+// placeholder stands in a fault's words for one of its keys.
+var placeholder = regexp.MustCompile(`\{[a-z-]+\}`)
+
+// param reads one of a fault's own keys, as the record has them: "by: +60s, how: faketime".
+func param(params, name string) string {
+	for part := range strings.SplitSeq(params, ", ") {
+		if v, ok := strings.CutPrefix(part, name+": "); ok {
+			return strings.Trim(v, `"`)
+		}
+	}
+	return ""
+}
+
+// shortened cuts a text at a word.
+func shortened(text string, width int) string {
+	if len([]rune(text)) <= width {
+		return text
+	}
+	cut := string([]rune(text)[:width])
+	if i := strings.LastIndexByte(cut, ' '); i > width/2 {
+		cut = cut[:i]
+	}
+	return strings.TrimRight(cut, ",:") + " …"
+}

@@ -1,0 +1,93 @@
+package report
+
+import (
+	"fmt"
+
+	"github.com/lockquake/lockquake/history"
+)
+
+// recordedReasons are the reasons that a run recorded, by what they explain. Reports only put a reason into words;
+// where none was recorded, none is given.
+type recordedReasons map[reasonKey]history.Event
+
+// reasonKey names an event by its place in the history of a client, or of the resource.
+type reasonKey struct {
+	client bool
+	user   history.User
+	op     uint32
+}
+
+// NoReason stands for a reason that nobody recorded, as with a resource that is not lockquake's own.
+const NoReason = "nobody told why"
+
+// maxReasons bounds how many are kept: no picture shows so many.
+const maxReasons = 1 << 16
+
+func (r recordedReasons) observe(process string, e *history.Event) {
+	if e.Kind != history.Reason || len(r) == maxReasons {
+		return
+	}
+	_, client := history.ClientOf(process)
+	r[reasonKey{client, e.User, e.Op}] = *e
+}
+
+// reasonOf finds why an operation of a client ended as it did, or why the resource refused an effect. A store that
+// is no process of lockquake's tells its reason only to the client that asked.
+func (sc *scene) reasonOf(e history.Event) (history.Event, bool) {
+	if !isEffect(e) {
+		r, ok := sc.reasons[reasonKey{true, e.User, e.Op}]
+		return r, ok
+	}
+	if r, ok := sc.reasons[reasonKey{false, e.User, e.Op}]; ok {
+		return r, ok
+	}
+	kind := history.Write
+	if e.Kind == history.EffectRead {
+		kind = history.Read
+	}
+	var found history.Event
+	ok := false
+	for _, x := range sc.events {
+		if x.Kind == kind && x.Phase == history.Invoke && x.User == e.User && x.Grant == e.Grant && x.Time <= e.Time {
+			found, ok = sc.reasons[reasonKey{true, x.User, x.Op}]
+		}
+	}
+	return found, ok
+}
+
+// causeWords says why in a few words for a picture, and in a sentence. of is the event that the reason explains.
+func causeWords(r, of history.Event) (short, long string) {
+	switch r.Code {
+	case history.CauseTokenLower:
+		if r.Token == 0 {
+			return "its token is too low", "its token is lower than one that was seen before"
+		}
+		return fmt.Sprintf("%d was seen before", r.Token), fmt.Sprintf("its token is %d, and %d was seen before", of.Token, r.Token)
+	case history.CauseTokenMissing:
+		return "it has no token", "it shows no fencing token"
+	case history.CauseVersionChanged:
+		if r.Value == 0 {
+			return fmt.Sprintf("version %d is gone", r.Token), fmt.Sprintf("it was made from version %d, which stands there no more", r.Token)
+		}
+		return fmt.Sprintf("read version %d, there is %d", r.Token, r.Value), fmt.Sprintf("version %d was read, and %d stands there", r.Token, r.Value)
+	case history.CauseVersionMissing:
+		return "it has read nothing", "it was made from nothing that was read"
+	case history.CauseOwnerChanged:
+		return "it is not registered", "another grant is registered, or none"
+	case history.CauseOwnerMissing:
+		return "it has no name", "the grant has no name of its own"
+	case history.CauseSequencerEnded:
+		return "its sequencer has ended", fmt.Sprintf("the lock service says that its sequencer (token %d) describes the lock no more", r.Token)
+	case history.CauseKeyGone:
+		return "its key is gone", "the key that was granted is gone, or another's"
+	case history.CauseConditionFalse:
+		return "its condition is false", "the condition of the statement itself did not hold"
+	case history.CauseKeyTaken:
+		return "the key is taken", "a row with that unique key is there already"
+	case history.CauseTooLate:
+		return "too late by " + duration(r.Value), "its validity was over " + duration(r.Value) + " before all replies were in"
+	case history.CauseWaitOver:
+		return "held; gave up after " + duration(r.Value), "the lock is held, and the wait was given up after " + duration(r.Value)
+	}
+	return "", ""
+}

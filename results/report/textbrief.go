@@ -1,0 +1,110 @@
+package report
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/lockquake/lockquake/results"
+	"github.com/lockquake/lockquake/scenarios"
+)
+
+// briefLines is how many lines a passing run has, aside that of its directory.
+const briefLines = 14
+
+// short writes the verdict, why not, what was met, and how to see the rest: for somebody who has just run it.
+func short(w io.Writer, r results.Report, st style) error {
+	b, claim := sheet{width: st.width}, sheet{width: st.width}
+	for _, reason := range r.Reasons {
+		reasons(&b, reason)
+	}
+	briefMet(&b, r)
+	briefFigures(&b, r)
+	briefFaults(&b, r)
+	for _, line := range clientLines(r) {
+		if r.Program != "" || strings.Contains(line, notOurs) {
+			paragraph(&b, "client  ", line)
+		}
+	}
+	more := "-v prints counts, latencies, receipts and versions"
+	if n := len(r.Warnings); n > 0 && r.Verdict == results.Pass {
+		more += fmt.Sprintf(", and %d warnings", n)
+	} else {
+		for _, x := range r.Warnings {
+			paragraph(&b, "warning ", x)
+		}
+	}
+	paragraph(&b, "more    ", more)
+	if r.Replay != "" {
+		fmt.Fprintf(&b, "again   %s\n", r.Replay)
+	}
+	if r.Drawn != "" {
+		fmt.Fprintf(&b, "drawn   %s\n", r.Drawn)
+	}
+	paragraph(&claim, "  ", r.Claim)
+	lines := strings.SplitAfter(claim.String(), "\n")
+	if room := max(briefLines-1-strings.Count(b.String(), "\n"), 1); r.Verdict == results.Pass && len(lines)-1 > room {
+		lines = append(lines[:room-1], strings.TrimRight(lines[room-1], " .,:;\n")+" ...\n")
+	}
+	_, err := fmt.Fprintf(w, "%s: %s\n%s%s", r.Scenario, st.verdict(r.Verdict), strings.Join(lines, ""), b.String())
+	return err
+}
+
+// briefMet tells which expectations were met; why the others were not is told by the reasons.
+func briefMet(b *sheet, r results.Report) {
+	var met []string
+	for _, e := range r.Expectations {
+		if e.Verdict != results.Pass {
+			continue
+		}
+		one := e.Name + " " + got(e)
+		if e.Want != got(e) {
+			one += " (" + e.Want + ")"
+		}
+		met = append(met, one)
+	}
+	const lead = "met     "
+	text := strings.Join(met, ", ")
+	if len(wrap(text, b.width-len(lead))) > 4 {
+		text = fmt.Sprintf("%d of %d expectations", len(met), len(r.Expectations))
+	}
+	paragraph(b, lead, text)
+}
+
+// briefFigures tells how much was judged, and how fast the lock was.
+func briefFigures(b *sheet, r results.Report) {
+	text := count(r.Judged.Grants) + " grants"
+	if v := r.Measures["throughput_per_s"]; v != nil {
+		text += ", " + Figures(*v) + " a second"
+	}
+	if q := r.Latency["acquire"]; q.N > 0 && q.P50 != nil && q.P99 != nil {
+		text += fmt.Sprintf("; acquire p50 %s, p99 %s", duration(int64(*q.P50*1e6)), duration(int64(*q.P99*1e6)))
+	}
+	paragraph(b, "judged  ", text)
+}
+
+// briefFaults has a line for each of a few faults, or one for all.
+func briefFaults(b *sheet, r results.Report) {
+	if sum := injections(r.Faults); sum != "" {
+		paragraph(b, "faults  ", sum)
+		return
+	}
+	for _, f := range r.Faults {
+		paragraph(b, "fault   ", fmt.Sprintf("%s on %s: %s, %s%s", f.Name, whom(f), faultTime(f), f.Receipt.Status, misses(f.Misses)))
+	}
+}
+
+// got writes what an expectation was held against, rounded where that changes nothing.
+func got(e results.ExpectationResult) string {
+	text := exact(e.Got)
+	if e.Got == nil {
+		return text
+	}
+	x, ok := scenarios.ParseExpectation(e.Name, e.Want)
+	var rounded float64
+	near := Figures(*e.Got)
+	if _, err := fmt.Sscan(near, &rounded); ok && err == nil && x.Holds(rounded) == x.Holds(*e.Got) && (rounded != x.Value || rounded == *e.Got) {
+		return near
+	}
+	return text
+}

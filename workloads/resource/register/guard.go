@@ -1,0 +1,86 @@
+package register
+
+import (
+	"github.com/lockquake/lockquake/lock"
+	"github.com/lockquake/lockquake/workloads/resource"
+)
+
+// guards lists the register's guards.
+var guards = []resource.Guard{
+	{Name: resource.GuardNone, Doc: "refuses nothing"},
+	{Name: resource.GuardFence, Token: true, Doc: "refuses a read or write whose token is lower than the highest that one has shown"},
+	{Name: resource.GuardFenceWrites, Token: true, Doc: "the same for writes; it does not look at reads"},
+	{Name: resource.GuardCASVersion, Doc: "refuses a write that does not come from a read of what stands there"},
+	{Name: resource.GuardCASOwner, Doc: "refuses a write of any but the grant that read last, by the grant's random name"},
+	{Name: resource.GuardCheckThenWrite, Token: true, Doc: "fence, but a write is looked at in one step and applied in another"},
+	{Name: resource.GuardSequencer, Token: true, Sequencer: true, Doc: "fence, and the lock service says that the sequencer still describes the lock"},
+}
+
+// look is a guard's check of one access before it is applied. It returns nil, or an error that wraps ErrFenced. It
+// is called with the store's mutex held.
+type look func(c *cell, op operation) error
+
+// lookOf returns the check of a guard; for GuardSequencer the part that the register can do by itself.
+func lookOf(guard string) look {
+	switch guard {
+	case resource.GuardFence, resource.GuardSequencer:
+		return fence
+	case resource.GuardFenceWrites:
+		return func(c *cell, op operation) error {
+			if op.kind == opRead {
+				return nil
+			}
+			return fence(c, op)
+		}
+	case resource.GuardCheckThenWrite:
+		return func(c *cell, op operation) error {
+			if op.kind == opWrite {
+				return nil // it has been checked
+			}
+			return fence(c, op)
+		}
+	case resource.GuardCASVersion:
+		return sameVersion
+	case resource.GuardCASOwner:
+		return sameOwner
+	}
+	return func(*cell, operation) error { return nil }
+}
+
+// fence refuses tokens that are lower than the highest it has seen.
+func fence(c *cell, op operation) error {
+	if op.Token == lock.NoToken {
+		return resource.ErrNoToken
+	}
+	if op.Token < c.seen {
+		return resource.Fenced(lock.Reason{Cause: lock.CauseTokenLower, Seen: uint64(c.seen)}, "token %d is lower than %d", op.Token, c.seen)
+	}
+	c.seen = op.Token
+	return nil
+}
+
+// sameVersion refuses a write that was made from another value than the one that stands there.
+func sameVersion(c *cell, op operation) error {
+	switch {
+	case op.kind != opWrite:
+		return nil
+	case op.version == 0:
+		return resource.Fenced(lock.Reason{Cause: lock.CauseVersionMissing}, "it wants the version that was read")
+	case op.version != c.version():
+		return resource.Fenced(lock.Reason{Cause: lock.CauseVersionChanged, Seen: uint64(op.version), N: c.version()}, "version %d was read, and %d stands there", op.version, c.version())
+	}
+	return nil
+}
+
+// sameOwner has reads register their owner, and refuses the writes of others.
+func sameOwner(c *cell, op operation) error {
+	switch {
+	case op.Owner == "":
+		return resource.Fenced(lock.Reason{Cause: lock.CauseOwnerMissing}, "it wants the grant's own name")
+	case op.kind == opRead:
+		c.owner = op.Owner
+	case op.Owner != c.owner:
+		return resource.Fenced(lock.Reason{Cause: lock.CauseOwnerChanged}, "another grant is registered, or none")
+	}
+	return nil
+}
