@@ -280,8 +280,9 @@ func TestAStopIsNoWaitThatWasGivenUp(t *testing.T) {
 	r := inside(t, newToy())
 	r.begin(protecting(address, resource.GuardNone, nil))
 	r.must(wire.OutcomeOK, wire.Command{Do: wire.DoAcquire})
+	r.must(wire.OutcomeOK, wire.Command{User: 1, Do: wire.DoArm, Point: "toy-sent", Action: wire.ActionWait})
 	r.order(wire.Command{User: 1, Do: wire.DoAcquire, Timeout: int64(time.Minute)})
-	r.must(wire.OutcomeOK, wire.Command{Do: wire.DoCheck})
+	r.frame(wire.TypePoint)
 	r.send(wire.Frame{Type: wire.TypeStop})
 	if a := r.frame(wire.TypeResult).Result; a.Outcome != wire.OutcomeFail {
 		t.Errorf("the wait ended with %+v", a)

@@ -277,6 +277,8 @@ func TestNobodyAsksWhileEventsWait(t *testing.T) {
 	defer cancel()
 	if err := u.admit(ctx); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("admitted: %v", err)
+	} else if phase, _ := outcome(err); phase != history.Fail {
+		t.Error("a user who was never let ask may have asked")
 	}
 	go func() { _, _ = io.Copy(io.Discard, out) }()
 	if err := u.admit(t.Context()); err != nil {

@@ -114,7 +114,7 @@ func (p *plain) Acquire(ctx context.Context, r lock.Request) (lock.Grant, error)
 	})()
 	p.t.mu.Lock()
 	defer p.t.mu.Unlock()
-	for p.t.holder[r.Lock] != "" {
+	for p.t.holder[r.Lock] != "" || ctx.Err() != nil {
 		if ctx.Err() != nil {
 			return lock.Grant{}, fmt.Errorf("%w: %w", lock.ErrContended, ctx.Err())
 		}

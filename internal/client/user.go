@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"sync"
 	"time"
@@ -136,7 +137,10 @@ func (u *user) admit(ctx context.Context) error {
 	for u.s.rec.Crowded() && ctx.Err() == nil {
 		clock.Sleep(ctx, time.Millisecond)
 	}
-	return ctx.Err()
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("%w: %w", lock.ErrNotSent, err)
+	}
+	return nil
 }
 
 // event begins the record of an operation.
