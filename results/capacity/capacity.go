@@ -1,0 +1,98 @@
+// Package capacity says how much load a lock takes, and where it bends. It reads what the runs of a sweep measured and
+// starts nothing: a sweep is a file, capacity.json, and its report can be made again from it.
+//
+// A sweep has points. A point is a Setting (so many users on so many locks at such a distance), and has one Sample for
+// each run of it. A closed loop is swept over users: the curve of throughput may be explained by the Universal Scalability
+// Law. An open loop is searched: the highest rate that keeps the objective.
+package capacity
+
+// Schema names the version of capacity.json.
+const Schema = "lockquake/capacity/1"
+
+// File is the name of the sweep in its directory; FileReport is what people read.
+const (
+	File       = "capacity.json"
+	FileReport = "capacity.html"
+)
+
+// Sweep is capacity.json.
+type Sweep struct {
+	Schema   string            `json:"schema"`
+	Scenario string            `json:"scenario"` // the one whose points these are
+	Version  string            `json:"version"`  // of lockquake
+	Command  string            `json:"command"`  // the command that makes it again
+	Seed     uint64            `json:"seed"`
+	Started  string            `json:"started"` // RFC 3339
+	Provider string            `json:"provider"`
+	Host     map[string]string `json:"host"`
+	Service  map[string]string `json:"service"` // versions and settings
+	// Objective is what open loops have to keep, such as p99=20ms; nil: none was asked for.
+	Objective *Objective `json:"objective,omitempty"`
+	Repeat    int        `json:"repeat"` // runs wanted of each point
+	Warm      int64      `json:"warm_ns"`
+	Measured  int64      `json:"measured_ns"` // of each run, behind the warm-up
+	Points    []Point    `json:"points"`
+	// Left names the points that were not measured, each with the reason: the budget, an interruption.
+	Left        []Left `json:"left,omitempty"`
+	Interrupted bool   `json:"interrupted,omitempty"`
+}
+
+// Objective is a bound on a quantile of the time from the intended start of an acquire to its grant.
+type Objective struct {
+	Quantile float64 `json:"quantile"` // 0.99 for p99
+	Most     int64   `json:"most_ns"`
+}
+
+// Left is a point that was not measured.
+type Left struct {
+	Setting
+	Why string `json:"why"`
+}
+
+// Setting is what tells a point from the others.
+type Setting struct {
+	Backend string  `json:"backend"`
+	Lock    string  `json:"lock"`
+	Nodes   int     `json:"nodes"` // members of the service
+	Users   int     `json:"users"`
+	Locks   int     `json:"locks"`
+	Hold    int64   `json:"hold_ns"`
+	TTL     int64   `json:"ttl_ns"`
+	RTT     int64   `json:"rtt_ns"`         // asked for, added between clients and servers; 0: none
+	Retry   string  `json:"retry"`          // of a polling lock: spin, fixed, jittered, exponential; "": the lock does not poll
+	Rate    float64 `json:"rate,omitempty"` // acquires offered a second; 0: a closed loop
+}
+
+// Point is a setting and what was measured with it.
+type Point struct {
+	Setting
+	Samples []Sample `json:"samples"`
+}
+
+// Sample is what one run measured, behind its warm-up. Latencies are of the acquire unless said otherwise: in an open loop from
+// the intended start.
+type Sample struct {
+	Run     string `json:"run"`     // directory, as seen from that of the sweep
+	Order   int    `json:"order"`   // its number among all runs of the sweep, in the order of time, from 0
+	Verdict string `json:"verdict"` // pass, fail, unknown
+	// Spoilt is why the sample must not be used at all; "": it may.
+	Spoilt string `json:"spoilt,omitempty"`
+
+	Cycles    float64            `json:"cycles_per_s"` // grants that ended with a release, a second
+	Latency   map[string]float64 `json:"latency_ms"`   // p50, p90, p99, p999, p9999, max, mean
+	Cycle     float64            `json:"cycle_ms"`     // mean time from one acquire to the next of the same user, but for its think time
+	HoldMean  float64            `json:"hold_ms"`      // mean time that a grant was in hand
+	Handoff   *float64           `json:"handoff_ms"`   // median time from a release to the next grant; nil: nobody waited
+	InService float64            `json:"in_service"`   // mean number of users between an acquire and the end of its release (for Little's law), counted by its own means
+	Requests  *float64           `json:"requests_per_grant"`
+	RTT       *float64           `json:"rtt_ms"` // that was measured between a client and a server; nil: not measured
+
+	Offered  float64 `json:"offered_per_s,omitempty"` // open loop
+	Unserved int64   `json:"unserved,omitempty"`      // arrivals that never got a user
+	Late     float64 `json:"late_p99_ms,omitempty"`   // how late the generator began what it began, p99
+
+	CPU     map[string]float64 `json:"cpu"`                     // cores used, 1 is one whole core: servers, clients, supervisor
+	Cores   int                `json:"cores"`                   // of the machine
+	Fsync   *float64           `json:"fsync_ms,omitempty"`      // mean of the servers' own figure
+	Packets *float64           `json:"packets_per_s,omitempty"` // through the emulation of the network, where there is one
+}
