@@ -38,7 +38,12 @@ type keptRuns struct {
 
 func newKeptRuns(t *testing.T, scenario string, set ...string) *keptRuns {
 	t.Helper()
-	p, why, err := chooseProvider(t.Context(), setting("LOCKQUAKE_TEST_PROVIDER", "docker"))
+	return newKeptRunsOn(t, setting("LOCKQUAKE_TEST_PROVIDER", "docker"), scenario, set...)
+}
+
+func newKeptRunsOn(t *testing.T, provider, scenario string, set ...string) *keptRuns {
+	t.Helper()
+	p, why, err := chooseProvider(t.Context(), provider)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -302,6 +307,8 @@ func TestEveryBackendIsKept(t *testing.T) {
 			if b.Name == "redis" || b.Name == "rediscluster" {
 				leftToAll(t, "servers of Redis are kept under Sentinels and as five")
 			}
+			t.Parallel()
+			defer beside()()
 			g := newKeptRuns(t, b.Name+"-healthy", "run.for=700ms", "run.settle=100ms", "workload.clients=2", "workload.users=4")
 			g.run(t)
 			env := g.run(t)
@@ -345,8 +352,8 @@ func TestRepeat(t *testing.T) {
 func TestServersServeAnotherScenario(t *testing.T) {
 	for _, provider := range []string{"docker", "local"} {
 		t.Run(provider, func(t *testing.T) {
-			t.Setenv("LOCKQUAKE_TEST_PROVIDER", provider)
-			g := newKeptRuns(t, "redis-restart-amnesia")
+			t.Parallel()
+			g := newKeptRunsOn(t, provider, "redis-restart-amnesia")
 			other, err := found(t, "flash-sale").With([]string{"run.for=4s"})
 			if err != nil {
 				t.Fatal(err)
@@ -380,6 +387,7 @@ func TestServersServeAnotherScenario(t *testing.T) {
 func TestInterruptOnKeptServers(t *testing.T) {
 	for _, provider := range []string{"docker", "local"} {
 		t.Run(provider, func(t *testing.T) {
+			t.Parallel()
 			p := begin(t, "run", "setnx-crash", "del-cascade", "setnx-crash", "--provider", provider, "--format", "json")
 			second := func() string { _, text, _ := strings.Cut(p.stderr.String(), "scenario 2 of 3"); return text }
 			for end := time.Now().Add(2 * time.Minute); !strings.Contains(second(), "acquire"); time.Sleep(20 * time.Millisecond) {

@@ -1,4 +1,4 @@
-// Testrun runs `go test` with the arguments that follow it. It prints what failed, a line for each package, and the ten slowest tests;
+// Testrun runs `go test` with the arguments that follow it, and again with those behind each "then". It prints what failed, a line for each package, and the ten slowest tests;
 // build/tests.jsonl has it all. A test that failed while this machine stood still is run again, once, and testrun says so. Nothing else
 // is run again.
 package main
@@ -47,9 +47,13 @@ func run(out io.Writer, args []string) error {
 	var watched stalls
 	pulse := wire.Watch(watched.add, nil)
 	defer pulse.Stop()
-	first, err := test(args, out, all)
-	if err != nil {
-		return err
+	first := &record{}
+	for _, group := range groups(args) {
+		r, err := test(group, out, all)
+		if err != nil {
+			return err
+		}
+		first.pkgs = append(first.pkgs, r.pkgs...)
 	}
 	second := func(p *pkg, name string) (*record, error) {
 		return test([]string{"-tags", "integration", "-count", "1", "-run", pattern(name), p.name}, out, all)
@@ -63,6 +67,15 @@ func run(out io.Writer, args []string) error {
 		return fmt.Errorf("%d packages failed", failed)
 	}
 	return nil
+}
+
+// groups are the calls of `go test` that the arguments ask for: one after another, with "then" between them.
+func groups(args []string) [][]string {
+	i := slices.Index(args, "then")
+	if i < 0 {
+		return [][]string{args}
+	}
+	return append([][]string{args[:i]}, groups(args[i+1:])...)
 }
 
 // test runs the tests and reads what they tell, which goes to all as it is. Tests that fail are no error.

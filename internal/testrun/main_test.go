@@ -85,3 +85,10 @@ func TestPattern(t *testing.T) {
 		t.Error(got)
 	}
 }
+
+// TestGroups takes arguments apart.
+func TestGroups(t *testing.T) {
+	if got := fmt.Sprint(groups([]string{"-p", "2", "a", "then", "b"}), groups([]string{"a"})); got != "[[-p 2 a] [b]] [[a]]" {
+		t.Error(got)
+	}
+}
