@@ -15,6 +15,7 @@ import (
 	"github.com/lockquake/lockquake/internal/clock"
 	"github.com/lockquake/lockquake/internal/cluster"
 	"github.com/lockquake/lockquake/internal/engine"
+	"github.com/lockquake/lockquake/internal/metrics"
 	"github.com/lockquake/lockquake/results"
 	"github.com/lockquake/lockquake/results/checkers"
 	"github.com/lockquake/lockquake/results/report"
@@ -28,7 +29,8 @@ type batch struct {
 	format  string // text, json or table
 	several bool   // scenarios: one that cannot be run must not keep the others from it
 	explain bool
-	whole   bool // all that is known of a run is printed
+	whole   bool            // all that is known of a run is printed
+	metrics *metrics.Server // nil: not asked for
 	reports []results.Report
 	began   int64  // when the process began; 0 after its first run
 	last    string // directory of the last run
@@ -91,6 +93,7 @@ func (b *batch) once(o engine.Options) int {
 		o.Began = clock.Now()
 	}
 	b.sweep(o)
+	defer b.measure(&o)()
 	o.Started = time.Now()
 	dir, err := engine.Run(b.stop.ctx, o)
 	b.tell.finish()
@@ -115,6 +118,33 @@ func (b *batch) once(o engine.Options) int {
 		return codeInterrupted
 	}
 	return code
+}
+
+// measure has the run tell its metrics, until the function that it returns is called.
+func (b *batch) measure(o *engine.Options) (end func()) {
+	if b.metrics == nil {
+		return func() {}
+	}
+	s, before, show := o.Scenario, len(b.reports), o.Progress
+	lock := s.Backend.Lock
+	for _, k := range o.Catalog.Backends {
+		if l, ok := k.Lock(lock); ok && k.Name == s.Backend.Use {
+			lock = l.Name // where the scenario names none, the backend's first
+		}
+	}
+	m := b.metrics.Run(s.Name, s.Backend.Use, lock)
+	o.Events = m.Observe
+	o.Progress = func(p engine.Progress) {
+		m.Progress(p.Phase, p.Held, p.Faults, p.Standing)
+		show(p)
+	}
+	return func() {
+		verdict := ""
+		if len(b.reports) > before {
+			verdict = string(b.reports[before].Verdict)
+		}
+		m.End(verdict)
+	}
 }
 
 // sweep removes what dead runs left behind, once: what this command leaves behind is its own to remove.

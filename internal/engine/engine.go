@@ -16,6 +16,7 @@ import (
 
 	"github.com/lockquake/lockquake/backends/listed"
 	"github.com/lockquake/lockquake/chaos"
+	"github.com/lockquake/lockquake/history"
 	"github.com/lockquake/lockquake/internal/cluster"
 	"github.com/lockquake/lockquake/results"
 	"github.com/lockquake/lockquake/scenarios"
@@ -54,16 +55,20 @@ type Options struct {
 	Kept          *KeptServers // servers that the run before left, and this one leaves; nil: none
 	Log           *slog.Logger
 	Progress      func(Progress)
+	// Events takes the events of each client as they come, in batches that it must not keep. Several clients call it at once. nil: nobody asked.
+	Events func(batch []history.Event)
 }
 
 // Progress is how far a run has come.
 type Progress struct {
-	Phase   string        // up, load, heal, settle, down
-	Elapsed time.Duration // of the load
-	Total   time.Duration // of the load; 0 where steps decide
-	Grants  int64
-	Faults  int
-	Text    string // what happened just now, or ""
+	Phase    string        // up, load, heal, settle, down
+	Elapsed  time.Duration // of the load
+	Total    time.Duration // of the load; 0 where steps decide
+	Grants   int64
+	Held     int    // grants that users have in hand
+	Faults   int    // injections that were made or tried
+	Standing int    // of them, those that are not yet healed
+	Text     string // what happened just now, or ""
 }
 
 // UsageError says that the scenario or the command line is wrong; nothing was started.

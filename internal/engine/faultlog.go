@@ -52,11 +52,16 @@ func (l *faultLog) change(how func()) {
 	how()
 }
 
-// count returns how many injections were made or tried.
-func (l *faultLog) count() int {
+// count returns how many injections were made or tried, and how many of them are not yet healed.
+func (l *faultLog) count() (all, standing int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return len(l.list)
+	for _, f := range l.list {
+		if f.End == 0 {
+			standing++
+		}
+	}
+	return len(l.list), standing
 }
 
 // of returns the injection of an id.

@@ -263,11 +263,11 @@ func (l *live) quiet(ctx context.Context, client int, d time.Duration) error {
 	}
 }
 
-// granted returns the number of grants so far.
-func (l *live) granted() int64 {
+// granted returns the number of grants so far, and of those that are in hand.
+func (l *live) granted() (all int64, held int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.grants
+	return l.grants, len(l.holds)
 }
 
 // firstGrant returns when the first grant was in hand, or 0 where there was none.

@@ -24,6 +24,8 @@ type process struct {
 	watch *sessionWatch // nil where no grant lasts as long as a session
 	log   *slog.Logger
 
+	told func(batch []history.Event) // of a client's events, beside the live table; nil: nobody asked
+
 	file     *history.Writer // nil until the clocks are compared
 	sense    *history.Sense  // of what goes to the file
 	directed bool
@@ -46,7 +48,7 @@ var errEnded = errors.New("its control stream ended")
 // openProcess takes over the control stream of a running node.
 func openProcess(n *cluster.Node, index int, p *processes) *process {
 	s := newProcess(n, index, p.live, wire.NewConn(n.Stdio().Out, n.Stdio().In))
-	s.watch, s.log, s.directed = p.watch, p.record.log.With("node", n.Name()), len(p.plan.stepUsers) > 0
+	s.watch, s.told, s.log, s.directed = p.watch, p.options.Events, p.record.log.With("node", n.Name()), len(p.plan.stepUsers) > 0
 	go s.read()
 	return s
 }
@@ -123,6 +125,9 @@ func (s *process) take(batch []history.Event, raw []byte) (refused error) {
 	case s.index >= 0:
 		s.live.observe(s.index, batch, s.directed)
 		s.watch.observe(batch)
+		if s.told != nil {
+			s.told(batch)
+		}
 	case s.directed:
 		s.live.mark(batch...)
 	}

@@ -33,7 +33,9 @@ func (r *reporter) tell(text string) {
 	if r.show == nil {
 		return
 	}
-	p := Progress{Total: r.total, Grants: r.live.granted(), Faults: r.faults.count(), Text: text}
+	p := Progress{Total: r.total, Text: text}
+	p.Grants, p.Held = r.live.granted()
+	p.Faults, p.Standing = r.faults.count()
 	r.mu.Lock()
 	p.Phase = r.phase
 	r.mu.Unlock()
