@@ -16,7 +16,7 @@ func TestDocumentation(t *testing.T) {
 	doc := string(data)
 	words := append([]string{
 		"nodes", "ttl", "clients", "users", "renew", "check", "timeout", "resource.guard", "at", "for", "every", "jitter",
-		"mean_gap", "random", "schedule", "overlap", "spare", "settle", "seed", "within", "lock", "value", "outcome", "async", "point", "action", "on", "as", "event", "fact", "node", "is", "is_not", "of", "set",
+		"mean_gap", "random", "schedule", "overlap", "spare", "settle", "seed", "within", "lock", "value", "outcome", "async", "point", "action", "on", "as", "event", "fact", "node", "is", "is_not", "of", "set", "same",
 	},
 		rootKeys...)
 	for _, list := range [][]string{guards, looks, stepKinds, outcomes, actions, zeroByDefault, overlaps, spares} {

@@ -24,6 +24,7 @@ type Scenario struct {
 	Steps    []Step
 	Run      Run
 	Expect   []Expectation
+	Same     string // of a twin: why a run could be all that the story expects too; "" where none could
 	Text     []byte // the YAML as it will be written into the run directory, twins and --set applied
 
 	src  *source          // of the nodes

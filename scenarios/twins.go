@@ -6,7 +6,7 @@ import (
 	"github.com/goccy/go-yaml/ast"
 )
 
-var twinKeys = []string{"claim", "source", "expect", "set", "steps"}
+var twinKeys = []string{"claim", "source", "expect", "same", "set", "steps"}
 
 // twins makes the variants that a scenario's own file describes, in their order.
 func twins(s Scenario) ([]Scenario, error) {
@@ -49,10 +49,15 @@ func (r reader) twin(s Scenario, word string, def *ast.MappingNode) (Scenario, e
 	root = put(root, "name", &ast.MappingValueNode{
 		BaseNode: &ast.BaseNode{}, Start: name.Start, Key: name.Key, Value: ast.String(&text),
 	})
+	same := ""
 	for _, v := range def.Values {
 		switch key := keyOf(v); key {
 		case "claim", "source", "expect", "steps":
 			root = put(root, key, v)
+		case "same":
+			if same, _ = textOf(v.Value); same == "" {
+				return Scenario{}, r.src.at(tokenOf(v.Key), join(path, key), "is no text: it should say why the same is expected as of the story")
+			}
 		case "set":
 			m, err := r.mapping(v.Value, join(path, "set"), v)
 			if err != nil {
@@ -67,7 +72,9 @@ func (r reader) twin(s Scenario, word string, def *ast.MappingNode) (Scenario, e
 			return Scenario{}, unknownKey(r.src, v, path, twinKeys)
 		}
 	}
-	return build(r.src, root)
+	t, err := build(r.src, root)
+	t.Same = same
+	return t, err
 }
 
 // without returns m without a key.

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"path/filepath"
 	"reflect"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -12,7 +11,7 @@ import (
 
 // bare is a scenario without what says where it was written, for comparison; parameters are compared as text.
 func bare(s Scenario) any {
-	s.src, s.root, s.File, s.Text = nil, nil, "", nil
+	s.src, s.root, s.File, s.Text, s.Same = nil, nil, "", nil, ""
 	var params []string
 	take := func(p *Params) {
 		params = append(params, p.String())
@@ -255,26 +254,8 @@ func TestExpectationHolds(t *testing.T) {
 	}
 }
 
-// alike are the twins that find what their story finds, by what they claim.
-var alike = map[string][]string{
-	"the mitigation does not help": {
-		"sentinel-lost-lock-wait-two-faults", "sentinel-lost-lock-min-replicas",
-		"redis-restart-amnesia-power-everysec", "redlock-restart-power-everysec",
-	},
-	"another way to the same loss": {
-		"cluster-lost-lock-cut-off", "redis-clock-jump-faketime", "redlock-clock-jump-vdso", "redis-restart-amnesia-save-points", "sentinel-split-brain-one-sentinel",
-	},
-	"another way to keep the same harm away": {"double-booking-unique", "herd-txn"},
-	"a fault that does nothing, or an orderly handover, harms as little": {
-		"memory-healthy-noop", "etcd-leader-failover-polite", "zookeeper-leader-failover-polite",
-	},
-	"a member of a family that reports how often, where anything may be found": {
-		"sentinel-failover-polite", "jepsen-etcd-lock-careful", "jepsen-etcd-lock-mutex", "jepsen-etcd-lock-leader", "jepsen-etcd-lock-one", "jepsen-etcd-lock-all",
-		"jepsen-etcd-lock-holder", "jepsen-etcd-lock-built-in", "jepsen-etcd-lock-fenced", "jepsen-etcd-lock-in-etcd",
-	},
-}
-
 // TestATwinFindsSomethingElse: no run can be all that both a story and its twin expect, so that an expect that was weakened is seen.
+// Where their claims are of the same outcome, the twin says why.
 func TestATwinFindsSomethingElse(t *testing.T) {
 	all, err := catalog()
 	if err != nil {
@@ -286,17 +267,51 @@ func TestATwinFindsSomethingElse(t *testing.T) {
 			story = s
 			continue
 		}
-		why := ""
-		for claim, names := range alike {
-			if slices.Contains(names, s.Name) {
-				why = claim
-			}
-		}
 		switch differs := differ(story, s); {
-		case why == "" && !differs:
-			t.Errorf("a run may be all that %s and %s expect: was one of them weakened?", s.Name, story.Name)
-		case why != "" && differs:
-			t.Errorf("%s expects something else than %s; it is not one of those of which %s", s.Name, story.Name, why)
+		case s.Same == "" && !differs:
+			t.Errorf("a run may be all that %s and %s expect: was one of them weakened? If their claims are of the same outcome, `same` should say why", s.Name, story.Name)
+		case s.Same != "" && differs:
+			t.Errorf("%s expects something else than %s; it should not say `same: %s`", s.Name, story.Name, s.Same)
+		}
+	}
+}
+
+// elsewhere says of each story without a twin which scenario of another file comes out otherwise.
+var elsewhere = map[string]string{
+	"etcd-clock-jump":                "redis-clock-jump",
+	"etcd-lease-expiry":              "late-packet-etcd",
+	"etcd-slow-network":              "late-packet-etcd",
+	"postgres-holder-pause-advisory": "postgres-holder-pause",
+	"postgres-session-end":           "postgres-holder-pause-advisory",
+	"redis-holder-pause":             "etcd-holder-pause-fenced",
+	"rediscluster-holder-pause":      "etcd-holder-pause-fenced",
+	"redlock-holder-pause":           "etcd-holder-pause-fenced",
+	"redlock-slow-link":              "redlock-clock-jump",
+	"sentinel-holder-pause":          "etcd-holder-pause-fenced",
+	"session-check":                  "etcd-holder-pause-fenced",
+	"zookeeper-clock-jump":           "redis-clock-jump",
+	"zookeeper-session-expiry":       "late-packet-zookeeper",
+}
+
+// TestEveryStoryHasATwin: what makes the difference is shown beside each story.
+func TestEveryStoryHasATwin(t *testing.T) {
+	all, err := catalog()
+	if err != nil {
+		t.Fatal(err)
+	}
+	byName, forms := map[string]Scenario{}, map[string]int{}
+	for _, s := range all {
+		byName[s.Name] = s
+		forms[s.File]++
+	}
+	for file, n := range forms {
+		name, isStory := strings.CutPrefix(strings.TrimSuffix(file, ".yaml"), "stories/")
+		other, listed := byName[elsewhere[name]]
+		switch {
+		case isStory && (n > 1) == listed:
+			t.Errorf("%s has %d twins, and elsewhere is %q; it should have a twin, or be in the list elsewhere", name, n-1, elsewhere[name])
+		case listed && !differ(byName[name], other):
+			t.Errorf("a run may be all that %s and %s expect", name, other.Name)
 		}
 	}
 }
