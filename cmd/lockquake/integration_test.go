@@ -141,7 +141,7 @@ func everyStory() []story {
 }
 
 // shortened are stories of which a part is run here. What jepsen-etcd-lock loses is for the soak, which pools whole runs.
-var shortened = map[string][]string{"jepsen-etcd-lock": {"--set", "run.for=30s", "--set", "expect.judged=>=5"}}
+var shortened = map[string][]string{"jepsen-etcd-lock": {"--set", "run.for=30s", "--set", "expect.judged=>=5", "--set", "expect.lost_elements=>=0"}}
 
 // everything tells whether all is to be tested, by `make test-all`.
 func everything() bool { return os.Getenv("LOCKQUAKE_TEST_ALL") != "" }
@@ -217,6 +217,21 @@ func TestStories(t *testing.T) {
 			}
 			gone(t, p)
 		})
+	}
+}
+
+// TestControls plays every broken lock: its scenario passes when the checker that it is there for finds the violation.
+func TestControls(t *testing.T) {
+	t.Parallel()
+	defer beside()()
+	p := begin(t, "run", "controls/*", "--format", "json")
+	if code := p.wait(t); code != codeMet {
+		t.Errorf("exit code %d\n%s", code, p.stderr.String())
+	}
+	for _, r := range p.reports(t) {
+		if r.Verdict != results.Pass {
+			t.Errorf("verdict %s of %s: %v", r.Verdict, r.Scenario, r.Reasons)
+		}
 	}
 }
 
