@@ -34,8 +34,8 @@ func unanswered(r *run) {
 // TestAClientThatFailsMakesTheRunUnknown goes through the ways in which a client can keep back what it saw.
 func TestAClientThatFailsMakesTheRunUnknown(t *testing.T) {
 	t.Parallel()
-	sends := func(b string) func(*actor) {
-		return func(a *actor) {
+	sends := func(b string) func(*fakeNode) {
+		return func(a *fakeNode) {
 			a.grant()
 			a.release()
 			_, _ = a.out.Write([]byte(b))
@@ -44,28 +44,28 @@ func TestAClientThatFailsMakesTheRunUnknown(t *testing.T) {
 	}
 	for _, c := range []struct {
 		name   string
-		part   part
+		script script
 		reason string
 	}{
-		{"no last word", part{ends: func(*actor, *wire.Done) error { return errEnds }}, "client-1 ended without its last word"},
-		{"an end in the middle", part{begins: func(a *actor) { a.grant(); a.release(); a.die() }}, "client-1 ended although no fault asked for it"},
-		{"a word of its failure", part{begins: func(a *actor) {
+		{"no last word", script{ends: func(*fakeNode, *wire.Done) error { return errEnds }}, "client-1 ended without its last word"},
+		{"an end in the middle", script{begins: func(a *fakeNode) { a.grant(); a.release(); a.die() }}, "client-1 ended although no fault asked for it"},
+		{"a word of its failure", script{begins: func(a *fakeNode) {
 			_ = a.conn.Send(wire.Frame{Type: wire.TypeFailed, Failed: &wire.Failed{Error: "no more memory"}})
 		}}, "client-1: no more memory"},
-		{"what is neither a frame nor a batch", part{begins: sends("?")}, "client-1: control stream: control stream breaks the protocol: byte 0x3f"},
-		{"a frame that is no JSON", part{begins: sends("{]\n")}, "client-1: control stream:"},
-		{"a batch that breaks off", part{begins: func(a *actor) {
+		{"what is neither a frame nor a batch", script{begins: sends("?")}, "client-1: control stream: control stream breaks the protocol: byte 0x3f"},
+		{"a frame that is no JSON", script{begins: sends("{]\n")}, "client-1: control stream:"},
+		{"a batch that breaks off", script{begins: func(a *fakeNode) {
 			_, _ = a.out.Write([]byte("\x01\x02\x00\x00\x00abc"))
 			a.die()
 		}}, "client-1: control stream:"},
-		{"a record with a wrong checksum", part{begins: sends("\x01\x01\x00\x00\x00" + strings.Repeat("x", 64))}, "client-1: control stream:"},
-		{"what is neither, at its end", part{ends: func(a *actor, _ *wire.Done) error {
+		{"a record with a wrong checksum", script{begins: sends("\x01\x01\x00\x00\x00" + strings.Repeat("x", 64))}, "client-1: control stream:"},
+		{"what is neither, at its end", script{ends: func(a *fakeNode, _ *wire.Done) error {
 			_, _ = a.out.Write([]byte("?"))
 			return errEnds
 		}}, "client-1: control stream: control stream breaks the protocol: byte 0x3f"},
-		{"no end", part{ends: func(a *actor, _ *wire.Done) error { <-a.life.Done(); return errEnds }}, "client-1 did not end"},
-		{"events that found no room, by its own count", part{ends: func(_ *actor, d *wire.Done) error { d.Dropped = 3; return nil }}, "3 events or more were dropped"},
-		{"events that found no room, by its history", part{ends: func(a *actor, d *wire.Done) error {
+		{"no end", script{ends: func(a *fakeNode, _ *wire.Done) error { <-a.life.Done(); return errEnds }}, "client-1 did not end"},
+		{"events that found no room, by its own count", script{ends: func(_ *fakeNode, d *wire.Done) error { d.Dropped = 3; return nil }}, "3 events or more were dropped"},
+		{"events that found no room, by its history", script{ends: func(a *fakeNode, d *wire.Done) error {
 			a.emit(history.Event{Kind: history.Dropped, Phase: history.Info, Value: 4})
 			d.Recorded++
 			return nil
@@ -73,9 +73,9 @@ func TestAClientThatFailsMakesTheRunUnknown(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			s := &stage{t: t, tune: shortly, parts: map[string]part{"client-1": c.part}}
-			got := s.play(t.Context(), strings.Replace(scheduled(), `">=1"`, `">=0"`, 1))
-			s.is(got, results.Unknown, c.reason)
+			s := &testbed{t: t, tune: shortly, scripts: map[string]script{"client-1": c.script}}
+			got := s.run(t.Context(), strings.Replace(scheduled(), `">=1"`, `">=0"`, 1))
+			s.wantVerdict(got, results.Unknown, c.reason)
 		})
 	}
 }
@@ -84,8 +84,8 @@ func TestAClientThatFailsMakesTheRunUnknown(t *testing.T) {
 func TestAHistoryThatIsNotWholeIsNotJudged(t *testing.T) {
 	t.Parallel()
 	for _, by := range []int64{1, -1} {
-		s := &stage{t: t, parts: map[string]part{"client-1": {ends: func(_ *actor, d *wire.Done) error { d.Recorded += by; return nil }}}}
-		got := s.play(t.Context(), scheduled())
+		s := &testbed{t: t, scripts: map[string]script{"client-1": {ends: func(_ *fakeNode, d *wire.Done) error { d.Recorded += by; return nil }}}}
+		got := s.run(t.Context(), scheduled())
 		if !errors.Is(got.wrong, history.ErrCorrupt) || !strings.Contains(got.wrong.Error(), "client-1.lqh") {
 			t.Errorf("the judge says %v", got.wrong)
 		}
@@ -100,28 +100,28 @@ func TestARunThatDoesNotComeUp(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name, reason string
-		stage        *stage
+		bed          *testbed
 	}{
-		{"a client that fails at its start", "client-1: no way to the service", &stage{parts: map[string]part{"client-1": {starts: func(a *actor) error {
+		{"a client that fails at its start", "client-1: no way to the service", &testbed{scripts: map[string]script{"client-1": {starts: func(a *fakeNode) error {
 			return errors.Join(a.conn.Send(wire.Frame{Type: wire.TypeFailed, Failed: &wire.Failed{Error: "no way to the service"}}), errEnds)
 		}}}}},
-		{"a client that ends at its start", "client-1: no ready: its control stream ended", &stage{parts: map[string]part{"client-1": {starts: func(*actor) error {
+		{"a client that ends at its start", "client-1: no ready: its control stream ended", &testbed{scripts: map[string]script{"client-1": {starts: func(*fakeNode) error {
 			return errEnds
 		}}}}},
-		{"a client that is never ready", "client-1: no ", &stage{parts: map[string]part{"client-1": {starts: func(a *actor) error {
+		{"a client that is never ready", "client-1: no ", &testbed{scripts: map[string]script{"client-1": {starts: func(a *fakeNode) error {
 			<-a.life.Done()
 			return errEnds
 		}}}, tune: func(r *run) { r.within.hello = 200 * time.Millisecond }}},
 		{
-			"a service that does not serve", "staged does not serve after 50ms: a machine that says no",
-			&stage{ready: func() error { return errTest }, tune: func(r *run) { r.within.ready = 50 * time.Millisecond }},
+			"a service that does not serve", "fake does not serve after 50ms: a machine that says no",
+			&testbed{ready: func() error { return errTest }, tune: func(r *run) { r.within.ready = 50 * time.Millisecond }},
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			s := c.stage
+			s := c.bed
 			s.t = t
-			got := s.play(t.Context(), scheduled())
+			got := s.run(t.Context(), scheduled())
 			if missing := (MissingError{}); !errors.As(got.err, &missing) || !strings.Contains(got.err.Error(), c.reason) {
 				t.Errorf("the run ended with %v", got.err)
 			}
@@ -136,7 +136,7 @@ func TestARunThatDoesNotComeUp(t *testing.T) {
 func TestTheServiceMustServeAgain(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ name, reason string }{
-		{"the service", "the service did not recover: staged does not serve after 60ms: a machine that says no"},
+		{"the service", "the service did not recover: fake does not serve after 60ms: a machine that says no"},
 		{"one server", `server-1 did not recover: it does not serve ("false")`},
 		{"a server that does not answer", "server-1 did not recover: it does not serve (\"\"): a machine that says no"},
 		{"a server that is gone", "the service did not recover: server-1 is not running"},
@@ -152,8 +152,8 @@ func TestTheServiceMustServeAgain(t *testing.T) {
 					return false
 				}
 			}
-			f := &trouble{}
-			s := &stage{t: t, tune: shortly, faults: map[string]*trouble{"trouble": f}}
+			f := &fakeFault{}
+			s := &testbed{t: t, tune: shortly, faults: map[string]*fakeFault{"trouble": f}}
 			s.ready = func() error {
 				if is("the service") || is("a server that is gone") {
 					return errTest
@@ -172,12 +172,12 @@ func TestTheServiceMustServeAgain(t *testing.T) {
 			f.heal = func() (history.Receipt, error) {
 				close(broken)
 				if is("a server that is gone") {
-					s.actor("server-1").die()
+					s.fake("server-1").die()
 				}
 				return history.Receipt{Status: history.Installed}, nil
 			}
-			got := s.play(t.Context(), scheduled("{use: trouble, on: client-1, at: 10ms}"))
-			s.is(got, results.Unknown, c.reason, "the service was not seen to serve again after the last heal")
+			got := s.run(t.Context(), scheduled("{use: trouble, on: client-1, at: 10ms}"))
+			s.wantVerdict(got, results.Unknown, c.reason, "the service was not seen to serve again after the last heal")
 			if got.env.Recovered {
 				t.Error("it is said to have recovered")
 			}
@@ -195,36 +195,36 @@ func TestTheFinalRead(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name, reason string
-		register     part
+		register     script
 	}{
-		{"it is read", "", part{commanded: func(*actor, wire.Command) *wire.Result {
+		{"it is read", "", script{commanded: func(*fakeNode, wire.Command) *wire.Result {
 			return &wire.Result{Outcome: wire.OutcomeOK, Value: 5, Count: 7}
 		}}},
-		{"it is refused", "final read: fail of lock-0: out of order", part{commanded: func(*actor, wire.Command) *wire.Result {
+		{"it is refused", "final read: fail of lock-0: out of order", script{commanded: func(*fakeNode, wire.Command) *wire.Result {
 			return &wire.Result{Outcome: wire.OutcomeFail, Error: "out of order"}
 		}}},
-		{"nobody knows", "final read: info of lock-0", part{commanded: func(*actor, wire.Command) *wire.Result {
+		{"nobody knows", "final read: info of lock-0", script{commanded: func(*fakeNode, wire.Command) *wire.Result {
 			return &wire.Result{Outcome: wire.OutcomeInfo}
 		}}},
-		{"no answer", "final read: register: final:", part{commanded: func(*actor, wire.Command) *wire.Result { return nil }}},
-		{"an end in place of an answer", "final read: register: final: its control stream ended", part{commanded: func(a *actor, _ wire.Command) *wire.Result {
+		{"no answer", "final read: register: final:", script{commanded: func(*fakeNode, wire.Command) *wire.Result { return nil }}},
+		{"an end in place of an answer", "final read: register: final: its control stream ended", script{commanded: func(a *fakeNode, _ wire.Command) *wire.Result {
 			a.die()
 			return nil
 		}}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			s := &stage{t: t, tune: shortly, parts: map[string]part{registerNode: c.register}}
-			got := s.play(t.Context(), protected(registerNode))
+			s := &testbed{t: t, tune: shortly, scripts: map[string]script{registerNode: c.register}}
+			got := s.run(t.Context(), protected(registerNode))
 			final := got.events(t, history.Final)
 			if c.reason == "" {
-				s.is(got, results.Pass)
+				s.wantVerdict(got, results.Pass)
 				if !got.env.FinalRead || len(final) != 1 || final[0].Value != 5 || final[0].Valid != 7 {
 					t.Errorf("final read %t: %+v", got.env.FinalRead, final)
 				}
 				return
 			}
-			s.is(got, results.Unknown, c.reason, "there was no final read")
+			s.wantVerdict(got, results.Unknown, c.reason, "there was no final read")
 			if got.env.FinalRead || len(final) != 0 {
 				t.Errorf("final read %t: %+v", got.env.FinalRead, final)
 			}
@@ -235,11 +235,11 @@ func TestTheFinalRead(t *testing.T) {
 // TestAResourceThatDoesNotEnd keeps back what it saw.
 func TestAResourceThatDoesNotEnd(t *testing.T) {
 	t.Parallel()
-	s := &stage{t: t, tune: shortly, parts: map[string]part{registerNode: {
-		commanded: func(*actor, wire.Command) *wire.Result { return &wire.Result{Outcome: wire.OutcomeOK} },
-		ends:      func(a *actor, _ *wire.Done) error { <-a.life.Done(); return errEnds },
+	s := &testbed{t: t, tune: shortly, scripts: map[string]script{registerNode: {
+		commanded: func(*fakeNode, wire.Command) *wire.Result { return &wire.Result{Outcome: wire.OutcomeOK} },
+		ends:      func(a *fakeNode, _ *wire.Done) error { <-a.life.Done(); return errEnds },
 	}}}
-	s.is(s.play(t.Context(), protected(registerNode)), results.Unknown, "stopping the resource: register did not end", "register ended without its last word")
+	s.wantVerdict(s.run(t.Context(), protected(registerNode)), results.Unknown, "stopping the resource: register did not end", "register ended without its last word")
 }
 
 // TestTheFinalReadOfReplicas: a majority must answer, and what was put down last under the latest epoch counts.
@@ -265,17 +265,17 @@ func TestTheFinalReadOfReplicas(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			s := &stage{t: t, tune: unanswered, parts: map[string]part{}}
+			s := &testbed{t: t, tune: unanswered, scripts: map[string]script{}}
 			for i, name := range []string{"replica-1", "replica-2", "replica-3"} {
-				s.parts[name] = part{commanded: func(*actor, wire.Command) *wire.Result { return c.answers[i] }}
+				s.scripts[name] = script{commanded: func(*fakeNode, wire.Command) *wire.Result { return c.answers[i] }}
 			}
-			got := s.play(t.Context(), protected("trio"))
+			got := s.run(t.Context(), protected("trio"))
 			final := got.events(t, history.Final)
 			if c.reason != "" {
-				s.is(got, results.Unknown, c.reason, "there was no final read")
+				s.wantVerdict(got, results.Unknown, c.reason, "there was no final read")
 				return
 			}
-			s.is(got, results.Pass)
+			s.wantVerdict(got, results.Pass)
 			if len(final) != 1 || final[0].Value != c.want || final[0].Valid != c.want {
 				t.Errorf("final read %+v, want %d", final, c.want)
 			}
@@ -289,7 +289,7 @@ func TestClocksThatDiffer(t *testing.T) {
 	const hour = int64(time.Hour)
 	for _, runs := range []time.Duration{0, time.Minute, -time.Minute} {
 		away := make(chan struct{})
-		s := &stage{t: t, outside: true, ahead: func() int64 { // in a bubble a round trip takes no time, and its error is nothing
+		s := &testbed{t: t, realTime: true, ahead: func() int64 { // in a bubble a round trip takes no time, and its error is nothing
 			select {
 			case <-away:
 				return hour + int64(runs)
@@ -297,19 +297,19 @@ func TestClocksThatDiffer(t *testing.T) {
 				return hour
 			}
 		}}
-		s.parts = map[string]part{"client-1": {begins: func(a *actor) {
+		s.scripts = map[string]script{"client-1": {begins: func(a *fakeNode) {
 			a.grant()
 			a.pause(20 * time.Millisecond)
 			a.release()
 			close(away)
 		}}}
-		got := s.play(t.Context(), scheduled())
+		got := s.run(t.Context(), scheduled())
 		if runs != 0 {
-			s.is(got, results.Unknown, "client-1: its clock moved by")
+			s.wantVerdict(got, results.Unknown, "client-1: its clock moved by")
 			continue
 		}
-		s.is(got, results.Pass)
-		if goes := s.actor("client-1").goes; goes < got.env.Start+hour/2 {
+		s.wantVerdict(got, results.Pass)
+		if goes := s.fake("client-1").startAt; goes < got.env.Start+hour/2 {
 			t.Errorf("the run starts at %d; the client, an hour ahead, is to begin at %d", got.env.Start, goes)
 		}
 		ok := got.events(t, history.Acquire)
@@ -332,8 +332,8 @@ func TestClocksThatDiffer(t *testing.T) {
 // TestAClockThatCannotBeComparedIsRefused: its times would prove nothing.
 func TestAClockThatCannotBeComparedIsRefused(t *testing.T) {
 	t.Parallel()
-	s := &stage{t: t, ahead: func() int64 { time.Sleep(2*maxDrift + 5*time.Millisecond); return 0 }}
-	got := s.play(t.Context(), scheduled())
+	s := &testbed{t: t, ahead: func() int64 { time.Sleep(2*maxDrift + 5*time.Millisecond); return 0 }}
+	got := s.run(t.Context(), scheduled())
 	if got.err == nil || !strings.Contains(got.err.Error(), "client-1: its clock can be compared to") {
 		t.Errorf("the run ended with %v", got.err)
 	}
@@ -347,8 +347,8 @@ func TestAnInterruptedRunHealsAndTells(t *testing.T) {
 			t.Parallel()
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
-			f := &trouble{}
-			s := &stage{t: t, faults: map[string]*trouble{"trouble": f}, progress: func(p Progress) {
+			f := &fakeFault{}
+			s := &testbed{t: t, faults: map[string]*fakeFault{"trouble": f}, progress: func(p Progress) {
 				if p.Phase == phase && (phase != results.TimeLoad || p.Faults == 1) {
 					cancel()
 				}
@@ -368,8 +368,8 @@ func TestAnInterruptedRunHealsAndTells(t *testing.T) {
 					}
 				}
 			}
-			got := s.play(ctx, text)
-			s.is(got, results.Unknown, "the run was interrupted")
+			got := s.run(ctx, text)
+			s.wantVerdict(got, results.Unknown, "the run was interrupted")
 			if !got.env.Interrupted {
 				t.Error("env.json does not tell of the interruption")
 			}
@@ -397,12 +397,12 @@ func TestAnInterruptedRunHealsAndTells(t *testing.T) {
 // TestARealRunPasses: real clients, a real register and the lock that is right.
 func TestARealRunPasses(t *testing.T) {
 	t.Parallel()
-	s := &stage{t: t, real: true, faults: map[string]*trouble{"trouble": {}}}
-	text := strings.Replace(scheduled(entry), "use: staged", "use: memory", 1)
+	s := &testbed{t: t, realClients: true, faults: map[string]*fakeFault{"trouble": {}}}
+	text := strings.Replace(scheduled(entry), "use: fake", "use: memory", 1)
 	text = strings.Replace(text, "{use: acquire-release, clients: 1, timeout: 100ms}", "{use: counter, clients: 2, hold: 1ms, resource: {use: register, guard: none}}", 1)
 	text = strings.Replace(text, `double_grants: "0"`, `double_grants: "0", lost_updates: "0", overlapping_holds: "0"`, 1)
-	got := s.play(t.Context(), text)
-	s.is(got, results.Pass)
+	got := s.run(t.Context(), text)
+	s.wantVerdict(got, results.Pass)
 	if got.report.Judged.Grants == 0 || !got.env.FinalRead || len(got.events(t, history.Final)) == 0 {
 		t.Errorf("judged %+v, final read %t", got.report.Judged, got.env.FinalRead)
 	}
@@ -411,10 +411,10 @@ func TestARealRunPasses(t *testing.T) {
 // TestARealRunFails: the same with a lock that never excludes.
 func TestARealRunFails(t *testing.T) {
 	t.Parallel()
-	s := &stage{t: t, real: true}
-	text := strings.Replace(scheduled(), "use: staged", "use: memory, lock: never-excludes", 1)
-	got := s.play(t.Context(), strings.Replace(text, "clients: 1,", "clients: 2, hold: 5ms,", 1))
-	s.is(got, results.Fail, "double_grants 0: found")
+	s := &testbed{t: t, realClients: true}
+	text := strings.Replace(scheduled(), "use: fake", "use: memory, lock: never-excludes", 1)
+	got := s.run(t.Context(), strings.Replace(text, "clients: 1,", "clients: 2, hold: 5ms,", 1))
+	s.wantVerdict(got, results.Fail, "double_grants 0: found")
 }
 
 // envStalled has the test binary play one run, in which it is stopped by its parent.
@@ -454,14 +454,14 @@ func TestTheEnginesOwnStallIsRecorded(t *testing.T) {
 		}
 		return
 	}
-	s := &stage{t: t, outside: true, parts: map[string]part{"client-1": {begins: func(a *actor) {
+	s := &testbed{t: t, realTime: true, scripts: map[string]script{"client-1": {begins: func(a *fakeNode) {
 		a.grant()
 		a.release()
 		a.pause(20 * time.Millisecond)
 		_, _ = fmt.Fprintln(os.NewFile(3, "ready"), "ready")
 		a.pause(time.Hour)
 	}}}}
-	got := s.play(t.Context(), strings.Replace(scheduled(), "for: 400ms", "for: 600ms", 1))
+	got := s.run(t.Context(), strings.Replace(scheduled(), "for: 400ms", "for: 600ms", 1))
 	var longest int64
 	for _, e := range got.events(t, history.Stall) {
 		longest = max(longest, e.Value)

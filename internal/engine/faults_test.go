@@ -31,51 +31,51 @@ func TestWhatAFaultDidDecidesWhatAZeroIsWorth(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name    string
-		fault   *trouble
+		fault   *fakeFault
 		want    results.Verdict
 		reason  string
 		receipt history.ReceiptStatus
 		healed  history.ReceiptStatus
 	}{
-		{"it bites and is healed", &trouble{}, results.Pass, "", history.Installed, history.Installed},
+		{"it bites and is healed", &fakeFault{}, results.Pass, "", history.Installed, history.Installed},
 		{
-			"it does not bite", &trouble{inject: injects(history.NotInstalled, nil)},
+			"it does not bite", &fakeFault{inject: injects(history.NotInstalled, nil)},
 			results.Unknown, "trouble on client-1 did not bite: its receipt is not-installed", history.NotInstalled, history.Installed,
 		},
 		{
-			"nobody knows whether it bit", &trouble{inject: injects(history.Indeterminate, nil)},
+			"nobody knows whether it bit", &fakeFault{inject: injects(history.Indeterminate, nil)},
 			results.Unknown, "trouble on client-1 did not bite: its receipt is indeterminate", history.Indeterminate, history.Installed,
 		},
 		{
-			"an error beside a good receipt", &trouble{inject: injects(history.Installed, errTest)},
+			"an error beside a good receipt", &fakeFault{inject: injects(history.Installed, errTest)},
 			results.Unknown, "a machine that says no", history.NotInstalled, history.Installed,
 		},
 		{
-			"an error beside no receipt", &trouble{inject: injects("", errTest)},
+			"an error beside no receipt", &fakeFault{inject: injects("", errTest)},
 			results.Unknown, "a machine that says no", history.NotInstalled, history.Installed,
 		},
 		{
-			"an error beside a receipt that does not know", &trouble{inject: injects(history.Indeterminate, errTest)},
+			"an error beside a receipt that does not know", &fakeFault{inject: injects(history.Indeterminate, errTest)},
 			results.Unknown, "a machine that says no", history.Indeterminate, history.Installed,
 		},
 		{
-			"the heal fails", &trouble{heal: answers(history.Installed, errTest)},
+			"the heal fails", &fakeFault{heal: answers(history.Installed, errTest)},
 			results.Unknown, "heal of trouble on client-1: a machine that says no", history.Installed, history.NotInstalled,
 		},
 		{
-			"it still stands after the heal", &trouble{heal: answers(history.NotInstalled, nil)},
+			"it still stands after the heal", &fakeFault{heal: answers(history.NotInstalled, nil)},
 			results.Unknown, "nobody saw that trouble on client-1 was undone", history.Installed, history.NotInstalled,
 		},
 		{
-			"nobody knows whether it still stands", &trouble{heal: answers(history.Indeterminate, nil)},
+			"nobody knows whether it still stands", &fakeFault{heal: answers(history.Indeterminate, nil)},
 			results.Unknown, "nobody saw that trouble on client-1 was undone", history.Installed, history.Indeterminate,
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			s := &stage{t: t, faults: map[string]*trouble{"trouble": c.fault}}
-			got := s.play(t.Context(), scheduled(entry))
-			s.is(got, c.want, c.reason)
+			s := &testbed{t: t, faults: map[string]*fakeFault{"trouble": c.fault}}
+			got := s.run(t.Context(), scheduled(entry))
+			s.wantVerdict(got, c.want, c.reason)
 			if len(got.faults) != 1 {
 				t.Fatalf("%d records of faults", len(got.faults))
 			}
@@ -99,17 +99,17 @@ func TestWhatAFaultDidDecidesWhatAZeroIsWorth(t *testing.T) {
 // TestAMomentIsHealedWhenItIsDone: what does not last is over before the next step is taken.
 func TestAMomentIsHealedWhenItIsDone(t *testing.T) {
 	t.Parallel()
-	f := &trouble{moment: true}
+	f := &fakeFault{moment: true}
 	before := -1
-	s := &stage{t: t, faults: map[string]*trouble{"trouble": f}, parts: map[string]part{"client-1": {commanded: func(a *actor, c wire.Command) *wire.Result {
+	s := &testbed{t: t, faults: map[string]*fakeFault{"trouble": f}, scripts: map[string]script{"client-1": {commanded: func(a *fakeNode, c wire.Command) *wire.Result {
 		if c.Do == wire.DoRelease {
 			before = f.healed()
 		}
-		a.obey(c)
+		a.carryOut(c)
 		return &wire.Result{Outcome: wire.OutcomeOK}
 	}}}}
-	got := s.play(t.Context(), directed("{do: acquire, user: A}", "{inject: trouble, on: A}", "{do: release, user: A}"))
-	s.is(got, results.Pass)
+	got := s.run(t.Context(), directed("{do: acquire, user: A}", "{inject: trouble, on: A}", "{do: release, user: A}"))
+	s.wantVerdict(got, results.Pass)
 	if before != 1 || f.healed() != 1 || got.faults[0].End == 0 {
 		t.Errorf("healed %d times before the next step, %d in all: %+v", before, f.healed(), got.faults[0])
 	}
@@ -123,8 +123,8 @@ func TestTheLastFaultIsHealedFirst(t *testing.T) {
 		defer cancel()
 		var mu sync.Mutex
 		var order []string
-		named := func(name string) *trouble {
-			f := &trouble{heal: func() (history.Receipt, error) {
+		named := func(name string) *fakeFault {
+			f := &fakeFault{heal: func() (history.Receipt, error) {
 				mu.Lock()
 				defer mu.Unlock()
 				order = append(order, name)
@@ -138,8 +138,8 @@ func TestTheLastFaultIsHealedFirst(t *testing.T) {
 			}
 			return f
 		}
-		s := &stage{t: t, faults: map[string]*trouble{"first": named("first"), "second": named("second"), "third": named("third")}}
-		got := s.play(ctx, directed("{do: acquire, user: A}", "{inject: first, on: A}", "{inject: second, on: A}", "{inject: third, on: A}"))
+		s := &testbed{t: t, faults: map[string]*fakeFault{"first": named("first"), "second": named("second"), "third": named("third")}}
+		got := s.run(ctx, directed("{do: acquire, user: A}", "{inject: first, on: A}", "{inject: second, on: A}", "{inject: third, on: A}"))
 		if want := []string{"third", "second", "first"}; !slices.Equal(order, want) {
 			t.Errorf("healed in the order %q, want %q", order, want)
 		}
@@ -157,10 +157,10 @@ func TestTheLastFaultIsHealedFirst(t *testing.T) {
 // TestAHealThatFailsStopsNoOther: the others are healed all the same.
 func TestAHealThatFailsStopsNoOther(t *testing.T) {
 	t.Parallel()
-	below, fails := &trouble{}, &trouble{heal: answers(history.Installed, errTest)}
-	s := &stage{t: t, faults: map[string]*trouble{"below": below, "fails": fails}}
-	got := s.play(t.Context(), directed("{do: acquire, user: A}", "{inject: below, on: A}", "{inject: fails, on: A}"))
-	s.is(got, results.Unknown, "heal of fails on client-1: a machine that says no")
+	below, fails := &fakeFault{}, &fakeFault{heal: answers(history.Installed, errTest)}
+	s := &testbed{t: t, faults: map[string]*fakeFault{"below": below, "fails": fails}}
+	got := s.run(t.Context(), directed("{do: acquire, user: A}", "{inject: below, on: A}", "{inject: fails, on: A}"))
+	s.wantVerdict(got, results.Unknown, "heal of fails on client-1: a machine that says no")
 	if below.healed() != 1 || got.faults[0].Healed == nil || got.faults[0].Healed.Status != history.Installed {
 		t.Errorf("the one below was healed %d times: %+v", below.healed(), got.faults[0].Healed)
 	}
@@ -169,15 +169,15 @@ func TestAHealThatFailsStopsNoOther(t *testing.T) {
 // TestATargetThatIsNotThere: nothing is done, and the zero is worth nothing.
 func TestATargetThatIsNotThere(t *testing.T) {
 	t.Parallel()
-	f := &trouble{}
-	s := &stage{t: t, faults: map[string]*trouble{"trouble": f}, ask: func(_, fact string) (string, error) {
+	f := &fakeFault{}
+	s := &testbed{t: t, faults: map[string]*fakeFault{"trouble": f}, ask: func(_, fact string) (string, error) {
 		if fact == chaos.FactRole {
 			return "follower", nil
 		}
 		return "true", nil
 	}}
-	got := s.play(t.Context(), scheduled("{use: trouble, on: leader, at: 10ms, for: 30ms}"))
-	s.is(got, results.Unknown, "trouble on leader did not bite: its receipt is not-installed (target leader: none")
+	got := s.run(t.Context(), scheduled("{use: trouble, on: leader, at: 10ms, for: 30ms}"))
+	s.wantVerdict(got, results.Unknown, "trouble on leader did not bite: its receipt is not-installed (target leader: none")
 	if f.healed() != 0 || got.faults[0].Bit != 0 {
 		t.Errorf("healed %d times what was not injected: %+v", f.healed(), got.faults[0])
 	}
@@ -189,16 +189,16 @@ func TestOneInjectionThatBitesIsEnough(t *testing.T) {
 	again := "{use: trouble, on: client-1, at: 10ms, for: 10ms, every: 90ms}"
 	for expect, want := range map[string]results.Verdict{"": results.Pass, ", bit: all": results.Unknown} {
 		n := 0
-		f := &trouble{}
+		f := &fakeFault{}
 		f.inject = func(chaos.Scope) (history.Receipt, error) {
 			if n++; n == 2 {
 				return history.Receipt{Status: history.Installed}, nil
 			}
 			return history.Receipt{Status: history.NotInstalled}, nil
 		}
-		s := &stage{t: t, faults: map[string]*trouble{"trouble": f}}
-		got := s.play(t.Context(), strings.Replace(scheduled(again), `">=1"}`, `">=1"`+expect+"}", 1))
-		s.is(got, want)
+		s := &testbed{t: t, faults: map[string]*fakeFault{"trouble": f}}
+		got := s.run(t.Context(), strings.Replace(scheduled(again), `">=1"}`, `">=1"`+expect+"}", 1))
+		s.wantVerdict(got, want)
 		if !slices.ContainsFunc(got.report.Strength, func(s string) bool { return strings.Contains(s, "bit 1 of ") }) {
 			t.Errorf("the strength of the zeros tells nothing of the injections that did not bite: %q", got.report.Strength)
 		}
@@ -208,17 +208,17 @@ func TestOneInjectionThatBitesIsEnough(t *testing.T) {
 // TestAFaultThatIsNeverInjected: the load ended before its time had come, or its record is gone.
 func TestAFaultThatIsNeverInjected(t *testing.T) {
 	t.Parallel()
-	s := &stage{t: t, faults: map[string]*trouble{"trouble": {}}, parts: map[string]part{"client-1": {begins: func(a *actor) {
+	s := &testbed{t: t, faults: map[string]*fakeFault{"trouble": {}}, scripts: map[string]script{"client-1": {begins: func(a *fakeNode) {
 		a.grant()
 		a.release()
 		a.die()
 	}}}}
-	got := s.play(t.Context(), strings.Replace(scheduled("{use: trouble, on: client-1, at: 4s}"), "for: 400ms", "for: 5s", 1))
-	s.is(got, results.Unknown, "client-1 ended although no fault asked for it", "trouble was never injected")
+	got := s.run(t.Context(), strings.Replace(scheduled("{use: trouble, on: client-1, at: 4s}"), "for: 400ms", "for: 5s", 1))
+	s.wantVerdict(got, results.Unknown, "client-1 ended although no fault asked for it", "trouble was never injected")
 
-	s = &stage{t: t, faults: map[string]*trouble{"trouble": {}, "other": {}}}
-	got = s.play(t.Context(), scheduled(entry, "{use: other, on: client-1, at: 20ms, for: 30ms}"))
-	s.is(got, results.Pass)
+	s = &testbed{t: t, faults: map[string]*fakeFault{"trouble": {}, "other": {}}}
+	got = s.run(t.Context(), scheduled(entry, "{use: other, on: client-1, at: 20ms, for: 30ms}"))
+	s.wantVerdict(got, results.Pass)
 	path := filepath.Join(got.dir, results.FileFaults)
 	b, err := os.ReadFile(path)
 	if err != nil {
@@ -228,7 +228,7 @@ func TestAFaultThatIsNeverInjected(t *testing.T) {
 	if err := os.WriteFile(path, []byte(strings.Join(lines, "")), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	s.is(s.judge(got), results.Unknown, "other was never injected (entry 2 of chaos)")
+	s.wantVerdict(s.judge(got), results.Unknown, "other was never injected (entry 2 of chaos)")
 }
 
 // holding is a client that takes the lock again and again, and has it in hand at every stop. slips is how often it begins to release
@@ -241,9 +241,9 @@ type holding struct {
 	resumed int
 }
 
-func (h *holding) part() part {
-	return part{
-		begins: func(a *actor) {
+func (h *holding) script() script {
+	return script{
+		begins: func(a *fakeNode) {
 			for a.pause(2 * time.Millisecond) {
 				h.mu.Lock()
 				if !h.still {
@@ -254,7 +254,7 @@ func (h *holding) part() part {
 			}
 			a.release()
 		},
-		signalled: func(a *actor, name string) {
+		signalled: func(a *fakeNode, name string) {
 			h.mu.Lock()
 			defer h.mu.Unlock()
 			switch name {
@@ -281,10 +281,10 @@ var held = strings.Replace(scheduled("{use: trouble, on: holder, at: 10ms, for: 
 // TestAHolderThatSlipsAwayIsAMiss: it goes on, is counted, and the next grant is tried.
 func TestAHolderThatSlipsAwayIsAMiss(t *testing.T) {
 	t.Parallel()
-	h, f := &holding{slips: 3}, &trouble{kind: chaos.Kind{Stops: true}}
-	s := &stage{t: t, faults: map[string]*trouble{"trouble": f}, parts: map[string]part{"client-1": h.part()}}
-	got := s.play(t.Context(), held)
-	s.is(got, results.Pass)
+	h, f := &holding{slips: 3}, &fakeFault{kind: chaos.Kind{Stops: true}}
+	s := &testbed{t: t, faults: map[string]*fakeFault{"trouble": f}, scripts: map[string]script{"client-1": h.script()}}
+	got := s.run(t.Context(), held)
+	s.wantVerdict(got, results.Pass)
 	x := got.faults[0]
 	if x.Misses < 3 || x.Receipt.Status != history.Installed || x.User == nil || x.Grant == 0 || x.Bit == 0 {
 		t.Errorf("%d misses, %+v", x.Misses, x)
@@ -303,12 +303,12 @@ func TestAHolderThatSlipsAwayIsAMiss(t *testing.T) {
 // TestTwentyMissesAreEnough: no miss counts as a hit, and the injection gives up.
 func TestTwentyMissesAreEnough(t *testing.T) {
 	t.Parallel()
-	h, f := &holding{slips: 1000}, &trouble{kind: chaos.Kind{Stops: true}}
-	p := h.part()
-	p.commanded = func(*actor, wire.Command) *wire.Result { return &wire.Result{Outcome: wire.OutcomeOK} }
-	s := &stage{t: t, faults: map[string]*trouble{"trouble": f}, parts: map[string]part{"client-1": p}}
-	got := s.play(t.Context(), directed("{do: acquire, user: A}", "{inject: trouble, on: holder, within: 60s}"))
-	s.is(got, results.Unknown, "20 holders in turn had begun to release before they were stopped")
+	h, f := &holding{slips: 1000}, &fakeFault{kind: chaos.Kind{Stops: true}}
+	p := h.script()
+	p.commanded = func(*fakeNode, wire.Command) *wire.Result { return &wire.Result{Outcome: wire.OutcomeOK} }
+	s := &testbed{t: t, faults: map[string]*fakeFault{"trouble": f}, scripts: map[string]script{"client-1": p}}
+	got := s.run(t.Context(), directed("{do: acquire, user: A}", "{inject: trouble, on: holder, within: 60s}"))
+	s.wantVerdict(got, results.Unknown, "20 holders in turn had begun to release before they were stopped")
 	x := got.faults[0]
 	if x.Misses != 20 || x.Receipt.Status != history.NotInstalled || x.Bit != 0 {
 		t.Errorf("%d misses, %+v", x.Misses, x)
@@ -322,10 +322,10 @@ func TestTwentyMissesAreEnough(t *testing.T) {
 func TestTheHistoryHasTheLastWord(t *testing.T) {
 	t.Parallel()
 	h := &holding{}
-	p := h.part()
+	p := h.script()
 	inner := p.signalled
 	var before int64
-	p.signalled = func(a *actor, name string) {
+	p.signalled = func(a *fakeNode, name string) {
 		inner(a, name)
 		switch name {
 		case "STOP":
@@ -335,9 +335,9 @@ func TestTheHistoryHasTheLastWord(t *testing.T) {
 			a.release(before)
 		}
 	}
-	s := &stage{t: t, faults: map[string]*trouble{"trouble": {kind: chaos.Kind{Stops: true}}}, parts: map[string]part{"client-1": p}}
-	got := s.play(t.Context(), held)
-	s.is(got, results.Unknown, "but the history says otherwise: a release of that grant")
+	s := &testbed{t: t, faults: map[string]*fakeFault{"trouble": {kind: chaos.Kind{Stops: true}}}, scripts: map[string]script{"client-1": p}}
+	got := s.run(t.Context(), held)
+	s.wantVerdict(got, results.Unknown, "but the history says otherwise: a release of that grant")
 	if got.faults[0].Receipt.Status != history.Installed || got.report.Faults[0].Receipt.Status != history.NotInstalled {
 		t.Errorf("recorded %s, judged %s", got.faults[0].Receipt.Status, got.report.Faults[0].Receipt.Status)
 	}
@@ -346,15 +346,15 @@ func TestTheHistoryHasTheLastWord(t *testing.T) {
 // TestAHolderThatCannotBeStopped: nobody knows what it did, and it goes on.
 func TestAHolderThatCannotBeStopped(t *testing.T) {
 	t.Parallel()
-	s := &stage{t: t, faults: map[string]*trouble{"trouble": {}}}
-	s.fails = func(_, name string) error {
+	s := &testbed{t: t, faults: map[string]*fakeFault{"trouble": {}}}
+	s.signalFails = func(_, name string) error {
 		if name == "STOP" {
 			return errTest
 		}
 		return nil
 	}
-	got := s.play(t.Context(), held)
-	s.is(got, results.Unknown, "its receipt is indeterminate (signal STOP to client-1: a machine that says no)")
+	got := s.run(t.Context(), held)
+	s.wantVerdict(got, results.Unknown, "its receipt is indeterminate (signal STOP to client-1: a machine that says no)")
 	if s.stopped["client-1"] || got.faults[0].Bit != 0 {
 		t.Errorf("stopped %t, %+v", s.stopped["client-1"], got.faults[0])
 	}
@@ -364,43 +364,43 @@ func TestAHolderThatCannotBeStopped(t *testing.T) {
 func TestAHolderThatIsNotContinued(t *testing.T) {
 	t.Parallel()
 	h := &holding{slips: 1}
-	s := &stage{t: t, faults: map[string]*trouble{"trouble": {}}, parts: map[string]part{"client-1": h.part()}}
-	s.fails = func(_, name string) error {
+	s := &testbed{t: t, faults: map[string]*fakeFault{"trouble": {}}, scripts: map[string]script{"client-1": h.script()}}
+	s.signalFails = func(_, name string) error {
 		if name == "CONT" {
 			return errTest
 		}
 		return nil
 	}
-	got := s.play(t.Context(), held)
-	s.is(got, results.Unknown, "signal CONT to client-1: a machine that says no")
+	got := s.run(t.Context(), held)
+	s.wantVerdict(got, results.Unknown, "signal CONT to client-1: a machine that says no")
 }
 
 // TestNoHolderWasSeen: the load ends before any grant comes.
 func TestNoHolderWasSeen(t *testing.T) {
 	t.Parallel()
-	s := &stage{t: t, faults: map[string]*trouble{"trouble": {}}, parts: map[string]part{"client-1": {begins: func(a *actor) {
+	s := &testbed{t: t, faults: map[string]*fakeFault{"trouble": {}}, scripts: map[string]script{"client-1": {begins: func(a *fakeNode) {
 		a.grant() // before the injection
 		a.pause(time.Hour)
 		a.release()
 	}}}}
-	got := s.play(t.Context(), scheduled("{use: trouble, on: holder, at: 60ms}"))
-	s.is(got, results.Unknown, "no holder was seen")
+	got := s.run(t.Context(), scheduled("{use: trouble, on: holder, at: 60ms}"))
+	s.wantVerdict(got, results.Unknown, "no holder was seen")
 }
 
 // TestAKilledClient is dead in the history from when it was last heard, and says no last word without blame.
 func TestAKilledClient(t *testing.T) {
 	t.Parallel()
 	h := &holding{}
-	kill := &trouble{moment: true, kind: chaos.Kind{Kills: true}}
-	idle := part{begins: func(a *actor) { a.pause(time.Hour) }}
-	s := &stage{t: t, faults: map[string]*trouble{"kill": kill}, parts: map[string]part{"client-1": h.part(), "client-2": idle}}
+	kill := &fakeFault{moment: true, kind: chaos.Kind{Kills: true}}
+	idle := script{begins: func(a *fakeNode) { a.pause(time.Hour) }}
+	s := &testbed{t: t, faults: map[string]*fakeFault{"kill": kill}, scripts: map[string]script{"client-1": h.script(), "client-2": idle}}
 	kill.inject = func(sc chaos.Scope) (history.Receipt, error) {
 		_, err := sc.On[0].(killing.Killer).Kill(t.Context())
 		return history.Receipt{Status: history.Installed}, err
 	}
 	text := strings.Replace(held, "use: trouble, on: holder, at: 10ms, for: 30ms", "use: kill, on: holder, at: 10ms", 1)
-	got := s.play(t.Context(), strings.Replace(text, "clients: 1", "clients: 2", 1))
-	s.is(got, results.Pass)
+	got := s.run(t.Context(), strings.Replace(text, "clients: 1", "clients: 2", 1))
+	s.wantVerdict(got, results.Pass)
 	if !got.env.Clients[0].Dead || got.env.Clients[1].Dead {
 		t.Errorf("the clients' last words: %+v", got.env.Clients)
 	}
@@ -414,26 +414,26 @@ func TestAKilledClient(t *testing.T) {
 // TestADeathThatNoFaultIsToBlameFor: a kill that was not seen to act excuses nobody.
 func TestADeathThatNoFaultIsToBlameFor(t *testing.T) {
 	t.Parallel()
-	kill := &trouble{moment: true, kind: chaos.Kind{Kills: true}}
-	s := &stage{t: t, faults: map[string]*trouble{"kill": kill}}
+	kill := &fakeFault{moment: true, kind: chaos.Kind{Kills: true}}
+	s := &testbed{t: t, faults: map[string]*fakeFault{"kill": kill}}
 	kill.inject = func(chaos.Scope) (history.Receipt, error) {
-		s.actor("client-1").die()
+		s.fake("client-1").die()
 		return history.Receipt{Status: history.NotInstalled}, nil
 	}
-	got := s.play(t.Context(), strings.Replace(scheduled("{use: kill, on: client-1, at: 30ms}"), "for: 400ms", "for: 5s", 1))
-	s.is(got, results.Unknown, "client-1 ended although no fault asked for it", "client-1 ended without its last word")
+	got := s.run(t.Context(), strings.Replace(scheduled("{use: kill, on: client-1, at: 30ms}"), "for: 400ms", "for: 5s", 1))
+	s.wantVerdict(got, results.Unknown, "client-1 ended although no fault asked for it", "client-1 ended without its last word")
 }
 
 // TestAnInjectionUnderWayIsWaitedFor: whatever ends the load, what was begun is healed before anybody looks whether the service recovered.
 func TestAnInjectionUnderWayIsWaitedFor(t *testing.T) {
 	t.Parallel()
-	f := &trouble{inject: func(chaos.Scope) (history.Receipt, error) {
+	f := &fakeFault{inject: func(chaos.Scope) (history.Receipt, error) {
 		time.Sleep(700 * time.Millisecond) // the load is over by then
 		return history.Receipt{Status: history.Installed}, nil
 	}}
-	s := &stage{t: t, faults: map[string]*trouble{"trouble": f}}
-	got := s.play(t.Context(), scheduled("{use: trouble, on: client-1, at: 10ms}"))
-	s.is(got, results.Pass)
+	s := &testbed{t: t, faults: map[string]*fakeFault{"trouble": f}}
+	got := s.run(t.Context(), scheduled("{use: trouble, on: client-1, at: 10ms}"))
+	s.wantVerdict(got, results.Pass)
 	if x := got.faults[0]; x.Healed == nil || x.End > got.env.End {
 		t.Errorf("the run ended at %d; healed %+v at %d", got.env.End, x.Healed, x.End)
 	}
@@ -442,15 +442,15 @@ func TestAnInjectionUnderWayIsWaitedFor(t *testing.T) {
 // TestAnInjectionIsHealedWhenItsTimeIsOver, before the next one has its turn.
 func TestAnInjectionIsHealedWhenItsTimeIsOver(t *testing.T) {
 	t.Parallel()
-	first, second := &trouble{}, &trouble{}
+	first, second := &fakeFault{}, &fakeFault{}
 	before := -1
 	second.inject = func(chaos.Scope) (history.Receipt, error) {
 		before = first.healed()
 		return history.Receipt{Status: history.Installed}, nil
 	}
-	s := &stage{t: t, faults: map[string]*trouble{"first": first, "second": second}, tune: func(r *run) { r.plan.promise.Serial = true }}
-	got := s.play(t.Context(), scheduled("{use: first, on: client-1, at: 10ms, for: 30ms}", "{use: second, on: client-1, at: 20ms, for: 30ms}"))
-	s.is(got, results.Pass)
+	s := &testbed{t: t, faults: map[string]*fakeFault{"first": first, "second": second}, tune: func(r *run) { r.plan.promise.Serial = true }}
+	got := s.run(t.Context(), scheduled("{use: first, on: client-1, at: 10ms, for: 30ms}", "{use: second, on: client-1, at: 20ms, for: 30ms}"))
+	s.wantVerdict(got, results.Pass)
 	if before != 1 {
 		t.Errorf("when the second was injected, the first had been healed %d times", before)
 	}
@@ -474,9 +474,9 @@ func TestAKillIsTheDeathOfItsTargetsAlone(t *testing.T) {
 // TestAClientThatEndsInOrderIsNotDead, even with a grant in hand.
 func TestAClientThatEndsInOrderIsNotDead(t *testing.T) {
 	t.Parallel()
-	s := &stage{t: t, parts: map[string]part{"client-1": {begins: func(a *actor) { a.grant() }}}}
-	got := s.play(t.Context(), scheduled())
-	s.is(got, results.Pass)
+	s := &testbed{t: t, scripts: map[string]script{"client-1": {begins: func(a *fakeNode) { a.grant() }}}}
+	got := s.run(t.Context(), scheduled())
+	s.wantVerdict(got, results.Pass)
 	if dead := got.events(t, history.Dead); len(dead) != 0 || got.env.Clients[0].Dead {
 		t.Errorf("dead %t: %+v", got.env.Clients[0].Dead, dead)
 	}
@@ -485,7 +485,7 @@ func TestAClientThatEndsInOrderIsNotDead(t *testing.T) {
 // TestAClientThatIsToDieAtAPoint is not blamed for it.
 func TestAClientThatIsToDieAtAPoint(t *testing.T) {
 	t.Parallel()
-	s := &stage{t: t, parts: map[string]part{"client-1": {commanded: func(a *actor, c wire.Command) *wire.Result {
+	s := &testbed{t: t, scripts: map[string]script{"client-1": {commanded: func(a *fakeNode, c wire.Command) *wire.Result {
 		if c.Do == wire.DoAcquire {
 			a.grant()
 			_ = a.conn.Send(wire.Frame{Type: wire.TypePoint, Point: &wire.Point{Point: "before-free"}})
@@ -494,11 +494,11 @@ func TestAClientThatIsToDieAtAPoint(t *testing.T) {
 		}
 		return &wire.Result{Outcome: wire.OutcomeOK}
 	}}}}
-	got := s.play(t.Context(), directed(
+	got := s.run(t.Context(), directed(
 		"{do: arm, user: A, point: before-free, action: die}", "{do: acquire, user: A, async: true}",
 		"{await: point, user: A, point: before-free}", "{await: elapsed, for: 250ms}", // two looks at who runs
 	))
-	s.is(got, results.Pass)
+	s.wantVerdict(got, results.Pass)
 	if dead := got.events(t, history.Dead); len(dead) != 1 {
 		t.Errorf("the history tells of %+v", dead)
 	}
@@ -509,17 +509,17 @@ func TestASessionThatEnds(t *testing.T) {
 	t.Parallel()
 	for _, ends := range []bool{false, true} {
 		var asked, gone atomic.Int64
-		s := &stage{t: t, sessions: func() []topology.Session {
+		s := &testbed{t: t, sessions: func() []topology.Session {
 			if asked.Add(1); gone.Load() != 0 {
 				return nil
 			}
 			return []topology.Session{{User: history.MakeUser(0, 0), ID: "a", Stands: true}}
 		}}
-		again := func(a *actor) { // until the service was asked two times more
+		again := func(a *fakeNode) { // until the service was asked two times more
 			for n := asked.Load() + 2; asked.Load() < n && a.pause(time.Millisecond); {
 			}
 		}
-		s.parts = map[string]part{"client-1": {commanded: func(a *actor, c wire.Command) *wire.Result {
+		s.scripts = map[string]script{"client-1": {commanded: func(a *fakeNode, c wire.Command) *wire.Result {
 			switch c.Do {
 			case wire.DoAcquire:
 				op := a.emit(history.Event{Kind: history.Acquire, Phase: history.Invoke})
@@ -536,8 +536,8 @@ func TestASessionThatEnds(t *testing.T) {
 			}
 			return &wire.Result{Outcome: wire.OutcomeOK}
 		}}}
-		got := s.play(t.Context(), directed("{do: acquire, user: A}", "{do: release, user: A}"))
-		s.is(got, results.Pass)
+		got := s.run(t.Context(), directed("{do: acquire, user: A}", "{do: release, user: A}"))
+		s.wantVerdict(got, results.Pass)
 		if over := got.events(t, history.Ended); (len(over) == 1) != ends || ends && over[0].Time > got.events(t, history.Release)[0].Time {
 			t.Errorf("the session ends: %t; the history tells of %+v", ends, over)
 		}

@@ -92,7 +92,7 @@ func TestWhoIsNotKept(t *testing.T) {
 
 // several are runs on servers that are kept where that is possible.
 type several struct {
-	*stage
+	*testbed
 	kept KeptServers
 	out  string
 	runs int
@@ -100,7 +100,7 @@ type several struct {
 
 func newSeveral(t *testing.T) *several {
 	t.Helper()
-	s := &several{out: t.TempDir(), stage: &stage{t: t, reset: func() ([]string, error) { return []string{"empty"}, nil }}}
+	s := &several{out: t.TempDir(), testbed: &testbed{t: t, reset: func() ([]string, error) { return []string{"empty"}, nil }}}
 	t.Cleanup(func() {
 		if err := s.kept.Close(t.Context()); err != nil {
 			t.Error(err)
@@ -110,19 +110,19 @@ func newSeveral(t *testing.T) *several {
 }
 
 // next makes the next run.
-func (s *several) next(text string) played {
+func (s *several) next(text string) finishedRun {
 	s.t.Helper()
 	o := s.options(text)
 	s.runs++
 	o.Kept, o.Out, o.Started = &s.kept, s.out, time.Now().Add(time.Duration(s.runs)*time.Second)
 	dir, err := Run(s.t.Context(), o)
-	return s.judge(played{dir: dir, err: err})
+	return s.judge(finishedRun{dir: dir, err: err})
 }
 
 // mustTake demands that a run had the servers of an earlier one.
-func (s *several) mustTake(got played, from string) {
+func (s *several) mustTake(got finishedRun, from string) {
 	s.t.Helper()
-	s.is(got, results.Pass)
+	s.wantVerdict(got, results.Pass)
 	if e := got.env; !e.Kept || e.Fresh != "" || e.KeptFrom != from || len(e.KeptProof) != 6 {
 		s.t.Errorf("kept %t from %q (want %q), fresh because of %q, with the proof %v", e.Kept, e.KeptFrom, from, e.Fresh, e.KeptProof)
 	}
@@ -132,26 +132,26 @@ func (s *several) mustTake(got played, from string) {
 func TestServersServeAnyScenario(t *testing.T) {
 	t.Parallel()
 	s := newSeveral(t)
-	idle := part{begins: func(a *actor) { a.pause(time.Hour) }} // one played client has the lock to itself
-	s.parts = map[string]part{"client-2": idle, "client-3": idle}
+	idle := script{begins: func(a *fakeNode) { a.pause(time.Hour) }} // one fake client has the lock to itself
+	s.scripts = map[string]script{"client-2": idle, "client-3": idle}
 	first := s.next(scheduled())
 	if first.env.Kept || first.env.Fresh != "" {
 		t.Errorf("the first run: kept %t, fresh because of %q", first.env.Kept, first.env.Fresh)
 	}
-	server, client := s.actor("server-1"), s.actor("client-1")
+	server, client := s.fake("server-1"), s.fake("client-1")
 	if client.life.Err() == nil {
 		t.Error("a client of the first run outlives it")
 	}
 	from := filepath.Base(first.dir)
 	other := strings.NewReplacer(
-		"name: staged", "name: other", "use: staged,", "use: staged, lock: other,",
+		"name: fake", "name: other", "use: fake,", "use: fake, lock: other,",
 		"clients: 1,", "clients: 3, users: 1, resource: {use: register, guard: none},").Replace(scheduled())
 	second := s.next(other)
-	s.mustTake(second, "../staged/"+from)
+	s.mustTake(second, "../fake/"+from)
 	if dir := filepath.Base(filepath.Dir(second.dir)); dir != "other" || len(second.env.Clients) != 4 {
 		t.Errorf("the second run is in %s with %d clients and resources, want other and 4", dir, len(second.env.Clients))
 	}
-	if s.actor("client-1") == client || s.actor("client-3") == nil {
+	if s.fake("client-1") == client || s.fake("client-3") == nil {
 		t.Error("the clients of the second run are not its own")
 	}
 	if _, left := first.env.Cluster["address_register"]; left || second.env.Cluster["address_register"] != "" {
@@ -159,14 +159,14 @@ func TestServersServeAnyScenario(t *testing.T) {
 	}
 	s.mustTake(s.next(strings.Replace(scheduled(), "clients: 1,", "clients: 2, resource: {use: trio, guard: none},", 1)), from)
 
-	memory := strings.NewReplacer("name: staged", "name: within", "{use: staged, ttl: 5s}", "{use: memory, ttl: 5s}").Replace(scheduled())
-	s.real = true // the memory backend has no servers, and leaves those of others alone
+	memory := strings.NewReplacer("name: fake", "name: within", "{use: fake, ttl: 5s}", "{use: memory, ttl: 5s}").Replace(scheduled())
+	s.realClients = true // the memory backend has no servers, and leaves those of others alone
 	if got := s.next(memory); got.env.Kept || got.env.Fresh != "" {
 		t.Errorf("on memory: kept %t, fresh because of %q", got.env.Kept, got.env.Fresh)
 	}
-	s.real = false
+	s.realClients = false
 	s.mustTake(s.next(directed("{do: acquire, user: A}", "{do: release, user: A}")), from)
-	if s.actor("server-1") != server || server.life.Err() != nil {
+	if s.fake("server-1") != server || server.life.Err() != nil {
 		t.Error("the server is another one")
 	}
 }
@@ -183,10 +183,10 @@ func TestServersThatAreNotProvenAreReplaced(t *testing.T) {
 		}},
 		{"a setting that was changed", `limit is "2" and was "1"`, func(s *several) { s.settings = map[string]string{"limit": "2"} }},
 		{"a server that is stopped", "server-1 is stopped", func(s *several) { s.stopped["server-1"] = true }},
-		{"a server that died", "server-1 has no process", func(s *several) { s.actor("server-1").die() }},
+		{"a server that died", "server-1 has no process", func(s *several) { s.fake("server-1").die() }},
 		{"more servers", "this run needs server-2, which is not among those that stand", func(s *several) { s.servers = 2 }},
 		{"an agent", "faults of this run need the agent, and those that stand began to serve without one", func(s *several) {
-			s.faults = map[string]*trouble{"good": {kind: chaos.Kind{Needs: []chaos.Capability{chaos.CanPause}}}}
+			s.faults = map[string]*fakeFault{"good": {kind: chaos.Kind{Needs: []chaos.Capability{chaos.CanPause}}}}
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -194,7 +194,7 @@ func TestServersThatAreNotProvenAreReplaced(t *testing.T) {
 			s := newSeveral(t)
 			s.settings = map[string]string{"limit": "1"}
 			s.next(scheduled())
-			server := s.actor("server-1")
+			server := s.fake("server-1")
 			c.change(s)
 			text := scheduled()
 			if s.faults != nil {
@@ -204,7 +204,7 @@ func TestServersThatAreNotProvenAreReplaced(t *testing.T) {
 			if got.err != nil || got.env.Kept || !strings.Contains(got.env.Fresh, c.why) {
 				t.Errorf("%v: kept %t, fresh because of %q; want %q", got.err, got.env.Kept, got.env.Fresh, c.why)
 			}
-			if server.life.Err() == nil || s.actor("server-1") == server {
+			if server.life.Err() == nil || s.fake("server-1") == server {
 				t.Error("the server that was not taken over still lives")
 			}
 		})
@@ -214,9 +214,9 @@ func TestServersThatAreNotProvenAreReplaced(t *testing.T) {
 // TestWhichServersAreTheSame goes through what makes them others.
 func TestWhichServersAreTheSame(t *testing.T) {
 	t.Parallel()
-	s := &stage{t: t}
+	s := &testbed{t: t}
 	o := s.options(scheduled())
-	specs := stagedService{s}.Specs()
+	specs := fakeService{s}.Specs()
 	c, err := o.Provider.Open(t.Context(), cluster.Request{Run: newID(), Specs: specs, LogDir: t.TempDir(), Reuse: true})
 	if err != nil {
 		t.Fatal(err)

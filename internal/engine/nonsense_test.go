@@ -14,7 +14,7 @@ import (
 // TestWhatMakesNoSenseEndsTheRun: the line is told, the event is kept for the judge, and nothing behind it.
 func TestWhatMakesNoSenseEndsTheRun(t *testing.T) {
 	t.Parallel()
-	s := &stage{t: t, parts: map[string]part{"client-1": {begins: func(a *actor) {
+	s := &testbed{t: t, scripts: map[string]script{"client-1": {begins: func(a *fakeNode) {
 		a.grant()
 		a.mu.Lock()
 		defer a.mu.Unlock()
@@ -23,7 +23,7 @@ func TestWhatMakesNoSenseEndsTheRun(t *testing.T) {
 			{Time: a.last, Seq: 4, Op: 4, Kind: history.Lost, Phase: history.Info, Grant: 1},
 		})
 	}}}}
-	got := s.play(t.Context(), strings.Replace(scheduled(), "for: 400ms", "for: 30s", 1))
+	got := s.run(t.Context(), strings.Replace(scheduled(), "for: 400ms", "for: 30s", 1))
 	refused(t, got)
 	if took := time.Duration(got.env.End - got.env.Start); took > 20*time.Second {
 		t.Errorf("the run went on for %v", took)
@@ -36,7 +36,7 @@ func TestWhatMakesNoSenseEndsTheRun(t *testing.T) {
 // TestADeathIsNoExcuseForWhatMakesNoSense: whoever is to die may be silent, and may not tell what cannot be.
 func TestADeathIsNoExcuseForWhatMakesNoSense(t *testing.T) {
 	t.Parallel()
-	s := &stage{t: t, parts: map[string]part{"client-1": {commanded: func(a *actor, c wire.Command) *wire.Result {
+	s := &testbed{t: t, scripts: map[string]script{"client-1": {commanded: func(a *fakeNode, c wire.Command) *wire.Result {
 		if c.Do == wire.DoAcquire {
 			a.grant()
 			a.emit(history.Event{Kind: history.Renewed, Phase: history.Info, Grant: 99, Valid: 5})
@@ -46,7 +46,7 @@ func TestADeathIsNoExcuseForWhatMakesNoSense(t *testing.T) {
 		}
 		return &wire.Result{Outcome: wire.OutcomeOK}
 	}}}}
-	got := s.play(t.Context(), directed(
+	got := s.run(t.Context(), directed(
 		"{do: arm, user: A, point: before-free, action: die}", "{do: acquire, user: A, async: true}", "{await: elapsed, for: 20s, within: 30s}",
 	))
 	refused(t, got)
@@ -58,22 +58,22 @@ func TestADeathIsNoExcuseForWhatMakesNoSense(t *testing.T) {
 // TestTheLastEventMayMakeNoSense: what comes after the load counts, also of a client that was to die and did not.
 func TestTheLastEventMayMakeNoSense(t *testing.T) {
 	t.Parallel()
-	s := &stage{t: t, parts: map[string]part{"client-1": {
-		commanded: func(a *actor, c wire.Command) *wire.Result {
+	s := &testbed{t: t, scripts: map[string]script{"client-1": {
+		commanded: func(a *fakeNode, c wire.Command) *wire.Result {
 			if c.Do == wire.DoAcquire {
 				a.grant()
 			}
 			return &wire.Result{Outcome: wire.OutcomeOK}
 		},
-		ends: func(a *actor, _ *wire.Done) error {
+		ends: func(a *fakeNode, _ *wire.Done) error {
 			a.emit(history.Event{Kind: history.Renewed, Phase: history.Info, Grant: 99, Valid: 5})
 			return nil
 		},
 	}}}
-	refused(t, s.play(t.Context(), directed("{do: arm, user: A, point: before-free, action: die}", "{do: acquire, user: A}")))
+	refused(t, s.run(t.Context(), directed("{do: arm, user: A, point: before-free, action: die}", "{do: acquire, user: A}")))
 }
 
-func refused(t *testing.T, got played) {
+func refused(t *testing.T, got finishedRun) {
 	t.Helper()
 	var n *history.Nonsense
 	if got.err != nil || !errors.As(got.wrong, &n) || !errors.Is(got.wrong, history.ErrCorrupt) || got.report.Verdict != results.Unknown {

@@ -86,12 +86,12 @@ func TestWhatTheSchedulePromisesIsKept(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			f := &trouble{}
+			f := &fakeFault{}
 			if c.fails {
 				f.heal = answers(history.NotInstalled, errTest)
 			}
-			s := &stage{t: t, servers: 3, faults: map[string]*trouble{"trouble": f}, parts: map[string]part{"client-1": (&holding{}).part()}}
-			got := s.play(t.Context(), promising(c.promise, c.entries...))
+			s := &testbed{t: t, servers: 3, faults: map[string]*fakeFault{"trouble": f}, scripts: map[string]script{"client-1": (&holding{}).script()}}
+			got := s.run(t.Context(), promising(c.promise, c.entries...))
 			if len(got.faults) != len(c.want) {
 				t.Fatalf("%d injections, want %d", len(got.faults), len(c.want))
 			}
@@ -117,7 +117,7 @@ func TestWhatTheSchedulePromisesIsKept(t *testing.T) {
 // TestATargetOnWhichNoPromiseCanBeKept is refused before the start.
 func TestATargetOnWhichNoPromiseCanBeKept(t *testing.T) {
 	t.Parallel()
-	s := &stage{t: t, servers: 3, faults: map[string]*trouble{"trouble": {}}}
+	s := &testbed{t: t, servers: 3, faults: map[string]*fakeFault{"trouble": {}}}
 	_, err := Check(s.options(promising("spare: majority", "{use: trouble, on: all, at: 10ms, for: 10ms}")))
 	if err == nil || !strings.Contains(err.Error(), "trouble on all can never be made with spare: majority") {
 		t.Errorf("%v", err)
@@ -128,8 +128,8 @@ func TestATargetOnWhichNoPromiseCanBeKept(t *testing.T) {
 func TestAHolderThatMayNotBeHitGoesOn(t *testing.T) {
 	t.Parallel()
 	h := &holding{}
-	s := &stage{t: t, faults: map[string]*trouble{"trouble": {}}, parts: map[string]part{"client-1": h.part()}}
-	got := s.play(t.Context(), promising("overlap: other-nodes", "{use: trouble, on: client-1, at: 10ms}", "{use: trouble, on: holder, at: 50ms, for: 10ms}"))
+	s := &testbed{t: t, faults: map[string]*fakeFault{"trouble": {}}, scripts: map[string]script{"client-1": h.script()}}
+	got := s.run(t.Context(), promising("overlap: other-nodes", "{use: trouble, on: client-1, at: 10ms}", "{use: trouble, on: holder, at: 50ms, for: 10ms}"))
 	if r := got.faults[1].Receipt; r.Status != history.NotMade || got.faults[1].Bit != 0 {
 		t.Errorf("%+v, bit at %d", r, got.faults[1].Bit)
 	}

@@ -11,12 +11,12 @@ import (
 )
 
 // answering is a client that answers the orders of steps in this way.
-func answering(how map[string]*wire.Result) part {
-	return part{commanded: func(a *actor, c wire.Command) *wire.Result {
+func answering(how map[string]*wire.Result) script {
+	return script{commanded: func(a *fakeNode, c wire.Command) *wire.Result {
 		if res, ok := how[c.Do]; ok {
 			return res
 		}
-		a.obey(c)
+		a.carryOut(c)
 		return &wire.Result{Outcome: wire.OutcomeOK}
 	}}
 }
@@ -29,74 +29,74 @@ func TestAStepThatIsNotMetMakesTheRunUnknown(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		steps  []string
-		stage  *stage
+		bed    *testbed
 		want   results.Verdict
 		reason string
 	}{
 		{"all are met", []string{
 			acquire, "{await: event, event: acquire ok, user: A}", "{await: elapsed, for: 5ms}", "{await: fact, fact: serves, node: server-1, is: \"true\"}",
 			"{inject: trouble, on: A, as: it}", "{heal: it}", "{do: release, user: A}",
-		}, &stage{}, results.Pass, ""},
+		}, &testbed{}, results.Pass, ""},
 		{
 			"an order without an answer",
 			[]string{"{do: acquire, user: A, within: 20ms}"},
-			&stage{parts: map[string]part{"client-1": answering(map[string]*wire.Result{"acquire": nil})}},
+			&testbed{scripts: map[string]script{"client-1": answering(map[string]*wire.Result{"acquire": nil})}},
 			results.Unknown, "line 8: A acquire: client-1: acquire: context deadline exceeded",
 		},
 		{
 			"another outcome",
 			[]string{acquire, "{do: release, user: A}"},
-			&stage{parts: map[string]part{"client-1": answering(map[string]*wire.Result{"release": info})}},
+			&testbed{scripts: map[string]script{"client-1": answering(map[string]*wire.Result{"release": info})}},
 			results.Unknown, "line 9: A release: its outcome is info (nobody knows), the step wants ok",
 		},
 		{
 			"what must not be done is refused",
 			[]string{acquire, "{do: release, user: A, outcome: not-ok}"},
-			&stage{parts: map[string]part{"client-1": answering(map[string]*wire.Result{"release": info})}}, results.Pass, "",
+			&testbed{scripts: map[string]script{"client-1": answering(map[string]*wire.Result{"release": info})}}, results.Pass, "",
 		},
 		{
 			"what must not be done is done",
 			[]string{acquire, "{do: release, user: A, outcome: not-ok}"},
-			&stage{}, results.Fail, "step 2, release of A, was done, and must not be",
+			&testbed{}, results.Fail, "step 2, release of A, was done, and must not be",
 		},
 		{
 			"what must not be done is done, and nobody waited for it",
 			[]string{acquire, "{do: release, user: A, outcome: not-ok, async: true}", "{await: elapsed, for: 300ms}"},
-			&stage{}, results.Fail, "step 2, release of A, was done, and must not be",
+			&testbed{}, results.Fail, "step 2, release of A, was done, and must not be",
 		},
 		{
 			"an outcome that was not asked for",
 			[]string{acquire, "{do: release, user: A, outcome: fail}"},
-			&stage{},
+			&testbed{},
 			results.Unknown, "line 9: A release: its outcome is ok (), the step wants fail",
 		},
 		{
 			"the outcome that was asked for",
 			[]string{acquire, "{do: release, user: A, outcome: info}"},
-			&stage{parts: map[string]part{"client-1": answering(map[string]*wire.Result{"release": info})}}, results.Pass, "",
+			&testbed{scripts: map[string]script{"client-1": answering(map[string]*wire.Result{"release": info})}}, results.Pass, "",
 		},
 		{
 			"any outcome",
 			[]string{acquire, "{do: release, user: A, outcome: any}"},
-			&stage{parts: map[string]part{"client-1": answering(map[string]*wire.Result{"release": info})}}, results.Pass, "",
+			&testbed{scripts: map[string]script{"client-1": answering(map[string]*wire.Result{"release": info})}}, results.Pass, "",
 		},
 		{
 			"an event that does not come",
 			[]string{acquire, "{await: event, event: lost, user: A, within: 20ms}"},
-			&stage{},
+			&testbed{},
 			results.Unknown, "line 9: await event lost A: not within 20ms",
 		},
 		{
 			"an event of another lock",
 			[]string{acquire, "{do: acquire, user: A, lock: lock-1}", "{await: event, event: release ok, user: A, lock: lock-1, within: 20ms}"},
-			&stage{}, results.Unknown, "line 10: await event release ok A: not within 20ms",
+			&testbed{}, results.Unknown, "line 10: await event release ok A: not within 20ms",
 		},
 		{
 			"an event of before the order",
 			[]string{acquire, "{do: release, user: A}", acquire, "{await: event, event: acquire ok, user: A, within: 20ms}"},
-			&stage{parts: map[string]part{"client-1": {commanded: func(a *actor, c wire.Command) *wire.Result {
+			&testbed{scripts: map[string]script{"client-1": {commanded: func(a *fakeNode, c wire.Command) *wire.Result {
 				if c.ID < 3 { // the second acquire leaves no trace
-					a.obey(c)
+					a.carryOut(c)
 				}
 				return &wire.Result{Outcome: wire.OutcomeOK}
 			}}}},
@@ -105,17 +105,17 @@ func TestAStepThatIsNotMetMakesTheRunUnknown(t *testing.T) {
 		{
 			"a fact that is not so",
 			[]string{acquire, "{await: fact, fact: role, node: server-1, is: leader, within: 30ms}"},
-			&stage{}, results.Unknown, `line 9: await fact role server-1: not within 30ms; the last answer was "true"; awaited is "leader"`,
+			&testbed{}, results.Unknown, `line 9: await fact role server-1: not within 30ms; the last answer was "true"; awaited is "leader"`,
 		},
 		{
 			"a fact that stays so",
 			[]string{acquire, "{await: fact, fact: role, node: server-1, is_not: \"true\", within: 30ms}"},
-			&stage{}, results.Unknown, `the last answer was "true"; awaited is anything but "true"`,
+			&testbed{}, results.Unknown, `the last answer was "true"; awaited is anything but "true"`,
 		},
 		{
 			"a question that is not answered",
 			[]string{acquire, "{await: fact, fact: role, node: server-1, is: leader, within: 30ms}"},
-			&stage{ask: func(_, fact string) (string, error) {
+			&testbed{ask: func(_, fact string) (string, error) {
 				if fact == "role" {
 					return "leader", errTest
 				}
@@ -126,61 +126,61 @@ func TestAStepThatIsNotMetMakesTheRunUnknown(t *testing.T) {
 		{
 			"a point that is not reached",
 			[]string{"{do: arm, user: A, point: nowhere, action: wait}", acquire, "{await: point, user: A, point: nowhere, within: 20ms}"},
-			&stage{},
+			&testbed{},
 			results.Unknown, "line 10: await point  A: not within 20ms",
 		},
 		{
 			"an end of what was never granted",
 			[]string{"{do: acquire, user: A, outcome: any}", "{await: validity-over, user: A, within: 20ms}"},
-			&stage{parts: map[string]part{"client-1": answering(map[string]*wire.Result{"acquire": info})}},
+			&testbed{scripts: map[string]script{"client-1": answering(map[string]*wire.Result{"acquire": info})}},
 			results.Unknown, "A was never granted a lock",
 		},
 		{
 			"an end that is too far away",
 			[]string{acquire, "{await: validity-over, user: A, within: 20ms}"},
-			&stage{},
+			&testbed{},
 			results.Unknown, "line 9: await validity-over  A: not within 20ms",
 		},
 		{
 			"a fault that does not bite",
 			[]string{acquire, "{inject: trouble, on: A}"},
-			&stage{faults: map[string]*trouble{"trouble": {inject: injects(history.NotInstalled, nil)}}},
+			&testbed{faults: map[string]*fakeFault{"trouble": {inject: injects(history.NotInstalled, nil)}}},
 			results.Unknown, "line 9: inject trouble on A: not-installed: as the test says",
 		},
 		{
 			"a fault of which nobody knows whether it bit",
 			[]string{acquire, "{inject: trouble, on: A}"},
-			&stage{faults: map[string]*trouble{"trouble": {inject: injects(history.Indeterminate, nil)}}},
+			&testbed{faults: map[string]*fakeFault{"trouble": {inject: injects(history.Indeterminate, nil)}}},
 			results.Unknown, "line 9: inject trouble on A: indeterminate: as the test says",
 		},
 		{
 			"a heal that fails",
 			[]string{acquire, "{inject: trouble, on: A, as: it}", "{heal: it}"},
-			&stage{faults: map[string]*trouble{"trouble": {heal: answers(history.Installed, errTest)}}},
+			&testbed{faults: map[string]*fakeFault{"trouble": {heal: answers(history.Installed, errTest)}}},
 			results.Unknown, "line 10: heal it: it did not heal",
 		},
 		{
 			"a heal of which nobody knows whether it was done",
 			[]string{acquire, "{inject: trouble, on: A, as: it}", "{heal: it}"},
-			&stage{faults: map[string]*trouble{"trouble": {heal: answers(history.Indeterminate, nil)}}},
+			&testbed{faults: map[string]*fakeFault{"trouble": {heal: answers(history.Indeterminate, nil)}}},
 			results.Unknown, "line 10: heal it: it did not heal",
 		},
 		{
 			"a write of what was not read",
 			[]string{acquire, "{do: write, user: A, plus: 1}"},
-			&stage{},
+			&testbed{},
 			results.Unknown, "line 9: A write: A has not read lock-0 yet, or did not wait for the answer",
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			s := c.stage
+			s := c.bed
 			s.t, s.tune = t, func(r *run) { r.within.answer = 10 * time.Millisecond }
 			if s.faults == nil {
-				s.faults = map[string]*trouble{"trouble": {}}
+				s.faults = map[string]*fakeFault{"trouble": {}}
 			}
-			got := s.play(t.Context(), directed(c.steps...))
-			s.is(got, c.want, c.reason)
+			got := s.run(t.Context(), directed(c.steps...))
+			s.wantVerdict(got, c.want, c.reason)
 			for _, f := range got.faults {
 				if f.Healed == nil {
 					t.Errorf("%s was not healed", f.Name)
@@ -193,10 +193,10 @@ func TestAStepThatIsNotMetMakesTheRunUnknown(t *testing.T) {
 // TestTheStepAfterOneThatIsNotMetIsNotTaken.
 func TestTheStepAfterOneThatIsNotMetIsNotTaken(t *testing.T) {
 	t.Parallel()
-	f := &trouble{}
-	s := &stage{t: t, faults: map[string]*trouble{"trouble": f}}
-	got := s.play(t.Context(), directed("{do: acquire, user: A}", "{await: event, event: lost, user: A, within: 10ms}", "{inject: trouble, on: A}"))
-	s.is(got, results.Unknown, "not within 10ms")
+	f := &fakeFault{}
+	s := &testbed{t: t, faults: map[string]*fakeFault{"trouble": f}}
+	got := s.run(t.Context(), directed("{do: acquire, user: A}", "{await: event, event: lost, user: A, within: 10ms}", "{inject: trouble, on: A}"))
+	s.wantVerdict(got, results.Unknown, "not within 10ms")
 	if len(got.faults) != 0 || f.healed() != 0 {
 		t.Errorf("%d faults were injected after it", len(got.faults))
 	}
@@ -206,7 +206,7 @@ func TestTheStepAfterOneThatIsNotMetIsNotTaken(t *testing.T) {
 func TestTheEndOfAValidityIsAwaited(t *testing.T) {
 	t.Parallel()
 	var until int64
-	s := &stage{t: t, parts: map[string]part{"client-1": {commanded: func(a *actor, c wire.Command) *wire.Result {
+	s := &testbed{t: t, scripts: map[string]script{"client-1": {commanded: func(a *fakeNode, c wire.Command) *wire.Result {
 		if c.Do == wire.DoAcquire {
 			asked := a.emit(history.Event{Kind: history.Acquire, Phase: history.Invoke})
 			a.emit(history.Event{Kind: history.Acquire, Phase: history.Ok, Op: asked.Op, Grant: asked.Op, Token: 1, Value: asked.Time, Valid: asked.Time + int64(20*time.Millisecond)})
@@ -214,12 +214,12 @@ func TestTheEndOfAValidityIsAwaited(t *testing.T) {
 			a.emit(history.Event{Kind: history.Renewed, Phase: history.Info, Grant: asked.Op, Valid: until})
 			a.held = asked.Op
 		} else {
-			a.obey(c)
+			a.carryOut(c)
 		}
 		return &wire.Result{Outcome: wire.OutcomeOK}
 	}}}}
-	got := s.play(t.Context(), directed("{do: acquire, user: A}", "{await: validity-over, user: A}", "{do: release, user: A}"))
-	s.is(got, results.Pass)
+	got := s.run(t.Context(), directed("{do: acquire, user: A}", "{await: validity-over, user: A}", "{do: release, user: A}"))
+	s.wantVerdict(got, results.Pass)
 	if freed := got.events(t, history.Release); len(freed) == 0 || freed[0].Time <= until {
 		t.Errorf("valid until %d; %+v", until, freed)
 	}

@@ -25,13 +25,13 @@ func TestWhatAFaultLearnsOfItsRun(t *testing.T) {
 	t.Parallel()
 	var others, still atomic.Int64
 	h := &holding{}
-	first := &trouble{inject: func(s chaos.Scope) (history.Receipt, error) {
+	first := &fakeFault{inject: func(s chaos.Scope) (history.Receipt, error) {
 		if !slices.Equal(s.Servers, []string{"server-1", "server-2"}) || s.Run.Stopped() || s.Run.Others() != 0 {
 			t.Errorf("servers %v, stopped %t, %d others", s.Servers, s.Run.Stopped(), s.Run.Others())
 		}
 		return installed()
 	}}
-	second := &trouble{inject: func(s chaos.Scope) (history.Receipt, error) {
+	second := &fakeFault{inject: func(s chaos.Scope) (history.Receipt, error) {
 		others.Store(int64(s.Run.Others()))
 		if s.Run.Stopped() {
 			still.Add(1)
@@ -46,9 +46,9 @@ func TestWhatAFaultLearnsOfItsRun(t *testing.T) {
 		}
 		return installed()
 	}}
-	s := &stage{t: t, servers: 2, faults: map[string]*trouble{"first": first, "second": second}, parts: map[string]part{"client-1": h.part()}}
+	s := &testbed{t: t, servers: 2, faults: map[string]*fakeFault{"first": first, "second": second}, scripts: map[string]script{"client-1": h.script()}}
 	text := scheduled("{use: first, on: server-1, at: 10ms}", "{use: second, on: holder, at: 60ms}")
-	s.play(t.Context(), strings.Replace(text, "for: 400ms", "for: 1500ms", 1))
+	s.run(t.Context(), strings.Replace(text, "for: 400ms", "for: 1500ms", 1))
 	if others.Load() != 1 || still.Load() != 1 || h.resumed != 1 {
 		t.Errorf("%d others, stopped %d times, continued %d times", others.Load(), still.Load(), h.resumed)
 	}
@@ -57,9 +57,9 @@ func TestWhatAFaultLearnsOfItsRun(t *testing.T) {
 // TestAFaultAsksForClocks that the service does not tell: of a client over its control stream, of a node that is not there not at all.
 func TestAFaultAsksForClocks(t *testing.T) {
 	t.Parallel()
-	f := &trouble{inject: func(s chaos.Scope) (history.Receipt, error) {
+	f := &fakeFault{inject: func(s chaos.Scope) (history.Receipt, error) {
 		ctx := context.Background()
-		before := clock.Now() // an actor's wall clock shows the same as its monotonic one
+		before := clock.Now() // a fake node's wall clock shows the same as its monotonic one
 		text, err := s.Service.Ask(ctx, "client-1", chaos.FactClock)
 		if wall, perr := time.Parse(time.RFC3339Nano, text); err != nil || perr != nil || wall.UnixNano() < before || wall.UnixNano() > clock.Now() {
 			t.Errorf("the clock of client-1 is %q (%v, %v)", text, err, perr)
@@ -79,8 +79,8 @@ func TestAFaultAsksForClocks(t *testing.T) {
 		}
 		return installed()
 	}}
-	s := &stage{t: t, faults: map[string]*trouble{"trouble": f}}
-	s.is(s.play(t.Context(), scheduled(entry)), results.Pass)
+	s := &testbed{t: t, faults: map[string]*fakeFault{"trouble": f}}
+	s.wantVerdict(s.run(t.Context(), scheduled(entry)), results.Pass)
 }
 
 // TestPacketsAreAwaited of a fault that counts them.
@@ -104,7 +104,7 @@ func TestPacketsAreAwaited(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			f := &trouble{kind: chaos.Kind{Counts: true}, inject: func(s chaos.Scope) (history.Receipt, error) {
+			f := &fakeFault{kind: chaos.Kind{Counts: true}, inject: func(s chaos.Scope) (history.Receipt, error) {
 				if asked := 0; c.packets != nil {
 					s.Run.Counts(chaos.Counted{Packets: func(context.Context) (uint64, error) { asked++; return c.packets(asked) }})
 				}
@@ -114,9 +114,9 @@ func TestPacketsAreAwaited(t *testing.T) {
 			if c.want == results.Pass {
 				within = "5s"
 			}
-			s := &stage{t: t, faults: map[string]*trouble{"trouble": f}}
-			got := s.play(t.Context(), directed("{do: acquire, user: A}", "{inject: trouble, on: A, as: it}", "{await: bitten, of: it, within: "+within+"}"))
-			s.is(got, c.want, c.reason)
+			s := &testbed{t: t, faults: map[string]*fakeFault{"trouble": f}}
+			got := s.run(t.Context(), directed("{do: acquire, user: A}", "{inject: trouble, on: A, as: it}", "{await: bitten, of: it, within: "+within+"}"))
+			s.wantVerdict(got, c.want, c.reason)
 		})
 	}
 }
@@ -126,8 +126,8 @@ func TestWhoLeadsAfterAFaultAtTheLeader(t *testing.T) {
 	t.Parallel()
 	var leader atomic.Value
 	leader.Store("server-1")
-	f := &trouble{inject: func(chaos.Scope) (history.Receipt, error) { leader.Store("server-2"); return installed() }}
-	s := &stage{t: t, servers: 2, faults: map[string]*trouble{"trouble": f}, ask: func(node, fact string) (string, error) {
+	f := &fakeFault{inject: func(chaos.Scope) (history.Receipt, error) { leader.Store("server-2"); return installed() }}
+	s := &testbed{t: t, servers: 2, faults: map[string]*fakeFault{"trouble": f}, ask: func(node, fact string) (string, error) {
 		switch {
 		case fact != chaos.FactRole:
 			return "true", nil
@@ -136,8 +136,8 @@ func TestWhoLeadsAfterAFaultAtTheLeader(t *testing.T) {
 		}
 		return "follower", nil
 	}}
-	got := s.play(t.Context(), scheduled("{use: trouble, on: leader, at: 10ms, for: 50ms}"))
-	s.is(got, results.Pass)
+	got := s.run(t.Context(), scheduled("{use: trouble, on: leader, at: 10ms, for: 50ms}"))
+	s.wantVerdict(got, results.Pass)
 	x := got.faults[0]
 	if x.Target != "server-1" || x.Lead == nil || x.Lead.Old != "server-1" || x.Lead.New != "server-2" || x.Lead.Noticed == 0 {
 		t.Errorf("target %s, lead %+v", x.Target, x.Lead)
@@ -150,11 +150,11 @@ func TestWhoLeadsAfterAFaultAtTheLeader(t *testing.T) {
 // TestWhatIsObservedIsWrittenDown: once each, or all the time until the steps are over.
 func TestWhatIsObservedIsWrittenDown(t *testing.T) {
 	t.Parallel()
-	s := &stage{t: t, servers: 2}
-	got := s.play(t.Context(), directed(
+	s := &testbed{t: t, servers: 2}
+	got := s.run(t.Context(), directed(
 		"{do: acquire, user: A}", "{observe: serves, on: 'server-1, server-2'}", "{observe: role, on: server-1, every: 5ms}", "{await: elapsed, for: 300ms}",
 	))
-	s.is(got, results.Pass)
+	s.wantVerdict(got, results.Pass)
 	seen, err := results.ReadObserved(got.dir)
 	if err != nil {
 		t.Fatal(err)
@@ -169,21 +169,21 @@ func TestWhatIsObservedIsWrittenDown(t *testing.T) {
 		t.Errorf("observed %v", counts)
 	}
 
-	s = &stage{t: t, ask: func(_, fact string) (string, error) {
+	s = &testbed{t: t, ask: func(_, fact string) (string, error) {
 		if fact == chaos.FactRole {
 			return "", errTest
 		}
 		return "true", nil
 	}}
-	got = s.play(t.Context(), directed("{do: acquire, user: A}", "{observe: role, on: server-1, within: 30ms}"))
-	s.is(got, results.Unknown, "line 9: observe role on server-1: server-1: not within 30ms; the last answer was an error: a machine that says no")
+	got = s.run(t.Context(), directed("{do: acquire, user: A}", "{observe: role, on: server-1, within: 30ms}"))
+	s.wantVerdict(got, results.Unknown, "line 9: observe role on server-1: server-1: not within 30ms; the last answer was an error: a machine that says no")
 }
 
 // TestFaultsAreTriedOut side by side and one after another, each healed as soon as it is injected.
 func TestFaultsAreTriedOut(t *testing.T) {
 	t.Parallel()
-	good, bad := &trouble{}, &trouble{inject: injects(history.NotInstalled, errTest)}
-	s := &stage{t: t, servers: 2, faults: map[string]*trouble{"good": good, "bad": bad}}
+	good, bad := &fakeFault{}, &fakeFault{inject: injects(history.NotInstalled, errTest)}
+	s := &testbed{t: t, servers: 2, faults: map[string]*fakeFault{"good": good, "bad": bad}}
 	text := scheduled("{use: good, on: server-1, at: 1ms}", "{use: bad, on: server-2, at: 1ms}", "{use: good, on: client-1, at: 1ms}")
 	got := map[int]history.Fault{}
 	err := TryOut(t.Context(), s.options(text), [][][]int{{{0}, {1}}, {{2}}}, func(x Tried) {
@@ -204,7 +204,7 @@ func TestFaultsAreTriedOut(t *testing.T) {
 		t.Errorf("%d and %d heals", good.healed(), bad.healed())
 	}
 
-	s = &stage{t: t, ready: func() error { return errTest }, faults: map[string]*trouble{"good": good}}
+	s = &testbed{t: t, ready: func() error { return errTest }, faults: map[string]*fakeFault{"good": good}}
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	err = TryOut(ctx, s.options(scheduled("{use: good, on: client-1, at: 1ms}")), [][][]int{{{0}}}, func(Tried) { t.Error("it was tried") })
@@ -216,16 +216,16 @@ func TestFaultsAreTriedOut(t *testing.T) {
 // TestServersAreNotKeptWhereNobodyCan: each run starts its own, and the second says why.
 func TestServersAreNotKeptWhereNobodyCan(t *testing.T) {
 	t.Parallel()
-	s := &stage{t: t}
+	s := &testbed{t: t}
 	kept := &KeptServers{}
-	for i, want := range []string{"", "nobody knows how to reset staged"} {
+	for i, want := range []string{"", "nobody knows how to reset fake"} {
 		o := s.options(scheduled())
 		o.Kept, o.Started = kept, time.Now().Add(time.Duration(i)*time.Second)
 		dir, err := Run(t.Context(), o)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := s.judge(played{dir: dir}); got.env.Kept || got.env.Fresh != want {
+		if got := s.judge(finishedRun{dir: dir}); got.env.Kept || got.env.Fresh != want {
 			t.Errorf("run %d: kept %t, fresh because of %q; want %q", i+1, got.env.Kept, got.env.Fresh, want)
 		}
 	}

@@ -37,35 +37,35 @@ import (
 	"github.com/lockquake/lockquake/workloads/resource/register"
 )
 
-// stage is a whole run in this process, of which a test decides what nodes, faults and the service do. What it leaves out is as it
-// should be: clients are granted a lock again and again, faults bite and heal, the service serves.
-type stage struct {
-	t        *testing.T
-	parts    map[string]part // by the node's name: what it does; others are honest
-	real     bool            // the clients are real ones, on the memory backend
-	outside  bool            // time goes on as it does for the machine
-	ahead    func() int64    // ns that the clients' clock is ahead of this machine's; nil: it is the same clock
-	servers  int             // how many there are; 0: one
-	faults   map[string]*trouble
-	ready    func() error
-	ask      func(node, fact string) (string, error)
-	sessions func() []topology.Session // nil: the service has none
-	reset    func() ([]string, error)  // nil: nobody knows how
-	settings map[string]string         // of a service that can be reset
-	tune     func(*run)
-	progress func(Progress)
-	fails    func(node, signal string) error // what comes of a signal
+// testbed runs scenarios in this process on fake nodes, a fake service and fake faults. A test sets what differs from the good case:
+// clients are granted a lock again and again, faults bite and heal, the service serves.
+type testbed struct {
+	t           *testing.T
+	scripts     map[string]script // by node name; a node without one does what it should
+	realClients bool              // the clients are real ones, on the memory backend
+	realTime    bool              // time goes on as it does for the machine
+	ahead       func() int64      // ns that the clients' clock is ahead of this machine's; nil: it is the same clock
+	servers     int               // how many there are; 0: one
+	faults      map[string]*fakeFault
+	ready       func() error
+	ask         func(node, fact string) (string, error)
+	sessions    func() []topology.Session // nil: the service has none
+	reset       func() ([]string, error)  // nil: nobody knows how
+	settings    map[string]string         // of a service that can be reset
+	tune        func(*run)
+	progress    func(Progress)
+	signalFails func(node, signal string) error // what comes of a signal
 
 	provider cluster.Provider // of all runs
 
 	mu      sync.Mutex
 	out     string // the folder of runs
-	actors  map[string]*actor
+	fakes   map[string]*fakeNode
 	stopped map[string]bool
 }
 
-// played is what a run left.
-type played struct {
+// finishedRun is the run directory as read back, and the judge's report.
+type finishedRun struct {
 	dir    string
 	err    error // of the run
 	env    results.Env
@@ -75,27 +75,27 @@ type played struct {
 	left   []string // nodes that go on
 }
 
-// play runs a scenario to its end and has it judged. Whatever the engine did not understand must stand in env.json and in the verdict.
-// Where every node is played, time goes on only while everything waits, however loud the machine is.
-func (s *stage) play(ctx context.Context, text string) (out played) {
+// run runs a scenario to its end and has it judged. Every reason in env.json must appear in the verdict. Where all nodes are fake, the
+// run is in a synctest bubble: its time passes only while every goroutine waits, however busy the machine is.
+func (s *testbed) run(ctx context.Context, text string) (out finishedRun) {
 	s.t.Helper()
 	s.out = s.t.TempDir()
-	if s.real || s.outside {
-		return s.playNow(ctx, text)
+	if s.realClients || s.realTime {
+		return s.runNow(ctx, text)
 	}
 	outer, _ := s.t, ctx.Done() // which makes its channel
 	defer func() { s.t = outer }()
 	synctest.Test(outer, func(t *testing.T) {
 		s.t = t
-		inner, cancel := context.WithCancel(t.Context()) // what waits for a context of outside would hold up the time
+		inner, cancel := context.WithCancel(t.Context()) // a wait for a context from outside the bubble would stop its clock
 		defer cancel()
 		defer context.AfterFunc(ctx, cancel)()
-		out = s.playNow(inner, text)
+		out = s.runNow(inner, text)
 	})
 	return out
 }
 
-func (s *stage) playNow(ctx context.Context, text string) played {
+func (s *testbed) runNow(ctx context.Context, text string) finishedRun {
 	s.t.Helper()
 	o := s.options(text)
 	p, err := Check(o)
@@ -109,8 +109,8 @@ func (s *stage) playNow(ctx context.Context, text string) played {
 	if err := r.prepare(); err != nil {
 		s.t.Fatal(err)
 	}
-	out := s.judge(played{dir: r.record.dir, err: r.do(ctx)})
-	for name, a := range s.actors {
+	out := s.judge(finishedRun{dir: r.record.dir, err: r.do(ctx)})
+	for name, a := range s.fakes {
 		if a.life.Err() == nil {
 			out.left = append(out.left, name)
 		}
@@ -119,15 +119,15 @@ func (s *stage) playNow(ctx context.Context, text string) played {
 }
 
 // options asks for a run of a scenario.
-func (s *stage) options(text string) Options {
+func (s *testbed) options(text string) Options {
 	s.t.Helper()
-	sc, err := scenarios.Parse([]byte(text), "staged.yaml")
+	sc, err := scenarios.Parse([]byte(text), "fake.yaml")
 	if err != nil {
 		s.t.Fatal(err)
 	}
 	if s.provider == nil {
 		s.provider = cluster.NewHandled(s.node, cluster.Hands{Signal: s.signal, Inspect: s.inspect})
-		s.actors, s.stopped = map[string]*actor{}, map[string]bool{}
+		s.fakes, s.stopped = map[string]*fakeNode{}, map[string]bool{}
 	}
 	return Options{
 		Scenario: sc, Provider: s.provider, Catalog: s.catalog(),
@@ -136,7 +136,7 @@ func (s *stage) options(text string) Options {
 }
 
 // judge reads what a run left.
-func (s *stage) judge(out played) played {
+func (s *testbed) judge(out finishedRun) finishedRun {
 	s.t.Helper()
 	var err error
 	if out.env, err = results.ReadEnv(out.dir); err != nil {
@@ -157,8 +157,8 @@ func (s *stage) judge(out played) played {
 	return out
 }
 
-// is fails the test unless the verdict is this one, and one of its reasons holds each of the texts.
-func (s *stage) is(got played, want results.Verdict, reasons ...string) {
+// wantVerdict fails the test unless the verdict is this one and each text is in one of its reasons.
+func (s *testbed) wantVerdict(got finishedRun, want results.Verdict, reasons ...string) {
 	s.t.Helper()
 	if got.err != nil || got.wrong != nil {
 		s.t.Fatalf("the run ended with %v, the judge with %v", got.err, got.wrong)
@@ -174,7 +174,7 @@ func (s *stage) is(got played, want results.Verdict, reasons ...string) {
 }
 
 // events returns the events of a kind, in the order of their times.
-func (p played) events(t *testing.T, kind history.Kind) []history.Event {
+func (p finishedRun) events(t *testing.T, kind history.Kind) []history.Event {
 	t.Helper()
 	m, err := history.OpenAll(filepath.Join(p.dir, results.DirHistory))
 	if err != nil {
@@ -193,7 +193,7 @@ func (p played) events(t *testing.T, kind history.Kind) []history.Event {
 	}
 }
 
-func (s *stage) catalog() Catalog {
+func (s *testbed) catalog() Catalog {
 	c := Catalog{Backends: []listed.Backend{memory.Backend(), s.backend()}, Workloads: workloads.All(), Resources: resources.All(), Checkers: checkers.All()}
 	c.Resources = append(c.Resources, resource.Kind{Name: "trio", Guards: register.Kinds()[0].Guards, Replicated: true, Specs: trio})
 	for name, f := range s.faults {
@@ -203,27 +203,27 @@ func (s *stage) catalog() Catalog {
 }
 
 // node is the main function of every node.
-func (s *stage) node(ctx context.Context, args []string, in io.Reader, out io.Writer) error {
+func (s *testbed) node(ctx context.Context, args []string, in io.Reader, out io.Writer) error {
 	args = args[1:] // "node"
 	switch {
 	case args[0] == "server":
-		a := &actor{stage: s}
+		a := &fakeNode{bed: s}
 		a.life, a.die = context.WithCancel(ctx)
-		s.enter(args[1], a)
+		s.addFake(args[1], a)
 		<-a.life.Done()
 		return nil
-	case args[0] == "client" && s.real:
+	case args[0] == "client" && s.realClients:
 		return client.Main(ctx, client.Options{
 			Backends: []backends.Backend{memory.Backend().Backend}, Workloads: workloads.All(), Resources: resources.All(), In: in, Out: out, InProcess: true,
 		})
-	case args[0] == registerNode && s.real:
+	case args[0] == registerNode && s.realClients:
 		return register.Main(ctx, resource.Options{Listen: args[2], In: in, Out: out, Version: "test"})
 	}
-	a := &actor{stage: s, conn: wire.NewNodeConn(in, out), dec: wire.NewDecoder(in), out: out}
-	return a.live(ctx)
+	a := &fakeNode{bed: s, conn: wire.NewNodeConn(in, out), dec: wire.NewDecoder(in), out: out}
+	return a.main(ctx)
 }
 
-// trio is a resource of three replicas, which are played.
+// trio is a resource of three fake replicas.
 func trio() []node.Spec {
 	var out []node.Spec
 	for _, name := range []string{"replica-1", "replica-2", "replica-3"} {
@@ -235,34 +235,34 @@ func trio() []node.Spec {
 	return out
 }
 
-// registerNode is the name of the node of the resource, and the verb that is it.
+// registerNode is the name of the resource's node, and of the subcommand that runs it.
 const registerNode = "register"
 
-// enter notes who plays a node.
-func (s *stage) enter(name string, a *actor) {
+// addFake notes the fake behind a node's name.
+func (s *testbed) addFake(name string, a *fakeNode) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.actors[name] = a
+	s.fakes[name] = a
 }
 
-func (s *stage) actor(name string) *actor {
+func (s *testbed) fake(name string) *fakeNode {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.actors[name]
+	return s.fakes[name]
 }
 
-func (s *stage) signal(node, name string) error {
-	a := s.actor(node)
+func (s *testbed) signal(node, name string) error {
+	a := s.fake(node)
 	if a == nil {
-		return fmt.Errorf("nobody plays %s", node)
+		return fmt.Errorf("there is no fake %s", node)
 	}
-	if s.fails != nil {
-		if err := s.fails(node, name); err != nil {
+	if s.signalFails != nil {
+		if err := s.signalFails(node, name); err != nil {
 			return err
 		}
 	}
-	if a.part.signalled != nil {
-		a.part.signalled(a, name)
+	if a.script.signalled != nil {
+		a.script.signalled(a, name)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -275,8 +275,8 @@ func (s *stage) signal(node, name string) error {
 	return nil
 }
 
-func (s *stage) inspect(node string) chaos.ProcessState {
-	a := s.actor(node)
+func (s *testbed) inspect(node string) chaos.ProcessState {
+	a := s.fake(node)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	state := chaos.ProcessState{PID: 7, Threads: map[string]int{"S": 1}, Time: clock.Now()}
@@ -289,34 +289,34 @@ func (s *stage) inspect(node string) chaos.ProcessState {
 	return state
 }
 
-// backend is a service with one server, which does what the test says; its clients are played.
-func (s *stage) backend() listed.Backend {
+// backend is the fake service, with one server unless the test sets more.
+func (s *testbed) backend() listed.Backend {
 	return listed.Backend{
 		Backend: backends.Backend{
-			Name: "staged", Doc: "A service of a test.",
-			Locks: []backends.Lock{stagedLock("plain"), stagedLock("other")},
+			Name: "fake", Doc: "A service of a test.",
+			Locks: []backends.Lock{fakeLock("plain"), fakeLock("other")},
 		},
-		Maker: topology.Maker{New: func(topology.Common, func(any) error) (topology.Topology, error) { return stagedService{s}, nil }},
+		Maker: topology.Maker{New: func(topology.Common, func(any) error) (topology.Topology, error) { return fakeService{s}, nil }},
 	}
 }
 
-func stagedLock(name string) backends.Lock {
+func fakeLock(name string) backends.Lock {
 	return backends.Lock{
 		Name: name, Doc: "A lock of a test.", MinTTL: time.Millisecond,
 		Offers:   backends.Offers{Renewal: "call", Token: backends.TokenService, Expires: true, LossSignal: true},
 		Recovery: func(ttl time.Duration) time.Duration { return ttl },
 		Dial: func(context.Context, backends.Access) (backends.Connection, error) {
-			return nil, errors.New("the clients of this test are played")
+			return nil, errors.New("the clients of this test are fake")
 		},
 	}
 }
 
-// stagedService is the topology and the handle of it.
-type stagedService struct{ s *stage }
+// fakeService is the topology and the handle of it.
+type fakeService struct{ bed *testbed }
 
-func (v stagedService) Specs() []node.Spec {
+func (v fakeService) Specs() []node.Spec {
 	var out []node.Spec
-	for i := range max(v.s.servers, 1) {
+	for i := range max(v.bed.servers, 1) {
 		name := fmt.Sprintf("server-%d", i+1)
 		out = append(out, node.Spec{
 			Name: name, Role: node.Server, Image: node.SelfProgram, Restartable: true,
@@ -326,41 +326,41 @@ func (v stagedService) Specs() []node.Spec {
 	return out
 }
 
-func (stagedService) Params() any { return struct{}{} }
+func (fakeService) Params() any { return struct{}{} }
 
-func (v stagedService) Service([]node.Handle) topology.Service {
+func (v fakeService) Service([]node.Handle) topology.Service {
 	switch {
-	case v.s.sessions != nil:
+	case v.bed.sessions != nil:
 		return withSessions{v}
-	case v.s.reset != nil:
+	case v.bed.reset != nil:
 		return withReset{v}
 	}
 	return v
 }
 
-func (stagedService) Facts() map[string]string {
+func (fakeService) Facts() map[string]string {
 	return map[string]string{chaos.FactServes: "as the test says", chaos.FactRole: "as the test says"}
 }
 
-func (v stagedService) Ask(_ context.Context, node, fact string) (string, error) {
-	if v.s.ask != nil {
-		return v.s.ask(node, fact)
+func (v fakeService) Ask(_ context.Context, node, fact string) (string, error) {
+	if v.bed.ask != nil {
+		return v.bed.ask(node, fact)
 	}
 	return "true", nil
 }
 
-func (v stagedService) Ready(context.Context) error {
-	if v.s.ready != nil {
-		return v.s.ready()
+func (v fakeService) Ready(context.Context) error {
+	if v.bed.ready != nil {
+		return v.bed.ready()
 	}
 	return nil
 }
 
-func (stagedService) Describe(context.Context) map[string]string { return nil }
-func (stagedService) Close() error                               { return nil }
+func (fakeService) Describe(context.Context) map[string]string { return nil }
+func (fakeService) Close() error                               { return nil }
 
-// withReset is a service that can be brought back to its beginning, with the clock of this machine.
-type withReset struct{ stagedService }
+// withReset is a fake service that can be reset, with the clock of this machine.
+type withReset struct{ fakeService }
 
 func (v withReset) Facts() map[string]string {
 	return map[string]string{chaos.FactClock: "this machine's"}
@@ -370,21 +370,21 @@ func (v withReset) Ask(ctx context.Context, node, fact string) (string, error) {
 	if fact == chaos.FactClock {
 		return time.Now().UTC().Format("2006-01-02T15:04:05.000000Z07:00"), nil
 	}
-	return v.stagedService.Ask(ctx, node, fact)
+	return v.fakeService.Ask(ctx, node, fact)
 }
 
-func (v withReset) Reset(context.Context) ([]string, error)             { return v.s.reset() }
-func (v withReset) Settings(context.Context) (map[string]string, error) { return v.s.settings, nil }
+func (v withReset) Reset(context.Context) ([]string, error)             { return v.bed.reset() }
+func (v withReset) Settings(context.Context) (map[string]string, error) { return v.bed.settings, nil }
 
-// withSessions is a service whose grants stand as long as a session.
-type withSessions struct{ stagedService }
+// withSessions is a fake service whose grants last as long as a session.
+type withSessions struct{ fakeService }
 
 func (v withSessions) Sessions(context.Context) ([]topology.Session, error) {
-	return v.s.sessions(), nil
+	return v.bed.sessions(), nil
 }
 
-// trouble is a fault of a test. What it leaves out goes well.
-type trouble struct {
+// fakeFault is a fault that bites and heals unless the test says otherwise.
+type fakeFault struct {
 	kind   chaos.Kind
 	inject func(chaos.Scope) (history.Receipt, error)
 	heal   func() (history.Receipt, error)
@@ -394,7 +394,7 @@ type trouble struct {
 	heals int
 }
 
-func (f *trouble) listed(name string) chaos.Kind {
+func (f *fakeFault) listed(name string) chaos.Kind {
 	k := f.kind
 	k.Name, k.Doc, k.Lasting = name, "A fault of a test.", !f.moment
 	k.New = func(func(any) error) (chaos.Fault, error) { return f, nil }
@@ -402,7 +402,7 @@ func (f *trouble) listed(name string) chaos.Kind {
 }
 
 // Inject does what the test says.
-func (f *trouble) Inject(ctx context.Context, s chaos.Scope) (chaos.Heal, history.Receipt, error) {
+func (f *fakeFault) Inject(ctx context.Context, s chaos.Scope) (chaos.Heal, history.Receipt, error) {
 	receipt, err := history.Receipt{Status: history.Installed, Evidence: "seen", Time: clock.Now()}, error(nil)
 	if f.inject != nil {
 		receipt, err = f.inject(s)
@@ -413,7 +413,7 @@ func (f *trouble) Inject(ctx context.Context, s chaos.Scope) (chaos.Heal, histor
 	return f.undo, receipt, err
 }
 
-func (f *trouble) undo(context.Context) (history.Receipt, error) {
+func (f *fakeFault) undo(context.Context) (history.Receipt, error) {
 	f.mu.Lock()
 	f.heals++
 	f.mu.Unlock()
@@ -423,7 +423,7 @@ func (f *trouble) undo(context.Context) (history.Receipt, error) {
 	return history.Receipt{Status: history.Installed, Evidence: "seen undone", Time: clock.Now()}, nil
 }
 
-func (f *trouble) healed() int {
+func (f *fakeFault) healed() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.heals
@@ -442,9 +442,9 @@ func injects(status history.ReceiptStatus, err error) func(chaos.Scope) (history
 
 // scheduled is a scenario with a workload and a schedule: the lines are entries of chaos.
 func scheduled(entries ...string) string {
-	text := `name: staged
+	text := `name: fake
 claim: a test
-backend: {use: staged, ttl: 5s}
+backend: {use: fake, ttl: 5s}
 workload: {use: acquire-release, clients: 1, timeout: 100ms}
 run: {for: 400ms, seed: 1, settle: 10ms}
 expect: {double_grants: "0", judged: ">=1"}
@@ -457,9 +457,9 @@ expect: {double_grants: "0", judged: ">=1"}
 
 // directed is a scenario of steps alone.
 func directed(steps ...string) string {
-	return `name: staged
+	return `name: fake
 claim: a test
-backend: {use: staged, ttl: 5s}
+backend: {use: fake, ttl: 5s}
 workload: {resource: {use: register, guard: none}}
 run: {settle: 10ms}
 expect: {double_grants: "0", judged: ">=0"}

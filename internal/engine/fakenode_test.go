@@ -12,50 +12,50 @@ import (
 	"github.com/lockquake/lockquake/internal/wire"
 )
 
-// part says what an actor does. What it leaves out is done as by a node that nothing ails.
-type part struct {
-	starts    func(a *actor) error                        // before ready
-	begins    func(a *actor)                              // from go on; nil: take the lock and give it back, again and again
-	commanded func(a *actor, c wire.Command) *wire.Result // nil result: no answer
-	signalled func(a *actor, name string)                 // before the signal acts
-	ends      func(a *actor, d *wire.Done) error          // before the last word
+// script says what a fake node does instead of the right thing.
+type script struct {
+	starts    func(a *fakeNode) error                        // before ready
+	begins    func(a *fakeNode)                              // from go on; nil: take the lock and give it back, again and again
+	commanded func(a *fakeNode, c wire.Command) *wire.Result // nil result: no answer
+	signalled func(a *fakeNode, name string)                 // before the signal acts
+	ends      func(a *fakeNode, d *wire.Done) error          // before its done frame
 }
 
-// actor plays a client or a resource over the protocol of real ones.
-type actor struct {
-	stage *stage
-	part  part
-	conn  *wire.Conn
-	dec   *wire.Decoder
-	out   io.Writer
-	start wire.Start
-	life  context.Context // ends by a kill, and with the run
-	die   context.CancelFunc
-	load  context.Context // ends by a stop
-	busy  sync.WaitGroup
-	goes  int64 // when it was told to begin, by its own clock
+// fakeNode is a client, a resource or a server of a test. The first two speak the protocol of real ones.
+type fakeNode struct {
+	bed     *testbed
+	script  script
+	conn    *wire.Conn
+	dec     *wire.Decoder
+	out     io.Writer
+	start   wire.Start
+	life    context.Context // ends by a kill, and with the run
+	die     context.CancelFunc
+	load    context.Context // ends by a stop
+	busy    sync.WaitGroup
+	startAt int64 // when it was told to begin, by its own clock
 
 	mu    sync.Mutex
 	seq   uint32
 	sent  int64
 	last  int64
 	token uint64
-	held  uint32 // the grant in hand
+	held  uint32 // the grant that it holds; 0: none
 }
 
-// errEnds is what a part returns in order to end its node without a word.
+// errEnds is returned by a script to end its node without a done frame.
 var errEnds = errors.New("the test ends it")
 
-// live is the node's main function.
-func (a *actor) live(ctx context.Context) error {
+// main is the node's main function.
+func (a *fakeNode) main(ctx context.Context) error {
 	a.life, a.die = context.WithCancel(ctx)
 	defer a.die()
 	var stop context.CancelFunc
 	a.load, stop = context.WithCancel(a.life)
 	defer a.busy.Wait()
 	defer stop()
-	hello := wire.NewHello("actor", "test")
-	if a.stage.ahead != nil {
+	hello := wire.NewHello("fake", "test")
+	if a.bed.ahead != nil {
 		hello.BootID = "elsewhere"
 	}
 	if err := a.conn.Send(wire.Frame{Type: wire.TypeHello, Hello: hello}); err != nil {
@@ -71,7 +71,7 @@ func (a *actor) live(ctx context.Context) error {
 			if f.Type == wire.TypeStop {
 				stop()
 				a.busy.Wait()
-				return a.lastWord()
+				return a.sendDone()
 			}
 			if err := a.take(f); err != nil {
 				return err
@@ -80,8 +80,8 @@ func (a *actor) live(ctx context.Context) error {
 	}
 }
 
-// read answers pings by the actor's own clock, hands on all else, and ends the actor with its input.
-func (a *actor) read(frames chan<- *wire.Frame) {
+// read answers pings by the node's own clock, passes other frames on, and ends the node with its input.
+func (a *fakeNode) read(frames chan<- *wire.Frame) {
 	defer a.die()
 	for {
 		item, err := a.dec.Next()
@@ -98,21 +98,21 @@ func (a *actor) read(frames chan<- *wire.Frame) {
 	}
 }
 
-func (a *actor) take(f *wire.Frame) error {
+func (a *fakeNode) take(f *wire.Frame) error {
 	switch f.Type {
 	case wire.TypeStart:
 		a.start = *f.Start
-		a.part = a.stage.parts[a.start.Name]
-		a.stage.enter(a.start.Name, a)
-		if a.part.starts != nil {
-			if err := a.part.starts(a); err != nil {
+		a.script = a.bed.scripts[a.start.Name]
+		a.bed.addFake(a.start.Name, a)
+		if a.script.starts != nil {
+			if err := a.script.starts(a); err != nil {
 				return err
 			}
 		}
 		return a.conn.Send(wire.Frame{Type: wire.TypeReady, Ready: &wire.Ready{}})
 	case wire.TypeGo:
-		a.goes = f.Go.Time
-		begins := a.part.begins
+		a.startAt = f.Go.Time
+		begins := a.script.begins
 		if begins == nil && a.start.Workload != nil {
 			begins = cycles
 		}
@@ -121,10 +121,10 @@ func (a *actor) take(f *wire.Frame) error {
 		}
 	case wire.TypeCommand:
 		res := &wire.Result{Outcome: wire.OutcomeOK}
-		if a.part.commanded != nil {
-			res = a.part.commanded(a, *f.Command)
+		if a.script.commanded != nil {
+			res = a.script.commanded(a, *f.Command)
 		} else {
-			a.obey(*f.Command)
+			a.carryOut(*f.Command)
 		}
 		if res != nil {
 			answer := *res
@@ -135,8 +135,8 @@ func (a *actor) take(f *wire.Frame) error {
 	return nil
 }
 
-// obey does what an honest client would have recorded.
-func (a *actor) obey(c wire.Command) {
+// carryOut records the events of a command as a real client does.
+func (a *fakeNode) carryOut(c wire.Command) {
 	switch c.Do {
 	case wire.DoAcquire:
 		a.grant()
@@ -145,20 +145,20 @@ func (a *actor) obey(c wire.Command) {
 	}
 }
 
-func (a *actor) lastWord() error {
+func (a *fakeNode) sendDone() error {
 	a.mu.Lock()
 	d := &wire.Done{Recorded: a.sent}
 	a.mu.Unlock()
-	if a.part.ends != nil {
-		if err := a.part.ends(a, d); err != nil {
+	if a.script.ends != nil {
+		if err := a.script.ends(a, d); err != nil {
 			return err
 		}
 	}
 	return a.conn.Send(wire.Frame{Type: wire.TypeDone, Done: d})
 }
 
-// cycles takes the lock and gives it back until the actor is stopped.
-func cycles(a *actor) {
+// cycles takes the lock and gives it back until the node is told to stop.
+func cycles(a *fakeNode) {
 	for a.pause(time.Millisecond) {
 		a.grant()
 		a.pause(3 * time.Millisecond)
@@ -166,26 +166,26 @@ func cycles(a *actor) {
 	}
 }
 
-// pause waits, and tells whether the actor is to go on.
-func (a *actor) pause(d time.Duration) bool { return clock.Sleep(a.load, d) == nil }
+// pause waits, and tells whether the node may go on.
+func (a *fakeNode) pause(d time.Duration) bool { return clock.Sleep(a.load, d) == nil }
 
-// now is the actor's own clock.
-func (a *actor) now() int64 {
-	if a.stage.ahead == nil {
+// now is the node's own clock.
+func (a *fakeNode) now() int64 {
+	if a.bed.ahead == nil {
 		return clock.Now()
 	}
-	return clock.Now() + a.stage.ahead()
+	return clock.Now() + a.bed.ahead()
 }
 
 // emit sends one event, stamped now unless it has a time.
-func (a *actor) emit(e history.Event) history.Event {
+func (a *fakeNode) emit(e history.Event) history.Event {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.send(e)
 }
 
 // send is emit for who holds the mutex.
-func (a *actor) send(e history.Event) history.Event {
+func (a *fakeNode) send(e history.Event) history.Event {
 	a.seq++
 	e.Seq, e.User = a.seq, history.MakeUser(a.start.Index, 0)
 	if e.Time == 0 {
@@ -202,8 +202,8 @@ func (a *actor) send(e history.Event) history.Event {
 	return e
 }
 
-// grant has the lock granted, unless it is in hand.
-func (a *actor) grant() {
+// grant records a grant of the lock, unless the node holds it.
+func (a *fakeNode) grant() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.held != 0 {
@@ -217,8 +217,8 @@ func (a *actor) grant() {
 	})
 }
 
-// release gives back what is in hand. at is the time of the invoke; 0 is now.
-func (a *actor) release(at ...int64) {
+// release records a release of the held lock, invoked now or at the given time.
+func (a *fakeNode) release(at ...int64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.held == 0 {
