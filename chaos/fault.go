@@ -70,6 +70,15 @@ type Kind struct {
 	New func(decode func(into any) error) (Fault, error)
 }
 
+// Lookup returns the fault of that name.
+func Lookup(kinds []Kind, name string) (Kind, bool) {
+	i := slices.IndexFunc(kinds, func(k Kind) bool { return k.Name == name })
+	if i < 0 {
+		return Kind{}, false
+	}
+	return kinds[i], true
+}
+
 // Prepared is a Fault that needs preparations, by its kind or by its parameters. Whoever starts the nodes gives them to every node
 // that may be a target, and refuses the fault before anything starts where one cannot be had.
 type Prepared interface {

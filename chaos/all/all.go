@@ -29,9 +29,5 @@ func Kinds() []chaos.Kind {
 
 // Lookup returns the fault of that name.
 func Lookup(name string) (chaos.Kind, bool) {
-	all := Kinds()
-	if i := slices.IndexFunc(all, func(k chaos.Kind) bool { return k.Name == name }); i >= 0 {
-		return all[i], true
-	}
-	return chaos.Kind{}, false
+	return chaos.Lookup(Kinds(), name)
 }

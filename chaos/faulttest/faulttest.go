@@ -2,7 +2,6 @@
 package faulttest
 
 import (
-	"slices"
 	"testing"
 
 	"github.com/goccy/go-yaml"
@@ -40,11 +39,11 @@ func (r *Run) Counts(c chaos.Counted) { *r.Counted = c }
 // Kind finds one of a folder's faults.
 func Kind(t *testing.T, kinds []chaos.Kind, name string) chaos.Kind {
 	t.Helper()
-	i := slices.IndexFunc(kinds, func(k chaos.Kind) bool { return k.Name == name })
-	if i < 0 {
+	k, ok := chaos.Lookup(kinds, name)
+	if !ok {
 		t.Fatalf("no fault %s", name)
 	}
-	return kinds[i]
+	return k
 }
 
 // Decoding decodes parameters in YAML, as scenarios do; "" has none.

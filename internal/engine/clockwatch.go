@@ -14,7 +14,7 @@ const (
 	// clockSlew is the smallest move since the last step, or since the start, that counts as one. Slewing by the usual 500 ppm takes
 	// 100 s for it; by 10 %, as chrony may, half a second.
 	clockSlew = 50 * time.Millisecond
-	// clockTries is how often a look is taken again that was interrupted between its readings.
+	// clockTries is how often the clocks are read again when the thread was interrupted between two readings.
 	clockTries = 3
 )
 

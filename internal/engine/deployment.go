@@ -2,7 +2,6 @@ package engine
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"path/filepath"
 	"time"
@@ -85,23 +84,11 @@ func (d *deployment) awaitRecovery(ctx context.Context, limit time.Duration) err
 		return fmt.Errorf("the service did not recover: %w", err)
 	}
 	for _, n := range d.cluster.ByRole(node.Server) {
-		if err := d.awaitServes(ctx, n.Name()); err != nil {
+		if err := chaos.Serves(ctx, d.service, n.Name()); err != nil {
 			return fmt.Errorf("%s did not recover: %w", n.Name(), err)
 		}
 	}
 	return nil
-}
-
-func (d *deployment) awaitServes(ctx context.Context, node string) error {
-	for {
-		got, err := d.service.Ask(ctx, node, "serves")
-		if err == nil && got == "true" {
-			return nil
-		}
-		if clock.Sleep(ctx, 20*time.Millisecond) != nil {
-			return fmt.Errorf("it does not serve (%q): %w", got, errors.Join(err, ctx.Err()))
-		}
-	}
 }
 
 // view is the run's nodes as they are now, with a source of random numbers by that name.
@@ -120,7 +107,7 @@ func (d *deployment) view(random string) chaos.View {
 	return v
 }
 
-// close has the service described a last time, and closes its handle.
+// close asks the service to describe itself a last time, and closes its handle.
 func (d *deployment) close(ctx context.Context) error {
 	if d.service == nil {
 		return nil

@@ -137,8 +137,8 @@ func TestTheServiceMustServeAgain(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ name, reason string }{
 		{"the service", "the service did not recover: fake does not serve after 60ms: a machine that says no"},
-		{"one server", `server-1 did not recover: it does not serve ("false")`},
-		{"a server that does not answer", "server-1 did not recover: it does not serve (\"\"): a machine that says no"},
+		{"one server", `server-1 did not recover: it does not serve (last answer "false")`},
+		{"a server that does not answer", "server-1 did not recover: it does not serve (last answer \"\"): context deadline exceeded\na machine that says no"},
 		{"a server that is gone", "the service did not recover: server-1 is not running"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

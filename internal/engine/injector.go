@@ -17,7 +17,7 @@ import (
 	"github.com/lockquake/lockquake/internal/seed"
 )
 
-// maxMisses is how often a holder may slip away before an injection gives up.
+// maxMisses is how often a holder may begin its release before it is stopped, until an injection gives up.
 const maxMisses = 20
 
 // silence is how long a stopped client's stream must bring nothing before it counts as read to its end.
@@ -36,7 +36,7 @@ type injector struct {
 	heals   *chaos.Stack   // of the faults
 	stops   *chaos.Stack   // of the stops that aim at a holder
 	lanes   chaos.Lanes    // which link faults stand where
-	leading sync.WaitGroup // waits for news of the lead after a heal
+	leading sync.WaitGroup // goroutines that ask who leads after a heal
 }
 
 // inject resolves the target and injects the fault. It returns the record, complete but for the heal. If the injection fails, its
@@ -345,7 +345,7 @@ func (in *injector) stopLeads() {
 	in.leading.Wait()
 }
 
-// underway is an injection as its fault sees the run.
+// underway is the run as the fault of one injection sees it.
 type underway struct {
 	injector *injector
 	fault    *injected

@@ -33,7 +33,7 @@ const (
 	maxGap = 100 * time.Millisecond
 )
 
-// question is what a node is asked, and on which step's account.
+// question is what a node is asked, and for which step.
 type question struct {
 	step       int // from 1
 	by         string
@@ -47,7 +47,7 @@ type reply struct {
 	err             error
 }
 
-// observations is what the service said when it was asked: equal answers in a row are one observation.
+// observations are the service's answers. Equal answers in a row are one observation.
 type observations struct {
 	mu     sync.Mutex
 	list   []*history.Observation
@@ -89,7 +89,7 @@ func (s *observations) granted(id string, k grantKey) {
 	}
 }
 
-// write puts everything on disk, in the order in which it was asked.
+// write writes all observations, in the order of the questions.
 func (s *observations) write(dir string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -109,17 +109,17 @@ func (s *observations) write(dir string) error {
 	return errors.Join(append(errs, os.WriteFile(filepath.Join(dir, results.FileObserved), b.Bytes(), 0o644))...)
 }
 
-// observer asks the service on account of the steps, and keeps what it says.
+// observer asks the service for the steps, and records the answers.
 type observer struct {
-	plan   *Plan
-	nodes  *deployment
-	live   *live
-	seen   *observations
-	beside context.Context // of what goes on beside the steps: it lasts as long as they do
-	asking sync.WaitGroup  // what goes on beside the steps
+	plan       *Plan
+	nodes      *deployment
+	live       *live
+	seen       *observations
+	background context.Context // of the questions in the background: it lasts as long as the steps
+	asking     sync.WaitGroup  // questions in the background
 }
 
-// ask asks once, and puts the answer on record.
+// ask asks once, and records the answer.
 func (o *observer) ask(ctx context.Context, q question) (string, error) {
 	asked := clock.Now()
 	answer, err := o.nodes.service.Ask(ctx, q.node, q.fact)
@@ -130,7 +130,7 @@ func (o *observer) ask(ctx context.Context, q question) (string, error) {
 	return answer, err
 }
 
-// observe puts a fact of some nodes on record: once each, or all the time until the steps are over.
+// observe records a fact of some nodes: once each, or again and again until the steps are over.
 func (o *observer) observe(ctx context.Context, number int, st scenarios.Step) error {
 	nodes := o.plan.observed[number-1]
 	var group sync.WaitGroup
@@ -142,8 +142,8 @@ func (o *observer) observe(ctx context.Context, number int, st scenarios.Step) e
 			continue
 		}
 		o.asking.Go(func() {
-			for clock.Sleep(o.beside, st.Every) == nil {
-				limited, cancel := context.WithTimeout(o.beside, askLimit)
+			for clock.Sleep(o.background, st.Every) == nil {
+				limited, cancel := context.WithTimeout(o.background, askLimit)
 				_, _ = o.ask(limited, q) // an error is an observation too
 				cancel()
 			}
@@ -186,7 +186,7 @@ func (o *observer) granted(number int, user history.User, lock int, res wire.Res
 	for _, n := range keeper.Keepers() {
 		for _, fact := range facts {
 			group.Go(func() {
-				limited, cancel := context.WithTimeout(o.beside, askLimit)
+				limited, cancel := context.WithTimeout(o.background, askLimit)
 				defer cancel()
 				_, _ = o.ask(limited, question{number, history.ByGrant, n, fact}) // who does not answer is not known to have it
 			})
@@ -199,7 +199,7 @@ func (o *observer) granted(number int, user history.User, lock int, res wire.Res
 	}
 }
 
-// atPoint puts on record that a user came to a point, or went on from it.
+// atPoint records that a user came to a point, or went on from it.
 func (o *observer) atPoint(number int, node, point, how string) {
 	now := clock.Now()
 	o.seen.add(question{number, history.ByPoint, node, point}, reply{now, now, how, nil})

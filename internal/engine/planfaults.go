@@ -124,11 +124,11 @@ type faultKeys struct {
 }
 
 func (p faultPlanner) injection(a faultKeys) (injection, error) {
-	i := slices.IndexFunc(p.Catalog.Faults, func(k chaos.Kind) bool { return k.Name == a.use })
-	if i < 0 {
+	kind, ok := chaos.Lookup(p.Catalog.Faults, a.use)
+	if !ok {
 		return injection{}, p.wrong(a.path+"."+a.key, "there is no fault %q; there are %s", a.use, names(p.Catalog.Faults, func(k chaos.Kind) string { return k.Name }))
 	}
-	inj := injection{kind: p.Catalog.Faults[i], on: a.on, params: a.params.String(), own: a.params}
+	inj := injection{kind: kind, on: a.on, params: a.params.String(), own: a.params}
 	var err error
 	if inj.fault, err = inj.kind.New(a.params.Decode); err != nil {
 		return injection{}, p.place(a.path, err)
@@ -276,7 +276,7 @@ func (p faultPlanner) drawable(i int, f scenarios.RandomFault) (chaos.Drawable, 
 
 // fitting returns the targets that a fault may be drawn on: its own, or those of the whole schedule that it can hit.
 func (p faultPlanner) fitting(f scenarios.RandomFault) ([]string, error) {
-	k, known := lookup(p.Catalog.Faults, f.Use)
+	k, known := chaos.Lookup(p.Catalog.Faults, f.Use)
 	if f.Aimed || !known {
 		return f.On, nil
 	}
@@ -302,7 +302,7 @@ func (p faultPlanner) fitting(f scenarios.RandomFault) ([]string, error) {
 func (p faultPlanner) randomInjection(i int, on string, pick func(int64) int64) (injection, error) {
 	f := p.scenario.Random.Faults[i]
 	params := f.Params
-	if k, ok := lookup(p.Catalog.Faults, f.Use); ok && len(params.Keys()) == 0 && k.Sample != "" {
+	if k, ok := chaos.Lookup(p.Catalog.Faults, f.Use); ok && len(params.Keys()) == 0 && k.Sample != "" {
 		var err error
 		if params, err = scenarios.ParseParams(k.Sample); err != nil {
 			return injection{}, fmt.Errorf("sample of %s: %w", k.Name, err)
@@ -315,15 +315,6 @@ func (p faultPlanner) randomInjection(i int, on string, pick func(int64) int64) 
 	inj, err := p.injection(faultKeys{path: randomPath(i), key: "use", use: f.Use, on: on, params: params})
 	inj.entry = i + 1
 	return inj, err
-}
-
-func lookup(kinds []chaos.Kind, name string) (chaos.Kind, bool) {
-	for _, k := range kinds {
-		if k.Name == name {
-			return k, true
-		}
-	}
-	return chaos.Kind{}, false
 }
 
 // stepPlanner checks that all that the steps name exists.

@@ -76,7 +76,7 @@ func (s *process) record(dir string, locks []string) error {
 	return nil
 }
 
-// read takes what the node sends, to the end of the stream or to the first breach of the protocol.
+// read takes what the node sends, to the end of the stream or to the first violation of the protocol.
 func (s *process) read() {
 	defer close(s.ended)
 	for {
@@ -249,20 +249,20 @@ func (s *process) stop(ctx context.Context) error {
 	}
 	select {
 	case <-s.ended:
-		return nil // where it failed, its last word says so
+		return nil // where it failed, a frame of it has said so
 	case <-ctx.Done():
 		return fmt.Errorf("%s did not end: %w", s.node.Name(), context.Cause(ctx))
 	}
 }
 
-// greeting returns the node's first word, or nil when it never came.
+// greeting returns the node's hello frame, or nil when none came.
 func (s *process) greeting() *wire.Hello {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.hello
 }
 
-// finished returns the node's last word, or nil when it ended without one.
+// finished returns the node's done frame, or nil when it ended without one.
 func (s *process) finished() *wire.Done {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -21,7 +21,7 @@ import (
 	"github.com/lockquake/lockquake/results"
 )
 
-// processes are the nodes that speak the protocol: the clients, and the nodes of the resource that have a control stream.
+// processes are the nodes with a control stream: the clients, and those nodes of the resource that have one.
 type processes struct {
 	plan    *Plan
 	options Options
@@ -211,7 +211,7 @@ func (p *processes) stop(ctx context.Context, role node.Role) error {
 	return g.Wait()
 }
 
-// collect closes the histories of all nodes and takes down what they said of themselves.
+// collect closes the histories of all nodes and records what they reported of themselves.
 func (p *processes) collect(ctx context.Context) {
 	defer close(p.over)
 	for _, s := range p.all {
@@ -228,8 +228,7 @@ func (p *processes) collect(ctx context.Context) {
 	}
 }
 
-// addStats notes what a node said at its end. A node that ended without a word and was not asked to may have kept back
-// events.
+// addStats notes what a node reported at its end. A node that ended unasked and without a report may have lost events.
 func (p *processes) addStats(s *process) {
 	st := results.ClientStats{Name: s.node.Name(), Dead: true}
 	d := s.finished()

@@ -18,7 +18,12 @@ import (
 	"github.com/lockquake/lockquake/results"
 )
 
-// prover proves that kept nodes are as they were when they began to serve.
+// prover proves that kept servers are as they were when they began to serve. What one run leaves behind would be taken for the doing
+// of the next: a packet filter that still drops looks like a partition that nobody injected. So the prover reads back all that a fault
+// can change, and one difference is enough to refuse the servers.
+//
+// Example: a run delayed redis-2 and healed it. Before the next run redis-2 has the pid that the run left, no order stands, its link has
+// the queueing disciplines of the start, its clock is within 50 ms, and its settings are those of the start.
 type prover struct {
 	*deployment
 	clocks  clocks

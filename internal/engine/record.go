@@ -43,14 +43,11 @@ func (r *record) create(s scenarios.Scenario) error {
 	}
 	link := filepath.Join(filepath.Dir(r.dir), "latest")
 	_ = os.Remove(link) // a convenience: a file system without links must not stop the run
-	if err := os.Symlink(r.name(), link); err != nil {
+	if err := os.Symlink(filepath.Base(r.dir), link); err != nil {
 		r.log.Debug("no latest link", "error", err)
 	}
 	return nil
 }
-
-// name is that of the run's directory.
-func (r *record) name() string { return filepath.Base(r.dir) }
 
 func (r *record) logDir() string { return filepath.Join(r.dir, results.DirLogs) }
 

@@ -8,7 +8,7 @@ import (
 	"github.com/lockquake/lockquake/internal/clock"
 )
 
-// reporter tells whoever asked for the run how far it is.
+// reporter reports the progress of a run to its caller.
 type reporter struct {
 	show   func(Progress) // nil: nobody asked
 	total  time.Duration  // of the load

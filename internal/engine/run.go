@@ -285,7 +285,7 @@ func (r *run) down(ctx context.Context) error {
 	})
 }
 
-// describeEnd fills what only the end can tell.
+// describeEnd records what is known only at the end.
 func (r *run) describeEnd() {
 	r.record.change(func(e *results.Env) {
 		e.Host["load_after"] = loadAverage()

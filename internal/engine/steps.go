@@ -15,7 +15,11 @@ import (
 	"github.com/lockquake/lockquake/scenarios"
 )
 
-// stepRunner takes the scenario's steps, one after another.
+// stepRunner takes the scenario's steps, one after another. A story must come out the same every time, so its steps wait for events and
+// facts, not for a time to pass. Each has a deadline. A run whose step was not met is unknown: nothing was shown about the lock.
+//
+// Example: "A acquire", "inject kill on redis-1", "await fact role of redis-2 is master, within 10s", "B acquire". B asks only when the
+// failover was seen.
 type stepRunner struct {
 	plan      *Plan
 	within    *deadlines
@@ -38,8 +42,8 @@ func (r *stepRunner) take(ctx context.Context) error {
 	if err := sleepUntil(ctx, r.record.start()); err != nil {
 		return err
 	}
-	beside, over := context.WithCancel(ctx)
-	r.observer.beside = beside
+	background, over := context.WithCancel(ctx)
+	r.observer.background = background
 	defer r.observer.asking.Wait()
 	defer over()
 	for i, st := range r.plan.scenario.Steps {
@@ -115,7 +119,7 @@ func (r *stepRunner) doStep(ctx context.Context, number int, st scenarios.Step) 
 	}
 	if st.Async {
 		r.observer.asking.Go(func() {
-			if res, err := s.answer(r.observer.beside, ch, st.Do); err == nil {
+			if res, err := s.answer(r.observer.background, ch, st.Do); err == nil {
 				r.done(number, st, res)
 			}
 		})
@@ -148,7 +152,7 @@ func (r *stepRunner) doStep(ctx context.Context, number int, st scenarios.Step) 
 	return nil
 }
 
-// done puts on record what a step that was done shows.
+// done records what the result of a step shows.
 func (r *stepRunner) done(number int, st scenarios.Step, res wire.Result) {
 	s, user := r.user(st.User)
 	if st.Outcome == scenarios.NotOK && res.Outcome == wire.OutcomeOK { // what the scenario claims is not so
@@ -219,7 +223,7 @@ func (r *stepRunner) awaitedLock(st scenarios.Step) int {
 	return slices.Index(r.plan.locks, st.Lock)
 }
 
-// awaitValidity waits until the user's latest grant is over by its own reckoning.
+// awaitValidity waits until the user's latest grant is over, as the user computes it.
 func (r *stepRunner) awaitValidity(ctx context.Context, st scenarios.Step) error {
 	_, user := r.user(st.User)
 	for {
