@@ -80,8 +80,11 @@ type Env struct {
 
 	Start int64 `json:"start"` // ns of CLOCK_MONOTONIC: the workload was let go
 	End   int64 `json:"end"`   // ns: no more acquires were begun
+	// Measured is what figures are made of, where the run had a warm-up; nil: all from Start to End.
+	Measured *Interval `json:"measured,omitempty"`
 
-	// Readings are what servers and clients had counted before the workload was let go, and before it was stopped.
+	// Readings are what servers and clients had counted before the workload was let go, and before it was stopped; with a
+	// warm-up, at both ends of what was measured.
 	Readings []Reading `json:"readings,omitempty"`
 
 	// Notes are what the lock says of figures that it is known for.
@@ -122,6 +125,12 @@ const (
 type ClockStep struct {
 	Time int64 `json:"time"`  // ns of CLOCK_MONOTONIC at which it was seen
 	By   int64 `json:"by_ns"` // ns, forward or (negative) back
+}
+
+// Interval is a stretch of a run, in ns of CLOCK_MONOTONIC. To is 0 where the run was cut short before its end.
+type Interval struct {
+	From int64 `json:"from"`
+	To   int64 `json:"to"`
 }
 
 // Proof is one thing that had to be as it was when the servers began to serve.

@@ -51,8 +51,23 @@ type Run struct {
 	Cores    int           // of the machine that the clients run on; 0: not known
 	Start    int64         // ns: the workload was let go
 	End      int64         // ns: no more acquires were begun
+	Measured *Interval     // what figures are made of; nil: all of the run
 
 	Still *Standstills // whole when the checkers finish; nil where nothing is known of them
+}
+
+// Figures returns what throughput, times and costs are made of: what lies behind the warm-up and before the heal, or all of the
+// run where it had no warm-up. Violations are judged over everything.
+func (r Run) Figures() (from, to int64) {
+	if r.Measured == nil {
+		return r.Start, r.End
+	}
+	return r.Measured.From, r.Measured.To
+}
+
+// Counts tells whether what began at t is part of a figure.
+func (r Run) Counts(t int64) bool {
+	return r.Measured == nil || t >= r.Measured.From && t < r.Measured.To
 }
 
 // Process finds the header of a process by name.

@@ -229,6 +229,8 @@ func (r reader) whole(s *Scenario) error {
 			strings.Join(s.Workload.Params.Keys(), ", "))
 	case s.Workload.Use == "" && (len(s.Chaos) > 0 || s.Random != nil):
 		return r.errorf("chaos", "a schedule needs a workload to run beside; with steps alone, write inject steps")
+	case s.Run.Warmup > 0 && s.Run.Warmup >= s.Run.For:
+		return r.errorf("run.warmup", "%v of warm-up leave nothing of %v to be measured; write less, or a longer run.for", s.Run.Warmup, s.Run.For)
 	case s.Workload.Use == "" && s.Run.For != 0:
 		return r.errorf("run.for", "with steps alone a run ends after the last step; leave it out")
 	}

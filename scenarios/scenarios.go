@@ -115,6 +115,7 @@ type Run struct {
 	For    time.Duration // how long the workload runs; with steps only: until the last step
 	Seed   uint64        // 0: drawn, and written down
 	Settle time.Duration // between heal and the final read; default 1s
+	Warmup time.Duration // how much of For is no part of any figure: throughput, latency, cost; violations are judged over everything
 }
 
 // Expectation is one entry of `expect:`.

@@ -80,6 +80,9 @@ func (p *Plan) load() time.Duration {
 	return p.scenario.Run.For
 }
 
+// warms tells whether the run has a warm-up.
+func (p *Plan) warms() bool { return p.workload != nil && p.scenario.Run.Warmup > 0 }
+
 // namesOf returns the names of the nodes of a role.
 func (p *Plan) namesOf(role node.Role) []string {
 	var out []string

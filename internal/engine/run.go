@@ -131,8 +131,11 @@ func (r *run) do(ctx context.Context) (err error) {
 	defer r.processes.watch.keepAsking(ctx)()
 	pulse := r.watchSelf()
 	defer pulse.Stop() // before finish closes the engine's history
-	r.processes.takeReading(ctx)
+	if !r.plan.warms() {
+		r.processes.takeReading(ctx)
+	}
 	loadErr := r.phase(results.TimeLoad, func() error { return r.load(ctx) })
+	r.measured(context.WithoutCancel(ctx))
 	if loadErr != nil && ctx.Err() == nil {
 		r.record.unknown("%v", loadErr)
 	}
@@ -191,7 +194,12 @@ func (r *run) watchSelf() *wire.Pulse {
 // done, a node failed or ctx ended.
 func (r *run) load(ctx context.Context) error {
 	start := clock.Now() + int64(20*time.Millisecond) // all clients have the frame by then
-	r.record.change(func(e *results.Env) { e.Start = start })
+	r.record.change(func(e *results.Env) {
+		e.Start = start
+		if r.plan.warms() {
+			e.Measured = &results.Interval{From: start + int64(r.plan.scenario.Run.Warmup)}
+		}
+	})
 	if err := r.processes.letGo(start); err != nil {
 		return err
 	}
@@ -205,6 +213,7 @@ func (r *run) load(ctx context.Context) error {
 	g, gctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return r.steps.take(gctx) })
 	if r.plan.workload != nil {
+		g.Go(func() error { return r.warm(gctx, start) })
 		g.Go(func() error {
 			if err := sleepUntil(gctx, start+int64(r.plan.load())); err != nil {
 				return fmt.Errorf("the load was cut short: %w", err)
@@ -217,6 +226,27 @@ func (r *run) load(ctx context.Context) error {
 	err := g.Wait()
 	cancel()
 	return cmp.Or(watch.Wait(), err) // what a failed node cuts short says nothing more
+}
+
+// warm takes the first reading when the warm-up is over.
+func (r *run) warm(ctx context.Context, start int64) error {
+	if r.plan.warms() && sleepUntil(ctx, start+int64(r.plan.scenario.Run.Warmup)) == nil {
+		r.processes.takeReading(ctx)
+	}
+	return nil // whoever cuts the load short says so
+}
+
+// measured ends what figures are made of, where the run had a warm-up: healing is no part of it.
+func (r *run) measured(ctx context.Context) {
+	if !r.plan.warms() {
+		return
+	}
+	r.record.change(func(e *results.Env) {
+		if e.Measured != nil {
+			e.Measured.To = min(clock.Now(), e.Start+int64(r.plan.load()))
+		}
+	})
+	r.processes.takeReading(ctx)
 }
 
 // heal undoes every fault that still stands, also when ctx is over, and waits until the service serves again.
@@ -235,7 +265,9 @@ func (r *run) settle(ctx context.Context) {
 	if r.plan.workload != nil {
 		_ = clock.Sleep(ctx, r.plan.scenario.Run.Settle)
 	}
-	r.processes.takeReading(context.WithoutCancel(ctx))
+	if !r.plan.warms() {
+		r.processes.takeReading(context.WithoutCancel(ctx))
+	}
 	r.record.change(func(e *results.Env) { e.End = clock.Now() })
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.within.stop+r.plan.scenario.Workload.Timeout)
 	defer cancel()

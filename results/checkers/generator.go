@@ -5,6 +5,10 @@
 // Where more than one in a hundred was not served, an expectation of a latency is unknown, unless the scenario
 // expects something of the unserved.
 //
+// How late a start was is told from the history. A start is late by its own fault where a user was free and did not begin
+// in time: the generator lagged. Where all users were busy, the lock kept them, and the wait is part of the latency. Both
+// are of arrivals behind the warm-up, where the run had one; arrivals and those that nobody served are of the whole run.
+//
 // It cannot see what the rest of the machine took from the clients, nor the share of clients that run within another
 // process: they do not tell.
 
@@ -13,11 +17,14 @@ package checkers
 import (
 	"fmt"
 
+	"github.com/HdrHistogram/hdrhistogram-go"
+
 	"github.com/lockquake/lockquake/history"
 	"github.com/lockquake/lockquake/results"
 )
 
 const (
+	lateBy       = 1e6  // ns: a start that is later than this after its arrival is a late one
 	lateStart    = 10e6 // ns: an open loop that is later than this with its arrivals is worth a word
 	crowdedShare = 0.4  // of the machine's CPU, from which clients compete with what they measure
 )
@@ -25,6 +32,9 @@ const (
 type generator struct {
 	run    results.Run
 	served int64 // arrivals of the open loop that a user began
+	late   int64 // of those that figures are made of: begun late, whoever made them so
+	lag    *hdrhistogram.Histogram
+	free   byUser[int64] // since when a user has had nothing to do
 }
 
 var generatorKind = results.CheckerKind{
@@ -37,6 +47,8 @@ var generatorKind = results.CheckerKind{
 			Name: "unserved_share", Doc: "open loop: which part of the arrivals that is, 0 to 1; above 0.01 an expectation of a latency is unknown, unless the scenario expects something of `unserved` or `unserved_share`",
 			Timeless: true,
 		},
+		{Name: "late_starts", Doc: "open loop: arrivals that began more than 1 ms after their moment, because no user was free or the generator lagged"},
+		{Name: "generator_lag_p99_ms", Doc: "open loop: 99th percentile of how late a user began who was free: the generator's own fault"},
 		{
 			Name: "client_cpu_share", Doc: "how much of the machine's CPU the clients took, 0 to 1: above 0.4 the load generator may be the limit, and the report warns",
 			Timeless: true,
@@ -48,16 +60,39 @@ func newGenerator(run results.Run) results.Checker { return &generator{run: run}
 
 // Observe takes the next event; the rest is in env.json.
 func (c *generator) Observe(e *history.Event) {
-	if e.Kind == history.Acquire && e.Phase == history.Invoke && e.Value != 0 {
-		c.served++
+	switch {
+	case e.Kind == history.Acquire && e.Phase == history.Invoke && e.Value != 0:
+		c.begun(e)
+	case c.served > 0 && e.Phase != history.Invoke && (e.Kind == history.Release || e.Kind == history.Acquire && e.Phase != history.Ok):
+		*c.free.at(e.User) = e.Time
 	}
+}
+
+// begun takes an arrival that a user began.
+func (c *generator) begun(e *history.Event) {
+	c.served++
+	if !c.run.Counts(e.Value) {
+		return
+	}
+	if e.Time-e.Value > lateBy {
+		c.late++
+	}
+	if c.lag == nil {
+		c.lag = hdrhistogram.New(lowestNS, highestNS, 2)
+	}
+	// What is clamped to the histogram's range cannot be refused.
+	_ = c.lag.RecordValue(min(max(e.Time-max(e.Value, *c.free.at(e.User)), 0), highestNS))
 }
 
 // Finish returns the finding.
 func (c *generator) Finish() results.Finding {
 	f := results.Finding{Verdict: results.Clean, Measures: map[string]*float64{
-		"offered_per_s": nil, "unserved": nil, "unserved_share": nil, "client_cpu_share": nil,
+		"offered_per_s": nil, "unserved": nil, "unserved_share": nil, "late_starts": nil, "generator_lag_p99_ms": nil, "client_cpu_share": nil,
 	}}
+	if c.lag != nil {
+		f.Measures["late_starts"] = measure(float64(c.late))
+		f.Measures["generator_lag_p99_ms"] = measure(results.Milli(c.lag.ValueAtQuantile(99)))
+	}
 	var cpu, unstarted int64
 	var late results.ClientStats
 	for _, s := range c.run.Clients {

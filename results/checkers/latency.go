@@ -10,6 +10,8 @@
 // An operation belongs to the first fault that was active while it lasted: the wait through a fault is the fault's.
 // Without one, it belongs to the stretch of the run in which it began.
 //
+// Where the run had a warm-up, an operation counts that began behind it and before the load was over.
+//
 // It judges nothing. It cannot see operations that never ended, or failed: they have no latency.
 
 package checkers
@@ -169,6 +171,9 @@ func (c *latency) ended(h *hold) {
 }
 
 func (c *latency) record(op int, from, to int64) {
+	if !c.run.Counts(from) {
+		return
+	}
 	i, _ := slices.BinarySearchFunc(c.stretches, from, func(s stretch, t int64) int {
 		if s.until <= t {
 			return -1

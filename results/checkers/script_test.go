@@ -140,6 +140,13 @@ func (s *script) tell(k, v string) (err error) {
 		s.run.Recovery, err = millis(v)
 	case "end":
 		s.run.End, err = millis(v)
+	case "measured": // behind a warm-up
+		var m results.Interval
+		from, to, _ := strings.Cut(v, "-")
+		if m.From, err = millis(from); err == nil {
+			m.To, err = millis(to)
+		}
+		s.run.Measured = &m
 	case "cores":
 		s.run.Cores, err = strconv.Atoi(v)
 	case "unserved":

@@ -1,5 +1,5 @@
 // Throughput: how many grants a second the clients got, from the moment they were let go to the moment at which they
-// were told to begin no more acquires.
+// were told to begin no more acquires; with a warm-up, from its end until the load was over.
 //
 // It judges nothing. It cannot see whether the lock or the load generator was the limit.
 
@@ -11,8 +11,8 @@ import (
 )
 
 type throughput struct {
-	run    results.Run
-	grants int64
+	from, to int64
+	grants   int64
 }
 
 var throughputKind = results.CheckerKind{
@@ -23,11 +23,15 @@ var throughputKind = results.CheckerKind{
 	},
 }
 
-func newThroughput(run results.Run) results.Checker { return &throughput{run: run} }
+func newThroughput(run results.Run) results.Checker {
+	c := &throughput{}
+	c.from, c.to = run.Figures()
+	return c
+}
 
 // Observe takes the next event.
 func (c *throughput) Observe(e *history.Event) {
-	if e.Kind == history.Acquire && e.Phase == history.Ok && e.Time >= c.run.Start && e.Time <= c.run.End {
+	if e.Kind == history.Acquire && e.Phase == history.Ok && e.Time >= c.from && e.Time <= c.to {
 		c.grants++
 	}
 }
@@ -35,10 +39,10 @@ func (c *throughput) Observe(e *history.Event) {
 // Finish returns the finding.
 func (c *throughput) Finish() results.Finding {
 	f := results.Finding{Verdict: results.Clean, Measures: map[string]*float64{"throughput_per_s": nil}}
-	if c.run.End <= c.run.Start {
+	if c.to <= c.from {
 		f.Verdict, f.Skipped = results.Unknown, "the run has no end: it was cut short"
 		return f
 	}
-	f.Measures["throughput_per_s"] = measure(float64(c.grants) / (float64(c.run.End-c.run.Start) / 1e9))
+	f.Measures["throughput_per_s"] = measure(float64(c.grants) / (float64(c.to-c.from) / 1e9))
 	return f
 }

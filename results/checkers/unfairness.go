@@ -5,6 +5,8 @@
 // when all got the same, 1/n when one got all. longest_wait_ms is the longest time from an acquire's invoke (in an open
 // loop: from its intended start) to its outcome, whatever that was.
 //
+// Where the run had a warm-up, grants and waits count that came or began behind it; starved users are judged over everything.
+//
 // It cannot see who was overtaken by whom, and does not tell users that wanted less from users that got less: in a
 // directed run whoever asks was told to, so nothing is judged there but the longest wait.
 
@@ -32,6 +34,7 @@ type share struct {
 	asks   int64
 	asked  int64 // ns in all
 	grants int64
+	shared int64 // of the grants: those that the index is made of
 }
 
 var unfairnessKind = results.CheckerKind{
@@ -73,6 +76,9 @@ func (c *unfairness) Observe(e *history.Event) {
 		}
 		if e.Phase == history.Ok {
 			u.grants++
+			if c.run.Counts(e.Time) {
+				u.shared++
+			}
 		}
 	}
 }
@@ -80,8 +86,10 @@ func (c *unfairness) Observe(e *history.Event) {
 func (c *unfairness) end(u *share, t int64) {
 	u.open = false
 	u.asked += max(0, t-u.since)
-	c.longest = max(c.longest, t-u.want)
-	c.waits++
+	if c.run.Counts(u.want) {
+		c.longest = max(c.longest, t-u.want)
+		c.waits++
+	}
 }
 
 // Finish returns the finding.
@@ -95,7 +103,7 @@ func (c *unfairness) Finish() results.Finding {
 	if half := (c.run.End - c.run.Start) / 2; half > 0 {
 		patience = min(patience, half)
 	}
-	var n, sum, squares, starved float64
+	var n, got, sum, squares, starved float64
 	l := results.NewLedger()
 	still := c.run.Still.Worst(c.run.Start, c.last)
 	for user, u := range c.users.all() {
@@ -109,8 +117,9 @@ func (c *unfairness) Finish() results.Finding {
 			continue
 		}
 		n++
-		sum += float64(u.grants)
-		squares += float64(u.grants) * float64(u.grants)
+		got += float64(u.grants)
+		sum += float64(u.shared)
+		squares += float64(u.shared) * float64(u.shared)
 		if u.grants == 0 && u.asked > patience {
 			starved++
 			l.Add(c.run, 0, 1, still, still.Total > u.asked-patience)
@@ -124,14 +133,16 @@ func (c *unfairness) Finish() results.Finding {
 	switch {
 	case c.run.Directed:
 		f.Verdict, f.Skipped = results.Unknown, "the run is directed: whoever asks was told to"
-	case sum == 0:
+	case got == 0:
 		f.Verdict, f.Skipped = results.Unknown, "nobody got a lock"
 	default:
 		f.Verdict = verdictOf(int64(starved))
 		f.Counts["starved_users"] = count(int64(starved))
 		f.Chances = map[string]results.Chances{"starved_users": {N: int64(n)}}
 		l.Into(&f, "starved_users")
-		f.Measures["jain_index"] = measure(sum * sum / (n * squares))
+		if sum > 0 {
+			f.Measures["jain_index"] = measure(sum * sum / (n * squares))
+		}
 	}
 	return f
 }
