@@ -31,13 +31,14 @@ var modules = map[string][]string{
 // ofClients names, by folder, the modules with which a client speaks to the service, and by the name of a lock those of one that is
 // made of others.
 var ofClients = map[string][]string{
-	"redis":       {"github.com/redis/go-redis/v9"},
-	"redislock":   {"github.com/redis/go-redis/v9", "github.com/bsm/redislock"},
-	"redsync":     {"github.com/redis/go-redis/v9", "github.com/go-redsync/redsync/v4"},
-	"rueidislock": {"github.com/redis/rueidis", "github.com/redis/rueidis/rueidislock"},
-	"etcd":        {"go.etcd.io/etcd/client/v3", "go.etcd.io/etcd/api/v3"},
-	"zookeeper":   {"github.com/go-zookeeper/zk"},
-	"postgres":    {"github.com/jackc/pgx/v5"},
+	"redis":              {"github.com/redis/go-redis/v9"},
+	"redislock":          {"github.com/redis/go-redis/v9", "github.com/bsm/redislock"},
+	"redsync":            {"github.com/redis/go-redis/v9", "github.com/go-redsync/redsync/v4"},
+	"rueidislock":        {"github.com/redis/rueidis", "github.com/redis/rueidis/rueidislock"},
+	"rueidis-set-px-lua": {"github.com/redis/rueidis"},
+	"etcd":               {"go.etcd.io/etcd/client/v3", "go.etcd.io/etcd/api/v3"},
+	"zookeeper":          {"github.com/go-zookeeper/zk"},
+	"postgres":           {"github.com/jackc/pgx/v5"},
 }
 
 // OfClient names the modules that a client of a lock is made of.

@@ -68,10 +68,12 @@ func (u user) poll(ctx context.Context, r lock.Request, try func(context.Context
 }
 
 // The scripts act only where the key still has the owner's value.
-var (
-	deleteOwn = redis.NewScript(`if redis.call("GET", KEYS[1]) == ARGV[1] then return redis.call("DEL", KEYS[1]) end return 0`)
-	extendOwn = redis.NewScript(`if redis.call("GET", KEYS[1]) == ARGV[1] then return redis.call("PEXPIRE", KEYS[1], ARGV[2]) end return 0`)
+const (
+	deleteOwnText = `if redis.call("GET", KEYS[1]) == ARGV[1] then return redis.call("DEL", KEYS[1]) end return 0`
+	extendOwnText = `if redis.call("GET", KEYS[1]) == ARGV[1] then return redis.call("PEXPIRE", KEYS[1], ARGV[2]) end return 0`
 )
+
+var deleteOwn, extendOwn = redis.NewScript(deleteOwnText), redis.NewScript(extendOwnText)
 
 // recipe is one user of a lock that is a value at a key, by commands of this package. The locks say how it is taken and given back.
 type recipe struct {

@@ -1,0 +1,173 @@
+package redis
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/lockquake/lockquake/backends"
+	"github.com/lockquake/lockquake/lock"
+)
+
+// rueidisSetPxLua is the recipe of set-px-lua over the library rueidis, which sends the commands of all users of a process over a few
+// connections that they share, as many at a time as there are (automatic pipelining). It asks less of client and server for
+// each command than a connection for each user, and one that hangs delays all users.
+//
+// The library tells nobody when it writes a command. So a grant is valid from when the command was handed to the library, which is
+// earlier: the holder believes in it for less time than it could.
+func rueidisSetPxLua() backends.Lock {
+	return backends.Lock{
+		Name: "rueidis-set-px-lua",
+		Doc:  "The same recipe as set-px-lua over the library github.com/redis/rueidis, whose users share connections (automatic pipelining).",
+		Offers: backends.Offers{
+			Try: true, Renewal: "call", Token: backends.TokenNone, Reentrant: "no", Expires: true, WallClock: true,
+		},
+		Points:   []string{"before-set", "set-done", "before-delete", "release-done"},
+		MinTTL:   10 * time.Millisecond,
+		Recovery: recovery,
+		Dial: func(_ context.Context, a backends.Access) (backends.Connection, error) {
+			p, err := lockParams(a.Params)
+			if err != nil {
+				return nil, err
+			}
+			o, err := rueidisOptions(a, p)
+			if err != nil {
+				return nil, err
+			}
+			o.DisableCache = true // nobody waits for changes of a key
+			client, err := rueidis.NewClient(o)
+			if err != nil {
+				return nil, fmt.Errorf("rueidis: %w", err)
+			}
+			return pipelined{access: a, params: p, client: client}, nil
+		},
+	}
+}
+
+var (
+	rueidisDeleteOwn = rueidis.NewLuaScript(deleteOwnText)
+	rueidisExtendOwn = rueidis.NewLuaScript(extendOwnText)
+)
+
+// pipelined is one client process's connections.
+type pipelined struct {
+	access backends.Access
+	params LockParams
+	client rueidis.Client
+}
+
+// Locker returns a locker for one user.
+func (c pipelined) Locker(_ context.Context, number int) (lock.Locker, error) {
+	return &pipelinedUser{user: user{params: c.params, random: backends.Random(c.access.Run, number)}, client: c.client}, nil
+}
+
+// Close closes the connections; keys that are still held expire.
+func (c pipelined) Close() error {
+	c.client.Close()
+	return nil
+}
+
+// pipelinedUser is one user.
+type pipelinedUser struct {
+	user
+	held[struct{}]
+	client rueidis.Client
+}
+
+// Acquire polls until the key was free.
+func (l *pipelinedUser) Acquire(ctx context.Context, r lock.Request) (lock.Grant, error) {
+	return l.poll(ctx, r, l.TryAcquire)
+}
+
+// TryAcquire makes one attempt.
+func (l *pipelinedUser) TryAcquire(ctx context.Context, r lock.Request) (lock.Grant, error) {
+	id := newOwner().id
+	lock.At(ctx, "before-set")
+	cmd := l.client.B().Set().Key(key(r.Lock)).Value(id).Nx().PxMilliseconds(r.TTL.Milliseconds()).Build()
+	sent, err := l.do(ctx, func(ctx context.Context) error { return l.client.Do(ctx, cmd).Error() })
+	switch {
+	case rueidis.IsRedisNil(err):
+		return lock.Grant{}, contended(r)
+	case err != nil:
+		return lock.Grant{}, fmt.Errorf("SET NX: %w", err)
+	}
+	lock.At(ctx, "set-done")
+	g := lock.Grant{Lock: r.Lock, Mode: lock.Exclusive, ID: id, Issued: sent, ValidUntil: backends.Validity(sent, r.TTL)}
+	l.keep(g, struct{}{})
+	return g, nil
+}
+
+// Release deletes the key if it still has this grant's value.
+func (l *pipelinedUser) Release(ctx context.Context, g lock.Grant) error {
+	lock.At(ctx, "before-delete")
+	if _, err := l.run(ctx, rueidisDeleteOwn, g); err != nil {
+		return fmt.Errorf("delete by script: %w", err)
+	}
+	lock.At(ctx, "release-done")
+	return nil
+}
+
+// Renew sets the key's expiry anew if it still has this grant's value.
+func (l *pipelinedUser) Renew(ctx context.Context, g lock.Grant, ttl time.Duration) (lock.Grant, error) {
+	sent, err := l.run(ctx, rueidisExtendOwn, g, strconv.FormatInt(ttl.Milliseconds(), 10))
+	if err != nil {
+		return g, fmt.Errorf("extend by script: %w", err)
+	}
+	g.ValidUntil = backends.Validity(sent, ttl)
+	l.keep(g, struct{}{})
+	return g, nil
+}
+
+// Check reads the key.
+func (l *pipelinedUser) Check(ctx context.Context, g lock.Grant) error {
+	var v string
+	_, err := l.do(ctx, func(ctx context.Context) (err error) {
+		v, err = l.client.Do(ctx, l.client.B().Get().Key(key(g.Lock)).Build()).ToString()
+		return err
+	})
+	if err != nil && !rueidis.IsRedisNil(err) {
+		return fmt.Errorf("GET: %w", err)
+	}
+	if err != nil || v != g.ID {
+		return notHeld(g)
+	}
+	return nil
+}
+
+// Close frees what the user may still hold.
+func (l *pipelinedUser) Close() error { return l.free(l.params.Timeout, l.Release) }
+
+// run runs a script that says 0 where the key has another value or none: then the grant is over, as after a delete.
+func (l *pipelinedUser) run(ctx context.Context, script *rueidis.Lua, g lock.Grant, more ...string) (sent time.Time, err error) {
+	var n int64
+	sent, err = l.do(ctx, func(ctx context.Context) (err error) {
+		n, err = script.Exec(ctx, l.client, []string{key(g.Lock)}, append([]string{g.ID}, more...)).AsInt64()
+		return err
+	})
+	if err != nil {
+		return sent, err
+	}
+	if n == 0 || script == rueidisDeleteOwn {
+		l.drop(g)
+	}
+	if n == 0 {
+		return sent, notHeld(g)
+	}
+	return sent, nil
+}
+
+// do hands a command to the library, bounds it, and says when that was and what an error means: certainly not done where the server
+// answered with an error, or where no connection could be made (see rueidisOptions).
+func (l *pipelinedUser) do(ctx context.Context, command func(context.Context) error) (handed time.Time, err error) {
+	ctx, cancel := context.WithTimeout(ctx, l.params.Timeout)
+	defer cancel()
+	handed = time.Now()
+	err = command(ctx)
+	if answer, ok := rueidis.IsRedisErr(err); ok && !answer.IsNil() {
+		err = fmt.Errorf("%w: %w", lock.ErrRefused, err)
+	}
+	return handed, err
+}

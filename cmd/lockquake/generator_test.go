@@ -1,0 +1,393 @@
+//go:build bench
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"os/exec"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/rueidis"
+	"golang.org/x/perf/benchmath"
+	"golang.org/x/sys/unix"
+
+	redisbackend "github.com/lockquake/lockquake/backends/redis"
+	"github.com/lockquake/lockquake/internal/clock"
+	"github.com/lockquake/lockquake/internal/cluster"
+	"github.com/lockquake/lockquake/internal/engine"
+	"github.com/lockquake/lockquake/internal/node"
+	"github.com/lockquake/lockquake/internal/wire"
+	"github.com/lockquake/lockquake/scenarios"
+)
+
+// generatorScenario is 50 users, each on a lock of its own, as fast as they can. Nothing times out while others have their turn.
+const generatorScenario = `
+name: generator
+claim: How fast the generator is, on locks that nobody else wants.
+backend: {use: redis, lock: %s, ttl: 10m, timeout: 5m}
+workload: {use: acquire-release, clients: 1, users: 50, own_locks: true}
+run: {for: 1h, settle: 100ms, seed: 1}
+`
+
+const (
+	// slice is how long one contender runs before the next has its turn: short against the time in which a shared machine
+	// changes its speed, long against the time that a stop and a start take.
+	slice = 200 * time.Millisecond
+	// drain is how long nobody runs between two slices, so that the supervisor reads what the last contender has written at
+	// that one's expense. It is more than the 8 ms for which a busy stream may be left to fill.
+	drain = 15 * time.Millisecond
+	// users is how many take locks at a time.
+	users = 50
+)
+
+// giveScript deletes one's own key.
+const giveScript = `if redis.call("GET", KEYS[1]) == ARGV[1] then return redis.call("DEL", KEYS[1]) end return 0`
+
+// contender is one of those that take turns: processes that use a Redis.
+type contender struct {
+	name    string
+	pids    []int
+	server  *redis.Client
+	command string // the cycles are counted by the server's calls of it
+	calls   int64  // of it in a cycle
+
+	rates             []float64 // cycles a second, in each turn
+	cycles, ran       int64     // in all turns
+	own, servers, sup int64     // ns of processor: by the processes, by the server, by the supervisor
+	before            int64     // of the processes, in the beginning
+}
+
+// TestGeneratorCost prints how fast lockquake's clients are next to programs that do nothing but take and give back locks, on one Redis over the
+// same links. Only one of them runs at any moment: each has a slice in turn, and the server counts its cycles. LOCKQUAKE_TURNS sets how often.
+// A ratio is that of two slices of one turn. The processor's time for a cycle tells more than the rate where others use the machine too.
+func TestGeneratorCost(t *testing.T) {
+	turns := times(t, "LOCKQUAKE_TURNS", 50)
+	provider := providerFor(t, "local", "the generator")
+	fmt.Printf("provider %s, %d turns of %v, %s, load %s\n", provider.Name(), turns, slice, redisVersion(t), readFirstLine("/proc/loadavg"))
+	recorded, server := startClient(t, provider, "set-px-lua", true)
+	again, _ := startClient(t, provider, "set-px-lua", true)
+	unrecorded, _ := startClient(t, provider, "set-px-lua", false)
+	pipelined, _ := startClient(t, provider, "rueidis-set-px-lua", true)
+	library, _ := startClient(t, provider, "rueidislock", true)
+	library.calls = 2 // its SET is a script too
+	beside := recorded.pids[0]
+	all := []*contender{
+		recorded, again, unrecorded, pipelined, library,
+		startBare(t, beside, server, "go-redis"), startBare(t, beside, server, "rueidis"),
+		startBenchmark(t, beside, server, "set", "SET", "lock:__rand_int__", "0123456789abcdef0123456789abcdef01234567", "NX", "PX", "10000"),
+		startBenchmark(t, beside, server, "evalsha", "EVALSHA", redis.NewScript(giveScript).Hash(), "1", "lock:__rand_int__", "0123456789abcdef0123456789abcdef01234567"),
+	}
+	for _, c := range all { // the first turn warms up
+		c.turn(t)
+		*c = contender{name: c.name, pids: c.pids, server: c.server, command: c.command, calls: c.calls}
+		c.before = c.used(t)
+	}
+	for i := range turns {
+		for k := range all {
+			all[(i+k)%len(all)].turn(t)
+		}
+	}
+	by := map[string]*contender{}
+	fmt.Printf("\n%-34s %12s %14s %14s %14s\n", "", "cycles/s", "own us/cycle", "server", "supervisor")
+	for _, c := range all {
+		by[c.name] = c
+		c.own = c.used(t) - c.before
+		us := func(ns int64) float64 { return float64(ns) / float64(c.cycles) / 1e3 }
+		fmt.Printf("%-34s %12.0f %14.2f %14.2f %14.2f\n", c.name, median(c.rates).Center, us(c.own), us(c.servers), us(c.sup))
+	}
+	bench := make([]float64, turns) // a cycle is one of each
+	for i := range bench {
+		bench[i] = 1 / (1/by["redis-benchmark set"].rates[i] + 1/by["redis-benchmark evalsha"].rates[i])
+	}
+	fmt.Printf("%-34s %12.0f\n\n", "redis-benchmark, both", median(slices.Clone(bench)).Center)
+	for _, r := range []struct {
+		name     string
+		of, over []float64
+	}{
+		{"set-px-lua / bare go-redis", recorded.rates, by["bare go-redis"].rates},
+		{"set-px-lua / redis-benchmark", recorded.rates, bench},
+		{"rueidis-set-px-lua / bare rueidis", pipelined.rates, by["bare rueidis"].rates},
+		{"rueidis-set-px-lua / redis-benchmark", pipelined.rates, bench},
+		{"rueidislock / bare rueidis", library.rates, by["bare rueidis"].rates},
+		{"set-px-lua recorded / not", recorded.rates, unrecorded.rates},
+		{"set-px-lua / the same again (A/A)", recorded.rates, again.rates},
+	} {
+		ratios := make([]float64, turns)
+		for i := range ratios {
+			ratios[i] = r.of[i] / r.over[i]
+		}
+		s := median(ratios)
+		fmt.Printf("%-38s median %.3f, 95 %% interval %.3f to %.3f, n %d\n", r.name, s.Center, s.Lo, s.Hi, turns)
+	}
+	fmt.Printf("load after: %s\n", readFirstLine("/proc/loadavg"))
+}
+
+// median sorts the values.
+func median(values []float64) benchmath.Summary {
+	return benchmath.AssumeNothing.Summary(benchmath.NewSample(values, &benchmath.DefaultThresholds), 0.95)
+}
+
+// turn lets the contender run for a slice.
+func (c *contender) turn(t *testing.T) {
+	t.Helper()
+	calls, server := c.asked(t)
+	sup := wire.CPU()
+	from := clock.Now()
+	c.signal(t, unix.SIGCONT)
+	time.Sleep(slice)
+	c.signal(t, unix.SIGSTOP)
+	ran := clock.Now() - from
+	time.Sleep(drain)
+	c.sup += wire.CPU() - sup
+	callsThen, serverThen := c.asked(t)
+	cycles := (callsThen - calls) / c.calls
+	c.cycles, c.ran, c.servers = c.cycles+cycles, c.ran+ran, c.servers+serverThen-server
+	c.rates = append(c.rates, float64(cycles)/time.Duration(ran).Seconds())
+}
+
+func (c *contender) signal(t *testing.T, s unix.Signal) {
+	t.Helper()
+	for _, pid := range c.pids {
+		if err := unix.Kill(pid, s); err != nil {
+			t.Fatalf("%s: %v", c.name, err)
+		}
+	}
+}
+
+// asked returns how often the server was asked for the command so far, and the ns of processor that it used.
+func (c *contender) asked(t *testing.T) (calls, cpu int64) {
+	t.Helper()
+	info, err := c.server.Info(context.Background(), "commandstats", "cpu").Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(info) {
+		key, value, _ := strings.Cut(strings.TrimSpace(line), ":")
+		switch key {
+		case "cmdstat_" + c.command:
+			value, _, _ = strings.Cut(strings.TrimPrefix(value, "calls="), ",")
+			calls, err = strconv.ParseInt(value, 10, 64)
+		case "used_cpu_sys", "used_cpu_user":
+			var s float64
+			s, err = strconv.ParseFloat(value, 64)
+			cpu += int64(s * 1e9)
+		}
+		if err != nil {
+			t.Fatalf("%q: %v", line, err)
+		}
+	}
+	return calls, cpu
+}
+
+// used returns the ns of processor that the processes have used.
+func (c *contender) used(t *testing.T) (ns int64) {
+	t.Helper()
+	for _, pid := range c.pids {
+		text := readFirstLine(fmt.Sprintf("/proc/%d/stat", pid))
+		f := strings.Fields(text[strings.LastIndexByte(text, ')')+1:])
+		for _, ticks := range f[11:13] { // utime and stime, of 10 ms
+			n, err := strconv.ParseInt(ticks, 10, 64)
+			if err != nil {
+				t.Fatal(err)
+			}
+			ns += n * 1e7
+		}
+	}
+	return ns
+}
+
+// startClient starts a run and stops its client once its load has begun.
+func startClient(t *testing.T, p cluster.Provider, lock string, record bool) (*contender, *cluster.Node) {
+	t.Helper()
+	sc, err := scenarios.Parse(fmt.Appendf(nil, generatorScenario, lock), "generator")
+	if err != nil {
+		t.Fatal(err)
+	}
+	tap := tapped{Provider: p, nodes: make(chan []*cluster.Node, 1)}
+	ctx, cancel := context.WithCancel(context.Background())
+	loading, done := make(chan struct{}), make(chan struct{})
+	var once sync.Once
+	out := t.TempDir()
+	go func() {
+		defer close(done)
+		_, err = engine.Run(ctx, engine.Options{
+			Scenario: sc, Provider: tap, Catalog: catalog(), Out: out, Version: "bench", Started: time.Now(), NoRecord: !record,
+			Log: slog.New(slog.DiscardHandler),
+			Progress: func(p engine.Progress) {
+				if p.Grants > 0 || p.Elapsed > slice {
+					once.Do(func() { close(loading) })
+				}
+			},
+		})
+	}()
+	select {
+	case <-loading:
+	case <-done:
+		t.Fatalf("a run ended before its load: %v", err)
+	}
+	c := &contender{name: lock, command: "evalsha", calls: 1}
+	if !record {
+		c.name += ", not recorded"
+	}
+	nodes := <-tap.nodes
+	i := slices.IndexFunc(nodes, func(n *cluster.Node) bool { return n.Role() == node.Client })
+	state, err := nodes[i].Inspect(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.pids = []int{state.PID}
+	c.signal(t, unix.SIGSTOP)
+	c.server = ask(t, nodes[0])
+	t.Cleanup(func() {
+		c.signal(t, unix.SIGCONT)
+		cancel()
+		<-done
+	})
+	return c, nodes[0]
+}
+
+// tapped is a provider that shows the nodes which it makes.
+type tapped struct {
+	cluster.Provider
+	nodes chan []*cluster.Node
+}
+
+func (p tapped) Open(ctx context.Context, r cluster.Request) (*cluster.Cluster, error) {
+	c, err := p.Provider.Open(ctx, r)
+	if err == nil {
+		p.nodes <- slices.Clone(c.Nodes)
+	}
+	return c, err
+}
+
+// ask is a connection of the test's own to the server.
+func ask(t *testing.T, n *cluster.Node) *redis.Client {
+	t.Helper()
+	c := redis.NewClient(&redis.Options{
+		Password: n.Password(), Protocol: 2,
+		Dialer: func(ctx context.Context, _, _ string) (net.Conn, error) { return n.Dial(ctx, redisbackend.Port) },
+	})
+	t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+// startBare starts a bare loop, see TestBareLoop.
+func startBare(t *testing.T, beside int, server *cluster.Node, library string) *contender {
+	t.Helper()
+	env := map[string]string{"BARE": library, "BARE_ADDRESS": server.Address(redisbackend.Port), "BARE_PASSWORD": server.Password()}
+	return startBeside(t, beside, server, &contender{name: "bare " + library, command: "evalsha", calls: 1}, env, os.Args[0], "-test.run", "^TestBareLoop$")
+}
+
+// startBenchmark starts Redis' own benchmark with one command. It takes keys at random out of so many that few are taken.
+func startBenchmark(t *testing.T, beside int, server *cluster.Node, command string, words ...string) *contender {
+	t.Helper()
+	host, port, err := net.SplitHostPort(server.Address(redisbackend.Port))
+	if err != nil {
+		t.Fatal(err)
+	}
+	args := []string{"redis-benchmark", "-h", host, "-p", port, "-a", server.Password(), "-c", strconv.Itoa(users), "-n", "2000000000", "-r", "1000000000", "-q"}
+	c := &contender{name: "redis-benchmark " + command, command: command, calls: 1}
+	return startBeside(t, beside, server, c, nil, append(args, words...)...)
+}
+
+// startBeside starts a program in the network namespace of another process, and stops it.
+func startBeside(t *testing.T, beside int, server *cluster.Node, c *contender, env map[string]string, argv ...string) *contender {
+	t.Helper()
+	x := exec.Command("nsenter", append([]string{"-n", "-t", strconv.Itoa(beside), "--"}, argv...)...)
+	x.Env = os.Environ()
+	x.Stderr = os.Stderr
+	for k, v := range env {
+		x.Env = append(x.Env, k+"="+v)
+	}
+	if err := x.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = x.Process.Kill()
+		_ = x.Wait()
+	})
+	c.pids, c.server = []int{x.Process.Pid}, ask(t, server)
+	time.Sleep(slice) // it is warm
+	c.signal(t, unix.SIGSTOP)
+	return c
+}
+
+// TestBareLoop is the program of startBare: users that take and give back locks, by the library alone.
+func TestBareLoop(t *testing.T) {
+	address, password := os.Getenv("BARE_ADDRESS"), os.Getenv("BARE_PASSWORD")
+	var cycle func(ctx context.Context, key string) error
+	const owner, ttl = "0123456789abcdef0123456789abcdef01234567", 10 * time.Minute
+	switch os.Getenv("BARE") {
+	case "":
+		t.Skip("it is a part of TestGeneratorCost")
+	case "go-redis":
+		c := redis.NewClient(&redis.Options{Addr: address, Password: password, Protocol: 2, PoolSize: users, ReadTimeout: time.Hour})
+		script := redis.NewScript(giveScript)
+		cycle = func(ctx context.Context, key string) error {
+			taken, err := c.SetNX(ctx, key, owner, ttl).Result()
+			given, err2 := script.Run(ctx, c, []string{key}, owner).Int()
+			return cycled(taken, given, errors.Join(err, err2))
+		}
+	case "rueidis":
+		c, err := rueidis.NewClient(rueidis.ClientOption{
+			InitAddress: []string{address}, Password: password, ForceSingleClient: true, DisableCache: true, ConnWriteTimeout: time.Hour,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		script := rueidis.NewLuaScript(giveScript)
+		cycle = func(ctx context.Context, key string) error {
+			err := c.Do(ctx, c.B().Set().Key(key).Value(owner).Nx().Px(ttl).Build()).Error()
+			given, err2 := script.Exec(ctx, c, []string{key}, []string{owner}).AsInt64()
+			return cycled(err == nil, int(given), errors.Join(err, err2))
+		}
+	}
+	var all sync.WaitGroup
+	for i := range users {
+		all.Go(func() {
+			for key := os.Getenv("BARE") + ":" + strconv.Itoa(i); ; {
+				if err := cycle(context.Background(), key); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	all.Wait()
+}
+
+// cycled is nil where a lock was taken and given back.
+func cycled(taken bool, given int, err error) error {
+	if err == nil && (!taken || given != 1) {
+		return fmt.Errorf("taken is %t, given back %d", taken, given)
+	}
+	return err
+}
+
+func readFirstLine(path string) string {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return err.Error()
+	}
+	return string(b[:len(b)-1])
+}
+
+func redisVersion(t *testing.T) string {
+	t.Helper()
+	b, err := exec.Command("redis-server", "--version").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.TrimSpace(string(b))
+}
