@@ -15,14 +15,25 @@ import (
 // Retry is the policy of a lock that waits by asking again. On a contended lock the policy is the result, so every
 // report names it.
 type Retry struct {
-	Delay  time.Duration `yaml:"delay" json:"delay_ns"` // between two attempts
-	Jitter float64       `yaml:"jitter" json:"jitter"`  // each delay is drawn from Delay times 1-Jitter to 1+Jitter
-	Tries  int           `yaml:"tries" json:"tries"`    // attempts of one acquire; 0: until its context ends
+	Delay  time.Duration `yaml:"delay" json:"delay_ns"`          // between two attempts; 0: the next one follows at once
+	Jitter float64       `yaml:"jitter" json:"jitter"`           // each delay is drawn from Delay times 1-Jitter to 1+Jitter
+	Growth float64       `yaml:"growth" json:"growth,omitempty"` // each delay of an acquire is that many times the one before; 0 and 1: all are alike
+	Most   time.Duration `yaml:"most" json:"most_ns,omitempty"`  // to which delays grow; 0: without end
+	Tries  int           `yaml:"tries" json:"tries"`             // attempts of one acquire; 0: until its context ends
 }
 
 // String names the policy as reports show it.
 func (r Retry) String() string {
 	s := fmt.Sprintf("poll every %s +/- %g %%", r.Delay, r.Jitter*100)
+	if r.Delay == 0 {
+		s = "poll without a pause"
+	}
+	if r.Growth > 1 {
+		s += fmt.Sprintf(", each time %g times as long", r.Growth)
+	}
+	if r.Growth > 1 && r.Most > 0 {
+		s += fmt.Sprintf(" until it is %s", r.Most)
+	}
 	if r.Tries > 0 {
 		s += fmt.Sprintf(", at most %d times", r.Tries)
 	}
@@ -31,8 +42,18 @@ func (r Retry) String() string {
 
 // Check returns an error that names the key that is wrong.
 func (r Retry) Check() error {
-	if err := CheckDuration("retry.delay", r.Delay, 100*time.Microsecond); err != nil {
-		return err
+	if r.Delay != 0 {
+		if err := CheckDuration("retry.delay", r.Delay, 100*time.Microsecond); err != nil {
+			return err
+		}
+	}
+	switch {
+	case r.Growth != 0 && r.Growth < 1:
+		return fmt.Errorf("retry.growth is %g; it must be 1 (all delays are alike) or more", r.Growth)
+	case r.Growth > 1 && r.Delay == 0:
+		return fmt.Errorf("retry.growth is %g, and a retry.delay of 0s does not grow", r.Growth)
+	case r.Most != 0 && r.Most < r.Delay:
+		return fmt.Errorf("retry.most is %s; it must be at least retry.delay, which is %s", r.Most, r.Delay)
 	}
 	if r.Jitter < 0 || r.Jitter > 1 {
 		return fmt.Errorf("retry.jitter is %g; it must be from 0 to 1", r.Jitter)
@@ -57,6 +78,7 @@ func CheckDuration(key string, d, least time.Duration) error {
 func (r Retry) Poll(ctx context.Context, random *rand.Rand, try func(context.Context) (lock.Grant, error)) (lock.Grant, error) {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
+	next := r.Delay
 	var held error // what the last attempt was told that the service answered
 	for tries := 1; ; tries++ {
 		g, err := try(ctx)
@@ -71,7 +93,8 @@ func (r Retry) Poll(ctx context.Context, random *rand.Rand, try func(context.Con
 		if tries == r.Tries {
 			return lock.Grant{}, fmt.Errorf("%w; gave up after %d tries", err, tries)
 		}
-		timer.Reset(r.draw(random))
+		timer.Reset(r.draw(next, random))
+		next = r.after(next)
 		select {
 		case <-timer.C:
 		case <-ctx.Done():
@@ -80,8 +103,23 @@ func (r Retry) Poll(ctx context.Context, random *rand.Rand, try func(context.Con
 	}
 }
 
-func (r Retry) draw(random *rand.Rand) time.Duration {
-	return time.Duration(float64(r.Delay) * (1 + r.Jitter*(2*random.Float64()-1)))
+func (r Retry) draw(delay time.Duration, random *rand.Rand) time.Duration {
+	return time.Duration(float64(delay) * (1 + r.Jitter*(2*random.Float64()-1)))
+}
+
+// longest is to which delays grow that have no other bound: beyond it nobody waits.
+const longest = time.Hour
+
+// after is the delay that follows.
+func (r Retry) after(delay time.Duration) time.Duration {
+	if r.Growth <= 1 {
+		return delay
+	}
+	most := longest
+	if r.Most > 0 {
+		most = r.Most
+	}
+	return time.Duration(min(float64(delay)*r.Growth, float64(most)))
 }
 
 // Random returns the source of randomness of one user of a run.

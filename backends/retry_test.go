@@ -28,3 +28,45 @@ func TestPollGivesUp(t *testing.T) {
 		t.Errorf("-1 tries: %v", err)
 	}
 }
+
+// TestDelays holds the pauses of one acquire to what the policy says.
+func TestDelays(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		retry Retry
+		want  []time.Duration
+		text  string
+	}{
+		{Retry{}, []time.Duration{0, 0, 0}, "poll without a pause"},
+		{Retry{Delay: time.Millisecond}, []time.Duration{1e6, 1e6, 1e6}, "poll every 1ms +/- 0 %"},
+		{Retry{Delay: time.Millisecond, Growth: 2}, []time.Duration{1e6, 2e6, 4e6}, "poll every 1ms +/- 0 %, each time 2 times as long"},
+		{
+			Retry{Delay: time.Millisecond, Growth: 3, Most: 5 * time.Millisecond},
+			[]time.Duration{1e6, 3e6, 5e6},
+			"poll every 1ms +/- 0 %, each time 3 times as long until it is 5ms",
+		},
+	} {
+		if err := c.retry.Check(); err != nil {
+			t.Errorf("%v: %v", c.retry, err)
+		}
+		next := c.retry.Delay
+		for i, want := range c.want {
+			if next != want {
+				t.Errorf("%v: pause %d is %v, want %v", c.retry, i+1, next, want)
+			}
+			next = c.retry.after(next)
+		}
+		if got := c.retry.String(); got != c.text {
+			t.Errorf("%q, want %q", got, c.text)
+		}
+	}
+	for key, r := range map[string]Retry{
+		"retry.growth": {Delay: time.Millisecond, Growth: 0.5},
+		"retry.most":   {Delay: time.Millisecond, Growth: 2, Most: time.Microsecond},
+		"retry.delay":  {Growth: 2},
+	} {
+		if err := r.Check(); err == nil || !strings.Contains(err.Error(), key) {
+			t.Errorf("%+v: %v does not name %s", r, err, key)
+		}
+	}
+}

@@ -186,6 +186,14 @@ type Reading struct {
 	Time          int64            `json:"time"`                    // ns of CLOCK_MONOTONIC
 	Requests      map[string]int64 `json:"requests,omitempty"`      // by server: what it was asked since it started
 	Notifications map[string]int64 `json:"notifications,omitempty"` // by client: how often watches woke its users
+	CPU           map[string]int64 `json:"cpu_ns,omitempty"`        // by node, and of the engine: user and system time; clients within the engine's process count with it
+	Syncs         map[string]Syncs `json:"syncs,omitempty"`         // by server, in its own words: writes to disk that it waited for
+}
+
+// Syncs is how often a server had its log written to disk, and how long that took in all.
+type Syncs struct {
+	N  int64 `json:"n"`
+	NS int64 `json:"ns"`
 }
 
 // EnvSchema names the version of env.json.

@@ -125,6 +125,21 @@ func (s *service) Requests(ctx context.Context) map[string]int64 {
 	})
 }
 
+// Syncs tells how long the members waited for their write-ahead logs to be on disk.
+func (s *service) Syncs(ctx context.Context) map[string]topology.Syncs {
+	ctx, done := context.WithTimeout(ctx, s.params.Timeout)
+	defer done()
+	const name = "etcd_disk_wal_fsync_duration_seconds"
+	return topology.CountEach(s.members, func(m member) string { return m.name }, func(m member) (topology.Syncs, error) {
+		n, err := m.metric(ctx, name+"_count")
+		if err != nil {
+			return topology.Syncs{}, err
+		}
+		sum, err := m.metric(ctx, name+"_sum")
+		return topology.Syncs{N: int64(n), Took: time.Duration(sum * 1e9)}, err
+	})
+}
+
 // Close frees the connections.
 func (s *service) Close() error {
 	var errs []error

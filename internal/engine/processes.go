@@ -274,7 +274,8 @@ func (p *processes) addProgram(st *results.ClientStats, s *process) {
 // readingTimeout bounds a reading. A node that does not answer in time is left out, and what depends on it is not judged.
 const readingTimeout = 2 * time.Second
 
-// takeReading asks the servers how many requests they had, and the clients how often they were woken. It is called before the workload
+// takeReading asks the servers how many requests they had, the clients how often they were woken, and how much processor time each
+// node has used. It is called before the workload
 // begins and before it is stopped: at the stop every waiter leaves its queue, which costs as much as many handoffs do. A run of steps
 // alone has no reading: the engine's own questions would be most of it.
 func (p *processes) takeReading(ctx context.Context) {
@@ -285,11 +286,24 @@ func (p *processes) takeReading(ctx context.Context) {
 	defer cancel()
 	began := clock.Now()
 	var requests map[string]int64
-	woken := map[string]int64{}
+	var syncs map[string]results.Syncs
+	woken, used := map[string]int64{}, map[string]int64{history.Engine: wire.CPU()}
 	var mu sync.Mutex
 	var group sync.WaitGroup
 	if c, ok := p.nodes.service.(topology.RequestCounter); ok {
 		group.Go(func() { requests = c.Requests(ctx) })
+	}
+	if c, ok := p.nodes.service.(topology.SyncTimer); ok {
+		group.Go(func() { syncs = syncsOf(c.Syncs(ctx)) })
+	}
+	for _, n := range p.nodes.cluster.Nodes {
+		group.Go(func() {
+			if ns, err := n.CPU(ctx); err == nil {
+				mu.Lock()
+				defer mu.Unlock()
+				used[n.Name()] = int64(ns)
+			}
+		})
 	}
 	for _, s := range p.clients() {
 		group.Go(func() {
@@ -302,8 +316,17 @@ func (p *processes) takeReading(ctx context.Context) {
 		})
 	}
 	group.Wait()
-	reading := results.Reading{Time: (began + clock.Now()) / 2, Requests: requests, Notifications: woken}
+	reading := results.Reading{Time: (began + clock.Now()) / 2, Requests: requests, Notifications: woken, CPU: used, Syncs: syncs}
 	p.record.change(func(e *results.Env) { e.Readings = append(e.Readings, reading) })
+}
+
+// syncsOf is what servers said of their disks, as env.json has it.
+func syncsOf(said map[string]topology.Syncs) map[string]results.Syncs {
+	out := map[string]results.Syncs{}
+	for name, s := range said {
+		out[name] = results.Syncs{N: s.N, NS: int64(s.Took)}
+	}
+	return out
 }
 
 // finalRead asks the resource for the value of every lock and writes it into the history.

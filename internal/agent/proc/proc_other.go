@@ -5,6 +5,7 @@ package proc
 import (
 	"errors"
 	"runtime"
+	"time"
 )
 
 // Supported tells why processes cannot be seen from outside on this system; nil where they can.
@@ -17,3 +18,6 @@ func send(int, string) error { return Supported() }
 func readThreads(int) (map[string]int, bool, error) { return nil, false, Supported() }
 
 func StartTime(int) (uint64, error) { return 0, Supported() }
+
+// CPU is not known here.
+func CPU(int) (time.Duration, error) { return 0, Supported() }
