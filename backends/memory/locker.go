@@ -15,6 +15,7 @@ type connection struct{ store *store }
 
 // Locker returns a locker for one user.
 func (c *connection) Locker(context.Context, int) (lock.Locker, error) {
+	c.store.users.Add(1)
 	return &locker{store: c.store, held: map[string]*holding{}}, nil
 }
 
@@ -23,6 +24,8 @@ func (*connection) Close() error { return nil }
 
 type locker struct {
 	store *store
+	late  time.Duration // by how much the user was woken too late when it paid last
+	over  sync.Once
 
 	mu   sync.Mutex
 	held map[string]*holding // by lock and id
@@ -32,7 +35,11 @@ type locker struct {
 func (l *locker) Acquire(ctx context.Context, r lock.Request) (lock.Grant, error) {
 	lock.At(ctx, "before-acquire")
 	sent := time.Now()
-	h, err := l.store.acquire(ctx, r.Lock, r.TTL)
+	err := l.pay(ctx)
+	var h *holding
+	if err == nil {
+		h, err = l.store.acquire(ctx, r.Lock, r.TTL)
+	}
 	if err != nil {
 		return lock.Grant{}, fmt.Errorf("%w; gave up waiting: %w", lock.ErrContended, err)
 	}
@@ -43,6 +50,9 @@ func (l *locker) Acquire(ctx context.Context, r lock.Request) (lock.Grant, error
 func (l *locker) TryAcquire(ctx context.Context, r lock.Request) (lock.Grant, error) {
 	lock.At(ctx, "before-acquire")
 	sent := time.Now()
+	if err := l.pay(ctx); err != nil {
+		return lock.Grant{}, fmt.Errorf("%w; gave up waiting: %w", lock.ErrContended, err)
+	}
 	h := l.store.try(r.Lock, r.TTL)
 	if h == nil {
 		return lock.Grant{}, fmt.Errorf("%w: %s", lock.ErrContended, r.Lock)
@@ -122,6 +132,7 @@ func (l *locker) Watch(ctx context.Context, g lock.Grant) <-chan lock.Change {
 
 // Close frees what the user still holds.
 func (l *locker) Close() error {
+	l.over.Do(func() { l.store.users.Add(-1) })
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for k, h := range l.held {

@@ -32,28 +32,35 @@ func Backend() listed.Backend {
 	return b
 }
 
-type setup struct{ common topology.Common }
+type setup struct {
+	common topology.Common
+	price  price
+}
 
 func newTopology(c topology.Common, decode func(into any) error) (topology.Topology, error) {
-	if err := decode(&struct{}{}); err != nil {
+	s := setup{common: c}
+	if err := decode(&s.price); err != nil {
+		return nil, err
+	}
+	if err := s.price.check(c.Lock); err != nil {
 		return nil, err
 	}
 	if c.Nodes != 0 {
 		return nil, fmt.Errorf("backend memory: nodes is %d; it has none", c.Nodes)
 	}
-	return setup{common: c}, nil
+	return s, nil
 }
 
 // Specs returns none: the store has no nodes.
 func (setup) Specs() []node.Spec { return nil }
 
-// Params is empty: the access's run and lock say all.
-func (setup) Params() any { return struct{}{} }
+// Params is the price of lock metered; of the others, the access's run and lock say all.
+func (t setup) Params() any { return t.price }
 
 // Service returns the handle.
 func (t setup) Service([]node.Handle) topology.Service { return service(t) }
 
-type service struct{ common topology.Common }
+type service setup
 
 // Facts lists what can be asked.
 func (service) Facts() map[string]string {
@@ -73,7 +80,11 @@ func (service) Ready(context.Context) error { return nil }
 
 // Describe names the settings.
 func (s service) Describe(context.Context) map[string]string {
-	return map[string]string{"lock.ttl": s.common.TTL.String(), "lock.retry": "none: waiters are queued in the store"}
+	out := map[string]string{"lock.ttl": s.common.TTL.String(), "lock.retry": "none: waiters are queued in the store"}
+	if text := s.price.String(); text != "" {
+		out["lock.price"] = text
+	}
+	return out
 }
 
 // Close has nothing to free.
@@ -86,13 +97,13 @@ var stores = struct {
 	byRun map[string]*store
 }{byRun: map[string]*store{}}
 
-func storeOf(a backends.Access, f flaws) *store {
+func storeOf(a backends.Access, f flaws, p price) *store {
 	stores.Lock()
 	defer stores.Unlock()
 	k := a.Run + "/" + a.Lock
 	s, ok := stores.byRun[k]
 	if !ok {
-		s = &store{flaws: f, locks: map[string]*record{}}
+		s = &store{flaws: f, price: p, locks: map[string]*record{}}
 		stores.byRun[k] = s
 	}
 	return s
@@ -111,6 +122,10 @@ var variants = []variant{
 	{
 		name: "exact",
 		doc:  "Exclusive, first come first served, TTL by the monotonic clock, a token that grows with each grant.",
+	},
+	{
+		name: metered,
+		doc:  "As exact, at a price in time that is known beforehand: the positive control of `lockquake capacity`.",
 	},
 	{
 		name:  "never-excludes",
@@ -188,7 +203,11 @@ func (v variant) lock() backends.Lock {
 			if a.Run == "" {
 				return nil, errors.New("memory: access names no run")
 			}
-			return &connection{store: storeOf(a, v.flaws)}, nil
+			var p price
+			if err := backends.DecodeParams(a.Params, &p); err != nil {
+				return nil, err
+			}
+			return &connection{store: storeOf(a, v.flaws, p)}, nil
 		},
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -28,7 +29,10 @@ func (f flaws) silent() bool {
 
 // store is the service: what a server would keep.
 type store struct {
-	flaws flaws
+	flaws  flaws
+	price  price
+	server server       // of what the price says that one server does
+	users  atomic.Int64 // that are connected
 
 	mu     sync.Mutex
 	locks  map[string]*record
@@ -206,6 +210,22 @@ func (s *store) next(name string) {
 	if r.timer != nil {
 		r.timer.Stop()
 	}
+	if s.price.Handoff > 0 && len(r.waiters) > 0 {
+		time.AfterFunc(s.price.Handoff, func() {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			if r.holder == nil { // else all waiters had left, and somebody came after them
+				s.serve(name)
+			}
+		})
+		return
+	}
+	s.serve(name)
+}
+
+// serve grants a free lock to a waiter, where there is one. The caller holds the mutex.
+func (s *store) serve(name string) {
+	r := s.record(name)
 	if len(r.waiters) == 0 {
 		return
 	}

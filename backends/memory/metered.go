@@ -1,0 +1,114 @@
+package memory
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/lockquake/lockquake/backends"
+)
+
+// metered is the lock that has a price: the positive control of what measures capacity.
+const metered = "metered"
+
+// price is what lock metered takes for a grant, so that the figures of a sweep are known before it is made. It is paid in time that
+// passes, not in work. The zero value is lock exact.
+type price struct {
+	// Serial is how long the one server takes for each acquire, one after the other, whatever their locks: it serves 1/Serial cycles a
+	// second at most.
+	Serial time.Duration `yaml:"serial" json:"serial_ns,omitempty"`
+	// Handoff is how long a lock that was released takes to its next waiter.
+	Handoff time.Duration `yaml:"handoff" json:"handoff_ns,omitempty"`
+	// Service is how long an acquire takes of which there is one alone. Of N users each takes Service times
+	// (1 + Contention*(N-1) + Coherency*N*(N-1)): where each user has a lock of its own and keeps it no time, that is the Universal
+	// Scalability Law.
+	Service    time.Duration `yaml:"service" json:"service_ns,omitempty"`
+	Contention float64       `yaml:"contention" json:"contention,omitempty"`
+	Coherency  float64       `yaml:"coherency" json:"coherency,omitempty"`
+}
+
+// check says what is wrong with it, for that lock.
+func (p price) check(lock string) error {
+	for key, d := range map[string]time.Duration{"serial": p.Serial, "handoff": p.Handoff, "service": p.Service} {
+		if d != 0 {
+			if err := backends.CheckDuration(key, d, 100*time.Microsecond); err != nil {
+				return err
+			}
+		}
+	}
+	switch {
+	case p.Contention < 0 || p.Contention > 1:
+		return fmt.Errorf("contention is %g; it must be from 0 to 1", p.Contention)
+	case p.Coherency < 0 || p.Coherency > 1:
+		return fmt.Errorf("coherency is %g; it must be from 0 to 1", p.Coherency)
+	case p.Service == 0 && (p.Contention > 0 || p.Coherency > 0):
+		return errors.New("contention and coherency are parts of the service time, and there is no service")
+	case p != (price{}) && lock != metered:
+		return fmt.Errorf("lock %s has no price; use lock %s", lock, metered)
+	}
+	return nil
+}
+
+// String says what is taken, for env.json; "" where nothing is.
+func (p price) String() string {
+	if p == (price{}) {
+		return ""
+	}
+	return fmt.Sprintf("serial %v, handoff %v, service %v, contention %g, coherency %g", p.Serial, p.Handoff, p.Service, p.Contention, p.Coherency)
+}
+
+// service is how long an acquire takes of that many users.
+func (p price) service(users int) time.Duration {
+	n := float64(users)
+	return time.Duration(float64(p.Service) * (1 + p.Contention*(n-1) + p.Coherency*n*(n-1)))
+}
+
+// server is the one that takes acquires one after the other.
+type server struct {
+	mu  sync.Mutex
+	due time.Time // when it is done with all that it has taken
+}
+
+// take appends work, and returns when it is done.
+func (s *server) take(work time.Duration) time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if now := time.Now(); now.After(s.due) {
+		s.due = now
+	}
+	s.due = s.due.Add(work)
+	return s.due
+}
+
+// pay returns when what an acquire takes is over. What a machine that wakes the user late adds, is taken off the next one.
+func (l *locker) pay(ctx context.Context) error {
+	p := l.store.price
+	if p == (price{}) {
+		return nil
+	}
+	until := time.Now()
+	if p.Service > 0 {
+		until = until.Add(p.service(int(l.store.users.Load())) - l.late)
+	}
+	if p.Serial > 0 {
+		if done := l.store.server.take(p.Serial); done.After(until) {
+			until = done
+		}
+	}
+	l.late = 0
+	if wait := time.Until(until); wait > 0 {
+		timer := time.NewTimer(wait)
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	if p.Service > 0 {
+		l.late = min(time.Since(until), p.Service)
+	}
+	return ctx.Err()
+}
