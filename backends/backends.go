@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"time"
 
+	"github.com/lockquake/lockquake/internal/node"
 	"github.com/lockquake/lockquake/lock"
 )
 
@@ -111,8 +112,10 @@ type Access struct {
 	Params  json.RawMessage `json:"params,omitempty"`
 	Run     string          `json:"run"`    // id of the run; the key of in-process services
 	Client  int             `json:"client"` // index of the client process within the run, from 0
-	// Password is what the service asks for; "" where it asks for none.
-	Password string `json:"password,omitempty"`
+	// Prefix begins every key, node, path or name of a schema that a client makes; "": the lock's own way, which begins with "lockquake".
+	Prefix string `json:"prefix,omitempty"`
+	// Login is what the service asks for.
+	node.Login
 	// Via says where to dial instead of an address of the service, for clients that learn addresses from the service itself. Nil but
 	// in the conformance suite, which puts a proxy before each server.
 	Via map[string]string `json:"via,omitempty"`
@@ -122,6 +125,18 @@ type Access struct {
 type Endpoint struct {
 	Name      string            `json:"name"`
 	Addresses map[string]string `json:"addresses"` // port name -> host:port
+	// Login is what this node asks for where that is not what the others do: the Sentinels of somebody else.
+	Login *node.Login `json:"login,omitempty"`
+}
+
+// LoginAt returns what the nodes with the named port ask for.
+func (a Access) LoginAt(port string) node.Login {
+	for _, n := range a.Nodes {
+		if _, ok := n.Addresses[port]; ok && n.Login != nil {
+			return *n.Login
+		}
+	}
+	return a.Login
 }
 
 // Addresses returns the host:port of the named port of every node.

@@ -14,7 +14,7 @@ import (
 	"github.com/lockquake/lockquake/lock"
 )
 
-// cell is what the keys of one chubby lock say, all under lockquake/NAME/:
+// cell is what the keys of one chubby lock say, all under its path:
 //
 //	generation     no lease. Put whenever the lock goes from free to held: its mod revision is the lock's generation,
 //	               the fencing token, which those who share have in common.
@@ -23,7 +23,7 @@ import (
 //	               It is marks that keep others out: one without its held key is what a dead session left behind.
 //	               It is then put under a lease of the length of the lock-delay, and goes with that.
 type cell struct {
-	name       string
+	path       string
 	generation int64
 	held       map[string]*mvccpb.KeyValue // by lease
 	marks      []*mvccpb.KeyValue
@@ -41,8 +41,8 @@ var modeLetter = map[lock.Mode]string{lock.Exclusive: "x", lock.Shared: "s"}
 
 func leaseText(id clientv3.LeaseID) string { return strconv.FormatInt(int64(id), 16) }
 
-func keysOf(name string, mode lock.Mode, lease clientv3.LeaseID) keys {
-	all := prefix(name) + "/"
+func keysOf(path string, mode lock.Mode, lease clientv3.LeaseID) keys {
+	all := path + "/"
 	return keys{
 		mode: mode, all: all, generation: all + "generation",
 		held: all + "held/" + leaseText(lease), mark: all + "mark/" + modeLetter[mode] + "/" + leaseText(lease),
@@ -81,10 +81,10 @@ func generationOf(resp *clientv3.TxnResponse) int64 {
 }
 
 // cellOf sorts the keys of a lock.
-func cellOf(name string, kvs []*mvccpb.KeyValue) cell {
-	c := cell{name: name, held: map[string]*mvccpb.KeyValue{}}
+func cellOf(path string, kvs []*mvccpb.KeyValue) cell {
+	c := cell{path: path, held: map[string]*mvccpb.KeyValue{}}
 	for _, kv := range kvs {
-		key := strings.TrimPrefix(string(kv.Key), prefix(name)+"/")
+		key := strings.TrimPrefix(string(kv.Key), path+"/")
 		switch lease, isHeld := strings.CutPrefix(key, "held/"); {
 		case isHeld:
 			c.held[lease] = kv
@@ -98,17 +98,17 @@ func cellOf(name string, kvs []*mvccpb.KeyValue) cell {
 }
 
 // readCell reads the keys of a lock, all at one revision.
-func readCell(ctx context.Context, kv clientv3.KV, name string) (cell, error) {
-	resp, err := kv.Get(ctx, prefix(name)+"/", clientv3.WithPrefix())
+func readCell(ctx context.Context, kv clientv3.KV, path string) (cell, error) {
+	resp, err := kv.Get(ctx, path+"/", clientv3.WithPrefix())
 	if err != nil {
-		return cell{}, fmt.Errorf("get %s/: %w", prefix(name), err)
+		return cell{}, fmt.Errorf("get %s/: %w", path, err)
 	}
-	return cellOf(name, resp.Kvs), nil
+	return cellOf(path, resp.Kvs), nil
 }
 
 // split returns whose mark it is, and in which mode.
 func (c cell) split(mark *mvccpb.KeyValue) (mode lock.Mode, lease string) {
-	letter, lease, _ := strings.Cut(strings.TrimPrefix(string(mark.Key), prefix(c.name)+"/mark/"), "/")
+	letter, lease, _ := strings.Cut(strings.TrimPrefix(string(mark.Key), c.path+"/mark/"), "/")
 	if letter == modeLetter[lock.Shared] {
 		mode = lock.Shared
 	}
@@ -146,12 +146,12 @@ func (c cell) taken() string {
 
 // delay begins the lock-delay of a mark that a dead session left behind; where there is none, the mark goes. It is no
 // error when somebody else was quicker.
-func (s *session) delay(ctx context.Context, name string, mark *mvccpb.KeyValue) error {
+func (s *session) delay(ctx context.Context, path string, mark *mvccpb.KeyValue) error {
 	key := string(mark.Key)
-	_, lease := cell{name: name}.split(mark)
+	_, lease := cell{path: path}.split(mark)
 	same := []clientv3.Cmp{
 		clientv3.Compare(clientv3.ModRevision(key), "=", mark.ModRevision),
-		clientv3.Compare(clientv3.CreateRevision(prefix(name)+"/held/"+lease), "=", 0),
+		clientv3.Compare(clientv3.CreateRevision(path+"/held/"+lease), "=", 0),
 	}
 	length := s.conn.params.LockDelay
 	if length == 0 {
@@ -174,12 +174,12 @@ func (s *session) delay(ctx context.Context, name string, mark *mvccpb.KeyValue)
 	return err
 }
 
-// CheckSequencer asks etcd whether the chubby lock is still held as the sequencer says: in that mode, in that
+// checkSequencer asks etcd whether the chubby lock that is kept at the path is still held as the sequencer says: in that mode, in that
 // generation, by at least one living session. It returns lock.ErrNotHeld when it is not; any other error means that
 // nobody knows. A resource calls it before it acts; what happens between the answer and the act it cannot see, which is
 // why Burrows also has it compare with the latest sequencer it has seen.
-func CheckSequencer(ctx context.Context, kv clientv3.KV, q lock.Sequencer) error {
-	c, err := readCell(ctx, kv, q.Lock)
+func checkSequencer(ctx context.Context, kv clientv3.KV, path string, q lock.Sequencer) error {
+	c, err := readCell(ctx, kv, path)
 	if err != nil {
 		return err
 	}

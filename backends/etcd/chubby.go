@@ -62,7 +62,7 @@ func (u *chubbyUser) Acquire(ctx context.Context, r lock.Request) (lock.Grant, e
 	if err != nil {
 		return lock.Grant{}, err
 	}
-	return s.persist(ctx, prefix(r.Lock)+"/", []clientv3.OpOption{clientv3.WithPrefix()},
+	return s.persist(ctx, u.conn.keys().at(r.Lock)+"/", []clientv3.OpOption{clientv3.WithPrefix()},
 		func() (lock.Grant, int64, error) { return u.attempt(ctx, s, r) })
 }
 
@@ -79,7 +79,7 @@ func (u *chubbyUser) TryAcquire(ctx context.Context, r lock.Request) (lock.Grant
 // attempt makes one transaction. Where the lock is taken, it begins the lock-delay of those holders who are dead, and
 // returns the revision that it saw the lock at.
 func (u *chubbyUser) attempt(ctx context.Context, s *session, r lock.Request) (lock.Grant, int64, error) {
-	k := keysOf(r.Lock, r.Mode, s.lease)
+	k := keysOf(u.conn.keys().at(r.Lock), r.Mode, s.lease)
 	u.attempts++
 	owner := fmt.Sprintf("%s %d", r.Mode, u.attempts)
 	issued := time.Now()
@@ -90,7 +90,7 @@ func (u *chubbyUser) attempt(ctx context.Context, s *session, r lock.Request) (l
 	revision := resp.Header.Revision
 	generation := generationOf(resp)
 	if !resp.Succeeded {
-		c := cellOf(r.Lock, resp.Responses[0].GetResponseRange().Kvs)
+		c := cellOf(u.conn.keys().at(r.Lock), resp.Responses[0].GetResponseRange().Kvs)
 		mine := c.held[leaseText(s.lease)]
 		if mine == nil || string(mine.Value) != owner { // else the library had sent the transaction twice
 			return u.contended(ctx, s, c, revision)
@@ -109,7 +109,7 @@ func (u *chubbyUser) attempt(ctx context.Context, s *session, r lock.Request) (l
 // there is no revision to wait from, since nothing may ever go.
 func (u *chubbyUser) contended(ctx context.Context, s *session, c cell, seen int64) (lock.Grant, int64, error) {
 	for _, mark := range c.dead() {
-		if err := s.delay(ctx, c.name, mark); err != nil {
+		if err := s.delay(ctx, c.path, mark); err != nil {
 			return lock.Grant{}, 0, fmt.Errorf("%w, and its lock-delay could not be begun: %w", lock.ErrContended, err)
 		}
 	}
@@ -118,7 +118,7 @@ func (u *chubbyUser) contended(ctx context.Context, s *session, c cell, seen int
 
 // CheckSequencer asks etcd whether the lock is still held as the sequencer says.
 func (u *chubbyUser) CheckSequencer(ctx context.Context, q lock.Sequencer) error {
-	return CheckSequencer(ctx, u.conn.kv(), q)
+	return checkSequencer(ctx, u.conn.kv(), u.conn.keys().at(q.Lock), q)
 }
 
 // Close gives back what the user holds: what ends with its session alone would have its lock-delay.

@@ -27,7 +27,7 @@ func Backend() listed.Backend {
 			Doc:   "An etcd cluster of an odd number of members (three unless asked for more): lockquake's own binary, or Debian's 3.4.",
 			Locks: []backends.Lock{mutex(), txn(), v3lock(), v3lockBlind(), chubby()},
 		},
-		Maker: topology.Maker{New: newTopology},
+		Maker: topology.Maker{Attachable: []string{Port}, New: newTopology},
 	}
 }
 
@@ -145,7 +145,7 @@ func newTopology(c topology.Common, decode func(into any) error) (topology.Topol
 	if c.Nodes == 0 {
 		c.Nodes = 3
 	}
-	if c.Nodes < 0 || c.Nodes%2 == 0 || c.Nodes > 9 {
+	if c.Attached == nil && (c.Nodes < 0 || c.Nodes%2 == 0 || c.Nodes > 9) {
 		return nil, fmt.Errorf("backend etcd: nodes is %d; it must be odd and at most 9", c.Nodes)
 	}
 	if err := p.check(); err != nil {

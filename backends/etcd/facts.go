@@ -48,14 +48,14 @@ func (s *service) Ask(ctx context.Context, node, fact string) (string, error) {
 	ctx, done := context.WithTimeout(ctx, s.params.Timeout)
 	defer done()
 	if name, ok := strings.CutPrefix(fact, holderFact); ok {
-		return s.records.holder(ctx, m.client, name)
+		return s.records.holder(ctx, m.client, s.keys.at(name))
 	}
 	if name, ok := strings.CutPrefix(fact, waitersFact); ok {
 		return s.waiters(ctx, m, name)
 	}
 	switch fact {
 	case chaos.FactServes:
-		_, err := m.client.Get(ctx, readyKey)
+		_, err := m.client.Get(ctx, s.keys.ready())
 		return strconv.FormatBool(err == nil), nil
 	case chaos.FactAnswers:
 		_, err := m.client.Status(ctx, m.addr)
@@ -64,7 +64,7 @@ func (s *service) Ask(ctx context.Context, node, fact string) (string, error) {
 		seconds, err := m.metric(ctx, "etcd_disk_wal_fsync_duration_seconds_sum")
 		return strconv.FormatFloat(1000*seconds, 'f', 3, 64), err
 	case chaos.FactWrites:
-		_, err := m.client.Put(ctx, readyKey, m.name)
+		_, err := m.client.Put(ctx, s.keys.ready(), m.name)
 		return strconv.FormatBool(err == nil), err
 	case "clock":
 		return m.clock(ctx)
@@ -133,7 +133,7 @@ func (s *service) nameOf(ctx context.Context, id uint64) (string, error) {
 // waiters counts who waits for a lock.
 func (s *service) waiters(ctx context.Context, m member, lockName string) (string, error) {
 	if s.records.waiters != nil {
-		n, err := s.records.waiters(ctx, m.client, lockName)
+		n, err := s.records.waiters(ctx, m.client, s.keys.at(lockName))
 		return strconv.Itoa(n), err
 	}
 	total := 0

@@ -14,6 +14,8 @@ import (
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
+
+	"github.com/lockquake/lockquake/internal/node"
 )
 
 // member is one server as the harness sees it: a client that talks to it alone.
@@ -21,20 +23,37 @@ type member struct {
 	name   string
 	addr   string
 	client *clientv3.Client
+	secure bool // by TLS
 	web    *http.Client
+}
+
+func (m member) scheme() string {
+	if m.secure {
+		return "https://"
+	}
+	return "http://"
 }
 
 // place tells how the harness reaches one server.
 type place struct {
-	name string
-	addr string
-	dial func(ctx context.Context) (net.Conn, error)
+	name  string
+	addr  string
+	login node.Login
+	dial  func(ctx context.Context) (net.Conn, error)
 }
 
 func newMember(p place) (member, error) {
+	secure, err := p.login.TLS.Config("") // the library knows which host it dials
+	if err != nil {
+		return member{}, fmt.Errorf("etcd client for %s: %w", p.name, err)
+	}
 	c, err := clientv3.New(clientv3.Config{
-		Endpoints: []string{p.addr},
-		Logger:    zap.NewNop(),
+		Endpoints:   []string{p.addr},
+		Username:    p.login.User,
+		Password:    p.login.Password,
+		TLS:         secure,
+		DialTimeout: loginPatience,
+		Logger:      zap.NewNop(),
 		// The harness asks again by itself; a failed call must come back at once, not after the library's retries.
 		MaxUnaryRetries: 1,
 		DialOptions: []grpc.DialOption{
@@ -51,10 +70,14 @@ func newMember(p place) (member, error) {
 	}
 	web := &http.Client{Transport: &http.Transport{
 		DialContext:       func(ctx context.Context, _, _ string) (net.Conn, error) { return p.dial(ctx) },
+		TLSClientConfig:   secure,
 		DisableKeepAlives: true,
 	}}
-	return member{name: p.name, addr: p.addr, client: c, web: web}, nil
+	return member{name: p.name, addr: p.addr, secure: secure != nil, client: c, web: web}, nil
 }
+
+// loginPatience bounds the making of a client that has to log in; one that has not makes no connection.
+const loginPatience = 5 * time.Second
 
 // clock reads the Date header.
 func (m member) clock(ctx context.Context) (string, error) {
@@ -123,7 +146,7 @@ func (m member) requests(ctx context.Context) (int64, error) {
 }
 
 func (m member) get(ctx context.Context, path string) (*http.Response, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+m.addr+path, http.NoBody)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, m.scheme()+m.addr+path, http.NoBody)
 	if err != nil {
 		return nil, err
 	}

@@ -57,7 +57,7 @@ func (u *mutexUser) acquire(ctx context.Context, r lock.Request, how func(*concu
 	if err != nil {
 		return lock.Grant{}, err
 	}
-	m := concurrency.NewMutex(s.inner, prefix(r.Lock))
+	m := concurrency.NewMutex(s.inner, u.conn.keys().at(r.Lock))
 	issued := time.Now()
 	returned, err := guarded(ctx, s, func(ctx context.Context) error { return how(m, ctx) })
 	if err != nil {

@@ -8,8 +8,24 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// prefix is where everything about a lock is kept. No lock has a name with a "/" in it.
-func prefix(name string) string { return "lockquake/" + name }
+// keyspace is where locks are kept: below a prefix, or "" for the package's own.
+type keyspace string
+
+// at is where everything about a lock is kept. No lock has a name with a "/" in it.
+func (k keyspace) at(name string) string {
+	if k == "" {
+		return "lockquake/" + name
+	}
+	return string(k) + name
+}
+
+// ready is written by Ready; no lock is kept there.
+func (k keyspace) ready() string {
+	if k == "" {
+		return "lockquake-ready"
+	}
+	return string(k) + "/ready"
+}
 
 // none is the answer of a fact about something that is not there.
 const none = "none"
@@ -18,10 +34,10 @@ const none = "none"
 type records struct {
 	recipe string // where it runs
 	waits  string // how it waits
-	// holder returns the id of the grant that holds the lock, or none.
-	holder func(ctx context.Context, kv clientv3.KV, name string) (string, error)
+	// holder returns the id of the grant that holds the lock kept at a path, or none.
+	holder func(ctx context.Context, kv clientv3.KV, path string) (string, error)
 	// waiters returns the number of those who wait; nil where they leave no trace in the store.
-	waiters func(ctx context.Context, kv clientv3.KV, name string) (int, error)
+	waiters func(ctx context.Context, kv clientv3.KV, path string) (int, error)
 }
 
 // recordsOf returns those of the named lock, "" being the default one.
@@ -31,9 +47,7 @@ func recordsOf(name string) records {
 	case "txn":
 		return records{
 			recipe: inClient, waits: "waiters watch the one key; all of them ask again when it goes",
-			holder: func(ctx context.Context, kv clientv3.KV, name string) (string, error) {
-				return first(ctx, kv, prefix(name))
-			},
+			holder: func(ctx context.Context, kv clientv3.KV, path string) (string, error) { return first(ctx, kv, path) },
 		}
 	case "chubby":
 		return records{
@@ -48,8 +62,8 @@ func recordsOf(name string) records {
 }
 
 // queueHead reads the oldest of the keys under which sessions queue.
-func queueHead(ctx context.Context, kv clientv3.KV, name string) (string, error) {
-	return first(ctx, kv, prefix(name)+"/", clientv3.WithFirstCreate()...)
+func queueHead(ctx context.Context, kv clientv3.KV, path string) (string, error) {
+	return first(ctx, kv, path+"/", clientv3.WithFirstCreate()...)
 }
 
 // first returns the id of the grant that the first key found stands for.
@@ -65,17 +79,17 @@ func first(ctx context.Context, kv clientv3.KV, key string, opts ...clientv3.OpO
 }
 
 // queueLength counts the keys behind the head of the queue.
-func queueLength(ctx context.Context, kv clientv3.KV, name string) (int, error) {
-	resp, err := kv.Get(ctx, prefix(name)+"/", clientv3.WithPrefix(), clientv3.WithCountOnly())
+func queueLength(ctx context.Context, kv clientv3.KV, path string) (int, error) {
+	resp, err := kv.Get(ctx, path+"/", clientv3.WithPrefix(), clientv3.WithCountOnly())
 	if err != nil {
-		return 0, fmt.Errorf("queue of %s: %w", name, err)
+		return 0, fmt.Errorf("queue of %s: %w", path, err)
 	}
 	return max(0, int(resp.Count)-1), nil
 }
 
 // chubbyHolders lists all who hold the lock: one who excludes, or any number of those who share.
-func chubbyHolders(ctx context.Context, kv clientv3.KV, name string) (string, error) {
-	c, err := readCell(ctx, kv, name)
+func chubbyHolders(ctx context.Context, kv clientv3.KV, path string) (string, error) {
+	c, err := readCell(ctx, kv, path)
 	if err != nil {
 		return "", err
 	}

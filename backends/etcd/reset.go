@@ -49,7 +49,7 @@ func (s *service) Reset(ctx context.Context) ([]string, error) {
 	return evidence, nil
 }
 
-// ownKeys begins all keys that locks and the harness make: those below prefix, and readyKey.
+// ownKeys begins all keys that locks and the harness make: of keyspace.
 const ownKeys = "lockquake"
 
 // nothingLeft is an error while a member knows of anything.

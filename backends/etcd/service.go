@@ -15,12 +15,11 @@ import (
 	"github.com/lockquake/lockquake/internal/node"
 )
 
-// readyKey is written by Ready; no lock has a name like it.
-const readyKey = "lockquake-ready"
-
 // service answers for the running cluster.
 type service struct {
+	common  topology.Common
 	params  Params
+	keys    keyspace
 	ttl     time.Duration
 	lock    string
 	nodes   int
@@ -34,7 +33,7 @@ func (t setup) Service(nodes []node.Handle) topology.Service {
 	places := make([]place, 0, len(nodes))
 	for _, n := range nodes {
 		places = append(places, place{
-			name: n.Name(), addr: n.Address(Port),
+			name: n.Name(), addr: n.Address(Port), login: n.Login(),
 			dial: func(ctx context.Context) (net.Conn, error) { return n.Dial(ctx, Port) },
 		})
 	}
@@ -42,7 +41,7 @@ func (t setup) Service(nodes []node.Handle) topology.Service {
 }
 
 func newService(t setup, places []place) *service {
-	s := &service{params: t.params, ttl: t.common.TTL, lock: t.common.Lock, nodes: t.common.Nodes, records: recordsOf(t.common.Lock)}
+	s := &service{common: t.common, keys: keyspace(t.common.Prefix()), params: t.params, ttl: t.common.TTL, lock: t.common.Lock, nodes: t.common.Nodes, records: recordsOf(t.common.Lock)}
 	for _, p := range places {
 		m, err := newMember(p)
 		if err != nil {
@@ -62,7 +61,7 @@ func (s *service) Ready(ctx context.Context) error {
 	ctx, done := context.WithTimeout(ctx, s.params.Timeout)
 	defer done()
 	for _, m := range s.members {
-		if _, err := m.client.Put(ctx, readyKey, m.name); err != nil {
+		if _, err := m.client.Put(ctx, s.keys.ready(), m.name); err != nil {
 			return fmt.Errorf("%s does not take a write: %w", m.name, err)
 		}
 		st, err := m.client.Status(ctx, m.addr)
@@ -112,6 +111,7 @@ func (s *service) Describe(ctx context.Context) map[string]string {
 		_, _ = m.client.Revoke(ctx, g.ID) // it ends by itself if that did not work
 		break
 	}
+	s.common.Drop(out, "etcd.heartbeat", "etcd.election", "etcd.fsync", "etcd.server")
 	return out
 }
 

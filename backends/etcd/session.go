@@ -58,9 +58,16 @@ func dial(ctx context.Context, a backends.Access) (*connection, error) {
 		endpoints = endpoints[own : own+1]
 	}
 	ls, ws := newLeases(), &wakes{}
+	secure, err := a.TLS.Config("") // the library knows which host it dials
+	if err != nil {
+		return nil, fmt.Errorf("etcd: %w", err)
+	}
 	c, err := clientv3.New(clientv3.Config{
 		Context:   context.WithoutCancel(ctx),
 		Endpoints: endpoints,
+		Username:  a.User,
+		Password:  a.Password,
+		TLS:       secure,
 		// The library takes its first deadline of a keep-alive from it: this plus one second.
 		DialTimeout:          p.Timeout,
 		DialKeepAliveTime:    10 * time.Second, // gRPC's own minimum
@@ -87,6 +94,9 @@ func (c *connection) Locker(ctx context.Context, _ int) (lock.Locker, error) {
 	}
 	return c.locker(u), nil
 }
+
+// keys is where the locks are kept.
+func (c *connection) keys() keyspace { return keyspace(c.access.Prefix) }
 
 // Notifications counts what watches have told the users of this process: how often somebody was woken. Where the lock waits in the
 // server (v3lock), nobody watches.

@@ -43,7 +43,7 @@ func (u *txnUser) Acquire(ctx context.Context, r lock.Request) (lock.Grant, erro
 	if err != nil {
 		return lock.Grant{}, err
 	}
-	return s.persist(ctx, prefix(r.Lock), nil, func() (lock.Grant, int64, error) { return u.attempt(ctx, s, r) })
+	return s.persist(ctx, u.conn.keys().at(r.Lock), nil, func() (lock.Grant, int64, error) { return u.attempt(ctx, s, r) })
 }
 
 // TryAcquire makes one attempt.
@@ -58,7 +58,7 @@ func (u *txnUser) TryAcquire(ctx context.Context, r lock.Request) (lock.Grant, e
 
 // attempt makes one transaction. Beside ErrContended it returns the revision that it saw the key at.
 func (u *txnUser) attempt(ctx context.Context, s *session, r lock.Request) (lock.Grant, int64, error) {
-	key := prefix(r.Lock)
+	key := u.conn.keys().at(r.Lock)
 	u.attempts++
 	owner := fmt.Sprintf("%x/%d", int64(s.lease), u.attempts)
 	issued := time.Now()

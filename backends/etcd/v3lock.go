@@ -49,7 +49,7 @@ func (u *serviceUser) Acquire(ctx context.Context, r lock.Request) (lock.Grant, 
 		return lock.Grant{}, err
 	}
 	issued := time.Now()
-	key, err := u.ask(ctx, s, prefix(r.Lock))
+	key, err := u.ask(ctx, s, u.conn.keys().at(r.Lock))
 	if err != nil {
 		return lock.Grant{}, u.refused(ctx, s, err)
 	}

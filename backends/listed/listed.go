@@ -32,7 +32,7 @@ func Clients(list []Backend) []backends.Backend {
 }
 
 // Reach adds to an access what clients must know of a running topology: its parameters, its servers' addresses, and
-// their password.
+// what those ask for.
 func Reach(a backends.Access, t topology.Topology, servers []node.Handle) (backends.Access, error) {
 	params, err := json.Marshal(t.Params())
 	if err != nil {
@@ -48,8 +48,13 @@ func Reach(a backends.Access, t topology.Topology, servers []node.Handle) (backe
 		for _, p := range ports[n.Name()] {
 			e.Addresses[p.Name] = n.Address(p.Name)
 		}
+		switch own := n.Login(); {
+		case len(a.Nodes) == 0:
+			a.Login = own
+		case own != a.Login:
+			e.Login = &own
+		}
 		a.Nodes = append(a.Nodes, e)
-		a.Password = n.Password() // one for all
 	}
 	return a, nil
 }

@@ -16,7 +16,7 @@ const sessionRecovery = 5 * time.Second
 
 // advisory is the session-level advisory lock: the server's own lock table, in memory.
 //
-// Its key is a 64-bit hash of the lock's name, made by the server. It is re-entrant within a session. It is held until it
+// Its key is a 64-bit hash of the lock's name, made by the server; with a prefix, two integers: a class of the prefix, and a hash of the name. It is re-entrant within a session. It is held until it
 // is unlocked or the session ends, so a stopped client holds it as long as it is stopped: its kernel still answers. There is
 // no fencing token. A wait that is cancelled is followed by an unlock: the cancel may have come too late to keep the
 // server from granting, and an error does not take a session-level lock back.
@@ -30,33 +30,38 @@ func advisory() backends.Lock {
 		},
 		Points:   []string{"before-lock", "lock-done", "before-unlock", "unlock-done"},
 		Recovery: func(time.Duration) time.Duration { return sessionRecovery },
-		Dial: recipe{
-			take: func(ctx context.Context, c *pgx.Conn, name string, wait bool) (bool, error) {
-				if wait {
-					_, err := c.Exec(ctx, `SELECT pg_advisory_lock(hashtextextended($1, 0))`, name)
-					return err == nil, err
-				}
-				return truth(ctx, c, `SELECT pg_try_advisory_lock(hashtextextended($1, 0))`, name)
-			},
-			undo: func(ctx context.Context, c *pgx.Conn, name string) error {
-				_, err := truth(ctx, c, advisoryUnlock, name)
-				return err
-			},
-			give: func(ctx context.Context, c *pgx.Conn, name string) (bool, error) {
-				return truth(ctx, c, advisoryUnlock, name)
-			},
-			check: func(ctx context.Context, c *pgx.Conn, name string) (bool, error) {
-				return truth(ctx, c, `SELECT EXISTS (SELECT FROM pg_locks WHERE granted AND pid = pg_backend_pid() AND `+advisoryKey+`)`, name)
-			},
-		}.dial,
+		Dial:     dialAdvisory,
 	}
 }
 
-const (
-	advisoryUnlock = `SELECT pg_advisory_unlock(hashtextextended($1, 0))`
-	// advisoryKey finds the entry of a lock in pg_locks, which shows the two halves of the key apart.
-	advisoryKey = `locktype = 'advisory' AND objsubid = 1 AND (classid::bigint << 32 | objid::bigint) = hashtextextended($1, 0)`
-)
+// dialAdvisory connects a client whose locks are in the keyspace of its access.
+func dialAdvisory(ctx context.Context, a backends.Access) (backends.Connection, error) {
+	keys := keyspace(a.Prefix)
+	var (
+		key    = `(` + keys.advisory() + `)`
+		unlock = `SELECT pg_advisory_unlock` + key
+		has    = `SELECT EXISTS (SELECT FROM pg_locks WHERE granted AND pid = pg_backend_pid() AND ` + keys.entry() + `)`
+	)
+	return recipe{
+		take: func(ctx context.Context, c *pgx.Conn, name string, wait bool) (bool, error) {
+			if wait {
+				_, err := c.Exec(ctx, `SELECT pg_advisory_lock`+key, name)
+				return err == nil, err
+			}
+			return truth(ctx, c, `SELECT pg_try_advisory_lock`+key, name)
+		},
+		undo: func(ctx context.Context, c *pgx.Conn, name string) error {
+			_, err := truth(ctx, c, unlock, name)
+			return err
+		},
+		give: func(ctx context.Context, c *pgx.Conn, name string) (bool, error) {
+			return truth(ctx, c, unlock, name)
+		},
+		check: func(ctx context.Context, c *pgx.Conn, name string) (bool, error) {
+			return truth(ctx, c, has, name)
+		},
+	}.dial(ctx, a)
+}
 
 // truth asks for one boolean.
 func truth(ctx context.Context, c *pgx.Conn, sql string, args ...any) (is bool, err error) {

@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/lockquake/lockquake/backends"
 	"github.com/lockquake/lockquake/history"
+	"github.com/lockquake/lockquake/internal/node"
 	"github.com/lockquake/lockquake/lock"
 )
 
@@ -55,8 +57,15 @@ func (c *connection) open(ctx context.Context, user int) (*session, error) {
 		},
 	}
 	return open(ctx, target{
-		address: c.address, user: clientRole, password: c.access.Password, name: sessionName(c.access, user), dial: dialer.DialContext, timeout: c.params.Timeout,
+		address: c.address, login: asClient(c.access.Login), keys: keyspace(c.access.Prefix), database: c.params.Database,
+		name: sessionName(c.access, user), dial: dialer.DialContext, timeout: c.params.Timeout,
 	})
+}
+
+// asClient is a login with the role of clients where it names none.
+func asClient(l node.Login) node.Login {
+	l.User = cmp.Or(l.User, clientRole)
+	return l
 }
 
 // sessionPrefix begins the application_name of every lock user's session.

@@ -30,14 +30,12 @@ var plainQuestions = map[string]string{
 	"started":         `SELECT to_char(pg_postmaster_start_time() AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')`,
 	"lsn":             `SELECT pg_current_wal_lsn()::text`,
 	chaos.FactSyncing: `SELECT (count(*) > 0)::text FROM pg_stat_activity WHERE wait_event LIKE '%Sync'`,
-	"sessions":        `SELECT count(*)::text FROM pg_stat_activity WHERE starts_with(application_name, '` + sessionPrefix + `')`,
 }
 
 // holders asks who has a lock. A row that a transaction has locked has that transaction's number in xmax, and every
 // transaction holds a lock on its own number. An xmax that remains afterwards belongs to nobody.
 var holders = map[string]string{
-	leaseName:    `SELECT owner FROM lockquake_lease WHERE name = $1 AND expires > clock_timestamp()`,
-	advisoryName: `SELECT pid::text FROM pg_locks WHERE granted AND ` + advisoryKey,
+	leaseName: `SELECT owner FROM lockquake_lease WHERE name = $1 AND expires > clock_timestamp()`,
 	rowName: `SELECT l.pid::text FROM lockquake_row r JOIN pg_locks l
 		ON l.locktype = 'transactionid' AND l.transactionid = r.xmax AND l.granted WHERE r.name = $1`,
 }
@@ -45,23 +43,39 @@ var holders = map[string]string{
 // waiters asks how many sessions wait. The first to wait for a row waits for its holder's transaction, the others for
 // the row.
 var waiters = map[string]string{
-	advisoryName: `SELECT count(*)::text FROM pg_locks WHERE NOT granted AND ` + advisoryKey,
 	rowName: `SELECT count(DISTINCT l.pid)::text FROM lockquake_row r JOIN pg_locks l ON NOT l.granted AND (
 		l.locktype = 'transactionid' AND l.transactionid = r.xmax OR
 		l.locktype = 'tuple' AND l.relation = 'lockquake_row'::regclass AND format('(%s,%s)', l.page, l.tuple)::tid = r.ctid)
 		WHERE r.name = $1`,
 }
 
+// sessionPrefix begins the names of the sessions of this service's lock users: on servers of somebody else, those of this run.
+func (s *service) sessionPrefix() string {
+	if s.common.Attached != nil {
+		return sessionPrefix + s.common.Attached.Run + " "
+	}
+	return sessionPrefix
+}
+
 // question finds what to ask for a fact.
 func (s *service) question(fact string) (question, error) {
 	if name, ok := strings.CutPrefix(fact, holderFact); ok {
+		if s.lock == advisoryName {
+			return question{sql: `SELECT pid::text FROM pg_locks WHERE granted AND ` + s.keys.entry(), args: []any{name}}, nil
+		}
 		return question{sql: holders[s.lock], args: []any{name}}, nil
 	}
 	if name, ok := strings.CutPrefix(fact, waitersFact); ok {
+		if s.lock == advisoryName {
+			return question{sql: `SELECT count(*)::text FROM pg_locks WHERE NOT granted AND ` + s.keys.entry(), args: []any{name}}, nil
+		}
 		if sql := waiters[s.lock]; sql != "" {
 			return question{sql: sql, args: []any{name}}, nil
 		}
 		return question{}, fmt.Errorf("the server does not know who waits for lock %s: its users poll", s.lock)
+	}
+	if fact == "sessions" {
+		return question{sql: `SELECT count(*)::text FROM pg_stat_activity WHERE starts_with(application_name, $1)`, args: []any{s.sessionPrefix()}}, nil
 	}
 	if sql := plainQuestions[fact]; sql != "" {
 		return question{sql: sql}, nil
@@ -84,7 +98,7 @@ func (s *sessions) Sessions(ctx context.Context) ([]topology.Session, error) {
 	err := s.watch.ask(ctx, func(ctx context.Context, c *pgx.Conn) error {
 		rows, err := c.Query(ctx, `SELECT pid || '@' || extract(epoch FROM backend_start), application_name,
 			coalesce(wait_event = 'ClientRead' OR wait_event_type = 'Lock', false)
-			FROM pg_stat_activity WHERE starts_with(application_name, $1)`, sessionPrefix)
+			FROM pg_stat_activity WHERE starts_with(application_name, $1)`, s.sessionPrefix())
 		if err != nil {
 			return err
 		}

@@ -28,7 +28,7 @@ func Backend() listed.Backend {
 			Doc:   "One PostgreSQL server; what it answered survives a crash, unless synchronous_commit is off.",
 			Locks: []backends.Lock{lease(), advisory(), row()},
 		},
-		Maker: topology.Maker{New: newTopology, Health: health},
+		Maker: topology.Maker{Attachable: []string{Port}, New: newTopology, Health: health},
 	}
 }
 
@@ -49,6 +49,8 @@ type LockParams struct {
 	TCPTimeout time.Duration `yaml:"tcp_timeout" json:"tcp_timeout_ns"`
 	// Retry is how the lease lock waits.
 	Retry backends.Retry `yaml:"retry" json:"retry"`
+	// Database is where the schema of a run on somebody else's server is.
+	Database string `yaml:"-" json:"database,omitempty"`
 }
 
 func defaults() Params {
@@ -93,6 +95,12 @@ func newTopology(c topology.Common, decode func(into any) error) (topology.Topol
 	if err := p.check(); err != nil {
 		return nil, fmt.Errorf("backend postgres: %w", err)
 	}
+	if err := checkPrefix(c); err != nil {
+		return nil, fmt.Errorf("backend postgres: %w", err)
+	}
+	if c.Attached != nil {
+		p.Database = c.Attached.Database
+	}
 	if c.Nodes > 1 {
 		return nil, fmt.Errorf("backend postgres: nodes is %d; it runs one server", c.Nodes)
 	}
@@ -123,7 +131,7 @@ func (t setup) Params() any { return t.params.LockParams }
 func (t setup) Service(nodes []node.Handle) topology.Service {
 	s := newService(t, nodes)
 	if t.common.Lock == advisoryName || t.common.Lock == rowName {
-		return &sessions{service: s, watch: newMember(nodes, t.params.Timeout)}
+		return &sessions{service: s, watch: newMember(nodes, t.common, t.params.LockParams)}
 	}
 	return s
 }

@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/lockquake/lockquake/backends/topology"
 	"github.com/lockquake/lockquake/chaos"
 	"github.com/lockquake/lockquake/internal/node"
 )
@@ -24,28 +26,32 @@ type member struct {
 	name    string
 	dial    func(ctx context.Context) (net.Conn, error)
 	timeout time.Duration
-	// password is asked for when there are nodes.
-	password func() string
+	// of tells whose server it is, when there are nodes.
+	of func() target
 
 	mu   sync.Mutex
 	conn *pgx.Conn
 }
 
 // newMember makes one that may be asked for the names of its facts before there are nodes.
-func newMember(nodes []node.Handle, timeout time.Duration) *member {
+func newMember(nodes []node.Handle, c topology.Common, p LockParams) *member {
 	return &member{
-		name: serverName, timeout: timeout,
+		name: serverName, timeout: p.Timeout,
 		dial: func(ctx context.Context) (net.Conn, error) {
 			if len(nodes) == 0 {
 				return nil, errors.New("the server is not up")
 			}
 			return nodes[0].Dial(ctx, Port)
 		},
-		password: func() string {
-			if len(nodes) == 0 {
-				return ""
+		of: func() target {
+			t := target{
+				address: "postgres:5432", name: "the supervisor", login: node.Login{User: superuser}, keys: keyspace(c.Prefix()), database: p.Database, timeout: p.Timeout,
 			}
-			return nodes[0].Password()
+			if len(nodes) > 0 {
+				t.login, t.address = nodes[0].Login(), nodes[0].Address(Port)
+				t.login.User = cmp.Or(t.login.User, superuser)
+			}
+			return t
 		},
 	}
 }
@@ -57,10 +63,9 @@ func (m *member) ask(ctx context.Context, f func(ctx context.Context, c *pgx.Con
 	ctx, done := context.WithTimeout(ctx, m.timeout)
 	defer done()
 	if m.conn == nil || m.conn.IsClosed() {
-		c, err := target{
-			address: "postgres:5432", user: superuser, name: "the supervisor", timeout: m.timeout,
-			dial: func(ctx context.Context, _, _ string) (net.Conn, error) { return m.dial(ctx) }, password: m.password(),
-		}.config(&link{})
+		t := m.of()
+		t.dial = func(ctx context.Context, _, _ string) (net.Conn, error) { return m.dial(ctx) }
+		c, err := t.config(&link{})
 		if err != nil {
 			return err
 		}
@@ -91,6 +96,8 @@ func (m *member) close() {
 
 // service answers for the running server.
 type service struct {
+	common topology.Common
+	keys   keyspace
 	params Params
 	ttl    time.Duration
 	lock   string
@@ -98,7 +105,10 @@ type service struct {
 }
 
 func newService(t setup, nodes []node.Handle) *service {
-	s := &service{params: t.params, ttl: t.common.TTL, lock: t.common.Lock, member: newMember(nodes, t.params.Timeout)}
+	s := &service{
+		common: t.common, keys: keyspace(t.common.Prefix()), params: t.params, ttl: t.common.TTL, lock: t.common.Lock,
+		member: newMember(nodes, t.common, t.params.LockParams),
+	}
 	if s.lock == "" {
 		s.lock = leaseName
 	}
@@ -108,7 +118,7 @@ func newService(t setup, nodes []node.Handle) *service {
 // schema is what the locks need: made with the first write, because a server that lost its data has to have it again.
 var schema = strings.Join([]string{
 	`SET client_min_messages = warning`,
-	`CREATE TABLE IF NOT EXISTS lockquake_ready (one int PRIMARY KEY, at timestamptz)`,
+	readyTable,
 	leaseTable,
 	rowTable,
 	`DO $$ BEGIN IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = '` + clientRole + `') THEN 
@@ -116,10 +126,20 @@ var schema = strings.Join([]string{
 	`GRANT ALL ON lockquake_lease, lockquake_row TO ` + clientRole,
 }, ";\n")
 
+const readyTable = `CREATE TABLE IF NOT EXISTS lockquake_ready (one int PRIMARY KEY, at timestamptz)`
+
+// needed is what Ready makes: on servers of somebody else nothing but a schema and what is in it.
+func (s *service) needed() string {
+	if s.common.Attached == nil {
+		return schema
+	}
+	return strings.Join([]string{`SET client_min_messages = warning`, `CREATE SCHEMA IF NOT EXISTS ` + s.keys.quoted(), readyTable, leaseTable, rowTable}, ";\n")
+}
+
 // Ready makes what the locks need where it is missing, and writes.
 func (s *service) Ready(ctx context.Context) error {
 	return s.member.ask(ctx, func(ctx context.Context, c *pgx.Conn) error {
-		if _, err := c.Exec(ctx, schema); err != nil {
+		if _, err := c.Exec(ctx, s.needed()); err != nil {
 			return fmt.Errorf("%s does not take the tables: %w", s.member.name, err)
 		}
 		_, err := c.Exec(ctx, `INSERT INTO lockquake_ready VALUES (1, clock_timestamp())

@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgconn/ctxwatch"
 
+	"github.com/lockquake/lockquake/internal/node"
 	"github.com/lockquake/lockquake/lock"
 )
 
@@ -32,10 +34,11 @@ type session struct {
 // target is where a session goes, and as whom.
 type target struct {
 	address string
-	user    string // role of the server
+	login   node.Login
+	keys    keyspace
 	name    string // application_name
-	// password is what the server asks for; "" where it asks for none.
-	password string
+	// database is whose; "": postgres.
+	database string
 	dial     func(ctx context.Context, network, address string) (net.Conn, error)
 	timeout  time.Duration
 }
@@ -46,11 +49,17 @@ func (t target) config(l *link) (*pgx.ConnConfig, error) {
 	if err != nil {
 		return nil, fmt.Errorf("postgres: address %q: %w", t.address, err)
 	}
-	c, err := pgx.ParseConfig(fmt.Sprintf("host=%s port=%s user=%s dbname=postgres sslmode=disable", host, port, t.user))
+	c, err := pgx.ParseConfig(fmt.Sprintf("host=%s port=%s sslmode=disable", host, port))
 	if err != nil {
 		return nil, fmt.Errorf("postgres: %w", err)
 	}
-	c.Password = t.password
+	if c.TLSConfig, err = t.login.TLS.Config(host); err != nil {
+		return nil, fmt.Errorf("postgres: %w", err)
+	}
+	c.User, c.Password, c.Database = t.login.User, t.login.Password, cmp.Or(t.database, "postgres")
+	if t.keys != "" {
+		c.RuntimeParams["search_path"] = t.keys.quoted()
+	}
 	c.RuntimeParams["application_name"] = t.name
 	c.ConnectTimeout = t.timeout
 	c.DialFunc = func(ctx context.Context, network, address string) (net.Conn, error) {

@@ -1,6 +1,7 @@
 package redis
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9/maintnotifications"
 
 	"github.com/lockquake/lockquake/backends"
+	"github.com/lockquake/lockquake/internal/node"
 	"github.com/lockquake/lockquake/lock"
 )
 
@@ -33,11 +35,13 @@ const poolSize = 8192
 
 // options returns settings in which one command is one attempt on the wire: nothing is sent a second time behind the caller's
 // back, and nothing is asked of the server that the caller did not ask.
-func options(timeout time.Duration, password string) *redis.UniversalOptions {
+func options(timeout time.Duration, login node.Login) *redis.UniversalOptions {
 	quiet()
 	return &redis.UniversalOptions{
-		Password:              password,
-		SentinelPassword:      password,
+		Username:              login.User,
+		Password:              login.Password,
+		SentinelUsername:      login.User,
+		SentinelPassword:      login.Password,
 		Protocol:              2,
 		MaxRetries:            -1,
 		DialerRetries:         1,
@@ -58,8 +62,8 @@ func options(timeout time.Duration, password string) *redis.UniversalOptions {
 // connect makes a client as a user's program would for the topology that a.Backend names: for one server by its address, for
 // Sentinel by asking the Sentinels for the primary, for Redis Cluster by its map of slots. It connects at the first command.
 func connect(a backends.Access, p LockParams) (redis.UniversalClient, error) {
-	o := options(p.Timeout, a.Password)
-	o.Dialer = detour(a.Via, p.Timeout)
+	o := options(p.Timeout, a.Login)
+	o.Dialer = detour(a.Via, p.Timeout, a.TLS)
 	switch a.Backend {
 	case nameSingle:
 		o.Addrs = a.Addresses(Port)
@@ -68,7 +72,9 @@ func connect(a backends.Access, p LockParams) (redis.UniversalClient, error) {
 		}
 		return redis.NewClient(o.Simple()), nil
 	case nameSentinel:
-		o.Addrs, o.MasterName = a.Addresses(sentinelPort), monitored
+		o.Addrs, o.MasterName = a.Addresses(sentinelPort), cmp.Or(p.Master, monitored)
+		watch := a.LoginAt(sentinelPort)
+		o.SentinelUsername, o.SentinelPassword = watch.User, watch.Password
 		if len(o.Addrs) == 0 {
 			return nil, fmt.Errorf("redis: no address of port %q; the Sentinels' are needed", sentinelPort)
 		}
@@ -86,14 +92,22 @@ func connect(a backends.Access, p LockParams) (redis.UniversalClient, error) {
 	return nil, fmt.Errorf("redis: backend %q is none of %s, %s and %s", a.Backend, nameSingle, nameSentinel, nameCluster)
 }
 
-// detour dials another address than the one that was found, where there is one. The timeout is that of one TCP connect.
-func detour(via map[string]string, timeout time.Duration) func(context.Context, string, string) (net.Conn, error) {
+// detour dials another address than the one that was found, where there is one, and shakes hands where there is TLS. The timeout is that
+// of either.
+func detour(via map[string]string, timeout time.Duration, tls *node.TLS) func(context.Context, string, string) (net.Conn, error) {
 	d := net.Dialer{Timeout: timeout}
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
+		to := address
 		if other, ok := via[address]; ok {
-			address = other
+			to = other
 		}
-		return d.DialContext(ctx, network, address)
+		conn, err := d.DialContext(ctx, network, to)
+		if err != nil {
+			return nil, err
+		}
+		ctx, done := context.WithTimeout(ctx, timeout)
+		defer done()
+		return tls.Over(ctx, conn, address)
 	}
 }
 

@@ -117,7 +117,7 @@ func (s sharded) Params() any { return s.params.LockParams }
 
 // Service returns the handle on the running nodes.
 func (s sharded) Service(nodes []node.Handle) topology.Service {
-	servers := membersOf(nodes, Port, observeTimeout)
+	servers := membersOf(nodes, seen{port: Port, timeout: observeTimeout})
 	buses := map[string]string{}
 	for _, n := range nodes {
 		buses[n.Name()] = n.Address(busPort)

@@ -85,7 +85,7 @@ func (m member) slotHolder(ctx context.Context, name string) (string, error) {
 	var get *redis.SliceCmd
 	_, _ = m.client.Pipelined(ctx, func(p redis.Pipeliner) error {
 		p.ReadOnly(ctx) // the connection stays so, which changes nothing for a primary
-		get = p.MGet(ctx, keys(name)...)
+		get = p.MGet(ctx, m.keys.keys(name)...)
 		return nil
 	})
 	v, err := get.Result()
@@ -290,7 +290,7 @@ func (s *clusterService) writeAll(ctx context.Context, primaries []string) error
 		if n == 1000 {
 			return fmt.Errorf("%s takes none of %v for a primary", s.members[0].name, slices.Collect(maps.Keys(missing)))
 		}
-		at := readyKey + strconv.Itoa(n)
+		at := s.members[0].keys.ready() + strconv.Itoa(n)
 		slot, err := s.members[0].client.ClusterKeySlot(ctx, at).Result()
 		if err != nil {
 			return fmt.Errorf("CLUSTER KEYSLOT: %w", err)

@@ -58,7 +58,7 @@ func parseView(text string) view {
 
 // viewOfSlot asks a node for its view, and for the slot of a lock.
 func viewOfSlot(ctx context.Context, m member, lockName string) (view, int, error) {
-	slot, err := m.client.ClusterKeySlot(ctx, key(lockName)).Result()
+	slot, err := m.client.ClusterKeySlot(ctx, m.keys.key(lockName)).Result()
 	if err != nil {
 		return nil, 0, fmt.Errorf("CLUSTER KEYSLOT of %s: %w", m.name, err)
 	}

@@ -26,7 +26,7 @@ func Five() listed.Backend {
 			Doc:   "Five independent Redis servers (or 3, 7, 9) that know nothing of each other; a lock is held where a majority has its key.",
 			Locks: []backends.Lock{redlock(), redlockNoElapsedCheck(), redsyncFive()},
 		},
-		Maker: topology.Maker{Syncing: syncing, New: newFive, Health: health},
+		Maker: topology.Maker{Attachable: []string{Port}, Syncing: syncing, New: newFive, Health: health},
 	}
 }
 
@@ -112,7 +112,7 @@ func newFive(c topology.Common, decode func(into any) error) (topology.Topology,
 	if err := decode(&p); err != nil {
 		return nil, err
 	}
-	if err := errors.Join(checkPersistence(p.Persistence), checkRestart(p.Restart), p.check(c.TTL)); err != nil {
+	if err := errors.Join(checkPersistence(p.Persistence), checkRestart(p.Restart), p.check(c.TTL), checkPrefix(c)); err != nil {
 		return nil, fmt.Errorf("backend redlock: %w", err)
 	}
 	f := five{common: c, params: p, nodes: 5}
@@ -152,7 +152,7 @@ func (f five) Params() any { return f.params.QuorumParams }
 
 // Service returns the handle on the running servers.
 func (f five) Service(nodes []node.Handle) topology.Service {
-	return &fiveService{five: f, members: membersOf(nodes, Port, observeTimeout)}
+	return &fiveService{five: f, members: membersOf(nodes, seen{port: Port, timeout: observeTimeout, keys: keyspace(f.common.Prefix())})}
 }
 
 // quorumParams decodes what a client process was told.
@@ -242,5 +242,6 @@ func (s *fiveService) Describe(ctx context.Context) map[string]string {
 		"lock.order":        p.Order,
 		"lock.retry":        p.Retry.String(),
 	}
+	s.five.common.Drop(out, "redis.persistence", "redis.restart")
 	return out
 }

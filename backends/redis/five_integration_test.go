@@ -119,7 +119,7 @@ func TestFiveServersDown(t *testing.T) {
 func end(t *testing.T, r conformance.Running, name string) {
 	t.Helper()
 	n := r.Cluster.Node(name)
-	m := newMember(n, Port, observeTimeout)
+	m := newMember(n, seen{port: Port, timeout: observeTimeout})
 	defer m.client.Close()
 	_ = m.client.ShutdownNoSave(t.Context()) // the server ends instead of answering
 	select {

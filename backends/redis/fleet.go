@@ -9,6 +9,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/lockquake/lockquake/internal/node"
 	"github.com/lockquake/lockquake/lock"
 )
 
@@ -20,11 +21,11 @@ type fleet struct {
 }
 
 // newFleet makes a client for each server. They connect at the first command.
-func newFleet(addresses []string, password string, p QuorumParams) *fleet {
+func newFleet(addresses []string, login node.Login, p QuorumParams) *fleet {
 	f := &fleet{timeout: p.NodeTimeout, oneByOne: p.Order == orderSequential}
 	for _, a := range addresses {
-		o := options(p.NodeTimeout, password).Simple()
-		o.Addr = a
+		o := options(p.NodeTimeout, login).Simple()
+		o.Addr, o.Dialer = a, detour(nil, p.NodeTimeout, login.TLS)
 		f.clients = append(f.clients, redis.NewClient(o))
 	}
 	return f

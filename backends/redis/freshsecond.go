@@ -32,7 +32,7 @@ func (m member) freshSecond(ctx context.Context) (string, error) {
 			}
 			continue
 		}
-		if err := m.write(ctx, readyKey); err != nil {
+		if err := m.write(ctx, m.keys.ready()); err != nil {
 			return "", err
 		}
 		if clock.Sleep(ctx, secondBegins/3) != nil {

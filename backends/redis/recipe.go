@@ -19,9 +19,6 @@ import (
 // for it.
 func recovery(ttl time.Duration) time.Duration { return ttl + time.Second }
 
-// key is where a lock is kept.
-func key(name string) string { return "lockquake:" + name }
-
 // connection is one client process's pool of connections to the service, which all of its users share: owner values are random for
 // each grant.
 type connection struct {
@@ -49,7 +46,7 @@ func dialer(locker func(user) lock.Locker) func(context.Context, backends.Access
 
 // Locker returns a locker for one user.
 func (c *connection) Locker(_ context.Context, number int) (lock.Locker, error) {
-	return c.locker(user{client: c.client, params: c.params, random: backends.Random(c.access.Run, number)}), nil
+	return c.locker(user{client: c.client, keys: keyspace(c.access.Prefix), params: c.params, random: backends.Random(c.access.Run, number)}), nil
 }
 
 // Close closes the connections; keys that are still held expire, if they do.
@@ -58,6 +55,7 @@ func (c *connection) Close() error { return c.client.Close() }
 // user is what every lock knows of the one that it serves.
 type user struct {
 	client redis.UniversalClient
+	keys   keyspace
 	params LockParams
 	random *mathrand.Rand
 }
@@ -146,7 +144,7 @@ func (l *recipe) releaseOwn(ctx context.Context, g lock.Grant) error {
 
 func (l *recipe) deleteOwn(ctx context.Context, g lock.Grant) error {
 	o := &owner{id: g.ID}
-	n, err := deleteOwn.Run(ctx, l.client, []string{key(g.Lock)}, o).Int()
+	n, err := deleteOwn.Run(ctx, l.client, []string{l.keys.key(g.Lock)}, o).Int()
 	if err != nil {
 		return fmt.Errorf("delete by script: %w", o.classify(err))
 	}
@@ -161,7 +159,7 @@ func (l *recipe) deleteOwn(ctx context.Context, g lock.Grant) error {
 func (l *recipe) releaseAny(ctx context.Context, g lock.Grant) error {
 	lock.At(ctx, "before-delete")
 	var o owner
-	n, err := l.client.Del(sending(ctx, &o), key(g.Lock)).Result()
+	n, err := l.client.Del(sending(ctx, &o), l.keys.key(g.Lock)).Result()
 	if err != nil {
 		return fmt.Errorf("DEL: %w", o.classify(err))
 	}
@@ -176,7 +174,7 @@ func (l *recipe) releaseAny(ctx context.Context, g lock.Grant) error {
 // Renew sets the key's expiry anew if it still has this grant's value.
 func (l renewable) Renew(ctx context.Context, g lock.Grant, ttl time.Duration) (lock.Grant, error) {
 	o := &owner{id: g.ID}
-	n, err := extendOwn.Run(ctx, l.client, []string{key(g.Lock)}, o, ttl.Milliseconds()).Int()
+	n, err := extendOwn.Run(ctx, l.client, []string{l.keys.key(g.Lock)}, o, ttl.Milliseconds()).Int()
 	if err != nil {
 		return g, fmt.Errorf("extend by script: %w", o.classify(err))
 	}
@@ -191,7 +189,7 @@ func (l renewable) Renew(ctx context.Context, g lock.Grant, ttl time.Duration) (
 
 // Check reads the key.
 func (l *recipe) Check(ctx context.Context, g lock.Grant) error {
-	v, err := l.client.Get(ctx, key(g.Lock)).Result()
+	v, err := l.client.Get(ctx, l.keys.key(g.Lock)).Result()
 	if err != nil && !errors.Is(err, redis.Nil) {
 		return fmt.Errorf("GET: %w", err)
 	}

@@ -77,6 +77,8 @@ type LockParams struct {
 	Wait int `yaml:"wait" json:"wait"`
 	// WaitTimeout is what the server is told: how long WAIT may wait for them.
 	WaitTimeout time.Duration `yaml:"wait_timeout" json:"wait_timeout_ns"`
+	// Master is the name under which somebody else's Sentinels know the primary.
+	Master string `yaml:"-" json:"master,omitempty"`
 }
 
 func lockDefaults() LockParams {

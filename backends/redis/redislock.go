@@ -46,7 +46,7 @@ func (l *redisLockUser) Acquire(ctx context.Context, r lock.Request) (lock.Grant
 func (l *redisLockUser) TryAcquire(ctx context.Context, r lock.Request) (lock.Grant, error) {
 	lock.At(ctx, "before-obtain")
 	var o owner
-	got, err := l.library.Obtain(sending(ctx, &o), key(r.Lock), r.TTL, nil)
+	got, err := l.library.Obtain(sending(ctx, &o), l.keys.key(r.Lock), r.TTL, nil)
 	if errors.Is(err, redislock.ErrNotObtained) {
 		return lock.Grant{}, fmt.Errorf("%w: %w", lock.ErrContended, err)
 	}

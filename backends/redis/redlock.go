@@ -81,13 +81,14 @@ func dialFive(a backends.Access) (*fiveConnection, error) {
 	if len(addresses) < fewestServers {
 		return nil, fmt.Errorf("redlock: %d addresses of port %q; %d are needed", len(addresses), Port, fewestServers)
 	}
-	return &fiveConnection{access: a, params: p, fleet: newFleet(addresses, a.Password, p)}, nil
+	return &fiveConnection{access: a, params: p, fleet: newFleet(addresses, a.Login, p)}, nil
 }
 
 // Locker returns a locker for one user. Values are random for each attempt, so users may share connections.
 func (c *fiveConnection) Locker(_ context.Context, user int) (lock.Locker, error) {
 	return &redlocker{
 		fleet:  c.fleet,
+		keys:   keyspace(c.access.Prefix),
 		params: c.params,
 		checks: c.checks,
 		random: backends.Random(c.access.Run, user),
@@ -100,6 +101,7 @@ func (c *fiveConnection) Close() error { return c.fleet.close() }
 // redlocker is one user.
 type redlocker struct {
 	fleet  *fleet
+	keys   keyspace
 	params QuorumParams
 	checks bool
 	random *mathrand.Rand
@@ -120,7 +122,7 @@ func (l *redlocker) TryAcquire(ctx context.Context, r lock.Request) (lock.Grant,
 	lock.At(ctx, "before-set")
 	start := time.Now()
 	v := l.fleet.ask(ctx, id, func(ctx context.Context, c *redis.Client, o *owner) (bool, error) {
-		err := c.Do(ctx, "SET", key(r.Lock), o, "NX", "PX", r.TTL.Milliseconds()).Err()
+		err := c.Do(ctx, "SET", l.keys.key(r.Lock), o, "NX", "PX", r.TTL.Milliseconds()).Err()
 		return err == nil, err
 	})
 	if v.count(yes) < v.quorum() {
@@ -146,13 +148,13 @@ func (l *redlocker) TryAcquire(ctx context.Context, r lock.Request) (lock.Grant,
 // takeBack deletes what a failed attempt may have left, on all servers. Its outcome changes nothing: what is missed
 // expires.
 func (l *redlocker) takeBack(ctx context.Context, name, id string) {
-	l.fleet.ask(context.WithoutCancel(ctx), id, deleteFrom(name))
+	l.fleet.ask(context.WithoutCancel(ctx), id, l.deleteFrom(name))
 }
 
 // deleteFrom deletes the key of a lock where it has the owner's value.
-func deleteFrom(name string) request {
+func (l *redlocker) deleteFrom(name string) request {
 	return func(ctx context.Context, c *redis.Client, o *owner) (bool, error) {
-		n, err := deleteOwn.Run(ctx, c, []string{key(name)}, o).Int()
+		n, err := deleteOwn.Run(ctx, c, []string{l.keys.key(name)}, o).Int()
 		return n == 1, err
 	}
 }
@@ -160,7 +162,7 @@ func deleteFrom(name string) request {
 // Release deletes the keys on all servers. It is done when a majority had the value; ErrNotHeld when a majority did not.
 func (l *redlocker) Release(ctx context.Context, g lock.Grant) error {
 	lock.At(ctx, "before-delete")
-	err := l.fleet.ask(ctx, g.ID, deleteFrom(g.Lock)).own()
+	err := l.fleet.ask(ctx, g.ID, l.deleteFrom(g.Lock)).own()
 	if err == nil || errors.Is(err, lock.ErrNotHeld) {
 		l.held.drop(g)
 		lock.At(ctx, "release-done")
@@ -176,7 +178,7 @@ func (l *redlocker) Release(ctx context.Context, g lock.Grant) error {
 func (l *redlocker) Renew(ctx context.Context, g lock.Grant, ttl time.Duration) (lock.Grant, error) {
 	start := time.Now()
 	err := l.fleet.ask(ctx, g.ID, func(ctx context.Context, c *redis.Client, o *owner) (bool, error) {
-		n, err := extendOwn.Run(ctx, c, []string{key(g.Lock)}, o, ttl.Milliseconds()).Int()
+		n, err := extendOwn.Run(ctx, c, []string{l.keys.key(g.Lock)}, o, ttl.Milliseconds()).Int()
 		return n == 1, err
 	}).own()
 	if err != nil {
@@ -198,7 +200,7 @@ func (l *redlocker) Renew(ctx context.Context, g lock.Grant, ttl time.Duration) 
 func (l *redlocker) Check(ctx context.Context, g lock.Grant) error {
 	v := l.fleet.ask(ctx, g.ID, func(ctx context.Context, c *redis.Client, o *owner) (bool, error) {
 		o.sent = time.Now() // the owner's value is not sent
-		value, err := c.Get(ctx, key(g.Lock)).Result()
+		value, err := c.Get(ctx, l.keys.key(g.Lock)).Result()
 		return value == o.id, err
 	})
 	if err := v.own(); err != nil {

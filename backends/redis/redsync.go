@@ -42,7 +42,7 @@ type redSyncUser struct {
 
 // mutex makes a handle; value is that of a grant, or "" for one yet to be asked for.
 func (l *redSyncUser) mutex(name string, ttl time.Duration, value string) *redsync.Mutex {
-	return l.library.NewMutex(key(name), redsync.WithExpiry(ttl), redsync.WithValue(value),
+	return l.library.NewMutex(l.keys.key(name), redsync.WithExpiry(ttl), redsync.WithValue(value),
 		redsync.WithTimeoutFactor(float64(l.params.Timeout)/float64(ttl)))
 }
 

@@ -55,6 +55,7 @@ func dialRedsyncFive(_ context.Context, a backends.Access) (backends.Connection,
 func (c *redsyncFiveConnection) Locker(_ context.Context, user int) (lock.Locker, error) {
 	return &redsyncer{
 		library: c.library,
+		keys:    keyspace(c.access.Prefix),
 		params:  c.params,
 		nodes:   len(c.fleet.clients),
 		random:  backends.Random(c.access.Run, user),
@@ -92,6 +93,7 @@ func (sentHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proces
 // redsyncer is one user.
 type redsyncer struct {
 	library *redsync.Redsync
+	keys    keyspace
 	params  QuorumParams
 	nodes   int
 	random  *mathrand.Rand
@@ -100,7 +102,7 @@ type redsyncer struct {
 
 // mutex makes the library's object; value is "" for one that is to be locked.
 func (l *redsyncer) mutex(name, value string, ttl time.Duration) *redsync.Mutex {
-	return l.library.NewMutex(key(name),
+	return l.library.NewMutex(l.keys.key(name),
 		redsync.WithValue(value),
 		redsync.WithExpiry(ttl),
 		redsync.WithDriftFactor(l.params.ClockDrift),

@@ -137,7 +137,7 @@ func (ms members) Reset(ctx context.Context) ([]string, error) {
 }
 
 // ours tells whether a key is one that locks or the harness make.
-func ours(k string) bool { return strings.HasPrefix(strings.TrimPrefix(k, "{"), key("")) }
+func ours(k string) bool { return strings.HasPrefix(strings.TrimPrefix(k, "{"), own+":") }
 
 // clear deletes the keys of lock users on a primary, and on every server forgets their scripts, their connections and what was
 // counted since its start. Keys of others are left alone. It returns how many it deleted.

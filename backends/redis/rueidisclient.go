@@ -1,6 +1,7 @@
 package redis
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"fmt"
@@ -15,15 +16,6 @@ import (
 	"github.com/lockquake/lockquake/backends"
 	"github.com/lockquake/lockquake/lock"
 )
-
-// rueidisPrefix begins the keys of rueidislock.
-const rueidisPrefix = "lockquake"
-
-// rueidisTag is the name that the library is told: with Redis Cluster's hash tag, which brings the lock into the slot where the others have it.
-func rueidisTag(name string) string { return "{" + key(name) + "}" }
-
-// rueidisKey is where rueidislock keeps a lock: the prefix, the number of the key (there is one, 0), the name.
-func rueidisKey(name string) string { return rueidisPrefix + ":0:" + rueidisTag(name) }
 
 // rueidisRefresh is how often a client asks the Sentinels for the primary beside hearing of it, as the library recommends.
 const rueidisRefresh = 5 * time.Second
@@ -57,7 +49,7 @@ func dialRueidis(_ context.Context, a backends.Access) (backends.Connection, err
 			return rueidisHook{Client: inner, conn: c}, nil
 		},
 		ClientOption:   o,
-		KeyPrefix:      rueidisPrefix,
+		KeyPrefix:      keyspace(a.Prefix).rueidisPrefix(),
 		KeyValidity:    a.TTL,
 		KeyMajority:    1,
 		TryNextAfter:   p.Timeout,
@@ -75,12 +67,17 @@ func rueidisOptions(a backends.Access, p LockParams) (rueidis.ClientOption, erro
 		Dialer:           net.Dialer{Timeout: p.Timeout},
 		ConnWriteTimeout: p.Timeout,
 		DisableRetry:     true,
+		Username:         a.User,
 		Password:         a.Password,
 		DialCtxFn: func(ctx context.Context, address string, d *net.Dialer, _ *tls.Config) (net.Conn, error) {
+			to := address
 			if other, ok := a.Via[address]; ok {
-				address = other
+				to = other
 			}
-			conn, err := d.DialContext(ctx, "tcp", address)
+			conn, err := d.DialContext(ctx, "tcp", to)
+			if err == nil {
+				conn, err = a.TLS.Over(ctx, conn, address)
+			}
 			if err != nil {
 				return nil, fmt.Errorf("%w: %w", lock.ErrNotSent, err)
 			}
@@ -93,7 +90,10 @@ func rueidisOptions(a backends.Access, p LockParams) (rueidis.ClientOption, erro
 		o.InitAddress, o.ForceSingleClient = a.Addresses(Port), true
 	case nameSentinel:
 		o.InitAddress = a.Addresses(sentinelPort)
-		o.Sentinel = rueidis.SentinelOption{MasterSet: monitored, Password: a.Password, Dialer: o.Dialer, TopologyRefreshInterval: rueidisRefresh}
+		watch := a.LoginAt(sentinelPort)
+		o.Sentinel = rueidis.SentinelOption{
+			MasterSet: cmp.Or(p.Master, monitored), Username: watch.User, Password: watch.Password, Dialer: o.Dialer, TopologyRefreshInterval: rueidisRefresh,
+		}
 	case nameCluster:
 		o.InitAddress = a.Addresses(Port)
 	default:

@@ -96,7 +96,7 @@ func (l *rueidisUser) acquire(ctx context.Context, r lock.Request, call rueidisC
 	done := make(chan error, 1)
 	go func() {
 		var err error
-		a.life, a.cancel, err = call(life, rueidisTag(r.Lock))
+		a.life, a.cancel, err = call(life, keyspace(l.conn.access.Prefix).slot(r.Lock))
 		done <- err
 	}()
 	returned, err := await(ctx, done)

@@ -29,7 +29,7 @@ func Sentinel() listed.Backend {
 				"asynchronous, so that a promoted replica may not know the newest grants.",
 			Locks: outlasting(failoverTime, locks()),
 		},
-		Maker: topology.Maker{Syncing: syncing, New: newSentinel, Health: health},
+		Maker: topology.Maker{Attachable: []string{Port, sentinelPort}, Syncing: syncing, New: newSentinel, Health: health},
 	}
 }
 
@@ -71,8 +71,10 @@ func (p SentinelParams) check() error {
 
 // sentinel is the topology.
 type sentinel struct {
-	common topology.Common
-	params SentinelParams
+	common  topology.Common
+	params  SentinelParams
+	servers int
+	watches int
 }
 
 func newSentinel(c topology.Common, decode func(into any) error) (topology.Topology, error) {
@@ -80,22 +82,27 @@ func newSentinel(c topology.Common, decode func(into any) error) (topology.Topol
 	if err := decode(&p); err != nil {
 		return nil, err
 	}
-	if err := errors.Join(p.check(), p.checkWait(c)); err != nil {
+	if err := errors.Join(p.check(), p.checkWait(c), checkPrefix(c), checkMaster(c)); err != nil {
 		return nil, fmt.Errorf("backend %s: %w", nameSentinel, err)
+	}
+	s := sentinel{common: c, params: p, servers: sentinelServers, watches: sentinelWatches}
+	if c.Attached != nil {
+		s.servers, s.watches, s.params.Master = c.Attached.Ports[Port], c.Attached.Ports[sentinelPort], c.Attached.Master
+		return s, nil
 	}
 	if c.Nodes != 0 && c.Nodes != sentinelServers+sentinelWatches {
 		return nil, fmt.Errorf("backend %s: nodes is %d; it runs %d servers and %d Sentinels: leave it out",
 			nameSentinel, c.Nodes, sentinelServers, sentinelWatches)
 	}
-	return sentinel{common: c, params: p}, nil
+	return s, nil
 }
 
 // Specs describes the data servers and the Sentinels. All data servers start as primaries: a node that was restarted with the
 // name of a primary in its command line would follow it wherever the primary has moved to, until failover_timeout has passed.
 // Who follows whom is said by Ready at first, and by the Sentinels from then on.
 func (s sentinel) Specs() []node.Spec {
-	specs := make([]node.Spec, 0, sentinelServers+sentinelWatches)
-	for i := range sentinelServers {
+	specs := make([]node.Spec, 0, s.servers+s.watches)
+	for i := range s.servers {
 		specs = append(specs, node.Spec{
 			Name: serverName(i), Role: node.Server, Image: "redis", Restartable: true,
 			Ports:   []node.Port{{Name: Port, Number: 6379}},
@@ -103,7 +110,7 @@ func (s sentinel) Specs() []node.Spec {
 			Command: func(p node.Place) []string { return s.server(p, p.Address(serverName(i), Port)) },
 		})
 	}
-	for i := range sentinelWatches {
+	for i := range s.watches {
 		specs = append(specs, node.Spec{
 			Name: "sentinel-" + strconv.Itoa(i+1), Role: node.Server, Image: "redis", Restartable: true,
 			Ports:   []node.Port{{Name: sentinelPort, Number: 26379}},
@@ -156,8 +163,11 @@ func (s sentinel) Params() any { return s.params.LockParams }
 
 // Service returns the handle on the running nodes.
 func (s sentinel) Service(nodes []node.Handle) topology.Service {
+	as := seen{port: Port, timeout: observeTimeout, keys: keyspace(s.common.Prefix()), master: s.params.Master}
+	watches := as
+	watches.port = sentinelPort
 	return &sentinelService{
 		params: s.params, common: s.common,
-		sentinelNodes: sentinelNodes{membersOf(nodes, Port, observeTimeout), membersOf(nodes, sentinelPort, observeTimeout)},
+		sentinelNodes: sentinelNodes{membersOf(nodes, as), membersOf(nodes, watches)},
 	}
 }

@@ -100,7 +100,7 @@ func (n sentinelNodes) askSentinel(ctx context.Context, m member, fact string) (
 		return strconv.FormatBool(section["sentinel_tilt"] == "1"), err
 	case "quorum":
 		var answer redis.Error
-		err := m.client.Do(ctx, "SENTINEL", "CKQUORUM", monitored).Err()
+		err := m.client.Do(ctx, "SENTINEL", "CKQUORUM", m.master).Err()
 		if err != nil && !errors.As(err, &answer) {
 			return "", fmt.Errorf("CKQUORUM of %s: %w", m.name, err)
 		}
@@ -114,7 +114,7 @@ func (n sentinelNodes) askSentinel(ctx context.Context, m member, fact string) (
 
 // named is the primary that a Sentinel sends clients to: the promoted one already while a failover goes on.
 func (n sentinelNodes) named(ctx context.Context, m member) (string, error) {
-	v, err := m.client.Do(ctx, "SENTINEL", "GET-MASTER-ADDR-BY-NAME", monitored).StringSlice()
+	v, err := m.client.Do(ctx, "SENTINEL", "GET-MASTER-ADDR-BY-NAME", m.master).StringSlice()
 	if err == nil && len(v) != 2 {
 		err = fmt.Errorf("its answer has %d words", len(v))
 	}
@@ -169,7 +169,7 @@ func (n sentinelNodes) watched(ctx context.Context, m member, fact string) (stri
 
 // primary is what a Sentinel says of the primary.
 func (m member) primary(ctx context.Context) (map[string]string, error) {
-	cmd := redis.NewMapStringStringCmd(ctx, "SENTINEL", "MASTER", monitored)
+	cmd := redis.NewMapStringStringCmd(ctx, "SENTINEL", "MASTER", m.master)
 	_ = m.client.Process(ctx, cmd)
 	v, err := cmd.Result()
 	if err != nil {
@@ -180,7 +180,7 @@ func (m member) primary(ctx context.Context) (map[string]string, error) {
 
 // followers returns the addresses of the replicas that a Sentinel sees in good order, with the primary that each follows.
 func (n sentinelNodes) followers(ctx context.Context, m member) (map[string]string, error) {
-	cmd := redis.NewMapStringStringSliceCmd(ctx, "SENTINEL", "REPLICAS", monitored)
+	cmd := redis.NewMapStringStringSliceCmd(ctx, "SENTINEL", "REPLICAS", m.master)
 	_ = m.client.Process(ctx, cmd)
 	list, err := cmd.Result()
 	if err != nil {
@@ -198,7 +198,7 @@ func (n sentinelNodes) followers(ctx context.Context, m member) (map[string]stri
 // Describe returns versions, and every timer and setting: how often locks are granted twice depends on them.
 func (s *sentinelService) Describe(ctx context.Context) map[string]string {
 	out := s.params.LockParams.describe(s.common)
-	out["redis.topology"] = fmt.Sprintf("%d servers, %d Sentinels", sentinelServers, sentinelWatches)
+	out["redis.topology"] = fmt.Sprintf("%d servers, %d Sentinels", len(s.members), len(s.sentinels))
 	out["redis.version"] = s.members.version(ctx)
 	out["redis.persistence"] = s.params.Persistence
 	out["redis.min-replicas-to-write"] = fmt.Sprintf("%d, heard within 1s", s.params.MinReplicas)
@@ -211,6 +211,7 @@ func (s *sentinelService) Describe(ctx context.Context) map[string]string {
 		periods = append(periods, fmt.Sprintf("%s %dms", t.name, t.ms))
 	}
 	out["sentinel.pace"] = strings.Join(periods, ", ")
+	s.common.Drop(out, "redis.persistence", "redis.min-replicas-to-write", "sentinel.quorum", "sentinel.down-after", "sentinel.failover-timeout", "sentinel.pace")
 	return out
 }
 
@@ -227,6 +228,9 @@ func (s *sentinelService) Close() error {
 //
 // Until that was so for the first time, it also says who follows whom and what is watched.
 func (s *sentinelService) Ready(ctx context.Context) error {
+	if s.common.Attached != nil {
+		return s.readyAsGuest(ctx)
+	}
 	for _, list := range []members{s.members, s.sentinels} {
 		for _, m := range list {
 			if err := m.client.Ping(ctx).Err(); err != nil {
@@ -246,7 +250,7 @@ func (s *sentinelService) Ready(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := primary.write(ctx, readyKey); err != nil {
+	if err := primary.write(ctx, primary.keys.ready()); err != nil {
 		return err
 	}
 	s.formed = true

@@ -1,6 +1,7 @@
 package redis
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -17,9 +18,6 @@ import (
 	"github.com/lockquake/lockquake/history"
 	"github.com/lockquake/lockquake/internal/node"
 )
-
-// readyKey is written by Ready; no lock has a name like it.
-const readyKey = "lockquake:ready"
 
 // observerName is what the harness's own connections are called.
 const observerName = "lockquake-observer"
@@ -39,15 +37,34 @@ type member struct {
 	name     string
 	address  string // as the servers know each other
 	password string
+	keys     keyspace
+	master   string // the name under which a Sentinel knows the primary
 	client   *redis.Client
 }
 
+// seen says how the harness asks servers.
+type seen struct {
+	port    string
+	timeout time.Duration
+	keys    keyspace
+	master  string // "": the package's own name
+}
+
 // newMember makes a client that connects to a port of the node by the harness's own way.
-func newMember(n node.Handle, port string, timeout time.Duration) member {
-	o := options(timeout, n.Password()).Simple()
+func newMember(n node.Handle, s seen) member {
+	login := n.Login()
+	o := options(s.timeout, login).Simple()
 	o.ClientName = observerName
-	o.Dialer = func(ctx context.Context, _, _ string) (net.Conn, error) { return n.Dial(ctx, port) }
-	return member{name: n.Name(), address: n.Address(port), password: n.Password(), client: redis.NewClient(o)}
+	o.Dialer = func(ctx context.Context, _, _ string) (net.Conn, error) {
+		conn, err := n.Dial(ctx, s.port)
+		if err != nil {
+			return nil, err
+		}
+		return login.TLS.Over(ctx, conn, n.Address(s.port))
+	}
+	return member{
+		name: n.Name(), address: n.Address(s.port), password: login.Password, keys: s.keys, master: cmp.Or(s.master, monitored), client: redis.NewClient(o),
+	}
 }
 
 // members is the servers of one kind. What a topology does not say otherwise they answer each for itself.
@@ -69,19 +86,19 @@ func (ms members) Ask(ctx context.Context, node, fact string) (string, error) {
 func (ms members) Ready(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	for _, m := range ms {
-		group.Go(func() error { return m.write(ctx, readyKey) })
+		group.Go(func() error { return m.write(ctx, m.keys.ready()) })
 	}
 	return group.Wait()
 }
 
 // membersOf makes a member of each node that has the port.
-func membersOf(nodes []node.Handle, port string, timeout time.Duration) members {
+func membersOf(nodes []node.Handle, s seen) members {
 	var out members
 	for _, n := range nodes {
-		if n.Address(port) == "" {
+		if n.Address(s.port) == "" {
 			continue
 		}
-		out = append(out, newMember(n, port, timeout))
+		out = append(out, newMember(n, s))
 	}
 	return out
 }
@@ -189,11 +206,11 @@ func (m member) ask(ctx context.Context, fact string) (string, error) {
 		}
 		return section["aof_delayed_fsync"], err
 	case chaos.FactLastWrite:
-		return m.client.Get(ctx, readyKey).Result()
+		return m.client.Get(ctx, m.keys.ready()).Result()
 	case "fresh-second":
 		return m.freshSecond(ctx)
 	case chaos.FactWrites:
-		err := m.write(ctx, readyKey)
+		err := m.write(ctx, m.keys.ready())
 		return strconv.FormatBool(err == nil), err
 	case "run-id":
 		section, err := m.info(ctx, "server")
@@ -205,13 +222,13 @@ func (m member) ask(ctx context.Context, fact string) (string, error) {
 func clockText(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000000Z07:00") }
 
 func (m member) holder(ctx context.Context, name string) (string, error) {
-	v, err := m.client.MGet(ctx, keys(name)...).Result()
+	v, err := m.client.MGet(ctx, m.keys.keys(name)...).Result()
 	return holderIn(v), err
 }
 
 // takes writes a key in the slot of a lock's.
 func (m member) takes(ctx context.Context, name string) (string, error) {
-	err := m.client.Set(ctx, "lockquake:probe:{"+key(name)+"}", m.name, time.Minute).Err()
+	err := m.client.Set(ctx, m.keys.probe(name), m.name, time.Minute).Err()
 	var answer redis.Error
 	switch {
 	case err == nil:
@@ -222,9 +239,6 @@ func (m member) takes(ctx context.Context, name string) (string, error) {
 	}
 	return "", fmt.Errorf("SET on %s: %w", m.name, err)
 }
-
-// keys lists where a lock may be kept, all in one slot of Redis Cluster: by most locks, and by rueidislock.
-func keys(name string) []string { return []string{key(name), rueidisKey(name)} }
 
 // holderIn is the holder's id among the values at keys.
 func holderIn(values []any) string {

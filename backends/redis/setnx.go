@@ -41,7 +41,7 @@ func (l *recipe) takeForEver(ctx context.Context, r lock.Request) (lock.Grant, e
 func (l *recipe) setNx(ctx context.Context, r lock.Request) (lock.Grant, error) {
 	o := newOwner()
 	lock.At(ctx, "before-setnx")
-	n, err := l.client.Do(ctx, "SETNX", key(r.Lock), o).Int()
+	n, err := l.client.Do(ctx, "SETNX", l.keys.key(r.Lock), o).Int()
 	if err != nil {
 		return lock.Grant{}, fmt.Errorf("SETNX: %w", o.classify(err))
 	}

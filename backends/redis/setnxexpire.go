@@ -35,7 +35,7 @@ func (l *recipe) takeThenExpire(ctx context.Context, r lock.Request) (lock.Grant
 		return lock.Grant{}, err
 	}
 	var o owner
-	set, err := l.client.PExpire(sending(ctx, &o), key(r.Lock), r.TTL).Result()
+	set, err := l.client.PExpire(sending(ctx, &o), l.keys.key(r.Lock), r.TTL).Result()
 	if err != nil {
 		return lock.Grant{}, fmt.Errorf("PEXPIRE after SETNX: %w", err)
 	}

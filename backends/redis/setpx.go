@@ -20,7 +20,7 @@ type link interface {
 // takePx is the attempt of the recipes without tokens.
 func (l *recipe) takePx(ctx context.Context, r lock.Request) (lock.Grant, error) {
 	return l.attempt(ctx, r, func(ctx context.Context, via link, o *owner) (lock.Token, error) {
-		return lock.NoToken, via.Process(ctx, redis.NewStatusCmd(ctx, "SET", key(r.Lock), o, "NX", "PX", r.TTL.Milliseconds()))
+		return lock.NoToken, via.Process(ctx, redis.NewStatusCmd(ctx, "SET", l.keys.key(r.Lock), o, "NX", "PX", r.TTL.Milliseconds()))
 	})
 }
 
@@ -70,7 +70,7 @@ func (l *recipe) link(ctx context.Context, name string) (via link, done func(), 
 	case *redis.Client:
 		node = c
 	case *redis.ClusterClient:
-		if node, err = c.MasterForKey(ctx, key(name)); err != nil {
+		if node, err = c.MasterForKey(ctx, l.keys.key(name)); err != nil {
 			return nil, nil, fmt.Errorf("primary of %s: %w", name, err)
 		}
 	default:

@@ -40,13 +40,9 @@ func setPxIncr() backends.Lock {
 
 var setIncr = redis.NewScript(`if redis.call("SET", KEYS[1], ARGV[1], "NX", "PX", ARGV[2]) then return redis.call("INCR", KEYS[2]) end return false`)
 
-// counterKey is where the tokens of a lock come from. The braces are Redis Cluster's hash tag: what is in them decides about the slot, so the
-// counter is kept where the key is.
-func counterKey(name string) string { return "{" + key(name) + "}:token" }
-
 func (l *recipe) takePxIncr(ctx context.Context, r lock.Request) (lock.Grant, error) {
 	return l.attempt(ctx, r, func(ctx context.Context, via link, o *owner) (lock.Token, error) {
-		n, err := setIncr.Run(ctx, via, []string{key(r.Lock), counterKey(r.Lock)}, o, r.TTL.Milliseconds()).Uint64()
+		n, err := setIncr.Run(ctx, via, []string{l.keys.key(r.Lock), l.keys.counter(r.Lock)}, o, r.TTL.Milliseconds()).Uint64()
 		return lock.Token(n), err
 	})
 }

@@ -23,7 +23,7 @@ func Single() listed.Backend {
 			Doc:   "One Redis server; without persistence unless asked for, so that a restart forgets every lock.",
 			Locks: locks(),
 		},
-		Maker: topology.Maker{Syncing: syncing, New: newSingle, Health: health},
+		Maker: topology.Maker{Attachable: []string{Port}, Syncing: syncing, New: newSingle, Health: health},
 	}
 }
 
@@ -48,7 +48,7 @@ func newSingle(c topology.Common, decode func(into any) error) (topology.Topolog
 	if err := decode(&p); err != nil {
 		return nil, err
 	}
-	if err := errors.Join(checkPersistence(p.Persistence), checkRestart(p.Restart), p.check(0)); err != nil {
+	if err := errors.Join(checkPersistence(p.Persistence), checkRestart(p.Restart), p.check(0), checkPrefix(c)); err != nil {
 		return nil, fmt.Errorf("backend redis: %w", err)
 	}
 	if c.Nodes > 1 {
@@ -79,7 +79,7 @@ func (s single) Params() any { return s.params.LockParams }
 
 // Service returns the handle on the running server.
 func (s single) Service(nodes []node.Handle) topology.Service {
-	return &service{params: s.params, common: s.common, members: membersOf(nodes, Port, s.params.Timeout)}
+	return &service{params: s.params, common: s.common, members: membersOf(nodes, seen{port: Port, timeout: s.params.Timeout, keys: keyspace(s.common.Prefix())})}
 }
 
 // service answers for the running server.
@@ -96,6 +96,7 @@ func (s *service) Describe(ctx context.Context) map[string]string {
 	out["redis.persistence"] = s.params.Persistence
 	out["redis.restart"] = s.params.Restart
 	out["redis.version"] = s.members.version(ctx)
+	s.common.Drop(out, "redis.persistence", "redis.restart")
 	return out
 }
 

@@ -70,7 +70,7 @@ func endReplicas(t *testing.T, r conformance.Running) (primaries []string) {
 			primaries = append(primaries, n.Name())
 			continue
 		}
-		m := newMember(n, Port, time.Second)
+		m := newMember(n, seen{port: Port, timeout: time.Second})
 		defer m.client.Close()
 		_ = m.client.ShutdownNoSave(t.Context()) // the server ends instead of answering
 		select {

@@ -18,6 +18,9 @@ type Maker struct {
 	// New makes the topology from the scenario; decode fills a struct with the backend's own parameters, strictly. An
 	// error names the key that is wrong and what would be right.
 	New func(c Common, decode func(into any) error) (Topology, error)
+	// Attachable names the ports by which the locks run on servers that somebody else runs, one kind of endpoint each; nil: they cannot. Its
+	// Service is then a Guest.
+	Attachable []string
 	// Health is the check, as compose writes it, by which a container of the service's image finds out whether its own node answers at
 	// that port. Nil where the nodes are lockquake's own program, which asks for itself.
 	Health func(port int) []string
@@ -28,6 +31,8 @@ type Common struct {
 	Nodes int           // 0: the backend's default
 	TTL   time.Duration // lease, session or key life
 	Lock  string        // name of the lock
+	// Attached says that somebody else runs the servers; nil: they are the run's own.
+	Attached *Attached
 }
 
 // Topology is a service about to be run.

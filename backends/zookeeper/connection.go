@@ -50,6 +50,9 @@ func (c *connection) Notifications() int64 { return c.events.Load() }
 // Close does nothing: each user's session is its own to close.
 func (c *connection) Close() error { return nil }
 
+// keys is where the locks are kept.
+func (c *connection) keys() keyspace { return keyspace(c.access.Prefix) }
+
 func (c *connection) setting() setting {
 	var d net.Dialer
 	return setting{
@@ -57,8 +60,13 @@ func (c *connection) setting() setting {
 		ask:     c.access.TTL,
 		lag:     c.params.Lag,
 		timeout: c.params.Timeout,
+		login:   c.access.Login,
 		dial: func(ctx context.Context, address string) (net.Conn, error) {
-			return d.DialContext(ctx, "tcp", address)
+			conn, err := d.DialContext(ctx, "tcp", address)
+			if err != nil {
+				return nil, err
+			}
+			return c.access.TLS.Over(ctx, conn, address)
 		},
 		events: func() { c.events.Add(1) },
 	}

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/go-zookeeper/zk"
+
+	"github.com/lockquake/lockquake/internal/node"
 )
 
 // member is one server as the harness sees it.
@@ -22,6 +24,8 @@ type member struct {
 	seat    string        // in the ensemble: where the other servers find it
 	ttl     time.Duration // of the harness's own sessions, which are closed after each question
 	timeout time.Duration
+	keys    keyspace
+	login   node.Login
 	dial    func(ctx context.Context) (net.Conn, error)
 }
 
@@ -124,7 +128,7 @@ func (m member) monotonic(ctx context.Context) (string, error) {
 // visit opens a session through this server alone for the time of a question.
 func (m member) visit(ctx context.Context, question func(*session) error) error {
 	s, err := open(ctx, setting{
-		servers: []string{m.address}, ask: m.ttl, timeout: m.timeout, once: true,
+		servers: []string{m.address}, ask: m.ttl, timeout: m.timeout, login: m.login, once: true,
 		dial: func(ctx context.Context, _ string) (net.Conn, error) { return m.dial(ctx) },
 	})
 	if err != nil {
@@ -139,7 +143,7 @@ func (m member) visit(ctx context.Context, question func(*session) error) error 
 
 // makeRoot makes the parent of all locks.
 func (m member) makeRoot(ctx context.Context, s *session) error {
-	if _, err := create(ctx, s, root, zk.FlagPersistent); err != nil && !errors.Is(err, zk.ErrNodeExists) {
+	if _, err := create(ctx, s, m.keys.root(), zk.FlagPersistent); err != nil && !errors.Is(err, zk.ErrNodeExists) {
 		return err
 	}
 	return nil
@@ -198,12 +202,12 @@ func (m member) holder(ctx context.Context, name string) (string, error) {
 	id := "none"
 	err := m.visit(ctx, func(s *session) error {
 		for {
-			nodes, err := contenders(ctx, s, parent(name))
+			nodes, err := contenders(ctx, s, m.keys.parent(name))
 			if err != nil || len(nodes) == 0 {
 				return err
 			}
 			stat, err := ask(ctx, s, func(c *zk.Conn) (*zk.Stat, error) {
-				_, stat, err := c.Get(parent(name) + "/" + nodes[0])
+				_, stat, err := c.Get(m.keys.parent(name) + "/" + nodes[0])
 				return stat, err
 			})
 			if errors.Is(err, zk.ErrNoNode) {
@@ -221,7 +225,7 @@ func (m member) holder(ctx context.Context, name string) (string, error) {
 func (m member) waiters(ctx context.Context, name string) (string, error) {
 	n := 0
 	err := m.visit(ctx, func(s *session) error {
-		nodes, err := contenders(ctx, s, parent(name))
+		nodes, err := contenders(ctx, s, m.keys.parent(name))
 		n = max(len(nodes)-1, 0)
 		return err
 	})

@@ -16,7 +16,7 @@ import (
 // create makes a node, and its parents where they are missing.
 func create(ctx context.Context, s *session, path string, flags int32) (string, error) {
 	for {
-		made, err := ask(ctx, s, func(c *zk.Conn) (string, error) { return c.Create(path, nil, flags, anyone) })
+		made, err := ask(ctx, s, func(c *zk.Conn) (string, error) { return c.Create(path, nil, flags, access(s.set.login)) })
 		if !errors.Is(err, zk.ErrNoNode) {
 			return made, err
 		}

@@ -57,7 +57,7 @@ func (q watcher) take(ctx context.Context, u *user, r lock.Request, try bool) (l
 		return lock.Grant{}, err
 	}
 	before := s.created().number
-	path, err := create(ctx, s, parent(r.Lock)+"/"+contender, zk.FlagEphemeralSequential)
+	path, err := create(ctx, s, u.conn.keys().parent(r.Lock)+"/"+contender, zk.FlagEphemeralSequential)
 	if err != nil {
 		return lock.Grant{}, u.failed(s, before, fmt.Errorf("zookeeper create: %w", err))
 	}

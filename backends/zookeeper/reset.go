@@ -26,7 +26,7 @@ func (s *service) Reset(ctx context.Context) ([]string, error) {
 	}
 	removed := 0
 	first := s.members[0]
-	if err := first.visit(ctx, func(v *session) (err error) { removed, err = removeBelow(ctx, v, root); return err }); err != nil {
+	if err := first.visit(ctx, func(v *session) (err error) { removed, err = removeBelow(ctx, v, s.keys.root()); return err }); err != nil {
 		return nil, fmt.Errorf("remove the nodes of locks: %w", err)
 	}
 	evidence := []string{fmt.Sprintf("%d nodes of locks were removed, through %s", removed, first.name)}

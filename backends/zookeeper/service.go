@@ -25,21 +25,32 @@ const (
 // service answers for the running ensemble. Each question has a connection of its own: the library would take up to a
 // second to find a server again that had been away.
 type service struct {
+	common  topology.Common
 	params  Params
+	keys    keyspace
 	ttl     time.Duration
 	lock    string
 	members []member
 	// notified is what the servers' watches had told before the latest Reset.
 	notified int64
+	// made are the nodes above the root that were not there, the deepest first.
+	made []string
 }
 
 // Service returns the handle on the running servers.
 func (t setup) Service(nodes []node.Handle) topology.Service {
-	s := &service{params: t.params, ttl: t.common.TTL, lock: t.common.Lock}
+	s := &service{common: t.common, keys: keyspace(t.common.Prefix()), params: t.params, ttl: t.common.TTL, lock: t.common.Lock}
 	for _, n := range nodes {
 		s.members = append(s.members, member{
 			name: n.Name(), address: n.Address(Port), seat: ensembleSeat(n.Address), ttl: t.common.TTL, timeout: t.params.Timeout,
-			dial: func(ctx context.Context) (net.Conn, error) { return n.Dial(ctx, Port) },
+			keys: s.keys, login: n.Login(),
+			dial: func(ctx context.Context) (net.Conn, error) {
+				conn, err := n.Dial(ctx, Port)
+				if err != nil {
+					return nil, err
+				}
+				return n.Login().TLS.Over(ctx, conn, n.Address(Port))
+			},
 		})
 	}
 	return s
@@ -144,6 +155,9 @@ func (s *service) leader(ctx context.Context) string {
 func (s *service) Ready(ctx context.Context) error {
 	ctx, done := context.WithTimeout(ctx, s.params.Timeout)
 	defer done()
+	if s.common.Attached != nil {
+		return s.makeRoots(ctx)
+	}
 	leaders := 0
 	for i, st := range s.states(ctx) {
 		switch st.role {
@@ -157,6 +171,11 @@ func (s *service) Ready(ctx context.Context) error {
 	if leaders != 1 {
 		return fmt.Errorf("%d servers call themselves leader", leaders)
 	}
+	return s.makeRoots(ctx)
+}
+
+// makeRoots has each server take a write through the quorum.
+func (s *service) makeRoots(ctx context.Context) error {
 	errs := make([]error, len(s.members))
 	var group sync.WaitGroup
 	for i, m := range s.members {
@@ -186,6 +205,7 @@ func (s *service) Describe(ctx context.Context) map[string]string {
 		m.describe(ctx, out)
 		done()
 	}
+	s.common.Drop(out, "zookeeper.min-session-timeout", "zookeeper.max-session-timeout", "zookeeper.cnx-timeout", "zookeeper.fsync", "zookeeper.jvm")
 	if n, ok := s.notifications(ctx); ok {
 		out["zookeeper.notifications"] = strconv.FormatInt(n-s.notified, 10)
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/lockquake/lockquake/backends"
+	"github.com/lockquake/lockquake/internal/node"
 	"github.com/lockquake/lockquake/lock"
 )
 
@@ -31,6 +32,7 @@ type setting struct {
 	ask     time.Duration // the session timeout that is asked for
 	lag     time.Duration // how long a server may answer pings that the leader never hears of
 	timeout time.Duration // of one request
+	login   node.Login    // of the TLS, dial knows
 	dial    func(ctx context.Context, address string) (net.Conn, error)
 	events  func() // told of each notification of a watch; nil: nobody
 	once    bool   // one connection or none: for questions, whose asker does not want to wait for another attempt
@@ -94,12 +96,27 @@ func open(ctx context.Context, set setting) (*session, error) {
 	defer cancel()
 	select {
 	case <-s.ready:
-		return s, nil
+		return s, s.logIn(ctx)
 	case <-s.over:
 	case <-ctx.Done():
 		s.end(ctx.Err())
 	}
 	return nil, fmt.Errorf("no session: %w", s.reason())
+}
+
+// logIn tells the service who we are, where it asks. The library says so again on every later connection.
+func (s *session) logIn(ctx context.Context) error {
+	if s.set.login.User == "" {
+		return nil
+	}
+	_, err := ask(ctx, s, func(c *zk.Conn) (struct{}, error) {
+		return struct{}{}, c.AddAuth("digest", []byte(s.set.login.User+":"+s.set.login.Password))
+	})
+	if err != nil {
+		s.end(errGivenUp)
+		return fmt.Errorf("log in as %s: %w", s.set.login.User, err)
+	}
+	return nil
 }
 
 // silent drops what the library would print on standard error, where a client process keeps its own log.

@@ -33,7 +33,7 @@ const holderNode = "holder"
 
 // alone creates the node, or waits for its end.
 func alone(ctx context.Context, u *user, r lock.Request, try bool) (lock.Grant, error) {
-	path := parent(r.Lock) + "/" + holderNode
+	path := u.conn.keys().parent(r.Lock) + "/" + holderNode
 	s, err := u.begin(ctx, r, "before-create")
 	if err != nil {
 		return lock.Grant{}, err

@@ -5,22 +5,37 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"strings"
 	"time"
 
 	"github.com/go-zookeeper/zk"
 
 	"github.com/lockquake/lockquake/backends"
+	"github.com/lockquake/lockquake/internal/node"
 	"github.com/lockquake/lockquake/lock"
 )
 
+// keyspace is where locks are kept: below a prefix that begins and ends with "/", or "" for the package's own.
+type keyspace string
+
 // root is the parent of all locks.
-const root = "/lockquake"
+func (k keyspace) root() string {
+	if k == "" {
+		return "/lockquake"
+	}
+	return strings.TrimSuffix(string(k), "/")
+}
 
 // parent is the node under which a lock is kept.
-func parent(name string) string { return root + "/" + url.PathEscape(name) }
+func (k keyspace) parent(name string) string { return k.root() + "/" + url.PathEscape(name) }
 
-// anyone may do anything.
-var anyone = zk.WorldACL(zk.PermAll)
+// access is who may use the nodes that are made: whoever logs in as we do, or anyone.
+func access(l node.Login) []zk.ACL {
+	if l.User != "" {
+		return zk.AuthACL(zk.PermAll)
+	}
+	return zk.WorldACL(zk.PermAll)
+}
 
 // offers is what all locks of this package have in common.
 func offers() backends.Offers {

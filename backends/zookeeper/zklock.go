@@ -45,7 +45,7 @@ func (l *library) Acquire(ctx context.Context, r lock.Request) (lock.Grant, erro
 		return lock.Grant{}, err
 	}
 	before, lost := s.created().number, s.losses()
-	m := zk.NewLock(s.conn, parent(r.Lock), anyone)
+	m := zk.NewLock(s.conn, l.conn.keys().parent(r.Lock), access(s.set.login))
 	_, err = await(ctx, s, func() (struct{}, error) { return struct{}{}, m.Lock() })
 	made := s.created()
 	switch {

@@ -27,7 +27,7 @@ func Backend() listed.Backend {
 			Doc:   "A ZooKeeper ensemble of three servers (or five), each a JVM of its own.",
 			Locks: []backends.Lock{sequential(), herd(), single(), zkLock()},
 		},
-		Maker: topology.Maker{New: newTopology, Health: health},
+		Maker: topology.Maker{Attachable: []string{Port}, New: newTopology, Health: health},
 	}
 }
 
@@ -128,14 +128,20 @@ type setup struct {
 
 func newTopology(c topology.Common, decode func(into any) error) (topology.Topology, error) {
 	p := defaults()
+	if c.Attached != nil {
+		p.TickTime, p.SyncLimit = 0, 0
+	}
 	if err := decode(&p); err != nil {
 		return nil, err
+	}
+	if err := checkGuest(c, p); err != nil {
+		return nil, fmt.Errorf("backend zookeeper: %w", err)
 	}
 	p = p.derived()
 	if c.Nodes == 0 {
 		c.Nodes = 3
 	}
-	if c.Nodes != 3 && c.Nodes != 5 {
+	if c.Attached == nil && c.Nodes != 3 && c.Nodes != 5 {
 		return nil, fmt.Errorf("backend zookeeper: nodes is %d; it must be 3 or 5", c.Nodes)
 	}
 	if err := p.check(); err != nil {

@@ -188,7 +188,7 @@ func redisConn(t *testing.T, n *cluster.Node) net.Conn {
 		t.Fatal(err)
 	}
 	answer := make([]byte, len("+OK\r\n"))
-	_, err = io.WriteString(c, "AUTH "+n.Password()+"\r\n")
+	_, err = io.WriteString(c, "AUTH "+n.Login().Password+"\r\n")
 	if _, unread := io.ReadFull(c, answer); err != nil || unread != nil || string(answer) != "+OK\r\n" {
 		t.Fatalf("the password of %s: %q, %v, %v", n.Name(), answer, err, unread)
 	}
@@ -266,7 +266,7 @@ var strangers = map[string]func(t *testing.T, nodes []*cluster.Node) string{
 		return "/dirty"
 	},
 	"postgres": func(t *testing.T, nodes []*cluster.Node) string {
-		c, err := pgx.Connect(t.Context(), "postgres://lockquake:"+nodes[0].Password()+"@"+nodes[0].Address("client")+"/postgres?sslmode=disable")
+		c, err := pgx.Connect(t.Context(), "postgres://lockquake:"+nodes[0].Login().Password+"@"+nodes[0].Address("client")+"/postgres?sslmode=disable")
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -122,7 +122,7 @@ func (r *dockerRun) newNode(ctx context.Context, spec node.Spec, box *containerN
 		return n, nil
 	}
 	if spec.Secret != nil {
-		n.password = r.password
+		n.login.Password = r.password
 	}
 	driver, err := r.create(ctx, n)
 	if err != nil {

@@ -213,7 +213,7 @@ func (r *localRun) newNode(ctx context.Context, index int, spec node.Spec) (*Nod
 	}
 	n := newNode(spec, place)
 	if spec.Secret != nil {
-		n.password = r.password
+		n.login.Password = r.password
 	}
 	p, err := r.newProcess(ctx, n, index)
 	if err != nil {

@@ -45,11 +45,10 @@ type signaller interface {
 
 // Node is one process of a run, whatever it runs in. Its methods may be called from several goroutines.
 type Node struct {
-	spec  node.Spec
-	place node.Place
-	// password is what its program asks for; "" where it asks nothing.
-	password string
-	driver   driver
+	spec   node.Spec
+	place  node.Place
+	login  node.Login // what its program asks for
+	driver driver
 
 	hand
 	signals
@@ -88,8 +87,8 @@ func (n *Node) Role() node.Role { return n.spec.Role }
 // Address returns "host:port" of a named port as other nodes of the run see it.
 func (n *Node) Address(port string) string { return n.place.Address(n.spec.Name, port) }
 
-// Password is what the node's program asks of whoever connects; "" where it asks nothing.
-func (n *Node) Password() string { return n.password }
+// Login is what the node's program asks of whoever connects.
+func (n *Node) Login() node.Login { return n.login }
 
 // Dial connects to a named port of the node from the supervisor's side.
 func (n *Node) Dial(ctx context.Context, port string) (net.Conn, error) {

@@ -77,7 +77,7 @@ func (f startFrames) resourceAddress() string {
 // resourcePassword is what the resource asks of its users; "" where it asks nothing.
 func (f startFrames) resourcePassword() string {
 	for _, n := range f.nodes.cluster.ByRole(node.Resource) {
-		if p := n.Password(); p != "" {
+		if p := n.Login().Password; p != "" {
 			return p
 		}
 	}

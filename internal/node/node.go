@@ -75,8 +75,8 @@ type Handle interface {
 	Name() string
 	// Address returns "host:port" of a named port, as seen inside the run's network.
 	Address(port string) string
-	// Password is the password that the node asks for; "" where it asks for none.
-	Password() string
+	// Login is what the node asks of whoever connects.
+	Login() Login
 	// Dial connects to a named port.
 	Dial(ctx context.Context, port string) (net.Conn, error)
 }

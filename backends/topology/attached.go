@@ -1,0 +1,53 @@
+package topology
+
+import (
+	"context"
+	"errors"
+	"fmt"
+)
+
+// Attached is what a topology on somebody else's servers is told. It makes none of them and changes no setting of theirs; it writes below
+// the prefix alone.
+type Attached struct {
+	Run    string // id of the run
+	Under  string // what the user gave as prefix; nothing is there before the run
+	Prefix string // of what this run writes: fresh, and below Under
+	// Ports is how many endpoints there are by the name of their port.
+	Ports map[string]int
+	// Master is the name under which Sentinels know the primary.
+	Master string
+	// Database is the one of several that a server may have.
+	Database string
+}
+
+// Prefix begins all that the run writes; "": the service's own way.
+func (c Common) Prefix() string {
+	if c.Attached == nil {
+		return ""
+	}
+	return c.Attached.Prefix
+}
+
+// Drop removes what a description says of settings that the run would have made, where the servers are somebody else's.
+func (c Common) Drop(description map[string]string, names ...string) {
+	for _, name := range names {
+		if c.Attached != nil {
+			delete(description, name)
+		}
+	}
+}
+
+// ErrOccupied says that something is below the prefix already.
+var ErrOccupied = errors.New("something is below the prefix already")
+
+// Occupied says what is there.
+func Occupied(what string) error { return fmt.Errorf("%w: %s", ErrOccupied, what) }
+
+// Guest is a Service that knows how to be on somebody else's servers.
+type Guest interface {
+	// Vacant looks whether anything is below Attached.Under. It writes nothing. An error that wraps ErrOccupied says what is there; any
+	// other, that nobody knows.
+	Vacant(ctx context.Context) error
+	// Remove removes what is below Attached.Prefix, and whatever else the run made, and tells what that was. No client lives any more.
+	Remove(ctx context.Context) (string, error)
+}
