@@ -157,7 +157,7 @@ func TestCell(t *testing.T) {
 	kv := func(key string, create, mod, lease int64) *mvccpb.KeyValue {
 		return &mvccpb.KeyValue{Key: []byte("lockquake/a/" + key), CreateRevision: create, ModRevision: mod, Lease: lease}
 	}
-	c := cellOf("a", []*mvccpb.KeyValue{
+	c := cellOf("lockquake/a", []*mvccpb.KeyValue{
 		kv("generation", 3, 7, 0), kv("held/b1", 9, 9, 0xb1), kv("held/b0", 8, 8, 0xb0),
 		kv("mark/s/b0", 8, 8, 0), kv("mark/s/b1", 9, 9, 0), kv("mark/s/dead", 7, 7, 0), kv("mark/x/late", 4, 6, 0xd),
 	})
