@@ -61,7 +61,7 @@ type pipelined struct {
 
 // Locker returns a locker for one user.
 func (c pipelined) Locker(_ context.Context, number int) (lock.Locker, error) {
-	return &pipelinedUser{user: user{params: c.params, random: backends.Random(c.access.Run, number)}, client: c.client}, nil
+	return &pipelinedUser{user: user{keys: keyspace(c.access.Prefix), params: c.params, random: backends.Random(c.access.Run, number)}, client: c.client}, nil
 }
 
 // Close closes the connections; keys that are still held expire.
@@ -86,7 +86,7 @@ func (l *pipelinedUser) Acquire(ctx context.Context, r lock.Request) (lock.Grant
 func (l *pipelinedUser) TryAcquire(ctx context.Context, r lock.Request) (lock.Grant, error) {
 	id := newOwner().id
 	lock.At(ctx, "before-set")
-	cmd := l.client.B().Set().Key(key(r.Lock)).Value(id).Nx().PxMilliseconds(r.TTL.Milliseconds()).Build()
+	cmd := l.client.B().Set().Key(l.keys.key(r.Lock)).Value(id).Nx().PxMilliseconds(r.TTL.Milliseconds()).Build()
 	sent, err := l.do(ctx, func(ctx context.Context) error { return l.client.Do(ctx, cmd).Error() })
 	switch {
 	case rueidis.IsRedisNil(err):
@@ -125,7 +125,7 @@ func (l *pipelinedUser) Renew(ctx context.Context, g lock.Grant, ttl time.Durati
 func (l *pipelinedUser) Check(ctx context.Context, g lock.Grant) error {
 	var v string
 	_, err := l.do(ctx, func(ctx context.Context) (err error) {
-		v, err = l.client.Do(ctx, l.client.B().Get().Key(key(g.Lock)).Build()).ToString()
+		v, err = l.client.Do(ctx, l.client.B().Get().Key(l.keys.key(g.Lock)).Build()).ToString()
 		return err
 	})
 	if err != nil && !rueidis.IsRedisNil(err) {
@@ -144,7 +144,7 @@ func (l *pipelinedUser) Close() error { return l.free(l.params.Timeout, l.Releas
 func (l *pipelinedUser) run(ctx context.Context, script *rueidis.Lua, g lock.Grant, more ...string) (sent time.Time, err error) {
 	var n int64
 	sent, err = l.do(ctx, func(ctx context.Context) (err error) {
-		n, err = script.Exec(ctx, l.client, []string{key(g.Lock)}, append([]string{g.ID}, more...)).AsInt64()
+		n, err = script.Exec(ctx, l.client, []string{l.keys.key(g.Lock)}, append([]string{g.ID}, more...)).AsInt64()
 		return err
 	})
 	if err != nil {

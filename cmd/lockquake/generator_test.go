@@ -275,7 +275,7 @@ func (p tapped) Open(ctx context.Context, r cluster.Request) (*cluster.Cluster, 
 func ask(t *testing.T, n *cluster.Node) *redis.Client {
 	t.Helper()
 	c := redis.NewClient(&redis.Options{
-		Password: n.Password(), Protocol: 2,
+		Password: n.Login().Password, Protocol: 2,
 		Dialer: func(ctx context.Context, _, _ string) (net.Conn, error) { return n.Dial(ctx, redisbackend.Port) },
 	})
 	t.Cleanup(func() { _ = c.Close() })
@@ -285,7 +285,7 @@ func ask(t *testing.T, n *cluster.Node) *redis.Client {
 // startBare starts a bare loop, see TestBareLoop.
 func startBare(t *testing.T, beside int, server *cluster.Node, library string) *contender {
 	t.Helper()
-	env := map[string]string{"BARE": library, "BARE_ADDRESS": server.Address(redisbackend.Port), "BARE_PASSWORD": server.Password()}
+	env := map[string]string{"BARE": library, "BARE_ADDRESS": server.Address(redisbackend.Port), "BARE_PASSWORD": server.Login().Password}
 	return startBeside(t, beside, server, &contender{name: "bare " + library, command: "evalsha", calls: 1}, env, os.Args[0], "-test.run", "^TestBareLoop$")
 }
 
@@ -296,7 +296,7 @@ func startBenchmark(t *testing.T, beside int, server *cluster.Node, command stri
 	if err != nil {
 		t.Fatal(err)
 	}
-	args := []string{"redis-benchmark", "-h", host, "-p", port, "-a", server.Password(), "-c", strconv.Itoa(users), "-n", "2000000000", "-r", "1000000000", "-q"}
+	args := []string{"redis-benchmark", "-h", host, "-p", port, "-a", server.Login().Password, "-c", strconv.Itoa(users), "-n", "2000000000", "-r", "1000000000", "-q"}
 	c := &contender{name: "redis-benchmark " + command, command: command, calls: 1}
 	return startBeside(t, beside, server, c, nil, append(args, words...)...)
 }
