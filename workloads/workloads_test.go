@@ -5,7 +5,10 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"math/rand/v2"
+	"os"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -32,18 +35,21 @@ func fromJSON(b []byte) func(any) error {
 	}
 }
 
+// parameters of each workload, as a scenario has them.
+var parameters = map[string]string{
+	"acquire-release": "{locks: 7, hold: 5ms, rate: 200, arrivals: uniform}",
+	"counter":         "{locks: 3, hold: 50ms, think: 1s}",
+	"guarded-set":     "{locks: 2, hold: 2s, spread: true}",
+	"inventory":       "{locks: 2, stock: 7, hold: 5ms}",
+	"booking":         "{seats: 9, hold: 5ms, think: 1ms}",
+	"balance":         "{accounts: 3, amount: 5, hold: 5ms}",
+	"hold-renew":      "{hold: 9s, touch: 1s}",
+	"stampede":        "{every: 2s, hold: 5ms}",
+	"spread":          "{locks: 50, pick: zipf, skew: 1.5}",
+}
+
 func TestParametersTravel(t *testing.T) {
-	for name, text := range map[string]string{
-		"acquire-release": "{locks: 7, hold: 5ms, rate: 200, arrivals: uniform}",
-		"counter":         "{locks: 3, hold: 50ms, think: 1s}",
-		"guarded-set":     "{locks: 2, hold: 2s, spread: true}",
-		"inventory":       "{locks: 2, stock: 7, hold: 5ms}",
-		"booking":         "{seats: 9, hold: 5ms, think: 1ms}",
-		"balance":         "{accounts: 3, amount: 5, hold: 5ms}",
-		"hold-renew":      "{hold: 9s, touch: 1s}",
-		"stampede":        "{every: 2s, hold: 5ms}",
-		"spread":          "{locks: 50, pick: zipf, skew: 1.5}",
-	} {
+	for name, text := range parameters {
 		k, ok := Find(name)
 		if !ok {
 			t.Fatalf("no workload %s", name)
@@ -70,38 +76,64 @@ func TestParametersTravel(t *testing.T) {
 	}
 }
 
+type refusal struct{ workload, text, want string }
+
+// refused are parameters that make no sense, at least one of each workload.
+var refused = []refusal{
+	{"acquire-release", "{locks: 0}", "locks is 0: want 1 to 65536"},
+	{"acquire-release", "{hold: -1s}", "hold is -1s"},
+	{"acquire-release", "{shared: 50}", "shared is 50"},
+	{"acquire-release", "{think: -1s}", "think is -1s"},
+	{"acquire-release", "{rate: -5}", "rate is -5"},
+	{"acquire-release", "{rate: .nan}", "rate is NaN"},
+	{"acquire-release", "{rate: 5, arrivals: bursts}", `arrivals is "bursts": want poisson or uniform`},
+	{"acquire-release", "{rate: 5, think: 1s}", "leave one out"},
+	{"acquire-release", "{own_locks: true, locks: 4}", "leave locks out"},
+	{"acquire-release", "{hold: 50}", "time.Duration"},
+	{"acquire-release", "{holt: 50ms}", "unknown field"},
+	{"counter", "{rate: 5}", "unknown field"},
+	{"counter", "{locks: 70000}", "locks is 70000"},
+	{"guarded-set", "{locks: 0}", "locks is 0"},
+	{"guarded-set", "{stock: 5}", "unknown field"},
+	{"inventory", "{stock: 0}", "stock is 0: want 1 unit or more"},
+	{"inventory", "{hold: -1s}", "hold is -1s"},
+	{"booking", "{seats: 0}", "seats is 0: want 1 to 65536"},
+	{"booking", "{locks: 5}", "unknown field"},
+	{"balance", "{accounts: 1}", "accounts is 1: want 2 to 65536"},
+	{"balance", "{amount: 0}", "amount is 0"},
+	{"hold-renew", "{touch: -1s}", "touch is -1s"},
+	{"stampede", "{every: 1ms}", "every is 1ms: want 10ms or more"},
+	{"stampede", "{hold: -1s}", "hold is -1s"},
+	{"spread", "{pick: best}", `pick is "best": want uniform or zipf`},
+	{"spread", "{pick: zipf, skew: 1}", "skew is 1: want an exponent above 1"},
+}
+
 func TestParametersRefused(t *testing.T) {
-	for _, c := range []struct{ workload, text, want string }{
-		{"acquire-release", "{locks: 0}", "locks is 0: want 1 to 65536"},
-		{"acquire-release", "{hold: -1s}", "hold is -1s"},
-		{"acquire-release", "{shared: 50}", "shared is 50"},
-		{"acquire-release", "{think: -1s}", "think is -1s"},
-		{"acquire-release", "{rate: -5}", "rate is -5"},
-		{"acquire-release", "{rate: .nan}", "rate is NaN"},
-		{"acquire-release", "{rate: 5, arrivals: bursts}", `arrivals is "bursts": want poisson or uniform`},
-		{"acquire-release", "{rate: 5, think: 1s}", "leave one out"},
-		{"acquire-release", "{own_locks: true, locks: 4}", "leave locks out"},
-		{"acquire-release", "{hold: 50}", "time.Duration"},
-		{"acquire-release", "{holt: 50ms}", "unknown field"},
-		{"counter", "{rate: 5}", "unknown field"},
-		{"counter", "{locks: 70000}", "locks is 70000"},
-		{"guarded-set", "{locks: 0}", "locks is 0"},
-		{"guarded-set", "{stock: 5}", "unknown field"},
-		{"inventory", "{stock: 0}", "stock is 0: want 1 unit or more"},
-		{"inventory", "{hold: -1s}", "hold is -1s"},
-		{"booking", "{seats: 0}", "seats is 0: want 1 to 65536"},
-		{"booking", "{locks: 5}", "unknown field"},
-		{"balance", "{accounts: 1}", "accounts is 1: want 2 to 65536"},
-		{"balance", "{amount: 0}", "amount is 0"},
-		{"hold-renew", "{touch: -1s}", "touch is -1s"},
-		{"stampede", "{every: 1ms}", "every is 1ms: want 10ms or more"},
-		{"stampede", "{hold: -1s}", "hold is -1s"},
-		{"spread", "{pick: best}", `pick is "best": want uniform or zipf`},
-		{"spread", "{pick: zipf, skew: 1}", "skew is 1: want an exponent above 1"},
-	} {
+	for _, c := range refused {
 		k, _ := Find(c.workload)
 		if _, err := k.New(fromYAML(c.text)); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s %s: got %v, want an error with %q", c.workload, c.text, err, c.want)
+		}
+	}
+}
+
+// TestEveryWorkloadIsInTheTables looks for each in the tables of these tests and of the pages.
+func TestEveryWorkloadIsInTheTables(t *testing.T) {
+	for _, k := range All() {
+		if parameters[k.Name] == "" {
+			t.Errorf("%s has no parameters that travel", k.Name)
+		}
+		if !slices.ContainsFunc(refused, func(c refusal) bool { return c.workload == k.Name }) {
+			t.Errorf("%s has no parameters that are refused", k.Name)
+		}
+		for page, form := range map[string]string{"../docs/scenarios.md": "\n| `%s` | ", "../README.md": "`%s`"} {
+			text, err := os.ReadFile(page)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !strings.Contains(string(text), fmt.Sprintf(form, k.Name)) {
+				t.Errorf("%s does not name %s", page, k.Name)
+			}
 		}
 	}
 }

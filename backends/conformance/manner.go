@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/lockquake/lockquake/internal/clock"
@@ -16,6 +17,7 @@ func mannerChecks() []Check {
 		{Name: "close", Doc: "a closed locker keeps its lock", run: closed},
 		{Name: "check", Doc: "the service's word on a grant is not what it is", run: checked},
 		{Name: "try", Doc: "a lock that says it can answer at once cannot", run: try},
+		{Name: "points", Doc: "its list of points is not what it announces", run: announced},
 	}
 }
 
@@ -134,4 +136,28 @@ func try(ctx context.Context, b *bench) error {
 		return fmt.Errorf("an attempt on a free lock: %w", err)
 	}
 	return u.Release(ctx, g)
+}
+
+// announced compares what one cycle announces with the list.
+func announced(ctx context.Context, b *bench) error {
+	var got []string
+	armed := lock.Arm(ctx, func(_ context.Context, p string) { got = append(got, p) })
+	u, err := b.user(ctx)
+	if err != nil {
+		return err
+	}
+	g, err := b.grantWithin(armed, u, soon, "a free lock")
+	if err != nil {
+		return err
+	}
+	if err := u.Release(armed, g); err != nil {
+		return fmt.Errorf("release: %w", err)
+	}
+	listed := slices.DeleteFunc(slices.Clone(b.lock.Points), func(p string) bool {
+		return b.lock.Waits && p == "wait-done" // it waits for replicas only where a scenario says so
+	})
+	if !slices.Equal(got, listed) {
+		return fmt.Errorf("a cycle announces %q, the list says %q", got, listed)
+	}
+	return nil
 }

@@ -3,7 +3,11 @@ package main
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
+
+	"github.com/lockquake/lockquake/results"
+	"github.com/lockquake/lockquake/results/checkers"
 )
 
 // TestTheListIsInStepWithTheCode: what a mutant replaces is found exactly once.
@@ -29,6 +33,12 @@ func TestTheListIsInStepWithTheCode(t *testing.T) {
 			if found, _ := filepath.Glob(filepath.Join("../..", p, "*_test.go")); len(found) == 0 {
 				t.Errorf("%s: %s: %s has no tests", m.File, m.Why, p)
 			}
+		}
+	}
+	for _, k := range checkers.All() {
+		judges := slices.ContainsFunc(k.Counts, func(q results.Quantity) bool { return q.Tone == results.Violation })
+		if file := "results/checkers/" + k.Name + ".go"; judges && !slices.ContainsFunc(all, func(m Mutant) bool { return m.File == file }) {
+			t.Errorf("%s counts violations and has no mutants", file)
 		}
 	}
 }

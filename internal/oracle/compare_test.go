@@ -24,6 +24,23 @@ var names = []string{
 	"chances:token_regressions", "chances:foreign_releases", "chances:stale_writes",
 }
 
+// alone are the violations that only package results counts, and why.
+var alone = map[string]string{
+	"stuck_locks":              "whose waiting counts is a matter of the faults, which the oracle is not told",
+	"acknowledged_writes_lost": "it rests on what servers answered, and a drawn history has no servers",
+}
+
+// TestEveryViolationIsCompared wants both judges to know each violation, or a reason.
+func TestEveryViolationIsCompared(t *testing.T) {
+	for _, k := range checkers.All() {
+		for _, q := range k.Counts {
+			if q.Tone == results.Violation && slices.Contains(names, q.Name) == (alone[q.Name] != "") {
+				t.Errorf("%s should be either among the names that both judges know, or in the list alone", q.Name)
+			}
+		}
+	}
+}
+
 // masked tells which counts are not compared. From when on a dead client asks no more is a matter of the faults, which the oracle is
 // not told.
 func masked(r Run, name string) bool {

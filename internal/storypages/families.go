@@ -9,7 +9,7 @@ type family struct {
 	Stories []string
 }
 
-// families are all of them; a story belongs to the first that names it, and to the last where none does.
+// families are all of them; a story belongs to the first that names it. One that none names is on no page, which a test refuses.
 var families = []family{
 	{
 		Title:   "What a service forgets",
@@ -29,7 +29,7 @@ var families = []family{
 		Stories: []string{"random-token-cas", "check-then-write", "fence-*", "chubby-*", "flash-sale", "double-booking", "epoch-*"},
 	},
 	{Title: "Recipes of old", Stories: []string{"setnx-*", "del-cascade"}},
-	{Title: "Published findings, made again", Stories: []string{"*"}},
+	{Title: "Published findings, made again", Stories: []string{"jepsen-*"}},
 }
 
 // sorted puts each story into its family.

@@ -1,0 +1,40 @@
+package main
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/lockquake/lockquake/backends/memory"
+	"github.com/lockquake/lockquake/results"
+	"github.com/lockquake/lockquake/results/checkers"
+	"github.com/lockquake/lockquake/scenarios"
+)
+
+// beyondMemory are the violations that no lock of memory can show, and why.
+var beyondMemory = map[string]string{
+	"stuck_locks":              "a client that shares its process cannot die alone",
+	"acknowledged_writes_lost": "it rests on what servers answer, and memory has none",
+}
+
+// TestControlsAreComplete: each broken lock of memory is run by a control, and each violation is demanded by one.
+func TestControlsAreComplete(t *testing.T) {
+	controls, err := scenarios.Load("controls/*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, l := range memory.Backend().Locks {
+		if !slices.ContainsFunc(controls, func(s scenarios.Scenario) bool { return s.Backend.Lock == l.Name }) {
+			t.Errorf("no scenario in scenarios/controls runs memory's %s", l.Name)
+		}
+	}
+	for _, k := range checkers.All() {
+		for _, q := range k.Counts {
+			demanded := slices.ContainsFunc(controls, func(s scenarios.Scenario) bool {
+				return slices.ContainsFunc(s.Expect, func(e scenarios.Expectation) bool { return e.Name == q.Name && !e.Holds(0) })
+			})
+			if q.Tone == results.Violation && demanded == (beyondMemory[q.Name] != "") {
+				t.Errorf("%s should be either demanded by a scenario in scenarios/controls, or in the list beyondMemory", q.Name)
+			}
+		}
+	}
+}
