@@ -16,7 +16,7 @@ import (
 
 var _ wall.Shifter = (*Node)(nil)
 
-// clockFaults is what is done to the clock of a node's process.
+// clockFaults does the clock faults of a node.
 type clockFaults struct {
 	node *Node
 	// faketime is the file in the node that tells its programs their wall clock, where they were made to ask for it.
@@ -33,8 +33,8 @@ func (cf *clockFaults) ShiftClock(ctx context.Context, key string, s wall.Shift)
 	}
 	defer cf.clockChanged()() // also while it is under way
 	var out wall.Clocked
-	order := agent.Order{Do: wall.DoClock, Key: clockKey(cf.node, key), Args: s}
-	err := cf.node.stand(ctx, order, &out)
+	order := agent.Order{Do: wall.DoClock, Key: cf.node.orderKey(key), Args: s}
+	err := cf.node.apply(ctx, order, &out)
 	if out.Since != 0 { // a process that takes this one's place goes on with its drift
 		s.Since = out.Since
 		cf.node.amend(order.Key, s)
@@ -46,7 +46,7 @@ func (cf *clockFaults) ShiftClock(ctx context.Context, key string, s wall.Shift)
 func (cf *clockFaults) UnshiftClock(ctx context.Context, key string) (wall.Shifted, error) {
 	defer cf.clockChanged()()
 	var out wall.Clocked
-	err := cf.node.fall(ctx, clockKey(cf.node, key), &out)
+	err := cf.node.takeBack(ctx, cf.node.orderKey(key), &out)
 	return cf.shifted(out, err)
 }
 
@@ -63,14 +63,14 @@ func (cf *clockFaults) ClockShifts(ctx context.Context) (wall.Shifted, error) {
 	return said, err
 }
 
-// clockChanged counts the beginning of a change, and by what it returns its end.
+// clockChanged counts the beginning of a change; done counts its end.
 func (cf *clockFaults) clockChanged() (done func()) {
 	cf.changes.Add(1)
 	return func() { cf.changes.Add(1) }
 }
 
-// shifted turns the agent's answer into the fault's. What was asked for is by our own books, so that an agent that does nothing cannot
-// hide it; only what was gained meanwhile is by the agent's. A process that has ended is none.
+// shifted turns the agent's answer into the fault's. The jumps come from the supervisor's own list of orders, so that an agent that does
+// nothing cannot hide it. Only the drift since then comes from the agent. A process that has ended is not an error.
 func (cf *clockFaults) shifted(c wall.Clocked, err error) (wall.Shifted, error) {
 	if errors.Is(err, proc.ErrNoProcess) {
 		c.Gone, err = true, nil
@@ -79,9 +79,9 @@ func (cf *clockFaults) shifted(c wall.Clocked, err error) (wall.Shifted, error) 
 		Ahead: time.Duration(c.Drifted), Time: clock.Now(), How: c.How, Gone: c.Gone || !cf.node.Running(),
 		Changes: cf.changes.Load() + 1, // when the change under way has ended
 	}
-	cf.node.hand.mu.Lock()
-	defer cf.node.hand.mu.Unlock()
-	for _, s := range cf.node.hand.standing {
+	cf.node.orders.mu.Lock()
+	defer cf.node.orders.mu.Unlock()
+	for _, s := range cf.node.orders.standing {
 		if args, ok := s.order.Args.(wall.Shift); ok {
 			out.Ahead += args.Jump
 			out.Gain += args.Gain
@@ -90,10 +90,7 @@ func (cf *clockFaults) shifted(c wall.Clocked, err error) (wall.Shifted, error) 
 	return out, err
 }
 
-// clockKey makes a key that is the run's out of one that is the fault's.
-func clockKey(n *Node, key string) string { return key + "/" + n.Name() }
-
-// ReadClocks has the node's own process read its clocks, the wall clock first, in ns: by calling, in one of its threads, what its programs call.
+// ReadClocks has a thread of the node's own process read its wall clock and its monotonic clock, in ns.
 func (cf *clockFaults) ReadClocks(ctx context.Context) (now, mono int64, err error) {
 	if !cf.node.Running() {
 		return 0, 0, fmt.Errorf("%s: %w", cf.node.Name(), proc.ErrNoProcess)

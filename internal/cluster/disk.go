@@ -28,7 +28,7 @@ var _ disk.DataHolder = (*Node)(nil)
 // dataKeys makes the keys of directories that the agent holds.
 var dataKeys atomic.Int64
 
-// diskFaults is what is done to a node's disk and data directory.
+// diskFaults does the faults of a node's disk and data directory.
 type diskFaults struct {
 	node *Node
 	loop *loopDisk // that the data directory lies on, where it was prepared so
@@ -115,7 +115,7 @@ func (df *diskFaults) HoldSyncs(ctx context.Context, key string, by time.Duratio
 		return was, err
 	}
 	args := disk.SyncsArgs{By: by, Threads: df.node.spec.SyncThreads}
-	return was, df.node.stand(ctx, agent.Order{Do: disk.DoSyncs, Key: syncKey + df.node.linkKey(key), Args: args}, nil)
+	return was, df.node.apply(ctx, agent.Order{Do: disk.DoSyncs, Key: syncKey + df.node.orderKey(key), Args: args}, nil)
 }
 
 // SyncsHeld asks the agent what it has held so far.
@@ -131,13 +131,13 @@ func (df *diskFaults) SyncsHeld(ctx context.Context) (disk.Syncs, error) {
 // LetSyncsGo has the agent end it.
 func (df *diskFaults) LetSyncsGo(ctx context.Context, key string) (disk.Syncs, error) {
 	var out disk.Syncs
-	err := df.node.fall(ctx, syncKey+df.node.linkKey(key), &out)
+	err := df.node.takeBack(ctx, syncKey+df.node.orderKey(key), &out)
 	if !df.node.Running() || errors.Is(err, proc.ErrNoProcess) {
 		out.Gone, err = true, nil
 	}
-	df.node.hand.mu.Lock()
-	defer df.node.hand.mu.Unlock()
-	for _, s := range df.node.hand.standing {
+	df.node.orders.mu.Lock()
+	defer df.node.orders.mu.Unlock()
+	for _, s := range df.node.orders.standing {
 		if strings.HasPrefix(s.order.Key, syncKey) {
 			out.Others++
 		}
@@ -156,7 +156,7 @@ type loopDisk struct {
 	device string
 }
 
-// makeDisk has the agent make a disk. Where the agent may not, the error says what it was.
+// makeDisk has the agent make a disk.
 func makeDisk(ctx context.Context, a *agent.Client, node string, args disk.Args) (*loopDisk, error) {
 	if a == nil {
 		return nil, chaos.Unavailable{What: string(disk.LoopDisk), Reason: "the agent, which makes it, was not started; the run's log says why"}
@@ -234,23 +234,23 @@ func diskVolume(device string) mount.Mount {
 }
 
 // loopDiskIn prepares a container's disk. The agent must be there before the container, and is waited for.
-func loopDiskIn(ctx context.Context, r *dockerRun, n *Node) (fitting, error) {
+func loopDiskIn(ctx context.Context, r *dockerRun, n *Node) (prepared, error) {
 	select {
 	case <-r.agentUp:
 	case <-ctx.Done():
-		return fitting{}, ctx.Err()
+		return prepared{}, ctx.Err()
 	}
 	d, err := makeDisk(ctx, r.agent, n.Name(), disk.Args{Dir: disksInAgent, Dev: devicesInAgent})
 	if err != nil {
-		return fitting{}, err
+		return prepared{}, err
 	}
 	n.loop = d
-	return fitting{disk: d.device, before: d.mark}, nil
+	return prepared{disk: d.device, before: d.mark}, nil
 }
 
 // loopDiskHere prepares the disk of a process of this machine, when it is started first: the agent is there by then.
-func loopDiskHere(_ context.Context, r *localRun, n *Node) (fitting, error) {
-	return fitting{before: func(ctx context.Context) error {
+func loopDiskHere(_ context.Context, r *localRun, n *Node) (prepared, error) {
+	return prepared{before: func(ctx context.Context) error {
 		if n.loop == nil {
 			d, err := makeDisk(ctx, r.agent, n.Name(), disk.Args{Dir: r.dir, Dev: "/dev"})
 			if err != nil {
@@ -275,7 +275,7 @@ func (p *localNode) onDisk(path string, argv []string, user identity) (string, [
 	return self, append(node.Own("on-disk", p.node.loop.device, p.node.place.Dir, strconv.Itoa(int(user)), path), argv...), nil
 }
 
-// canLoop tells why this machine's kernel makes no such disks; nil where it may.
+// canLoop tells why this machine's kernel has no loop disks; nil where it may have.
 func canLoop() error {
 	_, control := os.Stat("/dev/loop-control")
 	known, err := os.ReadFile("/proc/filesystems")
@@ -288,7 +288,7 @@ func canLoop() error {
 	return nil
 }
 
-// disksHere tells why processes of this machine can have no such disks.
+// disksHere tells why processes of this machine can have no loop disks.
 func disksHere() error {
 	if os.Geteuid() != 0 {
 		return chaos.Unavailable{What: string(disk.LoopDisk), Reason: "only root makes loop devices and mounts; use --provider docker"}

@@ -49,10 +49,8 @@ type docker struct {
 	api     client.APIClient
 	version client.ServerVersionResult
 
-	clockOnce sync.Once
-	clockErr  error // why clocks cannot be moved where the engine runs
-
-	shapers func() (links.Engines, error) // asked once
+	canClock func() error                  // why clocks cannot be moved where the engine runs; asked once
+	shapers  func() (links.Engines, error) // asked once
 
 	preloads struct { // what was found in images
 		sync.Mutex
@@ -60,7 +58,7 @@ type docker struct {
 	}
 }
 
-// engineTimeout bounds the first talk with the engine: one that hangs must not hang us.
+// engineTimeout bounds the first requests to the engine: one that hangs must not hang us.
 const engineTimeout = 10 * time.Second
 
 // NewDocker connects to the container engine that the environment names (DOCKER_HOST, or the usual sockets). The error
@@ -115,7 +113,7 @@ func connect(o DockerOptions) (*docker, error) {
 		return nil, noEngine(err)
 	}
 	d := &docker{options: o, log: o.Log, tc: tc, api: tc.Client()}
-	d.shapers = sync.OnceValues(d.askEngines)
+	d.canClock, d.shapers = sync.OnceValue(d.askClock), sync.OnceValues(d.askEngines)
 	if d.log == nil {
 		d.log = slog.New(slog.DiscardHandler)
 	}
@@ -188,7 +186,7 @@ func (d *docker) Offers(c chaos.Capability, r node.Role) error {
 	return offers(c, r)
 }
 
-// limits asks the engine whether it can hold containers to limits, and says how.
+// limits asks the engine whether it can limit containers, and says how.
 func (d *docker) limits() (string, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), engineTimeout)
 	defer cancel()
@@ -293,16 +291,12 @@ func noClock(reason error) error {
 	return chaos.Unavailable{What: string(wall.CanClock), Reason: reason.Error()}
 }
 
-// canClock tells whether clocks can be moved on the kernel that the containers run on.
-func (d *docker) canClock() error {
-	d.clockOnce.Do(func() {
-		if d.ourKernel() {
-			d.clockErr = noClock(d.options.Mechanisms.Supports(wall.DoClock))
-			return
-		}
-		d.clockErr = noClock(d.askAgent())
-	})
-	return d.clockErr
+// askClock tells why clocks cannot be moved on the kernel that the containers run on; nil where they can.
+func (d *docker) askClock() error {
+	if d.ourKernel() {
+		return noClock(d.options.Mechanisms.Supports(wall.DoClock))
+	}
+	return noClock(d.agentSupports(wall.DoClock))
 }
 
 // ourKernel tells whether the engine runs on the kernel that this process runs on, as far as can be seen: what a process is given
@@ -318,35 +312,8 @@ func (d *docker) ourKernel() bool {
 	return err == nil && info.Info.KernelVersion+"\n" == string(release)
 }
 
-// askAgent starts an agent where the engine is, for one question.
-func (d *docker) askAgent() (err error) {
-	ctx, cancel := context.WithTimeout(context.Background(), agentStartTimeout)
-	defer cancel()
-	logs, err := os.MkdirTemp("", "lockquake-agent-")
-	if err != nil {
-		return err
-	}
-	defer func() { _ = os.RemoveAll(logs) }()
-	run := fmt.Sprintf("ask%d", os.Getpid())
-	book, err := newLogbook(logs)
-	if err != nil {
-		return err
-	}
-	r := &dockerRun{docker: d, request: Request{Run: run}, owner: self(run, false), book: book}
-	image, err := d.ensureSelfImage(ctx)
-	if err != nil {
-		return err
-	}
-	r.images = map[string]string{node.SelfProgram: image}
-	defer func() { err = errors.Join(err, r.close(context.WithoutCancel(ctx))) }()
-	if err := r.startAgent(ctx); err != nil {
-		return err
-	}
-	return r.agent.Supports(ctx, wall.DoClock)
-}
-
-// clocks lists the processes of runs' containers whose clocks an agent may have moved, where they can be seen from here. The kernel must say that a
-// localNode is in the container that the engine names: another machine's pids mean others here.
+// clocks lists the processes of runs' containers whose clocks an agent may have moved. The kernel must say that a process is in the
+// container that the engine names: a pid of an engine on another machine means another process here.
 func (d *docker) clocks(ctx context.Context) []clockOf {
 	boxes, err := d.api.ContainerList(ctx, client.ContainerListOptions{Filters: make(client.Filters).Add("label", label+"run")})
 	if err != nil {

@@ -63,7 +63,7 @@ func (r *dockerRun) startAgent(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("make the agent's container: %w", err)
 	}
-	logFile, err := r.book.sheet("agent")
+	logFile, err := r.logs.writer("agent")
 	if err != nil {
 		return err
 	}

@@ -10,7 +10,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/moby/moby/api/pkg/stdcopy"
 	"github.com/moby/moby/api/types/container"
@@ -29,8 +28,8 @@ type containerNode struct {
 	node *Node
 	box  testcontainers.Container
 	// limits says what limits the engine read back; "" where there are none.
-	limits  string
-	fitting fitting
+	limits   string
+	prepared prepared
 
 	mu  sync.Mutex
 	sig signaller // of the process that was started last
@@ -42,21 +41,21 @@ func (r *dockerRun) create(ctx context.Context, n *Node) (*containerNode, error)
 	if len(argv) == 0 {
 		return nil, fmt.Errorf("its command is empty")
 	}
-	fitting, err := fit(ctx, r, n, dockerPreparations)
-	r.locked(func() { r.unfit = append(r.unfit, fitting.undo) })
+	done, err := prepareNode(ctx, r, n, dockerPreparations)
+	r.locked(func() { r.unprepare = append(r.unprepare, done.undo) })
 	if err != nil {
 		return nil, err
 	}
 	req := testcontainers.ContainerRequest{
 		Image: r.images[n.spec.Image], Name: r.name(n.spec.Name), Labels: r.labels(n.spec.Name, n.spec.Role),
 		// An entrypoint of the image's own is replaced: an init or shell in front would take the signals instead.
-		Entrypoint: argv[:1], Cmd: argv[1:], Env: envMap(slices.Concat(n.spec.Env, fitting.env)),
+		Entrypoint: argv[:1], Cmd: argv[1:], Env: envMap(slices.Concat(n.spec.Env, done.env)),
 		ConfigModifier: func(c *container.Config) {
 			c.Hostname, c.WorkingDir = n.spec.Name, dataDir
 			c.Healthcheck = &container.HealthConfig{Test: []string{"NONE"}}
 			c.OpenStdin, c.StdinOnce, c.AttachStdin = n.spec.Stdio, n.spec.Stdio, n.spec.Stdio
 		},
-		HostConfigModifier: func(h *container.HostConfig) { r.hostConfig(h, n.spec, fitting) },
+		HostConfigModifier: func(h *container.HostConfig) { r.hostConfig(h, n.spec, done) },
 		EndpointSettingsModifier: func(e map[string]*network.EndpointSettings) {
 			addr, _ := netip.ParseAddr(n.place.Host(n.spec.Name)) // made from a netip.Addr
 			e[r.networkName()] = &network.EndpointSettings{
@@ -77,7 +76,7 @@ func (r *dockerRun) create(ctx context.Context, n *Node) (*containerNode, error)
 		return nil, err
 	}
 	limits, err := r.limitsOf(ctx, box.GetContainerID(), n.spec.Limits)
-	return &containerNode{run: r, spec: n.spec, node: n, box: box, limits: limits, fitting: fitting}, err
+	return &containerNode{run: r, spec: n.spec, node: n, box: box, limits: limits, prepared: done}, err
 }
 
 // limitsOf reads back from the engine what limits a container has.
@@ -97,7 +96,7 @@ func (r *dockerRun) limitsOf(ctx context.Context, id string, want node.Limits) (
 	return want.String() + " (" + found + ")", nil
 }
 
-func (r *dockerRun) hostConfig(h *container.HostConfig, spec node.Spec, f fitting) {
+func (r *dockerRun) hostConfig(h *container.HostConfig, spec node.Spec, f prepared) {
 	h.NetworkMode = container.NetworkMode(r.networkName())
 	h.NanoCPUs, h.Memory, h.MemorySwap = nanoCPUs(spec.Limits), spec.Limits.Memory, spec.Limits.Memory
 	if spec.Stdio {
@@ -143,10 +142,10 @@ const killedStatus = 128 + 9
 // start attaches before it starts, so that no byte is lost, and watches for the end of the process.
 func (c *containerNode) start(ctx context.Context) (Stdio, *ending, error) {
 	id := c.box.GetContainerID()
-	if err := do(ctx, c.fitting.before); err != nil {
+	if err := do(ctx, c.prepared.before); err != nil {
 		return Stdio{}, nil, err
 	}
-	logFile, err := c.run.book.sheet(c.spec.Name)
+	logFile, err := c.run.logs.writer(c.spec.Name)
 	if err != nil {
 		return Stdio{}, nil, err
 	}
@@ -211,19 +210,14 @@ func (c *containerNode) signaller(context.Context) (signaller, error) {
 	return c.sig, nil
 }
 
-func (c *containerNode) dial(ctx context.Context, port string) (net.Conn, error) {
-	addr := c.node.Address(port)
-	if addr == "" {
-		return nil, fmt.Errorf("%s has no port %q", c.spec.Name, port)
-	}
+func (c *containerNode) dial(ctx context.Context, port, address string) (net.Conn, error) {
 	if !c.run.near {
 		var err error
-		if addr, err = c.published(ctx, port); err != nil {
+		if address, err = c.published(ctx, port); err != nil {
 			return nil, err
 		}
 	}
-	d := net.Dialer{Timeout: 5 * time.Second}
-	return d.DialContext(ctx, "tcp", addr)
+	return dialer.DialContext(ctx, "tcp", address)
 }
 
 // published asks where the engine publishes the port now: it changes with every start.
@@ -275,7 +269,7 @@ func (r *dockerRun) attach(ctx context.Context, a attachment) (attached, error) 
 		out.close = func() { hijacked.Close(); _ = reader.Close() }
 	}
 	go func() {
-		_, err := stdcopy.StdCopy(stdout, a.log, gather(hijacked.Reader))
+		_, err := stdcopy.StdCopy(stdout, a.log, batchReads(hijacked.Reader))
 		ended(err)
 		_ = a.log.Close()
 	}()

@@ -27,7 +27,7 @@ type dockerRun struct {
 	*docker
 	request  Request
 	owner    owner
-	book     *logbook
+	logs     *nodeLogs
 	place    node.Place
 	password string            // of all servers that ask for one
 	images   map[string]string // image key -> reference
@@ -42,18 +42,18 @@ type dockerRun struct {
 	dockerOwed
 }
 
-// dockerOwed is what a run has made in the engine and must take back.
+// dockerOwed is what a run has made in the engine and must remove.
 type dockerOwed struct {
 	mu         sync.Mutex
 	containers []string                      // ids of the nodes', in the order of creation
 	agentBox   string                        // id of the agent's container
 	stopping   map[string][]func()           // by node, ends its streams
-	unfit      []func(context.Context) error // undoes what nodes were prepared with
+	unprepare  []func(context.Context) error // undoes what nodes were prepared with
 }
 
 func (r *dockerRun) open(ctx context.Context, c *Cluster) error {
 	var err error
-	if r.book, err = newLogbook(r.request.LogDir); err != nil {
+	if r.logs, err = newNodeLogs(r.request.LogDir); err != nil {
 		return err
 	}
 	if err := r.resolveImages(ctx); err != nil {
@@ -64,7 +64,7 @@ func (r *dockerRun) open(ctx context.Context, c *Cluster) error {
 	}
 	r.place = ownAddresses(r.request.Specs, r.subnet)
 	g, gctx := errgroup.WithContext(ctx)
-	g.Go(func() error { return r.furnish(gctx, c, 0, nil) })
+	g.Go(func() error { return r.makeNodes(gctx, c, 0, nil) })
 	agentReason := "no scenario of this run needs it"
 	if !r.request.Agent {
 		close(r.agentUp)
@@ -87,8 +87,8 @@ func (r *dockerRun) open(ctx context.Context, c *Cluster) error {
 	return nil
 }
 
-// furnish makes the nodes from that number on, side by side. Those of boxes have a container already.
-func (r *dockerRun) furnish(ctx context.Context, c *Cluster, from int, boxes map[int]*containerNode) error {
+// makeNodes makes the nodes from that number on, side by side. Those of boxes have a container already.
+func (r *dockerRun) makeNodes(ctx context.Context, c *Cluster, from int, boxes map[int]*containerNode) error {
 	made := make([]*Node, len(r.request.Specs)-from)
 	g, ctx := errgroup.WithContext(ctx)
 	for i := range made {
@@ -100,7 +100,7 @@ func (r *dockerRun) furnish(ctx context.Context, c *Cluster, from int, boxes map
 	if err := g.Wait(); err != nil {
 		return err
 	}
-	c.furnish(from, made)
+	c.replaceNodes(from, made)
 	r.nodes = c.Nodes
 	for key, ref := range r.images {
 		c.Describe["image_"+key] = ref
@@ -114,11 +114,11 @@ func (r *dockerRun) furnish(ctx context.Context, c *Cluster, from int, boxes map
 	return nil
 }
 
-// newNode makes a node with its container, or in one that there is.
+// newNode makes a node with a new container, or with one that is there already.
 func (r *dockerRun) newNode(ctx context.Context, spec node.Spec, box *containerNode) (*Node, error) {
 	n := newNode(spec, r.place.Of(spec.Name, dataDir).Guarded(spec, secretInImage))
 	if box != nil {
-		n.driver = &containerNode{run: r, spec: spec, node: n, box: box.box, limits: box.limits, fitting: box.fitting}
+		n.driver = &containerNode{run: r, spec: spec, node: n, box: box.box, limits: box.limits, prepared: box.prepared}
 		return n, nil
 	}
 	if spec.Secret != nil {
@@ -141,7 +141,7 @@ const secretInImage = "/lockquake-secret"
 
 // makeNetwork makes a private network with a subnet of its own: the engine gives fixed addresses only in such.
 func (r *dockerRun) makeNetwork(ctx context.Context) error {
-	used := hostSubnets()
+	used := hostPrefixes()
 	list, err := r.api.NetworkList(ctx, client.NetworkListOptions{})
 	if err != nil {
 		return fmt.Errorf("list the engine's networks: %w", err)
@@ -182,12 +182,7 @@ func overlaps(err error) bool {
 // hasAddress tells whether the address is one of this machine's: the engine's bridge is here, so containers can be
 // reached by their own addresses.
 func hasAddress(a netip.Addr) bool {
-	for _, p := range hostAddrs() {
-		if p == a {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(hostPrefixes(), func(p netip.Prefix) bool { return p.Addr() == a })
 }
 
 func (r *dockerRun) networkName() string   { return "lockquake-" + r.request.Run }
@@ -232,7 +227,7 @@ func (r *dockerRun) close(ctx context.Context) error {
 	}
 	var errs []error
 	r.mu.Lock()
-	containers, stopping, agentBox, unfit := r.containers, r.stopping, r.agentBox, r.unfit
+	containers, stopping, agentBox, unprepare := r.containers, r.stopping, r.agentBox, r.unprepare
 	r.mu.Unlock()
 	var g errgroup.Group
 	for _, id := range containers {
@@ -245,7 +240,7 @@ func (r *dockerRun) close(ctx context.Context) error {
 	if agentBox != "" {
 		errs = append(errs, removeContainer(ctx, r.api, agentBox))
 	}
-	for _, undo := range unfit {
+	for _, undo := range unprepare {
 		errs = append(errs, do(ctx, undo))
 	}
 	for _, list := range stopping {
@@ -259,7 +254,7 @@ func (r *dockerRun) close(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// resumeAll lets every stopped process of a kept run go on.
+// resumeAll continues every stopped process of a kept run.
 func (r *dockerRun) resumeAll(ctx context.Context) {
 	for _, n := range r.nodes {
 		n.thawAll(ctx)
@@ -304,7 +299,7 @@ func removeNetwork(ctx context.Context, api client.APIClient, id string, tries i
 	return fmt.Errorf("remove network %.12s: %w", id, err)
 }
 
-func (r *dockerRun) logs() *logbook { return r.book }
+func (r *dockerRun) nodeLogs() *nodeLogs { return r.logs }
 
 // vacate ends the node's process. The container of our own binary stays, for renew to look at; any other is removed.
 func (r *dockerRun) vacate(ctx context.Context, n *Node) error {
@@ -382,7 +377,7 @@ func (r *dockerRun) renew(ctx context.Context, c *Cluster, specs []node.Spec, fr
 	if err := g.Wait(); err != nil {
 		return err
 	}
-	return r.furnish(ctx, c, from, boxes)
+	return r.makeNodes(ctx, c, from, boxes)
 }
 
 // untouched asks the engine whether a container's files are those of its image; the empty data directory is the engine's own work.

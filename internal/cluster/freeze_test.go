@@ -5,16 +5,16 @@ import (
 	"time"
 )
 
-// freezes freezes a node, alone, with a pause on top and below, and kills it in the ice.
+// freezes freezes a node, alone, with a pause on top and below, and leaves it frozen for the restart that comes next.
 func freezes(t *testing.T, n *Node) {
 	ctx := t.Context()
-	known := frosty(t, n, false)
+	known := wantFrozen(t, n, false)
 	for range 2 {
 		if err := n.Freeze(ctx); err != nil {
 			t.Fatal(err)
 		}
 	}
-	frosty(t, n, true)
+	wantFrozen(t, n, true)
 	if got, err := greeting(ctx, n, 200*time.Millisecond); err == nil {
 		t.Errorf("a frozen node greets with %q", got)
 	}
@@ -22,16 +22,16 @@ func freezes(t *testing.T, n *Node) {
 		if err := n.Thaw(ctx); err != nil || n.Freezes() != left {
 			t.Fatalf("thawed: %v, %d freezes left, want %d", err, n.Freezes(), left)
 		}
-		frosty(t, n, left > 0)
+		wantFrozen(t, n, left > 0)
 	}
 	serves(t, n, "start 1")
 	if known { // else a pause is not seen to wait, and is not believed
-		pausesInTheIce(t, n)
+		pausesWhileFrozen(t, n)
 	}
 }
 
-// frosty demands that the node is frozen, or is not, and tells whether the kernel was asked.
-func frosty(t *testing.T, n *Node, want bool) (known bool) {
+// wantFrozen fails the test unless the node is frozen, or is not, and tells whether the kernel was asked.
+func wantFrozen(t *testing.T, n *Node, want bool) (known bool) {
 	t.Helper()
 	f, err := n.Frozen(t.Context())
 	if err != nil || f.Frozen != want || f.Outside != 0 || f.Gone || f.Time == 0 {
@@ -41,7 +41,7 @@ func frosty(t *testing.T, n *Node, want bool) (known bool) {
 	return f.Known()
 }
 
-func pausesInTheIce(t *testing.T, n *Node) {
+func pausesWhileFrozen(t *testing.T, n *Node) {
 	ctx := t.Context()
 	for _, pauseFirst := range []bool{true, false} {
 		both := []func() error{
@@ -62,16 +62,16 @@ func pausesInTheIce(t *testing.T, n *Node) {
 			if s, err := n.Inspect(ctx); err != nil || s.Stopped() || s.Frozen == "" {
 				t.Errorf("frozen, and continued: %v, %v", s, err)
 			}
-			frosty(t, n, true)
+			wantFrozen(t, n, true)
 		} else {
 			if s, err := n.Inspect(ctx); err != nil || !s.Stopped() || !s.Waits {
-				t.Errorf("stopped in the ice: %v, %v", s, err)
+				t.Errorf("stopped while frozen: %v, %v", s, err)
 			}
 		}
 		if err := n.Thaw(ctx); err != nil {
 			t.Fatal(err)
 		}
-		frosty(t, n, false)
+		wantFrozen(t, n, false)
 		if !pauseFirst {
 			if s, err := n.Inspect(ctx); err != nil || s.Threads["T"] == 0 {
 				t.Errorf("thawed, and stopped: %v, %v", s, err)

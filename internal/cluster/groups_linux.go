@@ -106,7 +106,7 @@ func openGroups(run, dir string) (*groups, error) {
 	for i, top := range g.tops {
 		err := os.Mkdir(top, 0o755)
 		if err == nil && h.version == 2 {
-			err = errors.Join(handDown(h.folders()[i]), handDown(top))
+			err = errors.Join(delegate(h.folders()[i]), delegate(top))
 		}
 		if err != nil {
 			return nil, errors.Join(fmt.Errorf("make a control group: %w", err), g.remove())
@@ -115,8 +115,8 @@ func openGroups(run, dir string) (*groups, error) {
 	return g, nil
 }
 
-// handDown lets the groups below a folder have limits.
-func handDown(folder string) error {
+// delegate lets the groups below a folder have limits.
+func delegate(folder string) error {
 	const file, controllers = "cgroup.subtree_control", "+cpu +memory"
 	has, err := os.ReadFile(filepath.Join(folder, file))
 	if f := strings.Fields(string(has)); err == nil && slices.Contains(f, "cpu") && slices.Contains(f, "memory") {

@@ -30,7 +30,7 @@ type hub struct {
 	bridge netns.NsHandle
 	nodes  []netns.NsHandle
 
-	dialing sync.RWMutex // held while somebody dials, so that bridge is not closed meanwhile
+	dialing sync.RWMutex // held for reading during a dial, so that bridge is not closed meanwhile
 }
 
 // hubRequest describes the network to be made.
@@ -79,11 +79,11 @@ func (h *hub) make(r hubRequest) error {
 	if err := address(in, bridge, netip.PrefixFrom(own, h.subnet.Bits())); err != nil {
 		return err
 	}
-	return h.seats(in, r.nodes)
+	return h.addNamespaces(in, r.nodes)
 }
 
-// seats makes namespaces until there are so many.
-func (h *hub) seats(in *netlink.Handle, nodes int) error {
+// addNamespaces makes namespaces until there is one for each node.
+func (h *hub) addNamespaces(in *netlink.Handle, nodes int) error {
 	for i := len(h.nodes); i < nodes; i++ {
 		ns, err := netns.New()
 		if err != nil {
@@ -98,7 +98,7 @@ func (h *hub) seats(in *netlink.Handle, nodes int) error {
 	return nil
 }
 
-// renew removes the namespaces from that number on, and makes others in their place until there are so many.
+// renew replaces the namespaces from that number on, so that there is one for each node.
 func (h *hub) renew(t *thread, from, nodes int) error {
 	return t.do(func() error {
 		in, err := netlink.NewHandleAt(h.bridge, unix.NETLINK_ROUTE)
@@ -114,15 +114,15 @@ func (h *hub) renew(t *thread, from, nodes int) error {
 			_ = h.nodes[i].Close()
 		}
 		h.nodes = h.nodes[:from]
-		return errors.Join(h.seats(in, nodes), netns.Set(h.origin))
+		return errors.Join(h.addNamespaces(in, nodes), netns.Set(h.origin))
 	})
 }
 
 // bridgeEnd is the bridge's end of a node's link.
 func bridgeEnd(node int) string { return fmt.Sprintf("n%d", node) }
 
-// hardware is the hardware address of whoever has the address: the same for all who have it one after another, whom the others' tables of
-// neighbours would miss else.
+// hardware returns the hardware address for an IP address. It is the same for all nodes that have the address one after another, or the
+// neighbour tables of the other nodes would be wrong.
 func hardware(a netip.Addr) net.HardwareAddr {
 	return append(net.HardwareAddr{0x02, 0x42}, a.AsSlice()...)
 }
@@ -177,7 +177,7 @@ func address(h *netlink.Handle, link netlink.Link, addr netip.Prefix) error {
 }
 
 // dial connects to a node from within the bridge's namespace, on a thread that ends with it: a socket stays in the namespace that it was made in.
-func (h *hub) dial(ctx context.Context, d net.Dialer, addr string) (conn net.Conn, err error) {
+func (h *hub) dial(ctx context.Context, addr string) (conn net.Conn, err error) {
 	h.dialing.RLock()
 	defer h.dialing.RUnlock()
 	t := newThread()
@@ -186,7 +186,7 @@ func (h *hub) dial(ctx context.Context, d net.Dialer, addr string) (conn net.Con
 		if err := netns.Set(h.bridge); err != nil {
 			return fmt.Errorf("enter the run's network: %w", err)
 		}
-		conn, err = d.DialContext(ctx, "tcp", addr)
+		conn, err = dialer.DialContext(ctx, "tcp", addr)
 		return err
 	})
 	return conn, err
@@ -209,7 +209,7 @@ func up(h *netlink.Handle, name string) error {
 	return nil
 }
 
-// close lets go of the namespaces.
+// close closes the namespaces.
 func (h *hub) close() {
 	h.dialing.Lock()
 	defer h.dialing.Unlock()
@@ -254,10 +254,10 @@ func (t *thread) close() {
 	<-t.done
 }
 
-// start starts a command where it belongs. A thread that does not find back would start others in the wrong place.
-func (t *thread) start(cmd *exec.Cmd, s seat) error {
+// start starts a command in its placement. If the thread cannot leave that again, the child is killed: others would start there too.
+func (t *thread) start(cmd *exec.Cmd, s placement) error {
 	return t.do(func() error {
-		back, err := s.take(cmd)
+		back, err := s.enter(cmd)
 		if err == nil {
 			err = cmd.Start()
 		}
@@ -270,16 +270,16 @@ func (t *thread) start(cmd *exec.Cmd, s seat) error {
 	})
 }
 
-// seat is where a child belongs: in a node's network namespace (the supervisor's own for node -1 or without hub), and in
+// placement is where a child belongs: in a node's network namespace (the supervisor's own for node -1 or without hub), and in
 // a control group where it has limits.
-type seat struct {
+type placement struct {
 	hub   *hub
 	node  int
 	group *group // nil: no limits
 }
 
-// take brings the calling thread there; back, never nil, brings it back from wherever it came to.
-func (s seat) take(cmd *exec.Cmd) (back func() error, err error) {
+// enter moves the calling thread there; back, never nil, moves it back, also after an error.
+func (s placement) enter(cmd *exec.Cmd) (back func() error, err error) {
 	var undo []func() error
 	back = func() error {
 		var errs []error

@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
-	"time"
 
 	"github.com/lockquake/lockquake/chaos"
 	"github.com/lockquake/lockquake/chaos/process"
@@ -18,20 +17,20 @@ import (
 
 // inproc is the provider of goroutines.
 type inproc struct {
-	main  func(ctx context.Context, args []string, stdin io.Reader, stdout io.Writer) error
-	hands *Hands
+	main   func(ctx context.Context, args []string, stdin io.Reader, stdout io.Writer) error
+	kernel *FakeKernel
 }
 
-// Hands stand in for the kernel: they say what comes of a signal to a node that is a goroutine. They are for tests, which can so
-// have a node stopped or killed at the very moment that they are about.
-type Hands struct {
+// FakeKernel stands in for the kernel in tests: it tells what comes of a signal to a node that is a goroutine. So a test can have a
+// node stopped or killed at an exact moment.
+type FakeKernel struct {
 	Signal  func(node, name string) error // "STOP", "CONT", "KILL", "TERM", "INT"
 	Inspect func(node string) chaos.ProcessState
 }
 
-// NewHandled is NewInproc with nodes that can be inspected and signalled through the hands.
-func NewHandled(main func(ctx context.Context, args []string, stdin io.Reader, stdout io.Writer) error, h Hands) Provider {
-	return &inproc{main: main, hands: &h}
+// NewInprocOn is NewInproc with nodes that can be inspected and signalled through the fake kernel.
+func NewInprocOn(main func(ctx context.Context, args []string, stdin io.Reader, stdout io.Writer) error, h FakeKernel) Provider {
+	return &inproc{main: main, kernel: &h}
 }
 
 // NewInproc returns a provider whose nodes are goroutines of this process, over pipes: main is called with a node's
@@ -45,7 +44,7 @@ func (p *inproc) Name() string { return "inproc" }
 
 // Offers refuses everything: a goroutine has no process of its own.
 func (p *inproc) Offers(c chaos.Capability, _ node.Role) error {
-	if p.hands != nil && (c == chaos.CanInspect || c == chaos.CanPause || c == process.CanKill) {
+	if p.kernel != nil && (c == chaos.CanInspect || c == chaos.CanPause || c == process.CanKill) {
 		return nil
 	}
 	return noProcess(string(c))
@@ -66,7 +65,7 @@ func (p *inproc) Open(_ context.Context, r Request) (*Cluster, error) {
 			return nil, fmt.Errorf("%s runs %s, which cannot be a goroutine", s.Name, words[0])
 		}
 	}
-	book, err := newLogbook(r.LogDir)
+	logs, err := newNodeLogs(r.LogDir)
 	if err != nil {
 		return nil, err
 	}
@@ -78,24 +77,24 @@ func (p *inproc) Open(_ context.Context, r Request) (*Cluster, error) {
 	if err != nil {
 		return nil, errors.Join(err, os.RemoveAll(dir))
 	}
-	run := &inprocRun{main: p.main, hands: p.hands, dir: dir, book: book, place: place, ports: ports}
+	run := &inprocRun{main: p.main, kernel: p.kernel, dir: dir, logs: logs, place: place, ports: ports}
 	run.ctx, run.cancel = context.WithCancel(context.Background())
 	c := &Cluster{close: run.close, Describe: map[string]string{"provider": "inproc", "network": "loopback"}}
 	if r.Reuse {
 		c.keeper = run
 	}
-	run.furnish(c, r.Specs, 0)
+	run.makeNodes(c, r.Specs, 0)
 	return c, nil
 }
 
 // inprocRun is the goroutines of one run.
 type inprocRun struct {
 	main   func(ctx context.Context, args []string, stdin io.Reader, stdout io.Writer) error
-	hands  *Hands          // nil: nodes cannot be signalled
+	kernel *FakeKernel     // nil: nodes cannot be signalled
 	ctx    context.Context // ends at Close
 	cancel context.CancelFunc
 	dir    string
-	book   *logbook
+	logs   *nodeLogs
 	place  node.Place
 	nodes  []*Node
 
@@ -103,19 +102,19 @@ type inprocRun struct {
 	ports reservation
 }
 
-// furnish makes the nodes from that number on.
-func (r *inprocRun) furnish(c *Cluster, specs []node.Spec, from int) {
+// makeNodes makes the nodes from that number on.
+func (r *inprocRun) makeNodes(c *Cluster, specs []node.Spec, from int) {
 	var made []*Node
 	for _, spec := range specs[from:] {
 		n := newNode(spec, r.place.Of(spec.Name, filepath.Join(r.dir, spec.Name)))
 		n.driver = &routine{run: r, node: n}
 		made = append(made, n)
 	}
-	c.furnish(from, made)
+	c.replaceNodes(from, made)
 	r.nodes = c.Nodes
 }
 
-func (r *inprocRun) logs() *logbook { return r.book }
+func (r *inprocRun) nodeLogs() *nodeLogs { return r.logs }
 
 func (r *inprocRun) vacate(ctx context.Context, n *Node) error {
 	return errors.Join(n.driver.(*routine).end(ctx), os.RemoveAll(n.place.Dir))
@@ -127,7 +126,7 @@ func (r *inprocRun) renew(_ context.Context, c *Cluster, specs []node.Spec, from
 			return err
 		}
 	}
-	r.furnish(c, specs, from)
+	r.makeNodes(c, specs, from)
 	return nil
 }
 
@@ -146,7 +145,7 @@ func (r *inprocRun) close(ctx context.Context) error {
 
 // tell writes into a node's log why it ended.
 func (r *inprocRun) tell(node string, why error) {
-	if f, err := r.book.file(node); err == nil {
+	if f, err := r.logs.file(node); err == nil {
 		_, _ = fmt.Fprintln(f, why)
 		_ = f.Close()
 	}
@@ -221,30 +220,27 @@ func (t *routine) start(context.Context) (Stdio, *ending, error) {
 	return Stdio{In: inW, Out: outR}, over, nil
 }
 
-func (t *routine) dial(ctx context.Context, port string) (net.Conn, error) {
-	addr := t.node.Address(port)
-	if addr == "" {
-		return nil, fmt.Errorf("%s has no port %q", t.node.Name(), port)
-	}
-	d := net.Dialer{Timeout: 5 * time.Second}
-	return d.DialContext(ctx, "tcp", addr)
+func (t *routine) dial(ctx context.Context, _, address string) (net.Conn, error) {
+	return dialer.DialContext(ctx, "tcp", address)
 }
 
 func (t *routine) signaller(context.Context) (signaller, error) {
-	if h := t.run.hands; h != nil {
-		return handled{t.node.Name(), h}, nil
+	if h := t.run.kernel; h != nil {
+		return fakeProcess{t.node.Name(), h}, nil
 	}
 	return nil, noProcess("a signal to " + t.node.Name())
 }
 
-// handled is a node in the hands of a test.
-type handled struct {
-	node  string
-	hands *Hands
+// fakeProcess signals a node through the test's FakeKernel.
+type fakeProcess struct {
+	node   string
+	kernel *FakeKernel
 }
 
-func (h handled) inspect(context.Context) (chaos.ProcessState, error) {
-	return h.hands.Inspect(h.node), nil
+func (h fakeProcess) inspect(context.Context) (chaos.ProcessState, error) {
+	return h.kernel.Inspect(h.node), nil
 }
 
-func (h handled) signal(_ context.Context, name string) error { return h.hands.Signal(h.node, name) }
+func (h fakeProcess) signal(_ context.Context, name string) error {
+	return h.kernel.Signal(h.node, name)
+}

@@ -153,12 +153,12 @@ func linksBehave(t *testing.T, p Provider, run string) {
 // keyOf returns the key of the first filter that stands at a node.
 func keyOf(t *testing.T, n *Node) string {
 	t.Helper()
-	n.hand.mu.Lock()
-	defer n.hand.mu.Unlock()
-	if len(n.hand.standing) == 0 {
+	n.orders.mu.Lock()
+	defer n.orders.mu.Unlock()
+	if len(n.orders.standing) == 0 {
 		t.Fatalf("nothing stands at %s", n.Name())
 	}
-	return strings.TrimSuffix(n.hand.standing[0].order.Key, "/"+n.Name())
+	return strings.TrimSuffix(n.orders.standing[0].order.Key, "/"+n.Name())
 }
 
 func TestLinksOfContainers(t *testing.T) {

@@ -21,20 +21,20 @@ var (
 	_ chaos.Ported     = (*Node)(nil)
 )
 
-// linkFaults is what is done to a node's links.
+// linkFaults does the link faults of a node.
 type linkFaults struct{ node *Node }
 
-// Filter puts up packet filter rules in the node's network namespace, by way of the agent.
+// Filter has the agent put up packet filter rules in the node's network namespace.
 func (lf *linkFaults) Filter(ctx context.Context, key string, rules []links.Rule) error {
 	return lf.filter(ctx, key, links.FilterArgs{Rules: rules})
 }
 
-// filter gives an order to filter or shape packets, which stands.
+// filter gives a standing order to filter or shape packets.
 func (lf *linkFaults) filter(ctx context.Context, key string, args links.FilterArgs) (err error) {
 	if args.Rules, err = lf.addressed(args.Rules); err != nil {
 		return err
 	}
-	return lf.node.stand(ctx, agent.Order{Do: links.DoFilter, Key: lf.node.linkKey(key), Args: args}, nil)
+	return lf.node.apply(ctx, agent.Order{Do: links.DoFilter, Key: lf.node.orderKey(key), Args: args}, nil)
 }
 
 // addressed fills in the addresses of the rules' peers.
@@ -62,20 +62,20 @@ func ownHost(place node.Place, name string) (string, error) {
 // Unfilter takes rules down and looks at what is left.
 func (lf *linkFaults) Unfilter(ctx context.Context, key string) (links.Filtered, error) {
 	var f links.Filtered
-	err := lf.node.fall(ctx, lf.node.linkKey(key), &f)
+	err := lf.node.takeBack(ctx, lf.node.orderKey(key), &f)
 	return f, err
 }
 
 // Filtered asks what rules have met. Those of a node that never ran have met nothing.
 func (lf *linkFaults) Filtered(ctx context.Context, key string) (links.Filtered, error) {
-	lf.node.hand.mu.Lock()
-	i := slices.IndexFunc(lf.node.hand.standing, func(s *standingOrder) bool { return s.order.Key == lf.node.linkKey(key) && s.given })
-	lf.node.hand.mu.Unlock()
+	lf.node.orders.mu.Lock()
+	i := slices.IndexFunc(lf.node.orders.standing, func(s *standingOrder) bool { return s.order.Key == lf.node.orderKey(key) && s.given })
+	lf.node.orders.mu.Unlock()
 	if i < 0 {
 		return links.Filtered{}, nil
 	}
 	var f links.Filtered
-	err := lf.node.order(ctx, agent.Order{Do: links.DoFiltered, Args: lf.node.linkKey(key)}, &f)
+	err := lf.node.order(ctx, agent.Order{Do: links.DoFiltered, Args: lf.node.orderKey(key)}, &f)
 	return f, err
 }
 
@@ -118,7 +118,7 @@ type linkOrder struct {
 	own    *links.ProbeEnd   // in args
 	far    *[]links.ProbeEnd // likewise
 	args   any
-	within time.Duration // that it takes by itself
+	within time.Duration // how long it takes, without opening sockets
 	answer any
 }
 
@@ -202,8 +202,8 @@ func probedEnd(ctx context.Context, n chaos.Node) (proc.Process, string, error) 
 	if err != nil {
 		return proc.Process{}, "", err
 	}
-	hand, err := peer.reach(ctx)
-	return hand.process, host, err
+	a, err := peer.reach(ctx)
+	return a.process, host, err
 }
 
 var _ links.Shaper = (*Node)(nil)

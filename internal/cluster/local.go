@@ -127,24 +127,24 @@ func (l *local) Open(ctx context.Context, r Request) (*Cluster, error) {
 // localRun is what one run has on this machine.
 type localRun struct {
 	*local
-	request  Request
-	owner    owner
-	servers  identity // who all nodes but clients are
-	password string   // of all servers that ask for one
-	book     *logbook
-	place    node.Place
-	dir      string // of the run; its data and state file
-	thread   *thread
-	groups   *groups // nil: no node has limits
-	net      *hub    // nil: all on the loopback address
-	ports    reservation
-	nodes    []*Node
-	unfit    []func(context.Context) error // undoes what nodes were prepared with
+	request   Request
+	owner     owner
+	servers   identity // who all nodes but clients are
+	password  string   // of all servers that ask for one
+	logs      *nodeLogs
+	place     node.Place
+	dir       string // of the run; its data and state file
+	thread    *thread
+	groups    *groups // nil: no node has limits
+	net       *hub    // nil: all on the loopback address
+	ports     reservation
+	nodes     []*Node
+	unprepare []func(context.Context) error // undoes what nodes were prepared with
 
-	reserving sync.Mutex // guards ports and unfit
+	reserving sync.Mutex // guards ports and unprepare
 
-	agent *agent.Client
-	guard *child // the agent's process
+	agent        *agent.Client
+	agentProcess *child // the agent's process
 }
 
 func (r *localRun) open(ctx context.Context, c *Cluster) error {
@@ -152,7 +152,7 @@ func (r *localRun) open(ctx context.Context, c *Cluster) error {
 		return err
 	}
 	var err error
-	if r.book, err = newLogbook(r.request.LogDir); err != nil {
+	if r.logs, err = newNodeLogs(r.request.LogDir); err != nil {
 		return err
 	}
 	var network string
@@ -164,7 +164,7 @@ func (r *localRun) open(ctx context.Context, c *Cluster) error {
 	if r.dir, err = runDir(r.owner); err != nil {
 		return err
 	}
-	if err := r.furnish(ctx, c, 0); err != nil {
+	if err := r.makeNodes(ctx, c, 0); err != nil {
 		return err
 	}
 	c.Describe["agent"] = "the supervisor itself signals its children"
@@ -178,8 +178,8 @@ func (r *localRun) open(ctx context.Context, c *Cluster) error {
 	return nil
 }
 
-// furnish makes the nodes from that number on.
-func (r *localRun) furnish(ctx context.Context, c *Cluster, from int) error {
+// makeNodes makes the nodes from that number on.
+func (r *localRun) makeNodes(ctx context.Context, c *Cluster, from int) error {
 	var made []*Node
 	for i, spec := range r.request.Specs[from:] {
 		n, p, err := r.newNode(ctx, from+i, spec)
@@ -193,7 +193,7 @@ func (r *localRun) furnish(ctx context.Context, c *Cluster, from int) error {
 		c.Describe[programKey(spec.Name)] = p.path
 		c.Describe[addressKey(spec.Name)] = r.place.Host(spec.Name)
 	}
-	c.furnish(from, made)
+	c.replaceNodes(from, made)
 	r.nodes = c.Nodes
 	return nil
 }
@@ -234,7 +234,7 @@ func (r *localRun) leaveSecret(p node.Place, s node.Spec) error {
 	return r.identityOf(s.Role).give(p.Secret)
 }
 
-// identityOf is who a node's process is. A client is the supervisor's user: which program that is, the user chose.
+// identityOf returns the user of a node's process. A client is the supervisor's own user, who chose its program.
 func (r *localRun) identityOf(role node.Role) identity {
 	if role == node.Client {
 		return 0
@@ -285,19 +285,19 @@ func (r *localRun) startAgent(ctx context.Context) error {
 		return err
 	}
 	// The file itself, also where the servers outlive their run: behind a pipe, the agent would end with the supervisor.
-	logFile, err := r.book.file("agent")
+	logFile, err := r.logs.file("agent")
 	if err != nil {
 		return err
 	}
 	defer func() { _ = logFile.Close() }()
 	// It must outlive the supervisor by the moment that healing takes, so it does not die with it.
-	r.guard, err = r.spawn(command{path: path, argv: node.Own("agent"), name: "agent", node: -1, stdio: true, log: logFile, survives: true})
+	r.agentProcess, err = r.spawn(command{path: path, argv: node.Own("agent"), name: "agent", node: -1, stdio: true, log: logFile, survives: true})
 	if err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, agentStartTimeout)
 	defer cancel()
-	r.agent, err = agent.Connect(ctx, r.guard.stdio.In, r.guard.stdio.Out)
+	r.agent, err = agent.Connect(ctx, r.agentProcess.stdio.In, r.agentProcess.stdio.Out)
 	return err
 }
 
@@ -307,11 +307,11 @@ func (r *localRun) close(ctx context.Context) error {
 	for _, n := range r.nodes {
 		errs = append(errs, n.driver.(*localNode).end(ctx))
 	}
-	if r.guard != nil {
-		_ = r.guard.stdio.In.Close()
-		errs = append(errs, r.guard.end(ctx, 2*time.Second))
+	if r.agentProcess != nil {
+		_ = r.agentProcess.stdio.In.Close()
+		errs = append(errs, r.agentProcess.end(ctx, 2*time.Second))
 	}
-	for _, undo := range r.unfit {
+	for _, undo := range r.unprepare {
 		errs = append(errs, do(ctx, undo))
 	}
 	r.ports.release()
@@ -333,8 +333,8 @@ func (r *localRun) close(ctx context.Context) error {
 	return nil
 }
 
-// environment returns what a child is started with: ours, the marks by which Sweep knows it, and its own. Another user gets of ours only what
-// programs need to run: the rest may hold what is not for others.
+// environment returns the environment of a child: ours, the marks by which Sweep finds it, and the node's own. A child of another user
+// gets only what programs need to run of ours, which may hold secrets.
 func (r *localRun) environment(c command) []string {
 	var env []string
 	for _, e := range os.Environ() {
@@ -347,13 +347,13 @@ func (r *localRun) environment(c command) []string {
 	return append(env, c.env...)
 }
 
-// forServers names the settings of ours that servers get which are another user.
+// forServers names the settings of ours that servers of another user get.
 var forServers = []string{"PATH", "LANG", "LC_ALL", "TZ", "JAVA_HOME", "LD_LIBRARY_PATH"}
 
 // ownerVariable begins the environment setting that marks a child.
 const ownerVariable = "LOCKQUAKE_OWNER="
 
-func (r *localRun) logs() *logbook { return r.book }
+func (r *localRun) nodeLogs() *nodeLogs { return r.logs }
 
 // vacate ends the node's process and removes its data and its control group.
 func (r *localRun) vacate(ctx context.Context, n *Node) error {
@@ -390,5 +390,5 @@ func (r *localRun) renew(ctx context.Context, c *Cluster, specs []node.Spec, fro
 			return err
 		}
 	}
-	return r.furnish(ctx, c, from)
+	return r.makeNodes(ctx, c, from)
 }

@@ -80,7 +80,7 @@ func TestLocalGoesOnWhenTheAgentDies(t *testing.T) {
 	n := c.Node("echo-1")
 	serves(t, n, "start 1")
 	run := n.driver.(*localNode).run
-	if err := run.guard.cmd.Process.Kill(); err != nil {
+	if err := run.agentProcess.cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
 	<-run.agent.Ended()
@@ -222,7 +222,7 @@ func TestSweepKillsStoppedOrphansOnly(t *testing.T) {
 		return p
 	}
 	mine, theirs, kept := self("tlive", false), self("tdead", false), self("tkept", true)
-	theirs.Start++ // the pid is in other hands now: that supervisor is dead
+	theirs.Start++ // the pid was reused: that supervisor is dead
 	kept.Start++
 	forged := theirs
 	forged.Run = "tforged" // nobody recorded such a run

@@ -15,13 +15,13 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// driver is how a provider handles one node.
+// driver is one node as its provider starts and reaches it.
 type driver interface {
 	// start starts a process for the node and returns its control stream (zero without Spec.Stdio) and what tells of its
 	// end. The process outlives ctx.
 	start(ctx context.Context) (Stdio, *ending, error)
-	// dial connects to a port of the node from the supervisor.
-	dial(ctx context.Context, port string) (net.Conn, error)
+	// dial connects to a named port of the node, which has that address in the run's network, from the supervisor.
+	dial(ctx context.Context, port, address string) (net.Conn, error)
 	// signaller returns what inspects and signals the process that start started last.
 	signaller(ctx context.Context) (signaller, error)
 }
@@ -50,7 +50,7 @@ type Node struct {
 	login  node.Login // what its program asks for
 	driver driver
 
-	hand
+	orders
 	signals
 	linkFaults
 	clockFaults
@@ -74,7 +74,7 @@ var (
 // newNode makes a node, which has no driver yet.
 func newNode(spec node.Spec, place node.Place) *Node {
 	n := &Node{spec: spec, place: place}
-	n.hand.node, n.signals.node, n.linkFaults.node, n.clockFaults.node, n.diskFaults.node = n, n, n, n, n
+	n.orders.node, n.signals.node, n.linkFaults.node, n.clockFaults.node, n.diskFaults.node = n, n, n, n, n
 	return n
 }
 
@@ -90,9 +90,16 @@ func (n *Node) Address(port string) string { return n.place.Address(n.spec.Name,
 // Login is what the node's program asks of whoever connects.
 func (n *Node) Login() node.Login { return n.login }
 
-// Dial connects to a named port of the node from the supervisor's side.
+// dialer is how the supervisor connects to nodes.
+var dialer = net.Dialer{Timeout: 5 * time.Second}
+
+// Dial connects to a named port of the node from the supervisor.
 func (n *Node) Dial(ctx context.Context, port string) (net.Conn, error) {
-	return n.driver.dial(ctx, port)
+	address := n.Address(port)
+	if address == "" {
+		return nil, fmt.Errorf("%s has no port %q", n.Name(), port)
+	}
+	return n.driver.dial(ctx, port, address)
 }
 
 // Start starts the node's process. It does not wait until it serves. Every start but the first waits for RestartDelay
@@ -122,7 +129,7 @@ func (n *Node) Start(ctx context.Context) error {
 	n.mu.Lock()
 	n.stdio, n.end = stdio, end
 	n.mu.Unlock()
-	return n.standAgain(ctx)
+	return n.reapply(ctx)
 }
 
 // StartDelay is how long a Start called now waits before it begins.
@@ -147,8 +154,8 @@ func (n *Node) Running() bool {
 	}
 }
 
-// lasts returns what tells whether the process that runs now still does. The network of a container goes with its process, and what is sent
-// there meanwhile is lost by no fault.
+// lasts returns a function that tells whether the process of now still runs. The network of a container ends with its process, so
+// packets that were sent there meanwhile were not lost by a fault.
 func (n *Node) lasts() func() bool {
 	exited := n.Exited()
 	return func() bool { return n.Exited() == exited && n.Running() }
@@ -174,7 +181,7 @@ func (n *Node) Stdio() Stdio {
 	return n.stdio
 }
 
-// Handles is how a service asks the nodes.
+// Handles returns the nodes as a service asks them.
 func Handles(nodes []*Node) []node.Handle {
 	out := make([]node.Handle, len(nodes))
 	for i, n := range nodes {

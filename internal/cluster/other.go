@@ -70,10 +70,10 @@ func newThread() *thread { return &thread{} }
 
 func (t *thread) close() {}
 
-func (t *thread) start(cmd *exec.Cmd, _ seat) error { return cmd.Start() }
+func (t *thread) start(cmd *exec.Cmd, _ placement) error { return cmd.Start() }
 
-// seat is where a child belongs.
-type seat struct {
+// placement is where a child belongs.
+type placement struct {
 	hub   *hub
 	node  int
 	group *group
@@ -95,7 +95,7 @@ func newHub(*thread, hubRequest) (*hub, error) {
 	return nil, errors.New("network namespaces need Linux")
 }
 
-func (h *hub) dial(context.Context, net.Dialer, string) (net.Conn, error) {
+func (h *hub) dial(context.Context, string) (net.Conn, error) {
 	return nil, errors.New("network namespaces need Linux")
 }
 

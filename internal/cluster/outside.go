@@ -3,11 +3,9 @@ package cluster
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net"
 	"net/netip"
 	"slices"
-	"time"
 
 	"github.com/lockquake/lockquake/internal/node"
 )
@@ -19,7 +17,7 @@ func At(specs []node.Spec, network netip.Prefix) []*Node {
 	nodes := make([]*Node, 0, len(specs))
 	for _, s := range specs {
 		n := newNode(s, place.Of(s.Name, dataDir))
-		n.driver = outside{node: n}
+		n.driver = outside{}
 		nodes = append(nodes, n)
 	}
 	return nodes
@@ -52,21 +50,16 @@ func inContainer(argv []string) []string {
 }
 
 // outside drives a node that somebody else runs.
-type outside struct{ node *Node }
+type outside struct{}
 
 var errOutside = errors.New("the node is not ours to start or signal")
 
-func (o outside) start(context.Context) (Stdio, *ending, error) {
+func (outside) start(context.Context) (Stdio, *ending, error) {
 	return Stdio{}, nil, errOutside
 }
 
-func (o outside) dial(ctx context.Context, port string) (net.Conn, error) {
-	addr := o.node.Address(port)
-	if addr == "" {
-		return nil, fmt.Errorf("%s has no port %q", o.node.Name(), port)
-	}
-	d := net.Dialer{Timeout: 5 * time.Second}
-	return d.DialContext(ctx, "tcp", addr)
+func (outside) dial(ctx context.Context, _, address string) (net.Conn, error) {
+	return dialer.DialContext(ctx, "tcp", address)
 }
 
-func (o outside) signaller(context.Context) (signaller, error) { return nil, errOutside }
+func (outside) signaller(context.Context) (signaller, error) { return nil, errOutside }

@@ -98,23 +98,23 @@ func ownerTag(s string) (o owner, ok bool) {
 	return o, o.Run != "" && o.PID > 0
 }
 
-// fate is what is known of a supervisor.
-type fate int
+// liveness is what is known of a supervisor.
+type liveness int
 
 const (
-	unknown fate = iota // it runs, or ran, where this process cannot look: another machine or pid namespace
+	unknown liveness = iota // it runs, or ran, where this process cannot look: another machine or pid namespace
 	alive
 	dead
 )
 
-// fate tells whether the supervisor still runs.
-func (o owner) fate() fate {
+// liveness tells whether the supervisor still runs.
+func (o owner) liveness() liveness {
 	here := self("", false)
 	switch {
 	case o.PID <= 0:
 		return unknown
 	case o.Boot == "" && here.Boot == "" && o.Host == here.Host:
-		return bySignal(o.PID) // no /proc here: a pid in other hands counts as alive
+		return bySignal(o.PID) // no /proc here: a pid that was reused counts as alive
 	case o.Start == 0 || o.Boot == "":
 		return unknown
 	case o.Boot != here.Boot:
@@ -131,7 +131,7 @@ func (o owner) fate() fate {
 }
 
 // bySignal asks the kernel whether there is a process with the pid.
-func bySignal(pid int) fate {
+func bySignal(pid int) liveness {
 	p, err := os.FindProcess(pid)
 	if err != nil || errors.Is(p.Signal(syscall.Signal(0)), os.ErrProcessDone) {
 		return dead
@@ -141,7 +141,7 @@ func bySignal(pid int) fate {
 
 // leftover tells whether Sweep may remove what this owner made.
 func (o owner) leftover(all bool) bool {
-	switch o.fate() {
+	switch o.liveness() {
 	case alive:
 		return false
 	case dead:

@@ -17,8 +17,8 @@ const (
 	maxNodes  = 240
 )
 
-// subnet returns the n-th candidate for the run's network, out of 10.128.0.0/10 and always in the same order, so that
-// two runs seldom meet.
+// subnet returns the n-th candidate for the run's network, out of 10.128.0.0/10. The candidates follow from the run's id, so that two
+// runs seldom try the same one.
 func subnet(run string, n int) netip.Prefix {
 	h := fnv.New32a()
 	_, _ = fmt.Fprintf(h, "%s/%d", run, n)
@@ -32,7 +32,7 @@ func freeSubnet(run string, n int, used []netip.Prefix) (netip.Prefix, int, erro
 		p := subnet(run, n)
 		free := true
 		for _, u := range used {
-			// A route of /8 or shorter (a VPN's default, say) is no network that could be met.
+			// A route of /8 or shorter, such as the default of a VPN, is no network that a run could collide with.
 			free = free && (u.Bits() <= 8 || !p.Overlaps(u))
 		}
 		if free {
@@ -42,31 +42,16 @@ func freeSubnet(run string, n int, used []netip.Prefix) (netip.Prefix, int, erro
 	return netip.Prefix{}, n, errors.New("no free subnet in 10.128.0.0/10")
 }
 
-// hostSubnets lists the networks that this machine's interfaces are in.
-func hostSubnets() []netip.Prefix {
+// hostPrefixes lists the addresses of this machine's interfaces, each with the length of its network.
+func hostPrefixes() []netip.Prefix {
 	addrs, err := net.InterfaceAddrs()
 	if err != nil {
 		return nil
 	}
 	var out []netip.Prefix
 	for _, a := range addrs {
-		if p, err := netip.ParsePrefix(a.String()); err == nil && p.Addr().Is4() {
-			out = append(out, p.Masked())
-		}
-	}
-	return out
-}
-
-// hostAddrs lists the addresses of this machine's interfaces.
-func hostAddrs() []netip.Addr {
-	addrs, err := net.InterfaceAddrs()
-	if err != nil {
-		return nil
-	}
-	var out []netip.Addr
-	for _, a := range addrs {
 		if p, err := netip.ParsePrefix(a.String()); err == nil {
-			out = append(out, p.Addr())
+			out = append(out, p)
 		}
 	}
 	return out

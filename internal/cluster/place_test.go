@@ -74,13 +74,13 @@ func TestOwnerSurvivesLabelsAndTag(t *testing.T) {
 	}
 }
 
-func TestFateOfSupervisors(t *testing.T) {
+func TestLivenessOfSupervisors(t *testing.T) {
 	if self("x", false).Start == 0 {
 		t.Skip("needs /proc")
 	}
 	for what, c := range map[string]struct {
 		change func(*owner)
-		fate   fate
+		want   liveness
 		swept  bool // without All
 		all    bool
 	}{
@@ -96,8 +96,8 @@ func TestFateOfSupervisors(t *testing.T) {
 	} {
 		o := self("x", false)
 		c.change(&o)
-		if got := o.fate(); got != c.fate {
-			t.Errorf("%s: fate %d, want %d", what, got, c.fate)
+		if got := o.liveness(); got != c.want {
+			t.Errorf("%s: liveness %d, want %d", what, got, c.want)
 		}
 		if o.leftover(false) != c.swept || o.leftover(true) != c.all {
 			t.Errorf("%s: swept %t, with All %t", what, o.leftover(false), o.leftover(true))

@@ -32,12 +32,12 @@ func TestPreloadIsLookedFor(t *testing.T) {
 // TestClocksOfTheEnginesKernel asks the kernel that containers run on, by an agent that is gone afterwards.
 func TestClocksOfTheEnginesKernel(t *testing.T) {
 	d := engine(t, DockerOptions{Mechanisms: all.All(), Self: testBinary(t)})
-	byAgent, own := d.askAgent(), d.canClock()
+	byAgent, own := noClock(d.agentSupports(wall.DoClock)), d.canClock()
 	if d.ourKernel() && (byAgent == nil) != (own == nil) {
 		t.Errorf("the agent says %v, on the same kernel we say %v", byAgent, own)
 	}
 	if err := d.Offers(wall.CanClock, node.Server); (err == nil) != (own == nil) {
 		t.Errorf("it offers %v, and can %v", err, own)
 	}
-	nothingLeft(t, "ask")
+	nothingLeft(t, "probe")
 }

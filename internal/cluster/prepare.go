@@ -29,8 +29,8 @@ type Preparer interface {
 	Prepares(p node.Preparation, s node.Spec, image string) error
 }
 
-// fitting is what the preparations of one node come to. A preparation is a function that returns one, in a table of the provider's.
-type fitting struct {
+// prepared is what the preparations of one node add to its start. Each provider has a table of functions that return one.
+type prepared struct {
 	// env holds "KEY=value" settings beside the spec's own.
 	env []string
 	// data is a directory of the machine that the nodes run on, in the place of the node's usual data directory; "" for that one.
@@ -44,8 +44,8 @@ type fitting struct {
 	undo func(ctx context.Context) error
 }
 
-// and joins two fittings.
-func (f fitting) and(o fitting) fitting {
+// and joins two.
+func (f prepared) and(o prepared) prepared {
 	f.env = append(f.env, o.env...)
 	if o.data != "" {
 		f.data = o.data
@@ -75,9 +75,9 @@ func do(ctx context.Context, f func(context.Context) error) error {
 	return f(ctx)
 }
 
-// fit collects the fittings of a node's preparations. What was done is in the fitting also beside an error.
-func fit[R any](ctx context.Context, run R, n *Node, table map[node.Preparation]func(context.Context, R, *Node) (fitting, error)) (fitting, error) {
-	var all fitting
+// prepareNode makes a node's preparations. What was done is returned also beside an error.
+func prepareNode[R any](ctx context.Context, run R, n *Node, table map[node.Preparation]func(context.Context, R, *Node) (prepared, error)) (prepared, error) {
+	var all prepared
 	for _, p := range n.spec.Preparations {
 		prepare, ok := table[p]
 		if !ok {
@@ -161,15 +161,15 @@ func faketimeEnv(preload, file string) []string {
 const noFaketime = "+0\n"
 
 // localPreparations are what the local provider can prepare.
-var localPreparations = map[node.Preparation]func(context.Context, *localRun, *Node) (fitting, error){
+var localPreparations = map[node.Preparation]func(context.Context, *localRun, *Node) (prepared, error){
 	disk.LoopDisk: loopDiskHere,
-	wall.Preload: func(_ context.Context, r *localRun, n *Node) (fitting, error) {
+	wall.Preload: func(_ context.Context, r *localRun, n *Node) (prepared, error) {
 		libraries, err := preload(onThisMachine)
 		if err != nil {
-			return fitting{}, err
+			return prepared{}, err
 		}
 		n.faketime = faketimeHere(r.dir, n.Name())
-		return fitting{
+		return prepared{
 			env: faketimeEnv(libraries, n.faketime),
 			before: func(context.Context) error {
 				return errors.Join(os.WriteFile(n.faketime, []byte(noFaketime), 0o644), os.Chmod(n.faketime, 0o644)) // whatever the umask is
@@ -214,15 +214,15 @@ func hint(err error, text string) error {
 const faketimeInImage = "/lockquake-faketime"
 
 // dockerPreparations are what the docker provider can prepare.
-var dockerPreparations = map[node.Preparation]func(context.Context, *dockerRun, *Node) (fitting, error){
+var dockerPreparations = map[node.Preparation]func(context.Context, *dockerRun, *Node) (prepared, error){
 	disk.LoopDisk: loopDiskIn,
-	wall.Preload: func(ctx context.Context, r *dockerRun, n *Node) (fitting, error) {
+	wall.Preload: func(ctx context.Context, r *dockerRun, n *Node) (prepared, error) {
 		libraries, err := r.librariesOf(ctx, r.images[n.spec.Image])
 		if err != nil {
-			return fitting{}, err
+			return prepared{}, err
 		}
 		n.faketime = faketimeInImage
-		return fitting{
+		return prepared{
 			env: faketimeEnv(libraries, n.faketime),
 			before: func(ctx context.Context) error {
 				return r.put(ctx, n.driver.(*containerNode).box.GetContainerID(), faketimeInImage, noFaketime)

@@ -11,15 +11,15 @@ import (
 	"github.com/lockquake/lockquake/internal/agent"
 )
 
-// ProbeResult is the answer to one of doctor's questions.
+// ProbeResult is the answer to one question of `lockquake doctor`.
 type ProbeResult struct {
 	Name      string `json:"name"`
 	Available bool   `json:"available"`
 	Reason    string `json:"reason"` // what was found, or why not and what would help
 }
 
-// Probe tries what this machine can deliver, by the mechanisms of an agent; images are the keys of the images that nodes may need. It starts one
-// short-lived container where an engine answers, and leaves nothing behind.
+// Probe tries what this machine can deliver, by the mechanisms of an agent. images are the keys of the images that nodes may need. Where
+// an engine answers, Probe starts one container for a moment. It leaves nothing behind.
 func Probe(ctx context.Context, m agent.Mechanisms, images ...string) []ProbeResult {
 	out := probeEngine(ctx, images)
 	add := func(name, found string, err error) { out = append(out, probed(name, found, err)) }
@@ -81,7 +81,7 @@ func probeEngine(ctx context.Context, images []string) []ProbeResult {
 	return append(out, probed("agent", "started in the engine's pid namespace with "+strings.Join(agentCapabilities, ", "), d.probeAgent(ctx)))
 }
 
-// probeAgent starts an agent, which refuses itself where it does not share the engine's pid namespace.
+// probeAgent starts an agent. startAgent refuses one that does not share the engine's pid namespace.
 func (d *docker) probeAgent(ctx context.Context) error {
 	return d.withAgent(ctx, func(*agent.Client) error { return nil })
 }
@@ -93,11 +93,11 @@ func (d *docker) withAgent(ctx context.Context, ask func(*agent.Client) error) e
 		return err
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
-	book, err := newLogbook(dir)
+	logs, err := newNodeLogs(dir)
 	if err != nil {
 		return err
 	}
-	r := &dockerRun{docker: d, owner: self("probe", false), request: Request{Run: fmt.Sprintf("p%x", os.Getpid()), Agent: true}, book: book}
+	r := &dockerRun{docker: d, owner: self("probe", false), request: Request{Run: fmt.Sprintf("p%x", os.Getpid()), Agent: true}, logs: logs}
 	defer func() { _ = (&Cluster{close: r.close}).Close(ctx) }()
 	if err := r.resolveImages(ctx); err != nil {
 		return err
@@ -106,6 +106,13 @@ func (d *docker) withAgent(ctx context.Context, ask func(*agent.Client) error) e
 		return err
 	}
 	return ask(r.agent)
+}
+
+// agentSupports asks an agent on the engine's machine why it cannot carry out an order; nil where it can.
+func (d *docker) agentSupports(do string) error {
+	ctx, cancel := context.WithTimeout(context.Background(), agentStartTimeout+engineTimeout)
+	defer cancel()
+	return d.withAgent(ctx, func(a *agent.Client) error { return a.Supports(ctx, do) })
 }
 
 // askEngines has an agent try which engines shape links on the engine's machine.

@@ -19,14 +19,14 @@ import (
 
 // localNode drives one node as a child process.
 type localNode struct {
-	run     *localRun
-	spec    node.Spec
-	node    *Node
-	index   int
-	path    string
-	argv    []string
-	group   *group // nil: no limits
-	fitting fitting
+	run      *localRun
+	spec     node.Spec
+	node     *Node
+	index    int
+	path     string
+	argv     []string
+	group    *group // nil: no limits
+	prepared prepared
 
 	mu    sync.Mutex
 	child *child // started last
@@ -43,23 +43,23 @@ func (r *localRun) newProcess(ctx context.Context, n *Node, index int) (*localNo
 	if err != nil {
 		return nil, err
 	}
-	fitting, err := fit(ctx, r, n, localPreparations)
+	done, err := prepareNode(ctx, r, n, localPreparations)
 	r.reserving.Lock()
-	r.unfit = append(r.unfit, fitting.undo)
+	r.unprepare = append(r.unprepare, done.undo)
 	r.reserving.Unlock()
 	if err != nil {
 		return nil, err
 	}
-	return &localNode{run: r, spec: n.spec, node: n, index: index, path: path, argv: argv, fitting: fitting}, nil
+	return &localNode{run: r, spec: n.spec, node: n, index: index, path: path, argv: argv, prepared: done}, nil
 }
 
 func (p *localNode) start(ctx context.Context) (Stdio, *ending, error) {
-	logFile, err := p.run.book.outlet(p.spec.Name, p.run.request.Reuse && p.spec.Role == node.Server)
+	logFile, err := p.run.logs.forChild(p.spec.Name, p.run.request.Reuse && p.spec.Role == node.Server)
 	if err != nil {
 		return Stdio{}, nil, err
 	}
 	defer func() { _ = logFile.Close() }()
-	if err := do(ctx, p.fitting.before); err != nil {
+	if err := do(ctx, p.prepared.before); err != nil {
 		return Stdio{}, nil, err
 	}
 	p.mu.Lock()
@@ -74,7 +74,7 @@ func (p *localNode) start(ctx context.Context) (Stdio, *ending, error) {
 		user = 0 // only root mounts; who did becomes that user
 	}
 	c, err := p.run.spawn(command{
-		path: path, argv: argv, user: user, name: p.spec.Name, node: p.index, dir: p.node.place.Dir, env: slices.Concat(p.spec.Env, p.fitting.env),
+		path: path, argv: argv, user: user, name: p.spec.Name, node: p.index, dir: p.node.place.Dir, env: slices.Concat(p.spec.Env, p.prepared.env),
 		group: p.group, stdio: p.spec.Stdio, log: logFile,
 	})
 	if err != nil {
@@ -112,16 +112,11 @@ func (p *localNode) signaller(context.Context) (signaller, error) {
 	return p.sig, nil
 }
 
-func (p *localNode) dial(ctx context.Context, port string) (net.Conn, error) {
-	addr := p.node.Address(port)
-	if addr == "" {
-		return nil, fmt.Errorf("%s has no port %q", p.spec.Name, port)
-	}
-	d := net.Dialer{Timeout: 5 * time.Second}
+func (p *localNode) dial(ctx context.Context, _, address string) (net.Conn, error) {
 	if p.run.net != nil {
-		return p.run.net.dial(ctx, d, addr)
+		return p.run.net.dial(ctx, address)
 	}
-	return d.DialContext(ctx, "tcp", addr)
+	return dialer.DialContext(ctx, "tcp", address)
 }
 
 // end kills the node's process, stopped or not, and waits until it is reaped.
@@ -155,7 +150,7 @@ type command struct {
 type child struct {
 	cmd     *exec.Cmd
 	process proc.Process
-	known   bool // localNode is filled in
+	known   bool // process is filled in
 	stdio   Stdio
 	files   []*os.File // our ends
 	over    *ending
@@ -189,7 +184,7 @@ func (r *localRun) spawn(c command) (*child, error) {
 		}
 		theirs, out.files = append(theirs, stdoutW), append(out.files, stdoutR)
 		cmd.Stdin, cmd.Stdout = stdinR, stdoutW
-		out.stdio = Stdio{In: stdinW, Out: gather(stdoutR)}
+		out.stdio = Stdio{In: stdinW, Out: batchReads(stdoutR)}
 	}
 	var err error
 	if out.cmd, err = r.startAs(c, cmd); err != nil {
@@ -211,7 +206,7 @@ func (r *localRun) spawn(c command) (*child, error) {
 
 // startAs starts a command. A program in a directory that its user may not enter, such as root's home, is handed over as an open file.
 func (r *localRun) startAs(c command, cmd *exec.Cmd) (*exec.Cmd, error) {
-	place := seat{hub: r.net, node: c.node, group: c.group}
+	place := placement{hub: r.net, node: c.node, group: c.group}
 	attributes := *cmd.SysProcAttr // start adds to them
 	err := r.thread.start(cmd, place)
 	if c.user == 0 || !errors.Is(err, fs.ErrPermission) {

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// identity is the user, and the group of the same number, that the servers of a local run are where the supervisor is root.
+// identity is the user, and the group of the same number, of a local run's servers where the supervisor is root.
 type identity uint32
 
 // The numbers that identities are taken from: nobody gives these to users. The first range is between those of containers (as systemd
@@ -18,8 +18,8 @@ type identity uint32
 // who has not so many.
 var identityRanges = []struct{ first, count uint32 }{{0x70000000, 1 << 24}, {30000, 29999}}
 
-// serverIdentity returns the identity of a run's servers; 0 where they are the supervisor's own user: one who is not root, or cannot become
-// anybody else.
+// serverIdentity returns the identity of a run's servers. It is 0, the supervisor's own user, where that is not root or cannot change
+// users.
 func serverIdentity(run string) identity {
 	if os.Geteuid() != 0 {
 		return 0

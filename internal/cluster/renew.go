@@ -18,8 +18,8 @@ type keeper interface {
 	// renew makes the nodes of the specs from that number on, not yet started, and puts them behind the servers in c.Nodes. Those that
 	// were vacated are still there. No server is being asked anything meanwhile: each sees where the others are placed.
 	renew(ctx context.Context, c *Cluster, specs []node.Spec, from int) error
-	// logs are the files that the output of the nodes goes to.
-	logs() *logbook
+	// nodeLogs are the files that the output of the nodes goes to.
+	nodeLogs() *nodeLogs
 }
 
 // errNotKept says that a cluster ends with its run.
@@ -46,8 +46,8 @@ func (c *Cluster) Vacate(ctx context.Context) error {
 	return g.Wait()
 }
 
-// Renew furnishes a cluster that was vacated for another run, which the specs describe. The servers stay, and come first in the specs. Every
-// other node is made anew, in a place of its own and without a process. What the servers say from now on goes to logDir.
+// Renew makes the nodes of another run in a cluster that was vacated. The servers stay, and come first in the specs. Every other node is
+// new: it has its own place, and no process yet. The servers log to logDir from now on.
 func (c *Cluster) Renew(ctx context.Context, specs []node.Spec, logDir string) error {
 	if c.keeper == nil {
 		return errNotKept
@@ -61,7 +61,7 @@ func (c *Cluster) Renew(ctx context.Context, specs []node.Spec, logDir string) e
 			return fmt.Errorf("%s is number %d of the nodes, and the %d servers come first", s.Name, i+1, servers)
 		}
 	}
-	if err := c.keeper.logs().turn(logDir); err != nil {
+	if err := c.keeper.nodeLogs().switchTo(logDir); err != nil {
 		return err
 	}
 	for _, n := range c.Nodes[servers:] {
@@ -73,14 +73,14 @@ func (c *Cluster) Renew(ctx context.Context, specs []node.Spec, logDir string) e
 	return c.keeper.renew(ctx, c, specs, servers)
 }
 
-// furnish replaces the nodes from that number on.
-func (c *Cluster) furnish(from int, nodes []*Node) {
+// replaceNodes replaces the nodes from that number on.
+func (c *Cluster) replaceNodes(from int, nodes []*Node) {
 	c.changed.Lock()
 	defer c.changed.Unlock()
 	c.Nodes = append(c.Nodes[:from:from], nodes...)
 }
 
-// Differs says in what a node of that description would be another than this one, or "".
+// Differs says in what a node of that spec would differ from this one, or "".
 func (n *Node) Differs(s node.Spec) string {
 	own := n.spec
 	for _, of := range []struct {
@@ -108,7 +108,7 @@ func (n *Node) Differs(s node.Spec) string {
 // Starts is how many processes the node has had.
 func (n *Node) Starts() int { return int(n.starts.Load()) }
 
-// Standing lists what was asked for on the node and not taken back, by the supervisor's own books.
+// Standing lists the supervisor's pauses, freezes and orders on the node that were not undone.
 func (n *Node) Standing() []string {
 	var out []string
 	if p := n.Pauses(); p > 0 {
@@ -117,9 +117,9 @@ func (n *Node) Standing() []string {
 	if f := n.Freezes(); f > 0 {
 		out = append(out, fmt.Sprintf("freeze (%d times)", f))
 	}
-	n.hand.mu.Lock()
-	defer n.hand.mu.Unlock()
-	for _, s := range n.hand.standing {
+	n.orders.mu.Lock()
+	defer n.orders.mu.Unlock()
+	for _, s := range n.orders.standing {
 		out = append(out, s.order.Do+" "+s.order.Key)
 	}
 	return out

@@ -25,14 +25,14 @@ const actTimeout = 10 * time.Second
 // pollEvery is the pause between two looks at a process; the first look comes at once.
 const pollEvery = 500 * time.Microsecond
 
-// signals is how a node's process is stopped, frozen, ended and looked at.
+// signals stops, freezes, ends and inspects the process of a node.
 type signals struct {
 	node *Node
 
-	pausing sync.Mutex // held while the process is being stopped or continued, frozen or thawed
-	pauses  atomic.Int32
-	freezes atomic.Int32
-	guarded bool // the agent owes a thaw
+	pausing  sync.Mutex // held while the process is being stopped or continued, frozen or thawed
+	pauses   atomic.Int32
+	freezes  atomic.Int32
+	owesThaw bool // the agent owes a thaw
 }
 
 // Inspect reads the state of the node's process from outside it.
@@ -197,7 +197,7 @@ func sent(ctx context.Context, s signaller, signal string) (*chaos.ProcessState,
 	return nil, s.signal(ctx, signal)
 }
 
-// throughAgent signals by way of the run's agent, and in another way once the agent is gone.
+// throughAgent signals through the run's agent, and through `without` once the agent is gone.
 type throughAgent struct {
 	agent   *agent.Client
 	process proc.Process
@@ -312,33 +312,33 @@ func (g *signals) thawAll(ctx context.Context) {
 	}
 }
 
-// freezeKey makes the key under which the agent keeps what thaws a node.
-func freezeKey(n *Node) string { return "freeze/" + n.Name() }
+// freezeKey begins the keys of orders to freeze.
+const freezeKey = "freeze"
 
-// guard has the agent do its part, and owe the undoing of it.
-func (g *signals) guard(ctx context.Context, args process.FreezeArgs) error {
+// orderFreeze gives the agent the order to freeze. The agent then undoes it, should the supervisor die.
+func (g *signals) orderFreeze(ctx context.Context, args process.FreezeArgs) error {
 	if _, err := g.node.reach(ctx); err != nil {
 		return err
 	}
-	g.guarded = true // from before its first effect
-	return g.node.order(ctx, agent.Order{Do: process.DoFreeze, Key: freezeKey(g.node), Args: args}, nil)
+	g.owesThaw = true // from before its first effect
+	return g.node.order(ctx, agent.Order{Do: process.DoFreeze, Key: g.node.orderKey(freezeKey), Args: args}, nil)
 }
 
-// unguard has the agent thaw what it owes.
-func (g *signals) unguard(ctx context.Context) error {
-	if !g.guarded {
+// undoFreeze has the agent undo that order.
+func (g *signals) undoFreeze(ctx context.Context) error {
+	if !g.owesThaw {
 		return nil
 	}
-	g.guarded = false
-	return g.node.undo(ctx, freezeKey(g.node), nil)
+	g.owesThaw = false
+	return g.node.undo(ctx, g.node.orderKey(freezeKey), nil)
 }
 
 // freeze has the agent make a control group for the process, and freeze it.
 func (p *localNode) freeze(ctx context.Context) error {
-	return p.node.guard(ctx, process.FreezeArgs{})
+	return p.node.orderFreeze(ctx, process.FreezeArgs{})
 }
 
-func (p *localNode) thaw(ctx context.Context) error { return p.node.unguard(ctx) }
+func (p *localNode) thaw(ctx context.Context) error { return p.node.undoFreeze(ctx) }
 
 func (p *localNode) frozen(context.Context) (process.Frozen, error) {
 	return process.Frozen{Said: "there is no agent to ask", Unseen: "there is no agent to ask", Time: clock.Now()}, nil
@@ -347,7 +347,7 @@ func (p *localNode) frozen(context.Context) (process.Frozen, error) {
 // freeze has the engine pause the container. The agent is told first, so that it thaws the container when the supervisor is gone;
 // where it cannot, `clean` removes the container.
 func (c *containerNode) freeze(ctx context.Context) error {
-	if err := c.node.guard(ctx, process.FreezeArgs{Engine: true}); err != nil {
+	if err := c.node.orderFreeze(ctx, process.FreezeArgs{Engine: true}); err != nil {
 		c.run.log.Warn("the agent could not thaw the container by itself", "node", c.spec.Name, "err", err)
 	}
 	if _, err := c.run.api.ContainerPause(ctx, c.box.GetContainerID(), client.ContainerPauseOptions{}); err != nil {
@@ -365,7 +365,7 @@ func (c *containerNode) thaw(ctx context.Context) error {
 			err = fmt.Errorf("have the engine let %s go on: %w", c.spec.Name, err)
 		}
 	}
-	return errors.Join(err, c.node.unguard(ctx))
+	return errors.Join(err, c.node.undoFreeze(ctx))
 }
 
 // paused asks the engine.

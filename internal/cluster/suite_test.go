@@ -19,10 +19,10 @@ import (
 	"github.com/lockquake/lockquake/internal/wait"
 )
 
-// supervisorVariable makes the test binary play a supervisor that is to be killed; its value names the provider.
+// supervisorVariable makes the test binary a supervisor that is to be killed; its value names the provider.
 const supervisorVariable = "LOCKQUAKE_TEST_SUPERVISOR"
 
-// TestMain lets the test binary play lockquake's own binary, as a node and as a supervisor.
+// TestMain lets the test binary be lockquake's own binary: a node, or a supervisor.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && !strings.HasPrefix(os.Args[1], "-") {
 		if err := testnode.Main(context.Background(), os.Args[1:], os.Stdin, os.Stdout); err != nil {

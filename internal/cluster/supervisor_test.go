@@ -129,7 +129,7 @@ func hasLoopDisk(p proc.Process) (func() bool, error) {
 	return func() bool { return false }, nil
 }
 
-// supervise plays a supervisor that is about to be killed: it opens a cluster, has every kind of order stand that the provider offers,
+// supervise is the main function of a supervisor that is about to be killed: it opens a cluster, has every kind of order stand that the provider offers,
 // names each with its process, and asks on until its end.
 func supervise(provider string) error {
 	ctx := context.Background()
@@ -169,7 +169,7 @@ func supervise(provider string) error {
 		return err
 	}
 	if n, local := c.Nodes[0].driver.(*localNode); local {
-		fmt.Println("agent", n.run.guard.cmd.Process.Pid)
+		fmt.Println("agent", n.run.agentProcess.cmd.Process.Pid)
 	}
 	for _, n := range c.Nodes {
 		serves := func() bool { _, err := greeting(ctx, n, time.Second); return err == nil }

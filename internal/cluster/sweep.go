@@ -130,7 +130,7 @@ func (s *Swept) thaw(ctx context.Context, o SweepOptions) error {
 	return err
 }
 
-// restore has a mechanism take back what dead agents left, and says what that was. Where none can be, there is nothing.
+// restore has a mechanism undo what dead agents left, and says what that was. On a system without agents there is nothing.
 func (o SweepOptions) restore(ctx context.Context, order agent.Order) (restored []string, err error) {
 	if proc.Supported() == nil {
 		err = o.Mechanisms.Ask(ctx, order, &restored)
@@ -144,10 +144,10 @@ type clockOf struct {
 	file    string
 }
 
-// leave notes what is not removed; the things of runs that are still going on are not worth a word.
+// leave notes what is not removed. What belongs to a run that still goes on is not mentioned.
 func (s *Swept) leave(what string, o owner) {
 	switch {
-	case o.fate() == alive:
+	case o.liveness() == alive:
 	case o.Keep:
 		s.Left = append(s.Left, what+": kept on purpose")
 	default:
@@ -208,8 +208,8 @@ func stateEntries() (dir string, entries []os.DirEntry, err error) {
 	return dir, entries, nil
 }
 
-// recorded lists the local runs that this user's state directory tells of, by their ids. Nothing else proves that a process is a run's: what
-// stands in its environment, anybody can write.
+// recorded lists the local runs in this user's state directory, by their ids. Nothing else proves that a process belongs to a run: anybody
+// can write the same into an environment.
 func recorded() (map[string]owner, error) {
 	dir, entries, err := stateEntries()
 	out := make(map[string]owner, len(entries))

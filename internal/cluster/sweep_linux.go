@@ -24,9 +24,9 @@ type marked struct {
 	node  string
 }
 
-// markedProcesses lists the processes of recorded runs. Servers are known by the user that only they are. Others, and servers where they are no
-// user of their own, are known by their environment, which must say what is recorded. Another user's process is not looked into: reading its
-// environment can take as long as that user likes.
+// markedProcesses lists the processes of recorded runs. Servers are known by their user, which no other process has. All others are known
+// by their environment, which must name a recorded run. The environment of another user's process is not read: that can block for as
+// long as that user likes.
 func markedProcesses() ([]marked, error) {
 	runs, err := recorded()
 	if err != nil || len(runs) == 0 {

@@ -116,8 +116,8 @@ func gone(t *testing.T, p proc.Process) {
 	}
 }
 
-// ice lists the groups of the kernel's freezer that agents made.
-func ice(t *testing.T) []string {
+// frozenGroups lists the groups of the kernel's freezer that agents made.
+func frozenGroups(t *testing.T) []string {
 	t.Helper()
 	var out []string
 	err := filepath.WalkDir("/sys/fs/cgroup", func(path string, d fs.DirEntry, _ error) error { // others' groups come and go meanwhile
@@ -132,8 +132,8 @@ func ice(t *testing.T) []string {
 	return out
 }
 
-// melts waits until the agent that lost its supervisor has removed its groups.
-func melts(t *testing.T, groups []string) {
+// awaitThaw waits until the agent that lost its supervisor has removed its groups.
+func awaitThaw(t *testing.T, groups []string) {
 	t.Helper()
 	if !wait.Within(patience, func() bool {
 		groups = slices.DeleteFunc(groups, func(g string) bool { _, err := os.Stat(g); return err != nil })
@@ -156,7 +156,7 @@ func orphans(t *testing.T, provider, run string, withAgent bool) {
 	}
 	t.Setenv("TMPDIR", tmp) // else a run of another package's tests may sweep what is to be found here
 	dir := filepath.Join(stateDirName(), run)
-	earlier := ice(t)
+	earlier := frozenGroups(t)
 	var groups []string
 	orders := abandon(t, provider, run, testBinary(t), withAgent, func() {
 		var s Swept
@@ -169,7 +169,7 @@ func orphans(t *testing.T, provider, run string, withAgent bool) {
 		if _, err := os.Stat(dir); err != nil {
 			t.Error(err)
 		}
-		groups = slices.DeleteFunc(ice(t), func(g string) bool { return slices.Contains(earlier, g) })
+		groups = slices.DeleteFunc(frozenGroups(t), func(g string) bool { return slices.Contains(earlier, g) })
 		t.Logf("frozen in %v", groups)
 	})
 	ended := func() {
@@ -177,7 +177,7 @@ func orphans(t *testing.T, provider, run string, withAgent bool) {
 			undone(t, s)
 			gone(t, s.process)
 		}
-		melts(t, groups)
+		awaitThaw(t, groups)
 	}
 	if !withAgent {
 		ended() // without any sweep: the kernel kills them, stopped as they are

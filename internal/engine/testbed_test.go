@@ -126,7 +126,7 @@ func (s *testbed) options(text string) Options {
 		s.t.Fatal(err)
 	}
 	if s.provider == nil {
-		s.provider = cluster.NewHandled(s.node, cluster.Hands{Signal: s.signal, Inspect: s.inspect})
+		s.provider = cluster.NewInprocOn(s.node, cluster.FakeKernel{Signal: s.signal, Inspect: s.inspect})
 		s.fakes, s.stopped = map[string]*fakeNode{}, map[string]bool{}
 	}
 	return Options{

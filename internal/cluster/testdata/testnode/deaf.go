@@ -21,7 +21,7 @@ const Deaf = "TESTNODE_DEAF"
 // DeafAnswer is the environment variable with what such an agent answers, as JSON.
 const DeafAnswer = "TESTNODE_DEAF_ANSWER"
 
-// deafAgent sabotages an agent: it answers some orders, and the undoing of what they would have left standing, by itself.
+// deafAgent is an agent that answers some orders, and their undo, without carrying them out.
 func deafAgent(ctx context.Context, deaf, answer string, stdin io.Reader, stdout io.Writer) error {
 	if answer == "" {
 		answer = `{"packets":7}`

@@ -8,19 +8,19 @@ import (
 	"testing"
 )
 
-// TestALogGoesOnInTheNextRun writes before and after a turn, by a sheet and through a pipe as a child process does.
+// TestALogGoesOnInTheNextRun writes before and after a switch, directly and through a pipe as a child process does.
 func TestALogGoesOnInTheNextRun(t *testing.T) {
 	t.Parallel()
 	first, second := filepath.Join(t.TempDir(), "1"), filepath.Join(t.TempDir(), "2")
-	b, err := newLogbook(first)
+	b, err := newNodeLogs(first)
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := b.sheet("server-1")
+	s, err := b.writer("server-1")
 	if err != nil {
 		t.Fatal(err)
 	}
-	pipe, err := b.outlet("server-2", true)
+	pipe, err := b.forChild("server-2", true)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -31,7 +31,7 @@ func TestALogGoesOnInTheNextRun(t *testing.T) {
 			t.Fatal("what was written into the pipe does not arrive")
 		}
 	}
-	if err := b.turn(second); err != nil {
+	if err := b.switchTo(second); err != nil {
 		t.Fatal(err)
 	}
 	fmt.Fprintln(s, "three")

@@ -11,24 +11,25 @@ import (
 	"github.com/lockquake/lockquake/internal/clock"
 )
 
-// logbook is the log directory of a run. Servers that outlive the run go on in another's, from one line to the next.
-type logbook struct {
+// nodeLogs is the log directory of a run. Servers that outlive the run go on in the
+// directory of the next, from one line to the next.
+type nodeLogs struct {
 	mu   sync.Mutex
 	dir  string
-	open map[*sheet]bool
+	open map[*nodeLog]bool
 }
 
-func newLogbook(dir string) (*logbook, error) {
-	b := &logbook{dir: dir, open: map[*sheet]bool{}}
+func newNodeLogs(dir string) (*nodeLogs, error) {
+	b := &nodeLogs{dir: dir, open: map[*nodeLog]bool{}}
 	if err := os.MkdirAll(dir, 0o750); err != nil {
 		return nil, fmt.Errorf("make the log directory: %w", err)
 	}
 	return b, nil
 }
 
-// sheet is one node's file in it.
-type sheet struct {
-	book *logbook
+// nodeLog is one node's file in it.
+type nodeLog struct {
+	logs *nodeLogs
 	name string
 
 	mu   sync.Mutex
@@ -36,7 +37,7 @@ type sheet struct {
 }
 
 // file opens NAME.log, behind what it holds.
-func (b *logbook) file(name string) (*os.File, error) {
+func (b *nodeLogs) file(name string) (*os.File, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return openLog(b.dir, name)
@@ -50,21 +51,21 @@ func openLog(dir, name string) (*os.File, error) {
 	return f, nil
 }
 
-// sheet opens NAME.log, whichever the directory is at the time of each write.
-func (b *logbook) sheet(name string) (*sheet, error) {
+// writer opens NAME.log, whichever the directory is at the time of each write.
+func (b *nodeLogs) writer(name string) (*nodeLog, error) {
 	f, err := b.file(name)
 	if err != nil {
 		return nil, err
 	}
-	s := &sheet{book: b, name: name, file: f}
+	s := &nodeLog{logs: b, name: name, file: f}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.open[s] = true
 	return s, nil
 }
 
-// turn has everything that is open go on in another directory. A file says at its beginning where it comes from.
-func (b *logbook) turn(dir string) error {
+// switchTo has everything that is open go on in another directory. A file says at its beginning where it comes from.
+func (b *nodeLogs) switchTo(dir string) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if err := os.MkdirAll(dir, 0o750); err != nil {
@@ -86,29 +87,29 @@ func (b *logbook) turn(dir string) error {
 }
 
 // Write writes to the file of the run that is under way.
-func (s *sheet) Write(p []byte) (int, error) {
+func (s *nodeLog) Write(p []byte) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.file.Write(p)
 }
 
 // Close closes the file.
-func (s *sheet) Close() error {
-	s.book.mu.Lock()
-	delete(s.book.open, s)
-	s.book.mu.Unlock()
+func (s *nodeLog) Close() error {
+	s.logs.mu.Lock()
+	delete(s.logs.open, s)
+	s.logs.mu.Unlock()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.file.Close()
 }
 
-// outlet is what a child process writes its log to: the file itself, or where the servers outlive their run a pipe,
+// forChild is what a child process writes its log to: the file itself, or where the servers outlive their run a pipe,
 // behind which the supervisor finds the file.
-func (b *logbook) outlet(name string, reuse bool) (*os.File, error) {
+func (b *nodeLogs) forChild(name string, reuse bool) (*os.File, error) {
 	if !reuse {
 		return b.file(name)
 	}
-	s, err := b.sheet(name)
+	s, err := b.writer(name)
 	if err != nil {
 		return nil, err
 	}
@@ -126,28 +127,28 @@ func (b *logbook) outlet(name string, reuse bool) (*os.File, error) {
 }
 
 const (
-	// gatherFor is how long a busy stream is left to fill before it is read again. All streams are read at the same
+	// batchFor is how long a busy stream is left to fill before it is read again. All streams are read at the same
 	// moments, so that this process wakes up once for all of them.
-	gatherFor = 8 * time.Millisecond
+	batchFor = 8 * time.Millisecond
 	// busy is how soon after the last one a read counts as part of a busy stream.
-	busy = gatherFor
+	busy = batchFor
 )
 
-// gatherer reads a stream that the operating system buffers. A client that records sends thousands of small writes a
+// batchReader reads a stream that the operating system buffers. A client that records sends thousands of small writes a
 // second, and each would wake its reader; on a machine with few cores that costs more than what is read. So a busy
 // stream is left alone for a moment after each read. It delays what arrives by no more than gatherFor. It spares the
 // wake-ups only where the reader is not watched by the runtime's poller: see blockingPipe.
-type gatherer struct {
+type batchReader struct {
 	r    io.Reader
 	last int64 // ns: when the last read returned
 }
 
-func gather(r io.Reader) io.Reader { return &gatherer{r: r} }
+func batchReads(r io.Reader) io.Reader { return &batchReader{r: r} }
 
 // Read reads what has gathered.
-func (g *gatherer) Read(p []byte) (int, error) {
+func (g *batchReader) Read(p []byte) (int, error) {
 	if g.last != 0 && clock.Now()-g.last < int64(busy) {
-		time.Sleep(gatherFor - time.Duration(clock.Now())%gatherFor)
+		time.Sleep(batchFor - time.Duration(clock.Now())%batchFor)
 	}
 	n, err := g.r.Read(p)
 	g.last = clock.Now()

@@ -13,8 +13,12 @@ import (
 	"github.com/lockquake/lockquake/internal/agent/proc"
 )
 
-// hand is the agent's hand on a node: what it is told to do there, and what of that outlasts the node's process.
-type hand struct {
+// orders gives the agent orders about one node, and remembers those that outlast the node's process.
+//
+// A fault is about a node, the agent acts on a process. Example: a partition of redis-2 stands as packet filter rules in the network
+// namespace of its container. A kill and a restart give redis-2 another process in another namespace, without rules. So the order is
+// given again for the new process, and the node stays cut off until the partition is healed.
+type orders struct {
 	node *Node
 
 	mu       sync.Mutex // guards standing, and is held while orders are given
@@ -24,11 +28,11 @@ type hand struct {
 // standingOrder is an order on the node's links or clock that outlasts its processes: it is given again for each that is started.
 type standingOrder struct {
 	order agent.Order
-	given bool // to the agent, which owes an undo
+	given bool // to the agent, so that it must be undone
 }
 
-// reach returns the agent's hand on the node's process.
-func (h *hand) reach(ctx context.Context) (throughAgent, error) {
+// reach returns the agent's access to the node's process.
+func (h *orders) reach(ctx context.Context) (throughAgent, error) {
 	s, err := h.node.driver.signaller(ctx)
 	if err != nil {
 		return throughAgent{}, err
@@ -41,7 +45,7 @@ func (h *hand) reach(ctx context.Context) (throughAgent, error) {
 }
 
 // order has the run's agent do something to the node's process, and says why where there is no agent.
-func (h *hand) order(ctx context.Context, o agent.Order, result any) error {
+func (h *orders) order(ctx context.Context, o agent.Order, result any) error {
 	a, err := h.reach(ctx)
 	if err != nil {
 		return err
@@ -54,7 +58,7 @@ func (h *hand) order(ctx context.Context, o agent.Order, result any) error {
 }
 
 // undo has the agent take back what an order left standing under the key.
-func (h *hand) undo(ctx context.Context, key string, result any) error {
+func (h *orders) undo(ctx context.Context, key string, result any) error {
 	a, err := h.reach(ctx)
 	if err != nil {
 		return err
@@ -65,8 +69,8 @@ func (h *hand) undo(ctx context.Context, key string, result any) error {
 	return nil
 }
 
-// stand gives an order that stands until fall: now, if the node runs, and again whenever it is started.
-func (h *hand) stand(ctx context.Context, o agent.Order, result any) error {
+// apply gives an order that stands until takeBack: now, if the node runs, and again whenever it is started.
+func (h *orders) apply(ctx context.Context, o agent.Order, result any) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	s := &standingOrder{order: o}
@@ -81,8 +85,8 @@ func (h *hand) stand(ctx context.Context, o agent.Order, result any) error {
 	return h.order(ctx, o, result)
 }
 
-// amend changes what an order that stands says to the processes that are started from now on.
-func (h *hand) amend(key string, args any) {
+// amend changes the arguments of a standing order for processes that are started from now on.
+func (h *orders) amend(key string, args any) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, s := range h.standing {
@@ -92,8 +96,8 @@ func (h *hand) amend(key string, args any) {
 	}
 }
 
-// standAgain gives the orders that stand for the process that was just started.
-func (h *hand) standAgain(ctx context.Context) error {
+// reapply gives the standing orders for the process that was just started.
+func (h *orders) reapply(ctx context.Context) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	var errs []error
@@ -107,8 +111,8 @@ func (h *hand) standAgain(ctx context.Context) error {
 	return nil
 }
 
-// fall ends an order that stands, and has the agent undo it.
-func (h *hand) fall(ctx context.Context, key string, result any) error {
+// takeBack ends an order that stands, and has the agent undo it.
+func (h *orders) takeBack(ctx context.Context, key string, result any) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	i := slices.IndexFunc(h.standing, func(s *standingOrder) bool { return s.order.Key == key })
@@ -123,23 +127,23 @@ func (h *hand) fall(ctx context.Context, key string, result any) error {
 	return h.undo(ctx, key, result)
 }
 
-// linkKey makes the key of an order out of one that is unique in the run: nodes can share a fault.
-func (h *hand) linkKey(key string) string { return key + "/" + h.node.Name() }
+// orderKey makes the key of an order out of one that is unique in the run: nodes can share a fault.
+func (h *orders) orderKey(key string) string { return key + "/" + h.node.Name() }
 
-// Watched tells whether an agent is at hand that can look at the node from outside.
-func (h *hand) Watched(ctx context.Context) bool {
+// Watched tells whether an agent can look at the node from outside.
+func (h *orders) Watched(ctx context.Context) bool {
 	_, err := h.reach(ctx)
 	return err == nil
 }
 
-// Around is what stands around a node.
+// Around is what acts on a node's links, and what stands in the whole run.
 type Around struct {
 	links.Around
-	Standing []string // keys of orders of the whole run that the agent owes an undo of
+	Standing []string // keys of the orders of the whole run that the agent has not undone
 }
 
-// Around has the agent look at what stands around the node: in its own books, and in the node's network namespace.
-func (h *hand) Around(ctx context.Context) (out Around, err error) {
+// Around asks the agent for its standing orders, and for what is in the node's network namespace.
+func (h *orders) Around(ctx context.Context) (out Around, err error) {
 	if !h.node.Running() {
 		return out, fmt.Errorf("%s: %w", h.node.Name(), proc.ErrNoProcess)
 	}
