@@ -56,7 +56,7 @@ func TestACrowdIsKnownBeforehand(t *testing.T) {
 		{"leader or minority", sixServers, "minority is 2 of 6 servers"},
 		{"leader or one", sixServers, ""},
 	} {
-		if got := aimed(t, c.on, c.servers).Crowd(c.servers, []string{"client-1", "client-2"}); got != c.want {
+		if got := aimed(t, c.on, c.servers).Several(c.servers, []string{"client-1", "client-2"}); got != c.want {
 			t.Errorf("%s of %d servers: %q, want %q", c.on, len(c.servers), got, c.want)
 		}
 	}

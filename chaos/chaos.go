@@ -11,8 +11,7 @@ import (
 	"github.com/lockquake/lockquake/internal/node"
 )
 
-// Node is a target: a server, a client, a resource. What can be done to it is asked for by type assertion to the interfaces of the
-// capabilities.
+// Node is a target: a server, a client, a resource. A fault finds out by type assertion which capabilities it has.
 type Node interface {
 	// Name is the node's name within the run, such as "etcd-2" or "client-1".
 	Name() string
@@ -70,17 +69,17 @@ type Scope struct {
 	Service Observer // nil where the backend has none
 	// Servers names the run's servers, targets or not.
 	Servers []string
-	// Role is the fact by which the targets were found to lead; "": FactRole.
+	// Role is the fact that told that the targets lead; "": FactRole.
 	Role string
-	// Seed is of what a fault leaves to chance.
+	// Seed is for the random choices of the fault itself.
 	Seed uint64
-	// Lanes knows which link faults stand beside; nil where there can be none.
-	Lanes *Lanes
+	// LinkFaults knows the other link faults of the run; nil where there can be none.
+	LinkFaults *LinkFaults
 	// Run is the run that the injection is part of; nil where it is alone.
 	Run Run
 }
 
-// Run is what a fault may ask of the run that it is injected in, and what it hands to it.
+// Run is what a fault may ask of its run, and what it reports to it.
 type Run interface {
 	// Others returns how many other injections stand now.
 	Others() int
@@ -88,16 +87,16 @@ type Run interface {
 	Stopped() bool
 	// Continue lets such a target go on. A fault calls it when its receipt needs the target's own answer.
 	Continue() error
-	// Counts takes what counts the packets that the fault meets.
+	// Counts receives the counter of the packets that the fault meets.
 	Counts(c Counted)
-	// Follow takes what follows the lead beyond the injection, and stops it in the end.
+	// Follow receives what asks who leads, also after the injection. The run stops it in the end.
 	Follow(l *Lead)
 }
 
 // Heal undoes one injection and tells how it knows.
 type Heal func(ctx context.Context) (history.Receipt, error)
 
-// Timeout bounds one injection or one heal, beside the delay of nodes that put their start off.
+// Timeout bounds one injection or one heal. The start delay of a node comes on top.
 const Timeout = 20 * time.Second
 
 // Limit bounds one injection on these nodes, or its heal: Timeout and the longest delay with which one of them starts

@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// Rest is the word for everybody in the run who is not a target.
+// Rest is the word for all nodes of the run that are no targets.
 const Rest = "rest"
 
 // Ported is a node with ports that have names.
@@ -99,8 +99,7 @@ func (p PortName) At(n Node) (int, error) {
 	return 0, fmt.Errorf("%s has no port %q", n.Name(), p)
 }
 
-// Counted is what an injection of a fault that counts packets hands to whoever injects it: Packets tells how many packets it
-// has met since its receipt was taken.
+// Counted counts the packets of an injection: Packets tells how many it has met since its receipt was taken.
 type Counted struct {
 	Packets func(ctx context.Context) (uint64, error)
 }

@@ -31,7 +31,7 @@ type Wanting interface {
 // Kind is an entry of the list of faults.
 type Kind struct {
 	Name string // as scenarios write it
-	// Place is where lists have it, from 1 on. Those without one come last.
+	// Place is its position in lists, from 1 on. Faults without one come last.
 	Place int
 	Doc   string // one sentence: what it does and what its receipt is
 	// Needs lists the capabilities that each target must have.
@@ -42,7 +42,7 @@ type Kind struct {
 	Syncs bool
 	// Servers tells whether only servers can be targets.
 	Servers bool
-	// Single tells whether an injection has one target alone, and never bites on several at once.
+	// Single tells whether an injection must have exactly one target.
 	Single bool
 	// Kills tells whether the target's process ends by it.
 	Kills bool
@@ -55,7 +55,7 @@ type Kind struct {
 	Stops bool
 	// Idle tells whether nothing happens to the target.
 	Idle bool
-	// AtPeers tells whether the fault shows at the other ends of the links, and not at its targets.
+	// AtPeers tells whether pictures show the fault at the other ends of the links, and not at its targets.
 	AtPeers bool
 	// Began and Ended are what a picture says of the fault's begin and end, as in history.Traits. Both empty: that it begins and is healed. A
 	// fault whose words depend on its keys is a Worded.
@@ -138,12 +138,12 @@ func (k Kind) Fits(e Entry) error {
 	return nil
 }
 
-// Aim says why an injection on these targets can never be made as they are, with what would be right, or "".
+// Aim says why this fault can never be injected on these targets, and what would be right instead, or "".
 func (k Kind) Aim(s Selector, service Observer, servers, clients []string) string {
-	if why := s.Unled(service); why != "" {
+	if why := s.NeverLed(service); why != "" {
 		return why
 	}
-	why := s.Crowd(servers, clients)
+	why := s.Several(servers, clients)
 	if !k.Single || why == "" {
 		return ""
 	}

@@ -15,8 +15,8 @@ import (
 // Leads tells whether an answer to FactRole is that of a node that leads.
 func Leads(role string) bool { return slices.Contains(leading, role) }
 
-// Lead follows, by asking the servers for their roles, who leads after a node that did, and when that node says so itself.
-// Every server is asked on its own, so that one that does not answer keeps nobody waiting.
+// Lead asks the servers for their roles, to learn which one leads after another did, and when the old leader says that it does not lead
+// any more. Every server is asked by a goroutine of its own, so that one that does not answer delays no other.
 type Lead struct {
 	service Observer
 	fact    string
@@ -30,7 +30,7 @@ type Lead struct {
 	seen history.Lead
 }
 
-// Following says what is to be followed.
+// Following says after whom a new leader is looked for.
 type Following struct {
 	Old  string   // the node that leads now; "" where nobody is known to
 	Also []string // nodes that lead besides: something else than what Old does
@@ -83,7 +83,7 @@ func (l *Lead) noticed(_ context.Context, _, role string) bool {
 	return true
 }
 
-// leads takes the answer of another node; nobody need ask on when one of them leads.
+// leads takes the answer of another node. When one of them leads, the others need not be asked any more.
 func (l *Lead) leads(ctx context.Context, node, role string) bool {
 	if l.Seen().New != "" {
 		return true
@@ -103,7 +103,7 @@ func (l *Lead) leads(ctx context.Context, node, role string) bool {
 	return true
 }
 
-// number asks for the new leader's epoch, until it is one: a Sentinel gives it some time after the promotion.
+// number asks for the new leader's epoch until it is a number: a Sentinel tells it some time after the promotion.
 func (l *Lead) number(ctx context.Context, node string) {
 	if !l.numbered {
 		return
@@ -146,8 +146,8 @@ func (l *Lead) complete() bool {
 	return s.New != "" && (s.Noticed != 0 || s.Old == "") && (s.Epoch != "" || !l.numbered)
 }
 
-// Wait returns when all is known of somebody else who leads, and the old node has noticed, after Stop, or when its time is over: one limit for the
-// first, and one for both.
+// Wait returns when a new leader is known and the old one has noticed, after Stop, or when its time is over: led bounds the wait for the
+// new leader, both the wait for everything.
 func (l *Lead) Wait(ctx context.Context, led, both time.Duration) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

@@ -8,7 +8,7 @@ import (
 	"github.com/lockquake/lockquake/internal/clock"
 )
 
-// Lane is one direction of one link.
+// Lane is one direction of one link, or of its packets with some ports.
 type Lane struct {
 	From, To         Node
 	FromPort, ToPort int // 0: any
@@ -20,33 +20,37 @@ func (l Lane) hits(sent Lane) bool {
 	return l.From == sent.From && l.To == sent.To && port(l.FromPort, sent.FromPort) && port(l.ToPort, sent.ToPort)
 }
 
-// Lanes knows which link faults of a run stand, and stood, on which directions of which links. What a fault's datagrams show of a link is the
-// sum of all that stands there: each heal is judged by them only where nothing else does. The zero value knows of none, and so does nil.
-type Lanes struct {
-	mu   sync.Mutex
-	laid []*Laid
+// LinkFaults records which link faults of a run stand, and stood, on which directions of which links. The datagrams that prove a fault
+// or its heal meet all faults of their link at once, so they prove something only where no other fault interferes. The zero value has
+// none, and so does nil.
+//
+// Example: a loss of 30 % on redis-2 is healed while a partition of redis-2 stands. No datagram arrives, which says nothing about the
+// loss. The receipt of the heal names the partition and relies on the kernel's list of rules instead.
+type LinkFaults struct {
+	mu  sync.Mutex
+	all []*LinkFault
 }
 
-// Laid is one link fault: its rules stand on these lanes, or may.
-type Laid struct {
+// LinkFault is one link fault: its rules stand on these lanes, or may.
+type LinkFault struct {
 	what     string // "loss on redis-1"
 	on       []Lane
 	from, to int64 // clock.Now before its rules were put up, and after they were seen gone; to is 0 until then
 }
 
-// Lay notes a fault whose rules are about to be put up.
-func (l *Lanes) Lay(what string, on []Lane) *Laid {
-	one := &Laid{what: what, on: on, from: clock.Now()}
+// Add notes a fault whose rules are about to be put up.
+func (l *LinkFaults) Add(what string, on []Lane) *LinkFault {
+	one := &LinkFault{what: what, on: on, from: clock.Now()}
 	if l != nil {
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		l.laid = append(l.laid, one)
+		l.all = append(l.all, one)
 	}
 	return one
 }
 
-// Lift notes that a fault's rules are gone everywhere.
-func (l *Lanes) Lift(one *Laid) {
+// Remove notes that a fault's rules are gone everywhere.
+func (l *LinkFaults) Remove(one *LinkFault) {
 	if l != nil {
 		l.mu.Lock()
 		defer l.mu.Unlock()
@@ -61,23 +65,23 @@ type Beside []string
 func (b Beside) String() string { return strings.Join(b, ", ") + " stood there too" }
 
 // Others names the faults beside one that have met what was sent on a lane at any time since.
-func (l *Lanes) Others(mine *Laid, on Lane, since int64) Beside {
-	return l.find(mine, on, func(one *Laid) bool { return one.to == 0 || one.to >= since })
+func (l *LinkFaults) Others(mine *LinkFault, on Lane, since int64) Beside {
+	return l.find(mine, on, func(one *LinkFault) bool { return one.to == 0 || one.to >= since })
 }
 
 // Changed names the faults beside one that came to a lane or left it since.
-func (l *Lanes) Changed(mine *Laid, on Lane, since int64) Beside {
-	return l.find(mine, on, func(one *Laid) bool { return one.from >= since || one.to >= since })
+func (l *LinkFaults) Changed(mine *LinkFault, on Lane, since int64) Beside {
+	return l.find(mine, on, func(one *LinkFault) bool { return one.from >= since || one.to >= since })
 }
 
-func (l *Lanes) find(mine *Laid, on Lane, when func(*Laid) bool) Beside {
+func (l *LinkFaults) find(mine *LinkFault, on Lane, when func(*LinkFault) bool) Beside {
 	if l == nil {
 		return nil
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	var out Beside
-	for _, one := range l.laid {
+	for _, one := range l.all {
 		if one == mine || !when(one) {
 			continue
 		}

@@ -8,11 +8,11 @@ import (
 
 func TestLanes(t *testing.T) {
 	a, b := bareNode("a"), bareNode("b")
-	var l *Lanes
-	l.Lift(l.Lay("nothing", []Lane{{From: a, To: b}})) // none is kept
-	l = &Lanes{}
-	mine := l.Lay("mine", []Lane{{From: a, To: b}})
-	port := l.Lay("port", []Lane{{From: a, To: b, FromPort: 7}})
+	var l *LinkFaults
+	l.Remove(l.Add("nothing", []Lane{{From: a, To: b}})) // none is kept
+	l = &LinkFaults{}
+	mine := l.Add("mine", []Lane{{From: a, To: b}})
+	port := l.Add("port", []Lane{{From: a, To: b, FromPort: 7}})
 	time.Sleep(time.Microsecond)
 	since := port.from + 1
 	for _, x := range []struct {
@@ -31,7 +31,7 @@ func TestLanes(t *testing.T) {
 			t.Errorf("%s: %q, want %q", x.what, got, x.want)
 		}
 	}
-	l.Lift(port)
+	l.Remove(port)
 	if got := l.Others(mine, Lane{From: a, To: b, FromPort: 7}, since); len(got) != 1 {
 		t.Errorf("one that went meanwhile: %v", got)
 	}

@@ -23,8 +23,8 @@ const FactServes = "serves"
 // Observer knows it.
 const FactAnswers = "answers"
 
-// FactRole is the fact by which the targets leader and followers are found. A leader, primary or master answers one of
-// these words; sentinel and none are neither; whatever else a node answers, it is a follower. A service with a leader for each part of
+// FactRole is the fact by which the targets leader and followers are found. A leader answers leader, primary or master. A node that
+// answers sentinel or none is neither, and one with any other answer is a follower. A service with a leader for each part of
 // its locks also knows "role:LOCK", which leader(LOCK) and followers(LOCK) ask.
 const FactRole = "role"
 
@@ -51,13 +51,13 @@ const (
 	FactLastWrite = "last-write"
 )
 
-// Leaderless is an Observer of a service that knows beforehand where the target leader finds nobody, or more than one.
+// Leaderless is an Observer of a service that knows beforehand that the target leader finds no node, or several.
 type Leaderless interface {
 	// Leaderless says why no single server leads, of a lock or, with "", of all of them; "" where one may.
 	Leaderless(lock string) string
 }
 
-// Promoter is an Observer of a service that can hand its lead over in order, while everybody is well.
+// Promoter is an Observer of a service that can hand its lead over in order, while all its nodes are well.
 type Promoter interface {
 	// Promotes returns nil where the service can do it, else an Unavailable with the reason. It is asked before anything starts.
 	Promotes() error

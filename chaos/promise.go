@@ -6,7 +6,11 @@ import (
 	"strings"
 )
 
-// Promise is what the injections of a schedule leave each other and the service. The zero value promises nothing.
+// Promise is what a schedule must not do to the service. An injection that would break it is not made, so that a result says what the
+// lock does while a majority of its servers is well, for example. The zero value promises nothing.
+//
+// Example: with Majority and three servers, a pause of etcd-1 stands. A kill of etcd-2 comes due: one of three servers would be left,
+// which is no majority. The kill is recorded as not made, with that reason. A second fault on etcd-1 would be made, unless Apart.
 type Promise struct {
 	Apart    bool // no node is the target of two injections at once
 	Serial   bool // no two injections stand at once
@@ -16,7 +20,7 @@ type Promise struct {
 // None tells whether nothing is promised.
 func (p Promise) None() bool { return p == Promise{} }
 
-// Reach is whom one injection hits.
+// Reach is the nodes that one injection hits.
 type Reach struct {
 	Targets []string
 	// Servers are those that can no longer be counted on: the targets among the servers, or, of a link fault, the side with
@@ -24,7 +28,7 @@ type Reach struct {
 	Servers []string
 }
 
-// NewReach reckons whom an injection hits that has these targets and, for link faults, these other ends.
+// NewReach computes the reach of an injection from its targets and, for link faults, the other ends.
 func NewReach(targets, peers, servers, clients []string) Reach {
 	r := Reach{Targets: targets}
 	on, far := common(targets, servers), common(peers, servers)

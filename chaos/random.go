@@ -59,7 +59,7 @@ func (r Random) Draw(runFor time.Duration, runSeed uint64) ([]Drawn, error) {
 	}
 	for try, left := 0, maxDraws; try < planTries && left > 0; try++ {
 		name := "chaos-random"
-		if try > 0 { // a run in which nothing goes wrong is not what was asked for
+		if try > 0 { // a schedule without any injection was not asked for
 			name = fmt.Sprintf("%s-%d", name, try)
 		}
 		out, err := r.draw(runFor, seed.Rand(runSeed, name), &left)
@@ -74,27 +74,27 @@ func (r Random) tooMany(runFor time.Duration) error {
 	return fmt.Errorf("a mean gap of %s in %s is more than %d injections", r.MeanGap, runFor, maxPlanned)
 }
 
-// upright is an injection that still stands.
-type upright struct {
+// standingUntil is an injection that still stands.
+type standingUntil struct {
 	until time.Duration
 	reach Reach
 }
 
 func (r Random) draw(runFor time.Duration, random *rand.Rand, left *int) ([]Drawn, error) {
 	var out []Drawn
-	var standing []upright
+	var standing []standingUntil
 	now := time.Duration(0)
 	for ; *left > 0 && len(out) <= maxPlanned; *left-- {
 		now += max(exponential(r.MeanGap, random), time.Millisecond).Truncate(time.Millisecond)
 		if now >= runFor {
 			return out, nil
 		}
-		standing = slices.DeleteFunc(standing, func(s upright) bool { return s.until <= now })
+		standing = slices.DeleteFunc(standing, func(s standingUntil) bool { return s.until <= now })
 		d, ok := r.one(now, standing, random)
 		if !ok || d.At+d.For > runFor {
 			continue
 		}
-		out, standing = append(out, d), append(standing, upright{d.At + d.For, r.reach(d)})
+		out, standing = append(out, d), append(standing, standingUntil{d.At + d.For, r.reach(d)})
 		if r.Promise.Serial {
 			now += d.For
 		}
@@ -106,7 +106,7 @@ func (r Random) draw(runFor time.Duration, random *rand.Rand, left *int) ([]Draw
 }
 
 // one draws an injection that comes at a time; ok is false where none was found that keeps the promise.
-func (r Random) one(at time.Duration, standing []upright, random *rand.Rand) (Drawn, bool) {
+func (r Random) one(at time.Duration, standing []standingUntil, random *rand.Rand) (Drawn, bool) {
 	var beside []Reach
 	for _, s := range standing {
 		beside = append(beside, s.reach)
@@ -126,8 +126,8 @@ func (r Random) one(at time.Duration, standing []upright, random *rand.Rand) (Dr
 	return Drawn{}, false
 }
 
-// reach is whom an injection hits, as far as it is known beforehand: of a link fault, whose other ends are not, the targets, if
-// these alone could be spared.
+// reach is the reach of an injection, as far as it is known beforehand. The other ends of a link fault are not: it counts against the
+// targets, unless these alone would break the promise.
 func (r Random) reach(d Drawn) Reach {
 	names := d.On.Named()
 	out := NewReach(names, nil, r.Servers, r.Clients)

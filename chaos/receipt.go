@@ -20,10 +20,10 @@ func Seen(status history.ReceiptStatus, at int64, evidence string) history.Recei
 }
 
 // Worse tells whether one answer of a receipt is worse than another.
-func Worse(a, b history.ReceiptStatus) bool { return badness[a] > badness[b] }
+func Worse(a, b history.ReceiptStatus) bool { return severity[a] > severity[b] }
 
-// badness orders the answers of a receipt.
-var badness = map[history.ReceiptStatus]int{history.Installed: 0, history.Indeterminate: 1, history.NotInstalled: 2}
+// severity orders the answers of a receipt.
+var severity = map[history.ReceiptStatus]int{history.Installed: 0, history.Indeterminate: 1, history.NotInstalled: 2}
 
 // joined is the receipt for several targets: as good as the worst, and as late as the last.
 func joined(receipts []history.Receipt) history.Receipt {
@@ -43,7 +43,7 @@ func joined(receipts []history.Receipt) history.Receipt {
 	return out
 }
 
-// OnEach does the same to every target at once, and joins what was seen. An error makes that target's receipt
+// OnEach does the same to every target at once, and joins the receipts. An error makes that target's receipt
 // not-installed, with the error as evidence.
 func OnEach[T Node](targets []T, act func(T) (history.Receipt, error)) (history.Receipt, error) {
 	receipts, errs := make([]history.Receipt, len(targets)), make([]error, len(targets))
@@ -61,7 +61,7 @@ func OnEach[T Node](targets []T, act func(T) (history.Receipt, error)) (history.
 	return joined(receipts), errors.Join(errs...)
 }
 
-// Capable returns the targets as what a fault needs; a target that is not is an Unavailable error, before anything was
+// Capable returns the targets as the type that a fault needs. A target of another type is an Unavailable error, before anything was
 // done to any of them.
 func Capable[T any](on []Node, what Capability) ([]T, error) {
 	var out []T
@@ -80,8 +80,8 @@ func NothingDone(err error) history.Receipt {
 	return Seen(history.NotInstalled, 0, "nothing was done: "+err.Error())
 }
 
-// Hits are the targets that an injection began with, each as what its heal needs to know of it. A target is noted right before it is
-// touched: what was only half done must be undone too.
+// Hits are the targets that an injection has begun to change, each with what its heal needs. A target is noted right before it is
+// changed: what was only half done must be undone too.
 type Hits[T Node] struct {
 	mu  sync.Mutex
 	all []T

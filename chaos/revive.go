@@ -72,8 +72,7 @@ func Revive(ctx context.Context, n inspected, s Scope) (history.Receipt, error) 
 	return Seen(history.Installed, state.Time, evidence), nil
 }
 
-// restarted waits until the old process was reaped and starts a new one. A node that runs already is left alone; started
-// is false then.
+// restarted waits until the old process was reaped and starts a new one. A node that runs already is left alone, and started is false.
 func restarted(ctx context.Context, n inspected, starter Starter) (started bool, err error) {
 	for starter.Running() {
 		state, err := n.Inspect(ctx)

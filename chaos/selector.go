@@ -12,7 +12,7 @@ import (
 	"github.com/lockquake/lockquake/internal/node"
 )
 
-// word is a target that is no node's name. What it picks is said by one of draws, picks and byRole; one without any is found by its grant.
+// word is a target that is no node's name. One of draws, picks and byRole finds its nodes. A word without any is found by its grant.
 type word struct {
 	name   string
 	of     node.Role                              // of the nodes that it may pick; "": any
@@ -57,7 +57,11 @@ var (
 	aside   = []string{"sentinel", "none"}
 )
 
-// Selector says what a fault is aimed at. It is resolved when the fault is injected.
+// Selector says what a fault is aimed at. It is resolved when the fault is injected, since who leads or holds a lock is not known before.
+// Random choices are made from the seed, by Settle, so that a schedule can be written down before it runs.
+//
+// Example: "minority or leader" with etcd-1 to etcd-5. Settle draws "minority" for the first injection and makes it "etcd-2, etcd-4";
+// for the second it draws "leader", which stays. When that one is due, Resolve asks all five for their role and finds etcd-3.
 type Selector struct {
 	text    string
 	parts   []part     // what any of them picks is picked
@@ -349,11 +353,11 @@ func (s Selector) draw(random *rand.Rand) Selector {
 	return s.choices[random.IntN(len(s.choices))]
 }
 
-// Crowd says which part of the selector, or of one of its alternatives, picks more than one node for certain: "minority is 2 of 6
-// servers". It is "" where it may be one. Whoever does not answer is no follower, so those are reckoned with all servers well.
-func (s Selector) Crowd(servers, clients []string) string {
+// Several says which part of the selector, or of one of its alternatives, picks more than one node for certain: "minority is 2 of 6
+// servers". It is "" where it may be one. A server that does not answer is no follower, so all are taken to answer.
+func (s Selector) Several(servers, clients []string) string {
 	for _, c := range s.choices {
-		if why := c.Crowd(servers, clients); why != "" {
+		if why := c.Several(servers, clients); why != "" {
 			return why
 		}
 	}
@@ -380,8 +384,8 @@ func (s Selector) Crowd(servers, clients []string) string {
 	return ""
 }
 
-// certain returns the nodes that the part picks for certain, or as many as it does. Those who follow on a lock that is named may be few,
-// and of servers of several kinds some follow nobody.
+// certain returns the nodes that the part picks for certain, or any as many. The followers on a named lock may be few, and some servers
+// of several kinds follow none.
 func (p part) certain(servers, clients []string) []string {
 	switch {
 	case p.word == nil:
@@ -399,14 +403,14 @@ func (p part) certain(servers, clients []string) []string {
 	return nil
 }
 
-// Unled says why a leader that the selector asks for can never be found, or "".
-func (s Selector) Unled(service Observer) string {
+// NeverLed says why a leader that the selector asks for can never be found, or "".
+func (s Selector) NeverLed(service Observer) string {
 	l, ok := service.(Leaderless)
 	if !ok {
 		return ""
 	}
 	for _, c := range s.choices {
-		if why := c.Unled(service); why != "" {
+		if why := c.NeverLed(service); why != "" {
 			return why
 		}
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/lockquake/lockquake/history"
 )
 
-// Stack holds the heals of the injections that stand. Each heal is run once, however many ask for it.
+// Stack holds the heals of the injections that stand. Each heal runs once, however many goroutines ask for it.
 type Stack struct {
 	mu       sync.Mutex
 	standing []*standing

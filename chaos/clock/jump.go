@@ -10,7 +10,7 @@ import (
 )
 
 // clockJump sets a node's wall clock forward or back at once, as an operator, a bad time server or a resumed virtual machine
-// would. Its monotonic clock is not touched: a service that measures its leases by that one is not impressed.
+// would. Its monotonic clock is not touched: a service that measures its leases by that one does not notice.
 type clockJump struct {
 	// By is how far the clock goes forward, or back where it is negative.
 	// It is text, because the durations of scenarios are never negative.

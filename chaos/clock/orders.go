@@ -50,8 +50,8 @@ type Readings struct {
 	Mono int64 `json:"mono"`
 }
 
-// DoRestore is the order that sets the clocks of processes right that an agent had moved that is dead now: RestoreArgs, about the
-// processes that the order is given with, answered with a line of text for each that it set right. It leaves nothing standing.
+// DoRestore is the order that sets clocks right that a dead agent had moved: RestoreArgs, about the processes that the order is given
+// with, answered with a line of text for each that it set right. It leaves nothing standing.
 const DoRestore = "restore-clocks"
 
 // RestoreArgs has for each process the file that tells its clock, as the process sees it; "" where there is none.

@@ -30,7 +30,7 @@ type Shifter interface {
 	ClockShifts(ctx context.Context) (Shifted, error)
 }
 
-// Shifted is what whoever moved the clock says of it. It is not taken for a proof.
+// Shifted is what the node that moved its clock reports of it. A receipt does not rely on it alone.
 type Shifted struct {
 	Ahead time.Duration // of all shifts together, at Time
 	Gain  float64       // of all shifts together
@@ -41,19 +41,19 @@ type Shifted struct {
 	Changes int64
 }
 
-// lands is how long programs may take to see a shift.
-func lands(s Shift) time.Duration {
+// seenWithin is how long programs may take to see a shift.
+func seenWithin(s Shift) time.Duration {
 	if s.How == ByFaketime {
-		return faketimeLands
+		return faketimeSeen
 	}
-	return vdsoLands
+	return vdsoSeen
 }
 
 const (
 	// faketimeLands: libfaketime reads its file once a second; 1.1 to 1.8 s were seen.
-	faketimeLands = 5 * time.Second
+	faketimeSeen = 5 * time.Second
 	// vdsoLands: a patch is there at once, but for a program that was started a moment ago, which may lose it once.
-	vdsoLands = 500 * time.Millisecond
+	vdsoSeen = 500 * time.Millisecond
 )
 
 type shiftable interface {
@@ -65,6 +65,10 @@ type shiftable interface {
 var shiftKey atomic.Int64
 
 // clockFault is what clock-jump and clock-drift have in common: a shift, and how a receipt is taken from the moved clock.
+//
+// Example: clock-jump by +60s on redis-1. Before it, TIME of redis-1 is 0.2 ms ahead of this machine. The agent moves the clock. Now TIME
+// is 60.0003 s ahead, within the time that the question took: installed. Had it stayed at 0.2 ms, the receipt would be not-installed,
+// whatever the agent says.
 type clockFault struct {
 	shift Shift
 	// prove tells whether the clock is seen to do what was asked for.
@@ -79,8 +83,8 @@ func (f clockFault) Preparations() []node.Preparation {
 	return nil
 }
 
-// Excludes keeps the two mechanisms apart: libfaketime reckons by the patched clock when to read its file again, and does not for as long
-// as that clock was set back.
+// Excludes keeps the two mechanisms apart. libfaketime uses the patched clock to decide when to read its file again: set back by an
+// hour, it would not read for an hour.
 func (f clockFault) Excludes() (p node.Preparation, why string) {
 	if f.shift.How == ByFaketime {
 		return "", ""
@@ -152,7 +156,7 @@ func (f clockFault) shiftOne(ctx context.Context, s chaos.Scope, w *watched) (hi
 	return chaos.Seen(v.status, shifted, fmt.Sprintf("%s: %s; %s (%s)", w.Name(), v.text, mono, w.said.How)), nil
 }
 
-// unshift takes a shift back and sees that the clock shows what is left.
+// unshift takes a shift back and checks that the clock shows what is left.
 func (w *watched) unshift(ctx context.Context) (history.Receipt, error) {
 	said, err := w.UnshiftClock(ctx, w.key)
 	if err != nil {

@@ -22,7 +22,7 @@ type watched struct {
 	shift   Shift
 	said    Shifted
 	before  stamp  // zero: it could not be asked
-	how     string // the last reading came to be known
+	how     string // how the last reading was obtained
 	own     span   // by which it is ahead without any shift: another machine's clock
 	mono    monoReading
 }
@@ -37,10 +37,10 @@ type monoReading struct {
 // maxUnsettled is how often a look at a clock is begun anew because another fault moved it meanwhile.
 const maxUnsettled = 8
 
-// look notes what the clocks of the node are before anything is done to them. What cannot be asked is left out.
+// look reads the clocks of the node before anything is done to them. What cannot be asked is left out.
 func (w *watched) look(ctx context.Context) {
 	w.mono = w.monoAhead(ctx)
-	end := clock.Now() + int64(lands(w.shift))
+	end := clock.Now() + int64(seenWithin(w.shift))
 	for range maxUnsettled {
 		before, err := w.ClockShifts(ctx)
 		if err != nil {
@@ -64,15 +64,15 @@ func (w *watched) look(ctx context.Context) {
 			return
 		}
 		w.own = own // another machine's clock, or what stands has not been seen by the process yet
-		if clock.Now() > end || clock.Sleep(ctx, lands(w.shift)/(maxUnsettled-2)) != nil {
+		if clock.Now() > end || clock.Sleep(ctx, seenWithin(w.shift)/(maxUnsettled-2)) != nil {
 			return
 		}
 	}
 }
 
-// settled looks at the clock until it could see what was done to it, and until nobody else did anything to it meanwhile.
+// settled looks at the clock until the process must have seen the shift, and until no other fault moved it meanwhile.
 func (w *watched) settled(ctx context.Context, prove func(context.Context, *watched) (verdict, error)) (verdict, error) {
-	end := clock.Now() + int64(lands(w.shift))
+	end := clock.Now() + int64(seenWithin(w.shift))
 	for unsettled := 0; unsettled < maxUnsettled; {
 		v, err := prove(ctx, w)
 		if err != nil {
@@ -103,7 +103,7 @@ func (w *watched) settled(ctx context.Context, prove func(context.Context, *watc
 func (s Shifted) around(then int64) span {
 	at := func(t int64) time.Duration { return s.Ahead + time.Duration(s.Gain*float64(t-s.Time)) }
 	a, b := at(then), at(clock.Now())
-	// What is said was reckoned a little before it was heard, and of a clock that drifts is a little old.
+	// The agent computed this a little before its answer arrived, so for a clock that drifts it is a little old.
 	late := time.Duration(math.Abs(s.Gain) * float64(saidLate))
 	return span{min(a, b) - late, max(a, b) + late}
 }
@@ -115,7 +115,7 @@ func (w *watched) ask(ctx context.Context) (stamp, error) {
 	return s, err
 }
 
-// account says by what the last reading is known.
+// account says how the last reading was obtained, for a receipt.
 func (w *watched) account() string {
 	if w.how == "" {
 		return "its own account"
@@ -134,7 +134,7 @@ func (w *watched) compare(ctx context.Context) (ahead, want span, err error) {
 	return now.ahead(), want, nil
 }
 
-// saidLate bounds the time from the agent's reckoning to when its answer was heard.
+// saidLate bounds the time from the agent's computation to the arrival of its answer.
 const saidLate = 100 * time.Millisecond
 
 // monoTolerance is how far two readings of one monotonic clock may lie apart, beside the time that they took.

@@ -28,7 +28,7 @@ type Use struct {
 	Dir  string `json:"dir,omitempty"` // where the process has it mounted, for DoCut
 }
 
-// Cut is what was done by a DoCut.
+// Cut answers a DoCut.
 type Cut struct {
 	Shut   int64 `json:"shut"`   // ns of CLOCK_MONOTONIC when the file system was shut down
 	Killed int64 `json:"killed"` // the same, of the SIGKILL

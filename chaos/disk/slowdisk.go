@@ -98,9 +98,9 @@ func (t *slowed) inject(ctx context.Context) (history.Receipt, error) {
 	if err != nil {
 		return history.Receipt{}, err
 	}
-	stop := t.provoke(ctx)
-	p, err := t.prove(ctx, proof{before: before, was: was, write: stop.took})
-	stop.cancel()
+	load := t.keepWriting(ctx)
+	p, err := t.prove(ctx, proof{before: before, was: was, write: load.took})
+	load.cancel()
 	if err != nil {
 		return history.Receipt{}, err
 	}

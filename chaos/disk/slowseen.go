@@ -82,8 +82,8 @@ func (g gauge) writeTime(ctx context.Context) (time.Duration, error) {
 	return time.Duration(clock.Now() - from), err
 }
 
-// provoked is a server that is made to take writes, so that it has something to sync.
-type provoked struct {
+// writeLoad is a sequence of writes to a server, so that it has something to sync.
+type writeLoad struct {
 	cancel func()
 	took   <-chan written
 }
@@ -94,8 +94,8 @@ type written struct {
 	err  error
 }
 
-// provoke has the server take one write after the other until it is cancelled, where it can be asked to.
-func (g gauge) provoke(ctx context.Context) provoked {
+// keepWriting has the server take one write after the other until it is cancelled, where it can be asked to.
+func (g gauge) keepWriting(ctx context.Context) writeLoad {
 	ctx, cancel := context.WithCancel(ctx)
 	took, ended := make(chan written, 1), make(chan struct{})
 	go func() {
@@ -109,7 +109,7 @@ func (g gauge) provoke(ctx context.Context) provoked {
 			_ = clock.Sleep(ctx, 10*chaos.PollEvery)
 		}
 	}()
-	return provoked{took: took, cancel: func() { cancel(); <-ended }}
+	return writeLoad{took: took, cancel: func() { cancel(); <-ended }}
 }
 
 // proof is what is known of a disk that is to be slow.

@@ -10,13 +10,13 @@ import (
 	"github.com/lockquake/lockquake/history"
 )
 
-// Node is a node that has a name, and nothing can be done to.
+// Node is a node with a name and without any capability.
 type Node string
 
 // Name is its text.
 func (n Node) Name() string { return string(n) }
 
-// Run is a run that answers what a test gives it.
+// Run is a chaos.Run that answers as a test says.
 type Run struct {
 	chaos.Run
 	Beside  func() int   // other injections that stand
@@ -66,7 +66,7 @@ func New(t *testing.T, kinds []chaos.Kind, name, params string) chaos.Fault {
 	return f
 }
 
-// WantStatus wants a receipt that says so, with a time and evidence.
+// WantStatus fails the test unless a receipt has that status, a time and evidence.
 func WantStatus(t *testing.T, what string, r history.Receipt, want history.ReceiptStatus) {
 	t.Helper()
 	if r.Status != want {

@@ -13,7 +13,11 @@ import (
 	"github.com/lockquake/lockquake/internal/clock"
 )
 
-// block is one injection of a fault that keeps packets from arriving, by rules in the namespaces of nodes.
+// block is one injection of a fault that keeps packets from arriving, by rules in the network namespaces of nodes.
+//
+// Example: a partition of etcd-1 from etcd-2 has four rules. etcd-1 drops what it sends to etcd-2 and what arrives from there, and etcd-2
+// does the same with etcd-1. Before and after, the agent sends datagrams between the two namespaces, by sockets of its own. They arrived
+// before, and none does now, while a dial inside the namespace of etcd-1 still reaches its server: installed.
 type block struct {
 	fault     string // its name
 	key       string
@@ -27,8 +31,8 @@ type block struct {
 	rules   map[chaos.Node][]Rule
 	at      []Filterer // where rules are owed an undo, in the order of names
 	before  map[chaos.Node]ProbeResult
-	since   int64       // clock.Now when before was begun
-	laid    *chaos.Laid // in scope.Lanes
+	since   int64            // clock.Now when before was begun
+	noted   *chaos.LinkFault // in scope.LinkFaults
 }
 
 // linked is a target of a link fault.
@@ -133,18 +137,18 @@ func (b *block) lane(target, peer chaos.Node, outward bool) chaos.Lane {
 	return chaos.Lane{From: peer, To: target, FromPort: far, ToPort: own}
 }
 
-// lay notes that rules are about to be put up.
-func (b *block) lay() {
-	b.laid = b.scope.Lanes.Lay(b.fault+" on "+chaos.NamesOf(b.targets), b.lanes)
+// note records in LinkFaults that rules are about to be put up.
+func (b *block) note() {
+	b.noted = b.scope.LinkFaults.Add(b.fault+" on "+chaos.NamesOf(b.targets), b.lanes)
 }
 
 // install puts up all rules at once.
 func (b *block) install(ctx context.Context) error {
-	b.lay()
+	b.note()
 	return atAll(b.at, func(f Filterer) error { return f.Filter(ctx, b.key, b.rules[f.(chaos.Node)]) })
 }
 
-// atAll does the same at every node at once.
+// atAll calls act for all nodes at once, and joins the errors.
 func atAll[T any](nodes []T, act func(T) error) error {
 	errs := make([]error, len(nodes))
 	var all sync.WaitGroup
@@ -228,7 +232,7 @@ func (b *block) sum(ctx context.Context, err error) (Filtered, error) {
 	return total, errors.Join(err, failed)
 }
 
-// heal takes the rules down everywhere, and sees that the links pass again and that nothing is left.
+// heal takes the rules down everywhere, and checks that the links pass again and that nothing is left.
 func (b *block) heal(ctx context.Context) (history.Receipt, error) {
 	begun := clock.Now()
 	var marked order
@@ -265,7 +269,7 @@ func (b *block) takeDown(ctx context.Context) (Filtered, error) {
 		return err
 	})
 	if failed == nil {
-		b.scope.Lanes.Lift(b.laid)
+		b.scope.LinkFaults.Remove(b.noted)
 	}
 	return met, failed
 }

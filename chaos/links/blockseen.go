@@ -68,7 +68,7 @@ func (b *block) judge(t chaos.Node, now ProbeResult) (history.Receipt, error) {
 		case l.asked:
 			cut++
 			found.add(l.way()+" "+b.gone(l), l.peer)
-		case l.was.Arrived && !l.is.Arrived && len(b.scope.Lanes.Changed(b.laid, l.Lane, b.since)) > 0:
+		case l.was.Arrived && !l.is.Arrived && len(b.scope.LinkFaults.Changed(b.noted, l.Lane, b.since)) > 0:
 			found.add(l.way()+" nothing arrives, but by another fault", l.peer)
 		case l.was.Arrived && !l.is.Arrived:
 			worse(history.Indeterminate)
@@ -114,7 +114,7 @@ func (b *block) judgeHealed(t chaos.Node, now ProbeResult, begun int64) (history
 	var found findings
 	var still []string
 	missing := b.each(t, now, func(l seenLane) {
-		others := b.scope.Lanes.Others(b.laid, l.Lane, begun)
+		others := b.scope.LinkFaults.Others(b.noted, l.Lane, begun)
 		switch {
 		case !l.asked || !l.was.Arrived:
 		case l.is.Arrived:

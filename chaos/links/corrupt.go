@@ -9,13 +9,13 @@ import (
 )
 
 // corrupt turns one bit in a share of the packets of links, behind the checksum's back. That is what corruption on a wire looks
-// like: the receiver's kernel finds the checksum wrong and throws the packet away, so a service sees losses. What would reach it
-// changed, one packet in 65,536 with several bits turned, is not staged.
+// like: the receiver's kernel finds the checksum wrong and throws the packet away, so a service sees losses. Packets that pass the
+// checksum by chance, one in 65,536 with several bits turned, are not made.
 type corrupt struct {
 	OnLinks `yaml:",inline"`
 	// Share of the packets that are damaged.
 	Share Share `yaml:"share"`
-	// Correlation is how much the fate of one packet is that of the one before it.
+	// Correlation is how much the outcome of one packet follows that of the one before it.
 	Correlation Share `yaml:"correlation"`
 }
 
@@ -45,7 +45,7 @@ func (f corrupt) shapeFault() shapeFault {
 		OnLinks: f.OnLinks, kind: "corrupt", by: f.engines(), needs: f.capabilities(),
 		shaping: Shaping{Corrupt: float64(f.Share), Correlation: float64(f.Correlation)},
 		gauge:   enoughFor(f.Share, f.Correlation),
-		sign:    sign{shows: f.shows, text: f.text, drowned: func(was Flow) bool { return much(was.Sent-was.Arrived, was.Sent, f.Share) }},
+		effect:  effect{shows: f.shows, text: f.text, noisy: func(was Flow) bool { return much(was.Sent-was.Arrived, was.Sent, f.Share) }},
 	}
 }
 

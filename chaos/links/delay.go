@@ -59,7 +59,7 @@ func (f delay) shapeFault() shapeFault {
 		OnLinks: f.OnLinks, kind: "delay", by: f.engines(), needs: f.capabilities(), longest: f.By + f.Jitter,
 		shaping: Shaping{Delay: f.By, Jitter: f.Jitter, Correlation: float64(f.Correlation)},
 		gauge:   MeasureArgs{Count: 100, Every: time.Millisecond, Echo: true},
-		sign:    sign{shows: f.shows, text: f.text, drowned: f.drowned, whole: f.spreads},
+		effect:  effect{shows: f.shows, text: f.text, noisy: f.noisy, complete: f.jitters},
 	}
 }
 
@@ -73,7 +73,7 @@ func (f delay) shows(l shapedLane) history.ReceiptStatus {
 		return history.Indeterminate
 	case is-was >= f.least():
 		return history.Installed
-	case is >= f.least() && f.drowned(l.was):
+	case is >= f.least() && f.noisy(l.was):
 		return history.Indeterminate
 	}
 	return history.NotInstalled
@@ -86,9 +86,9 @@ const (
 	judgedCorrelation = 0.5
 )
 
-// spreads tells of a delay that is there whether it differs from datagram to datagram by at least half of what the jitter makes it: evenly
+// jitters tells of a delay that is there whether it differs from datagram to datagram by at least half of what the jitter makes it: evenly
 // drawn from 2 jitters, 90 % of the times lie within 1.8, and correlation narrows that.
-func (f delay) spreads(l shapedLane) history.ReceiptStatus {
+func (f delay) jitters(l shapedLane) history.ReceiptStatus {
 	if !f.judges() {
 		return history.Installed
 	}
@@ -106,7 +106,7 @@ func (f delay) spreads(l shapedLane) history.ReceiptStatus {
 
 func (f delay) judges() bool { return f.Jitter >= judgedJitter && f.Correlation <= judgedCorrelation }
 
-// time is the one that is compared, and least by how much it grows at least.
+// time is the quantile that is compared, and least the smallest growth of it that shows the delay.
 func (f delay) time(of Flow) time.Duration {
 	if f.Jitter > f.By/2 {
 		return of.OneWay.Mid
@@ -121,7 +121,7 @@ func (f delay) least() time.Duration {
 	return (f.By - f.Jitter) / 2
 }
 
-func (f delay) drowned(was Flow) bool { return was.OneWay.High-was.OneWay.Low > f.least() }
+func (f delay) noisy(was Flow) bool { return was.OneWay.High-was.OneWay.Low > f.least() }
 
 func (f delay) text(lanes []shapedLane) string {
 	more := func(l shapedLane) time.Duration { return l.is.OneWay.Mid - l.was.OneWay.Mid }

@@ -14,7 +14,7 @@ type duplicate struct {
 	OnLinks `yaml:",inline"`
 	// Share of the packets that arrive twice.
 	Share Share `yaml:"share"`
-	// Correlation is how much the fate of one packet is that of the one before it.
+	// Correlation is how much the outcome of one packet follows that of the one before it.
 	Correlation Share `yaml:"correlation"`
 }
 
@@ -47,7 +47,7 @@ func (f duplicate) shapeFault() shapeFault {
 		OnLinks: f.OnLinks, kind: "duplicate", by: []Engine{Netem}, needs: []chaos.Capability{CanNetem},
 		shaping: Shaping{Duplicate: float64(f.Share), Correlation: float64(f.Correlation)},
 		gauge:   enoughFor(f.Share, f.Correlation),
-		sign:    sign{shows: f.shows, text: f.text, drowned: func(was Flow) bool { return much(was.Copies, was.Arrived, f.Share) }},
+		effect:  effect{shows: f.shows, text: f.text, noisy: func(was Flow) bool { return much(was.Copies, was.Arrived, f.Share) }},
 	}
 }
 

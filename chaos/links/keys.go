@@ -68,7 +68,7 @@ func shapedText(s *Shaped) string {
 	return text
 }
 
-// rounded is for people.
+// rounded drops digits that no reader needs.
 func rounded(d time.Duration) time.Duration {
 	if d.Abs() < time.Millisecond {
 		return d.Round(time.Microsecond)
@@ -95,7 +95,7 @@ func (s *Share) UnmarshalYAML(unmarshal func(any) error) error {
 
 func (s Share) String() string { return strconv.FormatFloat(float64(s)*100, 'g', 3, 64) + "%" }
 
-// between tells that a share must be given, and may be told by a receipt.
+// between refuses a share that is missing, or outside of what a receipt can tell.
 func (s Share) between(fault string, low, high Share) error {
 	if s < low || s > high {
 		return fmt.Errorf("%s needs share: %v to %v of the packets", fault, low, high)
@@ -106,7 +106,7 @@ func (s Share) between(fault string, low, high Share) error {
 // The smallest share that a receipt can tell from none in the time that it has.
 const leastShare Share = 0.001
 
-// OnLinks is the keys of all faults that shape links.
+// OnLinks has the keys that all faults have which shape links.
 type OnLinks struct {
 	// To is the other side: selectors or names; default everybody else in the run.
 	To chaos.Names `yaml:"to"`

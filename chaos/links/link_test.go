@@ -352,13 +352,13 @@ func TestLinkFaultsThatWereNotHealed(t *testing.T) {
 
 func TestOverlappingPartitionsHealIndependently(t *testing.T) {
 	c := wire("a", "b", "c")
-	a, lanes := c.list(), &chaos.Lanes{}
-	first, r, err := newFault(t, "partition", "{}").Inject(t.Context(), chaos.Scope{On: a[:1], Peers: a[1:], Lanes: lanes})
+	a, lanes := c.list(), &chaos.LinkFaults{}
+	first, r, err := newFault(t, "partition", "{}").Inject(t.Context(), chaos.Scope{On: a[:1], Peers: a[1:], LinkFaults: lanes})
 	if err != nil {
 		t.Fatal(err)
 	}
 	faulttest.WantStatus(t, "the first", r, history.Installed)
-	second, r, err := newFault(t, "partition", "{}").Inject(t.Context(), chaos.Scope{On: a[1:2], Peers: []chaos.Node{a[0], a[2]}, Lanes: lanes})
+	second, r, err := newFault(t, "partition", "{}").Inject(t.Context(), chaos.Scope{On: a[1:2], Peers: []chaos.Node{a[0], a[2]}, LinkFaults: lanes})
 	if err != nil {
 		t.Fatal(err)
 	}

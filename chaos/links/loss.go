@@ -13,7 +13,7 @@ type loss struct {
 	OnLinks `yaml:",inline"`
 	// Share of the packets that vanish.
 	Share Share `yaml:"share"`
-	// Correlation is how much the fate of one packet is that of the one before it: losses then come in rows.
+	// Correlation is how much the outcome of one packet follows that of the one before it: losses then come in bursts.
 	Correlation Share `yaml:"correlation"`
 }
 
@@ -43,7 +43,7 @@ func (f loss) shapeFault() shapeFault {
 		OnLinks: f.OnLinks, kind: "loss", by: f.engines(), needs: f.capabilities(),
 		shaping: Shaping{Loss: float64(f.Share), Correlation: float64(f.Correlation)},
 		gauge:   enoughFor(f.Share, f.Correlation),
-		sign:    sign{shows: f.shows, text: f.text, drowned: func(was Flow) bool { return much(was.Sent-was.Arrived, was.Sent, f.Share) }},
+		effect:  effect{shows: f.shows, text: f.text, noisy: func(was Flow) bool { return much(was.Sent-was.Arrived, was.Sent, f.Share) }},
 	}
 }
 

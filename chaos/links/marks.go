@@ -23,7 +23,7 @@ const (
 
 // order is what is seen of the marks of one heal.
 type order struct {
-	why    string        // there are none
+	why    string        // why there are none
 	others func() string // link faults that stood on the same lanes since the heal was begun; "" is none
 	held   int           // how many more packets wait since they are sent, by the kernel's own count
 	seen   <-chan []Flow // of all links, when they have arrived or are not waited for any longer
@@ -33,7 +33,7 @@ type order struct {
 func (b *block) mark(ctx context.Context, begun int64) order {
 	others := func() string {
 		for _, l := range b.lanes {
-			if others := b.scope.Lanes.Others(b.laid, l, begun); len(others) > 0 {
+			if others := b.scope.LinkFaults.Others(b.noted, l, begun); len(others) > 0 {
 				return others.String()
 			}
 		}
@@ -87,7 +87,7 @@ func (b *block) measureMarks(ctx context.Context) []Flow {
 	return flows
 }
 
-// told says in which order the queue was emptied, as far as the marks show it; an error says that it was not theirs.
+// told says in which order the queue was emptied, as far as the marks show it. It is an error if that was not the order of arrival.
 func (o order) told() (string, error) {
 	if o.seen == nil {
 		return o.why, nil

@@ -27,13 +27,13 @@ func paramsOf(fault string) string {
 }
 
 // anyCable is two nodes whose kernels have all engines.
-func anyCable() (*cable, *chaos.Lanes, func(on, peer int) chaos.Scope) {
-	c, lanes := wire("a", "b"), &chaos.Lanes{}
+func anyCable() (*cable, *chaos.LinkFaults, func(on, peer int) chaos.Scope) {
+	c, lanes := wire("a", "b"), &chaos.LinkFaults{}
 	for _, n := range c.nodes {
 		n.engines = map[Engine]string{Netem: "", Queue: "", TBF: ""}
 	}
 	return c, lanes, func(on, peer int) chaos.Scope {
-		return chaos.Scope{On: c.list()[on : on+1], Peers: c.list()[peer : peer+1], Lanes: lanes}
+		return chaos.Scope{On: c.list()[on : on+1], Peers: c.list()[peer : peer+1], LinkFaults: lanes}
 	}
 }
 
@@ -102,8 +102,8 @@ func TestAnotherLinkExcusesNothing(t *testing.T) {
 			"to another node": func(c *cable, s chaos.Scope) chaos.Scope { s.Peers = c.list()[2:]; return s },
 			"of another port": func(_ *cable, s chaos.Scope) chaos.Scope { return s },
 		} {
-			c, lanes := wire("a", "b", "c"), &chaos.Lanes{}
-			s := chaos.Scope{On: c.list()[:1], Peers: c.list()[1:2], Lanes: lanes}
+			c, lanes := wire("a", "b", "c"), &chaos.LinkFaults{}
+			s := chaos.Scope{On: c.list()[:1], Peers: c.list()[1:2], LinkFaults: lanes}
 			heal := put(t, fault, s)
 			params := "{}"
 			if strings.Contains(what, "port") {

@@ -8,10 +8,15 @@ import (
 	"github.com/lockquake/lockquake/history"
 )
 
-// proportion judges how many of some datagrams met their fate.
+// proportion judges, from a count of datagrams, whether a fault hits the share of them that was asked for. A count varies by chance, so
+// it speaks for or against the fault only where chance is unlikely (doubt).
+//
+// Example: loss of 30 %, 100 datagrams. Half of what was asked for would lose 15 on average, and 4 or fewer in less than one of 1000
+// measurements: 4 lost are NotInstalled. 25 lost are Installed if none was lost before. If 20 were lost before too, 25 are
+// Indeterminate: that can be chance.
 type proportion struct {
 	share       float64 // asked for
-	correlation float64 // of one fate with that before it
+	correlation float64 // of one outcome with the one before it
 	was, ofWas  int     // before
 	is, of      int     // now
 }
@@ -19,11 +24,11 @@ type proportion struct {
 // doubt is how unlikely a count must be to speak against what was asked for, or against what was before.
 const doubt = 1e-3
 
-// status is NotInstalled where so few would hardly be met by half of what was asked for, and Installed where so many would
-// hardly be met by chance as it was before. Correlation makes a number of packets tell as much as fewer would.
+// status is NotInstalled where even half of the share would hardly hit so few, and Installed where chance, as it was before, would hardly
+// hit so many. Correlated packets prove less: they count as a smaller, effective number.
 func (t proportion) status() history.ReceiptStatus {
-	telling := (1 - t.correlation) / (1 + t.correlation)
-	n, k := int(float64(t.of)*telling), int(math.Ceil(float64(t.is)*telling))
+	effective := (1 - t.correlation) / (1 + t.correlation)
+	n, k := int(float64(t.of)*effective), int(math.Ceil(float64(t.is)*effective))
 	before := float64(t.was) / float64(max(t.ofWas, 1))
 	switch {
 	case n == 0:
@@ -76,7 +81,7 @@ func (s Share) correlates() error {
 	return nil
 }
 
-// over says in what range a duration lies.
+// over writes the range of a duration over lanes.
 func over(lanes []shapedLane, f func(shapedLane) time.Duration) string {
 	return within(lanes, func(l shapedLane) (time.Duration, time.Duration) { return f(l), f(l) })
 }
@@ -93,7 +98,7 @@ func within(lanes []shapedLane, f func(shapedLane) (low, high time.Duration)) st
 	return fmt.Sprintf("%v to %v", rounded(low), rounded(high))
 }
 
-// ratio says how many of how many, over all lanes.
+// ratio writes a sum of counts over lanes, as a part of another.
 func ratio(lanes []shapedLane, f func(shapedLane) (k, n int)) string {
 	k, n := 0, 0
 	for _, l := range lanes {

@@ -95,7 +95,7 @@ func (f throttle) shapeFault() shapeFault {
 		OnLinks: f.OnLinks, kind: "rate", by: []Engine{TBF}, needs: []chaos.Capability{CanThrottle}, longest: 250 * time.Millisecond,
 		shaping: Shaping{Rate: uint64(f.Limit)},
 		gauge:   MeasureArgs{Count: max(int(rateFor/every), 10), Every: every, Size: rateSize},
-		sign:    sign{shows: f.shows, text: f.text, drowned: f.drowned},
+		effect:  effect{shows: f.shows, text: f.text, noisy: f.noisy},
 	}
 }
 
@@ -110,9 +110,9 @@ func (f throttle) shows(l shapedLane) history.ReceiptStatus {
 	return history.Installed
 }
 
-// drowned: where arrivals are read late by some tenths of the time that is measured, they seem to come faster than they do. Where
+// noisy: where arrivals are read late by some tenths of the time that is measured, they seem to come faster than they do. Where
 // sending stood still for as long, the link seems to have carried too little before to show a limit.
-func (f throttle) drowned(was Flow) bool {
+func (f throttle) noisy(was Flow) bool {
 	return was.OneWay.High-was.OneWay.Low > rateFor/10 || was.Arrived > 1 && was.Bits < rateMore*float64(f.Limit)
 }
 

@@ -17,7 +17,7 @@ type reorder struct {
 	Share Share `yaml:"share"`
 	// By is how long the others are held up.
 	By time.Duration `yaml:"by"`
-	// Correlation is how much the fate of one packet is that of the one before it.
+	// Correlation is how much the outcome of one packet follows that of the one before it.
 	Correlation Share `yaml:"correlation"`
 }
 
@@ -57,7 +57,7 @@ func (f reorder) shapeFault() shapeFault {
 		OnLinks: f.OnLinks, kind: "reorder", by: f.engines(), needs: f.capabilities(), longest: f.By,
 		shaping: Shaping{Delay: f.By, Reorder: float64(f.Share), Correlation: float64(f.Correlation)},
 		gauge:   gauge,
-		sign:    sign{shows: f.shows, text: f.text, drowned: f.drowned},
+		effect:  effect{shows: f.shows, text: f.text, noisy: f.noisy},
 	}
 }
 
@@ -70,8 +70,8 @@ func (f reorder) shows(l shapedLane) history.ReceiptStatus {
 	}.status()
 }
 
-// drowned: datagrams that were sent too late to overtake any show nothing.
-func (f reorder) drowned(was Flow) bool {
+// noisy: datagrams that were sent too late to overtake any show nothing.
+func (f reorder) noisy(was Flow) bool {
 	return was.OneWay.High-was.OneWay.Low > f.By || much(was.Leapt, was.Arrived, f.Share)
 }
 

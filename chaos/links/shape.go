@@ -23,8 +23,8 @@ const (
 	TBF   Engine = "tbf"   // the kernel's token bucket, where packets leave; it stands at the sender, and limits a rate only
 )
 
-// Shaping is what is done to packets. Shares are from 0 to 1, and so are correlations: how much the fate of one packet is
-// that of the one before it.
+// Shaping is what is done to packets. Shares are from 0 to 1, and so are correlations: how much the outcome of one packet
+// follows that of the one before it.
 type Shaping struct {
 	Engine      Engine        `json:"engine"`
 	Delay       time.Duration `json:"delay_ns,omitempty"`

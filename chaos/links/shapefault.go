@@ -22,21 +22,20 @@ type shapeFault struct {
 	needs   []chaos.Capability
 	gauge   MeasureArgs // what is sent to see it: Count, Every, Size, Echo
 	longest time.Duration
-	sign
+	effect
 }
 
-// sign is how the effect of a fault on a link is told.
-type sign struct {
-	// shows tells of one direction of one link whether it was hit: Installed, NotInstalled, or Indeterminate where too little
-	// was seen.
+// effect is how a fault shows in the measurements of links.
+type effect struct {
+	// shows tells whether one lane was hit: Installed, NotInstalled, or Indeterminate where too little was seen.
 	shows func(l shapedLane) history.ReceiptStatus
-	// whole tells of one that was hit whether the rest of what was asked for shows too. nil: there is nothing else.
-	whole func(l shapedLane) history.ReceiptStatus
-	// text tells of some what was seen, beside what was seen before and what was asked for.
+	// complete tells whether the rest of the request shows too on a lane that was hit, such as the jitter of a delay. nil: there is no rest.
+	complete func(l shapedLane) history.ReceiptStatus
+	// text describes the measured effect on some lanes, next to the measurement before and the request.
 	text func(lanes []shapedLane) string
-	// drowned tells that what was measured of a lane before looks so much like the fault, or differs by so much from datagram to
-	// datagram, that one measurement hardly tells.
-	drowned func(was Flow) bool
+	// noisy tells that a lane looked so much like the fault before it, or varied so much from datagram to datagram, that one measurement
+	// hardly proves anything.
+	noisy func(was Flow) bool
 }
 
 // shapedLane is one direction of one link, before and now.
@@ -65,13 +64,13 @@ type shapable interface {
 // Needs lists what the targets must have.
 func (b shapeFault) Needs() []chaos.Capability { return b.needs }
 
-// shapeInjection is one injection of such a fault.
+// shapeInjection is one injection of a shapeFault.
 type shapeInjection struct {
 	shapeFault
 	block
 	shapers []shapable
 	was     map[chaos.Node][]MeasuredLink
-	calm    bool // measure times with fewer datagrams a second
+	sparse  bool // measure with fewer datagrams a second
 }
 
 const (
@@ -82,10 +81,10 @@ const (
 	// gaugeTime is how long is measured, and gaugeBefore how many datagrams must do before the fault.
 	gaugeTime   = 3 * time.Second
 	gaugeBefore = 300
-	// gaugeCrowd is by how much the times of datagrams differ where more are sent than the machine carries, and calmer is how
-	// many times slower they are sent there.
-	gaugeCrowd = 5 * time.Millisecond
-	calmer     = 8
+	// congestedSpread is by how much the times of datagrams differ where more are sent than the machine carries. There they are sent
+	// sparser times slower.
+	congestedSpread = 5 * time.Millisecond
+	sparser         = 8
 	// gaugePatience is how long what should arrive is waited for, beside what it was seen to take.
 	gaugePatience = 500 * time.Millisecond
 	// longestWait bounds that, where faults add up.
@@ -101,11 +100,11 @@ func (b shapeFault) Inject(ctx context.Context, s chaos.Scope) (chaos.Heal, hist
 	}
 	x.since = clock.Now()
 	x.was = x.measure(ctx, nil)
-	x.calm = x.gauge.Echo && x.lanesBefore(crowded)
-	if x.calm || x.lanesBefore(x.drowned) {
+	x.sparse = x.gauge.Echo && x.lanesBefore(congested)
+	if x.sparse || x.lanesBefore(x.noisy) {
 		x.was = x.measure(ctx, nil)
 	}
-	x.lay()
+	x.note()
 	failed := atAll(x.at, func(f Filterer) error {
 		n, ok := f.(shapable)
 		if !ok {
@@ -114,7 +113,7 @@ func (b shapeFault) Inject(ctx context.Context, s chaos.Scope) (chaos.Heal, hist
 		return n.Shape(ctx, x.key, x.rules[n], x.shaping)
 	})
 	receipt, err := x.look(ctx)
-	if receipt.Status != history.Installed && failed == nil && x.lanesBefore(x.drowned) {
+	if receipt.Status != history.Installed && failed == nil && x.lanesBefore(x.noisy) {
 		first := receipt.Evidence
 		receipt, err = x.look(ctx)
 		receipt.Evidence += "; that was the second look, since the links were unsteady before the fault; the first one: " + first
@@ -140,9 +139,8 @@ func (x *shapeInjection) look(ctx context.Context) (history.Receipt, error) {
 	return chaos.OnEach(x.shapers, func(t shapable) (history.Receipt, error) { return x.judgeShaped(t, now[t]), nil })
 }
 
-// crowded tells that datagrams waited for each other: a machine that needs long for each carries fewer than were sent, and the
-// time that they wait is none of the link's.
-func crowded(f Flow) bool { return f.OneWay.High-f.OneWay.Low > gaugeCrowd }
+// congested tells that datagrams waited for each other, on a machine that is too slow for so many. That wait is not a delay of the link.
+func congested(f Flow) bool { return f.OneWay.High-f.OneWay.Low > congestedSpread }
 
 // lanesBefore tells whether something is true of any lane as it was before the fault.
 func (x *shapeInjection) lanesBefore(is func(Flow) bool) bool {
@@ -222,8 +220,8 @@ func (x *shapeInjection) measure(ctx context.Context, before map[chaos.Node][]Me
 		}
 		if m.Size == 0 { // else it is of the size and speed that the fault needs
 			m.Every = max(m.Every, time.Duration(lanes)*time.Second/gaugeRate)
-			if m.Echo && x.calm {
-				m.Every *= calmer
+			if m.Echo && x.sparse {
+				m.Every *= sparser
 			}
 			m.Count = min(m.Count, int(gaugeTime/m.Every))
 		}

@@ -329,7 +329,7 @@ func TestLinksThatAreUnsteadyBefore(t *testing.T) {
 			t.Errorf("%s: %d looks, want %d", x.what, a.looks, x.looks)
 		}
 		for i, pace := range a.paces {
-			if want := time.Millisecond; i == 0 && pace != want || i > 0 && x.looks > 2 && pace != calmer*want {
+			if want := time.Millisecond; i == 0 && pace != want || i > 0 && x.looks > 2 && pace != sparser*want {
 				t.Errorf("%s: look %d sends a datagram each %v", x.what, i+1, pace)
 			}
 		}
@@ -403,7 +403,7 @@ func TestJitterThatDoesNotShow(t *testing.T) {
 
 func TestShapingsOfOneLinkHealIndependently(t *testing.T) {
 	c := wire("a", "b")
-	s := chaos.Scope{On: c.list()[:1], Peers: c.list()[1:], Lanes: &chaos.Lanes{}}
+	s := chaos.Scope{On: c.list()[:1], Peers: c.list()[1:], LinkFaults: &chaos.LinkFaults{}}
 	late, r, err := newFault(t, "delay", "{by: 50ms}").Inject(t.Context(), s)
 	if err != nil {
 		t.Fatal(err)

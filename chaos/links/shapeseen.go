@@ -38,13 +38,13 @@ func (x *shapeInjection) compare(t chaos.Node, now []MeasuredLink, besides func(
 // judgeShaped makes the receipt of one target: as good as its worst link, where some show it; those of which too little was seen
 // do not speak against it.
 func (x *shapeInjection) judgeShaped(t chaos.Node, now []MeasuredLink) history.Receipt {
-	lanes, missing := x.compare(t, now, func(l chaos.Lane) chaos.Beside { return x.scope.Lanes.Changed(x.laid, l, x.since) })
+	lanes, missing := x.compare(t, now, func(l chaos.Lane) chaos.Beside { return x.scope.LinkFaults.Changed(x.noted, l, x.since) })
 	by := map[history.ReceiptStatus]int{}
 	var lacking []string
 	for _, l := range lanes {
 		status := x.status(l)
-		if status == history.Installed && x.whole != nil {
-			if status = x.whole(l); status != history.Installed {
+		if status == history.Installed && x.complete != nil {
+			if status = x.complete(l); status != history.Installed {
 				lacking = append(lacking, l.way())
 			}
 		}
@@ -113,11 +113,11 @@ const mostLooks = 3
 func (x *shapeInjection) unshape(ctx context.Context) (history.Receipt, error) {
 	begun := clock.Now()
 	met, failed := x.takeDown(ctx)
-	views := make(map[chaos.Node]*aftermath)
+	views := make(map[chaos.Node]*healLooks)
 	for _, t := range x.shapers {
-		views[t] = &aftermath{}
+		views[t] = &healLooks{}
 	}
-	besides := func(l chaos.Lane) chaos.Beside { return x.scope.Lanes.Others(x.laid, l, begun) }
+	besides := func(l chaos.Lane) chaos.Beside { return x.scope.LinkFaults.Others(x.noted, l, begun) }
 	for range mostLooks {
 		now, acts := x.measure(ctx, x.was), false
 		for _, t := range x.shapers {
@@ -127,7 +127,7 @@ func (x *shapeInjection) unshape(ctx context.Context) (history.Receipt, error) {
 		if !acts || failed != nil || ctx.Err() != nil { // what was not taken down needs no second look
 			break
 		}
-		x.calm = true
+		x.sparse = true
 	}
 	receipt, err := chaos.OnEach(x.shapers, func(t shapable) (history.Receipt, error) {
 		r := chaos.Seen(history.Installed, 0, t.Name()+": "+views[t].evidence(x))
@@ -140,8 +140,8 @@ func (x *shapeInjection) unshape(ctx context.Context) (history.Receipt, error) {
 	return receipt, errors.Join(failed, err)
 }
 
-// aftermath is what was seen of a target's lanes after the heal, look by look.
-type aftermath struct {
+// healLooks is what was seen of a target's lanes after the heal, look by look.
+type healLooks struct {
 	looks   int
 	still   []string // lanes that showed the fault at the first look, and that no later one cleared
 	first   string   // what they showed
@@ -150,7 +150,7 @@ type aftermath struct {
 }
 
 // add takes a look into account. A lane on which nothing arrives, or that was not measured, is not cleared.
-func (a *aftermath) add(x *shapeInjection, t chaos.Node, now []MeasuredLink, besides func(chaos.Lane) chaos.Beside) {
+func (a *healLooks) add(x *shapeInjection, t chaos.Node, now []MeasuredLink, besides func(chaos.Lane) chaos.Beside) {
 	lanes, missing := x.compare(t, now, besides)
 	var acting []shapedLane
 	cleared := make(map[string]bool)
@@ -179,7 +179,7 @@ func (a *aftermath) add(x *shapeInjection, t chaos.Node, now []MeasuredLink, bes
 }
 
 // evidence tells what the last look showed, and what the first one did where there were several.
-func (a *aftermath) evidence(x *shapeInjection) string {
+func (a *healLooks) evidence(x *shapeInjection) string {
 	text := x.evidence(a.lanes, a.missing)
 	for _, l := range a.lanes {
 		if len(l.others) > 0 && x.status(l) == history.Installed {

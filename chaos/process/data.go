@@ -10,23 +10,23 @@ import (
 	"github.com/lockquake/lockquake/history"
 )
 
-// dataFate is what becomes of the data of a node that is killed: the key `data`.
-type dataFate string
+// dataOption is the key `data`: what becomes of the data of a node that is killed.
+type dataOption string
 
 const (
-	keepData dataFate = "keep"
-	loseData dataFate = "lose"
+	keepData dataOption = "keep"
+	loseData dataOption = "lose"
 )
 
-func (f dataFate) check(fault string) error {
+func (f dataOption) check(fault string) error {
 	if f != keepData && f != loseData {
 		return fmt.Errorf("data of %s is %q: want %s or %s", fault, f, keepData, loseData)
 	}
 	return nil
 }
 
-// needs is what a fault of that kind needs of its targets for the fate of their data.
-func (f dataFate) needs(k chaos.Kind) []chaos.Capability {
+// needs is what a fault of that kind needs of its targets for what becomes of their data.
+func (f dataOption) needs(k chaos.Kind) []chaos.Capability {
 	if f == loseData {
 		return append(k.Needs, disk.CanData)
 	}
@@ -34,7 +34,7 @@ func (f dataFate) needs(k chaos.Kind) []chaos.Capability {
 }
 
 // possible refuses targets whose data cannot be taken.
-func (f dataFate) possible(on []chaos.Node) error {
+func (f dataOption) possible(on []chaos.Node) error {
 	if f != loseData {
 		return nil
 	}
@@ -51,9 +51,9 @@ type dataSeen struct {
 	why    error        // it could not be looked into
 }
 
-// openData looks into the directory of a process that is about to be killed. Where the data is kept, a directory that
-// cannot be looked into is no reason not to go on.
-func openData(ctx context.Context, n chaos.Node, fate dataFate) (*dataSeen, error) {
+// openData opens the data directory of a process that is about to be killed, and lists it. A failure stops the fault only where the data
+// is to be lost.
+func openData(ctx context.Context, n chaos.Node, option dataOption) (*dataSeen, error) {
 	l := &dataSeen{}
 	h, ok := n.(disk.DataHolder)
 	if !ok {
@@ -64,7 +64,7 @@ func openData(ctx context.Context, n chaos.Node, fate dataFate) (*dataSeen, erro
 		l.data = d
 		l.before, err = d.List(ctx)
 	}
-	if err != nil && fate == loseData {
+	if err != nil && option == loseData {
 		return l, errors.Join(err, l.release(ctx))
 	}
 	if !errors.As(err, new(chaos.Unavailable)) {
@@ -84,7 +84,7 @@ func (l *dataSeen) release(ctx context.Context) error {
 
 // settle is called when the process is gone: it has the data lost where that was asked for, and looks again. The receipt is
 // the one of the death, made worse where the directory is not as it should be.
-func (l *dataSeen) settle(ctx context.Context, fate dataFate, r history.Receipt) (history.Receipt, error) {
+func (l *dataSeen) settle(ctx context.Context, option dataOption, r history.Receipt) (history.Receipt, error) {
 	if l.data == nil {
 		if l.why != nil {
 			r.Evidence += fmt.Sprintf("; its data directory could not be looked into: %v", l.why)
@@ -92,7 +92,7 @@ func (l *dataSeen) settle(ctx context.Context, fate dataFate, r history.Receipt)
 		return r, nil
 	}
 	died, err := l.data.List(ctx)
-	if err == nil && fate == loseData {
+	if err == nil && option == loseData {
 		err = l.data.Lose(ctx)
 	}
 	var failed error
@@ -100,19 +100,19 @@ func (l *dataSeen) settle(ctx context.Context, fate dataFate, r history.Receipt)
 	err = errors.Join(err, failed, l.release(ctx))
 	l.known = failed == nil
 	r.Evidence += fmt.Sprintf("; its data directory held %s before, %s when it was dead", l.before, died)
-	if fate == loseData {
+	if option == loseData {
 		r.Evidence += fmt.Sprintf(", then %s", l.dead)
 	}
 	switch {
 	case err != nil:
 		return r, fmt.Errorf("its data directory: %w", err)
-	case fate == loseData && l.dead.Entries > 0:
+	case option == loseData && l.dead.Entries > 0:
 		r.Status = history.NotInstalled
 		r.Evidence += ": it was not lost"
-	case fate == loseData && l.before.Entries == 0 && died.Entries == 0:
+	case option == loseData && l.before.Entries == 0 && died.Entries == 0:
 		r.Status = history.Indeterminate
 		r.Evidence += ": there was nothing to lose"
-	case fate == keepData && l.before.Entries > 0 && l.dead.Entries == 0:
+	case option == keepData && l.before.Entries > 0 && l.dead.Entries == 0:
 		r.Status = history.NotInstalled
 		r.Evidence += ": it was lost"
 	}

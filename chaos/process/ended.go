@@ -11,7 +11,7 @@ import (
 
 // endedTargets are the targets whose processes were ended, or were to be.
 type endedTargets struct {
-	fate dataFate
+	data dataOption
 	hits chaos.Hits[*endedTarget]
 }
 
@@ -19,27 +19,26 @@ type endedTargets struct {
 type endedTarget struct {
 	killable
 	*dataSeen
-	lingers bool // it was asked to end, and may do so yet
+	mayYetEnd bool // it was asked to end, and may do so yet
 }
 
-// departure is what came of one way to end a process, in the eyes of whoever did it.
-type departure struct {
-	status  history.ReceiptStatus // where the process is seen gone
-	text    string
-	lingers bool
+// endResult is what is known of a process that was asked to end, or killed.
+type endResult struct {
+	status    history.ReceiptStatus // where the process is seen gone
+	text      string
+	mayYetEnd bool
 }
 
-// kill kills one target and sees that its process is gone.
+// kill kills one target and checks that its process is gone.
 func (v *endedTargets) kill(ctx context.Context, n killable) (history.Receipt, error) {
-	return v.end(ctx, n, func(ctx context.Context) (departure, error) {
+	return v.end(ctx, n, func(ctx context.Context) (endResult, error) {
 		_, err := n.Kill(ctx)
-		return departure{status: history.Installed}, err
+		return endResult{status: history.Installed}, err
 	})
 }
 
-// end has one target end and sees that its process is gone. A target that had none before was not ended by us, and is not ours to
-// start again.
-func (v *endedTargets) end(ctx context.Context, n killable, by func(context.Context) (departure, error)) (history.Receipt, error) {
+// end ends one target and checks that its process is gone. A target that had no process before is left alone, also by the heal.
+func (v *endedTargets) end(ctx context.Context, n killable, by func(context.Context) (endResult, error)) (history.Receipt, error) {
 	before, err := n.Inspect(ctx)
 	if err != nil {
 		return history.Receipt{}, fmt.Errorf("its state could not be read: %w", err)
@@ -47,14 +46,14 @@ func (v *endedTargets) end(ctx context.Context, n killable, by func(context.Cont
 	if before.Gone() {
 		return chaos.Seen(history.NotInstalled, before.Time, n.Name()+" had no process to end"), nil
 	}
-	book, err := openData(ctx, n, v.fate)
+	dir, err := openData(ctx, n, v.data)
 	if err != nil {
 		return history.Receipt{}, err
 	}
-	one := &endedTarget{killable: n, dataSeen: book}
+	one := &endedTarget{killable: n, dataSeen: dir}
 	v.hits.Note(one)
 	end, failed := by(ctx)
-	one.lingers = end.lingers
+	one.mayYetEnd = end.mayYetEnd
 	after, err := n.Inspect(ctx)
 	evidence := fmt.Sprintf("%s: before %s, after %s", n.Name(), before, after)
 	if end.text != "" {
@@ -71,12 +70,12 @@ func (v *endedTargets) end(ctx context.Context, n killable, by func(context.Cont
 	case !after.Gone():
 		alive = chaos.Seen(history.Indeterminate, after.Time, evidence+": another process took its place by itself")
 	default:
-		return book.settle(ctx, v.fate, chaos.Seen(end.status, after.Time, evidence))
+		return dir.settle(ctx, v.data, chaos.Seen(end.status, after.Time, evidence))
 	}
-	return alive, errors.Join(failed, book.release(ctx))
+	return alive, errors.Join(failed, dir.release(ctx))
 }
 
-// revive starts every such target again that can be, and sees that it serves.
+// revive starts every such target again that can be, and checks that it serves.
 func (v *endedTargets) revive(ctx context.Context, s chaos.Scope) (history.Receipt, error) {
 	return v.hits.Heal(ctx, func(n *endedTarget) (history.Receipt, error) { return n.revived(ctx, s) })
 }
@@ -93,9 +92,9 @@ func (v *endedTarget) revived(ctx context.Context, s chaos.Scope) (history.Recei
 	return r, err
 }
 
-// finish makes sure that a target that was asked to end, and has not, does not end of that when it is healed: it is killed.
+// finish kills a target that was asked to end and has not: else it could end after it was healed.
 func (v *endedTarget) finish(ctx context.Context) error {
-	if !v.lingers {
+	if !v.mayYetEnd {
 		return nil
 	}
 	if _, err := v.Kill(ctx); err != nil {

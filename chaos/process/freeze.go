@@ -28,7 +28,10 @@ type Freezer interface {
 }
 
 // freeze halts a process and all its descendants by the freezer of its control group, as a container engine's pause or a snapshot of a
-// machine does. Unlike after a SIGSTOP nobody inside can see it coming, and no parent is told; the kernel acknowledges what arrives.
+// machine does. It is not a signal: no process inside can catch it, and no parent is told. The kernel acknowledges what arrives.
+//
+// Example: a freeze of redis-1 on this machine. The agent moves the server and its children into a new group and writes 1 to cgroup.freeze. The kernel
+// then says "frozen 1", and the threads get no processor time in 20 ms: installed.
 type freeze struct{}
 
 func freezeKind() chaos.Kind {
@@ -77,9 +80,9 @@ func freezeOne(ctx context.Context, n freezable, service chaos.Observer, frozenN
 	if err != nil {
 		return history.Receipt{}, fmt.Errorf("its freezer could not be asked: %w", err)
 	}
-	voice := ""
+	answers := ""
 	if !was.Known() {
-		voice = answering(ctx, service, n.Name())
+		answers = answering(ctx, service, n.Name())
 	}
 	frozenNodes.Note(frozen{n, before.PID})
 	if err := n.Freeze(ctx); err != nil {
@@ -94,7 +97,7 @@ func freezeOne(ctx context.Context, n freezable, service chaos.Observer, frozenN
 	case !first.Frozen:
 		return chaos.Seen(history.NotInstalled, first.Time, evidence), nil
 	case !first.Known():
-		status, text := silent(ctx, service, n.Name(), voice)
+		status, text := silent(ctx, service, n.Name(), answers)
 		return chaos.Seen(status, first.Time, evidence+"; "+text), nil
 	case first.Outside > 0:
 		return chaos.Seen(history.NotInstalled, first.Time, fmt.Sprintf("%s, but %d of its processes are in other groups", evidence, first.Outside)), nil
@@ -113,7 +116,7 @@ const (
 	stillTries = 3
 )
 
-// still sees that none of the threads runs.
+// still checks that none of the threads runs.
 func still(ctx context.Context, n Freezer, from Frozen) (string, error) {
 	var ran time.Duration
 	for range stillTries {
@@ -135,8 +138,7 @@ func still(ctx context.Context, n Freezer, from Frozen) (string, error) {
 	return "", fmt.Errorf("its threads ran for %v within %v", ran, stillFor)
 }
 
-// thawed lets a target go on and sees that it is not frozen any more, unless another freeze of it stands, nor stopped, unless by
-// a pause.
+// thawed thaws a target and checks that it is not frozen any more, unless another freeze of it stands, nor stopped, unless by a pause.
 func (n frozen) thawed(ctx context.Context) (history.Receipt, error) {
 	if !same(n.freezable, n.pid) {
 		if state, err := n.Inspect(ctx); err == nil && (state.Gone() || state.PID != n.pid) {
@@ -177,7 +179,8 @@ func (n frozen) freezes() int {
 	return 0
 }
 
-// answering finds a fact that the node answers now, "" where it answers none. Where the kernel cannot be asked, its silence is the proof.
+// answering finds a fact that the node answers now, "" where it answers none. Where the kernel cannot be asked, the receipt rests on
+// the node's silence.
 func answering(ctx context.Context, service chaos.Observer, node string) string {
 	if service == nil {
 		return ""
@@ -194,11 +197,11 @@ func answering(ctx context.Context, service chaos.Observer, node string) string 
 const silentFor = 300 * time.Millisecond
 
 // silent tells whether a node that answered has fallen silent.
-func silent(ctx context.Context, service chaos.Observer, node, voice string) (history.ReceiptStatus, string) {
+func silent(ctx context.Context, service chaos.Observer, node, fact string) (history.ReceiptStatus, string) {
 	switch {
-	case voice == "":
+	case fact == "":
 		return history.Indeterminate, "it could not be asked anything before, so its silence proves nothing"
-	case asked(ctx, service, node, voice, silentFor):
+	case asked(ctx, service, node, fact, silentFor):
 		return history.NotInstalled, "but it answers"
 	}
 	return history.Installed, fmt.Sprintf("it answered before and did not in %v", silentFor)

@@ -11,7 +11,7 @@ import (
 type kill struct {
 	// Data is what becomes of the data directory of a server: "keep" (the default), or "lose", as with a disk that is gone as
 	// well.
-	Data dataFate `yaml:"data"`
+	Data dataOption `yaml:"data"`
 }
 
 func killKind() chaos.Kind {
@@ -56,7 +56,7 @@ func (f kill) Inject(ctx context.Context, s chaos.Scope) (chaos.Heal, history.Re
 	if err != nil {
 		return chaos.NothingToHeal, chaos.NothingDone(err), err
 	}
-	dead := endedTargets{fate: f.Data}
+	dead := endedTargets{data: f.Data}
 	receipt, err := chaos.OnEach(targets, func(n killable) (history.Receipt, error) { return dead.kill(ctx, n) })
 	heal := func(ctx context.Context) (history.Receipt, error) { return dead.revive(ctx, s) }
 	return heal, receipt, err

@@ -7,8 +7,8 @@ const (
 	DoFrozen = "frozen"
 )
 
-// DoRestore is the order that thaws what agents had frozen that are dead now, wherever it is on the machine: no arguments, answered with
-// a line of text for each group that it removed. It leaves nothing standing.
+// DoRestore is the order that thaws what dead agents had frozen, anywhere on the machine: no arguments, answered with a line of text
+// for each group that it removed. It leaves nothing standing.
 const DoRestore = "restore-frozen"
 
 // FreezeArgs says who freezes.
@@ -33,5 +33,5 @@ type Frozen struct {
 	Gone bool  `json:"gone,omitempty"`
 }
 
-// Known tells whether the kernel was asked; else Frozen is the word of whoever freezes.
+// Known tells whether the kernel was asked. If not, Frozen is what the container engine says.
 func (f Frozen) Known() bool { return f.Unseen == "" }

@@ -10,8 +10,7 @@ import (
 )
 
 // pause stops a process with SIGSTOP, as a long garbage collection, a live migration or a suspended laptop would. Its
-// connections stay open and the kernel goes on to acknowledge what arrives; only an answer of its own shows that it is
-// gone.
+// connections stay open, and the kernel goes on to acknowledge what arrives. Only the missing answers show that it is stopped.
 type pause struct{}
 
 func pauseKind() chaos.Kind {
@@ -72,7 +71,7 @@ func stop(ctx context.Context, n pausable, held *chaos.Hits[stopped]) (history.R
 	return chaos.Seen(history.Installed, sent.Time, evidence), nil
 }
 
-// resumed continues a target and sees that none of its threads is stopped any more, unless another pause of it stands.
+// resumed continues a target and checks that none of its threads is stopped any more, unless another pause of it stands.
 func (n stopped) resumed(ctx context.Context) (history.Receipt, error) {
 	if !same(n.pausable, n.pid) { // asked for only where it is not known: the target goes on that much later
 		if state, err := n.Inspect(ctx); err == nil && (state.Gone() || state.PID != n.pid) {

@@ -12,14 +12,14 @@ import (
 	"github.com/lockquake/lockquake/internal/clock"
 )
 
-// restart is a crash and an immediate return: what a supervisor, or an out-of-memory kill under one, makes of a server.
+// restart is a crash and an immediate return, as of a server that a supervisor starts again after an out-of-memory kill.
 type restart struct {
 	// Delay is how long the node stays away; default 0, at most maxDelay.
 	Delay time.Duration `yaml:"delay"`
 	// How is byKill (the default), or byStop: the server is asked to end, and may write down what it knows.
 	How string `yaml:"how"`
 	// Data is what becomes of the data directory meanwhile, as for kill.
-	Data dataFate `yaml:"data"`
+	Data dataOption `yaml:"data"`
 }
 
 // maxDelay is what an injection has left for the delay, beside the time that a server is given to serve again.
@@ -83,7 +83,7 @@ func (f restart) Inject(ctx context.Context, s chaos.Scope) (chaos.Heal, history
 	if err != nil {
 		return chaos.NothingToHeal, chaos.NothingDone(err), err
 	}
-	dead := endedTargets{fate: f.Data}
+	dead := endedTargets{data: f.Data}
 	heal := func(ctx context.Context) (history.Receipt, error) { return dead.revive(ctx, s) }
 	receipt, err := chaos.OnEach(targets, func(n killable) (history.Receipt, error) {
 		gone, err := f.end(ctx, &dead, n)

@@ -9,9 +9,9 @@ import (
 	"github.com/lockquake/lockquake/history"
 )
 
-// politeStop asks a server to end in order, as an operator or a supervisor does: it may write down what it knows before it goes. A crash is
-// another story: kill.
-type politeStop struct{}
+// gracefulStop asks a server to end in order, as an operator or a supervisor does: it may save its state before it ends. For a crash there is
+// kill.
+type gracefulStop struct{}
 
 // How a restart ends its targets.
 const (
@@ -33,14 +33,14 @@ func stopKind() chaos.Kind {
 		Kills:   true,
 		Began:   "told to end", Ended: "up again",
 		New: func(decode func(any) error) (chaos.Fault, error) {
-			f := politeStop{}
+			f := gracefulStop{}
 			return f, decode(&f)
 		},
 	}
 }
 
 // Inject stops all targets at once.
-func (politeStop) Inject(ctx context.Context, s chaos.Scope) (chaos.Heal, history.Receipt, error) {
+func (gracefulStop) Inject(ctx context.Context, s chaos.Scope) (chaos.Heal, history.Receipt, error) {
 	targets, err := chaos.Capable[stoppable](s.On, CanStop)
 	if err == nil {
 		err = restartable(s.On)
@@ -48,7 +48,7 @@ func (politeStop) Inject(ctx context.Context, s chaos.Scope) (chaos.Heal, histor
 	if err != nil {
 		return chaos.NothingToHeal, chaos.NothingDone(err), err
 	}
-	dead := endedTargets{fate: keepData}
+	dead := endedTargets{data: keepData}
 	receipt, err := chaos.OnEach(targets, func(n stoppable) (history.Receipt, error) { return dead.stop(ctx, n) })
 	heal := func(ctx context.Context) (history.Receipt, error) { return dead.revive(ctx, s) }
 	return heal, receipt, err
@@ -59,22 +59,22 @@ type stoppable interface {
 	Stopper
 }
 
-// stop ends one target in order and sees that it went by itself.
+// stop ends one target in order and checks that it ended by itself.
 func (v *endedTargets) stop(ctx context.Context, n stoppable) (history.Receipt, error) {
-	return v.end(ctx, n, func(ctx context.Context) (departure, error) {
+	return v.end(ctx, n, func(ctx context.Context) (endResult, error) {
 		ctx, cancel := context.WithTimeout(ctx, stopPatience)
 		defer cancel()
 		e, err := n.Stop(ctx)
 		switch {
 		case err != nil:
-			return departure{lingers: true}, err
+			return endResult{mayYetEnd: true}, err
 		case !e.Gone:
-			return departure{history.NotInstalled, fmt.Sprintf("asked by SIG%s, it has not ended within %s", e.Signal, stopPatience), true}, nil
+			return endResult{history.NotInstalled, fmt.Sprintf("asked by SIG%s, it has not ended within %s", e.Signal, stopPatience), true}, nil
 		case e.Killed:
-			return departure{history.NotInstalled, fmt.Sprintf("asked by SIG%s, it was ended by a SIGKILL (%s)", e.Signal, e.How), false}, nil
+			return endResult{history.NotInstalled, fmt.Sprintf("asked by SIG%s, it was ended by a SIGKILL (%s)", e.Signal, e.How), false}, nil
 		case e.How == "":
-			return departure{history.Indeterminate, fmt.Sprintf("asked by SIG%s, it ended, and nobody saw how", e.Signal), false}, nil
+			return endResult{history.Indeterminate, fmt.Sprintf("asked by SIG%s, it ended, and nobody saw how", e.Signal), false}, nil
 		}
-		return departure{history.Installed, fmt.Sprintf("asked by SIG%s, it ended by itself: %s", e.Signal, e.How), false}, nil
+		return endResult{history.Installed, fmt.Sprintf("asked by SIG%s, it ended by itself: %s", e.Signal, e.How), false}, nil
 	})
 }

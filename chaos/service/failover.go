@@ -15,8 +15,7 @@ import (
 	"github.com/lockquake/lockquake/internal/clock"
 )
 
-// failover has a service hand its lead over in order: the planned one, as for maintenance. The rude ones are kill, pause and
-// partition.
+// failover has a service hand its lead over in order, as for maintenance. Unplanned failovers come from kill, pause and partition.
 type failover struct {
 	led, noticed time.Duration // how long each is waited for
 }
@@ -165,7 +164,7 @@ func (h *handover) leaders(ctx context.Context) []string {
 	return out
 }
 
-// heal takes back what a handover that was cut short left, and sees that somebody leads. Who leads then stays.
+// heal undoes what is left of a handover that was cut short, and checks that some node leads. The lead is not handed back.
 func (h *handover) heal(ctx context.Context) (history.Receipt, error) {
 	if !h.begun {
 		return chaos.NothingToHeal(ctx)

@@ -21,9 +21,9 @@ func TestOverlappingLinkFaults(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, one, two, _ := opened(t, p, "toverlap")
-	lanes := &chaos.Lanes{}
+	lanes := &chaos.LinkFaults{}
 	from := func(a, b *Node) chaos.Scope {
-		return chaos.Scope{On: []chaos.Node{a}, Peers: []chaos.Node{b}, Lanes: lanes}
+		return chaos.Scope{On: []chaos.Node{a}, Peers: []chaos.Node{b}, LinkFaults: lanes}
 	}
 	put := func(fault string, s chaos.Scope) chaos.Heal {
 		t.Helper()

@@ -134,7 +134,7 @@ func TestEveryFaultThatShapesLinks(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, one, two, _ := opened(t, p, "tshapeall")
-	scope := chaos.Scope{On: []chaos.Node{one}, Peers: []chaos.Node{two}, Lanes: &chaos.Lanes{}}
+	scope := chaos.Scope{On: []chaos.Node{one}, Peers: []chaos.Node{two}, LinkFaults: &chaos.LinkFaults{}}
 	for name, params := range shapingFaults {
 		if shapeable(t, p, name) {
 			healed(t, name, injected(t, name, params, scope))

@@ -35,7 +35,7 @@ type injector struct {
 
 	heals   *chaos.Stack   // of the faults
 	stops   *chaos.Stack   // of the stops that aim at a holder
-	lanes   chaos.Lanes    // which link faults stand where
+	linkFaults   chaos.LinkFaults    // which link faults stand where
 	leading sync.WaitGroup // goroutines that ask who leads after a heal
 }
 
@@ -205,7 +205,7 @@ func (in *injector) promised(f *injected, s chaos.Scope) string {
 func (in *injector) scope(ctx context.Context, f *injected, on []chaos.Node) (chaos.Scope, error) {
 	s := chaos.Scope{
 		On: on, Service: clocks{in.nodes, in.processes}, Seed: seed.Split(in.plan.scenario.Run.Seed, fmt.Sprintf("fault-%d", f.ID)),
-		Lanes: &in.lanes, Run: &underway{injector: in, fault: f},
+		LinkFaults: &in.linkFaults, Run: &underway{injector: in, fault: f},
 	}
 	for _, n := range in.nodes.cluster.ByRole(node.Server) {
 		s.Servers = append(s.Servers, n.Name())
