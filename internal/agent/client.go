@@ -17,10 +17,10 @@ import (
 
 // Client is the supervisor's end of an agent's control stream. It may be used by several goroutines.
 type Client struct {
-	in    io.WriteCloser
-	done  chan struct{} // closed when the agent's stream ended
-	alien bool          // the agent's clock is not ours
-	pid   int           // of the agent, as it sees itself
+	in         io.WriteCloser
+	done       chan struct{} // closed when the agent's stream ended
+	otherClock bool          // the agent's monotonic clock is not ours
+	pid        int           // of the agent, as it sees itself
 
 	mu      sync.Mutex
 	last    uint64
@@ -65,7 +65,7 @@ func (c *Client) read(out *bufio.Reader, greeted chan<- error) {
 		return
 	}
 	c.pid = h.PID
-	c.alien = h.BootID != clock.BootID() || h.TimeNS != clock.TimeNamespace()
+	c.otherClock = h.BootID != clock.BootID() || h.TimeNS != clock.TimeNamespace()
 	greeted <- nil
 	for {
 		line, err := out.ReadBytes('\n')
@@ -110,7 +110,7 @@ func (c *Client) Inspect(ctx context.Context, p proc.Process) (node.State, error
 	if err != nil {
 		return node.State{}, err
 	}
-	if c.alien {
+	if c.otherClock {
 		r.State.Time = clock.Now() // later than the observation, by half a round trip at least
 	}
 	return *r.State, nil
@@ -125,7 +125,7 @@ func (c *Client) Signal(ctx context.Context, p proc.Process, name string) error 
 // SignalSeen sends the named signal, and returns the state that was seen right after a STOP or CONT; nil where none was looked for.
 func (c *Client) SignalSeen(ctx context.Context, p proc.Process, name string) (*node.State, error) {
 	r, err := c.call(ctx, request{Do: doSignal, Process: p, Signal: name})
-	if r.State != nil && c.alien {
+	if r.State != nil && c.otherClock {
 		r.State.Time = clock.Now()
 	}
 	return r.State, err
@@ -175,7 +175,7 @@ func (c *Client) Supports(ctx context.Context, do string) error {
 	return c.perform(ctx, request{Do: doSupports, Args: args}, nil)
 }
 
-// Standing lists the keys of what orders left standing that was not undone, of the whole run.
+// Standing lists the keys of all orders of the run that were not undone.
 func (c *Client) Standing(ctx context.Context) ([]string, error) {
 	var keys []string
 	err := c.perform(ctx, request{Do: doStanding}, &keys)

@@ -52,11 +52,12 @@ func Takes[A any](do func(ctx context.Context, c Call, args A) (any, error)) fun
 // Mechanism is one way to act on processes: what a folder below gives to the agent.
 type Mechanism struct {
 	Orders map[string]Handler // by the names that the mechanism's folder in chaos gives them
-	// Signal sends a signal by send, after whatever the mechanism does to the process has made way for it; nil where nothing needs to.
+	// Signal sends a signal by send, once nothing that the mechanism does to the process keeps it from taking effect; nil where nothing
+	// can.
 	Signal func(p proc.Process, name string, send func() error) error
 }
 
-// Mechanisms is what an agent, or this very process, can do.
+// Mechanisms is what an agent, or this process, can do.
 type Mechanisms []Mechanism
 
 // handler finds an order.
@@ -84,7 +85,7 @@ func (m Mechanisms) Supports(do string) error {
 	return h.Can()
 }
 
-// Ask carries out an order in this very process, without an agent. It is for orders that leave nothing standing.
+// Ask carries out an order in this process, without an agent. It is for orders that leave nothing standing.
 func (m Mechanisms) Ask(ctx context.Context, o Order, result any) error {
 	h, ok := m.handler(o.Do)
 	if !ok {
@@ -99,7 +100,7 @@ func (m Mechanisms) Ask(ctx context.Context, o Order, result any) error {
 	return errors.Join(err, wrong, json.Unmarshal(raw, result))
 }
 
-// signal sends a signal when every mechanism has made way for it.
+// signal sends a signal through all mechanisms that must know of it.
 func (m Mechanisms) signal(p proc.Process, name string) error {
 	send := func() error { return p.Signal(name) }
 	for _, one := range m {
@@ -165,7 +166,7 @@ func (s *standing) last() []string {
 	return slices.Clone(s.keys[i:])
 }
 
-// heal undoes everything, the last first, and what belongs to one fault at once: a fault may stand at a great many processes.
+// heal undoes everything, the last order first. All orders of one fault are undone at once, since it may stand at many processes.
 func (s *standing) heal() error {
 	ctx, cancel := context.WithTimeout(context.Background(), healTime)
 	defer cancel()

@@ -32,14 +32,14 @@ type server struct {
 	out     *json.Encoder
 }
 
-// Main serves requests from stdin until it ends or ctx is cancelled, and then continues and kills what was left in its
-// care. It is the body of `lockquake agent`.
+// Main serves requests from stdin until it ends or ctx is cancelled, and then undoes what still stands. It is the body of `lockquake
+// agent`.
 func Main(ctx context.Context, stdin io.Reader, stdout io.Writer, m Mechanisms) error {
 	if err := proc.Supported(); err != nil {
 		return err
 	}
 	wire.OutliveReader()
-	sharpen()
+	raisePriority()
 	s := &server{mechanisms: m, owned: make(map[proc.Process]*target), out: json.NewEncoder(stdout)}
 	defer s.heal()
 	ctx, cancel := context.WithCancel(ctx)
@@ -95,7 +95,7 @@ func (s *server) serve(ctx context.Context, r request) error {
 		for _, p := range append([]proc.Process{r.Process}, r.With...) {
 			if s.owned[p] == nil && (p != proc.Process{} || !h.Machine) {
 				r.Process = p
-				return s.answer(r, s.do) // which says so
+				return s.answer(r, s.do) // which refuses it
 			}
 		}
 	case r.Do != doUndo && r.Do != doStanding && r.Do != doSupports:

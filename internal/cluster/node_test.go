@@ -20,7 +20,9 @@ func (c *counted) start(context.Context) (Stdio, *ending, error) {
 	return Stdio{}, over, nil
 }
 
-func (c *counted) dial(context.Context, string, string) (net.Conn, error) { return nil, errors.New("no port") }
+func (c *counted) dial(context.Context, string, string) (net.Conn, error) {
+	return nil, errors.New("no port")
+}
 
 func (c *counted) signaller(context.Context) (signaller, error) { return nil, errors.New("no process") }
 

@@ -33,10 +33,10 @@ type injector struct {
 	record    *record
 	reporter  *reporter
 
-	heals   *chaos.Stack   // of the faults
-	stops   *chaos.Stack   // of the stops that aim at a holder
-	linkFaults   chaos.LinkFaults    // which link faults stand where
-	leading sync.WaitGroup // goroutines that ask who leads after a heal
+	heals      *chaos.Stack     // of the faults
+	stops      *chaos.Stack     // of the stops that aim at a holder
+	linkFaults chaos.LinkFaults // which link faults stand where
+	leading    sync.WaitGroup   // goroutines that ask who leads after a heal
 }
 
 // inject resolves the target and injects the fault. It returns the record, complete but for the heal. If the injection fails, its

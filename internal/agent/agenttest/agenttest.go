@@ -50,7 +50,7 @@ func Sleeper(t *testing.T) *exec.Cmd {
 	return cmd
 }
 
-// Until polls what is seen of the process without the agent.
+// Until polls the state of a process, without the agent.
 func Until(t *testing.T, p proc.Process, what string, ok func(node.State) bool) {
 	t.Helper()
 	var last node.State
@@ -103,7 +103,7 @@ func Start(t *testing.T, cmd *exec.Cmd) (io.WriteCloser, io.Reader) {
 	return in, out
 }
 
-// BeChild is called when a test binary starts that Child is used in, and does not return where it was started so.
+// BeChild is called at the start of a test binary that uses Child. In a child it does not return.
 func BeChild(m ...agent.Mechanism) {
 	switch os.Getenv(ChildEnv) {
 	case "":

@@ -7,12 +7,13 @@ import (
 	"github.com/lockquake/lockquake/internal/agent/disk"
 	"github.com/lockquake/lockquake/internal/agent/links"
 	"github.com/lockquake/lockquake/internal/agent/process"
+	"github.com/lockquake/lockquake/internal/agent/ptrace"
 )
 
 // All returns the mechanisms, anew for each agent.
 func All() agent.Mechanisms {
 	return agent.Mechanisms{
-		clock.Mechanism(),
+		clock.Mechanism(ptrace.Holder{Untraced: disk.Untraced, Thaw: process.Thaw}),
 		disk.Mechanism(),
 		links.Mechanism(),
 		process.Mechanism(),

@@ -1,4 +1,11 @@
 // Package clock moves the wall clocks of processes, and has processes read their own.
+//
+// A process reads the time by a function of the vDSO, a small library that the kernel maps into it, mostly without a system call. The
+// agent writes a jump to code of its own over the beginning of that function. The code makes the system call and adds the shift.
+//
+// Example: +60s for an etcd. Its threads are held, the code is written behind the vDSO's own and the jumps after it, and the threads go
+// on. clock_gettime(CLOCK_REALTIME) is 60 s ahead from then on, CLOCK_MONOTONIC as before, and no other process has changed. The undo
+// writes the original bytes back, which are those of the agent's own vDSO.
 package clock
 
 import (
@@ -17,6 +24,7 @@ import (
 	wall "github.com/lockquake/lockquake/chaos/clock"
 	"github.com/lockquake/lockquake/internal/agent"
 	"github.com/lockquake/lockquake/internal/agent/proc"
+	"github.com/lockquake/lockquake/internal/agent/ptrace"
 )
 
 // skew is one shift of one process's wall clock.
@@ -29,6 +37,8 @@ type skew struct {
 
 // skewed is the shifts that stand on one process and its descendants. All methods are called with mu held.
 type skewed struct {
+	holder ptrace.Holder
+
 	mu    sync.Mutex
 	skews []*skew
 	// patched tells that the vDSO was, or is to be; files are those that tell the clock, once one of them does.
@@ -38,19 +48,23 @@ type skewed struct {
 	keeping bool
 }
 
-// skews holds what stands on each process of the run; processes are named beyond the reuse of their pids.
-var skews sync.Map // Process -> *skewed
-
 // maxGain bounds a drift, so that its arithmetic cannot overflow within years.
 const maxGain = 100
 
-// Mechanism is what can be done to wall clocks.
-func Mechanism() agent.Mechanism {
+// mover moves clocks for one agent.
+type mover struct {
+	holder ptrace.Holder
+	skews  sync.Map // Process -> *skewed
+}
+
+// Mechanism is what can be done to wall clocks. Processes are held by that holder meanwhile.
+func Mechanism(holder ptrace.Holder) agent.Mechanism {
+	m := &mover{holder: holder}
 	return agent.Mechanism{Orders: map[string]agent.Handler{
-		wall.DoClock:      {Do: agent.Takes(doClock), Can: supported},
-		wall.DoClocked:    {Do: doClocked},
-		wall.DoReadClocks: {Do: doReadClocks},
-		wall.DoRestore:    {Do: agent.Takes(restore), Machine: true},
+		wall.DoClock:      {Do: agent.Takes(m.doClock), Can: supported},
+		wall.DoClocked:    {Do: m.doClocked},
+		wall.DoReadClocks: {Do: m.doReadClocks},
+		wall.DoRestore:    {Do: agent.Takes(m.restore), Machine: true},
 	}}
 }
 
@@ -62,7 +76,7 @@ func supported() error {
 }
 
 // doClock shifts the wall clock of a process and of its descendants.
-func doClock(ctx context.Context, c agent.Call, args wall.Shift) (any, error) {
+func (m *mover) doClock(ctx context.Context, c agent.Call, args wall.Shift) (any, error) {
 	if math.IsNaN(args.Gain) || args.Gain <= -1 || args.Gain > maxGain {
 		return nil, fmt.Errorf("a clock cannot gain %g s each second: want more than -1, at most %d", args.Gain, maxGain)
 	}
@@ -74,7 +88,7 @@ func doClock(ctx context.Context, c agent.Call, args wall.Shift) (any, error) {
 			return nil, err
 		}
 	}
-	s := skewsOf(c.Process)
+	s := m.skewsOf(c.Process)
 	one := &skew{jump: int64(args.Jump), gain: int64(math.Round(args.Gain * (1 << 32))), file: args.File, epoch: args.Since}
 	c.Stand(func(ctx context.Context) (any, error) {
 		s.mu.Lock()
@@ -82,7 +96,7 @@ func doClock(ctx context.Context, c agent.Call, args wall.Shift) (any, error) {
 		s.skews = slices.DeleteFunc(s.skews, func(k *skew) bool { return k == one })
 		out, err := s.apply(ctx, c.Process)
 		if errors.Is(err, proc.ErrNoProcess) {
-			out.Gone, err = true, nil // its clock went with it
+			out.Gone, err = true, nil // its clock ended with it
 		}
 		return out, err
 	})
@@ -98,15 +112,15 @@ func doClock(ctx context.Context, c agent.Call, args wall.Shift) (any, error) {
 }
 
 // doClocked tells what stands on a process.
-func doClocked(_ context.Context, c agent.Call) (any, error) {
-	s := skewsOf(c.Process)
+func (m *mover) doClocked(_ context.Context, c agent.Call) (any, error) {
+	s := m.skewsOf(c.Process)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.said(), nil
 }
 
-func skewsOf(p proc.Process) *skewed {
-	found, _ := skews.LoadOrStore(p, &skewed{})
+func (m *mover) skewsOf(p proc.Process) *skewed {
+	found, _ := m.skews.LoadOrStore(p, &skewed{holder: m.holder})
 	return found.(*skewed)
 }
 
@@ -127,7 +141,7 @@ func hostTime() int64 {
 	return ts.Nano()
 }
 
-// sum returns the shifts that are done in one way, by that file or ("") by the vDSO, as one, which counts from now.
+// sum adds up the shifts by one file, or with "" by the vDSO. The sum counts from now.
 func (s *skewed) sum(file string) stubHeader {
 	h := stubHeader{Epoch: hostTime()}
 	for _, k := range s.skews {
@@ -156,7 +170,7 @@ func (s *skewed) said() wall.Clocked {
 	return out
 }
 
-// scale is ns * gain / 2^32, as the stub reckons it, without overflow.
+// scale is ns * gain / 2^32, as the stub computes it, without overflow.
 func scale(ns, gain int64) int64 {
 	whole, part := ns>>32, ns&(1<<32-1)
 	return whole*gain + part>>16*gain>>16 + (part&0xffff*gain)>>32
@@ -184,7 +198,7 @@ func (s *skewed) apply(ctx context.Context, p proc.Process) (wall.Clocked, error
 	}
 	s.written = s.sum("")
 	var err error
-	out.Processes, err = patchAll(ctx, p, s.written)
+	out.Processes, err = s.patchAll(ctx, p, s.written)
 	if err == nil && s.written.stands() && !s.keeping {
 		s.keeping = true
 		go s.keep(p)
@@ -195,8 +209,7 @@ func (s *skewed) apply(ctx context.Context, p proc.Process) (wall.Clocked, error
 // keepEvery is how often a patch that stands is looked at.
 const keepEvery = 100 * time.Millisecond
 
-// keep puts the patch back that a process loses when it becomes another program: a server that is just being started by a shell, or
-// by a container engine.
+// keep puts the patch back when a process loses it by an exec: a server that is just being started by a shell, or by a container engine.
 func (s *skewed) keep(p proc.Process) {
 	for {
 		time.Sleep(keepEvery)
@@ -207,13 +220,13 @@ func (s *skewed) keep(p proc.Process) {
 			return
 		}
 		if lost(p.PID) {
-			_, _ = patchAll(context.Background(), p, s.written) // once more, the next time
+			_, _ = s.patchAll(context.Background(), p, s.written) // once more, the next time
 		}
 		s.mu.Unlock()
 	}
 }
 
-// lost tells whether a process has a vDSO as the kernel made it.
+// lost tells whether a process has an unpatched vDSO.
 func lost(pid int) bool {
 	own, err := ownVDSO()
 	if err != nil {
@@ -227,9 +240,9 @@ func lost(pid int) bool {
 	return err == nil && !h.stands()
 }
 
-// patchAll patches the process and its descendants, and tells how many they are. A child that is forked by a shifted process is born
-// with the shift, so those that are found not to have it are looked for again until there is none.
-func patchAll(ctx context.Context, p proc.Process, h stubHeader) (processes int, err error) {
+// patchAll patches the process and its descendants, and tells how many they are. A child that is forked by a patched process inherits the
+// patch, so it looks for unpatched ones until there is none.
+func (s *skewed) patchAll(ctx context.Context, p proc.Process, h stubHeader) (processes int, err error) {
 	for round := 0; ; round++ {
 		family, err := proc.Descendants(p.PID)
 		if err != nil {
@@ -238,7 +251,7 @@ func patchAll(ctx context.Context, p proc.Process, h stubHeader) (processes int,
 		changed := false
 		processes = 0
 		for _, pid := range family {
-			now, err := shiftProcess(ctx, pid, h)
+			now, err := shiftProcess(ctx, s.holder, pid, h)
 			if errors.Is(err, proc.ErrNoProcess) && pid != p.PID {
 				continue
 			}

@@ -124,7 +124,7 @@ func clockAgent(t *testing.T, pid int) (*agent.Client, proc.Process) {
 	if os.Getuid() != 0 {
 		t.Skip("only root may trace the processes of others, and on many machines any process")
 	}
-	c, _ := agenttest.Serve(t, Mechanism())
+	c, _ := agenttest.Serve(t, Mechanism(ptrace.Holder{}))
 	p, err := c.Own(t.Context(), pid, false)
 	if err != nil {
 		t.Fatal(err)
@@ -369,7 +369,7 @@ func TestRefusesAStrangersPatch(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	err = ptrace.Hold(context.Background(), p.PID, func(*ptrace.Held) error {
+	err = ptrace.Holder{}.Hold(context.Background(), p.PID, func(*ptrace.Held) error {
 		return v.access(p.PID, os.O_RDWR, func(m *os.File) error {
 			_, err := m.WriteAt([]byte{0x90}, int64(v.base)+int64(own.stub)-1) // in the padding, where it does no harm
 			return err

@@ -16,9 +16,9 @@ import (
 )
 
 // doReadClocks has a process read its wall clock and its monotonic clock.
-func doReadClocks(ctx context.Context, c agent.Call) (any, error) {
+func (m *mover) doReadClocks(ctx context.Context, c agent.Call) (any, error) {
 	var out wall.Readings
-	err := ptrace.HoldFree(ctx, c.Process.PID, func(h *ptrace.Held) error {
+	err := m.holder.HoldFree(ctx, c.Process.PID, func(h *ptrace.Held) error {
 		v, err := readVDSO(h.PID) // now that it cannot be in the middle of becoming another program
 		if err != nil {
 			return err

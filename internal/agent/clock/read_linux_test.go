@@ -81,7 +81,7 @@ func TestReadsTheClocksOfStarters(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := doReadClocks(t.Context(), agent.Call{Process: p}); err != nil {
+		if _, err := (&mover{}).doReadClocks(t.Context(), agent.Call{Process: p}); err != nil {
 			t.Fatal(err)
 		}
 		_ = child.cmd.Process.Kill()
@@ -204,7 +204,7 @@ func TestRestoresWhatADeadAgentLeft(t *testing.T) {
 		t.Helper()
 		var got []string
 		order := agent.Order{Do: wall.DoRestore, With: []proc.Process{p}, Args: wall.RestoreArgs{Files: []string{""}}}
-		if err := (agent.Mechanisms{Mechanism()}).Ask(t.Context(), order, &got); err != nil {
+		if err := (agent.Mechanisms{Mechanism(ptrace.Holder{})}).Ask(t.Context(), order, &got); err != nil {
 			t.Fatal(err)
 		}
 		return strings.Join(got, "; ")
@@ -224,7 +224,7 @@ func TestRestoresWhatADeadAgentLeft(t *testing.T) {
 	}
 	by := proc.ThisProgram()
 	by.PID = uint32(dead.Process.Pid)
-	err = ptrace.Hold(t.Context(), p.PID, func(h *ptrace.Held) error {
+	err = ptrace.Holder{}.Hold(t.Context(), p.PID, func(h *ptrace.Held) error {
 		v, err := readVDSO(h.PID)
 		if err != nil {
 			return err

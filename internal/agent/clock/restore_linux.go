@@ -10,10 +10,10 @@ import (
 	"github.com/lockquake/lockquake/internal/agent/proc"
 )
 
-// restore sets right the wall clocks of these processes and their descendants that an agent had moved that is dead now, and says which. The
-// patch of a vDSO carries its own description, and what was there before is what the kernel gives to every process, so nothing need have
-// been kept. Processes that this one may not look into are passed over; no other than those named is looked at.
-func restore(ctx context.Context, c agent.Call, args wall.RestoreArgs) (any, error) {
+// restore sets right the wall clocks of these processes and their descendants that a dead agent had moved, and says which. The patch of a
+// vDSO describes itself, and the original is the same in every process, so nothing need have been saved. Processes that this one may not
+// read are passed over. Only the named processes and their descendants are looked at.
+func (m *mover) restore(ctx context.Context, c agent.Call, args wall.RestoreArgs) (any, error) {
 	if len(args.Files) != len(c.With) {
 		return nil, fmt.Errorf("%d files for %d processes", len(args.Files), len(c.With))
 	}
@@ -36,7 +36,7 @@ func restore(ctx context.Context, c agent.Call, args wall.RestoreArgs) (any, err
 		how, err := restoreStamp(p.PID, args.Files[i])
 		note(p.PID, how, err)
 		for _, pid := range family {
-			how, err := restoreVDSO(ctx, pid)
+			how, err := m.restoreVDSO(ctx, pid)
 			note(pid, how, err)
 		}
 	}
@@ -56,7 +56,7 @@ func restoreStamp(pid int, file string) (how string, err error) {
 }
 
 // restoreVDSO looks at the vDSO of one process, and says whether it set it right.
-func restoreVDSO(ctx context.Context, pid int) (how string, err error) {
+func (m *mover) restoreVDSO(ctx context.Context, pid int) (how string, err error) {
 	own, err := ownVDSO()
 	if err != nil {
 		return "", nil //nolint:nilerr // no clock can be moved in this way here
@@ -69,7 +69,7 @@ func restoreVDSO(ctx context.Context, pid int) (how string, err error) {
 	if err != nil || !h.stands() || !h.By.Dead() {
 		return "", nil //nolint:nilerr // the work of somebody else
 	}
-	if _, err := shiftProcess(ctx, pid, stubHeader{}); err != nil && !errors.Is(err, proc.ErrNoProcess) {
+	if _, err := shiftProcess(ctx, m.holder, pid, stubHeader{}); err != nil && !errors.Is(err, proc.ErrNoProcess) {
 		return "", err
 	}
 	return "vDSO", nil

@@ -23,8 +23,8 @@ const maxStamp = 4096
 // errNoStamp says that something else stands where the file should be that tells a clock.
 var errNoStamp = errors.New("it is no small regular file")
 
-// stampDir opens the directory in which the file is that tells the clock of a process. Whoever may write in a target's file system cannot lead
-// it out of there by a symbolic link.
+// stampDir opens the directory of the file that tells a process its clock. A symbolic link in the target's file system cannot lead out of
+// that file system.
 func stampDir(pid int, path string) (dir *os.Root, name string, err error) {
 	if !filepath.IsAbs(path) {
 		return nil, "", fmt.Errorf("%q is no absolute path", path)

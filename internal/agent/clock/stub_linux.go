@@ -78,8 +78,8 @@ const (
 // patched lists the functions of the vDSO that are made to jump into the stub.
 var patched = []entry{{"__vdso_clock_gettime", 0x53}, {"__vdso_gettimeofday", 0x81}, {"__vdso_time", 0xbd}}
 
-// landing is an instruction that must stay at the beginning of a function: endbr64.
-var landing = []byte{0xf3, 0x0f, 0x1e, 0xfa}
+// endbr is an instruction that must stay at the beginning of a function: endbr64.
+var endbr = []byte{0xf3, 0x0f, 0x1e, 0xfa}
 
 // jump encodes a jump from one address to another, both in the vDSO.
 func jump(from, to uint64) []byte {

@@ -82,8 +82,8 @@ type hook struct {
 	jump []byte
 }
 
-// pristine is the vDSO as the kernel made it, with what a patch changes.
-type pristine struct {
+// original is the vDSO as the kernel made it, with what a patch changes.
+type original struct {
 	image []byte
 	stub  int // offset of the stub in it
 	hooks []hook
@@ -91,20 +91,20 @@ type pristine struct {
 
 // ownVDSO reads our own vDSO, which no clock fault touches. The kernel gives the same image to every process of the same
 // architecture, so it is what a target's must look like, and what an undo writes back.
-var ownVDSO = sync.OnceValues(func() (pristine, error) {
+var ownVDSO = sync.OnceValues(func() (original, error) {
 	v, err := readVDSO(os.Getpid())
 	if err != nil {
-		return pristine{}, err
+		return original{}, err
 	}
 	return dissect(v.image)
 })
 
 // dissect finds the functions to be patched and room for the stub in an image.
-func dissect(image []byte) (pristine, error) {
+func dissect(image []byte) (original, error) {
 	if runtime.GOARCH != "amd64" {
-		return pristine{}, fmt.Errorf("the code that shifts a clock exists for amd64 alone, and this is %s", runtime.GOARCH)
+		return original{}, fmt.Errorf("the code that shifts a clock exists for amd64 alone, and this is %s", runtime.GOARCH)
 	}
-	p := pristine{image: image}
+	p := original{image: image}
 	f, err := elf.NewFile(bytes.NewReader(image))
 	if err != nil {
 		return p, fmt.Errorf("the vDSO is no ELF image: %w", err)
@@ -126,9 +126,9 @@ func dissect(image []byte) (pristine, error) {
 		}
 		at := int(symbols[i].Value)
 		need := len(jump(0, 0))
-		if at+int(symbols[i].Size) <= len(image) && bytes.HasPrefix(image[at:], landing) {
-			at += len(landing)
-			need += len(landing)
+		if at+int(symbols[i].Size) <= len(image) && bytes.HasPrefix(image[at:], endbr) {
+			at += len(endbr)
+			need += len(endbr)
 		}
 		if int(symbols[i].Size) < need || at+need > p.stub {
 			return p, fmt.Errorf("%s of the vDSO has %d bytes, too few for a jump", e.name, symbols[i].Size)
@@ -149,7 +149,7 @@ func loaded(f *elf.File) uint64 {
 
 // patch returns the image with a header's shift in force; a zero one leaves the stub where it is, without a way into it: a thread
 // may be inside.
-func (p pristine) patch(h stubHeader) []byte {
+func (p original) patch(h stubHeader) []byte {
 	h.Magic = stubMagic
 	out := slices.Clone(p.image)
 	var stub bytes.Buffer
@@ -165,9 +165,9 @@ func (p pristine) patch(h stubHeader) []byte {
 
 func (h stubHeader) stands() bool { return h.Rate != 0 || h.Offset != 0 }
 
-// header returns the shift that an image carries, and whether it is as the kernel made it but for that. Anything else is the
-// work of somebody else, or of another kernel, and is not to be written to.
-func (p pristine) header(image []byte) (h stubHeader, err error) {
+// header returns the shift that an image carries. It is an error if the rest is not as the kernel made it: then another program has
+// changed it, or it is from another kernel, and it must not be written to.
+func (p original) header(image []byte) (h stubHeader, err error) {
 	if bytes.Equal(image, p.image) {
 		return stubHeader{}, nil
 	}
@@ -182,13 +182,13 @@ func (p pristine) header(image []byte) (h stubHeader, err error) {
 	return h, nil
 }
 
-// shiftProcess makes the clock of one process be that of the header, and changed tells whether it was not so before.
-func shiftProcess(ctx context.Context, pid int, h stubHeader) (changed bool, err error) {
+// shiftProcess gives one process the shift of the header; changed tells whether it had another before.
+func shiftProcess(ctx context.Context, holder ptrace.Holder, pid int, h stubHeader) (changed bool, err error) {
 	own, err := ownVDSO()
 	if err != nil {
 		return false, err
 	}
-	err = ptrace.HoldFree(ctx, pid, func(held *ptrace.Held) error {
+	err = holder.HoldFree(ctx, pid, func(held *ptrace.Held) error {
 		changed, err = own.write(held, h)
 		return err
 	})
@@ -196,7 +196,7 @@ func shiftProcess(ctx context.Context, pid int, h stubHeader) (changed bool, err
 }
 
 // write brings a held process's vDSO to the header's shift, and reads it back.
-func (p pristine) write(held *ptrace.Held, h stubHeader) (changed bool, err error) {
+func (p original) write(held *ptrace.Held, h stubHeader) (changed bool, err error) {
 	v, err := readVDSO(held.PID)
 	if err != nil {
 		return false, err
@@ -235,7 +235,7 @@ func (p pristine) write(held *ptrace.Held, h stubHeader) (changed bool, err erro
 }
 
 // parts returns what a patch writes, from and to: the stub before the way into it, and after the way was closed.
-func (p pristine) parts(in bool) [][2]int {
+func (p original) parts(in bool) [][2]int {
 	parts := [][2]int{{p.stub, p.stub + binary.Size(stubHeader{}) + len(stubCode)}}
 	for _, k := range p.hooks {
 		parts = append(parts, [2]int{k.at, k.at + len(k.jump)})
@@ -246,8 +246,8 @@ func (p pristine) parts(in bool) [][2]int {
 	return parts
 }
 
-// free looks that no thread is in the middle of bytes that are to be written, nor in the few instructions that read the header.
-func (p pristine) free(held *ptrace.Held, base uint64) error {
+// free checks that no thread is within the bytes to be written, or in the few instructions that read the header.
+func (p original) free(held *ptrace.Held, base uint64) error {
 	places := [][2]int{{p.stub + stubShift, p.stub + stubShifted}}
 	for _, k := range p.hooks {
 		places = append(places, [2]int{k.at, k.at + len(k.jump)})

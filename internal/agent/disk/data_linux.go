@@ -14,14 +14,14 @@ import (
 	"github.com/lockquake/lockquake/internal/agent/proc"
 )
 
-// kept are the directories that are held, by the keys of their orders.
-var kept sync.Map // string -> *datadir.Directory
+// heldDirs are the directories that are held, by the keys of their orders.
+var heldDirs sync.Map // string -> *datadir.Directory
 
 func doData(_ context.Context, c agent.Call, args disk.DataArgs) (any, error) {
 	if args.Act == disk.DataHold {
 		return holdData(c, args.Dir)
 	}
-	found, ok := kept.Load(c.Key)
+	found, ok := heldDirs.Load(c.Key)
 	if !ok {
 		return nil, fmt.Errorf("no data directory is held under %q", c.Key)
 	}
@@ -46,13 +46,13 @@ func holdData(c agent.Call, dir string) (any, error) {
 		return nil, err
 	}
 	c.Stand(func(context.Context) (any, error) {
-		if d, ok := kept.LoadAndDelete(c.Key); ok {
+		if d, ok := heldDirs.LoadAndDelete(c.Key); ok {
 			return nil, d.(*datadir.Directory).Close()
 		}
 		return nil, nil //nolint:nilnil // an undo need not have anything to say
 	})
 	d, err := datadir.Open(path)
-	if !c.Process.Alive() { // the pid could have passed into other hands before it was opened
+	if !c.Process.Alive() { // the pid could have been reused before it was opened
 		if err == nil {
 			err = d.Close()
 		}
@@ -61,7 +61,7 @@ func holdData(c agent.Call, dir string) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	kept.Store(c.Key, d)
+	heldDirs.Store(c.Key, d)
 	return d.List()
 }
 

@@ -39,8 +39,12 @@ func Mechanism() agent.Mechanism {
 	}
 }
 
-// loopDisk is a loop device over a file that has no name. Both are gone when nobody has them open any more: the device is mounted where a
-// server has it, and the agent holds it open between two starts. So nothing has to be swept, whoever dies.
+// loopDisk is a loop device over a file that has no name. Both are gone when no process has them open any more: the device is mounted for
+// a server, and the agent holds it open between two starts. So nothing has to be swept, whichever process dies.
+//
+// Example: power-loss on redis-1. Before its start a file was written to the disk and synced. At the cut a second one is written without a
+// sync, the file system is shut down without flushing its log, and the server is killed. Mounted again, the disk has the first file and
+// not the second: what redis-1 had written and not synced is lost in the same way.
 type loopDisk struct {
 	name string   // of the device, such as loop3
 	path string   // of the device, as the agent sees it
@@ -161,7 +165,7 @@ func (d *loopDisk) close(ctx context.Context) error {
 	return fmt.Errorf("%s is still there: somebody has it mounted", d.name)
 }
 
-// namelessFile makes a file that goes with its last user.
+// namelessFile makes a file that ends with its last open descriptor.
 func namelessFile(dir string) (*os.File, error) {
 	fd, err := unix.Open(dir, unix.O_TMPFILE|unix.O_RDWR|unix.O_CLOEXEC, 0o600)
 	if err == nil {

@@ -12,6 +12,7 @@ import (
 	"github.com/lockquake/lockquake/internal/agent/agenttest"
 	"github.com/lockquake/lockquake/internal/agent/clock"
 	"github.com/lockquake/lockquake/internal/agent/proc"
+	"github.com/lockquake/lockquake/internal/agent/ptrace"
 )
 
 // onDiskEnv makes the test binary a shell on a disk: DEVICE:DIRECTORY.
@@ -22,7 +23,7 @@ func init() {
 		device, dir, _ := strings.Cut(where, ":")
 		panic(OnDisk(device, dir, 0, []string{"/bin/sh", "sh", "-c", "echo kept >kept && sync kept && echo lost >lost && echo ready && exec sleep 60"}))
 	}
-	agenttest.BeChild(Mechanism(), clock.Mechanism())
+	agenttest.BeChild(Mechanism(), clock.Mechanism(ptrace.Holder{Untraced: Untraced}))
 }
 
 // loopDevice is a disk of an agent in a process of its own.

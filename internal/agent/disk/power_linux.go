@@ -16,7 +16,7 @@ import (
 	"github.com/lockquake/lockquake/internal/clock"
 )
 
-// The files by which is seen what a loss of power took: one was synced before the server started, the other is written without.
+// The files that show what a loss of power took: one was synced before the server started, the other is written without a sync.
 const (
 	syncedFile   = ".lockquake-synced"
 	unsyncedFile = ".lockquake-unsynced"

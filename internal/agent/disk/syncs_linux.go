@@ -20,6 +20,9 @@ import (
 // The tracer is a thread of the agent that ends when nothing is to be traced: the kernel then lets every thread of the target go,
 // wherever it is held. So the death of the agent undoes this, too. It also ends while the target is stopped by a signal, since a
 // traced thread does not show that it is stopped, and while another thread of ours holds the target to move its clock.
+//
+// Example: slow-disk by 500 ms on redis-1. Its thread bio_aof calls fdatasync and stops at the entry of that call. 500 ms later the tracer
+// lets it go on, and the kernel begins to sync. Redis itself measures that its sync took half a second.
 type slowed struct {
 	process proc.Process
 
@@ -165,10 +168,8 @@ func tracedThreads(p proc.Process) (int, error) {
 	return n, nil
 }
 
-func init() { ptrace.MakeWay = untraced }
-
-// untraced runs do while nothing of ours traces the process: it needs to hold it itself. Calls that are held are let go early.
-func untraced(ctx context.Context, pid int, do func() error) error {
+// Untraced runs do while no tracer of this package traces the process: do traces it itself. Calls that are held are let go early.
+func Untraced(ctx context.Context, pid int, do func() error) error {
 	var at []*slowed
 	slow.Range(func(_, v any) bool {
 		s := v.(*slowed)
@@ -179,27 +180,27 @@ func untraced(ctx context.Context, pid int, do func() error) error {
 	})
 	var err error
 	for _, s := range at {
-		err = errors.Join(err, s.wait(ctx, 1))
+		err = errors.Join(err, s.suspend(ctx, 1))
 	}
 	if err == nil {
 		err = do()
 	}
 	for _, s := range at {
-		err = errors.Join(err, s.wait(ctx, -1))
+		err = errors.Join(err, s.suspend(ctx, -1))
 	}
 	return err
 }
 
-// wait adds a reason not to trace, or takes one away.
-func (s *slowed) wait(ctx context.Context, more int) error {
+// suspend adds a reason not to trace, or with -1 takes one away.
+func (s *slowed) suspend(ctx context.Context, more int) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.idle += more
 	return s.adapt(ctx)
 }
 
-// signalled has the tracer make way for a signal: send is called while nothing is traced. A process that is stopped is traced
-// again when it goes on; one that is killed never.
+// signalled sends a signal while nothing is traced. A process that was stopped is traced again when it goes on; one that is killed never
+// is.
 func signalled(p proc.Process, name string, send func() error) error {
 	found, ok := slow.Load(p)
 	if !ok || name == "TERM" || name == "INT" {

@@ -236,7 +236,7 @@ func (t *tracer) letDue() time.Duration {
 	return next
 }
 
-// syscallInfo is the beginning of struct ptrace_syscall_info of ptrace.Request(2), since Linux 5.3.
+// syscallInfo is the beginning of struct ptrace_syscall_info of ptrace(2), since Linux 5.3.
 type syscallInfo struct {
 	op   uint8
 	_    [3]byte

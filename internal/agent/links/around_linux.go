@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// doAround looks around a process.
+// doAround lists what acts on the packets of a process.
 func doAround(_ context.Context, c agent.Call) (any, error) {
 	var out links.Around
 	space, err := openNamespace(c.Process)
@@ -28,8 +28,8 @@ func doAround(_ context.Context, c agent.Call) (any, error) {
 	return out, errors.Join(err, space.close())
 }
 
-// ruled lists what rules over the packets of a namespace: the packet filter tables of either kind, and the traffic control of each
-// link that is not the kernel's default.
+// ruled lists what acts on the packets of a namespace: the packet filter tables of either kind, and the traffic control of each link that
+// is not the kernel's default.
 func (n *namespace) ruled(pid int) ([]string, error) {
 	var out []string
 	tables, err := allTables(n)

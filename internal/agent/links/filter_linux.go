@@ -53,17 +53,17 @@ type keyedFilter struct {
 	packets uint64 // met by filters that were taken down because their process was followed by another
 }
 
-// filter is one table, and whoever has the packets that its rules do not judge themselves.
+// filter is one table, and the handler of the packets that its rules do not judge themselves.
 type filter struct {
 	process proc.Process
 	space   *namespace
 	table   table
-	keeper  keeper // nil where the rules judge all
-	bare    bool   // there is no table: the keeper gets its packets by itself
+	handler packetHandler // nil where the rules judge all
+	bare    bool          // there is no table: the handler gets its packets by itself
 }
 
-// keeper has packets that rules meet.
-type keeper interface {
+// packetHandler decides about the packets that rules hand to it.
+type packetHandler interface {
 	// met adds what it counted.
 	met(f *links.Filtered) error
 	// release lets go what waits, and from now on what comes, and returns how many packets had been waiting.
@@ -131,7 +131,7 @@ func (l *linkFilters) put(key string, p proc.Process, args links.FilterArgs) err
 
 func (l *linkFilters) newFilter(space *namespace, key string, args links.FilterArgs) (*filter, error) {
 	f := &filter{space: space, table: tableOf(space, key)}
-	to, err := f.keep(l, key, args)
+	to, err := f.chooseHandler(l, key, args)
 	if err != nil {
 		return nil, err
 	}
@@ -139,45 +139,45 @@ func (l *linkFilters) newFilter(space *namespace, key string, args links.FilterA
 		return f, nil
 	}
 	if err := f.table.install(args.Rules, to); err != nil {
-		if f.keeper != nil {
-			err = errors.Join(err, f.keeper.close())
+		if f.handler != nil {
+			err = errors.Join(err, f.handler.close())
 		}
 		return nil, err
 	}
 	return f, nil
 }
 
-// keep finds a keeper for rules that need one, and says how packets come to it.
-func (f *filter) keep(l *linkFilters, key string, args links.FilterArgs) (special, error) {
+// chooseHandler makes the handler for rules that need one, and says how packets come to it.
+func (f *filter) chooseHandler(l *linkFilters, key string, args links.FilterArgs) (queueTarget, error) {
 	has := func(how string) bool {
 		return slices.ContainsFunc(args.Rules, func(r links.Rule) bool { return r.How == how })
 	}
 	switch {
 	case has(links.Shape) && (args.Shaping == nil || has(links.Hold)):
-		return special{}, errors.New("rules that shape need a shaping, and stand alone")
+		return queueTarget{}, errors.New("rules that shape need a shaping, and stand alone")
 	case has(links.Shape) && args.Shaping.Engine != links.Queue:
-		g, err := l.growShaping(f.space, args)
+		g, err := l.shapeInKernel(f.space, args)
 		if err != nil {
-			return special{}, err
+			return queueTarget{}, err
 		}
-		f.keeper, f.bare = g, true
-		return special{}, nil
+		f.handler, f.bare = g, true
+		return queueTarget{}, nil
 	case has(links.Shape):
 		s, err := newShaper(f.space, key, *args.Shaping)
 		if err != nil {
-			return special{}, err
+			return queueTarget{}, err
 		}
-		f.keeper = s
+		f.handler = s
 		return toQueue(s.queue.number), nil
 	case has(links.Hold):
 		h, err := newHolder(f.space)
 		if err != nil {
-			return special{}, err
+			return queueTarget{}, err
 		}
-		f.keeper = h
+		f.handler = h
 		return toQueue(h.queue.number), nil
 	}
-	return special{}, nil
+	return queueTarget{}, nil
 }
 
 // remove takes the filter down, letting go in order what it held. The namespace stays open.
@@ -187,15 +187,15 @@ func (f *filter) remove() (met links.Filtered, err error) {
 		met.Packets, counted = f.table.packets()
 	}
 	released := 0
-	if f.keeper != nil {
-		counted = errors.Join(counted, f.keeper.met(&met))
-		released = f.keeper.release() // before the rules: what still arrives must not overtake what waits
+	if f.handler != nil {
+		counted = errors.Join(counted, f.handler.met(&met))
+		released = f.handler.release() // before the rules: what still arrives must not overtake what waits
 	}
 	if !f.bare {
 		removed = f.table.remove()
 	}
-	if f.keeper != nil {
-		closed = f.keeper.close()
+	if f.handler != nil {
+		closed = f.handler.close()
 	}
 	met.Held = released
 	if met.Shaped != nil {
@@ -221,8 +221,8 @@ func (l *linkFilters) account(space *namespace, name string, stands bool) {
 	}
 }
 
-// addKept takes over what a keeper counted; of several, in namespaces that followed each other, what the last one shaped.
-func addKept(sum *links.Filtered, kept links.Filtered) {
+// addHandled adds what a handler counted; of several, in namespaces that followed each other, what the last one shaped.
+func addHandled(sum *links.Filtered, kept links.Filtered) {
 	sum.Held += kept.Held
 	if kept.Shaped != nil {
 		sum.Shaped = kept.Shaped
@@ -240,14 +240,14 @@ func (k *keyedFilter) met() (links.Filtered, error) {
 		if !f.bare {
 			one.Packets, counted = f.table.packets()
 		}
-		if f.keeper != nil {
-			kept = f.keeper.met(&one)
+		if f.handler != nil {
+			kept = f.handler.met(&one)
 		}
 		if err := errors.Join(counted, kept); err != nil {
 			return out, err
 		}
 		out.Packets += one.Packets
-		addKept(&out, one)
+		addHandled(&out, one)
 	}
 	return out, nil
 }
@@ -265,7 +265,7 @@ func (l *linkFilters) remove(key string) (any, error) {
 	for _, f := range k.in {
 		met, err := l.takeDown(f)
 		out.Packets += met.Packets
-		addKept(&out, met)
+		addHandled(&out, met)
 		errs = append(errs, err, l.look(f.space, &out), f.space.close())
 	}
 	k.in = nil

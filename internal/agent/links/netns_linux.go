@@ -21,8 +21,8 @@ type namespace struct {
 	id   uint64 // inode: equal for equal namespaces
 }
 
-// shared are the network namespaces that are nobody's alone, by inode: the agent's own and the machine's. They are looked at
-// once, before any thread of the agent goes elsewhere.
+// shared are the inodes of the network namespaces that several processes share: the agent's own and the machine's. They are read once,
+// before any thread of the agent enters another.
 var shared = sync.OnceValue(func() []uint64 {
 	var out []uint64
 	for _, path := range []string{"/proc/self/ns/net", "/proc/1/ns/net"} {
@@ -33,7 +33,7 @@ var shared = sync.OnceValue(func() []uint64 {
 	return out
 })
 
-// errShared says that nothing may be done in the namespace of a process.
+// errShared says that a process has no network namespace of its own.
 var errShared = errors.New("it has no network namespace of its own: its links cannot be told from the machine's")
 
 // openNamespace opens the network namespace of a process. It refuses those that are shared: rules there would hit everybody.
@@ -42,7 +42,7 @@ func openNamespace(p proc.Process) (*namespace, error) {
 	if err != nil {
 		return nil, proc.Absent(err)
 	}
-	if !p.Alive() { // the pid could have passed into other hands before it was opened
+	if !p.Alive() { // the pid could have been reused before it was opened
 		_ = n.close()
 		return nil, proc.ErrNoProcess
 	}

@@ -24,7 +24,11 @@ const tablePrefix = "lockquake_"
 // It is made by netlink and not by the iptables program. A table of our own shares no chain with anybody, so nothing of a
 // container's own rules (its DNS lives in them) can be touched, and filters that overlap are put up and taken down
 // independently. All of it appears, and vanishes, in one transaction. Nothing need be installed on the machine or in the
-// agent's image, and a change takes a millisecond. Counters are read back by their rules, not out of a program's text.
+// agent's image, and a change takes a millisecond. Counters are read from the rules themselves, not from the text of a program.
+//
+// Example: redis-2 (10.1.2.11) is cut off from 10.1.2.10. The table lockquake_partition_1 in the namespace of redis-2 gets a chain on the
+// input hook with "not from lo, source address 10.1.2.10: count and drop", and one on the output hook with "destination address 10.1.2.10:
+// count and drop". The undo deletes the table.
 type table struct {
 	space *namespace
 	name  string
@@ -48,15 +52,14 @@ func (t table) ref() *nftables.Table {
 	return &nftables.Table{Name: t.name, Family: nftables.TableFamilyIPv4}
 }
 
-// special is how packets come to whoever keeps them: what a rule ends in, and something else for a kernel that has not the
-// first.
-type special struct{ first, older []expr.Any }
+// queueTarget is how a rule ends that hands its packets to a handler: native, or legacy for a kernel without the native expression.
+type queueTarget struct{ native, legacy []expr.Any }
 
 // install makes the table with its rules, whole or not at all. to is for rules that do not judge by themselves.
-func (t table) install(rules []links.Rule, to special) error {
-	err := t.installWith(rules, to.first)
-	if errors.Is(err, unix.ENOENT) && to.older != nil {
-		err = t.installWith(rules, to.older)
+func (t table) install(rules []links.Rule, to queueTarget) error {
+	err := t.installWith(rules, to.native)
+	if errors.Is(err, unix.ENOENT) && to.legacy != nil {
+		err = t.installWith(rules, to.legacy)
 	}
 	if err != nil {
 		return fmt.Errorf("make the packet filter table %s: %w", t.name, err)
@@ -247,10 +250,10 @@ func endExprs(r links.Rule, tcp bool, to []expr.Any) ([]expr.Any, error) {
 
 // toQueue hands packets to a queue; where nobody reads it they pass, so that an agent that died holds nothing back. Where the
 // kernel has no nft_queue, iptables' target may be there.
-func toQueue(number uint16) special {
-	return special{
-		first: []expr.Any{&expr.Queue{Num: number, Total: 1, Flag: expr.QueueFlagBypass}},
-		older: []expr.Any{toOldQueue(number)},
+func toQueue(number uint16) queueTarget {
+	return queueTarget{
+		native: []expr.Any{&expr.Queue{Num: number, Total: 1, Flag: expr.QueueFlagBypass}},
+		legacy: []expr.Any{toOldQueue(number)},
 	}
 }
 

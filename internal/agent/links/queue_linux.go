@@ -17,9 +17,9 @@ import (
 	"github.com/lockquake/lockquake/chaos/links"
 )
 
-// queue is a queue of the kernel in one namespace, read by the agent: each packet that a rule sends there waits until it is
-// let go. Packets stay in the kernel; only their numbers come here. When the agent dies the kernel drops what waits, which
-// TCP sends again, and rules with the bypass flag let everything pass.
+// queue is a packet queue of the kernel in one namespace, read by the agent: each packet that a rule sends there waits for the agent's
+// verdict. Packets stay in the kernel; only their numbers come here. When the agent dies, the kernel drops what waits, which TCP sends
+// again, and rules with the bypass flag let everything pass.
 type queue struct {
 	space  *namespace
 	number uint16
@@ -28,7 +28,7 @@ type queue struct {
 }
 
 const (
-	firstQueue = 100     // numbers below are left to whoever else uses queues in there
+	firstQueue = 100     // numbers below are left to other programs in the namespace
 	queueTries = 100     // how many numbers are tried
 	queueRoom  = 1 << 16 // packets that may wait; beyond that they are dropped
 	queueRead  = 4 << 20 // bytes of the socket's buffer

@@ -24,13 +24,13 @@ import (
 type shaper struct {
 	queue *queue
 	what  links.Shaping
-	alarm *alarm
+	waker *waker
 	ended chan struct{} // closed when the thread that sends packets on has ended
 
 	mu      sync.Mutex
 	random  *rand.Rand
 	last    [drawings]float64 // the numbers drawn last, for correlation
-	waiting agenda
+	waiting delayQueue
 	order   uint64
 	open    bool // let whatever arrives go at once
 	closing bool
@@ -59,11 +59,11 @@ func newShaper(space *namespace, key string, what links.Shaping) (*shaper, error
 		s.last[i] = s.random.Float64()
 	}
 	var err error
-	if s.alarm, err = newAlarm(); err != nil {
+	if s.waker, err = newWaker(); err != nil {
 		return nil, err
 	}
 	if s.queue, err = openQueue(space, queueOptions{payload: what.Corrupt > 0, arrived: s.arrived}); err != nil {
-		_ = s.alarm.close()
+		_ = s.waker.close()
 		return nil, err
 	}
 	go s.sendOn()
@@ -109,7 +109,7 @@ func (s *shaper) arrived(q *queue, a nfqueue.Attribute) {
 	}
 	s.order++
 	if s.waiting.add(waiter{due: now + int64(wait), order: s.order, id: id}) {
-		s.alarm.ring()
+		s.waker.wake()
 	}
 }
 
@@ -133,7 +133,7 @@ func (s *shaper) inOrder() bool { return s.what.Jitter == 0 && s.what.Reorder ==
 
 // sendOn sends packets on when they are due.
 func (s *shaper) sendOn() {
-	s.alarm.own()
+	s.waker.own()
 	defer close(s.ended)
 	var due []waiter
 	for {
@@ -152,7 +152,7 @@ func (s *shaper) sendOn() {
 		s.mu.Unlock()
 		switch {
 		case len(due) == 0:
-			s.alarm.wait(next)
+			s.waker.wait(next)
 		case s.inOrder():
 			_ = s.queue.pass(due[len(due)-1].id) // as above
 		default:
@@ -203,10 +203,10 @@ func (s *shaper) close() error {
 	s.mu.Lock()
 	s.closing = true
 	s.mu.Unlock()
-	s.alarm.ring()
+	s.waker.wake()
 	<-s.ended
 	err := s.queue.close()
-	_ = s.alarm.close()
+	_ = s.waker.close()
 	return err
 }
 
@@ -217,8 +217,8 @@ type waiter struct {
 	id    uint32 // as the kernel numbers it
 }
 
-// agenda keeps waiters by their time, and those of one time by their arrival.
-type agenda struct{ list waiters }
+// delayQueue keeps waiters by their time, and those of one time by their arrival.
+type delayQueue struct{ list waiters }
 
 // waiters is a heap.
 type waiters []waiter
@@ -238,13 +238,13 @@ func (w *waiters) Pop() any {
 }
 
 // add puts a waiter in and tells whether it is the first now.
-func (a *agenda) add(w waiter) bool {
+func (a *delayQueue) add(w waiter) bool {
 	heap.Push(&a.list, w)
 	return a.list[0] == w
 }
 
 // first returns the time of the first waiter; 0 when there is none.
-func (a *agenda) first() int64 {
+func (a *delayQueue) first() int64 {
 	if len(a.list) == 0 {
 		return 0
 	}
@@ -252,42 +252,42 @@ func (a *agenda) first() int64 {
 }
 
 // due takes out those whose time has come, in their order.
-func (a *agenda) due(into []waiter, now int64) []waiter {
+func (a *delayQueue) due(into []waiter, now int64) []waiter {
 	for len(a.list) > 0 && a.list[0].due <= now {
 		into = append(into, heap.Pop(&a.list).(waiter))
 	}
 	return into
 }
 
-// all takes out everybody, in no order.
-func (a *agenda) all() []waiter {
+// all takes out all waiters, in no order.
+func (a *delayQueue) all() []waiter {
 	out := a.list
 	a.list = nil
 	return out
 }
 
-// alarm wakes one thread at a time, or when it is rung. It waits in the kernel, on a thread of its own: Go's timers run
-// late by half a millisecond and more, this by a tenth.
-type alarm struct{ bell int }
+// waker wakes one thread at a given time, or by wake. It waits in the kernel, on a thread of its own: Go's timers are late by half a
+// millisecond and more, this one by a tenth.
+type waker struct{ event int }
 
-func newAlarm() (*alarm, error) {
+func newWaker() (*waker, error) {
 	bell, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
 	if err != nil {
 		return nil, fmt.Errorf("make an event descriptor: %w", err)
 	}
-	return &alarm{bell: bell}, nil
+	return &waker{event: bell}, nil
 }
 
-// own makes the calling goroutine's thread its own for good, and has the kernel wake it sharply.
-func (a *alarm) own() {
+// own keeps the calling goroutine on its thread for good, and has the kernel wake that on time.
+func (a *waker) own() {
 	runtime.LockOSThread()
 	_ = unix.Prctl(unix.PR_SET_TIMERSLACK, 1, 0, 0, 0) // else it may sleep 50 µs too long
-	// Before everybody else, where we may: it sleeps nearly all of the time, and what it does is short.
+	// Real-time priority, where it is allowed: the thread sleeps nearly all of the time, and its work is short.
 	_ = unix.SchedSetAttr(0, &unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_RR, Priority: 1}, 0)
 }
 
-// wait returns at ns of CLOCK_MONOTONIC (0: never), or when the alarm is rung, or sooner.
-func (a *alarm) wait(until int64) {
+// wait returns at ns of CLOCK_MONOTONIC (0: never), or after wake, or sooner.
+func (a *waker) wait(until int64) {
 	var limit *unix.Timespec
 	if until != 0 {
 		left := until - clock.Now()
@@ -297,7 +297,7 @@ func (a *alarm) wait(until int64) {
 		ts := unix.NsecToTimespec(left)
 		limit = &ts
 	}
-	fds := []unix.PollFd{{Fd: int32(a.bell), Events: unix.POLLIN}}
+	fds := []unix.PollFd{{Fd: int32(a.event), Events: unix.POLLIN}}
 	if n, err := unix.Ppoll(fds, limit, nil); err != nil || n == 0 {
 		if err != nil && !errors.Is(err, unix.EINTR) {
 			time.Sleep(time.Millisecond) // cannot be, and must not spin
@@ -305,9 +305,9 @@ func (a *alarm) wait(until int64) {
 		return
 	}
 	var b [8]byte
-	_, _ = unix.Read(a.bell, b[:]) // it was rung, and is quiet again
+	_, _ = unix.Read(a.event, b[:]) // which resets it
 }
 
-func (a *alarm) ring() { _, _ = unix.Write(a.bell, []byte{1, 0, 0, 0, 0, 0, 0, 0}) }
+func (a *waker) wake() { _, _ = unix.Write(a.event, []byte{1, 0, 0, 0, 0, 0, 0, 0}) }
 
-func (a *alarm) close() error { return unix.Close(a.bell) }
+func (a *waker) close() error { return unix.Close(a.event) }

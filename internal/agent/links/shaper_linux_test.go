@@ -280,7 +280,7 @@ func TestTreeOfAnAgentThatDied(t *testing.T) {
 	}
 	dead, _ := agenttest.Serve(t, Mechanism())
 	x, y := cabledPair(t, dead)
-	if _, err := newLinks().tree(x.space).add(x.space, &branch{rules: []links.Rule{{Peer: y.address, Out: true, How: links.Shape}}, shaping: links.Shaping{Engine: links.TBF, Rate: 1e6}}); err != nil {
+	if _, err := newLinks().tree(x.space).addFault(x.space, &treeFault{rules: []links.Rule{{Peer: y.address, Out: true, How: links.Shape}}, shaping: links.Shaping{Engine: links.TBF, Rate: 1e6}}); err != nil {
 		t.Fatal(err)
 	}
 	c, _ := agenttest.Serve(t, Mechanism())

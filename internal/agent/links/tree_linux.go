@@ -16,15 +16,18 @@ import (
 	"github.com/lockquake/lockquake/internal/clock"
 )
 
-// tree is the traffic control of ours on one link of one namespace. Its root sorts packets into classes by whom they are for
-// and by which faults they are hit. Each class has a chain of one qdisc for each of these faults, so that faults that overlap
-// add up. What no fault hits goes by none of them.
+// tree is the traffic control of ours on one link of one namespace. Its root sorts packets into classes, by their destination and by the
+// faults that hit them. Each class has a chain with one qdisc for each of these faults, so that overlapping faults add up. Packets that
+// no fault hits pass none of them.
 //
-// It needs htb and u32, which kernels have that have netem. It does without packet filters, which some of those have not.
+// Example: redis-1 has a delay of 50 ms to all and a loss of 30 % to redis-2. What it sends to redis-3 is in a class with one netem, of 50
+// ms. What it sends to redis-2 is in a class whose first netem delays, and whose second one drops.
+//
+// It needs htb and u32, which kernels with netem have. It needs no packet filter, which some of those lack.
 type tree struct {
 	mu      sync.Mutex
 	link    int // index of the interface
-	faults  [treeFaults]*branch
+	faults  [treeFaults]*treeFault
 	peers   []string              // by number - 1
 	classes map[uint16]*treeClass // by minor number
 	handle  uint16                // the last major number that was given to a qdisc
@@ -43,11 +46,11 @@ const (
 	drainPatience = time.Second
 )
 
-// branch is one fault in a tree.
-type branch struct {
-	rules   []links.Rule // none when it is on its way out
+// treeFault is one fault in a tree.
+type treeFault struct {
+	rules   []links.Rule // none once it is being removed
 	shaping links.Shaping
-	past    links.Shaped // what its qdiscs in classes that are gone have counted
+	past    links.Shaped // what its qdiscs counted in classes that were removed
 }
 
 // treeClass is one class: the major numbers of its qdiscs, by fault.
@@ -72,8 +75,8 @@ func (l *linkFilters) tree(space *namespace) *tree {
 	return l.trees[space.id]
 }
 
-// add puts a fault into the tree and returns its number.
-func (t *tree) add(space *namespace, b *branch) (int, error) {
+// addFault puts a fault into the tree and returns its number.
+func (t *tree) addFault(space *namespace, b *treeFault) (int, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	h, err := netlinkIn(space)
@@ -85,19 +88,19 @@ func (t *tree) add(space *namespace, b *branch) (int, error) {
 	if slot < 0 {
 		return 0, fmt.Errorf("%d faults shape the links of this node already, more is not possible", treeFaults)
 	}
-	if err := t.plant(h, b.rules); err != nil {
+	if err := t.addRoot(h, b.rules); err != nil {
 		return 0, err
 	}
 	t.faults[slot] = b
 	if err := t.sort(h); err != nil {
 		b.rules = nil
-		return 0, errors.Join(err, t.cut(h, slot))
+		return 0, errors.Join(err, t.drop(h, slot))
 	}
 	return slot, nil
 }
 
-// take takes a fault out of the tree. What is under way has some time to leave.
-func (t *tree) take(space *namespace, slot int) error {
+// removeFault takes a fault out of the tree. What is under way has some time to leave.
+func (t *tree) removeFault(space *namespace, slot int) error {
 	h, err := netlinkIn(space)
 	if err != nil {
 		return err
@@ -114,7 +117,7 @@ func (t *tree) take(space *namespace, slot int) error {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return errors.Join(err, t.cut(h, slot))
+	return errors.Join(err, t.drop(h, slot))
 }
 
 // number returns a peer's. Where packets are duplicated all peers share one class: newer kernels let a netem that duplicates stand
@@ -127,7 +130,7 @@ func (t *tree) number(peer string) uint16 {
 }
 
 func (t *tree) duplicates() bool {
-	return slices.ContainsFunc(t.faults[:], func(b *branch) bool { return b != nil && b.shaping.Duplicate > 0 })
+	return slices.ContainsFunc(t.faults[:], func(b *treeFault) bool { return b != nil && b.shaping.Duplicate > 0 })
 }
 
 // choice is a class that packets may come to, and which ones do.
@@ -178,10 +181,10 @@ func (t *tree) wanted() []choice {
 	return out
 }
 
-// cut takes a fault out: its classes, and the root with the last one. Packets that still wait are dropped.
-func (t *tree) cut(h *netlink.Handle, slot int) error {
+// drop takes a fault out: its classes, and the root with the last one. Packets that still wait are dropped.
+func (t *tree) drop(h *netlink.Handle, slot int) error {
 	t.faults[slot] = nil
-	if t.faults == [treeFaults]*branch{} {
+	if t.faults == [treeFaults]*treeFault{} {
 		root := netlink.NewHtb(netlink.QdiscAttrs{LinkIndex: t.link, Handle: netlink.MakeHandle(treeMajor, 0), Parent: netlink.HANDLE_ROOT})
 		link := t.link
 		t.link, t.peers, t.handle, t.sorted, t.classes = 0, nil, 0, 0, map[uint16]*treeClass{}
@@ -211,8 +214,8 @@ func gone(err error) bool {
 	return errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENODEV)
 }
 
-// plant makes the root, on the link by which the peers are reached.
-func (t *tree) plant(h *netlink.Handle, rules []links.Rule) error {
+// addRoot makes the root, on the link by which the peers are reached.
+func (t *tree) addRoot(h *netlink.Handle, rules []links.Rule) error {
 	link := 0
 	for _, r := range rules {
 		i, err := linkTo(h, r.Peer)
@@ -282,8 +285,8 @@ func rootOf(h *netlink.Handle, link int) (netlink.Qdisc, error) {
 	return nil, nil
 }
 
-// grow makes a class with its chain of qdiscs.
-func (t *tree) grow(h *netlink.Handle, minor uint16) error {
+// addClass makes a class with its chain of qdiscs.
+func (t *tree) addClass(h *netlink.Handle, minor uint16) error {
 	handle := netlink.MakeHandle(treeMajor, minor)
 	class := netlink.NewHtbClass(
 		netlink.ClassAttrs{LinkIndex: t.link, Parent: netlink.MakeHandle(treeMajor, 0), Handle: handle},
@@ -331,29 +334,29 @@ func qdiscOf(a netlink.QdiscAttrs, s links.Shaping) netlink.Qdisc {
 	})
 }
 
-// grown is a fault whose packets the kernel shapes.
-type grown struct {
+// kernelShaping is a fault whose packets the kernel shapes.
+type kernelShaping struct {
 	tree  *tree
 	space *namespace
 	slot  int
 }
 
-// growShaping puts a shaping into the tree of a namespace.
-func (l *linkFilters) growShaping(space *namespace, args links.FilterArgs) (*grown, error) {
+// shapeInKernel puts a shaping into the tree of a namespace.
+func (l *linkFilters) shapeInKernel(space *namespace, args links.FilterArgs) (*kernelShaping, error) {
 	for _, r := range args.Rules {
 		if !r.Out {
 			return nil, errors.New("the kernel shapes what a node sends, and nothing else")
 		}
 	}
 	t := l.tree(space)
-	slot, err := t.add(space, &branch{rules: args.Rules, shaping: *args.Shaping})
+	slot, err := t.addFault(space, &treeFault{rules: args.Rules, shaping: *args.Shaping})
 	if err != nil {
 		return nil, err
 	}
-	return &grown{tree: t, space: space, slot: slot}, nil
+	return &kernelShaping{tree: t, space: space, slot: slot}, nil
 }
 
-func (g *grown) met(f *links.Filtered) error {
+func (g *kernelShaping) met(f *links.Filtered) error {
 	s, err := g.tree.count(g.space, g.slot)
 	if err == nil {
 		f.Shaped, f.Packets = &s, s.Passed+s.Dropped+uint64(s.Waiting)
@@ -362,7 +365,7 @@ func (g *grown) met(f *links.Filtered) error {
 }
 
 // release counts what waits. It goes when its time comes: the kernel lets nothing go sooner.
-func (g *grown) release() int {
+func (g *kernelShaping) release() int {
 	s, err := g.tree.count(g.space, g.slot)
 	if err != nil {
 		return 0
@@ -370,7 +373,7 @@ func (g *grown) release() int {
 	return s.Waiting
 }
 
-func (g *grown) close() error { return g.tree.take(g.space, g.slot) }
+func (g *kernelShaping) close() error { return g.tree.removeFault(g.space, g.slot) }
 
 // lookAtTree tells how many faults stand in a namespace's tree, and what is there that none of them accounts for.
 func (l *linkFilters) lookAtTree(space *namespace) (faults int, strays []string, err error) {

@@ -16,7 +16,7 @@ func (t *tree) sort(h *netlink.Handle) error {
 	wanted := t.wanted()
 	for _, c := range wanted {
 		if minor := t.class(c); t.classes[minor] == nil {
-			if err := t.grow(h, minor); err != nil {
+			if err := t.addClass(h, minor); err != nil {
 				return err
 			}
 		}

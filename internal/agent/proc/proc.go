@@ -1,4 +1,4 @@
-// Package proc is processes as they are seen from outside them, and the threads of our own that look.
+// Package proc reads and signals processes from outside them, and runs functions on threads of their own.
 package proc
 
 import (
@@ -14,7 +14,7 @@ import (
 // not whole: such a process is never taken for one whose threads are all in one state.
 const Unseen = "?"
 
-// Process names a process beyond the reuse of its pid.
+// Process identifies a process, also after its pid was reused.
 type Process struct {
 	PID   int    `json:"pid"`
 	Start uint64 `json:"start"` // clock ticks from boot to its start, as /proc/PID/stat tells
@@ -54,8 +54,8 @@ func (p Process) Inspect() (node.State, error) {
 // watchTime is how long the effect of a signal is waited for beside the signal: a stop and its undoing take some 0.1 ms.
 const watchTime = 3 * time.Millisecond
 
-// Watch looks at once whether a signal took effect, so that whoever sent it knows when without asking again; nil where there is
-// nothing to see. Whoever asked looks on where it did not.
+// Watch waits for the effect of a STOP or CONT, for watchTime at most, and returns the state that it saw last. So the sender need not ask
+// again. It is nil for other signals.
 func (p Process) Watch(signal string) *node.State {
 	if signal != "STOP" && signal != "CONT" {
 		return nil

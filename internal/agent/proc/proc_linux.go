@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"slices"
 	"strconv"
 
 	"golang.org/x/sys/unix"
@@ -58,19 +59,7 @@ func readThreads(pid int) (seen map[string]int, complete bool, err error) {
 	if len(seen) == 0 {
 		return nil, false, ErrNoProcess
 	}
-	return seen, equal(before, after), nil
-}
-
-func equal(a, b []string) bool {
-	if len(a) != len(b) {
-		return false
-	}
-	for i := range a {
-		if a[i] != b[i] {
-			return false
-		}
-	}
-	return true
+	return seen, slices.Equal(before, after), nil
 }
 
 // TaskNames lists what is in a folder of threads: their ids.

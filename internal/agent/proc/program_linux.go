@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Program names a running program beyond the reuse of its pid. An agent writes its own beside what would outlive it, so that what a dead
-// agent left can be told from what a living one still answers for.
+// Program identifies a running program, also after its pid was reused. An agent marks with its own what would outlive it. So what a dead
+// agent left is told from what a living one will still undo.
 type Program struct {
 	PID   uint32 // in its own pid namespace
 	NS    uint32 // that namespace's inode

@@ -20,8 +20,8 @@ import (
 	"github.com/lockquake/lockquake/internal/clock"
 )
 
-// frozenPrefix begins the names of the groups that an agent makes. The agent's own name follows, so that what a dead agent left can
-// be told from what a living one still answers for.
+// frozenPrefix begins the names of the groups that an agent makes. The agent's own mark follows, so that what a dead agent left is told
+// from what a living one will still undo.
 const frozenPrefix = "lockquake-frozen-"
 
 // freezing is a process that was frozen, or is to be.
@@ -98,7 +98,7 @@ func (f *freezing) undo(ctx context.Context) (any, error) {
 	freezings.Delete(f.process)
 	var err error
 	if f.from != nil {
-		err = f.by.dissolve(ctx, *f.from)
+		err = f.by.thawAndRemove(ctx, *f.from)
 	} else if frozen, _, failed := f.by.state(); failed == nil && frozen {
 		err = f.by.set(ctx, false)
 	}
@@ -186,15 +186,15 @@ func groupName(h proc.Program, pid int) string {
 	return fmt.Sprintf("%s%d-%d-%d-%d", frozenPrefix, h.NS, h.PID, h.Start, pid)
 }
 
-// frozenBy reads such a name.
-func frozenBy(name string) (h proc.Program, ok bool) {
+// agentOf reads such a name.
+func agentOf(name string) (h proc.Program, ok bool) {
 	var pid int
 	n, err := fmt.Sscanf(name, frozenPrefix+"%d-%d-%d-%d", &h.NS, &h.PID, &h.Start, &pid)
 	return h, err == nil && n == 4
 }
 
-// restore thaws the processes that an agent had frozen that is dead now, removes the groups that it made, and says which. It
-// looks through the hierarchies that are mounted here.
+// restore thaws the processes that a dead agent had frozen, removes its groups, and says which. It looks through the hierarchies that are
+// mounted here.
 func restore(ctx context.Context, _ agent.Call) (any, error) {
 	mounts, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
@@ -209,13 +209,13 @@ func restore(ctx context.Context, _ agent.Call) (any, error) {
 			if err != nil || !d.IsDir() {
 				return nil //nolint:nilerr // it went meanwhile, or is not ours to look into
 			}
-			by, ours := frozenBy(d.Name())
+			by, ours := agentOf(d.Name())
 			if !ours || !by.Dead() || !madeByUs(d) {
 				return nil
 			}
 			up := filepath.Dir(path)
 			group := freezer{version: m.Version, folder: path, group: path}
-			if err := group.dissolve(ctx, freezer{version: m.Version, folder: up, group: up}); err != nil {
+			if err := group.thawAndRemove(ctx, freezer{version: m.Version, folder: up, group: up}); err != nil {
 				errs = append(errs, fmt.Errorf("thaw %s: %w", path, err))
 				return fs.SkipDir
 			}
@@ -226,7 +226,7 @@ func restore(ctx context.Context, _ agent.Call) (any, error) {
 	return restored, errors.Join(append(errs, ctx.Err())...)
 }
 
-// madeByUs tells whether a control group is this user's: anybody who was given a part of the hierarchy makes groups there by any name.
+// madeByUs tells whether a control group is this user's: another user can make groups of any name in a part of the hierarchy.
 func madeByUs(d fs.DirEntry) bool {
 	info, err := d.Info()
 	if err != nil {

@@ -19,6 +19,7 @@ import (
 	"github.com/lockquake/lockquake/internal/agent/agenttest"
 	"github.com/lockquake/lockquake/internal/agent/clock"
 	"github.com/lockquake/lockquake/internal/agent/proc"
+	"github.com/lockquake/lockquake/internal/agent/ptrace"
 	"github.com/lockquake/lockquake/internal/node"
 )
 
@@ -259,10 +260,10 @@ func TestAFrozenProcessCanBeKilled(t *testing.T) {
 // TestAClockIsMovedInTheIce moves the clock of a program that is frozen by either version, and back; neither lets it run.
 func TestAClockIsMovedInTheIce(t *testing.T) {
 	canFreeze(t)
-	if err := (agent.Mechanisms{clock.Mechanism()}).Supports(wall.DoClock); err != nil || os.Geteuid() != 0 {
+	if err := (agent.Mechanisms{clock.Mechanism(ptrace.Holder{Thaw: Thaw})}).Supports(wall.DoClock); err != nil || os.Geteuid() != 0 {
 		t.Skip("no clock can be moved here: ", err)
 	}
-	c, _ := agenttest.Serve(t, Mechanism(), clock.Mechanism())
+	c, _ := agenttest.Serve(t, Mechanism(), clock.Mechanism(ptrace.Holder{Thaw: Thaw}))
 	cmd, in, out := agenttest.Child(t, filepath.Join(t.TempDir(), "file")) // a program with several threads
 	p, err := c.Own(t.Context(), cmd.Process.Pid, false)
 	if err != nil {

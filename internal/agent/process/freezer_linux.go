@@ -21,6 +21,10 @@ import (
 )
 
 // freezer is a control group that can be frozen, as it is reached from here.
+//
+// Example: pid 4711 is in the group /lockquake-run1/redis-1 of version 2, which is mounted at /sys/fs/cgroup. below makes the group
+// lockquake-frozen-... in it, take moves the pid there, and set writes 1 to its cgroup.freeze. When cgroup.events says "frozen 1", all
+// its threads are halted. The undo moves the pid back and removes the group.
 type freezer struct {
 	version  int
 	folder   string
@@ -47,13 +51,13 @@ func freezersOf(pid int) ([]freezer, error) {
 	}
 	var writable, readable []freezer
 	found := map[int]bool{} // versions of which one is writable
-	for _, eyes := range eyesOn(pid) {
-		mounts, err := os.ReadFile(eyes + "/mountinfo")
+	for _, view := range viewsOf(pid) {
+		mounts, err := os.ReadFile(view + "/mountinfo")
 		if err != nil {
 			continue
 		}
-		root := eyes + "/root"
-		if eyes == "/proc/self" {
+		root := view + "/root"
+		if view == "/proc/self" {
 			root = ""
 		}
 		for _, version := range []int{1, 2} {
@@ -74,16 +78,16 @@ func freezersOf(pid int) ([]freezer, error) {
 	return all, nil
 }
 
-// eyesOn lists whose mounts may show the group of a process: our own, and those of the process that started it. Of a container that is
-// the program that the engine made its group with; our own container's view ends at our own group.
-func eyesOn(pid int) []string {
-	eyes := []string{"/proc/self"}
+// viewsOf lists the processes whose mounts may show the group of a process: our own, and its parent. The mounts of our own container end
+// at our own group. The parent of a container is the program by which the engine made its group.
+func viewsOf(pid int) []string {
+	views := []string{"/proc/self"}
 	if fields, err := proc.StatFields(fmt.Sprintf("/proc/%d/stat", pid)); err == nil && len(fields) > 1 {
 		if parent, err := strconv.Atoi(string(fields[1])); err == nil && parent > 1 {
-			eyes = append(eyes, fmt.Sprintf("/proc/%d", parent))
+			views = append(views, fmt.Sprintf("/proc/%d", parent))
 		}
 	}
-	return eyes
+	return views
 }
 
 func freezerSeen(version int, root, mounts, own string) (freezer, bool) {
@@ -178,8 +182,8 @@ func (f freezer) below(name string) (freezer, error) {
 	return out, nil
 }
 
-// dissolve thaws the group, moves who is in it to another, and removes it. What is gone is no error.
-func (f freezer) dissolve(ctx context.Context, to freezer) error {
+// thawAndRemove thaws the group, moves who is in it to another, and removes it. What is gone is no error.
+func (f freezer) thawAndRemove(ctx context.Context, to freezer) error {
 	if _, err := os.Stat(f.folder); errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}

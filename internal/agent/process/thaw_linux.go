@@ -18,15 +18,14 @@ type thawedGroup struct {
 	others []*ptrace.Held // the processes of the group beside the one that is to be held
 }
 
-func init() {
-	ptrace.Wake = func(ctx context.Context, h *ptrace.Held) (func() error, error) {
-		m, err := thawHeld(ctx, h)
-		return m.freezeAgain, err
-	}
+// Thaw is for a ptrace.Holder.
+func Thaw(ctx context.Context, h *ptrace.Held) (again func() error, err error) {
+	m, err := thawHeld(ctx, h)
+	return m.freezeAgain, err
 }
 
-// thawHeld thaws what holds the process of h, where something does that ptrace cannot see through; else it returns nil. What it
-// returns, also beside an error, must be told to freeze again before h lets go.
+// thawHeld thaws the process of h, where version 1 froze it; else it returns nil. What it returns, also beside an error, must freeze
+// again before h lets go.
 func thawHeld(ctx context.Context, h *ptrace.Held) (*thawedGroup, error) {
 	by := frozenAt(h.PID)
 	if by == nil {
@@ -65,7 +64,7 @@ func thawHeld(ctx context.Context, h *ptrace.Held) (*thawedGroup, error) {
 	return m, nil
 }
 
-// frozenAt returns what of version 1 freezes a process, if anything of ours does.
+// frozenAt returns the freezing by version 1 that a process is in, if any.
 func frozenAt(pid int) *freezing {
 	var found *freezing
 	freezings.Range(func(_, v any) bool {

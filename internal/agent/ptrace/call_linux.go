@@ -25,6 +25,10 @@ const (
 type Answer [16]byte
 
 // Call makes a held thread call a function, with a number and a pointer to an Answer on its stack, and leaves it as it was.
+//
+// Example: Call(address of clock_gettime, CLOCK_REALTIME). The thread's registers and 1 KiB of its stack are saved. Its program counter is
+// set to the function, and the return address to zero. It runs until it faults there, which the kernel tells the tracer instead of the
+// process. The answer is read, registers and stack are put back, and the thread has noticed nothing.
 func (h *Held) Call(function, first uint64) (answer Answer, err error) {
 	tid, err := h.borrowable()
 	if err != nil {

@@ -3,9 +3,9 @@ package links
 import "testing"
 
 func TestAgenda(t *testing.T) {
-	var a agenda
+	var a delayQueue
 	if a.first() != 0 || len(a.due(nil, 100)) > 0 {
-		t.Error("an empty agenda has something")
+		t.Error("an empty queue has something")
 	}
 	for i, due := range []int64{30, 10, 20, 10} {
 		if first := a.add(waiter{due: due, order: uint64(i), id: uint32(i)}); first != (i < 2) {

@@ -1,4 +1,8 @@
-// Package ptrace holds processes of other programs still for a moment, by ptrace, and has them call a function of theirs meanwhile.
+// Package ptrace holds all threads of a process for a moment, by ptrace, and has one of them call a function meanwhile.
+//
+// Example: the wall clock of a running Go server is to be moved. Holder.Hold seizes its nine threads, and looks again until it finds no
+// new one. If none of them is within the bytes to be changed, these are written, and all threads go on. The server got no signal and
+// sees only a short delay.
 package ptrace
 
 import (
@@ -21,8 +25,8 @@ import (
 // touched: a thread that was stopped stays so when it is let go. Should the agent die, the kernel lets go.
 type Held struct {
 	PID     int
-	Paused  bool                // it is stopped, by a signal or by the freezer, beside
-	threads map[int]unix.Signal // by thread id: what it was about to be told
+	Paused  bool                // it is also stopped by a signal, or by the freezer
+	threads map[int]unix.Signal // by thread id: the signal that it was about to get
 	seized  map[int]bool        // threads that are told to stop and have not been seen to
 }
 
@@ -34,28 +38,31 @@ func New(pid int) *Held {
 // HoldTime bounds the wait for the threads of one process: one that sleeps in the kernel, uninterruptible, cannot be held.
 const HoldTime = 2 * time.Second
 
-// holdings has a process id for each process that is being held: a second to ask waits, for only one can trace it.
-var holdings = turns{busy: make(map[int]chan struct{})}
+// holdings are the processes that are being held: the kernel allows one tracer for each.
+var holdings = pidLocks{busy: make(map[int]chan struct{})}
 
-// MakeWay and Wake are set by those mechanisms of this program that hold processes in another way; none need be there.
-var (
-	// MakeWay calls do while nothing else of ours traces the process: only one thread can.
-	MakeWay = func(_ context.Context, _ int, do func() error) error { return do() }
-	// Wake wakes threads that sleep where ptrace does not reach them, before a process is held. What it returns, never nil, is called
-	// before the process is let go, and puts them to sleep again.
-	Wake = func(context.Context, *Held) (again func() error, err error) { return func() error { return nil }, nil }
-)
-
-// Hold holds all threads of a process while do runs. What else of ours traces it makes way.
-func Hold(ctx context.Context, pid int, do func(*Held) error) error {
-	if err := holdings.take(ctx, pid); err != nil {
-		return fmt.Errorf("pid %d is held for something else: %w", pid, err)
-	}
-	defer holdings.leave(pid)
-	return MakeWay(ctx, pid, func() error { return halt(ctx, pid, do) })
+// Holder holds processes. Its functions come from mechanisms of the agent that act on the same threads; nil: there is none.
+type Holder struct {
+	// Untraced calls do while nothing else of this program traces the process: the kernel allows one tracer.
+	Untraced func(ctx context.Context, pid int, do func() error) error
+	// Thaw wakes threads that are frozen where ptrace does not reach them. again, never nil, freezes them before the process is let go.
+	Thaw func(ctx context.Context, h *Held) (again func() error, err error)
 }
 
-// BusyError says that the threads of a held process stand where nothing can be done with them now.
+// Hold holds all threads of a process while do runs.
+func (o Holder) Hold(ctx context.Context, pid int, do func(*Held) error) error {
+	if err := holdings.lock(ctx, pid); err != nil {
+		return fmt.Errorf("pid %d is held for something else: %w", pid, err)
+	}
+	defer holdings.unlock(pid)
+	hold := func() error { return o.hold(ctx, pid, do) }
+	if o.Untraced == nil {
+		return hold()
+	}
+	return o.Untraced(ctx, pid, hold)
+}
+
+// BusyError says that a thread of a held process is where nothing can be changed now.
 type BusyError string
 
 func (e BusyError) Error() string { return string(e) }
@@ -64,9 +71,9 @@ func (e BusyError) Error() string { return string(e) }
 const busyTime = time.Second
 
 // HoldFree is Hold, again and again while do returns a BusyError.
-func HoldFree(ctx context.Context, pid int, do func(*Held) error) error {
+func (o Holder) HoldFree(ctx context.Context, pid int, do func(*Held) error) error {
 	for end := clock.Now() + int64(busyTime); ; {
-		err := Hold(ctx, pid, do)
+		err := o.Hold(ctx, pid, do)
 		if busy := BusyError(""); !errors.As(err, &busy) || ctx.Err() != nil || clock.Now() > end {
 			return err
 		}
@@ -74,18 +81,18 @@ func HoldFree(ctx context.Context, pid int, do func(*Held) error) error {
 	}
 }
 
-// turns lets one after the other do something about the same number.
-type turns struct {
+// pidLocks is a lock for each pid.
+type pidLocks struct {
 	mu   sync.Mutex
-	busy map[int]chan struct{} // closed when it is the next one's turn
+	busy map[int]chan struct{} // closed when the pid is unlocked
 }
 
-func (t *turns) take(ctx context.Context, number int) error {
+func (t *pidLocks) lock(ctx context.Context, pid int) error {
 	for {
 		t.mu.Lock()
-		before, busy := t.busy[number]
+		before, busy := t.busy[pid]
 		if !busy {
-			t.busy[number] = make(chan struct{})
+			t.busy[pid] = make(chan struct{})
 		}
 		t.mu.Unlock()
 		if !busy {
@@ -99,22 +106,25 @@ func (t *turns) take(ctx context.Context, number int) error {
 	}
 }
 
-func (t *turns) leave(number int) {
+func (t *pidLocks) unlock(pid int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	close(t.busy[number])
-	delete(t.busy, number)
+	close(t.busy[pid])
+	delete(t.busy, pid)
 }
 
-// halt does so with a process that nobody traces. Every request to ptrace must come from one thread of ours.
-func halt(ctx context.Context, pid int, do func(*Held) error) error {
+// hold holds a process that is not traced. Every request to ptrace must come from one thread of ours.
+func (o Holder) hold(ctx context.Context, pid int, do func(*Held) error) error {
 	ctx, cancel := context.WithTimeout(ctx, HoldTime)
 	defer cancel()
 	var err error
 	proc.OnEndedThread(func() {
 		h := New(pid)
-		again, failed := Wake(ctx, h)
-		if err = failed; err == nil {
+		again := func() error { return nil }
+		if o.Thaw != nil {
+			again, err = o.Thaw(ctx, h)
+		}
+		if err == nil {
 			err = h.HoldAll(ctx)
 		}
 		if err == nil {
@@ -225,7 +235,7 @@ func (h *Held) await(ctx context.Context, tid int) error {
 // stop is how a traced thread stopped.
 type stop struct {
 	seen   bool
-	signal unix.Signal // that it was about to be told
+	signal unix.Signal // that it was about to get
 	paused bool        // it was stopped by a signal already
 }
 
@@ -257,7 +267,7 @@ func (h *Held) gone(tid int) bool {
 	return err != nil || fields[0][0] == 'Z' || fields[0][0] == 'X'
 }
 
-// Release lets all threads go, with the signals that they were about to be told.
+// Release lets all threads go, with the signals that they were about to get.
 func (h *Held) Release() error {
 	var errs []error
 	for tid := range h.seized { // one that has not stopped is let go by the end of our thread
@@ -289,7 +299,7 @@ func (h *Held) Inside(from, to uint64) (int, error) {
 	return n, nil
 }
 
-// TracedBy says who traces a process, where somebody does.
+// TracedBy names the tracer of a process, for an error; "" where it has none.
 func TracedBy(pid int) string {
 	if who := TracerOf("/proc/" + strconv.Itoa(pid)); who != 0 {
 		return fmt.Sprintf(", which pid %d traces", who)
@@ -297,7 +307,7 @@ func TracedBy(pid int) string {
 	return ""
 }
 
-// TracerOf returns the number of the thread that traces a thread; 0 for nobody.
+// TracerOf returns the id of the thread that traces a thread; 0 for none.
 func TracerOf(task string) int {
 	b, _ := os.ReadFile(task + "/status")
 	for line := range strings.Lines(string(b)) {
@@ -318,7 +328,7 @@ func Ours(tid int) bool {
 	return err == nil
 }
 
-// Request makes a request to ptrace from the calling thread.
+// Request makes a ptrace request from the calling thread.
 func Request(request, tid int, addr, data uintptr) error {
 	_, _, errno := unix.Syscall6(unix.SYS_PTRACE, uintptr(request), uintptr(tid), addr, data, 0, 0)
 	if errno != 0 {
