@@ -29,9 +29,11 @@ type Sweep struct {
 	// Objective is what open loops have to keep, such as p99=20ms; nil: none was asked for.
 	Objective *Objective `json:"objective,omitempty"`
 	Repeat    int        `json:"repeat"` // runs wanted of each point
-	Warm      int64      `json:"warm_ns"`
-	Measured  int64      `json:"measured_ns"` // of each run, behind the warm-up
-	Points    []Point    `json:"points"`
+	// Confirm is how many runs must keep the objective at the rate that the search ends with; 0: 3.
+	Confirm  int     `json:"confirm,omitempty"`
+	Warm     int64   `json:"warm_ns"`
+	Measured int64   `json:"measured_ns"` // of each run, behind the warm-up
+	Points   []Point `json:"points"`
 	// Left names the points that were not measured, each with the reason: the budget, an interruption.
 	Left        []Left `json:"left,omitempty"`
 	Interrupted bool   `json:"interrupted,omitempty"`
@@ -94,5 +96,5 @@ type Sample struct {
 	CPU     map[string]float64 `json:"cpu"`                     // cores used, 1 is one whole core: servers, clients, supervisor
 	Cores   int                `json:"cores"`                   // of the machine
 	Fsync   *float64           `json:"fsync_ms,omitempty"`      // mean of the servers' own figure
-	Packets *float64           `json:"packets_per_s,omitempty"` // through the emulation of the network, where there is one
+	Packets *float64           `json:"packets_per_s,omitempty"` // through the packet queue that stands in for netem; nil: there is none, as with netem itself
 }

@@ -1,0 +1,228 @@
+package capacity
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/lockquake/lockquake/internal/seed"
+)
+
+// Quantiles are the names of latencies, from the median to the tail.
+var Quantiles = []string{"p50", "p90", "p99", "p999", "p9999"}
+
+// Reading is a point with its samples summed up. Samples that are spoilt are not in it.
+type Reading struct {
+	Setting
+	Samples  int                 // that could be used
+	Spoilt   []string            // why the others could not
+	Verdicts map[string]int      // of the runs that could be used
+	Cycles   Interval            // a second
+	Latency  map[string]Interval // ms
+	Cycle    Interval            // ms
+	Hold     Interval            // ms
+	Handoff  Interval            // ms
+	// InService is the mean number of users in service, Trip the round trip that was measured, in ms.
+	InService, Trip, Requests, Fsync, Packets, Late, Unserved Interval
+
+	CPU    map[string]Interval // cores, of servers, clients and supervisor
+	Cores  int
+	Little Little
+	Limit  Limit
+	// Marks are why the point is not fitted; none: it may be.
+	Marks []string
+}
+
+// Curve has the points whose settings are equal but for users and rate.
+type Curve struct {
+	Setting           // of all of them: no users and no rate
+	Closed  []Reading // by users
+	Open    []Reading // by rate, and users
+	Fit     *Fit
+	NoFit   string // why there is none
+	Kept    Kept   // what the search of the objective found
+	Left    []Left
+}
+
+// Analysis is what a sweep says.
+type Analysis struct {
+	Sweep
+	Curves []Curve
+}
+
+// Analyse reads a sweep.
+func Analyse(s Sweep) Analysis {
+	a := Analysis{Sweep: s}
+	curve := func(of Setting) *Curve {
+		of.Users, of.Rate = 0, 0
+		for i := range a.Curves {
+			if a.Curves[i].Setting == of {
+				return &a.Curves[i]
+			}
+		}
+		a.Curves = append(a.Curves, Curve{Setting: of})
+		return &a.Curves[len(a.Curves)-1]
+	}
+	for _, p := range s.Points {
+		c, r := curve(p.Setting), read(p)
+		if p.Rate > 0 {
+			c.Open = append(c.Open, r)
+		} else {
+			c.Closed = append(c.Closed, r)
+		}
+	}
+	for _, l := range s.Left {
+		c := curve(l.Setting)
+		c.Left = append(c.Left, l)
+	}
+	for i := range a.Curves {
+		a.Curves[i].finish(s)
+	}
+	return a
+}
+
+// finish judges the points of a curve, and then the curve.
+func (c *Curve) finish(s Sweep) {
+	by := func(a, b Reading) int { return cmp.Or(cmp.Compare(a.Rate, b.Rate), cmp.Compare(a.Users, b.Users)) }
+	slices.SortFunc(c.Closed, by)
+	slices.SortFunc(c.Open, by)
+	one := 0.0
+	if len(c.Closed) > 0 && c.Closed[0].Users == 1 {
+		one = c.Closed[0].Cycle.Mid
+	}
+	for _, list := range [][]Reading{c.Closed, c.Open} {
+		for i := range list {
+			list[i].judge(one, s.Objective)
+		}
+	}
+	var levels []level
+	for _, r := range c.Closed {
+		if len(r.Marks) > 0 {
+			continue
+		}
+		l := level{users: float64(r.Users)}
+		for _, p := range s.Points {
+			if p.Setting == r.Setting {
+				l.samples = append(l.samples, p.usable(func(s Sample) *float64 { return &s.Cycles })...)
+			}
+		}
+		levels = append(levels, l)
+	}
+	var err error
+	if c.Fit, err = fit(levels, seed.Rand(s.Seed, "capacity "+c.Name())); err != nil {
+		c.Fit, c.NoFit = nil, err.Error()
+	}
+	c.Kept = keptOf(s, c.Setting)
+}
+
+// Name tells a curve from others in words.
+func (c Curve) Name() string { return strings.Join(c.words(), ", ") }
+
+func (s Setting) words() []string {
+	out := []string{strings.TrimSpace(s.Backend + " " + s.Lock)}
+	if s.Nodes > 0 {
+		out = append(out, plural(s.Nodes, "member"))
+	}
+	out = append(out, plural(s.Locks, "lock"))
+	if s.RTT > 0 {
+		out = append(out, "RTT "+duration(s.RTT))
+	}
+	if s.Retry != "" {
+		out = append(out, "retry "+s.Retry)
+	}
+	if s.Hold > 0 {
+		out = append(out, "hold "+duration(s.Hold))
+	}
+	if s.TTL > 0 {
+		out = append(out, "TTL "+duration(s.TTL))
+	}
+	return out
+}
+
+// Peak is the reading with the most cycles a second in the closed loop, of those that are the lock's own; nil: there is none.
+func (c Curve) Peak() *Reading {
+	var best *Reading
+	for i, r := range c.Closed {
+		if len(r.Marks) == 0 && (best == nil || r.Cycles.Mid > best.Cycles.Mid) {
+			best = &c.Closed[i]
+		}
+	}
+	return best
+}
+
+// usable are the values of the samples that are not spoilt and have one.
+func (p Point) usable(of func(Sample) *float64) []float64 {
+	var out []float64
+	for _, s := range p.Samples {
+		if s.Spoilt == "" {
+			if v := of(s); v != nil {
+				out = append(out, *v)
+			}
+		}
+	}
+	return out
+}
+
+// read sums up a point.
+func read(p Point) Reading {
+	sum := func(of func(Sample) *float64) Interval { return interval(p.usable(of)) }
+	r := Reading{
+		Setting: p.Setting, Verdicts: map[string]int{}, Latency: map[string]Interval{}, CPU: map[string]Interval{},
+		Cycles:    sum(func(s Sample) *float64 { return &s.Cycles }),
+		Cycle:     sum(func(s Sample) *float64 { return &s.Cycle }),
+		Hold:      sum(func(s Sample) *float64 { return &s.HoldMean }),
+		Handoff:   sum(func(s Sample) *float64 { return s.Handoff }),
+		InService: sum(func(s Sample) *float64 { return &s.InService }),
+		Trip:      sum(func(s Sample) *float64 { return s.RTT }),
+		Requests:  sum(func(s Sample) *float64 { return s.Requests }),
+		Fsync:     sum(func(s Sample) *float64 { return s.Fsync }),
+		Packets:   sum(func(s Sample) *float64 { return s.Packets }),
+		Late:      sum(func(s Sample) *float64 { return &s.Late }),
+		Unserved:  sum(func(s Sample) *float64 { n := float64(s.Unserved); return &n }),
+	}
+	in := func(m map[string]float64, name string) *float64 {
+		if v, ok := m[name]; ok {
+			return &v
+		}
+		return nil
+	}
+	for _, name := range append(slices.Clone(Quantiles), "max", "mean") {
+		if i := sum(func(s Sample) *float64 { return in(s.Latency, name) }); i.N > 0 {
+			r.Latency[name] = i
+		}
+	}
+	for _, name := range []string{"servers", "clients", "supervisor"} {
+		if i := sum(func(s Sample) *float64 { return in(s.CPU, name) }); i.N > 0 {
+			r.CPU[name] = i
+		}
+	}
+	for _, s := range p.Samples {
+		if s.Spoilt != "" {
+			r.Spoilt = append(r.Spoilt, s.Spoilt)
+			continue
+		}
+		r.Samples++
+		r.Verdicts[s.Verdict]++
+		r.Cores = max(r.Cores, s.Cores)
+	}
+	return r
+}
+
+// judge names the limit of a reading, and says why it is not fitted.
+func (r *Reading) judge(one float64, o *Objective) {
+	r.Limit, r.Little = limitOf(*r, one, o), littleOf(*r)
+	if r.Samples == 0 {
+		r.Marks = append(r.Marks, "no sample can be used")
+		return
+	}
+	if c := r.Limit.Cause; c == Generator || c == Emulation {
+		r.Marks = append(r.Marks, fmt.Sprintf("%s was the limit: %s", c, r.Limit.Evidence))
+	}
+	if r.Little.Violated {
+		r.Marks = append(r.Marks, "Little's law does not hold: "+r.Little.String())
+	}
+	if n := r.Verdicts["fail"]; n > 0 {
+		r.Marks = append(r.Marks, fmt.Sprintf("the verdict is fail in %d of %d runs: what was measured is no lock", n, r.Samples))
+	}
+}

@@ -1,0 +1,47 @@
+package capacity
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"golang.org/x/perf/benchmath"
+)
+
+// confidence is that of every interval.
+const confidence = 0.95
+
+// Interval is a figure over the samples of a point.
+type Interval struct {
+	N   int     `json:"n"`   // samples that have it
+	Mid float64 `json:"mid"` // their median
+	// Low and High bound the median with a confidence of at least 95 %. Where the samples are too few for that (less than 6), they are the
+	// lowest and the highest, and Spread is true.
+	Low    float64 `json:"low"`
+	High   float64 `json:"high"`
+	Spread bool    `json:"spread,omitempty"`
+}
+
+// interval sums up values; none give an Interval whose N is 0.
+func interval(values []float64) Interval {
+	if len(values) == 0 {
+		return Interval{}
+	}
+	sum := benchmath.AssumeNothing.Summary(benchmath.NewSample(slices.Clone(values), &benchmath.DefaultThresholds), confidence)
+	i := Interval{N: len(values), Mid: sum.Center, Low: sum.Lo, High: sum.Hi}
+	if math.IsInf(sum.Lo, 0) || math.IsInf(sum.Hi, 0) {
+		i.Low, i.High, i.Spread = slices.Min(values), slices.Max(values), true
+	}
+	return i
+}
+
+// String writes the figure and its bounds, such as "410 (402 to 421)".
+func (i Interval) String() string {
+	switch {
+	case i.N == 0:
+		return notKnown
+	case i.N == 1 || i.Low == i.High:
+		return number(i.Mid)
+	}
+	return fmt.Sprintf("%s (%s to %s)", number(i.Mid), number(i.Low), number(i.High))
+}

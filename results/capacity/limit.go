@@ -1,0 +1,226 @@
+package capacity
+
+import (
+	"fmt"
+	"math"
+)
+
+// Cause is what limits a point.
+type Cause string
+
+// The causes, in the order in which they are named where several are near: first those that make the point worthless, then the more
+// specific before the more general.
+const (
+	Generator Cause = "the load generator"
+	Emulation Cause = "the emulation of the network"
+	Processor Cause = "the servers' CPU"
+	Fsync     Cause = "the servers' fsync"
+	Serial    Cause = "the locks themselves"
+	Distance  Cause = "the network's distance"
+	Users     Cause = "the number of users"
+	Offered   Cause = "the rate that was offered"
+	Unknown   Cause = notKnown
+)
+
+// How near a candidate must be to its ceiling to be named.
+const (
+	cpuFull = 0.90 // of the machine's cores
+	// generatorPart of the CPU used by clients and supervisor makes the generator the limit of a full machine.
+	generatorPart = 0.50
+	// queuePackets is what the packet queue that stands in for netem lets through at least, a second; it was measured at 22,000 to 35,000.
+	queuePackets = 22_000
+	queueFull    = 0.90
+	fsyncPart    = 0.50 // of the time that waits for it
+	busy         = 0.85 // of the time in which locks are held or handed over
+	distancePart = 0.80 // of a cycle, the hold aside
+	alone        = 0.90 // of what as many users as these would do if none was in another's way
+	servedPart   = 0.97 // of the arrivals offered
+	// lateMost is how late a generator may begin what it begins, p99, in parts of the objective's time; without an objective of lateMS.
+	lateMost = 0.10
+	lateMS   = 10
+)
+
+// Candidate is one cause with its evidence.
+type Candidate struct {
+	Cause    Cause
+	Known    bool    // whether it was measured at all
+	Share    float64 // of its ceiling
+	Reached  bool
+	Evidence string
+}
+
+// Limit is the one cause that is named, Unknown where none is near, with all candidates.
+type Limit struct {
+	Cause      Cause
+	Evidence   string
+	Candidates []Candidate
+}
+
+// limitOf names what limits a reading. One is the cycle of a single user on the same setting, in ms; 0 where it was not measured.
+func limitOf(r Reading, one float64, o *Objective) Limit {
+	l := Limit{Cause: Unknown, Evidence: "no candidate is near its ceiling"}
+	if r.Cycles.N == 0 {
+		l.Evidence = "nothing was measured"
+		return l
+	}
+	generator, processor := r.processors(o)
+	l.Candidates = []Candidate{generator, r.emulation(), processor, r.fsync(), r.serial(), r.distance(), r.users(one)}
+	for _, c := range l.Candidates {
+		if c.Reached {
+			l.Cause, l.Evidence = c.Cause, c.Evidence
+			return l
+		}
+	}
+	return l
+}
+
+// processors looks at the CPU. Who shares a full machine is in the way of the others: the limit is the generator's where clients and supervisor
+// use most of it.
+func (r Reading) processors(o *Objective) (generator, servers Candidate) {
+	generator, servers = Candidate{Cause: Generator}, Candidate{Cause: Processor}
+	if late, most := r.Late.Mid, lateAllowed(o); r.Rate > 0 && late > most {
+		generator = Candidate{Generator, true, late / most, true, fmt.Sprintf("it began arrivals %s late (p99), and %s is allowed", milli(late), milli(most))}
+	}
+	if r.Cores == 0 || r.CPU["servers"].N+r.CPU["clients"].N+r.CPU["supervisor"].N == 0 {
+		return generator, servers
+	}
+	load := r.CPU["clients"].Mid + r.CPU["supervisor"].Mid
+	sum := load + r.CPU["servers"].Mid
+	said := fmt.Sprintf("%s of %d cores used: %s by servers, %s by clients, %s by the supervisor",
+		cores(sum), r.Cores, cores(r.CPU["servers"].Mid), cores(r.CPU["clients"].Mid), cores(r.CPU["supervisor"].Mid))
+	share := sum / float64(r.Cores)
+	byLoad := load >= generatorPart*sum
+	servers.Known, servers.Share, servers.Evidence = true, share, said
+	servers.Reached = share >= cpuFull && !byLoad
+	if !generator.Reached {
+		generator.Known, generator.Share, generator.Evidence = true, load/float64(r.Cores), said
+		generator.Reached = share >= cpuFull && byLoad
+	}
+	return generator, servers
+}
+
+// cores writes a number of cores.
+func cores(f float64) string { return fmt.Sprintf("%.2f", f) }
+
+// lateAllowed is how late a generator may be, in ms.
+func lateAllowed(o *Objective) float64 {
+	if o == nil {
+		return lateMS
+	}
+	return lateMost * float64(o.Most) / 1e6
+}
+
+func (r Reading) emulation() Candidate {
+	c := Candidate{Cause: Emulation}
+	if r.Packets.N == 0 {
+		return c
+	}
+	c.Known, c.Share = true, r.Packets.Mid/queuePackets
+	c.Reached = c.Share >= queueFull
+	c.Evidence = fmt.Sprintf("%s packets/s of the 22,000 to 35,000 that the packet queue lets through", number(r.Packets.Mid))
+	return c
+}
+
+// serial looks at the locks: each has one holder at a time, so all of them together cannot do more than Locks/(hold + handoff).
+func (r Reading) serial() Candidate {
+	c := Candidate{Cause: Serial}
+	if r.Handoff.N == 0 || r.Hold.N == 0 || r.Hold.Mid+r.Handoff.Mid <= 0 {
+		return c
+	}
+	ceiling := float64(r.Locks) * 1e3 / (r.Hold.Mid + r.Handoff.Mid)
+	c.Known, c.Share = true, r.Cycles.Mid/ceiling
+	c.Reached = c.Share >= busy
+	c.Evidence = fmt.Sprintf("%s cycles/s of at most %s: %s / (hold %s + handoff %s)", number(r.Cycles.Mid), number(ceiling), plural(r.Locks, "lock"), milli(r.Hold.Mid), milli(r.Handoff.Mid))
+	return c
+}
+
+// fsync looks at the time that waits for a write to disk: one in a handoff, where locks are always busy; two in a cycle, to take and to give
+// back, where they are not.
+func (r Reading) fsync() Candidate {
+	c := Candidate{Cause: Fsync}
+	if r.Fsync.N == 0 {
+		return c
+	}
+	of, n, what := r.Cycle.Mid-r.Hold.Mid, 2.0, "the cycle but for the hold"
+	if r.serial().Reached {
+		of, n, what = r.Handoff.Mid, 1.0, "the handoff"
+	}
+	if !(of > 0) {
+		return c
+	}
+	c.Known, c.Share = true, n*r.Fsync.Mid/of
+	c.Reached = c.Share >= fsyncPart && c.Share <= 1.5 // more than all of it is another thing's time
+	c.Evidence = fmt.Sprintf("%g × fsync of %s is %s of %s, %s", n, milli(r.Fsync.Mid), percent(c.Share), what, milli(of))
+	return c
+}
+
+// distance compares a cycle, its hold aside, with the time that its messages travel. Requests sent at once make one trip: the share is then above 1, and
+// nothing is said.
+func (r Reading) distance() Candidate {
+	c := Candidate{Cause: Distance}
+	away := r.Trip.Mid
+	if r.Trip.N == 0 {
+		away = float64(r.RTT) / 1e6
+	}
+	of := r.Cycle.Mid - r.Hold.Mid
+	if away <= 0 || r.Requests.N == 0 || !(of > 0) {
+		return c
+	}
+	c.Known, c.Share = true, away*r.Requests.Mid/of
+	c.Reached = c.Share >= distancePart && c.Share <= 1/distancePart
+	c.Evidence = fmt.Sprintf("%s round trips of %s are %s of the cycle but for the hold, %s", number(r.Requests.Mid), milli(away), percent(c.Share), milli(of))
+	return c
+}
+
+// users asks whether anyone was in another's way: if not, more users do more.
+func (r Reading) users(one float64) Candidate {
+	if r.Rate > 0 {
+		c := Candidate{Cause: Offered, Known: true, Share: r.Cycles.Mid / r.Rate}
+		c.Reached = c.Share >= servedPart && r.Unserved.Mid == 0
+		c.Evidence = fmt.Sprintf("%s of %s offered a second were served", number(r.Cycles.Mid), number(r.Rate))
+		return c
+	}
+	c := Candidate{Cause: Users}
+	if one <= 0 {
+		return c
+	}
+	free := float64(r.Users) * 1e3 / one
+	c.Known, c.Share = true, r.Cycles.Mid/free
+	c.Reached = c.Share >= alone
+	c.Evidence = fmt.Sprintf("%s cycles/s of the %s that %s would do, each as fast as one alone (%s)", number(r.Cycles.Mid), number(free), plural(r.Users, "user"), milli(one))
+	return c
+}
+
+// littleMost is how far a point may be from Little's law, in parts.
+const littleMost = 0.10
+
+// Little holds a reading against Little's law, L = λW: the mean number in service is the throughput times the time of each. Source: J. D. C. Little, A Proof for the
+// Queuing Formula L = λW, Operations Research 9 (1961).
+type Little struct {
+	Known    bool
+	Within   float64 // throughput × mean cycle
+	Counted  float64 // users that were counted in service; in a closed loop where nobody counted, all of them
+	Off      float64 // |Counted/Within - 1|
+	Violated bool
+}
+
+func littleOf(r Reading) Little {
+	l := Little{Within: r.Cycles.Mid * r.Cycle.Mid / 1e3, Counted: r.InService.Mid}
+	if l.Counted == 0 && r.Rate == 0 {
+		l.Counted = float64(r.Users)
+	}
+	if l.Within <= 0 || l.Counted <= 0 {
+		return l
+	}
+	l.Known, l.Off = true, math.Abs(l.Counted/l.Within-1)
+	l.Violated = l.Off > littleMost || r.Rate == 0 && l.Within > float64(r.Users)*(1+littleMost)
+	return l
+}
+
+// String says the law in figures.
+func (l Little) String() string {
+	if !l.Known {
+		return notKnown
+	}
+	return fmt.Sprintf("%s users counted, throughput × cycle says %s: off by %s, %s is allowed", number(l.Counted), number(l.Within), percent(l.Off), percent(littleMost))
+}

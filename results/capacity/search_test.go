@@ -1,0 +1,145 @@
+package capacity
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/lockquake/lockquake/internal/seed"
+)
+
+// queue is a server with one line, M/M/1: the time from an arrival to the end of its service is exponential with the rate mu - lambda.
+func queue(mu, offered, noise float64, rnd *rand.Rand) Sample {
+	s := Sample{Offered: offered, Cycles: offered, Latency: map[string]float64{}}
+	if offered >= mu {
+		s.Cycles, s.Unserved = mu, int64(offered-mu)+1
+		return s
+	}
+	s.Latency["p99"] = 1e3 * math.Log(100) / (mu - offered) * math.Exp(noise*rnd.NormFloat64())
+	return s
+}
+
+// play asks a search until it ends.
+func play(t *testing.T, s Search, run func(rate float64) Sample) []Point {
+	t.Helper()
+	var points []Point
+	for range 1000 {
+		rate, done := s.Next(points)
+		if done {
+			return points
+		}
+		points = append(points, Point{Setting{Users: 64, Locks: 1, Rate: rate}, []Sample{run(rate)}})
+	}
+	t.Fatal("the search does not end")
+	return nil
+}
+
+func TestSearchFindsTheRateOfAQueue(t *testing.T) {
+	const most, rounds = 20 * time.Millisecond, 200
+	for mu, start := range map[float64]float64{1000: 950, 6000: 9000, 400: 40, 50_000: 49_900} {
+		right := mu - math.Log(100)/most.Seconds() // p99 of the queue is then 20 ms
+		near, runs := 0, 0
+		for i := range rounds {
+			rnd := seed.Rand(uint64(i), fmt.Sprint(mu))
+			s := Search{Objective: Objective{0.99, int64(most)}, Start: start}
+			points := play(t, s, func(rate float64) Sample { return queue(mu, rate, 0.05, rnd) })
+			found := s.Found(points)
+			runs += len(points)
+			if !found.Confirmed || found.Runs < 3 || found.Fails/found.Rate > 1.0501 {
+				t.Fatalf("%+v", found)
+			}
+			if math.Abs(found.Rate/right-1) <= 0.10 {
+				near++
+			}
+		}
+		t.Logf("rate %.0f/s: within 10 %% in %d of %d searches, with %.1f runs each", right, near, rounds, float64(runs)/rounds)
+		if near < rounds*88/100 {
+			t.Errorf("rate %.0f/s: within 10 %% in %d of %d searches", right, near, rounds)
+		}
+	}
+}
+
+func TestSearchEnds(t *testing.T) {
+	objective := Objective{0.99, int64(20 * time.Millisecond)}
+	good := func(rate float64) Sample {
+		return Sample{Offered: rate, Cycles: rate, Latency: map[string]float64{"p99": 1}}
+	}
+	rnd := seed.Rand(3, "coins")
+	for name, c := range map[string]struct {
+		run       func(rate float64) Sample
+		why       string
+		confirmed bool
+		none      bool
+	}{
+		"never kept": {func(rate float64) Sample { s := good(rate); s.Latency["p99"] = 21; return s }, "no rate that was tried kept it", false, true},
+		"always":     {good, "no rate was found that fails", false, false},
+		"late from 3000": {func(rate float64) Sample {
+			s := good(rate)
+			if rate > 3000 {
+				s.Late = 2.1
+			}
+			return s
+		}, "", false, false},
+		"spoilt": {func(rate float64) Sample { s := good(rate); s.Spoilt = "the machine stood still"; return s }, "the runs at 125/s were spoilt, or their generator was late", false, true},
+		"unserved": {func(rate float64) Sample {
+			s := good(rate)
+			if rate > 3000 {
+				s.Unserved = 1
+			}
+			return s
+		}, "", true, false},
+		"coins": {func(rate float64) Sample {
+			s := good(rate)
+			if rate > 100 && rnd.IntN(2) == 0 {
+				s.Latency["p99"] = 30
+			}
+			return s
+		}, "", true, false},
+	} {
+		s := Search{Objective: objective, Start: 1000}
+		points := play(t, s, c.run)
+		found := s.Found(points)
+		if found.Confirmed != c.confirmed || (found.Rate == 0) != c.none || c.why != "" && found.Why != c.why || (found.Why == "") != c.confirmed {
+			t.Errorf("%s: %+v after %d runs", name, found, len(points))
+		}
+		if (name == "unserved" || name == "late from 3000") && (found.Rate > 3000 || found.Rate < 2700) {
+			t.Errorf("%s: %+v", name, found)
+		}
+	}
+}
+
+// A run that could not keep it by luck is not outvoted: the rate below is taken.
+func TestSearchConfirms(t *testing.T) {
+	objective := Objective{0.99, int64(20 * time.Millisecond)}
+	at := func(rate float64, p99s ...float64) Point {
+		p := Point{Setting: Setting{Users: 1, Locks: 1, Rate: rate}}
+		for _, ms := range p99s {
+			p.Samples = append(p.Samples, Sample{Offered: rate, Cycles: rate, Latency: map[string]float64{"p99": ms}})
+		}
+		return p
+	}
+	s := Search{Objective: objective, Start: 100, Confirm: 2}
+	for name, c := range map[string]struct {
+		points []Point
+		rate   float64
+		done   bool
+	}{
+		"nothing":               {nil, 100, false},
+		"kept":                  {[]Point{at(100, 5)}, 200, false},
+		"failed":                {[]Point{at(100, 25)}, 50, false},
+		"between":               {[]Point{at(100, 5), at(400, 25)}, 200, false},
+		"to confirm":            {[]Point{at(100, 5), at(104, 25)}, 100, false},
+		"the last one fails":    {[]Point{at(50, 5), at(100, 5, 25), at(104, 25)}, math.Sqrt(5000), false},
+		"luck above a failure":  {[]Point{at(100, 5), at(104, 25), at(200, 5, 5)}, 100, false},
+		"confirmed":             {[]Point{at(100, 5, 6), at(104, 25)}, 0, true},
+		"at the bound is kept":  {[]Point{at(100, 20, 20), at(104, 20.1)}, 0, true},
+		"a closed loop between": {[]Point{at(0, 50), at(100, 5, 6), at(104, 25)}, 0, true},
+	} {
+		rate, done := s.Next(c.points)
+		if math.Abs(rate-c.rate) > 1e-9 || done != c.done {
+			t.Errorf("%s: %g, %t; want %g, %t", name, rate, done, c.rate, c.done)
+		}
+	}
+}

@@ -1,0 +1,235 @@
+package capacity
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/lockquake/lockquake/history"
+	"github.com/lockquake/lockquake/results"
+)
+
+// What a file may have at most: more is no sweep that anyone made.
+const (
+	maxFile    = 64 << 20
+	maxPoints  = 10_000
+	maxSamples = 1_000
+	maxUsers   = 1_000_000
+	maxName    = 200
+	maxFigure  = 1e15 // of any figure
+)
+
+// Write writes a sweep; a reader of the file sees the old one or the new one.
+func Write(path string, s Sweep) error {
+	if err := s.check(); err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	b, err := json.MarshalIndent(s, "", "  ")
+	if err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	return results.WriteAtomically(path, append(b, '\n'))
+}
+
+// Read reads a sweep. What no sweep can have is an error of one line that wraps history.ErrCorrupt.
+func Read(path string) (Sweep, error) {
+	var s Sweep
+	info, err := os.Stat(path)
+	if err != nil {
+		return s, err
+	}
+	if !info.Mode().IsRegular() || info.Size() > maxFile {
+		return s, fmt.Errorf("%w: %s: it is no file of at most %d MiB", history.ErrCorrupt, path, maxFile>>20)
+	}
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return s, err
+	}
+	if err := decode(b, &s); err != nil {
+		return Sweep{}, fmt.Errorf("%w: %s: %v", history.ErrCorrupt, path, err)
+	}
+	return s, nil
+}
+
+func decode(b []byte, s *Sweep) error {
+	var head struct {
+		Schema string `json:"schema"`
+	}
+	if err := json.Unmarshal(b, &head); err != nil {
+		return err
+	}
+	if head.Schema != Schema { // before anything else: another version has other fields
+		return fmt.Errorf("schema is %q; this program reads %q", shorten(head.Schema), Schema)
+	}
+	d := json.NewDecoder(bytes.NewReader(b))
+	d.DisallowUnknownFields()
+	if err := d.Decode(s); err != nil {
+		return err
+	}
+	if _, err := d.Token(); err != io.EOF {
+		return errors.New("there is more behind the sweep")
+	}
+	return s.check()
+}
+
+// check says what no sweep can have.
+func (s Sweep) check() error {
+	if s.Schema != Schema {
+		return fmt.Errorf("schema is %q; this program knows %q", shorten(s.Schema), Schema)
+	}
+	if n := len(s.Points) + len(s.Left); n > maxPoints {
+		return fmt.Errorf("%d points are more than a sweep has: at most %d", n, maxPoints)
+	}
+	if s.Repeat < 0 || s.Repeat > maxSamples || s.Warm < 0 || s.Measured < 0 {
+		return fmt.Errorf("repeat %d, warm_ns %d and measured_ns %d: none is below 0, and repeat is at most %d", s.Repeat, s.Warm, s.Measured, maxSamples)
+	}
+	if o := s.Objective; o != nil && (!(o.Quantile > 0 && o.Quantile < 1) || o.Most <= 0) {
+		return fmt.Errorf("objective: quantile %g within %d ns: the quantile is between 0 and 1, the time above 0", o.Quantile, o.Most)
+	}
+	for i, p := range s.Points {
+		if err := p.check(); err != nil {
+			return fmt.Errorf("point %d: %w", i, err)
+		}
+	}
+	for i, l := range s.Left {
+		if err := l.check(); err != nil {
+			return fmt.Errorf("left %d: %w", i, err)
+		}
+	}
+	return nil
+}
+
+func (s Setting) check() error {
+	for name, n := range map[string]int{"users": s.Users, "locks": s.Locks} {
+		if n < 1 || n > maxUsers {
+			return fmt.Errorf("%d %s: from 1 to %d make sense", n, name, maxUsers)
+		}
+	}
+	for name, n := range map[string]int64{"nodes": int64(s.Nodes), "hold_ns": s.Hold, "ttl_ns": s.TTL, "rtt_ns": s.RTT} {
+		if n < 0 {
+			return fmt.Errorf("%s is %d: it is never below 0", name, n)
+		}
+	}
+	if !figure(s.Rate) {
+		return fmt.Errorf("rate is %g: it is a number from 0", s.Rate)
+	}
+	for _, name := range []string{s.Backend, s.Lock, s.Retry} {
+		if len(name) > maxName {
+			return fmt.Errorf("the name %q... is too long", shorten(name))
+		}
+	}
+	return nil
+}
+
+func (p Point) check() error {
+	if err := p.Setting.check(); err != nil {
+		return err
+	}
+	if len(p.Samples) > maxSamples {
+		return fmt.Errorf("%d samples are more than a point has: at most %d", len(p.Samples), maxSamples)
+	}
+	for i, s := range p.Samples {
+		for name, f := range s.figures() {
+			if !figure(f) {
+				return fmt.Errorf("sample %d: %s is %g: it is a number from 0", i, shorten(name), f)
+			}
+		}
+	}
+	return nil
+}
+
+// figures are all numbers of a sample by name.
+func (s Sample) figures() map[string]float64 {
+	all := map[string]float64{
+		"cycles_per_s": s.Cycles, "cycle_ms": s.Cycle, "hold_ms": s.HoldMean, "in_service": s.InService, "offered_per_s": s.Offered,
+		"unserved": float64(s.Unserved), "late_p99_ms": s.Late, "cores": float64(s.Cores), "order": float64(s.Order),
+	}
+	for name, f := range map[string]*float64{"handoff_ms": s.Handoff, "requests_per_grant": s.Requests, "rtt_ms": s.RTT, "fsync_ms": s.Fsync, "packets_per_s": s.Packets} {
+		if f != nil {
+			all[name] = *f
+		}
+	}
+	for name, f := range s.Latency {
+		all["latency_ms "+name] = f
+	}
+	for name, f := range s.CPU {
+		all["cpu "+name] = f
+	}
+	return all
+}
+
+// figure tells whether a number can be one of a sample: it is no NaN either.
+func figure(f float64) bool { return f >= 0 && f <= maxFigure }
+
+func shorten(s string) string {
+	if len(s) > 60 {
+		return s[:60] + "..."
+	}
+	return s
+}
+
+// machine has what must be equal for figures of two sweeps to be comparable.
+var machine = []string{"os", "arch", "kernel", "cores", "memory"}
+
+// Merge puts sweeps of one machine into one, so that one report compares them.
+func Merge(sweeps ...Sweep) (Sweep, error) {
+	if len(sweeps) == 0 {
+		return Sweep{}, errors.New("there is no sweep to merge")
+	}
+	out := sweeps[0]
+	out.Host, out.Service = maps.Clone(out.Host), maps.Clone(out.Service)
+	out.Points, out.Left = slices.Clone(out.Points), slices.Clone(out.Left)
+	for i, s := range sweeps[1:] {
+		for _, name := range machine {
+			if s.Host[name] != out.Host[name] {
+				return Sweep{}, fmt.Errorf("sweeps 1 and %d are of two machines: %s is %q and %q", i+2, name, out.Host[name], s.Host[name])
+			}
+		}
+		if (s.Objective == nil) != (out.Objective == nil) || s.Objective != nil && *s.Objective != *out.Objective {
+			return Sweep{}, fmt.Errorf("sweeps 1 and %d have different objectives", i+2)
+		}
+		if s.Provider != out.Provider || s.Measured != out.Measured {
+			return Sweep{}, fmt.Errorf("sweeps 1 and %d differ: providers %s and %s, measured %s and %s", i+2, out.Provider, s.Provider, duration(out.Measured), duration(s.Measured))
+		}
+		out.Scenario, out.Version = both(out.Scenario, s.Scenario), both(out.Version, s.Version)
+		out.Command += "\n" + s.Command
+		if out.Service == nil {
+			out.Service = map[string]string{}
+		}
+		for name, v := range s.Service {
+			out.Service[name] = both(out.Service[name], v)
+		}
+		out.Interrupted = out.Interrupted || s.Interrupted
+		out.Repeat = max(out.Repeat, s.Repeat)
+		for _, p := range s.Points {
+			at := slices.IndexFunc(out.Points, func(q Point) bool { return q.Setting == p.Setting })
+			if at < 0 {
+				out.Points = append(out.Points, p)
+				continue
+			}
+			out.Points[at].Samples = slices.Concat(out.Points[at].Samples, p.Samples)
+		}
+		out.Left = append(out.Left, s.Left...)
+	}
+	out.Left = slices.DeleteFunc(out.Left, func(l Left) bool {
+		return slices.ContainsFunc(out.Points, func(p Point) bool { return p.Setting == l.Setting && len(p.Samples) > 0 })
+	})
+	return out, nil
+}
+
+// both writes two values, and one that is the same in both once.
+func both(a, b string) string {
+	switch {
+	case a == "":
+		return b
+	case b == "" || slices.Contains(strings.Split(a, " and "), b):
+		return a
+	}
+	return a + " and " + b
+}

@@ -1,0 +1,130 @@
+package capacity
+
+import (
+	"fmt"
+	"math"
+	"strings"
+	"testing"
+
+	"github.com/lockquake/lockquake/internal/seed"
+)
+
+var swept = []float64{1, 2, 4, 8, 16, 32, 64, 128, 256}
+
+// noisy makes levels of a law, each sample with so much noise.
+func noisy(name string, u USL, samples int, noise float64) []level {
+	rnd := seed.Rand(1, name)
+	var out []level
+	for _, n := range swept {
+		l := level{users: n}
+		for range samples {
+			l.samples = append(l.samples, u.At(n)*math.Exp(noise*rnd.NormFloat64()))
+		}
+		out = append(out, l)
+	}
+	return out
+}
+
+// Laws as sweeps have them: one lock, many locks, and one that many users make slower.
+var laws = map[string]USL{
+	"contended": {410, 0.3, 0.001},
+	"parallel":  {400, 0.05, 0.0002},
+	"backwards": {900, 0.15, 0.002},
+}
+
+func TestFitFindsKnownCoefficients(t *testing.T) {
+	const rounds = 50
+	for name, u := range laws {
+		near, covered := map[string]int{}, map[string]int{}
+		for i := range rounds {
+			f, err := fit(noisy(fmt.Sprint(name, i), u, 5, 0.05), seed.Rand(2, fmt.Sprint(i)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			for what, c := range map[string]struct {
+				want float64
+				got  Range
+			}{
+				"λ": {u.Lambda, f.LambdaRange}, "σ": {u.Sigma, f.SigmaRange}, "κ": {u.Kappa, f.KappaRange},
+				"peak": {u.Peak(), f.PeakRange}, "knee": {u.Knee(), f.KneeRange},
+			} {
+				if math.Abs(c.got.Mid/c.want-1) <= 0.10 {
+					near[what]++
+				}
+				if c.got.Low <= c.want && c.want <= c.got.High {
+					covered[what]++
+				}
+			}
+		}
+		t.Logf("%s: of %d rounds, within 10 %%: %v; in the interval of 95 %%: %v", name, rounds, near, covered)
+		for _, what := range []string{"λ", "σ", "κ", "peak", "knee"} {
+			if near[what] < rounds*90/100 {
+				t.Errorf("%s: %s is within 10 %% in %d of %d rounds", name, what, near[what], rounds)
+			}
+			if covered[what] < rounds*90/100 {
+				t.Errorf("%s: %s is in its interval in %d of %d rounds", name, what, covered[what], rounds)
+			}
+		}
+	}
+}
+
+func TestFitWithoutNoiseIsExact(t *testing.T) {
+	for name, u := range laws {
+		f, err := fit(noisy(name, u, 1, 0), seed.Rand(1, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if math.Abs(f.Lambda/u.Lambda-1)+math.Abs(f.Sigma/u.Sigma-1)+math.Abs(f.Kappa/u.Kappa-1) > 1e-6 {
+			t.Errorf("%s: %+v, want %+v", name, f.USL, u)
+		}
+	}
+}
+
+// The coefficients are never below 0, and a curve that only flattens has no peak, but a knee at 1/σ.
+func TestFitAtTheBorder(t *testing.T) {
+	for i := range 50 {
+		f, err := fit(noisy(fmt.Sprint(i), USL{500, 0, 0}, 3, 0.05), seed.Rand(1, "border"))
+		if err != nil || f.Sigma < 0 || f.Kappa < 0 || f.Lambda <= 0 {
+			t.Fatalf("round %d: %+v, %v", i, f, err)
+		}
+	}
+	flat := USL{500, 0.1, 0}
+	if !math.IsInf(flat.Peak(), 1) || flat.Knee() != 10 {
+		t.Errorf("peak %g, knee %g", flat.Peak(), flat.Knee())
+	}
+	if line := (USL{500, 0, 0}); !math.IsInf(line.Knee(), 1) || !math.IsInf(line.Peak(), 1) {
+		t.Errorf("peak %g, knee %g", line.Peak(), line.Knee())
+	}
+	if p := (USL{500, 1.2, 0.1}).Peak(); p != 1 {
+		t.Errorf("peak %g", p)
+	}
+}
+
+// A law that explains nothing says so.
+func TestFitThatExplainsNothing(t *testing.T) {
+	jump := func(samples ...[]float64) []level {
+		var out []level
+		for i, s := range samples {
+			out = append(out, level{users: swept[i], samples: s})
+		}
+		return out
+	}
+	polling := jump([]float64{400, 402}, []float64{120, 122}, []float64{300, 299}, []float64{80, 82}, []float64{200, 199}, []float64{20, 21}, []float64{90, 91})
+	for want, levels := range map[string][]level{
+		"can be used; a fit needs 5":        noisy("few", laws["parallel"], 3, 0.05)[:4],
+		"the line would miss the points by": polling,
+		"nothing was done":                  jump([]float64{1}, []float64{1}, []float64{0}, []float64{1}, []float64{1}),
+	} {
+		if f, err := fit(levels, seed.Rand(1, "nothing")); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, %v; want an error with %q", f, err, want)
+		}
+	}
+	// The same misses are a fit where the samples themselves are spread as far.
+	wide := polling
+	for i, l := range wide {
+		wide[i].samples = []float64{l.samples[0] * 0.2, l.samples[0] * 1.8}
+	}
+	if _, err := fit(wide, seed.Rand(1, "wide")); err != nil {
+		t.Error(err)
+	}
+}
