@@ -1,0 +1,175 @@
+package capacity
+
+import (
+	"math"
+	"strings"
+	"testing"
+	"time"
+)
+
+func ptr(f float64) *float64 { return &f }
+
+// calm is a sample of 8 users on one lock, which nothing limits that is known: the lock is in use for half of the time.
+func calm() Sample {
+	return Sample{
+		Verdict: "pass", Cycles: 200, Cycle: 40, HoldMean: 1, Handoff: ptr(1.5), InService: 8, Requests: ptr(3), RTT: ptr(0.2),
+		Latency: map[string]float64{"p50": 30, "p99": 60}, CPU: map[string]float64{"servers": 0.3, "clients": 0.1, "supervisor": 0.1}, Cores: 2, Fsync: ptr(1),
+	}
+}
+
+// Each candidate by itself, and a near miss of it.
+func TestLimits(t *testing.T) {
+	const one = 20.0 // ms of one user alone: 8 would do 400 cycles/s
+	for name, c := range map[string]struct {
+		change func(*Setting, *Sample)
+		want   Cause
+		says   string
+	}{
+		"none":                                 {func(*Setting, *Sample) {}, Unknown, "no candidate is near its ceiling"},
+		"clients' CPU":                         {func(_ *Setting, s *Sample) { s.CPU["clients"] = 1.4 }, Generator, "1.80 of 2 cores used: 0.30 by servers, 1.40 by clients, 0.10 by the supervisor"},
+		"clients' CPU, nearly":                 {func(_ *Setting, s *Sample) { s.CPU["clients"] = 1.39 }, Unknown, ""},
+		"supervisor's CPU":                     {func(_ *Setting, s *Sample) { s.CPU["supervisor"] = 1.5 }, Generator, "1.50 by the supervisor"},
+		"generator and servers in equal parts": {func(_ *Setting, s *Sample) { s.CPU["servers"], s.CPU["clients"] = 1, 0.9 }, Generator, "2.00 of 2 cores"},
+		"servers' CPU":                         {func(_ *Setting, s *Sample) { s.CPU["servers"] = 1.6 }, Processor, "1.80 of 2 cores used: 1.60 by servers"},
+		"servers' CPU, nearly":                 {func(_ *Setting, s *Sample) { s.CPU["servers"] = 1.59 }, Unknown, ""},
+		"no CPU was read":                      {func(_ *Setting, s *Sample) { s.CPU = nil }, Unknown, ""},
+		"cores are not known":                  {func(_ *Setting, s *Sample) { s.CPU["servers"], s.Cores = 9, 0 }, Unknown, ""},
+		"the packet queue":                     {func(_ *Setting, s *Sample) { s.Packets = ptr(19_800) }, Emulation, "19,800 packets/s of the 22,000 to 35,000"},
+		"the packet queue, nearly":             {func(_ *Setting, s *Sample) { s.Packets = ptr(19_700) }, Unknown, ""},
+		"one lock is always busy":              {func(_ *Setting, s *Sample) { s.Handoff = ptr(3.25) }, Serial, "200 cycles/s of at most 235: 1 lock / (hold 1 ms + handoff 3.25 ms)"},
+		"one lock, nearly":                     {func(_ *Setting, s *Sample) { s.Handoff = ptr(3.2) }, Unknown, ""},
+		"two locks":                            {func(p *Setting, s *Sample) { p.Locks = 2; s.Handoff = ptr(3.25) }, Unknown, ""},
+		"nobody waited":                        {func(_ *Setting, s *Sample) { s.Handoff = nil }, Unknown, ""},
+		"fsync in a handoff":                   {func(_ *Setting, s *Sample) { s.Handoff, s.Fsync = ptr(3.25), ptr(1.7) }, Fsync, "1 × fsync of 1.7 ms is 52 % of the handoff, 3.25 ms"},
+		"fsync in a handoff, nearly":           {func(_ *Setting, s *Sample) { s.Handoff, s.Fsync = ptr(3.25), ptr(1.6) }, Serial, ""},
+		"fsync in a cycle":                     {func(_ *Setting, s *Sample) { s.Fsync = ptr(9.8) }, Fsync, "2 × fsync of 9.8 ms is 50 % of the cycle but for the hold, 39 ms"},
+		"fsync in a cycle, nearly":             {func(_ *Setting, s *Sample) { s.Fsync = ptr(9.7) }, Unknown, ""},
+		"fsync of something else":              {func(_ *Setting, s *Sample) { s.Fsync = ptr(40) }, Unknown, ""},
+		"distance":                             {func(_ *Setting, s *Sample) { s.RTT = ptr(10.5) }, Distance, "3 round trips of 10.5 ms are 81 % of the cycle but for the hold, 39 ms"},
+		"distance, nearly":                     {func(_ *Setting, s *Sample) { s.RTT = ptr(10.3) }, Unknown, ""},
+		"distance that was only asked":         {func(p *Setting, s *Sample) { p.RTT = int64(12 * time.Millisecond); s.RTT = nil }, Distance, "3 round trips of 12 ms"},
+		"requests that went side by side":      {func(_ *Setting, s *Sample) { s.RTT, s.Requests = ptr(10.5), ptr(5) }, Unknown, ""},
+		"users":                                {func(_ *Setting, s *Sample) { s.Cycles, s.Cycle, s.Handoff = 361, 22.2, nil }, Users, "361 cycles/s of the 400 that 8 users would do, each as fast as one alone (20 ms)"},
+		"users, nearly":                        {func(_ *Setting, s *Sample) { s.Cycles, s.Cycle, s.Handoff = 359, 22.2, nil }, Unknown, ""},
+		"an open loop":                         {func(p *Setting, s *Sample) { p.Rate, s.Offered = 200, 200 }, Offered, "200 of 200 offered a second were served"},
+		"an open loop that is full":            {func(p *Setting, s *Sample) { p.Rate, s.Offered, s.Cycles = 210, 210, 203 }, Unknown, ""},
+		"an open loop that served late":        {func(p *Setting, s *Sample) { p.Rate, s.Offered, s.Unserved = 200, 200, 1 }, Unknown, ""},
+		"a generator that lags":                {func(p *Setting, s *Sample) { p.Rate, s.Offered, s.Late = 200, 200, 2.1 }, Generator, "it began arrivals 2.1 ms late (p99), and 2 ms is allowed"},
+		"a generator that lags a little":       {func(p *Setting, s *Sample) { p.Rate, s.Offered, s.Late = 200, 200, 2 }, Offered, ""},
+		"generator and lock":                   {func(_ *Setting, s *Sample) { s.CPU["clients"], s.Handoff = 1.6, ptr(4) }, Generator, ""},
+		"servers' CPU and lock":                {func(_ *Setting, s *Sample) { s.CPU["servers"], s.Handoff = 1.6, ptr(4) }, Processor, ""},
+	} {
+		p := Point{Setting: Setting{Backend: "etcd", Lock: "mutex", Users: 8, Locks: 1}, Samples: []Sample{calm()}}
+		c.change(&p.Setting, &p.Samples[0])
+		r := read(p)
+		r.judge(one, &Objective{0.99, int64(20 * time.Millisecond)})
+		if r.Limit.Cause != c.want || !strings.Contains(r.Limit.Evidence, c.says) {
+			t.Errorf("%s: %q: %s; want %q: %s", name, r.Limit.Cause, r.Limit.Evidence, c.want, c.says)
+		}
+		if spoils := c.want == Generator || c.want == Emulation; spoils != (len(r.Marks) > 0) {
+			t.Errorf("%s: marks %q", name, r.Marks)
+		}
+	}
+}
+
+func TestLittlesLaw(t *testing.T) {
+	for name, c := range map[string]struct {
+		change   func(*Setting, *Sample)
+		violated bool
+		known    bool
+	}{
+		"holds":                     {func(*Setting, *Sample) {}, false, true},
+		"holds within a tenth":      {func(_ *Setting, s *Sample) { s.InService = 8.7 }, false, true},
+		"too many":                  {func(_ *Setting, s *Sample) { s.InService = 8.9 }, true, true},
+		"too few":                   {func(_ *Setting, s *Sample) { s.InService = 7.1 }, true, true},
+		"users that did not cycle":  {func(_ *Setting, s *Sample) { s.InService, s.Cycles = 0, 100 }, true, true},
+		"more in service than are":  {func(_ *Setting, s *Sample) { s.InService, s.Cycles = 10, 250 }, true, true},
+		"nobody counted":            {func(_ *Setting, s *Sample) { s.InService = 0 }, false, true},
+		"an open loop is not users": {func(p *Setting, s *Sample) { p.Rate, s.InService = 100, 8 }, false, true},
+		"an open loop, not counted": {func(p *Setting, s *Sample) { p.Rate, s.InService = 100, 0 }, false, false},
+		"nothing was done":          {func(_ *Setting, s *Sample) { s.Cycles = 0 }, false, false},
+	} {
+		p := Point{Setting: Setting{Users: 8, Locks: 1}, Samples: []Sample{calm()}}
+		c.change(&p.Setting, &p.Samples[0])
+		r := read(p)
+		r.judge(20, nil)
+		if r.Little.Violated != c.violated || r.Little.Known != c.known {
+			t.Errorf("%s: %+v", name, r.Little)
+		}
+		if marked := len(r.Marks) > 0; marked != c.violated {
+			t.Errorf("%s: marks %q", name, r.Marks)
+		}
+	}
+}
+
+func TestIntervals(t *testing.T) {
+	for name, c := range map[string]struct {
+		values []float64
+		want   Interval
+		says   string
+	}{
+		"none":  {nil, Interval{}, "not known"},
+		"one":   {[]float64{4}, Interval{1, 4, 4, 4, true}, "4"},
+		"three": {[]float64{5, 1, 2}, Interval{3, 2, 1, 5, true}, "2 (1 to 5)"},
+		"five":  {[]float64{5, 1, 2, 4, 3}, Interval{5, 3, 1, 5, true}, "3 (1 to 5)"},
+		"six":   {[]float64{5, 1, 2, 4, 3, 6}, Interval{6, 3.5, 1, 6, false}, "3.5 (1 to 6)"},
+		"nine":  {[]float64{1, 2, 3, 4, 5, 6, 7, 8, 900}, Interval{9, 5, 2, 8, false}, "5 (2 to 8)"},
+	} {
+		if got := interval(c.values); got != c.want || got.String() != c.says {
+			t.Errorf("%s: %+v %q, want %+v %q", name, got, got, c.want, c.says)
+		}
+	}
+}
+
+// Only what is the lock's own is fitted.
+func TestWhatIsNotFitted(t *testing.T) {
+	u := laws["parallel"]
+	sweep := func(change func(users int, s *Sample)) Sweep {
+		s := Sweep{Schema: Schema}
+		for _, n := range swept {
+			one := calm()
+			one.Cycles, one.InService, one.Handoff = u.At(n), n, nil
+			one.Cycle = 1e3 * n / one.Cycles
+			bad := one
+			bad.Cycles, bad.Spoilt = 1, "the machine stood still"
+			change(int(n), &one)
+			s.Points = append(s.Points, Point{Setting{Backend: "etcd", Lock: "mutex", Users: int(n), Locks: 64}, []Sample{bad, one}})
+		}
+		return s
+	}
+	for name, change := range map[string]func(n int, s *Sample){
+		"spoilt samples alone": func(int, *Sample) {},
+		"the generator": func(n int, s *Sample) {
+			if n >= 128 {
+				s.Cycles, s.Cycle, s.CPU["clients"] = 100, float64(n)*10, 1.9
+			}
+		},
+		"the emulation": func(n int, s *Sample) {
+			if n >= 128 {
+				s.Cycles, s.Cycle, s.Packets = 100, float64(n)*10, ptr(30_000)
+			}
+		},
+		"Little's law": func(n int, s *Sample) {
+			if n >= 128 {
+				s.Cycles = 100
+			}
+		},
+		"a lock that is none": func(n int, s *Sample) {
+			if n >= 128 {
+				s.Cycles, s.Cycle, s.Verdict = 9000, float64(n)/9, "fail"
+			}
+		},
+	} {
+		c := Analyse(sweep(change)).Curves[0]
+		if c.Fit == nil || math.Abs(c.Fit.Lambda/u.Lambda-1)+math.Abs(c.Fit.Kappa/u.Kappa-1) > 1e-6 {
+			t.Errorf("%s: %+v, %s", name, c.Fit, c.NoFit)
+		}
+		if last := c.Closed[len(c.Closed)-1]; name != "spoilt samples alone" && (len(last.Marks) == 0 || c.Fit.To != 64 || c.Peak().Users > 64) {
+			t.Errorf("%s: fitted up to %d users, marks %q", name, c.Fit.To, last.Marks)
+		}
+	}
+	c := Analyse(sweep(func(n int, s *Sample) { s.CPU["clients"] = 1.9 })).Curves[0]
+	if c.Fit != nil || c.Peak() != nil || !strings.Contains(c.NoFit, "0 points can be used") {
+		t.Errorf("%+v, %q", c.Fit, c.NoFit)
+	}
+}
