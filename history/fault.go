@@ -7,6 +7,9 @@ type Receipt struct {
 	Time     int64         `json:"time"`     // ns of CLOCK_MONOTONIC at which it was seen
 	// By is what did it, where a fault can be done in several ways: netem, queue, tbf; vdso, faketime.
 	By string `json:"by,omitempty"`
+	// Figures are numbers of the evidence, by name, where something reckons with them: round_trip_before_ms and
+	// round_trip_ms of links (the median, over all links), packets that were sent on.
+	Figures map[string]float64 `json:"figures,omitempty"`
 }
 
 // ReceiptStatus is the answer of a receipt.

@@ -136,7 +136,26 @@ func (b shapeFault) Inject(ctx context.Context, s chaos.Scope) (chaos.Heal, hist
 // look measures the links with the rules up, and judges them.
 func (x *shapeInjection) look(ctx context.Context) (history.Receipt, error) {
 	now := x.measure(ctx, x.was)
-	return chaos.OnEach(x.shapers, func(t shapable) (history.Receipt, error) { return x.judgeShaped(t, now[t]), nil })
+	r, err := chaos.OnEach(x.shapers, func(t shapable) (history.Receipt, error) { return x.judgeShaped(t, now[t]), nil })
+	if x.gauge.Echo {
+		r.Figures = map[string]float64{"round_trip_before_ms": x.roundTrip(x.was), "round_trip_ms": x.roundTrip(now)}
+	}
+	return r, err
+}
+
+// roundTrip is the mean over all links of the median round trip, in ms.
+func (x *shapeInjection) roundTrip(seen map[chaos.Node][]MeasuredLink) float64 {
+	sum, n := time.Duration(0), 0
+	for _, links := range seen {
+		for _, l := range links {
+			for _, f := range []Flow{l.Out, l.In} {
+				if f.Round.Mid > 0 {
+					sum, n = sum+f.Round.Mid, n+1
+				}
+			}
+		}
+	}
+	return sum.Seconds() * 1e3 / float64(max(n, 1))
 }
 
 // congested tells that datagrams waited for each other, on a machine that is too slow for so many. That wait is not a delay of the link.

@@ -137,6 +137,9 @@ func (x *shapeInjection) unshape(ctx context.Context) (history.Receipt, error) {
 		return r, nil
 	})
 	receipt.Evidence += fmt.Sprintf("; %s, %v", goneText(met, failed), shapedText(met.Shaped))
+	if met.Shaped != nil {
+		receipt.Figures = map[string]float64{"packets": float64(met.Shaped.Passed)}
+	}
 	return receipt, errors.Join(failed, err)
 }
 
