@@ -65,10 +65,11 @@ type Progress struct {
 	Elapsed  time.Duration // of the load
 	Total    time.Duration // of the load; 0 where steps decide
 	Grants   int64
-	Held     int    // grants that users have in hand
-	Faults   int    // injections that were made or tried
-	Standing int    // of them, those that are not yet healed
-	Text     string // what happened just now, or ""
+	Held     int           // grants that users have in hand
+	Faults   int           // injections that were made or tried
+	Standing int           // of them, those that are not yet healed
+	Left     time.Duration // of several runs: about how long they will still take; 0: not told
+	Text     string        // what happened just now, or ""
 }
 
 // UsageError says that the scenario or the command line is wrong; nothing was started.

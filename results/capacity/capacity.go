@@ -63,6 +63,10 @@ type Setting struct {
 	RTT     int64   `json:"rtt_ns"`         // asked for, added between clients and servers; 0: none
 	Retry   string  `json:"retry"`          // of a polling lock: spin, fixed, jittered, exponential; "": the lock does not poll
 	Rate    float64 `json:"rate,omitempty"` // acquires offered a second; 0: a closed loop
+	// Own says that each user has a lock of its own; Locks is 1 then, for each of them.
+	Own bool `json:"own_locks,omitempty"`
+	// Set is the other keys of the scenario that were swept, such as "workload.think=5ms backend.persistence=always".
+	Set string `json:"set,omitempty"`
 }
 
 // Point is a setting and what was measured with it.
@@ -91,7 +95,9 @@ type Sample struct {
 
 	Offered  float64 `json:"offered_per_s,omitempty"` // open loop
 	Unserved int64   `json:"unserved,omitempty"`      // arrivals that never got a user
-	Late     float64 `json:"late_p99_ms,omitempty"`   // how late the generator began what it began, p99
+	Late     float64 `json:"late_p99_ms,omitempty"`   // how late a user began who was free, p99: the generator's own lag
+	// LateStarts is arrivals that began more than 1 ms after their moment, for whatever reason.
+	LateStarts int64 `json:"late_starts,omitempty"`
 
 	CPU     map[string]float64 `json:"cpu"`                     // cores used, 1 is one whole core: servers, clients, supervisor
 	Cores   int                `json:"cores"`                   // of the machine

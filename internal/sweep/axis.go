@@ -1,0 +1,254 @@
+// Package sweep measures points: runs of one scenario that differ in some keys, on servers that are kept from run to run, each with a
+// warm-up. It yields what results/capacity reads. Verbs call it; it knows no command line.
+//
+// A sweep has axes. An axis has choices, each of which sets keys of the scenario. Every combination of choices is a point, and is run
+// several times, in an order that is drawn from the seed.
+package sweep
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/lockquake/lockquake/results/capacity"
+)
+
+// Axis is something that a sweep varies.
+type Axis struct {
+	Name    string // for messages, such as users
+	Choices []Choice
+}
+
+// Choice is one value on an axis.
+type Choice struct {
+	Set []string // what it sets in the scenario, as With takes it
+	// Note writes into the point's setting what the scenario itself does not tell; nil: it tells all.
+	Note func(*capacity.Setting)
+	// Server says that servers with another value cannot be kept.
+	Server bool
+}
+
+// most is how many values one axis may have.
+const most = 1000
+
+// Numbers reads a list of whole numbers such as "1,2,4..256". Two dots double the number before them until the one behind them is
+// reached, which is always in it: 4..256 is 4, 8, 16, 32, 64, 128, 256.
+func Numbers(text string) ([]int, error) {
+	var out []int
+	for _, word := range strings.Split(text, ",") {
+		from, to, span := strings.Cut(strings.TrimSpace(word), "..")
+		first, err := strconv.Atoi(from)
+		last := first
+		if err == nil && span {
+			last, err = strconv.Atoi(to)
+		}
+		switch {
+		case err != nil:
+			return nil, fmt.Errorf("%q is no whole number and no span such as 4..256", strings.TrimSpace(word))
+		case first < 1:
+			return nil, fmt.Errorf("%d is too few; at least 1", first)
+		case last < first:
+			return nil, fmt.Errorf("%s runs downwards; write the lower number first", word)
+		case last > 1<<16:
+			return nil, fmt.Errorf("%d is too many; at most %d", last, 1<<16)
+		}
+		for n := first; n < last; n *= 2 {
+			out = append(out, n)
+		}
+		out = append(out, last)
+	}
+	return distinct(out)
+}
+
+// Durations reads a list of durations such as "0,1ms,5ms".
+func Durations(text string) ([]time.Duration, error) {
+	var out []time.Duration
+	for _, word := range strings.Split(text, ",") {
+		d, err := time.ParseDuration(strings.TrimSpace(word))
+		if err != nil || d < 0 {
+			return nil, fmt.Errorf("%q is no duration: 0, or a number and a unit, such as 5ms", strings.TrimSpace(word))
+		}
+		out = append(out, d)
+	}
+	return distinct(out)
+}
+
+// Rates reads a list of rates, in arrivals a second.
+func Rates(text string) ([]float64, error) {
+	var out []float64
+	for _, word := range strings.Split(text, ",") {
+		f, err := strconv.ParseFloat(strings.TrimSpace(word), 64)
+		switch {
+		case err != nil || math.IsNaN(f) || math.IsInf(f, 0):
+			return nil, fmt.Errorf("%q is no rate: arrivals a second, such as 500", strings.TrimSpace(word))
+		case f <= 0:
+			return nil, fmt.Errorf("%s is no rate: an open loop offers something; leave it out for a closed loop", strings.TrimSpace(word))
+		}
+		out = append(out, f)
+	}
+	return distinct(out)
+}
+
+// Words splits a list at its commas, but for those within brackets, braces or quotes.
+func Words(text string) ([]string, error) {
+	var out []string
+	depth, from, quote := 0, 0, rune(0)
+	for i, r := range text {
+		switch {
+		case quote != 0:
+			if r == quote {
+				quote = 0
+			}
+		case r == '"' || r == '\'':
+			quote = r
+		case strings.ContainsRune("[{", r):
+			depth++
+		case strings.ContainsRune("]}", r):
+			depth--
+		case r == ',' && depth == 0:
+			out = append(out, strings.TrimSpace(text[from:i]))
+			from = i + 1
+		}
+	}
+	out = append(out, strings.TrimSpace(text[from:]))
+	if slices.Contains(out, "") {
+		return nil, fmt.Errorf("%q has a value that is empty", text)
+	}
+	return distinct(out)
+}
+
+// distinct refuses a value that comes twice: its samples would be those of one point.
+func distinct[T comparable](list []T) ([]T, error) {
+	if len(list) > most {
+		return nil, fmt.Errorf("%d values are more than the %d that an axis may have", len(list), most)
+	}
+	for i, v := range list {
+		if slices.Contains(list[:i], v) {
+			return nil, fmt.Errorf("%v comes twice", v)
+		}
+	}
+	return list, nil
+}
+
+// Users is the axis of the number of users. They are spread evenly over as many client processes as divide them, at most that many.
+func Users(text string, processes int) (Axis, error) {
+	list, err := Numbers(text)
+	return axis("users", list, err, func(n int) Choice {
+		clients := min(n, max(processes, 1))
+		for n%clients != 0 {
+			clients--
+		}
+		return Choice{Set: []string{fmt.Sprintf("workload.clients=%d", clients), fmt.Sprintf("workload.users=%d", n/clients)}}
+	})
+}
+
+// Locks is the axis of the number of locks, one of which each cycle takes at random; own is one for each user.
+func Locks(text string) (Axis, error) {
+	words, err := Words(text)
+	out := Axis{Name: "locks"}
+	for _, w := range words {
+		if w == "own" {
+			out.Choices = append(out.Choices, Choice{
+				Set:  []string{"workload.locks=1", "workload.own_locks=true"},
+				Note: func(s *capacity.Setting) { s.Own, s.Locks = true, 1 },
+			})
+			continue
+		}
+		list, err := Numbers(w)
+		if err != nil {
+			return out, wrong("locks", err)
+		}
+		for _, n := range list {
+			out.Choices = append(out.Choices, Choice{Set: []string{fmt.Sprintf("workload.locks=%d", n)}})
+		}
+	}
+	return out, wrong("locks", err)
+}
+
+// Keys is the axis of a key of the scenario that holds a duration or a number, whose values the reader has read.
+func Keys[T any](name, key string, list []T, err error) (Axis, error) {
+	return axis(name, list, err, func(v T) Choice {
+		return Choice{Set: []string{fmt.Sprintf("%s=%v", key, v)}, Server: strings.HasPrefix(key, "backend.") && key != "backend.ttl"}
+	})
+}
+
+// The bounds of a round trip that is added: those of the fault that adds it.
+const (
+	leastTrip = time.Millisecond
+	mostTrip  = 5 * time.Second
+)
+
+// Trips is the axis of the round trip that is added between clients and servers; 0 adds none. All of it is added on the way there.
+func Trips(text string) (Axis, error) {
+	list, err := Durations(text)
+	for _, d := range list {
+		if err == nil && d != 0 && (d < leastTrip || d > mostTrip) {
+			err = fmt.Errorf("%v cannot be added: 0, or from %v to %v", d, leastTrip, mostTrip)
+		}
+	}
+	return axis("rtt", list, err, func(d time.Duration) Choice {
+		c := Choice{Note: func(s *capacity.Setting) { s.RTT = int64(d) }}
+		if d > 0 {
+			c.Set = []string{fmt.Sprintf("chaos=[{use: delay, on: clients, at: 0s, by: %v, direction: out}]", d)}
+		}
+		return c
+	})
+}
+
+// Policies are how a lock that polls waits for its next attempt, as the axis of retry names them.
+var Policies = map[string]string{
+	"spin":        "{delay: 0s, jitter: 0}",
+	"fixed":       "{delay: 10ms, jitter: 0}",
+	"jittered":    "{delay: 10ms, jitter: 0.5}",
+	"exponential": "{delay: 1ms, jitter: 0.5, growth: 2, most: 100ms}",
+}
+
+// Retries is the axis of how a lock that polls waits for its next attempt.
+func Retries(text string) (Axis, error) {
+	words, err := Words(text)
+	for _, w := range words {
+		if _, ok := Policies[w]; err == nil && !ok {
+			err = fmt.Errorf("there is no policy %q; there are spin, fixed, jittered and exponential", w)
+		}
+	}
+	return axis("retry", words, err, func(w string) Choice {
+		return Choice{Set: []string{"backend.retry=" + Policies[w]}, Note: func(s *capacity.Setting) { s.Retry = w }}
+	})
+}
+
+// Other is the axis of any key of the scenario, given as KEY=A,B,C.
+func Other(text string) (Axis, error) {
+	key, values, ok := strings.Cut(text, "=")
+	if key = strings.TrimSpace(key); !ok || key == "" {
+		return Axis{}, fmt.Errorf("sweep: %q is not of the form KEY=A,B,C, such as workload.think=0s,5ms", text)
+	}
+	words, err := Words(values)
+	return axis("sweep", words, err, func(w string) Choice {
+		set := key + "=" + w
+		return Choice{
+			Set: []string{set}, Server: strings.HasPrefix(key, "backend"),
+			Note: func(s *capacity.Setting) { s.Set = strings.TrimSpace(s.Set + " " + set) },
+		}
+	})
+}
+
+func axis[T any](name string, list []T, err error, choice func(T) Choice) (Axis, error) {
+	if err != nil {
+		return Axis{}, wrong(name, err)
+	}
+	a := Axis{Name: name}
+	for _, v := range list {
+		a.Choices = append(a.Choices, choice(v))
+	}
+	return a, nil
+}
+
+func wrong(name string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%s: %w", name, err)
+}

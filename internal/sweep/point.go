@@ -1,0 +1,132 @@
+package sweep
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/lockquake/lockquake/internal/engine"
+	"github.com/lockquake/lockquake/results/capacity"
+	"github.com/lockquake/lockquake/scenarios"
+	"github.com/lockquake/lockquake/workloads"
+)
+
+// Point is a scenario to be measured, and what tells it from the others.
+type Point struct {
+	capacity.Setting
+	Scenario scenarios.Scenario
+	block    string // what its servers are started with: points of one block share them
+	pick     []Choice
+	base     engine.Options
+}
+
+// mostPoints is how many a sweep may have.
+const mostPoints = 5000
+
+// Points makes all combinations of the axes and checks that each can be run here. Nothing is started.
+func Points(base engine.Options, axes []Axis) ([]Point, error) {
+	combinations := [][]Choice{nil}
+	for _, a := range axes {
+		var next [][]Choice
+		for _, c := range combinations {
+			for _, choice := range a.Choices {
+				next = append(next, append(slices.Clone(c), choice))
+			}
+		}
+		if combinations = next; len(combinations) > mostPoints {
+			return nil, engine.UsageError{Text: fmt.Sprintf("the sweep has more than %d points; give fewer values", mostPoints)}
+		}
+	}
+	var out []Point
+	for _, pick := range combinations {
+		p, err := newPoint(base, pick)
+		if err != nil {
+			return nil, err
+		}
+		if at := slices.IndexFunc(out, func(o Point) bool { return o.Setting == p.Setting }); at >= 0 {
+			return nil, engine.UsageError{Text: fmt.Sprintf("two points of the sweep are the same: %s; one key stands on two axes", Name(p.Setting))}
+		}
+		out = append(out, p)
+	}
+	return out, nil
+}
+
+func newPoint(base engine.Options, pick []Choice) (Point, error) {
+	p := Point{pick: pick, base: base}
+	var set []string
+	for _, c := range pick {
+		set = append(set, c.Set...)
+		if c.Server {
+			p.block += strings.Join(c.Set, " ") + " "
+		}
+	}
+	var err error
+	if p.Scenario, err = base.Scenario.With(set); err != nil {
+		return p, err
+	}
+	o := base
+	o.Scenario = p.Scenario
+	plan, err := engine.Check(o)
+	if err != nil {
+		return p, err
+	}
+	if plan.Workload() == nil {
+		return p, engine.UsageError{Text: fmt.Sprintf("%s has steps alone and no workload: there is no load to sweep", p.Scenario.Name)}
+	}
+	w := p.Scenario.Workload
+	p.Setting = capacity.Setting{
+		Backend: p.Scenario.Backend.Use, Lock: plan.Lock().Name, Nodes: plan.Servers(), Users: w.Clients * w.Users, Locks: plan.Locks(),
+		TTL: int64(p.Scenario.Backend.TTL),
+	}
+	if a, ok := plan.Workload().(*workloads.AcquireRelease); ok {
+		p.Hold, p.Rate = int64(a.Hold), a.Rate
+		if a.OwnLocks {
+			p.Own, p.Locks = true, 1
+		}
+	}
+	for _, c := range pick {
+		if c.Note != nil {
+			c.Note(&p.Setting)
+		}
+	}
+	return p, nil
+}
+
+// at is the same point as an open loop of that rate.
+func (p Point) at(rate float64) (Point, error) {
+	return newPoint(p.base, append(slices.Clone(p.pick), Choice{Set: []string{fmt.Sprintf("workload.rate=%.10g", rate)}}))
+}
+
+// curve is the setting of all points that differ in users and rate alone.
+func (p Point) curve() capacity.Setting {
+	s := p.Setting
+	s.Users, s.Rate = 0, 0
+	return s
+}
+
+// Name says for people what tells a point from others.
+func Name(s capacity.Setting) string {
+	text := fmt.Sprintf("%s, %s", count(s.Users, "user"), count(s.Locks, "lock"))
+	if s.Own {
+		text = count(s.Users, "user") + ", a lock each"
+	}
+	if s.Rate > 0 {
+		text += fmt.Sprintf(", %.4g/s", s.Rate)
+	}
+	if s.RTT > 0 {
+		text += fmt.Sprintf(", RTT %gms", float64(s.RTT)/1e6)
+	}
+	for _, more := range []string{s.Retry, s.Set} {
+		if more != "" {
+			text += ", " + more
+		}
+	}
+	return text
+}
+
+func count(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}

@@ -1,0 +1,245 @@
+package sweep
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
+
+	"github.com/lockquake/lockquake/history"
+	"github.com/lockquake/lockquake/results"
+	"github.com/lockquake/lockquake/results/capacity"
+)
+
+// SampleOf reads what a judged run measured behind its warm-up.
+func SampleOf(dir string, rep results.Report, env results.Env) (capacity.Sample, error) {
+	s := capacity.Sample{Verdict: string(rep.Verdict), Spoilt: spoilt(rep, env)}
+	s.Cores, _ = strconv.Atoi(env.Host["cores"]) // 0 where the host did not tell
+	var err error
+	if s.Latency, err = quantiles(filepath.Join(dir, results.DirLatency, "acquire.hlog")); err != nil {
+		return s, err
+	}
+	if s.Spoilt == "" || env.Measured != nil && env.Measured.To > env.Measured.From {
+		if err := tally(dir, env, &s); err != nil {
+			return s, err
+		}
+	}
+	s.Handoff, s.Requests = rep.Measures["handoff_p50_ms"], rep.Measures["requests_per_grant"]
+	for name, into := range map[string]*float64{"offered_per_s": &s.Offered, "generator_lag_p99_ms": &s.Late} {
+		if m := rep.Measures[name]; m != nil {
+			*into = *m
+		}
+	}
+	for name, into := range map[string]*int64{"unserved": &s.Unserved, "late_starts": &s.LateStarts} {
+		if m := rep.Measures[name]; m != nil {
+			*into = int64(*m)
+		}
+	}
+	network(rep, &s)
+	s.CPU, s.Fsync = used(env)
+	return s, nil
+}
+
+// spoilt says why a run must not be used; "": it may. A run that failed is measured as well as any.
+func spoilt(rep results.Report, env results.Env) string {
+	for _, f := range rep.Faults {
+		if f.Receipt.Status != history.Installed {
+			return fmt.Sprintf("%s was %s", f.Name, f.Receipt.Status)
+		}
+		if env.Measured != nil && f.Receipt.Time > env.Measured.From {
+			return fmt.Sprintf("%s was not there when the warm-up was over", f.Name)
+		}
+	}
+	switch m := env.Measured; {
+	case env.Interrupted:
+		return "the run was cut short"
+	case m == nil || m.To <= m.From:
+		return "the run did not come so far as to be measured"
+	case rep.Verdict == results.Unknown && len(rep.Reasons) > 0:
+		return rep.Reasons[0]
+	case rep.Verdict == results.Unknown:
+		return "the run is unknown"
+	}
+	return ""
+}
+
+// quantiles reads the latency log of a run, in ms; nothing where nothing was timed.
+func quantiles(path string) (map[string]float64, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	var all *hdrhistogram.Histogram
+	for log := hdrhistogram.NewHistogramLogReader(f); ; {
+		h, err := log.NextIntervalHistogram()
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", path, err)
+		}
+		if h == nil {
+			break
+		}
+		if all == nil {
+			all = h
+		} else {
+			all.Merge(h)
+		}
+	}
+	if all == nil || all.TotalCount() == 0 {
+		return nil, nil
+	}
+	out := map[string]float64{"max": results.Milli(all.Max()), "mean": all.Mean() / 1e6}
+	for name, q := range map[string]float64{"p50": 50, "p90": 90, "p99": 99, "p999": 99.9, "p9999": 99.99} {
+		out[name] = results.Milli(all.ValueAtQuantile(q))
+	}
+	return out, nil
+}
+
+// counted is one user's cycle under way.
+type counted struct {
+	asked, granted int64 // ns; 0: not
+}
+
+// tally goes through the history, by means that no checker shares: how many cycles ended, how long they and their holds took, and how
+// many users were in one on average.
+func tally(dir string, env results.Env, s *capacity.Sample) (err error) {
+	log, err := results.OpenLog(dir, env)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, log.Close()) }()
+	t := tallying{from: env.Measured.From, to: env.Measured.To, users: map[history.User]*counted{}}
+	var e history.Event
+	for {
+		if _, err := log.Next(&e); errors.Is(err, io.EOF) {
+			break
+		} else if err != nil {
+			return err
+		}
+		t.observe(&e)
+	}
+	for _, u := range t.users {
+		t.over(u, t.to) // in service when the history ends
+	}
+	seconds := float64(t.to-t.from) / 1e9
+	s.Cycles, s.InService = float64(t.ended)/seconds, t.inside/1e9/seconds
+	s.Cycle, s.HoldMean = mean(t.cycle, t.cycles), mean(t.held, t.holds)
+	return nil
+}
+
+func mean(ns float64, n int64) float64 {
+	if n == 0 {
+		return 0
+	}
+	return ns / 1e6 / float64(n)
+}
+
+// tallying sums up the cycles within a stretch of the run.
+type tallying struct {
+	from, to      int64
+	users         map[history.User]*counted
+	ended         int64
+	inside        float64 // ns of all users
+	cycle, held   float64
+	cycles, holds int64
+}
+
+func (t *tallying) within(at int64) bool { return at >= t.from && at < t.to }
+
+func (t *tallying) observe(e *history.Event) {
+	if e.Kind != history.Acquire && e.Kind != history.Release {
+		return
+	}
+	u := t.users[e.User]
+	if u == nil {
+		u = &counted{}
+		t.users[e.User] = u
+	}
+	switch {
+	case e.Kind == history.Acquire && e.Phase == history.Invoke:
+		u.asked, u.granted = e.Time, 0
+	case e.Kind == history.Acquire && e.Phase == history.Ok:
+		u.granted = e.Time
+	case e.Kind == history.Acquire:
+		t.over(u, e.Time)
+	case e.Phase == history.Invoke:
+		if u.granted != 0 && t.within(e.Time) {
+			t.held += float64(e.Time - u.granted)
+			t.holds++
+		}
+	default:
+		if u.asked != 0 && e.Phase == history.Ok && t.within(e.Time) {
+			t.ended++
+			t.cycle += float64(e.Time - u.asked)
+			t.cycles++
+		}
+		t.over(u, e.Time)
+	}
+}
+
+// over ends a user's time in service.
+func (t *tallying) over(u *counted, at int64) {
+	if u.asked != 0 {
+		t.inside += float64(max(0, min(at, t.to)-max(u.asked, t.from)))
+	}
+	u.asked, u.granted = 0, 0
+}
+
+// network reads from the receipts what the links did.
+func network(rep results.Report, s *capacity.Sample) {
+	for _, f := range rep.Faults {
+		if trip, ok := f.Receipt.Figures["round_trip_ms"]; ok {
+			s.RTT = &trip
+		}
+		if f.Healed == nil || f.Receipt.By != "queue" || f.EndMS <= f.StartMS {
+			continue
+		}
+		if n, ok := f.Healed.Figures["packets"]; ok {
+			a := n / (f.EndMS - f.StartMS) * 1e3
+			s.Packets = &a
+		}
+	}
+}
+
+// supervisor is what the CPU of the engine, and of all that runs within its process, is called in a sample.
+const supervisor = "supervisor"
+
+// used tells the cores that were used between the two readings, and how long servers waited for their disks.
+func used(env results.Env) (map[string]float64, *float64) {
+	if len(env.Readings) != 2 || env.Readings[1].Time <= env.Readings[0].Time {
+		return nil, nil
+	}
+	a, b := env.Readings[0], env.Readings[1]
+	cpu := map[string]float64{}
+	for name, after := range b.CPU {
+		before, ok := a.CPU[name]
+		if !ok || after < before {
+			continue
+		}
+		who := "servers"
+		if _, client := history.ClientOf(name); client {
+			who = "clients"
+		} else if name == history.Engine {
+			who = supervisor
+		} else if slices.Contains(env.ResourceNodes, name) {
+			who = "resource"
+		}
+		cpu[who] += float64(after-before) / float64(b.Time-a.Time)
+	}
+	var n, ns int64
+	for name, after := range b.Syncs {
+		if before, ok := a.Syncs[name]; ok {
+			n, ns = n+after.N-before.N, ns+after.NS-before.NS
+		}
+	}
+	if n <= 0 {
+		return cpu, nil
+	}
+	fsync := results.Milli(ns) / float64(n)
+	return cpu, &fsync
+}

@@ -1,0 +1,79 @@
+package sweep
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/lockquake/lockquake/results/capacity"
+)
+
+// searchAll looks on each curve for the highest rate that keeps the objective, with as many users as the curve has at most.
+func (s *Sweep) searchAll(ctx context.Context) error {
+	if s.File.Objective == nil {
+		return nil
+	}
+	most := map[capacity.Setting]Point{}
+	var curves []capacity.Setting
+	for _, p := range s.plan.points {
+		c := p.curve()
+		if had, ok := most[c]; !ok || p.Users > had.Users {
+			if !ok {
+				curves = append(curves, c)
+			}
+			most[c] = p
+		}
+	}
+	for _, c := range curves {
+		if err := s.searchOne(ctx, most[c]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *Sweep) searchOne(ctx context.Context, p Point) error {
+	search := capacity.Search{Objective: *s.File.Objective, Start: s.peak(p.curve()), Confirm: s.File.Confirm}
+	for {
+		rate, done := search.Next(s.curve(p.curve()))
+		if done {
+			return nil
+		}
+		at, err := p.at(rate)
+		if err != nil {
+			return fmt.Errorf("search at %.4g/s: %w", rate, err)
+		}
+		at.Rate = rate
+		if why := s.mustEnd(ctx); why != "" {
+			s.leave([]Point{at}, why)
+			return nil
+		}
+		s.all = max(s.all, s.done+1)
+		if err := s.measure(ctx, at); err != nil {
+			return err
+		}
+	}
+}
+
+// curve are the points that differ from a setting in users and rate alone.
+func (s *Sweep) curve(of capacity.Setting) []capacity.Point {
+	return slices.DeleteFunc(slices.Clone(s.File.Points), func(p capacity.Point) bool {
+		p.Users, p.Rate = 0, 0
+		return p.Setting != of
+	})
+}
+
+// peak is the most cycles a second of the closed loop, on average over the samples of a point.
+func (s *Sweep) peak(of capacity.Setting) float64 {
+	best := 0.0
+	for _, p := range s.curve(of) {
+		sum, n := 0.0, 0.0
+		for _, one := range p.Samples {
+			if one.Spoilt == "" && p.Rate == 0 {
+				sum, n = sum+one.Cycles, n+1
+			}
+		}
+		best = max(best, sum/max(n, 1))
+	}
+	return best
+}

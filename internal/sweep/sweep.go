@@ -1,0 +1,242 @@
+package sweep
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/lockquake/lockquake/internal/clock"
+	"github.com/lockquake/lockquake/internal/engine"
+	"github.com/lockquake/lockquake/internal/seed"
+	"github.com/lockquake/lockquake/results"
+	"github.com/lockquake/lockquake/results/capacity"
+)
+
+// Sweep measures points, one run after another, and writes down after each what is known.
+type Sweep struct {
+	Runner *Runner
+	Dir    string         // of the sweep
+	File   capacity.Sweep // what is known: at first the header, or a sweep that is gone on with
+	Budget time.Duration  // of all; 0: none
+	// Say tells people what is not to be seen in the result: a reason; Progress how far it is.
+	Say      func(format string, args ...any)
+	Progress func(engine.Progress)
+
+	plan  schedule
+	began int64
+	done  int           // runs that were made
+	took  time.Duration // by these
+	all   int           // runs that are planned, as far as that is known
+	name  string        // of the point under way
+	order int           // of the next run
+}
+
+// Plan chooses what the budget allows. It starts and writes nothing.
+func (s *Sweep) Plan(points []Point) (err error) {
+	if s.plan, err = within(points, s.File.Repeat, s.Budget, s.cost()); err != nil {
+		return err
+	}
+	if s.plan.why != "" {
+		s.Say("%s", s.plan.why)
+	}
+	return nil
+}
+
+// Takes is about how long the plan takes.
+func (s *Sweep) Takes() time.Duration { return s.plan.takes }
+
+// What a run takes beside its warm-up and what it measures, before one was made.
+const (
+	besideInProcess = 300 * time.Millisecond
+	besideLocal     = time.Second
+	besideDocker    = 2500 * time.Millisecond
+	// searchRuns is about how many runs the search of one curve needs.
+	searchRuns = 10
+)
+
+// cost tells how long runs take: by what they took so far, or by a guess.
+func (s *Sweep) cost() cost {
+	r, beside := s.Runner, besideLocal
+	c := cost{first: 5 * time.Second}
+	switch r.Options.Provider.Name() {
+	case "docker":
+		beside, c.first = besideDocker, 10*time.Second
+	case "inproc":
+		beside, c.first = besideInProcess, 0
+	}
+	c.point = func(p Point) time.Duration { return r.warm(p.Scenario) + r.For + beside }
+	if s.File.Objective != nil {
+		c.search = searchRuns * (r.Warm + r.For + beside)
+	}
+	return c
+}
+
+// Run measures what was planned. It returns when all is done, the budget is used up or ctx ended; File has what is known then, and has
+// been written. An error says that the sweep cannot go on.
+func (s *Sweep) Run(ctx context.Context) (err error) {
+	s.began = clock.Now()
+	defer func() {
+		if ctx.Err() != nil {
+			s.File.Interrupted = true
+		}
+		err = errors.Join(err, s.Runner.Close(ctx), s.write())
+	}()
+	s.resume()
+	due := s.due()
+	s.all = len(due)
+	stop, over := context.WithCancel(ctx)
+	defer over()
+	go s.tick(stop)
+	for i, p := range due {
+		if why := s.mustEnd(ctx); why != "" {
+			s.leave(due[i:], why)
+			return nil
+		}
+		if err := s.measure(ctx, p); err != nil {
+			return err
+		}
+	}
+	return s.searchAll(ctx)
+}
+
+// resume forgets what a sweep that is gone on with had left out.
+func (s *Sweep) resume() {
+	s.File.Left, s.File.Interrupted = slices.Clone(s.plan.left), false
+	for _, p := range s.File.Points {
+		for _, one := range p.Samples {
+			s.order = max(s.order, one.Order+1)
+		}
+	}
+}
+
+// due are the runs that were not made yet, in their order.
+func (s *Sweep) due() []Point {
+	made := map[capacity.Setting]int{}
+	for _, p := range s.File.Points {
+		made[p.Setting] += len(p.Samples)
+	}
+	var out []Point
+	for _, p := range rounds(s.plan.points, s.plan.repeat, s.File.Seed) {
+		if made[p.Setting] > 0 {
+			made[p.Setting]--
+			continue
+		}
+		out = append(out, p)
+	}
+	return out
+}
+
+// mustEnd says why no run may follow, or "".
+func (s *Sweep) mustEnd(ctx context.Context) string {
+	switch {
+	case ctx.Err() != nil:
+		return "interrupted"
+	case s.Budget > 0 && s.done > 0 && time.Duration(clock.Now()-s.began)+s.perRun() > s.Budget:
+		return fmt.Sprintf("the budget of %v", s.Budget)
+	}
+	return ""
+}
+
+func (s *Sweep) perRun() time.Duration {
+	if s.done == 0 {
+		return s.plan.takes / time.Duration(max(s.all, 1))
+	}
+	return s.took / time.Duration(s.done)
+}
+
+// leave notes the points that have no sample.
+func (s *Sweep) leave(points []Point, why string) {
+	for _, p := range points {
+		has := slices.ContainsFunc(s.File.Points, func(o capacity.Point) bool { return o.Setting == p.Setting && len(o.Samples) > 0 })
+		if !has && !slices.ContainsFunc(s.File.Left, func(l capacity.Left) bool { return l.Setting == p.Setting }) {
+			s.File.Left = append(s.File.Left, capacity.Left{Setting: p.Setting, Why: why})
+		}
+	}
+}
+
+// measure makes one run. One that broke is a spoilt sample, unless something is missing that every run needs.
+func (s *Sweep) measure(ctx context.Context, p Point) error {
+	s.name = Name(p.Setting)
+	s.tell()
+	r := *s.Runner
+	r.Options.Progress = nil
+	m, err := r.Run(ctx, p.Scenario, seed.Rand(s.File.Seed, fmt.Sprintf("run %d", s.order)).Uint64()>>22+1)
+	s.done++
+	s.took += m.Took
+	var missing engine.MissingError
+	var usage engine.UsageError
+	switch {
+	case ctx.Err() != nil:
+		s.leave([]Point{p}, "interrupted")
+		return nil
+	case errors.As(err, &missing), errors.As(err, &usage):
+		return err
+	case err != nil:
+		m.Sample = capacity.Sample{Verdict: string(results.Unknown), Spoilt: strings.ReplaceAll(err.Error(), "\n", "; ")}
+	}
+	if m.Sample.Spoilt != "" {
+		s.Say("%s: this run cannot be used: %s", s.name, m.Sample.Spoilt)
+	}
+	m.Sample.Order = s.order
+	s.order++
+	if rel, err := filepath.Rel(s.Dir, m.Dir); err == nil {
+		m.Sample.Run = rel
+	}
+	s.add(p.Setting, m)
+	return s.write()
+}
+
+func (s *Sweep) add(of capacity.Setting, m Measured) {
+	at := slices.IndexFunc(s.File.Points, func(p capacity.Point) bool { return p.Setting == of })
+	if at < 0 {
+		at = len(s.File.Points)
+		s.File.Points = append(s.File.Points, capacity.Point{Setting: of})
+	}
+	s.File.Points[at].Samples = append(s.File.Points[at].Samples, m.Sample)
+	if m.Env.Schema == "" {
+		return
+	}
+	if s.File.Host == nil {
+		s.File.Host = Machine(m.Env)
+	}
+	if s.File.Service == nil {
+		s.File.Service = maps.Clone(m.Env.Service)
+	}
+	// What differs from point to point stands in the run's own env.json.
+	maps.DeleteFunc(s.File.Service, func(key, value string) bool { return m.Env.Service[key] != value })
+}
+
+// Machine is what of a run's host does not change from run to run.
+func Machine(env results.Env) map[string]string {
+	out := maps.Clone(env.Host)
+	maps.DeleteFunc(out, func(key, _ string) bool { return strings.HasPrefix(key, "load_") })
+	return out
+}
+
+func (s *Sweep) write() error {
+	if s.Dir == "" || s.done == 0 {
+		return nil
+	}
+	return capacity.Write(filepath.Join(s.Dir, capacity.File), s.File)
+}
+
+// tick tells once a second how far the sweep is.
+func (s *Sweep) tick(ctx context.Context) {
+	for clock.Sleep(ctx, time.Second) == nil {
+		s.tell()
+	}
+}
+
+func (s *Sweep) tell() {
+	if s.Progress == nil {
+		return
+	}
+	elapsed := time.Duration(clock.Now() - s.began)
+	left := max(0, s.perRun()*time.Duration(s.all-s.done))
+	s.Progress(engine.Progress{Phase: fmt.Sprintf("run %d of %d: %s", s.done+1, s.all, s.name), Elapsed: elapsed, Total: elapsed + left, Left: left})
+}
