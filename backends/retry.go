@@ -76,10 +76,9 @@ func CheckDuration(key string, d, least time.Duration) error {
 // again only where the attempt certainly granted nothing. When ctx ends between two attempts the last attempt's error is
 // returned, so that the caller learns that nothing was granted and why.
 func (r Retry) Poll(ctx context.Context, random *rand.Rand, try func(context.Context) (lock.Grant, error)) (lock.Grant, error) {
-	timer := time.NewTimer(time.Hour)
-	defer timer.Stop()
 	next := r.Delay
-	var held error // what the last attempt was told that the service answered
+	var timer *time.Timer // of no use to an attempt that succeeds
+	var held error        // what the last attempt was told that the service answered
 	for tries := 1; ; tries++ {
 		g, err := try(ctx)
 		if errors.Is(err, lock.ErrContended) {
@@ -93,8 +92,14 @@ func (r Retry) Poll(ctx context.Context, random *rand.Rand, try func(context.Con
 		if tries == r.Tries {
 			return lock.Grant{}, fmt.Errorf("%w; gave up after %d tries", err, tries)
 		}
-		timer.Reset(r.draw(next, random))
+		pause := r.draw(next, random)
 		next = r.after(next)
+		if timer == nil {
+			timer = time.NewTimer(pause)
+			defer timer.Stop()
+		} else {
+			timer.Reset(pause)
+		}
 		select {
 		case <-timer.C:
 		case <-ctx.Done():

@@ -9,6 +9,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/lockquake/lockquake/backends"
+	"github.com/lockquake/lockquake/internal/clock"
 	"github.com/lockquake/lockquake/lock"
 )
 
@@ -74,7 +75,8 @@ func (c pipelined) Close() error {
 type pipelinedUser struct {
 	user
 	held[struct{}]
-	client rueidis.Client
+	client   rueidis.Client
+	commands clock.Timeouts
 }
 
 // Acquire polls until the key was free.
@@ -162,10 +164,10 @@ func (l *pipelinedUser) run(ctx context.Context, script *rueidis.Lua, g lock.Gra
 // do hands a command to the library, bounds it, and says when that was and what an error means: certainly not done where the server
 // answered with an error, or where no connection could be made (see rueidisOptions).
 func (l *pipelinedUser) do(ctx context.Context, command func(context.Context) error) (handed time.Time, err error) {
-	ctx, cancel := context.WithTimeout(ctx, l.params.Timeout)
-	defer cancel()
+	limited := l.commands.Within(ctx, l.params.Timeout)
+	defer limited.End()
 	handed = time.Now()
-	err = command(ctx)
+	err = command(limited)
 	if answer, ok := rueidis.IsRedisErr(err); ok && !answer.IsNil() {
 		err = fmt.Errorf("%w: %w", lock.ErrRefused, err)
 	}

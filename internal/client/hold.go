@@ -51,8 +51,8 @@ func (h *hold) read(timeout time.Duration) (int64, error) {
 	lock.At(h.u.base, workloads.PointRead)
 	e := h.event(history.Read)
 	asked := h.u.s.rec.Append(&e)
-	ctx, cancel := context.WithTimeout(h.u.base, timeout)
-	defer cancel()
+	ctx := h.u.holding.Within(h.u.base, timeout)
+	defer ctx.End()
 	value, err := h.u.res.Read(ctx, h.touch())
 	if err != nil {
 		h.u.failed(&e, asked, err)
@@ -75,8 +75,8 @@ func (h *hold) write(value int64, timeout time.Duration) error {
 	e := h.event(history.Write)
 	e.Value = value
 	asked := h.u.s.rec.Append(&e)
-	ctx, cancel := context.WithTimeout(h.u.base, timeout)
-	defer cancel()
+	ctx := h.u.holding.Within(h.u.base, timeout)
+	defer ctx.End()
 	if err := h.u.res.Write(ctx, h.touch(), value); err != nil {
 		h.u.failed(&e, asked, err)
 		return err
@@ -116,8 +116,8 @@ func (h *hold) release(timeout time.Duration) error {
 	g := h.grant
 	h.mu.Unlock()
 	asked := h.u.s.rec.AppendFlushed(&e)
-	ctx, cancel := context.WithTimeout(h.u.base, timeout)
-	defer cancel()
+	ctx := h.u.holding.Within(h.u.base, timeout)
+	defer ctx.End()
 	err := h.u.locker.Release(ctx, g)
 	h.u.call.Unlock()
 	h.around.Wait()
@@ -140,8 +140,8 @@ func (h *hold) check(timeout time.Duration) error {
 	defer h.u.call.Unlock()
 	e := h.event(history.Check)
 	asked := h.u.s.rec.Append(&e)
-	ctx, cancel := context.WithTimeout(h.u.base, timeout)
-	defer cancel()
+	ctx := h.u.holding.Within(h.u.base, timeout)
+	defer ctx.End()
 	if err := c.Check(ctx, h.current()); err != nil {
 		h.u.failed(&e, asked, err)
 		return err

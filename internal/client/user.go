@@ -24,8 +24,10 @@ type user struct {
 	base    context.Context // of operations that a stop must not cut off; armed
 	random  *rand.Rand
 	points  points
-	watcher lock.Watcher // nil: the lock tells of nothing
-	renewer lock.Renewer // nil: grants are not extended
+	asking  clock.Timeouts // of acquires
+	holding clock.Timeouts // of what is done with a grant in hand
+	watcher lock.Watcher   // nil: the lock tells of nothing
+	renewer lock.Renewer   // nil: grants are not extended
 	res     resource.Connection
 
 	call   sync.Mutex // the methods of a Locker are called one at a time
@@ -104,12 +106,12 @@ func (u *user) acquire(ctx context.Context, d demand) (*hold, error) {
 		u.lag = max(u.lag, clock.Of(time.Now())-max(e.Value, u.free))
 	}
 	asked := u.s.rec.Append(&e)
-	ctx, cancel := context.WithTimeout(ctx, d.timeout)
+	within := u.asking.Within(ctx, d.timeout)
 	u.call.Lock()
-	g, err := u.locker.Acquire(ctx, lock.Request{Lock: u.s.start.Locks[d.lock], Mode: d.mode, TTL: u.s.access.TTL})
+	g, err := u.locker.Acquire(within, lock.Request{Lock: u.s.start.Locks[d.lock], Mode: d.mode, TTL: u.s.access.TTL})
 	u.call.Unlock()
-	gaveUp := errors.Is(ctx.Err(), context.DeadlineExceeded)
-	cancel()
+	gaveUp := errors.Is(within.Err(), context.DeadlineExceeded)
+	within.End()
 	if err != nil {
 		if _, told := lock.ReasonOf(err); !told && gaveUp && errors.Is(err, lock.ErrContended) {
 			err = lock.Because(lock.Reason{Cause: lock.CauseWaitOver, N: clock.Now() - asked.Time}, err)

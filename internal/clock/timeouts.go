@@ -1,0 +1,157 @@
+package clock
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+)
+
+// Timeouts gives the operations of one caller their contexts. They do what those of context.WithTimeout do, and cost less where operations follow
+// each other under the same parent: one timer and one registration with the parent serve them all. The zero value is ready.
+//
+// Example: operations with a timeout of 10 s each take 1 ms. The first sets the timer to 10 s. The others find it set to a time before
+// their own deadlines. When it goes off, it is set again to the deadline of the one that is under way.
+type Timeouts struct {
+	mu     sync.Mutex
+	parent context.Context
+	leave  func() bool // takes back the registration with the parent
+	under  []*Limited  // operations under way
+	timer  *time.Timer
+	due    time.Time // when the timer goes off; zero: it is not set
+}
+
+// Limited is the context of one operation.
+type Limited struct {
+	context.Context // the parent, for its values
+	of              *Timeouts
+	deadline        time.Time
+	done            chan struct{}
+
+	mu    sync.Mutex
+	err   error
+	after map[*func()]struct{} // called at the end
+}
+
+// Within returns a context that ends with its parent, after d, or by End, which must be called when the operation is over.
+func (t *Timeouts) Within(parent context.Context, d time.Duration) *Limited {
+	l := &Limited{Context: parent, of: t, deadline: time.Now().Add(d), done: make(chan struct{})}
+	if before, ok := parent.Deadline(); ok && before.Before(l.deadline) {
+		l.deadline = before
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.parent != parent {
+		t.follow(parent)
+	}
+	t.under = append(t.under, l)
+	t.set(l.deadline)
+	if err := parent.Err(); err != nil { // perhaps it was told before this one was there
+		l.end(err)
+	}
+	return l
+}
+
+// follow registers with a parent. The operations of the one before are left to their deadlines, see Within. The caller holds mu.
+func (t *Timeouts) follow(parent context.Context) {
+	if t.leave != nil {
+		t.leave()
+	}
+	t.parent = parent
+	t.leave = context.AfterFunc(parent, func() {
+		t.mu.Lock()
+		under := slices.Clone(t.under)
+		t.mu.Unlock()
+		for _, l := range under {
+			if l.Context == parent {
+				l.end(parent.Err())
+			}
+		}
+	})
+}
+
+// set has the timer go off at the deadline, unless it does so before. The caller holds mu.
+func (t *Timeouts) set(deadline time.Time) {
+	if !t.due.IsZero() && !deadline.Before(t.due) {
+		return
+	}
+	t.due = deadline
+	if t.timer == nil {
+		t.timer = time.AfterFunc(time.Until(deadline), t.expire)
+	} else {
+		t.timer.Reset(time.Until(deadline))
+	}
+}
+
+// expire ends the operations whose deadline has come.
+func (t *Timeouts) expire() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.due = time.Time{}
+	now := time.Now()
+	for _, l := range t.under {
+		if l.deadline.After(now) {
+			t.set(l.deadline)
+		} else {
+			l.end(context.DeadlineExceeded)
+		}
+	}
+}
+
+// End ends the context, and frees what it holds.
+func (l *Limited) End() {
+	l.end(context.Canceled)
+	l.of.mu.Lock()
+	defer l.of.mu.Unlock()
+	l.of.under = slices.DeleteFunc(l.of.under, func(x *Limited) bool { return x == l })
+}
+
+func (l *Limited) end(why error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.err != nil {
+		return
+	}
+	l.err = why
+	close(l.done)
+	for f := range l.after {
+		go (*f)()
+	}
+	l.after = nil
+}
+
+// Deadline returns the deadline.
+func (l *Limited) Deadline() (time.Time, bool) { return l.deadline, true }
+
+// Done is closed at the end.
+func (l *Limited) Done() <-chan struct{} { return l.done }
+
+// Err returns why the context has ended, or nil.
+func (l *Limited) Err() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.err
+}
+
+// AfterFunc has f called, by a goroutine of its own, at the end, unless stop is called before. The package context uses it for the contexts that are
+// made from this one.
+func (l *Limited) AfterFunc(f func()) (stop func() bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.err != nil {
+		go f()
+		return func() bool { return false }
+	}
+	if l.after == nil {
+		l.after = map[*func()]struct{}{}
+	}
+	key := &f
+	l.after[key] = struct{}{}
+	return func() bool {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		_, stopped := l.after[key]
+		delete(l.after, key)
+		return stopped
+	}
+}
