@@ -43,10 +43,25 @@ func (p Params) String() string {
 	return s[1 : len(s)-1]
 }
 
+// Errorf makes an error about the value of a key, with line and caret.
+func (p Params) Errorf(key, format string, args ...any) error {
+	if p.node == nil {
+		return p.src.at(nil, key, format, args...)
+	}
+	v := entry(p.node, key)
+	if v == nil {
+		return p.src.at(nil, key, format, args...)
+	}
+	return p.src.at(tokenOf(v.Value), key, format, args...)
+}
+
 // ParseParams reads parameters from YAML text such as "{delay: 2s}".
-func ParseParams(text string) (Params, error) {
-	src := newSource("parameters", []byte(text))
-	n, err := readNode(src, []byte(text))
+func ParseParams(text string) (Params, error) { return ReadParams([]byte(text), "parameters") }
+
+// ReadParams reads a file that is a map of keys, as strictly as a scenario is read.
+func ReadParams(data []byte, file string) (Params, error) {
+	src := newSource(file, data)
+	n, err := readNode(src, data)
 	if err != nil {
 		return Params{}, err
 	}

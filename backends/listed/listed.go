@@ -46,7 +46,9 @@ func Reach(a backends.Access, t topology.Topology, servers []node.Handle) (backe
 	for _, n := range servers {
 		e := backends.Endpoint{Name: n.Name(), Addresses: map[string]string{}}
 		for _, p := range ports[n.Name()] {
-			e.Addresses[p.Name] = n.Address(p.Name)
+			if at := n.Address(p.Name); at != "" {
+				e.Addresses[p.Name] = at
+			}
 		}
 		switch own := n.Login(); {
 		case len(a.Nodes) == 0:

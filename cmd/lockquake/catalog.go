@@ -30,10 +30,15 @@ var providers = []string{"auto", "docker", "local"}
 
 // chooseProvider returns the provider that --provider names, and why it is that one.
 func chooseProvider(ctx context.Context, name string) (cluster.Provider, string, error) {
+	return chooseProviderWith(ctx, name, cluster.ChooseOptions{})
+}
+
+func chooseProviderWith(ctx context.Context, name string, o cluster.ChooseOptions) (cluster.Provider, string, error) {
 	if !slices.Contains(providers, name) {
 		return nil, "", usagef("--provider: there is no provider %q; there are %s", name, strings.Join(providers, ", "))
 	}
-	p, reason, err := cluster.Choose(ctx, name, cluster.ChooseOptions{Mechanisms: mechanisms.All()})
+	o.Mechanisms = mechanisms.All()
+	p, reason, err := cluster.Choose(ctx, name, o)
 	if err != nil {
 		return nil, "", engine.MissingError{Text: fmt.Sprintf("--provider %s: %v; `lockquake doctor` tells more", name, err)}
 	}
@@ -43,14 +48,16 @@ func chooseProvider(ctx context.Context, name string) (cluster.Provider, string,
 // chooser finds the provider of each scenario: a backend without server nodes runs within this process, the others share
 // one provider that is looked for once, when the first of them needs it.
 type chooser struct {
-	name   string
-	found  cluster.Provider
-	reason string
+	name string
+	// outward says that clients must reach what this machine reaches: child processes then share its network.
+	outward bool
+	found   cluster.Provider
+	reason  string
 }
 
 func (c *chooser) pick(ctx context.Context, s scenarios.Scenario, known engine.Catalog) (cluster.Provider, string, error) {
 	if !slices.Contains(providers, c.name) {
-		_, _, err := chooseProvider(ctx, c.name)
+		_, _, err := chooseProviderWith(ctx, c.name, cluster.ChooseOptions{Loopback: c.outward})
 		return nil, "", err
 	}
 	for _, b := range known.Backends {
@@ -60,7 +67,7 @@ func (c *chooser) pick(ctx context.Context, s scenarios.Scenario, known engine.C
 	}
 	if c.found == nil {
 		var err error
-		if c.found, c.reason, err = chooseProvider(ctx, c.name); err != nil {
+		if c.found, c.reason, err = chooseProviderWith(ctx, c.name, cluster.ChooseOptions{Loopback: c.outward}); err != nil {
 			return nil, "", err
 		}
 	}

@@ -78,6 +78,7 @@ func nodeCommand(people, std streams) *cobra.Command {
 			return disk.OnDisk(args[0], args[1], int(user), args[3:])
 		},
 	})
+	c.AddCommand(reachCommand(std))
 	c.AddCommand(nodeCommands(people)...)
 	return c
 }

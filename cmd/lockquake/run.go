@@ -35,6 +35,7 @@ type runFlags struct {
 	verbose  bool
 	explain  bool
 	metrics  string
+	attach   attachFlags
 }
 
 // inproc is the name of the provider of goroutines.
@@ -83,6 +84,7 @@ func runCommand(std streams) *cobra.Command {
 	fl.BoolVar(&f.explain, "explain", false, "tell in about ten lines of plain words what happened, behind each verdict")
 	fl.StringVar(&f.metrics, "metrics-addr", "", "serve metrics for Prometheus at this address while runs last, such as :9464 (loopback) or 0.0.0.0:9464")
 	fl.BoolVarP(&f.verbose, "verbose", "v", false, "print all counts, latencies, receipts and versions, and note on standard error what is done")
+	f.attach.add(fl)
 	f.format = formatFlag(c, "text", "json", "table")
 	// The flag was added above: this cannot fail.
 	_ = c.RegisterFlagCompletionFunc("provider", cobra.FixedCompletions(providers, cobra.ShellCompDirectiveNoFileComp))
@@ -117,6 +119,14 @@ func (f *runFlags) run(ctx context.Context, std streams, args []string) error {
 		go b.metrics.Serve(logger(tell, f.verbose))
 		tell.say("metrics: %s", b.metrics.URL())
 	}
+	for _, c := range list {
+		if c.cannot == nil { // all are about one service
+			if err := f.attach.agree(stop.ctx, std, c.Options); err != nil {
+				return err
+			}
+			break
+		}
+	}
 	kept := f.shared(list)
 	told := ""
 	for i, c := range list {
@@ -145,7 +155,7 @@ func (f *runFlags) run(ctx context.Context, std streams, args []string) error {
 
 // shared is what several runs keep of servers for each other; nil where each has its own.
 func (f *runFlags) shared(list []candidate) *engine.KeptServers {
-	if len(list)*f.repeat < 2 || f.fresh || f.keep {
+	if len(list)*f.repeat < 2 || f.fresh || f.keep || f.attach.file != "" {
 		return nil
 	}
 	return &engine.KeptServers{Agent: slices.ContainsFunc(list, func(c candidate) bool { return c.agent })}
@@ -168,11 +178,15 @@ func (f *runFlags) prepare(ctx context.Context, args []string, log *slog.Logger)
 	if err != nil {
 		return nil, err
 	}
+	attached, err := f.attach.read()
+	if err != nil {
+		return nil, err
+	}
 	set := f.set
 	if f.seed != 0 {
 		set = append(set[:len(set):len(set)], fmt.Sprintf("run.seed=%d", f.seed))
 	}
-	known, pick, other := catalog(), chooser{name: f.provider}, cluster.OtherProgram()
+	known, pick, other := catalog(), chooser{name: f.provider, outward: f.attach.file != ""}, cluster.OtherProgram()
 	var out []candidate
 	for _, arg := range args {
 		found, err := scenarios.Load(arg)
@@ -184,7 +198,7 @@ func (f *runFlags) prepare(ctx context.Context, args []string, log *slog.Logger)
 				return nil, err
 			}
 			o := engine.Options{
-				Scenario: s, Catalog: known, Images: images, Out: f.out, Keep: f.keep, Version: version, Log: log,
+				Scenario: s, Catalog: known, Images: images, Out: f.out, Keep: f.keep, Attached: attached, Version: version, Log: log,
 				Libraries: all.Libraries(s.Backend.Use, s.Backend.Lock), ClientModules: all.OfClient,
 			}
 			if o.Provider, o.ProviderReason, err = pick.pick(ctx, s, known); err != nil {
@@ -193,7 +207,7 @@ func (f *runFlags) prepare(ctx context.Context, args []string, log *slog.Logger)
 			o.Program = standIn(o.Provider.Name(), images, other)
 			o.Replay = f.replay(nameOf(arg, s), o.Provider.Name(), other)
 			o.Drawn = func(file string) string {
-				plain := runFlags{images: f.images} // what was set is written in the file
+				plain := runFlags{images: f.images, attach: f.attach} // what was set is written in the file
 				return plain.replay(file, o.Provider.Name(), other)
 			}
 			plan, err := engine.Check(o)
@@ -239,6 +253,9 @@ func (f *runFlags) replay(name, provider, other string) string {
 	}
 	for _, i := range f.images {
 		words = append(words, "--image", i)
+	}
+	if f.attach.file != "" {
+		words = append(words, "--attach", f.attach.file)
 	}
 	for i, w := range words {
 		words[i] = quoted(w)

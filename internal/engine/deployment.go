@@ -22,6 +22,7 @@ type deployment struct {
 	cluster *cluster.Cluster // nil until the nodes are made
 	service topology.Service // nil until the servers are started
 	agent   bool             // it was asked for when the nodes were made
+	guest   topology.Service // a topology.Guest in an attached service, which it leaves in the end; nil: the servers are ours
 }
 
 // open makes all nodes and starts them.
@@ -29,7 +30,7 @@ func (d *deployment) open(ctx context.Context, o Options, id string) error {
 	d.agent = d.plan.NeedsAgent() || o.Kept != nil && o.Kept.Agent
 	err := d.record.timing(results.TimeOpen, func() (err error) {
 		d.cluster, err = o.Provider.Open(ctx, cluster.Request{
-			Run: id, Specs: d.plan.specs, Images: o.Images, Agent: d.agent,
+			Run: id, Specs: d.plan.ownSpecs(), Images: o.Images, Agent: d.agent,
 			LogDir: d.record.logDir(), Keep: o.Keep, Reuse: o.Kept != nil, Log: d.record.log,
 		})
 		return err
@@ -40,6 +41,7 @@ func (d *deployment) open(ctx context.Context, o Options, id string) error {
 	if err := d.record.timing(results.TimeStart, func() error { return cluster.StartAll(ctx, d.cluster.Nodes) }); err != nil {
 		return err
 	}
+	d.cluster.Join(d.plan.outside)
 	d.connect()
 	return nil
 }

@@ -53,6 +53,7 @@ type Options struct {
 	NoRecord      bool         // count grants only: the baseline of the recording benchmark
 	Keep          bool         // leave the nodes up after the run
 	Kept          *KeptServers // servers that the run before left, and this one leaves; nil: none
+	Attached      *Attached    // the servers, where somebody else runs them; nil: the run starts its own
 	Log           *slog.Logger
 	Progress      func(Progress)
 	// Events takes the events of each client as they come, in batches that it must not keep. Several clients call it at once. nil: nobody asked.

@@ -11,6 +11,7 @@ import (
 	"github.com/lockquake/lockquake/backends/listed"
 	"github.com/lockquake/lockquake/backends/topology"
 	"github.com/lockquake/lockquake/chaos"
+	"github.com/lockquake/lockquake/internal/cluster"
 	"github.com/lockquake/lockquake/internal/node"
 	"github.com/lockquake/lockquake/internal/wire"
 	"github.com/lockquake/lockquake/lock"
@@ -34,6 +35,8 @@ type Plan struct {
 	stepUsers []string // the users that steps name, in the order of their clients
 	specs     []node.Spec
 	locks     []string
+	id        string          // of the run; "" where it is drawn later
+	outside   []*cluster.Node // servers that somebody else runs, in place of those of specs
 
 	injections []injection       // all that the schedule may hold
 	schedule   []due             // what happens when, in order
@@ -55,7 +58,7 @@ func Check(o Options) (*Plan, error) {
 	faults, delivery := faultPlanner{p}, deliveryPlanner{p}
 	for _, check := range []func() error{
 		p.checkBackend, p.checkWorkload, p.checkOffers, p.checkResource, p.checkStepUsers, p.checkImages,
-		faults.checkChaos, stepPlanner{faults}.check, p.checkExpect, delivery.prepare, delivery.check,
+		faults.checkChaos, stepPlanner{faults}.check, p.checkExpect, delivery.checkAttached, delivery.prepare, delivery.check,
 	} {
 		if err := check(); err != nil {
 			return nil, err
@@ -191,11 +194,18 @@ func (p planner) checkBackend() error {
 	if s.TTL < p.lock.MinTTL {
 		return p.wrong("backend.ttl", "%v is less than %s honours: its %s lock takes %v and more", s.TTL, s.Use, p.lock.Name, p.lock.MinTTL)
 	}
-	t, err := p.backend.New(topology.Common{Nodes: s.Nodes, TTL: s.TTL, Lock: p.lock.Name}, s.Params.Decode)
+	common, err := p.common(topology.Common{Nodes: s.Nodes, TTL: s.TTL, Lock: p.lock.Name})
+	if err != nil {
+		return err
+	}
+	t, err := p.backend.New(common, s.Params.Decode)
 	if err != nil {
 		return p.place("backend", err)
 	}
 	p.topology = t
+	if err := p.attach(); err != nil {
+		return err
+	}
 	if l := limits(s.Limits); len(t.Specs()) == 0 && !l.None() {
 		return p.wrong("backend", "%s has no servers that could be held to %v", s.Use, l)
 	}
@@ -307,7 +317,7 @@ func (p planner) checkResource() error {
 // checkImages refuses an image for a kind of node that the scenario does not have.
 func (p planner) checkImages() error {
 	var keys []string
-	for _, s := range p.specs {
+	for _, s := range p.ownSpecs() {
 		if !slices.Contains(keys, s.Image) {
 			keys = append(keys, s.Image)
 		}

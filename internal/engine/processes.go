@@ -76,6 +76,11 @@ func (p *processes) greet(ctx context.Context) error {
 		if err := s.await(ctx, s.greeted, "hello"); err != nil {
 			return err
 		}
+		if p.options.Attached != nil && s.index >= 0 {
+			if err := checkOwn(s.greeting()); err != nil {
+				return fmt.Errorf("%s: %w", s.node.Name(), err)
+			}
+		}
 		if err := s.clock.compare(ctx, s.greeting()); err != nil {
 			return err
 		}
@@ -290,7 +295,8 @@ func (p *processes) takeReading(ctx context.Context) {
 	woken, used := map[string]int64{}, map[string]int64{history.Engine: wire.CPU()}
 	var mu sync.Mutex
 	var group sync.WaitGroup
-	if c, ok := p.nodes.service.(topology.RequestCounter); ok {
+	// What attached servers count is what others ask them, too.
+	if c, ok := p.nodes.service.(topology.RequestCounter); ok && p.options.Attached == nil {
 		group.Go(func() { requests = c.Requests(ctx) })
 	}
 	if c, ok := p.nodes.service.(topology.SyncTimer); ok {

@@ -56,7 +56,7 @@ func Run(ctx context.Context, o Options) (dir string, err error) {
 	if err != nil {
 		return "", err
 	}
-	if len(p.namesOf(node.Server)) == 0 {
+	if len(p.namesOf(node.Server)) == 0 || o.Attached != nil {
 		o.Kept = nil
 	}
 	r := newRun(o, p)
@@ -67,7 +67,7 @@ func Run(ctx context.Context, o Options) (dir string, err error) {
 }
 
 func newRun(o Options, p *Plan) *run {
-	r := &run{options: o, plan: p, within: generous, id: newID(), live: newLive(), own: &journal{}}
+	r := &run{options: o, plan: p, within: generous, id: cmp.Or(p.id, newID()), live: newLive(), own: &journal{}}
 	name := o.Started.UTC().Format("20060102T150405.000") + "-" + strconv.FormatUint(p.scenario.Run.Seed, 10)
 	r.record = &record{dir: filepath.Join(o.Out, p.scenario.Name, name), log: o.Log}
 	r.faults = &faultLog{record: r.record}
@@ -153,6 +153,11 @@ func (r *run) phase(name string, f func() error) error {
 // up starts all nodes side by side; of servers that an earlier run kept, it takes over those that are clean. It returns when the
 // service serves and every client is connected to it.
 func (r *run) up(ctx context.Context) error {
+	if a := r.options.Attached; a != nil {
+		if err := r.nodes.enter(ctx, a); err != nil {
+			return err
+		}
+	}
 	kept, err := r.takeover.takeOver(ctx)
 	if err == nil && !kept {
 		err = r.nodes.open(ctx, r.options, r.id)
@@ -293,6 +298,9 @@ func (r *run) finish(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.within.close)
 	defer cancel()
 	errs = append(errs, r.nodes.close(ctx), r.down(ctx))
+	if a := r.options.Attached; a != nil {
+		errs = append(errs, r.nodes.leave(ctx, a, r.reporter.tell))
+	}
 	r.processes.collect(ctx)
 	r.processes.deaths.Wait()
 	r.own.addLate(r.processes.watch.ends())

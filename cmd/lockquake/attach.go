@@ -1,0 +1,283 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"github.com/vbauerster/mpb/v8/cwriter"
+
+	"github.com/lockquake/lockquake/backends/all"
+	"github.com/lockquake/lockquake/internal/cluster"
+	"github.com/lockquake/lockquake/internal/engine"
+	"github.com/lockquake/lockquake/internal/node"
+	"github.com/lockquake/lockquake/scenarios"
+)
+
+// attachFlags are the flags of a verb whose runs may use a service that somebody else runs.
+type attachFlags struct {
+	file string
+	yes  bool
+}
+
+func (a *attachFlags) add(fl *pflag.FlagSet) {
+	fl.StringVar(&a.file, "attach", "", "use the service that this file describes, which somebody else runs, instead of servers of one's own (docs/attach.md)")
+	fl.BoolVar(&a.yes, "yes", false, "with --attach: do not ask before anything is written there")
+}
+
+// attachFile is a service that somebody else runs.
+type attachFile struct {
+	Backend   string           `yaml:"backend"`
+	Prefix    string           `yaml:"prefix"`
+	Endpoints []string         `yaml:"endpoints"`
+	Database  string           `yaml:"database"`
+	User      string           `yaml:"user"`
+	Password  secret           `yaml:"password"`
+	TLS       *attachTLS       `yaml:"tls"`
+	Sentinels *attachSentinels `yaml:"sentinels"`
+}
+
+// attachTLS names the files of TLS.
+type attachTLS struct {
+	CA         string `yaml:"ca"`
+	Cert       string `yaml:"cert"`
+	Key        string `yaml:"key"`
+	ServerName string `yaml:"server_name"`
+}
+
+// attachSentinels are the Sentinels, which have a login of their own.
+type attachSentinels struct {
+	Master    string   `yaml:"master"`
+	Endpoints []string `yaml:"endpoints"`
+	User      string   `yaml:"user"`
+	Password  secret   `yaml:"password"`
+}
+
+// secret says where a password is: never in the file itself.
+type secret struct {
+	Env  string `yaml:"env"`
+	File string `yaml:"file"`
+}
+
+// read returns the service, or nil without --attach.
+func (a *attachFlags) read() (*engine.Attached, error) {
+	if a.file == "" {
+		if a.yes {
+			return nil, usagef("--yes: there is nothing to be asked without --attach")
+		}
+		return nil, nil
+	}
+	data, err := os.ReadFile(a.file)
+	if err != nil {
+		return nil, usagef("--attach: %v", err)
+	}
+	p, err := scenarios.ReadParams(data, a.file)
+	if err != nil {
+		return nil, err
+	}
+	var f attachFile
+	if err := p.Decode(&f); err != nil {
+		return nil, err
+	}
+	return attachReader{dir: filepath.Dir(a.file), params: p}.service(f)
+}
+
+// attachReader makes a service of a file.
+type attachReader struct {
+	dir    string // of the file: where the names of other files begin
+	params scenarios.Params
+}
+
+func (r attachReader) service(f attachFile) (*engine.Attached, error) {
+	ports, err := r.ports(f.Backend)
+	if err != nil {
+		return nil, err
+	}
+	if len(f.Prefix) < 2 || len(f.Prefix) > 100 || strings.ContainsFunc(f.Prefix, func(c rune) bool { return c <= ' ' || c > '~' }) {
+		return nil, r.params.Errorf("prefix", "it is %q; all keys of the runs begin with it, and it must be 2 to 100 letters, digits and signs, such as bench:", f.Prefix)
+	}
+	login := node.Login{User: f.User}
+	if login.Password, err = r.secret("password", f.Password); err != nil {
+		return nil, err
+	}
+	if login.TLS, err = r.tls(f.TLS); err != nil {
+		return nil, err
+	}
+	out := &engine.Attached{Prefix: f.Prefix, Database: f.Database}
+	if out.Endpoints, err = r.endpoints("endpoints", f.Endpoints, ports[0], login); err != nil {
+		return nil, err
+	}
+	switch s := f.Sentinels; {
+	case len(ports) == 1 && s != nil:
+		return nil, r.params.Errorf("sentinels", "backend %s has none", f.Backend)
+	case len(ports) == 1:
+		return out, nil
+	case s == nil:
+		return nil, r.params.Errorf("sentinels", "backend %s needs their endpoints and the name of their master", f.Backend)
+	}
+	login.User, out.Master = f.Sentinels.User, f.Sentinels.Master
+	if login.Password, err = r.secret("sentinels", f.Sentinels.Password); err != nil {
+		return nil, err
+	}
+	watches, err := r.endpoints("sentinels", f.Sentinels.Endpoints, ports[1], login)
+	out.Endpoints = append(out.Endpoints, watches...)
+	return out, err
+}
+
+// ports names what kinds of endpoints a backend has.
+func (r attachReader) ports(backend string) ([]string, error) {
+	var known []string
+	for _, b := range all.All() {
+		if b.Name == backend && len(b.Attachable) > 0 {
+			return b.Attachable, nil
+		}
+		if len(b.Attachable) > 0 {
+			known = append(known, b.Name)
+		}
+	}
+	return nil, r.params.Errorf("backend", "it is %q; what can be attached to is %s", backend, strings.Join(known, ", "))
+}
+
+func (r attachReader) endpoints(key string, list []string, port string, login node.Login) ([]cluster.Endpoint, error) {
+	if len(list) == 0 {
+		return nil, r.params.Errorf(key, "no endpoint is given; write a list of host:port")
+	}
+	var out []cluster.Endpoint
+	for i, address := range list {
+		host, number, err := net.SplitHostPort(address)
+		if err != nil || host == "" || number == "" || strings.Trim(number, "0123456789") != "" {
+			return nil, r.params.Errorf(key, "%q is no address; write host:port", address)
+		}
+		if slices.Contains(list[:i], address) {
+			return nil, r.params.Errorf(key, "%s is there twice", address)
+		}
+		out = append(out, cluster.Endpoint{Port: port, Address: address, Login: login})
+	}
+	return out, nil
+}
+
+func (r attachReader) secret(key string, s secret) (string, error) {
+	switch {
+	case s.Env != "" && s.File != "":
+		return "", r.params.Errorf(key, "a password is in env or in file, not in both")
+	case s.Env != "":
+		value, ok := os.LookupEnv(s.Env)
+		if !ok || value == "" {
+			return "", r.params.Errorf(key, "the environment has no %s", s.Env)
+		}
+		return value, nil
+	case s.File != "":
+		text, err := r.text(key, s.File)
+		return strings.TrimRight(text, "\r\n"), err
+	}
+	return "", nil
+}
+
+func (r attachReader) text(key, file string) (string, error) {
+	if file == "" {
+		return "", nil
+	}
+	if !filepath.IsAbs(file) {
+		file = filepath.Join(r.dir, file)
+	}
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return "", r.params.Errorf(key, "%v", err)
+	}
+	return string(data), nil
+}
+
+func (r attachReader) tls(t *attachTLS) (*node.TLS, error) {
+	if t == nil {
+		return nil, nil
+	}
+	out := &node.TLS{Name: t.ServerName}
+	for _, part := range []struct {
+		file string
+		into *string
+	}{{t.CA, &out.CA}, {t.Cert, &out.Cert}, {t.Key, &out.Key}} {
+		var err error
+		if *part.into, err = r.text("tls", part.file); err != nil {
+			return nil, err
+		}
+	}
+	if _, err := out.Config(""); err != nil {
+		return nil, r.params.Errorf("tls", "%v", err)
+	}
+	return out, nil
+}
+
+// agree looks at the attached service, and asks before anything is written into it.
+func (a *attachFlags) agree(ctx context.Context, std streams, o engine.Options) error {
+	if o.Attached == nil {
+		return nil
+	}
+	where, err := engine.Visit(ctx, o)
+	if err != nil || a.yes {
+		return err
+	}
+	in, ok := std.in.(*os.File)
+	if !ok || !cwriter.IsTerminal(int(in.Fd())) {
+		return usagef("--attach: the runs would write %s; nobody can be asked here, so say --yes", where)
+	}
+	fmt.Fprintf(std.err, "The runs write %s, nowhere else, and remove it in the end. Go on? [y/N] ", where)
+	answer := make(chan string, 1)
+	go func() {
+		line, _ := bufio.NewReader(in).ReadString('\n') // no answer is no
+		answer <- strings.ToLower(strings.TrimSpace(line))
+	}()
+	select {
+	case said := <-answer:
+		if said == "y" || said == "yes" {
+			return nil
+		}
+	case <-ctx.Done():
+	}
+	return usagef("--attach: nothing was written")
+}
+
+// reachCommand is the node that tells from a client's place which addresses it can connect to.
+func reachCommand(std streams) *cobra.Command {
+	return &cobra.Command{
+		Use:   engine.ReachVerb + " ADDRESS...",
+		Short: "Tell which addresses cannot be connected to from here",
+		Args:  cobra.MinimumNArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			said := make([]string, len(args))
+			done := make(chan int)
+			for i, address := range args {
+				go func() {
+					d := net.Dialer{Timeout: 5 * time.Second}
+					conn, err := d.DialContext(c.Context(), "tcp", address)
+					if err == nil {
+						err = conn.Close()
+					}
+					if err != nil {
+						said[i] = fmt.Sprintf("%s cannot be reached: %v", address, errors.Unwrap(err))
+					}
+					done <- i
+				}()
+			}
+			for range args {
+				<-done
+			}
+			for _, line := range append(slices.DeleteFunc(said, func(s string) bool { return s == "" }), engine.ReachDone) {
+				if _, err := fmt.Fprintln(std.out, line); err != nil {
+					return err
+				}
+			}
+			_, _ = io.Copy(io.Discard, std.in) // until nobody listens any more
+			return nil
+		},
+	}
+}
