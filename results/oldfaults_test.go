@@ -4,6 +4,7 @@ import (
 	"reflect"
 	"testing"
 
+	"github.com/lockquake/lockquake/chaos"
 	faults "github.com/lockquake/lockquake/chaos/all"
 	"github.com/lockquake/lockquake/history"
 )
@@ -11,7 +12,7 @@ import (
 // TestOldRecordsAreToldAsNewOnes: a record without traits gets those that the fault writes today.
 func TestOldRecordsAreToldAsNewOnes(t *testing.T) {
 	for name := range oldTraits {
-		k, ok := faults.Lookup(name)
+		k, ok := chaos.Lookup(faults.Kinds(), name)
 		if !ok {
 			t.Errorf("there is no fault %s any more", name)
 			continue

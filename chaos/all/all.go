@@ -26,8 +26,3 @@ func Kinds() []chaos.Kind {
 	slices.SortStableFunc(all, func(a, b chaos.Kind) int { return cmp.Compare(place(a), place(b)) })
 	return all
 }
-
-// Lookup returns the fault of that name.
-func Lookup(name string) (chaos.Kind, bool) {
-	return chaos.Lookup(Kinds(), name)
-}

@@ -4,6 +4,8 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	"github.com/lockquake/lockquake/chaos"
 )
 
 // The page for people names every fault.
@@ -27,7 +29,7 @@ func TestEveryKindIsDescribed(t *testing.T) {
 		}
 		seen[k.Name] = true
 	}
-	if _, ok := Lookup("earthquake"); ok {
+	if _, ok := chaos.Lookup(Kinds(), "earthquake"); ok {
 		t.Error("a fault that does not exist was found")
 	}
 }

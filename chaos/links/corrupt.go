@@ -45,16 +45,13 @@ func (f corrupt) shapeFault() shapeFault {
 		OnLinks: f.OnLinks, kind: "corrupt", by: f.engines(), needs: f.capabilities(),
 		shaping: Shaping{Corrupt: float64(f.Share), Correlation: float64(f.Correlation)},
 		gauge:   enoughFor(f.Share, f.Correlation),
-		effect:  effect{shows: f.shows, text: f.text, noisy: func(was Flow) bool { return much(was.Sent-was.Arrived, was.Sent, f.Share) }},
+		effect:  effect{shows: f.shows, text: f.text, noisy: tally(lost).noisy(f.Share)},
 	}
 }
 
 // shows wants losses, and wrong checksums as their cause. netem turns any bit of a packet, also some that no checksum covers.
 func (f corrupt) shows(l shapedLane) history.ReceiptStatus {
-	status := proportion{
-		share: float64(f.Share), correlation: float64(f.Correlation),
-		was: l.was.Sent - l.was.Arrived, ofWas: l.was.Sent, is: l.is.Sent - l.is.Arrived, of: l.is.Sent,
-	}.status()
+	status := tally(lost).status(l, float64(f.Share), f.Correlation)
 	if status == history.Installed && l.is.Damaged == 0 {
 		return history.Indeterminate
 	}
@@ -67,6 +64,5 @@ func (f corrupt) text(lanes []shapedLane) string {
 		damaged, before = max(damaged, l.is.Damaged), max(before, l.was.Damaged)
 	}
 	return fmt.Sprintf("%s do not arrive now (asked: %v are damaged), %s before; the receiver's kernel threw away %d packets at most with a wrong checksum, %d before",
-		ratio(lanes, func(l shapedLane) (int, int) { return l.is.Sent - l.is.Arrived, l.is.Sent }), f.Share,
-		ratio(lanes, func(l shapedLane) (int, int) { return l.was.Sent - l.was.Arrived, l.was.Sent }), damaged, before)
+		tally(lost).now(lanes), f.Share, tally(lost).before(lanes), damaged, before)
 }

@@ -47,17 +47,14 @@ func (f duplicate) shapeFault() shapeFault {
 		OnLinks: f.OnLinks, kind: "duplicate", by: []Engine{Netem}, needs: []chaos.Capability{CanNetem},
 		shaping: Shaping{Duplicate: float64(f.Share), Correlation: float64(f.Correlation)},
 		gauge:   enoughFor(f.Share, f.Correlation),
-		effect:  effect{shows: f.shows, text: f.text, noisy: func(was Flow) bool { return much(was.Copies, was.Arrived, f.Share) }},
+		effect:  effect{shows: f.shows, text: f.text, noisy: tally(copied).noisy(f.Share)},
 	}
 }
 
 func (f duplicate) shows(l shapedLane) history.ReceiptStatus {
-	return proportion{
-		share: float64(f.Share), correlation: float64(f.Correlation), was: l.was.Copies, ofWas: l.was.Arrived, is: l.is.Copies, of: l.is.Arrived,
-	}.status()
+	return tally(copied).status(l, float64(f.Share), f.Correlation)
 }
 
 func (f duplicate) text(lanes []shapedLane) string {
-	return fmt.Sprintf("%s arrive twice now (asked: %v), %s before", ratio(lanes, func(l shapedLane) (int, int) { return l.is.Copies, l.is.Arrived }), f.Share,
-		ratio(lanes, func(l shapedLane) (int, int) { return l.was.Copies, l.was.Arrived }))
+	return fmt.Sprintf("%s arrive twice now (asked: %v), %s before", tally(copied).now(lanes), f.Share, tally(copied).before(lanes))
 }

@@ -43,18 +43,14 @@ func (f loss) shapeFault() shapeFault {
 		OnLinks: f.OnLinks, kind: "loss", by: f.engines(), needs: f.capabilities(),
 		shaping: Shaping{Loss: float64(f.Share), Correlation: float64(f.Correlation)},
 		gauge:   enoughFor(f.Share, f.Correlation),
-		effect:  effect{shows: f.shows, text: f.text, noisy: func(was Flow) bool { return much(was.Sent-was.Arrived, was.Sent, f.Share) }},
+		effect:  effect{shows: f.shows, text: f.text, noisy: tally(lost).noisy(f.Share)},
 	}
 }
 
 func (f loss) shows(l shapedLane) history.ReceiptStatus {
-	return proportion{
-		share: float64(f.Share), correlation: float64(f.Correlation),
-		was: l.was.Sent - l.was.Arrived, ofWas: l.was.Sent, is: l.is.Sent - l.is.Arrived, of: l.is.Sent,
-	}.status()
+	return tally(lost).status(l, float64(f.Share), f.Correlation)
 }
 
 func (f loss) text(lanes []shapedLane) string {
-	return fmt.Sprintf("%s are lost now (asked: %v), %s before", ratio(lanes, func(l shapedLane) (int, int) { return l.is.Sent - l.is.Arrived, l.is.Sent }), f.Share,
-		ratio(lanes, func(l shapedLane) (int, int) { return l.was.Sent - l.was.Arrived, l.was.Sent }))
+	return fmt.Sprintf("%s are lost now (asked: %v), %s before", tally(lost).now(lanes), f.Share, tally(lost).before(lanes))
 }

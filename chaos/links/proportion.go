@@ -41,6 +41,34 @@ func (t proportion) status() history.ReceiptStatus {
 	return history.Installed
 }
 
+// tally takes from a Flow how many datagrams met a fault, and out of how many.
+type tally func(f Flow) (k, n int)
+
+func lost(f Flow) (k, n int)   { return f.Sent - f.Arrived, f.Sent }
+func copied(f Flow) (k, n int) { return f.Copies, f.Arrived }
+func leapt(f Flow) (k, n int)  { return f.Leapt, f.Arrived }
+
+// status judges one lane by the tally.
+func (t tally) status(l shapedLane, share float64, correlation Share) history.ReceiptStatus {
+	p := proportion{share: share, correlation: float64(correlation)}
+	p.was, p.ofWas = t(l.was)
+	p.is, p.of = t(l.is)
+	return p.status()
+}
+
+// noisy tells whether the tally was as high as half of a share before the fault.
+func (t tally) noisy(share Share) func(Flow) bool {
+	return func(was Flow) bool { k, n := t(was); return much(k, n, share) }
+}
+
+func (t tally) before(lanes []shapedLane) string {
+	return ratio(lanes, func(l shapedLane) (int, int) { return t(l.was) })
+}
+
+func (t tally) now(lanes []shapedLane) string {
+	return ratio(lanes, func(l shapedLane) (int, int) { return t(l.is) })
+}
+
 // much tells whether k of n are as many as half of what is asked for: seen before the fault, they hide it.
 func much(k, n int, share Share) bool { return 2*float64(k) >= float64(n)*float64(share) && k > 0 }
 

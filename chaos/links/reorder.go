@@ -64,20 +64,16 @@ func (f reorder) shapeFault() shapeFault {
 // shows expects those that went at once while one before them was held up.
 func (f reorder) shows(l shapedLane) history.ReceiptStatus {
 	share := float64(f.Share)
-	return proportion{
-		share: share * (1 - math.Pow(share, overtaking)), correlation: float64(f.Correlation),
-		was: l.was.Leapt, ofWas: l.was.Arrived, is: l.is.Leapt, of: l.is.Arrived,
-	}.status()
+	return tally(leapt).status(l, share*(1-math.Pow(share, overtaking)), f.Correlation)
 }
 
 // noisy: datagrams that were sent too late to overtake any show nothing.
 func (f reorder) noisy(was Flow) bool {
-	return was.OneWay.High-was.OneWay.Low > f.By || much(was.Leapt, was.Arrived, f.Share)
+	return was.OneWay.High-was.OneWay.Low > f.By || tally(leapt).noisy(f.Share)(was)
 }
 
 func (f reorder) text(lanes []shapedLane) string {
 	return fmt.Sprintf("%s arrive before an earlier one now (asked: %v go at once), %s before; one way takes %s",
-		ratio(lanes, func(l shapedLane) (int, int) { return l.is.Leapt, l.is.Arrived }), f.Share,
-		ratio(lanes, func(l shapedLane) (int, int) { return l.was.Leapt, l.was.Arrived }),
+		tally(leapt).now(lanes), f.Share, tally(leapt).before(lanes),
 		within(lanes, func(l shapedLane) (time.Duration, time.Duration) { return l.is.OneWay.Low, l.is.OneWay.High }))
 }

@@ -70,7 +70,7 @@ func (r *dockerRun) create(ctx context.Context, n *Node) (*containerNode, error)
 	}
 	box, err := r.tc.CreateContainer(ctx, req)
 	if box != nil {
-		r.remember(box.GetContainerID())
+		r.locked(func() { r.containers = append(r.containers, box.GetContainerID()) })
 	}
 	if err != nil {
 		return nil, err

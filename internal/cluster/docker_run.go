@@ -188,10 +188,6 @@ func hasAddress(a netip.Addr) bool {
 func (r *dockerRun) networkName() string   { return "lockquake-" + r.request.Run }
 func (r *dockerRun) name(of string) string { return "lockquake-" + r.request.Run + "-" + of }
 
-func (o *dockerOwed) remember(container string) {
-	o.locked(func() { o.containers = append(o.containers, container) })
-}
-
 // atClose has f called when the node is gone.
 func (o *dockerOwed) atClose(node string, f func()) {
 	o.locked(func() {

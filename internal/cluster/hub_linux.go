@@ -33,21 +33,15 @@ type hub struct {
 	dialing sync.RWMutex // held for reading during a dial, so that bridge is not closed meanwhile
 }
 
-// hubRequest describes the network to be made.
-type hubRequest struct {
-	subnet netip.Prefix
-	nodes  int
-}
-
 // newHub makes the network on the run's thread. On an error nothing is left behind.
-func newHub(t *thread, r hubRequest) (*hub, error) {
-	h := &hub{subnet: r.subnet, origin: netns.None(), bridge: netns.None()}
+func newHub(t *thread, subnet netip.Prefix, nodes int) (*hub, error) {
+	h := &hub{subnet: subnet, origin: netns.None(), bridge: netns.None()}
 	err := t.do(func() error {
 		var err error
 		if h.origin, err = netns.Get(); err != nil {
 			return fmt.Errorf("open the own network namespace: %w", err)
 		}
-		return errors.Join(h.make(r), netns.Set(h.origin))
+		return errors.Join(h.make(nodes), netns.Set(h.origin))
 	})
 	if err != nil {
 		h.close()
@@ -57,7 +51,7 @@ func newHub(t *thread, r hubRequest) (*hub, error) {
 }
 
 // make leaves the thread in another namespace than it began in.
-func (h *hub) make(r hubRequest) error {
+func (h *hub) make(nodes int) error {
 	var err error
 	if h.bridge, err = netns.New(); err != nil {
 		return fmt.Errorf("make a network namespace: %w", err)
@@ -79,7 +73,7 @@ func (h *hub) make(r hubRequest) error {
 	if err := address(in, bridge, netip.PrefixFrom(own, h.subnet.Bits())); err != nil {
 		return err
 	}
-	return h.addNamespaces(in, r.nodes)
+	return h.addNamespaces(in, nodes)
 }
 
 // addNamespaces makes namespaces until there is one for each node.

@@ -40,7 +40,7 @@ func injected(t *testing.T, name, params string, s chaos.Scope) chaos.Heal {
 
 func inject(t *testing.T, name, params string, s chaos.Scope) (chaos.Heal, history.Receipt, error) {
 	t.Helper()
-	k, ok := faults.Lookup(name)
+	k, ok := chaos.Lookup(faults.Kinds(), name)
 	if !ok {
 		t.Fatalf("no fault %s", name)
 	}

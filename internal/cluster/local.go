@@ -275,7 +275,7 @@ func (r *localRun) connect() (node.Place, string, error) {
 
 func (r *localRun) makeHub() (*hub, node.Place, error) {
 	p := subnet(r.request.Run, 0) // nobody else sees it
-	h, err := newHub(r.thread, hubRequest{subnet: p, nodes: len(r.request.Specs)})
+	h, err := newHub(r.thread, p, len(r.request.Specs))
 	return h, ownAddresses(r.request.Specs, p), err
 }
 

@@ -86,12 +86,7 @@ func ownedByUs(os.FileInfo) bool { return true }
 // hub stands for the namespaces that only Linux has.
 type hub struct{ subnet netip.Prefix }
 
-type hubRequest struct {
-	subnet netip.Prefix
-	nodes  int
-}
-
-func newHub(*thread, hubRequest) (*hub, error) {
+func newHub(*thread, netip.Prefix, int) (*hub, error) {
 	return nil, errors.New("network namespaces need Linux")
 }
 

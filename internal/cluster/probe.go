@@ -78,12 +78,8 @@ func probeEngine(ctx context.Context, images []string) []ProbeResult {
 			out = append(out, probed("image-"+key, ref+" "+info.ID, nil))
 		}
 	}
-	return append(out, probed("agent", "started in the engine's pid namespace with "+strings.Join(agentCapabilities, ", "), d.probeAgent(ctx)))
-}
-
-// probeAgent starts an agent. startAgent refuses one that does not share the engine's pid namespace.
-func (d *docker) probeAgent(ctx context.Context) error {
-	return d.withAgent(ctx, func(*agent.Client) error { return nil })
+	agentErr := d.withAgent(ctx, func(*agent.Client) error { return nil }) // refused where it does not share the engine's pid namespace
+	return append(out, probed("agent", "started in the engine's pid namespace with "+strings.Join(agentCapabilities, ", "), agentErr))
 }
 
 // withAgent starts an agent of no run, and removes it.

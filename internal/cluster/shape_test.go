@@ -113,7 +113,7 @@ var shapingFaults = map[string]string{
 // shapeable tells whether a provider offers what a fault needs; one without the kernel's netem says so.
 func shapeable(t *testing.T, p Provider, name string) bool {
 	t.Helper()
-	k, _ := faults.Lookup(name)
+	k, _ := chaos.Lookup(faults.Kinds(), name)
 	for _, c := range k.Needs {
 		if err := p.Offers(c, node.Server); err != nil {
 			if c != links.CanNetem || inGuest {

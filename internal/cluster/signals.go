@@ -213,10 +213,7 @@ func (t throughAgent) inspect(ctx context.Context) (chaos.ProcessState, error) {
 }
 
 func (t throughAgent) signal(ctx context.Context, name string) error {
-	err := t.agent.Signal(ctx, t.process, name)
-	if errors.Is(err, agent.ErrEnded) {
-		return t.without.signal(ctx, name)
-	}
+	_, err := t.signalSeen(ctx, name)
 	return err
 }
 
@@ -232,8 +229,7 @@ func (t throughAgent) signalSeen(ctx context.Context, name string) (*chaos.Proce
 type direct struct{ process proc.Process }
 
 func (d direct) inspect(context.Context) (chaos.ProcessState, error) {
-	s, err := d.process.Inspect()
-	return s, err
+	return d.process.Inspect()
 }
 
 func (d direct) signal(_ context.Context, name string) error { return d.process.Signal(name) }

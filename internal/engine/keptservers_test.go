@@ -47,7 +47,7 @@ type cleared struct {
 // TestWhoIsNotKept goes through what a run can leave that no look afterwards would show.
 func TestWhoIsNotKept(t *testing.T) {
 	t.Parallel()
-	kill, _ := faults.Lookup("kill")
+	kill, _ := chaos.Lookup(faults.Kinds(), "kill")
 	keeps, err := kill.New(func(any) error { return nil })
 	if err != nil {
 		t.Fatal(err)

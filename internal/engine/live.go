@@ -185,25 +185,19 @@ func (l *live) wait(ctx context.Context, cond func() bool) error {
 
 // nextGrant waits for a grant that arrives from now on, of the given lock or, for -1, of any, and returns its hold.
 func (l *live) nextGrant(ctx context.Context, lock int) (hold, error) {
-	var found hold
-	since := clock.Now()
-	err := l.wait(ctx, func() bool {
-		for _, h := range l.holds {
-			if h.start > since && !h.lost && (lock < 0 || int(h.lock) == lock) && h.start > found.start {
-				found = h
-			}
-		}
-		return found.grant != 0
-	})
-	return found, err
+	return l.grantAfter(ctx, clock.Now(), lock)
 }
 
 // anyHold returns a hold of that lock that is in hand now, whenever it began: directed runs have few grants.
 func (l *live) anyHold(ctx context.Context, lock int) (hold, error) {
-	var found hold
-	err := l.wait(ctx, func() bool {
+	return l.grantAfter(ctx, 0, lock)
+}
+
+// grantAfter waits for a hold that began after ns since, and returns the latest.
+func (l *live) grantAfter(ctx context.Context, since int64, lock int) (found hold, err error) {
+	err = l.wait(ctx, func() bool {
 		for _, h := range l.holds {
-			if !h.lost && (lock < 0 || int(h.lock) == lock) && h.start > found.start {
+			if h.start > since && !h.lost && (lock < 0 || int(h.lock) == lock) && h.start > found.start {
 				found = h
 			}
 		}

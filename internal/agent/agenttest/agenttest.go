@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"strings"
 	"testing"
 	"time"
 
@@ -71,6 +72,13 @@ func Stopped(s node.State) bool { return s.PID != 0 && len(s.Threads) == 1 && s.
 
 // Running tells whether no thread of a process is stopped or has ended.
 func Running(s node.State) bool { return s.PID != 0 && s.Threads["T"] == 0 && s.Threads["Z"] == 0 }
+
+// Load returns the machine's load average over a minute, for the output of benchmarks.
+func Load() string {
+	b, _ := os.ReadFile("/proc/loadavg")
+	one, _, _ := strings.Cut(string(b), " ")
+	return one
+}
 
 // ChildEnv is the environment variable that makes a test binary the program of Child.
 const ChildEnv = "LOCKQUAKE_AGENT_TEST_CHILD"

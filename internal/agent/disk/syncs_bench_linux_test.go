@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -50,7 +49,7 @@ func TestSyncHoldCost(t *testing.T) {
 	}{{"always", 1, nil}, {"always", 8, nil}, {"everysec", 8, []string{"bio_aof"}}} {
 		s := serveRedis(t, c.policy)
 		s.writes(c.clients, lasts) // what is cold at first is no arm's
-		rates, begun := make([][]float64, len(holdArms)), loadLine()
+		rates, begun := make([][]float64, len(holdArms)), agenttest.Load()
 		for range rounds {
 			for i, arm := range holdArms {
 				before := disk.Syncs{}
@@ -64,7 +63,7 @@ func TestSyncHoldCost(t *testing.T) {
 				}
 			}
 		}
-		fmt.Printf("appendfsync %s, %d clients, %d rounds of %v for each, load %s to %s: writes a second\n", c.policy, c.clients, rounds, lasts, begun, loadLine())
+		fmt.Printf("appendfsync %s, %d clients, %d rounds of %v for each, load %s to %s: writes a second\n", c.policy, c.clients, rounds, lasts, begun, agenttest.Load())
 		for i, arm := range holdArms {
 			var shares []float64
 			for r, n := range rates[i] {
@@ -74,13 +73,6 @@ func TestSyncHoldCost(t *testing.T) {
 				slices.Min(rates[i]), slices.Max(rates[i]), middle(shares), slices.Min(shares), slices.Max(shares), s.held[arm.name])
 		}
 	}
-}
-
-// loadLine is the machine's load average, told beside the figures.
-func loadLine() string {
-	b, _ := os.ReadFile("/proc/loadavg")
-	one, _, _ := strings.Cut(string(b), " ")
-	return one
 }
 
 func middle(of []float64) float64 {

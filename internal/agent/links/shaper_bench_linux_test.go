@@ -4,8 +4,6 @@ package links
 
 import (
 	"fmt"
-	"os"
-	"strings"
 	"testing"
 	"time"
 
@@ -37,7 +35,7 @@ func TestShapingCost(t *testing.T) {
 				if arm == "with" {
 					shaped(t, c, "late/x", x, y, links.Shaping{Engine: engine, Delay: 50 * time.Millisecond})
 				}
-				load := loadNow()
+				load := agenttest.Load()
 				slow := sent(t, c, x, y, 2000, time.Millisecond)
 				fast := sent(t, c, x, y, 60_000, 10*time.Microsecond)
 				fmt.Printf("%s, round %d, %-13s (load %s): n %d at 1000/s: one way p5 %v, p50 %v, p95 %v, max %v, %d lost; n %d as fast as can be: %.0f/s arrive, %d lost\n",
@@ -62,10 +60,4 @@ func sent(t *testing.T, c *agent.Client, x, y cabled, n int, every time.Duration
 		t.Fatal(err)
 	}
 	return m.Peers[0].Out
-}
-
-func loadNow() string {
-	b, _ := os.ReadFile("/proc/loadavg")
-	one, _, _ := strings.Cut(string(b), " ")
-	return one
 }
