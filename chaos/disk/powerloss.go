@@ -20,7 +20,7 @@ const LoopDisk node.Preparation = "loop-disk"
 // PowerCutter is a node on a disk whose power can be cut.
 type PowerCutter interface {
 	chaos.Inspector
-	// CutPower drops what was not synced, kills the process, and looks at what is on the disk when nobody has it any more.
+	// CutPower drops what was not synced, kills the process, and looks at what is on the disk when it is not mounted any more.
 	CutPower(ctx context.Context) (PowerLost, error)
 }
 

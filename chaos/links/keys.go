@@ -108,7 +108,7 @@ const leastShare Share = 0.001
 
 // OnLinks has the keys that all faults have which shape links.
 type OnLinks struct {
-	// To is the other side: selectors or names; default everybody else in the run.
+	// To is the other side: selectors or names; default all other nodes of the run.
 	To chaos.Names `yaml:"to"`
 	// Direction is both, out (what the targets send) or in (what is sent to them).
 	Direction Direction `yaml:"direction"`

@@ -12,7 +12,7 @@ import (
 // among themselves, and so do the others: it splits the run in two sides. What the harness asks of a node does not pass these
 // links and goes on.
 type partition struct {
-	// From is the other side: selectors or names; default everybody else in the run.
+	// From is the other side: selectors or names; default all other nodes of the run.
 	From chaos.Names `yaml:"from"`
 	// Direction is both, out (what the targets send) or in (what is sent to them).
 	Direction Direction `yaml:"direction"`

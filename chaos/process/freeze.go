@@ -18,7 +18,7 @@ const CanFreeze chaos.Capability = "freeze"
 // its freezes, so that several can overlap, tells their number by a method Freezes.
 type Freezer interface {
 	chaos.Inspector
-	// Freeze halts them, and returns when whoever did it says so. Each call that found a process is undone by one of Thaw, whatever
+	// Freeze halts them, and returns when the agent or the engine says so. Each call that found a process is undone by one of Thaw, whatever
 	// it returned.
 	Freeze(ctx context.Context) error
 	// Thaw undoes one Freeze.

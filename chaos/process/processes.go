@@ -41,6 +41,6 @@ type Stopper interface {
 type Ended struct {
 	Signal string // that was sent: "TERM"
 	Gone   bool   // the process has ended
-	How    string // in the words of whoever waited for it: "exit status 0"; "" where nobody saw it
-	Killed bool   // it was ended by a SIGKILL, whoever sent that
+	How    string // it ended, such as "exit status 0"; "" where that was not seen
+	Killed bool   // it was ended by a SIGKILL, ours or another
 }

@@ -1,4 +1,4 @@
-// Package service has the faults for which nothing is done to a node: the service itself is asked, or nobody.
+// Package service has the faults that change no node: they ask the service for something, or do nothing.
 package service
 
 import "github.com/lockquake/lockquake/chaos"

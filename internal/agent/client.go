@@ -49,7 +49,7 @@ func Connect(ctx context.Context, in io.WriteCloser, out io.Reader) (*Client, er
 	}
 }
 
-// read takes the greeting and then hands each response to whoever asked.
+// read takes the greeting, and then hands each response to the caller that waits for it.
 func (c *Client) read(out *bufio.Reader, greeted chan<- error) {
 	defer c.end()
 	var h hello

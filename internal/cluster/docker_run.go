@@ -130,7 +130,7 @@ func (r *dockerRun) newNode(ctx context.Context, spec node.Spec, box *containerN
 	}
 	n.driver = driver
 	if n.place.Secret != "" {
-		// Whoever the image's user is may read it: nobody but the node's own programs sees these files.
+		// Readable for every user of the image: only the node's own programs see these files.
 		err = r.put(ctx, driver.box.GetContainerID(), n.place.Secret, spec.Secret(r.password))
 	}
 	return n, err

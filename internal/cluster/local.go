@@ -274,7 +274,7 @@ func (r *localRun) connect() (node.Place, string, error) {
 }
 
 func (r *localRun) makeHub() (*hub, node.Place, error) {
-	p := subnet(r.request.Run, 0) // nobody else sees it
+	p := subnet(r.request.Run, 0) // no other process sees it
 	h, err := newHub(r.thread, p, len(r.request.Specs))
 	return h, ownAddresses(r.request.Specs, p), err
 }
@@ -375,7 +375,7 @@ func (r *localRun) vacate(ctx context.Context, n *Node) error {
 	return nil
 }
 
-// renew makes the nodes of another run, each in a namespace of its own that nobody was in before.
+// renew makes the nodes of another run, each in a new namespace of its own.
 func (r *localRun) renew(ctx context.Context, c *Cluster, specs []node.Spec, from int) error {
 	r.request.Specs = specs
 	for i, s := range specs[from:] {

@@ -29,7 +29,7 @@ type driver interface {
 // ending is the end of one process.
 type ending struct {
 	seen chan struct{} // closed when it has ended
-	// how it ended, in the words of whoever waited for it, such as "exit status 0"; "" where nobody saw that. To be read when seen is
+	// how it ended, such as "exit status 0"; "" where that was not seen. To be read when seen is
 	// closed.
 	how    string
 	killed bool // by a SIGKILL
@@ -87,7 +87,7 @@ func (n *Node) Role() node.Role { return n.spec.Role }
 // Address returns "host:port" of a named port as other nodes of the run see it.
 func (n *Node) Address(port string) string { return n.place.Address(n.spec.Name, port) }
 
-// Login is what the node's program asks of whoever connects.
+// Login is what the node's program asks of its clients.
 func (n *Node) Login() node.Login { return n.login }
 
 // dialer is how the supervisor connects to nodes.

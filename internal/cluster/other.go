@@ -46,7 +46,7 @@ func (identity) take(*syscall.SysProcAttr) {}
 
 func (identity) give(string) error { return nil }
 
-// blockingPipe is os.Pipe: off Linux the wake-ups of the runtime's poller are put up with.
+// blockingPipe is os.Pipe: off Linux the runtime's poller wakes up more often than necessary.
 func blockingPipe() (r, w *os.File, err error) { return os.Pipe() }
 
 var errLinux = errors.New("it needs Linux")

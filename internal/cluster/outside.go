@@ -10,7 +10,7 @@ import (
 	"github.com/lockquake/lockquake/internal/node"
 )
 
-// At returns the nodes of specs in a network that somebody else runs, at the addresses that a run in that network would
+// At returns the nodes of specs in a network that is not ours, at the addresses that a run in that network would
 // give them. They can be dialled and asked for their commands; starting and signalling them is not ours.
 func At(specs []node.Spec, network netip.Prefix) []*Node {
 	place := ownAddresses(specs, network)
@@ -49,7 +49,7 @@ func inContainer(argv []string) []string {
 	return argv
 }
 
-// outside drives a node that somebody else runs.
+// outside drives a node that is not ours.
 type outside struct{}
 
 var errOutside = errors.New("the node is not ours to start or signal")

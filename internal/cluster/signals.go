@@ -304,7 +304,7 @@ func (g *signals) thawAll(ctx context.Context) {
 	g.pausing.Lock()
 	defer g.pausing.Unlock()
 	if g.freezes.Swap(0) > 0 {
-		_ = g.node.driver.(freezable).thaw(ctx) // whoever kills it looks whether it dies
+		_ = g.node.driver.(freezable).thaw(ctx) // the caller checks that it dies
 	}
 }
 

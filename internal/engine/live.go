@@ -24,7 +24,7 @@ type live struct {
 	grants  int64
 	first   int64 // ns of the first grant; 0 while there is none
 	waiters int
-	changed chan struct{} // closed, and made anew, when something changed and somebody waits
+	changed chan struct{} // closed, and made anew, when something changed and a waiter is there
 }
 
 type grantKey struct {

@@ -168,7 +168,7 @@ func (p *prover) undone(context.Context) ([]string, error) {
 }
 
 // links has the agent read what filters and shapes packets at every server, and compares it with the baseline. The other nodes have
-// networks in which nobody was before.
+// new networks.
 func (p *prover) links(ctx context.Context) ([]string, error) {
 	if p.start.links == nil {
 		return []string{"no fault of these runs reaches a link, and there is no agent"}, nil

@@ -10,7 +10,7 @@ import (
 
 // reporter reports the progress of a run to its caller.
 type reporter struct {
-	show   func(Progress) // nil: nobody asked
+	show   func(Progress) // nil: progress is not shown
 	total  time.Duration  // of the load
 	record *record
 	live   *live

@@ -18,7 +18,7 @@ import (
 const sessionsEvery = 100 * time.Millisecond
 
 // sessionWatch finds the end of holds that last as long as their user's session with the service. The user cannot know when the
-// service ended it, so the engine asks. A session that is listed was there all the time before, even while nobody could ask.
+// service ended it, so the engine asks. A session that is listed was there all the time before, even while it could not be asked.
 // So nothing is decided until the run is over.
 //
 // Example: a ZooKeeper session is listed at 10.0 s and missing at 10.1 s. Its user's hold is entitled until 10.0 s.
@@ -155,7 +155,7 @@ func (w *sessionWatch) ends() []history.Event {
 	return out
 }
 
-// keepAsking asks the service for its sessions until the returned function is called. A nil watch asks nobody.
+// keepAsking asks the service for its sessions until the returned function is called. A nil watch does nothing.
 func (w *sessionWatch) keepAsking(ctx context.Context) (stop func()) {
 	if w == nil {
 		return func() {}

@@ -47,7 +47,7 @@ func Mounts(mountinfo string) []Mount {
 // Has tells whether the hierarchy has a version 1 controller.
 func (m Mount) Has(controller string) bool { return slices.Contains(m.Controllers, controller) }
 
-// Folder returns the folder of a group, below the root directory of whoever has it mounted; ok is false where the group is not
+// Folder returns the folder of a group, below the root directory of the process that has it mounted; ok is false where the group is not
 // within what is mounted, or is not there.
 func (m Mount) Folder(root, group string) (path string, ok bool) {
 	rel, err := filepath.Rel(m.Root, group)
@@ -71,7 +71,7 @@ func Group(text, controller string) (group string, ok bool) {
 	return "", false
 }
 
-// Remove removes the folder of a group that nobody is in; one that is gone is no error. The kernel may need a moment to let
+// Remove removes the folder of an empty group; one that is gone is no error. The kernel may need a moment to let
 // go of the last process.
 func Remove(folder string) error {
 	var err error

@@ -67,7 +67,7 @@ func (m *mover) restoreVDSO(ctx context.Context, pid int) (how string, err error
 	}
 	h, err := own.header(v.image)
 	if err != nil || !h.stands() || !h.By.Dead() {
-		return "", nil //nolint:nilerr // the work of somebody else
+		return "", nil //nolint:nilerr // it was patched by another program
 	}
 	if _, err := shiftProcess(ctx, m.holder, pid, stubHeader{}); err != nil && !errors.Is(err, proc.ErrNoProcess) {
 		return "", err

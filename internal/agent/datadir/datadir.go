@@ -11,7 +11,7 @@ import (
 	"github.com/lockquake/lockquake/chaos/disk"
 )
 
-// Directory is a directory held open: it can be looked into wherever it is mounted, and after whoever had it is gone.
+// Directory is a directory held open: it can be looked into wherever it is mounted, and after its process has ended.
 type Directory struct{ root *os.Root }
 
 // Open opens the directory at a path of this process.

@@ -73,7 +73,7 @@ const (
 	diskBlock = 4096
 )
 
-// idleTime bounds the wait until nobody has a disk mounted any more.
+// idleTime bounds the wait until a disk is not mounted any more.
 const idleTime = 10 * time.Second
 
 func doDisk(_ context.Context, c agent.Call, args disk.Args) (any, error) {
@@ -125,7 +125,7 @@ func newDisk(args disk.Args) (*loopDisk, error) {
 	return nil, errors.New("find a free loop device: each was taken by another")
 }
 
-// attach configures the device, and then holds it for reading only: some kernels mount no device that somebody could write to.
+// attach configures the device, and then holds it for reading only: some kernels mount no device that is open for writing.
 func (d *loopDisk) attach(file *os.File) error {
 	device, err := os.OpenFile(d.path, os.O_RDWR, 0)
 	if err != nil {
@@ -202,7 +202,7 @@ func writeExt4(f *os.File) error {
 	}
 }
 
-// idle waits until nobody has the device mounted: a file system that was shut down would be found again by a mount.
+// idle waits until the device is not mounted: a file system that was shut down would be found again by a mount.
 func (d *loopDisk) idle(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, idleTime)
 	defer cancel()

@@ -36,7 +36,7 @@ var shared = sync.OnceValue(func() []uint64 {
 // errShared says that a process has no network namespace of its own.
 var errShared = errors.New("it has no network namespace of its own: its links cannot be told from the machine's")
 
-// openNamespace opens the network namespace of a process. It refuses those that are shared: rules there would hit everybody.
+// openNamespace opens the network namespace of a process. It refuses those that are shared: rules there would hit other processes.
 func openNamespace(p proc.Process) (*namespace, error) {
 	n, err := namespaceAt("/proc/" + strconv.Itoa(p.PID) + "/ns/net")
 	if err != nil {

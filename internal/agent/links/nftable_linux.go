@@ -21,7 +21,7 @@ const tablePrefix = "lockquake_"
 
 // table is a packet filter table of ours in one namespace.
 //
-// It is made by netlink and not by the iptables program. A table of our own shares no chain with anybody, so nothing of a
+// It is made by netlink and not by the iptables program. A table of our own shares no chain with other tables, so nothing of a
 // container's own rules (its DNS lives in them) can be touched, and filters that overlap are put up and taken down
 // independently. All of it appears, and vanishes, in one transaction. Nothing need be installed on the machine or in the
 // agent's image, and a change takes a millisecond. Counters are read from the rules themselves, not from the text of a program.
@@ -248,7 +248,7 @@ func endExprs(r links.Rule, tcp bool, to []expr.Any) ([]expr.Any, error) {
 	return nil, fmt.Errorf("nothing can be done to packets by %q", r.How)
 }
 
-// toQueue hands packets to a queue; where nobody reads it they pass, so that an agent that died holds nothing back. Where the
+// toQueue hands packets to a queue. They pass where no process reads it, so that an agent that died holds nothing back. Where the
 // kernel has no nft_queue, iptables' target may be there.
 func toQueue(number uint16) queueTarget {
 	return queueTarget{

@@ -11,7 +11,7 @@ import (
 )
 
 // sort makes the classes that packets may come to now, and the filters that send them there, and then takes the filters away that
-// did so before. Classes that nobody comes to any more stay until one of their faults goes: something may be under way in them.
+// did so before. Classes that get no packets any more stay until one of their faults is removed: packets may wait in them.
 func (t *tree) sort(h *netlink.Handle) error {
 	wanted := t.wanted()
 	for _, c := range wanted {
