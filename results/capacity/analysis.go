@@ -53,6 +53,7 @@ type Analysis struct {
 
 // Analyse reads a sweep.
 func Analyse(s Sweep) Analysis {
+	s.Points = gather(s.Points)
 	a := Analysis{Sweep: s}
 	curve := func(of Setting) *Curve {
 		of.Users, of.Rate = 0, 0
@@ -80,6 +81,19 @@ func Analyse(s Sweep) Analysis {
 		a.Curves[i].finish(s)
 	}
 	return a
+}
+
+// gather puts the samples of equal settings into one point.
+func gather(points []Point) []Point {
+	var out []Point
+	for _, p := range points {
+		if at := slices.IndexFunc(out, func(q Point) bool { return q.Setting == p.Setting }); at >= 0 {
+			out[at].Samples = slices.Concat(out[at].Samples, p.Samples)
+		} else {
+			out = append(out, p)
+		}
+	}
+	return out
 }
 
 // finish judges the points of a curve, and then the curve.

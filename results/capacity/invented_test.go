@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/lockquake/lockquake/internal/seed"
@@ -16,13 +17,16 @@ func invented() Sweep {
 		Schema: Schema, Scenario: "capacity-invented", Version: "0.0.0 (invented)", Seed: 42, Started: "2026-01-02T03:04:05Z", Provider: "local",
 		Command: "lockquake capacity --backend etcd --lock mutex --users 1,2,4..128 --locks 1,64 --rtt 1ms --slo p99=20ms",
 		Host:    map[string]string{"os": "linux", "kernel": "6.1", "cores": "8", "invented": "yes"},
-		Service: map[string]string{"etcd": "3.7.3", "redis": "8.2.1"}, Objective: &Objective{0.99, int64(20 * time.Millisecond)},
+		Service: map[string]string{"etcd.version": "3.7.3", "redis.version": "8.2.1"}, Objective: &Objective{0.99, int64(20 * time.Millisecond)},
 		Repeat: 3, Warm: int64(2 * time.Second), Measured: int64(10 * time.Second), Interrupted: true,
 	}
 	order := 0
 	add := func(p Setting, n int, sample func(rnd *rand.Rand) Sample) {
 		rnd := seed.Rand(s.Seed, fmt.Sprint(p))
-		point := Point{Setting: p}
+		if at := slices.IndexFunc(s.Points, func(q Point) bool { return q.Setting == p }); at < 0 {
+			s.Points = append(s.Points, Point{Setting: p})
+		}
+		point := &s.Points[slices.IndexFunc(s.Points, func(q Point) bool { return q.Setting == p })]
 		for range n {
 			one := sample(rnd)
 			one.Run, one.Order, one.Cores = fmt.Sprintf("../capacity-invented/%03d", order), order, 8
@@ -32,7 +36,6 @@ func invented() Sweep {
 			order++
 			point.Samples = append(point.Samples, one)
 		}
-		s.Points = append(s.Points, point)
 	}
 	rtt := int64(time.Millisecond)
 	for _, c := range []struct {
@@ -44,7 +47,7 @@ func invented() Sweep {
 			p.Users = n
 			add(p, 3, func(rnd *rand.Rand) Sample { return closed(p, c.law.At(float64(n))*wobble(rnd, 0.03)) })
 		}
-		knee := 900.0
+		knee := 1400.0
 		if c.locks == 1 {
 			knee = 330
 		}
@@ -68,7 +71,7 @@ func invented() Sweep {
 			one.Fsync, one.Verdict = nil, "pass"
 			switch p.Users {
 			case 64:
-				one.CPU["clients"] = 6.9
+				one.CPU["clients"] = 7.3
 			case 128:
 				one.Spoilt = "the machine stood still for 1.2 s"
 			}

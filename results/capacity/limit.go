@@ -15,7 +15,7 @@ const (
 	Emulation Cause = "the emulation of the network"
 	Processor Cause = "the servers' CPU"
 	Fsync     Cause = "the servers' fsync"
-	Serial    Cause = "the locks themselves"
+	Serial    Cause = "the per-lock ceiling"
 	Distance  Cause = "the network's distance"
 	Users     Cause = "the number of users"
 	Offered   Cause = "the rate that was offered"
@@ -87,7 +87,7 @@ func (r Reading) processors(o *Objective) (generator, servers Candidate) {
 	load := r.CPU["clients"].Mid + r.CPU["supervisor"].Mid
 	sum := load + r.CPU["servers"].Mid
 	said := fmt.Sprintf("%s of %d cores used: %s by servers, %s by clients, %s by the supervisor",
-		cores(sum), r.Cores, cores(r.CPU["servers"].Mid), cores(r.CPU["clients"].Mid), cores(r.CPU["supervisor"].Mid))
+		cores(Interval{N: 1, Mid: sum}), r.Cores, cores(r.CPU["servers"]), cores(r.CPU["clients"]), cores(r.CPU["supervisor"]))
 	share := sum / float64(r.Cores)
 	byLoad := load >= generatorPart*sum
 	servers.Known, servers.Share, servers.Evidence = true, share, said
@@ -100,7 +100,12 @@ func (r Reading) processors(o *Objective) (generator, servers Candidate) {
 }
 
 // cores writes a number of cores.
-func cores(f float64) string { return fmt.Sprintf("%.2f", f) }
+func cores(i Interval) string {
+	if i.N == 0 {
+		return notKnown
+	}
+	return fmt.Sprintf("%.2f", i.Mid)
+}
 
 // lateAllowed is how late a generator may be, in ms.
 func lateAllowed(o *Objective) float64 {

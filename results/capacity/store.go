@@ -207,14 +207,7 @@ func Merge(sweeps ...Sweep) (Sweep, error) {
 		}
 		out.Interrupted = out.Interrupted || s.Interrupted
 		out.Repeat = max(out.Repeat, s.Repeat)
-		for _, p := range s.Points {
-			at := slices.IndexFunc(out.Points, func(q Point) bool { return q.Setting == p.Setting })
-			if at < 0 {
-				out.Points = append(out.Points, p)
-				continue
-			}
-			out.Points[at].Samples = slices.Concat(out.Points[at].Samples, p.Samples)
-		}
+		out.Points = gather(append(out.Points, s.Points...))
 		out.Left = append(out.Left, s.Left...)
 	}
 	out.Left = slices.DeleteFunc(out.Left, func(l Left) bool {

@@ -94,7 +94,7 @@ func TestMerge(t *testing.T) {
 	if len(m.Points) != 2*len(a.Points) || len(m.Points[0].Samples) != 2*len(a.Points[0].Samples) || len(m.Left) != len(a.Left)-1+len(b.Left) {
 		t.Errorf("%d points, the first with %d samples, %d left", len(m.Points), len(m.Points[0].Samples), len(m.Left))
 	}
-	if m.Service["redis"] != "8.2.1" || m.Service["etcd"] != a.Service["etcd"] || m.Scenario != a.Scenario || m.check() != nil {
+	if m.Service["redis"] != "8.2.1" || m.Service["etcd.version"] != a.Service["etcd.version"] || m.Scenario != a.Scenario || m.check() != nil {
 		t.Errorf("%v %q %v", m.Service, m.Scenario, m.check())
 	}
 	if d := cmp.Diff(a, func() Sweep { s := invented(); s.Left = a.Left; return s }()); d != "" {

@@ -1,0 +1,268 @@
+package capacity
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+)
+
+// Paragraphs says what the sweep found, for a design document: a paragraph for each lock at each distance.
+func (a Analysis) Paragraphs() []string {
+	var out []string
+	var done []Setting
+	for _, c := range a.Curves {
+		of := c.Setting
+		of.Locks = 0
+		if slices.Contains(done, of) {
+			continue
+		}
+		done = append(done, of)
+		var group []Curve
+		for _, d := range a.Curves {
+			if other := d.Setting; other.Backend == of.Backend {
+				other.Locks = 0
+				if other == of {
+					group = append(group, d)
+				}
+			}
+		}
+		slices.SortStableFunc(group, func(x, y Curve) int { return x.Locks - y.Locks })
+		out = append(out, a.paragraph(of, group))
+	}
+	return out
+}
+
+// paragraph is of curves that differ in the number of locks alone.
+func (a Analysis) paragraph(of Setting, group []Curve) string {
+	var throughputs, limits, bends, plans []string
+	for _, c := range group {
+		peak := c.Peak()
+		if peak == nil {
+			if len(c.Closed) > 0 {
+				throughputs = append(throughputs, "what "+over(c.Locks)+" can do is not known (no point could be used)")
+			}
+		} else {
+			throughputs = append(throughputs, fmt.Sprintf("%s cycles/s %s (%s)", number(peak.Cycles.Mid), over(c.Locks), plural(peak.Users, "user")))
+			limits = append(limits, "is "+string(peak.Limit.Cause))
+			bends = append(bends, c.bend())
+		}
+		plans = append(plans, a.plan(c))
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s: ", strings.Join(a.title(of), ", "))
+	if len(throughputs) == 0 {
+		b.WriteString("nothing was measured in a closed loop")
+	} else {
+		b.WriteString(list(throughputs))
+	}
+	for _, said := range []struct {
+		what  string
+		parts []string
+	}{{"the limit ", limits}, {"", bends}, {"", plans}} {
+		if len(said.parts) == 0 {
+			continue
+		}
+		same := true
+		for _, p := range said.parts {
+			same = same && p == said.parts[0]
+		}
+		b.WriteString("; " + said.what)
+		if same {
+			b.WriteString(said.parts[0])
+			continue
+		}
+		var parts []string
+		n := 0
+		for _, c := range group {
+			if len(said.parts) < len(group) && c.Peak() == nil {
+				continue
+			}
+			parts = append(parts, over(c.Locks)+" "+said.parts[n])
+			n++
+		}
+		b.WriteString(list(parts))
+	}
+	b.WriteString(". " + a.circumstances())
+	return b.String()
+}
+
+// title names a setting with the version of its service.
+func (a Analysis) title(of Setting) []string {
+	var out []string
+	for _, w := range of.words() {
+		if !strings.HasSuffix(w, " locks") || of.Locks != 0 {
+			out = append(out, w)
+		}
+	}
+	name, _, _ := strings.Cut(of.Backend, "-")
+	for _, key := range []string{of.Backend, name} {
+		if v := a.Service[key+".version"]; v != "" {
+			out[0] = strings.TrimSpace(of.Backend + " " + v + " " + of.Lock)
+			break
+		}
+	}
+	return out
+}
+
+// circumstances say on what the figures rest.
+func (a Analysis) circumstances() string {
+	on := "one machine"
+	if n := a.Host["cores"]; n != "" {
+		on += " of " + n + " cores"
+	}
+	provider := ""
+	if a.Provider != "" {
+		provider = ", provider " + a.Provider
+	}
+	shared := "servers and clients on "
+	if a.Provider == "attach" {
+		shared = "servers elsewhere, clients on "
+	}
+	return fmt.Sprintf("Measured with %s%s%s, for %s a run.", shared, on, provider, duration(a.Measured))
+}
+
+func over(locks int) string {
+	if locks == 1 {
+		return "on one lock"
+	}
+	return "over " + number(float64(locks)) + " locks"
+}
+
+// bend says where the curve bends.
+func (c Curve) bend() string {
+	if c.Fit == nil {
+		return "where it bends is not known (no scalability law is fitted)"
+	}
+	f := c.Fit
+	knee, peak := f.users(f.KneeRange), f.users(f.PeakRange)
+	switch {
+	case knee == "":
+		return fmt.Sprintf("it does not bend up to %s", plural(f.To, "user"))
+	case peak == "":
+		return fmt.Sprintf("it bends at %s, and still rises with %s", knee, plural(f.To, "user"))
+	}
+	return fmt.Sprintf("it bends at %s and is highest at %s", knee, peak)
+}
+
+// users writes a range of users; "": it lies beyond those measured.
+func (f Fit) users(r Range) string {
+	if !(r.Mid <= float64(f.To)) {
+		return ""
+	}
+	s := fmt.Sprintf("%.0f users", r.Mid)
+	if low, high := math.Round(r.Low), math.Round(r.High); high > float64(f.To) {
+		return s + fmt.Sprintf(" (%.0f to more than %d)", low, f.To)
+	} else if low != high {
+		return s + fmt.Sprintf(" (%.0f to %.0f)", low, high)
+	}
+	return s
+}
+
+// plan says for how much to plan, rounded down to two digits.
+func (a Analysis) plan(c Curve) string {
+	o := a.Objective
+	switch {
+	case o == nil:
+		return "for which rate to plan is not known (no objective was asked for)"
+	case c.Kept.Rate == 0:
+		return fmt.Sprintf("which rate keeps %s is not known (%s)", o, c.Kept.Why)
+	case !c.Kept.Confirmed:
+		return fmt.Sprintf("%s acquires/s kept %s, which is not confirmed (%s)", number(round(c.Kept.Rate)), o, c.Kept.Why)
+	}
+	return fmt.Sprintf("plan for at most %s acquires/s at %s", number(round(c.Kept.Rate)), o)
+}
+
+// list writes "a, b and c".
+func list(parts []string) string {
+	if len(parts) < 2 {
+		return strings.Join(parts, "")
+	}
+	return strings.Join(parts[:len(parts)-1], ", ") + " and " + parts[len(parts)-1]
+}
+
+// law writes the fit in figures.
+func (f Fit) law() string {
+	r := func(r Range) string { return fmt.Sprintf("%.3g (%.3g to %.3g)", r.Mid, r.Low, r.High) }
+	s := fmt.Sprintf("λ %s, σ %s, κ %s; the line misses the %d points up to %s by %s, at worst by %s", r(f.LambdaRange), r(f.SigmaRange), r(f.KappaRange), f.Points, plural(f.To, "user"), percent(f.Miss), percent(f.Worst))
+	if f.Spread > 0 {
+		s += fmt.Sprintf("; samples of one point differ by %s", percent(f.Spread))
+	}
+	return s
+}
+
+// head says what the sweep was.
+func (a Analysis) head() []string {
+	out := []string{fmt.Sprintf("each point %s of %s, behind a warm-up of %s; seed %d; lockquake %s", plural(a.Repeat, "run"), duration(a.Measured), duration(a.Warm), a.Seed, a.Version)}
+	if a.Objective != nil {
+		out = append(out, "objective: "+a.Objective.String()+", from the intended start of an acquire to its grant")
+	}
+	if a.Interrupted {
+		out = append(out, "the sweep was interrupted: this is what it had measured")
+	}
+	return out
+}
+
+// omitted says what is not in the figures of a curve, and why.
+func (c Curve) omitted() []string {
+	var out []string
+	for _, r := range slices.Concat(c.Closed, c.Open) {
+		for _, m := range r.Marks {
+			out = append(out, r.at()+": "+m)
+		}
+		for _, why := range compact(r.Spoilt) {
+			out = append(out, r.at()+": "+why)
+		}
+	}
+	for _, l := range c.Left {
+		out = append(out, l.at()+": not measured: "+l.Why)
+	}
+	return out
+}
+
+// limits names the limit of each point: once for neighbours that have the same, with the figures of the one that did most.
+func (c Curve) limits() []string {
+	var out []string
+	for i := 0; i < len(c.Closed); {
+		best, j := c.Closed[i], i
+		for ; j < len(c.Closed) && c.Closed[j].Limit.Cause == best.Limit.Cause; j++ {
+			if c.Closed[j].Cycles.Mid > best.Cycles.Mid {
+				best = c.Closed[j]
+			}
+		}
+		at, evidence := best.at(), best.Limit.Evidence
+		if j-i > 1 {
+			at = fmt.Sprintf("%d to %s", c.Closed[i].Users, c.Closed[j-1].at())
+			evidence = "with " + number(float64(best.Users)) + ": " + evidence
+		}
+		out = append(out, fmt.Sprintf("%s: %s (%s)", at, best.Limit.Cause, evidence))
+		i = j
+	}
+	return out
+}
+
+// compact counts equal texts.
+func compact(texts []string) []string {
+	var out []string
+	for i, t := range texts {
+		if slices.Contains(texts[:i], t) {
+			continue
+		}
+		n := 0
+		for _, u := range texts {
+			if u == t {
+				n++
+			}
+		}
+		out = append(out, plural(n, "sample")+" spoilt: "+t)
+	}
+	return out
+}
+
+// at names a point within its curve.
+func (s Setting) at() string {
+	if s.Rate > 0 {
+		return number(s.Rate) + "/s offered"
+	}
+	return plural(s.Users, "user")
+}
