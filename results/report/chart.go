@@ -18,9 +18,9 @@ import (
 )
 
 // The colours that charts are drawn in. Each becomes a variable of the page's style, so that a chart follows light and
-// dark.
+// dark. Ink is that of words and of bounds.
 var (
-	ink    = rgb(0x17, 0x20, 0x2c)
+	Ink    = rgb(0x17, 0x20, 0x2c)
 	faint  = rgb(0xd5, 0xda, 0xe1)
 	shade  = rgb(0xf5, 0xa5, 0x24)
 	series = []color.Color{rgb(0x25, 0x63, 0xc9), rgb(0x0d, 0x8a, 0x6c), rgb(0x82, 0x47, 0xb8), rgb(0xc2, 0x4a, 0x1a)}
@@ -41,14 +41,23 @@ const (
 // dashes tell series apart where colours do not.
 var dashes = [][]vg.Length{nil, {7, 3}, {2, 3}, {9, 3, 2, 3}}
 
-// newPlot makes an empty chart in the style of the page.
-func newPlot(x, y string) *plot.Plot {
+// Styles is how many series of one chart look different.
+const Styles = 8
+
+// Style is the look of a series; its entry in a legend has the class "key sN".
+func Style(n int) draw.LineStyle {
+	n %= Styles
+	return draw.LineStyle{Color: series[n%len(series)], Width: 1.8, Dashes: dashes[(n+n/len(series))%len(dashes)]}
+}
+
+// NewPlot makes an empty chart in the style of the page.
+func NewPlot(x, y string) *plot.Plot {
 	p := plot.New()
 	p.BackgroundColor = color.Transparent
 	p.X.Label.Text, p.Y.Label.Text = x, y
 	for _, a := range []*plot.Axis{&p.X, &p.Y} {
 		for _, s := range []*draw.TextStyle{&a.Label.TextStyle, &a.Tick.Label} {
-			s.Color = ink
+			s.Color = Ink
 			s.Font.Variant = "Sans"
 			s.Font.Size = 11
 		}
@@ -62,15 +71,15 @@ func newPlot(x, y string) *plot.Plot {
 	return p
 }
 
-// line adds a series in as many pieces as it has; a piece of one point is a dot.
-func line(p *plot.Plot, name string, n int, step plotter.StepKind, pieces ...plotter.XYs) error {
+// Line adds a series in as many pieces as it has; a piece of one point is a dot.
+func Line(p *plot.Plot, name string, n int, step plotter.StepKind, pieces ...plotter.XYs) error {
 	for _, pts := range pieces {
 		if len(pts) == 1 {
 			dot, err := plotter.NewScatter(pts)
 			if err != nil {
 				return fmt.Errorf("chart of %s: %w", name, err)
 			}
-			dot.Color, dot.Shape, dot.Radius = series[n%len(series)], draw.CircleGlyph{}, 2
+			dot.Color, dot.Shape, dot.Radius = Style(n).Color, draw.CircleGlyph{}, 2
 			p.Add(dot)
 			continue
 		}
@@ -78,7 +87,7 @@ func line(p *plot.Plot, name string, n int, step plotter.StepKind, pieces ...plo
 		if err != nil {
 			return fmt.Errorf("chart of %s: %w", name, err)
 		}
-		l.Color, l.Width, l.Dashes, l.StepStyle = series[n%len(series)], 1.8, dashes[n%len(dashes)], step
+		l.LineStyle, l.StepStyle = Style(n), step
 		p.Add(l)
 	}
 	return nil
@@ -89,8 +98,8 @@ var (
 	chartFont = regexp.MustCompile(`font-family:[^;"]*;?|font-variant:[^;"]*;?`)
 )
 
-// inline draws a chart as an SVG element for a page. The label tells what it shows to those who cannot see it.
-func inline(p *plot.Plot, label string) (template.HTML, error) {
+// Inline draws a chart as an SVG element for a page. The label tells what it shows to those who cannot see it.
+func Inline(p *plot.Plot, label string) (template.HTML, error) {
 	c := vgsvg.New(chartWidth, chartHeight)
 	p.Draw(draw.New(c))
 	var b bytes.Buffer
@@ -106,8 +115,8 @@ func inline(p *plot.Plot, label string) (template.HTML, error) {
 // leastLabels is how many labels an axis has at least: fewer leave a reader to guess.
 const leastLabels = 5
 
-// linearTicks labels a linear axis at the widest round steps that give enough labels.
-var linearTicks = plot.TickerFunc(func(from, to float64) []plot.Tick {
+// LinearTicks labels a linear axis at the widest round steps that give enough labels.
+var LinearTicks = plot.TickerFunc(func(from, to float64) []plot.Tick {
 	if !(to > from) {
 		return nil
 	}
@@ -129,8 +138,8 @@ var linearTicks = plot.TickerFunc(func(from, to float64) []plot.Tick {
 	}
 })
 
-// logTicks labels a logarithmic axis at powers of ten, and between them where these are too few.
-var logTicks = plot.TickerFunc(func(from, to float64) []plot.Tick {
+// LogTicks labels a logarithmic axis at powers of ten, and between them where these are too few.
+var LogTicks = plot.TickerFunc(func(from, to float64) []plot.Tick {
 	var ticks []plot.Tick
 	for _, within := range [][]float64{{1}, {1, 3}, {1, 2, 5}, {1, 2, 3, 5}, {1, 1.5, 2, 3, 5, 7}} {
 		ticks = nil
@@ -152,8 +161,8 @@ func tick(v float64) plot.Tick {
 	return plot.Tick{Value: v, Label: strconv.FormatFloat(v, 'g', 6, 64)}
 }
 
-// percentiles labels an axis of 1/(1-quantile).
-func percentiles(deepest float64) plot.ConstantTicks {
+// Percentiles labels an axis of 1/(1-quantile).
+func Percentiles(deepest float64) plot.ConstantTicks {
 	ticks := plot.ConstantTicks{{Value: 1, Label: "0 %"}, {Value: 2, Label: "50 %"}, {Value: 4, Label: "75 %"}, {Value: 10, Label: "90 %"}}
 	if deepest < 1000 {
 		ticks = append(ticks[:3], plot.Tick{Value: 20.0 / 3, Label: "85 %"}, ticks[3])

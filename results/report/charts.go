@@ -15,25 +15,25 @@ import (
 	"github.com/lockquake/lockquake/results"
 )
 
-// chart is one figure of the page.
-type chart struct {
+// Chart is one figure of the page.
+type Chart struct {
 	Title   string
 	Caption string
-	Legend  []entry
+	Legend  []Entry
 	SVG     template.HTML
 }
 
-// entry names a series beside its chart, where it covers no line.
-type entry struct{ Class, Name string }
+// Entry names a series beside its chart, where it covers no line.
+type Entry struct{ Class, Name string }
 
 // entries makes the legend of the first series, and of the faults where there are any.
-func entries(bands []span, names ...string) []entry {
-	var out []entry
+func entries(bands []span, names ...string) []Entry {
+	var out []Entry
 	for i, n := range names {
-		out = append(out, entry{"key s" + strconv.Itoa(i), n})
+		out = append(out, Entry{"key s" + strconv.Itoa(i), n})
 	}
 	if len(bands) > 0 {
-		out = append(out, entry{"key band", "fault"})
+		out = append(out, Entry{"key band", "fault"})
 	}
 	return out
 }
@@ -42,8 +42,8 @@ func entries(bands []span, names ...string) []entry {
 type span struct{ from, to float64 }
 
 // charts draws the latency spectrum, where there is one, and the time lines, where anything was granted.
-func charts(s spectrum, t *timeline, faults []history.Fault) ([]chart, error) {
-	var out []chart
+func charts(s spectrum, t *timeline, faults []history.Fault) ([]Chart, error) {
+	var out []Chart
 	if len(s) > 0 {
 		c, err := s.chart()
 		if err != nil {
@@ -55,7 +55,7 @@ func charts(s spectrum, t *timeline, faults []history.Fault) ([]chart, error) {
 		return out, nil
 	}
 	bands := t.bands(faults)
-	for _, timed := range []func([]span) (chart, error){t.latencyChart, t.grantsChart} {
+	for _, timed := range []func([]span) (Chart, error){t.latencyChart, t.grantsChart} {
 		c, err := timed(bands)
 		if err != nil {
 			return nil, err
@@ -66,8 +66,8 @@ func charts(s spectrum, t *timeline, faults []history.Fault) ([]chart, error) {
 }
 
 // chart shows latency over the percentile, both on logarithmic scales, because readers look for the tail.
-func (s spectrum) chart() (chart, error) {
-	p := newPlot("percentile", "latency, ms")
+func (s spectrum) chart() (Chart, error) {
+	p := NewPlot("percentile", "latency, ms")
 	low, high, deepest := math.Inf(1), 0.0, 1.0
 	for i, name := range results.Operations {
 		h := s[name]
@@ -84,15 +84,15 @@ func (s spectrum) chart() (chart, error) {
 		pts = append(pts, plotter.XY{X: float64(h.TotalCount()), Y: worst})
 		low, high = min(low, worst), max(high, worst)
 		deepest = max(deepest, pts[len(pts)-1].X)
-		if err := line(p, name, i, plotter.NoStep, pts); err != nil {
-			return chart{}, err
+		if err := Line(p, name, i, plotter.NoStep, pts); err != nil {
+			return Chart{}, err
 		}
 	}
-	p.X.Scale, p.X.Tick.Marker = plot.LogScale{}, percentiles(deepest)
+	p.X.Scale, p.X.Tick.Marker = plot.LogScale{}, Percentiles(deepest)
 	p.X.Min, p.X.Max = 1, max(deepest, 10)
-	logY(p, low, high)
-	svg, err := inline(p, "Latency of acquire, hold, release and handoff in ms by percentile, on logarithmic scales; the table of latencies has the figures.")
-	return chart{"Latency spectrum", "To the right lies the tail, up to the worst case: every decade is ten times rarer.", entries(nil, results.Operations...), svg}, err
+	LogY(p, low, high)
+	svg, err := Inline(p, "Latency of acquire, hold, release and handoff in ms by percentile, on logarithmic scales; the table of latencies has the figures.")
+	return Chart{"Latency spectrum", "To the right lies the tail, up to the worst case: every decade is ten times rarer.", entries(nil, results.Operations...), svg}, err
 }
 
 // leastMS is the lowest latency on a logarithmic axis, in ms.
@@ -101,15 +101,15 @@ const leastMS = 1e-4
 // shownMS is a latency of so many ns in ms. None is below the axis: a holder that died as soon as it had the lock held it for no time.
 func shownMS(ns int64) float64 { return max(float64(ns)/1e6, leastMS) }
 
-// logY gives a chart whole decades.
-func logY(p *plot.Plot, low, high float64) {
+// LogY gives a chart whole decades.
+func LogY(p *plot.Plot, low, high float64) {
 	p.Y.Scale = plot.LogScale{}
 	p.Y.Min = math.Pow(10, math.Floor(math.Log10(max(low, leastMS))))
 	p.Y.Max = math.Pow(10, math.Ceil(math.Log10(max(high, 1e-3))))
 	if p.Y.Max <= p.Y.Min {
 		p.Y.Max = p.Y.Min * 10
 	}
-	p.Y.Tick.Marker = logTicks
+	p.Y.Tick.Marker = LogTicks
 }
 
 // bands are the times of the faults that bit.
@@ -150,7 +150,7 @@ func shadeBands(p *plot.Plot, bands []span, low, high float64) error {
 // x is the middle of a step in s since the start.
 func (t *timeline) x(i int) float64 { return (float64(i) + 0.5) * float64(t.width) / 1e9 }
 
-func (t *timeline) latencyChart(bands []span) (chart, error) {
+func (t *timeline) latencyChart(bands []span) (Chart, error) {
 	var median, worst []plotter.XYs // a piece for each stretch with grants
 	low, high := math.Inf(1), 0.0
 	for i, h := range t.steps {
@@ -166,39 +166,39 @@ func (t *timeline) latencyChart(bands []span) (chart, error) {
 		worst[last] = append(worst[last], plotter.XY{X: t.x(i), Y: w})
 		low, high = min(low, m), max(high, w)
 	}
-	p := newPlot("s since start", "acquire, ms")
-	logY(p, low, high)
+	p := NewPlot("s since start", "acquire, ms")
+	LogY(p, low, high)
 	low, high = p.Y.Min, p.Y.Max
 	err := errors.Join(shadeBands(p, bands, low, high),
-		line(p, "median", 0, plotter.NoStep, median...), line(p, "worst", 1, plotter.NoStep, worst...))
+		Line(p, "median", 0, plotter.NoStep, median...), Line(p, "worst", 1, plotter.NoStep, worst...))
 	if err != nil {
-		return chart{}, err
+		return Chart{}, err
 	}
 	p.X.Min, p.X.Max = 0, float64(int64(len(t.grants))*t.width)/1e9
 	p.Y.Min, p.Y.Max = low, high
-	p.X.Tick.Marker = linearTicks
-	svg, err := inline(p, "Median and worst acquire latency in ms over the run's time, faults shaded.")
+	p.X.Tick.Marker = LinearTicks
+	svg, err := Inline(p, "Median and worst acquire latency in ms over the run's time, faults shaded.")
 	caption := "By the time of the grant, in steps of " + duration(t.width) + "; where the line is broken nobody got a lock."
-	return chart{"Acquire latency over time", caption, entries(bands, "median", "worst"), svg}, err
+	return Chart{"Acquire latency over time", caption, entries(bands, "median", "worst"), svg}, err
 }
 
-func (t *timeline) grantsChart(bands []span) (chart, error) {
+func (t *timeline) grantsChart(bands []span) (Chart, error) {
 	var pts plotter.XYs
 	high := 1.0
 	for i, n := range t.grants {
 		pts = append(pts, plotter.XY{X: t.x(i), Y: n})
 		high = max(high, n*1.1)
 	}
-	p := newPlot("s since start", "grants per "+duration(t.width))
+	p := NewPlot("s since start", "grants per "+duration(t.width))
 	if err := shadeBands(p, bands, 0, high); err != nil {
-		return chart{}, err
+		return Chart{}, err
 	}
-	if err := line(p, "grants", 0, plotter.MidStep, pts); err != nil {
-		return chart{}, err
+	if err := Line(p, "grants", 0, plotter.MidStep, pts); err != nil {
+		return Chart{}, err
 	}
 	p.X.Min, p.X.Max = 0, float64(int64(len(t.grants))*t.width)/1e9
 	p.Y.Min, p.Y.Max = 0, high
-	p.X.Tick.Marker, p.Y.Tick.Marker = linearTicks, linearTicks
-	svg, err := inline(p, "Number of grants in each "+duration(t.width)+" of the run, faults shaded.")
-	return chart{"Grants over time", "In steps of " + duration(t.width) + "; at zero nobody got a lock.", entries(bands, "grants"), svg}, err
+	p.X.Tick.Marker, p.Y.Tick.Marker = LinearTicks, LinearTicks
+	svg, err := Inline(p, "Number of grants in each "+duration(t.width)+" of the run, faults shaded.")
+	return Chart{"Grants over time", "In steps of " + duration(t.width) + "; at zero nobody got a lock.", entries(bands, "grants"), svg}, err
 }

@@ -22,10 +22,21 @@ import (
 //go:embed report.html.tmpl
 var pageText string
 
+// chartText draws a Chart.
+const chartText = `{{define "chart"}}<figure><h3>{{.Title}}</h3><div class="scroll" tabindex="0" role="region" aria-label="{{.Title}}">{{.SVG}}</div><ul class="legend">{{range .Legend}}<li><span class="{{.Class}}"></span>{{.Name}}</li>{{end}}</ul><figcaption>{{.Caption}}</figcaption></figure>{{end}}`
+
 //go:embed report.css
 var pageCSS string
 
-var pageTemplate = template.Must(template.New("report").Funcs(template.FuncMap{
+// Template begins a page that has the style of the report: its template "chart" draws a Chart.
+func Template(name string) *template.Template {
+	return template.Must(template.New(name).Parse(chartText))
+}
+
+// CSS is the style of every page.
+func CSS() template.CSS { return template.CSS(pageCSS) }
+
+var pageTemplate = template.Must(Template("report").Funcs(template.FuncMap{
 	"words": words, "judged": judged, "measured": measured, "exact": exact, "count": count,
 	"quantiles": quantiles, "faultTime": faultTime, "whom": whom, "injections": injections, "misses": misses,
 	"upper": func(v results.Verdict) string { return strings.ToUpper(string(v)) },
@@ -39,8 +50,8 @@ type pageData struct {
 	Picture   template.HTML
 	Title     string   // of the picture
 	Told      []string // the same in words
-	Top       *chart   // in the place of a picture
-	Charts    []chart
+	Top       *Chart   // in the place of a picture
+	Charts    []Chart
 	Missing   []string
 	Sentence  string // beside the verdict
 	Headlines []pair
@@ -99,7 +110,7 @@ var (
 // page writes report.html.
 func page(dir string, r results.Report, m material) error {
 	d := pageData{
-		Report: r, Env: m.env, CSS: template.CSS(pageCSS), Charts: m.charts, Missing: m.missing, Sentence: sentence(r), Headlines: headlines(r), Outage: outage(r), Notes: notes(r, m.env),
+		Report: r, Env: m.env, CSS: CSS(), Charts: m.charts, Missing: m.missing, Sentence: sentence(r), Headlines: headlines(r), Outage: outage(r), Notes: notes(r, m.env),
 		Latencies: latencyRows(r.Latency), Facts: environment(m.env, r), Who: clientLines(r),
 	}
 	d.Cards, d.Quiet = cards(r)

@@ -163,12 +163,12 @@ func TestAxesHaveLabels(t *testing.T) {
 		return n
 	}
 	for _, to := range []float64{0.2, 1, 2.9, 3, 10, 33, 1e5} {
-		if n := labels(linearTicks(0, to)); n < leastLabels || n > 12 {
+		if n := labels(LinearTicks(0, to)); n < leastLabels || n > 12 {
 			t.Errorf("%d labels from 0 to %g", n, to)
 		}
 	}
 	for _, d := range [][2]float64{{1, 10}, {0.1, 10}, {1e-4, 1e4}, {10, 1000}} {
-		if n := labels(logTicks(d[0], d[1])); n < leastLabels || n > 14 {
+		if n := labels(LogTicks(d[0], d[1])); n < leastLabels || n > 14 {
 			t.Errorf("%d labels from %g to %g", n, d[0], d[1])
 		}
 	}

@@ -20,7 +20,7 @@ type material struct {
 	env     results.Env
 	told    *story // nil where there is nothing to tell
 	svg     []byte // the picture of it
-	charts  []chart
+	charts  []Chart
 	missing []string // what could not be shown, and why
 }
 
