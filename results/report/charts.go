@@ -90,7 +90,7 @@ func (s spectrum) chart() (Chart, error) {
 	}
 	p.X.Scale, p.X.Tick.Marker = plot.LogScale{}, Percentiles(deepest)
 	p.X.Min, p.X.Max = 1, max(deepest, 10)
-	LogY(p, low, high)
+	logY(p, low, high)
 	svg, err := Inline(p, "Latency of acquire, hold, release and handoff in ms by percentile, on logarithmic scales; the table of latencies has the figures.")
 	return Chart{"Latency spectrum", "To the right lies the tail, up to the worst case: every decade is ten times rarer.", entries(nil, results.Operations...), svg}, err
 }
@@ -101,8 +101,8 @@ const leastMS = 1e-4
 // shownMS is a latency of so many ns in ms. None is below the axis: a holder that died as soon as it had the lock held it for no time.
 func shownMS(ns int64) float64 { return max(float64(ns)/1e6, leastMS) }
 
-// LogY gives a chart whole decades.
-func LogY(p *plot.Plot, low, high float64) {
+// logY gives a chart whole decades.
+func logY(p *plot.Plot, low, high float64) {
 	p.Y.Scale = plot.LogScale{}
 	p.Y.Min = math.Pow(10, math.Floor(math.Log10(max(low, leastMS))))
 	p.Y.Max = math.Pow(10, math.Ceil(math.Log10(max(high, 1e-3))))
@@ -167,7 +167,7 @@ func (t *timeline) latencyChart(bands []span) (Chart, error) {
 		low, high = min(low, m), max(high, w)
 	}
 	p := NewPlot("s since start", "acquire, ms")
-	LogY(p, low, high)
+	logY(p, low, high)
 	low, high = p.Y.Min, p.Y.Max
 	err := errors.Join(shadeBands(p, bands, low, high),
 		Line(p, "median", 0, plotter.NoStep, median...), Line(p, "worst", 1, plotter.NoStep, worst...))

@@ -174,7 +174,7 @@ func TestAxesHaveLabels(t *testing.T) {
 	}
 	for _, deepest := range []float64{1, 30, 999, 1e4, 1e6} {
 		within := 0
-		for _, k := range percentiles(deepest) {
+		for _, k := range Percentiles(deepest) {
 			if k.Value <= max(deepest, 10) {
 				within++
 			}

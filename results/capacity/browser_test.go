@@ -1,0 +1,76 @@
+//go:build integration
+
+package capacity
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/chromedp"
+)
+
+// seen is what the page measures of itself.
+type seen struct {
+	Wide, Inner float64
+	Cut         []string
+	Charts      int
+	Paper       string
+}
+
+const look = `(() => ({
+  Wide: document.scrollingElement.scrollWidth, Inner: window.innerWidth, Charts: document.querySelectorAll('svg.chart').length,
+  Cut: [...document.querySelectorAll('h1,h2,h3,p,li,dt,dd,summary')].filter(e => !e.closest('.scroll') && e.getBoundingClientRect().right > window.innerWidth).map(e => e.textContent),
+  Paper: getComputedStyle(document.body).backgroundColor}))()`
+
+func TestPageInABrowser(t *testing.T) {
+	path, err := exec.LookPath("chromium")
+	if err != nil {
+		t.Fatal("no chromium on PATH: install the Debian package chromium to run the browser test")
+	}
+	opts := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.NoSandbox, chromedp.DisableGPU)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	ctx, cancel = chromedp.NewExecAllocator(ctx, opts...)
+	defer cancel()
+	ctx, cancel = chromedp.NewContext(ctx)
+	defer cancel()
+	file := filepath.Join(t.TempDir(), FileReport)
+	if err := os.WriteFile(file, []byte(pageOf(t, invented())), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	papers := map[string]bool{}
+	for _, scheme := range []string{"light", "dark"} {
+		if _, err := chromedp.Call(ctx, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
+			Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}},
+		}); err != nil {
+			t.Fatal(err)
+		}
+		for _, width := range []int64{360, 1280} {
+			if err := chromedp.Do(ctx, chromedp.EmulateViewport(width, 900)); err != nil {
+				t.Fatal(err)
+			}
+			if err := chromedp.Do(ctx, chromedp.Navigate("file://"+file)); err != nil {
+				t.Fatal(err)
+			}
+			s, err := chromedp.Run(ctx, chromedp.Evaluate[seen](look))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if s.Wide > s.Inner || int64(s.Inner) != width || len(s.Cut) > 0 {
+				t.Errorf("the page is %g px wide in a window of %g, wanted %d; cut are %q", s.Wide, s.Inner, width, s.Cut)
+			}
+			if s.Charts != 7 {
+				t.Errorf("%d charts", s.Charts)
+			}
+			papers[s.Paper] = true
+		}
+	}
+	if len(papers) != 2 {
+		t.Errorf("light and dark look alike: %v", papers)
+	}
+}

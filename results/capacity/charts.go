@@ -1,0 +1,269 @@
+package capacity
+
+import (
+	"fmt"
+	"image/color"
+	"math"
+	"slices"
+	"strconv"
+
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/plotter"
+	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
+
+	"github.com/lockquake/lockquake/results/report"
+)
+
+// charts draws all curves on the same axes, as many in one chart as can be told apart.
+func (a Analysis) charts() ([]report.Chart, error) {
+	var out []report.Chart
+	for curves := range slices.Chunk(a.Curves, report.Styles) {
+		for _, draw := range []func([]Curve) (report.Chart, error){a.throughput, a.latency} {
+			c, err := draw(curves)
+			if err != nil {
+				return nil, err
+			}
+			if c.SVG != "" {
+				out = append(out, c)
+			}
+		}
+	}
+	return out, nil
+}
+
+// legend names curves beside a chart.
+func legend(curves []Curve) []report.Entry {
+	var out []report.Entry
+	for i, c := range curves {
+		out = append(out, report.Entry{Class: "key s" + strconv.Itoa(i), Name: c.Name()})
+	}
+	return out
+}
+
+// extent is what an axis has to show.
+type extent struct{ low, high float64 }
+
+func (e *extent) add(values ...float64) {
+	for _, v := range values {
+		if v > 0 && !math.IsInf(v, 1) {
+			if e.high == 0 {
+				e.low, e.high = v, v
+			}
+			e.low, e.high = min(e.low, v), max(e.high, v)
+		}
+	}
+}
+
+// axis is logarithmic, with room at both ends.
+func (e extent) axis(a *plot.Axis) {
+	a.Scale, a.Tick.Marker = plot.LogScale{}, report.LogTicks
+	a.Min, a.Max = e.low/1.2, e.high*1.2
+}
+
+// throughput is drawn over users: what was measured with its intervals, the law that explains it, and the range of its peak. An objective's rate is a line across.
+func (a Analysis) throughput(curves []Curve) (report.Chart, error) {
+	p := report.NewPlot("users", "cycles/s")
+	var x, y extent
+	for i, c := range curves {
+		style := report.Style(i)
+		var dots, low, high, out plotter.XYs
+		for _, r := range c.Closed {
+			at := plotter.XY{X: float64(r.Users), Y: r.Cycles.Mid}
+			if !(at.Y > 0) {
+				continue
+			}
+			x.add(at.X)
+			y.add(at.Y, r.Cycles.Low, r.Cycles.High)
+			if len(r.Marks) > 0 {
+				out = append(out, at)
+				continue
+			}
+			dots = append(dots, at)
+			low, high = append(low, plotter.XY{X: at.X, Y: max(r.Cycles.Low, at.Y/1e3)}), append(high, plotter.XY{X: at.X, Y: r.Cycles.High})
+		}
+		slices.Reverse(high)
+		if err := add(p, style, shape{area: slices.Concat(low, high)}, shape{line: dots}, shape{dots: dots, glyph: draw.CircleGlyph{}}, shape{dots: out, glyph: draw.CrossGlyph{}}); err != nil {
+			return report.Chart{}, err
+		}
+		if c.Fit == nil {
+			continue
+		}
+		thin, wide := style, style
+		thin.Width, thin.Dashes = 1, []vg.Length{1, 3}
+		wide.Width, wide.Dashes, wide.Color = 7, nil, faint{style.Color, 90}
+		shapes := []shape{{line: c.Fit.between(float64(c.Fit.From), float64(c.Fit.To))}}
+		if err := add(p, thin, shapes...); err != nil {
+			return report.Chart{}, err
+		}
+		if c.Fit.users(c.Fit.PeakRange) != "" {
+			shapes = []shape{{line: c.Fit.between(c.Fit.PeakRange.Low*0.97, min(c.Fit.PeakRange.High*1.03, float64(c.Fit.To)))}}
+			if err := add(p, wide, shapes...); err != nil {
+				return report.Chart{}, err
+			}
+		}
+	}
+	if y.high == 0 {
+		return report.Chart{}, nil
+	}
+	for i, c := range curves {
+		if c.Kept.Confirmed {
+			y.add(c.Kept.Rate)
+			style := report.Style(i)
+			style.Width, style.Color = 0.9, faint{style.Color, 170}
+			if err := add(p, style, shape{line: plotter.XYs{{X: x.low / 1.2, Y: c.Kept.Rate}, {X: x.high * 1.2, Y: c.Kept.Rate}}}); err != nil {
+				return report.Chart{}, err
+			}
+		}
+	}
+	x.axis(&p.X)
+	y.axis(&p.Y)
+	svg, err := report.Inline(p, "Cycles a second by the number of users, on logarithmic scales; the tables have the figures.")
+	caption := "Dots are medians, in the band of their interval; a cross is a point that is marked below and not fitted. Dotted is the scalability law where one is fitted, thick the range of its peak."
+	if a.Objective != nil {
+		caption += " A level line is the highest rate that kept " + a.Objective.String() + "."
+	}
+	return report.Chart{Title: "Throughput over users", Caption: caption, Legend: legend(curves), SVG: svg}, err
+}
+
+// between is the law from one number of users to another.
+func (f Fit) between(from, to float64) plotter.XYs {
+	var out plotter.XYs
+	const parts = 60
+	for i := range parts + 1 {
+		n := from * math.Pow(to/from, float64(i)/parts)
+		out = append(out, plotter.XY{X: n, Y: f.At(n)})
+	}
+	return out
+}
+
+// latency is drawn over throughput: closed loops as lines, open ones as dots.
+func (a Analysis) latency(curves []Curve) (report.Chart, error) {
+	name := "p99"
+	if a.Objective != nil {
+		name = a.Objective.name()
+	}
+	p := report.NewPlot("cycles/s", "acquire "+name+", ms")
+	var x, y extent
+	for i, c := range curves {
+		var loops [2]plotter.XYs
+		for n, readings := range [][]Reading{c.Closed, c.Open} {
+			for _, r := range readings {
+				at := plotter.XY{X: r.Cycles.Mid, Y: r.Latency[name].Mid}
+				if at.X > 0 && at.Y > 0 && len(r.Marks) == 0 {
+					x.add(at.X)
+					y.add(at.Y)
+					loops[n] = append(loops[n], at)
+				}
+			}
+		}
+		if err := add(p, report.Style(i), shape{line: loops[0]}, shape{dots: loops[0], glyph: draw.CircleGlyph{}}, shape{dots: loops[1], glyph: draw.TriangleGlyph{}}); err != nil {
+			return report.Chart{}, err
+		}
+	}
+	if y.high == 0 {
+		return report.Chart{}, nil
+	}
+	caption := "Along each line the number of users grows; triangles are of open loops, from the intended start. A line that turns back has passed its peak."
+	if o := a.Objective; o != nil {
+		most := float64(o.Most) / 1e6
+		y.add(most)
+		if err := add(p, draw.LineStyle{Color: report.Ink, Width: 1, Dashes: []vg.Length{6, 4}}, shape{line: plotter.XYs{{X: x.low / 1.2, Y: most}, {X: x.high * 1.2, Y: most}}}); err != nil {
+			return report.Chart{}, err
+		}
+		caption += " The level line is the objective, " + milli(most) + "."
+	}
+	x.axis(&p.X)
+	y.axis(&p.Y)
+	svg, err := report.Inline(p, "Latency in ms by cycles a second, on logarithmic scales; the tables have the figures.")
+	return report.Chart{Title: "Latency over throughput", Caption: caption, Legend: legend(curves), SVG: svg}, err
+}
+
+// spectra draws the latencies of each point, from the median to the tail.
+func (c Curve) spectra() ([]report.Chart, error) {
+	var out []report.Chart
+	for _, loop := range []struct {
+		name     string
+		readings []Reading
+	}{{"closed loop", c.Closed}, {"open loop", c.Open}} {
+		measured := slices.DeleteFunc(slices.Clone(loop.readings), func(r Reading) bool { return !(r.Latency["p50"].Mid > 0) })
+		for some := range slices.Chunk(measured, report.Styles) {
+			p := report.NewPlot("percentile", "acquire, ms")
+			ch := report.Chart{Title: c.Name() + ", " + loop.name, Caption: "Medians over the samples. Every decade to the right is ten times rarer."}
+			var y extent
+			for i, r := range some {
+				var pts plotter.XYs
+				for q, name := range Quantiles {
+					if v := r.Latency[name].Mid; v > 0 {
+						pts = append(pts, plotter.XY{X: []float64{2, 10, 100, 1000, 10_000}[q], Y: v})
+						y.add(v)
+					}
+				}
+				if err := add(p, report.Style(i), shape{line: pts}); err != nil {
+					return nil, err
+				}
+				ch.Legend = append(ch.Legend, report.Entry{Class: "key s" + strconv.Itoa(i), Name: r.at()})
+			}
+			y.axis(&p.Y)
+			p.X.Scale, p.X.Tick.Marker, p.X.Min, p.X.Max = plot.LogScale{}, report.Percentiles(10_000)[1:], 2, 10_000
+			var err error
+			if ch.SVG, err = report.Inline(p, "Latency of an acquire in ms by percentile; the table has the figures."); err != nil {
+				return nil, err
+			}
+			out = append(out, ch)
+		}
+	}
+	return out, nil
+}
+
+// shape is a line, dots or an area of a series.
+type shape struct {
+	line, dots, area plotter.XYs
+	glyph            draw.GlyphDrawer
+}
+
+// add draws shapes in a style; one without points is nothing.
+func add(p *plot.Plot, style draw.LineStyle, shapes ...shape) error {
+	for _, s := range shapes {
+		if len(s.line) > 1 {
+			l, err := plotter.NewLine(s.line)
+			if err != nil {
+				return fmt.Errorf("chart: %w", err)
+			}
+			l.LineStyle = style
+			p.Add(l)
+		}
+		if len(s.dots) > 0 {
+			d, err := plotter.NewScatter(s.dots)
+			if err != nil {
+				return fmt.Errorf("chart: %w", err)
+			}
+			d.GlyphStyle = draw.GlyphStyle{Color: style.Color, Radius: 2.6, Shape: s.glyph}
+			p.Add(d)
+		}
+		if len(s.area) > 2 {
+			a, err := plotter.NewPolygon(s.area)
+			if err != nil {
+				return fmt.Errorf("chart: %w", err)
+			}
+			a.Color, a.LineStyle.Width = faint{style.Color, 50}, 0
+			p.Add(a)
+		}
+	}
+	return nil
+}
+
+// faint is a colour that lets through what is behind it. The SVG backend rounds colours down: what it reads must lie a little above, or the page does not
+// know the colour again.
+type faint struct {
+	color.Color
+	alpha uint32
+}
+
+// RGBA is that of package color.
+func (f faint) RGBA() (r, g, b, a uint32) {
+	r, g, b, _ = f.Color.RGBA()
+	a = f.alpha * 0x101
+	up := func(v uint32) uint32 { return (v>>8)*a/255 + 2 }
+	return up(r), up(g), up(b), a
+}

@@ -1,0 +1,120 @@
+package capacity
+
+import (
+	"bytes"
+	_ "embed" // the page
+	"fmt"
+	"html/template"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/lockquake/lockquake/results/report"
+)
+
+//go:embed capacity.html.tmpl
+var pageText string
+
+var pageTemplate = template.Must(report.Template("capacity").Funcs(template.FuncMap{
+	"milli": milli, "number": number,
+	"handoff": func(i Interval) string {
+		if i.N == 0 {
+			return "nobody waited"
+		}
+		return milli(i.Mid)
+	},
+	"cpu": func(r Reading) string {
+		var parts []string
+		for _, name := range []string{"servers", "clients", "supervisor"} {
+			parts = append(parts, cores(r.CPU[name]))
+		}
+		return strings.Join(parts, " + ")
+	},
+	"columns": func() []string { return Quantiles },
+	"quantile": func(name string) string {
+		if len(name) > 3 {
+			return name[:3] + "." + name[3:]
+		}
+		return name
+	},
+}).Parse(pageText))
+
+// pageData is what the page is made of.
+type pageData struct {
+	Analysis
+	CSS        template.CSS
+	Head       []string
+	Paragraphs []string
+	Charts     []report.Chart
+	Curves     []curveData
+	Facts      []fact
+}
+
+type curveData struct {
+	Curve
+	Title   string
+	Said    []string // fit and objective
+	Limits  []string
+	Omitted []string
+	Tables  []table
+	Spectra []report.Chart
+}
+
+type table struct {
+	First    string // head of the first column
+	Readings []Reading
+}
+
+type fact struct{ Name, Value string }
+
+// HTML writes the report as a page in one file.
+func HTML(w io.Writer, a Analysis) error {
+	d := pageData{Analysis: a, CSS: report.CSS(), Head: a.head(), Paragraphs: a.Paragraphs()}
+	var err error
+	if d.Charts, err = a.charts(); err != nil {
+		return err
+	}
+	for _, c := range a.Curves {
+		one := curveData{Curve: c, Title: c.Name(), Limits: c.limits(), Omitted: c.omitted()}
+		if c.Fit != nil {
+			one.Said = append(one.Said, c.bend(), "scalability law: "+c.Fit.law())
+		} else if len(c.Closed) > 0 {
+			one.Said = append(one.Said, "scalability law: none is fitted: "+c.NoFit)
+		}
+		if a.Objective != nil {
+			one.Said = append(one.Said, a.plan(c))
+		}
+		for _, t := range []table{{"users", c.Closed}, {"offered/s", c.Open}} {
+			if len(t.Readings) > 0 {
+				one.Tables = append(one.Tables, t)
+			}
+		}
+		if one.Spectra, err = c.spectra(); err != nil {
+			return err
+		}
+		d.Curves = append(d.Curves, one)
+	}
+	for _, m := range []map[string]string{a.Host, a.Service} {
+		for _, k := range slices.Sorted(maps.Keys(m)) {
+			d.Facts = append(d.Facts, fact{k, m[k]})
+		}
+	}
+	var b bytes.Buffer
+	if err := pageTemplate.Execute(&b, d); err != nil {
+		return fmt.Errorf("page of the capacity: %w", err)
+	}
+	_, err = w.Write(b.Bytes())
+	return err
+}
+
+// X is the number of users of a reading, or the rate that was offered.
+func (r Reading) X() string {
+	if r.Rate > 0 {
+		return number(r.Rate)
+	}
+	return number(float64(r.Users))
+}
+
+// At is the median of a latency in words.
+func (r Reading) At(quantile string) string { return r.latency(quantile) }
