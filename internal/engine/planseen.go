@@ -20,3 +20,6 @@ func (p *Plan) Workload() workloads.Workload { return p.workload }
 
 // InProcess tells whether the clients are goroutines of this process, so that they have no links of their own.
 func (p *Plan) InProcess() bool { return p.backend.InProcess }
+
+// Host tells what machine this is, as env.json does.
+func Host() map[string]string { return host() }

@@ -10,6 +10,26 @@ import (
 
 // searchAll looks on each curve for the highest rate that keeps the objective, with as many users as the curve has at most.
 func (s *Sweep) searchAll(ctx context.Context) error {
+	for _, p := range s.largest() {
+		if err := s.searchOne(ctx, p); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// checkSearch says why the open loop of a curve could not be run.
+func (s *Sweep) checkSearch() error {
+	for _, p := range s.largest() {
+		if _, err := p.at(1); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// largest is the point with the most users of each curve; none where no objective is asked for.
+func (s *Sweep) largest() (out []Point) {
 	if s.File.Objective == nil {
 		return nil
 	}
@@ -25,11 +45,9 @@ func (s *Sweep) searchAll(ctx context.Context) error {
 		}
 	}
 	for _, c := range curves {
-		if err := s.searchOne(ctx, most[c]); err != nil {
-			return err
-		}
+		out = append(out, most[c])
 	}
-	return nil
+	return out
 }
 
 func (s *Sweep) searchOne(ctx context.Context, p Point) error {
@@ -48,7 +66,7 @@ func (s *Sweep) searchOne(ctx context.Context, p Point) error {
 			s.leave([]Point{at}, why)
 			return nil
 		}
-		s.all = max(s.all, s.done+1)
+		s.pace.is(func(p *pace) { p.all = max(p.all, p.done+1) })
 		if err := s.measure(ctx, at); err != nil {
 			return err
 		}

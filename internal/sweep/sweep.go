@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/lockquake/lockquake/internal/clock"
@@ -29,16 +30,44 @@ type Sweep struct {
 
 	plan  schedule
 	began int64
+	order int // of the next run
+	pace  pace
+}
+
+// pace is how far a sweep is.
+type pace struct {
+	mu    sync.Mutex
+	guess time.Duration // what a run takes, before one was made
 	done  int           // runs that were made
 	took  time.Duration // by these
 	all   int           // runs that are planned, as far as that is known
 	name  string        // of the point under way
-	order int           // of the next run
+}
+
+// is changes what is known.
+func (p *pace) is(how func(*pace)) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	how(p)
+}
+
+// see returns how many runs were made, what is left, the time of one run, and which is under way.
+func (p *pace) see() (done, left int, each time.Duration, name string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	each = p.guess
+	if p.done > 0 {
+		each = p.took / time.Duration(p.done)
+	}
+	return p.done, max(0, p.all-p.done), each, p.name
 }
 
 // Plan chooses what the budget allows. It starts and writes nothing.
 func (s *Sweep) Plan(points []Point) (err error) {
 	if s.plan, err = within(points, s.File.Repeat, s.Budget, s.cost()); err != nil {
+		return err
+	}
+	if err := s.checkSearch(); err != nil {
 		return err
 	}
 	if s.plan.why != "" {
@@ -88,7 +117,7 @@ func (s *Sweep) Run(ctx context.Context) (err error) {
 	}()
 	s.resume()
 	due := s.due()
-	s.all = len(due)
+	s.pace.is(func(p *pace) { p.all, p.guess = len(due), s.plan.takes/time.Duration(max(len(due), 1)) })
 	stop, over := context.WithCancel(ctx)
 	defer over()
 	go s.tick(stop)
@@ -133,20 +162,14 @@ func (s *Sweep) due() []Point {
 
 // mustEnd says why no run may follow, or "".
 func (s *Sweep) mustEnd(ctx context.Context) string {
+	done, _, each, _ := s.pace.see()
 	switch {
 	case ctx.Err() != nil:
 		return "interrupted"
-	case s.Budget > 0 && s.done > 0 && time.Duration(clock.Now()-s.began)+s.perRun() > s.Budget:
+	case s.Budget > 0 && done > 0 && time.Duration(clock.Now()-s.began)+each > s.Budget:
 		return fmt.Sprintf("the budget of %v", s.Budget)
 	}
 	return ""
-}
-
-func (s *Sweep) perRun() time.Duration {
-	if s.done == 0 {
-		return s.plan.takes / time.Duration(max(s.all, 1))
-	}
-	return s.took / time.Duration(s.done)
 }
 
 // leave notes the points that have no sample.
@@ -161,13 +184,13 @@ func (s *Sweep) leave(points []Point, why string) {
 
 // measure makes one run. One that broke is a spoilt sample, unless something is missing that every run needs.
 func (s *Sweep) measure(ctx context.Context, p Point) error {
-	s.name = Name(p.Setting)
+	name := Name(p.Setting)
+	s.pace.is(func(p *pace) { p.name = name })
 	s.tell()
 	r := *s.Runner
 	r.Options.Progress = nil
 	m, err := r.Run(ctx, p.Scenario, seed.Rand(s.File.Seed, fmt.Sprintf("run %d", s.order)).Uint64()>>22+1)
-	s.done++
-	s.took += m.Took
+	s.pace.is(func(p *pace) { p.done, p.took = p.done+1, p.took+m.Took })
 	var missing engine.MissingError
 	var usage engine.UsageError
 	switch {
@@ -180,7 +203,7 @@ func (s *Sweep) measure(ctx context.Context, p Point) error {
 		m.Sample = capacity.Sample{Verdict: string(results.Unknown), Spoilt: strings.ReplaceAll(err.Error(), "\n", "; ")}
 	}
 	if m.Sample.Spoilt != "" {
-		s.Say("%s: this run cannot be used: %s", s.name, m.Sample.Spoilt)
+		s.Say("%s: this run cannot be used: %s", name, m.Sample.Spoilt)
 	}
 	m.Sample.Order = s.order
 	s.order++
@@ -219,7 +242,7 @@ func Machine(env results.Env) map[string]string {
 }
 
 func (s *Sweep) write() error {
-	if s.Dir == "" || s.done == 0 {
+	if len(s.File.Points) == 0 {
 		return nil
 	}
 	return capacity.Write(filepath.Join(s.Dir, capacity.File), s.File)
@@ -236,7 +259,7 @@ func (s *Sweep) tell() {
 	if s.Progress == nil {
 		return
 	}
-	elapsed := time.Duration(clock.Now() - s.began)
-	left := max(0, s.perRun()*time.Duration(s.all-s.done))
-	s.Progress(engine.Progress{Phase: fmt.Sprintf("run %d of %d: %s", s.done+1, s.all, s.name), Elapsed: elapsed, Total: elapsed + left, Left: left})
+	done, left, each, name := s.pace.see()
+	elapsed, rest := time.Duration(clock.Now()-s.began), each*time.Duration(left)
+	s.Progress(engine.Progress{Phase: fmt.Sprintf("run %d of %d: %s", done+1, done+left, name), Elapsed: elapsed, Total: elapsed + rest, Left: rest})
 }

@@ -1,0 +1,398 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/lockquake/lockquake/backends/all"
+	"github.com/lockquake/lockquake/internal/cluster"
+	"github.com/lockquake/lockquake/internal/engine"
+	"github.com/lockquake/lockquake/internal/sweep"
+	"github.com/lockquake/lockquake/results"
+	"github.com/lockquake/lockquake/results/capacity"
+	"github.com/lockquake/lockquake/scenarios"
+)
+
+// capacityFlags is the command line of capacity.
+type capacityFlags struct {
+	flags *pflag.FlagSet
+
+	backend, lock, scenario, provider, out, resume, slo string
+	users, locks, hold, ttl, nodes, rtt, retry, rate    string
+	set, sweep, images                                  []string
+	seed                                                uint64
+	repeat                                              int
+	measured, warm, budget                              time.Duration
+	verbose                                             bool
+	format                                              *format
+}
+
+const capacityDoc = `Capacity measures how much load a lock takes, and where it bends. It runs a scenario again and again with more and more
+users, on servers that are kept from run to run, each run with a warm-up, and every point several times, in an order that is drawn. With
+--slo it then looks for the highest rate of an open loop that keeps the objective, timed from the moment at which each acquire was due.
+
+A list names several values of an axis; every combination of values is a point. In lists of whole numbers, 4..256 doubles: it is 4, 8, 16, 32,
+64, 128, 256. --users, --locks, --hold, --ttl, --nodes, --rtt, --retry and --rate are axes; --sweep KEY=A,B,C makes one of any other key of
+the scenario, and --set gives a key one value. The scenario is one that takes and gives back locks, or the one that --scenario names.
+
+--rtt adds a delay between the clients and the servers; the round trip is measured and reported. --retry is how a lock that polls waits for its next
+attempt: spin (not at all), fixed (10ms), jittered (5ms to 15ms), exponential (1ms, doubled up to 100ms).
+
+It leaves a directory with capacity.json, capacity.html and the directories of all runs; it is the last line printed. Ctrl-C reports what there
+is and ends with exit code 130; --resume goes on with it. --budget bounds the time of the whole: first each point is run less often, then points
+are left out evenly. Exit code 1 says that no rate kept the objective, or that a lock broke its promise.`
+
+func capacityCommand(std streams) *cobra.Command {
+	var f capacityFlags
+	c := &cobra.Command{
+		Use:   "capacity",
+		Short: "Measure how much load a lock takes, and where it bends",
+		Long:  capacityDoc,
+		Example: `  lockquake capacity --backend redis
+  lockquake capacity --backend etcd --lock mutex --users 1,2,4..256 --locks 1,64 --rtt 0,1ms,5ms --slo p99=20ms --budget 10m
+  lockquake capacity --backend redis --retry spin,jittered,exponential --sweep backend.persistence=none,always`,
+		Args: noArgs,
+	}
+	fl := c.Flags()
+	f.flags = fl
+	fl.StringVar(&f.backend, "backend", "", "what is locked, such as redis; `lockquake list backends` has them")
+	fl.StringVar(&f.lock, "lock", "", "the lock; the backend's default where none is named")
+	fl.StringVar(&f.scenario, "scenario", "", "the scenario to be swept, by name or file, in place of --backend and --lock")
+	fl.StringVar(&f.users, "users", "1,2,4..64", "numbers of users, all clients together; 4..64 doubles: 4,8,16,32,64")
+	fl.StringVar(&f.locks, "locks", "", "numbers of locks, of which each cycle takes one; own: each user has one of its own")
+	fl.StringVar(&f.hold, "hold", "", "how long each grant is kept, such as 0s,5ms")
+	fl.StringVar(&f.ttl, "ttl", "", "lease, session or key lives, such as 2s,10s")
+	fl.StringVar(&f.nodes, "nodes", "", "numbers of members of the service, such as 1,3,5")
+	fl.StringVar(&f.rtt, "rtt", "", "round trips to be added between clients and servers, such as 0,1ms,5ms")
+	fl.StringVar(&f.retry, "retry", "", "retry policies of a lock that polls: spin, fixed, jittered, exponential")
+	fl.StringVar(&f.rate, "rate", "", "rates of an open loop, in acquires a second over all users, such as 100,200")
+	fl.StringArrayVar(&f.sweep, "sweep", nil, "an axis of any other key of the scenario, such as workload.think=0s,5ms; may be repeated")
+	fl.StringArrayVar(&f.set, "set", nil, "replace a key of the scenario for all points, such as workload.clients=4; may be repeated")
+	fl.StringVar(&f.slo, "slo", "", "the objective of the open loop, such as p99=20ms: the highest rate that keeps it is searched")
+	fl.IntVar(&f.repeat, "repeat", 3, "runs of each point")
+	fl.DurationVar(&f.measured, "for", 3*time.Second, "how long each run is measured, behind its warm-up")
+	fl.DurationVar(&f.warm, "warmup", time.Second, "how long each run goes before anything counts; a second more where --rtt delays links")
+	fl.DurationVar(&f.budget, "budget", 0, "how long the whole may take, such as 10m; 0: as long as it needs")
+	fl.StringVar(&f.provider, "provider", "auto", "what the nodes are: docker (containers), local (processes), or auto: docker where an engine answers")
+	fl.StringArrayVar(&f.images, "image", nil, "image of a kind of node instead of the project's own, such as redis=redis:7.4; may be repeated")
+	fl.Uint64Var(&f.seed, "seed", 0, "seed of the order and of everything that is random in the runs; 0: drawn and written down")
+	fl.StringVar(&f.out, "out", "runs", "folder of all runs")
+	fl.StringVar(&f.resume, "resume", "", "the directory of a sweep to go on with, made by the same command on the same machine")
+	fl.BoolVarP(&f.verbose, "verbose", "v", false, "note on standard error what is done")
+	f.format = formatFlag(c, "text", "json")
+	// The flag was added above: this cannot fail.
+	_ = c.RegisterFlagCompletionFunc("provider", cobra.FixedCompletions(providers, cobra.ShellCompDirectiveNoFileComp))
+	c.RunE = func(c *cobra.Command, _ []string) error { return f.run(c.Context(), std) }
+	return c
+}
+
+// run checks everything first, so that nothing is started or written for a command line that cannot be carried out.
+func (f *capacityFlags) run(ctx context.Context, std streams) error {
+	tell := newProgress(std.err, false)
+	defer tell.close()
+	s := sweep.Sweep{Budget: f.budget, Say: tell.say, Progress: tell.update}
+	if err := f.header(&s); err != nil {
+		return err
+	}
+	o, err := f.options(ctx)
+	if err != nil {
+		return err
+	}
+	o.Log, o.Out = logger(tell, f.verbose), s.Dir
+	axes, err := f.axes(o)
+	if err != nil {
+		return err
+	}
+	points, err := sweep.Points(o, axes)
+	if err != nil {
+		return err
+	}
+	delayed := slices.ContainsFunc(points, func(p sweep.Point) bool { return len(p.Scenario.Chaos) > 0 })
+	o.Kept = &engine.KeptServers{Agent: delayed}
+	s.Runner = &sweep.Runner{Options: o, Warm: f.warm, For: f.measured}
+	s.File.Scenario, s.File.Provider = o.Scenario.Name, o.Provider.Name()
+	if err := s.Plan(points); err != nil {
+		return err
+	}
+	stop := interruptible(ctx, tell)
+	defer stop.done()
+	tell.say("provider %s: %s", o.Provider.Name(), o.ProviderReason)
+	tell.say("%d points, about %v", len(points), s.Takes().Round(time.Second))
+	(&batch{tell: tell, stop: stop}).sweep(o)
+	err = s.Run(stop.ctx)
+	tell.close()
+	return f.report(std, s, err, stop.interrupted())
+}
+
+// header is what is known of the sweep before it begins, or what an earlier one has left.
+func (f *capacityFlags) header(s *sweep.Sweep) error {
+	switch {
+	case f.repeat < 1:
+		return usagef("--repeat: %d is too few; at least 1", f.repeat)
+	case f.measured < 100*time.Millisecond:
+		return usagef("--for: %v measures nothing; at least 100ms", f.measured)
+	case f.warm < time.Millisecond:
+		return usagef("--warmup: %v is none; at least 1ms", f.warm)
+	case f.budget < 0:
+		return usagef("--budget: %v is negative", f.budget)
+	}
+	if err := f.format.check(); err != nil {
+		return err
+	}
+	objective, err := parseObjective(f.slo)
+	if err != nil {
+		return err
+	}
+	s.File = capacity.Sweep{
+		Schema: capacity.Schema, Version: version, Seed: cmp.Or(f.seed, drawSeed()), Started: time.Now().UTC().Format(time.RFC3339),
+		Objective: objective, Repeat: f.repeat, Warm: int64(f.warm), Measured: int64(f.measured), Host: engine.Host(),
+	}
+	s.Dir = filepath.Join(f.out, "capacity-"+time.Now().UTC().Format("20060102T150405.000")+"-"+strconv.FormatUint(s.File.Seed, 10))
+	if f.resume == "" {
+		s.File.Command = f.command() + fmt.Sprintf(" --seed %d", s.File.Seed)
+		return nil
+	}
+	old, err := capacity.Read(filepath.Join(f.resume, capacity.File))
+	if errors.Is(err, fs.ErrNotExist) {
+		return usagef("--resume: %s is no directory of a sweep: it has no %s", f.resume, capacity.File)
+	}
+	if err != nil {
+		return fmt.Errorf("--resume: %w", err)
+	}
+	if err := f.goesOn(old, s.File); err != nil {
+		return err
+	}
+	s.File, s.Dir = old, f.resume
+	return nil
+}
+
+// goesOn says why a sweep cannot go on with an earlier one: their figures could not be compared.
+func (f *capacityFlags) goesOn(old, now capacity.Sweep) error {
+	want := f.command() + fmt.Sprintf(" --seed %d", cmp.Or(f.seed, old.Seed))
+	switch {
+	case want != old.Command:
+		return usagef("--resume: the command is another one; that sweep was made by: %s", old.Command)
+	case old.Version != now.Version:
+		return usagef("--resume: that sweep was made by version %s, and this is %s", old.Version, now.Version)
+	}
+	for _, key := range slices.Sorted(maps.Keys(now.Host)) {
+		if a, b := old.Host[key], now.Host[key]; a != b {
+			return usagef("--resume: that sweep was made on another machine: %s was %s, and is %s", key, a, b)
+		}
+	}
+	return nil
+}
+
+// command is what makes the sweep again, but for its seed.
+func (f *capacityFlags) command() string {
+	words := []string{"lockquake", "capacity"}
+	f.flags.Visit(func(fl *pflag.Flag) {
+		if slices.Contains([]string{"resume", "seed", "out", "format", "verbose", "budget"}, fl.Name) {
+			return
+		}
+		values := []string{fl.Value.String()}
+		if list, ok := fl.Value.(pflag.SliceValue); ok {
+			values = list.GetSlice()
+		}
+		for _, v := range values {
+			words = append(words, "--"+fl.Name, quoted(v))
+		}
+	})
+	return strings.Join(words, " ")
+}
+
+// base is the scenario that is swept where none is named.
+const base = `name: capacity
+claim: How much load the lock takes.
+backend: {use: %s, ttl: 10s}
+workload: {use: acquire-release, clients: 2}
+expect: {judged: ">=1"}
+`
+
+// options are what all runs have in common.
+func (f *capacityFlags) options(ctx context.Context) (engine.Options, error) {
+	images, err := parseImages(f.images)
+	if err != nil {
+		return engine.Options{}, err
+	}
+	s, err := f.swept()
+	if err != nil {
+		return engine.Options{}, err
+	}
+	known, pick, other := catalog(), chooser{name: f.provider}, cluster.OtherProgram()
+	o := engine.Options{
+		Scenario: s, Catalog: known, Images: images, Version: version,
+		Libraries: all.Libraries(s.Backend.Use, s.Backend.Lock), ClientModules: all.OfClient,
+	}
+	if o.Provider, o.ProviderReason, err = pick.pick(ctx, s, known); err != nil {
+		return o, err
+	}
+	o.Program = standIn(o.Provider.Name(), images, other)
+	plain := runFlags{images: f.images}
+	o.Replay = plain.replay(results.FileScenario, o.Provider.Name(), other)
+	return o, nil
+}
+
+// swept is the scenario with all that is the same for every point.
+func (f *capacityFlags) swept() (s scenarios.Scenario, err error) {
+	var set []string
+	switch {
+	case f.scenario == "" && f.backend == "":
+		return s, usagef("capacity: what is to be measured? name a --backend, such as redis, or a --scenario")
+	case f.scenario == "":
+		s, err = scenarios.Parse(fmt.Appendf(nil, base, strconv.Quote(f.backend)), "capacity.yaml")
+	default:
+		var found []scenarios.Scenario
+		if found, err = scenarios.Load(f.scenario); err == nil && len(found) != 1 {
+			return s, usagef("--scenario: %s names %d scenarios; name one", f.scenario, len(found))
+		}
+		if err == nil {
+			s = found[0]
+		}
+		if f.backend != "" {
+			set = append(set, "backend.use="+f.backend)
+		}
+	}
+	if err != nil {
+		return s, err
+	}
+	if f.lock != "" {
+		set = append(set, "backend.lock="+f.lock)
+	}
+	return s.With(append(set, f.set...))
+}
+
+// axes reads the axes, and refuses those that the lock does not have.
+func (f *capacityFlags) axes(o engine.Options) ([]sweep.Axis, error) {
+	plan, err := engine.Check(o)
+	if err != nil {
+		return nil, err
+	}
+	who := fmt.Sprintf("lock %s of %s", plan.Lock().Name, o.Scenario.Backend.Use)
+	switch {
+	case f.retry != "" && plan.Lock().Offers.Blocking:
+		return nil, usagef("--retry: %s waits in the service and does not ask again; there is nothing to retry", who)
+	case f.rtt != "" && plan.InProcess():
+		return nil, usagef("--rtt: backend %s runs within lockquake's own process, and has no links that could be delayed", o.Scenario.Backend.Use)
+	case f.rtt != "" && (len(o.Scenario.Chaos) > 0 || o.Scenario.Random != nil):
+		return nil, usagef("--rtt: scenario %s has a schedule of its own; add the delay there", o.Scenario.Name)
+	case f.slo != "" && f.rate != "":
+		return nil, usagef("--slo: it searches the rate; leave --rate out")
+	}
+	var out []sweep.Axis
+	add := func(text string, read func(string) (sweep.Axis, error)) {
+		if text == "" || err != nil {
+			return
+		}
+		var a sweep.Axis
+		if a, err = read(text); err != nil {
+			err = usagef("--%v", err)
+			return
+		}
+		out = append(out, a)
+	}
+	times := func(name, key string) func(string) (sweep.Axis, error) {
+		return func(text string) (sweep.Axis, error) {
+			list, err := sweep.Durations(text)
+			return sweep.Keys(name, key, list, err)
+		}
+	}
+	add(f.nodes, func(text string) (sweep.Axis, error) {
+		list, err := sweep.Numbers(text)
+		return sweep.Keys("nodes", "backend.nodes", list, err)
+	})
+	add(f.ttl, times("ttl", "backend.ttl"))
+	add(f.rtt, sweep.Trips)
+	add(f.retry, sweep.Retries)
+	for _, text := range f.sweep {
+		add(text, sweep.Other)
+	}
+	add(f.locks, sweep.Locks)
+	add(f.hold, times("hold", "workload.hold"))
+	add(f.rate, func(text string) (sweep.Axis, error) {
+		list, err := sweep.Rates(text)
+		return sweep.Keys("rate", "workload.rate", list, err)
+	})
+	add(f.users, func(text string) (sweep.Axis, error) { return sweep.Users(text, o.Scenario.Workload.Clients) })
+	return out, err
+}
+
+// parseObjective reads an objective such as p99=20ms or p99.9=50ms; nil for "".
+func parseObjective(text string) (*capacity.Objective, error) {
+	if text == "" {
+		return nil, nil
+	}
+	name, value, _ := strings.Cut(text, "=")
+	quantiles := map[string]float64{"p50": 0.5, "p90": 0.9, "p99": 0.99, "p99.9": 0.999, "p999": 0.999, "p99.99": 0.9999, "p9999": 0.9999}
+	q, ok := quantiles[strings.TrimSpace(name)]
+	if !ok {
+		return nil, usagef("--slo: %q is not of the form p99=20ms; the quantiles are p50, p90, p99, p99.9 and p99.99", text)
+	}
+	d, err := time.ParseDuration(strings.TrimSpace(value))
+	if err != nil || d <= 0 {
+		return nil, usagef("--slo: %q is no time to be kept, such as 20ms", value)
+	}
+	return &capacity.Objective{Quantile: q, Most: int64(d)}, nil
+}
+
+// report writes the reports of what was measured, and says with what exit code to end.
+func (f *capacityFlags) report(std streams, s sweep.Sweep, failed error, interrupted bool) error {
+	if len(s.File.Points) == 0 {
+		if failed == nil && interrupted {
+			return exit{code: codeInterrupted}
+		}
+		return failed
+	}
+	a := capacity.Analyse(s.File)
+	var err error
+	if f.format.value == "json" {
+		err = writeJSON(std.out, s.File)
+	} else {
+		err = printCapacity(std.out, s.Dir, a)
+	}
+	complain(std.err, failed)
+	code := max(exitCode(failed), exitCode(err))
+	used, broken, kept := 0, 0, false
+	for _, p := range s.File.Points {
+		for _, one := range p.Samples {
+			if one.Spoilt == "" {
+				used++
+			}
+			if one.Verdict == string(results.Fail) {
+				broken++
+				fmt.Fprintf(std.err, "lockquake: a run failed at %s: %s\n", sweep.Name(p.Setting), shorten(filepath.Join(s.Dir, one.Run)))
+			}
+		}
+	}
+	for _, c := range a.Curves {
+		kept = kept || c.Kept.Rate > 0
+	}
+	switch {
+	case broken > 0:
+		code = worse(code, codeFailed)
+	case used == 0:
+		code = worse(code, codeInconclusive)
+	case s.File.Objective != nil && !kept && !interrupted:
+		fmt.Fprintf(std.err, "lockquake: no rate that was tried keeps %v\n", *s.File.Objective)
+		code = worse(code, codeFailed)
+	}
+	if interrupted {
+		code = codeInterrupted
+	}
+	if code != codeMet {
+		return exit{code: code}
+	}
+	return nil
+}
