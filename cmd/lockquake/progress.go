@@ -104,6 +104,9 @@ func (p *progress) head() string {
 
 func (p *progress) tail() string {
 	s := p.state.Load()
+	if s.Left > 0 {
+		return fmt.Sprintf("%v, about %v left", s.Elapsed.Truncate(time.Second), s.Left.Round(time.Second))
+	}
 	return fmt.Sprintf("%v, %d grants, %d faults", s.Elapsed.Truncate(time.Second), s.Grants, s.Faults)
 }
 

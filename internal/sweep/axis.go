@@ -206,6 +206,9 @@ var Policies = map[string]string{
 	"exponential": "{delay: 1ms, jitter: 0.5, growth: 2, most: 100ms}",
 }
 
+// defaultPolicy is the one that a lock which polls has where none is asked for; the file's service names it.
+const defaultPolicy = "default"
+
 // Retries is the axis of how a lock that polls waits for its next attempt.
 func Retries(text string) (Axis, error) {
 	words, err := Words(text)

@@ -84,6 +84,9 @@ func newPoint(base engine.Options, pick []Choice) (Point, error) {
 			p.Own, p.Locks = true, 1
 		}
 	}
+	if !plan.Lock().Offers.Blocking {
+		p.Retry = defaultPolicy
+	}
 	for _, c := range pick {
 		if c.Note != nil {
 			c.Note(&p.Setting)

@@ -10,7 +10,9 @@ import (
 
 // searchAll looks on each curve for the highest rate that keeps the objective, with as many users as the curve has at most.
 func (s *Sweep) searchAll(ctx context.Context) error {
-	for _, p := range s.largest() {
+	list := s.largest()
+	for i, p := range list {
+		s.pace.is(func(p *pace) { p.all = p.done + searchRuns*(len(list)-i) })
 		if err := s.searchOne(ctx, p); err != nil {
 			return err
 		}

@@ -117,7 +117,10 @@ func (s *Sweep) Run(ctx context.Context) (err error) {
 	}()
 	s.resume()
 	due := s.due()
-	s.pace.is(func(p *pace) { p.all, p.guess = len(due), s.plan.takes/time.Duration(max(len(due), 1)) })
+	s.pace.is(func(p *pace) { 
+		p.all = len(due) + searchRuns*len(s.largest())
+		p.guess = s.plan.takes / time.Duration(max(p.all, 1))
+	})
 	stop, over := context.WithCancel(ctx)
 	defer over()
 	go s.tick(stop)
@@ -261,5 +264,5 @@ func (s *Sweep) tell() {
 	}
 	done, left, each, name := s.pace.see()
 	elapsed, rest := time.Duration(clock.Now()-s.began), each*time.Duration(left)
-	s.Progress(engine.Progress{Phase: fmt.Sprintf("run %d of %d: %s", done+1, done+left, name), Elapsed: elapsed, Total: elapsed + rest, Left: rest})
+	s.Progress(engine.Progress{Phase: fmt.Sprintf("run %d of %d: %s", done+1, done+left, name), Elapsed: elapsed, Total: (elapsed + rest).Round(time.Second), Left: rest})
 }
