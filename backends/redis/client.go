@@ -172,12 +172,16 @@ var quiet = sync.OnceFunc(func() { redis.SetLogger(silent{}) })
 type owner struct {
 	id   string
 	sent time.Time // of the last attempt; zero: nothing was written
+	text [ownerSize]byte
 }
+
+// ownerSize is the length of an id that newOwner draws; a library's may be longer.
+const ownerSize = 40
 
 // MarshalBinary notes the time.
 func (o *owner) MarshalBinary() ([]byte, error) {
 	o.sent = time.Now()
-	return []byte(o.id), nil
+	return append(o.text[:0], o.id...), nil
 }
 
 // String returns the text that is sent; a cluster client finds the slot of a key by it.

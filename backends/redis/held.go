@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -14,7 +15,7 @@ import (
 // value is empty. Its methods may be called from several goroutines.
 type held[H any] struct {
 	mu   sync.Mutex
-	byID map[string]kept[H]
+	list []kept[H] // seldom more than one
 }
 
 type kept[H any] struct {
@@ -22,32 +23,39 @@ type kept[H any] struct {
 	handle H
 }
 
+// find returns where the grant is in the list, or -1. The caller holds mu.
+func (h *held[H]) find(g lock.Grant) int {
+	return slices.IndexFunc(h.list, func(k kept[H]) bool { return k.grant.ID == g.ID })
+}
+
 // keep remembers a grant, or its renewed self.
 func (h *held[H]) keep(g lock.Grant, handle H) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.byID == nil {
-		h.byID = map[string]kept[H]{}
+	if i := h.find(g); i >= 0 {
+		h.list[i] = kept[H]{grant: g, handle: handle}
+		return
 	}
-	h.byID[g.ID] = kept[H]{grant: g, handle: handle}
+	h.list = append(h.list, kept[H]{grant: g, handle: handle})
 }
 
 // drop forgets a grant.
 func (h *held[H]) drop(g lock.Grant) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	delete(h.byID, g.ID)
+	if i := h.find(g); i >= 0 {
+		h.list = slices.Delete(h.list, i, i+1)
+	}
 }
 
 // handle returns what was kept with a grant; one that this user does not have is certainly not held by it.
-func (h *held[H]) handle(g lock.Grant) (H, error) {
+func (h *held[H]) handle(g lock.Grant) (handle H, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	k, ok := h.byID[g.ID]
-	if !ok {
-		return k.handle, fmt.Errorf("%w: this user has no grant %s", lock.ErrNotHeld, g.ID)
+	if i := h.find(g); i >= 0 {
+		return h.list[i].handle, nil
 	}
-	return k.handle, nil
+	return handle, fmt.Errorf("%w: this user has no grant %s", lock.ErrNotHeld, g.ID)
 }
 
 // free gives back what the user may still hold, all within timeout; what is left expires, if it does.
@@ -68,7 +76,7 @@ func (h *held[H]) left() []lock.Grant {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	var out []lock.Grant
-	for _, k := range h.byID {
+	for _, k := range h.list {
 		if k.grant.ValidUntil.Covers(time.Now()) {
 			out = append(out, k.grant)
 		}

@@ -117,9 +117,12 @@ type renewable struct{ *recipe }
 
 // newOwner draws the value of one grant.
 func newOwner() *owner {
-	var random [20]byte
+	var random [ownerSize / 2]byte
 	_, _ = rand.Read(random[:]) // never fails: the runtime ends the program instead
-	return &owner{id: hex.EncodeToString(random[:])}
+	o := &owner{}
+	hex.Encode(o.text[:], random[:])
+	o.id = string(o.text[:])
+	return o
 }
 
 // contended is the error of an attempt that found the key.

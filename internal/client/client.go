@@ -6,7 +6,6 @@ package client
 import (
 	"context"
 	"io"
-	"runtime"
 	"time"
 
 	"github.com/lockquake/lockquake/backends"
@@ -37,16 +36,8 @@ const (
 	closeTimeout = 3 * time.Second
 )
 
-// ballast is how much the garbage collector is made to believe that a client holds. The little that it does hold would be collected
-// fifty times a second, at the expense of what is measured. Nothing is ever written there, so it takes no memory.
-const ballast = 64 << 20
-
 // Main is a client's life, as wire.Serve says.
 func Main(ctx context.Context, o Options) error {
-	if !o.InProcess {
-		held := make([]byte, ballast)
-		defer runtime.KeepAlive(held)
-	}
 	hello := wire.NewHello(wire.ProcessClient, o.Version)
 	hello.Libraries = o.Libraries
 	return wire.Serve(ctx, o.In, o.Out, hello, func(life context.Context, end context.CancelCauseFunc, conn *wire.Conn) (wire.Body, error) {
