@@ -113,7 +113,7 @@ func (r attachReader) service(f attachFile) (*engine.Attached, error) {
 	if login.TLS, err = r.tls(f.TLS); err != nil {
 		return nil, err
 	}
-	out := &engine.Attached{Prefix: f.Prefix, Database: f.Database}
+	out := &engine.Attached{Backend: f.Backend, Prefix: f.Prefix, Database: f.Database}
 	if out.Endpoints, err = r.endpoints("endpoints", f.Endpoints, ports[0], login); err != nil {
 		return nil, err
 	}

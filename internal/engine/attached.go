@@ -24,6 +24,7 @@ import (
 // Attached is a service that somebody else runs. A run writes below the prefix alone, under a name of its own there, and removes what it
 // wrote. It changes nothing else of the service.
 type Attached struct {
+	Backend   string
 	Prefix    string
 	Master    string             // the name under which Sentinels know the primary
 	Database  string             // of Postgres; "": postgres
@@ -57,6 +58,9 @@ func (p planner) common(c topology.Common) (topology.Common, error) {
 	if a == nil {
 		return c, nil
 	}
+	if s.Use != a.Backend {
+		return c, p.wrong("backend.use", "it is %s, and the service of --attach is %s", s.Use, a.Backend)
+	}
 	if len(p.backend.Attachable) == 0 {
 		return c, UsageError{Text: fmt.Sprintf("--attach: %s cannot be attached to; these can: %s", s.Use,
 			names(slices.DeleteFunc(slices.Clone(p.Catalog.Backends), func(b listed.Backend) bool { return len(b.Attachable) == 0 }),
@@ -79,8 +83,9 @@ func (p planner) common(c topology.Common) (topology.Common, error) {
 		return c, p.wrong("backend", "attached servers are not ours to limit; leave cpus and memory out")
 	}
 	p.id = newID()
+	p.prefix = a.below(p.id)
 	c.Nodes = len(a.Endpoints)
-	c.Attached = &topology.Attached{Run: p.id, Under: a.Prefix, Prefix: a.below(p.id), Ports: ports, Master: a.Master, Database: a.Database}
+	c.Attached = &topology.Attached{Run: p.id, Under: a.Prefix, Prefix: p.prefix, Ports: ports, Master: a.Master, Database: a.Database}
 	return c, nil
 }
 
@@ -199,7 +204,7 @@ func (d *deployment) leave(ctx context.Context, a *Attached, tell func(string)) 
 	err = errors.Join(err, d.guest.Close())
 	d.guest = nil
 	if err != nil {
-		return fmt.Errorf("what is below %s on %s could not be removed: %w", a.below(d.plan.id), a.addresses(), err)
+		return fmt.Errorf("what is below %s on %s could not be removed: %w", d.plan.prefix, a.addresses(), err)
 	}
 	tell("removed from the attached service: " + said)
 	if d.cluster != nil {

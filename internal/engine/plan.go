@@ -36,6 +36,7 @@ type Plan struct {
 	specs     []node.Spec
 	locks     []string
 	id        string          // of the run; "" where it is drawn later
+	prefix    string          // of all keys, where the servers are somebody else's
 	outside   []*cluster.Node // servers that somebody else runs, in place of those of specs
 
 	injections []injection       // all that the schedule may hold

@@ -87,7 +87,7 @@ func (f startFrames) resourcePassword() string {
 // access tells a node how to reach the service, as the client of that number.
 func (f startFrames) access(st *wire.Start, client int) error {
 	access, err := listed.Reach(backends.Access{
-		Backend: f.plan.backend.Name, Lock: f.plan.lock.Name, TTL: f.plan.scenario.Backend.TTL, Run: f.run, Client: client,
+		Backend: f.plan.backend.Name, Lock: f.plan.lock.Name, TTL: f.plan.scenario.Backend.TTL, Run: f.run, Client: client, Prefix: f.plan.prefix,
 	}, f.plan.topology, cluster.Handles(f.nodes.cluster.ByRole(node.Server)))
 	if err != nil {
 		return err

@@ -66,5 +66,6 @@ func (t *TLS) Over(ctx context.Context, conn net.Conn, address string) (net.Conn
 			return inner, nil
 		}
 	}
-	return nil, errors.Join(fmt.Errorf("TLS with %s: %w", address, err), conn.Close())
+	_ = conn.Close() // it is of no use
+	return nil, fmt.Errorf("TLS with %s: %w", address, err)
 }

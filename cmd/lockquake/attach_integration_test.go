@@ -1,0 +1,217 @@
+//go:build integration
+
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/lockquake/lockquake/backends"
+	"github.com/lockquake/lockquake/backends/all"
+	"github.com/lockquake/lockquake/internal/wait"
+)
+
+// attachedRun is a backend whose servers are started apart, and what a run on them may ask.
+type attachedRun struct {
+	backend string
+	prefix  string
+	up      []string // --set of the servers
+	set     []string // --set of the runs
+	yaml    string   // further keys of the attach file
+	// watch puts a recorder before the server at an address and returns where it listens.
+	watch func(t *testing.T, r *recorder, a backends.Access, port, address string) string
+	least int // commands that every run sends
+}
+
+var attachedRuns = []attachedRun{
+	{backend: "redis", prefix: "bench:", watch: watchRedis, least: 20},
+	{backend: "redlock", prefix: "bench:", watch: watchRedis, least: 20, up: []string{"nodes=3"}, set: []string{"backend.nodes=3"}},
+	{backend: "sentinel", prefix: "bench:", watch: watchSentinel, least: 20, yaml: "sentinels:\n  master: lockquake\n  endpoints: [%s]\n  password: {env: BENCH_PASSWORD}\n"},
+	{backend: "etcd", prefix: "bench/", watch: watchEtcd, least: 10, up: []string{"nodes=3"}, set: []string{"backend.nodes=3"}},
+	{
+		backend: "zookeeper", prefix: "/bench/", watch: watchZooKeeper, least: 10, set: []string{"backend.tick_time=200ms", "backend.sync_limit=2"},
+	},
+	{backend: "postgres", prefix: "bench_", watch: watchPostgres, least: 10, yaml: "user: lockquake\n"},
+}
+
+// TestAttachKeepsToItsPrefix runs every lock of every service that can be attached to, and reads on the wire what was asked: nothing but
+// what is below the prefix, and no command that touches what is others'.
+func TestAttachKeepsToItsPrefix(t *testing.T) {
+	for _, a := range attachedRuns {
+		t.Run(a.backend, func(t *testing.T) {
+			access, end := servers(t, a.backend, a.up)
+			defer end()
+			t.Setenv("BENCH_PASSWORD", access.Password)
+			for _, b := range all.All() {
+				for i := 0; b.Name == a.backend && i < len(b.Locks); i++ {
+					t.Run(b.Locks[i].Name, func(t *testing.T) { a.run(t, access, b.Locks[i]) })
+				}
+			}
+		})
+	}
+}
+
+// servers starts a backend's servers on their own and returns how to reach them, and what ends them.
+func servers(t *testing.T, backend string, sets []string) (backends.Access, func()) {
+	t.Helper()
+	args := []string{"up", backend, "--provider", "local", "--format", "json"}
+	for _, s := range sets {
+		args = append(args, "--set", s)
+	}
+	p := begin(t, args...)
+	var a backends.Access
+	if !wait.Within(2*time.Minute, func() bool { return json.Unmarshal([]byte(p.stdout.String()), &a) == nil }) {
+		t.Fatalf("no endpoints within two minutes\n%s", p.stderr.String())
+	}
+	return a, func() {
+		if err := p.cmd.Process.Signal(os.Interrupt); err != nil {
+			t.Error(err)
+		}
+		if code := p.wait(t); code != codeMet {
+			t.Errorf("the servers ended with %d\n%s", code, p.stderr.String())
+		}
+	}
+}
+
+// shortRun is a scenario with some load.
+const shortRun = `name: attached
+claim: a test
+backend: {use: %s, lock: %s, ttl: 3s}
+workload: {use: acquire-release, clients: 2, users: 2, hold: 5ms}
+run: {for: 700ms, seed: 1, settle: 100ms}
+expect: {judged: ">=1"}
+`
+
+func (a attachedRun) run(t *testing.T, access backends.Access, l backends.Lock) {
+	t.Helper()
+	r := &recorder{t: t, under: a.prefix}
+	at := map[string][]string{} // by port
+	for _, n := range access.Nodes {
+		for _, port := range []string{"client", "sentinel"} {
+			if address := n.Addresses[port]; address != "" {
+				at[port] = append(at[port], a.watch(t, r, access, port, address))
+			}
+		}
+	}
+	p := a.begin(t, access, l, at)
+	code := p.wait(t)
+	if code == codeUsage || code == codeMissing || l.Wrong == "" && code != codeMet {
+		t.Errorf("exit code %d\n%s\n%s", code, p.stdout.String(), p.stderr.String())
+	}
+	if !strings.Contains(p.stderr.String(), "removed from the attached service") {
+		t.Errorf("nobody tells what was removed\n%s", p.stderr.String())
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.seen < a.least || r.below < a.least/2 {
+		t.Errorf("%d commands were seen, %d of them about what is below the prefix", r.seen, r.below)
+	}
+	slices.Sort(r.wrong)
+	for _, w := range slices.Compact(r.wrong) {
+		t.Error(w)
+	}
+	if access.Password != "" {
+		nowhere(t, p.dir, []byte(access.Password))
+	}
+}
+
+// begin starts a run on endpoints, which are listed by their ports.
+func (a attachedRun) begin(t *testing.T, access backends.Access, l backends.Lock, at map[string][]string) *process {
+	t.Helper()
+	file := fmt.Sprintf("backend: %s\nprefix: %q\nendpoints: [%s]\n", a.backend, a.prefix, strings.Join(at["client"], ", "))
+	if access.Password != "" {
+		file += "password: {env: BENCH_PASSWORD}\n"
+	}
+	if strings.Contains(a.yaml, "%s") {
+		file += fmt.Sprintf(a.yaml, strings.Join(at["sentinel"], ", "))
+	} else {
+		file += a.yaml
+	}
+	dir := t.TempDir()
+	attach, scenario := filepath.Join(dir, "attach.yaml"), filepath.Join(dir, "attached.yaml")
+	for name, text := range map[string]string{attach: file, scenario: fmt.Sprintf(shortRun, a.backend, l.Name)} {
+		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	args := []string{"run", scenario, "--provider", "local", "--attach", attach, "--yes", "--format", "table"}
+	for _, s := range a.set {
+		args = append(args, "--set", s)
+	}
+	return begin(t, args...)
+}
+
+// recorder collects what was asked of servers.
+type recorder struct {
+	t     *testing.T
+	under string
+
+	mu    sync.Mutex
+	seen  int
+	below int // of those, about keys
+	wrong []string
+}
+
+// command notes a command that is about these keys.
+func (r *recorder) command(text string, keys ...string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.seen++
+	for _, k := range keys {
+		if !strings.HasPrefix(k, r.under) {
+			r.wrong = append(r.wrong, fmt.Sprintf("%s is about %q, which is not below %s", text, k, r.under))
+		}
+		r.below++
+	}
+}
+
+func (r *recorder) refuse(format string, args ...any) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.wrong = append(r.wrong, fmt.Sprintf(format, args...))
+}
+
+// tap is a proxy before an address; read sees what clients send there.
+func tap(t *testing.T, address string, read func(io.Reader) error) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var open sync.WaitGroup
+	t.Cleanup(func() { _ = l.Close(); open.Wait() })
+	open.Go(func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			open.Go(func() { passOn(t, c, address, read) })
+		}
+	})
+	return l.Addr().String()
+}
+
+func passOn(t *testing.T, c net.Conn, address string, read func(io.Reader) error) {
+	defer c.Close()
+	server, err := net.Dial("tcp", address)
+	if err != nil {
+		return
+	}
+	defer server.Close()
+	go func() { _, _ = io.Copy(c, server); _ = c.Close() }()
+	in := io.TeeReader(c, server)
+	if err := read(in); err != nil && err != io.EOF && err != io.ErrUnexpectedEOF && !strings.Contains(err.Error(), "closed") && !strings.Contains(err.Error(), "reset") {
+		t.Errorf("what a client sends to %s cannot be read: %v", address, err)
+	}
+	_, _ = io.Copy(io.Discard, in)
+}
