@@ -23,8 +23,8 @@ func TestControlsAreComplete(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, l := range memory.Backend().Locks {
-		if !slices.ContainsFunc(controls, func(s scenarios.Scenario) bool { return s.Backend.Lock == l.Name }) {
-			t.Errorf("no scenario in scenarios/controls runs memory's %s", l.Name)
+		if l.Wrong != "" && !slices.ContainsFunc(controls, func(s scenarios.Scenario) bool { return s.Backend.Lock == l.Name }) {
+			t.Errorf("no scenario in scenarios/controls runs memory's %s, which is wrong", l.Name)
 		}
 	}
 	for _, k := range checkers.All() {
