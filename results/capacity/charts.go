@@ -61,7 +61,7 @@ func (e extent) axis(a *plot.Axis) {
 	a.Min, a.Max = e.low/1.2, e.high*1.2
 }
 
-// throughput is drawn over users: what was measured with its intervals, the law that explains it, and the range of its peak. An objective's rate is a line across.
+// throughput is drawn over users: what was measured with its intervals, the law that explains it, and the ranges of its knee and its peak. An objective's rate is a line across.
 func (a Analysis) throughput(curves []Curve) (report.Chart, error) {
 	p := report.NewPlot("users", "cycles/s")
 	var x, y extent
@@ -92,13 +92,14 @@ func (a Analysis) throughput(curves []Curve) (report.Chart, error) {
 		thin, wide := style, style
 		thin.Width, thin.Dashes = 1, []vg.Length{1, 3}
 		wide.Width, wide.Dashes, wide.Color = 7, nil, faint{style.Color, 90}
-		shapes := []shape{{line: c.Fit.between(float64(c.Fit.From), float64(c.Fit.To))}}
-		if err := add(p, thin, shapes...); err != nil {
+		if err := add(p, thin, shape{line: c.Fit.between(float64(c.Fit.From), float64(c.Fit.To))}); err != nil {
 			return report.Chart{}, err
 		}
-		if c.Fit.users(c.Fit.PeakRange) != "" {
-			shapes = []shape{{line: c.Fit.between(c.Fit.PeakRange.Low*0.97, min(c.Fit.PeakRange.High*1.03, float64(c.Fit.To)))}}
-			if err := add(p, wide, shapes...); err != nil {
+		for _, r := range []Range{c.Fit.KneeRange, c.Fit.PeakRange} {
+			if c.Fit.users(r) == "" {
+				continue
+			}
+			if err := add(p, wide, shape{line: c.Fit.between(r.Low*0.97, min(r.High*1.03, float64(c.Fit.To)))}); err != nil {
 				return report.Chart{}, err
 			}
 		}
@@ -119,7 +120,7 @@ func (a Analysis) throughput(curves []Curve) (report.Chart, error) {
 	x.axis(&p.X)
 	y.axis(&p.Y)
 	svg, err := report.Inline(p, "Cycles a second by the number of users, on logarithmic scales; the tables have the figures.")
-	caption := "Dots are medians, in the band of their interval; a cross is a point that is marked below and not fitted. Dotted is the scalability law where one is fitted, thick the range of its peak."
+	caption := "Dots are medians, in the band of their interval; a cross is a point that is marked below and not fitted. Dotted is the scalability law where one is fitted, thick where it bends and where it is highest."
 	if a.Objective != nil {
 		caption += " A level line is the highest rate that kept " + a.Objective.String() + "."
 	}

@@ -43,13 +43,13 @@ const (
 	spoilt
 )
 
-// judge tells whether a run kept the objective. Arrivals that got no user did not keep it; a generator that lagged proves nothing.
+// judge tells whether a run kept the objective. One in which the lock was none did not, whatever its latency. Arrivals that got no user did not keep it; a generator that lagged proves nothing.
 func (o Objective) judge(s Sample) kind {
 	latency, known := s.Latency[o.name()]
 	switch {
 	case s.Spoilt != "" || s.Late > lateAllowed(&o):
 		return spoilt
-	case s.Unserved > 0 || s.Cycles < servedPart*s.Offered:
+	case s.Verdict == "fail" || s.Unserved > 0 || s.Cycles < servedPart*s.Offered:
 		return failed
 	case !known:
 		return spoilt

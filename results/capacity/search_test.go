@@ -90,6 +90,13 @@ func TestSearchEnds(t *testing.T) {
 			}
 			return s
 		}, "", true, false},
+		"a lock that is none": {func(rate float64) Sample {
+			s := good(rate)
+			if rate > 3000 {
+				s.Verdict = "fail"
+			}
+			return s
+		}, "", true, false},
 		"coins": {func(rate float64) Sample {
 			s := good(rate)
 			if rate > 100 && rnd.IntN(2) == 0 {

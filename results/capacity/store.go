@@ -18,7 +18,7 @@ import (
 // What a file may have at most: more is no sweep that anyone made.
 const (
 	maxFile    = 64 << 20
-	maxPoints  = 10_000
+	maxPoints  = 2_000
 	maxSamples = 1_000
 	maxUsers   = 1_000_000
 	maxName    = 200

@@ -79,3 +79,45 @@ func TestNumbers(t *testing.T) {
 		}
 	}
 }
+
+// Each sentence of a paragraph, and what it says where something is not known.
+func TestParagraphs(t *testing.T) {
+	loops := func(change func(users int, s *Sample)) Sweep {
+		s := Sweep{Schema: Schema, Measured: 1e9, Host: map[string]string{"cores": "2"}, Objective: &Objective{0.99, 20e6}, Confirm: 1}
+		for _, n := range swept {
+			one := closed(Setting{Users: int(n), Locks: 64}, laws["parallel"].At(n))
+			one.Cores, one.Handoff, one.Requests = 8, nil, nil
+			change(int(n), &one)
+			s.Points = append(s.Points, Point{Setting{Backend: "zookeeper", Lock: "curator", Users: int(n), Locks: 64}, []Sample{one}})
+		}
+		return s
+	}
+	none := func(int, *Sample) {}
+	rate := func(s Sweep, rate, ms float64) Sweep {
+		one := Sample{Offered: rate, Cycles: rate, Latency: map[string]float64{"p99": ms}}
+		s.Points = append(s.Points, Point{Setting{Backend: "zookeeper", Lock: "curator", Users: 99, Locks: 64, Rate: rate}, []Sample{one}})
+		return s
+	}
+	for want, s := range map[string]Sweep{
+		"zookeeper curator: 5,165 cycles/s over 64 locks (64 users); the limit is not known; it bends at 13 users and is highest at 69 users": loops(none),
+		"; plan for at most 990 acquires/s at p99 within 20 ms.":                                                                              rate(rate(loops(none), 999, 19), 1040, 21),
+		"990 acquires/s kept p99 within 20 ms, which is not confirmed (between it and 2,000/s":                                                rate(rate(loops(none), 999, 19), 2000, 21),
+		"990 acquires/s kept p99 within 20 ms, which is not confirmed (no rate was found that ":                                               rate(loops(none), 999, 19),
+		"which rate keeps p99 within 20 ms is not known (no rate that was tried kept it)":                                                     rate(loops(none), 999, 21),
+		"which rate keeps p99 within 20 ms is not known (no rate was tried)":                                                                  loops(none),
+		"for which rate to plan is not known (no objective was asked for)":                                                                    func() Sweep { s := loops(none); s.Objective = nil; return s }(),
+		"Measured with servers elsewhere, clients on one machine of 2 cores":                                                                  func() Sweep { s := loops(none); s.Provider = "attach"; return s }(),
+		"nothing that can be used was measured over 64 locks; which":                                                                          loops(func(_ int, s *Sample) { s.CPU["clients"] = 8 }),
+		"curator: at least 5,165 cycles/s over 64 locks (64 users)": loops(func(n int, s *Sample) {
+			if n > 64 {
+				s.CPU["clients"] = 8
+			}
+		}),
+		"nothing was measured in a closed loop; ": rate(Sweep{Schema: Schema}, 10, 10),
+	} {
+		a := Analyse(s)
+		if got := a.Paragraphs(); len(got) != 1 || !strings.Contains(got[0], want) {
+			t.Errorf("%q\nwant %q", got, want)
+		}
+	}
+}

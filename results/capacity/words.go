@@ -40,10 +40,10 @@ func (a Analysis) paragraph(of Setting, group []Curve) string {
 		peak := c.Peak()
 		if peak == nil {
 			if len(c.Closed) > 0 {
-				throughputs = append(throughputs, "what "+over(c.Locks)+" can do is not known (no point could be used)")
+				throughputs = append(throughputs, "nothing that can be used was measured "+over(c.Locks))
 			}
 		} else {
-			throughputs = append(throughputs, fmt.Sprintf("%s cycles/s %s (%s)", number(peak.Cycles.Mid), over(c.Locks), plural(peak.Users, "user")))
+			throughputs = append(throughputs, fmt.Sprintf("%s%s cycles/s %s (%s)", c.atLeast(*peak), number(peak.Cycles.Mid), over(c.Locks), plural(peak.Users, "user")))
 			limits = append(limits, "is "+string(peak.Limit.Cause))
 			bends = append(bends, c.bend())
 		}
@@ -127,6 +127,18 @@ func over(locks int) string {
 		return "on one lock"
 	}
 	return "over " + number(float64(locks)) + " locks"
+}
+
+// atLeast is said of a peak that is none of the lock's: more users would do more, or the generator or the network could not.
+func (c Curve) atLeast(peak Reading) string {
+	more := slices.ContainsFunc(peak.Limit.Candidates, func(c Candidate) bool { return c.Cause == Users && c.Reached }) ||
+		slices.ContainsFunc(c.Closed, func(r Reading) bool {
+			return r.Users > peak.Users && (r.Limit.Cause == Generator || r.Limit.Cause == Emulation)
+		})
+	if more {
+		return "at least "
+	}
+	return ""
 }
 
 // bend says where the curve bends.
