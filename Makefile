@@ -119,6 +119,7 @@ bench: build ## what recording costs (12 pairs, in turns of 200 ms), how fast th
 	go test -tags "bench integration" -count 1 -v -run TestShapingCost -timeout 10m ./internal/agent/links
 	go test -tags bench -count 1 -v -run TestSyncHoldCost -timeout 10m ./internal/agent/disk
 	go test -tags bench -count 1 -v -run TestGeneratorCost -timeout 60m ./cmd/lockquake
+	go test -tags bench -count 1 -v -run TestCapacityFindsWhatIsKnown -timeout 20m ./cmd/lockquake
 	go test -tags bench -count 1 -v -run "TestFaultPrecision|TestQueueCost" -timeout 60m ./cmd/lockquake
 	@.ci/setup --optional compose; if .ci/engine; then images/build.sh; fi
 	go test -tags bench -count 1 -v -run 'TestStartUp|TestFirstGrant' -timeout 60m ./cmd/lockquake

@@ -129,7 +129,7 @@ func (f *capacityFlags) run(ctx context.Context, std streams) error {
 	stop := interruptible(ctx, tell)
 	defer stop.done()
 	tell.say("provider %s: %s", o.Provider.Name(), o.ProviderReason)
-	tell.say("%d points, about %v", len(points), s.Takes().Round(time.Second))
+	tell.say("points: %d, which take about %v", s.Points(), s.Takes().Round(time.Second))
 	(&batch{tell: tell, stop: stop}).sweep(o)
 	err = s.Run(stop.ctx)
 	tell.close()
@@ -360,7 +360,8 @@ func (f *capacityFlags) report(std streams, s sweep.Sweep, failed error, interru
 	if f.format.value == "json" {
 		err = writeJSON(std.out, s.File)
 	} else {
-		err = printCapacity(std.out, s.Dir, a)
+		err = capacity.Text(std.out, a, manner(std.out, f.verbose)...)
+		fmt.Fprintln(std.out, shorten(s.Dir))
 	}
 	complain(std.err, failed)
 	code := max(exitCode(failed), exitCode(err))

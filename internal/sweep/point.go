@@ -26,6 +26,9 @@ const mostPoints = 5000
 // Points makes all combinations of the axes and checks that each can be run here. Nothing is started.
 func Points(base engine.Options, axes []Axis) ([]Point, error) {
 	combinations := [][]Choice{nil}
+	if err := apart(axes); err != nil {
+		return nil, err
+	}
 	for _, a := range axes {
 		var next [][]Choice
 		for _, c := range combinations {
@@ -43,12 +46,26 @@ func Points(base engine.Options, axes []Axis) ([]Point, error) {
 		if err != nil {
 			return nil, err
 		}
-		if at := slices.IndexFunc(out, func(o Point) bool { return o.Setting == p.Setting }); at >= 0 {
-			return nil, engine.UsageError{Text: fmt.Sprintf("two points of the sweep are the same: %s; one key stands on two axes", Name(p.Setting))}
-		}
 		out = append(out, p)
 	}
 	return out, nil
+}
+
+// apart refuses two axes that set the same key: one would undo the other.
+func apart(axes []Axis) error {
+	axisOf := map[string]int{}
+	for i, a := range axes {
+		for _, c := range a.Choices {
+			for _, set := range c.Set {
+				key, _, _ := strings.Cut(set, "=")
+				if was, ok := axisOf[key]; ok && was != i {
+					return engine.UsageError{Text: fmt.Sprintf("--%s and --%s both set %s; leave one of them out", axes[was].Name, a.Name, key)}
+				}
+				axisOf[key] = i
+			}
+		}
+	}
+	return nil
 }
 
 func newPoint(base engine.Options, pick []Choice) (Point, error) {

@@ -76,6 +76,9 @@ func (s *Sweep) Plan(points []Point) (err error) {
 	return nil
 }
 
+// Points is how many points the plan has.
+func (s *Sweep) Points() int { return len(s.plan.points) }
+
 // Takes is about how long the plan takes.
 func (s *Sweep) Takes() time.Duration { return s.plan.takes }
 
