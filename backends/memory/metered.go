@@ -112,3 +112,19 @@ func (l *locker) pay(ctx context.Context) error {
 	}
 	return ctx.Err()
 }
+
+// handOver serves the queue of a free lock after what a handoff takes. What a machine adds that wakes late, is taken off the next one.
+// The caller holds the mutex.
+func (s *store) handOver(name string) {
+	r := s.record(name)
+	wait := s.price.Handoff - r.late
+	due := time.Now().Add(wait)
+	time.AfterFunc(wait, func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		r.late = min(time.Since(due), s.price.Handoff)
+		if r.holder == nil { // else all waiters had left, and somebody came after them
+			s.serve(name)
+		}
+	})
+}

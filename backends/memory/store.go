@@ -43,8 +43,9 @@ type store struct {
 type record struct {
 	holder  *holding // nil: free
 	waiters []*waiter
-	drawn   uint64      // tokens drawn so far
-	timer   *time.Timer // fires at the holder's end
+	drawn   uint64        // tokens drawn so far
+	late    time.Duration // by how much the handoff before took too long
+	timer   *time.Timer   // fires at the holder's end
 }
 
 // holding is a grant as the store sees it.
@@ -211,13 +212,7 @@ func (s *store) next(name string) {
 		r.timer.Stop()
 	}
 	if s.price.Handoff > 0 && len(r.waiters) > 0 {
-		time.AfterFunc(s.price.Handoff, func() {
-			s.mu.Lock()
-			defer s.mu.Unlock()
-			if r.holder == nil { // else all waiters had left, and somebody came after them
-				s.serve(name)
-			}
-		})
+		s.handOver(name)
 		return
 	}
 	s.serve(name)

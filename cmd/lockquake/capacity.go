@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -347,6 +348,20 @@ func parseObjective(text string) (*capacity.Objective, error) {
 	return &capacity.Objective{Quantile: q, Most: int64(d)}, nil
 }
 
+// drawCapacity writes the page for people. Charts are drawn by a library that panics at figures that it cannot place.
+func drawCapacity(dir string, a capacity.Analysis) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("%s: the report could not be drawn: %v", dir, p)
+		}
+	}()
+	var page bytes.Buffer
+	if err := capacity.HTML(&page, a); err != nil {
+		return err
+	}
+	return results.WriteAtomically(filepath.Join(dir, capacity.FileReport), page.Bytes())
+}
+
 // report writes the reports of what was measured, and says with what exit code to end.
 func (f *capacityFlags) report(std streams, s sweep.Sweep, failed error, interrupted bool) error {
 	if len(s.File.Points) == 0 {
@@ -356,7 +371,10 @@ func (f *capacityFlags) report(std streams, s sweep.Sweep, failed error, interru
 		return failed
 	}
 	a := capacity.Analyse(s.File)
-	var err error
+	err := drawCapacity(s.Dir, a)
+	if err != nil {
+		complain(std.err, err) // the figures stand without their page
+	}
 	if f.format.value == "json" {
 		err = writeJSON(std.out, s.File)
 	} else {

@@ -23,11 +23,14 @@ func TestCapacityFindsWhatIsKnown(t *testing.T) {
 	}{
 		{
 			"one server that takes 5 ms serves 200 cycles a second",
-			[]string{"--set", "backend.serial=5ms", "--users", "1,2..16", "--repeat", "1"}, 200,
+			[]string{"--set", "backend.serial=5ms", "--users", "1,2..16", "--repeat", "1"},
+			200,
 			func(c capacity.Curve) float64 { return c.Peak().Cycles.Mid },
 		},
 		{
-			"a handoff takes 20 ms", []string{"--set", "backend.handoff=20ms", "--users", "8", "--repeat", "1"}, 20,
+			"a handoff takes 20 ms",
+			[]string{"--set", "backend.handoff=20ms", "--users", "8", "--repeat", "1"},
+			20,
 			func(c capacity.Curve) float64 { return c.Closed[0].Handoff.Mid },
 		},
 		{

@@ -120,7 +120,7 @@ func (s *Sweep) Run(ctx context.Context) (err error) {
 	}()
 	s.resume()
 	due := s.due()
-	s.pace.is(func(p *pace) { 
+	s.pace.is(func(p *pace) {
 		p.all = len(due) + searchRuns*len(s.largest())
 		p.guess = s.plan.takes / time.Duration(max(p.all, 1))
 	})

@@ -1,0 +1,123 @@
+package sweep
+
+import (
+	"math"
+	"testing"
+
+	"github.com/lockquake/lockquake/history"
+	"github.com/lockquake/lockquake/results"
+	"github.com/lockquake/lockquake/results/capacity"
+)
+
+// cycle is the events of one user who asks, gets, gives back and is rid of a lock at those ms; 0 is never.
+func cycle(user int, asked, got, gave, rid int64) (out []history.Event) {
+	u := history.MakeUser(0, user)
+	for _, e := range []history.Event{
+		{Time: asked * 1e6, Kind: history.Acquire, Phase: history.Invoke},
+		{Time: got * 1e6, Kind: history.Acquire, Phase: history.Ok},
+		{Time: gave * 1e6, Kind: history.Release, Phase: history.Invoke},
+		{Time: rid * 1e6, Kind: history.Release, Phase: history.Ok},
+	} {
+		if e.User = u; e.Time != 0 {
+			out = append(out, e)
+		}
+	}
+	return out
+}
+
+// TestTally counts by hand what lies within 100 ms to 200 ms.
+func TestTally(t *testing.T) {
+	t.Parallel()
+	x := tallying{from: 100e6, to: 200e6, users: map[history.User]*counted{}}
+	for _, events := range [][]history.Event{
+		cycle(0, 50, 60, 110, 120),   // 20 ms of it are inside; it ends inside
+		cycle(0, 130, 140, 150, 160), // all of it
+		cycle(1, 190, 195, 205, 210), // 10 ms of it; it ends behind
+		cycle(2, 150, 0, 0, 0),       // it waits until the end: 50 ms
+		cycle(3, 10, 20, 30, 40),     // none of it
+	} {
+		for i := range events {
+			x.observe(&events[i])
+		}
+	}
+	for _, u := range x.users {
+		x.over(u, x.to)
+	}
+	if x.ended != 2 || x.cycle != (70+30)*1e6 || x.holds != 2 || x.held != (50+10)*1e6 {
+		t.Errorf("%d cycles in %g ns, %d holds in %g ns", x.ended, x.cycle, x.holds, x.held)
+	}
+	if want := (20.0 + 30 + 10 + 50) * 1e6; x.inside != want {
+		t.Errorf("users were inside for %g ns, want %g", x.inside, want)
+	}
+}
+
+func TestUsed(t *testing.T) {
+	t.Parallel()
+	env := results.Env{ResourceNodes: []string{"register"}, Readings: []results.Reading{
+		{
+			Time: 1e9, CPU: map[string]int64{"engine": 1e9, "client-1": 5e9, "client-2": 0, "etcd-1": 7e9, "register": 0},
+			Syncs: map[string]results.Syncs{"etcd-1": {N: 10, NS: 50e6}},
+		},
+		{
+			Time: 3e9, CPU: map[string]int64{"engine": 2e9, "client-1": 6e9, "client-2": 2e9, "etcd-1": 7e9, "etcd-2": 9e9, "register": 1e9},
+			Syncs: map[string]results.Syncs{"etcd-1": {N: 20, NS: 70e6}},
+		},
+	}}
+	cpu, fsync := used(env)
+	for who, want := range map[string]float64{"supervisor": 0.5, "clients": 1.5, "servers": 0, "resource": 0.5} {
+		if got, ok := cpu[who]; !ok || math.Abs(got-want) > 1e-9 {
+			t.Errorf("%s: %g cores, want %g", who, got, want)
+		}
+	}
+	if fsync == nil || *fsync != 2 {
+		t.Errorf("fsync %v, want 2 ms", fsync)
+	}
+	if cpu, fsync := used(results.Env{Readings: env.Readings[:1]}); cpu != nil || fsync != nil {
+		t.Errorf("one reading tells %v, %v", cpu, fsync)
+	}
+}
+
+func TestSpoilt(t *testing.T) {
+	t.Parallel()
+	measured := results.Env{Measured: &results.Interval{From: 5, To: 9}}
+	delay := func(s history.ReceiptStatus, at int64) []results.FaultResult {
+		return []results.FaultResult{{Name: "delay", Receipt: history.Receipt{Status: s, Time: at}}}
+	}
+	for _, c := range []struct {
+		rep  results.Report
+		env  results.Env
+		want string
+	}{
+		{results.Report{Verdict: results.Pass}, measured, ""},
+		{results.Report{Verdict: results.Fail, Reasons: []string{"double_grants"}}, measured, ""},
+		{results.Report{Verdict: results.Unknown, Reasons: []string{"events were dropped"}}, measured, "events were dropped"},
+		{results.Report{Verdict: results.Pass, Faults: delay(history.Installed, 4)}, measured, ""},
+		{results.Report{Verdict: results.Pass, Faults: delay(history.Installed, 6)}, measured, "delay was not there when the warm-up was over"},
+		{results.Report{Verdict: results.Pass, Faults: delay(history.NotInstalled, 4)}, measured, "delay was not-installed"},
+		{results.Report{Verdict: results.Pass}, results.Env{Measured: &results.Interval{From: 5, To: 4}}, "the run did not come so far as to be measured"},
+		{results.Report{Verdict: results.Pass}, results.Env{Interrupted: true, Measured: measured.Measured}, "the run was cut short"},
+	} {
+		if got := spoilt(c.rep, c.env); got != c.want {
+			t.Errorf("%+v: %q, want %q", c.rep, got, c.want)
+		}
+	}
+}
+
+// TestNetwork demands the round trip that was achieved, and packets only where a queue stands in for the kernel's emulation.
+func TestNetwork(t *testing.T) {
+	t.Parallel()
+	fault := results.FaultResult{
+		StartMS: 1000, EndMS: 3000, Receipt: history.Receipt{By: "queue", Figures: map[string]float64{"round_trip_ms": 2.3}},
+		Healed: &history.Receipt{Figures: map[string]float64{"packets": 500}},
+	}
+	var s capacity.Sample
+	network(results.Report{Faults: []results.FaultResult{fault}}, &s)
+	if s.RTT == nil || *s.RTT != 2.3 || s.Packets == nil || *s.Packets != 250 {
+		t.Errorf("round trip %v, packets %v", s.RTT, s.Packets)
+	}
+	fault.Receipt.By, s = "netem", capacity.Sample{}
+	network(results.Report{Faults: []results.FaultResult{fault}}, &s)
+	if s.RTT == nil || s.Packets != nil {
+		t.Errorf("by netem: round trip %v, packets %v", s.RTT, s.Packets)
+	}
+}
