@@ -46,9 +46,20 @@ func Attach(specs []node.Spec, endpoints []Endpoint) ([]*Node, error) {
 	return nodes, nil
 }
 
+// foreign tells whether somebody else runs the node.
+func (n *Node) foreign() bool {
+	_, is := n.driver.(outside)
+	return is
+}
+
 // Join puts nodes that somebody else runs before the cluster's own. Close leaves them alone.
 func (c *Cluster) Join(nodes []*Node) {
 	c.changed.Lock()
 	defer c.changed.Unlock()
+	for _, n := range nodes {
+		for _, own := range c.Nodes {
+			own.place.Put(n.Name(), n.Host()) // where rules on packets find it
+		}
+	}
 	c.Nodes = append(slices.Clone(nodes), c.Nodes...)
 }
