@@ -26,7 +26,7 @@ type Reading struct {
 	// InService is the mean number of users in service, Trip the round trip that was measured, in ms.
 	InService, Trip, Requests, Fsync, Packets, Late, Unserved Interval
 
-	CPU    map[string]Interval // cores, of servers, clients and supervisor
+	CPU    map[string]Interval // cores, by who used them
 	Cores  int
 	Little Little
 	Limit  Limit
@@ -103,7 +103,7 @@ func (c *Curve) finish(s Sweep) {
 	slices.SortFunc(c.Open, by)
 	one := 0.0
 	if len(c.Closed) > 0 && c.Closed[0].Users == 1 {
-		one = c.Closed[0].Cycle.Mid
+		one = c.Closed[0].Cycles.Mid
 	}
 	for _, list := range [][]Reading{c.Closed, c.Open} {
 		for i := range list {
@@ -138,7 +138,7 @@ func (s Setting) words() []string {
 	if s.Nodes > 0 {
 		out = append(out, plural(s.Nodes, "member"))
 	}
-	out = append(out, plural(s.Locks, "lock"))
+	out = append(out, s.locks())
 	if s.RTT > 0 {
 		out = append(out, "RTT "+duration(s.RTT))
 	}
@@ -151,7 +151,18 @@ func (s Setting) words() []string {
 	if s.TTL > 0 {
 		out = append(out, "TTL "+duration(s.TTL))
 	}
+	if s.Set != "" {
+		out = append(out, s.Set)
+	}
 	return out
+}
+
+// locks says over how many locks the users are spread.
+func (s Setting) locks() string {
+	if s.Own {
+		return "a lock for each user"
+	}
+	return plural(s.Locks, "lock")
 }
 
 // Peak is the reading with the most cycles a second in the closed loop, of those that are the lock's own; nil: there is none.
@@ -206,7 +217,7 @@ func read(p Point) Reading {
 			r.Latency[name] = i
 		}
 	}
-	for _, name := range []string{"servers", "clients", "supervisor"} {
+	for _, name := range processes {
 		if i := sum(func(s Sample) *float64 { return in(s.CPU, name) }); i.N > 0 {
 			r.CPU[name] = i
 		}

@@ -26,10 +26,12 @@ var pageTemplate = template.Must(report.Template("capacity").Funcs(template.Func
 	},
 	"cpu": func(r Reading) string {
 		var parts []string
-		for _, name := range []string{"servers", "clients", "supervisor"} {
-			parts = append(parts, cores(r.CPU[name]))
+		for _, name := range processes {
+			if i, ok := r.CPU[name]; ok {
+				parts = append(parts, fmt.Sprintf("%s %.2f", name, i.Mid))
+			}
 		}
-		return strings.Join(parts, " + ")
+		return strings.Join(parts, ", ")
 	},
 	"columns": func() []string { return Quantiles },
 	"quantile": func(name string) string {

@@ -3,6 +3,7 @@ package capacity
 import (
 	"fmt"
 	"math"
+	"strings"
 )
 
 // Cause is what limits a point.
@@ -18,6 +19,7 @@ const (
 	Serial    Cause = "the per-lock ceiling"
 	Distance  Cause = "the network's distance"
 	Users     Cause = "the number of users"
+	Machine   Cause = "the machine's CPU"
 	Offered   Cause = "the rate that was offered"
 	Unknown   Cause = notKnown
 )
@@ -56,7 +58,7 @@ type Limit struct {
 	Candidates []Candidate
 }
 
-// limitOf names what limits a reading. One is the cycle of a single user on the same setting, in ms; 0 where it was not measured.
+// limitOf names what limits a reading. One is how many cycles a second a single user does on the same setting; 0 where it was not measured.
 func limitOf(r Reading, one float64, o *Objective) Limit {
 	l := Limit{Cause: Unknown, Evidence: "no candidate is near its ceiling"}
 	if r.Cycles.N == 0 {
@@ -81,14 +83,23 @@ func (r Reading) processors(o *Objective) (generator, servers Candidate) {
 	if late, most := r.Late.Mid, lateAllowed(o); r.Rate > 0 && late > most {
 		generator = Candidate{Generator, true, late / most, true, fmt.Sprintf("it began arrivals %s late (p99), and %s is allowed", milli(late), milli(most))}
 	}
-	if r.Cores == 0 || r.CPU["servers"].N+r.CPU["clients"].N+r.CPU["supervisor"].N == 0 {
+	if r.Cores == 0 || len(r.CPU) == 0 {
 		return generator, servers
 	}
-	load := r.CPU["clients"].Mid + r.CPU["supervisor"].Mid
-	sum := load + r.CPU["servers"].Mid
-	said := fmt.Sprintf("%s of %d cores used: %s by servers, %s by clients, %s by the supervisor",
-		cores(Interval{N: 1, Mid: sum}), r.Cores, cores(r.CPU["servers"]), cores(r.CPU["clients"]), cores(r.CPU["supervisor"]))
+	sum := 0.0
+	var parts []string
+	for _, name := range processes {
+		if i, ok := r.CPU[name]; ok {
+			sum += i.Mid
+			parts = append(parts, fmt.Sprintf("%.2f by %s", i.Mid, name))
+		}
+	}
+	said := fmt.Sprintf("%.2f of %d cores used: %s", sum, r.Cores, strings.Join(parts, ", "))
 	share := sum / float64(r.Cores)
+	if r.CPU["servers"].N+r.CPU["clients"].N == 0 { // all of them are one process
+		return generator, Candidate{Machine, true, share, share >= cpuFull, said + ", in whose process are servers and clients"}
+	}
+	load := sum - r.CPU["servers"].Mid // a resource is of the load, and not of the lock
 	byLoad := load >= generatorPart*sum
 	servers.Known, servers.Share, servers.Evidence = true, share, said
 	servers.Reached = share >= cpuFull && !byLoad
@@ -99,13 +110,8 @@ func (r Reading) processors(o *Objective) (generator, servers Candidate) {
 	return generator, servers
 }
 
-// cores writes a number of cores.
-func cores(i Interval) string {
-	if i.N == 0 {
-		return notKnown
-	}
-	return fmt.Sprintf("%.2f", i.Mid)
-}
+// processes are who uses CPU.
+var processes = []string{"servers", "clients", "supervisor", "resource"}
 
 // lateAllowed is how late a generator may be, in ms.
 func lateAllowed(o *Objective) float64 {
@@ -132,10 +138,14 @@ func (r Reading) serial() Candidate {
 	if r.Handoff.N == 0 || r.Hold.N == 0 || r.Hold.Mid+r.Handoff.Mid <= 0 {
 		return c
 	}
-	ceiling := float64(r.Locks) * 1e3 / (r.Hold.Mid + r.Handoff.Mid)
+	locks := r.Locks
+	if r.Own {
+		locks = r.Users
+	}
+	ceiling := float64(locks) * 1e3 / (r.Hold.Mid + r.Handoff.Mid)
 	c.Known, c.Share = true, r.Cycles.Mid/ceiling
 	c.Reached = c.Share >= busy
-	c.Evidence = fmt.Sprintf("%s cycles/s of at most %s: %s / (hold %s + handoff %s)", number(r.Cycles.Mid), number(ceiling), plural(r.Locks, "lock"), milli(r.Hold.Mid), milli(r.Handoff.Mid))
+	c.Evidence = fmt.Sprintf("%s cycles/s of at most %s: %s / (hold %s + handoff %s)", number(r.Cycles.Mid), number(ceiling), plural(locks, "lock"), milli(r.Hold.Mid), milli(r.Handoff.Mid))
 	return c
 }
 
@@ -189,10 +199,10 @@ func (r Reading) users(one float64) Candidate {
 	if one <= 0 {
 		return c
 	}
-	free := float64(r.Users) * 1e3 / one
+	free := float64(r.Users) * one
 	c.Known, c.Share = true, r.Cycles.Mid/free
 	c.Reached = c.Share >= alone
-	c.Evidence = fmt.Sprintf("%s cycles/s of the %s that %s would do, each as fast as one alone (%s)", number(r.Cycles.Mid), number(free), plural(r.Users, "user"), milli(one))
+	c.Evidence = fmt.Sprintf("%s cycles/s of the %s that %s would do, each as fast as one alone (%s/s)", number(r.Cycles.Mid), number(free), plural(r.Users, "user"), number(one))
 	return c
 }
 

@@ -19,19 +19,23 @@ func calm() Sample {
 
 // Each candidate by itself, and a near miss of it.
 func TestLimits(t *testing.T) {
-	const one = 20.0 // ms of one user alone: 8 would do 400 cycles/s
+	const one = 50 // cycles/s of one user alone: 8 would do 400
 	for name, c := range map[string]struct {
 		change func(*Setting, *Sample)
 		want   Cause
 		says   string
 	}{
 		"none":                                 {func(*Setting, *Sample) {}, Unknown, "no candidate is near its ceiling"},
-		"clients' CPU":                         {func(_ *Setting, s *Sample) { s.CPU["clients"] = 1.4 }, Generator, "1.80 of 2 cores used: 0.30 by servers, 1.40 by clients, 0.10 by the supervisor"},
+		"clients' CPU":                         {func(_ *Setting, s *Sample) { s.CPU["clients"] = 1.4 }, Generator, "1.80 of 2 cores used: 0.30 by servers, 1.40 by clients, 0.10 by supervisor"},
 		"clients' CPU, nearly":                 {func(_ *Setting, s *Sample) { s.CPU["clients"] = 1.39 }, Unknown, ""},
-		"supervisor's CPU":                     {func(_ *Setting, s *Sample) { s.CPU["supervisor"] = 1.5 }, Generator, "1.50 by the supervisor"},
+		"supervisor's CPU":                     {func(_ *Setting, s *Sample) { s.CPU["supervisor"] = 1.5 }, Generator, "1.50 by supervisor"},
 		"generator and servers in equal parts": {func(_ *Setting, s *Sample) { s.CPU["servers"], s.CPU["clients"] = 1, 0.9 }, Generator, "2.00 of 2 cores"},
 		"servers' CPU":                         {func(_ *Setting, s *Sample) { s.CPU["servers"] = 1.6 }, Processor, "1.80 of 2 cores used: 1.60 by servers"},
 		"servers' CPU, nearly":                 {func(_ *Setting, s *Sample) { s.CPU["servers"] = 1.59 }, Unknown, ""},
+		"all in one process":                   {func(_ *Setting, s *Sample) { s.CPU = map[string]float64{"supervisor": 1.8} }, Machine, "1.80 of 2 cores used: 1.80 by supervisor, in whose process are servers and clients"},
+		"servers elsewhere":                    {func(_ *Setting, s *Sample) { s.CPU = map[string]float64{"supervisor": 0.1, "clients": 1.8} }, Generator, "1.90 of 2 cores used: 1.80 by clients, 0.10 by supervisor"},
+		"the resource fills the machine":       {func(_ *Setting, s *Sample) { s.CPU["resource"] = 1.3 }, Generator, "1.30 by resource"},
+		"own locks":                            {func(p *Setting, s *Sample) { p.Own = true; s.Handoff = ptr(3.25) }, Unknown, ""},
 		"no CPU was read":                      {func(_ *Setting, s *Sample) { s.CPU = nil }, Unknown, ""},
 		"cores are not known":                  {func(_ *Setting, s *Sample) { s.CPU["servers"], s.Cores = 9, 0 }, Unknown, ""},
 		"the packet queue":                     {func(_ *Setting, s *Sample) { s.Packets = ptr(19_800) }, Emulation, "19,800 packets/s of the 22,000 to 35,000"},
@@ -49,7 +53,7 @@ func TestLimits(t *testing.T) {
 		"distance, nearly":                     {func(_ *Setting, s *Sample) { s.RTT = ptr(10.3) }, Unknown, ""},
 		"distance that was only asked":         {func(p *Setting, s *Sample) { p.RTT = int64(12 * time.Millisecond); s.RTT = nil }, Distance, "3 round trips of 12 ms"},
 		"requests that went side by side":      {func(_ *Setting, s *Sample) { s.RTT, s.Requests = ptr(10.5), ptr(5) }, Unknown, ""},
-		"users":                                {func(_ *Setting, s *Sample) { s.Cycles, s.Cycle, s.Handoff = 361, 22.2, nil }, Users, "361 cycles/s of the 400 that 8 users would do, each as fast as one alone (20 ms)"},
+		"users":                                {func(_ *Setting, s *Sample) { s.Cycles, s.Cycle, s.Handoff = 361, 22.2, nil }, Users, "361 cycles/s of the 400 that 8 users would do, each as fast as one alone (50/s)"},
 		"users, nearly":                        {func(_ *Setting, s *Sample) { s.Cycles, s.Cycle, s.Handoff = 359, 22.2, nil }, Unknown, ""},
 		"an open loop":                         {func(p *Setting, s *Sample) { p.Rate, s.Offered = 200, 200 }, Offered, "200 of 200 offered a second were served"},
 		"an open loop that is full":            {func(p *Setting, s *Sample) { p.Rate, s.Offered, s.Cycles = 210, 210, 203 }, Unknown, ""},
@@ -92,7 +96,7 @@ func TestLittlesLaw(t *testing.T) {
 		p := Point{Setting: Setting{Users: 8, Locks: 1}, Samples: []Sample{calm()}}
 		c.change(&p.Setting, &p.Samples[0])
 		r := read(p)
-		r.judge(20, nil)
+		r.judge(50, nil)
 		if r.Little.Violated != c.violated || r.Little.Known != c.known {
 			t.Errorf("%s: %+v", name, r.Little)
 		}

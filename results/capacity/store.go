@@ -21,7 +21,7 @@ const (
 	maxPoints  = 2_000
 	maxSamples = 1_000
 	maxUsers   = 1_000_000
-	maxName    = 200
+	maxName    = 500
 	maxFigure  = 1e15 // of any figure
 )
 
@@ -119,7 +119,7 @@ func (s Setting) check() error {
 	if !figure(s.Rate) {
 		return fmt.Errorf("rate is %g: it is a number from 0", s.Rate)
 	}
-	for _, name := range []string{s.Backend, s.Lock, s.Retry} {
+	for _, name := range []string{s.Backend, s.Lock, s.Retry, s.Set} {
 		if len(name) > maxName {
 			return fmt.Errorf("the name %q... is too long", shorten(name))
 		}
@@ -148,7 +148,7 @@ func (p Point) check() error {
 func (s Sample) figures() map[string]float64 {
 	all := map[string]float64{
 		"cycles_per_s": s.Cycles, "cycle_ms": s.Cycle, "hold_ms": s.HoldMean, "in_service": s.InService, "offered_per_s": s.Offered,
-		"unserved": float64(s.Unserved), "late_p99_ms": s.Late, "cores": float64(s.Cores), "order": float64(s.Order),
+		"unserved": float64(s.Unserved), "late_p99_ms": s.Late, "cores": float64(s.Cores), "order": float64(s.Order), "late_starts": float64(s.LateStarts),
 	}
 	for name, f := range map[string]*float64{"handoff_ms": s.Handoff, "requests_per_grant": s.Requests, "rtt_ms": s.RTT, "fsync_ms": s.Fsync, "packets_per_s": s.Packets} {
 		if f != nil {

@@ -50,7 +50,7 @@ func TestForeignSweepsAreRefused(t *testing.T) {
 		point(`"users":1,"locks":1`, `{"latency_ms":{"p99":-1}}`):                    "latency_ms p99 is -1",
 		point(`"users":1,"locks":1`, `{"cpu":{"clients":-1}}`):                       "cpu clients is -1",
 		point(`"users":1,"locks":1`, strings.Repeat(`{},`, 1000)+`{}`):               "1001 samples",
-		point(`"users":1,"locks":1,"backend":"`+strings.Repeat("x", 201)+`"`, ``):    "is too long",
+		point(`"users":1,"locks":1,"backend":"`+strings.Repeat("x", 501)+`"`, ``):    "is too long",
 		`{"schema":"lockquake/capacity/1","objective":{"quantile":1.5,"most_ns":1}}`: "objective: quantile 1.5",
 		`{"schema":"lockquake/capacity/1","left":[{"users":0,"locks":1,"why":""}]}`:  "left 0: 0 users",
 	} {

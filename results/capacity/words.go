@@ -13,7 +13,7 @@ func (a Analysis) Paragraphs() []string {
 	var done []Setting
 	for _, c := range a.Curves {
 		of := c.Setting
-		of.Locks = 0
+		of.Locks, of.Own = 0, false
 		if slices.Contains(done, of) {
 			continue
 		}
@@ -21,13 +21,18 @@ func (a Analysis) Paragraphs() []string {
 		var group []Curve
 		for _, d := range a.Curves {
 			if other := d.Setting; other.Backend == of.Backend {
-				other.Locks = 0
+				other.Locks, other.Own = 0, false
 				if other == of {
 					group = append(group, d)
 				}
 			}
 		}
-		slices.SortStableFunc(group, func(x, y Curve) int { return x.Locks - y.Locks })
+		slices.SortStableFunc(group, func(x, y Curve) int {
+			if x.Own != y.Own { // a lock for each user comes last
+				return map[bool]int{true: 1, false: -1}[x.Own]
+			}
+			return x.Locks - y.Locks
+		})
 		out = append(out, a.paragraph(of, group))
 	}
 	return out
@@ -40,10 +45,10 @@ func (a Analysis) paragraph(of Setting, group []Curve) string {
 		peak := c.Peak()
 		if peak == nil {
 			if len(c.Closed) > 0 {
-				throughputs = append(throughputs, "nothing that can be used was measured "+over(c.Locks))
+				throughputs = append(throughputs, "nothing that can be used was measured "+c.over())
 			}
 		} else {
-			throughputs = append(throughputs, fmt.Sprintf("%s%s cycles/s %s (%s)", c.atLeast(*peak), number(peak.Cycles.Mid), over(c.Locks), plural(peak.Users, "user")))
+			throughputs = append(throughputs, fmt.Sprintf("%s%s cycles/s %s (%s)", c.atLeast(*peak), number(peak.Cycles.Mid), c.over(), plural(peak.Users, "user")))
 			limits = append(limits, "is "+string(peak.Limit.Cause))
 			bends = append(bends, c.bend())
 		}
@@ -78,10 +83,10 @@ func (a Analysis) paragraph(of Setting, group []Curve) string {
 			if len(said.parts) < len(group) && c.Peak() == nil {
 				continue
 			}
-			parts = append(parts, over(c.Locks)+" "+said.parts[n])
+			parts = append(parts, c.over()+" "+said.parts[n])
 			n++
 		}
-		b.WriteString(list(parts))
+		b.WriteString(strings.Join(parts, ", "))
 	}
 	b.WriteString(". " + a.circumstances())
 	return b.String()
@@ -122,11 +127,14 @@ func (a Analysis) circumstances() string {
 	return fmt.Sprintf("Measured with %s%s%s, for %s a run.", shared, on, provider, duration(a.Measured))
 }
 
-func over(locks int) string {
-	if locks == 1 {
+func (c Curve) over() string {
+	switch {
+	case c.Own:
+		return "with a lock for each user"
+	case c.Locks == 1:
 		return "on one lock"
 	}
-	return "over " + number(float64(locks)) + " locks"
+	return "over " + plural(c.Locks, "lock")
 }
 
 // atLeast is said of a peak that is none of the lock's: more users would do more, or the generator or the network could not.
