@@ -35,6 +35,7 @@ const (
 	fsyncPart    = 0.50 // of the time that waits for it
 	busy         = 0.85 // of the time in which locks are held or handed over
 	distancePart = 0.80 // of a cycle, the hold aside
+	maxTrips     = 3
 	alone        = 0.90 // of what as many users as these would do if none was in another's way
 	servedPart   = 0.97 // of the arrivals offered
 	// lateMost is how late a generator may begin what it begins, p99, in parts of the objective's time; without an objective of lateMS.
@@ -66,7 +67,8 @@ func limitOf(r Reading, one float64, o *Objective) Limit {
 		return l
 	}
 	generator, processor := r.processors(o)
-	l.Candidates = []Candidate{generator, r.emulation(), processor, r.fsync(), r.serial(), r.distance(), r.users(one)}
+	users := r.users(one)
+	l.Candidates = []Candidate{generator, r.emulation(), processor, r.fsync(), r.serial(), r.distance(users.Reached), users}
 	for _, c := range l.Candidates {
 		if c.Reached {
 			l.Cause, l.Evidence = c.Cause, c.Evidence
@@ -144,7 +146,7 @@ func (r Reading) serial() Candidate {
 	}
 	ceiling := float64(locks) * 1e3 / (r.Hold.Mid + r.Handoff.Mid)
 	c.Known, c.Share = true, r.Cycles.Mid/ceiling
-	c.Reached = c.Share >= busy
+	c.Reached = c.Share >= busy && c.Share <= 1/busy // far above it, the median of the handoffs is not their mean
 	c.Evidence = fmt.Sprintf("%s cycles/s of at most %s: %s / (hold %s + handoff %s)", number(r.Cycles.Mid), number(ceiling), plural(locks, "lock"), milli(r.Hold.Mid), milli(r.Handoff.Mid))
 	return c
 }
@@ -169,9 +171,10 @@ func (r Reading) fsync() Candidate {
 	return c
 }
 
-// distance compares a cycle, its hold aside, with the time that its messages travel. Requests sent at once make one trip: the share is then above 1, and
-// nothing is said.
-func (r Reading) distance() Candidate {
+// distance compares a cycle, its hold aside, with the time that its messages travel. A server may count more requests than there were round trips: those that go side
+// by side, or that a script makes. The share is then above 1; where nobody was in another's way, as many round trips as fit into the cycle are taken for them, up to
+// maxTrips: with more, some number of trips fits into any cycle.
+func (r Reading) distance(alone bool) Candidate {
 	c := Candidate{Cause: Distance}
 	away := r.Trip.Mid
 	if r.Trip.N == 0 {
@@ -181,10 +184,21 @@ func (r Reading) distance() Candidate {
 	if away <= 0 || r.Requests.N == 0 || !(of > 0) {
 		return c
 	}
-	c.Known, c.Share = true, away*r.Requests.Mid/of
+	trips, said := r.Requests.Mid, ""
+	if fit := math.Floor(of / away); trips*away/of > 1/distancePart && alone && fit >= 1 && fit <= maxTrips {
+		trips, said = fit, fmt.Sprintf(" (the servers counted %s requests)", number(r.Requests.Mid))
+	}
+	c.Known, c.Share = true, away*trips/of
 	c.Reached = c.Share >= distancePart && c.Share <= 1/distancePart
-	c.Evidence = fmt.Sprintf("%s round trips of %s are %s of the cycle but for the hold, %s", number(r.Requests.Mid), milli(away), percent(c.Share), milli(of))
+	c.Evidence = fmt.Sprintf("%s of %s are %s of the cycle but for the hold, %s%s", roundTrips(trips), milli(away), percent(c.Share), milli(of), said)
 	return c
+}
+
+func roundTrips(n float64) string {
+	if n == 1 {
+		return "1 round trip"
+	}
+	return number(n) + " round trips"
 }
 
 // users asks whether anyone was in another's way: if not, more users do more.

@@ -53,15 +53,22 @@ func TestLimits(t *testing.T) {
 		"distance, nearly":                     {func(_ *Setting, s *Sample) { s.RTT = ptr(10.3) }, Unknown, ""},
 		"distance that was only asked":         {func(p *Setting, s *Sample) { p.RTT = int64(12 * time.Millisecond); s.RTT = nil }, Distance, "3 round trips of 12 ms"},
 		"requests that went side by side":      {func(_ *Setting, s *Sample) { s.RTT, s.Requests = ptr(10.5), ptr(5) }, Unknown, ""},
-		"users":                                {func(_ *Setting, s *Sample) { s.Cycles, s.Cycle, s.Handoff = 361, 22.2, nil }, Users, "361 cycles/s of the 400 that 8 users would do, each as fast as one alone (50/s)"},
-		"users, nearly":                        {func(_ *Setting, s *Sample) { s.Cycles, s.Cycle, s.Handoff = 359, 22.2, nil }, Unknown, ""},
-		"an open loop":                         {func(p *Setting, s *Sample) { p.Rate, s.Offered = 200, 200 }, Offered, "200 of 200 offered a second were served"},
-		"an open loop that is full":            {func(p *Setting, s *Sample) { p.Rate, s.Offered, s.Cycles = 210, 210, 203 }, Unknown, ""},
-		"an open loop that served late":        {func(p *Setting, s *Sample) { p.Rate, s.Offered, s.Unserved = 200, 200, 1 }, Unknown, ""},
-		"a generator that lags":                {func(p *Setting, s *Sample) { p.Rate, s.Offered, s.Late = 200, 200, 2.1 }, Generator, "it began arrivals 2.1 ms late (p99), and 2 ms is allowed"},
-		"a generator that lags a little":       {func(p *Setting, s *Sample) { p.Rate, s.Offered, s.Late = 200, 200, 2 }, Offered, ""},
-		"generator and lock":                   {func(_ *Setting, s *Sample) { s.CPU["clients"], s.Handoff = 1.6, ptr(4) }, Generator, ""},
-		"servers' CPU and lock":                {func(_ *Setting, s *Sample) { s.CPU["servers"], s.Handoff = 1.6, ptr(4) }, Processor, ""},
+		"requests that a script made": {func(_ *Setting, s *Sample) {
+			s.Cycles, s.Cycle, s.Handoff, s.RTT, s.Requests = 361, 22.2, nil, ptr(10), ptr(4)
+		}, Distance, "2 round trips of 10 ms are 94 % of the cycle but for the hold, 21.2 ms (the servers counted 4 requests)"},
+		"many trips fit into any cycle": {func(_ *Setting, s *Sample) {
+			s.Cycles, s.Cycle, s.Handoff, s.RTT, s.Requests = 361, 22.2, nil, ptr(5), ptr(9)
+		}, Users, ""},
+		"a handoff that is no mean":      {func(_ *Setting, s *Sample) { s.Handoff = ptr(5) }, Unknown, ""},
+		"users":                          {func(_ *Setting, s *Sample) { s.Cycles, s.Cycle, s.Handoff = 361, 22.2, nil }, Users, "361 cycles/s of the 400 that 8 users would do, each as fast as one alone (50/s)"},
+		"users, nearly":                  {func(_ *Setting, s *Sample) { s.Cycles, s.Cycle, s.Handoff = 359, 22.2, nil }, Unknown, ""},
+		"an open loop":                   {func(p *Setting, s *Sample) { p.Rate, s.Offered = 200, 200 }, Offered, "200 of 200 offered a second were served"},
+		"an open loop that is full":      {func(p *Setting, s *Sample) { p.Rate, s.Offered, s.Cycles = 210, 210, 203 }, Unknown, ""},
+		"an open loop that served late":  {func(p *Setting, s *Sample) { p.Rate, s.Offered, s.Unserved = 200, 200, 1 }, Unknown, ""},
+		"a generator that lags":          {func(p *Setting, s *Sample) { p.Rate, s.Offered, s.Late = 200, 200, 2.1 }, Generator, "it began arrivals 2.1 ms late (p99), and 2 ms is allowed"},
+		"a generator that lags a little": {func(p *Setting, s *Sample) { p.Rate, s.Offered, s.Late = 200, 200, 2 }, Offered, ""},
+		"generator and lock":             {func(_ *Setting, s *Sample) { s.CPU["clients"], s.Handoff = 1.6, ptr(4) }, Generator, ""},
+		"servers' CPU and lock":          {func(_ *Setting, s *Sample) { s.CPU["servers"], s.Handoff = 1.6, ptr(4) }, Processor, ""},
 	} {
 		p := Point{Setting: Setting{Backend: "etcd", Lock: "mutex", Users: 8, Locks: 1}, Samples: []Sample{calm()}}
 		c.change(&p.Setting, &p.Samples[0])
