@@ -3,9 +3,11 @@ package capacity
 import (
 	"bytes"
 	"flag"
+	"math"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -118,6 +120,42 @@ func TestParagraphs(t *testing.T) {
 		a := Analyse(s)
 		if got := a.Paragraphs(); len(got) != 1 || !strings.Contains(got[0], want) {
 			t.Errorf("%q\nwant %q", got, want)
+		}
+	}
+}
+
+// Of three curves, the one without a usable point is passed over where the limit and the knee are told, and not where the plan is.
+func TestParagraphOfSeveralCurves(t *testing.T) {
+	s := invented()
+	s.Left = nil
+	s.Points = slices.DeleteFunc(s.Points, func(p Point) bool { return p.Backend != "etcd" })
+	for _, p := range slices.Clone(s.Points) {
+		if p.Locks == 1 {
+			p.Locks, p.Samples = 8, slices.Clone(p.Samples)
+			for i := range p.Samples {
+				p.Samples[i].Spoilt = "the machine stood still"
+			}
+			s.Points = append(s.Points, p)
+		}
+	}
+	got := Analyse(s).Paragraphs()
+	want := regexp.MustCompile(`cycles/s on one lock \(32 users\), nothing that can be used was measured over 8 locks and [\d,]+ cycles/s over 64 locks .*; ` +
+		`on one lock it bends at 2 users.*, over 64 locks it bends at 21 users.*; on one lock plan for .*, over 8 locks which rate keeps .* is not known .*, over 64 locks plan for`)
+	if len(got) != 1 || !want.MatchString(got[0]) || strings.Contains(got[0], "over 8 locks it bends") {
+		t.Errorf("%q", got)
+	}
+}
+
+func TestUsersOfARange(t *testing.T) {
+	f := Fit{To: 128}
+	for want, r := range map[string]Range{
+		"29 users (25 to 34)":             {29, 25.2, 34.4},
+		"2 users":                         {2.1, 1.9, 2.3},
+		"100 users (80 to more than 128)": {100, 80, math.Inf(1)},
+		"":                                {129, 80, 300},
+	} {
+		if got := f.users(r); got != want {
+			t.Errorf("%+v: %q, want %q", r, got, want)
 		}
 	}
 }
