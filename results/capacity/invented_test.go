@@ -22,7 +22,7 @@ func invented() Sweep {
 	}
 	order := 0
 	add := func(p Setting, n int, sample func(rnd *rand.Rand) Sample) {
-		rnd := seed.Rand(s.Seed, fmt.Sprint(p))
+		rnd := seed.Rand(s.Seed, fmt.Sprint(p.Backend, p.Locks, p.Users, p.Rate))
 		if at := slices.IndexFunc(s.Points, func(q Point) bool { return q.Setting == p }); at < 0 {
 			s.Points = append(s.Points, Point{Setting: p})
 		}

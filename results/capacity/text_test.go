@@ -139,7 +139,7 @@ func TestParagraphOfSeveralCurves(t *testing.T) {
 		}
 	}
 	got := Analyse(s).Paragraphs()
-	want := regexp.MustCompile(`cycles/s on one lock \(32 users\), nothing that can be used was measured over 8 locks and [\d,]+ cycles/s over 64 locks .*; ` +
+	want := regexp.MustCompile(`cycles/s on one lock \(\d+ users\), nothing that can be used was measured over 8 locks and [\d,]+ cycles/s over 64 locks .*; ` +
 		`on one lock it bends at 2 users.*, over 64 locks it bends at 21 users.*; on one lock plan for .*, over 8 locks which rate keeps .* is not known .*, over 64 locks plan for`)
 	if len(got) != 1 || !want.MatchString(got[0]) || strings.Contains(got[0], "over 8 locks it bends") {
 		t.Errorf("%q", got)
