@@ -35,7 +35,7 @@ func TestCapacityFindsWhatIsKnown(t *testing.T) {
 		},
 		{
 			"the coherency term is 0.002",
-			[]string{"--set", "backend={use: memory, lock: metered, service: 10ms, contention: 0.05, coherency: 0.002}", "--locks", "own", "--users", "1,2..32", "--repeat", "2"},
+			[]string{"--set", "backend={use: memory, lock: metered, service: 20ms, contention: 0.05, coherency: 0.002}", "--locks", "own", "--users", "1,2..64", "--repeat", "1"},
 			0.002,
 			func(c capacity.Curve) float64 {
 				if c.Fit == nil {
@@ -49,7 +49,7 @@ func TestCapacityFindsWhatIsKnown(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			for i := range tries {
 				out := t.TempDir()
-				args := append([]string{"capacity", "--backend", "memory", "--lock", "metered", "--for", "2s", "--warmup", "300ms", "--out", out}, c.args...)
+				args := append([]string{"capacity", "--backend", "memory", "--lock", "metered", "--for", "3s", "--warmup", "500ms", "--out", out}, c.args...)
 				if code := execute(args, streams{out: io.Discard, err: io.Discard}); code != 0 {
 					t.Fatalf("exit code %d", code)
 				}
