@@ -24,7 +24,7 @@ func (*connection) Close() error { return nil }
 
 type locker struct {
 	store *store
-	late  time.Duration // by how much the user was woken too late when it paid last
+	due   time.Time // when the last acquire ended by the user's own pace
 	over  sync.Once
 
 	mu   sync.Mutex

@@ -21,9 +21,9 @@ type price struct {
 	Serial time.Duration `yaml:"serial" json:"serial_ns,omitempty"`
 	// Handoff is how long a lock that was released takes to its next waiter.
 	Handoff time.Duration `yaml:"handoff" json:"handoff_ns,omitempty"`
-	// Service is how long an acquire takes of which there is one alone. Of N users each takes Service times
-	// (1 + Contention*(N-1) + Coherency*N*(N-1)): where each user has a lock of its own and keeps it no time, that is the Universal
-	// Scalability Law.
+	// Service is the pace of a user who is alone: an acquire ends no sooner than that after the one before. Of N users each has the pace
+	// Service times (1 + Contention*(N-1) + Coherency*N*(N-1)): where each has a lock of its own, and keeps it for less, that is the
+	// Universal Scalability Law.
 	Service    time.Duration `yaml:"service" json:"service_ns,omitempty"`
 	Contention float64       `yaml:"contention" json:"contention,omitempty"`
 	Coherency  float64       `yaml:"coherency" json:"coherency,omitempty"`
@@ -59,7 +59,7 @@ func (p price) String() string {
 	return fmt.Sprintf("serial %v, handoff %v, service %v, contention %g, coherency %g", p.Serial, p.Handoff, p.Service, p.Contention, p.Coherency)
 }
 
-// service is how long an acquire takes of that many users.
+// service is the pace of each of that many users.
 func (p price) service(users int) time.Duration {
 	n := float64(users)
 	return time.Duration(float64(p.Service) * (1 + p.Contention*(n-1) + p.Coherency*n*(n-1)))
@@ -82,35 +82,41 @@ func (s *server) take(work time.Duration) time.Time {
 	return s.due
 }
 
-// pay returns when what an acquire takes is over. What a machine that wakes the user late adds, is taken off the next one.
+// mostBehind is how far a user may fall behind its own pace and still make up for it, in steps of that pace.
+const mostBehind = 4
+
+// pay returns when what an acquire takes is over. It keeps a user's pace, so that what a busy machine adds to one cycle, it takes off the
+// next.
 func (l *locker) pay(ctx context.Context) error {
 	p := l.store.price
 	if p == (price{}) {
 		return nil
 	}
 	until := time.Now()
-	if p.Service > 0 {
-		until = until.Add(p.service(int(l.store.users.Load())) - l.late)
+	if step := p.service(int(l.store.users.Load())); step > 0 {
+		if until.Sub(l.due) > mostBehind*step {
+			l.due = until
+		}
+		l.due = l.due.Add(step)
+		until = l.due
 	}
 	if p.Serial > 0 {
 		if done := l.store.server.take(p.Serial); done.After(until) {
 			until = done
 		}
 	}
-	l.late = 0
-	if wait := time.Until(until); wait > 0 {
-		timer := time.NewTimer(wait)
-		defer timer.Stop()
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
+	wait := time.Until(until)
+	if wait <= 0 {
+		return ctx.Err()
 	}
-	if p.Service > 0 {
-		l.late = min(time.Since(until), p.Service)
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
 	}
-	return ctx.Err()
 }
 
 // handOver serves the queue of a free lock after what a handoff takes. What a machine adds that wakes late, is taken off the next one.

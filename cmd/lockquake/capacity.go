@@ -134,7 +134,7 @@ func (f *capacityFlags) run(ctx context.Context, std streams) error {
 	(&batch{tell: tell, stop: stop}).sweep(o)
 	err = s.Run(stop.ctx)
 	tell.close()
-	return f.report(std, s, err, stop.interrupted())
+	return f.report(std, &s, err, stop.interrupted())
 }
 
 // header is what is known of the sweep before it begins, or what an earlier one has left.
@@ -363,7 +363,7 @@ func drawCapacity(dir string, a capacity.Analysis) (err error) {
 }
 
 // report writes the reports of what was measured, and says with what exit code to end.
-func (f *capacityFlags) report(std streams, s sweep.Sweep, failed error, interrupted bool) error {
+func (f *capacityFlags) report(std streams, s *sweep.Sweep, failed error, interrupted bool) error {
 	if len(s.File.Points) == 0 {
 		if failed == nil && interrupted {
 			return exit{code: codeInterrupted}
