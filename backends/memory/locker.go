@@ -3,6 +3,7 @@ package memory
 import (
 	"context"
 	"fmt"
+	"math"
 	"strconv"
 	"sync"
 	"time"
@@ -15,8 +16,8 @@ type connection struct{ store *store }
 
 // Locker returns a locker for one user.
 func (c *connection) Locker(context.Context, int) (lock.Locker, error) {
-	c.store.users.Add(1)
-	return &locker{store: c.store, held: map[string]*holding{}}, nil
+	_, phase := math.Modf(float64(c.store.users.Add(1)) * math.Phi)
+	return &locker{store: c.store, phase: phase, held: map[string]*holding{}}, nil
 }
 
 // Close has nothing to free: the lockers do.
@@ -25,6 +26,7 @@ func (*connection) Close() error { return nil }
 type locker struct {
 	store *store
 	due   time.Time // when the last acquire ended by the user's own pace
+	phase float64   // where in its pace the user begins: all of them in step would be counted in lumps
 	over  sync.Once
 
 	mu   sync.Mutex

@@ -95,7 +95,7 @@ func (l *locker) pay(ctx context.Context) error {
 	until := time.Now()
 	if step := p.service(int(l.store.users.Load())); step > 0 {
 		if until.Sub(l.due) > mostBehind*step {
-			l.due = until
+			l.due = until.Add(-time.Duration(l.phase * float64(step)))
 		}
 		l.due = l.due.Add(step)
 		until = l.due
