@@ -117,6 +117,11 @@ func (f *capacityFlags) run(ctx context.Context, std streams) error {
 		return err
 	}
 	points, err := sweep.Points(o, axes)
+	var missing engine.MissingError
+	if errors.As(err, &missing) { // it has a line for each node that lacks it
+		missing.Text, _, _ = strings.Cut(missing.Text, "\n")
+		return missing
+	}
 	if err != nil {
 		return err
 	}
