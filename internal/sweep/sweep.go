@@ -42,6 +42,7 @@ type pace struct {
 	took  time.Duration // by these
 	all   int           // runs that are planned, as far as that is known
 	name  string        // of the point under way
+	since int64         // ns: when its run began
 }
 
 // is changes what is known.
@@ -51,15 +52,24 @@ func (p *pace) is(how func(*pace)) {
 	how(p)
 }
 
-// see returns how many runs were made, what is left, the time of one run, and which is under way.
-func (p *pace) see() (done, left int, each time.Duration, name string) {
+// each is about how long one run takes.
+func (p *pace) each() time.Duration {
+	if p.done == 0 {
+		return p.guess
+	}
+	return p.took / time.Duration(p.done)
+}
+
+// progress is what people see of it.
+func (p *pace) progress(began int64) engine.Progress {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	each = p.guess
-	if p.done > 0 {
-		each = p.took / time.Duration(p.done)
+	now := clock.Now()
+	elapsed, under := time.Duration(now-began), time.Duration(now-p.since)
+	left := max(0, p.each()-under) + p.each()*time.Duration(max(0, p.all-p.done-1))
+	return engine.Progress{
+		Phase: fmt.Sprintf("run %d of %d: %s", p.done+1, max(p.all, p.done+1), p.name), Elapsed: elapsed, Total: (elapsed + left).Round(time.Second), Left: left,
 	}
-	return p.done, max(0, p.all-p.done), each, p.name
 }
 
 // Plan chooses what the budget allows. It starts and writes nothing.
@@ -168,7 +178,9 @@ func (s *Sweep) due() []Point {
 
 // mustEnd says why no run may follow, or "".
 func (s *Sweep) mustEnd(ctx context.Context) string {
-	done, _, each, _ := s.pace.see()
+	var done int
+	var each time.Duration
+	s.pace.is(func(p *pace) { done, each = p.done, p.each() })
 	switch {
 	case ctx.Err() != nil:
 		return "interrupted"
@@ -191,7 +203,7 @@ func (s *Sweep) leave(points []Point, why string) {
 // measure makes one run. One that broke is a spoilt sample, unless something is missing that every run needs.
 func (s *Sweep) measure(ctx context.Context, p Point) error {
 	name := Name(p.Setting)
-	s.pace.is(func(p *pace) { p.name = name })
+	s.pace.is(func(p *pace) { p.name, p.since = name, clock.Now() })
 	s.tell()
 	r := *s.Runner
 	r.Options.Progress = nil
@@ -262,10 +274,7 @@ func (s *Sweep) tick(ctx context.Context) {
 }
 
 func (s *Sweep) tell() {
-	if s.Progress == nil {
-		return
+	if s.Progress != nil {
+		s.Progress(s.pace.progress(s.began))
 	}
-	done, left, each, name := s.pace.see()
-	elapsed, rest := time.Duration(clock.Now()-s.began), each*time.Duration(left)
-	s.Progress(engine.Progress{Phase: fmt.Sprintf("run %d of %d: %s", done+1, done+left, name), Elapsed: elapsed, Total: (elapsed + rest).Round(time.Second), Left: rest})
 }
