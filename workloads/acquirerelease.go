@@ -101,7 +101,7 @@ func (w *AcquireRelease) Run(ctx context.Context, u User) error {
 
 // open takes the next intended arrival whenever this user is free.
 func (w *AcquireRelease) open(ctx context.Context, u User) error {
-	w.pace.join(u)
+	w.pace.join(ctx, u)
 	for {
 		at, ok := w.pace.next(ctx)
 		if !ok {

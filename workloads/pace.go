@@ -16,7 +16,8 @@ const (
 )
 
 // pace is the schedule of an open loop: intended arrivals, which the users of one process take in turn. Each process
-// has its share of the rate; independent arrivals of several processes add up to independent arrivals.
+// has its share of the rate; independent arrivals of several processes add up to independent arrivals. One goroutine waits
+// for what is due next and hands it to a user who is free: a timer for each user would be late in many places.
 type pace struct {
 	rate    float64 // arrivals a second over all users of the run
 	uniform bool
@@ -27,10 +28,14 @@ type pace struct {
 	at      float64 // ns from start to the next arrival
 	start   int64   // ns of the run's clock
 	skipped int64   // arrivals that were due when their user was stopped
+
+	ctx  context.Context // of the goroutine that waits
+	due  chan int64      // from it to the users
+	over chan struct{}   // closed when it has ended
 }
 
 // join makes the schedule when the first user comes; it begins then.
-func (p *pace) join(u User) {
+func (p *pace) join(ctx context.Context, u User) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.random != nil {
@@ -43,6 +48,38 @@ func (p *pace) join(u User) {
 	p.at = p.random.Float64() * p.gap
 	if !p.uniform {
 		p.at = p.random.ExpFloat64() * p.gap
+	}
+	p.ctx, p.due, p.over = ctx, make(chan int64), make(chan struct{})
+	go p.hand()
+}
+
+// hand hands each arrival, when it is due, to the user who has waited longest.
+func (p *pace) hand() {
+	defer close(p.over)
+	a := clock.NewAlarm(p.ctx)
+	defer a.Close()
+	for {
+		p.mu.Lock()
+		t := p.take()
+		p.mu.Unlock()
+		if a.Wait(t) == nil {
+			select {
+			case p.due <- t:
+				continue
+			case <-p.ctx.Done():
+			}
+		}
+		p.skip(t)
+		return
+	}
+}
+
+// skip counts an arrival that nobody began, if it was due.
+func (p *pace) skip(t int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if t <= clock.Now() {
+		p.skipped++
 	}
 }
 
@@ -57,28 +94,24 @@ func (p *pace) take() int64 {
 	return t
 }
 
-// next takes the next arrival and waits for it. ok is false when ctx ended before.
+// next waits for the next arrival that nobody else takes. ok is false when ctx ended before.
 func (p *pace) next(ctx context.Context) (at time.Time, ok bool) {
-	if ctx.Err() != nil {
-		return time.Time{}, false
-	}
-	p.mu.Lock()
-	t := p.take()
-	p.mu.Unlock()
-	clock.Sleep(ctx, time.Duration(t-clock.Now()))
-	if ctx.Err() != nil {
-		if t <= clock.Now() {
-			p.mu.Lock()
-			p.skipped++
-			p.mu.Unlock()
+	select {
+	case t := <-p.due:
+		if ctx.Err() == nil {
+			return clock.Time(t), true
 		}
-		return time.Time{}, false
+		p.skip(t)
+	case <-ctx.Done():
 	}
-	return clock.Time(t), true
+	return time.Time{}, false
 }
 
 // unstarted returns how many arrivals up to end never got a user.
 func (p *pace) unstarted(end int64) int64 {
+	if p.over != nil && p.ctx.Err() != nil {
+		<-p.over
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	n := p.skipped
