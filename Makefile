@@ -113,7 +113,7 @@ $(GREMLINS): Makefile
 	@touch $(GREMLINS)
 
 .PHONY: bench
-bench: build ## what recording costs (12 pairs, in turns of 200 ms), how fast the judge is, how exact faults are and what slow-disk costs, start-up beside compose
+bench: build ## how fast the generator is beside bare loops and what recording costs (50 turns of 200 ms each), how fast the judge is, how exact faults are and what slow-disk costs, start-up beside compose
 	@.ci/setup --optional redis postgres
 	go test -run '^$$' -bench . -benchtime 1x -timeout 60m ./results/...
 	go test -tags "bench integration" -count 1 -v -run TestShapingCost -timeout 10m ./internal/agent/links

@@ -8,6 +8,9 @@ import (
 	"time"
 )
 
+// told is the key of a value that a parent has.
+type told struct{}
+
 // TestTimeouts has operations of one caller end in each way, with a context that was made from theirs.
 func TestTimeouts(t *testing.T) {
 	for _, c := range []struct {
@@ -24,7 +27,7 @@ func TestTimeouts(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				parent, cancel := context.WithCancel(context.WithValue(t.Context(), c.name, c.at))
+				parent, cancel := context.WithCancel(context.WithValue(t.Context(), told{}, c.at))
 				defer cancel()
 				var all Timeouts
 				for range 3 { // those before have set the timer
@@ -38,8 +41,8 @@ func TestTimeouts(t *testing.T) {
 				began := time.Now()
 				defer time.AfterFunc(c.parent, cancel).Stop()
 				l := all.Within(parent, c.within)
-				if end, ok := l.Deadline(); !ok || end.Sub(began) != c.within || l.Value(c.name) != c.at {
-					t.Errorf("deadline in %v, %v; value %v", end.Sub(began), ok, l.Value(c.name))
+				if end, ok := l.Deadline(); !ok || end.Sub(began) != c.within || l.Value(told{}) != c.at {
+					t.Errorf("deadline in %v, %v; value %v", end.Sub(began), ok, l.Value(told{}))
 				}
 				beside := all.Within(parent, time.Hour) // another, that lasts
 				child, free := context.WithCancel(l)
