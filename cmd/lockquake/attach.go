@@ -81,15 +81,29 @@ func (a *attachFlags) read() (*engine.Attached, error) {
 	if err != nil {
 		return nil, usagef("--attach: %v", err)
 	}
-	p, err := scenarios.ReadParams(data, a.file)
-	if err != nil {
-		return nil, err
-	}
 	var f attachFile
-	if err := p.Decode(&f); err != nil {
-		return nil, err
+	p, err := scenarios.ReadParams(data, a.file)
+	if err == nil {
+		err = p.Decode(&f)
+	}
+	if err != nil {
+		return nil, discreet(err)
 	}
 	return attachReader{dir: filepath.Dir(a.file), params: p}.service(f)
+}
+
+// discreet is an error of the file without the line that it is about, where that may have the password that should not be there.
+func discreet(err error) error {
+	var wrong *scenarios.Error
+	text, line, _ := strings.Cut(err.Error(), "\n")
+	switch {
+	case errors.As(err, &wrong) && strings.Contains(wrong.Path, "password"):
+		return usagef("%s:%d:%d: %s: a file with a password in it is easily passed on; say where it is: {env: NAME} or {file: PATH}",
+			wrong.File, wrong.Line, wrong.Column, wrong.Path)
+	case strings.Contains(line, "password"):
+		return usagef("%s", text)
+	}
+	return err
 }
 
 // attachReader makes a service of a file.
