@@ -244,7 +244,7 @@ func TestAttachSentinelByTLS(t *testing.T) {
 	t.Setenv("BENCH_SENTINEL", "other")
 	a := attachedRun{
 		backend: "sentinel", prefix: "bench:",
-		yaml: "user: bench\n" + ours.yaml() + "sentinels:\n  master: mymaster\n  endpoints: [%s]\n  password: {env: BENCH_SENTINEL}\n",
+		yaml:  "user: bench\n" + ours.yaml() + "sentinels:\n  master: mymaster\n  endpoints: [%s]\n  password: {env: BENCH_SENTINEL}\n",
 		watch: func(_ *testing.T, _ *recorder, _ backends.Access, _, address string) string { return address },
 	}
 	access := backends.Access{Nodes: []backends.Endpoint{
