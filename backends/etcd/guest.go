@@ -38,7 +38,7 @@ func (s *service) Remove(ctx context.Context) (string, error) {
 		deleted, err := m.client.Delete(bounded, s.common.Prefix(), clientv3.WithPrefix())
 		done()
 		if err == nil {
-			return fmt.Sprintf("%d keys below %s", deleted.Deleted, s.common.Prefix()), nil
+			return fmt.Sprintf("keys below %s: %d", s.common.Prefix(), deleted.Deleted), nil
 		}
 		last = fmt.Errorf("delete through %s: %w", m.addr, err)
 	}

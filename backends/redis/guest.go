@@ -126,7 +126,7 @@ func (ms members) remove(ctx context.Context, prefix string) (string, error) {
 			return "", err
 		}
 	}
-	return fmt.Sprintf("%d keys below %s", removed, prefix), nil
+	return fmt.Sprintf("keys below %s: %d", prefix, removed), nil
 }
 
 // scan goes through the keys with that beginning, and stops at an error.

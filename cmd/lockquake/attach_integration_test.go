@@ -3,6 +3,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -17,6 +18,7 @@ import (
 
 	"github.com/lockquake/lockquake/backends"
 	"github.com/lockquake/lockquake/backends/all"
+	"github.com/lockquake/lockquake/backends/listed"
 	"github.com/lockquake/lockquake/internal/wait"
 )
 
@@ -27,6 +29,7 @@ type attachedRun struct {
 	up      []string // --set of the servers
 	set     []string // --set of the runs
 	yaml    string   // further keys of the attach file
+	in      string   // the provider of the clients; "": local
 	// watch puts a recorder before the server at an address and returns where it listens.
 	watch func(t *testing.T, r *recorder, a backends.Access, port, address string) string
 	least int // commands that every run sends
@@ -48,7 +51,7 @@ var attachedRuns = []attachedRun{
 func TestAttachKeepsToItsPrefix(t *testing.T) {
 	for _, a := range attachedRuns {
 		t.Run(a.backend, func(t *testing.T) {
-			access, end := servers(t, a.backend, a.up)
+			access, end := servers(t, "local", a.backend, a.up)
 			defer end()
 			t.Setenv("BENCH_PASSWORD", access.Password)
 			for _, b := range all.All() {
@@ -60,10 +63,42 @@ func TestAttachKeepsToItsPrefix(t *testing.T) {
 	}
 }
 
-// servers starts a backend's servers on their own and returns how to reach them, and what ends them.
-func servers(t *testing.T, backend string, sets []string) (backends.Access, func()) {
+// TestAttachFromContainers has clients in containers. What listens on this machine's own address is within their reach, and a container of
+// another network is not, although the supervisor gets there: that is told before anything is written.
+func TestAttachFromContainers(t *testing.T) {
+	access, end := servers(t, "docker", "redis", nil)
+	defer end()
+	t.Setenv("BENCH_PASSWORD", access.Password)
+	a := attachedRun{backend: "redis", prefix: "bench:", in: "docker", least: 20}
+	l := all.All()[slices.IndexFunc(all.All(), func(b listed.Backend) bool { return b.Name == "redis" })].Locks[0]
+	a.watch = func(_ *testing.T, _ *recorder, _ backends.Access, _, address string) string { return address }
+	a.refused(t, access, l, codeMissing, "from where clients run (provider docker): "+access.Addresses("client")[0]+" cannot be reached")
+	a.watch = func(t *testing.T, r *recorder, _ backends.Access, _, address string) string {
+		return tapAt(t, machineAddress(t), address, r.reads)
+	}
+	a.run(t, access, l)
+}
+
+// machineAddress is an address of this machine that is not the loopback one.
+func machineAddress(t *testing.T) string {
 	t.Helper()
-	args := []string{"up", backend, "--provider", "local", "--format", "json"}
+	list, err := net.InterfaceAddrs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, a := range list {
+		if ip, ok := a.(*net.IPNet); ok && ip.IP.To4() != nil && ip.IP.IsGlobalUnicast() {
+			return ip.IP.String()
+		}
+	}
+	t.Fatal("this machine has no address but the loopback one")
+	return ""
+}
+
+// servers starts a backend's servers on their own and returns how to reach them, and what ends them.
+func servers(t *testing.T, provider, backend string, sets []string) (backends.Access, func()) {
+	t.Helper()
+	args := []string{"up", backend, "--provider", provider, "--format", "json"}
 	for _, s := range sets {
 		args = append(args, "--set", s)
 	}
@@ -143,7 +178,7 @@ func (a attachedRun) begin(t *testing.T, access backends.Access, l backends.Lock
 			t.Fatal(err)
 		}
 	}
-	args := []string{"run", scenario, "--provider", "local", "--attach", attach, "--yes", "--format", "table"}
+	args := []string{"run", scenario, "--provider", cmp.Or(a.in, "local"), "--attach", attach, "--yes", "--format", "table"}
 	for _, s := range a.set {
 		args = append(args, "--set", s)
 	}
@@ -183,7 +218,12 @@ func (r *recorder) refuse(format string, args ...any) {
 // tap is a proxy before an address; read sees what clients send there.
 func tap(t *testing.T, address string, read func(io.Reader) error) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	return tapAt(t, "127.0.0.1", address, read)
+}
+
+func tapAt(t *testing.T, host, address string, read func(io.Reader) error) string {
+	t.Helper()
+	l, err := net.Listen("tcp", net.JoinHostPort(host, "0"))
 	if err != nil {
 		t.Fatal(err)
 	}

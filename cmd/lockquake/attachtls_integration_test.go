@@ -156,7 +156,7 @@ func TestAttachByTLS(t *testing.T) {
 			continue // clients go where the Sentinels say: TestAttachSentinelByTLS
 		}
 		t.Run(a.backend, func(t *testing.T) {
-			access, end := servers(t, a.backend, a.up)
+			access, end := servers(t, "local", a.backend, a.up)
 			defer end()
 			switch a.backend {
 			case "etcd":

@@ -30,16 +30,18 @@ import (
 
 // watchRedis reads the commands of Redis' protocol.
 func watchRedis(t *testing.T, r *recorder, _ backends.Access, _, address string) string {
-	return tap(t, address, func(in io.Reader) error {
-		lines := bufio.NewReader(in)
-		for {
-			words, err := readCommand(lines)
-			if err != nil {
-				return err
-			}
-			r.redis(words)
+	return tap(t, address, r.reads)
+}
+
+func (r *recorder) reads(in io.Reader) error {
+	lines := bufio.NewReader(in)
+	for {
+		words, err := readCommand(lines)
+		if err != nil {
+			return err
 		}
-	})
+		r.redis(words)
+	}
 }
 
 // readCommand reads an array of bulk strings.
