@@ -3,9 +3,11 @@ package cluster
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"net/netip"
 	"slices"
+	"strconv"
 
 	"github.com/lockquake/lockquake/internal/node"
 )
@@ -63,3 +65,58 @@ func (outside) dial(ctx context.Context, _, address string) (net.Conn, error) {
 }
 
 func (outside) signaller(context.Context) (signaller, error) { return nil, errOutside }
+
+// Endpoint is a server that somebody else runs, as clients reach it.
+type Endpoint struct {
+	Port    string // the name of the port
+	Address string // host:port
+	Login   node.Login
+}
+
+// Attach returns nodes for servers that somebody else runs: each spec takes the next endpoint of its first port. They can be dialled, are
+// never started, signalled or ended, and count as running.
+func Attach(specs []node.Spec, endpoints []Endpoint) ([]*Node, error) {
+	place := node.NewPlace()
+	rest := slices.Clone(endpoints)
+	var nodes []*Node
+	for _, s := range specs {
+		i := slices.IndexFunc(rest, func(e Endpoint) bool { return len(s.Ports) > 0 && e.Port == s.Ports[0].Name })
+		if i < 0 {
+			return nil, fmt.Errorf("there is no endpoint for %s", s.Name)
+		}
+		host, port, err := net.SplitHostPort(rest[i].Address)
+		if err != nil {
+			return nil, err
+		}
+		number, err := strconv.ParseUint(port, 10, 16)
+		if err != nil {
+			return nil, fmt.Errorf("port of %s: %w", rest[i].Address, err)
+		}
+		s.Ports = []node.Port{{Name: rest[i].Port, Number: int(number)}}
+		place.Put(s.Name, host)
+		place.Open(s.Name, rest[i].Port, port)
+		n := newNode(s, place.Of(s.Name, ""))
+		n.driver, n.login, n.end = outside{}, rest[i].Login, newEnding()
+		nodes = append(nodes, n)
+		rest = slices.Delete(rest, i, i+1)
+	}
+	return nodes, nil
+}
+
+// foreign tells whether somebody else runs the node.
+func (n *Node) foreign() bool {
+	_, is := n.driver.(outside)
+	return is
+}
+
+// Join puts nodes that somebody else runs before the cluster's own. Close leaves them alone.
+func (c *Cluster) Join(nodes []*Node) {
+	c.changed.Lock()
+	defer c.changed.Unlock()
+	for _, n := range nodes {
+		for _, own := range c.Nodes {
+			own.place.Put(n.Name(), n.Host()) // where rules on packets find it
+		}
+	}
+	c.Nodes = append(slices.Clone(nodes), c.Nodes...)
+}
