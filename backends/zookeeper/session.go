@@ -96,7 +96,7 @@ func open(ctx context.Context, set setting) (*session, error) {
 	defer cancel()
 	select {
 	case <-s.ready:
-		return s, s.logIn(ctx)
+		return s, logIn(ctx, s)
 	case <-s.over:
 	case <-ctx.Done():
 		s.end(ctx.Err())
@@ -105,7 +105,7 @@ func open(ctx context.Context, set setting) (*session, error) {
 }
 
 // logIn tells the service who we are, where it asks. The library says so again on every later connection.
-func (s *session) logIn(ctx context.Context) error {
+func logIn(ctx context.Context, s *session) error {
 	if s.set.login.User == "" {
 		return nil
 	}

@@ -286,11 +286,11 @@ func (f *capacityFlags) axes(o engine.Options) ([]sweep.Axis, error) {
 	if err != nil {
 		return nil, err
 	}
-	who := fmt.Sprintf("lock %s of %s", plan.Lock().Name, o.Scenario.Backend.Use)
+	who := fmt.Sprintf("lock %s of %s", plan.Facts().Lock.Name, o.Scenario.Backend.Use)
 	switch {
-	case f.retry != "" && plan.Lock().Offers.Blocking:
+	case f.retry != "" && plan.Facts().Lock.Offers.Blocking:
 		return nil, usagef("--retry: %s waits in the service and does not ask again; there is nothing to retry", who)
-	case f.rtt != "" && plan.InProcess():
+	case f.rtt != "" && plan.Facts().InProcess:
 		return nil, usagef("--rtt: backend %s runs within lockquake's own process, and has no links that could be delayed", o.Scenario.Backend.Use)
 	case f.rtt != "" && (len(o.Scenario.Chaos) > 0 || o.Scenario.Random != nil):
 		return nil, usagef("--rtt: scenario %s has a schedule of its own; add the delay there", o.Scenario.Name)

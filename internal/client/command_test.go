@@ -1,12 +1,14 @@
 package client
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/lockquake/lockquake/history"
+	"github.com/lockquake/lockquake/internal/wait"
 	"github.com/lockquake/lockquake/internal/wire"
 	"github.com/lockquake/lockquake/workloads"
 	"github.com/lockquake/lockquake/workloads/resource"
@@ -251,10 +253,20 @@ func TestRenewalsGoOnUntilTheLoss(t *testing.T) {
 		s.Access = []byte(`{"backend":"toy","lock":"plain","ttl_ns":60000000}`)
 	})
 	r.must(wire.OutcomeOK, wire.Command{Do: wire.DoAcquire})
-	time.Sleep(150 * time.Millisecond)
+	renewed := func(n int) {
+		t.Helper()
+		wait.Until(t, time.Minute, fmt.Sprintf("%d renewals", n), func() bool {
+			y.mu.Lock()
+			defer y.mu.Unlock()
+			return y.renewals >= n
+		})
+	}
+	renewed(4)
 	y.mu.Lock()
 	y.gone = true
+	last := y.renewals + 1
 	y.mu.Unlock()
+	renewed(last)
 	time.Sleep(50 * time.Millisecond)
 	r.must(wire.OutcomeOK, wire.Command{Do: wire.DoRelease})
 	y.mu.Lock()

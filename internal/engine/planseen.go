@@ -6,20 +6,19 @@ import (
 	"github.com/lockquake/lockquake/workloads"
 )
 
-// Lock returns the lock that the plan has found.
-func (p *Plan) Lock() backends.Lock { return p.lock }
+// Facts are what a plan says to who sweeps over scenarios.
+type Facts struct {
+	Lock      backends.Lock      // that the scenario uses
+	Locks     int                // how many of it there are
+	Servers   int                // members of the service
+	Workload  workloads.Workload // what each user does; nil: steps only
+	InProcess bool               // the clients are goroutines of this process: they have no links of their own
+}
 
-// Locks returns how many locks of it there are.
-func (p *Plan) Locks() int { return len(p.locks) }
-
-// Servers returns how many members the service has.
-func (p *Plan) Servers() int { return len(p.namesOf(node.Server)) }
-
-// Workload returns what each user does; nil: steps only.
-func (p *Plan) Workload() workloads.Workload { return p.workload }
-
-// InProcess tells whether the clients are goroutines of this process, so that they have no links of their own.
-func (p *Plan) InProcess() bool { return p.backend.InProcess }
+// Facts returns what was found in the catalogue.
+func (p *Plan) Facts() Facts {
+	return Facts{Lock: p.lock, Locks: len(p.locks), Servers: len(p.namesOf(node.Server)), Workload: p.workload, InProcess: p.backend.InProcess}
+}
 
 // Host tells what machine this is, as env.json does.
 func Host() map[string]string { return host() }

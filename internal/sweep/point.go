@@ -87,21 +87,22 @@ func newPoint(base engine.Options, pick []Choice) (Point, error) {
 	if err != nil {
 		return p, err
 	}
-	if plan.Workload() == nil {
+	found := plan.Facts()
+	if found.Workload == nil {
 		return p, engine.UsageError{Text: fmt.Sprintf("%s has steps alone and no workload: there is no load to sweep", p.Scenario.Name)}
 	}
 	w := p.Scenario.Workload
 	p.Setting = capacity.Setting{
-		Backend: p.Scenario.Backend.Use, Lock: plan.Lock().Name, Nodes: plan.Servers(), Users: w.Clients * w.Users, Locks: plan.Locks(),
+		Backend: p.Scenario.Backend.Use, Lock: found.Lock.Name, Nodes: found.Servers, Users: w.Clients * w.Users, Locks: found.Locks,
 		TTL: int64(p.Scenario.Backend.TTL),
 	}
-	if a, ok := plan.Workload().(*workloads.AcquireRelease); ok {
+	if a, ok := found.Workload.(*workloads.AcquireRelease); ok {
 		p.Hold, p.Rate = int64(a.Hold), a.Rate
 		if a.OwnLocks {
 			p.Own, p.Locks = true, 1
 		}
 	}
-	if !plan.Lock().Offers.Blocking {
+	if !found.Lock.Offers.Blocking {
 		p.Retry = defaultPolicy
 	}
 	for _, c := range pick {
