@@ -93,7 +93,17 @@ func (b *batch) once(o engine.Options) int {
 		o.Began = clock.Now()
 	}
 	b.sweep(o)
-	defer b.measure(&o)()
+	end, before := func(string) {}, len(b.reports)
+	if b.metrics != nil {
+		end = follow(b.metrics, &o)
+	}
+	defer func() {
+		verdict := ""
+		if len(b.reports) > before {
+			verdict = string(b.reports[before].Verdict)
+		}
+		end(verdict)
+	}()
 	o.Started = time.Now()
 	dir, err := engine.Run(b.stop.ctx, o)
 	b.tell.finish()
@@ -118,33 +128,6 @@ func (b *batch) once(o engine.Options) int {
 		return codeInterrupted
 	}
 	return code
-}
-
-// measure has the run tell its metrics, until the function that it returns is called.
-func (b *batch) measure(o *engine.Options) (end func()) {
-	if b.metrics == nil {
-		return func() {}
-	}
-	s, before, show := o.Scenario, len(b.reports), o.Progress
-	lock := s.Backend.Lock
-	for _, k := range o.Catalog.Backends {
-		if l, ok := k.Lock(lock); ok && k.Name == s.Backend.Use {
-			lock = l.Name // where the scenario names none, the backend's first
-		}
-	}
-	m := b.metrics.Run(s.Name, s.Backend.Use, lock)
-	o.Events = m.Observe
-	o.Progress = func(p engine.Progress) {
-		m.Progress(p.Phase, p.Held, p.Faults, p.Standing)
-		show(p)
-	}
-	return func() {
-		verdict := ""
-		if len(b.reports) > before {
-			verdict = string(b.reports[before].Verdict)
-		}
-		m.End(verdict)
-	}
 }
 
 // sweep removes what dead runs left behind, once: what this command leaves behind is its own to remove.

@@ -37,6 +37,8 @@ type capacityFlags struct {
 	repeat                                              int
 	measured, warm, budget                              time.Duration
 	verbose                                             bool
+	attach                                              attachFlags
+	metrics                                             metricsFlag
 	format                                              *format
 }
 
@@ -53,7 +55,8 @@ attempt: spin (not at all), fixed (10ms), jittered (5ms to 15ms), exponential (1
 
 It leaves a directory with capacity.json, capacity.html and the directories of all runs; it is the last line printed. Ctrl-C reports what there
 is and ends with exit code 130; --resume goes on with it. --budget bounds the time of the whole: first each point is run less often, then points
-are left out evenly. Exit code 1 says that no rate kept the objective, or that a lock broke its promise.`
+are left out evenly. Exit code 1 says that no rate kept the objective, or that a lock broke its promise; 4 that
+the runs cannot tell, for they were spoilt or the load generator was late.`
 
 func capacityCommand(std streams) *cobra.Command {
 	var f capacityFlags
@@ -92,6 +95,8 @@ func capacityCommand(std streams) *cobra.Command {
 	fl.StringVar(&f.out, "out", "runs", "folder of all runs")
 	fl.StringVar(&f.resume, "resume", "", "the directory of a sweep to go on with, made by the same command on the same machine")
 	fl.BoolVarP(&f.verbose, "verbose", "v", false, "note on standard error what is done")
+	f.attach.add(fl)
+	f.metrics.add(fl)
 	f.format = formatFlag(c, "text", "json")
 	// The flag was added above: this cannot fail.
 	_ = c.RegisterFlagCompletionFunc("provider", cobra.FixedCompletions(providers, cobra.ShellCompDirectiveNoFileComp))
@@ -126,14 +131,27 @@ func (f *capacityFlags) run(ctx context.Context, std streams) error {
 		return err
 	}
 	delayed := slices.ContainsFunc(points, func(p sweep.Point) bool { return len(p.Scenario.Chaos) > 0 })
-	o.Kept = &engine.KeptServers{Agent: delayed}
+	if o.Attached == nil {
+		o.Kept = &engine.KeptServers{Agent: delayed}
+	}
 	s.Runner = &sweep.Runner{Options: o, Warm: f.warm, For: f.measured}
 	s.File.Scenario, s.File.Provider = o.Scenario.Name, o.Provider.Name()
 	if err := s.Plan(points); err != nil {
 		return err
 	}
+	served, err := f.metrics.serve(tell, f.verbose)
+	if err != nil {
+		return err
+	}
+	if served != nil {
+		defer served.Close()
+		s.Runner.Follow = func(o *engine.Options) func(string) { return follow(served, o) }
+	}
 	stop := interruptible(ctx, tell)
 	defer stop.done()
+	if err := f.attach.agree(stop.ctx, std, o); err != nil {
+		return err
+	}
 	tell.say("provider %s: %s", o.Provider.Name(), o.ProviderReason)
 	tell.say("points: %d, which take about %v", s.Points(), s.Takes().Round(time.Second))
 	(&batch{tell: tell, stop: stop}).sweep(o)
@@ -205,7 +223,7 @@ func (f *capacityFlags) goesOn(old, now capacity.Sweep) error {
 func (f *capacityFlags) command() string {
 	words := []string{"lockquake", "capacity"}
 	f.flags.Visit(func(fl *pflag.Flag) {
-		if slices.Contains([]string{"resume", "seed", "out", "format", "verbose", "budget"}, fl.Name) {
+		if slices.Contains([]string{"resume", "seed", "out", "format", "verbose", "budget", "yes", "metrics-addr"}, fl.Name) {
 			return
 		}
 		values := []string{fl.Value.String()}
@@ -233,20 +251,27 @@ func (f *capacityFlags) options(ctx context.Context) (engine.Options, error) {
 	if err != nil {
 		return engine.Options{}, err
 	}
+	attached, err := f.attach.read()
+	if err != nil {
+		return engine.Options{}, err
+	}
+	if attached != nil && f.scenario == "" && f.backend == "" {
+		f.backend = attached.Backend
+	}
 	s, err := f.swept()
 	if err != nil {
 		return engine.Options{}, err
 	}
-	known, pick, other := catalog(), chooser{name: f.provider}, cluster.OtherProgram()
+	known, pick, other := catalog(), chooser{name: f.provider, outward: attached != nil}, cluster.OtherProgram()
 	o := engine.Options{
-		Scenario: s, Catalog: known, Images: images, Version: version,
+		Scenario: s, Catalog: known, Images: images, Version: version, Attached: attached,
 		Libraries: all.Libraries(s.Backend.Use, s.Backend.Lock), ClientModules: all.OfClient,
 	}
 	if o.Provider, o.ProviderReason, err = pick.pick(ctx, s, known); err != nil {
 		return o, err
 	}
 	o.Program = standIn(o.Provider.Name(), images, other)
-	plain := runFlags{images: f.images}
+	plain := runFlags{images: f.images, attach: f.attach}
 	o.Replay = plain.replay(results.FileScenario, o.Provider.Name(), other)
 	return o, nil
 }
@@ -256,7 +281,7 @@ func (f *capacityFlags) swept() (s scenarios.Scenario, err error) {
 	var set []string
 	switch {
 	case f.scenario == "" && f.backend == "":
-		return s, usagef("capacity: what is to be measured? name a --backend, such as redis, or a --scenario")
+		return s, usagef("capacity: what is to be measured? name a --backend, such as redis, a --scenario, or a service to --attach")
 	case f.scenario == "":
 		s, err = scenarios.Parse(fmt.Appendf(nil, base, strconv.Quote(f.backend)), "capacity.yaml")
 	default:
@@ -294,6 +319,8 @@ func (f *capacityFlags) axes(o engine.Options) ([]sweep.Axis, error) {
 		return nil, usagef("--rtt: backend %s runs within lockquake's own process, and has no links that could be delayed", o.Scenario.Backend.Use)
 	case f.rtt != "" && (len(o.Scenario.Chaos) > 0 || o.Scenario.Random != nil):
 		return nil, usagef("--rtt: scenario %s has a schedule of its own; add the delay there", o.Scenario.Name)
+	case o.Attached != nil && (f.nodes != "" || f.rtt != ""):
+		return nil, usagef("--attach: the servers are as many and as far as they are; leave --nodes and --rtt out")
 	case f.slo != "" && f.rate != "":
 		return nil, usagef("--slo: it searches the rate; leave --rate out")
 	}
@@ -353,18 +380,18 @@ func parseObjective(text string) (*capacity.Objective, error) {
 	return &capacity.Objective{Quantile: q, Most: int64(d)}, nil
 }
 
-// drawCapacity writes the page for people. Charts are drawn by a library that panics at figures that it cannot place.
-func drawCapacity(dir string, a capacity.Analysis) (err error) {
+// drawCapacity writes the page for people into a file. Charts are drawn by a library that panics at figures that it cannot place.
+func drawCapacity(file string, a capacity.Analysis) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			err = fmt.Errorf("%s: the report could not be drawn: %v", dir, p)
+			err = fmt.Errorf("%s: the report could not be drawn: %v", file, p)
 		}
 	}()
 	var page bytes.Buffer
 	if err := capacity.HTML(&page, a); err != nil {
 		return err
 	}
-	return results.WriteAtomically(filepath.Join(dir, capacity.FileReport), page.Bytes())
+	return results.WriteAtomically(file, page.Bytes())
 }
 
 // report writes the reports of what was measured, and says with what exit code to end.
@@ -376,7 +403,7 @@ func (f *capacityFlags) report(std streams, s *sweep.Sweep, failed error, interr
 		return failed
 	}
 	a := capacity.Analyse(s.File)
-	err := drawCapacity(s.Dir, a)
+	err := drawCapacity(filepath.Join(s.Dir, capacity.FileReport), a)
 	if err != nil {
 		complain(std.err, err) // the figures stand without their page
 	}
@@ -388,7 +415,7 @@ func (f *capacityFlags) report(std streams, s *sweep.Sweep, failed error, interr
 	}
 	complain(std.err, failed)
 	code := max(exitCode(failed), exitCode(err))
-	used, broken, kept := 0, 0, false
+	used, broken, kept, blocked := 0, 0, false, ""
 	for _, p := range s.File.Points {
 		for _, one := range p.Samples {
 			if one.Spoilt == "" {
@@ -402,11 +429,17 @@ func (f *capacityFlags) report(std streams, s *sweep.Sweep, failed error, interr
 	}
 	for _, c := range a.Curves {
 		kept = kept || c.Kept.Rate > 0
+		if c.Kept.Blocked {
+			blocked = c.Kept.Why
+		}
 	}
 	switch {
 	case broken > 0:
 		code = worse(code, codeFailed)
 	case used == 0:
+		code = worse(code, codeInconclusive)
+	case s.File.Objective != nil && !kept && blocked != "":
+		fmt.Fprintf(std.err, "lockquake: whether a rate keeps %v is not known: %s\n", *s.File.Objective, blocked)
 		code = worse(code, codeInconclusive)
 	case s.File.Objective != nil && !kept && !interrupted:
 		fmt.Fprintf(std.err, "lockquake: no rate that was tried keeps %v\n", *s.File.Objective)

@@ -2,24 +2,42 @@ package main
 
 import (
 	"fmt"
+	"os"
 	"path/filepath"
 
 	"github.com/spf13/cobra"
 
 	"github.com/lockquake/lockquake/results"
+	"github.com/lockquake/lockquake/results/capacity"
 )
 
 func reportCommand(std streams) *cobra.Command {
 	c := &cobra.Command{
-		Use:   "report RUN-DIR",
-		Short: "Judge a run again and write its verdict and report anew",
+		Use:   "report RUN-DIR | report SWEEP-DIR...",
+		Short: "Judge a run again and write its verdict and report anew; or put sweeps on one page",
 		Long: "Report judges a run from what is on disk and writes verdict.json, report.html and the pictures into its directory. It\n" +
-			"prints the path of the report; the exit code says only whether it could be written.",
-		Args:              oneRun,
+			"prints the path of the report; the exit code says only whether it could be written.\n\n" +
+			"Of the directory of a sweep, which `lockquake capacity` left, it writes capacity.html anew. Several sweeps of one machine\n" +
+			"become one page, on the same axes, at --out.",
+		Example: `  lockquake report runs/etcd-holder-pause/latest --explain
+  lockquake report runs/capacity-20261124T045637.160-7 runs/capacity-20261124T051201.402-8 --out etcd-and-redis.html`,
+		Args: func(c *cobra.Command, args []string) error {
+			if len(args) > 0 && isSweep(args[0]) {
+				return nil
+			}
+			return oneRun(c, args)
+		},
 		ValidArgsFunction: completeRunDir,
 	}
 	tell := c.Flags().Bool("explain", false, "tell in about ten lines of plain words what happened, before the path")
+	page := c.Flags().String("out", "", "of sweeps: the file of the page, in place of the sweep's own capacity.html")
 	c.RunE = func(_ *cobra.Command, args []string) error {
+		if isSweep(args[0]) {
+			return reportSweeps(std, args, *page)
+		}
+		if *page != "" {
+			return usagef("--out: the report of a run goes into its directory; leave it out")
+		}
 		dir, err := runDir(args[0])
 		if err != nil {
 			return err
@@ -40,4 +58,37 @@ func reportCommand(std streams) *cobra.Command {
 		return err
 	}
 	return c
+}
+
+// isSweep tells whether a directory is that of a sweep.
+func isSweep(dir string) bool {
+	_, err := os.Stat(filepath.Join(dir, capacity.File))
+	return err == nil
+}
+
+// reportSweeps draws sweeps on one page, and prints where it is.
+func reportSweeps(std streams, dirs []string, page string) error {
+	if page == "" {
+		if len(dirs) > 1 {
+			return usagef("report: --out is missing: say in which file the page of %d sweeps goes", len(dirs))
+		}
+		page = filepath.Join(dirs[0], capacity.FileReport)
+	}
+	var sweeps []capacity.Sweep
+	for _, dir := range dirs {
+		s, err := capacity.Read(filepath.Join(dir, capacity.File))
+		if err != nil {
+			return usagef("report: %v", err)
+		}
+		sweeps = append(sweeps, s)
+	}
+	all, err := capacity.Merge(sweeps...)
+	if err != nil {
+		return usagef("report: %v", err)
+	}
+	if err := drawCapacity(page, capacity.Analyse(all)); err != nil {
+		return err
+	}
+	_, err = fmt.Fprintln(std.out, shorten(page))
+	return err
 }

@@ -15,7 +15,6 @@ import (
 	"github.com/lockquake/lockquake/internal/clock"
 	"github.com/lockquake/lockquake/internal/cluster"
 	"github.com/lockquake/lockquake/internal/engine"
-	"github.com/lockquake/lockquake/internal/metrics"
 	"github.com/lockquake/lockquake/internal/node"
 	"github.com/lockquake/lockquake/scenarios"
 )
@@ -34,7 +33,7 @@ type runFlags struct {
 	images   []string
 	verbose  bool
 	explain  bool
-	metrics  string
+	metrics  metricsFlag
 	attach   attachFlags
 }
 
@@ -82,7 +81,7 @@ func runCommand(std streams) *cobra.Command {
 	fl.BoolVar(&f.dryRun, "dry-run", false, "print schedule, steps and what can be delivered, and start nothing")
 	fl.StringArrayVar(&f.images, "image", nil, "image of a kind of node instead of the project's own, such as redis=redis:7.4; may be repeated")
 	fl.BoolVar(&f.explain, "explain", false, "tell in about ten lines of plain words what happened, behind each verdict")
-	fl.StringVar(&f.metrics, "metrics-addr", "", "serve metrics for Prometheus at this address while runs last, such as :9464 (loopback) or 0.0.0.0:9464")
+	f.metrics.add(fl)
 	fl.BoolVarP(&f.verbose, "verbose", "v", false, "print all counts, latencies, receipts and versions, and note on standard error what is done")
 	f.attach.add(fl)
 	f.format = formatFlag(c, "text", "json", "table")
@@ -111,13 +110,11 @@ func (f *runFlags) run(ctx context.Context, std streams, args []string) error {
 	b := batch{
 		std: std, tell: tell, stop: stop, format: f.format.value, explain: f.explain, whole: f.verbose, several: len(list) > 1, began: clock.ProcessStart(),
 	}
-	if f.metrics != "" {
-		if b.metrics, err = metrics.Listen(f.metrics); err != nil {
-			return usagef("--metrics-addr: %v", err)
-		}
+	if b.metrics, err = f.metrics.serve(tell, f.verbose); err != nil {
+		return err
+	}
+	if b.metrics != nil {
 		defer b.metrics.Close()
-		go b.metrics.Serve(logger(tell, f.verbose))
-		tell.say("metrics: %s", b.metrics.URL())
 	}
 	for _, c := range list {
 		if c.cannot == nil { // all are about one service

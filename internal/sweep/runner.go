@@ -18,6 +18,8 @@ type Runner struct {
 	Options engine.Options
 	// Warm is how long a run goes before anything counts, For how long it is measured then.
 	Warm, For time.Duration
+	// Follow is called before each run, and what it returns after it, with the verdict or "" where there is none; nil: nobody follows.
+	Follow func(o *engine.Options) (end func(verdict string))
 }
 
 // shapingTime is how much longer the warm-up is where links are delayed: the fault is measured before and after it is put up, and stands
@@ -54,6 +56,11 @@ func (r *Runner) Run(ctx context.Context, s scenarios.Scenario, seed uint64) (m 
 	}
 	o := r.Options
 	o.Scenario, o.Started = s, clock.Time(clock.Now())
+	verdict := results.Verdict("")
+	if r.Follow != nil {
+		end := r.Follow(&o)
+		defer func() { end(string(verdict)) }()
+	}
 	dir, err := engine.Run(ctx, o)
 	m.Dir = dir
 	if ctx.Err() != nil {
@@ -66,6 +73,7 @@ func (r *Runner) Run(ctx context.Context, s scenarios.Scenario, seed uint64) (m 
 	if err != nil {
 		return m, err
 	}
+	verdict = report.Verdict
 	if err := results.WriteReport(dir, report); err != nil {
 		return m, err
 	}

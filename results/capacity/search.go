@@ -172,12 +172,13 @@ type Kept struct {
 	// Confirmed is that enough runs kept it, and that a rate at most 5 % above does not.
 	Confirmed bool
 	Why       string // it is not
+	Blocked   bool   // runs that were spoilt, or whose generator was late, ended the search
 }
 
 // Found sums up the search so far.
 func (s Search) Found(points []Point) Kept {
 	st := s.look(points)
-	var k Kept
+	k := Kept{Blocked: st.blocked != nil}
 	if st.high != nil {
 		k.Fails = st.high.rate
 	}
