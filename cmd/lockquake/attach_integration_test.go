@@ -51,9 +51,10 @@ var attachedRuns = []attachedRun{
 func TestAttachKeepsToItsPrefix(t *testing.T) {
 	for _, a := range attachedRuns {
 		t.Run(a.backend, func(t *testing.T) {
+			t.Parallel()
+			defer beside()()
 			access, end := servers(t, "local", a.backend, a.up)
 			defer end()
-			t.Setenv("BENCH_PASSWORD", access.Password)
 			for _, b := range all.All() {
 				for i := 0; b.Name == a.backend && i < len(b.Locks); i++ {
 					t.Run(b.Locks[i].Name, func(t *testing.T) { a.run(t, access, b.Locks[i]) })
@@ -68,7 +69,6 @@ func TestAttachKeepsToItsPrefix(t *testing.T) {
 func TestAttachFromContainers(t *testing.T) {
 	access, end := servers(t, "docker", "redis", nil)
 	defer end()
-	t.Setenv("BENCH_PASSWORD", access.Password)
 	a := attachedRun{backend: "redis", prefix: "bench:", in: "docker", least: 20}
 	l := all.All()[slices.IndexFunc(all.All(), func(b listed.Backend) bool { return b.Name == "redis" })].Locks[0]
 	a.watch = func(_ *testing.T, _ *recorder, _ backends.Access, _, address string) string { return address }
@@ -182,7 +182,10 @@ func (a attachedRun) begin(t *testing.T, access backends.Access, l backends.Lock
 	for _, s := range a.set {
 		args = append(args, "--set", s)
 	}
-	return begin(t, args...)
+	if access.Password == "" {
+		return begin(t, args...)
+	}
+	return beginProgram(t, "env", slices.Concat([]string{"BENCH_PASSWORD=" + access.Password, program(t)}, args)...)
 }
 
 // recorder collects what was asked of servers.

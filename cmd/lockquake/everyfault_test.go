@@ -15,8 +15,7 @@ import (
 // examine runs doctor, with its books in dir, and reads what it says.
 func examine(t *testing.T, dir string, args ...string) (diagnosis, *process) {
 	t.Helper()
-	t.Setenv("XDG_CACHE_HOME", dir)
-	p := begin(t, append([]string{"doctor", "--format", "json"}, args...)...)
+	p := beginProgram(t, "env", append([]string{"XDG_CACHE_HOME=" + dir, program(t), "doctor", "--format", "json"}, args...)...)
 	if code := p.wait(t); code != codeMet {
 		t.Fatalf("exit code %d\n%s", code, p.stderr.String())
 	}
@@ -36,6 +35,7 @@ func TestEveryFault(t *testing.T) {
 	}
 	for _, provider := range providers {
 		t.Run(provider, func(t *testing.T) {
+			t.Parallel()
 			books := t.TempDir()
 			d, p := examine(t, books, "--provider", provider)
 			lacks := lacking(d)
@@ -117,16 +117,18 @@ func remembered(t *testing.T, first diagnosis, books, provider string) {
 
 // TestDoctorIsInterrupted presses Ctrl-C while doctor tries faults: it heals, and leaves nothing.
 func TestDoctorIsInterrupted(t *testing.T) {
-	t.Setenv("XDG_CACHE_HOME", t.TempDir())
 	for _, provider := range []string{"docker", "local"} {
-		p := begin(t, "doctor", "--provider", provider)
-		p.says(t, "on a ")
-		if err := p.cmd.Process.Signal(os.Interrupt); err != nil {
-			t.Fatal(err)
-		}
-		if code := p.wait(t); code != codeInterrupted || p.stdout.String() != "" {
-			t.Errorf("%s: exit code %d\n%s%s", provider, code, p.stdout.String(), p.stderr.String())
-		}
-		gone(t, p)
+		t.Run(provider, func(t *testing.T) {
+			t.Parallel()
+			p := beginProgram(t, "env", "XDG_CACHE_HOME="+t.TempDir(), program(t), "doctor", "--provider", provider)
+			p.says(t, "on a ")
+			if err := p.cmd.Process.Signal(os.Interrupt); err != nil {
+				t.Fatal(err)
+			}
+			if code := p.wait(t); code != codeInterrupted || p.stdout.String() != "" {
+				t.Errorf("exit code %d\n%s%s", code, p.stdout.String(), p.stderr.String())
+			}
+			gone(t, p)
+		})
 	}
 }
