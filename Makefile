@@ -63,12 +63,15 @@ test-integration: build ## tests against real services, in containers and as pro
 	@.ci/engine
 	@images/build.sh
 	@build/lockquake clean || echo "test: some of what earlier runs left here cannot be removed (see above); the tests of clean tell what is the engine's miscount, and fail for all else"
-	go run ./internal/testrun $(GO_INTEGRATION) -p 2 $(filter ./backends/%,$(INTEGRATION)) then $(GO_INTEGRATION) -p 1 $(filter-out ./backends/%,$(INTEGRATION))
+	go run ./internal/testrun $(GO_INTEGRATION) -p 2 $(filter-out $(ALONE),$(INTEGRATION)) then $(GO_INTEGRATION) -p 1 $(ALONE)
 
 GO_INTEGRATION = -tags integration -count 1 -timeout 150m
 
-# The packages whose integration tests are run: those that have any. Those of backends run side by side: most of the time they wait
-# for a lease to end. The others look at what dead runs left on the machine, and would find each other's.
+# These look at what dead runs left on the machine, and would find each other's. The others run side by side: most of the time they wait
+# for a lease to end.
+ALONE = ./cmd/lockquake ./internal/cluster
+
+# The packages whose integration tests are run: those that have any.
 INTEGRATION = $(shell grep -rlE '^//go:build .*integration' --include='*_test.go' . | xargs -r -n1 dirname | sort -u)
 
 .PHONY: test-netem
