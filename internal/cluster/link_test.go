@@ -162,6 +162,7 @@ func keyOf(t *testing.T, n *Node) string {
 }
 
 func TestLinksOfContainers(t *testing.T) {
+	t.Parallel()
 	linksBehave(t, engine(t, DockerOptions{Mechanisms: all.All()}), "tlinkdock")
 }
 
@@ -174,6 +175,7 @@ func TestLinksOfContainersByPublishedPorts(t *testing.T) {
 
 func TestLinksInNamespaces(t *testing.T) {
 	needRoot(t)
+	t.Parallel()
 	p, err := NewLocal(LocalOptions{Mechanisms: all.All(), Self: testBinary(t)})
 	if err != nil {
 		t.Fatal(err)

@@ -16,6 +16,7 @@ import (
 // what the other fault still does. In a third round one comes while the other is being healed.
 func TestOverlappingLinkFaults(t *testing.T) {
 	needRoot(t)
+	t.Parallel()
 	p, err := NewLocal(LocalOptions{Mechanisms: all.All(), Self: testBinary(t)})
 	if err != nil {
 		t.Fatal(err)

@@ -81,11 +81,13 @@ func shapesBehave(t *testing.T, p Provider, run string) {
 }
 
 func TestShapedLinksOfContainers(t *testing.T) {
+	t.Parallel()
 	shapesBehave(t, engine(t, DockerOptions{Mechanisms: all.All()}), "tshapedock")
 }
 
 func TestShapedLinksInNamespaces(t *testing.T) {
 	needRoot(t)
+	t.Parallel()
 	p, err := NewLocal(LocalOptions{Mechanisms: all.All(), Self: testBinary(t)})
 	if err != nil {
 		t.Fatal(err)
@@ -129,6 +131,7 @@ func shapeable(t *testing.T, p Provider, name string) bool {
 // TestEveryFaultThatShapesLinks injects each alone, and sees it gone.
 func TestEveryFaultThatShapesLinks(t *testing.T) {
 	needRoot(t)
+	t.Parallel()
 	p, err := NewLocal(LocalOptions{Mechanisms: all.All(), Self: testBinary(t)})
 	if err != nil {
 		t.Fatal(err)
