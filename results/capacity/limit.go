@@ -205,7 +205,7 @@ func roundTrips(n float64) string {
 func (r Reading) users(one float64) Candidate {
 	if r.Rate > 0 {
 		c := Candidate{Cause: Offered, Known: true, Share: r.Cycles.Mid / r.Rate}
-		c.Reached = c.Share >= servedPart && r.Unserved.Mid == 0
+		c.Reached = c.Share >= servedPart
 		c.Evidence = fmt.Sprintf("%s of %s offered a second were served", number(r.Cycles.Mid), number(r.Rate))
 		return c
 	}

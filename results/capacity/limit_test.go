@@ -64,7 +64,6 @@ func TestLimits(t *testing.T) {
 		"users, nearly":                  {func(_ *Setting, s *Sample) { s.Cycles, s.Cycle, s.Handoff = 359, 22.2, nil }, Unknown, ""},
 		"an open loop":                   {func(p *Setting, s *Sample) { p.Rate, s.Offered = 200, 200 }, Offered, "200 of 200 offered a second were served"},
 		"an open loop that is full":      {func(p *Setting, s *Sample) { p.Rate, s.Offered, s.Cycles = 210, 210, 203 }, Unknown, ""},
-		"an open loop that served late":  {func(p *Setting, s *Sample) { p.Rate, s.Offered, s.Unserved = 200, 200, 1 }, Unknown, ""},
 		"a generator that lags":          {func(p *Setting, s *Sample) { p.Rate, s.Offered, s.Late = 200, 200, 2.1 }, Generator, "it began arrivals 2.1 ms late (p99), and 2 ms is allowed"},
 		"a generator that lags a little": {func(p *Setting, s *Sample) { p.Rate, s.Offered, s.Late = 200, 200, 2 }, Offered, ""},
 		"generator and lock":             {func(_ *Setting, s *Sample) { s.CPU["clients"], s.Handoff = 1.6, ptr(4) }, Generator, ""},

@@ -43,20 +43,24 @@ const (
 	spoilt
 )
 
-// judge tells whether a run kept the objective. One in which the lock was none did not, whatever its latency. Arrivals that got no user did not keep it; a generator that lagged proves nothing.
+// judge tells whether a run kept the objective. One in which the lock was none did not, whatever its latency. More arrivals without a user than
+// come due in the objective's time did not keep it. A generator that lagged may be why a run did not keep it, so that this proves nothing; a run that kept it
+// did so with the lag in its latencies, which count from when an acquire was due.
 func (o Objective) judge(s Sample) kind {
 	latency, known := s.Latency[o.name()]
+	// Who came due last and waits at the end of the run may yet keep it.
+	served := float64(s.Unserved) <= s.Offered*float64(o.Most)/1e9 && s.Cycles >= servedPart*s.Offered
 	switch {
-	case s.Spoilt != "" || s.Late > lateAllowed(&o):
+	case s.Spoilt != "":
 		return spoilt
-	case s.Verdict == "fail" || s.Unserved > 0 || s.Cycles < servedPart*s.Offered:
+	case s.Verdict == "fail":
 		return failed
-	case !known:
+	case known && served && latency*1e6 <= float64(o.Most):
+		return kept
+	case s.Late > lateAllowed(&o) || !known && served:
 		return spoilt
-	case latency*1e6 > float64(o.Most):
-		return failed
 	}
-	return kept
+	return failed
 }
 
 // name is that of the quantile among a sample's latencies: p99, p999.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"strings"
 	"testing"
 	"time"
 
@@ -78,15 +79,25 @@ func TestSearchEnds(t *testing.T) {
 		"late from 3000": {func(rate float64) Sample {
 			s := good(rate)
 			if rate > 3000 {
-				s.Late = 2.1
+				s.Late, s.Latency["p99"] = 2.1, 21
 			}
 			return s
 		}, "", false, false},
+		"late, and kept all the same": {func(rate float64) Sample {
+			s := good(rate)
+			s.Late = 2.1
+			if rate > 3000 {
+				s.Late, s.Latency["p99"] = 0, 21
+			}
+			return s
+		}, "", true, false},
 		"spoilt": {func(rate float64) Sample { s := good(rate); s.Spoilt = "the machine stood still"; return s }, "the runs at 125/s were spoilt, or their generator was late", false, true},
 		"unserved": {func(rate float64) Sample {
 			s := good(rate)
 			if rate > 3000 {
-				s.Unserved = 1
+				s.Unserved = int64(rate*0.020) + 1
+			} else {
+				s.Unserved = int64(rate * 0.019)
 			}
 			return s
 		}, "", true, false},
@@ -111,7 +122,7 @@ func TestSearchEnds(t *testing.T) {
 		if found.Confirmed != c.confirmed || (found.Rate == 0) != c.none || c.why != "" && found.Why != c.why || (found.Why == "") != c.confirmed {
 			t.Errorf("%s: %+v after %d runs", name, found, len(points))
 		}
-		if (name == "unserved" || name == "late from 3000") && (found.Rate > 3000 || found.Rate < 2700) {
+		if (name == "unserved" || strings.HasPrefix(name, "late")) && (found.Rate > 3000 || found.Rate < 2700) {
 			t.Errorf("%s: %+v", name, found)
 		}
 	}
