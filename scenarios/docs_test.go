@@ -54,16 +54,3 @@ func TestDocumentation(t *testing.T) {
 		}
 	}
 }
-
-// The README's example is a scenario.
-func TestReadme(t *testing.T) {
-	data, err := os.ReadFile("../README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, rest, _ := strings.Cut(string(data), "```yaml\n")
-	text, _, _ := strings.Cut(rest, "```")
-	if _, err := Parse([]byte(text), "README.md"); err != nil {
-		t.Error(err)
-	}
-}

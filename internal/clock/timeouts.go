@@ -128,6 +128,9 @@ func (l *Limited) Done() <-chan struct{} { return l.done }
 
 // Err returns why the context has ended, or nil.
 func (l *Limited) Err() error {
+	if err := l.Context.Err(); err != nil { // the parent tells at once, its registration a moment later
+		l.end(err)
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.err
