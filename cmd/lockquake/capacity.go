@@ -17,8 +17,6 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/lockquake/lockquake/backends/all"
-	"github.com/lockquake/lockquake/internal/cluster"
 	"github.com/lockquake/lockquake/internal/engine"
 	"github.com/lockquake/lockquake/internal/sweep"
 	"github.com/lockquake/lockquake/results"
@@ -30,16 +28,16 @@ import (
 type capacityFlags struct {
 	flags *pflag.FlagSet
 
-	backend, lock, scenario, provider, out, resume, slo string
-	users, locks, hold, ttl, nodes, rtt, retry, rate    string
-	set, sweep, images                                  []string
-	seed                                                uint64
-	repeat                                              int
-	measured, warm, budget                              time.Duration
-	verbose                                             bool
-	attach                                              attachFlags
-	metrics                                             metricsFlag
-	format                                              *format
+	backend, lock, scenario, out, resume, slo        string
+	users, locks, hold, ttl, nodes, rtt, retry, rate string
+	set, sweep                                       []string
+	seed                                             uint64
+	repeat                                           int
+	measured, warm, budget                           time.Duration
+	verbose                                          bool
+	where                                            nodeFlags
+	metrics                                          metricsFlag
+	format                                           *format
 }
 
 const capacityDoc = `Capacity measures how much load a lock takes, and where it bends. It runs a scenario again and again with more and more
@@ -89,17 +87,13 @@ func capacityCommand(std streams) *cobra.Command {
 	fl.DurationVar(&f.measured, "for", 3*time.Second, "how long each run is measured, behind its warm-up")
 	fl.DurationVar(&f.warm, "warmup", time.Second, "how long each run goes before anything counts; a second more where --rtt delays links")
 	fl.DurationVar(&f.budget, "budget", 0, "how long the whole may take, such as 10m; 0: as long as it needs")
-	fl.StringVar(&f.provider, "provider", "auto", "what the nodes are: docker (containers), local (processes), or auto: docker where an engine answers")
-	fl.StringArrayVar(&f.images, "image", nil, "image of a kind of node instead of the project's own, such as redis=redis:7.4; may be repeated")
+	f.where.add(c)
 	fl.Uint64Var(&f.seed, "seed", 0, "seed of the order and of everything that is random in the runs; 0: drawn and written down")
 	fl.StringVar(&f.out, "out", "runs", "folder of all runs")
 	fl.StringVar(&f.resume, "resume", "", "the directory of a sweep to go on with, made by the same command on the same machine")
 	fl.BoolVarP(&f.verbose, "verbose", "v", false, "note on standard error what is done")
-	f.attach.add(fl)
 	f.metrics.add(fl)
 	f.format = formatFlag(c, "text", "json")
-	// The flag was added above: this cannot fail.
-	_ = c.RegisterFlagCompletionFunc("provider", cobra.FixedCompletions(providers, cobra.ShellCompDirectiveNoFileComp))
 	c.RunE = func(c *cobra.Command, _ []string) error { return f.run(c.Context(), std) }
 	return c
 }
@@ -149,7 +143,7 @@ func (f *capacityFlags) run(ctx context.Context, std streams) error {
 	}
 	stop := interruptible(ctx, tell)
 	defer stop.done()
-	if err := f.attach.agree(stop.ctx, std, o); err != nil {
+	if err := f.where.attach.agree(stop.ctx, std, o); err != nil {
 		return err
 	}
 	tell.say("provider %s: %s", o.Provider.Name(), o.ProviderReason)
@@ -247,32 +241,22 @@ expect: {judged: ">=1"}
 
 // options are what all runs have in common.
 func (f *capacityFlags) options(ctx context.Context) (engine.Options, error) {
-	images, err := parseImages(f.images)
+	nodes, err := f.where.read()
 	if err != nil {
 		return engine.Options{}, err
 	}
-	attached, err := f.attach.read()
-	if err != nil {
-		return engine.Options{}, err
-	}
-	if attached != nil && f.scenario == "" && f.backend == "" {
-		f.backend = attached.Backend
+	if nodes.attached != nil && f.scenario == "" && f.backend == "" {
+		f.backend = nodes.attached.Backend
 	}
 	s, err := f.swept()
 	if err != nil {
 		return engine.Options{}, err
 	}
-	known, pick, other := catalog(), chooser{name: f.provider, outward: attached != nil}, cluster.OtherProgram()
-	o := engine.Options{
-		Scenario: s, Catalog: known, Images: images, Version: version, Attached: attached,
-		Libraries: all.Libraries(s.Backend.Use, s.Backend.Lock), ClientModules: all.OfClient,
-	}
-	if o.Provider, o.ProviderReason, err = pick.pick(ctx, s, known); err != nil {
+	o, err := nodes.options(ctx, s)
+	if err != nil {
 		return o, err
 	}
-	o.Program = standIn(o.Provider.Name(), images, other)
-	plain := runFlags{images: f.images, attach: f.attach}
-	o.Replay = plain.replay(results.FileScenario, o.Provider.Name(), other)
+	o.Replay = nodes.replay(results.FileScenario, nil, o.Provider.Name())
 	return o, nil
 }
 

@@ -7,11 +7,14 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/spf13/cobra"
+
 	"github.com/lockquake/lockquake/backends/all"
 	faults "github.com/lockquake/lockquake/chaos/all"
 	mechanisms "github.com/lockquake/lockquake/internal/agent/all"
 	"github.com/lockquake/lockquake/internal/cluster"
 	"github.com/lockquake/lockquake/internal/engine"
+	"github.com/lockquake/lockquake/internal/node"
 	"github.com/lockquake/lockquake/results/checkers"
 	"github.com/lockquake/lockquake/scenarios"
 	"github.com/lockquake/lockquake/workloads"
@@ -72,6 +75,94 @@ func (c *chooser) pick(ctx context.Context, s scenarios.Scenario, known engine.C
 		}
 	}
 	return c.found, c.reason, nil
+}
+
+// nodeFlags say what the nodes of a verb's runs are, and where they run.
+type nodeFlags struct {
+	provider string
+	images   []string
+	attach   attachFlags
+}
+
+func (f *nodeFlags) add(c *cobra.Command) {
+	fl := c.Flags()
+	fl.StringVar(&f.provider, "provider", "auto", "what the nodes are: docker (containers), local (processes), or auto: docker where an engine answers")
+	fl.StringArrayVar(&f.images, "image", nil, "image of a kind of node instead of the project's own, such as redis=redis:7.4; may be repeated")
+	f.attach.add(fl)
+	// The flag was added above: this cannot fail.
+	_ = c.RegisterFlagCompletionFunc("provider", cobra.FixedCompletions(providers, cobra.ShellCompDirectiveNoFileComp))
+}
+
+// read looks up what the flags name. What runs the clients in place of this program is taken from the environment.
+func (f *nodeFlags) read() (*nodeSource, error) {
+	s := &nodeSource{flags: f, catalog: catalog(), other: cluster.OtherProgram()}
+	var err error
+	if s.images, err = parseImages(f.images); err != nil {
+		return nil, err
+	}
+	if s.attached, err = f.attach.read(); err != nil {
+		return nil, err
+	}
+	s.choose = chooser{name: f.provider, outward: s.attached != nil}
+	return s, nil
+}
+
+// nodeSource is what the runs of a command line have in common: their nodes.
+type nodeSource struct {
+	flags    *nodeFlags
+	catalog  engine.Catalog
+	images   map[string]string
+	attached *engine.Attached
+	choose   chooser
+	other    string // the program that SelfVariable names in place of this one, or ""
+}
+
+// options are those of a run of a scenario.
+func (n *nodeSource) options(ctx context.Context, s scenarios.Scenario) (o engine.Options, err error) {
+	o = engine.Options{
+		Scenario: s, Catalog: n.catalog, Images: n.images, Attached: n.attached, Version: version,
+		Libraries: all.Libraries(s.Backend.Use, s.Backend.Lock), ClientModules: all.OfClient,
+	}
+	if o.Provider, o.ProviderReason, err = n.choose.pick(ctx, s, n.catalog); err != nil {
+		return o, err
+	}
+	o.Program = standIn(o.Provider.Name(), n.images, n.other)
+	return o, nil
+}
+
+// standIn names what runs the clients, where that is not this program: another image, or another program of this machine.
+func standIn(provider string, images map[string]string, other string) string {
+	if provider == inproc {
+		return ""
+	}
+	if image := images[node.SelfProgram]; image != "" {
+		return "image " + image
+	}
+	return other
+}
+
+// replay is the command that repeats a run, but for its seed.
+func (n *nodeSource) replay(name string, set []string, provider string) string {
+	words := []string{"lockquake", "run", name}
+	if provider != inproc {
+		words = append(words, "--provider", provider)
+	}
+	for _, s := range set {
+		words = append(words, "--set", s)
+	}
+	for _, i := range n.flags.images {
+		words = append(words, "--image", i)
+	}
+	if n.flags.attach.file != "" {
+		words = append(words, "--attach", n.flags.attach.file)
+	}
+	for i, w := range words {
+		words[i] = quoted(w)
+	}
+	if n.other != "" && provider != inproc {
+		words = append([]string{cluster.SelfVariable + "=" + quoted(n.other)}, words...)
+	}
+	return strings.Join(words, " ")
 }
 
 // inProcess is the main function of a node that is a goroutine: the same verbs, on other streams.

@@ -63,12 +63,14 @@ func TestAToldErrorIsNotToldAgain(t *testing.T) {
 
 func TestReplayCanBePasted(t *testing.T) {
 	t.Parallel()
-	f := runFlags{set: []string{"expect.double_grants=>0", "run.for=3s"}, images: []string{"redis=redis:7.4"}}
+	set := []string{"expect.double_grants=>0", "run.for=3s"}
+	n := nodeSource{flags: &nodeFlags{images: []string{"redis=redis:7.4"}}}
 	want := "lockquake run etcd-healthy --provider docker --set 'expect.double_grants=>0' --set run.for=3s --image redis=redis:7.4"
-	if got := f.replay("etcd-healthy", "docker", ""); got != want {
+	if got := n.replay("etcd-healthy", set, "docker"); got != want {
 		t.Errorf("replay is\n%s\nshould be\n%s", got, want)
 	}
-	if got := f.replay("it's.yaml", "inproc", "/opt/a client"); got != `lockquake run 'it'\''s.yaml' --set 'expect.double_grants=>0' --set run.for=3s --image redis=redis:7.4` {
+	n.other = "/opt/a client"
+	if got := n.replay("it's.yaml", set, "inproc"); got != `lockquake run 'it'\''s.yaml' --set 'expect.double_grants=>0' --set run.for=3s --image redis=redis:7.4` {
 		t.Errorf("replay is %s", got)
 	}
 }
@@ -76,9 +78,9 @@ func TestReplayCanBePasted(t *testing.T) {
 // TestReplayNamesTheProgramThatStoodIn repeats a run with what its nodes ran, which the name of the lock does not tell.
 func TestReplayNamesTheProgramThatStoodIn(t *testing.T) {
 	t.Parallel()
-	f := runFlags{images: []string{"lockquake=mine:1"}}
+	n := nodeSource{flags: &nodeFlags{images: []string{"lockquake=mine:1"}}, other: "/opt/a client"}
 	want := "LOCKQUAKE_BIN='/opt/a client' lockquake run etcd-healthy --provider local --image lockquake=mine:1"
-	if got := f.replay("etcd-healthy", "local", "/opt/a client"); got != want {
+	if got := n.replay("etcd-healthy", nil, "local"); got != want {
 		t.Errorf("replay is\n%s\nshould be\n%s", got, want)
 	}
 	image := map[string]string{"lockquake": "mine:1"}

@@ -11,30 +11,25 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/lockquake/lockquake/backends/all"
 	"github.com/lockquake/lockquake/internal/clock"
-	"github.com/lockquake/lockquake/internal/cluster"
 	"github.com/lockquake/lockquake/internal/engine"
-	"github.com/lockquake/lockquake/internal/node"
 	"github.com/lockquake/lockquake/scenarios"
 )
 
 // runFlags is the command line of run.
 type runFlags struct {
-	provider string
-	set      []string
-	seed     uint64
-	repeat   int
-	fresh    bool
-	out      string
-	format   *format
-	keep     bool
-	dryRun   bool
-	images   []string
-	verbose  bool
-	explain  bool
-	metrics  metricsFlag
-	attach   attachFlags
+	nodes   nodeFlags
+	set     []string
+	seed    uint64
+	repeat  int
+	fresh   bool
+	out     string
+	format  *format
+	keep    bool
+	dryRun  bool
+	verbose bool
+	explain bool
+	metrics metricsFlag
 }
 
 // inproc is the name of the provider of goroutines.
@@ -71,7 +66,7 @@ func runCommand(std streams) *cobra.Command {
 		},
 	}
 	fl := c.Flags()
-	fl.StringVar(&f.provider, "provider", "auto", "what the nodes are: docker (containers), local (processes), or auto: docker where an engine answers")
+	f.nodes.add(c)
 	fl.StringArrayVar(&f.set, "set", nil, "replace a key of the scenario, such as workload.resource.guard=fence; may be repeated")
 	fl.Uint64Var(&f.seed, "seed", 0, "seed of everything that is random in the run; 0: the scenario's, else drawn and written down")
 	fl.IntVar(&f.repeat, "repeat", 1, "run each scenario this many times, keep every run, and end with the worst exit code")
@@ -79,14 +74,10 @@ func runCommand(std streams) *cobra.Command {
 	fl.StringVar(&f.out, "out", "runs", "folder of all runs")
 	fl.BoolVar(&f.keep, "keep", false, "leave the nodes up after the run; clean --all removes them")
 	fl.BoolVar(&f.dryRun, "dry-run", false, "print schedule, steps and what can be delivered, and start nothing")
-	fl.StringArrayVar(&f.images, "image", nil, "image of a kind of node instead of the project's own, such as redis=redis:7.4; may be repeated")
 	fl.BoolVar(&f.explain, "explain", false, "tell in about ten lines of plain words what happened, behind each verdict")
 	f.metrics.add(fl)
 	fl.BoolVarP(&f.verbose, "verbose", "v", false, "print all counts, latencies, receipts and versions, and note on standard error what is done")
-	f.attach.add(fl)
 	f.format = formatFlag(c, "text", "json", "table")
-	// The flag was added above: this cannot fail.
-	_ = c.RegisterFlagCompletionFunc("provider", cobra.FixedCompletions(providers, cobra.ShellCompDirectiveNoFileComp))
 	c.RunE = func(c *cobra.Command, args []string) error { return f.run(c.Context(), std, args) }
 	return c
 }
@@ -118,7 +109,7 @@ func (f *runFlags) run(ctx context.Context, std streams, args []string) error {
 	}
 	for _, c := range list {
 		if c.cannot == nil { // all are about one service
-			if err := f.attach.agree(stop.ctx, std, c.Options); err != nil {
+			if err := f.nodes.attach.agree(stop.ctx, std, c.Options); err != nil {
 				return err
 			}
 			break
@@ -152,7 +143,7 @@ func (f *runFlags) run(ctx context.Context, std streams, args []string) error {
 
 // shared is what several runs keep of servers for each other; nil where each has its own.
 func (f *runFlags) shared(list []candidate) *engine.KeptServers {
-	if len(list)*f.repeat < 2 || f.fresh || f.keep || f.attach.file != "" {
+	if len(list)*f.repeat < 2 || f.fresh || f.keep || f.nodes.attach.file != "" {
 		return nil
 	}
 	return &engine.KeptServers{Agent: slices.ContainsFunc(list, func(c candidate) bool { return c.agent })}
@@ -171,11 +162,7 @@ func (f *runFlags) check() error {
 // prepare resolves names, keys and providers, and checks that each run can be delivered here. One of several that cannot be is
 // told beside the others.
 func (f *runFlags) prepare(ctx context.Context, args []string, log *slog.Logger) ([]candidate, error) {
-	images, err := parseImages(f.images)
-	if err != nil {
-		return nil, err
-	}
-	attached, err := f.attach.read()
+	nodes, err := f.nodes.read()
 	if err != nil {
 		return nil, err
 	}
@@ -183,7 +170,6 @@ func (f *runFlags) prepare(ctx context.Context, args []string, log *slog.Logger)
 	if f.seed != 0 {
 		set = append(set[:len(set):len(set)], fmt.Sprintf("run.seed=%d", f.seed))
 	}
-	known, pick, other := catalog(), chooser{name: f.provider, outward: f.attach.file != ""}, cluster.OtherProgram()
 	var out []candidate
 	for _, arg := range args {
 		found, err := scenarios.Load(arg)
@@ -194,19 +180,13 @@ func (f *runFlags) prepare(ctx context.Context, args []string, log *slog.Logger)
 			if s, err = s.With(set); err != nil {
 				return nil, err
 			}
-			o := engine.Options{
-				Scenario: s, Catalog: known, Images: images, Out: f.out, Keep: f.keep, Attached: attached, Version: version, Log: log,
-				Libraries: all.Libraries(s.Backend.Use, s.Backend.Lock), ClientModules: all.OfClient,
-			}
-			if o.Provider, o.ProviderReason, err = pick.pick(ctx, s, known); err != nil {
+			o, err := nodes.options(ctx, s)
+			if err != nil {
 				return nil, err
 			}
-			o.Program = standIn(o.Provider.Name(), images, other)
-			o.Replay = f.replay(nameOf(arg, s), o.Provider.Name(), other)
-			o.Drawn = func(file string) string {
-				plain := runFlags{images: f.images, attach: f.attach} // what was set is written in the file
-				return plain.replay(file, o.Provider.Name(), other)
-			}
+			o.Out, o.Keep, o.Log = f.out, f.keep, log
+			o.Replay = nodes.replay(nameOf(arg, s), f.set, o.Provider.Name())
+			o.Drawn = func(file string) string { return nodes.replay(file, nil, o.Provider.Name()) } // what was set is written in the file
 			plan, err := engine.Check(o)
 			if err != nil && exitCode(err) != codeMissing {
 				return nil, err
@@ -226,41 +206,6 @@ func nameOf(arg string, s scenarios.Scenario) string {
 		return s.Name
 	}
 	return arg
-}
-
-// standIn names what runs the clients, where that is not this program: another image, or another program of this machine.
-func standIn(provider string, images map[string]string, other string) string {
-	if provider == inproc {
-		return ""
-	}
-	if image := images[node.SelfProgram]; image != "" {
-		return "image " + image
-	}
-	return other
-}
-
-// replay is the command that repeats a run, but for its seed. other is the program that SelfVariable names in place of this one, or "".
-func (f *runFlags) replay(name, provider, other string) string {
-	words := []string{"lockquake", "run", name}
-	if provider != inproc {
-		words = append(words, "--provider", provider)
-	}
-	for _, s := range f.set {
-		words = append(words, "--set", s)
-	}
-	for _, i := range f.images {
-		words = append(words, "--image", i)
-	}
-	if f.attach.file != "" {
-		words = append(words, "--attach", f.attach.file)
-	}
-	for i, w := range words {
-		words[i] = quoted(w)
-	}
-	if other != "" && provider != inproc {
-		words = append([]string{cluster.SelfVariable + "=" + quoted(other)}, words...)
-	}
-	return strings.Join(words, " ")
 }
 
 // quoted is a word as a shell takes it.
