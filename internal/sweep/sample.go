@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -70,25 +69,16 @@ func spoilt(rep results.Report, env results.Env) string {
 
 // quantiles reads the latency log of a run, in ms; nothing where nothing was timed.
 func quantiles(path string) (map[string]float64, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
 	var all *hdrhistogram.Histogram
-	for log := hdrhistogram.NewHistogramLogReader(f); ; {
-		h, err := log.NextIntervalHistogram()
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", path, err)
-		}
-		if h == nil {
-			break
-		}
+	err := results.EachInterval(path, func(h *hdrhistogram.Histogram) {
 		if all == nil {
 			all = h
 		} else {
 			all.Merge(h)
 		}
+	})
+	if err != nil {
+		return nil, err
 	}
 	if all == nil || all.TotalCount() == 0 {
 		return nil, nil
@@ -127,7 +117,7 @@ func tally(dir string, env results.Env, s *capacity.Sample) (err error) {
 		t.over(u, t.to) // in service when the history ends
 	}
 	seconds := float64(t.to-t.from) / 1e9
-	s.Cycles, s.InService = float64(t.ended)/seconds, t.inside/1e9/seconds
+	s.Cycles, s.InService = float64(t.cycles)/seconds, t.inside/1e9/seconds
 	s.Cycle, s.HoldMean = mean(t.cycle, t.cycles), mean(t.held, t.holds)
 	return nil
 }
@@ -143,7 +133,6 @@ func mean(ns float64, n int64) float64 {
 type tallying struct {
 	from, to      int64
 	users         map[history.User]*counted
-	ended         int64
 	inside        float64 // ns of all users
 	cycle, held   float64
 	cycles, holds int64
@@ -174,7 +163,6 @@ func (t *tallying) observe(e *history.Event) {
 		}
 	default:
 		if u.asked != 0 && e.Phase == history.Ok && t.within(e.Time) {
-			t.ended++
 			t.cycle += float64(e.Time - u.asked)
 			t.cycles++
 		}

@@ -43,8 +43,8 @@ func TestTally(t *testing.T) {
 	for _, u := range x.users {
 		x.over(u, x.to)
 	}
-	if x.ended != 2 || x.cycle != (70+30)*1e6 || x.holds != 2 || x.held != (50+10)*1e6 {
-		t.Errorf("%d cycles in %g ns, %d holds in %g ns", x.ended, x.cycle, x.holds, x.held)
+	if x.cycles != 2 || x.cycle != (70+30)*1e6 || x.holds != 2 || x.held != (50+10)*1e6 {
+		t.Errorf("%d cycles in %g ns, %d holds in %g ns", x.cycles, x.cycle, x.holds, x.held)
 	}
 	if want := (20.0 + 30 + 10 + 50) * 1e6; x.inside != want {
 		t.Errorf("users were inside for %g ns, want %g", x.inside, want)

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
@@ -20,7 +19,8 @@ type spectrum map[string]*hdrhistogram.Histogram
 func readSpectrum(dir string) (spectrum, error) {
 	s := spectrum{}
 	for _, op := range results.Operations {
-		h, err := readLog(filepath.Join(dir, results.DirLatency, op+".hlog"))
+		h := hdrhistogram.New(1, longest, 3)
+		err := results.EachInterval(filepath.Join(dir, results.DirLatency, op+".hlog"), func(interval *hdrhistogram.Histogram) { h.Merge(interval) })
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
@@ -32,24 +32,4 @@ func readSpectrum(dir string) (spectrum, error) {
 		}
 	}
 	return s, nil
-}
-
-// readLog adds up the intervals of one histogram log.
-func readLog(path string) (*hdrhistogram.Histogram, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	sum := hdrhistogram.New(1, longest, 3)
-	for r := hdrhistogram.NewHistogramLogReader(f); ; {
-		h, err := r.NextIntervalHistogram()
-		if err != nil {
-			return nil, err
-		}
-		if h == nil {
-			return sum, nil
-		}
-		sum.Merge(h)
-	}
 }

@@ -1,0 +1,27 @@
+package results
+
+import (
+	"fmt"
+	"os"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
+)
+
+// EachInterval calls take with the histogram of each interval of a latency log, which are nanoseconds.
+func EachInterval(path string, take func(h *hdrhistogram.Histogram)) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	for log := hdrhistogram.NewHistogramLogReader(f); ; {
+		h, err := log.NextIntervalHistogram()
+		if err != nil {
+			return fmt.Errorf("%s: %w", path, err)
+		}
+		if h == nil {
+			return nil
+		}
+		take(h)
+	}
+}
