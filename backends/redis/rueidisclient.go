@@ -31,11 +31,7 @@ type rueidisConnection struct {
 }
 
 func dialRueidis(_ context.Context, a backends.Access) (backends.Connection, error) {
-	p, err := lockParams(a.Params)
-	if err != nil {
-		return nil, err
-	}
-	o, err := rueidisOptions(a, p)
+	o, p, err := rueidisOptions(a)
 	if err != nil {
 		return nil, err
 	}
@@ -62,7 +58,11 @@ func dialRueidis(_ context.Context, a backends.Access) (backends.Connection, err
 }
 
 // rueidisOptions makes a client as a user's program would for the topology, see connect.
-func rueidisOptions(a backends.Access, p LockParams) (rueidis.ClientOption, error) {
+func rueidisOptions(a backends.Access) (rueidis.ClientOption, LockParams, error) {
+	p, err := lockParams(a.Params)
+	if err != nil {
+		return rueidis.ClientOption{}, p, err
+	}
 	o := rueidis.ClientOption{
 		Dialer:           net.Dialer{Timeout: p.Timeout},
 		ConnWriteTimeout: p.Timeout,
@@ -97,12 +97,12 @@ func rueidisOptions(a backends.Access, p LockParams) (rueidis.ClientOption, erro
 	case nameCluster:
 		o.InitAddress = a.Addresses(Port)
 	default:
-		return o, fmt.Errorf("rueidislock: backend %q is none of %s, %s and %s", a.Backend, nameSingle, nameSentinel, nameCluster)
+		return o, p, fmt.Errorf("rueidislock: backend %q is none of %s, %s and %s", a.Backend, nameSingle, nameSentinel, nameCluster)
 	}
 	if len(o.InitAddress) == 0 {
-		return o, fmt.Errorf("rueidislock: backend %s has no address", a.Backend)
+		return o, p, fmt.Errorf("rueidislock: backend %s has no address", a.Backend)
 	}
-	return o, nil
+	return o, p, nil
 }
 
 // Locker returns a locker for one user.

@@ -30,11 +30,7 @@ func rueidisSetPxLua() backends.Lock {
 		MinTTL:   10 * time.Millisecond,
 		Recovery: recovery,
 		Dial: func(_ context.Context, a backends.Access) (backends.Connection, error) {
-			p, err := lockParams(a.Params)
-			if err != nil {
-				return nil, err
-			}
-			o, err := rueidisOptions(a, p)
+			o, p, err := rueidisOptions(a)
 			if err != nil {
 				return nil, err
 			}
