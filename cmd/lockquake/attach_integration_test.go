@@ -226,6 +226,12 @@ func tap(t *testing.T, address string, read func(io.Reader) error) string {
 
 func tapAt(t *testing.T, host, address string, read func(io.Reader) error) string {
 	t.Helper()
+	return serveEach(t, host, func(c net.Conn) { passOn(t, c, address, read) })
+}
+
+// serveEach listens on a host, has each connection served until the test ends, and returns its address.
+func serveEach(t *testing.T, host string, serve func(net.Conn)) string {
+	t.Helper()
 	l, err := net.Listen("tcp", net.JoinHostPort(host, "0"))
 	if err != nil {
 		t.Fatal(err)
@@ -238,7 +244,7 @@ func tapAt(t *testing.T, host, address string, read func(io.Reader) error) strin
 			if err != nil {
 				return
 			}
-			open.Go(func() { passOn(t, c, address, read) })
+			open.Go(func() { serve(c) })
 		}
 	})
 	return l.Addr().String()

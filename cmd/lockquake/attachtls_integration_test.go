@@ -18,7 +18,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -113,38 +112,23 @@ func (a *authority) config() *tls.Config {
 // terminate puts TLS before the server at an address.
 func (a *authority) terminate(t *testing.T, _ *recorder, access backends.Access, _, address string) string {
 	config := a.config()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var open sync.WaitGroup
-	t.Cleanup(func() { _ = l.Close(); open.Wait() })
-	open.Go(func() {
-		for {
-			c, err := l.Accept()
-			if err != nil {
+	return serveEach(t, "127.0.0.1", func(c net.Conn) {
+		defer c.Close()
+		if access.Backend == "postgres" { // which is asked for TLS in its own protocol, by eight bytes
+			if _, err := io.CopyN(io.Discard, c, 8); err != nil {
 				return
 			}
-			open.Go(func() {
-				defer c.Close()
-				if access.Backend == "postgres" { // which is asked for TLS in its own protocol, by eight bytes
-					if _, err := io.CopyN(io.Discard, c, 8); err != nil {
-						return
-					}
-					_, _ = io.WriteString(c, "S")
-				}
-				inner := tls.Server(c, config)
-				server, err := net.Dial("tcp", address)
-				if err != nil {
-					return
-				}
-				defer server.Close()
-				go func() { _, _ = io.Copy(inner, server); _ = c.Close() }()
-				_, _ = io.Copy(server, inner)
-			})
+			_, _ = io.WriteString(c, "S")
 		}
+		inner := tls.Server(c, config)
+		server, err := net.Dial("tcp", address)
+		if err != nil {
+			return
+		}
+		defer server.Close()
+		go func() { _, _ = io.Copy(inner, server); _ = c.Close() }()
+		_, _ = io.Copy(server, inner)
 	})
-	return l.Addr().String()
 }
 
 // TestAttachByTLS runs on services behind TLS with certificates on both sides and passwords, and is refused where the server's certificate
