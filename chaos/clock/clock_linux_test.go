@@ -191,32 +191,20 @@ func TestDriftWhileAnotherFaultJumps(t *testing.T) {
 			_, _ = n.ShiftClock(t.Context(), fmt.Sprint(asked), Shift{Jump: time.Hour})
 		}
 	}
-	heal, r, err := newFault(t, "clock-drift", "rate: 1.5").Inject(t.Context(), chaos.Scope{On: []chaos.Node{n}, Service: n})
-	if err != nil {
-		t.Fatal(err)
-	}
-	faulttest.WantStatus(t, "drift", r, history.Installed)
+	heal := faulttest.Injected(t, "drift", newFault(t, "clock-drift", "rate: 1.5"), chaos.Scope{On: []chaos.Node{n}, Service: n})
 	n.meanwhile = func() {
 		if asked++; asked%2 == 0 && asked < 20 {
 			_, _ = n.UnshiftClock(t.Context(), "3")
 		}
 	}
-	r, err = heal(t.Context())
-	if err != nil {
-		t.Error(err)
-	}
-	faulttest.WantStatus(t, "heal", r, history.Installed)
+	faulttest.Healed(t, "heal", heal)
 }
 
 func TestClockThatIsNotPutBack(t *testing.T) {
 	t.Parallel()
 	n := &clockNode{stuck: true}
-	heal, r, err := newFault(t, "clock-jump", "by: 60000ms").Inject(t.Context(), chaos.Scope{On: []chaos.Node{n}, Service: n})
-	if err != nil {
-		t.Fatal(err)
-	}
-	faulttest.WantStatus(t, "jump", r, history.Installed)
-	r, err = heal(t.Context())
+	heal := faulttest.Injected(t, "jump", newFault(t, "clock-jump", "by: 60000ms"), chaos.Scope{On: []chaos.Node{n}, Service: n})
+	r, err := heal(t.Context())
 	if err == nil || !strings.Contains(err.Error(), "still off") {
 		t.Errorf("heal: %v", err)
 	}
@@ -226,33 +214,17 @@ func TestClockThatIsNotPutBack(t *testing.T) {
 func TestClockFaultsAddUp(t *testing.T) {
 	n := &clockNode{}
 	scope := chaos.Scope{On: []chaos.Node{n}, Service: n}
-	first, r, err := newFault(t, "clock-jump", "by: 60000ms").Inject(t.Context(), scope)
-	if err != nil {
-		t.Fatal(err)
-	}
-	faulttest.WantStatus(t, "first", r, history.Installed)
-	second, r, err := newFault(t, "clock-jump", "by: -10000ms").Inject(t.Context(), scope)
-	if err != nil {
-		t.Fatal(err)
-	}
-	faulttest.WantStatus(t, "second", r, history.Installed)
+	first := faulttest.Injected(t, "first", newFault(t, "clock-jump", "by: 60000ms"), scope)
+	second := faulttest.Injected(t, "second", newFault(t, "clock-jump", "by: -10000ms"), scope)
 	for _, heal := range []chaos.Heal{first, second} {
-		r, err := heal(t.Context())
-		if err != nil {
-			t.Error(err)
-		}
-		faulttest.WantStatus(t, "heal", r, history.Installed)
+		faulttest.Healed(t, "heal", heal)
 	}
 }
 
 func TestClockOfAStoppedHolderIsSeenOnceItGoesOn(t *testing.T) {
 	n := &clockNode{mute: true}
 	scope := chaos.Scope{On: []chaos.Node{n}, Service: n, Run: &faulttest.Run{GoOn: func() error { n.mute = false; return nil }}}
-	_, r, err := newFault(t, "clock-jump", "by: 60000ms").Inject(t.Context(), scope)
-	if err != nil {
-		t.Fatal(err)
-	}
-	faulttest.WantStatus(t, "jump", r, history.Installed)
+	faulttest.Injected(t, "jump", newFault(t, "clock-jump", "by: 60000ms"), scope)
 }
 
 func TestClockFaultsRefuse(t *testing.T) {

@@ -76,3 +76,25 @@ func WantStatus(t *testing.T, what string, r history.Receipt, want history.Recei
 		t.Errorf("%s: a receipt needs a time and evidence: %+v", what, r)
 	}
 }
+
+// Injected injects a fault that must be seen to act, and returns what heals it.
+func Injected(t *testing.T, what string, f chaos.Fault, s chaos.Scope) chaos.Heal {
+	t.Helper()
+	heal, r, err := f.Inject(t.Context(), s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	WantStatus(t, what, r, history.Installed)
+	return heal
+}
+
+// Healed heals a fault, which must be seen, and returns the receipt of that.
+func Healed(t *testing.T, what string, heal chaos.Heal) history.Receipt {
+	t.Helper()
+	r, err := heal(t.Context())
+	if err != nil {
+		t.Error(err)
+	}
+	WantStatus(t, what, r, history.Installed)
+	return r
+}

@@ -243,18 +243,14 @@ func TestPartitionCountsFromItsReceiptOn(t *testing.T) {
 
 func TestHoldBack(t *testing.T) {
 	c := wire("a", "b", "c")
-	heal, r, err := newFault(t, "hold-back", "{to: b}").Inject(t.Context(), chaos.Scope{On: c.list()[:1], Peers: c.list()[1:2]})
-	if err != nil {
-		t.Fatal(err)
-	}
-	faulttest.WantStatus(t, "hold-back", r, history.Installed)
+	heal := faulttest.Injected(t, "hold-back", newFault(t, "hold-back", "{to: b}"), chaos.Scope{On: c.list()[:1], Peers: c.list()[1:2]})
 	if len(c.nodes[0].rules) > 0 || len(c.nodes[1].rules) != 1 {
 		t.Error("packets are held elsewhere than at their receiver")
 	}
 	if got := c.reach(0, 0); got != "a>c b>a b>c c>a c>b" {
 		t.Errorf("what passes is %s", got)
 	}
-	r, err = heal(t.Context())
+	r, err := heal(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -329,11 +325,7 @@ func TestLinkFaultsThatDidNotBite(t *testing.T) {
 
 func TestLinkFaultsThatWereNotHealed(t *testing.T) {
 	inject := func(c *cable) (history.Receipt, error) {
-		heal, r, err := newFault(t, "partition", "{}").Inject(t.Context(), chaos.Scope{On: c.list()[:1], Peers: c.list()[1:]})
-		if err != nil {
-			t.Fatal(err)
-		}
-		faulttest.WantStatus(t, "partition", r, history.Installed)
+		heal := faulttest.Injected(t, "partition", newFault(t, "partition", "{}"), chaos.Scope{On: c.list()[:1], Peers: c.list()[1:]})
 		return heal(t.Context())
 	}
 	c := wire("a", "b")
@@ -353,16 +345,8 @@ func TestLinkFaultsThatWereNotHealed(t *testing.T) {
 func TestOverlappingPartitionsHealIndependently(t *testing.T) {
 	c := wire("a", "b", "c")
 	a, lanes := c.list(), &chaos.LinkFaults{}
-	first, r, err := newFault(t, "partition", "{}").Inject(t.Context(), chaos.Scope{On: a[:1], Peers: a[1:], LinkFaults: lanes})
-	if err != nil {
-		t.Fatal(err)
-	}
-	faulttest.WantStatus(t, "the first", r, history.Installed)
-	second, r, err := newFault(t, "partition", "{}").Inject(t.Context(), chaos.Scope{On: a[1:2], Peers: []chaos.Node{a[0], a[2]}, LinkFaults: lanes})
-	if err != nil {
-		t.Fatal(err)
-	}
-	faulttest.WantStatus(t, "the second, of which one link was cut already", r, history.Installed)
+	first := faulttest.Injected(t, "the first", newFault(t, "partition", "{}"), chaos.Scope{On: a[:1], Peers: a[1:], LinkFaults: lanes})
+	second := faulttest.Injected(t, "the second, of which one link was cut already", newFault(t, "partition", "{}"), chaos.Scope{On: a[1:2], Peers: []chaos.Node{a[0], a[2]}, LinkFaults: lanes})
 	if _, err := first(t.Context()); err != nil {
 		t.Error(err)
 	}

@@ -124,11 +124,7 @@ func TestAnotherLinkExcusesNothing(t *testing.T) {
 
 func TestAChangeBesideIsNotTakenForOnesOwn(t *testing.T) {
 	c, _, scope := anyCable()
-	slow, r, err := newFault(t, "delay", "{by: 200ms}").Inject(t.Context(), scope(0, 1))
-	if err != nil {
-		t.Fatal(err)
-	}
-	faulttest.WantStatus(t, "the first delay", r, history.Installed)
+	slow := faulttest.Injected(t, "the first delay", newFault(t, "delay", "{by: 200ms}"), scope(0, 1))
 	looks := 0
 	var look func()
 	look = func() { // the second look is the one at what the fault does
@@ -139,7 +135,7 @@ func TestAChangeBesideIsNotTakenForOnesOwn(t *testing.T) {
 		c.nodes[0].looked = look
 	}
 	c.nodes[0].looked = look
-	_, r, err = newFault(t, "delay", "{by: 50ms}").Inject(t.Context(), scope(0, 1))
+	_, r, err := newFault(t, "delay", "{by: 50ms}").Inject(t.Context(), scope(0, 1))
 	if err != nil {
 		t.Fatal(err)
 	}

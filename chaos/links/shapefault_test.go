@@ -404,21 +404,9 @@ func TestJitterThatDoesNotShow(t *testing.T) {
 func TestShapingsOfOneLinkHealIndependently(t *testing.T) {
 	c := wire("a", "b")
 	s := chaos.Scope{On: c.list()[:1], Peers: c.list()[1:], LinkFaults: &chaos.LinkFaults{}}
-	late, r, err := newFault(t, "delay", "{by: 50ms}").Inject(t.Context(), s)
-	if err != nil {
-		t.Fatal(err)
-	}
-	faulttest.WantStatus(t, "the delay", r, history.Installed)
-	lossy, r, err := newFault(t, "loss", "{share: 30%}").Inject(t.Context(), s)
-	if err != nil {
-		t.Fatal(err)
-	}
-	faulttest.WantStatus(t, "the loss", r, history.Installed)
-	later, r, err := newFault(t, "delay", "{by: 20ms}").Inject(t.Context(), s)
-	if err != nil {
-		t.Fatal(err)
-	}
-	faulttest.WantStatus(t, "the second delay", r, history.Installed)
+	late := faulttest.Injected(t, "the delay", newFault(t, "delay", "{by: 50ms}"), s)
+	lossy := faulttest.Injected(t, "the loss", newFault(t, "loss", "{share: 30%}"), s)
+	later := faulttest.Injected(t, "the second delay", newFault(t, "delay", "{by: 20ms}"), s)
 	for _, heal := range []chaos.Heal{late, later, lossy} {
 		if _, err := heal(t.Context()); err != nil {
 			t.Error(err)

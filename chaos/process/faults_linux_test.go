@@ -65,12 +65,8 @@ func TestPauseThatDidNotBite(t *testing.T) {
 
 func TestPauseThatWasNotHealed(t *testing.T) {
 	a := newProcess(t, "a")
-	heal, r, err := newFault(t, "pause", "").Inject(t.Context(), chaos.Scope{On: []chaos.Node{deafToResume{a}}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	faulttest.WantStatus(t, "pause", r, history.Installed)
-	r, err = heal(t.Context())
+	heal := faulttest.Injected(t, "pause", newFault(t, "pause", ""), chaos.Scope{On: []chaos.Node{deafToResume{a}}})
+	r, err := heal(t.Context())
 	if err == nil {
 		t.Error("no error from a heal that healed nothing")
 	}
@@ -118,11 +114,7 @@ func TestOverlappingPausesHealIndependently(t *testing.T) {
 	a := &counting{realProcess: newProcess(t, "a")}
 	var heals []chaos.Heal
 	for range 2 {
-		heal, r, err := newFault(t, "pause", "").Inject(t.Context(), chaos.Scope{On: []chaos.Node{a}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		faulttest.WantStatus(t, "pause", r, history.Installed)
+		heal := faulttest.Injected(t, "pause", newFault(t, "pause", ""), chaos.Scope{On: []chaos.Node{a}})
 		heals = append(heals, heal)
 	}
 	healIndependently(t, a.realProcess, heals, "1 other pauses")
@@ -195,17 +187,13 @@ func TestPauseGivenUpHalfWayIsUndone(t *testing.T) {
 func TestKillAndHeal(t *testing.T) {
 	a := newProcess(t, "a")
 	old := a.cmd.Process.Pid
-	heal, r, err := newFault(t, "kill", "").Inject(t.Context(), chaos.Scope{On: []chaos.Node{a}, Service: a})
-	if err != nil {
-		t.Fatal(err)
-	}
-	faulttest.WantStatus(t, "kill", r, history.Installed)
+	heal := faulttest.Injected(t, "kill", newFault(t, "kill", ""), chaos.Scope{On: []chaos.Node{a}, Service: a})
 	if _, err := os.Stat("/proc/" + strconv.Itoa(old) + "/exe"); err == nil {
 		if s, _ := a.Inspect(t.Context()); !s.Gone() {
 			t.Error("the process is still there")
 		}
 	}
-	r, err = heal(t.Context())
+	r, err := heal(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -218,12 +206,8 @@ func TestKillAndHeal(t *testing.T) {
 func TestKillLeavesAClientDead(t *testing.T) {
 	a := newProcess(t, "client-1")
 	a.once = true
-	heal, r, err := newFault(t, "kill", "").Inject(t.Context(), chaos.Scope{On: []chaos.Node{a}, Service: a})
-	if err != nil {
-		t.Fatal(err)
-	}
-	faulttest.WantStatus(t, "kill", r, history.Installed)
-	r, err = heal(t.Context())
+	heal := faulttest.Injected(t, "kill", newFault(t, "kill", ""), chaos.Scope{On: []chaos.Node{a}, Service: a})
+	r, err := heal(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -261,12 +245,8 @@ func TestKillOfTheDeadDoesNotBiteAndRevivesNobody(t *testing.T) {
 
 func TestKillWhoseHealFails(t *testing.T) {
 	a := newProcess(t, "a")
-	heal, r, err := newFault(t, "kill", "").Inject(t.Context(), chaos.Scope{On: []chaos.Node{neverBack{a}}, Service: a})
-	if err != nil {
-		t.Fatal(err)
-	}
-	faulttest.WantStatus(t, "kill", r, history.Installed)
-	r, err = heal(t.Context())
+	heal := faulttest.Injected(t, "kill", newFault(t, "kill", ""), chaos.Scope{On: []chaos.Node{neverBack{a}}, Service: a})
+	r, err := heal(t.Context())
 	if err == nil || !strings.Contains(err.Error(), "no such binary") {
 		t.Errorf("heal: %v", err)
 	}
@@ -304,11 +284,7 @@ func TestMembersHealedOneAfterAnotherDoNotWaitForEachOther(t *testing.T) {
 	q := quorum{members: []*realProcess{newProcess(t, "a"), newProcess(t, "b"), newProcess(t, "c")}, need: 2}
 	s := chaos.NewStack()
 	for i, m := range q.members {
-		heal, r, err := newFault(t, "kill", "").Inject(t.Context(), chaos.Scope{On: []chaos.Node{m}, Service: q, Run: &faulttest.Run{Beside: func() int { return s.Others(i) }}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		faulttest.WantStatus(t, "kill", r, history.Installed)
+		heal := faulttest.Injected(t, "kill", newFault(t, "kill", ""), chaos.Scope{On: []chaos.Node{m}, Service: q, Run: &faulttest.Run{Beside: func() int { return s.Others(i) }}})
 		s.Push(i, heal, chaos.Timeout)
 	}
 	for i, h := range s.HealAll(t.Context()) {
@@ -325,11 +301,7 @@ func TestMembersHealedOneAfterAnotherDoNotWaitForEachOther(t *testing.T) {
 func TestRestart(t *testing.T) {
 	a := newProcess(t, "a")
 	old, from := a.cmd.Process.Pid, clock.Now()
-	heal, r, err := newFault(t, "restart", "delay: 150ms").Inject(t.Context(), chaos.Scope{On: []chaos.Node{a}, Service: a})
-	if err != nil {
-		t.Fatal(err)
-	}
-	faulttest.WantStatus(t, "restart", r, history.Installed)
+	heal := faulttest.Injected(t, "restart", newFault(t, "restart", "delay: 150ms"), chaos.Scope{On: []chaos.Node{a}, Service: a})
 	if took := time.Duration(clock.Now() - from); took < 150*time.Millisecond {
 		t.Errorf("back after %s, before the delay", took)
 	}
@@ -337,7 +309,7 @@ func TestRestart(t *testing.T) {
 		t.Error("it was not started again")
 	}
 	young := a.cmd.Process.Pid
-	r, err = heal(t.Context())
+	r, err := heal(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -364,12 +336,8 @@ func TestANodeThatStartsLateIsGivenTheTime(t *testing.T) {
 	if got, want := chaos.Limit([]chaos.Node{punctual, a}), chaos.Timeout+time.Hour; got != want {
 		t.Errorf("an injection has %s, want %s", got, want)
 	}
-	heal, r, err := newFault(t, "kill", "").Inject(t.Context(), chaos.Scope{On: []chaos.Node{a}, Service: a})
-	if err != nil {
-		t.Fatal(err)
-	}
-	faulttest.WantStatus(t, "kill", r, history.Installed)
-	r, err = heal(t.Context())
+	heal := faulttest.Injected(t, "kill", newFault(t, "kill", ""), chaos.Scope{On: []chaos.Node{a}, Service: a})
+	r, err := heal(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
