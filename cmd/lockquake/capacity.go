@@ -129,7 +129,7 @@ func (f *capacityFlags) run(ctx context.Context, std streams) error {
 		o.Kept = &engine.KeptServers{Agent: delayed}
 	}
 	s.Runner = &sweep.Runner{Options: o, Warm: f.warm, For: f.measured}
-	s.File.Scenario, s.File.Provider = o.Scenario.Name, o.Provider.Name()
+	s.File.Scenario, s.File.Text, s.File.Provider = o.Scenario.Name, string(o.Scenario.Text), o.Provider.Name()
 	if err := s.Plan(points); err != nil {
 		return err
 	}
@@ -199,15 +199,20 @@ func (f *capacityFlags) header(s *sweep.Sweep) error {
 // goesOn says why a sweep cannot go on with an earlier one: their figures could not be compared.
 func (f *capacityFlags) goesOn(old, now capacity.Sweep) error {
 	want := f.command() + fmt.Sprintf(" --seed %d", cmp.Or(f.seed, old.Seed))
+	return sameMaker("sweep", [2]string{old.Command, want}, [2]string{old.Version, now.Version}, old.Host, now.Host)
+}
+
+// sameMaker refuses to go on with what another command, version or machine began; the first of two is what was.
+func sameMaker(what string, commands, versions [2]string, was, is map[string]string) error {
 	switch {
-	case want != old.Command:
-		return usagef("--resume: the command is another one; that sweep was made by: %s", old.Command)
-	case old.Version != now.Version:
-		return usagef("--resume: that sweep was made by version %s, and this is %s", old.Version, now.Version)
+	case commands[0] != commands[1]:
+		return usagef("--resume: the command is another one; that %s was made by: %s", what, commands[0])
+	case versions[0] != versions[1]:
+		return usagef("--resume: that %s was made by version %s, and this is %s", what, versions[0], versions[1])
 	}
-	for _, key := range slices.Sorted(maps.Keys(now.Host)) {
-		if a, b := old.Host[key], now.Host[key]; a != b {
-			return usagef("--resume: that sweep was made on another machine: %s was %s, and is %s", key, a, b)
+	for _, key := range slices.Sorted(maps.Keys(is)) {
+		if a, b := was[key], is[key]; a != b {
+			return usagef("--resume: that %s was made on another machine: %s was %s, and is %s", what, key, a, b)
 		}
 	}
 	return nil
@@ -215,9 +220,14 @@ func (f *capacityFlags) goesOn(old, now capacity.Sweep) error {
 
 // command is what makes the sweep again, but for its seed.
 func (f *capacityFlags) command() string {
-	words := []string{"lockquake", "capacity"}
-	f.flags.Visit(func(fl *pflag.Flag) {
-		if slices.Contains([]string{"resume", "seed", "out", "format", "verbose", "budget", "yes", "metrics-addr"}, fl.Name) {
+	words := flagWords(f.flags, "resume", "seed", "out", "format", "verbose", "budget", "yes", "metrics-addr")
+	return strings.Join(append([]string{"lockquake", "capacity"}, words...), " ")
+}
+
+// flagWords are the flags that were given, as a shell takes them, but for some.
+func flagWords(flags *pflag.FlagSet, without ...string) (words []string) {
+	flags.Visit(func(fl *pflag.Flag) {
+		if slices.Contains(without, fl.Name) {
 			return
 		}
 		values := []string{fl.Value.String()}
@@ -225,10 +235,14 @@ func (f *capacityFlags) command() string {
 			values = list.GetSlice()
 		}
 		for _, v := range values {
+			if fl.Value.Type() == "bool" { // which takes no word behind it
+				words = append(words, "--"+fl.Name+"="+v)
+				continue
+			}
 			words = append(words, "--"+fl.Name, quoted(v))
 		}
 	})
-	return strings.Join(words, " ")
+	return words
 }
 
 // base is the scenario that is swept where none is named.

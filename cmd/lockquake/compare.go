@@ -1,12 +1,15 @@
 package main
 
 import (
-	"fmt"
+	"cmp"
+	"io"
+	"path/filepath"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/lockquake/lockquake/results/capacity"
 	"github.com/lockquake/lockquake/results/checkers"
 	"github.com/lockquake/lockquake/results/compare"
 )
@@ -15,26 +18,42 @@ const compareDoc = `Compare judges runs of one scenario anew and sets their figu
 apart, how likely the difference is by chance. Measures are tested by Mann and Whitney's U test, counts by Fisher's exact test of how many
 runs have them. It refuses to compare different machines or settings, unless --allow names them.
 
+Of the directories of sweeps, which ` + "`lockquake capacity`" + ` left, it compares each point that both groups have, and says of each curve where it bends, what
+it does at most and which rate keeps the objective. The sweeps of a group become one.
+
 --fail-on p99=10%,throughput=5%,double_grants ends with 1 where B is worse than A: the median of a measure by more than that, with p below
-0.05; a count that A never has and B has, or that significantly more runs of B have. Too few runs to tell end with 4.
+0.05; a count that A never has and B has, or that significantly more runs of B have. Too few runs to tell end with 4. Of sweeps the worst point
+decides, with p below 0.05 divided by the number of points.
 
 Flags come before the directories. --format bench is that of Go's benchmarks: benchstat -col group reads it.`
 
+// comparison is one of runs or of sweeps.
+type comparison interface {
+	Hold([]compare.Demand) []compare.Answer
+	Text(io.Writer) error
+	Bench(io.Writer) error
+}
+
+// compareFlags is the command line of compare.
+type compareFlags struct {
+	failOn string
+	allow  []string
+	format *format
+}
+
 func compareCommand(std streams) *cobra.Command {
 	c := &cobra.Command{
-		Use:               "compare RUN-DIR... [-- RUN-DIR...]",
-		Short:             "Set the figures of runs side by side",
-		Long:              compareDoc,
-		Example:           "  lockquake compare --fail-on p99=10% before/etcd-healthy/2* -- runs/etcd-healthy/2*",
+		Use:   "compare RUN-DIR... [-- RUN-DIR...] | compare SWEEP-DIR... [-- SWEEP-DIR...]",
+		Short: "Set the figures of runs, or of sweeps, side by side",
+		Long:  compareDoc,
+		Example: `  lockquake compare --fail-on p99=10% before/etcd-healthy/2* -- runs/etcd-healthy/2*
+  lockquake compare --fail-on p99=10%,throughput=5% before/capacity-* -- runs/capacity-*`,
 		ValidArgsFunction: completeRunDir,
 	}
-	f := formatFlag(c, "text", "json", "bench")
-	failOn := c.Flags().String("fail-on", "", "end with exit code 1 where one of these became worse, such as p99=10%,throughput=5%,double_grants")
-	allow := c.Flags().StringSlice("allow", nil, "compare although these differ: machine, settings")
+	f := compareFlags{format: formatFlag(c, "text", "json", "bench")}
+	c.Flags().StringVar(&f.failOn, "fail-on", "", "end with exit code 1 where one of these became worse, such as p99=10%,throughput=5%,double_grants")
+	c.Flags().StringSliceVar(&f.allow, "allow", nil, "compare although these differ: machine, settings")
 	c.RunE = func(_ *cobra.Command, args []string) error {
-		if err := f.check(); err != nil {
-			return err
-		}
 		dash := c.ArgsLenAtDash()
 		if dash < 0 {
 			dash = len(args)
@@ -42,95 +61,128 @@ func compareCommand(std streams) *cobra.Command {
 		if dash == 0 {
 			return usagef("name the directories of runs, such as runs/etcd-healthy/latest; `%s --help` tells how", c.CommandPath())
 		}
-		var demands []compare.Demand
-		if *failOn != "" {
-			var err error
-			if demands, err = compare.ParseDemands(*failOn, checkers.All()); err != nil {
-				return usagef("--fail-on: %v", err)
-			}
-			if dash == len(args) {
-				return usagef("--fail-on: there is one group of runs; put -- between those of before and those of now")
-			}
-		}
-		allowed := compare.Allow{Machine: slices.Contains(*allow, "machine"), Settings: slices.Contains(*allow, "settings")}
-		for _, what := range *allow {
-			if what != "machine" && what != "settings" {
-				return usagef("--allow: there is no %q; there are machine and settings", what)
-			}
-		}
-		if i := slices.IndexFunc(args[dash:], func(arg string) bool { return strings.HasPrefix(arg, "--") }); i >= 0 {
-			return usagef("%s stands behind --, where only directories are: put it before them", args[dash+i])
-		}
-		a, err := readRuns(args[:dash])
-		if err != nil {
-			return err
-		}
-		b, err := readRuns(args[dash:])
-		if err != nil {
-			return err
-		}
-		for _, r := range b {
-			if slices.ContainsFunc(a, func(o compare.Run) bool { return o.Dir == r.Dir }) {
-				return usagef("%s is in both groups", shorten(r.Dir))
-			}
-		}
-		res, err := compare.Of(a, b, checkers.All(), allowed)
-		if err != nil {
-			return usagef("%v", err)
-		}
-		return printComparison(std, f.value, res, a, b, demands)
+		return f.run(std, args[:dash], args[dash:])
 	}
 	return c
 }
 
-// readRuns judges runs. One that is named twice, such as by latest, counts once.
-func readRuns(args []string) ([]compare.Run, error) {
-	var out []compare.Run
-	for _, arg := range args {
-		dir, err := runDir(arg)
-		if err != nil {
-			return nil, err
-		}
-		if slices.ContainsFunc(out, func(r compare.Run) bool { return r.Dir == dir }) {
-			continue
-		}
-		r, err := compare.Read(dir, checkers.All())
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, r)
+func (f *compareFlags) run(std streams, a, b []string) error {
+	if err := f.format.check(); err != nil {
+		return err
 	}
-	return out, nil
-}
-
-func printComparison(std streams, format string, res compare.Result, a, b []compare.Run, demands []compare.Demand) error {
-	answers, code := []compare.Answer{}, codeMet
-	for _, d := range demands {
-		one := res.Answer(d)
-		answers, code = append(answers, one), worse(code, verdictCode(one.Verdict))
+	if i := slices.IndexFunc(b, func(arg string) bool { return strings.HasPrefix(arg, "--") }); i >= 0 {
+		return usagef("%s stands behind --, where only directories are: put it before them", b[i])
 	}
-	var err error
-	switch format {
-	case "json":
-		err = writeJSON(std.out, struct {
-			compare.Result
-			Answers []compare.Answer `json:"answers"`
-		}{res, answers})
-	case "bench":
-		err = compare.Bench(std.out, a, b)
-	default:
-		err = compare.Text(std.out, res)
+	if f.failOn != "" && len(b) == 0 {
+		return usagef("--fail-on: there is one group; put -- between what was before and what is now")
+	}
+	sweeps, err := areSweeps(slices.Concat(a, b))
+	if err != nil {
+		return err
+	}
+	known, list := checkers.All(), "`lockquake list checkers` lists them"
+	if sweeps {
+		known = compare.SweepFigures
+		list = "there are " + strings.Join(known.Names(), ", ")
+	}
+	var demands []compare.Demand
+	if f.failOn != "" {
+		if demands, err = compare.ParseDemands(f.failOn, known, list); err != nil {
+			return usagef("--fail-on: %v", err)
+		}
+	}
+	allow, err := compare.ParseAllow(f.allow)
+	if err != nil {
+		return usagef("--allow: %v", err)
+	}
+	var res comparison
+	if sweeps {
+		res, err = compareGroups(a, b, allow, sweepAt, compare.OfSweeps)
+	} else {
+		res, err = compareGroups(a, b, allow, judgedRun, func(a, b []compare.Run, allow compare.Allow) (*compare.Result, error) {
+			return compare.Of(a, b, known, allow)
+		})
 	}
 	if err != nil {
 		return err
 	}
-	if format == "text" {
-		for _, one := range answers {
-			fmt.Fprintf(std.out, "\n%s  %s: %s", strings.ToUpper(string(one.Verdict)), one.Demand, one.Reason)
+	return f.print(std, res, demands)
+}
+
+// areSweeps tells whether directories are those of sweeps: all of them, or none.
+func areSweeps(dirs []string) (bool, error) {
+	sweep, run := "", ""
+	for _, dir := range dirs {
+		if isSweep(dir) {
+			sweep = cmp.Or(sweep, dir)
+		} else if err := isRunDir(dir); err != nil {
+			return false, err
+		} else {
+			run = cmp.Or(run, dir)
 		}
-		if len(answers) > 0 {
-			fmt.Fprintln(std.out)
+	}
+	if sweep != "" && run != "" {
+		return false, usagef("%s is the directory of a run, and %s that of a sweep: name either", run, sweep)
+	}
+	return sweep != "", nil
+}
+
+func judgedRun(dir string) (compare.Run, error) { return compare.Read(dir, checkers.All()) }
+
+func sweepAt(dir string) (compare.Sweep, error) {
+	s, err := capacity.Read(filepath.Join(dir, capacity.File))
+	return compare.Sweep{Dir: dir, Sweep: s}, err
+}
+
+// compareGroups reads two groups and compares them. A directory that is named twice in one, such as by latest, counts once.
+func compareGroups[T any, R comparison](a, b []string, allow compare.Allow, read func(dir string) (T, error), of func(a, b []T, allow compare.Allow) (R, error)) (comparison, error) {
+	var groups [2][]T
+	var seen []string
+	for i, args := range [][]string{a, b} {
+		before := len(seen)
+		for _, arg := range args {
+			dir, err := realDir(arg)
+			if err != nil {
+				return nil, err
+			}
+			at := slices.Index(seen, dir)
+			if at >= 0 && at < before {
+				return nil, usagef("%s is in both groups", shorten(dir))
+			}
+			if at >= 0 {
+				continue
+			}
+			one, err := read(dir)
+			if err != nil {
+				return nil, err
+			}
+			seen, groups[i] = append(seen, dir), append(groups[i], one)
 		}
+	}
+	res, err := of(groups[0], groups[1], allow)
+	if err != nil {
+		return nil, usagef("%v", err)
+	}
+	return res, nil
+}
+
+// print writes a comparison with what became of the demands, which decide the exit code.
+func (f *compareFlags) print(std streams, res comparison, demands []compare.Demand) error {
+	code := codeMet
+	for _, one := range res.Hold(demands) {
+		code = worse(code, verdictCode(one.Verdict))
+	}
+	var err error
+	switch f.format.value {
+	case "json":
+		err = writeJSON(std.out, res)
+	case "bench":
+		err = res.Bench(std.out)
+	default:
+		err = res.Text(std.out)
+	}
+	if err != nil {
+		return err
 	}
 	if code != codeMet {
 		return exit{code: code}

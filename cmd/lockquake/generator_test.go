@@ -3,6 +3,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -55,18 +56,31 @@ const (
 // giveScript deletes one's own key.
 const giveScript = `if redis.call("GET", KEYS[1]) == ARGV[1] then return redis.call("DEL", KEYS[1]) end return 0`
 
-// contender is one of those that take turns: processes that use a Redis.
+// contender is one of those that take turns: processes that use a service.
 type contender struct {
 	name    string
 	pids    []int
-	server  *redis.Client
-	command string // the cycles are counted by the server's calls of it
-	calls   int64  // of it in a cycle
+	service service
 
 	rates             []float64 // cycles a second, in each turn
 	cycles, ran       int64     // in all turns
 	own, servers, sup int64     // ns of processor: by the processes, by the server, by the supervisor
 	before            int64     // of the processes, in the beginning
+}
+
+// service counts what contenders do.
+type service interface {
+	// asked returns the cycles so far, and the ns of processor that the servers used.
+	asked(t *testing.T) (cycles, cpu int64)
+	// tidy removes what a turn left behind.
+	tidy(t *testing.T)
+}
+
+// redisService is one Redis.
+type redisService struct {
+	*redis.Client
+	command string // the cycles are counted by the server's calls of it
+	calls   int64  // of it in a cycle
 }
 
 // TestGeneratorCost prints how fast lockquake's clients are next to programs that do nothing but take and give back locks, on one Redis over the
@@ -81,7 +95,6 @@ func TestGeneratorCost(t *testing.T) {
 	unrecorded, _ := startClient(t, provider, "set-px-lua", false)
 	pipelined, _ := startClient(t, provider, "rueidis-set-px-lua", true)
 	library, _ := startClient(t, provider, "rueidislock", true)
-	library.calls = 2 // its SET is a script too
 	beside := recorded.pids[0]
 	all := []*contender{
 		recorded, again, unrecorded, pipelined, library,
@@ -89,34 +102,17 @@ func TestGeneratorCost(t *testing.T) {
 		startBenchmark(t, beside, server, "set", "SET", "lock:__rand_int__", "0123456789abcdef0123456789abcdef01234567", "NX", "PX", "10000"),
 		startBenchmark(t, beside, server, "evalsha", "EVALSHA", redis.NewScript(giveScript).Hash(), "1", "lock:__rand_int__", "0123456789abcdef0123456789abcdef01234567"),
 	}
-	for _, c := range all { // the first turn warms up
-		c.turn(t)
-		*c = contender{name: c.name, pids: c.pids, server: c.server, command: c.command, calls: c.calls}
-		c.before = c.used(t)
-	}
-	order := rand.New(rand.NewPCG(1, 1))
-	for range turns { // nobody always comes after the same
-		for _, k := range order.Perm(len(all)) {
-			all[k].turn(t)
-		}
-	}
+	takeTurns(t, turns, all)
 	by := map[string]*contender{}
-	fmt.Printf("\n%-34s %12s %14s %14s %14s\n", "", "cycles/s", "own us/cycle", "server", "supervisor")
 	for _, c := range all {
 		by[c.name] = c
-		c.own = c.used(t) - c.before
-		us := func(ns int64) float64 { return float64(ns) / float64(c.cycles) / 1e3 }
-		fmt.Printf("%-34s %12.0f %14.2f %14.2f %14.2f\n", c.name, median(c.rates).Center, us(c.own), us(c.servers), us(c.sup))
 	}
 	bench := make([]float64, turns) // a cycle is one of each
 	for i := range bench {
 		bench[i] = 1 / (1/by["redis-benchmark set"].rates[i] + 1/by["redis-benchmark evalsha"].rates[i])
 	}
 	fmt.Printf("%-34s %12.0f\n\n", "redis-benchmark, both", median(slices.Clone(bench)).Center)
-	for _, r := range []struct {
-		name     string
-		of, over []float64
-	}{
+	printRatios([]ratio{
 		{"set-px-lua / bare go-redis", recorded.rates, by["bare go-redis"].rates},
 		{"set-px-lua / redis-benchmark", recorded.rates, bench},
 		{"rueidis-set-px-lua / bare rueidis", pipelined.rates, by["bare rueidis"].rates},
@@ -124,13 +120,45 @@ func TestGeneratorCost(t *testing.T) {
 		{"rueidislock / bare rueidis", library.rates, by["bare rueidis"].rates},
 		{"set-px-lua recorded / not", recorded.rates, unrecorded.rates},
 		{"set-px-lua / the same again (A/A)", recorded.rates, again.rates},
-	} {
-		ratios := make([]float64, turns)
+	})
+}
+
+// takeTurns lets contenders run one at a time, in an order drawn for each turn, and prints what each did.
+func takeTurns(t *testing.T, turns int, all []*contender) {
+	t.Helper()
+	for _, c := range all { // the first turn warms up
+		c.turn(t)
+		*c = contender{name: c.name, pids: c.pids, service: c.service}
+		c.before = used(t, c.pids)
+	}
+	order := rand.New(rand.NewPCG(1, 1))
+	for range turns { // nobody always comes after the same
+		for _, k := range order.Perm(len(all)) {
+			all[k].turn(t)
+		}
+	}
+	fmt.Printf("\n%-34s %12s %14s %14s %14s\n", "", "cycles/s", "own us/cycle", "server", "supervisor")
+	for _, c := range all {
+		c.own = used(t, c.pids) - c.before
+		us := func(ns int64) float64 { return float64(ns) / float64(c.cycles) / 1e3 }
+		fmt.Printf("%-34s %12.0f %14.2f %14.2f %14.2f\n", c.name, median(c.rates).Center, us(c.own), us(c.servers), us(c.sup))
+	}
+}
+
+// ratio sets the cycles a second of two contenders, turn by turn, over each other.
+type ratio struct {
+	name     string
+	of, over []float64
+}
+
+func printRatios(all []ratio) {
+	for _, r := range all {
+		ratios := make([]float64, len(r.of))
 		for i := range ratios {
 			ratios[i] = r.of[i] / r.over[i]
 		}
 		s := median(ratios)
-		fmt.Printf("%-38s median %.3f, 95 %% interval %.3f to %.3f, n %d\n", r.name, s.Center, s.Lo, s.Hi, turns)
+		fmt.Printf("%-38s median %.3f, 95 %% interval %.3f to %.3f, n %d\n", r.name, s.Center, s.Lo, s.Hi, len(ratios))
 	}
 	fmt.Printf("load after: %s\n", readFirstLine("/proc/loadavg"))
 }
@@ -143,7 +171,7 @@ func median(values []float64) benchmath.Summary {
 // turn lets the contender run for a slice.
 func (c *contender) turn(t *testing.T) {
 	t.Helper()
-	calls, server := c.asked(t)
+	cycles, server := c.service.asked(t)
 	sup := wire.CPU()
 	from := clock.Now()
 	c.signal(t, unix.SIGCONT)
@@ -152,11 +180,9 @@ func (c *contender) turn(t *testing.T) {
 	ran := clock.Now() - from
 	time.Sleep(drain)
 	c.sup += wire.CPU() - sup
-	callsThen, serverThen := c.asked(t)
-	if err := c.server.Do(context.Background(), "FLUSHDB").Err(); err != nil { // of the database that the benchmark alone uses
-		t.Fatal(err)
-	}
-	cycles := (callsThen - calls) / c.calls
+	cyclesThen, serverThen := c.service.asked(t)
+	c.service.tidy(t)
+	cycles = cyclesThen - cycles
 	c.cycles, c.ran, c.servers = c.cycles+cycles, c.ran+ran, c.servers+serverThen-server
 	c.rates = append(c.rates, float64(cycles)/time.Duration(ran).Seconds())
 }
@@ -170,35 +196,42 @@ func (c *contender) signal(t *testing.T, s unix.Signal) {
 	}
 }
 
-// asked returns how often the server was asked for the command so far, and the ns of processor that it used.
-func (c *contender) asked(t *testing.T) (calls, cpu int64) {
+func (s redisService) tidy(t *testing.T) {
 	t.Helper()
-	info, err := c.server.Info(context.Background(), "commandstats", "cpu").Result()
+	if err := s.Do(context.Background(), "FLUSHDB").Err(); err != nil { // of the database that the benchmark alone uses
+		t.Fatal(err)
+	}
+}
+
+func (s redisService) asked(t *testing.T) (cycles, cpu int64) {
+	t.Helper()
+	info, err := s.Info(context.Background(), "commandstats", "cpu").Result()
 	if err != nil {
 		t.Fatal(err)
 	}
 	for line := range strings.Lines(info) {
 		key, value, _ := strings.Cut(strings.TrimSpace(line), ":")
 		switch key {
-		case "cmdstat_" + c.command:
+		case "cmdstat_" + s.command:
 			value, _, _ = strings.Cut(strings.TrimPrefix(value, "calls="), ",")
-			calls, err = strconv.ParseInt(value, 10, 64)
+			cycles, err = strconv.ParseInt(value, 10, 64)
+			cycles /= s.calls
 		case "used_cpu_sys", "used_cpu_user":
-			var s float64
-			s, err = strconv.ParseFloat(value, 64)
-			cpu += int64(s * 1e9)
+			var seconds float64
+			seconds, err = strconv.ParseFloat(value, 64)
+			cpu += int64(seconds * 1e9)
 		}
 		if err != nil {
 			t.Fatalf("%q: %v", line, err)
 		}
 	}
-	return calls, cpu
+	return cycles, cpu
 }
 
-// used returns the ns of processor that the processes have used.
-func (c *contender) used(t *testing.T) (ns int64) {
+// used returns the ns of processor that processes have used.
+func used(t *testing.T, pids []int) (ns int64) {
 	t.Helper()
-	for _, pid := range c.pids {
+	for _, pid := range pids {
 		text := readFirstLine(fmt.Sprintf("/proc/%d/stat", pid))
 		f := strings.Fields(text[strings.LastIndexByte(text, ')')+1:])
 		for _, ticks := range f[11:13] { // utime and stime, of 10 ms
@@ -212,10 +245,26 @@ func (c *contender) used(t *testing.T) (ns int64) {
 	return ns
 }
 
-// startClient starts a run and stops its client once its load has begun.
+// startClient starts a run on a Redis of its own, and stops its client.
 func startClient(t *testing.T, p cluster.Provider, lock string, record bool) (*contender, *cluster.Node) {
 	t.Helper()
-	sc, err := scenarios.Parse(fmt.Appendf(nil, generatorScenario, lock), "generator")
+	c := &contender{name: lock}
+	if !record {
+		c.name += ", not recorded"
+	}
+	server := startRun(t, p, c, fmt.Sprintf(generatorScenario, lock), record)[0]
+	calls := int64(1)
+	if lock == "rueidislock" {
+		calls = 2 // its SET is a script too
+	}
+	c.service = ask(t, server, "evalsha", calls)
+	return c, server
+}
+
+// startRun starts a run, stops its client once its load has begun, and returns the run's nodes.
+func startRun(t *testing.T, p cluster.Provider, c *contender, text string, record bool) []*cluster.Node {
+	t.Helper()
+	sc, err := scenarios.Parse([]byte(text), "generator")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -241,25 +290,25 @@ func startClient(t *testing.T, p cluster.Provider, lock string, record bool) (*c
 	case <-done:
 		t.Fatalf("a run ended before its load: %v", err)
 	}
-	c := &contender{name: lock, command: "evalsha", calls: 1}
-	if !record {
-		c.name += ", not recorded"
-	}
 	nodes := <-tap.nodes
 	i := slices.IndexFunc(nodes, func(n *cluster.Node) bool { return n.Role() == node.Client })
-	state, err := nodes[i].Inspect(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
-	c.pids = []int{state.PID}
+	c.pids = []int{pid(t, nodes[i])}
 	c.signal(t, unix.SIGSTOP)
-	c.server = ask(t, nodes[0])
 	t.Cleanup(func() {
 		c.signal(t, unix.SIGCONT)
 		cancel()
 		<-done
 	})
-	return c, nodes[0]
+	return nodes
+}
+
+func pid(t *testing.T, n *cluster.Node) int {
+	t.Helper()
+	state, err := n.Inspect(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return state.PID
 }
 
 // tapped is a provider that shows the nodes which it makes.
@@ -276,22 +325,23 @@ func (p tapped) Open(ctx context.Context, r cluster.Request) (*cluster.Cluster, 
 	return c, err
 }
 
-// ask is a connection of the test's own to the server.
-func ask(t *testing.T, n *cluster.Node) *redis.Client {
+// ask is a connection of the test's own to the server, which counts calls of a command, of which a cycle has so many.
+func ask(t *testing.T, n *cluster.Node, command string, calls int64) redisService {
 	t.Helper()
 	c := redis.NewClient(&redis.Options{
 		Password: n.Login().Password, Protocol: 2, DB: 1,
 		Dialer: func(ctx context.Context, _, _ string) (net.Conn, error) { return n.Dial(ctx, redisbackend.Port) },
 	})
 	t.Cleanup(func() { _ = c.Close() })
-	return c
+	return redisService{c, command, calls}
 }
 
 // startBare starts a bare loop, see TestBareLoop.
 func startBare(t *testing.T, beside int, server *cluster.Node, library string) *contender {
 	t.Helper()
 	env := map[string]string{"BARE": library, "BARE_ADDRESS": server.Address(redisbackend.Port), "BARE_PASSWORD": server.Login().Password}
-	return startBeside(t, beside, server, &contender{name: "bare " + library, command: "evalsha", calls: 1}, env, os.Args[0], "-test.run", "^TestBareLoop$")
+	c := &contender{name: "bare " + library, service: ask(t, server, "evalsha", 1)}
+	return startBeside(t, beside, c, env, os.Args[0], "-test.run", "^TestBareLoop$")
 }
 
 // startBenchmark starts Redis' own benchmark with one command. It takes keys at random out of so many that few are taken.
@@ -302,16 +352,17 @@ func startBenchmark(t *testing.T, beside int, server *cluster.Node, command stri
 		t.Fatal(err)
 	}
 	args := []string{"redis-benchmark", "-h", host, "-p", port, "-a", server.Login().Password, "-c", strconv.Itoa(users), "-n", "2000000000", "-r", "1000000000", "--dbnum", "1", "-q"}
-	c := &contender{name: "redis-benchmark " + command, command: command, calls: 1}
-	return startBeside(t, beside, server, c, nil, append(args, words...)...)
+	c := &contender{name: "redis-benchmark " + command, service: ask(t, server, command, 1)}
+	return startBeside(t, beside, c, nil, append(args, words...)...)
 }
 
 // startBeside starts a program in the network namespace of another process, and stops it.
-func startBeside(t *testing.T, beside int, server *cluster.Node, c *contender, env map[string]string, argv ...string) *contender {
+func startBeside(t *testing.T, beside int, c *contender, env map[string]string, argv ...string) *contender {
 	t.Helper()
 	x := exec.Command("nsenter", append([]string{"-n", "-t", strconv.Itoa(beside), "--"}, argv...)...)
 	x.Env = os.Environ()
-	x.Stderr = os.Stderr
+	var said bytes.Buffer
+	x.Stderr = &said
 	for k, v := range env {
 		x.Env = append(x.Env, k+"="+v)
 	}
@@ -321,8 +372,11 @@ func startBeside(t *testing.T, beside int, server *cluster.Node, c *contender, e
 	t.Cleanup(func() {
 		_ = x.Process.Kill()
 		_ = x.Wait()
+		if t.Failed() {
+			t.Logf("%s: %s", c.name, said.String())
+		}
 	})
-	c.pids, c.server = []int{x.Process.Pid}, ask(t, server)
+	c.pids = []int{x.Process.Pid}
 	time.Sleep(slice) // it is warm
 	c.signal(t, unix.SIGSTOP)
 	return c

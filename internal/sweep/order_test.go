@@ -38,6 +38,12 @@ func TestRoundsRunEveryPointOnce(t *testing.T) {
 		t.Error("two seeds, one order")
 	}
 	first := order[:n]
+	within := func(round []int) []int { // those of one block
+		return slices.DeleteFunc(slices.Clone(round), func(u int) bool { return u > n/2 })
+	}
+	if slices.Equal(within(first), within(order[n:2*n])) && slices.Equal(within(first), within(order[2*n:])) {
+		t.Errorf("points that share servers have one order in all rounds: %v", order)
+	}
 	for r := range repeat {
 		round := order[r*n : (r+1)*n]
 		if r > 0 && slices.Equal(round, first) {
@@ -119,6 +125,23 @@ func TestResume(t *testing.T) {
 	rest.leave(all, "interrupted")
 	if len(rest.File.Left) != 0 {
 		t.Errorf("left: %v, and each point has a sample", rest.File.Left)
+	}
+}
+
+// TestPeak: the search begins at the best point of the closed loop, spoilt samples aside.
+func TestPeak(t *testing.T) {
+	t.Parallel()
+	point := func(users int, rate float64, samples ...capacity.Sample) capacity.Point {
+		return capacity.Point{Setting: capacity.Setting{Users: users, Locks: 1, Rate: rate}, Samples: samples}
+	}
+	s := Sweep{File: capacity.Sweep{Points: []capacity.Point{
+		point(1, 0, capacity.Sample{Cycles: 90}, capacity.Sample{Cycles: 110}),
+		point(2, 0, capacity.Sample{Cycles: 150}, capacity.Sample{Cycles: 900, Spoilt: "the machine stood still"}),
+		point(4, 0, capacity.Sample{Cycles: 120}),
+		point(4, 700, capacity.Sample{Cycles: 700}),
+	}}}
+	if got := s.peak(capacity.Setting{Locks: 1}); got != 150 {
+		t.Errorf("the peak is %g", got)
 	}
 }
 

@@ -40,8 +40,8 @@ func SampleOf(dir string, rep results.Report, env results.Env) (capacity.Sample,
 		}
 	}
 	network(rep, &s)
-	s.CPU, s.Fsync = used(env)
-	return s, nil
+	use(env, &s)
+	return s, handedOver(filepath.Join(dir, results.DirLatency, "handoff.hlog"), env, &s)
 }
 
 // spoilt says why a run must not be used; "": it may. A run that failed is measured as well as any.
@@ -67,27 +67,47 @@ func spoilt(rep results.Report, env results.Env) string {
 	return ""
 }
 
-// quantiles reads the latency log of a run, in ms; nothing where nothing was timed.
-func quantiles(path string) (map[string]float64, error) {
-	var all *hdrhistogram.Histogram
-	err := results.EachInterval(path, func(h *hdrhistogram.Histogram) {
+// latencies reads a latency log of a run, in ns; nil where nothing was timed.
+func latencies(path string) (all *hdrhistogram.Histogram, err error) {
+	err = results.EachInterval(path, func(h *hdrhistogram.Histogram) {
 		if all == nil {
 			all = h
 		} else {
 			all.Merge(h)
 		}
 	})
-	if err != nil {
+	if err != nil || all == nil || all.TotalCount() == 0 {
 		return nil, err
 	}
-	if all == nil || all.TotalCount() == 0 {
-		return nil, nil
+	return all, nil
+}
+
+// quantiles reads the latency log of a run, in ms; nothing where nothing was timed.
+func quantiles(path string) (map[string]float64, error) {
+	all, err := latencies(path)
+	if err != nil || all == nil {
+		return nil, err
 	}
 	out := map[string]float64{"max": results.Milli(all.Max()), "mean": all.Mean() / 1e6}
 	for name, q := range map[string]float64{"p50": 50, "p90": 90, "p99": 99, "p999": 99.9, "p9999": 99.99} {
 		out[name] = results.Milli(all.ValueAtQuantile(q))
 	}
 	return out, nil
+}
+
+// handedOver spreads the time of all handoffs over the cycles.
+func handedOver(path string, env results.Env, s *capacity.Sample) error {
+	if s.Handoff == nil || env.Measured == nil || s.Cycles <= 0 {
+		return nil
+	}
+	all, err := latencies(path)
+	if err != nil || all == nil {
+		return err
+	}
+	cycles := s.Cycles * float64(env.Measured.To-env.Measured.From) / 1e9
+	mean := all.Mean() / 1e6 * float64(all.TotalCount()) / cycles
+	s.HandoffMean = &mean
+	return nil
 }
 
 // counted is one user's cycle under way.
@@ -113,9 +133,7 @@ func tally(dir string, env results.Env, s *capacity.Sample) (err error) {
 		}
 		t.observe(&e)
 	}
-	for _, u := range t.users {
-		t.over(u, t.to) // in service when the history ends
-	}
+	t.end()
 	seconds := float64(t.to-t.from) / 1e9
 	s.Cycles, s.InService = float64(t.cycles)/seconds, t.inside/1e9/seconds
 	s.Cycle, s.HoldMean = mean(t.cycle, t.cycles), mean(t.held, t.holds)
@@ -170,6 +188,13 @@ func (t *tallying) observe(e *history.Event) {
 	}
 }
 
+// end ends the time of those who are in service when the history ends.
+func (t *tallying) end() {
+	for _, u := range t.users {
+		t.over(u, t.to)
+	}
+}
+
 // over ends a user's time in service.
 func (t *tallying) over(u *counted, at int64) {
 	if u.asked != 0 {
@@ -197,27 +222,34 @@ func network(rep results.Report, s *capacity.Sample) {
 // supervisor is what the CPU of the engine, and of all that runs within its process, is called in a sample.
 const supervisor = "supervisor"
 
-// used tells the cores that were used between the two readings, and how long servers waited for their disks.
-func used(env results.Env) (map[string]float64, *float64) {
+// use tells the cores that were used between the two readings, and how long servers waited for their disks.
+func use(env results.Env, s *capacity.Sample) {
 	if len(env.Readings) != 2 || env.Readings[1].Time <= env.Readings[0].Time {
-		return nil, nil
+		return
 	}
 	a, b := env.Readings[0], env.Readings[1]
-	cpu := map[string]float64{}
+	cores := func(ns int64) float64 { return float64(ns) / float64(b.Time-a.Time) }
+	s.CPU, s.ServerCores = map[string]float64{}, env.ServerCores
 	for name, after := range b.CPU {
 		before, ok := a.CPU[name]
 		if !ok || after < before {
 			continue
 		}
-		who := "servers"
+		who, used := "servers", cores(after-before)
 		if _, client := history.ClientOf(name); client {
 			who = "clients"
 		} else if name == history.Engine {
 			who = supervisor
 		} else if slices.Contains(env.ResourceNodes, name) {
 			who = "resource"
+		} else if s.Busiest == nil || used > *s.Busiest {
+			s.Busiest = &used
 		}
-		cpu[who] += float64(after-before) / float64(b.Time-a.Time)
+		s.CPU[who] += used
+	}
+	if a.Machine > 0 && b.Machine > a.Machine {
+		all := cores(b.Machine - a.Machine)
+		s.Machine = &all
 	}
 	var n, ns int64
 	for name, after := range b.Syncs {
@@ -225,9 +257,8 @@ func used(env results.Env) (map[string]float64, *float64) {
 			n, ns = n+after.N-before.N, ns+after.NS-before.NS
 		}
 	}
-	if n <= 0 {
-		return cpu, nil
+	if n > 0 {
+		fsync := results.Milli(ns) / float64(n)
+		s.Fsync = &fsync
 	}
-	fsync := results.Milli(ns) / float64(n)
-	return cpu, &fsync
 }

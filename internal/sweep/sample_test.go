@@ -40,9 +40,7 @@ func TestTally(t *testing.T) {
 			x.observe(&events[i])
 		}
 	}
-	for _, u := range x.users {
-		x.over(u, x.to)
-	}
+	x.end()
 	if x.cycles != 2 || x.cycle != (70+30)*1e6 || x.holds != 2 || x.held != (50+10)*1e6 {
 		t.Errorf("%d cycles in %g ns, %d holds in %g ns", x.cycles, x.cycle, x.holds, x.held)
 	}
@@ -53,27 +51,39 @@ func TestTally(t *testing.T) {
 
 func TestUsed(t *testing.T) {
 	t.Parallel()
-	env := results.Env{ResourceNodes: []string{"register"}, Readings: []results.Reading{
+	env := results.Env{ServerCores: 1, ResourceNodes: []string{"register"}, Readings: []results.Reading{
 		{
-			Time: 1e9, CPU: map[string]int64{"engine": 1e9, "client-1": 5e9, "client-2": 0, "etcd-1": 7e9, "register": 0},
+			Time: 1e9, Machine: 50e9, CPU: map[string]int64{"engine": 1e9, "client-1": 5e9, "client-2": 0, "etcd-1": 7e9, "etcd-3": 0, "register": 0},
 			Syncs: map[string]results.Syncs{"etcd-1": {N: 10, NS: 50e6}},
 		},
 		{
-			Time: 3e9, CPU: map[string]int64{"engine": 2e9, "client-1": 6e9, "client-2": 2e9, "etcd-1": 7e9, "etcd-2": 9e9, "register": 1e9},
+			Time: 3e9, Machine: 58e9,
+			CPU:   map[string]int64{"engine": 2e9, "client-1": 6e9, "client-2": 2e9, "etcd-1": 8e9, "etcd-3": 3e9, "etcd-2": 9e9, "register": 2e9},
 			Syncs: map[string]results.Syncs{"etcd-1": {N: 20, NS: 70e6}},
 		},
 	}}
-	cpu, fsync := used(env)
-	for who, want := range map[string]float64{"supervisor": 0.5, "clients": 1.5, "servers": 0, "resource": 0.5} {
-		if got, ok := cpu[who]; !ok || math.Abs(got-want) > 1e-9 {
+	var s capacity.Sample
+	use(env, &s)
+	for who, want := range map[string]float64{"supervisor": 0.5, "clients": 1.5, "servers": 2, "resource": 1} {
+		if got, ok := s.CPU[who]; !ok || math.Abs(got-want) > 1e-9 {
 			t.Errorf("%s: %g cores, want %g", who, got, want)
 		}
 	}
-	if fsync == nil || *fsync != 2 {
-		t.Errorf("fsync %v, want 2 ms", fsync)
+	for what, x := range map[string]struct {
+		got  *float64
+		want float64
+	}{"fsync": {s.Fsync, 2}, "the machine": {s.Machine, 4}, "the busiest server": {s.Busiest, 1.5}, "the cores of a server": {&s.ServerCores, 1}} {
+		if x.got == nil || *x.got != x.want {
+			t.Errorf("%s is %v, want %g", what, x.got, x.want)
+		}
 	}
-	if cpu, fsync := used(results.Env{Readings: env.Readings[:1]}); cpu != nil || fsync != nil {
-		t.Errorf("one reading tells %v, %v", cpu, fsync)
+	s = capacity.Sample{}
+	if use(results.Env{Readings: env.Readings[:1]}, &s); s.CPU != nil || s.Fsync != nil || s.Machine != nil || s.Busiest != nil {
+		t.Errorf("one reading tells %+v", s)
+	}
+	env.Readings[0].Machine = 0
+	if use(env, &s); s.Machine != nil {
+		t.Errorf("a machine that tells nothing used %g cores", *s.Machine)
 	}
 }
 

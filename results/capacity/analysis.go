@@ -25,13 +25,20 @@ type Reading struct {
 	Handoff  Interval            // ms
 	// InService is the mean number of users in service, Trip the round trip that was measured, in ms.
 	InService, Trip, Requests, Fsync, Packets, Late, Unserved Interval
+	// HandoffMean is how long a lock was free while somebody waited, in ms a cycle.
+	HandoffMean Interval
+	// Within and Counted are the users in service by Little's law, and as they were counted; Ratio is that of each sample.
+	Within, Counted, Ratio Interval
 
-	CPU    map[string]Interval // cores, by who used them
-	Cores  int
-	Little Little
-	Limit  Limit
-	// Marks are why the point is not fitted; none: it may be.
-	Marks []string
+	CPU map[string]Interval // cores, by who used them
+	// Machine is the cores that all programs of the machine used, Busiest those of the busiest server.
+	Machine, Busiest Interval
+	ServerCores      float64 // what one server can use at most; 0: the machine
+	Cores            int
+	Little           Little
+	Limit            Limit
+	// Marks are why the point is not fitted; none: it may be. Wrong are those of them that say that its figures are none of a lock.
+	Marks, Wrong []string
 }
 
 // Curve has the points whose settings are equal but for users and rate.
@@ -118,7 +125,7 @@ func (c *Curve) finish(s Sweep) {
 		l := level{users: float64(r.Users)}
 		for _, p := range s.Points {
 			if p.Setting == r.Setting {
-				l.samples = append(l.samples, p.usable(func(s Sample) *float64 { return &s.Cycles })...)
+				l.samples = append(l.samples, p.values(func(s Sample) *float64 { return &s.Cycles })...)
 			}
 		}
 		levels = append(levels, l)
@@ -176,14 +183,17 @@ func (c Curve) Peak() *Reading {
 	return best
 }
 
-// usable are the values of the samples that are not spoilt and have one.
-func (p Point) usable(of func(Sample) *float64) []float64 {
+// Usable are the samples that are not spoilt.
+func (p Point) Usable() []Sample {
+	return slices.DeleteFunc(slices.Clone(p.Samples), func(s Sample) bool { return s.Spoilt != "" })
+}
+
+// values are those of the usable samples that have one.
+func (p Point) values(of func(Sample) *float64) []float64 {
 	var out []float64
-	for _, s := range p.Samples {
-		if s.Spoilt == "" {
-			if v := of(s); v != nil {
-				out = append(out, *v)
-			}
+	for _, s := range p.Usable() {
+		if v := of(s); v != nil {
+			out = append(out, *v)
 		}
 	}
 	return out
@@ -191,7 +201,7 @@ func (p Point) usable(of func(Sample) *float64) []float64 {
 
 // read sums up a point.
 func read(p Point) Reading {
-	sum := func(of func(Sample) *float64) Interval { return interval(p.usable(of)) }
+	sum := func(of func(Sample) *float64) Interval { return interval(p.values(of)) }
 	r := Reading{
 		Setting: p.Setting, Verdicts: map[string]int{}, Latency: map[string]Interval{}, CPU: map[string]Interval{},
 		Cycles:    sum(func(s Sample) *float64 { return &s.Cycles }),
@@ -204,7 +214,20 @@ func read(p Point) Reading {
 		Fsync:     sum(func(s Sample) *float64 { return s.Fsync }),
 		Packets:   sum(func(s Sample) *float64 { return s.Packets }),
 		Late:      sum(func(s Sample) *float64 { return &s.Late }),
-		Unserved:  sum(func(s Sample) *float64 { n := float64(s.Unserved); return &n }),
+		Machine:   sum(func(s Sample) *float64 { return s.Machine }),
+		Busiest:   sum(func(s Sample) *float64 { return s.Busiest }),
+		Within:    sum(func(s Sample) *float64 { n := s.within(); return &n }),
+		Counted:   sum(func(s Sample) *float64 { return s.counted(p.Setting) }),
+		Ratio: sum(func(s Sample) *float64 {
+			counted, within := s.counted(p.Setting), s.within()
+			if counted == nil || within <= 0 {
+				return nil
+			}
+			n := *counted / within
+			return &n
+		}),
+		HandoffMean: sum(func(s Sample) *float64 { return s.HandoffMean }),
+		Unserved:    sum(func(s Sample) *float64 { n := float64(s.Unserved); return &n }),
 	}
 	in := func(m map[string]float64, name string) *float64 {
 		if v, ok := m[name]; ok {
@@ -229,7 +252,7 @@ func read(p Point) Reading {
 		}
 		r.Samples++
 		r.Verdicts[s.Verdict]++
-		r.Cores = max(r.Cores, s.Cores)
+		r.Cores, r.ServerCores = max(r.Cores, s.Cores), max(r.ServerCores, s.ServerCores)
 	}
 	return r
 }
@@ -238,16 +261,16 @@ func read(p Point) Reading {
 func (r *Reading) judge(one float64, o *Objective) {
 	r.Limit, r.Little = limitOf(*r, one, o), littleOf(*r)
 	if r.Samples == 0 {
-		r.Marks = append(r.Marks, "no sample can be used")
-		return
+		r.Wrong = append(r.Wrong, "no sample can be used")
+	}
+	if r.Little.Violated {
+		r.Wrong = append(r.Wrong, "Little's law does not hold: "+r.Little.String())
+	}
+	if n := r.Verdicts["fail"]; n > 0 {
+		r.Wrong = append(r.Wrong, fmt.Sprintf("the verdict is fail in %d of %d runs: what was measured is no lock", n, r.Samples))
 	}
 	if c := r.Limit.Cause; c == Generator || c == Emulation {
 		r.Marks = append(r.Marks, fmt.Sprintf("%s was the limit: %s", c, r.Limit.Evidence))
 	}
-	if r.Little.Violated {
-		r.Marks = append(r.Marks, "Little's law does not hold: "+r.Little.String())
-	}
-	if n := r.Verdicts["fail"]; n > 0 {
-		r.Marks = append(r.Marks, fmt.Sprintf("the verdict is fail in %d of %d runs: what was measured is no lock", n, r.Samples))
-	}
+	r.Marks = append(r.Marks, r.Wrong...)
 }

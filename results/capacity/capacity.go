@@ -17,10 +17,12 @@ const (
 
 // Sweep is capacity.json.
 type Sweep struct {
-	Schema   string            `json:"schema"`
-	Scenario string            `json:"scenario"` // the one whose points these are
-	Version  string            `json:"version"`  // of lockquake
-	Command  string            `json:"command"`  // the command that makes it again
+	Schema   string `json:"schema"`
+	Scenario string `json:"scenario"` // the one whose points these are
+	// Text is the scenario before a point sets its own keys: with --lock and --set, and without the axes.
+	Text     string            `json:"scenario_text,omitempty"`
+	Version  string            `json:"version"` // of lockquake
+	Command  string            `json:"command"` // the command that makes it again
 	Seed     uint64            `json:"seed"`
 	Started  string            `json:"started"` // RFC 3339
 	Provider string            `json:"provider"`
@@ -99,8 +101,17 @@ type Sample struct {
 	// LateStarts is arrivals that began more than 1 ms after their moment, for whatever reason.
 	LateStarts int64 `json:"late_starts,omitempty"`
 
-	CPU     map[string]float64 `json:"cpu"`                     // cores used, 1 is one whole core: servers, clients, supervisor
-	Cores   int                `json:"cores"`                   // of the machine
-	Fsync   *float64           `json:"fsync_ms,omitempty"`      // mean of the servers' own figure
-	Packets *float64           `json:"packets_per_s,omitempty"` // through the packet queue that stands in for netem; nil: there is none, as with netem itself
+	// HandoffMean is how long a lock was free while somebody waited for it, a cycle: the mean of the handoffs, spread over all cycles.
+	HandoffMean *float64 `json:"handoff_mean_ms,omitempty"`
+
+	CPU   map[string]float64 `json:"cpu"`   // cores used, 1 is one whole core: servers, clients, supervisor
+	Cores int                `json:"cores"` // of the machine
+	// Machine is the cores that all programs of the machine used, these among them; nil: not known.
+	Machine *float64 `json:"machine_cores,omitempty"`
+	// Busiest is the cores that the busiest server used, and ServerCores what one can use at most: its limit, or 1 where one thread of it answers; nil and 0: not
+	// known, and all of the machine.
+	Busiest     *float64 `json:"busiest_server_cores,omitempty"`
+	ServerCores float64  `json:"server_cores,omitempty"`
+	Fsync       *float64 `json:"fsync_ms,omitempty"`      // mean of the servers' own figure
+	Packets     *float64 `json:"packets_per_s,omitempty"` // through the packet queue that stands in for netem; nil: there is none, as with netem itself
 }

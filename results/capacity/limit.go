@@ -21,6 +21,7 @@ const (
 	Users     Cause = "the number of users"
 	Machine   Cause = "the machine's CPU"
 	Offered   Cause = "the rate that was offered"
+	Others    Cause = "other programs on the machine"
 	Unknown   Cause = notKnown
 )
 
@@ -29,6 +30,8 @@ const (
 	cpuFull = 0.90 // of the machine's cores
 	// generatorPart of the CPU used by clients and supervisor makes the generator the limit of a full machine.
 	generatorPart = 0.50
+	serverFull    = 0.90 // of what one server can use: its limit, or one core
+	othersPart    = 0.25 // of the cores that other programs use at least, to be in the way
 	// queuePackets is what the packet queue that stands in for netem lets through at least, a second; it was measured at 22,000 to 35,000.
 	queuePackets = 22_000
 	queueFull    = 0.90
@@ -37,6 +40,7 @@ const (
 	distancePart = 0.80 // of a cycle, the hold aside
 	maxTrips     = 3
 	alone        = 0.90 // of what as many users as these would do if none was in another's way
+	aloneMost    = 1.25 // far above it, something else had slowed the one who was alone
 	servedPart   = 0.97 // of the arrivals offered
 	// lateMost is how late a generator may begin what it begins, p99, in parts of the objective's time; without an objective of lateMS.
 	lateMost = 0.10
@@ -68,7 +72,7 @@ func limitOf(r Reading, one float64, o *Objective) Limit {
 	}
 	generator, processor := r.processors(o)
 	users := r.users(one)
-	l.Candidates = []Candidate{generator, r.emulation(), processor, r.fsync(), r.serial(), r.distance(users.Reached), users}
+	l.Candidates = []Candidate{generator, r.emulation(), processor, r.fsync(), r.serial(), r.distance(users.Reached), users, r.others()}
 	for _, c := range l.Candidates {
 		if c.Reached {
 			l.Cause, l.Evidence = c.Cause, c.Evidence
@@ -97,7 +101,12 @@ func (r Reading) processors(o *Objective) (generator, servers Candidate) {
 		}
 	}
 	said := fmt.Sprintf("%.2f of %d cores used: %s", sum, r.Cores, strings.Join(parts, ", "))
-	share := sum / float64(r.Cores)
+	used := sum // what else runs, the kernel on its own account among it, fills the machine too; where that is much, see others
+	if rest := r.Machine.Mid - sum; r.Machine.N > 0 && rest > 0 && rest < othersPart*float64(r.Cores) {
+		used = r.Machine.Mid
+		said += fmt.Sprintf("; %.2f in use on the whole machine", r.Machine.Mid)
+	}
+	share := used / float64(r.Cores)
 	if r.CPU["servers"].N+r.CPU["clients"].N == 0 { // all of them are one process
 		return generator, Candidate{Machine, true, share, share >= cpuFull, said + ", in whose process are servers and clients"}
 	}
@@ -105,15 +114,37 @@ func (r Reading) processors(o *Objective) (generator, servers Candidate) {
 	byLoad := load >= generatorPart*sum
 	servers.Known, servers.Share, servers.Evidence = true, share, said
 	servers.Reached = share >= cpuFull && !byLoad
+	one := r.Busiest.Mid / r.ServerCores
+	serverIs := r.ServerCores > 0 && one >= serverFull // whoever else is busy: no server can do more
+	if serverIs {
+		servers.Share, servers.Reached = one, true
+		servers.Evidence = fmt.Sprintf("the busiest server used %.2f of the %.2g cores that one can use", r.Busiest.Mid, r.ServerCores)
+	}
 	if !generator.Reached {
 		generator.Known, generator.Share, generator.Evidence = true, load/float64(r.Cores), said
-		generator.Reached = share >= cpuFull && byLoad
+		generator.Reached = share >= cpuFull && byLoad && !serverIs
 	}
 	return generator, servers
 }
 
 // processes are who uses CPU.
 var processes = []string{"servers", "clients", "supervisor", "resource"}
+
+// others looks at the other programs of the machine. They are named last: a full machine slows nobody who waits for something else.
+func (r Reading) others() Candidate {
+	c := Candidate{Cause: Others}
+	if r.Machine.N == 0 || r.Cores == 0 || len(r.CPU) == 0 {
+		return c
+	}
+	own := 0.0
+	for _, i := range r.CPU {
+		own += i.Mid
+	}
+	c.Known, c.Share = true, r.Machine.Mid/float64(r.Cores)
+	c.Reached = c.Share >= cpuFull // where they use less than othersPart, processors has named one of the runs' own
+	c.Evidence = fmt.Sprintf("%.2f of %d cores in use, %.2f of them by programs that are no part of the runs", r.Machine.Mid, r.Cores, max(0, r.Machine.Mid-own))
+	return c
+}
 
 // lateAllowed is how late a generator may be, in ms.
 func lateAllowed(o *Objective) float64 {
@@ -134,21 +165,31 @@ func (r Reading) emulation() Candidate {
 	return c
 }
 
-// serial looks at the locks: each has one holder at a time, so all of them together cannot do more than Locks/(hold + handoff).
+// serial looks at the locks: each has one holder at a time, so all of them together cannot do more than Locks/(hold + handoff). The handoff is its mean, where
+// that was measured: locks that are always in use then have a share of 1. A median says less of it.
 func (r Reading) serial() Candidate {
 	c := Candidate{Cause: Serial}
-	if r.Handoff.N == 0 || r.Hold.N == 0 || r.Hold.Mid+r.Handoff.Mid <= 0 {
+	handoff := r.handoff()
+	if r.Handoff.N == 0 || r.Hold.N == 0 || r.Hold.Mid+handoff.Mid <= 0 {
 		return c
 	}
 	locks := r.Locks
 	if r.Own {
 		locks = r.Users
 	}
-	ceiling := float64(locks) * 1e3 / (r.Hold.Mid + r.Handoff.Mid)
+	ceiling := float64(locks) * 1e3 / (r.Hold.Mid + handoff.Mid)
 	c.Known, c.Share = true, r.Cycles.Mid/ceiling
 	c.Reached = c.Share >= busy && c.Share <= 1/busy // far above it, the median of the handoffs is not their mean
-	c.Evidence = fmt.Sprintf("%s cycles/s of at most %s: %s / (hold %s + handoff %s)", number(r.Cycles.Mid), number(ceiling), plural(locks, "lock"), milli(r.Hold.Mid), milli(r.Handoff.Mid))
+	c.Evidence = fmt.Sprintf("%s cycles/s of at most %s: %s / (hold %s + handoff %s)", number(r.Cycles.Mid), number(ceiling), plural(locks, "lock"), milli(r.Hold.Mid), milli(handoff.Mid))
 	return c
+}
+
+// handoff is the mean of the handoffs, or their median where that is all that was measured.
+func (r Reading) handoff() Interval {
+	if r.HandoffMean.N > 0 {
+		return r.HandoffMean
+	}
+	return r.Handoff
 }
 
 // fsync looks at the time that waits for a write to disk: one in a handoff, where locks are always busy; two in a cycle, to take and to give
@@ -160,7 +201,7 @@ func (r Reading) fsync() Candidate {
 	}
 	of, n, what := r.Cycle.Mid-r.Hold.Mid, 2.0, "the cycle but for the hold"
 	if r.serial().Reached {
-		of, n, what = r.Handoff.Mid, 1.0, "the handoff"
+		of, n, what = r.handoff().Mid, 1.0, "the handoff"
 	}
 	if !(of > 0) {
 		return c
@@ -172,8 +213,8 @@ func (r Reading) fsync() Candidate {
 }
 
 // distance compares a cycle, its hold aside, with the time that its messages travel. A server may count more requests than there were round trips: those that go side
-// by side, or that a script makes. The share is then above 1; where nobody was in another's way, as many round trips as fit into the cycle are taken for them, up to
-// maxTrips: with more, some number of trips fits into any cycle.
+// by side, or that a script makes. The share is then above 1, or there are more of them than maxTrips; where nobody was in another's way, as many round trips as fit
+// into the cycle are taken for them, up to maxTrips: with more, some number of trips fits into any cycle.
 func (r Reading) distance(alone bool) Candidate {
 	c := Candidate{Cause: Distance}
 	away := r.Trip.Mid
@@ -185,11 +226,13 @@ func (r Reading) distance(alone bool) Candidate {
 		return c
 	}
 	trips, said := r.Requests.Mid, ""
-	if fit := math.Floor(of / away); trips*away/of > 1/distancePart && alone && fit >= 1 && fit <= maxTrips {
-		trips, said = fit, fmt.Sprintf(" (the servers counted %s requests)", number(r.Requests.Mid))
+	many := trips >= maxTrips+0.5
+	if fit := math.Floor(of / away); (many || trips*away/of > 1/distancePart) && alone && fit >= 1 && fit <= maxTrips {
+		many, trips = false, fit
+		said = fmt.Sprintf(" (the servers counted %s requests)", number(r.Requests.Mid))
 	}
 	c.Known, c.Share = true, away*trips/of
-	c.Reached = c.Share >= distancePart && c.Share <= 1/distancePart
+	c.Reached = c.Share >= distancePart && c.Share <= 1/distancePart && !many
 	c.Evidence = fmt.Sprintf("%s of %s are %s of the cycle but for the hold, %s%s", roundTrips(trips), milli(away), percent(c.Share), milli(of), said)
 	return c
 }
@@ -215,7 +258,7 @@ func (r Reading) users(one float64) Candidate {
 	}
 	free := float64(r.Users) * one
 	c.Known, c.Share = true, r.Cycles.Mid/free
-	c.Reached = c.Share >= alone
+	c.Reached = c.Share >= alone && c.Share <= aloneMost
 	c.Evidence = fmt.Sprintf("%s cycles/s of the %s that %s would do, each as fast as one alone (%s/s)", number(r.Cycles.Mid), number(free), plural(r.Users, "user"), number(one))
 	return c
 }
@@ -233,17 +276,30 @@ type Little struct {
 	Violated bool
 }
 
+// littleOf takes the law sample by sample: the product of two medians is not the median of products.
 func littleOf(r Reading) Little {
-	l := Little{Within: r.Cycles.Mid * r.Cycle.Mid / 1e3, Counted: r.InService.Mid}
-	if l.Counted == 0 && r.Rate == 0 {
-		l.Counted = float64(r.Users)
-	}
-	if l.Within <= 0 || l.Counted <= 0 {
+	l := Little{Within: r.Within.Mid, Counted: r.Counted.Mid}
+	if r.Ratio.N == 0 {
 		return l
 	}
-	l.Known, l.Off = true, math.Abs(l.Counted/l.Within-1)
-	l.Violated = l.Off > littleMost || r.Rate == 0 && l.Within > float64(r.Users)*(1+littleMost)
+	l.Known, l.Off = true, math.Abs(r.Ratio.Mid-1)
+	l.Violated = l.Off > littleMost || r.Rate == 0 && l.Counted > float64(r.Users)*(1+littleMost)
 	return l
+}
+
+// within is how many users are in service by Little's law.
+func (s Sample) within() float64 { return s.Cycles * s.Cycle / 1e3 }
+
+// counted is how many users were counted in service; in a closed loop where nobody counted, all of them. Nil: not known.
+func (s Sample) counted(of Setting) *float64 {
+	n := s.InService
+	if n == 0 && of.Rate == 0 {
+		n = float64(of.Users)
+	}
+	if n <= 0 {
+		return nil
+	}
+	return &n
 }
 
 // String says the law in figures.

@@ -2,6 +2,7 @@ package capacity
 
 import (
 	"math"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -25,49 +26,67 @@ func TestLimits(t *testing.T) {
 		want   Cause
 		says   string
 	}{
-		"none":                                 {func(*Setting, *Sample) {}, Unknown, "no candidate is near its ceiling"},
-		"clients' CPU":                         {func(_ *Setting, s *Sample) { s.CPU["clients"] = 1.4 }, Generator, "1.80 of 2 cores used: 0.30 by servers, 1.40 by clients, 0.10 by supervisor"},
-		"clients' CPU, nearly":                 {func(_ *Setting, s *Sample) { s.CPU["clients"] = 1.39 }, Unknown, ""},
-		"supervisor's CPU":                     {func(_ *Setting, s *Sample) { s.CPU["supervisor"] = 1.5 }, Generator, "1.50 by supervisor"},
-		"generator and servers in equal parts": {func(_ *Setting, s *Sample) { s.CPU["servers"], s.CPU["clients"] = 1, 0.9 }, Generator, "2.00 of 2 cores"},
-		"servers' CPU":                         {func(_ *Setting, s *Sample) { s.CPU["servers"] = 1.6 }, Processor, "1.80 of 2 cores used: 1.60 by servers"},
-		"servers' CPU, nearly":                 {func(_ *Setting, s *Sample) { s.CPU["servers"] = 1.59 }, Unknown, ""},
-		"all in one process":                   {func(_ *Setting, s *Sample) { s.CPU = map[string]float64{"supervisor": 1.8} }, Machine, "1.80 of 2 cores used: 1.80 by supervisor, in whose process are servers and clients"},
-		"servers elsewhere":                    {func(_ *Setting, s *Sample) { s.CPU = map[string]float64{"supervisor": 0.1, "clients": 1.8} }, Generator, "1.90 of 2 cores used: 1.80 by clients, 0.10 by supervisor"},
-		"the resource fills the machine":       {func(_ *Setting, s *Sample) { s.CPU["resource"] = 1.3 }, Generator, "1.30 by resource"},
-		"own locks":                            {func(p *Setting, s *Sample) { p.Own = true; s.Handoff = ptr(3.25) }, Unknown, ""},
-		"no CPU was read":                      {func(_ *Setting, s *Sample) { s.CPU = nil }, Unknown, ""},
-		"cores are not known":                  {func(_ *Setting, s *Sample) { s.CPU["servers"], s.Cores = 9, 0 }, Unknown, ""},
-		"the packet queue":                     {func(_ *Setting, s *Sample) { s.Packets = ptr(19_800) }, Emulation, "19,800 packets/s of the 22,000 to 35,000"},
-		"the packet queue, nearly":             {func(_ *Setting, s *Sample) { s.Packets = ptr(19_700) }, Unknown, ""},
-		"one lock is always busy":              {func(_ *Setting, s *Sample) { s.Handoff = ptr(3.25) }, Serial, "200 cycles/s of at most 235: 1 lock / (hold 1 ms + handoff 3.25 ms)"},
-		"one lock, nearly":                     {func(_ *Setting, s *Sample) { s.Handoff = ptr(3.2) }, Unknown, ""},
-		"two locks":                            {func(p *Setting, s *Sample) { p.Locks = 2; s.Handoff = ptr(3.25) }, Unknown, ""},
-		"nobody waited":                        {func(_ *Setting, s *Sample) { s.Handoff = nil }, Unknown, ""},
-		"fsync in a handoff":                   {func(_ *Setting, s *Sample) { s.Handoff, s.Fsync = ptr(3.25), ptr(1.7) }, Fsync, "1 × fsync of 1.7 ms is 52 % of the handoff, 3.25 ms"},
-		"fsync in a handoff, nearly":           {func(_ *Setting, s *Sample) { s.Handoff, s.Fsync = ptr(3.25), ptr(1.6) }, Serial, ""},
-		"fsync in a cycle":                     {func(_ *Setting, s *Sample) { s.Fsync = ptr(9.8) }, Fsync, "2 × fsync of 9.8 ms is 50 % of the cycle but for the hold, 39 ms"},
-		"fsync in a cycle, nearly":             {func(_ *Setting, s *Sample) { s.Fsync = ptr(9.7) }, Unknown, ""},
-		"fsync of something else":              {func(_ *Setting, s *Sample) { s.Fsync = ptr(40) }, Unknown, ""},
-		"distance":                             {func(_ *Setting, s *Sample) { s.RTT = ptr(10.5) }, Distance, "3 round trips of 10.5 ms are 81 % of the cycle but for the hold, 39 ms"},
-		"distance, nearly":                     {func(_ *Setting, s *Sample) { s.RTT = ptr(10.3) }, Unknown, ""},
-		"distance that was only asked":         {func(p *Setting, s *Sample) { p.RTT = int64(12 * time.Millisecond); s.RTT = nil }, Distance, "3 round trips of 12 ms"},
-		"requests that went side by side":      {func(_ *Setting, s *Sample) { s.RTT, s.Requests = ptr(10.5), ptr(5) }, Unknown, ""},
+		"none":                                         {func(*Setting, *Sample) {}, Unknown, "no candidate is near its ceiling"},
+		"clients' CPU":                                 {func(_ *Setting, s *Sample) { s.CPU["clients"] = 1.4 }, Generator, "1.80 of 2 cores used: 0.30 by servers, 1.40 by clients, 0.10 by supervisor"},
+		"clients' CPU, nearly":                         {func(_ *Setting, s *Sample) { s.CPU["clients"] = 1.39 }, Unknown, ""},
+		"supervisor's CPU":                             {func(_ *Setting, s *Sample) { s.CPU["supervisor"] = 1.5 }, Generator, "1.50 by supervisor"},
+		"generator and servers in equal parts":         {func(_ *Setting, s *Sample) { s.CPU["servers"], s.CPU["clients"] = 1, 0.9 }, Generator, "2.00 of 2 cores"},
+		"servers' CPU":                                 {func(_ *Setting, s *Sample) { s.CPU["servers"] = 1.6 }, Processor, "1.80 of 2 cores used: 1.60 by servers"},
+		"servers' CPU, nearly":                         {func(_ *Setting, s *Sample) { s.CPU["servers"] = 1.59 }, Unknown, ""},
+		"all in one process":                           {func(_ *Setting, s *Sample) { s.CPU = map[string]float64{"supervisor": 1.8} }, Machine, "1.80 of 2 cores used: 1.80 by supervisor, in whose process are servers and clients"},
+		"servers elsewhere":                            {func(_ *Setting, s *Sample) { s.CPU = map[string]float64{"supervisor": 0.1, "clients": 1.8} }, Generator, "1.90 of 2 cores used: 1.80 by clients, 0.10 by supervisor"},
+		"the resource fills the machine":               {func(_ *Setting, s *Sample) { s.CPU["resource"] = 1.3 }, Generator, "1.30 by resource"},
+		"own locks":                                    {func(p *Setting, s *Sample) { p.Own = true; s.Handoff = ptr(3.25) }, Unknown, ""},
+		"no CPU was read":                              {func(_ *Setting, s *Sample) { s.CPU = nil }, Unknown, ""},
+		"cores are not known":                          {func(_ *Setting, s *Sample) { s.CPU["servers"], s.Cores = 9, 0 }, Unknown, ""},
+		"the packet queue":                             {func(_ *Setting, s *Sample) { s.Packets = ptr(19_800) }, Emulation, "19,800 packets/s of the 22,000 to 35,000"},
+		"the packet queue, nearly":                     {func(_ *Setting, s *Sample) { s.Packets = ptr(19_700) }, Unknown, ""},
+		"one lock is always busy":                      {func(_ *Setting, s *Sample) { s.Handoff = ptr(3.25) }, Serial, "200 cycles/s of at most 235: 1 lock / (hold 1 ms + handoff 3.25 ms)"},
+		"one lock, nearly":                             {func(_ *Setting, s *Sample) { s.Handoff = ptr(3.2) }, Unknown, ""},
+		"two locks":                                    {func(p *Setting, s *Sample) { p.Locks = 2; s.Handoff = ptr(3.25) }, Unknown, ""},
+		"nobody waited":                                {func(_ *Setting, s *Sample) { s.Handoff = nil }, Unknown, ""},
+		"fsync in a handoff":                           {func(_ *Setting, s *Sample) { s.Handoff, s.Fsync = ptr(3.25), ptr(1.7) }, Fsync, "1 × fsync of 1.7 ms is 52 % of the handoff, 3.25 ms"},
+		"fsync in a handoff, nearly":                   {func(_ *Setting, s *Sample) { s.Handoff, s.Fsync = ptr(3.25), ptr(1.6) }, Serial, ""},
+		"fsync in a mean handoff":                      {func(_ *Setting, s *Sample) { s.Handoff, s.HandoffMean, s.Fsync = ptr(1.5), ptr(3.5), ptr(1.8) }, Fsync, "1 × fsync of 1.8 ms is 51 % of the handoff, 3.5 ms"},
+		"fsync in a cycle":                             {func(_ *Setting, s *Sample) { s.Fsync = ptr(9.8) }, Fsync, "2 × fsync of 9.8 ms is 50 % of the cycle but for the hold, 39 ms"},
+		"fsync in a cycle, nearly":                     {func(_ *Setting, s *Sample) { s.Fsync = ptr(9.7) }, Unknown, ""},
+		"fsync of something else":                      {func(_ *Setting, s *Sample) { s.Fsync = ptr(40) }, Unknown, ""},
+		"distance":                                     {func(_ *Setting, s *Sample) { s.RTT = ptr(10.5) }, Distance, "3 round trips of 10.5 ms are 81 % of the cycle but for the hold, 39 ms"},
+		"distance, nearly":                             {func(_ *Setting, s *Sample) { s.RTT = ptr(10.3) }, Unknown, ""},
+		"distance that was only asked":                 {func(p *Setting, s *Sample) { p.RTT = int64(12 * time.Millisecond); s.RTT = nil }, Distance, "3 round trips of 12 ms"},
+		"requests that went side by side":              {func(_ *Setting, s *Sample) { s.RTT, s.Requests = ptr(10.5), ptr(5) }, Unknown, ""},
+		"requests that a script made, in a slow cycle": {func(_ *Setting, s *Sample) { s.RTT, s.Requests = ptr(9.5), ptr(4) }, Unknown, ""},
 		"requests that a script made": {func(_ *Setting, s *Sample) {
 			s.Cycles, s.Cycle, s.Handoff, s.RTT, s.Requests = 361, 22.2, nil, ptr(10), ptr(4)
 		}, Distance, "2 round trips of 10 ms are 94 % of the cycle but for the hold, 21.2 ms (the servers counted 4 requests)"},
 		"many trips fit into any cycle": {func(_ *Setting, s *Sample) {
 			s.Cycles, s.Cycle, s.Handoff, s.RTT, s.Requests = 361, 22.2, nil, ptr(5), ptr(9)
 		}, Users, ""},
-		"a handoff that is no mean":      {func(_ *Setting, s *Sample) { s.Handoff = ptr(5) }, Unknown, ""},
-		"users":                          {func(_ *Setting, s *Sample) { s.Cycles, s.Cycle, s.Handoff = 361, 22.2, nil }, Users, "361 cycles/s of the 400 that 8 users would do, each as fast as one alone (50/s)"},
-		"users, nearly":                  {func(_ *Setting, s *Sample) { s.Cycles, s.Cycle, s.Handoff = 359, 22.2, nil }, Unknown, ""},
-		"an open loop":                   {func(p *Setting, s *Sample) { p.Rate, s.Offered = 200, 200 }, Offered, "200 of 200 offered a second were served"},
-		"an open loop that is full":      {func(p *Setting, s *Sample) { p.Rate, s.Offered, s.Cycles = 210, 210, 203 }, Unknown, ""},
-		"a generator that lags":          {func(p *Setting, s *Sample) { p.Rate, s.Offered, s.Late = 200, 200, 2.1 }, Generator, "it began arrivals 2.1 ms late (p99), and 2 ms is allowed"},
-		"a generator that lags a little": {func(p *Setting, s *Sample) { p.Rate, s.Offered, s.Late = 200, 200, 2 }, Offered, ""},
-		"generator and lock":             {func(_ *Setting, s *Sample) { s.CPU["clients"], s.Handoff = 1.6, ptr(4) }, Generator, ""},
-		"servers' CPU and lock":          {func(_ *Setting, s *Sample) { s.CPU["servers"], s.Handoff = 1.6, ptr(4) }, Processor, ""},
+		"a handoff that is no mean":         {func(_ *Setting, s *Sample) { s.Handoff = ptr(5) }, Unknown, ""},
+		"users":                             {func(_ *Setting, s *Sample) { s.Cycles, s.Cycle, s.Handoff = 361, 22.2, nil }, Users, "361 cycles/s of the 400 that 8 users would do, each as fast as one alone (50/s)"},
+		"users, and one who was slow alone": {func(_ *Setting, s *Sample) { s.Cycles, s.Cycle, s.Handoff = 510, 15.7, nil }, Unknown, ""},
+		"users, nearly":                     {func(_ *Setting, s *Sample) { s.Cycles, s.Cycle, s.Handoff = 359, 22.2, nil }, Unknown, ""},
+		"an open loop":                      {func(p *Setting, s *Sample) { p.Rate, s.Offered = 200, 200 }, Offered, "200 of 200 offered a second were served"},
+		"an open loop that is full":         {func(p *Setting, s *Sample) { p.Rate, s.Offered, s.Cycles = 210, 210, 203 }, Unknown, ""},
+		"a generator that lags":             {func(p *Setting, s *Sample) { p.Rate, s.Offered, s.Late = 200, 200, 2.1 }, Generator, "it began arrivals 2.1 ms late (p99), and 2 ms is allowed"},
+		"a generator that lags a little":    {func(p *Setting, s *Sample) { p.Rate, s.Offered, s.Late = 200, 200, 2 }, Offered, ""},
+		"a server's one thread":             {func(_ *Setting, s *Sample) { s.Busiest, s.ServerCores = ptr(0.91), 1 }, Processor, "the busiest server used 0.91 of the 1 cores that one can use"},
+		"a server's one thread, nearly":     {func(_ *Setting, s *Sample) { s.Busiest, s.ServerCores = ptr(0.89), 1 }, Unknown, ""},
+		"a server with many threads":        {func(_ *Setting, s *Sample) { s.Busiest = ptr(1.2) }, Unknown, ""},
+		"a server's limit": {func(_ *Setting, s *Sample) {
+			s.CPU["clients"], s.Busiest, s.ServerCores = 1.5, ptr(0.19), 0.2
+		}, Processor, "0.19 of the 0.2 cores"},
+		"other programs":                  {func(_ *Setting, s *Sample) { s.Machine = ptr(1.8) }, Others, "1.80 of 2 cores in use, 1.30 of them by programs that are no part of the runs"},
+		"other programs, nearly":          {func(_ *Setting, s *Sample) { s.Machine = ptr(1.79) }, Unknown, ""},
+		"few other programs, and servers": {func(_ *Setting, s *Sample) { s.CPU["servers"], s.Machine = 1.3, ptr(1.95) }, Processor, "1.50 of 2 cores used: 1.30 by servers, 0.10 by clients, 0.10 by supervisor; 1.95 in use on the whole machine"},
+		"few other programs, and clients": {func(_ *Setting, s *Sample) { s.CPU["clients"], s.Machine = 1.1, ptr(1.8) }, Generator, "1.80 in use on the whole machine"},
+		"few other programs, nearly":      {func(_ *Setting, s *Sample) { s.CPU["clients"], s.Machine = 1.1, ptr(1.79) }, Unknown, ""},
+		"other programs, and a busy lock": {func(_ *Setting, s *Sample) { s.Machine, s.Handoff = ptr(2), ptr(3.25) }, Serial, ""},
+		"a mean of the handoffs":          {func(_ *Setting, s *Sample) { s.HandoffMean = ptr(3.5) }, Serial, "200 cycles/s of at most 222: 1 lock / (hold 1 ms + handoff 3.5 ms)"},
+		"a mean that the median hides":    {func(_ *Setting, s *Sample) { s.Handoff, s.HandoffMean = ptr(3.5), ptr(1) }, Unknown, ""},
+		"nobody waited, by the mean":      {func(_ *Setting, s *Sample) { s.Handoff, s.HandoffMean = nil, ptr(4) }, Unknown, ""},
+		"generator and lock":              {func(_ *Setting, s *Sample) { s.CPU["clients"], s.Handoff = 1.6, ptr(4) }, Generator, ""},
+		"servers' CPU and lock":           {func(_ *Setting, s *Sample) { s.CPU["servers"], s.Handoff = 1.6, ptr(4) }, Processor, ""},
 	} {
 		p := Point{Setting: Setting{Backend: "etcd", Lock: "mutex", Users: 8, Locks: 1}, Samples: []Sample{calm()}}
 		c.change(&p.Setting, &p.Samples[0])
@@ -109,6 +128,21 @@ func TestLittlesLaw(t *testing.T) {
 		if marked := len(r.Marks) > 0; marked != c.violated {
 			t.Errorf("%s: marks %q", name, r.Marks)
 		}
+	}
+}
+
+// TestLittlesLawSampleBySample: on a busy machine two samples differ by far, and the law holds in each of them.
+func TestLittlesLawSampleBySample(t *testing.T) {
+	fast, slow := calm(), calm()
+	fast.Cycles, fast.Cycle, slow.Cycles, slow.Cycle = 800, 10, 100, 80
+	r := read(Point{Setting: Setting{Users: 8, Locks: 1}, Samples: []Sample{fast, slow}})
+	if r.judge(50, nil); !r.Little.Known || r.Little.Violated || r.Little.Off > 1e-9 {
+		t.Errorf("%+v", r.Little)
+	}
+	slow.Cycle = 100
+	r = read(Point{Setting: Setting{Users: 8, Locks: 1}, Samples: []Sample{slow, slow, fast}})
+	if r.judge(50, nil); !r.Little.Violated {
+		t.Errorf("%+v", r.Little)
 	}
 }
 
@@ -176,6 +210,13 @@ func TestWhatIsNotFitted(t *testing.T) {
 		}
 		if last := c.Closed[len(c.Closed)-1]; name != "spoilt samples alone" && (len(last.Marks) == 0 || c.Fit.To != 64 || c.Peak().Users > 64) {
 			t.Errorf("%s: fitted up to %d users, marks %q", name, c.Fit.To, last.Marks)
+		}
+	}
+	s := sweep(func(int, *Sample) {})
+	s.Points = s.Points[1:]
+	for _, r := range Analyse(s).Curves[0].Closed {
+		if slices.ContainsFunc(r.Limit.Candidates, func(c Candidate) bool { return c.Cause == Users && c.Known }) {
+			t.Errorf("%d users are held against one alone, whom nobody measured", r.Users)
 		}
 	}
 	c := Analyse(sweep(func(n int, s *Sample) { s.CPU["clients"] = 1.9 })).Curves[0]

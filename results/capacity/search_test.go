@@ -155,6 +155,9 @@ func TestSearchConfirms(t *testing.T) {
 		"at the bound is kept":  {[]Point{at(100, 20, 20), at(104, 20.1)}, 0, true},
 		"a closed loop between": {[]Point{at(0, 50), at(100, 5, 6), at(104, 25)}, 0, true},
 	} {
+		if found := s.Found(c.points); found.Confirmed != c.done || name == "to confirm" && found.Why != "1 of 2 runs to confirm it were made" {
+			t.Errorf("%s: %+v", name, found)
+		}
 		rate, done := s.Next(c.points)
 		if math.Abs(rate-c.rate) > 1e-9 || done != c.done {
 			t.Errorf("%s: %g, %t; want %g, %t", name, rate, done, c.rate, c.done)

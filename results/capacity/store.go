@@ -149,8 +149,12 @@ func (s Sample) figures() map[string]float64 {
 	all := map[string]float64{
 		"cycles_per_s": s.Cycles, "cycle_ms": s.Cycle, "hold_ms": s.HoldMean, "in_service": s.InService, "offered_per_s": s.Offered,
 		"unserved": float64(s.Unserved), "late_p99_ms": s.Late, "cores": float64(s.Cores), "order": float64(s.Order), "late_starts": float64(s.LateStarts),
+		"server_cores": s.ServerCores,
 	}
-	for name, f := range map[string]*float64{"handoff_ms": s.Handoff, "requests_per_grant": s.Requests, "rtt_ms": s.RTT, "fsync_ms": s.Fsync, "packets_per_s": s.Packets} {
+	for name, f := range map[string]*float64{
+		"handoff_ms": s.Handoff, "handoff_mean_ms": s.HandoffMean, "requests_per_grant": s.Requests, "rtt_ms": s.RTT, "machine_cores": s.Machine,
+		"busiest_server_cores": s.Busiest, "fsync_ms": s.Fsync, "packets_per_s": s.Packets,
+	} {
 		if f != nil {
 			all[name] = *f
 		}
@@ -174,10 +178,7 @@ func shorten(s string) string {
 	return s
 }
 
-// machine has what must be equal for figures of two sweeps to be comparable.
-var machine = []string{"os", "arch", "kernel", "cores", "memory"}
-
-// Merge puts sweeps of one machine into one, so that one report compares them.
+// Merge puts sweeps of one machine into one, so that one report compares them. Samples of equal settings become those of one point.
 func Merge(sweeps ...Sweep) (Sweep, error) {
 	if len(sweeps) == 0 {
 		return Sweep{}, errors.New("there is no sweep to merge")
@@ -186,7 +187,7 @@ func Merge(sweeps ...Sweep) (Sweep, error) {
 	out.Host, out.Service = maps.Clone(out.Host), maps.Clone(out.Service)
 	out.Points, out.Left = slices.Clone(out.Points), slices.Clone(out.Left)
 	for i, s := range sweeps[1:] {
-		for _, name := range machine {
+		for _, name := range results.SameMachine {
 			if s.Host[name] != out.Host[name] {
 				return Sweep{}, fmt.Errorf("sweeps 1 and %d are of two machines: %s is %q and %q", i+2, name, out.Host[name], s.Host[name])
 			}
@@ -196,6 +197,11 @@ func Merge(sweeps ...Sweep) (Sweep, error) {
 		}
 		if s.Provider != out.Provider || s.Measured != out.Measured {
 			return Sweep{}, fmt.Errorf("sweeps 1 and %d differ: providers %s and %s, measured %s and %s", i+2, out.Provider, s.Provider, duration(out.Measured), duration(s.Measured))
+		}
+		for j, t := range sweeps[:i+1] {
+			if t.Text != s.Text && slices.ContainsFunc(t.Points, func(p Point) bool { return s.has(p.Setting) }) {
+				return Sweep{}, fmt.Errorf("sweeps %d and %d measured points of one name in scenarios that differ, as --set and --scenario make them", j+1, i+2)
+			}
 		}
 		out.Scenario, out.Version = both(out.Scenario, s.Scenario), both(out.Version, s.Version)
 		out.Command += "\n" + s.Command
@@ -214,6 +220,11 @@ func Merge(sweeps ...Sweep) (Sweep, error) {
 		return slices.ContainsFunc(out.Points, func(p Point) bool { return p.Setting == l.Setting && len(p.Samples) > 0 })
 	})
 	return out, nil
+}
+
+// has tells whether a sweep measured a point.
+func (s Sweep) has(of Setting) bool {
+	return slices.ContainsFunc(s.Points, func(p Point) bool { return p.Setting == of })
 }
 
 // both writes two values, and one that is the same in both once.

@@ -100,6 +100,39 @@ func TestFitAtTheBorder(t *testing.T) {
 	}
 }
 
+// Without κ the best of what is left is taken, which is not a line.
+func TestFitLeavesOutOneCoefficient(t *testing.T) {
+	var levels []level
+	for _, n := range swept {
+		x := 500 * n / (1 + 0.1*(n-1) - 1e-6*n*(n-1))
+		levels = append(levels, level{users: n, samples: []float64{x}})
+	}
+	f, err := fit(levels, seed.Rand(1, "upwards"))
+	if err != nil || f.Kappa != 0 || math.Abs(f.Sigma/0.1-1) > 0.05 {
+		t.Errorf("%+v, %v", f, err)
+	}
+}
+
+// A point with many samples counts for more than one with a single one, which is off.
+func TestFitWeighsSamples(t *testing.T) {
+	u := laws["parallel"]
+	var levels []level
+	for _, n := range swept {
+		l := level{users: n}
+		for range 30 {
+			l.samples = append(l.samples, u.At(n))
+		}
+		if n == 16 {
+			l.samples = []float64{0.8 * u.At(n)}
+		}
+		levels = append(levels, l)
+	}
+	f, err := fit(levels, seed.Rand(1, "weights"))
+	if err != nil || math.Abs(f.Sigma/u.Sigma-1) > 0.02 {
+		t.Errorf("%+v, %v", f, err)
+	}
+}
+
 // A law that explains nothing says so.
 func TestFitThatExplainsNothing(t *testing.T) {
 	jump := func(samples ...[]float64) []level {

@@ -1,6 +1,7 @@
 package capacity
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -48,7 +49,11 @@ func (a Analysis) paragraph(of Setting, group []Curve) string {
 				throughputs = append(throughputs, "nothing that can be used was measured "+c.over())
 			}
 		} else {
-			throughputs = append(throughputs, fmt.Sprintf("%s%s cycles/s %s (%s)", c.atLeast(*peak), number(peak.Cycles.Mid), c.over(), plural(peak.Users, "user")))
+			said := fmt.Sprintf("%s cycles/s %s (%s)", number(peak.Cycles.Mid), c.over(), plural(peak.Users, "user"))
+			if c.AtLeast(*peak) {
+				said = "at least " + said
+			}
+			throughputs = append(throughputs, said)
 			limits = append(limits, "is "+string(peak.Limit.Cause))
 			bends = append(bends, c.bend())
 		}
@@ -137,16 +142,12 @@ func (c Curve) over() string {
 	return "over " + plural(c.Locks, "lock")
 }
 
-// atLeast is said of a peak that is none of the lock's: more users would do more, or the generator or the network could not.
-func (c Curve) atLeast(peak Reading) string {
-	more := slices.ContainsFunc(peak.Limit.Candidates, func(c Candidate) bool { return c.Cause == Users && c.Reached }) ||
+// AtLeast tells of a peak that it is none of the lock's: more users would do more, or the generator or the network could not.
+func (c Curve) AtLeast(peak Reading) bool {
+	return slices.ContainsFunc(peak.Limit.Candidates, func(c Candidate) bool { return c.Cause == Users && c.Reached }) ||
 		slices.ContainsFunc(c.Closed, func(r Reading) bool {
 			return r.Users > peak.Users && (r.Limit.Cause == Generator || r.Limit.Cause == Emulation)
 		})
-	if more {
-		return "at least "
-	}
-	return ""
 }
 
 // bend says where the curve bends.
@@ -163,6 +164,15 @@ func (c Curve) bend() string {
 		return fmt.Sprintf("it bends at %s, and still rises with %s", knee, plural(f.To, "user"))
 	}
 	return fmt.Sprintf("it bends at %s and is highest at %s", knee, peak)
+}
+
+// Bends says from how many users on the curve bends, and with how many it is highest: with their ranges, as far as that is known.
+func (c Curve) Bends() (knee, peak string) {
+	if c.Fit == nil {
+		return notKnown, notKnown
+	}
+	beyond := fmt.Sprintf("not up to %s", plural(c.Fit.To, "user"))
+	return cmp.Or(c.Fit.users(c.Fit.KneeRange), beyond), cmp.Or(c.Fit.users(c.Fit.PeakRange), beyond)
 }
 
 // users writes a range of users; "": it lies beyond those measured.

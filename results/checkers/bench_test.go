@@ -5,6 +5,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"os"
 	"path/filepath"
 	"runtime"
 	"runtime/metrics"
@@ -19,6 +20,9 @@ import (
 
 // benchHolds is how many holds BenchmarkExclusion10M judges; smaller ones are for working on the benchmark itself.
 var benchHolds = flag.Int("holds", 10_000_000, "holds that BenchmarkExclusion10M judges")
+
+// benchEvents is how many events the longest history of BenchmarkLength has.
+var benchEvents = flag.Int("events", 10_000_000, "events of the longest history of BenchmarkLength: 100000000 takes 6.4 GB of disk")
 
 const (
 	benchClients = 8
@@ -56,6 +60,50 @@ func BenchmarkExclusion10M(b *testing.B) {
 	b.ReportMetric(float64(peak)/(1<<20), "peak-heap-MiB")
 	b.Logf("sorting %d ends in memory %v; judging from disk %v; ratio %.2f; peak heap while judging %.1f MiB",
 		2*n, sorting.Round(time.Millisecond), judging.Round(time.Millisecond), ratio, float64(peak)/(1<<20))
+}
+
+// BenchmarkLength prints whether a long history costs as much for each event as a short one: to write, to judge from disk, and in bytes. Short ones
+// are made several times, and the median counts.
+func BenchmarkLength(b *testing.B) {
+	for n := 100_000; n <= *benchEvents; n *= 10 {
+		var writing, judging []float64
+		var bytes int64
+		for range max(1, min(9, 30_000_000/n)) {
+			dir := b.TempDir()
+			start := time.Now()
+			events := writeBenchHistory(b, dir, n/4)
+			writing = append(writing, float64(events)/time.Since(start).Seconds())
+			start = time.Now()
+			if judged, _ := judgeFromDisk(b, dir); judged != n/4 {
+				b.Fatalf("judged %d holds of %d", judged, n/4)
+			}
+			judging = append(judging, float64(events)/time.Since(start).Seconds())
+			bytes = bytesIn(b, dir)
+			if err := os.RemoveAll(dir); err != nil {
+				b.Fatal(err)
+			}
+		}
+		slices.Sort(writing)
+		slices.Sort(judging)
+		b.Logf("%10d events, %d times: written %.0f events/s (%.0f to %.0f), judged %.0f (%.0f to %.0f), %.2f bytes an event", n, len(writing),
+			writing[len(writing)/2], writing[0], writing[len(writing)-1], judging[len(judging)/2], judging[0], judging[len(judging)-1], float64(bytes)/float64(n))
+	}
+}
+
+func bytesIn(b *testing.B, dir string) (n int64) {
+	b.Helper()
+	paths, err := filepath.Glob(filepath.Join(dir, history.Pattern))
+	if err != nil {
+		b.Fatal(err)
+	}
+	for _, p := range paths {
+		info, err := os.Stat(p)
+		if err != nil {
+			b.Fatal(err)
+		}
+		n += info.Size()
+	}
+	return n
 }
 
 // writeBenchHistory writes a run of users that queue for locks: each lock is handed from one user to the next, the

@@ -1,18 +1,16 @@
-// Package compare sets the figures of runs of one scenario side by side: of one group of runs, or of two.
+// Package compare sets figures side by side: of runs of one scenario, and of sweeps of capacity, point by point. There is one group of them,
+// or there are two.
 package compare
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"maps"
 	"math"
-	"os"
-	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 
+	"github.com/aclements/go-moremath/mathx"
 	"github.com/aclements/go-moremath/stats"
 	"golang.org/x/perf/benchmath"
 
@@ -22,58 +20,43 @@ import (
 // confidence is that of the intervals.
 const confidence = 0.95
 
-// Run is one run, judged now: figures of two versions of the judge cannot be compared.
-type Run struct {
-	Dir    string
-	Report results.Report
-	Env    results.Env
-	text   string // of its scenario, the seed aside
-}
-
-// seed is the key that tells runs of one scenario apart.
-var seed = regexp.MustCompile(`\bseed: *\d+`)
-
-// Read judges a run from its directory.
-func Read(dir string, checkers results.Checkers) (Run, error) {
-	rep, err := results.Judge(dir, checkers)
-	if err != nil {
-		return Run{}, err
-	}
-	env, err := results.ReadEnv(dir)
-	if err != nil {
-		return Run{}, err
-	}
-	text, err := os.ReadFile(filepath.Join(dir, results.FileScenario))
-	if err != nil {
-		return Run{}, err
-	}
-	return Run{Dir: dir, Report: rep, Env: env, text: seed.ReplaceAllString(string(text), "seed: 0")}, nil
-}
-
-// Allow says which differences between runs are no reason to refuse the comparison.
+// Allow says which differences are no reason to refuse a comparison.
 type Allow struct{ Machine, Settings bool }
 
-// facts are what must be equal for figures to be comparable: the machine's, and the settings.
-func (r Run) facts() (machine, settings map[string]string) {
-	machine = map[string]string{}
-	for _, name := range []string{"os", "arch", "kernel", "cores", "memory"} {
-		machine[name] = r.Env.Host[name]
+// ParseAllow reads the names of differences.
+func ParseAllow(names []string) (Allow, error) {
+	for _, name := range names {
+		if name != "machine" && name != "settings" {
+			return Allow{}, fmt.Errorf("there is no %q; there are machine and settings", name)
+		}
 	}
-	return machine, map[string]string{
-		"provider": r.Report.Provider, "backend": r.Report.Backend, "lock": r.Report.Lock, "scenario": r.Report.Scenario, "text of the scenario": r.text,
-	}
+	return Allow{Machine: slices.Contains(names, "machine"), Settings: slices.Contains(names, "settings")}, nil
 }
 
-// refuse tells why runs cannot be compared.
-func refuse(runs []Run, allow Allow) error {
-	machine, settings := runs[0].facts()
-	for _, r := range runs[1:] {
-		m, s := r.facts()
+// subject is what must be alike for figures to be comparable: of a run, or of a group of sweeps.
+type subject struct {
+	name              string // for messages
+	machine, settings map[string]string
+}
+
+// machineOf picks from the facts of a host what must be equal.
+func machineOf(host map[string]string) map[string]string {
+	out := map[string]string{}
+	for _, name := range results.SameMachine {
+		out[name] = host[name]
+	}
+	return out
+}
+
+// refuse tells why subjects cannot be compared with the first of them.
+func refuse(all []subject, allow Allow) error {
+	first := all[0]
+	for _, s := range all[1:] {
 		for _, c := range []struct {
 			what    string
 			allowed bool
 			a, b    map[string]string
-		}{{"machine", allow.Machine, machine, m}, {"settings", allow.Settings, settings, s}} {
+		}{{"machine", allow.Machine, first.machine, s.machine}, {"settings", allow.Settings, first.settings, s.settings}} {
 			for _, name := range slices.Sorted(maps.Keys(c.a)) {
 				if c.allowed || c.a[name] == c.b[name] {
 					continue
@@ -82,16 +65,60 @@ func refuse(runs []Run, allow Allow) error {
 				if strings.Contains(values, "\n") {
 					values = ""
 				}
-				return fmt.Errorf("%s and %s differ in their %s%s; --allow %s compares them all the same", runs[0].Dir, r.Dir, name, values, c.what)
+				return fmt.Errorf("%s and %s differ in their %s%s; --allow %s compares them all the same", first.name, s.name, name, values, c.what)
 			}
 		}
 	}
 	return nil
 }
 
-// Side is what one group of runs has of a figure.
+// Sides are the groups of a comparison, and what is said of them as wholes.
+type Sides struct {
+	A       []string           `json:"a"` // directories
+	B       []string           `json:"b,omitempty"`
+	Differs map[string]Differs `json:"differs"` // versions that are not the same in both groups
+	Answers []Answer           `json:"answers"`
+}
+
+// Differs are the values of a version, in each group.
+type Differs struct {
+	A []string `json:"a"`
+	B []string `json:"b"`
+}
+
+// differing are the versions that are not the same in both groups; none where there is one group. Each group is a list of names with versions.
+func differing(a, b []map[string]string) map[string]Differs {
+	of := func(group []map[string]string) map[string][]string {
+		out := map[string][]string{}
+		for _, versions := range group {
+			for name, v := range versions {
+				out[name] = append(out[name], v)
+			}
+		}
+		for name, values := range out {
+			slices.Sort(values)
+			out[name] = slices.Compact(values)
+		}
+		return out
+	}
+	out := map[string]Differs{}
+	if len(b) == 0 {
+		return out
+	}
+	va, vb := of(a), of(b)
+	for _, names := range []map[string][]string{va, vb} {
+		for name := range names {
+			if !slices.Equal(va[name], vb[name]) {
+				out[name] = Differs{va[name], vb[name]}
+			}
+		}
+	}
+	return out
+}
+
+// Side is what one group has of a figure.
 type Side struct {
-	Values []float64 `json:"values"` // of the runs that judged it
+	Values []float64 `json:"values"` // of the runs that have it
 	// Median is of the values; Low and High bound it with a confidence of at least 95 %, and are nil where there are too few values.
 	Median float64  `json:"median"`
 	Low    *float64 `json:"low"`
@@ -109,155 +136,60 @@ type Figure struct {
 	// Change is that of the median from A to B, in parts of A's; nil where that is 0.
 	Change *float64 `json:"change,omitempty"`
 	// P is how likely such a difference is by chance, by Mann and Whitney's U test for a measure, by Fisher's exact test of how many
-	// runs have it above zero for a count: violations within one run come in bunches. Nil where nothing was tested.
-	P *float64 `json:"p,omitempty"`
+	// runs have it above zero for a count: violations within one run come in bunches. Nil where nothing was tested. A difference counts as one
+	// where P is below Alpha.
+	P     *float64 `json:"p,omitempty"`
+	Alpha float64  `json:"alpha,omitempty"`
 	// TooFew says how many runs of each group a test would take.
 	TooFew string `json:"too_few,omitempty"`
 }
 
-// Alpha is the P below which a difference counts as one.
+// Alpha is the P below which a difference counts as one, where one figure is tested.
 const Alpha = 0.05
 
-// Result is a comparison.
-type Result struct {
-	A        []string           `json:"a"` // directories
-	B        []string           `json:"b,omitempty"`
-	Ran      [2]string          `json:"ran"`     // what each group ran, in words
-	Differs  map[string]Differs `json:"differs"` // versions that are not the same in both groups
-	Figures  []Figure           `json:"figures"`
-	Verdicts map[string][2]int  `json:"verdicts"` // how many runs of each group have it
-}
-
-// Differs are the values of a version, in each group.
-type Differs struct {
-	A []string `json:"a"`
-	B []string `json:"b"`
-}
-
-// Of compares two groups of runs; b may be empty. The figures are those of the checkers that some run judged, those that reports show first
-// before the others.
-func Of(a, b []Run, checkers results.Checkers, allow Allow) (Result, error) {
-	if len(a) == 0 {
-		return Result{}, errors.New("there is no run to compare")
+// figure compares the values of one quantity in one group, or in two; ok tells whether any run has it.
+func figure(q results.Quantity, count bool, alpha float64, groups ...[]float64) (f Figure, ok bool) {
+	f = Figure{Quantity: q, Count: count, A: side(groups[0])}
+	if len(groups) == 1 {
+		return f, len(groups[0]) > 0
 	}
-	if err := refuse(slices.Concat(a, b), allow); err != nil {
-		return Result{}, err
-	}
-	out := Result{A: dirs(a), B: dirs(b), Differs: map[string]Differs{}, Verdicts: map[string][2]int{}}
-	if len(b) > 0 {
-		out.Differs = differing(a, b)
-	}
-	for i, runs := range [][]Run{a, b} {
-		var ran []string
-		for _, r := range runs {
-			ran = append(ran, fmt.Sprintf("%s (%s, lock %s, provider %s)", r.Report.Scenario, r.Report.Backend, r.Report.Lock, r.Report.Provider))
-			n := out.Verdicts[string(r.Report.Verdict)]
-			n[i]++
-			out.Verdicts[string(r.Report.Verdict)] = n
-		}
-		slices.Sort(ran)
-		out.Ran[i] = strings.Join(slices.Compact(ran), " and ")
-	}
-	for _, k := range checkers {
-		for i, q := range slices.Concat(k.Counts, k.Measures) {
-			if f, ok := figure(q, i < len(k.Counts), a, b); ok {
-				out.Figures = append(out.Figures, f)
-			}
-		}
-	}
-	slices.SortStableFunc(out.Figures, func(x, y Figure) int { return cmp.Compare(cmp.Or(x.First, math.MaxInt), cmp.Or(y.First, math.MaxInt)) })
-	return out, nil
-}
-
-func dirs(runs []Run) []string {
-	var out []string
-	for _, r := range runs {
-		out = append(out, r.Dir)
-	}
-	return out
-}
-
-// differing are the versions of lockquake, of servers and of libraries that are not the same in both groups.
-func differing(a, b []Run) map[string]Differs {
-	of := func(runs []Run) map[string][]string {
-		out := map[string][]string{}
-		for _, r := range runs {
-			add := func(name, value string) {
-				if !slices.Contains(out[name], value) {
-					out[name] = append(out[name], value)
-				}
-			}
-			add("lockquake", r.Env.Version)
-			for name, v := range r.Report.Versions {
-				add(name, v)
-			}
-		}
-		for _, values := range out {
-			slices.Sort(values)
-		}
-		return out
-	}
-	va, vb, out := of(a), of(b), map[string]Differs{}
-	for _, names := range []map[string][]string{va, vb} {
-		for name := range names {
-			if !slices.Equal(va[name], vb[name]) {
-				out[name] = Differs{va[name], vb[name]}
-			}
-		}
-	}
-	return out
-}
-
-// figure compares one quantity; ok tells whether any run judged it.
-func figure(q results.Quantity, count bool, a, b []Run) (f Figure, ok bool) {
-	f = Figure{Quantity: q, Count: count}
-	va, vb := values(q.Name, a), values(q.Name, b)
-	if len(va)+len(vb) == 0 {
-		return f, false
-	}
-	f.A = side(va)
-	if len(b) == 0 {
-		return f, true
-	}
-	s := side(vb)
+	a, b := groups[0], groups[1]
+	s := side(b)
 	f.B = &s
-	if len(va) == 0 || len(vb) == 0 {
-		return f, true
+	if len(a) == 0 || len(b) == 0 {
+		return f, len(a)+len(b) > 0
 	}
 	if f.A.Median != 0 {
 		change := s.Median/f.A.Median - 1
 		f.Change = &change
 	}
+	f.Alpha = alpha
 	if f.Count {
-		p := fisher(f.A.Above, len(va), s.Above, len(vb))
+		p := fisher(f.A.Above, len(a), s.Above, len(b))
 		f.P = &p
 		return f, true
 	}
-	test := benchmath.AssumeNothing.Compare(sample(va), sample(vb))
-	for _, w := range test.Warnings {
+	found := benchmath.AssumeNothing.Compare(sample(a, alpha), sample(b, alpha))
+	for _, w := range found.Warnings {
 		if !errors.Is(w, stats.ErrSamplesEqual) {
 			f.TooFew = w.Error()
 		}
 	}
-	f.P = &test.P
+	// The library looks at groups of one size alone. The least p of all is that of groups which do not overlap: one order of all values in two.
+	if least := 2 / mathx.Choose(len(a)+len(b), len(a)); f.TooFew == "" && least >= alpha {
+		f.TooFew = fmt.Sprintf("with %d and %d samples p is at least %.2g, and a difference needs less than %.2g", len(a), len(b), least, alpha)
+	}
+	f.P = &found.P
 	return f, true
 }
 
-// values are those of the runs that judged a count or a measure.
-func values(name string, runs []Run) []float64 {
-	var out []float64
-	for _, r := range runs {
-		if v := r.Report.Counts[name]; v != nil {
-			out = append(out, float64(*v))
-		} else if v := r.Report.Measures[name]; v != nil {
-			out = append(out, *v)
-		}
-	}
-	return out
-}
+// differs tells whether the groups do, by more than chance.
+func (f Figure) differs() bool { return f.P != nil && *f.P < f.Alpha }
 
-func sample(values []float64) *benchmath.Sample {
-	return benchmath.NewSample(slices.Clone(values), &benchmath.DefaultThresholds)
+func sample(values []float64, alpha float64) *benchmath.Sample {
+	t := benchmath.DefaultThresholds
+	t.CompareAlpha = alpha
+	return benchmath.NewSample(slices.Clone(values), &t)
 }
 
 func side(values []float64) Side {
@@ -270,7 +202,7 @@ func side(values []float64) Side {
 	if len(values) == 0 {
 		return s
 	}
-	sum := benchmath.AssumeNothing.Summary(sample(values), confidence)
+	sum := benchmath.AssumeNothing.Summary(sample(values, Alpha), confidence)
 	s.Median = sum.Center
 	if !math.IsInf(sum.Lo, 0) && !math.IsInf(sum.Hi, 0) {
 		s.Low, s.High = &sum.Lo, &sum.Hi

@@ -58,17 +58,27 @@ func answers(t *testing.T, a, b []Run, demand string) Answer {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d, err := ParseDemands(demand, known)
+	d, err := ParseDemands(demand, known, "")
 	if err != nil {
 		t.Fatal(err)
 	}
-	return r.Answer(d[0])
+	return r.Hold(d)[0]
 }
 
 // TestDemands compares runs that are better, worse, equal and too few.
 func TestDemands(t *testing.T) {
 	base := made("a", [3]float64{0, 100, 10}, [3]float64{0, 101, 11}, [3]float64{0, 102, 12}, [3]float64{0, 103, 13}, [3]float64{0, 104, 14})
 	slow := made("b", [3]float64{0, 80, 20}, [3]float64{0, 81, 21}, [3]float64{0, 82, 22}, [3]float64{0, 83, 23}, [3]float64{1, 84, 24})
+	border := made("d", [3]float64{0, 97, 10}, [3]float64{0, 98, 11}, [3]float64{0, 99, 12}, [3]float64{0, 99.5, 13}, [3]float64{0, 102.5, 14})
+	violates := made("e", [3]float64{1, 100, 10}, [3]float64{2, 101, 11}, [3]float64{1, 102, 12}, [3]float64{3, 103, 13}, [3]float64{1, 104, 14})
+	asked := func(runs []Run) (out []Run) {
+		for _, r := range runs {
+			two := 2.0
+			r.Report.Measures = map[string]*float64{"requests_per_grant": &two}
+			out = append(out, r)
+		}
+		return out
+	}
 	for _, c := range []struct {
 		a, b   []Run
 		demand string
@@ -80,7 +90,14 @@ func TestDemands(t *testing.T) {
 		{base, slow, "p99=10%", results.Fail},
 		{slow, base, "p99=10%", results.Pass},
 		{base[:2], slow[:2], "p99=10%", results.Unknown},
+		{base[:3], slow[:4], "p99=10%", results.Unknown},
+		{base[:4], slow[:4], "p99=10%", results.Fail},
 		{base, made("c", [3]float64{0, 100, 10}, [3]float64{0, 101, 11}, [3]float64{0, 102, 12}, [3]float64{0, 103, 13}, [3]float64{0, 104, 14}), "p99=0%", results.Pass},
+		{base, border, "throughput=0%", results.Pass},   // p is 0.056
+		{violates, base, "double_grants", results.Pass}, // significantly fewer
+		{base, violates, "double_grants", results.Fail},
+		{asked(base), base, "requests_per_grant=1%", results.Unknown}, // judged in the first group alone
+		{base, asked(base), "requests_per_grant=1%", results.Unknown},
 		{base, slow, "double_grants", results.Fail}, // never before
 		{slow, slow, "double_grants", results.Pass},
 		{slow, base, "double_grants", results.Pass},
@@ -98,7 +115,7 @@ func TestDemandsThatMakeNoSense(t *testing.T) {
 		"p98=10%": "list checkers", "p99": "needs a bound, such as p99=10%", "p99=10": "it must be a percentage", "p99=-1%": "it must be a percentage",
 		"double_grants=1%": "it takes no", "": "there is no count",
 	} {
-		if _, err := ParseDemands(text, known); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := ParseDemands(text, known, "`lockquake list checkers` lists them"); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want %q", text, err, want)
 		}
 	}
@@ -117,8 +134,12 @@ func TestWhatCannotBeCompared(t *testing.T) {
 		if _, err := Of(a, b, known, Allow{}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)
 		}
-		if _, err := Of(a, b, known, Allow{Machine: true, Settings: true}); err != nil {
-			t.Error(err)
+		machine := strings.Contains(want, "--allow machine") // the text is cut short in one
+		for _, allow := range []Allow{{Machine: true, Settings: true}, {Machine: true}, {Settings: true}} {
+			ok := allow.Machine && machine || allow.Settings && !machine
+			if _, err := Of(a, b, known, allow); (err == nil) != ok {
+				t.Errorf("%s, with %+v: %v", want, allow, err)
+			}
 		}
 	}
 }
@@ -138,7 +159,7 @@ func TestText(t *testing.T) {
 			t.Fatal(err)
 		}
 		var out bytes.Buffer
-		if err := Text(&out, r); err != nil {
+		if err := r.Text(&out); err != nil {
 			t.Fatal(err)
 		}
 		for _, text := range c.want {
@@ -152,7 +173,11 @@ func TestText(t *testing.T) {
 // TestBench is read by the reader that benchstat has.
 func TestBench(t *testing.T) {
 	var out bytes.Buffer
-	if err := Bench(&out, made("a", [3]float64{0, 100, 10}), made("b", [3]float64{1, 80, 20})); err != nil {
+	res, err := Of(made("a", [3]float64{0, 100, 10}), made("b", [3]float64{1, 80, 20}), known, Allow{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := res.Bench(&out); err != nil {
 		t.Fatal(err)
 	}
 	text := out.String()

@@ -18,10 +18,14 @@ type Demand struct {
 }
 
 // short are short names of figures.
-var short = map[string]string{"p50": "acquire_p50_ms", "p99": "acquire_p99_ms", "max": "acquire_max_ms", "throughput": "throughput_per_s"}
+var short = map[string]string{
+	"p50": "acquire_p50_ms", "p90": "acquire_p90_ms", "p99": "acquire_p99_ms", "p999": "acquire_p999_ms", "p99.9": "acquire_p999_ms",
+	"p9999": "acquire_p9999_ms", "p99.99": "acquire_p9999_ms", "max": "acquire_max_ms", "throughput": "throughput_per_s",
+}
 
-// ParseDemands reads entries such as "p99=10%", "throughput=5%" and "double_grants", with commas between.
-func ParseDemands(text string, checkers results.Checkers) ([]Demand, error) {
+// ParseDemands reads entries such as "p99=10%", "throughput=5%" and "double_grants", with commas between. List says in words where the names
+// of the counts and measures are found.
+func ParseDemands(text string, known results.Checkers, list string) ([]Demand, error) {
 	var out []Demand
 	for entry := range strings.SplitSeq(text, ",") {
 		entry = strings.TrimSpace(entry)
@@ -30,12 +34,12 @@ func ParseDemands(text string, checkers results.Checkers) ([]Demand, error) {
 		if long, ok := short[name]; ok {
 			d.Name = long
 		}
-		count := slices.ContainsFunc(checkers, func(k results.CheckerKind) bool {
+		count := slices.ContainsFunc(known, func(k results.CheckerKind) bool {
 			return slices.ContainsFunc(k.Counts, func(q results.Quantity) bool { return q.Name == d.Name })
 		})
 		switch {
-		case !slices.Contains(checkers.Names(), d.Name):
-			return nil, fmt.Errorf("there is no count or measure %q; `lockquake list checkers` lists them, and p50, p99, max and throughput are short names", name)
+		case !slices.Contains(known.Names(), d.Name):
+			return nil, fmt.Errorf("there is no count or measure %q; %s, and p50, p99, max and throughput are short names", name, list)
 		case count && bounded:
 			return nil, fmt.Errorf("%s is a count, which must not become more: it takes no %q", name, "="+by)
 		case !count && !bounded:
@@ -60,38 +64,47 @@ type Answer struct {
 	Reason  string          `json:"reason"`
 }
 
-// Answer holds a demand against a comparison of two groups. It is unknown where it was not judged, or too few runs were made to tell.
-func (r Result) Answer(d Demand) Answer {
-	i := slices.IndexFunc(r.Figures, func(f Figure) bool { return f.Name == d.Name })
-	if i < 0 || len(r.Figures[i].A.Values) == 0 || r.Figures[i].B == nil || len(r.Figures[i].B.Values) == 0 {
+// Hold holds demands against a comparison of two groups of runs. An answer is unknown where the figure was not judged, or too few runs were made
+// to tell.
+func (r *Result) Hold(demands []Demand) []Answer {
+	for _, d := range demands {
+		r.Answers = append(r.Answers, held(r.Figures, d))
+	}
+	return r.Answers
+}
+
+// held finds the figure that a demand is about.
+func held(figures []Figure, d Demand) Answer {
+	i := slices.IndexFunc(figures, func(f Figure) bool { return f.Name == d.Name })
+	switch {
+	case i < 0 || len(figures[i].A.Values) == 0 || figures[i].B == nil || len(figures[i].B.Values) == 0:
 		return Answer{d.text, results.Unknown, d.Name + " was not judged in both groups"}
+	case figures[i].Count:
+		return figures[i].more(d)
 	}
-	f := r.Figures[i]
-	if f.Count {
-		return f.more(d)
-	}
-	return f.worse(d)
+	return figures[i].worse(d)
 }
 
 // more fails where the first group has none and the second has some, or where significantly more runs have it.
 func (f Figure) more(d Demand) Answer {
-	reason := fmt.Sprintf("%d of %d runs have %s, before %d of %d (p=%.3f)", f.B.Above, len(f.B.Values), f.Name, f.A.Above, len(f.A.Values), *f.P)
-	if f.A.Above == 0 && f.B.Above > 0 || *f.P < Alpha && f.B.Above*len(f.A.Values) > f.A.Above*len(f.B.Values) {
+	reason := fmt.Sprintf("%d of %d runs have %s, before %d of %d (p=%.2g)", f.B.Above, len(f.B.Values), f.Name, f.A.Above, len(f.A.Values), *f.P)
+	if f.A.Above == 0 && f.B.Above > 0 || f.differs() && f.B.Above*len(f.A.Values) > f.A.Above*len(f.B.Values) {
 		return Answer{d.text, results.Fail, reason}
 	}
 	return Answer{d.text, results.Pass, reason}
 }
 
+// worse fails where the median is worse by more than the bound, and that is no chance.
 func (f Figure) worse(d Demand) Answer {
 	bad := f.B.Median - f.A.Median
 	if f.MoreIsBetter {
 		bad = -bad
 	}
-	reason := fmt.Sprintf("the median of %s is %s, before %s (p=%.3f)", f.Name, report.Figures(f.B.Median), report.Figures(f.A.Median), *f.P)
+	reason := fmt.Sprintf("the median of %s is %s, before %s (p=%.2g)", f.Name, report.Figures(f.B.Median), report.Figures(f.A.Median), *f.P)
 	switch {
 	case f.TooFew != "":
 		return Answer{d.text, results.Unknown, reason + ": " + f.TooFew}
-	case bad > d.By*f.A.Median && *f.P < Alpha:
+	case bad > d.By*f.A.Median && f.differs():
 		return Answer{d.text, results.Fail, reason}
 	}
 	return Answer{d.text, results.Pass, reason}

@@ -1,18 +1,21 @@
 package compare
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"maps"
 	"slices"
 	"strings"
 	"text/tabwriter"
+	"time"
 
+	"github.com/lockquake/lockquake/results/capacity"
 	"github.com/lockquake/lockquake/results/report"
 )
 
-// Text writes a comparison for people. Figures that are zero in every run are left out, unless reports show them first.
-func Text(w io.Writer, r Result) error {
+// Text writes a comparison of runs for people. Figures that are zero in every run are left out, unless reports show them first.
+func (r *Result) Text(w io.Writer) error {
 	for i, dirs := range [][]string{r.A, r.B} {
 		var verdicts []string
 		for _, name := range slices.Sorted(maps.Keys(r.Verdicts)) {
@@ -21,54 +24,186 @@ func Text(w io.Writer, r Result) error {
 			}
 		}
 		if len(dirs) > 0 {
-			fmt.Fprintf(w, "%c: %d runs of %s: %s\n", 'A'+rune(i), len(dirs), r.Ran[i], strings.Join(verdicts, ", "))
+			fmt.Fprintf(w, "%c: %d runs of %s: %s\n", group(i), len(dirs), r.Ran[i], strings.Join(verdicts, ", "))
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(r.Differs)) {
-		d := r.Differs[name]
+	r.differing(w)
+	t := newTable(w, "figure", len(r.B) > 0)
+	for _, f := range r.Figures {
+		if f.First > 0 || f.A.Above > 0 || f.B != nil && f.B.Above > 0 {
+			t.row(f.Name, f)
+		}
+	}
+	return errors.Join(t.end(Alpha), r.answered(w))
+}
+
+// group is the letter of a group.
+func group(i int) rune { return 'A' + rune(i) }
+
+// differing writes what versions differ.
+func (s Sides) differing(w io.Writer) {
+	for _, name := range slices.Sorted(maps.Keys(s.Differs)) {
+		d := s.Differs[name]
 		fmt.Fprintf(w, "%s: %s in A, %s in B\n", name, spoken(d.A), spoken(d.B))
 	}
 	fmt.Fprintln(w)
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	few, wide := "", true
-	head := "figure\tA"
-	if len(r.B) > 0 {
-		head += "\tB\tchange\tp"
+}
+
+// answered writes what became of the demands.
+func (s Sides) answered(w io.Writer) error {
+	var err error
+	for _, one := range s.Answers {
+		_, err = fmt.Fprintf(w, "\n%s  %s: %s", strings.ToUpper(string(one.Verdict)), one.Demand, one.Reason)
 	}
-	fmt.Fprintln(t, head)
-	for _, f := range r.Figures {
-		if f.First == 0 && f.A.Above == 0 && (f.B == nil || f.B.Above == 0) {
-			continue
-		}
-		change, p := "", ""
-		switch {
-		case f.P == nil:
-		case f.TooFew != "":
-			p, few = fmt.Sprintf("%.3f *", *f.P), f.TooFew
-		default:
-			p = fmt.Sprintf("%.3f", *f.P)
-		}
-		if f.Change != nil && f.P != nil {
-			change = fmt.Sprintf("%+.1f %%", 100**f.Change)
-			if *f.P >= Alpha {
-				change = "~"
-			}
-		}
-		wide = wide && (f.Count || f.A.Low != nil && (f.B == nil || f.B.Low != nil))
-		fmt.Fprintf(t, "%s\t%s", f.Name, f.cell(f.A))
-		if f.B != nil {
-			fmt.Fprintf(t, "\t%s\t%s\t%s", f.cell(*f.B), change, p)
-		}
-		fmt.Fprintln(t)
+	if len(s.Answers) > 0 {
+		_, err = fmt.Fprintln(w)
 	}
-	fmt.Fprintln(t, "\nmedians, with their 95 % intervals; n runs judged it; ~ is no difference at p < 0.05")
-	if !wide {
+	return err
+}
+
+// table is one of figures. It remembers what has to be explained below it.
+type table struct {
+	*tabwriter.Writer
+	two  bool   // there are two groups
+	few  string // the last reason why too few runs were made
+	thin bool   // a median has no interval
+}
+
+// newTable begins a table whose first columns have these heads.
+func newTable(w io.Writer, heads string, two bool) *table {
+	t := &table{Writer: tabwriter.NewWriter(w, 0, 0, 2, ' ', 0), two: two}
+	heads += "\tA"
+	if two {
+		heads += "\tB\tchange\tp"
+	}
+	fmt.Fprintln(t, heads)
+	return t
+}
+
+// row writes a figure behind what its first columns have.
+func (t *table) row(first string, f Figure) {
+	change, p := "", ""
+	switch {
+	case f.P == nil:
+	case f.TooFew != "":
+		p, t.few = fmt.Sprintf("%.2g *", *f.P), f.TooFew
+	default:
+		p = fmt.Sprintf("%.2g", *f.P)
+	}
+	if f.Change != nil && f.P != nil {
+		change = fmt.Sprintf("%+.1f %%", 100**f.Change)
+		if !f.differs() {
+			change = "~"
+		}
+	}
+	t.thin = t.thin || !f.Count && (f.A.Low == nil || f.B != nil && f.B.Low == nil)
+	fmt.Fprintf(t, "%s\t%s", first, f.cell(f.A))
+	if f.B != nil {
+		fmt.Fprintf(t, "\t%s\t%s\t%s", f.cell(*f.B), change, p)
+	}
+	fmt.Fprintln(t)
+}
+
+// end explains the table.
+func (t *table) end(alpha float64) error {
+	fmt.Fprint(t, "\nmedians, with their 95 % intervals; n runs have it")
+	if t.two {
+		fmt.Fprintf(t, "; ~ is no difference at p < %.2g", alpha)
+	}
+	fmt.Fprintln(t)
+	if t.thin {
 		fmt.Fprintln(t, "a median without an interval is of too few runs: an interval needs 6")
 	}
-	if few != "" {
-		fmt.Fprintln(t, "* too few runs to tell: "+few)
+	if t.few != "" {
+		fmt.Fprintln(t, "* too few runs to tell: "+t.few)
 	}
 	return t.Flush()
+}
+
+// Text writes a comparison of sweeps for people.
+func (r *SweepResult) Text(w io.Writer) error {
+	for i, dirs := range [][]string{r.A, r.B} {
+		if len(dirs) > 0 {
+			fmt.Fprintf(w, "%c: %d sweeps of %s\n", group(i), len(dirs), r.Swept[i])
+		}
+	}
+	r.differing(w)
+	for _, c := range r.Curves {
+		if err := c.text(w, r.Alpha); err != nil {
+			return err
+		}
+	}
+	for _, alone := range r.Alone {
+		fmt.Fprintln(w, alone)
+	}
+	return r.answered(w)
+}
+
+// text writes the points of a curve, and what is said of the whole.
+func (c SweepCurve) text(w io.Writer, alpha float64) error {
+	fmt.Fprintln(w, c.Name)
+	t := newTable(w, "users\tfigure", c.B != nil)
+	for _, p := range c.Points {
+		at := fmt.Sprint(p.Users)
+		if p.Rate > 0 {
+			at += fmt.Sprintf(", %g/s", p.Rate)
+		}
+		if len(p.Marks) > 0 {
+			at += "*"
+		}
+		for _, f := range p.Figures {
+			t.row(at+"\t"+f.Name, f)
+			at = ""
+		}
+	}
+	if err := t.end(alpha); err != nil {
+		return err
+	}
+	for _, p := range c.Points {
+		for _, mark := range p.Marks {
+			fmt.Fprintf(w, "* with %s, %s\n", p.at(), mark)
+		}
+	}
+	fmt.Fprintln(w)
+	side := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	wholes := []Whole{c.A}
+	if c.B != nil {
+		wholes = append(wholes, *c.B)
+	}
+	rows := [][]string{{""}, {"best throughput"}, {"its limit"}, {"bends at"}, {"highest at"}, {"keeps the objective"}}
+	for i, one := range wholes {
+		for j, cell := range []string{string(group(i)), one.best(), one.Limit, one.Knee, one.Peak, one.keeps()} {
+			rows[j] = append(rows[j], cell)
+		}
+	}
+	for _, row := range rows {
+		fmt.Fprintln(side, strings.Join(row, "\t"))
+	}
+	fmt.Fprintln(side)
+	return side.Flush()
+}
+
+// best writes the most cycles a second of a closed loop.
+func (w Whole) best() string {
+	if w.Best == nil {
+		return string(capacity.Unknown)
+	}
+	said := fmt.Sprintf("%s/s, %d users", w.Best, w.BestUsers)
+	if w.AtLeast {
+		said = "at least " + said
+	}
+	return said
+}
+
+// keeps writes the highest rate that keeps the objective.
+func (w Whole) keeps() string {
+	switch {
+	case w.Kept == 0:
+		return fmt.Sprintf("%s (%s)", capacity.Unknown, w.Why)
+	case !w.Confirmed:
+		return fmt.Sprintf("%s/s, not confirmed (%s)", report.Figures(w.Kept), w.Why)
+	}
+	return report.Figures(w.Kept) + "/s"
 }
 
 func spoken(values []string) string {
@@ -93,29 +228,99 @@ func (f Figure) cell(s Side) string {
 
 // Bench writes the runs in the format of Go's benchmarks, which benchstat reads: a line for each run, whose iterations are the grants that
 // were judged. The key group tells the groups apart: benchstat -col group.
-func Bench(w io.Writer, a, b []Run) error {
-	for i, runs := range [][]Run{a, b} {
+func (r *Result) Bench(w io.Writer) error {
+	for i, runs := range r.runs {
 		for _, r := range runs {
-			name := strings.Join(strings.Fields("BenchmarkRun/scenario="+r.Report.Scenario+"/lock="+r.Report.Lock), "_")
-			_, err := fmt.Fprintf(w, "goos: %s\ngoarch: %s\nkernel: %s\nbackend: %s\nprovider: %s\ngroup: %c\n%s %d",
-				r.Env.Host["os"], r.Env.Host["arch"], r.Env.Host["kernel"], r.Report.Backend, r.Report.Provider, 'A'+rune(i), name, r.Report.Judged.Grants)
-			if err != nil {
+			if err := benchHead(w, i, r.Env.Host, r.Report.Backend, r.Report.Provider); err != nil {
 				return err
 			}
-			for _, m := range slices.Sorted(maps.Keys(r.Report.Measures)) {
-				if v := r.Report.Measures[m]; v != nil {
-					fmt.Fprintf(w, " %g %s", *v, m)
+			figures := map[string]float64{}
+			for name, v := range r.Report.Measures {
+				if v != nil {
+					figures[name] = *v
 				}
 			}
-			for _, c := range slices.Sorted(maps.Keys(r.Report.Counts)) {
-				if v := r.Report.Counts[c]; v != nil {
-					fmt.Fprintf(w, " %d %s", *v, c)
+			for name, v := range r.Report.Counts {
+				if v != nil {
+					figures[name] = float64(*v)
 				}
 			}
-			if _, err := fmt.Fprintln(w); err != nil {
+			if err := benchLine(w, "Run/scenario="+r.Report.Scenario+"/lock="+r.Report.Lock, r.Report.Judged.Grants, figures); err != nil {
 				return err
 			}
 		}
 	}
 	return nil
+}
+
+// benchHead writes what is said of all benchmarks below it.
+func benchHead(w io.Writer, i int, host map[string]string, backend, provider string) error {
+	_, err := fmt.Fprintf(w, "goos: %s\ngoarch: %s\nkernel: %s\nbackend: %s\nprovider: %s\ngroup: %c\n",
+		host["os"], host["arch"], host["kernel"], backend, provider, group(i))
+	return err
+}
+
+// benchLine writes one benchmark.
+func benchLine(w io.Writer, name string, iterations int64, figures map[string]float64) error {
+	fmt.Fprintf(w, "Benchmark%s %d", strings.Join(strings.Fields(name), "_"), iterations)
+	for _, f := range slices.Sorted(maps.Keys(figures)) {
+		fmt.Fprintf(w, " %g %s", figures[f], f)
+	}
+	_, err := fmt.Fprintln(w)
+	return err
+}
+
+// Bench writes the samples of sweeps as those of benchmarks: a line for each that can be used, whose iterations are its cycles.
+func (r *SweepResult) Bench(w io.Writer) error {
+	for i, a := range r.analyses {
+		for _, p := range a.Points {
+			if err := benchHead(w, i, a.Host, p.Backend, a.Provider); err != nil {
+				return err
+			}
+			for _, s := range p.Usable() {
+				cycles := int64(s.Cycles * float64(a.Measured) / 1e9)
+				if err := benchLine(w, benchName(p.Setting), max(1, cycles), measured(s)); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// benchName names a point in the way of Go's benchmarks: users stand last, for a number behind a dash in the end would be that of processors.
+func benchName(s capacity.Setting) string {
+	name := "Capacity"
+	locks := fmt.Sprint(s.Locks)
+	if s.Own {
+		locks = "own"
+	}
+	span := func(ns int64) string {
+		if ns == 0 {
+			return ""
+		}
+		return time.Duration(ns).String()
+	}
+	rate := ""
+	if s.Rate > 0 {
+		rate = fmt.Sprintf("%g", s.Rate)
+	}
+	for _, part := range [][2]string{
+		{"backend", s.Backend},
+		{"lock", s.Lock},
+		{"nodes", fmt.Sprint(s.Nodes)},
+		{"locks", locks},
+		{"hold", span(s.Hold)},
+		{"ttl", span(s.TTL)},
+		{"rtt", span(s.RTT)},
+		{"retry", s.Retry},
+		{"set", s.Set},
+		{"rate", rate},
+		{"users", fmt.Sprint(s.Users)},
+	} {
+		if part[1] != "" {
+			name += "/" + part[0] + "=" + strings.ReplaceAll(part[1], "/", "_")
+		}
+	}
+	return name
 }
