@@ -12,26 +12,26 @@ import (
 var _ topology.Guest = (*service)(nil)
 
 // Vacant reads one key below the prefix, through every member.
-func (s *service) Vacant(ctx context.Context) error {
+func (s *service) Vacant(ctx context.Context) (string, error) {
 	if s.broken != nil {
-		return s.broken
+		return "", s.broken
 	}
 	ctx, done := context.WithTimeout(ctx, s.params.Timeout)
 	defer done()
 	for _, m := range s.members {
 		found, err := m.client.Get(ctx, s.common.Attached.Under, clientv3.WithPrefix(), clientv3.WithKeysOnly(), clientv3.WithLimit(1))
 		if err != nil {
-			return fmt.Errorf("%s does not serve a read: %w", m.addr, err)
+			return "", fmt.Errorf("%s does not serve a read: %w", m.addr, err)
 		}
 		if len(found.Kvs) > 0 {
-			return topology.Occupied("key " + string(found.Kvs[0].Key))
+			return "", topology.Occupied("key " + string(found.Kvs[0].Key))
 		}
 	}
-	return nil
+	return "", nil
 }
 
 // Remove deletes the keys below the run's own prefix. Leases of clients that died without a word expire by themselves.
-func (s *service) Remove(ctx context.Context) (string, error) {
+func (s *service) Remove(ctx context.Context, _ []string) (string, error) {
 	var last error
 	for _, m := range s.members {
 		bounded, done := context.WithTimeout(ctx, s.params.Timeout)

@@ -43,11 +43,24 @@ var ErrOccupied = errors.New("something is below the prefix already")
 // Occupied says what is there.
 func Occupied(what string) error { return fmt.Errorf("%w: %s", ErrOccupied, what) }
 
+// Outside is a Topology whose servers somebody else may run, as its own parameters say.
+type Outside interface {
+	// Outside lists host:port of these, in the order of Specs; nil: they are the run's own.
+	Outside() []string
+}
+
 // Guest is a Service that knows how to be on somebody else's servers.
 type Guest interface {
 	// Vacant looks whether anything is below Attached.Under. It writes nothing. An error that wraps ErrOccupied says what is there; any
-	// other, that nobody knows.
-	Vacant(ctx context.Context) error
+	// other, that nobody knows. It returns what was looked at where that is not all, such as "some 100000 of 84000000 keys", else "".
+	Vacant(ctx context.Context) (partly string, err error)
 	// Remove removes what is below Attached.Prefix, and whatever else the run made, and tells what that was. No client lives any more.
-	Remove(ctx context.Context) (string, error)
+	// locks names all locks of the run.
+	Remove(ctx context.Context, locks []string) (string, error)
+}
+
+// Announcer is a Guest whose servers send clients to addresses that the user need not have given.
+type Announcer interface {
+	// Announced returns them, as Vacant has found them.
+	Announced() []string
 }

@@ -21,6 +21,8 @@ type Maker struct {
 	// Attachable names the ports by which the locks run on servers that somebody else runs, one kind of endpoint each; nil: they cannot. Its
 	// Service is then a Guest.
 	Attachable []string
+	// OneThread says that each server answers all commands by one thread, which a single core can fill.
+	OneThread bool
 	// Health is the check, as compose writes it, by which a container of the service's image finds out whether its own node answers at
 	// that port. Nil where the nodes are lockquake's own program, which asks for itself.
 	Health func(port int) []string

@@ -31,7 +31,7 @@ func checkGuest(c topology.Common, p Params) error {
 }
 
 // Vacant opens a session at every server and looks for nodes below the path. It notes which nodes of the path are not there.
-func (s *service) Vacant(ctx context.Context) error {
+func (s *service) Vacant(ctx context.Context) (string, error) {
 	under := strings.TrimSuffix(s.common.Attached.Under, "/")
 	for i, m := range s.members {
 		err := m.visit(ctx, func(v *session) error {
@@ -53,14 +53,14 @@ func (s *service) Vacant(ctx context.Context) error {
 			return nil
 		})
 		if err != nil {
-			return fmt.Errorf("%s: %w", m.address, err)
+			return "", fmt.Errorf("%s: %w", m.address, err)
 		}
 	}
-	return nil
+	return "", nil
 }
 
 // Remove removes the run's nodes, and those above them that it made.
-func (s *service) Remove(ctx context.Context) (said string, err error) {
+func (s *service) Remove(ctx context.Context, _ []string) (said string, err error) {
 	for _, m := range s.members {
 		removed := 0
 		err = m.visit(ctx, func(v *session) (err error) {

@@ -204,6 +204,9 @@ func (b *block) silence() time.Duration {
 	for _, s := range b.before {
 		for _, p := range s.Peers {
 			longest = max(longest, 4*p.Out.After, 4*p.In.After)
+			if p.Shake != nil {
+				longest = max(longest, 4*p.Shake.After)
+			}
 		}
 	}
 	return min(longest, 2*probePatience)
@@ -284,6 +287,10 @@ func (b *block) each(t chaos.Node, now ProbeResult, f func(l seenLane)) (missing
 			continue
 		}
 		was := b.before[t].Peers[i]
+		if is.Shake != nil && was.Shake != nil {
+			f(seenLane{Lane: b.lane(t, peer, true), peer: peer.Name(), outward: true, asked: true, shaken: true, was: *was.Shake, is: *is.Shake})
+			continue
+		}
 		f(seenLane{Lane: b.lane(t, peer, true), peer: peer.Name(), outward: true, asked: b.direction.out(), was: was.Out, is: is.Out})
 		f(seenLane{Lane: b.lane(t, peer, false), peer: peer.Name(), asked: b.direction.in(), was: was.In, is: is.In})
 	}
@@ -296,5 +303,6 @@ type seenLane struct {
 	peer    string
 	outward bool // from the target
 	asked   bool // it is to be cut
+	shaken  bool // both directions of a link to a server of somebody else's, as connections show them
 	was, is Arrival
 }

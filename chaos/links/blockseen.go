@@ -59,7 +59,7 @@ func (b *block) judge(t chaos.Node, now ProbeResult) (history.Receipt, error) {
 		switch {
 		case l.asked && l.is.Arrived:
 			worse(history.NotInstalled)
-			found.add(l.way()+" datagrams still arrive", l.peer)
+			found.add(l.way()+" "+l.word("datagrams still arrive", "connections are still answered"), l.peer)
 		case l.asked && !l.was.Arrived:
 			found.add(l.way()+" nothing passed before either", l.peer)
 		case l.asked && l.is.Dial != "" && l.is.Dial != Refused:
@@ -96,9 +96,17 @@ func (b *block) judge(t chaos.Node, now ProbeResult) (history.Receipt, error) {
 	return chaos.Seen(status, 0, evidence), nil
 }
 
+// word is one text for datagrams, and another for connections.
+func (l seenLane) word(datagrams, connections string) string {
+	if l.shaken {
+		return connections
+	}
+	return datagrams
+}
+
 // gone says in words what was seen of a lane that is cut.
 func (b *block) gone(l seenLane) string {
-	text := fmt.Sprintf("passed before, nothing of %d datagrams arrives now", l.is.Sent)
+	text := fmt.Sprintf(l.word("passed before, nothing of %d datagrams arrives now", "connections were answered before, none of %d is now"), l.is.Sent)
 	if l.is.Dial == Refused {
 		text += ", a connection is refused at once"
 	}

@@ -51,7 +51,10 @@ func (f corrupt) shapeFault() shapeFault {
 
 // shows wants losses, and wrong checksums as their cause. netem turns any bit of a packet, also some that no checksum covers.
 func (f corrupt) shows(l shapedLane) history.ReceiptStatus {
-	status := tally(lost).status(l, float64(f.Share), f.Correlation)
+	status := tally(lost).status(l, l.share(f.Share), f.Correlation)
+	if l.ways > 0 && !f.Direction.in() {
+		return status // who counts wrong checksums there is not ours to ask
+	}
 	if status == history.Installed && l.is.Damaged == 0 {
 		return history.Indeterminate
 	}
@@ -59,10 +62,13 @@ func (f corrupt) shows(l shapedLane) history.ReceiptStatus {
 }
 
 func (f corrupt) text(lanes []shapedLane) string {
+	seen := fmt.Sprintf("%s do not arrive now (asked: %v are damaged), %s before", tally(lost).now(lanes), f.Share, tally(lost).before(lanes))
+	if lanes[0].ways > 0 && !f.Direction.in() {
+		return seen + "; wrong checksums are counted at the other end, which is not ours to look at"
+	}
 	var damaged, before uint64
 	for _, l := range lanes { // one count for all that arrive at one node
 		damaged, before = max(damaged, l.is.Damaged), max(before, l.was.Damaged)
 	}
-	return fmt.Sprintf("%s do not arrive now (asked: %v are damaged), %s before; the receiver's kernel threw away %d packets at most with a wrong checksum, %d before",
-		tally(lost).now(lanes), f.Share, tally(lost).before(lanes), damaged, before)
+	return fmt.Sprintf("%s; the receiver's kernel threw away %d packets at most with a wrong checksum, %d before", seen, damaged, before)
 }

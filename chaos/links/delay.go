@@ -71,9 +71,9 @@ func (f delay) shows(l shapedLane) history.ReceiptStatus {
 	switch {
 	case l.is.Arrived == 0:
 		return history.Indeterminate
-	case is-was >= f.least():
+	case is-was >= l.times(f.least()):
 		return history.Installed
-	case is >= f.least() && f.noisy(l.was):
+	case is >= l.times(f.least()) && f.noisy(l.was):
 		return history.Indeterminate
 	}
 	return history.NotInstalled
@@ -125,8 +125,15 @@ func (f delay) noisy(was Flow) bool { return was.OneWay.High-was.OneWay.Low > f.
 
 func (f delay) text(lanes []shapedLane) string {
 	more := func(l shapedLane) time.Duration { return l.is.OneWay.Mid - l.was.OneWay.Mid }
-	return fmt.Sprintf("one way takes %s more at the median (asked: %v): %s before, %s now (5 %% to 95 %%: %s); round trips %s before, %s now; %s",
-		over(lanes, more), f.By, over(lanes, func(l shapedLane) time.Duration { return l.was.OneWay.Mid }),
+	what, asked := "one way takes", f.By.String()
+	if lanes[0].ways > 0 {
+		what = "an answer takes"
+	}
+	if lanes[0].ways == 2 {
+		asked += " each way"
+	}
+	return fmt.Sprintf("%s %s more at the median (asked: %s): %s before, %s now (5 %% to 95 %%: %s); round trips %s before, %s now; %s",
+		what, over(lanes, more), asked, over(lanes, func(l shapedLane) time.Duration { return l.was.OneWay.Mid }),
 		over(lanes, func(l shapedLane) time.Duration { return l.is.OneWay.Mid }),
 		within(lanes, func(l shapedLane) (time.Duration, time.Duration) { return l.is.OneWay.Low, l.is.OneWay.High }),
 		over(lanes, func(l shapedLane) time.Duration { return l.was.Round.Mid }), over(lanes, func(l shapedLane) time.Duration { return l.is.Round.Mid }),

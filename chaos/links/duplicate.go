@@ -52,9 +52,13 @@ func (f duplicate) shapeFault() shapeFault {
 }
 
 func (f duplicate) shows(l shapedLane) history.ReceiptStatus {
-	return tally(copied).status(l, float64(f.Share), f.Correlation)
+	return tally(copied).status(l, l.share(f.Share), f.Correlation)
 }
 
 func (f duplicate) text(lanes []shapedLane) string {
-	return fmt.Sprintf("%s arrive twice now (asked: %v), %s before", tally(copied).now(lanes), f.Share, tally(copied).before(lanes))
+	what := "arrive twice"
+	if lanes[0].ways > 0 {
+		what = "are answered twice"
+	}
+	return fmt.Sprintf("%s %s now (asked: %v), %s before", tally(copied).now(lanes), what, f.Share, tally(copied).before(lanes))
 }

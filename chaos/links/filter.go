@@ -76,6 +76,8 @@ type Seen struct {
 
 	Out Arrival `json:"out"` // from the target to the peer
 	In  Arrival `json:"in"`  // from the peer to the target
+	// Shake is what became of connections to a peer that somebody else runs, in place of Out and In. The node that is asked fills it in.
+	Shake *Arrival `json:"-"`
 }
 
 // Arrival is what became of the datagrams, and of a dial, in one direction.

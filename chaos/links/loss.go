@@ -48,7 +48,7 @@ func (f loss) shapeFault() shapeFault {
 }
 
 func (f loss) shows(l shapedLane) history.ReceiptStatus {
-	return tally(lost).status(l, float64(f.Share), f.Correlation)
+	return tally(lost).status(l, l.share(f.Share), f.Correlation)
 }
 
 func (f loss) text(lanes []shapedLane) string {

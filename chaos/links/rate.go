@@ -94,13 +94,25 @@ func (f throttle) shapeFault() shapeFault {
 	return shapeFault{
 		OnLinks: f.OnLinks, kind: "rate", by: []Engine{TBF}, needs: []chaos.Capability{CanThrottle}, longest: 250 * time.Millisecond,
 		shaping: Shaping{Rate: uint64(f.Limit)},
-		gauge:   MeasureArgs{Count: max(int(rateFor/every), 10), Every: every, Size: rateSize},
+		gauge:   MeasureArgs{Count: max(int(rateFor/every), 10), Every: every, Size: rateSize, Burst: f.burst()},
 		effect:  effect{shows: f.shows, text: f.text, noisy: f.noisy},
 	}
 }
 
+// behindBurst is for how long the limit holds up what leaves behind a burst.
+const behindBurst = 150 * time.Millisecond
+
+// burst is how many bytes leave before a connection to somebody else's server is opened: what the token bucket lets pass at once, and what then
+// takes behindBurst. All of it finds room in the bucket's queue.
+func (f throttle) burst() int {
+	return int(TBFBurst(uint64(f.Limit)/8)) + int(behindBurst.Seconds()*float64(f.Limit)/8)
+}
+
 // shows wants a link that carried more before.
 func (f throttle) shows(l shapedLane) history.ReceiptStatus {
+	if l.ways > 0 {
+		return f.showsBehindBurst(l)
+	}
 	switch limit := float64(f.Limit); {
 	case l.is.Bits > rateLess*limit:
 		return history.NotInstalled
@@ -110,13 +122,37 @@ func (f throttle) shows(l shapedLane) history.ReceiptStatus {
 	return history.Installed
 }
 
+// showsBehindBurst judges connections that were opened behind a burst.
+func (f throttle) showsBehindBurst(l shapedLane) history.ReceiptStatus {
+	least := time.Duration(float64(behindBurst.Nanoseconds()) / rateLess)
+	switch {
+	case l.is.Arrived == 0:
+		return history.Indeterminate
+	case l.is.OneWay.Low < least:
+		return history.NotInstalled
+	case l.was.OneWay.Low > least:
+		return history.Indeterminate
+	}
+	return history.Installed
+}
+
 // noisy: where arrivals are read late by some tenths of the time that is measured, they seem to come faster than they do. Where
 // sending stood still for as long, the link seems to have carried too little before to show a limit.
 func (f throttle) noisy(was Flow) bool {
+	if was.Bits == 0 { // of connections
+		return was.OneWay.High > behindBurst/2
+	}
 	return was.OneWay.High-was.OneWay.Low > rateFor/10 || was.Arrived > 1 && was.Bits < rateMore*float64(f.Limit)
 }
 
 func (f throttle) text(lanes []shapedLane) string {
+	if lanes[0].ways > 0 {
+		mid := func(of func(shapedLane) Flow) string {
+			return over(lanes, func(l shapedLane) time.Duration { return of(l).OneWay.Mid })
+		}
+		return fmt.Sprintf("behind a burst of %d bytes an answer takes %s now, %s before (asked: %v, by which the burst alone takes %v); %s", f.burst(),
+			mid(func(l shapedLane) Flow { return l.is }), mid(func(l shapedLane) Flow { return l.was }), f.Limit, behindBurst, arrived(lanes))
+	}
 	bits := func(f func(shapedLane) float64) string {
 		low, high := math.Inf(1), 0.0
 		for _, l := range lanes {

@@ -38,6 +38,9 @@ type Shaping struct {
 	Seed        uint64        `json:"seed,omitempty"` // of what is left to chance, where the engine takes one
 }
 
+// TBFBurst is how many bytes the token bucket lets pass at once, at a rate in bytes per second: 10 ms, and no less than two packets.
+func TBFBurst(rate uint64) uint32 { return max(uint32(rate/100), 2*1600) }
+
 // Shaped is what an engine counted.
 type Shaped struct {
 	Engine    Engine `json:"engine"`
@@ -59,14 +62,15 @@ type Engines map[Engine]string
 // peers, from sockets that the agent opens there for the purpose.
 type MeasureArgs struct {
 	ProbeEnd               // the target's
-	Peers    []ProbeEnd    `json:"peers"`          // in the order of the processes
-	Count    int           `json:"count"`          // datagrams in each direction of each link
-	Every    time.Duration `json:"every_ns"`       // between two of them
-	Size     int           `json:"size,omitempty"` // bytes of a datagram's payload, at least the smallest
-	Out      bool          `json:"out,omitempty"`  // measure what the target sends
-	In       bool          `json:"in,omitempty"`   // and what is sent to it
-	Echo     bool          `json:"echo,omitempty"` // each datagram is answered, and the round trip measured
-	Patience time.Duration `json:"patience_ns"`    // how long arrivals are waited for after the last was sent
+	Peers    []ProbeEnd    `json:"peers"`           // in the order of the processes
+	Count    int           `json:"count"`           // datagrams in each direction of each link
+	Every    time.Duration `json:"every_ns"`        // between two of them
+	Size     int           `json:"size,omitempty"`  // bytes of a datagram's payload, at least the smallest
+	Out      bool          `json:"out,omitempty"`   // measure what the target sends
+	In       bool          `json:"in,omitempty"`    // and what is sent to it
+	Echo     bool          `json:"echo,omitempty"`  // each datagram is answered, and the round trip measured
+	Patience time.Duration `json:"patience_ns"`     // how long arrivals are waited for after the last was sent
+	Burst    int           `json:"burst,omitempty"` // as in ShakeArgs, for peers that somebody else runs
 }
 
 // Measured answers DoMeasure.
@@ -81,6 +85,8 @@ type MeasuredLink struct {
 
 	Out Flow `json:"out"` // from the target to the peer
 	In  Flow `json:"in"`  // from the peer to the target
+	// Shake is what was seen of connections to a peer that somebody else runs, in place of Out and In. The node that is asked fills it in.
+	Shake *Flow `json:"-"`
 }
 
 // Flow is what became of the datagrams of one direction of one link.
@@ -94,6 +100,8 @@ type Flow struct {
 	Bits    float64 `json:"bits"`  // per second on the wire between the first and the last arrival, the first left out
 	// Damaged is by how much the receiver's kernel raised its counts of wrong checksums meanwhile, for whatever traffic.
 	Damaged uint64 `json:"damaged"`
+	// Refused counts connections that were refused.
+	Refused int `json:"refused,omitempty"`
 }
 
 // Spread describes durations by their quantiles of 5, 50 and 95 % and the longest; zero when there were none.

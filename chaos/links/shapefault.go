@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -42,12 +43,19 @@ type effect struct {
 type shapedLane struct {
 	peer    string
 	outward bool // from the target
+	ways    int  // directions that are hit and that a connection needs, where connections to somebody else's server were measured; else 0
 	was, is Flow
 	// others are the link faults whose doing the difference may be.
 	others chaos.Beside
 }
 
 func (l shapedLane) way() string {
+	switch l.ways {
+	case 1:
+		return "connections to " + l.peer
+	case 2:
+		return "connections to " + l.peer + ", which need a packet each way"
+	}
 	if l.outward {
 		return "to " + l.peer
 	}
@@ -148,7 +156,7 @@ func (x *shapeInjection) roundTrip(seen map[chaos.Node][]MeasuredLink) float64 {
 	sum, n := time.Duration(0), 0
 	for _, links := range seen {
 		for _, l := range links {
-			for _, f := range []Flow{l.Out, l.In} {
+			for _, f := range l.flows(Both) {
 				if f.Round.Mid > 0 {
 					sum, n = sum+f.Round.Mid, n+1
 				}
@@ -161,11 +169,25 @@ func (x *shapeInjection) roundTrip(seen map[chaos.Node][]MeasuredLink) float64 {
 // congested tells that datagrams waited for each other, on a machine that is too slow for so many. That wait is not a delay of the link.
 func congested(f Flow) bool { return f.OneWay.High-f.OneWay.Low > congestedSpread }
 
+// flows are what was measured of one link in a direction, or in both.
+func (l MeasuredLink) flows(d Direction) (out []Flow) {
+	if l.Shake != nil {
+		return []Flow{*l.Shake}
+	}
+	if d.out() {
+		out = append(out, l.Out)
+	}
+	if d.in() {
+		out = append(out, l.In)
+	}
+	return out
+}
+
 // lanesBefore tells whether something is true of any lane as it was before the fault.
 func (x *shapeInjection) lanesBefore(is func(Flow) bool) bool {
 	for _, links := range x.was {
 		for _, l := range links {
-			if x.Direction.out() && is(l.Out) || x.Direction.in() && is(l.In) {
+			if slices.ContainsFunc(l.flows(x.Direction), is) {
 				return true
 			}
 		}
@@ -193,9 +215,10 @@ func (x *shapeInjection) prepare(ctx context.Context) error {
 		return err
 	}
 	return x.plan(func(l chaos.Lane) {
-		if atSender(x.shaping.Engine) {
+		switch {
+		case foreign(l.To), atSender(x.shaping.Engine) && !foreign(l.From):
 			x.rule(l.From, leaving(l, Shape))
-		} else {
+		default:
 			x.rule(l.To, arriving(l, Shape))
 		}
 	})
@@ -208,7 +231,14 @@ func (x *shapeInjection) choose(ctx context.Context, n shapable) (Engine, error)
 		return "", fmt.Errorf("ask for the engines that shape links: %w", err)
 	}
 	var why []string
-	for _, e := range x.by {
+	by := x.by
+	if slices.ContainsFunc(x.scope.Peers, foreign) && x.Direction.in() {
+		if _, err := x.AtOwnEnd(); err != nil {
+			return "", err
+		}
+		by = []Engine{Queue}
+	}
+	for _, e := range by {
 		reason, known := there[e]
 		if known && reason == "" {
 			return e, nil
@@ -224,7 +254,9 @@ func (x *shapeInjection) measure(ctx context.Context, before map[chaos.Node][]Me
 	patience := gaugePatience + 2*x.longest
 	for _, links := range before {
 		for _, l := range links {
-			patience = max(patience, gaugePatience+2*(x.longest+l.Out.OneWay.Max+l.In.OneWay.Max))
+			for _, f := range l.flows(Both) {
+				patience = max(patience, gaugePatience+2*(x.longest+f.OneWay.Max))
+			}
 		}
 	}
 	var mu sync.Mutex

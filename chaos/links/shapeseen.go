@@ -21,6 +21,11 @@ func (x *shapeInjection) compare(t chaos.Node, now []MeasuredLink, besides func(
 			continue
 		}
 		was := x.was[t][i]
+		if is.Shake != nil && was.Shake != nil {
+			others := append(besides(x.lane(t, peer, true)), besides(x.lane(t, peer, false))...)
+			lanes = append(lanes, shapedLane{peer: peer.Name(), outward: true, ways: x.Direction.ways(), was: *was.Shake, is: *is.Shake, others: others})
+			continue
+		}
 		add := func(outward bool, before, now Flow) {
 			l := x.lane(t, peer, outward)
 			lanes = append(lanes, shapedLane{peer: peer.Name(), outward: outward, was: before, is: now, others: besides(l)})
@@ -79,12 +84,12 @@ func (x *shapeInjection) status(l shapedLane) history.ReceiptStatus {
 // evidence groups the lanes of a target by their direction and by whether they were hit.
 func (x *shapeInjection) evidence(lanes []shapedLane, missing []string) string {
 	var parts []string
-	for _, outward := range []bool{true, false} {
+	for _, kind := range []shapedLane{{outward: true}, {}, {outward: true, ways: x.Direction.ways()}} {
 		for _, status := range []history.ReceiptStatus{history.Installed, history.NotInstalled, history.Indeterminate} {
 			var group []shapedLane
 			var names []string
 			for _, l := range lanes {
-				if l.outward == outward && x.status(l) == status {
+				if l.outward == kind.outward && l.ways == kind.ways && x.status(l) == status {
 					group, names = append(group, l), append(names, l.peer)
 				}
 			}

@@ -236,9 +236,15 @@ func (a *attachFlags) agree(ctx context.Context, std streams, o engine.Options) 
 	if o.Attached == nil {
 		return nil
 	}
-	where, err := engine.Visit(ctx, o)
-	if err != nil || a.yes {
+	where, partly, err := engine.Visit(ctx, o)
+	if err != nil {
 		return err
+	}
+	if partly != "" {
+		fmt.Fprintf(std.err, "lockquake: --attach: not all keys were looked at for what is below %q: %s\n", o.Attached.Prefix, partly)
+	}
+	if a.yes {
+		return nil
 	}
 	in, ok := std.in.(*os.File)
 	if !ok || !cwriter.IsTerminal(int(in.Fd())) {

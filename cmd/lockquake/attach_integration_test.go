@@ -16,6 +16,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/lockquake/lockquake/backends"
 	"github.com/lockquake/lockquake/backends/all"
 	"github.com/lockquake/lockquake/backends/listed"
@@ -29,7 +31,10 @@ type attachedRun struct {
 	up      []string // --set of the servers
 	set     []string // --set of the runs
 	yaml    string   // further keys of the attach file
+	lasts   string   // how long the load lasts; "": 700ms
+	chaos   string   // faults of the runs, as YAML
 	in      string   // the provider of the clients; "": local
+	seeds   int      // how many endpoints the file has, where the service tells of the others; 0: all
 	// watch puts a recorder before the server at an address and returns where it listens.
 	watch func(t *testing.T, r *recorder, a backends.Access, port, address string) string
 	least int // commands that every run sends
@@ -39,6 +44,7 @@ var attachedRuns = []attachedRun{
 	{backend: "redis", prefix: "bench:", watch: watchRedis, least: 20},
 	{backend: "redlock", prefix: "bench:", watch: watchRedis, least: 20, up: []string{"nodes=3"}, set: []string{"backend.nodes=3"}},
 	{backend: "sentinel", prefix: "bench:", watch: watchSentinel, least: 20, yaml: "sentinels:\n  master: lockquake\n  endpoints: [%s]\n  password: {env: BENCH_PASSWORD}\n"},
+	{backend: "rediscluster", prefix: "bench:", watch: watchMonitored, least: 20, seeds: 2},
 	{backend: "etcd", prefix: "bench/", watch: watchEtcd, least: 10, up: []string{"nodes=3"}, set: []string{"backend.nodes=3"}},
 	{
 		backend: "zookeeper", prefix: "/bench/", watch: watchZooKeeper, least: 10, set: []string{"backend.tick_time=200ms", "backend.sync_limit=2"},
@@ -65,7 +71,8 @@ func TestAttachKeepsToItsPrefix(t *testing.T) {
 }
 
 // TestAttachFromContainers has clients in containers. What listens on this machine's own address is within their reach, and a container of
-// another network is not, although the supervisor gets there: that is told before anything is written.
+// another network is not, although the supervisor gets there: that is told before anything is written. Faults of the links to the server are
+// there at the clients' ends.
 func TestAttachFromContainers(t *testing.T) {
 	access, end := servers(t, "docker", "redis", nil)
 	defer end()
@@ -76,7 +83,60 @@ func TestAttachFromContainers(t *testing.T) {
 	a.watch = func(t *testing.T, r *recorder, _ backends.Access, _, address string) string {
 		return tapAt(t, machineAddress(t), address, r.reads)
 	}
-	a.run(t, access, l)
+	a.lasts, a.chaos = "4s", `chaos:
+  - {use: delay, by: 50ms, on: client-1, to: redis-1, at: 300ms, for: 1s}
+  - {use: partition, how: reject, on: client-2, from: redis-1, at: 300ms, for: 1s}
+`
+	a.run(t, access, l) // unknown where a receipt does not say that its fault was there
+}
+
+// TestAttachToALargeRedis has more keys on a server than a look at the start goes through. That is told, what a run wrote is removed all the
+// same, and what another run has there is found.
+func TestAttachToALargeRedis(t *testing.T) {
+	access, end := servers(t, "local", "redis", nil)
+	defer end()
+	client := redis.NewClient(&redis.Options{Addr: access.Addresses("client")[0], Password: access.Password, Protocol: 2})
+	defer client.Close()
+	const some, each = 300_000, 5000 // a script that takes longer would be given up
+	for first := 1; first < some; first += each {
+		err := client.Eval(t.Context(), "for i = ARGV[1], ARGV[1] + ARGV[2] - 1 do redis.call('SET', 'other:' .. i, i) end return 1", nil, first, each).Err()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	others, err := client.DBSize(t.Context()).Result() // with what the server's own run has there
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &recorder{t: t, under: "bench:"}
+	a := attachedRun{backend: "redis", prefix: r.under, watch: watchRedis}
+	var last backends.Lock
+	for _, b := range all.All() {
+		for _, l := range b.Locks {
+			if b.Name != "redis" || !slices.Contains([]string{"set-px-incr", "setnx", "rueidislock"}, l.Name) {
+				continue
+			}
+			last = l
+			p := a.begin(t, access, l, a.watched(t, r, access))
+			code := p.wait(t)
+			if !strings.Contains(p.stderr.String(), "not all keys were looked at") || !strings.Contains(p.stderr.String(), fmt.Sprintf("of %d keys of", others)) {
+				t.Errorf("%s: exit code %d, and nobody tells that not all was looked at\n%s", l.Name, code, p.stderr.String())
+			}
+			if left, err := client.Keys(t.Context(), "bench:*").Result(); err != nil || len(left) > 0 {
+				t.Errorf("%s left %q, %v", l.Name, left, err)
+			}
+			if n, err := client.DBSize(t.Context()).Result(); err != nil || n != others {
+				t.Errorf("%s: of %d keys of others there are %d, %v", l.Name, others, n, err)
+			}
+		}
+	}
+	if r.below == 0 || len(r.wrong) > 0 {
+		t.Errorf("%d commands are about keys of the runs; not below the prefix: %q", r.below, r.wrong)
+	}
+	if err := client.Set(t.Context(), "bench:lockquake", "r0", 0).Err(); err != nil {
+		t.Fatal(err)
+	}
+	a.refused(t, access, last, codeUsage, "run r0 is there, or was cut short")
 }
 
 // machineAddress is an address of this machine that is not the loopback one.
@@ -122,22 +182,14 @@ const shortRun = `name: attached
 claim: a test
 backend: {use: %s, lock: %s, ttl: 3s}
 workload: {use: acquire-release, clients: 2, users: 2, hold: 5ms}
-run: {for: 700ms, seed: 1, settle: 100ms}
-expect: {judged: ">=1"}
+run: {for: %s, seed: 1, settle: 100ms}
+%sexpect: {judged: ">=1"}
 `
 
 func (a attachedRun) run(t *testing.T, access backends.Access, l backends.Lock) {
 	t.Helper()
 	r := &recorder{t: t, under: a.prefix}
-	at := map[string][]string{} // by port
-	for _, n := range access.Nodes {
-		for _, port := range []string{"client", "sentinel"} {
-			if address := n.Addresses[port]; address != "" {
-				at[port] = append(at[port], a.watch(t, r, access, port, address))
-			}
-		}
-	}
-	p := a.begin(t, access, l, at)
+	p := a.begin(t, access, l, a.watched(t, r, access))
 	code := p.wait(t)
 	if code == codeUsage || code == codeMissing || l.Wrong == "" && code != codeMet {
 		t.Errorf("exit code %d\n%s\n%s", code, p.stdout.String(), p.stderr.String())
@@ -159,9 +211,26 @@ func (a attachedRun) run(t *testing.T, access backends.Access, l backends.Lock) 
 	}
 }
 
+// watched puts recorders before all servers, and lists where they listen by port.
+func (a attachedRun) watched(t *testing.T, r *recorder, access backends.Access) map[string][]string {
+	t.Helper()
+	at := map[string][]string{}
+	for _, n := range access.Nodes {
+		for _, port := range []string{"client", "sentinel"} {
+			if address := n.Addresses[port]; address != "" {
+				at[port] = append(at[port], a.watch(t, r, access, port, address))
+			}
+		}
+	}
+	return at
+}
+
 // begin starts a run on endpoints, which are listed by their ports.
 func (a attachedRun) begin(t *testing.T, access backends.Access, l backends.Lock, at map[string][]string) *process {
 	t.Helper()
+	if a.seeds > 0 {
+		at["client"] = at["client"][:a.seeds]
+	}
 	file := fmt.Sprintf("backend: %s\nprefix: %q\nendpoints: [%s]\n", a.backend, a.prefix, strings.Join(at["client"], ", "))
 	if access.Password != "" {
 		file += "password: {env: BENCH_PASSWORD}\n"
@@ -173,7 +242,7 @@ func (a attachedRun) begin(t *testing.T, access backends.Access, l backends.Lock
 	}
 	dir := t.TempDir()
 	attach, scenario := filepath.Join(dir, "attach.yaml"), filepath.Join(dir, "attached.yaml")
-	for name, text := range map[string]string{attach: file, scenario: fmt.Sprintf(shortRun, a.backend, l.Name)} {
+	for name, text := range map[string]string{attach: file, scenario: fmt.Sprintf(shortRun, a.backend, l.Name, cmp.Or(a.lasts, "700ms"), a.chaos)} {
 		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}

@@ -85,6 +85,7 @@ var (
 	redisNoKey   = []string{
 		"PING", "INFO", "ROLE", "TIME", "AUTH", "HELLO", "CLIENT SETNAME", "CLIENT SETINFO", "CLIENT TRACKING", "CLIENT ID", "SCRIPT LOAD", "SUBSCRIBE", "UNSUBSCRIBE",
 		"SENTINEL GET-MASTER-ADDR-BY-NAME", "SENTINEL SENTINELS", "SENTINEL MASTER", "SENTINEL REPLICAS", "SENTINEL SLAVES", "SENTINEL CKQUORUM",
+		"DBSIZE", "CLUSTER SLOTS", "CLUSTER SHARDS", "CLUSTER NODES", "CLUSTER INFO", "READONLY", "ASKING",
 	}
 )
 
@@ -107,6 +108,8 @@ func (r *recorder) redis(words []string) {
 			return
 		}
 		r.command(verb, words[3:3+n]...)
+	case two == "CLUSTER KEYSLOT":
+		r.command(two, words[2])
 	case verb == "SCAN" && len(words) > 3 && strings.EqualFold(words[2], "match"):
 		r.command(verb, words[3])
 	case slices.Contains(redisNoKey, verb), slices.Contains(redisNoKey, two):
@@ -116,12 +119,17 @@ func (r *recorder) redis(words []string) {
 	}
 }
 
-// watchSentinel puts a proxy before a Sentinel. Clients learn the servers' own addresses there, so what a server is asked it tells by
-// MONITOR, but for those who were connected before.
+// watchSentinel puts a proxy before a Sentinel. Clients learn the servers' own addresses there.
 func watchSentinel(t *testing.T, r *recorder, a backends.Access, port, address string) string {
 	if port == "sentinel" {
 		return watchRedis(t, r, a, port, address)
 	}
+	return watchMonitored(t, r, a, port, address)
+}
+
+// watchMonitored has a server tell by MONITOR what it is asked, where clients connect to the addresses that the servers give them. Who was
+// connected before does not count.
+func watchMonitored(t *testing.T, r *recorder, a backends.Access, _, address string) string {
 	client := redis.NewClient(&redis.Options{Addr: address, Password: a.Password, Protocol: 2})
 	before, err := client.ClientList(t.Context()).Result()
 	if err != nil {
@@ -163,6 +171,11 @@ func (r *recorder) monitored(lines *bufio.Reader, before string) {
 				w = plain
 			}
 			words = append(words, w)
+		}
+		// A Sentinel or a replica that connects anew says so before anything else.
+		if len(words) > 0 && strings.EqualFold(words[0], "REPLCONF") || len(words) > 2 && strings.EqualFold(words[1], "SETNAME") && strings.HasPrefix(words[2], "sentinel-") {
+			before += "addr=" + m[1] + " "
+			continue
 		}
 		r.redis(words)
 	}

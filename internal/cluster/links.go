@@ -1,11 +1,14 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/netip"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/lockquake/lockquake/chaos"
@@ -31,7 +34,7 @@ func (lf *linkFaults) Filter(ctx context.Context, key string, rules []links.Rule
 
 // filter gives a standing order to filter or shape packets.
 func (lf *linkFaults) filter(ctx context.Context, key string, args links.FilterArgs) (err error) {
-	if lf.node.foreign() {
+	if lf.node.Foreign() {
 		return nil // the rules at the other end do
 	}
 	if args.Rules, err = lf.addressed(args.Rules); err != nil {
@@ -65,7 +68,7 @@ func ownHost(place node.Place, name string) (string, error) {
 // Unfilter takes rules down and looks at what is left.
 func (lf *linkFaults) Unfilter(ctx context.Context, key string) (links.Filtered, error) {
 	var f links.Filtered
-	if lf.node.foreign() {
+	if lf.node.Foreign() {
 		return f, nil
 	}
 	err := lf.node.takeBack(ctx, lf.node.orderKey(key), &f)
@@ -104,6 +107,7 @@ func (lf *linkFaults) ProbeLinks(ctx context.Context, peers []chaos.Node, p link
 		p.Control = lf.node.Address(lf.node.spec.Ports[0].Name)
 	}
 	var answer, out links.ProbeResult
+	own, far := p.ProbeEnd, slices.Clone(p.Peers)
 	missing, err := lf.overLinks(ctx, peers, linkOrder{do: links.DoProbe, own: &p.ProbeEnd, far: &p.Peers, args: &p, within: p.Patience, answer: &answer})
 	if err != nil {
 		return out, err
@@ -114,6 +118,66 @@ func (lf *linkFaults) ProbeLinks(ctx context.Context, peers []chaos.Node, p link
 	out.Self, out.Control = answer.Self, answer.Control
 	if !answer.Self {
 		out.Control = "not even a datagram to itself arrives"
+	}
+	shaken, err := lf.shake(ctx, peers, links.ShakeArgs{Count: probeShakes, Every: probeShakeEvery, Patience: p.Patience}, own, far)
+	for i, f := range shaken {
+		a := links.Arrival{Arrived: f.Arrived > 0, After: f.Round.Low, Sent: f.Sent}
+		switch {
+		case !p.DialOut:
+		case f.Refused == f.Sent:
+			a.Dial = links.Refused
+		case f.Arrived > 0:
+			a.Dial = links.Connected
+		default:
+			a.Dial = links.Silent
+		}
+		out.Peers[i] = links.Seen{Shake: &a}
+	}
+	return out, err
+}
+
+const (
+	// probeShakes is how many connections tell whether a link to somebody else's server is cut.
+	probeShakes     = 5
+	probeShakeEvery = 20 * time.Millisecond
+	// shakeMost is how many connections are opened to such a server at most, and shakeFew where a few tell.
+	shakeMost  = 200
+	shakeFew   = 30
+	shakeBurst = 5
+	// shakeEvery is the time between two of them, and shakeBehind where each waits for a burst to leave.
+	shakeEvery  = 2 * time.Millisecond
+	shakeBehind = 500 * time.Millisecond
+)
+
+// shake has the agent open connections to those peers that somebody else runs, and returns what became of them, by the place among the
+// peers. Which packets leave from a port of one's own nobody can tell by that.
+func (lf *linkFaults) shake(ctx context.Context, peers []chaos.Node, args links.ShakeArgs, own links.ProbeEnd, far []links.ProbeEnd) (map[int]links.Flow, error) {
+	var places []int
+	for i, n := range peers {
+		peer, ok := n.(*Node)
+		if !ok || !peer.Foreign() || own.Port != 0 {
+			continue
+		}
+		host, err := ownHost(peer.place, peer.Name())
+		if err != nil {
+			return nil, err
+		}
+		port := cmp.Or(int(far[i].Port), peer.spec.Ports[0].Number)
+		args.OnPort = args.OnPort || far[i].Port != 0
+		places, args.Peers = append(places, i), append(args.Peers, net.JoinHostPort(host, strconv.Itoa(port)))
+	}
+	if len(places) == 0 {
+		return nil, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, time.Duration(args.Count)*args.Every+args.Patience+probeGrace)
+	defer cancel()
+	var answer links.Shaken
+	if err := lf.node.order(ctx, agent.Order{Do: links.DoShake, Args: args}, &answer); err != nil {
+		return nil, err
+	}
+	out := map[int]links.Flow{}
+	for i, f := range answer.Peers {
+		out[places[i]] = f
 	}
 	return out, nil
 }
@@ -152,6 +216,9 @@ func (lf *linkFaults) overLinks(ctx context.Context, peers []chaos.Node, o linkO
 		}
 	}
 	*o.far = far
+	if o.do == links.DoMeasure && len(far) == 0 {
+		return out, nil // there is nothing to measure, which would take its time
+	}
 	if err := lf.node.order(ctx, order, o.answer); err != nil {
 		return nil, err
 	}
@@ -251,10 +318,26 @@ func (lf *linkFaults) Shape(ctx context.Context, key string, rules []links.Rule,
 // MeasureLinks has the agent send numbered datagrams over the node's links.
 func (lf *linkFaults) MeasureLinks(ctx context.Context, peers []chaos.Node, m links.MeasureArgs) ([]links.MeasuredLink, error) {
 	var answer links.Measured
+	own, far := m.ProbeEnd, slices.Clone(m.Peers) // overLinks fills in those that it can
 	within := time.Duration(m.Count)*m.Every + m.Patience
 	missing, err := lf.overLinks(ctx, peers, linkOrder{do: links.DoMeasure, own: &m.ProbeEnd, far: &m.Peers, args: &m, within: within, answer: &answer})
 	if err != nil {
 		return nil, err
 	}
-	return inPlace(answer.Peers, missing, func(l *links.MeasuredLink) { l.Missing = true })
+	out, err := inPlace(answer.Peers, missing, func(l *links.MeasuredLink) { l.Missing = true })
+	if err != nil {
+		return nil, err
+	}
+	args := links.ShakeArgs{Count: min(m.Count, shakeMost), Every: max(m.Every, shakeEvery), Patience: m.Patience, Burst: m.Burst}
+	switch {
+	case m.Burst > 0:
+		args.Count, args.Every = shakeBurst, shakeBehind
+	case m.Echo:
+		args.Count = min(args.Count, shakeFew)
+	}
+	shaken, err := lf.shake(ctx, peers, args, own, far)
+	for i, f := range shaken {
+		out[i] = links.MeasuredLink{Shake: &f}
+	}
+	return out, err
 }

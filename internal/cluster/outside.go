@@ -103,8 +103,8 @@ func Attach(specs []node.Spec, endpoints []Endpoint) ([]*Node, error) {
 	return nodes, nil
 }
 
-// foreign tells whether somebody else runs the node.
-func (n *Node) foreign() bool {
+// Foreign tells whether somebody else runs the node.
+func (n *Node) Foreign() bool {
 	_, is := n.driver.(outside)
 	return is
 }

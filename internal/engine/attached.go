@@ -91,10 +91,22 @@ func (p planner) common(c topology.Common) (topology.Common, error) {
 
 // attach gives the plan the nodes of somebody else's servers.
 func (p planner) attach() (err error) {
-	if p.Attached == nil {
+	var endpoints []cluster.Endpoint
+	specs := p.topology.Specs()
+	if p.Attached != nil {
+		endpoints = p.Attached.Endpoints
+	} else if o, ok := p.topology.(topology.Outside); ok {
+		for i, address := range o.Outside() {
+			endpoints = append(endpoints, cluster.Endpoint{Port: specs[i].Ports[0].Name, Address: address})
+		}
+	}
+	if len(endpoints) == 0 {
 		return nil
 	}
-	p.outside, err = cluster.Attach(p.topology.Specs(), p.Attached.Endpoints)
+	p.outside, err = cluster.Attach(specs, endpoints)
+	if err != nil && p.Attached == nil {
+		return p.wrong("backend.endpoints", "%v", err)
+	}
 	if err != nil {
 		return UsageError{Text: fmt.Sprintf("--attach: %v", err)}
 	}
@@ -107,7 +119,7 @@ var errNotOurs = chaos.Unavailable{What: "a fault on an attached server", Reason
 // checkAttached refuses what would do more to attached servers than use them.
 func (p deliveryPlanner) checkAttached() error {
 	switch {
-	case p.Attached == nil:
+	case len(p.outside) == 0:
 		return nil
 	case p.Keep:
 		return UsageError{Text: "--keep: clients that go on would go on writing into the attached service; leave it out"}
@@ -119,14 +131,29 @@ func (p deliveryPlanner) checkAttached() error {
 		if slices.ContainsFunc(p.picks(inj.selector), server) {
 			return p.undeliverable(inj, errNotOurs)
 		}
-		if len(inj.kind.PeerNeeds) > 0 && slices.ContainsFunc(p.picks(inj.far), server) {
-			return p.undeliverable(inj, chaos.Unavailable{
-				What: "a fault on links to attached servers that is measured from their end", Never: true,
-				Reason: "attached servers are not ours to enter; name other ends, such as the resource, or use partition, which works at the client's end",
-			})
+		if slices.ContainsFunc(p.picks(inj.far), server) {
+			if err := p.deliverableHere(inj); err != nil {
+				return p.undeliverable(inj, err)
+			}
 		}
 	}
 	return nil
+}
+
+// deliverableHere says why a link fault cannot be done at the targets' own ends alone.
+func (p deliveryPlanner) deliverableHere(inj injection) error {
+	f, ok := inj.fault.(chaos.OneEnded)
+	if !ok {
+		return chaos.Unavailable{What: inj.kind.Name + " of links to attached servers", Reason: "attached servers are not ours to enter", Never: true}
+	}
+	needs, err := f.AtOwnEnd()
+	errs := []error{err}
+	for _, role := range p.roles(inj.selector) {
+		for _, c := range needs {
+			errs = append(errs, p.Provider.Offers(c, role))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // ownSpecs are the nodes that the run starts itself.
@@ -154,7 +181,8 @@ func (d *deployment) enter(ctx context.Context, a *Attached) error {
 	if !ok {
 		return errors.Join(fmt.Errorf("backend %s cannot be attached to", d.plan.backend.Name), service.Close())
 	}
-	err := guest.Vacant(ctx)
+	partly, err := guest.Vacant(ctx)
+	d.partly = partly
 	if errors.Is(err, topology.ErrOccupied) {
 		err = UsageError{Text: fmt.Sprintf("--attach: prefix %q: %s; give another, or remove what is there", a.Prefix, oneLine(err))}
 	} else if err != nil {
@@ -200,7 +228,7 @@ func (d *deployment) leave(ctx context.Context, a *Attached, tell func(string)) 
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), removeTimeout)
 	defer cancel()
-	said, err := d.guest.(topology.Guest).Remove(ctx)
+	said, err := d.guest.(topology.Guest).Remove(ctx, d.plan.locks)
 	err = errors.Join(err, d.guest.Close())
 	d.guest = nil
 	if err != nil {
@@ -209,29 +237,39 @@ func (d *deployment) leave(ctx context.Context, a *Attached, tell func(string)) 
 	tell("removed from the attached service: " + said)
 	if d.cluster != nil {
 		d.cluster.Describe["attached"], d.cluster.Describe["attached_removed"] = a.addresses(), said
+		if d.partly != "" {
+			d.cluster.Describe["attached_looked_at"] = d.partly
+		}
 	}
 	return nil
 }
 
 // Visit looks, before anything is written, whether a run on an attached service can be made: whether the service answers and has nothing
-// below the prefix, and whether its endpoints are within reach of the place where clients run. It says in one line what would be written
-// where.
-func Visit(ctx context.Context, o Options) (string, error) {
+// below the prefix, and whether its servers are within reach of the place where clients run. It says in one line what would be written
+// where, and, unless that is "", how much of the service was looked at.
+func Visit(ctx context.Context, o Options) (where, partly string, err error) {
 	p, err := Check(o)
 	if err != nil {
-		return "", err
+		return "", "", err
 	}
 	d := &deployment{plan: p}
 	if err := d.enter(ctx, o.Attached); err != nil {
-		return "", err
+		return "", "", err
+	}
+	var addresses []string
+	for _, e := range o.Attached.Endpoints {
+		addresses = append(addresses, e.Address)
+	}
+	if a, ok := d.guest.(topology.Announcer); ok {
+		addresses = append(addresses, a.Announced()...)
 	}
 	if err := d.guest.Close(); err != nil {
-		return "", err
+		return "", "", err
 	}
-	if err := reach(ctx, o, p.id); err != nil {
-		return "", err
+	if err := reach(ctx, o, p.id, addresses); err != nil {
+		return "", "", err
 	}
-	return fmt.Sprintf("below %q on the %s service at %s", o.Attached.Prefix, p.backend.Name, o.Attached.addresses()), nil
+	return fmt.Sprintf("below %q on the %s service at %s", o.Attached.Prefix, p.backend.Name, o.Attached.addresses()), d.partly, nil
 }
 
 // ReachVerb is the node that tells which addresses it can connect to: a line for each that it cannot, and then reachDone.
@@ -240,12 +278,8 @@ const (
 	ReachDone = "done"
 )
 
-// reach has a node in a client's place connect to every endpoint.
-func reach(ctx context.Context, o Options, id string) (err error) {
-	var addresses []string
-	for _, e := range o.Attached.Endpoints {
-		addresses = append(addresses, e.Address)
-	}
+// reach has a node in a client's place connect to all addresses.
+func reach(ctx context.Context, o Options, id string, addresses []string) (err error) {
 	logs, err := os.MkdirTemp("", "lockquake-reach-")
 	if err != nil {
 		return MissingError{Text: err.Error()}

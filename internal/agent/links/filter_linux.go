@@ -23,6 +23,7 @@ func Mechanism() agent.Mechanism {
 		links.DoFiltered: {Do: agent.Takes(l.doFiltered)},
 		links.DoMeasure:  {Do: agent.Takes(doMeasure)},
 		links.DoProbe:    {Do: agent.Takes(doProbe)},
+		links.DoShake:    {Do: agent.Takes(doShake)},
 	}}
 }
 

@@ -313,9 +313,16 @@ func (g *gauge) complete() bool {
 func (f *gaugeFlow) sum(size int) (links.Flow, error) {
 	var damaged uint64
 	err := f.to.space.do(func() (err error) { damaged, err = wrongChecksums(); return err })
+	out := f.describe(size)
+	out.Damaged = damaged - f.to.damaged
+	return out, err
+}
+
+// describe makes a Flow of what was noted.
+func (f *gaugeFlow) describe(size int) links.Flow {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	out := links.Flow{Sent: len(f.sent), Arrived: f.seen, Copies: f.copies, Damaged: damaged - f.to.damaged}
+	out := links.Flow{Sent: len(f.sent), Arrived: f.seen, Copies: f.copies}
 	var oneWay, round []time.Duration
 	var first, last, latest int64
 	for i, at := range f.arrived {
@@ -323,7 +330,7 @@ func (f *gaugeFlow) sum(size int) (links.Flow, error) {
 			continue
 		}
 		oneWay = append(oneWay, time.Duration(at-f.sent[i]))
-		if f.echoed[i] != 0 {
+		if f.echoes > 0 && f.echoed[i] != 0 {
 			round = append(round, time.Duration(f.echoed[i]-f.sent[i]))
 		}
 		if at < latest {
@@ -339,7 +346,7 @@ func (f *gaugeFlow) sum(size int) (links.Flow, error) {
 	if last > first {
 		out.Bits = float64((f.seen-1)*(size+wireHead)*8) / time.Duration(last-first).Seconds()
 	}
-	return out, err
+	return out
 }
 
 func spread(d []time.Duration) links.Spread {

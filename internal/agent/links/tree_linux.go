@@ -320,7 +320,7 @@ func (t *tree) addClass(h *netlink.Handle, minor uint16) error {
 func qdiscOf(a netlink.QdiscAttrs, s links.Shaping) netlink.Qdisc {
 	if s.Engine == links.TBF {
 		rate := s.Rate / 8
-		burst := max(uint32(rate/100), 2*1600) // 10 ms
+		burst := links.TBFBurst(rate)
 		return &netlink.Tbf{
 			QdiscAttrs: a, Rate: rate, Buffer: netlink.Xmittime(rate, burst), Limit: burst + max(uint32(rate/5), 10*1600), // 200 ms
 		}
