@@ -15,19 +15,26 @@ import (
 	"time"
 
 	"github.com/lockquake/lockquake/backends"
-	"github.com/lockquake/lockquake/backends/listed"
 	"github.com/lockquake/lockquake/lock"
 )
 
 // Options says what is put to the test.
 type Options struct {
-	Backend listed.Backend
+	Backend backends.Backend
 	// Access reaches the running service; Backend, Lock, TTL and Run must be set. The TTL decides how long the suite takes: some
 	// checks wait for it two or three times, side by side.
 	Access backends.Access
 	// Voters is how many nodes a client asks for one operation and counts the answers of; 0 where it asks one, whatever happens
 	// behind that.
 	Voters int
+	// Again are the arguments with which this program, run again, comes to Child. None are needed where its TestMain is Main.
+	Again []string
+	// Direct is why clients cannot be led through a proxy, as those that learn addresses from the service itself; "": they can. The checks
+	// that need one do not apply then.
+	Direct string
+	// Foreign says that the lock is not one of lockquake's. Nothing is known of its requests, and Issued of a grant may be when its first
+	// attempt began.
+	Foreign bool
 }
 
 // majority is how many replies must be lost for an operation to be of unknown outcome.
@@ -47,6 +54,7 @@ func Checks() []Check {
 	var all []Check
 	all = append(all, exclusionChecks()...)
 	all = append(all, leaseChecks()...)
+	all = append(all, releaseChecks()...)
 	all = append(all, tokenChecks()...)
 	all = append(all, networkChecks()...)
 	return append(all, mannerChecks()...)

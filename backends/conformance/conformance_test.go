@@ -27,6 +27,28 @@ func (s *scripted) TryAcquire(ctx context.Context, r lock.Request) (lock.Grant, 
 func (*scripted) Release(context.Context, lock.Grant) error { return nil }
 func (*scripted) Close() error                              { return nil }
 
+// TestForeignLocksHaveNoProxy has a lock that no proxy can be put before, and one whose requests carry no name: the checks do not apply.
+func TestForeignLocksHaveNoProxy(t *testing.T) {
+	b := &bench{o: Options{Direct: "they learn addresses"}}
+	if _, err := b.distant(t.Context()); !errors.Is(err, errSkip) || !strings.Contains(err.Error(), "they learn addresses") {
+		t.Errorf("a lock without a proxy: %v", err)
+	}
+	for name, c := range map[string]struct {
+		o    Options
+		cut  int
+		skip bool
+		ok   bool
+	}{
+		"enough": {Options{}, 1, false, true}, "enough of five": {Options{Voters: 5}, 3, false, true}, "too few of five": {Options{Voters: 5, Foreign: true}, 2, false, false},
+		"none": {Options{}, 0, false, false}, "none, and not ours": {Options{Foreign: true}, 0, true, false},
+	} {
+		err := c.o.cutEnough(c.cut)
+		if (err == nil) != c.ok || errors.Is(err, errSkip) != c.skip {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
 // TestRefusal asks of whom the suite takes "nobody knows" for an answer, how often, and that it tells of it.
 func TestRefusal(t *testing.T) {
 	doubt := errors.New("deadline exceeded")

@@ -20,6 +20,9 @@ func (b *bench) distant(ctx context.Context) (distant, error) {
 		l, err := b.user(ctx)
 		return distant{Locker: l}, err
 	}
+	if b.o.Direct != "" {
+		return distant{}, fmt.Errorf("%w: %s", errSkip, b.o.Direct)
+	}
 	access, g, err := openGate(b.o.Access)
 	if err != nil {
 		return distant{}, err

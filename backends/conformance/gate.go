@@ -11,14 +11,16 @@ import (
 	"github.com/lockquake/lockquake/backends"
 )
 
-// gate is a TCP proxy before every endpoint of a service, for one client. It can hold all bytes back, pass replies on late, cut
-// a connection between a request and its reply, and refuse connections.
+// gate is a TCP proxy before every endpoint of a service, for one client. It can hold all bytes back, or the requests behind
+// the next one, pass replies on late, cut a connection between a request and its reply, and refuse connections.
 type gate struct {
 	mu      sync.Mutex
 	open    chan struct{} // closed while bytes pass
 	late    time.Duration // by how much replies come late
 	match   []byte        // a request with these bytes has its reply cut off
 	left    int           // for so many more requests
+	single  []byte        // the next request with these bytes passes, and those behind it wait
+	later   chan struct{} // closed when they may go on; nil while none waits
 	hits    int
 	hitAt   time.Time
 	refuse  bool
@@ -154,10 +156,17 @@ func (l *link) pass(from, to net.Conn, late func() time.Duration, seen func([]by
 // undelayed is how late requests go on.
 func undelayed() time.Duration { return 0 }
 
-// request looks for the bytes whose reply is to be cut off.
+// request looks for the bytes whose reply is to be cut off, and keeps back what comes behind the one that passes.
 func (l *link) request(b []byte) bool {
 	g := l.gate
 	g.mu.Lock()
+	if later := g.later; later != nil {
+		g.mu.Unlock()
+		<-later
+		g.mu.Lock()
+	} else if g.single != nil && bytes.Contains(b, g.single) {
+		g.single, g.later = nil, make(chan struct{})
+	}
 	hit := g.left > 0 && bytes.Contains(b, g.match)
 	if hit {
 		g.left--
@@ -226,6 +235,26 @@ func (g *gate) resume() {
 	}
 }
 
+// passOne forwards the next request that contains match, and holds back all that come behind it. Replies pass.
+func (g *gate) passOne(match string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.single = []byte(match)
+}
+
+// passAll lets the requests go on that passOne held back, and tells whether the one that was to pass had come.
+func (g *gate) passAll() (came bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	came = g.later != nil
+	g.single = nil
+	if g.later != nil {
+		close(g.later)
+		g.later = nil
+	}
+	return came
+}
+
 // cutReplies forwards the next n requests that contain match and cuts their connections before the replies.
 func (g *gate) cutReplies(match string, n int) {
 	g.mu.Lock()
@@ -255,6 +284,7 @@ func (g *gate) setRefuse(on bool) {
 // close ends everything.
 func (g *gate) close() error {
 	g.resume()
+	g.passAll()
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.closed = true

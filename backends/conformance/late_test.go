@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/lockquake/lockquake/backends"
-	"github.com/lockquake/lockquake/backends/listed"
 	"github.com/lockquake/lockquake/lock"
 )
 
@@ -148,7 +147,7 @@ func TestValidityIsCountedFromSending(t *testing.T) {
 					return u, err
 				}), nil
 			}
-			b := listed.Backend{Backend: backends.Backend{Name: "echo", Locks: []backends.Lock{l}, InProcess: c.inside}}
+			b := backends.Backend{Name: "echo", Locks: []backends.Lock{l}, InProcess: c.inside}
 			access := backends.Access{Backend: "echo", TTL: lateTTL, Run: "unit"}
 			access.Nodes = []backends.Endpoint{{Name: "echo-1", Addresses: map[string]string{"echo": echo(t)}}}
 			err := one(t.Context(), check, Options{Backend: b, Access: access}, t.Logf)

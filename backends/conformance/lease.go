@@ -12,13 +12,6 @@ import (
 )
 
 func leaseChecks() []Check {
-	expiry := offers(func(o backends.Offers) bool { return o.Expires }, "grants do not expire")
-	expires := func(b *bench) string {
-		if b.lock.Wrong != "" { // where that is the fault, it is to be found
-			return ""
-		}
-		return expiry(b)
-	}
 	renews := offers(func(o backends.Offers) bool { return o.Renewal != "none" }, "grants cannot be renewed")
 	tells := offers(func(o backends.Offers) bool { return o.LossSignal }, "losses are not told")
 	return []Check{
@@ -32,11 +25,17 @@ func leaseChecks() []Check {
 			Name: "expiry-process", Doc: "a killed process's lock is not granted again in time, or is too early",
 			needs: func(b *bench) string { return needsProcesses(b) + expires(b) }, run: expiryProcess,
 		},
-		{Name: "release-forged", Doc: "a release of a grant that one never had frees the holder's lock", run: releaseForged},
-		{Name: "release-stale", Doc: "the late release of an old holder frees the new one's lock", needs: expires, run: releaseStale},
 		{Name: "renewal", Doc: "a renewed grant does not outlive its first TTL", needs: renews, run: renewal},
 		{Name: "loss", Doc: "the loss of a grant is not told, or the user is stuck after it", needs: tells, run: loss},
 	}
+}
+
+// expires is the condition that grants expire. Of a wrong lock it is not asked: where that is the fault, it is to be found.
+func expires(b *bench) string {
+	if b.lock.Wrong != "" || b.lock.Offers.Expires {
+		return ""
+	}
+	return "grants do not expire"
 }
 
 // offers is the condition that a lock offers something; else why says what is missing.
@@ -125,7 +124,7 @@ func expiryProcess(ctx context.Context, b *bench) error {
 	if err != nil {
 		return err
 	}
-	p, err := spawn(ctx, job{Access: b.o.Access, Name: b.name})
+	p, err := b.o.spawn(ctx, job{Access: b.o.Access, Name: b.name})
 	if err != nil {
 		return err
 	}
@@ -147,48 +146,12 @@ func expiryProcess(ctx context.Context, b *bench) error {
 	return taken(clock.Time(end), ok)
 }
 
-func releaseForged(ctx context.Context, b *bench) error {
-	_, other, g, err := b.holder(ctx)
-	if err != nil {
-		return err
-	}
-	forged := lock.Grant{Lock: g.Lock, Mode: g.Mode, ID: "forged", Issued: g.Issued, ValidUntil: g.ValidUntil}
-	err = other.Release(ctx, forged)
-	if free := b.refusal(ctx, other, "after a forged release"); free != nil {
-		return free
-	}
-	if !errors.Is(err, lock.ErrNotHeld) {
-		return fmt.Errorf("a forged release should be answered with %q, not %w", lock.ErrNotHeld, orNil(err))
-	}
-	return nil
-}
-
 // orNil makes a nil error printable.
 func orNil(err error) error {
 	if err == nil {
 		return errors.New("success")
 	}
 	return err
-}
-
-func releaseStale(ctx context.Context, b *bench) error {
-	a, old, next, err := b.distantHolder(ctx)
-	if err != nil {
-		return err
-	}
-	third, err := b.user(ctx)
-	if err != nil {
-		return err
-	}
-	a.silence()
-	if _, err := b.grantWithin(ctx, next, b.recovery(), "after the holder fell silent"); err != nil {
-		return err
-	}
-	a.speak()
-	// What the old holder is told is judged by what happens to the new one: some services say yes to a release of what
-	// is gone.
-	_ = a.Release(ctx, old)
-	return b.refusal(ctx, third, "after the old holder's late release")
 }
 
 func loss(ctx context.Context, b *bench) error {

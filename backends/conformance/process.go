@@ -11,11 +11,11 @@ import (
 	"os"
 	"os/exec"
 	"slices"
+	"strconv"
 	"testing"
 	"time"
 
 	"github.com/lockquake/lockquake/backends"
-	"github.com/lockquake/lockquake/backends/listed"
 	"github.com/lockquake/lockquake/internal/clock"
 	"github.com/lockquake/lockquake/lock"
 )
@@ -41,35 +41,49 @@ type report struct {
 // atEnd is done after the last test, the last first.
 var atEnd []func() error
 
+// AtEnd has Main do something after the last test, the last of these first.
+func AtEnd(end func() error) { atEnd = append(atEnd, end) }
+
 // Main is the TestMain of the tests of one or more backends: where this process is a second one it does its job instead of
 // the tests.
-func Main(m *testing.M, list ...listed.Backend) {
-	text := os.Getenv(childEnv)
-	if text == "" {
-		_ = flag.Set("test.parallel", "8") // unless told otherwise: tests that are parallel wait for clocks, not for a processor
-		code := m.Run()
-		for _, end := range slices.Backward(atEnd) {
-			if err := end(); err != nil {
-				fmt.Fprintln(os.Stderr, err)
-				code = 1
-			}
+func Main(m *testing.M, list ...backends.Backend) {
+	if IsChild() {
+		os.Exit(Child(os.Stdout, list...))
+	}
+	Parallel()
+	code := m.Run()
+	for _, end := range slices.Backward(atEnd) {
+		if err := end(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			code = 1
 		}
-		os.Exit(code)
 	}
-	out := json.NewEncoder(os.Stdout)
-	if err := child(context.Background(), list, text, out); err != nil {
-		_ = out.Encode(report{Error: err.Error()})
-		os.Exit(1)
-	}
-	os.Exit(0)
+	os.Exit(code)
 }
 
-func child(ctx context.Context, list []listed.Backend, text string, out *json.Encoder) error {
+// Parallel lets eight parallel tests run at once, unless the command line says otherwise: those of the suite wait for clocks, not for a
+// processor. It must be called before the tests are run.
+func Parallel() { _ = flag.Set("test.parallel", strconv.Itoa(atOnce)) }
+
+// IsChild tells whether this process is a second one, which has a job to do instead of the tests.
+func IsChild() bool { return os.Getenv(childEnv) != "" }
+
+// Child does that job, tells of it on what was standard output when the process began, and returns the exit code.
+func Child(w io.Writer, list ...backends.Backend) int {
+	out := json.NewEncoder(w)
+	if err := child(context.Background(), list, out); err != nil {
+		_ = out.Encode(report{Error: err.Error()})
+		return 1
+	}
+	return 0
+}
+
+func child(ctx context.Context, list []backends.Backend, out *json.Encoder) error {
 	var j job
-	if err := json.Unmarshal([]byte(text), &j); err != nil {
+	if err := json.Unmarshal([]byte(os.Getenv(childEnv)), &j); err != nil {
 		return err
 	}
-	i := slices.IndexFunc(list, func(b listed.Backend) bool { return b.Name == j.Access.Backend })
+	i := slices.IndexFunc(list, func(b backends.Backend) bool { return b.Name == j.Access.Backend })
 	if i < 0 {
 		return fmt.Errorf("these tests have no backend %q", j.Access.Backend)
 	}
@@ -128,7 +142,7 @@ type process struct {
 }
 
 // spawn runs the test's own binary again.
-func spawn(ctx context.Context, j job) (*process, error) {
+func (o Options) spawn(ctx context.Context, j job) (*process, error) {
 	text, err := json.Marshal(j)
 	if err != nil {
 		return nil, err
@@ -137,7 +151,7 @@ func spawn(ctx context.Context, j job) (*process, error) {
 	if err != nil {
 		return nil, err
 	}
-	cmd := exec.CommandContext(ctx, self)
+	cmd := exec.CommandContext(ctx, self, o.Again...)
 	cmd.Env = append(os.Environ(), childEnv+"="+string(text))
 	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()
@@ -195,7 +209,7 @@ func exclusionProcesses(ctx context.Context, b *bench) error {
 	if err != nil {
 		return err
 	}
-	p, err := spawn(ctx, job{Access: b.o.Access, Name: b.name, Users: len(users), For: 2 * fightTime})
+	p, err := b.o.spawn(ctx, job{Access: b.o.Access, Name: b.name, Users: len(users), For: 2 * fightTime})
 	if err != nil {
 		return err
 	}

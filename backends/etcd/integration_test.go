@@ -11,6 +11,7 @@ import (
 
 	"github.com/lockquake/lockquake/backends"
 	"github.com/lockquake/lockquake/backends/conformance"
+	"github.com/lockquake/lockquake/backends/conformance/servers"
 	"github.com/lockquake/lockquake/backends/topology"
 	"github.com/lockquake/lockquake/internal/wait"
 	"github.com/lockquake/lockquake/lock"
@@ -19,9 +20,9 @@ import (
 const ttl = 2 * time.Second
 
 // start brings three members of a version up, which all tests share.
-func start(t *testing.T, v Version) conformance.Running {
+func start(t *testing.T, v Version) servers.Running {
 	t.Helper()
-	return conformance.Shared(t, conformance.StartOptions{
+	return servers.Shared(t, servers.Options{
 		Backend: Backend(), Lock: "chubby", TTL: ttl, Run: map[Version]string{builtIn: "confetcd", version3_4: "confetcd34"}[v],
 		Decode: func(into any) error {
 			p := into.(*Params)
@@ -44,7 +45,7 @@ func asker(t *testing.T, s topology.Service) func(node, fact string) string {
 }
 
 // users dials once and makes n users.
-func users(t *testing.T, r conformance.Running, name string, n int) []lock.Locker {
+func users(t *testing.T, r servers.Running, name string, n int) []lock.Locker {
 	t.Helper()
 	l, _ := Backend().Lock(name)
 	conn, err := l.Dial(t.Context(), r.Access)
@@ -71,7 +72,7 @@ func TestFacts(t *testing.T) {
 	for _, l := range Backend().Locks {
 		t.Run(l.Name, func(t *testing.T) { lockFacts(t, r, l.Name) })
 	}
-	t.Run("requests", func(t *testing.T) { conformance.CountsRequests(t, r, mutex()) })
+	t.Run("requests", func(t *testing.T) { servers.CountsRequests(t, r, mutex()) })
 	t.Run("woken", func(t *testing.T) { woken(t, r) })
 	t.Run("delay", func(t *testing.T) { lockDelay(t, r) })
 	t.Run("sequencer", func(t *testing.T) { sequencers(t, r) })
@@ -79,12 +80,12 @@ func TestFacts(t *testing.T) {
 
 // woken has eight users pass a lock on: in the queue a release wakes one of them, at the one key all that wait, and where the server
 // waits for them nobody.
-func woken(t *testing.T, r conformance.Running) {
+func woken(t *testing.T, r servers.Running) {
 	const n = 8
 	got := map[string]int64{}
 	for _, l := range []backends.Lock{mutex(), txn(), v3lock()} {
 		service := r.For(t, Backend(), l.Name).Service
-		got[l.Name] = conformance.Woken(t, r, l, n, func(waiting int) {
+		got[l.Name] = servers.Woken(t, r, l, n, func(waiting int) {
 			for asker(t, service)("etcd-1", "waiters:"+l.Name) != strconv.Itoa(waiting) {
 				time.Sleep(time.Millisecond)
 			}
@@ -98,7 +99,7 @@ func woken(t *testing.T, r conformance.Running) {
 	}
 }
 
-func memberFacts(t *testing.T, r conformance.Running) {
+func memberFacts(t *testing.T, r servers.Running) {
 	ask := asker(t, r.Service)
 	leaders := 0
 	for _, n := range r.Cluster.Nodes {
@@ -127,7 +128,7 @@ func memberFacts(t *testing.T, r conformance.Running) {
 	}
 }
 
-func lockFacts(t *testing.T, r conformance.Running, name string) {
+func lockFacts(t *testing.T, r servers.Running, name string) {
 	service := r.For(t, Backend(), name).Service
 	ask := asker(t, service)
 	us := users(t, r, name, 2)
@@ -179,7 +180,7 @@ func becomes(t *testing.T, s topology.Service, node, fact, want string) {
 }
 
 // lockDelay has a session die, and another given back.
-func lockDelay(t *testing.T, r conformance.Running) {
+func lockDelay(t *testing.T, r servers.Running) {
 	us := users(t, r, "chubby", 3)
 	request := lock.Request{Lock: "delayed", TTL: ttl}
 	first := us[0].(*chubbyUser)
@@ -207,7 +208,7 @@ func lockDelay(t *testing.T, r conformance.Running) {
 }
 
 // sequencers checks what a resource would ask.
-func sequencers(t *testing.T, r conformance.Running) {
+func sequencers(t *testing.T, r servers.Running) {
 	us := users(t, r, "chubby", 2)
 	ctx := t.Context()
 	checker := us[1].(lock.SequencerChecker)
@@ -308,7 +309,7 @@ func sessionOf(u lock.Locker) *session {
 func TestConformance(t *testing.T) {
 	r := start(t, builtIn)
 	t.Run("suite", func(t *testing.T) {
-		conformance.RunAll(t, conformance.Options{Backend: Backend(), Access: r.Access}, nil)
+		conformance.RunAll(t, conformance.Options{Backend: Backend().Backend, Access: r.Access}, nil)
 	})
 }
 
@@ -321,7 +322,7 @@ func TestConformance34(t *testing.T) {
 	}
 	t.Run("suite", func(t *testing.T) {
 		for _, name := range []string{"mutex", "v3lock", "v3lock-blind"} {
-			o := conformance.Options{Backend: Backend(), Access: r.Access}
+			o := conformance.Options{Backend: Backend().Backend, Access: r.Access}
 			o.Access.Lock = name
 			t.Run(name, func(t *testing.T) { t.Parallel(); conformance.Run(t, o) })
 		}

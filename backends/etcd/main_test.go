@@ -17,5 +17,5 @@ func TestMain(m *testing.M) {
 		}
 		return
 	}
-	conformance.Main(m, Backend())
+	conformance.Main(m, Backend().Backend)
 }

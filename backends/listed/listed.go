@@ -16,6 +16,11 @@ type Backend struct {
 	topology.Maker
 }
 
+// Declaring is a Topology that decides by itself, by what the scenario says, what its lock offers and promises.
+type Declaring interface {
+	Declare(l backends.Lock) backends.Lock
+}
+
 // WallClock tells whether a lock's grants end by a wall clock on that topology.
 func WallClock(l backends.Lock, t topology.Topology) bool {
 	w, ok := t.(topology.WallClocked)

@@ -158,6 +158,12 @@ var variants = []variant{
 		flaws: flaws{fallingTokens: true},
 	},
 	{
+		name:  "wraps-tokens",
+		doc:   "Begins anew with its tokens after 1000 grants.",
+		wrong: "a fence refuses every holder after the thousandth, and lets an older one through",
+		flaws: flaws{wrapsTokens: true},
+	},
+	{
 		name:  "late-fence",
 		doc:   "Draws the token in a step of its own after the grant, without a look at whether the grant still stands.",
 		wrong: "a holder that was stopped between the two steps gets a higher token than its successor",

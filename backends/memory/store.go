@@ -15,6 +15,7 @@ type flaws struct {
 	forgetsRenewals bool
 	reusesTokens    bool
 	fallingTokens   bool
+	wrapsTokens     bool
 	lateFence       bool
 	freesForeign    bool
 	neverExpires    bool
@@ -142,6 +143,9 @@ func (s *store) life(ttl time.Duration) time.Duration {
 	return ttl
 }
 
+// tokens is how many a lock has that wraps them.
+const tokens = 1000
+
 // draw returns the next token of a lock. The caller holds the mutex.
 func (s *store) draw(r *record) uint64 {
 	r.drawn++
@@ -150,6 +154,8 @@ func (s *store) draw(r *record) uint64 {
 		return (n + 1) / 2
 	case s.flaws.fallingTokens && n%4 == 0:
 		return n - 2
+	case s.flaws.wrapsTokens:
+		return (n-1)%tokens + 1
 	default:
 		return n
 	}

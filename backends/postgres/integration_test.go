@@ -11,22 +11,23 @@ import (
 
 	"github.com/lockquake/lockquake/backends"
 	"github.com/lockquake/lockquake/backends/conformance"
+	"github.com/lockquake/lockquake/backends/conformance/servers"
 	"github.com/lockquake/lockquake/backends/topology"
 	"github.com/lockquake/lockquake/internal/wait"
 	"github.com/lockquake/lockquake/lock"
 )
 
 // serve brings a server up, which all tests share, as the users of a lock see it.
-func serve(t *testing.T, lockName string) conformance.Running {
+func serve(t *testing.T, lockName string) servers.Running {
 	t.Helper()
-	return conformance.Shared(t, conformance.StartOptions{Backend: Backend(), Lock: leaseName, TTL: time.Second, Run: "confpg"}).For(t, Backend(), lockName)
+	return servers.Shared(t, servers.Options{Backend: Backend(), Lock: leaseName, TTL: time.Second, Run: "confpg"}).For(t, Backend(), lockName)
 }
 
 // TestConformance puts every lock to the suite, on a real server.
 func TestConformance(t *testing.T) {
 	r := serve(t, leaseName)
 	t.Run("locks", func(t *testing.T) {
-		conformance.RunAll(t, conformance.Options{Backend: Backend(), Access: r.Access}, nil)
+		conformance.RunAll(t, conformance.Options{Backend: Backend().Backend, Access: r.Access}, nil)
 	})
 }
 
@@ -181,7 +182,7 @@ func TestCrash(t *testing.T) {
 	if err := n.Start(ctx); err != nil {
 		t.Fatal(err)
 	}
-	conformance.Await(ctx, t, r.Service)
+	servers.Await(ctx, t, r.Service)
 	if ask("started") == before {
 		t.Error("a server that was started again says that it started when the old one did")
 	}

@@ -6,4 +6,4 @@ import (
 	"github.com/lockquake/lockquake/backends/conformance"
 )
 
-func TestMain(m *testing.M) { conformance.Main(m, Backend()) }
+func TestMain(m *testing.M) { conformance.Main(m, Backend().Backend) }

@@ -33,7 +33,7 @@ func Cluster() listed.Backend {
 				"promoted replica may not know the newest grants.",
 			Locks: outlasting(failoverTime, locks()),
 		},
-		Maker: topology.Maker{Syncing: syncing, New: newCluster, Health: health},
+		Maker: topology.Maker{Attachable: []string{Port}, Syncing: syncing, OneThread: true, New: newCluster, Health: health},
 	}
 }
 
@@ -72,20 +72,24 @@ func newCluster(c topology.Common, decode func(into any) error) (topology.Topolo
 	if err := decode(&p); err != nil {
 		return nil, err
 	}
-	if err := errors.Join(p.check(), p.checkWait(c)); err != nil {
+	if err := errors.Join(p.check(), p.checkWait(c), checkPrefix(c)); err != nil {
 		return nil, fmt.Errorf("backend %s: %w", nameCluster, err)
 	}
-	if c.Nodes != 0 && c.Nodes != clusterServers {
+	if c.Attached == nil && c.Nodes != 0 && c.Nodes != clusterServers {
 		return nil, fmt.Errorf("backend %s: nodes is %d; it runs %d primaries with a replica each: leave it out", nameCluster, c.Nodes, clusterPrimaries)
 	}
 	return sharded{common: c, params: p}, nil
 }
 
 // Specs describes the servers. The first three begin as primaries, the fourth follows the first, and so on; Ready introduces them
-// to each other.
+// to each other. Of somebody else's cluster they are those that the user named.
 func (s sharded) Specs() []node.Spec {
-	specs := make([]node.Spec, 0, clusterServers)
-	for i := range clusterServers {
+	servers := clusterServers
+	if s.common.Attached != nil {
+		servers = s.common.Attached.Ports[Port]
+	}
+	specs := make([]node.Spec, 0, servers)
+	for i := range servers {
 		specs = append(specs, node.Spec{
 			Name: serverName(i), Role: node.Server, Image: "redis", Restartable: true,
 			Ports:  []node.Port{{Name: Port, Number: 6379}, {Name: busPort, Number: 16379}},
@@ -120,12 +124,12 @@ func (s sharded) Params() any { return s.params.LockParams }
 
 // Service returns the handle on the running nodes.
 func (s sharded) Service(nodes []node.Handle) topology.Service {
-	servers := membersOf(nodes, seen{port: Port, timeout: observeTimeout})
-	buses := map[string]string{}
+	servers := membersOf(nodes, seen{port: Port, timeout: observeTimeout, keys: keyspace(s.common.Prefix())})
+	out := &clusterService{params: s.params, members: servers, clusterGuest: clusterGuest{endpoints: servers, common: s.common}, buses: map[string]string{}}
 	for _, n := range nodes {
-		buses[n.Name()] = n.Address(busPort)
+		out.login, out.buses[n.Name()] = n.Login(), n.Address(busPort)
 	}
-	return &clusterService{params: s.params, common: s.common, members: servers, buses: buses}
+	return out
 }
 
 // peer is one line of CLUSTER NODES.

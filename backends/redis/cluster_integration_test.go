@@ -9,12 +9,13 @@ import (
 	"time"
 
 	"github.com/lockquake/lockquake/backends/conformance"
+	"github.com/lockquake/lockquake/backends/conformance/servers"
 )
 
 // TestClusterFacts asks real nodes for every fact.
 func TestClusterFacts(t *testing.T) {
 	r := calmly(t, Cluster())
-	conformance.CountsRequests(t, r, setPxLua())
+	servers.CountsRequests(t, r, setPxLua())
 	a := asker{t: t, service: r.Service}
 	u, g := grant(t, r, "a")
 	primary := a.ask("redis-1", "primary:a")
@@ -68,7 +69,7 @@ func TestClusterFacts(t *testing.T) {
 // TestClusterConformance puts every lock to the suite, on keys of all three primaries.
 func TestClusterConformance(t *testing.T) {
 	r := calmly(t, Cluster())
-	conformance.RunAll(t, conformance.Options{Backend: Cluster(), Access: r.Access}, fails)
+	conformance.RunAll(t, conformance.Options{Backend: Cluster().Backend, Access: r.Access}, fails)
 }
 
 // TestClusterFailover kills the primary of a lock. Its replica is promoted, with the grant that it had; users find it; the old one
@@ -103,7 +104,7 @@ func TestClusterFailover(t *testing.T) {
 		t.Fatal(err)
 	}
 	begun = time.Now()
-	conformance.Await(t.Context(), t, r.Service)
+	servers.Await(t.Context(), t, r.Service)
 	t.Logf("all is well %s after the start of the old primary", time.Since(begun).Round(time.Millisecond))
 	a.is(old, "role", "slave")
 	a.is(old, "master", replica)

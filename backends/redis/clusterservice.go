@@ -2,6 +2,7 @@ package redis
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -10,7 +11,6 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/lockquake/lockquake/backends/topology"
 	"github.com/lockquake/lockquake/chaos"
 )
 
@@ -23,8 +23,8 @@ const (
 // clusterService answers for the running nodes.
 type clusterService struct {
 	params ClusterParams
-	common topology.Common
 	members
+	clusterGuest
 	buses  map[string]string // addresses of the bus by node
 	formed bool              // Ready has seen it whole once: from then on the cluster alone says who follows whom
 }
@@ -131,18 +131,30 @@ func (m member) clusterInfo(ctx context.Context) (map[string]string, error) {
 func (s *clusterService) Describe(ctx context.Context) map[string]string {
 	out := s.params.LockParams.describe(s.common)
 	out["redis.topology"] = fmt.Sprintf("cluster of %d primaries with a replica each", clusterPrimaries)
+	if s.common.Attached != nil {
+		out["redis.topology"] = fmt.Sprintf("cluster of %d primaries", s.primaries)
+	}
 	out["redis.version"] = s.members.version(ctx)
 	out["redis.persistence"] = s.params.Persistence
 	out["redis.node-timeout"] = s.params.NodeTimeout.String()
 	out["client.redirects"] = strconv.Itoa(redirects)
 	out["client.map-interval"] = mapInterval.String()
+	s.common.Drop(out, "redis.persistence", "redis.node-timeout")
 	return out
+}
+
+// Close frees the connections.
+func (s *clusterService) Close() error {
+	return errors.Join(s.members.Close(), s.clusterGuest.close())
 }
 
 // Ready returns nil when every node calls the cluster whole, knows all others, and lists for every slot a primary
 // with a replica that has its data. Every primary must also take a write. Until that was so for the first time, it
 // also introduces the nodes to each other.
 func (s *clusterService) Ready(ctx context.Context) error {
+	if s.common.Attached != nil {
+		return s.clusterGuest.ready(ctx)
+	}
 	for _, m := range s.members {
 		if err := m.client.Ping(ctx).Err(); err != nil {
 			return fmt.Errorf("%s does not answer: %w", m.name, err)
@@ -166,11 +178,26 @@ func (s *clusterService) Ready(ctx context.Context) error {
 			return fmt.Errorf("%s takes %s for the primaries, others %s", m.name, strings.Join(seen, ", "), strings.Join(primaries, ", "))
 		}
 	}
-	if err := s.writeAll(ctx, primaries); err != nil {
+	v, err := s.members[0].view(ctx)
+	if err != nil {
 		return err
 	}
-	s.formed = true
-	return nil
+	var takers members
+	for _, address := range primaries {
+		m, err := s.members.find(s.members.at(address))
+		if err != nil {
+			return err
+		}
+		takers = append(takers, m)
+	}
+	err = s.members.writeAll(ctx, takers, func(slot int) string {
+		if p := v.owner(slot); p != nil {
+			return p.address
+		}
+		return ""
+	})
+	s.formed = err == nil
+	return err
 }
 
 // form gives the primaries their slots, has all nodes meet and the replicas follow. Each part is left out where it was done; a replica that
@@ -256,60 +283,66 @@ func (s *clusterService) whole(ctx context.Context, m member) ([]string, error) 
 			return nil, fmt.Errorf("%s of %s is %s; awaited is %s", name, m.name, info[name], want)
 		}
 	}
-	ranges, err := m.client.ClusterSlots(ctx).Result() //nolint:staticcheck // CLUSTER SHARDS lists replicas without data too
+	ranges, primaries, err := m.shards(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("CLUSTER SLOTS of %s: %w", m.name, err)
+		return nil, err
 	}
-	covered := 0
-	var primaries []string
 	for _, r := range ranges {
-		covered += r.End - r.Start + 1
 		if len(r.Nodes) < 2 { // a replica that has no data yet is not listed
 			return nil, fmt.Errorf("%s knows no replica in sync for slots %d to %d", m.name, r.Start, r.End)
 		}
-		primaries = append(primaries, r.Nodes[0].Addr)
 	}
-	if covered != slots {
-		return nil, fmt.Errorf("%s knows primaries for %d of %d slots", m.name, covered, slots)
-	}
-	slices.Sort(primaries)
-	return slices.Compact(primaries), nil
+	return primaries, nil
 }
 
-// writeAll has every primary take a write, at keys that happen to be its own.
-func (s *clusterService) writeAll(ctx context.Context, primaries []string) error {
-	missing := map[string]bool{}
-	for _, address := range primaries {
-		missing[address] = true
-	}
-	v, err := s.members[0].view(ctx)
+// shards returns who has which slots in the eyes of one node, and the addresses of the primaries, sorted. Every slot must have one.
+func (m member) shards(ctx context.Context) (ranges []redis.ClusterSlot, primaries []string, err error) {
+	ranges, err = m.client.ClusterSlots(ctx).Result() //nolint:staticcheck // CLUSTER SHARDS lists replicas without data too
 	if err != nil {
-		return err
+		return nil, nil, fmt.Errorf("CLUSTER SLOTS of %s: %w", m.name, err)
 	}
-	for n := 0; len(missing) > 0; n++ {
-		if n == 1000 {
-			return fmt.Errorf("%s takes none of %v for a primary", s.members[0].name, slices.Collect(maps.Keys(missing)))
+	covered := 0
+	for _, r := range ranges {
+		if len(r.Nodes) > 0 {
+			covered += r.End - r.Start + 1
+			primaries = append(primaries, r.Nodes[0].Addr)
 		}
-		at := s.members[0].keys.ready() + strconv.Itoa(n)
-		slot, err := s.members[0].client.ClusterKeySlot(ctx, at).Result()
+	}
+	if covered != slots {
+		return nil, nil, fmt.Errorf("%s knows primaries for %d of %d slots", m.name, covered, slots)
+	}
+	slices.Sort(primaries)
+	return ranges, slices.Compact(primaries), nil
+}
+
+// writeAll has every primary take a write, at keys that happen to be its own. owner is the address of the primary of a slot, or "".
+func (ms members) writeAll(ctx context.Context, primaries members, owner func(slot int) string) error {
+	missing := map[string]member{}
+	for _, m := range primaries {
+		missing[m.address] = m
+	}
+	asked := ms[0]
+	for n := 0; len(missing) > 0; n++ {
+		if n == readyKeys {
+			return fmt.Errorf("%s takes none of %v for a primary", asked.name, slices.Collect(maps.Keys(missing)))
+		}
+		at := asked.keys.readyAt(n)
+		slot, err := asked.client.ClusterKeySlot(ctx, at).Result()
 		if err != nil {
 			return fmt.Errorf("CLUSTER KEYSLOT: %w", err)
 		}
-		p := v.owner(int(slot))
-		if p == nil {
+		address := owner(int(slot))
+		if address == "" {
 			return fmt.Errorf("slot %d has no primary", slot)
 		}
-		if !missing[p.address] {
+		m, ok := missing[address]
+		if !ok {
 			continue
-		}
-		m, err := s.members.find(s.members.at(p.address))
-		if err != nil {
-			return err
 		}
 		if err := m.write(ctx, at); err != nil {
 			return err
 		}
-		delete(missing, p.address)
+		delete(missing, address)
 	}
 	return nil
 }

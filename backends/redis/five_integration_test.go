@@ -10,6 +10,7 @@ import (
 
 	"github.com/lockquake/lockquake/backends"
 	"github.com/lockquake/lockquake/backends/conformance"
+	"github.com/lockquake/lockquake/backends/conformance/servers"
 	"github.com/lockquake/lockquake/lock"
 )
 
@@ -17,9 +18,9 @@ import (
 const fiveTTL = 2 * time.Second
 
 // startFive brings five servers up, which all tests share, with a node time-out that suits a busy machine.
-func startFive(t *testing.T) conformance.Running {
+func startFive(t *testing.T) servers.Running {
 	t.Helper()
-	return conformance.Shared(t, conformance.StartOptions{
+	return servers.Shared(t, servers.Options{
 		Backend: Five(), Lock: "redlock", TTL: fiveTTL, Run: "conffive",
 		Decode: func(into any) error {
 			into.(*FiveParams).NodeTimeout = fiveTTL / 2
@@ -35,9 +36,9 @@ var fiveFails = map[string][]string{"redlock-no-elapsed-check": nil}
 // TestFiveConformance puts the locks on five servers to the suite.
 func TestFiveConformance(t *testing.T) {
 	r := startFive(t)
-	conformance.CountsRequests(t, r, redlock())
+	servers.CountsRequests(t, r, redlock())
 	t.Run("suite", func(t *testing.T) {
-		conformance.RunAll(t, conformance.Options{Backend: Five(), Access: r.Access, Voters: len(r.Access.Nodes)}, fiveFails)
+		conformance.RunAll(t, conformance.Options{Backend: Five().Backend, Access: r.Access, Voters: len(r.Access.Nodes)}, fiveFails)
 	})
 }
 
@@ -109,14 +110,14 @@ func TestFiveServersDown(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	conformance.Await(ctx, t, r.Service)
+	servers.Await(ctx, t, r.Service)
 	if _, err := u.Acquire(ctx, request); err != nil {
 		t.Errorf("with all servers back: %v", err)
 	}
 }
 
 // end makes a server end by itself.
-func end(t *testing.T, r conformance.Running, name string) {
+func end(t *testing.T, r servers.Running, name string) {
 	t.Helper()
 	n := r.Cluster.Node(name)
 	m := newMember(n, seen{port: Port, timeout: observeTimeout})
@@ -174,5 +175,5 @@ func TestFiveFacts(t *testing.T) {
 	if err := r.Cluster.Node("redlock-2").Start(ctx); err != nil {
 		t.Fatal(err)
 	}
-	conformance.Await(ctx, t, r.Service)
+	servers.Await(ctx, t, r.Service)
 }

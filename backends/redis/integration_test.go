@@ -8,27 +8,29 @@ import (
 
 	"github.com/lockquake/lockquake/backends"
 	"github.com/lockquake/lockquake/backends/conformance"
+	"github.com/lockquake/lockquake/backends/conformance/servers"
 	"github.com/lockquake/lockquake/lock"
 )
 
 // start brings a server up, which all tests share.
-func start(t *testing.T) conformance.Running {
+func start(t *testing.T) servers.Running {
 	t.Helper()
-	return conformance.Shared(t, conformance.StartOptions{Backend: Single(), Lock: "set-px-lua", TTL: time.Second, Run: "confredis"})
+	return servers.Shared(t, servers.Options{Backend: Single(), Lock: "set-px-lua", TTL: time.Second, Run: "confredis"})
 }
 
 // fails is what the wrong locks fail, as their doc comments say.
 var fails = map[string][]string{
-	"setnx":        {"expiry", "expiry-process", "release-stale", "errors-acquire", "release-forged"},
+	"setnx":        {"expiry", "expiry-process", "release-stale", "errors-acquire", "release-forged", "release-point"},
 	"setnx-expire": {"errors-acquire"},
-	"set-px-del":   {"release-forged", "release-stale"},
+	"set-px-del":   {"release-forged", "release-stale", "release-point"},
+	"get-then-del": {"release-between", "release-point"},
 }
 
 // TestConformance puts every lock to the suite, on a real server.
 func TestConformance(t *testing.T) {
 	r := start(t)
 	t.Run("suite", func(t *testing.T) {
-		conformance.RunAll(t, conformance.Options{Backend: Single(), Access: r.Access}, fails)
+		conformance.RunAll(t, conformance.Options{Backend: Single().Backend, Access: r.Access}, fails)
 	})
 }
 
@@ -56,7 +58,7 @@ func TestHolder(t *testing.T) {
 }
 
 // userOn is a user of a lock on a running service.
-func userOn(t *testing.T, r conformance.Running, l backends.Lock) lock.Locker {
+func userOn(t *testing.T, r servers.Running, l backends.Lock) lock.Locker {
 	t.Helper()
 	conn, err := l.Dial(t.Context(), r.Access)
 	if err != nil {
@@ -74,7 +76,7 @@ func userOn(t *testing.T, r conformance.Running, l backends.Lock) lock.Locker {
 func TestFacts(t *testing.T) {
 	r := start(t)
 	ctx := t.Context()
-	conformance.CountsRequests(t, r, setPxLua())
+	servers.CountsRequests(t, r, setPxLua())
 	conn, err := setPxLua().Dial(ctx, r.Access)
 	if err != nil {
 		t.Fatal(err)
@@ -129,7 +131,7 @@ func TestFacts(t *testing.T) {
 	if err := n.Start(ctx); err != nil {
 		t.Fatal(err)
 	}
-	conformance.Await(ctx, t, r.Service)
+	servers.Await(ctx, t, r.Service)
 	if v := ask("run-id"); v == before {
 		t.Error("another process has the same run-id")
 	}

@@ -20,6 +20,7 @@ var grants = map[string][]string{
 	"setnx":        {":1"},
 	"setnx-expire": {":1", ":1"},
 	"set-px-del":   {"+OK"},
+	"get-then-del": {"+OK"},
 	"set-px-lua":   {"+OK"},
 	"set-px-incr":  {":1"},
 	"redislock":    {"+OK"},
@@ -163,7 +164,7 @@ func TestWait(t *testing.T) {
 		{"WAIT refused", []string{"-ERR no", ":1"}, lock.ErrRefused},
 		{"WAIT unanswered", []string{hangUp, ":1"}, lock.ErrRefused},
 	} {
-		for _, l := range []backends.Lock{setPxLua(), setPxIncr(), setPxDel()} {
+		for _, l := range []backends.Lock{setPxLua(), setPxIncr(), setPxDel(), getThenDel()} {
 			t.Run(c.name+"/"+l.Name, func(t *testing.T) {
 				t.Parallel()
 				address := serve(t, append(slices.Clone(grants[l.Name]), c.script...)...)

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/lockquake/lockquake/backends/conformance"
+	"github.com/lockquake/lockquake/backends/listed"
 )
 
-func TestMain(m *testing.M) { conformance.Main(m, Backends()...) }
+func TestMain(m *testing.M) { conformance.Main(m, listed.Clients(Backends())...) }

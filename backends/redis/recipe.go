@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	mathrand "math/rand/v2"
+	"strconv"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -161,6 +162,10 @@ func (l *recipe) deleteOwn(ctx context.Context, g lock.Grant) error {
 // releaseAny deletes the key, whosever it is.
 func (l *recipe) releaseAny(ctx context.Context, g lock.Grant) error {
 	lock.At(ctx, "before-delete")
+	return l.deleteKey(ctx, g)
+}
+
+func (l *recipe) deleteKey(ctx context.Context, g lock.Grant) error {
 	var o owner
 	n, err := l.client.Del(sending(ctx, &o), l.keys.key(g.Lock)).Result()
 	if err != nil {
@@ -247,6 +252,21 @@ func (k keyspace) ready() string {
 		return own + ":ready"
 	}
 	return string(k) + "ready"
+}
+
+// readyKeys is how many keys are tried until every primary of a cluster has taken a write at one of its own.
+const readyKeys = 1000
+
+// readyAt is the key that is tried as that number.
+func (k keyspace) readyAt(n int) string { return k.ready() + strconv.Itoa(n) }
+
+// allReady lists what Ready may have written.
+func (k keyspace) allReady() []string {
+	out := []string{k.ready()}
+	for n := range readyKeys {
+		out = append(out, k.readyAt(n))
+	}
+	return out
 }
 
 // probe is a key in the slot of a lock's.

@@ -130,7 +130,11 @@ func (ms members) Reset(ctx context.Context) ([]string, error) {
 				return err
 			}
 			evidence[i] = fmt.Sprintf("%s: DBSIZE is 0 after %d keys of lock users were deleted, and no client is connected", m.name, removed[i])
-			return nil
+			saved, err := m.saveEmpty(gctx)
+			if saved {
+				evidence[i] += "; its RDB file was written anew"
+			}
+			return err
 		})
 	}
 	return evidence, g.Wait()
@@ -202,6 +206,22 @@ func (m member) empty(ctx context.Context) error {
 		err = fmt.Errorf("%d clients are connected to %s", len(strangers), m.name)
 	}
 	return err
+}
+
+// saveEmpty writes the RDB file of an empty server anew, where there are save points: one of before would bring deleted keys back after a crash.
+func (m member) saveEmpty(ctx context.Context) (saved bool, err error) {
+	config, err := m.client.ConfigGet(ctx, "save").Result()
+	if err != nil {
+		return false, fmt.Errorf("CONFIG GET of %s: %w", m.name, err)
+	}
+	if config["save"] == "" {
+		return false, nil
+	}
+	err = topology.Until(ctx, resetPatience, func(ctx context.Context) error { return m.client.Save(ctx).Err() }) // refused while one is written
+	if err != nil {
+		return false, fmt.Errorf("SAVE on %s: %w", m.name, err)
+	}
+	return true, nil
 }
 
 // resetPatience is how long the effect of a reset is waited for: replicas hear of a deletion within a moment, and Sentinels

@@ -29,7 +29,7 @@ func Sentinel() listed.Backend {
 				"asynchronous, so that a promoted replica may not know the newest grants.",
 			Locks: outlasting(failoverTime, locks()),
 		},
-		Maker: topology.Maker{Attachable: []string{Port, sentinelPort}, Syncing: syncing, New: newSentinel, Health: health},
+		Maker: topology.Maker{Attachable: []string{Port, sentinelPort}, Syncing: syncing, OneThread: true, New: newSentinel, Health: health},
 	}
 }
 

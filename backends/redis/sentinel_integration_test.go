@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/lockquake/lockquake/backends/conformance"
+	"github.com/lockquake/lockquake/backends/conformance/servers"
 	"github.com/lockquake/lockquake/backends/listed"
 	"github.com/lockquake/lockquake/backends/topology"
 	"github.com/lockquake/lockquake/internal/wait"
@@ -17,15 +18,15 @@ import (
 )
 
 // startReplicated brings up a topology whose servers have replicas.
-func startReplicated(t *testing.T, b listed.Backend, run string) conformance.Running {
+func startReplicated(t *testing.T, b listed.Backend, run string) servers.Running {
 	t.Helper()
-	return conformance.Start(t, conformance.StartOptions{Backend: b, Lock: "set-px-lua", TTL: time.Second, Run: run})
+	return servers.Start(t, servers.Options{Backend: b, Lock: "set-px-lua", TTL: time.Second, Run: run})
 }
 
 // calmly brings one up that all tests share, and that nobody fails over.
-func calmly(t *testing.T, b listed.Backend) conformance.Running {
+func calmly(t *testing.T, b listed.Backend) servers.Running {
 	t.Helper()
-	return conformance.Shared(t, conformance.StartOptions{Backend: b, Lock: "set-px-lua", TTL: time.Second, Run: "calm" + b.Name[:6], Decode: calm})
+	return servers.Shared(t, servers.Options{Backend: b, Lock: "set-px-lua", TTL: time.Second, Run: "calm" + b.Name[:6], Decode: calm})
 }
 
 // calm lets servers stall for a while, as they do on a busy machine, without being replaced.
@@ -97,7 +98,7 @@ func (a asker) clockIsSane(node string) {
 }
 
 // grant acquires lock a for a user of its own.
-func grant(t *testing.T, r conformance.Running, name string) (lock.Locker, lock.Grant) {
+func grant(t *testing.T, r servers.Running, name string) (lock.Locker, lock.Grant) {
 	t.Helper()
 	u := userOn(t, r, setPxLua())
 	g, err := u.Acquire(t.Context(), lock.Request{Lock: name, TTL: 30 * time.Second})
@@ -110,7 +111,7 @@ func grant(t *testing.T, r conformance.Running, name string) (lock.Locker, lock.
 // TestSentinelFacts asks real nodes for every fact.
 func TestSentinelFacts(t *testing.T) {
 	r := calmly(t, Sentinel())
-	conformance.CountsRequests(t, r, setPxLua())
+	servers.CountsRequests(t, r, setPxLua())
 	a := asker{t: t, service: r.Service}
 	u, g := grant(t, r, "a")
 	a.is("redis-1", "holder:a", g.ID)
@@ -161,7 +162,7 @@ func TestSentinelFacts(t *testing.T) {
 // TestSentinelConformance puts every lock to the suite, found by way of the Sentinels.
 func TestSentinelConformance(t *testing.T) {
 	r := calmly(t, Sentinel())
-	conformance.RunAll(t, conformance.Options{Backend: Sentinel(), Access: r.Access}, fails)
+	conformance.RunAll(t, conformance.Options{Backend: Sentinel().Backend, Access: r.Access}, fails)
 }
 
 // TestSentinelFailover kills the primary. Another is promoted, with the grant that it had; users find it; the old one comes back
@@ -195,7 +196,7 @@ func TestSentinelFailover(t *testing.T) {
 		t.Fatal(err)
 	}
 	begun = time.Now()
-	conformance.Await(t.Context(), t, r.Service)
+	servers.Await(t.Context(), t, r.Service)
 	t.Logf("all is well %s after the start of the old primary", time.Since(begun).Round(time.Millisecond))
 	a.is("redis-1", "role", "slave")
 	a.is("redis-1", "master", primary)
@@ -209,7 +210,7 @@ func TestSentinelFailover(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	conformance.Await(t.Context(), t, r.Service)
+	servers.Await(t.Context(), t, r.Service)
 	a.is("sentinel-2", "master", primary)
 }
 

@@ -9,7 +9,7 @@ import (
 // setPxDel is set-px-lua without the question whose key it deletes. It is wrong on purpose: a holder whose key expired deletes the
 // next holder's, and whoever comes third is inside together with the second. The Redis documentation warns of it ("Correct
 // Implementation with a Single Instance": "It is important to avoid removing a lock that was created by another client"). It fails the conformance
-// checks release-forged and release-stale.
+// checks release-forged, release-stale and release-point.
 func setPxDel() backends.Lock {
 	return backends.Lock{
 		Name:  "set-px-del",

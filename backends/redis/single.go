@@ -23,7 +23,7 @@ func Single() listed.Backend {
 			Doc:   "One Redis server; without persistence unless asked for, so that a restart forgets every lock.",
 			Locks: locks(),
 		},
-		Maker: topology.Maker{Attachable: []string{Port}, Syncing: syncing, New: newSingle, Health: health},
+		Maker: topology.Maker{Attachable: []string{Port}, Syncing: syncing, OneThread: true, New: newSingle, Health: health},
 	}
 }
 

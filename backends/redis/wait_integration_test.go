@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/lockquake/lockquake/backends/conformance"
+	"github.com/lockquake/lockquake/backends/conformance/servers"
 	"github.com/lockquake/lockquake/backends/listed"
 	"github.com/lockquake/lockquake/lock"
 )
@@ -16,7 +16,7 @@ import (
 func TestWaitForReplicas(t *testing.T) {
 	for _, b := range []listed.Backend{Sentinel(), Cluster()} {
 		t.Run(b.Name, func(t *testing.T) {
-			r := conformance.Start(t, conformance.StartOptions{
+			r := servers.Start(t, servers.Options{
 				Backend: b, Lock: "set-px-lua", TTL: time.Second, Run: "wait" + b.Name[:6],
 				Decode: func(into any) error {
 					switch p := into.(type) {
@@ -56,7 +56,7 @@ func TestWaitForReplicas(t *testing.T) {
 }
 
 // endReplicas ends every replica's server and returns the names of the primaries.
-func endReplicas(t *testing.T, r conformance.Running) (primaries []string) {
+func endReplicas(t *testing.T, r servers.Running) (primaries []string) {
 	t.Helper()
 	for _, n := range r.Cluster.Nodes {
 		if n.Address(Port) == "" {

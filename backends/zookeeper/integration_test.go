@@ -11,15 +11,16 @@ import (
 
 	"github.com/lockquake/lockquake/backends"
 	"github.com/lockquake/lockquake/backends/conformance"
+	"github.com/lockquake/lockquake/backends/conformance/servers"
 	"github.com/lockquake/lockquake/backends/topology"
 	"github.com/lockquake/lockquake/internal/wait"
 	"github.com/lockquake/lockquake/lock"
 )
 
 // start brings an ensemble of three up, which all tests share; sessions are as long as the test wants them.
-func start(t *testing.T, ttl time.Duration) conformance.Running {
+func start(t *testing.T, ttl time.Duration) servers.Running {
 	t.Helper()
-	r := conformance.Shared(t, conformance.StartOptions{Backend: Backend(), Lock: "sequential", TTL: 2 * time.Second, Run: "confzk"})
+	r := servers.Shared(t, servers.Options{Backend: Backend(), Lock: "sequential", TTL: 2 * time.Second, Run: "confzk"})
 	r.Access.TTL = ttl
 	return r
 }
@@ -109,14 +110,14 @@ func TestFacts(t *testing.T) {
 	for _, name := range []string{"sequential", "single"} {
 		factsOfLock(t, r, name)
 	}
-	conformance.CountsRequests(t, r, sequential())
+	servers.CountsRequests(t, r, sequential())
 	d := r.Service.Describe(ctx)
 	if d["zookeeper.ttl-granted"] != "2s" || !strings.HasPrefix(d["zookeeper.version"], "3.") || d["zookeeper.jvm"] == "" || d["zookeeper.notifications"] == "" {
 		t.Errorf("description: %v", d)
 	}
 }
 
-func factsOfLock(t *testing.T, r conformance.Running, name string) {
+func factsOfLock(t *testing.T, r servers.Running, name string) {
 	t.Helper()
 	ctx := t.Context()
 	users := usersOf(t, r.Access, name, 2)
@@ -157,7 +158,7 @@ func TestHerdIsWoken(t *testing.T) {
 	woken := map[string]int64{}
 	for _, name := range []string{"sequential", "herd", "single", "zk-lock"} {
 		l, _ := Backend().Lock(name)
-		woken[name] = conformance.Woken(t, r, l, n, func(waiting int) {
+		woken[name] = servers.Woken(t, r, l, n, func(waiting int) {
 			if name != "single" { // whose waiters have no node
 				wait.Until(t, 30*time.Second, "all wait", func() bool {
 					return ask1(t.Context(), t, r.Service, "zookeeper-1", "waiters:"+name) == strconv.Itoa(waiting)
@@ -180,7 +181,7 @@ func TestHerdIsWoken(t *testing.T) {
 func TestConformance(t *testing.T) {
 	r := start(t, 2*time.Second)
 	t.Run("suite", func(t *testing.T) {
-		conformance.RunAll(t, conformance.Options{Backend: Backend(), Access: r.Access}, nil)
+		conformance.RunAll(t, conformance.Options{Backend: Backend().Backend, Access: r.Access}, nil)
 	})
 }
 
@@ -237,5 +238,5 @@ func TestLeaderKilled(t *testing.T) {
 	if err := r.Cluster.Node(old).Start(ctx); err != nil {
 		t.Fatal(err)
 	}
-	conformance.Await(ctx, t, r.Service)
+	servers.Await(ctx, t, r.Service)
 }

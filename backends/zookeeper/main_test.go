@@ -7,4 +7,4 @@ import (
 )
 
 // TestMain makes the test's own binary a second client process, or the tests.
-func TestMain(m *testing.M) { conformance.Main(m, Backend()) }
+func TestMain(m *testing.M) { conformance.Main(m, Backend().Backend) }

@@ -133,11 +133,26 @@ func (s *service) Settings(ctx context.Context) (map[string]string, error) {
 		if err != nil {
 			return nil, err
 		}
-		for line := range strings.Lines(text) {
-			if name, value, ok := strings.Cut(strings.TrimSpace(line), "="); ok {
-				out[m.name+" conf "+name] = value
-			}
+		for name, value := range configured(text) {
+			out[m.name+" conf "+name] = value
 		}
 	}
 	return out, nil
+}
+
+// configured reads the answer to "conf", but what is no setting in it: the sizes of files grow with each write, and a member names the address for
+// clients behind its own once it has joined the others.
+func configured(text string) map[string]string {
+	out := map[string]string{}
+	for line := range strings.Lines(text) {
+		name, value, ok := strings.Cut(strings.TrimSpace(line), "=")
+		switch {
+		case !ok || name == "dataDirSize" || name == "dataLogSize":
+		case strings.HasPrefix(name, "server."):
+			out[name], _, _ = strings.Cut(value, ";")
+		default:
+			out[name] = value
+		}
+	}
+	return out
 }

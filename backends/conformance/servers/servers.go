@@ -1,6 +1,5 @@
-//go:build integration
-
-package conformance
+// Package servers brings real services up for tests, by the provider that LOCKQUAKE_TEST_PROVIDER names.
+package servers
 
 import (
 	"context"
@@ -9,6 +8,7 @@ import (
 	"time"
 
 	"github.com/lockquake/lockquake/backends"
+	"github.com/lockquake/lockquake/backends/conformance"
 	"github.com/lockquake/lockquake/backends/listed"
 	"github.com/lockquake/lockquake/backends/topology"
 	mechanisms "github.com/lockquake/lockquake/internal/agent/all"
@@ -19,8 +19,8 @@ import (
 // ProviderEnv names the provider that conformance runs use: docker, local, or auto (the default).
 const ProviderEnv = "LOCKQUAKE_TEST_PROVIDER"
 
-// StartOptions says what service is to be brought up.
-type StartOptions struct {
+// Options says what service is to be brought up.
+type Options struct {
 	Backend listed.Backend
 	Lock    string
 	TTL     time.Duration
@@ -38,7 +38,7 @@ type Running struct {
 }
 
 // Start brings a real service up for the time of a test and returns when it serves.
-func Start(t *testing.T, o StartOptions) Running {
+func Start(t *testing.T, o Options) Running {
 	t.Helper()
 	return start(t, o, t.TempDir(), func(end func() error) {
 		t.Cleanup(func() {
@@ -52,9 +52,9 @@ func Start(t *testing.T, o StartOptions) Running {
 // standing are the services that tests of this process share, by their runs.
 var standing = map[string]Running{}
 
-// Shared brings a real service up for all tests of a package that name its run, one after the other; Main ends it. A test leaves it
+// Shared brings a real service up for all tests of a package that name its run, one after the other; conformance.Main ends it. A test leaves it
 // serving, and leaves it no users.
-func Shared(t *testing.T, o StartOptions) Running {
+func Shared(t *testing.T, o Options) Running {
 	t.Helper()
 	r, stands := standing[o.Run]
 	if !stands {
@@ -62,8 +62,8 @@ func Shared(t *testing.T, o StartOptions) Running {
 		if err != nil {
 			t.Fatal(err)
 		}
-		atEnd = append(atEnd, func() error { return os.RemoveAll(logs) })
-		r = start(t, o, logs, func(end func() error) { atEnd = append(atEnd, end) })
+		conformance.AtEnd(func() error { return os.RemoveAll(logs) })
+		r = start(t, o, logs, conformance.AtEnd)
 		standing[o.Run] = r
 	}
 	return r
@@ -82,8 +82,11 @@ func (r Running) For(t *testing.T, b listed.Backend, lock string) Running {
 	return r
 }
 
+// limit bounds the start.
+const limit = 2 * time.Minute
+
 // start brings a service up. What ends it is told to later; the last goes first.
-func start(t *testing.T, o StartOptions, logs string, later func(end func() error)) Running {
+func start(t *testing.T, o Options, logs string, later func(end func() error)) Running {
 	t.Helper()
 	if o.Decode == nil {
 		o.Decode = func(any) error { return nil }

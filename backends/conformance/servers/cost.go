@@ -1,6 +1,4 @@
-//go:build integration
-
-package conformance
+package servers
 
 import (
 	"testing"

@@ -1,0 +1,161 @@
+package conformance
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/lockquake/lockquake/internal/clock"
+	"github.com/lockquake/lockquake/lock"
+)
+
+func releaseChecks() []Check {
+	return []Check{
+		{Name: "release-forged", Doc: "a release of a grant that one never had frees the holder's lock", run: releaseForged},
+		{Name: "release-stale", Doc: "the late release of an old holder frees the new one's lock", needs: expires, run: releaseStale},
+		{
+			Name: "release-between", Doc: "a release that is held up after its first request frees the new holder's lock",
+			needs: func(b *bench) string { return remote(b) + expires(b) }, run: releaseBetween,
+		},
+		{Name: "release-point", Doc: "a release that is stopped at one of its points frees the new holder's lock", needs: expires, run: releasePoint},
+	}
+}
+
+func releaseForged(ctx context.Context, b *bench) error {
+	_, other, g, err := b.holder(ctx)
+	if err != nil {
+		return err
+	}
+	forged := lock.Grant{Lock: g.Lock, Mode: g.Mode, ID: "forged", Issued: g.Issued, ValidUntil: g.ValidUntil}
+	err = other.Release(ctx, forged)
+	if free := b.refusal(ctx, other, "after a forged release"); free != nil {
+		return free
+	}
+	if !errors.Is(err, lock.ErrNotHeld) {
+		return fmt.Errorf("a forged release should be answered with %q, not %w", lock.ErrNotHeld, orNil(err))
+	}
+	return nil
+}
+
+// lateHolder returns a distant user who has the lock and is to release it late, its grant, the user who is granted it next, and a third one.
+func lateHolder(ctx context.Context, b *bench) (a distant, old lock.Grant, next, third lock.Locker, err error) {
+	if a, old, next, err = b.distantHolder(ctx); err == nil {
+		third, err = b.user(ctx)
+	}
+	return a, old, next, third, err
+}
+
+func releaseStale(ctx context.Context, b *bench) error {
+	a, old, next, third, err := lateHolder(ctx, b)
+	if err != nil {
+		return err
+	}
+	a.silence()
+	if _, err := b.grantWithin(ctx, next, b.recovery(), "after the holder fell silent"); err != nil {
+		return err
+	}
+	a.speak()
+	// What the old holder is told is judged by what happens to the new one: some services say yes to a release of what
+	// is gone.
+	_ = a.Release(ctx, old)
+	return b.refusal(ctx, third, "after the old holder's late release")
+}
+
+// releaseBetween lets one request of a release through, and the next ones only after another user was granted the lock. It finds a release that
+// asks whose the lock is, and deletes it by a second request. A release of one request passes by ending.
+func releaseBetween(ctx context.Context, b *bench) error {
+	a, old, next, third, err := lateHolder(ctx, b)
+	if err != nil {
+		return err
+	}
+	a.gate.passOne(b.name)
+	bounded, cancel := context.WithTimeout(ctx, b.recovery()+soon)
+	defer cancel()
+	released := make(chan error, 1)
+	go func() { released <- a.Release(bounded, old) }()
+	g, err := b.grantWithin(ctx, next, b.recovery(), "after the holder's release had sent its first request")
+	came := a.gate.passAll()
+	<-released // what it says is judged by what happened to the new holder
+	switch {
+	case err != nil:
+		return err
+	case !came && b.o.Foreign:
+		return errNameless
+	case !came:
+		return errors.New("no request of the release carried the name of the lock, so none was held back")
+	}
+	return stands(ctx, b, g, third, "after the rest of the old holder's release")
+}
+
+// releasePoint stops a release at each point that it announces until another user was granted the lock.
+func releasePoint(ctx context.Context, b *bench) error {
+	u, err := b.user(ctx)
+	if err != nil {
+		return err
+	}
+	g, err := b.grantWithin(ctx, u, soon, "a free lock")
+	if err != nil {
+		return err
+	}
+	var points []string
+	if err := u.Release(lock.Arm(ctx, func(_ context.Context, p string) { points = append(points, p) }), g); err != nil {
+		return fmt.Errorf("release: %w", err)
+	}
+	for _, p := range points {
+		if err := releaseStoppedAt(ctx, b, p); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// releaseStoppedAt is releasePoint at one point.
+func releaseStoppedAt(ctx context.Context, b *bench, point string) error {
+	a, old, next, third, err := lateHolder(ctx, b)
+	if err != nil {
+		return err
+	}
+	var g lock.Grant
+	stopped := false
+	err = errors.New("the release did not pass there")
+	armed := lock.Arm(ctx, func(_ context.Context, p string) {
+		if p != point || stopped {
+			return
+		}
+		stopped = true
+		a.silence()
+		g, err = b.grantWithin(ctx, next, b.recovery(), "while the holder's release was stopped")
+		a.speak()
+	})
+	_ = a.Release(armed, old)
+	if err == nil {
+		err = stands(ctx, b, g, third, "after the old holder's release went on")
+	}
+	if err == nil {
+		err = next.Release(ctx, g)
+	}
+	if err != nil {
+		return fmt.Errorf("point %s: %w", point, err)
+	}
+	return nil
+}
+
+// stands looks several times whether a lock is still held by whom it was granted to: what would free it may be on its way. It looks no longer
+// than that grant is valid for certain.
+func stands(ctx context.Context, b *bench, g lock.Grant, third lock.Locker, when string) error {
+	const looks = 5
+	for i := range looks {
+		err := b.refusal(ctx, third, when)
+		if end, ok := g.ValidUntil.Time(); i > 0 && ok && b.lock.Offers.Renewal != "background" && !time.Now().Before(end) {
+			return nil
+		}
+		if err == nil {
+			err = clock.Sleep(ctx, b.ttl/(8*looks))
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
