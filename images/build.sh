@@ -1,9 +1,10 @@
 #!/bin/sh
 # Builds the node images of lockquake, one for each folder beside this script. It does nothing for an image that exists
-# and was made from the same Dockerfile, so it may be called before every run.
+# and was made from the same Dockerfile, so it may be called before every run. The program carries it, with the folders:
 #
-#   images/build.sh            all images
-#   images/build.sh redis      only these
+#   lockquake images            that of the program itself, and all images but those that are built on demand
+#   lockquake images redis      only these
+#   lockquake images python     one that is built on demand: for clients in another language
 #
 # LOCKQUAKE_BASE    base image (default debian:bookworm-slim)
 # LOCKQUAKE_SUITE   Debian suite of a base image made by debootstrap (default bookworm)
@@ -34,7 +35,7 @@ build_args() {
 
 # from_packages makes the base image out of Debian's packages, where it could not be pulled; $why says what kept it.
 from_packages() {
-  [ "$(id -u)" = 0 ] || die "$base: $why; making it with debootstrap needs root: sudo images/build.sh"
+  [ "$(id -u)" = 0 ] || die "$base: $why; making it with debootstrap needs root: sudo lockquake images"
   if ! command -v debootstrap >/dev/null 2>&1; then
     command -v apt-get >/dev/null 2>&1 || die "$base: $why; and there is no debootstrap to make it: install debootstrap"
     say "installing debootstrap"
@@ -89,7 +90,9 @@ command -v "$docker" >/dev/null 2>&1 || die "there is no $docker command: instal
 timeout 10 "$docker" version >/dev/null 2>&1 || die "no engine answers '$docker version': start it, or run with --provider local"
 
 if [ $# -eq 0 ]; then
-  for f in "$here"/*/Dockerfile; do set -- "$@" "$(basename "$(dirname "$f")")"; done
+  for f in "$here"/*/Dockerfile; do
+    grep -q '^LABEL org.lockquake.on-demand=true' "$f" || set -- "$@" "$(basename "$(dirname "$f")")"
+  done
 fi
 for name in "$@"; do
   [ -f "$here/$name/Dockerfile" ] || { say "there is no image $name; there are: $(cd "$here" && echo */ | tr -d /)"; exit 2; }

@@ -1,0 +1,72 @@
+package images
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// engine takes the place of the engine's command line. It has a base image, and keeps what it was asked to build.
+const engine = `#!/bin/sh
+case "$1" in
+build) shift; for last; do :; done; echo "build $*" >>"$KEPT/called"; cat "$last/Dockerfile" >>"$KEPT/built" ;;
+*) exit 0 ;;
+esac
+`
+
+// TestBuild has the embedded script build one image, out of the very Dockerfile that the tree has, with nothing but its own copies.
+func TestBuild(t *testing.T) {
+	kept := t.TempDir()
+	docker := filepath.Join(t.TempDir(), "docker")
+	if err := os.WriteFile(docker, []byte(engine), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("DOCKER", docker)
+	t.Setenv("KEPT", kept)
+	t.Setenv("TMPDIR", t.TempDir())
+	t.Chdir(t.TempDir())
+	want, err := os.ReadFile(filepath.Join(testDir, "redis", "Dockerfile"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var said bytes.Buffer
+	if err := Build(t.Context(), &said, "redis"); err != nil {
+		t.Fatalf("%v\n%s", err, said.String())
+	}
+	called, _ := os.ReadFile(filepath.Join(kept, "called"))
+	if built, _ := os.ReadFile(filepath.Join(kept, "built")); !bytes.Equal(built, want) || !strings.Contains(string(called), "-t lockquake-redis:latest") {
+		t.Errorf("%s\nout of\n%s", called, built)
+	}
+	if left, err := os.ReadDir(os.TempDir()); err != nil || len(left) > 0 {
+		t.Errorf("left behind: %v, %v", left, err)
+	}
+}
+
+// testDir is the folder of the package, as the tests begin.
+var testDir, _ = os.Getwd()
+
+func TestNoEngine(t *testing.T) {
+	t.Setenv("DOCKER", "no-such-program")
+	var said bytes.Buffer
+	if err := Build(t.Context(), &said); !errors.Is(err, ErrMissing) || !strings.Contains(said.String(), "there is no no-such-program command") {
+		t.Errorf("%v\n%s", err, said.String())
+	}
+}
+
+// TestNames compares what the program carries with the folders.
+func TestNames(t *testing.T) {
+	found, err := filepath.Glob("*/Dockerfile")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, f := range found {
+		found[i] = filepath.Dir(f)
+	}
+	if !slices.Equal(Names(), found) || !slices.Contains(found, "redis") {
+		t.Errorf("%q, and the folders are %q", Names(), found)
+	}
+}
