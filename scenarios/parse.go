@@ -183,7 +183,11 @@ func (r reader) backend(s *Scenario) error {
 		return r.missing("backend", "what is locked, such as {use: etcd, lock: mutex, ttl: 2s}")
 	}
 	b := Backend{TTL: DefaultTTL}
-	if b.Params, err = r.own(m, "backend", &b); err != nil {
+	if b.Params, err = r.own(without(m, "client"), "backend", &b); err != nil {
+		return err
+	}
+	b.Params.common = append(b.Params.common, "client")
+	if b.Client, err = r.client(m, "backend"); err != nil {
 		return err
 	}
 	switch {

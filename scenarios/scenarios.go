@@ -4,6 +4,8 @@
 package scenarios
 
 import (
+	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/goccy/go-yaml/ast"
@@ -31,6 +33,14 @@ type Scenario struct {
 	root *ast.MappingNode // what was read, for variants
 }
 
+// Folder is where relative names in the scenario begin: the folder of its file, or the current one where it has none on disk.
+func (s Scenario) Folder() string {
+	if info, err := os.Stat(s.File); err == nil && info.Mode().IsRegular() {
+		return filepath.Dir(s.File)
+	}
+	return "."
+}
+
 // Backend is the `backend:` section.
 type Backend struct {
 	Use    string
@@ -38,6 +48,7 @@ type Backend struct {
 	Nodes  int           // 0 is the backend's default
 	TTL    time.Duration // default 10s
 	Limits Limits        `yaml:",inline"` // of each server
+	Client Client        `yaml:"-"`       // the only one that knows the service's locks, where lockquake does not
 	Params Params        `yaml:"-"`       // the backend's own keys
 }
 
@@ -50,8 +61,16 @@ type Workload struct {
 	Check    string        // "", "signal" or "validity": what users look at before a write
 	Timeout  time.Duration // of one acquire, release, read or write; default 10s
 	Limits   Limits        `yaml:",inline"` // of each client process
+	Client   Client        `yaml:"-"`
 	Resource Resource      `yaml:"-"`
 	Params   Params        `yaml:"-"` // the workload's own keys
+}
+
+// Client is a program that takes the place of lockquake's own client process. Without Run it is lockquake's own.
+type Client struct {
+	Run   []string // the program and its arguments
+	Image string   // of its containers; "": one that has what the first word of Run names
+	Dir   string   // where relative names in Run begin; "": the folder of the scenario's file
 }
 
 // Resource is what the lock protects. Use is "" for nothing.

@@ -13,10 +13,10 @@ func (r reader) workload(s *Scenario) error {
 		return err
 	}
 	w := s.Workload
-	if w.Params, err = r.own(without(m, "resource"), "workload", &w); err != nil {
+	if w.Params, err = r.own(without(without(m, "resource"), "client"), "workload", &w); err != nil {
 		return err
 	}
-	w.Params.common = append(w.Params.common, "resource")
+	w.Params.common = append(w.Params.common, "resource", "client")
 	for _, n := range []struct {
 		key   string
 		value int
@@ -34,9 +34,32 @@ func (r reader) workload(s *Scenario) error {
 	if err := r.limits(m, "workload", w.Limits); err != nil {
 		return err
 	}
+	if w.Client, err = r.client(m, "workload"); err != nil {
+		return err
+	}
 	w.Resource, err = r.resource(m)
 	s.Workload = w
 	return err
+}
+
+// client reads the key client of a section.
+func (r reader) client(section *ast.MappingNode, path string) (c Client, err error) {
+	v := entry(section, "client")
+	if v == nil {
+		return c, nil
+	}
+	path += ".client"
+	m, err := r.mapping(v.Value, path, v)
+	if err != nil {
+		return c, err
+	}
+	if err := decode(r.src, m, path, &c, nil); err != nil {
+		return c, err
+	}
+	if len(c.Run) == 0 || c.Run[0] == "" {
+		return c, r.missing(path+".run", "the program and its arguments, such as [python3, my_lock.py]")
+	}
+	return c, nil
 }
 
 func (r reader) resource(workload *ast.MappingNode) (Resource, error) {

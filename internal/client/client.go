@@ -4,6 +4,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"io"
 	"time"
@@ -21,7 +22,9 @@ type Options struct {
 	Resources []resource.Kind
 	In        io.Reader // closed at the end where it is an io.Closer
 	Out       io.Writer // the same
-	Version   string    // of this software
+	// Process says what program this is where that is not lockquake; "": lockquake's own client.
+	Process string
+	Version string // of this software
 	// Libraries are the modules, with their versions, that all locks of this software are made of.
 	Libraries map[string]string
 	// InProcess says that the client shares its process with others: it cannot be killed alone, and its processor time
@@ -38,7 +41,7 @@ const (
 
 // Main is a client's life, as wire.Serve says.
 func Main(ctx context.Context, o Options) error {
-	hello := wire.NewHello(wire.ProcessClient, o.Version)
+	hello := wire.NewHello(cmp.Or(o.Process, wire.ProcessClient), o.Version)
 	hello.Libraries = o.Libraries
 	return wire.Serve(ctx, o.In, o.Out, hello, func(life context.Context, end context.CancelCauseFunc, conn *wire.Conn) (wire.Body, error) {
 		return newSession(life, end, o, conn), nil

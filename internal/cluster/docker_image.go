@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"sync"
 
 	cerrdefs "github.com/containerd/errdefs"
@@ -24,7 +25,10 @@ const (
 	dataDir     = "/lockquake-data" // Place.Dir in every container
 )
 
-// projectImage returns the project's own image for an image key; images/build.sh makes it.
+// OnDemand are the keys of those images that are built only when they are asked for: clients in other languages run in them.
+var OnDemand = []string{"python", "java"}
+
+// projectImage returns the project's own image for an image key; `lockquake images` makes it.
 func projectImage(key string) string { return "lockquake-" + key + ":latest" }
 
 // resolveImages finds, pulls or makes every image that the run needs, before anything is started.
@@ -32,23 +36,28 @@ func (r *dockerRun) resolveImages(ctx context.Context) error {
 	if r.images == nil {
 		r.images = make(map[string]string)
 	}
-	keys := make(map[string]bool)
+	keys := make(map[string]bool) // whether they are images themselves
 	for _, s := range r.request.Specs {
-		keys[s.Image] = true
+		keys[s.Image] = s.Named
 	}
 	for key := range r.request.Images {
-		if !keys[key] {
+		if _, known := keys[key]; !known {
 			return fmt.Errorf("--image %s: no node of this run has an image of that name", key)
 		}
 	}
 	if r.request.Agent {
-		keys[node.SelfProgram] = true
+		keys[node.SelfProgram] = false
 	}
-	for key := range keys {
+	for key, named := range keys {
 		if _, known := r.images[key]; known {
 			continue
 		}
-		ref, err := r.resolve(ctx, key)
+		ref, err := key, error(nil)
+		if named {
+			err = r.ensurePulled(ctx, key)
+		} else {
+			ref, err = r.resolve(ctx, key)
+		}
 		if err != nil {
 			return err
 		}
@@ -67,7 +76,11 @@ func (r *dockerRun) resolve(ctx context.Context, key string) (string, error) {
 	ref := projectImage(key)
 	found, err := r.hasImage(ctx, ref)
 	if err == nil && !found {
-		err = chaos.Unavailable{What: "image " + ref, Reason: "the engine does not have it; run `make images`, or name another with --image " + key + "=IMAGE"}
+		build := "lockquake images"
+		if slices.Contains(OnDemand, key) {
+			build += " " + key
+		}
+		err = chaos.Unavailable{What: "image " + ref, Reason: "the engine does not have it; run `" + build + "`, or name another with --image " + key + "=IMAGE"}
 	}
 	return ref, err
 }

@@ -116,7 +116,7 @@ func (r *dockerRun) makeNodes(ctx context.Context, c *Cluster, from int, boxes m
 
 // newNode makes a node with a new container, or with one that is there already.
 func (r *dockerRun) newNode(ctx context.Context, spec node.Spec, box *containerNode) (*Node, error) {
-	n := newNode(spec, r.place.Of(spec.Name, dataDir).Guarded(spec, secretInImage))
+	n := newNode(spec, r.place.Of(spec.Name, dataDir).Guarded(spec, secretInImage).Beside(spec, folderInImage))
 	if box != nil {
 		n.driver = &containerNode{run: r, spec: spec, node: n, box: box.box, limits: box.limits, prepared: box.prepared}
 		return n, nil
@@ -133,11 +133,17 @@ func (r *dockerRun) newNode(ctx context.Context, spec node.Spec, box *containerN
 		// Readable for every user of the image: only the node's own programs see these files.
 		err = r.put(ctx, driver.box.GetContainerID(), n.place.Secret, spec.Secret(r.password))
 	}
+	if spec.Folder != "" && err == nil {
+		err = r.putFolder(ctx, driver.box.GetContainerID(), spec.Folder)
+	}
 	return n, err
 }
 
-// secretInImage is where a container finds its password.
-const secretInImage = "/lockquake-secret"
+// Where a container finds its password, and the folder that it is given.
+const (
+	secretInImage = "/lockquake-secret"
+	folderInImage = "/lockquake-program"
+)
 
 // makeNetwork makes a private network with a subnet of its own: the engine gives fixed addresses only in such.
 func (r *dockerRun) makeNetwork(ctx context.Context) error {

@@ -207,7 +207,7 @@ func (r *localRun) newNode(ctx context.Context, index int, spec node.Spec) (*Nod
 	if err := r.identityOf(spec.Role).give(data); err != nil {
 		return nil, nil, fmt.Errorf("give the data directory of %s to its server: %w", spec.Name, err)
 	}
-	place := r.place.Of(spec.Name, data).Guarded(spec, data+".secret")
+	place := r.place.Of(spec.Name, data).Guarded(spec, data+".secret").Beside(spec, spec.Folder)
 	if err := r.leaveSecret(place, spec); err != nil {
 		return nil, nil, fmt.Errorf("leave the password of %s: %w", spec.Name, err)
 	}

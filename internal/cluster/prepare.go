@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -248,6 +249,51 @@ func (d *docker) put(ctx context.Context, box, path, content string) error {
 	return nil
 }
 
+// maxFolder bounds what is copied into each container, in bytes.
+const maxFolder = 64 << 20
+
+// putFolder copies a folder of this machine into a container that was made and not started.
+func (d *docker) putFolder(ctx context.Context, box, folder string) error {
+	var b bytes.Buffer
+	t := tar.NewWriter(&b)
+	err := filepath.WalkDir(folder, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		info, err := entry.Info()
+		if err != nil || !entry.IsDir() && !info.Mode().IsRegular() {
+			return err
+		}
+		if size := int64(b.Len()) + info.Size(); !entry.IsDir() && size > maxFolder {
+			return fmt.Errorf("it holds more than the %d MiB that are copied into each container: put the program into a folder of its own", maxFolder>>20)
+		}
+		head, err := tar.FileInfoHeader(info, "")
+		if err != nil {
+			return err
+		}
+		below, err := filepath.Rel(folder, path)
+		if err != nil {
+			return err
+		}
+		head.Name, head.Uid, head.Gid, head.Uname, head.Gname = filepath.ToSlash(filepath.Join(folderInImage[1:], below)), 0, 0, "", ""
+		if err := t.WriteHeader(head); err != nil || entry.IsDir() {
+			return err
+		}
+		content, err := os.ReadFile(path)
+		if err == nil {
+			_, err = t.Write(content)
+		}
+		return err
+	})
+	if err = errors.Join(err, t.Close()); err != nil {
+		return fmt.Errorf("copy folder %s: %w", folder, err)
+	}
+	if _, err := d.api.CopyToContainer(ctx, box, client.CopyToContainerOptions{DestinationPath: "/", Content: &b}); err != nil {
+		return fmt.Errorf("copy folder %s: %w", folder, err)
+	}
+	return nil
+}
+
 // Prepares looks for what the preparation needs in the image of the node, if the engine has the image.
 func (d *docker) Prepares(p node.Preparation, s node.Spec, image string) error {
 	if err := preparable(p, s); err != nil {
@@ -255,7 +301,10 @@ func (d *docker) Prepares(p node.Preparation, s node.Spec, image string) error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), engineTimeout)
 	defer cancel()
-	if image == "" {
+	switch {
+	case s.Named:
+		image = s.Image
+	case image == "":
 		image = projectImage(s.Image)
 	}
 	if p == wall.Preload {
@@ -293,7 +342,7 @@ func (d *docker) librariesOf(ctx context.Context, image string) (libraries strin
 		return err == nil, err
 	})
 	if err != nil {
-		return "", hint(err, "in image "+image+"; use how: vdso, or an image with libfaketime and libtcmalloc-minimal4 in it (`make images` makes those of the project)")
+		return "", hint(err, "in image "+image+"; use how: vdso, or an image with libfaketime and libtcmalloc-minimal4 in it (`lockquake images` makes those of the project)")
 	}
 	if d.preloads.of == nil {
 		d.preloads.of = map[string]string{}

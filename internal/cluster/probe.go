@@ -73,7 +73,7 @@ func probeEngine(ctx context.Context, images []string) []ProbeResult {
 	for _, key := range images {
 		ref := projectImage(key)
 		if info, err := d.api.ImageInspect(ctx, ref); err != nil {
-			out = append(out, ProbeResult{Name: "image-" + key, Reason: ref + " is not there: run `make images`, or name another with --image " + key + "=IMAGE"})
+			out = append(out, ProbeResult{Name: "image-" + key, Reason: ref + " is not there: run `lockquake images`, or name another with --image " + key + "=IMAGE"})
 		} else {
 			out = append(out, probed("image-"+key, ref+" "+info.ID, nil))
 		}

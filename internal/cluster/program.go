@@ -106,3 +106,6 @@ func program(word, self string) (string, error) {
 	}
 	return "", chaos.Unavailable{What: word, Reason: "it is not on PATH; " + hint + ", or run with --provider docker"}
 }
+
+// RunsAlone tells whether a program runs in an image that has nothing else: it is for Linux, and needs no shared library.
+func RunsAlone(path string) bool { return staticLinux(path) == nil }

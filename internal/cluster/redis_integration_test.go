@@ -144,7 +144,7 @@ func TestMissingImages(t *testing.T) {
 		images map[string]string
 		want   string
 	}{
-		"the project's own": {"nosuch", nil, "make images"},
+		"the project's own": {"nosuch", nil, "lockquake images"},
 		"the user's":        {"redis", map[string]string{"redis": "localhost:1/lockquake-nosuch:1"}, "cannot pull"},
 		"a key of no node":  {"redis", map[string]string{"postgres": "postgres:17"}, "no node"},
 	} {

@@ -31,6 +31,9 @@ type drift struct {
 	err    int64 // ns by which that may be wrong
 }
 
+// clockRoom is by how much two readings of one clock may seem to be in the wrong order: a runtime may read it in two ways.
+const clockRoom = 10 * time.Millisecond
+
 // pings is how often a node's clock is asked for; the quickest answer counts.
 const pings = 30
 
@@ -38,6 +41,9 @@ const pings = 30
 // otherwise the difference is measured.
 func (c *remoteClock) compare(ctx context.Context, h *wire.Hello) (err error) {
 	if h.BootID == clock.BootID() && h.TimeNS == clock.TimeNamespace() && h.BootID != "" {
+		if ahead := h.Now - clock.Now(); ahead > int64(clockRoom) {
+			return fmt.Errorf("%s: hello: its now is %v ahead of CLOCK_MONOTONIC, and by boot_id and time_ns it is that clock", c.name, time.Duration(ahead))
+		}
 		return nil
 	}
 	c.drift, err = c.measure(ctx)

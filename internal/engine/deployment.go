@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/lockquake/lockquake/backends/topology"
@@ -22,6 +23,8 @@ type deployment struct {
 	cluster *cluster.Cluster // nil until the nodes are made
 	service topology.Service // nil until the servers are started
 	agent   bool             // it was asked for when the nodes were made
+	partly  string           // what of the attached service was looked at before the run; "": all
+	left    node.Role        // nodes of this role are left to somebody else to start; "": none are
 	guest   topology.Service // a topology.Guest in an attached service, which it leaves in the end; nil: the servers are ours
 }
 
@@ -38,7 +41,8 @@ func (d *deployment) open(ctx context.Context, o Options, id string) error {
 	if err != nil {
 		return err
 	}
-	if err := d.record.timing(results.TimeStart, func() error { return cluster.StartAll(ctx, d.cluster.Nodes) }); err != nil {
+	started := slices.DeleteFunc(slices.Clone(d.cluster.Nodes), func(n *cluster.Node) bool { return n.Role() == d.left })
+	if err := d.record.timing(results.TimeStart, func() error { return cluster.StartAll(ctx, started) }); err != nil {
 		return err
 	}
 	d.cluster.Join(d.plan.outside)

@@ -52,7 +52,7 @@ func TestAClientThatFailsMakesTheRunUnknown(t *testing.T) {
 		{"a word of its failure", script{begins: func(a *fakeNode) {
 			_ = a.conn.Send(wire.Frame{Type: wire.TypeFailed, Failed: &wire.Failed{Error: "no more memory"}})
 		}}, "client-1: no more memory"},
-		{"what is neither a frame nor a batch", script{begins: sends("?")}, "client-1: control stream: control stream breaks the protocol: byte 0x3f"},
+		{"what is neither a frame nor a batch", script{begins: sends("?")}, "client-1: control stream: control stream breaks the protocol: \"?\" where a frame or a batch begins"},
 		{"a frame that is no JSON", script{begins: sends("{]\n")}, "client-1: control stream:"},
 		{"a batch that breaks off", script{begins: func(a *fakeNode) {
 			_, _ = a.out.Write([]byte("\x01\x02\x00\x00\x00abc"))
@@ -62,7 +62,7 @@ func TestAClientThatFailsMakesTheRunUnknown(t *testing.T) {
 		{"what is neither, at its end", script{ends: func(a *fakeNode, _ *wire.Done) error {
 			_, _ = a.out.Write([]byte("?"))
 			return errEnds
-		}}, "client-1: control stream: control stream breaks the protocol: byte 0x3f"},
+		}}, "client-1: control stream: control stream breaks the protocol: \"?\" where a frame or a batch begins"},
 		{"no end", script{ends: func(a *fakeNode, _ *wire.Done) error { <-a.life.Done(); return errEnds }}, "client-1 did not end"},
 		{"events that found no room, by its own count", script{ends: func(_ *fakeNode, d *wire.Done) error { d.Dropped = 3; return nil }}, "3 events or more were dropped"},
 		{"events that found no room, by its history", script{ends: func(a *fakeNode, d *wire.Done) error {

@@ -55,7 +55,8 @@ func (a *fakeNode) main(ctx context.Context) error {
 	defer a.busy.Wait()
 	defer stop()
 	hello := wire.NewHello("fake", "test")
-	if a.bed.ahead != nil {
+	hello.Points = []string{"before-free", "nowhere"}
+	if a.bed.ahead != nil && !a.bed.lies {
 		hello.BootID = "elsewhere"
 	}
 	if err := a.conn.Send(wire.Frame{Type: wire.TypeHello, Hello: hello}); err != nil {

@@ -89,7 +89,7 @@ func TestWhatAFaultDidDecidesWhatAZeroIsWorth(t *testing.T) {
 			if bit := f.Bit != 0; bit != (c.receipt == history.Installed) {
 				t.Errorf("it bit at %d with the receipt %s", f.Bit, f.Receipt.Status)
 			}
-			if f.Receipt.Time == 0 || f.Undo < f.Receipt.Time || f.End < f.Undo {
+			if f.Receipt.Time == 0 || f.Undo < f.Receipt.Time || f.End <= f.Undo {
 				t.Errorf("receipt at %d, heal from %d to %d", f.Receipt.Time, f.Undo, f.End)
 			}
 		})
@@ -407,6 +407,23 @@ func TestAKilledClient(t *testing.T) {
 	dead := got.events(t, history.Dead)
 	f := got.faults[0]
 	if len(dead) != 1 || dead[0].Grant != f.Grant || dead[0].User != *f.User || dead[0].Value < f.Start || dead[0].Value > f.Bit {
+		t.Errorf("killed by %+v; the history tells of %+v", f, dead)
+	}
+}
+
+// TestAKilledClientLivedUntilTheSignal, although it had been silent for longer.
+func TestAKilledClientLivedUntilTheSignal(t *testing.T) {
+	t.Parallel()
+	kill := &fakeFault{moment: true, kind: chaos.Kind{Kills: true}}
+	silent := script{begins: func(a *fakeNode) { a.grant(); a.pause(time.Hour) }}
+	s := &testbed{t: t, faults: map[string]*fakeFault{"kill": kill}, scripts: map[string]script{"client-1": silent}}
+	kill.inject = func(sc chaos.Scope) (history.Receipt, error) {
+		_, err := sc.On[0].(killing.Killer).Kill(t.Context())
+		return history.Receipt{Status: history.Installed}, err
+	}
+	got := s.run(t.Context(), scheduled("{use: kill, on: client-1, at: 200ms}"))
+	dead := got.events(t, history.Dead)
+	if f := got.faults[0]; len(dead) != 1 || dead[0].Value < f.Start {
 		t.Errorf("killed by %+v; the history tells of %+v", f, dead)
 	}
 }

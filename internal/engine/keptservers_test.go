@@ -90,6 +90,30 @@ func TestWhoIsNotKept(t *testing.T) {
 	}
 }
 
+// TestAttachedServersAreNeverReset: whoever asks for kept servers, somebody else's are not taken over.
+func TestAttachedServersAreNeverReset(t *testing.T) {
+	t.Parallel()
+	kept := &KeptServers{}
+	serves := &Plan{specs: []node.Spec{{Name: "redis-1", Role: node.Server}}}
+	for _, c := range []struct {
+		plan *Plan
+		o    Options
+		want *KeptServers
+	}{
+		{serves, Options{Kept: kept}, kept},
+		{serves, Options{Kept: kept, Attached: &Attached{}}, nil},
+		{&Plan{specs: []node.Spec{{Name: "client-1", Role: node.Client}}}, Options{Kept: kept}, nil},
+	} {
+		if got := c.o.sharing(c.plan); got != c.want {
+			t.Errorf("attached %v: %v", c.o.Attached, got)
+		}
+	}
+	a := Attached{Prefix: "bench:"}
+	if x, y := a.below("r1"), a.below("r2"); x == y || !strings.HasPrefix(x, "bench:") {
+		t.Errorf("two runs write below %s and %s", x, y)
+	}
+}
+
 // several are runs on servers that are kept where that is possible.
 type several struct {
 	*testbed

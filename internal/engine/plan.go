@@ -32,6 +32,7 @@ type Plan struct {
 	renews    bool           // the workload extends its grants, whether or not the scenario says so
 	resource  *resource.Kind // nil: nothing is protected
 	guard     resource.Guard
+	program   *program // that takes the place of lockquake's own client; nil: none does
 	stepUsers []string // the users that steps name, in the order of their clients
 	specs     []node.Spec
 	locks     []string
@@ -58,7 +59,7 @@ func Check(o Options) (*Plan, error) {
 	p := planner{Plan: &Plan{scenario: o.Scenario, stepFaults: map[int]injection{}, observed: map[int][]string{}}, Options: o}
 	faults, delivery := faultPlanner{p}, deliveryPlanner{p}
 	for _, check := range []func() error{
-		p.checkBackend, p.checkWorkload, p.checkOffers, p.checkResource, p.checkStepUsers, p.checkImages,
+		p.checkBackend, p.findProgram, p.checkWorkload, p.checkOffers, p.checkResource, p.checkProgram, p.checkStepUsers, p.checkImages,
 		faults.checkChaos, stepPlanner{faults}.check, p.checkExpect, delivery.checkAttached, delivery.prepare, delivery.check,
 	} {
 		if err := check(); err != nil {
@@ -192,8 +193,8 @@ func (p planner) checkBackend() error {
 	if p.lock, ok = p.backend.Lock(s.Lock); !ok {
 		return p.wrong("backend.lock", "%s has no lock %q; it has %s", s.Use, s.Lock, names(p.backend.Locks, func(l backends.Lock) string { return l.Name }))
 	}
-	if s.TTL < p.lock.MinTTL {
-		return p.wrong("backend.ttl", "%v is less than %s honours: its %s lock takes %v and more", s.TTL, s.Use, p.lock.Name, p.lock.MinTTL)
+	if err := p.checkTTL(); err != nil {
+		return err
 	}
 	common, err := p.common(topology.Common{Nodes: s.Nodes, TTL: s.TTL, Lock: p.lock.Name})
 	if err != nil {
@@ -204,6 +205,12 @@ func (p planner) checkBackend() error {
 		return p.place("backend", err)
 	}
 	p.topology = t
+	if d, ok := t.(listed.Declaring); ok {
+		p.lock = d.Declare(p.lock)
+		if err := p.checkTTL(); err != nil {
+			return err
+		}
+	}
 	if err := p.attach(); err != nil {
 		return err
 	}
@@ -213,6 +220,14 @@ func (p planner) checkBackend() error {
 	for _, spec := range t.Specs() {
 		spec.Limits = limits(s.Limits)
 		p.specs = append(p.specs, spec)
+	}
+	return nil
+}
+
+// checkTTL refuses a TTL that the service would not keep to.
+func (p planner) checkTTL() error {
+	if s := p.scenario.Backend; s.TTL < p.lock.MinTTL {
+		return p.wrong("backend.ttl", "%v is less than %s honours: its %s lock takes %v and more", s.TTL, s.Use, p.lock.Name, p.lock.MinTTL)
 	}
 	return nil
 }
@@ -382,11 +397,15 @@ func (p planner) checkExpect() error {
 }
 
 func (p planner) clientSpec(i int) node.Spec {
-	return node.Spec{
+	s := node.Spec{
 		Name: clientName(i), Role: node.Client, Image: node.SelfProgram, Stdio: true,
 		Limits:  limits(p.scenario.Workload.Limits),
 		Command: func(node.Place) []string { return node.Own("client") },
 	}
+	if p.program != nil {
+		p.program.replace(&s)
+	}
+	return s
 }
 
 func clientName(i int) string { return fmt.Sprintf("client-%d", i+1) }

@@ -8,8 +8,11 @@ import (
 	"log/slog"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
+	"time"
 
 	"github.com/lockquake/lockquake/history"
+	"github.com/lockquake/lockquake/internal/clock"
 	"github.com/lockquake/lockquake/internal/cluster"
 	"github.com/lockquake/lockquake/internal/wire"
 )
@@ -26,6 +29,7 @@ type process struct {
 
 	told func(batch []history.Event) // of a client's events, beside the live table; nil: nobody asked
 
+	started  atomic.Int64    // when it was told to start
 	file     *history.Writer // nil until the clocks are compared
 	sense    *history.Sense  // of what goes to the file
 	directed bool
@@ -110,6 +114,9 @@ func (s *process) take(batch []history.Event, raw []byte) (refused error) {
 			break
 		}
 	}
+	if refused == nil {
+		refused = s.punctual(batch)
+	}
 	if err := s.file.AppendRecords(raw, &batch[len(batch)-1]); err != nil {
 		return errors.Join(refused, fmt.Errorf("%s: history: %w", s.node.Name(), err))
 	}
@@ -132,6 +139,23 @@ func (s *process) take(batch []history.Event, raw []byte) (refused error) {
 		s.live.mark(batch...)
 	}
 	return refused
+}
+
+// punctual refuses events of times that cannot be: before the process was told to start, or after they came. A client whose clock is
+// not the one that its hello says would move its holds out of each other's way.
+func (s *process) punctual(batch []history.Event) error {
+	first, last, d := &batch[0], &batch[len(batch)-1], s.clock.drift
+	early, late := s.started.Load()-(first.Time+d.offset), last.Time+d.offset-clock.Now()
+	room := int64(clockRoom) + d.err
+	switch {
+	case early > room:
+		return fmt.Errorf("%s: event %d has a time that was %v before the start frame was sent: its clock is not the one that its hello says",
+			s.node.Name(), first.Seq, time.Duration(early))
+	case late > room:
+		return fmt.Errorf("%s: event %d has a time that was %v to come when it arrived: its clock is not the one that its hello says",
+			s.node.Name(), last.Seq, time.Duration(late))
+	}
+	return nil
 }
 
 func (s *process) frame(f *wire.Frame) {

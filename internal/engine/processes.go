@@ -61,6 +61,9 @@ func (p *processes) greet(ctx context.Context) error {
 	index := 0
 	for _, role := range []node.Role{node.Client, node.Resource} {
 		for _, n := range p.nodes.cluster.ByRole(role) {
+			if role == p.nodes.left {
+				continue
+			}
 			if role == node.Resource && !speaks(p.plan.resource, n.Name()) {
 				continue
 			}
@@ -79,6 +82,11 @@ func (p *processes) greet(ctx context.Context) error {
 		if p.options.Attached != nil && s.index >= 0 {
 			if err := checkOwn(s.greeting()); err != nil {
 				return fmt.Errorf("%s: %w", s.node.Name(), err)
+			}
+		}
+		if s.index >= 0 {
+			if err := checkPoints(p.plan, s.node.Name(), s.greeting()); err != nil {
+				return err
 			}
 		}
 		if err := s.clock.compare(ctx, s.greeting()); err != nil {
@@ -106,6 +114,7 @@ func (p *processes) start(ctx context.Context, id string) error {
 			if err != nil {
 				return err
 			}
+			s.started.Store(clock.Now())
 			errs = append(errs, s.conn.Send(wire.Frame{Type: wire.TypeStart, Start: st}))
 		}
 		for _, s := range group {
@@ -289,7 +298,7 @@ func (p *processes) takeReading(ctx context.Context) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, readingTimeout)
 	defer cancel()
-	began := clock.Now()
+	began, machine := clock.Now(), machineCPU()
 	var requests map[string]int64
 	var syncs map[string]results.Syncs
 	woken, used := map[string]int64{}, map[string]int64{history.Engine: wire.CPU()}
@@ -322,7 +331,7 @@ func (p *processes) takeReading(ctx context.Context) {
 		})
 	}
 	group.Wait()
-	reading := results.Reading{Time: (began + clock.Now()) / 2, Requests: requests, Notifications: woken, CPU: used, Syncs: syncs}
+	reading := results.Reading{Time: (began + clock.Now()) / 2, Machine: (machine + machineCPU()) / 2, Requests: requests, Notifications: woken, CPU: used, Syncs: syncs}
 	p.record.change(func(e *results.Env) { e.Readings = append(e.Readings, reading) })
 }
 

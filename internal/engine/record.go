@@ -1,12 +1,14 @@
 package engine
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -103,7 +105,7 @@ func describe(o Options, p *Plan, id, dir string) results.Env {
 		Schema: results.EnvSchema, Run: id, Scenario: sc.Name, Seed: sc.Run.Seed, Version: o.Version,
 		Started: o.Started.UTC().Format(time.RFC3339Nano), Replay: fmt.Sprintf("%s --seed %d", o.Replay, sc.Run.Seed),
 		Provider: o.Provider.Name(), ProviderReason: o.ProviderReason,
-		Libraries: o.Libraries, Program: o.Program, Host: host(), Timings: map[string]int64{},
+		Libraries: o.Libraries, Program: cmp.Or(p.program.String(), o.Program), Host: host(), Timings: map[string]int64{},
 		Backend: p.backend.Name, Lock: p.lock.Name, TTL: int64(sc.Backend.TTL),
 		Token: string(p.lock.Offers.Token), Expires: p.lock.Offers.Expires,
 		Workload: sc.Workload.Use, Increments: p.kind.Increments || p.workload == nil && increments(sc.Steps), Directed: len(sc.Steps) > 0 && p.workload == nil,
@@ -113,6 +115,7 @@ func describe(o Options, p *Plan, id, dir string) results.Env {
 		e.Notes = append(e.Notes, results.Note(n))
 	}
 	e.WallClock = listed.WallClock(p.lock, p.topology)
+	e.ServerCores = serverCores(p)
 	e.Writes, e.Terms = string(p.kind.Writes), p.terms()
 	if len(p.schedule) > 0 && o.Drawn != nil {
 		e.Drawn = o.Drawn(filepath.Join(dir, results.FileDrawn))
@@ -151,6 +154,37 @@ func host() map[string]string {
 		h["memory"] = strings.Join(strings.Fields(strings.TrimPrefix(first, "MemTotal:")), " ")
 	}
 	return h
+}
+
+// serverCores is how much of the machine one server can use at most; 0: all of it.
+func serverCores(p *Plan) float64 {
+	most := limits(p.scenario.Backend.Limits).CPUs
+	if p.backend.OneThread && (most == 0 || most > 1) {
+		return 1
+	}
+	return most
+}
+
+// machineCPU is the processor time in ns that all programs of this machine have used, by /proc/stat; 0 where there is none. What a hypervisor took away counts: it
+// is as little to be had as what others use.
+func machineCPU() int64 {
+	b, err := os.ReadFile("/proc/stat")
+	if err != nil {
+		return 0
+	}
+	return usedTicks(string(b)) * (1e9 / 100) // the kernel counts in hundredths of a second
+}
+
+// usedTicks adds up the first line of /proc/stat, of all cores: user, nice, system, idle, iowait, irq, softirq, steal. What guests use is in user already.
+func usedTicks(stat string) (sum int64) {
+	line, _, _ := strings.Cut(stat, "\n")
+	fields := strings.Fields(line)
+	for i, f := range fields[:min(9, len(fields))] {
+		if n, err := strconv.ParseInt(f, 10, 64); err == nil && i != 4 && i != 5 {
+			sum += n
+		}
+	}
+	return sum
 }
 
 // loadAverage returns the three load averages of the machine, or "" where it does not tell.

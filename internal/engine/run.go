@@ -56,14 +56,20 @@ func Run(ctx context.Context, o Options) (dir string, err error) {
 	if err != nil {
 		return "", err
 	}
-	if len(p.namesOf(node.Server)) == 0 || o.Attached != nil {
-		o.Kept = nil
-	}
+	o.Kept = o.sharing(p)
 	r := newRun(o, p)
 	if err := r.prepare(); err != nil {
 		return "", err
 	}
 	return r.record.dir, r.do(ctx)
+}
+
+// sharing is the servers that a run may take over, reset, and leave: none where it starts none, or where they are somebody else's.
+func (o Options) sharing(p *Plan) *KeptServers {
+	if len(p.namesOf(node.Server)) == 0 || o.Attached != nil {
+		return nil
+	}
+	return o.Kept
 }
 
 func newRun(o Options, p *Plan) *run {
@@ -123,8 +129,12 @@ func (r *run) do(ctx context.Context) (err error) {
 		err = errors.Join(err, r.finish(ctx))
 	}()
 	if err := r.phase(results.TimeUp, func() error { return r.up(ctx) }); err != nil {
-		if ctx.Err() != nil {
+		var wrong UsageError
+		switch {
+		case ctx.Err() != nil:
 			return nil // interrupted while starting: finish says so
+		case errors.As(err, &wrong): // what a client's program cannot do is known when it has said hello
+			return wrong
 		}
 		return MissingError{Text: err.Error()}
 	}

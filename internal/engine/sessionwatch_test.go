@@ -18,6 +18,11 @@ func (r rig) granted(op uint32, at int64) {
 	r.observe([]history.Event{{Time: at, Op: op, User: r.user, Kind: history.Acquire, Phase: history.Ok, Valid: history.ValidEndless}})
 }
 
+// leased is a grant that ends by the clock, whatever becomes of a session.
+func (r rig) leased(op uint32, at int64) {
+	r.observe([]history.Event{{Time: at, Op: op, User: r.user, Kind: history.Acquire, Phase: history.Ok, Valid: at + 100}})
+}
+
 func (r rig) released(op uint32, at int64) {
 	r.observe([]history.Event{{Time: at, User: r.user, Grant: op, Kind: history.Release, Phase: history.Invoke}})
 }
@@ -64,6 +69,18 @@ func TestSessionWatch(t *testing.T) {
 			r.granted(1, 12)
 			r.released(1, 14)
 		}, map[uint32]int64{1: 12}},
+		"a hold that hangs on no session": {func(r rig) {
+			r.leased(1, 5)
+			r.asked(10, "a")
+			r.asked(20)
+			r.released(1, 30)
+		}, nil},
+		"a session that may have gone while the answer was on its way": {func(r rig) {
+			r.asked(10, "a")
+			r.asked(20)
+			r.granted(1, 21)
+			r.asked(40, "b")
+		}, map[uint32]int64{1: 21}},
 		"a hold that was over before": {func(r rig) {
 			r.granted(1, 5)
 			r.released(1, 8)

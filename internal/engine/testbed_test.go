@@ -45,6 +45,7 @@ type testbed struct {
 	realClients bool              // the clients are real ones, on the memory backend
 	realTime    bool              // time goes on as it does for the machine
 	ahead       func() int64      // ns that the clients' clock is ahead of this machine's; nil: it is the same clock
+	lies        bool              // they say that it is the same clock all the same
 	servers     int               // how many there are; 0: one
 	faults      map[string]*fakeFault
 	ready       func() error
@@ -417,6 +418,7 @@ func (f *fakeFault) undo(context.Context) (history.Receipt, error) {
 	f.mu.Lock()
 	f.heals++
 	f.mu.Unlock()
+	time.Sleep(time.Millisecond) // so that its end is not its beginning
 	if f.heal != nil {
 		return f.heal()
 	}

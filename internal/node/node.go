@@ -35,6 +35,10 @@ type Spec struct {
 	Ports []Port
 	// Image is the image key ("redis", "etcd", "lockquake"); the provider maps it to an image or a binary.
 	Image string
+	// Named says that Image is an image itself, and no key.
+	Named bool
+	// Folder is a folder of this machine that the node has at Place.Folder; "": none. It is for programs that are in no image.
+	Folder string
 	// Command makes argv. The first word is a program found on PATH, or SelfProgram for lockquake's own binary.
 	Command func(Place) []string
 	// Secret makes the text of a file that only the node's program reads, from the run's password: a command line

@@ -12,6 +12,8 @@ type Place struct {
 	Dir  string // an empty, writable directory for its data
 	// Secret is the file with the node's Spec.Secret; "" where it is asked for no password.
 	Secret string
+	// Folder is where the node finds its Spec.Folder; "" where it has none.
+	Folder string
 
 	addrs map[string]string // "node/port" -> "host:port"
 	hosts map[string]string // node -> host
@@ -43,6 +45,14 @@ func (p Place) Host(node string) string { return p.hosts[node] }
 // Of returns the place of one node.
 func (p Place) Of(name, dir string) Place {
 	p.Self, p.Dir = name, dir
+	return p
+}
+
+// Beside adds where the node finds its folder, where it has one.
+func (p Place) Beside(s Spec, folder string) Place {
+	if s.Folder != "" {
+		p.Folder = folder
+	}
 	return p
 }
 

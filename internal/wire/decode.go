@@ -2,6 +2,7 @@ package wire
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
@@ -103,7 +104,9 @@ func (d *Decoder) more() bool {
 
 func (d *Decoder) openBatch(first byte) error {
 	if first != BatchMark {
-		return fmt.Errorf("%w: byte 0x%02x where a frame or a batch begins", ErrProtocol, first)
+		text, _ := d.r.Peek(d.r.Buffered())
+		text, _, _ = bytes.Cut(text, []byte("\n"))
+		return fmt.Errorf("%w: %s where a frame or a batch begins: standard output is for these alone", ErrProtocol, clip(text))
 	}
 	head, err := d.r.Peek(batchHeader)
 	if err != nil {

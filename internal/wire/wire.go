@@ -74,6 +74,8 @@ type Hello struct {
 	Software string   `json:"software"`
 	// Libraries are the modules, with their versions, that the node's locks are made of; of a resource none.
 	Libraries map[string]string `json:"libraries,omitempty"`
+	// Points are what a client announces beside those that every client has: the lock's own, within its acquire and release.
+	Points []string `json:"points,omitempty"`
 }
 
 // Ping asks a node for its clock.

@@ -1,0 +1,60 @@
+#!/usr/bin/env python3
+"""kazoo's Lock on ZooKeeper: a queue of ephemeral nodes. Each user has a session of its own."""
+import kazoo
+from kazoo.client import KazooClient, KazooState
+from kazoo.recipe.lock import Lock
+
+import lockquake
+
+
+class KazooLock(lockquake.Lock):
+    points = ("before-lock", "lock-done", "before-unlock", "unlock-done")
+
+    def __init__(self, access):
+        super().__init__(access)
+        self.tell = {}  # by grant
+        self.client = KazooClient(",".join("%s:%d" % a for a in access.addresses()), timeout=access.ttl)
+        self.client.add_listener(self.changed)
+        self.client.start(timeout=20)
+
+    def acquire(self, name, timeout):
+        lock = Lock(self.client, "/lockquake/" + name)
+        lockquake.at("before-lock")
+        grant = lockquake.Grant("", lockquake.now(), lockquake.UNKNOWN, handle=lock)
+        if not lock.acquire(timeout=timeout):
+            raise TimeoutError()  # its node may have stayed
+        lockquake.at("lock-done")
+        grant.id = lock.path + "/" + lock.node
+        try:
+            grant.valid = self.renew(grant)
+        except Exception:
+            lock.release()
+            raise
+        return grant
+
+    def renew(self, grant):
+        """An answered request renews the session, less what a server answers without its leader. The library's own pings tell nobody."""
+        sent = lockquake.now()
+        stat = self.client.exists(grant.id)
+        if stat is None:
+            raise lockquake.NotHeld("its node is gone")
+        grant.token = stat.czxid
+        return lockquake.valid(sent, self.access.ttl_ns) - self.access.params.get("lag_ns", 0)
+    check = renew
+
+    def release(self, grant):
+        self.tell.pop(grant.id, None)
+        lockquake.at("before-unlock")
+        grant.handle.release()
+        lockquake.at("unlock-done")
+
+    def on_lost(self, grant, tell):
+        self.tell[grant.id] = tell
+
+    def changed(self, state):
+        for tell in list(self.tell.values()) if state == KazooState.LOST else ():
+            tell()
+
+
+if __name__ == "__main__":
+    lockquake.main(KazooLock, "kazoo Lock", kazoo=kazoo.__version__)

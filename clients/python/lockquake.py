@@ -1,0 +1,863 @@
+"""The half of lockquake's control stream (docs/protocol.md) that every client needs: frames, clocks, workloads, events, points.
+
+A client is a class with acquire and release, and a call of main:
+
+    import lockquake
+
+    class MyLock(lockquake.Lock):
+        def acquire(self, name, timeout): ...    # returns self.grant(...), or raises Contended
+        def release(self, grant): ...            # raises NotHeld where the service did not have it any more
+
+    lockquake.main(MyLock, "my lock", mylib="1.2.3")
+
+Standard library only. docs/clients.md tells more.
+"""
+import json
+import os
+import queue
+import random
+import signal
+import socket
+import sys
+import threading
+import time
+
+VERSION = 1
+ENDLESS, UNKNOWN = "endless", "unknown"  # validities that are no time
+BEAT, STALL = 10_000_000, 20_000_000  # ns: how often a process looks whether it runs, and the shortest stall that is told
+ROOM, CROWDED = 128 << 10, 4 << 10  # events that may wait to be written; from how many on users who hold nothing wait
+now = time.monotonic_ns  # CLOCK_MONOTONIC, the time base of a run
+
+
+class Certain(Exception):
+    """What it says was certainly not done. Any other exception of a lock means that nobody knows."""
+
+    code = "other"
+
+
+class Contended(Certain):
+    """Somebody else has the lock, or the wait for it was given up, and certainly nothing was granted."""
+
+    code = "contended"
+
+
+class NotHeld(Certain):
+    """The service certainly does not have the grant any more."""
+
+    code = "not-held"
+
+
+class Lost(Certain):
+    """The grant was lost while it was in hand."""
+
+    code = "lost"
+
+
+class NotSent(Certain):
+    """The request certainly never reached the service."""
+
+    code = "connection"
+
+
+class Refused(Certain):
+    """The service answered that it would not do it."""
+
+    code = "unavailable"
+
+
+class Fenced(Certain):
+    """The resource refused the grant's token."""
+
+    code = "fenced"
+
+
+class Stopped(Certain):
+    """The look before a write showed that the grant is lost or over."""
+
+
+class Grant:
+    """A lock in hand. id is the service's name of it, sent the time (ns) at which the request was sent that was granted, valid the end of
+    what was promised (ns, ENDLESS or UNKNOWN), token the fencing token or 0, handle whatever the author wants to keep."""
+
+    def __init__(self, id, sent, valid, token=0, handle=None):
+        self.id, self.sent, self.valid, self.token, self.handle = id, sent, valid, token, handle
+
+
+class Lock:
+    """One user's lock, with a connection of its own. Its methods are called one at a time, each in the user's own thread or, for renew, in one
+    that stands in for it."""
+
+    points = ()  # the names that the lock passes to at() within acquire and release
+
+    def __init__(self, access):
+        self.access = access
+
+    def acquire(self, name, timeout):
+        """Take the lock, within so many seconds. Returns a grant."""
+        raise NotImplementedError
+
+    def release(self, grant):
+        """Give it back."""
+        raise NotImplementedError
+
+    def renew(self, grant):
+        """Optional: ask for more time, and return the new end of the validity. NotHeld and Lost say that the grant is gone."""
+        raise NotImplementedError
+
+    def check(self, grant):
+        """Optional: raise NotHeld where the service says that the grant is gone."""
+        raise NotImplementedError
+
+    def on_lost(self, grant, tell):
+        """Optional: arrange for tell() to be called when the library says that the grant is gone."""
+        raise NotImplementedError
+
+    def close(self):
+        """Free what the lock holds."""
+
+    def grant(self, id, sent, token=0, handle=None):
+        """A grant of the TTL that the run asks for."""
+        return Grant(id, sent, valid(sent, self.access.ttl_ns), token, handle)
+
+
+def valid(sent, ttl_ns):
+    """The end of a promise of that length that was asked for at sent, less the drift that two clocks may have."""
+    return int(sent + ttl_ns - ttl_ns // 100 - 2_000_000)
+
+
+class Access:
+    """How to reach the service."""
+
+    def __init__(self, frame):
+        self.frame, self.ttl_ns, self.run = frame, frame.get("ttl_ns", 0), frame.get("run", "")
+        self.ttl, self.client = self.ttl_ns / 1e9, frame.get("client", 0)
+        self.user, self.password = frame.get("user", ""), frame.get("password", "")
+        self.params = frame.get("params") or {}  # of the backend; those that end in _ns are times in ns
+        self.timeout = self.params.get("timeout_ns", 1_000_000_000) / 1e9  # of one request, in seconds
+
+    def addresses(self, port="client"):
+        """The (host, port) of each server that has a port of that name."""
+        found = (n["addresses"].get(port) for n in self.frame.get("nodes") or ())
+        return [(host, int(number)) for host, _, number in (a.rpartition(":") for a in found if a)]
+
+
+_current = threading.local()
+
+
+def at(point):
+    """Announce a point of what the calling user does. It costs next to nothing unless it is armed."""
+    user = getattr(_current, "user", None)
+    if user is not None and user.armed:
+        user.reached(point)
+
+
+class Stream:
+    """Standard output. Each event gets its number and its time under one lock, and they are written in that order."""
+
+    def __init__(self):
+        self.mu, self.out, self.wake = threading.Lock(), threading.Lock(), threading.Event()
+        self.lines, self.seq, self.last, self.stood, self.dropped, self.silent = [], 0, 0, 0, 0, 0
+        self.recording = False
+
+    def send(self, type, content=None):
+        """A frame, behind all events so far. When it returns, the frame is in the hands of the operating system."""
+        frame = {"type": type} if content is None else {"type": type, type: content}
+        self.flush(json.dumps(frame).encode() + b"\n")
+
+    def flush(self, behind=b""):
+        with self.out:
+            with self.mu:
+                lines, self.lines = self.lines, []
+            data = memoryview(b"".join(lines) + behind)
+            try:
+                while data:
+                    data = data[os.write(1, data):]
+            except OSError:
+                os._exit(1)  # nobody reads
+
+    def event(self, user, kind, phase, flush=False, **fields):
+        """Records an event and returns its number, 0 where there was no room for it, and its time. With flush it is written on return."""
+        with self.mu:
+            seq, t = self._add(user, kind, phase, fields)
+        if flush and seq:
+            self.flush()
+            self.still(user, t, now())
+        elif seq:
+            self.wake.set()
+        return seq, t
+
+    def _add(self, user, kind, phase, fields):
+        t = max(now(), self.last)
+        if not self.recording:
+            return 0, t
+        if len(self.lines) >= ROOM:
+            self.dropped, self.silent = self.dropped + 1, self.silent + 1
+            return 0, t
+        if self.silent:
+            gone, self.silent = self.silent, 0
+            self._put({"user": user, "kind": "dropped", "phase": "info", "value": gone}, t)
+        self._put({"user": user, "kind": kind, "phase": phase, **fields}, t)
+        return self.seq, t
+
+    def _put(self, event, t):
+        self.seq, self.last = self.seq + 1, t
+        event.setdefault("op", self.seq)
+        event = {"time": t, "seq": self.seq, **{k: v for k, v in event.items() if v not in (0, None)}}
+        self.lines.append(b'{"type":"event","event":' + json.dumps(event).encode() + b"}\n")
+
+    def still(self, user, since, until):
+        """Records that the user, or the process, did not run, but for what is on record."""
+        with self.mu:
+            since = max(since, self.stood)
+            if until - since > STALL:
+                self.stood = self._add(user, "stall", "info", {"value": until - since})[1]
+                self.wake.set()
+
+    def keep_flushing(self):
+        """Writes what nobody waits for, within a millisecond."""
+        while True:
+            self.wake.wait()
+            self.wake.clear()
+            self.flush()
+            time.sleep(0.0005)
+
+
+class Register:
+    """A user's connection to the resource."""
+
+    def __init__(self, start):
+        self.host, _, port = start["address"].rpartition(":")
+        self.port, self.guard, self.socket, self.versions = int(port), start.get("guard", ""), None, {}
+
+    def read(self, hold, timeout):
+        return self.ask(hold, timeout, {"op": "read"})
+
+    def write(self, hold, value, timeout):
+        if self.guard == "check-then-write":
+            self.ask(hold, timeout, {"op": "check", "value": value})
+            at("token-checked")
+        self.ask(hold, timeout, {"op": "write", "value": value})
+
+    def ask(self, hold, timeout, request):
+        request.update(lock=hold.name, user=hold.user.name, grant=hold.op, token=hold.grant.token)
+        if self.guard == "cas-owner":
+            request["owner"] = hold.grant.id
+        if self.guard == "cas-version" and self.versions.get(hold.name, (0,))[0] == hold.op:
+            request["version"] = self.versions[hold.name][1]
+        deadline = time.monotonic() + timeout
+        try:
+            if self.socket is None:
+                self.socket = socket.create_connection((self.host, self.port), timeout)
+                self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        except OSError as err:
+            raise NotSent(str(err)) from err
+        try:
+            answer = json.loads(self.exchange(json.dumps(request).encode() + b"\n", deadline))
+        except Exception:
+            self.close()  # a late answer must never be taken for that to another request
+            raise
+        if answer["outcome"] != "ok":
+            raise (Fenced if answer.get("fenced") else Certain)(answer.get("error", ""))
+        self.versions[hold.name] = (hold.op, answer.get("version", 0))
+        return answer.get("value", 0)
+
+    def exchange(self, line, deadline):
+        answer = b""
+        self.socket.settimeout(max(deadline - time.monotonic(), 0.001))
+        self.socket.sendall(line)
+        while not answer.endswith(b"\n"):
+            self.socket.settimeout(max(deadline - time.monotonic(), 0.001))
+            part = self.socket.recv(4096)
+            if not part:
+                raise ConnectionError("the register hung up")
+            answer += part
+        return answer
+
+    def close(self):
+        if self.socket is not None:
+            self.socket.close()
+        self.socket = None
+
+
+def outcome(err):
+    """What an exception means: certainly not done, or nobody knows; and its class."""
+    if isinstance(err, Certain):
+        return "fail", err.code
+    names = [t.__name__.lower() for t in type(err).__mro__]
+    if any("timeout" in n for n in names):
+        return "info", "timeout"
+    return "info", "connection" if isinstance(err, OSError) or any("connection" in n for n in names) else "other"
+
+
+class Hold:
+    """A lock that a user has in hand."""
+
+    def __init__(self, user, lock, op, grant):
+        self.user, self.lock, self.op, self.grant = user, lock, op, grant
+        self.name, self.valid = user.session.locks[lock], grant.valid
+        self.mu, self.lost, self.ended, self.over = threading.Lock(), False, False, threading.Event()
+        self.fields = {"lock": self.name, "grant": op, "token": grant.token}
+
+    def stands(self):
+        return not self.lost and (self.valid == ENDLESS or self.valid != UNKNOWN and now() < self.valid)
+
+    def follow(self):
+        """From here on the user hears of a loss, and extends the grant where it is told to."""
+        if self.user.has("on_lost"):
+            self.user.lock.on_lost(self.grant, self.gone)
+        if self.user.session.start.get("renew"):
+            threading.Thread(target=self.keep, daemon=True).start()
+
+    def keep(self):
+        _current.user = self.user
+        every = self.user.session.access.ttl / 3
+        while not self.over.wait(every):
+            try:
+                self.renew()
+            except (Lost, NotHeld):
+                return
+            except Exception:
+                pass  # recorded and counted
+
+    def gone(self):
+        """The grant is lost."""
+        with self.mu:
+            if not (self.ended or self.lost):
+                self.lost = True
+                self.user.stream.event(self.user.name, "lost", "info", valid=self.valid, value=now(), **self.fields)
+
+    def done(self, kind, do, flush=False, **fields):
+        """Records an operation within the hold, and carries it out. do returns its result and the fields of its ok."""
+        u = self.user
+        seq, _ = u.stream.event(u.name, kind, "invoke", flush, **self.fields, **fields)
+        try:
+            result, more = do()
+        except Exception as err:
+            u.failed(kind, seq, err, **self.fields, **fields)
+            raise
+        if seq:
+            u.stream.event(u.name, kind, "ok", op=seq, **{**self.fields, **fields, **more})
+        return result
+
+    def read(self, timeout=None):
+        at("before-read")
+
+        def do():
+            value = self.user.register.read(self, timeout or self.user.session.timeout)
+            return value, {"value": value}
+        return self.done("read", do)
+
+    def write(self, value, timeout=None):
+        look = self.user.session.start.get("check")
+        if look and self.lost or look == "validity" and not self.stands():
+            raise Stopped("stopped before the write: the grant is lost or over")
+        at("before-write")
+        self.done("write", lambda: (self.user.register.write(self, value, timeout or self.user.session.timeout), {}), value=value)
+
+    def release(self):
+        at("before-release")
+        self.over.set()
+        with self.user.call:  # a renewal under way has ended
+            with self.mu:
+                self.ended = True
+            self.done("release", lambda: (self.user.lock.release(self.grant), {}), flush=True)
+
+    def renew(self):
+        with self.user.call:
+            if self.ended:
+                return
+
+            def do():
+                self.valid = self.user.lock.renew(self.grant)
+                return None, {"valid": self.valid}
+            try:
+                self.done("renew", do)
+            except (Lost, NotHeld):
+                self.gone()
+                raise
+
+    def check(self):
+        with self.user.call:
+            self.done("check", lambda: (self.user.lock.check(self.grant), {}))
+
+
+class User:
+    """One lock user. It runs a workload, or does what it is told."""
+
+    def __init__(self, session, number):
+        self.session, self.number, self.stream = session, number, session.stream
+        self.name = f"client-{session.start['index'] + 1}/{number}"
+        self.random = random.Random(f"{session.start.get('seed', 0)}/{number}")
+        self.lock = self.register = self.orders = None
+        self.call, self.holds, self.cycles, self.lag, self.free = threading.RLock(), {}, 0, 0, 0
+        self.armed, self.points, self.waiting, self.let = False, {}, None, threading.Event()
+
+    def connect(self):
+        s = self.session
+        if self.lock is None:
+            self.lock = s.factory(s.access)
+        if self.register is None and s.start.get("resource"):
+            self.register = Register(s.start["resource"])
+
+    def has(self, method):
+        return getattr(type(self.lock), method) is not getattr(Lock, method)
+
+    def acquire(self, lock, intended=0, timeout=None):
+        while len(self.stream.lines) > CROWDED and not self.session.halt.is_set():
+            time.sleep(0.001)
+        if intended:
+            self.lag = max(self.lag, now() - max(intended, self.free))
+        name = self.session.locks[lock]
+        seq, asked = self.stream.event(self.name, "acquire", "invoke", lock=name, value=intended)
+        try:
+            with self.call:
+                g = self.lock.acquire(name, timeout or self.session.timeout)
+        except Exception as err:
+            self.failed("acquire", seq, err, lock=name)
+            self.free = now()
+            raise
+        self.cycles += 1
+        h = Hold(self, lock, seq, g)
+        if seq:
+            self.stream.event(self.name, "acquire", "ok", True, op=seq, lock=name, grant=seq, token=g.token, valid=g.valid, value=max(g.sent, asked))
+        h.follow()
+        at("acquired")
+        return h
+
+    def failed(self, kind, seq, err, **fields):
+        phase, code = outcome(err)
+        self.session.tally(err)
+        if seq:
+            self.stream.event(self.name, kind, phase, op=seq, code=code, **fields)
+
+    def reached(self, point):
+        with self.session.mu:
+            action = self.points.pop(point, None)
+            self.armed = bool(self.points)
+            if action is None:
+                return
+            self.waiting = point
+            self.let.clear()
+        if self.session.halt.is_set():  # from here on a stop finds the user waiting
+            return
+        self.stream.send("point", {"user": self.number, "point": point, "time": now()})
+        if action == "die":
+            os.kill(os.getpid(), signal.SIGKILL)
+            os._exit(137)  # the kernel does not kill the first process of a pid namespace
+        self.let.wait()
+        self.waiting = None
+
+    def live(self):
+        """The life of a user with a workload."""
+        _current.user = self
+        self.session.sleep_until(self.session.go)
+        self.free = now()
+        try:
+            WORKLOADS[self.session.start["workload"]["use"]](self.session, self)
+        except Exception as err:
+            self.session.tally(err)
+
+    def obey(self):
+        """The life of a user that is told what to do."""
+        _current.user = self
+        while True:
+            order = self.orders.get()
+            if order is None:
+                break
+            answer = {"id": order["id"], "outcome": "ok"}
+            try:
+                if self.session.halt.is_set():
+                    raise Certain("the client was told to stop")
+                self.connect()
+                answer.update(self.carry_out(order))
+            except Exception as err:
+                answer.update(outcome=outcome(err)[0], error=f"{type(err).__name__}: {err}")
+            self.stream.send("result", answer)
+        for h in self.holds.values():
+            self.session.attempt(h.release)
+
+    def carry_out(self, order):
+        lock, do, h = order.get("lock", 0), order["do"], self.holds.get(order.get("lock", 0))
+        timeout = order.get("timeout_ns", 0) / 1e9 or None
+        if do == "acquire":
+            if order.get("mode", "exclusive") not in ("", "exclusive"):
+                raise Certain("this lock knows exclusive alone")
+            if h is not None:
+                if h.stands():
+                    raise Certain(f"user {self.number} has {h.name} in hand already")
+                h.over.set()
+                h.gone()
+                del self.holds[lock]
+            h = self.holds[lock] = self.acquire(lock, timeout=timeout)
+            return {"value": h.grant.token, "grant": str(h.grant.id)}
+        if h is None:
+            raise Certain(f"user {self.number} has no grant of {self.session.locks[lock]} in hand")
+        if do in ("read", "write") and self.register is None:
+            raise Certain("the run has no resource")
+        if do in ("renew", "check") and not self.has(do):
+            raise Certain(f"this lock knows no {do}")
+        if do == "release":
+            del self.holds[lock]
+            h.release()
+        elif do == "write":
+            h.write(order.get("value", 0), timeout)
+        elif do == "read":
+            return {"value": h.read(timeout)}
+        else:
+            getattr(h, do)()
+        return {}
+
+
+# The workloads, each as one user's life. A cycle that has begun is finished, its grant given back.
+
+def closed(s, u, cycle):
+    """Cycle after cycle until the stop, with a pause after one that did not get the lock."""
+    while not s.halt.is_set():
+        if not s.attempt(cycle):
+            s.sleep(u.random.randrange(5_000_000, 15_000_000))
+        s.sleep(s.params.get("think", 0))
+
+
+def inside(s, u, choose, do):
+    """Closed cycles, each of which does something under the lock."""
+    def cycle():
+        h = u.acquire(choose())
+        s.attempt(lambda: do(h))
+        s.attempt(h.release)
+    closed(s, u, cycle)
+
+
+def any_of(s, u):
+    return u.random.randrange(s.params.get("locks", 1))
+
+
+def hold_time(s, u):
+    hold = s.params.get("hold", 0)
+    return u.random.randint(0, hold) if s.params.get("spread") else hold
+
+
+def acquire_release(s, u):
+    def choose():
+        return s.first_user + u.number if s.params.get("own_locks") else any_of(s, u)
+    if not s.params.get("rate"):
+        return inside(s, u, choose, lambda h: s.sleep(hold_time(s, u)))
+    while (t := s.next_arrival()) is not None:
+        try:
+            h = u.acquire(choose(), t)
+        except Exception:
+            continue
+        s.sleep(hold_time(s, u))
+        s.attempt(h.release)
+        u.free = now()
+
+
+def counter(s, u):
+    def add(h):
+        n = h.read()
+        s.sleep(hold_time(s, u))
+        h.write(n + 1)
+    inside(s, u, lambda: any_of(s, u), add)
+
+
+def guarded_set(s, u):
+    element = [(s.first_user + u.number + 1) << 32]
+
+    def add(h):
+        h.read()
+        s.sleep(hold_time(s, u))
+        element[0] += 1
+        h.write(element[0])
+    inside(s, u, lambda: any_of(s, u), add)
+
+
+def inventory(s, u):
+    def sell(h):
+        sold = h.read()
+        if sold < s.params["stock"]:
+            s.sleep(hold_time(s, u))
+            h.write(sold + 1)
+    inside(s, u, lambda: any_of(s, u), sell)
+
+
+def booking(s, u):
+    state = {"seat": 0, "made": (s.first_user + u.number + 1) << 32}
+
+    def book(h):
+        if h.read():
+            state["seat"] += 1
+            return
+        s.sleep(hold_time(s, u))
+        state["made"] += 1
+        h.write(state["made"])
+
+    def choose():
+        if state["seat"] == s.params["seats"]:
+            s.halt.wait()
+            raise Stopped("all seats are taken")
+        return state["seat"]
+    inside(s, u, choose, book)
+
+
+def balance(s, u):
+    def transfer(first, second, amount):
+        a, b = first.read(), second.read()
+        s.sleep(hold_time(s, u))
+        first.write(a - amount)
+        second.write(b + amount)
+
+    def cycle():
+        low, high = sorted(u.random.sample(range(s.params["accounts"]), 2))  # no two wait for each other
+        amount = u.random.randint(1, s.params["amount"]) * u.random.choice((1, -1))
+        first = u.acquire(low)
+        try:
+            second = u.acquire(high)
+            s.attempt(lambda: transfer(first, second, amount))
+            s.attempt(second.release)
+        finally:
+            s.attempt(first.release)
+    closed(s, u, cycle)
+
+
+def hold_renew(s, u):
+    def keep(h):
+        left, touch = s.params["hold"], s.params.get("touch", 0)
+        while left > 0 and not s.halt.is_set():
+            s.sleep(min(touch or left, left))
+            left -= touch or left
+            if touch:
+                h.write(h.read() + 1)
+    inside(s, u, lambda: any_of(s, u), keep)
+
+
+def stampede(s, u):
+    every = s.params["every"]
+    while not s.halt.is_set():
+        t = (now() // every + 1) * every
+        if s.sleep_until(t):
+            def cycle():
+                h = u.acquire(0, t)
+                s.sleep(hold_time(s, u))
+                s.attempt(h.release)
+            s.attempt(cycle)
+
+
+def spread(s, u):
+    n, weights = s.params["locks"], None
+    if s.params.get("pick") == "zipf":
+        weights = [(k + 1) ** -s.params["skew"] for k in range(n)]
+        for k in range(1, n):
+            weights[k] += weights[k - 1]
+
+    def choose():
+        return u.random.choices(range(n), cum_weights=weights)[0] if weights else u.random.randrange(n)
+    inside(s, u, choose, lambda h: s.sleep(s.params.get("hold", 0)))
+
+
+WORKLOADS = {
+    "acquire-release": acquire_release, "counter": counter, "guarded-set": guarded_set, "inventory": inventory, "booking": booking,
+    "balance": balance, "hold-renew": hold_renew, "stampede": stampede, "spread": spread,
+}
+
+
+class Session:
+    """A client between its start and its end."""
+
+    def __init__(self, factory, process, libraries):
+        self.factory, self.process, self.libraries = factory, process, libraries
+        self.stream, self.halt, self.mu, self.turn = Stream(), threading.Event(), threading.Lock(), threading.Lock()
+        self.start, self.users, self.threads, self.errors, self.longest = None, {}, [], {}, 0
+        self.go = self.cpu = self.skipped = self.arrival = 0
+        self.params, self.gap = {}, None
+
+    def serve(self):
+        """The client's life. The main thread reads frames; it never waits for anything else."""
+        self.stream.send("hello", {
+            "version": VERSION, "process": self.process, "software": f"Python {sys.version.split()[0]}", "libraries": self.libraries,
+            "boot_id": open("/proc/sys/kernel/random/boot_id").read().strip(), "time_ns": os.readlink("/proc/self/ns/time"), "now": now(),
+            "formats": ["jsonl"], "pid": os.getpid(), "points": list(self.factory.points),
+        })
+        for line in sys.stdin.buffer:
+            frame = json.loads(line)
+            if frame["type"] == "ping":
+                self.stream.send("pong", {"id": frame["ping"]["id"], "now": now(), "wall": time.time_ns(), "mono": now()})
+            elif frame["type"] == "stop":
+                threading.Thread(target=self.fatal, args=(self.finish,), daemon=True).start()
+            else:
+                self.fatal(getattr(self, "on_" + frame["type"]), frame[frame["type"]])
+        os._exit(1)  # the supervisor is gone
+
+    def fatal(self, do, *args):
+        """Do it, or end."""
+        try:
+            do(*args)
+        except Exception as err:
+            self.stream.send("failed", {"error": f"{type(err).__name__}: {err}"})
+            os._exit(1)
+
+    def on_start(self, start):
+        if start["version"] != VERSION:
+            raise ValueError(f"version {start['version']} of the protocol; this program speaks {VERSION}")
+        self.start, self.locks, self.access = start, start["locks"], Access(start.get("access") or {})
+        self.access.ttl_ns = self.access.ttl_ns or start.get("ttl_ns", 0)
+        self.access.ttl = self.access.ttl_ns / 1e9
+        self.timeout = (start.get("timeout_ns") or 10_000_000_000) / 1e9
+        w, r = start.get("workload"), start.get("resource")
+        if w and w["use"] not in WORKLOADS:
+            raise ValueError(f"there is no workload {w['use']}")
+        if r and (r["use"] != "register" or r.get("guard") == "sequencer"):
+            raise ValueError(f"resource {r['use']} with guard {r.get('guard')}: this client knows the register, and not its sequencer")
+        if w:
+            self.params, self.first_user = w.get("params") or {}, start["index"] * w["users"]
+            if self.params.get("shared"):
+                raise ValueError("this lock knows exclusive alone")
+        self.stream.recording = bool(start.get("record"))
+        threading.Thread(target=self.stream.keep_flushing, daemon=True).start()
+        threading.Thread(target=self.watch_self, daemon=True).start()
+        for number in range(w["users"] if w else 1):
+            self.person(number).connect()
+        u = self.users[0]
+        if start.get("renew") and not u.has("renew"):
+            raise ValueError("grants of this lock cannot be extended")
+        if start.get("check") == "signal" and not (u.has("on_lost") or start.get("renew")):
+            raise ValueError("check is signal, and this lock tells of no loss")
+        self.stream.send("ready", {})
+
+    def on_go(self, go):
+        self.go, self.cpu = go["time"], time.process_time_ns()
+        if self.start.get("workload"):
+            for u in self.users.values():
+                self.run(u.live)
+
+    def run(self, life):
+        t = threading.Thread(target=life, daemon=True)
+        self.threads.append(t)
+        t.start()
+
+    def person(self, number):
+        if number not in self.users:
+            self.users[number] = User(self, number)
+        return self.users[number]
+
+    def on_command(self, order):
+        def answer(error=None):
+            done = {"id": order["id"], "outcome": "fail" if error else "ok"}
+            self.stream.send("result", {**done, "error": error} if error else done)
+        do, number, w = order["do"], order.get("user", 0), self.start.get("workload")
+        if do not in ("acquire", "release", "renew", "check", "read", "write", "arm", "continue"):
+            return answer(f"a client of lockquake.py does not know the order {do}")
+        if not (0 <= order.get("lock", 0) < len(self.locks) and 0 <= number < 1 << 16):
+            return answer(f"there is no lock {order.get('lock')} or no user {number}")
+        u = self.person(number)
+        if do == "arm":
+            if not order.get("point") or order.get("action") not in ("wait", "die"):
+                return answer("arm wants a point, and wait or die as its action")
+            with self.mu:
+                u.points[order["point"]], u.armed = order["action"], True
+            return answer()
+        if do == "continue":
+            if u.waiting is None or order.get("point") not in (None, "", u.waiting):
+                return answer(f"user {number} does not wait at point {order.get('point')}")
+            u.let.set()
+            return answer()
+        if w and number < w["users"]:
+            return answer(f"user {number} runs a workload: it can be armed and continued only")
+        if u.orders is None:
+            u.orders = queue.SimpleQueue()
+            self.run(u.obey)
+        u.orders.put(order)
+
+    def attempt(self, do):
+        """Do it, and tell whether it was done; an error is counted."""
+        try:
+            do()
+            return True
+        except Exception as err:
+            self.tally(err)
+            return False
+
+    def tally(self, err):
+        if getattr(err, "counted", False):
+            return
+        err.counted = True
+        text = f"{type(err).__name__}: {err}"
+        with self.mu:
+            if text not in self.errors and len(self.errors) >= 19:
+                text = "other errors"
+            self.errors[text] = self.errors.get(text, 0) + 1
+
+    def sleep(self, ns):
+        """Waits, but not beyond the stop."""
+        if ns > 0:
+            self.halt.wait(ns / 1e9)
+
+    def sleep_until(self, t):
+        """The same; true where the time was reached."""
+        self.sleep(t - now())
+        return not self.halt.is_set()
+
+    def next_arrival(self):
+        """The next arrival of an open loop, when it is due; None at the stop. One user waits for it, the others for their turn."""
+        with self.turn:
+            if self.gap is None:
+                self.random = random.Random(f"{self.start.get('seed', 0)}/arrivals")
+                w = self.start["workload"]
+                self.gap = 1e9 / self.params["rate"] * (w.get("total") or w["users"]) / w["users"]
+                self.arrival = self.go + self.step(first=True)
+            t, reached = int(self.arrival), False
+            if not self.halt.is_set():
+                self.arrival += self.step()
+                reached = self.sleep_until(t)
+                self.skipped += not reached and t <= now()
+            return t if reached else None
+
+    def step(self, first=False):
+        if self.params.get("arrivals") == "uniform":
+            return self.gap * (self.random.random() if first else 1)
+        return self.random.expovariate(1 / self.gap)
+
+    def watch_self(self):
+        """Notices when the process does not run."""
+        last = now()
+        while True:
+            time.sleep(BEAT / 1e9)
+            t = now()
+            self.longest = max(self.longest, t - last)
+            if t - last > STALL:
+                self.stream.still(f"client-{self.start['index'] + 1}/0", last, t)
+            last = t
+
+    def finish(self):
+        """Ends the users in order, sends what is left, and says goodbye."""
+        ended = now()
+        self.halt.set()
+        for u in list(self.users.values()):
+            u.let.set()
+            if u.orders is not None:
+                u.orders.put(None)
+        for t in self.threads:
+            t.join()
+        closing = threading.Thread(target=self.disconnect, daemon=True)
+        closing.start()
+        closing.join(3)
+        while self.gap and self.arrival <= ended:
+            self.arrival += self.step()
+            self.skipped += 1
+        users = self.users.values()
+        self.stream.send("done", {
+            "recorded": self.stream.seq, "dropped": self.stream.dropped, "stall_ns": self.longest, "cycles": sum(u.cycles for u in users),
+            "errors": self.errors, "lag_ns": max((u.lag for u in users), default=0), "unstarted": self.skipped,
+            "cpu_ns": time.process_time_ns() - self.cpu,
+        })
+        os._exit(0)
+
+    def disconnect(self):
+        for u in list(self.users.values()):
+            for part in (u.lock, u.register):
+                if part is not None:
+                    self.attempt(part.close)
+
+
+def main(factory, process, **libraries):
+    """Be a client of that lock, a subclass of Lock. process is what reports call the program, libraries what its lock is made of."""
+    sys.setswitchinterval(0.0005)  # a thread that computes must not hold up those that only take the time
+    Session(factory, process, libraries).serve()

@@ -1,0 +1,68 @@
+#!/usr/bin/env python3
+"""A lock among the users of one process, for tests. The first argument makes it break a rule."""
+import os
+import pathlib
+import sys
+import threading
+import time
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
+import lockquake  # noqa: E402
+
+KIND = sys.argv[1] if len(sys.argv) > 1 else ""
+TABLE, MU, NUMBERS = {}, threading.Lock(), iter(range(1, 1 << 62))
+
+
+class ToyLock(lockquake.Lock):
+    points = ("no-such-point",) if KIND == "no-points" else ("taken",)
+
+    def acquire(self, name, timeout):
+        with MU:
+            lock = TABLE.setdefault(name, threading.Lock())
+        sent = lockquake.now()
+        if KIND != "never-excludes" and not lock.acquire(timeout=timeout):
+            raise lockquake.Contended()
+        lockquake.at("taken")
+        grant = self.grant(next(NUMBERS), sent, token=next(NUMBERS), handle=lock)
+        if KIND == "no-valid":
+            grant.valid = 0
+        if KIND == "late-valid":
+            grant.valid += self.access.ttl_ns
+        return grant
+
+    def release(self, grant):
+        if KIND != "never-excludes":
+            grant.handle.release()
+
+    def renew(self, grant):
+        return lockquake.valid(lockquake.now(), self.access.ttl_ns)
+
+    def check(self, grant):
+        if KIND != "never-excludes" and not grant.handle.locked():
+            raise lockquake.NotHeld()
+
+
+if KIND == "silent":
+    sys.stdin.read()
+    sys.exit(0)
+if KIND == "garbage":
+    print("hello, I am a lock", flush=True)
+if KIND == "another-clock":
+    lockquake.now = lambda: time.monotonic_ns() + 10**10
+if KIND == "endures":
+    leave = os._exit
+    os._exit = lambda status: time.sleep(60)
+if KIND == "miscounts":
+    send = lockquake.Stream.send
+
+    def miscount(stream, type, content=None):
+        if type == "done":
+            content["recorded"] += 1
+        send(stream, type, content)
+    lockquake.Stream.send = miscount
+if KIND == "any-version":
+    class Any(int):
+        def __ne__(self, other):
+            return False
+    lockquake.VERSION = Any(1)
+lockquake.main(ToyLock, "" if KIND == "nameless" else "toy", toy="1")

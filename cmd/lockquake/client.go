@@ -1,0 +1,145 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/lockquake/lockquake/internal/clientcheck"
+	"github.com/lockquake/lockquake/internal/engine"
+	"github.com/lockquake/lockquake/internal/wire"
+	"github.com/lockquake/lockquake/scenarios"
+)
+
+const clientDoc = `Check tests a client in another language, a program that speaks the protocol of docs/protocol.md, before it is put into a run. It starts the service,
+the register, and a process of the program for each check, speaks to it as a run would, and prints a line for each check: ok, or what is wrong
+and in which frame.
+
+Exit codes: 0 nothing is wrong, 1 something is, 2 bad usage, 3 something needed is missing.`
+
+// clientCheckFlags is the command line of client check.
+type clientCheckFlags struct {
+	nodes         nodeFlags
+	backend, lock string
+	image         string
+	verbose       bool
+}
+
+func clientCommand(std streams) *cobra.Command {
+	var f clientCheckFlags
+	check := &cobra.Command{
+		Use:   "check -- COMMAND...",
+		Short: "Test a client against the protocol",
+		Long:  clientDoc,
+		Example: `  lockquake client check --backend redis -- python3 clients/python/redis_lock.py
+  lockquake client check --backend zookeeper --client-image python:3.12 -- python3 my_lock.py`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return usagef("client check: no program is named; write it behind --, such as `lockquake client check -- python3 my_lock.py`")
+			}
+			return nil
+		},
+		RunE: func(c *cobra.Command, args []string) error { return f.run(c.Context(), std, args) },
+	}
+	fl := check.Flags()
+	fl.StringVar(&f.backend, "backend", "redis", "the service that the client locks on; `lockquake list backends` has them")
+	fl.StringVar(&f.lock, "lock", "", "the lock whose promises it makes; the backend's default where none is named")
+	fl.StringVar(&f.image, "client-image", "", "image of the client's containers, where its first word does not tell")
+	fl.StringVar(&f.nodes.provider, "provider", "auto", "what the nodes are: docker (containers), local (processes), or auto: docker where an engine answers")
+	fl.StringArrayVar(&f.nodes.images, "image", nil, "image of a kind of node instead of the project's own, such as redis=redis:7.4; may be repeated")
+	fl.BoolVarP(&f.verbose, "verbose", "v", false, "note on standard error what is done")
+	c := &cobra.Command{
+		Use: "client", Short: "Test a client in another language", Long: clientDoc, Args: verbOnly,
+		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
+	}
+	c.AddCommand(check)
+	return c
+}
+
+// scenario has a client for each check.
+func (f *clientCheckFlags) scenario(argv []string) (scenarios.Scenario, error) {
+	dir, err := os.Getwd()
+	if err != nil {
+		return scenarios.Scenario{}, err
+	}
+	program := map[string]any{"run": argv, "dir": dir}
+	if f.image != "" {
+		program["image"] = f.image
+	}
+	key, err := json.Marshal(program)
+	if err != nil {
+		return scenarios.Scenario{}, err
+	}
+	lock := ""
+	if f.lock != "" {
+		lock = ", lock: " + f.lock
+	}
+	return scenarios.Parse(fmt.Appendf(nil, `name: client-check
+claim: The client speaks the protocol.
+backend: {use: %s%s, ttl: 2s}
+workload: {use: counter, locks: 2, clients: %d, client: %s, resource: {use: register}}
+expect: {judged: ">=0"}
+`, f.backend, lock, clientcheck.Count(), key), "client-check")
+}
+
+func (f *clientCheckFlags) run(ctx context.Context, std streams, argv []string) (err error) {
+	s, err := f.scenario(argv)
+	if err != nil {
+		return err
+	}
+	nodes, err := f.nodes.read()
+	if err != nil {
+		return err
+	}
+	o, err := nodes.options(ctx, s)
+	if err != nil {
+		return err
+	}
+	if o.Out, err = os.MkdirTemp("", "lockquake-client-"); err != nil {
+		return err
+	}
+	defer func() { _ = os.RemoveAll(o.Out) }()
+	o.Log, o.Started = logger(std.err, f.verbose), time.Now()
+	tell := newProgress(std.err, false)
+	defer tell.close()
+	stop := interruptible(ctx, tell)
+	defer stop.done()
+	bench, err := engine.OpenClientBench(stop.ctx, o)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, bench.Close(context.WithoutCancel(ctx))) }()
+	right, err := clientcheck.Run(stop.ctx, clientcheck.Options{
+		Start: func(ctx context.Context, number int) (clientcheck.Process, error) {
+			n, _, err := bench.Client(number)
+			if err == nil {
+				err = n.Start(ctx)
+			}
+			if err != nil {
+				return clientcheck.Process{}, err
+			}
+			return clientcheck.Process{In: n.Stdio().In, Out: n.Stdio().Out, Ended: n.Exited()}, nil
+		},
+		Frame: func(number int) (*wire.Start, error) {
+			_, st, err := bench.Client(number)
+			return st, err
+		},
+		Tell: func(check string, wrong []string) {
+			if len(wrong) == 0 {
+				wrong = []string{"ok"}
+			}
+			for _, line := range wrong {
+				fmt.Fprintf(std.out, "%-10s  %s\n", check, line)
+			}
+		},
+	})
+	if err == nil && !right {
+		err = exit{code: codeFailed}
+	}
+	return err
+}

@@ -1,0 +1,183 @@
+//go:build integration
+
+package main
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/lockquake/lockquake/results"
+)
+
+// clientImage builds the image of clients in another language, which is built on demand.
+func clientImage(t *testing.T, name string) {
+	t.Helper()
+	if out, err := exec.Command("../../images/build.sh", name).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+}
+
+// pythonClient is the --set that puts a program of clients/python in the place of the client.
+func pythonClient(t *testing.T, file string) string {
+	t.Helper()
+	dir, err := filepath.Abs("../../clients/python")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return fmt.Sprintf("workload.client={run: [python3, %s], dir: %q}", file, dir)
+}
+
+// TestClientsInPython has Python's lock libraries in the place of the built-in client: they pass where it does, and find what it finds.
+func TestClientsInPython(t *testing.T) {
+	clientImage(t, "python")
+	for _, c := range []struct{ scenario, file, process string }{
+		{"redis-healthy", "redis_lock.py", "redis-py Lock"},
+		{"redis-holder-pause", "redis_lock.py", "redis-py Lock"},
+		{"zookeeper-healthy", "kazoo_lock.py", "kazoo Lock"},
+		{"zookeeper-holder-pause", "kazoo_lock.py", "kazoo Lock"},
+	} {
+		t.Run(c.scenario, func(t *testing.T) {
+			if c.scenario != "redis-holder-pause" {
+				leftToAll(t, "redis-holder-pause shows a program in the place of the client, with a fault")
+			}
+			p := begin(t, "run", c.scenario, "--provider", "docker", "--format", "json", "--set", pythonClient(t, c.file))
+			code := p.wait(t)
+			r := p.report(t)
+			if code != codeMet || r.Verdict != results.Pass || r.Judged.Grants < 100 {
+				t.Errorf("exit code %d, %s of %d grants: %q", code, r.Verdict, r.Judged.Grants, r.Reasons)
+			}
+			if i := slices.IndexFunc(r.Clients, func(x results.ReportClient) bool { return x.Process == c.process && x.Foreign }); i < 0 {
+				t.Errorf("the report does not name the program: %+v", r.Clients)
+			}
+			if !strings.HasPrefix(r.Program, "python3 "+c.file) {
+				t.Errorf("its clients are of %q", r.Program)
+			}
+		})
+	}
+}
+
+// TestAWrongLockInPython: what excludes nobody is found, whatever the language.
+func TestAWrongLockInPython(t *testing.T) {
+	t.Parallel()
+	defer beside()()
+	clientImage(t, "python")
+	dir := t.TempDir() // all that is copied into the containers
+	for _, name := range []string{"lockquake.py", "testdata/never_lock.py"} {
+		b, err := os.ReadFile(filepath.Join("../../clients/python", name))
+		if err == nil {
+			err = os.WriteFile(filepath.Join(dir, filepath.Base(name)), b, 0o644)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	p := begin(t, "run", "redis-healthy", "--provider", "docker", "--format", "json", "--set", "run.for=3s",
+		"--set", fmt.Sprintf("workload.client={run: [python3, never_lock.py], dir: %q}", dir))
+	code := p.wait(t)
+	if r := p.report(t); code != codeFailed || r.Verdict != results.Fail || r.Counts["double_grants"] == nil || *r.Counts["double_grants"] == 0 {
+		t.Errorf("exit code %d, %s, %v", code, r.Verdict, r.Counts["double_grants"])
+	}
+}
+
+// TestPointsOfAClientInPython has a user stop at a point of its library's, and refuses one that it does not announce before it is started.
+func TestPointsOfAClientInPython(t *testing.T) {
+	t.Parallel()
+	defer beside()()
+	clientImage(t, "python")
+	story := func(point string) string {
+		file := filepath.Join(t.TempDir(), "story.yaml")
+		text := strings.ReplaceAll(`name: story
+claim: A client in Python stops where it is told to.
+backend: {use: redis, ttl: 2s}
+workload: {resource: {use: register}}
+run: {seed: 1}
+steps:
+  - {do: arm, user: A, point: POINT, action: wait}
+  - {do: acquire, user: A, async: true}
+  - {await: point, user: A, point: POINT}
+  - {do: continue, user: A, point: POINT}
+  - {await: event, user: A, event: acquire ok}
+  - {do: write, user: A, value: 1}
+  - {do: release, user: A}
+  - {do: acquire, user: B}
+expect: {double_grants: "0", judged: ">=2"}
+`, "POINT", point)
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return file
+	}
+	client := pythonClient(t, "redis_lock.py")
+	p := begin(t, "run", story("lock-done"), "--provider", "docker", "--format", "json", "--set", client)
+	if code := p.wait(t); code != codeMet {
+		t.Errorf("exit code %d\n%s\n%s", code, p.stdout.String(), p.stderr.String())
+	}
+	p = begin(t, "run", story("set-done"), "--provider", "docker", "--set", client)
+	if code := p.wait(t); code != codeUsage || !strings.Contains(p.stderr.String(), "steps.0.point: redis-py Lock does not announce it; it announces acquired") {
+		t.Errorf("exit code %d\n%s", code, p.stderr.String())
+	}
+}
+
+// TestClientCheck tests the clients that ship, as whoever writes another would.
+func TestClientCheck(t *testing.T) {
+	t.Parallel()
+	defer beside()()
+	clientImage(t, "python")
+	dir, err := filepath.Abs("../../clients/python")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for backend, file := range map[string]string{"redis": "redis_lock.py", "zookeeper": "kazoo_lock.py"} {
+		cmd := exec.Command(program(t), "client", "check", "--backend", backend, "--provider", "docker", "--", "python3", file)
+		cmd.Dir = dir
+		out, err := cmd.CombinedOutput()
+		if err != nil || strings.Count(string(out), "  ok\n") != 7 {
+			t.Errorf("%s: %v\n%s", file, err, out)
+		}
+	}
+}
+
+// TestAServiceThatLockquakeDoesNotKnow breaks servers of which it knows no more than a command and a port.
+func TestAServiceThatLockquakeDoesNotKnow(t *testing.T) {
+	t.Parallel()
+	defer beside()()
+	clientImage(t, "python")
+	dir, err := filepath.Abs("../../clients/python")
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "external.yaml")
+	text := fmt.Sprintf(`name: external
+claim: A Redis that lockquake is not told of is broken like any other service.
+backend:
+  use: external
+  ttl: 2s
+  client: {run: [python3, redis_lock.py], dir: %q}
+  recovery: 4s
+  start:
+    image: lockquake-redis:latest
+    command: [redis-server, --port, "{client.port}", --bind, "{listen}", --protected-mode, "no", --save, ""]
+    ports: {client: 6379}
+    ready: {send: "PING\r\n", expect: PONG}
+workload: {use: counter, clients: 4, users: 2, hold: 5ms, timeout: 3s, resource: {use: register}}
+chaos:
+  - {use: kill, on: service-1, at: 2s, for: 500ms}
+  - {use: pause, on: holder, at: 5s, for: 3s}
+run: {for: 10s, seed: 1}
+expect: {double_grants: ">=0", overlapping_holds: ">0", judged: ">=100"}
+`, dir)
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p := begin(t, "run", file, "--provider", "docker", "--format", "json")
+	code := p.wait(t)
+	r := p.report(t)
+	if code != codeMet || r.Verdict != results.Pass || len(r.Faults) != 2 {
+		t.Errorf("exit code %d, %s, faults %+v: %q", code, r.Verdict, r.Faults, r.Reasons)
+	}
+}

@@ -1,0 +1,304 @@
+package clientcheck
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/lockquake/lockquake/history"
+	"github.com/lockquake/lockquake/internal/clock"
+	"github.com/lockquake/lockquake/internal/wire"
+)
+
+func now() int64 { return clock.Now() }
+
+// client is the supervisor's side of one process.
+type client struct {
+	process Process
+	conn    *wire.Conn
+	start   *wire.Start
+	hello   *wire.Hello
+	ids     int
+	results map[int]wire.Result
+	waits   time.Duration // for any one thing that the client must do
+
+	frames chan *wire.Frame
+	ended  chan struct{} // the stream was read to its end
+
+	mu     sync.Mutex
+	sense  *history.Sense
+	seen   map[kindAndPhase]int
+	events int64
+	held   int             // grants without a release invoke or a loss
+	grants []history.Event // acquire ok
+	done   wire.Done
+	broken error // of the stream
+	said   []string
+}
+
+type kindAndPhase struct {
+	kind  history.Kind
+	phase history.Phase
+}
+
+// inbox is how many frames a check may leave unread.
+const inbox = 10_000
+
+func newClient(p Process, start *wire.Start, waits time.Duration) *client {
+	c := &client{
+		process: p, conn: wire.NewConn(p.Out, p.In), start: start, waits: waits, results: map[int]wire.Result{}, frames: make(chan *wire.Frame, inbox), ended: make(chan struct{}),
+		sense: history.NewSense(history.Header{Process: start.Name, Locks: start.Locks}), seen: map[kindAndPhase]int{},
+	}
+	go c.read()
+	return c
+}
+
+// read takes what the client sends to the end of the stream, or to what breaks the protocol.
+func (c *client) read() {
+	defer close(c.ended)
+	for {
+		item, err := c.conn.Receive()
+		if err != nil {
+			if !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrClosedPipe) {
+				c.mu.Lock()
+				c.broken = err
+				c.mu.Unlock()
+			}
+			return
+		}
+		for i := range item.Events {
+			if err := c.take(&item.Events[i]); err != nil {
+				c.mu.Lock()
+				c.broken = err
+				c.mu.Unlock()
+				return
+			}
+		}
+		if item.Frame != nil {
+			select {
+			case c.frames <- item.Frame:
+			default: // it floods: what it says is of no use
+			}
+		}
+	}
+}
+
+// take takes one event.
+func (c *client) take(e *history.Event) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err := c.sense.Observe(e); err != nil {
+		return err
+	}
+	c.events++
+	c.seen[kindAndPhase{e.Kind, e.Phase}]++
+	switch {
+	case e.Kind == history.Acquire && e.Phase == history.Ok:
+		c.grants = append(c.grants, *e)
+		c.held++
+	case e.Kind == history.Release && e.Phase == history.Invoke, e.Kind == history.Lost:
+		c.held--
+	}
+	return nil
+}
+
+func (c *client) count(k history.Kind, p history.Phase) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.seen[kindAndPhase{k, p}]
+}
+
+// wrong notes what is wrong.
+func (c *client) wrong(format string, args ...any) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if text := fmt.Sprintf(format, args...); text != "" && !slices.Contains(c.said, text) {
+		c.said = append(c.said, text)
+	}
+}
+
+// found is all that is wrong. What broke the stream stands for all that never came.
+func (c *client) found() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.broken != nil {
+		return []string{c.broken.Error()}
+	}
+	return c.said
+}
+
+func (c *client) send(f wire.Frame) { _ = c.conn.Send(f) } // what comes of it, the answer tells
+
+// next waits for a frame of one of these types. Results of orders are kept, other frames passed over.
+func (c *client) next(ctx context.Context, types ...string) (*wire.Frame, error) {
+	over := time.NewTimer(c.waits)
+	defer over.Stop()
+	ended := c.ended
+	for {
+		if ended == nil && len(c.frames) == 0 {
+			return nil, fmt.Errorf("no %s: its standard output ended", types[0])
+		}
+		select {
+		case f := <-c.frames:
+			switch {
+			case slices.Contains(types, f.Type):
+				return f, nil
+			case f.Type == wire.TypeFailed:
+				return nil, fmt.Errorf("it failed: %s", f.Failed.Error)
+			case f.Type == wire.TypeResult:
+				c.answered(*f.Result)
+			}
+		case <-ended:
+			ended = nil // but for what came before
+		case <-over.C:
+			return nil, fmt.Errorf("no %s within %v", types[0], c.waits)
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// answered keeps the result of an order.
+func (c *client) answered(r wire.Result) {
+	if r.ID < 1 || r.ID > c.ids {
+		c.wrong("result: id is %d, and no order has it", r.ID)
+		return
+	}
+	c.results[r.ID] = r
+}
+
+// greet waits for hello.
+func (c *client) greet(ctx context.Context) (*wire.Hello, error) {
+	f, err := c.next(ctx, wire.TypeHello)
+	if err != nil {
+		return nil, err
+	}
+	c.hello = f.Hello
+	return f.Hello, nil
+}
+
+// begin greets the client and tells it to start, in command mode where there is no workload.
+func (c *client) begin(ctx context.Context, w *wire.Workload) error {
+	if _, err := c.greet(ctx); err != nil {
+		return err
+	}
+	st := *c.start
+	st.Record, st.Workload, st.Timeout, st.Format = true, w, int64(5*time.Second), wire.FormatJSONL
+	if !slices.Contains(c.hello.Formats, st.Format) {
+		st.Format = wire.FormatRecords
+	}
+	c.send(wire.Frame{Type: wire.TypeStart, Start: &st})
+	_, err := c.next(ctx, wire.TypeReady)
+	return err
+}
+
+// order gives an order and returns its number.
+func (c *client) order(o wire.Command) int {
+	c.ids++
+	o.ID = c.ids
+	c.send(wire.Frame{Type: wire.TypeCommand, Command: &o})
+	return o.ID
+}
+
+// ask gives an order and waits for its result.
+func (c *client) ask(ctx context.Context, o wire.Command) (wire.Result, error) {
+	return c.result(ctx, c.order(o))
+}
+
+func (c *client) result(ctx context.Context, id int) (wire.Result, error) {
+	for {
+		if r, ok := c.results[id]; ok {
+			return r, nil
+		}
+		f, err := c.next(ctx, wire.TypeResult)
+		if err != nil {
+			return wire.Result{}, err
+		}
+		c.answered(*f.Result)
+	}
+}
+
+// stop ends the client in order, and compares what it says of itself with what it sent.
+func (c *client) stop(ctx context.Context) error {
+	c.send(wire.Frame{Type: wire.TypeStop})
+	f, err := c.next(ctx, wire.TypeDone)
+	if err != nil {
+		return fmt.Errorf("stop: %w", err)
+	}
+	if err := c.ends(ctx, "done", c.waits); err != nil {
+		return err
+	}
+	c.mu.Lock()
+	c.done = *f.Done
+	events, held := c.events, c.held
+	c.mu.Unlock()
+	if f.Done.Recorded != events {
+		c.wrong("done: recorded is %d, and %d events came", f.Done.Recorded, events)
+	}
+	if held > 0 {
+		c.wrong("done: %d grants were not given back before it", held)
+	}
+	return nil
+}
+
+// ends waits for the end of the process.
+func (c *client) ends(ctx context.Context, why string, within time.Duration) error {
+	const room = 3 * time.Second // of a machine that is busy
+	select {
+	case <-c.process.Ended:
+	case <-time.After(within + room):
+		return fmt.Errorf("%s, and the process did not end within %v", why, within)
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	<-c.ended
+	return nil
+}
+
+// end leaves nothing of the process: it ends when its input does, or whoever started it kills it.
+func (c *client) end() { _ = c.conn.Close() }
+
+// clocks compares what the client tells of its clocks with this machine's, where it says that they are the same.
+func (c *client) clocks(h *wire.Hello, p *wire.Pong) {
+	if p.Wall == 0 || p.Mono == 0 {
+		c.wrong("pong: wall or mono is left out: it could not be shown that a clock fault hit the client")
+	}
+	if h.BootID != clock.BootID() || h.TimeNS != clock.TimeNamespace() {
+		return // it is measured
+	}
+	const room = int64(10 * time.Millisecond)
+	if ahead := p.Now - now(); ahead > room || ahead < -int64(patience) {
+		c.wrong("pong: now is %v from CLOCK_MONOTONIC, and by boot_id and time_ns of hello it is that clock", time.Duration(ahead))
+	}
+}
+
+// promises looks at what the grants say of their validity. The caller holds mu.
+func (c *client) promises() error {
+	unknown := 0
+	for _, g := range c.grants {
+		switch {
+		case g.Valid == history.ValidUnknown:
+			unknown++
+		case g.Valid != history.ValidEndless && c.start.TTL > 0 && g.Valid > g.Time+c.start.TTL:
+			return fmt.Errorf("event %d (acquire ok): valid is %v after the event, and the TTL is %v: it counts from when the request was sent",
+				g.Seq, time.Duration(g.Valid-g.Time), time.Duration(c.start.TTL))
+		}
+	}
+	if unknown == len(c.grants) {
+		return errors.New("acquire ok: valid is unknown in all of them: nobody would ever be entitled, and no double grant be found")
+	}
+	return nil
+}
+
+// causes are the errors that the client counted. The caller holds mu.
+func (c *client) causes() []string {
+	out := []string{"it counted no errors"}
+	for text, n := range c.done.Errors {
+		out = append(out[:0], fmt.Sprintf("%d times %s", n, text))
+	}
+	return out
+}

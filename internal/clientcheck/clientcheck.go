@@ -1,0 +1,287 @@
+// Package clientcheck tests a client against docs/protocol.md without a judge: each check starts a process of it, speaks to it as a run
+// would, and says in one line what is wrong.
+package clientcheck
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/lockquake/lockquake/history"
+	"github.com/lockquake/lockquake/internal/wire"
+)
+
+// Process is a running client.
+type Process struct {
+	In    io.WriteCloser
+	Out   io.Reader
+	Ended <-chan struct{} // closed when it has ended
+}
+
+// Options says what is tested.
+type Options struct {
+	// Start starts the process of a check, each of which has one of its own, by its number.
+	Start func(ctx context.Context, number int) (Process, error)
+	// Frame is what that process is told: Access, Locks (two of them), Resource, TTL. The check adds what it is about.
+	Frame func(number int) (*wire.Start, error)
+	// Tell is told of each check when it is over, with what is wrong; nothing: it is right.
+	Tell func(check string, wrong []string)
+
+	waits time.Duration // in place of patience, for tests
+}
+
+// check is one conversation with a client.
+type check struct {
+	name string
+	talk func(ctx context.Context, c *client) error
+}
+
+// checks are all of them, the simplest first: what fails there makes the rest fail too.
+var checks = []check{
+	{"hello", hello}, {"version", otherVersion}, {"input ends", inputEnds}, {"orders", orders}, {"points", points}, {"death", death}, {"workload", workload},
+}
+
+// Count is how many processes a Run starts.
+func Count() int { return len(checks) }
+
+// Run makes all checks and tells whether nothing is wrong. An error says that a check could not be made.
+func Run(ctx context.Context, o Options) (right bool, err error) {
+	right = true
+	for i, k := range checks {
+		wrong, err := o.one(ctx, i, k)
+		if err != nil {
+			return false, fmt.Errorf("%s: %w", k.name, err)
+		}
+		right = right && len(wrong) == 0
+		o.Tell(k.name, wrong)
+		if k.name == "hello" && len(wrong) > 0 {
+			break // whatever comes of the others says nothing more
+		}
+	}
+	return right, nil
+}
+
+// patience is how long a check waits for any one thing that a client must do.
+const patience = 10 * time.Second
+
+// one makes one check.
+func (o Options) one(ctx context.Context, number int, k check) (wrong []string, err error) {
+	start, err := o.Frame(number)
+	if err != nil {
+		return nil, err
+	}
+	p, err := o.Start(ctx, number)
+	if err != nil {
+		return nil, err
+	}
+	c := newClient(p, start, cmp.Or(o.waits, patience))
+	defer c.end()
+	if err := k.talk(ctx, c); err != nil {
+		c.wrong("%v", err)
+	}
+	return c.found(), ctx.Err()
+}
+
+// errOver says that the check cannot go on; what is wrong was said already.
+var errOver = errors.New("")
+
+// hello wants the first frame, and what it must say.
+func hello(ctx context.Context, c *client) error {
+	h, err := c.greet(ctx)
+	if err != nil {
+		return err
+	}
+	if h.Process == "" {
+		c.wrong("hello: process is left out: nobody could tell who was judged")
+	}
+	if h.PID == 0 {
+		c.wrong("hello: pid is left out")
+	}
+	known := false
+	for _, f := range h.Formats {
+		known = known || f == wire.FormatJSONL || f == wire.FormatRecords
+	}
+	if !known {
+		c.wrong("hello: formats is %q: want %s or %s among them", h.Formats, wire.FormatJSONL, wire.FormatRecords)
+	}
+	c.send(wire.Frame{Type: wire.TypePing, Ping: &wire.Ping{ID: 4711}})
+	f, err := c.next(ctx, wire.TypePong)
+	if err != nil {
+		return err
+	}
+	if f.Pong.ID != 4711 {
+		c.wrong("pong: id is %d: want that of the ping, 4711", f.Pong.ID)
+	}
+	c.clocks(h, f.Pong)
+	return nil
+}
+
+// otherVersion wants a version of the protocol to be refused that the client cannot know.
+func otherVersion(ctx context.Context, c *client) error {
+	if _, err := c.greet(ctx); err != nil {
+		return err
+	}
+	st := *c.start
+	st.Version, st.Format = 99, c.hello.Formats[0]
+	line, err := json.Marshal(wire.Frame{Type: wire.TypeStart, Start: &st})
+	if err != nil {
+		return err
+	}
+	if _, err := c.process.In.Write(append(line, '\n')); err != nil {
+		return err
+	}
+	f, err := c.next(ctx, wire.TypeReady, wire.TypeFailed)
+	if err == nil && f.Type == wire.TypeReady {
+		c.wrong("start: version 99 of the protocol was answered by ready: refuse it by failed")
+	}
+	return nil // that it ended without a word will do
+}
+
+// inputEnds wants a client to end within 2 s when its supervisor is gone.
+func inputEnds(ctx context.Context, c *client) error {
+	if err := c.begin(ctx, nil); err != nil {
+		return err
+	}
+	if _, err := c.ask(ctx, wire.Command{Do: wire.DoAcquire}); err != nil {
+		return err
+	}
+	_ = c.process.In.Close()
+	return c.ends(ctx, "its standard input ended", 2*time.Second)
+}
+
+// orders has two users contend for a lock in command mode.
+func orders(ctx context.Context, c *client) error {
+	if err := c.begin(ctx, nil); err != nil {
+		return err
+	}
+	const brief = int64(300 * time.Millisecond)
+	for _, step := range []struct {
+		what  string
+		order wire.Command
+		want  string // "": anything
+		value int64  // of a read; 0: anything
+	}{
+		{"a release of what is not held", wire.Command{Do: wire.DoRelease}, wire.OutcomeFail, 0},
+		{"an acquire", wire.Command{Do: wire.DoAcquire}, wire.OutcomeOK, 0},
+		{"a second acquire of the same user", wire.Command{Do: wire.DoAcquire}, wire.OutcomeFail, 0},
+		{"a write", wire.Command{Do: wire.DoWrite, Value: 7}, wire.OutcomeOK, 0},
+		{"a read", wire.Command{Do: wire.DoRead}, wire.OutcomeOK, 7},
+		{"an acquire of another lock", wire.Command{Do: wire.DoAcquire, Lock: 1}, wire.OutcomeOK, 0},
+		{"a release of that lock", wire.Command{Do: wire.DoRelease, Lock: 1}, wire.OutcomeOK, 0},
+		{"an acquire of another user, for 300 ms", wire.Command{Do: wire.DoAcquire, User: 1, Timeout: brief}, "not ok", 0},
+		{"a release", wire.Command{Do: wire.DoRelease}, wire.OutcomeOK, 0},
+		{"an acquire of another user", wire.Command{Do: wire.DoAcquire, User: 1}, "", 0},
+		{"an order that there is not", wire.Command{Do: "dance"}, wire.OutcomeFail, 0},
+		{"an order about a lock that there is not", wire.Command{Do: wire.DoAcquire, User: 2, Lock: 99}, wire.OutcomeFail, 0},
+	} {
+		r, err := c.ask(ctx, step.order)
+		if err != nil {
+			return fmt.Errorf("%s: %w", step.what, err)
+		}
+		switch {
+		case step.want == "not ok" && r.Outcome == wire.OutcomeOK:
+			c.wrong("%s while the first had it: result: outcome is ok: the lock excludes nobody", step.what)
+		case step.want != "" && step.want != "not ok" && r.Outcome != step.want:
+			c.wrong("%s: result: outcome is %q (%s): want %s", step.what, r.Outcome, r.Error, step.want)
+		case step.value != 0 && r.Value != step.value:
+			c.wrong("%s: result: value is %d: want %d", step.what, r.Value, step.value)
+		}
+	}
+	return c.stop(ctx)
+}
+
+// points wants a user to stop at those that every client has, and at those that this one announces.
+func points(ctx context.Context, c *client) error {
+	if err := c.begin(ctx, nil); err != nil {
+		return err
+	}
+	for _, point := range append([]string{"acquired", "before-release"}, c.hello.Points...) {
+		if r, err := c.ask(ctx, wire.Command{Do: wire.DoArm, Point: point, Action: wire.ActionWait}); err != nil || r.Outcome != wire.OutcomeOK {
+			return fmt.Errorf("arm of %s: result: outcome is %q (%s), want ok (%w)", point, r.Outcome, r.Error, orNothing(err))
+		}
+		taken, freed := c.order(wire.Command{Do: wire.DoAcquire}), c.order(wire.Command{Do: wire.DoRelease})
+		f, err := c.next(ctx, wire.TypePoint)
+		if err != nil {
+			return fmt.Errorf("point %s: %w", point, err)
+		}
+		switch {
+		case f.Point.Point != point || f.Point.User != 0:
+			c.wrong("point: it is %s of user %d: want %s of user 0", f.Point.Point, f.Point.User, point)
+		case point == "acquired" && c.count(history.Acquire, history.Ok) == 0:
+			c.wrong("point acquired: it came before the event acquire ok, which was before it")
+		}
+		if r, err := c.ask(ctx, wire.Command{Do: wire.DoContinue, Point: point}); err != nil || r.Outcome != wire.OutcomeOK {
+			return fmt.Errorf("continue at %s: result: outcome is %q (%s), want ok (%w)", point, r.Outcome, r.Error, orNothing(err))
+		}
+		for _, id := range []int{taken, freed} {
+			if r, err := c.result(ctx, id); err != nil || r.Outcome != wire.OutcomeOK {
+				return fmt.Errorf("behind point %s: result: outcome is %q (%s), want ok (%w)", point, r.Outcome, r.Error, orNothing(err))
+			}
+		}
+	}
+	r, err := c.ask(ctx, wire.Command{Do: wire.DoArm, Point: "acquired", Action: "sing"})
+	if err == nil && r.Outcome != wire.OutcomeFail {
+		c.wrong("arm with action sing: result: outcome is %q: want fail", r.Outcome)
+	}
+	return c.stop(ctx)
+}
+
+// orNothing lets an error that is none stand in a text.
+func orNothing(err error) error {
+	if err == nil {
+		return errOver
+	}
+	return err
+}
+
+// death wants the process to end where it is told to die.
+func death(ctx context.Context, c *client) error {
+	if err := c.begin(ctx, nil); err != nil {
+		return err
+	}
+	if _, err := c.ask(ctx, wire.Command{Do: wire.DoArm, Point: "acquired", Action: wire.ActionDie}); err != nil {
+		return err
+	}
+	c.order(wire.Command{Do: wire.DoAcquire})
+	if _, err := c.next(ctx, wire.TypePoint); err != nil {
+		return fmt.Errorf("point acquired: %w", err)
+	}
+	if c.count(history.Acquire, history.Ok) == 0 {
+		c.wrong("point acquired: it came before the event acquire ok, which dies with the process")
+	}
+	return c.ends(ctx, "it was to die at a point", 2*time.Second)
+}
+
+// workload lets four users count for two seconds.
+func workload(ctx context.Context, c *client) error {
+	if err := c.begin(ctx, &wire.Workload{Use: "counter", Users: 4, Total: 4, Params: []byte(`{"locks":2,"hold":1000000}`)}); err != nil {
+		return err
+	}
+	from := now() + int64(300*time.Millisecond)
+	c.send(wire.Frame{Type: wire.TypeGo, Go: &wire.Go{Time: from}})
+	select {
+	case <-time.After(2300 * time.Millisecond):
+	case <-c.ended:
+	case <-ctx.Done():
+	}
+	if err := c.stop(ctx); err != nil {
+		return err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.grants) == 0 {
+		return fmt.Errorf("no user was granted a lock in two seconds: %s", strings.Join(c.causes(), "; "))
+	}
+	if first := c.grants[0]; first.Value < from {
+		return fmt.Errorf("event %d (acquire ok): its request was sent %v before the time in go", first.Seq, time.Duration(from-first.Value))
+	}
+	if int64(len(c.grants)) != c.done.Cycles {
+		return fmt.Errorf("done: cycles is %d, and %d grants were recorded", c.done.Cycles, len(c.grants))
+	}
+	return c.promises()
+}

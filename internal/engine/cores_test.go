@@ -1,0 +1,38 @@
+package engine
+
+import (
+	"testing"
+
+	"github.com/lockquake/lockquake/backends/listed"
+	"github.com/lockquake/lockquake/backends/topology"
+	"github.com/lockquake/lockquake/scenarios"
+)
+
+// TestServerCores: one thread fills one core, and a limit may be less.
+func TestServerCores(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		oneThread   bool
+		limit, want float64
+	}{{false, 0, 0}, {false, 0.5, 0.5}, {false, 2, 2}, {true, 0, 1}, {true, 0.2, 0.2}, {true, 2, 1}} {
+		p := &Plan{backend: listed.Backend{Maker: topology.Maker{OneThread: c.oneThread}}}
+		p.scenario.Backend.Limits = scenarios.Limits{CPUs: c.limit}
+		if got := serverCores(p); got != c.want {
+			t.Errorf("one thread %t, limit %g: %g cores, want %g", c.oneThread, c.limit, got, c.want)
+		}
+	}
+}
+
+// TestUsedTicks adds up all but the time in which nothing ran; what guests used is in the user's time.
+func TestUsedTicks(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]int64{
+		"cpu  1 20 300 5000 7000 4 50 600 1 20\ncpu0 9 9 9 9 9 9 9 9 9 9\n": 975,
+		"cpu 1 2 3 4": 6,
+		"":            0,
+	} {
+		if got := usedTicks(text); got != want {
+			t.Errorf("%q: %d, want %d", text, got, want)
+		}
+	}
+}

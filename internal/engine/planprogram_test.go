@@ -1,0 +1,106 @@
+package engine
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/lockquake/lockquake/internal/clock"
+	"github.com/lockquake/lockquake/internal/node"
+	"github.com/lockquake/lockquake/internal/wire"
+	"github.com/lockquake/lockquake/results"
+)
+
+// withProgram is a scenario whose clients are a program in a folder of its own.
+func withProgram(t *testing.T, client, more string) string {
+	t.Helper()
+	dir := t.TempDir()
+	for _, name := range []string{"my_lock.py", "config.json"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte("x"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return strings.NewReplacer("CLIENT", "client: {dir: "+dir+", "+client+"}", "MORE", more).Replace(`name: fake
+claim: a test
+backend: {use: fake, ttl: 5s}
+workload: {use: acquire-release, clients: 1, CLIENT MORE}
+expect: {judged: ">=0"}
+`)
+}
+
+func TestAProgramOfOnesOwnIsANode(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ client, image, argv string }{
+		{"run: [python3, -u, my_lock.py, --config, config.json, nothing]", "python", "python3 -u /there/my_lock.py --config /there/config.json nothing"},
+		{"run: [java, -jar, my_lock.py]", "java", "java -jar /there/my_lock.py"},
+		{"run: [python3, ./my_lock.py], image: 'python:3.12'", "python:3.12", "python3 /there/my_lock.py"},
+		{"run: [/usr/bin/my-lock, x]", "client", "/usr/bin/my-lock x"},
+	} {
+		p, err := Check((&testbed{t: t}).options(withProgram(t, c.client, "")))
+		if err != nil {
+			t.Errorf("%s: %v", c.client, err)
+			continue
+		}
+		s := p.specs[slices.IndexFunc(p.specs, func(s node.Spec) bool { return s.Role == node.Client })]
+		place := node.Place{}.Beside(s, "/there")
+		if got := strings.Join(s.Command(place), " "); s.Image != c.image || got != c.argv || s.Named != strings.Contains(c.image, ":") {
+			t.Errorf("%s: image %s, %s", c.client, s.Image, got)
+		}
+	}
+}
+
+func TestWhatAProgramOfOnesOwnCannotDo(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ client, more, use, want string }{
+		{"run: [python3, other.py]", "", "", "there is no file other.py in /"},
+		{"run: [./other]", "", "", "there is no file ./other in /"},
+		{"run: [python3, my_lock.py]", ", resource: {use: trio}", "", "workload.resource.use: a program of one's own reaches the register alone, and not trio"},
+		{"run: [python3, my_lock.py]", ", shared: 0.5", "", "knows no shared mode"},
+		{"run: [python3, my_lock.py]", "", "memory", "workload.client: backend memory has no processes"},
+		{"run: [python3, my_lock.py]", "", "fake, lock: none", "workload.client: lock none asks nobody"},
+	} {
+		text := withProgram(t, c.client, c.more)
+		if c.use != "" {
+			text = strings.Replace(text, "use: fake", "use: "+c.use, 1)
+		}
+		if _, err := Check((&testbed{t: t}).options(text)); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s%s: %v, want %q", c.client, c.more, err, c.want)
+		}
+	}
+}
+
+// A point that nobody passes would make a story unknown after minutes: it is refused when the client has said hello, before it is started.
+func TestAPointThatTheClientDoesNotAnnounce(t *testing.T) {
+	t.Parallel()
+	started := false
+	s := &testbed{t: t, scripts: map[string]script{"client-1": {starts: func(*fakeNode) error { started = true; return nil }}}}
+	got := s.run(t.Context(), directed("{do: arm, user: A, point: of-another-lock, action: wait}", "{do: acquire, user: A}"))
+	var wrong UsageError
+	if !errors.As(got.err, &wrong) || !strings.Contains(wrong.Text, "steps.0.point: fake does not announce it; it announces acquired, before-read, before-write, before-release, before-free") {
+		t.Errorf("the run ended with %v", got.err)
+	}
+	if started {
+		t.Error("its client was started")
+	}
+}
+
+// A client whose clock is not the one that its hello says would move its holds out of each other's way.
+func TestAClientThatLiesAboutItsClock(t *testing.T) {
+	t.Parallel()
+	for ahead, want := range map[time.Duration]string{
+		time.Second: "to come when it arrived: its clock is not the one that its hello says", -time.Second: "before the start frame was sent: its clock is not the one that its hello says",
+	} {
+		s := &testbed{t: t, ahead: func() int64 { return int64(ahead) }, lies: true}
+		s.wantVerdict(s.run(t.Context(), scheduled()), results.Unknown, want)
+	}
+	c := remoteClock{name: "client-1"}
+	hello := wire.NewHello("fake", "test")
+	hello.Now = clock.Now() + int64(time.Second)
+	if err := c.compare(t.Context(), hello); err == nil || !strings.Contains(err.Error(), "client-1: hello: its now is ") {
+		t.Errorf("a hello from the future: %v", err)
+	}
+}
