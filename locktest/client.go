@@ -1,0 +1,164 @@
+package locktest
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"runtime/debug"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/lockquake/lockquake/backends"
+	"github.com/lockquake/lockquake/backends/conformance"
+	"github.com/lockquake/lockquake/internal/client"
+	"github.com/lockquake/lockquake/lock"
+	"github.com/lockquake/lockquake/workloads"
+	"github.com/lockquake/lockquake/workloads/resource/register"
+)
+
+// mark is the first argument, behind the flags, of a process that is run again: Run follows.
+const mark = "locktest"
+
+// run tells one Run of a test's binary from the others.
+type run struct {
+	test   string // name of the test
+	number int    // of its Runs, from 0
+}
+
+var (
+	mainCalled bool
+	second     *again // nil in the process that go test started
+
+	runsMu sync.Mutex
+	runs   = map[string]int{} // how often the test of that name has called Run
+)
+
+// thisRun is the Run that a test calls now. A test that is run again, as by -count, begins anew.
+func thisRun(t *testing.T) run {
+	t.Helper()
+	runsMu.Lock()
+	defer runsMu.Unlock()
+	n := runs[t.Name()]
+	if runs[t.Name()]++; n == 0 {
+		t.Cleanup(func() {
+			runsMu.Lock()
+			defer runsMu.Unlock()
+			delete(runs, t.Name())
+		})
+	}
+	return run{t.Name(), n}
+}
+
+// again is a process that was started to be a client of one Run.
+type again struct {
+	run
+	out *os.File // standard output as it was, which belongs to the protocol
+}
+
+// Main is to be called by TestMain. It runs the tests, eight parallel ones at once unless -parallel says otherwise: those of the
+// conformance suite wait for clocks, not for a processor. In a process that lockquake started it is a client instead, and does not return.
+// What a TestMain does before is done in clients too.
+func Main(m *testing.M) {
+	mainCalled = true
+	conformance.Parallel()
+	flag.Parse()
+	args := flag.Args()
+	if len(args) != 3 || args[0] != mark {
+		m.Run() // its result is the exit code, when TestMain returns
+		return
+	}
+	number, err := strconv.Atoi(args[2])
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "locktest: %q is no number\n", args[2])
+		os.Exit(2)
+	}
+	second = &again{run: run{args[1], number}, out: os.Stdout}
+	os.Stdout = os.Stderr // what tests print must not come between frames
+	m.Run()
+	fmt.Fprintf(os.Stderr, "locktest: as a client, test %s does not come to its call number %d of locktest.Run\n", second.test, number+1)
+	os.Exit(2)
+}
+
+// arguments are those with which this program, run again, is a client of the Run. The author's own flags are passed on.
+func (r run) arguments() []string {
+	var pattern []string
+	for part := range strings.SplitSeq(r.test, "/") {
+		pattern = append(pattern, "^"+regexp.QuoteMeta(part)+"$")
+	}
+	out := []string{"-test.run=" + strings.Join(pattern, "/")}
+	flag.Visit(func(f *flag.Flag) {
+		if !strings.HasPrefix(f.Name, "test.") || f.Name == "test.short" {
+			out = append(out, "-"+f.Name+"="+f.Value.String())
+		}
+	})
+	return append(out, mark, r.test, strconv.Itoa(r.number))
+}
+
+// become makes this process the client that it was started to be, if that is a client of this Run, and ends it then.
+func (a *again) become(t *testing.T, me run, s Service, connect Connect) {
+	t.Helper()
+	if me != a.run {
+		return
+	}
+	var locks []backends.Lock
+	for _, token := range []bool{false, true} {
+		locks = append(locks, backends.Lock{Name: s.standIn(token), Dial: s.dial(connect)})
+	}
+	b := backends.Backend{Name: s.backend, Locks: locks}
+	if conformance.IsChild() {
+		os.Exit(conformance.Child(a.out, b))
+	}
+	software, libraries := built()
+	err := client.Main(context.Background(), client.Options{
+		Backends: []backends.Backend{b}, Workloads: workloads.All(), Resources: register.Kinds(),
+		In: os.Stdin, Out: a.out, Process: filepath.Base(os.Args[0]) + " " + a.test, Version: software, Libraries: libraries,
+	})
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "locktest:", err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+// built names the module that the test is in with its version, and the modules that it was built with, but lockquake's.
+func built() (software string, libraries map[string]string) {
+	libraries = map[string]string{}
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "", libraries
+	}
+	for _, m := range info.Deps {
+		if m.Replace != nil {
+			m = m.Replace
+		}
+		if m.Version != "" && m.Path != "github.com/lockquake/lockquake" {
+			libraries[m.Path] = m.Version
+		}
+	}
+	return strings.TrimSpace(info.Main.Path + " " + info.Main.Version), libraries
+}
+
+// dial makes the connection of a process, whose users have connections of their own.
+func (s Service) dial(connect Connect) func(context.Context, backends.Access) (backends.Connection, error) {
+	return func(_ context.Context, a backends.Access) (backends.Connection, error) {
+		return connection{connect, s.endpoints(a)}, nil
+	}
+}
+
+type connection struct {
+	connect   Connect
+	endpoints []string
+}
+
+// Locker connects one user.
+func (c connection) Locker(ctx context.Context, _ int) (lock.Locker, error) {
+	return c.connect(ctx, c.endpoints)
+}
+
+// Close has nothing to close: users have connections of their own.
+func (connection) Close() error { return nil }

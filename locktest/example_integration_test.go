@@ -1,0 +1,81 @@
+//go:build integration
+
+package locktest
+
+import (
+	"os"
+	"os/exec"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// example runs go test in the example's module, with the quick checks and child processes.
+func example(t *testing.T, args ...string) (string, error) {
+	t.Helper()
+	if os.Getenv("LOCKQUAKE_BIN") == "" {
+		t.Fatal("LOCKQUAKE_BIN names no program: make build, and set it as the Makefile does")
+	}
+	cmd := exec.CommandContext(t.Context(), "go", append([]string{"test", "-count", "1", "-short"}, args...)...)
+	cmd.Dir, cmd.Env = "../examples/go-library", append(os.Environ(), "LOCKTEST_PROVIDER="+provider(), "CGO_ENABLED=0")
+	out, err := cmd.CombinedOutput()
+	return string(out), err
+}
+
+// provider is child processes, unless another is asked for.
+func provider() string {
+	if p := os.Getenv("LOCKQUAKE_TEST_PROVIDER"); p != "" {
+		return p
+	}
+	return "local"
+}
+
+// everything tells whether all is to be tested, by `make test-all`.
+func everything() bool { return os.Getenv("LOCKQUAKE_TEST_ALL") != "" }
+
+// TestExample has a library without fault pass, each check by name.
+func TestExample(t *testing.T) {
+	out, err := example(t, "-v", "-run", "TestRedislock")
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	for _, name := range []string{"conformance/expiry", "contention", "late-release", "late-renewal", "crash"} {
+		if !regexp.MustCompile(`--- (PASS|SKIP): TestRedislock/` + name + ` `).MatchString(out) {
+			t.Errorf("%s was not run\n%s", name, out)
+		}
+	}
+}
+
+// TestBrokenExample has wrong locks go red, with what proves it and the path of the report.
+func TestBrokenExample(t *testing.T) {
+	for lock, want := range map[string][]string{
+		"TestNeverExcludes": {"--- FAIL: TestNeverExcludes/conformance/exclusion-pair", "--- FAIL: TestNeverExcludes/contention", "double_grants: want 0, found", "double grant: client-"},
+		"TestFreesForeign": {
+			"--- FAIL: TestFreesForeign/conformance/release-stale", "--- FAIL: TestFreesForeign/late-release", "foreign_releases: want 0, found 1", "foreign release: client-",
+			"--- FAIL: TestFreesForeign/late-renewal",
+		},
+		"TestNeverExpires": {"--- FAIL: TestNeverExpires/conformance/expiry", "--- FAIL: TestNeverExpires/crash", "stuck_locks: want 0, found 1", "stuck lock: lock-0"},
+	} {
+		if lock != "TestFreesForeign" && !everything() {
+			t.Logf("left to make test-all: %s", lock)
+			continue
+		}
+		out, err := example(t, "-tags", "broken", "-run", lock)
+		if err == nil {
+			t.Errorf("%s passes\n%s", lock, out)
+		}
+		for _, text := range want {
+			if !strings.Contains(out, text) {
+				t.Errorf("%s: the output does not say %q\n%s", lock, text, out)
+			}
+		}
+		report := regexp.MustCompile(`/\S+/report\.html`).FindString(out)
+		if _, err := os.Stat(report); err != nil {
+			t.Errorf("%s: its report: %v", lock, err)
+		}
+		kept := regexp.MustCompile(`/\S*/locktest-[0-9]+/`).FindString(report)
+		if kept != "" {
+			_ = os.RemoveAll(kept)
+		}
+	}
+}

@@ -1,0 +1,279 @@
+package locktest
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/lockquake/lockquake/backends"
+	"github.com/lockquake/lockquake/internal/node"
+	"github.com/lockquake/lockquake/internal/stories"
+	"github.com/lockquake/lockquake/lock"
+	"github.com/lockquake/lockquake/scenarios"
+)
+
+// TestImports holds what other modules link with locktest, whatever the tags of their tests: nothing of others but golang.org/x/sys,
+// and of lockquake's own neither a service nor what starts nodes.
+func TestImports(t *testing.T) {
+	t.Parallel()
+	const own = "github.com/lockquake/lockquake/"
+	allowed := []string{
+		"lock", "locktest", "history", "backends", "backends/conformance", "internal/stories", "internal/node", "internal/clock", "internal/wire", "internal/client",
+		"workloads", "workloads/resource", "workloads/resource/register",
+	}
+	out, err := exec.CommandContext(t.Context(), "go", "list", "-deps", "-tags", "integration bench soak", "-f", "{{if not .Standard}}{{.ImportPath}}{{end}}", ".").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, pkg := range strings.Fields(string(out)) {
+		if name, ours := strings.CutPrefix(pkg, own); ours && !slices.Contains(allowed, name) || !ours && !strings.HasPrefix(pkg, "golang.org/x/sys/") {
+			t.Errorf("it links %s", pkg)
+		}
+	}
+}
+
+// TestExampleIsOutside has the example's module import one of the internal packages, which Go refuses.
+func TestExampleIsOutside(t *testing.T) {
+	t.Parallel()
+	dir, err := filepath.Abs("../examples/go-library")
+	if err != nil {
+		t.Fatal(err)
+	}
+	peek, overlay := filepath.Join(t.TempDir(), "peek.go"), filepath.Join(t.TempDir(), "overlay.json")
+	for file, text := range map[string]string{
+		peek:    "package library\n\nimport _ \"github.com/lockquake/lockquake/internal/wire\"\n",
+		overlay: `{"Replace": {"` + filepath.Join(dir, "peek.go") + `": "` + peek + `"}}`,
+	} {
+		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cmd := exec.CommandContext(t.Context(), "go", "build", "-overlay", overlay, ".")
+	cmd.Dir = dir
+	out, err := cmd.CombinedOutput()
+	if err == nil || !strings.Contains(string(out), "use of internal package github.com/lockquake/lockquake/internal/wire not allowed") {
+		t.Errorf("%v\n%s", err, out)
+	}
+	text, err := os.ReadFile(filepath.Join(dir, "redislock_test.go"))
+	if n := strings.Count(string(text), "\n"); err != nil || n >= 40 {
+		t.Errorf("it takes %d lines, %v", n, err)
+	}
+}
+
+// TestStories reads each story as lockquake does.
+func TestStories(t *testing.T) {
+	t.Parallel()
+	for _, s := range []Service{Redis(), Redlock(), RedisCluster(), RedisSentinel(), Etcd(), ZooKeeper(), Postgres()} {
+		r := &runner{settings: settings{ttl: s.ttl, users: 4, clients: 3}, service: s}
+		r.lock.Name, r.lock.Offers.Token = s.standIn(false), backends.TokenNone
+		r.lock.Points = []string{"before-lock", "half-way", "lock-done", "before-unlock", "unlock-done"}
+		r.lock.Recovery = func(ttl time.Duration) time.Duration { return ttl }
+		for _, story := range stories.Of(r.subject()) {
+			text, err := story.Scenario("locktest-", r.subject())
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := scenarios.Parse([]byte(text), story.Name)
+			if err != nil {
+				t.Errorf("%s, %s: %v\n%s", s.backend, story.Name, err, text)
+				continue
+			}
+			if strings.Contains(text, "half-way") || strings.Contains(text, "before-unlock") {
+				t.Errorf("%s, %s: it names a point that a client of locktest does not announce\n%s", s.backend, story.Name, text)
+			}
+			if strings.Contains(text, "token_regressions") != s.tokens {
+				t.Errorf("%s, %s: of a lock without tokens it expects\n%s", s.backend, story.Name, text)
+			}
+			if got.Backend.Use != s.backend || got.Backend.TTL != s.ttl || got.Claim != story.Claim || len(got.Steps) == 0 && got.Workload.Use == "" {
+				t.Errorf("%s, %s: %+v", s.backend, story.Name, got)
+			}
+		}
+	}
+}
+
+// TestWithout has stories that do not apply, or that the budget does not hold.
+func TestWithout(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		service Service
+		offers  backends.Offers
+		budget  time.Duration
+		want    string
+	}{
+		"late-release":  {Redis(), backends.Offers{}, 0, "name no end"},
+		"late-renewal":  {Redis(), backends.Offers{Expires: true, Renewal: "background"}, 0, "no lock.Renewer"},
+		"leader-crash":  {Redis(), backends.Offers{}, 0, "no server takes over"},
+		"server-pauses": {RedisSentinel(), backends.Offers{}, 0, "may not know its grants"},
+		"contention":    {Redis(), backends.Offers{}, time.Second, "not run: it takes about 14s, and"},
+		"crash":         {Redis(), backends.Offers{}, time.Hour, ""},
+	} {
+		r := &runner{settings: settings{ttl: 2 * time.Second, budget: c.budget}, service: c.service, began: time.Now()}
+		r.lock.Offers = c.offers
+		list := stories.Of(r.subject())
+		i := slices.IndexFunc(list, func(s stories.Story) bool { return s.Name == name })
+		if why := r.without(list[i]); (why == "") != (c.want == "") || !strings.Contains(why, c.want) {
+			t.Errorf("%s: %q, want %q", name, why, c.want)
+		}
+	}
+}
+
+func TestEndpoints(t *testing.T) {
+	t.Parallel()
+	a := backends.Access{Login: node.Login{Password: "p/w"}, Nodes: []backends.Endpoint{
+		{Addresses: map[string]string{"client": "h:1"}},
+		{Addresses: map[string]string{"sentinel": "h:2"}, Login: &node.Login{Password: "s"}},
+	}}
+	for want, s := range map[string]Service{
+		"redis://:p%2Fw@h:1": Redis(), "redis://:p%2Fw@h:2?master_name=lockquake&sentinel_password=s": RedisSentinel(), "http://h:1": Etcd(), "h:1": ZooKeeper(),
+		"postgres://lockquake:p%2Fw@h:1/postgres?sslmode=disable": Postgres(),
+	} {
+		if got := s.endpoints(a); !slices.Equal(got, []string{want}) {
+			t.Errorf("%s: %q, want %q", s.backend, got, want)
+		}
+	}
+	with := Etcd().With("version", "3.4")
+	if r := (&runner{service: with.With("nodes", "5"), settings: settings{ttl: time.Second}}); !slices.Equal(r.sets("backend."),
+		[]string{"--set", "backend.nodes=5", "--set", "backend.version=3.4"}) || len(with.set) != 1 {
+		t.Errorf("%q, %v", r.sets("backend."), with.set)
+	}
+}
+
+// TestArguments is about how the test's program is run again.
+func TestArguments(t *testing.T) {
+	t.Parallel()
+	var test string
+	t.Run("first", func(t *testing.T) {
+		test = t.Name()
+		if first, next := thisRun(t), thisRun(t); first != (run{test, 0}) || next != (run{test, 1}) {
+			t.Errorf("%v and %v", first, next)
+		}
+	})
+	if n, left := runs[test]; left { // -count runs it again, under the same name
+		t.Errorf("after the test %d runs are counted", n)
+	}
+	got := run{"TestX/a.b", 1}.arguments()
+	if want := []string{mark, "TestX/a.b", "1"}; got[0] != `-test.run=^TestX$/^a\.b$` || !slices.Equal(got[len(got)-3:], want) {
+		t.Errorf("%q", got)
+	}
+}
+
+// TestNoProgram is told in one line how to get it.
+func TestNoProgram(t *testing.T) {
+	t.Setenv("LOCKQUAKE_BIN", "")
+	t.Setenv("PATH", t.TempDir())
+	if _, err := findProgram(); !errors.Is(err, errNoProgram) || strings.Contains(err.Error(), "\n") || !strings.Contains(err.Error(), "go install ") {
+		t.Errorf("no program: %v", err)
+	}
+	t.Setenv("LOCKQUAKE_BIN", filepath.Join(t.TempDir(), "gone"))
+	if _, err := findProgram(); err == nil || !strings.Contains(err.Error(), "LOCKQUAKE_BIN") {
+		t.Errorf("one that is not there: %v", err)
+	}
+	t.Setenv("LOCKQUAKE_BIN", os.Args[0])
+	if p, err := findProgram(); err != nil || string(p) != os.Args[0] {
+		t.Errorf("one that is: %q, %v", p, err)
+	}
+}
+
+// TestVerdictInWords tells what was expected and not met, and what proves that, and nothing else.
+func TestVerdictInWords(t *testing.T) {
+	t.Parallel()
+	var v verdict
+	if err := json.Unmarshal([]byte(`{"reasons": ["why"], "expectations": [
+		{"name": "double_grants", "want": "0", "got": 3, "verdict": "fail"}, {"name": "stale_writes", "want": "0", "got": 0, "verdict": "pass"}],
+		"findings": [{"witnesses": [{"kind": "double_grant", "text": "one"}, {"kind": "double_grant", "text": "two"}, {"kind": "double_grant", "text": "three"},
+			{"kind": "stale_write", "text": "four"}]}]}`), &v); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := v.text(), "double_grants: want 0, found 3\n  double grant: one\n  double grant: two"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+	v.Expectations = nil
+	if got := v.text(); got != "why" {
+		t.Errorf("%q", got)
+	}
+}
+
+var errTaken, errGone = errors.New("taken"), errors.New("gone")
+
+// shelf is a library whose handles are names. What is listed is taken, and a name that begins with "lost" is gone when it is used.
+type shelf map[string]bool
+
+func (s shelf) library() Library[string] {
+	use := func(name string) error {
+		if strings.HasPrefix(name, "lost") {
+			return errGone
+		}
+		return nil
+	}
+	return Library[string]{
+		Obtain: func(_ context.Context, r lock.Request) (string, error) {
+			if s[r.Lock] {
+				return "", errTaken
+			}
+			s[r.Lock] = true
+			return r.Lock, nil
+		},
+		Release:   func(_ context.Context, name string) error { delete(s, name); return use(name) },
+		Renew:     func(_ context.Context, name string, _ time.Duration) error { return use(name) },
+		Contended: errTaken, NotHeld: errGone, Pause: time.Millisecond,
+	}
+}
+
+func TestLibrary(t *testing.T) {
+	t.Parallel()
+	s := shelf{"theirs": true}
+	u := s.library().Locker()
+	ask := func(name string) (lock.Grant, error) {
+		return u.(lock.TryAcquirer).TryAcquire(t.Context(), lock.Request{Lock: name, TTL: time.Minute})
+	}
+	if _, err := ask("theirs"); !errors.Is(err, lock.ErrContended) || !errors.Is(err, errTaken) {
+		t.Errorf("a taken lock: %v", err)
+	}
+	before := time.Now()
+	g, err := ask("ours")
+	end, ends := g.ValidUntil.Time()
+	if err != nil || g.ID == "" || g.Issued.Before(before) || !ends || !end.Before(time.Now().Add(time.Minute)) {
+		t.Errorf("%+v, %v", g, err)
+	}
+	if next, err := u.(lock.Renewer).Renew(t.Context(), g, time.Hour); err != nil || !next.ValidUntil.Covers(time.Now().Add(time.Minute)) {
+		t.Errorf("renewed: %+v, %v", next, err)
+	}
+	if err := u.Release(t.Context(), g); err != nil || s["ours"] {
+		t.Errorf("released: %v", err)
+	}
+	if err := u.Release(t.Context(), g); !errors.Is(err, lock.ErrNotHeld) {
+		t.Errorf("released again: %v", err)
+	}
+	if g, err = ask("lost"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := u.(lock.Renewer).Renew(t.Context(), g, time.Hour); !errors.Is(err, lock.ErrNotHeld) {
+		t.Errorf("a lost grant is renewed: %v", err)
+	}
+	if err := u.Release(t.Context(), g); !errors.Is(err, lock.ErrNotHeld) || !errors.Is(err, errGone) {
+		t.Errorf("a lost grant is released: %v", err)
+	}
+	if _, err := ask("held"); err != nil {
+		t.Fatal(err)
+	}
+	if err := u.Close(); err != nil || s["held"] {
+		t.Errorf("closed, it still holds: %v, %v", s, err)
+	}
+	l := s.library()
+	l.Renew = nil
+	if _, renews := l.Locker().(lock.Renewer); renews {
+		t.Error("a library that cannot extend grants is a Renewer")
+	}
+	within, cancel := context.WithTimeout(t.Context(), 5*time.Millisecond)
+	defer cancel()
+	if _, err := l.Locker().Acquire(within, lock.Request{Lock: "theirs"}); !errors.Is(err, lock.ErrContended) {
+		t.Errorf("a wait that is given up: %v", err)
+	}
+}

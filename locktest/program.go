@@ -1,0 +1,202 @@
+package locktest
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/lockquake/lockquake/backends"
+)
+
+// program is the path of lockquake.
+type program string
+
+// errNoProgram says how to get it.
+var errNoProgram = errors.New("there is no program lockquake: name it in LOCKQUAKE_BIN, or put it on PATH by `go install github.com/lockquake/lockquake/cmd/lockquake@latest`")
+
+func findProgram() (program, error) {
+	if named := os.Getenv("LOCKQUAKE_BIN"); named != "" {
+		if _, err := os.Stat(named); err != nil {
+			return "", fmt.Errorf("LOCKQUAKE_BIN: %w", err)
+		}
+		return program(named), nil
+	}
+	path, err := exec.LookPath("lockquake")
+	if err != nil {
+		return "", errNoProgram
+	}
+	return program(path), nil
+}
+
+// patience is how long lockquake may take to heal and to tear down, once it was told to end.
+const patience = 30 * time.Second
+
+// command is lockquake with these arguments. It is told to end with the context, and heals and tears down then.
+func (p program) command(ctx context.Context, args ...string) (cmd *exec.Cmd, said *bytes.Buffer) {
+	cmd = exec.CommandContext(ctx, string(p), args...)
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
+	cmd.WaitDelay = patience
+	said = &bytes.Buffer{}
+	cmd.Stderr = said
+	return cmd, said
+}
+
+// complaint is what lockquake's last words begin with.
+const complaint = "lockquake: "
+
+// failed is why lockquake ended, in its own words.
+func failed(err error, said *bytes.Buffer) error {
+	text := strings.TrimSpace(said.String())
+	if i := strings.LastIndex(text, complaint); i >= 0 {
+		text = text[i+len(complaint):]
+	}
+	return fmt.Errorf("%s%s (%w)", complaint, text, err)
+}
+
+// up starts a service for clients of this process, and returns when it serves. end removes it.
+func (p program) up(ctx context.Context, args []string) (a backends.Access, end func() error, err error) {
+	cmd, said := p.command(ctx, append([]string{"up", "--format", "json", "--until-eof"}, args...)...)
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		return a, nil, err
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return a, nil, err
+	}
+	if err := cmd.Start(); err != nil {
+		return a, nil, err
+	}
+	end = func() error {
+		_ = in.Close()
+		if err := cmd.Wait(); err != nil {
+			return failed(err, said)
+		}
+		return nil
+	}
+	if err := json.NewDecoder(out).Decode(&a); err != nil {
+		return a, nil, errors.Join(end(), unlessEOF(err))
+	}
+	return a, end, nil
+}
+
+func unlessEOF(err error) error {
+	if errors.Is(err, io.EOF) {
+		return nil // why it ended is told by the one who did
+	}
+	return err
+}
+
+// verdict is what locktest reads of a run's verdict.json.
+type verdict struct {
+	Scenario     string   `json:"scenario"`
+	Verdict      string   `json:"verdict"`
+	Reasons      []string `json:"reasons"`
+	Expectations []struct {
+		Name    string   `json:"name"`
+		Want    string   `json:"want"`
+		Got     *float64 `json:"got"`
+		Verdict string   `json:"verdict"`
+	} `json:"expectations"`
+	Findings []struct {
+		Witnesses []struct {
+			Kind string `json:"kind"`
+			Text string `json:"text"`
+		} `json:"witnesses"`
+	} `json:"findings"`
+	Judged struct {
+		Grants int64 `json:"grants"`
+	} `json:"judged"`
+	Replay string `json:"replay"`
+	RunDir string `json:"run_dir"`
+}
+
+// The verdicts of a run.
+const (
+	pass    = "pass"
+	fail    = "fail"
+	unknown = "unknown"
+)
+
+// text is why the run failed, and what proves it: a line each.
+func (v verdict) text() string {
+	var out []string
+	unmet := map[string]int{} // by what was expected: how many witnesses of it were told
+	for _, e := range v.Expectations {
+		if e.Verdict == fail {
+			out = append(out, fmt.Sprintf("%s: want %s, found %s", e.Name, e.Want, figure(e.Got)))
+			unmet[e.Name] = 0
+		}
+	}
+	if len(out) == 0 {
+		out = v.Reasons
+	}
+	for _, f := range v.Findings {
+		for _, w := range f.Witnesses {
+			count := w.Kind + "s"
+			if n, of := unmet[count]; of && n < maxWitnesses {
+				out = append(out, "  "+strings.ReplaceAll(w.Kind, "_", " ")+": "+w.Text)
+				unmet[count]++
+			}
+		}
+	}
+	return strings.Join(out, "\n")
+}
+
+// maxWitnesses is how many of each kind are told; the report has more.
+const maxWitnesses = 2
+
+func figure(x *float64) string {
+	if x == nil {
+		return "nothing that could be judged"
+	}
+	return strconv.FormatFloat(*x, 'f', -1, 64)
+}
+
+// errMissing says that something is missing on this machine.
+var errMissing = errors.New("not run here")
+
+// run runs scenarios, and returns their verdicts. An error wraps errMissing where this machine cannot run them.
+func (p program) run(ctx context.Context, args []string) ([]verdict, error) {
+	cmd, said := p.command(ctx, append([]string{"run", "--format", "json"}, args...)...)
+	out, err := cmd.Output()
+	var exit *exec.ExitError
+	if errors.As(err, &exit) {
+		switch exit.ExitCode() {
+		case 1, 4: // the verdicts tell
+			err = nil
+		case 3:
+			return nil, fmt.Errorf("%w: %w", errMissing, failed(err, said))
+		}
+	}
+	if err != nil {
+		return nil, failed(err, said)
+	}
+	var list []verdict
+	for d := json.NewDecoder(bytes.NewReader(out)); ; {
+		var v verdict
+		if err := d.Decode(&v); err != nil {
+			return list, unlessEOF(err)
+		}
+		list = append(list, v)
+	}
+}
+
+// explain tells in plain words what happened in a run, and ends with the path of its report.
+func (p program) explain(ctx context.Context, dir string) string {
+	cmd, said := p.command(ctx, "report", dir, "--explain")
+	out, err := cmd.Output()
+	if err != nil {
+		return failed(err, said).Error()
+	}
+	return strings.TrimSpace(string(out))
+}

@@ -1,0 +1,284 @@
+package locktest
+
+import (
+	"cmp"
+	"context"
+	"debug/elf"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/lockquake/lockquake/backends"
+	"github.com/lockquake/lockquake/backends/conformance"
+	"github.com/lockquake/lockquake/internal/stories"
+	"github.com/lockquake/lockquake/lock"
+)
+
+// runner is one Run: a lock, and what it is put to.
+type runner struct {
+	settings
+	service Service
+	me      run
+	program program
+	folder  string // of all runs
+	access  backends.Access
+	end     func() // of the service that access reaches
+	lock    backends.Lock
+	began   time.Time
+	made    int // runs that have a verdict
+	judged  int // of them: those whose verdict is not unknown
+}
+
+// newRunner starts the service, and finds out what the lock offers.
+func newRunner(t *testing.T, set settings, s Service, connect Connect, me run) (*runner, error) {
+	t.Helper()
+	r := &runner{settings: set, service: s, me: me}
+	var err error
+	if r.program, err = findProgram(); err != nil {
+		return nil, err
+	}
+	if err := r.makeFolder(t); err != nil {
+		return nil, err
+	}
+	args := append([]string{s.backend, "--provider", r.provider, "--set", "ttl=" + r.ttl.String()}, r.sets("")...)
+	access, end, err := r.program.up(t.Context(), args)
+	if err != nil {
+		return nil, err
+	}
+	r.access, r.end = access, sync.OnceFunc(func() {
+		if err := end(); err != nil {
+			t.Errorf("end the service: %v", err)
+		}
+	})
+	t.Cleanup(r.end)
+	r.lock = backends.Lock{
+		Recovery: func(ttl time.Duration) time.Duration { return cmp.Or(r.recovery, 2*ttl+5*time.Second) },
+		Dial:     s.dial(connect),
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	if err := r.look(ctx); err != nil {
+		return nil, fmt.Errorf("one grant on a healthy service: %w", err)
+	}
+	r.access.Lock = r.lock.Name
+	return r, nil
+}
+
+// sets are the settings of the service, as --set takes them, below a section.
+func (r *runner) sets(section string) []string {
+	var out []string
+	for _, key := range slices.Sorted(maps.Keys(r.service.set)) {
+		out = append(out, "--set", section+key+"="+r.service.set[key])
+	}
+	return out
+}
+
+// makeFolder makes the folder of the runs, with a copy of this program in it that clients are run from.
+func (r *runner) makeFolder(t *testing.T) (err error) {
+	t.Helper()
+	if r.folder, err = filepath.Abs(r.out); err != nil {
+		return err
+	}
+	if r.out == "" {
+		if r.folder, err = os.MkdirTemp("", "locktest-"); err != nil {
+			return err
+		}
+		t.Cleanup(func() {
+			if !t.Failed() {
+				_ = os.RemoveAll(r.folder)
+			}
+		})
+	}
+	return os.MkdirAll(r.folder, 0o755)
+}
+
+// look takes one grant, and notes what the lock says and can do.
+func (r *runner) look(ctx context.Context) error {
+	conn, err := r.lock.Dial(ctx, r.access)
+	if err != nil {
+		return err
+	}
+	u, err := conn.Locker(ctx, 0)
+	if err != nil {
+		return fmt.Errorf("connect: %w", err)
+	}
+	defer func() { _ = u.Close() }() // that it frees a lock is a check of its own
+	armed := lock.Arm(ctx, func(_ context.Context, point string) { r.lock.Points = append(r.lock.Points, point) })
+	g, err := u.Acquire(armed, lock.Request{Lock: "locktest-look", TTL: r.ttl})
+	if err != nil {
+		return fmt.Errorf("acquire: %w", err)
+	}
+	if err := u.Release(armed, g); err != nil {
+		return fmt.Errorf("release: %w", err)
+	}
+	o := backends.Offers{Renewal: "none", Token: backends.TokenNone, Reentrant: "no", WallClock: r.service.wallClock}
+	_, o.Expires = g.ValidUntil.Time()
+	_, o.Try = u.(lock.TryAcquirer)
+	if _, o.LossSignal = u.(lock.Watcher); o.LossSignal && o.Expires {
+		o.Renewal = "background"
+	}
+	if _, ok := u.(lock.Renewer); ok {
+		o.Renewal = "call"
+	}
+	if g.Token != lock.NoToken {
+		o.Token = backends.TokenService
+	}
+	for _, change := range r.offers {
+		change(&o)
+	}
+	r.lock.Offers, r.lock.Name = o, r.service.standIn(o.Token != backends.TokenNone)
+	return nil
+}
+
+// conformance puts the lock to the suite.
+func (r *runner) conformance(t *testing.T) {
+	conformance.Run(t, conformance.Options{
+		Backend: backends.Backend{Name: r.service.backend, Locks: []backends.Lock{r.lock}},
+		Access:  r.access, Voters: r.service.voters, Again: r.me.arguments(), Direct: r.service.direct, Foreign: true,
+	})
+}
+
+// runAll runs the scenarios, each as a subtest.
+func (r *runner) runAll(t *testing.T) {
+	t.Helper()
+	dir, err := os.MkdirTemp(r.folder, "test-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, err := r.client(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.began = time.Now()
+	for _, s := range stories.Of(r.subject()) {
+		if testing.Short() && !s.Quick {
+			continue
+		}
+		t.Run(s.Name, func(t *testing.T) {
+			if why := r.without(s); why != "" {
+				t.Skip(why)
+			}
+			text, err := s.Scenario("locktest-", r.subject())
+			if err != nil {
+				t.Fatal(err)
+			}
+			file := filepath.Join(dir, s.Name+".yaml") // which stays where the run failed: the command that runs it again names it
+			if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+				t.Fatal(err)
+			}
+			r.run(t, client, file)
+		})
+	}
+	for _, name := range r.scenarios {
+		t.Run(filepath.Base(name), func(t *testing.T) {
+			r.run(t, append(client, "--set", "backend.use="+r.service.backend, "--set", "backend.lock="+r.lock.Name), name)
+		})
+	}
+	if r.made > 0 && r.judged == 0 {
+		t.Error("no run could be judged; each says why (go test -v)")
+	}
+}
+
+// subject is the lock as stories see it. Its points are left out: the client says to lockquake which it has before it is connected.
+func (r *runner) subject() stories.Subject {
+	l := r.lock
+	l.Points = nil
+	return stories.Subject{
+		Backend: r.service.backend, Lock: l, TTL: r.ttl, Clients: r.clients, Users: r.users, Quick: testing.Short(),
+		NoTokens: r.service.tokens && r.lock.Offers.Token == backends.TokenNone,
+	}
+}
+
+// without is why a story is left out, or "".
+func (r *runner) without(s stories.Story) string {
+	if why := s.Why(r.subject()); why != "" {
+		return why
+	}
+	const start = 3 * time.Second // of the servers
+	takes := start + s.Estimate(r.subject())
+	if left := r.budget - time.Since(r.began); r.budget > 0 && left < takes {
+		return fmt.Sprintf("not run: it takes about %v, and %v of the budget of %v are left", takes, max(left, 0).Round(time.Second), r.budget)
+	}
+	return ""
+}
+
+// clientName is the copy of this program that lockquake starts as clients: in a folder without much else, for that is copied into
+// containers.
+const clientName = "client"
+
+// client copies this program, and returns the arguments with which lockquake makes clients of it.
+func (r *runner) client(dir string) ([]string, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	program, err := os.ReadFile(self)
+	if err == nil {
+		err = os.WriteFile(filepath.Join(dir, clientName), program, 0o755)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("copy the test's program: %w", err)
+	}
+	key, err := json.Marshal(map[string]any{"run": append([]string{"./" + clientName}, r.me.arguments()...), "dir": dir})
+	return []string{"--set", "workload.client=" + string(key)}, err
+}
+
+// run runs one scenario, or those of a pattern, and judges what comes of it.
+func (r *runner) run(t *testing.T, args []string, scenario string) {
+	t.Helper()
+	ctx := t.Context()
+	if end, ok := t.Deadline(); ok { // time to heal
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithDeadline(ctx, end.Add(-2*patience))
+		defer cancel()
+	}
+	words := append([]string{scenario, "--provider", r.provider, "--out", r.folder, "--seed", fmt.Sprint(r.seed)}, args...)
+	verdicts, err := r.program.run(ctx, append(words, r.sets("backend.")...))
+	switch {
+	case errors.Is(err, errMissing):
+		t.Skip(err)
+	case err != nil && linked():
+		t.Fatalf("%v\nThe test's program needs shared libraries, which containers do not have: CGO_ENABLED=0 go test", err)
+	case err != nil:
+		t.Fatal(err)
+	case len(verdicts) == 1:
+		r.judge(t, verdicts[0])
+		return
+	}
+	for _, v := range verdicts {
+		t.Run(v.Scenario, func(t *testing.T) { r.judge(t, v) })
+	}
+}
+
+// linked tells whether this program needs shared libraries.
+func linked() bool {
+	f, err := elf.Open("/proc/self/exe")
+	if err != nil {
+		return false // on no Linux, nobody asks
+	}
+	defer func() { _ = f.Close() }()
+	return slices.ContainsFunc(f.Progs, func(p *elf.Prog) bool { return p.Type == elf.PT_INTERP })
+}
+
+// judge passes a verdict on.
+func (r *runner) judge(t *testing.T, v verdict) {
+	t.Helper()
+	r.made++
+	switch v.Verdict {
+	case unknown:
+		t.Skipf("unknown: %s", strings.Join(v.Reasons, "; "))
+	case pass:
+		t.Logf("%d grants judged", v.Judged.Grants)
+	default:
+		t.Errorf("%s\n\nWhat happened, and the report:\n%s\n\nagain: %s", v.text(), r.program.explain(t.Context(), v.RunDir), v.Replay)
+	}
+	r.judged++
+}

@@ -1,0 +1,127 @@
+package locktest
+
+import (
+	"cmp"
+	"maps"
+	"net/url"
+	"time"
+
+	"github.com/lockquake/lockquake/backends"
+)
+
+// Service is a service that Run starts, in one topology.
+type Service struct {
+	backend string
+	// lock is the one of lockquake's own that promises the same to the judge; that with a token of its own is tokenLock.
+	lock, tokenLock string
+	ttl             time.Duration
+	endpoints       func(backends.Access) []string
+	voters          int    // how many nodes a client asks for one operation; 0: one
+	direct          string // conformance.Options.Direct
+	tokens          bool   // the grants of lock have tokens
+	wallClock       bool   // servers tell by their wall clock when a key or a row ends
+	set             map[string]string
+}
+
+// With sets a key of the service's own, which docs/backends.md lists: Etcd().With("version", "3.4").
+func (s Service) With(key, value string) Service {
+	s.set = maps.Clone(s.set)
+	if s.set == nil {
+		s.set = map[string]string{}
+	}
+	s.set[key] = value
+	return s
+}
+
+// usualTTL is short, for the checks that let a grant end, and long enough for etcd and ZooKeeper.
+const usualTTL = 2 * time.Second
+
+// Redis is one Redis server. The endpoint is a URL, redis://:PASSWORD@HOST:PORT, which redis.ParseURL of go-redis and
+// rueidis.ParseURL read.
+func Redis() Service {
+	return Service{backend: "redis", lock: "set-px-lua", tokenLock: "set-px-incr", ttl: usualTTL, wallClock: true, endpoints: redisURLs}
+}
+
+// Redlock is five independent Redis servers. Each endpoint is a URL as that of Redis.
+func Redlock() Service {
+	return Service{backend: "redlock", lock: "redlock", ttl: usualTTL, wallClock: true, endpoints: redisURLs, voters: 5}
+}
+
+// RedisCluster is a Redis Cluster of three primaries, each with a replica. The endpoints are URLs of all six, as that of Redis.
+func RedisCluster() Service {
+	return Service{
+		backend: "rediscluster", lock: "set-px-lua", tokenLock: "set-px-incr", ttl: usualTTL, wallClock: true, endpoints: redisURLs,
+		direct: "clients learn the addresses of nodes from the cluster",
+	}
+}
+
+// Master is the name by which the Sentinels of RedisSentinel know the primary.
+const Master = "lockquake"
+
+// RedisSentinel is a primary with two replicas, and three Sentinels. The endpoints are the Sentinels' URLs,
+// redis://:PASSWORD@HOST:PORT?master_name=lockquake&sentinel_password=PASSWORD.
+func RedisSentinel() Service {
+	return Service{
+		backend: "sentinel", lock: "set-px-lua", tokenLock: "set-px-incr", ttl: usualTTL, wallClock: true, endpoints: sentinelURLs,
+		direct: "clients learn the address of the primary from the Sentinels",
+	}
+}
+
+// Etcd is an etcd of three members. Each endpoint is a URL, http://HOST:PORT.
+func Etcd() Service {
+	return Service{backend: "etcd", lock: "mutex", ttl: usualTTL, tokens: true, endpoints: func(a backends.Access) []string {
+		return each(a.Addresses("client"), func(address string) string { return "http://" + address })
+	}}
+}
+
+// ZooKeeper is an ensemble of three servers. Each endpoint is HOST:PORT, as zk.Connect takes it.
+func ZooKeeper() Service {
+	return Service{backend: "zookeeper", lock: "sequential", ttl: usualTTL, tokens: true, endpoints: func(a backends.Access) []string {
+		return a.Addresses("client")
+	}}
+}
+
+// Postgres is one PostgreSQL server. The endpoint is a URL, postgres://USER:PASSWORD@HOST:PORT/postgres?sslmode=disable, of a user who
+// may do everything.
+func Postgres() Service {
+	return Service{backend: "postgres", lock: "lease", ttl: usualTTL, tokens: true, wallClock: true, endpoints: func(a backends.Access) []string {
+		login := a.LoginAt("client")
+		return each(a.Addresses("client"), func(address string) string {
+			u := url.URL{Scheme: "postgres", User: url.UserPassword(cmp.Or(login.User, "lockquake"), login.Password), Host: address, Path: "postgres", RawQuery: "sslmode=disable"}
+			return u.String()
+		})
+	}}
+}
+
+// standIn is the lock whose promises the judge holds this one to.
+func (s Service) standIn(token bool) string {
+	if token {
+		return cmp.Or(s.tokenLock, s.lock)
+	}
+	return s.lock
+}
+
+func redisURLs(a backends.Access) []string {
+	login := a.LoginAt("client")
+	return each(a.Addresses("client"), func(address string) string {
+		u := url.URL{Scheme: "redis", User: url.UserPassword(login.User, login.Password), Host: address}
+		return u.String()
+	})
+}
+
+func sentinelURLs(a backends.Access) []string {
+	login, watch := a.LoginAt("client"), a.LoginAt("sentinel")
+	query := url.Values{"master_name": {Master}, "sentinel_password": {watch.Password}}
+	return each(a.Addresses("sentinel"), func(address string) string {
+		u := url.URL{Scheme: "redis", User: url.UserPassword(login.User, login.Password), Host: address, RawQuery: query.Encode()}
+		return u.String()
+	})
+}
+
+func each(addresses []string, as func(string) string) []string {
+	out := make([]string, len(addresses))
+	for i, a := range addresses {
+		out[i] = as(a)
+	}
+	return out
+}
