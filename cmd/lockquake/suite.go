@@ -1,0 +1,450 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/lockquake/lockquake/backends"
+	"github.com/lockquake/lockquake/internal/clock"
+	"github.com/lockquake/lockquake/internal/engine"
+	"github.com/lockquake/lockquake/internal/suite"
+	"github.com/lockquake/lockquake/results"
+)
+
+// suiteFlags is the command line of suite.
+type suiteFlags struct {
+	flags                 *pflag.FlagSet
+	where                 nodeFlags
+	set, stories          []string
+	ttl, budget           time.Duration
+	repeat, most          int
+	seed                  uint64
+	out, resume, baseline string
+	quick, dryRun         bool
+	verbose               bool
+	format                *format
+}
+
+const suiteDoc = `Suite puts locks to stories and prints a table of what came of them. A lock is BACKEND, which is its default lock, BACKEND/LOCK, or
+"BACKEND/*". Its default suite is chosen by what it offers: contention, many short holds, renewals, late releases, crashes, a cut in each call,
+paused holders, moved clocks. A FILE.yaml names locks, stories, random chaos, clients of one's own and bounds (docs/suites.md).
+
+It prints first how many cells there are and about how long they take. What does not fit into the --budget, or cannot be delivered on this machine,
+is listed as "not run" with the reason. Servers are kept from cell to cell. With --repeat, a cell is red if one of its runs is: it is told as
+"red 2 of 5". A cell that the machine disturbed is unknown.
+
+It leaves a directory with suite.json and the directories of all runs; it is the last line printed. Ctrl-C reports what there is and ends with exit
+code 130; --resume goes on with it. Exit code 1: a cell is red, or with --baseline, one is red that was green there. 4: a cell is unknown, or
+cannot be delivered here. 3: none can be.`
+
+func suiteCommand(std streams) *cobra.Command {
+	var f suiteFlags
+	c := &cobra.Command{
+		Use:   "suite FILE.yaml | LOCK...",
+		Short: "Put locks to the stories that apply to them",
+		Long:  suiteDoc,
+		Example: `  lockquake suite redis etcd/mutex --quick
+  lockquake suite redis/set-px-lua --client 'python3 my_lock.py' --budget 10m --format junit >junit.xml
+  lockquake suite suite.yaml --repeat 5 --baseline runs/suite-20261124T080000.000-7`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return usagef("suite: no lock is named: want redis, redis/set-px-lua, or a YAML file; `lockquake list locks` lists them")
+			}
+			return nil
+		},
+	}
+	fl := c.Flags()
+	f.flags = fl
+	fl.StringArrayVar(&f.stories, "story", nil, `a story in place of the default suite: its name, a pattern such as "late-*", "quick", a scenario, or a YAML file; may be repeated`)
+	fl.BoolVar(&f.quick, "quick", false, "the quick stories alone, with short runs and few users; at most 8 of a lock")
+	fl.IntVar(&f.most, "most", 0, "at most this many stories of a lock; 0: all, and with --quick 8")
+	fl.IntVar(&f.repeat, "repeat", 0, "runs of each cell; 0: what the file says, else 1")
+	fl.DurationVar(&f.budget, "budget", 0, "how long the whole may take, such as 10m; 0: what the file says, else as long as it needs")
+	fl.DurationVar(&f.ttl, "ttl", 0, "lease, session or key lives; 0: what the file says, else 2s, or the shortest that the lock honours")
+	fl.StringArrayVar(&f.set, "set", nil, "replace a key of every scenario, such as backend.nodes=5; may be repeated")
+	f.where.add(c)
+	fl.Uint64Var(&f.seed, "seed", 0, "seed of the first run of each cell, one more for each further; 0: drawn for each run and written down")
+	fl.StringVar(&f.out, "out", "runs", "folder of all runs")
+	fl.StringVar(&f.resume, "resume", "", "the directory of a suite to go on with, made by the same command on the same machine")
+	fl.StringVar(&f.baseline, "baseline", "", "the directory of a suite; exit code 1 then means that a cell is red which was green there")
+	fl.BoolVar(&f.dryRun, "dry-run", false, "list the cells, and start nothing")
+	fl.BoolVarP(&f.verbose, "verbose", "v", false, "note on standard error what is done")
+	f.format = formatFlag(c, "text", "json", "junit", "markdown")
+	c.RunE = func(c *cobra.Command, args []string) error { return f.run(c.Context(), std, args) }
+	return c
+}
+
+// suiteRun is a suite under way.
+type suiteRun struct {
+	*suiteFlags
+	std    streams
+	tell   *progress
+	stop   interrupt
+	nodes  *nodeSource
+	config suite.Config
+	dir    string
+	before *suite.Result // the baseline; nil: none
+	result suite.Result
+}
+
+// run checks everything first, so that nothing is started for a command line that cannot be carried out.
+func (f *suiteFlags) run(ctx context.Context, std streams, args []string) error {
+	tell := newProgress(std.err, f.dryRun)
+	defer tell.close()
+	r := suiteRun{suiteFlags: f, std: std, tell: tell}
+	if err := r.prepare(args); err != nil {
+		return err
+	}
+	options, err := r.check(ctx)
+	if err != nil {
+		return err
+	}
+	suite.Fit(r.result.Cells, r.result.Repeat, r.config.Budget)
+	r.announce()
+	if f.dryRun {
+		return nil
+	}
+	r.stop = interruptible(ctx, tell)
+	defer r.stop.done()
+	code := r.runAll(options)
+	tell.close()
+	return r.report(code)
+}
+
+// prepare reads the command line and what it names, and makes the cells.
+func (r *suiteRun) prepare(args []string) (err error) {
+	if err := r.format.check(); err != nil {
+		return err
+	}
+	if r.repeat < 0 || r.most < 0 || r.budget < 0 || r.ttl < 0 {
+		return usagef("suite: --repeat, --most, --budget and --ttl are not negative")
+	}
+	command := r.command(args) // read moves what --client says
+	if r.config, err = r.read(args); err != nil {
+		return err
+	}
+	if r.nodes, err = r.where.read(); err != nil {
+		return err
+	}
+	if r.nodes.attached != nil {
+		return usagef("--attach: the stories break servers, which are not ours there; `lockquake run` takes scenarios that do not")
+	}
+	if r.baseline != "" {
+		before, err := readSuite("--baseline", r.baseline)
+		if err != nil {
+			return err
+		}
+		r.before = &before
+	}
+	var known []backends.Backend
+	for _, b := range r.nodes.catalog.Backends {
+		known = append(known, b.Backend)
+	}
+	cells, err := suite.Plan(r.config, known)
+	switch {
+	case errors.Is(err, suite.ErrNoLock):
+		return usagef("suite: %v; `lockquake list locks` lists them all", err)
+	case err != nil:
+		return err
+	}
+	now := time.Now().UTC()
+	r.result = suite.Result{
+		Schema: suite.Schema, Version: version, Started: now.Format(time.RFC3339), Host: engine.Host(), Repeat: max(1, r.config.Repeat), Cells: cells,
+		Command: command,
+	}
+	r.dir = filepath.Join(r.out, "suite-"+now.Format("20060102T150405.000"))
+	if r.resume == "" {
+		return nil
+	}
+	old, err := readSuite("--resume", r.resume)
+	if err != nil {
+		return err
+	}
+	if err := sameMaker("suite", [2]string{old.Command, r.result.Command}, [2]string{old.Version, version}, old.Host, r.result.Host); err != nil {
+		return err
+	}
+	r.dir, r.result.Started = r.resume, old.Started
+	suite.Resume(r.result.Cells, old)
+	return nil
+}
+
+// readSuite reads an earlier suite that a flag names.
+func readSuite(flag, dir string) (suite.Result, error) {
+	old, err := suite.Read(dir)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return old, usagef("%s: %s is no directory of a suite: it has no %s", flag, dir, suite.File)
+	case err != nil:
+		return old, usagef("%s: %v", flag, err)
+	}
+	return old, nil
+}
+
+// read is the file, or what takes its place, with the flags laid over it.
+func (r *suiteRun) read(args []string) (c suite.Config, err error) {
+	isFile := func(arg string) bool { return strings.HasSuffix(arg, ".yaml") || strings.HasSuffix(arg, ".yml") }
+	switch {
+	case len(args) == 1 && isFile(args[0]):
+		data, err := os.ReadFile(args[0])
+		if err != nil {
+			return c, err
+		}
+		if c, err = suite.ReadFile(data, args[0]); err != nil {
+			return c, err
+		}
+	case slices.ContainsFunc(args, isFile):
+		return c, usagef("suite: one file, or locks; not both")
+	}
+	if len(c.Locks) == 0 {
+		for _, arg := range args {
+			backend, lock, _ := strings.Cut(arg, "/")
+			c.Locks = append(c.Locks, suite.Row{Backend: backend, Lock: lock})
+		}
+	}
+	set := r.set
+	if r.where.client != "" {
+		for i := range c.Locks {
+			c.Locks[i].Client = &suite.Client{Run: strings.Fields(r.where.client), Dir: "."}
+		}
+		r.where.client = "" // it is part of the rows now
+	}
+	for i := range c.Locks {
+		c.Locks[i].Set = append(slices.Clone(c.Locks[i].Set), set...)
+	}
+	c.Repeat, c.Budget, c.TTL, c.Most = cmp.Or(r.repeat, c.Repeat), cmp.Or(r.budget, c.Budget), cmp.Or(r.ttl, c.TTL), cmp.Or(r.most, c.Most)
+	if len(r.stories) > 0 {
+		c.Stories, c.Random = r.stories, nil
+		for i := range c.Locks {
+			c.Locks[i].Stories = nil
+		}
+	}
+	if c.Quick = r.quick; r.quick {
+		const most = 8
+		c.Most = cmp.Or(c.Most, most)
+		if len(c.Stories) == 0 {
+			c.Stories = []string{"quick"}
+		}
+	}
+	return c, nil
+}
+
+// command is what makes the suite again.
+func (r *suiteRun) command(args []string) string {
+	words := []string{"lockquake suite"}
+	for _, a := range args {
+		words = append(words, quoted(a))
+	}
+	return strings.Join(append(words, flagWords(r.flags, "resume", "out", "format", "verbose", "budget", "baseline", "dry-run")...), " ")
+}
+
+// check finds out which cells can be run here, and how.
+func (r *suiteRun) check(ctx context.Context) ([]engine.Options, error) {
+	out := make([]engine.Options, len(r.result.Cells))
+	for i := range r.result.Cells {
+		c := &r.result.Cells[i]
+		if c.Apart != "" || c.NotRun != "" {
+			continue
+		}
+		o, err := r.nodes.options(ctx, c.Scenario)
+		if err == nil {
+			o.Out, o.Log = r.dir, logger(r.tell, r.verbose)
+			_, err = engine.Check(o)
+		}
+		var missing engine.MissingError
+		switch {
+		case errors.As(err, &missing) || err != nil && c.Foreign:
+			c.NotRun, c.Missing = oneLine(strings.ReplaceAll(err.Error(), "\n", "; ")), true
+		case err != nil:
+			return nil, fmt.Errorf("%s, %s: %w", c.Lock, c.Story, err)
+		}
+		out[i] = o
+	}
+	return out, nil
+}
+
+// announce says what will be run, about how long it takes, and what will not be.
+func (r *suiteRun) announce() {
+	due := 0
+	for _, c := range r.result.Cells {
+		switch {
+		case c.NotRun != "":
+			r.tell.say("not run: %s, %s: %s", c.Lock, c.Story, c.NotRun)
+		case c.Apart == "":
+			due++
+			if r.dryRun {
+				r.tell.say("%s, %s: %s", c.Lock, c.Story, c.Claim)
+			}
+		}
+	}
+	s := r.result.Sums()
+	r.tell.say("cells: %d of %d, each run %d times, which take about %v; %d more do not apply",
+		due, len(r.result.Cells)-s.Apart, r.result.Repeat, suite.Takes(r.result.Cells, r.result.Repeat).Round(time.Second), s.Apart)
+}
+
+// runAll makes the runs, and writes down each. It returns the exit code of what went wrong beside verdicts.
+func (r *suiteRun) runAll(options []engine.Options) int {
+	b := batch{std: r.std, tell: r.tell, stop: r.stop, format: "table", several: true, began: clock.ProcessStart()}
+	kept := &engine.KeptServers{Agent: true}
+	defer b.end(kept)
+	began := clock.Now()
+	for i := range r.result.Cells {
+		c := &r.result.Cells[i]
+		for n := len(c.Runs); c.Apart == "" && c.NotRun == "" && n < r.result.Repeat; n++ {
+			if r.config.Budget > 0 && time.Duration(clock.Now()-began) > r.config.Budget {
+				c.NotRun = suite.Spent(r.config.Budget)
+				break
+			}
+			r.tell.say("%s, %s: run %d of %d", c.Lock, c.Story, n+1, r.result.Repeat)
+			o := options[i]
+			o.Kept, o.Progress = kept, r.tell.update
+			run, done, err := r.once(&b, o, n)
+			if err != nil {
+				b.fail(err)
+				return exitCode(err)
+			}
+			if !done {
+				r.result.Interrupted = true
+				r.leave()
+				return codeInterrupted
+			}
+			c.Runs = append(c.Runs, run)
+			if err := r.result.Write(r.dir); err != nil {
+				b.fail(err)
+				return exitCode(err)
+			}
+		}
+	}
+	return codeMet
+}
+
+// leave says of all cells without a run that they were not run.
+func (r *suiteRun) leave() {
+	for i := range r.result.Cells {
+		if c := &r.result.Cells[i]; c.State() == suite.NotRun && c.NotRun == "" {
+			c.NotRun = "interrupted"
+		}
+	}
+}
+
+// once makes one run of a cell; done is false where it was interrupted.
+func (r *suiteRun) once(b *batch, o engine.Options, n int) (run suite.Run, done bool, err error) {
+	run.Seed = o.Scenario.Run.Seed
+	if run.Seed == 0 {
+		run.Seed = drawSeed()
+		if r.seed != 0 {
+			run.Seed = r.seed + uint64(n)
+		}
+		if o.Scenario, err = o.Scenario.With([]string{fmt.Sprintf("run.seed=%d", run.Seed)}); err != nil {
+			return run, false, err
+		}
+	}
+	o.Replay = r.nodes.replay(results.FileScenario, nil, o.Provider.Name())
+	o.Drawn = func(file string) string { return r.nodes.replay(file, nil, o.Provider.Name()) }
+	b.reports, b.last = nil, ""
+	start := clock.Now()
+	code := b.once(o)
+	run.Took = (clock.Now() - start) / int64(time.Millisecond)
+	if code == codeInterrupted {
+		return run, false, nil
+	}
+	run.Verdict = results.Unknown
+	if len(b.reports) == 0 {
+		run.Reasons = []string{"the run broke; its log tells more"}
+		return run, true, nil
+	}
+	rep := b.reports[0]
+	run.Verdict, run.Grants, run.Reasons, run.Replay = rep.Verdict, rep.Judged.Grants, rep.Reasons, rep.Replay
+	if run.Verdict == results.Pass && code != codeMet { // the lock was right, and something was left behind
+		run.Verdict, run.Reasons = results.Unknown, []string{"the run ended with an error, which was told"}
+	}
+	if rel, err := filepath.Rel(r.dir, b.last); err == nil && filepath.IsLocal(rel) {
+		run.Dir = rel
+	} else if abs, err := filepath.Abs(r.dir); err == nil && b.last != "" {
+		run.Dir, _ = filepath.Rel(abs, b.last)
+	}
+	return run, true, nil
+}
+
+// report writes the suite down, prints it, and says with what exit code to end.
+func (r *suiteRun) report(code int) error {
+	if err := r.result.Write(r.dir); err != nil {
+		return err
+	}
+	var x *suite.Comparison
+	if r.before != nil {
+		x = &suite.Comparison{Now: r.result, Baseline: *r.before}
+	}
+	var out bytes.Buffer
+	var err error
+	switch r.format.value {
+	case "json":
+		err = writeJSON(&out, r.result)
+	case "junit":
+		err = r.result.JUnit(&out, x)
+	case "markdown":
+		err = r.result.Markdown(&out)
+	default:
+		err = r.result.Text(&out)
+	}
+	if err == nil && x != nil {
+		if r.format.value == "text" {
+			err = x.Text(&out)
+		} else {
+			err = x.Text(r.std.err)
+		}
+	}
+	if err != nil {
+		return err
+	}
+	if r.format.value == "text" {
+		fmt.Fprintln(&out, shorten(r.dir))
+	}
+	if _, err := r.std.out.Write(out.Bytes()); err != nil {
+		return err
+	}
+	if code = worse(code, r.code(x)); code != codeMet {
+		return exit{code: code}
+	}
+	return nil
+}
+
+// code is the exit code of what was found.
+func (r *suiteRun) code(x *suite.Comparison) int {
+	s := r.result.Sums()
+	ran := s.Green + s.Red + s.Unknown
+	switch {
+	case ran == 0 && s.Missing > 0:
+		return codeMissing
+	case ran == 0:
+		return codeInconclusive
+	}
+	if x != nil {
+		regressions, unanswered := x.Regressions()
+		switch {
+		case regressions > 0:
+			return codeFailed
+		case unanswered > 0:
+			return codeInconclusive
+		}
+		return codeMet
+	}
+	switch {
+	case s.Red > 0:
+		return codeFailed
+	case s.Unknown > 0 || s.Missing > 0:
+		return codeInconclusive
+	}
+	return codeMet
+}

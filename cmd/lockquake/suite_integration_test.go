@@ -1,0 +1,92 @@
+//go:build integration
+
+package main
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/lockquake/lockquake/backends/external"
+	"github.com/lockquake/lockquake/backends/listed"
+	"github.com/lockquake/lockquake/internal/suite"
+)
+
+// wrongOfRedis are the stories that find the wrong locks on Redis, and what they find: what the documentation says is wrong with each.
+const wrongOfRedis = `locks:
+  - {backend: redis, lock: setnx, stories: [crash]}
+  - {backend: redis, lock: setnx-expire, stories: [crash-setnx-done]}
+  - {backend: redis, lock: set-px-del, stories: [late-release]}
+  - {backend: redis, lock: get-then-del, stories: [late-release-get-done]}
+  - {backend: redis, lock: set-px-lua, stories: [crash, late-release]}
+  - {backend: redlock, lock: redlock-no-elapsed-check, stories: [late-replies]}
+  - {backend: redlock, lock: redlock, stories: [late-replies]}
+`
+
+// TestSuiteFindsWrongLocks puts each wrong lock on Redis to the story that must find it, and right ones to the same.
+func TestSuiteFindsWrongLocks(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "wrong.yaml")
+	if err := os.WriteFile(file, []byte(wrongOfRedis), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]string{
+		"redis/setnx crash":                             "stuck_locks 0: found",
+		"redis/setnx-expire crash-setnx-done":           "stuck_locks 0: found",
+		"redis/set-px-del late-release":                 "double_grants 0: found",
+		"redis/get-then-del late-release-get-done":      "double_grants 0: found",
+		"redlock/redlock-no-elapsed-check late-replies": "overlapping_holds 0: found",
+	}
+	got, code := runSuite(t, file, "--quick", "--ttl", "1s", "--provider", "local")
+	if code != codeFailed || len(got.Cells) != 8 {
+		t.Errorf("exit code %d, %d cells", code, len(got.Cells))
+	}
+	reds := map[string]bool{}
+	for _, c := range got.Cells {
+		reason, red := want[c.Lock+" "+c.Story]
+		reds[c.Lock] = reds[c.Lock] || red
+		switch {
+		case red && (c.State() != suite.Red || !strings.HasPrefix(c.Runs[0].Reasons[0], reason)):
+			t.Errorf("%s, %s: want %s: %+v", c.Lock, c.Story, reason, c)
+		case !red && c.State() != suite.Green:
+			t.Errorf("%s, %s is not green: %+v", c.Lock, c.Story, c)
+		}
+	}
+	for _, b := range catalog().Backends {
+		for _, l := range wrongLocks(b) {
+			if !reds[b.Name+"/"+l] {
+				t.Errorf("%s/%s is wrong, and no story here finds it", b.Name, l)
+			}
+		}
+	}
+}
+
+// wrongLocks names those of the two backends on which each recipe of Redis runs first.
+func wrongLocks(b listed.Backend) (out []string) {
+	for _, l := range b.Locks {
+		if l.Wrong != "" && (b.Name == "redis" || b.Name == "redlock") {
+			out = append(out, l.Name)
+		}
+	}
+	return out
+}
+
+// TestSuiteIsPlannable demands that each story of each lock, and random chaos, could be started.
+func TestSuiteIsPlannable(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "all.yaml")
+	text := "random: {seeds: [1]}\nstories: [default]\nlocks:\n"
+	for _, b := range catalog().Backends {
+		if b.Name != external.Name { // whose locks are in a program
+			text += "  - {backend: " + b.Name + ", lock: \"*\"}\n"
+		}
+	}
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var out, told bytes.Buffer
+	code := execute([]string{"suite", file, "--dry-run", "--provider", "local"}, streams{in: strings.NewReader(""), out: &out, err: &told})
+	if code != codeMet || strings.Contains(told.String(), "not run:") || strings.Count(told.String(), ", random-1: Users fight") < 30 {
+		t.Errorf("exit code %d\n%s", code, &told)
+	}
+}

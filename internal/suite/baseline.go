@@ -1,0 +1,74 @@
+package suite
+
+import (
+	"fmt"
+	"io"
+)
+
+// Comparison holds a suite against an earlier one.
+type Comparison struct{ Now, Baseline Result }
+
+// before is what a cell was in the baseline, in words.
+func (x *Comparison) before(c Cell) string {
+	was := x.Baseline.find(c)
+	if was == nil {
+		return "the baseline does not have it"
+	}
+	return "it was " + was.word() + " in the baseline"
+}
+
+// regressed tells whether a cell is red that was green.
+func (x *Comparison) regressed(c Cell) bool {
+	was := x.Baseline.find(c)
+	return was != nil && was.State() == Green && c.State() == Red
+}
+
+// unanswered tells whether a cell that was green has no answer now.
+func (x *Comparison) unanswered(c Cell) bool {
+	was := x.Baseline.find(c)
+	return was != nil && was.State() == Green && (c.State() == Unknown || c.State() == NotRun)
+}
+
+// Regressions is how many cells are red that were green, and Unanswered how many that were green have no answer.
+func (x *Comparison) Regressions() (regressions, unanswered int) {
+	for _, c := range x.Now.Cells {
+		if x.regressed(c) {
+			regressions++
+		}
+		if x.unanswered(c) {
+			unanswered++
+		}
+	}
+	return regressions, unanswered
+}
+
+// Text writes what differs from the baseline.
+func (x *Comparison) Text(w io.Writer) error {
+	fmt.Fprintf(w, "\nagainst the baseline of %s, version %s:\n", x.Baseline.Started, x.Baseline.Version)
+	told := 0
+	for _, c := range x.Now.Cells {
+		was := x.Baseline.find(c)
+		if was == nil && (c.State() == Green || c.State() == Apart) || was != nil && was.word() == c.word() {
+			continue
+		}
+		told++
+		word := "changed"
+		switch {
+		case x.regressed(c):
+			word = "REGRESSION"
+		case x.unanswered(c):
+			word = "no answer"
+		}
+		fmt.Fprintf(w, "  %s: %s, %s: %s; %s\n", word, c.Lock, c.Story, c.word(), x.before(c))
+	}
+	for _, c := range x.Baseline.Cells {
+		if x.Now.find(c) == nil && c.State() != Apart {
+			told++
+			fmt.Fprintf(w, "  no longer there: %s, %s; it was %s in the baseline\n", c.Lock, c.Story, c.word())
+		}
+	}
+	if told == 0 {
+		fmt.Fprintln(w, "  nothing differs")
+	}
+	return nil
+}

@@ -1,0 +1,101 @@
+package suite
+
+import (
+	"encoding/json"
+	"path/filepath"
+	"time"
+
+	"github.com/lockquake/lockquake/scenarios"
+)
+
+// Config is what a suite file says: locks, stories, and bounds.
+type Config struct {
+	Name    string        `yaml:"name"`
+	Locks   []Row         `yaml:"locks"`
+	Stories []string      `yaml:"stories"` // "default", "quick", names, patterns, YAML files; none: "default"
+	Random  *Random       `yaml:"random"`
+	Repeat  int           `yaml:"repeat"` // runs of each cell; 0: 1
+	Budget  time.Duration `yaml:"budget"` // of the whole; 0: none
+	TTL     time.Duration `yaml:"ttl"`    // 0: 2s, or the shortest that the lock honours
+	Clients int           `yaml:"clients"`
+	Users   int           `yaml:"users"` // of each client
+	// Most bounds the stories of one lock; 0: all. Quick makes runs short whose length is free.
+	Most  int  `yaml:"most"`
+	Quick bool `yaml:"-"`
+
+	params scenarios.Params // for errors with line and caret
+	dir    string           // of the file, where its files begin
+}
+
+// Row is a lock of the suite.
+type Row struct {
+	Name    string   `yaml:"name"` // in the table; "": backend/lock
+	Backend string   `yaml:"backend"`
+	Lock    string   `yaml:"lock"` // "": the backend's first; "*": all
+	Client  *Client  `yaml:"client"`
+	Set     []string `yaml:"set"`     // keys of the scenarios, as --set takes them
+	Stories []string `yaml:"stories"` // in place of those of the suite
+}
+
+// Client is a program in the place of lockquake's own client.
+type Client struct {
+	Run   []string `yaml:"run" json:"run"`
+	Image string   `yaml:"image" json:"image,omitempty"`
+	Dir   string   `yaml:"dir" json:"dir"`
+}
+
+// Random is chaos that is drawn, a cell for each seed.
+type Random struct {
+	Seeds  []uint64      `yaml:"seeds"`
+	Faults []string      `yaml:"faults"` // none: pause, partition, delay
+	On     []string      `yaml:"on"`     // none: holder, clients
+	For    time.Duration `yaml:"for"`    // 0: ten TTLs
+}
+
+// ReadFile reads a suite file strictly: what it does not know is an error with line and caret.
+func ReadFile(data []byte, file string) (c Config, err error) {
+	if c.params, err = scenarios.ReadParams(data, file); err != nil {
+		return c, err
+	}
+	if err := c.params.Decode(&c); err != nil {
+		return c, err
+	}
+	c.dir = filepath.Dir(file)
+	switch {
+	case len(c.Locks) == 0:
+		return c, c.errorf("locks", "there is none: want a list such as [{backend: redis, lock: set-px-lua}]")
+	case c.Repeat < 0:
+		return c, c.errorf("repeat", "%d is too few; at least 1", c.Repeat)
+	case c.Budget < 0:
+		return c, c.errorf("budget", "%v is negative", c.Budget)
+	case c.TTL < 0:
+		return c, c.errorf("ttl", "%v is negative", c.TTL)
+	case c.Clients < 0, c.Users < 0, c.Most < 0:
+		return c, c.errorf("locks", "clients, users and most are whole numbers from 1 on")
+	case c.Random != nil && len(c.Random.Seeds) == 0:
+		return c, c.errorf("random", "it has no seeds: want a list such as seeds: [1, 2, 3]")
+	}
+	return c, nil
+}
+
+func (c Config) errorf(key, format string, args ...any) error {
+	return c.params.Errorf(key, format, args...)
+}
+
+// sets are the keys that a row sets in each of its scenarios.
+func (r Row) sets(dir string) ([]string, error) {
+	out := r.Set
+	if r.Client == nil {
+		return out, nil
+	}
+	client := *r.Client
+	if client.Dir == "" {
+		client.Dir = dir
+	}
+	var err error
+	if client.Dir, err = filepath.Abs(client.Dir); err != nil {
+		return nil, err
+	}
+	key, err := json.Marshal(client)
+	return append(out[:len(out):len(out)], "workload.client="+string(key)), err
+}

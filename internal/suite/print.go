@@ -1,0 +1,146 @@
+package suite
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/jstemmer/go-junit-report/v2/junit"
+)
+
+// table is a row for each story and a column for each lock, headed by their names.
+func (r Result) table() [][]string {
+	head := []string{"story"}
+	rows := [][]string{}
+	at := map[string]int{}
+	for _, c := range r.Cells {
+		if !slices.Contains(head[1:], c.Lock) {
+			head = append(head, c.Lock)
+		}
+		if _, ok := at[c.Story]; !ok {
+			at[c.Story] = len(rows)
+			rows = append(rows, []string{c.Story})
+		}
+	}
+	for i := range rows {
+		for _, lock := range head[1:] {
+			word := "-"
+			if c := r.find(Cell{Lock: lock, Story: rows[i][0]}); c != nil {
+				word = c.word()
+			}
+			rows[i] = append(rows[i], word)
+		}
+	}
+	return append([][]string{head}, rows...)
+}
+
+// told are the cells of which a reader wants the reason: those that are not green, but for those that do not apply.
+func (r Result) told() []Cell {
+	return slices.DeleteFunc(slices.Clone(r.Cells), func(c Cell) bool { return c.State() == Green || c.State() == Apart })
+}
+
+// Text writes the suite for people.
+func (r Result) Text(w io.Writer) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	for _, row := range r.table() {
+		fmt.Fprintln(t, strings.TrimRight(strings.Join(row, "\t"), "\t"))
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	for _, c := range r.told() {
+		fmt.Fprintf(w, "\n%s, %s: %s: %s\n", c.Lock, c.Story, c.word(), c.reason())
+		if dir := c.shown(); dir != "" {
+			fmt.Fprintf(w, "  %s\n", dir)
+		}
+	}
+	_, err := fmt.Fprintf(w, "\n%v\n", r.Sums())
+	return err
+}
+
+// marks stand before the word of a state in Markdown.
+var marks = map[State]string{Green: "✅ ", Red: "❌ ", Unknown: "❔ ", NotRun: "⏳ "}
+
+// Markdown writes the suite as a table for the summary of a CI job.
+func (r Result) Markdown(w io.Writer) error {
+	for i, row := range r.table() {
+		for k := range row {
+			row[k] = cellText(row[k])
+			for state, mark := range marks {
+				if i > 0 && k > 0 && strings.HasPrefix(row[k], string(state)) {
+					row[k] = mark + row[k]
+				}
+			}
+		}
+		fmt.Fprintf(w, "| %s |\n", strings.Join(row, " | "))
+		if i == 0 {
+			fmt.Fprintf(w, "%s|\n", strings.Repeat("|---", len(row)))
+		}
+	}
+	fmt.Fprintf(w, "\n%v\n\n", r.Sums())
+	for _, c := range r.told() {
+		fmt.Fprintf(w, "- **%s, %s**: %s: %s\n", cellText(c.Lock), cellText(c.Story), c.word(), cellText(c.reason()))
+	}
+	return nil
+}
+
+// cellText is text that neither ends a cell nor begins markup.
+func cellText(s string) string {
+	return strings.NewReplacer("|", `\|`, "\n", " ", "<", "&lt;", "*", `\*`, "`", "'").Replace(s)
+}
+
+// JUnit writes the suite as JUnit XML: a suite for each lock, a case for each story. A red cell is a failure, an unknown one an error,
+// and one that was not run or does not apply is skipped. With a comparison, a failure is a regression; what was red before is skipped.
+func (r Result) JUnit(w io.Writer, with *Comparison) error {
+	all := junit.Testsuites{Name: "lockquake"}
+	var locks []string
+	for _, c := range r.Cells {
+		if !slices.Contains(locks, c.Lock) {
+			locks = append(locks, c.Lock)
+		}
+	}
+	for i, lock := range locks {
+		s := junit.Testsuite{Name: lock, ID: i}
+		var whole time.Duration
+		for _, c := range r.Cells {
+			if c.Lock != lock {
+				continue
+			}
+			var took time.Duration
+			for _, run := range c.Runs {
+				took += time.Duration(run.Took) * time.Millisecond
+			}
+			whole += took
+			s.AddTestcase(c.junit(took, with))
+		}
+		s.Time = seconds(whole)
+		all.AddSuite(s)
+	}
+	return all.WriteXML(w)
+}
+
+func seconds(d time.Duration) string { return fmt.Sprintf("%.3f", d.Seconds()) }
+
+func (c Cell) junit(took time.Duration, with *Comparison) junit.Testcase {
+	out := junit.Testcase{Name: c.Story, Classname: c.Lock, Time: seconds(took)}
+	var data []string
+	for _, run := range c.Runs {
+		data = append(data, fmt.Sprintf("%s, seed %d: %s: %s", run.Verdict, run.Seed, strings.Join(run.Reasons, "; "), run.Dir), run.Replay)
+	}
+	what := &junit.Result{Message: c.word() + ": " + c.reason(), Type: string(c.State()), Data: strings.Join(data, "\n")}
+	switch state := c.State(); {
+	case state == Red && with != nil && !with.regressed(c):
+		what.Message += "; no regression: " + with.before(c)
+		out.Skipped = what
+	case state == Red:
+		out.Failure = what
+	case state == Unknown:
+		out.Error = what
+	case state != Green:
+		out.Skipped = what
+	}
+	return out
+}

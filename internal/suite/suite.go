@@ -1,0 +1,262 @@
+// Package suite puts many locks to many stories: it reads what is asked for, makes the cells, and prints what came of them. It runs
+// nothing; who does writes down each run in its cell.
+package suite
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/lockquake/lockquake/results"
+	"github.com/lockquake/lockquake/scenarios"
+)
+
+// Schema names the version of suite.json, and File is its name in the directory of a suite.
+const (
+	Schema = "lockquake/suite/1"
+	File   = "suite.json"
+)
+
+// Result is a suite, and what is known of it.
+type Result struct {
+	Schema      string            `json:"schema"`
+	Version     string            `json:"version"` // of lockquake
+	Command     string            `json:"command"` // that makes it again
+	Started     string            `json:"started"`
+	Host        map[string]string `json:"host"`
+	Repeat      int               `json:"repeat"`
+	Interrupted bool              `json:"interrupted"`
+	Cells       []Cell            `json:"cells"`
+}
+
+// Cell is one lock put to one story.
+type Cell struct {
+	Lock     string `json:"lock"`  // as backend/lock, or the row's own name
+	Story    string `json:"story"` // its name in the suite
+	Claim    string `json:"claim"`
+	Estimate int64  `json:"estimate_ms"` // about how long one run takes
+	// Apart says why the story does not apply to the lock, and NotRun why the runs that are missing were not made; "": neither.
+	Apart  string `json:"does_not_apply,omitempty"`
+	NotRun string `json:"not_run,omitempty"`
+	// Missing says that something that it needs is not on this machine.
+	Missing bool  `json:"missing,omitempty"`
+	Runs    []Run `json:"runs,omitempty"`
+
+	Scenario scenarios.Scenario `json:"-"`
+	// Foreign says that clients are somebody else's program, which may lack what the story asks of it.
+	Foreign  bool   `json:"-"`
+	topology string // cells of one topology share servers
+	turn     int    // stories come in turn: the first of every lock before the second of any
+}
+
+// Run is one run of a cell.
+type Run struct {
+	Dir     string          `json:"dir"` // within the suite's; "": it left none
+	Verdict results.Verdict `json:"verdict"`
+	Seed    uint64          `json:"seed"`
+	Grants  int64           `json:"grants"` // that were judged
+	Took    int64           `json:"took_ms"`
+	Reasons []string        `json:"reasons,omitempty"` // why it is no pass
+	Replay  string          `json:"replay,omitempty"`
+}
+
+// State is what came of a cell.
+type State string
+
+// The states. One red run makes a cell red, however many are green: a flaky cell is a red one.
+const (
+	Green   State = "green"
+	Red     State = "red"
+	Unknown State = "unknown"
+	NotRun  State = "not run"
+	Apart   State = "does not apply"
+)
+
+// State returns what came of the cell.
+func (c Cell) State() State {
+	switch {
+	case c.Apart != "":
+		return Apart
+	case c.count(results.Fail) > 0:
+		return Red
+	case c.count(results.Unknown) > 0:
+		return Unknown
+	case len(c.Runs) > 0:
+		return Green
+	}
+	return NotRun
+}
+
+func (c Cell) count(v results.Verdict) (n int) {
+	for _, r := range c.Runs {
+		if r.Verdict == v {
+			n++
+		}
+	}
+	return n
+}
+
+// word is the state in a table; of a cell with several runs, in how many of them it is so.
+func (c Cell) word() string {
+	state, n := c.State(), 0
+	switch state {
+	case Red:
+		n = c.count(results.Fail)
+	case Unknown:
+		n = c.count(results.Unknown)
+	case Green:
+		n = len(c.Runs)
+	case Apart:
+		return "-"
+	}
+	if len(c.Runs) > 1 {
+		return fmt.Sprintf("%s %d of %d", state, n, len(c.Runs))
+	}
+	return string(state)
+}
+
+// reason is why a cell is not green: that of the first run of its state.
+func (c Cell) reason() string {
+	want := map[State]results.Verdict{Red: results.Fail, Unknown: results.Unknown}[c.State()]
+	for _, r := range c.Runs {
+		if r.Verdict == want && len(r.Reasons) > 0 {
+			return r.Reasons[0]
+		}
+	}
+	if c.Apart != "" {
+		return c.Apart
+	}
+	return c.NotRun
+}
+
+// shown is the directory of the run that the state is about, or "".
+func (c Cell) shown() string {
+	want := map[State]results.Verdict{Red: results.Fail, Unknown: results.Unknown}[c.State()]
+	for _, r := range c.Runs {
+		if r.Verdict == want {
+			return r.Dir
+		}
+	}
+	return ""
+}
+
+// Takes is about how long the runs take that are still to be made, with the servers that they start.
+func Takes(cells []Cell, repeat int) time.Duration {
+	const start = 4 * time.Second // of the servers of a topology
+	var out time.Duration
+	topologies := map[string]bool{}
+	for _, c := range cells {
+		left := repeat - len(c.Runs)
+		if c.Apart != "" || c.NotRun != "" || left <= 0 {
+			continue
+		}
+		out += time.Duration(left) * time.Duration(c.Estimate) * time.Millisecond
+		if !topologies[c.topology] {
+			topologies[c.topology] = true
+			out += start
+		}
+	}
+	return out
+}
+
+// Fit marks as not run what does not fit into the budget; 0: all does. The first stories of all locks come before the second of any.
+func Fit(cells []Cell, repeat int, budget time.Duration) {
+	if budget <= 0 {
+		return
+	}
+	order := make([]int, 0, len(cells))
+	for i := range cells {
+		order = append(order, i)
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return cells[a].turn - cells[b].turn })
+	var taken []Cell
+	for _, i := range order {
+		if Takes(append(taken[:len(taken):len(taken)], cells[i]), repeat) > budget {
+			cells[i].NotRun = Spent(budget)
+			continue
+		}
+		taken = append(taken, cells[i])
+	}
+}
+
+// Spent is why a cell is not run for which the budget has no time.
+func Spent(budget time.Duration) string { return fmt.Sprintf("the budget of %v", budget) }
+
+// Resume takes over the runs of an earlier suite of the same command.
+func Resume(cells []Cell, old Result) {
+	for i := range cells {
+		if was := old.find(cells[i]); was != nil && cells[i].Apart == "" {
+			cells[i].Runs = was.Runs
+		}
+	}
+}
+
+func (r Result) find(c Cell) *Cell {
+	i := slices.IndexFunc(r.Cells, func(o Cell) bool { return o.Lock == c.Lock && o.Story == c.Story })
+	if i < 0 {
+		return nil
+	}
+	return &r.Cells[i]
+}
+
+// Read reads the suite in a directory.
+func Read(dir string) (r Result, err error) {
+	b, err := os.ReadFile(filepath.Join(dir, File))
+	if err != nil {
+		return r, err
+	}
+	if err := json.Unmarshal(b, &r); err != nil {
+		return r, fmt.Errorf("%s: %w", filepath.Join(dir, File), err)
+	}
+	if r.Schema != Schema {
+		return r, fmt.Errorf("%s: its schema is %q, not %s", filepath.Join(dir, File), r.Schema, Schema)
+	}
+	return r, nil
+}
+
+// Write writes the suite into its directory, which it makes.
+func (r Result) Write(dir string) error {
+	b, err := json.MarshalIndent(r, "", "  ")
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	return results.WriteAtomically(filepath.Join(dir, File), append(b, '\n'))
+}
+
+// Sums are how many cells came out how.
+type Sums struct {
+	Green, Red, Unknown, NotRun, Apart int
+	Missing                            int // of those not run: for something is not on this machine
+}
+
+// Sums counts the cells.
+func (r Result) Sums() (s Sums) {
+	for _, c := range r.Cells {
+		switch c.State() {
+		case Green:
+			s.Green++
+		case Red:
+			s.Red++
+		case Unknown:
+			s.Unknown++
+		case NotRun:
+			s.NotRun++
+			if c.Missing {
+				s.Missing++
+			}
+		case Apart:
+			s.Apart++
+		}
+	}
+	return s
+}
+
+func (s Sums) String() string {
+	return fmt.Sprintf("%d green, %d red, %d unknown, %d not run, %d do not apply", s.Green, s.Red, s.Unknown, s.NotRun, s.Apart)
+}

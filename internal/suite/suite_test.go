@@ -1,0 +1,297 @@
+package suite_test
+
+import (
+	"bytes"
+	"encoding/xml"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jstemmer/go-junit-report/v2/junit"
+
+	"github.com/lockquake/lockquake/backends"
+	"github.com/lockquake/lockquake/backends/all"
+	"github.com/lockquake/lockquake/internal/suite"
+	"github.com/lockquake/lockquake/results"
+)
+
+func known() (out []backends.Backend) {
+	for _, b := range all.All() {
+		out = append(out, b.Backend)
+	}
+	return out
+}
+
+// plan makes the cells that a suite file asks for.
+func plan(text string) ([]suite.Cell, error) {
+	c, err := suite.ReadFile([]byte(text), "s.yaml")
+	if err != nil {
+		return nil, err
+	}
+	return suite.Plan(c, known())
+}
+
+// TestMistakes demands an error that says where and what, with the line and a caret.
+func TestMistakes(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"loks: []":                                                              `s.yaml:1:1: unknown key "loks"; did you mean "locks"?`,
+		"name: x\nlocks: []":                                                    "s.yaml:2:8: locks: there is none",
+		"locks: [{backend: redis, lok: a}]":                                     `s.yaml:1:26: locks.0: unknown key "lok"`,
+		"locks: [{backend: reddis}]":                                            `s.yaml:1:8: locks: no such lock: there is no backend "reddis"`,
+		"locks: [{backend: redis, lock: setny}]":                                `redis has no lock "setny"`,
+		"locks: [{backend: redis}]\nbudget: 5":                                  "s.yaml:2:9: budget: ",
+		"locks: [{backend: redis}]\nrepeat: -1":                                 "s.yaml:2:9: repeat: ",
+		"locks: [{backend: redis}]\nrandom: {for: 3s}":                          "random: it has no seeds",
+		"locks: [{backend: redis}]\nstories: [contenton]":                       "s.yaml:2:10: stories: contenton: unknown scenario",
+		"locks: [{backend: redis}]\nstories: [no.yaml]":                         "no.yaml",
+		"locks: [{backend: redis, set: [workload.clints=3]}]":                   "workload.clints=3",
+		"locks: [{backend: redis}, {backend: redis}]":                           "redis/set-px-lua has the story contention twice",
+		"locks: [{backend: redis, client: {run: [x], dirs: y}}]\nstories: [a*]": `unknown key "dirs"`,
+	} {
+		_, err := plan(text)
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v; want %q", text, err, want)
+		}
+		if err != nil && strings.HasPrefix(want, "s.yaml:") && !strings.Contains(err.Error(), "^") {
+			t.Errorf("%q: no caret: %v", text, err)
+		}
+	}
+}
+
+// names are the cells as lock, story and state.
+func names(cells []suite.Cell) string {
+	var out []string
+	for _, c := range cells {
+		out = append(out, c.Lock+" "+c.Story+" "+string(c.State()))
+	}
+	return strings.Join(out, "\n")
+}
+
+func TestPlan(t *testing.T) {
+	t.Parallel()
+	cells, err := plan(`
+locks:
+  - {backend: redis, lock: setnx}
+  - {backend: etcd}
+  - {name: mine, backend: redis, client: {run: [./mine]}, stories: [contention]}
+stories: [contention, late-release*, redis-holder-pause]
+random: {seeds: [7]}
+most: 2
+`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := `redis/setnx contention not run
+redis/setnx late-release does not apply
+redis/setnx late-release-before-delete does not apply
+redis/setnx redis-holder-pause not run
+redis/setnx random-7 not run
+etcd/mutex contention not run
+etcd/mutex late-release not run
+etcd/mutex late-release-before-unlock not run
+etcd/mutex redis-holder-pause does not apply
+etcd/mutex random-7 not run
+mine contention not run
+mine random-7 not run`
+	if got := names(cells); got != want {
+		t.Errorf("got:\n%s\nwant:\n%s", got, want)
+	}
+	for _, c := range cells {
+		if beyond := c.Lock == "redis/setnx" && c.Story == "random-7" || c.Lock == "etcd/mutex" && c.Story == "late-release-before-unlock" ||
+			c.Lock == "etcd/mutex" && c.Story == "random-7"; beyond != (c.NotRun != "") {
+			t.Errorf("%s %s: not run for %q", c.Lock, c.Story, c.NotRun)
+		}
+		if c.State() == suite.NotRun && c.Lock == "mine" && (!c.Foreign || len(c.Scenario.Workload.Client.Run) != 1) {
+			t.Errorf("%s: its client is %v", c.Story, c.Scenario.Workload.Client)
+		}
+	}
+}
+
+// TestBudget demands that what does not fit is told, and that the first story of each lock comes before the second of any.
+func TestBudget(t *testing.T) {
+	t.Parallel()
+	const text = "locks: [{backend: redis}, {backend: etcd}]\nstories: [contention, late-release, crash]"
+	whole, err := plan(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := suite.Takes(whole, 2)
+	for budget, left := range map[time.Duration]int{0: 0, all: 0, all - time.Second: 1, time.Second: 6} {
+		cells, err := plan(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		suite.Fit(cells, 2, budget)
+		n := 0
+		for _, c := range cells {
+			if c.NotRun != "" {
+				n++
+			}
+		}
+		if n != left || budget > 0 && suite.Takes(cells, 2) > budget {
+			t.Errorf("%v: %d are not run, want %d; the rest takes %v", budget, n, left, suite.Takes(cells, 2))
+		}
+	}
+	cells, _ := plan(text)
+	suite.Fit(cells, 1, suite.Takes(cells[:1], 1)+suite.Takes(cells[3:4], 1))
+	if cells[0].NotRun != "" || cells[3].NotRun != "" || cells[1].NotRun == "" {
+		t.Errorf("the first stories do not come first: %+v", cells)
+	}
+}
+
+func runs(verdicts ...results.Verdict) (out []suite.Run) {
+	for _, v := range verdicts {
+		r := suite.Run{Verdict: v, Took: 1500, Seed: 3}
+		if v != results.Pass {
+			r.Reasons, r.Dir = []string{"why " + string(v)}, "dir-"+string(v)
+		}
+		out = append(out, r)
+	}
+	return out
+}
+
+// sample has a cell of each kind.
+func sample() suite.Result {
+	return suite.Result{Schema: suite.Schema, Version: "1", Started: "then", Repeat: 2, Cells: []suite.Cell{
+		{Lock: "a/b", Story: "green", Runs: runs(results.Pass, results.Pass)},
+		{Lock: "a/b", Story: "flaky", Runs: runs(results.Pass, results.Fail)},
+		{Lock: "a/b", Story: "spoilt", Runs: runs(results.Unknown)},
+		{Lock: "a/b", Story: "left", NotRun: "the budget of 1s"},
+		{Lock: "a/c", Story: "green", Apart: "it has no | end"},
+		{Lock: "a/c", Story: "flaky", Runs: runs(results.Fail)},
+	}}
+}
+
+func TestText(t *testing.T) {
+	t.Parallel()
+	const want = `story   a/b          a/c
+green   green 2 of 2  -
+flaky   red 1 of 2   red
+spoilt  unknown      -
+left    not run      -
+
+a/b, flaky: red 1 of 2: why fail
+  dir-fail
+
+a/b, spoilt: unknown: why unknown
+  dir-unknown
+
+a/b, left: not run: the budget of 1s
+
+a/c, flaky: red: why fail
+  dir-fail
+
+1 green, 2 red, 1 unknown, 1 not run, 1 do not apply
+`
+	var out bytes.Buffer
+	if err := sample().Text(&out); err != nil || strings.Join(strings.Fields(out.String()), " ") != strings.Join(strings.Fields(want), " ") {
+		t.Errorf("%v\n%s", err, &out)
+	}
+}
+
+func TestMarkdown(t *testing.T) {
+	t.Parallel()
+	r := sample()
+	r.Cells[1].Story = "fla|ky"
+	r.Cells[1].Runs[1].Reasons[0] = "found <b> | \n*x*"
+	var out bytes.Buffer
+	if err := r.Markdown(&out); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		"| story | a/b | a/c |\n|---|---|---|\n| green | ✅ green 2 of 2 | - |\n", `| fla\|ky | ❌ red 1 of 2 | - |`,
+		`- **a/b, fla\|ky**: red 1 of 2: found &lt;b> \|  \*x\*`, "⏳ not run", "❔ unknown",
+	} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("it lacks %q:\n%s", want, &out)
+		}
+	}
+}
+
+// TestJUnit reads back what was written. With a baseline only what was green there is a failure.
+func TestJUnit(t *testing.T) {
+	t.Parallel()
+	was := sample()
+	was.Cells[1].Runs = runs(results.Pass, results.Pass) // a/b flaky: a regression
+	for name, c := range map[string]struct {
+		with              *suite.Comparison
+		failures, skipped int
+	}{
+		"alone":           {nil, 2, 2},
+		"with a baseline": {&suite.Comparison{Now: sample(), Baseline: was}, 1, 3},
+	} {
+		var out bytes.Buffer
+		if err := sample().JUnit(&out, c.with); err != nil {
+			t.Fatal(err)
+		}
+		var got junit.Testsuites
+		if err := xml.Unmarshal(out.Bytes(), &got); err != nil {
+			t.Fatal(err)
+		}
+		if len(got.Suites) != 2 || got.Tests != 6 || got.Failures != c.failures || got.Errors != 1 || got.Skipped != c.skipped || got.Suites[0].Time != "7.500" {
+			t.Errorf("%s: %d suites, %+v", name, len(got.Suites), got)
+		}
+		if f := got.Suites[0].Testcases[1].Failure; f == nil || f.Message != "red 1 of 2: why fail" || !strings.Contains(f.Data, "dir-fail") {
+			t.Errorf("%s: %+v", name, f)
+		}
+	}
+}
+
+// TestBaseline has what was green and is red, what was green and has no answer, what was red all along, and what is new.
+func TestBaseline(t *testing.T) {
+	t.Parallel()
+	was := sample()
+	was.Cells[1].Runs = runs(results.Pass)
+	was.Cells[2].Runs = runs(results.Pass)
+	was.Cells[4] = suite.Cell{Lock: "a/c", Story: "gone", Runs: runs(results.Pass)}
+	x := suite.Comparison{Now: sample(), Baseline: was}
+	if r, u := x.Regressions(); r != 1 || u != 1 {
+		t.Errorf("%d regressions, %d without an answer", r, u)
+	}
+	var out bytes.Buffer
+	if err := x.Text(&out); err != nil {
+		t.Fatal(err)
+	}
+	const want = `
+against the baseline of then, version 1:
+  REGRESSION: a/b, flaky: red 1 of 2; it was green in the baseline
+  no answer: a/b, spoilt: unknown; it was green in the baseline
+  no longer there: a/c, gone; it was green in the baseline
+`
+	if out.String() != want {
+		t.Errorf("%s", &out)
+	}
+	was.Cells[1].Runs, was.Cells[2].Runs = runs(results.Unknown), runs(results.Fail)
+	if r, u := (&suite.Comparison{Now: sample(), Baseline: was}).Regressions(); r != 0 || u != 0 {
+		t.Errorf("%d regressions, %d without an answer of what was never green", r, u)
+	}
+}
+
+// TestResume demands that what was run is not run again, and that what is written is read back.
+func TestResume(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	if err := sample().Write(dir); err != nil {
+		t.Fatal(err)
+	}
+	old, err := suite.Read(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := sample().Cells
+	for i := range now {
+		now[i].Runs, now[i].NotRun, now[i].Estimate = nil, "", 1000
+	}
+	suite.Resume(now, old)
+	if len(now[0].Runs) != 2 || len(now[2].Runs) != 1 || len(now[3].Runs) != 0 || now[4].Runs != nil {
+		t.Errorf("%s", names(now))
+	}
+	// Left are one run of spoilt, two of left, and one of a/c's flaky.
+	if got := suite.Takes(now, 2); got != 4*time.Second+4*time.Second {
+		t.Errorf("the rest takes %v", got)
+	}
+	if _, err := suite.Read(t.TempDir()); err == nil {
+		t.Error("an empty directory is a suite")
+	}
+}
