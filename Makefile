@@ -35,7 +35,7 @@ demo: build ## five stories on real services and what they found, in a minute or
 
 .PHONY: images
 images: build ## make the images of the nodes (base pulled, or made from Debian's packages)
-	@.ci/engine && images/build.sh && build/lockquake node image
+	@build/lockquake images
 
 .PHONY: compose
 compose: build ## write docker-compose.yml anew, out of what the backends say of their nodes
@@ -55,13 +55,13 @@ test-all: test ## make test with every story and twin, and runs ended at random 
 
 .PHONY: test-unit
 test-unit: ## tests that need neither Docker nor root
+	@.ci/setup --optional python
 	go test ./...
 
 .PHONY: test-integration
 test-integration: build ## tests against real services, in containers and as processes
 	@.ci/setup redis zookeeper postgres faketime browser
-	@.ci/engine
-	@images/build.sh
+	@build/lockquake images
 	@build/lockquake clean || echo "test: some of what earlier runs left here cannot be removed (see above); the tests of clean tell what is the engine's miscount, and fail for all else"
 	go run ./internal/testrun $(GO_INTEGRATION) -p 2 $(filter-out $(ALONE),$(INTEGRATION)) then $(GO_INTEGRATION) -p 1 $(ALONE)
 
@@ -74,13 +74,20 @@ ALONE = ./cmd/lockquake ./internal/cluster
 # The packages whose integration tests are run: those that have any.
 INTEGRATION = $(shell grep -rlE '^//go:build .*integration' --include='*_test.go' . | xargs -r -n1 dirname | sort -u)
 
+.PHONY: suite-quick
+suite-quick: build ## the quick suite of the default locks of five services (SUITE=others), within five minutes on two cores
+	@if [ "$(PROVIDER)" = local ]; then .ci/setup redis zookeeper postgres; fi
+	build/lockquake suite $(SUITE) --quick --budget 5m --provider $(PROVIDER)
+
+SUITE ?= redis redlock etcd zookeeper postgres
+
 .PHONY: test-netem
 test-netem: build ## the faults that shape links by the kernel's netem, in a User-Mode Linux (a minute or two; no root, no KVM)
 	@.ci/netem
 
 .PHONY: conformance
 conformance: build ## every lock on its real service, with PROVIDER=docker (as make test has it) or local
-	@if [ "$(PROVIDER)" = local ]; then .ci/setup redis etcd34 zookeeper postgres; else .ci/engine && images/build.sh; fi
+	@if [ "$(PROVIDER)" = local ]; then .ci/setup redis etcd34 zookeeper postgres; else build/lockquake images; fi
 	LOCKQUAKE_TEST_PROVIDER=$(PROVIDER) go test -tags integration -count 1 -p 1 -timeout 20m -run Conformance ./backends/...
 
 .PHONY: race
@@ -91,7 +98,7 @@ race: ## the unit tests under the race detector (needs a C compiler)
 .PHONY: soak
 soak: build ## write docs/track-record.md: takes hours, resumes where it was interrupted; SOAK=-quick runs most rows once, SOAK="-only PATTERN" some rows
 	@.ci/setup --optional redis zookeeper postgres etcd34 faketime
-	@.ci/engine && images/build.sh
+	@build/lockquake images
 	$(if $(SOAK),,@$(MAKE) injections judges)
 	go run ./internal/soak $(SOAK)
 
@@ -102,7 +109,7 @@ judges: ## the judge against the second one: a million random histories, and a m
 .PHONY: injections
 injections: build ## 200 random injections over all backends: nothing may be left on this machine
 	@.ci/setup --optional redis postgres
-	@.ci/engine && images/build.sh
+	@build/lockquake images
 	go test -tags soak -count 1 -v -run TestRandomInjections -timeout 90m ./cmd/lockquake
 
 .PHONY: mutants
@@ -116,15 +123,16 @@ $(GREMLINS): Makefile
 	@touch $(GREMLINS)
 
 .PHONY: bench
-bench: build ## how fast the generator is beside bare loops and what recording costs (50 turns of 200 ms each), how fast the judge is, how exact faults are and what slow-disk costs, start-up beside compose
+bench: build ## how fast the generator is beside bare loops, and etcd's own benchmark where ETCD_BENCHMARK names it, and what recording costs (50 turns of 200 ms each), how fast the judge is, how exact faults are and what slow-disk costs, start-up beside compose
 	@.ci/setup --optional redis postgres
 	go test -run '^$$' -bench . -benchtime 1x -timeout 60m ./results/...
 	go test -tags "bench integration" -count 1 -v -run TestShapingCost -timeout 10m ./internal/agent/links
 	go test -tags bench -count 1 -v -run TestSyncHoldCost -timeout 10m ./internal/agent/disk
 	go test -tags bench -count 1 -v -run TestGeneratorCost -timeout 60m ./cmd/lockquake
+	go test -tags bench -count 1 -v -run TestEtcdGeneratorCost -timeout 20m ./cmd/lockquake
 	go test -tags bench -count 1 -v -run TestCapacityFindsWhatIsKnown -timeout 20m ./cmd/lockquake
 	go test -tags bench -count 1 -v -run "TestFaultPrecision|TestQueueCost" -timeout 60m ./cmd/lockquake
-	@.ci/setup --optional compose; if .ci/engine; then images/build.sh; fi
+	@.ci/setup --optional compose; if .ci/engine; then build/lockquake images; fi
 	go test -tags bench -count 1 -v -run 'TestStartUp|TestFirstGrant' -timeout 60m ./cmd/lockquake
 
 .PHONY: lint

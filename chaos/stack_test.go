@@ -8,6 +8,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/lockquake/lockquake/history"
@@ -71,12 +72,15 @@ func TestAHealHasTheTimeItWasPushedWith(t *testing.T) {
 	}
 }
 
-func TestHealsRunOnceUnderContention(t *testing.T) {
+func TestHealsRunOnceUnderContention(t *testing.T) { synctest.Test(t, healOnce) }
+
+func healOnce(t *testing.T) {
 	s := NewStack()
 	var runs [100]atomic.Int32
 	for i := range runs {
 		s.Push(i, func(context.Context) (history.Receipt, error) {
 			runs[i].Add(1)
+			time.Sleep(time.Millisecond) // so that others come meanwhile
 			return history.Receipt{}, nil
 		}, Timeout)
 	}
@@ -97,11 +101,16 @@ func TestHealsRunOnceUnderContention(t *testing.T) {
 	}
 }
 
-func TestHealAllWaitsForAHealThatHasBegun(t *testing.T) {
+func TestHealAllWaitsForAHealThatHasBegun(t *testing.T) { synctest.Test(t, waitForHeal) }
+
+func waitForHeal(t *testing.T) {
 	s := NewStack()
+	var runs atomic.Int32
 	begun, goOn := make(chan struct{}), make(chan struct{})
 	s.Push(1, func(context.Context) (history.Receipt, error) {
-		close(begun)
+		if runs.Add(1) == 1 {
+			close(begun)
+		}
 		<-goOn
 		return history.Receipt{}, nil
 	}, Timeout)
@@ -109,13 +118,14 @@ func TestHealAllWaitsForAHealThatHasBegun(t *testing.T) {
 	<-begun
 	all := make(chan []Healed)
 	go func() { all <- s.HealAll(t.Context()) }()
+	synctest.Wait()
 	select {
 	case <-all:
 		t.Fatal("HealAll came back while a heal was still at work")
 	default:
 	}
 	close(goOn)
-	if got := <-all; len(got) != 0 {
-		t.Errorf("HealAll healed %v, which another had begun", got)
+	if got := <-all; len(got) != 0 || runs.Load() != 1 {
+		t.Errorf("HealAll healed %v, which another had begun; it ran %d times", got, runs.Load())
 	}
 }

@@ -87,6 +87,9 @@ type Env struct {
 	// warm-up, at both ends of what was measured.
 	Readings []Reading `json:"readings,omitempty"`
 
+	// ServerCores is how much of the machine one server can use at most: its limit, or 1 where one thread of it answers; 0: all of it.
+	ServerCores float64 `json:"server_cores,omitempty"`
+
 	// Notes are what the lock says of figures that it is known for.
 	Notes []Note `json:"notes,omitempty"`
 	// ClockSteps are the moves of the machine's wall clock against its monotonic one; WallClock says that the service ends grants by it.
@@ -183,11 +186,12 @@ func (e Env) lackingEnds() func(process string) bool {
 
 // Reading is what servers and clients have counted up to a moment. Who did not tell is left out.
 type Reading struct {
-	Time          int64            `json:"time"`                    // ns of CLOCK_MONOTONIC
-	Requests      map[string]int64 `json:"requests,omitempty"`      // by server: what it was asked since it started
-	Notifications map[string]int64 `json:"notifications,omitempty"` // by client: how often watches woke its users
-	CPU           map[string]int64 `json:"cpu_ns,omitempty"`        // by node, and of the engine: user and system time; clients within the engine's process count with it
-	Syncs         map[string]Syncs `json:"syncs,omitempty"`         // by server, in its own words: writes to disk that it waited for
+	Time          int64            `json:"time"`                     // ns of CLOCK_MONOTONIC
+	Requests      map[string]int64 `json:"requests,omitempty"`       // by server: what it was asked since it started
+	Notifications map[string]int64 `json:"notifications,omitempty"`  // by client: how often watches woke its users
+	CPU           map[string]int64 `json:"cpu_ns,omitempty"`         // by node, and of the engine: user and system time; clients within the engine's process count with it
+	Syncs         map[string]Syncs `json:"syncs,omitempty"`          // by server, in its own words: writes to disk that it waited for
+	Machine       int64            `json:"machine_cpu_ns,omitempty"` // processor time that all programs of the machine have used since it started; 0: not known
 }
 
 // Syncs is how often a server had its log written to disk, and how long that took in all.
@@ -195,6 +199,9 @@ type Syncs struct {
 	N  int64 `json:"n"`
 	NS int64 `json:"ns"`
 }
+
+// SameMachine names what of Env.Host must be equal for figures to be comparable.
+var SameMachine = []string{"os", "arch", "kernel", "cores", "memory"}
 
 // EnvSchema names the version of env.json.
 const EnvSchema = "lockquake/env/1"

@@ -2,15 +2,19 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/netip"
 	"os"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/lockquake/lockquake/backends/all"
 	"github.com/lockquake/lockquake/backends/topology"
+	"github.com/lockquake/lockquake/images"
 	"github.com/lockquake/lockquake/internal/clock"
 	"github.com/lockquake/lockquake/internal/cluster"
 	"github.com/lockquake/lockquake/internal/engine"
@@ -50,7 +54,7 @@ func newByHand(name string) (byHand, error) {
 	return byHand{}, usagef("there is no backend %q; `lockquake list backends` lists them", name)
 }
 
-// nodeCommands are what the containers of docker-compose.yml run beside the servers, and what makes their image.
+// nodeCommands are what the containers of docker-compose.yml run beside the servers.
 func nodeCommands(std streams) []*cobra.Command {
 	var check bool
 	ready := &cobra.Command{
@@ -70,18 +74,40 @@ func nodeCommands(std streams) []*cobra.Command {
 		Short: "Ask one node of a compose profile whether it serves",
 		Args:  cobra.ExactArgs(2),
 		RunE:  func(c *cobra.Command, args []string) error { return serves(c.Context(), args[0], args[1]) },
-	}, {
-		Use:   "image",
-		Short: "Make the image of this binary",
-		Args:  cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error {
+	}}
+}
+
+const imagesDoc = `Images makes the images of the nodes that the container engine does not have, or that were made from other Dockerfiles, and that of this
+program. The program carries the Dockerfiles. Where no registry answers, the base image is made out of Debian's packages, as root.`
+
+func imagesCommand(std streams) *cobra.Command {
+	return &cobra.Command{
+		Use:       "images [NAME...]",
+		Short:     "Make the images of the nodes",
+		Long:      imagesDoc,
+		ValidArgs: images.Names(),
+		Args: func(_ *cobra.Command, args []string) error {
+			for _, name := range args {
+				if !slices.Contains(images.Names(), name) {
+					return usagef("images: there is no image %q; there are %s", name, strings.Join(images.Names(), ", "))
+				}
+			}
+			return nil
+		},
+		RunE: func(c *cobra.Command, args []string) error {
+			switch err := images.Build(c.Context(), std.err, args...); {
+			case errors.Is(err, images.ErrMissing):
+				return exit{code: codeMissing} // it was told
+			case err != nil || len(args) > 0:
+				return err
+			}
 			ref, err := cluster.SelfImage(c.Context())
 			if err == nil {
 				_, err = fmt.Fprintln(std.out, ref)
 			}
 			return err
 		},
-	}}
+	}
 }
 
 // readyFile is there while the nodes serve.

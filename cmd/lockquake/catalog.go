@@ -2,14 +2,17 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
+	"os"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/lockquake/lockquake/backends/all"
+	"github.com/lockquake/lockquake/backends/external"
 	faults "github.com/lockquake/lockquake/chaos/all"
 	mechanisms "github.com/lockquake/lockquake/internal/agent/all"
 	"github.com/lockquake/lockquake/internal/cluster"
@@ -24,7 +27,7 @@ import (
 // catalog is everything that a scenario may name.
 func catalog() engine.Catalog {
 	return engine.Catalog{
-		Backends: all.All(), Workloads: workloads.All(), Faults: faults.Kinds(), Resources: resources.All(), Checkers: checkers.All(),
+		Backends: append(all.All(), external.Backend()), Workloads: workloads.All(), Faults: faults.Kinds(), Resources: resources.All(), Checkers: checkers.All(),
 	}
 }
 
@@ -81,6 +84,7 @@ func (c *chooser) pick(ctx context.Context, s scenarios.Scenario, known engine.C
 type nodeFlags struct {
 	provider string
 	images   []string
+	client   string
 	attach   attachFlags
 }
 
@@ -88,6 +92,7 @@ func (f *nodeFlags) add(c *cobra.Command) {
 	fl := c.Flags()
 	fl.StringVar(&f.provider, "provider", "auto", "what the nodes are: docker (containers), local (processes), or auto: docker where an engine answers")
 	fl.StringArrayVar(&f.images, "image", nil, "image of a kind of node instead of the project's own, such as redis=redis:7.4; may be repeated")
+	fl.StringVar(&f.client, "client", "", "program in the place of lockquake's own client, such as 'python3 my_lock.py': workload.client of the scenario (docs/clients.md)")
 	f.attach.add(fl)
 	// The flag was added above: this cannot fail.
 	_ = c.RegisterFlagCompletionFunc("provider", cobra.FixedCompletions(providers, cobra.ShellCompDirectiveNoFileComp))
@@ -100,6 +105,9 @@ func (f *nodeFlags) read() (*nodeSource, error) {
 	if s.images, err = parseImages(f.images); err != nil {
 		return nil, err
 	}
+	if s.client, err = f.clientKey(); err != nil {
+		return nil, err
+	}
 	if s.attached, err = f.attach.read(); err != nil {
 		return nil, err
 	}
@@ -107,11 +115,25 @@ func (f *nodeFlags) read() (*nodeSource, error) {
 	return s, nil
 }
 
+// clientKey is the key of a scenario that --client stands for. Relative names in it begin in the current folder.
+func (f *nodeFlags) clientKey() (string, error) {
+	if f.client == "" {
+		return "", nil
+	}
+	dir, err := os.Getwd()
+	if err != nil {
+		return "", err
+	}
+	key, err := json.Marshal(map[string]any{"run": strings.Fields(f.client), "dir": dir})
+	return "workload.client=" + string(key), err
+}
+
 // nodeSource is what the runs of a command line have in common: their nodes.
 type nodeSource struct {
 	flags    *nodeFlags
 	catalog  engine.Catalog
 	images   map[string]string
+	client   string // a --set that makes it the scenario's; "": none
 	attached *engine.Attached
 	choose   chooser
 	other    string // the program that SelfVariable names in place of this one, or ""
@@ -119,9 +141,17 @@ type nodeSource struct {
 
 // options are those of a run of a scenario.
 func (n *nodeSource) options(ctx context.Context, s scenarios.Scenario) (o engine.Options, err error) {
+	if n.client != "" {
+		if s, err = s.With([]string{n.client}); err != nil {
+			return o, err
+		}
+	}
 	o = engine.Options{
 		Scenario: s, Catalog: n.catalog, Images: n.images, Attached: n.attached, Version: version,
 		Libraries: all.Libraries(s.Backend.Use, s.Backend.Lock), ClientModules: all.OfClient,
+	}
+	if s.Backend.Use == external.Name && slices.Contains(s.Backend.Params.Keys(), "endpoints") {
+		n.choose.outward = true // they are in no network of the run's own
 	}
 	if o.Provider, o.ProviderReason, err = n.choose.pick(ctx, s, n.catalog); err != nil {
 		return o, err
@@ -152,6 +182,9 @@ func (n *nodeSource) replay(name string, set []string, provider string) string {
 	}
 	for _, i := range n.flags.images {
 		words = append(words, "--image", i)
+	}
+	if n.flags.client != "" {
+		words = append(words, "--client", n.flags.client)
 	}
 	if n.flags.attach.file != "" {
 		words = append(words, "--attach", n.flags.attach.file)

@@ -67,6 +67,11 @@ func runDir(arg string) (string, error) {
 	if err := isRunDir(arg); err != nil {
 		return "", err
 	}
+	return realDir(arg)
+}
+
+// realDir is the absolute path of a directory, links resolved.
+func realDir(arg string) (string, error) {
 	dir, err := filepath.EvalSymlinks(arg)
 	if err != nil {
 		return "", err

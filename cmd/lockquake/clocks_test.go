@@ -14,14 +14,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/lockquake/lockquake/backends/conformance"
+	provided "github.com/lockquake/lockquake/backends/conformance/servers"
 	"github.com/lockquake/lockquake/history"
 	"github.com/lockquake/lockquake/internal/wait"
 	"github.com/lockquake/lockquake/results"
 )
 
 // testProvider is the provider that tests of faults run on, unless another is asked for.
-func testProvider() string { return cmp.Or(os.Getenv(conformance.ProviderEnv), "docker") }
+func testProvider() string { return cmp.Or(os.Getenv(provided.ProviderEnv), "docker") }
 
 // moved is a scenario that moves the clock of one server, and that of a client, and sees what the service makes of it.
 func moved(backend, server string) string {

@@ -31,7 +31,7 @@ func composeCommand(std streams) *cobra.Command {
 
 const composeHead = `# Each backend with the command lines that its runs have, for poking by hand: one profile each. No test uses it.
 #
-#   make images                                 (make demo makes them too)
+#   lockquake images                            (make images; make demo makes them too)
 #   docker-compose --profile redlock up -d      (docker compose, where compose is of version 2)
 #   docker-compose --profile redlock down -v
 #

@@ -409,3 +409,16 @@ func TestInterruptOnKeptServers(t *testing.T) {
 		})
 	}
 }
+
+// TestKeptServersForgetTheirFiles crashes a kept server whose RDB file had the lock's key in it.
+func TestKeptServersForgetTheirFiles(t *testing.T) {
+	t.Parallel()
+	defer beside()()
+	p := begin(t, "run", "redis-restart-amnesia-stop", "redis-restart-amnesia-save-points", "--provider", "local", "--format", "json")
+	if code := p.wait(t); code != codeMet {
+		t.Errorf("exit code %d\n%s", code, p.stderr.String())
+	}
+	if got := p.reports(t); len(got) != 2 || !got[1].Kept {
+		t.Errorf("%d runs: %+v", len(got), got)
+	}
+}

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
 	"slices"
@@ -28,7 +29,8 @@ import (
 const upDoc = `Up starts the servers that a run would start, prints where they listen once they serve a write, and waits for Ctrl-C. Then it removes them.
 Keys of the scenario's backend section are set with --set, such as --set version=3.4 or --set ttl=2s.
 
-With --format json it prints what a client process finds in ` + "`access`" + ` of its start frame (docs/protocol.md).`
+With --format json it prints what a client process finds in ` + "`access`" + ` of its start frame (docs/protocol.md). A program that starts it
+keeps its standard input open, and gives --until-eof: then the servers are gone when that program is.`
 
 // upPatience is how long the servers may take until they serve.
 const upPatience = 2 * time.Minute
@@ -36,6 +38,7 @@ const upPatience = 2 * time.Minute
 func upCommand(std streams) *cobra.Command {
 	var provider string
 	var sets []string
+	var untilEOF bool
 	c := &cobra.Command{
 		Use:   "up BACKEND",
 		Short: "Start a backend's servers, print their endpoints, and wait for Ctrl-C",
@@ -51,6 +54,7 @@ func upCommand(std streams) *cobra.Command {
 	f := formatFlag(c, "text", "json")
 	c.Flags().StringVar(&provider, "provider", providers[0], "what the servers run as: auto, docker or local")
 	c.Flags().StringArrayVar(&sets, "set", nil, "set a key of the backend section, such as version=3.4; may be repeated")
+	c.Flags().BoolVar(&untilEOF, "until-eof", false, "end also when standard input ends")
 	c.RunE = func(c *cobra.Command, args []string) error {
 		if err := f.check(); err != nil {
 			return err
@@ -61,6 +65,12 @@ func upCommand(std streams) *cobra.Command {
 		}
 		ctx, stop := signal.NotifyContext(c.Context(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 		defer stop()
+		if untilEOF {
+			go func() {
+				_, _ = io.Copy(io.Discard, std.in) // an error is an end, too
+				stop()
+			}()
+		}
 		p, err := u.provider(ctx, provider)
 		if err != nil {
 			return err

@@ -6,12 +6,41 @@ import (
 	"encoding/json"
 	"net"
 	"os"
+	"os/exec"
 	"testing"
 	"time"
 
 	"github.com/lockquake/lockquake/backends"
 	"github.com/lockquake/lockquake/internal/wait"
 )
+
+// TestUpUntilEOF has a program start servers, which are gone when its end of their standard input is.
+func TestUpUntilEOF(t *testing.T) {
+	p := &process{cmd: exec.Command(program(t), "up", "redis", "--provider", "local", "--format", "json", "--until-eof"), dir: t.TempDir()}
+	p.cmd.Dir, p.cmd.Stderr = p.dir, &p.stderr
+	in, err := p.cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := p.cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	var a backends.Access
+	if err := json.NewDecoder(out).Decode(&a); err != nil || len(a.Nodes) != 1 {
+		t.Errorf("%+v, %v\n%s", a, err, p.stderr.String())
+	}
+	if err := in.Close(); err != nil {
+		t.Error(err)
+	}
+	if code := p.wait(t); code != codeMet {
+		t.Errorf("exit code %d\n%s", code, p.stderr.String())
+	}
+	gone(t, p)
+}
 
 // TestUp starts servers for somebody else, reaches them, and presses Ctrl-C: they are gone.
 func TestUp(t *testing.T) {

@@ -65,7 +65,7 @@ func (b *bench) try(ctx context.Context, m Mutant) Verdict {
 	}
 	defer func() { _ = os.RemoveAll(filepath.Dir(overlay)) }()
 	for _, pkg := range m.packages() {
-		out, err := b.test(ctx, overlay, pkg)
+		out, err := b.test(ctx, overlay, pkg, m.Run)
 		exited := (*exec.ExitError)(nil)
 		switch {
 		case ctx.Err() != nil:
@@ -96,8 +96,8 @@ func (b *bench) overlay(m Mutant) (string, error) {
 	return overlay, errors.Join(err, os.WriteFile(file, text, 0o600), os.WriteFile(overlay, j, 0o600))
 }
 
-func (b *bench) test(ctx context.Context, overlay, pkg string) (string, error) {
-	cmd := exec.CommandContext(ctx, "go", "test", "-overlay", overlay, "-vet=off", "-failfast", "-count=1", "-skip", skipped, "-timeout", timeout.String(), pkg)
+func (b *bench) test(ctx context.Context, overlay, pkg, run string) (string, error) {
+	cmd := exec.CommandContext(ctx, "go", "test", "-overlay", overlay, "-vet=off", "-failfast", "-count=1", "-run", run, "-skip", skipped, "-timeout", timeout.String(), pkg)
 	cmd.Dir = b.root
 	out, err := cmd.CombinedOutput()
 	return string(out), err

@@ -24,7 +24,7 @@ import (
 var pageText string
 
 // The page is to stay below 25 kB: it shows so many runs that did not pass, and so many bytes of a reason.
-const mostFailures, mostReason = 20, 85
+const mostFailures, mostReason = 20, 80
 
 // writePage writes the page of the runs made so far.
 func writePage(rec *record, path string) error {

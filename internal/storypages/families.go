@@ -28,7 +28,7 @@ var families = []family{
 		Title:   "What the lock protects",
 		Stories: []string{"random-token-cas", "check-then-write", "fence-*", "chubby-*", "flash-sale", "double-booking", "epoch-*"},
 	},
-	{Title: "Recipes of old", Stories: []string{"setnx-*", "del-cascade"}},
+	{Title: "Recipes of old", Stories: []string{"setnx-*", "del-cascade", "get-then-del"}},
 	{Title: "Published findings, made again", Stories: []string{"jepsen-*"}},
 }
 

@@ -56,7 +56,8 @@ func run(out io.Writer, args []string) error {
 		first.pkgs = append(first.pkgs, r.pkgs...)
 	}
 	second := func(p *pkg, name string) (*record, error) {
-		return test([]string{"-tags", "integration", "-count", "1", "-run", pattern(name), p.name}, out, all)
+		again := append(timeLimit(args), "-tags", "integration", "-count", "1", "-run", pattern(name), p.name)
+		return test(again, out, all)
 	}
 	failed, err := first.judge(out, &watched, second)
 	if err != nil {
@@ -65,6 +66,14 @@ func run(out io.Writer, args []string) error {
 	first.slowest(out, 10)
 	if failed > 0 {
 		return fmt.Errorf("%d packages failed", failed)
+	}
+	return nil
+}
+
+// timeLimit is that of the arguments: go test's own is shorter than what one test of many stories takes.
+func timeLimit(args []string) []string {
+	if i := slices.Index(args, "-timeout"); i >= 0 && i+1 < len(args) {
+		return slices.Clone(args[i : i+2])
 	}
 	return nil
 }

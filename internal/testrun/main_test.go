@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -90,5 +91,15 @@ func TestPattern(t *testing.T) {
 func TestGroups(t *testing.T) {
 	if got := fmt.Sprint(groups([]string{"-p", "2", "a", "then", "b"}), groups([]string{"a"})); got != "[[-p 2 a] [b]] [[a]]" {
 		t.Error(got)
+	}
+}
+
+// TestTheSecondRunHasTheSameTime lets a test that is run again take as long as it might at first.
+func TestTheSecondRunHasTheSameTime(t *testing.T) {
+	if got := timeLimit([]string{"-count", "1", "-timeout", "150m", "./...", "then", "-timeout", "1m"}); !slices.Equal(got, []string{"-timeout", "150m"}) {
+		t.Errorf("time limit %q", got)
+	}
+	if got := timeLimit([]string{"./...", "-timeout"}); got != nil {
+		t.Errorf("time limit %q of none", got)
 	}
 }

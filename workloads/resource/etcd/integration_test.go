@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/lockquake/lockquake/backends"
-	"github.com/lockquake/lockquake/backends/conformance"
+	"github.com/lockquake/lockquake/backends/conformance/servers"
 	"github.com/lockquake/lockquake/backends/etcd"
 	"github.com/lockquake/lockquake/backends/listed"
 	"github.com/lockquake/lockquake/history"
@@ -26,7 +26,7 @@ import (
 func TestEtcdCells(t *testing.T) {
 	const ttl = 2 * time.Second
 	b := etcd.Backend()
-	r := conformance.Start(t, conformance.StartOptions{Backend: b, Lock: "mutex", TTL: ttl, Run: "cellsetcd"})
+	r := servers.Start(t, servers.Options{Backend: b, Lock: "mutex", TTL: ttl, Run: "cellsetcd"})
 	access, err := json.Marshal(r.Access)
 	if err != nil {
 		t.Fatal(err)
