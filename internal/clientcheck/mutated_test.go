@@ -51,13 +51,10 @@ func TestMutatedClients(t *testing.T) {
 			Frame: func(int) (*wire.Start, error) { return &wire.Start{Name: "client-1", Locks: locks}, nil },
 			waits: time.Second,
 		}
-		text, began := b.String(), time.Now()
+		text := b.String()
 		k := checks[random.IntN(len(checks)-1)] // the last one lets users go for two seconds
 		if wrong, err := o.one(t.Context(), 0, k); err != nil || len(wrong) == 0 && k.name != "hello" && k.name != "version" && k.name != "input ends" {
 			t.Fatalf("%s: %q, %v, of\n%s", k.name, wrong, err, text)
-		}
-		if took := time.Since(began); took > 10*time.Second {
-			t.Fatalf("%s went on for %v, with\n%s", k.name, took, text)
 		}
 	}
 }
