@@ -142,7 +142,7 @@ func TestWhatIsWrong(t *testing.T) {
 		{"unasked-result", "orders", "result: id is 99, and no order has it"},
 		{"dies", "orders", "its standard output ended"},
 		{"crashes", "orders", "OSError: no way to the service (toy_lock.py, line "},
-		{"never-ready", "orders", "no ready within 1s"},
+		{"never-ready", "orders", "no ready within 10s"},
 		{"nameless", "hello", "hello: process is left out"},
 		{"another-clock", "hello", "from CLOCK_MONOTONIC, and by boot_id and time_ns of hello it is that clock"},
 		{"never-excludes", "orders", "the lock excludes nobody"},
@@ -156,7 +156,7 @@ func TestWhatIsWrong(t *testing.T) {
 		t.Run(c.kind, func(t *testing.T) {
 			t.Parallel()
 			o := options(t, python(t, toy, c.kind))
-			if c.kind == "silent" || c.kind == "never-ready" {
+			if c.kind == "silent" {
 				o.waits = time.Second
 			}
 			i := slices.IndexFunc(checks, func(k check) bool { return k.name == c.check })
