@@ -10,7 +10,6 @@ import (
 	"testing"
 
 	"github.com/lockquake/lockquake/backends/external"
-	"github.com/lockquake/lockquake/backends/listed"
 	"github.com/lockquake/lockquake/internal/suite"
 )
 
@@ -31,45 +30,26 @@ func TestSuiteFindsWrongLocks(t *testing.T) {
 	if err := os.WriteFile(file, []byte(wrongOfRedis), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	want := map[string]string{
-		"redis/setnx crash":                             "stuck_locks 0: found",
-		"redis/setnx-expire crash-setnx-done":           "stuck_locks 0: found",
-		"redis/set-px-del late-release":                 "double_grants 0: found",
-		"redis/get-then-del late-release-get-done":      "double_grants 0: found",
-		"redlock/redlock-no-elapsed-check late-replies": "overlapping_holds 0: found",
-	}
 	got, code := runSuite(t, file, "--quick", "--ttl", "1s", "--provider", "local")
 	if code != codeFailed || len(got.Cells) != 8 {
 		t.Errorf("exit code %d, %d cells", code, len(got.Cells))
 	}
 	reds := map[string]bool{}
 	for _, c := range got.Cells {
-		reason, red := want[c.Lock+" "+c.Story]
-		reds[c.Lock] = reds[c.Lock] || red
+		f, red := findings[c.Lock]
+		reds[c.Lock] = reds[c.Lock] || red && f.story == c.Story
 		switch {
-		case red && (c.State() != suite.Red || !strings.HasPrefix(c.Runs[0].Reasons[0], reason)):
-			t.Errorf("%s, %s: want %s: %+v", c.Lock, c.Story, reason, c)
+		case red && (c.State() != suite.Red || !strings.HasPrefix(c.Runs[0].Reasons[0], f.reason)):
+			t.Errorf("%s, %s: want %s: %+v", c.Lock, c.Story, f.reason, c)
 		case !red && c.State() != suite.Green:
 			t.Errorf("%s, %s is not green: %+v", c.Lock, c.Story, c)
 		}
 	}
-	for _, b := range catalog().Backends {
-		for _, l := range wrongLocks(b) {
-			if !reds[b.Name+"/"+l] {
-				t.Errorf("%s/%s is wrong, and no story here finds it", b.Name, l)
-			}
+	for name := range findings {
+		if strings.HasPrefix(name, "red") && !reds[name] {
+			t.Errorf("%s is wrong, and no story here finds it", name)
 		}
 	}
-}
-
-// wrongLocks names those of the two backends on which each recipe of Redis runs first.
-func wrongLocks(b listed.Backend) (out []string) {
-	for _, l := range b.Locks {
-		if l.Wrong != "" && (b.Name == "redis" || b.Name == "redlock") {
-			out = append(out, l.Name)
-		}
-	}
-	return out
 }
 
 // TestSuiteIsPlannable demands that each story of each lock, and random chaos, could be started.

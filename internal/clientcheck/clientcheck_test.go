@@ -136,6 +136,13 @@ func TestWhatIsWrong(t *testing.T) {
 	for _, c := range []struct{ kind, check, want string }{
 		{"garbage", "hello", `"hello, I am a lock" where a frame or a batch begins`},
 		{"silent", "hello", "no hello within 1s"},
+		{"floods", "orders", "log: more than 10000 frames that nobody asked for"},
+		{"floods-a-line", "hello", "a frame of more than 16777216 bytes"},
+		{"unasked-grant", "orders", "event 1 (acquire invoke of client-1/1): nobody asked for it"},
+		{"unasked-result", "orders", "result: id is 99, and no order has it"},
+		{"dies", "orders", "its standard output ended"},
+		{"crashes", "orders", "OSError: no way to the service (toy_lock.py, line "},
+		{"never-ready", "orders", "no ready within 10s"},
 		{"nameless", "hello", "hello: process is left out"},
 		{"another-clock", "hello", "from CLOCK_MONOTONIC, and by boot_id and time_ns of hello it is that clock"},
 		{"never-excludes", "orders", "the lock excludes nobody"},

@@ -46,6 +46,7 @@ type testbed struct {
 	realTime    bool              // time goes on as it does for the machine
 	ahead       func() int64      // ns that the clients' clock is ahead of this machine's; nil: it is the same clock
 	lies        bool              // they say that it is the same clock all the same
+	mute        bool              // they never say hello
 	servers     int               // how many there are; 0: one
 	faults      map[string]*fakeFault
 	ready       func() error
