@@ -4,12 +4,15 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
+	"math"
 	"net"
 	"os"
 	"os/exec"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -18,18 +21,63 @@ import (
 	"github.com/lockquake/lockquake/workloads/resource/register"
 )
 
+// find finds a program that clients in another language need.
+func find(t *testing.T, name, language string) string {
+	t.Helper()
+	path, err := exec.LookPath(name)
+	if err != nil {
+		if os.Getenv("CI") != "" {
+			t.Fatalf("%v: run `.ci/setup %s`", err, language)
+		}
+		t.Skipf("%v: install %s to test clients/%s", err, name, language)
+	}
+	return path
+}
+
 // python runs a client in Python.
 func python(t *testing.T, args ...string) func(context.Context, int) (Process, error) {
 	t.Helper()
-	path, err := exec.LookPath("python3")
-	if err != nil {
-		if os.Getenv("CI") != "" {
-			t.Fatalf("%v: run `.ci/setup python`", err)
+	return running(t, append([]string{find(t, "python3", "python"), toyPython}, args...)...)
+}
+
+// java runs a client in Java.
+func java(t *testing.T, args ...string) func(context.Context, int) (Process, error) {
+	t.Helper()
+	compiler := find(t, "javac", "java")
+	compile.Do(func() {
+		compiled, errCompile = os.MkdirTemp("", "lockquake-java-")
+		if errCompile == nil {
+			said, err := exec.Command(compiler, "-Werror", "-Xlint:all", "-d", compiled, "../../clients/java/Lockquake.java", toyJava).CombinedOutput()
+			if errCompile = err; err != nil {
+				errCompile = fmt.Errorf("%w: %s", err, said)
+			}
 		}
-		t.Skipf("%v: install python3 to test clients/python", err)
+	})
+	if errCompile != nil {
+		t.Fatal(errCompile)
 	}
+	return running(t, append([]string{find(t, "java", "java"), "-cp", compiled, "ToyLock"}, args...)...)
+}
+
+var (
+	compile    sync.Once
+	compiled   string // the folder of Java's classes
+	errCompile error
+)
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if compiled != "" {
+		_ = os.RemoveAll(compiled)
+	}
+	os.Exit(code)
+}
+
+// running runs a client.
+func running(t *testing.T, argv ...string) func(context.Context, int) (Process, error) {
+	t.Helper()
 	return func(context.Context, int) (Process, error) {
-		cmd := exec.Command(path, args...)
+		cmd := exec.Command(argv[0], argv[1:]...)
 		in, err := cmd.StdinPipe()
 		if err != nil {
 			return Process{}, err
@@ -97,7 +145,8 @@ func serveRegister(t *testing.T) string {
 	return address
 }
 
-var locks = []string{"lock-0", "lock-1"}
+// locks are names that a client must quote.
+var locks = []string{"lock \"0\"\n", `lock\1 ü 🔒`}
 
 // options are those of a test of a client.
 func options(t *testing.T, start func(context.Context, int) (Process, error)) Options {
@@ -115,19 +164,82 @@ func options(t *testing.T, start func(context.Context, int) (Process, error)) Op
 	}}
 }
 
-const toy = "../../clients/python/testdata/toy_lock.py"
+const (
+	toyPython = "../../clients/python/testdata/toy_lock.py"
+	toyJava   = "../../clients/java/testdata/ToyLock.java"
+)
 
-func TestLockquakePy(t *testing.T) {
+// toys are a right client in each language that has the protocol in a file; the argument breaks a rule.
+var toys = map[string]func(*testing.T, ...string) func(context.Context, int) (Process, error){"python": python, "java": java}
+
+func TestClientsThatShip(t *testing.T) {
 	t.Parallel()
-	o := options(t, python(t, toy))
-	o.Tell = func(check string, wrong []string) {
-		if len(wrong) > 0 {
-			t.Errorf("%s: %q", check, wrong)
+	for language, toy := range toys {
+		t.Run(language, func(t *testing.T) {
+			t.Parallel()
+			o := options(t, toy(t))
+			o.Tell = func(check string, wrong []string) {
+				if len(wrong) > 0 {
+					t.Errorf("%s: %q", check, wrong)
+				}
+			}
+			if right, err := Run(t.Context(), o); !right || err != nil {
+				t.Errorf("a right client: %v, %v", right, err)
+			}
+		})
+	}
+}
+
+// Each of them runs every workload.
+func TestWorkloadsOfClientsThatShip(t *testing.T) {
+	t.Parallel()
+	for language, toy := range toys {
+		for _, w := range []struct{ use, params string }{
+			{"acquire-release", `{"locks":2,"hold":1000000,"think":100000,"spread":true}`},
+			{"acquire-release", `{"locks":2,"rate":200,"arrivals":"poisson"}`},
+			{"acquire-release", `{"own_locks":true}`},
+			{"counter", `{"locks":2,"hold":1000000}`},
+			{"guarded-set", `{"locks":2}`},
+			{"inventory", `{"locks":2,"stock":10}`},
+			{"booking", `{"seats":2}`},
+			{"balance", `{"accounts":2,"amount":10}`},
+			{"hold-renew", `{"locks":2,"hold":30000000,"touch":10000000}`},
+			{"stampede", `{"every":50000000,"hold":1000000}`},
+			{"spread", `{"locks":2,"pick":"zipf","skew":1.5}`},
+		} {
+			t.Run(language+" "+w.use, func(t *testing.T) {
+				t.Parallel()
+				o := options(t, toy(t))
+				start, err := o.Frame(0)
+				if err != nil {
+					t.Fatal(err)
+				}
+				start.Seed, start.Renew, start.Check = math.MaxUint64, true, "validity"
+				p, err := o.Start(t.Context(), 0)
+				if err != nil {
+					t.Fatal(err)
+				}
+				c := newClient(p, start, patience)
+				defer c.end()
+				if err := work(t.Context(), c, &wire.Workload{Use: w.use, Users: 2, Total: 2, Params: []byte(w.params)}); err != nil {
+					t.Error(err)
+				}
+				if found := c.found(); len(found) > 0 || len(c.done.Errors) > 0 || len(c.grants) == 0 {
+					t.Errorf("%d grants, %q, errors %v", len(c.grants), found, c.done.Errors)
+				}
+			})
 		}
 	}
-	if right, err := Run(t.Context(), o); !right || err != nil {
-		t.Errorf("a right client: %v, %v", right, err)
+}
+
+// work lets users work for half a second.
+func work(ctx context.Context, c *client, w *wire.Workload) error {
+	if err := c.begin(ctx, w); err != nil {
+		return err
 	}
+	c.send(wire.Frame{Type: wire.TypeGo, Go: &wire.Go{Time: now()}})
+	time.Sleep(500 * time.Millisecond)
+	return c.stop(ctx)
 }
 
 // Each of these breaks one rule, and is told by name what it breaks.
@@ -148,7 +260,7 @@ func TestWhatIsWrong(t *testing.T) {
 	} {
 		t.Run(c.kind, func(t *testing.T) {
 			t.Parallel()
-			o := options(t, python(t, toy, c.kind))
+			o := options(t, python(t, c.kind))
 			if c.kind == "silent" {
 				o.waits = time.Second
 			}
