@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lockquake/lockquake/history"
 	"github.com/lockquake/lockquake/internal/wire"
 	"github.com/lockquake/lockquake/workloads/resource"
 	"github.com/lockquake/lockquake/workloads/resource/register"
@@ -56,7 +57,7 @@ func java(t *testing.T, args ...string) func(context.Context, int) (Process, err
 	if errCompile != nil {
 		t.Fatal(errCompile)
 	}
-	return running(t, append([]string{find(t, "java", "java"), "-cp", compiled, "ToyLock"}, args...)...)
+	return running(t, append([]string{find(t, "java", "java"), "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-cp", compiled, "ToyLock"}, args...)...)
 }
 
 var (
@@ -209,21 +210,7 @@ func TestWorkloadsOfClientsThatShip(t *testing.T) {
 		} {
 			t.Run(language+" "+w.use, func(t *testing.T) {
 				t.Parallel()
-				o := options(t, toy(t))
-				start, err := o.Frame(0)
-				if err != nil {
-					t.Fatal(err)
-				}
-				start.Seed, start.Renew, start.Check = math.MaxUint64, true, "validity"
-				p, err := o.Start(t.Context(), 0)
-				if err != nil {
-					t.Fatal(err)
-				}
-				c := newClient(p, start, patience)
-				defer c.end()
-				if err := work(t.Context(), c, &wire.Workload{Use: w.use, Users: 2, Total: 2, Params: []byte(w.params)}); err != nil {
-					t.Error(err)
-				}
+				c := work(t, toy(t), w.use, w.params, func(st *wire.Start) { st.Seed, st.Renew, st.Check = math.MaxUint64, true, "validity" })
 				if found := c.found(); len(found) > 0 || len(c.done.Errors) > 0 || len(c.grants) == 0 {
 					t.Errorf("%d grants, %q, errors %v", len(c.grants), found, c.done.Errors)
 				}
@@ -232,20 +219,54 @@ func TestWorkloadsOfClientsThatShip(t *testing.T) {
 	}
 }
 
-// work lets users work for half a second.
-func work(ctx context.Context, c *client, w *wire.Workload) error {
-	if err := c.begin(ctx, w); err != nil {
-		return err
+// A user that its library told of the loss does not write.
+func TestALossThatTheLibraryTells(t *testing.T) {
+	t.Parallel()
+	for language, toy := range toys {
+		t.Run(language, func(t *testing.T) {
+			t.Parallel()
+			c := work(t, toy(t, "loses"), "counter", `{"locks":1}`, func(st *wire.Start) { st.Check = "signal" })
+			found, lost, written := c.found(), c.count(history.Lost, history.Info), c.count(history.Write, history.Invoke)
+			if len(found) > 0 || len(c.done.Errors) > 0 || len(c.grants) == 0 || lost != len(c.grants) || written > 0 {
+				t.Errorf("%d grants, %d lost, %d writes, %q, errors %v", len(c.grants), lost, written, found, c.done.Errors)
+			}
+		})
+	}
+}
+
+// work lets two users work for half a second.
+func work(t *testing.T, start func(context.Context, int) (Process, error), use, params string, change func(*wire.Start)) *client {
+	t.Helper()
+	o := options(t, start)
+	st, err := o.Frame(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	change(st)
+	p, err := start(t.Context(), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := newClient(p, st, patience)
+	t.Cleanup(c.end)
+	if err := c.begin(t.Context(), &wire.Workload{Use: use, Users: 2, Total: 2, Params: []byte(params)}); err != nil {
+		t.Fatal(err)
 	}
 	c.send(wire.Frame{Type: wire.TypeGo, Go: &wire.Go{Time: now()}})
 	time.Sleep(500 * time.Millisecond)
-	return c.stop(ctx)
+	if err := c.stop(t.Context()); err != nil {
+		t.Error(err)
+	}
+	return c
 }
 
 // Each of these breaks one rule, and is told by name what it breaks.
 func TestWhatIsWrong(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ kind, check, want string }{
+		{"java never-excludes", "orders", "the lock excludes nobody"},
+		{"java late-valid", "workload", "and the TTL is 2s: it counts from when the request was sent"},
+		{"java no-points", "points", "point no-such-point: no point within 10s"},
 		{"garbage", "hello", `"hello, I am a lock" where a frame or a batch begins`},
 		{"silent", "hello", "no hello within 1s"},
 		{"nameless", "hello", "hello: process is left out"},
@@ -260,7 +281,11 @@ func TestWhatIsWrong(t *testing.T) {
 	} {
 		t.Run(c.kind, func(t *testing.T) {
 			t.Parallel()
-			o := options(t, python(t, c.kind))
+			toy, kind := python, c.kind
+			if inJava, ok := strings.CutPrefix(kind, "java "); ok {
+				toy, kind = java, inJava
+			}
+			o := options(t, toy(t, kind))
 			if c.kind == "silent" {
 				o.waits = time.Second
 			}
