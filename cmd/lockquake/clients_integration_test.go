@@ -82,7 +82,11 @@ func TestClientsInOtherLanguages(t *testing.T) {
 			if c.provider == "docker" {
 				clientImage(t, c.language)
 			}
-			p := begin(t, "run", c.scenario, "--provider", c.provider, "--format", "json", "--set", client)
+			options := []string{"run", c.scenario, "--provider", c.provider, "--format", "json", "--set", client}
+			if c.language == "java" {
+				options = append(options, "--set", "run.for=18s") // until the first grant of eight JVMs it takes a while
+			}
+			p := begin(t, options...)
 			code := p.wait(t)
 			r := p.report(t)
 			if code != codeMet || r.Verdict != results.Pass || r.Judged.Grants < 100 {
