@@ -73,7 +73,7 @@ class Fenced(Certain):
 
 
 class Stopped(Certain):
-    """The look before a write showed that the grant is lost or over."""
+    """The look before a write showed that the grant is lost or over, or there is nothing left to do. It is no error."""
 
 
 class Grant:
@@ -780,6 +780,8 @@ class Session:
         try:
             do()
             return True
+        except Stopped:
+            return False
         except Exception as err:
             self.tally(err)
             return False

@@ -4,32 +4,81 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
+	"math"
 	"net"
 	"os"
 	"os/exec"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
+	"github.com/lockquake/lockquake/history"
 	"github.com/lockquake/lockquake/internal/wire"
 	"github.com/lockquake/lockquake/workloads/resource"
 	"github.com/lockquake/lockquake/workloads/resource/register"
 )
 
+// find finds a program that clients in another language need.
+func find(t *testing.T, name, language string) string {
+	t.Helper()
+	path, err := exec.LookPath(name)
+	if err != nil {
+		if os.Getenv("CI") != "" {
+			t.Fatalf("%v: run `.ci/setup %s`", err, language)
+		}
+		t.Skipf("%v: install %s to test clients/%s", err, name, language)
+	}
+	return path
+}
+
 // python runs a client in Python.
 func python(t *testing.T, args ...string) func(context.Context, int) (Process, error) {
 	t.Helper()
-	path, err := exec.LookPath("python3")
-	if err != nil {
-		if os.Getenv("CI") != "" {
-			t.Fatalf("%v: run `.ci/setup python`", err)
+	return running(t, append([]string{find(t, "python3", "python"), toyPython}, args...)...)
+}
+
+// java runs a client in Java.
+func java(t *testing.T, args ...string) func(context.Context, int) (Process, error) {
+	t.Helper()
+	compiler := find(t, "javac", "java")
+	compile.Do(func() {
+		compiled, errCompile = os.MkdirTemp("", "lockquake-java-")
+		if errCompile == nil {
+			said, err := exec.Command(compiler, "-Werror", "-Xlint:all", "-d", compiled, "../../clients/java/Lockquake.java", toyJava).CombinedOutput()
+			if errCompile = err; err != nil {
+				errCompile = fmt.Errorf("%w: %s", err, said)
+			}
 		}
-		t.Skipf("%v: install python3 to test clients/python", err)
+	})
+	if errCompile != nil {
+		t.Fatal(errCompile)
 	}
+	return running(t, append([]string{find(t, "java", "java"), "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-cp", compiled, "ToyLock"}, args...)...)
+}
+
+var (
+	compile    sync.Once
+	compiled   string // the folder of Java's classes
+	errCompile error
+)
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if compiled != "" {
+		_ = os.RemoveAll(compiled)
+	}
+	os.Exit(code)
+}
+
+// running runs a client.
+func running(t *testing.T, argv ...string) func(context.Context, int) (Process, error) {
+	t.Helper()
 	return func(context.Context, int) (Process, error) {
-		cmd := exec.Command(path, args...)
+		cmd := exec.Command(argv[0], argv[1:]...)
 		in, err := cmd.StdinPipe()
 		if err != nil {
 			return Process{}, err
@@ -97,7 +146,8 @@ func serveRegister(t *testing.T) string {
 	return address
 }
 
-var locks = []string{"lock-0", "lock-1"}
+// locks are names that a client must quote.
+var locks = []string{"lock \"0\"\n", `lock\1 ü 🔒`}
 
 // options are those of a test of a client.
 func options(t *testing.T, start func(context.Context, int) (Process, error)) Options {
@@ -115,25 +165,108 @@ func options(t *testing.T, start func(context.Context, int) (Process, error)) Op
 	}}
 }
 
-const toy = "../../clients/python/testdata/toy_lock.py"
+const (
+	toyPython = "../../clients/python/testdata/toy_lock.py"
+	toyJava   = "../../clients/java/testdata/ToyLock.java"
+)
 
-func TestLockquakePy(t *testing.T) {
+// toys are a right client in each language that has the protocol in a file; the argument breaks a rule.
+var toys = map[string]func(*testing.T, ...string) func(context.Context, int) (Process, error){"python": python, "java": java}
+
+func TestClientsThatShip(t *testing.T) {
 	t.Parallel()
-	o := options(t, python(t, toy))
-	o.Tell = func(check string, wrong []string) {
-		if len(wrong) > 0 {
-			t.Errorf("%s: %q", check, wrong)
+	for language, toy := range toys {
+		t.Run(language, func(t *testing.T) {
+			t.Parallel()
+			o := options(t, toy(t))
+			o.Tell = func(check string, wrong []string) {
+				if len(wrong) > 0 {
+					t.Errorf("%s: %q", check, wrong)
+				}
+			}
+			if right, err := Run(t.Context(), o); !right || err != nil {
+				t.Errorf("a right client: %v, %v", right, err)
+			}
+		})
+	}
+}
+
+// Each of them runs every workload.
+func TestWorkloadsOfClientsThatShip(t *testing.T) {
+	t.Parallel()
+	for language, toy := range toys {
+		for _, w := range []struct{ use, params string }{
+			{"acquire-release", `{"locks":2,"hold":1000000,"think":100000,"spread":true}`},
+			{"acquire-release", `{"locks":2,"rate":200,"arrivals":"poisson"}`},
+			{"acquire-release", `{"own_locks":true}`},
+			{"counter", `{"locks":2,"hold":1000000}`},
+			{"guarded-set", `{"locks":2}`},
+			{"inventory", `{"locks":2,"stock":10}`},
+			{"booking", `{"seats":2}`},
+			{"balance", `{"accounts":2,"amount":10}`},
+			{"hold-renew", `{"locks":2,"hold":30000000,"touch":10000000}`},
+			{"stampede", `{"every":50000000,"hold":1000000}`},
+			{"spread", `{"locks":2,"pick":"zipf","skew":1.5}`},
+		} {
+			t.Run(language+" "+w.use, func(t *testing.T) {
+				t.Parallel()
+				c := work(t, toy(t), w.use, w.params, func(st *wire.Start) { st.Seed, st.Renew, st.Check = math.MaxUint64, true, "validity" })
+				if found := c.found(); len(found) > 0 || len(c.done.Errors) > 0 || len(c.grants) == 0 {
+					t.Errorf("%d grants, %q, errors %v", len(c.grants), found, c.done.Errors)
+				}
+			})
 		}
 	}
-	if right, err := Run(t.Context(), o); !right || err != nil {
-		t.Errorf("a right client: %v, %v", right, err)
+}
+
+// A user that its library told of the loss does not write.
+func TestALossThatTheLibraryTells(t *testing.T) {
+	t.Parallel()
+	for language, toy := range toys {
+		t.Run(language, func(t *testing.T) {
+			t.Parallel()
+			c := work(t, toy(t, "loses"), "counter", `{"locks":1}`, func(st *wire.Start) { st.Check = "signal" })
+			found, lost, written := c.found(), c.count(history.Lost, history.Info), c.count(history.Write, history.Invoke)
+			if len(found) > 0 || len(c.done.Errors) > 0 || len(c.grants) == 0 || lost != len(c.grants) || written > 0 {
+				t.Errorf("%d grants, %d lost, %d writes, %q, errors %v", len(c.grants), lost, written, found, c.done.Errors)
+			}
+		})
 	}
+}
+
+// work lets two users work for half a second.
+func work(t *testing.T, start func(context.Context, int) (Process, error), use, params string, change func(*wire.Start)) *client {
+	t.Helper()
+	o := options(t, start)
+	st, err := o.Frame(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	change(st)
+	p, err := start(t.Context(), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := newClient(p, st, patience)
+	t.Cleanup(c.end)
+	if err := c.begin(t.Context(), &wire.Workload{Use: use, Users: 2, Total: 2, Params: []byte(params)}); err != nil {
+		t.Fatal(err)
+	}
+	c.send(wire.Frame{Type: wire.TypeGo, Go: &wire.Go{Time: now()}})
+	time.Sleep(500 * time.Millisecond)
+	if err := c.stop(t.Context()); err != nil {
+		t.Error(err)
+	}
+	return c
 }
 
 // Each of these breaks one rule, and is told by name what it breaks.
 func TestWhatIsWrong(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ kind, check, want string }{
+		{"java never-excludes", "orders", "the lock excludes nobody"},
+		{"java late-valid", "workload", "and the TTL is 2s: it counts from when the request was sent"},
+		{"java no-points", "points", "point no-such-point: no point within 10s"},
 		{"garbage", "hello", `"hello, I am a lock" where a frame or a batch begins`},
 		{"silent", "hello", "no hello within 1s"},
 		{"floods", "orders", "log: more than 10000 frames that nobody asked for"},
@@ -155,7 +288,11 @@ func TestWhatIsWrong(t *testing.T) {
 	} {
 		t.Run(c.kind, func(t *testing.T) {
 			t.Parallel()
-			o := options(t, python(t, toy, c.kind))
+			toy, kind := python, c.kind
+			if inJava, ok := strings.CutPrefix(kind, "java "); ok {
+				toy, kind = java, inJava
+			}
+			o := options(t, toy(t, kind))
 			if c.kind == "silent" {
 				o.waits = time.Second
 			}

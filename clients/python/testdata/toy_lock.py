@@ -49,6 +49,13 @@ class ToyLock(lockquake.Lock):
             raise lockquake.NotHeld()
 
 
+class Losing(ToyLock):
+    """A loss that the library tells of as soon as the grant is there."""
+
+    def on_lost(self, grant, tell):
+        tell()
+
+
 if KIND == "silent":
     sys.stdin.read()
     sys.exit(0)
@@ -91,4 +98,4 @@ if KIND == "any-version":
         def __ne__(self, other):
             return False
     lockquake.VERSION = Any(1)
-lockquake.main(ToyLock, "" if KIND == "nameless" else "toy", toy="1")
+lockquake.main(Losing if KIND == "loses" else ToyLock, "" if KIND == "nameless" else "toy", toy="1")
