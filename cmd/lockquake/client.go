@@ -63,14 +63,11 @@ func clientCommand(std streams) *cobra.Command {
 
 // scenario has a client for each check.
 func (f *clientCheckFlags) scenario(argv []string) (scenarios.Scenario, error) {
-	dir, err := os.Getwd()
+	program, err := clientOf(argv)
 	if err != nil {
 		return scenarios.Scenario{}, err
 	}
-	program := map[string]any{"run": argv, "dir": dir}
-	if f.image != "" {
-		program["image"] = f.image
-	}
+	program.Image = f.image
 	key, err := json.Marshal(program)
 	if err != nil {
 		return scenarios.Scenario{}, err
