@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -28,6 +29,23 @@ func python(t *testing.T, args ...string) func(context.Context, int) (Process, e
 		}
 		t.Skipf("%v: install python3 to test clients/python", err)
 	}
+	return starting(t, path, args...)
+}
+
+// toyInGo builds a client in Go, and returns its path.
+func toyInGo(t *testing.T) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "toy")
+	cmd := exec.Command("go", "build", "-o", path, "./testdata/toy")
+	cmd.Dir, cmd.Env = "../../clients/go", append(os.Environ(), "GOPROXY=off", "GOWORK=off", "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	return path
+}
+
+// starting starts a program for each check.
+func starting(t *testing.T, path string, args ...string) func(context.Context, int) (Process, error) {
 	return func(context.Context, int) (Process, error) {
 		cmd := exec.Command(path, args...)
 		in, err := cmd.StdinPipe()
@@ -119,7 +137,18 @@ const toy = "../../clients/python/testdata/toy_lock.py"
 
 func TestLockquakePy(t *testing.T) {
 	t.Parallel()
-	o := options(t, python(t, toy))
+	right(t, python(t, toy))
+}
+
+func TestLockquakeInGo(t *testing.T) {
+	t.Parallel()
+	right(t, starting(t, toyInGo(t)))
+}
+
+// right wants nothing to be wrong with a client.
+func right(t *testing.T, start func(context.Context, int) (Process, error)) {
+	t.Helper()
+	o := options(t, start)
 	o.Tell = func(check string, wrong []string) {
 		if len(wrong) > 0 {
 			t.Errorf("%s: %q", check, wrong)
@@ -152,6 +181,28 @@ func TestWhatIsWrong(t *testing.T) {
 			if c.kind == "silent" {
 				o.waits = time.Second
 			}
+			i := slices.IndexFunc(checks, func(k check) bool { return k.name == c.check })
+			wrong, err := o.one(t.Context(), i, checks[i])
+			if err != nil || !slices.ContainsFunc(wrong, func(line string) bool { return strings.Contains(line, c.want) }) {
+				t.Errorf("%s: %q, %v, want %q", c.check, wrong, err, c.want)
+			}
+		})
+	}
+}
+
+// The client in Go does not hide what is wrong with a lock.
+func TestWhatIsWrongInGo(t *testing.T) {
+	t.Parallel()
+	toy := toyInGo(t)
+	for _, c := range []struct{ kind, check, want string }{
+		{"never-excludes", "orders", "the lock excludes nobody"},
+		{"no-valid", "orders", "its valid is 0 or left out"},
+		{"late-valid", "workload", "and the TTL is 2s: it counts from when the request was sent"},
+		{"no-points", "points", "point no-such-point: no point within 10s"},
+	} {
+		t.Run(c.kind, func(t *testing.T) {
+			t.Parallel()
+			o := options(t, starting(t, toy, c.kind))
 			i := slices.IndexFunc(checks, func(k check) bool { return k.name == c.check })
 			wrong, err := o.one(t.Context(), i, checks[i])
 			if err != nil || !slices.ContainsFunc(wrong, func(line string) bool { return strings.Contains(line, c.want) }) {
