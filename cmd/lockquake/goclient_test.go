@@ -9,7 +9,7 @@ import (
 	"github.com/lockquake/lockquake/scenarios"
 )
 
-func TestClientOf(t *testing.T) {
+func TestClientFromWords(t *testing.T) {
 	t.Parallel()
 	for words, want := range map[string]string{
 		"python3 x.py":                        `{"run":["python3","x.py"],"dir":"HERE"}`,
