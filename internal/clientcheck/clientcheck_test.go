@@ -1,6 +1,7 @@
 package clientcheck
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -14,7 +15,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lockquake/lockquake/history"
+	"github.com/lockquake/lockquake/internal/wait"
 	"github.com/lockquake/lockquake/internal/wire"
+	"github.com/lockquake/lockquake/workloads"
 	"github.com/lockquake/lockquake/workloads/resource"
 	"github.com/lockquake/lockquake/workloads/resource/register"
 )
@@ -156,6 +160,51 @@ func right(t *testing.T, start func(context.Context, int) (Process, error)) {
 	}
 	if right, err := Run(t.Context(), o); !right || err != nil {
 		t.Errorf("a right client: %v, %v", right, err)
+	}
+}
+
+// Every workload that lockquake's own client has, the others have too.
+func TestWorkloadsInEachLanguage(t *testing.T) {
+	t.Parallel()
+	small := map[string]string{
+		"balance": `{"accounts":2}`, "spread": `{"locks":2,"pick":"zipf"}`, "booking": `{"seats":2}`, "inventory": `{"locks":2,"stock":5}`,
+		"hold-renew": `{"hold":50000000,"touch":10000000}`, "stampede": `{"every":20000000}`, "guarded-set": `{"hold":1000000,"spread":true}`,
+	}
+	languages := map[string]func(context.Context, int) (Process, error){"go": starting(t, toyInGo(t)), "python": python(t, toy)}
+	for _, k := range workloads.All() {
+		lists := []string{cmp.Or(small[k.Name], "{}")}
+		if k.Name == "acquire-release" {
+			lists = append(lists, `{"rate":200}`, `{"rate":200,"arrivals":"uniform"}`)
+		}
+		for _, text := range lists {
+			w, err := k.New(func(into any) error { return json.Unmarshal([]byte(text), into) })
+			if err != nil {
+				t.Fatal(err)
+			}
+			params, err := json.Marshal(w)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for language, start := range languages {
+				t.Run(k.Name+text+" in "+language, func(t *testing.T) {
+					t.Parallel()
+					wrong, err := options(t, start).one(t.Context(), 0, check{"workload", func(ctx context.Context, c *client) error {
+						if err := c.begin(ctx, &wire.Workload{Use: k.Name, Users: 2, Total: 2, Params: params}); err != nil {
+							return err
+						}
+						c.send(wire.Frame{Type: wire.TypeGo, Go: &wire.Go{Time: now()}})
+						const some = 3
+						if !wait.Within(patience, func() bool { return c.count(history.Release, history.Ok) >= some }) {
+							c.wrong("it made fewer than %d cycles", some)
+						}
+						return c.stop(ctx)
+					}})
+					if err != nil || len(wrong) > 0 {
+						t.Errorf("%q, %v", wrong, err)
+					}
+				})
+			}
+		}
 	}
 }
 
