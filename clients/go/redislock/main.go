@@ -51,8 +51,6 @@ func (u *user) Renew(ctx context.Context, g lockquake.Grant) (int64, error) {
 	return u.access.Valid(sent), held(g.Handle.(*redislock.Lock).Refresh(ctx, u.access.TTL(), nil))
 }
 
-func (u *user) Close() error { return u.redis.Close() }
-
 // held tells what the library knows for certain: that the grant is gone.
 func held(err error) error {
 	if err == redislock.ErrLockNotHeld || err == redislock.ErrNotObtained {
