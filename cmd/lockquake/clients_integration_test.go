@@ -129,8 +129,10 @@ func TestClientCheck(t *testing.T) {
 	defer beside()()
 	clientImage(t, "python")
 	for _, c := range []struct{ backend, dir, client string }{
-		{"redis", "python", "python3 redis_lock.py"}, {"zookeeper", "python", "python3 kazoo_lock.py"},
-		{"redis", "go", "redislock github.com/bsm/redislock@v0.9.0"}, {"redlock", "go", "redsync github.com/go-redsync/redsync/v4@v4.0.4"},
+		{"redis", "python", "python3 redis_lock.py"},
+		{"zookeeper", "python", "python3 kazoo_lock.py"},
+		{"redis", "go", "redislock github.com/bsm/redislock@v0.9.0"},
+		{"redlock", "go", "redsync github.com/go-redsync/redsync/v4@v4.0.4"},
 	} {
 		cmd := exec.Command(program(t), append([]string{"client", "check", "--backend", c.backend, "--provider", "docker", "--"}, strings.Fields(c.client)...)...)
 		cmd.Dir = filepath.Join("../../clients", c.dir)
