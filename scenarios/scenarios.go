@@ -66,13 +66,6 @@ type Workload struct {
 	Params   Params        `yaml:"-"` // the workload's own keys
 }
 
-// Client is a program that takes the place of lockquake's own client process. Without Run it is lockquake's own.
-type Client struct {
-	Run   []string // the program and its arguments
-	Image string   // of its containers; "": one that has what the first word of Run names
-	Dir   string   // where relative names in Run begin; "": the folder of the scenario's file
-}
-
 // Resource is what the lock protects. Use is "" for nothing.
 type Resource struct {
 	Use    string // "register"

@@ -42,26 +42,6 @@ func (r reader) workload(s *Scenario) error {
 	return err
 }
 
-// client reads the key client of a section.
-func (r reader) client(section *ast.MappingNode, path string) (c Client, err error) {
-	v := entry(section, "client")
-	if v == nil {
-		return c, nil
-	}
-	path += ".client"
-	m, err := r.mapping(v.Value, path, v)
-	if err != nil {
-		return c, err
-	}
-	if err := decode(r.src, m, path, &c, nil); err != nil {
-		return c, err
-	}
-	if len(c.Run) == 0 || c.Run[0] == "" {
-		return c, r.missing(path+".run", "the program and its arguments, such as [python3, my_lock.py]")
-	}
-	return c, nil
-}
-
 func (r reader) resource(workload *ast.MappingNode) (Resource, error) {
 	out := Resource{Guard: DefaultGuard}
 	v := entry(workload, "resource")

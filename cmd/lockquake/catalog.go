@@ -2,10 +2,8 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"strings"
 
@@ -17,6 +15,7 @@ import (
 	mechanisms "github.com/lockquake/lockquake/internal/agent/all"
 	"github.com/lockquake/lockquake/internal/cluster"
 	"github.com/lockquake/lockquake/internal/engine"
+	"github.com/lockquake/lockquake/internal/gobuild"
 	"github.com/lockquake/lockquake/internal/node"
 	"github.com/lockquake/lockquake/results/checkers"
 	"github.com/lockquake/lockquake/scenarios"
@@ -92,7 +91,7 @@ func (f *nodeFlags) add(c *cobra.Command) {
 	fl := c.Flags()
 	fl.StringVar(&f.provider, "provider", "auto", "what the nodes are: docker (containers), local (processes), or auto: docker where an engine answers")
 	fl.StringArrayVar(&f.images, "image", nil, "image of a kind of node instead of the project's own, such as redis=redis:7.4; may be repeated")
-	fl.StringVar(&f.client, "client", "", "program in the place of lockquake's own client, such as 'python3 my_lock.py': workload.client of the scenario (docs/clients.md)")
+	fl.StringVar(&f.client, "client", "", "program in the place of lockquake's own client, such as 'python3 my_lock.py', or 'FOLDER MODULE@VERSION' that is built: workload.client of the scenario (docs/clients.md)")
 	f.attach.add(fl)
 	// The flag was added above: this cannot fail.
 	_ = c.RegisterFlagCompletionFunc("provider", cobra.FixedCompletions(providers, cobra.ShellCompDirectiveNoFileComp))
@@ -115,17 +114,16 @@ func (f *nodeFlags) read() (*nodeSource, error) {
 	return s, nil
 }
 
-// clientKey is the key of a scenario that --client stands for. Relative names in it begin in the current folder.
+// clientKey is the key of a scenario that --client stands for.
 func (f *nodeFlags) clientKey() (string, error) {
 	if f.client == "" {
 		return "", nil
 	}
-	dir, err := os.Getwd()
+	c, err := clientFromWords(strings.Fields(f.client))
 	if err != nil {
 		return "", err
 	}
-	key, err := json.Marshal(map[string]any{"run": strings.Fields(f.client), "dir": dir})
-	return "workload.client=" + string(key), err
+	return c.Set()
 }
 
 // nodeSource is what the runs of a command line have in common: their nodes.
@@ -137,6 +135,7 @@ type nodeSource struct {
 	attached *engine.Attached
 	choose   chooser
 	other    string // the program that SelfVariable names in place of this one, or ""
+	builder  gobuild.Builder
 }
 
 // options are those of a run of a scenario.
@@ -157,7 +156,8 @@ func (n *nodeSource) options(ctx context.Context, s scenarios.Scenario) (o engin
 		return o, err
 	}
 	o.Program = standIn(o.Provider.Name(), n.images, n.other)
-	return o, nil
+	o.Built, err = n.buildClient(ctx, s)
+	return o, err
 }
 
 // standIn names what runs the clients, where that is not this program: another image, or another program of this machine.

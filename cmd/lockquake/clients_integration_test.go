@@ -169,18 +169,22 @@ func TestClientCheck(t *testing.T) {
 	t.Parallel()
 	defer beside()()
 	for _, c := range []struct {
-		backend, language string
+		backend, language string // "": its program needs no image of its own
 		dir               func(*testing.T) string
 		argv              []string
 	}{
 		{"redis", "python", inPython, []string{"python3", "redis_lock.py"}},
 		{"zookeeper", "python", inPython, []string{"python3", "kazoo_lock.py"}},
 		{"zookeeper", "java", javaClasses, []string{"java", "-cp", "classes:" + curator, "CuratorLock"}},
+		{"redis", "", inGo, []string{"redislock", "github.com/bsm/redislock@v0.9.0"}},
+		{"redlock", "", inGo, []string{"redsync", "github.com/go-redsync/redsync/v4@v4.0.4"}},
 	} {
 		t.Run(c.argv[len(c.argv)-1], func(t *testing.T) {
 			cmd := exec.Command(program(t), append([]string{"client", "check", "--backend", c.backend, "--provider", "docker", "--"}, c.argv...)...)
 			cmd.Dir = c.dir(t)
-			clientImage(t, c.language)
+			if c.language != "" {
+				clientImage(t, c.language)
+			}
 			out, err := cmd.CombinedOutput()
 			if err != nil || strings.Count(string(out), "  ok\n") != 7 {
 				t.Errorf("%v\n%s", err, out)
@@ -190,6 +194,7 @@ func TestClientCheck(t *testing.T) {
 }
 
 func inPython(*testing.T) string { return "../../clients/python" }
+func inGo(*testing.T) string     { return "../../clients/go" }
 
 // TestAServiceThatLockquakeDoesNotKnow breaks servers of which it knows no more than a command and a port.
 func TestAServiceThatLockquakeDoesNotKnow(t *testing.T) {

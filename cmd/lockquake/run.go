@@ -180,14 +180,17 @@ func (f *runFlags) prepare(ctx context.Context, args []string, log *slog.Logger)
 			if s, err = s.With(set); err != nil {
 				return nil, err
 			}
-			o, err := nodes.options(ctx, s)
-			if err != nil {
-				return nil, err
+			o, missing := nodes.options(ctx, s)
+			if missing != nil && (o.Provider == nil || exitCode(missing) != codeMissing) {
+				return nil, missing
 			}
 			o.Out, o.Keep, o.Log = f.out, f.keep, log
 			o.Replay = nodes.replay(nameOf(arg, s), f.set, o.Provider.Name())
 			o.Drawn = func(file string) string { return nodes.replay(file, nil, o.Provider.Name()) } // what was set is written in the file
 			plan, err := engine.Check(o)
+			if missing != nil {
+				err = missing
+			}
 			if err != nil && exitCode(err) != codeMissing {
 				return nil, err
 			}

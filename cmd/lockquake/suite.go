@@ -215,8 +215,12 @@ func (r *suiteRun) read(args []string) (c suite.Config, err error) {
 	}
 	set := r.set
 	if r.where.client != "" {
+		client, err := clientFromWords(strings.Fields(r.where.client))
+		if err != nil {
+			return c, err
+		}
 		for i := range c.Locks {
-			c.Locks[i].Client = &suite.Client{Run: strings.Fields(r.where.client), Dir: "."}
+			c.Locks[i].Client = &client
 		}
 		r.where.client = "" // it is part of the rows now
 	}

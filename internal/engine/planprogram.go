@@ -3,6 +3,7 @@ package engine
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -25,6 +26,8 @@ type program struct {
 	argv   []string // run, with inFolder before the names of what is in the folder
 	image  string   // an image key, or an image itself where named
 	named  bool
+	what   string            // it was built of Go sources: what of
+	pins   map[string]string // the versions of modules that it was built with, which its hello must name
 }
 
 // inFolder stands for the folder where the program runs. No argument of a program can hold it.
@@ -35,6 +38,8 @@ func (c *program) String() string {
 	switch {
 	case c == nil:
 		return ""
+	case c.what != "":
+		return c.what
 	case c.named:
 		return strings.Join(c.run, " ") + " in image " + c.image
 	}
@@ -56,20 +61,19 @@ func (c *program) replace(s *node.Spec) {
 // findProgram finds the files of the program that the scenario names for its clients.
 func (p planner) findProgram() error {
 	c, path := p.scenario.Workload.Client, "workload.client"
-	if own := p.scenario.Backend.Client; len(c.Run) == 0 {
-		c, path = own, "backend.client"
+	if c.IsOwn() {
+		c, path = p.scenario.Backend.Client, "backend.client"
 	}
-	if _, declared := p.topology.(listed.Declaring); len(c.Run) == 0 {
+	if _, declared := p.topology.(listed.Declaring); c.IsOwn() {
 		if declared {
 			return p.wrong("backend.client", "is missing: only a program of one's own knows the locks of backend %s", p.backend.Name)
 		}
 		return nil
 	}
-	dir := c.Dir
-	if !filepath.IsAbs(dir) {
-		dir = filepath.Join(p.scenario.Folder(), dir)
+	if c.Go != "" {
+		return p.builtProgram(c)
 	}
-	dir, err := filepath.Abs(dir)
+	dir, err := ClientFolder(p.scenario, c)
 	if err != nil {
 		return err
 	}
@@ -126,6 +130,49 @@ func classFolder(dir string, names []string) string {
 		}
 	}
 	return folder
+}
+
+// ClientFolder is where relative names of a scenario's program begin.
+func ClientFolder(s scenarios.Scenario, c scenarios.Client) (string, error) {
+	dir := c.Dir
+	if !filepath.IsAbs(dir) {
+		dir = filepath.Join(s.Folder(), dir)
+	}
+	return filepath.Abs(dir)
+}
+
+// builtProgram is what was built of the sources that the scenario names. It needs no image but its own.
+func (p planner) builtProgram(c scenarios.Client) error {
+	if p.Built == "" {
+		return MissingError{Text: c.String() + ": it was not built"}
+	}
+	name := filepath.Base(p.Built)
+	p.program = &program{
+		run: []string{name}, argv: []string{filepath.Join(inFolder, name)}, folder: filepath.Dir(p.Built), image: node.SelfProgram, what: c.String(), pins: map[string]string{},
+	}
+	if p.program.named = c.Image != ""; p.program.named {
+		p.program.image = c.Image
+	}
+	for _, text := range c.With {
+		if pin, ok := scenarios.ReadPin(text); ok && pin.Version != "" {
+			p.program.pins[pin.Module] = pin.Version
+		}
+	}
+	return nil
+}
+
+// otherVersions says how what a program tells of itself differs from the versions that were asked for; "" where it does not.
+func (c *program) otherVersions(h *wire.Hello) string {
+	if c == nil {
+		return ""
+	}
+	for _, module := range slices.Sorted(maps.Keys(c.pins)) {
+		want, got := c.pins[module], h.Libraries[module]
+		if got != want && got != want+"+incompatible" {
+			return fmt.Sprintf("its hello says %s %s, and %s was asked for", module, cmp.Or(got, "(not at all)"), want)
+		}
+	}
+	return ""
 }
 
 // missingFile returns a word that looks like the program's file, where none is.

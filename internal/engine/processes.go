@@ -283,6 +283,11 @@ func (p *processes) addProgram(st *results.ClientStats, s *process) {
 	if h.Process == "" {
 		p.record.unknown("%s does not say in its hello what program it is (process): nobody can tell who was judged", st.Name)
 	}
+	if s.index >= 0 {
+		if other := p.plan.program.otherVersions(h); other != "" {
+			p.record.unknown("%s is not what was asked for: %s", st.Name, other)
+		}
+	}
 }
 
 // readingTimeout bounds a reading. A node that does not answer in time is left out, and what depends on it is not judged.

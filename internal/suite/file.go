@@ -1,7 +1,6 @@
 package suite
 
 import (
-	"encoding/json"
 	"path/filepath"
 	"time"
 
@@ -31,17 +30,11 @@ type Config struct {
 type Row struct {
 	Name    string   `yaml:"name"` // in the table; "": backend/lock
 	Backend string   `yaml:"backend"`
-	Lock    string   `yaml:"lock"` // "": the backend's first; "*": all
-	Client  *Client  `yaml:"client"`
+	Lock    string   `yaml:"lock"`    // "": the backend's first; "*": all
 	Set     []string `yaml:"set"`     // keys of the scenarios, as --set takes them
 	Stories []string `yaml:"stories"` // in place of those of the suite
-}
-
-// Client is a program in the place of lockquake's own client.
-type Client struct {
-	Run   []string `yaml:"run" json:"run"`
-	Image string   `yaml:"image" json:"image,omitempty"`
-	Dir   string   `yaml:"dir" json:"dir"`
+	// Client is a program in the place of lockquake's own client.
+	Client *scenarios.Client `yaml:"client"`
 }
 
 // Random is chaos that is drawn, a cell for each seed.
@@ -96,6 +89,6 @@ func (r Row) sets(dir string) ([]string, error) {
 	if client.Dir, err = filepath.Abs(client.Dir); err != nil {
 		return nil, err
 	}
-	key, err := json.Marshal(client)
-	return append(out[:len(out):len(out)], "workload.client="+string(key)), err
+	key, err := client.Set()
+	return append(out[:len(out):len(out)], key), err
 }

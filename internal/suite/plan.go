@@ -123,7 +123,7 @@ func (c Config) cells(r known) ([]Cell, error) {
 	if m.base.Lock == "" {
 		m.base.Lock = r.Backend + "/" + r.Lock
 		if r.Client != nil {
-			m.base.Lock += " by " + strings.Join(r.Client.Run, " ")
+			m.base.Lock += " by " + r.Client.String()
 		}
 	}
 	words := c.Stories

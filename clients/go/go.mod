@@ -1,0 +1,3 @@
+module github.com/lockquake/lockquake/clients/go
+
+go 1.18

@@ -1,0 +1,171 @@
+package lockquake
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+)
+
+// hold is a lock that a user has in hand.
+type hold struct {
+	user  *user
+	lock  int
+	op    uint32 // of its acquire; 0 where nothing is recorded
+	grant Grant
+
+	once sync.Once
+	over chan struct{} // closed when nobody follows it any more
+
+	mu          sync.Mutex
+	valid       int64 // the latest
+	lost, ended bool
+}
+
+func (h *hold) leave() { h.once.Do(func() { close(h.over) }) }
+
+// stands tells whether the user may believe in its grant.
+func (h *hold) stands() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return !h.lost && Now() < h.valid // Endless and Unknown are the ends of what there is
+}
+
+// event begins the record of an operation within the hold.
+func (h *hold) event(kind byte) event {
+	return event{user: h.user.id, kind: kind, phase: invoke, lock: uint16(h.lock), grant: h.op, token: h.grant.Token}
+}
+
+// follow hears of a loss, and extends the grant where it is told to.
+func (h *hold) follow() {
+	if w, ok := h.user.lock.(Watcher); ok {
+		w.OnLost(h.grant, h.gone)
+	}
+	if h.user.s.start.Renew {
+		go h.keep()
+	}
+}
+
+func (h *hold) keep() {
+	every := h.user.s.start.Access.TTL() / 3
+	t := time.NewTicker(every)
+	defer t.Stop()
+	for {
+		select {
+		case <-h.over:
+			return
+		case <-t.C:
+		}
+		if err := h.renew(every); errors.Is(err, ErrLost) || errors.Is(err, ErrNotHeld) {
+			return
+		}
+	}
+}
+
+// gone records that the grant is lost.
+func (h *hold) gone() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.ended || h.lost {
+		return
+	}
+	h.lost = true
+	e := h.event(kindLost)
+	e.phase, e.valid, e.value = info, h.valid, Now()
+	h.user.s.stream.event(e)
+}
+
+// do records an operation within the hold, and carries it out; what it does to the event is part of its ok.
+func (h *hold) do(e event, timeout time.Duration, carryOut func(context.Context, *event) error) error {
+	record := h.user.s.stream.event
+	if e.kind == kindRelease {
+		record = h.user.s.stream.flushed
+	}
+	seq, _ := record(e)
+	ctx, cancel := context.WithTimeout(h.user.base, timeout)
+	defer cancel()
+	ok := e
+	if err := carryOut(ctx, &ok); err != nil {
+		return h.user.failed(e, seq, err)
+	}
+	if seq != 0 {
+		ok.phase, ok.op = done, seq
+		h.user.s.stream.event(ok)
+	}
+	return nil
+}
+
+func (h *hold) read(timeout time.Duration) (value int64, err error) {
+	if h.user.register == nil {
+		return 0, errNothing
+	}
+	At(h.user.base, "before-read")
+	err = h.do(h.event(kindRead), timeout, func(ctx context.Context, ok *event) error {
+		value, err = h.user.register.ask(ctx, h, request{Op: "read"})
+		ok.value = value
+		return err
+	})
+	return value, err
+}
+
+func (h *hold) write(value int64, timeout time.Duration) error {
+	if h.user.register == nil {
+		return errNothing
+	}
+	h.mu.Lock()
+	lost := h.lost
+	h.mu.Unlock()
+	if look := h.user.s.start.Check; look != "" && lost || look == "validity" && !h.stands() {
+		h.user.s.tally(errStopped)
+		return errStopped
+	}
+	At(h.user.base, "before-write")
+	e := h.event(kindWrite)
+	e.value = value
+	return h.do(e, timeout, func(ctx context.Context, _ *event) error { return h.user.register.write(ctx, h, value) })
+}
+
+func (h *hold) release(timeout time.Duration) error {
+	At(h.user.base, "before-release")
+	h.leave()
+	h.user.call.Lock() // a renewal under way has ended
+	defer h.user.call.Unlock()
+	h.mu.Lock()
+	h.ended = true
+	h.mu.Unlock()
+	return h.do(h.event(kindRelease), timeout, func(ctx context.Context, _ *event) error { return h.user.lock.Release(ctx, h.grant) })
+}
+
+func (h *hold) renew(timeout time.Duration) error {
+	r, ok := h.user.lock.(Renewer)
+	if !ok {
+		return errNoSuch
+	}
+	h.user.call.Lock()
+	defer h.user.call.Unlock()
+	if h.ended { // written under call
+		return nil
+	}
+	err := h.do(h.event(kindRenew), timeout, func(ctx context.Context, e *event) (err error) {
+		if e.valid, err = r.Renew(ctx, h.grant); err == nil {
+			h.mu.Lock()
+			h.valid = e.valid
+			h.mu.Unlock()
+		}
+		return err
+	})
+	if errors.Is(err, ErrLost) || errors.Is(err, ErrNotHeld) {
+		h.gone()
+	}
+	return err
+}
+
+func (h *hold) check(timeout time.Duration) error {
+	c, ok := h.user.lock.(Checker)
+	if !ok {
+		return errNoSuch
+	}
+	h.user.call.Lock()
+	defer h.user.call.Unlock()
+	return h.do(h.event(kindCheck), timeout, func(ctx context.Context, _ *event) error { return c.Check(ctx, h.grant) })
+}

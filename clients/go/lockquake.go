@@ -1,0 +1,151 @@
+// Package lockquake is the half of lockquake's control stream (docs/protocol.md) that every client in Go needs: frames, clocks, workloads, events, points.
+// It needs the standard library alone, and is a module of its own: whoever imports it keeps the versions of all other modules.
+//
+// A client is a type with Acquire and Release, and a call of Main:
+//
+//	func main() { lockquake.Main("my lock", connect) }
+//
+//	func connect(a *lockquake.Access) (lockquake.Lock, error) { ... } // once for each user
+//
+// docs/clients.md tells more.
+package lockquake
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"math"
+	"os"
+	"sync/atomic"
+	"syscall"
+	"time"
+	"unsafe"
+)
+
+// Lock is one user's lock, with a connection of its own. Its methods are called one at a time. Their contexts end with the time that an operation
+// may take; that of Acquire also ends when the client is told to stop.
+//
+// An error that is one of ErrContended, ErrNotHeld, ErrLost, ErrNotSent and ErrRefused means certainly. After any other one nobody knows what was done.
+type Lock interface {
+	// Acquire takes the lock, or says why not.
+	Acquire(ctx context.Context, name string) (Grant, error)
+	// Release gives it back.
+	Release(ctx context.Context, g Grant) error
+}
+
+// What a Lock may do beside; an io.Closer is closed at the end.
+type (
+	// Renewer asks for more time, and returns the new end of the validity. ErrNotHeld and ErrLost say that the grant is gone.
+	Renewer interface {
+		Renew(ctx context.Context, g Grant) (valid int64, err error)
+	}
+	// Checker returns ErrNotHeld where the service says that the grant is gone.
+	Checker interface {
+		Check(ctx context.Context, g Grant) error
+	}
+	// Watcher arranges for lost to be called when the library says that the grant is gone.
+	Watcher interface {
+		OnLost(g Grant, lost func())
+	}
+)
+
+// Grant is a lock in hand.
+type Grant struct {
+	ID     string      // by which the service knows it
+	Sent   int64       // when the request was sent that was granted, by Now
+	Valid  int64       // end of what was promised, by Now; or Endless, or Unknown
+	Token  uint64      // fencing token; 0: none
+	Handle interface{} // whatever the author wants to keep
+}
+
+// Validities that are no time.
+const (
+	Endless = math.MaxInt64
+	Unknown = math.MinInt64
+)
+
+// What certainly is so.
+var (
+	ErrContended = errors.New("somebody else has the lock")               // or the wait for it was given up; nothing was granted
+	ErrNotHeld   = errors.New("the service does not have the grant")      // any more
+	ErrLost      = errors.New("the grant was lost while it was in hand")  //
+	ErrNotSent   = errors.New("the request never reached the service")    //
+	ErrRefused   = errors.New("the service answered that it would not")   //
+	errFenced    = errors.New("the resource refused the token")           //
+	errCertain   = errors.New("refused")                                  // for any other reason
+	errStopped   = errors.New("stopped: the grant is lost or over")       // before a write
+	errHalted    = errors.New("the client was told to stop")              //
+	errOnly      = errors.New("a client of this package knows exclusive") // mode
+	errNothing   = errors.New("the run has no resource")                  //
+	errNoSuch    = errors.New("this lock knows no such order")            //
+	errPoint     = errors.New("arm wants a point, and wait or die as action")
+)
+
+// Now reads the host's CLOCK_MONOTONIC in ns: the time base of a run, which no clock fault moves.
+func Now() int64 {
+	var ts syscall.Timespec
+	const monotonic = 1
+	// It cannot fail for this clock and a valid pointer.
+	_, _, _ = syscall.RawSyscall(syscall.SYS_CLOCK_GETTIME, monotonic, uintptr(unsafe.Pointer(&ts)), 0)
+	return ts.Nano()
+}
+
+// Access is how to reach the service.
+type Access struct {
+	Backend, Lock  string
+	TTLNanoseconds int64 `json:"ttl_ns"` // of grants
+	Client         int   // index of this process
+	User, Password string
+	Run            string
+	Params         json.RawMessage // of the backend; those that end in _ns are times in ns
+	Nodes          []struct {
+		Name      string
+		Addresses map[string]string
+	}
+	TLS json.RawMessage
+}
+
+// TTL is how long a grant is promised for.
+func (a *Access) TTL() time.Duration { return time.Duration(a.TTLNanoseconds) }
+
+// Timeout is that of one request, as the scenario says; else a second.
+func (a *Access) Timeout() time.Duration {
+	p := struct {
+		Timeout time.Duration `json:"timeout_ns"`
+	}{time.Second}
+	_ = json.Unmarshal(a.Params, &p) // some backends have none
+	return p.Timeout
+}
+
+// Addresses are those, as host:port, of each server that has a port of that name; most have "client".
+func (a *Access) Addresses(port string) (out []string) {
+	for _, n := range a.Nodes {
+		if address := n.Addresses[port]; address != "" {
+			out = append(out, address)
+		}
+	}
+	return out
+}
+
+// Valid is the end of a promise of a TTL that was asked for at sent, less the drift that two clocks may have.
+func (a *Access) Valid(sent int64) int64 { return sent + a.TTLNanoseconds - a.TTLNanoseconds/100 - 2e6 }
+
+// Grant is one of a TTL.
+func (a *Access) Grant(id string, sent int64) Grant {
+	return Grant{ID: id, Sent: sent, Valid: a.Valid(sent)}
+}
+
+type userKey struct{}
+
+// At announces a point of what the user of ctx does. It costs next to nothing unless it is armed.
+func At(ctx context.Context, point string) {
+	if u, ok := ctx.Value(userKey{}).(*user); ok && atomic.LoadInt32(&u.armed) > 0 {
+		u.reached(point)
+	}
+}
+
+// Main is the life of a client. Connect is called for each user; name is what reports call the program; points are the names that its lock passes to At.
+func Main(name string, connect func(*Access) (Lock, error), points ...string) {
+	s := &session{connect: connect, stream: newStream(os.Stdout), users: map[int]*user{}, errors: map[string]int{}}
+	s.serve(os.Stdin, name, points)
+}

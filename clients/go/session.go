@@ -1,0 +1,394 @@
+package lockquake
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand"
+	"os"
+	"regexp"
+	"runtime"
+	"runtime/debug"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// module is this one, which is no part of a lock.
+const module = "github.com/lockquake/lockquake/clients/go"
+
+// protocol is the version of docs/protocol.md that this package speaks.
+const protocol = 1
+
+// frame is what the supervisor sends.
+type frame struct {
+	Type    string
+	Start   *start
+	Go      struct{ Time int64 }
+	Command order
+	Ping    struct{ ID int }
+}
+
+type start struct {
+	Version, Index int
+	Format         string
+	Seed           uint64
+	Locks          []string
+	Access         Access
+	Workload       *struct {
+		Use          string
+		Users, Total int
+		Params       params
+	}
+	Resource *struct{ Use, Address, Guard string }
+	Renew    bool
+	Check    string
+	Timeout  int64 `json:"timeout_ns"`
+	Record   bool
+	TTL      int64 `json:"ttl_ns"`
+}
+
+type order struct {
+	ID, User, Lock          int
+	Do, Mode, Point, Action string
+	Value                   int64
+	Timeout                 int64 `json:"timeout_ns"`
+}
+
+type result struct {
+	ID      int    `json:"id"`
+	Outcome string `json:"outcome"`
+	Error   string `json:"error,omitempty"`
+	Value   int64  `json:"value,omitempty"`
+	Grant   string `json:"grant,omitempty"`
+}
+
+// session is a client between its start and its end.
+type session struct {
+	connect func(*Access) (Lock, error)
+	stream  *stream
+	start   *start
+	timeout time.Duration
+	load    context.Context // ends at the stop
+	halt    context.CancelFunc
+	running sync.WaitGroup
+	goTime  int64
+	cpu     int64 // at the go
+
+	mu      sync.Mutex // of what follows
+	users   map[int]*user
+	errors  map[string]int
+	longest int64 // stall
+
+	turn    sync.Mutex // of the open loop, whose users wait in turn for what is due next
+	random  *rand.Rand
+	gap     float64 // ns between arrivals of this process; 0: no open loop
+	arrival float64
+	skipped int64
+}
+
+// serve reads frames until the stop. When the input ends the process ends, whatever it is doing.
+func (s *session) serve(in io.Reader, name string, points []string) {
+	s.load, s.halt = context.WithCancel(context.Background())
+	s.stream.send("hello", greeting(name, points))
+	frames := make(chan frame, 4096)
+	go func() {
+		r := bufio.NewReader(in)
+		for {
+			line, err := r.ReadBytes('\n')
+			if err != nil {
+				os.Exit(1) // the supervisor is gone
+			}
+			var f frame
+			if err := json.Unmarshal(line, &f); err != nil {
+				s.fail(fmt.Errorf("frame: %w", err))
+			}
+			if f.Type == "ping" {
+				t := time.Now()
+				s.stream.send("pong", map[string]int64{"id": int64(f.Ping.ID), "now": Now(), "wall": t.UnixNano(), "mono": began + int64(t.Sub(origin))})
+				continue
+			}
+			frames <- f
+		}
+	}()
+	for f := range frames {
+		switch f.Type {
+		case "start":
+			if err := s.begin(f.Start); err != nil {
+				s.fail(err)
+			}
+			s.stream.send("ready", struct{}{})
+		case "go":
+			s.letGo(f.Go.Time)
+		case "command":
+			if err := s.command(f.Command); err != nil {
+				s.answer(result{ID: f.Command.ID}, err)
+			}
+		case "stop":
+			s.finish()
+		default:
+			s.fail(fmt.Errorf("frame %q has no place here", f.Type))
+		}
+	}
+}
+
+// began and origin are one moment: the clock of the run, and that which Go programs read.
+var began, origin = Now(), time.Now()
+
+// fail tells why the client cannot go on, and ends it.
+func (s *session) fail(err error) {
+	s.stream.send("failed", map[string]string{"error": err.Error()})
+	os.Exit(1)
+}
+
+// greeting is the hello. The versions of modules are those that the program was built with.
+func greeting(name string, points []string) map[string]interface{} {
+	boot, _ := os.ReadFile("/proc/sys/kernel/random/boot_id") // without them the clock is measured
+	space, _ := os.Readlink("/proc/self/ns/time")
+	libraries := map[string]string{}
+	if b, ok := debug.ReadBuildInfo(); ok {
+		for _, m := range b.Deps {
+			version := m.Version
+			if m.Replace != nil {
+				version = m.Replace.Version
+			}
+			if version != "" && m.Path != module {
+				libraries[m.Path] = version
+			}
+		}
+	}
+	return map[string]interface{}{
+		"version": protocol, "process": name, "software": runtime.Version(), "libraries": libraries, "boot_id": strings.TrimSpace(string(boot)),
+		"time_ns": space, "now": Now(), "formats": []string{"records"}, "pid": os.Getpid(), "points": append([]string{}, points...),
+	}
+}
+
+// begin prepares what the start frame asks for.
+func (s *session) begin(st *start) error {
+	w, r := st.Workload, st.Resource
+	switch {
+	case st.Version != protocol:
+		return fmt.Errorf("version %d of the protocol; this program speaks %d", st.Version, protocol)
+	case st.Format != "records":
+		return fmt.Errorf("format is %q: want records", st.Format)
+	case w != nil && workloads[w.Use] == nil:
+		return fmt.Errorf("there is no workload %s", w.Use)
+	case w != nil && w.Params.Shared > 0:
+		return errOnly
+	case r != nil && (r.Use != "register" || r.Guard == "sequencer"):
+		return fmt.Errorf("resource %s with guard %s: this client knows the register, and not its sequencer", r.Use, r.Guard)
+	}
+	if s.start, s.timeout = st, time.Duration(st.Timeout); s.timeout <= 0 {
+		s.timeout = 10 * time.Second
+	}
+	if st.Access.TTLNanoseconds == 0 {
+		st.Access.TTLNanoseconds = st.TTL
+	}
+	s.stream.recording = st.Record
+	go s.stream.keepFlushing()
+	go s.watchSelf()
+	n := 1
+	if w != nil {
+		n = w.Users
+	}
+	for i := 0; i < n; i++ {
+		if err := s.person(i).join(); err != nil {
+			return err
+		}
+	}
+	_, renews := s.users[0].lock.(Renewer)
+	_, tells := s.users[0].lock.(Watcher)
+	switch {
+	case st.Renew && !renews:
+		return errors.New("grants of this lock cannot be extended")
+	case st.Check == "signal" && !tells && !st.Renew:
+		return errors.New("check is signal, and this lock tells of no loss")
+	}
+	return nil
+}
+
+func (s *session) person(number int) *user {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.users[number] == nil {
+		s.users[number] = newUser(s, number)
+	}
+	return s.users[number]
+}
+
+func (s *session) letGo(at int64) {
+	s.goTime, s.cpu = at, cpu()
+	if w := s.start.Workload; w != nil {
+		for i := 0; i < w.Users; i++ {
+			u := s.person(i)
+			s.run(func() {
+				s.sleepUntil(at)
+				u.free = Now()
+				workloads[w.Use](s, u, &w.Params)
+			})
+		}
+	}
+}
+
+func (s *session) run(life func()) {
+	s.running.Add(1)
+	go func() {
+		defer s.running.Done()
+		life()
+	}()
+}
+
+// command hands an order to its user. Arming and continuing act at once: they are meant for a user in the middle of an operation.
+func (s *session) command(o order) error {
+	switch o.Do {
+	case "acquire", "release", "renew", "check", "read", "write", "arm", "continue":
+	default:
+		return fmt.Errorf("%w: this client does not know the order %s", errCertain, o.Do)
+	}
+	if o.Lock < 0 || o.Lock >= len(s.start.Locks) || o.User < 0 || o.User >= 1<<16 {
+		return fmt.Errorf("%w: there is no lock %d or no user %d", errCertain, o.Lock, o.User)
+	}
+	u := s.person(o.User)
+	w := s.start.Workload
+	switch {
+	case o.Do == "arm" || o.Do == "continue":
+		err := u.proceed
+		if o.Do == "arm" {
+			err = func(point string) error { return u.arm(point, o.Action) }
+		}
+		s.answer(result{ID: o.ID}, err(o.Point))
+		return nil
+	case w != nil && o.User < w.Users:
+		return fmt.Errorf("%w: user %d runs a workload: it can be armed and continued only", errCertain, o.User)
+	case u.orders == nil:
+		u.orders = make(chan order, 256)
+		s.run(u.obey)
+	}
+	select {
+	case u.orders <- o:
+		return nil
+	default:
+		return fmt.Errorf("%w: too many orders of user %d wait already", errCertain, o.User)
+	}
+}
+
+// answer sends a result, behind all events so far.
+func (s *session) answer(r result, err error) {
+	r.Outcome = "ok"
+	if err != nil {
+		r.Outcome, r.Error = "info", err.Error()
+		if phase, _ := outcome(err); phase == failed {
+			r.Outcome = "fail"
+		}
+	}
+	s.stream.send("result", r)
+}
+
+// changing matches the parts of an error's text that are different each time: our own ends of connections.
+var changing = regexp.MustCompile(`[0-9a-fA-F.:\[\]]+:\d+->`)
+
+func (s *session) tally(err error) {
+	text := changing.ReplaceAllString(err.Error(), "")
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.errors[text] == 0 && len(s.errors) >= 19 {
+		text = "other errors"
+	}
+	s.errors[text]++
+}
+
+// sleep waits, but not beyond the stop.
+func (s *session) sleep(d time.Duration) {
+	if d <= 0 {
+		return
+	}
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-s.load.Done():
+	}
+}
+
+// sleepUntil is true where the time was reached.
+func (s *session) sleepUntil(at int64) bool {
+	s.sleep(time.Duration(at - Now()))
+	return s.load.Err() == nil
+}
+
+// watchSelf notices when the process does not run.
+func (s *session) watchSelf() {
+	for last := Now(); ; {
+		time.Sleep(beat)
+		t := Now()
+		s.mu.Lock()
+		s.longest = larger(s.longest, t-last)
+		s.mu.Unlock()
+		if t-last > stalled {
+			s.stream.still(uint32(s.start.Index)<<16, last, t)
+		}
+		last = t
+	}
+}
+
+// cpu is user and system time of this process in ns.
+func cpu() int64 {
+	var r syscall.Rusage
+	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &r) // it cannot fail for oneself
+	return r.Utime.Nano() + r.Stime.Nano()
+}
+
+// finish ends the users in order, sends what is left, and says goodbye.
+func (s *session) finish() {
+	ended := Now()
+	s.halt()
+	s.mu.Lock()
+	var users []*user
+	for _, u := range s.users {
+		users = append(users, u)
+	}
+	s.mu.Unlock()
+	for _, u := range users {
+		_ = u.proceed("") // most wait nowhere
+		if u.orders != nil {
+			close(u.orders)
+		}
+	}
+	s.running.Wait()
+	closed := make(chan struct{})
+	go func() {
+		for _, u := range users {
+			if c, ok := u.lock.(io.Closer); ok {
+				if err := c.Close(); err != nil {
+					s.tally(err)
+				}
+			}
+			u.register.close()
+		}
+		close(closed)
+	}()
+	select {
+	case <-closed:
+	case <-time.After(3 * time.Second):
+	}
+	for s.gap > 0 && int64(s.arrival) <= ended {
+		s.step()
+		s.skipped++
+	}
+	var cycles, lag int64
+	for _, u := range users {
+		cycles += u.cycles
+		lag = larger(lag, u.lag)
+	}
+	recorded, dropped := s.stream.end()
+	s.mu.Lock()
+	s.stream.send("done", map[string]interface{}{
+		"recorded": recorded, "dropped": dropped, "stall_ns": s.longest, "cycles": cycles, "errors": s.errors,
+		"lag_ns": lag, "unstarted": s.skipped, "cpu_ns": cpu() - s.cpu,
+	})
+	os.Exit(0)
+}

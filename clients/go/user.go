@@ -1,0 +1,252 @@
+package lockquake
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand"
+	"net"
+	"os"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+)
+
+// user is one lock user. It runs a workload, or does what it is told.
+type user struct {
+	s          *session
+	number     int
+	id         uint32
+	random     *rand.Rand
+	lock       Lock
+	register   *register
+	base, load context.Context // of what is done with a grant; of acquires, which ends at the stop
+	call       sync.Mutex      // the methods of a Lock are called one at a time
+	orders     chan order
+	holds      map[int]*hold
+	cycles     int64
+	free, lag  int64      // open loop: since when it has had nothing to do; the worst lag of the schedule
+	armed      int32      // points
+	mu         sync.Mutex // of what follows
+	points     map[string]string
+	waiting    string
+	let        chan struct{} // closed to let the user go on
+}
+
+func newUser(s *session, number int) *user {
+	u := &user{
+		s: s, number: number, id: uint32(s.start.Index)<<16 | uint32(number), holds: map[int]*hold{}, points: map[string]string{},
+		random: rand.New(rand.NewSource(int64(s.start.Seed)*7919 + int64(number))),
+	}
+	u.base = context.WithValue(context.Background(), userKey{}, u)
+	u.load = context.WithValue(s.load, userKey{}, u)
+	return u
+}
+
+func (u *user) join() (err error) {
+	if u.lock == nil {
+		if u.lock, err = u.s.connect(&u.s.start.Access); err != nil {
+			return fmt.Errorf("connect user %d: %w", u.number, err)
+		}
+	}
+	if r := u.s.start.Resource; r != nil && u.register == nil {
+		u.register = &register{address: r.Address, guard: r.Guard, versions: map[int]version{}}
+	}
+	return nil
+}
+
+// acquire takes a lock. Intended is the arrival in an open loop, else 0.
+func (u *user) acquire(lock int, intended int64, timeout time.Duration) (*hold, error) {
+	for u.s.stream.isCrowded() && u.load.Err() == nil {
+		u.s.sleep(time.Millisecond)
+	}
+	if late := Now() - larger(intended, u.free); intended != 0 && late > u.lag {
+		u.lag = late
+	}
+	e := event{user: u.id, kind: kindAcquire, phase: invoke, lock: uint16(lock), value: intended}
+	seq, asked := u.s.stream.event(e)
+	ctx, cancel := context.WithTimeout(u.load, timeout)
+	defer cancel()
+	u.call.Lock()
+	g, err := u.lock.Acquire(ctx, u.s.start.Locks[lock])
+	u.call.Unlock()
+	if err != nil {
+		e.value = 0
+		return nil, u.failed(e, seq, err)
+	}
+	u.cycles++
+	h := &hold{user: u, lock: lock, op: seq, grant: g, valid: g.Valid, over: make(chan struct{})}
+	if seq != 0 {
+		e = h.event(kindAcquire)
+		e.phase, e.op, e.valid, e.value = done, seq, g.Valid, larger(g.Sent, asked)
+		u.s.stream.flushed(e)
+	}
+	h.follow()
+	At(u.base, "acquired")
+	return h, nil
+}
+
+func larger(a, b int64) int64 {
+	if a > b {
+		return a
+	}
+	return b
+}
+
+// failed records the end of an operation that was certainly, or perhaps, not done.
+func (u *user) failed(e event, seq uint32, err error) error {
+	e.op = seq
+	if e.phase, e.code = outcome(err); !errors.Is(err, context.Canceled) { // a stop is no error
+		u.s.tally(err)
+	}
+	if seq != 0 {
+		u.s.stream.event(e)
+	}
+	return err
+}
+
+// certain are the errors after which certainly nothing was done, with their codes.
+var certain = []struct {
+	err  error
+	code byte
+}{
+	{ErrContended, 1},
+	{ErrNotHeld, 2},
+	{ErrLost, 3},
+	{ErrNotSent, 5},
+	{errFenced, 6},
+	{ErrRefused, 8},
+	{errCertain, 9},
+	{errStopped, 9},
+	{errHalted, 9},
+	{errOnly, 9},
+	{errNothing, 9},
+	{errNoSuch, 9},
+	{errPoint, 9},
+}
+
+// outcome says what an error means: certainly not done, or nobody knows; and its code.
+func outcome(err error) (phase, code byte) {
+	for _, c := range certain {
+		if errors.Is(err, c.err) {
+			return failed, c.code
+		}
+	}
+	var timeout interface{ Timeout() bool }
+	var network *net.OpError
+	var number syscall.Errno
+	switch {
+	case errors.Is(err, context.Canceled):
+		return info, 7
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, os.ErrDeadlineExceeded), errors.As(err, &timeout) && timeout.Timeout():
+		return info, 4
+	case errors.As(err, &network), errors.As(err, &number), errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, net.ErrClosed):
+		return info, 5
+	}
+	return info, 9
+}
+
+// reached is called at an announced point while any is armed.
+func (u *user) reached(point string) {
+	u.mu.Lock()
+	action, ok := u.points[point]
+	if !ok || u.s.load.Err() != nil {
+		u.mu.Unlock()
+		return
+	}
+	delete(u.points, point)
+	atomic.StoreInt32(&u.armed, int32(len(u.points)))
+	let := make(chan struct{})
+	u.waiting, u.let = point, let
+	u.mu.Unlock()
+	u.s.stream.send("point", map[string]interface{}{"user": u.number, "point": point, "time": Now()})
+	if action == "die" {
+		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
+		os.Exit(137) // the kernel does not kill the first process of a pid namespace
+	}
+	<-let
+}
+
+// arm makes the user wait or die at a point.
+func (u *user) arm(point, action string) error {
+	if point == "" || action != "wait" && action != "die" {
+		return errPoint
+	}
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.points[point] = action
+	atomic.StoreInt32(&u.armed, int32(len(u.points)))
+	return nil
+}
+
+// proceed lets the user go on that waits at that point, or anywhere where it is "".
+func (u *user) proceed(point string) error {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.let == nil || point != "" && point != u.waiting {
+		return fmt.Errorf("%w: user %d does not wait at point %q", errCertain, u.number, point)
+	}
+	close(u.let)
+	u.let = nil
+	return nil
+}
+
+// obey is the life of a user that is told what to do.
+func (u *user) obey() {
+	for o := range u.orders {
+		r := result{ID: o.ID}
+		err := errHalted
+		if u.load.Err() == nil {
+			if err = u.join(); err == nil {
+				err = u.carryOut(o, &r)
+			}
+		}
+		u.s.answer(r, err)
+	}
+	for _, h := range u.holds {
+		_ = h.release(u.s.timeout) // recorded
+	}
+}
+
+func (u *user) carryOut(o order, r *result) (err error) {
+	timeout := time.Duration(o.Timeout)
+	if timeout <= 0 {
+		timeout = u.s.timeout
+	}
+	h := u.holds[o.Lock]
+	if o.Do == "acquire" {
+		switch {
+		case o.Mode != "" && o.Mode != "exclusive":
+			return errOnly
+		case h != nil && h.stands():
+			return fmt.Errorf("%w: user %d has %s in hand already", errCertain, u.number, u.s.start.Locks[o.Lock])
+		case h != nil:
+			h.leave()
+			h.gone() // what is over ends here at the latest
+			delete(u.holds, o.Lock)
+		}
+		if h, err = u.acquire(o.Lock, 0, timeout); err != nil {
+			return err
+		}
+		u.holds[o.Lock], r.Value, r.Grant = h, int64(h.grant.Token), h.grant.ID
+		return nil
+	}
+	if h == nil {
+		return fmt.Errorf("%w: user %d has no grant of %s in hand", errCertain, u.number, u.s.start.Locks[o.Lock])
+	}
+	switch o.Do {
+	case "release":
+		delete(u.holds, o.Lock)
+		return h.release(timeout)
+	case "renew":
+		return h.renew(timeout)
+	case "check":
+		return h.check(timeout)
+	case "read":
+		r.Value, err = h.read(timeout)
+		return err
+	}
+	return h.write(o.Value, timeout)
+}

@@ -1,0 +1,118 @@
+package scenarios
+
+import (
+	"cmp"
+	"encoding/json"
+	"path"
+	"path/filepath"
+	"regexp"
+	"strings"
+
+	"github.com/goccy/go-yaml/ast"
+)
+
+// Client is a program that takes the place of lockquake's own client process: one that is there, or one that is built of Go sources.
+// Without Run and Go it is lockquake's own.
+type Client struct {
+	Run   []string `yaml:"run" json:"run,omitempty"`     // the program and its arguments
+	Image string   `yaml:"image" json:"image,omitempty"` // of its containers; "": one that has what the first word of Run names
+	Dir   string   `yaml:"dir" json:"dir,omitempty"`     // where relative names in Run, and Go, begin; "": the folder of the scenario's file
+	Go    string   `yaml:"go" json:"go,omitempty"`       // the folder of a main package with a go.mod
+	// With are the modules that it is built with in place of those of its go.mod, and Tags the build tags.
+	With []string `yaml:"with" json:"with,omitempty"` // MODULE@VERSION, MODULE=OTHER@VERSION or MODULE=FOLDER
+	Tags []string `yaml:"tags" json:"tags,omitempty"`
+}
+
+// IsOwn tells whether the program is lockquake's own.
+func (c Client) IsOwn() bool { return len(c.Run) == 0 && c.Go == "" }
+
+// Set is the key that makes it the program of a scenario's clients, as Scenario.With takes it.
+func (c Client) Set() (string, error) {
+	text, err := json.Marshal(c)
+	return "workload.client=" + string(text), err
+}
+
+// String names the program in a few words: its command; or its folder with the versions that it is built with, as in "redsync (redsync@v4.0.3)".
+func (c Client) String() string {
+	if c.Go == "" {
+		return strings.Join(c.Run, " ")
+	}
+	name := c.Go
+	if base := filepath.Base(filepath.Join(c.Dir, c.Go)); base != "." {
+		name = base
+	}
+	var pins []string
+	for _, text := range c.With {
+		if p, ok := ReadPin(text); ok {
+			pins = append(pins, shortName(p.Module)+"@"+cmp.Or(p.Version, p.Replacement))
+		}
+	}
+	if len(pins) == 0 {
+		return name
+	}
+	return name + " (" + strings.Join(pins, ", ") + ")"
+}
+
+var majorVersion = regexp.MustCompile(`^v[0-9]+$`)
+
+// shortName is the last word of a module's path that is not its major version.
+func shortName(module string) string {
+	if base, last := path.Split(module); majorVersion.MatchString(last) && base != "" {
+		module = strings.TrimSuffix(base, "/")
+	}
+	return path.Base(module)
+}
+
+// Pin is a module in a version that a Go client is built with.
+type Pin struct {
+	Module      string
+	Replacement string // the module, or the folder, that stands in for it; ""
+	Version     string // "": that of a folder
+}
+
+// ReadPin reads MODULE@VERSION, MODULE=OTHER@VERSION or MODULE=FOLDER, a folder as ./x, ../x or /x.
+func ReadPin(text string) (p Pin, ok bool) {
+	p.Module = text
+	if module, other, replaced := strings.Cut(text, "="); replaced {
+		p.Module, p.Replacement = module, other
+		if strings.HasPrefix(other, ".") || strings.HasPrefix(other, "/") {
+			return p, module != "" && !strings.Contains(module, "@")
+		}
+	}
+	of := &p.Module
+	if p.Replacement != "" {
+		of = &p.Replacement
+	}
+	*of, p.Version, ok = strings.Cut(*of, "@")
+	return p, ok && p.Module != "" && *of != "" && p.Version != "" && !strings.Contains(p.Module, "@")
+}
+
+// client reads the key client of a section.
+func (r reader) client(section *ast.MappingNode, path string) (c Client, err error) {
+	v := entry(section, "client")
+	if v == nil {
+		return c, nil
+	}
+	path += ".client"
+	m, err := r.mapping(v.Value, path, v)
+	if err != nil {
+		return c, err
+	}
+	if err := decode(r.src, m, path, &c, nil); err != nil {
+		return c, err
+	}
+	switch {
+	case c.Go != "" && len(c.Run) > 0:
+		return c, r.errorf(path+".run", "stands beside %s.go: a program is there (run), or is built of Go sources (go)", path)
+	case c.Go == "" && (len(c.With) > 0 || len(c.Tags) > 0):
+		return c, r.missing(path+".go", "the folder of the Go program that is built, such as clients/go/redsync")
+	case c.Go == "" && (len(c.Run) == 0 || c.Run[0] == ""):
+		return c, r.missing(path+".run", "the program and its arguments, such as [python3, my_lock.py]")
+	}
+	for _, text := range c.With {
+		if _, ok := ReadPin(text); !ok {
+			return c, r.errorf(path+".with", "%q names no version: want MODULE@VERSION, MODULE=OTHER@VERSION or MODULE=./FOLDER", text)
+		}
+	}
+	return c, nil
+}
