@@ -94,9 +94,12 @@ func (s *store) try(name string, ttl time.Duration) *holding {
 
 // acquire waits in the queue until the lock is granted or ctx ends.
 func (s *store) acquire(ctx context.Context, name string, ttl time.Duration) (*holding, error) {
-	for s.flaws.storms && ctx.Err() == nil {
+	for s.flaws.storms {
 		if h := s.try(name, ttl); h != nil {
 			return h, nil
+		}
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
 		}
 		runtime.Gosched()
 	}

@@ -148,12 +148,20 @@ func (s *service) Stored(ctx context.Context, name string) (topology.Stored, err
 	return out, err
 }
 
-// Requests counts the transactions that have ended in all databases: each statement of a lock is one, but for those that lock row holds
+// Requests counts the transactions that have ended in all databases: each statement of a lock is one, but for those of row, which holds one
 // open; the server counts what a session did about a second later. Questions such as this count too.
 func (s *service) Requests(ctx context.Context) map[string]int64 {
+	return s.count(ctx, "xact_commit + xact_rollback")
+}
+
+// Connections counts the sessions that the server has begun.
+func (s *service) Connections(ctx context.Context) map[string]int64 { return s.count(ctx, "sessions") }
+
+// count adds up a statistic of all databases.
+func (s *service) count(ctx context.Context, what string) map[string]int64 {
 	return topology.CountEach([]*member{s.member}, func(m *member) string { return m.name }, func(m *member) (n int64, err error) {
 		err = m.ask(ctx, func(ctx context.Context, c *pgx.Conn) error {
-			return c.QueryRow(ctx, `SELECT sum(xact_commit + xact_rollback)::bigint FROM pg_stat_database`).Scan(&n)
+			return c.QueryRow(ctx, `SELECT sum(`+what+`)::bigint FROM pg_stat_database`).Scan(&n)
 		})
 		return n, err
 	})

@@ -32,7 +32,7 @@ func TestObservations(t *testing.T) {
 	who := history.MakeUser(1, 0)
 	s.granted("secret", grantKey{who, 7})
 	s.granted("", grantKey{who, 8}) // a client that does not tell
-	s.add(question{4, history.ByGrant, "n2", history.FactHolder + "lock-0"}, reply{5 * ms, 6 * ms, "secret", nil, nil, nil})
+	s.add(question{4, history.ByGrant, "n2", history.FactHolder + "lock-0"}, reply{5 * ms, 6 * ms, "secret", nil, nil})
 	dir := t.TempDir()
 	if err := s.write(dir); err != nil {
 		t.Fatal(err)
