@@ -16,11 +16,12 @@ import (
 
 // wrongOfRedis are the stories that find the wrong locks on Redis, and what they find: what the documentation says is wrong with each.
 const wrongOfRedis = `locks:
-  - {backend: redis, lock: setnx, stories: [crash]}
+  - {backend: redis, lock: setnx, stories: [crash, slow-replies]}
   - {backend: redis, lock: setnx-expire, stories: [crash-setnx-done]}
   - {backend: redis, lock: set-px-del, stories: [late-release]}
   - {backend: redis, lock: get-then-del, stories: [late-release-get-done]}
-  - {backend: redis, lock: set-px-lua, stories: [crash, late-release]}
+  - {backend: redis, lock: set-px-lua, stories: [crash, late-release, answers, gives-up, waiting, slow-replies]}
+  - {name: storms, backend: redis, lock: set-px-lua, set: [backend.retry.delay=0s], stories: [waiting]}
   - {backend: redlock, lock: redlock-no-elapsed-check, stories: [late-replies]}
   - {backend: redlock, lock: redlock, stories: [late-replies]}
 `
@@ -33,13 +34,15 @@ func TestSuiteFindsWrongLocks(t *testing.T) {
 	}
 	want := map[string]string{
 		"redis/setnx crash":                             "stuck_locks 0: found",
+		"redis/setnx slow-replies":                      "orphan_age_ms <",
+		"storms waiting":                                "requests_per_wait_s <500: measured",
 		"redis/setnx-expire crash-setnx-done":           "stuck_locks 0: found",
 		"redis/set-px-del late-release":                 "double_grants 0: found",
 		"redis/get-then-del late-release-get-done":      "double_grants 0: found",
 		"redlock/redlock-no-elapsed-check late-replies": "overlapping_holds 0: found",
 	}
 	got, code := runSuite(t, file, "--quick", "--ttl", "1s", "--provider", "local")
-	if code != codeFailed || len(got.Cells) != 8 {
+	if code != codeFailed || len(got.Cells) != 14 {
 		t.Errorf("exit code %d, %d cells", code, len(got.Cells))
 	}
 	reds := map[string]bool{}
