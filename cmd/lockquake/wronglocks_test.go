@@ -31,6 +31,11 @@ var findings = map[string]finding{
 	"memory/frees-foreign":             {"late-release", "double_grants 0: found"},
 	"memory/never-expires":             {"overdue", "held_beyond_validity_ms <"},
 	"memory/last-first":                {"queue", "starved_users 0: found"},
+	"memory/never-refuses":             {"late-release", "releases_of_nothing 0: found"},
+	"memory/keeps-released":            {"answers", "false_results 0: found"},
+	"memory/denies-renewals":           {"answers", "false_results 0: found"},
+	"memory/grants-to-nobody":          {"gives-up", "orphans 0: found"},
+	"memory/storms":                    {"waiting", "requests_per_wait_s <500: measured"},
 	"etcd/v3lock-blind":                {}, // docs/suites.md says why
 }
 
