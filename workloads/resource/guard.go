@@ -18,6 +18,9 @@ const (
 	// GuardCASVersion refuses a write that was made from another version than the current one. Nothing is lost by
 	// it, whatever the lock does. But it knows no order of holders, and refuses whoever comes second.
 	GuardCASVersion = "cas-version"
+	// GuardFenceVersion is GuardFenceWrites and GuardCASVersion at once: a write wants a token that is not older than the last
+	// writer's, and the version that stands there.
+	GuardFenceVersion = "fence-version"
 	// GuardCASOwner has a read register the grant's own, random name. It refuses a write under any name but the one
 	// registered last. It keeps no order: an old holder that registers late takes the place of the new one.
 	GuardCASOwner = "cas-owner"
