@@ -17,7 +17,7 @@ const NotOK = "not-ok"
 // What a step may say.
 var (
 	stepKinds = []string{"do", "inject", "heal", "await", "observe"}
-	verbs     = []string{"acquire", "read", "check", "write", "release", "renew", "arm", "continue"}
+	verbs     = []string{"acquire", "read", "check", "write", "release", "renew", "close", "arm", "continue", "cancel"}
 	outcomes  = []string{"ok", "fail", "info", NotOK, "any"}
 	actions   = []string{"wait", "die"}
 	modes     = []string{lock.Exclusive.String(), lock.Shared.String()}
@@ -27,7 +27,7 @@ var (
 		"acquire": {"lock", "mode", "outcome", "async"}, "read": {"lock", "outcome", "async"},
 		"check": {"lock", "outcome", "async"}, "write": {"lock", "value", "plus", "outcome", "async"},
 		"release": {"lock", "outcome", "async"}, "renew": {"lock", "outcome", "async"},
-		"arm": {"point", "action"}, "continue": {"point"},
+		"arm": {"point", "action"}, "continue": {"point"}, "cancel": {"outcome"}, "close": {"outcome", "async"},
 	}
 	awaits = []string{"event", "validity-over", "fact", "point", "elapsed", "bitten"}
 	// keysOfAwait are the keys that an await takes beside await and within.
@@ -215,7 +215,7 @@ func (r stepsReader) stepValues(m *ast.MappingNode, s Step, path string) error {
 // eventNames lists what an await can wait for in the history.
 func eventNames() []string {
 	var out []string
-	for _, k := range []history.Kind{history.Acquire, history.Release, history.Renew, history.Check, history.Read, history.Write} {
+	for _, k := range []history.Kind{history.Acquire, history.Release, history.Renew, history.Check, history.Read, history.Write, history.Close} {
 		for _, p := range []history.Phase{history.Invoke, history.Ok, history.Fail, history.Info} {
 			out = append(out, k.String()+" "+p.String())
 		}

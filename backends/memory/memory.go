@@ -187,6 +187,24 @@ var variants = []variant{
 		wrong: "users that wait are starved by those who come later",
 		flaws: flaws{lastFirst: true},
 	},
+	{
+		name:  "deaf",
+		doc:   "A user that waits goes on to wait, whatever it is told.",
+		wrong: "an acquire outlives its deadline, and a waiter cannot give up",
+		flaws: flaws{deaf: true},
+	},
+	{
+		name:  "never-tells",
+		doc:   "Offers news of losses, and tells nobody.",
+		wrong: "a holder that lost the lock goes on as if it had it",
+		flaws: flaws{neverTells: true},
+	},
+	{
+		name:  "wedges",
+		doc:   "A lock object that has lost a grant asks the store no more.",
+		wrong: "a user that lost the lock once never gets it again",
+		flaws: flaws{wedges: true},
+	},
 }
 
 func (v variant) lock() backends.Lock {

@@ -28,6 +28,8 @@ var fails = map[string][]string{
 	"frees-foreign":    {"release-forged", "release-point", "release-stale"},
 	"never-expires":    {"check", "expiry", "release-point", "release-stale", "token-stopped"},
 	"last-first":       {"order"},
+	"deaf":             {"cancel"},
+	"never-tells":      {"loss"},
 }
 
 // TestConformance puts the right lock to the suite, and holds each wrong one to the checks that it must fail.

@@ -20,6 +20,9 @@ type flaws struct {
 	freesForeign    bool
 	neverExpires    bool
 	lastFirst       bool
+	deaf            bool
+	neverTells      bool
+	wedges          bool
 }
 
 // silent tells whether the store says nothing when a grant ends: one that told its victims would hide what it did to
@@ -92,10 +95,14 @@ func (s *store) acquire(ctx context.Context, name string, ttl time.Duration) (*h
 	r.waiters = append(r.waiters, w)
 	s.mu.Unlock()
 
+	done := ctx.Done()
+	if s.flaws.deaf {
+		done = nil
+	}
 	select {
 	case h := <-w.given:
 		return h, nil
-	case <-ctx.Done():
+	case <-done:
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -190,7 +197,7 @@ func (s *store) expire(name string) {
 	if r.holder == nil || s.flaws.neverExpires || time.Now().Before(r.holder.end) {
 		return
 	}
-	if !s.flaws.silent() {
+	if !s.flaws.silent() && !s.flaws.neverTells {
 		close(r.holder.lost)
 	}
 	s.next(name)

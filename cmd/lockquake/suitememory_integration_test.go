@@ -37,6 +37,9 @@ func TestSuiteFindsBrokenLocks(t *testing.T) {
 		"frees-foreign":    {"late-release", "double_grants 0: found"},
 		"never-expires":    {"overdue", "held_beyond_validity_ms <"},
 		"last-first":       {"queue", "starved_users 0: found"},
+		"deaf":             {"cancel", "deaf_waits 0: found"},
+		"never-tells":      {"news", "untold_losses 0: found"},
+		"wedges":           {"again", "wedges 0: found"},
 	}
 	exact := []string{"memory/exact", "--quick", "--ttl", "1s"}
 	for _, b := range catalog().Backends {
