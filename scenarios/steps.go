@@ -184,7 +184,7 @@ func (r stepsReader) stepValues(m *ast.MappingNode, s Step, path string) error {
 	case entry(m, "user") != nil && !userForm.MatchString(s.User):
 		return r.errorf(join(path, "user"), "%q is not a user's name: letters and digits, the first an upper-case letter, such as A", s.User)
 	case entry(m, "lock") != nil && !lockForm.MatchString(s.Lock):
-		return r.errorf(join(path, "lock"), "%q is not a lock: they are named lock-0, lock-1, ...", s.Lock)
+		return r.errorf(join(path, "lock"), "%q is no name of a lock: 1 to 250 characters that can be seen; those of a workload are named lock-0, lock-1, ...", s.Lock)
 	case entry(m, "is") != nil && entry(m, "is_not") != nil:
 		return r.errorf(join(path, "is_not"), "is one too many beside is; write one of them")
 	case s.Observe != "" && s.On == "":

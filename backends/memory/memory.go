@@ -205,6 +205,12 @@ var variants = []variant{
 		wrong: "a user that lost the lock once never gets it again",
 		flaws: flaws{wedges: true},
 	},
+	{
+		name:  "mixes-names",
+		doc:   "Takes the name of a lock for what stands before its first slash.",
+		wrong: "a lock cannot be had while another one is held",
+		flaws: flaws{mixesNames: true},
+	},
 }
 
 func (v variant) lock() backends.Lock {

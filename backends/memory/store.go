@@ -3,6 +3,7 @@ package memory
 import (
 	"context"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -23,6 +24,7 @@ type flaws struct {
 	deaf            bool
 	neverTells      bool
 	wedges          bool
+	mixesNames      bool
 }
 
 // silent tells whether the store says nothing when a grant ends: one that told its victims would hide what it did to
@@ -68,6 +70,9 @@ type waiter struct {
 }
 
 func (s *store) record(name string) *record {
+	if s.flaws.mixesNames {
+		name, _, _ = strings.Cut(name, "/")
+	}
 	r, ok := s.locks[name]
 	if !ok {
 		r = &record{}

@@ -40,6 +40,7 @@ func TestSuiteFindsBrokenLocks(t *testing.T) {
 		"deaf":             {"cancel", "deaf_waits 0: found"},
 		"never-tells":      {"news", "untold_losses 0: found"},
 		"wedges":           {"again", "wedges 0: found"},
+		"mixes-names":      {"like-names", "stuck_locks 0: found"},
 	}
 	exact := []string{"memory/exact", "--quick", "--ttl", "1s"}
 	for _, b := range catalog().Backends {

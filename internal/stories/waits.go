@@ -86,6 +86,11 @@ func trouble(name, claim, fault, lasts string) Story {
 	}
 }
 
+// oddNames are names that a library may not expect, or may put into a key, a path or a statement as they are.
+var oddNames = []string{
+	"two words", "a/b//c/", "/", "..", "schlüssel-锁-🔒", "{a}b{c}", "it's; DROP TABLE \"locks\" --", "%s%d*?[a]", strings.Repeat("long", 60),
+}
+
 // waits lists the stories about calls that must return, news of losses, and lock objects that must be of use again.
 var waits = []Story{
 	{
@@ -188,6 +193,42 @@ steps:
   - {do: acquire, user: B, within: {{.Long}}}
   - {do: release, user: B, outcome: any}
 expect: {double_grants: "0", deaf_waits: "0", judged: ">=2"}
+`,
+	},
+	{
+		Name: "odd-names", lasts: 2,
+		Claim: "Locks are named with spaces, slashes, quotes, braces, other scripts, and at length. None is granted to two users.",
+		text: `workload: {}
+steps:
+{{- range .OddNames}}
+  - {do: acquire, user: A, lock: {{printf "%q" .}}, outcome: any, within: {{ttl 0.5}}}
+  - {do: acquire, user: B, lock: {{printf "%q" .}}, outcome: any, within: {{ttl 0.05}}}
+  - {do: release, user: A, lock: {{printf "%q" .}}, outcome: any}
+  - {do: release, user: B, lock: {{printf "%q" .}}, outcome: any}
+{{- end}}
+expect: {double_grants: "0", stuck_locks: "0", judged: ">=1"}
+`,
+	},
+	{
+		Name: "like-names", needs: keeps, lasts: 2,
+		Claim: "The name of a lock is the beginning of another's, or differs by its case or a space. Each can be taken while the others are held.",
+		text: `workload: {timeout: {{.Long}}{{if .Renews}}, renew: true{{end}}}
+steps:
+  - {do: acquire, user: A, lock: part}
+  - {do: acquire, user: B, lock: part/1, outcome: any, within: {{.Long}}}
+  - {do: acquire, user: C, lock: part/1/2, outcome: any, within: {{.Long}}}
+  - {do: acquire, user: D, lock: PART, outcome: any, within: {{.Long}}}
+  - {do: acquire, user: E, lock: "part ", outcome: any, within: {{.Long}}}
+  - {do: release, user: A, lock: part, outcome: any}
+  - {do: release, user: B, lock: part/1, outcome: any}
+  - {do: acquire, user: B, lock: part/1, outcome: any, within: {{.Long}}}
+  - {do: acquire, user: A, lock: part, outcome: any, within: {{.Long}}}
+  - {do: release, user: A, lock: part, outcome: any}
+  - {do: release, user: B, lock: part/1, outcome: any}
+  - {do: release, user: C, lock: part/1/2, outcome: any}
+  - {do: release, user: D, lock: PART, outcome: any}
+  - {do: release, user: E, lock: "part ", outcome: any}
+expect: {double_grants: "0", stuck_locks: "0", judged: ">=1"}
 `,
 	},
 	trouble("hang", "All servers stand still. Calls with a deadline return, a waiter gives up, a lock object is closed, and all can be used when the servers go on.",
