@@ -42,7 +42,7 @@ func TestSuiteFindsBrokenLocks(t *testing.T) {
 		"wedges":           {"again", "wedges 0: found"},
 		"mixes-names":      {"like-names", "stuck_locks 0: found"},
 	}
-	exact := []string{"memory/exact", "--quick", "--ttl", "1s"}
+	exact := []string{"memory/exact", "--quick", "--most", "99", "--ttl", "1s"}
 	for _, b := range catalog().Backends {
 		if b.Name != "memory" {
 			continue

@@ -103,7 +103,7 @@ steps:
   - {do: acquire, user: C, async: true, outcome: any, within: {{.Long}}}
   - {await: elapsed, for: {{ttl 0.4}}}
   - {do: cancel, user: C, outcome: any}
-  - {await: elapsed, for: {{ttl 1.5}}, within: {{.Long}}}
+  - {await: elapsed, for: {{ttl 2}}, within: {{.Long}}} # beyond the bound by more than a machine stands still
   - {do: release, user: A, outcome: any}
   - {do: release, user: B, async: true, outcome: any} # of what it may have been granted all the same
   - {do: release, user: C, async: true, outcome: any}
@@ -122,6 +122,7 @@ steps:
   - {do: acquire, user: A}
 ` + stop + `  - {do: acquire, user: B, within: {{.Long}}}
 ` + goOn + `  - {await: elapsed, for: {{.Calm}}, within: {{.Long}}}
+  - {await: elapsed, for: {{ttl 0.5}}}
   - {do: release, user: B, outcome: any}
   - {do: release, user: A, outcome: any}
 expect: {double_grants: "0", untold_losses: "0", judged: ">=1"}
