@@ -12,7 +12,7 @@ import (
 // Kind says what an event is about.
 type Kind uint8
 
-// The kinds of events. Acquire, Release, Renew, Check, Read and Write are operations with an invoke and an outcome;
+// The kinds of events. Acquire, Release, Renew, Check, Read, Write and Close are operations with an invoke and an outcome;
 // the others stand alone, mostly with phase Info.
 const (
 	KindNone    Kind = iota
@@ -33,12 +33,14 @@ const (
 	Clean            // the trailer of a file that was closed in order; Value is the number of events before it
 	Ended            // the service was last certain to stand by the grant at Valid, which is also the event's Time: dated back by the engine
 	Reason           // why what is told at Op came about, by whoever decided: Code is the cause, Token and Value its facts
+	Cancel           // a user was told to give up the operation Op, which is under way
+	Close            // a user closes its lock object, with all that it holds
 	kindEnd
 )
 
 var kindNames = [...]string{
 	"none", "acquire", "release", "renew", "check", "read", "write", "renewed", "lost", "dead",
-	"effect-read", "effect-write", "stall", "dropped", "final", "clean", "ended", "reason",
+	"effect-read", "effect-write", "stall", "dropped", "final", "clean", "ended", "reason", "cancel", "close",
 }
 
 // String returns the kind's name in the JSON Lines form.
@@ -112,7 +114,7 @@ type Event struct {
 	Mode  uint8  // 0 exclusive, 1 shared
 	Code  uint8  // for Fail and Info: an error class of this package; of a Reason: a cause
 	Token uint64 // fencing token, 0 for none
-	Valid int64  // end of the validity: a time, ValidEndless or ValidUnknown
+	Valid int64  // end of the validity: a time, ValidEndless or ValidUnknown; of an invoke: the deadline of the call, 0 where none was told
 	Value int64  // Acquire invoke: intended start (0: closed loop); Acquire ok: issued; Read, Write, Effect*: the value
 }
 

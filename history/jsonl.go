@@ -122,7 +122,7 @@ func appendString(b []byte, s string) []byte {
 // hasLock tells whether events of this kind are about a lock.
 func (k Kind) hasLock() bool {
 	switch k {
-	case Stall, Dropped, Dead, Clean:
+	case Stall, Dropped, Dead, Clean, Close:
 		return false
 	}
 	return true

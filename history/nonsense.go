@@ -73,8 +73,8 @@ var rules = [kindEnd]rule{
 	Read: {byClient, whole}, Write: {byClient, whole}, Renewed: {byClient, alone}, Lost: {byClient, alone},
 	Dead: {byEngine, alone}, Ended: {byEngine, alone}, Final: {byEngine | byResource, alone},
 	EffectRead: {byResource, served}, EffectWrite: {byResource, served},
-	Reason: {byClient | byResource, alone},
-	Stall:  {byClient | byResource | byEngine, alone}, Dropped: {byClient | byResource | byEngine, alone},
+	Reason: {byClient | byResource, alone}, Cancel: {byClient, alone}, Close: {byClient, whole},
+	Stall: {byClient | byResource | byEngine, alone}, Dropped: {byClient | byResource | byEngine, alone},
 }
 
 var (
@@ -84,12 +84,15 @@ var (
 )
 
 // isOperation tells whether events of this kind come in pairs.
-func (k Kind) isOperation() bool { return k >= Acquire && k <= Write }
+func (k Kind) isOperation() bool { return k >= Acquire && k <= Write || k == Close }
+
+// explains tells whether events of this kind are about an event before them, at Op.
+func (k Kind) explains() bool { return k == Reason || k == Cancel }
 
 // ofGrant tells whether events of this kind belong to a grant.
 func (k Kind) ofGrant() bool {
 	switch k {
-	case Acquire, Stall, Dropped, Final, Clean, Reason:
+	case Acquire, Stall, Dropped, Final, Clean, Reason, Cancel, Close:
 		return false
 	}
 	return true

@@ -82,11 +82,11 @@ func (s *Sense) place(e *Event) error {
 		return s.refuse(e, "its lock has number %d, and the run has %d locks", e.Lock, s.locks)
 	case e.Mode > 1:
 		return s.refuse(e, "its mode is %d: want 0 (exclusive) or 1 (shared)", e.Mode)
-	case e.Kind == Reason && (e.Op == 0 || e.Op >= e.Seq):
+	case e.Kind.explains() && (e.Op == 0 || e.Op >= e.Seq):
 		return s.refuse(e, "its op is %d: want the op of an event before", e.Op)
 	case (e.Code >= codeClasses) != (e.Kind == Reason):
 		return s.refuse(e, "its code is %q: a reason has a cause, and nothing else has one", CodeName(e.Code))
-	case e.Op != e.Seq && e.Kind != Reason && (e.Phase == Invoke || !e.Kind.isOperation()):
+	case e.Op != e.Seq && !e.Kind.explains() && (e.Phase == Invoke || !e.Kind.isOperation()):
 		return s.refuse(e, "its op is %d: want its own seq", e.Op)
 	case e.Kind == Dropped && e.Value < 1:
 		return s.refuse(e, "its value is %d: want the number of events that were dropped", e.Value)
@@ -96,7 +96,7 @@ func (s *Sense) place(e *Event) error {
 
 // begin takes an invoke.
 func (s *Sense) begin(e *Event) error {
-	if e.Kind != Acquire {
+	if e.Kind != Acquire && e.Kind != Close {
 		if why := s.unknown(e); why != "" {
 			return s.refuse(e, "%s", why)
 		}

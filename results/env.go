@@ -53,8 +53,9 @@ type Env struct {
 	Token      string `json:"token"` // "none", "service", "home-made"
 	Expires    bool   `json:"expires"`
 	Recovery   int64  `json:"recovery_ns"`
-	Workload   string `json:"workload"`   // "" for steps only
-	Increments bool   `json:"increments"` // each acknowledged write adds one to what the lock protects
+	Tells      bool   `json:"tells_losses,omitempty"` // the lock tells its holders of a loss; of another program, its hello says that
+	Workload   string `json:"workload"`               // "" for steps only
+	Increments bool   `json:"increments"`             // each acknowledged write adds one to what the lock protects
 	// Writes is what the workload's writes mean beside, as workloads.Meaning names it; Terms are the numbers that they are
 	// judged by.
 	Writes   string           `json:"writes,omitempty"`
@@ -157,12 +158,24 @@ type ClientStats struct {
 	Errors    map[string]int64 `json:"errors,omitempty"`
 }
 
+// tells says whether holders are told of a loss: by the lock, or by all programs in its place.
+func (e Env) tells() bool {
+	tells, foreign := true, false
+	for _, c := range e.Clients {
+		if _, client := history.ClientOf(c.Name); client && c.Foreign {
+			foreign, tells = true, tells && c.Tells
+		}
+	}
+	return foreign && tells || !foreign && e.Tells
+}
+
 // Client is what program a node is, in its own words.
 type Client struct {
 	Process   string            `json:"process"`
 	Software  string            `json:"software"`            // its version
 	Libraries map[string]string `json:"libraries,omitempty"` // modules that its lock is made of, with their versions
 	Foreign   bool              `json:"foreign,omitempty"`   // it is not lockquake's own
+	Tells     bool              `json:"tells,omitempty"`     // one that is not lockquake's own says so: its locks tell of a loss
 }
 
 // ReportClient is a program that was judged, and the nodes that ran it.

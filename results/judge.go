@@ -70,7 +70,7 @@ func Judge(dir string, checkers Checkers) (Report, error) {
 func (d *directory) makeRun(m *Log) {
 	e := d.env
 	d.run = Run{
-		TTL: e.TTL, Locks: m.Locks(), Token: e.Token, Expires: e.Expires, Recovery: e.Recovery, Increments: e.Increments,
+		TTL: e.TTL, Locks: m.Locks(), Token: e.Token, Expires: e.Expires, Recovery: e.Recovery, Tells: e.tells(), Increments: e.Increments,
 		Writes: e.Writes, Terms: e.Terms, Directed: e.Directed, Stepped: e.Directed || len(e.People) > 0, Resource: e.Resource, Guard: e.Guard, Replicas: e.Replicas, Faults: made(d.faults), Observed: d.observed,
 		Processes: m.merge.Processes(), Clients: e.Clients, Readings: e.Readings, Start: e.Start, End: e.End, Measured: e.Measured,
 	}

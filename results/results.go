@@ -32,6 +32,7 @@ type Run struct {
 	Token      string           // "none", "service" or "home-made"
 	Expires    bool             // a dead holder's grant ends by itself
 	Recovery   int64            // ns: the lock's declared recovery bound
+	Tells      bool             // the lock tells its holders of a loss
 	Increments bool             // each acknowledged write adds one to what the lock protects
 	Writes     string           // what the workload's writes mean beside: "sales", "seats", "transfers", "elements" or ""
 	Terms      map[string]int64 // numbers that they are judged by

@@ -91,6 +91,17 @@ func (s *Standstills) unasked(process string, stall period) []period {
 	return out
 }
 
+// Asked adds up for how long faults had a process stand still from one time to another.
+func (s *Standstills) Asked(process string, from, until int64) (total int64) {
+	if s == nil {
+		return 0
+	}
+	for _, p := range s.asked[process] {
+		total += max(0, min(p.until, until)-max(p.from, from))
+	}
+	return total
+}
+
 // Standstill is who stood still in some time, and for how long.
 type Standstill struct {
 	Process string

@@ -8,7 +8,7 @@ import (
 
 var (
 	userForm = regexp.MustCompile(`^[A-Z][A-Za-z0-9]{0,15}$`)
-	lockForm = regexp.MustCompile(`^lock-(0|[1-9][0-9]{0,4})$`)
+	lockForm = regexp.MustCompile(`^\PC{1,250}$`)
 )
 
 // order checks what steps say about each other: names are used after they were given, and once.

@@ -17,7 +17,7 @@ const NotOK = "not-ok"
 // What a step may say.
 var (
 	stepKinds = []string{"do", "inject", "heal", "await", "observe"}
-	verbs     = []string{"acquire", "read", "check", "write", "release", "renew", "arm", "continue"}
+	verbs     = []string{"acquire", "read", "check", "write", "release", "renew", "close", "arm", "continue", "cancel"}
 	outcomes  = []string{"ok", "fail", "info", NotOK, "any"}
 	actions   = []string{"wait", "die"}
 	modes     = []string{lock.Exclusive.String(), lock.Shared.String()}
@@ -27,7 +27,7 @@ var (
 		"acquire": {"lock", "mode", "outcome", "async"}, "read": {"lock", "outcome", "async"},
 		"check": {"lock", "outcome", "async"}, "write": {"lock", "value", "plus", "outcome", "async"},
 		"release": {"lock", "outcome", "async"}, "renew": {"lock", "outcome", "async"},
-		"arm": {"point", "action"}, "continue": {"point"},
+		"arm": {"point", "action"}, "continue": {"point"}, "cancel": {"outcome"}, "close": {"outcome", "async"},
 	}
 	awaits = []string{"event", "validity-over", "fact", "point", "elapsed", "bitten"}
 	// keysOfAwait are the keys that an await takes beside await and within.
@@ -184,7 +184,7 @@ func (r stepsReader) stepValues(m *ast.MappingNode, s Step, path string) error {
 	case entry(m, "user") != nil && !userForm.MatchString(s.User):
 		return r.errorf(join(path, "user"), "%q is not a user's name: letters and digits, the first an upper-case letter, such as A", s.User)
 	case entry(m, "lock") != nil && !lockForm.MatchString(s.Lock):
-		return r.errorf(join(path, "lock"), "%q is not a lock: they are named lock-0, lock-1, ...", s.Lock)
+		return r.errorf(join(path, "lock"), "%q is no name of a lock: 1 to 250 characters that can be seen; those of a workload are named lock-0, lock-1, ...", s.Lock)
 	case entry(m, "is") != nil && entry(m, "is_not") != nil:
 		return r.errorf(join(path, "is_not"), "is one too many beside is; write one of them")
 	case s.Observe != "" && s.On == "":
@@ -215,7 +215,7 @@ func (r stepsReader) stepValues(m *ast.MappingNode, s Step, path string) error {
 // eventNames lists what an await can wait for in the history.
 func eventNames() []string {
 	var out []string
-	for _, k := range []history.Kind{history.Acquire, history.Release, history.Renew, history.Check, history.Read, history.Write} {
+	for _, k := range []history.Kind{history.Acquire, history.Release, history.Renew, history.Check, history.Read, history.Write, history.Close} {
 		for _, p := range []history.Phase{history.Invoke, history.Ok, history.Fail, history.Info} {
 			out = append(out, k.String()+" "+p.String())
 		}

@@ -27,6 +27,7 @@ type locker struct {
 	store *store
 	due   time.Time // when the last acquire ended by the user's own pace
 	phase float64   // where in its pace the user begins: all of them in step would be counted in lumps
+	stuck bool      // a grant was lost, and the store is asked no more
 	over  sync.Once
 
 	mu   sync.Mutex
@@ -36,6 +37,10 @@ type locker struct {
 // Acquire waits in the store's queue.
 func (l *locker) Acquire(ctx context.Context, r lock.Request) (lock.Grant, error) {
 	lock.At(ctx, "before-acquire")
+	if l.stuck {
+		<-ctx.Done()
+		return lock.Grant{}, fmt.Errorf("%w; gave up waiting: %w", lock.ErrContended, ctx.Err())
+	}
 	sent := time.Now()
 	err := l.pay(ctx)
 	var h *holding
@@ -88,6 +93,7 @@ func (l *locker) Release(ctx context.Context, g lock.Grant) error {
 	delete(l.held, g.Lock+"/"+g.ID)
 	l.mu.Unlock()
 	if !l.store.release(g.Lock, number(g.ID)) {
+		l.stuck = l.store.flaws.wedges
 		return fmt.Errorf("%w: %s", lock.ErrNotHeld, g.Lock)
 	}
 	lock.At(ctx, "release-done")

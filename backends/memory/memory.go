@@ -255,6 +255,30 @@ var variants = []variant{
 		wrong: "each waiter keeps the store busy",
 		flaws: flaws{storms: true},
 	},
+	{
+		name:  "deaf",
+		doc:   "A user that waits goes on to wait, whatever it is told.",
+		wrong: "an acquire outlives its deadline, and a waiter cannot give up",
+		flaws: flaws{deaf: true},
+	},
+	{
+		name:  "never-tells",
+		doc:   "Offers news of losses, and tells nobody.",
+		wrong: "a holder that lost the lock goes on as if it had it",
+		flaws: flaws{neverTells: true},
+	},
+	{
+		name:  "wedges",
+		doc:   "A lock object that has lost a grant asks the store no more.",
+		wrong: "a user that lost the lock once never gets it again",
+		flaws: flaws{wedges: true},
+	},
+	{
+		name:  "mixes-names",
+		doc:   "Takes the name of a lock for what stands before its first slash.",
+		wrong: "a lock cannot be had while another one is held",
+		flaws: flaws{mixesNames: true},
+	},
 }
 
 func (v variant) lock() backends.Lock {

@@ -32,6 +32,8 @@ var fails = map[string][]string{
 	"keeps-released":   {"cancel", "check", "close", "renewal", "token-stopped"},
 	"denies-renewals":  {"renewal", "validity-late"},
 	"grants-to-nobody": {"cancel"},
+	"deaf":             {"cancel"},
+	"never-tells":      {"loss"},
 }
 
 // TestConformance puts the right lock to the suite, and holds each wrong one to the checks that it must fail.

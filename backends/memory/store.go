@@ -5,6 +5,7 @@ import (
 	"runtime"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -29,6 +30,10 @@ type flaws struct {
 	deniesRenewals  bool
 	grantsToNobody  bool
 	storms          bool
+	deaf            bool
+	neverTells      bool
+	wedges          bool
+	mixesNames      bool
 }
 
 // silent tells whether the store says nothing when a grant ends: one that told its victims would hide what it did to
@@ -76,6 +81,9 @@ type waiter struct {
 }
 
 func (s *store) record(name string) *record {
+	if s.flaws.mixesNames {
+		name, _, _ = strings.Cut(name, "/")
+	}
 	r, ok := s.locks[name]
 	if !ok {
 		r = &record{}
@@ -114,10 +122,14 @@ func (s *store) acquire(ctx context.Context, name string, ttl time.Duration) (*h
 	r.waiters = append(r.waiters, w)
 	s.mu.Unlock()
 
+	done := ctx.Done()
+	if s.flaws.deaf {
+		done = nil
+	}
 	select {
 	case h := <-w.given:
 		return h, nil
-	case <-ctx.Done():
+	case <-done:
 	}
 	if s.flaws.grantsToNobody {
 		return nil, ctx.Err()
@@ -215,7 +227,7 @@ func (s *store) expire(name string) {
 	if r.holder == nil || s.flaws.neverExpires || time.Now().Before(r.holder.end) {
 		return
 	}
-	if !s.flaws.silent() {
+	if !s.flaws.silent() && !s.flaws.neverTells {
 		close(r.holder.lost)
 	}
 	s.next(name)

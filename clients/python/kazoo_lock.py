@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """kazoo's Lock on ZooKeeper: a queue of ephemeral nodes. Each user has a session of its own."""
 import kazoo
+import kazoo.exceptions
 from kazoo.client import KazooClient, KazooState
 from kazoo.recipe.lock import Lock
 
@@ -12,7 +13,7 @@ class KazooLock(lockquake.Lock):
 
     def __init__(self, access):
         super().__init__(access)
-        self.tell = {}  # by grant
+        self.tell, self.asked = {}, None  # by grant; the lock that is asked for
         self.client = KazooClient(",".join("%s:%d" % a for a in access.addresses()), timeout=access.ttl)
         self.client.add_listener(self.changed)
         self.client.start(timeout=20)
@@ -21,8 +22,12 @@ class KazooLock(lockquake.Lock):
         lock = Lock(self.client, "/lockquake/" + name)
         lockquake.at("before-lock")
         grant = lockquake.Grant("", lockquake.now(), lockquake.UNKNOWN, handle=lock)
-        if not lock.acquire(timeout=timeout):
-            raise TimeoutError()  # its node may have stayed
+        self.asked = lock
+        try:
+            if not lock.acquire(timeout=timeout):
+                raise TimeoutError()  # its node may have stayed
+        except kazoo.exceptions.CancelledError as err:
+            raise lockquake.Cancelled(str(err)) from err
         lockquake.at("lock-done")
         grant.id = lock.path + "/" + lock.node
         try:
@@ -47,6 +52,13 @@ class KazooLock(lockquake.Lock):
         lockquake.at("before-unlock")
         grant.handle.release()
         lockquake.at("unlock-done")
+
+    def cancel(self):
+        self.asked.cancel()
+
+    def close(self):
+        self.client.stop()
+        self.client.close()
 
     def on_lost(self, grant, tell):
         self.tell[grant.id] = tell

@@ -72,6 +72,10 @@ class Fenced(Certain):
     code = "fenced"
 
 
+class Cancelled(Exception):
+    """The wait was given up because it was told to end, and nobody knows whether the lock was granted."""
+
+
 class Stopped(Certain):
     """The look before a write showed that the grant is lost or over, or there is nothing left to do. It is no error."""
 
@@ -111,6 +115,10 @@ class Lock:
 
     def on_lost(self, grant, tell):
         """Optional: arrange for tell() to be called when the library says that the grant is gone."""
+        raise NotImplementedError
+
+    def cancel(self):
+        """Optional: have the acquire that is under way end, in another thread. It raises Cancelled, or Contended where certainly nothing was granted."""
         raise NotImplementedError
 
     def close(self):
@@ -280,10 +288,17 @@ class Register:
         self.socket = None
 
 
+def overrides(lock, method):
+    """Whether that class of locks has an optional method."""
+    return getattr(lock, method) is not getattr(Lock, method)
+
+
 def outcome(err):
     """What an exception means: certainly not done, or nobody knows; and its class."""
     if isinstance(err, Certain):
         return "fail", err.code
+    if isinstance(err, Cancelled):
+        return "info", "cancelled"
     names = [t.__name__.lower() for t in type(err).__mro__]
     if any("timeout" in n for n in names):
         return "info", "timeout"
@@ -335,10 +350,10 @@ class Hold:
                 self.lost = True
                 self.user.stream.event(self.user.name, "lost", "info", valid=self.valid, value=now(), **self.fields)
 
-    def done(self, kind, do, flush=False, **fields):
+    def done(self, kind, do, flush=False, deadline=0, **fields):
         """Records an operation within the hold, and carries it out. do returns its result and the fields of its ok."""
         u = self.user
-        seq, _ = u.stream.event(u.name, kind, "invoke", flush, **self.fields, **fields)
+        seq, _ = u.stream.event(u.name, kind, "invoke", flush, **self.fields, **fields, valid=deadline)
         try:
             result, more = do()
         except Exception as err:
@@ -363,15 +378,15 @@ class Hold:
         at("before-write")
         self.done("write", lambda: (self.user.register.write(self, value, timeout or self.user.session.timeout), {}), value=value)
 
-    def release(self):
+    def release(self, timeout=None):
         at("before-release")
         self.over.set()
         with self.user.call:  # a renewal under way has ended
             with self.mu:
                 self.ended = True
-            self.done("release", lambda: (self.user.lock.release(self.grant), {}), flush=True)
+            self.done("release", lambda: (self.user.lock.release(self.grant), {}), flush=True, deadline=self.user.deadline(timeout))
 
-    def renew(self):
+    def renew(self, timeout=None):
         with self.user.call:
             if self.ended:
                 return
@@ -380,12 +395,12 @@ class Hold:
                 self.valid = self.user.lock.renew(self.grant)
                 return None, {"valid": self.valid}
             try:
-                self.done("renew", do)
+                self.done("renew", do, deadline=self.user.deadline(timeout))
             except (Lost, NotHeld):
                 self.gone()
                 raise
 
-    def check(self):
+    def check(self, timeout=None):
         with self.user.call:
             self.done("check", lambda: (self.user.lock.check(self.grant), {}))
 
@@ -400,6 +415,7 @@ class User:
         self.lock = self.register = self.orders = None
         self.call, self.holds, self.cycles, self.lag, self.free = threading.RLock(), {}, 0, 0, 0
         self.armed, self.points, self.waiting, self.let = False, {}, None, threading.Event()
+        self.mu, self.under, self.closed = threading.Lock(), None, False
 
     def connect(self):
         s = self.session
@@ -409,7 +425,45 @@ class User:
             self.register = Register(s.start["resource"])
 
     def has(self, method):
-        return getattr(type(self.lock), method) is not getattr(Lock, method)
+        return overrides(type(self.lock), method)
+
+    def deadline(self, timeout):
+        """When a call that begins now must end."""
+        return now() + int((timeout or self.session.timeout) * 1e9)
+
+    def give_up(self):
+        """Tells the acquire that is under way to end. That is on record before it is told."""
+        with self.mu:
+            if self.under is None:
+                raise Certain("no acquire is under way")
+            if self.under:
+                self.stream.event(self.name, "cancel", "info", True, op=self.under)
+            self.lock.cancel()
+
+    def underway(self, op):
+        with self.mu:
+            self.under = op
+
+    def close(self, timeout):
+        """Closes the lock. What it has in hand ends here: nobody knows whether the service still keeps it."""
+        self.closed = True
+        for h in self.holds.values():
+            h.over.set()
+            with h.mu:
+                h.ended = True
+            seq, _ = self.stream.event(self.name, "release", "invoke", True, **h.fields)
+            if seq:
+                self.stream.event(self.name, "release", "info", op=seq, code="cancelled", **h.fields)
+        self.holds.clear()
+        seq, _ = self.stream.event(self.name, "close", "invoke", True, valid=self.deadline(timeout))
+        try:
+            with self.call:
+                self.lock.close()
+        except Exception as err:
+            self.failed("close", seq, err)
+            raise
+        if seq:
+            self.stream.event(self.name, "close", "ok", op=seq)
 
     def acquire(self, lock, intended=0, timeout=None):
         while len(self.stream.lines) > CROWDED and not self.session.halt.is_set():
@@ -417,10 +471,14 @@ class User:
         if intended:
             self.lag = max(self.lag, now() - max(intended, self.free))
         name = self.session.locks[lock]
-        seq, asked = self.stream.event(self.name, "acquire", "invoke", lock=name, value=intended)
+        seq, asked = self.stream.event(self.name, "acquire", "invoke", lock=name, value=intended, valid=self.deadline(timeout))
+        self.underway(seq)
         try:
             with self.call:
-                g = self.lock.acquire(name, timeout or self.session.timeout)
+                try:
+                    g = self.lock.acquire(name, timeout or self.session.timeout)
+                finally:
+                    self.underway(None)
         except Exception as err:
             self.failed("acquire", seq, err, lock=name)
             self.free = now()
@@ -488,6 +546,11 @@ class User:
     def carry_out(self, order):
         lock, do, h = order.get("lock", 0), order["do"], self.holds.get(order.get("lock", 0))
         timeout = order.get("timeout_ns", 0) / 1e9 or None
+        if self.closed:
+            raise Certain(f"user {self.number} has closed its lock")
+        if do == "close":
+            self.close(timeout)
+            return {}
         if do == "acquire":
             if order.get("mode", "exclusive") not in ("", "exclusive"):
                 raise Certain("this lock knows exclusive alone")
@@ -507,13 +570,13 @@ class User:
             raise Certain(f"this lock knows no {do}")
         if do == "release":
             del self.holds[lock]
-            h.release()
+            h.release(timeout)
         elif do == "write":
             h.write(order.get("value", 0), timeout)
         elif do == "read":
             return {"value": h.read(timeout)}
         else:
-            getattr(h, do)()
+            getattr(h, do)(timeout)
         return {}
 
 
@@ -684,6 +747,7 @@ class Session:
             "version": VERSION, "process": self.process, "software": f"Python {sys.version.split()[0]}", "libraries": self.libraries,
             "boot_id": open("/proc/sys/kernel/random/boot_id").read().strip(), "time_ns": os.readlink("/proc/self/ns/time"), "now": now(),
             "formats": ["jsonl"], "pid": os.getpid(), "points": list(self.factory.points),
+            "orders": ["close"] + ["cancel"] * overrides(self.factory, "cancel"), "tells": overrides(self.factory, "on_lost"),
         })
         for line in sys.stdin.buffer:
             frame = json.loads(line)
@@ -752,7 +816,7 @@ class Session:
             done = {"id": order["id"], "outcome": "fail" if error else "ok"}
             self.stream.send("result", {**done, "error": error} if error else done)
         do, number, w = order["do"], order.get("user", 0), self.start.get("workload")
-        if do not in ("acquire", "release", "renew", "check", "read", "write", "arm", "continue"):
+        if do not in ("acquire", "release", "renew", "check", "read", "write", "arm", "continue", "cancel", "close"):
             return answer(f"a client of lockquake.py does not know the order {do}")
         if not (0 <= order.get("lock", 0) < len(self.locks) and 0 <= number < 1 << 16):
             return answer(f"there is no lock {order.get('lock')} or no user {number}")
@@ -767,6 +831,12 @@ class Session:
             if u.waiting is None or order.get("point") not in (None, "", u.waiting):
                 return answer(f"user {number} does not wait at point {order.get('point')}")
             u.let.set()
+            return answer()
+        if do == "cancel":
+            try:
+                u.give_up()
+            except Certain as err:
+                return answer(str(err))
             return answer()
         if w and number < w["users"]:
             return answer(f"user {number} runs a workload: it can be armed and continued only")
@@ -863,7 +933,7 @@ class Session:
 
     def disconnect(self):
         for u in list(self.users.values()):
-            for part in (u.lock, u.register):
+            for part in (None if u.closed else u.lock, u.register):
                 if part is not None:
                     self.attempt(part.close)
 

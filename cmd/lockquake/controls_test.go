@@ -12,7 +12,6 @@ import (
 
 // beyondMemory are the violations that no lock of memory can show, and why.
 var beyondMemory = map[string]string{
-	"stuck_locks":              "a client that shares its process cannot die alone",
 	"acknowledged_writes_lost": "it rests on what servers answer, and memory has none",
 }
 

@@ -315,6 +315,11 @@ func (r *suiteRun) runAll(options []engine.Options) int {
 			o := options[i]
 			o.Kept, o.Progress = kept, r.tell.update
 			run, done, err := r.once(&b, o, n)
+			var lacks clientLacks
+			if errors.As(err, &lacks) && c.Foreign {
+				c.Apart = string(lacks)
+				break
+			}
 			if err != nil {
 				b.fail(err)
 				return exitCode(err)
@@ -343,6 +348,11 @@ func (r *suiteRun) leave() {
 	}
 }
 
+// clientLacks says what a client's program does not offer that a story needs, as its hello tells.
+type clientLacks string
+
+func (e clientLacks) Error() string { return string(e) }
+
 // once makes one run of a cell; done is false where it was interrupted.
 func (r *suiteRun) once(b *batch, o engine.Options, n int) (run suite.Run, done bool, err error) {
 	run.Seed = o.Scenario.Run.Seed
@@ -365,6 +375,9 @@ func (r *suiteRun) once(b *batch, o engine.Options, n int) (run suite.Run, done 
 		return run, false, nil
 	}
 	run.Verdict = results.Unknown
+	if code == codeUsage && len(b.reports) > 0 && len(b.reports[0].Reasons) > 0 {
+		return run, false, clientLacks(oneLine(strings.ReplaceAll(b.reports[0].Reasons[0], "\n", "; ")))
+	}
 	if len(b.reports) == 0 {
 		run.Reasons = []string{"the run broke; its log tells more"}
 		return run, true, nil

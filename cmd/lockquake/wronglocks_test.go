@@ -36,6 +36,10 @@ var findings = map[string]finding{
 	"memory/denies-renewals":           {"answers", "false_results 0: found"},
 	"memory/grants-to-nobody":          {"gives-up", "orphans 0: found"},
 	"memory/storms":                    {"waiting", "requests_per_wait_s <500: measured"},
+	"memory/deaf":                      {"cancel", "deaf_waits 0: found"},
+	"memory/never-tells":               {"news", "untold_losses 0: found"},
+	"memory/wedges":                    {"again", "wedges 0: found"},
+	"memory/mixes-names":               {"like-names", "stuck_locks 0: found"},
 	"etcd/v3lock-blind":                {}, // docs/suites.md says why
 }
 

@@ -29,6 +29,8 @@ func (s *session) command(c wire.Command) error {
 		return s.answer(c, result{err: u.points.arm(c.Point, c.Action)})
 	case wire.DoContinue:
 		return s.answer(c, result{err: u.points.proceed(c.Point)})
+	case wire.DoCancel:
+		return s.answer(c, result{err: u.giveUp()})
 	}
 	if u.orders == nil {
 		orders := make(chan wire.Command, maxOrders)
@@ -62,7 +64,7 @@ func (s *session) person(c wire.Command) (*user, error) {
 	}
 	switch c.Do {
 	case wire.DoArm, wire.DoContinue:
-	case wire.DoAcquire, wire.DoRelease, wire.DoRenew, wire.DoCheck, wire.DoRead, wire.DoWrite:
+	case wire.DoAcquire, wire.DoRelease, wire.DoRenew, wire.DoCheck, wire.DoRead, wire.DoWrite, wire.DoCancel, wire.DoClose:
 		if w := s.start.Workload; w != nil && c.User < w.Users {
 			return nil, refusal(fmt.Sprintf("user %d runs a workload: it can be armed and continued only", c.User))
 		}
@@ -134,6 +136,12 @@ func (u *user) carryOut(c wire.Command) (r result) {
 		timeout = u.s.timeout
 	}
 	h := u.holds[c.Lock]
+	switch {
+	case u.closed:
+		return result{err: refusal(fmt.Sprintf("user %d has closed its lock", u.number))}
+	case c.Do == wire.DoClose:
+		return result{err: u.close(timeout)}
+	}
 	if c.Do == wire.DoAcquire {
 		mode, ok := lock.ParseMode(c.Mode)
 		if !ok {

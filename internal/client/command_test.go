@@ -73,6 +73,51 @@ func TestCommands(t *testing.T) {
 	}
 }
 
+// A waiter gives up when it is told to, and another user closes its lock with what it has in hand.
+func TestGivingUpAndClosing(t *testing.T) {
+	r := inside(t, newToy())
+	r.begin(nil)
+	r.must(wire.OutcomeOK, wire.Command{Do: wire.DoAcquire})
+	if a := r.must(wire.OutcomeFail, wire.Command{User: 1, Do: wire.DoCancel}); !strings.Contains(a.Error, "no acquire is under way") {
+		t.Errorf("got %q", a.Error)
+	}
+	waits := r.order(wire.Command{User: 1, Do: wire.DoAcquire, Timeout: int64(time.Minute)})
+	var cancelled, over wire.Result
+	for over.ID == 0 {
+		if cancelled.Outcome != wire.OutcomeOK { // it has not begun to wait
+			r.order(wire.Command{User: 1, Do: wire.DoCancel})
+		}
+		if a := *r.frame(wire.TypeResult).Result; a.ID == waits {
+			over = a
+		} else if cancelled.Outcome != wire.OutcomeOK {
+			cancelled = a
+		}
+	}
+	if over.Outcome == wire.OutcomeOK {
+		t.Error("a waiter that gave up has the lock")
+	}
+	r.must(wire.OutcomeOK, wire.Command{Do: wire.DoClose, Timeout: int64(time.Minute)})
+	if a := r.must(wire.OutcomeFail, wire.Command{Do: wire.DoRelease}); !strings.Contains(a.Error, "has closed its lock") {
+		t.Errorf("got %q", a.Error)
+	}
+	r.stop()
+	asked := find(r.events, history.Acquire, history.Invoke)
+	told := find(r.events, history.Cancel, history.Info)
+	if len(told) != 1 || told[0].Op != asked[1].Op || told[0].User != asked[1].User {
+		t.Errorf("cancels are %+v, of %+v", told, asked)
+	}
+	if d := asked[1].Valid - asked[1].Time; d > int64(time.Minute) || d < int64(59*time.Second) {
+		t.Errorf("the deadline is %v after the invoke", time.Duration(d))
+	}
+	closed, given := find(r.events, history.Close, history.Invoke), find(r.events, history.Release, history.Info)
+	if len(closed) != 1 || closed[0].Valid <= closed[0].Time || len(find(r.events, history.Close, history.Ok)) != 1 {
+		t.Errorf("closes are %+v", closed)
+	}
+	if len(given) != 1 || given[0].Grant != asked[0].Op || given[0].Code != history.CodeCancelled || given[0].Time > closed[0].Time {
+		t.Errorf("what it had in hand ended by %+v", given)
+	}
+}
+
 // The process, not a user of it, tells how often it was woken; where the lock does not tell, it says so.
 func TestNotificationsAreTold(t *testing.T) {
 	service := newToy()

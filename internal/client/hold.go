@@ -115,7 +115,9 @@ func (h *hold) release(timeout time.Duration) error {
 	h.ended = true
 	g := h.grant
 	h.mu.Unlock()
+	e.Valid = deadline(timeout)
 	asked := h.u.s.rec.AppendFlushed(&e)
+	e.Valid = 0
 	ctx := h.u.holding.Within(h.u.base, timeout)
 	defer ctx.End()
 	err := h.u.locker.Release(ctx, g)

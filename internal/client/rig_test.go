@@ -239,7 +239,7 @@ func checkOrder(t *testing.T, events []history.Event) {
 		if e.Seq != uint32(i+1) || i > 0 && e.Time < events[i-1].Time {
 			t.Fatalf("event %d is out of order: %+v", i, e)
 		}
-		if e.Op == e.Seq || e.Kind == history.Reason && e.Op > 0 && events[e.Op-1].User == e.User {
+		if e.Op == e.Seq || (e.Kind == history.Reason || e.Kind == history.Cancel) && e.Op > 0 && events[e.Op-1].User == e.User {
 			continue
 		}
 		if e.Op == 0 || e.Op > e.Seq {

@@ -32,6 +32,11 @@ type user struct {
 
 	call   sync.Mutex // the methods of a Locker are called one at a time
 	locker lock.Locker
+	closed bool // command mode: the locker was closed by an order
+
+	mu    sync.Mutex
+	under uint32             // op of the acquire that is under way; 0: none
+	stop  context.CancelFunc // gives it up
 
 	orders chan wire.Command // command mode; made by the first command
 	holds  map[int]*hold     // command mode: by lock
@@ -105,11 +110,15 @@ func (u *user) acquire(ctx context.Context, d demand) (*hold, error) {
 		// Whoever was free before the arrival came due and begins late was late by the schedule's own fault.
 		u.lag = max(u.lag, clock.Of(time.Now())-max(e.Value, u.free))
 	}
+	e.Valid = deadline(d.timeout)
 	asked := u.s.rec.Append(&e)
 	within := u.asking.Within(ctx, d.timeout)
+	u.underway(asked.Seq, within.Cancel)
 	u.call.Lock()
 	g, err := u.locker.Acquire(within, lock.Request{Lock: u.s.start.Locks[d.lock], Mode: d.mode, TTL: u.s.access.TTL})
 	u.call.Unlock()
+	u.underway(0, nil)
+	e.Valid = 0
 	gaveUp := errors.Is(within.Err(), context.DeadlineExceeded)
 	within.End()
 	if err != nil {
@@ -162,7 +171,10 @@ func moment(v lock.Validity) int64 {
 }
 
 func (u *user) disconnect() error {
-	err := u.locker.Close()
+	var err error
+	if !u.closed {
+		err = u.locker.Close()
+	}
 	if u.res != nil {
 		_ = u.res.Close() // nothing was said that needs an answer
 	}

@@ -85,7 +85,9 @@ func (h *hold) renew(ctx context.Context, r lock.Renewer, timeout time.Duration)
 		return err
 	}
 	e := h.event(history.Renew)
+	e.Valid = deadline(timeout)
 	asked := h.u.s.rec.Append(&e)
+	e.Valid = 0
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	g, err := r.Renew(ctx, h.current(), h.u.s.access.TTL)

@@ -9,10 +9,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/lockquake/lockquake/history"
+	"github.com/lockquake/lockquake/internal/clock"
 	"github.com/lockquake/lockquake/internal/wire"
 )
 
@@ -43,7 +45,7 @@ type check struct {
 
 // checks are all of them, the simplest first: what fails there makes the rest fail too.
 var checks = []check{
-	{"hello", hello}, {"version", otherVersion}, {"input ends", inputEnds}, {"orders", orders}, {"points", points}, {"death", death}, {"workload", workload},
+	{"hello", hello}, {"version", otherVersion}, {"input ends", inputEnds}, {"orders", orders}, {"giving up", givingUp}, {"points", points}, {"death", death}, {"workload", workload},
 }
 
 // Count is how many processes a Run starts.
@@ -190,6 +192,45 @@ func orders(ctx context.Context, c *client) error {
 			c.wrong("%s: result: outcome is %q (%s): want %s", step.what, r.Outcome, r.Error, step.want)
 		case step.value != 0 && r.Value != step.value:
 			c.wrong("%s: result: value is %d: want %d", step.what, r.Value, step.value)
+		}
+	}
+	return c.stop(ctx)
+}
+
+// givingUp wants the orders to be carried out that a client takes beside those of every client: a waiter is told to give up, and closes its lock.
+func givingUp(ctx context.Context, c *client) error {
+	if err := c.begin(ctx, nil); err != nil {
+		return err
+	}
+	takes := func(order string) bool { return slices.Contains(c.hello.Orders, order) }
+	if takes(wire.DoCancel) {
+		if r, err := c.ask(ctx, wire.Command{Do: wire.DoAcquire}); err != nil || r.Outcome != wire.OutcomeOK {
+			return fmt.Errorf("an acquire: result: outcome is %q (%s), want ok (%w)", r.Outcome, r.Error, orNothing(err))
+		}
+		waits := c.order(wire.Command{Do: wire.DoAcquire, User: 1, Timeout: int64(time.Minute)})
+		for c.count(history.Acquire, history.Invoke) < 2 && ctx.Err() == nil {
+			clock.Sleep(ctx, time.Millisecond)
+		}
+		clock.Sleep(ctx, 100*time.Millisecond)
+		if r, err := c.ask(ctx, wire.Command{Do: wire.DoCancel, User: 1}); err != nil || r.Outcome != wire.OutcomeOK {
+			return fmt.Errorf("a cancel of an acquire that waits: result: outcome is %q (%s), want ok (%w)", r.Outcome, r.Error, orNothing(err))
+		}
+		r, err := c.result(ctx, waits)
+		switch {
+		case err != nil:
+			return fmt.Errorf("an acquire that was told to give up: %w", err)
+		case r.Outcome == wire.OutcomeOK:
+			c.wrong("an acquire that was told to give up while another user had the lock: result: outcome is ok")
+		case c.count(history.Cancel, history.Info) == 0:
+			c.wrong("cancel: no event cancel was recorded")
+		}
+	}
+	if takes(wire.DoClose) {
+		if r, err := c.ask(ctx, wire.Command{Do: wire.DoClose, User: 1}); err != nil || r.Outcome != wire.OutcomeOK || c.count(history.Close, history.Ok) == 0 {
+			return fmt.Errorf("a close: result: outcome is %q (%s), want ok, and the events close invoke and ok before it (%w)", r.Outcome, r.Error, orNothing(err))
+		}
+		if r, err := c.ask(ctx, wire.Command{Do: wire.DoAcquire, User: 1}); err == nil && r.Outcome != wire.OutcomeFail {
+			c.wrong("an acquire of a user that has closed its lock: result: outcome is %q: want fail", r.Outcome)
 		}
 	}
 	return c.stop(ctx)

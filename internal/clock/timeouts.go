@@ -98,6 +98,9 @@ func (t *Timeouts) expire() {
 	}
 }
 
+// Cancel ends the context before its time; what it holds is freed by End.
+func (l *Limited) Cancel() { l.end(context.Canceled) }
+
 // End ends the context, and frees what it holds.
 func (l *Limited) End() {
 	l.end(context.Canceled)

@@ -243,10 +243,14 @@ func (p planner) checkProgram() error {
 // everywhere are the points that every client announces.
 var everywhere = []string{workloads.PointAcquired, workloads.PointRead, workloads.PointWrite, workloads.PointRelease}
 
-// checkPoints refuses steps that arm a point which their client, a program of somebody else, does not announce: it would never be passed.
-func checkPoints(p *Plan, client string, h *wire.Hello) error {
+// checkAnnounced refuses steps of a client, a program of somebody else, that arm a point which it does not announce, for that would never be
+// passed, or that give an order which it does not take.
+func checkAnnounced(p *Plan, client string, h *wire.Hello) error {
 	if h.Process == wire.ProcessClient {
 		return nil
+	}
+	if i := slices.IndexFunc(p.scenario.Expect, func(e scenarios.Expectation) bool { return e.Name == "untold_losses" }); i >= 0 && !h.Tells {
+		return UsageError{Text: fmt.Sprintf("%s: expect.untold_losses: %s tells its holders of no loss: its hello does not say so (tells)", client, h.Process)}
 	}
 	known := slices.Concat(everywhere, h.Points)
 	if p.guard.Name == resource.GuardCheckThenWrite {
@@ -254,7 +258,14 @@ func checkPoints(p *Plan, client string, h *wire.Hello) error {
 	}
 	for i, st := range p.scenario.Steps {
 		k := slices.Index(p.stepUsers, st.User)
-		if st.Do != wire.DoArm || k < 0 || p.stepUserNode(k) != client || slices.Contains(known, st.Point) {
+		if k < 0 || p.stepUserNode(k) != client {
+			continue
+		}
+		if more := st.Do == wire.DoCancel || st.Do == wire.DoClose; more && !slices.Contains(h.Orders, st.Do) {
+			err := p.scenario.Errorf(stepPath(i, "do"), "%s takes no order %s: its hello does not name it among orders", h.Process, st.Do)
+			return UsageError{Text: fmt.Sprintf("%s: %v", client, err)}
+		}
+		if st.Do != wire.DoArm || slices.Contains(known, st.Point) {
 			continue
 		}
 		err := p.scenario.Errorf(stepPath(i, "point"), "%s does not announce it; it announces %s", h.Process, strings.Join(known, ", "))

@@ -140,6 +140,22 @@ func TestAPointThatTheClientDoesNotAnnounce(t *testing.T) {
 	}
 }
 
+// So is an order that the client does not take, and a demand about news that it does not have.
+func TestWhatAClientDoesNotAnnounce(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		directed("{do: close, user: A}"):                                                                     "steps.0.do: fake takes no order close: its hello does not name it among orders",
+		directed("{do: acquire, user: A}", "{do: cancel, user: A}"):                                          "steps.1.do: fake takes no order cancel",
+		strings.Replace(directed("{do: acquire, user: A}"), "expect: {", `expect: {untold_losses: "0", `, 1): "expect.untold_losses: fake tells its holders of no loss",
+	} {
+		got := (&testbed{t: t}).run(t.Context(), text)
+		var wrong UsageError
+		if !errors.As(got.err, &wrong) || !strings.Contains(wrong.Text, want) {
+			t.Errorf("the run ended with %v, want %q", got.err, want)
+		}
+	}
+}
+
 // A client whose clock is not the one that its hello says would move its holds out of each other's way.
 func TestAClientThatLiesAboutItsClock(t *testing.T) {
 	t.Parallel()

@@ -85,7 +85,7 @@ func (p *processes) greet(ctx context.Context) error {
 			}
 		}
 		if s.index >= 0 {
-			if err := checkPoints(p.plan, s.node.Name(), s.greeting()); err != nil {
+			if err := checkAnnounced(p.plan, s.node.Name(), s.greeting()); err != nil {
 				return err
 			}
 		}
@@ -276,6 +276,7 @@ func (p *processes) addProgram(st *results.ClientStats, s *process) {
 		own = h.Process == wire.ProcessClient
 	}
 	st.Process, st.Software, st.Libraries, st.Foreign = h.Process, h.Software, maps.Clone(h.Libraries), !own
+	st.Tells = !own && h.Tells
 	if own && p.options.ClientModules != nil {
 		used := p.options.ClientModules(p.plan.backend.Name, p.plan.lock.Name)
 		maps.DeleteFunc(st.Libraries, func(module, _ string) bool { return !slices.Contains(used, module) })

@@ -26,6 +26,9 @@ var names = []string{
 
 // alone are the violations that only package results counts, and why.
 var alone = map[string]string{
+	"wedges":                   "when all trouble was over is a matter of the faults, which the oracle is not told",
+	"deaf_waits":               "which clients stood still by a fault is what the oracle is not told",
+	"untold_losses":            "which clients stood still by a fault is what the oracle is not told",
 	"stuck_locks":              "whose waiting counts is a matter of the faults, which the oracle is not told",
 	"acknowledged_writes_lost": "it rests on what servers answered, and a drawn history has no servers",
 	"false_results":            "it rests on what the service answered, and a drawn history has none",

@@ -23,6 +23,8 @@ type Subject struct {
 	InProcess bool
 	// NoTokens says that the judge expects tokens of a lock of that name, and this one has none.
 	NoTokens bool
+	// Foreign says that the clients are another program, of which the lock here knows little.
+	Foreign bool
 	// Quick makes runs shorter whose length is free.
 	Quick bool
 }
@@ -112,7 +114,8 @@ backend: {use: {{.Backend}}, lock: {{.Lock.Name}}, ttl: {{ttl 1}}}
 		Subject
 		Prefix, Name, Claim, Point string
 		Bound                      time.Duration
-	}{s, prefix, t.Name, t.Claim, t.point, s.Lock.Bound(s.TTL, nil)})
+		Troubled, OddNames         []string
+	}{s, prefix, t.Name, t.Claim, t.point, s.Lock.Bound(s.TTL, nil), []string{"A", "B", "C"}, oddNames})
 	text := out.String()
 	if s.NoTokens { // or the run were unknown: the judge waits for those of the lock that stands in
 		text = strings.Replace(text, "expect: {", `expect: {token_regressions: ">=0", `, 1)
@@ -140,6 +143,7 @@ func Of(s Subject) []Story {
 			Claim: "An acquire is held at " + p + " until another user has the lock. A fence must not refuse the one who has it.",
 		})
 	}
+	out = append(out, waits...)
 	slices.SortStableFunc(out, func(a, b Story) int {
 		if a.Quick == b.Quick {
 			return 0
@@ -155,7 +159,7 @@ func Of(s Subject) []Story {
 // Names lists the stories that Of has for some lock; those about points once, with POINT in the place of one.
 func Names() []string {
 	var out []string
-	for _, t := range always {
+	for _, t := range slices.Concat(always, waits) {
 		out = append(out, t.Name)
 	}
 	return append(out, "late-release-POINT", "crash-POINT", "late-token-POINT")

@@ -167,7 +167,7 @@ func (c Config) subject(r known) stories.Subject {
 		InProcess: r.backend.InProcess, Quick: c.Quick,
 	}
 	if r.Client != nil {
-		s.Lock.Points = nil // those of another program are not known
+		s.Lock.Points, s.Foreign = nil, true // the points of another program are not known
 	}
 	return s
 }

@@ -76,6 +76,10 @@ type Hello struct {
 	Libraries map[string]string `json:"libraries,omitempty"`
 	// Points are what a client announces beside those that every client has: the lock's own, within its acquire and release.
 	Points []string `json:"points,omitempty"`
+	// Orders are what a client takes beside the orders that every client takes: DoCancel, DoClose.
+	Orders []string `json:"orders,omitempty"`
+	// Tells says that the locks of this client tell their holders of a loss; lockquake's own client leaves it to what the lock offers.
+	Tells bool `json:"tells,omitempty"`
 }
 
 // Ping asks a node for its clock.
@@ -143,7 +147,7 @@ type Go struct {
 // Command is one order to a named user. Commands of one user are carried out in order, those of several side by side.
 type Command struct {
 	ID      int    `json:"id"`
-	Do      string `json:"do"` // acquire, release, renew, check, read, write, arm, continue, final, notifications
+	Do      string `json:"do"` // acquire, release, renew, check, read, write, arm, continue, cancel, close, final, notifications
 	User    int    `json:"user"`
 	Lock    int    `json:"lock"`             // index of the lock
 	Mode    string `json:"mode,omitempty"`   // for acquire: "shared"; "" is exclusive
@@ -163,6 +167,8 @@ const (
 	DoWrite    = "write"
 	DoArm      = "arm"      // the next time that it reaches Point, the user waits or its process dies
 	DoContinue = "continue" // let a waiting user go on
+	DoCancel   = "cancel"   // an acquire that is under way is given up; at once, whatever waits
+	DoClose    = "close"    // close the lock object, and free what it holds; the user takes no more orders
 	DoFinal    = "final"    // resource only: the value and number of applied writes of Lock
 	// DoNotifications asks a client, not a user of it, how many notifications of watches have come to it so far.
 	DoNotifications = "notifications"

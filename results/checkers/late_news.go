@@ -4,18 +4,29 @@
 // (lost), or by a renewal or release that the service refused because the grant was not there. In between a user
 // acts upon a grant that it no longer has.
 //
-// It cannot see holders that were never told, nor what a user could have known by its own clock. It judges nothing;
-// a scenario bounds it.
+// Where the lock tells of losses, a holder is untold that has its grant in hand for longer than the recovery bound after its validity ended, and was
+// not told by then. While a fault has its process stand still, no time passes for it.
+//
+// It cannot see what a user could have known by its own clock, and not holders that released before the bound was over.
 
 package checkers
 
 import (
+	"fmt"
+	"slices"
+
 	"github.com/lockquake/lockquake/history"
 	"github.com/lockquake/lockquake/results"
 )
 
 type lateNews struct {
+	run     results.Run
 	t       *tracker
+	bound   int64
+	last    int64
+	outlive int64 // holds that outlived their validity
+	untold  []overstay
+	list    shortlist
 	over    byUser[outlived] // by the user: the hold that it releases
 	told    int64
 	longest int64
@@ -30,20 +41,26 @@ type outlived struct {
 var lateNewsKind = results.CheckerKind{
 	Name: "late_news", New: newLateNews,
 	Doc: "How long it took until a holder was told that it had lost the lock.",
+	Counts: []results.Quantity{
+		{
+			Name: "untold_losses", Doc: "holders that were not told, within the recovery bound after their validity ended, that they had lost the lock; where the lock tells of losses",
+			Tone: results.Violation, Of: "holds that outlived their validity", NeedsEnds: true,
+		},
+	},
 	Measures: []results.Quantity{
 		{Name: "late_news_ms_max", Doc: "the longest time from the end of a holder's validity to the moment at which it was told: by the lock, or by a renewal or release that was refused"},
 	},
 }
 
 func newLateNews(run results.Run) results.Checker {
-	c := &lateNews{}
+	c := &lateNews{run: run, bound: bound(run), list: shortlist{room: results.MaxWitnesses}}
 	c.t = newTracker(run, c)
-	c.t.reuse = true
 	return c
 }
 
 // Observe takes the next event.
 func (c *lateNews) Observe(e *history.Event) {
+	c.last = max(c.last, e.Time)
 	gone := e.Phase == history.Fail && notHeld(e.Code)
 	if e.Kind == history.Renew && gone {
 		if h := c.t.open(e.User, e.Grant); h != nil {
@@ -72,6 +89,7 @@ func (c *lateNews) began(*hold) {}
 func (c *lateNews) takenBack(*hold, int64) {}
 
 func (c *lateNews) ended(h *hold) {
+	c.outlived(h, h.end)
 	switch until := h.until(); {
 	case h.over.Kind == history.Lost:
 		c.hear(until, h.over.Time)
@@ -80,13 +98,53 @@ func (c *lateNews) ended(h *hold) {
 	}
 }
 
+// outlived takes a hold that its user had in hand until then, without news.
+func (c *lateNews) outlived(h *hold, until int64) {
+	over := h.until()
+	if !c.run.Tells || c.bound <= 0 || over == 0 || over >= until || h.over.Kind == history.Dead {
+		return
+	}
+	c.outlive++
+	process := clientName(h.user.Client())
+	late := until - over - c.run.Still.Asked(process, over, until) - c.bound
+	if late <= 0 {
+		return
+	}
+	c.untold = append(c.untold, overstay{user: h.user, lock: h.lock, start: over, end: until, late: late})
+	c.list.add(proof{kind: "untold_loss", from: over, to: until, holds: []*hold{h}, rank: int(late / 1e6), text: func() string {
+		return fmt.Sprintf("the validity of %v was over at %s, and it was not told of a loss by %s; the bound is %.3f ms", h.user, c.run.MS(over), c.run.MS(until), results.Milli(c.bound))
+	}})
+}
+
 // Finish returns the finding.
 func (c *lateNews) Finish() results.Finding {
-	f := results.Finding{Verdict: results.Clean, Measures: map[string]*float64{"late_news_ms_max": nil}}
-	if c.told == 0 {
-		f.Verdict, f.Skipped = results.Unknown, "nobody was told late of a loss"
-		return f
+	dead := deadClients(c.run)
+	for _, open := range c.t.locks {
+		for _, h := range open {
+			if !slices.Contains(dead, h.user.Client()) {
+				c.outlived(h, c.last)
+			}
+		}
 	}
-	f.Measures["late_news_ms_max"] = measure(results.Milli(c.longest))
+	f := results.Finding{Verdict: results.Clean, Measures: map[string]*float64{"late_news_ms_max": nil}}
+	if c.told > 0 {
+		f.Measures["late_news_ms_max"] = measure(results.Milli(c.longest))
+	}
+	switch {
+	case !c.run.Tells && c.told == 0:
+		f.Verdict, f.Skipped = results.Unknown, "the lock tells of no losses, and nobody was told late of one"
+	case c.run.Tells && c.bound > 0:
+		n := int64(len(c.untold))
+		f.Verdict, f.Counts = verdictOf(n), map[string]*int64{"untold_losses": count(n)}
+		f.Chances = map[string]results.Chances{"untold_losses": {N: c.outlive}}
+		l := results.NewLedger()
+		for _, o := range c.untold {
+			own := clientName(o.user.Client())
+			x := c.run.Still.Longest(o.start, o.end, func(process string) bool { return process == own })
+			l.Add(c.run, o.lock, 1, x, x.Total > o.late)
+		}
+		l.Into(&f, "untold_losses")
+		f.Witnesses = c.list.witnesses(c.run)
+	}
 	return f
 }

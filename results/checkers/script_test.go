@@ -137,6 +137,8 @@ func (s *script) tell(k, v string) (err error) {
 		return err
 	case "increments":
 		s.run.Increments = true
+	case "tells": // holders of a loss
+		s.run.Tells = true
 	case "directed":
 		s.run.Directed = true
 	case "endless-grants":
@@ -276,7 +278,7 @@ func (s *script) event(f []string) error {
 	}
 	e := history.Event{Time: at, User: scriptUser(f[1])}
 	for e.Kind = history.Acquire; e.Kind.String() != f[2]; e.Kind++ {
-		if e.Kind > history.Ended {
+		if e.Kind > history.Close {
 			return fmt.Errorf("unknown kind %s", f[2])
 		}
 	}
@@ -345,8 +347,10 @@ func (s *script) number(e *history.Event) {
 		if e.Kind == history.Acquire {
 			s.holds[e.User] = append(s.holds[e.User], e.Op)
 		}
-	} else if op := s.ops[e.User][e.Kind]; op != 0 && e.Kind <= history.Write {
+	} else if op := s.ops[e.User][e.Kind]; op != 0 && (e.Kind <= history.Write || e.Kind == history.Close) {
 		e.Op = op
+	} else if e.Kind == history.Cancel {
+		e.Op = s.ops[e.User][history.Acquire]
 	}
 	if hs := s.holds[e.User]; len(hs) > 0 {
 		e.Grant = hs[len(hs)-1]

@@ -26,9 +26,10 @@ class ToyLock(lockquake.Lock):
     def acquire(self, name, timeout):
         with MU:
             lock = TABLE.setdefault(name, threading.Lock())
-        sent = lockquake.now()
-        if KIND != "never-excludes" and not lock.acquire(timeout=timeout):
-            raise lockquake.Contended()
+        sent, until, self.given_up = lockquake.now(), time.monotonic() + timeout, False
+        while KIND != "never-excludes" and not lock.acquire(timeout=0.01):
+            if self.given_up and KIND != "deaf" or time.monotonic() > until:
+                raise lockquake.Contended()
         lockquake.at("taken")
         grant = self.grant(next(NUMBERS), sent, token=next(NUMBERS), handle=lock)
         if KIND == "no-valid":
@@ -43,6 +44,9 @@ class ToyLock(lockquake.Lock):
 
     def renew(self, grant):
         return lockquake.valid(lockquake.now(), self.access.ttl_ns)
+
+    def cancel(self):
+        self.given_up = True
 
     def check(self, grant):
         if KIND != "never-excludes" and not grant.handle.locked():

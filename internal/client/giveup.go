@@ -1,0 +1,69 @@
+package client
+
+import (
+	"context"
+	"time"
+
+	"github.com/lockquake/lockquake/history"
+	"github.com/lockquake/lockquake/internal/clock"
+)
+
+// deadline is when a call that begins now must end, as its invoke tells it.
+func deadline(timeout time.Duration) int64 { return clock.Now() + int64(timeout) }
+
+// underway notes the acquire that is under way, and how it is given up.
+func (u *user) underway(op uint32, stop context.CancelFunc) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.under, u.stop = op, stop
+}
+
+// giveUp tells the acquire that is under way to end. That is on record before it is told.
+func (u *user) giveUp() error {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.stop == nil {
+		return refusal("no acquire is under way")
+	}
+	if u.under != 0 {
+		u.s.rec.AppendFlushed(&history.Event{Kind: history.Cancel, Phase: history.Info, User: u.name, Op: u.under})
+	}
+	u.stop()
+	return nil
+}
+
+// close closes the user's lock object. What it has in hand ends here: nobody knows whether the service still keeps it.
+func (u *user) close(timeout time.Duration) error {
+	u.closed = true
+	for l, h := range u.holds {
+		delete(u.holds, l)
+		h.giveAway(timeout)
+	}
+	e := u.event(history.Close, 0)
+	e.Valid = deadline(timeout)
+	asked := u.s.rec.AppendFlushed(&e)
+	e.Valid = 0
+	u.call.Lock()
+	err := u.locker.Close()
+	u.call.Unlock()
+	if err != nil {
+		u.failed(&e, asked, err)
+		return err
+	}
+	e.Phase, e.Op = history.Ok, asked.Seq
+	u.finished(&e, asked, false)
+	return nil
+}
+
+// giveAway ends a hold whose lock object is closed.
+func (h *hold) giveAway(timeout time.Duration) {
+	h.leave()
+	h.mu.Lock()
+	h.ended = true
+	h.mu.Unlock()
+	e := h.event(history.Release)
+	e.Valid = deadline(timeout)
+	asked := h.u.s.rec.AppendFlushed(&e)
+	e.Valid, e.Phase, e.Op, e.Code = 0, history.Info, asked.Seq, history.CodeCancelled
+	h.u.finished(&e, asked, false)
+}

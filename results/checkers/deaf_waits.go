@@ -1,0 +1,158 @@
+// Deaf waits: a call that was told to end returns.
+//
+// A call is an acquire, a renewal, a release or a close of the lock object. It is told to end by its deadline, which its invoke names, or by a
+// cancel. A call that does not return within a TTL of that, or within a second where the TTL is shorter, is deaf.
+//
+// Example: A asks at 0 s with a deadline of 1 s, and is told at 3.5 s that it did not get the lock. With a TTL of 2 s the wait is deaf: it was
+// 2.5 s late. Had A been stopped by SIGSTOP for one of these seconds, it would not be: that time does not count.
+//
+// It cannot see calls whose deadline the client does not tell. A user that a scenario holds at a point longer than its deadline seems deaf.
+
+package checkers
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/lockquake/lockquake/history"
+	"github.com/lockquake/lockquake/results"
+)
+
+type deafWaits struct {
+	run     results.Run
+	bound   int64
+	calls   byUser[[]call]
+	list    shortlist
+	late    []lateReturn
+	told    int64
+	longest int64
+	last    int64
+}
+
+// call is one that is under way.
+type call struct {
+	invoke history.Event
+	cancel history.Event // KindNone: it was not given up
+	until  int64         // when it is told to end; forever: never
+}
+
+// lateReturn is a call that returned beyond the bound.
+type lateReturn struct {
+	user     history.User
+	lock     uint16
+	from, to int64 // from when it was told to its return
+	excess   int64 // beyond the bound
+}
+
+var deafWaitsKind = results.CheckerKind{
+	Name: "deaf_waits", New: newDeafWaits,
+	Doc: "A call that was told to end, by its deadline or by a cancel, returns within a TTL.",
+	Counts: []results.Quantity{
+		{
+			Name: "deaf_waits", Doc: "acquires, renewals, releases and closes that returned more than a TTL (at least a second) after their deadline, or after they were told to give up",
+			Tone: results.Violation, Of: "calls that were under way when they were told to end",
+		},
+	},
+	Measures: []results.Quantity{
+		{Name: "deaf_wait_ms_max", Doc: "the longest time from when a call was told to end, by its deadline or by a cancel, to its return"},
+	},
+}
+
+func newDeafWaits(run results.Run) results.Checker {
+	return &deafWaits{run: run, bound: max(run.TTL, int64(time.Second)), list: shortlist{room: results.MaxWitnesses}}
+}
+
+// Observe takes the next event.
+func (c *deafWaits) Observe(e *history.Event) {
+	c.last = max(c.last, e.Time)
+	switch e.Kind {
+	case history.Acquire, history.Renew, history.Release, history.Close:
+	case history.Cancel:
+		for i, u := 0, *c.calls.at(e.User); i < len(u); i++ {
+			if u[i].invoke.Op == e.Op {
+				u[i].cancel, u[i].until = *e, min(u[i].until, e.Time)
+			}
+		}
+		return
+	case history.Dead:
+		for _, u := range c.calls.client(e.User.Client()) {
+			*u = (*u)[:0]
+		}
+		return
+	default:
+		return
+	}
+	u := c.calls.at(e.User)
+	if e.Phase == history.Invoke {
+		x := call{invoke: *e, until: results.Forever}
+		if e.Valid > 0 {
+			x.until = max(e.Valid, e.Time)
+		}
+		*u = append(*u, x)
+		return
+	}
+	if i := slices.IndexFunc(*u, func(x call) bool { return x.invoke.Op == e.Op }); i >= 0 {
+		c.returned((*u)[i], e.Time, e)
+		*u = slices.Delete(*u, i, i+1)
+	}
+}
+
+// returned takes the end of a call; end is nil where there was none up to then.
+func (c *deafWaits) returned(x call, at int64, end *history.Event) {
+	if at <= x.until {
+		return
+	}
+	c.told++
+	user := x.invoke.User
+	took := at - x.until - c.run.Still.Asked(clientName(user.Client()), x.until, at)
+	c.longest = max(c.longest, took)
+	if took <= c.bound {
+		return
+	}
+	c.late = append(c.late, lateReturn{user, x.invoke.Lock, x.until, at, took - c.bound})
+	how, what := "its deadline", "returned"
+	p := proof{kind: "deaf_wait", from: x.until, to: at, rank: int(took / 1e6), events: []history.Event{x.invoke}}
+	if x.cancel.Kind != history.KindNone {
+		how, p.events = "it was told to give up", append(p.events, x.cancel)
+	}
+	if end != nil {
+		p.events = append(p.events, *end)
+	} else {
+		what = "had not returned"
+	}
+	p.text = func() string {
+		return fmt.Sprintf("%s of %v had to end at %s (%s) and %s at %s, %.3f ms late; the bound is %.3f ms",
+			x.invoke.Kind, user, c.run.MS(x.until), how, what, c.run.MS(at), results.Milli(took), results.Milli(c.bound))
+	}
+	if c.list.wants(p.rank) {
+		c.list.add(p)
+	}
+}
+
+// Finish returns the finding.
+func (c *deafWaits) Finish() results.Finding {
+	dead := deadClients(c.run)
+	for user, calls := range c.calls.all() {
+		for _, x := range *calls {
+			if !slices.Contains(dead, user.Client()) {
+				c.returned(x, c.last, nil)
+			}
+		}
+	}
+	l := results.NewLedger()
+	for _, r := range c.late {
+		own := clientName(r.user.Client())
+		x := c.run.Still.Longest(r.from, r.to, func(process string) bool { return process == own })
+		l.Add(c.run, r.lock, 1, x, x.Total > r.excess)
+	}
+	n := int64(len(c.late))
+	f := results.Finding{Verdict: verdictOf(n), Counts: map[string]*int64{"deaf_waits": count(n)}}
+	f.Chances = map[string]results.Chances{"deaf_waits": {N: c.told}}
+	if c.told > 0 {
+		f.Measures = map[string]*float64{"deaf_wait_ms_max": measure(results.Milli(c.longest))}
+	}
+	l.Into(&f, "deaf_waits")
+	f.Witnesses = c.list.witnesses(c.run)
+	return f
+}

@@ -1,0 +1,253 @@
+// Wedges: a lock object that was in trouble can be used again.
+//
+// A user asks in vain when the lock is free for it: nobody has it in hand, no fault stands, the last one ended a recovery bound ago, and another
+// user was granted a lock since then, which proves that the service serves. A user that asks so for longer than the bound, by one acquire or by
+// several without a grant between them, is wedged. A run without faults counts from its start.
+//
+// Example: the bound is 2 s, and a cut of A ends at 10 s. B is granted the lock at 10.1 s and releases it. A asks at 13 s and gets an error at
+// once, and the same at 16 s: it is wedged, for others get the lock.
+//
+// It cannot see a lock object that nobody uses again, and not what renewals and releases do after the grant. It takes no notice of users that wait while
+// others hold the lock: these may be starved.
+
+package checkers
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/lockquake/lockquake/history"
+	"github.com/lockquake/lockquake/results"
+)
+
+type wedges struct {
+	run     results.Run
+	bound   int64
+	t       *tracker
+	faults  []history.Fault // that have not begun yet
+	stand   []int64         // the ends of those that have begun and not ended
+	healed  int64           // when the last fault ended; the start where there was none
+	free    []int64         // by lock: since when nobody has it in hand
+	granted [2]grantSeen    // the first grants of two users since then
+	asks    map[place]*vainAsk
+	asked   int64
+	longest int64
+	found   map[place]vainSpan // the longest of each that is beyond the bound
+	last    int64
+}
+
+type grantSeen struct {
+	user history.User
+	at   int64 // 0: there was none
+}
+
+// vainAsk is a user that asks for a lock, again and again.
+type vainAsk struct {
+	open  history.Event // the acquire that is under way; KindNone: none
+	since int64         // the first of those that ended in vain, one after the other
+}
+
+// vainSpan is a time beyond the bound for which a user asked in vain, and the acquire with which it ended.
+type vainSpan struct {
+	from, to int64
+	events   []history.Event
+}
+
+var wedgesKind = results.CheckerKind{
+	Name: "wedges", New: newWedges,
+	Doc: "A user whose lock object was in trouble gets the lock again when the trouble is over and the lock is free.",
+	Counts: []results.Quantity{
+		{
+			Name: "wedges", Doc: "users that asked for a free lock in vain for longer than its recovery bound, when all faults had been over for that long and others were granted locks; each counts once for a lock",
+			Tone: results.Violation, Of: "acquires that ended, when all trouble was over for longer than the recovery bound", NeedsEnds: true,
+		},
+	},
+	Measures: []results.Quantity{
+		{Name: "wedge_ms_max", Doc: "the longest time that a user asked for a free lock in vain, when all faults had been over for the recovery bound and others were granted locks"},
+	},
+}
+
+func newWedges(run results.Run) results.Checker {
+	c := &wedges{
+		run: run, bound: bound(run), faults: run.Faults, healed: run.Start, asks: map[place]*vainAsk{}, found: map[place]vainSpan{},
+		free: make([]int64, len(run.Locks)),
+	}
+	c.t = newTracker(run, c)
+	c.t.reuse = true
+	return c
+}
+
+// Observe takes the next event.
+func (c *wedges) Observe(e *history.Event) {
+	c.pass(e.Time)
+	c.last = max(c.last, e.Time)
+	if e.Kind == history.Acquire && e.Phase == history.Ok {
+		c.overtaken(e)
+	}
+	c.t.observe(e)
+	if e.Kind == history.Dead {
+		for p, a := range c.asks {
+			if p.user.Client() == e.User.Client() {
+				*a = vainAsk{}
+			}
+		}
+	}
+	if e.Kind != history.Acquire {
+		return
+	}
+	a := c.asks[placeOf(e)]
+	if a == nil {
+		a = &vainAsk{}
+		c.asks[placeOf(e)] = a
+	}
+	switch {
+	case e.Phase == history.Invoke:
+		if a.open = *e; a.since == 0 {
+			a.since = e.Time
+		}
+	case e.Op != a.open.Op:
+	case e.Phase == history.Ok:
+		c.count()
+		*a = vainAsk{}
+	default:
+		c.count()
+		c.inVain(placeOf(e), a, e.Time, e)
+		if from, free := c.freeFor(e.User, e.Lock); !free || a.open.Time < from { // it had a reason to be in vain
+			a.since = 0
+		}
+		a.open = history.Event{}
+	}
+}
+
+// pass takes the faults that begin and end up to t.
+func (c *wedges) pass(t int64) {
+	for len(c.faults) > 0 && c.faults[0].Start <= t {
+		f := c.faults[0]
+		c.faults = c.faults[1:]
+		if f.End == 0 {
+			f.End = results.Forever
+		}
+		if f.Traits == nil || !f.Traits.Idle {
+			c.healed, c.granted = max(c.healed, f.End), [2]grantSeen{}
+		}
+	}
+}
+
+// freeFor is since when a user could have been granted a lock; free is false where it cannot even now.
+func (c *wedges) freeFor(u history.User, lock uint16) (from int64, free bool) {
+	if c.healed == results.Forever || int(lock) < len(c.t.locks) && len(c.t.locks[lock]) > 0 {
+		return 0, false
+	}
+	from = c.healed + c.bound
+	if len(c.run.Faults) == 0 {
+		from = c.healed
+	}
+	if int(lock) < len(c.free) {
+		from = max(from, c.free[lock])
+	}
+	for _, g := range c.granted {
+		if g.at != 0 && g.user != u {
+			return max(from, g.at), true
+		}
+	}
+	return 0, false
+}
+
+// count takes the end of an acquire as a chance.
+func (c *wedges) count() {
+	if c.healed != results.Forever && c.last >= c.healed+c.bound {
+		c.asked++
+	}
+}
+
+// inVain takes an acquire that did not get a free lock up to t. end is its outcome, or nil.
+func (c *wedges) inVain(p place, a *vainAsk, t int64, end *history.Event) {
+	from, free := c.freeFor(p.user, p.lock)
+	from = max(from, a.since)
+	if !free || t <= from {
+		return
+	}
+	c.longest = max(c.longest, t-from)
+	if was := c.found[p]; t-from <= c.bound || t-from <= was.to-was.from {
+		return
+	}
+	s := vainSpan{from, t, []history.Event{a.open}}
+	if end != nil {
+		s.events = append(s.events, *end)
+	}
+	c.found[p] = s
+}
+
+// overtaken takes a grant: whoever asked for that lock beside its user did so in vain up to now.
+func (c *wedges) overtaken(e *history.Event) {
+	for p, a := range c.asks {
+		if p.lock == e.Lock && p.user != e.User && a.open.Kind != history.KindNone {
+			c.inVain(p, a, e.Time, nil)
+		}
+	}
+}
+
+// began notes a grant that proves that the service serves.
+func (c *wedges) began(h *hold) {
+	if h.issued < c.healed {
+		return
+	}
+	for i := range c.granted {
+		if g := &c.granted[i]; g.at == 0 || g.user == h.user {
+			if g.at == 0 {
+				*g = grantSeen{h.user, h.start}
+			}
+			return
+		}
+	}
+}
+
+func (c *wedges) takenBack(*hold, int64) {}
+
+func (c *wedges) ended(h *hold) {
+	for int(h.lock) >= len(c.free) {
+		c.free = append(c.free, 0)
+	}
+	c.free[h.lock] = max(c.free[h.lock], h.end)
+}
+
+// Finish returns the finding.
+func (c *wedges) Finish() results.Finding {
+	f := results.Finding{Verdict: results.Clean}
+	if c.bound <= 0 {
+		return skipped(f, "neither a recovery bound nor a ttl is known")
+	}
+	dead := map[int]bool{}
+	for _, client := range deadClients(c.run) {
+		dead[client] = true
+	}
+	for p, a := range c.asks {
+		if a.open.Kind != history.KindNone && !dead[p.user.Client()] {
+			c.inVain(p, a, c.last, nil)
+		}
+	}
+	l, list := results.NewLedger(), shortlist{room: results.MaxWitnesses}
+	for _, p := range slices.SortedFunc(maps.Keys(c.found), func(a, b place) int { return cmp.Or(cmp.Compare(a.user, b.user), cmp.Compare(a.lock, b.lock)) }) {
+		s := c.found[p]
+		x := c.run.Still.Worst(s.from, s.to)
+		l.Add(c.run, p.lock, 1, x, x.Total > s.to-s.from-c.bound)
+		list.add(c.proof(p, s))
+	}
+	n := int64(len(c.found))
+	f.Verdict, f.Counts = verdictOf(n), map[string]*int64{"wedges": count(n)}
+	f.Chances = map[string]results.Chances{"wedges": {N: c.asked}}
+	f.Measures = map[string]*float64{"wedge_ms_max": measure(results.Milli(c.longest))}
+	l.Into(&f, "wedges")
+	f.Witnesses = list.witnesses(c.run)
+	return f
+}
+
+func (c *wedges) proof(p place, s vainSpan) proof {
+	waited := s.to - s.from
+	return proof{kind: "wedge", from: s.from, to: s.to, rank: int(waited / 1e6), events: s.events, text: func() string {
+		return fmt.Sprintf("%v asked for %s in vain for %.3f ms from %s to %s: nobody had it in hand, nothing was broken any more, and others were granted locks; the bound is %.3f ms",
+			p.user, lockName(c.run, p.lock), results.Milli(waited), c.run.MS(s.from), c.run.MS(s.to), results.Milli(c.bound))
+	}}
+}
