@@ -27,7 +27,6 @@ type wedges struct {
 	bound   int64
 	t       *tracker
 	faults  []history.Fault // that have not begun yet
-	stand   []int64         // the ends of those that have begun and not ended
 	healed  int64           // when the last fault ended; the start where there was none
 	free    []int64         // by lock: since when nobody has it in hand
 	granted [2]grantSeen    // the first grants of two users since then
