@@ -43,7 +43,7 @@ func TestSuiteFindsBrokenLocks(t *testing.T) {
 		"grants-to-nobody": {"gives-up", "orphans 0: found"},
 		"storms":           {"waiting", "requests_per_wait_s <500: measured"},
 	}
-	exact := []string{"memory/exact", "--quick", "--ttl", "1s"}
+	exact := []string{"memory/exact", "--quick", "--most", "20", "--ttl", "1s"}
 	for _, b := range catalog().Backends {
 		if b.Name != "memory" {
 			continue
