@@ -95,8 +95,12 @@ func (s *observations) attribute(o *history.Observation) {
 func (s *observations) granted(id string, k grantKey) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if id != "" {
-		s.grants[id] = k
+	if id == "" {
+		return
+	}
+	s.grants[id] = k
+	if session, _, ok := strings.Cut(id, "/"); ok { // all that Postgres knows of a grant that lasts as long as a session
+		s.grants[session] = k
 	}
 }
 

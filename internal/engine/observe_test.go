@@ -31,6 +31,8 @@ func TestObservations(t *testing.T) {
 	}
 	who := history.MakeUser(1, 0)
 	s.granted("secret", grantKey{who, 7})
+	s.granted("4711/0/0/1", grantKey{who, 9})
+	s.add(question{5, history.ByAnswer, history.Service, history.FactHolder + "lock-0"}, reply{asked: 500 * ms, answered: 501 * ms, answer: "4711"})
 	s.granted("", grantKey{who, 8}) // a client that does not tell
 	s.add(question{4, history.ByGrant, "n2", history.FactHolder + "lock-0"}, reply{5 * ms, 6 * ms, "secret", nil, nil})
 	dir := t.TempDir()
@@ -54,6 +56,10 @@ func TestObservations(t *testing.T) {
 		},
 		line("true", "", 10, 72, 3, 39), line("READONLY", "", 90, 91, 1, 0), line("", "no connection", 110, 131, 2, 19),
 		line("true", "", 150, 151, 1, 0), line("true", "", 400, 401, 1, 0),
+		{
+			Step: 5, By: history.ByAnswer, Node: history.Service, Fact: "holder:lock-0", Answer: "4711", Asked: 500 * ms, LastAnswered: 501 * ms,
+			Count: 1, User: &who, Grant: 9,
+		},
 	}
 	if d := cmp.Diff(want, got, cmpopts.IgnoreFields(history.Observation{}, "Answered", "LastAsked")); d != "" {
 		t.Error(d)

@@ -21,10 +21,10 @@ func TestTheServiceIsAskedAfterEachAnswer(t *testing.T) {
 		},
 		scripts: map[string]script{"client-1": {commanded: func(a *fakeNode, c wire.Command) *wire.Result {
 			a.carryOut(c)
-			switch {
-			case c.Do == wire.DoAcquire:
+			switch c.Do {
+			case wire.DoAcquire:
 				return &wire.Result{Outcome: wire.OutcomeOK, Grant: "mine"}
-			case c.Do == wire.DoRenew:
+			case wire.DoRenew:
 				return &wire.Result{Outcome: wire.OutcomeInfo}
 			}
 			return &wire.Result{Outcome: wire.OutcomeOK}

@@ -54,8 +54,8 @@ var slowReplies = Story{
 	Claim: "What the service answers to an acquire comes when its user has given up. What was granted is not kept for longer than a dead holder's grant.",
 	text: `workload: {}
 steps:
-  - {do: acquire, user: B}
-  - {do: release, user: B}
+  - {do: acquire, user: A} # so that it is connected: a handshake without an answer would keep the request back
+  - {do: release, user: A}
   - {inject: partition, on: A, from: all, direction: in, as: cut}
   - {do: acquire, user: A, outcome: any, within: {{ttl 0.5}}}
   - {heal: cut}
