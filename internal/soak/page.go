@@ -23,7 +23,7 @@ import (
 //go:embed page.tmpl
 var pageText string
 
-// The page is to stay below 25 kB: it shows so many runs that did not pass, and so many bytes of a reason.
+// The page is to stay below 30 kB: it shows so many runs that did not pass, and so many bytes of a reason.
 const mostFailures, mostReason = 20, 80
 
 // writePage writes the page of the runs made so far.
