@@ -188,6 +188,7 @@ func (e Env) lackingEnds() func(process string) bool {
 type Reading struct {
 	Time          int64            `json:"time"`                     // ns of CLOCK_MONOTONIC
 	Requests      map[string]int64 `json:"requests,omitempty"`       // by server: what it was asked since it started
+	Connections   map[string]int64 `json:"connections,omitempty"`    // by server: how many connections it took since it started
 	Notifications map[string]int64 `json:"notifications,omitempty"`  // by client: how often watches woke its users
 	CPU           map[string]int64 `json:"cpu_ns,omitempty"`         // by node, and of the engine: user and system time; clients within the engine's process count with it
 	Syncs         map[string]Syncs `json:"syncs,omitempty"`          // by server, in its own words: writes to disk that it waited for

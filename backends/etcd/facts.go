@@ -9,6 +9,7 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/lockquake/lockquake/backends/topology"
 	"github.com/lockquake/lockquake/chaos"
 	"github.com/lockquake/lockquake/history"
 )
@@ -145,4 +146,9 @@ func (s *service) waiters(ctx context.Context, m member, lockName string) (strin
 		total += n
 	}
 	return strconv.Itoa(total), nil
+}
+
+// Stored asks the members, one of which answers by a linearizable read.
+func (s *service) Stored(ctx context.Context, name string) (topology.Stored, error) {
+	return topology.StoredBy(ctx, s.members, func(ctx context.Context, m member) (string, error) { return s.Ask(ctx, m.name, holderFact+name) })
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/lockquake/lockquake/backends"
@@ -34,15 +35,25 @@ func Backend() listed.Backend {
 
 type setup struct {
 	common topology.Common
-	price  price
+	params params
 }
+
+// params is what a scenario may set, and how the service finds the store of its clients.
+type params struct {
+	price `yaml:",inline"`
+	ID    uint64 `yaml:"-" json:"id,omitempty"` // of the topology, in this process
+}
+
+// topologies is how many there were in this process.
+var topologies atomic.Uint64
 
 func newTopology(c topology.Common, decode func(into any) error) (topology.Topology, error) {
 	s := setup{common: c}
-	if err := decode(&s.price); err != nil {
+	if err := decode(&s.params); err != nil {
 		return nil, err
 	}
-	if err := s.price.check(c.Lock); err != nil {
+	s.params.ID = topologies.Add(1)
+	if err := s.params.check(c.Lock); err != nil {
 		return nil, err
 	}
 	if c.Nodes != 0 {
@@ -54,17 +65,42 @@ func newTopology(c topology.Common, decode func(into any) error) (topology.Topol
 // Specs returns none: the store has no nodes.
 func (setup) Specs() []node.Spec { return nil }
 
-// Params is the price of lock metered; of the others, the access's run and lock say all.
-func (t setup) Params() any { return t.price }
+// Params is the price of lock metered, and the topology's number; the access's run and lock say all else.
+func (t setup) Params() any { return t.params }
 
 // Service returns the handle.
 func (t setup) Service([]node.Handle) topology.Service { return service(t) }
 
 type service setup
 
-// Facts lists what can be asked.
+// Facts lists what can be asked of a node, though there is none.
 func (service) Facts() map[string]string {
 	return map[string]string{chaos.FactServes: "always true: there is no server that could be away"}
+}
+
+// store is that of the service's clients; nil while there are none.
+func (s service) store() *store {
+	stores.Lock()
+	defer stores.Unlock()
+	return stores.byID[s.params.ID]
+}
+
+// Stored says who has a lock, and until when.
+func (s service) Stored(_ context.Context, name string) (topology.Stored, error) {
+	st := s.store()
+	if st == nil {
+		return topology.Stored{}, errors.New("no client has connected to the store yet")
+	}
+	return st.look(name), nil
+}
+
+// Requests counts what the store was asked for.
+func (s service) Requests(context.Context) map[string]int64 {
+	st := s.store()
+	if st == nil {
+		return nil
+	}
+	return map[string]int64{"memory": st.requests.Load()}
 }
 
 // Ask answers.
@@ -81,7 +117,7 @@ func (service) Ready(context.Context) error { return nil }
 // Describe names the settings.
 func (s service) Describe(context.Context) map[string]string {
 	out := map[string]string{"lock.ttl": s.common.TTL.String(), "lock.retry": "none: waiters are queued in the store"}
-	if text := s.price.String(); text != "" {
+	if text := s.params.price.String(); text != "" {
 		out["lock.price"] = text
 	}
 	return out
@@ -95,17 +131,19 @@ func (service) Close() error { return nil }
 var stores = struct {
 	sync.Mutex
 	byRun map[string]*store
-}{byRun: map[string]*store{}}
+	byID  map[uint64]*store // by the number of the topology that the clients were told of
+}{byRun: map[string]*store{}, byID: map[uint64]*store{}}
 
-func storeOf(a backends.Access, f flaws, p price) *store {
+func storeOf(a backends.Access, f flaws, p params) *store {
 	stores.Lock()
 	defer stores.Unlock()
 	k := a.Run + "/" + a.Lock
 	s, ok := stores.byRun[k]
 	if !ok {
-		s = &store{flaws: f, price: p, locks: map[string]*record{}}
+		s = &store{flaws: f, price: p.price, locks: map[string]*record{}}
 		stores.byRun[k] = s
 	}
+	stores.byID[p.ID] = s
 	return s
 }
 
@@ -187,6 +225,36 @@ var variants = []variant{
 		wrong: "users that wait are starved by those who come later",
 		flaws: flaws{lastFirst: true},
 	},
+	{
+		name:  "never-refuses",
+		doc:   "Says yes to every renewal and release, also of what is gone.",
+		wrong: "a holder that has lost the lock is told that it has it still",
+		flaws: flaws{neverRefuses: true},
+	},
+	{
+		name:  "keeps-released",
+		doc:   "Says yes to a release and keeps the lock until its time is over.",
+		wrong: "others wait for a lock that nobody has",
+		flaws: flaws{keepsReleased: true},
+	},
+	{
+		name:  "denies-renewals",
+		doc:   "Renews the grant and says that it is gone.",
+		wrong: "a holder gives up a lock that it has, and that nobody else gets",
+		flaws: flaws{deniesRenewals: true},
+	},
+	{
+		name:  "grants-to-nobody",
+		doc:   "Grants the lock to waiters who have given up.",
+		wrong: "others wait for a lock that nobody has",
+		flaws: flaws{grantsToNobody: true},
+	},
+	{
+		name:  "storms",
+		doc:   "Asks again and again without a pause.",
+		wrong: "each waiter keeps the store busy",
+		flaws: flaws{storms: true},
+	},
 }
 
 func (v variant) lock() backends.Lock {
@@ -209,7 +277,7 @@ func (v variant) lock() backends.Lock {
 			if a.Run == "" {
 				return nil, errors.New("memory: access names no run")
 			}
-			var p price
+			var p params
 			if err := backends.DecodeParams(a.Params, &p); err != nil {
 				return nil, err
 			}

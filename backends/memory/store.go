@@ -2,10 +2,14 @@ package memory
 
 import (
 	"context"
+	"runtime"
 	"slices"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/lockquake/lockquake/backends/topology"
 )
 
 // flaws says in what ways a store is wrong. The zero value is right.
@@ -20,12 +24,17 @@ type flaws struct {
 	freesForeign    bool
 	neverExpires    bool
 	lastFirst       bool
+	neverRefuses    bool
+	keepsReleased   bool
+	deniesRenewals  bool
+	grantsToNobody  bool
+	storms          bool
 }
 
 // silent tells whether the store says nothing when a grant ends: one that told its victims would hide what it did to
 // them, because a hold ends when its user learns of the loss.
 func (f flaws) silent() bool {
-	return f.neverExcludes || f.expiresEarly || f.forgetsRenewals || f.freesForeign || f.neverExpires
+	return f.neverRefuses || f.neverExcludes || f.expiresEarly || f.forgetsRenewals || f.freesForeign || f.neverExpires
 }
 
 // store is the service: what a server would keep.
@@ -34,6 +43,8 @@ type store struct {
 	price  price
 	server server       // of what the price says that one server does
 	users  atomic.Int64 // that are connected
+	// requests is how often the store was asked for anything.
+	requests atomic.Int64
 
 	mu     sync.Mutex
 	locks  map[string]*record
@@ -75,6 +86,7 @@ func (s *store) record(name string) *record {
 
 // try grants at once or returns nil.
 func (s *store) try(name string, ttl time.Duration) *holding {
+	s.requests.Add(1)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.take(name, ttl)
@@ -82,6 +94,16 @@ func (s *store) try(name string, ttl time.Duration) *holding {
 
 // acquire waits in the queue until the lock is granted or ctx ends.
 func (s *store) acquire(ctx context.Context, name string, ttl time.Duration) (*holding, error) {
+	for s.flaws.storms {
+		if h := s.try(name, ttl); h != nil {
+			return h, nil
+		}
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		runtime.Gosched()
+	}
+	s.requests.Add(1)
 	s.mu.Lock()
 	if h := s.take(name, ttl); h != nil {
 		s.mu.Unlock()
@@ -96,6 +118,9 @@ func (s *store) acquire(ctx context.Context, name string, ttl time.Duration) (*h
 	case h := <-w.given:
 		return h, nil
 	case <-ctx.Done():
+	}
+	if s.flaws.grantsToNobody {
+		return nil, ctx.Err()
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -241,23 +266,44 @@ func (s *store) serve(name string) {
 
 // release ends a holding.
 func (s *store) release(name string, id uint64) bool {
+	s.requests.Add(1)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.free(name, id)
+	if s.flaws.keepsReleased {
+		return s.stands(name, id)
+	}
+	return s.free(name, id) || s.flaws.neverRefuses
 }
 
 // renew counts the holding's time anew, or returns false.
 func (s *store) renew(name string, id uint64, ttl time.Duration) bool {
+	s.requests.Add(1)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.stands(name, id) {
-		return false
+		return s.flaws.neverRefuses
 	}
 	if !s.flaws.forgetsRenewals {
 		s.record(name).holder.end = time.Now().Add(s.life(ttl))
 		s.arm(name)
 	}
-	return true
+	return !s.flaws.deniesRenewals
+}
+
+// look says who has a lock, and until when.
+func (s *store) look(name string) topology.Stored {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.expire(name)
+	h := s.record(name).holder
+	if h == nil {
+		return topology.Stored{Holder: "none"}
+	}
+	out := topology.Stored{Holder: strconv.FormatUint(h.id, 10)}
+	if !s.flaws.neverExpires {
+		out.EndsIn = new(time.Until(h.end))
+	}
+	return out
 }
 
 // check tells whether the holding stands.

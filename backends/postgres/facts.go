@@ -2,8 +2,10 @@ package postgres
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -123,4 +125,44 @@ func (s *sessions) Sessions(ctx context.Context) ([]topology.Session, error) {
 func (s *sessions) Close() error {
 	s.watch.close()
 	return s.service.Close()
+}
+
+// Stored asks the server; a row of lock lease also says when the lease ends.
+func (s *service) Stored(ctx context.Context, name string) (topology.Stored, error) {
+	if s.lock != leaseName {
+		holder, err := s.Ask(ctx, s.member.name, holderFact+name)
+		return topology.Stored{Holder: holder}, err
+	}
+	out := topology.Stored{Holder: "none"}
+	err := s.member.ask(ctx, func(ctx context.Context, c *pgx.Conn) error {
+		var micros int64
+		err := c.QueryRow(ctx, `SELECT owner, (extract(epoch FROM expires - clock_timestamp()) * 1000000)::bigint FROM lockquake_lease
+			WHERE name = $1 AND expires > clock_timestamp()`, name).Scan(&out.Holder, &micros)
+		if errors.Is(err, pgx.ErrNoRows) {
+			return nil
+		}
+		left := time.Duration(micros) * time.Microsecond
+		out.EndsIn = &left
+		return err
+	})
+	return out, err
+}
+
+// Requests counts the transactions that have ended in all databases: each statement of a lock is one, but for those of row, which holds one
+// open; the server counts what a session did about a second later. Questions such as this count too.
+func (s *service) Requests(ctx context.Context) map[string]int64 {
+	return s.count(ctx, "xact_commit + xact_rollback")
+}
+
+// Connections counts the sessions that the server has begun.
+func (s *service) Connections(ctx context.Context) map[string]int64 { return s.count(ctx, "sessions") }
+
+// count adds up a statistic of all databases.
+func (s *service) count(ctx context.Context, what string) map[string]int64 {
+	return topology.CountEach([]*member{s.member}, func(m *member) string { return m.name }, func(m *member) (n int64, err error) {
+		err = m.ask(ctx, func(ctx context.Context, c *pgx.Conn) error {
+			return c.QueryRow(ctx, `SELECT sum(`+what+`)::bigint FROM pg_stat_database`).Scan(&n)
+		})
+		return n, err
+	})
 }

@@ -293,12 +293,22 @@ func (m member) write(ctx context.Context, at string) error {
 // Requests counts the commands that each server has processed: those within scripts, those that a replica hears from its primary and
 // those of Sentinels among them, and questions such as this.
 func (ms members) Requests(ctx context.Context) map[string]int64 {
+	return ms.count(ctx, "total_commands_processed")
+}
+
+// Connections counts those that each server has taken, from replicas and Sentinels too.
+func (ms members) Connections(ctx context.Context) map[string]int64 {
+	return ms.count(ctx, "total_connections_received")
+}
+
+// count asks each server for a number of its statistics.
+func (ms members) count(ctx context.Context, field string) map[string]int64 {
 	return topology.CountEach(ms, func(m member) string { return m.name }, func(m member) (int64, error) {
 		section, err := m.info(ctx, "stats")
 		if err != nil {
 			return 0, err
 		}
-		return strconv.ParseInt(section["total_commands_processed"], 10, 64)
+		return strconv.ParseInt(section[field], 10, 64)
 	})
 }
 

@@ -13,6 +13,13 @@ type RequestCounter interface {
 	Requests(ctx context.Context) map[string]int64
 }
 
+// ConnectionCounter is a Service whose servers count the connections that they take.
+type ConnectionCounter interface {
+	// Connections returns, by server, how many connections it has taken since it started; a server that does not answer is left out. Those
+	// of the harness, and of servers to each other, count too.
+	Connections(ctx context.Context) map[string]int64
+}
+
 // SyncTimer is a Service whose servers tell how long they wait for their disks.
 type SyncTimer interface {
 	// Syncs returns, by server, how often it had its log written to disk since it started, and how long that took in

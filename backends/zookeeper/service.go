@@ -230,5 +230,10 @@ var waiting = map[string]string{
 	"zk-lock":    "none: each waiter watches the node before its own; the library asks again after a lost reply",
 }
 
+// Stored asks the servers, one of which answers by a read after all writes.
+func (s *service) Stored(ctx context.Context, name string) (topology.Stored, error) {
+	return topology.StoredBy(ctx, s.members, func(ctx context.Context, m member) (string, error) { return s.Ask(ctx, m.name, holderFact+name) })
+}
+
 // Close does nothing: no connection outlives its question.
 func (s *service) Close() error { return nil }

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -45,6 +46,7 @@ type reply struct {
 	asked, answered int64
 	answer          string
 	err             error
+	endsIn          *int64
 }
 
 // observations are the service's answers. Equal answers in a row are one observation.
@@ -71,13 +73,22 @@ func (s *observations) add(q question, r reply) {
 	if last == nil || last.Answer != r.answer || (last.Error == "") != (text == "") || r.asked-last.LastAnswered > int64(maxGap) {
 		last = &history.Observation{
 			Step: q.step, By: q.by, Node: q.node, Fact: q.fact, Answer: r.answer, Error: text, Asked: r.asked, Answered: r.answered,
-			LastAnswered: r.asked,
+			LastAnswered: r.asked, EndsIn: r.endsIn,
 		}
+		s.attribute(last)
 		s.list, s.latest[q] = append(s.list, last), last
 	}
 	last.Gap = max(last.Gap, r.asked-last.LastAnswered)
 	last.LastAsked, last.LastAnswered = r.asked, r.answered
 	last.Count++
+}
+
+// attribute names the grant whose id an answer is, where the engine was told of it. The process id of a session stands for one grant after
+// the other, so this is done when the answer comes, and for the rest at the end.
+func (s *observations) attribute(o *history.Observation) {
+	if k, ok := s.grants[o.Answer]; ok && o.User == nil && (strings.HasPrefix(o.Fact, history.FactHolder) || strings.HasPrefix(o.Fact, history.FactKeys)) {
+		o.User, o.Grant = &k.user, k.grant
+	}
 }
 
 // granted notes by which id the service knows a grant.
@@ -101,9 +112,7 @@ func (s *observations) write(dir string) error {
 	enc := json.NewEncoder(&b)
 	var errs []error
 	for _, o := range s.list {
-		if k, ok := s.grants[o.Answer]; ok && strings.HasPrefix(o.Fact, history.FactHolder) {
-			o.User, o.Grant = &k.user, k.grant
-		}
+		s.attribute(o)
 		errs = append(errs, enc.Encode(o))
 	}
 	return errors.Join(append(errs, os.WriteFile(filepath.Join(dir, results.FileObserved), b.Bytes(), 0o644))...)
@@ -121,14 +130,42 @@ type observer struct {
 
 // ask asks once, and records the answer.
 func (o *observer) ask(ctx context.Context, q question) (string, error) {
-	asked := clock.Now()
-	answer, err := o.nodes.service.Ask(ctx, q.node, q.fact)
-	if err != nil {
-		answer = ""
+	r := reply{asked: clock.Now()}
+	if q.node == history.Service {
+		r.answer, r.endsIn, r.err = o.stored(ctx, q.fact)
+	} else {
+		r.answer, r.err = o.nodes.service.Ask(ctx, q.node, q.fact)
 	}
-	o.seen.add(q, reply{asked, clock.Now(), answer, err})
-	return answer, err
+	r.answered = clock.Now()
+	if r.err != nil {
+		r.answer = ""
+	}
+	o.seen.add(q, r)
+	return r.answer, r.err
 }
+
+// stored asks the service as a whole who has a lock, and until when, or which keys there are.
+func (o *observer) stored(ctx context.Context, fact string) (answer string, endsIn *int64, err error) {
+	store, ok := o.nodes.service.(topology.Store)
+	if !ok {
+		return "", nil, errNoStore
+	}
+	if name, ok := strings.CutPrefix(fact, history.FactHolder); ok {
+		x, err := store.Stored(ctx, name)
+		if x.EndsIn != nil {
+			endsIn = new(int64(*x.EndsIn))
+		}
+		return x.Holder, endsIn, err
+	}
+	x, err := store.Stored(ctx, strings.TrimPrefix(fact, history.FactKeys))
+	if x.Keys == nil {
+		return x.Holder, nil, err
+	}
+	return cmp.Or(strings.Join(x.Keys, ","), "none"), nil, err
+}
+
+// errNoStore says that nobody can ask the service as a whole.
+var errNoStore = errors.New("the service does not say as a whole what it has of a lock")
 
 // observe records a fact of some nodes: once each, or again and again until the steps are over.
 func (o *observer) observe(ctx context.Context, number int, st scenarios.Step) error {
@@ -168,29 +205,43 @@ func (o *observer) askUntilAnswered(ctx context.Context, q question, once bool) 
 	}
 }
 
-// granted notes what a user was granted, and asks the servers that may disagree which of them know of it.
+// granted notes what a user was granted, and asks the service for it, and the servers that may disagree which of them know of it.
 func (o *observer) granted(number int, user history.User, lock int, res wire.Result) {
 	if h, ok := o.live.last(user, lock); ok {
 		o.seen.granted(res.Grant, grantKey{user, h.grant})
 	}
-	keeper, ok := o.nodes.service.(topology.Keeper)
-	if !ok {
-		return
+	holder := history.FactHolder + o.plan.locks[lock]
+	questions := []question{{number, history.ByGrant, history.Service, holder}}
+	if keeper, ok := o.nodes.service.(topology.Keeper); ok {
+		_, ranked := o.nodes.service.Facts()[chaos.FactRole]
+		for _, n := range keeper.Keepers() {
+			questions = append(questions, question{number, history.ByGrant, n, holder})
+			if ranked { // a replica that has a key was not the one to grant it
+				questions = append(questions, question{number, history.ByGrant, n, chaos.FactRole})
+			}
+		}
 	}
-	facts := []string{history.FactHolder + o.plan.locks[lock]}
-	if _, ok := o.nodes.service.Facts()[chaos.FactRole]; ok {
-		facts = append(facts, chaos.FactRole) // a replica that has a key was not the one to grant it
+	o.askAll(questions)
+}
+
+// answered asks the service what it has of a lock, after a user was told what came of its renewal or release.
+func (o *observer) answered(number, lock int) {
+	o.askAll([]question{{number, history.ByAnswer, history.Service, history.FactHolder + o.plan.locks[lock]}})
+}
+
+// askAll asks side by side, and waits for the answers, but not for long.
+func (o *observer) askAll(questions []question) {
+	if _, ok := o.nodes.service.(topology.Store); !ok {
+		questions = slices.DeleteFunc(questions, func(q question) bool { return q.node == history.Service })
 	}
 	answered := make(chan struct{})
 	var group sync.WaitGroup
-	for _, n := range keeper.Keepers() {
-		for _, fact := range facts {
-			group.Go(func() {
-				limited, cancel := context.WithTimeout(o.background, askLimit)
-				defer cancel()
-				_, _ = o.ask(limited, question{number, history.ByGrant, n, fact}) // who does not answer is not known to have it
-			})
-		}
+	for _, q := range questions {
+		group.Go(func() {
+			limited, cancel := context.WithTimeout(o.background, askLimit)
+			defer cancel()
+			_, _ = o.ask(limited, q) // who does not answer is not known to have it
+		})
 	}
 	o.asking.Go(func() { group.Wait(); close(answered) })
 	select {
@@ -202,5 +253,5 @@ func (o *observer) granted(number int, user history.User, lock int, res wire.Res
 // atPoint records that a user came to a point, or went on from it.
 func (o *observer) atPoint(number int, node, point, how string) {
 	now := clock.Now()
-	o.seen.add(question{number, history.ByPoint, node, point}, reply{now, now, how, nil})
+	o.seen.add(question{number, history.ByPoint, node, point}, reply{asked: now, answered: now, answer: how})
 }

@@ -18,21 +18,21 @@ func TestObservations(t *testing.T) {
 	s := newObservations()
 	takes := question{3, history.ByObserve, "n1", history.FactTakes + "lock-0"}
 	for _, r := range []reply{
-		{10 * ms, 11 * ms, "true", nil},
-		{30 * ms, 31 * ms, "true", nil},
-		{70 * ms, 72 * ms, "true", nil},
-		{90 * ms, 91 * ms, "READONLY", nil},
-		{110 * ms, 111 * ms, "", errors.New("no connection")},
-		{130 * ms, 131 * ms, "", errors.New("a timeout")},
-		{150 * ms, 151 * ms, "true", nil},
-		{400 * ms, 401 * ms, "true", nil}, // who knows what it was meanwhile
+		{10 * ms, 11 * ms, "true", nil, nil},
+		{30 * ms, 31 * ms, "true", nil, nil},
+		{70 * ms, 72 * ms, "true", nil, nil},
+		{90 * ms, 91 * ms, "READONLY", nil, nil},
+		{110 * ms, 111 * ms, "", errors.New("no connection"), nil},
+		{130 * ms, 131 * ms, "", errors.New("a timeout"), nil},
+		{150 * ms, 151 * ms, "true", nil, nil},
+		{400 * ms, 401 * ms, "true", nil, nil}, // who knows what it was meanwhile
 	} {
 		s.add(takes, r)
 	}
 	who := history.MakeUser(1, 0)
 	s.granted("secret", grantKey{who, 7})
 	s.granted("", grantKey{who, 8}) // a client that does not tell
-	s.add(question{4, history.ByGrant, "n2", history.FactHolder + "lock-0"}, reply{5 * ms, 6 * ms, "secret", nil})
+	s.add(question{4, history.ByGrant, "n2", history.FactHolder + "lock-0"}, reply{5 * ms, 6 * ms, "secret", nil, nil})
 	dir := t.TempDir()
 	if err := s.write(dir); err != nil {
 		t.Fatal(err)

@@ -9,7 +9,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/lockquake/lockquake/backends/topology"
 	"github.com/lockquake/lockquake/chaos"
+	"github.com/lockquake/lockquake/history"
 	"github.com/lockquake/lockquake/internal/node"
 	"github.com/lockquake/lockquake/internal/seed"
 	"github.com/lockquake/lockquake/scenarios"
@@ -333,18 +335,16 @@ func (p stepPlanner) check() error {
 		case st.Await != "" && st.User != "" && !slices.Contains(p.stepUsers, st.User):
 			return p.wrong(stepPath(i, "user"), "nobody called %q does anything in these steps; there are %s", st.User, strings.Join(p.stepUsers, ", "))
 		case st.Await == "fact":
-			if err := errors.Join(p.checkNode(i, "node", st.Node), p.checkFact(i, "fact", st.Fact)); err != nil {
+			if err := p.checkQuestion(i, "node", st.Node, "fact", st.Fact); err != nil {
 				return err
 			}
 		case st.Observe != "":
 			for n := range strings.SplitSeq(st.On, ",") {
-				if err := p.checkNode(i, "on", strings.TrimSpace(n)); err != nil {
+				n = strings.TrimSpace(n)
+				if err := p.checkQuestion(i, "on", n, "observe", st.Observe); err != nil {
 					return err
 				}
-				p.observed[i] = append(p.observed[i], strings.TrimSpace(n))
-			}
-			if err := p.checkFact(i, "observe", st.Observe); err != nil {
-				return err
+				p.observed[i] = append(p.observed[i], n)
 			}
 		case st.Await == "bitten":
 			if err := p.checkBitten(i, st); err != nil {
@@ -360,6 +360,20 @@ func (p stepPlanner) checkBitten(i int, st scenarios.Step) error {
 		if inj.as == st.Of && !inj.kind.Counts {
 			return p.wrong(stepPath(i, "of"), "%s counts no packets that could be awaited", inj.kind.Name)
 		}
+	}
+	return nil
+}
+
+// checkQuestion refuses what nobody can be asked; nodeKey and factKey are the step's that name the node and the fact.
+func (p stepPlanner) checkQuestion(i int, nodeKey, node, factKey, fact string) error {
+	if node != history.Service {
+		return errors.Join(p.checkNode(i, nodeKey, node), p.checkFact(i, factKey, fact))
+	}
+	if _, ok := p.topology.Service(nil).(topology.Store); !ok {
+		return p.wrong(stepPath(i, nodeKey), "%s does not say as a whole what it has of a lock", p.backend.Name)
+	}
+	if !strings.HasPrefix(fact, history.FactHolder) && !strings.HasPrefix(fact, history.FactKeys) {
+		return p.wrong(stepPath(i, factKey), "the service as a whole cannot be asked for %q; it answers %sLOCK, %sLOCK", fact, history.FactHolder, history.FactKeys)
 	}
 	return nil
 }

@@ -304,14 +304,17 @@ func (p *processes) takeReading(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, readingTimeout)
 	defer cancel()
 	began, machine := clock.Now(), machineCPU()
-	var requests map[string]int64
+	var requests, connections map[string]int64
 	var syncs map[string]results.Syncs
 	woken, used := map[string]int64{}, map[string]int64{history.Engine: wire.CPU()}
 	var mu sync.Mutex
 	var group sync.WaitGroup
-	// What attached servers count is what others ask them, too.
+	// What attached servers count is what others ask of them, too.
 	if c, ok := p.nodes.service.(topology.RequestCounter); ok && p.options.Attached == nil {
 		group.Go(func() { requests = c.Requests(ctx) })
+	}
+	if c, ok := p.nodes.service.(topology.ConnectionCounter); ok && p.options.Attached == nil {
+		group.Go(func() { connections = c.Connections(ctx) })
 	}
 	if c, ok := p.nodes.service.(topology.SyncTimer); ok {
 		group.Go(func() { syncs = syncsOf(c.Syncs(ctx)) })
@@ -336,7 +339,9 @@ func (p *processes) takeReading(ctx context.Context) {
 		})
 	}
 	group.Wait()
-	reading := results.Reading{Time: (began + clock.Now()) / 2, Machine: (machine + machineCPU()) / 2, Requests: requests, Notifications: woken, CPU: used, Syncs: syncs}
+	reading := results.Reading{
+		Time: (began + clock.Now()) / 2, Machine: (machine + machineCPU()) / 2, Requests: requests, Connections: connections, Notifications: woken, CPU: used, Syncs: syncs,
+	}
 	p.record.change(func(e *results.Env) { e.Readings = append(e.Readings, reading) })
 }
 

@@ -161,6 +161,8 @@ func (r *stepRunner) done(number int, st scenarios.Step, res wire.Result) {
 		})
 	}
 	switch {
+	case (st.Do == wire.DoRenew || st.Do == wire.DoRelease) && res.Outcome != wire.OutcomeInfo:
+		r.observer.answered(number, slices.Index(r.plan.locks, st.Lock))
 	case res.Outcome != wire.OutcomeOK:
 	case st.Do == wire.DoAcquire:
 		r.observer.granted(number, user, slices.Index(r.plan.locks, st.Lock), res)

@@ -34,6 +34,16 @@ func (s Subject) Long() time.Duration {
 	return max(4*s.TTL+5*time.Second, 2*s.TTL+s.Lock.Bound(s.TTL, nil)+slack)
 }
 
+// Patience is for how long a lock may stay that nobody holds: as long as a dead holder's, and a bit.
+func (s Subject) Patience() time.Duration {
+	const slack = 500 * time.Millisecond
+	bound := s.Lock.Bound(s.TTL, nil)
+	if bound == 0 {
+		bound = s.TTL
+	}
+	return bound + slack
+}
+
 // halves are the points of an acquire and those of a release. Each begins with a point "before-...". Those that the lock comes to only
 // where a scenario asks for it are left out.
 func (s Subject) halves() (acquire, release []string) {
@@ -156,6 +166,20 @@ var (
 	leads = []string{"etcd", "zookeeper"}        // another one leads, and no grant is lost
 	loses = []string{"sentinel", "rediscluster"} // another one leads that may not know all grants
 )
+
+// unasked are services that nobody can ask what they have of a lock.
+var unasked = []string{"external"}
+
+// Asked tells whether the service can be asked who has the lock, and what it was asked for.
+func (s Subject) Asked() bool { return !slices.Contains(unasked, s.Backend) }
+
+// asked needs that.
+func asked(s Subject) string {
+	if !s.Asked() {
+		return "nobody can ask the service what it has of the lock"
+	}
+	return ""
+}
 
 // expiring, renewable and the like are what stories need.
 func expiring(s Subject) string {

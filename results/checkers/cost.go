@@ -1,14 +1,19 @@
-// Cost: how often waiters were woken for each handoff, and how many requests the servers took for each handoff and
-// each grant.
+// Cost: how often waiters were woken for each handoff, what the servers were asked for each handoff, each grant and each second of
+// waiting, how many connections a grant took, and how much of the clients' processor time.
 //
-// The clients count the notifications of their watches, the servers count their requests, each in its own way. Both
-// are read before the workload is let go and before it is stopped. The differences are divided by the handoffs (a
-// release followed by a grant of the same lock) and the grants between.
+// The clients count the notifications of their watches, the servers count their requests and connections, each in its own way. All are
+// read before the workload is let go and before it is stopped. The differences are divided by the handoffs (a release followed by a grant
+// of the same lock), by the grants between, and by the time that users spent in acquires meanwhile, added up. Of that last the server
+// counts that was asked most, so that the number of servers does not matter.
+//
+// Example: one user holds the lock for 2 s, and nine wait. They ask again every 10 ms, so the server takes 1800 requests in 18 s of
+// waiting: 100 for each second. A library that asks again without a pause has thousands.
 //
 // It judges nothing. Pings of sessions count as requests, and so does what lockquake itself asks while faults stand.
 // It cannot see:
 //   - the requests of servers that do not count them
 //   - users who poll, or waiters whom the server itself wakes: no watch notifies them
+//   - what waiting alone costs, where users take and give back all the time: the requests of their grants are among those of the waiting
 //
 // There is no figure where a server or client is missing from a reading, or began to count anew between the two.
 
@@ -22,17 +27,23 @@ import (
 type cost struct {
 	run      results.Run
 	released map[uint16]bool // by lock: a release that no grant has followed yet
+	waits    byUser[int64]   // since when a user asks for a lock; 0: it does not
+	waited   int64           // ns between the readings that users have waited, those who still do aside
 	handoffs int64
 	grants   int64
 }
 
 var costKind = results.CheckerKind{
 	Name: "cost", New: newCost,
-	Doc: "What a handoff and a grant cost: how many waiters were woken, and what the servers were asked, for each.",
+	Doc: "What a handoff, a grant and waiting cost: how many waiters were woken, what the servers were asked, and the clients' processor time.",
 	Measures: []results.Quantity{
 		{Name: "wakeups_per_handoff", Doc: "notifications of watches for each handoff ([cost](#cost))", Timeless: true},
 		{Name: "requests_per_handoff", Doc: "requests to the servers for each handoff ([cost](#cost))", Timeless: true},
 		{Name: "requests_per_grant", Doc: "requests to the servers for each grant ([cost](#cost))", Timeless: true},
+		{Name: "requests_per_wait_s", Doc: "requests to the server that was asked most, for each second that a user waited for a lock ([cost](#cost))", Timeless: true},
+		{Name: "connections_per_grant", Doc: "connections that the servers took, for each grant ([cost](#cost))", Timeless: true},
+		{Name: "client_cpu_ms_per_grant", Doc: "processor time of the clients for each grant ([cost](#cost))", Timeless: true},
+		{Name: "client_cpu_ms_per_wait_s", Doc: "processor time of the clients for each second that a user waited for a lock ([cost](#cost))", Timeless: true},
 	},
 }
 
@@ -41,7 +52,13 @@ func newCost(run results.Run) results.Checker { return &cost{run: run, released:
 // Observe takes the next event.
 func (c *cost) Observe(e *history.Event) {
 	r := c.run.Readings
-	if len(r) != 2 || e.Time < r[0].Time || e.Time > r[1].Time {
+	if len(r) != 2 || e.Time > r[1].Time {
+		return
+	}
+	if e.Kind == history.Acquire {
+		c.wait(e)
+	}
+	if e.Time < r[0].Time {
 		return
 	}
 	switch {
@@ -56,22 +73,71 @@ func (c *cost) Observe(e *history.Event) {
 	}
 }
 
+// wait adds up the times of acquires.
+func (c *cost) wait(e *history.Event) {
+	since := c.waits.at(e.User)
+	if e.Phase == history.Invoke {
+		*since = max(e.Time, c.run.Readings[0].Time)
+		return
+	}
+	if *since != 0 {
+		c.waited += max(0, e.Time-*since)
+	}
+	*since = 0
+}
+
 // Finish returns the finding.
 func (c *cost) Finish() results.Finding {
-	f := results.Finding{Verdict: results.Clean, Measures: map[string]*float64{
-		"wakeups_per_handoff": nil, "requests_per_handoff": nil, "requests_per_grant": nil,
-	}}
+	f := results.Finding{Verdict: results.Clean, Measures: map[string]*float64{}}
 	if len(c.run.Readings) != 2 {
 		return f
 	}
 	before, after := c.run.Readings[0], c.run.Readings[1]
+	for _, since := range c.waits.all() {
+		if *since != 0 {
+			c.waited += after.Time - *since
+		}
+	}
 	if n, ok := between(before.Notifications, after.Notifications); ok {
 		f.Measures["wakeups_per_handoff"] = per(n, c.handoffs)
 	}
 	if n, ok := between(before.Requests, after.Requests); ok {
 		f.Measures["requests_per_handoff"], f.Measures["requests_per_grant"] = per(n, c.handoffs), per(n, c.grants)
+		most := int64(0)
+		for name, now := range after.Requests {
+			most = max(most, now-before.Requests[name])
+		}
+		f.Measures["requests_per_wait_s"] = perSecond(float64(most), c.waited)
+	}
+	if n, ok := between(before.Connections, after.Connections); ok {
+		f.Measures["connections_per_grant"] = per(n, c.grants)
+	}
+	if ns, ok := between(ofClients(before.CPU), ofClients(after.CPU)); ok {
+		f.Measures["client_cpu_ms_per_wait_s"] = perSecond(results.Milli(ns), c.waited)
+		if c.grants > 0 {
+			f.Measures["client_cpu_ms_per_grant"] = measure(results.Milli(ns) / float64(c.grants))
+		}
 	}
 	return f
+}
+
+// ofClients is the part that is the clients'.
+func ofClients(all map[string]int64) map[string]int64 {
+	out := map[string]int64{}
+	for name, n := range all {
+		if _, ok := history.ClientOf(name); ok {
+			out[name] = n
+		}
+	}
+	return out
+}
+
+// perSecond divides by a time in ns, where there was one.
+func perSecond(n float64, ns int64) *float64 {
+	if ns == 0 {
+		return nil
+	}
+	return measure(n / (float64(ns) / 1e9))
 }
 
 // between sums up what was counted between two readings. It is not ok where somebody is in only one of them, or

@@ -1,0 +1,307 @@
+// False results: what a renewal or release was answered is what the service has.
+//
+// In a run by steps the service as a whole is asked after each grant, and after each answer to a renewal or release, who has the lock and
+// until when. An answer is false when one of these readings contradicts it:
+//   - a renewal was ok, and while it should be valid the grant is not there, or ends sooner
+//   - a release was ok, and the grant is there afterwards, or was gone before it was asked for
+//   - a renewal or release was certainly not held, and the grant is there afterwards
+//   - a renewal or release certainly failed, and was done: the grant has a later end, or is gone before the end that it had
+//
+// Example: A's grant ends at 2 s, B is granted the lock at 2.1 s, and at 2.2 s a reading says that B has it. A renews at 3 s and is told
+// ok, valid until 5 s; at 3.1 s a reading says that B has it. That ok is false.
+//
+// A reading counts only where nobody else can explain it. It lies wholly before the request or after the answer. The user has not asked
+// for the lock again, nor begun to release it, nor learned of its loss. No other user's release was under way. No server was broken.
+//
+// It cannot see what no reading shows: an answer after which the service did not say what it has in time. A grant whose id its client does
+// not tell is known to be gone only while nobody has the lock.
+
+package checkers
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/lockquake/lockquake/history"
+	"github.com/lockquake/lockquake/results"
+)
+
+// endSlack is by how much the end of a grant may differ from what was promised: what services round, and clocks drift.
+const endSlack = int64(20 * time.Millisecond)
+
+type falseResults struct {
+	run      results.Run
+	reads    map[uint16][]history.Observation // by lock: what the service as a whole said, in the order of the questions
+	known    map[grantOf]bool                 // grants whose id is known
+	worst    int64                            // how wrong a clock may be
+	ops      []*answeredOp
+	open     map[grantOf]*answeredOp // the renewal or release that is under way
+	granted  map[grantOf]history.Event
+	left     map[grantOf]int64 // when its user began to release it, or learned of its loss
+	acquires map[place][]int64 // when they began
+	releases map[uint16][]underway
+}
+
+// answeredOp is a renewal or release, with what its user was told.
+type answeredOp struct{ invoke, answer history.Event }
+
+// underway is a release that is under way; until is forever while it has no answer.
+type underway struct {
+	user history.User
+	op   uint32
+	span
+}
+
+var falseResultsKind = results.CheckerKind{
+	Name: "false_results", New: newFalseResults,
+	Doc: "What a renewal or release was answered is what the service has; in runs by steps, where the service says who has a lock.",
+	Counts: []results.Quantity{
+		{
+			Name: "false_results", Doc: "renewals and releases that were answered ok, and the service had it otherwise, or that certainly failed, and were done ([asked](#what-the-service-has) after each answer)",
+			Tone: results.Violation, Of: "renewals and releases whose answer was held against what the service had", NeedsEnds: true,
+		},
+	},
+}
+
+func newFalseResults(run results.Run) results.Checker {
+	c := &falseResults{
+		run: run, reads: readings(run, history.FactHolder), known: map[grantOf]bool{}, open: map[grantOf]*answeredOp{}, granted: map[grantOf]history.Event{},
+		left: map[grantOf]int64{}, acquires: map[place][]int64{}, releases: map[uint16][]underway{}, worst: newTracker(run, nil).worst,
+	}
+	for _, list := range c.reads {
+		for _, o := range list {
+			if o.User != nil {
+				c.known[grantOf{*o.User, o.Grant}] = true
+			}
+		}
+	}
+	return c
+}
+
+// readings are what the service as a whole answered to questions that begin with one of the facts, by lock, in their order, up to the
+// first fault at a server.
+func readings(run results.Run, facts ...string) map[uint16][]history.Observation {
+	broken := results.Forever
+	for i := range run.Faults {
+		f := &run.Faults[i]
+		if slices.ContainsFunc(f.Targets, func(t string) bool { _, client := history.ClientOf(t); return !client }) {
+			broken = min(broken, f.Start)
+		}
+	}
+	out := map[uint16][]history.Observation{}
+	for _, o := range run.Observed {
+		if o.Node != history.Service || o.Answer == "" || o.LastAnswered >= broken {
+			continue
+		}
+		for _, fact := range facts {
+			if name, ok := strings.CutPrefix(o.Fact, fact); ok && slices.Contains(run.Locks, name) {
+				lock := uint16(slices.Index(run.Locks, name))
+				out[lock] = append(out[lock], o)
+			}
+		}
+	}
+	for _, list := range out {
+		slices.SortStableFunc(list, func(a, b history.Observation) int { return int(a.Asked - b.Asked) })
+	}
+	return out
+}
+
+// Observe takes the next event.
+func (c *falseResults) Observe(e *history.Event) {
+	if len(c.reads[e.Lock]) == 0 {
+		return
+	}
+	g := grantOf{e.User, e.Grant}
+	switch {
+	case e.Kind == history.Acquire && e.Phase == history.Invoke:
+		c.acquires[placeOf(e)] = append(c.acquires[placeOf(e)], e.Time)
+	case e.Kind == history.Acquire && e.Phase == history.Ok:
+		c.granted[grantOf{e.User, e.Op}] = *e
+	case e.Kind == history.Lost || e.Kind == history.Dead:
+		c.leaves(g, e.Time)
+	case e.Kind != history.Renew && e.Kind != history.Release:
+	case e.Phase == history.Invoke:
+		c.open[g] = &answeredOp{invoke: *e}
+		if e.Kind == history.Release {
+			c.leaves(g, e.Time)
+			c.releases[e.Lock] = append(c.releases[e.Lock], underway{e.User, e.Op, span{e.Time, results.Forever}})
+		}
+	default:
+		c.answered(g, e)
+	}
+}
+
+func (c *falseResults) leaves(g grantOf, at int64) {
+	if _, ok := c.left[g]; !ok {
+		c.left[g] = at
+	}
+}
+
+// answered ends an operation.
+func (c *falseResults) answered(g grantOf, e *history.Event) {
+	for i := range c.releases[e.Lock] {
+		if r := &c.releases[e.Lock][i]; r.user == e.User && r.op == e.Op && e.Phase != history.Info { // else it may still be on its way
+			r.until = e.Time
+		}
+	}
+	if op := c.open[g]; op != nil && op.invoke.Op == e.Op && e.Phase != history.Info {
+		op.answer = *e
+		c.ops = append(c.ops, op)
+	}
+}
+
+// has tells whether the reading shows the grant, and lacks that it certainly does not.
+func has(o *history.Observation, g grantOf) bool {
+	return o.User != nil && *o.User == g.user && o.Grant == g.grant
+}
+
+func (c *falseResults) lacks(o *history.Observation, g grantOf) bool {
+	return o.Answer == "none" || c.known[g] && !has(o, g) && !strings.Contains(o.Answer, ",")
+}
+
+// judgedOp is an operation held against the readings that may be compared with it.
+type judgedOp struct {
+	*answeredOp
+	grant  grantOf
+	before *history.Observation // the last one before the request; nil: none
+	after  *history.Observation // the first one after the answer; nil: none
+}
+
+// place finds the readings of an operation: those after it end where its user asks again.
+func (c *falseResults) place(op *answeredOp) judgedOp {
+	j := judgedOp{answeredOp: op, grant: grantOf{op.invoke.User, op.invoke.Grant}}
+	again := results.Forever
+	for _, at := range c.acquires[placeOf(&op.invoke)] {
+		if at > op.invoke.Time {
+			again = min(again, at)
+		}
+	}
+	ok := c.granted[j.grant]
+	reads := c.reads[op.invoke.Lock]
+	for i := range reads {
+		o := &reads[i]
+		switch {
+		case ok.Time > 0 && o.Asked > ok.Time+c.worst && o.LastAnswered < op.invoke.Time-c.worst:
+			j.before = o
+		case j.after == nil && o.Asked > op.answer.Time+c.worst && o.LastAnswered < later(again, -c.worst):
+			j.after = o
+		}
+	}
+	return j
+}
+
+// alone tells whether no other user's release was under way from one time to another.
+func (c *falseResults) alone(j judgedOp, from, until int64) bool {
+	return !slices.ContainsFunc(c.releases[j.invoke.Lock], func(r underway) bool {
+		return r.user != j.grant.user && r.from <= until+c.worst && later(r.until, c.worst) >= from
+	})
+}
+
+// contradiction says how a reading contradicts the answer, and which one; "": none does. judged is false where none could.
+func (c *falseResults) contradiction(j judgedOp) (why string, by *history.Observation, judged bool) {
+	ok, release := j.answer.Phase == history.Ok, j.invoke.Kind == history.Release
+	switch {
+	case ok && release && j.after != nil && has(j.after, j.grant):
+		return "the grant was still there", j.after, true
+	case ok && release && j.before != nil && c.lacks(j.before, j.grant):
+		return "the grant had been gone before", j.before, true
+	case ok && !release:
+		return c.unkept(j)
+	case !ok && j.after != nil && has(j.after, j.grant) && notHeld(j.answer.Code):
+		return "the grant was there", j.after, true
+	case !ok:
+		return c.done(j)
+	}
+	return "", nil, j.after != nil || j.before != nil
+}
+
+// unkept says how a reading contradicts a renewal that was ok. It must lie within the new validity, and before its user gave the grant back.
+func (c *falseResults) unkept(j judgedOp) (why string, by *history.Observation, judged bool) {
+	o := j.after
+	end := j.answer.Valid
+	if left, ok := c.left[j.grant]; ok {
+		end = min(end, left)
+	}
+	switch {
+	case o == nil || end == history.ValidUnknown || o.Answered >= later(end, -c.worst) || !c.alone(j, j.invoke.Time, o.Answered):
+		return "", nil, false
+	case c.lacks(o, j.grant):
+		return "the grant was not there", o, true
+	case has(o, j.grant) && o.EndsIn != nil && j.answer.Valid != history.ValidEndless && o.Answered+*o.EndsIn+endSlack+c.worst < j.answer.Valid:
+		return fmt.Sprintf("the grant was to end at %s, and its user was told %s", c.run.MS(o.Answered+*o.EndsIn), c.run.MS(j.answer.Valid)), o, true
+	}
+	return "", nil, has(o, j.grant)
+}
+
+// done says how a reading shows that what certainly failed was done: only where the service had said before until when the grant lasts.
+func (c *falseResults) done(j judgedOp) (why string, by *history.Observation, judged bool) {
+	before, after := j.before, j.after
+	if before == nil || after == nil || !has(before, j.grant) || before.EndsIn == nil || !c.alone(j, before.Asked, after.Answered) {
+		return "", nil, after != nil
+	}
+	switch {
+	case c.lacks(after, j.grant) && after.Answered < before.Asked+*before.EndsIn-endSlack:
+		return "it was done: the grant is gone, and it had not ended", after, true
+	case j.invoke.Kind == history.Renew && has(after, j.grant) && after.EndsIn != nil && after.Asked+*after.EndsIn > before.Answered+*before.EndsIn+endSlack:
+		return "it was done: the grant ends later than before", after, true
+	}
+	return "", nil, true
+}
+
+// Finish returns the finding.
+func (c *falseResults) Finish() results.Finding {
+	f := results.Finding{Verdict: results.Clean}
+	if len(c.reads) == 0 {
+		return skipped(f, "the service was not asked who has a lock, or a server was broken by then")
+	}
+	var n, chances int64
+	for _, op := range c.ops {
+		j := c.place(op)
+		why, by, judged := c.contradiction(j)
+		if !judged {
+			continue
+		}
+		chances++
+		if why == "" {
+			continue
+		}
+		n++
+		told := "ok"
+		if j.answer.Phase != history.Ok {
+			told = history.CodeName(j.answer.Code)
+		}
+		prove(&f, results.Witness{
+			Kind: "false_result", Lock: lockName(c.run, j.invoke.Lock), From: min(j.invoke.Time, by.Asked), To: max(j.answer.Time, by.Answered),
+			Events: c.events(j), Observed: []history.Observation{*by},
+			Text: fmt.Sprintf("the %s of %s by %v, asked for at %s, was answered %s at %s; the service, asked at %s, said that %s: %s", j.invoke.Kind,
+				lockName(c.run, j.invoke.Lock), j.grant.user, c.run.MS(j.invoke.Time), told, c.run.MS(j.answer.Time), c.run.MS(by.Asked), whose(by), why),
+		})
+	}
+	out := found(f, "false_results", n, chances)
+	if chances == 0 {
+		return skipped(f, "no renewal or release was answered before the service said what it has")
+	}
+	return out
+}
+
+// events are those that prove it: the grant, the operation and its answer.
+func (c *falseResults) events(j judgedOp) []history.Event {
+	var out []history.Event
+	if e, ok := c.granted[j.grant]; ok {
+		out = append(out, e)
+	}
+	return append(out, j.invoke, j.answer)
+}
+
+// whose says who has the lock by a reading.
+func whose(o *history.Observation) string {
+	switch {
+	case o.Answer == "none":
+		return "nobody has it"
+	case o.User != nil:
+		return fmt.Sprintf("%v has it", *o.User)
+	}
+	return fmt.Sprintf("%q has it", o.Answer)
+}

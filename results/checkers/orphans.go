@@ -1,0 +1,173 @@
+// Orphans: locks that the service has and that no user believes it holds.
+//
+// The service as a whole is asked who has a lock (observe: keys:LOCK or holder:LOCK on service). A grant is an orphan that is there while
+// nobody holds the lock, asks for it, or waits for the answer to a release. It was left by an acquire that came to nothing for its user, by
+// a release whose answer was lost, or by a lock that told its holder of a loss. Its age counts from the moment at which the last user gave
+// up, to the last time at which it was certainly still there.
+//
+// Example: A asks at 0 s and gives up at 1 s. At 1.5 s the service says that somebody has the lock, at 2 s it says none. Nobody else asks.
+// That is one orphan, 0.5 s old at least.
+//
+// Some orphans no library can prevent: the request arrived, the answer was lost, and the service cannot be reached. So the count judges
+// nothing by itself. A scenario bounds it where nothing was broken, and the age where something was.
+//
+// It cannot see an orphan while others use the lock, nor one that a killed client left, which its time ends.
+
+package checkers
+
+import (
+	"fmt"
+
+	"github.com/lockquake/lockquake/history"
+	"github.com/lockquake/lockquake/results"
+)
+
+type orphans struct {
+	run   results.Run
+	reads map[uint16][]history.Observation
+	worst int64
+	locks map[uint16]*idle
+}
+
+// idle is the times in which nobody uses a lock.
+type idle struct {
+	busy  map[history.User]uint32 // who holds it, asks for it or gives it back: the op of the latest that is under way
+	last  history.Event           // by which the last user gave up
+	spans []unused
+	dead  bool // one who used it was killed: what it left is no orphan
+}
+
+// unused is a time in which nobody uses a lock, and what it began with.
+type unused struct {
+	span
+	began history.Event
+}
+
+var orphansKind = results.CheckerKind{
+	Name: "orphans", New: newOrphans,
+	Doc: "The service has no lock that no user believes it holds; where the service was asked while nobody used the lock.",
+	Counts: []results.Quantity{
+		{
+			Name: "orphans", Doc: "grants that the service has while nobody holds the lock, asks for it or gives it back ([asked by](scenarios.md#steps) `observe: \"keys:LOCK\"` on `service`)",
+			Tone: results.Doubtful, Of: "looks at a lock that nobody used", NeedsEnds: true,
+		},
+	},
+	Measures: []results.Quantity{
+		{Name: "orphan_age_ms", Doc: "how long the oldest of them was certainly there after the last user had given up"},
+	},
+}
+
+func newOrphans(run results.Run) results.Checker {
+	return &orphans{
+		run: run, reads: readings(run, history.FactHolder, history.FactKeys), locks: map[uint16]*idle{}, worst: newTracker(run, nil).worst,
+	}
+}
+
+// Observe takes the next event.
+func (c *orphans) Observe(e *history.Event) {
+	if len(c.reads[e.Lock]) == 0 && e.Kind != history.Dead {
+		return
+	}
+	if e.Kind == history.Dead {
+		for _, l := range c.locks {
+			if _, ok := l.busy[e.User]; ok {
+				l.dead = true
+			}
+		}
+		return
+	}
+	l := c.locks[e.Lock]
+	if l == nil {
+		l = &idle{busy: map[history.User]uint32{}}
+		c.locks[e.Lock] = l
+	}
+	switch {
+	case e.Kind == history.Acquire && e.Phase == history.Invoke, e.Kind == history.Release && e.Phase == history.Invoke:
+		l.use(e)
+	case e.Kind == history.Lost, e.Kind == history.Acquire && e.Phase != history.Ok, e.Kind == history.Release:
+		l.leave(e)
+	}
+}
+
+// use begins with an acquire or release.
+func (l *idle) use(e *history.Event) {
+	if n := len(l.spans); len(l.busy) == 0 && n > 0 && l.spans[n-1].until == results.Forever {
+		l.spans[n-1].until = e.Time
+	}
+	l.busy[e.User] = e.Op
+}
+
+// leave ends it: the user has lost the lock, given up, or been told what came of its release.
+func (l *idle) leave(e *history.Event) {
+	if op, ok := l.busy[e.User]; !ok || op != e.Op && e.Kind != history.Lost {
+		return
+	}
+	delete(l.busy, e.User)
+	if len(l.busy) == 0 {
+		l.spans = append(l.spans, unused{span{e.Time, results.Forever}, *e})
+	}
+}
+
+// seen is when a reading certainly saw what it tells of within a time in which nobody used the lock.
+func (c *orphans) seen(o *history.Observation, u unused) (asked, answered int64, ok bool) {
+	for _, at := range []span{{o.LastAsked, o.LastAnswered}, {o.Asked, o.Answered}} {
+		if at.from > u.from+c.worst && at.until < later(u.until, -c.worst) {
+			return at.from, at.until, true
+		}
+	}
+	return 0, 0, false
+}
+
+// Finish returns the finding.
+func (c *orphans) Finish() results.Finding {
+	f := results.Finding{Verdict: results.Clean, Measures: map[string]*float64{"orphan_age_ms": nil}}
+	type orphan struct {
+		lock uint16
+		id   string
+	}
+	found1 := map[orphan]bool{}
+	var looks, oldest int64
+	for i := range c.run.Locks {
+		lock := uint16(i)
+		l := c.locks[lock]
+		if l == nil || l.dead {
+			continue
+		}
+		for k := range c.reads[lock] {
+			o := &c.reads[lock][k]
+			for _, u := range l.spans {
+				asked, answered, ok := c.seen(o, u)
+				if !ok {
+					continue
+				}
+				looks++
+				if o.Answer == "none" {
+					continue
+				}
+				oldest = max(oldest, asked-u.from)
+				if key := (orphan{lock, o.Answer}); !found1[key] {
+					found1[key] = true
+					prove(&f, c.witness(lock, o, u, asked, answered))
+				}
+			}
+		}
+	}
+	if looks == 0 {
+		return skipped(f, "the service was not asked who has a lock while nobody used it")
+	}
+	out := found(f, "orphans", int64(len(found1)), looks)
+	out.Measures["orphan_age_ms"] = measure(results.Milli(oldest))
+	return out
+}
+
+func (c *orphans) witness(lock uint16, o *history.Observation, u unused, asked, answered int64) results.Witness {
+	what := "an acquire that came to nothing"
+	if o.User != nil {
+		what = fmt.Sprintf("the grant of %v", *o.User)
+	}
+	return results.Witness{
+		Kind: "orphan", Lock: lockName(c.run, lock), From: u.from, To: answered, Events: []history.Event{u.began}, Observed: []history.Observation{*o},
+		Text: fmt.Sprintf("nobody used %s from %s on (%s %s of %v), and at %s the service still had what is left of %s", lockName(c.run, lock), c.run.MS(u.from),
+			u.began.Kind, u.began.Phase, u.began.User, c.run.MS(asked), what),
+	}
+}
