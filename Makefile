@@ -140,10 +140,15 @@ lint: $(LINT) ## the linters, with the rules of who may import whom
 	@schema="$$(go env GOMODCACHE)/github.com/golangci/golangci-lint/v2@v$(GOLANGCI_VERSION)/jsonschema/golangci.next.jsonschema.json"; \
 		if [ -f "$$schema" ]; then $(LINT) config verify --schema "$$schema"; fi
 	$(LINT) run ./...
+	@for m in $(MODULES); do (cd $$m && $(LINT) run ./...) || exit 1; done
 
 .PHONY: fmt
 fmt: $(LINT) ## format the tree (gofumpt)
 	$(LINT) fmt ./...
+	@for m in $(MODULES); do (cd $$m && $(LINT) fmt ./...) || exit 1; done
+
+# The modules of clients in Go, which ./... does not name.
+MODULES := $(patsubst %/go.mod,%,$(wildcard clients/go/go.mod clients/go/*/go.mod))
 
 $(LINT): Makefile
 	@if [ "$$($(LINT) version --short 2>/dev/null)" != "$(GOLANGCI_VERSION)" ]; then \

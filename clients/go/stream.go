@@ -76,12 +76,17 @@ func (s *stream) flush(behind []byte) {
 		binary.LittleEndian.PutUint32(batch[1:], uint32(n))
 	}
 	for _, data := range [][]byte{batch, behind} {
-		if len(data) == 0 {
-			continue
+		if len(data) > 0 {
+			_, err := s.to.Write(data)
+			mustReach(err)
 		}
-		if _, err := s.to.Write(data); err != nil {
-			os.Exit(1) // nobody reads
-		}
+	}
+}
+
+// mustReach ends the process of a client to which nobody listens.
+func mustReach(err error) {
+	if err != nil {
+		os.Exit(1)
 	}
 }
 

@@ -16,23 +16,23 @@ import (
 
 // user is one lock user. It runs a workload, or does what it is told.
 type user struct {
-	s             *session
-	number        int
-	id            uint32
-	random        *rand.Rand
-	lock          Lock
-	register      *register
-	base, load    context.Context // of what is done with a grant; of acquires, which ends at the stop
-	call          sync.Mutex      // the methods of a Lock are called one at a time
-	orders        chan order
-	holds         map[int]*hold
-	cycles        int64
-	free, lag     int64         // open loop: since when it has had nothing to do; the worst lag of the schedule
-	armed         int32         // points
-	mu            sync.Mutex    // of what follows
-	points        map[string]string
-	waiting       string
-	let           chan struct{} // closed to let the user go on
+	s          *session
+	number     int
+	id         uint32
+	random     *rand.Rand
+	lock       Lock
+	register   *register
+	base, load context.Context // of what is done with a grant; of acquires, which ends at the stop
+	call       sync.Mutex      // the methods of a Lock are called one at a time
+	orders     chan order
+	holds      map[int]*hold
+	cycles     int64
+	free, lag  int64      // open loop: since when it has had nothing to do; the worst lag of the schedule
+	armed      int32      // points
+	mu         sync.Mutex // of what follows
+	points     map[string]string
+	waiting    string
+	let        chan struct{} // closed to let the user go on
 }
 
 func newUser(s *session, number int) *user {
@@ -112,8 +112,19 @@ var certain = []struct {
 	err  error
 	code byte
 }{
-	{ErrContended, 1}, {ErrNotHeld, 2}, {ErrLost, 3}, {ErrNotSent, 5}, {errFenced, 6}, {ErrRefused, 8},
-	{errCertain, 9}, {errStopped, 9}, {errHalted, 9}, {errOnly, 9}, {errNothing, 9}, {errNoSuch, 9}, {errPoint, 9},
+	{ErrContended, 1},
+	{ErrNotHeld, 2},
+	{ErrLost, 3},
+	{ErrNotSent, 5},
+	{errFenced, 6},
+	{ErrRefused, 8},
+	{errCertain, 9},
+	{errStopped, 9},
+	{errHalted, 9},
+	{errOnly, 9},
+	{errNothing, 9},
+	{errNoSuch, 9},
+	{errPoint, 9},
 }
 
 // outcome says what an error means: certainly not done, or nobody knows; and its code.

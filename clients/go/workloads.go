@@ -9,14 +9,14 @@ import (
 
 // params are those of all workloads; times are in ns.
 type params struct {
-	Locks, Accounts          int
-	OwnLocks                 bool `json:"own_locks"`
-	Hold, Think, Touch       time.Duration
-	Every                    int64
-	Shared, Rate, Skew       float64
-	Arrivals, Pick           string
-	Spread                   bool
-	Amount, Stock, Seats     int64
+	Locks, Accounts      int
+	OwnLocks             bool `json:"own_locks"`
+	Hold, Think, Touch   time.Duration
+	Every                int64
+	Shared, Rate, Skew   float64
+	Arrivals, Pick       string
+	Spread               bool
+	Amount, Stock, Seats int64
 }
 
 // workloads are lives of a user. A cycle that has begun is finished, its grant given back.

@@ -119,7 +119,7 @@ func (f *nodeFlags) clientKey() (string, error) {
 	if f.client == "" {
 		return "", nil
 	}
-	c, err := clientOf(strings.Fields(f.client))
+	c, err := clientFromWords(strings.Fields(f.client))
 	if err != nil {
 		return "", err
 	}

@@ -63,7 +63,7 @@ func clientCommand(std streams) *cobra.Command {
 
 // scenario has a client for each check.
 func (f *clientCheckFlags) scenario(argv []string) (scenarios.Scenario, error) {
-	program, err := clientOf(argv)
+	program, err := clientFromWords(argv)
 	if err != nil {
 		return scenarios.Scenario{}, err
 	}

@@ -128,16 +128,15 @@ func TestClientCheck(t *testing.T) {
 	t.Parallel()
 	defer beside()()
 	clientImage(t, "python")
-	dir, err := filepath.Abs("../../clients/python")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for backend, file := range map[string]string{"redis": "redis_lock.py", "zookeeper": "kazoo_lock.py"} {
-		cmd := exec.Command(program(t), "client", "check", "--backend", backend, "--provider", "docker", "--", "python3", file)
-		cmd.Dir = dir
+	for _, c := range []struct{ backend, dir, client string }{
+		{"redis", "python", "python3 redis_lock.py"}, {"zookeeper", "python", "python3 kazoo_lock.py"},
+		{"redis", "go", "redislock github.com/bsm/redislock@v0.9.0"}, {"redlock", "go", "redsync github.com/go-redsync/redsync/v4@v4.0.4"},
+	} {
+		cmd := exec.Command(program(t), append([]string{"client", "check", "--backend", c.backend, "--provider", "docker", "--"}, strings.Fields(c.client)...)...)
+		cmd.Dir = filepath.Join("../../clients", c.dir)
 		out, err := cmd.CombinedOutput()
 		if err != nil || strings.Count(string(out), "  ok\n") != 7 {
-			t.Errorf("%s: %v\n%s", file, err, out)
+			t.Errorf("%s: %v\n%s", c.client, err, out)
 		}
 	}
 }

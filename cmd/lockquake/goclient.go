@@ -11,9 +11,9 @@ import (
 	"github.com/lockquake/lockquake/scenarios"
 )
 
-// clientOf reads the words that name a program in the place of lockquake's own client: a command, or the folder of a Go program with the versions of
+// clientFromWords reads the words that name a program in the place of lockquake's own client: a command, or the folder of a Go program with the versions of
 // modules that it is built with, and -tags=A,B. Relative names in it begin in the current folder.
-func clientOf(words []string) (c scenarios.Client, err error) {
+func clientFromWords(words []string) (c scenarios.Client, err error) {
 	if len(words) == 0 {
 		return c, usagef("--client: it names no program")
 	}

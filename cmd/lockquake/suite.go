@@ -215,7 +215,7 @@ func (r *suiteRun) read(args []string) (c suite.Config, err error) {
 	}
 	set := r.set
 	if r.where.client != "" {
-		client, err := clientOf(strings.Fields(r.where.client))
+		client, err := clientFromWords(strings.Fields(r.where.client))
 		if err != nil {
 			return c, err
 		}

@@ -1,6 +1,7 @@
 package clientcheck
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -8,12 +9,16 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/lockquake/lockquake/history"
+	"github.com/lockquake/lockquake/internal/wait"
 	"github.com/lockquake/lockquake/internal/wire"
+	"github.com/lockquake/lockquake/workloads"
 	"github.com/lockquake/lockquake/workloads/resource"
 	"github.com/lockquake/lockquake/workloads/resource/register"
 )
@@ -28,6 +33,23 @@ func python(t *testing.T, args ...string) func(context.Context, int) (Process, e
 		}
 		t.Skipf("%v: install python3 to test clients/python", err)
 	}
+	return starting(t, path, args...)
+}
+
+// toyInGo builds a client in Go, and returns its path.
+func toyInGo(t *testing.T) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "toy")
+	cmd := exec.Command("go", "build", "-o", path, "./testdata/toy")
+	cmd.Dir, cmd.Env = "../../clients/go", append(os.Environ(), "GOPROXY=off", "GOWORK=off", "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	return path
+}
+
+// starting starts a program for each check.
+func starting(t *testing.T, path string, args ...string) func(context.Context, int) (Process, error) {
 	return func(context.Context, int) (Process, error) {
 		cmd := exec.Command(path, args...)
 		in, err := cmd.StdinPipe()
@@ -119,7 +141,18 @@ const toy = "../../clients/python/testdata/toy_lock.py"
 
 func TestLockquakePy(t *testing.T) {
 	t.Parallel()
-	o := options(t, python(t, toy))
+	right(t, python(t, toy))
+}
+
+func TestLockquakeInGo(t *testing.T) {
+	t.Parallel()
+	right(t, starting(t, toyInGo(t)))
+}
+
+// right wants nothing to be wrong with a client.
+func right(t *testing.T, start func(context.Context, int) (Process, error)) {
+	t.Helper()
+	o := options(t, start)
 	o.Tell = func(check string, wrong []string) {
 		if len(wrong) > 0 {
 			t.Errorf("%s: %q", check, wrong)
@@ -127,6 +160,51 @@ func TestLockquakePy(t *testing.T) {
 	}
 	if right, err := Run(t.Context(), o); !right || err != nil {
 		t.Errorf("a right client: %v, %v", right, err)
+	}
+}
+
+// Every workload that lockquake's own client has, the others have too.
+func TestWorkloadsInEachLanguage(t *testing.T) {
+	t.Parallel()
+	small := map[string]string{
+		"balance": `{"accounts":2}`, "spread": `{"locks":2,"pick":"zipf"}`, "booking": `{"seats":2}`, "inventory": `{"locks":2,"stock":5}`,
+		"hold-renew": `{"hold":50000000,"touch":10000000}`, "stampede": `{"every":20000000}`, "guarded-set": `{"hold":1000000,"spread":true}`,
+	}
+	languages := map[string]func(context.Context, int) (Process, error){"go": starting(t, toyInGo(t)), "python": python(t, toy)}
+	for _, k := range workloads.All() {
+		lists := []string{cmp.Or(small[k.Name], "{}")}
+		if k.Name == "acquire-release" {
+			lists = append(lists, `{"rate":200}`, `{"rate":200,"arrivals":"uniform"}`)
+		}
+		for _, text := range lists {
+			w, err := k.New(func(into any) error { return json.Unmarshal([]byte(text), into) })
+			if err != nil {
+				t.Fatal(err)
+			}
+			params, err := json.Marshal(w)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for language, start := range languages {
+				t.Run(k.Name+text+" in "+language, func(t *testing.T) {
+					t.Parallel()
+					wrong, err := options(t, start).one(t.Context(), 0, check{"workload", func(ctx context.Context, c *client) error {
+						if err := c.begin(ctx, &wire.Workload{Use: k.Name, Users: 2, Total: 2, Params: params}); err != nil {
+							return err
+						}
+						c.send(wire.Frame{Type: wire.TypeGo, Go: &wire.Go{Time: now()}})
+						const some = 3
+						if !wait.Within(patience, func() bool { return c.count(history.Release, history.Ok) >= some }) {
+							c.wrong("it made fewer than %d cycles", some)
+						}
+						return c.stop(ctx)
+					}})
+					if err != nil || len(wrong) > 0 {
+						t.Errorf("%q, %v", wrong, err)
+					}
+				})
+			}
+		}
 	}
 }
 
@@ -152,6 +230,28 @@ func TestWhatIsWrong(t *testing.T) {
 			if c.kind == "silent" {
 				o.waits = time.Second
 			}
+			i := slices.IndexFunc(checks, func(k check) bool { return k.name == c.check })
+			wrong, err := o.one(t.Context(), i, checks[i])
+			if err != nil || !slices.ContainsFunc(wrong, func(line string) bool { return strings.Contains(line, c.want) }) {
+				t.Errorf("%s: %q, %v, want %q", c.check, wrong, err, c.want)
+			}
+		})
+	}
+}
+
+// The client in Go does not hide what is wrong with a lock.
+func TestWhatIsWrongInGo(t *testing.T) {
+	t.Parallel()
+	toy := toyInGo(t)
+	for _, c := range []struct{ kind, check, want string }{
+		{"never-excludes", "orders", "the lock excludes nobody"},
+		{"no-valid", "orders", "its valid is 0 or left out"},
+		{"late-valid", "workload", "and the TTL is 2s: it counts from when the request was sent"},
+		{"no-points", "points", "point no-such-point: no point within 10s"},
+	} {
+		t.Run(c.kind, func(t *testing.T) {
+			t.Parallel()
+			o := options(t, starting(t, toy, c.kind))
 			i := slices.IndexFunc(checks, func(k check) bool { return k.name == c.check })
 			wrong, err := o.one(t.Context(), i, checks[i])
 			if err != nil || !slices.ContainsFunc(wrong, func(line string) bool { return strings.Contains(line, c.want) }) {

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"errors"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -50,6 +51,47 @@ func TestAProgramOfOnesOwnIsANode(t *testing.T) {
 		if got := strings.Join(s.Command(place), " "); s.Image != c.image || got != c.argv || s.Named != strings.Contains(c.image, ":") {
 			t.Errorf("%s: image %s, %s", c.client, s.Image, got)
 		}
+	}
+}
+
+// What was built of Go sources is copied alone, into an image that has nothing else.
+func TestAProgramBuiltOfSources(t *testing.T) {
+	t.Parallel()
+	text := withProgram(t, "go: mine, with: [example.org/lib@v1.0.0, example.org/x=example.org/y@v1.2.0, example.org/z=./z]", "")
+	o := (&testbed{t: t}).options(text)
+	if _, err := Check(o); err == nil || !strings.Contains(err.Error(), "mine (lib@v1.0.0, x@v1.2.0, z@./z): it was not built") {
+		t.Errorf("without a built program: %v", err)
+	}
+	o.Built = "/cache/bin/mine"
+	p, err := Check(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := p.specs[slices.IndexFunc(p.specs, func(s node.Spec) bool { return s.Role == node.Client })]
+	place := node.Place{}.Beside(s, "/there")
+	if got := strings.Join(s.Command(place), " "); s.Image != node.SelfProgram || s.Named || s.Folder != "/cache/bin" || got != "/there/mine" {
+		t.Errorf("%s in image %s, of folder %s", got, s.Image, s.Folder)
+	}
+	if want := map[string]string{"example.org/lib": "v1.0.0", "example.org/x": "v1.2.0"}; !maps.Equal(p.program.pins, want) {
+		t.Errorf("its hello must name %v, want %v", p.program.pins, want)
+	}
+}
+
+// A program that says of itself that it is made of another version than was asked for proves nothing about that version.
+func TestAClientOfAnotherVersion(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		module, version string
+		verdict         results.Verdict
+		want            string
+	}{
+		{"example.org/lib", "v1.0.0", results.Pass, ""},
+		{"example.org/old", "v2.0.0", results.Pass, ""},
+		{"example.org/lib", "v1.1.0", results.Unknown, "client-1 is not what was asked for: its hello says example.org/lib v1.0.0, and v1.1.0 was asked for"},
+		{"example.org/other", "v1.1.0", results.Unknown, "its hello says example.org/other (not at all), and v1.1.0 was asked for"},
+	} {
+		s := &testbed{t: t, tune: func(r *run) { r.plan.program = &program{what: "mine", pins: map[string]string{c.module: c.version}} }}
+		s.wantVerdict(s.run(t.Context(), scheduled()), c.verdict, c.want)
 	}
 }
 

@@ -179,7 +179,7 @@ func (s Source) compile(ctx context.Context, work string) error {
 func (s Source) run(ctx context.Context, args ...string) ([]byte, error) {
 	c := exec.CommandContext(ctx, "go", args...)
 	c.Dir = s.Dir
-	c.Env = append(os.Environ(), "GOFLAGS=-mod=mod", "GOWORK=off", "CGO_ENABLED=0", "GOOS=linux")
+	c.Env = append(os.Environ(), "GOFLAGS="+strings.TrimSpace(os.Getenv("GOFLAGS")+" -mod=mod"), "GOWORK=off", "CGO_ENABLED=0", "GOOS=linux")
 	var errs bytes.Buffer
 	c.Stderr = &errs
 	out, err := c.Output()
@@ -208,7 +208,7 @@ func check(path string, with []Module) error {
 		if m.Version == "" {
 			continue
 		}
-		got := "not at all"
+		got := "none of it"
 		for _, d := range info.Deps {
 			if d.Path == m.Path {
 				got = d.Version
@@ -218,7 +218,7 @@ func check(path string, with []Module) error {
 			}
 		}
 		if got != m.Version && got != m.Version+"+incompatible" {
-			return fmt.Errorf("%s was asked for, and the program is built with it %s", m, cmp.Or(got, "in no version"))
+			return fmt.Errorf("%s was asked for, and the program is built with %s", m, cmp.Or(got, "one without a version"))
 		}
 	}
 	return nil

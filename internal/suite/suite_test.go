@@ -75,6 +75,8 @@ locks:
   - {backend: redis, lock: setnx}
   - {backend: etcd}
   - {name: mine, backend: redis, client: {run: [./mine]}, stories: [contention]}
+  - {backend: redis, client: {go: mine, with: [x.org/lib/v2@v2.0.0]}, stories: [contention]}
+  - {backend: redis, client: {go: mine, with: [x.org/lib/v2@v2.1.0]}, stories: [contention]}
 stories: [contention, late-release*, redis-holder-pause]
 random: {seeds: [7]}
 most: 2
@@ -93,7 +95,11 @@ etcd/mutex late-release-before-unlock not run
 etcd/mutex redis-holder-pause does not apply
 etcd/mutex random-7 not run
 mine contention not run
-mine random-7 not run`
+mine random-7 not run
+redis/set-px-lua by mine (lib@v2.0.0) contention not run
+redis/set-px-lua by mine (lib@v2.0.0) random-7 not run
+redis/set-px-lua by mine (lib@v2.1.0) contention not run
+redis/set-px-lua by mine (lib@v2.1.0) random-7 not run`
 	if got := names(cells); got != want {
 		t.Errorf("got:\n%s\nwant:\n%s", got, want)
 	}

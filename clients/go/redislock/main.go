@@ -1,0 +1,60 @@
+// Command redislock is bsm/redislock on one Redis server: of the version that it is built with.
+package main
+
+import (
+	"context"
+	"time"
+
+	"github.com/bsm/redislock"
+	lockquake "github.com/lockquake/lockquake/clients/go"
+	"github.com/redis/go-redis/v9"
+)
+
+type user struct {
+	access *lockquake.Access
+	redis  *redis.Client
+}
+
+func main() { lockquake.Main("redislock", connect) }
+
+func connect(a *lockquake.Access) (lockquake.Lock, error) {
+	return &user{a, redis.NewClient(&redis.Options{Addr: a.Addresses("client")[0], Username: a.User, Password: a.Password, MaxRetries: -1})}, nil
+}
+
+// Acquire asks until it gets the lock, each time by one request.
+func (u *user) Acquire(ctx context.Context, name string) (lockquake.Grant, error) {
+	for {
+		sent := lockquake.Now()
+		l, err := redislock.Obtain(ctx, u.redis, "lockquake:"+name, u.access.TTL(), nil)
+		if err == nil {
+			g := u.access.Grant(l.Token(), sent)
+			g.Handle = l
+			return g, nil
+		}
+		if err != redislock.ErrNotObtained {
+			return lockquake.Grant{}, err
+		}
+		select {
+		case <-ctx.Done():
+			return lockquake.Grant{}, lockquake.ErrContended
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+}
+
+func (u *user) Release(ctx context.Context, g lockquake.Grant) error {
+	return held(g.Handle.(*redislock.Lock).Release(ctx))
+}
+
+func (u *user) Renew(ctx context.Context, g lockquake.Grant) (int64, error) {
+	sent := lockquake.Now()
+	return u.access.Valid(sent), held(g.Handle.(*redislock.Lock).Refresh(ctx, u.access.TTL(), nil))
+}
+
+// held tells what the library knows for certain: that the grant is gone.
+func held(err error) error {
+	if err == redislock.ErrLockNotHeld || err == redislock.ErrNotObtained {
+		return lockquake.ErrNotHeld
+	}
+	return err
+}

@@ -1,0 +1,88 @@
+// Command toy is a lock among the users of one process, for tests. Its first argument makes it break a rule.
+package main
+
+import (
+	"context"
+	"os"
+	"strconv"
+	"sync"
+
+	lockquake "github.com/lockquake/lockquake/clients/go"
+)
+
+var (
+	mu    sync.Mutex
+	table = map[string]chan struct{}{} // full while the lock is held
+	last  uint64
+	kind  = append(os.Args, "")[1]
+)
+
+type toy struct{ access *lockquake.Access }
+
+func main() {
+	points := []string{"taken"}
+	if kind == "no-points" {
+		points = []string{"no-such-point"}
+	}
+	lockquake.Main("toy", func(a *lockquake.Access) (lockquake.Lock, error) { return toy{a}, nil }, points...)
+}
+
+func of(name string) chan struct{} {
+	mu.Lock()
+	defer mu.Unlock()
+	if table[name] == nil {
+		table[name] = make(chan struct{}, 1)
+	}
+	return table[name]
+}
+
+// Acquire waits until nobody else has it.
+func (t toy) Acquire(ctx context.Context, name string) (lockquake.Grant, error) {
+	sent := lockquake.Now()
+	if kind != "never-excludes" {
+		select {
+		case of(name) <- struct{}{}:
+		case <-ctx.Done():
+			return lockquake.Grant{}, lockquake.ErrContended
+		}
+	}
+	lockquake.At(ctx, "taken")
+	mu.Lock()
+	defer mu.Unlock()
+	last++
+	g := t.access.Grant(strconv.FormatUint(last, 10), sent)
+	g.Token, g.Handle = last, name
+	switch kind {
+	case "no-valid":
+		g.Valid = 0
+	case "late-valid":
+		g.Valid += int64(t.access.TTL())
+	}
+	return g, nil
+}
+
+// Release lets the next one have it.
+func (t toy) Release(_ context.Context, g lockquake.Grant) error {
+	if kind == "never-excludes" {
+		return nil
+	}
+	select {
+	case <-of(g.Handle.(string)):
+		return nil
+	default:
+		return lockquake.ErrNotHeld
+	}
+}
+
+// Renew always works.
+func (t toy) Renew(context.Context, lockquake.Grant) (int64, error) {
+	return t.access.Valid(lockquake.Now()), nil
+}
+
+// Check looks whether anybody has it.
+func (t toy) Check(_ context.Context, g lockquake.Grant) error {
+	if kind != "never-excludes" && len(of(g.Handle.(string))) == 0 {
+		return lockquake.ErrNotHeld
+	}
+	return nil
+}

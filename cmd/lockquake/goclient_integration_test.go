@@ -1,0 +1,69 @@
+//go:build integration
+
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/lockquake/lockquake/internal/suite"
+	"github.com/lockquake/lockquake/results"
+)
+
+// TestVersionsOfAGoLibrary judges two versions of a library side by side: until redsync v4.0.4 an Extend said yes for a lock that was gone. One that nobody has is told.
+func TestVersionsOfAGoLibrary(t *testing.T) {
+	const module = "github.com/go-redsync/redsync/v4"
+	dir, err := filepath.Abs("../../clients/go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := "stories: [late-renewal]\nlocks:\n"
+	for _, version := range []string{"v4.0.3", "v4.0.4", "v4.0.9999"} {
+		text += "  - {backend: redis, lock: redsync, client: {go: redsync, dir: " + dir + ", with: [" + module + "@" + version + "]}}\n"
+	}
+	file := filepath.Join(t.TempDir(), "versions.yaml")
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	out := t.TempDir()
+	got, code := runSuite(t, file, "--provider", "local", "--out", out)
+	if code != codeFailed || len(got.Cells) != 3 {
+		t.Fatalf("exit code %d, %d cells", code, len(got.Cells))
+	}
+	for i, want := range []struct {
+		version, reason string
+		state           suite.State
+	}{
+		{"v4.0.3", "double_grants 0: found", suite.Red}, {"v4.0.4", "", suite.Green}, {"v4.0.9999", "go get: go: " + module + "@v4.0.9999: ", suite.NotRun},
+	} {
+		c := got.Cells[i]
+		reason := c.NotRun
+		if len(c.Runs) > 0 {
+			reason = strings.Join(c.Runs[0].Reasons, "; ")
+		}
+		if c.Lock != "redis/redsync by redsync (redsync@"+want.version+")" || c.State() != want.state || !strings.Contains(reason, want.reason) {
+			t.Errorf("%s is %s: %s; want %s, %s", c.Lock, c.State(), reason, want.state, want.reason)
+		}
+		if len(c.Runs) == 0 {
+			continue
+		}
+		var env results.Env
+		found, err := filepath.Glob(filepath.Join(out, "suite-*", c.Runs[0].Dir, results.FileEnv))
+		if err != nil || len(found) != 1 {
+			t.Fatalf("its run left %v, %v", found, err)
+		}
+		data, err := os.ReadFile(found[0])
+		if err == nil {
+			err = json.Unmarshal(data, &env)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(env.Clients) == 0 || env.Clients[0].Libraries[module] != want.version {
+			t.Errorf("%s: its clients are %+v", c.Lock, env.Clients)
+		}
+	}
+}

@@ -1,0 +1,83 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/lockquake/lockquake/scenarios"
+)
+
+func TestClientFromWords(t *testing.T) {
+	t.Parallel()
+	for words, want := range map[string]string{
+		"python3 x.py":                        `{"run":["python3","x.py"],"dir":"HERE"}`,
+		"testdata":                            `{"dir":"HERE","go":"testdata"}`,
+		"testdata a.org/b@v1.0.0 -tags=x,y":   `{"dir":"HERE","go":"testdata","with":["a.org/b@v1.0.0"],"tags":["x","y"]}`,
+		"testdata a.org/b=./c a.org/d=e@v1.0": `{"dir":"HERE","go":"testdata","with":["a.org/b=./c","a.org/d=e@v1.0"]}`,
+		"testdata --verbose":                  `testdata is a folder, so that a Go client is built there, and "--verbose" is neither MODULE@VERSION`,
+		"testdata a.org/b":                    `"a.org/b" is neither MODULE@VERSION`,
+		"  ":                                  "names no program",
+	} {
+		f := nodeFlags{client: words}
+		key, err := f.clientKey()
+		if err != nil {
+			if exitCode(err) != codeUsage || !strings.Contains(err.Error(), want) {
+				t.Errorf("%q: %v, want %q", words, err, want)
+			}
+			continue
+		}
+		here, err := os.Getwd()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want = "workload.client=" + strings.ReplaceAll(want, "HERE", here); key != want {
+			t.Errorf("%q:\n%s\nwant\n%s", words, key, want)
+		}
+	}
+}
+
+// A client that cannot be built is something that is missing, with go's own words; the folder of a scenario's file is where its folder begins.
+func TestBuildClient(t *testing.T) {
+	t.Setenv("GOPROXY", "off")
+	t.Setenv("GOFLAGS", "-modcacherw")
+	t.Setenv("XDG_CACHE_HOME", t.TempDir())
+	dir := t.TempDir()
+	for name, text := range map[string]string{
+		"mine/go.mod":  "module mine\n\ngo 1.18\n",
+		"mine/main.go": "package main\n\nfunc main() {}\n",
+		"x.yaml":       "name: x\nclaim: y\nbackend: {use: redis}\nworkload: {use: counter, client: {go: mine}}\nexpect: {judged: \">=0\"}\n",
+	} {
+		path := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	list, err := scenarios.Load(filepath.Join(dir, "x.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var n nodeSource
+	path, err := n.buildClient(t.Context(), list[0])
+	if info, statErr := os.Stat(path); err != nil || statErr != nil || info.Mode()&0o111 == 0 || filepath.Base(path) != "mine" {
+		t.Errorf("%s, %v, %v", path, err, statErr)
+	}
+	s, err := list[0].With([]string{"workload.client.with=[example.org/lib@v1.0.0]"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const want = "mine (lib@v1.0.0): go get: go: example.org/lib@v1.0.0: module lookup disabled by GOPROXY=off"
+	if _, err := n.buildClient(t.Context(), s); err == nil || exitCode(err) != codeMissing || err.Error() != want {
+		t.Errorf("exit code %d, %v; want %q", exitCode(err), err, want)
+	}
+	if s, err = list[0].With([]string{"workload.client={run: [a]}"}); err != nil {
+		t.Fatal(err)
+	}
+	if path, err := n.buildClient(t.Context(), s); path != "" || err != nil {
+		t.Errorf("of a command: %q, %v", path, err)
+	}
+}
