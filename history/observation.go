@@ -30,7 +30,7 @@ type Observation struct {
 const (
 	ByAwait   = "await"   // a step waited for the answer
 	ByGrant   = "grant"   // a user had just been granted a lock
-	ByAnswer  = "answer"  // a user had just been told what came of its renewal or release
+	ByAnswer  = "answer"  // a user had just been told what came of its acquire, renewal or release
 	ByObserve = "observe" // a step wanted it on record
 	ByPoint   = "point"   // a user came to a point, or went on from it: the fact is the point's name, the answer reached, died or left
 )

@@ -71,6 +71,7 @@ func TestFacts(t *testing.T) {
 	t.Run("members", func(t *testing.T) { memberFacts(t, r) })
 	for _, l := range Backend().Locks {
 		t.Run(l.Name, func(t *testing.T) { lockFacts(t, r, l.Name) })
+		t.Run(l.Name+"-stored", func(t *testing.T) { servers.Stored(t, r.For(t, Backend(), l.Name), l) })
 	}
 	t.Run("requests", func(t *testing.T) { servers.CountsRequests(t, r, mutex()) })
 	t.Run("woken", func(t *testing.T) { woken(t, r) })

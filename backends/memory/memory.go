@@ -266,7 +266,7 @@ func (v variant) lock() backends.Lock {
 		Name: v.name, Doc: v.doc, Wrong: v.wrong,
 		Offers: backends.Offers{
 			Blocking: true, Try: true, Renewal: "call", LossSignal: !v.flaws.silent(), Token: token,
-			Reentrant: "no", Fair: true, Expires: true,
+			Reentrant: "no", Fair: !v.flaws.storms, Expires: true,
 		},
 		Points: []string{"before-acquire", "granted", "acquire-done", "before-free", "release-done"},
 		MinTTL: 10 * time.Millisecond,

@@ -28,6 +28,10 @@ var fails = map[string][]string{
 	"frees-foreign":    {"release-forged", "release-point", "release-stale"},
 	"never-expires":    {"check", "expiry", "release-point", "release-stale", "token-stopped"},
 	"last-first":       {"order"},
+	"never-refuses":    {"release-forged", "renewal"},
+	"keeps-released":   {"cancel", "check", "close", "renewal", "token-stopped"},
+	"denies-renewals":  {"renewal", "validity-late"},
+	"grants-to-nobody": {"cancel"},
 }
 
 // TestConformance puts the right lock to the suite, and holds each wrong one to the checks that it must fail.

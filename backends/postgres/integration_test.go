@@ -78,6 +78,8 @@ func TestFacts(t *testing.T) {
 	for _, name := range []string{leaseName, advisoryName, rowName} {
 		t.Run(name, func(t *testing.T) {
 			r := serve(t, name)
+			l, _ := Backend().Lock(name)
+			servers.Stored(t, r, l)
 			ask := asker(t, r.Service)
 			plainFacts(t, r.Service, ask)
 			first, second := users(t, r.Access, name)

@@ -16,6 +16,7 @@ import (
 func TestClusterFacts(t *testing.T) {
 	r := calmly(t, Cluster())
 	servers.CountsRequests(t, r, setPxLua())
+	servers.Stored(t, r, setPxLua())
 	a := asker{t: t, service: r.Service}
 	u, g := grant(t, r, "a")
 	primary := a.ask("redis-1", "primary:a")

@@ -37,6 +37,9 @@ var fiveFails = map[string][]string{"redlock-no-elapsed-check": nil}
 func TestFiveConformance(t *testing.T) {
 	r := startFive(t)
 	servers.CountsRequests(t, r, redlock())
+	for _, l := range Five().Locks {
+		servers.Stored(t, r, l)
+	}
 	t.Run("suite", func(t *testing.T) {
 		conformance.RunAll(t, conformance.Options{Backend: Five().Backend, Access: r.Access, Voters: len(r.Access.Nodes)}, fiveFails)
 	})

@@ -77,6 +77,9 @@ func TestFacts(t *testing.T) {
 	r := start(t)
 	ctx := t.Context()
 	servers.CountsRequests(t, r, setPxLua())
+	for _, l := range locks() {
+		servers.Stored(t, r, l)
+	}
 	conn, err := setPxLua().Dial(ctx, r.Access)
 	if err != nil {
 		t.Fatal(err)

@@ -112,6 +112,7 @@ func grant(t *testing.T, r servers.Running, name string) (lock.Locker, lock.Gran
 func TestSentinelFacts(t *testing.T) {
 	r := calmly(t, Sentinel())
 	servers.CountsRequests(t, r, setPxLua())
+	servers.Stored(t, r, setPxLua())
 	a := asker{t: t, service: r.Service}
 	u, g := grant(t, r, "a")
 	a.is("redis-1", "holder:a", g.ID)

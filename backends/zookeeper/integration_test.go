@@ -111,6 +111,7 @@ func TestFacts(t *testing.T) {
 		factsOfLock(t, r, name)
 	}
 	servers.CountsRequests(t, r, sequential())
+	servers.Stored(t, r, sequential())
 	d := r.Service.Describe(ctx)
 	if d["zookeeper.ttl-granted"] != "2s" || !strings.HasPrefix(d["zookeeper.version"], "3.") || d["zookeeper.jvm"] == "" || d["zookeeper.notifications"] == "" {
 		t.Errorf("description: %v", d)

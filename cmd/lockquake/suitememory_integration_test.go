@@ -37,6 +37,11 @@ func TestSuiteFindsBrokenLocks(t *testing.T) {
 		"frees-foreign":    {"late-release", "double_grants 0: found"},
 		"never-expires":    {"overdue", "held_beyond_validity_ms <"},
 		"last-first":       {"queue", "starved_users 0: found"},
+		"never-refuses":    {"late-release", "false_results 0: found"},
+		"keeps-released":   {"answers", "false_results 0: found"},
+		"denies-renewals":  {"answers", "false_results 0: found"},
+		"grants-to-nobody": {"gives-up", "orphans 0: found"},
+		"storms":           {"waiting", "requests_per_wait_s <500: measured"},
 	}
 	exact := []string{"memory/exact", "--quick", "--ttl", "1s"}
 	for _, b := range catalog().Backends {

@@ -211,7 +211,7 @@ func (o *observer) granted(number int, user history.User, lock int, res wire.Res
 		o.seen.granted(res.Grant, grantKey{user, h.grant})
 	}
 	holder := history.FactHolder + o.plan.locks[lock]
-	questions := []question{{number, history.ByGrant, history.Service, holder}}
+	questions := []question{{number, history.ByAnswer, history.Service, holder}}
 	if keeper, ok := o.nodes.service.(topology.Keeper); ok {
 		_, ranked := o.nodes.service.Facts()[chaos.FactRole]
 		for _, n := range keeper.Keepers() {

@@ -28,6 +28,7 @@ var names = []string{
 var alone = map[string]string{
 	"stuck_locks":              "whose waiting counts is a matter of the faults, which the oracle is not told",
 	"acknowledged_writes_lost": "it rests on what servers answered, and a drawn history has no servers",
+	"false_results":            "it rests on what the service answered, and a drawn history has none",
 }
 
 // TestEveryViolationIsCompared wants both judges to know each violation, or a reason.

@@ -37,7 +37,7 @@ type found struct {
 // shown are the counts that a page shows when they are above zero; the others are in the small print of a report.
 var shown = []string{
 	"double_grants", "overlapping_holds", "stale_writes", "fence_saves", "lost_updates", "lost_elements", "units_oversold", "double_bookings",
-	"token_regressions", "foreign_releases", "stuck_locks", "acknowledged_writes_lost",
+	"token_regressions", "foreign_releases", "stuck_locks", "acknowledged_writes_lost", "false_results", "orphans",
 }
 
 // shownUnderLoad are the measures that a page shows of a story under load, where the run has them. A story by steps

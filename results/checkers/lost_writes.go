@@ -64,7 +64,7 @@ func newLostWrites(run results.Run) results.Checker {
 	}
 	for _, o := range run.Observed {
 		lock, ok := strings.CutPrefix(o.Fact, history.FactHolder)
-		if i, known := locks[lock]; ok && known && o.Answer != "" {
+		if i, known := locks[lock]; ok && known && o.Answer != "" && o.Node != history.Service {
 			c.saw(i, o)
 		}
 	}

@@ -125,7 +125,7 @@ func (c *orphans) Finish() results.Finding {
 		lock uint16
 		id   string
 	}
-	found1 := map[orphan]bool{}
+	ids := map[orphan]bool{}
 	var looks, oldest int64
 	for i := range c.run.Locks {
 		lock := uint16(i)
@@ -145,8 +145,8 @@ func (c *orphans) Finish() results.Finding {
 					continue
 				}
 				oldest = max(oldest, asked-u.from)
-				if key := (orphan{lock, o.Answer}); !found1[key] {
-					found1[key] = true
+				if key := (orphan{lock, o.Answer}); !ids[key] {
+					ids[key] = true
 					prove(&f, c.witness(lock, o, u, asked, answered))
 				}
 			}
@@ -155,7 +155,7 @@ func (c *orphans) Finish() results.Finding {
 	if looks == 0 {
 		return skipped(f, "the service was not asked who has a lock while nobody used it")
 	}
-	out := found(f, "orphans", int64(len(found1)), looks)
+	out := found(f, "orphans", int64(len(ids)), looks)
 	out.Measures["orphan_age_ms"] = measure(results.Milli(oldest))
 	return out
 }

@@ -13,11 +13,11 @@ import (
 // script is a history written by hand, as testdata/golden has them. Its lines are
 //
 //	run KEY=VALUE...                        what the checkers are told; error=MS of all clocks, error.A=MS of one client's
-//	fault NAME on=USER [hold=N] at=MS until=MS
-//	saw STEP BY NODE FACT ANSWER at=MS [until=MS] [took=MS] [whose=USER]   an observation (- is no answer), of a grant of that user's latest acquire so far
+//	fault NAME on=USER|nN [hold=N] at=MS until=MS
+//	saw STEP BY NODE FACT ANSWER at=MS [until=MS] [took=MS] [whose=USER] [ends-in=MS]   an observation (- is no answer), of a grant of that user's latest acquire so far
 //	MS USER KIND PHASE [KEY=VALUE...]       an event; USER is A, B, ... (clients) or A2 (user 2 of client A)
 //	                                        on=N: replica N did it, as the user's access number=N; of=NAME: that process did it
-//	reading MS requests=N,... notifications=N,...   what servers and clients had counted
+//	reading MS requests=N,... notifications=N,... connections=N,... cpu=MS,...   what servers and clients had counted
 //	want NAME=VALUE...                      counts and measures (null where nothing is judged), verdict:CHECKER, excused:NAME, chances:NAME
 //
 // Times are ms. hold=N names the user's Nth acquire, its latest one where nothing is said.
@@ -79,12 +79,15 @@ func (s *script) reading(f []string) error {
 	if err != nil {
 		return err
 	}
-	r := results.Reading{Time: at, Requests: map[string]int64{}, Notifications: map[string]int64{}}
+	r := results.Reading{Time: at, Requests: map[string]int64{}, Notifications: map[string]int64{}, Connections: map[string]int64{}, CPU: map[string]int64{history.Engine: 7 * at}}
 	s.run.Readings = append(s.run.Readings, r)
 	return each(f[1:], func(k, v string) error {
 		into := r.Requests
-		if k == "notifications" {
+		switch k {
+		case "notifications":
 			into = r.Notifications
+		case "connections":
+			into = r.Connections
 		}
 		for i, text := range strings.Split(v, ",") {
 			if text == "-" {
@@ -93,6 +96,10 @@ func (s *script) reading(f []string) error {
 			n, err := strconv.ParseInt(text, 10, 64)
 			if err != nil {
 				return err
+			}
+			if k == "cpu" {
+				r.CPU[clientName(i)] = n * int64(time.Millisecond)
+				continue
 			}
 			into[strconv.Itoa(i+1)] = n
 		}
@@ -185,6 +192,10 @@ func (s *script) fault(f []string) error {
 	err := each(f[1:], func(k, v string) (err error) {
 		switch k {
 		case "on":
+			if strings.HasPrefix(v, "n") { // a server
+				x.Targets, x.Target = []string{v}, v
+				return nil
+			}
 			u := scriptUser(v)
 			x.Targets, x.Target = []string{clientName(u.Client())}, v
 			x.User = &u
@@ -222,6 +233,10 @@ func (s *script) saw(f []string) error {
 			var ns int64
 			ns, err = millis(v)
 			o.Answered, o.LastAnswered = o.Answered+ns, o.LastAnswered+ns
+		case "ends-in":
+			var ns int64
+			ns, err = millis(v)
+			o.EndsIn = &ns
 		case "whose":
 			u := scriptUser(v)
 			hs := s.holds[u]

@@ -16,7 +16,7 @@ func (s seenMarker) seenMarks() {
 	s.primaries()
 	begin, end := s.span()
 	for _, o := range s.scene.seen {
-		if o.Answered < begin || o.Asked > end {
+		if o.Answered < begin || o.Asked > end || o.By == history.ByAnswer {
 			continue
 		}
 		switch {

@@ -1,6 +1,7 @@
 package servers
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/lockquake/lockquake/backends"
@@ -10,6 +11,17 @@ import (
 
 // cycles is how often CountsRequests takes a lock and gives it back.
 const cycles = 20
+
+// mostRequests is how many an acquire of a free lock, or a release, may cost at each server. Those of the recipes and libraries here cost
+// fewer than ten.
+const mostRequests = 20
+
+func sumOf(counts map[string]int64) (sum int64) {
+	for _, n := range counts {
+		sum += n
+	}
+	return sum
+}
 
 // CountsRequests has the running servers count what they are asked: each tells a number, and all together tell of each acquire
 // and each release that a user makes meanwhile.
@@ -27,14 +39,20 @@ func CountsRequests(t *testing.T, r Running, l backends.Lock) {
 	}
 	defer func() { _ = u.Close() }()
 	before := counter.Requests(t.Context())
+	var acquires, releases []int64
 	for range cycles {
+		own := sumOf(counter.Requests(t.Context()))
+		free := sumOf(counter.Requests(t.Context()))
 		g, err := u.Acquire(t.Context(), lock.Request{Lock: "counted", TTL: r.Access.TTL})
+		held := sumOf(counter.Requests(t.Context()))
 		if err == nil {
 			err = u.Release(t.Context(), g)
 		}
 		if err != nil {
 			t.Fatal(err)
 		}
+		acquires = append(acquires, held-free-(free-own))
+		releases = append(releases, sumOf(counter.Requests(t.Context()))-held-(free-own))
 	}
 	after := counter.Requests(t.Context())
 	var sum int64
@@ -46,6 +64,12 @@ func CountsRequests(t *testing.T, r Running, l backends.Lock) {
 		sum += n - was
 	}
 	t.Logf("%d cycles of %s cost %d requests: %v, %v before", cycles, l.Name, sum, after, before)
+	slices.Sort(acquires)
+	slices.Sort(releases)
+	t.Logf("an acquire of %s costs %d requests, a release %d (medians; pings and what servers ask each other are among them)", l.Name, acquires[cycles/2], releases[cycles/2])
+	if most := int64(mostRequests * len(after)); acquires[cycles/2] > most || releases[cycles/2] > most {
+		t.Errorf("that is more than %d for each of %d servers", mostRequests, len(after))
+	}
 	if sum < 2*cycles || len(before) != len(after) || len(after) == 0 {
 		t.Errorf("%d cycles are %d requests to %d servers (%d before)", cycles, sum, len(after), len(before))
 	}
