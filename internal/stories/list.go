@@ -166,6 +166,36 @@ expect: {double_grants: "0", overlapping_holds: "0", stuck_locks: "0", judged: "
 	},
 	cutOff("cut-acquire", "What the service answers to an acquire is lost, and another user gets the lock in time.", "acquire"),
 	cutOff("cut-release", "What the service answers to a release is lost, and another user gets the lock in time.", "release"),
+	{
+		Name: "cut-renewal", lasts: 2, needs: both(processes, renewable),
+		Claim: "What the service answers to a renewal is lost. Nobody else gets the lock before the end that it had.",
+		text: `workload: {timeout: {{.Long}}}
+steps:
+  - {do: acquire, user: A}
+  - {do: acquire, user: B, async: true, outcome: any, within: {{.Long}}}
+  - {inject: partition, on: A, from: all, direction: in, as: cut}
+  - {do: renew, user: A, async: true, outcome: any, within: {{ttl 0.5}}}
+  - {await: validity-over, user: A}
+  - {heal: cut}
+  - {await: event, event: acquire ok, user: B}
+  - {do: release, user: A, outcome: any}
+  - {do: release, user: B, outcome: any}
+expect: {double_grants: "0", judged: ">=2"}
+`,
+	},
+	{
+		Name: "anew", Quick: true, needs: expiring,
+		Claim: "A holder has lost the lock, and asks for it again without a release. It does not get it while another user has it.",
+		text: `workload: {}
+steps:
+  - {do: acquire, user: A}
+` + stop + `  - {do: acquire, user: B, within: {{.Long}}}
+` + goOn + `  - {do: acquire, user: A, outcome: any, within: {{ttl 0.25}}}
+  - {do: release, user: B, outcome: any}
+  - {do: release, user: A, outcome: any}
+expect: {double_grants: "0", judged: ">=2"}
+`,
+	},
 	faulty("holder-pauses", "Holders are paused for longer than their grants last.", expiring, `{use: pause, on: holder, at: 1s, for: {{ttl 2}}, every: {{ttl 3}}}`),
 	{
 		Name: "renewing-pauses", Claim: "Holders that extend their grants are paused for longer than these last.", needs: both(processes, renewable), lasts: 7,
