@@ -55,12 +55,12 @@ test-all: test ## make test with every story and twin, and runs ended at random 
 
 .PHONY: test-unit
 test-unit: ## tests that need neither Docker nor root
-	@.ci/setup --optional python
+	@.ci/setup --optional python java
 	go test ./...
 
 .PHONY: test-integration
 test-integration: build ## tests against real services, in containers and as processes
-	@.ci/setup redis zookeeper postgres faketime browser
+	@.ci/setup redis zookeeper postgres faketime browser java
 	@build/lockquake images
 	@build/lockquake clean || echo "test: some of what earlier runs left here cannot be removed (see above); the tests of clean tell what is the engine's miscount, and fail for all else"
 	go run ./internal/testrun $(GO_INTEGRATION) -p 2 $(filter-out $(ALONE),$(INTEGRATION)) then $(GO_INTEGRATION) -p 1 $(ALONE)

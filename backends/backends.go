@@ -68,6 +68,8 @@ type Lock struct {
 	Offers Offers
 	// Points lists what the adapter announces with lock.At, in the order in which one cycle of a grant passes them.
 	Points []string
+	// YesToGone says that a release is answered ok also where the grant had gone: its library or service does not tell.
+	YesToGone bool
 	// Waits says that it can wait, before a grant counts, until replicas have it.
 	Waits bool
 	// MinTTL is the shortest TTL that the service honours; shorter ones are refused at load time.

@@ -22,9 +22,10 @@ func mutex() backends.Lock {
 			Blocking: true, Try: true, Renewal: "background", LossSignal: true, Token: backends.TokenService,
 			Reentrant: "session", Fair: true, Expires: true,
 		},
-		Points:   []string{"before-lock", "lock-done", "before-unlock", "unlock-done"},
-		MinTTL:   time.Second,
-		Recovery: recovery,
+		Points:    []string{"before-lock", "lock-done", "before-unlock", "unlock-done"},
+		YesToGone: true,
+		MinTTL:    time.Second,
+		Recovery:  recovery,
 		Notes: []backends.Note{{
 			Measure: "acquire_p50_ms", Least: 80, Most: 130,
 			Text: "A median wait of about 100 ms can be etcd's own: a waiter watches the key before its own from a revision that lies behind the current one, " +

@@ -27,10 +27,11 @@ func v3lock() backends.Lock {
 			Blocking: true, Renewal: "background", LossSignal: true, Token: backends.TokenService,
 			Reentrant: "session", Fair: true, Expires: true,
 		},
-		Points:   []string{"before-lock", "lock-answered", "lock-done", "before-unlock", "unlock-done"},
-		MinTTL:   time.Second,
-		Recovery: recovery,
-		Dial:     dialer(func(u *user) lock.Locker { return &serviceUser{user: u} }),
+		Points:    []string{"before-lock", "lock-answered", "lock-done", "before-unlock", "unlock-done"},
+		YesToGone: true,
+		MinTTL:    time.Second,
+		Recovery:  recovery,
+		Dial:      dialer(func(u *user) lock.Locker { return &serviceUser{user: u} }),
 	}
 }
 

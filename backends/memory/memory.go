@@ -40,7 +40,7 @@ type setup struct {
 
 // params is what a scenario may set, and how the service finds the store of its clients.
 type params struct {
-	price `yaml:",inline"`
+	Price price  `yaml:",inline" json:"price"`
 	ID    uint64 `yaml:"-" json:"id,omitempty"` // of the topology, in this process
 }
 
@@ -53,7 +53,7 @@ func newTopology(c topology.Common, decode func(into any) error) (topology.Topol
 		return nil, err
 	}
 	s.params.ID = topologies.Add(1)
-	if err := s.params.check(c.Lock); err != nil {
+	if err := s.params.Price.check(c.Lock); err != nil {
 		return nil, err
 	}
 	if c.Nodes != 0 {
@@ -117,7 +117,7 @@ func (service) Ready(context.Context) error { return nil }
 // Describe names the settings.
 func (s service) Describe(context.Context) map[string]string {
 	out := map[string]string{"lock.ttl": s.common.TTL.String(), "lock.retry": "none: waiters are queued in the store"}
-	if text := s.params.price.String(); text != "" {
+	if text := s.params.Price.String(); text != "" {
 		out["lock.price"] = text
 	}
 	return out
@@ -140,7 +140,7 @@ func storeOf(a backends.Access, f flaws, p params) *store {
 	k := a.Run + "/" + a.Lock
 	s, ok := stores.byRun[k]
 	if !ok {
-		s = &store{flaws: f, price: p.price, locks: map[string]*record{}}
+		s = &store{flaws: f, price: p.Price, locks: map[string]*record{}}
 		stores.byRun[k] = s
 	}
 	stores.byID[p.ID] = s

@@ -22,6 +22,7 @@ type clockNode struct {
 	shifts                   map[string]skewing
 	changes                  int64
 	slow                     time.Duration // until it shows a shift
+	late                     time.Duration // from what it says of its shifts to the arrival of that answer
 	meanwhile                func()        // when it is asked
 }
 
@@ -34,11 +35,13 @@ func (n *clockNode) Name() string             { return "a" }
 func (n *clockNode) Facts() map[string]string { return nil }
 
 func (n *clockNode) said() Shifted {
-	out := Shifted{Time: clock.Now(), How: "by a number", Changes: n.changes}
+	out := Shifted{Asked: clock.Now(), How: "by a number", Changes: n.changes}
 	for _, s := range n.shifts {
-		out.Ahead += s.Jump + time.Duration(s.Gain*float64(out.Time-s.from))
+		out.Ahead += s.Jump + time.Duration(s.Gain*float64(out.Asked-s.from))
 		out.Gain += s.Gain
 	}
+	time.Sleep(n.late)
+	out.Time = clock.Now()
 	return out
 }
 
@@ -179,6 +182,20 @@ func TestClockThatIsLookedAtTooEarly(t *testing.T) {
 	if !strings.Contains(r.Evidence, "before it was 1h0m") {
 		t.Error(r.Evidence)
 	}
+}
+
+// TestJumpWhileTheClockDrifts has the answers about what stands come late, as they do on a busy machine.
+func TestJumpWhileTheClockDrifts(t *testing.T) {
+	t.Parallel()
+	n := &clockNode{late: 300 * time.Millisecond}
+	if _, err := n.ShiftClock(t.Context(), "x", Shift{Gain: 0.5}); err != nil {
+		t.Fatal(err)
+	}
+	_, r, err := newFault(t, "clock-jump", "by: -10000ms").Inject(t.Context(), chaos.Scope{On: []chaos.Node{n}, Service: n})
+	if err != nil {
+		t.Fatal(err)
+	}
+	faulttest.WantStatus(t, "a jump of a clock that drifts", r, history.Installed)
 }
 
 // TestDriftWhileAnotherFaultJumps moves the clock by another fault between the two readings of a drift.

@@ -32,9 +32,10 @@ type Shifter interface {
 
 // Shifted is what the node that moved its clock reports of it. A receipt does not rely on it alone.
 type Shifted struct {
-	Ahead time.Duration // of all shifts together, at Time
+	Ahead time.Duration // of all shifts together, at some moment between Asked and Time
 	Gain  float64       // of all shifts together
-	Time  int64         // ns of CLOCK_MONOTONIC
+	Asked int64         // ns of CLOCK_MONOTONIC, when the agent was asked
+	Time  int64         // and when its answer had arrived
 	How   string        // for a receipt
 	Gone  bool          // there is no process: the clock went with it
 	// Changes grows with everything that is done to the clock of the node: where two answers have the same, nothing was done between.

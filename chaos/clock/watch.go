@@ -103,8 +103,8 @@ func (w *watched) settled(ctx context.Context, prove func(context.Context, *watc
 func (s Shifted) around(then int64) span {
 	at := func(t int64) time.Duration { return s.Ahead + time.Duration(s.Gain*float64(t-s.Time)) }
 	a, b := at(then), at(clock.Now())
-	// The agent computed this a little before its answer arrived, so for a clock that drifts it is a little old.
-	late := time.Duration(math.Abs(s.Gain) * float64(saidLate))
+	// The agent computed this before its answer arrived, so for a clock that drifts it is a little old.
+	late := time.Duration(math.Abs(s.Gain) * float64(s.Time-s.Asked))
 	return span{min(a, b) - late, max(a, b) + late}
 }
 
@@ -133,9 +133,6 @@ func (w *watched) compare(ctx context.Context) (ahead, want span, err error) {
 	want = span{want.low + w.own.low, want.high + w.own.high}
 	return now.ahead(), want, nil
 }
-
-// saidLate bounds the time from the agent's computation to the arrival of its answer.
-const saidLate = 100 * time.Millisecond
 
 // monoTolerance is how far two readings of one monotonic clock may lie apart, beside the time that they took.
 const monoTolerance = 250 * time.Millisecond

@@ -18,6 +18,9 @@ import (
 	"time"
 )
 
+// module is this one, which is no part of a lock.
+const module = "github.com/lockquake/lockquake/clients/go"
+
 // protocol is the version of docs/protocol.md that this package speaks.
 const protocol = 1
 
@@ -153,7 +156,7 @@ func greeting(name string, points []string) map[string]interface{} {
 			if m.Replace != nil {
 				version = m.Replace.Version
 			}
-			if version != "" {
+			if version != "" && m.Path != module {
 				libraries[m.Path] = version
 			}
 		}

@@ -21,6 +21,7 @@ import socket
 import sys
 import threading
 import time
+import traceback
 
 VERSION = 1
 ENDLESS, UNKNOWN = "endless", "unknown"  # validities that are no time
@@ -72,7 +73,7 @@ class Fenced(Certain):
 
 
 class Stopped(Certain):
-    """The look before a write showed that the grant is lost or over."""
+    """The look before a write showed that the grant is lost or over, or there is nothing left to do. It is no error."""
 
 
 class Grant:
@@ -289,6 +290,14 @@ def outcome(err):
     return "info", "connection" if isinstance(err, OSError) or any("connection" in n for n in names) else "other"
 
 
+def told(err):
+    """What is said of an exception: where in the program it came up, unless it is one of those that the lock is to raise."""
+    text = f"{type(err).__name__}: {err}"
+    program = getattr(sys.modules["__main__"], "__file__", None)
+    lines = [f.lineno for f in traceback.extract_tb(err.__traceback__) if f.filename == program]
+    return text if isinstance(err, Certain) or not lines else f"{text} ({os.path.basename(program)}, line {lines[-1]})"
+
+
 class Hold:
     """A lock that a user has in hand."""
 
@@ -471,7 +480,7 @@ class User:
                 self.connect()
                 answer.update(self.carry_out(order))
             except Exception as err:
-                answer.update(outcome=outcome(err)[0], error=f"{type(err).__name__}: {err}")
+                answer.update(outcome=outcome(err)[0], error=told(err))
             self.stream.send("result", answer)
         for h in self.holds.values():
             self.session.attempt(h.release)
@@ -691,7 +700,7 @@ class Session:
         try:
             do(*args)
         except Exception as err:
-            self.stream.send("failed", {"error": f"{type(err).__name__}: {err}"})
+            self.stream.send("failed", {"error": told(err)})
             os._exit(1)
 
     def on_start(self, start):
@@ -771,6 +780,8 @@ class Session:
         try:
             do()
             return True
+        except Stopped:
+            return False
         except Exception as err:
             self.tally(err)
             return False
@@ -779,7 +790,7 @@ class Session:
         if getattr(err, "counted", False):
             return
         err.counted = True
-        text = f"{type(err).__name__}: {err}"
+        text = told(err)
         with self.mu:
             if text not in self.errors and len(self.errors) >= 19:
                 text = "other errors"

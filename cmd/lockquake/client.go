@@ -16,7 +16,8 @@ import (
 	"github.com/lockquake/lockquake/scenarios"
 )
 
-const clientDoc = `Check tests a client in another language, a program that speaks the protocol of docs/protocol.md, before it is put into a run. It starts the service,
+const clientDoc = `Check tests a client of your own, a program that speaks the protocol of docs/protocol.md, before it is put into a run. A command that begins with a
+folder is built there of Go sources, with the versions of modules behind it (docs/clients.md). It starts the service,
 the register, and a process of the program for each check, speaks to it as a run would, and prints a line for each check: ok, or what is wrong
 and in which frame.
 
@@ -37,6 +38,7 @@ func clientCommand(std streams) *cobra.Command {
 		Short: "Test a client against the protocol",
 		Long:  clientDoc,
 		Example: `  lockquake client check --backend redis -- python3 clients/python/redis_lock.py
+  lockquake client check --backend redis -- clients/go/redsync github.com/go-redsync/redsync/v4@v4.0.3
   lockquake client check --backend zookeeper --client-image python:3.12 -- python3 my_lock.py`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
@@ -54,7 +56,7 @@ func clientCommand(std streams) *cobra.Command {
 	fl.StringArrayVar(&f.nodes.images, "image", nil, "image of a kind of node instead of the project's own, such as redis=redis:7.4; may be repeated")
 	fl.BoolVarP(&f.verbose, "verbose", "v", false, "note on standard error what is done")
 	c := &cobra.Command{
-		Use: "client", Short: "Test a client in another language", Long: clientDoc, Args: verbOnly,
+		Use: "client", Short: "Test a client of your own", Long: clientDoc, Args: verbOnly,
 		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
 	c.AddCommand(check)

@@ -32,20 +32,61 @@ func pythonClient(t *testing.T, file string) string {
 	return fmt.Sprintf("workload.client={run: [python3, %s], dir: %q}", file, dir)
 }
 
-// TestClientsInPython has Python's lock libraries in the place of the built-in client: they pass where it does, and find what it finds.
-func TestClientsInPython(t *testing.T) {
-	clientImage(t, "python")
-	for _, c := range []struct{ scenario, file, process string }{
-		{"redis-healthy", "redis_lock.py", "redis-py Lock"},
-		{"redis-holder-pause", "redis_lock.py", "redis-py Lock"},
-		{"zookeeper-healthy", "kazoo_lock.py", "kazoo Lock"},
-		{"zookeeper-holder-pause", "kazoo_lock.py", "kazoo Lock"},
+// curator is the class path of Curator's recipes, which is the same on this machine and in the image.
+const curator = "/usr/share/java/curator-recipes.jar"
+
+// javaClasses compiles clients/java into the folder classes of the one that it returns.
+func javaClasses(t *testing.T) string {
+	t.Helper()
+	compiler, err := exec.LookPath("javac")
+	if err == nil {
+		_, err = os.Stat(curator)
+	}
+	if err != nil {
+		if os.Getenv("CI") != "" {
+			t.Fatalf("%v: run `.ci/setup java`", err)
+		}
+		t.Skipf("%v: run `.ci/setup java` to test clients/java", err)
+	}
+	dir := t.TempDir()
+	files, _ := filepath.Glob("../../clients/java/*.java") // the pattern is a right one
+	if out, err := exec.Command(compiler, append([]string{"-cp", curator, "-d", filepath.Join(dir, "classes")}, files...)...).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	return dir
+}
+
+// javaClient is the --set that puts a class of clients/java in the place of the client.
+func javaClient(t *testing.T, class string) string {
+	t.Helper()
+	return fmt.Sprintf("workload.client={run: [java, -cp, 'classes:%s', %s], dir: %q}", curator, class, javaClasses(t))
+}
+
+// TestClientsInOtherLanguages has lock libraries of other languages in the place of the built-in client: they pass where it does, and find what
+// it finds.
+func TestClientsInOtherLanguages(t *testing.T) {
+	for _, c := range []struct{ scenario, provider, language, program, process string }{
+		{"redis-healthy", "docker", "python", "redis_lock.py", "redis-py Lock"},
+		{"redis-holder-pause", "docker", "python", "redis_lock.py", "redis-py Lock"},
+		{"zookeeper-healthy", "docker", "python", "kazoo_lock.py", "kazoo Lock"},
+		{"zookeeper-holder-pause", "docker", "python", "kazoo_lock.py", "kazoo Lock"},
+		{"zookeeper-healthy", "docker", "java", "CuratorLock", "Curator InterProcessMutex"},
+		{"zookeeper-healthy", "local", "java", "CuratorLock", "Curator InterProcessMutex"},
+		{"zookeeper-holder-pause", "docker", "java", "CuratorLock", "Curator InterProcessMutex"},
 	} {
-		t.Run(c.scenario, func(t *testing.T) {
-			if c.scenario != "redis-holder-pause" {
-				leftToAll(t, "redis-holder-pause shows a program in the place of the client, with a fault")
+		t.Run(strings.Join([]string{c.scenario, c.provider, c.program}, " "), func(t *testing.T) {
+			if c.scenario != "redis-holder-pause" && (c.scenario != "zookeeper-holder-pause" || c.language != "java") {
+				leftToAll(t, "a pause of the holder, on Redis and ZooKeeper, shows a program in the place of the client")
 			}
-			p := begin(t, "run", c.scenario, "--provider", "docker", "--format", "json", "--set", pythonClient(t, c.file))
+			client := map[string]func(*testing.T, string) string{"python": pythonClient, "java": javaClient}[c.language](t, c.program)
+			if c.provider == "docker" {
+				clientImage(t, c.language)
+			}
+			options := []string{"run", c.scenario, "--provider", c.provider, "--format", "json", "--set", client}
+			if c.language == "java" {
+				options = append(options, "--set", "run.for=18s") // until the first grant of eight JVMs it takes a while
+			}
+			p := begin(t, options...)
 			code := p.wait(t)
 			r := p.report(t)
 			if code != codeMet || r.Verdict != results.Pass || r.Judged.Grants < 100 {
@@ -54,7 +95,7 @@ func TestClientsInPython(t *testing.T) {
 			if i := slices.IndexFunc(r.Clients, func(x results.ReportClient) bool { return x.Process == c.process && x.Foreign }); i < 0 {
 				t.Errorf("the report does not name the program: %+v", r.Clients)
 			}
-			if !strings.HasPrefix(r.Program, "python3 "+c.file) {
+			if !strings.HasPrefix(r.Program, c.language) || !strings.HasSuffix(r.Program, c.program) {
 				t.Errorf("its clients are of %q", r.Program)
 			}
 		})
@@ -127,19 +168,33 @@ expect: {double_grants: "0", judged: ">=2"}
 func TestClientCheck(t *testing.T) {
 	t.Parallel()
 	defer beside()()
-	clientImage(t, "python")
-	for _, c := range []struct{ backend, dir, client string }{
-		{"redis", "python", "python3 redis_lock.py"}, {"zookeeper", "python", "python3 kazoo_lock.py"},
-		{"redis", "go", "redislock github.com/bsm/redislock@v0.9.0"}, {"redlock", "go", "redsync github.com/go-redsync/redsync/v4@v4.0.4"},
+	for _, c := range []struct {
+		backend, language string // "": its program needs no image of its own
+		dir               func(*testing.T) string
+		argv              []string
+	}{
+		{"redis", "python", inPython, []string{"python3", "redis_lock.py"}},
+		{"zookeeper", "python", inPython, []string{"python3", "kazoo_lock.py"}},
+		{"zookeeper", "java", javaClasses, []string{"java", "-cp", "classes:" + curator, "CuratorLock"}},
+		{"redis", "", inGo, []string{"redislock", "github.com/bsm/redislock@v0.9.0"}},
+		{"redlock", "", inGo, []string{"redsync", "github.com/go-redsync/redsync/v4@v4.0.4"}},
 	} {
-		cmd := exec.Command(program(t), append([]string{"client", "check", "--backend", c.backend, "--provider", "docker", "--"}, strings.Fields(c.client)...)...)
-		cmd.Dir = filepath.Join("../../clients", c.dir)
-		out, err := cmd.CombinedOutput()
-		if err != nil || strings.Count(string(out), "  ok\n") != 7 {
-			t.Errorf("%s: %v\n%s", c.client, err, out)
-		}
+		t.Run(c.argv[len(c.argv)-1], func(t *testing.T) {
+			cmd := exec.Command(program(t), append([]string{"client", "check", "--backend", c.backend, "--provider", "docker", "--"}, c.argv...)...)
+			cmd.Dir = c.dir(t)
+			if c.language != "" {
+				clientImage(t, c.language)
+			}
+			out, err := cmd.CombinedOutput()
+			if err != nil || strings.Count(string(out), "  ok\n") != 7 {
+				t.Errorf("%v\n%s", err, out)
+			}
+		})
 	}
 }
+
+func inPython(*testing.T) string { return "../../clients/python" }
+func inGo(*testing.T) string     { return "../../clients/go" }
 
 // TestAServiceThatLockquakeDoesNotKnow breaks servers of which it knows no more than a command and a port.
 func TestAServiceThatLockquakeDoesNotKnow(t *testing.T) {

@@ -45,7 +45,7 @@ It prints first how many cells there are and about how long they take. What does
 is listed as "not run" with the reason. Servers are kept from cell to cell. With --repeat, a cell is red if one of its runs is: it is told as
 "red 2 of 5". A cell that the machine disturbed is unknown.
 
-It leaves a directory with suite.json and the directories of all runs; it is the last line printed. Ctrl-C reports what there is and ends with exit
+It leaves a directory with suite.json, junit.xml, summary.md and the directories of all runs; it is the last line printed. Ctrl-C reports what there is and ends with exit
 code 130; --resume goes on with it. Exit code 1: a cell is red, or with --baseline, one is red that was green there. 4: a cell is unknown, or
 cannot be delivered here. 3: none can be.`
 
@@ -389,6 +389,9 @@ func (r *suiteRun) report(code int) error {
 	var x *suite.Comparison
 	if r.before != nil {
 		x = &suite.Comparison{Now: r.result, Baseline: *r.before}
+	}
+	if err := r.result.WriteReports(r.dir, x); err != nil {
+		return err
 	}
 	var out bytes.Buffer
 	var err error

@@ -30,6 +30,8 @@ type client struct {
 	ended  chan struct{} // the stream was read to its end
 
 	mu     sync.Mutex
+	users  int         // of its workload; 0: it takes orders
+	asked  map[int]int // acquires that its users were ordered and have not begun
 	sense  *history.Sense
 	seen   map[kindAndPhase]int
 	events int64
@@ -45,12 +47,12 @@ type kindAndPhase struct {
 	phase history.Phase
 }
 
-// inbox is how many frames a check may leave unread.
+// inbox is how many frames may come in a check: far more than it asks for.
 const inbox = 10_000
 
 func newClient(p Process, start *wire.Start, waits time.Duration) *client {
 	c := &client{
-		process: p, conn: wire.NewConn(p.Out, p.In), start: start, waits: waits, results: map[int]wire.Result{}, frames: make(chan *wire.Frame, inbox), ended: make(chan struct{}),
+		process: p, conn: wire.NewConn(p.Out, p.In), start: start, waits: waits, results: map[int]wire.Result{}, asked: map[int]int{}, frames: make(chan *wire.Frame, inbox), ended: make(chan struct{}),
 		sense: history.NewSense(history.Header{Process: start.Name, Locks: start.Locks}), seen: map[kindAndPhase]int{},
 	}
 	go c.read()
@@ -60,6 +62,7 @@ func newClient(p Process, start *wire.Start, waits time.Duration) *client {
 // read takes what the client sends to the end of the stream, or to what breaks the protocol.
 func (c *client) read() {
 	defer close(c.ended)
+	total := 0
 	for {
 		item, err := c.conn.Receive()
 		if err != nil {
@@ -79,10 +82,13 @@ func (c *client) read() {
 			}
 		}
 		if item.Frame != nil {
-			select {
-			case c.frames <- item.Frame:
-			default: // it floods: what it says is of no use
+			if total++; total > inbox {
+				c.mu.Lock()
+				c.broken = fmt.Errorf("%w: %s: more than %d frames that nobody asked for", wire.ErrProtocol, item.Frame.Type, inbox)
+				c.mu.Unlock()
+				return
 			}
+			c.frames <- item.Frame
 		}
 	}
 }
@@ -93,6 +99,12 @@ func (c *client) take(e *history.Event) error {
 	defer c.mu.Unlock()
 	if err := c.sense.Observe(e); err != nil {
 		return err
+	}
+	if e.Kind == history.Acquire && e.Phase == history.Invoke {
+		user := e.User.Index()
+		if c.asked[user]--; user >= c.users && (c.users > 0 || c.asked[user] < 0) {
+			return fmt.Errorf("event %d (acquire invoke of %v): nobody asked for it", e.Seq, e.User)
+		}
 	}
 	c.events++
 	c.seen[kindAndPhase{e.Kind, e.Phase}]++
@@ -186,6 +198,11 @@ func (c *client) begin(ctx context.Context, w *wire.Workload) error {
 	if _, err := c.greet(ctx); err != nil {
 		return err
 	}
+	if w != nil {
+		c.mu.Lock()
+		c.users = w.Users
+		c.mu.Unlock()
+	}
 	st := *c.start
 	st.Record, st.Workload, st.Timeout, st.Format = true, w, int64(5*time.Second), wire.FormatJSONL
 	if !slices.Contains(c.hello.Formats, st.Format) {
@@ -200,6 +217,11 @@ func (c *client) begin(ctx context.Context, w *wire.Workload) error {
 func (c *client) order(o wire.Command) int {
 	c.ids++
 	o.ID = c.ids
+	if o.Do == wire.DoAcquire {
+		c.mu.Lock()
+		c.asked[o.User]++
+		c.mu.Unlock()
+	}
 	c.send(wire.Frame{Type: wire.TypeCommand, Command: &o})
 	return o.ID
 }

@@ -127,7 +127,7 @@ func otherVersion(ctx context.Context, c *client) error {
 		return err
 	}
 	st := *c.start
-	st.Version, st.Format = 99, c.hello.Formats[0]
+	st.Version, st.Format = 99, wire.FormatJSONL
 	line, err := json.Marshal(wire.Frame{Type: wire.TypeStart, Start: &st})
 	if err != nil {
 		return err

@@ -4,14 +4,16 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
+	"fmt"
 	"io"
+	"math"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -23,35 +25,84 @@ import (
 	"github.com/lockquake/lockquake/workloads/resource/register"
 )
 
-// python runs a client in Python.
-func python(t *testing.T, args ...string) func(context.Context, int) (Process, error) {
+// find finds a program that clients in another language need.
+func find(t *testing.T, name, language string) string {
 	t.Helper()
-	path, err := exec.LookPath("python3")
+	path, err := exec.LookPath(name)
 	if err != nil {
 		if os.Getenv("CI") != "" {
-			t.Fatalf("%v: run `.ci/setup python`", err)
+			t.Fatalf("%v: run `.ci/setup %s`", err, language)
 		}
-		t.Skipf("%v: install python3 to test clients/python", err)
-	}
-	return starting(t, path, args...)
-}
-
-// toyInGo builds a client in Go, and returns its path.
-func toyInGo(t *testing.T) string {
-	t.Helper()
-	path := filepath.Join(t.TempDir(), "toy")
-	cmd := exec.Command("go", "build", "-o", path, "./testdata/toy")
-	cmd.Dir, cmd.Env = "../../clients/go", append(os.Environ(), "GOPROXY=off", "GOWORK=off", "CGO_ENABLED=0")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
+		t.Skipf("%v: install %s to test clients/%s", err, name, language)
 	}
 	return path
 }
 
-// starting starts a program for each check.
-func starting(t *testing.T, path string, args ...string) func(context.Context, int) (Process, error) {
+// python runs a client in Python.
+func python(t *testing.T, args ...string) func(context.Context, int) (Process, error) {
+	t.Helper()
+	return running(t, append([]string{find(t, "python3", "python"), toyPython}, args...)...)
+}
+
+// java runs a client in Java.
+func java(t *testing.T, args ...string) func(context.Context, int) (Process, error) {
+	t.Helper()
+	compiler := find(t, "javac", "java")
+	compile.Do(func() {
+		compiled, errCompile = os.MkdirTemp("", "lockquake-java-")
+		if errCompile == nil {
+			said, err := exec.Command(compiler, "-Werror", "-Xlint:all", "-d", compiled, "../../clients/java/Lockquake.java", toyJava).CombinedOutput()
+			if errCompile = err; err != nil {
+				errCompile = fmt.Errorf("%w: %s", err, said)
+			}
+		}
+	})
+	if errCompile != nil {
+		t.Fatal(errCompile)
+	}
+	return running(t, append([]string{find(t, "java", "java"), "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-cp", compiled, "ToyLock"}, args...)...)
+}
+
+var (
+	compile, build       sync.Once
+	compiled, built      string // the folders of Java's classes, and of the program in Go
+	errCompile, errBuild error
+)
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	for _, dir := range []string{compiled, built} {
+		if dir != "" {
+			_ = os.RemoveAll(dir)
+		}
+	}
+	os.Exit(code)
+}
+
+// golang runs a client in Go.
+func golang(t *testing.T, args ...string) func(context.Context, int) (Process, error) {
+	t.Helper()
+	build.Do(func() {
+		if built, errBuild = os.MkdirTemp("", "lockquake-go-"); errBuild != nil {
+			return
+		}
+		cmd := exec.Command("go", "build", "-o", filepath.Join(built, "toy"), "./testdata/toy")
+		cmd.Dir, cmd.Env = "../../clients/go", append(os.Environ(), "GOPROXY=off", "GOWORK=off", "CGO_ENABLED=0")
+		if said, err := cmd.CombinedOutput(); err != nil {
+			errBuild = fmt.Errorf("%w: %s", err, said)
+		}
+	})
+	if errBuild != nil {
+		t.Fatal(errBuild)
+	}
+	return running(t, append([]string{filepath.Join(built, "toy")}, args...)...)
+}
+
+// running runs a client.
+func running(t *testing.T, argv ...string) func(context.Context, int) (Process, error) {
+	t.Helper()
 	return func(context.Context, int) (Process, error) {
-		cmd := exec.Command(path, args...)
+		cmd := exec.Command(argv[0], argv[1:]...)
 		in, err := cmd.StdinPipe()
 		if err != nil {
 			return Process{}, err
@@ -119,7 +170,8 @@ func serveRegister(t *testing.T) string {
 	return address
 }
 
-var locks = []string{"lock-0", "lock-1"}
+// locks are names that a client must quote.
+var locks = []string{"lock \"0\"\n", `lock\1 ü 🔒`}
 
 // options are those of a test of a client.
 func options(t *testing.T, start func(context.Context, int) (Process, error)) Options {
@@ -137,44 +189,43 @@ func options(t *testing.T, start func(context.Context, int) (Process, error)) Op
 	}}
 }
 
-const toy = "../../clients/python/testdata/toy_lock.py"
+const (
+	toyPython = "../../clients/python/testdata/toy_lock.py"
+	toyJava   = "../../clients/java/testdata/ToyLock.java"
+)
 
-func TestLockquakePy(t *testing.T) {
+// toys are a right client in each language that ships; the argument breaks a rule.
+var toys = map[string]func(*testing.T, ...string) func(context.Context, int) (Process, error){"python": python, "java": java, "go": golang}
+
+func TestClientsThatShip(t *testing.T) {
 	t.Parallel()
-	right(t, python(t, toy))
-}
-
-func TestLockquakeInGo(t *testing.T) {
-	t.Parallel()
-	right(t, starting(t, toyInGo(t)))
-}
-
-// right wants nothing to be wrong with a client.
-func right(t *testing.T, start func(context.Context, int) (Process, error)) {
-	t.Helper()
-	o := options(t, start)
-	o.Tell = func(check string, wrong []string) {
-		if len(wrong) > 0 {
-			t.Errorf("%s: %q", check, wrong)
-		}
-	}
-	if right, err := Run(t.Context(), o); !right || err != nil {
-		t.Errorf("a right client: %v, %v", right, err)
+	for language, toy := range toys {
+		t.Run(language, func(t *testing.T) {
+			t.Parallel()
+			o := options(t, toy(t))
+			o.Tell = func(check string, wrong []string) {
+				if len(wrong) > 0 {
+					t.Errorf("%s: %q", check, wrong)
+				}
+			}
+			if right, err := Run(t.Context(), o); !right || err != nil {
+				t.Errorf("a right client: %v, %v", right, err)
+			}
+		})
 	}
 }
 
-// Every workload that lockquake's own client has, the others have too.
-func TestWorkloadsInEachLanguage(t *testing.T) {
+// Every workload that lockquake's own client has, they have too.
+func TestWorkloadsOfClientsThatShip(t *testing.T) {
 	t.Parallel()
 	small := map[string]string{
-		"balance": `{"accounts":2}`, "spread": `{"locks":2,"pick":"zipf"}`, "booking": `{"seats":2}`, "inventory": `{"locks":2,"stock":5}`,
+		"balance": `{"accounts":2}`, "spread": `{"locks":2,"pick":"zipf","skew":1.5}`, "booking": `{"seats":2}`, "inventory": `{"locks":2,"stock":5}`,
 		"hold-renew": `{"hold":50000000,"touch":10000000}`, "stampede": `{"every":20000000}`, "guarded-set": `{"hold":1000000,"spread":true}`,
 	}
-	languages := map[string]func(context.Context, int) (Process, error){"go": starting(t, toyInGo(t)), "python": python(t, toy)}
 	for _, k := range workloads.All() {
 		lists := []string{cmp.Or(small[k.Name], "{}")}
 		if k.Name == "acquire-release" {
-			lists = append(lists, `{"rate":200}`, `{"rate":200,"arrivals":"uniform"}`)
+			lists = append(lists, `{"rate":200}`, `{"rate":200,"arrivals":"uniform"}`, `{"own_locks":true}`)
 		}
 		for _, text := range lists {
 			w, err := k.New(func(into any) error { return json.Unmarshal([]byte(text), into) })
@@ -185,22 +236,12 @@ func TestWorkloadsInEachLanguage(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			for language, start := range languages {
+			for language, toy := range toys {
 				t.Run(k.Name+text+" in "+language, func(t *testing.T) {
 					t.Parallel()
-					wrong, err := options(t, start).one(t.Context(), 0, check{"workload", func(ctx context.Context, c *client) error {
-						if err := c.begin(ctx, &wire.Workload{Use: k.Name, Users: 2, Total: 2, Params: params}); err != nil {
-							return err
-						}
-						c.send(wire.Frame{Type: wire.TypeGo, Go: &wire.Go{Time: now()}})
-						const some = 3
-						if !wait.Within(patience, func() bool { return c.count(history.Release, history.Ok) >= some }) {
-							c.wrong("it made fewer than %d cycles", some)
-						}
-						return c.stop(ctx)
-					}})
-					if err != nil || len(wrong) > 0 {
-						t.Errorf("%q, %v", wrong, err)
+					c := work(t, toy(t), wire.Workload{Use: k.Name, Params: params}, func(st *wire.Start) { st.Seed, st.Renew, st.Check = math.MaxUint64, true, "validity" })
+					if found := c.found(); len(found) > 0 || surprising(c.done.Errors) {
+						t.Errorf("%q, errors %v", found, c.done.Errors)
 					}
 				})
 			}
@@ -208,12 +249,82 @@ func TestWorkloadsInEachLanguage(t *testing.T) {
 	}
 }
 
+// A user that its library told of the loss does not write.
+func TestALossThatTheLibraryTells(t *testing.T) {
+	t.Parallel()
+	for language, toy := range toys {
+		t.Run(language, func(t *testing.T) {
+			t.Parallel()
+			w := wire.Workload{Use: "counter", Params: []byte(`{"locks":1}`)}
+			c := work(t, toy(t, "loses"), w, func(st *wire.Start) { st.Check = "signal" })
+			found, lost, written := c.found(), c.count(history.Lost, history.Info), c.count(history.Write, history.Invoke)
+			if len(found) > 0 || surprising(c.done.Errors) || lost != len(c.grants) || written > 0 {
+				t.Errorf("%d grants, %d lost, %d writes, %q, errors %v", len(c.grants), lost, written, found, c.done.Errors)
+			}
+		})
+	}
+}
+
+// surprising tells whether there are errors beside those of a wait that the end of the run cut short, and of a write that was held back.
+func surprising(errors map[string]int64) bool {
+	for text := range errors {
+		if !strings.HasPrefix(text, "somebody else has the lock") && !strings.HasPrefix(text, "stopped: ") {
+			return true
+		}
+	}
+	return false
+}
+
+// work lets two users work until they were granted a few locks.
+func work(t *testing.T, start func(context.Context, int) (Process, error), w wire.Workload, change func(*wire.Start)) *client {
+	t.Helper()
+	o := options(t, start)
+	st, err := o.Frame(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	change(st)
+	p, err := start(t.Context(), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := newClient(p, st, patience)
+	t.Cleanup(c.end)
+	w.Users, w.Total = 2, 2
+	if err := c.begin(t.Context(), &w); err != nil {
+		t.Fatal(err)
+	}
+	c.send(wire.Frame{Type: wire.TypeGo, Go: &wire.Go{Time: now()}})
+	const some = 3
+	if !wait.Within(patience, func() bool { return c.count(history.Acquire, history.Ok) >= some }) {
+		t.Errorf("fewer than %d grants", some)
+	}
+	if err := c.stop(t.Context()); err != nil {
+		t.Error(err)
+	}
+	return c
+}
+
 // Each of these breaks one rule, and is told by name what it breaks.
 func TestWhatIsWrong(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ kind, check, want string }{
+		{"java never-excludes", "orders", "the lock excludes nobody"},
+		{"java late-valid", "workload", "and the TTL is 2s: it counts from when the request was sent"},
+		{"java no-points", "points", "point no-such-point: no point within 10s"},
+		{"go never-excludes", "orders", "the lock excludes nobody"},
+		{"go no-valid", "orders", "its valid is 0 or left out"},
+		{"go late-valid", "workload", "and the TTL is 2s: it counts from when the request was sent"},
+		{"go no-points", "points", "point no-such-point: no point within 10s"},
 		{"garbage", "hello", `"hello, I am a lock" where a frame or a batch begins`},
 		{"silent", "hello", "no hello within 1s"},
+		{"floods", "orders", "log: more than 10000 frames that nobody asked for"},
+		{"floods-a-line", "hello", "a frame of more than 16777216 bytes"},
+		{"unasked-grant", "orders", "event 1 (acquire invoke of client-1/1): nobody asked for it"},
+		{"unasked-result", "orders", "result: id is 99, and no order has it"},
+		{"dies", "orders", "its standard output ended"},
+		{"crashes", "orders", "OSError: no way to the service (toy_lock.py, line "},
+		{"never-ready", "orders", "no ready within 10s"},
 		{"nameless", "hello", "hello: process is left out"},
 		{"another-clock", "hello", "from CLOCK_MONOTONIC, and by boot_id and time_ns of hello it is that clock"},
 		{"never-excludes", "orders", "the lock excludes nobody"},
@@ -226,7 +337,11 @@ func TestWhatIsWrong(t *testing.T) {
 	} {
 		t.Run(c.kind, func(t *testing.T) {
 			t.Parallel()
-			o := options(t, python(t, toy, c.kind))
+			language, kind, named := strings.Cut(c.kind, " ")
+			if !named {
+				language, kind = "python", c.kind
+			}
+			o := options(t, toys[language](t, kind))
 			if c.kind == "silent" {
 				o.waits = time.Second
 			}
@@ -236,41 +351,5 @@ func TestWhatIsWrong(t *testing.T) {
 				t.Errorf("%s: %q, %v, want %q", c.check, wrong, err, c.want)
 			}
 		})
-	}
-}
-
-// The client in Go does not hide what is wrong with a lock.
-func TestWhatIsWrongInGo(t *testing.T) {
-	t.Parallel()
-	toy := toyInGo(t)
-	for _, c := range []struct{ kind, check, want string }{
-		{"never-excludes", "orders", "the lock excludes nobody"},
-		{"no-valid", "orders", "its valid is 0 or left out"},
-		{"late-valid", "workload", "and the TTL is 2s: it counts from when the request was sent"},
-		{"no-points", "points", "point no-such-point: no point within 10s"},
-	} {
-		t.Run(c.kind, func(t *testing.T) {
-			t.Parallel()
-			o := options(t, starting(t, toy, c.kind))
-			i := slices.IndexFunc(checks, func(k check) bool { return k.name == c.check })
-			wrong, err := o.one(t.Context(), i, checks[i])
-			if err != nil || !slices.ContainsFunc(wrong, func(line string) bool { return strings.Contains(line, c.want) }) {
-				t.Errorf("%s: %q, %v, want %q", c.check, wrong, err, c.want)
-			}
-		})
-	}
-}
-
-// What keeps a check from being made is no fault of the client.
-func TestAClientThatCannotBeStarted(t *testing.T) {
-	t.Parallel()
-	broken := errors.New("no such program")
-	_, err := Run(t.Context(), Options{
-		Start: func(context.Context, int) (Process, error) { return Process{}, broken },
-		Frame: func(int) (*wire.Start, error) { return &wire.Start{Name: "client-1", Locks: locks}, nil },
-		Tell:  func(string, []string) {},
-	})
-	if !errors.Is(err, broken) {
-		t.Errorf("it ends with %v", err)
 	}
 }

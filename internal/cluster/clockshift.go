@@ -32,6 +32,7 @@ func (cf *clockFaults) ShiftClock(ctx context.Context, key string, s wall.Shift)
 		}
 	}
 	defer cf.clockChanged()() // also while it is under way
+	asked := clock.Now()
 	var out wall.Clocked
 	order := agent.Order{Do: wall.DoClock, Key: cf.node.orderKey(key), Args: s}
 	err := cf.node.apply(ctx, order, &out)
@@ -39,26 +40,27 @@ func (cf *clockFaults) ShiftClock(ctx context.Context, key string, s wall.Shift)
 		s.Since = out.Since
 		cf.node.amend(order.Key, s)
 	}
-	return cf.shifted(out, err)
+	return cf.shifted(asked, out, err)
 }
 
 // UnshiftClock has the agent take one shift back. Where the process has ended that is done.
 func (cf *clockFaults) UnshiftClock(ctx context.Context, key string) (wall.Shifted, error) {
 	defer cf.clockChanged()()
+	asked := clock.Now()
 	var out wall.Clocked
 	err := cf.node.takeBack(ctx, cf.node.orderKey(key), &out)
-	return cf.shifted(out, err)
+	return cf.shifted(asked, out, err)
 }
 
 // ClockShifts asks the agent what stands.
 func (cf *clockFaults) ClockShifts(ctx context.Context) (wall.Shifted, error) {
-	changes := cf.changes.Load()
+	changes, asked := cf.changes.Load(), clock.Now()
 	var out wall.Clocked
 	var err error
 	if cf.node.Running() {
 		err = cf.node.order(ctx, agent.Order{Do: wall.DoClocked}, &out)
 	}
-	said, err := cf.shifted(out, err)
+	said, err := cf.shifted(asked, out, err)
 	said.Changes = changes
 	return said, err
 }
@@ -71,12 +73,12 @@ func (cf *clockFaults) clockChanged() (done func()) {
 
 // shifted turns the agent's answer into the fault's. The jumps come from the supervisor's own list of orders, so that an agent that does
 // nothing cannot hide it. Only the drift since then comes from the agent. A process that has ended is not an error.
-func (cf *clockFaults) shifted(c wall.Clocked, err error) (wall.Shifted, error) {
+func (cf *clockFaults) shifted(asked int64, c wall.Clocked, err error) (wall.Shifted, error) {
 	if errors.Is(err, proc.ErrNoProcess) {
 		c.Gone, err = true, nil
 	}
 	out := wall.Shifted{
-		Ahead: time.Duration(c.Drifted), Time: clock.Now(), How: c.How, Gone: c.Gone || !cf.node.Running(),
+		Ahead: time.Duration(c.Drifted), Asked: asked, Time: clock.Now(), How: c.How, Gone: c.Gone || !cf.node.Running(),
 		Changes: cf.changes.Load() + 1, // when the change under way has ended
 	}
 	cf.node.orders.mu.Lock()

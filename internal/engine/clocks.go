@@ -109,11 +109,13 @@ func (c *remoteClock) read(ctx context.Context) (wire.Pong, error) {
 	return p, err
 }
 
-// heard takes an answer of the node.
-func (c *remoteClock) heard(p wire.Pong) {
+// heard takes an answer of the node, and tells whether there was room for it.
+func (c *remoteClock) heard(p wire.Pong) bool {
 	select {
 	case c.pongs <- p:
+		return true
 	default: // nobody waits for it any more
+		return false
 	}
 }
 

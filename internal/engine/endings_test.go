@@ -63,6 +63,28 @@ func TestAClientThatFailsMakesTheRunUnknown(t *testing.T) {
 			_, _ = a.out.Write([]byte("?"))
 			return errEnds
 		}}, "client-1: control stream: control stream breaks the protocol: \"?\" where a frame or a batch begins"},
+		{"a frame without an end", script{begins: sends("{" + strings.Repeat("x", 16<<20+256<<10))}, "client-1: control stream: control stream breaks the protocol: a frame of more than 16777216 bytes"},
+		{"a flood of what nobody asked for", script{begins: func(a *fakeNode) {
+			for range maxTalk + 1 {
+				_ = a.conn.Send(wire.Frame{Type: wire.TypeLog, Log: &wire.Log{Text: "I am a lock"}})
+			}
+			a.pause(time.Hour)
+		}}, "client-1: control stream breaks the protocol: log: more than 10000 frames that nobody asked for"},
+		{"a flood of hellos", script{begins: func(a *fakeNode) {
+			for range maxTalk + 1 {
+				_ = a.conn.Send(wire.Frame{Type: wire.TypeHello, Hello: wire.NewHello("fake", "test")})
+			}
+			a.pause(time.Hour)
+		}}, "client-1: control stream breaks the protocol: hello: more than 10000 frames that nobody asked for"},
+		{"a result of no order", script{begins: func(a *fakeNode) {
+			_ = a.conn.Send(wire.Frame{Type: wire.TypeResult, Result: &wire.Result{ID: 99, Outcome: wire.OutcomeOK, Grant: "mine"}})
+			a.pause(time.Hour)
+		}}, "client-1: control stream breaks the protocol: result: its id is 99, and no order waits for it"},
+		{"a grant of a user that there is not", script{begins: func(a *fakeNode) {
+			a.user = 1
+			a.grant()
+			a.pause(time.Hour)
+		}}, "client-1: control stream breaks the protocol: event 1 (acquire invoke of client-1/1): nobody asked for it"},
 		{"no end", script{ends: func(a *fakeNode, _ *wire.Done) error { <-a.life.Done(); return errEnds }}, "client-1 did not end"},
 		{"events that found no room, by its own count", script{ends: func(_ *fakeNode, d *wire.Done) error { d.Dropped = 3; return nil }}, "3 events or more were dropped"},
 		{"events that found no room, by its history", script{ends: func(a *fakeNode, d *wire.Done) error {
@@ -108,7 +130,8 @@ func TestARunThatDoesNotComeUp(t *testing.T) {
 		{"a client that ends at its start", "client-1: no ready: its control stream ended", &testbed{scripts: map[string]script{"client-1": {starts: func(*fakeNode) error {
 			return errEnds
 		}}}}},
-		{"a client that is never ready", "client-1: no ", &testbed{scripts: map[string]script{"client-1": {starts: func(a *fakeNode) error {
+		{"a client that never says hello", "client-1: no hello: ", &testbed{mute: true}},
+		{"a client that is never ready", "client-1: no ready: ", &testbed{scripts: map[string]script{"client-1": {starts: func(a *fakeNode) error {
 			<-a.life.Done()
 			return errEnds
 		}}}, tune: func(r *run) { r.within.hello = 200 * time.Millisecond }}},

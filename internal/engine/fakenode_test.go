@@ -41,6 +41,7 @@ type fakeNode struct {
 	last  int64
 	token uint64
 	held  uint32 // the grant that it holds; 0: none
+	user  int    // whose events it sends
 }
 
 // errEnds is returned by a script to end its node without a done frame.
@@ -60,8 +61,10 @@ func (a *fakeNode) main(ctx context.Context) error {
 	if a.bed.ahead != nil && !a.bed.lies {
 		hello.BootID = "elsewhere"
 	}
-	if err := a.conn.Send(wire.Frame{Type: wire.TypeHello, Hello: hello}); err != nil {
-		return err
+	if !a.bed.mute {
+		if err := a.conn.Send(wire.Frame{Type: wire.TypeHello, Hello: hello}); err != nil {
+			return err
+		}
 	}
 	frames := make(chan *wire.Frame, 100)
 	go a.read(frames)
@@ -189,7 +192,7 @@ func (a *fakeNode) emit(e history.Event) history.Event {
 // send is emit for who holds the mutex.
 func (a *fakeNode) send(e history.Event) history.Event {
 	a.seq++
-	e.Seq, e.User = a.seq, history.MakeUser(a.start.Index, 0)
+	e.Seq, e.User = a.seq, history.MakeUser(a.start.Index, a.user)
 	if e.Time == 0 {
 		e.Time = a.now()
 	}

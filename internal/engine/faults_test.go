@@ -304,10 +304,9 @@ func TestAHolderThatSlipsAwayIsAMiss(t *testing.T) {
 func TestTwentyMissesAreEnough(t *testing.T) {
 	t.Parallel()
 	h, f := &holding{slips: 1000}, &fakeFault{kind: chaos.Kind{Stops: true}}
-	p := h.script()
-	p.commanded = func(*fakeNode, wire.Command) *wire.Result { return &wire.Result{Outcome: wire.OutcomeOK} }
-	s := &testbed{t: t, faults: map[string]*fakeFault{"trouble": f}, scripts: map[string]script{"client-1": p}}
-	got := s.run(t.Context(), directed("{do: acquire, user: A}", "{inject: trouble, on: holder, within: 60s}"))
+	s := &testbed{t: t, faults: map[string]*fakeFault{"trouble": f}, scripts: map[string]script{"client-1": h.script()}}
+	text := directed("{await: elapsed, for: 1ms}", "{inject: trouble, on: holder, within: 60s}")
+	got := s.run(t.Context(), strings.Replace(text, "workload: {", "workload: {use: acquire-release, clients: 1, timeout: 100ms, ", 1))
 	s.wantVerdict(got, results.Unknown, "20 holders in turn had begun to release before they were stopped")
 	x := got.faults[0]
 	if x.Misses != 20 || x.Receipt.Status != history.NotInstalled || x.Bit != 0 {

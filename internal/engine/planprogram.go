@@ -22,13 +22,16 @@ import (
 // program is a program that takes the place of lockquake's own client: it speaks docs/protocol.md, and locks in its own way.
 type program struct {
 	run    []string
-	folder string         // of this machine, which its nodes are given; "": all that it needs is in its image
-	files  map[int]string // the words of run that are files there, by their place
-	image  string         // an image key, or an image itself where named
+	folder string   // of this machine, which its nodes are given; "": all that it needs is in its image
+	argv   []string // run, with inFolder before the names of what is in the folder
+	image  string   // an image key, or an image itself where named
 	named  bool
 	what   string            // it was built of Go sources: what of
 	pins   map[string]string // the versions of modules that it was built with, which its hello must name
 }
+
+// inFolder stands for the folder where the program runs. No argument of a program can hold it.
+const inFolder = "\x00"
 
 // String is the command, and the image where one is named; "" for no program.
 func (c *program) String() string {
@@ -47,9 +50,9 @@ func (c *program) String() string {
 func (c *program) replace(s *node.Spec) {
 	s.Image, s.Named, s.Folder = c.image, c.named, c.folder
 	s.Command = func(p node.Place) []string {
-		argv := slices.Clone(c.run)
-		for i, name := range c.files {
-			argv[i] = filepath.Join(p.Folder, name)
+		argv := slices.Clone(c.argv)
+		for i, word := range argv {
+			argv[i] = strings.ReplaceAll(word, inFolder, p.Folder)
 		}
 		return argv
 	}
@@ -74,24 +77,59 @@ func (p planner) findProgram() error {
 	if err != nil {
 		return err
 	}
-	p.program = &program{run: c.Run, files: map[int]string{}, image: c.Image, named: c.Image != ""}
-	for i, word := range c.Run {
-		path := filepath.Join(dir, word)
-		info, err := os.Stat(path)
-		if filepath.IsAbs(word) || err != nil || !info.Mode().IsRegular() {
-			continue
-		}
-		if p.program.folder == "" {
-			p.program.folder = filepath.Dir(path)
-		}
-		if name, err := filepath.Rel(p.program.folder, path); err == nil && filepath.IsLocal(name) {
-			p.program.files[i] = name
-		}
-	}
-	if word, ok := missingFile(p.program); ok {
+	p.program = &program{run: c.Run, argv: slices.Clone(c.Run), image: c.Image, named: c.Image != ""}
+	p.program.findFiles(dir)
+	if word, ok := p.program.missingFile(); ok {
 		return p.wrong(path+".run", "there is no file %s in %s", word, dir)
 	}
 	return p.findImage(c, path)
+}
+
+// findFiles finds the folder of the program and the words that name files in it. A class path of Java is a list of names, also of folders.
+func (c *program) findFiles(dir string) {
+	for i, word := range c.run {
+		names := []string{word}
+		if c.isClassPath(i) {
+			names = strings.Split(word, ":")
+			c.folder = cmp.Or(c.folder, classFolder(dir, names))
+		}
+		for j, name := range names {
+			path := filepath.Join(dir, name)
+			info, err := os.Stat(strings.TrimSuffix(path, "/*"))
+			if name == "" || filepath.IsAbs(name) || err != nil || !(info.Mode().IsRegular() || info.IsDir() && c.isClassPath(i)) {
+				continue
+			}
+			c.folder = cmp.Or(c.folder, filepath.Dir(path))
+			if below, err := filepath.Rel(c.folder, path); err == nil && filepath.IsLocal(below) {
+				names[j] = filepath.Join(inFolder, below)
+			}
+		}
+		c.argv[i] = strings.Join(names, ":")
+	}
+}
+
+func (c *program) isClassPath(i int) bool {
+	return i > 0 && slices.Contains([]string{"-cp", "-classpath", "--class-path"}, c.run[i-1])
+}
+
+// classFolder is the folder that has all of a class path that is there: target of target/classes:target/lib/*. A folder that stands alone is it.
+func classFolder(dir string, names []string) string {
+	folder := ""
+	for _, name := range names {
+		path := filepath.Join(dir, strings.TrimSuffix(name, "/*"))
+		info, err := os.Stat(path)
+		if name == "" || filepath.IsAbs(name) || err != nil {
+			continue
+		}
+		if !info.IsDir() {
+			path = filepath.Dir(path)
+		}
+		folder = cmp.Or(folder, path)
+		for below, err := filepath.Rel(folder, path); err != nil || !filepath.IsLocal(below); below, err = filepath.Rel(folder, path) {
+			folder = filepath.Dir(folder)
+		}
+	}
+	return folder
 }
 
 // ClientFolder is where relative names of a scenario's program begin.
@@ -110,7 +148,7 @@ func (p planner) builtProgram(c scenarios.Client) error {
 	}
 	name := filepath.Base(p.Built)
 	p.program = &program{
-		run: []string{name}, files: map[int]string{0: name}, folder: filepath.Dir(p.Built), image: node.SelfProgram, what: c.String(), pins: map[string]string{},
+		run: []string{name}, argv: []string{filepath.Join(inFolder, name)}, folder: filepath.Dir(p.Built), image: node.SelfProgram, what: c.String(), pins: map[string]string{},
 	}
 	if p.program.named = c.Image != ""; p.program.named {
 		p.program.image = c.Image
@@ -138,13 +176,15 @@ func (c *program) otherVersions(h *wire.Hello) string {
 }
 
 // missingFile returns a word that looks like the program's file, where none is.
-func missingFile(c *program) (string, bool) {
-	if len(c.files) > 0 {
+func (c *program) missingFile() (string, bool) {
+	if !slices.Equal(c.argv, c.run) {
 		return "", false
 	}
+	classes := false // behind a class path org.example.MyLock is no file
 	for i, word := range c.run {
+		classes = classes || c.isClassPath(i)
 		local := !filepath.IsAbs(word) && !strings.HasPrefix(word, "-")
-		if local && (strings.ContainsRune(word, '/') || i > 0 && filepath.Ext(word) != "") {
+		if local && (strings.ContainsRune(word, '/') || i > 0 && !classes && filepath.Ext(word) != "") {
 			return word, true
 		}
 	}
@@ -154,10 +194,10 @@ func missingFile(c *program) (string, bool) {
 // findImage chooses the image of the program's containers by its first word, where the scenario names none.
 func (p planner) findImage(c scenarios.Client, path string) error {
 	first := filepath.Base(c.Run[0])
-	_, own := p.program.files[0]
+	own, isOwn := strings.CutPrefix(p.program.argv[0], inFolder)
 	switch {
 	case p.program.named:
-	case own && cluster.RunsAlone(filepath.Join(p.program.folder, p.program.files[0])):
+	case isOwn && cluster.RunsAlone(filepath.Join(p.program.folder, own)):
 		p.program.image = node.SelfProgram // which has nothing that could be in its way
 	case strings.HasPrefix(first, "python"):
 		p.program.image = "python"

@@ -20,8 +20,13 @@ import (
 func withProgram(t *testing.T, client, more string) string {
 	t.Helper()
 	dir := t.TempDir()
-	for _, name := range []string{"my_lock.py", "config.json"} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte("x"), 0o755); err != nil {
+	for _, name := range []string{"my_lock.py", "config.json", "target/classes/MyLock.class", "target/lib/redis.jar"} {
+		file := filepath.Join(dir, name)
+		err := os.MkdirAll(filepath.Dir(file), 0o755)
+		if err == nil {
+			err = os.WriteFile(file, []byte("x"), 0o755)
+		}
+		if err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -38,6 +43,10 @@ func TestAProgramOfOnesOwnIsANode(t *testing.T) {
 	for _, c := range []struct{ client, image, argv string }{
 		{"run: [python3, -u, my_lock.py, --config, config.json, nothing]", "python", "python3 -u /there/my_lock.py --config /there/config.json nothing"},
 		{"run: [java, -jar, my_lock.py]", "java", "java -jar /there/my_lock.py"},
+		{"run: [java, -cp, 'target/classes:/opt/x.jar', MyLock, target]", "java", "java -cp /there:/opt/x.jar MyLock target"},
+		{"run: [java, -cp, 'target/classes:target/lib/*:/opt/*', org.example.MyLock]", "java", "java -cp /there/classes:/there/lib/*:/opt/* org.example.MyLock"},
+		{"run: [java, --class-path, target/lib/redis.jar, MyLock]", "java", "java --class-path /there/redis.jar MyLock"},
+		{"run: [java, -cp, /opt/x.jar, -Xmx64m, org.example.MyLock]", "java", "java -cp /opt/x.jar -Xmx64m org.example.MyLock"},
 		{"run: [python3, ./my_lock.py], image: 'python:3.12'", "python:3.12", "python3 /there/my_lock.py"},
 		{"run: [/usr/bin/my-lock, x]", "client", "/usr/bin/my-lock x"},
 	} {
@@ -100,6 +109,7 @@ func TestWhatAProgramOfOnesOwnCannotDo(t *testing.T) {
 	for _, c := range []struct{ client, more, use, want string }{
 		{"run: [python3, other.py]", "", "", "there is no file other.py in /"},
 		{"run: [./other]", "", "", "there is no file ./other in /"},
+		{"run: [java, -cp, 'other:/opt/x.jar', MyLock]", "", "", "there is no file other:/opt/x.jar in /"},
 		{"run: [python3, my_lock.py]", ", resource: {use: trio}", "", "workload.resource.use: a program of one's own reaches the register alone, and not trio"},
 		{"run: [python3, my_lock.py]", ", shared: 0.5", "", "knows no shared mode"},
 		{"run: [python3, my_lock.py]", "", "memory", "workload.client: backend memory has no processes"},

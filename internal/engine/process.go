@@ -37,6 +37,9 @@ type process struct {
 	mu      sync.Mutex
 	nextID  int
 	waiting map[int]chan wire.Result
+	users   int         // of its workload; 0: it takes orders
+	ordered map[int]int // acquires that its users were ordered and have not begun
+	talk    int         // frames that nobody asked for
 	hello   *wire.Hello
 	done    *wire.Done
 	err     error
@@ -59,11 +62,21 @@ func openProcess(n *cluster.Node, index int, p *processes) *process {
 
 func newProcess(n *cluster.Node, index int, l *live, conn *wire.Conn) *process {
 	s := &process{
-		node: n, index: index, live: l, conn: conn, waiting: map[int]chan wire.Result{},
+		node: n, index: index, live: l, conn: conn, waiting: map[int]chan wire.Result{}, ordered: map[int]int{},
 		ready: make(chan struct{}), greeted: make(chan struct{}), ended: make(chan struct{}),
 	}
 	s.clock = &remoteClock{name: n.Name(), conn: conn, ended: s.ended, pongs: make(chan wire.Pong, 1)}
 	return s
+}
+
+// expect notes what a start frame asks of the node. It must come before that is sent.
+func (s *process) expect(st *wire.Start) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if st.Workload != nil {
+		s.users = st.Workload.Users
+	}
+	s.started.Store(clock.Now())
 }
 
 // record opens the file that the node's events go to. It must come before the node is told to start.
@@ -98,7 +111,10 @@ func (s *process) read() {
 			}
 		}
 		if item.Frame != nil {
-			s.frame(item.Frame)
+			if err := s.frame(item.Frame); err != nil {
+				s.fail(fmt.Errorf("%s: %w: %w", s.node.Name(), wire.ErrProtocol, err))
+				return
+			}
 		}
 	}
 }
@@ -109,7 +125,11 @@ func (s *process) take(batch []history.Event, raw []byte) (refused error) {
 		return fmt.Errorf("%s sent events before it was started", s.node.Name())
 	}
 	for i := range batch {
-		if err := s.sense.Observe(&batch[i]); err != nil {
+		err := s.sense.Observe(&batch[i])
+		if err == nil {
+			err = s.unasked(&batch[i])
+		}
+		if err != nil {
 			batch, raw, refused = batch[:i+1], raw[:(i+1)*history.RecordSize], fmt.Errorf("%s: %w", s.node.Name(), err)
 			break
 		}
@@ -141,6 +161,20 @@ func (s *process) take(batch []history.Event, raw []byte) (refused error) {
 	return refused
 }
 
+// unasked refuses an acquire that nobody asked for: of a user that the workload does not have, or, where there is none, without an order.
+func (s *process) unasked(e *history.Event) error {
+	if s.index < 0 || e.Kind != history.Acquire || e.Phase != history.Invoke {
+		return nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	user := e.User.Index()
+	if s.ordered[user]--; user < s.users || s.users == 0 && s.ordered[user] >= 0 {
+		return nil
+	}
+	return fmt.Errorf("%w: event %d (acquire invoke of %v): nobody asked for it", wire.ErrProtocol, e.Seq, e.User)
+}
+
 // punctual refuses events of times that cannot be: before the process was told to start, or after they came. A client whose clock is
 // not the one that its hello says would move its holds out of each other's way.
 func (s *process) punctual(batch []history.Event) error {
@@ -158,31 +192,40 @@ func (s *process) punctual(batch []history.Event) error {
 	return nil
 }
 
-func (s *process) frame(f *wire.Frame) {
+// maxTalk bounds the frames of a process that nobody asked for, such as what it logs.
+const maxTalk = 10_000
+
+// frame takes a frame, or refuses it.
+func (s *process) frame(f *wire.Frame) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	asked := true
 	switch f.Type {
 	case wire.TypeHello:
-		if s.hello == nil {
+		if asked = s.hello == nil; asked {
 			s.hello = f.Hello
 			close(s.greeted)
 		}
 	case wire.TypeReady:
 		select {
 		case <-s.ready:
+			asked = false
 		default:
 			close(s.ready)
 		}
 	case wire.TypeResult:
-		if ch := s.waiting[f.Result.ID]; ch != nil {
-			delete(s.waiting, f.Result.ID)
-			ch <- *f.Result // buffered: one answer for each command
+		ch := s.waiting[f.Result.ID]
+		if ch == nil {
+			return fmt.Errorf("result: its id is %d, and no order waits for it", f.Result.ID)
 		}
+		delete(s.waiting, f.Result.ID)
+		ch <- *f.Result // buffered: one answer for each command
 	case wire.TypePong:
-		s.clock.heard(*f.Pong)
+		asked = s.clock.heard(*f.Pong)
 	case wire.TypePoint:
 		s.live.reached(s.index, *f.Point)
 	case wire.TypeLog:
+		asked = false
 		s.log.Info(f.Log.Text, "level", f.Log.Level)
 	case wire.TypeDone:
 		s.done = f.Done
@@ -191,6 +234,13 @@ func (s *process) frame(f *wire.Frame) {
 			s.err = fmt.Errorf("%s: %s", s.node.Name(), f.Failed.Error)
 		}
 	}
+	if !asked {
+		s.talk++
+	}
+	if s.talk > maxTalk {
+		return fmt.Errorf("%s: more than %d frames that nobody asked for", f.Type, maxTalk)
+	}
+	return nil
 }
 
 func (s *process) fail(err error) {
@@ -208,10 +258,10 @@ func (s *process) failure() error {
 	return s.err
 }
 
-// refusal returns the failure that no fault explains: the node sent events that contradict each other.
+// refusal returns the failure that no fault explains: the node sent what breaks the protocol, or events that contradict each other.
 func (s *process) refusal() error {
 	var n *history.Nonsense
-	if err := s.failure(); errors.As(err, &n) {
+	if err := s.failure(); errors.As(err, &n) || errors.Is(err, wire.ErrProtocol) {
 		return err
 	}
 	return nil
@@ -242,6 +292,9 @@ func (s *process) order(c wire.Command) (<-chan wire.Result, error) {
 	c.ID = s.nextID
 	ch := make(chan wire.Result, 1)
 	s.waiting[c.ID] = ch
+	if c.Do == wire.DoAcquire {
+		s.ordered[c.User]++
+	}
 	s.mu.Unlock()
 	return ch, s.conn.Send(wire.Frame{Type: wire.TypeCommand, Command: &c})
 }

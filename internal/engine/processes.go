@@ -114,7 +114,7 @@ func (p *processes) start(ctx context.Context, id string) error {
 			if err != nil {
 				return err
 			}
-			s.started.Store(clock.Now())
+			s.expect(st)
 			errs = append(errs, s.conn.Send(wire.Frame{Type: wire.TypeStart, Start: st}))
 		}
 		for _, s := range group {

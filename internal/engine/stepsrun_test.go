@@ -44,6 +44,26 @@ func TestAStepThatIsNotMetMakesTheRunUnknown(t *testing.T) {
 			results.Unknown, "line 8: A acquire: client-1: acquire: context deadline exceeded",
 		},
 		{
+			"an answer that comes late",
+			[]string{"{do: acquire, user: A, within: 20ms}"},
+			&testbed{scripts: map[string]script{"client-1": {commanded: func(a *fakeNode, _ wire.Command) *wire.Result {
+				a.pause(time.Second)
+				return &wire.Result{Outcome: wire.OutcomeOK}
+			}}}},
+			results.Unknown, "line 8: A acquire: client-1: acquire: context deadline exceeded",
+		},
+		{
+			"a grant that nobody ordered",
+			[]string{acquire, "{await: elapsed, for: 5s}"},
+			&testbed{scripts: map[string]script{"client-1": {commanded: func(a *fakeNode, c wire.Command) *wire.Result {
+				a.carryOut(c)
+				a.release()
+				a.grant()
+				return &wire.Result{Outcome: wire.OutcomeOK}
+			}}}},
+			results.Unknown, "client-1: control stream breaks the protocol: event 5 (acquire invoke of client-1/0): nobody asked for it",
+		},
+		{
 			"another outcome",
 			[]string{acquire, "{do: release, user: A}"},
 			&testbed{scripts: map[string]script{"client-1": answering(map[string]*wire.Result{"release": info})}},

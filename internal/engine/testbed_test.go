@@ -46,11 +46,13 @@ type testbed struct {
 	realTime    bool              // time goes on as it does for the machine
 	ahead       func() int64      // ns that the clients' clock is ahead of this machine's; nil: it is the same clock
 	lies        bool              // they say that it is the same clock all the same
+	mute        bool              // they never say hello
 	servers     int               // how many there are; 0: one
 	faults      map[string]*fakeFault
 	ready       func() error
 	ask         func(node, fact string) (string, error)
 	sessions    func() []topology.Session // nil: the service has none
+	stored      func() topology.Stored    // nil: the service does not say as a whole what it has
 	reset       func() ([]string, error)  // nil: nobody knows how
 	settings    map[string]string         // of a service that can be reset
 	tune        func(*run)
@@ -333,6 +335,8 @@ func (v fakeService) Service([]node.Handle) topology.Service {
 	switch {
 	case v.bed.sessions != nil:
 		return withSessions{v}
+	case v.bed.stored != nil:
+		return withStore{v}
 	case v.bed.reset != nil:
 		return withReset{v}
 	}
@@ -376,6 +380,13 @@ func (v withReset) Ask(ctx context.Context, node, fact string) (string, error) {
 
 func (v withReset) Reset(context.Context) ([]string, error)             { return v.bed.reset() }
 func (v withReset) Settings(context.Context) (map[string]string, error) { return v.bed.settings, nil }
+
+// withStore is a fake service that says as a whole what it has.
+type withStore struct{ fakeService }
+
+func (v withStore) Stored(context.Context, string) (topology.Stored, error) {
+	return v.bed.stored(), nil
+}
 
 // withSessions is a fake service whose grants last as long as a session.
 type withSessions struct{ fakeService }

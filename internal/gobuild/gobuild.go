@@ -243,7 +243,9 @@ func hashOf(ctx context.Context, s Source) (string, error) {
 		return "", err
 	}
 	var mod struct {
-		Replace []struct{ New struct{ Path, Version string } }
+		Replace []struct {
+			New struct{ Path, Version string }
+		}
 	}
 	if err := json.Unmarshal(text, &mod); err != nil {
 		return "", err

@@ -1,7 +1,7 @@
 package stories
 
 // truthful is what stories expect in which a holder extends or gives back: what it is told is what the service has.
-const truthful = `{{if .Asked}}false_results: "0", {{end}}`
+const truthful = `{{if .Asked}}false_results: "0", {{if not .Lock.YesToGone}}releases_of_nothing: "0", {{end}}{{end}}`
 
 // answers has one user alone go through all that a lock can be asked for.
 var answers = Story{

@@ -30,7 +30,7 @@ type Config struct {
 type Row struct {
 	Name    string   `yaml:"name"` // in the table; "": backend/lock
 	Backend string   `yaml:"backend"`
-	Lock    string   `yaml:"lock"` // "": the backend's first; "*": all
+	Lock    string   `yaml:"lock"`    // "": the backend's first; "*": all
 	Set     []string `yaml:"set"`     // keys of the scenarios, as --set takes them
 	Stories []string `yaml:"stories"` // in place of those of the suite
 	// Client is a program in the place of lockquake's own client.

@@ -3,7 +3,9 @@
 package suite
 
 import (
+	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -14,10 +16,12 @@ import (
 	"github.com/lockquake/lockquake/scenarios"
 )
 
-// Schema names the version of suite.json, and File is its name in the directory of a suite.
+// Schema names the version of suite.json. The others are files in the directory of a suite: itself, and what CI systems read of it.
 const (
-	Schema = "lockquake/suite/1"
-	File   = "suite.json"
+	Schema       = "lockquake/suite/1"
+	File         = "suite.json"
+	FileJUnit    = "junit.xml"
+	FileMarkdown = "summary.md"
 )
 
 // Result is a suite, and what is known of it.
@@ -227,6 +231,21 @@ func (r Result) Write(dir string) error {
 		return err
 	}
 	return results.WriteAtomically(filepath.Join(dir, File), append(b, '\n'))
+}
+
+// WriteReports writes the suite into its directory as JUnit XML and as Markdown. Where there is a comparison, both tell of regressions.
+func (r Result) WriteReports(dir string, with *Comparison) error {
+	var xml, text bytes.Buffer
+	err := errors.Join(r.JUnit(&xml, with), r.Markdown(&text))
+	if err == nil && with != nil {
+		fmt.Fprint(&text, "\n```\n")
+		err = with.Text(&text)
+		fmt.Fprint(&text, "```\n")
+	}
+	if err != nil {
+		return err
+	}
+	return errors.Join(results.WriteAtomically(filepath.Join(dir, FileJUnit), xml.Bytes()), results.WriteAtomically(filepath.Join(dir, FileMarkdown), text.Bytes()))
 }
 
 // Sums are how many cells came out how.

@@ -3,9 +3,12 @@
 // In a run by steps the service as a whole is asked after each grant, and after each answer to a renewal or release, who has the lock and
 // until when. An answer is false when one of these readings contradicts it:
 //   - a renewal was ok, and while it should be valid the grant is not there, or ends sooner
-//   - a release was ok, and the grant is there afterwards, or was gone before it was asked for
+//   - a release was ok, and the grant is there afterwards
 //   - a renewal or release was certainly not held, and the grant is there afterwards
 //   - a renewal or release certainly failed, and was done: the grant has a later end, or is gone before the end that it had
+//
+// A release that was ok although a reading shows that the grant had been gone before is counted apart. Some services delete what may not be
+// there and say yes to that, as etcd's Unlock does. It does no harm by itself, but its user never hears that others may have been inside.
 //
 // Example: A's grant ends at 2 s, B is granted the lock at 2.1 s, and at 2.2 s a reading says that B has it. A renews at 3 s and is told
 // ok, valid until 5 s; at 3.1 s a reading says that B has it. That ok is false.
@@ -61,6 +64,10 @@ var falseResultsKind = results.CheckerKind{
 		{
 			Name: "false_results", Doc: "renewals and releases that were answered ok, and the service had it otherwise, or that certainly failed, and were done ([asked](#what-the-service-has) after each answer)",
 			Tone: results.Violation, Of: "renewals and releases whose answer was held against what the service had", NeedsEnds: true,
+		},
+		{
+			Name: "releases_of_nothing", Doc: "releases that were answered ok although the grant had been gone before: their users do not hear that they had lost the lock",
+			Tone: results.Doubtful, NeedsEnds: true,
 		},
 	},
 }
@@ -205,8 +212,6 @@ func (c *falseResults) contradiction(j judgedOp) (why string, by *history.Observ
 	switch {
 	case ok && release && j.after != nil && has(j.after, j.grant):
 		return "the grant was still there", j.after, true
-	case ok && release && j.before != nil && c.lacks(j.before, j.grant):
-		return "the grant had been gone before", j.before, true
 	case ok && !release:
 		return c.unkept(j)
 	case !ok && j.after != nil && has(j.after, j.grant) && notHeld(j.answer.Code):
@@ -256,34 +261,41 @@ func (c *falseResults) Finish() results.Finding {
 	if len(c.reads) == 0 {
 		return skipped(f, "the service was not asked who has a lock, or a server was broken by then")
 	}
-	var n, chances int64
+	var n, chances, nothing int64
 	for _, op := range c.ops {
 		j := c.place(op)
+		if j.invoke.Kind == history.Release && j.answer.Phase == history.Ok && j.before != nil && c.lacks(j.before, j.grant) {
+			nothing++
+			prove(&f, c.witness("release_of_nothing", j, "the grant had been gone before", j.before))
+		}
 		why, by, judged := c.contradiction(j)
-		if !judged {
-			continue
+		if judged {
+			chances++
 		}
-		chances++
-		if why == "" {
-			continue
+		if why != "" {
+			n++
+			prove(&f, c.witness("false_result", j, why, by))
 		}
-		n++
-		told := "ok"
-		if j.answer.Phase != history.Ok {
-			told = history.CodeName(j.answer.Code)
-		}
-		prove(&f, results.Witness{
-			Kind: "false_result", Lock: lockName(c.run, j.invoke.Lock), From: min(j.invoke.Time, by.Asked), To: max(j.answer.Time, by.Answered),
-			Events: c.events(j), Observed: []history.Observation{*by},
-			Text: fmt.Sprintf("the %s of %s by %v, asked for at %s, was answered %s at %s; the service, asked at %s, said that %s: %s", j.invoke.Kind,
-				lockName(c.run, j.invoke.Lock), j.grant.user, c.run.MS(j.invoke.Time), told, c.run.MS(j.answer.Time), c.run.MS(by.Asked), whose(by), why),
-		})
 	}
-	out := found(f, "false_results", n, chances)
 	if chances == 0 {
 		return skipped(f, "no renewal or release was answered before the service said what it has")
 	}
+	out := found(f, "false_results", n, chances)
+	out.Counts["releases_of_nothing"] = count(nothing)
 	return out
+}
+
+func (c *falseResults) witness(kind string, j judgedOp, why string, by *history.Observation) results.Witness {
+	told := "ok"
+	if j.answer.Phase != history.Ok {
+		told = history.CodeName(j.answer.Code)
+	}
+	return results.Witness{
+		Kind: kind, Lock: lockName(c.run, j.invoke.Lock), From: min(j.invoke.Time, by.Asked), To: max(j.answer.Time, by.Answered),
+		Events: c.events(j), Observed: []history.Observation{*by},
+		Text: fmt.Sprintf("the %s of %s by %v, asked for at %s, was answered %s at %s; the service, asked at %s, said that %s: %s", j.invoke.Kind,
+			lockName(c.run, j.invoke.Lock), j.grant.user, c.run.MS(j.invoke.Time), told, c.run.MS(j.answer.Time), c.run.MS(by.Asked), whose(by), why),
+	}
 }
 
 // events are those that prove it: the grant, the operation and its answer.

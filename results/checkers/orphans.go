@@ -31,10 +31,10 @@ type orphans struct {
 
 // idle is the times in which nobody uses a lock.
 type idle struct {
-	busy  map[history.User]uint32 // who holds it, asks for it or gives it back: the op of the latest that is under way
-	last  history.Event           // by which the last user gave up
+	// busy is who holds it, asks for it or gives it back: the op of the latest that is under way. Who was killed does so for ever: what it
+	// left is no orphan.
+	busy  map[history.User]uint32
 	spans []unused
-	dead  bool // one who used it was killed: what it left is no orphan
 }
 
 // unused is a time in which nobody uses a lock, and what it began with.
@@ -65,15 +65,7 @@ func newOrphans(run results.Run) results.Checker {
 
 // Observe takes the next event.
 func (c *orphans) Observe(e *history.Event) {
-	if len(c.reads[e.Lock]) == 0 && e.Kind != history.Dead {
-		return
-	}
-	if e.Kind == history.Dead {
-		for _, l := range c.locks {
-			if _, ok := l.busy[e.User]; ok {
-				l.dead = true
-			}
-		}
+	if len(c.reads[e.Lock]) == 0 {
 		return
 	}
 	l := c.locks[e.Lock]
@@ -130,7 +122,7 @@ func (c *orphans) Finish() results.Finding {
 	for i := range c.run.Locks {
 		lock := uint16(i)
 		l := c.locks[lock]
-		if l == nil || l.dead {
+		if l == nil {
 			continue
 		}
 		for k := range c.reads[lock] {

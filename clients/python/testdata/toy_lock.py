@@ -16,6 +16,13 @@ TABLE, MU, NUMBERS = {}, threading.Lock(), iter(range(1, 1 << 62))
 class ToyLock(lockquake.Lock):
     points = ("no-such-point",) if KIND == "no-points" else ("taken",)
 
+    def __init__(self, access):
+        super().__init__(access)
+        if KIND == "never-ready":
+            time.sleep(60)
+        if KIND == "crashes":
+            raise OSError("no way to the service")
+
     def acquire(self, name, timeout):
         with MU:
             lock = TABLE.setdefault(name, threading.Lock())
@@ -42,6 +49,13 @@ class ToyLock(lockquake.Lock):
             raise lockquake.NotHeld()
 
 
+class Losing(ToyLock):
+    """A loss that the library tells of as soon as the grant is there."""
+
+    def on_lost(self, grant, tell):
+        tell()
+
+
 if KIND == "silent":
     sys.stdin.read()
     sys.exit(0)
@@ -60,9 +74,28 @@ if KIND == "miscounts":
             content["recorded"] += 1
         send(stream, type, content)
     lockquake.Stream.send = miscount
+if KIND == "floods-a-line":
+    os.write(1, b"{")
+    while True:
+        os.write(1, b"x" * 4096)
+if KIND in ("floods", "unasked-grant", "unasked-result", "dies"):
+    begin = lockquake.Session.on_start
+
+    def unasked(session, start):
+        begin(session, start)
+        if KIND == "dies":
+            os._exit(1)
+        while KIND == "floods":
+            session.stream.send("log", {"level": "info", "text": "I am a lock"})
+        if KIND == "unasked-result":
+            return session.stream.send("result", {"id": 99, "outcome": "ok", "grant": "mine"})
+        user = start["name"] + "/1"
+        seq, _ = session.stream.event(user, "acquire", "invoke", lock=0)
+        session.stream.event(user, "acquire", "ok", True, op=seq, lock=0, grant=seq, token=1, valid=lockquake.now() + 10**9, value=lockquake.now())
+    lockquake.Session.on_start = unasked
 if KIND == "any-version":
     class Any(int):
         def __ne__(self, other):
             return False
     lockquake.VERSION = Any(1)
-lockquake.main(ToyLock, "" if KIND == "nameless" else "toy", toy="1")
+lockquake.main(Losing if KIND == "loses" else ToyLock, "" if KIND == "nameless" else "toy", toy="1")

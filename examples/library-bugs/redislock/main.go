@@ -1,4 +1,4 @@
-// Command redislock is github.com/bsm/redislock with its exponential backoff, as its README has it.
+// Command redislock is github.com/bsm/redislock with a strategy that asks less and less often.
 package main
 
 import (
@@ -24,28 +24,30 @@ func main() {
 	})
 }
 
-// sent is the time before the latest request: that which was granted is the last of a call.
-type sent struct {
-	redislock.RetryStrategy
-	at int64
+// backoff waits twice as long after each refusal, from 0.1 ms up to a quarter of a second.
+type backoff struct {
+	wait time.Duration
+	sent int64 // before the latest request, which is that of a grant
 }
 
 // NextBackoff is asked after each refusal.
-func (s *sent) NextBackoff() time.Duration {
-	wait := s.RetryStrategy.NextBackoff()
-	s.at = lockquake.Now() // the next request is not sent before
-	return wait
+func (b *backoff) NextBackoff() time.Duration {
+	b.sent, b.wait = lockquake.Now(), 2*b.wait
+	if b.wait > 250*time.Millisecond {
+		b.wait = 250 * time.Millisecond
+	}
+	return b.wait
 }
 
 func (u *user) Acquire(ctx context.Context, name string) (lockquake.Grant, error) {
-	s := &sent{redislock.ExponentialBackoff(0, time.Second), lockquake.Now()}
-	l, err := u.locks.Obtain(ctx, "lockquake:"+name, u.access.TTL(), &redislock.Options{RetryStrategy: s})
+	b := &backoff{50 * time.Microsecond, lockquake.Now()}
+	l, err := u.locks.Obtain(ctx, "lockquake:"+name, u.access.TTL(), &redislock.Options{RetryStrategy: b})
 	if errors.Is(err, redislock.ErrNotObtained) {
 		return lockquake.Grant{}, lockquake.ErrContended
 	} else if err != nil {
 		return lockquake.Grant{}, err
 	}
-	g := u.access.Grant(l.Token(), s.at)
+	g := u.access.Grant(l.Token(), b.sent)
 	g.Handle = l
 	return g, nil
 }

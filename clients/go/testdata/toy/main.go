@@ -24,7 +24,12 @@ func main() {
 	if kind == "no-points" {
 		points = []string{"no-such-point"}
 	}
-	lockquake.Main("toy", func(a *lockquake.Access) (lockquake.Lock, error) { return toy{a}, nil }, points...)
+	lockquake.Main("toy", func(a *lockquake.Access) (lockquake.Lock, error) {
+		if kind == "loses" {
+			return losing{toy{a}}, nil
+		}
+		return toy{a}, nil
+	}, points...)
 }
 
 func of(name string) chan struct{} {
@@ -73,6 +78,12 @@ func (t toy) Release(_ context.Context, g lockquake.Grant) error {
 		return lockquake.ErrNotHeld
 	}
 }
+
+// losing says of each grant at once that it is gone.
+type losing struct{ toy }
+
+// OnLost tells so.
+func (losing) OnLost(_ lockquake.Grant, lost func()) { lost() }
 
 // Renew always works.
 func (t toy) Renew(context.Context, lockquake.Grant) (int64, error) {

@@ -1,0 +1,60 @@
+import java.time.Duration;
+import java.util.Map;
+import java.util.concurrent.*;
+import org.apache.curator.framework.*;
+import org.apache.curator.framework.recipes.locks.InterProcessMutex;
+import org.apache.curator.framework.state.ConnectionState;
+import org.apache.curator.retry.ExponentialBackoffRetry;
+
+/** Curator's InterProcessMutex on ZooKeeper: a queue of ephemeral nodes. Each user has a session of its own, and a new mutex for each grant. */
+public class CuratorLock extends Lockquake.Lock {
+    private final CuratorFramework client;
+    private final Map<String, Runnable> tell = new ConcurrentHashMap<>(); // by grant
+    /** Only the thread that took it can ask it for its node, or give it back. */
+    private static class Mutex extends InterProcessMutex {
+        Mutex(CuratorFramework client, String path) { super(client, path); }
+        String node() { return getLockPath(); }
+    }
+    CuratorLock(Lockquake.Access access) throws Exception {
+        super(access);
+        client = CuratorFrameworkFactory.newClient(String.join(",", access.addresses()), (int) access.ttl.toMillis(),
+                (int) access.timeout.toMillis(), new ExponentialBackoffRetry(100, 3));
+        client.getConnectionStateListenable().addListener((c, s) -> { if (s == ConnectionState.LOST) tell.values().forEach(Runnable::run); });
+        client.start();
+        if (!client.blockUntilConnected(20, TimeUnit.SECONDS)) throw new Lockquake.Refused("no server answers within 20 s");
+    }
+
+    @Override public Lockquake.Grant acquire(String name, Duration timeout) throws Exception {
+        Mutex mutex = new Mutex(client, "/lockquake/" + name);
+        Lockquake.at("before-lock");
+        long sent = Lockquake.now();
+        if (!mutex.acquire(timeout.toNanos(), TimeUnit.NANOSECONDS)) throw new Lockquake.Contended(); // its node was deleted
+        Lockquake.at("lock-done");
+        var grant = new Lockquake.Grant(mutex.node(), sent, Lockquake.UNKNOWN, 0, mutex);
+        try { grant.valid = renew(grant); } catch (Exception e) { mutex.release(); throw e; }
+        return grant;
+    }
+    /** An answered request renews the session, less what a server answers without its leader. The library's own pings tell nobody. */
+    @Override public long renew(Lockquake.Grant grant) throws Exception {
+        long sent = Lockquake.now();
+        var stat = client.checkExists().forPath(grant.id);
+        if (stat == null) throw new Lockquake.NotHeld("its node is gone");
+        if (stat.getEphemeralOwner() != client.getZookeeperClient().getZooKeeper().getSessionId()) throw new Lockquake.Lost("another session had it");
+        grant.token = stat.getCzxid();
+        return Lockquake.valid(sent, access.ttl.toNanos()) - access.param("lag_ns", 0);
+    }
+    @Override public void check(Lockquake.Grant grant) throws Exception { renew(grant); }
+    @Override public void release(Lockquake.Grant grant) throws Exception {
+        tell.remove(grant.id);
+        Lockquake.at("before-unlock");
+        ((Mutex) grant.handle).release();
+        Lockquake.at("unlock-done");
+    }
+    @Override public void onLost(Lockquake.Grant grant, Runnable lost) { tell.put(grant.id, lost); }
+    @Override public void close() { client.close(); }
+
+    public static void main(String[] args) {
+        var libraries = Map.of("curator-recipes", Lockquake.version("org.apache.curator", "curator-recipes"));
+        Lockquake.main("Curator InterProcessMutex", CuratorLock::new, libraries, "before-lock", "lock-done", "before-unlock", "unlock-done");
+    }
+}

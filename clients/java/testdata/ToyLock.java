@@ -1,0 +1,50 @@
+import java.time.Duration;
+import java.util.Map;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.Semaphore;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicLong;
+
+/** A lock among the users of one process, for tests. The first argument makes it break a rule. */
+public class ToyLock extends Lockquake.Lock {
+    private static final Map<String, Semaphore> TABLE = new ConcurrentHashMap<>();
+    private static final AtomicLong NUMBERS = new AtomicLong();
+    private static String kind = "";
+
+    ToyLock(Lockquake.Access access) {
+        super(access);
+        System.out.println("what a library prints is no frame");
+    }
+
+    @Override public Lockquake.Grant acquire(String name, Duration timeout) throws InterruptedException {
+        Semaphore lock = TABLE.computeIfAbsent(name, n -> new Semaphore(1));
+        long sent = Lockquake.now();
+        if (!kind.equals("never-excludes") && !lock.tryAcquire(timeout.toNanos(), TimeUnit.NANOSECONDS)) throw new Lockquake.Contended();
+        Lockquake.at("taken");
+        Lockquake.Grant grant = grant("" + NUMBERS.incrementAndGet(), sent, NUMBERS.incrementAndGet(), lock);
+        if (kind.equals("late-valid")) grant.valid += access.ttl.toNanos();
+        return grant;
+    }
+
+    @Override public void release(Lockquake.Grant grant) {
+        if (!kind.equals("never-excludes")) ((Semaphore) grant.handle).release();
+    }
+
+    @Override public long renew(Lockquake.Grant grant) { return Lockquake.valid(Lockquake.now(), access.ttl.toNanos()); }
+
+    @Override public void check(Lockquake.Grant grant) {
+        if (((Semaphore) grant.handle).availablePermits() > 0) throw new Lockquake.NotHeld("it is free");
+    }
+
+    /** A loss that the library tells of as soon as the grant is there. */
+    public static class Losing extends ToyLock {
+        Losing(Lockquake.Access access) { super(access); }
+
+        @Override public void onLost(Lockquake.Grant grant, Runnable tell) { tell.run(); }
+    }
+
+    public static void main(String[] args) {
+        kind = args.length > 0 ? args[0] : "";
+        Lockquake.main("toy", kind.equals("loses") ? Losing::new : ToyLock::new, Map.of("toy", "1"), kind.equals("no-points") ? "no-such-point" : "taken");
+    }
+}

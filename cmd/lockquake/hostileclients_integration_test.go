@@ -1,0 +1,64 @@
+//go:build integration
+
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// TestHostileClientsLeaveNothing has clients that break the protocol in each way in a run of real processes. It ends with one line that names the
+// client and what came of it, without a verdict on the lock, and leaves nothing behind. Their lock needs no service.
+func TestHostileClientsLeaveNothing(t *testing.T) {
+	t.Parallel()
+	dir, err := filepath.Abs("../../clients/python")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const never = codeMissing // the run does not come up
+	for _, c := range []struct {
+		kind string
+		code int
+		line string
+	}{
+		{"garbage", never, `client-[12]: control stream: .*"hello, I am a lock" where a frame or a batch begins`},
+		{"silent", never, `client-[12]: no hello`},
+		{"crashes", never, `client-[12]: OSError: no way to the service \(toy_lock.py, line [0-9]+\)`},
+		{"never-ready", never, `client-[12]: no ready`},
+		{"dies", codeInconclusive, `client-[12] ended although no fault asked for it`},
+		{"floods", codeInconclusive, `client-[12]: .*: log: more than 10000 frames that nobody asked for`},
+		{"floods-a-line", never, `client-[12]: .*: a frame of more than 16777216 bytes`},
+		{"another-clock", never, `client-[12]: hello: its now is .* ahead of CLOCK_MONOTONIC`},
+		{"unasked-grant", codeInconclusive, `client-[12]: .*event [0-9]+ \(acquire invoke of client-[12]/1\): nobody asked for it`},
+		{"unasked-result", codeInconclusive, `client-[12]: .*: result: its id is 99, and no order waits for it`},
+	} {
+		t.Run(c.kind, func(t *testing.T) {
+			t.Parallel()
+			defer beside()()
+			file := filepath.Join(t.TempDir(), "hostile.yaml")
+			text := fmt.Sprintf(`name: hostile
+claim: A client breaks the protocol.
+backend: {use: external, ttl: 2s, endpoints: ["127.0.0.1:9"], client: {run: [python3, testdata/toy_lock.py, %s], dir: %q}}
+workload: {use: acquire-release, clients: 2, users: 1, hold: 1ms}
+run: {for: 40s, settle: 1ms}
+expect: {double_grants: ">=0", judged: ">=1"}
+`, c.kind, dir)
+			if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			p := begin(t, "run", file, "--provider", "local")
+			code := p.wait(t)
+			said := p.stdout.String() + p.stderr.String()
+			if code != c.code || !regexp.MustCompile(c.line).MatchString(said) || strings.Contains(said, "PASS") {
+				t.Errorf("exit code %d, want %d and a line like %s\n%s", code, c.code, c.line, said)
+			}
+			if left := leftovers(t, p.cmd.Process.Pid); len(left) > 0 {
+				t.Errorf("it left behind %q", left)
+			}
+		})
+	}
+}

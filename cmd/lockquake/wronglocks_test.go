@@ -1,0 +1,85 @@
+package main
+
+import (
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/lockquake/lockquake/backends"
+	"github.com/lockquake/lockquake/internal/stories"
+)
+
+// finding is the story of the default suite that finds what is wrong with a lock, with what its reason begins.
+type finding struct{ story, reason string }
+
+// findings has every lock that is wrong on purpose, and locks of Redis by the first backend on which they run.
+var findings = map[string]finding{
+	"redis/setnx":                      {"crash", "stuck_locks 0: found"},
+	"redis/setnx-expire":               {"crash-setnx-done", "stuck_locks 0: found"},
+	"redis/set-px-del":                 {"late-release", "double_grants 0: found"},
+	"redis/get-then-del":               {"late-release-get-done", "double_grants 0: found"},
+	"redlock/redlock-no-elapsed-check": {"late-replies", "overlapping_holds 0: found"},
+	"memory/never-excludes":            {"contention", "double_grants 0: found"},
+	"memory/expires-early":             {"late-release", "double_grants 0: found"},
+	"memory/forgets-renewals":          {"renewal", "double_grants 0: found"},
+	"memory/reuses-tokens":             {"late-release", "token_regressions 0: found"},
+	"memory/falling-tokens":            {"contention", "token_regressions 0: found"},
+	"memory/wraps-tokens":              {"many-holds", "token_regressions 0: found"},
+	"memory/late-fence":                {"late-token-granted", "false_refusals 0: found"},
+	"memory/frees-foreign":             {"late-release", "double_grants 0: found"},
+	"memory/never-expires":             {"overdue", "held_beyond_validity_ms <"},
+	"memory/last-first":                {"queue", "starved_users 0: found"},
+	"memory/never-refuses":             {"late-release", "releases_of_nothing 0: found"},
+	"memory/keeps-released":            {"answers", "false_results 0: found"},
+	"memory/denies-renewals":           {"answers", "false_results 0: found"},
+	"memory/grants-to-nobody":          {"gives-up", "orphans 0: found"},
+	"memory/storms":                    {"waiting", "requests_per_wait_s <500: measured"},
+	"etcd/v3lock-blind":                {}, // docs/suites.md says why
+}
+
+// findingOf is that of a lock.
+func findingOf(backend, lock string) (finding, bool) {
+	if slices.Contains([]string{"sentinel", "rediscluster"}, backend) {
+		backend = "redis"
+	}
+	f, ok := findings[backend+"/"+lock]
+	return f, ok
+}
+
+// TestEveryWrongLockHasAFinding: whoever adds a wrong lock says which story finds it, here and in docs/suites.md, and the story applies to it.
+func TestEveryWrongLockHasAFinding(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../../docs/suites.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	left := map[string]bool{}
+	for name := range findings {
+		left[name] = true
+	}
+	for _, b := range catalog().Backends {
+		for _, l := range b.Locks {
+			f, ok := findingOf(b.Name, l.Name)
+			if delete(left, b.Name+"/"+l.Name); ok != (l.Wrong != "") {
+				t.Errorf("%s/%s is wrong for %q, and has a finding: %t", b.Name, l.Name, l.Wrong, ok)
+			}
+			if row := "| `" + l.Name + "` | `" + f.story + "` |"; ok && !strings.Contains(string(page), row) && (f.story != "" || !strings.Contains(string(page), "`"+l.Name+"`")) {
+				t.Errorf("docs/suites.md does not say %s", row)
+			}
+			if f.story != "" && !applies(b.Backend, l, f.story) {
+				t.Errorf("%s/%s is found by %s, which does not apply to it", b.Name, l.Name, f.story)
+			}
+		}
+	}
+	if len(left) > 0 {
+		t.Errorf("there are no such locks: %v", left)
+	}
+}
+
+// applies tells whether a story of the default suite is for that lock.
+func applies(b backends.Backend, l backends.Lock, story string) bool {
+	s := stories.Subject{Backend: b.Name, Lock: l, TTL: time.Second, Clients: 2, Users: 2, InProcess: b.InProcess}
+	return slices.ContainsFunc(stories.Of(s), func(x stories.Story) bool { return x.Name == story && x.Why(s) == "" })
+}
