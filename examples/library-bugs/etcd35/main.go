@@ -8,6 +8,7 @@ import (
 	"time"
 
 	lockquake "github.com/lockquake/lockquake/clients/go"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/client/v3/concurrency"
 )
@@ -44,7 +45,7 @@ func (u *user) open(ctx context.Context) error {
 	return err
 }
 
-// Acquire tells no end of the grant: it lasts as long as the session, which the library keeps alive by itself.
+// Acquire believes the library when it says that the lock is had. It lasts as long as the session, which the library keeps alive by itself.
 func (u *user) Acquire(ctx context.Context, name string) (lockquake.Grant, error) {
 	if err := u.open(ctx); err != nil {
 		return lockquake.Grant{}, err
@@ -56,7 +57,21 @@ func (u *user) Acquire(ctx context.Context, name string) (lockquake.Grant, error
 	}
 	revision := reflect.ValueOf(m).Elem().FieldByName("myRev").Int() // at which its key was made
 	id := fmt.Sprintf("%s@%d", m.Key(), revision)
-	return lockquake.Grant{ID: id, Sent: sent, Valid: lockquake.Unknown, Token: uint64(revision), Handle: m}, nil
+	g := lockquake.Grant{ID: id, Sent: sent, Valid: lockquake.Unknown, Token: uint64(revision), Handle: m}
+	if valid, err := u.Renew(ctx, g); err == nil {
+		g.Valid = valid
+	}
+	return g, nil
+}
+
+// Renew renews the lease of the session.
+func (u *user) Renew(ctx context.Context, _ lockquake.Grant) (int64, error) {
+	sent := lockquake.Now()
+	_, err := u.client.KeepAliveOnce(ctx, u.session.Lease())
+	if err == rpctypes.ErrLeaseNotFound {
+		err = lockquake.ErrNotHeld
+	}
+	return u.access.Valid(sent), err
 }
 
 func (u *user) Release(ctx context.Context, g lockquake.Grant) error {

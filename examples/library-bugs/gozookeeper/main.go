@@ -3,22 +3,27 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"reflect"
 
 	lockquake "github.com/lockquake/lockquake/clients/go"
 	"github.com/samuel/go-zookeeper/zk"
 )
 
-type user struct{ conn *zk.Conn }
+type user struct {
+	access *lockquake.Access
+	conn   *zk.Conn
+}
 
 func main() {
 	lockquake.Main("go-zookeeper Lock", func(a *lockquake.Access) (lockquake.Lock, error) {
 		c, _, err := zk.Connect(a.Addresses("client"), a.TTL())
-		return &user{c}, err
+		return &user{a, c}, err
 	})
 }
 
-// Acquire tells no end of the grant: it lasts as long as the session. The library's Lock knows no context.
+// Acquire gives up when its time is over; the library's Lock knows no context. The answer to a read renews the session, less what a server answers
+// without its leader.
 func (u *user) Acquire(ctx context.Context, name string) (lockquake.Grant, error) {
 	sent := lockquake.Now()
 	l := zk.NewLock(u.conn, "/lockquake/"+name, zk.WorldACL(zk.PermAll))
@@ -39,8 +44,13 @@ func (u *user) Acquire(ctx context.Context, name string) (lockquake.Grant, error
 	}
 	path := reflect.ValueOf(l).Elem().FieldByName("lockPath").String()
 	g := lockquake.Grant{ID: path, Sent: sent, Valid: lockquake.Unknown, Handle: l}
-	if _, stat, err := u.conn.Exists(path); err == nil && stat != nil {
-		g.Token = uint64(stat.Czxid)
+	asked := lockquake.Now()
+	if exists, stat, err := u.conn.Exists(path); err == nil && exists {
+		var p struct {
+			Lag int64 `json:"lag_ns"`
+		}
+		_ = json.Unmarshal(u.access.Params, &p) // without it there is no lag
+		g.Token, g.Valid = uint64(stat.Czxid), u.access.Valid(asked)-p.Lag
 	}
 	return g, nil
 }
