@@ -24,7 +24,7 @@ func Five() listed.Backend {
 		Backend: backends.Backend{
 			Name:  nameFive,
 			Doc:   "Five independent Redis servers (or 3, 7, 9) that know nothing of each other; a lock is held where a majority has its key.",
-			Locks: []backends.Lock{redlock(), redlockNoElapsedCheck(), redsyncFive()},
+			Locks: []backends.Lock{redlock(), redlockNoElapsedCheck(), redlockIncr(), redsyncFive()},
 		},
 		Maker: topology.Maker{Attachable: []string{Port}, Syncing: syncing, OneThread: true, New: newFive, Health: health},
 	}

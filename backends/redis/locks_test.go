@@ -21,6 +21,7 @@ var grants = map[string][]string{
 	"setnx-expire": {":1", ":1"},
 	"set-px-del":   {"+OK"},
 	"get-then-del": {"+OK"},
+	"weak-owner":   {"+OK"},
 	"set-px-lua":   {"+OK"},
 	"set-px-incr":  {":1"},
 	"redislock":    {"+OK"},

@@ -47,7 +47,9 @@ func dialer(locker func(user) lock.Locker) func(context.Context, backends.Access
 
 // Locker returns a locker for one user.
 func (c *connection) Locker(_ context.Context, number int) (lock.Locker, error) {
-	return c.locker(user{client: c.client, keys: keyspace(c.access.Prefix), params: c.params, random: backends.Random(c.access.Run, number)}), nil
+	return c.locker(user{
+		client: c.client, keys: keyspace(c.access.Prefix), params: c.params, random: backends.Random(c.access.Run, number), process: c.access.Client,
+	}), nil
 }
 
 // Close closes the connections; keys that are still held expire, if they do.
@@ -55,10 +57,11 @@ func (c *connection) Close() error { return c.client.Close() }
 
 // user is what every lock knows of the one that it serves.
 type user struct {
-	client redis.UniversalClient
-	keys   keyspace
-	params LockParams
-	random *mathrand.Rand
+	client  redis.UniversalClient
+	keys    keyspace
+	params  LockParams
+	random  *mathrand.Rand
+	process int // the number of the client process
 }
 
 // poll asks until the lock was free.

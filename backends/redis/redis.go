@@ -33,7 +33,7 @@ func health(port int) []string {
 // locks lists the locks that work through one client, whatever topology that reaches. The first is the default.
 func locks() []backends.Lock {
 	return []backends.Lock{
-		setPxLua(), setPxIncr(), setNx(), setNxExpire(), setPxDel(), getThenDel(), redisLock(), redSync(), rueidisLock(), rueidisSetPxLua(),
+		setPxLua(), setPxIncr(), setNx(), setNxExpire(), setPxDel(), getThenDel(), weakOwner(), redisLock(), redSync(), rueidisLock(), rueidisSetPxLua(),
 	}
 }
 

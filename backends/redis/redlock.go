@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	mathrand "math/rand/v2"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -22,8 +23,23 @@ func redlock() backends.Lock {
 	return quorumLock(backends.Lock{
 		Name: "redlock",
 		Doc:  "The same key with the same random value on a majority of independent servers (redis.io, distributed locks).",
-		Dial: dialRedlock(true),
+		Dial: dialRedlock(rules{checks: true}),
 	})
+}
+
+// redlockIncr is redlock with a counter beside the key on each server, as set-px-incr has it on one: the same script, and the highest
+// number of those that said yes is the fencing token. Any two majorities have a server in common, so numbers grow for as long as no
+// server forgets its counter. Kleppmann ("How to do distributed locking", 2016) on just that: "keeping counters on several nodes would
+// mean they would go out of sync". They are: each server counts the grants that it had a part in.
+func redlockIncr() backends.Lock {
+	l := quorumLock(backends.Lock{
+		Name: "redlock-incr",
+		Doc: "redlock, with a counter beside each key (INCR in the same script), the highest of which is a home-made fencing token: " +
+			"no safer than the data of the one server that two majorities have in common.",
+		Dial: dialRedlock(rules{checks: true, counts: true}),
+	})
+	l.Offers.Token = backends.TokenHomeMade
+	return l
 }
 
 // redlockNoElapsedCheck is redlock without its third step: it does not look at the clock after the last reply. So it
@@ -36,7 +52,7 @@ func redlockNoElapsedCheck() backends.Lock {
 		Name:  "redlock-no-elapsed-check",
 		Doc:   "redlock without the look at the clock after the last reply, for what that is worth.",
 		Wrong: "hands out a grant whose validity was over before the replies were read",
-		Dial:  dialRedlock(false),
+		Dial:  dialRedlock(rules{}),
 	})
 }
 
@@ -58,16 +74,22 @@ type fiveConnection struct {
 	access backends.Access
 	params QuorumParams
 	fleet  *fleet
-	checks bool // the elapsed time is looked at
+	rules  rules
 }
 
-func dialRedlock(checks bool) func(context.Context, backends.Access) (backends.Connection, error) {
+// rules are what the locks differ in.
+type rules struct {
+	checks bool // the elapsed time is looked at
+	counts bool // each server counts its grants
+}
+
+func dialRedlock(r rules) func(context.Context, backends.Access) (backends.Connection, error) {
 	return func(_ context.Context, a backends.Access) (backends.Connection, error) {
 		c, err := dialFive(a)
 		if err != nil {
 			return nil, err
 		}
-		c.checks = checks
+		c.rules = r
 		return c, nil
 	}
 }
@@ -90,7 +112,7 @@ func (c *fiveConnection) Locker(_ context.Context, user int) (lock.Locker, error
 		fleet:  c.fleet,
 		keys:   keyspace(c.access.Prefix),
 		params: c.params,
-		checks: c.checks,
+		rules:  c.rules,
 		random: backends.Random(c.access.Run, user),
 	}, nil
 }
@@ -103,7 +125,7 @@ type redlocker struct {
 	fleet  *fleet
 	keys   keyspace
 	params QuorumParams
-	checks bool
+	rules  rules
 	random *mathrand.Rand
 	held   held[struct{}]
 }
@@ -121,8 +143,12 @@ func (l *redlocker) TryAcquire(ctx context.Context, r lock.Request) (lock.Grant,
 	id := newOwner().id
 	lock.At(ctx, "before-set")
 	start := time.Now()
+	var token atomic.Uint64
 	v := l.fleet.ask(ctx, id, func(ctx context.Context, c *redis.Client, o *owner) (bool, error) {
-		err := c.Do(ctx, "SET", l.keys.key(r.Lock), o, "NX", "PX", r.TTL.Milliseconds()).Err()
+		n, err := l.set(ctx, c, o, r)
+		for seen := token.Load(); n > seen && !token.CompareAndSwap(seen, n); {
+			seen = token.Load()
+		}
 		return err == nil, err
 	})
 	if v.count(yes) < v.quorum() {
@@ -131,18 +157,27 @@ func (l *redlocker) TryAcquire(ctx context.Context, r lock.Request) (lock.Grant,
 	}
 	lock.At(ctx, "replies-in")
 	end := l.params.end(start, r.TTL)
-	if late := time.Since(end); l.checks && late >= 0 {
+	if late := time.Since(end); l.rules.checks && late >= 0 {
 		l.takeBack(ctx, r.Lock, id)
 		return lock.Grant{}, lock.Because(lock.Reason{Cause: lock.CauseTooLate, N: int64(late)},
 			fmt.Errorf("%w: given up: the validity was over %s before the replies were in", lock.ErrContended, late.Round(time.Millisecond)))
 	}
 	lock.At(ctx, "set-done")
 	g := lock.Grant{
-		Lock: r.Lock, Mode: lock.Exclusive, ID: id, Token: lock.NoToken, Issued: start, ValidUntil: lock.Until(end),
+		Lock: r.Lock, Mode: lock.Exclusive, ID: id, Token: lock.Token(token.Load()), Issued: start, ValidUntil: lock.Until(end),
 		Reason: v.grantedBy(),
 	}
 	l.held.keep(g, struct{}{})
 	return g, nil
+}
+
+// set takes the key of one server, and returns the server's count of grants, or 0 where it does not count.
+func (l *redlocker) set(ctx context.Context, c *redis.Client, o *owner, r lock.Request) (uint64, error) {
+	key := l.keys.key(r.Lock)
+	if l.rules.counts {
+		return setIncr.Run(ctx, c, []string{key, l.keys.counter(r.Lock)}, o, r.TTL.Milliseconds()).Uint64()
+	}
+	return 0, c.Do(ctx, "SET", key, o, "NX", "PX", r.TTL.Milliseconds()).Err()
 }
 
 // takeBack deletes what a failed attempt may have left, on all servers. Its outcome changes nothing: what is missed
@@ -188,7 +223,7 @@ func (l *redlocker) Renew(ctx context.Context, g lock.Grant, ttl time.Duration) 
 		return g, fmt.Errorf("extend by script: %w", err)
 	}
 	end := l.params.end(start, ttl)
-	if late := time.Since(end); l.checks && late >= 0 {
+	if late := time.Since(end); l.rules.checks && late >= 0 {
 		return g, fmt.Errorf("extended, but the new validity was over %s before the replies were in", late.Round(time.Millisecond))
 	}
 	g.ValidUntil = lock.Until(end)

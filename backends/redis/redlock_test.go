@@ -42,7 +42,7 @@ func fakes(t *testing.T, sets ...string) []*fake {
 	for i, reply := range sets {
 		f := &fake{}
 		f.address = serveCommands(t, func(c net.Conn, text string) {
-			if strings.Contains(text, "EVALSHA") {
+			if strings.Contains(text, "EVALSHA") && !strings.Contains(text, strings.ToUpper(setIncr.Hash())) {
 				f.deletes.Add(1)
 				_, _ = io.WriteString(c, replyOne)
 				return
@@ -149,6 +149,19 @@ func TestQuorumGrants(t *testing.T) {
 				t.Errorf("granted by %+v, want %+v", g.Reason, want)
 			}
 		})
+	}
+}
+
+// TestHighestCounter has servers that counted differently: the token is the highest number of those that said yes.
+func TestHighestCounter(t *testing.T) {
+	t.Parallel()
+	var servers []*fake
+	for _, reply := range []string{":3\r\n", ":7\r\n", ":5\r\n", replyNil, replyNil} {
+		servers = append(servers, &fake{address: serveCommands(t, func(c net.Conn, _ string) { _, _ = io.WriteString(c, reply) })})
+	}
+	g, err := quorumUser(t, redlockIncr(), patient(), servers).(lock.TryAcquirer).TryAcquire(t.Context(), request1s())
+	if err != nil || g.Token != 7 {
+		t.Errorf("token %d, %v; want 7", g.Token, err)
 	}
 }
 

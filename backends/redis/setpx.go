@@ -19,9 +19,14 @@ type link interface {
 
 // takePx is the attempt of the recipes without tokens.
 func (l *recipe) takePx(ctx context.Context, r lock.Request) (lock.Grant, error) {
-	return l.attempt(ctx, r, func(ctx context.Context, via link, o *owner) (lock.Token, error) {
+	return l.attempt(ctx, r, l.setPx(r))
+}
+
+// setPx sends SET with NX and PX.
+func (l *recipe) setPx(r lock.Request) setter {
+	return func(ctx context.Context, via link, o *owner) (lock.Token, error) {
 		return lock.NoToken, via.Process(ctx, redis.NewStatusCmd(ctx, "SET", l.keys.key(r.Lock), o, "NX", "PX", r.TTL.Milliseconds()))
-	})
+	}
 }
 
 // setter sends the request that takes a key for an owner and returns the token that came with it; redis.Nil says that the key was
@@ -30,12 +35,16 @@ type setter func(ctx context.Context, via link, o *owner) (lock.Token, error)
 
 // attempt asks for the key once. Where the scenario wants the grant on replicas (wait), it is in hand only when enough of them acknowledged.
 func (l *recipe) attempt(ctx context.Context, r lock.Request, set setter) (lock.Grant, error) {
+	return l.attemptAs(ctx, r, newOwner(), set)
+}
+
+// attemptAs asks in the name of an owner.
+func (l *recipe) attemptAs(ctx context.Context, r lock.Request, o *owner, set setter) (lock.Grant, error) {
 	via, done, err := l.link(ctx, r.Lock)
 	if err != nil {
 		return lock.Grant{}, fmt.Errorf("%w: %w", lock.ErrNotSent, err)
 	}
 	defer done()
-	o := newOwner()
 	lock.At(ctx, "before-set")
 	token, err := set(ctx, via, o)
 	if errors.Is(err, redis.Nil) {

@@ -48,6 +48,9 @@ func (h *hold) follow() {
 
 func (h *hold) keep() {
 	every := h.user.s.start.Access.TTL() / 3
+	if every <= 0 {
+		return
+	}
 	t := time.NewTicker(every)
 	defer t.Stop()
 	for {
@@ -97,7 +100,7 @@ func (h *hold) do(e event, timeout time.Duration, carryOut func(context.Context,
 
 func (h *hold) read(timeout time.Duration) (value int64, err error) {
 	if h.user.register == nil {
-		return 0, errNothing
+		return 0, refusal("the run has no resource")
 	}
 	At(h.user.base, "before-read")
 	err = h.do(h.event(kindRead), timeout, func(ctx context.Context, ok *event) error {
@@ -110,7 +113,7 @@ func (h *hold) read(timeout time.Duration) (value int64, err error) {
 
 func (h *hold) write(value int64, timeout time.Duration) error {
 	if h.user.register == nil {
-		return errNothing
+		return refusal("the run has no resource")
 	}
 	h.mu.Lock()
 	lost := h.lost
@@ -139,7 +142,7 @@ func (h *hold) release(timeout time.Duration) error {
 func (h *hold) renew(timeout time.Duration) error {
 	r, ok := h.user.lock.(Renewer)
 	if !ok {
-		return errNoSuch
+		return refusal("grants of this lock cannot be extended")
 	}
 	h.user.call.Lock()
 	defer h.user.call.Unlock()
@@ -163,7 +166,7 @@ func (h *hold) renew(timeout time.Duration) error {
 func (h *hold) check(timeout time.Duration) error {
 	c, ok := h.user.lock.(Checker)
 	if !ok {
-		return errNoSuch
+		return refusal("this lock cannot be asked whether a grant stands")
 	}
 	h.user.call.Lock()
 	defer h.user.call.Unlock()

@@ -66,19 +66,12 @@ const (
 
 // What certainly is so.
 var (
-	ErrContended = errors.New("somebody else has the lock")               // or the wait for it was given up; nothing was granted
-	ErrNotHeld   = errors.New("the service does not have the grant")      // any more
-	ErrLost      = errors.New("the grant was lost while it was in hand")  //
-	ErrNotSent   = errors.New("the request never reached the service")    //
-	ErrRefused   = errors.New("the service answered that it would not")   //
-	errFenced    = errors.New("the resource refused the token")           //
-	errCertain   = errors.New("refused")                                  // for any other reason
-	errStopped   = errors.New("stopped: the grant is lost or over")       // before a write
-	errHalted    = errors.New("the client was told to stop")              //
-	errOnly      = errors.New("a client of this package knows exclusive") // mode
-	errNothing   = errors.New("the run has no resource")                  //
-	errNoSuch    = errors.New("this lock knows no such order")            //
-	errPoint     = errors.New("arm wants a point, and wait or die as action")
+	ErrContended = errors.New("somebody else has the lock") // or the wait for it was given up; nothing was granted
+	ErrNotHeld   = errors.New("the service does not have the grant any more")
+	ErrLost      = errors.New("the grant was lost while it was in hand")
+	ErrNotSent   = errors.New("the request never reached the service")
+	ErrRefused   = errors.New("the service answered that it would not do it")
+	errFenced    = errors.New("the resource refused the token")
 )
 
 // Now reads the host's CLOCK_MONOTONIC in ns: the time base of a run, which no clock fault moves.

@@ -75,7 +75,7 @@ func (r *register) ask(ctx context.Context, h *hold, q request) (int64, error) {
 	case a.Fenced:
 		return 0, fmt.Errorf("%w: %s", errFenced, a.Error)
 	case a.Outcome != "ok":
-		return 0, fmt.Errorf("%w: %s", errCertain, a.Error)
+		return 0, refusal(a.Error)
 	}
 	r.versions[h.lock] = version{h.op, a.Version}
 	return a.Value, nil

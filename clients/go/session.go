@@ -178,7 +178,7 @@ func (s *session) begin(st *start) error {
 	case w != nil && workloads[w.Use] == nil:
 		return fmt.Errorf("there is no workload %s", w.Use)
 	case w != nil && w.Params.Shared > 0:
-		return errOnly
+		return errShared
 	case r != nil && (r.Use != "register" || r.Guard == "sequencer"):
 		return fmt.Errorf("resource %s with guard %s: this client knows the register, and not its sequencer", r.Use, r.Guard)
 	}
@@ -247,10 +247,10 @@ func (s *session) command(o order) error {
 	switch o.Do {
 	case "acquire", "release", "renew", "check", "read", "write", "arm", "continue":
 	default:
-		return fmt.Errorf("%w: this client does not know the order %s", errCertain, o.Do)
+		return refuse("this client does not know the order %s", o.Do)
 	}
 	if o.Lock < 0 || o.Lock >= len(s.start.Locks) || o.User < 0 || o.User >= 1<<16 {
-		return fmt.Errorf("%w: there is no lock %d or no user %d", errCertain, o.Lock, o.User)
+		return refuse("there is no lock %d or no user %d", o.Lock, o.User)
 	}
 	u := s.person(o.User)
 	w := s.start.Workload
@@ -263,7 +263,7 @@ func (s *session) command(o order) error {
 		s.answer(result{ID: o.ID}, err(o.Point))
 		return nil
 	case w != nil && o.User < w.Users:
-		return fmt.Errorf("%w: user %d runs a workload: it can be armed and continued only", errCertain, o.User)
+		return refuse("user %d runs a workload: it can be armed and continued only", o.User)
 	case u.orders == nil:
 		u.orders = make(chan order, 256)
 		s.run(u.obey)
@@ -272,7 +272,7 @@ func (s *session) command(o order) error {
 	case u.orders <- o:
 		return nil
 	default:
-		return fmt.Errorf("%w: too many orders of user %d wait already", errCertain, o.User)
+		return refuse("too many orders of user %d wait already", o.User)
 	}
 }
 

@@ -62,6 +62,9 @@ func (u *user) acquire(lock int, intended int64, timeout time.Duration) (*hold, 
 	for u.s.stream.isCrowded() && u.load.Err() == nil {
 		u.s.sleep(time.Millisecond)
 	}
+	if u.load.Err() != nil {
+		return nil, errHalted
+	}
 	if late := Now() - larger(intended, u.free); intended != 0 && late > u.lag {
 		u.lag = late
 	}
@@ -107,25 +110,24 @@ func (u *user) failed(e event, seq uint32, err error) error {
 	return err
 }
 
+// refusal is what a client itself does not do.
+type refusal string
+
+func (r refusal) Error() string { return string(r) }
+
+func refuse(format string, args ...interface{}) error { return refusal(fmt.Sprintf(format, args...)) }
+
+const (
+	errStopped = refusal("stopped before the write: the grant is lost or over")
+	errHalted  = refusal("the client was told to stop")
+	errShared  = refusal("this lock knows exclusive alone")
+)
+
 // certain are the errors after which certainly nothing was done, with their codes.
 var certain = []struct {
 	err  error
 	code byte
-}{
-	{ErrContended, 1},
-	{ErrNotHeld, 2},
-	{ErrLost, 3},
-	{ErrNotSent, 5},
-	{errFenced, 6},
-	{ErrRefused, 8},
-	{errCertain, 9},
-	{errStopped, 9},
-	{errHalted, 9},
-	{errOnly, 9},
-	{errNothing, 9},
-	{errNoSuch, 9},
-	{errPoint, 9},
-}
+}{{ErrContended, 1}, {ErrNotHeld, 2}, {ErrLost, 3}, {ErrNotSent, 5}, {errFenced, 6}, {ErrRefused, 8}}
 
 // outcome says what an error means: certainly not done, or nobody knows; and its code.
 func outcome(err error) (phase, code byte) {
@@ -133,6 +135,10 @@ func outcome(err error) (phase, code byte) {
 		if errors.Is(err, c.err) {
 			return failed, c.code
 		}
+	}
+	var own refusal
+	if errors.As(err, &own) {
+		return failed, 9
 	}
 	var timeout interface{ Timeout() bool }
 	var network *net.OpError
@@ -172,7 +178,7 @@ func (u *user) reached(point string) {
 // arm makes the user wait or die at a point.
 func (u *user) arm(point, action string) error {
 	if point == "" || action != "wait" && action != "die" {
-		return errPoint
+		return refuse("arm wants a point, and wait or die as action")
 	}
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -186,7 +192,7 @@ func (u *user) proceed(point string) error {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if u.let == nil || point != "" && point != u.waiting {
-		return fmt.Errorf("%w: user %d does not wait at point %q", errCertain, u.number, point)
+		return refuse("user %d does not wait at point %q", u.number, point)
 	}
 	close(u.let)
 	u.let = nil
@@ -197,7 +203,7 @@ func (u *user) proceed(point string) error {
 func (u *user) obey() {
 	for o := range u.orders {
 		r := result{ID: o.ID}
-		err := errHalted
+		var err error = errHalted
 		if u.load.Err() == nil {
 			if err = u.join(); err == nil {
 				err = u.carryOut(o, &r)
@@ -219,9 +225,9 @@ func (u *user) carryOut(o order, r *result) (err error) {
 	if o.Do == "acquire" {
 		switch {
 		case o.Mode != "" && o.Mode != "exclusive":
-			return errOnly
+			return errShared
 		case h != nil && h.stands():
-			return fmt.Errorf("%w: user %d has %s in hand already", errCertain, u.number, u.s.start.Locks[o.Lock])
+			return refuse("user %d has %s in hand already", u.number, u.s.start.Locks[o.Lock])
 		case h != nil:
 			h.leave()
 			h.gone() // what is over ends here at the latest
@@ -234,7 +240,7 @@ func (u *user) carryOut(o order, r *result) (err error) {
 		return nil
 	}
 	if h == nil {
-		return fmt.Errorf("%w: user %d has no grant of %s in hand", errCertain, u.number, u.s.start.Locks[o.Lock])
+		return refuse("user %d has no grant of %s in hand", u.number, u.s.start.Locks[o.Lock])
 	}
 	switch o.Do {
 	case "release":

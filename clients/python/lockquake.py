@@ -243,7 +243,7 @@ class Register:
         request.update(lock=hold.name, user=hold.user.name, grant=hold.op, token=hold.grant.token)
         if self.guard == "cas-owner":
             request["owner"] = hold.grant.id
-        if self.guard == "cas-version" and self.versions.get(hold.name, (0,))[0] == hold.op:
+        if self.guard in ("cas-version", "fence-version") and self.versions.get(hold.name, (0,))[0] == hold.op:
             request["version"] = self.versions[hold.name][1]
         deadline = time.monotonic() + timeout
         try:

@@ -32,7 +32,8 @@ func TestCIStartsTheDaemon(t *testing.T) {
 		"by itself":      {map[string]string{"bin/service": service + "exit 1", "bin/dockerd": dockerd + "touch up"}, "0", "service docker start, dockerd, make lint, make test", 0, []string{"dockerd runs in the background now"}},
 		"a dead service": {map[string]string{"bin/service": service, "bin/dockerd": dockerd + "touch up"}, "0", "service docker start, dockerd, make lint, make test", 0, []string{"dockerd runs in the background now"}},
 		"never": {
-			map[string]string{"bin/service": service + "exit 1", "bin/dockerd": dockerd + "echo no such cgroup >&2; exit 1"}, "0",
+			map[string]string{"bin/service": service + "exit 1", "bin/dockerd": dockerd + "echo no such cgroup >&2; exit 1"},
+			"0",
 			"service docker start, dockerd, make lint, make test", 1,
 			[]string{"ci: engine: docker does not answer: Cannot connect to the Docker daemon", "its daemon could not be started within 2 s", "no such cgroup"},
 		},

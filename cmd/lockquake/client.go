@@ -95,6 +95,9 @@ func (f *clientCheckFlags) run(ctx context.Context, std streams, argv []string) 
 	if err != nil {
 		return err
 	}
+	tell := newProgress(std.err, false)
+	defer tell.close()
+	nodes.builder.Tell = tell.say
 	o, err := nodes.options(ctx, s)
 	if err != nil {
 		return err
@@ -104,8 +107,6 @@ func (f *clientCheckFlags) run(ctx context.Context, std streams, argv []string) 
 	}
 	defer func() { _ = os.RemoveAll(o.Out) }()
 	o.Log, o.Started = logger(std.err, f.verbose), time.Now()
-	tell := newProgress(std.err, false)
-	defer tell.close()
 	stop := interruptible(ctx, tell)
 	defer stop.done()
 	bench, err := engine.OpenClientBench(stop.ctx, o)

@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"encoding/binary"
 	"fmt"
-	"log/slog"
 	"slices"
 	"strings"
 
@@ -89,7 +88,7 @@ func (f *runFlags) run(ctx context.Context, std streams, args []string) error {
 	}
 	tell := newProgress(std.err, f.dryRun)
 	defer tell.close()
-	list, err := f.prepare(ctx, args, logger(tell, f.verbose))
+	list, err := f.prepare(ctx, args, tell)
 	if err != nil {
 		return err
 	}
@@ -161,11 +160,12 @@ func (f *runFlags) check() error {
 
 // prepare resolves names, keys and providers, and checks that each run can be delivered here. One of several that cannot be is
 // told beside the others.
-func (f *runFlags) prepare(ctx context.Context, args []string, log *slog.Logger) ([]candidate, error) {
+func (f *runFlags) prepare(ctx context.Context, args []string, tell *progress) ([]candidate, error) {
 	nodes, err := f.nodes.read()
 	if err != nil {
 		return nil, err
 	}
+	nodes.builder.Tell = tell.say
 	set := f.set
 	if f.seed != 0 {
 		set = append(set[:len(set):len(set)], fmt.Sprintf("run.seed=%d", f.seed))
@@ -184,7 +184,7 @@ func (f *runFlags) prepare(ctx context.Context, args []string, log *slog.Logger)
 			if missing != nil && (o.Provider == nil || exitCode(missing) != codeMissing) {
 				return nil, missing
 			}
-			o.Out, o.Keep, o.Log = f.out, f.keep, log
+			o.Out, o.Keep, o.Log = f.out, f.keep, logger(tell, f.verbose)
 			o.Replay = nodes.replay(nameOf(arg, s), f.set, o.Provider.Name())
 			o.Drawn = func(file string) string { return nodes.replay(file, nil, o.Provider.Name()) } // what was set is written in the file
 			plan, err := engine.Check(o)

@@ -138,6 +138,7 @@ func (r *suiteRun) prepare(args []string) (err error) {
 	if r.nodes, err = r.where.read(); err != nil {
 		return err
 	}
+	r.nodes.builder.Tell = r.tell.say
 	if r.nodes.attached != nil {
 		return usagef("--attach: the stories break servers, which are not ours there; `lockquake run` takes scenarios that do not")
 	}

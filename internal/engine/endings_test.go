@@ -130,8 +130,8 @@ func TestARunThatDoesNotComeUp(t *testing.T) {
 		{"a client that ends at its start", "client-1: no ready: its control stream ended", &testbed{scripts: map[string]script{"client-1": {starts: func(*fakeNode) error {
 			return errEnds
 		}}}}},
-		{"a client that never says hello", "client-1: no hello: ", &testbed{mute: true}},
-		{"a client that is never ready", "client-1: no ready: ", &testbed{scripts: map[string]script{"client-1": {starts: func(a *fakeNode) error {
+		{"a client that never says hello", "client-1: no hello: not within 30s", &testbed{mute: true}},
+		{"a client that is never ready", "client-1: no ready: not within 200ms", &testbed{scripts: map[string]script{"client-1": {starts: func(a *fakeNode) error {
 			<-a.life.Done()
 			return errEnds
 		}}}, tune: func(r *run) { r.within.hello = 200 * time.Millisecond }}},

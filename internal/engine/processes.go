@@ -56,7 +56,7 @@ const maxDrift = 50 * time.Millisecond
 
 // greet opens the control stream of every node that has one and waits for its hello.
 func (p *processes) greet(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, p.within.hello)
+	ctx, cancel := context.WithTimeoutCause(ctx, p.within.hello, fmt.Errorf("not within %v", p.within.hello))
 	defer cancel()
 	index := 0
 	for _, role := range []node.Role{node.Client, node.Resource} {
@@ -104,7 +104,7 @@ func (p *processes) greet(ctx context.Context) error {
 
 // start tells every node what it is: the resource first, because clients connect to it.
 func (p *processes) start(ctx context.Context, id string) error {
-	ctx, cancel := context.WithTimeout(ctx, p.within.hello)
+	ctx, cancel := context.WithTimeoutCause(ctx, p.within.hello, fmt.Errorf("not within %v", p.within.hello))
 	defer cancel()
 	frames := startFrames{plan: p.plan, nodes: p.nodes, run: id, record: !p.options.NoRecord}
 	var errs []error

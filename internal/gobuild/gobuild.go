@@ -42,8 +42,8 @@ type Source struct {
 
 // Builder builds programs. It tries each once.
 type Builder struct {
-	Cache string       // the folder in which they are kept
-	Tell  func(string) // is told what is built now, which may take a while; nil: nobody is
+	Cache string                           // the folder in which they are kept
+	Tell  func(format string, args ...any) // is told what is built now, which may take a while; nil: nobody is
 
 	mu    sync.Mutex
 	tried map[string]attempt
@@ -93,7 +93,7 @@ func (b *Builder) build(ctx context.Context, s Source) (string, error) {
 		return path, nil
 	}
 	if b.Tell != nil {
-		b.Tell("building " + s.String())
+		b.Tell("building %s", s)
 	}
 	if err := os.MkdirAll(b.Cache, 0o755); err != nil {
 		return "", err

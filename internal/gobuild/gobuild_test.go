@@ -91,7 +91,7 @@ func TestVersionsSideBySide(t *testing.T) {
 	write(t, local, "lib.go", "package lib\n\nconst Is = `mine`\n")
 	lib := func(version string) []Module { return []Module{{Path: "example.org/lib", Version: version}} }
 	built := 0
-	b := func() *Builder { return &Builder{Cache: cache, Tell: func(string) { built++ }} } // each a process of its own
+	b := func() *Builder { return &Builder{Cache: cache, Tell: func(string, ...any) { built++ }} } // each a process of its own
 	paths := map[string]bool{}
 	for range 2 {
 		for _, c := range []struct {

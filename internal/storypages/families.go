@@ -13,22 +13,22 @@ type family struct {
 var families = []family{
 	{
 		Title:   "What a service forgets",
-		Stories: []string{"sentinel-lost-lock", "sentinel-split-brain", "cluster-lost-lock", "redis-restart-amnesia", "redlock-restart", "incr-token-failover", "sentinel-failover"},
+		Stories: []string{"sentinel-lost-lock", "sentinel-split-brain", "cluster-lost-lock", "redis-restart-amnesia", "redlock-restart", "incr-token-failover", "counter-on-five", "sentinel-failover"},
 	},
 	{
 		Title:   "Whose clock is right",
 		Stories: []string{"redlock-clock-jump", "redis-clock-jump", "redlock-pause-before-reply", "redlock-slow-link", "*-clock-*"},
 	},
-	{Title: "The holder that sleeps", Stories: []string{"etcd-holder-pause", "*-holder-pause", "*-holder-pause-advisory", "session-check"}},
+	{Title: "The holder that sleeps", Stories: []string{"etcd-holder-pause", "*-holder-pause", "*-holder-pause-advisory", "*-holder-pause-single", "both-holders-paused", "session-check", "renewal-keeps", "lease-dilemma"}},
 	{
 		Title:   "The network, and the service's own troubles",
-		Stories: []string{"late-packet-*", "*-expiry", "*-leader-failover", "postgres-session-end", "*-slow-network", "herd"},
+		Stories: []string{"late-packet-*", "*-expiry", "*-leader-failover", "*-minority-leader", "redlock-*", "postgres-session-end", "*-slow-network", "herd"},
 	},
 	{
 		Title:   "What the lock protects",
-		Stories: []string{"random-token-cas", "check-then-write", "fence-*", "chubby-*", "flash-sale", "double-booking", "epoch-*"},
+		Stories: []string{"random-token-cas", "check-then-write", "fence-*", "chubby-*", "lock-delay-*", "flash-sale", "moutai", "double-booking", "gatekeeper", "conditional-put", "epoch-*"},
 	},
-	{Title: "Recipes of old", Stories: []string{"setnx-*", "del-cascade", "get-then-del"}},
+	{Title: "Recipes of old", Stories: []string{"setnx-*", "del-cascade", "get-then-del", "weak-owner-value"}},
 	{Title: "Published findings, made again", Stories: []string{"jepsen-*"}},
 }
 

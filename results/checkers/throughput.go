@@ -1,7 +1,8 @@
 // Throughput: how many grants a second the clients got, from the moment they were let go to the moment at which they
-// were told to begin no more acquires; with a warm-up, from its end until the load was over.
+// were told to begin no more acquires; with a warm-up, from its end until the load was over. Beside it, which part of the
+// acquires that ended in that time was turned away: certainly not granted.
 //
-// It judges nothing. It cannot see whether the lock or the load generator was the limit.
+// It judges nothing. It cannot see the attempts within one acquire, nor whether the lock or the load generator was the limit.
 
 package checkers
 
@@ -11,8 +12,9 @@ import (
 )
 
 type throughput struct {
-	from, to int64
-	grants   int64
+	from, to      int64
+	grants, asked int64
+	away          int64 // of those that asked
 }
 
 var throughputKind = results.CheckerKind{
@@ -20,6 +22,7 @@ var throughputKind = results.CheckerKind{
 	Doc: "How many grants a second the clients got.",
 	Measures: []results.Quantity{
 		{Name: "throughput_per_s", Doc: "grants per second", First: 1, Timeless: true, MoreIsBetter: true},
+		{Name: "turned_away_share", Doc: "which part of the acquires that ended was certainly not granted, 0 to 1: what a gatekeeper keeps away", Timeless: true},
 	},
 }
 
@@ -31,18 +34,28 @@ func newThroughput(run results.Run) results.Checker {
 
 // Observe takes the next event.
 func (c *throughput) Observe(e *history.Event) {
-	if e.Kind == history.Acquire && e.Phase == history.Ok && e.Time >= c.from && e.Time <= c.to {
+	if e.Kind != history.Acquire || e.Phase == history.Invoke || e.Time < c.from || e.Time > c.to {
+		return
+	}
+	c.asked++
+	switch e.Phase {
+	case history.Ok:
 		c.grants++
+	case history.Fail:
+		c.away++
 	}
 }
 
 // Finish returns the finding.
 func (c *throughput) Finish() results.Finding {
-	f := results.Finding{Verdict: results.Clean, Measures: map[string]*float64{"throughput_per_s": nil}}
+	f := results.Finding{Verdict: results.Clean, Measures: map[string]*float64{"throughput_per_s": nil, "turned_away_share": nil}}
 	if c.to <= c.from {
 		f.Verdict, f.Skipped = results.Unknown, "the run has no end: it was cut short"
 		return f
 	}
 	f.Measures["throughput_per_s"] = measure(float64(c.grants) / (float64(c.to-c.from) / 1e9))
+	if c.asked > 0 {
+		f.Measures["turned_away_share"] = measure(float64(c.away) / float64(c.asked))
+	}
 	return f
 }

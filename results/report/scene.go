@@ -136,7 +136,7 @@ func newScene(dir string, r results.Report, env results.Env) (*scene, error) {
 		err = sc.around(dir)
 	case len(sc.faults) > 0:
 		err = sc.outage(dir)
-	case r.Measures["wakeups_per_handoff"] != nil:
+	case r.Measures["wakeups_per_handoff"] != nil, r.Measures["requests_per_handoff"] != nil:
 		err = sc.handoffScene(dir)
 	}
 	if err != nil || len(sc.users) == 0 {

@@ -18,12 +18,17 @@ const (
 	// GuardCASVersion refuses a write that was made from another version than the current one. Nothing is lost by
 	// it, whatever the lock does. But it knows no order of holders, and refuses whoever comes second.
 	GuardCASVersion = "cas-version"
+	// GuardFenceVersion is GuardFenceWrites and GuardCASVersion at once: a write wants a token that is not older than the last
+	// writer's, and the version that stands there.
+	GuardFenceVersion = "fence-version"
 	// GuardCASOwner has a read register the grant's own, random name. It refuses a write under any name but the one
 	// registered last. It keeps no order: an old holder that registers late takes the place of the new one.
 	GuardCASOwner = "cas-owner"
-	// GuardCondition, of a database, applies the change that a write means (what it writes less what it has read)
+	// GuardCondition, of a store, applies the change that a write means (what it writes less what it has read)
 	// to the current value, if the stock allows: UPDATE ... WHERE sold + change <= stock.
 	GuardCondition = "condition"
+	// GuardDecr counts before it looks, as DECR does: what the counter returned decides whether a unit was left.
+	GuardDecr = "decr"
 	// GuardUnique makes a write the insertion of a row whose key is the seat: the second one is refused.
 	GuardUnique = "unique"
 	// GuardCheckThenWrite is the fence in two steps. A writer first asks whether its token is good enough, and

@@ -219,7 +219,7 @@ func StoreRefused(guard string, version int64) error {
 		r = lock.Reason{Cause: lock.CauseVersionChanged, Seen: uint64(version)}
 	case GuardCASOwner:
 		r.Cause = lock.CauseOwnerChanged
-	case GuardCondition:
+	case GuardCondition, GuardDecr:
 		r.Cause = lock.CauseConditionFalse
 	case GuardUnique:
 		r.Cause = lock.CauseKeyTaken

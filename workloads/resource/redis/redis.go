@@ -13,6 +13,7 @@ import (
 	"github.com/lockquake/lockquake/backends/redis"
 	"github.com/lockquake/lockquake/internal/node"
 	"github.com/lockquake/lockquake/internal/wire"
+	"github.com/lockquake/lockquake/workloads"
 	"github.com/lockquake/lockquake/workloads/resource"
 )
 
@@ -28,6 +29,8 @@ func Kind() resource.Kind {
 			{Name: resource.GuardFence, Token: true, Doc: "the hash keeps the highest token; reads and writes with a lower one are refused"},
 			{Name: resource.GuardCASVersion, Doc: "refuses a write that does not come from a read of what stands there"},
 			{Name: resource.GuardCASOwner, Doc: "refuses a write of any but the grant that read last, by the grant's random name"},
+			{Name: resource.GuardCondition, Writes: workloads.Sales, Doc: "the script compares, and then counts: if sold + change <= stock"},
+			{Name: resource.GuardDecr, Writes: workloads.Sales, Doc: "counts first, as DECR does, and refuses where what the counter returns is beyond the stock"},
 		},
 		Specs: func() []node.Spec {
 			return []node.Spec{redis.Store(resource.StoreNode), resource.LedgerSpec(name)}
@@ -37,15 +40,18 @@ func Kind() resource.Kind {
 	}
 }
 
-// effectsKey is the list of effects; a hash is at cellKey of its lock.
-const effectsKey = "effects"
+// effectsKey is the list of effects, stockKey how many units there are under each lock; a hash is at cellKey of its lock.
+const (
+	effectsKey = "effects"
+	stockKey   = "stock"
+)
 
 func cellKey(lock string) string { return "cell:" + lock }
 
 // accessScript is guard, access and log entry in one, because Redis runs nothing beside a script. Its numbers are
 // doubles, so tokens and versions are exact up to 2^53; values stay text.
 var accessScript = goredis.NewScript(`
-local op, guard, lock, holder, hold, token, value, from, owner = unpack(ARGV)
+local op, guard, lock, holder, hold, token, value, from, owner, was = unpack(ARGV)
 local h = redis.call("HMGET", KEYS[1], "value", "version", "seen", "owner")
 local stands, version, seen = h[1] or "0", tonumber(h[2] or "1"), tonumber(h[3] or "0")
 local ok = 1
@@ -57,6 +63,10 @@ elseif guard == "cas-owner" then
 	if owner == "" then ok = 0
 	elseif op == "read" then redis.call("HSET", KEYS[1], "owner", owner)
 	elseif owner ~= h[4] then ok = 0 end
+elseif op == "write" and (guard == "condition" or guard == "decr") then
+	local change, sold = value - was, nil
+	if guard == "decr" then sold = redis.call("HINCRBY", KEYS[1], "drawn", change) else sold = stands + change end
+	if sold > tonumber(redis.call("GET", KEYS[3])) then ok = 0 else value = string.format("%.0f", stands + change) end
 end
 local tells = stands
 if op == "write" then
@@ -104,9 +114,13 @@ func (l *link) Write(ctx context.Context, a resource.Access, value int64) error 
 }
 
 func (l *link) do(ctx context.Context, a resource.Access, op string, value int64) (int64, error) {
+	from := l.seen.Of(a)
+	if op == "write" && from.Version == 0 && (l.guard == resource.GuardCondition || l.guard == resource.GuardDecr) {
+		return 0, fmt.Errorf("%w: this grant has read nothing, so nobody knows what change it means", resource.ErrRefused)
+	}
 	// EVAL and not EVALSHA first: what was not known there would have to be sent again.
-	got, err := accessScript.Eval(ctx, l.client, []string{cellKey(a.Lock), effectsKey},
-		op, l.guard, a.Lock, a.User.String(), a.Grant, uint64(a.Token), value, l.seen.Of(a).Version, a.Owner).StringSlice()
+	got, err := accessScript.Eval(ctx, l.client, []string{cellKey(a.Lock), effectsKey, stockKey},
+		op, l.guard, a.Lock, a.User.String(), a.Grant, uint64(a.Token), value, from.Version, a.Owner, from.Value).StringSlice()
 	var said goredis.Error
 	switch {
 	case errors.As(err, &said):
@@ -119,7 +133,7 @@ func (l *link) do(ctx context.Context, a resource.Access, op string, value int64
 	case len(got) != 3:
 		return 0, fmt.Errorf("redis: the script answered %q", got)
 	case got[0] != "1":
-		return 0, resource.StoreRefused(l.guard, l.seen.Of(a).Version)
+		return 0, resource.StoreRefused(l.guard, from.Version)
 	}
 	stands, err1 := strconv.ParseInt(got[1], 10, 64)
 	version, err2 := strconv.ParseInt(got[2], 10, 64)
@@ -133,7 +147,7 @@ func (l *link) do(ctx context.Context, a resource.Access, op string, value int64
 // Close closes the connection.
 func (l *link) Close() error { return l.client.Close() }
 
-// book reads the list. There is nothing to lay out: what is not there is 0.
+// book reads the list. There is nothing to lay out but the stock: what is not there is 0.
 type book struct {
 	client *goredis.Client
 	locks  []string
@@ -142,6 +156,9 @@ type book struct {
 func (b *book) Open(ctx context.Context, s *wire.Start) error {
 	if b.client == nil {
 		b.client, b.locks = newClient(s.Resource.Address, s.Resource.Password), s.Locks
+	}
+	if n, ok := s.Terms[workloads.TermStock]; ok {
+		return b.client.Set(ctx, stockKey, n, 0).Err()
 	}
 	return b.client.Ping(ctx).Err()
 }

@@ -11,6 +11,7 @@ var guards = []resource.Guard{
 	{Name: resource.GuardFence, Token: true, Doc: "refuses a read or write whose token is lower than the highest that one has shown"},
 	{Name: resource.GuardFenceWrites, Token: true, Doc: "the same for writes; it does not look at reads"},
 	{Name: resource.GuardCASVersion, Doc: "refuses a write that does not come from a read of what stands there"},
+	{Name: resource.GuardFenceVersion, Token: true, Doc: "fence-writes and cas-version at once: a write wants both"},
 	{Name: resource.GuardCASOwner, Doc: "refuses a write of any but the grant that read last, by the grant's random name"},
 	{Name: resource.GuardCheckThenWrite, Token: true, Doc: "fence, but a write is looked at in one step and applied in another"},
 	{Name: resource.GuardSequencer, Token: true, Sequencer: true, Doc: "fence, and the lock service says that the sequencer still describes the lock"},
@@ -26,11 +27,13 @@ func lookOf(guard string) look {
 	case resource.GuardFence, resource.GuardSequencer:
 		return fence
 	case resource.GuardFenceWrites:
+		return fenceWrites
+	case resource.GuardFenceVersion:
 		return func(c *cell, op operation) error {
-			if op.kind == opRead {
-				return nil
+			if err := sameVersion(c, op); err != nil {
+				return err // its token is not registered
 			}
-			return fence(c, op)
+			return fenceWrites(c, op)
 		}
 	case resource.GuardCheckThenWrite:
 		return func(c *cell, op operation) error {
@@ -47,6 +50,11 @@ func lookOf(guard string) look {
 	return func(*cell, operation) error { return nil }
 }
 
+// wantsVersion tells whether a guard looks at the version that a write was made from.
+func wantsVersion(guard string) bool {
+	return guard == resource.GuardCASVersion || guard == resource.GuardFenceVersion
+}
+
 // fence refuses tokens that are lower than the highest it has seen.
 func fence(c *cell, op operation) error {
 	if op.Token == lock.NoToken {
@@ -57,6 +65,14 @@ func fence(c *cell, op operation) error {
 	}
 	c.seen = op.Token
 	return nil
+}
+
+// fenceWrites lets every read pass.
+func fenceWrites(c *cell, op operation) error {
+	if op.kind == opRead {
+		return nil
+	}
+	return fence(c, op)
 }
 
 // sameVersion refuses a write that was made from another value than the one that stands there.

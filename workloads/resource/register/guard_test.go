@@ -50,6 +50,24 @@ func TestVersionsAreCompared(t *testing.T) {
 	r.Stop()
 }
 
+// A write wants the token and the version, and one that is refused for its version does not make others' tokens old.
+func TestTokenAndVersion(t *testing.T) {
+	r := start(t, resource.GuardFenceVersion)
+	a, b := r.dial(), r.dial()
+	old, young := named(0, ""), named(1, "")
+	old.Token, young.Token = 1, 2
+	read(t, a, old, 0)
+	write(t, b, young, 7, resource.ErrFenced) // it has read nothing
+	read(t, b, young, 0)
+	write(t, a, old, 1, nil) // the token is in order
+	write(t, b, young, 2, resource.ErrFenced)
+	read(t, b, young, 1)
+	write(t, b, young, 2, nil)
+	read(t, a, old, 2)
+	write(t, a, old, 3, resource.ErrFenced) // the version is right, the token is old
+	r.Stop()
+}
+
 // Random names tell holders apart and do not order them: the old holder that registers late is let through, and the new
 // one is refused.
 func TestOwnersHaveNoOrder(t *testing.T) {

@@ -49,7 +49,7 @@ type request struct {
 
 	Owner   string `json:"owner,omitempty"`   // the grant's own name; for GuardCASOwner
 	Mode    string `json:"mode,omitempty"`    // of the grant, "shared" or left out; for GuardSequencer
-	Version int64  `json:"version,omitempty"` // that the value was made from; for GuardCASVersion
+	Version int64  `json:"version,omitempty"` // that the value was made from; for GuardCASVersion and GuardFenceVersion
 }
 
 // The operations of a request.
@@ -86,7 +86,7 @@ func (r reply) err() error {
 type link struct {
 	line
 	guard string
-	known map[string]known // GuardCASVersion: by lock
+	known map[string]known // where the guard wantsVersion: by lock
 }
 
 // known is the version that a grant has read, or made, last.
@@ -127,7 +127,7 @@ func (l *link) request(op string, a resource.Access) request {
 	switch l.guard {
 	case resource.GuardCASOwner:
 		r.Owner = a.Owner
-	case resource.GuardCASVersion:
+	case resource.GuardCASVersion, resource.GuardFenceVersion:
 		if k := l.known[a.Lock]; k.grant == a.Grant {
 			r.Version = k.version
 		}
@@ -143,7 +143,7 @@ func (l *link) do(ctx context.Context, a resource.Access, r request) (int64, err
 		return 0, err
 	}
 	err := answer.err()
-	if err == nil && l.guard == resource.GuardCASVersion {
+	if err == nil && wantsVersion(l.guard) {
 		l.known[a.Lock] = known{a.Grant, answer.Version}
 	}
 	return answer.Value, err

@@ -169,7 +169,7 @@ func (s *store) answer(ctx context.Context, line []byte) any {
 		return reply{Outcome: wire.OutcomeFail, Fenced: errors.Is(err, resource.ErrFenced), Error: err.Error()}
 	}
 	a := reply{Outcome: wire.OutcomeOK, Value: got.value}
-	if s.guard == resource.GuardCASVersion {
+	if wantsVersion(s.guard) {
 		a.Version = got.version
 	}
 	return a

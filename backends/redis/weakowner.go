@@ -1,0 +1,55 @@
+package redis
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/lockquake/lockquake/backends"
+	"github.com/lockquake/lockquake/lock"
+)
+
+// weakOwner is set-px-lua with a value that is not random: the time of the acquire in milliseconds, and the number of the client. It is
+// wrong on purpose. Two users of one client who ask in the same millisecond have one value. Where the first outlives its key and the
+// second has the lock by then, the script of the first finds "its own" value and deletes the key of the second. The Redis
+// documentation asks for a value that is unique across all clients and all requests ("Correct Implementation with a Single
+// Instance"), and calls a time with microseconds and a client id a weaker substitute that suffices in most environments. The
+// conformance suite does not catch it: users would have to ask in the same millisecond.
+func weakOwner() backends.Lock {
+	return backends.Lock{
+		Name:  "weak-owner",
+		Doc:   "set-px-lua with a time in milliseconds and the client's number in the place of a random value.",
+		Wrong: "users of one client who ask in the same millisecond have one value: a holder who outlived its TTL frees the next holder's lock",
+		Offers: backends.Offers{
+			Try: true, Renewal: "none", Token: backends.TokenNone, Reentrant: "no", Expires: true, WallClock: true,
+		},
+		Points:   []string{"before-set", "set-done", "wait-done", "before-delete", "release-done"},
+		Waits:    true,
+		MinTTL:   10 * time.Millisecond,
+		Recovery: recovery,
+		Dial: dialer(func(u user) lock.Locker {
+			return weaklyOwned{&recipe{user: u, how: means{give: (*recipe).releaseOwn}}}
+		}),
+	}
+}
+
+// weaklyOwned is a recipe whose user draws one value for all attempts of an acquire.
+type weaklyOwned struct{ *recipe }
+
+// Acquire polls until the key was free.
+func (l weaklyOwned) Acquire(ctx context.Context, r lock.Request) (lock.Grant, error) {
+	return l.poll(ctx, r, l.attemptsFrom(time.Now()))
+}
+
+// TryAcquire makes one attempt.
+func (l weaklyOwned) TryAcquire(ctx context.Context, r lock.Request) (lock.Grant, error) {
+	return l.attemptsFrom(time.Now())(ctx, r)
+}
+
+// attemptsFrom are the attempts of an acquire that began then.
+func (l weaklyOwned) attemptsFrom(began time.Time) func(context.Context, lock.Request) (lock.Grant, error) {
+	id := fmt.Sprintf("%d-%d", began.UnixMilli(), l.process)
+	return func(ctx context.Context, r lock.Request) (lock.Grant, error) {
+		return l.attemptAs(ctx, r, &owner{id: id}, l.setPx(r))
+	}
+}
