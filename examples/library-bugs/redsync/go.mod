@@ -3,7 +3,7 @@ module github.com/lockquake/lockquake/examples/library-bugs/redsync
 go 1.21
 
 require (
-	github.com/go-redis/redis/v8 v8.11.4
+	github.com/go-redis/redis/v8 v8.11.5
 	github.com/go-redsync/redsync/v4 v4.7.1
 	github.com/lockquake/lockquake/clients/go v0.0.0
 )

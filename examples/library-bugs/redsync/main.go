@@ -21,7 +21,7 @@ type user struct {
 func main() {
 	lockquake.Main("redsync", func(a *lockquake.Access) (lockquake.Lock, error) {
 		u := &user{access: a}
-		c := redis.NewClient(&redis.Options{Addr: a.Addresses("client")[0], Password: a.Password, MaxRetries: -1, ReadTimeout: a.Timeout()})
+		c := redis.NewClient(&redis.Options{Addr: a.Addresses("client")[0], Password: a.Password, MaxRetries: -1, MinIdleConns: 2, ReadTimeout: a.Timeout()})
 		c.AddHook(u)
 		u.library = redsync.New(goredis.NewPool(c))
 		return u, nil

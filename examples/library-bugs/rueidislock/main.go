@@ -46,9 +46,16 @@ func main() {
 }
 
 func (u user) Acquire(ctx context.Context, name string) (lockquake.Grant, error) {
-	life, cancel, err := u.locks.WithContext(ctx, "{lockquake:"+name+"}")
+	until, end := context.WithCancel(context.Background()) // the grant ends with the context that the library is given
+	stop := context.AfterFunc(ctx, end)
+	life, cancel, err := u.locks.WithContext(until, "{lockquake:"+name+"}")
 	if err != nil {
+		end()
 		return lockquake.Grant{}, err
+	}
+	if !stop() {
+		cancel()
+		return lockquake.Grant{}, ctx.Err()
 	}
 	key := "lockquake:0:{lockquake:" + name + "}"
 	at := lockquake.Now()
