@@ -22,7 +22,7 @@ type user struct {
 func main() {
 	lockquake.Main("etcd concurrency", func(a *lockquake.Access) (lockquake.Lock, error) {
 		c, err := clientv3.New(clientv3.Config{
-			Endpoints: a.Addresses("client"), DialTimeout: a.Timeout(), DialKeepAliveTime: a.Timeout(), DialKeepAliveTimeout: a.Timeout(),
+			Endpoints: a.Addresses("client"), DialTimeout: a.Timeout(),
 		})
 		return &user{access: a, client: c}, err
 	})
@@ -45,7 +45,7 @@ func (u *user) open(ctx context.Context) error {
 	return err
 }
 
-// Acquire believes the library when it says that the lock is had. It lasts as long as the session, which the library keeps alive by itself.
+// Acquire believes the library when it says that the lock is had, as a user does who does not watch the session. It lasts as long as the session, which the library keeps alive by itself.
 func (u *user) Acquire(ctx context.Context, name string) (lockquake.Grant, error) {
 	if err := u.open(ctx); err != nil {
 		return lockquake.Grant{}, err
@@ -76,10 +76,4 @@ func (u *user) Renew(ctx context.Context, _ lockquake.Grant) (int64, error) {
 
 func (u *user) Release(ctx context.Context, g lockquake.Grant) error {
 	return g.Handle.(*concurrency.Mutex).Unlock(ctx)
-}
-
-// OnLost is told when the session has ended.
-func (u *user) OnLost(_ lockquake.Grant, lost func()) {
-	done := u.session.Done()
-	go func() { <-done; lost() }()
 }
