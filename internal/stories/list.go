@@ -166,6 +166,38 @@ expect: {double_grants: "0", overlapping_holds: "0", stuck_locks: "0", judged: "
 	},
 	cutOff("cut-acquire", "What the service answers to an acquire is lost, and another user gets the lock in time.", "acquire"),
 	cutOff("cut-release", "What the service answers to a release is lost, and another user gets the lock in time.", "release"),
+	{
+		Name: "hiccup", lasts: 1, needs: both(processes, both(asked, alone)),
+		Claim: "What a user sends and is sent comes late for a moment, while it asks for a lock that nobody has. It gets it, or nothing of it stays.",
+		text: `workload: {}
+steps:
+  - {do: acquire, user: A}
+  - {do: release, user: A}
+  - {inject: delay, on: A, to: all, by: {{ttl 0.05}}, as: late}
+  - {do: acquire, user: A, async: true, outcome: any, within: {{.Long}}}
+  - {await: elapsed, for: {{ttl 0.15}}}
+  - {heal: late}
+  - {await: elapsed, for: {{ttl 0.1}}}
+  - {observe: "keys:lock-0", on: service}
+  - {await: elapsed, for: {{ttl 0.4}}}
+  - {observe: "keys:lock-0", on: service}
+  - {do: release, user: A, outcome: any}
+expect: {double_grants: "0", orphans: "0", judged: ">=1"}
+`,
+	},
+	{
+		Name: "anew", Quick: true, needs: expiring,
+		Claim: "A holder has lost the lock, and asks for it again without a release. It does not get it while another user has it.",
+		text: `workload: {}
+steps:
+  - {do: acquire, user: A}
+` + stop + `  - {do: acquire, user: B, within: {{.Long}}}
+` + goOn + `  - {do: acquire, user: A, outcome: any, within: {{ttl 0.25}}}
+  - {do: release, user: B, outcome: any}
+  - {do: release, user: A, outcome: any}
+expect: {double_grants: "0", judged: ">=2"}
+`,
+	},
 	faulty("holder-pauses", "Holders are paused for longer than their grants last.", expiring, `{use: pause, on: holder, at: 1s, for: {{ttl 2}}, every: {{ttl 3}}}`),
 	{
 		Name: "renewing-pauses", Claim: "Holders that extend their grants are paused for longer than these last.", needs: both(processes, renewable), lasts: 7,

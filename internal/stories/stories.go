@@ -232,6 +232,14 @@ func majority(s Subject) string {
 	return ""
 }
 
+// alone is the other way round: who asks a majority gives each server so little time that it cannot clean up through a slow link either.
+func alone(s Subject) string {
+	if majority(s) == "" {
+		return "the lock asks a majority of servers, and gives each little time"
+	}
+	return ""
+}
+
 func processes(s Subject) string {
 	if s.InProcess {
 		return fmt.Sprintf("the clients of %s are no processes, which could be broken", s.Backend)

@@ -1,0 +1,70 @@
+// Command redislock is github.com/bsm/redislock with a strategy that asks less and less often.
+package main
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/bsm/redislock"
+	lockquake "github.com/lockquake/lockquake/clients/go"
+	"github.com/redis/go-redis/v9"
+)
+
+type user struct {
+	access *lockquake.Access
+	locks  *redislock.Client
+}
+
+func main() {
+	lockquake.Main("redislock", func(a *lockquake.Access) (lockquake.Lock, error) {
+		return &user{a, redislock.New(redis.NewClient(&redis.Options{
+			Addr: a.Addresses("client")[0], Password: a.Password, MaxRetries: -1, ReadTimeout: a.Timeout(), ContextTimeoutEnabled: true,
+		}))}, nil
+	})
+}
+
+// backoff waits twice as long after each refusal, from 0.1 ms up to a quarter of a second.
+type backoff struct {
+	wait time.Duration
+	sent int64 // before the latest request, which is that of a grant
+}
+
+// NextBackoff is asked after each refusal.
+func (b *backoff) NextBackoff() time.Duration {
+	b.sent, b.wait = lockquake.Now(), 2*b.wait
+	if b.wait > 250*time.Millisecond {
+		b.wait = 250 * time.Millisecond
+	}
+	return b.wait
+}
+
+func (u *user) Acquire(ctx context.Context, name string) (lockquake.Grant, error) {
+	b := &backoff{50 * time.Microsecond, lockquake.Now()}
+	l, err := u.locks.Obtain(ctx, "lockquake:"+name, u.access.TTL(), &redislock.Options{RetryStrategy: b})
+	if errors.Is(err, redislock.ErrNotObtained) {
+		return lockquake.Grant{}, lockquake.ErrContended
+	} else if err != nil {
+		return lockquake.Grant{}, err
+	}
+	g := u.access.Grant(l.Token(), b.sent)
+	g.Handle = l
+	return g, nil
+}
+
+func (u *user) Release(ctx context.Context, g lockquake.Grant) error {
+	return held(g.Handle.(*redislock.Lock).Release(ctx))
+}
+
+func (u *user) Renew(ctx context.Context, g lockquake.Grant) (int64, error) {
+	now := lockquake.Now()
+	return u.access.Valid(now), held(g.Handle.(*redislock.Lock).Refresh(ctx, u.access.TTL(), nil))
+}
+
+// held is what the library's answer means.
+func held(err error) error {
+	if errors.Is(err, redislock.ErrLockNotHeld) || errors.Is(err, redislock.ErrNotObtained) {
+		return lockquake.ErrNotHeld
+	}
+	return err
+}

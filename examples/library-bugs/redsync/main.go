@@ -1,0 +1,73 @@
+// Command redsync is redsync v4 on one Redis server by go-redis, as its README has it: Lock tries again by itself, and each try takes 5 % of the expiry at most.
+package main
+
+import (
+	"context"
+	"strings"
+	"sync/atomic"
+
+	"github.com/go-redis/redis/v8"
+	"github.com/go-redsync/redsync/v4"
+	"github.com/go-redsync/redsync/v4/redis/goredis/v8"
+	lockquake "github.com/lockquake/lockquake/clients/go"
+)
+
+type user struct {
+	access  *lockquake.Access
+	library *redsync.Redsync
+	sent    int64 // before the latest SET, which is that of a grant
+}
+
+func main() {
+	lockquake.Main("redsync", func(a *lockquake.Access) (lockquake.Lock, error) {
+		u := &user{access: a}
+		c := redis.NewClient(&redis.Options{Addr: a.Addresses("client")[0], Password: a.Password, MaxRetries: -1, MinIdleConns: 2, ReadTimeout: a.Timeout()})
+		c.AddHook(u)
+		u.library = redsync.New(goredis.NewPool(c))
+		return u, nil
+	})
+}
+
+func (u *user) Acquire(ctx context.Context, name string) (lockquake.Grant, error) {
+	m := u.library.NewMutex("lockquake:"+name, redsync.WithExpiry(u.access.TTL()))
+	for {
+		switch err := m.LockContext(ctx); {
+		case err == nil:
+			g := u.access.Grant(m.Value(), atomic.LoadInt64(&u.sent))
+			g.Handle = m
+			return g, nil
+		case ctx.Err() != nil || !strings.Contains(err.Error(), "already taken") && err != redsync.ErrFailed:
+			return lockquake.Grant{}, err
+		}
+	}
+}
+
+func (u *user) Release(_ context.Context, g lockquake.Grant) error {
+	return held(g.Handle.(*redsync.Mutex).Unlock())
+}
+
+func (u *user) Renew(_ context.Context, g lockquake.Grant) (int64, error) {
+	now := lockquake.Now()
+	return u.access.Valid(now), held(g.Handle.(*redsync.Mutex).Extend())
+}
+
+// held is what the library's answer means, in the words of all its versions.
+func held(ok bool, err error) error {
+	if !ok && (err == nil || strings.Contains(err.Error(), "already")) {
+		return lockquake.ErrNotHeld
+	}
+	return err
+}
+
+// BeforeProcess notes when a command is sent. It and those below are a hook of the client.
+func (u *user) BeforeProcess(ctx context.Context, c redis.Cmder) (context.Context, error) {
+	if c.Name() == "set" || c.Name() == "setnx" {
+		atomic.StoreInt64(&u.sent, lockquake.Now())
+	}
+	return ctx, nil
+}
+func (u *user) AfterProcess(context.Context, redis.Cmder) error { return nil }
+func (u *user) BeforeProcessPipeline(ctx context.Context, _ []redis.Cmder) (context.Context, error) {
+	return ctx, nil
+}
+func (u *user) AfterProcessPipeline(context.Context, []redis.Cmder) error { return nil }

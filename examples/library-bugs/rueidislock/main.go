@@ -1,0 +1,78 @@
+// Command rueidislock is github.com/redis/rueidis/rueidislock on one Redis server, with the settings of the example in its README. The users of a
+// process share one Locker, as they are meant to.
+package main
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"sync"
+	"time"
+
+	lockquake "github.com/lockquake/lockquake/clients/go"
+	"github.com/redis/rueidis"
+	"github.com/redis/rueidis/rueidislock"
+)
+
+type user struct {
+	locks rueidislock.Locker
+	look  rueidis.Client // what the server has
+}
+
+type handle struct {
+	life   context.Context
+	cancel context.CancelFunc
+}
+
+var (
+	shared user
+	once   sync.Once
+	failed error
+)
+
+func main() {
+	lockquake.Main("rueidislock", func(a *lockquake.Access) (lockquake.Lock, error) {
+		once.Do(func() {
+			to := rueidis.ClientOption{InitAddress: a.Addresses("client"), Password: a.Password}
+			shared.look, failed = rueidis.NewClient(to)
+			if failed == nil {
+				shared.locks, failed = rueidislock.NewLocker(rueidislock.LockerOption{
+					ClientOption: to, KeyPrefix: "lockquake", KeyValidity: a.TTL(), KeyMajority: 1, NoLoopTracking: true, TryNextAfter: a.Timeout(),
+				})
+			}
+		})
+		return shared, failed
+	})
+}
+
+func (u user) Acquire(ctx context.Context, name string) (lockquake.Grant, error) {
+	until, end := context.WithCancel(context.Background()) // the grant ends with the context that the library is given
+	stop := context.AfterFunc(ctx, end)
+	life, cancel, err := u.locks.WithContext(until, "{lockquake:"+name+"}")
+	if err != nil {
+		end()
+		return lockquake.Grant{}, err
+	}
+	if !stop() {
+		cancel()
+		return lockquake.Grant{}, ctx.Err()
+	}
+	key := "lockquake:0:{lockquake:" + name + "}"
+	at := lockquake.Now()
+	answers := u.look.DoMulti(ctx, u.look.B().Pttl().Key(key).Build(), u.look.B().Get().Key(key).Build())
+	left, _ := answers[0].AsInt64()
+	value, err := answers[1].ToString()
+	if err != nil || left <= 0 {
+		cancel()
+		return lockquake.Grant{}, errors.New("the key is gone again")
+	}
+	return lockquake.Grant{ID: hex.EncodeToString([]byte(value)), Sent: at, Valid: at + left*int64(time.Millisecond), Handle: handle{life, cancel}}, nil
+}
+
+func (u user) Release(_ context.Context, g lockquake.Grant) error {
+	g.Handle.(handle).cancel()
+	return errors.New("the library does not tell what became of the key")
+}
+
+// OnLost is told when the library cancels the context of the grant.
+func (u user) OnLost(g lockquake.Grant, lost func()) { context.AfterFunc(g.Handle.(handle).life, lost) }
