@@ -268,7 +268,7 @@ func TestALossThatTheLibraryTells(t *testing.T) {
 // surprising tells whether there are errors beside those of a wait that the end of the run cut short, and of a write that was held back.
 func surprising(errors map[string]int64) bool {
 	for text := range errors {
-		if !strings.HasPrefix(text, "somebody else has the lock") && !strings.HasPrefix(text, "stopped: ") {
+		if !strings.HasPrefix(text, "somebody else has the lock") && !strings.HasPrefix(text, "stopped before the write") {
 			return true
 		}
 	}
