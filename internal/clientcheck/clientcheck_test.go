@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"flag"
 	"fmt"
 	"io"
 	"math"
@@ -70,6 +71,7 @@ var (
 )
 
 func TestMain(m *testing.M) {
+	_ = flag.Set("test.parallel", "8") // unless told otherwise: they wait for what does not come, more than for a processor
 	code := m.Run()
 	for _, dir := range []string{compiled, built} {
 		if dir != "" {
