@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -134,10 +135,13 @@ func running(t *testing.T, argv ...string) func(context.Context, int) (Process, 
 	}
 }
 
+var registers atomic.Int32
+
 // serveRegister starts a register and returns its address.
 func serveRegister(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp4", "127.0.0.1:0")
+	n := registers.Add(1) // an address of its own: between the choice of a port and its use another test could take it
+	l, err := net.Listen("tcp4", fmt.Sprintf("127.0.%d.%d:0", 1+n/250, 1+n%250))
 	if err != nil {
 		t.Fatal(err)
 	}
