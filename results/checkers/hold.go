@@ -37,6 +37,8 @@ type hold struct {
 	pairs  []pair // exclusion only: overlaps with holds that ended before this one
 	pinned bool   // somebody keeps it: it is not used again for another hold
 
+	lost int64 // late news only: when another user's grant showed that it was gone; 0: nothing did
+
 	late      *bool // exclusion only: it was counted among those that outlived their validity; nil while nobody asked
 	contested bool  // exclusion only: another user asked for the lock or held it meanwhile
 	touched   bool  // stale writes only: the resource served it

@@ -4,10 +4,12 @@
 // (lost), or by a renewal or release that the service refused because the grant was not there. In between a user
 // acts upon a grant that it no longer has.
 //
-// Where the lock tells of losses, a holder is untold that has its grant in hand for longer than the recovery bound after its validity ended, and was
-// not told by then. While a fault has its process stand still, no time passes for it.
+// Where the lock tells of losses, a holder is untold whose validity ended, whose lock another user was granted then, and who has its grant in hand for
+// longer than the recovery bound after that, without news. While a fault has its process stand still, no time passes for it. The other user's grant is
+// what proves the loss: a client may keep a grant alive and tell of no renewals.
 //
-// It cannot see what a user could have known by its own clock, and not holders that released before the bound was over.
+// It cannot see what a user could have known by its own clock, not holders that released before the bound was over, and not losses after which nobody
+// was granted the lock.
 
 package checkers
 
@@ -24,7 +26,7 @@ type lateNews struct {
 	t       *tracker
 	bound   int64
 	last    int64
-	outlive int64 // holds that outlived their validity
+	outlive int64 // holds that were lost to another user
 	untold  []overstay
 	list    shortlist
 	over    byUser[outlived] // by the user: the hold that it releases
@@ -43,8 +45,8 @@ var lateNewsKind = results.CheckerKind{
 	Doc: "How long it took until a holder was told that it had lost the lock.",
 	Counts: []results.Quantity{
 		{
-			Name: "untold_losses", Doc: "holders that were not told, within the recovery bound after their validity ended, that they had lost the lock; where the lock tells of losses",
-			Tone: results.Violation, Of: "holds that outlived their validity", NeedsEnds: true,
+			Name: "untold_losses", Doc: "holders that were not told, within the recovery bound after another user was granted the lock, that they had lost it; where the lock tells of losses",
+			Tone: results.Violation, Of: "holds that were lost to another user", NeedsEnds: true,
 		},
 	},
 	Measures: []results.Quantity{
@@ -84,7 +86,14 @@ func (c *lateNews) hear(until, told int64) {
 	}
 }
 
-func (c *lateNews) began(*hold) {}
+// began notes which holds the new one shows to be lost.
+func (c *lateNews) began(h *hold) {
+	for _, o := range c.t.locks[h.lock] {
+		if over := o.until(); o.user != h.user && conflict(o.mode, h.mode) && o.lost == 0 && over != 0 && over <= h.start {
+			o.lost = h.start
+		}
+	}
+}
 
 func (c *lateNews) takenBack(*hold, int64) {}
 
@@ -101,18 +110,19 @@ func (c *lateNews) ended(h *hold) {
 // outlived takes a hold that its user had in hand until then, without news.
 func (c *lateNews) outlived(h *hold, until int64) {
 	over := h.until()
-	if !c.run.Tells || c.bound <= 0 || over == 0 || over >= until || h.over.Kind == history.Dead {
+	if !c.run.Tells || c.bound <= 0 || h.lost == 0 || h.lost < over || h.over.Kind == history.Dead { // a renewal after the other's grant: that was no loss
 		return
 	}
 	c.outlive++
-	process := clientName(h.user.Client())
-	late := until - over - c.run.Still.Asked(process, over, until) - c.bound
+	process, lost := clientName(h.user.Client()), h.lost
+	late := until - lost - c.run.Still.Asked(process, lost, until) - c.bound
 	if late <= 0 {
 		return
 	}
-	c.untold = append(c.untold, overstay{user: h.user, lock: h.lock, start: over, end: until, late: late})
-	c.list.add(proof{kind: "untold_loss", from: over, to: until, holds: []*hold{h}, rank: int(late / 1e6), text: func() string {
-		return fmt.Sprintf("the validity of %v was over at %s, and it was not told of a loss by %s; the bound is %.3f ms", h.user, c.run.MS(over), c.run.MS(until), results.Milli(c.bound))
+	c.untold = append(c.untold, overstay{user: h.user, lock: h.lock, start: lost, end: until, late: late})
+	c.list.add(proof{kind: "untold_loss", from: lost, to: until, holds: []*hold{h}, rank: int(late / 1e6), text: func() string {
+		return fmt.Sprintf("the validity of %v was over at %s, another user was granted the lock at %s, and it was not told of the loss by %s; the bound is %.3f ms",
+			h.user, c.run.MS(over), c.run.MS(lost), c.run.MS(until), results.Milli(c.bound))
 	}})
 }
 
