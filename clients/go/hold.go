@@ -80,11 +80,14 @@ func (h *hold) gone() {
 
 // do records an operation within the hold, and carries it out; what it does to the event is part of its ok.
 func (h *hold) do(e event, timeout time.Duration, carryOut func(context.Context, *event) error) error {
-	record := h.user.s.stream.event
+	record, asked := h.user.s.stream.event, e
 	if e.kind == kindRelease {
 		record = h.user.s.stream.flushed
 	}
-	seq, _ := record(e)
+	if e.kind == kindRelease || e.kind == kindRenew {
+		asked.valid = Now() + int64(timeout)
+	}
+	seq, _ := record(asked)
 	ctx, cancel := context.WithTimeout(h.user.base, timeout)
 	defer cancel()
 	ok := e

@@ -14,6 +14,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"io"
 	"math"
 	"os"
 	"sync/atomic"
@@ -138,7 +139,16 @@ func At(ctx context.Context, point string) {
 }
 
 // Main is the life of a client. Connect is called for each user; name is what reports call the program; points are the names that its lock passes to At.
-func Main(name string, connect func(*Access) (Lock, error), points ...string) {
-	s := &session{connect: connect, stream: newStream(os.Stdout), users: map[int]*user{}, errors: map[string]int{}}
-	s.serve(os.Stdin, name, points)
+// What connect returns should be the lock's own type, for the client says before the start whether it is a Watcher and whether it can be closed.
+func Main[L Lock](name string, connect func(*Access) (L, error), points ...string) {
+	var kind L // of an interface type it is nil, and neither
+	s := &session{stream: newStream(os.Stdout), users: map[int]*user{}, errors: map[string]int{}}
+	s.connect = func(a *Access) (Lock, error) { return connect(a) }
+	h := greeting(name, points)
+	h["orders"] = []string{"cancel"}
+	if _, ok := any(kind).(io.Closer); ok {
+		h["orders"] = []string{"cancel", "close"}
+	}
+	_, h["tells"] = any(kind).(Watcher)
+	s.serve(os.Stdin, h)
 }

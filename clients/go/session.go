@@ -92,9 +92,9 @@ type session struct {
 }
 
 // serve reads frames until the stop. When the input ends the process ends, whatever it is doing.
-func (s *session) serve(in io.Reader, name string, points []string) {
+func (s *session) serve(in io.Reader, hello map[string]interface{}) {
 	s.load, s.halt = context.WithCancel(context.Background())
-	s.stream.send("hello", greeting(name, points))
+	s.stream.send("hello", hello)
 	frames := make(chan frame, 4096)
 	go func() {
 		r := bufio.NewReader(in)
@@ -242,10 +242,10 @@ func (s *session) run(life func()) {
 	}()
 }
 
-// command hands an order to its user. Arming and continuing act at once: they are meant for a user in the middle of an operation.
+// command hands an order to its user. Arming, continuing and giving up act at once: they are meant for a user in the middle of an operation.
 func (s *session) command(o order) error {
 	switch o.Do {
-	case "acquire", "release", "renew", "check", "read", "write", "arm", "continue":
+	case "acquire", "release", "renew", "check", "read", "write", "arm", "continue", "cancel", "close":
 	default:
 		return refuse("this client does not know the order %s", o.Do)
 	}
@@ -261,6 +261,9 @@ func (s *session) command(o order) error {
 			err = func(point string) error { return u.arm(point, o.Action) }
 		}
 		s.answer(result{ID: o.ID}, err(o.Point))
+		return nil
+	case o.Do == "cancel":
+		s.answer(result{ID: o.ID}, u.giveUp())
 		return nil
 	case w != nil && o.User < w.Users:
 		return refuse("user %d runs a workload: it can be armed and continued only", o.User)
@@ -362,7 +365,7 @@ func (s *session) finish() {
 	closed := make(chan struct{})
 	go func() {
 		for _, u := range users {
-			if c, ok := u.lock.(io.Closer); ok {
+			if c, ok := u.lock.(io.Closer); ok && !u.closed {
 				if err := c.Close(); err != nil {
 					s.tally(err)
 				}

@@ -26,6 +26,7 @@ type user struct {
 	call       sync.Mutex      // the methods of a Lock are called one at a time
 	orders     chan order
 	holds      map[int]*hold
+	closed     bool // by an order
 	cycles     int64
 	free, lag  int64      // open loop: since when it has had nothing to do; the worst lag of the schedule
 	armed      int32      // points
@@ -33,6 +34,8 @@ type user struct {
 	points     map[string]string
 	waiting    string
 	let        chan struct{} // closed to let the user go on
+	under      uint32        // the acquire that is under way
+	quit       func()        // ends it; nil: none is
 }
 
 func newUser(s *session, number int) *user {
@@ -68,15 +71,17 @@ func (u *user) acquire(lock int, intended int64, timeout time.Duration) (*hold, 
 	if late := Now() - larger(intended, u.free); intended != 0 && late > u.lag {
 		u.lag = late
 	}
-	e := event{user: u.id, kind: kindAcquire, phase: invoke, lock: uint16(lock), value: intended}
+	e := event{user: u.id, kind: kindAcquire, phase: invoke, lock: uint16(lock), value: intended, valid: Now() + int64(timeout)}
 	seq, asked := u.s.stream.event(e)
 	ctx, cancel := context.WithTimeout(u.load, timeout)
 	defer cancel()
+	u.underWay(seq, cancel)
 	u.call.Lock()
 	g, err := u.lock.Acquire(ctx, u.s.start.Locks[lock])
 	u.call.Unlock()
+	u.underWay(0, nil)
 	if err != nil {
-		e.value = 0
+		e.value, e.valid = 0, 0
 		return nil, u.failed(e, seq, err)
 	}
 	u.cycles++
@@ -89,6 +94,60 @@ func (u *user) acquire(lock int, intended int64, timeout time.Duration) (*hold, 
 	h.follow()
 	At(u.base, "acquired")
 	return h, nil
+}
+
+func (u *user) underWay(seq uint32, quit func()) {
+	u.mu.Lock()
+	u.under, u.quit = seq, quit
+	u.mu.Unlock()
+}
+
+// giveUp ends the acquire that is under way. That is on record before it is told.
+func (u *user) giveUp() error {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.quit == nil {
+		return refuse("no acquire of user %d is under way", u.number)
+	}
+	if u.under != 0 {
+		u.s.stream.flushed(event{user: u.id, kind: kindCancel, phase: info, op: u.under})
+	}
+	u.quit()
+	return nil
+}
+
+// close closes the lock. What it has in hand ends here: nobody knows whether the service still keeps it.
+func (u *user) close(timeout time.Duration) error {
+	c, ok := u.lock.(io.Closer)
+	if !ok {
+		return refuse("this lock cannot be closed")
+	}
+	u.closed = true
+	for lock, h := range u.holds {
+		h.leave()
+		h.mu.Lock()
+		h.ended = true
+		h.mu.Unlock()
+		e := h.event(kindRelease)
+		if seq, _ := u.s.stream.flushed(e); seq != 0 {
+			e.phase, e.op, e.code = info, seq, 7
+			u.s.stream.event(e)
+		}
+		delete(u.holds, lock)
+	}
+	e := event{user: u.id, kind: kindClose, phase: invoke, valid: Now() + int64(timeout)}
+	seq, _ := u.s.stream.flushed(e)
+	u.call.Lock()
+	defer u.call.Unlock()
+	if e.valid = 0; seq == 0 {
+		return c.Close()
+	}
+	if err := c.Close(); err != nil {
+		return u.failed(e, seq, err)
+	}
+	e.phase, e.op = done, seq
+	u.s.stream.event(e)
+	return nil
 }
 
 func larger(a, b int64) int64 {
@@ -220,6 +279,12 @@ func (u *user) carryOut(o order, r *result) (err error) {
 	timeout := time.Duration(o.Timeout)
 	if timeout <= 0 {
 		timeout = u.s.timeout
+	}
+	switch {
+	case u.closed:
+		return refuse("user %d has closed its lock", u.number)
+	case o.Do == "close":
+		return u.close(timeout)
 	}
 	h := u.holds[o.Lock]
 	if o.Do == "acquire" {

@@ -24,7 +24,7 @@ func main() {
 	lockquake.Main("redsync", connect, "before-lock", "lock-done", "before-unlock", "unlock-done")
 }
 
-func connect(a *lockquake.Access) (lockquake.Lock, error) {
+func connect(a *lockquake.Access) (*user, error) {
 	var pools []redis.Pool
 	for _, address := range a.Addresses("client") {
 		address := address

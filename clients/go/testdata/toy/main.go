@@ -24,12 +24,10 @@ func main() {
 	if kind == "no-points" {
 		points = []string{"no-such-point"}
 	}
-	lockquake.Main("toy", func(a *lockquake.Access) (lockquake.Lock, error) {
-		if kind == "loses" {
-			return losing{toy{a}}, nil
-		}
-		return toy{a}, nil
-	}, points...)
+	if kind == "loses" {
+		lockquake.Main("toy", func(a *lockquake.Access) (losing, error) { return losing{toy{a}}, nil }, points...)
+	}
+	lockquake.Main("toy", func(a *lockquake.Access) (toy, error) { return toy{a}, nil }, points...)
 }
 
 func of(name string) chan struct{} {
@@ -45,6 +43,9 @@ func of(name string) chan struct{} {
 func (t toy) Acquire(ctx context.Context, name string) (lockquake.Grant, error) {
 	sent := lockquake.Now()
 	if kind != "never-excludes" {
+		if kind == "deaf" {
+			ctx = context.Background() // which nothing ends
+		}
 		select {
 		case of(name) <- struct{}{}:
 		case <-ctx.Done():
