@@ -755,7 +755,9 @@ public final class Lockquake {
         /** Records an operation within the hold, and carries it out. */
         private long done(String kind, boolean flush, long value, Asked what) {
             Fields f = fields().value(value);
+            if (kind.equals("release") || kind.equals("renew")) { f.valid = now() + user.session.timeout; } // when it has to end
             long seq = user.stream.event(user.name, kind, "invoke", flush, f).seq;
+            f.valid = 0;
             long result;
             try {
                 result = what.get();
@@ -867,7 +869,9 @@ public final class Lockquake {
             }
             if (intended != 0) { lag = Math.max(lag, now() - Math.max(intended, free)); }
             String of = session.locks.get(index);
-            Stamp asked = stream.event(name, "acquire", "invoke", false, new Fields(of).value(intended));
+            Fields invoke = new Fields(of).value(intended);
+            invoke.valid = now() + timeout; // when it has to end
+            Stamp asked = stream.event(name, "acquire", "invoke", false, invoke);
             Grant g;
             try {
                 synchronized (call) {
