@@ -186,7 +186,7 @@ func TestClientCheck(t *testing.T) {
 				clientImage(t, c.language)
 			}
 			out, err := cmd.CombinedOutput()
-			if err != nil || strings.Count(string(out), "  ok\n") != 7 {
+			if err != nil || strings.Count(string(out), "  ok\n") != 8 {
 				t.Errorf("%v\n%s", err, out)
 			}
 		})

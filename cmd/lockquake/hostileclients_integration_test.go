@@ -46,7 +46,7 @@ backend:
   use: external
   ttl: 2s
   client: {run: [python3, testdata/toy_lock.py, %s], dir: %q}
-  start: {image: none, command: [python3, -m, http.server, --bind, "{listen}", "{client.port}"], ports: {client: 7000}}
+  start: {image: none, command: [redis-server, --port, "{client.port}", --bind, "{listen}", --save, ""], ports: {client: 6379}}
 workload: {use: acquire-release, clients: 2, users: 1, hold: 1ms}
 run: {for: 40s, settle: 1ms}
 expect: {double_grants: ">=0", judged: ">=1"}
