@@ -193,7 +193,7 @@ func (r *runner) subject() stories.Subject {
 	l.Points = nil
 	return stories.Subject{
 		Backend: r.service.backend, Lock: l, TTL: r.ttl, Clients: r.clients, Users: r.users, Quick: testing.Short(),
-		NoTokens: r.service.tokens && r.lock.Offers.Token == backends.TokenNone,
+		NoTokens: r.service.tokens && r.lock.Offers.Token == backends.TokenNone, Elsewhere: !r.service.named,
 	}
 }
 

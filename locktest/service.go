@@ -19,6 +19,7 @@ type Service struct {
 	voters          int    // how many nodes a client asks for one operation; 0: one
 	direct          string // conformance.Options.Direct
 	tokens          bool   // the grants of lock have tokens
+	named           bool   // the service can be asked about a lock whose key is its name
 	wallClock       bool   // servers tell by their wall clock when a key or a row ends
 	set             map[string]string
 }
@@ -39,12 +40,12 @@ const usualTTL = 2 * time.Second
 // Redis is one Redis server. The endpoint is a URL, redis://:PASSWORD@HOST:PORT, which redis.ParseURL of go-redis and
 // rueidis.ParseURL read.
 func Redis() Service {
-	return Service{backend: "redis", lock: "set-px-lua", tokenLock: "set-px-incr", ttl: usualTTL, wallClock: true, endpoints: redisURLs}
+	return Service{backend: "redis", lock: "set-px-lua", tokenLock: "set-px-incr", ttl: usualTTL, named: true, wallClock: true, endpoints: redisURLs}
 }
 
 // Redlock is five independent Redis servers. Each endpoint is a URL as that of Redis.
 func Redlock() Service {
-	return Service{backend: "redlock", lock: "redlock", ttl: usualTTL, wallClock: true, endpoints: redisURLs, voters: 5}
+	return Service{backend: "redlock", lock: "redlock", ttl: usualTTL, named: true, wallClock: true, endpoints: redisURLs, voters: 5}
 }
 
 // RedisCluster is a Redis Cluster of three primaries, each with a replica. The endpoints are URLs of all six, as that of Redis.
@@ -62,7 +63,7 @@ const Master = "lockquake"
 // redis://:PASSWORD@HOST:PORT?master_name=lockquake&sentinel_password=PASSWORD.
 func RedisSentinel() Service {
 	return Service{
-		backend: "sentinel", lock: "set-px-lua", tokenLock: "set-px-incr", ttl: usualTTL, wallClock: true, endpoints: sentinelURLs,
+		backend: "sentinel", lock: "set-px-lua", tokenLock: "set-px-incr", ttl: usualTTL, named: true, wallClock: true, endpoints: sentinelURLs,
 		direct: "clients learn the address of the primary from the Sentinels",
 	}
 }

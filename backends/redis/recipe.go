@@ -249,6 +249,15 @@ func (k keyspace) keys(name string) []string {
 	return []string{k.key(name), k.rueidisPrefix() + ":0:" + k.slot(name)}
 }
 
+// anywhere lists the keys, and where a client of others keeps a lock whose key is its name, or has rueidislock's own prefix. Those are in
+// other slots of a cluster.
+func (k keyspace) anywhere(name string) []string {
+	if k == "" {
+		return append(k.keys(name), name, "rueidislock:0:"+name)
+	}
+	return k.keys(name) // on an attached service the rest is other people's
+}
+
 // ready is written by Ready; no lock has a name like it.
 func (k keyspace) ready() string {
 	if k == "" {

@@ -223,7 +223,7 @@ func (m member) ask(ctx context.Context, fact string) (string, error) {
 func clockText(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000000Z07:00") }
 
 func (m member) holder(ctx context.Context, name string) (string, error) {
-	v, err := m.client.MGet(ctx, m.keys.keys(name)...).Result()
+	v, err := m.client.MGet(ctx, m.keys.anywhere(name)...).Result()
 	return holderIn(v), err
 }
 

@@ -21,8 +21,7 @@ var (
 )
 
 // stored reads a lock's key and how long it lasts, both at once.
-func (m member) stored(ctx context.Context, name string) (topology.Stored, error) {
-	keys := m.keys.keys(name)
+func (m member) stored(ctx context.Context, name string, keys []string) (topology.Stored, error) {
 	var values *redis.SliceCmd
 	ends := make([]*redis.DurationCmd, len(keys))
 	_, err := m.client.TxPipelined(ctx, func(p redis.Pipeliner) error {
@@ -49,11 +48,11 @@ func (m member) stored(ctx context.Context, name string) (topology.Stored, error
 }
 
 // storedByAll asks all servers side by side.
-func (ms members) storedByAll(ctx context.Context, name string) ([]topology.Stored, []error) {
+func (ms members) storedByAll(ctx context.Context, name string, keys func(keyspace, string) []string) ([]topology.Stored, []error) {
 	said, errs := make([]topology.Stored, len(ms)), make([]error, len(ms))
 	var group sync.WaitGroup
 	for i, m := range ms {
-		group.Go(func() { said[i], errs[i] = m.stored(ctx, name) })
+		group.Go(func() { said[i], errs[i] = m.stored(ctx, name, keys(m.keys, name)) })
 	}
 	group.Wait()
 	return said, errs
@@ -61,7 +60,8 @@ func (ms members) storedByAll(ctx context.Context, name string) ([]topology.Stor
 
 // Stored asks the one server.
 func (s *service) Stored(ctx context.Context, name string) (topology.Stored, error) {
-	return s.members[0].stored(ctx, name)
+	m := s.members[0]
+	return m.stored(ctx, name, m.keys.anywhere(name))
 }
 
 // Stored asks the server that most Sentinels take for the primary.
@@ -74,13 +74,13 @@ func (s *sentinelService) Stored(ctx context.Context, name string) (topology.Sto
 	if err != nil {
 		return topology.Stored{}, err
 	}
-	return m.stored(ctx, name)
+	return m.stored(ctx, name, m.keys.anywhere(name))
 }
 
 // Stored asks the server that takes itself for the primary of the lock's slot: all others send whoever asks to it. While there are two,
 // nobody knows.
 func (s *clusterService) Stored(ctx context.Context, name string) (out topology.Stored, err error) {
-	said, errs := s.members.storedByAll(ctx, name)
+	said, errs := s.members.storedByAll(ctx, name, keyspace.keys)
 	primaries := 0
 	for i := range said {
 		if errs[i] == nil {
@@ -96,7 +96,7 @@ func (s *clusterService) Stored(ctx context.Context, name string) (out topology.
 
 // Stored asks all servers. Who has the lock has its key on a majority, which stands until the last but one of a bare majority is gone.
 func (s *fiveService) Stored(ctx context.Context, name string) (topology.Stored, error) {
-	said, errs := s.members.storedByAll(ctx, name)
+	said, errs := s.members.storedByAll(ctx, name, keyspace.anywhere)
 	values := make([]string, len(said))
 	for i := range said {
 		values[i] = said[i].Holder

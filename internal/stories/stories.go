@@ -25,6 +25,8 @@ type Subject struct {
 	NoTokens bool
 	// Foreign says that the clients are another program, of which the lock here knows little.
 	Foreign bool
+	// Elsewhere says that the clients may keep their locks where the service is not asked for them.
+	Elsewhere bool
 	// Quick makes runs shorter whose length is free.
 	Quick bool
 }
@@ -175,7 +177,7 @@ var (
 var unasked = []string{"external"}
 
 // Asked tells whether the service can be asked who has the lock, and what it was asked for.
-func (s Subject) Asked() bool { return !slices.Contains(unasked, s.Backend) }
+func (s Subject) Asked() bool { return !s.Elsewhere && !slices.Contains(unasked, s.Backend) }
 
 // asked needs that.
 func asked(s Subject) string {

@@ -144,6 +144,9 @@ func (c *orphans) Finish() results.Finding {
 			}
 		}
 	}
+	if len(c.reads) == 0 {
+		return skipped(f, unread)
+	}
 	if looks == 0 {
 		return skipped(f, "the service was not asked who has a lock while nobody used it")
 	}
