@@ -109,7 +109,6 @@ type story struct{ name, provider string }
 // picked is played by every run of the tests: one story for each topology and phenomenon, and one healthy run.
 var picked = []story{
 	{"etcd-healthy", "docker"},
-	{"etcd-holder-pause", "docker"},
 	{"etcd-holder-pause-fenced", "docker"},
 	{"chubby-sequencer", "docker"},
 	{"late-packet-etcd", "local"},

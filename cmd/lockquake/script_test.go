@@ -15,7 +15,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	_ = flag.Set("test.parallel", "3") // unless told otherwise: runs wait for their clocks more than for a processor
+	_ = flag.Set("test.parallel", "4") // unless told otherwise: runs wait for their clocks more than for a processor
 	testscript.Main(m, map[string]func(){"lockquake": main})
 }
 

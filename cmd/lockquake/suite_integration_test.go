@@ -22,6 +22,7 @@ const wrongOfRedis = `locks:
   - {backend: redis, lock: set-px-lua, stories: [crash, late-release, answers, gives-up, waiting, slow-replies]}
   - {name: storms, backend: redis, lock: set-px-lua, set: [backend.retry.delay=0s], stories: [waiting]}
   - {backend: redlock, lock: redlock-no-elapsed-check, stories: [late-replies]}
+  - {backend: redlock, lock: redlock-incr, stories: [contention]}
   - {backend: redlock, lock: redlock, stories: [late-replies]}
 `
 
@@ -41,7 +42,7 @@ func TestSuiteFindsWrongLocks(t *testing.T) {
 		}
 	}
 	got, code := runSuite(t, file, "--quick", "--ttl", "1s", "--provider", "local")
-	if code != codeFailed || len(got.Cells) != 14 {
+	if code != codeFailed || len(got.Cells) != 15 {
 		t.Errorf("exit code %d, %d cells", code, len(got.Cells))
 	}
 	for _, c := range got.Cells {

@@ -21,6 +21,7 @@ var findings = map[string]finding{
 	"redis/set-px-del":                 {"late-release", "double_grants 0: found"},
 	"redis/get-then-del":               {"late-release-get-done", "double_grants 0: found"},
 	"redlock/redlock-no-elapsed-check": {"late-replies", "overlapping_holds 0: found"},
+	"redlock/redlock-incr":             {"contention", "token_regressions 0: found"},
 	"memory/never-excludes":            {"contention", "double_grants 0: found"},
 	"memory/expires-early":             {"late-release", "double_grants 0: found"},
 	"memory/forgets-renewals":          {"renewal", "double_grants 0: found"},

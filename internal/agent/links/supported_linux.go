@@ -14,11 +14,9 @@ import (
 	"github.com/vishvananda/netlink"
 )
 
-// supported tells why packets cannot be filtered and held on this machine; nil where they can. It tries, in a network
+// supported tells why packets cannot be filtered and held on this machine; nil where they can. It tries once, in a network
 // namespace that is gone afterwards.
-func supported() error {
-	return inOwnNamespace(tryFilter)
-}
+var supported = sync.OnceValue(func() error { return inOwnNamespace(tryFilter) })
 
 // inOwnNamespace runs f on a thread in a new network namespace, which is gone when both are.
 func inOwnNamespace(f func(*namespace) error) error {
