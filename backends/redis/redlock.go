@@ -38,7 +38,7 @@ func redlockIncr() backends.Lock {
 		Doc: "redlock, with a counter beside each key (INCR in the same script), the highest of which is a home-made fencing token: " +
 			"which falls when the next majority has counted less.",
 		Wrong: "each server counts on its own, and an attempt that fails drives up the counters of a minority: a later grant has a lower token",
-		Dial: dialRedlock(rules{checks: true, counts: true}),
+		Dial:  dialRedlock(rules{checks: true, counts: true}),
 	})
 	l.Offers.Token = backends.TokenHomeMade
 	return l
