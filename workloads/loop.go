@@ -40,6 +40,19 @@ func inside(ctx context.Context, think time.Duration, u User, choose func() int,
 	})
 }
 
+// rounds does something at the same moments as all other users, until ctx ends: multiples of every on the run's clock, which all processes
+// share. A user that is still busy at such a moment misses it.
+func rounds(ctx context.Context, every time.Duration, do func(at int64)) error {
+	for ctx.Err() == nil {
+		at := (clock.Now()/int64(every) + 1) * int64(every)
+		clock.Sleep(ctx, time.Duration(at-clock.Now()))
+		if ctx.Err() == nil {
+			do(at)
+		}
+	}
+	return nil
+}
+
 // anyOf returns a choice among n locks.
 func anyOf(u User, n int) func() int { return func() int { return pick(u, n) } }
 

@@ -40,21 +40,14 @@ func (w *Stampede) Locks(int) int { return 1 }
 // NeedsResource returns false: nothing is read or written.
 func (w *Stampede) NeedsResource() bool { return false }
 
-// Run joins the stampedes until ctx ends. Their moments are multiples of Every on the run's clock, which all
-// processes share. A user that still waits at such a moment misses it.
+// Run joins the stampedes until ctx ends.
 func (w *Stampede) Run(ctx context.Context, u User) error {
-	for ctx.Err() == nil {
-		at := (clock.Now()/int64(w.Every) + 1) * int64(w.Every)
-		clock.Sleep(ctx, time.Duration(at-clock.Now()))
-		if ctx.Err() != nil {
-			return nil
-		}
+	return rounds(ctx, w.Every, func(at int64) {
 		h, err := u.Acquire(ctx, 0, clock.Time(at))
 		if err != nil {
-			continue
+			return
 		}
 		clock.Sleep(ctx, w.Hold)
 		_ = h.Release(ctx) // recorded by the client
-	}
-	return nil
+	})
 }

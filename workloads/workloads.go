@@ -105,6 +105,8 @@ const (
 	Transfers Meaning = "transfers"
 	// Elements: each write replaces a set by what was read and one element more, which its value names; 0 is the empty set.
 	Elements Meaning = "elements"
+	// Work: each write says that the piece of work is done that its value names. Later pieces of one lock have higher values.
+	Work Meaning = "work"
 )
 
 // Kind is an entry of the list of workloads.
@@ -123,7 +125,7 @@ type Kind struct {
 
 // All is the list of workloads; the first is the default.
 func All() []Kind {
-	return []Kind{acquireRelease, counter, guardedSet, inventory, booking, balance, holdRenew, stampede, spread}
+	return []Kind{acquireRelease, counter, guardedSet, inventory, booking, balance, holdRenew, stampede, spread, once}
 }
 
 // Find returns the named workload.

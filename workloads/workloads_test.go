@@ -46,6 +46,7 @@ var parameters = map[string]string{
 	"hold-renew":      "{hold: 9s, touch: 1s}",
 	"stampede":        "{every: 2s, hold: 5ms}",
 	"spread":          "{locks: 50, pick: zipf, skew: 1.5}",
+	"once":            "{every: 2s, hold: 5ms, jobs: 20}",
 }
 
 func TestParametersTravel(t *testing.T) {
@@ -104,6 +105,8 @@ var refused = []refusal{
 	{"hold-renew", "{touch: -1s}", "touch is -1s"},
 	{"stampede", "{every: 1ms}", "every is 1ms: want 10ms or more"},
 	{"stampede", "{hold: -1s}", "hold is -1s"},
+	{"once", "{every: 1ms}", "every is 1ms: want 10ms or more"},
+	{"once", "{jobs: 0}", "jobs is 0: want 1 to 65536"},
 	{"spread", "{pick: best}", `pick is "best": want uniform or zipf`},
 	{"spread", "{pick: zipf, skew: 1}", "skew is 1: want an exponent above 1"},
 }

@@ -17,6 +17,7 @@ type params struct {
 	Arrivals, Pick       string
 	Spread               bool
 	Amount, Stock, Seats int64
+	Jobs                 int64
 }
 
 // workloads are lives of a user. A cycle that has begun is finished, its grant given back.
@@ -25,7 +26,7 @@ var workloads map[string]func(*session, *user, *params)
 func init() { // it would refer to itself
 	workloads = map[string]func(*session, *user, *params){
 		"acquire-release": acquireRelease, "counter": counter, "guarded-set": guardedSet, "inventory": inventory, "booking": booking,
-		"balance": balance, "hold-renew": holdRenew, "stampede": stampede, "spread": spread,
+		"balance": balance, "hold-renew": holdRenew, "stampede": stampede, "spread": spread, "once": once,
 	}
 }
 
@@ -195,17 +196,28 @@ func holdRenew(s *session, u *user, p *params) {
 	})
 }
 
-func stampede(s *session, u *user, p *params) {
+// rounds does something under a lock at the moments that all users share.
+func rounds(s *session, u *user, p *params, choose func(t int64) int, do func(h *hold, t int64)) {
 	for {
 		t := (Now()/p.Every + 1) * p.Every
 		if !s.sleepUntil(t) {
 			return
 		}
-		if h, err := u.acquire(0, t, s.timeout); err == nil {
-			s.sleep(p.Hold)
+		if h, err := u.acquire(choose(t), t, s.timeout); err == nil {
+			do(h, t)
 			_ = h.release(s.timeout)
 		}
 	}
+}
+
+func stampede(s *session, u *user, p *params) {
+	rounds(s, u, p, func(int64) int { return 0 }, func(*hold, int64) { s.sleep(p.Hold) })
+}
+
+func once(s *session, u *user, p *params) {
+	rounds(s, u, p, func(t int64) int { return int(t / p.Every % p.Jobs) }, func(h *hold, t int64) {
+		h.change(p.Hold, func(done int64) (int64, bool) { return t / p.Every, done < t/p.Every })
+	})
 }
 
 func spread(s *session, u *user, p *params) {

@@ -1018,7 +1018,7 @@ public final class Lockquake {
     private static final Map<String, Life> WORKLOADS = Map.of(
             "acquire-release", Lockquake::acquireRelease, "counter", Lockquake::counter, "guarded-set", Lockquake::guardedSet,
             "inventory", Lockquake::inventory, "booking", Lockquake::booking, "balance", Lockquake::balance,
-            "hold-renew", Lockquake::holdRenew, "stampede", Lockquake::stampede, "spread", Lockquake::spread);
+            "hold-renew", Lockquake::holdRenew, "stampede", Lockquake::stampede, "spread", Lockquake::spread, "once", Lockquake::once);
 
     /** Cycle after cycle until the stop, with a pause after one that did not get the lock. */
     private static void closed(Session s, User u, Act cycle) throws Exception {
@@ -1138,18 +1138,36 @@ public final class Lockquake {
         });
     }
 
-    private static void stampede(Session s, User u) throws Exception {
+    private interface Round {
+        void run(Hold h, long at) throws Exception;
+    }
+
+    /** Something under a lock at the moments that all users share: the pieces of work take the locks in turn. */
+    private static void rounds(Session s, User u, long locks, Round round) throws Exception {
         long every = s.params.number("every", 1);
         while (!s.halted()) {
             long t = (now() / every + 1) * every;
             if (s.sleepUntil(t)) {
                 s.attempt(() -> {
-                    Hold h = u.acquire(0, t);
-                    s.sleep(holdTime(s, u));
+                    Hold h = u.acquire((int) (t / every % locks), t);
+                    s.attempt(() -> round.run(h, t / every));
                     s.attempt(h::release);
                 });
             }
         }
+    }
+
+    private static void stampede(Session s, User u) throws Exception {
+        rounds(s, u, 1, (h, n) -> s.sleep(holdTime(s, u)));
+    }
+
+    private static void once(Session s, User u) throws Exception {
+        rounds(s, u, s.params.number("jobs", 1), (h, n) -> {
+            if (h.read() < n) {
+                s.sleep(holdTime(s, u));
+                h.write(n);
+            }
+        });
     }
 
     private static void spread(Session s, User u) throws Exception {

@@ -701,16 +701,29 @@ def hold_renew(s, u):
     inside(s, u, lambda: any_of(s, u), keep)
 
 
-def stampede(s, u):
+def rounds(s, u, locks, do):
+    """Something under a lock at the moments that all users share: the pieces of work take the locks in turn."""
     every = s.params["every"]
     while not s.halt.is_set():
         t = (now() // every + 1) * every
         if s.sleep_until(t):
             def cycle():
-                h = u.acquire(0, t)
-                s.sleep(hold_time(s, u))
+                h = u.acquire(t // every % locks, t)
+                s.attempt(lambda: do(h, t // every))
                 s.attempt(h.release)
             s.attempt(cycle)
+
+
+def stampede(s, u):
+    rounds(s, u, 1, lambda h, n: s.sleep(hold_time(s, u)))
+
+
+def once(s, u):
+    def work(h, n):
+        if h.read() < n:
+            s.sleep(hold_time(s, u))
+            h.write(n)
+    rounds(s, u, s.params["jobs"], work)
 
 
 def spread(s, u):
@@ -727,7 +740,7 @@ def spread(s, u):
 
 WORKLOADS = {
     "acquire-release": acquire_release, "counter": counter, "guarded-set": guarded_set, "inventory": inventory, "booking": booking,
-    "balance": balance, "hold-renew": hold_renew, "stampede": stampede, "spread": spread,
+    "balance": balance, "hold-renew": hold_renew, "stampede": stampede, "spread": spread, "once": once,
 }
 
 

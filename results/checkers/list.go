@@ -8,7 +8,7 @@ import "github.com/lockquake/lockquake/results"
 // it protects, then how well users were served, at what cost, and whether the run itself kept up.
 func All() results.Checkers {
 	return results.Checkers{
-		exclusionKind, staleWritesKind, minorityEffectsKind, lostUpdatesKind, lostElementsKind, oversoldKind, doubleBookingsKind, sumsKind, tokenRegressionsKind, foreignReleasesKind, primariesKind, lostWritesKind, falseResultsKind,
-		orphansKind, stuckLocksKind, wedgesKind, deafWaitsKind, unavailabilityKind, throughputKind, loadKind, unfairnessKind, lateNewsKind, latencyKind, costKind, generatorKind, stallsKind,
+		exclusionKind, staleWritesKind, minorityEffectsKind, lostUpdatesKind, lostElementsKind, oversoldKind, doubleBookingsKind, repeatedWorkKind, sumsKind, tokenRegressionsKind, foreignReleasesKind, primariesKind, lostWritesKind, falseResultsKind,
+		orphansKind, stuckLocksKind, wedgesKind, deafWaitsKind, unavailabilityKind, failoversKind, throughputKind, loadKind, unfairnessKind, lateNewsKind, latencyKind, costKind, generatorKind, stallsKind,
 	}
 }

@@ -11,6 +11,7 @@ const (
 	writesSeats     = "seats"
 	writesTransfers = "transfers"
 	writesElements  = "elements"
+	writesWork      = "work"
 	termStock       = "stock"
 )
 

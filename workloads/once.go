@@ -1,0 +1,61 @@
+package workloads
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/lockquake/lockquake/internal/clock"
+)
+
+// Once is the workload of work that should be done once, such as a mail, a report, or a value for a cache. At each moment all users of the
+// run want the same piece of work done. Whoever has its lock and does not find it done does it, and says so.
+type Once struct {
+	// Every is the time from one such moment to the next.
+	Every time.Duration `yaml:"every" json:"every"`
+	// Hold is how long the work takes.
+	Hold time.Duration `yaml:"hold" json:"hold"`
+	// Jobs is how many locks there are. The pieces of work take them in turn.
+	Jobs int `yaml:"jobs" json:"jobs"`
+}
+
+var once = Kind{
+	Name:   "once",
+	Doc:    "At the same moment everybody wants a piece of work done: whoever gets its lock and does not find it done does it, and writes that it is done.",
+	Writes: Work,
+	New: func(decode func(into any) error) (Workload, error) {
+		w := &Once{Every: 100 * time.Millisecond, Hold: 5 * time.Millisecond, Jobs: 1}
+		if err := decode(w); err != nil {
+			return nil, err
+		}
+		if w.Every < shortestRound {
+			return nil, fmt.Errorf("every is %v: want %v or more", w.Every, shortestRound)
+		}
+		if w.Jobs < 1 || w.Jobs > maxLocks {
+			return nil, fmt.Errorf("jobs is %d: want 1 to %d", w.Jobs, maxLocks)
+		}
+		return w, checkTimes(w.Hold, 0)
+	},
+}
+
+// Locks returns the number of jobs.
+func (w *Once) Locks(int) int { return w.Jobs }
+
+// NeedsResource returns true: it says what is done.
+func (w *Once) NeedsResource() bool { return true }
+
+// Run works until ctx ends. The number of a piece of work is that of its moment.
+func (w *Once) Run(ctx context.Context, u User) error {
+	return rounds(ctx, w.Every, func(at int64) {
+		number := at / int64(w.Every)
+		h, err := u.Acquire(ctx, int(number%int64(w.Jobs)), clock.Time(at))
+		if err != nil {
+			return
+		}
+		if done, err := h.Read(ctx); err == nil && done < number {
+			clock.Sleep(ctx, w.Hold)
+			_ = h.Write(ctx, number) // recorded by the client
+		}
+		_ = h.Release(ctx)
+	})
+}
