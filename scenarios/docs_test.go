@@ -54,3 +54,37 @@ func TestDocumentation(t *testing.T) {
 		}
 	}
 }
+
+// TestArgumentsHaveTheirStories: the page of arguments names every story, and what it and the page about choosing link to is a story or its twin.
+func TestArgumentsHaveTheirStories(t *testing.T) {
+	all, err := catalog()
+	if err != nil {
+		t.Fatal(err)
+	}
+	fileOf := map[string]string{}
+	for _, s := range all {
+		fileOf[s.Name] = s.File
+	}
+	link := regexp.MustCompile("\\[`([a-z0-9-]+)`\\]\\(stories\\.md#([a-z0-9-]+)\\)")
+	named := map[string]bool{}
+	for _, page := range []string{"../docs/arguments.md", "../docs/choosing.md"} {
+		data, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n, all := len(link.FindAllString(string(data), -1)), strings.Count(string(data), "(stories.md#"); n != all {
+			t.Errorf("%s: %d of %d links to stories are named by what they are about", page, n, all)
+		}
+		for _, m := range link.FindAllStringSubmatch(string(data), -1) {
+			if fileOf[m[1]] == "" || fileOf[m[1]] != fileOf[m[2]] {
+				t.Errorf("%s: %s is no story of %s", page, m[1], m[2])
+			}
+			named[m[2]] = named[m[2]] || strings.HasSuffix(page, "arguments.md")
+		}
+	}
+	for _, s := range all {
+		if strings.HasPrefix(s.File, "stories/") && fileOf[s.Name] == s.File && strings.TrimSuffix(s.File, ".yaml") == "stories/"+s.Name && !named[s.Name] {
+			t.Errorf("docs/arguments.md does not say what %s shows", s.Name)
+		}
+	}
+}

@@ -79,35 +79,39 @@ type known struct {
 	lock    backends.Lock
 }
 
-// expand finds the locks that a row names.
-func expand(row Row, list []backends.Backend) ([]known, error) {
-	i := slices.IndexFunc(list, func(b backends.Backend) bool { return b.Name == row.Backend })
+// Locks finds the locks that BACKEND, BACKEND/LOCK or "BACKEND/*" name: the default one, one, or all.
+func Locks(backend, lock string, list []backends.Backend) (b backends.Backend, locks []backends.Lock, err error) {
+	i := slices.IndexFunc(list, func(b backends.Backend) bool { return b.Name == backend })
 	if i < 0 {
 		var names []string
 		for _, b := range list {
 			names = append(names, b.Name)
 		}
-		return nil, fmt.Errorf("%w: there is no backend %q; there are %s", ErrNoLock, row.Backend, strings.Join(names, ", "))
+		return b, nil, fmt.Errorf("%w: there is no backend %q; there are %s", ErrNoLock, backend, strings.Join(names, ", "))
 	}
-	b := list[i]
-	if row.Lock == "*" {
-		var out []known
-		for _, l := range b.Locks {
-			row.Lock = l.Name
-			out = append(out, known{row, b, l})
-		}
-		return out, nil
+	if b = list[i]; lock == "*" {
+		return b, b.Locks, nil
 	}
-	l, ok := b.Lock(row.Lock)
+	l, ok := b.Lock(lock)
 	if !ok {
 		var names []string
 		for _, l := range b.Locks {
 			names = append(names, l.Name)
 		}
-		return nil, fmt.Errorf("%w: %s has no lock %q; it has %s", ErrNoLock, b.Name, row.Lock, strings.Join(names, ", "))
+		return b, nil, fmt.Errorf("%w: %s has no lock %q; it has %s", ErrNoLock, b.Name, lock, strings.Join(names, ", "))
 	}
-	row.Lock = l.Name
-	return []known{{row, b, l}}, nil
+	return b, []backends.Lock{l}, nil
+}
+
+// expand finds the locks that a row names.
+func expand(row Row, list []backends.Backend) ([]known, error) {
+	b, locks, err := Locks(row.Backend, row.Lock, list)
+	var out []known
+	for _, l := range locks {
+		row.Lock = l.Name
+		out = append(out, known{row, b, l})
+	}
+	return out, err
 }
 
 // cells makes those of one lock.

@@ -37,6 +37,7 @@ func (r *Runner) warm(s scenarios.Scenario) time.Duration {
 // Measured is a run that was made.
 type Measured struct {
 	Sample capacity.Sample
+	Report results.Report
 	Dir    string // of the run
 	Env    results.Env
 	Took   time.Duration // in all
@@ -69,18 +70,17 @@ func (r *Runner) Run(ctx context.Context, s scenarios.Scenario, seed uint64) (m 
 	if err != nil {
 		return m, err
 	}
-	report, err := results.Judge(dir, o.Catalog.Checkers)
-	if err != nil {
+	if m.Report, err = results.Judge(dir, o.Catalog.Checkers); err != nil {
 		return m, err
 	}
-	verdict = report.Verdict
-	if err := results.WriteReport(dir, report); err != nil {
+	verdict = m.Report.Verdict
+	if err := results.WriteReport(dir, m.Report); err != nil {
 		return m, err
 	}
 	if m.Env, err = results.ReadEnv(dir); err != nil {
 		return m, err
 	}
-	m.Sample, err = SampleOf(dir, report, m.Env)
+	m.Sample, err = SampleOf(dir, m.Report, m.Env)
 	return m, err
 }
 

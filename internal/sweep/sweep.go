@@ -101,16 +101,22 @@ const (
 	searchRuns = 10
 )
 
+// Beside is about how long a provider takes to start a service, and a run on it beside its warm-up and what it measures.
+func Beside(provider string) (start, run time.Duration) {
+	switch provider {
+	case "docker":
+		return 10 * time.Second, besideDocker
+	case "inproc":
+		return 0, besideInProcess
+	}
+	return 5 * time.Second, besideLocal
+}
+
 // cost tells how long runs take: by what they took so far, or by a guess.
 func (s *Sweep) cost() cost {
-	r, beside := s.Runner, besideLocal
-	c := cost{first: 5 * time.Second}
-	switch r.Options.Provider.Name() {
-	case "docker":
-		beside, c.first = besideDocker, 10*time.Second
-	case "inproc":
-		beside, c.first = besideInProcess, 0
-	}
+	r := s.Runner
+	start, beside := Beside(r.Options.Provider.Name())
+	c := cost{first: start}
 	c.point = func(p Point) time.Duration { return r.warm(p.Scenario) + r.For + beside }
 	if s.File.Objective != nil {
 		c.search = searchRuns * (r.Warm + r.For + beside)

@@ -1,0 +1,208 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/lockquake/lockquake/backends"
+	"github.com/lockquake/lockquake/backends/external"
+	"github.com/lockquake/lockquake/internal/choose"
+	"github.com/lockquake/lockquake/internal/engine"
+	"github.com/lockquake/lockquake/internal/suite"
+	"github.com/lockquake/lockquake/internal/sweep"
+	"github.com/lockquake/lockquake/results"
+	"github.com/lockquake/lockquake/scenarios"
+)
+
+// chooseFlags is the command line of choose.
+type chooseFlags struct {
+	flags    *pflag.FlagSet
+	where    nodeFlags
+	quick    bool
+	repeat   int
+	measured time.Duration
+	seed     uint64
+	out      string
+	verbose  bool
+	format   *format
+}
+
+const chooseDoc = `Choose puts locks side by side for whoever has to take one. It runs the same load on each (32 users on one lock, then on 64), and then
+kills a server under them: the one that leads, the one that has a lock, or one of equals. It prints a table: grants a second, the time that an
+acquire took, handoff, requests of a grant, how long nobody got a lock when the server was gone, whether a fencing token comes with the grant, and
+the stories that show what breaks the lock. docs/choosing.md says what follows from them.
+
+Without arguments it runs all locks that are right; --quick takes one of each topology. BACKEND names its default lock, BACKEND/LOCK another one,
+"BACKEND/*" all. It says first how long it takes. It leaves a directory with choose.json and the directories of all runs; it is the last line
+printed. Ctrl-C reports what there is and ends with exit code 130. Exit code 4: a lock could not be run, or the loss of its server was not judged.`
+
+func chooseCommand(std streams) *cobra.Command {
+	var f chooseFlags
+	c := &cobra.Command{
+		Use:   "choose [LOCK...]",
+		Short: "Put locks side by side: their load, the loss of a server, what breaks them",
+		Long:  chooseDoc,
+		Example: `  lockquake choose --quick
+  lockquake choose redis/redislock redis/redsync etcd zookeeper --format markdown`,
+	}
+	fl := c.Flags()
+	f.flags = fl
+	fl.BoolVar(&f.quick, "quick", false, "one lock of each topology, and one run of each load")
+	fl.IntVar(&f.repeat, "repeat", 0, "runs of each load; 0: 3, or with --quick 1")
+	fl.DurationVar(&f.measured, "for", 3*time.Second, "how long each load is measured, behind its warm-up")
+	f.where.add(c)
+	fl.Uint64Var(&f.seed, "seed", 0, "seed of everything that is random; 0: drawn and written down")
+	fl.StringVar(&f.out, "out", "runs", "folder of all runs")
+	fl.BoolVarP(&f.verbose, "verbose", "v", false, "note on standard error what is done")
+	f.format = formatFlag(c, "text", "json", "markdown")
+	c.RunE = func(c *cobra.Command, args []string) error { return f.run(c.Context(), std, args) }
+	return c
+}
+
+// run checks everything first, so that nothing is started for a command line that cannot be carried out.
+func (f *chooseFlags) run(ctx context.Context, std streams, args []string) error {
+	switch {
+	case f.repeat < 0:
+		return usagef("--repeat: %d is negative", f.repeat)
+	case f.measured < 100*time.Millisecond:
+		return usagef("--for: %v measures nothing; at least 100ms", f.measured)
+	}
+	if err := f.format.check(); err != nil {
+		return err
+	}
+	tell := newProgress(std.err, false)
+	defer tell.close()
+	nodes, err := f.where.read()
+	if err != nil {
+		return err
+	}
+	if nodes.attached != nil {
+		return usagef("--attach: a server is to be killed, and those are not ours; `lockquake capacity --attach` measures their load")
+	}
+	rows, err := chooseRows(nodes.catalog, args, f.quick)
+	if err != nil {
+		return err
+	}
+	once := cmp.Or(f.repeat, 3)
+	if f.quick {
+		once = cmp.Or(f.repeat, 1)
+	}
+	now := time.Now().UTC()
+	result := &choose.Result{
+		Schema: choose.Schema, Version: version, Seed: cmp.Or(f.seed, drawSeed()), Started: now.Format(time.RFC3339), Host: engine.Host(),
+		Users: choose.Users, Measured: int64(f.measured), Repeat: once,
+	}
+	result.Command = f.command(args, result.Seed)
+	r := choose.Run{Dir: filepath.Join(f.out, "choose-"+now.Format("20060102T150405.000")), Result: result, Say: tell.say}
+	kept := &engine.KeptServers{Agent: true}
+	list, err := f.candidates(ctx, nodes, rows, func(o *engine.Options) {
+		o.Log, o.Out, o.Kept, o.Progress, result.Provider = logger(tell, f.verbose), r.Dir, kept, tell.update, o.Provider.Name()
+		o.Replay = nodes.replay(results.FileScenario, nil, o.Provider.Name())
+	})
+	if err != nil {
+		return err
+	}
+	start, beside := sweep.Beside(result.Provider)
+	tell.say("locks: %d, which take about %v", len(list), choose.Takes(list, once, f.measured, beside, start).Round(time.Second))
+	stop := interruptible(ctx, tell)
+	defer stop.done()
+	b := batch{tell: tell, stop: stop}
+	b.sweep(list[0].Options())
+	err = r.All(stop.ctx, list)
+	b.end(kept)
+	tell.close()
+	return f.report(std, r, err)
+}
+
+// chooseRows are the locks that are named, or all.
+func chooseRows(catalog engine.Catalog, args []string, quick bool) ([]choose.Row, error) {
+	stories, err := scenarios.Load("stories/*")
+	if err != nil {
+		return nil, err
+	}
+	var known []backends.Backend
+	for _, b := range catalog.Backends {
+		if b.Name != external.Name { // whose locks are in a program
+			known = append(known, b.Backend)
+		}
+	}
+	rows, err := choose.Catalog{Backends: known, Stories: stories, Checkers: catalog.Checkers}.Rows(args, quick)
+	if errors.Is(err, suite.ErrNoLock) {
+		return nil, usagef("choose: %v; `lockquake list locks` lists them all", err)
+	}
+	return rows, err
+}
+
+// candidates plans the runs of all locks. What is not on this machine is told; it is an error only where nothing is.
+func (f *chooseFlags) candidates(ctx context.Context, nodes *nodeSource, rows []choose.Row, with func(*engine.Options)) (out []choose.Candidate, err error) {
+	var lacks error
+	for _, row := range rows {
+		c, err := choose.NewCandidate(row, func(s scenarios.Scenario) (engine.Options, error) {
+			o, err := nodes.options(ctx, s)
+			if err == nil {
+				with(&o)
+			}
+			return o, err
+		})
+		var missing engine.MissingError
+		switch {
+		case errors.As(err, &missing):
+			lacks = err
+			c.NotRun = oneLine(strings.ReplaceAll(err.Error(), "\n", "; "))
+		case err != nil:
+			return nil, fmt.Errorf("%s/%s: %w", row.Backend, row.Lock, err)
+		default:
+			lacks = nil
+		}
+		out = append(out, c)
+	}
+	for _, c := range out {
+		if c.NotRun == "" {
+			return out, nil
+		}
+	}
+	return nil, lacks
+}
+
+// command is what makes the table again.
+func (f *chooseFlags) command(args []string, seed uint64) string {
+	words := []string{"lockquake choose"}
+	for _, a := range args {
+		words = append(words, quoted(a))
+	}
+	return strings.Join(append(words, flagWords(f.flags, "seed", "out", "format", "verbose")...), " ") + fmt.Sprintf(" --seed %d", seed)
+}
+
+// report prints the table, and says with what exit code to end.
+func (f *chooseFlags) report(std streams, r choose.Run, failed error) (err error) {
+	switch f.format.value {
+	case "json":
+		err = writeJSON(std.out, r.Result)
+	case "markdown":
+		err = r.Result.Markdown(std.out)
+	default:
+		if err = r.Result.Text(std.out); err == nil {
+			_, err = fmt.Fprintln(std.out, shorten(r.Dir))
+		}
+	}
+	complain(std.err, failed)
+	code := max(exitCode(failed), exitCode(err))
+	switch {
+	case r.Result.Interrupted:
+		code = codeInterrupted
+	case len(r.Result.Left()) > 0:
+		code = worse(code, codeInconclusive)
+	}
+	if code != codeMet {
+		return exit{code: code}
+	}
+	return nil
+}

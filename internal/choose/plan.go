@@ -1,0 +1,104 @@
+package choose
+
+import (
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/lockquake/lockquake/backends"
+	"github.com/lockquake/lockquake/internal/engine"
+	"github.com/lockquake/lockquake/scenarios"
+)
+
+// Candidate is a lock with what is run on it.
+type Candidate struct {
+	Row
+	loads   []load
+	loss    scenarios.Scenario
+	options engine.Options // of all runs
+}
+
+type load struct {
+	locks    int
+	scenario scenarios.Scenario
+}
+
+const healthy = `name: choose
+claim: How much load the lock takes.
+backend: {use: %s, lock: %s, ttl: 10s}
+workload: {use: acquire-release, clients: 2, users: %d, locks: %d}
+expect: {judged: ">=1"}
+`
+
+// broken has users think, so that it is not the processor that they wait for. What is counted is told, and nothing is demanded.
+const broken = `name: choose-loss
+claim: A server is killed, and comes back.
+backend: {use: %s, lock: %s, ttl: %v}
+workload: {use: acquire-release, clients: 4, users: %d, locks: %d, hold: 1ms, think: 20ms}
+chaos:
+  - {use: kill, on: %s, at: %v, for: %v}
+expect: {double_grants: ">=0", foreign_releases: ">=0", judged: ">=1"%s}
+`
+
+// victims are whom to kill, the first that the service has: the primary of the shard that has the lock, who leads, one of equals.
+var victims = []string{"leader(lock-0)", "leader", "one"}
+
+// Options are what all runs of it are made with, but for their scenarios.
+func (c Candidate) Options() engine.Options { return c.options }
+
+// NewCandidate makes the runs of a lock, as far as they can be made with the options, whose scenario they replace.
+func NewCandidate(row Row, options func(scenarios.Scenario) (engine.Options, error)) (Candidate, error) {
+	c := Candidate{Row: row}
+	for _, locks := range []int{Few, Many} {
+		s, err := scenarios.Parse(fmt.Appendf(nil, healthy, strconv.Quote(row.Backend), strconv.Quote(row.Lock), Users/2, locks), "choose.yaml")
+		if err != nil {
+			return c, err
+		}
+		o, err := options(s)
+		if err != nil {
+			return c, err
+		}
+		plan, err := engine.Check(o)
+		if err != nil {
+			return c, err
+		}
+		c.Servers, c.options = plan.Facts().Servers, o
+		c.loads = append(c.loads, load{locks, s})
+		c.Loads = append(c.Loads, Load{Locks: locks})
+	}
+	tokens := "" // a counter that is lost with its server falls back
+	if row.Token == string(backends.TokenHomeMade) {
+		tokens = `, token_regressions: ">=0"`
+	}
+	var err, first error
+	for _, who := range victims {
+		text := fmt.Appendf(nil, broken, strconv.Quote(row.Backend), strconv.Quote(row.Lock), ttl, Users/4, Many, who, warm+lossAt, lossFor, tokens)
+		if c.loss, err = scenarios.Parse(text, "choose-loss.yaml"); err != nil {
+			return c, err
+		}
+		var o engine.Options
+		if o, err = options(c.loss); err != nil {
+			return c, err
+		}
+		if _, err = engine.Check(o); err == nil {
+			return c, nil
+		}
+		if first == nil {
+			first = err
+		}
+	}
+	return c, first
+}
+
+// Takes is about how long all runs take, where one takes so much longer than what it measures, and a service so long to start.
+func Takes(candidates []Candidate, repeat int, measured, beside, start time.Duration) (all time.Duration) {
+	started := map[string]bool{}
+	for _, c := range candidates {
+		if !started[c.Backend] {
+			all += start
+		}
+		started[c.Backend] = true
+		all += time.Duration(repeat*len(c.loads))*(warm+measured+beside) + warm + lossRun + beside
+	}
+	return all
+}

@@ -1,0 +1,168 @@
+package choose
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/lockquake/lockquake/results/capacity"
+)
+
+// The columns of the table, and what stands above those of one load.
+var (
+	loadColumns = []string{"grants/s", "p50", "p99", "handoff", "requests"}
+	lossColumns = []string{"gap", "double grants"}
+)
+
+// table is a row for each lock, headed by two rows.
+func (r Result) table() [][]string {
+	over, head := []string{""}, []string{"lock"}
+	for _, n := range []int{Few, Many} {
+		over = append(append(over, locks(n)), make([]string, len(loadColumns)-1)...)
+		head = append(head, loadColumns...)
+	}
+	over, head = append(over, "a server is killed", "", "", ""), append(append(head, lossColumns...), "token", "what breaks it")
+	out := [][]string{over, head}
+	for _, row := range r.Rows {
+		line := []string{row.Backend + "/" + row.Lock}
+		for _, l := range row.Loads {
+			line = append(line, l.cells()...)
+		}
+		line = append(line, row.lossCells()...)
+		out = append(out, append(line, row.Token, row.breaks()))
+	}
+	return out
+}
+
+func locks(n int) string {
+	if n == 1 {
+		return "1 lock"
+	}
+	return fmt.Sprintf("%d locks", n)
+}
+
+// cells are the medians of what can be used.
+func (l Load) cells() []string {
+	median := func(of func(capacity.Sample) *float64) string {
+		var list []float64
+		for _, s := range l.Samples {
+			if v := of(s); s.Spoilt == "" && v != nil {
+				list = append(list, *v)
+			}
+		}
+		if len(list) == 0 {
+			return "-"
+		}
+		slices.Sort(list)
+		return number((list[(len(list)-1)/2] + list[len(list)/2]) / 2)
+	}
+	quantile := func(name string) func(capacity.Sample) *float64 {
+		return func(s capacity.Sample) *float64 {
+			if v, ok := s.Latency[name]; ok {
+				return &v
+			}
+			return nil
+		}
+	}
+	return []string{
+		median(func(s capacity.Sample) *float64 { return &s.Cycles }), median(quantile("p50")), median(quantile("p99")),
+		median(func(s capacity.Sample) *float64 { return s.Handoff }), median(func(s capacity.Sample) *float64 { return s.Requests }),
+	}
+}
+
+// number has three digits.
+func number(v float64) string {
+	if v >= 100 {
+		return strconv.FormatFloat(v, 'f', 0, 64)
+	}
+	return strconv.FormatFloat(v, 'g', 3, 64)
+}
+
+func (r Row) lossCells() []string {
+	gap, double := "-", "-"
+	if r.Loss != nil && r.Loss.Gap != nil {
+		gap = number(*r.Loss.Gap/1e3) + " s"
+	}
+	if r.Loss != nil && r.Loss.Bit && r.Loss.Double != nil {
+		double = strconv.FormatInt(*r.Loss.Double, 10)
+	}
+	return []string{gap, double}
+}
+
+// breaks names the worst story for each kind of violation that is the worst of some.
+func (r Row) breaks() string {
+	var words, seen []string
+	for _, b := range r.Breaks {
+		if slices.Contains(seen, b.Counts[0]) {
+			continue
+		}
+		seen = append(seen, b.Counts[0])
+		words = append(words, strings.ReplaceAll(b.Counts[0], "_", " ")+": "+b.Story)
+	}
+	if len(words) == 0 {
+		return "no story of its own"
+	}
+	return strings.Join(words, "; ")
+}
+
+// legend says what the columns are.
+func (r Result) legend() []string {
+	return []string{
+		fmt.Sprintf("%d users in 2 processes ask again at once; median of the runs (%d, each %v). grants/s: grants that were given back; p50, p99: of the acquire, in ms;", r.Users, r.Repeat, time.Duration(r.Measured)),
+		"handoff: from a release to the next grant, median, in ms; requests: that the servers counted for a grant",
+		fmt.Sprintf("a server is killed: the one that leads, the one that has the lock, or one of equals, for %v; ttl %v. gap: the longest time without a grant while somebody asked", lossFor, ttl),
+		"token: service: its fencing tokens come from the service, home-made: from a counter beside the lock",
+		"what breaks it: stories that show it, `lockquake run STORY`; docs/choosing.md tells what follows from them",
+	}
+}
+
+// Text writes the table for a terminal.
+func (r Result) Text(w io.Writer) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	for _, line := range r.table() {
+		fmt.Fprintln(t, strings.TrimRight(strings.Join(line, "\t"), "\t"))
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	fmt.Fprintln(w)
+	for _, line := range append(r.Left(), r.legend()...) {
+		fmt.Fprintln(w, line)
+	}
+	_, err := fmt.Fprintf(w, "again: %s\n", r.Command)
+	return err
+}
+
+// Left says what is missing, and why.
+func (r Result) Left() (out []string) {
+	for _, row := range r.Rows {
+		name := row.Backend + "/" + row.Lock
+		switch {
+		case row.NotRun != "":
+			out = append(out, name+": not run: "+row.NotRun)
+		case row.Loss != nil && !row.Loss.Bit:
+			out = append(out, name+": its server was not lost: "+strings.Join(row.Loss.Reasons, "; "))
+		case row.Loss != nil && row.Loss.Double == nil:
+			out = append(out, name+": the loss of its server was not judged: "+strings.Join(row.Loss.Reasons, "; "))
+		}
+	}
+	return out
+}
+
+// Markdown writes the table as one of a page.
+func (r Result) Markdown(w io.Writer) error {
+	for i, line := range r.table() {
+		if _, err := fmt.Fprintf(w, "| %s |\n", strings.Join(line, " | ")); err != nil {
+			return err
+		}
+		if i == 0 {
+			fmt.Fprintln(w, strings.Repeat("|---", len(line))+"|")
+		}
+	}
+	_, err := fmt.Fprintf(w, "\n%s\n\n`%s`\n", strings.Join(append(r.Left(), r.legend()...), "\n"), r.Command)
+	return err
+}
