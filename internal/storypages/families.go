@@ -22,11 +22,11 @@ var families = []family{
 	{Title: "The holder that sleeps", Stories: []string{"etcd-holder-pause", "*-holder-pause", "*-holder-pause-advisory", "*-holder-pause-single", "both-holders-paused", "session-check", "renewal-keeps", "lease-dilemma"}},
 	{
 		Title:   "The network, and the service's own troubles",
-		Stories: []string{"late-packet-*", "*-expiry", "*-leader-failover", "*-minority-leader", "redlock-*", "postgres-session-end", "*-slow-network", "herd"},
+		Stories: []string{"late-packet-*", "*-expiry", "*-leader-failover", "*-minority-leader", "redlock-*", "postgres-session-end", "*-slow-network", "herd", "mass-disconnect"},
 	},
 	{
 		Title:   "What the lock protects",
-		Stories: []string{"random-token-cas", "check-then-write", "fence-*", "chubby-*", "lock-delay-*", "flash-sale", "moutai", "double-booking", "gatekeeper", "conditional-put", "epoch-*"},
+		Stories: []string{"random-token-cas", "check-then-write", "fence-*", "chubby-*", "lock-delay-*", "flash-sale", "moutai", "double-booking", "gatekeeper", "work-done-twice", "cache-stampede", "conditional-put", "epoch-*"},
 	},
 	{Title: "Recipes of old", Stories: []string{"setnx-*", "del-cascade", "get-then-del", "weak-owner-value"}},
 	{Title: "Published findings, made again", Stories: []string{"jepsen-*"}},
