@@ -15,7 +15,7 @@ import (
 	"github.com/agnivade/levenshtein"
 )
 
-//go:embed stories/*.yaml healthy/*.yaml controls/*.yaml random/*.yaml
+//go:embed stories/*.yaml healthy/*.yaml controls/*.yaml random/*.yaml rates/*.yaml
 var embedded embed.FS
 
 // Listing is one embedded scenario, for lists.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -115,7 +116,7 @@ func (f *chooseFlags) run(ctx context.Context, std streams, args []string) error
 	stop := interruptible(ctx, tell)
 	defer stop.done()
 	b := batch{tell: tell, stop: stop}
-	b.sweep(list[0].Options())
+	b.sweep(list[slices.IndexFunc(list, func(c choose.Candidate) bool { return c.NotRun == "" })].Options())
 	err = r.All(stop.ctx, list)
 	b.end(kept)
 	tell.close()
@@ -141,9 +142,10 @@ func chooseRows(catalog engine.Catalog, args []string, quick bool) ([]choose.Row
 	return rows, err
 }
 
-// candidates plans the runs of all locks. What is not on this machine is told; it is an error only where nothing is.
+// candidates plans the runs of all locks. What this machine lacks is told; it is an error only where no lock can be run.
 func (f *chooseFlags) candidates(ctx context.Context, nodes *nodeSource, rows []choose.Row, with func(*engine.Options)) (out []choose.Candidate, err error) {
-	var lacks error
+	var missing engine.MissingError
+	some := false
 	for _, row := range rows {
 		c, err := choose.NewCandidate(row, func(s scenarios.Scenario) (engine.Options, error) {
 			o, err := nodes.options(ctx, s)
@@ -152,24 +154,20 @@ func (f *chooseFlags) candidates(ctx context.Context, nodes *nodeSource, rows []
 			}
 			return o, err
 		})
-		var missing engine.MissingError
 		switch {
 		case errors.As(err, &missing):
-			lacks = err
 			c.NotRun = oneLine(strings.ReplaceAll(err.Error(), "\n", "; "))
 		case err != nil:
 			return nil, fmt.Errorf("%s/%s: %w", row.Backend, row.Lock, err)
 		default:
-			lacks = nil
+			some = true
 		}
 		out = append(out, c)
 	}
-	for _, c := range out {
-		if c.NotRun == "" {
-			return out, nil
-		}
+	if !some {
+		return nil, missing
 	}
-	return nil, lacks
+	return out, nil
 }
 
 // command is what makes the table again.

@@ -26,6 +26,9 @@ const (
 	Many  = 64 // locks
 )
 
+// loads are the numbers of locks.
+var loads = []int{Few, Many}
+
 // Result is choose.json.
 type Result struct {
 	Schema      string            `json:"schema"`

@@ -146,8 +146,9 @@ func TestJobs(t *testing.T) {
 	r := Run{Result: &Result{Repeat: 2, Measured: int64(time.Second)}}
 	var list []Candidate
 	for _, row := range []Row{{Backend: "redis", Lock: "a"}, {Backend: "redis", Lock: "b"}, {Backend: "etcd", Lock: "c"}} {
-		list = append(list, Candidate{Row: row, loads: []load{{locks: Few}, {locks: Many}}})
+		list = append(list, Candidate{Row: row, loads: make([]scenarios.Scenario, len(loads))})
 	}
+	list = append(list, Candidate{Row: Row{Backend: "zookeeper", Lock: "d", NotRun: "there is no java"}})
 	var got []string
 	for _, j := range r.jobs(list) {
 		got = append(got, list[j.row].Lock+string(rune('0'+j.load)))

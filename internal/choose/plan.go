@@ -13,14 +13,9 @@ import (
 // Candidate is a lock with what is run on it.
 type Candidate struct {
 	Row
-	loads   []load
+	loads   []scenarios.Scenario // as many as there are numbers of locks
 	loss    scenarios.Scenario
 	options engine.Options // of all runs
-}
-
-type load struct {
-	locks    int
-	scenario scenarios.Scenario
 }
 
 const healthy = `name: choose
@@ -49,7 +44,10 @@ func (c Candidate) Options() engine.Options { return c.options }
 // NewCandidate makes the runs of a lock, as far as they can be made with the options, whose scenario they replace.
 func NewCandidate(row Row, options func(scenarios.Scenario) (engine.Options, error)) (Candidate, error) {
 	c := Candidate{Row: row}
-	for _, locks := range []int{Few, Many} {
+	for _, locks := range loads {
+		c.Loads = append(c.Loads, Load{Locks: locks})
+	}
+	for _, locks := range loads {
 		s, err := scenarios.Parse(fmt.Appendf(nil, healthy, strconv.Quote(row.Backend), strconv.Quote(row.Lock), Users/2, locks), "choose.yaml")
 		if err != nil {
 			return c, err
@@ -63,8 +61,7 @@ func NewCandidate(row Row, options func(scenarios.Scenario) (engine.Options, err
 			return c, err
 		}
 		c.Servers, c.options = plan.Facts().Servers, o
-		c.loads = append(c.loads, load{locks, s})
-		c.Loads = append(c.Loads, Load{Locks: locks})
+		c.loads = append(c.loads, s)
 	}
 	tokens := "" // a counter that is lost with its server falls back
 	if row.Token == string(backends.TokenHomeMade) {
@@ -94,11 +91,14 @@ func NewCandidate(row Row, options func(scenarios.Scenario) (engine.Options, err
 func Takes(candidates []Candidate, repeat int, measured, beside, start time.Duration) (all time.Duration) {
 	started := map[string]bool{}
 	for _, c := range candidates {
+		if c.NotRun != "" {
+			continue
+		}
 		if !started[c.Backend] {
 			all += start
 		}
 		started[c.Backend] = true
-		all += time.Duration(repeat*len(c.loads))*(warm+measured+beside) + warm + lossRun + beside
+		all += time.Duration(repeat*len(loads))*(warm+measured+beside) + warm + lossRun + beside
 	}
 	return all
 }

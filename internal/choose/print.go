@@ -21,7 +21,7 @@ var (
 // table is a row for each lock, headed by two rows.
 func (r Result) table() [][]string {
 	over, head := []string{""}, []string{"lock"}
-	for _, n := range []int{Few, Many} {
+	for _, n := range loads {
 		over = append(append(over, locks(n)), make([]string, len(loadColumns)-1)...)
 		head = append(head, loadColumns...)
 	}

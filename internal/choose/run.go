@@ -38,14 +38,18 @@ func (r *Run) jobs(list []Candidate) (out []job) {
 			next++
 		}
 		for range r.Result.Repeat {
-			for k, l := range list[first].loads {
+			for k, n := range loads {
 				for i := first; i < next; i++ {
-					out = append(out, job{i, k, fmt.Sprintf("%d users, %s", Users, locks(l.locks)), list[i].loads[k].scenario, time.Duration(r.Result.Measured)})
+					if list[i].NotRun == "" {
+						out = append(out, job{i, k, fmt.Sprintf("%d users, %s", Users, locks(n)), list[i].loads[k], time.Duration(r.Result.Measured)})
+					}
 				}
 			}
 		}
 		for i := first; i < next; i++ {
-			out = append(out, job{i, len(list[i].loads), "a server is killed", list[i].loss, lossRun})
+			if list[i].NotRun == "" {
+				out = append(out, job{i, len(loads), "a server is killed", list[i].loss, lossRun})
+			}
 		}
 		first = next
 	}
@@ -59,12 +63,8 @@ func (r *Run) All(ctx context.Context, list []Candidate) error {
 	}
 	all := r.jobs(list)
 	for i, j := range all {
-		if ctx.Err() != nil {
-			r.Result.Interrupted = true
-			break
-		}
 		row := &r.Result.Rows[j.row]
-		if row.NotRun != "" {
+		if row.NotRun != "" { // an earlier run of it broke
 			continue
 		}
 		r.Say("run %d of %d: %s/%s, %s", i+1, len(all), row.Backend, row.Lock, j.name)
@@ -72,7 +72,8 @@ func (r *Run) All(ctx context.Context, list []Candidate) error {
 		m, err := runner.Run(ctx, j.scenario, seed.Rand(r.Result.Seed, fmt.Sprintf("run %d", i)).Uint64()>>22+1)
 		switch {
 		case ctx.Err() != nil:
-			continue
+			r.Result.Interrupted = true
+			return r.Result.Write(r.Dir)
 		case err != nil:
 			row.NotRun = strings.ReplaceAll(err.Error(), "\n", "; ")
 			r.Say("%s/%s: %s", row.Backend, row.Lock, row.NotRun)

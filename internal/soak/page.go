@@ -23,7 +23,7 @@ import (
 //go:embed page.tmpl
 var pageText string
 
-// The page is to stay below 30 kB: it shows so many runs that did not pass, and so many bytes of a reason.
+// The page is to stay below 32 kB: it shows so many runs that did not pass, and so many bytes of a reason.
 const mostFailures, mostReason = 20, 80
 
 // writePage writes the page of the runs made so far.
@@ -46,6 +46,10 @@ func writePage(rec *record, path string) error {
 			_, lost := losses(runs)
 			parts["family"] += line(strings.TrimPrefix(row.ID, familyStory+"+"), score(runs), lost, when(runs))
 		}
+	}
+	for _, row := range rateRows() {
+		runs := rec.runs[row.ID]
+		parts["rates"] += line(row.Scenario, score(runs), failovers(runs), when(runs))
 	}
 	parts["demands"], _ = demands(rec)
 	var b bytes.Buffer
@@ -202,6 +206,28 @@ func losses(runs []Run) (lost int64, text string) {
 	}
 	low, high := clopperPearson(lost, of)
 	return lost, fmt.Sprintf("%d of %d, %.1f %% (%.1f–%.1f), %.0f–%.0f", lost, of, 100*float64(lost)/float64(of), 100*low, 100*high, least, most)
+}
+
+// failovers pools the failovers of runs: how many there were, the double grants, and these for each failover and for each lock that was held.
+func failovers(runs []Run) string {
+	var n, held float64
+	var double int64
+	for _, r := range runs {
+		k, made, each := r.Counts["double_grants"], r.Measures["failovers"], r.Measures["held_at_failover"]
+		if r.Verdict == results.Unknown || k == nil || made == nil || each == nil {
+			continue
+		}
+		n, held, double = n+*made, held+*made**each, double+*k
+	}
+	if n == 0 {
+		return "– | – | – | –"
+	}
+	low, high := checkers.Garwood(double)
+	perHeld := "–"
+	if held > 0 {
+		perHeld = fmt.Sprintf("%.2g", float64(double)/held)
+	}
+	return fmt.Sprintf("%.0f | %d | %.2g (%.2g–%.2g) | %s", n, double, float64(double)/n, low/n, high/n, perHeld)
 }
 
 // clopperPearson returns the exact two-sided 95 % interval of a rate, of which k of n trials were seen. Its ends are

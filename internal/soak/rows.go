@@ -25,7 +25,9 @@ type Row struct {
 }
 
 // allRows come from the lists of stories, locks and faults: what is added there has its rows.
-func allRows() []Row { return slices.Concat(storyRows(), healthyRows(), faultRows(), familyRows()) }
+func allRows() []Row {
+	return slices.Concat(storyRows(), healthyRows(), faultRows(), familyRows(), rateRows())
+}
 
 // storyRows are the stories and their twins, 20 and 5 times with containers, and as processes. The family has rows of its own.
 func storyRows() []Row {
@@ -126,6 +128,16 @@ func familyRows() []Row {
 		local = append(local, Row{Scenario: l.Name}.local())
 	}
 	return append(docker, local...)
+}
+
+// rateRows are the scenarios that ask how often something happens. Their runs are pooled: ten of them have a hundred failovers.
+func rateRows() (out []Row) {
+	for _, l := range scenarios.Names() {
+		if strings.HasPrefix(l.File, "rates/") {
+			out = append(out, Row{ID: l.Name + "@docker", Scenario: l.Name, Provider: "docker", Count: 10})
+		}
+	}
+	return out
 }
 
 // fenced tells whether the set of a member takes nothing from a holder that is late.
