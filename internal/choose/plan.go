@@ -35,8 +35,8 @@ chaos:
 expect: {double_grants: ">=0", foreign_releases: ">=0", judged: ">=1"%s}
 `
 
-// victims are whom to kill, the first that the service has: the primary of the shard that has the lock, who leads, one of equals.
-var victims = []string{"leader(lock-0)", "leader", "one"}
+// targets are whom to kill, the first that the service has: the primary of the shard that has the lock, who leads, one of equals.
+var targets = []string{"leader(lock-0)", "leader", "one"}
 
 // Options are what all runs of it are made with, but for their scenarios.
 func (c Candidate) Options() engine.Options { return c.options }
@@ -68,7 +68,7 @@ func NewCandidate(row Row, options func(scenarios.Scenario) (engine.Options, err
 		tokens = `, token_regressions: ">=0"`
 	}
 	var err, first error
-	for _, who := range victims {
+	for _, who := range targets {
 		text := fmt.Appendf(nil, broken, strconv.Quote(row.Backend), strconv.Quote(row.Lock), ttl, Users/4, Many, who, warm+lossAt, lossFor, tokens)
 		if c.loss, err = scenarios.Parse(text, "choose-loss.yaml"); err != nil {
 			return c, err
