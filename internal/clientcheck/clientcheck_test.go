@@ -4,18 +4,17 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
 	"math"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -135,34 +134,30 @@ func running(t *testing.T, argv ...string) func(context.Context, int) (Process, 
 	}
 }
 
-var registers atomic.Int32
-
 // serveRegister starts a register and returns its address.
-func serveRegister(t *testing.T) string {
+func serveRegister(t *testing.T) (address string) {
 	t.Helper()
-	n := registers.Add(1) // an address of its own: between the choice of a port and its use another test could take it
-	l, err := net.Listen("tcp4", fmt.Sprintf("127.0.%d.%d:0", 1+n/250, 1+n%250))
-	if err != nil {
-		t.Fatal(err)
-	}
-	address := l.Addr().String()
-	_ = l.Close()
 	toNode, in := io.Pipe()
 	out, fromNode := io.Pipe()
 	conn := wire.NewConn(out, in)
 	t.Cleanup(func() { _ = conn.Close() })
+	ended := make(chan error, 1)
 	go func() {
-		_ = register.Main(context.Background(), resource.Options{Listen: address, In: toNode, Out: fromNode, Version: "test"})
+		ended <- register.Main(context.Background(), resource.Options{Listen: "127.0.0.1:0", In: toNode, Out: fromNode, Version: "test"})
 	}()
 	if err := conn.Send(wire.Frame{Type: wire.TypeStart, Start: &wire.Start{Name: "register", Index: -1, Format: wire.FormatRecords, Locks: locks, Guard: "none"}}); err != nil {
 		t.Fatal(err)
 	}
 	for {
 		item, err := conn.Receive()
+		if errors.Is(err, io.EOF) {
+			t.Fatalf("the register ended: %v", <-ended)
+		}
 		if err != nil {
 			t.Fatal(err)
 		}
 		if item.Frame != nil && item.Frame.Type == wire.TypeReady {
+			address = item.Frame.Ready.Address
 			break
 		}
 	}
