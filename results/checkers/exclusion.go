@@ -77,6 +77,8 @@ type exclusion struct {
 	stays    []overstay // of holds that had outlived their validity when an overlap began
 	both     [][2]int32 // indexes of those that overlapped each other
 	excusals *results.Ledger
+
+	failovers failovers
 }
 
 var exclusionKind = results.CheckerKind{
@@ -97,11 +99,12 @@ var exclusionKind = results.CheckerKind{
 			Timeless: true,
 		},
 	},
+	Measures: failoverMeasures,
 }
 
 func newExclusion(run results.Run) results.Checker {
 	x := &exclusion{
-		run: run, rivals: newRivals(run), bound: maxLooks, doubles: shortlist{room: results.MaxWitnesses}, overlaps: shortlist{room: results.MaxWitnesses}, excusals: results.NewLedger(),
+		run: run, rivals: newRivals(run), bound: maxLooks, doubles: shortlist{room: results.MaxWitnesses}, overlaps: shortlist{room: results.MaxWitnesses}, excusals: results.NewLedger(), failovers: newFailovers(run),
 	}
 	x.t = newTracker(run, x)
 	x.t.reuse = true
@@ -112,6 +115,7 @@ func newExclusion(run results.Run) results.Checker {
 func (x *exclusion) Observe(e *history.Event) {
 	x.possible.observe(e)
 	x.rivals.observe(e)
+	x.failovers.pass(e.Time, x.t.locks)
 	x.t.observe(e)
 }
 
@@ -325,6 +329,7 @@ func bothEntitled(a, b *hold, from, to int64) int64 {
 
 // Finish returns the finding.
 func (x *exclusion) Finish() results.Finding {
+	x.failovers.pass(results.Forever, x.t.locks)
 	x.t.finish()
 	x.excuseOverlaps()
 	f := results.Finding{Verdict: verdictOf(x.double + x.overlapping), Ledger: x.excusals}
@@ -343,6 +348,7 @@ func (x *exclusion) Finish() results.Finding {
 		"double_grants": count(x.double), "overlapping_holds": count(x.overlapping), "outlived_holds": count(x.lateHolds),
 		"possible_overlaps": count(max(0, x.possible.pairs()-x.double-x.overlapping)),
 	}
+	f.Measures = x.failovers.measures(x.double)
 	doubles, overlaps := x.doubles.witnesses(x.run), x.overlaps.witnesses(x.run)
 	if len(doubles) > 0 && len(overlaps) > 0 {
 		doubles = doubles[:min(len(doubles), max(results.MaxWitnesses/2, results.MaxWitnesses-len(overlaps)))]

@@ -7,7 +7,8 @@
 //
 // Example: ten failovers with 64 locks held at each, and two double grants: 0.2 a failover (0.024 to 0.72), 0.0031 a held lock.
 //
-// It cannot see which failover a double grant came of, and takes all of the run for theirs.
+// It is a part of the checker of exclusion, which knows the open holds and the double grants. It cannot see which failover a double grant
+// came of, and takes all of the run for theirs.
 
 package checkers
 
@@ -21,61 +22,40 @@ import (
 )
 
 type failovers struct {
-	at     []int64 // when servers were killed, in order
-	done   int     // of these, those that the events have passed
-	held   int64   // locks that were held at these moments, summed up
-	t      *tracker
-	double results.Checker
+	at   []int64 // when servers were killed, in order
+	done int     // of these, those that the events have passed
+	held int64   // locks that were held at these moments, summed up
 }
 
-var failoversKind = results.CheckerKind{
-	Name: "failovers", New: newFailovers,
-	Doc: "How many double grants a killed server costs: per failover, and per lock that was held.",
-	Measures: []results.Quantity{
-		{Name: "failovers", Doc: "injections that ended a server's process"},
-		{Name: "held_at_failover", Doc: "locks to which somebody was entitled when a server was killed, mean of the failovers"},
-		{Name: "double_grants_per_failover", Doc: "double grants of the run, for each failover; `_low` and `_high` are the 95 % interval"},
-		{Name: "double_grants_per_failover_low", Doc: "its lower end"},
-		{Name: "double_grants_per_failover_high", Doc: "its upper end: what a zero is worth"},
-		{Name: "double_grants_per_held", Doc: "double grants of the run, for each lock that was held when a server was killed"},
-	},
+var failoverMeasures = []results.Quantity{
+	{Name: "failovers", Doc: "injections that ended a server's process"},
+	{Name: "held_at_failover", Doc: "locks to which somebody was entitled when a server was killed, mean of the failovers"},
+	{Name: "double_grants_per_failover", Doc: "double grants of the run, for each failover; `_low` and `_high` are the 95 % interval"},
+	{Name: "double_grants_per_failover_low", Doc: "its lower end"},
+	{Name: "double_grants_per_failover_high", Doc: "its upper end: what a zero is worth"},
+	{Name: "double_grants_per_held", Doc: "double grants of the run, for each lock that was held when a server was killed"},
 }
 
-func newFailovers(run results.Run) results.Checker {
-	c := &failovers{}
+func newFailovers(run results.Run) (c failovers) {
 	for i := range run.Faults {
 		f := &run.Faults[i]
-		server := slices.ContainsFunc(f.Targets, func(t string) bool { _, client := history.ClientOf(t); return !client })
-		if server && f.Traits != nil && f.Traits.Kills && f.Receipt.Status == history.Installed {
+		if atServer(f) && f.Traits != nil && f.Traits.Kills && f.Receipt.Status == history.Installed {
 			c.at = append(c.at, f.Start)
 		}
 	}
 	slices.Sort(c.at)
-	if len(c.at) > 0 {
-		c.t, c.double = newTracker(run, c), newExclusion(run)
-	}
 	return c
 }
 
-// began, takenBack and ended do nothing: the tracker is asked.
-func (c *failovers) began(*hold)            {}
-func (c *failovers) takenBack(*hold, int64) {}
-func (c *failovers) ended(*hold)            {}
-
-// Observe takes the next event.
-func (c *failovers) Observe(e *history.Event) {
-	if c.double == nil {
-		return
-	}
-	c.pass(e.Time)
-	c.t.observe(e)
-	c.double.Observe(e)
+// atServer tells whether a fault hit something else than clients.
+func atServer(f *history.Fault) bool {
+	return slices.ContainsFunc(f.Targets, func(t string) bool { _, client := history.ClientOf(t); return !client })
 }
 
-// pass counts the holds at the failovers before t.
-func (c *failovers) pass(t int64) {
+// pass counts what is held, of all locks, at the failovers before t.
+func (c *failovers) pass(t int64, locks [][]*hold) {
 	for ; c.done < len(c.at) && c.at[c.done] < t; c.done++ {
-		for _, open := range c.t.locks {
+		for _, open := range locks {
 			if slices.ContainsFunc(open, func(h *hold) bool { return h.entitled(c.at[c.done], c.at[c.done]) }) {
 				c.held++
 			}
@@ -83,30 +63,21 @@ func (c *failovers) pass(t int64) {
 	}
 }
 
-// Finish returns the finding.
-func (c *failovers) Finish() results.Finding {
-	f := results.Finding{Verdict: results.Clean}
-	if c.double == nil {
-		return skipped(f, "no server was killed")
+// measures are those of so many double grants; nil where no server was killed.
+func (c *failovers) measures(double int64) map[string]*float64 {
+	if len(c.at) == 0 {
+		return nil
 	}
-	c.pass(results.Forever)
 	n, held := float64(len(c.at)), float64(c.held)
-	mean := held / n
-	f.Measures = map[string]*float64{"failovers": &n, "held_at_failover": &mean}
-	k := c.double.Finish().Counts["double_grants"]
-	if k == nil {
-		return skipped(f, "double grants were not judged")
-	}
-	low, high := Garwood(*k)
-	for name, v := range map[string]float64{"": float64(*k), "_low": low, "_high": high} {
-		rate := v / n
-		f.Measures["double_grants_per_failover"+name] = &rate
+	out := map[string]*float64{"failovers": measure(n), "held_at_failover": measure(held / n)}
+	low, high := Garwood(double)
+	for name, v := range map[string]float64{"": float64(double), "_low": low, "_high": high} {
+		out["double_grants_per_failover"+name] = measure(v / n)
 	}
 	if held > 0 {
-		rate := float64(*k) / held
-		f.Measures["double_grants_per_held"] = &rate
+		out["double_grants_per_held"] = measure(float64(double) / held)
 	}
-	return f
+	return out
 }
 
 // Garwood is the 95 % interval of the mean of a Poisson count (Garwood, "Fiducial limits for the Poisson distribution", Biometrika 1936).

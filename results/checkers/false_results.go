@@ -94,7 +94,7 @@ func readings(run results.Run, facts ...string) map[uint16][]history.Observation
 	broken := results.Forever
 	for i := range run.Faults {
 		f := &run.Faults[i]
-		if slices.ContainsFunc(f.Targets, func(t string) bool { _, client := history.ClientOf(t); return !client }) {
+		if atServer(f) {
 			broken = min(broken, f.Start)
 		}
 	}

@@ -9,6 +9,6 @@ import "github.com/lockquake/lockquake/results"
 func All() results.Checkers {
 	return results.Checkers{
 		exclusionKind, staleWritesKind, minorityEffectsKind, lostUpdatesKind, lostElementsKind, oversoldKind, doubleBookingsKind, repeatedWorkKind, sumsKind, tokenRegressionsKind, foreignReleasesKind, primariesKind, lostWritesKind, falseResultsKind,
-		orphansKind, stuckLocksKind, wedgesKind, deafWaitsKind, unavailabilityKind, failoversKind, throughputKind, loadKind, unfairnessKind, lateNewsKind, latencyKind, costKind, generatorKind, stallsKind,
+		orphansKind, stuckLocksKind, wedgesKind, deafWaitsKind, unavailabilityKind, throughputKind, loadKind, unfairnessKind, lateNewsKind, latencyKind, costKind, generatorKind, stallsKind,
 	}
 }
