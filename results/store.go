@@ -23,11 +23,7 @@ func Schema() []byte { return bytes.Clone(schema) }
 
 // WriteReport writes verdict.json into the run directory; a reader sees the old one or the new one.
 func WriteReport(dir string, r Report) error {
-	b, err := json.MarshalIndent(r, "", "  ")
-	if err != nil {
-		return fmt.Errorf("%s: %w", FileVerdict, err)
-	}
-	return WriteAtomically(filepath.Join(dir, FileVerdict), append(b, '\n'))
+	return WriteJSON(filepath.Join(dir, FileVerdict), r)
 }
 
 // ReadReport reads verdict.json from the run directory.
@@ -163,6 +159,15 @@ func readScenario(dir string) (scenarios.Scenario, error) {
 		return s, fmt.Errorf("%w: %v", history.ErrCorrupt, err)
 	}
 	return s, nil
+}
+
+// WriteJSON writes a value as JSON for people; a reader sees the old file or the new one.
+func WriteJSON(path string, v any) error {
+	b, err := json.MarshalIndent(v, "", "  ")
+	if err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	return WriteAtomically(path, append(b, '\n'))
 }
 
 // WriteAtomically writes a file so that a reader sees the old one or the new one.

@@ -64,7 +64,7 @@ func TestAttachKeepsToItsPrefix(t *testing.T) {
 			for _, b := range all.All() {
 				for i := 0; b.Name == a.backend && i < len(b.Locks); i++ {
 					t.Run(b.Locks[i].Name, func(t *testing.T) {
-						if i > 0 && slices.Contains([]string{"sentinel", "rediscluster", "redlock"}, a.backend) {
+						if i > 0 && slices.Contains([]string{"sentinel", "rediscluster"}, a.backend) {
 							leftToAll(t, "the same locks, on one Redis")
 						}
 						a.run(t, access, b.Locks[i])

@@ -3,8 +3,6 @@
 package choose
 
 import (
-	"encoding/json"
-	"fmt"
 	"os"
 	"path/filepath"
 	"time"
@@ -90,14 +88,10 @@ type Breaks struct {
 
 // Write writes it into its directory, which it makes.
 func (r Result) Write(dir string) error {
-	b, err := json.MarshalIndent(r, "", "  ")
-	if err != nil {
-		return fmt.Errorf("write the result: %w", err)
-	}
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
-	return results.WriteAtomically(filepath.Join(dir, File), append(b, '\n'))
+	return results.WriteJSON(filepath.Join(dir, File), r)
 }
 
 // What one run does beside its load.

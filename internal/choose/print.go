@@ -57,8 +57,7 @@ func (l Load) cells() []string {
 		if len(list) == 0 {
 			return "-"
 		}
-		slices.Sort(list)
-		return number((list[(len(list)-1)/2] + list[len(list)/2]) / 2)
+		return number(capacity.Summary(list).Mid)
 	}
 	quantile := func(name string) func(capacity.Sample) *float64 {
 		return func(s capacity.Sample) *float64 {

@@ -223,14 +223,10 @@ func Read(dir string) (r Result, err error) {
 
 // Write writes the suite into its directory, which it makes.
 func (r Result) Write(dir string) error {
-	b, err := json.MarshalIndent(r, "", "  ")
-	if err != nil {
-		return err
-	}
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
-	return results.WriteAtomically(filepath.Join(dir, File), append(b, '\n'))
+	return results.WriteJSON(filepath.Join(dir, File), r)
 }
 
 // WriteReports writes the suite into its directory as JUnit XML and as Markdown. Where there is a comparison, both tell of regressions.

@@ -201,7 +201,7 @@ func (p Point) values(of func(Sample) *float64) []float64 {
 
 // read sums up a point.
 func read(p Point) Reading {
-	sum := func(of func(Sample) *float64) Interval { return interval(p.values(of)) }
+	sum := func(of func(Sample) *float64) Interval { return Summary(p.values(of)) }
 	r := Reading{
 		Setting: p.Setting, Verdicts: map[string]int{}, Latency: map[string]Interval{}, CPU: map[string]Interval{},
 		Cycles:    sum(func(s Sample) *float64 { return &s.Cycles }),

@@ -22,8 +22,8 @@ type Interval struct {
 	Spread bool    `json:"spread,omitempty"`
 }
 
-// interval sums up values; none give an Interval whose N is 0.
-func interval(values []float64) Interval {
+// Summary sums up values; none give an Interval whose N is 0.
+func Summary(values []float64) Interval {
 	if len(values) == 0 {
 		return Interval{}
 	}

@@ -159,7 +159,7 @@ func TestIntervals(t *testing.T) {
 		"six":   {[]float64{5, 1, 2, 4, 3, 6}, Interval{6, 3.5, 1, 6, false}, "3.5 (1 to 6)"},
 		"nine":  {[]float64{1, 2, 3, 4, 5, 6, 7, 8, 900}, Interval{9, 5, 2, 8, false}, "5 (2 to 8)"},
 	} {
-		if got := interval(c.values); got != c.want || got.String() != c.says {
+		if got := Summary(c.values); got != c.want || got.String() != c.says {
 			t.Errorf("%s: %+v %q, want %+v %q", name, got, got, c.want, c.says)
 		}
 	}

@@ -30,11 +30,7 @@ func Write(path string, s Sweep) error {
 	if err := s.check(); err != nil {
 		return fmt.Errorf("%s: %w", path, err)
 	}
-	b, err := json.MarshalIndent(s, "", "  ")
-	if err != nil {
-		return fmt.Errorf("%s: %w", path, err)
-	}
-	return results.WriteAtomically(path, append(b, '\n'))
+	return results.WriteJSON(path, s)
 }
 
 // Read reads a sweep. What no sweep can have is an error of one line that wraps history.ErrCorrupt.
