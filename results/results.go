@@ -71,6 +71,23 @@ func (r Run) Counts(t int64) bool {
 	return r.Measured == nil || t >= r.Measured.From && t < r.Measured.To
 }
 
+// LockName is the name of a lock by its number.
+func (r Run) LockName(i uint16) string {
+	if int(i) < len(r.Locks) {
+		return r.Locks[i]
+	}
+	return fmt.Sprintf("lock #%d", i)
+}
+
+// Place is one user's view of what one lock protects.
+type Place struct {
+	User history.User
+	Lock uint16
+}
+
+// PlaceOf is the place that an event is about.
+func PlaceOf(e *history.Event) Place { return Place{e.User, e.Lock} }
+
 // Process finds the header of a process by name.
 func (r Run) Process(name string) (history.Header, bool) {
 	for _, p := range r.Processes {
@@ -211,6 +228,42 @@ type Finding struct {
 	// found of each lock, where all counts of the finding depend on the excuses of other checkers.
 	Ledger *Ledger          `json:"-"`
 	ByLock map[uint16]int64 `json:"-"`
+}
+
+// NotApplicable makes f the finding of a property that does not apply to this run.
+func (f Finding) NotApplicable(why string) Finding {
+	f.Verdict, f.Skipped, f.Counts = Unknown, why, nil
+	return f
+}
+
+// Lacking makes f the finding of a run in which something is missing without which nothing can be told; why is its warning.
+func (f Finding) Lacking(why string) Finding {
+	f = f.NotApplicable("")
+	f.Warnings = []string{why}
+	return f
+}
+
+// Judged judges the one count of a checker, of which a violation might have come up as often as chances says.
+func (f Finding) Judged(name string, n, chances int64) Finding {
+	f.Verdict = VerdictOf(n)
+	f.Counts = map[string]*int64{name: &n}
+	f.Chances = map[string]Chances{name: {N: chances}}
+	return f
+}
+
+// Prove adds a witness, while there is room.
+func (f *Finding) Prove(w Witness) {
+	if len(f.Witnesses) < MaxWitnesses {
+		f.Witnesses = append(f.Witnesses, w)
+	}
+}
+
+// VerdictOf is Violated where something was found.
+func VerdictOf(n int64) Verdict {
+	if n > 0 {
+		return Violated
+	}
+	return Clean
 }
 
 // Chances is what a zero is worth: how often a count could have gone up.

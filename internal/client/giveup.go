@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	"github.com/lockquake/lockquake/history"
@@ -11,24 +12,31 @@ import (
 // deadline is when a call that begins now must end, as its invoke tells it.
 func deadline(timeout time.Duration) int64 { return clock.Now() + int64(timeout) }
 
-// underway notes the acquire that is under way, and how it is given up.
-func (u *user) underway(op uint32, stop context.CancelFunc) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	u.under, u.stop = op, stop
+// pendingAcquire is the acquire of one user that is under way, and what gives it up.
+type pendingAcquire struct {
+	mu   sync.Mutex
+	op   uint32             // 0: its invoke found no room
+	stop context.CancelFunc // nil: none is under way
 }
 
-// giveUp tells the acquire that is under way to end. That is on record before it is told.
+func (p *pendingAcquire) set(op uint32, stop context.CancelFunc) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.op, p.stop = op, stop
+}
+
+// giveUp tells the acquire of a user that is under way to end. That is on record before it is told.
 func (u *user) giveUp() error {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	if u.stop == nil {
+	p := &u.pending
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.stop == nil {
 		return refusal("no acquire is under way")
 	}
-	if u.under != 0 {
-		u.s.rec.AppendFlushed(&history.Event{Kind: history.Cancel, Phase: history.Info, User: u.name, Op: u.under})
+	if p.op != 0 {
+		u.s.rec.AppendFlushed(&history.Event{Kind: history.Cancel, Phase: history.Info, User: u.name, Op: p.op})
 	}
-	u.stop()
+	p.stop()
 	return nil
 }
 

@@ -34,9 +34,7 @@ type user struct {
 	locker lock.Locker
 	closed bool // command mode: the locker was closed by an order
 
-	mu    sync.Mutex
-	under uint32             // op of the acquire that is under way; 0: none
-	stop  context.CancelFunc // gives it up
+	pending pendingAcquire
 
 	orders chan wire.Command // command mode; made by the first command
 	holds  map[int]*hold     // command mode: by lock
@@ -113,11 +111,11 @@ func (u *user) acquire(ctx context.Context, d demand) (*hold, error) {
 	e.Valid = deadline(d.timeout)
 	asked := u.s.rec.Append(&e)
 	within := u.asking.Within(ctx, d.timeout)
-	u.underway(asked.Seq, within.Cancel)
+	u.pending.set(asked.Seq, within.Cancel)
 	u.call.Lock()
 	g, err := u.locker.Acquire(within, lock.Request{Lock: u.s.start.Locks[d.lock], Mode: d.mode, TTL: u.s.access.TTL})
 	u.call.Unlock()
-	u.underway(0, nil)
+	u.pending.set(0, nil)
 	e.Valid = 0
 	gaveUp := errors.Is(within.Err(), context.DeadlineExceeded)
 	within.End()

@@ -64,8 +64,11 @@ func (m Mutant) apply(root string) ([]byte, error) {
 func (m Mutant) packages() []string {
 	dir := path.Dir(m.File)
 	out := []string{"./" + dir}
-	if dir == "results" || dir == "results/quorum" {
-		out = append(out, "./results/checkers") // the judge is tried with their histories
+	switch dir {
+	case "results", "results/quorum": // the judge is tried with the histories of the checkers
+		out = append(out, "./results/checkers")
+	case "results/checkers/harm":
+		out = []string{"./results/checkers"}
 	}
 	for _, t := range m.Tests {
 		out = append(out, "./"+t)

@@ -115,7 +115,7 @@ func (c *cost) Finish() results.Finding {
 	if ns, ok := between(ofClients(before.CPU), ofClients(after.CPU)); ok {
 		f.Measures["client_cpu_ms_per_wait_s"] = perSecond(results.Milli(ns), c.waited)
 		if c.grants > 0 {
-			f.Measures["client_cpu_ms_per_grant"] = measure(results.Milli(ns) / float64(c.grants))
+			f.Measures["client_cpu_ms_per_grant"] = new(results.Milli(ns) / float64(c.grants))
 		}
 	}
 	return f
@@ -137,7 +137,7 @@ func perSecond(n float64, ns int64) *float64 {
 	if ns == 0 {
 		return nil
 	}
-	return measure(n / (float64(ns) / 1e9))
+	return new(n / (float64(ns) / 1e9))
 }
 
 // between sums up what was counted between two readings. It is not ok where somebody is in only one of them, or
@@ -161,5 +161,5 @@ func per(n, by int64) *float64 {
 	if by == 0 {
 		return nil
 	}
-	return measure(float64(n) / float64(by))
+	return new(float64(n) / float64(by))
 }

@@ -147,10 +147,10 @@ func (c *deafWaits) Finish() results.Finding {
 		l.Add(c.run, r.lock, 1, x, x.Total > r.excess)
 	}
 	n := int64(len(c.late))
-	f := results.Finding{Verdict: verdictOf(n), Counts: map[string]*int64{"deaf_waits": count(n)}}
+	f := results.Finding{Verdict: results.VerdictOf(n), Counts: map[string]*int64{"deaf_waits": new(n)}}
 	f.Chances = map[string]results.Chances{"deaf_waits": {N: c.told}}
 	if c.told > 0 {
-		f.Measures = map[string]*float64{"deaf_wait_ms_max": measure(results.Milli(c.longest))}
+		f.Measures = map[string]*float64{"deaf_wait_ms_max": new(results.Milli(c.longest))}
 	}
 	l.Into(&f, "deaf_waits")
 	f.Witnesses = c.list.witnesses(c.run)

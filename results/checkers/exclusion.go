@@ -293,7 +293,7 @@ func (x *exclusion) rank(a, b *hold) int {
 }
 
 func (x *exclusion) text(kind string, a, b *hold, p pair) string {
-	inside := fmt.Sprintf("%v held %s from %s to %s, %v from %s to %s", a.user, lockName(x.run, a.lock), x.run.MS(a.start), x.run.MS(a.end),
+	inside := fmt.Sprintf("%v held %s from %s to %s, %v from %s to %s", a.user, x.run.LockName(a.lock), x.run.MS(a.start), x.run.MS(a.end),
 		b.user, x.run.MS(b.start), x.run.MS(b.end))
 	if kind == "double_grant" {
 		return fmt.Sprintf("%s; both were entitled at %s", inside, x.run.MS(p.both))
@@ -332,7 +332,7 @@ func (x *exclusion) Finish() results.Finding {
 	x.failovers.pass(results.Forever, x.t.locks)
 	x.t.finish()
 	x.excuseOverlaps()
-	f := results.Finding{Verdict: verdictOf(x.double + x.overlapping), Ledger: x.excusals}
+	f := results.Finding{Verdict: results.VerdictOf(x.double + x.overlapping), Ledger: x.excusals}
 	if x.looks > x.bound {
 		f.Warnings = append(f.Warnings, "so many holds overlap that not all were held against each other: the counts are lower bounds")
 		if x.double == 0 {
@@ -345,8 +345,8 @@ func (x *exclusion) Finish() results.Finding {
 		"overlapping_holds": {N: x.rivals.contested},
 	}
 	f.Counts = map[string]*int64{
-		"double_grants": count(x.double), "overlapping_holds": count(x.overlapping), "outlived_holds": count(x.lateHolds),
-		"possible_overlaps": count(max(0, x.possible.pairs()-x.double-x.overlapping)),
+		"double_grants": new(x.double), "overlapping_holds": new(x.overlapping), "outlived_holds": new(x.lateHolds),
+		"possible_overlaps": new(max(0, x.possible.pairs()-x.double-x.overlapping)),
 	}
 	f.Measures = x.failovers.measures(x.double)
 	doubles, overlaps := x.doubles.witnesses(x.run), x.overlaps.witnesses(x.run)

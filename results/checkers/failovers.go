@@ -69,13 +69,13 @@ func (c *failovers) measures(double int64) map[string]*float64 {
 		return nil
 	}
 	n, held := float64(len(c.at)), float64(c.held)
-	out := map[string]*float64{"failovers": measure(n), "held_at_failover": measure(held / n)}
+	out := map[string]*float64{"failovers": new(n), "held_at_failover": new(held / n)}
 	low, high := Garwood(double)
 	for name, v := range map[string]float64{"": float64(double), "_low": low, "_high": high} {
-		out["double_grants_per_failover"+name] = measure(v / n)
+		out["double_grants_per_failover"+name] = new(v / n)
 	}
 	if held > 0 {
-		out["double_grants_per_held"] = measure(float64(double) / held)
+		out["double_grants_per_held"] = new(float64(double) / held)
 	}
 	return out
 }

@@ -43,8 +43,8 @@ type falseResults struct {
 	ops      []*answeredOp
 	open     map[grantOf]*answeredOp // the renewal or release that is under way
 	granted  map[grantOf]history.Event
-	left     map[grantOf]int64 // when its user began to release it, or learned of its loss
-	acquires map[place][]int64 // when they began
+	left     map[grantOf]int64         // when its user began to release it, or learned of its loss
+	acquires map[results.Place][]int64 // when they began
 	releases map[uint16][]underway
 }
 
@@ -76,7 +76,7 @@ var falseResultsKind = results.CheckerKind{
 func newFalseResults(run results.Run) results.Checker {
 	c := &falseResults{
 		run: run, reads: readings(run, history.FactHolder), known: map[grantOf]bool{}, open: map[grantOf]*answeredOp{}, granted: map[grantOf]history.Event{},
-		left: map[grantOf]int64{}, acquires: map[place][]int64{}, releases: map[uint16][]underway{}, worst: newTracker(run, nil).worst,
+		left: map[grantOf]int64{}, acquires: map[results.Place][]int64{}, releases: map[uint16][]underway{}, worst: newTracker(run, nil).worst,
 	}
 	for _, list := range c.reads {
 		for _, o := range list {
@@ -130,7 +130,7 @@ func (c *falseResults) Observe(e *history.Event) {
 	g := grantOf{e.User, e.Grant}
 	switch {
 	case e.Kind == history.Acquire && e.Phase == history.Invoke:
-		c.acquires[placeOf(e)] = append(c.acquires[placeOf(e)], e.Time)
+		c.acquires[results.PlaceOf(e)] = append(c.acquires[results.PlaceOf(e)], e.Time)
 	case e.Kind == history.Acquire && e.Phase == history.Ok:
 		c.granted[grantOf{e.User, e.Op}] = *e
 	case e.Kind == history.Lost || e.Kind == history.Dead:
@@ -187,7 +187,7 @@ type judgedOp struct {
 func (c *falseResults) place(op *answeredOp) judgedOp {
 	j := judgedOp{answeredOp: op, grant: grantOf{op.invoke.User, op.invoke.Grant}}
 	again := results.Forever
-	for _, at := range c.acquires[placeOf(&op.invoke)] {
+	for _, at := range c.acquires[results.PlaceOf(&op.invoke)] {
 		if at > op.invoke.Time {
 			again = min(again, at)
 		}
@@ -266,14 +266,14 @@ func (c *falseResults) done(j judgedOp) (why string, by *history.Observation, ju
 func (c *falseResults) Finish() results.Finding {
 	f := results.Finding{Verdict: results.Clean}
 	if len(c.reads) == 0 {
-		return skipped(f, unread)
+		return f.NotApplicable(unread)
 	}
 	var n, chances, nothing int64
 	for _, op := range c.ops {
 		j := c.place(op)
 		if j.invoke.Kind == history.Release && j.answer.Phase == history.Ok && j.before != nil && c.lacks(j.before, j.grant) {
 			nothing++
-			prove(&f, c.witness("release_of_nothing", j, "the grant had been gone before", j.before))
+			f.Prove(c.witness("release_of_nothing", j, "the grant had been gone before", j.before))
 		}
 		why, by, judged := c.contradiction(j)
 		if judged {
@@ -281,14 +281,14 @@ func (c *falseResults) Finish() results.Finding {
 		}
 		if why != "" {
 			n++
-			prove(&f, c.witness("false_result", j, why, by))
+			f.Prove(c.witness("false_result", j, why, by))
 		}
 	}
 	if chances == 0 {
-		return skipped(f, "no renewal or release was answered before the service said what it has")
+		return f.NotApplicable("no renewal or release was answered before the service said what it has")
 	}
-	out := found(f, "false_results", n, chances)
-	out.Counts["releases_of_nothing"] = count(nothing)
+	out := f.Judged("false_results", n, chances)
+	out.Counts["releases_of_nothing"] = new(nothing)
 	return out
 }
 
@@ -298,10 +298,10 @@ func (c *falseResults) witness(kind string, j judgedOp, why string, by *history.
 		told = history.CodeName(j.answer.Code)
 	}
 	return results.Witness{
-		Kind: kind, Lock: lockName(c.run, j.invoke.Lock), From: min(j.invoke.Time, by.Asked), To: max(j.answer.Time, by.Answered),
+		Kind: kind, Lock: c.run.LockName(j.invoke.Lock), From: min(j.invoke.Time, by.Asked), To: max(j.answer.Time, by.Answered),
 		Events: c.events(j), Observed: []history.Observation{*by},
 		Text: fmt.Sprintf("the %s of %s by %v, asked for at %s, was answered %s at %s; the service, asked at %s, said that %s: %s", j.invoke.Kind,
-			lockName(c.run, j.invoke.Lock), j.grant.user, c.run.MS(j.invoke.Time), told, c.run.MS(j.answer.Time), c.run.MS(by.Asked), whose(by), why),
+			c.run.LockName(j.invoke.Lock), j.grant.user, c.run.MS(j.invoke.Time), told, c.run.MS(j.answer.Time), c.run.MS(by.Asked), whose(by), why),
 	}
 }
 

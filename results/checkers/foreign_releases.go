@@ -268,7 +268,7 @@ func (c *foreignReleases) confirm(s *suspect, v *victim, third *hold, refusal *h
 	}
 	p.text = func() string {
 		return fmt.Sprintf("%v, not entitled itself, released %s from %s to %s and was told ok, while %v was entitled to it; then %s",
-			s.invoke.User, lockName(c.run, v.hold.lock), c.run.MS(s.invoke.Time), c.run.MS(s.ok.Time), v.hold.user, how)
+			s.invoke.User, c.run.LockName(v.hold.lock), c.run.MS(s.invoke.Time), c.run.MS(s.ok.Time), v.hold.user, how)
 	}
 	c.list.add(p)
 }
@@ -279,7 +279,7 @@ func (c *foreignReleases) Finish() results.Finding {
 	for _, v := range c.ending.all() {
 		c.confirmAll(*v)
 	}
-	f := found(results.Finding{Witnesses: c.list.witnesses(c.run)}, "foreign_releases", c.n, c.chances)
+	f := results.Finding{Witnesses: c.list.witnesses(c.run)}.Judged("foreign_releases", c.n, c.chances)
 	if c.looks > maxForeignLooks {
 		f.Warnings = append(f.Warnings, "so many holds overlap that not all were held against each release: the count is a lower bound")
 		if c.n == 0 {

@@ -90,8 +90,8 @@ func (c *generator) Finish() results.Finding {
 		"offered_per_s": nil, "unserved": nil, "unserved_share": nil, "late_starts": nil, "generator_lag_p99_ms": nil, "client_cpu_share": nil,
 	}}
 	if c.lag != nil {
-		f.Measures["late_starts"] = measure(float64(c.late))
-		f.Measures["generator_lag_p99_ms"] = measure(results.Milli(c.lag.ValueAtQuantile(99)))
+		f.Measures["late_starts"] = new(float64(c.late))
+		f.Measures["generator_lag_p99_ms"] = new(results.Milli(c.lag.ValueAtQuantile(99)))
 	}
 	var cpu, unstarted int64
 	var late results.ClientStats
@@ -106,8 +106,8 @@ func (c *generator) Finish() results.Finding {
 		}
 	}
 	if offered := c.served + unstarted; offered > 0 && c.run.End > c.run.Start {
-		f.Measures["offered_per_s"] = measure(float64(offered) / (float64(c.run.End-c.run.Start) / 1e9))
-		f.Measures["unserved"], f.Measures["unserved_share"] = measure(float64(unstarted)), measure(float64(unstarted)/float64(offered))
+		f.Measures["offered_per_s"] = new(float64(offered) / (float64(c.run.End-c.run.Start) / 1e9))
+		f.Measures["unserved"], f.Measures["unserved_share"] = new(float64(unstarted)), new(float64(unstarted)/float64(offered))
 	}
 	if late.Lag > lateStart {
 		f.Warnings = append(f.Warnings, fmt.Sprintf("the schedule of the open loop lagged: %s began what was due up to %.3f ms late", late.Name, results.Milli(late.Lag)))
@@ -116,7 +116,7 @@ func (c *generator) Finish() results.Finding {
 		return f
 	}
 	share := float64(cpu) / (float64(c.run.End-c.run.Start) * float64(c.run.Cores))
-	f.Measures["client_cpu_share"] = measure(share)
+	f.Measures["client_cpu_share"] = new(share)
 	if share > crowdedShare {
 		f.Warnings = append(f.Warnings, fmt.Sprintf(
 			"the clients used %.0f %% of the machine's CPU: the load generator, not the lock, may be the limit", 100*share))

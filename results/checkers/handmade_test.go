@@ -217,7 +217,7 @@ var handMades = map[string]func(d *handMade){
 	},
 	"one set for many locks": func(d *handMade) {
 		d.locks = names("l", 1000)
-		d.env.Writes = writesElements
+		d.env.Writes = "elements"
 		g := d.take(0, 0)
 		for i := range d.n {
 			d.both(history.Read, 0, 0, g, int64(i))

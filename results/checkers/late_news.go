@@ -138,14 +138,14 @@ func (c *lateNews) Finish() results.Finding {
 	}
 	f := results.Finding{Verdict: results.Clean, Measures: map[string]*float64{"late_news_ms_max": nil}}
 	if c.told > 0 {
-		f.Measures["late_news_ms_max"] = measure(results.Milli(c.longest))
+		f.Measures["late_news_ms_max"] = new(results.Milli(c.longest))
 	}
 	switch {
 	case !c.run.Tells && c.told == 0:
 		f.Verdict, f.Skipped = results.Unknown, "the lock tells of no losses, and nobody was told late of one"
 	case c.run.Tells && c.bound > 0:
 		n := int64(len(c.untold))
-		f.Verdict, f.Counts = verdictOf(n), map[string]*int64{"untold_losses": count(n)}
+		f.Verdict, f.Counts = results.VerdictOf(n), map[string]*int64{"untold_losses": new(n)}
 		f.Chances = map[string]results.Chances{"untold_losses": {N: c.outlive}}
 		l := results.NewLedger()
 		for _, o := range c.untold {

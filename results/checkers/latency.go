@@ -219,8 +219,8 @@ func (c *latency) quantiles(op int, want func(stretch) bool) (q results.Quantile
 	if sum.TotalCount() == 0 {
 		return results.Quantiles{}, false
 	}
-	at := func(p float64) *float64 { return measure(results.Milli(sum.ValueAtQuantile(p))) }
-	return results.Quantiles{N: sum.TotalCount(), P50: at(50), P90: at(90), P99: at(99), P999: at(99.9), Max: measure(results.Milli(sum.Max()))}, true
+	at := func(p float64) *float64 { return new(results.Milli(sum.ValueAtQuantile(p))) }
+	return results.Quantiles{N: sum.TotalCount(), P50: at(50), P90: at(90), P99: at(99), P999: at(99.9), Max: new(results.Milli(sum.Max()))}, true
 }
 
 // all returns the latencies of the stretches that are wanted, by operation. An operation without samples has N 0 and

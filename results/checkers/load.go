@@ -51,7 +51,7 @@ func (c *load) Finish() results.Finding {
 	case c.acknowledged == 0:
 		f.Verdict, f.Skipped = results.Unknown, "no write was acknowledged"
 	default:
-		f.Measures["accesses_per_write"] = measure(float64(c.accesses) / float64(c.acknowledged))
+		f.Measures["accesses_per_write"] = new(float64(c.accesses) / float64(c.acknowledged))
 	}
 	return f
 }

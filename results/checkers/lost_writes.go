@@ -160,7 +160,7 @@ func (c *lostWrites) lost(h *hold, l *look) bool {
 func (c *lostWrites) Finish() results.Finding {
 	f := results.Finding{Verdict: results.Clean}
 	if len(c.looks) == 0 {
-		return skipped(f, "no server was asked at the end what it has of a lock")
+		return f.NotApplicable("no server was asked at the end what it has of a lock")
 	}
 	c.t.finish()
 	var lost int64
@@ -183,9 +183,9 @@ func (c *lostWrites) Finish() results.Finding {
 		}
 		c.list.add(proof{kind: "lost_write", from: had.Answered, to: at, holds: []*hold{h}, observed: proved, text: func() string {
 			return fmt.Sprintf("%v was granted %s at %s, valid until %s, and %s had its key at %s; at %s it is nowhere: %s", h.user,
-				lockName(c.run, h.lock), c.run.MS(h.start), c.run.MS(h.valid), had.Node, c.run.MS(had.Answered), c.run.MS(at), l.text())
+				c.run.LockName(h.lock), c.run.MS(h.start), c.run.MS(h.valid), had.Node, c.run.MS(had.Answered), c.run.MS(at), l.text())
 		}})
 	}
 	f.Witnesses = c.list.witnesses(c.run)
-	return found(f, "acknowledged_writes_lost", lost, int64(seen))
+	return f.Judged("acknowledged_writes_lost", lost, int64(seen))
 }

@@ -139,19 +139,19 @@ func (c *orphans) Finish() results.Finding {
 				oldest = max(oldest, asked-u.from)
 				if key := (orphan{lock, o.Answer}); !ids[key] {
 					ids[key] = true
-					prove(&f, c.witness(lock, o, u, asked, answered))
+					f.Prove(c.witness(lock, o, u, asked, answered))
 				}
 			}
 		}
 	}
 	if len(c.reads) == 0 {
-		return skipped(f, unread)
+		return f.NotApplicable(unread)
 	}
 	if looks == 0 {
-		return skipped(f, "the service was not asked who has a lock while nobody used it")
+		return f.NotApplicable("the service was not asked who has a lock while nobody used it")
 	}
-	out := found(f, "orphans", int64(len(ids)), looks)
-	out.Measures["orphan_age_ms"] = measure(results.Milli(oldest))
+	out := f.Judged("orphans", int64(len(ids)), looks)
+	out.Measures["orphan_age_ms"] = new(results.Milli(oldest))
 	return out
 }
 
@@ -161,8 +161,8 @@ func (c *orphans) witness(lock uint16, o *history.Observation, u unused, asked, 
 		what = fmt.Sprintf("the grant of %v", *o.User)
 	}
 	return results.Witness{
-		Kind: "orphan", Lock: lockName(c.run, lock), From: u.from, To: answered, Events: []history.Event{u.began}, Observed: []history.Observation{*o},
-		Text: fmt.Sprintf("nobody used %s from %s on (%s %s of %v), and at %s the service still had what is left of %s", lockName(c.run, lock), c.run.MS(u.from),
+		Kind: "orphan", Lock: c.run.LockName(lock), From: u.from, To: answered, Events: []history.Event{u.began}, Observed: []history.Observation{*o},
+		Text: fmt.Sprintf("nobody used %s from %s on (%s %s of %v), and at %s the service still had what is left of %s", c.run.LockName(lock), c.run.MS(u.from),
 			u.began.Kind, u.began.Phase, u.began.User, c.run.MS(asked), what),
 	}
 }

@@ -71,9 +71,9 @@ func (c primaries) Finish() results.Finding {
 		f.Verdict, f.Skipped = results.Unknown, "no two servers were asked all the time whether they take writes"
 		return f
 	}
-	f.Verdict = verdictOf(total)
+	f.Verdict = results.VerdictOf(total)
 	f.Witnesses = f.Witnesses[:min(len(f.Witnesses), results.MaxWitnesses)]
-	f.Measures["both_primaries_served_ms"] = measure(results.Milli(total))
+	f.Measures["both_primaries_served_ms"] = new(results.Milli(total))
 	return f
 }
 

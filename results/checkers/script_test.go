@@ -128,7 +128,7 @@ func (s *script) tell(k, v string) (err error) {
 	case "stock":
 		var n int64
 		n, err = strconv.ParseInt(v, 10, 64)
-		s.run.Terms = map[string]int64{termStock: n}
+		s.run.Terms = map[string]int64{"stock": n}
 	case "replicas":
 		n, err := strconv.Atoi(v)
 		for i := range n {

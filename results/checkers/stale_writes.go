@@ -209,7 +209,7 @@ func (s *staleWrites) keep(list *shortlist, kind, what string, h *hold, t *touch
 		events: []history.Event{other.event, event},
 		text: func() string {
 			return fmt.Sprintf("the %s of %v, granted %s at %s, %s at %s, after %v, granted it at %s, had touched the resource at %s",
-				strings.TrimPrefix(event.Kind.String(), "effect-"), h.user, lockName(s.run, h.lock), s.run.MS(h.start), what, s.run.MS(event.Time),
+				strings.TrimPrefix(event.Kind.String(), "effect-"), h.user, s.run.LockName(h.lock), s.run.MS(h.start), what, s.run.MS(event.Time),
 				other.hold.user, s.run.MS(other.hold.start), s.run.MS(other.event.Time)) + standingStill(s.run, h, event.Time)
 		},
 	})
@@ -218,16 +218,16 @@ func (s *staleWrites) keep(list *shortlist, kind, what string, h *hold, t *touch
 // Finish returns the finding.
 func (s *staleWrites) Finish() results.Finding {
 	s.t.finish()
-	f := results.Finding{Verdict: verdictOf(s.stale)}
+	f := results.Finding{Verdict: results.VerdictOf(s.stale)}
 	if s.run.Resource == "" {
-		return skipped(f, "nothing is protected: there is no resource")
+		return f.NotApplicable("nothing is protected: there is no resource")
 	}
 	if s.effects == 0 {
-		return skipped(f, "no read or write of a holder reached the resource")
+		return f.NotApplicable("no read or write of a holder reached the resource")
 	}
 	f.Counts = map[string]*int64{
-		"stale_writes": count(s.stale), "fence_saves": count(s.saves),
-		"unordered_effects": count(s.unordered), "false_refusals": count(s.refusals),
+		"stale_writes": new(s.stale), "fence_saves": new(s.saves),
+		"unordered_effects": new(s.unordered), "false_refusals": new(s.refusals),
 	}
 	f.Chances = map[string]results.Chances{
 		"stale_writes": {N: s.overtaken}, "fence_saves": {N: s.overtaken}, "unordered_effects": {N: s.effects}, "false_refusals": {N: s.effects},

@@ -68,8 +68,8 @@ func (c *stalls) observe(process string, e *history.Event) {
 // Finish returns the finding.
 func (c *stalls) Finish() results.Finding {
 	f := results.Finding{Verdict: results.Clean, Witnesses: c.list}
-	f.Counts = map[string]*int64{"own_stalls": count(c.n)}
-	f.Measures = map[string]*float64{"own_stall_ms_max": measure(results.Milli(c.longest))}
+	f.Counts = map[string]*int64{"own_stalls": new(c.n)}
+	f.Measures = map[string]*float64{"own_stall_ms_max": new(results.Milli(c.longest))}
 	if c.n > 0 {
 		f.Verdict = results.Unknown
 		f.Warnings = []string{fmt.Sprintf("%d times a process of lockquake did not run for longer than half of the ttl: %s", c.n, c.list[0].Text)}

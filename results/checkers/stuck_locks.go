@@ -176,7 +176,7 @@ func (c *stuckLocks) keep(lock uint16, to int64, ok *history.Event) {
 		return
 	}
 	text := fmt.Sprintf("%s: users asked for %.3f ms from %s to %s, nobody had it in hand and nobody got it; the bound is %.3f ms",
-		lockName(c.run, lock), results.Milli(l.waited), c.run.MS(l.since), c.run.MS(to), results.Milli(c.bound))
+		c.run.LockName(lock), results.Milli(l.waited), c.run.MS(l.since), c.run.MS(to), results.Milli(c.bound))
 	for _, f := range c.run.Faults {
 		if f.Start < to && (f.End == 0 || f.End > l.since) {
 			text += fmt.Sprintf("; %s on %s stood then", f.Name, f.Target)
@@ -225,15 +225,15 @@ func (c *stuckLocks) Finish() results.Finding {
 	}
 	stuck, l := c.decide()
 	n := int64(len(stuck))
-	f := results.Finding{Verdict: verdictOf(n)}
+	f := results.Finding{Verdict: results.VerdictOf(n)}
 	if c.bound <= 0 {
-		f = skipped(f, "neither a recovery bound nor a ttl is known")
+		f = f.NotApplicable("neither a recovery bound nor a ttl is known")
 		f.Measures = map[string]*float64{"stuck_ms_max": nil, "held_beyond_validity_ms": nil}
 		return f
 	}
-	f.Counts = map[string]*int64{"stuck_locks": count(n)}
+	f.Counts = map[string]*int64{"stuck_locks": new(n)}
 	f.Chances = map[string]results.Chances{"stuck_locks": {N: c.holds}}
-	f.Measures = map[string]*float64{"stuck_ms_max": measure(results.Milli(longest)), "held_beyond_validity_ms": measure(results.Milli(outlast))}
+	f.Measures = map[string]*float64{"stuck_ms_max": new(results.Milli(longest)), "held_beyond_validity_ms": new(results.Milli(outlast))}
 	l.Into(&f, "stuck_locks")
 	f.Witnesses = c.list.witnesses(c.run)
 	return f

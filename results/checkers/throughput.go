@@ -53,9 +53,9 @@ func (c *throughput) Finish() results.Finding {
 		f.Verdict, f.Skipped = results.Unknown, "the run has no end: it was cut short"
 		return f
 	}
-	f.Measures["throughput_per_s"] = measure(float64(c.grants) / (float64(c.to-c.from) / 1e9))
+	f.Measures["throughput_per_s"] = new(float64(c.grants) / (float64(c.to-c.from) / 1e9))
 	if c.asked > 0 {
-		f.Measures["turned_away_share"] = measure(float64(c.away) / float64(c.asked))
+		f.Measures["turned_away_share"] = new(float64(c.away) / float64(c.asked))
 	}
 	return f
 }

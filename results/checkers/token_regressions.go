@@ -215,10 +215,10 @@ func (c *tokenRegressions) keep(a, b *hold) {
 func (c *tokenRegressions) Finish() results.Finding {
 	f := results.Finding{}
 	if !c.applies() {
-		return skipped(f, "the lock has no fencing tokens")
+		return f.NotApplicable("the lock has no fencing tokens")
 	}
 	c.judge()
-	f = found(f, "token_regressions", c.regressions, c.comparable)
+	f = f.Judged("token_regressions", c.regressions, c.comparable)
 	if c.missing > 0 {
 		f.Warnings = append(f.Warnings, fmt.Sprintf("%d grants came without a token", c.missing))
 	}

@@ -177,7 +177,7 @@ func (c *unavailability) Finish() results.Finding {
 		if o.asked {
 			asked = true
 			longest = max(longest, o.longest)
-			f.Measures[name] = measure(results.Milli(o.longest))
+			f.Measures[name] = new(results.Milli(o.longest))
 		}
 	}
 	if c.many {
@@ -191,9 +191,9 @@ func (c *unavailability) Finish() results.Finding {
 		f.Verdict, f.Skipped = results.Unknown, "nobody asked for a lock while a fault stood"
 		return f
 	}
-	f.Measures["unavailability_ms_max"] = measure(results.Milli(longest))
+	f.Measures["unavailability_ms_max"] = new(results.Milli(longest))
 	n, w := c.outs.witness()
-	f.Measures["unavailable_locks"] = measure(float64(n))
+	f.Measures["unavailable_locks"] = new(float64(n))
 	f.Witnesses = []results.Witness{w}
 	return f
 }
@@ -332,10 +332,10 @@ func (o *outages) witness() (int, results.Witness) {
 	}
 	text := fmt.Sprintf("%d of %d locks could not be taken for %s s", n, all, long)
 	if all == 1 {
-		text = fmt.Sprintf("%s could not be taken for %s s", lockName(o.run, worst), long)
+		text = fmt.Sprintf("%s could not be taken for %s s", o.run.LockName(worst), long)
 	}
 	return n, results.Witness{
-		Kind: KindUnavailability, Lock: lockName(o.run, worst), Text: text + outageReason(n, all, causes), From: w.from, To: w.to, Events: []history.Event{w.proof},
+		Kind: KindUnavailability, Lock: o.run.LockName(worst), Text: text + outageReason(n, all, causes), From: w.from, To: w.to, Events: []history.Event{w.proof},
 	}
 }
 

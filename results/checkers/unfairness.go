@@ -128,7 +128,7 @@ func (c *unfairness) Finish() results.Finding {
 	f := results.Finding{Verdict: results.Clean, Counts: map[string]*int64{"starved_users": nil}}
 	f.Measures = map[string]*float64{"jain_index": nil, "longest_wait_ms": nil}
 	if c.waits > 0 {
-		f.Measures["longest_wait_ms"] = measure(results.Milli(c.longest))
+		f.Measures["longest_wait_ms"] = new(results.Milli(c.longest))
 	}
 	switch {
 	case c.run.Directed:
@@ -136,12 +136,12 @@ func (c *unfairness) Finish() results.Finding {
 	case got == 0:
 		f.Verdict, f.Skipped = results.Unknown, "nobody got a lock"
 	default:
-		f.Verdict = verdictOf(int64(starved))
-		f.Counts["starved_users"] = count(int64(starved))
+		f.Verdict = results.VerdictOf(int64(starved))
+		f.Counts["starved_users"] = new(int64(starved))
 		f.Chances = map[string]results.Chances{"starved_users": {N: int64(n)}}
 		l.Into(&f, "starved_users")
 		if sum > 0 {
-			f.Measures["jain_index"] = measure(sum * sum / (n * squares))
+			f.Measures["jain_index"] = new(sum * sum / (n * squares))
 		}
 	}
 	return f

@@ -30,10 +30,10 @@ type wedges struct {
 	healed  int64           // when the last fault ended; the start where there was none
 	free    []int64         // by lock: since when nobody has it in hand
 	granted [2]grantSeen    // the first grants of two users since then
-	asks    map[place]*vainAsk
+	asks    map[results.Place]*vainAsk
 	asked   int64
 	longest int64
-	found   map[place]vainSpan // the longest of each that is beyond the bound
+	found   map[results.Place]vainSpan // the longest of each that is beyond the bound
 	last    int64
 }
 
@@ -70,7 +70,7 @@ var wedgesKind = results.CheckerKind{
 
 func newWedges(run results.Run) results.Checker {
 	c := &wedges{
-		run: run, bound: bound(run), faults: run.Faults, healed: run.Start, asks: map[place]*vainAsk{}, found: map[place]vainSpan{},
+		run: run, bound: bound(run), faults: run.Faults, healed: run.Start, asks: map[results.Place]*vainAsk{}, found: map[results.Place]vainSpan{},
 		free: make([]int64, len(run.Locks)),
 	}
 	c.t = newTracker(run, c)
@@ -88,7 +88,7 @@ func (c *wedges) Observe(e *history.Event) {
 	c.t.observe(e)
 	if e.Kind == history.Dead {
 		for p, a := range c.asks {
-			if p.user.Client() == e.User.Client() {
+			if p.User.Client() == e.User.Client() {
 				*a = vainAsk{}
 			}
 		}
@@ -96,10 +96,10 @@ func (c *wedges) Observe(e *history.Event) {
 	if e.Kind != history.Acquire {
 		return
 	}
-	a := c.asks[placeOf(e)]
+	a := c.asks[results.PlaceOf(e)]
 	if a == nil {
 		a = &vainAsk{}
-		c.asks[placeOf(e)] = a
+		c.asks[results.PlaceOf(e)] = a
 	}
 	switch {
 	case e.Phase == history.Invoke:
@@ -112,7 +112,7 @@ func (c *wedges) Observe(e *history.Event) {
 		*a = vainAsk{}
 	default:
 		c.count()
-		c.inVain(placeOf(e), a, e.Time, e)
+		c.inVain(results.PlaceOf(e), a, e.Time, e)
 		if from, free := c.freeFor(e.User, e.Lock); !free || a.open.Time < from { // it had a reason to be in vain
 			a.since = 0
 		}
@@ -162,8 +162,8 @@ func (c *wedges) count() {
 }
 
 // inVain takes an acquire that did not get a free lock up to t. end is its outcome, or nil.
-func (c *wedges) inVain(p place, a *vainAsk, t int64, end *history.Event) {
-	from, free := c.freeFor(p.user, p.lock)
+func (c *wedges) inVain(p results.Place, a *vainAsk, t int64, end *history.Event) {
+	from, free := c.freeFor(p.User, p.Lock)
 	from = max(from, a.since)
 	if !free || t <= from {
 		return
@@ -182,7 +182,7 @@ func (c *wedges) inVain(p place, a *vainAsk, t int64, end *history.Event) {
 // overtaken takes a grant: whoever asked for that lock beside its user did so in vain up to now.
 func (c *wedges) overtaken(e *history.Event) {
 	for p, a := range c.asks {
-		if p.lock == e.Lock && p.user != e.User && a.open.Kind != history.KindNone {
+		if p.Lock == e.Lock && p.User != e.User && a.open.Kind != history.KindNone {
 			c.inVain(p, a, e.Time, nil)
 		}
 	}
@@ -216,37 +216,37 @@ func (c *wedges) ended(h *hold) {
 func (c *wedges) Finish() results.Finding {
 	f := results.Finding{Verdict: results.Clean}
 	if c.bound <= 0 {
-		return skipped(f, "neither a recovery bound nor a ttl is known")
+		return f.NotApplicable("neither a recovery bound nor a ttl is known")
 	}
 	dead := map[int]bool{}
 	for _, client := range deadClients(c.run) {
 		dead[client] = true
 	}
 	for p, a := range c.asks {
-		if a.open.Kind != history.KindNone && !dead[p.user.Client()] {
+		if a.open.Kind != history.KindNone && !dead[p.User.Client()] {
 			c.inVain(p, a, c.last, nil)
 		}
 	}
 	l, list := results.NewLedger(), shortlist{room: results.MaxWitnesses}
-	for _, p := range slices.SortedFunc(maps.Keys(c.found), func(a, b place) int { return cmp.Or(cmp.Compare(a.user, b.user), cmp.Compare(a.lock, b.lock)) }) {
+	for _, p := range slices.SortedFunc(maps.Keys(c.found), func(a, b results.Place) int { return cmp.Or(cmp.Compare(a.User, b.User), cmp.Compare(a.Lock, b.Lock)) }) {
 		s := c.found[p]
 		x := c.run.Still.Worst(s.from, s.to)
-		l.Add(c.run, p.lock, 1, x, x.Total > s.to-s.from-c.bound)
+		l.Add(c.run, p.Lock, 1, x, x.Total > s.to-s.from-c.bound)
 		list.add(c.proof(p, s))
 	}
 	n := int64(len(c.found))
-	f.Verdict, f.Counts = verdictOf(n), map[string]*int64{"wedges": count(n)}
+	f.Verdict, f.Counts = results.VerdictOf(n), map[string]*int64{"wedges": new(n)}
 	f.Chances = map[string]results.Chances{"wedges": {N: c.asked}}
-	f.Measures = map[string]*float64{"wedge_ms_max": measure(results.Milli(c.longest))}
+	f.Measures = map[string]*float64{"wedge_ms_max": new(results.Milli(c.longest))}
 	l.Into(&f, "wedges")
 	f.Witnesses = list.witnesses(c.run)
 	return f
 }
 
-func (c *wedges) proof(p place, s vainSpan) proof {
+func (c *wedges) proof(p results.Place, s vainSpan) proof {
 	waited := s.to - s.from
 	return proof{kind: "wedge", from: s.from, to: s.to, rank: int(waited / 1e6), events: s.events, text: func() string {
 		return fmt.Sprintf("%v asked for %s in vain for %.3f ms from %s to %s: nobody had it in hand, nothing was broken any more, and others were granted locks; the bound is %.3f ms",
-			p.user, lockName(c.run, p.lock), results.Milli(waited), c.run.MS(s.from), c.run.MS(s.to), results.Milli(c.bound))
+			p.User, c.run.LockName(p.Lock), results.Milli(waited), c.run.MS(s.from), c.run.MS(s.to), results.Milli(c.bound))
 	}}
 }

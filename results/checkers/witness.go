@@ -2,7 +2,6 @@ package checkers
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 
 	"github.com/lockquake/lockquake/history"
@@ -71,7 +70,7 @@ func (s *shortlist) witnesses(run results.Run) []results.Witness {
 		w.Events = append(w.Events, p.events...)
 		sortEvents(w.Events)
 		if len(w.Events) > 0 {
-			w.Lock = lockName(run, w.Events[0].Lock)
+			w.Lock = run.LockName(w.Events[0].Lock)
 		}
 		w.Text = p.text()
 		ws = append(ws, w)
@@ -86,13 +85,6 @@ func sortEvents(es []history.Event) {
 	})
 }
 
-func lockName(run results.Run, i uint16) string {
-	if int(i) < len(run.Locks) {
-		return run.Locks[i]
-	}
-	return fmt.Sprintf("lock #%d", i)
-}
-
 // aimedAt tells whether a fault was aimed at this very hold.
 func aimedAt(run results.Run, h *hold) bool {
 	for i := range run.Faults {
@@ -102,45 +94,4 @@ func aimedAt(run results.Run, h *hold) bool {
 		}
 	}
 	return false
-}
-
-// count and measure make the pointers of a finding's maps.
-func count(n int64) *int64 { return &n }
-
-func measure(x float64) *float64 { return &x }
-
-// verdictOf is violated where something was found.
-func verdictOf(n int64) results.Verdict {
-	if n > 0 {
-		return results.Violated
-	}
-	return results.Clean
-}
-
-// skipped makes f the finding of a property that does not apply.
-func skipped(f results.Finding, why string) results.Finding {
-	f.Verdict, f.Skipped, f.Counts = results.Unknown, why, nil
-	return f
-}
-
-// lacking is a finding of a run in which something is missing without which nothing can be told; why is its warning.
-func lacking(f results.Finding, why string) results.Finding {
-	f = skipped(f, "")
-	f.Warnings = []string{why}
-	return f
-}
-
-// prove adds a witness, while there is room.
-func prove(f *results.Finding, w results.Witness) {
-	if len(f.Witnesses) < results.MaxWitnesses {
-		f.Witnesses = append(f.Witnesses, w)
-	}
-}
-
-// found judges the one count of a checker, of which a violation might have come up as often as chances says.
-func found(f results.Finding, name string, n, chances int64) results.Finding {
-	f.Verdict = verdictOf(n)
-	f.Counts = map[string]*int64{name: count(n)}
-	f.Chances = map[string]results.Chances{name: {N: chances}}
-	return f
 }

@@ -6,7 +6,7 @@
 //
 // It cannot see a booking that was made and never acknowledged, unless it replaced another one.
 
-package checkers
+package harm
 
 import (
 	"fmt"
@@ -22,7 +22,8 @@ type doubleBookings struct {
 	made   int
 }
 
-var doubleBookingsKind = results.CheckerKind{
+// DoubleBookings judges bookings of seats.
+var DoubleBookings = results.CheckerKind{
 	Name: "double_bookings", New: newDoubleBookings,
 	Doc: "Of all bookings of a seat that were acknowledged, the one that stands at the end is the only one.",
 	Counts: []results.Quantity{
@@ -65,13 +66,13 @@ func (c *doubleBookings) Finish() results.Finding {
 		double += int64(len(lost))
 		f.Found(seat, int64(len(lost)))
 		if len(lost) > 0 {
-			prove(&f, results.Witness{
-				Kind: "double_booking", Lock: lockName(c.run, seat), From: bookings[0].Time, To: final.Time,
+			f.Prove(results.Witness{
+				Kind: "double_booking", Lock: c.run.LockName(seat), From: bookings[0].Time, To: final.Time,
 				Text: fmt.Sprintf("the seat of %s was given to %d bookings, that of %v at %s among them, which does not stand at the end",
-					lockName(c.run, seat), len(bookings), lost[0].User, c.run.MS(lost[0].Time)),
+					c.run.LockName(seat), len(bookings), lost[0].User, c.run.MS(lost[0].Time)),
 				Events: append(bookings[:min(len(bookings), 4):min(len(bookings), 4)], final),
 			})
 		}
 	}
-	return found(f, "double_bookings", double, int64(c.made))
+	return f.Judged("double_bookings", double, int64(c.made))
 }

@@ -6,7 +6,7 @@
 //
 // It cannot see a write on a replica that died before it could tell.
 
-package checkers
+package harm
 
 import (
 	"fmt"
@@ -22,7 +22,8 @@ type minorityEffects struct {
 	list    []results.Witness
 }
 
-var minorityEffectsKind = results.CheckerKind{
+// MinorityEffects counts writes of a replicated resource that no majority applied.
+var MinorityEffects = results.CheckerKind{
 	Name: "minority_effects", New: newMinorityEffects,
 	Doc: "Writes that some replicas of a replicated resource applied, but no majority: they do not count as effects.",
 	Counts: []results.Quantity{
@@ -46,8 +47,8 @@ func (c *minorityEffects) Observe(e *history.Event) {
 	c.n++
 	if len(c.list) < results.MaxWitnesses {
 		c.list = append(c.list, results.Witness{
-			Kind: "minority_effect", Lock: lockName(c.run, e.Lock), From: e.Time, To: e.Time, Events: []history.Event{*e},
-			Text: fmt.Sprintf("a write of %d by %v under %s never came to a majority of the replicas", e.Value, e.User, lockName(c.run, e.Lock)),
+			Kind: "minority_effect", Lock: c.run.LockName(e.Lock), From: e.Time, To: e.Time, Events: []history.Event{*e},
+			Text: fmt.Sprintf("a write of %d by %v under %s never came to a majority of the replicas", e.Value, e.User, c.run.LockName(e.Lock)),
 		})
 	}
 }
@@ -56,9 +57,9 @@ func (c *minorityEffects) Observe(e *history.Event) {
 func (c *minorityEffects) Finish() results.Finding {
 	f := results.Finding{Verdict: results.Clean, Witnesses: c.list}
 	if len(c.run.Replicas) == 0 {
-		return skipped(f, "the resource is not replicated")
+		return f.NotApplicable("the resource is not replicated")
 	}
-	f.Counts = map[string]*int64{"minority_effects": count(c.n)}
+	f.Counts = map[string]*int64{"minority_effects": new(c.n)}
 	f.Chances = map[string]results.Chances{"minority_effects": {N: c.effects}}
 	return f
 }

@@ -1,4 +1,6 @@
-package checkers
+// Package harm has the checkers that look only at what the lock protects: whether each acknowledged effect is there at the end, and
+// nothing was sold, booked or done twice. They know no holds.
+package harm
 
 import (
 	"github.com/lockquake/lockquake/history"
@@ -18,14 +20,6 @@ const (
 // acknowledgedWrites are the chances of harm to what the lock protects.
 const acknowledgedWrites = "acknowledged writes"
 
-// place is one user's view of what one lock protects.
-type place struct {
-	user history.User
-	lock uint16
-}
-
-func placeOf(e *history.Event) place { return place{e.User, e.Lock} }
-
 // finals is the final read of each lock.
 type finals map[uint16]history.Event
 
@@ -42,13 +36,13 @@ func applies(r results.Run, meaning string, acknowledged int, read finals) (resu
 	f := results.Finding{Verdict: results.Clean}
 	switch {
 	case r.Resource == "":
-		return skipped(f, "nothing is protected: there is no resource"), false
+		return f.NotApplicable("nothing is protected: there is no resource"), false
 	case r.Writes != meaning:
-		return skipped(f, "the workload's writes are no "+meaning), false
+		return f.NotApplicable("the workload's writes are no " + meaning), false
 	case len(read) == 0:
-		return lacking(f, "there was no final read"), false
+		return f.Lacking("there was no final read"), false
 	case acknowledged == 0:
-		return skipped(f, "no write was acknowledged"), false
+		return f.NotApplicable("no write was acknowledged"), false
 	}
 	return f, true
 }

@@ -6,7 +6,7 @@
 //
 // It cannot see work that was done and never acknowledged.
 
-package checkers
+package harm
 
 import (
 	"fmt"
@@ -34,7 +34,8 @@ type repeatedWork struct {
 	found  results.Finding
 }
 
-var repeatedWorkKind = results.CheckerKind{
+// RepeatedWork judges jobs that are to be done once.
+var RepeatedWork = results.CheckerKind{
 	Name: "repeated_work", New: newRepeatedWork,
 	Doc: "A piece of work that should be done once is done once.",
 	Counts: []results.Quantity{
@@ -98,10 +99,10 @@ func (c *repeatedWork) write(e *history.Event) {
 	}
 	c.again++
 	c.found.Found(e.Lock, 1)
-	prove(&c.found, results.Witness{
-		Kind: "repeated_work", Lock: lockName(c.run, e.Lock), From: first.Time, To: e.Time,
+	c.found.Prove(results.Witness{
+		Kind: "repeated_work", Lock: c.run.LockName(e.Lock), From: first.Time, To: e.Time,
 		Text: fmt.Sprintf("the work %d of %s was done by %v at %s, and again by %v at %s",
-			e.Value, lockName(c.run, e.Lock), first.User, c.run.MS(first.Time), e.User, c.run.MS(e.Time)),
+			e.Value, c.run.LockName(e.Lock), first.User, c.run.MS(first.Time), e.User, c.run.MS(e.Time)),
 		Events: []history.Event{first, *e},
 	})
 }
@@ -111,9 +112,9 @@ func (c *repeatedWork) Finish() results.Finding {
 	f := c.found
 	switch {
 	case c.run.Writes != writesWork:
-		return skipped(f, "the workload's writes are no "+writesWork)
+		return f.NotApplicable("the workload's writes are no " + writesWork)
 	case c.done == 0:
-		return skipped(f, "no write was acknowledged")
+		return f.NotApplicable("no write was acknowledged")
 	}
 	done, rate := float64(c.done), 1e4*float64(c.again)/float64(len(c.first))
 	f.Measures = map[string]*float64{"work_done": &done, "repeated_per_10000": &rate}
@@ -123,5 +124,5 @@ func (c *repeatedWork) Finish() results.Finding {
 			f.Measures[name] = &v
 		}
 	}
-	return found(f, "repeated_work", c.again, c.done)
+	return f.Judged("repeated_work", c.again, c.done)
 }

@@ -7,7 +7,7 @@
 // A write of unknown outcome may or may not have been made. The accounts may be off by as much, and only the rest
 // counts, so the counts are lower bounds. It cannot see losses that make up for each other within one account.
 
-package checkers
+package harm
 
 import (
 	"fmt"
@@ -18,8 +18,8 @@ import (
 
 type sums struct {
 	run      results.Run
-	reads    map[place]int64 // what each user read last
-	pending  map[place]int64 // changes under way
+	reads    map[results.Place]int64 // what each user read last
+	pending  map[results.Place]int64 // changes under way
 	accounts map[uint16]*account
 	finals   finals
 	made     int
@@ -30,7 +30,8 @@ type account struct {
 	doubt int64 // of the sizes of those of unknown outcome
 }
 
-var sumsKind = results.CheckerKind{
+// Sums judges accounts between which money is moved.
+var Sums = results.CheckerKind{
 	Name: "sums", New: newSums,
 	Doc: "Transfers make no money and lose none: every account, and all together, hold what was acknowledged.",
 	Counts: []results.Quantity{
@@ -43,7 +44,7 @@ var sumsKind = results.CheckerKind{
 }
 
 func newSums(run results.Run) results.Checker {
-	return &sums{run: run, reads: map[place]int64{}, pending: map[place]int64{}, accounts: map[uint16]*account{}, finals: finals{}}
+	return &sums{run: run, reads: map[results.Place]int64{}, pending: map[results.Place]int64{}, accounts: map[uint16]*account{}, finals: finals{}}
 }
 
 // Observe takes the next event.
@@ -52,9 +53,9 @@ func (c *sums) Observe(e *history.Event) {
 	switch {
 	case c.run.Writes != writesTransfers:
 	case e.Kind == history.Read && e.Phase == history.Ok:
-		c.reads[placeOf(e)] = e.Value
+		c.reads[results.PlaceOf(e)] = e.Value
 	case e.Kind == history.Write && e.Phase == history.Invoke:
-		c.pending[placeOf(e)] = e.Value - c.reads[placeOf(e)]
+		c.pending[results.PlaceOf(e)] = e.Value - c.reads[results.PlaceOf(e)]
 	case e.Kind == history.Write:
 		c.outcome(e)
 	}
@@ -62,17 +63,17 @@ func (c *sums) Observe(e *history.Event) {
 
 // outcome takes the outcome of a write.
 func (c *sums) outcome(e *history.Event) {
-	change, known := c.pending[placeOf(e)]
+	change, known := c.pending[results.PlaceOf(e)]
 	if !known {
 		return
 	}
-	delete(c.pending, placeOf(e))
+	delete(c.pending, results.PlaceOf(e))
 	a := c.account(e.Lock)
 	switch e.Phase {
 	case history.Ok:
 		c.made++
 		a.sum += change
-		c.reads[placeOf(e)] = e.Value
+		c.reads[results.PlaceOf(e)] = e.Value
 	case history.Info:
 		a.doubt += size(change)
 	default:
@@ -91,7 +92,7 @@ func size(n int64) int64 { return max(n, -n) }
 // Finish returns the finding.
 func (c *sums) Finish() results.Finding {
 	for p, change := range c.pending { // whose client did not live to see the outcome
-		c.account(p.lock).doubt += size(change)
+		c.account(p.Lock).doubt += size(change)
 	}
 	f, ok := applies(c.run, writesTransfers, c.made, c.finals)
 	if !ok {
@@ -112,16 +113,16 @@ func (c *sums) Finish() results.Finding {
 		}
 		off++
 		f.Found(uint16(i), 1)
-		prove(&f, results.Witness{
-			Kind: "account_off", Lock: lockName(c.run, uint16(i)), From: c.run.Start, To: final.Time,
+		f.Prove(results.Witness{
+			Kind: "account_off", Lock: c.run.LockName(uint16(i)), From: c.run.Start, To: final.Time,
 			Text: fmt.Sprintf("the account of %s holds %d at the end, and the changes that were acknowledged make %d (%d more are of unknown outcome)",
-				lockName(c.run, uint16(i)), final.Value, a.sum, a.doubt),
+				c.run.LockName(uint16(i)), final.Value, a.sum, a.doubt),
 			Events: []history.Event{final},
 		})
 	}
 	sum := max(0, size(difference)-doubt)
-	f.Verdict = verdictOf(off + sum)
-	f.Counts = map[string]*int64{"accounts_off": count(off), "sum_off": count(sum)}
+	f.Verdict = results.VerdictOf(off + sum)
+	f.Counts = map[string]*int64{"accounts_off": new(off), "sum_off": new(sum)}
 	f.Chances = map[string]results.Chances{"accounts_off": {N: int64(c.made)}, "sum_off": {N: int64(c.made)}}
 	return f
 }

@@ -6,7 +6,7 @@
 // It cannot see a unit that was sold and never acknowledged, so the count is a lower bound; nor which of two buyers of one
 // unit has it.
 
-package checkers
+package harm
 
 import (
 	"fmt"
@@ -27,7 +27,8 @@ type sales struct {
 	beyond *history.Event // the first sale that had no unit any more
 }
 
-var oversoldKind = results.CheckerKind{
+// Oversold judges sales from a stock.
+var Oversold = results.CheckerKind{
 	Name: "oversold", New: newOversold,
 	Doc: "No more units of a stock are sold than there were.",
 	Counts: []results.Quantity{
@@ -66,7 +67,7 @@ func (c *oversold) Finish() results.Finding {
 	}
 	stock := c.run.Terms[termStock]
 	if stock <= 0 {
-		return lacking(f, "the run does not say how large the stock was")
+		return f.Lacking("the run does not say how large the stock was")
 	}
 	var over int64
 	for i := range c.run.Locks {
@@ -76,12 +77,12 @@ func (c *oversold) Finish() results.Finding {
 		}
 		over += s.units - stock
 		f.Found(uint16(i), s.units-stock)
-		prove(&f, results.Witness{
-			Kind: "oversold", Lock: lockName(c.run, uint16(i)), From: s.beyond.Time, To: max(s.beyond.Time, c.run.End),
+		f.Prove(results.Witness{
+			Kind: "oversold", Lock: c.run.LockName(uint16(i)), From: s.beyond.Time, To: max(s.beyond.Time, c.run.End),
 			Text: fmt.Sprintf("%d units under %s were sold, and there were %d; the first one too many went to %v at %s",
-				s.units, lockName(c.run, uint16(i)), stock, s.beyond.User, c.run.MS(s.beyond.Time)),
+				s.units, c.run.LockName(uint16(i)), stock, s.beyond.User, c.run.MS(s.beyond.Time)),
 			Events: []history.Event{*s.beyond},
 		})
 	}
-	return found(f, "units_oversold", over, int64(c.sold))
+	return f.Judged("units_oversold", over, int64(c.sold))
 }

@@ -13,7 +13,7 @@
 //
 // It cannot see which write took an element away.
 
-package checkers
+package harm
 
 import (
 	"fmt"
@@ -24,7 +24,7 @@ import (
 
 type lostElements struct {
 	run    results.Run
-	reads  map[place]int64
+	reads  map[results.Place]int64
 	onto   map[element]int64 // what each element was added to
 	acked  map[uint16][]history.Event
 	finals finals
@@ -37,7 +37,8 @@ type element struct {
 	name int64
 }
 
-var lostElementsKind = results.CheckerKind{
+// LostElements judges sets to which elements are added.
+var LostElements = results.CheckerKind{
 	Name: "lost_elements", New: newLostElements,
 	Doc: "Every element that was put into a set, and acknowledged, is in it at the end.",
 	Counts: []results.Quantity{
@@ -54,7 +55,7 @@ var lostElementsKind = results.CheckerKind{
 
 func newLostElements(run results.Run) results.Checker {
 	return &lostElements{
-		run: run, reads: map[place]int64{}, onto: map[element]int64{}, acked: map[uint16][]history.Event{}, finals: finals{},
+		run: run, reads: map[results.Place]int64{}, onto: map[element]int64{}, acked: map[uint16][]history.Event{}, finals: finals{},
 	}
 }
 
@@ -64,9 +65,9 @@ func (c *lostElements) Observe(e *history.Event) {
 	switch {
 	case c.run.Writes != writesElements:
 	case e.Kind == history.Read && e.Phase == history.Ok:
-		c.reads[placeOf(e)] = e.Value
+		c.reads[results.PlaceOf(e)] = e.Value
 	case e.Kind == history.Write && e.Phase == history.Invoke:
-		c.onto[element{e.Lock, e.Value}] = c.reads[placeOf(e)]
+		c.onto[element{e.Lock, e.Value}] = c.reads[results.PlaceOf(e)]
 	case e.Kind == history.Write && e.Phase == history.Ok:
 		c.added++
 		c.acked[e.Lock] = append(c.acked[e.Lock], *e)
@@ -89,7 +90,7 @@ func (c *lostElements) Finish() results.Finding {
 		}
 		set, whole := c.set(lock, final.Value)
 		if !whole {
-			return lacking(f, fmt.Sprintf("the set of %s has an element that nobody is known to have added", lockName(c.run, lock)))
+			return f.Lacking(fmt.Sprintf("the set of %s has an element that nobody is known to have added", c.run.LockName(lock)))
 		}
 		var gone []history.Event
 		for _, e := range c.acked[lock] {
@@ -101,18 +102,18 @@ func (c *lostElements) Finish() results.Finding {
 		f.Found(lock, int64(len(gone)))
 		acknowledged += int64(len(c.acked[lock]))
 		if len(gone) > 0 {
-			prove(&f, results.Witness{
-				Kind: "lost_element", Lock: lockName(c.run, lock), From: gone[0].Time, To: final.Time,
+			f.Prove(results.Witness{
+				Kind: "lost_element", Lock: c.run.LockName(lock), From: gone[0].Time, To: final.Time,
 				Text: fmt.Sprintf("%d of %d elements that were acknowledged under %s are not in the set at the end; the first is that of %v at %s",
-					len(gone), len(c.acked[lock]), lockName(c.run, lock), gone[0].User, c.run.MS(gone[0].Time)),
+					len(gone), len(c.acked[lock]), c.run.LockName(lock), gone[0].User, c.run.MS(gone[0].Time)),
 				Events: []history.Event{gone[0], final},
 			})
 		}
 	}
-	f = found(f, "lost_elements", lost, acknowledged)
-	f.Measures["acknowledged_elements"] = measure(float64(acknowledged))
+	f = f.Judged("lost_elements", lost, acknowledged)
+	f.Measures["acknowledged_elements"] = new(float64(acknowledged))
 	if acknowledged > 0 {
-		f.Measures["lost_elements_share"] = measure(float64(lost) / float64(acknowledged))
+		f.Measures["lost_elements_share"] = new(float64(lost) / float64(acknowledged))
 	}
 	return f
 }

@@ -6,7 +6,7 @@
 // It cannot see which update was lost, nor one that is made up for by a write that was applied but never acknowledged:
 // the count is a lower bound.
 
-package checkers
+package harm
 
 import (
 	"fmt"
@@ -25,7 +25,8 @@ type updates struct {
 	final        *history.Event
 }
 
-var lostUpdatesKind = results.CheckerKind{
+// LostUpdates judges values that count up.
+var LostUpdates = results.CheckerKind{
 	Name: "lost_updates", New: newLostUpdates,
 	Doc: "Every acknowledged effect is there at the end.",
 	Counts: []results.Quantity{
@@ -64,9 +65,9 @@ func (c *lostUpdates) Finish() results.Finding {
 	f := results.Finding{Verdict: results.Clean}
 	switch {
 	case c.run.Resource == "":
-		return skipped(f, "nothing is protected: there is no resource")
+		return f.NotApplicable("nothing is protected: there is no resource")
 	case !c.run.Increments:
-		return skipped(f, "the workload's writes do not count up: what is missing cannot be told")
+		return f.NotApplicable("the workload's writes do not count up: what is missing cannot be told")
 	}
 	var lost, acknowledged int64
 	finals := 0
@@ -76,26 +77,26 @@ func (c *lostUpdates) Finish() results.Finding {
 			continue
 		}
 		if u.final == nil {
-			return lacking(f, fmt.Sprintf("there was no final read of %s", lockName(c.run, uint16(i))))
+			return f.Lacking(fmt.Sprintf("there was no final read of %s", c.run.LockName(uint16(i))))
 		}
 		finals++
 		acknowledged += u.acknowledged
 		if n := u.acknowledged - u.final.Value; n > 0 {
 			lost += n
 			f.Found(uint16(i), n)
-			prove(&f, results.Witness{
-				Kind: "lost_update", Lock: lockName(c.run, uint16(i)), From: c.run.Start, To: u.final.Time,
+			f.Prove(results.Witness{
+				Kind: "lost_update", Lock: c.run.LockName(uint16(i)), From: c.run.Start, To: u.final.Time,
 				Text: fmt.Sprintf("%d writes under %s were acknowledged, and its value is %d at the end",
-					u.acknowledged, lockName(c.run, uint16(i)), u.final.Value),
+					u.acknowledged, c.run.LockName(uint16(i)), u.final.Value),
 				Events: []history.Event{*u.final},
 			})
 		}
 	}
 	if finals == 0 {
-		return lacking(f, "there was no final read")
+		return f.Lacking("there was no final read")
 	}
 	if acknowledged == 0 {
-		return skipped(f, "no write was acknowledged")
+		return f.NotApplicable("no write was acknowledged")
 	}
-	return found(f, "lost_updates", lost, acknowledged)
+	return f.Judged("lost_updates", lost, acknowledged)
 }
