@@ -2,10 +2,14 @@ package redis
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/lockquake/lockquake/chaos"
 )
 
 // replicationFacts lists what servers with replicas can be asked beside serverFacts.
@@ -66,3 +70,140 @@ func online(replication map[string]string) int {
 	}
 	return n
 }
+
+var (
+	_ chaos.Promoter = (*sentinelService)(nil)
+	_ chaos.Promoter = (*clusterService)(nil)
+
+	_ chaos.Leaderless = (*fiveService)(nil)
+	_ chaos.Leaderless = (*clusterService)(nil)
+)
+
+// Promotes says that there is nobody to take over.
+func (s *service) Promotes() error {
+	return chaos.Unavailable{What: "a failover in order", Reason: "there is one server, and nobody to take over from it; use backend sentinel or rediscluster, or the fault restart"}
+}
+
+// Promotes says that nobody leads.
+func (s *fiveService) Promotes() error {
+	return chaos.Unavailable{What: "a failover in order", Reason: "the servers of redlock are independent, and none of them leads; use the fault restart"}
+}
+
+// Leaderless says that nobody leads, whatever each says of itself: each calls itself a master.
+func (s *fiveService) Leaderless(string) string {
+	return "the servers of redlock are independent, and none of them leads; write one"
+}
+
+// Leaderless says that each part of the locks has a leader of its own.
+func (s *clusterService) Leaderless(lock string) string {
+	if lock != "" {
+		return ""
+	}
+	return "each part of the locks has a leader of its own; write leader(LOCK), such as leader(lock-0)"
+}
+
+// Promotes is always possible.
+func (s *sentinelService) Promotes() error { return nil }
+
+// Promote has a Sentinel promote a replica of its choice (SENTINEL FAILOVER), without asking the others.
+func (s *sentinelService) Promote(ctx context.Context, node string) (chaos.Promotion, error) {
+	role, err := s.Ask(ctx, node, chaos.FactRole)
+	if err != nil {
+		return chaos.Promotion{}, err
+	}
+	if !chaos.Leads(role) {
+		return chaos.Promotion{}, fmt.Errorf("%s is a %s, and a Sentinel chooses by itself whom it promotes; aim at the leader", node, role)
+	}
+	var errs []error
+	for _, m := range s.sentinels {
+		if err := m.client.Do(ctx, "SENTINEL", "FAILOVER", monitored).Err(); err != nil {
+			errs = append(errs, fmt.Errorf("SENTINEL FAILOVER of %s: %w", m.name, err))
+			continue
+		}
+		return chaos.Promotion{From: node, How: "SENTINEL FAILOVER, asked of " + m.name}, nil
+	}
+	return chaos.Promotion{}, errors.Join(errs...)
+}
+
+// Settle has nothing to do: the Sentinels make the old primary a replica.
+func (s *sentinelService) Settle(context.Context, chaos.Promotion) error { return nil }
+
+// epochOf is the configuration epoch with which the Sentinels name a server as the primary: the latest; "none" where none does.
+func (n sentinelNodes) epochOf(ctx context.Context, server string) (string, error) {
+	epoch, found := "none", -1
+	var errs []error
+	for _, m := range n.sentinels {
+		v, err := m.primary(ctx)
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		number := 0
+		if _, err := fmt.Sscan(v["config-epoch"], &number); err == nil && number > found && n.members.at(v["ip"]+":"+v["port"]) == server {
+			epoch, found = v["config-epoch"], number
+		}
+	}
+	if len(errs) == len(n.sentinels) {
+		return "", errors.Join(errs...)
+	}
+	return epoch, nil
+}
+
+// Promotes is always possible.
+func (s *clusterService) Promotes() error { return nil }
+
+// Promote has a replica take the slots of its primary over (CLUSTER FAILOVER), which the primary agrees to and waits for: the node,
+// or where that is a primary the first of its replicas.
+func (s *clusterService) Promote(ctx context.Context, node string) (chaos.Promotion, error) {
+	m, err := s.members.find(node)
+	if err != nil {
+		return chaos.Promotion{}, err
+	}
+	v, err := m.view(ctx)
+	if err != nil {
+		return chaos.Promotion{}, err
+	}
+	from, to := pair(v)
+	if from == nil || to == nil {
+		return chaos.Promotion{}, fmt.Errorf("%s knows no replica that could take over", node)
+	}
+	p := chaos.Promotion{From: s.members.nameOf(from), To: s.members.nameOf(to)}
+	p.How = "CLUSTER FAILOVER, asked of " + p.To
+	replica, err := s.members.find(p.To)
+	if err != nil {
+		return p, err
+	}
+	if err := replica.client.ClusterFailover(ctx).Err(); err != nil {
+		return p, fmt.Errorf("%s: %w", p.How, err)
+	}
+	return p, nil
+}
+
+// pair returns the primary and the replica of a handover away from the node whose view it is, or to it.
+func pair(v view) (primary, replica *peer) {
+	self := v.self()
+	for i := range v {
+		p := &v[i]
+		switch {
+		case slices.Contains(p.flags, "fail"):
+		case p.id == self.id && self.primary != "-":
+			return find(v, self.primary), p
+		case p.id == self.id:
+			primary = p
+		case p.primary == self.id && replica == nil:
+			replica = p
+		}
+	}
+	return primary, replica
+}
+
+func find(v view, id string) *peer {
+	i := slices.IndexFunc(v, func(p peer) bool { return p.id == id })
+	if i < 0 {
+		return nil
+	}
+	return &v[i]
+}
+
+// Settle has nothing to do: the old primary follows the new one by itself.
+func (s *clusterService) Settle(context.Context, chaos.Promotion) error { return nil }
