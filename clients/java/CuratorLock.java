@@ -55,6 +55,6 @@ public class CuratorLock extends Lockquake.Lock {
 
     public static void main(String[] args) {
         var libraries = Map.of("curator-recipes", Lockquake.version("org.apache.curator", "curator-recipes"));
-        Lockquake.main("Curator InterProcessMutex", CuratorLock::new, libraries, "before-lock", "lock-done", "before-unlock", "unlock-done");
+        Lockquake.main("Curator InterProcessMutex", CuratorLock.class, libraries, "before-lock", "lock-done", "before-unlock", "unlock-done");
     }
 }

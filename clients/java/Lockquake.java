@@ -5,6 +5,7 @@ import java.io.FileOutputStream;
 import java.io.IOException;
 import java.io.InputStream;
 import java.io.InputStreamReader;
+import java.lang.reflect.InvocationTargetException;
 import java.math.BigInteger;
 import java.net.InetSocketAddress;
 import java.net.Socket;
@@ -42,7 +43,7 @@ import java.util.function.IntSupplier;
  *     public Lockquake.Grant acquire(String name, Duration timeout) { ... }   // returns grant(...), or throws Contended
  *     public void release(Lockquake.Grant grant) { ... }                      // throws NotHeld where the service did not have it any more
  *
- *     public static void main(String[] args) { Lockquake.main("my lock", MyLock::new, Map.of("mylib", "1.2.3")); }
+ *     public static void main(String[] args) { Lockquake.main("my lock", MyLock.class, Map.of("mylib", "1.2.3")); }
  * }
  * }</pre>
  *
@@ -58,15 +59,13 @@ public final class Lockquake {
     private static final long BEAT = 10_000_000, STALL = 20_000_000; // ns: how often a process looks whether it runs, and the shortest stall that is told
     private static final int ROOM = 128 << 10, CROWDED = 4 << 10; // events that may wait to be written; from how many on users who hold nothing wait
 
-    /** Be a client of that lock. process is what reports call the program, libraries what its lock is made of, points what it passes to at(). */
-    public static void main(String process, Factory factory, Map<String, String> libraries, String... points) {
+    /**
+     * Be a client of that lock, whose constructor takes an Access and connects. process is what reports call the program, libraries what its lock is made of,
+     * points what it passes to at().
+     */
+    public static void main(String process, Class<? extends Lock> lock, Map<String, String> libraries, String... points) {
         System.setOut(System.err); // whatever a library prints must not come between the frames
-        new Session(process, factory, libraries, points).serve();
-    }
-
-    /** Makes the lock of a user, connected. */
-    public interface Factory {
-        Lock make(Access access) throws Exception;
+        new Session(process, lock, libraries, points).serve();
     }
 
     /** The version of a library out of what Maven leaves in its jar; "unknown" without it. */
@@ -163,7 +162,7 @@ public final class Lockquake {
 
     /**
      * One user's lock, with a connection of its own. Its methods are called one at a time. acquire and release are called in the user's own thread, always
-     * the same one; renew may be called in another that stands in for it.
+     * the same one; renew may be called in another that stands in for it. An acquire whose user gives up is interrupted.
      */
     public abstract static class Lock {
         protected final Access access;
@@ -194,8 +193,11 @@ public final class Lockquake {
             return new Grant(id, sent, valid(sent, access.ttl.toNanos()), token, handle);
         }
 
-        private boolean has(String method) {
-            return Arrays.stream(getClass().getMethods()).anyMatch(m -> m.getName().equals(method) && m.getDeclaringClass() != Lock.class && !m.isBridge());
+        private boolean has(String method) { return overrides(getClass(), method); }
+
+        /** Whether that class of locks has an optional method. */
+        private static boolean overrides(Class<? extends Lock> lock, String method) {
+            return Arrays.stream(lock.getMethods()).anyMatch(m -> m.getName().equals(method) && m.getDeclaringClass() != Lock.class && !m.isBridge());
         }
     }
 
@@ -667,6 +669,7 @@ public final class Lockquake {
     /** The class of an exception, by itself and by what its author made it of. */
     private static String code(Throwable e) {
         if (e instanceof Certain c) { return c.code; }
+        if (e instanceof InterruptedException) { return "cancelled"; } // it was given up
         String names = "";
         for (Class<?> c = e.getClass(); c != null; c = c.getSuperclass()) {
             names += c.getSimpleName().toLowerCase(Locale.ROOT) + " ";
@@ -809,6 +812,18 @@ public final class Lockquake {
             }
         }
 
+        /** Ends the hold of a lock that is closed. */
+        void giveAway() {
+            over.countDown();
+            synchronized (mu) {
+                ended = true;
+            }
+            Fields f = fields();
+            f.op = user.stream.event(user.name, "release", "invoke", true, f).seq;
+            f.code = "cancelled";
+            if (f.op > 0) { user.stream.event(user.name, "release", "info", false, f); }
+        }
+
         void renew() {
             synchronized (user.call) {
                 if (ended) { return; }
@@ -847,8 +862,12 @@ public final class Lockquake {
         private LinkedBlockingQueue<Tree> orders; // of a user that is told what to do; an empty one is the last
         private volatile Lock lock;
         private volatile Register register;
+        private final Object mu = new Object();
         private volatile long cycles, lag;
         private long free;
+        private Thread asking; // whose acquire is under way, guarded by mu; null: none
+        private long under; // the number of its invoke; 0 where there was no room for it
+        private boolean closed;
 
         User(Session session, int number) {
             this.session = session;
@@ -859,7 +878,7 @@ public final class Lockquake {
         }
 
         void connect() throws Exception {
-            if (lock == null) { lock = session.factory.make(session.access); }
+            if (lock == null) { lock = session.connected(); }
             if (register == null && session.start.has("resource")) { register = new Register(session.start.tree("resource")); }
         }
 
@@ -874,8 +893,13 @@ public final class Lockquake {
             Stamp asked = stream.event(name, "acquire", "invoke", false, invoke);
             Grant g;
             try {
-                synchronized (call) {
-                    g = lock.acquire(of, Duration.ofNanos(timeout));
+                underway(Thread.currentThread(), asked.seq);
+                try {
+                    synchronized (call) {
+                        g = lock.acquire(of, Duration.ofNanos(timeout));
+                    }
+                } finally {
+                    underway(null, 0);
                 }
             } catch (Throwable e) {
                 Failed failed = failed("acquire", asked.seq, e, new Fields(of));
@@ -893,6 +917,47 @@ public final class Lockquake {
             h.follow();
             at("acquired");
             return h;
+        }
+
+        private void underway(Thread thread, long op) {
+            synchronized (mu) {
+                asking = thread;
+                under = op;
+                if (thread == null) { Thread.interrupted(); } // an acquire that did not mind is over all the same
+            }
+        }
+
+        /** Interrupts the acquire that is under way. That is on record before it is done. */
+        void giveUp() {
+            synchronized (mu) {
+                if (asking == null) { throw new Certain("no acquire is under way"); }
+                Fields f = new Fields("");
+                f.op = under;
+                if (under > 0) { stream.event(name, "cancel", "info", true, f); }
+                asking.interrupt();
+            }
+        }
+
+        /** Closes the lock. What it has in hand ends here: nobody knows whether the service still keeps it. */
+        private void close(long timeout) {
+            closed = true;
+            for (Hold h : holds.values()) {
+                h.giveAway();
+            }
+            holds.clear();
+            Fields f = new Fields("");
+            f.valid = now() + timeout; // when it has to end
+            long seq = stream.event(name, "close", "invoke", true, f).seq;
+            f.valid = 0;
+            try {
+                synchronized (call) {
+                    lock.close();
+                }
+            } catch (Throwable e) {
+                throw failed("close", seq, e, f);
+            }
+            f.op = seq;
+            if (seq > 0) { stream.event(name, "close", "ok", false, f); }
         }
 
         Hold acquire(int index, long intended) throws Exception { return acquire(index, intended, session.timeout); }
@@ -970,6 +1035,11 @@ public final class Lockquake {
             String what = order.text("do");
             long timeout = order.number("timeout_ns", 0) > 0 ? order.number("timeout_ns", 0) : session.timeout;
             Hold h = holds.get(index);
+            if (closed) { throw new Certain("user " + number + " has closed its lock"); }
+            if (what.equals("close")) {
+                close(timeout);
+                return;
+            }
             if (what.equals("acquire")) {
                 if (order.text("mode").equals("shared")) { throw new Certain("this lock knows exclusive alone"); }
                 if (h != null) {
@@ -1186,7 +1256,7 @@ public final class Lockquake {
     /** A client between its start and its end. */
     private static final class Session {
         private final String process;
-        private final Factory factory;
+        private final Class<? extends Lock> lock;
         private final Map<String, String> libraries;
         private final String[] announced;
         private final Stream stream = new Stream();
@@ -1205,9 +1275,9 @@ public final class Lockquake {
         private double gap, arrival;
         private long skipped;
 
-        Session(String process, Factory factory, Map<String, String> libraries, String[] points) {
+        Session(String process, Class<? extends Lock> lock, Map<String, String> libraries, String[] points) {
             this.process = process;
-            this.factory = factory;
+            this.lock = lock;
             this.libraries = libraries;
             this.announced = points;
         }
@@ -1259,7 +1329,20 @@ public final class Lockquake {
             h.put("formats", List.of("jsonl"));
             h.put("pid", ProcessHandle.current().pid());
             h.put("points", List.of(announced));
+            h.put("orders", List.of("cancel", "close"));
+            h.put("tells", Lock.overrides(lock, "onLost"));
             return h;
+        }
+
+        /** A lock for a user. */
+        Lock connected() throws Exception {
+            try {
+                var constructor = lock.getDeclaredConstructor(Access.class);
+                constructor.setAccessible(true); // its class may be a private one
+                return constructor.newInstance(access);
+            } catch (InvocationTargetException e) {
+                throw e.getCause() instanceof Exception cause ? cause : e;
+            }
         }
 
         /** Do it, or end. */
@@ -1328,7 +1411,7 @@ public final class Lockquake {
         private String takeOrder(Tree order) {
             String what = order.text("do"), point = order.text("point"), action = order.text("action");
             long number = order.number("user", 0), lock = order.number("lock", 0);
-            if (!List.of("acquire", "release", "renew", "check", "read", "write", "arm", "continue").contains(what)) {
+            if (!List.of("acquire", "release", "renew", "check", "read", "write", "arm", "continue", "cancel", "close").contains(what)) {
                 return "a client of Lockquake.java does not know the order " + what;
             }
             if (lock < 0 || lock >= locks.size() || number < 0 || number >= 1 << 16) { return "there is no lock " + lock + " or no user " + number; }
@@ -1346,6 +1429,14 @@ public final class Lockquake {
                     }
                     u.let.release();
                     return "";
+                }
+            }
+            if (what.equals("cancel")) {
+                try {
+                    u.giveUp();
+                    return "";
+                } catch (Certain e) {
+                    return e.getMessage();
                 }
             }
             if (number < start.tree("workload").number("users", 0)) {
@@ -1465,7 +1556,7 @@ public final class Lockquake {
 
         private void disconnect() {
             for (User u : users.values()) {
-                if (u.lock != null) { attempt(u.lock::close); }
+                if (u.lock != null && !u.closed) { attempt(u.lock::close); }
                 if (u.register != null) { attempt(u.register::close); }
             }
         }

@@ -19,7 +19,8 @@ public class ToyLock extends Lockquake.Lock {
     @Override public Lockquake.Grant acquire(String name, Duration timeout) throws InterruptedException {
         Semaphore lock = TABLE.computeIfAbsent(name, n -> new Semaphore(1));
         long sent = Lockquake.now();
-        if (!kind.equals("never-excludes") && !lock.tryAcquire(timeout.toNanos(), TimeUnit.NANOSECONDS)) throw new Lockquake.Contended();
+        if (kind.equals("deaf")) lock.acquireUninterruptibly();
+        else if (!kind.equals("never-excludes") && !lock.tryAcquire(timeout.toNanos(), TimeUnit.NANOSECONDS)) throw new Lockquake.Contended();
         Lockquake.at("taken");
         Lockquake.Grant grant = grant("" + NUMBERS.incrementAndGet(), sent, NUMBERS.incrementAndGet(), lock);
         if (kind.equals("late-valid")) grant.valid += access.ttl.toNanos();
@@ -45,6 +46,6 @@ public class ToyLock extends Lockquake.Lock {
 
     public static void main(String[] args) {
         kind = args.length > 0 ? args[0] : "";
-        Lockquake.main("toy", kind.equals("loses") ? Losing::new : ToyLock::new, Map.of("toy", "1"), kind.equals("no-points") ? "no-such-point" : "taken");
+        Lockquake.main("toy", kind.equals("loses") ? Losing.class : ToyLock.class, Map.of("toy", "1"), kind.equals("no-points") ? "no-such-point" : "taken");
     }
 }
