@@ -27,6 +27,9 @@ func newNodeLogs(dir string) (*nodeLogs, error) {
 	return b, nil
 }
 
+// maxLog is how many bytes of one node's output a run keeps: a client is anybody's program, and may flood it.
+const maxLog = 64 << 20
+
 // nodeLog is one node's file in it.
 type nodeLog struct {
 	logs *nodeLogs
@@ -34,6 +37,7 @@ type nodeLog struct {
 
 	mu   sync.Mutex
 	file *os.File
+	left int64 // bytes until the file is full
 }
 
 // file opens NAME.log, behind what it holds.
@@ -57,7 +61,10 @@ func (b *nodeLogs) writer(name string) (*nodeLog, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &nodeLog{logs: b, name: name, file: f}
+	s := &nodeLog{logs: b, name: name, file: f, left: maxLog}
+	if info, err := f.Stat(); err == nil { // a node that was started again goes on in its file
+		s.left -= info.Size()
+	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.open[s] = true
@@ -79,17 +86,24 @@ func (b *nodeLogs) switchTo(dir string) error {
 		s.mu.Lock()
 		fmt.Fprintf(f, "lockquake: %s runs on from an earlier run; what it said before is in %s\n", s.name, s.file.Name())
 		_ = s.file.Close()
-		s.file = f
+		s.file, s.left = f, maxLog
 		s.mu.Unlock()
 	}
 	b.dir = dir
 	return nil
 }
 
-// Write writes to the file of the run that is under way.
+// Write writes to the file of the run that is under way, until that is full. The rest is read and left out, so that nobody waits for it.
 func (s *nodeLog) Write(p []byte) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.left < 0 {
+		return len(p), nil
+	}
+	if s.left -= int64(len(p)); s.left < 0 {
+		_, err := fmt.Fprintf(s.file, "\nlockquake: %s wrote more than %d MiB; the rest is left out\n", s.name, maxLog>>20)
+		return len(p), err
+	}
 	return s.file.Write(p)
 }
 
@@ -103,10 +117,10 @@ func (s *nodeLog) Close() error {
 	return s.file.Close()
 }
 
-// forChild is what a child process writes its log to: the file itself, or where the servers outlive their run a pipe,
-// behind which the supervisor finds the file.
-func (b *nodeLogs) forChild(name string, reuse bool) (*os.File, error) {
-	if !reuse {
+// forChild is what a child process writes its log to: the file itself, or a pipe, behind which the supervisor finds the file. A server that
+// outlives its run needs the pipe, and a client, whose output is bounded.
+func (b *nodeLogs) forChild(name string, pipe bool) (*os.File, error) {
+	if !pipe {
 		return b.file(name)
 	}
 	s, err := b.writer(name)

@@ -56,6 +56,34 @@ func TestALogGoesOnInTheNextRun(t *testing.T) {
 	}
 }
 
+// TestALogIsBounded writes as much as a log may have, and more.
+func TestALogIsBounded(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	b, err := newNodeLogs(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := b.writer("client-1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	block := make([]byte, maxLog/4)
+	for range 6 {
+		if n, err := s.Write(block); n != len(block) || err != nil {
+			t.Fatalf("%d bytes written, %v", n, err)
+		}
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	got := has(t, dir, "client-1")
+	const said = "\nlockquake: client-1 wrote more than 64 MiB; the rest is left out\n"
+	if len(got) != maxLog+len(said) || !strings.HasSuffix(got, said) {
+		t.Errorf("the log has %d bytes and ends with %q", len(got), got[max(0, len(got)-100):])
+	}
+}
+
 func has(t *testing.T, dir, name string) string {
 	t.Helper()
 	b, err := os.ReadFile(filepath.Join(dir, name+".log"))

@@ -54,7 +54,7 @@ func (r *localRun) newProcess(ctx context.Context, n *Node, index int) (*localNo
 }
 
 func (p *localNode) start(ctx context.Context) (Stdio, *ending, error) {
-	logFile, err := p.run.logs.forChild(p.spec.Name, p.run.request.Reuse && p.spec.Role == node.Server)
+	logFile, err := p.run.logs.forChild(p.spec.Name, p.spec.Stdio || p.run.request.Reuse && p.spec.Role == node.Server)
 	if err != nil {
 		return Stdio{}, nil, err
 	}
