@@ -3,9 +3,11 @@ package scenarios
 import (
 	"cmp"
 	"encoding/json"
+	"fmt"
 	"path"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/goccy/go-yaml/ast"
@@ -21,6 +23,36 @@ type Client struct {
 	// With are the modules that it is built with in place of those of its go.mod, and Tags the build tags.
 	With []string `yaml:"with" json:"with,omitempty"` // MODULE@VERSION, MODULE=OTHER@VERSION or MODULE=FOLDER
 	Tags []string `yaml:"tags" json:"tags,omitempty"`
+	// Beside are other programs that lock beside it: the first client is this one, the next is the first of those, and so on in turn.
+	Beside []Client `yaml:"beside" json:"beside,omitempty"`
+}
+
+// All returns the programs of the clients, which take turns: this one, and those beside it; none where it is lockquake's own.
+func (c Client) All() []Client {
+	if c.IsOwn() {
+		return nil
+	}
+	first := c
+	first.Beside = nil
+	return slices.Concat([]Client{first}, c.Beside)
+}
+
+// Programs are those that stand in for lockquake's own client, in the order of the clients; none: it is lockquake's own.
+func (s Scenario) Programs() []Client {
+	if !s.Workload.Client.IsOwn() {
+		return s.Workload.Client.All()
+	}
+	return s.Backend.Client.All()
+}
+
+// In is the client with its relative names beginning in a folder, where it names none.
+func (c Client) In(folder string) Client {
+	c.Dir = cmp.Or(c.Dir, folder)
+	c.Beside = slices.Clone(c.Beside)
+	for i, b := range c.Beside {
+		c.Beside[i] = b.In(c.Dir)
+	}
+	return c
 }
 
 // IsOwn tells whether the program is lockquake's own.
@@ -32,8 +64,15 @@ func (c Client) Set() (string, error) {
 	return "workload.client=" + string(text), err
 }
 
-// String names the program in a few words: its command; or its folder with the versions that it is built with, as in "redsync (redsync@v4.0.3)".
+// String names the programs in a few words: the command; or the folder with the versions that it is built with, as in "redsync (redsync@v4.0.3)".
 func (c Client) String() string {
+	if all := c.All(); len(all) > 1 {
+		names := make([]string, len(all))
+		for i, b := range all {
+			names[i] = b.String()
+		}
+		return strings.Join(names, " beside ")
+	}
 	if c.Go == "" {
 		return strings.Join(c.Run, " ")
 	}
@@ -101,18 +140,32 @@ func (r reader) client(section *ast.MappingNode, path string) (c Client, err err
 	if err := decode(r.src, m, path, &c, nil); err != nil {
 		return c, err
 	}
+	return c, r.checkClient(c, path)
+}
+
+// checkClient refuses what names no program.
+func (r reader) checkClient(c Client, path string) error {
 	switch {
 	case c.Go != "" && len(c.Run) > 0:
-		return c, r.errorf(path+".run", "stands beside %s.go: a program is there (run), or is built of Go sources (go)", path)
+		return r.errorf(path+".run", "stands beside %s.go: a program is there (run), or is built of Go sources (go)", path)
 	case c.Go == "" && (len(c.With) > 0 || len(c.Tags) > 0):
-		return c, r.missing(path+".go", "the folder of the Go program that is built, such as clients/go/redsync")
+		return r.missing(path+".go", "the folder of the Go program that is built, such as clients/go/redsync")
 	case c.Go == "" && (len(c.Run) == 0 || c.Run[0] == ""):
-		return c, r.missing(path+".run", "the program and its arguments, such as [python3, my_lock.py]")
+		return r.missing(path+".run", "the program and its arguments, such as [python3, my_lock.py]")
 	}
 	for _, text := range c.With {
 		if _, ok := ReadPin(text); !ok {
-			return c, r.errorf(path+".with", "%q names no version: want MODULE@VERSION, MODULE=OTHER@VERSION or MODULE=./FOLDER", text)
+			return r.errorf(path+".with", "%q names no version: want MODULE@VERSION, MODULE=OTHER@VERSION or MODULE=./FOLDER", text)
 		}
 	}
-	return c, nil
+	for i, b := range c.Beside {
+		at := fmt.Sprintf("%s.beside[%d]", path, i)
+		if len(b.Beside) > 0 {
+			return r.errorf(at+".beside", "they take turns: name all of them in %s.beside", path)
+		}
+		if err := r.checkClient(b, at); err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/lockquake/lockquake/backends/listed"
 	"github.com/lockquake/lockquake/backends/topology"
 	"github.com/lockquake/lockquake/internal/node"
@@ -74,6 +76,24 @@ func TestVacantFindsTheMarker(t *testing.T) {
 	_, err := guestOf(t, Single(), address).Vacant(t.Context())
 	if !errors.Is(err, topology.ErrOccupied) || !strings.Contains(err.Error(), "run r0") {
 		t.Errorf("the error is %v", err)
+	}
+}
+
+// TestScanKeepsToThePrefix reads a prefix with the signs of a pattern as it stands, and takes no key of others, whatever the server answers.
+func TestScanKeepsToThePrefix(t *testing.T) {
+	t.Parallel()
+	const theirs = "*2\r\n$1\r\n0\r\n*1\r\n$6\r\ntheirs\r\n"
+	address := play(t, answers(`B\*NCH:*`, scanDone, "SCAN", theirs))
+	o := options(time.Second, node.Login{}).Simple()
+	o.Addr = address
+	m := member{client: redis.NewClient(o), address: address}
+	t.Cleanup(func() { _ = m.client.Close() })
+	none := func(keys []string) error { return fmt.Errorf("found %q", keys) }
+	if _, err := m.scan(t.Context(), "b*nch:", none); err != nil {
+		t.Errorf("the prefix b*nch: %v", err)
+	}
+	if _, err := m.scan(t.Context(), "bench:", none); err == nil || !strings.Contains(err.Error(), "it answers with the key theirs") {
+		t.Errorf("a key of others: %v", err)
 	}
 }
 

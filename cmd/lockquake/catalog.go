@@ -83,7 +83,7 @@ func (c *chooser) pick(ctx context.Context, s scenarios.Scenario, known engine.C
 type nodeFlags struct {
 	provider string
 	images   []string
-	client   string
+	clients  []string
 	attach   attachFlags
 }
 
@@ -91,7 +91,7 @@ func (f *nodeFlags) add(c *cobra.Command) {
 	fl := c.Flags()
 	fl.StringVar(&f.provider, "provider", "auto", "what the nodes are: docker (containers), local (processes), or auto: docker where an engine answers")
 	fl.StringArrayVar(&f.images, "image", nil, "image of a kind of node instead of the project's own, such as redis=redis:7.4; may be repeated")
-	fl.StringVar(&f.client, "client", "", "program in the place of lockquake's own client, such as 'python3 my_lock.py', or 'FOLDER MODULE@VERSION' that is built: workload.client of the scenario (docs/clients.md)")
+	fl.StringArrayVar(&f.clients, "client", nil, "program in the place of lockquake's own client, such as 'python3 my_lock.py', or 'FOLDER MODULE@VERSION' that is built: workload.client of the scenario (docs/clients.md); may be repeated: the clients take turns")
 	f.attach.add(fl)
 	// The flag was added above: this cannot fail.
 	_ = c.RegisterFlagCompletionFunc("provider", cobra.FixedCompletions(providers, cobra.ShellCompDirectiveNoFileComp))
@@ -116,14 +116,28 @@ func (f *nodeFlags) read() (*nodeSource, error) {
 
 // clientKey is the key of a scenario that --client stands for.
 func (f *nodeFlags) clientKey() (string, error) {
-	if f.client == "" {
-		return "", nil
-	}
-	c, err := clientFromWords(strings.Fields(f.client))
-	if err != nil {
+	c, err := f.program()
+	if c == nil || err != nil {
 		return "", err
 	}
 	return c.Set()
+}
+
+// program is what --client names; nil: nothing.
+func (f *nodeFlags) program() (*scenarios.Client, error) {
+	var c *scenarios.Client
+	for _, text := range f.clients {
+		p, err := clientFromWords(strings.Fields(text))
+		if err != nil {
+			return nil, err
+		}
+		if c == nil {
+			c = &p
+		} else {
+			c.Beside = append(c.Beside, p)
+		}
+	}
+	return c, nil
 }
 
 // nodeSource is what the runs of a command line have in common: their nodes.
@@ -156,7 +170,7 @@ func (n *nodeSource) options(ctx context.Context, s scenarios.Scenario) (o engin
 		return o, err
 	}
 	o.Program = standIn(o.Provider.Name(), n.images, n.other)
-	o.Built, err = n.buildClient(ctx, s)
+	o.Built, err = n.buildClients(ctx, s)
 	return o, err
 }
 
@@ -183,8 +197,8 @@ func (n *nodeSource) replay(name string, set []string, provider string) string {
 	for _, i := range n.flags.images {
 		words = append(words, "--image", i)
 	}
-	if n.flags.client != "" {
-		words = append(words, "--client", n.flags.client)
+	for _, c := range n.flags.clients {
+		words = append(words, "--client", c)
 	}
 	if n.flags.attach.file != "" {
 		words = append(words, "--attach", n.flags.attach.file)

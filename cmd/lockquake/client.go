@@ -175,12 +175,20 @@ func clientFromWords(words []string) (c scenarios.Client, err error) {
 	return c, nil
 }
 
-// buildClient builds the program that a scenario names for its clients, where that is one of Go sources. It returns its path, else "".
-func (n *nodeSource) buildClient(ctx context.Context, s scenarios.Scenario) (string, error) {
-	c := s.Workload.Client
-	if c.IsOwn() {
-		c = s.Backend.Client
+// buildClients builds the programs that a scenario names for its clients. It returns their paths, "" for one that is not made of Go sources.
+func (n *nodeSource) buildClients(ctx context.Context, s scenarios.Scenario) ([]string, error) {
+	var paths []string
+	for _, c := range s.Programs() {
+		path, err := n.buildClient(ctx, s, c)
+		if err != nil {
+			return nil, err
+		}
+		paths = append(paths, path)
 	}
+	return paths, nil
+}
+
+func (n *nodeSource) buildClient(ctx context.Context, s scenarios.Scenario, c scenarios.Client) (string, error) {
 	if c.Go == "" {
 		return "", nil
 	}

@@ -13,7 +13,8 @@ import (
 	"github.com/lockquake/lockquake/results"
 )
 
-// TestVersionsOfAGoLibrary judges two versions of a library side by side: until redsync v4.0.4 an Extend said yes for a lock that was gone. One that nobody has is told.
+// TestVersionsOfAGoLibrary judges two versions of a library side by side: until redsync v4.0.4 an Extend said yes for a lock that was gone. One that nobody has is told. In the
+// last row two versions fight for one lock.
 func TestVersionsOfAGoLibrary(t *testing.T) {
 	const module = "github.com/go-redsync/redsync/v4"
 	dir, err := filepath.Abs("../../clients/go")
@@ -24,27 +25,32 @@ func TestVersionsOfAGoLibrary(t *testing.T) {
 	for _, version := range []string{"v4.0.3", "v4.0.4", "v4.0.9999"} {
 		text += "  - {backend: redis, lock: redsync, client: {go: redsync, dir: " + dir + ", with: [" + module + "@" + version + "]}}\n"
 	}
+	text += "  - {backend: redis, lock: redsync, client: {go: redsync, dir: " + dir + ", with: [" + module + "@v4.0.4], beside: [{go: redsync, dir: " + dir + ", with: [" + module + "@v4.0.3]}]}}\n"
 	file := filepath.Join(t.TempDir(), "versions.yaml")
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	out := t.TempDir()
 	got, code := runSuite(t, file, "--provider", "local", "--out", out)
-	if code != codeFailed || len(got.Cells) != 3 {
+	if code != codeFailed || len(got.Cells) != 4 {
 		t.Fatalf("exit code %d, %d cells", code, len(got.Cells))
 	}
 	for i, want := range []struct {
-		version, reason string
-		state           suite.State
+		versions []string
+		reason   string
+		state    suite.State
 	}{
-		{"v4.0.3", "renew of A, was done, and must not be", suite.Red}, {"v4.0.4", "", suite.Green}, {"v4.0.9999", "go get: go: " + module + "@v4.0.9999: ", suite.NotRun},
+		{[]string{"v4.0.3"}, "renew of A, was done, and must not be", suite.Red},
+		{[]string{"v4.0.4"}, "", suite.Green},
+		{[]string{"v4.0.9999"}, "go get: go: " + module + "@v4.0.9999: ", suite.NotRun},
+		{[]string{"v4.0.4", "v4.0.3"}, "", suite.Green}, // A is of the first
 	} {
 		c := got.Cells[i]
 		reason := c.NotRun
 		if len(c.Runs) > 0 {
 			reason = strings.Join(c.Runs[0].Reasons, "; ")
 		}
-		if c.Lock != "redis/redsync by redsync (redsync@"+want.version+")" || c.State() != want.state || !strings.Contains(reason, want.reason) {
+		if c.Lock != "redis/redsync by redsync (redsync@"+strings.Join(want.versions, ") beside redsync (redsync@")+")" || c.State() != want.state || !strings.Contains(reason, want.reason) {
 			t.Errorf("%s is %s: %s; want %s, %s", c.Lock, c.State(), reason, want.state, want.reason)
 		}
 		if len(c.Runs) == 0 {
@@ -62,7 +68,12 @@ func TestVersionsOfAGoLibrary(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if len(env.Clients) == 0 || env.Clients[0].Libraries[module] != want.version {
+		for k, client := range env.Clients {
+			if version := want.versions[k%len(want.versions)]; client.Libraries[module] != version {
+				t.Errorf("%s: %s has %v, want %s", c.Lock, client.Name, client.Libraries, version)
+			}
+		}
+		if len(env.Clients) < len(want.versions) {
 			t.Errorf("%s: its clients are %+v", c.Lock, env.Clients)
 		}
 	}

@@ -12,15 +12,16 @@ import (
 func TestClientFromWords(t *testing.T) {
 	t.Parallel()
 	for words, want := range map[string]string{
-		"python3 x.py":                        `{"run":["python3","x.py"],"dir":"HERE"}`,
-		"testdata":                            `{"dir":"HERE","go":"testdata"}`,
-		"testdata a.org/b@v1.0.0 -tags=x,y":   `{"dir":"HERE","go":"testdata","with":["a.org/b@v1.0.0"],"tags":["x","y"]}`,
-		"testdata a.org/b=./c a.org/d=e@v1.0": `{"dir":"HERE","go":"testdata","with":["a.org/b=./c","a.org/d=e@v1.0"]}`,
-		"testdata --verbose":                  `testdata is a folder, so that a Go client is built there, and "--verbose" is neither MODULE@VERSION`,
-		"testdata a.org/b":                    `"a.org/b" is neither MODULE@VERSION`,
-		"  ":                                  "names no program",
+		"testdata a.org/b@v1.0.0|python3 x.py": `{"dir":"HERE","go":"testdata","with":["a.org/b@v1.0.0"],"beside":[{"run":["python3","x.py"],"dir":"HERE"}]}`,
+		"python3 x.py":                         `{"run":["python3","x.py"],"dir":"HERE"}`,
+		"testdata":                             `{"dir":"HERE","go":"testdata"}`,
+		"testdata a.org/b@v1.0.0 -tags=x,y":    `{"dir":"HERE","go":"testdata","with":["a.org/b@v1.0.0"],"tags":["x","y"]}`,
+		"testdata a.org/b=./c a.org/d=e@v1.0":  `{"dir":"HERE","go":"testdata","with":["a.org/b=./c","a.org/d=e@v1.0"]}`,
+		"testdata --verbose":                   `testdata is a folder, so that a Go client is built there, and "--verbose" is neither MODULE@VERSION`,
+		"testdata a.org/b":                     `"a.org/b" is neither MODULE@VERSION`,
+		"  ":                                   "names no program",
 	} {
-		f := nodeFlags{client: words}
+		f := nodeFlags{clients: strings.Split(words, "|")}
 		key, err := f.clientKey()
 		if err != nil {
 			if exitCode(err) != codeUsage || !strings.Contains(err.Error(), want) {
@@ -62,22 +63,29 @@ func TestBuildClient(t *testing.T) {
 		t.Fatal(err)
 	}
 	var n nodeSource
-	path, err := n.buildClient(t.Context(), list[0])
-	if info, statErr := os.Stat(path); err != nil || statErr != nil || info.Mode()&0o111 == 0 || filepath.Base(path) != "mine" {
-		t.Errorf("%s, %v, %v", path, err, statErr)
+	s, err := list[0].With([]string{"workload.client.beside=[{run: [a]}]"})
+	if err != nil {
+		t.Fatal(err)
 	}
-	s, err := list[0].With([]string{"workload.client.with=[example.org/lib@v1.0.0]"})
+	paths, err := n.buildClients(t.Context(), s)
+	if err != nil || len(paths) != 2 || paths[1] != "" {
+		t.Fatalf("%q, %v", paths, err)
+	}
+	if info, err := os.Stat(paths[0]); err != nil || info.Mode()&0o111 == 0 || filepath.Base(paths[0]) != "mine" {
+		t.Errorf("%s: %v", paths[0], err)
+	}
+	s, err = list[0].With([]string{"workload.client.with=[example.org/lib@v1.0.0]"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	const want = "mine (lib@v1.0.0): go get: go: example.org/lib@v1.0.0: module lookup disabled by GOPROXY=off"
-	if _, err := n.buildClient(t.Context(), s); err == nil || exitCode(err) != codeMissing || err.Error() != want {
+	if _, err := n.buildClients(t.Context(), s); err == nil || exitCode(err) != codeMissing || err.Error() != want {
 		t.Errorf("exit code %d, %v; want %q", exitCode(err), err, want)
 	}
 	if s, err = list[0].With([]string{"workload.client={run: [a]}"}); err != nil {
 		t.Fatal(err)
 	}
-	if path, err := n.buildClient(t.Context(), s); path != "" || err != nil {
-		t.Errorf("of a command: %q, %v", path, err)
+	if paths, err := n.buildClients(t.Context(), s); len(paths) != 1 || paths[0] != "" || err != nil {
+		t.Errorf("of a command: %q, %v", paths, err)
 	}
 }

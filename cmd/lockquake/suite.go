@@ -215,15 +215,15 @@ func (r *suiteRun) read(args []string) (c suite.Config, err error) {
 		}
 	}
 	set := r.set
-	if r.where.client != "" {
-		client, err := clientFromWords(strings.Fields(r.where.client))
-		if err != nil {
-			return c, err
-		}
+	client, err := r.where.program()
+	if err != nil {
+		return c, err
+	}
+	if client != nil {
 		for i := range c.Locks {
-			c.Locks[i].Client = &client
+			c.Locks[i].Client = client
 		}
-		r.where.client = "" // it is part of the rows now
+		r.where.clients = nil // it is part of the rows now
 	}
 	for i := range c.Locks {
 		c.Locks[i].Set = append(slices.Clone(c.Locks[i].Set), set...)

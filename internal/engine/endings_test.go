@@ -48,6 +48,9 @@ func TestAClientThatFailsMakesTheRunUnknown(t *testing.T) {
 		reason string
 	}{
 		{"no last word", script{ends: func(*fakeNode, *wire.Done) error { return errEnds }}, "client-1 ended without its last word"},
+		{"a word of its failure at its end", script{ends: func(a *fakeNode, _ *wire.Done) error {
+			return errors.Join(a.conn.Send(wire.Frame{Type: wire.TypeFailed, Failed: &wire.Failed{Error: "the disk is full"}}), errEnds)
+		}}, "client-1: the disk is full"},
 		{"an end in the middle", script{begins: func(a *fakeNode) { a.grant(); a.release(); a.die() }}, "client-1 ended although no fault asked for it"},
 		{"a word of its failure", script{begins: func(a *fakeNode) {
 			_ = a.conn.Send(wire.Frame{Type: wire.TypeFailed, Failed: &wire.Failed{Error: "no more memory"}})

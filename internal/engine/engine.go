@@ -49,7 +49,7 @@ type Options struct {
 	Libraries      map[string]string        // module -> version of what the lock is made of, for env.json
 	// ClientModules names the modules that a client of a lock is made of: lockquake's own client tells of all locks.
 	ClientModules func(backend, lock string) []string
-	Built         string       // the program of the clients, where the scenario names one that is built of Go sources
+	Built         []string     // the programs of the clients, as Scenario.Programs: of each that is built of Go sources the path, else ""
 	Program       string       // what ran the clients, where it is not the running program: a path or an image
 	NoRecord      bool         // count grants only: the baseline of the recording benchmark
 	Keep          bool         // leave the nodes up after the run

@@ -32,7 +32,7 @@ type Plan struct {
 	renews    bool           // the workload extends its grants, whether or not the scenario says so
 	resource  *resource.Kind // nil: nothing is protected
 	guard     resource.Guard
-	program   *program // that takes the place of lockquake's own client; nil: none does
+	programs  programs // that take the place of lockquake's own client; nil: none does
 	stepUsers []string // the users that steps name, in the order of their clients
 	specs     []node.Spec
 	locks     []string
@@ -59,7 +59,7 @@ func Check(o Options) (*Plan, error) {
 	p := planner{Plan: &Plan{scenario: o.Scenario, stepFaults: map[int]injection{}, observed: map[int][]string{}}, Options: o}
 	faults, delivery := faultPlanner{p}, deliveryPlanner{p}
 	for _, check := range []func() error{
-		p.checkBackend, p.findProgram, p.checkWorkload, p.checkOffers, p.checkResource, p.checkProgram, p.checkStepUsers, p.checkImages,
+		p.checkBackend, p.findPrograms, p.checkWorkload, p.checkOffers, p.checkResource, p.checkStepUsers, p.checkPrograms, p.checkImages,
 		faults.checkChaos, stepPlanner{faults}.check, p.checkExpect, delivery.checkAttached, delivery.prepare, delivery.check,
 	} {
 		if err := check(); err != nil {
@@ -402,8 +402,8 @@ func (p planner) clientSpec(i int) node.Spec {
 		Limits:  limits(p.scenario.Workload.Limits),
 		Command: func(node.Place) []string { return node.Own("client") },
 	}
-	if p.program != nil {
-		p.program.replace(&s)
+	if c := p.programs.of(i); c != nil {
+		c.replace(&s)
 	}
 	return s
 }

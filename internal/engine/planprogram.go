@@ -58,31 +58,64 @@ func (c *program) replace(s *node.Spec) {
 	}
 }
 
-// findProgram finds the files of the program that the scenario names for its clients.
-func (p planner) findProgram() error {
-	c, path := p.scenario.Workload.Client, "workload.client"
-	if c.IsOwn() {
-		c, path = p.scenario.Backend.Client, "backend.client"
-	}
-	if _, declared := p.topology.(listed.Declaring); c.IsOwn() {
-		if declared {
-			return p.wrong("backend.client", "is missing: only a program of one's own knows the locks of backend %s", p.backend.Name)
-		}
+// programs are those of the clients, which take turns.
+type programs []*program
+
+// of is the program of a client, by its index; nil: lockquake's own.
+func (ps programs) of(client int) *program {
+	if len(ps) == 0 {
 		return nil
 	}
+	return ps[client%len(ps)]
+}
+
+// String names all of them; "" for none.
+func (ps programs) String() string {
+	names := make([]string, len(ps))
+	for i, c := range ps {
+		names[i] = c.String()
+	}
+	return strings.Join(names, " beside ")
+}
+
+// findPrograms finds the files of the programs that the scenario names for its clients.
+func (p planner) findPrograms() error {
+	path := "workload.client"
+	if p.scenario.Workload.Client.IsOwn() {
+		path = "backend.client"
+	}
+	all := p.scenario.Programs()
+	if _, declared := p.topology.(listed.Declaring); declared && len(all) == 0 {
+		return p.wrong(path, "is missing: only a program of one's own knows the locks of backend %s", p.backend.Name)
+	}
+	for i, c := range all {
+		at := path
+		if i > 0 {
+			at = fmt.Sprintf("%s.beside[%d]", path, i-1)
+		}
+		program, err := p.findProgram(i, c, at)
+		if err != nil {
+			return err
+		}
+		p.programs = append(p.programs, program)
+	}
+	return nil
+}
+
+func (p planner) findProgram(i int, c scenarios.Client, path string) (*program, error) {
 	if c.Go != "" {
-		return p.builtProgram(c)
+		return p.builtProgram(i, c)
 	}
 	dir, err := ClientFolder(p.scenario, c)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	p.program = &program{run: c.Run, argv: slices.Clone(c.Run), image: c.Image, named: c.Image != ""}
-	p.program.findFiles(dir)
-	if word, ok := p.program.missingFile(); ok {
-		return p.wrong(path+".run", "there is no file %s in %s", word, dir)
+	found := &program{run: c.Run, argv: slices.Clone(c.Run), image: c.Image, named: c.Image != ""}
+	found.findFiles(dir)
+	if word, ok := found.missingFile(); ok {
+		return nil, p.wrong(path+".run", "there is no file %s in %s", word, dir)
 	}
-	return p.findImage(c, path)
+	return found, p.findImage(found, path)
 }
 
 // findFiles finds the folder of the program and the words that name files in it. A class path of Java is a list of names, also of folders.
@@ -142,23 +175,23 @@ func ClientFolder(s scenarios.Scenario, c scenarios.Client) (string, error) {
 }
 
 // builtProgram is what was built of the sources that the scenario names. It needs no image but its own.
-func (p planner) builtProgram(c scenarios.Client) error {
-	if p.Built == "" {
-		return MissingError{Text: c.String() + ": it was not built"}
+func (p planner) builtProgram(i int, c scenarios.Client) (*program, error) {
+	if i >= len(p.Built) || p.Built[i] == "" {
+		return nil, MissingError{Text: c.String() + ": it was not built"}
 	}
-	name := filepath.Base(p.Built)
-	p.program = &program{
-		run: []string{name}, argv: []string{filepath.Join(inFolder, name)}, folder: filepath.Dir(p.Built), image: node.SelfProgram, what: c.String(), pins: map[string]string{},
+	folder, name := filepath.Split(p.Built[i])
+	found := &program{
+		run: []string{name}, argv: []string{filepath.Join(inFolder, name)}, folder: filepath.Clean(folder), image: node.SelfProgram, what: c.String(), pins: map[string]string{},
 	}
-	if p.program.named = c.Image != ""; p.program.named {
-		p.program.image = c.Image
+	if found.named = c.Image != ""; found.named {
+		found.image = c.Image
 	}
 	for _, text := range c.With {
 		if pin, ok := scenarios.ReadPin(text); ok && pin.Version != "" {
-			p.program.pins[pin.Module] = pin.Version
+			found.pins[pin.Module] = pin.Version
 		}
 	}
-	return nil
+	return found, nil
 }
 
 // otherVersions says how what a program tells of itself differs from the versions that were asked for; "" where it does not.
@@ -192,28 +225,28 @@ func (c *program) missingFile() (string, bool) {
 }
 
 // findImage chooses the image of the program's containers by its first word, where the scenario names none.
-func (p planner) findImage(c scenarios.Client, path string) error {
-	first := filepath.Base(c.Run[0])
-	own, isOwn := strings.CutPrefix(p.program.argv[0], inFolder)
+func (p planner) findImage(c *program, path string) error {
+	first := filepath.Base(c.run[0])
+	own, isOwn := strings.CutPrefix(c.argv[0], inFolder)
 	switch {
-	case p.program.named:
-	case isOwn && cluster.RunsAlone(filepath.Join(p.program.folder, own)):
-		p.program.image = node.SelfProgram // which has nothing that could be in its way
+	case c.named:
+	case isOwn && cluster.RunsAlone(filepath.Join(c.folder, own)):
+		c.image = node.SelfProgram // which has nothing that could be in its way
 	case strings.HasPrefix(first, "python"):
-		p.program.image = "python"
+		c.image = "python"
 	case first == "java":
-		p.program.image = "java"
+		c.image = "java"
 	case p.Provider.Name() == "docker":
 		return p.wrong(path+".run", "which image has what %s needs is not known: name one in %s.image", first, path)
 	default:
-		p.program.image = "client"
+		c.image = "client"
 	}
 	return nil
 }
 
-// checkProgram refuses what only lockquake's own client can do.
-func (p planner) checkProgram() error {
-	if p.program == nil {
+// checkPrograms refuses what only lockquake's own client can do.
+func (p planner) checkPrograms() error {
+	if len(p.programs) == 0 {
 		return nil
 	}
 	const path = "workload.client"
@@ -228,9 +261,12 @@ func (p planner) checkProgram() error {
 	case p.resource != nil && p.resource.Name != "register":
 		return p.wrong("workload.resource.use", "a program of one's own reaches the register alone, and not %s", p.resource.Name)
 	case p.guard.Sequencer:
-		return p.wrong("workload.resource.guard", "%s asks the lock service about a lock of lockquake's own, which %s does not take", p.guard.Name, p.program.run[0])
+		return p.wrong("workload.resource.guard", "%s asks the lock service about a lock of lockquake's own, which %s does not take", p.guard.Name, p.programs[0].run[0])
 	case w != nil && w.Shares():
 		return p.wrong("workload.shared", "a program of one's own takes locks in exclusive mode alone")
+	}
+	if n := len(p.namesOf(node.Client)); n < len(p.programs) {
+		return p.wrong(path+".beside", "%d programs take turns, and the clients are %d", len(p.programs), n)
 	}
 	for i, st := range p.scenario.Steps {
 		if st.Mode == "shared" {

@@ -71,7 +71,7 @@ func TestAProgramBuiltOfSources(t *testing.T) {
 	if _, err := Check(o); err == nil || !strings.Contains(err.Error(), "mine (lib@v1.0.0, x@v1.2.0, z@./z): it was not built") {
 		t.Errorf("without a built program: %v", err)
 	}
-	o.Built = "/cache/bin/mine"
+	o.Built = []string{"/cache/bin/mine"}
 	p, err := Check(o)
 	if err != nil {
 		t.Fatal(err)
@@ -81,8 +81,32 @@ func TestAProgramBuiltOfSources(t *testing.T) {
 	if got := strings.Join(s.Command(place), " "); s.Image != node.SelfProgram || s.Named || s.Folder != "/cache/bin" || got != "/there/mine" {
 		t.Errorf("%s in image %s, of folder %s", got, s.Image, s.Folder)
 	}
-	if want := map[string]string{"example.org/lib": "v1.0.0", "example.org/x": "v1.2.0"}; !maps.Equal(p.program.pins, want) {
-		t.Errorf("its hello must name %v, want %v", p.program.pins, want)
+	if want := map[string]string{"example.org/lib": "v1.0.0", "example.org/x": "v1.2.0"}; !maps.Equal(p.programs[0].pins, want) {
+		t.Errorf("its hello must name %v, want %v", p.programs[0].pins, want)
+	}
+}
+
+// Programs take turns over the clients, and none may be left over.
+func TestProgramsTakeTurns(t *testing.T) {
+	t.Parallel()
+	text := withProgram(t, "run: [python3, my_lock.py, one], beside: [{dir: /, run: [/usr/bin/my-lock, two]}]", "")
+	o := (&testbed{t: t}).options(text)
+	if _, err := Check(o); err == nil || !strings.Contains(err.Error(), "workload.client.beside: 2 programs take turns, and the clients are 1") {
+		t.Errorf("one client: %v", err)
+	}
+	p, err := Check((&testbed{t: t}).options(strings.Replace(text, "clients: 1", "clients: 3", 1)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, s := range p.specs {
+		if s.Role == node.Client {
+			argv := s.Command(node.Place{}.Beside(s, "/there"))
+			got = append(got, argv[len(argv)-1])
+		}
+	}
+	if strings.Join(got, " ") != "one two one" || p.programs.String() != "python3 my_lock.py one beside /usr/bin/my-lock two" {
+		t.Errorf("the clients are %q, of %s", got, p.programs)
 	}
 }
 
@@ -99,7 +123,7 @@ func TestAClientOfAnotherVersion(t *testing.T) {
 		{"example.org/lib", "v1.1.0", results.Unknown, "client-1 is not what was asked for: its hello says example.org/lib v1.0.0, and v1.1.0 was asked for"},
 		{"example.org/other", "v1.1.0", results.Unknown, "its hello says example.org/other (not at all), and v1.1.0 was asked for"},
 	} {
-		s := &testbed{t: t, tune: func(r *run) { r.plan.program = &program{what: "mine", pins: map[string]string{c.module: c.version}} }}
+		s := &testbed{t: t, tune: func(r *run) { r.plan.programs = programs{{what: "mine", pins: map[string]string{c.module: c.version}}} }}
 		s.wantVerdict(s.run(t.Context(), scheduled()), c.verdict, c.want)
 	}
 }

@@ -285,7 +285,7 @@ func (p *processes) addProgram(st *results.ClientStats, s *process) {
 		p.record.unknown("%s does not say in its hello what program it is (process): nobody can tell who was judged", st.Name)
 	}
 	if s.index >= 0 {
-		if other := p.plan.program.otherVersions(h); other != "" {
+		if other := p.plan.programs.of(s.index).otherVersions(h); other != "" {
 			p.record.unknown("%s is not what was asked for: %s", st.Name, other)
 		}
 	}

@@ -81,14 +81,10 @@ func (r Row) sets(dir string) ([]string, error) {
 	if r.Client == nil {
 		return out, nil
 	}
-	client := *r.Client
-	if client.Dir == "" {
-		client.Dir = dir
-	}
-	var err error
-	if client.Dir, err = filepath.Abs(client.Dir); err != nil {
+	dir, err := filepath.Abs(dir)
+	if err != nil {
 		return nil, err
 	}
-	key, err := client.Set()
+	key, err := r.Client.In(dir).Set()
 	return append(out[:len(out):len(out)], key), err
 }
