@@ -46,7 +46,13 @@ story-pages: ## write docs/stories.md, and the picture of the README, anew from 
 	go run ./internal/storypages $(RUNS)
 
 .PHONY: test
-test: test-unit test-integration ## all tests; what CI runs beside the linters
+test: build setup ## all tests; what CI runs beside the linters
+	@$(MAKE) --no-print-directory --jobs 2 --output-sync test-unit images
+	@$(MAKE) --no-print-directory test-integration
+
+.PHONY: setup
+setup:
+	@.ci/setup redis zookeeper postgres faketime browser python java
 
 .PHONY: test-all
 test-all: export LOCKQUAKE_TEST_ALL = 1
@@ -59,8 +65,7 @@ test-unit: ## tests that need neither Docker nor root
 	go test ./...
 
 .PHONY: test-integration
-test-integration: build ## tests against real services, in containers and as processes
-	@.ci/setup redis zookeeper postgres faketime browser java
+test-integration: build setup ## tests against real services, in containers and as processes
 	@build/lockquake images
 	@build/lockquake clean || echo "test: some of what earlier runs left here cannot be removed (see above); the tests of clean tell what is the engine's miscount, and fail for all else"
 	go run ./internal/testrun $(GO_INTEGRATION) -p 2 $(filter-out $(ALONE),$(INTEGRATION)) then $(GO_INTEGRATION) -p 1 -skip '^TestScripts$$' $(ALONE)
