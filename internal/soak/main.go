@@ -30,7 +30,7 @@ const pageFile = "docs/track-record.md"
 // soak reads the flags and does what they say.
 func soak(ctx context.Context, args []string) error {
 	flags := flag.NewFlagSet("soak", flag.ContinueOnError)
-	only := flags.String("only", "", "run the rows whose scenario or id (as -list prints it) matches this pattern, or one of several with commas between, and leave the page as it is")
+	only := flags.String("only", "", "run the rows whose scenario or id (as -list prints it) matches this pattern, or one of several with commas between")
 	quick := flags.Bool("quick", false, "run each story and twin, each fault on each backend, and four members of the family; each once, with containers")
 	runs := flags.Int("runs", 0, "bring each row to this many runs; 0: as many as it asks for")
 	page := flags.Bool("page", false, "write the page from the runs made so far, and run nothing")
@@ -65,10 +65,8 @@ func soak(ctx context.Context, args []string) error {
 			return err
 		}
 	}
-	if *only == "" { // a few rows of a fresh clone would replace the page of them all
-		if err := writePage(rec, pageFile); err != nil {
-			return err
-		}
+	if err := writePage(rec, pageFile); err != nil {
+		return err
 	}
 	return verdict(rows, rec)
 }

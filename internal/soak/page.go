@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"cmp"
 	_ "embed" // page.tmpl
+	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"os"
 	"slices"
@@ -26,12 +28,53 @@ var pageText string
 // The page is to stay below 32 kB: it shows so many runs that did not pass, and so many bytes of a reason.
 const mostFailures, mostReason = 20, 80
 
+// standing is what the page says already: a row without runs in the record, which is not in git, stays as it was.
+type standing struct {
+	rows     map[string]string // by their first cell
+	on       []string          // machines and versions
+	failures []string
+	demands  string
+}
+
+func readPage(path string) (p standing, err error) {
+	text, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		err = nil
+	}
+	p.rows = map[string]string{}
+	for l := range strings.Lines(string(text)) {
+		if on, ok := strings.CutPrefix(l, "Made on: "); ok {
+			p.on = strings.Split(strings.TrimSuffix(on, ".\n"), ", ")
+		} else if strings.HasPrefix(l, "| ") {
+			first, _, _ := strings.Cut(l[2:], " |")
+			p.rows[first] = l
+		} else if strings.HasPrefix(l, "- ") && strings.Contains(l, ", load ") {
+			p.failures = append(p.failures, l)
+		} else if strings.HasPrefix(l, "- Members ") {
+			p.demands += l
+		}
+	}
+	return p, err
+}
+
+// row is a line of a table that so many runs are behind.
+func (p standing) row(runs []Run, cells ...string) string {
+	if old := p.rows[cells[0]]; old != "" && len(runs) == 0 {
+		return old
+	}
+	return line(cells...)
+}
+
 // writePage writes the page of the runs made so far.
 func writePage(rec *record, path string) error {
-	parts := map[string]string{"on": madeOn(rec), "matrix": matrix(rec), "rest": rest(rec)}
+	old, err := readPage(path)
+	if err != nil {
+		return err
+	}
+	parts := map[string]string{"on": old.madeOn(rec), "matrix": old.matrix(rec), "rest": old.rest(rec)}
 	for _, row := range storyRows() {
 		if runs, local := rec.runs[row.ID], rec.runs[row.local().ID]; row.Provider == "docker" {
-			parts["stories"] += line(row.Scenario, score(runs), score(local), found(slices.Concat(runs, local)), when(slices.Concat(runs, local)))
+			parts["stories"] += old.row(slices.Concat(runs, local), row.Scenario, score(runs), score(local), found(slices.Concat(runs, local)), when(slices.Concat(runs, local)))
 		}
 	}
 	for _, row := range healthyRows() {
@@ -39,19 +82,22 @@ func writePage(rec *record, path string) error {
 		for _, r := range runs {
 			grants += r.Judged.Grants
 		}
-		parts["healthy"] += line(strings.TrimSuffix(row.ID, "@docker"), score(runs), fmt.Sprint(grants), found(runs), when(runs))
+		parts["healthy"] += old.row(runs, strings.TrimSuffix(row.ID, "@docker"), score(runs), fmt.Sprint(grants), found(runs), when(runs))
 	}
 	for _, row := range familyRows() {
-		if runs := rec.runs[row.ID]; len(runs) > 0 {
-			_, lost := losses(runs)
-			parts["family"] += line(strings.TrimPrefix(row.ID, familyStory+"+"), score(runs), lost, when(runs))
+		runs, name := rec.runs[row.ID], strings.TrimPrefix(row.ID, familyStory+"+")
+		if _, lost := losses(runs); len(runs) > 0 || old.rows[name] != "" {
+			parts["family"] += old.row(runs, name, score(runs), lost, when(runs))
 		}
 	}
 	for _, row := range rateRows() {
 		runs := rec.runs[row.ID]
-		parts["rates"] += line(row.Scenario, score(runs), failovers(runs), when(runs))
+		parts["rates"] += old.row(runs, row.Scenario, score(runs), failovers(runs), when(runs))
 	}
 	parts["demands"], _ = demands(rec)
+	if old.demands != "" && !slices.ContainsFunc(familyRows(), func(r Row) bool { return len(rec.runs[r.ID]) > 0 }) {
+		parts["demands"] = old.demands
+	}
 	var b bytes.Buffer
 	if err := template.Must(template.New("page").Parse(pageText)).Execute(&b, parts); err != nil {
 		return err
@@ -111,7 +157,7 @@ func found(runs []Run) string {
 }
 
 // matrix is the table of faults and backends.
-func matrix(rec *record) string {
+func (p standing) matrix(rec *record) string {
 	cells := map[string]string{} // by scenario
 	for _, row := range faultRows() {
 		cells[row.Scenario] = "not run"
@@ -135,16 +181,24 @@ func matrix(rec *record) string {
 			name := "fault-" + k.Name + "-" + b.Name
 			row, runs = append(row, cmp.Or(cells[name], "–")), append(runs, rec.runs[name+"@docker"]...)
 		}
+		for i, was := range strings.Split(p.rows[k.Name], " | ") { // of the backends that were there
+			if i > 0 && i < len(row) && row[i] == "not run" {
+				row[i] = was
+			}
+		}
 		if slices.ContainsFunc(row[1:], func(cell string) bool { return cell != "–" }) {
-			table += line(append(row, when(runs))...)
+			table += p.row(runs, append(row, when(runs))...)
 		}
 	}
 	return line(append(head, "commits, date")...) + strings.Repeat("|---", len(head)+1) + "|\n" + table
 }
 
 // rest names the runs that did not pass, and counts the rows that are missing or were not run.
-func rest(rec *record) string {
-	var failures []string
+func (p standing) rest(rec *record) string {
+	failures := slices.DeleteFunc(slices.Clone(p.failures), func(l string) bool {
+		id, _, _ := strings.Cut(l[2:], ", load ")
+		return len(rec.runs[id]) > 0
+	})
 	left, lacks := 0, map[string]int{} // rows by the reason
 	for _, row := range allRows() {
 		runs := rec.runs[row.ID]
@@ -164,7 +218,7 @@ func rest(rec *record) string {
 			left++
 		}
 	}
-	out := fmt.Sprintf("%d runs did not pass; at most %d are listed. %d of %d rows have not been run.\n\n", len(failures), mostFailures, left, len(allRows()))
+	out := fmt.Sprintf("%d runs did not pass; at most %d are listed. %d of %d rows are not in this record: they are as they were, or have no runs.\n\n", len(failures), mostFailures, left, len(allRows()))
 	out += strings.Join(failures[:min(len(failures), mostFailures)], "")
 	for _, why := range slices.Sorted(maps.Keys(lacks)) {
 		out += fmt.Sprintf("- %d rows are missing on this machine: %.*s\n", lacks[why], 2*mostReason, why)
@@ -173,11 +227,16 @@ func rest(rec *record) string {
 }
 
 // madeOn names the machines and the versions of the services; those of the libraries are the commit's.
-func madeOn(rec *record) string {
+func (p standing) madeOn(rec *record) string {
 	on := map[string]bool{}
+	for _, what := range p.on {
+		on[what] = true
+	}
 	for _, runs := range rec.runs {
 		for _, r := range runs {
-			on[cmp.Or(r.Machine, "unknown")] = true
+			for what := range strings.SplitSeq(cmp.Or(r.Machine, "unknown"), ", ") {
+				on[what] = true
+			}
 			for name, v := range r.Versions {
 				if strings.HasSuffix(name, "version") {
 					on[name+" "+v] = true

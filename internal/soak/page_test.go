@@ -132,6 +132,38 @@ func TestPage(t *testing.T) {
 	}
 }
 
+// A record that lacks rows of the page leaves them as they are, and takes the place of those that it has.
+func TestThePageKeepsWhatTheRecordLacks(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "page.md")
+	first := ran(passed, 50, 4)
+	first.Machine = "2 cores, kernel 6"
+	bad := ran(results.Fail, 50, 4)
+	bad.Reasons = []string{"stale_writes 0: found 1"}
+	for _, runs := range []map[string][]Run{
+		{
+			"redis-holder-pause@docker": {first}, "redis-clock-jump@docker": {bad}, "fault-pause-redis@docker": {first},
+			"etcd-holder-pause@docker": {bad}, familyStory + "+mutex+3.4+one@docker": {first},
+		},
+		{"etcd-holder-pause@docker": {first, first}, "fault-pause-etcd@docker": {first, first}},
+	} {
+		if err := writePage(&record{runs: runs}, path); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got := read(t, path)
+	for _, want := range []string{
+		"| redis-holder-pause | 1/1 |", "| etcd-holder-pause | 2/2 |", "| mutex+3.4+one@docker | 1/1 |", "Made on: 2 cores, kernel 6, unknown.",
+		"1 runs did not pass", "- redis-clock-jump@docker, load 1.5: fail, stale_writes 0: found 1",
+	} {
+		if !strings.Contains(got, want) {
+			t.Errorf("the page lacks %q:\n%s", want, got)
+		}
+	}
+	if row := regexp.MustCompile(`(?m)^\| pause .*$`).FindString(got); !strings.Contains(row, "| 2/2 | not run | 1/1 |") {
+		t.Errorf("the matrix has %s", row)
+	}
+}
+
 const mostBytes = 32_000
 
 // A page on which every row was run, at two commits here and there, and much went wrong, is no longer than the published one may be.
