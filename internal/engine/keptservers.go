@@ -73,11 +73,12 @@ type takeover struct {
 	faults   *faultLog
 	record   *record
 	reporter *reporter
-	took     bool // this run uses kept servers
+	took     bool  // this run uses kept servers
+	left     error // what of the kept servers could not be removed, where this run starts its own
 }
 
 // takeOver makes the kept servers those of this run, where there are any and they are proved to be clean. If the proof fails, it ends
-// them and notes the reason.
+// them and notes the reason. What cannot be removed does not hinder the run, which has a network of its own.
 func (t *takeover) takeOver(ctx context.Context) (bool, error) {
 	k := t.kept
 	if k == nil {
@@ -107,7 +108,8 @@ func (t *takeover) takeOver(ctx context.Context) (bool, error) {
 		unclosed = t.nodes.service.Close()
 	}
 	t.nodes.cluster, t.nodes.service = nil, nil
-	return false, errors.Join(k.Close(ctx), unclosed)
+	t.left = errors.Join(k.Close(ctx), unclosed)
+	return false, nil
 }
 
 // fresh notes why this run starts servers of its own although one ran before it.

@@ -235,6 +235,22 @@ func TestServersThatAreNotProvenAreReplaced(t *testing.T) {
 	}
 }
 
+// TestWhatCannotBeRemovedHindersNoRun: a run whose servers take the place of others is judged, and ends with the error of their removal.
+func TestWhatCannotBeRemovedHindersNoRun(t *testing.T) {
+	t.Parallel()
+	s := newSeveral(t)
+	s.next(scheduled())
+	s.reset = func() ([]string, error) { return nil, errors.New("there is a key") }
+	s.closes = func() error {
+		s.closes = nil
+		return errors.New("its network stays")
+	}
+	got := s.next(scheduled())
+	if got.err == nil || got.err.Error() != "its network stays" || got.wrong != nil || got.report.Verdict != results.Pass {
+		t.Errorf("%v, %v, the verdict is %s: %q", got.err, got.wrong, got.report.Verdict, got.report.Reasons)
+	}
+}
+
 // TestWhichServersAreTheSame goes through what makes them others.
 func TestWhichServersAreTheSame(t *testing.T) {
 	t.Parallel()

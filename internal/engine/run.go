@@ -126,7 +126,7 @@ func (r *run) do(ctx context.Context) (err error) {
 		if ctx.Err() != nil {
 			r.record.change(func(e *results.Env) { e.Interrupted = true }) // what was there is judged
 		}
-		err = errors.Join(err, r.finish(ctx))
+		err = errors.Join(err, r.finish(ctx), r.takeover.left)
 	}()
 	if err := r.phase(results.TimeUp, func() error { return r.up(ctx) }); err != nil {
 		var wrong UsageError

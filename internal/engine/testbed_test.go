@@ -50,6 +50,7 @@ type testbed struct {
 	servers     int               // how many there are; 0: one
 	faults      map[string]*fakeFault
 	ready       func() error
+	closes      func() error // of the service
 	ask         func(node, fact string) (string, error)
 	sessions    func() []topology.Session // nil: the service has none
 	stored      func() topology.Stored    // nil: the service does not say as a whole what it has
@@ -362,7 +363,13 @@ func (v fakeService) Ready(context.Context) error {
 }
 
 func (fakeService) Describe(context.Context) map[string]string { return nil }
-func (fakeService) Close() error                               { return nil }
+
+func (v fakeService) Close() error {
+	if v.bed.closes != nil {
+		return v.bed.closes()
+	}
+	return nil
+}
 
 // withReset is a fake service that can be reset, with the clock of this machine.
 type withReset struct{ fakeService }
