@@ -45,12 +45,14 @@ func (s Scenario) Programs() []Client {
 	return s.Backend.Client.All()
 }
 
-// In is the client with its relative names beginning in a folder, where it names none.
+// In is the client with its folder named from another one, which is its own where it names none.
 func (c Client) In(folder string) Client {
-	c.Dir = cmp.Or(c.Dir, folder)
+	if !filepath.IsAbs(c.Dir) {
+		c.Dir = filepath.Join(folder, c.Dir)
+	}
 	c.Beside = slices.Clone(c.Beside)
 	for i, b := range c.Beside {
-		c.Beside[i] = b.In(c.Dir)
+		c.Beside[i] = b.In(folder)
 	}
 	return c
 }
