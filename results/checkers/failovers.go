@@ -69,7 +69,7 @@ func (c *failovers) measures(double int64) map[string]*float64 {
 		return nil
 	}
 	n, held := float64(len(c.at)), float64(c.held)
-	out := map[string]*float64{"failovers": new(n), "held_at_failover": new(held / n)}
+	out := map[string]*float64{"failovers": &n, "held_at_failover": new(held / n)}
 	low, high := Garwood(double)
 	for name, v := range map[string]float64{"": float64(double), "_low": low, "_high": high} {
 		out["double_grants_per_failover"+name] = new(v / n)

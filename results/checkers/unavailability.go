@@ -193,7 +193,8 @@ func (c *unavailability) Finish() results.Finding {
 	}
 	f.Measures["unavailability_ms_max"] = new(results.Milli(longest))
 	n, w := c.outs.witness()
-	f.Measures["unavailable_locks"] = new(float64(n))
+	locks := float64(n)
+	f.Measures["unavailable_locks"] = &locks
 	f.Witnesses = []results.Witness{w}
 	return f
 }
