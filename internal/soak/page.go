@@ -34,6 +34,7 @@ type standing struct {
 	on       []string          // machines and versions
 	failures []string
 	demands  string
+	missing  string
 }
 
 func readPage(path string) (p standing, err error) {
@@ -52,6 +53,8 @@ func readPage(path string) (p standing, err error) {
 			p.failures = append(p.failures, l)
 		} else if strings.HasPrefix(l, "- Members ") {
 			p.demands += l
+		} else if strings.Contains(l, " rows are missing on this machine") {
+			p.missing += l
 		}
 	}
 	return p, err
@@ -220,6 +223,9 @@ func (p standing) rest(rec *record) string {
 	}
 	out := fmt.Sprintf("%d runs did not pass; at most %d are listed. %d of %d rows are not in this record: they are as they were, or have no runs.\n\n", len(failures), mostFailures, left, len(allRows()))
 	out += strings.Join(failures[:min(len(failures), mostFailures)], "")
+	if len(lacks) == 0 {
+		out += p.missing
+	}
 	for _, why := range slices.Sorted(maps.Keys(lacks)) {
 		out += fmt.Sprintf("- %d rows are missing on this machine: %.*s\n", lacks[why], 2*mostReason, why)
 	}
