@@ -25,6 +25,7 @@ type client struct {
 	ids     int
 	results map[int]wire.Result
 	waits   time.Duration // for any one thing that the client must do
+	starts  time.Duration // for its hello
 
 	frames chan *wire.Frame
 	ended  chan struct{} // the stream was read to its end
@@ -52,7 +53,7 @@ const inbox = 10_000
 
 func newClient(p Process, start *wire.Start, waits time.Duration) *client {
 	c := &client{
-		process: p, conn: wire.NewConn(p.Out, p.In), start: start, waits: waits, results: map[int]wire.Result{}, asked: map[int]int{}, frames: make(chan *wire.Frame, inbox), ended: make(chan struct{}),
+		process: p, conn: wire.NewConn(p.Out, p.In), start: start, waits: waits, starts: startPatience, results: map[int]wire.Result{}, asked: map[int]int{}, frames: make(chan *wire.Frame, inbox), ended: make(chan struct{}),
 		sense: history.NewSense(history.Header{Process: start.Name, Locks: start.Locks}), seen: map[kindAndPhase]int{},
 	}
 	go c.read()
@@ -147,7 +148,11 @@ func (c *client) send(f wire.Frame) { _ = c.conn.Send(f) } // what comes of it, 
 
 // next waits for a frame of one of these types. Results of orders are kept, other frames passed over.
 func (c *client) next(ctx context.Context, types ...string) (*wire.Frame, error) {
-	over := time.NewTimer(c.waits)
+	return c.nextWithin(ctx, c.waits, types...)
+}
+
+func (c *client) nextWithin(ctx context.Context, patience time.Duration, types ...string) (*wire.Frame, error) {
+	over := time.NewTimer(patience)
 	defer over.Stop()
 	ended := c.ended
 	for {
@@ -167,7 +172,7 @@ func (c *client) next(ctx context.Context, types ...string) (*wire.Frame, error)
 		case <-ended:
 			ended = nil // but for what came before
 		case <-over.C:
-			return nil, fmt.Errorf("no %s within %v", types[0], c.waits)
+			return nil, fmt.Errorf("no %s within %v", types[0], patience)
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		}
@@ -185,7 +190,7 @@ func (c *client) answered(r wire.Result) {
 
 // greet waits for hello.
 func (c *client) greet(ctx context.Context) (*wire.Hello, error) {
-	f, err := c.next(ctx, wire.TypeHello)
+	f, err := c.nextWithin(ctx, c.starts, wire.TypeHello)
 	if err != nil {
 		return nil, err
 	}

@@ -34,7 +34,7 @@ type Options struct {
 	// Tell is told of each check when it is over, with what is wrong; nothing: it is right.
 	Tell func(check string, wrong []string)
 
-	waits time.Duration // in place of patience, for tests
+	waits time.Duration // in place of patience and startPatience, for tests
 }
 
 // check is one conversation with a client.
@@ -71,6 +71,9 @@ func Run(ctx context.Context, o Options) (right bool, err error) {
 // patience is how long a check waits for any one thing that a client must do.
 const patience = 10 * time.Second
 
+// startPatience is how long the first frame may take: an interpreter or a JVM has to start before, on a machine that may be busy.
+const startPatience = 30 * time.Second
+
 // one makes one check.
 func (o Options) one(ctx context.Context, number int, k check) (wrong []string, err error) {
 	start, err := o.Frame(number)
@@ -82,6 +85,9 @@ func (o Options) one(ctx context.Context, number int, k check) (wrong []string, 
 		return nil, err
 	}
 	c := newClient(p, start, cmp.Or(o.waits, patience))
+	if o.waits > 0 {
+		c.starts = o.waits
+	}
 	defer c.end()
 	if err := k.talk(ctx, c); err != nil {
 		c.wrong("%v", err)
