@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/goccy/go-yaml/ast"
+
+	"github.com/lockquake/lockquake/internal/node"
 )
 
 // What a scenario has where it says nothing.
@@ -21,8 +23,16 @@ const (
 	DefaultLock    = "lock-0" // that a step is about
 )
 
+// The rules of hosts.
+const (
+	HostsSpread = "spread"
+	HostsApart  = "servers-apart-from-clients"
+)
+
 var (
-	rootKeys  = []string{"name", "claim", "source", "backend", "workload", "chaos", "steps", "run", "expect", "twins"}
+	hostRules = []string{HostsSpread, HostsApart}
+	labelForm = regexp.MustCompile(`^[^=\s]+=\S+$`)
+	rootKeys  = []string{"name", "claim", "source", "backend", "workload", "chaos", "steps", "run", "hosts", "expect", "twins"}
 	nameForm  = regexp.MustCompile(`^[a-z0-9]+(-[a-z0-9]+)*$`)
 	guards    = []string{"none", "fence", "fence-writes", "fence-version", "cas-version", "cas-owner", "check-then-write", "sequencer", "condition", "decr", "unique", "lock-key", "majority", "one"}
 	looks     = []string{"signal", "validity"}
@@ -68,7 +78,7 @@ func build(src *source, root *ast.MappingNode) (Scenario, error) {
 		}
 	}
 	for _, read := range []func(*Scenario) error{
-		r.head, r.backend, r.workload, r.run, chaosReader{r}.chaos, stepsReader{r}.steps, r.expect, r.whole,
+		r.head, r.backend, r.workload, r.run, r.hosts, chaosReader{r}.chaos, stepsReader{r}.steps, r.expect, r.whole,
 	} {
 		if err := read(&s); err != nil {
 			return s, err
@@ -76,6 +86,28 @@ func build(src *source, root *ast.MappingNode) (Scenario, error) {
 	}
 	s.Text = emit(root)
 	return s, nil
+}
+
+// hosts reads on which machines the nodes are to be, where there are several.
+func (r reader) hosts(s *Scenario) error {
+	m, err := r.section("hosts")
+	if m == nil || err != nil {
+		return err
+	}
+	h := struct{ Rule, Servers, Clients string }{Rule: HostsSpread}
+	if err := decode(r.src, m, "hosts", &h, nil); err != nil {
+		return err
+	}
+	if !slices.Contains(hostRules, h.Rule) {
+		return r.errorf("hosts.rule", "%q is not known; %s", h.Rule, instead(h.Rule, hostRules))
+	}
+	for key, label := range map[string]string{"servers": h.Servers, "clients": h.Clients} {
+		if label != "" && !labelForm.MatchString(label) {
+			return r.errorf("hosts."+key, "%q is not a label of hosts; write it as key=value, such as disk=nvme", label)
+		}
+	}
+	s.Hosts = node.Hosts{Apart: h.Rule == HostsApart, Servers: h.Servers, Clients: h.Clients}
+	return nil
 }
 
 // section returns the map under a key of the root; nil when the key is not there.

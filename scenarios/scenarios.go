@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/goccy/go-yaml/ast"
+
+	"github.com/lockquake/lockquake/internal/node"
 )
 
 // Scenario is one run as it was asked for.
@@ -25,6 +27,7 @@ type Scenario struct {
 	Spare    string  // "" or "majority": which servers they leave alone
 	Steps    []Step
 	Run      Run
+	Hosts    node.Hosts // on which machines the nodes are to be, where the provider has several
 	Expect   []Expectation
 	Same     string // of a twin: why a run could be all that the story expects too; "" where none could
 	Text     []byte // the YAML as it will be written into the run directory, twins and --set applied

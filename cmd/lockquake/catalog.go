@@ -31,7 +31,7 @@ func catalog() engine.Catalog {
 }
 
 // The values of --provider.
-var providers = []string{"auto", "docker", "local"}
+var providers = []string{"auto", "docker", "local", "swarm"}
 
 // chooseProvider returns the provider that --provider names, and why it is that one.
 func chooseProvider(ctx context.Context, name string) (cluster.Provider, string, error) {
@@ -89,7 +89,7 @@ type nodeFlags struct {
 
 func (f *nodeFlags) add(c *cobra.Command) {
 	fl := c.Flags()
-	fl.StringVar(&f.provider, "provider", "auto", "what the nodes are: docker (containers), local (processes), or auto: docker where an engine answers")
+	fl.StringVar(&f.provider, "provider", "auto", "what the nodes are: docker (containers), local (processes), swarm (containers on the hosts of a Docker Swarm), or auto: docker where an engine answers")
 	fl.StringArrayVar(&f.images, "image", nil, "image of a kind of node instead of the project's own, such as redis=redis:7.4; may be repeated")
 	fl.StringArrayVar(&f.clients, "client", nil, "program in the place of lockquake's own client, such as 'python3 my_lock.py', or 'FOLDER MODULE@VERSION' that is built: workload.client of the scenario (docs/clients.md); may be repeated: the clients take turns")
 	f.attach.add(fl)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -17,6 +18,7 @@ import (
 
 func cleanCommand(std streams) *cobra.Command {
 	var all, yes, verbose bool
+	var provider string
 	c := &cobra.Command{
 		Use:   "clean",
 		Short: "Remove what dead runs left behind",
@@ -30,13 +32,17 @@ func cleanCommand(std streams) *cobra.Command {
 	}
 	c.Flags().BoolVar(&all, "all", false, "also what was kept on purpose (run --keep), what belongs to supervisors out of sight, such as on another machine, and the images of lockquake's own binary")
 	c.Flags().BoolVar(&yes, "yes", false, "with --all: do not ask")
+	c.Flags().StringVar(&provider, "provider", "auto", "swarm: also on all other hosts of the Docker Swarm; with any other, on this machine and its engine")
 	c.Flags().BoolVarP(&verbose, "verbose", "v", false, "note on standard error what is done")
 	f := formatFlag(c, "text", "json")
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		if err := f.check(); err != nil {
 			return err
 		}
-		o := cluster.SweepOptions{All: all, Images: true, Log: logger(std.err, verbose), Mechanisms: mechanisms.All()}
+		if !slices.Contains(providers, provider) {
+			return usagef("clean --provider: there is no provider %q; there are %s", provider, strings.Join(providers, ", "))
+		}
+		o := cluster.SweepOptions{All: all, Images: true, Swarm: provider == "swarm", Log: logger(std.err, verbose), Mechanisms: mechanisms.All()}
 		if all && !yes {
 			o.Look = true
 			found, err := cluster.Sweep(c.Context(), o)
@@ -71,6 +77,7 @@ func tellSwept(w io.Writer, swept cluster.Swept) {
 		names []string
 	}{
 		{"container", swept.Containers},
+		{"service", swept.Services},
 		{"network", swept.Networks},
 		{"process", swept.Processes},
 		{"directory", swept.Directories},

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
 	"strconv"
 
 	"github.com/spf13/cobra"
@@ -17,6 +18,8 @@ import (
 	mechanisms "github.com/lockquake/lockquake/internal/agent/all"
 	"github.com/lockquake/lockquake/internal/agent/disk"
 	"github.com/lockquake/lockquake/internal/client"
+	"github.com/lockquake/lockquake/internal/cluster"
+	"github.com/lockquake/lockquake/internal/relay"
 	"github.com/lockquake/lockquake/lock"
 	"github.com/lockquake/lockquake/workloads"
 	"github.com/lockquake/lockquake/workloads/resource"
@@ -64,6 +67,22 @@ func nodeCommand(people, std streams) *cobra.Command {
 		Args:  noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			return agent.Main(c.Context(), std.in, std.out, mechanisms.All())
+		},
+	}, &cobra.Command{
+		Use:   "hub",
+		Short: "Dial into the networks of a swarm for the supervisor, over standard streams",
+		Args:  noArgs,
+		RunE:  func(c *cobra.Command, _ []string) error { return relay.Hub(c.Context(), std.in, std.out) },
+	}, &cobra.Command{
+		Use:   "relay",
+		Short: "Pass connections that show the run's key on to the engine of this host",
+		Args:  noArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			key, err := relay.ParseKey(os.Getenv(relay.KeyVariable))
+			if err != nil {
+				return usagef("%s: %v", relay.KeyVariable, err)
+			}
+			return relay.Serve(c.Context(), key, ":"+relay.Port, cluster.EngineSocket)
 		},
 	}, &cobra.Command{
 		Use:                "etcd [ETCD-FLAGS]",

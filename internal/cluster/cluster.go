@@ -1,5 +1,5 @@
-// Package cluster is where nodes run: containers (docker), child processes (local), or goroutines of this process
-// (inproc). All are one type, Node, with the machine capabilities that chaos asks for.
+// Package cluster is where nodes run: containers (docker), containers on several machines (swarm), child processes (local), or goroutines
+// of this process (inproc). All are one type, Node, with the machine capabilities that chaos asks for.
 package cluster
 
 import (
@@ -32,12 +32,14 @@ type Request struct {
 	Keep bool
 	// Reuse prepares for Vacate and Renew: the output of the servers can go to the log directory of another run.
 	Reuse bool
+	// Hosts says how the nodes are spread where there are several machines (swarm).
+	Hosts node.Hosts
 	Log   *slog.Logger // may be nil
 }
 
 // Provider makes clusters.
 type Provider interface {
-	// Name is "docker", "local" or "inproc".
+	// Name is "docker", "swarm", "local" or "inproc".
 	Name() string
 	// Offers returns nil when nodes of this role have the capability, else a chaos.Unavailable with the reason.
 	Offers(c chaos.Capability, r node.Role) error
@@ -53,7 +55,8 @@ type Cluster struct {
 	// Describe says what the nodes run on, for env.json: provider, engine version, addresses, images.
 	Describe map[string]string
 	close    func(ctx context.Context) error
-	keeper   keeper // nil where no node outlives a run
+	keeper   keeper    // nil where no node outlives a run
+	members  []*member // the hosts of a swarm
 	closing  sync.Mutex
 	closed   bool
 }
@@ -172,8 +175,11 @@ func Choose(ctx context.Context, want string, o ChooseOptions) (p Provider, reas
 	case "local":
 		p, err := NewLocal(LocalOptions(o))
 		return p, "asked for", err
+	case "swarm":
+		p, err := NewSwarm(DockerOptions{Self: o.Self, Log: o.Log, Mechanisms: o.Mechanisms})
+		return p, "asked for", err
 	}
-	return nil, "", fmt.Errorf("unknown provider %q: there are auto, docker and local", want)
+	return nil, "", fmt.Errorf("unknown provider %q: there are auto, docker, local and swarm", want)
 }
 
 func runsInImage(self string) error {

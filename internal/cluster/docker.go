@@ -52,6 +52,9 @@ type docker struct {
 	canClock func() error                  // why clocks cannot be moved where the engine runs; asked once
 	shapers  func() (links.Engines, error) // asked once
 
+	// lend has another engine give this one an image that it lacks, and tells whether that had it; nil where there is no other.
+	lend func(ctx context.Context, ref string) (bool, error)
+
 	preloads struct { // what was found in images
 		sync.Mutex
 		of map[string]string
@@ -99,9 +102,18 @@ func connect(o DockerOptions) (*docker, error) {
 	if err := answersByName(); err != nil {
 		return nil, noEngine(err)
 	}
-	p, err := testcontainers.ProviderDefault.GetProvider(testcontainers.WithLogger(tclog.NewNoopLogger()))
+	d, err := speak(o, useOwnConnections)
 	if err != nil {
 		return nil, noEngine(err)
+	}
+	return d, nil
+}
+
+// speak makes a provider that talks to its engine by the connections that use sets.
+func speak(o DockerOptions, use func(context.Context, *testcontainers.DockerProvider) error) (*docker, error) {
+	p, err := testcontainers.ProviderDefault.GetProvider(testcontainers.WithLogger(tclog.NewNoopLogger()))
+	if err != nil {
+		return nil, err
 	}
 	tc, ok := p.(*testcontainers.DockerProvider)
 	if !ok {
@@ -109,8 +121,8 @@ func connect(o DockerOptions) (*docker, error) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), engineTimeout)
 	defer cancel()
-	if err := useOwnConnections(ctx, tc); err != nil {
-		return nil, noEngine(err)
+	if err := use(ctx, tc); err != nil {
+		return nil, err
 	}
 	d := &docker{options: o, log: o.Log, tc: tc, api: tc.Client()}
 	d.canClock, d.shapers = sync.OnceValue(d.askClock), sync.OnceValues(d.askEngines)
@@ -118,10 +130,10 @@ func connect(o DockerOptions) (*docker, error) {
 		d.log = slog.New(slog.DiscardHandler)
 	}
 	if d.version, err = d.api.ServerVersion(ctx, client.ServerVersionOptions{}); err != nil {
-		return nil, noEngine(err)
+		return nil, err
 	}
 	if d.version.Os != "linux" {
-		return nil, noEngine(fmt.Errorf("it runs %s containers", d.version.Os))
+		return nil, fmt.Errorf("it runs %s containers", d.version.Os)
 	}
 	return d, nil
 }
@@ -242,7 +254,7 @@ func (d *docker) Open(ctx context.Context, r Request) (*Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	run := &dockerRun{docker: d, agentUp: make(chan struct{}), request: r, owner: self(r.Run, r.Keep), password: rand.Text()}
+	run := d.newRun(r)
 	c := &Cluster{close: run.close, Describe: map[string]string{
 		"provider": "docker", "engine": d.version.Version, "engine_api": d.api.ClientVersion(), "engine_host": d.api.DaemonHost(),
 	}}
@@ -255,26 +267,37 @@ func (d *docker) Open(ctx context.Context, r Request) (*Cluster, error) {
 	return c, nil
 }
 
+// newRun has nothing yet.
+func (d *docker) newRun(r Request) *dockerRun {
+	return &dockerRun{docker: d, agentUp: make(chan struct{}), agentName: "agent", request: r, owner: self(r.Run, r.Keep), password: rand.Text()}
+}
+
 // useOwnConnections has a provider of testcontainers talk to its engine by a connection of its own for each request. With
 // connections that are kept, what testcontainers does at the end of each call, closing those that are idle, can hit one that
 // another goroutine has just taken for its request: the start of a container then fails with "http: CloseIdleConnections called".
 // Nor are there idle ones to be left behind.
 func useOwnConnections(ctx context.Context, p *testcontainers.DockerProvider) error {
-	var protocols http.Protocols
-	protocols.SetHTTP1(true) // with HTTP/2 a transport makes itself settings of TLS, and the client then takes every engine for one behind TLS
 	options := []client.Opt{
-		client.WithHTTPClient(&http.Client{
-			Transport:     &http.Transport{DisableKeepAlives: true, Protocols: &protocols},
-			CheckRedirect: client.CheckRedirect,
-		}),
+		client.WithHTTPClient(&http.Client{Transport: ownTransport(), CheckRedirect: client.CheckRedirect}),
 		client.FromEnv, // its certificates: those that testcontainers found went with the client before
 	}
 	if c := testcontainers.ReadConfig().Config; c.TLSVerify == 1 {
 		options = append(options, client.WithTLSClientConfig(
 			filepath.Join(c.CertPath, "ca.pem"), filepath.Join(c.CertPath, "cert.pem"), filepath.Join(c.CertPath, "key.pem")))
 	}
+	return useClient(ctx, p, append(options, client.WithHost(p.Client().DaemonHost()))...)
+}
+
+// ownTransport makes a connection for each request.
+func ownTransport() *http.Transport {
+	var protocols http.Protocols
+	protocols.SetHTTP1(true) // with HTTP/2 a transport makes itself settings of TLS, and the client then takes every engine for one behind TLS
+	return &http.Transport{DisableKeepAlives: true, Protocols: &protocols}
+}
+
+// useClient has a provider of testcontainers talk to an engine by another client.
+func useClient(ctx context.Context, p *testcontainers.DockerProvider, options ...client.Opt) error {
 	before := p.Client()
-	options = append(options, client.WithHost(before.DaemonHost()))
 	own, err := testcontainers.NewDockerClientWithOpts(ctx, options...)
 	if err != nil {
 		return err

@@ -37,50 +37,25 @@ func (r *dockerRun) startAgent(ctx context.Context) error {
 	}
 	startCtx, cancel := context.WithTimeout(ctx, agentStartTimeout)
 	defer cancel()
-	box, err := r.tc.CreateContainer(startCtx, testcontainers.ContainerRequest{
-		Image: r.images[node.SelfProgram], Name: r.name("agent"), Labels: r.labels("agent", "agent"),
-		Entrypoint: []string{selfInImage}, Cmd: node.Own("agent")[1:],
-		ConfigModifier: func(c *container.Config) {
-			c.OpenStdin, c.StdinOnce, c.AttachStdin = true, true, true
-		},
-		HostConfigModifier: func(h *container.HostConfig) {
-			h.PidMode, h.NetworkMode = "host", "none"
-			h.CgroupnsMode = container.CgroupnsModeHost // else the groups of its targets have no names there
-			h.CapDrop, h.CapAdd = []string{"ALL"}, agentCapabilities
-			// AppArmor's profile for containers forbids writing below /proc; the default seccomp filter opens with the
-			// capabilities and stays.
-			h.SecurityOpt = []string{"apparmor=unconfined", "no-new-privileges"}
-			h.ReadonlyRootfs, h.AutoRemove = true, true
-			h.LogConfig = container.LogConfig{Type: "none"}
-			if slices.ContainsFunc(r.request.Specs, func(s node.Spec) bool { return slices.Contains(s.Preparations, disk.LoopDisk) }) {
-				disksForAgent(h)
-			}
-		},
-	})
-	if box != nil {
-		r.locked(func() { r.agentBox = box.GetContainerID() })
-	}
-	if err != nil {
-		return fmt.Errorf("make the agent's container: %w", err)
-	}
-	logFile, err := r.logs.writer("agent")
+	box, s, err := r.startHelper(startCtx, helper{name: r.agentName, kind: "agent", host: func(h *container.HostConfig) {
+		h.PidMode = "host"
+		h.CgroupnsMode = container.CgroupnsModeHost // else the groups of its targets have no names there
+		h.CapAdd = agentCapabilities
+		// AppArmor's profile for containers forbids writing below /proc; the default seccomp filter opens with the
+		// capabilities and stays.
+		h.SecurityOpt = []string{"apparmor=unconfined", "no-new-privileges"}
+		if slices.ContainsFunc(r.request.Specs, func(s node.Spec) bool { return slices.Contains(s.Preparations, disk.LoopDisk) }) {
+			disksForAgent(h)
+		}
+	}})
 	if err != nil {
 		return err
-	}
-	s, err := r.attach(startCtx, attachment{container: box.GetContainerID(), stdio: true, log: logFile})
-	if err != nil {
-		_ = logFile.Close()
-		return err
-	}
-	r.atClose("agent", s.close)
-	if err := box.Start(startCtx); err != nil {
-		return fmt.Errorf("start the agent: %w", err)
 	}
 	a, err := agent.Connect(startCtx, s.In, s.Out)
 	if err != nil {
 		return err
 	}
-	info, err := r.api.ContainerInspect(startCtx, box.GetContainerID(), client.ContainerInspectOptions{})
+	info, err := r.api.ContainerInspect(startCtx, box, client.ContainerInspectOptions{})
 	if err != nil {
 		err = fmt.Errorf("inspect the agent's container: %w", err)
 	} else {
@@ -91,6 +66,63 @@ func (r *dockerRun) startAgent(ctx context.Context) error {
 	}
 	r.agent = a
 	return nil
+}
+
+// helper is a container of our own binary that serves the supervisor over its standard streams.
+type helper struct {
+	name     string
+	kind     string // of lockquake's own nodes
+	networks []string
+	host     func(*container.HostConfig) // says what it needs beside; may be nil
+}
+
+// startHelper starts a helper, which may do nothing and reach nothing but what it says. It returns the container's id.
+func (r *dockerRun) startHelper(ctx context.Context, h helper) (string, attached, error) {
+	box, err := r.tc.CreateContainer(ctx, testcontainers.ContainerRequest{
+		Image: r.images[node.SelfProgram], Name: r.name(h.name), Labels: r.labels(h.name, node.Role(h.kind)),
+		Entrypoint: []string{selfInImage}, Cmd: node.Own(h.kind)[1:],
+		ConfigModifier: func(c *container.Config) {
+			c.OpenStdin, c.StdinOnce, c.AttachStdin = true, true, true
+		},
+		HostConfigModifier: func(c *container.HostConfig) {
+			c.NetworkMode, c.CapDrop = "none", []string{"ALL"}
+			if len(h.networks) > 0 {
+				c.NetworkMode = container.NetworkMode(h.networks[0])
+			}
+			c.ReadonlyRootfs, c.AutoRemove = true, true
+			c.LogConfig = container.LogConfig{Type: "none"}
+			if h.host != nil {
+				h.host(c)
+			}
+		},
+	})
+	if box == nil {
+		return "", attached{}, fmt.Errorf("make the container of %s: %w", h.name, err)
+	}
+	id := box.GetContainerID()
+	r.locked(func() { r.helpers = append(r.helpers, id) })
+	for _, more := range h.networks[min(1, len(h.networks)):] {
+		if err == nil {
+			_, err = r.api.NetworkConnect(ctx, more, client.NetworkConnectOptions{Container: id})
+		}
+	}
+	if err != nil {
+		return id, attached{}, fmt.Errorf("make the container of %s: %w", h.name, err)
+	}
+	logFile, err := r.logs.writer(h.name)
+	if err != nil {
+		return id, attached{}, err
+	}
+	s, err := r.attach(ctx, attachment{container: id, stdio: true, log: logFile})
+	if err != nil {
+		_ = logFile.Close()
+		return id, attached{}, err
+	}
+	r.atClose(h.name, s.close)
+	if err := box.Start(ctx); err != nil {
+		return id, attached{}, fmt.Errorf("start %s: %w", h.name, err)
+	}
+	return id, s, nil
 }
 
 // samePID tells whether engine and agent call the agent by the same pid. Where they do not, they look at different pid

@@ -88,6 +88,9 @@ func (r *dockerRun) resolve(ctx context.Context, key string) (string, error) {
 func (d *docker) hasImage(ctx context.Context, ref string) (bool, error) {
 	_, err := d.api.ImageInspect(ctx, ref)
 	if cerrdefs.IsNotFound(err) {
+		if d.lend != nil {
+			return d.lend(ctx, ref)
+		}
 		return false, nil
 	}
 	if err != nil {

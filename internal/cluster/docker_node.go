@@ -211,6 +211,9 @@ func (c *containerNode) signaller(context.Context) (signaller, error) {
 }
 
 func (c *containerNode) dial(ctx context.Context, port, address string) (net.Conn, error) {
+	if c.run.reach != nil {
+		return c.run.reach(ctx, address)
+	}
 	if !c.run.near {
 		var err error
 		if address, err = c.published(ctx, port); err != nil {

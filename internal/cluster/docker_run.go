@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net"
 	"net/netip"
 	"slices"
 	"strings"
@@ -32,12 +33,16 @@ type dockerRun struct {
 	password string            // of all servers that ask for one
 	images   map[string]string // image key -> reference
 	network  string            // id
+	guest    bool              // the network is another's, who makes it and removes it
 	subnet   netip.Prefix
 	near     bool // the supervisor reaches containers by their addresses
+	// reach dials addresses of the network, where the supervisor cannot; nil: directly or by published ports.
+	reach func(ctx context.Context, address string) (net.Conn, error)
 
-	nodes   []*Node
-	agentUp chan struct{} // closed when the agent was started, or could not be
-	agent   *agent.Client // nil: the engine does what the agent would
+	nodes     []*Node
+	agentUp   chan struct{} // closed when the agent was started, or could not be
+	agent     *agent.Client // nil: the engine does what the agent would
+	agentName string        // of its container and its log
 
 	dockerOwed
 }
@@ -46,7 +51,7 @@ type dockerRun struct {
 type dockerOwed struct {
 	mu         sync.Mutex
 	containers []string                      // ids of the nodes', in the order of creation
-	agentBox   string                        // id of the agent's container
+	helpers    []string                      // ids of the containers of the agent and its like
 	stopping   map[string][]func()           // by node, ends its streams
 	unprepare  []func(context.Context) error // undoes what nodes were prepared with
 }
@@ -63,6 +68,12 @@ func (r *dockerRun) open(ctx context.Context, c *Cluster) error {
 		return err
 	}
 	r.place = ownAddresses(r.request.Specs, r.subnet)
+	c.Describe["network"] = r.subnet.String()
+	return r.fill(ctx, c)
+}
+
+// fill makes the nodes, and starts the agent beside.
+func (r *dockerRun) fill(ctx context.Context, c *Cluster) error {
 	g, gctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return r.makeNodes(gctx, c, 0, nil) })
 	agentReason := "no scenario of this run needs it"
@@ -74,17 +85,14 @@ func (r *dockerRun) open(ctx context.Context, c *Cluster) error {
 			agentReason = "in the engine's pid namespace"
 			if err := r.startAgent(gctx); err != nil {
 				agentReason = "not started, the engine signals instead: " + err.Error()
-				r.log.Warn("the agent cannot be started, signals go through the engine", "err", err)
+				r.log.Warn("the agent cannot be started, signals go through the engine", "agent", r.agentName, "err", err)
 			}
 			return nil
 		})
 	}
-	if err := g.Wait(); err != nil {
-		return err
-	}
-	c.Describe["agent"] = agentReason
-	c.Describe["network"] = r.subnet.String()
-	return nil
+	err := g.Wait()
+	c.Describe[r.agentName] = agentReason
+	return err
 }
 
 // makeNodes makes the nodes from that number on, side by side. Those of boxes have a container already.
@@ -147,17 +155,9 @@ const (
 
 // makeNetwork makes a private network with a subnet of its own: the engine gives fixed addresses only in such.
 func (r *dockerRun) makeNetwork(ctx context.Context) error {
-	used := hostPrefixes()
-	list, err := r.api.NetworkList(ctx, client.NetworkListOptions{})
+	used, err := r.usedSubnets(ctx)
 	if err != nil {
-		return fmt.Errorf("list the engine's networks: %w", err)
-	}
-	for _, n := range list.Items {
-		for _, c := range n.IPAM.Config {
-			if c.Subnet.IsValid() {
-				used = append(used, c.Subnet)
-			}
-		}
+		return err
 	}
 	for try := 0; try < 64; try++ {
 		var p netip.Prefix
@@ -179,6 +179,23 @@ func (r *dockerRun) makeNetwork(ctx context.Context) error {
 		return nil
 	}
 	return errors.New("make the run's network: every subnet tried overlaps another")
+}
+
+// usedSubnets lists what the networks of the engine and of this machine cover.
+func (d *docker) usedSubnets(ctx context.Context) ([]netip.Prefix, error) {
+	used := hostPrefixes()
+	list, err := d.api.NetworkList(ctx, client.NetworkListOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("list the engine's networks: %w", err)
+	}
+	for _, n := range list.Items {
+		for _, c := range n.IPAM.Config {
+			if c.Subnet.IsValid() {
+				used = append(used, c.Subnet)
+			}
+		}
+	}
+	return used, nil
 }
 
 func overlaps(err error) bool {
@@ -229,7 +246,7 @@ func (r *dockerRun) close(ctx context.Context) error {
 	}
 	var errs []error
 	r.mu.Lock()
-	containers, stopping, agentBox, unprepare := r.containers, r.stopping, r.agentBox, r.unprepare
+	containers, stopping, helpers, unprepare := r.containers, r.stopping, r.helpers, r.unprepare
 	r.mu.Unlock()
 	var g errgroup.Group
 	for _, id := range containers {
@@ -239,8 +256,8 @@ func (r *dockerRun) close(ctx context.Context) error {
 	if r.agent != nil {
 		_ = r.agent.Close() // whatever it says, it is removed next
 	}
-	if agentBox != "" {
-		errs = append(errs, removeContainer(ctx, r.api, agentBox))
+	for _, id := range helpers {
+		errs = append(errs, removeContainer(ctx, r.api, id))
 	}
 	for _, undo := range unprepare {
 		errs = append(errs, do(ctx, undo))
@@ -250,7 +267,7 @@ func (r *dockerRun) close(ctx context.Context) error {
 			stop()
 		}
 	}
-	if r.network != "" {
+	if r.network != "" && !r.guest {
 		errs = append(errs, removeNetwork(ctx, r.api, r.network, networkTries))
 	}
 	return errors.Join(errs...)

@@ -33,7 +33,9 @@ type SweepOptions struct {
 	Images bool
 	// Look removes nothing: Swept is what would be removed, but for what is only set right or thawed.
 	Look bool
-	Log  *slog.Logger // may be nil
+	// Swarm also looks on all other hosts of the swarm whose manager the engine is.
+	Swarm bool
+	Log   *slog.Logger // may be nil
 	// Mechanisms take back what dead agents left standing.
 	Mechanisms agent.Mechanisms
 }
@@ -41,6 +43,7 @@ type SweepOptions struct {
 // Swept is what Sweep removed, by name, and what it left.
 type Swept struct {
 	Containers  []string `json:"containers,omitempty"`
+	Services    []string `json:"services,omitempty"` // of a swarm
 	Networks    []string `json:"networks,omitempty"`
 	Processes   []string `json:"processes,omitempty"`
 	Directories []string `json:"directories,omitempty"`
@@ -53,7 +56,7 @@ type Swept struct {
 
 // Empty tells whether nothing was removed.
 func (s Swept) Empty() bool {
-	return len(s.Containers)+len(s.Networks)+len(s.Processes)+len(s.Directories)+len(s.Images)+len(s.Clocks)+len(s.Frozen) == 0
+	return len(s.Containers)+len(s.Services)+len(s.Networks)+len(s.Processes)+len(s.Directories)+len(s.Images)+len(s.Clocks)+len(s.Frozen) == 0
 }
 
 // String says in one line how much was removed.
@@ -65,6 +68,7 @@ func (s Swept) String() string {
 		}
 	}
 	count(len(s.Containers), "containers")
+	count(len(s.Services), "services")
 	count(len(s.Networks), "networks")
 	count(len(s.Processes), "processes")
 	count(len(s.Directories), "directories")
@@ -93,6 +97,9 @@ func Sweep(ctx context.Context, o SweepOptions) (Swept, error) {
 	case err != nil:
 		errs = append(errs, err)
 	default:
+		if o.Swarm {
+			errs = append(errs, s.otherHosts(ctx, o))
+		}
 		errs = append(errs, s.engine(ctx, d, o))
 	}
 	if o.Look {
@@ -235,15 +242,79 @@ func abandoned(e os.DirEntry) bool {
 	return err == nil && time.Since(info.ModTime()) > time.Minute
 }
 
-// engine removes containers and then the networks that they were in.
-func (s *Swept) engine(ctx context.Context, d *docker, o SweepOptions) error {
+// otherHosts removes what is on the other hosts of a swarm, by relays of its own.
+func (s *Swept) otherHosts(ctx context.Context, o SweepOptions) error {
+	p, err := newSwarm(DockerOptions{Log: o.Log, Mechanisms: o.Mechanisms})
+	if err != nil {
+		return err
+	}
+	logs, err := os.MkdirTemp("", "lockquake-clean-")
+	if err != nil {
+		return fmt.Errorf("make a directory for the logs of relays: %w", err)
+	}
+	defer func() { _ = os.RemoveAll(logs) }()
+	c, err := p.Open(ctx, Request{Run: fmt.Sprintf("c%x", os.Getpid()), LogDir: logs, Log: o.Log})
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, m := range c.members {
+		if m.local {
+			continue
+		}
+		of := Swept{}
+		if err := of.containers(ctx, m.run.docker, o, map[string]bool{}); err != nil {
+			errs = append(errs, fmt.Errorf("host %s: %w", m.name, err))
+		}
+		if o.All || o.Images {
+			errs = append(errs, of.images(ctx, m.run.docker, o))
+		}
+		for _, name := range of.Containers {
+			s.Containers = append(s.Containers, m.name+"/"+name)
+		}
+		for _, name := range of.Images {
+			s.Images = append(s.Images, m.name+"/"+name)
+		}
+		for _, what := range of.Left {
+			s.Left = append(s.Left, what+" on host "+m.name)
+		}
+	}
+	return errors.Join(append(errs, c.Close(ctx))...)
+}
+
+// services removes services of a swarm whose manager the engine is: the relays of dead runs.
+func (s *Swept) services(ctx context.Context, d *docker, o SweepOptions, marked client.Filters) error {
+	list, err := d.api.ServiceList(ctx, client.ServiceListOptions{Filters: marked})
+	if err != nil {
+		return nil //nolint:nilerr // the engine is no manager: there are none
+	}
+	var errs []error
+	for _, one := range list.Items {
+		own := ownerOf(one.Spec.Labels)
+		if !own.leftover(o.All) {
+			s.leave("service "+one.Spec.Name, own)
+			continue
+		}
+		if err := o.unlessLook(func() error {
+			_, err := d.api.ServiceRemove(ctx, one.ID, client.ServiceRemoveOptions{})
+			return err
+		}); err != nil {
+			errs = append(errs, fmt.Errorf("remove service %s: %w", one.Spec.Name, err))
+			continue
+		}
+		s.Services = append(s.Services, one.Spec.Name)
+	}
+	return errors.Join(errs...)
+}
+
+// containers removes containers, and notes whose.
+func (s *Swept) containers(ctx context.Context, d *docker, o SweepOptions, emptied map[string]bool) error {
 	marked := make(client.Filters).Add("label", label+"run")
 	boxes, err := d.api.ContainerList(ctx, client.ContainerListOptions{All: true, Filters: marked})
 	if err != nil {
 		return fmt.Errorf("list containers: %w", err)
 	}
 	var g errgroup.Group
-	emptied := map[string]bool{} // runs whose containers are removed here
 	for _, c := range boxes.Items {
 		own, name := ownerOf(c.Labels), strings.TrimPrefix(strings.Join(c.Names, " "), "/")
 		if !own.leftover(o.All) {
@@ -255,7 +326,15 @@ func (s *Swept) engine(ctx context.Context, d *docker, o SweepOptions) error {
 			return o.unlessLook(func() error { return removeContainer(ctx, d.api, c.ID) })
 		})
 	}
-	errs := []error{g.Wait()}
+	return g.Wait()
+}
+
+// engine removes containers and then the networks that they were in.
+func (s *Swept) engine(ctx context.Context, d *docker, o SweepOptions) error {
+	emptied := map[string]bool{} // runs whose containers are removed here
+	errs := []error{s.containers(ctx, d, o, emptied)}
+	marked := make(client.Filters).Add("label", label+"run")
+	errs = append(errs, s.services(ctx, d, o, marked))
 	networks, err := d.api.NetworkList(ctx, client.NetworkListOptions{Filters: marked})
 	if err != nil {
 		return errors.Join(append(errs, fmt.Errorf("list networks: %w", err))...)
@@ -267,7 +346,10 @@ func (s *Swept) engine(ctx context.Context, d *docker, o SweepOptions) error {
 			continue
 		}
 		tries := 1 // the engine can keep a network for ever that it believes in use; waiting for it would cost every run the time
-		if emptied[own.Run] {
+		switch {
+		case n.Scope == "swarm": // its relays have just been removed
+			tries = overlayTries
+		case emptied[own.Run]:
 			tries = networkTries
 		}
 		if err := o.unlessLook(func() error { return removeNetwork(ctx, d.api, n.ID, tries) }); err != nil {

@@ -236,12 +236,18 @@ func (p planner) findImage(c *program, path string) error {
 		c.image = "python"
 	case first == "java":
 		c.image = "java"
-	case p.Provider.Name() == "docker":
+	case inImages(p.Provider):
 		return p.wrong(path+".run", "which image has what %s needs is not known: name one in %s.image", first, path)
 	default:
 		c.image = "client"
 	}
 	return nil
+}
+
+// inImages tells whether the nodes of a provider are containers.
+func inImages(p cluster.Provider) bool {
+	_, engined := p.(cluster.Engined)
+	return engined
 }
 
 // checkPrograms refuses what only lockquake's own client can do.

@@ -97,6 +97,7 @@ const (
 	besideInProcess = 300 * time.Millisecond
 	besideLocal     = time.Second
 	besideDocker    = 2500 * time.Millisecond
+	besideSwarm     = 4 * time.Second
 	// searchRuns is about how many runs the search of one curve needs.
 	searchRuns = 10
 )
@@ -106,6 +107,8 @@ func Beside(provider string) (start, run time.Duration) {
 	switch provider {
 	case "docker":
 		return 10 * time.Second, besideDocker
+	case "swarm":
+		return 15 * time.Second, besideSwarm
 	case "inproc":
 		return 0, besideInProcess
 	}

@@ -1,0 +1,153 @@
+//go:build integration && swarm
+
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/lockquake/lockquake/internal/wait"
+	"github.com/lockquake/lockquake/results"
+)
+
+// These tests run on the swarm whose manager DOCKER_HOST names; `make test-swarm` makes one of three engines on this machine.
+
+// swarmRounds is how often each run is made: LOCKQUAKE_SWARM_ROUNDS, else once.
+func swarmRounds(t *testing.T) int {
+	t.Helper()
+	text := os.Getenv("LOCKQUAKE_SWARM_ROUNDS")
+	if text == "" {
+		return 1
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 1 {
+		t.Fatalf("LOCKQUAKE_SWARM_ROUNDS is %q, no number of rounds", text)
+	}
+	return n
+}
+
+// onSwarm runs the program to its end on the swarm, and returns its verdict and exit code.
+func onSwarm(t *testing.T, args ...string) (results.Report, int) {
+	t.Helper()
+	p := begin(t, append([]string{"run", "--provider", "swarm", "--format", "json"}, args...)...)
+	code := p.wait(t)
+	if p.stdout.String() == "" {
+		t.Fatalf("exit code %d\n%s", code, p.stderr.String())
+	}
+	r := p.report(t)
+	if code != codeMet {
+		t.Logf("exit code %d, %s\n%s", code, r.Verdict, p.stderr.String())
+	}
+	return r, code
+}
+
+func TestSwarmStories(t *testing.T) {
+	for _, name := range []string{"sentinel-lost-lock", "redlock-clock-jump", "etcd-holder-pause", "late-packet-etcd-fenced", "etcd-leader-failover"} {
+		t.Run(name, func(t *testing.T) {
+			for round := range swarmRounds(t) {
+				r, code := onSwarm(t, name)
+				if code != codeMet {
+					t.Errorf("round %d: exit code %d, verdict %s", round+1, code, r.Verdict)
+				}
+			}
+			nothingOnTheSwarm(t)
+		})
+	}
+}
+
+// TestSwarmJudges: a lock that excludes nobody, on a real server, is found with its clients on two hosts; a safe one is clean.
+func TestSwarmJudges(t *testing.T) {
+	folder, err := filepath.Abs("../../clients/python")
+	if err != nil {
+		t.Fatal(err)
+	}
+	few := []string{"redis-healthy", "--for", "5s", "--set", "workload.clients=2", "--set", "hosts.rule=servers-apart-from-clients"}
+	for round := range swarmRounds(t) {
+		r, code := onSwarm(t, append(few, "--client", "python3 "+filepath.Join(folder, "testdata", "never_lock.py"))...)
+		if code != codeFailed || r.Counts["double_grants"] == nil || *r.Counts["double_grants"] == 0 {
+			t.Errorf("round %d: a lock that excludes nobody: exit code %d, double grants %v", round+1, code, r.Counts["double_grants"])
+		}
+		r, code = onSwarm(t, few...)
+		if code != codeMet {
+			t.Errorf("round %d: a safe lock: exit code %d, verdict %s", round+1, code, r.Verdict)
+		}
+	}
+	nothingOnTheSwarm(t)
+}
+
+func TestSwarmCapacity(t *testing.T) {
+	p := begin(t, "capacity", "--provider", "swarm", "--backend", "redis", "--users", "1,4", "--locks", "own", "--for", "1s", "--repeat", "1", "--format", "json")
+	if code := p.wait(t); code != codeMet && code != codeInconclusive {
+		t.Fatalf("exit code %d\n%s", code, p.stderr.String())
+	}
+	if !json.Valid([]byte(p.stdout.String())) || !strings.Contains(p.stdout.String(), "swarm") {
+		t.Errorf("no result of a swarm:\n%s", p.stdout.String())
+	}
+	nothingOnTheSwarm(t)
+}
+
+// TestSwarmAfterKillNine kills the supervisor, and has clean remove what it left on all hosts.
+func TestSwarmAfterKillNine(t *testing.T) {
+	p := begin(t, "run", "etcd-healthy", "--provider", "swarm", "--for", "60s")
+	wait.Until(t, time.Minute, "the run's containers", func() bool { return len(onHosts(t)) >= 6 })
+	if err := p.cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = p.cmd.Wait()
+	c := begin(t, "clean", "--provider", "swarm")
+	if code := c.wait(t); code != codeMet {
+		t.Errorf("clean: exit code %d\n%s", code, c.stderr.String())
+	}
+	for _, what := range []string{"container", "service", "network"} {
+		if !strings.Contains(c.stdout.String(), what+" ") {
+			t.Errorf("clean names no %s:\n%s", what, c.stdout.String())
+		}
+	}
+	nothingOnTheSwarm(t)
+}
+
+// hostsOfSwarm lists how docker reaches the engines: LOCKQUAKE_SWARM_HOSTS, with a comma between, else the manager's alone.
+func hostsOfSwarm() []string {
+	if list := os.Getenv("LOCKQUAKE_SWARM_HOSTS"); list != "" {
+		return strings.Split(list, ",")
+	}
+	return []string{os.Getenv("DOCKER_HOST")}
+}
+
+// onHosts lists what runs have on the swarm.
+func onHosts(t *testing.T) []string {
+	t.Helper()
+	var out []string
+	ask := func(host string, args ...string) {
+		b, err := exec.Command("docker", append([]string{"-H", host}, args...)...).Output()
+		if err != nil {
+			t.Fatalf("docker -H %s %v: %v", host, args, err)
+		}
+		for name := range strings.FieldsSeq(string(b)) {
+			out = append(out, args[0]+" "+name+" at "+host)
+		}
+	}
+	const mark = "label=org.lockquake.run"
+	hosts := hostsOfSwarm()
+	for _, host := range hosts {
+		ask(host, "ps", "-a", "--filter", mark, "--format", "{{.Names}}")
+	}
+	ask(hosts[0], "network", "ls", "--filter", mark, "--format", "{{.Name}}")
+	ask(hosts[0], "service", "ls", "--filter", mark, "--format", "{{.Name}}")
+	slices.Sort(out)
+	return out
+}
+
+func nothingOnTheSwarm(t *testing.T) {
+	t.Helper()
+	if left := onHosts(t); len(left) > 0 {
+		t.Errorf("left on the swarm: %s", strings.Join(left, ", "))
+	}
+}

@@ -1,0 +1,399 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+	"net/netip"
+	"slices"
+	"sync"
+	"time"
+
+	cerrdefs "github.com/containerd/errdefs"
+	"github.com/moby/moby/api/types/mount"
+	"github.com/moby/moby/api/types/network"
+	swarmapi "github.com/moby/moby/api/types/swarm"
+	"github.com/moby/moby/client"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/lockquake/lockquake/chaos"
+	"github.com/lockquake/lockquake/internal/clock"
+	"github.com/lockquake/lockquake/internal/node"
+	"github.com/lockquake/lockquake/internal/relay"
+)
+
+const (
+	// relaysTimeout bounds the start of the relays, which every host may do at its own pace.
+	relaysTimeout = 30 * time.Second
+	// overlayTries is how often a network over several hosts is removed again, which each of them has to leave: within 20 s.
+	overlayTries = 400
+)
+
+// EngineSocket is where a relay finds the engine of its host.
+const EngineSocket = "/var/run/docker.sock"
+
+// swarmRun is what one run has in a swarm.
+type swarmRun struct {
+	*swarm
+	request Request
+	manager *dockerRun // what the run has in the manager's engine beside nodes
+	place   node.Place
+	subnet  netip.Prefix
+	key     relay.Key
+	hub     *relay.Client // nil until it runs
+	members []*member
+
+	owedMu   sync.Mutex
+	networks []string // ids, the relays' first
+	service  string   // id of the relays'
+}
+
+// member is one host with what the run has there.
+type member struct {
+	host
+	run *dockerRun
+	of  Cluster // the nodes on this host, servers first
+}
+
+// Open makes the networks and the relays, and the containers on all hosts, which are not yet started.
+func (s *swarm) Open(ctx context.Context, r Request) (*Cluster, error) {
+	r, err := r.checked()
+	if err != nil {
+		return nil, err
+	}
+	run := &swarmRun{swarm: s, request: r, manager: s.newRun(r)}
+	c := &Cluster{close: run.close, Describe: map[string]string{
+		"provider": "swarm", "engine": s.version.Version, "engine_api": s.api.ClientVersion(), "engine_host": s.api.DaemonHost(),
+		"hosts_rule": r.Hosts.String(),
+	}}
+	if r.Reuse {
+		c.keeper = run
+	}
+	if err := run.open(ctx, c); err != nil {
+		return nil, errors.Join(err, c.Close(ctx))
+	}
+	return c, nil
+}
+
+func (r *swarmRun) open(ctx context.Context, c *Cluster) error {
+	hosts, err := r.hosts(ctx)
+	if err != nil {
+		return err
+	}
+	on, err := placeOn(r.request.Specs, hosts, r.request.Hosts)
+	if err != nil {
+		return err
+	}
+	if r.manager.logs, err = newNodeLogs(r.request.LogDir); err != nil {
+		return err
+	}
+	if r.key, err = relay.NewKey(); err != nil {
+		return err
+	}
+	between, err := r.makeNetworks(ctx)
+	if err != nil {
+		return err
+	}
+	var relays map[string]string
+	var g errgroup.Group
+	g.Go(func() error { return r.startHub(ctx, between) })
+	g.Go(func() (err error) {
+		relays, err = r.startRelays(ctx, between, hosts)
+		return err
+	})
+	if err := g.Wait(); err != nil {
+		return err
+	}
+	r.place = ownAddresses(r.request.Specs, r.subnet)
+	for _, h := range hosts {
+		r.members = append(r.members, &member{host: h, of: Cluster{Describe: map[string]string{}}})
+	}
+	c.members = r.members
+	c.Describe["network"] = r.subnet.String()
+	if err := r.each(func(i int, m *member) error {
+		return r.join(ctx, m, relays[m.id], ownOf(r.request.Specs, on, i))
+	}); err != nil {
+		return err
+	}
+	r.gather(c, r.request.Specs, on, 0)
+	return nil
+}
+
+// each does something on all hosts side by side, and names the host in its error.
+func (r *swarmRun) each(f func(int, *member) error) error {
+	var g errgroup.Group
+	for i, m := range r.members {
+		g.Go(func() error {
+			if err := f(i, m); err != nil {
+				return fmt.Errorf("host %s: %w", m.name, err)
+			}
+			return nil
+		})
+	}
+	return g.Wait()
+}
+
+// ownOf is the specs of one host.
+func ownOf(specs []node.Spec, on []int, host int) []node.Spec {
+	var out []node.Spec
+	for i, s := range specs {
+		if on[i] == host {
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+// join makes the nodes of a host, and starts its agent where it has any.
+func (r *swarmRun) join(ctx context.Context, m *member, relayAt string, specs []node.Spec) error {
+	engine := r.docker
+	if !m.local {
+		var err error
+		if engine, err = r.elsewhere(m.host, func(ctx context.Context) (net.Conn, error) {
+			return r.hub.DialEngine(ctx, r.key, relayAt)
+		}); err != nil {
+			return err
+		}
+	}
+	request := r.request
+	request.Specs, request.Agent, request.Log = specs, request.Agent && (len(specs) > 0 || r.request.Reuse), engine.log
+	request.Images = maps.Clone(request.Images)
+	delete(request.Images, RelayImage)
+	run := engine.newRun(request)
+	run.owner, run.password, run.logs = r.manager.owner, r.manager.password, r.manager.logs
+	run.place, run.subnet, run.network, run.guest = r.place, r.subnet, r.networks[1], true
+	run.reach, run.agentName = r.hub.Dial, "agent-"+m.name
+	m.run = run
+	m.of.Describe["engine_"+m.name] = engine.version.Version
+	if err := run.resolveImages(ctx); err != nil {
+		return err
+	}
+	return run.fill(ctx, &m.of)
+}
+
+// gather puts the nodes of all hosts from that number on into the cluster, in the order of the specs.
+func (r *swarmRun) gather(c *Cluster, specs []node.Spec, on []int, from int) {
+	var nodes []*Node
+	for i, s := range specs[from:] {
+		m := r.members[on[from+i]]
+		nodes = append(nodes, m.of.Node(s.Name))
+		c.Describe["host_"+s.Name] = m.name
+	}
+	for _, m := range r.members {
+		maps.Copy(c.Describe, m.of.Describe)
+	}
+	c.replaceNodes(from, nodes)
+}
+
+// makeNetworks makes the network of the nodes, and one between the hub and the relays, which is returned.
+func (r *swarmRun) makeNetworks(ctx context.Context) (between string, err error) {
+	owed := func(id string) {
+		r.owedMu.Lock()
+		defer r.owedMu.Unlock()
+		r.networks = append(r.networks, id)
+	}
+	made, err := r.api.NetworkCreate(ctx, r.manager.name("relays"), client.NetworkCreateOptions{
+		Driver: "overlay", Attachable: true, Internal: true, Labels: r.manager.owner.labels(),
+	})
+	if err != nil {
+		return "", fmt.Errorf("make the network of the relays: %w", err)
+	}
+	owed(made.ID)
+	used, err := r.usedSubnets(ctx)
+	if err != nil {
+		return "", err
+	}
+	// Clients of an attached service must reach it, which has no node here.
+	closed := slices.ContainsFunc(r.request.Specs, func(s node.Spec) bool { return s.Role == node.Server })
+	for try := 0; try < 64; try++ {
+		var p netip.Prefix
+		if p, try, err = freeSubnet(r.request.Run, try, used); err != nil {
+			return "", err
+		}
+		// Nodes have the lower half to themselves; what the swarm places, such as the hub, comes into the upper.
+		whole := netip.PrefixFrom(p.Addr(), 23).Masked()
+		half := netip.PrefixFrom(whole.Addr(), 24)
+		upper := whole.Addr().As4()
+		upper[2]++
+		nodes, err := r.api.NetworkCreate(ctx, r.manager.networkName(), client.NetworkCreateOptions{
+			Driver: "overlay", Attachable: true, Internal: closed, Labels: r.manager.owner.labels(),
+			IPAM: &network.IPAM{Config: []network.IPAMConfig{{Subnet: whole, IPRange: netip.PrefixFrom(netip.AddrFrom4(upper), 24), Gateway: hostAddr(half, 1)}}},
+		})
+		if err != nil && overlaps(err) {
+			continue
+		}
+		if err != nil {
+			return "", fmt.Errorf("make the run's network %v: %w", whole, err)
+		}
+		owed(nodes.ID)
+		r.subnet = half
+		return made.ID, nil
+	}
+	return "", errors.New("make the run's network: every subnet tried overlaps another")
+}
+
+// startHub starts the hub in both networks.
+func (r *swarmRun) startHub(ctx context.Context, between string) error {
+	image, err := r.ensureSelfImage(ctx)
+	if err != nil {
+		return err
+	}
+	r.manager.images = map[string]string{node.SelfProgram: image}
+	startCtx, cancel := context.WithTimeout(ctx, agentStartTimeout)
+	defer cancel()
+	_, s, err := r.manager.startHelper(startCtx, helper{name: "hub", kind: "hub", networks: []string{between, r.networks[1]}})
+	if err != nil {
+		return fmt.Errorf("start the hub: %w", err)
+	}
+	r.hub, err = relay.Connect(s.In, s.Out)
+	return err
+}
+
+// startRelays starts a relay on every host but the manager's own, and returns their addresses by the ids of the hosts.
+func (r *swarmRun) startRelays(ctx context.Context, between string, hosts []host) (map[string]string, error) {
+	if !slices.ContainsFunc(hosts, func(h host) bool { return !h.local }) {
+		return nil, nil
+	}
+	ref := r.request.Images[RelayImage]
+	if ref == "" {
+		ref = ContainerImage(node.SelfProgram)
+	}
+	key, err := r.key.Text()
+	if err != nil {
+		return nil, err
+	}
+	made, err := r.api.ServiceCreate(ctx, client.ServiceCreateOptions{Spec: swarmapi.ServiceSpec{
+		Annotations: swarmapi.Annotations{Name: r.manager.name("relays"), Labels: r.manager.owner.labels()},
+		Mode:        swarmapi.ServiceMode{Global: &swarmapi.GlobalService{}},
+		// Virtual addresses need IPVS, which not every kernel has.
+		EndpointSpec: &swarmapi.EndpointSpec{Mode: swarmapi.ResolutionModeDNSRR},
+		TaskTemplate: swarmapi.TaskSpec{
+			ContainerSpec: &swarmapi.ContainerSpec{
+				Image: ref, Command: []string{selfInImage}, Args: node.Own("relay")[1:], Env: []string{relay.KeyVariable + "=" + key},
+				ReadOnly: true, CapabilityDrop: []string{"ALL"},
+				Mounts: []mount.Mount{{Type: mount.TypeBind, Source: EngineSocket, Target: EngineSocket}},
+			},
+			RestartPolicy: &swarmapi.RestartPolicy{Condition: swarmapi.RestartPolicyConditionNone},
+			Placement:     &swarmapi.Placement{Constraints: []string{"node.id != " + r.local}},
+			Networks:      []swarmapi.NetworkAttachmentConfig{{Target: between}},
+			LogDriver:     &swarmapi.Driver{Name: "none"},
+		},
+	}})
+	if err != nil {
+		return nil, fmt.Errorf("make the service of the relays: %w", err)
+	}
+	r.owedMu.Lock()
+	r.service = made.ID
+	r.owedMu.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, relaysTimeout)
+	defer cancel()
+	for {
+		at, missing, err := r.relaysOf(ctx, made.ID, between, hosts, ref)
+		if err != nil || missing == "" {
+			return at, err
+		}
+		if clock.Sleep(ctx, 50*time.Millisecond) != nil {
+			return nil, fmt.Errorf("the relay of host %s does not start: %w", missing, context.Cause(ctx))
+		}
+	}
+}
+
+// relaysOf asks the swarm for the addresses of the relays, and names a host whose relay has none yet.
+func (r *swarmRun) relaysOf(ctx context.Context, service, between string, hosts []host, ref string) (at map[string]string, missing string, err error) {
+	tasks, err := r.api.TaskList(ctx, client.TaskListOptions{Filters: make(client.Filters).Add("service", service)})
+	if err != nil {
+		return nil, "", fmt.Errorf("list the relays: %w", err)
+	}
+	at = map[string]string{}
+	for _, h := range hosts {
+		if h.local {
+			continue
+		}
+		for _, t := range tasks.Items {
+			if t.NodeID != h.id {
+				continue
+			}
+			switch t.Status.State {
+			case swarmapi.TaskStateRunning:
+				for _, a := range t.NetworksAttachments {
+					if a.Network.ID == between && len(a.Addresses) > 0 {
+						at[h.id] = net.JoinHostPort(a.Addresses[0].Addr().String(), relay.Port)
+					}
+				}
+			case swarmapi.TaskStateRejected, swarmapi.TaskStateFailed, swarmapi.TaskStateComplete, swarmapi.TaskStateOrphaned:
+				return nil, "", chaos.Unavailable{What: "the relay of host " + h.name, Reason: fmt.Sprintf(
+					"its task is %s (%s); the host needs image %s: `docker save` it here and `docker load` it there, or name one of a registry with --image %s=IMAGE",
+					t.Status.State, t.Status.Err, ref, RelayImage)}
+			}
+		}
+		if at[h.id] == "" {
+			missing = h.name
+		}
+	}
+	return at, missing, nil
+}
+
+// close removes everything on all hosts, then the way to them.
+func (r *swarmRun) close(ctx context.Context) error {
+	errs := []error{r.each(func(_ int, m *member) error {
+		if m.run == nil {
+			return nil
+		}
+		return m.run.close(ctx)
+	})}
+	if r.hub != nil {
+		_ = r.hub.Close() // it is removed next
+	}
+	r.owedMu.Lock()
+	networks, service := slices.Clone(r.networks), r.service
+	r.owedMu.Unlock()
+	errs = append(errs, r.manager.close(ctx))
+	if service != "" {
+		if _, err := r.api.ServiceRemove(ctx, service, client.ServiceRemoveOptions{}); err != nil && !cerrdefs.IsNotFound(err) {
+			errs = append(errs, fmt.Errorf("remove the service of the relays: %w", err))
+		}
+	}
+	if r.request.Keep && len(networks) > 1 {
+		networks = networks[:1] // what is kept is in the other
+	}
+	for _, id := range networks {
+		errs = append(errs, removeNetwork(ctx, r.api, id, overlayTries))
+	}
+	return errors.Join(errs...)
+}
+
+func (r *swarmRun) nodeLogs() *nodeLogs { return r.manager.logs }
+
+// vacate removes the node's container.
+func (r *swarmRun) vacate(ctx context.Context, n *Node) error {
+	c := n.driver.(*containerNode)
+	return c.run.discard(ctx, c)
+}
+
+// renew makes the containers of another run. The rule places servers as it did before.
+func (r *swarmRun) renew(ctx context.Context, c *Cluster, specs []node.Spec, from int) error {
+	hosts := make([]host, len(r.members))
+	for i, m := range r.members {
+		hosts[i] = m.host
+	}
+	on, err := placeOn(specs, hosts, r.request.Hosts)
+	if err != nil {
+		return err
+	}
+	for i, s := range specs[from:] {
+		ownAddress(r.place, s, from+i, r.subnet)
+	}
+	if err := r.each(func(i int, m *member) error {
+		m.run.request.Specs = ownOf(specs, on, i)
+		if err := m.run.resolveImages(ctx); err != nil {
+			return err
+		}
+		return m.run.makeNodes(ctx, &m.of, len(m.of.ByRole(node.Server)), nil)
+	}); err != nil {
+		return err
+	}
+	r.gather(c, specs, on, from)
+	return nil
+}

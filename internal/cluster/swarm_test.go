@@ -1,0 +1,43 @@
+package cluster
+
+import (
+	"errors"
+	"slices"
+	"testing"
+
+	"github.com/lockquake/lockquake/chaos"
+	"github.com/lockquake/lockquake/internal/node"
+)
+
+func TestNodesAreSpreadOverHosts(t *testing.T) {
+	spec := func(role node.Role, n int) []node.Spec { return slices.Repeat([]node.Spec{{Role: role}}, n) }
+	hosts := []host{{name: "a", labels: map[string]string{"disk": "nvme"}}, {name: "b"}, {name: "c", labels: map[string]string{"load": "yes"}}}
+	three := slices.Concat(spec(node.Server, 3), spec(node.Client, 4), spec(node.Resource, 1))
+	for _, tt := range []struct {
+		name  string
+		specs []node.Spec
+		hosts []host
+		rule  node.Hosts
+		want  []int // nil: refused
+	}{
+		{"in turn", three, hosts, node.Hosts{}, []int{0, 1, 2, 0, 1, 2, 0, 1}},
+		{"one host", three, hosts[:1], node.Hosts{}, []int{0, 0, 0, 0, 0, 0, 0, 0}},
+		{"apart", three, hosts, node.Hosts{Apart: true}, []int{0, 1, 0, 2, 2, 2, 2, 2}},
+		{"apart, one server", slices.Concat(spec(node.Server, 1), spec(node.Client, 2)), hosts, node.Hosts{Apart: true}, []int{0, 1, 2}},
+		{"apart on one host", three, hosts[:1], node.Hosts{Apart: true}, nil},
+		{"by labels", three, hosts, node.Hosts{Servers: "disk=nvme", Clients: "load=yes"}, []int{0, 0, 0, 2, 2, 2, 2, 1}},
+		{"no such label", three, hosts, node.Hosts{Servers: "disk=tape"}, nil},
+		{"a label that is not where apart wants it", three, hosts, node.Hosts{Apart: true, Clients: "disk=nvme"}, nil},
+	} {
+		on, err := placeOn(tt.specs, tt.hosts, tt.rule)
+		if tt.want == nil {
+			if !errors.As(err, new(chaos.Unavailable)) {
+				t.Errorf("%s: %v, %v; want it refused", tt.name, on, err)
+			}
+			continue
+		}
+		if err != nil || !slices.Equal(on, tt.want) {
+			t.Errorf("%s: %v, %v; want %v", tt.name, on, err, tt.want)
+		}
+	}
+}
