@@ -1,13 +1,23 @@
 package cluster
 
 import (
+	"errors"
+	"fmt"
 	"hash/fnv"
+	"math"
 	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/lockquake/lockquake/chaos"
+	"github.com/lockquake/lockquake/internal/agent/cgroup"
+	"github.com/lockquake/lockquake/internal/node"
 )
 
 // identity is the user, and the group of the same number, of a local run's servers where the supervisor is root.
@@ -83,4 +93,264 @@ func blockingPipe() (r, w *os.File, err error) {
 	// A smaller pipe will do: its writer waits a little more often.
 	_, _ = unix.FcntlInt(uintptr(fds[0]), unix.F_SETPIPE_SZ, pipeSize)
 	return os.NewFile(uintptr(fds[0]), "|0"), os.NewFile(uintptr(fds[1]), "|1"), nil
+}
+
+// hierarchy is where control groups are made: below one folder that has both controllers (version 2), or below one for
+// each of them (version 1).
+type hierarchy struct {
+	version     int
+	cpu, memory string // the same folder in version 2
+}
+
+func (h hierarchy) folders() []string { return slices.Compact([]string{h.cpu, h.memory}) }
+
+// String names version and folders.
+func (h hierarchy) String() string {
+	return fmt.Sprintf("control groups of version %d below %s", h.version, strings.Join(h.folders(), " and "))
+}
+
+// findHierarchy looks for the controllers among the mounts. Version 1 groups are made below our own, so that they stay
+// within what holds us; version 2 allows no groups below one that has processes, unless it is the root.
+func findHierarchy() (hierarchy, error) {
+	mounts, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		return hierarchy{}, fmt.Errorf("look for control groups: %w", err)
+	}
+	own, err := os.ReadFile("/proc/self/cgroup")
+	if err != nil {
+		return hierarchy{}, fmt.Errorf("look for the own control group: %w", err)
+	}
+	one := hierarchy{version: 1}
+	for _, m := range cgroup.Mounts(string(mounts)) {
+		if m.Version == 2 {
+			has, err := os.ReadFile(filepath.Join(m.Point, "cgroup.controllers"))
+			if f := strings.Fields(string(has)); err == nil && slices.Contains(f, "cpu") && slices.Contains(f, "memory") {
+				return hierarchy{version: 2, cpu: m.Point, memory: m.Point}, nil
+			}
+			continue
+		}
+		if slices.Contains(m.Controllers, "cpu") {
+			one.cpu = below(m, ownGroup(string(own), "cpu"))
+		}
+		if slices.Contains(m.Controllers, "memory") {
+			one.memory = below(m, ownGroup(string(own), "memory"))
+		}
+	}
+	if one.cpu == "" || one.memory == "" {
+		return hierarchy{}, errors.New("no control group hierarchy with the controllers cpu and memory is mounted here")
+	}
+	return one, nil
+}
+
+// below returns the folder of a group, or the mount point where the group is not within what is mounted.
+func below(m cgroup.Mount, group string) string {
+	if path, ok := m.Folder("", group); ok {
+		return path
+	}
+	return m.Point
+}
+
+// ownGroup reads from /proc/self/cgroup the group of one version 1 controller.
+func ownGroup(text, controller string) string {
+	if group, ok := cgroup.Group(text, controller); ok {
+		return group
+	}
+	return "/"
+}
+
+// groups is the control groups of a run: a folder in each hierarchy, and below it one for each node that has limits.
+type groups struct {
+	hierarchy
+	tops []string // the run's own folders
+}
+
+// groupsFile in a run's directory names the run's own folders, for Sweep.
+const groupsFile = "groups"
+
+// openGroups makes the run's own folders, after it has written down in dir which they are. On an error nothing is left.
+func openGroups(run, dir string) (*groups, error) {
+	h, err := findHierarchy()
+	if err != nil {
+		return nil, err
+	}
+	g := &groups{hierarchy: h}
+	for _, f := range h.folders() {
+		g.tops = append(g.tops, filepath.Join(f, "lockquake-"+run))
+	}
+	if err := os.WriteFile(filepath.Join(dir, groupsFile), []byte(strings.Join(g.tops, "\n")), 0o600); err != nil {
+		return nil, fmt.Errorf("write the run's state: %w", err)
+	}
+	for i, top := range g.tops {
+		err := os.Mkdir(top, 0o755)
+		if err == nil && h.version == 2 {
+			err = errors.Join(delegate(h.folders()[i]), delegate(top))
+		}
+		if err != nil {
+			return nil, errors.Join(fmt.Errorf("make a control group: %w", err), g.remove())
+		}
+	}
+	return g, nil
+}
+
+// delegate lets the groups below a folder have limits.
+func delegate(folder string) error {
+	const file, controllers = "cgroup.subtree_control", "+cpu +memory"
+	has, err := os.ReadFile(filepath.Join(folder, file))
+	if f := strings.Fields(string(has)); err == nil && slices.Contains(f, "cpu") && slices.Contains(f, "memory") {
+		return nil
+	}
+	return os.WriteFile(filepath.Join(folder, file), []byte(controllers), 0)
+}
+
+func (g *groups) remove() error { return removeGroups(g.tops) }
+
+// removeGroups removes the folders of a run, with those of its nodes; what is gone is no error.
+func removeGroups(tops []string) error {
+	var errs []error
+	for _, top := range tops {
+		nodes, _ := filepath.Glob(filepath.Join(top, "*", "cgroup.procs"))
+		for _, file := range nodes {
+			errs = append(errs, cgroup.Remove(filepath.Dir(file)))
+		}
+		errs = append(errs, cgroup.Remove(top))
+	}
+	return errors.Join(errs...)
+}
+
+// sweepGroups removes the control groups of the run whose directory that is.
+func sweepGroups(dir string) error {
+	tops, err := os.ReadFile(filepath.Join(dir, groupsFile))
+	if err != nil || len(tops) == 0 {
+		return nil //nolint:nilerr // a run without limits
+	}
+	return removeGroups(strings.Split(string(tops), "\n"))
+}
+
+// group is the control group of one node.
+type group struct {
+	hierarchy           // the node's own folders
+	back      hierarchy // where the run's thread belongs
+}
+
+// cpuPeriod is the time in µs within which a CPU limit holds, the kernel's own default.
+const cpuPeriod = 100000
+
+// node makes the group of one node. The text says what was read back.
+func (g *groups) node(name string, l node.Limits) (*group, string, error) {
+	n := &group{back: g.hierarchy}
+	n.version, n.cpu, n.memory = g.version, filepath.Join(g.tops[0], name), filepath.Join(g.tops[len(g.tops)-1], name)
+	for _, f := range n.folders() {
+		if err := os.Mkdir(f, 0o755); err != nil {
+			return nil, "", fmt.Errorf("make a control group: %w", err)
+		}
+	}
+	var found []string
+	for _, s := range n.settings(l) {
+		path := filepath.Join(s.folder, s.file)
+		if _, err := os.Stat(path); err != nil && s.optional {
+			continue
+		}
+		if err := os.WriteFile(path, []byte(s.value), 0); err != nil {
+			return nil, "", fmt.Errorf("limit %s: %w", name, err)
+		}
+		b, err := os.ReadFile(path)
+		if err != nil {
+			return nil, "", fmt.Errorf("limit %s: %w", name, err)
+		}
+		got := s.file + " " + strings.TrimSpace(string(b))
+		if got != s.file+" "+s.value {
+			return nil, "", notHeld(l, got)
+		}
+		found = append(found, got)
+	}
+	return n, l.String() + " (" + strings.Join(found, ", ") + ")", nil
+}
+
+// remove removes the group; a node without limits has none.
+func (n *group) remove() error {
+	if n == nil {
+		return nil
+	}
+	var errs []error
+	for _, f := range n.folders() {
+		errs = append(errs, cgroup.Remove(f))
+	}
+	return errors.Join(errs...)
+}
+
+// setting is one file of a control group.
+type setting struct {
+	folder, file, value string
+	optional            bool // kernels without swap accounting do not have it
+}
+
+func (n *group) settings(l node.Limits) []setting {
+	var out []setting
+	quota := strconv.FormatInt(int64(math.Round(l.CPUs*cpuPeriod)), 10)
+	// The kernel counts whole pages.
+	memory := strconv.FormatInt(l.Memory-l.Memory%int64(os.Getpagesize()), 10)
+	if l.CPUs != 0 && n.version == 2 {
+		out = append(out, setting{folder: n.cpu, file: "cpu.max", value: quota + " " + strconv.Itoa(cpuPeriod)})
+	} else if l.CPUs != 0 {
+		out = append(out, setting{folder: n.cpu, file: "cpu.cfs_period_us", value: strconv.Itoa(cpuPeriod)},
+			setting{folder: n.cpu, file: "cpu.cfs_quota_us", value: quota})
+	}
+	if l.Memory != 0 && n.version == 2 {
+		out = append(out, setting{folder: n.memory, file: "memory.max", value: memory},
+			setting{folder: n.memory, file: "memory.swap.max", value: "0", optional: true})
+	} else if l.Memory != 0 {
+		out = append(out, setting{folder: n.memory, file: "memory.limit_in_bytes", value: memory},
+			setting{folder: n.memory, file: "memory.memsw.limit_in_bytes", value: memory, optional: true})
+	}
+	return out
+}
+
+// enter makes the next child of the calling thread begin within the group, so that no moment of it is unlimited. back,
+// never nil, undoes that for the thread itself.
+func (n *group) enter(cmd *exec.Cmd) (back func() error, err error) {
+	if n.version == 2 {
+		f, err := os.Open(n.cpu)
+		if err != nil {
+			return func() error { return nil }, fmt.Errorf("open the control group: %w", err)
+		}
+		cmd.SysProcAttr.UseCgroupFD, cmd.SysProcAttr.CgroupFD = true, int(f.Fd())
+		return f.Close, nil
+	}
+	back = func() error { return moveThread(n.back) }
+	return back, moveThread(n.hierarchy)
+}
+
+// moveThread moves the calling thread into version 1 groups: a child begins where the thread is that starts it.
+func moveThread(to hierarchy) error {
+	id := []byte(strconv.Itoa(unix.Gettid()))
+	for _, f := range to.folders() {
+		if err := os.WriteFile(filepath.Join(f, "tasks"), id, 0); err != nil {
+			return fmt.Errorf("enter the control group: %w", err)
+		}
+	}
+	return nil
+}
+
+// probeLimits makes a group with limits and removes it.
+func probeLimits() (string, error) {
+	dir, err := os.MkdirTemp("", "lockquake-probe-")
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	g, err := openGroups(fmt.Sprintf("p%x", os.Getpid()), dir)
+	if err != nil {
+		return "", noLimits(err)
+	}
+	_, _, err = g.node("probe", node.Limits{CPUs: 1, Memory: 64 << 20})
+	if err = errors.Join(err, g.remove()); err != nil {
+		return "", noLimits(err)
+	}
+	return g.hierarchy.String(), nil
+}
+
+// noLimits says why this machine cannot hold a process to limits, and what would help.
+func noLimits(err error) error {
+	return chaos.Unavailable{What: unlimited, Reason: err.Error() +
+		"; the local provider makes control groups, for which it needs root and a writable hierarchy: use --provider docker, or leave cpus and memory out"}
 }
