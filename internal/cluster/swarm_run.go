@@ -187,51 +187,52 @@ func (r *swarmRun) gather(c *Cluster, specs []node.Spec, on []int, from int) {
 	c.replaceNodes(from, nodes)
 }
 
-// makeNetworks makes the network of the nodes, and one between the hub and the relays, which is returned.
+// makeNetworks makes a network between the hub and the relays, which is returned, and the network of the nodes.
 func (r *swarmRun) makeNetworks(ctx context.Context) (between string, err error) {
-	owed := func(id string) {
-		r.owedMu.Lock()
-		defer r.owedMu.Unlock()
-		r.networks = append(r.networks, id)
-	}
-	made, err := r.api.NetworkCreate(ctx, r.manager.name("relays"), client.NetworkCreateOptions{
-		Driver: "overlay", Attachable: true, Internal: true, Labels: r.manager.owner.labels(),
-	})
-	if err != nil {
-		return "", fmt.Errorf("make the network of the relays: %w", err)
-	}
-	owed(made.ID)
-	used, err := r.usedSubnets(ctx)
-	if err != nil {
-		return "", err
-	}
 	// Clients of an attached service must reach it, which has no node here.
 	closed := slices.ContainsFunc(r.request.Specs, func(s node.Spec) bool { return s.Role == node.Server })
+	if between, _, err = r.overlay(ctx, r.manager.name("relays"), true); err != nil {
+		return "", err
+	}
+	_, r.subnet, err = r.overlay(ctx, r.manager.networkName(), closed)
+	return between, err
+}
+
+// overlay makes a network over all hosts, out of which nothing leads where it is closed. It returns the half of its addresses that nodes
+// have to themselves; what the swarm places, such as the hub, comes into the other. The subnet is the run's own: where each run had the
+// first free one, a host that still had the network of the run before would refuse this one.
+func (r *swarmRun) overlay(ctx context.Context, name string, closed bool) (id string, nodes netip.Prefix, err error) {
+	used, err := r.usedSubnets(ctx)
+	if err != nil {
+		return "", nodes, err
+	}
 	for try := 0; try < 64; try++ {
 		var p netip.Prefix
-		if p, try, err = freeSubnet(r.request.Run, try, used); err != nil {
-			return "", err
+		if p, try, err = freeSubnet(name, try, used); err != nil {
+			return "", nodes, err
 		}
-		// Nodes have the lower half to themselves; what the swarm places, such as the hub, comes into the upper.
 		whole := netip.PrefixFrom(p.Addr(), 23).Masked()
-		half := netip.PrefixFrom(whole.Addr(), 24)
+		nodes = netip.PrefixFrom(whole.Addr(), 24)
 		upper := whole.Addr().As4()
 		upper[2]++
-		nodes, err := r.api.NetworkCreate(ctx, r.manager.networkName(), client.NetworkCreateOptions{
+		made, err := r.api.NetworkCreate(ctx, name, client.NetworkCreateOptions{
 			Driver: "overlay", Attachable: true, Internal: closed, Labels: r.manager.owner.labels(),
-			IPAM: &network.IPAM{Config: []network.IPAMConfig{{Subnet: whole, IPRange: netip.PrefixFrom(netip.AddrFrom4(upper), 24), Gateway: hostAddr(half, 1)}}},
+			IPAM: &network.IPAM{Config: []network.IPAMConfig{{
+				Subnet: whole, IPRange: netip.PrefixFrom(netip.AddrFrom4(upper), 24), Gateway: hostAddr(nodes, 1),
+			}}},
 		})
 		if err != nil && overlaps(err) {
 			continue
 		}
 		if err != nil {
-			return "", fmt.Errorf("make the run's network %v: %w", whole, err)
+			return "", nodes, fmt.Errorf("make the network %s of %v: %w", name, whole, err)
 		}
-		owed(nodes.ID)
-		r.subnet = half
-		return made.ID, nil
+		r.owedMu.Lock()
+		r.networks = append(r.networks, made.ID)
+		r.owedMu.Unlock()
+		return made.ID, nodes, nil
 	}
-	return "", errors.New("make the run's network: every subnet tried overlaps another")
+	return "", nodes, fmt.Errorf("make the network %s: every subnet tried overlaps another", name)
 }
 
 // startHub starts the hub in both networks.

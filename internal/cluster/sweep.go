@@ -266,7 +266,7 @@ func (s *Swept) otherHosts(ctx context.Context, o SweepOptions) error {
 		if err := of.containers(ctx, m.run.docker, o, map[string]bool{}); err != nil {
 			errs = append(errs, fmt.Errorf("host %s: %w", m.name, err))
 		}
-		if o.All || o.Images {
+		if o.All { // else relays would lack theirs
 			errs = append(errs, of.images(ctx, m.run.docker, o))
 		}
 		for _, name := range of.Containers {
