@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -20,6 +21,7 @@ type diagnosis struct {
 	Provider string                `json:"provider"` // what auto takes
 	Reason   string                `json:"reason"`
 	Machine  []cluster.ProbeResult `json:"machine"`
+	Hosts    []cluster.HostSeen    `json:"hosts,omitempty"` // of a swarm
 	Faults   []cell                `json:"faults"`
 }
 
@@ -45,7 +47,7 @@ func doctorCommand(std streams) *cobra.Command {
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	f := formatFlag(c, "text", "json")
-	c.Flags().StringVar(&provider, "provider", everyProvider, "with what faults are tried: docker, local, or all that can be had")
+	c.Flags().StringVar(&provider, "provider", everyProvider, "with what faults are tried: docker, local, swarm, or all that can be had")
 	known := append([]string{everyProvider}, providers[1:]...)
 	// The flag was added above: this cannot fail.
 	_ = c.RegisterFlagCompletionFunc("provider", cobra.FixedCompletions(known, cobra.ShellCompDirectiveNoFileComp))
@@ -113,6 +115,11 @@ func (d *doctor) diagnose(ctx context.Context, with []string, fresh bool) (diagn
 		if err != nil {
 			continue // the machine's part says why
 		}
+		if s, ok := p.(cluster.Surveyor); ok {
+			if out.Hosts, err = s.Survey(ctx, prober); err != nil {
+				return out, err
+			}
+		}
 		cells, err := d.matrix(ctx, p, fresh)
 		if err != nil {
 			return out, err
@@ -120,6 +127,47 @@ func (d *doctor) diagnose(ctx context.Context, with []string, fresh bool) (diagn
 		out.Faults = append(out.Faults, cells...)
 	}
 	return out, nil
+}
+
+// prober is a node that listens, and does nothing else.
+func prober(name string) node.Spec {
+	const port = "probe"
+	return node.Spec{
+		Name: name, Role: node.Resource, Image: node.SelfProgram, Stdio: true, Ports: []node.Port{{Name: port, Number: 7070}},
+		Command: func(p node.Place) []string { return node.Own("register", "--listen", p.Address(name, port)) },
+	}
+}
+
+// hostsText is a table of the hosts of a swarm, and one of the ways between them.
+func hostsText(hosts []cluster.HostSeen) string {
+	if len(hosts) == 0 {
+		return ""
+	}
+	var out strings.Builder
+	w := tabwriter.NewWriter(&out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "\nhost\tengine\tkernel\tprocessors\tclock\tagent\tcannot")
+	for _, h := range hosts {
+		clock := "ahead by " + (-h.Clock.Offset).String() + ", to within " + h.Clock.Error.String()
+		if h.Clock == (cluster.ClockSeen{}) {
+			clock = "the supervisor's own"
+		}
+		var cannot []string
+		for _, c := range slices.Sorted(maps.Keys(h.Cannot)) {
+			cannot = append(cannot, c+" ("+oneLine(h.Cannot[c])+")")
+		}
+		if len(cannot) == 0 {
+			cannot = []string{"-"}
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%s\t%s\t%s\n", h.Name, h.Engine, h.Kernel, h.Processors, clock, h.Agent, strings.Join(cannot, "; "))
+	}
+	fmt.Fprintln(w, "\nfrom\tto\tround trip, median\t95 %\tarrived")
+	for _, h := range hosts {
+		for _, l := range h.Links {
+			fmt.Fprintf(w, "%s\t%s\t%v\t%v\t%d of %d\n", h.Name, l.To, l.RoundTrip.Mid, l.RoundTrip.High, l.Arrived, l.Sent)
+		}
+	}
+	_ = w.Flush() // into a builder
+	return out.String() + "\n"
 }
 
 // imageKeys names the images that the backends' nodes need, as long as a scenario asks for no other version.
@@ -154,7 +202,7 @@ func (d diagnosis) print(std streams, format string) error {
 	if err := w.Flush(); err != nil {
 		return err
 	}
-	if _, err := fmt.Fprint(std.out, matrixText(d.Faults)); err != nil {
+	if _, err := fmt.Fprint(std.out, hostsText(d.Hosts)+matrixText(d.Faults)); err != nil {
 		return err
 	}
 	if d.Provider == "" {

@@ -156,7 +156,7 @@ func (c *containerNode) start(ctx context.Context) (Stdio, *ending, error) {
 	}
 	waitCtx, stop := context.WithCancel(context.WithoutCancel(ctx))
 	wait := c.run.api.ContainerWait(waitCtx, id, client.ContainerWaitOptions{Condition: container.WaitConditionNextExit})
-	if err := c.box.Start(ctx); err != nil {
+	if err := c.startBox(ctx); err != nil {
 		stop()
 		s.close()
 		return Stdio{}, nil, err
@@ -184,6 +184,19 @@ func (c *containerNode) start(ctx context.Context) (Stdio, *ending, error) {
 	c.sig = sig
 	c.mu.Unlock()
 	return s.Stdio, over, nil
+}
+
+// startBox starts the container, when it is its turn.
+func (c *containerNode) startBox(ctx context.Context) error {
+	if c.run.starting != nil {
+		select {
+		case c.run.starting <- struct{}{}:
+			defer func() { <-c.run.starting }()
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+	return c.box.Start(ctx)
 }
 
 // findSignaller looks up the process that was just started, which a later look could take for another.

@@ -38,6 +38,8 @@ type dockerRun struct {
 	near     bool // the supervisor reaches containers by their addresses
 	// reach dials addresses of the network, where the supervisor cannot; nil: directly or by published ports.
 	reach func(ctx context.Context, address string) (net.Conn, error)
+	// starting has room for as many containers as may be started at once; nil: for all.
+	starting chan struct{}
 
 	nodes     []*Node
 	agentUp   chan struct{} // closed when the agent was started, or could not be

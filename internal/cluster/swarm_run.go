@@ -25,8 +25,11 @@ import (
 )
 
 const (
-	// relaysTimeout bounds the start of the relays, which every host may do at its own pace.
-	relaysTimeout = 30 * time.Second
+	// relaysTimeout bounds the start of the hub, and that of the relays, which every host does at its own pace.
+	relaysTimeout = time.Minute
+	// startsAtOnce is how many containers a host starts at a time. Each is attached to the network by the manager, one after another, and the
+	// engine gives up after 20 s: of ten at once the last took 14.
+	startsAtOnce = 4
 	// overlayTries is how often a network over several hosts is removed again, which each of them has to leave: within 20 s.
 	overlayTries = 400
 )
@@ -164,7 +167,7 @@ func (r *swarmRun) join(ctx context.Context, m *member, relayAt string, specs []
 	run := engine.newRun(request)
 	run.owner, run.password, run.logs = r.manager.owner, r.manager.password, r.manager.logs
 	run.place, run.subnet, run.network, run.guest = r.place, r.subnet, r.networks[1], true
-	run.reach, run.agentName = r.hub.Dial, "agent-"+m.name
+	run.reach, run.agentName, run.starting = r.hub.Dial, "agent-"+m.name, make(chan struct{}, startsAtOnce)
 	m.run = run
 	m.of.Describe["engine_"+m.name] = engine.version.Version
 	if err := run.resolveImages(ctx); err != nil {
@@ -242,7 +245,7 @@ func (r *swarmRun) startHub(ctx context.Context, between string) error {
 		return err
 	}
 	r.manager.images = map[string]string{node.SelfProgram: image}
-	startCtx, cancel := context.WithTimeout(ctx, agentStartTimeout)
+	startCtx, cancel := context.WithTimeout(ctx, relaysTimeout)
 	defer cancel()
 	_, s, err := r.manager.startHelper(startCtx, helper{name: "hub", kind: "hub", networks: []string{between, r.networks[1]}})
 	if err != nil {
