@@ -96,6 +96,18 @@ test-swarm: build ## stories, a capacity point and clean on a Docker Swarm of th
 test-netem: build ## the faults that shape links by the kernel's netem, in a User-Mode Linux (a minute or two; no root, no KVM)
 	@.ci/netem
 
+# MANAGERS of the swarm: 1 or 3 of its three engines.
+MANAGERS ?= 1
+
+.PHONY: swarm-up
+swarm-up: build ## a Docker Swarm of three engines on this machine, in containers (MANAGERS=3: all of them managers); needs root
+	@case "$$DOCKER_HOST" in unix:///var/lib/lockquake-swarm*) unset DOCKER_HOST ;; esac; build/lockquake images
+	@.ci/swarm up --managers $(MANAGERS)
+
+.PHONY: swarm-down
+swarm-down: ## remove that swarm, with all that is in it
+	@.ci/swarm down
+
 .PHONY: conformance
 conformance: build ## every lock on its real service, with PROVIDER=docker (as make test has it) or local
 	@if [ "$(PROVIDER)" = local ]; then .ci/setup redis etcd34 zookeeper postgres; else build/lockquake images; fi
