@@ -60,6 +60,21 @@ func TestSidesOfAProbeAreJoined(t *testing.T) {
 	}
 }
 
+// byTwoClocks is what would be known of a flow to a node of another agent, of which the one way takes two clocks to tell.
+func (w *wired) byTwoClocks(to *wired, f Flow, echo bool, port, peerPort uint16) Flow {
+	var back Shaping
+	to.shapes(w, true, peerPort, port, &back)
+	w.shapes(to, false, port, peerPort, &back)
+	there, again := f.OneWay.Mid, 50*time.Microsecond+back.Delay
+	sender, receiver := Flow{Sent: f.Sent}, f
+	if echo {
+		sender.Round = Spread{Low: f.OneWay.Low + again - back.Jitter, Mid: there + again, High: f.OneWay.High + again + back.Jitter, Max: f.OneWay.Max + again + back.Jitter}
+	}
+	apart := 5 * time.Hour
+	receiver.Round, receiver.OneWay = Spread{}, Spread{Low: f.OneWay.Low + apart, Mid: there + apart, High: f.OneWay.High + apart, Max: f.OneWay.Max + apart}
+	return joinFlows(sender, receiver)
+}
+
 func TestFaultsThatShapeLinksOfTwoHosts(t *testing.T) {
 	for name, params := range shapeFaults {
 		for _, more := range []string{"", ", direction: out", ", direction: in"} {
@@ -123,5 +138,24 @@ func TestDelaysBetweenHosts(t *testing.T) {
 			t.Fatal(err)
 		}
 		faulttest.WantStatus(t, s.what, r, s.want)
+	}
+}
+
+// TestEnginesOfSeveralKernels: a's has them all, and b's has no netem.
+func TestEnginesOfSeveralKernels(t *testing.T) {
+	for _, x := range []struct{ params, by, says string }{
+		{"{by: 50ms}", string(Queue), ""},
+		{"{by: 50ms, direction: out}", string(Netem), ""},
+		{"{by: 50ms, direction: in}", string(Queue), ""},
+		{"{by: 50ms, engine: netem}", "", "netem of the kernel: old (where b is)"},
+		{"{by: 50ms, engine: netem, direction: in}", "", "netem of the kernel: old (where b is)"},
+	} {
+		c := wire("a", "b")
+		c.nodes[0].engines = map[Engine]string{Netem: "", Queue: "", TBF: ""}
+		c.nodes[1].engines = map[Engine]string{Netem: "old", Queue: "", TBF: ""}
+		_, r, err := newFault(t, "delay", x.params).Inject(t.Context(), chaos.Scope{On: c.list()[:1], Peers: c.list()[1:]})
+		if (err == nil) != (x.says == "") || err != nil && !strings.Contains(err.Error(), x.says) || r.By != x.by {
+			t.Errorf("%s by %q: %v, want %q", x.params, r.By, err, x.says)
+		}
 	}
 }

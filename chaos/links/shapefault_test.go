@@ -71,21 +71,6 @@ func (w *wired) flows(to *wired, m MeasureArgs, port, peerPort uint16) Flow {
 	return f
 }
 
-// byTwoClocks is what would be known of a flow to a node of another agent, of which the one way takes two clocks to tell.
-func (w *wired) byTwoClocks(to *wired, f Flow, echo bool, port, peerPort uint16) Flow {
-	var back Shaping
-	to.shapes(w, true, peerPort, port, &back)
-	w.shapes(to, false, port, peerPort, &back)
-	there, again := f.OneWay.Mid, 50*time.Microsecond+back.Delay
-	sender, receiver := Flow{Sent: f.Sent}, f
-	if echo {
-		sender.Round = Spread{Low: f.OneWay.Low + again - back.Jitter, Mid: there + again, High: f.OneWay.High + again + back.Jitter, Max: f.OneWay.Max + again + back.Jitter}
-	}
-	apart := 5 * time.Hour
-	receiver.Round, receiver.OneWay = Spread{}, Spread{Low: f.OneWay.Low + apart, Mid: there + apart, High: f.OneWay.High + apart, Max: f.OneWay.Max + apart}
-	return joinFlows(sender, receiver)
-}
-
 // holds returns when no rule of the node holds datagrams of a peer any more, or soon.
 func (w *wired) holds(peer chaos.Node, count int, port, peerPort uint16) {
 	if w.stops(peer, false, port, peerPort) != Hold {
@@ -179,25 +164,6 @@ func TestEnginesStandAtTheirEndOfALink(t *testing.T) {
 			if got := len(n.shapings) > 0; got != (n.name == at) {
 				t.Errorf("%s: shapes at %s: %t", engine, n.name, got)
 			}
-		}
-	}
-}
-
-// TestEnginesOfSeveralKernels: a's has them all, and b's has no netem.
-func TestEnginesOfSeveralKernels(t *testing.T) {
-	for _, x := range []struct{ params, by, says string }{
-		{"{by: 50ms}", string(Queue), ""},
-		{"{by: 50ms, direction: out}", string(Netem), ""},
-		{"{by: 50ms, direction: in}", string(Queue), ""},
-		{"{by: 50ms, engine: netem}", "", "netem of the kernel: old (where b is)"},
-		{"{by: 50ms, engine: netem, direction: in}", "", "netem of the kernel: old (where b is)"},
-	} {
-		c := wire("a", "b")
-		c.nodes[0].engines = map[Engine]string{Netem: "", Queue: "", TBF: ""}
-		c.nodes[1].engines = map[Engine]string{Netem: "old", Queue: "", TBF: ""}
-		_, r, err := newFault(t, "delay", x.params).Inject(t.Context(), chaos.Scope{On: c.list()[:1], Peers: c.list()[1:]})
-		if (err == nil) != (x.says == "") || err != nil && !strings.Contains(err.Error(), x.says) || r.By != x.by {
-			t.Errorf("%s by %q: %v, want %q", x.params, r.By, err, x.says)
 		}
 	}
 }
