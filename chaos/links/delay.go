@@ -69,11 +69,11 @@ func (f delay) shapeFault() shapeFault {
 func (f delay) shows(l shapedLane) history.ReceiptStatus {
 	was, is := f.time(l.was), f.time(l.is)
 	switch {
-	case l.is.Arrived == 0:
+	case l.is.Arrived == 0, l.is.TwoClocks != l.was.TwoClocks, l.is.TwoClocks && (was == 0 || is == 0):
 		return history.Indeterminate
-	case is-was >= l.times(f.least()):
+	case is-was >= f.leastOf(l):
 		return history.Installed
-	case is >= l.times(f.least()) && f.noisy(l.was):
+	case is >= f.leastOf(l) && f.noisy(l.was):
 		return history.Indeterminate
 	}
 	return history.NotInstalled
@@ -106,12 +106,28 @@ func (f delay) jitters(l shapedLane) history.ReceiptStatus {
 
 func (f delay) judges() bool { return f.Jitter >= judgedJitter && f.Correlation <= judgedCorrelation }
 
+// took is the time that shows the delay: one way, or where that takes two clocks to tell, the round trip.
+func took(of Flow) Spread {
+	if of.TwoClocks {
+		return of.Round
+	}
+	return of.OneWay
+}
+
 // time is the quantile that is compared, and least the smallest growth of it that shows the delay.
 func (f delay) time(of Flow) time.Duration {
 	if f.Jitter > f.By/2 {
-		return of.OneWay.Mid
+		return took(of).Mid
 	}
-	return of.OneWay.Low
+	return took(of).Low
+}
+
+// leastOf is the smallest growth on a lane. Of a round trip that is delayed both ways, it is more than a delay of one way alone can make.
+func (f delay) leastOf(l shapedLane) time.Duration {
+	if l.is.TwoClocks {
+		return time.Duration(2*f.Direction.ways()-1) * f.least()
+	}
+	return l.times(f.least())
 }
 
 func (f delay) least() time.Duration {
@@ -124,18 +140,30 @@ func (f delay) least() time.Duration {
 func (f delay) noisy(was Flow) bool { return was.OneWay.High-was.OneWay.Low > f.least() }
 
 func (f delay) text(lanes []shapedLane) string {
-	more := func(l shapedLane) time.Duration { return l.is.OneWay.Mid - l.was.OneWay.Mid }
+	more := func(l shapedLane) time.Duration { return took(l.is).Mid - took(l.was).Mid }
 	what, asked := "one way takes", f.By.String()
-	if lanes[0].ways > 0 {
+	ways := lanes[0].ways
+	switch {
+	case lanes[0].is.TwoClocks:
+		what, ways = "a round trip takes", f.Direction.ways()
+	case ways > 0:
 		what = "an answer takes"
 	}
-	if lanes[0].ways == 2 {
+	if ways == 2 {
 		asked += " each way"
 	}
-	return fmt.Sprintf("%s %s more at the median (asked: %s): %s before, %s now (5 %% to 95 %%: %s); round trips %s before, %s now; %s",
-		what, over(lanes, more), asked, over(lanes, func(l shapedLane) time.Duration { return l.was.OneWay.Mid }),
-		over(lanes, func(l shapedLane) time.Duration { return l.is.OneWay.Mid }),
-		within(lanes, func(l shapedLane) (time.Duration, time.Duration) { return l.is.OneWay.Low, l.is.OneWay.High }),
-		over(lanes, func(l shapedLane) time.Duration { return l.was.Round.Mid }), over(lanes, func(l shapedLane) time.Duration { return l.is.Round.Mid }),
-		arrived(lanes))
+	text := fmt.Sprintf("%s %s more at the median (asked: %s): %s before, %s now (5 %% to 95 %%: %s)",
+		what, over(lanes, more), asked, over(lanes, func(l shapedLane) time.Duration { return took(l.was).Mid }),
+		over(lanes, func(l shapedLane) time.Duration { return took(l.is).Mid }),
+		within(lanes, func(l shapedLane) (time.Duration, time.Duration) { return took(l.is).Low, took(l.is).High }))
+	if lanes[0].is.TwoClocks {
+		text += "; times of one way, which take two clocks to tell, differ by " + over(lanes, oneWayDiffers)
+	} else {
+		text += fmt.Sprintf("; round trips %s before, %s now", over(lanes, func(l shapedLane) time.Duration { return l.was.Round.Mid }),
+			over(lanes, func(l shapedLane) time.Duration { return l.is.Round.Mid }))
+	}
+	return text + "; " + arrived(lanes)
 }
+
+// oneWayDiffers is by how much the times of one way differ, but for a tenth of them.
+func oneWayDiffers(l shapedLane) time.Duration { return l.is.OneWay.High - l.is.OneWay.Low }

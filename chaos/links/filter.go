@@ -83,7 +83,7 @@ type Seen struct {
 // Arrival is what became of the datagrams, and of a dial, in one direction.
 type Arrival struct {
 	Arrived bool          `json:"arrived"`
-	After   time.Duration `json:"after_ns"`       // from the first sending to the first arrival
+	After   time.Duration `json:"after_ns"`       // from the first sending to the first arrival; between two agents as the echo shows it
 	Sent    int           `json:"sent"`           // datagrams
 	Dial    string        `json:"dial,omitempty"` // Connected, Refused, or another outcome in words
 	Took    time.Duration `json:"took_ns,omitempty"`

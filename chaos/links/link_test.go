@@ -36,6 +36,7 @@ type wired struct {
 	shapings map[string]Shaping // by key, of those that have rules
 	engines  map[Engine]string  // nil: the queue alone
 	lame     bool               // shapes nothing
+	host     string             // whose agent measures it
 
 	looked func() // called once, when its links are looked at next
 

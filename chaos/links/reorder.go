@@ -73,11 +73,14 @@ func (f reorder) noisy(was Flow) bool {
 }
 
 func (f reorder) text(lanes []shapedLane) string {
+	text := fmt.Sprintf("%s arrive before an earlier one now (asked: %v go at once), %s before; ",
+		tally(leapt).now(lanes), f.Share, tally(leapt).before(lanes))
 	what := "one way takes"
-	if lanes[0].ways > 0 {
+	switch {
+	case lanes[0].is.TwoClocks:
+		return text + "times of one way, which take two clocks to tell, differ by " + over(lanes, oneWayDiffers)
+	case lanes[0].ways > 0:
 		what = "an answer takes"
 	}
-	return fmt.Sprintf("%s arrive before an earlier one now (asked: %v go at once), %s before; %s %s",
-		tally(leapt).now(lanes), f.Share, tally(leapt).before(lanes), what,
-		within(lanes, func(l shapedLane) (time.Duration, time.Duration) { return l.is.OneWay.Low, l.is.OneWay.High }))
+	return text + what + " " + within(lanes, func(l shapedLane) (time.Duration, time.Duration) { return l.is.OneWay.Low, l.is.OneWay.High })
 }

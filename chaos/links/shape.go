@@ -102,6 +102,9 @@ type Flow struct {
 	Damaged uint64 `json:"damaged"`
 	// Refused counts connections that were refused.
 	Refused int `json:"refused,omitempty"`
+	// TwoClocks tells that its ends are those of two agents. How OneWay varies was measured then, and its level is a guess: half of the shortest
+	// round trip, or zero where none was measured.
+	TwoClocks bool `json:"two_clocks,omitempty"`
 }
 
 // Spread describes durations by their quantiles of 5, 50 and 95 % and the longest; zero when there were none.

@@ -211,7 +211,7 @@ func (x *shapeInjection) prepare(ctx context.Context) error {
 	if len(x.shapers) == 0 {
 		return errors.New("there is no target")
 	}
-	if x.shaping.Engine, err = x.choose(ctx, x.shapers[0]); err != nil {
+	if x.shaping.Engine, err = x.choose(ctx); err != nil {
 		return err
 	}
 	return x.plan(func(l chaos.Lane) {
@@ -224,9 +224,9 @@ func (x *shapeInjection) prepare(ctx context.Context) error {
 	})
 }
 
-// choose takes the first engine that can be had. All nodes of a run share one kernel.
-func (x *shapeInjection) choose(ctx context.Context, n shapable) (Engine, error) {
-	there, err := n.Engines(ctx)
+// choose takes the first engine that can be had wherever it would stand. Nodes on several hosts have several kernels.
+func (x *shapeInjection) choose(ctx context.Context) (Engine, error) {
+	there, err := x.askEngines(ctx)
 	if err != nil {
 		return "", fmt.Errorf("ask for the engines that shape links: %w", err)
 	}
@@ -239,13 +239,68 @@ func (x *shapeInjection) choose(ctx context.Context, n shapable) (Engine, error)
 		by = []Engine{Queue}
 	}
 	for _, e := range by {
-		reason, known := there[e]
-		if known && reason == "" {
+		lacking := x.lacks(e, there)
+		if lacking == "" {
 			return e, nil
 		}
-		why = append(why, fmt.Sprintf("%s: %s", engineText(e), reason))
+		why = append(why, lacking)
 	}
 	return "", chaos.Unavailable{What: x.kind, Reason: strings.Join(why, "; ")}
+}
+
+// lacks tells why an engine cannot be had where it would stand; "" where it can.
+func (x *shapeInjection) lacks(e Engine, there map[chaos.Node]Engines) string {
+	for _, n := range slices.Concat(x.scope.On, x.scope.Peers) {
+		engines, asked := there[n]
+		reason, known := engines[e]
+		if !asked || !x.standsAt(e, n) || known && reason == "" {
+			continue
+		}
+		if reason != there[x.shapers[0]][e] {
+			reason += " (where " + n.Name() + " is)"
+		}
+		return fmt.Sprintf("%s: %s", engineText(e), reason)
+	}
+	return ""
+}
+
+// askEngines asks all nodes for the engines that there are. Those that cannot be asked have none of their own to choose: nothing stands at a
+// node that was never started.
+func (x *shapeInjection) askEngines(ctx context.Context) (map[chaos.Node]Engines, error) {
+	first, err := x.shapers[0].Engines(ctx)
+	if err != nil {
+		return nil, err
+	}
+	there := map[chaos.Node]Engines{x.shapers[0]: first}
+	var others []shapable
+	for _, n := range slices.Concat(x.scope.On, x.scope.Peers) {
+		if s, ok := n.(shapable); ok && !foreign(n) && n != chaos.Node(x.shapers[0]) {
+			others = append(others, s)
+		}
+	}
+	var mu sync.Mutex
+	return there, atAll(others, func(n shapable) error {
+		if e, err := n.Engines(ctx); err == nil {
+			mu.Lock()
+			defer mu.Unlock()
+			there[n] = e
+		}
+		return nil
+	})
+}
+
+// standsAt tells whether an engine would stand at a node.
+func (x *shapeInjection) standsAt(e Engine, n chaos.Node) bool {
+	sends, receives := x.Direction.out(), x.Direction.in() // what is shaped
+	if !slices.Contains(x.scope.On, n) {
+		sends, receives = receives, sends
+	} else if slices.ContainsFunc(x.scope.Peers, foreign) {
+		return true
+	}
+	if atSender(e) {
+		return sends
+	}
+	return receives
 }
 
 // measure measures all links of all targets, waiting longer for what was seen to take long before.

@@ -65,6 +65,9 @@ func (w *wired) flows(to *wired, m MeasureArgs, port, peerPort uint16) Flow {
 	if s.Rate > 0 {
 		f.Bits = min(f.Bits, float64(s.Rate))
 	}
+	if w.host != to.host {
+		f = w.byTwoClocks(to, f, m.Echo, port, peerPort)
+	}
 	return f
 }
 
@@ -177,8 +180,9 @@ func TestFaultsThatShapedNothing(t *testing.T) {
 			{"an engine that gives up", func(_, b *wired) { b.broken = errors.New("no such queue") }, history.NotInstalled, "no such queue"},
 			{"nobody at the other end", func(_, b *wired) { b.dead = true }, history.Indeterminate, "not measured"},
 			{"a target without process", func(a, _ *wired) { a.dead = true }, history.Indeterminate, "could not be measured"},
-			{"no engine", func(a, _ *wired) {
+			{"no engine", func(a, b *wired) {
 				a.engines = map[Engine]string{Netem: "old", Queue: "no", TBF: "none"}
+				b.engines = a.engines
 			}, history.NotInstalled, "unavailable"},
 		} {
 			c := wire("a", "b")

@@ -84,12 +84,13 @@ func (x *shapeInjection) status(l shapedLane) history.ReceiptStatus {
 // evidence groups the lanes of a target by their direction and by whether they were hit.
 func (x *shapeInjection) evidence(lanes []shapedLane, missing []string) string {
 	var parts []string
-	for _, kind := range []shapedLane{{outward: true}, {}, {outward: true, ways: x.Direction.ways()}} {
+	apart := Flow{TwoClocks: true}
+	for _, kind := range []shapedLane{{outward: true}, {}, {outward: true, is: apart}, {is: apart}, {outward: true, ways: x.Direction.ways()}} {
 		for _, status := range []history.ReceiptStatus{history.Installed, history.NotInstalled, history.Indeterminate} {
 			var group []shapedLane
 			var names []string
 			for _, l := range lanes {
-				if l.outward == kind.outward && l.ways == kind.ways && x.status(l) == status {
+				if l.outward == kind.outward && l.ways == kind.ways && l.is.TwoClocks == kind.is.TwoClocks && x.status(l) == status {
 					group, names = append(group, l), append(names, l.peer)
 				}
 			}

@@ -187,15 +187,18 @@ type linkOrder struct {
 	do     string
 	own    *links.ProbeEnd   // in args
 	far    *[]links.ProbeEnd // likewise
-	args   any
+	args   interface{ Plan() links.Plan }
 	within time.Duration // how long it takes, without opening sockets
-	answer any
+	answer interface {
+		Take(p links.Plan, s links.Sight)
+	}
 }
 
 // missing says of a peer whether it had no end to send from, at the beginning or until the end.
 type missing struct{ before, after bool }
 
-// overLinks fills in the addresses of the ends and gives the order, about those peers that have a process.
+// overLinks fills in the addresses of the ends and has the plan carried out, with those peers that have a process: by the node's agent, if it
+// is theirs too.
 func (lf *linkFaults) overLinks(ctx context.Context, peers []chaos.Node, o linkOrder) ([]missing, error) {
 	host, err := ownHost(lf.node.place, lf.node.Name())
 	if err != nil {
@@ -206,20 +209,24 @@ func (lf *linkFaults) overLinks(ctx context.Context, peers []chaos.Node, o linkO
 	}
 	ctx, cancel := context.WithTimeout(ctx, o.within+probeGrace)
 	defer cancel()
-	order, last, out := agent.Order{Do: o.do, Args: o.args}, lasting(lf.node, peers), make([]missing, len(peers))
+	last, out := lasting(lf.node, peers), make([]missing, len(peers))
 	o.own.Address = host
 	var far []links.ProbeEnd
+	ends := []reachedEnd{{node: lf.node.Name()}}
 	for i, peer := range peers {
-		process, host, err := probedEnd(ctx, peer)
+		through, host, err := probedEnd(ctx, peer)
 		if out[i].before = err != nil; err == nil {
-			order.With, far = append(order.With, process), append(far, links.ProbeEnd{Address: host, Port: (*o.far)[i].Port})
+			ends, far = append(ends, reachedEnd{peer.Name(), through}), append(far, links.ProbeEnd{Address: host, Port: (*o.far)[i].Port})
 		}
 	}
 	*o.far = far
 	if o.do == links.DoMeasure && len(far) == 0 {
 		return out, nil // there is nothing to measure, which would take its time
 	}
-	if err := lf.node.order(ctx, order, o.answer); err != nil {
+	if ends[0].throughAgent, err = lf.node.reach(ctx); err != nil {
+		return nil, err
+	}
+	if err := lf.carryOut(ctx, o, ends); err != nil {
 		return nil, err
 	}
 	if !last[0]() {
@@ -229,6 +236,24 @@ func (lf *linkFaults) overLinks(ctx context.Context, peers []chaos.Node, o linkO
 		out[i].after = !last[i+1]()
 	}
 	return out, nil
+}
+
+// carryOut gives the order to the node's agent, or has its plan carried out by all agents whose the ends are.
+func (lf *linkFaults) carryOut(ctx context.Context, o linkOrder, ends []reachedEnd) error {
+	order := agent.Order{Do: o.do, Args: o.args}
+	for _, e := range ends[1:] {
+		if e.agent != ends[0].agent {
+			plan := o.args.Plan()
+			seen, err := bySides(ctx, plan, ends)
+			if err != nil {
+				return fmt.Errorf("%s of %s, by several agents: %w", o.do, lf.node.Name(), err)
+			}
+			o.answer.Take(plan, seen)
+			return nil
+		}
+		order.With = append(order.With, e.process)
+	}
+	return lf.node.order(ctx, order, o.answer)
 }
 
 // inPlace puts the agent's answers, which are about the peers that had a process, in the places of all peers, and marks those that are
@@ -262,21 +287,21 @@ func lasting(n *Node, peers []chaos.Node) []func() bool {
 	return out
 }
 
-// probedEnd returns what a probe needs of the node at the other end: its process, and its address.
-func probedEnd(ctx context.Context, n chaos.Node) (proc.Process, string, error) {
+// probedEnd returns what a probe needs of the node at the other end: its agent's access to its process, and its address.
+func probedEnd(ctx context.Context, n chaos.Node) (throughAgent, string, error) {
 	peer, ok := n.(*Node)
 	if !ok {
-		return proc.Process{}, "", fmt.Errorf("%s is no node of this run", n.Name())
+		return throughAgent{}, "", fmt.Errorf("%s is no node of this run", n.Name())
 	}
 	if !peer.Running() {
-		return proc.Process{}, "", proc.ErrNoProcess
+		return throughAgent{}, "", proc.ErrNoProcess
 	}
 	host, err := ownHost(peer.place, peer.Name())
 	if err != nil {
-		return proc.Process{}, "", err
+		return throughAgent{}, "", err
 	}
 	a, err := peer.reach(ctx)
-	return a.process, host, err
+	return a, host, err
 }
 
 var _ links.Shaper = (*Node)(nil)

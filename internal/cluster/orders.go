@@ -44,7 +44,7 @@ func (h *orders) reach(ctx context.Context) (throughAgent, error) {
 	return a, nil
 }
 
-// order has the run's agent do something to the node's process, and says why where there is no agent.
+// order has the node's agent do something to the node's process, and says why where there is no agent.
 func (h *orders) order(ctx context.Context, o agent.Order, result any) error {
 	a, err := h.reach(ctx)
 	if err != nil {
@@ -136,10 +136,10 @@ func (h *orders) Watched(ctx context.Context) bool {
 	return err == nil
 }
 
-// Around is what acts on a node's links, and what stands in the whole run.
+// Around is what acts on a node's links, and what stands in the whole run, as far as the node's agent reaches.
 type Around struct {
 	links.Around
-	Standing []string // keys of the orders of the whole run that the agent has not undone
+	Standing []string // keys of the orders that the agent has not undone, about whatever node
 }
 
 // Around asks the agent for its standing orders, and for what is in the node's network namespace.

@@ -4,6 +4,7 @@ package agenttest
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -109,6 +110,23 @@ func Start(t *testing.T, cmd *exec.Cmd) (io.WriteCloser, io.Reader) {
 	}
 	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
 	return in, out
+}
+
+// OtherClock starts a program that is an agent, with a clock that is two hours ahead, as on another host.
+func OtherClock(t *testing.T, program ...string) (*agent.Client, *exec.Cmd) {
+	t.Helper()
+	_, missing := exec.LookPath("unshare")
+	if _, err := os.Stat("/proc/self/ns/time"); err != nil || missing != nil || os.Geteuid() != 0 {
+		t.Skipf("another clock needs root, unshare and a kernel with time namespaces: %v", errors.Join(err, missing))
+	}
+	cmd := exec.Command("unshare", append([]string{"--time", "--monotonic", "7200"}, program...)...)
+	cmd.Env = append(os.Environ(), ChildEnv+"=agent")
+	in, out := Start(t, cmd)
+	c, err := agent.Connect(t.Context(), in, out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c, cmd
 }
 
 // BeChild is called at the start of a test binary that uses Child. In a child it does not return.

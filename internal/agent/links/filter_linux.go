@@ -15,7 +15,7 @@ import (
 
 // Mechanism is what can be done to links. What it has put up, it keeps for itself.
 func Mechanism() agent.Mechanism {
-	l := newLinks()
+	l, s := newLinks(), newSides()
 	return agent.Mechanism{Orders: map[string]agent.Handler{
 		links.DoAround:   {Do: doAround},
 		links.DoEngines:  {Do: func(context.Context, agent.Call) (any, error) { return tryEngines(), nil }, Machine: true},
@@ -24,6 +24,9 @@ func Mechanism() agent.Mechanism {
 		links.DoMeasure:  {Do: agent.Takes(doMeasure)},
 		links.DoProbe:    {Do: agent.Takes(doProbe)},
 		links.DoShake:    {Do: agent.Takes(doShake)},
+		links.DoSideOpen: {Do: agent.Takes(s.doOpen)},
+		links.DoSideSend: {Do: agent.Takes(s.doSend)},
+		links.DoSideSeen: {Do: s.doSeen},
 	}}
 }
 

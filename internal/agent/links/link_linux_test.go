@@ -32,7 +32,13 @@ type cabled struct {
 // cabledPair starts two processes in network namespaces of their own, joined by one link. Everything goes with them.
 func cabledPair(t *testing.T, c *agent.Client) (x, y cabled) {
 	t.Helper()
-	x, y = lonely(t, c, "10.99.0.1"), lonely(t, c, "10.99.0.2")
+	return cabledApart(t, c, c)
+}
+
+// cabledApart starts a pair of which each belongs to an agent of its own.
+func cabledApart(t *testing.T, one, two *agent.Client) (x, y cabled) {
+	t.Helper()
+	x, y = lonely(t, one, "10.99.0.1"), lonely(t, two, "10.99.0.2")
 	h, err := netlink.NewHandleAt(netns.NsHandle(x.space.fd()), unix.NETLINK_ROUTE)
 	if err != nil {
 		t.Fatal(err)

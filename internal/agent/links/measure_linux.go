@@ -1,21 +1,15 @@
 package links
 
 import (
-	"bufio"
 	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"net"
 	"net/netip"
-	"os"
 	"slices"
-	"strconv"
-	"strings"
 	"sync"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/lockquake/lockquake/chaos/links"
 	"github.com/lockquake/lockquake/internal/agent"
@@ -27,13 +21,10 @@ const (
 	// gaugeHead is the smallest datagram: which measurement, what it is, of which flow, its number, when it was sent.
 	gaugeHead = 8 + 1 + 2 + 4 + 8
 	// gaugeMost bounds what one measurement may send.
-	gaugeMost   = 200_000
-	gaugeBuffer = 4 << 20
+	gaugeMost = 200_000
 	// gaugeLook is how often is looked whether all has arrived. Where some are lost that goes on for the whole patience, and
 	// must not keep a slow machine busy.
 	gaugeLook = 5 * time.Millisecond
-	// bindPatience is how long a port is waited for that another measurement has.
-	bindPatience = 3 * time.Second
 	// wireHead is what a datagram has on the wire beside its payload: headers of Ethernet, IP and UDP.
 	wireHead = 14 + 20 + 8
 )
@@ -45,64 +36,55 @@ const (
 
 // doMeasure sends numbered datagrams between a process's namespace and those of its peers.
 func doMeasure(ctx context.Context, c agent.Call, args links.MeasureArgs) (any, error) {
-	flows := 0
-	for _, asked := range []bool{args.Out, args.In} {
-		if asked {
-			flows += len(args.Peers)
-		}
-	}
-	switch {
-	case len(args.Peers) != len(c.With):
-		return nil, fmt.Errorf("%d addresses for %d peers", len(args.Peers), len(c.With))
-	case args.Count < 1 || args.Count*flows > gaugeMost || flows > 1<<16:
-		return nil, fmt.Errorf("%d datagrams on each of %d flows: want 1 to %d in all", args.Count, flows, gaugeMost)
-	}
-	g := &gauge{args: args, this: uint64(clock.Now())}
-	defer g.close()
-	if err := g.open(ctx, c.Process, c.With); err != nil {
-		return nil, err
-	}
-	for i, e := range g.peers {
-		if args.Out {
-			f := g.add(g.self, e)
-			f.peer, f.outward = i, true
-		}
-		if args.In {
-			g.add(e, g.self).peer = i
-		}
-	}
-	g.listen()
-	return g.run(ctx)
+	var out links.Measured
+	err := alone(ctx, c, args.Plan(), out.Take)
+	return out, err
 }
 
-// gauge sends numbered datagrams between the namespaces of processes and notes what arrives: one use of doMeasure, or of doProbe.
+// alone carries out a plan whose ends are all this agent's.
+func alone(ctx context.Context, c agent.Call, plan links.Plan, take func(links.Plan, links.Sight)) error {
+	g, err := newGauge(plan)
+	if err != nil {
+		return err
+	}
+	defer g.close()
+	every := make([]int, len(plan.Ends))
+	for i := range every {
+		every[i] = i
+	}
+	ends, err := g.open(ctx, c, every)
+	if err != nil {
+		return err
+	}
+	if err := g.send(ctx, ends); err != nil {
+		return err
+	}
+	seen, err := g.look(ctx)
+	if err == nil {
+		take(plan, seen)
+	}
+	return err
+}
+
+// gauge sends numbered datagrams between the namespaces of processes and notes what arrives: this agent's part of a plan.
 type gauge struct {
-	args  links.MeasureArgs
-	this  uint64 // so that what an earlier measurement sent is told apart
-	self  *gaugeEnd
-	peers []*gaugeEnd
+	plan  links.Plan
+	ends  []*gaugeEnd // in the plan's order; nil for those of other agents
 	flows []*gaugeFlow
 
+	begun    int64  // when sending was
 	datagram []byte // that is sent next
-}
-
-// gaugeEnd is the agent's socket in one namespace.
-type gaugeEnd struct {
-	space   *namespace
-	socket  *net.UDPConn
-	address netip.AddrPort
-	ended   chan struct{}
-	damaged uint64 // by the kernel's counts, before
+	control  string // how the dial of the plan's Control went, unless well
 }
 
 // gaugeFlow is one direction of one link. A datagram's times are 0 as long as it was not seen.
 type gaugeFlow struct {
-	from, to *gaugeEnd
-	peer     int
-	outward  bool
+	from, to *gaugeEnd      // nil for those of other agents
+	at       netip.AddrPort // that datagrams go to
+	dialled  links.Arrival  // how the dial beside went
 
 	mu      sync.Mutex
-	sent    []int64
+	sent    []int64 // by the sender's clock
 	arrived []int64
 	echoed  []int64
 	copies  int
@@ -110,93 +92,64 @@ type gaugeFlow struct {
 	seen    int
 }
 
-func (g *gauge) open(ctx context.Context, target proc.Process, peers []proc.Process) error {
-	var err error
-	if g.self, err = openGaugeEnd(ctx, target, g.args.ProbeEnd); err != nil {
-		return fmt.Errorf("measure from %s: %w", g.args.Address, err)
+// newGauge refuses what is too much, or makes no sense.
+func newGauge(plan links.Plan) (*gauge, error) {
+	n := len(plan.Flows)
+	if plan.Count < 1 || plan.Count*n > gaugeMost || n > 1<<16 {
+		return nil, fmt.Errorf("%d datagrams on each of %d flows: want 1 to %d in all", plan.Count, n, gaugeMost)
 	}
-	for i, p := range peers {
-		e, err := openGaugeEnd(ctx, p, g.args.Peers[i])
-		if err != nil {
-			return fmt.Errorf("measure from %s: %w", g.args.Peers[i].Address, err)
+	for _, f := range plan.Flows {
+		if min(f.From, f.To) < 0 || max(f.From, f.To) >= len(plan.Ends) {
+			return nil, fmt.Errorf("a flow from end %d to end %d: there are %d", f.From, f.To, len(plan.Ends))
 		}
-		g.peers = append(g.peers, e)
 	}
-	return nil
+	return &gauge{plan: plan, ends: make([]*gaugeEnd, len(plan.Ends))}, nil
 }
 
-// add makes a flow between two ends.
-func (g *gauge) add(from, to *gaugeEnd) *gaugeFlow {
-	n := g.args.Count
-	f := &gaugeFlow{from: from, to: to, sent: make([]int64, n), arrived: make([]int64, n), echoed: make([]int64, n)}
-	g.flows = append(g.flows, f)
-	return f
-}
-
-// listen begins to note what arrives, when all flows are known.
-func (g *gauge) listen() {
-	for _, e := range append(g.peers, g.self) {
+// open opens an end in the namespace of each process of an order, and begins to note what arrives there. own says which of the plan's ends
+// they are.
+func (g *gauge) open(ctx context.Context, c agent.Call, own []int) ([]links.OpenEnd, error) {
+	processes := append([]proc.Process{c.Process}, c.With...)
+	if len(processes) != len(own) {
+		return nil, fmt.Errorf("%d addresses for %d processes", len(own), len(processes))
+	}
+	for i, p := range processes {
+		if own[i] < 0 || own[i] >= len(g.ends) || g.ends[own[i]] != nil {
+			return nil, fmt.Errorf("there is no end %d, or it is open already", own[i])
+		}
+		at := g.plan.Ends[own[i]]
+		e, err := openGaugeEnd(ctx, p, at)
+		if err != nil {
+			return nil, fmt.Errorf("measure from %s: %w", at.Address, err)
+		}
+		g.ends[own[i]] = e
+	}
+	for _, planned := range g.plan.Flows {
+		f := &gaugeFlow{from: g.ends[planned.From], to: g.ends[planned.To]}
+		f.sent, f.arrived, f.echoed = make([]int64, g.plan.Count), make([]int64, g.plan.Count), make([]int64, g.plan.Count)
+		g.flows = append(g.flows, f)
+		if planned.Dial && f.to != nil {
+			if err := f.to.listen(); err != nil {
+				return nil, fmt.Errorf("probe from %s: %w", f.to.socket.LocalAddr(), err)
+			}
+		}
+	}
+	var out []links.OpenEnd
+	for _, i := range own {
+		e := g.ends[i]
 		e.ended = make(chan struct{})
 		go g.receive(e)
-	}
-}
-
-func openGaugeEnd(ctx context.Context, of proc.Process, at links.ProbeEnd) (*gaugeEnd, error) {
-	host, err := netip.ParseAddr(at.Address)
-	if err != nil {
-		return nil, err
-	}
-	space, err := openNamespace(of)
-	if err != nil {
-		return nil, err
-	}
-	e := &gaugeEnd{space: space}
-	for until := clock.Now() + int64(bindPatience); ; {
-		err = space.do(func() (err error) {
-			e.socket, err = net.ListenUDP("udp4", net.UDPAddrFromAddrPort(netip.AddrPortFrom(host, at.Port)))
-			if err == nil {
-				e.damaged, err = wrongChecksums()
-			}
-			return err
-		})
-		if !errors.Is(err, unix.EADDRINUSE) || clock.Now() > until || ctx.Err() != nil {
-			break
+		open := links.OpenEnd{Socket: e.socket.LocalAddr().String()}
+		if e.listener != nil {
+			open.Listener = e.listener.Addr().String()
 		}
-		time.Sleep(10 * time.Millisecond)
+		out = append(out, open)
 	}
-	if err != nil {
-		e.close()
-		return nil, err
-	}
-	e.widen()
-	e.address = e.socket.LocalAddr().(*net.UDPAddr).AddrPort()
-	return e, nil
-}
-
-// widen gives the socket room for what comes while this process is kept from the processor: what its own buffer loses is not the
-// link's loss.
-func (e *gaugeEnd) widen() {
-	raw, err := e.socket.SyscallConn()
-	if err == nil {
-		err = raw.Control(func(fd uintptr) { err = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, gaugeBuffer) })
-	}
-	if err != nil {
-		_ = e.socket.SetReadBuffer(gaugeBuffer) // as much as anybody may have
-	}
-}
-
-func (e *gaugeEnd) close() {
-	if e.socket != nil {
-		_ = e.socket.Close()
-	}
-	if e.ended != nil {
-		<-e.ended
-	}
-	_ = e.space.close()
+	return out, nil
 }
 
 func (g *gauge) close() {
-	for _, e := range append(g.peers, g.self) {
+	for _, e := range g.ends {
 		if e != nil {
 			e.close()
 		}
@@ -213,23 +166,24 @@ func (g *gauge) receive(e *gaugeEnd) {
 		switch {
 		case errors.Is(err, net.ErrClosed):
 			return
-		case err != nil || n < gaugeHead || binary.BigEndian.Uint64(b) != g.this:
+		case err != nil || n < gaugeHead || binary.BigEndian.Uint64(b) != g.plan.Number:
 			continue
 		}
 		flow, number := int(binary.BigEndian.Uint16(b[9:])), int(binary.BigEndian.Uint32(b[11:]))
-		if flow >= len(g.flows) || number >= g.args.Count {
+		if flow >= len(g.flows) || number >= g.plan.Count {
 			continue
 		}
-		f := g.flows[flow]
-		f.note(b[8] == gaugeEcho, number, now)
-		if b[8] == gaugeAsk && g.args.Echo {
+		f, sent := g.flows[flow], int64(binary.BigEndian.Uint64(b[15:]))
+		f.note(b[8] == gaugeEcho, number, sent, now)
+		if b[8] == gaugeAsk && g.plan.Echo {
 			b[8] = gaugeEcho
 			_, _ = e.socket.WriteToUDPAddrPort(b[:n], from) // one that cannot be sent does not arrive
 		}
 	}
 }
 
-func (f *gaugeFlow) note(echo bool, number int, now int64) {
+// note notes a datagram, or its echo. When it was sent, another agent may have told by it alone.
+func (f *gaugeFlow) note(echo bool, number int, sent, now int64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	switch {
@@ -237,49 +191,49 @@ func (f *gaugeFlow) note(echo bool, number int, now int64) {
 		f.echoed[number] = now
 		f.echoes++
 	case !echo && f.arrived[number] == 0:
-		f.arrived[number] = now
+		f.sent[number], f.arrived[number] = sent, now
 		f.seen++
 	case !echo:
 		f.copies++
 	}
 }
 
-// run sends, waits for what is under way, and adds up.
-func (g *gauge) run(ctx context.Context) (links.Measured, error) {
-	if err := g.send(ctx); err != nil {
-		return links.Measured{}, err
+// send sends the datagrams of this agent's ends, to where all ends are.
+func (g *gauge) send(ctx context.Context, ends []links.OpenEnd) error {
+	if len(ends) != len(g.ends) {
+		return fmt.Errorf("%d addresses of %d ends", len(ends), len(g.ends))
 	}
-	for over := clock.Now() + int64(g.args.Patience); clock.Now() < over && !g.complete(); {
-		if clock.Sleep(ctx, gaugeLook) != nil {
-			return links.Measured{}, ctx.Err()
+	outward := false
+	for i, f := range g.flows {
+		at, err := netip.ParseAddrPort(ends[g.plan.Flows[i].To].Socket)
+		if err != nil {
+			return err
 		}
+		f.at, outward = at, outward || f.from != nil
 	}
-	out := links.Measured{Peers: make([]links.MeasuredLink, len(g.peers))}
-	var errs []error
-	for _, f := range g.flows {
-		flow, err := f.sum(max(g.args.Size, gaugeHead))
-		errs = append(errs, err)
-		if f.outward {
-			out.Peers[f.peer].Out = flow
-		} else {
-			out.Peers[f.peer].In = flow
-		}
+	g.begun = clock.Now()
+	switch {
+	case g.plan.Probe:
+		return g.probe(ctx, ends)
+	case outward:
+		return g.stream(ctx)
 	}
-	return out, errors.Join(errs...)
+	return nil
 }
 
-// send sends the datagrams of all flows, in even steps; it catches up when it was kept from the processor.
-func (g *gauge) send(ctx context.Context) error {
-	begin := clock.Now()
-	for n := range g.args.Count {
-		if wait := time.Duration(begin + int64(n)*int64(g.args.Every) - clock.Now()); wait > 0 {
+// stream sends the datagrams of all flows, in even steps; it catches up when it was kept from the processor.
+func (g *gauge) stream(ctx context.Context) error {
+	for n := range g.plan.Count {
+		if wait := time.Duration(g.begun + int64(n)*int64(g.plan.Every) - clock.Now()); wait > 0 {
 			time.Sleep(wait)
 		}
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		for i := range g.flows {
-			g.sendOne(i, n)
+		for i, f := range g.flows {
+			if f.from != nil {
+				g.sendOne(i, n)
+			}
 		}
 	}
 	return nil
@@ -288,8 +242,8 @@ func (g *gauge) send(ctx context.Context) error {
 // sendOne sends a flow's datagram of that number.
 func (g *gauge) sendOne(flow, number int) {
 	if g.datagram == nil {
-		g.datagram = make([]byte, max(g.args.Size, gaugeHead))
-		binary.BigEndian.PutUint64(g.datagram, g.this)
+		g.datagram = make([]byte, max(g.plan.Size, gaugeHead))
+		binary.BigEndian.PutUint64(g.datagram, g.plan.Number)
 		g.datagram[8] = gaugeAsk
 	}
 	binary.BigEndian.PutUint16(g.datagram[9:], uint16(flow))
@@ -297,23 +251,58 @@ func (g *gauge) sendOne(flow, number int) {
 	f := g.flows[flow]
 	f.mu.Lock()
 	f.sent[number] = clock.Now()
+	binary.BigEndian.PutUint64(g.datagram[15:], uint64(f.sent[number]))
 	f.mu.Unlock()
-	_, _ = f.from.socket.WriteToUDPAddrPort(g.datagram, f.to.address) // one that is refused does not arrive, that is all
+	_, _ = f.from.socket.WriteToUDPAddrPort(g.datagram, f.at) // one that is refused does not arrive, that is all
 }
 
+// look waits for what is under way, and adds up.
+func (g *gauge) look(ctx context.Context) (links.Sight, error) {
+	out := links.Sight{Control: g.control}
+	if g.plan.Probe {
+		for _, f := range g.flows {
+			out.Arrivals = append(out.Arrivals, f.arrival(g.begun))
+		}
+		return out, ctx.Err()
+	}
+	for over := clock.Now() + int64(g.plan.Patience); clock.Now() < over && !g.complete(); {
+		if clock.Sleep(ctx, gaugeLook) != nil {
+			return out, ctx.Err()
+		}
+	}
+	var errs []error
+	for _, f := range g.flows {
+		flow, err := f.sum(max(g.plan.Size, gaugeHead))
+		out.Flows, errs = append(out.Flows, flow), append(errs, err)
+	}
+	return out, errors.Join(errs...)
+}
+
+// complete tells whether all has arrived at this agent's ends, and all echoes have. Of what is sent to another agent's, echoes of all are
+// waited for.
 func (g *gauge) complete() bool {
 	return !slices.ContainsFunc(g.flows, func(f *gaugeFlow) bool {
 		f.mu.Lock()
 		defer f.mu.Unlock()
-		return f.seen < len(f.sent) || g.args.Echo && f.echoes < f.seen
+		asked := len(f.sent)
+		if f.to != nil {
+			if f.seen < asked {
+				return true
+			}
+			asked = f.seen
+		}
+		return f.from != nil && g.plan.Echo && f.echoes < asked
 	})
 }
 
 // sum describes what became of the datagrams.
 func (f *gaugeFlow) sum(size int) (links.Flow, error) {
+	out := f.describe(size)
+	if f.to == nil {
+		return out, nil
+	}
 	var damaged uint64
 	err := f.to.space.do(func() (err error) { damaged, err = wrongChecksums(); return err })
-	out := f.describe(size)
 	out.Damaged = damaged - f.to.damaged
 	return out, err
 }
@@ -330,9 +319,6 @@ func (f *gaugeFlow) describe(size int) links.Flow {
 			continue
 		}
 		oneWay = append(oneWay, time.Duration(at-f.sent[i]))
-		if f.echoes > 0 && f.echoed[i] != 0 {
-			round = append(round, time.Duration(f.echoed[i]-f.sent[i]))
-		}
 		if at < latest {
 			out.Leapt++
 		}
@@ -341,6 +327,11 @@ func (f *gaugeFlow) describe(size int) links.Flow {
 			first = at
 		}
 		last = max(last, at)
+	}
+	for i, at := range f.echoed {
+		if at != 0 {
+			round = append(round, time.Duration(at-f.sent[i]))
+		}
 	}
 	out.OneWay, out.Round = spread(oneWay), spread(round)
 	if last > first {
@@ -356,35 +347,4 @@ func spread(d []time.Duration) links.Spread {
 	slices.Sort(d)
 	at := func(q float64) time.Duration { return d[int(q*float64(len(d)-1)+0.5)] }
 	return links.Spread{Low: at(0.05), Mid: at(0.5), High: at(0.95), Max: d[len(d)-1]}
-}
-
-// wrongChecksums reads how many segments and datagrams the kernel of this thread's network namespace has thrown away because
-// their checksum was wrong.
-func wrongChecksums() (uint64, error) {
-	f, err := os.Open("/proc/thread-self/net/snmp")
-	if err != nil {
-		return 0, fmt.Errorf("look at the network's counters: %w", err)
-	}
-	defer func() { _ = f.Close() }()
-	var sum uint64
-	names := map[string][]string{}
-	for lines := bufio.NewScanner(f); lines.Scan(); { // a line of names, then one of numbers, for each protocol
-		fields := strings.Fields(lines.Text())
-		if len(fields) == 0 {
-			continue
-		}
-		protocol := fields[0]
-		if names[protocol] == nil {
-			names[protocol] = fields
-			continue
-		}
-		if i := slices.Index(names[protocol], "InCsumErrors"); (protocol == "Tcp:" || protocol == "Udp:") && i > 0 && i < len(fields) {
-			n, err := strconv.ParseUint(fields[i], 10, 64)
-			if err != nil {
-				return 0, fmt.Errorf("read the network's counters: %w", err)
-			}
-			sum += n
-		}
-	}
-	return sum, nil
 }

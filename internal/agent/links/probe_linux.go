@@ -2,177 +2,96 @@ package links
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"net"
 	"slices"
 	"sync"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/lockquake/lockquake/chaos/links"
 	"github.com/lockquake/lockquake/internal/agent"
-	"github.com/lockquake/lockquake/internal/agent/proc"
 	"github.com/lockquake/lockquake/internal/clock"
-)
-
-const (
-	// probeEvery is the pause between two datagrams on one link; a link that loses some shows itself all the same.
-	probeEvery = 20 * time.Millisecond
-	// probeLeast is how many datagrams must be missed, however late this process is given the processor.
-	probeLeast = 5
-	// dialPatience is how long a connection is waited for.
-	dialPatience = time.Second
 )
 
 // doProbe sends datagrams between a process's namespace and those of its peers until one has arrived on each flow.
 func doProbe(ctx context.Context, c agent.Call, args links.ProbeArgs) (any, error) {
-	if len(args.Peers) != len(c.With) {
-		return nil, fmt.Errorf("%d addresses for %d peers", len(args.Peers), len(c.With))
-	}
-	rounds := max(probeLeast, int(args.Patience/probeEvery)+1)
-	p := &probe{
-		gauge:     gauge{args: links.MeasureArgs{ProbeEnd: args.ProbeEnd, Peers: args.Peers, Count: rounds}, this: uint64(clock.Now())},
-		args:      args,
-		listeners: make(map[*gaugeEnd]net.Listener),
-	}
-	defer p.close()
-	if err := p.open(ctx, c.Process, c.With); err != nil {
-		return nil, err
-	}
-	return p.run(ctx)
+	var out links.ProbeResult
+	err := alone(ctx, c, args.Plan(), out.Take)
+	return out, err
 }
 
-// probe is one use of doProbe: a gauge that asks only whether anything arrives, and dials beside that.
-type probe struct {
-	gauge
-	args      links.ProbeArgs
-	listeners map[*gaugeEnd]net.Listener // what is dialled; the kernel completes the connections
-}
-
-// open opens the ends. The first flow is from the target to itself, then come two for each peer, out and in.
-func (p *probe) open(ctx context.Context, target proc.Process, peers []proc.Process) error {
-	if err := p.gauge.open(ctx, target, peers); err != nil {
-		return err
-	}
-	p.add(p.self, p.self)
-	for _, e := range p.peers {
-		p.add(p.self, e)
-		p.add(e, p.self)
-	}
-	for _, e := range append(p.peers, p.self) {
-		err := e.space.do(func() (err error) {
-			p.listeners[e], err = net.Listen("tcp4", net.JoinHostPort(e.address.Addr().String(), "0"))
-			return err
-		})
-		if err != nil {
-			return fmt.Errorf("probe from %s: %w", e.address, err)
-		}
-	}
-	p.listen()
-	return nil
-}
-
-func (p *probe) close() {
-	for _, l := range p.listeners {
-		if l != nil {
-			_ = l.Close()
-		}
-	}
-	p.gauge.close()
-}
-
-// run sends until everything has arrived, or patience is over.
-func (p *probe) run(ctx context.Context) (links.ProbeResult, error) {
-	out, dialled := links.ProbeResult{}, make([]links.Arrival, len(p.flows))
+// probe sends until something has arrived on every flow, or patience is over, and dials beside.
+func (g *gauge) probe(ctx context.Context, ends []links.OpenEnd) error {
 	var beside sync.WaitGroup
-	if p.args.Control != "" {
+	if self := g.ends[0]; g.plan.Control != "" && self != nil {
 		beside.Go(func() {
-			if said, _ := p.self.dial(ctx, p.args.Control); said != links.Connected {
-				out.Control = said
+			if said, _ := self.dial(ctx, g.plan.Control); said != links.Connected {
+				g.control = said
 			}
 		})
 	}
-	for i, f := range p.flows[1:] {
-		if outward := i%2 == 0; outward && p.args.DialOut || !outward && p.args.DialIn {
-			a := &dialled[1+i]
-			beside.Go(func() { a.Dial, a.Took = f.from.dial(ctx, p.listeners[f.to].Addr().String()) })
+	for i, f := range g.flows {
+		if planned := g.plan.Flows[i]; planned.Dial && f.from != nil {
+			beside.Go(func() { f.dialled.Dial, f.dialled.Took = f.from.dial(ctx, ends[planned.To].Listener) })
 		}
 	}
-	over := clock.Now() + int64(p.args.Patience)
-	for n := 0; n < p.gauge.args.Count && p.missing() && ctx.Err() == nil && (n < probeLeast || clock.Now() < over); n++ {
-		p.round(ctx, n)
+	over := g.begun + int64(g.plan.Patience)
+	for n := 0; n < g.plan.Count && g.missing() && ctx.Err() == nil && (n < links.ProbeLeast || clock.Now() < over); n++ {
+		g.round(ctx, n)
 	}
 	beside.Wait()
-	out.Self = p.flows[0].arrival().Arrived
-	for i := range p.peers {
-		seen := [2]links.Arrival{}
-		for way := range seen {
-			at := 1 + 2*i + way
-			seen[way] = p.flows[at].arrival()
-			seen[way].Dial, seen[way].Took = dialled[at].Dial, dialled[at].Took
-		}
-		out.Peers = append(out.Peers, links.Seen{Out: seen[0], In: seen[1]})
-	}
-	return out, ctx.Err()
+	return ctx.Err()
 }
 
 // round sends a datagram on every flow on which none has arrived yet, and waits a while for arrivals.
-func (p *probe) round(ctx context.Context, n int) {
-	for i, f := range p.flows {
-		if !f.arrival().Arrived {
-			p.sendOne(i, n)
+func (g *gauge) round(ctx context.Context, n int) {
+	for i, f := range g.flows {
+		if f.missing() {
+			g.sendOne(i, n)
 		}
 	}
 	const looks = 20
 	for range looks {
-		if !p.missing() || clock.Sleep(ctx, probeEvery/looks) != nil {
+		if !g.missing() || clock.Sleep(ctx, g.plan.Every/looks) != nil {
 			return
 		}
 	}
 }
 
-func (p *probe) missing() bool {
-	return slices.ContainsFunc(p.flows, func(f *gaugeFlow) bool { return !f.arrival().Arrived })
+func (g *gauge) missing() bool { return slices.ContainsFunc(g.flows, (*gaugeFlow).missing) }
+
+// missing tells whether one of this agent's datagrams has yet to arrive. That it has at another agent's end, only its echo tells.
+func (f *gaugeFlow) missing() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.from != nil && f.seen == 0 && (f.to != nil || f.echoes == 0)
 }
 
 // arrival is what became of the flow's datagrams: whichever came first.
-func (f *gaugeFlow) arrival() links.Arrival {
+func (f *gaugeFlow) arrival(begun int64) links.Arrival {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	var a links.Arrival
+	a := f.dialled
+	a.Arrived = f.seen > 0
+	found := false
 	for n, sent := range f.sent {
 		if sent == 0 {
-			break
+			continue
 		}
 		a.Sent++
-		if at := f.arrived[n]; at != 0 && (!a.Arrived || time.Duration(at-f.sent[0]) < a.After) {
-			a.Arrived, a.After = true, time.Duration(at-f.sent[0])
+		if after, ok := f.after(n, begun); ok && (!found || after < a.After) {
+			a.After, found = after, true
 		}
 	}
 	return a
 }
 
-// dial connects from the namespace and says how that went.
-func (e *gaugeEnd) dial(ctx context.Context, address string) (outcome string, took time.Duration) {
-	began := clock.Now()
-	err := e.space.do(func() error {
-		c, err := (&net.Dialer{Timeout: dialPatience}).DialContext(ctx, "tcp4", address)
-		if err == nil {
-			_ = c.Close()
-		}
-		return err
-	})
-	took = time.Duration(clock.Now() - began)
-	var late net.Error
+// after tells how long after the first sending a datagram arrived. Where the other end is another agent's, that is not known by one clock: it
+// is half a round trip after its own sending, or counts from when this agent was told to begin.
+func (f *gaugeFlow) after(n int, begun int64) (time.Duration, bool) {
 	switch {
-	case err == nil:
-		return links.Connected, took
-	case errors.Is(err, unix.ECONNREFUSED):
-		return links.Refused, took
-	case errors.As(err, &late) && late.Timeout():
-		return links.Silent, took
+	case f.to == nil:
+		return time.Duration(f.sent[n] - f.sent[0] + (f.echoed[n]-f.sent[n])/2), f.echoed[n] != 0
+	case f.from == nil:
+		return time.Duration(max(f.arrived[n]-begun, 0)), f.arrived[n] != 0
 	}
-	return err.Error(), took
+	return time.Duration(f.arrived[n] - f.sent[0]), f.arrived[n] != 0
 }
