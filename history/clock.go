@@ -24,12 +24,12 @@ type Measurement struct {
 	ErrorNS  int64  `json:"error_ns"`  // how wrong that may be
 }
 
-// rateShare bounds the difference of two clocks' rates: a nanosecond in 2,000, which is 500 ppm. Crystals differ by some 100 ppm, and the
+// RateShare bounds the difference of two clocks' rates: a nanosecond in so many, which is 500 ppm. Crystals differ by some 100 ppm, and the
 // kernel lets NTP discipline a clock by at most 500 ppm. Measurements that contradict the bound are seen: see Clock.Step.
-const rateShare = 2000
+const RateShare = 2000
 
 // drift is how far two clocks can move against each other within d, rounded up.
-func drift(d int64) int64 { return (d + rateShare - 1) / rateShare }
+func drift(d int64) int64 { return (d + RateShare - 1) / RateShare }
 
 // Clock is how a process's own clock relates to the run's, by measurements. It is linear between two of them.
 //
@@ -60,7 +60,7 @@ func (p point) offset() int64 { return p.lo + (p.hi-p.lo)/2 }
 // run is the moment by the run's clock.
 func (p point) run() int64 { return p.own + p.offset() }
 
-// NewClock makes a clock of measurements, at least one, in the order of the process's time.
+// NewClock makes a clock of measurements, at least one, in the order in which they were made.
 func NewClock(ms []Measurement) (*Clock, error) {
 	if len(ms) == 0 {
 		return nil, errors.New("no measurement")
@@ -70,8 +70,6 @@ func NewClock(ms []Measurement) (*Clock, error) {
 		switch {
 		case m.At < 0 || m.At > maxTime:
 			return nil, fmt.Errorf("at is %d: no time of CLOCK_MONOTONIC", m.At)
-		case i > 0 && m.At <= ms[i-1].At:
-			return nil, fmt.Errorf("at is %d, and that of the measurement before is %d", m.At, ms[i-1].At)
 		case m.OffsetNS > maxTime || m.OffsetNS < -maxTime:
 			return nil, fmt.Errorf("offset_ns is %d", m.OffsetNS)
 		case m.ErrorNS < 0 || m.ErrorNS > maxError:
@@ -81,7 +79,7 @@ func NewClock(ms []Measurement) (*Clock, error) {
 		if i > 0 {
 			p = p.within(c.points[i-1])
 		}
-		if p.lo > p.hi && c.step == nil {
+		if back := i > 0 && m.At < ms[i-1].At; c.step == nil && (back || p.lo > p.hi) {
 			c.step = &ms[i]
 		}
 		c.points = append(c.points, p)

@@ -20,6 +20,7 @@ import (
 	"github.com/lockquake/lockquake/internal/agent"
 	"github.com/lockquake/lockquake/internal/clock"
 	"github.com/lockquake/lockquake/internal/node"
+	"github.com/lockquake/lockquake/internal/wire"
 )
 
 // dockerRun is what one run has in the engine.
@@ -81,6 +82,9 @@ func (r *dockerRun) open(ctx context.Context, c *Cluster) error {
 	}
 	if err := g.Wait(); err != nil {
 		return err
+	}
+	if r.agent != nil {
+		c.AgentClocks = []*wire.RemoteClock{r.agent.Clock()}
 	}
 	c.Describe["agent"] = agentReason
 	c.Describe["network"] = r.subnet.String()
