@@ -89,8 +89,8 @@ SUITE ?= redis redlock etcd zookeeper postgres
 .PHONY: test-swarm
 test-swarm: build ## stories, a capacity point and clean on a Docker Swarm of three engines in containers of this machine (some minutes)
 	@build/lockquake images && build/lockquake images python
-	@.ci/swarm up
-	@eval "$$(.ci/swarm env)"; go test -tags "integration swarm" -count 1 -v -timeout 60m -run '^TestSwarm' ./cmd/lockquake; code=$$?; .ci/swarm down; exit $$code
+	@export "$$(.ci/swarm up | tail -n 1)"; go test -tags "integration swarm" -count 1 -v -timeout 60m -run '^TestSwarm' ./cmd/lockquake; \
+		code=$$?; .ci/swarm down; exit $$code
 
 .PHONY: test-netem
 test-netem: build ## the faults that shape links by the kernel's netem, in a User-Mode Linux (a minute or two; no root, no KVM)

@@ -37,17 +37,18 @@ type Fault struct {
 	User     *User    `json:"user,omitempty"`  // the holder, where the selector asked for one
 	Grant    uint32   `json:"grant,omitempty"`
 	Lock     string   `json:"lock,omitempty"`
-	Params   string   `json:"params,omitempty"` // what it was asked to do, in words
-	Planned  int64    `json:"planned"`          // ns: when the schedule wanted it
-	Start    int64    `json:"start"`            // ns: when the injection began
-	Bit      int64    `json:"bit"`              // ns: when it was seen to act; 0 when it was not
-	Undo     int64    `json:"undo"`             // ns: when the heal began, up to which the fault certainly acted; 0 when it never did
-	End      int64    `json:"end"`              // ns: when the heal was seen to be done; 0 when it never was
-	Misses   int      `json:"misses"`           // targets that slipped away before this one
-	Receipt  Receipt  `json:"receipt"`          // of the injection
-	Healed   *Receipt `json:"healed,omitempty"` // of the heal; nil where nothing is healed
-	Lead     *Lead    `json:"lead,omitempty"`   // who led after the target; nil where the fault was not aimed at a leader
-	Traits   *Traits  `json:"traits,omitempty"` // what the fault does, by its own account; nil in records of older programs
+	Params   string   `json:"params,omitempty"`    // what it was asked to do, in words
+	Planned  int64    `json:"planned"`             // ns: when the schedule wanted it
+	Start    int64    `json:"start"`               // ns: when the injection began
+	Bit      int64    `json:"bit"`                 // ns: when it was seen to act; 0 when it was not
+	BitError int64    `json:"bit_error,omitempty"` // ns: how wrong Bit may be; 0 where whoever saw it has the run's clock
+	Undo     int64    `json:"undo"`                // ns: when the heal began, up to which the fault certainly acted; 0 when it never did
+	End      int64    `json:"end"`                 // ns: when the heal was seen to be done; 0 when it never was
+	Misses   int      `json:"misses"`              // targets that slipped away before this one
+	Receipt  Receipt  `json:"receipt"`             // of the injection
+	Healed   *Receipt `json:"healed,omitempty"`    // of the heal; nil where nothing is healed
+	Lead     *Lead    `json:"lead,omitempty"`      // who led after the target; nil where the fault was not aimed at a leader
+	Traits   *Traits  `json:"traits,omitempty"`    // what the fault does, by its own account; nil in records of older programs
 }
 
 // Traits are what a fault does, by its own account: whoever reads the record needs to know no fault by name.

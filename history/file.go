@@ -21,11 +21,13 @@ type Header struct {
 	Process string   `json:"process"`           // node name: "client-1", "register", "engine"
 	Record  int      `json:"record_size"`       // RecordSize
 	Locks   []string `json:"locks"`             // names of the locks; Event.Lock is an index into it
-	// OffsetNS is what a Reader adds to the process's own clock, by which its records are stamped, to get the
-	// run's. ErrorNS is how wrong that may be: every certain interval of this process is narrowed by it at both
-	// ends. Both are 0 where the clock is shared.
+	// OffsetNS is what has to be added to the process's own clock, by which its records are stamped, to get the
+	// run's, as it was measured before the first of them. ErrorNS is how wrong that may be. Both are 0 where the
+	// clock is shared.
 	OffsetNS int64 `json:"offset_ns,omitempty"`
 	ErrorNS  int64 `json:"error_ns,omitempty"`
+	// Clock is what all measurements say, and takes the place of these two; nil where Clocks has none of the process.
+	Clock *Clock `json:"-"`
 }
 
 // Writer writes one process's history file. It is not safe for concurrent use.

@@ -43,6 +43,10 @@ func OpenAll(dir string) (*Merge, error) {
 		return nil, fmt.Errorf("%w: %s: no history files (%s)", ErrCorrupt, dir, Pattern)
 	}
 	sort.Strings(names)
+	clocks, err := readClocks(dir)
+	if err != nil {
+		return nil, err
+	}
 	m := &Merge{}
 	for i, name := range names {
 		p := filepath.Join(dir, name)
@@ -61,6 +65,7 @@ func OpenAll(dir string) (*Merge, error) {
 			return nil, errors.Join(fmt.Errorf("%w: %s names other locks than the files before it", ErrCorrupt, p), m.Close())
 		}
 		r.Header.Locks = m.locks // one copy will do
+		r.Header.Clock = clocks[r.Header.Process]
 	}
 	if err := m.start(); err != nil {
 		return nil, errors.Join(err, m.Close())

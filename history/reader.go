@@ -139,8 +139,8 @@ func (r *Reader) Next(e *Event) error {
 	r.offset += RecordSize
 	r.n++
 	r.time, r.seq = e.Time, e.Seq
-	if r.Header.OffsetNS != 0 {
-		Shift(e, r.Header.OffsetNS)
+	if r.Header.OffsetNS != 0 || r.Header.Clock != nil {
+		Shift(e, &r.Header)
 	}
 	return nil
 }
@@ -191,15 +191,17 @@ func because(err error) string {
 	return ": " + err.Error()
 }
 
-// Shift moves every time in e by offset: from the process's own clock to the run's.
-func Shift(e *Event, offset int64) {
-	e.Time += offset
-	timed := e.Kind == Acquire || e.Kind == Renew || e.Kind == Renewed
-	if timed && e.Valid != 0 && e.Valid != ValidEndless && e.Valid != ValidUnknown {
-		e.Valid += offset
+// Shift turns every time in e from the process's own clock into the run's, each by its own place on the clock's line. By is a header, or
+// a clock.
+func Shift(e *Event, by interface{ Run(own int64) int64 }) {
+	e.Time = by.Run(e.Time)
+	deadline := e.Phase == Invoke && e.Kind.isOperation()
+	ends := e.Kind == Acquire || e.Kind == Renew || e.Kind == Renewed || e.Kind == Lost
+	if (deadline || ends) && e.Valid != 0 && e.Valid != ValidEndless && e.Valid != ValidUnknown {
+		e.Valid = by.Run(e.Valid)
 	}
-	if e.Kind == Acquire && e.Value != 0 {
-		e.Value += offset
+	if learned := e.Kind == Renewed || e.Kind == Lost; (e.Kind == Acquire || learned) && e.Value != 0 {
+		e.Value = by.Run(e.Value)
 	}
 }
 

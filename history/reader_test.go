@@ -389,7 +389,11 @@ func TestShiftMovesTimesAlone(t *testing.T) {
 		"a closed loop":       {Event{Kind: Acquire, Phase: Invoke, Time: 10}, Event{Time: 110}},
 		"an open loop":        {Event{Kind: Acquire, Phase: Invoke, Time: 10, Value: 8}, Event{Time: 110, Value: 108}},
 		"a renewal":           {Event{Kind: Renew, Phase: Ok, Time: 10, Valid: 30}, Event{Time: 110, Valid: 130}},
-		"what was learned":    {Event{Kind: Renewed, Phase: Info, Time: 10, Valid: 30}, Event{Time: 110, Valid: 130}},
+		"what was learned":    {Event{Kind: Renewed, Phase: Info, Time: 10, Valid: 30, Value: 9}, Event{Time: 110, Valid: 130, Value: 109}},
+		"a loss":              {Event{Kind: Lost, Phase: Info, Time: 10, Valid: 8, Value: 9}, Event{Time: 110, Valid: 108, Value: 109}},
+		"a deadline":          {Event{Kind: Release, Phase: Invoke, Time: 10, Valid: 30}, Event{Time: 110, Valid: 130}},
+		"an outcome":          {Event{Kind: Release, Phase: Ok, Time: 10}, Event{Time: 110}},
+		"a reason":            {Event{Kind: Reason, Phase: Info, Time: 10, Value: 30}, Event{Time: 110, Value: 30}},
 		"what has no end":     {Event{Kind: Renewed, Phase: Info, Time: 10, Valid: ValidEndless}, Event{Time: 110, Valid: ValidEndless}},
 		"what nobody knows":   {Event{Kind: Renewed, Phase: Info, Time: 10, Valid: ValidUnknown}, Event{Time: 110, Valid: ValidUnknown}},
 		"no validity":         {Event{Kind: Renew, Phase: Fail, Time: 10}, Event{Time: 110}},
@@ -398,7 +402,7 @@ func TestShiftMovesTimesAlone(t *testing.T) {
 		"the length of stall": {Event{Kind: Stall, Phase: Info, Time: 10, Value: 5}, Event{Time: 110, Value: 5}},
 	} {
 		got := c.e
-		Shift(&got, 100)
+		Shift(&got, &Header{OffsetNS: 100})
 		if got.Time != c.want.Time || got.Valid != c.want.Valid || got.Value != c.want.Value {
 			t.Errorf("%s: %+v, want %+v", name, got, c.want)
 		}

@@ -245,6 +245,9 @@ type Report struct {
 	KeptProof []Proof `json:"kept_proof,omitempty"`
 	Fresh     string  `json:"fresh,omitempty"`
 
+	// Clocks is what the errors of clocks that were compared with the run's may hide; nil where all clocks are one.
+	Clocks *ReportClocks `json:"clocks,omitempty"`
+
 	Judged   Judged              `json:"judged"`
 	Counts   map[string]*int64   `json:"counts"`   // null: not judged
 	Measures map[string]*float64 `json:"measures"` // null: not judged

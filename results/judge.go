@@ -110,6 +110,9 @@ func (d *directory) readHistory() (err error) {
 				break
 			}
 			d.tally.observe(&events[n])
+			if !from[n].Exact() {
+				d.tally.clockError = max(d.tally.clockError, from[n].Error(events[n].Time))
+			}
 			d.run.Still.Observe(from[n].Process, &events[n])
 			rec.observe(&events[n])
 		}
@@ -271,8 +274,9 @@ func nothingJudged(k CheckerKind, why string) Finding {
 
 // tally counts what there was to judge.
 type tally struct {
-	judged  Judged
-	dropped int64
+	judged     Judged
+	dropped    int64
+	clockError int64 // ns: the largest error of an event's time
 }
 
 func (t *tally) observe(e *history.Event) {

@@ -3,7 +3,8 @@
 // A fault that was aimed at a holder bit only if that grant was in hand when the target was seen to stop: granted
 // before, and neither released nor lost before. An event stamped before the stop may arrive after the heal. Example:
 // the stop was seen at 5.000 s, and after the heal comes a release invoke stamped 4.998 s. The holder had let go
-// before it was stopped, so the fault did not bite.
+// before it was stopped, so the fault did not bite. Where holder and agent have clocks of their own, and the two moments lie within their
+// errors, nobody knows: the receipt is indeterminate.
 //
 // It cannot check receipts of faults that were aimed at nobody's grant.
 
@@ -17,8 +18,9 @@ import (
 )
 
 type receipts struct {
-	run  Run
-	seen map[holdKey]*aimed
+	run    Run
+	clocks Clocks
+	seen   map[holdKey]*aimed
 }
 
 type holdKey struct {
@@ -30,7 +32,7 @@ type holdKey struct {
 type aimed struct{ ok, over history.Event }
 
 func newReceipts(run Run) *receipts {
-	r := &receipts{run: run, seen: map[holdKey]*aimed{}}
+	r := &receipts{run: run, clocks: run.Clocks(), seen: map[holdKey]*aimed{}}
 	for _, f := range run.Faults {
 		if f.Grant != 0 && f.User != nil {
 			r.seen[holdKey{*f.User, f.Grant}] = &aimed{}
@@ -67,13 +69,17 @@ func (r *receipts) faults() []history.Fault {
 		}
 		a := r.seen[holdKey{*f.User, f.Grant}]
 		why := ""
+		over, ended := a.over.Time, a.over.Kind != history.KindNone
 		switch {
 		case a.ok.Kind == history.KindNone:
 			why = "it has no such grant"
-		case a.ok.Time > f.Bit:
+		case r.clocks.Early(*f.User, a.ok.Time) > f.Bit+f.BitError:
 			why = fmt.Sprintf("the grant was in hand only at %s, the stop was seen at %s", r.run.MS(a.ok.Time), r.run.MS(f.Bit))
-		case a.over.Kind != history.KindNone && a.over.Time < f.Bit:
-			why = fmt.Sprintf("a %s of that grant is stamped %s, the stop was seen at %s", a.over.Kind, r.run.MS(a.over.Time), r.run.MS(f.Bit))
+		case ended && r.clocks.Late(*f.User, over) < f.Bit-f.BitError:
+			why = fmt.Sprintf("a %s of that grant is stamped %s, the stop was seen at %s", a.over.Kind, r.run.MS(over), r.run.MS(f.Bit))
+		case ended && r.clocks.Early(*f.User, over) < f.Bit+f.BitError && over != f.Bit:
+			f.Receipt.Status = history.Indeterminate
+			f.Receipt.Evidence += fmt.Sprintf("; but a %s of that grant is stamped %s, and the stop was seen at %s: the clocks may err by more than that", a.over.Kind, r.run.MS(over), r.run.MS(f.Bit))
 		}
 		if why != "" {
 			f.Receipt.Status = history.NotInstalled

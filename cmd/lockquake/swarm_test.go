@@ -17,7 +17,7 @@ import (
 	"github.com/lockquake/lockquake/results"
 )
 
-// These tests run on the swarm whose manager DOCKER_HOST names; `make test-swarm` makes one of three engines on this machine.
+// These tests run on the swarm of three engines that `make test-swarm` makes on this machine.
 
 // swarmRounds is how often each run is made: LOCKQUAKE_SWARM_ROUNDS, else once.
 func swarmRounds(t *testing.T) int {
@@ -113,12 +113,15 @@ func TestSwarmAfterKillNine(t *testing.T) {
 	nothingOnTheSwarm(t)
 }
 
-// hostsOfSwarm lists how docker reaches the engines: LOCKQUAKE_SWARM_HOSTS, with a comma between, else the manager's alone.
-func hostsOfSwarm() []string {
-	if list := os.Getenv("LOCKQUAKE_SWARM_HOSTS"); list != "" {
-		return strings.Split(list, ",")
+// hostsOfSwarm is how docker reaches the three engines, the manager first.
+func hostsOfSwarm(t *testing.T) []string {
+	t.Helper()
+	manager := os.Getenv("DOCKER_HOST")
+	before, after, ours := strings.Cut(manager, "/1/")
+	if !ours {
+		t.Fatalf("DOCKER_HOST is %q, and not the first engine of `make swarm-up`", manager)
 	}
-	return []string{os.Getenv("DOCKER_HOST")}
+	return []string{manager, before + "/2/" + after, before + "/3/" + after}
 }
 
 // onHosts lists what runs have on the swarm.
@@ -135,7 +138,7 @@ func onHosts(t *testing.T) []string {
 		}
 	}
 	const mark = "label=org.lockquake.run"
-	hosts := hostsOfSwarm()
+	hosts := hostsOfSwarm(t)
 	for _, host := range hosts {
 		ask(host, "ps", "-a", "--filter", mark, "--format", "{{.Names}}")
 	}

@@ -13,4 +13,4 @@
 package agent
 
 // Version is the version of the agent's protocol. Harness and agent are the same binary, so it must be equal.
-const Version = 2
+const Version = 3

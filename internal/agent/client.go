@@ -11,16 +11,17 @@ import (
 	"time"
 
 	"github.com/lockquake/lockquake/internal/agent/proc"
-	"github.com/lockquake/lockquake/internal/clock"
 	"github.com/lockquake/lockquake/internal/node"
+	"github.com/lockquake/lockquake/internal/wire"
 )
 
 // Client is the supervisor's end of an agent's control stream. It may be used by several goroutines.
 type Client struct {
 	in         io.WriteCloser
 	done       chan struct{} // closed when the agent's stream ended
-	otherClock bool          // the agent's monotonic clock is not ours
-	pid        int           // of the agent, as it sees itself
+	clock      *wire.RemoteClock
+	otherClock bool // by its greeting, the agent's monotonic clock is not ours
+	pid        int  // of the agent, as it sees itself
 
 	mu      sync.Mutex
 	last    uint64
@@ -31,13 +32,18 @@ type Client struct {
 // ErrEnded means that the agent is gone.
 var ErrEnded = errors.New("the agent's control stream has ended")
 
-// Connect waits for the greeting of the agent on the other end of the two streams.
+// Connect waits for the greeting of the agent on the other end of the two streams. Where that says that its clock is another, it measures
+// it.
 func Connect(ctx context.Context, in io.WriteCloser, out io.Reader) (*Client, error) {
 	c := &Client{in: in, done: make(chan struct{}), pending: make(map[uint64]chan response)}
+	c.clock = wire.NewRemoteClock("agent", c.now)
 	greeted := make(chan error, 1)
 	go c.read(bufio.NewReader(out), greeted)
 	select {
 	case err := <-greeted:
+		if err == nil && c.otherClock {
+			_, err = c.clock.Measure(ctx)
+		}
 		if err != nil {
 			_ = in.Close()
 			return nil, err
@@ -65,7 +71,7 @@ func (c *Client) read(out *bufio.Reader, greeted chan<- error) {
 		return
 	}
 	c.pid = h.PID
-	c.otherClock = h.BootID != clock.BootID() || h.TimeNS != clock.TimeNamespace()
+	c.otherClock = !wire.SameClock(h.BootID, h.TimeNS)
 	greeted <- nil
 	for {
 		line, err := out.ReadBytes('\n')
@@ -110,10 +116,26 @@ func (c *Client) Inspect(ctx context.Context, p proc.Process) (node.State, error
 	if err != nil {
 		return node.State{}, err
 	}
-	if c.otherClock {
-		r.State.Time = clock.Now() // later than the observation, by half a round trip at least
-	}
+	c.date(r.State)
 	return *r.State, nil
+}
+
+// date turns the time of what the agent saw into the run's.
+func (c *Client) date(s *node.State) {
+	if s != nil && c.clock.Separate() {
+		s.Time = c.clock.Run(s.Time)
+		s.TimeError = c.clock.Error(s.Time)
+	}
+}
+
+// Clock is the agent's clock, by which it dates what it sees. A provider whose agents are on other machines has it measured, whatever boot
+// ids say; from then on what Inspect and Signal return is in the run's time.
+func (c *Client) Clock() *wire.RemoteClock { return c.clock }
+
+// now asks the agent for the time.
+func (c *Client) now(ctx context.Context) (int64, error) {
+	r, err := c.call(ctx, request{Do: doNow})
+	return r.Now, err
 }
 
 // Signal sends the named signal to a process that belongs to the run.
@@ -125,9 +147,7 @@ func (c *Client) Signal(ctx context.Context, p proc.Process, name string) error 
 // SignalSeen sends the named signal, and returns the state that was seen right after a STOP or CONT; nil where none was looked for.
 func (c *Client) SignalSeen(ctx context.Context, p proc.Process, name string) (*node.State, error) {
 	r, err := c.call(ctx, request{Do: doSignal, Process: p, Signal: name})
-	if r.State != nil && c.otherClock {
-		r.State.Time = clock.Now()
-	}
+	c.date(r.State)
 	return r.State, err
 }
 

@@ -12,6 +12,7 @@ const (
 	doOwn      = "own"      // PID belongs to the run from now on; answers with its Process
 	doInspect  = "inspect"  // answers with its State
 	doSignal   = "signal"   // send Signal
+	doNow      = "now"      // answers with the agent's CLOCK_MONOTONIC
 	doUndo     = "undo"     // undo what stands under Key
 	doStanding = "standing" // answers with the keys of what stands, of the whole run
 	doSupports = "supports" // fails where the order that Args names cannot be carried out on this machine, and says why
@@ -25,7 +26,7 @@ type hello struct {
 	TimeNS  string `json:"time_ns"`
 }
 
-// request is one line to the agent. Own, inspect and signal are carried out in
+// request is one line to the agent. Own, now, inspect and signal are carried out in
 // their order; the others side by side.
 type request struct {
 	ID      uint64       `json:"id"`
@@ -48,6 +49,7 @@ type response struct {
 	Gone    bool          `json:"gone,omitempty"` // the error is ErrNoProcess
 	Process *proc.Process `json:"process,omitempty"`
 	State   *node.State   `json:"state,omitempty"`
+	Now     int64         `json:"now,omitempty"` // ns
 	// Result is what an order answers.
 	Result json.RawMessage `json:"result,omitempty"`
 }

@@ -118,6 +118,10 @@ func (s *server) answer(r request, do func(request, *response) error) error {
 }
 
 func (s *server) do(r request, resp *response) error {
+	if r.Do == doNow {
+		resp.Now = clock.Now()
+		return nil
+	}
 	if r.Do == doOwn {
 		if r.Process.PID == os.Getpid() {
 			return errors.New("the agent is not a target")

@@ -92,7 +92,8 @@ func (cf *clockFaults) shifted(asked int64, c wall.Clocked, err error) (wall.Shi
 	return out, err
 }
 
-// ReadClocks has a thread of the node's own process read its wall clock and its monotonic clock, in ns.
+// ReadClocks has a thread of the node's own process read its wall clock and its monotonic clock, in ns. The latter is told as the run's,
+// by the agent's offset.
 func (cf *clockFaults) ReadClocks(ctx context.Context) (now, mono int64, err error) {
 	if !cf.node.Running() {
 		return 0, 0, fmt.Errorf("%s: %w", cf.node.Name(), proc.ErrNoProcess)
@@ -102,5 +103,5 @@ func (cf *clockFaults) ReadClocks(ctx context.Context) (now, mono int64, err err
 	}
 	var out wall.Readings
 	err = cf.node.order(ctx, agent.Order{Do: wall.DoReadClocks}, &out)
-	return out.Wall, out.Mono, err
+	return out.Wall, cf.node.runTime(ctx, out.Mono), err
 }

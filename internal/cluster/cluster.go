@@ -19,6 +19,7 @@ import (
 	"github.com/lockquake/lockquake/chaos"
 	"github.com/lockquake/lockquake/internal/agent"
 	"github.com/lockquake/lockquake/internal/node"
+	"github.com/lockquake/lockquake/internal/wire"
 )
 
 // Request asks a provider for the nodes of one run.
@@ -57,11 +58,17 @@ type Cluster struct {
 	changed sync.RWMutex // held while Renew changes Nodes
 	// Describe says what the nodes run on, for env.json: provider, engine version, addresses, images.
 	Describe map[string]string
-	close    func(ctx context.Context) error
-	keeper   keeper    // nil where no node outlives a run
-	members  []*member // the hosts of a swarm
-	closing  sync.Mutex
-	closed   bool
+	// SeparateClocks says that the nodes' clocks are not the run's, whatever boot ids say: they are always measured. It is for nodes on
+	// several machines, and for machines that are simulated on one.
+	SeparateClocks bool
+	// AgentClocks are the clocks of the agents. Those that were measured are measured again every few seconds, since what an agent sees
+	// is dated by its own clock.
+	AgentClocks []*wire.RemoteClock
+	close       func(ctx context.Context) error
+	keeper      keeper    // nil where no node outlives a run
+	members     []*member // the hosts of a swarm
+	closing     sync.Mutex
+	closed      bool
 }
 
 // Node returns the node with that name, or nil.

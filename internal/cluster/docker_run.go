@@ -21,6 +21,7 @@ import (
 	"github.com/lockquake/lockquake/internal/agent"
 	"github.com/lockquake/lockquake/internal/clock"
 	"github.com/lockquake/lockquake/internal/node"
+	"github.com/lockquake/lockquake/internal/wire"
 )
 
 // dockerRun is what one run has in the engine.
@@ -92,9 +93,14 @@ func (r *dockerRun) fill(ctx context.Context, c *Cluster) error {
 			return nil
 		})
 	}
-	err := g.Wait()
+	if err := g.Wait(); err != nil {
+		return err
+	}
+	if r.agent != nil {
+		c.AgentClocks = []*wire.RemoteClock{r.agent.Clock()}
+	}
 	c.Describe[r.agentName] = agentReason
-	return err
+	return nil
 }
 
 // makeNodes makes the nodes from that number on, side by side. Those of boxes have a container already.

@@ -57,6 +57,14 @@ func (h *orders) order(ctx context.Context, o agent.Order, result any) error {
 	return nil
 }
 
+// runTime turns a time that the agent told into the run's.
+func (h *orders) runTime(ctx context.Context, t int64) int64 {
+	if a, err := h.reach(ctx); err == nil && t != 0 {
+		return a.agent.Clock().Run(t)
+	}
+	return t
+}
+
 // undo has the agent take back what an order left standing under the key.
 func (h *orders) undo(ctx context.Context, key string, result any) error {
 	a, err := h.reach(ctx)

@@ -282,6 +282,7 @@ func (g *signals) Frozen(ctx context.Context) (process.Frozen, error) {
 	}
 	var out process.Frozen
 	err := g.node.order(ctx, agent.Order{Do: process.DoFrozen}, &out)
+	out.Time = g.node.runTime(ctx, out.Time)
 	f, ok := g.node.driver.(freezable)
 	switch {
 	case ok && (out.Unseen != "" || errors.As(err, new(chaos.Unavailable))):

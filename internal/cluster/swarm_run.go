@@ -67,7 +67,7 @@ func (s *swarm) Open(ctx context.Context, r Request) (*Cluster, error) {
 		return nil, err
 	}
 	run := &swarmRun{swarm: s, request: r, manager: s.newRun(r)}
-	c := &Cluster{close: run.close, Describe: map[string]string{
+	c := &Cluster{close: run.close, SeparateClocks: true, Describe: map[string]string{
 		"provider": "swarm", "engine": s.version.Version, "engine_api": s.api.ClientVersion(), "engine_host": s.api.DaemonHost(),
 		"hosts_rule": r.Hosts.String(),
 	}}
@@ -173,7 +173,16 @@ func (r *swarmRun) join(ctx context.Context, m *member, relayAt string, specs []
 	if err := run.resolveImages(ctx); err != nil {
 		return err
 	}
-	return run.fill(ctx, &m.of)
+	if err := run.fill(ctx, &m.of); err != nil {
+		return err
+	}
+	if run.agent != nil && !m.local && !run.agent.Clock().Separate() {
+		// Engines of one machine share a boot id, whatever clocks they have.
+		if _, err := run.agent.Clock().Measure(ctx); err != nil {
+			return fmt.Errorf("compare the agent's clock: %w", err)
+		}
+	}
+	return nil
 }
 
 // gather puts the nodes of all hosts from that number on into the cluster, in the order of the specs.
@@ -184,8 +193,10 @@ func (r *swarmRun) gather(c *Cluster, specs []node.Spec, on []int, from int) {
 		nodes = append(nodes, m.of.Node(s.Name))
 		c.Describe["host_"+s.Name] = m.name
 	}
+	c.AgentClocks = nil
 	for _, m := range r.members {
 		maps.Copy(c.Describe, m.of.Describe)
+		c.AgentClocks = append(c.AgentClocks, m.of.AgentClocks...)
 	}
 	c.replaceNodes(from, nodes)
 }

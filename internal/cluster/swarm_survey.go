@@ -14,6 +14,7 @@ import (
 	"github.com/lockquake/lockquake/chaos/disk"
 	"github.com/lockquake/lockquake/chaos/links"
 	"github.com/lockquake/lockquake/chaos/process"
+	"github.com/lockquake/lockquake/internal/clock"
 	"github.com/lockquake/lockquake/internal/node"
 )
 
@@ -102,6 +103,10 @@ func (m *member) look(ctx context.Context) (HostSeen, error) {
 	seen := HostSeen{
 		Name: m.name, Engine: answer.Info.ServerVersion, Kernel: answer.Info.KernelVersion, Processors: answer.Info.NCPU,
 		Supervisor: m.local, Agent: m.of.Describe[m.run.agentName], Cannot: map[string]string{},
+	}
+	if a := m.run.agent; a != nil && a.Clock().Separate() {
+		now := clock.Now()
+		seen.Clock = ClockSeen{Offset: time.Duration(now - a.Clock().Own(now)), Error: time.Duration(a.Clock().Error(now))}
 	}
 	for _, c := range surveyed {
 		if err := m.run.Offers(c, node.Server); err != nil {

@@ -15,82 +15,53 @@ import (
 
 // remoteClock is the clock of a node, asked over its control stream.
 type remoteClock struct {
+	*wire.RemoteClock
 	name  string // of the node
 	conn  *wire.Conn
 	ended <-chan struct{} // the stream is read to its end
 	pongs chan wire.Pong
-	drift drift // as it was measured; zero where the clocks are one
 
 	asking sync.Mutex // held while the clock is asked for
-	pings  int        // ids of pings beyond those of measure
+	pings  int        // ids
 }
 
-// drift is the difference between a node's clock and the run's.
-type drift struct {
-	offset int64 // ns to add to the node's times
-	err    int64 // ns by which that may be wrong
+func newRemoteClock(name string, conn *wire.Conn, ended <-chan struct{}) *remoteClock {
+	c := &remoteClock{name: name, conn: conn, ended: ended, pongs: make(chan wire.Pong, 1)}
+	c.RemoteClock = wire.NewRemoteClock(name, func(ctx context.Context) (int64, error) {
+		p, err := c.ask(ctx)
+		return p.Now, err
+	})
+	return c
 }
 
 // clockRoom is by how much two readings of one clock may seem to be in the wrong order: a runtime may read it in two ways.
 const clockRoom = 10 * time.Millisecond
 
-// pings is how often a node's clock is asked for; the quickest answer counts.
-const pings = 30
-
-// compare finds how the node's clock relates to the run's: they are the same where boot id and time namespace are,
-// otherwise the difference is measured.
-func (c *remoteClock) compare(ctx context.Context, h *wire.Hello) (err error) {
-	if h.BootID == clock.BootID() && h.TimeNS == clock.TimeNamespace() && h.BootID != "" {
-		if ahead := h.Now - clock.Now(); ahead > int64(clockRoom) {
-			return fmt.Errorf("%s: hello: its now is %v ahead of CLOCK_MONOTONIC, and by boot_id and time_ns it is that clock", c.name, time.Duration(ahead))
-		}
-		return nil
+// shared tells whether the node's clock is the run's, by what its hello says.
+func (c *remoteClock) shared(h *wire.Hello) (bool, error) {
+	if !wire.SameClock(h.BootID, h.TimeNS) {
+		return false, nil
 	}
-	c.drift, err = c.measure(ctx)
-	return err
-}
-
-// measure asks the node for its clock, and bounds the difference by the time that the quickest answer took.
-func (c *remoteClock) measure(ctx context.Context) (drift, error) {
-	c.asking.Lock()
-	defer c.asking.Unlock()
-	best := drift{err: int64(time.Hour)}
-	for id := 1; id <= pings; id++ {
-		asked := clock.Now()
-		if err := c.conn.Send(wire.Frame{Type: wire.TypePing, Ping: &wire.Ping{ID: id}}); err != nil {
-			return drift{}, fmt.Errorf("%s: clock: %w", c.name, err)
-		}
-		p, err := c.pong(ctx, id)
-		if err != nil {
-			return drift{}, err
-		}
-		answered := clock.Now()
-		if half := (answered - asked + 1) / 2; half < best.err {
-			best = drift{offset: asked + half - p.Now, err: half}
-		}
+	if ahead := h.Now - clock.Now(); ahead > int64(clockRoom) {
+		return true, fmt.Errorf("%s: hello: its now is %v ahead of CLOCK_MONOTONIC, and by boot_id and time_ns it is that clock", c.name, time.Duration(ahead))
 	}
-	return best, nil
-}
-
-// moved measures the clock again, if it had to be measured, and returns an error if it has moved by more than the measured error:
-// the times of its node then prove nothing.
-func (c *remoteClock) moved(ctx context.Context) error {
-	if c.drift == (drift{}) {
-		return nil
-	}
-	now, err := c.measure(ctx)
-	if err != nil {
-		return err
-	}
-	if by := max(now.offset-c.drift.offset, c.drift.offset-now.offset); by > c.drift.err+now.err {
-		return fmt.Errorf("%s: its clock moved by %v against the run's, more than the %v that its times are narrowed by",
-			c.name, time.Duration(by), time.Duration(c.drift.err))
-	}
-	return nil
+	return true, nil
 }
 
 // read asks the node for its clocks.
 func (c *remoteClock) read(ctx context.Context) (wire.Pong, error) {
+	p, err := c.ask(ctx)
+	switch {
+	case err != nil:
+		err = fmt.Errorf("%s: clock: %w", c.name, err)
+	case p.Wall == 0:
+		err = fmt.Errorf("%s does not tell its wall clock", c.name)
+	}
+	return p, err
+}
+
+// ask sends a ping and waits for its answer.
+func (c *remoteClock) ask(ctx context.Context) (wire.Pong, error) {
 	c.asking.Lock()
 	defer c.asking.Unlock()
 	select {
@@ -98,15 +69,10 @@ func (c *remoteClock) read(ctx context.Context) (wire.Pong, error) {
 	default:
 	}
 	c.pings++
-	id := pings + c.pings
-	if err := c.conn.Send(wire.Frame{Type: wire.TypePing, Ping: &wire.Ping{ID: id}}); err != nil {
-		return wire.Pong{}, fmt.Errorf("%s: clock: %w", c.name, err)
+	if err := c.conn.Send(wire.Frame{Type: wire.TypePing, Ping: &wire.Ping{ID: c.pings}}); err != nil {
+		return wire.Pong{}, err
 	}
-	p, err := c.pong(ctx, id)
-	if err == nil && p.Wall == 0 {
-		err = fmt.Errorf("%s does not tell its wall clock", c.name)
-	}
-	return p, err
+	return c.pong(ctx, c.pings)
 }
 
 // heard takes an answer of the node, and tells whether there was room for it.
@@ -127,9 +93,9 @@ func (c *remoteClock) pong(ctx context.Context, id int) (wire.Pong, error) {
 				return p, nil
 			}
 		case <-c.ended:
-			return wire.Pong{}, fmt.Errorf("%s: clock: %w", c.name, errEnded)
+			return wire.Pong{}, errEnded
 		case <-ctx.Done():
-			return wire.Pong{}, fmt.Errorf("%s: clock: %w", c.name, context.Cause(ctx))
+			return wire.Pong{}, context.Cause(ctx)
 		}
 	}
 }
@@ -163,7 +129,7 @@ func (c clocks) Ask(ctx context.Context, node, fact string) (string, error) {
 	for _, s := range c.processes.all {
 		if s.node.Name() == node {
 			p, err := s.clock.read(ctx)
-			return clockText(fact, p.Wall, p.Mono+s.clock.drift.offset, ""), err
+			return clockText(fact, p.Wall, s.clock.Run(p.Mono), ""), err
 		}
 	}
 	_, known := c.nodes.service.Facts()[fact]

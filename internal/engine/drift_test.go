@@ -2,6 +2,8 @@ package engine
 
 import (
 	"io"
+	"log/slog"
+	"os"
 	"testing"
 	"time"
 
@@ -47,14 +49,16 @@ func TestAStrangeClockIsMeasuredAndItsEventsMoved(t *testing.T) {
 	out, fromNode := io.Pipe()
 	go strange(t, toNode, fromNode, ahead, wire.Hello{BootID: "elsewhere"})
 	s := greeted(t, out, in)
-	if err := s.clock.compare(t.Context(), s.greeting()); err != nil {
+	m := newMeasurer(t)
+	if err := m.meet(t.Context(), s, false); err != nil {
 		t.Fatal(err)
 	}
-	d := s.clock.drift
-	if off := d.offset + ahead; off > d.err || off < -d.err {
-		t.Fatalf("offset %d with error %d; the clock is %d ahead", d.offset, d.err, ahead)
+	now := clock.Now()
+	wrong, off := s.clock.Error(now), s.clock.Run(now+ahead)-now
+	if off > wrong || off < -wrong || wrong <= 0 || wrong > int64(time.Second) {
+		t.Fatalf("an hour ahead is told to be %d wrong, and is %d", wrong, off)
 	}
-	dir := t.TempDir()
+	dir := m.record.historyDir()
 	if err := s.record(dir, []string{"lock-0"}); err != nil {
 		t.Fatal(err)
 	}
@@ -66,22 +70,33 @@ func TestAStrangeClockIsMeasuredAndItsEventsMoved(t *testing.T) {
 	if err := s.close(); err != nil {
 		t.Fatal(err)
 	}
-	m, err := history.OpenAll(dir)
+	all, err := history.OpenAll(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer m.Close()
+	defer all.Close()
 	var e history.Event
-	h, err := m.Next(&e)
-	if err != nil || h.ErrorNS != d.err {
-		t.Fatalf("header %+v, %v; want the error %d in it", h, err, d.err)
+	h, err := all.Next(&e)
+	if err != nil || h.ErrorNS < wrong || h.ErrorNS > wrong+int64(time.Millisecond) || h.OffsetNS > -ahead+wrong || h.OffsetNS < -ahead-wrong || h.Exact() {
+		t.Fatalf("header %+v, %v; want the error %d in it", h, err, wrong)
 	}
 	live, _ := s.live.last(0, -1)
 	for name, got := range map[string]int64{"file": e.Time, "file's validity": e.Valid, "live view": live.start, "live validity": live.valid} {
-		if got < before-d.err || got > clock.Now()+d.err {
+		if got < before-h.ErrorNS || got > clock.Now()+h.ErrorNS {
 			t.Errorf("%s: the event is at %d, it was made between %d and %d", name, got, before, clock.Now())
 		}
 	}
+}
+
+// newMeasurer makes one of a run directory that has nothing but the folder of the history.
+func newMeasurer(t *testing.T) *clockMeasurer {
+	t.Helper()
+	m := &clockMeasurer{record: &record{dir: t.TempDir(), log: slog.New(slog.DiscardHandler)}}
+	if err := os.Mkdir(m.record.historyDir(), 0o750); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = m.close() })
+	return m
 }
 
 // greeted is the session of a node that has said hello.
@@ -96,27 +111,29 @@ func greeted(t *testing.T, out io.Reader, in io.Writer) *process {
 	return s
 }
 
-// TestWhoseClockIsOurs: it takes the same kernel and the same time namespace.
+// TestWhoseClockIsOurs: it takes the same kernel and the same time namespace, and a provider that does not say otherwise.
 func TestWhoseClockIsOurs(t *testing.T) {
 	if clock.BootID() == "" {
 		t.Skip("this machine does not tell its boot id")
 	}
 	for _, c := range []struct {
-		hello wire.Hello
-		ours  bool
+		hello    wire.Hello
+		separate bool
+		ours     bool
 	}{
-		{wire.Hello{BootID: clock.BootID(), TimeNS: clock.TimeNamespace()}, true},
-		{wire.Hello{BootID: clock.BootID(), TimeNS: "time:[1]"}, false},
-		{wire.Hello{BootID: "elsewhere", TimeNS: clock.TimeNamespace()}, false},
-		{wire.Hello{}, false},
+		{wire.Hello{BootID: clock.BootID(), TimeNS: clock.TimeNamespace()}, false, true},
+		{wire.Hello{BootID: clock.BootID(), TimeNS: clock.TimeNamespace()}, true, false},
+		{wire.Hello{BootID: clock.BootID(), TimeNS: "time:[1]"}, false, false},
+		{wire.Hello{BootID: "elsewhere", TimeNS: clock.TimeNamespace()}, false, false},
+		{wire.Hello{}, false, false},
 	} {
 		toNode, in := io.Pipe()
 		out, fromNode := io.Pipe()
 		go strange(t, toNode, fromNode, 0, c.hello)
 		s := greeted(t, out, in)
-		err := s.clock.compare(t.Context(), s.greeting())
-		if d := s.clock.drift; err != nil || (d == drift{}) != c.ours {
-			t.Errorf("%+v: %+v, %v; ours: %t", c.hello, s.clock.drift, err, c.ours)
+		err := newMeasurer(t).meet(t.Context(), s, c.separate)
+		if err != nil || s.clock.Separate() == c.ours || (s.clock.Error(clock.Now()) == 0) != c.ours {
+			t.Errorf("%+v, separate clocks %t: %v; ours: %t", c.hello, c.separate, err, c.ours)
 		}
 		_ = s.conn.Close()
 	}

@@ -154,13 +154,13 @@ func (in *injector) injectOn(ctx context.Context, f *injected, h hold) (receipt 
 	if !in.live.held(h.user, h.grant) {
 		return history.Receipt{}, false, in.continueHolder(f)
 	}
-	in.faults.change(func() { f.Bit = state.Time })
+	in.faults.change(func() { f.Bit, f.BitError = state.Time, state.TimeError })
 	scope, err := in.scope(ctx, f, []chaos.Node{node})
 	if err != nil {
 		return history.Receipt{Status: history.NotInstalled}, false, errors.Join(err, in.continueHolder(f))
 	}
 	if why := in.promised(f, scope); why != "" {
-		in.faults.change(func() { f.Bit = 0 })
+		in.faults.change(func() { f.Bit, f.BitError = 0, 0 })
 		return history.Receipt{Status: history.NotMade, Evidence: why}, true, in.continueHolder(f)
 	}
 	scope.Run = &underway{injector: in, fault: f, stopped: true}

@@ -189,10 +189,10 @@ func TestAClientThatLiesAboutItsClock(t *testing.T) {
 		s := &testbed{t: t, ahead: func() int64 { return int64(ahead) }, lies: true}
 		s.wantVerdict(s.run(t.Context(), scheduled()), results.Unknown, want)
 	}
-	c := remoteClock{name: "client-1"}
+	c := newRemoteClock("client-1", nil, nil)
 	hello := wire.NewHello("fake", "test")
 	hello.Now = clock.Now() + int64(time.Second)
-	if err := c.compare(t.Context(), hello); err == nil || !strings.Contains(err.Error(), "client-1: hello: its now is ") {
+	if _, err := c.shared(hello); err == nil || !strings.Contains(err.Error(), "client-1: hello: its now is ") {
 		t.Errorf("a hello from the future: %v", err)
 	}
 }

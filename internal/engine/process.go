@@ -65,7 +65,7 @@ func newProcess(n *cluster.Node, index int, l *live, conn *wire.Conn) *process {
 		node: n, index: index, live: l, conn: conn, waiting: map[int]chan wire.Result{}, ordered: map[int]int{},
 		ready: make(chan struct{}), greeted: make(chan struct{}), ended: make(chan struct{}),
 	}
-	s.clock = &remoteClock{name: n.Name(), conn: conn, ended: s.ended, pongs: make(chan wire.Pong, 1)}
+	s.clock = newRemoteClock(n.Name(), conn, s.ended)
 	return s
 }
 
@@ -81,8 +81,12 @@ func (s *process) expect(st *wire.Start) {
 
 // record opens the file that the node's events go to. It must come before the node is told to start.
 func (s *process) record(dir string, locks []string) error {
-	d := s.clock.drift
-	h := history.Header{Process: s.node.Name(), Locks: locks, OffsetNS: d.offset, ErrorNS: d.err}
+	h := history.Header{Process: s.node.Name(), Locks: locks}
+	if s.clock.Separate() {
+		now := s.clock.Own(clock.Now())
+		h.OffsetNS = s.clock.Run(now) - now
+		h.ErrorNS = s.clock.Error(now + h.OffsetNS)
+	}
 	f, err := history.Create(filepath.Join(dir, s.node.Name()+".lqh"), h)
 	if err != nil {
 		return err
@@ -140,9 +144,9 @@ func (s *process) take(batch []history.Event, raw []byte) (refused error) {
 	if err := s.file.AppendRecords(raw, &batch[len(batch)-1]); err != nil {
 		return errors.Join(refused, fmt.Errorf("%s: history: %w", s.node.Name(), err))
 	}
-	if offset := s.clock.drift.offset; offset != 0 {
+	if s.clock.Separate() {
 		for i := range batch {
-			history.Shift(&batch[i], offset)
+			history.Shift(&batch[i], s.clock)
 		}
 	}
 	s.mu.Lock()
@@ -178,9 +182,10 @@ func (s *process) unasked(e *history.Event) error {
 // punctual refuses events of times that cannot be: before the process was told to start, or after they came. A client whose clock is
 // not the one that its hello says would move its holds out of each other's way.
 func (s *process) punctual(batch []history.Event) error {
-	first, last, d := &batch[0], &batch[len(batch)-1], s.clock.drift
-	early, late := s.started.Load()-(first.Time+d.offset), last.Time+d.offset-clock.Now()
-	room := int64(clockRoom) + d.err
+	first, last := &batch[0], &batch[len(batch)-1]
+	from, until := s.clock.Run(first.Time), s.clock.Run(last.Time)
+	early, late := s.started.Load()-from, until-clock.Now()
+	room := int64(clockRoom) + max(s.clock.Error(from), s.clock.Error(until))
 	switch {
 	case early > room:
 		return fmt.Errorf("%s: event %d has a time that was %v before the start frame was sent: its clock is not the one that its hello says",

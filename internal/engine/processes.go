@@ -31,6 +31,7 @@ type processes struct {
 	watch   *sessionWatch // nil where no grant lasts as long as a session
 	faults  *faultLog
 	record  *record
+	clocks  *clockMeasurer
 	own     *journal
 	all     []*process // clients by index, then the resource
 
@@ -50,9 +51,6 @@ func (p *processes) clients() []*process {
 func (p *processes) resources() []*process {
 	return slices.DeleteFunc(slices.Clone(p.all), func(s *process) bool { return s.index >= 0 })
 }
-
-// maxDrift is the error of a measured clock beyond which no interval could be judged.
-const maxDrift = 50 * time.Millisecond
 
 // greet opens the control stream of every node that has one and waits for its hello.
 func (p *processes) greet(ctx context.Context) error {
@@ -89,11 +87,8 @@ func (p *processes) greet(ctx context.Context) error {
 				return err
 			}
 		}
-		if err := s.clock.compare(ctx, s.greeting()); err != nil {
+		if err := p.clocks.meet(ctx, s, p.nodes.cluster.SeparateClocks); err != nil {
 			return err
-		}
-		if d := s.clock.drift; d.err > int64(maxDrift) {
-			return fmt.Errorf("%s: its clock can be compared to %v only, which would prove nothing", s.node.Name(), time.Duration(d.err))
 		}
 		if err := s.record(p.record.historyDir(), p.plan.locks); err != nil {
 			return err
@@ -130,7 +125,7 @@ func (p *processes) start(ctx context.Context, id string) error {
 // letGo lets the workload go at that time of the run's clock.
 func (p *processes) letGo(start int64) error {
 	for _, s := range p.clients() {
-		if err := s.conn.Send(wire.Frame{Type: wire.TypeGo, Go: &wire.Go{Time: start - s.clock.drift.offset}}); err != nil {
+		if err := s.conn.Send(wire.Frame{Type: wire.TypeGo, Go: &wire.Go{Time: s.clock.Own(start)}}); err != nil {
 			return fmt.Errorf("%s: go: %w", s.node.Name(), err)
 		}
 	}
@@ -200,18 +195,6 @@ func (p *processes) mayBeDead(n *cluster.Node) bool {
 	toDie := slices.Contains(p.toDie, n.Name())
 	p.mu.Unlock()
 	return toDie || p.faults.killed(n)
-}
-
-// compareClocks measures the clocks again that had to be measured.
-func (p *processes) compareClocks(ctx context.Context) {
-	for _, s := range p.all {
-		if !s.node.Running() {
-			continue
-		}
-		if err := s.clock.moved(ctx); err != nil {
-			p.record.unknown("%v", err)
-		}
-	}
 }
 
 // stop sends stop to every node of a role and waits until their streams have ended.

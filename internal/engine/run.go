@@ -37,7 +37,8 @@ type run struct {
 	reporter  *reporter   // of progress
 	nodes     *deployment // the cluster and its service
 	takeover  *takeover   // of servers that a run before kept
-	processes *processes  // clients and resource
+	clocks    *clockMeasurer
+	processes *processes // clients and resource
 	injector  *injector
 	schedule  *schedule
 	steps     *stepRunner
@@ -79,8 +80,10 @@ func newRun(o Options, p *Plan) *run {
 	r.faults = &faultLog{record: r.record}
 	r.reporter = &reporter{show: o.Progress, total: p.load(), record: r.record, live: r.live, faults: r.faults}
 	r.nodes = &deployment{plan: p, record: r.record}
+	r.clocks = &clockMeasurer{record: r.record}
 	r.processes = &processes{
-		plan: p, options: o, within: &r.within, nodes: r.nodes, live: r.live, faults: r.faults, record: r.record, own: r.own, over: make(chan struct{}),
+		plan: p, options: o, within: &r.within, nodes: r.nodes, live: r.live, faults: r.faults, record: r.record, clocks: r.clocks, own: r.own,
+		over: make(chan struct{}),
 	}
 	r.takeover = &takeover{
 		kept: o.Kept, plan: p, options: o, nodes: r.nodes, clocks: clocks{r.nodes, r.processes}, faults: r.faults, record: r.record, reporter: r.reporter,
@@ -139,6 +142,8 @@ func (r *run) do(ctx context.Context) (err error) {
 		return MissingError{Text: err.Error()}
 	}
 	defer r.processes.watch.keepAsking(ctx)()
+	r.clocks.keep(ctx, r.nodes.cluster.AgentClocks)
+	defer r.clocks.stop()
 	pulse := r.watchSelf()
 	defer pulse.Stop() // before finish closes the engine's history
 	if !r.plan.warms() {
@@ -286,7 +291,7 @@ func (r *run) settle(ctx context.Context) {
 	r.record.change(func(e *results.Env) { e.End = clock.Now() })
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.within.stop+r.plan.scenario.Workload.Timeout)
 	defer cancel()
-	r.processes.compareClocks(ctx)
+	r.clocks.finish(ctx)
 	if err := r.processes.stop(ctx, node.Client); err != nil {
 		r.record.unknown("stopping the clients: %v", err)
 	}
@@ -314,7 +319,7 @@ func (r *run) finish(ctx context.Context) error {
 	r.processes.collect(ctx)
 	r.processes.deaths.Wait()
 	r.own.addLate(r.processes.watch.ends())
-	errs = append(errs, r.own.close())
+	errs = append(errs, r.own.close(), r.clocks.close())
 	r.describeEnd()
 	r.faults.write()
 	return errors.Join(append(errs, r.observer.seen.write(r.record.dir), r.writeDrawn(), r.record.write())...)

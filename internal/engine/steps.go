@@ -225,7 +225,7 @@ func (r *stepRunner) awaitedLock(st scenarios.Step) int {
 	return slices.Index(r.plan.locks, st.Lock)
 }
 
-// awaitValidity waits until the user's latest grant is over, as the user computes it.
+// awaitValidity waits until the user's latest grant is over, as the user computes it, whatever its clock's error.
 func (r *stepRunner) awaitValidity(ctx context.Context, st scenarios.Step) error {
 	_, user := r.user(st.User)
 	for {
@@ -235,10 +235,14 @@ func (r *stepRunner) awaitValidity(ctx context.Context, st scenarios.Step) error
 			return fmt.Errorf("%s was never granted a lock", st.User)
 		case h.valid == history.ValidEndless:
 			return fmt.Errorf("%s has a grant without end", st.User)
-		case h.valid == history.ValidUnknown || clock.Now() > h.valid:
+		case h.valid == history.ValidUnknown:
 			return nil
 		}
-		if err := sleepUntil(ctx, min(h.valid, clock.Now()+int64(50*time.Millisecond))+1); err != nil {
+		over := h.valid + r.processes.all[user.Client()].clock.Error(h.valid)
+		if clock.Now() > over {
+			return nil
+		}
+		if err := sleepUntil(ctx, min(over, clock.Now()+int64(50*time.Millisecond))+1); err != nil {
 			return err
 		}
 	}

@@ -12,6 +12,8 @@ type State struct {
 	PID     int            `json:"pid"`               // in the observer's pid namespace; 0 when there is no process
 	Threads map[string]int `json:"threads,omitempty"` // number of threads by state letter of /proc/PID/task/*/stat: R, S, D, T, ...
 	Time    int64          `json:"time"`              // ns of CLOCK_MONOTONIC after the last thread was read
+	// TimeError is how wrong Time may be, in ns: the observer's clock was compared with the run's. 0 where the clock is the run's.
+	TimeError int64 `json:"time_error,omitempty"`
 	// Frozen is what the freezer says, where the process is frozen: its threads then do not show whether they were stopped.
 	Frozen string `json:"frozen,omitempty"`
 	// Waits says that a SIGSTOP waits until the process is thawed.

@@ -4,7 +4,6 @@
 package oracle
 
 import (
-	"maps"
 	"math"
 	"slices"
 
@@ -34,7 +33,7 @@ type judge struct {
 // Judge returns the counts of a run whose events are in the order of time; those that do not apply are missing.
 func Judge(run Run, events []history.Event) map[string]int64 {
 	never := history.Event{Kind: history.Clean, Phase: history.Info, Time: math.MaxInt64}
-	j := &judge{Run: run, events: append(slices.Clone(events), never), counts: map[string]int64{}}
+	j := &judge{Run: run, events: append(run.afterGrants(events), never), counts: map[string]int64{}}
 	for i, e := range events {
 		if e.Kind == history.Acquire && e.Phase == history.Ok {
 			j.holds = append(j.holds, j.hold(i))
@@ -51,6 +50,24 @@ func Judge(run Run, events []history.Event) map[string]int64 {
 	j.judged(true, "double_grants", "overlapping_holds", "possible_overlaps", "foreign_releases")
 	j.judged(run.Token == "service" || run.Token == "home-made", "token_regressions")
 	return j.counts
+}
+
+// afterGrants puts what the engine tells of a grant behind the grant, where a clock that errs has it come before.
+func (r Run) afterGrants(events []history.Event) []history.Event {
+	out := slices.Clone(events)
+	for i := len(out) - 1; i >= 0; i-- {
+		e := out[i]
+		if r.Errors[e.User.Client()] == 0 || e.Kind != history.Ended && e.Kind != history.Dead {
+			continue
+		}
+		at := slices.IndexFunc(out, func(o history.Event) bool {
+			return o.Kind == history.Acquire && o.Phase == history.Ok && o.User == e.User && o.Op == e.Grant
+		})
+		if at > i {
+			out = slices.Insert(slices.Delete(out, i, i+1), at, e)
+		}
+	}
+	return out
 }
 
 // add counts one more where it is so.
@@ -115,7 +132,11 @@ func (j *judge) hold(at int) *hold {
 	})
 	h.asked = j.first(0, func(e history.Event) bool { return e.Kind == history.Acquire && e.User == h.User && e.Op == h.Op })
 	h.over = min(taken, next(history.Release, history.Invoke))
-	h.gone = min(taken, next(history.Release, history.Ok), next(history.Release, history.Fail), next(history.Release, history.Info))
+	gone := taken
+	if j.events[taken].Time < h.Time { // told before the grant, by clocks that err: when it was gone is anybody's guess
+		gone = len(j.events) - 1
+	}
+	h.gone = min(gone, next(history.Release, history.Ok), next(history.Release, history.Fail), next(history.Release, history.Info))
 	h.touched = min(next(history.EffectRead, history.Ok), next(history.EffectWrite, history.Ok))
 	h.told, h.from, h.to = j.events[h.over].Time, h.Time+h.err, j.end(h)
 	h.fresh = h.Valid > h.Time && h.told > h.Time
@@ -139,7 +160,7 @@ func (j *judge) end(h *hold) int64 {
 	to := over.Time
 	switch {
 	case over.Kind == history.Dead && over.Value > 0:
-		to = max(h.Time, min(to, over.Value))
+		to = min(to, over.Value)
 	case over.Kind == history.Clean && !j.Dead[h.User.Client()]:
 		return to
 	case over.Kind == history.Clean:
@@ -149,7 +170,7 @@ func (j *judge) end(h *hold) int64 {
 			}
 		}
 	}
-	return to - h.err
+	return max(to, h.Time) - h.err
 }
 
 // entitled tells whether the latest news by then has an end of validity that is still to come, and no later news takes
@@ -180,6 +201,18 @@ func later(b, a *hold, now int) bool {
 	return a != b && a.Lock == b.Lock && (asked || over && b.fresh && exclude(a, b))
 }
 
+// maybeLater tells whether b may be later than a, as is known at a position, whatever the clocks' errors hide; without errors it is later's answer.
+func (j *judge) maybeLater(b, a *hold, now int) bool {
+	if a.err == 0 && b.err == 0 {
+		return later(b, a, now)
+	}
+	told := j.events[now].Time // what is told of its end may be under way
+	if a.over < now {
+		told = a.told
+	}
+	return a.Time-a.err < b.Value+b.err || told-a.err <= b.Time+b.err && a.Time-a.err < b.Time+b.err
+}
+
 // overlaps counts the pairs of a hold and those before it that exclude each other and were entitled, held, or may
 // have been held at once.
 func (j *judge) overlaps(h *hold, before []*hold) {
@@ -194,7 +227,9 @@ func (j *judge) overlaps(h *hold, before []*hold) {
 		pair := h.User != k.User && exclude(h, k)
 		j.add("double_grants", pair && double)
 		j.add("overlapping_holds", pair && both && !double)
-		j.add("possible_overlaps", pair && !both && k.gone > h.asked)
+		gone, asked := j.events[k.gone].Time, j.events[h.asked].Time
+		doubt := h.User.Client() != k.User.Client() && gone != math.MaxInt64 && gone+k.err > asked-h.err && h.err+k.err > 0
+		j.add("possible_overlaps", pair && !both && (k.gone > h.asked || doubt))
 	}
 }
 
@@ -233,16 +268,15 @@ func (j *judge) releases(h *hold) {
 		o := j.events[j.outcome(i)]
 		j.add("chances:foreign_releases", true)
 		j.add("foreign_releases", o.Phase == history.Ok && slices.ContainsFunc(j.holds, func(v *hold) bool {
-			return v.User != h.User && exclude(v, h) && j.robbed(v, e.Time, o.Time)
+			return v.User != h.User && exclude(v, h) && j.robbed(v, e.Time, o.Time, h.err)
 		}))
 	}
 }
 
 // robbed tells whether a release lies inside an entitled hold whose user misses it before that ends. Either a third
 // user is granted the lock through what the service did after the release, or the holder's own renewal or release is
-// refused.
-func (j *judge) robbed(v *hold, from, to int64) bool {
-	err := slices.Max(append(slices.Collect(maps.Values(j.Errors)), 0)) // of any clock
+// refused. err is how wrong the times of the release may be.
+func (j *judge) robbed(v *hold, from, to, err int64) bool {
 	missed := slices.ContainsFunc(j.holds, func(x *hold) bool {
 		after := x.Time-x.err > from+err && (x.fresh || x.Value-x.err > from+err)
 		return x.User != v.User && exclude(x, v) && after && x.Time+x.err < v.to && v.covers(x.Time-x.err, x.Time+x.err)
@@ -250,9 +284,9 @@ func (j *judge) robbed(v *hold, from, to int64) bool {
 	for i, e := range j.events {
 		own := e.Kind == history.Renew && i < v.over || e.Kind == history.Release && i == j.outcome(v.over)
 		refused := e.Phase == history.Fail && (e.Code == history.CodeNotHeld || e.Code == history.CodeLost)
-		missed = missed || own && refused && v.owns(e) && e.Time > to && v.covers(e.Time, e.Time)
+		missed = missed || own && refused && v.owns(e) && e.Time-v.err > to+err && v.covers(e.Time, e.Time)
 	}
-	return missed && v.Time+2*err < from && to+err < v.to && v.covers(from-err, to+err)
+	return missed && v.Time+v.err < from-err && to+err < v.to && v.covers(from-err, to+err)
 }
 
 // effects counts what the resource did for a user; it matters whether it had served a later one.
@@ -281,8 +315,9 @@ func (j *judge) overtaken(h *hold, now int) (late, unplaced bool) {
 		}
 		tells := j.Token == "service" && h.Token > 0 && k.Token > 0 && h.Token != k.Token
 		before := later(h, k, now)
-		late = late || later(k, h, now) || tells && k.Token > h.Token && !before
-		unplaced = unplaced || !before && !tells
+		higher := tells && k.Token > h.Token && !before
+		late = late || later(k, h, now) || higher && !j.maybeLater(h, k, now)
+		unplaced = unplaced || !before && !tells || higher && j.maybeLater(h, k, now)
 	}
 	return late, unplaced && !late
 }

@@ -3,7 +3,8 @@
 // A sweep over the certain intervals, from acquire ok to release invoke, loss or death, in the order of time. Where
 // the entitled parts of two holds overlap it is a double grant: the lock broke its promise. Where only the holds do,
 // at least one of them had outlived its validity: an overlapping hold. A pair counts once, as one of the two. Equal
-// times never overlap, and where clocks are not shared every interval is narrowed by their error.
+// times never overlap, and where clocks are not shared every interval is narrowed by their error. A pair whose order
+// lies within the errors is no overlap and not apart: it is counted as unsure_pairs, and among the possible_overlaps.
 //
 // Example: A is granted the lock at 0 s, valid until 2 s, and releases it at 3 s, because it was paused.
 //   - B is granted it at 1 s: both are entitled from 1 s to 2 s, a double grant.
@@ -66,6 +67,8 @@ type exclusion struct {
 	overlapping int64
 	lateHolds   int64 // that had outlived their validity in such a pair
 	possible    possible
+	unsure      int64          // pairs whose order lies within the errors of clocks
+	ends        []*clockedEnds // by lock: of holds, where clocks are not one
 	rivals      rivals
 	looks       int // at pairs, maxLooks at most
 	bound       int
@@ -98,6 +101,10 @@ var exclusionKind = results.CheckerKind{
 			Name: "possible_overlaps", Doc: "pairs that may have overlapped, for one was granted but not yet in hand, or its release was under way; they prove nothing",
 			Timeless: true,
 		},
+		{
+			Name: "unsure_pairs", Doc: "of them: pairs of conflicting holds whose order lies within the [errors of their clocks](#clocks-of-several-machines); not judged where all clocks are one",
+			Timeless: true,
+		},
 	},
 	Measures: failoverMeasures,
 }
@@ -108,6 +115,7 @@ func newExclusion(run results.Run) results.Checker {
 	}
 	x.t = newTracker(run, x)
 	x.t.reuse = true
+	x.possible.clocks = x.t.clocks
 	return x
 }
 
@@ -119,12 +127,17 @@ func (x *exclusion) Observe(e *history.Event) {
 	x.t.observe(e)
 }
 
-func (x *exclusion) began(h *hold) { x.rivals.began(h, x.t.locks[h.lock]) }
+func (x *exclusion) began(h *hold) {
+	x.rivals.began(h, x.t.locks[h.lock])
+	if len(x.t.clocks) > 0 {
+		x.unsure += conflicting(endsOf(&x.ends, h.lock).after(h.user, h.earliest(h.start)), h.mode)
+	}
+}
 
 // takenBack corrects the pairs that relied on a validity which was taken back.
 func (x *exclusion) takenBack(h *hold, cut int64) {
 	for i := range h.pairs {
-		if h.pairs[i].both >= cut-h.err {
+		if h.pairs[i].both >= h.earliest(cut) {
 			h.pairs[i].both = results.Forever
 		}
 	}
@@ -133,6 +146,9 @@ func (x *exclusion) takenBack(h *hold, cut int64) {
 // ended decides the overlaps of h with holds that ended before it, and leaves those with holds that go on to them.
 func (x *exclusion) ended(h *hold) {
 	x.rivals.ended(h)
+	if len(x.t.clocks) > 0 && h.end != results.Forever {
+		endsOf(&x.ends, h.lock).add(x.t.clocks, clockedEnd{h.latest(h.end), h.user, min(h.mode, 1)}, h.end)
+	}
 	for _, p := range h.pairs {
 		x.decide(h, p)
 	}
@@ -145,8 +161,11 @@ func (x *exclusion) ended(h *hold) {
 		if k.user == h.user || !conflict(h.mode, k.mode) {
 			continue
 		}
-		p := pair{from: max(h.start+h.err, k.start+k.err), to: later(h.end, -h.err)}
+		p := pair{from: max(h.latest(h.start), k.latest(k.start)), to: h.earliest(h.end)}
 		if p.from >= p.to {
+			if h.end > k.start || h.user.Client() != k.user.Client() && h.latest(h.end) > k.earliest(k.start) {
+				x.unsure++
+			}
 			continue
 		}
 		p.both = bothEntitled(h, k, p.from, p.to)
@@ -172,8 +191,11 @@ func (x *exclusion) ended(h *hold) {
 
 // decide counts the overlap of k with a hold that ended before it.
 func (x *exclusion) decide(k *hold, p pair) {
-	p.to = min(p.to, later(k.end, -k.err))
+	p.to = min(p.to, k.earliest(k.end))
 	if p.from >= p.to {
+		if p.from < k.latest(k.end) {
+			x.unsure++
+		}
 		p.drop()
 		return
 	}
@@ -318,8 +340,8 @@ func (x *exclusion) outlived(a, b *hold, from int64) string {
 func bothEntitled(a, b *hold, from, to int64) int64 {
 	for _, s := range a.spans {
 		for _, r := range b.spans {
-			start := max(from, s.from+a.err, r.from+b.err)
-			if start < min(to, later(s.until, -a.err), later(r.until, -b.err)) {
+			start := max(from, a.latest(s.from), b.latest(r.from))
+			if start < min(to, a.earliest(s.until), b.earliest(r.until)) {
 				return start
 			}
 		}
@@ -348,6 +370,9 @@ func (x *exclusion) Finish() results.Finding {
 		"double_grants": new(x.double), "overlapping_holds": new(x.overlapping), "outlived_holds": new(x.lateHolds),
 		"possible_overlaps": new(max(0, x.possible.pairs()-x.double-x.overlapping)),
 	}
+	if len(x.t.clocks) > 0 {
+		f.Counts["unsure_pairs"] = new(x.unsure)
+	}
 	f.Measures = x.failovers.measures(x.double)
 	doubles, overlaps := x.doubles.witnesses(x.run), x.overlaps.witnesses(x.run)
 	if len(doubles) > 0 && len(overlaps) > 0 {
@@ -355,92 +380,4 @@ func (x *exclusion) Finish() results.Finding {
 	}
 	f.Witnesses = slices.Concat(doubles, overlaps[:min(len(overlaps), results.MaxWitnesses-len(doubles))])
 	return f
-}
-
-// possible counts the conflicting pairs of grants that may have overlapped, from acquire invoke to the release's
-// outcome. It subtracts from all pairs those that certainly did not overlap: for these it is enough to know, at each
-// acquire, how many grants of the lock were over by then.
-type possible struct {
-	locks []possibleLock
-	users byUser[possibleUser]
-}
-
-// possibleLock has its numbers by mode: exclusive, shared.
-type possibleLock struct {
-	granted [2]int64
-	over    [2]int64
-	apart   int64 // conflicting pairs of which one was over before the other was asked for
-}
-
-type possibleUser struct {
-	asked     uint32   // Op of the acquire that is under way
-	over      [2]int64 // of its lock, when it was invoked
-	held      uint32   // Op of the acquire that was granted; 0 for none
-	releasing uint32   // Op of the release that is under way; 0 for none
-	lock      uint16
-	mode      uint8
-}
-
-func (p *possible) lock(i uint16) *possibleLock {
-	if int(i) >= len(p.locks) {
-		p.locks = append(p.locks, make([]possibleLock, int(i)+1-len(p.locks))...)
-	}
-	return &p.locks[i]
-}
-
-func (p *possible) observe(e *history.Event) {
-	switch e.Kind {
-	case history.Acquire:
-		p.acquire(e)
-	case history.Release:
-		u := p.users.at(e.User)
-		if e.Phase == history.Invoke && u.held == e.Grant {
-			u.releasing = e.Op
-		} else if e.Phase != history.Invoke && u.releasing == e.Op {
-			p.end(u)
-		}
-	case history.Lost, history.Dead:
-		if u := p.users.at(e.User); u.held == e.Grant || e.Grant == 0 {
-			p.end(u)
-		}
-	default:
-	}
-}
-
-func (p *possible) acquire(e *history.Event) {
-	u, l := p.users.at(e.User), p.lock(e.Lock)
-	switch e.Phase {
-	case history.Invoke:
-		u.asked, u.over = e.Op, l.over
-	case history.Ok:
-		p.end(u)
-		if u.asked != e.Op {
-			u.over = l.over
-		}
-		u.held, u.lock, u.mode = e.Op, e.Lock, min(e.Mode, 1)
-		l.granted[u.mode]++
-		l.apart += u.over[0]
-		if u.mode == 0 {
-			l.apart += u.over[1]
-		}
-	default:
-	}
-}
-
-// end notes that the user's grant is over, if it has one.
-func (p *possible) end(u *possibleUser) {
-	if u.held != 0 {
-		p.lock(u.lock).over[u.mode]++
-	}
-	u.held, u.releasing = 0, 0
-}
-
-// pairs returns the number of conflicting pairs that may have overlapped.
-func (p *possible) pairs() int64 {
-	var n int64
-	for _, l := range p.locks {
-		x, s := l.granted[0], l.granted[1]
-		n += x*(x-1)/2 + x*s - l.apart
-	}
-	return n
 }

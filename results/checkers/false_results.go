@@ -39,7 +39,7 @@ type falseResults struct {
 	run      results.Run
 	reads    map[uint16][]history.Observation // by lock: what the service as a whole said, in the order of the questions
 	known    map[grantOf]bool                 // grants whose id is known
-	worst    int64                            // how wrong a clock may be
+	clocks   results.Clocks
 	ops      []*answeredOp
 	open     map[grantOf]*answeredOp // the renewal or release that is under way
 	granted  map[grantOf]history.Event
@@ -76,7 +76,7 @@ var falseResultsKind = results.CheckerKind{
 func newFalseResults(run results.Run) results.Checker {
 	c := &falseResults{
 		run: run, reads: readings(run, history.FactHolder), known: map[grantOf]bool{}, open: map[grantOf]*answeredOp{}, granted: map[grantOf]history.Event{},
-		left: map[grantOf]int64{}, acquires: map[results.Place][]int64{}, releases: map[uint16][]underway{}, worst: newTracker(run, nil).worst,
+		left: map[grantOf]int64{}, acquires: map[results.Place][]int64{}, releases: map[uint16][]underway{}, clocks: run.Clocks(),
 	}
 	for _, list := range c.reads {
 		for _, o := range list {
@@ -192,14 +192,14 @@ func (c *falseResults) place(op *answeredOp) judgedOp {
 			again = min(again, at)
 		}
 	}
-	ok := c.granted[j.grant]
+	ok, user := c.granted[j.grant], j.grant.user
 	reads := c.reads[op.invoke.Lock]
 	for i := range reads {
 		o := &reads[i]
 		switch {
-		case ok.Time > 0 && o.Asked > ok.Time+c.worst && o.LastAnswered < op.invoke.Time-c.worst:
+		case ok.Time > 0 && o.Asked > c.clocks.Late(user, ok.Time) && o.LastAnswered < c.clocks.Early(user, op.invoke.Time):
 			j.before = o
-		case j.after == nil && o.Asked > op.answer.Time+c.worst && o.LastAnswered < later(again, -c.worst):
+		case j.after == nil && o.Asked > c.clocks.Late(user, op.answer.Time) && o.LastAnswered < c.clocks.Early(user, again):
 			j.after = o
 		}
 	}
@@ -209,7 +209,7 @@ func (c *falseResults) place(op *answeredOp) judgedOp {
 // alone tells whether no other user's release was under way from one time to another.
 func (c *falseResults) alone(j judgedOp, from, until int64) bool {
 	return !slices.ContainsFunc(c.releases[j.invoke.Lock], func(r underway) bool {
-		return r.user != j.grant.user && r.from <= until+c.worst && later(r.until, c.worst) >= from
+		return r.user != j.grant.user && c.clocks.Early(r.user, r.from) <= until && c.clocks.Late(r.user, r.until) >= from
 	})
 }
 
@@ -237,11 +237,11 @@ func (c *falseResults) unkept(j judgedOp) (why string, by *history.Observation, 
 		end = min(end, left)
 	}
 	switch {
-	case o == nil || end == history.ValidUnknown || o.Answered >= later(end, -c.worst) || !c.alone(j, j.invoke.Time, o.Answered):
+	case o == nil || end == history.ValidUnknown || o.Answered >= c.clocks.Early(j.grant.user, end) || !c.alone(j, c.clocks.Early(j.grant.user, j.invoke.Time), o.Answered):
 		return "", nil, false
 	case c.lacks(o, j.grant):
 		return "the grant was not there", o, true
-	case has(o, j.grant) && o.EndsIn != nil && j.answer.Valid != history.ValidEndless && o.Answered+*o.EndsIn+endSlack+c.worst < j.answer.Valid:
+	case has(o, j.grant) && o.EndsIn != nil && j.answer.Valid != history.ValidEndless && o.Answered+*o.EndsIn+endSlack < c.clocks.Early(j.grant.user, j.answer.Valid):
 		return fmt.Sprintf("the grant was to end at %s, and its user was told %s", c.run.MS(o.Answered+*o.EndsIn), c.run.MS(j.answer.Valid)), o, true
 	}
 	return "", nil, has(o, j.grant)

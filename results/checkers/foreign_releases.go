@@ -111,7 +111,7 @@ func (c *foreignReleases) invoke(e *history.Event) {
 	g := openRelease{op: e.Op, invoke: *e, mode: e.Mode}
 	if h := c.t.open(e.User, e.Grant); h != nil {
 		g.own, g.mode = h, h.mode
-		g.entitled = len(h.spans) > 0 && later(h.until(), h.err) > e.Time // in doubt, it is
+		g.entitled = len(h.spans) > 0 && h.latest(h.until()) > e.Time // in doubt, it is
 	}
 	if !g.entitled {
 		c.chances++
@@ -160,8 +160,8 @@ func (c *foreignReleases) outcome(e *history.Event) {
 
 // inside tells whether a release lies wholly inside the time in which h was held and entitled, by all that is known so far.
 func (c *foreignReleases) inside(s *suspect, h *hold) bool {
-	w := c.t.worst
-	return h.start+2*w < s.invoke.Time && s.ok.Time+w < later(h.end, -h.err) && h.entitled(s.invoke.Time-w, s.ok.Time+w)
+	from, to := c.t.clocks.Early(s.invoke.User, s.invoke.Time), c.t.clocks.Late(s.ok.User, s.ok.Time)
+	return h.latest(h.start) < from && to < h.earliest(h.end) && h.entitled(from, to)
 }
 
 func (c *foreignReleases) began(h *hold) {
@@ -233,14 +233,15 @@ func (c *foreignReleases) confirmAll(v *victim) {
 // since before the victim's grant.
 func (c *foreignReleases) missed(s *suspect, v *victim) (third *hold, refusal *history.Event, ok bool) {
 	h := v.hold
+	from, to := c.t.clocks.Late(s.invoke.User, s.invoke.Time), c.t.clocks.Late(s.ok.User, s.ok.Time)
 	for _, x := range v.thirds {
-		late := !x.fresh && x.issued-x.err <= s.invoke.Time+c.t.worst
-		if !late && x.start-x.err > s.invoke.Time+c.t.worst && x.start+x.err < later(h.end, -h.err) && h.entitled(x.start-x.err, x.start+x.err) {
+		late := !x.fresh && x.earliest(x.issued) <= from
+		if !late && x.earliest(x.start) > from && x.latest(x.start) < h.earliest(h.end) && h.entitled(x.earliest(x.start), x.latest(x.start)) {
 			return x, nil, true
 		}
 	}
 	for i := range v.refused {
-		if e := &v.refused[i]; e.Time > s.ok.Time && h.entitled(e.Time, e.Time) {
+		if e := &v.refused[i]; h.earliest(e.Time) > to && h.entitled(e.Time, e.Time) {
 			return nil, e, true
 		}
 	}

@@ -7,10 +7,10 @@ import (
 	"github.com/lockquake/lockquake/results"
 )
 
-// victimised is a hold from 10 to 100, entitled to 60, and the clocks of its run may be wrong by 5.
+// victimised is a hold from 10 to 100, entitled to 60, and the clock of who releases may be wrong by 5.
 func victimised() (*foreignReleases, *hold) {
 	c := newForeignReleases(results.Run{Locks: []string{"lock-0"}}).(*foreignReleases)
-	c.t.worst = 5
+	c.t.clocks = results.Clocks{{ErrorNS: 5}}
 	return c, &hold{user: history.MakeUser(1, 0), start: 10, end: 100, spans: []span{{10, 60}}}
 }
 
@@ -27,13 +27,14 @@ func TestAReleaseInsideAHold(t *testing.T) {
 		want       bool
 	}{
 		{"in the middle", 30, 40, nil, true},
-		{"just after it began", 20, 40, nil, false},
-		{"certainly after it began", 21, 40, nil, true},
+		{"just after it began", 15, 40, nil, false},
+		{"certainly after it began", 16, 40, nil, true},
+		{"just after it began, by its own clock", 18, 40, func(h *hold) { h.clock = &history.Header{ErrorNS: 3} }, false},
 		{"to the end of its validity", 30, 55, nil, false},
 		{"to just before the end of its validity", 30, 54, nil, true},
 		{"to its end", 30, 94, func(h *hold) { h.spans[0].until = 900 }, true},
 		{"beyond its end", 30, 95, func(h *hold) { h.spans[0].until = 900 }, false},
-		{"to its end, by its own clock", 30, 92, func(h *hold) { h.spans[0].until, h.err = 900, 3 }, false},
+		{"to its end, by its own clock", 30, 92, func(h *hold) { h.spans[0].until, h.clock = 900, &history.Header{ErrorNS: 3} }, false},
 		{"where nothing is known of its validity", 30, 40, func(h *hold) { h.spans = nil }, false},
 		{"where it never ends", 30, 40, func(h *hold) { h.end = results.Forever }, true},
 	} {
@@ -63,13 +64,14 @@ func TestWhatAVictimMisses(t *testing.T) {
 		{"a third after it", third(hold{start: 50, fresh: true}), true},
 		{"a third while it was under way", third(hold{start: 36, fresh: true}), true},
 		{"a third as it began, by clocks that may be wrong", third(hold{start: 35, fresh: true}), false},
-		{"a third as it began, by its own clock", third(hold{start: 37, err: 2, fresh: true}), false},
+		{"a third as it began, by its own clock", third(hold{start: 37, clock: &history.Header{ErrorNS: 2}, fresh: true}), false},
 		{"a third at the end of the validity", third(hold{start: 60, fresh: true}), false},
-		{"a third at the end of the validity, by its own clock", third(hold{start: 58, err: 2, fresh: true}), false},
+		{"a third at the end of the validity, by its own clock", third(hold{start: 58, clock: &history.Header{ErrorNS: 2}, fresh: true}), false},
 		{"a third whose answer came too late", third(hold{start: 50, issued: 20}), false},
 		{"a third that asked later, and whose answer came too late", third(hold{start: 50, issued: 36}), true},
 		{"a refusal after it", refused(50), true},
 		{"a refusal as it was answered", refused(40), false},
+		{"a refusal as it was answered, by clocks that may be wrong", refused(45), false},
 		{"a refusal at the end of the validity", refused(60), false},
 	} {
 		f, h := victimised()

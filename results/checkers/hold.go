@@ -22,10 +22,10 @@ type hold struct {
 	mode   uint8
 	token  uint64
 	issued int64
-	start  int64 // acquire ok
-	end    int64 // release invoke, loss or death; forever while it is open
-	valid  int64 // the latest end of its validity, as an event told it
-	err    int64 // how wrong its process's clock may be
+	start  int64           // acquire ok
+	end    int64           // release invoke, loss or death; forever while it is open
+	valid  int64           // the latest end of its validity, as an event told it
+	clock  *history.Header // of its client; nil where it is the run's
 	spans  []span
 
 	ok       history.Event
@@ -50,10 +50,14 @@ func notHeld(code uint8) bool { return code == history.CodeNotHeld || code == hi
 // conflict tells whether two holds exclude each other.
 func conflict(a, b uint8) bool { return a == 0 || b == 0 }
 
+// latest is the latest that a time of the hold can be, by its client's clock; earliest the earliest.
+func (h *hold) latest(t int64) int64   { return results.Late(h.clock, t) }
+func (h *hold) earliest(t int64) int64 { return results.Early(h.clock, t) }
+
 // entitled tells whether the hold's validity covers the whole of [from, until], whatever ended the hold.
 func (h *hold) entitled(from, until int64) bool {
 	for _, s := range h.spans {
-		if s.from+h.err <= from && until < later(s.until, -h.err) {
+		if h.latest(s.from) <= from && until < h.earliest(s.until) {
 			return true
 		}
 	}
@@ -87,18 +91,20 @@ func (h *hold) overAt() int64 {
 // request is older than A's grant, yet B is later. A b that came into hand when its validity was over is left out:
 // it may be the late answer to a request that was granted before a's.
 func before(a, b *hold) bool {
-	if a.start+a.err < b.issued-b.err {
+	if a.latest(a.start) < b.earliest(b.issued) {
 		return true
 	}
-	return b.fresh && later(a.overAt(), a.err) <= b.start-b.err && a.start+a.err < b.start-b.err
+	return b.fresh && a.latest(a.overAt()) <= b.earliest(b.start) && a.latest(a.start) < b.earliest(b.start)
 }
 
-// later moves t by d, unless t is forever.
-func later(t, d int64) int64 {
-	if t == results.Forever {
-		return t
+// maybeBefore tells whether a may have come before b by time alone, as far as it is known at now: it is before's answer where the clocks are
+// right, and else what before would say at best. An order that lies within the clocks' errors is none.
+func maybeBefore(a, b *hold, now int64) bool {
+	if a.clock == nil && b.clock == nil {
+		return before(a, b)
 	}
-	return t + d
+	over := min(a.overAt(), now) // what is told of its end may be under way
+	return a.earliest(a.start) < b.latest(b.issued) || a.earliest(over) <= b.latest(b.start) && a.earliest(a.start) < b.latest(b.start)
 }
 
 // grantValidity opens the first span.
@@ -176,25 +182,19 @@ type holdWatcher interface {
 
 // tracker follows the holds of all users from acquire ok to release invoke, loss or death.
 type tracker struct {
-	watch holdWatcher
-	users byUser[[]*hold] // the open holds of a user
-	locks [][]*hold       // the open holds of a lock
-	errs  []int64         // by client: how wrong its clock may be
-	dead  map[int]int64   // clients that were killed: when the last of their events came
-	free  []*hold
-	reuse bool
-	worst int64 // the largest of errs
+	watch  holdWatcher
+	users  byUser[[]*hold] // the open holds of a user
+	locks  [][]*hold       // the open holds of a lock
+	clocks results.Clocks
+	early  []history.Event // of the engine, whose grants are told of later by clocks that err
+	dead   map[int]int64   // clients that were killed: when the last of their events came
+	free   []*hold
+	reuse  bool
+	worst  int64 // the largest error of a hold's start so far
 }
 
 func newTracker(run results.Run, w holdWatcher) *tracker {
-	t := &tracker{watch: w, locks: make([][]*hold, len(run.Locks)), dead: map[int]int64{}}
-	for _, p := range run.Processes {
-		if c, ok := history.ClientOf(p.Process); ok && p.ErrorNS > 0 {
-			t.errs = append(t.errs, make([]int64, max(0, c+1-len(t.errs)))...)
-			t.errs[c] = p.ErrorNS
-			t.worst = max(t.worst, p.ErrorNS)
-		}
-	}
+	t := &tracker{watch: w, clocks: run.Clocks(), locks: make([][]*hold, len(run.Locks)), dead: map[int]int64{}}
 	for _, c := range deadClients(run) {
 		t.dead[c] = 0
 	}
@@ -205,6 +205,9 @@ func newTracker(run results.Run, w holdWatcher) *tracker {
 func (t *tracker) observe(e *history.Event) {
 	if len(t.dead) > 0 {
 		t.hear(e)
+	}
+	if len(t.clocks) > 0 {
+		t.keepEarly(e)
 	}
 	switch e.Kind {
 	case history.Acquire:
@@ -242,8 +245,8 @@ func (t *tracker) begin(e *history.Event) {
 	h := t.fresh()
 	h.user, h.grant, h.lock, h.mode, h.token = e.User, e.Op, e.Lock, e.Mode, e.Token
 	h.issued, h.start, h.end, h.ok = e.Value, e.Time, results.Forever, *e
-	if c := e.User.Client(); c < len(t.errs) {
-		h.err = t.errs[c]
+	if h.clock = t.clocks.Of(e.User); h.clock != nil {
+		t.worst = max(t.worst, h.clock.Error(h.start))
 	}
 	h.grantValidity(e.Valid)
 	u := t.users.at(e.User)
@@ -254,6 +257,25 @@ func (t *tracker) begin(e *history.Event) {
 	h.at = len(t.locks[e.Lock])
 	t.locks[e.Lock] = append(t.locks[e.Lock], h)
 	t.watch.began(h)
+	for i := range t.early {
+		if x := t.early[i]; x.User == h.user && x.Grant == h.grant {
+			t.observe(&x)
+		}
+	}
+}
+
+// keepEarly keeps what the engine tells of a grant before the grant itself, which only clocks that err can do, for as long as they err. Example:
+// the service was last certain to stand by a grant at 116.000 ms, and by its client's clock it came into hand at 116.004 ms. Passed over, the
+// end would leave the grant valid for ever.
+func (t *tracker) keepEarly(e *history.Event) {
+	clock := t.clocks.Of(e.User)
+	if clock == nil || e.Kind != history.Ended && e.Kind != history.Dead || t.open(e.User, e.Grant) != nil {
+		return
+	}
+	t.early = slices.DeleteFunc(t.early, func(x history.Event) bool {
+		return x.Time+2*t.clocks.Of(x.User).Error(x.Time) < e.Time
+	})
+	t.early = append(t.early, *e)
 }
 
 // fresh returns an empty hold, a used one where holds are reused.

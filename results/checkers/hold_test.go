@@ -35,7 +35,7 @@ func TestEntitledAtItsBorders(t *testing.T) {
 		{5, 195, 195, false},
 		{5, 305, 1 << 40, true},
 	} {
-		h := &hold{err: c.err, spans: []span{{100, 200}, {300, results.Forever}}}
+		h := &hold{clock: &history.Header{ErrorNS: c.err}, spans: []span{{100, 200}, {300, results.Forever}}}
 		if got := h.entitled(c.from, c.until); got != c.want {
 			t.Errorf("error %d: entitled from %d to %d is %t", c.err, c.from, c.until, got)
 		}
@@ -51,22 +51,38 @@ func TestBeforeAtItsBorders(t *testing.T) {
 	}{
 		{"in hand when it was sent", hold{start: 10}, hold{issued: 10, start: 30, fresh: true}, false},
 		{"in hand before it was sent", hold{start: 10}, hold{issued: 11, start: 30, fresh: true}, true},
-		{"in hand before, by clocks that may be wrong", hold{start: 10, err: 2}, hold{issued: 15, start: 30, err: 3}, false},
-		{"in hand before, whatever the clocks", hold{start: 10, err: 2}, hold{issued: 16, start: 30, err: 3}, true},
+		{"in hand before, by clocks that may be wrong", hold{start: 10, clock: errs(2)}, hold{issued: 15, start: 30, clock: errs(3)}, false},
+		{"in hand before, whatever the clocks", hold{start: 10, clock: errs(2)}, hold{issued: 16, start: 30, clock: errs(3)}, true},
 		{"over when the other came", hold{start: 10, over: over(30)}, hold{issued: 5, start: 30, fresh: true}, true},
 		{"not over when the other came", hold{start: 10, over: over(31)}, hold{issued: 5, start: 30, fresh: true}, false},
 		{"never over", hold{start: 10}, hold{issued: 5, start: 30, fresh: true}, false},
 		{"over when the other came too late", hold{start: 10, over: over(20)}, hold{issued: 5, start: 30}, false},
-		{"over, by clocks that may be wrong", hold{start: 10, err: 2, over: over(30)}, hold{issued: 5, start: 34, err: 3, fresh: true}, false},
-		{"over, whatever the clocks", hold{start: 10, err: 2, over: over(30)}, hold{issued: 5, start: 35, err: 3, fresh: true}, true},
+		{"over, by clocks that may be wrong", hold{start: 10, clock: errs(2), over: over(30)}, hold{issued: 5, start: 34, clock: errs(3), fresh: true}, false},
+		{"over, whatever the clocks", hold{start: 10, clock: errs(2), over: over(30)}, hold{issued: 5, start: 35, clock: errs(3), fresh: true}, true},
 		{"over as it began, when the other came", hold{start: 30, over: over(30)}, hold{issued: 5, start: 30, fresh: true}, false},
 		{"over as it began, before the other came", hold{start: 29, over: over(29)}, hold{issued: 5, start: 30, fresh: true}, true},
 	} {
 		if got := before(&c.a, &c.b); got != c.want {
 			t.Errorf("%s: %t", c.name, got)
 		}
+		if maybe := maybeBefore(&c.a, &c.b, results.Forever); c.a.clock == nil && maybe != c.want || c.a.clock != nil && !maybe {
+			t.Errorf("%s: maybe before is %t", c.name, maybe)
+		}
+	}
+	a, b := hold{start: 19, clock: errs(2)}, hold{issued: 15, start: 30, clock: errs(3)}
+	if !maybeBefore(&a, &b, 50) {
+		t.Error("within the errors it may have been in hand before")
+	}
+	if a.start = 20; maybeBefore(&a, &b, 50) {
+		t.Error("beyond the errors it was not in hand before")
+	}
+	if !maybeBefore(&a, &b, 35) {
+		t.Error("its end may be told of later than it was")
 	}
 }
+
+// errs is a clock that may be wrong by so much.
+func errs(n int64) *history.Header { return &history.Header{ErrorNS: n} }
 
 // TestWhatIsKnownOfAValidity: what the grant says, and what each renewal makes of it.
 func TestWhatIsKnownOfAValidity(t *testing.T) {
@@ -201,11 +217,11 @@ func TestWhatRenewsAHold(t *testing.T) {
 	}
 }
 
-// TestTheErrorsOfClocks: each hold has that of its client, and the worst is that of any.
+// TestTheErrorsOfClocks: each hold has that of its client, and the worst is that of any so far.
 func TestTheErrorsOfClocks(t *testing.T) {
 	tr := newTracker(results.Run{Processes: []history.Header{{Process: "client-2", ErrorNS: 9}, {Process: "engine"}, {Process: "client-1", ErrorNS: 3}}}, &ends{})
-	if !slices.Equal(tr.errs, []int64{3, 9}) || tr.worst != 9 {
-		t.Errorf("errors %v, the worst %d", tr.errs, tr.worst)
+	if a, b, c := tr.clocks.Of(history.MakeUser(0, 4)), tr.clocks.Of(history.MakeUser(1, 0)), tr.clocks.Of(history.MakeUser(2, 0)); a.ErrorNS != 3 || b.ErrorNS != 9 || c != nil {
+		t.Errorf("clocks %+v, %+v, %+v", a, b, c)
 	}
 	w := &ends{}
 	tr.watch, tr.reuse = w, true
@@ -213,8 +229,8 @@ func TestTheErrorsOfClocks(t *testing.T) {
 		u := history.MakeUser(client%3, 0)
 		tr.observe(&history.Event{Time: 10, Kind: history.Acquire, Phase: history.Ok, Op: 1, Grant: 1, User: u, Valid: 100, Value: 5})
 		h := tr.open(u, 1)
-		if h.err != want || h.issued != 5 {
-			t.Errorf("a hold of %v: error %d, asked for at %d", u, h.err, h.issued)
+		if err := h.latest(9) - 9; err != want || err != 9-h.earliest(9) || h.issued != 5 || tr.worst < want {
+			t.Errorf("a hold of %v: error %d, asked for at %d; the worst is %d", u, err, h.issued, tr.worst)
 		}
 		tr.observe(&history.Event{Time: 20, Kind: history.Release, Phase: history.Invoke, Grant: 1, User: u}) // and it is used again
 	}

@@ -89,8 +89,8 @@ func (c *lateNews) hear(until, told int64) {
 // began notes which holds the new one shows to be lost.
 func (c *lateNews) began(h *hold) {
 	for _, o := range c.t.locks[h.lock] {
-		if over := o.until(); o.user != h.user && conflict(o.mode, h.mode) && o.lost == 0 && over != 0 && over <= h.start {
-			o.lost = h.start
+		if over := o.until(); o.user != h.user && conflict(o.mode, h.mode) && o.lost == 0 && over != 0 && o.latest(over) <= h.earliest(h.start) {
+			o.lost = h.latest(h.start)
 		}
 	}
 }
@@ -115,7 +115,7 @@ func (c *lateNews) outlived(h *hold, until int64) {
 	}
 	c.outlive++
 	process, lost := clientName(h.user.Client()), h.lost
-	late := until - lost - c.run.Still.Asked(process, lost, until) - c.bound
+	late := h.earliest(until) - lost - c.run.Still.Asked(process, lost, until) - c.bound
 	if late <= 0 {
 		return
 	}

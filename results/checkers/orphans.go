@@ -23,10 +23,11 @@ import (
 )
 
 type orphans struct {
-	run   results.Run
-	reads map[uint16][]history.Observation
-	worst int64
-	locks map[uint16]*idle
+	run    results.Run
+	reads  map[uint16][]history.Observation
+	clocks results.Clocks
+	worst  int64 // the largest error of an event's time so far
+	locks  map[uint16]*idle
 }
 
 // idle is the times in which nobody uses a lock.
@@ -59,7 +60,7 @@ var orphansKind = results.CheckerKind{
 
 func newOrphans(run results.Run) results.Checker {
 	return &orphans{
-		run: run, reads: readings(run, history.FactHolder, history.FactKeys), locks: map[uint16]*idle{}, worst: newTracker(run, nil).worst,
+		run: run, reads: readings(run, history.FactHolder, history.FactKeys), locks: map[uint16]*idle{}, clocks: run.Clocks(),
 	}
 }
 
@@ -68,6 +69,7 @@ func (c *orphans) Observe(e *history.Event) {
 	if len(c.reads[e.Lock]) == 0 {
 		return
 	}
+	c.worst = max(c.worst, c.clocks.Late(e.User, e.Time)-e.Time)
 	l := c.locks[e.Lock]
 	if l == nil {
 		l = &idle{busy: map[history.User]uint32{}}
@@ -103,7 +105,7 @@ func (l *idle) leave(e *history.Event) {
 // seen is when a reading certainly saw what it tells of within a time in which nobody used the lock.
 func (c *orphans) seen(o *history.Observation, u unused) (asked, answered int64, ok bool) {
 	for _, at := range []span{{o.LastAsked, o.LastAnswered}, {o.Asked, o.Answered}} {
-		if at.from > u.from+c.worst && at.until < later(u.until, -c.worst) {
+		if at.from > u.from+c.worst && (u.until == results.Forever || at.until < u.until-c.worst) {
 			return at.from, at.until, true
 		}
 	}

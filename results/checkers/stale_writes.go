@@ -4,7 +4,8 @@
 // hold was later:
 //   - by time: one was in hand before the other's request was sent, or was over when the other came into hand,
 //     entitled
-//   - by token only where time leaves two holds unordered, and only where the service itself gives the token
+//   - by token only where time leaves two holds unordered, and only where the service itself gives the token. An
+//     order that lies within the errors of clocks is unordered, and no token decides it.
 //
 // A late write that was applied is a stale write, a late access that was refused is a fence save. A write whose
 // order nothing tells is an unordered effect.
@@ -30,7 +31,8 @@ const keptHolds = 16
 type staleWrites struct {
 	run       results.Run
 	t         *tracker
-	past      byUser[[]*hold] // the latest holds of a user, the open ones included
+	resource  []*history.Header // the processes of the resource whose clock is not the run's
+	past      byUser[[]*hold]   // the latest holds of a user, the open ones included
 	locks     []touched
 	stale     int64
 	saves     int64
@@ -69,7 +71,28 @@ func newStaleWrites(run results.Run) results.Checker {
 		run: run, locks: make([]touched, len(run.Locks)), writes: shortlist{room: results.MaxWitnesses}, saved: shortlist{room: results.MaxWitnesses / 2},
 	}
 	s.t = newTracker(run, s)
+	for i := range run.Processes {
+		p := &run.Processes[i]
+		if _, client := history.ClientOf(p.Process); !client && !p.Exact() {
+			s.resource = append(s.resource, p)
+		}
+	}
 	return s
+}
+
+// wrong is by how much the resource's time of an event may be wrong.
+func (s *staleWrites) wrong(e *history.Event) (wrong int64) {
+	for _, p := range s.resource {
+		wrong = max(wrong, p.Error(e.Time))
+	}
+	return wrong
+}
+
+// inOrder tells whether the resource certainly served one event before another that came later. A single process has an order of its own.
+// What a majority of replicas did has that of their clocks.
+func (s *staleWrites) inOrder(a, b *history.Event) bool {
+	wrong := s.wrong(a) + s.wrong(b)
+	return len(s.run.Replicas) == 0 || wrong == 0 || a.Time+wrong < b.Time
 }
 
 func (s *staleWrites) began(h *hold) {
@@ -107,7 +130,7 @@ func (s *staleWrites) Observe(e *history.Event) {
 		s.write(l, h, e)
 		l.add(touch{h, *e})
 	case e.Phase == history.Ok:
-		if later, _ := s.later(l, h); later != nil {
+		if later, _ := s.later(l, h, e); later != nil {
 			s.overtaken++
 		}
 		l.add(touch{h, *e})
@@ -127,8 +150,10 @@ func (s *staleWrites) find(e *history.Event) *hold {
 }
 
 func (s *staleWrites) write(l *touched, h *hold, e *history.Event) {
-	later, unordered := s.later(l, h)
+	later, unordered := s.later(l, h, e)
 	switch {
+	case later != nil && !s.inOrder(&later.event, e):
+		s.unordered++
 	case later != nil:
 		s.stale++
 		s.overstay(0, h, e)
@@ -139,13 +164,14 @@ func (s *staleWrites) write(l *touched, h *hold, e *history.Event) {
 }
 
 func (s *staleWrites) refuse(l *touched, h *hold, e *history.Event) {
-	if later, _ := s.later(l, h); later != nil {
+	switch later, _ := s.later(l, h, e); {
+	case later == nil:
+		s.refusals++
+	case s.inOrder(&later.event, e):
 		s.saves++
 		s.overstay(1, h, e)
 		s.keep(&s.saved, "fence_save", "was refused", h, later, e)
-		return
 	}
-	s.refusals++
 }
 
 // overstay notes by how much the effect of an overtaken hold came too late. Where its lateness cannot be measured,
@@ -172,7 +198,7 @@ func (s *staleWrites) excusals(kind int) *results.Ledger {
 // later finds an effect of a later, conflicting hold. Where there is none, unordered tells whether there is an
 // effect of a hold that neither time nor token can order. Time goes first: the token is what a broken lock gets
 // wrong.
-func (s *staleWrites) later(l *touched, h *hold) (found *touch, unordered bool) {
+func (s *staleWrites) later(l *touched, h *hold, e *history.Event) (found *touch, unordered bool) {
 	for mode := range l.modes {
 		if conflict(h.mode, uint8(mode)) && found == nil {
 			found = l.modes[mode].after(h)
@@ -185,6 +211,8 @@ func (s *staleWrites) later(l *touched, h *hold) (found *touch, unordered bool) 
 		others := l.modes[mode].beside(h, s.t.worst, func(t *touch) {
 			switch {
 			case s.run.Token != TokenService || h.token == 0 || t.hold.token == 0 || t.hold.token == h.token:
+				unordered = true
+			case t.hold.token > h.token && maybeBefore(t.hold, h, e.Time-s.wrong(e)):
 				unordered = true
 			case t.hold.token > h.token && found == nil:
 				found = t
@@ -282,18 +310,18 @@ func (l *touched) add(t touch) {
 	}
 	t.hold.touched = true
 	m := &l.modes[min(t.hold.mode, 1)]
-	if h := m.issued.hold; h == nil || t.hold.issued-t.hold.err > h.issued-h.err {
+	if h := m.issued.hold; h == nil || t.hold.earliest(t.hold.issued) > h.earliest(h.issued) {
 		m.issued = t
 	}
-	if h := m.fresh.hold; t.hold.fresh && (h == nil || t.hold.start-t.hold.err > h.start-h.err) {
+	if h := m.fresh.hold; t.hold.fresh && (h == nil || t.hold.earliest(t.hold.start) > h.earliest(h.start)) {
 		m.fresh = t
 	}
 	i := sort.Search(len(m.latest), func(i int) bool { return m.latest[i].hold.start > t.hold.start })
 	m.latest = slices.Insert(m.latest, i, t)
 	if len(m.latest) > maxTouches {
 		for _, old := range m.latest[:maxTouches/2] {
-			m.droppedStart = max(m.droppedStart, old.hold.start+old.hold.err)
-			m.droppedOver = max(m.droppedOver, later(old.hold.overAt(), old.hold.err))
+			m.droppedStart = max(m.droppedStart, old.hold.latest(old.hold.start))
+			m.droppedOver = max(m.droppedOver, old.hold.latest(old.hold.overAt()))
 		}
 		m.latest = slices.Delete(m.latest, 0, maxTouches/2)
 	}
@@ -312,7 +340,7 @@ func (m *touchedMode) after(h *hold) *touch {
 // beside calls f with each hold but h that time does not place before h. It returns whether there may be others that
 // are no longer remembered. worst is the largest error of a clock.
 func (m *touchedMode) beside(h *hold, worst int64, f func(t *touch)) (others bool) {
-	first := h.issued - h.err
+	first := h.earliest(h.issued)
 	for i := len(m.latest) - 1; i >= 0; i-- {
 		t := &m.latest[i]
 		if t.hold.start+worst < first {
@@ -322,5 +350,5 @@ func (m *touchedMode) beside(h *hold, worst int64, f func(t *touch)) (others boo
 			f(t)
 		}
 	}
-	return m.droppedStart != 0 && m.droppedStart >= first && (!h.fresh || m.droppedOver > h.start-h.err)
+	return m.droppedStart != 0 && m.droppedStart >= first && (!h.fresh || m.droppedOver > h.earliest(h.start))
 }

@@ -138,7 +138,7 @@ func beyond(open []*hold, from, t int64) int64 {
 		if h.valid == history.ValidUnknown && len(h.spans) == 0 {
 			return 0 // nobody knows
 		}
-		if from = max(from, later(h.until(), h.err)); from >= t {
+		if from = max(from, h.latest(h.until())); from >= t {
 			return 0
 		}
 	}
@@ -162,7 +162,7 @@ func (c *stuckLocks) ended(h *hold) {
 func (c *stuckLocks) over(lock uint16, t int64, ok *history.Event) {
 	l := c.lock(lock)
 	l.longest = max(l.longest, l.waited)
-	if l.waited > c.bound && c.bound > 0 {
+	if l.waited > c.bound+2*c.t.worst && c.bound > 0 {
 		c.stuck = append(c.stuck, waiting{lock, span{l.since, t}, l.waited})
 		c.keep(lock, t, ok)
 	}

@@ -142,7 +142,7 @@ func (c *tokenRegressions) takenBack(*hold, int64) {}
 // ended notes when the hold is over, for those that begin from then on. A hold of no length ends after it began.
 func (c *tokenRegressions) ended(h *hold) {
 	if at := h.overAt(); h.token != 0 && at != results.Forever {
-		c.lock(h.lock).over[min(h.mode, 1)].add(max(at, h.start+1)+h.err, h)
+		c.lock(h.lock).over[min(h.mode, 1)].add(h.latest(max(at, h.start+1)), h)
 	}
 }
 
@@ -152,7 +152,7 @@ func (c *tokenRegressions) judge() {
 		c.compare(h)
 	}
 	for _, h := range c.begun {
-		c.lock(h.lock).granted[min(h.mode, 1)].add(h.start+h.err, h)
+		c.lock(h.lock).granted[min(h.mode, 1)].add(h.latest(h.start), h)
 	}
 	c.begun = c.begun[:0]
 }
@@ -175,9 +175,9 @@ func (c *tokenRegressions) compare(h *hold) {
 		}
 	}
 	for m := range l.granted {
-		look(uint8(m), &l.granted[m], h.issued-h.err)
+		look(uint8(m), &l.granted[m], h.earliest(h.issued))
 		if h.fresh && conflict(uint8(m), h.mode) { // those who share may have been granted in any order
-			look(uint8(m), &l.over[m], h.start-h.err+1)
+			look(uint8(m), &l.over[m], h.earliest(h.start)+1)
 		}
 	}
 	switch {
@@ -201,7 +201,7 @@ func (c *tokenRegressions) keep(a, b *hold) {
 		return fmt.Sprintf("%v got token %d with a request sent at %s, after %v had got token %d at %s",
 			b.user, b.token, c.run.MS(b.issued), a.user, a.token, c.run.MS(a.start))
 	}
-	if a.start+a.err >= b.issued-b.err { // what makes it later is the end of a's hold
+	if a.latest(a.start) >= b.earliest(b.issued) { // what makes it later is the end of a's hold
 		p.events = append(p.events, a.over)
 		p.text = func() string {
 			return fmt.Sprintf("%v got token %d at %s and was entitled to it, when the hold of %v, which had token %d, was over since %s",

@@ -282,6 +282,9 @@ func environment(env results.Env, r results.Report) []facts {
 		{"final read", strconv.FormatBool(env.FinalRead)},
 		{"run directory", r.RunDir},
 	}
+	if r.Clocks != nil {
+		run = append(run, pair{"clocks", r.Clocks.Text()})
+	}
 	timings := map[string]string{}
 	for k, v := range env.Timings {
 		timings[k] = count(v) + " ms"

@@ -324,6 +324,9 @@ func textWorld(b *sheet, r results.Report) {
 	if len(took) > 0 {
 		paragraph(b, "took    ", strings.Join(took, ", "))
 	}
+	if r.Clocks != nil {
+		paragraph(b, "clocks  ", r.Clocks.Text())
+	}
 	switch {
 	case r.Kept:
 		var seen []string

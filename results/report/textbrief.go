@@ -21,6 +21,9 @@ func short(w io.Writer, r results.Report, st style) error {
 	briefMet(&b, r)
 	briefFigures(&b, r)
 	briefFaults(&b, r)
+	if r.Clocks != nil {
+		paragraph(&b, "clocks  ", r.Clocks.Text())
+	}
 	for _, line := range clientLines(r) {
 		if r.Program != "" || strings.Contains(line, notOurs) {
 			paragraph(&b, "client  ", line)

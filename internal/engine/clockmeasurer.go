@@ -1,0 +1,173 @@
+package engine
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/lockquake/lockquake/history"
+	"github.com/lockquake/lockquake/internal/clock"
+	"github.com/lockquake/lockquake/internal/wire"
+	"github.com/lockquake/lockquake/results"
+)
+
+const (
+	// maxDrift is the error of a measured clock beyond which no interval could be judged.
+	maxDrift = 50 * time.Millisecond
+	// measureEvery is the pause between two measurements of a clock. In the middle between two, the rate bound of 500 ppm adds 0.5 ms to
+	// the error.
+	measureEvery = 2 * time.Second
+	// measureWithin bounds one measurement. A process that is stopped does not answer; then it is left out.
+	measureWithin = time.Second
+)
+
+// clockMeasurer compares the clocks that are not the run's: before the load, every few seconds, and after it.
+type clockMeasurer struct {
+	record *record
+	clocks []*measuredClock
+	cancel context.CancelFunc // ends the measuring; nil before it began
+	going  sync.WaitGroup
+
+	writing sync.Mutex
+	file    *os.File // the measurements; nil while there are none
+}
+
+// measuredClock is a clock that is not the run's.
+type measuredClock struct {
+	*wire.RemoteClock
+	name    string
+	running func() bool // of a process that has a history; nil for an agent
+	made    int         // measurements after the first
+	missed  int         // those of them that had no answer
+	stepped bool        // and it was told
+}
+
+// meet looks at the clock of a process that has said hello. One that is not the run's is measured, and is from now on; always says that
+// none of them is.
+func (m *clockMeasurer) meet(ctx context.Context, s *process, always bool) error {
+	shared, err := s.clock.shared(s.greeting())
+	if err != nil || shared && !always {
+		return err
+	}
+	c := &measuredClock{RemoteClock: s.clock.RemoteClock, name: s.node.Name(), running: s.node.Running}
+	first, err := c.Measure(ctx)
+	if err != nil {
+		return err
+	}
+	if first.ErrorNS > int64(maxDrift) {
+		return fmt.Errorf("%s: its clock can be compared to %v only, which would prove nothing", c.name, time.Duration(first.ErrorNS))
+	}
+	m.clocks = append(m.clocks, c)
+	return m.write(first)
+}
+
+// keep measures the clocks every few seconds, and with them those of the agents that are not the run's.
+func (m *clockMeasurer) keep(ctx context.Context, agents []*wire.RemoteClock) {
+	for i, c := range agents {
+		if c.Separate() {
+			m.clocks = append(m.clocks, &measuredClock{RemoteClock: c, name: fmt.Sprintf("agent %d", i+1)})
+		}
+	}
+	ctx, m.cancel = context.WithCancel(ctx)
+	for _, c := range m.clocks {
+		m.going.Go(func() {
+			for clock.Sleep(ctx, measureEvery) == nil {
+				_ = m.measure(ctx, c) // it counts what it misses
+			}
+		})
+	}
+}
+
+// stop ends the measuring.
+func (m *clockMeasurer) stop() {
+	if m.cancel != nil {
+		m.cancel()
+	}
+	m.going.Wait()
+}
+
+// measure measures one clock again.
+func (m *clockMeasurer) measure(ctx context.Context, c *measuredClock) error {
+	within, cancel := context.WithTimeoutCause(ctx, measureWithin, fmt.Errorf("no answer within %v", measureWithin))
+	defer cancel()
+	one, err := c.Measure(within)
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	c.made++
+	if err != nil {
+		c.missed++
+		m.record.log.Info("a measurement of a clock is left out", "node", c.name, "reason", err)
+		return err
+	}
+	if why := c.Stepped(); why != "" && !c.stepped {
+		c.stepped = true
+		m.record.unknown("%s", why)
+	}
+	if c.running == nil {
+		return nil // an agent has no history
+	}
+	return m.write(one)
+}
+
+// finish measures the clocks a last time, and says what was left out. Whose process has ended has no last measurement.
+func (m *clockMeasurer) finish(ctx context.Context) {
+	m.stop()
+	last := make([]error, len(m.clocks))
+	var all sync.WaitGroup
+	for i, c := range m.clocks {
+		if c.running == nil || c.running() {
+			all.Go(func() { last[i] = m.measure(ctx, c) })
+		}
+	}
+	all.Wait()
+	m.record.change(func(e *results.Env) {
+		for i, c := range m.clocks {
+			if err := last[i]; err != nil && !errors.Is(err, errEnded) {
+				e.Warnings = append(e.Warnings, fmt.Sprintf("the clock of %s was not measured after the load (%v): from the last measurement on, the error of its times grows by %d ppm",
+					c.name, err, 1_000_000/history.RateShare))
+			}
+			if c.missed > 0 {
+				e.Warnings = append(e.Warnings, fmt.Sprintf("%d of %d measurements of the clock of %s were left out, for it did not answer within %v: the error of its times is larger there",
+					c.missed, c.made, c.name, measureWithin))
+			}
+		}
+	})
+}
+
+// write adds a measurement to those that the judge reads.
+func (m *clockMeasurer) write(one history.Measurement) error {
+	m.writing.Lock()
+	defer m.writing.Unlock()
+	if m.file == nil {
+		f, err := os.Create(filepath.Join(m.record.historyDir(), history.Clocks))
+		if err != nil {
+			return err
+		}
+		m.file = f
+	}
+	line, err := json.Marshal(one)
+	if err == nil {
+		_, err = m.file.Write(slices.Concat(line, []byte{'\n'}))
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", history.Clocks, err)
+	}
+	return nil
+}
+
+// close closes the file. What a run lacks of it, the judge takes for unknown to the rate bound.
+func (m *clockMeasurer) close() error {
+	m.writing.Lock()
+	defer m.writing.Unlock()
+	if m.file == nil {
+		return nil
+	}
+	return m.file.Close()
+}

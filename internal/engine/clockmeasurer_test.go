@@ -1,0 +1,97 @@
+package engine
+
+import (
+	"context"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/lockquake/lockquake/history"
+	"github.com/lockquake/lockquake/internal/clock"
+	"github.com/lockquake/lockquake/internal/wire"
+)
+
+// anHourAhead is a clock that is ahead by an hour and takes a millisecond to answer; while it is silent it does not answer at all.
+func anHourAhead(name string, silent func() bool) *wire.RemoteClock {
+	return wire.NewRemoteClock(name, func(ctx context.Context) (int64, error) {
+		if silent() {
+			<-ctx.Done()
+			return 0, context.Cause(ctx)
+		}
+		time.Sleep(time.Millisecond)
+		return clock.Now() + int64(time.Hour), nil
+	})
+}
+
+// TestClocksAreMeasuredAgain every few seconds. One that does not answer is left out, which is said, and makes no run unknown.
+func TestClocksAreMeasuredAgain(t *testing.T) {
+	m := newMeasurer(t)
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		never := func() bool { return false }
+		after := func(from, until time.Duration) func() bool {
+			return func() bool { return time.Since(began) >= from && time.Since(began) < until }
+		}
+		clocks := []*wire.RemoteClock{
+			anHourAhead("client-1", never), anHourAhead("client-2", after(time.Second, 5*time.Second)), anHourAhead("client-3", after(7*time.Second, time.Hour)),
+			anHourAhead("client-4", after(7*time.Second, time.Hour)),
+		}
+		for i, c := range clocks {
+			if _, err := c.Measure(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			m.clocks = append(m.clocks, &measuredClock{RemoteClock: c, name: "client-" + string(rune('1'+i)), running: func() bool { return i < 3 }})
+		}
+		agent, same := anHourAhead("agent", never), anHourAhead("agent", never)
+		if _, err := agent.Measure(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		m.keep(t.Context(), []*wire.RemoteClock{agent, same})
+		time.Sleep(7*time.Second - time.Since(began))
+		m.finish(t.Context())
+		if same.Separate() || len(m.clocks) != 5 || m.clocks[4].made < 3 {
+			t.Errorf("of the agents' clocks the one that is not the run's is measured: %d clocks, %+v", len(m.clocks), m.clocks[len(m.clocks)-1])
+		}
+	})
+	if len(m.record.env.Unknown) > 0 {
+		t.Errorf("the run is unknown: %q", m.record.env.Unknown)
+	}
+	said := strings.Join(m.record.env.Warnings, "\n")
+	for text, want := range map[string]int{
+		"of 3 measurements of the clock of client-2 were left out": 1, "the clock of client-3 was not measured after the load": 1, "client-1": 0, "client-4": 0, "agent": 0,
+	} {
+		if strings.Count(said, text) != want {
+			t.Errorf("%q is said %d times, want %d: %s", text, strings.Count(said, text), want, said)
+		}
+	}
+	b, err := os.ReadFile(filepath.Join(m.record.historyDir(), history.Clocks))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]int{"client-1": 4, "client-2": 2, "client-3": 3, "agent": 0} {
+		if got := strings.Count(string(b), `"process":"`+name+`"`); got != want {
+			t.Errorf("%d measurements of %s, want %d:\n%s", got, name, want, b)
+		}
+	}
+}
+
+// TestAClockBehindAFrozenStreamIsLeftOut: its answer to a question that was given up is not taken for that to the next.
+func TestAClockBehindAFrozenStreamIsLeftOut(t *testing.T) {
+	toNode, in := io.Pipe()
+	out, fromNode := io.Pipe()
+	go strange(t, toNode, fromNode, int64(time.Hour), wire.Hello{BootID: "elsewhere"})
+	s := greeted(t, out, in)
+	defer func() { _ = s.conn.Close() }()
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := s.clock.Measure(gone); err == nil || s.clock.Separate() {
+		t.Errorf("it was measured without an answer: %v", err)
+	}
+	if _, err := s.clock.Measure(t.Context()); err != nil || !s.clock.Separate() {
+		t.Errorf("it was not measured: %v", err)
+	}
+}

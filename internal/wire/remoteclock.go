@@ -1,0 +1,107 @@
+package wire
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/lockquake/lockquake/history"
+	"github.com/lockquake/lockquake/internal/clock"
+)
+
+// RemoteClock is the monotonic clock of a process beyond a stream: of a client, a resource or an agent. It is the run's until it is
+// measured: then its times are turned into the run's by all measurements so far.
+type RemoteClock struct {
+	name      string
+	ask       func(ctx context.Context) (now int64, err error)
+	measuring sync.Mutex
+
+	mu       sync.Mutex
+	measured []history.Measurement
+	line     *history.Clock // nil: it is the run's
+}
+
+// NewRemoteClock is the clock of a process of that name. ask asks it for the time, once.
+func NewRemoteClock(name string, ask func(ctx context.Context) (now int64, err error)) *RemoteClock {
+	return &RemoteClock{name: name, ask: ask}
+}
+
+// SameClock tells whether a process shares CLOCK_MONOTONIC with this one, by what it says of itself.
+func SameClock(bootID, timeNS string) bool {
+	return bootID != "" && bootID == clock.BootID() && timeNS == clock.TimeNamespace()
+}
+
+// questions is how often a clock is asked for in one measurement; the quickest answer counts.
+const questions = 30
+
+// Measure compares the clock with the run's. The time that the quickest answer took bounds the error: it was read within that. A
+// measurement without an answer to each question is none.
+func (c *RemoteClock) Measure(ctx context.Context) (history.Measurement, error) {
+	c.measuring.Lock()
+	defer c.measuring.Unlock()
+	best := history.Measurement{Process: c.name, ErrorNS: int64(time.Hour)}
+	for range questions {
+		asked := clock.Now()
+		now, err := c.ask(ctx)
+		if err != nil {
+			return best, fmt.Errorf("%s: clock: %w", c.name, err)
+		}
+		if half := (clock.Now() - asked + 1) / 2; half < best.ErrorNS {
+			best.At, best.OffsetNS, best.ErrorNS = now, asked+half-now, half
+		}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	measured := append(c.measured[:len(c.measured):len(c.measured)], best)
+	line, err := history.NewClock(measured)
+	if err != nil {
+		return best, fmt.Errorf("%s: clock: %w", c.name, err)
+	}
+	c.measured, c.line = measured, line
+	return best, nil
+}
+
+// Separate tells whether the clock was measured: it is not the run's, or nobody knows.
+func (c *RemoteClock) Separate() bool { return c.now() != nil }
+
+// Stepped says how the measurements contradict each other: the clock was set, or stood still, and its times prove nothing. "": they do not.
+func (c *RemoteClock) Stepped() string {
+	line := c.now()
+	if line == nil || line.Step() == nil {
+		return ""
+	}
+	return fmt.Sprintf("%s: its clock was set or stood still: against the run's it moved by more than %d ppm between two measurements, and its times prove nothing",
+		c.name, 1_000_000/history.RateShare)
+}
+
+// Run turns a time of the clock into one of the run's.
+func (c *RemoteClock) Run(own int64) int64 {
+	if line := c.now(); line != nil {
+		return line.Run(own)
+	}
+	return own
+}
+
+// Own turns a time of the run's clock into one of this.
+func (c *RemoteClock) Own(run int64) int64 {
+	if line := c.now(); line != nil {
+		return line.Own(run)
+	}
+	return run
+}
+
+// Error returns how wrong a time that Run returned may be, in ns.
+func (c *RemoteClock) Error(run int64) int64 {
+	if line := c.now(); line != nil {
+		return line.Error(run)
+	}
+	return 0
+}
+
+// now is the line through the measurements so far, or nil.
+func (c *RemoteClock) now() *history.Clock {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.line
+}

@@ -1,0 +1,170 @@
+package checkers
+
+import (
+	"slices"
+
+	"github.com/lockquake/lockquake/history"
+	"github.com/lockquake/lockquake/results"
+)
+
+// possible counts the conflicting pairs of grants that may have overlapped, from acquire invoke to the release's
+// outcome. It subtracts from all pairs those that certainly did not overlap: for these it is enough to know, at each
+// acquire, how many grants of the lock were over by then.
+//
+// Where clocks are not one, a grant that was over within their errors of the invoke may have overlapped too.
+type possible struct {
+	clocks results.Clocks
+	locks  []possibleLock
+	users  byUser[possibleUser]
+	ends   []*clockedEnds
+}
+
+// possibleLock has its numbers by mode: exclusive, shared.
+type possibleLock struct {
+	granted [2]int64
+	over    [2]int64
+	apart   int64 // conflicting pairs of which one was over before the other was asked for
+}
+
+type possibleUser struct {
+	asked     uint32   // Op of the acquire that is under way
+	over      [2]int64 // of its lock, when it was invoked
+	held      uint32   // Op of the acquire that was granted; 0 for none
+	releasing uint32   // Op of the release that is under way; 0 for none
+	lock      uint16
+	mode      uint8
+}
+
+func (p *possible) lock(i uint16) *possibleLock {
+	if int(i) >= len(p.locks) {
+		p.locks = append(p.locks, make([]possibleLock, int(i)+1-len(p.locks))...)
+	}
+	return &p.locks[i]
+}
+
+func (p *possible) observe(e *history.Event) {
+	switch e.Kind {
+	case history.Acquire:
+		p.acquire(e)
+	case history.Release:
+		u := p.users.at(e.User)
+		if e.Phase == history.Invoke && u.held == e.Grant {
+			u.releasing = e.Op
+		} else if e.Phase != history.Invoke && u.releasing == e.Op {
+			p.end(u, e)
+		}
+	case history.Lost, history.Dead:
+		if u := p.users.at(e.User); u.held == e.Grant || e.Grant == 0 {
+			p.end(u, e)
+		}
+	default:
+	}
+}
+
+func (p *possible) acquire(e *history.Event) {
+	u, l := p.users.at(e.User), p.lock(e.Lock)
+	switch e.Phase {
+	case history.Invoke:
+		u.asked, u.over = e.Op, p.over(e)
+	case history.Ok:
+		p.end(u, e)
+		if u.asked != e.Op {
+			u.over = p.over(e)
+		}
+		u.held, u.lock, u.mode = e.Op, e.Lock, min(e.Mode, 1)
+		l.granted[u.mode]++
+		l.apart += u.over[0]
+		if u.mode == 0 {
+			l.apart += u.over[1]
+		}
+	default:
+	}
+}
+
+// over is how many grants of the event's lock were certainly over by then.
+func (p *possible) over(e *history.Event) [2]int64 {
+	over := p.lock(e.Lock).over
+	if len(p.clocks) > 0 {
+		doubt := endsOf(&p.ends, e.Lock).after(e.User, p.clocks.Early(e.User, e.Time))
+		over[0], over[1] = over[0]-doubt[0], over[1]-doubt[1]
+	}
+	return over
+}
+
+// end notes that the user's grant is over, if it has one.
+func (p *possible) end(u *possibleUser, e *history.Event) {
+	if u.held != 0 {
+		p.lock(u.lock).over[u.mode]++
+		if len(p.clocks) > 0 {
+			endsOf(&p.ends, u.lock).add(p.clocks, clockedEnd{p.clocks.Late(e.User, e.Time), e.User, u.mode}, e.Time)
+		}
+	}
+	u.held, u.releasing = 0, 0
+}
+
+// pairs returns the number of conflicting pairs that may have overlapped.
+func (p *possible) pairs() int64 {
+	var n int64
+	for _, l := range p.locks {
+		x, s := l.granted[0], l.granted[1]
+		n += x*(x-1)/2 + x*s - l.apart
+	}
+	return n
+}
+
+// clockedEnds are the ends of one lock's holds, or grants, that may lie behind what is told of after them.
+type clockedEnds struct {
+	list  []clockedEnd
+	prune int // the length at which the list is gone through
+}
+
+// clockedEnd is when something was over at the latest.
+type clockedEnd struct {
+	at   int64
+	user history.User
+	mode uint8
+}
+
+// endsOf returns those of a lock.
+func endsOf(all *[]*clockedEnds, lock uint16) *clockedEnds {
+	for int(lock) >= len(*all) {
+		*all = append(*all, &clockedEnds{})
+	}
+	return (*all)[lock]
+}
+
+// fewEnds is how many ends are kept before those are dropped that nothing can come before any more.
+const fewEnds = 64
+
+// add notes an end that was told at now. What is told later lies later, also at the earliest: a clock's error never grows as fast as time.
+func (c *clockedEnds) add(clocks results.Clocks, e clockedEnd, now int64) {
+	c.list = append(c.list, e)
+	if len(c.list) < max(c.prune, fewEnds) {
+		return
+	}
+	first := now
+	for _, p := range clocks {
+		first = min(first, results.Early(p, now))
+	}
+	c.list = slices.DeleteFunc(c.list, func(e clockedEnd) bool { return e.at <= first })
+	c.prune = 2 * len(c.list)
+}
+
+// after counts, by mode, the ends told of by other clients that may lie behind a moment. The users of one client share its clock: what it
+// told before was before.
+func (c *clockedEnds) after(u history.User, moment int64) (n [2]int64) {
+	for _, e := range c.list {
+		if e.at > moment && e.user.Client() != u.Client() {
+			n[e.mode]++
+		}
+	}
+	return n
+}
+
+// conflicting are those of so many of each mode that conflict with a hold of a mode.
+func conflicting(n [2]int64, mode uint8) int64 {
+	if mode > 0 {
+		return n[0]
+	}
+	return n[0] + n[1]
+}
