@@ -196,7 +196,22 @@ func (c *containerNode) startBox(ctx context.Context) error {
 			return context.Cause(ctx)
 		}
 	}
-	return c.box.Start(ctx)
+	for try := 1; ; try++ {
+		err := c.box.Start(ctx)
+		if err == nil || c.run.starting == nil || try == attachTries || !notAttached(err) {
+			return err
+		}
+		c.run.log.Warn("a container is started again: its engine waited in vain for the swarm's manager to give it an address", "node", c.spec.Name, "try", try, "err", err)
+	}
+}
+
+// attachTries is how often a container in a swarm is started where its engine gives up waiting for the manager, which a busy machine can
+// bring about.
+const attachTries = 3
+
+// notAttached tells whether a container did not start because the manager of the swarm did not give it an address in time.
+func notAttached(err error) bool {
+	return strings.Contains(err.Error(), "attaching to network failed") || strings.Contains(err.Error(), "ttach to network")
 }
 
 // findSignaller looks up the process that was just started, which a later look could take for another.
