@@ -77,7 +77,7 @@ func (r *receipts) faults() []history.Fault {
 			why = fmt.Sprintf("the grant was in hand only at %s, the stop was seen at %s", r.run.MS(a.ok.Time), r.run.MS(f.Bit))
 		case ended && r.clocks.Late(*f.User, over) < f.Bit-f.BitError:
 			why = fmt.Sprintf("a %s of that grant is stamped %s, the stop was seen at %s", a.over.Kind, r.run.MS(over), r.run.MS(f.Bit))
-		case ended && r.clocks.Early(*f.User, over) < f.Bit+f.BitError && over != f.Bit:
+		case ended && r.clocks.Early(*f.User, over) < f.Bit+f.BitError:
 			f.Receipt.Status = history.Indeterminate
 			f.Receipt.Evidence += fmt.Sprintf("; but a %s of that grant is stamped %s, and the stop was seen at %s: the clocks may err by more than that", a.over.Kind, r.run.MS(over), r.run.MS(f.Bit))
 		}

@@ -164,3 +164,29 @@ func TestMatrix(t *testing.T) {
 		t.Error("no count of the repeats")
 	}
 }
+
+// TestClocksHaveALine in every text and on the page, where they are not one.
+func TestClocksHaveALine(t *testing.T) {
+	r := pausedRun(t, false).report
+	for _, c := range []*results.ReportClocks{nil, {Compared: 3, MaxErrorMS: 0.612, UnsurePairs: ptr(int64(4)), ByResource: true}} {
+		r.Clocks = c
+		for _, opts := range [][]Option{nil, {Whole()}} {
+			var b bytes.Buffer
+			if err := Text(&b, r, opts...); err != nil {
+				t.Fatal(err)
+			}
+			if told := strings.Contains(b.String(), "\nclocks  3 of the run's clocks"); told != (c != nil) {
+				t.Errorf("it is told: %t\n%s", told, b.String())
+			}
+		}
+		told := false
+		for _, f := range environment(results.Env{}, r) {
+			for _, p := range f.Pairs {
+				told = told || c != nil && p.Value == c.Text() && f.Name == "Run"
+			}
+		}
+		if told != (c != nil) {
+			t.Errorf("on the page it is told: %t", told)
+		}
+	}
+}
