@@ -1,13 +1,17 @@
-// Command redsync is redsync v4 on one Redis server by go-redis, as its README has it: Lock tries again by itself, and each try takes 5 % of the expiry at most.
+// Command redsync is redsync v4 by go-redis, on one Redis server or on several, as its README has it: Lock tries again by itself, and each try takes 5 % of
+// the expiry at most.
 package main
 
 import (
 	"context"
+	"math/rand"
 	"strings"
 	"sync/atomic"
+	"time"
 
 	"github.com/go-redis/redis/v8"
 	"github.com/go-redsync/redsync/v4"
+	library "github.com/go-redsync/redsync/v4/redis"
 	"github.com/go-redsync/redsync/v4/redis/goredis/v8"
 	lockquake "github.com/lockquake/lockquake/clients/go"
 )
@@ -15,22 +19,31 @@ import (
 type user struct {
 	access  *lockquake.Access
 	library *redsync.Redsync
-	sent    int64 // before the latest SET, which is that of a grant
+	sent    int64 // before the first SET of the latest try, which is that of a grant
 }
 
 func main() {
 	lockquake.Main("redsync", func(a *lockquake.Access) (lockquake.Lock, error) {
 		u := &user{access: a}
-		c := redis.NewClient(&redis.Options{Addr: a.Addresses("client")[0], Password: a.Password, MaxRetries: -1, MinIdleConns: 2, ReadTimeout: a.Timeout()})
-		c.AddHook(u)
-		u.library = redsync.New(goredis.NewPool(c))
+		var pools []library.Pool
+		for _, address := range a.Addresses("client") {
+			c := redis.NewClient(&redis.Options{Addr: address, Password: a.Password, MaxRetries: -1, MinIdleConns: 2, ReadTimeout: a.Timeout()})
+			c.AddHook(u)
+			pools = append(pools, goredis.NewPool(c))
+		}
+		u.library = redsync.New(pools...)
 		return u, nil
 	})
 }
 
 func (u *user) Acquire(ctx context.Context, name string) (lockquake.Grant, error) {
-	m := u.library.NewMutex("lockquake:"+name, redsync.WithExpiry(u.access.TTL()))
+	again := redsync.WithRetryDelayFunc(func(int) time.Duration { // as long as by default
+		atomic.StoreInt64(&u.sent, 0)
+		return time.Duration(50+rand.Intn(200)) * time.Millisecond
+	})
+	m := u.library.NewMutex("lockquake:"+name, redsync.WithExpiry(u.access.TTL()), again)
 	for {
+		atomic.StoreInt64(&u.sent, 0)
 		switch err := m.LockContext(ctx); {
 		case err == nil:
 			g := u.access.Grant(m.Value(), atomic.LoadInt64(&u.sent))
@@ -59,10 +72,10 @@ func held(ok bool, err error) error {
 	return err
 }
 
-// BeforeProcess notes when a command is sent. It and those below are a hook of the client.
+// BeforeProcess notes when a try begins. It and those below are a hook of the client.
 func (u *user) BeforeProcess(ctx context.Context, c redis.Cmder) (context.Context, error) {
 	if c.Name() == "set" || c.Name() == "setnx" {
-		atomic.StoreInt64(&u.sent, lockquake.Now())
+		atomic.CompareAndSwapInt64(&u.sent, 0, lockquake.Now())
 	}
 	return ctx, nil
 }
