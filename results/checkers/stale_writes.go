@@ -17,6 +17,7 @@ package checkers
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"sort"
 	"strings"
@@ -33,6 +34,7 @@ type staleWrites struct {
 	t         *tracker
 	resource  []*history.Header // the processes of the resource whose clock is not the run's
 	past      byUser[[]*hold]   // the latest holds of a user, the open ones included
+	waiting   []history.Event   // effects, in their order, whose holds may not have been told of yet
 	locks     []touched
 	stale     int64
 	saves     int64
@@ -108,13 +110,34 @@ func (s *staleWrites) ended(*hold)            {}
 
 // Observe takes the next event.
 func (s *staleWrites) Observe(e *history.Event) {
-	if e.Kind != history.EffectRead && e.Kind != history.EffectWrite {
+	effect := e.Kind == history.EffectRead || e.Kind == history.EffectWrite
+	s.serve(e.Time)
+	switch {
+	case !effect:
 		s.t.observe(e)
-		return
+	case e.Grant == 0 || e.Phase == history.Info: // the latter is no effect
+	case len(s.resource) > 0:
+		s.waiting = append(s.waiting, *e)
+	default:
+		s.effect(e)
 	}
-	if e.Grant == 0 || e.Phase == history.Info { // the latter is no effect
-		return
+}
+
+// serve judges the effects that waited until a time. By a clock that is 3 ms slow the first read of a hold comes before its acquire ok, and
+// would belong to a hold that nobody knows.
+func (s *staleWrites) serve(until int64) {
+	for len(s.waiting) > 0 {
+		e := s.waiting[0]
+		if until <= e.Time+s.wrong(&e)+s.t.worst {
+			return
+		}
+		s.waiting = s.waiting[1:]
+		s.effect(&e)
 	}
+}
+
+// effect judges one.
+func (s *staleWrites) effect(e *history.Event) {
 	s.effects++
 	h := s.find(e)
 	if h == nil {
@@ -245,6 +268,7 @@ func (s *staleWrites) keep(list *shortlist, kind, what string, h *hold, t *touch
 
 // Finish returns the finding.
 func (s *staleWrites) Finish() results.Finding {
+	s.serve(math.MaxInt64)
 	s.t.finish()
 	f := results.Finding{Verdict: results.VerdictOf(s.stale)}
 	if s.run.Resource == "" {
