@@ -1,0 +1,83 @@
+// Command etcdrw30 is the RWMutex of the recipes of etcd 3.0, of which it takes the write lock alone.
+package main
+
+import (
+	"context"
+	"reflect"
+
+	"github.com/coreos/etcd/clientv3"
+	"github.com/coreos/etcd/clientv3/concurrency"
+	recipe "github.com/coreos/etcd/contrib/recipes"
+	lockquake "github.com/lockquake/lockquake/clients/go"
+)
+
+type user struct {
+	access  *lockquake.Access
+	client  *clientv3.Client
+	session *concurrency.Session
+}
+
+func main() {
+	lockquake.Main("etcd RWMutex", func(a *lockquake.Access) (lockquake.Lock, error) {
+		c, err := clientv3.New(clientv3.Config{Endpoints: a.Addresses("client"), DialTimeout: a.Timeout()})
+		return &user{access: a, client: c}, err
+	})
+}
+
+// open makes a session where there is none, or it has ended. Its lease is one of 60 s, whatever the TTL.
+func (u *user) open() error {
+	if u.session != nil {
+		select {
+		case <-u.session.Done():
+		default:
+			return nil
+		}
+	}
+	s, err := concurrency.NewSession(u.client)
+	u.session = s
+	return err
+}
+
+// Acquire gives up when its time is over; the library's Lock knows no context.
+func (u *user) Acquire(ctx context.Context, name string) (lockquake.Grant, error) {
+	if err := u.open(); err != nil {
+		u.session = nil
+		return lockquake.Grant{}, err
+	}
+	sent := lockquake.Now()
+	m := recipe.NewRWMutex(u.client, "lockquake/"+name)
+	done := make(chan error, 1)
+	go func() { done <- m.Lock() }()
+	select {
+	case err := <-done:
+		if err != nil {
+			return lockquake.Grant{}, err
+		}
+	case <-ctx.Done():
+		go func() {
+			if <-done == nil {
+				_ = m.Unlock()
+			}
+		}()
+		return lockquake.Grant{}, ctx.Err()
+	}
+	key := reflect.ValueOf(m).Elem().FieldByName("myKey").Elem().FieldByName("RemoteKV")
+	g := lockquake.Grant{
+		ID: key.FieldByName("key").String(), Token: uint64(key.FieldByName("rev").Int()), Sent: sent, Valid: lockquake.Unknown, Handle: m,
+	}
+	if valid, err := u.Renew(ctx, g); err == nil {
+		g.Valid = valid
+	}
+	return g, nil
+}
+
+// Renew renews the lease of the session.
+func (u *user) Renew(ctx context.Context, _ lockquake.Grant) (int64, error) {
+	sent := lockquake.Now()
+	_, err := u.client.KeepAliveOnce(ctx, u.session.Lease())
+	return u.access.Valid(sent), err
+}
+
+func (u *user) Release(_ context.Context, g lockquake.Grant) error {
+	return g.Handle.(*recipe.RWMutex).Unlock()
+}

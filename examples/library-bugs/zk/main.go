@@ -1,0 +1,60 @@
+// Command zk is the Lock of github.com/go-zookeeper/zk. Each user has a session of its own, and keeps it when an acquire ends with an error.
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"reflect"
+
+	"github.com/go-zookeeper/zk"
+	lockquake "github.com/lockquake/lockquake/clients/go"
+)
+
+type user struct {
+	access *lockquake.Access
+	conn   *zk.Conn
+}
+
+func main() {
+	lockquake.Main("zk Lock", func(a *lockquake.Access) (lockquake.Lock, error) {
+		c, _, err := zk.Connect(a.Addresses("client"), a.TTL())
+		return &user{a, c}, err
+	})
+}
+
+// Acquire gives up when its time is over; the library's Lock knows no context. The answer to a read renews the session, less what a server answers
+// without its leader.
+func (u *user) Acquire(ctx context.Context, name string) (lockquake.Grant, error) {
+	sent := lockquake.Now()
+	l := zk.NewLock(u.conn, "/lockquake/"+name, zk.WorldACL(zk.PermAll))
+	done := make(chan error, 1)
+	go func() { done <- l.Lock() }()
+	select {
+	case err := <-done:
+		if err != nil {
+			return lockquake.Grant{}, err
+		}
+	case <-ctx.Done():
+		go func() {
+			if <-done == nil {
+				_ = l.Unlock()
+			}
+		}()
+		return lockquake.Grant{}, ctx.Err()
+	}
+	path := reflect.ValueOf(l).Elem().FieldByName("lockPath").String()
+	g := lockquake.Grant{ID: path, Sent: sent, Valid: lockquake.Unknown, Handle: l}
+	asked := lockquake.Now()
+	if exists, stat, err := u.conn.Exists(path); err == nil && exists {
+		var p struct {
+			Lag int64 `json:"lag_ns"`
+		}
+		_ = json.Unmarshal(u.access.Params, &p) // without it there is no lag
+		g.Token, g.Valid = uint64(stat.Czxid), u.access.Valid(asked)-p.Lag
+	}
+	return g, nil
+}
+
+func (u *user) Release(_ context.Context, g lockquake.Grant) error {
+	return g.Handle.(*zk.Lock).Unlock()
+}
