@@ -264,6 +264,9 @@ func (t *tracker) begin(e *history.Event) {
 	}
 }
 
+// maxEarly bounds what is kept for grants to come: the latest.
+const maxEarly = 1 << 8
+
 // keepEarly keeps what the engine tells of a grant before the grant itself, which only clocks that err can do, for as long as they err. Example:
 // the service was last certain to stand by a grant at 116.000 ms, and by its client's clock it came into hand at 116.004 ms. Passed over, the
 // end would leave the grant valid for ever.
@@ -275,7 +278,7 @@ func (t *tracker) keepEarly(e *history.Event) {
 	t.early = slices.DeleteFunc(t.early, func(x history.Event) bool {
 		return x.Time+2*t.clocks.Of(x.User).Error(x.Time) < e.Time
 	})
-	t.early = append(t.early, *e)
+	t.early = append(slices.Delete(t.early, 0, max(0, len(t.early)-maxEarly+1)), *e)
 }
 
 // fresh returns an empty hold, a used one where holds are reused.

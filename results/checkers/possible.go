@@ -133,8 +133,12 @@ func endsOf(all *[]*clockedEnds, lock uint16) *clockedEnds {
 	return (*all)[lock]
 }
 
-// fewEnds is how many ends are kept before those are dropped that nothing can come before any more.
-const fewEnds = 64
+// fewEnds is how many ends are kept before those are dropped that nothing can come before any more. maxEnds bounds them where clocks err by so
+// much that none is dropped; beyond it the counts are lower bounds.
+const (
+	fewEnds = 64
+	maxEnds = 1 << 12
+)
 
 // add notes an end that was told at now. What is told later lies later, also at the earliest: a clock's error never grows as fast as time.
 func (c *clockedEnds) add(clocks results.Clocks, e clockedEnd, now int64) {
@@ -147,6 +151,7 @@ func (c *clockedEnds) add(clocks results.Clocks, e clockedEnd, now int64) {
 		first = min(first, results.Early(p, now))
 	}
 	c.list = slices.DeleteFunc(c.list, func(e clockedEnd) bool { return e.at <= first })
+	c.list = slices.Delete(c.list, 0, max(0, len(c.list)-maxEnds))
 	c.prune = 2 * len(c.list)
 }
 
