@@ -14,7 +14,8 @@ import (
 	"math/big"
 	"net"
 	"strings"
-	"time"
+
+	"github.com/lockquake/lockquake/internal/clock"
 )
 
 // Port is where a relay listens.
@@ -35,7 +36,7 @@ func NewKey() (Key, error) {
 	if err != nil {
 		return Key{}, err
 	}
-	now := time.Now()
+	now := clock.Wall()
 	of := &x509.Certificate{
 		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name}, DNSNames: []string{name},
 		NotBefore: now.AddDate(0, 0, -1), NotAfter: now.AddDate(0, 0, 10), // the clocks of hosts may differ

@@ -162,7 +162,7 @@ func (c *Client) Dial(ctx context.Context, address string) (net.Conn, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the hub is gone: %w", err)
 	}
-	defer context.AfterFunc(ctx, func() { _ = stream.SetDeadline(time.Now()) })()
+	defer context.AfterFunc(ctx, func() { _ = stream.SetDeadline(time.Unix(1, 0)) })()
 	from := bufio.NewReader(stream)
 	answer := ""
 	if _, err = io.WriteString(stream, address+"\n"); err == nil {

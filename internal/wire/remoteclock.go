@@ -3,6 +3,7 @@ package wire
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -53,7 +54,7 @@ func (c *RemoteClock) Measure(ctx context.Context) (history.Measurement, error) 
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	measured := append(c.measured[:len(c.measured):len(c.measured)], best)
+	measured := slices.Concat(c.measured, []history.Measurement{best})
 	line, err := history.NewClock(measured)
 	if err != nil {
 		return best, fmt.Errorf("%s: clock: %w", c.name, err)
