@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/lockquake/lockquake/history"
@@ -66,15 +67,17 @@ func TestRenewalMovesTheValidity(t *testing.T) {
 }
 
 func TestQuietCountsFromTheLastWord(t *testing.T) {
-	l := newLive()
-	start := clock.Now()
-	time.AfterFunc(10*time.Millisecond, func() { l.observe(0, []history.Event{released(0, 1)}, false) })
-	if err := l.quiet(t.Context(), 0, 25*time.Millisecond); err != nil {
-		t.Fatal(err)
-	}
-	if d := time.Duration(clock.Now() - start); d < 34*time.Millisecond {
-		t.Fatalf("quiet after %v although something came after 10 ms", d)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		l := newLive()
+		start := clock.Now()
+		time.AfterFunc(10*time.Millisecond, func() { l.observe(0, []history.Event{released(0, 1)}, false) })
+		if err := l.quiet(t.Context(), 0, 25*time.Millisecond); err != nil {
+			t.Fatal(err)
+		}
+		if d := time.Duration(clock.Now() - start); d != 35*time.Millisecond {
+			t.Fatalf("quiet after %v although something came after 10 ms", d)
+		}
+	})
 }
 
 func TestEventsCountSinceTheLastAcquireOrder(t *testing.T) {

@@ -34,7 +34,7 @@ type judge struct {
 func Judge(run Run, events []history.Event) map[string]int64 {
 	never := history.Event{Kind: history.Clean, Phase: history.Info, Time: math.MaxInt64}
 	j := &judge{Run: run, events: append(run.afterGrants(events), never), counts: map[string]int64{}}
-	for i, e := range events {
+	for i, e := range j.events {
 		if e.Kind == history.Acquire && e.Phase == history.Ok {
 			j.holds = append(j.holds, j.hold(i))
 		}
