@@ -69,22 +69,6 @@ func nodeCommand(people, std streams) *cobra.Command {
 			return agent.Main(c.Context(), std.in, std.out, mechanisms.All())
 		},
 	}, &cobra.Command{
-		Use:   "hub",
-		Short: "Dial into the networks of a swarm for the supervisor, over standard streams",
-		Args:  noArgs,
-		RunE:  func(c *cobra.Command, _ []string) error { return relay.Hub(c.Context(), std.in, std.out) },
-	}, &cobra.Command{
-		Use:   "relay",
-		Short: "Pass connections that show the run's key on to the engine of this host",
-		Args:  noArgs,
-		RunE: func(c *cobra.Command, _ []string) error {
-			key, err := relay.ParseKey(os.Getenv(relay.KeyVariable))
-			if err != nil {
-				return usagef("%s: %v", relay.KeyVariable, err)
-			}
-			return relay.Serve(c.Context(), key, ":"+relay.Port, cluster.EngineSocket)
-		},
-	}, &cobra.Command{
 		Use:                "etcd [ETCD-FLAGS]",
 		Short:              "Be an etcd member: the real server, with all of etcd's own flags",
 		DisableFlagParsing: true,
@@ -103,8 +87,30 @@ func nodeCommand(people, std streams) *cobra.Command {
 		},
 	})
 	c.AddCommand(reachCommand(std))
+	c.AddCommand(swarmCommands(std)...)
 	c.AddCommand(nodeCommands(people)...)
 	return c
+}
+
+// swarmCommands are what connects the supervisor to the hosts of a swarm.
+func swarmCommands(std streams) []*cobra.Command {
+	return []*cobra.Command{{
+		Use:   "hub",
+		Short: "Dial into the networks of a swarm for the supervisor, over standard streams",
+		Args:  noArgs,
+		RunE:  func(c *cobra.Command, _ []string) error { return relay.Hub(c.Context(), std.in, std.out) },
+	}, {
+		Use:   "relay",
+		Short: "Pass connections that show the run's key on to the engine of this host",
+		Args:  noArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			key, err := relay.ParseKey(os.Getenv(relay.KeyVariable))
+			if err != nil {
+				return usagef("%s: %v", relay.KeyVariable, err)
+			}
+			return relay.Serve(c.Context(), key, ":"+relay.Port, cluster.EngineSocket)
+		},
+	}}
 }
 
 // listening is a node that serves users at an address.

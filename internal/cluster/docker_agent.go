@@ -37,7 +37,7 @@ func (r *dockerRun) startAgent(ctx context.Context) error {
 	}
 	startCtx, cancel := context.WithTimeout(ctx, agentStartTimeout)
 	defer cancel()
-	box, s, err := r.startHelper(startCtx, helper{name: r.agentName, kind: "agent", host: func(h *container.HostConfig) {
+	box, s, err := helper{name: r.agentName, kind: "agent", host: func(h *container.HostConfig) {
 		h.PidMode = "host"
 		h.CgroupnsMode = container.CgroupnsModeHost // else the groups of its targets have no names there
 		h.CapAdd = agentCapabilities
@@ -47,7 +47,7 @@ func (r *dockerRun) startAgent(ctx context.Context) error {
 		if slices.ContainsFunc(r.request.Specs, func(s node.Spec) bool { return slices.Contains(s.Preparations, disk.LoopDisk) }) {
 			disksForAgent(h)
 		}
-	}})
+	}}.start(startCtx, r)
 	if err != nil {
 		return err
 	}
@@ -76,8 +76,8 @@ type helper struct {
 	host     func(*container.HostConfig) // says what it needs beside; may be nil
 }
 
-// startHelper starts a helper, which may do nothing and reach nothing but what it says. It returns the container's id.
-func (r *dockerRun) startHelper(ctx context.Context, h helper) (string, attached, error) {
+// start starts a helper of a run, which may do nothing and reach nothing but what it says. It returns the container's id.
+func (h helper) start(ctx context.Context, r *dockerRun) (string, attached, error) {
 	box, err := r.tc.CreateContainer(ctx, testcontainers.ContainerRequest{
 		Image: r.images[node.SelfProgram], Name: r.name(h.name), Labels: r.labels(h.name, node.Role(h.kind)),
 		Entrypoint: []string{selfInImage}, Cmd: node.Own(h.kind)[1:],

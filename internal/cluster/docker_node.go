@@ -75,16 +75,16 @@ func (r *dockerRun) create(ctx context.Context, n *Node) (*containerNode, error)
 	if err != nil {
 		return nil, err
 	}
-	limits, err := r.limitsOf(ctx, box.GetContainerID(), n.spec.Limits)
+	limits, err := limitsOf(ctx, r.api, box.GetContainerID(), n.spec.Limits)
 	return &containerNode{run: r, spec: n.spec, node: n, box: box, limits: limits, prepared: done}, err
 }
 
 // limitsOf reads back from the engine what limits a container has.
-func (r *dockerRun) limitsOf(ctx context.Context, id string, want node.Limits) (string, error) {
+func limitsOf(ctx context.Context, api client.APIClient, id string, want node.Limits) (string, error) {
 	if want.None() {
 		return "", nil
 	}
-	info, err := r.api.ContainerInspect(ctx, id, client.ContainerInspectOptions{})
+	info, err := api.ContainerInspect(ctx, id, client.ContainerInspectOptions{})
 	if err != nil {
 		return "", fmt.Errorf("inspect its container: %w", err)
 	}

@@ -258,7 +258,7 @@ func (r *swarmRun) startHub(ctx context.Context, between string) error {
 	r.manager.images = map[string]string{node.SelfProgram: image}
 	startCtx, cancel := context.WithTimeout(ctx, relaysTimeout)
 	defer cancel()
-	_, s, err := r.manager.startHelper(startCtx, helper{name: "hub", kind: "hub", networks: []string{between, r.networks[1]}})
+	_, s, err := helper{name: "hub", kind: "hub", networks: []string{between, r.networks[1]}}.start(startCtx, r.manager)
 	if err != nil {
 		return fmt.Errorf("start the hub: %w", err)
 	}
