@@ -68,7 +68,7 @@ func TestSwarmJudges(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	few := []string{"redis-healthy", "--for", "5s", "--set", "workload.clients=2", "--set", "hosts.rule=servers-apart-from-clients"}
+	few := []string{"redis-healthy", "--set", "run.for=5s", "--set", "workload.clients=2", "--set", "hosts.rule=servers-apart-from-clients"}
 	for round := range swarmRounds(t) {
 		r, code := onSwarm(t, append(few, "--client", "python3 "+filepath.Join(folder, "testdata", "never_lock.py"))...)
 		if code != codeFailed || r.Counts["double_grants"] == nil || *r.Counts["double_grants"] == 0 {
@@ -95,7 +95,7 @@ func TestSwarmCapacity(t *testing.T) {
 
 // TestSwarmAfterKillNine kills the supervisor, and has clean remove what it left on all hosts.
 func TestSwarmAfterKillNine(t *testing.T) {
-	p := begin(t, "run", "etcd-healthy", "--provider", "swarm", "--for", "60s")
+	p := begin(t, "run", "etcd-healthy", "--provider", "swarm", "--set", "run.for=60s")
 	wait.Until(t, time.Minute, "the run's containers", func() bool { return len(onHosts(t)) >= 6 })
 	if err := p.cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
