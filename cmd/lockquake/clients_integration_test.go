@@ -102,12 +102,10 @@ func TestClientsInOtherLanguages(t *testing.T) {
 	}
 }
 
-// TestAWrongLockInPython: what excludes nobody is found, whatever the language.
-func TestAWrongLockInPython(t *testing.T) {
-	t.Parallel()
-	defer beside()()
-	clientImage(t, "python")
-	dir := t.TempDir() // all that is copied into the containers
+// neverLock is the key of a scenario for a client that excludes nobody, in a folder with all that is copied into its container.
+func neverLock(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
 	for _, name := range []string{"lockquake.py", "testdata/never_lock.py"} {
 		b, err := os.ReadFile(filepath.Join("../../clients/python", name))
 		if err == nil {
@@ -117,8 +115,16 @@ func TestAWrongLockInPython(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	return fmt.Sprintf("workload.client={run: [python3, never_lock.py], dir: %q}", dir)
+}
+
+// TestAWrongLockInPython: what excludes nobody is found, whatever the language.
+func TestAWrongLockInPython(t *testing.T) {
+	t.Parallel()
+	defer beside()()
+	clientImage(t, "python")
 	p := begin(t, "run", "redis-healthy", "--provider", "docker", "--format", "json", "--set", "run.for=3s",
-		"--set", fmt.Sprintf("workload.client={run: [python3, never_lock.py], dir: %q}", dir))
+		"--set", neverLock(t))
 	code := p.wait(t)
 	if r := p.report(t); code != codeFailed || r.Verdict != results.Fail || r.Counts["double_grants"] == nil || *r.Counts["double_grants"] == 0 {
 		t.Errorf("exit code %d, %s, %v", code, r.Verdict, r.Counts["double_grants"])

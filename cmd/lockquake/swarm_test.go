@@ -6,13 +6,14 @@ import (
 	"encoding/json"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/lockquake/lockquake/chaos/links"
+	"github.com/lockquake/lockquake/internal/cluster"
 	"github.com/lockquake/lockquake/internal/wait"
 	"github.com/lockquake/lockquake/results"
 )
@@ -64,19 +65,43 @@ func TestSwarmStories(t *testing.T) {
 
 // TestSwarmJudges: a lock that excludes nobody, on a real server, is found with its clients on two hosts; a safe one is clean.
 func TestSwarmJudges(t *testing.T) {
-	folder, err := filepath.Abs("../../clients/python")
-	if err != nil {
-		t.Fatal(err)
-	}
 	few := []string{"redis-healthy", "--set", "run.for=5s", "--set", "workload.clients=2", "--set", "hosts.rule=servers-apart-from-clients"}
 	for round := range swarmRounds(t) {
-		r, code := onSwarm(t, append(few, "--client", "python3 "+filepath.Join(folder, "testdata", "never_lock.py"))...)
+		r, code := onSwarm(t, append(few, "--set", neverLock(t))...)
 		if code != codeFailed || r.Counts["double_grants"] == nil || *r.Counts["double_grants"] == 0 {
 			t.Errorf("round %d: a lock that excludes nobody: exit code %d, double grants %v", round+1, code, r.Counts["double_grants"])
 		}
 		r, code = onSwarm(t, few...)
 		if code != codeMet {
 			t.Errorf("round %d: a safe lock: exit code %d, verdict %s", round+1, code, r.Verdict)
+		}
+	}
+	nothingOnTheSwarm(t)
+}
+
+// TestSwarmHosts: what doctor tells of the hosts. Of the three engines one has a clock of its own, 500,000 s ahead.
+func TestSwarmHosts(t *testing.T) {
+	p, _, err := chooseProvider(t.Context(), "swarm")
+	if err != nil {
+		t.Fatal(err)
+	}
+	hosts, err := p.(cluster.Surveyor).Survey(t.Context(), prober)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Log(hostsText(hosts))
+	if len(hosts) != 3 {
+		t.Fatalf("%d hosts, want 3", len(hosts))
+	}
+	for i, h := range hosts {
+		if len(h.Links) != 2 || h.Links[0].Arrived == 0 || h.Links[1].RoundTrip.Mid <= 0 {
+			t.Errorf("the links of %s: %+v", h.Name, h.Links)
+		}
+		if ahead := -h.Clock.Offset.Round(time.Second); (i == 2) != (ahead == 500_000*time.Second) {
+			t.Errorf("the clock of %s is ahead by %v", h.Name, ahead)
+		}
+		if why, cannot := h.Cannot[string(links.CanFilter)]; cannot {
+			t.Errorf("%s cannot filter packets: %s", h.Name, why)
 		}
 	}
 	nothingOnTheSwarm(t)
