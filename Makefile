@@ -57,7 +57,8 @@ setup:
 .PHONY: test-all
 test-all: export LOCKQUAKE_TEST_ALL = 1
 test-all: export LOCKQUAKE_MOMENTS ?= 3
-test-all: test ## make test with every story and twin, and runs ended at random moments by Ctrl-C, SIGTERM, SIGHUP and kill -9 (LOCKQUAKE_MOMENTS rounds); an hour or more
+test-all: test ## make test with every story and twin, runs ended at random moments by Ctrl-C, SIGTERM, SIGHUP and kill -9 (LOCKQUAKE_MOMENTS rounds), and make test-swarm; an hour or more
+	@$(MAKE) --no-print-directory test-swarm
 
 .PHONY: test-unit
 test-unit: ## tests that need neither Docker nor root
