@@ -107,6 +107,24 @@ func TestSwarmHosts(t *testing.T) {
 	nothingOnTheSwarm(t)
 }
 
+// TestSwarmRefuses: what a host lacks is told with its name, and nothing is left.
+func TestSwarmRefuses(t *testing.T) {
+	for _, tt := range []struct {
+		args []string
+		code int
+		want string
+	}{
+		{[]string{"--image", "relay=lockquake-none:1"}, codeMissing, "the relay of host lockquake-swarm-"},
+		{[]string{"--set", "hosts.servers=disk=tape"}, codeMissing, "a host for redis-1"},
+	} {
+		p := begin(t, append([]string{"run", "redis-healthy", "--provider", "swarm"}, tt.args...)...)
+		if code := p.wait(t); code != tt.code || !strings.Contains(p.stderr.String(), tt.want) {
+			t.Errorf("%q: exit code %d, want %d and %q\n%s", tt.args, code, tt.code, tt.want, p.stderr.String())
+		}
+	}
+	nothingOnTheSwarm(t)
+}
+
 func TestSwarmCapacity(t *testing.T) {
 	p := begin(t, "capacity", "--provider", "swarm", "--backend", "redis", "--users", "1,4", "--locks", "own", "--for", "1s", "--repeat", "1", "--format", "json")
 	if code := p.wait(t); code != codeMet && code != codeInconclusive {

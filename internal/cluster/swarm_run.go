@@ -162,8 +162,7 @@ func (r *swarmRun) join(ctx context.Context, m *member, relayAt string, specs []
 	}
 	request := r.request
 	request.Specs, request.Agent, request.Log = specs, request.Agent && (len(specs) > 0 || r.request.Reuse), engine.log
-	request.Images = maps.Clone(request.Images)
-	delete(request.Images, RelayImage)
+	request.Images = r.imagesOf(specs)
 	run := engine.newRun(request)
 	run.owner, run.password, run.logs = r.manager.owner, r.manager.password, r.manager.logs
 	run.place, run.subnet, run.network, run.guest = r.place, r.subnet, r.networks[1], true
@@ -183,6 +182,15 @@ func (r *swarmRun) join(ctx context.Context, m *member, relayAt string, specs []
 		}
 	}
 	return nil
+}
+
+// imagesOf are the images that the user named for these nodes.
+func (r *swarmRun) imagesOf(specs []node.Spec) map[string]string {
+	images := maps.Clone(r.request.Images)
+	maps.DeleteFunc(images, func(key, _ string) bool {
+		return !slices.ContainsFunc(specs, func(s node.Spec) bool { return s.Image == key })
+	})
+	return images
 }
 
 // gather puts the nodes of all hosts from that number on into the cluster, in the order of the specs.
@@ -402,6 +410,7 @@ func (r *swarmRun) renew(ctx context.Context, c *Cluster, specs []node.Spec, fro
 	}
 	if err := r.each(func(i int, m *member) error {
 		m.run.request.Specs = ownOf(specs, on, i)
+		m.run.request.Images = r.imagesOf(m.run.request.Specs)
 		if err := m.run.resolveImages(ctx); err != nil {
 			return err
 		}

@@ -338,6 +338,9 @@ func (p planner) checkImages() error {
 			keys = append(keys, s.Image)
 		}
 	}
+	if _, several := p.Provider.(cluster.Surveyor); several {
+		keys = append(keys, cluster.RelayImage)
+	}
 	for key := range p.Images {
 		if !slices.Contains(keys, key) {
 			return UsageError{Text: fmt.Sprintf("--image %s=...: %s has no such nodes; it has %s", key, p.scenario.Name, strings.Join(keys, ", "))}
