@@ -138,6 +138,23 @@ func At(ctx context.Context, point string) {
 	}
 }
 
+// Within calls lock, of a library that knows no context, and gives up when ctx is over. What it is granted after that, unlock gives back.
+func Within(ctx context.Context, lock, unlock func() error) error {
+	done := make(chan error, 1)
+	go func() { done <- lock() }()
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		go func() {
+			if <-done == nil {
+				_ = unlock()
+			}
+		}()
+		return ctx.Err()
+	}
+}
+
 // Main is the life of a client. Connect is called for each user; name is what reports call the program; points are the names that its lock passes to At.
 // What connect returns should be the lock's own type, for the client says before the start whether it is a Watcher and whether it can be closed.
 func Main[L Lock](name string, connect func(*Access) (L, error), points ...string) {

@@ -46,20 +46,8 @@ func (u *user) Acquire(ctx context.Context, name string) (lockquake.Grant, error
 	}
 	sent := lockquake.Now()
 	m := recipe.NewRWMutex(u.client, "lockquake/"+name)
-	done := make(chan error, 1)
-	go func() { done <- m.Lock() }()
-	select {
-	case err := <-done:
-		if err != nil {
-			return lockquake.Grant{}, err
-		}
-	case <-ctx.Done():
-		go func() {
-			if <-done == nil {
-				_ = m.Unlock()
-			}
-		}()
-		return lockquake.Grant{}, ctx.Err()
+	if err := lockquake.Within(ctx, m.Lock, m.Unlock); err != nil {
+		return lockquake.Grant{}, err
 	}
 	key := reflect.ValueOf(m).Elem().FieldByName("myKey").Elem().FieldByName("RemoteKV")
 	g := lockquake.Grant{

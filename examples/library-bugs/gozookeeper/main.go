@@ -27,20 +27,8 @@ func main() {
 func (u *user) Acquire(ctx context.Context, name string) (lockquake.Grant, error) {
 	sent := lockquake.Now()
 	l := zk.NewLock(u.conn, "/lockquake/"+name, zk.WorldACL(zk.PermAll))
-	done := make(chan error, 1)
-	go func() { done <- l.Lock() }()
-	select {
-	case err := <-done:
-		if err != nil {
-			return lockquake.Grant{}, err
-		}
-	case <-ctx.Done():
-		go func() {
-			if <-done == nil {
-				_ = l.Unlock()
-			}
-		}()
-		return lockquake.Grant{}, ctx.Err()
+	if err := lockquake.Within(ctx, l.Lock, l.Unlock); err != nil {
+		return lockquake.Grant{}, err
 	}
 	path := reflect.ValueOf(l).Elem().FieldByName("lockPath").String()
 	g := lockquake.Grant{ID: path, Sent: sent, Valid: lockquake.Unknown, Handle: l}
