@@ -34,7 +34,7 @@ type staleWrites struct {
 	t         *tracker
 	resource  []*history.Header // the processes of the resource whose clock is not the run's
 	past      byUser[[]*hold]   // the latest holds of a user, the open ones included
-	waiting   []history.Event   // effects, in their order, whose holds may not have been told of yet
+	waiting   []waitingEffect   // in their order, those whose holds may not have been told of yet
 	locks     []touched
 	stale     int64
 	saves     int64
@@ -117,22 +117,28 @@ func (s *staleWrites) Observe(e *history.Event) {
 		s.t.observe(e)
 	case e.Grant == 0 || e.Phase == history.Info: // the latter is no effect
 	case len(s.resource) > 0:
-		s.waiting = append(s.waiting, *e)
+		s.waiting = append(s.waiting, waitingEffect{*e, e.Time + s.wrong(e)})
 	default:
 		s.effect(e)
 	}
+}
+
+// waitingEffect is an effect, and when it happened at the latest.
+type waitingEffect struct {
+	history.Event
+	latest int64
 }
 
 // serve judges the effects that waited until a time. By a clock that is 3 ms slow the first read of a hold comes before its acquire ok, and
 // would belong to a hold that nobody knows.
 func (s *staleWrites) serve(until int64) {
 	for len(s.waiting) > 0 {
-		e := s.waiting[0]
-		if until <= e.Time+s.wrong(&e)+s.t.worst {
+		e := &s.waiting[0]
+		if until <= e.latest+s.t.worst {
 			return
 		}
 		s.waiting = s.waiting[1:]
-		s.effect(&e)
+		s.effect(&e.Event)
 	}
 }
 
