@@ -28,7 +28,24 @@ const KeyVariable = "LOCKQUAKE_RELAY_KEY"
 const name = "lockquake-relay"
 
 // Key is the secret of one run: a certificate that both ends show each other, and its private key.
-type Key struct{ pair tls.Certificate }
+type Key struct {
+	pair   tls.Certificate
+	config *tls.Config // both ends show the one certificate, and take no other
+}
+
+func newKey(cert []byte, private *ecdsa.PrivateKey) (Key, error) {
+	parsed, err := x509.ParseCertificate(cert)
+	if err != nil {
+		return Key{}, fmt.Errorf("the certificate of a relay: %w", err)
+	}
+	only := x509.NewCertPool()
+	only.AddCert(parsed)
+	pair := tls.Certificate{Certificate: [][]byte{cert}, PrivateKey: private}
+	return Key{pair, &tls.Config{
+		Certificates: []tls.Certificate{pair}, RootCAs: only, ServerName: name,
+		ClientCAs: only, ClientAuth: tls.RequireAndVerifyClientCert, MinVersion: tls.VersionTLS13,
+	}}, nil
+}
 
 // NewKey makes a key that is valid for ten days.
 func NewKey() (Key, error) {
@@ -44,7 +61,10 @@ func NewKey() (Key, error) {
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 	}
 	cert, err := x509.CreateCertificate(rand.Reader, of, of, private.Public(), private)
-	return Key{tls.Certificate{Certificate: [][]byte{cert}, PrivateKey: private}}, err
+	if err != nil {
+		return Key{}, err
+	}
+	return newKey(cert, private)
 }
 
 // Text is the key as one line, for an environment.
@@ -72,29 +92,11 @@ func ParseKey(text string) (Key, error) {
 	if err != nil {
 		return Key{}, fmt.Errorf("the key of a relay: %w", err)
 	}
-	return Key{tls.Certificate{Certificate: [][]byte{cert}, PrivateKey: private}}, nil
-}
-
-// config has both ends show the one certificate, and take no other.
-func (k Key) config() (*tls.Config, error) {
-	only := x509.NewCertPool()
-	cert, err := x509.ParseCertificate(k.pair.Certificate[0])
-	if err != nil {
-		return nil, fmt.Errorf("the certificate of a relay: %w", err)
-	}
-	only.AddCert(cert)
-	return &tls.Config{
-		Certificates: []tls.Certificate{k.pair}, RootCAs: only, ServerName: name,
-		ClientCAs: only, ClientAuth: tls.RequireAndVerifyClientCert, MinVersion: tls.VersionTLS13,
-	}, nil
+	return newKey(cert, private)
 }
 
 // Serve passes every connection that shows the key on to a socket of this machine, until the context ends.
 func Serve(ctx context.Context, key Key, listen, socket string) error {
-	config, err := key.config()
-	if err != nil {
-		return err
-	}
 	listening := net.ListenConfig{KeepAliveConfig: dialer.KeepAliveConfig, Control: dialer.Control}
 	l, err := listening.Listen(ctx, "tcp", listen)
 	if err != nil {
@@ -109,7 +111,7 @@ func Serve(ctx context.Context, key Key, listen, socket string) error {
 			}
 			return fmt.Errorf("relay: %w", err)
 		}
-		go serve(ctx, tls.Server(conn, config), socket)
+		go serve(ctx, tls.Server(conn, key.config), socket)
 	}
 }
 
@@ -131,15 +133,11 @@ func serve(ctx context.Context, conn *tls.Conn, socket string) {
 
 // DialEngine connects to the engine behind the relay at that address.
 func (c *Client) DialEngine(ctx context.Context, key Key, address string) (net.Conn, error) {
-	config, err := key.config()
-	if err != nil {
-		return nil, err
-	}
 	raw, err := c.Dial(ctx, address)
 	if err != nil {
 		return nil, err
 	}
-	conn := tls.Client(raw, config)
+	conn := tls.Client(raw, key.config)
 	if err := conn.HandshakeContext(ctx); err != nil {
 		return nil, errors.Join(fmt.Errorf("the relay at %s: %w", address, err), raw.Close())
 	}
