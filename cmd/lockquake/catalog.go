@@ -39,8 +39,8 @@ func chooseProvider(ctx context.Context, name string) (cluster.Provider, string,
 }
 
 func chooseProviderWith(ctx context.Context, name string, o cluster.ChooseOptions) (cluster.Provider, string, error) {
-	if !slices.Contains(providers, name) {
-		return nil, "", usagef("--provider: there is no provider %q; there are %s", name, strings.Join(providers, ", "))
+	if err := checkProvider(name); err != nil {
+		return nil, "", err
 	}
 	o.Mechanisms = mechanisms.All()
 	p, reason, err := cluster.Choose(ctx, name, o)
@@ -48,6 +48,14 @@ func chooseProviderWith(ctx context.Context, name string, o cluster.ChooseOption
 		return nil, "", engine.MissingError{Text: fmt.Sprintf("--provider %s: %v; `lockquake doctor` tells more", name, err)}
 	}
 	return p, reason, nil
+}
+
+// checkProvider refuses a value of --provider.
+func checkProvider(name string) error {
+	if !slices.Contains(providers, name) {
+		return usagef("--provider: there is no provider %q; there are %s", name, strings.Join(providers, ", "))
+	}
+	return nil
 }
 
 // chooser finds the provider of each scenario: a backend without server nodes runs within this process, the others share
@@ -61,8 +69,7 @@ type chooser struct {
 }
 
 func (c *chooser) pick(ctx context.Context, s scenarios.Scenario, known engine.Catalog) (cluster.Provider, string, error) {
-	if !slices.Contains(providers, c.name) {
-		_, _, err := chooseProviderWith(ctx, c.name, cluster.ChooseOptions{Loopback: c.outward})
+	if err := checkProvider(c.name); err != nil {
 		return nil, "", err
 	}
 	for _, b := range known.Backends {

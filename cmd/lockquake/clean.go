@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -39,8 +38,8 @@ func cleanCommand(std streams) *cobra.Command {
 		if err := f.check(); err != nil {
 			return err
 		}
-		if !slices.Contains(providers, provider) {
-			return usagef("clean --provider: there is no provider %q; there are %s", provider, strings.Join(providers, ", "))
+		if err := checkProvider(provider); err != nil {
+			return err
 		}
 		o := cluster.SweepOptions{All: all, Images: true, Swarm: provider == "swarm", Log: logger(std.err, verbose), Mechanisms: mechanisms.All()}
 		if all && !yes {
