@@ -65,8 +65,7 @@ type Cluster struct {
 	// is dated by its own clock.
 	AgentClocks []*wire.RemoteClock
 	close       func(ctx context.Context) error
-	keeper      keeper    // nil where no node outlives a run
-	members     []*member // the hosts of a swarm
+	keeper      keeper // nil where no node outlives a run
 	closing     sync.Mutex
 	closed      bool
 }

@@ -296,17 +296,36 @@ func SelfHash() (string, error) {
 	return hash + "-" + other, err
 }
 
+// hashed remembers hashes of files by fileState: every run asks for that of the own binary, and in a swarm every host of it.
+var hashed sync.Map
+
+type fileState struct {
+	path    string
+	size    int64
+	changed int64 // ns
+}
+
 func contentHash(path string) (string, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return "", err
 	}
 	defer func() { _ = f.Close() }()
+	info, err := f.Stat()
+	if err != nil {
+		return "", err
+	}
+	state := fileState{path, info.Size(), info.ModTime().UnixNano()}
+	if known, ok := hashed.Load(state); ok {
+		return known.(string), nil
+	}
 	h := sha256.New()
 	if _, err := io.Copy(h, f); err != nil {
 		return "", fmt.Errorf("read %s: %w", path, err)
 	}
-	return hex.EncodeToString(h.Sum(nil))[:16], nil
+	sum := hex.EncodeToString(h.Sum(nil))[:16]
+	hashed.Store(state, sum)
+	return sum, nil
 }
 
 // writeImage writes the only layer: the binary, and a /tmp.

@@ -267,40 +267,32 @@ var surveyed = []chaos.Capability{
 }
 
 // Survey makes a run of one node on each host.
-func (s *swarm) Survey(ctx context.Context, listener func(name string) node.Spec) ([]HostSeen, error) {
+func (s *swarm) Survey(ctx context.Context, listener func(name string) node.Spec) (out []HostSeen, err error) {
 	hosts, err := s.hosts(ctx)
 	if err != nil {
 		return nil, err
 	}
-	logs, err := os.MkdirTemp("", "lockquake-doctor-")
-	if err != nil {
-		return nil, fmt.Errorf("make a directory for the logs of hosts: %w", err)
-	}
-	defer func() { _ = os.RemoveAll(logs) }()
-	r := Request{Run: fmt.Sprintf("d%x", os.Getpid()), LogDir: logs, Agent: true, Log: s.log}
+	r := Request{Run: fmt.Sprintf("d%x", os.Getpid()), Agent: true}
 	for i := range hosts {
 		r.Specs = append(r.Specs, listener(fmt.Sprintf("host-%d", i+1)))
 	}
-	c, err := s.Open(ctx, r)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = c.Close(ctx) }()
-	if err := StartAll(ctx, c.Nodes); err != nil {
-		return nil, err
-	}
-	var out []HostSeen
-	for i, m := range c.members {
-		seen, err := m.look(ctx)
-		if err != nil {
-			return nil, fmt.Errorf("host %s: %w", m.name, err)
+	err = s.visit(ctx, r, func(run *swarmRun, c *Cluster) error {
+		if err := StartAll(ctx, c.Nodes); err != nil {
+			return err
 		}
-		if seen.Links, err = linksOf(ctx, c, i); err != nil {
-			return nil, fmt.Errorf("the links of host %s: %w", m.name, err)
+		for i, m := range run.members {
+			seen, err := m.look(ctx)
+			if err != nil {
+				return fmt.Errorf("host %s: %w", m.name, err)
+			}
+			if seen.Links, err = run.linksOf(ctx, c.Nodes, i); err != nil {
+				return fmt.Errorf("the links of host %s: %w", m.name, err)
+			}
+			out = append(out, seen)
 		}
-		out = append(out, seen)
-	}
-	return out, c.Close(ctx)
+		return nil
+	})
+	return out, err
 }
 
 // look asks the host's engine and agent.
@@ -325,18 +317,19 @@ func (m *member) look(ctx context.Context) (HostSeen, error) {
 	return seen, nil
 }
 
-// linksOf measures the round trips from one host's node to all others.
-func linksOf(ctx context.Context, c *Cluster, of int) ([]HostLink, error) {
+// linksOf measures the round trips from the node of one host to those of all others.
+func (r *swarmRun) linksOf(ctx context.Context, nodes []*Node, of int) ([]HostLink, error) {
 	var peers []chaos.Node
-	for i, n := range c.Nodes {
+	var to []string
+	for i, n := range nodes {
 		if i != of {
-			peers = append(peers, n)
+			peers, to = append(peers, n), append(to, r.members[i].name)
 		}
 	}
 	if len(peers) == 0 {
 		return nil, nil
 	}
-	measured, err := c.Nodes[of].MeasureLinks(ctx, peers, links.MeasureArgs{
+	measured, err := nodes[of].MeasureLinks(ctx, peers, links.MeasureArgs{
 		Count: 100, Every: time.Millisecond, Out: true, Echo: true, Patience: 500 * time.Millisecond, Peers: make([]links.ProbeEnd, len(peers)),
 	})
 	if err != nil {
@@ -344,8 +337,7 @@ func linksOf(ctx context.Context, c *Cluster, of int) ([]HostLink, error) {
 	}
 	var out []HostLink
 	for i, l := range measured {
-		to := c.members[slices.Index(c.Nodes, peers[i].(*Node))].name
-		out = append(out, HostLink{To: to, RoundTrip: l.Out.Round, Sent: l.Out.Sent, Arrived: l.Out.Arrived})
+		out = append(out, HostLink{To: to[i], RoundTrip: l.Out.Round, Sent: l.Out.Sent, Arrived: l.Out.Arrived})
 	}
 	return out, nil
 }

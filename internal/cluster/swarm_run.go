@@ -7,6 +7,7 @@ import (
 	"maps"
 	"net"
 	"net/netip"
+	"os"
 	"slices"
 	"sync"
 	"time"
@@ -62,9 +63,29 @@ type member struct {
 
 // Open makes the networks and the relays, and the containers on all hosts, which are not yet started.
 func (s *swarm) Open(ctx context.Context, r Request) (*Cluster, error) {
+	_, c, err := s.openRun(ctx, r)
+	return c, err
+}
+
+// visit opens a run on all hosts that leaves nothing, has it looked at, and closes it.
+func (s *swarm) visit(ctx context.Context, r Request, look func(*swarmRun, *Cluster) error) error {
+	logs, err := os.MkdirTemp("", "lockquake-swarm-")
+	if err != nil {
+		return fmt.Errorf("make a directory for the logs of hosts: %w", err)
+	}
+	defer func() { _ = os.RemoveAll(logs) }()
+	r.LogDir, r.Log = logs, s.log
+	run, c, err := s.openRun(ctx, r)
+	if err != nil {
+		return err
+	}
+	return errors.Join(look(run, c), c.Close(ctx))
+}
+
+func (s *swarm) openRun(ctx context.Context, r Request) (*swarmRun, *Cluster, error) {
 	r, err := r.checked()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	run := &swarmRun{swarm: s, request: r, manager: s.newRun(r)}
 	c := &Cluster{close: run.close, SeparateClocks: true, Describe: map[string]string{
@@ -75,9 +96,9 @@ func (s *swarm) Open(ctx context.Context, r Request) (*Cluster, error) {
 		c.keeper = run
 	}
 	if err := run.open(ctx, c); err != nil {
-		return nil, errors.Join(err, c.Close(ctx))
+		return nil, nil, errors.Join(err, c.Close(ctx))
 	}
-	return c, nil
+	return run, c, nil
 }
 
 func (r *swarmRun) open(ctx context.Context, c *Cluster) error {
@@ -113,7 +134,6 @@ func (r *swarmRun) open(ctx context.Context, c *Cluster) error {
 	for _, h := range hosts {
 		r.members = append(r.members, &member{host: h, of: Cluster{Describe: map[string]string{}}})
 	}
-	c.members = r.members
 	c.Describe["network"] = r.subnet.String()
 	if err := r.each(func(i int, m *member) error {
 		return r.join(ctx, m, relays[m.id], ownOf(r.request.Specs, on, i))

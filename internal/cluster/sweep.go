@@ -248,38 +248,37 @@ func (s *Swept) otherHosts(ctx context.Context, o SweepOptions) error {
 	if err != nil {
 		return err
 	}
-	logs, err := os.MkdirTemp("", "lockquake-clean-")
-	if err != nil {
-		return fmt.Errorf("make a directory for the logs of relays: %w", err)
-	}
-	defer func() { _ = os.RemoveAll(logs) }()
-	c, err := p.Open(ctx, Request{Run: fmt.Sprintf("c%x", os.Getpid()), LogDir: logs, Log: o.Log})
-	if err != nil {
-		return err
-	}
+	return p.visit(ctx, Request{Run: fmt.Sprintf("c%x", os.Getpid())}, func(run *swarmRun, _ *Cluster) error {
+		var errs []error
+		for _, m := range run.members {
+			if !m.local {
+				errs = append(errs, s.otherHost(ctx, m, o))
+			}
+		}
+		return errors.Join(errs...)
+	})
+}
+
+// otherHost removes what is on one of them.
+func (s *Swept) otherHost(ctx context.Context, m *member, o SweepOptions) error {
+	of := Swept{}
 	var errs []error
-	for _, m := range c.members {
-		if m.local {
-			continue
-		}
-		of := Swept{}
-		if err := of.containers(ctx, m.run.docker, o, map[string]bool{}); err != nil {
-			errs = append(errs, fmt.Errorf("host %s: %w", m.name, err))
-		}
-		if o.All { // else relays would lack theirs
-			errs = append(errs, of.images(ctx, m.run.docker, o))
-		}
-		for _, name := range of.Containers {
-			s.Containers = append(s.Containers, m.name+"/"+name)
-		}
-		for _, name := range of.Images {
-			s.Images = append(s.Images, m.name+"/"+name)
-		}
-		for _, what := range of.Left {
-			s.Left = append(s.Left, what+" on host "+m.name)
-		}
+	if err := of.containers(ctx, m.run.docker, o, map[string]bool{}); err != nil {
+		errs = append(errs, fmt.Errorf("host %s: %w", m.name, err))
 	}
-	return errors.Join(append(errs, c.Close(ctx))...)
+	if o.All { // else relays would lack theirs
+		errs = append(errs, of.images(ctx, m.run.docker, o))
+	}
+	for _, name := range of.Containers {
+		s.Containers = append(s.Containers, m.name+"/"+name)
+	}
+	for _, name := range of.Images {
+		s.Images = append(s.Images, m.name+"/"+name)
+	}
+	for _, what := range of.Left {
+		s.Left = append(s.Left, what+" on host "+m.name)
+	}
+	return errors.Join(errs...)
 }
 
 // services removes services of a swarm whose manager the engine is: the relays of dead runs.
