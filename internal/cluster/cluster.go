@@ -268,7 +268,7 @@ func (c *Cluster) Renew(ctx context.Context, specs []node.Spec, logDir string) e
 			return fmt.Errorf("%s is number %d of the nodes, and the %d servers come first", s.Name, i+1, servers)
 		}
 	}
-	if err := c.keeper.nodeLogs().switchTo(logDir); err != nil {
+	if err := c.keeper.nodeLogs().switchTo(logDir, c.Nodes[servers:]); err != nil {
 		return err
 	}
 	for _, n := range c.Nodes[servers:] {

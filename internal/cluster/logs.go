@@ -5,6 +5,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -71,14 +72,18 @@ func (b *nodeLogs) writer(name string) (*nodeLog, error) {
 	return s, nil
 }
 
-// switchTo has everything that is open go on in another directory. A file says at its beginning where it comes from.
-func (b *nodeLogs) switchTo(dir string) error {
+// switchTo has everything that is open go on in another directory, but for the logs of nodes that ended: their last lines may still be under
+// way, and belong to their own run. A file says at its beginning where it comes from.
+func (b *nodeLogs) switchTo(dir string, ended []*Node) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if err := os.MkdirAll(dir, 0o750); err != nil {
 		return fmt.Errorf("make the log directory: %w", err)
 	}
 	for s := range b.open {
+		if slices.ContainsFunc(ended, func(n *Node) bool { return n.Name() == s.name }) {
+			continue
+		}
 		f, err := openLog(dir, s.name)
 		if err != nil {
 			return err

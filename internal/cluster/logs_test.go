@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/lockquake/lockquake/internal/node"
 )
 
 // TestALogGoesOnInTheNextRun writes before and after a switch, directly and through a pipe as a child process does.
@@ -31,7 +33,21 @@ func TestALogGoesOnInTheNextRun(t *testing.T) {
 			t.Fatal("what was written into the pipe does not arrive")
 		}
 	}
-	if err := b.switchTo(second); err != nil {
+	ended, err := b.writer("client-1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := b.switchTo(second, []*Node{{spec: node.Spec{Name: "client-1"}}}); err != nil {
+		t.Fatal(err)
+	}
+	fmt.Fprintln(ended, "last words")
+	if got := has(t, first, "client-1"); got != "last words\n" {
+		t.Errorf("the log of a client that ended with the first run is %q", got)
+	}
+	if _, err := os.Stat(filepath.Join(second, "client-1.log")); err == nil {
+		t.Error("a client that ended with the first run has a log in the second")
+	}
+	if err := ended.Close(); err != nil {
 		t.Fatal(err)
 	}
 	fmt.Fprintln(s, "three")
