@@ -4,13 +4,18 @@ package main
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/moby/moby/client"
 
 	"github.com/lockquake/lockquake/chaos/links"
 	"github.com/lockquake/lockquake/internal/cluster"
@@ -62,6 +67,56 @@ func TestSwarmStories(t *testing.T) {
 		})
 	}
 }
+
+// TestSwarmClocksAhead: the same stories where the wall clock of every process on the second host is 3 s ahead all the time. A scenario has its
+// nodes by turns, so that their names are known.
+func TestSwarmClocksAhead(t *testing.T) {
+	for _, tt := range []struct{ name, twin, on, then string }{
+		// A Sentinel whose clock jumped stands back for 30 s.
+		{"sentinel-lost-lock", "", "redis-2, sentinel-2, client-1", "  - {await: elapsed, for: 32s, within: 60s}\n"},
+		{"redlock-clock-jump", "", "redlock-2, redlock-5, client-2", ""},
+		{"etcd-holder-pause", "", "etcd-2, client-2, client-5, client-8", ""},
+		{"late-packet-etcd", ":fenced", "etcd-2, client-1", ""},
+		{"etcd-leader-failover", "", "etcd-2, client-2, client-5, client-8", ""},
+	} {
+		t.Run(tt.name+tt.twin, func(t *testing.T) {
+			text, err := os.ReadFile(filepath.Join("..", "..", "scenarios", "stories", tt.name+".yaml"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			jump := "clock-jump, on: [" + tt.on + "], by: +3s"
+			text = stepsOf.ReplaceAll(text, []byte("${1}steps:\n${1}  - {inject: "+jump+", as: ahead}\n"+tt.then))
+			text = chaosOf.ReplaceAll(text, []byte("$0  - {use: "+jump+", at: 0s}\n"))
+			file := filepath.Join(t.TempDir(), tt.name+".yaml")
+			if err := os.WriteFile(file, text, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			for round := range swarmRounds(t) {
+				r, code := onSwarm(t, file+tt.twin)
+				if code != codeMet {
+					t.Errorf("round %d: exit code %d, verdict %s", round+1, code, r.Verdict)
+				}
+				env, err := results.ReadEnv(r.RunDir)
+				if err != nil {
+					t.Fatal(err)
+				}
+				for name, host := range env.Cluster {
+					node, is := strings.CutPrefix(name, "host_")
+					if is && (host == "lockquake-swarm-2") != slices.Contains(strings.Split(tt.on, ", "), node) {
+						t.Errorf("%s is on %v, and those of the second host are taken to be %s", node, host, tt.on)
+					}
+				}
+			}
+			nothingOnTheSwarm(t)
+		})
+	}
+}
+
+// Where a scenario's steps begin, with the indentation, and its schedule.
+var (
+	stepsOf = regexp.MustCompile(`(?m)^( *)steps:\n`)
+	chaosOf = regexp.MustCompile(`(?m)^chaos:\n(  - .*\n)+`)
+)
 
 // TestSwarmJudges: a lock that excludes nobody, on a real server, is found with its clients on two hosts; a safe one is clean.
 func TestSwarmJudges(t *testing.T) {
@@ -156,6 +211,89 @@ func TestSwarmAfterKillNine(t *testing.T) {
 	nothingOnTheSwarm(t)
 }
 
+// TestSwarmLosesHosts takes hosts away from a run: the run does not know, and says so. What runs on there is removed when they are back.
+func TestSwarmLosesHosts(t *testing.T) {
+	for _, tt := range []struct {
+		name       string
+		take, give func(t *testing.T)
+		refused    string // what a run says meanwhile; "": it is not tried
+	}{
+		{"cut off", func(t *testing.T) { cutOff(t, 3) }, func(t *testing.T) { backAgain(t, 3) }, ""},
+		{
+			"drained", func(t *testing.T) {
+				docker(t, hostsOfSwarm(t)[0], "node", "update", "--availability", "drain", "lockquake-swarm-2")
+			},
+			func(t *testing.T) {
+				docker(t, hostsOfSwarm(t)[0], "node", "update", "--availability", "active", "lockquake-swarm-2")
+			}, "",
+		},
+		{
+			"quorum lost", func(t *testing.T) {
+				docker(t, hostsOfSwarm(t)[0], "node", "promote", "lockquake-swarm-2", "lockquake-swarm-3")
+				cutOff(t, 2)
+				cutOff(t, 3)
+			}, func(t *testing.T) {
+				backAgain(t, 2)
+				backAgain(t, 3)
+				wait.Until(t, 2*time.Minute, "a leader of the managers", func() bool {
+					return exec.Command("docker", "-H", hostsOfSwarm(t)[0], "node", "demote", "lockquake-swarm-2", "lockquake-swarm-3").Run() == nil
+				})
+			}, "no leader",
+		},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			p := begin(t, "run", "redis-healthy", "--provider", "swarm", "--format", "json", "--set", "run.for=30s", "--set", "workload.clients=3")
+			wait.Until(t, time.Minute, "the load", func() bool { return strings.Contains(p.stderr.String(), "load 5s") })
+			tt.take(t)
+			t.Cleanup(func() {
+				if t.Failed() {
+					t.Logf("%s\n%s", p.stderr.String(), p.stdout.String())
+				}
+			})
+			code := p.wait(t)
+			if tt.refused != "" {
+				q := begin(t, "run", "redis-healthy", "--provider", "swarm")
+				if code := q.wait(t); code != codeMissing || !strings.Contains(q.stderr.String(), tt.refused) {
+					t.Errorf("a run meanwhile: exit code %d\n%s", code, q.stderr.String())
+				}
+			}
+			tt.give(t)
+			if r := p.report(t); code == codeMet || r.Verdict != results.Unknown {
+				t.Errorf("exit code %d, verdict %s, want it unknown", code, r.Verdict)
+			}
+			wait.Until(t, time.Minute, "all hosts", func() bool {
+				return strings.Count(docker(t, hostsOfSwarm(t)[0], "node", "ls", "--format", "{{.Status}} {{.Availability}}"), "Ready Active") == 3
+			})
+			c := begin(t, "clean", "--provider", "swarm")
+			if code := c.wait(t); code != codeMet {
+				t.Errorf("clean: exit code %d\n%s", code, c.stderr.String())
+			}
+			nothingOnTheSwarm(t)
+		})
+	}
+}
+
+// cutOff takes the engine's container off the network of the engines, and backAgain connects it with the address that it had.
+func cutOff(t *testing.T, engine int) {
+	t.Helper()
+	docker(t, client.DefaultDockerHost, "network", "disconnect", "lockquake-swarm", fmt.Sprint("lockquake-swarm-", engine))
+}
+
+func backAgain(t *testing.T, engine int) {
+	t.Helper()
+	docker(t, client.DefaultDockerHost, "network", "connect", "--ip", fmt.Sprint("10.231.0.", 10+engine), "lockquake-swarm", fmt.Sprint("lockquake-swarm-", engine))
+}
+
+// docker tells an engine something, and returns what it says.
+func docker(t *testing.T, host string, args ...string) string {
+	t.Helper()
+	b, err := exec.Command("docker", append([]string{"-H", host}, args...)...).Output()
+	if err != nil {
+		t.Fatalf("docker -H %s %v: %v", host, args, err)
+	}
+	return string(b)
+}
+
 // hostsOfSwarm is how docker reaches the three engines, the manager first.
 func hostsOfSwarm(t *testing.T) []string {
 	t.Helper()
@@ -172,11 +310,7 @@ func onHosts(t *testing.T) []string {
 	t.Helper()
 	var out []string
 	ask := func(host string, args ...string) {
-		b, err := exec.Command("docker", append([]string{"-H", host}, args...)...).Output()
-		if err != nil {
-			t.Fatalf("docker -H %s %v: %v", host, args, err)
-		}
-		for name := range strings.FieldsSeq(string(b)) {
+		for name := range strings.FieldsSeq(docker(t, host, args...)) {
 			out = append(out, args[0]+" "+name+" at "+host)
 		}
 	}

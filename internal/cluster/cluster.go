@@ -38,6 +38,8 @@ type Request struct {
 	Reuse bool
 	// Hosts says how the nodes are spread where there are several machines (swarm).
 	Hosts node.Hosts
+	// Needs is what will be asked of each node, by its name. Offers speaks for a provider as a whole; one with several machines asks each of them.
+	Needs map[string][]chaos.Capability
 	Log   *slog.Logger // may be nil
 }
 

@@ -104,7 +104,7 @@ func (s *swarm) EngineID(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	hosts, err := s.hosts(ctx)
+	hosts, _, err := s.hosts(ctx)
 	if err != nil {
 		return "", err
 	}
@@ -122,25 +122,28 @@ type host struct {
 	local    bool // the supervisor's own engine runs it
 }
 
-// hosts lists the hosts that may be given work, by their names.
-func (s *swarm) hosts(ctx context.Context) ([]host, error) {
+// hosts lists the hosts that may be given work, by their names, and tells of the others why they may not.
+func (s *swarm) hosts(ctx context.Context) (out []host, away []string, err error) {
 	list, err := s.api.NodeList(ctx, client.NodeListOptions{})
 	if err != nil {
-		return nil, fmt.Errorf("list the hosts of the swarm: %w", err)
+		return nil, nil, fmt.Errorf("list the hosts of the swarm: %w", err)
 	}
-	var out []host
 	for _, n := range list.Items {
 		if n.Spec.Availability != swarmapi.NodeAvailabilityActive || n.Status.State != swarmapi.NodeStateReady {
-			s.log.Info("a host of the swarm is left out", "host", n.Description.Hostname, "state", n.Status.State, "availability", n.Spec.Availability)
+			away = append(away, fmt.Sprintf("%s (%s, %s)", n.Description.Hostname, n.Status.State, n.Spec.Availability))
 			continue
 		}
 		out = append(out, host{id: n.ID, name: n.Description.Hostname, labels: n.Spec.Labels, local: n.ID == s.local})
 	}
 	slices.SortFunc(out, func(a, b host) int { return cmp.Or(strings.Compare(a.name, b.name), strings.Compare(a.id, b.id)) })
 	if len(out) == 0 {
-		return nil, chaos.Unavailable{What: "the swarm provider", Reason: "no host of the swarm is ready and active; see `docker node ls`"}
+		return nil, nil, chaos.Unavailable{What: "the swarm provider", Reason: "no host of the swarm is ready and active; see `docker node ls`"}
 	}
-	return out, nil
+	slices.Sort(away)
+	for _, h := range away {
+		s.log.Info("a host of the swarm takes no part", "host", h)
+	}
+	return out, away, nil
 }
 
 // placeOn chooses a host for each node: all hosts that may have it, in turn. Servers come first in specs. Example: one Redis, two clients
@@ -268,7 +271,7 @@ var surveyed = []chaos.Capability{
 
 // Survey makes a run of one node on each host.
 func (s *swarm) Survey(ctx context.Context, listener func(name string) node.Spec) (out []HostSeen, err error) {
-	hosts, err := s.hosts(ctx)
+	hosts, _, err := s.hosts(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"os"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -48,6 +49,7 @@ type swarmRun struct {
 	key     relay.Key
 	hub     *relay.Client // nil until it runs
 	members []*member
+	away    []string // hosts that take no part, and why
 
 	owedMu   sync.Mutex
 	networks []string // ids, the relays' first
@@ -102,10 +104,14 @@ func (s *swarm) openRun(ctx context.Context, r Request) (*swarmRun, *Cluster, er
 }
 
 func (r *swarmRun) open(ctx context.Context, c *Cluster) error {
-	hosts, err := r.hosts(ctx)
+	hosts, away, err := r.hosts(ctx)
 	if err != nil {
 		return err
 	}
+	if len(away) > 0 {
+		c.Describe["hosts_left_out"] = strings.Join(away, ", ")
+	}
+	r.away = away
 	on, err := placeOn(r.request.Specs, hosts, r.request.Hosts)
 	if err != nil {
 		return err
@@ -189,6 +195,9 @@ func (r *swarmRun) join(ctx context.Context, m *member, relayAt string, specs []
 	run.reach, run.agentName, run.starting = r.hub.Dial, "agent-"+m.name, make(chan struct{}, startsAtOnce)
 	m.run = run
 	m.of.Describe["engine_"+m.name] = engine.version.Version
+	if err := lacking(specs, r.request.Needs, run.Offers); err != nil {
+		return err
+	}
 	if err := run.resolveImages(ctx); err != nil {
 		return err
 	}
@@ -202,6 +211,19 @@ func (r *swarmRun) join(ctx context.Context, m *member, relayAt string, specs []
 		}
 	}
 	return nil
+}
+
+// lacking says what is needed of the nodes of a host that the host does not offer.
+func lacking(specs []node.Spec, needs map[string][]chaos.Capability, offers func(chaos.Capability, node.Role) error) error {
+	var errs []error
+	for _, s := range specs {
+		for _, c := range slices.Compact(slices.Sorted(slices.Values(needs[s.Name]))) {
+			if err := offers(c, s.Role); err != nil {
+				errs = append(errs, fmt.Errorf("%s: %w", s.Name, err))
+			}
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // imagesOf are the images that the user named for these nodes.

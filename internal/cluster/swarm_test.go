@@ -3,6 +3,7 @@ package cluster
 import (
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/lockquake/lockquake/chaos"
@@ -39,5 +40,22 @@ func TestNodesAreSpreadOverHosts(t *testing.T) {
 		if err != nil || !slices.Equal(on, tt.want) {
 			t.Errorf("%s: %v, %v; want %v", tt.name, on, err, tt.want)
 		}
+	}
+}
+
+func TestWhatAHostLacksIsToldByNode(t *testing.T) {
+	offers := func(c chaos.Capability, r node.Role) error {
+		if c == "move" && r == node.Server {
+			return chaos.Unavailable{What: "move", Reason: "the kernel is too old"}
+		}
+		return nil
+	}
+	specs := []node.Spec{{Name: "redis-1", Role: node.Server}, {Name: "redis-2", Role: node.Server}, {Name: "client-1", Role: node.Client}}
+	if err := lacking(specs, map[string][]chaos.Capability{"redis-1": {"stop"}, "client-1": {"move"}, "redis-3": {"move"}}, offers); err != nil {
+		t.Errorf("refused where nothing that is needed lacks: %v", err)
+	}
+	err := lacking(specs, map[string][]chaos.Capability{"redis-2": {"move", "stop", "move"}}, offers)
+	if !errors.As(err, new(chaos.Unavailable)) || strings.Count(err.Error(), "redis-2: ") != 1 || !strings.Contains(err.Error(), "too old") {
+		t.Errorf("%v, want it told once that redis-2 cannot be moved", err)
 	}
 }

@@ -92,7 +92,7 @@ func Sweep(ctx context.Context, o SweepOptions) (Swept, error) {
 	errs := []error{s.local(ctx, o)}
 	d, err := newDocker(DockerOptions{Log: o.Log, Mechanisms: o.Mechanisms})
 	switch {
-	case errors.As(err, new(chaos.Unavailable)):
+	case errors.As(err, new(chaos.Unavailable)) && !o.Swarm:
 		o.Log.Debug("no containers to sweep", "reason", err)
 	case err != nil:
 		errs = append(errs, err)
@@ -250,6 +250,9 @@ func (s *Swept) otherHosts(ctx context.Context, o SweepOptions) error {
 	}
 	return p.visit(ctx, Request{Run: fmt.Sprintf("c%x", os.Getpid())}, func(run *swarmRun, _ *Cluster) error {
 		var errs []error
+		for _, h := range run.away {
+			s.Left = append(s.Left, "what there may be on host "+h+": clean again when it is ready and active")
+		}
 		for _, m := range run.members {
 			if !m.local {
 				errs = append(errs, s.otherHost(ctx, m, o))

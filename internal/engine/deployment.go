@@ -33,7 +33,7 @@ func (d *deployment) open(ctx context.Context, o Options, id string) error {
 	d.agent = d.plan.NeedsAgent() || o.Kept != nil && o.Kept.Agent
 	err := d.record.timing(results.TimeOpen, func() (err error) {
 		d.cluster, err = o.Provider.Open(ctx, cluster.Request{
-			Run: id, Specs: d.plan.ownSpecs(), Images: o.Images, Agent: d.agent, Hosts: d.plan.scenario.Hosts,
+			Run: id, Specs: d.plan.ownSpecs(), Images: o.Images, Agent: d.agent, Hosts: d.plan.scenario.Hosts, Needs: d.plan.needs,
 			LogDir: d.record.logDir(), Keep: o.Keep, Reuse: o.Kept != nil, Log: d.record.log,
 		})
 		return err

@@ -40,11 +40,12 @@ type Plan struct {
 	prefix    string          // of all keys, where the servers are somebody else's
 	outside   []*cluster.Node // servers that somebody else runs, in place of those of specs
 
-	injections []injection       // all that the schedule may hold
-	schedule   []due             // what happens when, in order
-	promise    chaos.Promise     // what the schedule's injections leave each other and the service
-	stepFaults map[int]injection // by index of the scenario's steps
-	observed   map[int][]string  // the nodes that an observe step asks, by its index
+	injections []injection                   // all that the schedule may hold
+	schedule   []due                         // what happens when, in order
+	promise    chaos.Promise                 // what the schedule's injections leave each other and the service
+	stepFaults map[int]injection             // by index of the scenario's steps
+	observed   map[int][]string              // the nodes that an observe step asks, by its index
+	needs      map[string][]chaos.Capability // what faults and limits need of a node, by its name
 }
 
 // planner finds what a scenario names, part by part, and fills the plan with it.
@@ -56,7 +57,7 @@ type planner struct {
 // Check resolves every name of the scenario and decodes every parameter, without starting anything. Its errors are
 // UsageError and MissingError.
 func Check(o Options) (*Plan, error) {
-	p := planner{Plan: &Plan{scenario: o.Scenario, stepFaults: map[int]injection{}, observed: map[int][]string{}}, Options: o}
+	p := planner{Plan: &Plan{scenario: o.Scenario, stepFaults: map[int]injection{}, observed: map[int][]string{}, needs: map[string][]chaos.Capability{}}, Options: o}
 	faults, delivery := faultPlanner{p}, deliveryPlanner{p}
 	for _, check := range []func() error{
 		p.checkBackend, p.findPrograms, p.checkWorkload, p.checkOffers, p.checkResource, p.checkStepUsers, p.checkPrograms, p.checkImages,

@@ -79,7 +79,7 @@ func (p deliveryPlanner) check() error {
 			return MissingError{Text: fmt.Sprintf("%s: %s cannot be limited to %v by provider %s: %v; `lockquake doctor` tells more",
 				p.scenario.Name, s.Name, s.Limits, p.Provider.Name(), err)}
 		}
-		break // what holds for one node holds for all
+		p.needs[s.Name] = append(p.needs[s.Name], cluster.CanLimit)
 	}
 	for _, inj := range p.allInjections() {
 		if err := p.deliverable(inj); err != nil {
@@ -105,6 +105,9 @@ func (p deliveryPlanner) deliverable(inj injection) error {
 			for _, c := range needs {
 				errs = append(errs, p.Provider.Offers(c, role))
 			}
+		}
+		for _, s := range p.picks(sel) {
+			p.needs[s.Name] = append(p.needs[s.Name], needs...)
 		}
 	}
 	offered(needs, inj.selector)
