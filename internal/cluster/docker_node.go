@@ -149,7 +149,9 @@ func (c *containerNode) start(ctx context.Context) (Stdio, *ending, error) {
 	if err != nil {
 		return Stdio{}, nil, err
 	}
-	s, err := c.run.attach(ctx, attachment{container: id, stdio: c.spec.Stdio, log: logFile})
+	s, err := c.run.attach(ctx, attachment{
+		container: id, stdio: c.spec.Stdio, batched: !remote(c.run.api.DaemonHost()), log: logFile,
+	})
 	if err != nil {
 		_ = logFile.Close()
 		return Stdio{}, nil, err
@@ -272,6 +274,7 @@ func (c *containerNode) published(ctx context.Context, port string) (string, err
 type attachment struct {
 	container string
 	stdio     bool // its input and output are a control stream
+	batched   bool // it may say much in small writes, over a socket of this machine
 	log       io.WriteCloser
 }
 
@@ -299,8 +302,12 @@ func (r *dockerRun) attach(ctx context.Context, a attachment) (attached, error) 
 		out.Stdio = Stdio{In: containerInput{hijacked.HijackedResponse}, Out: reader}
 		out.close = func() { hijacked.Close(); _ = reader.Close() }
 	}
+	var from io.Reader = hijacked.Reader
+	if a.batched {
+		from = batchReads(from)
+	}
 	go func() {
-		_, err := stdcopy.StdCopy(stdout, a.log, batchReads(hijacked.Reader))
+		_, err := stdcopy.StdCopy(stdout, a.log, from)
 		ended(err)
 		_ = a.log.Close()
 	}()

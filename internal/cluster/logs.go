@@ -155,7 +155,8 @@ const (
 
 // batchReader reads a stream that the operating system buffers. A client that records sends thousands of small writes a
 // second, and each would wake its reader; on a machine with few cores that costs more than what is read. So a busy
-// stream is left alone for a moment after each read. It delays what arrives by no more than gatherFor. It spares the
+// stream is left alone for a moment after each read. It delays what arrives by no more than batchFor, where a read returns all that has
+// gathered: one of a TLS connection returns one record, so that a busy one would fall behind for ever. It spares the
 // wake-ups only where the reader is not watched by the runtime's poller: see blockingPipe.
 type batchReader struct {
 	r    io.Reader
