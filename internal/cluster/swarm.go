@@ -3,6 +3,7 @@ package cluster
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -52,6 +53,9 @@ func NewSwarm(o DockerOptions) (Provider, error) {
 
 func newSwarm(o DockerOptions) (*swarm, error) {
 	d, err := newDocker(o)
+	if missing := (chaos.Unavailable{}); errors.As(err, &missing) {
+		return nil, chaos.Unavailable{What: "the swarm provider", Reason: missing.Reason + "; nor does a manager answer whose swarm has no quorum of managers"}
+	}
 	if err != nil {
 		return nil, err
 	}

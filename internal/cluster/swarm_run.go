@@ -388,9 +388,11 @@ func (r *swarmRun) relaysOf(ctx context.Context, service, between string, hosts 
 					}
 				}
 			case swarmapi.TaskStateRejected, swarmapi.TaskStateFailed, swarmapi.TaskStateComplete, swarmapi.TaskStateOrphaned:
-				return nil, "", chaos.Unavailable{What: "the relay of host " + h.name, Reason: fmt.Sprintf(
-					"its task is %s (%s); the host needs image %s: `docker save` it here and `docker load` it there, or name one of a registry with --image %s=IMAGE",
-					t.Status.State, t.Status.Err, ref, RelayImage)}
+				advice := ""
+				if strings.Contains(t.Status.Err, "No such image") {
+					advice = fmt.Sprintf("; the host needs image %s: `docker save` it here and `docker load` it there, or name one of a registry with --image %s=IMAGE", ref, RelayImage)
+				}
+				return nil, "", chaos.Unavailable{What: "the relay of host " + h.name, Reason: fmt.Sprintf("its task is %s (%s)%s", t.Status.State, t.Status.Err, advice)}
 			}
 		}
 		if at[h.id] == "" {
