@@ -45,6 +45,19 @@ func TestTheExampleOfAClock(t *testing.T) {
 	}
 }
 
+// TestTheWiderSideOfAnErrorCounts: between a wide measurement and a narrow one the offset lies nearer to one end of what is possible.
+func TestTheWiderSideOfAnErrorCounts(t *testing.T) {
+	first, second := Measurement{OffsetNS: 500 * us, ErrorNS: 500 * us}, Measurement{At: 2 * sec, OffsetNS: 1200 * us, ErrorNS: 200 * us}
+	up := clockOf(t, first, second) // at 1 s the offset is 850 us, and 500 to 1500 us are possible
+	first.OffsetNS, second.OffsetNS = -first.OffsetNS, -second.OffsetNS
+	down := clockOf(t, first, second)
+	for _, c := range []*Clock{up, down} {
+		if got := c.Error(c.Run(sec)); got < 650*us || got > 650*us+2*rounding {
+			t.Errorf("the error is %d, want 650 us", got)
+		}
+	}
+}
+
 // TestAClockThatWentBackWasSet, and one that is asked twice at once was not.
 func TestAClockThatWentBackWasSet(t *testing.T) {
 	if c := clockOf(t, Measurement{At: 6}, Measurement{At: 5}); c.Step() == nil || c.Step().At != 5 {

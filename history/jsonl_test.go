@@ -3,6 +3,7 @@ package history
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -177,5 +178,20 @@ func BenchmarkAppendJSON(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		buf = AppendJSON(buf[:0], &e, "client-4", tableOfLocks)
+	}
+}
+
+// TestWhatNobodyKnowsHasANameToo, for a message tells of it.
+func TestWhatNobodyKnowsHasANameToo(t *testing.T) {
+	if KindNone.Known() || kindEnd.Known() || PhaseNone.Known() || phaseEnd.Known() {
+		t.Error("what is no kind or phase is known")
+	}
+	for _, c := range []struct{ got, want string }{
+		{KindNone.String(), "none"}, {kindEnd.String(), fmt.Sprintf("kind-%d", uint8(kindEnd))},
+		{PhaseNone.String(), "none"}, {phaseEnd.String(), fmt.Sprintf("phase-%d", uint8(phaseEnd))},
+	} {
+		if c.got != c.want {
+			t.Errorf("%q, want %q", c.got, c.want)
+		}
 	}
 }

@@ -128,6 +128,11 @@ func TestSwarmJudges(t *testing.T) {
 		if code != codeMet {
 			t.Errorf("round %d: a safe lock: exit code %d, verdict %s", round+1, code, r.Verdict)
 		}
+		if c := r.Clocks; c == nil || c.Compared == 0 || c.UnsurePairs == nil {
+			t.Errorf("round %d: no clock was compared: %+v", round+1, c)
+		} else {
+			t.Logf("%d grants, of which %d pairs lie within the errors of the clocks, %.3f ms at most", r.Judged.Grants, *c.UnsurePairs, c.MaxErrorMS)
+		}
 	}
 	nothingOnTheSwarm(t)
 }
