@@ -81,6 +81,7 @@ func TestJSONLineRefuses(t *testing.T) {
 	good := Line{Kind: "acquire", Phase: "ok", User: "client-1/0", Lock: "lock-0"}
 	for want, change := range map[string]func(*Line){
 		"unknown kind":  func(l *Line) { l.Kind = "aquire" },
+		`kind "none"`:   func(l *Line) { l.Kind = "none" },
 		"unknown phase": func(l *Line) { l.Phase = "maybe" },
 		"unknown code":  func(l *Line) { l.Code = "tired" },
 		"unknown mode":  func(l *Line) { l.Mode = "both" },
@@ -188,6 +189,7 @@ func TestWhatNobodyKnowsHasANameToo(t *testing.T) {
 	}
 	for _, c := range []struct{ got, want string }{
 		{KindNone.String(), "none"}, {kindEnd.String(), fmt.Sprintf("kind-%d", uint8(kindEnd))},
+		{CodeName(0), ""}, {CodeName(uint8(len(codeNames))), fmt.Sprintf("code-%d", len(codeNames))},
 		{PhaseNone.String(), "none"}, {phaseEnd.String(), fmt.Sprintf("phase-%d", uint8(phaseEnd))},
 	} {
 		if c.got != c.want {

@@ -88,6 +88,19 @@ func TestReadsWhatWasWritten(t *testing.T) {
 	}
 }
 
+// TestTheHeaderFillsWholeRecords, and no more of them than it needs, whatever the length of its line.
+func TestTheHeaderFillsWholeRecords(t *testing.T) {
+	h := testHeader()
+	for range RecordSize + 1 {
+		h.Process += "1"
+		b := writeFile(t, filepath.Join(t.TempDir(), "client-1.lqh"), h, nil)
+		line, _, _ := bytes.Cut(b, []byte("\n"))
+		if rest := len(line) - len(bytes.TrimRight(line, " ")); (len(line)+1)%RecordSize != 0 || rest >= RecordSize {
+			t.Errorf("the header has %d bytes, of which %d are padding", len(line)+1, rest)
+		}
+	}
+}
+
 // TestEveryTruncationIsSeen cuts a file at every length: what comes before is read, the cut is an error.
 func TestEveryTruncationIsSeen(t *testing.T) {
 	es := some(5)
