@@ -194,6 +194,15 @@ func TestSwarmCapacity(t *testing.T) {
 	nothingOnTheSwarm(t)
 }
 
+// TestSwarmSuite: a suite keeps servers from story to story on several hosts, too.
+func TestSwarmSuite(t *testing.T) {
+	p := begin(t, "suite", "redis", "--provider", "swarm", "--quick", "--story", "contention", "--story", "late-release", "--story", "holder-pauses")
+	if code := p.wait(t); code != codeMet || !strings.Contains(p.stdout.String(), "3 green") {
+		t.Errorf("exit code %d\n%s\n%s", code, p.stdout.String(), p.stderr.String())
+	}
+	nothingOnTheSwarm(t)
+}
+
 // TestSwarmAfterKillNine kills the supervisor, and has clean remove what it left on all hosts.
 func TestSwarmAfterKillNine(t *testing.T) {
 	p := begin(t, "run", "etcd-healthy", "--provider", "swarm", "--set", "run.for=60s")
