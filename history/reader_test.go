@@ -3,6 +3,7 @@ package history
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -126,7 +127,7 @@ func TestEveryFlippedBitIsSeen(t *testing.T) {
 			c := bytes.Clone(b)
 			c[i] ^= 1 << bit
 			got, err := readAll(c, 1<<20)
-			if at := (i - first) / RecordSize; !errors.Is(err, ErrCorrupt) || len(got) != at || !strings.Contains(err.Error(), "offset ") {
+			if at := (i - first) / RecordSize; !errors.Is(err, ErrCorrupt) || len(got) != at || !strings.Contains(err.Error(), fmt.Sprintf(": offset %d: ", first+at*RecordSize)) {
 				t.Fatalf("bit %d of byte %d: %d events, %v", bit, i, len(got), err)
 			}
 		}
