@@ -188,9 +188,12 @@ func TestWhatNobodyKnowsHasANameToo(t *testing.T) {
 		t.Error("what is no kind or phase is known")
 	}
 	for _, c := range []struct{ got, want string }{
-		{KindNone.String(), "none"}, {kindEnd.String(), fmt.Sprintf("kind-%d", uint8(kindEnd))},
-		{CodeName(0), ""}, {CodeName(uint8(len(codeNames))), fmt.Sprintf("code-%d", len(codeNames))},
-		{PhaseNone.String(), "none"}, {phaseEnd.String(), fmt.Sprintf("phase-%d", uint8(phaseEnd))},
+		{KindNone.String(), "none"},
+		{kindEnd.String(), fmt.Sprintf("kind-%d", uint8(kindEnd))},
+		{CodeName(0), ""},
+		{CodeName(uint8(len(codeNames))), fmt.Sprintf("code-%d", len(codeNames))},
+		{PhaseNone.String(), "none"},
+		{phaseEnd.String(), fmt.Sprintf("phase-%d", uint8(phaseEnd))},
 	} {
 		if c.got != c.want {
 			t.Errorf("%q, want %q", c.got, c.want)

@@ -314,14 +314,21 @@ const networkTries = 40
 
 // removeNetwork removes a network, waiting for the last container to leave it.
 func removeNetwork(ctx context.Context, api client.APIClient, id string, tries int) error {
+	removed := func(err error) bool { return err == nil || cerrdefs.IsNotFound(err) }
 	var err error
 	for i := range tries {
-		if _, err = api.NetworkRemove(ctx, id, client.NetworkRemoveOptions{}); err == nil || cerrdefs.IsNotFound(err) {
-			return nil
+		if _, err = api.NetworkRemove(ctx, id, client.NetworkRemoveOptions{}); removed(err) {
+			// One over several hosts is there until each of them has left it.
+			if _, err := api.NetworkInspect(ctx, id, client.NetworkInspectOptions{}); cerrdefs.IsNotFound(err) {
+				return nil
+			}
 		}
 		if i == tries-1 || clock.Sleep(ctx, 50*time.Millisecond) != nil {
 			break
 		}
+	}
+	if removed(err) {
+		return nil
 	}
 	return fmt.Errorf("remove network %.12s: %w", id, err)
 }
