@@ -14,7 +14,7 @@ import (
 // second has the lock by then, the script of the first finds "its own" value and deletes the key of the second. The Redis
 // documentation asks for a value that is unique across all clients and all requests ("Correct Implementation with a Single
 // Instance"), and calls a time with microseconds and a client id a weaker substitute that suffices in most environments. The
-// conformance suite does not catch it: users would have to ask in the same millisecond.
+// conformance suite catches it by chance, where users ask in the same millisecond.
 func weakOwner() backends.Lock {
 	return backends.Lock{
 		Name:  "weak-owner",

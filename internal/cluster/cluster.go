@@ -224,9 +224,9 @@ func notHeld(l node.Limits, found string) error {
 type keeper interface {
 	// vacate ends a node that is no server and removes what the run made for it.
 	vacate(ctx context.Context, n *Node) error
-	// renew makes the nodes of the specs from that number on, not yet started, and puts them behind the servers in c.Nodes. Those that
+	// renew makes the nodes of the next run's specs from that number on, not yet started, and puts them behind the servers in c.Nodes. Those that
 	// were vacated are still there. No server is being asked anything meanwhile: each sees where the others are placed.
-	renew(ctx context.Context, c *Cluster, specs []node.Spec, from int) error
+	renew(ctx context.Context, c *Cluster, next Request, from int) error
 	// nodeLogs are the files that the output of the nodes goes to.
 	nodeLogs() *nodeLogs
 }
@@ -255,22 +255,22 @@ func (c *Cluster) Vacate(ctx context.Context) error {
 	return g.Wait()
 }
 
-// Renew makes the nodes of another run in a cluster that was vacated. The servers stay, and come first in the specs. Every other node is
-// new: it has its own place, and no process yet. The servers log to logDir from now on.
-func (c *Cluster) Renew(ctx context.Context, specs []node.Spec, logDir string) error {
+// Renew makes the nodes of another run in a cluster that was vacated: of the request its Specs, LogDir and Needs count. The servers stay, and
+// come first in the specs. Every other node is new: it has its own place, and no process yet. The servers log to LogDir from now on.
+func (c *Cluster) Renew(ctx context.Context, next Request) error {
 	if c.keeper == nil {
 		return errNotKept
 	}
-	if err := checkSpecs(specs); err != nil {
+	if err := checkSpecs(next.Specs); err != nil {
 		return err
 	}
 	servers := len(c.ByRole(node.Server))
-	for i, s := range specs {
+	for i, s := range next.Specs {
 		if (s.Role == node.Server) != (i < servers) {
 			return fmt.Errorf("%s is number %d of the nodes, and the %d servers come first", s.Name, i+1, servers)
 		}
 	}
-	if err := c.keeper.nodeLogs().switchTo(logDir, c.Nodes[servers:]); err != nil {
+	if err := c.keeper.nodeLogs().switchTo(next.LogDir, c.Nodes[servers:]); err != nil {
 		return err
 	}
 	for _, n := range c.Nodes[servers:] {
@@ -279,7 +279,7 @@ func (c *Cluster) Renew(ctx context.Context, specs []node.Spec, logDir string) e
 			delete(c.Describe, key)
 		}
 	}
-	return c.keeper.renew(ctx, c, specs, servers)
+	return c.keeper.renew(ctx, c, next, servers)
 }
 
 // replaceNodes replaces the nodes from that number on.

@@ -381,7 +381,8 @@ func (o *dockerOwed) stopStreams(node string) {
 // renew makes the containers of another run. One of our own binary is started again where the same node has the same address and nothing
 // was written into it: the engine gives it another process, in other namespaces, and what it sees of files is as it was. That is twice as
 // quick as another container.
-func (r *dockerRun) renew(ctx context.Context, c *Cluster, specs []node.Spec, from int) error {
+func (r *dockerRun) renew(ctx context.Context, c *Cluster, next Request, from int) error {
+	specs := next.Specs
 	r.request.Specs = specs
 	if err := r.resolveImages(ctx); err != nil {
 		return err

@@ -120,13 +120,13 @@ func (r *inprocRun) vacate(ctx context.Context, n *Node) error {
 	return errors.Join(n.driver.(*routine).end(ctx), os.RemoveAll(n.place.Dir))
 }
 
-func (r *inprocRun) renew(_ context.Context, c *Cluster, specs []node.Spec, from int) error {
-	for _, s := range specs[from:] {
+func (r *inprocRun) renew(_ context.Context, c *Cluster, next Request, from int) error {
+	for _, s := range next.Specs[from:] {
 		if err := r.ports.place(r.place, s); err != nil {
 			return err
 		}
 	}
-	r.makeNodes(c, specs, from)
+	r.makeNodes(c, next.Specs, from)
 	return nil
 }
 

@@ -376,7 +376,8 @@ func (r *localRun) vacate(ctx context.Context, n *Node) error {
 }
 
 // renew makes the nodes of another run, each in a new namespace of its own.
-func (r *localRun) renew(ctx context.Context, c *Cluster, specs []node.Spec, from int) error {
+func (r *localRun) renew(ctx context.Context, c *Cluster, next Request, from int) error {
+	specs := next.Specs
 	r.request.Specs = specs
 	for i, s := range specs[from:] {
 		if r.net != nil {

@@ -152,7 +152,7 @@ func renews(t *testing.T, c *Cluster, req Request) {
 			t.Fatal(err)
 		}
 		req.LogDir = filepath.Join(t.TempDir(), "logs")
-		if err := c.Renew(t.Context(), append(req.Specs[:2:2], specs...), req.LogDir); err != nil {
+		if err := c.Renew(t.Context(), Request{Specs: append(req.Specs[:2:2], specs...), LogDir: req.LogDir}); err != nil {
 			t.Fatal(err)
 		}
 		if len(c.Nodes) != 2+len(specs) || c.Nodes[0] != one || c.Nodes[1] != two || !one.Running() || !two.Running() {
@@ -177,7 +177,7 @@ func renews(t *testing.T, c *Cluster, req Request) {
 			t.Errorf("a client that dials other gets %q", got)
 		}
 	}
-	if err := c.Renew(t.Context(), []node.Spec{stdioSpec("client-1"), req.Specs[0]}, req.LogDir); err == nil {
+	if err := c.Renew(t.Context(), Request{Specs: []node.Spec{stdioSpec("client-1"), req.Specs[0]}, LogDir: req.LogDir}); err == nil {
 		t.Error("a server behind a client is let pass")
 	}
 }

@@ -440,7 +440,8 @@ func (r *swarmRun) vacate(ctx context.Context, n *Node) error {
 }
 
 // renew makes the containers of another run. The rule places servers as it did before.
-func (r *swarmRun) renew(ctx context.Context, c *Cluster, specs []node.Spec, from int) error {
+func (r *swarmRun) renew(ctx context.Context, c *Cluster, next Request, from int) error {
+	specs := next.Specs
 	hosts := make([]host, len(r.members))
 	for i, m := range r.members {
 		hosts[i] = m.host
@@ -455,6 +456,9 @@ func (r *swarmRun) renew(ctx context.Context, c *Cluster, specs []node.Spec, fro
 	if err := r.each(func(i int, m *member) error {
 		m.run.request.Specs = ownOf(specs, on, i)
 		m.run.request.Images = r.imagesOf(m.run.request.Specs)
+		if err := lacking(m.run.request.Specs, next.Needs, m.run.Offers); err != nil {
+			return err
+		}
 		if err := m.run.resolveImages(ctx); err != nil {
 			return err
 		}

@@ -131,7 +131,7 @@ func (t *takeover) reuse(ctx context.Context) ([]results.Proof, error) {
 	if _, err := p.alive(ctx); err != nil { // a server that is gone or stopped would not answer
 		return nil, err
 	}
-	if err := t.nodes.cluster.Renew(ctx, t.plan.specs, t.record.logDir()); err != nil {
+	if err := t.nodes.cluster.Renew(ctx, cluster.Request{Specs: t.plan.specs, LogDir: t.record.logDir(), Needs: t.plan.needs}); err != nil {
 		return nil, err
 	}
 	t.nodes.connect()
