@@ -121,7 +121,7 @@ expect: {double_grants: "0", ` + truthful + `judged: ">=1"}
 			"point: acquired}\n  - {do: acquire, user: B,", "point: acquired}\n  - {await: event, event: dead, user: A}\n  - {do: acquire, user: B,", 1),
 	},
 	{
-		Name: "overdue", Claim: "A holder keeps silent after its grant has ended, and another user gets the lock in time.", Quick: true, needs: idle,
+		Name: "overdue", Claim: "A holder keeps silent after its grant has ended, and another user gets the lock in time.", Quick: true, needs: idle, lasts: 2,
 		text: `workload: {}
 steps:
   - {do: acquire, user: A}

@@ -76,7 +76,7 @@ type Story struct {
 	Claim string
 	Quick bool                 // it takes seconds, and belongs to a quick suite
 	needs func(Subject) string // "" or why it does not apply; nil: it always does
-	lasts float64              // about how many TTLs; 0: as long as its steps take
+	lasts float64              // about how many TTLs; 0: its steps wait for one grant to end
 	fixed time.Duration        // beside lasts, in a suite that is not quick
 	point string               // at which something happens; "": none
 	text  string               // the rest, a template
@@ -92,8 +92,11 @@ func (t Story) Why(s Subject) string {
 
 // Estimate is about how long a run of the story takes, without the start of servers.
 func (t Story) Estimate(s Subject) time.Duration {
-	const around = 3 * time.Second // clients start, and what was broken settles
-	out := around + time.Duration(max(t.lasts, 2)*float64(s.TTL))
+	around, lasts := 3*time.Second, t.lasts // clients start, and what was broken settles
+	if lasts == 0 && t.fixed == 0 {         // steps wait for a grant to end
+		around, lasts = 1500*time.Millisecond, 1
+	}
+	out := around + time.Duration(lasts*float64(s.TTL))
 	if !s.Quick {
 		out += t.fixed
 	}
