@@ -127,24 +127,30 @@ func (j *judge) hold(at int) *hold {
 	next := func(k history.Kind, p history.Phase) int {
 		return j.first(at+1, func(e history.Event) bool { return e.Kind == k && e.Phase == p && h.owns(e) })
 	}
-	taken := j.first(at+1, func(e history.Event) bool { // one that names no grant is about all that the user holds
-		return (e.Kind == history.Lost || e.Kind == history.Dead) && (h.owns(e) || e.User == h.User && e.Grant == 0)
-	})
-	h.asked = j.first(0, func(e history.Event) bool { return e.Kind == history.Acquire && e.User == h.User && e.Op == h.Op })
-	h.over = min(taken, next(history.Release, history.Invoke))
-	gone := taken
-	if j.events[taken].Time < h.Time { // told before the grant, by clocks that err: when it was gone is anybody's guess
-		gone = len(j.events) - 1
+	taken := func(from int64) int {
+		return j.first(at+1, func(e history.Event) bool { // one that names no grant is about all that the user holds
+			return (e.Kind == history.Lost || e.Kind == history.Dead) && (h.owns(e) || e.User == h.User && e.Grant == 0) && e.Time >= from
+		})
 	}
-	h.gone = min(gone, next(history.Release, history.Ok), next(history.Release, history.Fail), next(history.Release, history.Info))
+	h.asked = j.first(0, func(e history.Event) bool { return e.Kind == history.Acquire && e.User == h.User && e.Op == h.Op })
+	h.over = min(taken(0), next(history.Release, history.Invoke))
+	// A death that is told before the grant, by clocks that err, does not tell when it was gone.
+	h.gone = min(taken(h.Time), next(history.Release, history.Ok), next(history.Release, history.Fail), next(history.Release, history.Info))
 	h.touched = min(next(history.EffectRead, history.Ok), next(history.EffectWrite, history.Ok))
 	h.told, h.from, h.to = j.events[h.over].Time, h.Time+h.err, j.end(h)
 	h.fresh = h.Valid > h.Time && h.told > h.Time
+	ended := news{math.MinInt64, 0}
 	for _, e := range j.events[at:h.over] {
 		if e.Valid == history.ValidUnknown {
 			e.Valid = e.Time
 		}
 		renewed := e.Kind == history.Renew && e.Phase == history.Ok || e.Kind == history.Renewed
+		if renewed && e.Time-h.err <= ended.time { // nobody knows whether it was learned after the end: it takes that not back
+			e.Valid = min(e.Valid, ended.end)
+		}
+		if h.owns(e) && e.Kind == history.Ended {
+			ended = news{e.Time, e.Valid}
+		}
 		if h.owns(e) && (e.Kind == history.Acquire || renewed || e.Kind == history.Ended) {
 			h.news = append(h.news, news{e.Time, e.Valid})
 			h.fresh = h.fresh && (e.Kind != history.Ended || e.Valid > h.Time)

@@ -31,6 +31,7 @@ type hold struct {
 	ok       history.Event
 	renewals []history.Event
 	over     history.Event // what ended it; KindNone while it is open
+	ended    int64         // when the service was last certain of its session; 0 while nothing tells that this is over
 	fresh    bool          // it was entitled when it began
 
 	at     int    // its place among the open holds of its lock
@@ -312,10 +313,14 @@ func (t *tracker) renew(e *history.Event) {
 		h.renewals = slices.Delete(h.renewals, 0, 1)
 	}
 	h.renewals = append(h.renewals, *e)
-	if e.Kind == history.Ended && e.Valid <= h.start {
-		h.fresh = false
+	valid := e.Valid
+	switch {
+	case e.Kind == history.Ended:
+		h.ended, h.fresh = e.Time, h.fresh && valid > h.start
+	case h.ended > 0 && h.earliest(e.Time) <= h.ended: // it may have been learned before: it takes the end not back
+		valid = min(valid, h.valid)
 	}
-	if cut := h.renewValidity(e.Time, e.Valid); cut != results.Forever {
+	if cut := h.renewValidity(e.Time, valid); cut != results.Forever {
 		t.watch.takenBack(h, cut)
 	}
 }
