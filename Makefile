@@ -137,10 +137,9 @@ injections: build ## 200 random injections over all backends: nothing may be lef
 	go test -tags soak -count 1 -v -run TestRandomInjections -timeout 90m ./cmd/lockquake
 
 .PHONY: mutants
-mutants: $(GREMLINS) ## wrong variants of what decides a verdict: the tests must kill 95 % (an hour or more; resumes where it was interrupted)
+mutants: $(GREMLINS) ## wrong variants of what decides a verdict: the tests must kill 95 % of the list (hours; resumes where it was interrupted)
 	go run ./internal/mutants
-	@for p in history results internal/engine; do echo "gremlins: $$p"; \
-		$(GREMLINS) unleash --workers 1 --timeout-coefficient 20 -E 'report/' -o build/mutants/$$(basename $$p).json ./$$p || exit 1; done
+	go run ./internal/mutants -gremlins $(GREMLINS) history results internal/engine
 
 $(GREMLINS): Makefile
 	GOBIN=$(TOOLS) CGO_ENABLED=0 go install github.com/go-gremlins/gremlins/cmd/gremlins@v$(GREMLINS_VERSION)

@@ -156,16 +156,23 @@ func Within(ctx context.Context, lock, unlock func() error) error {
 }
 
 // Main is the life of a client. Connect is called for each user; name is what reports call the program; points are the names that its lock passes to At.
-// What connect returns should be the lock's own type, for the client says before the start whether it is a Watcher and whether it can be closed.
+// What connect returns should be the lock's own type, for the client says before the start what of all this it is.
 func Main[L Lock](name string, connect func(*Access) (L, error), points ...string) {
-	var kind L // of an interface type it is nil, and neither
+	var kind L // of an interface type it is nil, and none of these
 	s := &session{stream: newStream(os.Stdout), users: map[int]*user{}, errors: map[string]int{}}
 	s.connect = func(a *Access) (Lock, error) { return connect(a) }
 	h := greeting(name, points)
-	h["orders"] = []string{"cancel"}
+	orders := []string{"cancel"}
 	if _, ok := any(kind).(io.Closer); ok {
-		h["orders"] = []string{"cancel", "close"}
+		orders = append(orders, "close")
 	}
+	if _, ok := any(kind).(Renewer); ok {
+		orders = append(orders, "renew")
+	}
+	if _, ok := any(kind).(Checker); ok {
+		orders = append(orders, "check")
+	}
+	h["orders"] = orders
 	_, h["tells"] = any(kind).(Watcher)
 	s.serve(os.Stdin, h)
 }

@@ -1329,7 +1329,11 @@ public final class Lockquake {
             h.put("formats", List.of("jsonl"));
             h.put("pid", ProcessHandle.current().pid());
             h.put("points", List.of(announced));
-            h.put("orders", List.of("cancel", "close"));
+            List<String> orders = new ArrayList<>(List.of("cancel", "close"));
+            for (String o : List.of("renew", "check")) {
+                if (Lock.overrides(lock, o)) { orders.add(o); }
+            }
+            h.put("orders", orders);
             h.put("tells", Lock.overrides(lock, "onLost"));
             return h;
         }

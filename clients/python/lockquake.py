@@ -760,7 +760,7 @@ class Session:
             "version": VERSION, "process": self.process, "software": f"Python {sys.version.split()[0]}", "libraries": self.libraries,
             "boot_id": open("/proc/sys/kernel/random/boot_id").read().strip(), "time_ns": os.readlink("/proc/self/ns/time"), "now": now(),
             "formats": ["jsonl"], "pid": os.getpid(), "points": list(self.factory.points),
-            "orders": ["close"] + ["cancel"] * overrides(self.factory, "cancel"), "tells": overrides(self.factory, "on_lost"),
+            "orders": ["close"] + [o for o in ("renew", "check", "cancel") if overrides(self.factory, o)], "tells": overrides(self.factory, "on_lost"),
         })
         for line in sys.stdin.buffer:
             frame = json.loads(line)

@@ -331,6 +331,7 @@ func TestWhatIsWrong(t *testing.T) {
 		{"nameless", "hello", "hello: process is left out"},
 		{"another-clock", "hello", "from CLOCK_MONOTONIC, and by boot_id and time_ns of hello it is that clock"},
 		{"never-excludes", "orders", "the lock excludes nobody"},
+		{"renews-nothing", "orders", "a renewal of it, which its hello names among orders: result: outcome is \"fail\""},
 		{"no-valid", "orders", "its valid is 0 or left out"},
 		{"late-valid", "workload", "and the TTL is 2s: it counts from when the request was sent"},
 		{"endures", "input ends", "the process did not end within 2s"},

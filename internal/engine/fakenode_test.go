@@ -56,6 +56,7 @@ func (a *fakeNode) main(ctx context.Context) error {
 	defer a.busy.Wait()
 	defer stop()
 	hello := wire.NewHello("fake", "test")
+	hello.Orders = a.bed.takes
 	hello.Points = []string{"before-free", "nowhere"}
 	hello.Libraries = map[string]string{"example.org/lib": "v1.0.0", "example.org/old": "v2.0.0+incompatible"}
 	if a.bed.ahead != nil && !a.bed.lies {

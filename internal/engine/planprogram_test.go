@@ -170,6 +170,9 @@ func TestWhatAClientDoesNotAnnounce(t *testing.T) {
 	for text, want := range map[string]string{
 		directed("{do: close, user: A}"):                                                                     "steps.0.do: fake takes no order close: its hello does not name it among orders",
 		directed("{do: acquire, user: A}", "{do: cancel, user: A}"):                                          "steps.1.do: fake takes no order cancel",
+		directed("{do: acquire, user: A}", "{do: renew, user: A}"):                                           "steps.1.do: fake takes no order renew",
+		strings.Replace(scheduled(), "timeout:", "renew: true, timeout:", 1):                                 "workload: fake cannot extend its grants: its hello does not name renew among orders",
+		strings.Replace(scheduled(), "timeout:", "check: signal, timeout:", 1):                               "workload.check: fake tells its holders of no loss",
 		strings.Replace(directed("{do: acquire, user: A}"), "expect: {", `expect: {untold_losses: "0", `, 1): "expect.untold_losses: fake tells its holders of no loss",
 	} {
 		got := (&testbed{t: t}).run(t.Context(), text)

@@ -16,7 +16,7 @@ func TestTheServiceIsAskedAfterEachAnswer(t *testing.T) {
 	t.Parallel()
 	left := 1500 * time.Millisecond
 	s := &testbed{
-		t: t, stored: func() topology.Stored {
+		t: t, takes: []string{wire.DoRenew}, stored: func() topology.Stored {
 			return topology.Stored{Holder: "mine", EndsIn: &left, Keys: []string{"mine", "other"}}
 		},
 		scripts: map[string]script{"client-1": {commanded: func(a *fakeNode, c wire.Command) *wire.Result {

@@ -47,6 +47,7 @@ type testbed struct {
 	ahead       func() int64      // ns that the clients' clock is ahead of this machine's; nil: it is the same clock
 	lies        bool              // they say that it is the same clock all the same
 	mute        bool              // they never say hello
+	takes       []string          // the orders that the hello of its nodes names
 	servers     int               // how many there are; 0: one
 	faults      map[string]*fakeFault
 	ready       func() error

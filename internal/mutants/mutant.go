@@ -6,6 +6,7 @@ import (
 	"path"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/goccy/go-yaml"
@@ -23,6 +24,8 @@ type Mutant struct {
 	Run string `yaml:"run,omitempty"`
 	// Equivalent is why no test can notice: such a mutant is not tried, and counts as one that survived.
 	Equivalent string `yaml:"equivalent,omitempty"`
+
+	at int // where Old stands, in bytes; 0: it is looked for
 }
 
 func parse(text []byte) ([]Mutant, error) {
@@ -49,6 +52,9 @@ func (m Mutant) apply(root string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	if m.at > 0 && m.Old != "" && strings.HasPrefix(string(b[m.at:]), m.Old) {
+		return slices.Concat(b[:m.at], []byte(m.New), b[m.at+len(m.Old):]), nil
+	}
 	switch n := strings.Count(string(b), m.Old); {
 	case m.Why == "":
 		return nil, fmt.Errorf("%s: a mutant does not say what is wrong with it: %q", m.File, m.Old)
@@ -67,6 +73,8 @@ func (m Mutant) packages() []string {
 	switch dir {
 	case "results", "results/quorum": // the judge is tried with the histories of the checkers
 		out = append(out, "./results/checkers")
+	case "results/checkers", "history": // the second judge comes last, for it takes longest
+		out = append(out, "./internal/oracle")
 	case "results/checkers/harm":
 		out = []string{"./results/checkers"}
 	}

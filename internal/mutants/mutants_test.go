@@ -75,3 +75,24 @@ func TestAMutantIsKilledOrSurvives(t *testing.T) {
 		t.Errorf("what is not there was replaced: %+v", got)
 	}
 }
+
+// TestWhatGremlinsFindsIsReplacedInItsPlace: the same operator stands there twice.
+func TestWhatGremlinsFindsIsReplacedInItsPlace(t *testing.T) {
+	dir, text := t.TempDir(), "package toy\n\n// ü\nfunc between(a, b, c int) bool { return a < b && b <= c }\n"
+	if err := os.WriteFile(filepath.Join(dir, "toy.go"), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	line := strings.Split(text, "\n")[3]
+	for _, c := range []struct{ kind, old, new string }{
+		{"CONDITIONALS_BOUNDARY", "b <= c", "b < c"}, {"CONDITIONALS_NEGATION", "b <= c", "b > c"}, {"CONDITIONALS_BOUNDARY", "a < b", "a <= b"},
+	} {
+		m := mutation{Type: c.kind, Line: 4, Column: strings.Index(line, c.old) + 3}.mutant("toy.go", text)
+		got, err := m.apply(dir)
+		if want := strings.Replace(text, c.old, c.new, 1); err != nil || string(got) != want {
+			t.Errorf("%s of %s: %q, %v", c.kind, c.old, got, err)
+		}
+	}
+	if _, err := (mutation{Type: "ANOTHER", Line: 4, Column: 3}).mutant("toy.go", text).apply(dir); err == nil {
+		t.Error("what nobody knows was replaced")
+	}
+}

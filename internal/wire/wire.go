@@ -76,7 +76,7 @@ type Hello struct {
 	Libraries map[string]string `json:"libraries,omitempty"`
 	// Points are what a client announces beside those that every client has: the lock's own, within its acquire and release.
 	Points []string `json:"points,omitempty"`
-	// Orders are what a client takes beside the orders that every client takes: DoCancel, DoClose.
+	// Orders are what a client takes beside the orders that every client takes: DoRenew, DoCheck, DoCancel, DoClose.
 	Orders []string `json:"orders,omitempty"`
 	// Tells says that the locks of this client tell their holders of a loss; lockquake's own client leaves it to what the lock offers.
 	Tells bool `json:"tells,omitempty"`

@@ -43,6 +43,8 @@ class ToyLock(lockquake.Lock):
             grant.handle.release()
 
     def renew(self, grant):
+        if KIND == "renews-nothing":
+            raise lockquake.NotHeld()
         return lockquake.valid(lockquake.now(), self.access.ttl_ns)
 
     def cancel(self):

@@ -1,0 +1,82 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// swaps are what gremlins replaces by what, by the name of the mutation.
+var swaps = map[string]map[string]string{
+	"ARITHMETIC_BASE":       {"+": "-", "-": "+", "*": "/", "/": "*", "%": "*"},
+	"CONDITIONALS_BOUNDARY": {"<": "<=", "<=": "<", ">": ">=", ">=": ">"},
+	"CONDITIONALS_NEGATION": {"==": "!=", "!=": "==", "<": ">=", "<=": ">", ">": "<=", ">=": "<"},
+	"INCREMENT_DECREMENT":   {"++": "--", "--": "++"},
+	"INVERT_NEGATIVES":      {"-": "+"},
+}
+
+// generated are the mutants that gremlins finds in a folder, where the tests of that folder run. Gremlins itself would try them against the
+// tests of the mutant's own package alone, and take ten times as long.
+func generated(ctx context.Context, gremlins, folder string) (all []Mutant, err error) {
+	file := filepath.Join("build", "mutants", "found-"+strings.ReplaceAll(folder, "/", "-")+".json")
+	run := exec.CommandContext(ctx, gremlins, "unleash", "--dry-run", "--silent", "--coverpkg", "./"+folder+"/...", "-E", "(report|capacity)/", "-o", file, "./"+folder)
+	run.Stderr = os.Stderr
+	if err := run.Run(); err != nil {
+		return nil, fmt.Errorf("gremlins: %s: %w", folder, err)
+	}
+	b, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	var found struct {
+		Files []struct {
+			Name      string `json:"file_name"`
+			Mutations []mutation
+		}
+	}
+	if err := json.Unmarshal(b, &found); err != nil {
+		return nil, fmt.Errorf("%s: %w", file, err)
+	}
+	for _, f := range found.Files {
+		name := path.Join(folder, f.Name)
+		text, err := os.ReadFile(filepath.FromSlash(name))
+		if err != nil {
+			return nil, err
+		}
+		for _, g := range f.Mutations {
+			if g.Status == "RUNNABLE" {
+				all = append(all, g.mutant(name, string(text)))
+			}
+		}
+	}
+	slices.SortStableFunc(all, func(a, b Mutant) int { return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.at, b.at)) })
+	return all, nil
+}
+
+// mutation is what gremlins does at a place.
+type mutation struct {
+	Type, Status string
+	Line, Column int // from 1; the column in bytes
+}
+
+func (g mutation) mutant(file, text string) Mutant {
+	m := Mutant{File: file, at: g.Column - 1, Why: fmt.Sprintf("%d:%d %s", g.Line, g.Column, g.Type)}
+	for range g.Line - 1 {
+		m.at += strings.IndexByte(text[m.at-g.Column+1:], '\n') + 1
+	}
+	for _, n := range []int{2, 1} { // "<=" before "<"
+		old := text[m.at : m.at+n]
+		if to, ok := swaps[g.Type][old]; ok {
+			m.Old, m.New = old, to
+			break
+		}
+	}
+	return m
+}
