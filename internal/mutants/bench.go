@@ -10,6 +10,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 )
 
@@ -99,6 +100,8 @@ func (b *bench) overlay(m Mutant) (string, error) {
 func (b *bench) test(ctx context.Context, overlay, pkg, run string) (string, error) {
 	cmd := exec.CommandContext(ctx, "go", "test", "-overlay", overlay, "-vet=off", "-failfast", "-count=1", "-run", run, "-skip", skipped, "-timeout", timeout.String(), pkg)
 	cmd.Dir = b.root
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // with the tests that it starts
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	out, err := cmd.CombinedOutput()
 	return string(out), err
 }

@@ -15,10 +15,14 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 )
 
 // least is the share of mutants that the tests must kill.
 const least = 0.95
+
+// memory bounds each process, in bytes of address space: a mutant that keeps all it sees is noticed before the machine has none left.
+const memory = 8 << 30
 
 //go:embed mutants.yaml
 var list []byte
@@ -49,6 +53,9 @@ type options struct {
 func run(o options) error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
+	if err := syscall.Setrlimit(syscall.RLIMIT_AS, &syscall.Rlimit{Cur: memory, Max: memory}); err != nil {
+		return err
+	}
 	all, err := parse(list)
 	if err != nil {
 		return err
