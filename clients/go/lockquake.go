@@ -5,7 +5,7 @@
 //
 //	func main() { lockquake.Main("my lock", connect) }
 //
-//	func connect(a *lockquake.Access) (lockquake.Lock, error) { ... } // once for each user
+//	func connect(a *lockquake.Access) (*myLock, error) { ... } // once for each user
 //
 // docs/clients.md tells more.
 package lockquake
@@ -14,6 +14,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"math"
 	"os"
@@ -156,9 +157,13 @@ func Within(ctx context.Context, lock, unlock func() error) error {
 }
 
 // Main is the life of a client. Connect is called for each user; name is what reports call the program; points are the names that its lock passes to At.
-// What connect returns should be the lock's own type, for the client says before the start what of all this it is.
+// What connect returns is the lock's own type and no interface, for the client says before the start what of all this it is.
 func Main[L Lock](name string, connect func(*Access) (L, error), points ...string) {
-	var kind L // of an interface type it is nil, and none of these
+	var kind L
+	if any(kind) == nil {
+		fmt.Fprintf(os.Stderr, "%s: connect returns an interface; return the lock's own type, which tells whether it can be renewed, checked, watched and closed\n", name)
+		os.Exit(2)
+	}
 	s := &session{stream: newStream(os.Stdout), users: map[int]*user{}, errors: map[string]int{}}
 	s.connect = func(a *Access) (Lock, error) { return connect(a) }
 	h := greeting(name, points)

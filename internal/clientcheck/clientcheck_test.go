@@ -315,6 +315,7 @@ func TestWhatIsWrong(t *testing.T) {
 		{"java no-points", "points", "point no-such-point: no point within 10s"},
 		{"java deaf", "giving up", "an acquire that was told to give up: "},
 		{"go never-excludes", "orders", "the lock excludes nobody"},
+		{"go interface", "hello", "no hello: its standard output ended"},
 		{"go deaf", "giving up", "an acquire that was told to give up: "},
 		{"go no-valid", "orders", "its valid is 0 or left out"},
 		{"go late-valid", "workload", "and the TTL is 2s: it counts from when the request was sent"},

@@ -20,7 +20,7 @@ type user struct {
 }
 
 func main() {
-	lockquake.Main("etcd concurrency", func(a *lockquake.Access) (lockquake.Lock, error) {
+	lockquake.Main("etcd concurrency", func(a *lockquake.Access) (*user, error) {
 		c, err := clientv3.New(clientv3.Config{
 			Endpoints: a.Addresses("client"), DialTimeout: a.Timeout(),
 		})

@@ -19,7 +19,7 @@ type user struct {
 }
 
 func main() {
-	lockquake.Main("etcd RWMutex", func(a *lockquake.Access) (lockquake.Lock, error) {
+	lockquake.Main("etcd RWMutex", func(a *lockquake.Access) (*user, error) {
 		c, err := clientv3.New(clientv3.Config{Endpoints: a.Addresses("client"), DialTimeout: a.Timeout()})
 		return &user{access: a, client: c}, err
 	})

@@ -18,7 +18,7 @@ type user struct {
 }
 
 func main() {
-	lockquake.Main("redis-lock", func(a *lockquake.Access) (lockquake.Lock, error) {
+	lockquake.Main("redis-lock", func(a *lockquake.Access) (*user, error) {
 		return &user{a, redis.NewClient(&redis.Options{Addr: a.Addresses("client")[0], Password: a.Password, ReadTimeout: a.Timeout()})}, nil
 	})
 }

@@ -17,7 +17,7 @@ type user struct {
 }
 
 func main() {
-	lockquake.Main("redislock", func(a *lockquake.Access) (lockquake.Lock, error) {
+	lockquake.Main("redislock", func(a *lockquake.Access) (*user, error) {
 		return &user{a, redislock.New(redis.NewClient(&redis.Options{
 			Addr: a.Addresses("client")[0], Password: a.Password, MaxRetries: -1, ReadTimeout: a.Timeout(), ContextTimeoutEnabled: true,
 		}))}, nil

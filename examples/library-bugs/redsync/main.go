@@ -23,7 +23,7 @@ type user struct {
 }
 
 func main() {
-	lockquake.Main("redsync", func(a *lockquake.Access) (lockquake.Lock, error) {
+	lockquake.Main("redsync", func(a *lockquake.Access) (*user, error) {
 		u := &user{access: a}
 		var pools []library.Pool
 		for _, address := range a.Addresses("client") {

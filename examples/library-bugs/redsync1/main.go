@@ -18,7 +18,7 @@ type user struct {
 }
 
 func main() {
-	lockquake.Main("redsync v1", func(a *lockquake.Access) (lockquake.Lock, error) {
+	lockquake.Main("redsync v1", func(a *lockquake.Access) (*user, error) {
 		pool := &redis.Pool{MaxIdle: 2, Dial: func() (redis.Conn, error) {
 			return redis.Dial("tcp", a.Addresses("client")[0], redis.DialConnectTimeout(a.Timeout()), redis.DialReadTimeout(a.Timeout()),
 				redis.DialPassword(a.Password))

@@ -31,7 +31,7 @@ var (
 )
 
 func main() {
-	lockquake.Main("rueidislock", func(a *lockquake.Access) (lockquake.Lock, error) {
+	lockquake.Main("rueidislock", func(a *lockquake.Access) (user, error) {
 		once.Do(func() {
 			to := rueidis.ClientOption{InitAddress: a.Addresses("client"), Password: a.Password}
 			shared.look, failed = rueidis.NewClient(to)

@@ -16,7 +16,7 @@ type user struct {
 }
 
 func main() {
-	lockquake.Main("zk Lock", func(a *lockquake.Access) (lockquake.Lock, error) {
+	lockquake.Main("zk Lock", func(a *lockquake.Access) (*user, error) {
 		c, _, err := zk.Connect(a.Addresses("client"), a.TTL())
 		return &user{a, c}, err
 	})

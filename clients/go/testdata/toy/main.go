@@ -24,6 +24,9 @@ func main() {
 	if kind == "no-points" {
 		points = []string{"no-such-point"}
 	}
+	if kind == "interface" {
+		lockquake.Main("toy", func(a *lockquake.Access) (lockquake.Lock, error) { return toy{a}, nil }, points...)
+	}
 	if kind == "loses" {
 		lockquake.Main("toy", func(a *lockquake.Access) (losing, error) { return losing{toy{a}}, nil }, points...)
 	}
