@@ -24,7 +24,35 @@ var swaps = map[string]map[string]string{
 
 // generated are the mutants that gremlins finds in a folder, where the tests of that folder run. Gremlins itself would try them against the
 // tests of the mutant's own package alone, one mutant after the other.
-func generated(ctx context.Context, gremlins, folder string) (all []Mutant, err error) {
+// What known says is equivalent is so.
+func generated(ctx context.Context, gremlins string, folders []string, known []Mutant) (all []Mutant, err error) {
+	reasons := map[string]string{} // by file and what it becomes
+	for _, m := range known {
+		text, err := m.apply(".")
+		if err != nil {
+			return nil, err
+		}
+		reasons[m.File+"\x00"+string(text)] = m.Equivalent
+	}
+	for _, folder := range folders {
+		found, err := find(ctx, gremlins, folder)
+		if err != nil {
+			return nil, err
+		}
+		for _, m := range found {
+			text, err := m.apply(".")
+			if err != nil {
+				return nil, err
+			}
+			m.Equivalent = reasons[m.File+"\x00"+string(text)]
+			all = append(all, m)
+		}
+	}
+	return all, nil
+}
+
+// find has gremlins look for mutants in one folder.
+func find(ctx context.Context, gremlins, folder string) (all []Mutant, err error) {
 	file := filepath.Join("build", "mutants", "found-"+strings.ReplaceAll(folder, "/", "-")+".json")
 	run := exec.CommandContext(ctx, gremlins, "unleash", "--dry-run", "--silent", "--coverpkg", "./"+folder+"/...", "-E", "(report|capacity)/", "-o", file, "./"+folder)
 	run.Stderr = os.Stderr

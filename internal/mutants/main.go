@@ -24,8 +24,13 @@ const least = 0.95
 // memory bounds each process, in bytes of address space: a mutant that keeps all it sees is noticed before the machine has none left.
 const memory = 8 << 30
 
-//go:embed mutants.yaml
-var list []byte
+// The list, and what no test can notice of that which gremlins finds.
+var (
+	//go:embed mutants.yaml
+	list []byte
+	//go:embed found.yaml
+	found []byte
+)
 
 func main() {
 	only := flag.String("only", "", "the mutants whose file or reason contains this")
@@ -56,7 +61,8 @@ func run(o options) error {
 	if err := syscall.Setrlimit(syscall.RLIMIT_AS, &syscall.Rlimit{Cur: memory, Max: memory}); err != nil {
 		return err
 	}
-	all, err := parse(list)
+	from := map[bool][]byte{true: list, false: found}[o.gremlins == ""]
+	all, err := parse(from)
 	if err != nil {
 		return err
 	}
@@ -65,14 +71,9 @@ func run(o options) error {
 		return err
 	}
 	if o.gremlins != "" {
-		all = nil
-	}
-	for _, folder := range o.folders {
-		found, err := generated(ctx, o.gremlins, folder)
-		if err != nil {
+		if all, err = generated(ctx, o.gremlins, o.folders, all); err != nil {
 			return err
 		}
-		all = append(all, found...)
 	}
 	all = slices.DeleteFunc(all, func(m Mutant) bool { return !strings.Contains(m.File+" "+m.Why, o.only) })
 	b, err := newBench(".")

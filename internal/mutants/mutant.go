@@ -31,7 +31,7 @@ type Mutant struct {
 func parse(text []byte) ([]Mutant, error) {
 	var all []Mutant
 	if err := yaml.UnmarshalWithOptions(text, &all, yaml.Strict()); err != nil {
-		return nil, fmt.Errorf("mutants.yaml: %w", err)
+		return nil, fmt.Errorf("the list: %w", err)
 	}
 	for i := range all {
 		all[i].Old, all[i].New = tabbed(all[i].Old), tabbed(all[i].New)
@@ -56,7 +56,7 @@ func (m Mutant) apply(root string) ([]byte, error) {
 		return slices.Concat(b[:m.at], []byte(m.New), b[m.at+len(m.Old):]), nil
 	}
 	switch n := strings.Count(string(b), m.Old); {
-	case m.Why == "":
+	case m.Why == "" && m.Equivalent == "":
 		return nil, fmt.Errorf("%s: a mutant does not say what is wrong with it: %q", m.File, m.Old)
 	case m.Old == "" || m.Old == m.New:
 		return nil, fmt.Errorf("%s: %s: it changes nothing", m.File, m.Why)

@@ -17,6 +17,15 @@ func TestTheListIsInStepWithTheCode(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	equivalent, err := parse(found)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range equivalent {
+		if _, err := m.apply("../.."); err != nil || m.Equivalent == "" {
+			t.Errorf("found.yaml: %s: %q: why is it equivalent? %v", m.File, m.New, err)
+		}
+	}
 	if len(all) < 150 {
 		t.Errorf("%d mutants, want 150 or more", len(all))
 	}

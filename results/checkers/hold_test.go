@@ -79,6 +79,19 @@ func TestBeforeAtItsBorders(t *testing.T) {
 	if !maybeBefore(&a, &b, 35) {
 		t.Error("its end may be told of later than it was")
 	}
+	a, b = hold{start: 34, clock: errs(2), over: over(34)}, hold{issued: 5, start: 29, clock: errs(3)}
+	if maybeBefore(&a, &b, 50) {
+		t.Error("what began when the other did at the latest was not before it")
+	}
+}
+
+// TestAHoldIsDrawnToItsEnd: one that never ended has none.
+func TestAHoldIsDrawnToItsEnd(t *testing.T) {
+	for end, want := range map[int64]int64{30: 30, results.Forever: 0} {
+		if got := (&hold{start: 10, end: end}).ref(); got.Start != 10 || got.End != want {
+			t.Errorf("a hold to %d is drawn as %+v", end, got)
+		}
+	}
 }
 
 // errs is a clock that may be wrong by so much.
@@ -255,6 +268,11 @@ func TestByHowMuchAHoldIsLate(t *testing.T) {
 		if o, ok := overstayed(h, c.until); ok != c.ok || o.late != c.late || ok && (o.start != 5 || o.end != c.until) {
 			t.Errorf("valid until %d, there until %d: %+v, %t", c.valid, c.until, o, ok)
 		}
+	}
+	h := &hold{start: 10}
+	h.grantValidity(100)
+	if o, _ := overstayed(h, 101); o.start != 10 {
+		t.Errorf("who did not tell when it asked stayed from %d on, and had the lock from 10 on", o.start)
 	}
 }
 
