@@ -9,25 +9,48 @@ import (
 	"github.com/lockquake/lockquake/results"
 )
 
-// TestDoubleGrantHasAWitness hides a double grant behind more overlaps of overdue holds than are kept for witnesses.
+// TestDoubleGrantHasAWitness hides a double grant behind more overlaps of overdue holds than are kept for witnesses: holds that are known to be
+// overdue when they overlap, and holds of which that is learned later.
 func TestDoubleGrantHasAWitness(t *testing.T) {
-	var b strings.Builder
-	n := maxKept + 50
-	for i := range n { // user 0 of B outlives its validity, and many users of A come and go meanwhile
-		if i == 0 {
-			b.WriteString("1 B acquire invoke\n2 B acquire ok valid=3\n")
-		}
-		fmt.Fprintf(&b, "%d A acquire invoke\n%d A acquire ok valid=%d\n%d A release invoke\n", 10*i+10, 10*i+11, 10*i+100, 10*i+15)
-	}
+	const n = maxKept + 50
 	end := 10*n + 10
-	fmt.Fprintf(&b, "%d C acquire invoke\n%d C acquire ok valid=%d\n%d D acquire invoke\n%d D acquire ok valid=%d\n%d D release invoke\n%d C release invoke\n",
-		end, end+1, end+100, end+2, end+3, end+100, end+5, end+6)
-	s, err := parseScript(b.String())
-	if err != nil {
-		t.Fatal(err)
+	for began, learned := range map[string]string{"valid=3": "", "valid=endless": fmt.Sprintf("%d B ended info valid=3\n", end)} {
+		var b strings.Builder
+		fmt.Fprintf(&b, "1 B acquire invoke\n2 B acquire ok %s\n", began) // it outlives its validity, and many users of A come and go meanwhile
+		for i := range n {
+			fmt.Fprintf(&b, "%d A acquire invoke\n%d A acquire ok valid=%d\n%d A release invoke\n", 10*i+10, 10*i+11, 10*i+100, 10*i+15)
+		}
+		fmt.Fprintf(&b, "%s%d B release invoke\n", learned, end)
+		fmt.Fprintf(&b, "%d C acquire invoke\n%d C acquire ok valid=%d\n%d D acquire invoke\n%d D acquire ok valid=%d\n%d D release invoke\n%d C release invoke\n",
+			end, end+1, end+100, end+2, end+3, end+100, end+5, end+6)
+		s, err := parseScript(b.String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		f := s.judge()[0]
+		if *f.Counts["double_grants"] != 1 || *f.Counts["overlapping_holds"] != n || !slices.ContainsFunc(f.Witnesses, func(w results.Witness) bool { return w.Kind == "double_grant" }) {
+			t.Errorf("%s: %d double grants, %d overlaps, %d witnesses", began, *f.Counts["double_grants"], *f.Counts["overlapping_holds"], len(f.Witnesses))
+		}
 	}
-	f := s.judge()[0]
-	if *f.Counts["double_grants"] != 1 || !slices.ContainsFunc(f.Witnesses, func(w results.Witness) bool { return w.Kind == "double_grant" }) {
-		t.Errorf("%d double grants, %d witnesses, none of them of it", *f.Counts["double_grants"], len(f.Witnesses))
+}
+
+// TestAWitnessTellsOfTheEarlierHoldFirst, whichever ends first, and of two that began together of the first user.
+func TestAWitnessTellsOfTheEarlierHoldFirst(t *testing.T) {
+	for _, c := range [][2]string{{"10 A 11 B", "A B"}, {"10 B 11 A", "B A"}, {"10 A 10 B", "A B"}, {"10 B 10 A", "A B"}} {
+		for _, ends := range []string{"A B", "B A"} {
+			w, first := strings.Fields(c[0]), strings.Fields(ends)
+			s, err := parseScript(fmt.Sprintf("1 A acquire invoke\n1 B acquire invoke\n%s %s acquire ok valid=100\n%s %s acquire ok valid=100\n20 %s release invoke\n21 %s release invoke\n",
+				w[0], w[1], w[2], w[3], first[0], first[1]))
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got []string
+			for _, h := range s.judge()[0].Witnesses[0].Holds {
+				got = append(got, string(rune('A'+h.User.Client())))
+			}
+			if strings.Join(got, " ") != c[1] {
+				t.Errorf("%s, and first ends %s: the witness is of %v", c[0], ends, got)
+			}
+		}
 	}
 }
