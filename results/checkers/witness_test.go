@@ -34,6 +34,24 @@ func TestDoubleGrantHasAWitness(t *testing.T) {
 	}
 }
 
+// TestWhatAWitnessSaysOfTwoHolds: when both were entitled, or whose validity had run out.
+func TestWhatAWitnessSaysOfTwoHolds(t *testing.T) {
+	const held = "client-1/0 held lock-0 from 10.000 ms to 30.000 ms, client-2/0 from 20.000 ms to 40.000 ms; "
+	for valid, want := range map[string]string{
+		"100":     "both were entitled at 20.000 ms",
+		"15":      "the validity of client-1/0 had ended at 15.000 ms",
+		"unknown": "nothing is known of the validity of client-1/0",
+	} {
+		s, err := parseScript("1 A acquire invoke\n2 B acquire invoke\n10 A acquire ok valid=" + valid + "\n20 B acquire ok valid=100\n30 A release invoke\n40 B release invoke\n")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := s.judge()[0].Witnesses; len(got) != 1 || got[0].Text != held+want {
+			t.Errorf("valid until %s: %+v, want %s", valid, got, want)
+		}
+	}
+}
+
 // TestAWitnessTellsOfTheEarlierHoldFirst, whichever ends first, and of two that began together of the first user.
 func TestAWitnessTellsOfTheEarlierHoldFirst(t *testing.T) {
 	for _, c := range [][2]string{{"10 A 11 B", "A B"}, {"10 B 11 A", "B A"}, {"10 A 10 B", "A B"}, {"10 B 10 A", "A B"}} {
