@@ -34,6 +34,33 @@ func TestDoubleGrantHasAWitness(t *testing.T) {
 	}
 }
 
+// TestBothCountsHaveWitnesses: where there are too many, each count has half of the room at least, and what the other leaves.
+func TestBothCountsHaveWitnesses(t *testing.T) {
+	const most = results.MaxWitnesses
+	for _, c := range [][4]int{{2 * most, 0, most, 0}, {0, 2 * most, 0, most}, {2 * most, 1, most - 1, 1}, {2 * most, 2 * most, most / 2, most - most/2}, {1, 2 * most, 1, most - 1}, {1, 1, 1, 1}} {
+		var b strings.Builder
+		for i := range c[0] + c[1] {
+			valid := 10*i + 100
+			if i >= c[0] {
+				valid = 10*i + 13
+			}
+			fmt.Fprintf(&b, "%d A acquire invoke\n%d A acquire ok valid=%d\n%d B acquire invoke\n%d B acquire ok valid=%d\n%d A release invoke\n%d B release invoke\n",
+				10*i+10, 10*i+11, valid, 10*i+11, 10*i+14, 10*i+100, 10*i+15, 10*i+16)
+		}
+		s, err := parseScript(b.String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		n := map[string]int{}
+		for _, w := range s.judge()[0].Witnesses {
+			n[w.Kind]++
+		}
+		if n["double_grant"] != c[2] || n["overlapping_hold"] != c[3] {
+			t.Errorf("of %d double grants and %d overlaps: %v; want %d and %d", c[0], c[1], n, c[2], c[3])
+		}
+	}
+}
+
 // TestWhatAWitnessSaysOfTwoHolds: when both were entitled, or whose validity had run out.
 func TestWhatAWitnessSaysOfTwoHolds(t *testing.T) {
 	const held = "client-1/0 held lock-0 from 10.000 ms to 30.000 ms, client-2/0 from 20.000 ms to 40.000 ms; "
