@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -23,6 +24,21 @@ const (
 	pauseOnHolder = "chaos: [{use: pause, on: holder, at: 10ms, for: 1s}]\n"
 	enough        = "expect: {judged: \">=1\"}\n"
 )
+
+// A history is read in batches; a run is judged whole, and by the name of its directory from wherever.
+func TestAHistoryOfManyBatches(t *testing.T) {
+	const cycles = 900
+	var text strings.Builder
+	for i := range cycles {
+		fmt.Fprintf(&text, "%d A acquire invoke\n%d A acquire ok valid=9000 issued=%d\n%d A release invoke\n%d A release ok\n", 10*i+1, 10*i+2, 10*i+1, 10*i+3, 10*i+4)
+	}
+	d := prepared(t, text.String(), enough, nil)
+	t.Chdir(filepath.Dir(d.dir))
+	r, err := results.Judge(filepath.Base(d.dir), All())
+	if err != nil || r.Judged.Grants != cycles || r.Judged.Events < 4*cycles || r.RunDir != d.dir {
+		t.Errorf("of %d grants: %+v in %s, %v", cycles, r.Judged, r.RunDir, err)
+	}
+}
 
 func TestReport(t *testing.T) {
 	d := prepared(t, overlapScript, pauseOnHolder+"expect: {overlapping_holds: \">0\", judged: \">=1\"}\n", nil)
