@@ -2,9 +2,11 @@ package results
 
 import (
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -20,6 +22,29 @@ func TestTheWorstVerdictWins(t *testing.T) {
 			if got := worse(a, b); got != order[max(i, j)] {
 				t.Errorf("of %s and %s, %s is the worse", a, b, got)
 			}
+		}
+	}
+}
+
+// TestWhatIsDroppedIsCounted, up to the largest number that there is.
+func TestWhatIsDroppedIsCounted(t *testing.T) {
+	var c tally
+	for i, want := range []int64{3, 3, math.MaxInt64 - 1, math.MaxInt64} {
+		if c.observe(&history.Event{Kind: history.Dropped, Value: []int64{3, -5, math.MaxInt64 - 4, 9}[i]}); c.dropped != want {
+			t.Errorf("%d dropped, want %d", c.dropped, want)
+		}
+	}
+}
+
+// TestWhatIsNotRun asks of a run by steps, if it had been, for one grant, and of another for many.
+func TestWhatIsNotRun(t *testing.T) {
+	for steps, uses := range map[int]string{0: "", 1: "", 2: "counter"} {
+		s := scenarios.Scenario{Name: "x", Steps: make([]scenarios.Step, steps)}
+		s.Workload.Use = uses
+		r := NotRun(nil, s, "docker", "no engine")
+		asked := slices.IndexFunc(r.Expectations, func(e ExpectationResult) bool { return e.Name == scenarios.Judged && e.Want == ">=1" })
+		if r.Verdict != Unknown || r.Provider != "docker" || (asked >= 0) != (steps == 1) {
+			t.Errorf("%d steps beside %q: %+v", steps, uses, r)
 		}
 	}
 }

@@ -25,6 +25,14 @@ const (
 	enough        = "expect: {judged: \">=1\"}\n"
 )
 
+// Times of faults are told from the run's begin.
+func TestFaultsAreToldFromTheBegin(t *testing.T) {
+	r := judged(t, prepared(t, overlapScript, pauseOnHolder+enough, func(d *runDir) { d.env.Start = 4e6 }))
+	if f := r.Faults[0]; f.StartMS != 16 || f.EndMS != 296 {
+		t.Errorf("%+v", f)
+	}
+}
+
 // A history is read in batches; a run is judged whole, and by the name of its directory from wherever.
 func TestAHistoryOfManyBatches(t *testing.T) {
 	const cycles = 900

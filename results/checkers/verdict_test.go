@@ -158,6 +158,13 @@ func TestVerdictLattice(t *testing.T) {
 		{"every injection is to bite, and one did not", overlapScript, "expect: {bit: all, judged: \">=1\"}\n", oneOfTwo, results.Unknown, "bit all: 1 of 2 injections bit"},
 		{"one is enough", overlapScript, "expect: {bit: \">=1\", judged: \">=1\"}\n", oneOfTwo, results.Pass, ""},
 		{"every injection is to bite, and did", overlapScript, "expect: {bit: all, judged: \">=1\"}\n", nil, results.Pass, ""},
+		{"a step that must not be done was done", serialScript, enough, func(d *runDir) {
+			d.env.Refuted = []string{"step 3, release of A, was done, and must not be"}
+		}, results.Fail, "step 3, release of A, was done, and must not be"},
+		{
+			"a grant that ends as it comes into hand is entitled to nothing", "1 A acquire invoke\n10 A acquire ok valid=10 issued=2\n20 A release invoke\n21 A release ok\n", enough, nil,
+			results.Unknown, "only 0 of 1 grants were entitled",
+		},
 		{"a directed run needs one grant", serialScript, "", func(d *runDir) {
 			d.env.Directed = true
 			d.scenario = "name: x\nclaim: y\nbackend: {use: memory, ttl: 10s}\nsteps: [{do: acquire, user: A}]\n"
