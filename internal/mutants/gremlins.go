@@ -23,8 +23,7 @@ var swaps = map[string]map[string]string{
 }
 
 // generated are the mutants that gremlins finds in a folder, where the tests of that folder run. Gremlins itself would try them against the
-// tests of the mutant's own package alone, one mutant after the other.
-// What known says is equivalent is so.
+// tests of the mutant's own package alone, one mutant after the other. The reasons why some are equivalent are those of known.
 func generated(ctx context.Context, gremlins string, folders []string, known []Mutant) (all []Mutant, err error) {
 	reasons := map[string]string{} // by file and what it becomes
 	for _, m := range known {
