@@ -42,7 +42,7 @@ const (
 // Main is a client's life, as wire.Serve says.
 func Main(ctx context.Context, o Options) error {
 	hello := wire.NewHello(cmp.Or(o.Process, wire.ProcessClient), o.Version)
-	hello.Orders = []string{wire.DoRenew, wire.DoCheck, wire.DoCancel, wire.DoClose}
+	hello.Orders = wire.Optional
 	hello.Libraries = o.Libraries
 	return wire.Serve(ctx, o.In, o.Out, hello, func(life context.Context, end context.CancelCauseFunc, conn *wire.Conn) (wire.Body, error) {
 		return newSession(life, end, o, conn), nil

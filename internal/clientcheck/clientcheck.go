@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 	"time"
 
@@ -189,7 +188,7 @@ func orders(ctx context.Context, c *client) error {
 		{"an order that there is not", wire.Command{Do: "dance"}, wire.OutcomeFail, 0},
 		{"an order about a lock that there is not", wire.Command{Do: wire.DoAcquire, User: 2, Lock: 99}, wire.OutcomeFail, 0},
 	} {
-		if do := step.order.Do; (do == wire.DoRenew || do == wire.DoCheck) && !c.takes(do) {
+		if !c.hello.Takes(step.order.Do) {
 			continue
 		}
 		r, err := c.ask(ctx, step.order)
@@ -208,15 +207,12 @@ func orders(ctx context.Context, c *client) error {
 	return c.stop(ctx)
 }
 
-// takes tells whether the client's hello names an order.
-func (c *client) takes(order string) bool { return slices.Contains(c.hello.Orders, order) }
-
 // givingUp wants the orders to be carried out that a client takes beside those of every client: a waiter is told to give up, and closes its lock.
 func givingUp(ctx context.Context, c *client) error {
 	if err := c.begin(ctx, nil); err != nil {
 		return err
 	}
-	if c.takes(wire.DoCancel) {
+	if c.hello.Takes(wire.DoCancel) {
 		if r, err := c.ask(ctx, wire.Command{Do: wire.DoAcquire}); err != nil || r.Outcome != wire.OutcomeOK {
 			return fmt.Errorf("an acquire: result: outcome is %q (%s), want ok (%w)", r.Outcome, r.Error, orNothing(err))
 		}
@@ -238,7 +234,7 @@ func givingUp(ctx context.Context, c *client) error {
 			c.wrong("cancel: no event cancel was recorded")
 		}
 	}
-	if c.takes(wire.DoClose) {
+	if c.hello.Takes(wire.DoClose) {
 		if r, err := c.ask(ctx, wire.Command{Do: wire.DoClose, User: 1}); err != nil || r.Outcome != wire.OutcomeOK || c.count(history.Close, history.Ok) == 0 {
 			return fmt.Errorf("a close: result: outcome is %q (%s), want ok, and the events close invoke and ok before it (%w)", r.Outcome, r.Error, orNothing(err))
 		}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"runtime"
 	"slices"
 	"strings"
 	"syscall"
@@ -457,6 +458,9 @@ func TestTheEnginesOwnStallIsRecorded(t *testing.T) {
 		t.Parallel()
 		cmd := exec.Command(os.Args[0], "-test.run", "^"+t.Name()+"$", "-test.v")
 		cmd.Env = append(os.Environ(), envStalled+"=1")
+		runtime.LockOSThread() // the kernel kills the child, stopped or not, when the thread that started it is gone
+		defer runtime.UnlockOSThread()
+		cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 		var out strings.Builder
 		cmd.Stdout, cmd.Stderr = &out, &out
 		ready, err := cmd.StdinPipe()

@@ -285,23 +285,24 @@ func (p planner) checkPrograms() error {
 // everywhere are the points that every client announces.
 var everywhere = []string{workloads.PointAcquired, workloads.PointRead, workloads.PointWrite, workloads.PointRelease}
 
-// beside are the orders that a client may take beside those that every client takes.
-var beside = []string{wire.DoRenew, wire.DoCheck, wire.DoCancel, wire.DoClose}
-
 // checkAnnounced refuses steps of a client, a program of somebody else, that arm a point which it does not announce, for that would never be
 // passed, or that give an order which it does not take; and a workload that extends what it cannot.
 func checkAnnounced(p *Plan, client string, h *wire.Hello) error {
 	if h.Process == wire.ProcessClient {
 		return nil
 	}
-	if i := slices.IndexFunc(p.scenario.Expect, func(e scenarios.Expectation) bool { return e.Name == "untold_losses" }); i >= 0 && !h.Tells {
-		return UsageError{Text: fmt.Sprintf("%s: expect.untold_losses: %s tells its holders of no loss: its hello does not say so (tells)", client, h.Process)}
-	}
-	switch w := p.scenario.Workload; {
-	case (w.Renew || p.renews) && !slices.Contains(h.Orders, wire.DoRenew):
+	w := p.scenario.Workload
+	renews, untold := w.Renew || p.renews, ""
+	switch {
+	case renews && !h.Takes(wire.DoRenew):
 		return UsageError{Text: fmt.Sprintf("%s: workload: %s cannot extend its grants: its hello does not name renew among orders", client, h.Process)}
-	case w.Check == "signal" && !h.Tells && !w.Renew && !p.renews:
-		return UsageError{Text: fmt.Sprintf("%s: workload.check: %s tells its holders of no loss: its hello does not say so (tells)", client, h.Process)}
+	case slices.ContainsFunc(p.scenario.Expect, func(e scenarios.Expectation) bool { return e.Name == "untold_losses" }):
+		untold = "expect.untold_losses"
+	case w.Check == "signal" && !renews:
+		untold = "workload.check"
+	}
+	if untold != "" && !h.Tells {
+		return UsageError{Text: fmt.Sprintf("%s: %s: %s tells its holders of no loss: its hello does not say so (tells)", client, untold, h.Process)}
 	}
 	known := slices.Concat(everywhere, h.Points)
 	if p.guard.Name == resource.GuardCheckThenWrite {
@@ -312,7 +313,7 @@ func checkAnnounced(p *Plan, client string, h *wire.Hello) error {
 		if k < 0 || p.stepUserNode(k) != client {
 			continue
 		}
-		if slices.Contains(beside, st.Do) && !slices.Contains(h.Orders, st.Do) {
+		if !h.Takes(st.Do) {
 			err := p.scenario.Errorf(stepPath(i, "do"), "%s takes no order %s: its hello does not name it among orders", h.Process, st.Do)
 			return UsageError{Text: fmt.Sprintf("%s: %v", client, err)}
 		}

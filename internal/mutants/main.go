@@ -61,19 +61,20 @@ func run(o options) error {
 	if err := syscall.Setrlimit(syscall.RLIMIT_AS, &syscall.Rlimit{Cur: memory, Max: memory}); err != nil {
 		return err
 	}
-	from := map[bool][]byte{true: list, false: found}[o.gremlins == ""]
-	all, err := parse(from)
-	if err != nil {
-		return err
-	}
 	known, err := openCache("build/mutants/results.json")
 	if err != nil {
 		return err
 	}
+	wanted, text := least, list
 	if o.gremlins != "" {
-		if all, err = generated(ctx, o.gremlins, o.folders, all); err != nil {
-			return err
-		}
+		wanted, text = 0, found // what it finds is for reading: much of it changes nothing that a verdict rests on
+	}
+	all, err := parse(text)
+	if err == nil && o.gremlins != "" {
+		all, err = generated(ctx, o.gremlins, o.folders, all)
+	}
+	if err != nil {
+		return err
 	}
 	all = slices.DeleteFunc(all, func(m Mutant) bool { return !strings.Contains(m.File+" "+m.Why, o.only) })
 	b, err := newBench(".")
@@ -101,10 +102,6 @@ func run(o options) error {
 	group.Wait()
 	if ctx.Err() != nil {
 		return fmt.Errorf("%w: what was tried is kept in build/mutants", ctx.Err())
-	}
-	wanted := least
-	if o.gremlins != "" {
-		wanted = 0 // what it finds is for reading: much of it changes nothing that a verdict rests on
 	}
 	return tell(o.out, all, verdicts, wanted)
 }

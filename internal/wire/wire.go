@@ -5,6 +5,7 @@ package wire
 
 import (
 	"encoding/json"
+	"slices"
 
 	"github.com/lockquake/lockquake/history"
 )
@@ -76,10 +77,15 @@ type Hello struct {
 	Libraries map[string]string `json:"libraries,omitempty"`
 	// Points are what a client announces beside those that every client has: the lock's own, within its acquire and release.
 	Points []string `json:"points,omitempty"`
-	// Orders are what a client takes beside the orders that every client takes: DoRenew, DoCheck, DoCancel, DoClose.
+	// Orders are those of Optional that a client takes.
 	Orders []string `json:"orders,omitempty"`
 	// Tells says that the locks of this client tell their holders of a loss; lockquake's own client leaves it to what the lock offers.
 	Tells bool `json:"tells,omitempty"`
+}
+
+// Takes tells whether the client takes an order.
+func (h *Hello) Takes(order string) bool {
+	return !slices.Contains(Optional, order) || slices.Contains(h.Orders, order)
 }
 
 // Ping asks a node for its clock.
@@ -173,6 +179,9 @@ const (
 	// DoNotifications asks a client, not a user of it, how many notifications of watches have come to it so far.
 	DoNotifications = "notifications"
 )
+
+// Optional are the orders that not every client takes.
+var Optional = []string{DoRenew, DoCheck, DoCancel, DoClose}
 
 // What a user does at an armed point.
 const (
