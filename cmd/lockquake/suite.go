@@ -71,7 +71,7 @@ func suiteCommand(std streams) *cobra.Command {
 	fl.BoolVar(&f.quick, "quick", false, "the quick stories alone, with short runs and few users; at most 8 of a lock")
 	fl.IntVar(&f.most, "most", 0, "at most this many stories of a lock; 0: all, and with --quick 8")
 	fl.IntVar(&f.repeat, "repeat", 0, "runs of each cell; 0: what the file says, else 1")
-	fl.DurationVar(&f.budget, "budget", 0, "how long the whole may take, such as 10m; 0: what the file says, else as long as it needs")
+	fl.DurationVar(&f.budget, "budget", 0, "how long the whole may take, such as 10m; 0: as long as it needs. Not given: what the file says, else 25m where neither stories nor repeats are named")
 	fl.DurationVar(&f.ttl, "ttl", 0, "lease, session or key lives; 0: what the file says, else 2s, or the shortest that the lock honours")
 	fl.StringArrayVar(&f.set, "set", nil, "replace a key of every scenario, such as backend.nodes=5; may be repeated")
 	f.where.add(c)
@@ -228,7 +228,7 @@ func (r *suiteRun) read(args []string) (c suite.Config, err error) {
 	for i := range c.Locks {
 		c.Locks[i].Set = append(slices.Clone(c.Locks[i].Set), set...)
 	}
-	c.Repeat, c.Budget, c.TTL, c.Most = cmp.Or(r.repeat, c.Repeat), cmp.Or(r.budget, c.Budget), cmp.Or(r.ttl, c.TTL), cmp.Or(r.most, c.Most)
+	c.Repeat, c.TTL, c.Most = cmp.Or(r.repeat, c.Repeat), cmp.Or(r.ttl, c.TTL), cmp.Or(r.most, c.Most)
 	if len(r.stories) > 0 {
 		c.Stories, c.Random = r.stories, nil
 		for i := range c.Locks {
@@ -241,6 +241,12 @@ func (r *suiteRun) read(args []string) (c suite.Config, err error) {
 		if len(c.Stories) == 0 {
 			c.Stories = []string{"quick"}
 		}
+	}
+	switch {
+	case r.flags.Changed("budget"):
+		c.Budget = r.budget
+	case c.Budget == 0:
+		c.Budget = c.UsualBudget()
 	}
 	return c, nil
 }

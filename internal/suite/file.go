@@ -2,6 +2,7 @@ package suite
 
 import (
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/lockquake/lockquake/scenarios"
@@ -14,7 +15,7 @@ type Config struct {
 	Stories []string      `yaml:"stories"` // "default", "quick", names, patterns, YAML files; none: "default"
 	Random  *Random       `yaml:"random"`
 	Repeat  int           `yaml:"repeat"` // runs of each cell; 0: 1
-	Budget  time.Duration `yaml:"budget"` // of the whole; 0: none
+	Budget  time.Duration `yaml:"budget"` // of the whole; 0: UsualBudget
 	TTL     time.Duration `yaml:"ttl"`    // 0: 2s, or the shortest that the lock honours
 	Clients int           `yaml:"clients"`
 	Users   int           `yaml:"users"` // of each client
@@ -69,6 +70,15 @@ func ReadFile(data []byte, file string) (c Config, err error) {
 		return c, c.errorf("random", "it has no seeds: want a list such as seeds: [1, 2, 3]")
 	}
 	return c, nil
+}
+
+// UsualBudget bounds a suite that does not say how much it wants: neither stories nor repeats. 0: none.
+func (c Config) UsualBudget() time.Duration {
+	chosen := func(r Row) bool { return len(r.Stories) > 0 }
+	if len(c.Stories) > 0 || c.Random != nil || c.Repeat > 1 || slices.ContainsFunc(c.Locks, chosen) {
+		return 0
+	}
+	return 25 * time.Minute
 }
 
 func (c Config) errorf(key, format string, args ...any) error {

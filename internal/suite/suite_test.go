@@ -146,6 +146,28 @@ func TestBudget(t *testing.T) {
 	}
 }
 
+// TestUsualBudget demands that only a suite which says nothing of its size is bounded.
+func TestUsualBudget(t *testing.T) {
+	t.Parallel()
+	const locks = "locks: [{backend: redis}]\n"
+	for text, want := range map[string]time.Duration{
+		locks:                          25 * time.Minute,
+		locks + "repeat: 1":            25 * time.Minute,
+		locks + "repeat: 2":            0,
+		locks + "stories: [default]":   0,
+		locks + "random: {seeds: [1]}": 0,
+		"locks: [{backend: redis, stories: [quick]}]": 0,
+	} {
+		c, err := suite.ReadFile([]byte(text), "x.yaml")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := c.UsualBudget(); got != want {
+			t.Errorf("%q is bounded to %v, want %v", text, got, want)
+		}
+	}
+}
+
 func runs(verdicts ...results.Verdict) (out []suite.Run) {
 	for _, v := range verdicts {
 		r := suite.Run{Verdict: v, Took: 1500, Seed: 3}
