@@ -15,6 +15,13 @@ const Version = 1
 // Engine is the name of the process that runs the others; it writes a history too.
 const Engine = "engine"
 
+// HostOf and the name of a node, or Engine, is the key of what a run tells of its cluster that names the host of it, where there are several; CoresOf
+// and the name of a host the key of its processors.
+const (
+	HostOf  = "host_"
+	CoresOf = "cores_"
+)
+
 // Header is the first line of a history file: JSON, padded with spaces so that the records after it are aligned.
 type Header struct {
 	Version int      `json:"lockquake_history"` // Version

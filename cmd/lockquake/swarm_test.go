@@ -96,7 +96,7 @@ func TestSwarmStories(t *testing.T) {
 					t.Fatal(err)
 				}
 				for name, host := range env.Cluster {
-					node, is := strings.CutPrefix(name, "host_")
+					node, is := strings.CutPrefix(name, history.HostOf)
 					if is && (host == "lockquake-swarm-2") != slices.Contains(strings.Split(tt.on, ", "), node) {
 						t.Errorf("%s is on %v, and those of the second host are taken to be %s", node, host, tt.on)
 					}

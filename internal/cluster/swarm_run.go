@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -21,6 +22,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/lockquake/lockquake/chaos"
+	"github.com/lockquake/lockquake/history"
 	"github.com/lockquake/lockquake/internal/clock"
 	"github.com/lockquake/lockquake/internal/node"
 	"github.com/lockquake/lockquake/internal/relay"
@@ -194,7 +196,14 @@ func (r *swarmRun) join(ctx context.Context, m *member, relayAt string, specs []
 	run.place, run.subnet, run.network, run.guest = r.place, r.subnet, r.networks[1], true
 	run.reach, run.agentName, run.starting = r.hub.Dial, "agent-"+m.name, make(chan struct{}, startsAtOnce)
 	m.run = run
-	m.of.Describe["engine_"+m.name] = engine.version.Version
+	said, err := engine.api.Info(ctx, client.InfoOptions{})
+	if err != nil {
+		return fmt.Errorf("ask the engine for its processors: %w", err)
+	}
+	m.of.Describe["engine_"+m.name], m.of.Describe[history.CoresOf+m.name] = engine.version.Version, strconv.Itoa(said.Info.NCPU)
+	if m.local {
+		m.of.Describe[history.HostOf+history.Engine] = m.name
+	}
 	if err := lacking(specs, r.request.Needs, run.Offers); err != nil {
 		return err
 	}
@@ -241,7 +250,7 @@ func (r *swarmRun) gather(c *Cluster, specs []node.Spec, on []int, from int) {
 	for i, s := range specs[from:] {
 		m := r.members[on[from+i]]
 		nodes = append(nodes, m.of.Node(s.Name))
-		c.Describe["host_"+s.Name] = m.name
+		c.Describe[history.HostOf+s.Name] = m.name
 	}
 	c.AgentClocks = nil
 	for _, m := range r.members {

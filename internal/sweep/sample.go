@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -18,7 +19,6 @@ import (
 // SampleOf reads what a judged run measured behind its warm-up.
 func SampleOf(dir string, rep results.Report, env results.Env) (capacity.Sample, error) {
 	s := capacity.Sample{Verdict: string(rep.Verdict), Spoilt: spoilt(rep, env)}
-	s.Cores, _ = strconv.Atoi(env.Host["cores"]) // 0 where the host did not tell
 	var err error
 	if s.Latency, err = quantiles(filepath.Join(dir, results.DirLatency, "acquire.hlog")); err != nil {
 		return s, err
@@ -222,14 +222,16 @@ func network(rep results.Report, s *capacity.Sample) {
 // supervisor is what the CPU of the engine, and of all that runs within its process, is called in a sample.
 const supervisor = "supervisor"
 
-// use tells the cores that were used between the two readings, and how long servers waited for their disks.
+// use tells the cores that were used between the two readings, and how long servers waited for their disks. Of several hosts it tells the cores of
+// the fullest, for that one is the first to be a limit.
 func use(env results.Env, s *capacity.Sample) {
 	if len(env.Readings) != 2 || env.Readings[1].Time <= env.Readings[0].Time {
 		return
 	}
 	a, b := env.Readings[0], env.Readings[1]
 	cores := func(ns int64) float64 { return float64(ns) / float64(b.Time-a.Time) }
-	s.CPU, s.ServerCores = map[string]float64{}, env.ServerCores
+	s.ServerCores = env.ServerCores
+	hosts := map[string]map[string]float64{} // cores used, by host and by who used them
 	for name, after := range b.CPU {
 		before, ok := a.CPU[name]
 		if !ok || after < before {
@@ -245,9 +247,17 @@ func use(env results.Env, s *capacity.Sample) {
 		} else if s.Busiest == nil || used > *s.Busiest {
 			s.Busiest = &used
 		}
-		s.CPU[who] += used
+		host := env.Cluster[history.HostOf+name]
+		if hosts[host] == nil {
+			hosts[host] = map[string]float64{}
+		}
+		hosts[host][who] += used
 	}
-	if a.Machine > 0 && b.Machine > a.Machine {
+	s.Host, s.Cores = fullest(env, hosts)
+	if s.CPU = hosts[s.Host]; s.CPU == nil {
+		s.CPU = map[string]float64{}
+	}
+	if a.Machine > 0 && b.Machine > a.Machine && s.Host == env.Cluster[history.HostOf+history.Engine] {
 		all := cores(b.Machine - a.Machine)
 		s.Machine = &all
 	}
@@ -261,4 +271,27 @@ func use(env results.Env, s *capacity.Sample) {
 		fsync := results.Milli(ns) / float64(n)
 		s.Fsync = &fsync
 	}
+}
+
+// fullest is the host that uses the largest share of its cores, and how many it has; 0: it does not tell.
+func fullest(env results.Env, hosts map[string]map[string]float64) (name string, cores int) {
+	most := -1.0
+	for _, host := range slices.Sorted(maps.Keys(hosts)) {
+		has := env.Host["cores"] // where there is one host, which has no name
+		if host != "" {
+			has = env.Cluster[history.CoresOf+host]
+		}
+		share, used := 0.0, 0.0
+		for _, u := range hosts[host] {
+			used += u
+		}
+		n, _ := strconv.Atoi(has)
+		if n > 0 {
+			share = used / float64(n)
+		}
+		if share > most {
+			most, name, cores = share, host, n
+		}
+	}
+	return name, cores
 }

@@ -2,6 +2,7 @@ package sweep
 
 import (
 	"math"
+	"reflect"
 	"testing"
 
 	"github.com/lockquake/lockquake/history"
@@ -84,6 +85,37 @@ func TestUsed(t *testing.T) {
 	env.Readings[0].Machine = 0
 	if use(env, &s); s.Machine != nil {
 		t.Errorf("a machine that tells nothing used %g cores", *s.Machine)
+	}
+}
+
+// TestUsedOnSeveralHosts demands the figures of the host that is the fullest by its own cores, and the whole machine's of the engine's host alone.
+func TestUsedOnSeveralHosts(t *testing.T) {
+	t.Parallel()
+	read := func(ns int64) results.Reading {
+		return results.Reading{Time: 1e9 + ns, Machine: 1 + ns, CPU: map[string]int64{"engine": ns / 4, "client-1": ns, "client-2": ns / 2, "etcd-1": ns / 2, "etcd-2": 3 * ns}}
+	}
+	env := func(big string) results.Env {
+		return results.Env{
+			Host: map[string]string{"cores": "64"}, Readings: []results.Reading{read(0), read(2e9)},
+			Cluster: map[string]string{
+				"host_engine": "a", "host_client-1": "a", "host_client-2": "b", "host_etcd-1": "b", "host_etcd-2": "c",
+				"cores_a": "2", "cores_b": "2", "cores_c": big,
+			},
+		}
+	}
+	for big, want := range map[string]capacity.Sample{
+		"4":  {Host: "c", Cores: 4, CPU: map[string]float64{"servers": 3}},
+		"16": {Host: "a", Cores: 2, CPU: map[string]float64{"supervisor": 0.25, "clients": 1}, Machine: new(1.0)},
+		"":   {Host: "a", Cores: 2, CPU: map[string]float64{"supervisor": 0.25, "clients": 1}, Machine: new(1.0)}, // it does not tell
+	} {
+		var s capacity.Sample
+		use(env(big), &s)
+		if s.Busiest == nil || *s.Busiest != 3 {
+			t.Errorf("%q cores: the busiest server used %v, want 3", big, s.Busiest)
+		}
+		if s.Busiest = nil; !reflect.DeepEqual(s, want) {
+			t.Errorf("%q cores: %+v, want %+v", big, s, want)
+		}
 	}
 }
 

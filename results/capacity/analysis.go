@@ -35,6 +35,7 @@ type Reading struct {
 	Machine, Busiest Interval
 	ServerCores      float64 // what one server can use at most; 0: the machine
 	Cores            int
+	Host             string // of several hosts the fullest, in all samples the same or else "several hosts"; "": all ran on one
 	Little           Little
 	Limit            Limit
 	// Marks are why the point is not fitted; none: it may be. Wrong are those of them that say that its figures are none of a lock.
@@ -249,6 +250,9 @@ func read(p Point) Reading {
 		if s.Spoilt != "" {
 			r.Spoilt = append(r.Spoilt, s.Spoilt)
 			continue
+		}
+		if r.Host = cmp.Or(r.Host, s.Host); r.Host != s.Host {
+			r.Host = "several hosts"
 		}
 		r.Samples++
 		r.Verdicts[s.Verdict]++

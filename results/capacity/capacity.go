@@ -104,9 +104,10 @@ type Sample struct {
 	// HandoffMean is how long a lock was free while somebody waited for it, a cycle: the mean of the handoffs, spread over all cycles.
 	HandoffMean *float64 `json:"handoff_mean_ms,omitempty"`
 
-	CPU   map[string]float64 `json:"cpu"`   // cores used, 1 is one whole core: servers, clients, supervisor
-	Cores int                `json:"cores"` // of the machine
-	// Machine is the cores that all programs of the machine used, these among them; nil: not known.
+	Host  string             `json:"host,omitempty"` // of several hosts that whose CPU was the fullest: CPU and Cores are its; "": all ran on one
+	CPU   map[string]float64 `json:"cpu"`            // cores used, 1 is one whole core: servers, clients, supervisor
+	Cores int                `json:"cores"`          // of the machine
+	// Machine is the cores that all programs of the machine used, these among them; nil: not known, as on another host than the supervisor's.
 	Machine *float64 `json:"machine_cores,omitempty"`
 	// Busiest is the cores that the busiest server used, and ServerCores what one can use at most: its limit, or 1 where one thread of it answers; nil and 0: not
 	// known, and all of the machine.

@@ -31,6 +31,9 @@ var pageTemplate = template.Must(report.Template("capacity").Funcs(template.Func
 				parts = append(parts, fmt.Sprintf("%s %.2f", name, i.Mid))
 			}
 		}
+		if r.Host != "" {
+			parts = append(parts, "on "+r.Host)
+		}
 		return strings.Join(parts, ", ")
 	},
 	"columns": func() []string { return Quantiles },

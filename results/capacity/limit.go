@@ -100,14 +100,18 @@ func (r Reading) processors(o *Objective) (generator, servers Candidate) {
 			parts = append(parts, fmt.Sprintf("%.2f by %s", i.Mid, name))
 		}
 	}
-	said := fmt.Sprintf("%.2f of %d cores used: %s", sum, r.Cores, strings.Join(parts, ", "))
+	on := ""
+	if r.Host != "" {
+		on = " on " + r.Host
+	}
+	said := fmt.Sprintf("%.2f of %d cores used%s: %s", sum, r.Cores, on, strings.Join(parts, ", "))
 	used := sum // what else runs, the kernel on its own account among it, fills the machine too; where that is much, see others
 	if rest := r.Machine.Mid - sum; r.Machine.N > 0 && rest > 0 && rest < othersPart*float64(r.Cores) {
 		used = r.Machine.Mid
 		said += fmt.Sprintf("; %.2f in use on the whole machine", r.Machine.Mid)
 	}
 	share := used / float64(r.Cores)
-	if r.CPU["servers"].N+r.CPU["clients"].N == 0 { // all of them are one process
+	if r.CPU["servers"].N+r.CPU["clients"].N == 0 && r.Host == "" { // all of them are one process
 		return generator, Candidate{Machine, true, share, share >= cpuFull, said + ", in whose process are servers and clients"}
 	}
 	load := sum - r.CPU["servers"].Mid // a resource is of the load, and not of the lock

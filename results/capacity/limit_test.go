@@ -36,6 +36,7 @@ func TestLimits(t *testing.T) {
 		"all in one process":                           {func(_ *Setting, s *Sample) { s.CPU = map[string]float64{"supervisor": 1.8} }, Machine, "1.80 of 2 cores used: 1.80 by supervisor, in whose process are servers and clients"},
 		"servers elsewhere":                            {func(_ *Setting, s *Sample) { s.CPU = map[string]float64{"supervisor": 0.1, "clients": 1.8} }, Generator, "1.90 of 2 cores used: 1.80 by clients, 0.10 by supervisor"},
 		"the resource fills the machine":               {func(_ *Setting, s *Sample) { s.CPU["resource"] = 1.3 }, Generator, "1.30 by resource"},
+		"the supervisor's host is full":                {func(_ *Setting, s *Sample) { s.Host, s.CPU = "a", map[string]float64{"supervisor": 1.8} }, Generator, "1.80 of 2 cores used on a: 1.80 by supervisor"},
 		"own locks":                                    {func(p *Setting, s *Sample) { p.Own = true; s.Handoff = ptr(3.25) }, Unknown, ""},
 		"no CPU was read":                              {func(_ *Setting, s *Sample) { s.CPU = nil }, Unknown, ""},
 		"cores are not known":                          {func(_ *Setting, s *Sample) { s.CPU["servers"], s.Cores = 9, 0 }, Unknown, ""},
