@@ -19,6 +19,7 @@ import (
 	"github.com/moby/moby/client"
 
 	"github.com/lockquake/lockquake/chaos/links"
+	"github.com/lockquake/lockquake/history"
 	"github.com/lockquake/lockquake/internal/cluster"
 	"github.com/lockquake/lockquake/internal/wait"
 	"github.com/lockquake/lockquake/results"
