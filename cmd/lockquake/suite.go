@@ -313,7 +313,8 @@ func (r *suiteRun) runAll(options []engine.Options) int {
 	for i := range r.result.Cells {
 		c := &r.result.Cells[i]
 		for n := len(c.Runs); c.Apart == "" && c.NotRun == "" && n < r.result.Repeat; n++ {
-			if r.config.Budget > 0 && time.Duration(clock.Now()-began) > r.config.Budget {
+			takes := time.Duration(c.Estimate) * time.Millisecond
+			if r.config.Budget > 0 && time.Duration(clock.Now()-began)+takes > r.config.Budget {
 				c.NotRun = suite.Spent(r.config.Budget)
 				break
 			}
