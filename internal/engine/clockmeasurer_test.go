@@ -53,7 +53,7 @@ func TestClocksAreMeasuredAgain(t *testing.T) {
 		m.keep(t.Context(), []*wire.RemoteClock{agent, same})
 		time.Sleep(7*time.Second - time.Since(began))
 		m.finish(t.Context())
-		if same.Separate() || len(m.clocks) != 5 || m.clocks[4].made < 3 {
+		if same.Separate() || len(m.clocks) != 5 || m.clocks[4].made < 3 || m.clocks[4].name != "agent 1" {
 			t.Errorf("of the agents' clocks the one that is not the run's is measured: %d clocks, %+v", len(m.clocks), m.clocks[len(m.clocks)-1])
 		}
 	})

@@ -2,10 +2,12 @@ package engine
 
 import (
 	"errors"
+	"fmt"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/goccy/go-yaml"
@@ -150,6 +152,11 @@ func (s *several) mustTake(got finishedRun, from string) {
 	if e := got.env; !e.Kept || e.Fresh != "" || e.KeptFrom != from || len(e.KeptProof) != 6 {
 		s.t.Errorf("kept %t from %q (want %q), fresh because of %q, with the proof %v", e.Kept, e.KeptFrom, from, e.Fresh, e.KeptProof)
 	}
+	for _, p := range got.env.KeptProof {
+		if p.Evidence == "" {
+			s.t.Errorf("nothing says how it was seen that %s", p.What)
+		}
+	}
 }
 
 // TestServersServeAnyScenario: lock, clients, users, resource and name differ, and the server is the same.
@@ -232,6 +239,60 @@ func TestServersThatAreNotProvenAreReplaced(t *testing.T) {
 				t.Error("the server that was not taken over still lives")
 			}
 		})
+	}
+}
+
+// TestServersThatNobodySawBeginAreNotKept: where the agent does not tell how their links were at the start, nothing can be compared later.
+func TestServersThatNobodySawBeginAreNotKept(t *testing.T) {
+	t.Parallel()
+	s := newSeveral(t)
+	s.kept.Agent = true // goroutines have none
+	s.next(scheduled())
+	const why = "how they began was not to be seen: around server-1"
+	if got := s.next(scheduled()); got.env.Kept || !strings.HasPrefix(got.env.Fresh, why) {
+		t.Errorf("kept %t, fresh because of %q; want %q", got.env.Kept, got.env.Fresh, why)
+	}
+}
+
+// TestTheClocksOfKeptServersAreRight to within 50 ms of this machine's. An answer may be 5 ms old, and has whole milliseconds at least.
+func TestTheClocksOfKeptServersAreRight(t *testing.T) {
+	t.Parallel()
+	for ahead, want := range map[time.Duration]string{
+		0:                       "server-1 is 0s to 6ms ahead of this machine, by its own protocol",
+		1234 * time.Microsecond: "server-1 is 1.2ms to 7.2ms ahead of this machine, by its own protocol",
+		50 * time.Millisecond:   "server-1 is 50ms to 56ms ahead of this machine, by its own protocol",
+		-56 * time.Millisecond:  "server-1 is -56ms to -50ms ahead of this machine, by its own protocol",
+		51 * time.Millisecond:   "the clock of server-1 is 51ms to 57ms ahead of this machine, by its own protocol",
+		-57 * time.Millisecond:  "the clock of server-1 is -57ms to -51ms ahead of this machine, by its own protocol",
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			s := &testbed{t: t, reset: func() ([]string, error) { return nil, nil }, ahead: func() int64 { return int64(ahead) }}
+			c, err := s.options(scheduled()).Provider.Open(t.Context(), cluster.Request{Run: newID(), Specs: fakeService{s}.Specs(), LogDir: t.TempDir()})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = c.Close(t.Context()) }()
+			d := &deployment{cluster: c, service: fakeService{s}.Service(nil)}
+			said, err := (&prover{deployment: d, clocks: clocks{d, &processes{}}}).readClocks(t.Context())
+			if got := strings.Join(said, "") + fmt.Sprint(err); got != want+"<nil>" && got != want {
+				t.Errorf("%v ahead: %q, want %q", ahead, got, want)
+			}
+		})
+	}
+}
+
+// TestAClockThatIsReadCoarselyIsReadAgain, where it may be right and nobody can tell.
+func TestAClockThatIsReadCoarselyIsReadAgain(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		low, high int // ms
+		want      bool
+	}{
+		{0, 6, false}, {-50, 50, false}, {-50, 51, true}, {-500, 506, true}, {50, 1056, true}, {51, 1057, false}, {-1056, -50, true}, {-1057, -51, false},
+	} {
+		if got := undecided(time.Duration(c.low)*time.Millisecond, time.Duration(c.high)*time.Millisecond); got != c.want {
+			t.Errorf("ahead by %d to %d ms: it is read again: %t", c.low, c.high, got)
+		}
 	}
 }
 

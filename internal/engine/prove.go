@@ -199,7 +199,7 @@ func (p *prover) readClocks(ctx context.Context) ([]string, error) {
 			return "", fmt.Errorf("the clock of %s: %w", n.Name(), err)
 		}
 		how := "by its own protocol"
-		if low <= clockTolerance && high >= -clockTolerance && high-low > 2*clockTolerance && n.Watched(ctx) {
+		if undecided(low, high) && n.Watched(ctx) {
 			before := clock.Wall()
 			wall, _, err := n.ReadClocks(ctx)
 			after := clock.Wall()
@@ -209,12 +209,18 @@ func (p *prover) readClocks(ctx context.Context) ([]string, error) {
 			low, high, how = time.Unix(0, wall).Sub(after), time.Unix(0, wall).Sub(before), "as a thread of its own reads it"
 		}
 		text := fmt.Sprintf("%s is %s to %s ahead of this machine, %s", n.Name(), low.Round(time.Millisecond/10), high.Round(time.Millisecond/10), how)
-		if low > clockTolerance || high < -clockTolerance {
+		if isOff(low, high) {
 			return "", errors.New("the clock of " + text)
 		}
 		return text, nil
 	})
 }
+
+// isOff tells whether a clock is wrong, wherever between the two it is ahead of this machine's.
+func isOff(low, high time.Duration) bool { return low > clockTolerance || high < -clockTolerance }
+
+// undecided tells whether a clock may be right, and was read too coarsely to say so.
+func undecided(low, high time.Duration) bool { return !isOff(low, high) && high-low > 2*clockTolerance }
 
 // settings compares what the service says of itself with what it said when it began to serve.
 func (p *prover) settings(ctx context.Context) ([]string, error) {

@@ -372,7 +372,7 @@ func (v fakeService) Close() error {
 	return nil
 }
 
-// withReset is a fake service that can be reset, with the clock of this machine.
+// withReset is a fake service that can be reset, with the clock of this machine or of the clients.
 type withReset struct{ fakeService }
 
 func (v withReset) Facts() map[string]string {
@@ -381,7 +381,11 @@ func (v withReset) Facts() map[string]string {
 
 func (v withReset) Ask(ctx context.Context, node, fact string) (string, error) {
 	if fact == chaos.FactClock {
-		return time.Now().UTC().Format("2006-01-02T15:04:05.000000Z07:00"), nil
+		now := time.Now()
+		if v.bed.ahead != nil {
+			now = now.Add(time.Duration(v.bed.ahead()))
+		}
+		return now.UTC().Format("2006-01-02T15:04:05.000000Z07:00"), nil
 	}
 	return v.fakeService.Ask(ctx, node, fact)
 }
