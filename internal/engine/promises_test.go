@@ -97,6 +97,9 @@ func TestWhatTheSchedulePromisesIsKept(t *testing.T) {
 			}
 			made := 0
 			for i, f := range got.faults {
+				if f.Planned <= got.env.Start {
+					t.Errorf("injection %d was planned for %d, and the load began at %d", i+1, f.Planned, got.env.Start)
+				}
 				status := history.Installed
 				if c.want[i] != "" {
 					status = history.NotMade

@@ -1,13 +1,17 @@
 package engine
 
 import (
+	"context"
+	"fmt"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/lockquake/lockquake/history"
 	"github.com/lockquake/lockquake/internal/clock"
 	"github.com/lockquake/lockquake/internal/wire"
 	"github.com/lockquake/lockquake/results"
+	"github.com/lockquake/lockquake/scenarios"
 )
 
 // answering is a client that answers the orders of steps in this way.
@@ -51,6 +55,15 @@ func TestAStepThatIsNotMetMakesTheRunUnknown(t *testing.T) {
 				return &wire.Result{Outcome: wire.OutcomeOK}
 			}}}},
 			results.Unknown, "line 8: A acquire: client-1: acquire: context deadline exceeded",
+		},
+		{
+			"an answer when the time is just over", // the client has the same deadline, and says more
+			[]string{"{do: acquire, user: A, within: 20ms}"},
+			&testbed{scripts: map[string]script{"client-1": {commanded: func(a *fakeNode, _ wire.Command) *wire.Result {
+				a.pause(20 * time.Millisecond)
+				return &wire.Result{Outcome: wire.OutcomeInfo, Error: "too late"}
+			}}}},
+			results.Unknown, "line 8: A acquire: its outcome is info (too late), the step wants ok",
 		},
 		{
 			"a grant that nobody ordered",
@@ -113,14 +126,14 @@ func TestAStepThatIsNotMetMakesTheRunUnknown(t *testing.T) {
 		},
 		{
 			"an event of before the order",
-			[]string{acquire, "{do: release, user: A}", acquire, "{await: event, event: acquire ok, user: A, within: 20ms}"},
+			[]string{acquire, acquire, "{await: event, event: acquire ok, user: A, within: 20ms}"},
 			&testbed{scripts: map[string]script{"client-1": {commanded: func(a *fakeNode, c wire.Command) *wire.Result {
-				if c.ID < 3 { // the second acquire leaves no trace
+				if c.ID == 1 { // the second acquire leaves no trace
 					a.carryOut(c)
 				}
 				return &wire.Result{Outcome: wire.OutcomeOK}
 			}}}},
-			results.Unknown, "line 11: await event acquire ok A: not within 20ms",
+			results.Unknown, "line 10: await event acquire ok A: not within 20ms",
 		},
 		{
 			"a fact that is not so",
@@ -191,6 +204,24 @@ func TestAStepThatIsNotMetMakesTheRunUnknown(t *testing.T) {
 			&testbed{},
 			results.Unknown, "line 9: A write: A has not read lock-0 yet, or did not wait for the answer",
 		},
+		{
+			"a write of what was not read for certain",
+			[]string{acquire, "{do: read, user: A, outcome: any}", "{do: write, user: A, plus: 1}"},
+			&testbed{scripts: map[string]script{"client-1": answering(map[string]*wire.Result{"read": info})}},
+			results.Unknown, "line 10: A write: A has not read lock-0 yet, or did not wait for the answer",
+		},
+		{
+			"a write of one more than was read",
+			[]string{acquire, "{do: read, user: A}", "{do: write, user: A, plus: 1}"},
+			&testbed{scripts: map[string]script{"client-1": {commanded: func(a *fakeNode, c wire.Command) *wire.Result {
+				a.carryOut(c)
+				if c.Do == wire.DoWrite && c.Value != 42 {
+					return &wire.Result{Outcome: wire.OutcomeFail, Error: fmt.Sprintf("it was told to write %d", c.Value)}
+				}
+				return &wire.Result{Outcome: wire.OutcomeOK, Value: 41}
+			}}}},
+			results.Pass, "",
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -242,5 +273,49 @@ func TestTheEndOfAValidityIsAwaited(t *testing.T) {
 	s.wantVerdict(got, results.Pass)
 	if freed := got.events(t, history.Release); len(freed) == 0 || freed[0].Time <= until {
 		t.Errorf("valid until %d; %+v", until, freed)
+	}
+}
+
+// TestAValidityIsOverByAnyClock: the wait ends after the validity, and later by as much as the user's clock may be wrong.
+func TestAValidityIsOverByAnyClock(t *testing.T) {
+	t.Parallel()
+	for _, answers := range []time.Duration{0, 10 * time.Millisecond} { // after which the clock answers: the longer, the less is known; 0: it is the run's
+		for _, left := range []time.Duration{0, 20 * time.Millisecond} {
+			synctest.Test(t, func(t *testing.T) {
+				c := &remoteClock{RemoteClock: wire.NewRemoteClock("client-1", func(context.Context) (int64, error) {
+					time.Sleep(answers)
+					return clock.Now(), nil
+				})}
+				if answers > 0 {
+					if _, err := c.Measure(t.Context()); err != nil {
+						t.Fatal(err)
+					}
+				}
+				l, until := newLive(), clock.Now()+int64(left)
+				l.observe(0, []history.Event{granted(history.MakeUser(0, 0), 1, until)}, true)
+				r := &stepRunner{plan: &Plan{stepUsers: []string{"A"}}, live: l, processes: &processes{all: []*process{{clock: c}}}}
+				if err := r.awaitValidity(t.Context(), scenarios.Step{User: "A"}); err != nil {
+					t.Fatal(err)
+				}
+				wrong := answers/2 + time.Millisecond // what the error grows by meanwhile is less
+				if late := time.Duration(clock.Now() - until); late <= answers/2 || late > wrong {
+					t.Errorf("its clock answers after %v: the wait for the end in %v was over %v late", answers, left, late)
+				}
+			})
+		}
+	}
+}
+
+// TestWhatCountsUp: all writes of the steps add one to what was read, and there is one at least.
+func TestWhatCountsUp(t *testing.T) {
+	t.Parallel()
+	next, other := scenarios.Step{Do: wire.DoWrite, Plus: 1}, scenarios.Step{Do: wire.DoWrite, Value: 5}
+	for _, c := range []struct {
+		steps []scenarios.Step
+		want  bool
+	}{{nil, false}, {[]scenarios.Step{{Do: wire.DoRead}}, false}, {[]scenarios.Step{next}, true}, {[]scenarios.Step{next, next}, true}, {[]scenarios.Step{next, other}, false}} {
+		if got := increments(c.steps); got != c.want {
+			t.Errorf("%+v: %t", c.steps, got)
+		}
 	}
 }

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -39,14 +40,14 @@ func TestTheServiceIsAskedAfterEachAnswer(t *testing.T) {
 	}
 	var asked []string
 	for _, o := range seen {
-		asked = append(asked, o.By+" "+o.Node+" "+o.Fact+" "+o.Answer)
+		asked = append(asked, fmt.Sprintf("%d %s %s %s %s", o.Step, o.By, o.Node, o.Fact, o.Answer))
 		holder := strings.HasPrefix(o.Fact, history.FactHolder)
 		if holder != (o.User != nil) || holder != (o.EndsIn != nil) || holder && *o.EndsIn != int64(left) {
 			t.Errorf("%+v", o)
 		}
 	}
 	want := []string{
-		"answer service holder:lock-0 mine", "answer service holder:lock-0 mine", "observe service keys:lock-0 mine,other", "await service holder:lock-0 mine",
+		"1 answer service holder:lock-0 mine", "3 answer service holder:lock-0 mine", "5 observe service keys:lock-0 mine,other", "6 await service holder:lock-0 mine",
 	}
 	if strings.Join(asked, "\n") != strings.Join(want, "\n") {
 		t.Errorf("asked %q, want %q", asked, want)
