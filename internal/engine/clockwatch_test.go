@@ -17,6 +17,7 @@ func TestStepsOfTheWallClockAreTold(t *testing.T) {
 		by    int64 // the wall clock moves before it
 		takes int64 // between its readings
 		later int64 // the wall clock was read so much before the middle
+		once  bool  // that is so of its first reading alone
 	}
 	slew := slices.Repeat([]look{{by: 3 * ms}}, 40)
 	for _, c := range []struct {
@@ -25,18 +26,22 @@ func TestStepsOfTheWallClockAreTold(t *testing.T) {
 		want  []int64 // by how much each step was told
 	}{
 		{"nothing", slices.Repeat([]look{{}}, 100), nil},
-		{"less than a step", []look{{by: 9 * ms}, {}, {by: -9 * ms}}, nil},
+		{"no more than 10 ms", []look{{by: 10 * ms}, {}, {by: -10 * ms}}, nil},
 		{"forward and back", []look{{}, {by: 11 * ms}, {}, {by: -3600_000 * ms}, {}}, []int64{11 * ms, -3600_000 * ms}},
 		{"two at once", []look{{by: 20 * ms}, {by: 20 * ms}}, []int64{20 * ms, 20 * ms}},
 		{"slewed", slew, []int64{51 * ms, 51 * ms}},
 		{"slewed, then stepped", append(slew[:10:10], look{by: 100 * ms}), []int64{130 * ms}},
 		{"an interrupted look", []look{{takes: 100 * ms, later: 49 * ms}, {}}, nil},
+		{"a step at a look that was interrupted once", []look{{by: 20 * ms, takes: 100 * ms, later: 49 * ms, once: true}}, []int64{20 * ms}},
 		{"a step beyond an interrupted look", []look{{by: 200 * ms, takes: 100 * ms, later: -49 * ms}}, []int64{249 * ms}},
 	} {
 		now, wall, next := int64(1e15), int64(7e17), look{}
 		w := newClockWatch(func() clock.Reading {
 			r := clock.Reading{Before: now, Wall: wall + now + next.takes/2 - next.later, After: now + next.takes}
 			now += next.takes
+			if next.once {
+				next.takes, next.later = 0, 0
+			}
 			return r
 		})
 		var got []int64

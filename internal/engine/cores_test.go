@@ -1,7 +1,9 @@
 package engine
 
 import (
+	"os"
 	"testing"
+	"time"
 
 	"github.com/lockquake/lockquake/backends/listed"
 	"github.com/lockquake/lockquake/backends/topology"
@@ -34,5 +36,21 @@ func TestUsedTicks(t *testing.T) {
 		if got := usedTicks(text); got != want {
 			t.Errorf("%q: %d, want %d", text, got, want)
 		}
+	}
+}
+
+// TestTheMachinesProcessorTime is told in nanoseconds; the kernel counts in hundredths of a second.
+func TestTheMachinesProcessorTime(t *testing.T) {
+	t.Parallel()
+	now := func() int64 {
+		b, err := os.ReadFile("/proc/stat")
+		if err != nil {
+			t.Skip(err)
+		}
+		return int64(time.Duration(usedTicks(string(b))) * 10 * time.Millisecond)
+	}
+	before, got, after := now(), machineCPU(), now()
+	if got < before || got > after {
+		t.Errorf("%d ns, want %d to %d", got, before, after)
 	}
 }

@@ -213,11 +213,14 @@ func TestAFaultThatIsNeverInjected(t *testing.T) {
 		a.release()
 		a.die()
 	}}}}
-	got := s.run(t.Context(), strings.Replace(scheduled("{use: trouble, on: client-1, at: 4s}"), "for: 400ms", "for: 5s", 1))
-	s.wantVerdict(got, results.Unknown, "client-1 ended although no fault asked for it", "trouble was never injected")
+	for _, serial := range []bool{false, true} {
+		s.tune = func(r *run) { r.plan.promise.Serial = serial }
+		got := s.run(t.Context(), strings.Replace(scheduled("{use: trouble, on: client-1, at: 4s}"), "for: 400ms", "for: 5s", 1))
+		s.wantVerdict(got, results.Unknown, "client-1 ended although no fault asked for it", "trouble was never injected")
+	}
 
 	s = &testbed{t: t, faults: map[string]*fakeFault{"trouble": {}, "other": {}}}
-	got = s.run(t.Context(), scheduled(entry, "{use: other, on: client-1, at: 20ms, for: 30ms}"))
+	got := s.run(t.Context(), scheduled(entry, "{use: other, on: client-1, at: 20ms, for: 30ms}"))
 	s.wantVerdict(got, results.Pass)
 	path := filepath.Join(got.dir, results.FileFaults)
 	b, err := os.ReadFile(path)
@@ -469,6 +472,61 @@ func TestAnInjectionIsHealedWhenItsTimeIsOver(t *testing.T) {
 	s.wantVerdict(got, results.Pass)
 	if before != 1 {
 		t.Errorf("when the second was injected, the first had been healed %d times", before)
+	}
+}
+
+// TestAnInjectionStandsForItsTime from when it bit, however long it took to be sure, or from when it was tried.
+func TestAnInjectionStandsForItsTime(t *testing.T) {
+	t.Parallel()
+	for _, status := range []history.ReceiptStatus{history.Installed, history.NotInstalled} {
+		f := &fakeFault{inject: func(chaos.Scope) (history.Receipt, error) {
+			r := history.Receipt{Status: status, Time: clock.Now()}
+			time.Sleep(5 * time.Millisecond)
+			return r, nil
+		}}
+		s := &testbed{t: t, faults: map[string]*fakeFault{"trouble": f}}
+		x := s.run(t.Context(), scheduled(entry)).faults[0]
+		want := 30 * time.Millisecond
+		if status != history.Installed {
+			want += 5 * time.Millisecond
+		}
+		if stood := time.Duration(x.Undo - x.Receipt.Time); stood != want {
+			t.Errorf("%s: it was healed after %v, want %v", status, stood, want)
+		}
+	}
+}
+
+// TestProgressTellsWhatStands: how many injections there were, and how many of them are not healed.
+func TestProgressTellsWhatStands(t *testing.T) {
+	t.Parallel()
+	said := map[string][2]int{}
+	s := &testbed{t: t, faults: map[string]*fakeFault{"trouble": {}}, progress: func(p Progress) { said[p.Text] = [2]int{p.Faults, p.Standing} }}
+	s.run(t.Context(), scheduled(entry, "{use: trouble, on: server-1, at: 20ms}"))
+	for text, want := range map[string][2]int{
+		"trouble on client-1: installed": {1, 1}, "trouble on server-1: installed": {2, 2}, "trouble on client-1: healed": {2, 1}, "trouble on server-1: healed": {2, 0},
+	} {
+		if got, ok := said[text]; !ok || got != want {
+			t.Errorf("%q: %d injections, %d of them standing; want %v", text, got[0], got[1], want)
+		}
+	}
+}
+
+// TestAKilledServerMayBeGone until it is healed: then it must run again.
+func TestAKilledServerMayBeGone(t *testing.T) {
+	t.Parallel()
+	for lasts, want := range map[string]results.Verdict{"": results.Pass, ", for: 50ms": results.Unknown} {
+		kill := &fakeFault{kind: chaos.Kind{Kills: true}} // and its heal starts nothing
+		kill.inject = func(sc chaos.Scope) (history.Receipt, error) {
+			_, err := sc.On[0].(killing.Killer).Kill(t.Context())
+			return history.Receipt{Status: history.Installed}, err
+		}
+		s := &testbed{t: t, faults: map[string]*fakeFault{"kill": kill}}
+		got := s.run(t.Context(), scheduled("{use: kill, on: server-1, at: 10ms"+lasts+"}"))
+		reason := ""
+		if want == results.Unknown {
+			reason = "server-1 ended although no fault asked for it"
+		}
+		s.wantVerdict(got, want, reason)
 	}
 }
 

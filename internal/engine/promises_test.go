@@ -1,10 +1,13 @@
 package engine
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/lockquake/lockquake/history"
+	"github.com/lockquake/lockquake/results"
 )
 
 // promising is a schedule with what it promises. Its times are so far apart that no stall of the machine turns them round.
@@ -33,6 +36,36 @@ func TestWhatTheSchedulePromisesIsKept(t *testing.T) {
 			"never: too little of the run is left", "overlap: never",
 			[]string{at(one, "at: 10ms, for: 200ms"), at(two, "at: 50ms, for: 1400ms")},
 			[]string{"", "when the one before it was healed, only"},
+			false,
+		},
+		{
+			"never: the one before stands to the end, and two wait for it", "overlap: never",
+			[]string{at(one, "at: 10ms"), at(two, "at: 50ms, for: 10ms"), at(one, "at: 60ms, for: 10ms")},
+			[]string{"", "the run ended while the one before it stood", "the run ended while the one before it stood"},
+			false,
+		},
+		{
+			"never: late, and there is just time for it", "overlap: never",
+			[]string{at(one, "at: 10ms, for: 200ms"), at(two, "at: 50ms, for: 1288ms")},
+			[]string{"", ""},
+			false,
+		},
+		{
+			"never: late, and it would be healed at the very end", "overlap: never",
+			[]string{at(one, "at: 10ms, for: 200ms"), at(two, "at: 50ms, for: 1289ms")},
+			[]string{"", "when the one before it was healed, only 1.289s of the run were left"},
+			false,
+		},
+		{
+			"never: less than 100 ms late", "overlap: never",
+			[]string{at(one, "at: 10ms, for: 288ms"), at(two, "at: 200ms, for: 1400ms")},
+			[]string{"", ""},
+			false,
+		},
+		{
+			"never: 100 ms late", "overlap: never",
+			[]string{at(one, "at: 10ms, for: 289ms"), at(two, "at: 200ms, for: 1400ms")},
+			[]string{"", "when the one before it was healed, only 1.2s of the run were left"},
 			false,
 		},
 		{
@@ -95,6 +128,12 @@ func TestWhatTheSchedulePromisesIsKept(t *testing.T) {
 			if len(got.faults) != len(c.want) {
 				t.Fatalf("%d injections, want %d", len(got.faults), len(c.want))
 			}
+			drawn, err := os.ReadFile(filepath.Join(got.dir, results.FileDrawn))
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, list, _ := strings.Cut(string(drawn), "\nchaos:")
+			lines := strings.Split(list[strings.Index(list, "- {"):], "\n")
 			made := 0
 			for i, f := range got.faults {
 				if f.Planned <= got.env.Start {
@@ -105,6 +144,16 @@ func TestWhatTheSchedulePromisesIsKept(t *testing.T) {
 					status = history.NotMade
 				} else {
 					made++
+				}
+				note := ""
+				switch {
+				case status == history.NotMade:
+					note = "# not made: " + c.want[i]
+				case f.Selector == "holder":
+					note = "# client-1 (user 0, lock-0)"
+				}
+				if _, said, _ := strings.Cut(lines[i], "} "); (said == "") != (note == "") || !strings.HasPrefix(said, note) {
+					t.Errorf("behind injection %d the drawn schedule says %q, want %q", i+1, said, note)
 				}
 				if f.Receipt.Status != status || !strings.Contains(f.Receipt.Evidence, c.want[i]) {
 					t.Errorf("injection %d is %s: %q; want %s: %q", i+1, f.Receipt.Status, f.Receipt.Evidence, status, c.want[i])

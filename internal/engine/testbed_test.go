@@ -136,8 +136,23 @@ func (s *testbed) options(text string) Options {
 	}
 	return Options{
 		Scenario: sc, Provider: s.provider, Catalog: s.catalog(),
-		Out: cmp.Or(s.out, s.t.TempDir()), Started: time.Now(), Began: clock.Now(), Version: "test", Log: slog.New(slog.DiscardHandler), Progress: s.progress,
+		Out: cmp.Or(s.out, s.t.TempDir()), Started: time.Now(), Began: clock.Now(), Version: "test", Log: slog.New(noErrors{slog.DiscardHandler, s}), Progress: s.progress,
 	}
+}
+
+// noErrors is a log in which a test wants to see no error.
+type noErrors struct {
+	slog.Handler
+	bed *testbed
+}
+
+func (h noErrors) Enabled(_ context.Context, level slog.Level) bool { return level >= slog.LevelError }
+
+func (h noErrors) WithAttrs([]slog.Attr) slog.Handler { return h }
+
+func (h noErrors) Handle(_ context.Context, r slog.Record) error {
+	h.bed.t.Errorf("the run's log has an error: %s", r.Message)
+	return nil
 }
 
 // judge reads what a run left.

@@ -1,0 +1,64 @@
+package engine
+
+import (
+	"maps"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/lockquake/lockquake/results"
+)
+
+// TestWhatIsKnownBeforeTheStart of a run is in env.json.
+func TestWhatIsKnownBeforeTheStart(t *testing.T) {
+	t.Parallel()
+	many := strings.Replace(scheduled(), "clients: 1,", "clients: 2, users: 3,", 1)
+	write := func(what string) string { return "{do: write, user: A, " + what + "}" }
+	for _, c := range []struct {
+		name, text string
+		want       results.Env
+	}{
+		{"a workload", many, results.Env{Users: 6}},
+		{"a schedule", scheduled(entry), results.Env{Users: 1, Drawn: "run dir/drawn.yaml"}},
+		{"a workload that counts up", strings.Replace(many, "use: acquire-release,", "use: counter, resource: {use: register, guard: none},", 1), results.Env{Users: 6, Increments: true}},
+		{"steps that count up", directed(write("plus: 1")), results.Env{Users: 1, Directed: true, Increments: true, People: map[string]string{"A": "client-1"}}},
+		{"steps that write", directed(write("value: 1")), results.Env{Users: 1, Directed: true, People: map[string]string{"A": "client-1"}}},
+		{
+			"steps beside a workload", strings.Replace(many, "clients: 2,", "clients: 2, resource: {use: register, guard: none},", 1) + "steps:\n  - " + write("plus: 1") + "\n",
+			results.Env{Users: 7, People: map[string]string{"A": "client-3"}},
+		},
+	} {
+		s := &testbed{t: t, faults: map[string]*fakeFault{"trouble": {}}}
+		o := s.options(c.text)
+		o.Drawn = func(file string) string { return "run " + filepath.ToSlash(file) }
+		p, err := Check(o)
+		if err != nil {
+			t.Errorf("%s: %v", c.name, err)
+			continue
+		}
+		got, want := describe(o, p, "1", "dir"), c.want
+		if got.Users != want.Users || got.Increments != want.Increments || got.Directed != want.Directed || got.Drawn != want.Drawn || !maps.Equal(got.People, want.People) {
+			t.Errorf("%s: %d users, counts up %t, directed %t, drawn %q, people %v; want %+v", c.name, got.Users, got.Increments, got.Directed, got.Drawn, got.People, want)
+		}
+		if got.Recovery != int64(5*time.Second) {
+			t.Errorf("%s: the recovery bound is %v, want the TTL", c.name, time.Duration(got.Recovery))
+		}
+		for _, what := range []string{"kernel", "memory", "load_before"} {
+			if got.Host[what] == "" && runtime.GOOS == "linux" {
+				t.Errorf("%s: nothing is said of this machine's %s", c.name, what)
+			}
+		}
+	}
+}
+
+// TestPhasesAreTimed in whole milliseconds.
+func TestPhasesAreTimed(t *testing.T) {
+	t.Parallel()
+	s := &testbed{t: t}
+	got := s.run(t.Context(), strings.Replace(scheduled(), "settle: 10ms", "settle: 70ms", 1)).env.Timings
+	if load, settle := got[results.TimeLoad], got[results.TimeSettle]; load != 420 || settle != 70 { // the workload is let go after 20 ms
+		t.Errorf("the load took %d ms, settling %d ms; want 420 and 70", load, settle)
+	}
+}
