@@ -312,6 +312,37 @@ func TestWhatCannotBeRemovedHindersNoRun(t *testing.T) {
 	}
 }
 
+// TestServersAloneAreHandedOn: whatever else still runs is ended with its run.
+func TestServersAloneAreHandedOn(t *testing.T) {
+	t.Parallel()
+	s := &testbed{t: t, reset: func() ([]string, error) { return nil, nil }}
+	o := s.options(scheduled())
+	p, err := Check(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := o.Provider.Open(t.Context(), cluster.Request{Run: newID(), Specs: p.specs, LogDir: t.TempDir(), Reuse: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = c.Close(t.Context()) }()
+	if err := cluster.StartAll(t.Context(), c.Nodes); err != nil {
+		t.Fatal(err)
+	}
+	over := &takeover{
+		kept: &KeptServers{}, plan: p, record: &record{env: results.Env{Recovered: true}}, faults: &faultLog{},
+		nodes: &deployment{plan: p, cluster: c, service: p.topology.Service(nil)},
+	}
+	if !over.handOn(t.Context()) || len(over.kept.Nodes()) != 1 || len(over.kept.left) != 1 {
+		t.Errorf("handed on are %v, left as %v, because %q", over.kept.Nodes(), over.kept.left, over.kept.why)
+	}
+	for _, n := range c.Nodes {
+		if server := n.Role() == node.Server; n.Running() != server {
+			t.Errorf("%s runs: %t", n.Name(), n.Running())
+		}
+	}
+}
+
 // TestWhichServersAreTheSame goes through what makes them others.
 func TestWhichServersAreTheSame(t *testing.T) {
 	t.Parallel()

@@ -25,6 +25,7 @@ func TestObservations(t *testing.T) {
 		{110 * ms, 111 * ms, "", errors.New("no connection"), nil},
 		{130 * ms, 131 * ms, "", errors.New("a timeout"), nil},
 		{150 * ms, 151 * ms, "true", nil, nil},
+		{251 * ms, 252 * ms, "true", nil, nil}, // 100 ms later
 		{400 * ms, 401 * ms, "true", nil, nil}, // who knows what it was meanwhile
 	} {
 		s.add(takes, r)
@@ -55,7 +56,7 @@ func TestObservations(t *testing.T) {
 			Count: 1, User: &who, Grant: 7,
 		},
 		line("true", "", 10, 72, 3, 39), line("READONLY", "", 90, 91, 1, 0), line("", "no connection", 110, 131, 2, 19),
-		line("true", "", 150, 151, 1, 0), line("true", "", 400, 401, 1, 0),
+		line("true", "", 150, 252, 2, 100), line("true", "", 400, 401, 1, 0),
 		{
 			Step: 5, By: history.ByAnswer, Node: history.Service, Fact: "holder:lock-0", Answer: "4711", Asked: 500 * ms, LastAnswered: 501 * ms,
 			Count: 1, User: &who, Grant: 9,

@@ -26,8 +26,9 @@ func TestWhatIsKnownBeforeTheStart(t *testing.T) {
 		{"steps that count up", directed(write("plus: 1")), results.Env{Users: 1, Directed: true, Increments: true, People: map[string]string{"A": "client-1"}}},
 		{"steps that write", directed(write("value: 1")), results.Env{Users: 1, Directed: true, People: map[string]string{"A": "client-1"}}},
 		{
-			"steps beside a workload", strings.Replace(many, "clients: 2,", "clients: 2, resource: {use: register, guard: none},", 1) + "steps:\n  - " + write("plus: 1") + "\n",
-			results.Env{Users: 7, People: map[string]string{"A": "client-3"}},
+			"steps beside a workload", strings.Replace(many, "clients: 2,", "clients: 2, resource: {use: register, guard: none},", 1) +
+				"steps:\n  - " + write("plus: 1") + "\n  - {do: acquire, user: B}\n",
+			results.Env{Users: 8, People: map[string]string{"A": "client-3", "B": "client-4"}},
 		},
 	} {
 		s := &testbed{t: t, faults: map[string]*fakeFault{"trouble": {}}}

@@ -311,10 +311,12 @@ func (s *testbed) inspect(node string) chaos.ProcessState {
 
 // backend is the fake service, with one server unless the test sets more.
 func (s *testbed) backend() listed.Backend {
+	blank := fakeLock("blank")
+	blank.Offers.Token, blank.Offers.Renewal = backends.TokenNone, "none"
 	return listed.Backend{
 		Backend: backends.Backend{
 			Name: "fake", Doc: "A service of a test.",
-			Locks: []backends.Lock{fakeLock("plain"), fakeLock("other")},
+			Locks: []backends.Lock{fakeLock("plain"), fakeLock("other"), blank},
 		},
 		Maker: topology.Maker{New: func(topology.Common, func(any) error) (topology.Topology, error) { return fakeService{s}, nil }},
 	}

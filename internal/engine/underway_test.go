@@ -164,6 +164,9 @@ func TestWhatIsObservedIsWrittenDown(t *testing.T) {
 		if o.By == history.ByObserve {
 			counts[o.Fact+" "+o.Node] += o.Count
 		}
+		if o.Node == history.Service {
+			t.Errorf("asked of a service that does not say as a whole what it has: %+v", o)
+		}
 	}
 	if counts["serves server-1"] != 1 || counts["serves server-2"] != 1 || counts["role server-1"] < 3 {
 		t.Errorf("observed %v", counts)

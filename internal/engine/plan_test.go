@@ -1,0 +1,137 @@
+package engine
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/lockquake/lockquake/chaos"
+	"github.com/lockquake/lockquake/internal/wire"
+	"github.com/lockquake/lockquake/results"
+	"github.com/lockquake/lockquake/scenarios"
+)
+
+// TestWhatIsRefusedBeforeTheStart is what could not be carried out, or would prove nothing.
+func TestWhatIsRefusedBeforeTheStart(t *testing.T) {
+	t.Parallel()
+	with := func(pairs ...string) string { return strings.NewReplacer(pairs...).Replace(scheduled()) }
+	guarded := func(workload, resource string) string {
+		return with("use: acquire-release, clients: 1", "use: "+workload+", clients: 1, resource: {"+resource+"}")
+	}
+	for text, want := range map[string]string{
+		with("ttl: 5s", "ttl: 1ms"):                                                                                                "",
+		with("ttl: 5s", "ttl: 999us"):                                                                                              "backend.ttl: 999µs is less than fake honours: its plain lock takes 1ms and more",
+		with("ttl: 5s", "ttl: 5s, cpus: 1"):                                                                                        "server-1 cannot be limited",
+		with("use: fake, ttl: 5s", "use: memory, ttl: 5s, cpus: 1"):                                                                "backend: memory has no servers that could be held to",
+		with("clients: 1,", "clients: 2, users: 32768, own_locks: true,"):                                                          "",
+		with("clients: 1,", "clients: 3, users: 21846, own_locks: true,"):                                                          "workload: 65538 locks are more than the 65536 that a history can name",
+		guarded("counter", "use: register, guard: fence"):                                                                          "",
+		guarded("counter", "use: register, guard: unique"):                                                                         `workload.resource.guard: register has no guard "unique"; it has cas-owner, `,
+		guarded("guarded-set", "use: register, guard: none"):                                                                       "",
+		guarded("counter", "use: redis, guard: condition"):                                                                         "workload.resource.guard: condition is about ",
+		guarded("inventory", "use: redis, guard: condition"):                                                                       "",
+		guarded("counter", "use: etcd, guard: none"):                                                                               "workload.resource.use: etcd keeps the values in the lock service itself, which must be etcd and is fake",
+		guarded("counter", "use: postgres, guard: none"):                                                                           "",
+		strings.Replace(guarded("counter", "use: postgres, guard: none"), "use: fake", "use: memory", 1):                           "workload.resource.use: postgres needs processes of its own, and backend memory has none",
+		strings.Replace(guarded("counter", "use: register, guard: fence"), "use: fake", "use: fake, lock: blank", 1):               "fence needs a fencing token, and lock blank of fake has none",
+		strings.Replace(guarded("counter", "use: register, guard: none"), "use: fake", "use: fake, lock: blank", 1):                "",
+		with("use: fake", "use: fake, lock: blank", "use: acquire-release", "use: hold-renew"):                       "workload.use: hold-renew extends its grants, and lock blank of fake cannot be renewed",
+		with("use: fake", "use: fake, lock: blank", "clients: 1", "clients: 1, renew: true"):                         "workload.renew: lock blank of fake cannot be renewed",
+		with(`judged: ">=1"`, `own_stall_ms_max: "<1s"`):                                                                           "",
+		with(`judged: ">=1"`, `foreign_releases: "<1s"`):                                                                           `expect.foreign_releases: foreign_releases is no duration: leave the unit out of "<1s"`,
+		with(`judged: ">=1"`, `foreign_release: "0"`):                                                                              "there is no such count or measure; did you mean foreign_releases? ",
+		with(`judged: ">=1"`, `nothing_like_it: "0"`):                                                                              "there is no such count or measure; `lockquake list checkers` lists them",
+		directed("{do: read, user: A}"):                                                                                            "",
+		strings.Replace(directed("{do: read, user: A}"), "workload: {resource: {use: register, guard: none}}\n", "", 1):            "steps.0.do: read needs something to act on; give workload.resource",
+		strings.Replace(directed("{do: write, user: A, value: 1}"), "workload: {resource: {use: register, guard: none}}\n", "", 1): "steps.0.do: write needs something to act on; give workload.resource",
+		strings.Replace(directed("{do: acquire, user: A}"), "workload: {resource: {use: register, guard: none}}\n", "", 1):         "",
+	} {
+		if _, err := Check((&testbed{t: t}).options(text)); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", text, err, want)
+		}
+	}
+}
+
+// TestWhatAPlanHas: the guard that is asked for, a lock for each user where each has its own, and a client for each user that steps name.
+func TestWhatAPlanHas(t *testing.T) {
+	t.Parallel()
+	text := strings.Replace(scheduled(), "clients: 1,", "clients: 2, users: 3, own_locks: true, resource: {use: register, guard: fence-writes},", 1)
+	p, err := Check((&testbed{t: t}).options(text + "steps:\n  - {do: acquire, user: A, lock: special}\n  - {do: acquire, user: B, lock: special}\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	locks := []string{"lock-0", "lock-1", "lock-2", "lock-3", "lock-4", "lock-5", "special"}
+	if names := []string{"server-1", "client-1", "client-2", "register", "client-3", "client-4"}; p.guard.Name != "fence-writes" || !slices.Equal(p.locks, locks) || !slices.Equal(p.nodeNames(), names) {
+		t.Errorf("guard %s, locks %v, nodes %v", p.guard.Name, p.locks, p.nodeNames())
+	}
+}
+
+// TestWhoNeedsTheAgent: whoever has a fault that needs something of its target.
+func TestWhoNeedsTheAgent(t *testing.T) {
+	t.Parallel()
+	pauses := chaos.Kind{Needs: []chaos.Capability{chaos.CanPause}}
+	for _, c := range []struct {
+		text string
+		want bool
+	}{
+		{scheduled(), false},
+		{scheduled("{use: plain, on: server-1, at: 1ms}"), false},
+		{scheduled("{use: plain, on: server-1, at: 1ms}", "{use: needy, on: server-1, at: 2ms}"), true},
+		{directed("{do: acquire, user: A}", "{inject: needy, on: A}"), true},
+	} {
+		p, err := Check((&testbed{t: t, faults: map[string]*fakeFault{"plain": {}, "needy": {kind: pauses}}}).options(c.text))
+		if err != nil || p.NeedsAgent() != c.want {
+			t.Errorf("%s: needs the agent, %t: %v", c.text, !c.want, err)
+		}
+	}
+}
+
+// TestWhatAUserDoesAtAPoint is what the last step before has armed it for there.
+func TestWhatAUserDoesAtAPoint(t *testing.T) {
+	t.Parallel()
+	arm := func(user, point, action string) scenarios.Step {
+		return scenarios.Step{Do: wire.DoArm, User: user, Point: point, Action: action}
+	}
+	await := scenarios.Step{Await: "point", User: "A", Point: "here"}
+	p := &Plan{scenario: scenarios.Scenario{Steps: []scenarios.Step{
+		arm("A", "here", wire.ActionWait), arm("A", "there", wire.ActionDie), arm("B", "here", wire.ActionDie),
+		{Do: wire.DoContinue, User: "A", Point: "here", Action: wire.ActionDie}, await,
+		arm("A", "here", wire.ActionDie), await,
+		arm("A", "here", wire.ActionWait), await,
+	}}}
+	for number, want := range map[int]string{5: "reached", 7: "died", 9: "reached"} {
+		if got := p.passage(number, await); got != want {
+			t.Errorf("step %d: it %s, want %s", number, got, want)
+		}
+	}
+}
+
+// TestAWarmUpIsNotMeasured: the first reading is taken when it is over, and the last one when the load is.
+func TestAWarmUpIsNotMeasured(t *testing.T) {
+	t.Parallel()
+	for warmup, want := range map[string][]time.Duration{"": {-20 * time.Millisecond, 410 * time.Millisecond}, ", warmup: 100ms": {100 * time.Millisecond, 400 * time.Millisecond}} {
+		s := &testbed{t: t}
+		got := s.run(t.Context(), strings.Replace(scheduled(), "for: 400ms", "for: 400ms"+warmup, 1)).env
+		var at []time.Duration
+		for _, r := range got.Readings {
+			at = append(at, time.Duration(r.Time-got.Start))
+		}
+		if !slices.Equal(at, want) {
+			t.Errorf("warm-up %q: readings at %v, want %v", warmup, at, want)
+		}
+		measured := results.Interval{From: got.Start + int64(want[0]), To: got.Start + int64(want[1])}
+		if warm := warmup != ""; warm != (got.Measured != nil) || warm && *got.Measured != measured {
+			t.Errorf("warm-up %q: measured %+v, want %+v", warmup, got.Measured, measured)
+		}
+	}
+}
+
+// TestWhatARunWithoutAWorkloadReads: nothing, for the engine's own questions would be most of it.
+func TestWhatARunWithoutAWorkloadReads(t *testing.T) {
+	t.Parallel()
+	if got := (&testbed{t: t}).run(t.Context(), directed("{do: acquire, user: A}")).env; len(got.Readings) != 0 || got.Measured != nil || !maps.Equal(got.People, map[string]string{"A": "client-1"}) {
+		t.Errorf("%+v", got)
+	}
+}
