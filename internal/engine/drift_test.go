@@ -1,10 +1,13 @@
 package engine
 
 import (
+	"context"
 	"io"
 	"log/slog"
 	"os"
+	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/lockquake/lockquake/history"
@@ -136,5 +139,47 @@ func TestWhoseClockIsOurs(t *testing.T) {
 			t.Errorf("%+v, separate clocks %t: %v; ours: %t", c.hello, c.separate, err, c.ours)
 		}
 		_ = s.conn.Close()
+	}
+}
+
+// TestTimesMayBeWrong by what the node's clock may be, and by 10 ms: then they are not held against it.
+func TestTimesMayBeWrong(t *testing.T) {
+	t.Parallel()
+	for wrong, refused := range map[time.Duration]string{
+		-16 * time.Millisecond: "before the start frame was sent", -14 * time.Millisecond: "", 14 * time.Millisecond: "", 16 * time.Millisecond: "to come when it arrived",
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			s := newProcess(&cluster.Node{}, 0, newLive(), nil)
+			s.clock.RemoteClock = wire.NewRemoteClock("client-1", func(context.Context) (int64, error) {
+				time.Sleep(5 * time.Millisecond)
+				now := clock.Now()
+				time.Sleep(5 * time.Millisecond)
+				return now, nil
+			})
+			if _, err := s.clock.Measure(t.Context()); err != nil { // its error is 5 ms
+				t.Fatal(err)
+			}
+			s.expect(&wire.Start{})
+			err := s.punctual([]history.Event{{Time: clock.Now() + int64(wrong)}})
+			if (err == nil) != (refused == "") || err != nil && !strings.Contains(err.Error(), refused) {
+				t.Errorf("%v from now: %v, want %q", wrong, err, refused)
+			}
+		})
+	}
+}
+
+// TestTalkIsBounded to 10,000 frames that nobody asked for.
+func TestTalkIsBounded(t *testing.T) {
+	t.Parallel()
+	s := newProcess(&cluster.Node{}, 0, newLive(), nil)
+	s.log = slog.New(slog.DiscardHandler)
+	talk := &wire.Frame{Type: wire.TypeLog, Log: &wire.Log{Text: "I am a lock"}}
+	for i := range maxTalk {
+		if err := s.frame(talk); err != nil {
+			t.Fatalf("frame %d: %v", i+1, err)
+		}
+	}
+	if err := s.frame(talk); err == nil {
+		t.Error("one more was taken")
 	}
 }

@@ -34,6 +34,7 @@ type fakeNode struct {
 	load    context.Context // ends by a stop
 	busy    sync.WaitGroup
 	startAt int64 // when it was told to begin, by its own clock
+	own     bool  // it says that it is lockquake's own client
 
 	mu    sync.Mutex
 	seq   uint32
@@ -56,6 +57,9 @@ func (a *fakeNode) main(ctx context.Context) error {
 	defer a.busy.Wait()
 	defer stop()
 	hello := wire.NewHello("fake", "test")
+	if a.own {
+		hello.Process = wire.ProcessClient
+	}
 	hello.Orders = a.bed.takes
 	hello.Points = []string{"before-free", "nowhere"}
 	hello.Libraries = map[string]string{"example.org/lib": "v1.0.0", "example.org/old": "v2.0.0+incompatible"}

@@ -37,8 +37,8 @@ func TestWhatIsRefusedBeforeTheStart(t *testing.T) {
 		strings.Replace(guarded("counter", "use: postgres, guard: none"), "use: fake", "use: memory", 1):                           "workload.resource.use: postgres needs processes of its own, and backend memory has none",
 		strings.Replace(guarded("counter", "use: register, guard: fence"), "use: fake", "use: fake, lock: blank", 1):               "fence needs a fencing token, and lock blank of fake has none",
 		strings.Replace(guarded("counter", "use: register, guard: none"), "use: fake", "use: fake, lock: blank", 1):                "",
-		with("use: fake", "use: fake, lock: blank", "use: acquire-release", "use: hold-renew"):                       "workload.use: hold-renew extends its grants, and lock blank of fake cannot be renewed",
-		with("use: fake", "use: fake, lock: blank", "clients: 1", "clients: 1, renew: true"):                         "workload.renew: lock blank of fake cannot be renewed",
+		with("use: fake", "use: fake, lock: blank", "use: acquire-release", "use: hold-renew"):                                     "workload.use: hold-renew extends its grants, and lock blank of fake cannot be renewed",
+		with("use: fake", "use: fake, lock: blank", "clients: 1", "clients: 1, renew: true"):                                       "workload.renew: lock blank of fake cannot be renewed",
 		with(`judged: ">=1"`, `own_stall_ms_max: "<1s"`):                                                                           "",
 		with(`judged: ">=1"`, `foreign_releases: "<1s"`):                                                                           `expect.foreign_releases: foreign_releases is no duration: leave the unit out of "<1s"`,
 		with(`judged: ">=1"`, `foreign_release: "0"`):                                                                              "there is no such count or measure; did you mean foreign_releases? ",
@@ -49,6 +49,26 @@ func TestWhatIsRefusedBeforeTheStart(t *testing.T) {
 		strings.Replace(directed("{do: acquire, user: A}"), "workload: {resource: {use: register, guard: none}}\n", "", 1):         "",
 	} {
 		if _, err := Check((&testbed{t: t}).options(text)); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", text, err, want)
+		}
+	}
+}
+
+// TestWhatStepsCannotDo is refused before the start, too.
+func TestWhatStepsCannotDo(t *testing.T) {
+	t.Parallel()
+	faults := map[string]*fakeFault{"plain": {}, "counting": {kind: chaos.Kind{Counts: true}}, "servers": {kind: chaos.Kind{Servers: true}}}
+	const acquire, bitten = "{do: acquire, user: A}", "{await: bitten, of: it}"
+	for text, want := range map[string]string{
+		directed(acquire, "{await: fact, fact: role, node: server-1, is: x}"):                               "",
+		directed(acquire, "{await: fact, fact: mood, node: server-1, is: x}"):                               `steps.1.fact: fake cannot be asked for "mood"; it answers role, serves`,
+		directed(acquire, "{await: fact, fact: role, node: server-9, is: x}"):                               `steps.1.node: there is no node "server-9"`,
+		directed(acquire, "{inject: plain, on: A, as: it}", bitten):                                         "steps.2.of: plain counts no packets that could be awaited",
+		directed(acquire, "{inject: counting, on: A, as: it}", "{inject: plain, on: A, as: other}", bitten): "",
+		directed(acquire, "{inject: servers, on: server-1}"):                                                "",
+		directed(acquire, "{inject: servers, on: A}"):                                                       "steps.1.on: servers may hit client-1, a client, and is for servers only",
+	} {
+		if _, err := Check((&testbed{t: t, faults: faults}).options(text)); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", text, err, want)
 		}
 	}

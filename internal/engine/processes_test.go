@@ -3,10 +3,13 @@ package engine
 import (
 	"log/slog"
 	"maps"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/lockquake/lockquake/backends"
 	"github.com/lockquake/lockquake/backends/listed"
+	"github.com/lockquake/lockquake/history"
 	"github.com/lockquake/lockquake/internal/cluster"
 	"github.com/lockquake/lockquake/internal/wire"
 	"github.com/lockquake/lockquake/results"
@@ -44,5 +47,51 @@ func TestWhoWasJudgedIsTold(t *testing.T) {
 	}
 	if len(all) != 2 {
 		t.Error("what the hello said was changed")
+	}
+}
+
+// TestWhatAReadingHas is what servers, clients and the machine count, in the middle between the question and the answers. Who gives no answer
+// is left out. What attached servers count is what others ask of them, too.
+func TestWhatAReadingHas(t *testing.T) {
+	t.Parallel()
+	for _, attached := range []bool{false, true} {
+		s := &testbed{t: t, own: true, scripts: map[string]script{
+			"client-1": answering(map[string]*wire.Result{wire.DoNotifications: {Outcome: wire.OutcomeOK, Count: 7}}),
+			"client-2": answering(map[string]*wire.Result{wire.DoNotifications: {Outcome: wire.OutcomeFail, Count: 8}}),
+		}}
+		s.counts = func() int64 {
+			time.Sleep(10 * time.Millisecond)
+			return 5
+		}
+		took := 10 * time.Millisecond
+		want := results.Reading{Requests: map[string]int64{"server-1": 5}, Connections: map[string]int64{"server-1": 5}, Notifications: map[string]int64{"client-1": 7}}
+		if attached {
+			s.tune = func(r *run) { r.processes.options.Attached = &Attached{} }
+			took, want.Requests, want.Connections = 0, nil, nil
+		}
+		before := machineCPU()
+		env := s.run(t.Context(), strings.Replace(scheduled(), "clients: 1", "clients: 2", 1)).env
+		got := env.Readings[0]
+		if !maps.Equal(got.Requests, want.Requests) || !maps.Equal(got.Connections, want.Connections) || !maps.Equal(got.Notifications, want.Notifications) {
+			t.Errorf("attached %t: %+v, want %+v", attached, got, want)
+		}
+		if len(got.CPU) != 1 || got.CPU[history.Engine] == 0 || got.Machine < before || got.Machine > machineCPU() {
+			t.Errorf("processor time of %v, of the machine %d; goroutines have none of their own", got.CPU, got.Machine)
+		}
+		if at := time.Duration(env.Start - got.Time); at != 20*time.Millisecond+took/2 { // the workload is let go 20 ms later
+			t.Errorf("attached %t: it is dated %v before the start", attached, at)
+		}
+	}
+}
+
+// TestAttachedServersAreForOwnClients: nobody knows whether another program keeps to the prefix. The resource is not asked.
+func TestAttachedServersAreForOwnClients(t *testing.T) {
+	t.Parallel()
+	for _, own := range []bool{false, true} {
+		s := &testbed{t: t, own: own, tune: func(r *run) { r.processes.options.Attached = &Attached{} }}
+		got := s.run(t.Context(), protected(registerNode))
+		if own != (got.err == nil) || !own && !strings.HasPrefix(got.err.Error(), "client-1: it is not lockquake's own client") {
+			t.Errorf("own clients %t: the run ended with %v", own, got.err)
+		}
 	}
 }

@@ -6,8 +6,10 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/lockquake/lockquake/internal/clock"
 	"github.com/lockquake/lockquake/results"
 )
 
@@ -61,5 +63,26 @@ func TestPhasesAreTimed(t *testing.T) {
 	got := s.run(t.Context(), strings.Replace(scheduled(), "settle: 10ms", "settle: 70ms", 1)).env.Timings
 	if load, settle := got[results.TimeLoad], got[results.TimeSettle]; load != 420 || settle != 70 { // the workload is let go after 20 ms
 		t.Errorf("the load took %d ms, settling %d ms; want 420 and 70", load, settle)
+	}
+}
+
+// TestTheFirstGrantIsTimed from when the run was asked for: before the call of Run, where its caller says so.
+func TestTheFirstGrantIsTimed(t *testing.T) {
+	t.Parallel()
+	for _, before := range []time.Duration{0, time.Hour} {
+		synctest.Test(t, func(t *testing.T) {
+			o := (&testbed{t: t}).options(scheduled())
+			if o.Began = 0; before > 0 {
+				o.Began = clock.Now() - int64(before)
+			}
+			dir, err := Run(t.Context(), o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			env, err := results.ReadEnv(dir)
+			if took := time.Duration(env.Timings[results.TimeFirstGrant]) * time.Millisecond; err != nil || took < before || took > before+time.Second {
+				t.Errorf("asked for %v before: the first grant came after %v (%v)", before, took, err)
+			}
+		})
 	}
 }

@@ -47,6 +47,7 @@ type testbed struct {
 	ahead       func() int64      // ns that the clients' clock is ahead of this machine's; nil: it is the same clock
 	lies        bool              // they say that it is the same clock all the same
 	mute        bool              // they never say hello
+	own         bool              // they say that they are lockquake's own
 	takes       []string          // the orders that the hello of its nodes names
 	servers     int               // how many there are; 0: one
 	faults      map[string]*fakeFault
@@ -57,6 +58,7 @@ type testbed struct {
 	stored      func() topology.Stored    // nil: the service does not say as a whole what it has
 	reset       func() ([]string, error)  // nil: nobody knows how
 	settings    map[string]string         // of a service that can be reset
+	counts      func() int64              // requests and connections of its server; nil: nobody counts them
 	tune        func(*run)
 	progress    func(Progress)
 	signalFails func(node, signal string) error // what comes of a signal
@@ -239,7 +241,7 @@ func (s *testbed) node(ctx context.Context, args []string, in io.Reader, out io.
 	case args[0] == registerNode && s.realClients:
 		return register.Main(ctx, resource.Options{Listen: args[2], In: in, Out: out, Version: "test"})
 	}
-	a := &fakeNode{bed: s, conn: wire.NewNodeConn(in, out), dec: wire.NewDecoder(in), out: out}
+	a := &fakeNode{bed: s, conn: wire.NewNodeConn(in, out), dec: wire.NewDecoder(in), out: out, own: s.own && args[0] == "client"}
 	return a.main(ctx)
 }
 
@@ -358,6 +360,8 @@ func (v fakeService) Service([]node.Handle) topology.Service {
 		return withStore{v}
 	case v.bed.reset != nil:
 		return withReset{v}
+	case v.bed.counts != nil:
+		return withCounts{v}
 	}
 	return v
 }
@@ -409,6 +413,17 @@ func (v withReset) Ask(ctx context.Context, node, fact string) (string, error) {
 
 func (v withReset) Reset(context.Context) ([]string, error)             { return v.bed.reset() }
 func (v withReset) Settings(context.Context) (map[string]string, error) { return v.bed.settings, nil }
+
+// withCounts is a fake service whose server counts requests and connections.
+type withCounts struct{ fakeService }
+
+func (v withCounts) Requests(context.Context) map[string]int64 {
+	return map[string]int64{"server-1": v.bed.counts()}
+}
+
+func (v withCounts) Connections(context.Context) map[string]int64 {
+	return map[string]int64{"server-1": v.bed.counts()}
+}
 
 // withStore is a fake service that says as a whole what it has.
 type withStore struct{ fakeService }
