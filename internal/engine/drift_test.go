@@ -168,6 +168,20 @@ func TestTimesMayBeWrong(t *testing.T) {
 	}
 }
 
+// TestTimesOfTheRunsClockMayBeWrong by 10 ms: a runtime may read it in two ways.
+func TestTimesOfTheRunsClockMayBeWrong(t *testing.T) {
+	t.Parallel()
+	for wrong, refused := range map[time.Duration]bool{-clockRoom - 1: true, -clockRoom: false, clockRoom: false, clockRoom + 1: true} {
+		synctest.Test(t, func(t *testing.T) {
+			s := newProcess(&cluster.Node{}, 0, newLive(), nil)
+			s.expect(&wire.Start{})
+			if err := s.punctual([]history.Event{{Time: clock.Now() + int64(wrong)}}); refused != (err != nil) {
+				t.Errorf("%v from now: %v", wrong, err)
+			}
+		})
+	}
+}
+
 // TestTalkIsBounded to 10,000 frames that nobody asked for.
 func TestTalkIsBounded(t *testing.T) {
 	t.Parallel()

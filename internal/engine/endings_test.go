@@ -159,6 +159,23 @@ func TestARunThatDoesNotComeUp(t *testing.T) {
 	}
 }
 
+// TestAServiceIsWaitedFor until it serves, described when all is over, and left.
+func TestAServiceIsWaitedFor(t *testing.T) {
+	t.Parallel()
+	asked, left := 0, 0
+	s := &testbed{t: t, closes: func() error { left++; return nil }, ready: func() error {
+		if asked++; asked < 4 {
+			return errTest
+		}
+		return nil
+	}}
+	got := s.run(t.Context(), scheduled())
+	s.wantVerdict(got, results.Pass)
+	if left != 1 || got.env.Service["version"] != "of a test" {
+		t.Errorf("it was left %d times, and said %v of itself", left, got.env.Service)
+	}
+}
+
 // TestTheServiceMustServeAgain after the last heal, as a whole and each of its servers.
 func TestTheServiceMustServeAgain(t *testing.T) {
 	t.Parallel()
@@ -256,6 +273,25 @@ func TestTheFinalRead(t *testing.T) {
 				t.Errorf("final read %t: %+v", got.env.FinalRead, final)
 			}
 		})
+	}
+}
+
+// TestWhatWasWrittenIntoAnAttachedServiceIsRemoved, and what cannot be is an error of the run.
+func TestWhatWasWrittenIntoAnAttachedServiceIsRemoved(t *testing.T) {
+	t.Parallel()
+	for _, fails := range []error{nil, errTest} {
+		s := &testbed{t: t, removes: func() (string, error) { return "3 keys", fails }, tune: func(r *run) {
+			r.plan.prefix, r.options.Attached = "bench:1/", &Attached{}
+		}}
+		got := s.run(t.Context(), scheduled())
+		switch c := got.env.Cluster; {
+		case fails == nil:
+			if got.err != nil || c["attached_removed"] != "3 keys" || c["attached_looked_at"] != "all but one key" {
+				t.Errorf("the run ended with %v; env.json tells %v", got.err, c)
+			}
+		case got.err == nil || !strings.HasPrefix(got.err.Error(), "what is below bench:1/ on  could not be removed: a machine that says no"):
+			t.Errorf("the run ended with %v", got.err)
+		}
 	}
 }
 

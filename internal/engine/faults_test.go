@@ -496,12 +496,21 @@ func TestAnInjectionStandsForItsTime(t *testing.T) {
 	}
 }
 
-// TestProgressTellsWhatStands: how many injections there were, and how many of them are not healed.
+// TestProgressTellsWhatStands: how many injections there were, how many of them are not healed, and for how long the load has gone on.
 func TestProgressTellsWhatStands(t *testing.T) {
 	t.Parallel()
-	said := map[string][2]int{}
-	s := &testbed{t: t, faults: map[string]*fakeFault{"trouble": {}}, progress: func(p Progress) { said[p.Text] = [2]int{p.Faults, p.Standing} }}
+	var mu sync.Mutex
+	said, elapsed := map[string][2]int{}, map[string]time.Duration{}
+	s := &testbed{t: t, faults: map[string]*fakeFault{"trouble": {}}, progress: func(p Progress) {
+		mu.Lock()
+		defer mu.Unlock()
+		said[p.Text] = [2]int{p.Faults, p.Standing}
+		elapsed[p.Phase+p.Text] = p.Elapsed
+	}}
 	s.run(t.Context(), scheduled(entry, "{use: trouble, on: server-1, at: 20ms}"))
+	if up, injected := elapsed[results.TimeUp], elapsed[results.TimeLoad+"trouble on client-1: installed"]; up != 0 || injected != 10*time.Millisecond {
+		t.Errorf("the load went on for %v at the start, and for %v at the first injection", up, injected)
+	}
 	for text, want := range map[string][2]int{
 		"trouble on client-1: installed": {1, 1}, "trouble on server-1: installed": {2, 2}, "trouble on client-1: healed": {2, 1}, "trouble on server-1: healed": {2, 0},
 	} {

@@ -21,18 +21,20 @@ func released(u history.User, grant uint32) history.Event {
 }
 
 func TestNextGrantWaitsForAFreshOne(t *testing.T) {
-	l, a, b := newLive(), history.MakeUser(0, 0), history.MakeUser(1, 0)
-	l.observe(0, []history.Event{granted(a, 1, history.ValidEndless)}, false)
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
-	defer cancel()
-	if h, err := l.nextGrant(ctx, -1); err == nil {
-		t.Fatalf("an old grant %+v was taken for a fresh one", h)
-	}
-	time.AfterFunc(5*time.Millisecond, func() { l.observe(1, []history.Event{granted(b, 7, history.ValidEndless)}, false) })
-	h, err := l.nextGrant(t.Context(), -1)
-	if err != nil || h.user != b || h.grant != 7 {
-		t.Fatalf("got %+v, %v; want grant 7 of %v", h, err, b)
-	}
+	synctest.Test(t, func(t *testing.T) { // where no time passes between the grant and the question
+		l, a, b := newLive(), history.MakeUser(0, 0), history.MakeUser(1, 0)
+		l.observe(0, []history.Event{granted(a, 1, history.ValidEndless)}, false)
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+		defer cancel()
+		if h, err := l.nextGrant(ctx, -1); err == nil {
+			t.Fatalf("an old grant %+v was taken for a fresh one", h)
+		}
+		time.AfterFunc(5*time.Millisecond, func() { l.observe(1, []history.Event{granted(b, 7, history.ValidEndless)}, false) })
+		h, err := l.nextGrant(t.Context(), -1)
+		if err != nil || h.user != b || h.grant != 7 {
+			t.Fatalf("got %+v, %v; want grant 7 of %v", h, err, b)
+		}
+	})
 }
 
 func TestNextGrantLooksAtItsLockOnly(t *testing.T) {
@@ -63,6 +65,12 @@ func TestRenewalMovesTheValidity(t *testing.T) {
 	l.observe(0, []history.Event{granted(a, 1, 10), renewed}, true)
 	if h, _ := l.last(a, -1); h.valid != 99 {
 		t.Fatalf("validity is %d, want 99", h.valid)
+	}
+	renew := history.Event{Time: clock.Now(), User: a, Grant: 1, Kind: history.Renew, Phase: history.Ok, Valid: 199}
+	failed := history.Event{Time: clock.Now(), User: a, Grant: 1, Kind: history.Renew, Phase: history.Fail, Valid: 299}
+	l.observe(0, []history.Event{renew, failed}, true)
+	if h, _ := l.last(a, -1); h.valid != 199 {
+		t.Fatalf("after its user renewed it, and failed to do it again, validity is %d, want 199", h.valid)
 	}
 }
 
@@ -124,14 +132,19 @@ func TestParseOccurrence(t *testing.T) {
 
 func TestAUserMayHoldTwoLocks(t *testing.T) {
 	l, a := newLive(), history.MakeUser(0, 0)
-	second := granted(a, 2, history.ValidEndless)
-	second.Lock = 1
-	l.observe(0, []history.Event{granted(a, 1, history.ValidEndless), second}, true)
+	first, second := granted(a, 1, history.ValidEndless), granted(a, 2, history.ValidEndless)
+	second.Lock, second.Time = 1, first.Time+1
+	l.observe(0, []history.Event{first, second}, true)
 	if h, err := l.anyHold(t.Context(), 0); err != nil || h.grant != 1 {
 		t.Fatalf("holder of lock 0: %+v, %v; want grant 1", h, err)
 	}
-	if h, ok := l.last(a, 1); !ok || h.grant != 2 {
-		t.Fatalf("last grant of lock 1: %+v", h)
+	if all, held := l.granted(); all != 2 || held != 2 {
+		t.Errorf("%d grants, %d in hand", all, held)
+	}
+	for lock, want := range map[int]uint32{0: 1, 1: 2, -1: 2} {
+		if h, ok := l.last(a, lock); !ok || h.grant != want {
+			t.Errorf("last grant of lock %d: %+v, want grant %d", lock, h, want)
+		}
 	}
 	if l.seen[occurrence{a, 1, history.Acquire, history.Ok}] != 1 {
 		t.Fatal("an await that names lock 1 does not see its grant")
@@ -169,5 +182,21 @@ func TestOnlyTheDeadAreBuried(t *testing.T) {
 	l.observe(1, []history.Event{granted(b, 1, 10)}, false)
 	if dead := l.removeHolds(0); len(dead) != 1 || dead[0].user != a || l.held(a, 1) || !l.held(b, 1) {
 		t.Errorf("buried %+v", dead)
+	}
+}
+
+// TestTheFirstGrantIsTheEarliest, whichever client is heard first.
+func TestTheFirstGrantIsTheEarliest(t *testing.T) {
+	l := newLive()
+	if at := l.firstGrant(); at != 0 {
+		t.Errorf("before any grant it is %d", at)
+	}
+	for i, at := range []int64{20, 10, 30} {
+		e := granted(history.MakeUser(i, 0), 1, history.ValidEndless)
+		e.Time = at
+		l.observe(i, []history.Event{e}, false)
+	}
+	if at := l.firstGrant(); at != 10 {
+		t.Errorf("it is told to be at %d, want 10", at)
 	}
 }

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/lockquake/lockquake/chaos"
+	"github.com/lockquake/lockquake/internal/cluster"
+	"github.com/lockquake/lockquake/internal/node"
 	"github.com/lockquake/lockquake/internal/wire"
 	"github.com/lockquake/lockquake/results"
 	"github.com/lockquake/lockquake/scenarios"
@@ -153,5 +155,71 @@ func TestWhatARunWithoutAWorkloadReads(t *testing.T) {
 	t.Parallel()
 	if got := (&testbed{t: t}).run(t.Context(), directed("{do: acquire, user: A}")).env; len(got.Readings) != 0 || got.Measured != nil || !maps.Equal(got.People, map[string]string{"A": "client-1"}) {
 		t.Errorf("%+v", got)
+	}
+}
+
+// TestWhatNodesAreToldAtTheStart: a client of the workload its part of it, one of the steps nothing of it, and the resource no way to the service.
+func TestWhatNodesAreToldAtTheStart(t *testing.T) {
+	t.Parallel()
+	s := &testbed{t: t, scripts: map[string]script{"client-2": {begins: func(a *fakeNode) { a.pause(time.Hour) }}}}
+	text := strings.Replace(scheduled(), "clients: 1,", "clients: 2, users: 3, resource: {use: register, guard: none},", 1)
+	s.wantVerdict(s.run(t.Context(), text+"steps:\n  - {await: elapsed, for: 300ms}\n  - {do: arm, user: A, point: nowhere, action: wait}\n"), results.Pass)
+	for name, users := range map[string]int{"client-1": 3, "client-2": 3, "client-3": 0, registerNode: 0} {
+		st := s.fake(name).start
+		if w := st.Workload; (w != nil) != (users > 0) || w != nil && (w.Users != users || w.Total != 6) {
+			t.Errorf("%s is told of the workload %+v", name, w)
+		}
+		if reaches := len(st.Access) > 0; reaches != (name != registerNode) {
+			t.Errorf("%s is told how to reach the service: %t", name, reaches)
+		}
+	}
+}
+
+// TestThePasswordOfTheResource is that of the first of its nodes that has one.
+func TestThePasswordOfTheResource(t *testing.T) {
+	t.Parallel()
+	spec := func(name string) node.Spec {
+		return node.Spec{Name: name, Role: node.Resource, Ports: []node.Port{{Name: name}}}
+	}
+	nodes, err := cluster.Attach([]node.Spec{spec("a"), spec("b")}, []cluster.Endpoint{
+		{Port: "a", Address: "127.0.0.1:1"}, {Port: "b", Address: "127.0.0.1:2", Login: node.Login{Password: "secret"}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := (startFrames{nodes: &deployment{cluster: &cluster.Cluster{Nodes: nodes}}}).resourcePassword(); got != "secret" {
+		t.Errorf("it is %q", got)
+	}
+}
+
+// TestServersOfSomebodyElseAreNotStarted, and all other nodes are.
+func TestServersOfSomebodyElseAreNotStarted(t *testing.T) {
+	t.Parallel()
+	p := &Plan{specs: []node.Spec{{Name: "redis-1", Role: node.Server}, {Name: "client-1", Role: node.Client}}}
+	if own := p.ownSpecs(); len(own) != 2 {
+		t.Errorf("started are %v", own)
+	}
+	p.outside = []*cluster.Node{nil}
+	if own := p.ownSpecs(); len(own) != 1 || own[0].Name != "client-1" {
+		t.Errorf("beside servers of somebody else, started are %v", own)
+	}
+}
+
+// TestTheDrawnScheduleTellsWhatItWasDrawnOf, where something was drawn and nothing more is known.
+func TestTheDrawnScheduleTellsWhatItWasDrawnOf(t *testing.T) {
+	t.Parallel()
+	s := &testbed{t: t, servers: 3, faults: map[string]*fakeFault{"trouble": {}}}
+	p, err := Check(s.options(scheduled("{use: trouble, on: one, at: 10ms}", "{use: trouble, on: server-2, at: 20ms}", "{use: trouble, on: one, at: 30ms}")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, drawn, _ := strings.Cut(string(p.drawn(map[int]string{2: "not made"})), "chaos:\n")
+	var notes []string
+	for line := range strings.Lines(drawn) {
+		_, note, _ := strings.Cut(strings.TrimSpace(line), " # ")
+		notes = append(notes, note)
+	}
+	if !slices.Equal(notes[:3], []string{"one", "", "not made"}) {
+		t.Errorf("%s", drawn)
 	}
 }

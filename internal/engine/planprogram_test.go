@@ -11,10 +11,12 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/lockquake/lockquake/backends/external"
 	"github.com/lockquake/lockquake/internal/clock"
 	"github.com/lockquake/lockquake/internal/node"
 	"github.com/lockquake/lockquake/internal/wire"
 	"github.com/lockquake/lockquake/results"
+	"github.com/lockquake/lockquake/workloads/resource"
 )
 
 // withProgram is a scenario whose clients are a program in a folder of its own.
@@ -50,6 +52,7 @@ func TestAProgramOfOnesOwnIsANode(t *testing.T) {
 		{"run: [java, -cp, /opt/x.jar, -Xmx64m, org.example.MyLock]", "java", "java -cp /opt/x.jar -Xmx64m org.example.MyLock"},
 		{"run: [python3, ./my_lock.py], image: 'python:3.12'", "python:3.12", "python3 /there/my_lock.py"},
 		{"run: [/usr/bin/my-lock, x]", "client", "/usr/bin/my-lock x"},
+		{"run: [python3.12, my_lock.py]", "python", "python3.12 /there/my_lock.py"},
 	} {
 		p, err := Check((&testbed{t: t}).options(withProgram(t, c.client, "")))
 		if err != nil {
@@ -133,7 +136,8 @@ func TestWhatAProgramOfOnesOwnCannotDo(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ client, more, use, want string }{
 		{"run: [python3, other.py]", "", "", "there is no file other.py in /"},
-		{"run: [./other]", "", "", "there is no file ./other in /"},
+		{"run: [./other]", "", "", "workload.client.run: there is no file ./other in /"},
+		{"run: [python3, my_lock.py], beside: [{dir: /, run: [./other]}]", "", "", "workload.client.beside[0].run: there is no file ./other in /"},
 		{"run: [java, -cp, 'other:/opt/x.jar', MyLock]", "", "", "there is no file other:/opt/x.jar in /"},
 		{"run: [python3, my_lock.py]", ", resource: {use: trio}", "", "workload.resource.use: a program of one's own reaches the register alone, and not trio"},
 		{"run: [python3, my_lock.py]", ", shared: 0.5", "", "knows no shared mode"},
@@ -157,7 +161,7 @@ func TestAPointThatTheClientDoesNotAnnounce(t *testing.T) {
 	s := &testbed{t: t, scripts: map[string]script{"client-1": {starts: func(*fakeNode) error { started = true; return nil }}}}
 	got := s.run(t.Context(), directed("{do: arm, user: A, point: of-another-lock, action: wait}", "{do: acquire, user: A}"))
 	var wrong UsageError
-	if !errors.As(got.err, &wrong) || !strings.Contains(wrong.Text, "steps.0.point: fake does not announce it; it announces acquired, before-read, before-write, before-release, before-free") {
+	if !errors.As(got.err, &wrong) || !strings.Contains(wrong.Text, "steps.0.point: fake does not announce it; it announces acquired, before-read, before-write, before-release, before-free, nowhere\n") {
 		t.Errorf("the run ended with %v", got.err)
 	}
 	if started {
@@ -205,4 +209,30 @@ func TestAClientThatLiesAboutItsClock(t *testing.T) {
 			t.Errorf("a hello from the future: %v", err)
 		}
 	})
+}
+
+// A resource whose guard looks first and applies later has a point between the two.
+func TestThePointOfAGuardThatLooksFirst(t *testing.T) {
+	t.Parallel()
+	text := directed("{do: arm, user: A, point: "+resource.PointTokenChecked+", action: wait}", "{do: acquire, user: A}")
+	for guard, fails := range map[string]bool{"none": true, "check-then-write": false} {
+		if got := (&testbed{t: t}).run(t.Context(), strings.Replace(text, "guard: none", "guard: "+guard, 1)); fails != (got.err != nil) {
+			t.Errorf("guard %s: the run ended with %v", guard, got.err)
+		}
+	}
+}
+
+// A service that lockquake does not know needs a program that does.
+func TestAServiceThatOnlyAProgramKnows(t *testing.T) {
+	t.Parallel()
+	for client, want := range map[string]string{
+		"": "backend.client: is missing: only a program of one's own knows the locks of backend external", ", client: {dir: /, run: [/usr/bin/my-lock]}": "",
+	} {
+		text := strings.NewReplacer("use: fake, ttl: 5s", "use: external, ttl: 5s, endpoints: ['127.0.0.1:9']"+client).Replace(scheduled())
+		o := (&testbed{t: t}).options(text)
+		o.Catalog.Backends = append(o.Catalog.Backends, external.Backend())
+		if _, err := Check(o); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, want %q", client, err, want)
+		}
+	}
 }

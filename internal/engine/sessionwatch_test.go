@@ -87,6 +87,12 @@ func TestSessionWatch(t *testing.T) {
 			r.asked(10, "a")
 			r.asked(20)
 		}, nil},
+		"a session that stands to the very end of a hold": {func(r rig) {
+			r.granted(1, 5)
+			r.asked(10, "a")
+			r.released(1, 10)
+			r.asked(20)
+		}, nil},
 		"a gap in the answers is covered by the next": {func(r rig) {
 			r.granted(1, 5)
 			r.asked(10, "a")

@@ -59,6 +59,7 @@ type testbed struct {
 	reset       func() ([]string, error)  // nil: nobody knows how
 	settings    map[string]string         // of a service that can be reset
 	counts      func() int64              // requests and connections of its server; nil: nobody counts them
+	removes     func() (string, error)    // what a run wrote into it, where it is somebody else's; nil: nobody can
 	tune        func(*run)
 	progress    func(Progress)
 	signalFails func(node, signal string) error // what comes of a signal
@@ -360,6 +361,8 @@ func (v fakeService) Service([]node.Handle) topology.Service {
 		return withStore{v}
 	case v.bed.reset != nil:
 		return withReset{v}
+	case v.bed.removes != nil:
+		return asGuest{v}
 	case v.bed.counts != nil:
 		return withCounts{v}
 	}
@@ -384,7 +387,12 @@ func (v fakeService) Ready(context.Context) error {
 	return nil
 }
 
-func (fakeService) Describe(context.Context) map[string]string { return nil }
+func (fakeService) Describe(ctx context.Context) map[string]string {
+	if ctx.Err() != nil {
+		return nil
+	}
+	return map[string]string{"version": "of a test"}
+}
 
 func (v fakeService) Close() error {
 	if v.bed.closes != nil {
@@ -424,6 +432,12 @@ func (v withCounts) Requests(context.Context) map[string]int64 {
 func (v withCounts) Connections(context.Context) map[string]int64 {
 	return map[string]int64{"server-1": v.bed.counts()}
 }
+
+// asGuest is a fake service of somebody else, in which nothing is before the run.
+type asGuest struct{ fakeService }
+
+func (asGuest) Vacant(context.Context) (string, error)             { return "all but one key", nil }
+func (v asGuest) Remove(context.Context, []string) (string, error) { return v.bed.removes() }
 
 // withStore is a fake service that says as a whole what it has.
 type withStore struct{ fakeService }
