@@ -281,6 +281,20 @@ func (h *holding) script() script {
 // held is a schedule that aims at a holder.
 var held = strings.Replace(scheduled("{use: trouble, on: holder, at: 10ms, for: 30ms}"), "for: 400ms", "for: 1500ms", 1)
 
+// TestTheHolderOfALockThatIsNamed, and of one that there is not.
+func TestTheHolderOfALockThatIsNamed(t *testing.T) {
+	t.Parallel()
+	for lock, want := range map[string]results.Verdict{"lock-0": results.Pass, "lock-9": results.Unknown} {
+		s := &testbed{t: t, faults: map[string]*fakeFault{"trouble": {}}, scripts: map[string]script{"client-1": (&holding{}).script()}}
+		got := s.run(t.Context(), strings.Replace(held, "on: holder", "on: holder("+lock+")", 1))
+		reason := ""
+		if want == results.Unknown {
+			reason = `there is no lock "lock-9"`
+		}
+		s.wantVerdict(got, want, reason)
+	}
+}
+
 // TestAHolderThatSlipsAwayIsAMiss: it goes on, is counted, and the next grant is tried.
 func TestAHolderThatSlipsAwayIsAMiss(t *testing.T) {
 	t.Parallel()

@@ -152,6 +152,9 @@ func (s *several) mustTake(got finishedRun, from string) {
 	if e := got.env; !e.Kept || e.Fresh != "" || e.KeptFrom != from || len(e.KeptProof) != 6 {
 		s.t.Errorf("kept %t from %q (want %q), fresh because of %q, with the proof %v", e.Kept, e.KeptFrom, from, e.Fresh, e.KeptProof)
 	}
+	if seen := got.env.KeptProof[0].Evidence; !strings.HasSuffix(seen, ", as it began") {
+		s.t.Errorf("the server lives as it began, and the proof is %q", seen)
+	}
 	for _, p := range got.env.KeptProof {
 		if p.Evidence == "" {
 			s.t.Errorf("nothing says how it was seen that %s", p.What)
@@ -278,6 +281,30 @@ func TestTheClocksOfKeptServersAreRight(t *testing.T) {
 				t.Errorf("%v ahead: %q, want %q", ahead, got, want)
 			}
 		})
+	}
+}
+
+// TestLinksMustBeAsTheyBegan, and no order may stand.
+func TestLinksMustBeAsTheyBegan(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		standing, now, was []string
+		shared             bool
+		want               string
+	}{
+		{nil, nil, nil, false, "redis-1: nothing<nil>"},
+		{nil, []string{"noqueue"}, []string{"noqueue"}, false, "redis-1: [noqueue], as it began<nil>"},
+		{nil, []string{"noqueue"}, []string{"noqueue"}, true, "redis-1: the machine's own network<nil>"},
+		{nil, []string{"netem", "noqueue"}, []string{"noqueue"}, false, "on the links of redis-1 there is [netem, noqueue], and was [noqueue]"},
+		{nil, nil, []string{"noqueue"}, true, "on the links of redis-1 there is [], and was [noqueue]"},
+		{[]string{"partition-1"}, nil, nil, false, "the agent owes an undo of partition-1"},
+	} {
+		around := cluster.Around{Standing: c.standing}
+		around.Links, around.Shared = c.now, c.shared
+		said, err := unchanged("redis-1", around, c.was)
+		if got := said + fmt.Sprint(err); got != c.want {
+			t.Errorf("%q, want %q", got, c.want)
+		}
 	}
 }
 

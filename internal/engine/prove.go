@@ -175,20 +175,26 @@ func (p *prover) links(ctx context.Context) ([]string, error) {
 	}
 	return each(p.cluster.ByRole(node.Server), func(n *cluster.Node) (string, error) {
 		around, err := n.Around(ctx)
-		switch was := p.start.links[n.Name()]; {
-		case err != nil:
+		if err != nil {
 			return "", fmt.Errorf("around %s: %w", n.Name(), err)
-		case len(around.Standing) > 0:
-			return "", fmt.Errorf("the agent owes an undo of %s", strings.Join(around.Standing, ", "))
-		case !slices.Equal(around.Links, was):
-			return "", fmt.Errorf("on the links of %s there is [%s], and was [%s]", n.Name(), strings.Join(around.Links, ", "), strings.Join(was, ", "))
-		case around.Shared:
-			return n.Name() + ": the machine's own network", nil
-		case len(was) > 0:
-			return fmt.Sprintf("%s: [%s], as it began", n.Name(), strings.Join(was, ", ")), nil
 		}
-		return n.Name() + ": nothing", nil
+		return unchanged(n.Name(), around, p.start.links[n.Name()])
 	})
+}
+
+// unchanged compares what is around a server with what was on its links when it began.
+func unchanged(name string, now cluster.Around, was []string) (string, error) {
+	switch {
+	case len(now.Standing) > 0:
+		return "", fmt.Errorf("the agent owes an undo of %s", strings.Join(now.Standing, ", "))
+	case !slices.Equal(now.Links, was):
+		return "", fmt.Errorf("on the links of %s there is [%s], and was [%s]", name, strings.Join(now.Links, ", "), strings.Join(was, ", "))
+	case now.Shared:
+		return name + ": the machine's own network", nil
+	case len(was) > 0:
+		return fmt.Sprintf("%s: [%s], as it began", name, strings.Join(was, ", ")), nil
+	}
+	return name + ": nothing", nil
 }
 
 // readClocks asks every server for its wall clock, over its own protocol; one that tells whole seconds has one of its threads read it too.

@@ -319,3 +319,18 @@ func TestWhatCountsUp(t *testing.T) {
 		}
 	}
 }
+
+// TestAValidityWithoutATime: one without an end is not waited for, and one that its user does not know is over for all that it knows.
+func TestAValidityWithoutATime(t *testing.T) {
+	t.Parallel()
+	for valid, want := range map[int64]string{history.ValidEndless: "A has a grant without end", history.ValidUnknown: ""} {
+		l := newLive()
+		l.observe(0, []history.Event{granted(history.MakeUser(0, 0), 1, valid)}, true)
+		r := &stepRunner{plan: &Plan{stepUsers: []string{"A"}}, live: l, processes: &processes{all: []*process{{clock: newRemoteClock("client-1", nil, nil)}}}}
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel() // who waits for a time ends with it
+		if err := r.awaitValidity(ctx, scenarios.Step{User: "A"}); (err == nil) != (want == "") || err != nil && err.Error() != want {
+			t.Errorf("valid %d: %v, want %q", valid, err, want)
+		}
+	}
+}
