@@ -308,6 +308,24 @@ func TestLinksMustBeAsTheyBegan(t *testing.T) {
 	}
 }
 
+// TestLinksThatNobodyCanSeeProveNothing: the agent that told of them at the start is gone.
+func TestLinksThatNobodyCanSeeProveNothing(t *testing.T) {
+	t.Parallel()
+	s := &testbed{t: t}
+	c, err := s.options(scheduled()).Provider.Open(t.Context(), cluster.Request{Run: newID(), Specs: fakeService{s}.Specs(), LogDir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = c.Close(t.Context()) }()
+	if err := cluster.StartAll(t.Context(), c.Nodes); err != nil {
+		t.Fatal(err)
+	}
+	p := &prover{deployment: &deployment{cluster: c}, start: baseline{links: map[string][]string{"server-1": nil}}}
+	if said, err := p.links(t.Context()); err == nil || !strings.HasPrefix(err.Error(), "around server-1: ") {
+		t.Errorf("it is shown by %q: %v", said, err)
+	}
+}
+
 // TestAClockThatIsReadCoarselyIsReadAgain, where it may be right and nobody can tell.
 func TestAClockThatIsReadCoarselyIsReadAgain(t *testing.T) {
 	t.Parallel()
