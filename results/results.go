@@ -239,7 +239,7 @@ func (f Finding) NotApplicable(why string) Finding {
 // Lacking makes f the finding of a run in which something is missing without which nothing can be told; why is its warning.
 func (f Finding) Lacking(why string) Finding {
 	f = f.NotApplicable("")
-	f.Warnings = []string{why}
+	f.Warnings, f.Witnesses, f.ByLock = []string{why}, nil, nil
 	return f
 }
 

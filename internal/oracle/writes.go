@@ -65,7 +65,7 @@ func (j *judge) writes() {
 	}
 	j.counts["sum_off"] = max(0, max(off, -off)-doubt)
 	acked = acked && j.Resource != ""
-	j.judged(acked && j.Writes == "sales", "units_oversold")
+	j.judged(acked && j.Writes == "sales" && j.Stock > 0, "units_oversold")
 	j.judged(acked && whole && j.Increments, "lost_updates")
 	j.judged(acked && whole && j.Writes == "seats", "double_bookings")
 	j.judged(acked && whole && j.Writes == "elements" && linked, "lost_elements")

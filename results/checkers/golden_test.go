@@ -53,6 +53,9 @@ func got(fs []results.Finding, name string) string {
 		if of, ok := strings.CutPrefix(name, "chances:"); ok && f.Counts[of] != nil {
 			return strconv.FormatInt(f.Chances[of].N, 10)
 		}
+		if of, ok := strings.CutPrefix(name, "witnesses:"); ok && f.Checker == of {
+			return strconv.Itoa(len(f.Witnesses))
+		}
 		if n, ok := f.Counts[name]; ok {
 			if n == nil {
 				return "null"

@@ -18,7 +18,7 @@ import (
 //	MS USER KIND PHASE [KEY=VALUE...]       an event; USER is A, B, ... (clients) or A2 (user 2 of client A)
 //	                                        on=N: replica N did it, as the user's access number=N; of=NAME: that process did it
 //	reading MS requests=N,... notifications=N,... connections=N,... cpu=MS,...   what servers and clients had counted
-//	want NAME=VALUE...                      counts and measures (null where nothing is judged), verdict:CHECKER, excused:NAME, chances:NAME
+//	want NAME=VALUE...                      counts and measures (null where nothing is judged), verdict:CHECKER, witnesses:CHECKER (how many), excused:NAME, chances:NAME
 //
 // Times are ms. hold=N names the user's Nth acquire, its latest one where nothing is said.
 type script struct {

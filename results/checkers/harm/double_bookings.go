@@ -56,7 +56,11 @@ func (c *doubleBookings) Finish() results.Finding {
 	var double int64
 	for i := range c.run.Locks {
 		seat := uint16(i)
-		bookings, final := c.seats[seat], c.finals[seat]
+		bookings := c.seats[seat]
+		final, read := c.finals[seat]
+		if !read && len(bookings) > 0 {
+			return f.Lacking(notRead(c.run, seat))
+		}
 		var lost []history.Event
 		for _, b := range bookings {
 			if b.Value != final.Value {

@@ -85,8 +85,8 @@ func (c *lostElements) Finish() results.Finding {
 	for i := range c.run.Locks {
 		lock := uint16(i)
 		final, read := c.finals[lock]
-		if !read {
-			continue
+		if !read && len(c.acked[lock]) > 0 {
+			return f.Lacking(notRead(c.run, lock))
 		}
 		set, whole := c.set(lock, final.Value)
 		if !whole {

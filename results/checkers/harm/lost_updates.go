@@ -77,7 +77,7 @@ func (c *lostUpdates) Finish() results.Finding {
 			continue
 		}
 		if u.final == nil {
-			return f.Lacking(fmt.Sprintf("there was no final read of %s", c.run.LockName(uint16(i))))
+			return f.Lacking(notRead(c.run, uint16(i)))
 		}
 		finals++
 		acknowledged += u.acknowledged

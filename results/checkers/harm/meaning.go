@@ -3,6 +3,8 @@
 package harm
 
 import (
+	"fmt"
+
 	"github.com/lockquake/lockquake/history"
 	"github.com/lockquake/lockquake/results"
 )
@@ -28,6 +30,11 @@ func (f finals) observe(e *history.Event) {
 	if e.Kind == history.Final {
 		f[e.Lock] = *e
 	}
+}
+
+// notRead says why nothing is judged where writes under a lock were acknowledged, and nobody knows what it protects at the end.
+func notRead(r results.Run, lock uint16) string {
+	return fmt.Sprintf("there was no final read of %s", r.LockName(lock))
 }
 
 // applies returns the finding of a property that is about what writes mean, and whether there is something to judge.

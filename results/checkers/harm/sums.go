@@ -26,7 +26,8 @@ type sums struct {
 }
 
 type account struct {
-	sum   int64 // of the acknowledged changes
+	made  int   // acknowledged changes
+	sum   int64 // of them
 	doubt int64 // of the sizes of those of unknown outcome
 }
 
@@ -72,6 +73,7 @@ func (c *sums) outcome(e *history.Event) {
 	switch e.Phase {
 	case history.Ok:
 		c.made++
+		a.made++
 		a.sum += change
 		c.reads[results.PlaceOf(e)] = e.Value
 	case history.Info:
@@ -101,10 +103,13 @@ func (c *sums) Finish() results.Finding {
 	var off, difference, doubt int64
 	for i := range c.run.Locks {
 		final, read := c.finals[uint16(i)]
+		a := c.account(uint16(i))
+		if !read && a.made > 0 {
+			return f.Lacking(notRead(c.run, uint16(i)))
+		}
 		if !read {
 			continue
 		}
-		a := c.account(uint16(i))
 		d := final.Value - a.sum
 		difference += d
 		doubt += a.doubt
