@@ -303,6 +303,9 @@ func TestALadderKnowsWhatItForgot(t *testing.T) {
 		t.Errorf("an empty ladder: %v, %t", h, known)
 	}
 	for i := range maxRungs + 1 {
+		if l.dropped {
+			t.Errorf("%d find room", i)
+		}
 		l.add(int64(10+i), &hold{token: uint64(1 + i)})
 	}
 	if h, known := l.below(11); h != nil || known {
@@ -310,6 +313,33 @@ func TestALadderKnowsWhatItForgot(t *testing.T) {
 	}
 	if h, known := l.below(1 << 40); h == nil || h.token != maxRungs+1 || !known {
 		t.Errorf("the highest: %+v, %t", h, known)
+	}
+}
+
+// TestALadderOfGrantsOutOfOrder: clocks that err and holds that end late have grants added that came before others. Of those with one token the
+// earliest counts, and of those with one time and token the first.
+func TestALadderOfGrantsOutOfOrder(t *testing.T) {
+	type grant struct{ key, token int }
+	for _, c := range []struct {
+		add  []grant
+		want map[int64]int // below this it is that one of add; -1 for none
+	}{
+		{[]grant{{20, 9}, {10, 5}}, map[int64]int{10: -1, 11: 1, 20: 1, 21: 0}},
+		{[]grant{{20, 5}, {10, 5}}, map[int64]int{10: -1, 11: 1, 30: 1}},
+		{[]grant{{20, 5}, {10, 9}}, map[int64]int{10: -1, 11: 1, 30: 1}},
+		{[]grant{{10, 5}, {10, 5}}, map[int64]int{10: -1, 11: 0}},
+	} {
+		l := &ladder{}
+		var hs []*hold
+		for _, g := range c.add {
+			hs = append(hs, &hold{token: uint64(g.token)})
+			l.add(int64(g.key), hs[len(hs)-1])
+		}
+		for bound, want := range c.want {
+			if h, _ := l.below(bound); slices.Index(hs, h) != want {
+				t.Errorf("%v, below %d: number %d, want %d", c.add, bound, slices.Index(hs, h), want)
+			}
+		}
 	}
 }
 

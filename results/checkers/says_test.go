@@ -1,0 +1,148 @@
+package checkers
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/lockquake/lockquake/results"
+)
+
+// finding judges a history written by hand and returns what one checker found.
+func finding(t *testing.T, checker, text string, change func(*script)) results.Finding {
+	t.Helper()
+	s, err := parseScript(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if change != nil {
+		change(s)
+	}
+	fs := s.judge()
+	return fs[slices.IndexFunc(fs, func(f results.Finding) bool { return f.Checker == checker })]
+}
+
+// TestWhatCheckersSay: the texts of all witnesses, in their order, and the warnings.
+func TestWhatCheckersSay(t *testing.T) {
+	for _, c := range []struct {
+		name, checker, text string
+		witnesses           []string
+		warnings            []string
+	}{
+		{"a wait of several looks is told from its begin, with the faults that stood in it", "stuck_locks", `
+run recovery=1000
+fault kill on=n1 at=10 until=30
+fault kill on=n2 at=15 until=31
+fault kill on=n3 at=900
+fault kill on=n4 at=1499 until=1600
+fault kill on=n5 at=1500 until=1600
+0 A acquire invoke
+10 A acquire ok valid=9000
+20 A release invoke
+30 B acquire invoke
+400 C acquire invoke
+1500 B acquire ok valid=9000
+`, []string{"lock-0: users asked for 1470.000 ms from 30.000 ms to 1500.000 ms, nobody had it in hand and nobody got it; the bound is 1000.000 ms; kill on n2 stood then; kill on n3 stood then; kill on n4 stood then"}, nil},
+		{"the longest wait comes first, be it hours", "stuck_locks", `
+run recovery=1000
+0 A acquire invoke
+1500 A acquire ok valid=20000000
+1600 A release invoke
+2000 A acquire invoke
+10802000 A acquire ok valid=20000000
+`, []string{
+			"lock-0: users asked for 10800000.000 ms from 2000.000 ms to 10802000.000 ms, nobody had it in hand and nobody got it; the bound is 1000.000 ms",
+			"lock-0: users asked for 1500.000 ms from 0.000 ms to 1500.000 ms, nobody had it in hand and nobody got it; the bound is 1000.000 ms",
+		}, nil},
+		{"a request sent at the very time of the other's grant is no later one: what tells is that the hold was over", "token_regressions", `
+run token=service
+0 A acquire invoke
+10 A acquire ok valid=1000 issued=1 token=7
+10 B acquire invoke
+20 A release invoke
+40 B acquire ok valid=1000 issued=10 token=5
+`, []string{"client-2/0 got token 5 at 40.000 ms and was entitled to it, when the hold of client-1/0, which had token 7, was over since 20.000 ms"}, nil},
+		{"of the earlier ones, exclusive and shared, the witness names the one with the highest token", "token_regressions", `
+run token=service
+0 A acquire invoke
+10 A acquire ok valid=1000 issued=1 token=7
+11 A release invoke
+20 B acquire invoke shared
+30 B acquire ok valid=1000 issued=21 token=9 shared
+31 B release invoke
+40 C acquire invoke
+50 C acquire ok valid=1000 issued=41 token=5
+`, []string{"client-3/0 got token 5 with a request sent at 41.000 ms, after client-2/0 had got token 9 at 30.000 ms"}, nil},
+		{"... and where the exclusive one has it", "token_regressions", `
+run token=service
+0 A acquire invoke shared
+10 A acquire ok valid=1000 issued=1 token=7 shared
+11 A release invoke
+20 B acquire invoke
+30 B acquire ok valid=1000 issued=21 token=9
+31 B release invoke
+40 C acquire invoke
+50 C acquire ok valid=1000 issued=41 token=5
+`, []string{"client-3/0 got token 5 with a request sent at 41.000 ms, after client-2/0 had got token 9 at 30.000 ms"}, nil},
+		{"a request that waited for more grants than are remembered is not judged", "token_regressions",
+			"run token=service\n0 B acquire invoke\n" + grants(maxRungs+1) + "900000 B acquire ok valid=1 issued=0 token=1\n",
+			nil, []string{"1 requests waited for more grants than are remembered"}},
+		{"a grant without a token is told, and no more than that", "token_regressions", `
+run token=service
+0 A acquire invoke
+10 A acquire ok valid=1000 issued=1
+`, nil, []string{"1 grants came without a token"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			f := finding(t, c.checker, c.text, nil)
+			var texts []string
+			for _, w := range f.Witnesses {
+				texts = append(texts, w.Text)
+			}
+			if !slices.Equal(texts, c.witnesses) || !slices.Equal(f.Warnings, c.warnings) {
+				t.Errorf("witnesses:\n%s\nwant:\n%s\nwarnings: %q, want %q", strings.Join(texts, "\n"), strings.Join(c.witnesses, "\n"), f.Warnings, c.warnings)
+			}
+			if len(c.warnings) > 0 && f.Verdict != results.Unknown {
+				t.Errorf("it warns, and is %s", f.Verdict)
+			}
+		})
+	}
+}
+
+// grants has A granted the lock n times, one after the other, with tokens that grow.
+func grants(n int) string {
+	var b strings.Builder
+	for i := range n {
+		t := 10*i + 10
+		fmt.Fprintf(&b, "%d A acquire invoke\n%d A acquire ok valid=900000 issued=%d token=%d\n%d A release invoke\n", t, t+1, t, i+10, t+2)
+	}
+	return b.String()
+}
+
+// TestALossOfAllHolds: an event that names no grant ends the holds of all the user's locks, and each is waited for from then on.
+func TestALossOfAllHolds(t *testing.T) {
+	f := finding(t, "stuck_locks", `
+run recovery=1000
+0 A acquire invoke lock=1
+10 A acquire ok valid=9000 lock=1
+20 B acquire invoke lock=1
+2000 A lost info
+2500 B acquire ok valid=9000 lock=1
+`, func(s *script) { s.events[3].Grant = 0 })
+	if m := f.Measures["stuck_ms_max"]; *m != 500 || *f.Counts["stuck_locks"] != 0 {
+		t.Errorf("waited for %g ms, stuck %d", *m, *f.Counts["stuck_locks"])
+	}
+}
+
+// TestFewWitnessesOfStalls: the count is complete, the witnesses are bounded.
+func TestFewWitnessesOfStalls(t *testing.T) {
+	var b strings.Builder
+	b.WriteString("run ttl=100\n")
+	for i := range 2 * results.MaxWitnesses {
+		fmt.Fprintf(&b, "%d A stall info issued=60\n", 100*i+100)
+	}
+	if f := finding(t, "stalls", b.String(), nil); len(f.Witnesses) != results.MaxWitnesses || *f.Counts["own_stalls"] != 2*results.MaxWitnesses {
+		t.Errorf("%d witnesses of %d stalls", len(f.Witnesses), *f.Counts["own_stalls"])
+	}
+}
