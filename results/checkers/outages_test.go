@@ -1,10 +1,14 @@
 package checkers
 
-import "testing"
+import (
+	"fmt"
+	"testing"
+)
 
-// TestWhyALockCouldNotBeTaken: how many locks were out, for how long, and what became of their holders.
+// TestWhyALockCouldNotBeTaken: how many locks were out, for how long, and what became of their holders. Where a proof is given, the witness is
+// of that lock and time, and has that event.
 func TestWhyALockCouldNotBeTaken(t *testing.T) {
-	for _, c := range []struct{ text, want string }{
+	for _, c := range []struct{ text, want, proof string }{
 		{`
 fault kill on=redis-1 at=100 until=1000
 0 A acquire invoke
@@ -19,7 +23,7 @@ fault kill on=redis-1 at=100 until=1000
 160 C release fail connection lock=1
 5100 B acquire ok valid=9000 issued=5090
 4900 D acquire ok lock=1 valid=9000 issued=4890
-`, "2 of 2 locks could not be taken for 4.80 to 5.00 s: the releases of their holders did not come through, so the grants stood until their time was over"},
+`, "2 of 2 locks could not be taken for 4.80 to 5.00 s: the releases of their holders did not come through, so the grants stood until their time was over", ""},
 		{`
 fault kill on=A at=100 until=1000
 0 A acquire invoke
@@ -27,14 +31,14 @@ fault kill on=A at=100 until=1000
 20 B acquire invoke
 110 A dead info
 1100 B acquire ok valid=9000 issued=1090
-`, "lock-0 could not be taken for 1.00 s: its holder had died, so the grant stood until its time was over"},
+`, "lock-0 could not be taken for 1.00 s: its holder had died, so the grant stood until its time was over", ""},
 		{`
 fault pause on=A at=100 until=1000
 0 A acquire invoke
 10 A acquire ok valid=5000 issued=1
 20 B acquire invoke
 1100 B acquire ok valid=9000 issued=1090
-`, "lock-0 could not be taken for 1.00 s: its holder had it in hand"},
+`, "lock-0 could not be taken for 1.00 s: its holder had it in hand", ""},
 		{`
 fault kill on=redis-1 at=100 until=1000
 0 A acquire invoke
@@ -45,7 +49,138 @@ fault kill on=redis-1 at=100 until=1000
 1100 B acquire ok valid=9000 issued=1090
 30 C acquire invoke lock=1
 210 C acquire ok lock=1 valid=9000 issued=200
-`, "1 of 2 locks could not be taken for 1.00 s: they had been released, and the service granted them to nobody"},
+`, "1 of 2 locks could not be taken for 1.00 s: they had been released, and the service granted them to nobody", ""},
+		// a death that names no grant is one of all holds; another lock was never out
+		{`
+fault kill on=A at=100 until=1000
+0 A acquire invoke
+10 A acquire ok valid=5000 issued=1
+11 C acquire invoke lock=1
+12 C acquire ok lock=1 valid=5000 issued=11
+20 B acquire invoke
+90 D dead info
+110 A dead info all
+1100 B acquire ok valid=9000 issued=1090
+`, "lock-0 could not be taken for 1.00 s: its holder had died, so the grant stood until its time was over", "lock-0 100-1100: 110 dead info"},
+		// the death of another hold of the same user
+		{`
+fault kill on=A at=100 until=1000
+0 A acquire invoke
+10 A acquire ok valid=5000 issued=1
+11 A acquire invoke lock=1
+12 A acquire ok lock=1 valid=5000 issued=11
+20 B acquire invoke
+110 A dead info hold=2
+1100 B acquire ok valid=9000 issued=1090
+`, "lock-0 could not be taken for 1.00 s: its holder had it in hand", "lock-0 100-1100: 10 acquire ok"},
+		// it began to release, and died
+		{`
+fault kill on=A at=100 until=1000
+0 A acquire invoke
+10 A acquire ok valid=5000 issued=1
+20 B acquire invoke
+95 A release invoke
+110 A dead info
+1100 B acquire ok valid=9000 issued=1090
+`, "lock-0 could not be taken for 1.00 s: its holder had died, so the grant stood until its time was over", "lock-0 100-1100: 110 dead info"},
+		// it had released, and died
+		{`
+fault kill on=A at=100 until=1000
+0 A acquire invoke
+10 A acquire ok valid=5000 issued=1
+20 B acquire invoke
+90 A release invoke
+95 A release ok
+110 A dead info
+1100 B acquire ok valid=9000 issued=1090
+`, "lock-0 could not be taken for 1.00 s: it had been released, and the service granted it to nobody", "lock-0 100-1100: 95 release ok"},
+		// it was told that it had lost the lock
+		{`
+fault kill on=redis-1 at=100 until=1000
+0 A acquire invoke
+10 A acquire ok valid=5000 issued=1
+20 B acquire invoke
+110 A lost info
+120 C check ok
+1100 B acquire ok valid=9000 issued=1090
+`, "lock-0 could not be taken for 1.00 s: its holder had lost it", "lock-0 100-1100: 110 lost info"},
+		// it was told of the loss while it released
+		{`
+fault kill on=redis-1 at=100 until=1000
+0 A acquire invoke
+10 A acquire ok valid=5000 issued=1
+20 B acquire invoke
+105 A release invoke
+110 A lost info
+1100 B acquire ok valid=9000 issued=1090
+`, "lock-0 could not be taken for 1.00 s: the release of its holder had no answer", "lock-0 100-1100: 105 release invoke"},
+		// the release was told that it had been lost already: nobody has it
+		{`
+fault kill on=redis-1 at=100 until=1000
+0 A acquire invoke
+10 A acquire ok valid=5000 issued=1
+20 B acquire invoke
+105 A release invoke
+110 A release fail not-held
+1100 B acquire ok valid=9000 issued=1090
+`, "lock-0 could not be taken for 1.00 s: it had been released, and the service granted it to nobody", "lock-0 100-1100: 110 release fail"},
+		// two had it: the later grant tells, and not what others ask for
+		{`
+fault kill on=redis-1 at=100 until=1000
+0 A acquire invoke
+10 A acquire ok valid=5000 issued=1
+15 C acquire invoke
+16 C acquire ok valid=5000 issued=15
+20 B acquire invoke
+90 A release invoke
+95 A release ok
+1100 B acquire ok valid=9000 issued=1090
+`, "lock-0 could not be taken for 1.00 s: its holder had it in hand", "lock-0 100-1100: 16 acquire ok"},
+		// nobody ever had it: the first request
+		{`
+fault kill on=redis-1 at=100 until=1000
+20 B acquire invoke
+30 C acquire invoke
+1100 B acquire ok valid=9000 issued=1090
+`, "lock-0 could not be taken for 1.00 s", "lock-0 100-1100: 20 acquire invoke"},
+		// of two times that are as long, the first
+		{`
+fault kill on=redis-1 at=100 until=5000
+20 B acquire invoke
+1100 B acquire ok valid=9000 issued=1090
+1100 C acquire invoke
+1200 B release invoke
+1210 B release ok
+2100 C acquire ok valid=9000 issued=2090
+`, "lock-0 could not be taken for 1.00 s", "lock-0 100-1100: 20 acquire invoke"},
+		// of two locks that are out for as long, the first
+		{`
+fault kill on=redis-1 at=100 until=1000
+20 B acquire invoke lock=1
+21 C acquire invoke
+1100 B acquire ok lock=1 valid=9000 issued=1090
+1100 C acquire ok valid=9000 issued=1090
+`, "2 of 2 locks could not be taken for 1.00 s", "lock-0 100-1100: 21 acquire invoke"},
+		// just half as long counts, and less does not; most of them had one cause
+		{`
+fault kill on=redis-1 at=100 until=1000
+0 A acquire invoke
+10 A acquire ok valid=5000 issued=1
+11 C acquire invoke lock=1
+12 C acquire ok lock=1 valid=5000 issued=11
+13 E acquire invoke lock=3
+14 E acquire ok lock=3 valid=5000 issued=13
+20 B acquire invoke
+21 D acquire invoke lock=1
+22 F acquire invoke lock=2
+23 G acquire invoke lock=3
+400 F acquire ok lock=2 valid=5000 issued=390
+500 C release invoke lock=1
+510 C release ok lock=1
+600 D acquire ok lock=1 valid=9000 issued=590
+1100 B acquire ok valid=9000 issued=1090
+1100 G acquire ok lock=3 valid=9000 issued=1090
+`, "3 of 4 locks could not be taken for 0.50 to 1.00 s; of 2 of them, their holders had them in hand", "lock-0 100-1100: 10 acquire ok"},
 	} {
 		s, err := parseScript(c.text)
 		if err != nil {
@@ -57,6 +192,10 @@ fault kill on=redis-1 at=100 until=1000
 			}
 			if len(f.Witnesses) != 1 || f.Witnesses[0].Text != c.want {
 				t.Errorf("%+v, want %s", f.Witnesses, c.want)
+			} else if w, e := f.Witnesses[0], f.Witnesses[0].Events[0]; c.proof != "" {
+				if got := fmt.Sprintf("%s %d-%d: %d %v %v", w.Lock, w.From/1e6, w.To/1e6, e.Time/1e6, e.Kind, e.Phase); got != c.proof {
+					t.Errorf("%s: the proof is %s, want %s", c.want, got, c.proof)
+				}
 			}
 		}
 	}

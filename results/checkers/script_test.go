@@ -20,7 +20,7 @@ import (
 //	reading MS requests=N,... notifications=N,... connections=N,... cpu=MS,...   what servers and clients had counted
 //	want NAME=VALUE...                      counts and measures (null where nothing is judged), verdict:CHECKER, witnesses:CHECKER (how many), excused:NAME, chances:NAME
 //
-// Times are ms. hold=N names the user's Nth acquire, its latest one where nothing is said.
+// Times are ms. hold=N names the user's Nth acquire, its latest one where nothing is said; all names none, as a death of all its holds does.
 type script struct {
 	run    results.Run
 	events []history.Event
@@ -315,6 +315,8 @@ func (s *script) event(f []string) error {
 			on = v
 		case "number":
 			e.Valid, err = strconv.ParseInt(v, 10, 64)
+		case "all": // holds of the user
+			e.Grant = 0
 		case "shared":
 			e.Mode = 1
 		case "fenced":

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/lockquake/lockquake/history"
 	"github.com/lockquake/lockquake/results"
 )
 
@@ -96,6 +97,60 @@ func TestAWitnessTellsOfTheEarlierHoldFirst(t *testing.T) {
 			if strings.Join(got, " ") != c[1] {
 				t.Errorf("%s, and first ends %s: the witness is of %v", c[0], ends, got)
 			}
+		}
+	}
+}
+
+// TestAShortlistKeepsTheBest: those of the highest rank, of equal ones the first, and tells the best first, then the earliest.
+func TestAShortlistKeepsTheBest(t *testing.T) {
+	for _, c := range []struct {
+		ranks []int // of proofs that come at 0, 1, 2, ...
+		want  []int64
+	}{
+		{[]int{5}, []int64{0}},
+		{[]int{3, 5, 4}, []int64{1, 2}},
+		{[]int{5, 4, 1}, []int64{0, 1}},
+		{[]int{5, 5, 5}, []int64{0, 1}},
+		{[]int{4, 4, 5}, []int64{2, 0}},
+		{[]int{5, 4, 4}, []int64{0, 1}},
+	} {
+		s := shortlist{room: 2}
+		for i, rank := range c.ranks {
+			s.add(proof{rank: rank, from: int64(i), text: func() string { return "" }})
+		}
+		var got []int64
+		for _, w := range s.witnesses(results.Run{}) {
+			got = append(got, w.From)
+		}
+		if !slices.Equal(got, c.want) {
+			t.Errorf("of ranks %v it keeps those at %v, want %v", c.ranks, got, c.want)
+		}
+	}
+}
+
+// TestAWitnessNamesTheLock of its first event, if it has any.
+func TestAWitnessNamesTheLock(t *testing.T) {
+	run, text := results.Run{Locks: []string{"lock-0", "lock-1"}}, func() string { return "" }
+	s := shortlist{room: 2, list: []proof{{rank: 2, text: text}, {rank: 1, text: text, events: []history.Event{{Time: 9, Lock: 0}, {Time: 8, Lock: 1}}}}}
+	if ws := s.witnesses(run); ws[0].Lock != "" || ws[1].Lock != "lock-1" {
+		t.Errorf("%q and %q", ws[0].Lock, ws[1].Lock)
+	}
+}
+
+// TestWhatAFaultIsAimedAt: one grant of one user.
+func TestWhatAFaultIsAimedAt(t *testing.T) {
+	a, b := history.MakeUser(0, 0), history.MakeUser(1, 0)
+	for _, c := range []struct {
+		fault history.Fault
+		want  bool
+	}{
+		{history.Fault{User: &a, Grant: 7}, true},
+		{history.Fault{User: &a, Grant: 8}, false},
+		{history.Fault{User: &b, Grant: 7}, false},
+		{history.Fault{Grant: 7}, false},
+	} {
+		if got := aimedAt(results.Run{Faults: []history.Fault{c.fault}}, &hold{user: a, grant: 7}); got != c.want {
+			t.Errorf("a fault on %v and grant %d: %t", c.fault.User, c.fault.Grant, got)
 		}
 	}
 }
