@@ -1,6 +1,7 @@
 package checkers
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/lockquake/lockquake/history"
@@ -131,6 +132,47 @@ func TestWhatARefusalIs(t *testing.T) {
 		v.refuse(&history.Event{Phase: c.phase, Code: c.code})
 		if len(v.refused) != c.want {
 			t.Errorf("%v %s: %d", c.phase, history.CodeName(c.code), len(v.refused))
+		}
+	}
+}
+
+// TestTheLooksAtForeignReleasesAreBounded: with as many as a history needs nothing is left out. With fewer the count is a lower bound, and the
+// finding says so. The history ends after each of its events in turn.
+func TestTheLooksAtForeignReleasesAreBounded(t *testing.T) {
+	s, err := parseScript(`
+0 A acquire invoke
+10 A acquire ok valid=100 issued=1
+120 B acquire invoke
+130 B acquire ok valid=1030 issued=121
+140 A release invoke
+141 C acquire invoke
+145 C acquire ok valid=1170 issued=142
+150 A release ok
+`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n := range len(s.events) + 1 {
+		judge := func(looks int) (int64, bool, int) {
+			c := newForeignReleases(s.run).(*foreignReleases)
+			c.looks = looks
+			for _, e := range slices.Clone(s.events[:n]) {
+				c.Observe(&e)
+			}
+			warns := len(c.Finish().Warnings) > 0
+			return c.n, warns, c.looks
+		}
+		want, _, needs := judge(0)
+		if got, warns, _ := judge(maxForeignLooks - needs); got != want || warns {
+			t.Errorf("%d events, as many looks as they need: %d, want %d; it warns: %t", n, got, want, warns)
+		}
+		for less := range needs {
+			if _, warns, _ := judge(maxForeignLooks - less); !warns {
+				t.Errorf("%d events, %d looks where they need %d: it does not warn", n, less, needs)
+			}
+		}
+		if last := n == len(s.events); last && want != 1 {
+			t.Errorf("%d foreign releases", want)
 		}
 	}
 }

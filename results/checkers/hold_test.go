@@ -1,6 +1,7 @@
 package checkers
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 
@@ -365,6 +366,54 @@ func TestWhatIsForgottenMayHaveBeenBeside(t *testing.T) {
 	for issued, want := range map[int64]bool{50: true, m.droppedStart: true, m.droppedStart + 1: false} {
 		if others := m.beside(&hold{issued: issued, start: 1 << 30}, 0, func(*touch) {}); others != want {
 			t.Errorf("asked for at %d, and the last forgotten was granted at %d: %t", issued, m.droppedStart, others)
+		}
+	}
+}
+
+// TestWhatIsForgottenAndWasOverStandsBesideNobody who came after that, entitled; who came before may have it beside.
+func TestWhatIsForgottenAndWasOverStandsBesideNobody(t *testing.T) {
+	l := &touched{}
+	for i := range int64(2 * maxTouches) {
+		l.add(touch{hold: &hold{issued: 100 + i, start: 100 + i, over: over(5000), fresh: true}})
+	}
+	for start, want := range map[int64]bool{4999: true, 5000: false, 5001: false} {
+		if others := l.modes[0].beside(&hold{issued: 50, start: start, fresh: true}, 0, func(*touch) {}); others != want {
+			t.Errorf("granted at %d, and the forgotten were over at 5000: %t", start, others)
+		}
+	}
+}
+
+// TestTheOrderOfEffects is certain in one process, and where clocks are right. Of replicas whose clocks err it is certain beyond the errors.
+func TestTheOrderOfEffects(t *testing.T) {
+	for _, c := range []struct {
+		name     string
+		replicas []string
+		err      int64
+		a, b     int64
+		want     bool
+	}{
+		{"one process, whose clock errs", nil, 5, 10, 11, true},
+		{"replicas whose clocks are right, at one moment", []string{"epoch-1"}, 0, 10, 10, true},
+		{"replicas, as far apart as both may err", []string{"epoch-1"}, 5, 10, 20, false},
+		{"replicas, farther apart", []string{"epoch-1"}, 5, 10, 21, true},
+	} {
+		s := newStaleWrites(results.Run{Replicas: c.replicas, Processes: []history.Header{{Process: "epoch-1", ErrorNS: c.err}}}).(*staleWrites)
+		if got := s.inOrder(&history.Event{Time: c.a}, &history.Event{Time: c.b}); got != c.want {
+			t.Errorf("%s: %t", c.name, got)
+		}
+	}
+}
+
+// TestWhatStaleWritesWarnOf is what there was, and nothing else.
+func TestWhatStaleWritesWarnOf(t *testing.T) {
+	const queue = "run resource=register\n0 A acquire invoke\n1 B acquire invoke\n10 A acquire ok valid=100 issued=1\n130 B acquire ok valid=1030 issued=2\n140 B effect-read ok\n"
+	for text, want := range map[string]string{
+		queue:                             "[]",
+		queue + "150 A effect-write ok\n": "[1 writes could be placed neither by time nor by a token of the service]",
+		queue + "150 B effect-read fail fenced\n": "[the resource refused 1 accesses of holds that no later one had overtaken]",
+	} {
+		if got := fmt.Sprint(found(t, "stale_writes", text).Warnings); got != want {
+			t.Errorf("%s: %s, want %s", text, got, want)
 		}
 	}
 }

@@ -154,3 +154,145 @@ func TestWhatAFaultIsAimedAt(t *testing.T) {
 		}
 	}
 }
+
+// found is what one checker says of a script.
+func found(t *testing.T, checker, text string) results.Finding {
+	t.Helper()
+	s, err := parseScript(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fs := s.judge()
+	return fs[slices.IndexFunc(fs, func(f results.Finding) bool { return f.Checker == checker })]
+}
+
+// TestWhatAWitnessSays of what was told and what was so, and when.
+func TestWhatAWitnessSays(t *testing.T) {
+	for _, c := range []struct{ name, checker, text, want string }{
+		{"a renewal that changed nothing", "false_results", `
+0 A acquire invoke
+10 A acquire ok valid=1000 issued=1
+500 A renew invoke
+501 A renew ok valid=1500
+saw 3 answer service holder:lock-0 a at=502 whose=A ends-in=498
+`, "was answered ok at 501.000 ms; the service, asked at 502.000 ms, said that client-1/0 has it: the grant was to end at 1000.000 ms, and its user was told 1500.000 ms"},
+		{"a renewal that was refused, and need not have been", "false_results", `
+0 A acquire invoke
+10 A acquire ok valid=1000 issued=1
+500 A renew invoke
+501 A renew fail not-held
+saw 3 answer service holder:lock-0 a at=502 whose=A
+`, "was answered not-held at 501.000 ms"},
+		{"a grant is lost that several servers had: the first of them that was seen to have it", "lost_writes", `
+0 A acquire invoke
+10 A acquire ok valid=1000 issued=1
+saw 1 grant n1 holder:lock-0 a at=11 whose=A
+saw 1 grant n2 holder:lock-0 a at=11 whose=A
+saw 1 grant n3 holder:lock-0 a at=13 whose=A
+saw 3 observe n1 holder:lock-0 none at=90
+saw 3 observe n2 holder:lock-0 none at=90
+saw 3 observe n3 holder:lock-0 none at=90
+`, "n1 had its key at 11.000 ms"},
+	} {
+		if ws := found(t, c.checker, c.text).Witnesses; len(ws) != 1 || !strings.Contains(ws[0].Text, c.want) {
+			t.Errorf("%s: %+v, want %q", c.name, ws, c.want)
+		}
+	}
+}
+
+// TestTheWorstWitnessComesFirst: B is late for hours, A was for seconds.
+func TestTheWorstWitnessComesFirst(t *testing.T) {
+	for checker, text := range map[string]string{
+		"deaf_waits": `
+run ttl=2000
+0 A acquire invoke valid=1000
+5000 A acquire fail timeout
+6000 B acquire invoke valid=7000
+12000000 B acquire fail timeout
+`,
+		"late_news": `
+run tells recovery=1000
+0 A acquire invoke
+10 A acquire ok valid=100
+140 C acquire invoke
+150 C acquire ok valid=200
+160 C release invoke
+161 C release ok
+5000 A lost info
+6000 B acquire invoke
+6010 B acquire ok valid=6100
+6140 C acquire invoke
+6150 C acquire ok valid=6200
+6160 C release invoke
+6161 C release ok
+12000000 B lost info
+`,
+	} {
+		var of []string
+		for _, w := range found(t, checker, text).Witnesses {
+			of = append(of, clientName(w.Events[0].User.Client()))
+		}
+		if strings.Join(of, " ") != "client-2 client-1" {
+			t.Errorf("%s: the witnesses are of %q", checker, of)
+		}
+	}
+}
+
+// TestAForeignReleaseIsShownWithAllWhoHadTheLock: the victim, the third, and who released it.
+func TestAForeignReleaseIsShownWithAllWhoHadTheLock(t *testing.T) {
+	ws := found(t, "foreign_releases", `
+0 A acquire invoke
+10 A acquire ok valid=100 issued=1
+120 B acquire invoke
+130 B acquire ok valid=1030 issued=121
+140 A release invoke
+150 A release ok
+160 C acquire invoke
+170 C acquire ok valid=1170 issued=161
+`).Witnesses
+	if len(ws) != 1 {
+		t.Fatalf("%d witnesses", len(ws))
+	}
+	var of []string
+	for _, h := range ws[0].Holds {
+		of = append(of, clientName(h.User.Client()))
+	}
+	if strings.Join(of, " ") != "client-2 client-3 client-1" {
+		t.Errorf("the witness shows the holds of %q", of)
+	}
+}
+
+// TestAStaleWriteIsShownWithTheFirstWhoCameLater: B touched the resource before C. They asked, or were granted it, at one moment.
+func TestAStaleWriteIsShownWithTheFirstWhoCameLater(t *testing.T) {
+	for name, text := range map[string]string{
+		"asked": `
+10 A acquire ok valid=100 issued=1
+130 B acquire ok valid=1030 issued=120
+135 C acquire ok valid=1030 issued=120
+`,
+		"were granted it": `
+10 A acquire ok valid=100 issued=9
+12 A effect-read ok
+100 A release invoke
+130 B acquire ok valid=1030 issued=2
+130 C acquire ok valid=1030 issued=3
+`,
+	} {
+		ws := found(t, "stale_writes", "run resource=register\n1 A acquire invoke\n2 B acquire invoke\n3 C acquire invoke"+text+"140 B effect-read ok\n150 C effect-read ok\n160 A effect-write ok\n").Witnesses
+		if len(ws) != 1 || clientName(ws[0].Holds[1].User.Client()) != "client-2" {
+			t.Errorf("%s at one moment: %+v", name, ws)
+		}
+	}
+}
+
+// TestFenceSavesTakeHalfOfTheRoom, so that a report shows something else beside them.
+func TestFenceSavesTakeHalfOfTheRoom(t *testing.T) {
+	text := "run resource=register\n0 A acquire invoke\n10 A acquire ok valid=20 issued=1\n30 B acquire invoke\n40 B acquire ok valid=9000 issued=31\n41 B effect-read ok\n"
+	for i := range 2 * results.MaxWitnesses {
+		text += fmt.Sprintf("%d A effect-write fail fenced\n", 50+i)
+	}
+	f := found(t, "stale_writes", text)
+	if *f.Counts["fence_saves"] != 2*results.MaxWitnesses || len(f.Witnesses) != results.MaxWitnesses/2 {
+		t.Errorf("%d fence saves, %d witnesses", *f.Counts["fence_saves"], len(f.Witnesses))
+	}
+}
