@@ -126,24 +126,26 @@ func TestClientsAreGrouped(t *testing.T) {
 
 // TestHarmIsExcusedWholeOrNotAtAll: what a standstill explains under one lock excuses no count that has more in it than was found by lock.
 func TestHarmIsExcusedWholeOrNotAtAll(t *testing.T) {
-	run := Run{Locks: []string{"lock-0", "lock-1"}}
+	run := Run{Locks: []string{"lock-0", "lock-1", "lock-2"}}
 	l := NewLedger()
 	l.Add(run, 0, 1, Standstill{Process: "client-1", Total: 5}, true)
 	l.Add(run, 1, 1, Standstill{}, false)
-	for _, c := range []struct{ count, under0, under1, want int64 }{
-		{3, 3, 0, 3}, // all of it
-		{7, 3, 0, 7}, // a figure that rests on it alone
-		{5, 3, 2, 3}, // a part, of what was found by lock
-		{7, 3, 2, 0}, // more than was found by lock: nobody can tell
-		{2, 0, 2, 0}, // nothing
+	for _, c := range []struct{ count, under0, under1, under2, want int64 }{
+		{3, 3, 0, 0, 3}, // all of it
+		{7, 3, 0, 0, 7}, // a figure that rests on it alone
+		{5, 3, 2, 0, 3}, // a part, of what was found by lock
+		{7, 3, 2, 0, 0}, // more than was found by lock: nobody can tell
+		{2, 0, 2, 0, 0}, // nothing
+		{4, 0, 0, 4, 0}, // nothing: of that lock no violation is known
 	} {
 		harm := Finding{Counts: map[string]*int64{"harm": new(c.count)}}
 		harm.Found(0, c.under0)
 		harm.Found(1, c.under1)
+		harm.Found(2, c.under2)
 		fs := []Finding{{Ledger: l}, harm}
 		excuseHarm(fs)
 		if got := fs[1].Excused["harm"].N; got != c.want {
-			t.Errorf("%d, %d and %d of them under two locks: %d excused, want %d", c.count, c.under0, c.under1, got, c.want)
+			t.Errorf("%d, %d, %d and %d of them under three locks: %d excused, want %d", c.count, c.under0, c.under1, c.under2, got, c.want)
 		}
 	}
 }

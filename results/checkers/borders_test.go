@@ -66,6 +66,14 @@ func TestEachExpectationByItself(t *testing.T) {
 			oneOfTwo(d)
 			d.script.run.Faults[1].Receipt.Status = history.NotMade
 		}, "", results.Pass, ""},
+		{"a share of those that were made bit", overlapScript, `bit: ">=60%", ` + free, func(d *runDir) {
+			oneOfTwo(d)
+			d.script.run.Faults = append(d.script.run.Faults, d.script.run.Faults[0])
+			d.script.run.Faults[2].ID = 3
+		}, "bit", results.Pass, ""},
+		{"a share of no grants", "run resource=register\n1 A acquire invoke\n", `double_grants: "<1%", judged: ">=1"`, nil, "double_grants", results.Unknown, "only 0 grants"},
+		{"grants that were not entitled can be no double grants", unentitled.ReplaceAllString(serialScript, "valid=unknown"), `judged: ">=1"`, nil, "double_grants", results.Unknown, "were entitled"},
+		{"... which says nothing of other counts", unentitled.ReplaceAllString(serialScript, "valid=unknown"), `judged: ">=1"`, nil, "foreign_releases", results.Pass, ""},
 		{"harm that a standstill explains", `
 run resource=register token=service increments
 0 A acquire invoke

@@ -144,6 +144,12 @@ func TestVerdictLattice(t *testing.T) {
 				d.env.WallClock, d.env.ClockSteps, d.env.Start = true, []results.ClockStep{{Time: 1e6, By: 2e9}}, 5e6
 			}, results.Pass, "",
 		},
+		{
+			"the wall clock moved as the workload was let go", serialScript, enough,
+			func(d *runDir) {
+				d.env.WallClock, d.env.ClockSteps, d.env.Start = true, []results.ClockStep{{Time: 5e6, By: 2e9}}, 5e6
+			}, results.Unknown, "the machine's wall clock moved by 2000.000 ms",
+		},
 		{"grants that were not entitled", unentitled.ReplaceAllString(serialScript, "valid=unknown"), enough, nil, results.Unknown, "only 0 of 2 grants were entitled"},
 		{
 			"a heal that nobody saw", overlapScript, "expect: {overlapping_holds: \">0\", judged: \">=1\"}\n",

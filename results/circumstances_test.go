@@ -1,0 +1,118 @@
+package results
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/lockquake/lockquake/history"
+	"github.com/lockquake/lockquake/scenarios"
+)
+
+// TestNothingIsSaidToHaveHindered grants where no client met an error and no process stood still.
+func TestNothingIsSaidToHaveHindered(t *testing.T) {
+	d := directory{env: Env{Clients: []ClientStats{{Name: "client-1"}}}}
+	if why := d.hindered(Standstill{}); len(why) != 0 {
+		t.Errorf("%q", why)
+	}
+	d.env.Clients[0].Errors = map[string]int64{"a": 3, "b": 2, "c": 1}
+	if why, want := d.hindered(Standstill{}), []string{`errors of clients: "a" (3), "b" (2), "c" (1)`}; !slices.Equal(why, want) {
+		t.Errorf("%q, want %q", why, want)
+	}
+}
+
+// TestWhatDidNotBite: one injection of an entry that bit is enough, and one that was not made on purpose tells nothing of the others. A fault
+// that the scenario names and nobody injected is named, with its place.
+func TestWhatDidNotBite(t *testing.T) {
+	const pauseDid, killDid = "pause on holder did not bite: its receipt is not-installed ()", "kill on leader did not bite: its receipt is not-installed ()"
+	pause := func(entry int, status history.ReceiptStatus) history.Fault {
+		return history.Fault{Name: "pause", Selector: "holder", Entry: entry, Receipt: history.Receipt{Status: status}}
+	}
+	kill := func(entry int, status history.ReceiptStatus) history.Fault {
+		return history.Fault{Name: "kill", Selector: "leader", Entry: entry, Receipt: history.Receipt{Status: status}}
+	}
+	chaos := scenarios.Scenario{Chaos: []scenarios.Injection{{Use: "pause"}, {Use: "kill"}}}
+	steps := scenarios.Scenario{Steps: []scenarios.Step{{Do: "acquire"}, {Inject: "pause"}, {Inject: "kill"}}}
+	for _, c := range []struct {
+		name     string
+		scenario scenarios.Scenario
+		faults   []history.Fault
+		want     []string
+	}{
+		{"the second of two bit", scenarios.Scenario{}, []history.Fault{pause(1, history.NotInstalled), pause(1, history.Installed)}, nil},
+		{"one did not, and the next was not made", scenarios.Scenario{}, []history.Fault{pause(1, history.NotInstalled), pause(1, history.NotMade)}, []string{pauseDid}},
+		{"one was not made, and the next did not", scenarios.Scenario{}, []history.Fault{pause(1, history.NotMade), pause(1, history.NotInstalled)}, []string{pauseDid}},
+		{"two entries, and one bit", chaos, []history.Fault{pause(1, history.Installed), kill(2, history.NotInstalled)}, []string{killDid}},
+		{"every entry bit", chaos, []history.Fault{pause(1, history.Installed), kill(2, history.Installed)}, nil},
+		{"one entry was never injected", chaos, []history.Fault{pause(1, history.Installed)}, []string{"kill was never injected (entry 2 of chaos)"}},
+		{"one step was never injected", steps, []history.Fault{pause(2, history.Installed)}, []string{"kill was never injected (step 3)"}},
+	} {
+		d := directory{scenario: c.scenario, faults: c.faults}
+		if got := d.notBitten(); !slices.Equal(got, c.want) {
+			t.Errorf("%s: %q, want %q", c.name, got, c.want)
+		}
+	}
+}
+
+// TestWhoseEndsMayLack: of processes that were killed or dropped events, and of those that could not tell before the run was cut short.
+func TestWhoseEndsMayLack(t *testing.T) {
+	e := Env{Clients: []ClientStats{{Name: "well"}, {Name: "killed", Dead: true}, {Name: "full", Dropped: 1}}}
+	for _, e.Finished = range []bool{true, false} {
+		for process, want := range map[string]bool{"well": false, "killed": true, "full": true, "silent": !e.Finished} {
+			if got := e.lackingEnds()(process); got != want {
+				t.Errorf("finished %t: of %s %t, want %t", e.Finished, process, got, want)
+			}
+		}
+	}
+}
+
+// TestWhatOnlyAStandstillDecides is unknown. Of three, two are excused: without them one is left.
+func TestWhatOnlyAStandstillDecides(t *testing.T) {
+	c := circumstances{report: &Report{}, finding: map[string]*Finding{"late": {Excused: map[string]Excused{"late": {N: 2}}}}}
+	for _, x := range []struct {
+		op    string
+		value float64
+		want  Verdict
+	}{
+		{"<=", 0, Fail}, {"<=", 1, Unknown}, {"<=", 2, Unknown}, {"<=", 3, Pass},
+		{"=", 0, Fail}, {"=", 1, Unknown}, {"=", 2, Unknown}, {"=", 3, Unknown}, {"=", 4, Fail},
+		{">", 0, Pass}, {">", 1, Unknown}, {">", 2, Unknown}, {">", 3, Fail},
+	} {
+		if got, why := c.excusing(scenarios.Expectation{Name: "late", Op: x.op, Value: x.value}, 3, 3); got != x.want {
+			t.Errorf("%s%g: %s (%s), want %s", x.op, x.value, got, why, x.want)
+		}
+	}
+}
+
+// TestLatenciesLackTheUnserved where more than one arrival in a hundred got no user.
+func TestLatenciesLackTheUnserved(t *testing.T) {
+	for share, want := range map[float64]string{
+		0.01: "",
+		0.05: "10 of 200 arrivals a second were offered in vain: 5.0 % never got a user, and have no latency",
+	} {
+		r := &Report{Measures: map[string]*float64{"unserved_share": &share, "offered_per_s": new(200.0)}}
+		if got := unserved(r, nil); got != want {
+			t.Errorf("a share of %g: %q, want %q", share, got, want)
+		}
+	}
+}
+
+// TestALockWithoutAName is told by its number.
+func TestALockWithoutAName(t *testing.T) {
+	r := Run{Locks: []string{"a", "b"}}
+	for i, want := range []string{"a", "b", "lock #2"} {
+		if got := r.LockName(uint16(i)); got != want {
+			t.Errorf("lock %d is called %q, want %q", i, got, want)
+		}
+	}
+}
+
+// TestAFindingShowsTenWitnesses, and no more.
+func TestAFindingShowsTenWitnesses(t *testing.T) {
+	var f Finding
+	for range 2 * MaxWitnesses {
+		f.Prove(Witness{})
+	}
+	if len(f.Witnesses) != 10 {
+		t.Errorf("it shows %d", len(f.Witnesses))
+	}
+}

@@ -1,0 +1,81 @@
+package results
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+
+	"github.com/lockquake/lockquake/history"
+	"github.com/lockquake/lockquake/results/quorum"
+)
+
+// TestARunDirectoryHasBounds: as many reasons, replicas and injections as a run may have are read, and one more is refused.
+func TestARunDirectoryHasBounds(t *testing.T) {
+	dir := t.TempDir()
+	for name, c := range map[string]struct {
+		most int
+		read func(n int) error
+	}{
+		"reasons": {maxReasons, func(n int) error {
+			if err := WriteJSON(filepath.Join(dir, FileEnv), Env{Schema: EnvSchema, Unknown: make([]string, n)}); err != nil {
+				t.Fatal(err)
+			}
+			_, err := ReadEnv(dir)
+			return err
+		}},
+		"replicas": {quorum.MaxReplicas, func(n int) error {
+			if err := WriteJSON(filepath.Join(dir, FileEnv), Env{Schema: EnvSchema, Replicas: make([]string, n)}); err != nil {
+				t.Fatal(err)
+			}
+			_, err := ReadEnv(dir)
+			return err
+		}},
+		"injections": {maxFaults, func(n int) error {
+			if err := WriteAtomically(filepath.Join(dir, FileFaults), bytes.Repeat([]byte("{}\n"), n)); err != nil {
+				t.Fatal(err)
+			}
+			_, err := ReadFaults(dir)
+			return err
+		}},
+	} {
+		if err := c.read(c.most); err != nil {
+			t.Errorf("%d %s: %v", c.most, name, err)
+		}
+		if err := c.read(c.most + 1); !errors.Is(err, history.ErrCorrupt) {
+			t.Errorf("%d %s: %v", c.most+1, name, err)
+		}
+	}
+}
+
+// TestAFileThatCannotBeWritten leaves the old one as it is, with nothing beside it: where the disk takes only a part, and where a folder is in the way.
+func TestAFileThatCannotBeWritten(t *testing.T) {
+	dir := t.TempDir()
+	path, folder := filepath.Join(dir, "file"), filepath.Join(dir, "folder")
+	if err := errors.Join(WriteAtomically(path, []byte("old")), os.MkdirAll(filepath.Join(folder, "within"), 0o755)); err != nil {
+		t.Fatal(err)
+	}
+	if err := WriteAtomically(folder, []byte("new")); err == nil {
+		t.Error("a folder was replaced by a file")
+	}
+	const most = 1 << 20
+	var before syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_FSIZE, &before); err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Setrlimit(syscall.RLIMIT_FSIZE, &syscall.Rlimit{Cur: most, Max: before.Max}); err != nil {
+		t.Fatal(err)
+	}
+	bad := WriteAtomically(path, make([]byte, 2*most))
+	if err := syscall.Setrlimit(syscall.RLIMIT_FSIZE, &before); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := os.ReadFile(path); bad == nil || err != nil || string(got) != "old" {
+		t.Errorf("%v; the file has %d bytes: %v", bad, len(got), err)
+	}
+	if left, err := os.ReadDir(dir); err != nil || len(left) != 2 {
+		t.Errorf("left behind: %v, %v", left, err)
+	}
+}
