@@ -147,6 +147,8 @@ func (s *script) tell(k, v string) (err error) {
 		s.run.TTL, err = millis(v)
 	case "recovery":
 		s.run.Recovery, err = millis(v)
+	case "start":
+		s.run.Start, err = millis(v)
 	case "end":
 		s.run.End, err = millis(v)
 	case "measured": // behind a warm-up
@@ -190,7 +192,7 @@ func (s *script) tell(k, v string) (err error) {
 
 func (s *script) fault(f []string) error {
 	x := history.Fault{ID: len(s.run.Faults) + 1, Name: f[0], Receipt: history.Receipt{Status: history.Installed}}
-	x.Traits = &history.Traits{Kills: f[0] == "kill" || f[0] == "restart", Halts: f[0] == "pause" || f[0] == "freeze"}
+	x.Traits = &history.Traits{Kills: f[0] == "kill" || f[0] == "restart", Halts: f[0] == "pause" || f[0] == "freeze", Idle: f[0] == "noop"}
 	err := each(f[1:], func(k, v string) (err error) {
 		switch k {
 		case "on":

@@ -50,7 +50,19 @@ func TestUsersTakeRoomByTheirNumber(t *testing.T) {
 			if !maps.Equal(got, want) || !slices.IsSorted(order) {
 				t.Errorf("%d users of %d, in order %t", len(got), len(want), slices.IsSorted(order))
 			}
-			clients := len(table.rows)
+			clients, most, far := len(table.rows), 0, 0
+			for u := range want {
+				most = max(most, u.Client()+1)
+			}
+			for _, r := range table.rows {
+				far += len(r.sparse)
+			}
+			if clients != most {
+				t.Errorf("rows for %d clients, want %d", clients, most)
+			}
+			if name == "in order" && 4*far > len(want) {
+				t.Errorf("%d of %d users without gaps are in maps", far, len(want))
+			}
 			if n := places(&table); n > 5*len(want)+leastDense*min(clients, len(want)) {
 				t.Errorf("%d places for %d users of %d clients", n, len(want), clients)
 			}
