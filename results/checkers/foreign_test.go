@@ -146,7 +146,9 @@ func TestTheLooksAtForeignReleasesAreBounded(t *testing.T) {
 130 B acquire ok valid=1030 issued=121
 140 A release invoke
 141 C acquire invoke
+142 D acquire invoke
 145 C acquire ok valid=1170 issued=142
+146 D acquire ok valid=1170 issued=143
 150 A release ok
 `)
 	if err != nil {
