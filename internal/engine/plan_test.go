@@ -59,7 +59,11 @@ func TestWhatIsRefusedBeforeTheStart(t *testing.T) {
 // TestWhatStepsCannotDo is refused before the start, too.
 func TestWhatStepsCannotDo(t *testing.T) {
 	t.Parallel()
-	faults := map[string]*fakeFault{"plain": {}, "counting": {kind: chaos.Kind{Counts: true}}, "servers": {kind: chaos.Kind{Servers: true}}}
+	faults := map[string]*fakeFault{
+		"plain": {}, "counting": {kind: chaos.Kind{Counts: true}}, "servers": {kind: chaos.Kind{Servers: true}},
+		"cut": {far: chaos.Names{"server-1"}, ports: [2]chaos.PortName{"", "2379"}}, "nowhere": {far: chaos.Names{"server-9"}},
+		"own-port": {far: chaos.Names{"server-1"}, ports: [2]chaos.PortName{"peer"}}, "far-port": {far: chaos.Names{"server-1"}, ports: [2]chaos.PortName{"", "peer"}},
+	}
 	const acquire, bitten = "{do: acquire, user: A}", "{await: bitten, of: it}"
 	for text, want := range map[string]string{
 		directed(acquire, "{await: fact, fact: role, node: server-1, is: x}"):                               "",
@@ -67,6 +71,10 @@ func TestWhatStepsCannotDo(t *testing.T) {
 		directed(acquire, "{await: fact, fact: role, node: server-9, is: x}"):                               `steps.1.node: there is no node "server-9"`,
 		directed(acquire, "{inject: plain, on: A, as: it}", bitten):                                         "steps.2.of: plain counts no packets that could be awaited",
 		directed(acquire, "{inject: counting, on: A, as: it}", "{inject: plain, on: A, as: other}", bitten): "",
+		directed(acquire, "{inject: cut, on: A}"):                                                           "",
+		directed(acquire, "{inject: nowhere, on: A}"):                                                       "server-9",
+		directed(acquire, "{inject: own-port, on: A}"):                                                      `client-1 may be at that end of a link, and has no port "peer"`,
+		directed(acquire, "{inject: far-port, on: A}"):                                                      `server-1 may be at that end of a link, and has no port "peer"`,
 		directed(acquire, "{inject: servers, on: server-1}"):                                                "",
 		directed(acquire, "{inject: servers, on: A}"):                                                       "steps.1.on: servers may hit client-1, a client, and is for servers only",
 	} {

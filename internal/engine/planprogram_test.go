@@ -227,6 +227,7 @@ func TestAServiceThatOnlyAProgramKnows(t *testing.T) {
 	t.Parallel()
 	for client, want := range map[string]string{
 		"": "backend.client: is missing: only a program of one's own knows the locks of backend external", ", client: {dir: /, run: [/usr/bin/my-lock]}": "",
+		", min_ttl: 10s, client: {dir: /, run: [/usr/bin/my-lock]}": "backend.ttl: 5s is less than external honours: its own lock takes 10s and more",
 	} {
 		text := strings.NewReplacer("use: fake, ttl: 5s", "use: external, ttl: 5s, endpoints: ['127.0.0.1:9']"+client).Replace(scheduled())
 		o := (&testbed{t: t}).options(text)

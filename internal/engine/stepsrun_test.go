@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"fmt"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -332,5 +333,33 @@ func TestAValidityWithoutATime(t *testing.T) {
 		if err := r.awaitValidity(ctx, scenarios.Step{User: "A"}); (err == nil) != (want == "") || err != nil && err.Error() != want {
 			t.Errorf("valid %d: %v, want %q", valid, err, want)
 		}
+	}
+}
+
+// TestWhenAUserWasAtAPointIsWrittenDown: when it came there, and when it went on.
+func TestWhenAUserWasAtAPointIsWrittenDown(t *testing.T) {
+	t.Parallel()
+	s := &testbed{t: t, scripts: map[string]script{"client-1": {commanded: func(a *fakeNode, c wire.Command) *wire.Result {
+		a.carryOut(c)
+		if c.Do == wire.DoAcquire {
+			_ = a.conn.Send(wire.Frame{Type: wire.TypePoint, Point: &wire.Point{Point: "before-free"}})
+		}
+		return &wire.Result{Outcome: wire.OutcomeOK}
+	}}}}
+	got := s.run(t.Context(), directed(
+		"{do: arm, user: A, point: before-free, action: wait}", "{do: acquire, user: A, async: true}", "{await: point, user: A, point: before-free}",
+		"{do: continue, user: A, point: before-free}", "{do: release, user: A}",
+	))
+	s.wantVerdict(got, results.Pass)
+	seen, err := results.ReadObserved(got.dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var points []string
+	for _, o := range seen {
+		points = append(points, fmt.Sprintf("%d %s %s %s %s", o.Step, o.By, o.Node, o.Fact, o.Answer))
+	}
+	if want := []string{"3 point client-1 before-free reached", "4 point client-1 before-free left"}; !slices.Equal(points, want) {
+		t.Errorf("observed are %q, want %q", points, want)
 	}
 }

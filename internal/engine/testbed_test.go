@@ -458,7 +458,9 @@ type fakeFault struct {
 	kind   chaos.Kind
 	inject func(chaos.Scope) (history.Receipt, error)
 	heal   func() (history.Receipt, error)
-	moment bool // it is over when it is done
+	moment bool              // it is over when it is done
+	far    chaos.Names       // the other ends of its links; nil: it is about no links
+	ports  [2]chaos.PortName // at its own ends, and at the others
 
 	mu    sync.Mutex
 	heals int
@@ -467,9 +469,20 @@ type fakeFault struct {
 func (f *fakeFault) listed(name string) chaos.Kind {
 	k := f.kind
 	k.Name, k.Doc, k.Lasting = name, "A fault of a test.", !f.moment
-	k.New = func(func(any) error) (chaos.Fault, error) { return f, nil }
+	k.New = func(func(any) error) (chaos.Fault, error) {
+		if f.far != nil {
+			return fakeLinkFault{f}, nil
+		}
+		return f, nil
+	}
 	return k
 }
+
+// fakeLinkFault is a fakeFault of links.
+type fakeLinkFault struct{ *fakeFault }
+
+func (f fakeLinkFault) Far() chaos.Names                 { return f.far }
+func (f fakeLinkFault) Ports() (own, far chaos.PortName) { return f.ports[0], f.ports[1] }
 
 // Inject does what the test says.
 func (f *fakeFault) Inject(ctx context.Context, s chaos.Scope) (chaos.Heal, history.Receipt, error) {

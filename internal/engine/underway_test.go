@@ -236,3 +236,46 @@ func TestServersAreNotKeptWhereNobodyCan(t *testing.T) {
 		t.Error("servers were kept")
 	}
 }
+
+// TestTheOtherEndsOfLinksAreDrawn for each injection by itself: in a schedule by its time, so that what is left of one that was trimmed meets
+// the same nodes.
+func TestTheOtherEndsOfLinksAreDrawn(t *testing.T) {
+	t.Parallel()
+	cut := map[string]*fakeFault{"cut": {far: chaos.Names{"one"}}}
+	peers := func(text string) []string {
+		var out []string
+		for _, f := range (&testbed{t: t, servers: 9, faults: cut}).run(t.Context(), text).faults {
+			out = append(out, strings.Join(f.Peers, ","))
+		}
+		return out
+	}
+	var entries []string
+	for _, at := range []string{"10ms", "20ms", "30ms", "40ms", "50ms"} {
+		entries = append(entries, "{use: cut, on: client-1, at: "+at+", for: 5ms}")
+	}
+	all, trimmed := peers(scheduled(entries...)), peers(scheduled(entries[1:]...))
+	if len(all) != 5 || !slices.Equal(all[1:], trimmed) {
+		t.Errorf("drawn are %q, and %q of the schedule without its first entry", all, trimmed)
+	}
+	const inject = "{inject: cut, on: A}"
+	steps := peers(directed("{do: acquire, user: A}", inject, inject, inject, inject, inject))
+	if len(steps) != 5 || len(slices.Compact(slices.Sorted(slices.Values(steps)))) < 2 {
+		t.Errorf("five steps drew %q", steps)
+	}
+}
+
+// TestAnOtherEndThatIsNotThere: nothing is done to the links.
+func TestAnOtherEndThatIsNotThere(t *testing.T) {
+	t.Parallel()
+	f := &fakeFault{far: chaos.Names{"leader"}}
+	s := &testbed{t: t, faults: map[string]*fakeFault{"cut": f}, ask: func(_, fact string) (string, error) {
+		if fact == chaos.FactRole {
+			return "follower", nil
+		}
+		return "true", nil
+	}}
+	s.wantVerdict(s.run(t.Context(), scheduled("{use: cut, on: client-1, at: 10ms}")), results.Unknown, "the other end of the links: target leader: none")
+	if f.healed() != 0 {
+		t.Errorf("%d heals of what was not injected", f.healed())
+	}
+}
