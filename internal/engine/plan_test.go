@@ -63,6 +63,7 @@ func TestWhatStepsCannotDo(t *testing.T) {
 		"plain": {}, "counting": {kind: chaos.Kind{Counts: true}}, "servers": {kind: chaos.Kind{Servers: true}},
 		"cut": {far: chaos.Names{"server-1"}, ports: [2]chaos.PortName{"", "2379"}}, "nowhere": {far: chaos.Names{"server-9"}},
 		"own-port": {far: chaos.Names{"server-1"}, ports: [2]chaos.PortName{"peer"}}, "far-port": {far: chaos.Names{"server-1"}, ports: [2]chaos.PortName{"", "peer"}},
+		"register-port": {far: chaos.Names{"server-1"}, ports: [2]chaos.PortName{registerNode}},
 	}
 	const acquire, bitten = "{do: acquire, user: A}", "{await: bitten, of: it}"
 	for text, want := range map[string]string{
@@ -74,6 +75,8 @@ func TestWhatStepsCannotDo(t *testing.T) {
 		directed(acquire, "{inject: cut, on: A}"):                                                           "",
 		directed(acquire, "{inject: nowhere, on: A}"):                                                       "server-9",
 		directed(acquire, "{inject: own-port, on: A}"):                                                      `client-1 may be at that end of a link, and has no port "peer"`,
+		directed(acquire, "{inject: register-port, on: register}"):                                          "",
+		directed(acquire, "{inject: own-port, on: register}"):                                               `register may be at that end of a link, and has no port "peer"; it has register`,
 		directed(acquire, "{inject: far-port, on: A}"):                                                      `server-1 may be at that end of a link, and has no port "peer"`,
 		directed(acquire, "{inject: servers, on: server-1}"):                                                "",
 		directed(acquire, "{inject: servers, on: A}"):                                                       "steps.1.on: servers may hit client-1, a client, and is for servers only",

@@ -27,6 +27,10 @@ func (r rig) released(op uint32, at int64) {
 	r.observe([]history.Event{{Time: at, User: r.user, Grant: op, Kind: history.Release, Phase: history.Invoke}})
 }
 
+func (r rig) lost(op uint32, at int64) {
+	r.observe([]history.Event{{Time: at, User: r.user, Grant: op, Kind: history.Lost, Phase: history.Info}})
+}
+
 // asked takes an answer that lists the sessions named; one with a ? in front does not certainly stand.
 func (r rig) asked(at int64, ids ...string) {
 	var list []topology.Session
@@ -92,6 +96,13 @@ func TestSessionWatch(t *testing.T) {
 			r.asked(10, "a")
 			r.released(1, 10)
 			r.asked(20)
+		}, nil},
+		"a session that ended after its user was told of the loss": {func(r rig) {
+			r.granted(1, 5)
+			r.asked(10, "a")
+			r.lost(1, 12)
+			r.asked(20, "a")
+			r.asked(30)
 		}, nil},
 		"a gap in the answers is covered by the next": {func(r rig) {
 			r.granted(1, 5)
