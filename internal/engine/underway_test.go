@@ -12,6 +12,7 @@ import (
 	"github.com/lockquake/lockquake/chaos"
 	"github.com/lockquake/lockquake/history"
 	"github.com/lockquake/lockquake/internal/clock"
+	"github.com/lockquake/lockquake/internal/cluster"
 	"github.com/lockquake/lockquake/results"
 )
 
@@ -81,6 +82,37 @@ func TestAFaultAsksForClocks(t *testing.T) {
 	}}
 	s := &testbed{t: t, faults: map[string]*fakeFault{"trouble": f}}
 	s.wantVerdict(s.run(t.Context(), scheduled(entry)), results.Pass)
+}
+
+// ofBothClocks is a service that tells both clocks of a server, or neither.
+type ofBothClocks struct {
+	fakeService
+	fails error
+}
+
+func (ofBothClocks) Facts() map[string]string {
+	return map[string]string{chaos.FactClock: "its own", chaos.FactMonotonic: "its own"}
+}
+
+func (v ofBothClocks) Ask(context.Context, string, string) (string, error) {
+	return "as it says", v.fails
+}
+
+// TestAServerIsAskedForItsClocksFirst: a monotonic clock that it does not tell, as a ZooKeeper in an election does not, is read by a thread of it. A wall clock is not.
+func TestAServerIsAskedForItsClocksFirst(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		fails      error
+		wall, mono string // how the errors begin
+	}{{nil, "", ""}, {errTest, errTest.Error(), `there is no node "server-1"`}} {
+		asked := clocks{&deployment{service: ofBothClocks{fails: c.fails}, cluster: &cluster.Cluster{}}, &processes{}}
+		for fact, want := range map[string]string{chaos.FactClock: c.wall, chaos.FactMonotonic: c.mono} {
+			got, err := asked.Ask(t.Context(), "server-1", fact)
+			if want == "" && (err != nil || got != "as it says") || want != "" && (err == nil || err.Error() != want) {
+				t.Errorf("%s, where the service says %v: %q, %v; want the error %q", fact, c.fails, got, err, want)
+			}
+		}
+	}
 }
 
 // TestPacketsAreAwaited of a fault that counts them.
