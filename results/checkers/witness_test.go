@@ -155,17 +155,6 @@ func TestWhatAFaultIsAimedAt(t *testing.T) {
 	}
 }
 
-// found is what one checker says of a script.
-func found(t *testing.T, checker, text string) results.Finding {
-	t.Helper()
-	s, err := parseScript(text)
-	if err != nil {
-		t.Fatal(err)
-	}
-	fs := s.judge()
-	return fs[slices.IndexFunc(fs, func(f results.Finding) bool { return f.Checker == checker })]
-}
-
 // TestWhatAWitnessSays of what was told and what was so, and when.
 func TestWhatAWitnessSays(t *testing.T) {
 	for _, c := range []struct{ name, checker, text, want string }{
@@ -194,7 +183,7 @@ saw 3 observe n2 holder:lock-0 none at=90
 saw 3 observe n3 holder:lock-0 none at=90
 `, "n1 had its key at 11.000 ms"},
 	} {
-		if ws := found(t, c.checker, c.text).Witnesses; len(ws) != 1 || !strings.Contains(ws[0].Text, c.want) {
+		if ws := finding(t, c.checker, c.text).Witnesses; len(ws) != 1 || !strings.Contains(ws[0].Text, c.want) {
 			t.Errorf("%s: %+v, want %q", c.name, ws, c.want)
 		}
 	}
@@ -229,7 +218,7 @@ run tells recovery=1000
 `,
 	} {
 		var of []string
-		for _, w := range found(t, checker, text).Witnesses {
+		for _, w := range finding(t, checker, text).Witnesses {
 			of = append(of, clientName(w.Events[0].User.Client()))
 		}
 		if strings.Join(of, " ") != "client-2 client-1" {
@@ -240,7 +229,7 @@ run tells recovery=1000
 
 // TestAForeignReleaseIsShownWithAllWhoHadTheLock: the victim, the third, and who released it.
 func TestAForeignReleaseIsShownWithAllWhoHadTheLock(t *testing.T) {
-	ws := found(t, "foreign_releases", `
+	ws := finding(t, "foreign_releases", `
 0 A acquire invoke
 10 A acquire ok valid=100 issued=1
 120 B acquire invoke
@@ -278,7 +267,7 @@ func TestAStaleWriteIsShownWithTheFirstWhoCameLater(t *testing.T) {
 130 C acquire ok valid=1030 issued=3
 `,
 	} {
-		ws := found(t, "stale_writes", "run resource=register\n1 A acquire invoke\n2 B acquire invoke\n3 C acquire invoke"+text+"140 B effect-read ok\n150 C effect-read ok\n160 A effect-write ok\n").Witnesses
+		ws := finding(t, "stale_writes", "run resource=register\n1 A acquire invoke\n2 B acquire invoke\n3 C acquire invoke"+text+"140 B effect-read ok\n150 C effect-read ok\n160 A effect-write ok\n").Witnesses
 		if len(ws) != 1 || clientName(ws[0].Holds[1].User.Client()) != "client-2" {
 			t.Errorf("%s at one moment: %+v", name, ws)
 		}
@@ -291,7 +280,7 @@ func TestFenceSavesTakeHalfOfTheRoom(t *testing.T) {
 	for i := range 2 * results.MaxWitnesses {
 		text += fmt.Sprintf("%d A effect-write fail fenced\n", 50+i)
 	}
-	f := found(t, "stale_writes", text)
+	f := finding(t, "stale_writes", text)
 	if *f.Counts["fence_saves"] != 2*results.MaxWitnesses || len(f.Witnesses) != results.MaxWitnesses/2 {
 		t.Errorf("%d fence saves, %d witnesses", *f.Counts["fence_saves"], len(f.Witnesses))
 	}
