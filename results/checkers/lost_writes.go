@@ -2,11 +2,11 @@
 //
 // A grant of a lock that is a key in a store is a write. Servers are asked for the key right after each grant and,
 // where a scenario wants it, once more at the end (observe: holder:LOCK). A grant must be there at the end when a
-// server was seen to have it, it is still valid, and nobody began to release that lock since. Where none of the
-// servers asked has it, the acknowledged write is lost.
+// server was seen to have it, it is still valid, and no release of that lock was under way since it was asked for: a
+// DEL that comes late takes away any key. Where none of the servers asked has it, the acknowledged write is lost.
 //
 // It cannot see the loss of a grant that no server was seen to have, nor of one whose lock was released in between,
-// so the count is a lower bound. It looks once: at the last time that a scenario asked for the lock.
+// or by somebody who never learned of it, so the count is a lower bound. It looks once: at the last time that a scenario asked for the lock.
 
 package checkers
 
@@ -14,7 +14,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"sort"
 	"strings"
 
 	"github.com/lockquake/lockquake/history"
@@ -26,7 +25,8 @@ type lostWrites struct {
 	t        *tracker
 	looks    map[uint16]*look // by lock
 	holds    []*hold
-	releases map[uint16][]int64 // by lock: when they began
+	releases map[uint16][]*span // by lock: each from its begin to its answer, or without end
+	open     byUser[*span]      // the release that is under way
 	list     shortlist
 }
 
@@ -49,14 +49,14 @@ var lostWritesKind = results.CheckerKind{
 	Doc: "A grant that a server was seen to have is there until its time is over, or somebody releases the lock; where servers were asked at the end.",
 	Counts: []results.Quantity{
 		{
-			Name: "acknowledged_writes_lost", Doc: "grants that a server was seen to have and that none of those asked at the end has, though they are valid still and nobody began to release the lock ([asked by](scenarios.md#steps) `observe: \"holder:LOCK\"`)",
+			Name: "acknowledged_writes_lost", Doc: "grants that a server was seen to have and that none of those asked at the end has, though they are valid still and no release of the lock was under way since they were asked for ([asked by](scenarios.md#steps) `observe: \"holder:LOCK\"`)",
 			Tone: results.Violation, Of: "grants that a server was seen to have",
 		},
 	},
 }
 
 func newLostWrites(run results.Run) results.Checker {
-	c := &lostWrites{run: run, looks: map[uint16]*look{}, releases: map[uint16][]int64{}, list: shortlist{room: results.MaxWitnesses}}
+	c := &lostWrites{run: run, looks: map[uint16]*look{}, releases: map[uint16][]*span{}, list: shortlist{room: results.MaxWitnesses}}
 	c.t = newTracker(run, c)
 	locks := map[string]uint16{}
 	for i, name := range run.Locks {
@@ -134,8 +134,16 @@ func (c *lostWrites) Observe(e *history.Event) {
 	if len(c.looks) == 0 {
 		return
 	}
-	if e.Kind == history.Release && e.Phase == history.Invoke {
-		c.releases[e.Lock] = append(c.releases[e.Lock], e.Time)
+	switch {
+	case e.Kind == history.Release && e.Phase == history.Invoke:
+		r := &span{c.t.clocks.Early(e.User, e.Time), results.Forever}
+		*c.open.at(e.User) = r
+		c.releases[e.Lock] = append(c.releases[e.Lock], r)
+	case e.Kind == history.Release && e.Phase != history.Info:
+		if r := *c.open.at(e.User); r != nil {
+			r.until = c.t.clocks.Late(e.User, e.Time)
+		}
+	default:
 	}
 	c.t.observe(e)
 }
@@ -151,9 +159,7 @@ func (c *lostWrites) lost(h *hold, l *look) bool {
 	if !ok || seen.Answered >= l.at.from || l.keep[g] || !h.entitled(l.at.from, l.at.until) {
 		return false
 	}
-	releases := c.releases[h.lock] // in the order of time
-	i := sort.Search(len(releases), func(i int) bool { return releases[i] > h.issued })
-	return i == len(releases) || releases[i] >= l.at.until
+	return !slices.ContainsFunc(c.releases[h.lock], func(r *span) bool { return r.until >= h.earliest(h.issued) && r.from < l.at.until })
 }
 
 // Finish returns the finding.
