@@ -195,10 +195,15 @@ func TestAHistoryIsReadByItsMeasurements(t *testing.T) {
 			t.Errorf("%s: the error at %d is %d", h.Process, e.Time, err)
 		}
 	}
-	for name, text := range map[string]string{"no json": "{\n", "no time": `{"process":"a","at":-1}`, "a long line": strings.Repeat("x", 1<<17)} {
-		put(text)
-		if _, err := OpenAll(dir); !errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), Clocks) {
-			t.Errorf("%s: %v", name, err)
+	for name, c := range map[string]struct{ text, says string }{
+		"no json":     {"{\n", Clocks + ": line 1"},
+		"no second":   {"{}\n{\n", Clocks + ": line 2"},
+		"no time":     {`{"process":"a","at":-1}`, Clocks},
+		"a long line": {strings.Repeat("x", 1<<17), Clocks},
+	} {
+		put(c.text)
+		if _, err := OpenAll(dir); !errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%s: %v; want %s", name, err, c.says)
 		}
 	}
 }
