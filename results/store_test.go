@@ -3,8 +3,10 @@ package results
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -17,23 +19,24 @@ func TestARunDirectoryHasBounds(t *testing.T) {
 	dir := t.TempDir()
 	for name, c := range map[string]struct {
 		most int
+		says string // of what is one too many
 		read func(n int) error
 	}{
-		"reasons": {maxReasons, func(n int) error {
+		"reasons": {maxReasons, FileEnv, func(n int) error {
 			if err := WriteJSON(filepath.Join(dir, FileEnv), Env{Schema: EnvSchema, Unknown: make([]string, n)}); err != nil {
 				t.Fatal(err)
 			}
 			_, err := ReadEnv(dir)
 			return err
 		}},
-		"replicas": {quorum.MaxReplicas, func(n int) error {
+		"replicas": {quorum.MaxReplicas, FileEnv, func(n int) error {
 			if err := WriteJSON(filepath.Join(dir, FileEnv), Env{Schema: EnvSchema, Replicas: make([]string, n)}); err != nil {
 				t.Fatal(err)
 			}
 			_, err := ReadEnv(dir)
 			return err
 		}},
-		"injections": {maxFaults, func(n int) error {
+		"injections": {maxFaults, fmt.Sprintf("%s: line %d:", FileFaults, maxFaults+1), func(n int) error {
 			if err := WriteAtomically(filepath.Join(dir, FileFaults), bytes.Repeat([]byte("{}\n"), n)); err != nil {
 				t.Fatal(err)
 			}
@@ -44,7 +47,7 @@ func TestARunDirectoryHasBounds(t *testing.T) {
 		if err := c.read(c.most); err != nil {
 			t.Errorf("%d %s: %v", c.most, name, err)
 		}
-		if err := c.read(c.most + 1); !errors.Is(err, history.ErrCorrupt) {
+		if err := c.read(c.most + 1); !errors.Is(err, history.ErrCorrupt) || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%d %s: %v", c.most+1, name, err)
 		}
 	}
