@@ -69,6 +69,7 @@ func TestWhatAVictimMisses(t *testing.T) {
 		{"a third at the end of the validity", third(hold{start: 60, fresh: true}), false},
 		{"a third at the end of the validity, by its own clock", third(hold{start: 58, clock: &history.Header{ErrorNS: 2}, fresh: true}), false},
 		{"a third whose answer came too late", third(hold{start: 50, issued: 20}), false},
+		{"a third that asked as it began, and whose answer came too late", third(hold{start: 50, issued: 35}), false},
 		{"a third that asked later, and whose answer came too late", third(hold{start: 50, issued: 36}), true},
 		{"a refusal after it", refused(50), true},
 		{"a refusal as it was answered", refused(40), false},
