@@ -73,9 +73,19 @@ func TestWhatOnlyAStandstillDecides(t *testing.T) {
 		value float64
 		want  Verdict
 	}{
-		{"<=", 0, Fail}, {"<=", 1, Unknown}, {"<=", 2, Unknown}, {"<=", 3, Pass},
-		{"=", 0, Fail}, {"=", 1, Unknown}, {"=", 2, Unknown}, {"=", 3, Unknown}, {"=", 4, Fail},
-		{">", 0, Pass}, {">", 1, Unknown}, {">", 2, Unknown}, {">", 3, Fail},
+		{"<=", 0, Fail},
+		{"<=", 1, Unknown},
+		{"<=", 2, Unknown},
+		{"<=", 3, Pass},
+		{"=", 0, Fail},
+		{"=", 1, Unknown},
+		{"=", 2, Unknown},
+		{"=", 3, Unknown},
+		{"=", 4, Fail},
+		{">", 0, Pass},
+		{">", 1, Unknown},
+		{">", 2, Unknown},
+		{">", 3, Fail},
 	} {
 		if got, why := c.excusing(scenarios.Expectation{Name: "late", Op: x.op, Value: x.value}, 3, 3); got != x.want {
 			t.Errorf("%s%g: %s (%s), want %s", x.op, x.value, got, why, x.want)

@@ -130,7 +130,8 @@ func TestWhatAUserDoesAtAPoint(t *testing.T) {
 	await := scenarios.Step{Await: "point", User: "A", Point: "here"}
 	p := &Plan{scenario: scenarios.Scenario{Steps: []scenarios.Step{
 		arm("A", "here", wire.ActionWait), arm("A", "there", wire.ActionDie), arm("B", "here", wire.ActionDie),
-		{Do: wire.DoContinue, User: "A", Point: "here", Action: wire.ActionDie}, await,
+		{Do: wire.DoContinue, User: "A", Point: "here", Action: wire.ActionDie},
+		await,
 		arm("A", "here", wire.ActionDie), await,
 		arm("A", "here", wire.ActionWait), await,
 	}}}

@@ -133,7 +133,8 @@ func TestWhatTheSchedulePromisesIsKept(t *testing.T) {
 				t.Fatal(err)
 			}
 			_, list, _ := strings.Cut(string(drawn), "\nchaos:")
-			lines := strings.Split(list[strings.Index(list, "- {"):], "\n")
+			_, list, _ = strings.Cut(list, "- {")
+			lines := strings.Split("- {"+list, "\n")
 			made := 0
 			for i, f := range got.faults {
 				if f.Planned <= got.env.Start {

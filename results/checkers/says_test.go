@@ -82,9 +82,12 @@ run token=service
 40 C acquire invoke
 50 C acquire ok valid=1000 issued=41 token=5
 `, []string{"client-3/0 got token 5 with a request sent at 41.000 ms, after client-2/0 had got token 9 at 30.000 ms"}, nil},
-		{"a request that waited for more grants than are remembered is not judged", "token_regressions",
+		{
+			"a request that waited for more grants than are remembered is not judged", "token_regressions",
 			"run token=service\n0 B acquire invoke\n" + grants(maxRungs+1) + "900000 B acquire ok valid=1 issued=0 token=1\n",
-			nil, []string{"1 requests waited for more grants than are remembered"}},
+			nil,
+			[]string{"1 requests waited for more grants than are remembered"},
+		},
 		{"a grant without a token is told, and no more than that", "token_regressions", `
 run token=service
 0 A acquire invoke
