@@ -281,7 +281,8 @@ func TestAClockIsMovedInTheIce(t *testing.T) {
 		if f := frozenNow(t, c, p); !f.Frozen {
 			t.Errorf("after the clock was moved: %+v", f)
 		}
-		if w := worked(t, c, p); w != 0 {
+		// A thread that is let go runs some µs within the kernel, on its way back into the ice.
+		if w := worked(t, c, p); w > time.Millisecond {
 			t.Errorf("it ran for %v", w)
 		}
 		if err := c.Undo(t.Context(), "clock", nil); err != nil {
