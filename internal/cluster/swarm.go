@@ -124,6 +124,7 @@ type host struct {
 	id, name string
 	labels   map[string]string
 	local    bool // the supervisor's own engine runs it
+	cores    int64
 }
 
 // hosts lists the hosts that may be given work, by their names, and tells of the others why they may not.
@@ -137,7 +138,9 @@ func (s *swarm) hosts(ctx context.Context) (out []host, away []string, err error
 			away = append(away, fmt.Sprintf("%s (%s, %s)", n.Description.Hostname, n.Status.State, n.Spec.Availability))
 			continue
 		}
-		out = append(out, host{id: n.ID, name: n.Description.Hostname, labels: n.Spec.Labels, local: n.ID == s.local})
+		out = append(out, host{
+			id: n.ID, name: n.Description.Hostname, labels: n.Spec.Labels, local: n.ID == s.local, cores: n.Description.Resources.NanoCPUs / 1e9,
+		})
 	}
 	slices.SortFunc(out, func(a, b host) int { return cmp.Or(strings.Compare(a.name, b.name), strings.Compare(a.id, b.id)) })
 	if len(out) == 0 {

@@ -196,11 +196,7 @@ func (r *swarmRun) join(ctx context.Context, m *member, relayAt string, specs []
 	run.place, run.subnet, run.network, run.guest = r.place, r.subnet, r.networks[1], true
 	run.reach, run.agentName, run.starting = r.hub.Dial, "agent-"+m.name, make(chan struct{}, startsAtOnce)
 	m.run = run
-	said, err := engine.api.Info(ctx, client.InfoOptions{})
-	if err != nil {
-		return fmt.Errorf("ask the engine for its processors: %w", err)
-	}
-	m.of.Describe["engine_"+m.name], m.of.Describe[history.CoresOf+m.name] = engine.version.Version, strconv.Itoa(said.Info.NCPU)
+	m.of.Describe["engine_"+m.name], m.of.Describe[history.CoresOf+m.name] = engine.version.Version, strconv.FormatInt(m.cores, 10)
 	if m.local {
 		m.of.Describe[history.HostOf+history.Engine] = m.name
 	}

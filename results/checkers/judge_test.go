@@ -256,21 +256,10 @@ func TestLatencyLogsAreReadable(t *testing.T) {
 	d := prepared(t, overlapScript, pauseOnHolder+enough, nil)
 	r := judged(t, d)
 	for name, q := range r.Latency {
-		b, err := os.ReadFile(filepath.Join(d.dir, results.DirLatency, name+".hlog"))
+		sum := hdrhistogram.New(lowestNS, highestNS, 3)
+		err := results.EachInterval(filepath.Join(d.dir, results.DirLatency, name+".hlog"), func(h *hdrhistogram.Histogram) { sum.Merge(h) })
 		if err != nil {
 			t.Fatal(err)
-		}
-		lr := hdrhistogram.NewHistogramLogReader(bytes.NewReader(b))
-		sum := hdrhistogram.New(lowestNS, highestNS, 3)
-		for {
-			h, err := lr.NextIntervalHistogram()
-			if err != nil {
-				t.Fatal(err)
-			}
-			if h == nil {
-				break
-			}
-			sum.Merge(h)
 		}
 		if sum.TotalCount() != q.N || q.N > 0 && results.Milli(sum.Max()) != *q.Max || q.N == 0 && q.Max != nil {
 			t.Errorf("%s: the log has %d up to %v ms, the report %+v", name, sum.TotalCount(), results.Milli(sum.Max()), q)
