@@ -12,6 +12,9 @@ import (
 	"github.com/lockquake/lockquake/internal/clock"
 )
 
+// lagTime is how long an injection waits to learn the replication lag: a leader that hangs must not delay it.
+const lagTime = 100 * time.Millisecond
+
 // Leads tells whether an answer to FactRole is that of a node that leads.
 func Leads(role string) bool { return slices.Contains(leading, role) }
 
@@ -36,10 +39,11 @@ type Following struct {
 	Also []string // nodes that lead besides: something else than what Old does
 }
 
-// Follow begins to ask who leads. It goes on until Stop.
+// Follow reads how far the followers of the node that leads are behind, and begins to ask who leads. It goes on until Stop.
 func (s Scope) Follow(ctx context.Context, f Following) *Lead {
 	ctx, stop := context.WithCancel(context.WithoutCancel(ctx))
-	l := &Lead{service: s.Service, fact: s.RoleFact(), done: ctx.Done(), stop: stop, seen: history.Lead{Old: f.Old, From: clock.Now()}}
+	lag := askLag(ctx, s.Service, f.Old)
+	l := &Lead{service: s.Service, fact: s.RoleFact(), done: ctx.Done(), stop: stop, seen: history.Lead{Old: f.Old, From: clock.Now(), Lag: lag}}
 	_, l.numbered = s.Service.Facts()[FactEpoch]
 	for _, name := range s.Servers {
 		switch {
@@ -122,6 +126,24 @@ func (l *Lead) number(ctx context.Context, node string) {
 	}
 }
 
+// askLag returns the replication lag of a node that leads; nil where it is not known.
+func askLag(ctx context.Context, service Observer, node string) *int64 {
+	if _, known := service.Facts()[FactLag]; !known || node == "" {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, lagTime)
+	defer cancel()
+	lag, err := service.Ask(ctx, node, FactLag)
+	if err != nil {
+		return nil
+	}
+	n, err := strconv.ParseInt(lag, 10, 64)
+	if err != nil {
+		return nil
+	}
+	return &n
+}
+
 // AskEpoch returns the node's epoch, or "" where it does not tell one.
 func AskEpoch(ctx context.Context, service Observer, node string) string {
 	ctx, cancel := context.WithTimeout(ctx, AskTimeout)
@@ -193,6 +215,9 @@ func LeadText(s history.Lead) string {
 		text += fmt.Sprintf("; %s said after %s that it does not lead", s.Old, since(s.Noticed))
 	case s.New != "":
 		text += fmt.Sprintf("; %s was not heard to say that it does not lead", s.Old)
+	}
+	if s.Lag != nil {
+		text += fmt.Sprintf("; before that its best follower was %d bytes behind", *s.Lag)
 	}
 	return text
 }

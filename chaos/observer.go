@@ -32,6 +32,10 @@ const FactRole = "role"
 // the epochs of ZooKeeper, of Redis Cluster and of the Sentinels. Not every Observer knows it.
 const FactEpoch = "epoch"
 
+// FactLag is the fact that tells the replication lag of a node that leads: how many bytes of what it had written the best of its followers
+// had not received, at least. Not every Observer knows it.
+const FactLag = "replication-lag"
+
 // FactClock is the fact that tells a node's wall clock, in RFC 3339; FactMonotonic tells its monotonic clock in nanoseconds, from whatever
 // start. Either may be followed by a space and by how it came to be known.
 const (

@@ -67,9 +67,11 @@ type Traits struct {
 
 // Lead is who led a service after a fault was aimed at its leader. All times are ns of CLOCK_MONOTONIC.
 type Lead struct {
-	Old     string `json:"old,omitempty"`     // the node that led; "" where it is not known
-	New     string `json:"new,omitempty"`     // the first other node that was seen to lead; "": nobody
-	Epoch   string `json:"epoch,omitempty"`   // the new leader's epoch by its own account, where it tells one
+	Old   string `json:"old,omitempty"`   // the node that led; "" where it is not known
+	New   string `json:"new,omitempty"`   // the first other node that was seen to lead; "": nobody
+	Epoch string `json:"epoch,omitempty"` // the new leader's epoch by its own account, where it tells one
+	// Lag is how many bytes of what the old leader had written no follower had received just before From, at least; nil where it is not known.
+	Lag     *int64 `json:"lag_bytes,omitempty"`
 	From    int64  `json:"from"`              // when the asking began
 	Led     int64  `json:"led,omitempty"`     // when the new leader was first seen to lead
 	Noticed int64  `json:"noticed,omitempty"` // when the old one first said that it does not lead

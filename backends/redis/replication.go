@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/lockquake/lockquake/chaos"
 )
@@ -15,10 +16,11 @@ import (
 // replicationFacts lists what servers with replicas can be asked beside serverFacts.
 func replicationFacts() map[string]string {
 	return map[string]string{
-		"master":   "name of the node that this one takes for the primary: itself on a primary",
-		"link":     `a replica's master_link_status: up or down; "none" on a primary`,
-		"offset":   "the replication offset: what a primary has written, what a replica has applied",
-		"replicas": "how many replicas a primary has online; 0 on a replica",
+		"master":      "name of the node that this one takes for the primary: itself on a primary",
+		"link":        `a replica's master_link_status: up or down; "none" on a primary`,
+		"offset":      "the replication offset: what a primary has written, what a replica has applied",
+		"replicas":    "how many replicas a primary has online; 0 on a replica",
+		chaos.FactLag: "how many bytes of what a primary had written the best of its replicas had not received, at least: the primary is asked first",
 	}
 }
 
@@ -47,8 +49,39 @@ func (ms members) askReplication(ctx context.Context, m member, fact string) (st
 		return section["master_repl_offset"], nil
 	case "replicas":
 		return strconv.Itoa(online(section)), nil
+	case chaos.FactLag:
+		return ms.lag(ctx, m, section)
 	}
 	return "", fmt.Errorf("redis has no fact %q", fact)
+}
+
+// lag tells by how many bytes the best replica of a primary is behind. What the primary says of its replicas may be a second old, so
+// they are asked themselves.
+func (ms members) lag(ctx context.Context, primary member, replication map[string]string) (string, error) {
+	written, err := strconv.ParseInt(replication["master_repl_offset"], 10, 64)
+	if err != nil {
+		return "", fmt.Errorf("%s tells no replication offset: %w", primary.name, err)
+	}
+	offsets := make([]int64, len(ms)) // of those that do not follow it: -1
+	var asking sync.WaitGroup
+	for i, m := range ms {
+		asking.Go(func() {
+			offsets[i] = -1
+			section, err := m.info(ctx, "replication")
+			if err != nil || section["role"] != "slave" || ms.at(upstream(section)) != primary.name {
+				return
+			}
+			if n, err := strconv.ParseInt(section["slave_repl_offset"], 10, 64); err == nil {
+				offsets[i] = n
+			}
+		})
+	}
+	asking.Wait()
+	best := slices.Max(offsets)
+	if best < 0 {
+		return "", fmt.Errorf("no replica of %s tells its replication offset", primary.name)
+	}
+	return strconv.FormatInt(max(0, written-best), 10), nil
 }
 
 // upstream is the address of a replica's primary.

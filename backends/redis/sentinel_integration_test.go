@@ -13,6 +13,7 @@ import (
 	"github.com/lockquake/lockquake/backends/conformance/servers"
 	"github.com/lockquake/lockquake/backends/listed"
 	"github.com/lockquake/lockquake/backends/topology"
+	"github.com/lockquake/lockquake/chaos"
 	"github.com/lockquake/lockquake/internal/wait"
 	"github.com/lockquake/lockquake/lock"
 )
@@ -86,6 +87,9 @@ func (a asker) catchesUp(replica, primary string) {
 	wait.Until(a.t, time.Minute, replica+" reaches the offset of "+primary, func() bool { return offset(replica) >= want })
 	if want == 0 {
 		a.t.Errorf("%s has written nothing", primary)
+	}
+	if lag, err := strconv.Atoi(a.ask(primary, chaos.FactLag)); err != nil || lag > want {
+		a.t.Errorf("replication lag of %s, which has written %d bytes: %d, %v", primary, want, lag, err)
 	}
 }
 

@@ -140,7 +140,7 @@ func TestSpecs(t *testing.T) {
 			t.Errorf("nodes of %s: %s", c.backend.Name, got)
 		}
 		facts := top.Service(nil).Facts()
-		for _, fact := range []string{"serves", "role", "clock", "run-id", "holder:LOCK", "master", "link", "offset", "replicas", "epoch", "flags"} {
+		for _, fact := range []string{"serves", "role", "clock", "run-id", "holder:LOCK", "master", "link", "offset", "replication-lag", "replicas", "epoch", "flags"} {
 			if facts[fact] == "" {
 				t.Errorf("%s cannot be asked for %s", c.backend.Name, fact)
 			}

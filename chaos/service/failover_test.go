@@ -18,6 +18,7 @@ type realm struct {
 	mu     sync.Mutex
 	leader string
 	epoch  string
+	lag    string // of the leader's followers
 	// becomes and epochs are who leads, and in which epoch, once somebody has asked for a handover; "" changes nothing.
 	becomes, epochs string
 	to              string // whom it was to be
@@ -27,7 +28,7 @@ type realm struct {
 }
 
 func (r *realm) Facts() map[string]string {
-	return map[string]string{chaos.FactRole: "", chaos.FactEpoch: ""}
+	return map[string]string{chaos.FactRole: "", chaos.FactEpoch: "", chaos.FactLag: ""}
 }
 
 func (r *realm) Ask(_ context.Context, node, fact string) (string, error) {
@@ -36,6 +37,8 @@ func (r *realm) Ask(_ context.Context, node, fact string) (string, error) {
 	switch {
 	case fact == chaos.FactEpoch:
 		return r.epoch, nil
+	case fact == chaos.FactLag && node == r.leader:
+		return r.lag, nil
 	case node == r.leader, node == "a" && r.stubborn:
 		return "leader", nil
 	}
@@ -173,6 +176,7 @@ func TestFailoverIsRefused(t *testing.T) {
 // TestLeadAfterARudeFault follows the lead as a run does when a fault is aimed at the leader.
 func TestLeadAfterARudeFault(t *testing.T) {
 	r := newRealm()
+	r.lag = "120"
 	lead := chaos.Scope{Service: r, Servers: []string{"a", "b", "c"}}.Follow(t.Context(), chaos.Following{Old: "a"})
 	defer lead.Stop()
 	lead.Wait(t.Context(), 20*time.Millisecond, time.Minute)
@@ -183,8 +187,11 @@ func TestLeadAfterARudeFault(t *testing.T) {
 	r.leader, r.epoch = "c", "7"
 	r.mu.Unlock()
 	lead.Wait(t.Context(), time.Minute, time.Minute)
-	if s := lead.Seen(); s.New != "c" || s.Epoch != "7" || s.Led < s.From || s.Noticed < s.From {
+	if s := lead.Seen(); s.New != "c" || s.Epoch != "7" || s.Led < s.From || s.Noticed < s.From || s.Lag == nil || *s.Lag != 120 {
 		t.Errorf("%+v", s)
+	}
+	if text := lead.Text(); !strings.HasSuffix(text, "; before that its best follower was 120 bytes behind") {
+		t.Error(text)
 	}
 }
 

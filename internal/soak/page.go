@@ -275,7 +275,7 @@ func losses(runs []Run) (lost int64, text string) {
 
 // failovers pools the failovers of runs: how many there were, the double grants, and these for each failover and for each lock that was held.
 func failovers(runs []Run) string {
-	var n, held float64
+	var n, held, lag, read float64
 	var double int64
 	for _, r := range runs {
 		k, made, each := r.Counts["double_grants"], r.Measures["failovers"], r.Measures["held_at_failover"]
@@ -283,16 +283,23 @@ func failovers(runs []Run) string {
 			continue
 		}
 		n, held, double = n+*made, held+*made**each, double+*k
+		if bytes := r.Measures["lag_at_failover_bytes"]; bytes != nil {
+			lag, read = lag+*made**bytes, read+*made
+		}
 	}
 	if n == 0 {
-		return "– | – | – | –"
+		return "– | – | – | – | –"
+	}
+	behind := "–"
+	if read > 0 {
+		behind = fmt.Sprintf("%.0f", lag/read)
 	}
 	low, high := checkers.Garwood(double)
 	perHeld := "–"
 	if held > 0 {
 		perHeld = fmt.Sprintf("%.2g", float64(double)/held)
 	}
-	return fmt.Sprintf("%.0f | %d | %.2g (%.2g–%.2g) | %s", n, double, float64(double)/n, low/n, high/n, perHeld)
+	return fmt.Sprintf("%.0f | %s | %d | %.2g (%.2g–%.2g) | %s", n, behind, double, float64(double)/n, low/n, high/n, perHeld)
 }
 
 // clopperPearson returns the exact two-sided 95 % interval of a rate, of which k of n trials were seen. Its ends are

@@ -2,7 +2,8 @@
 //
 // Each injection that bit and ended a server's process is a failover, whether another server took its place or the same came back. The
 // rate is the double grants of the run per failover, with the interval of 95 % that Garwood (1936) gives for a Poisson rate, and per lock
-// that somebody held, and was entitled to, at the moment of the kill. Double grants of one failover come in bunches, so the interval is
+// that somebody held, and was entitled to, at the moment of the kill. Beside it stands the replication lag that was read just before each
+// kill. Double grants of one failover come in bunches, so the interval is
 // narrower than the truth where one failover has many.
 //
 // Example: ten failovers with 64 locks held at each, and two double grants: 0.2 a failover (0.024 to 0.72), 0.0031 a held lock.
@@ -25,11 +26,13 @@ type failovers struct {
 	at   []int64 // when servers were killed, in order
 	done int     // of these, those that the events have passed
 	held int64   // locks that were held at these moments, summed up
+	lags []int64 // bytes of replication lag at these moments, of those for which it is known
 }
 
 var failoverMeasures = []results.Quantity{
 	{Name: "failovers", Doc: "injections that ended a server's process"},
 	{Name: "held_at_failover", Doc: "locks to which somebody was entitled when a server was killed, mean of the failovers"},
+	{Name: "lag_at_failover_bytes", Doc: "what the killed servers had written and no replica had received, in bytes, at least: mean of the failovers for which it was read"},
 	{Name: "double_grants_per_failover", Doc: "double grants of the run, for each failover; `_low` and `_high` are the 95 % interval"},
 	{Name: "double_grants_per_failover_low", Doc: "its lower end"},
 	{Name: "double_grants_per_failover_high", Doc: "its upper end: what a zero is worth"},
@@ -41,6 +44,9 @@ func newFailovers(run results.Run) (c failovers) {
 		f := &run.Faults[i]
 		if atServer(f) && f.Traits != nil && f.Traits.Kills && f.Receipt.Status == history.Installed {
 			c.at = append(c.at, f.Start)
+			if f.Lead != nil && f.Lead.Lag != nil {
+				c.lags = append(c.lags, *f.Lead.Lag)
+			}
 		}
 	}
 	slices.Sort(c.at)
@@ -73,6 +79,13 @@ func (c *failovers) measures(double int64) map[string]*float64 {
 	low, high := Garwood(double)
 	for name, v := range map[string]float64{"": float64(double), "_low": low, "_high": high} {
 		out["double_grants_per_failover"+name] = new(v / n)
+	}
+	if len(c.lags) > 0 {
+		sum := int64(0)
+		for _, lag := range c.lags {
+			sum += lag
+		}
+		out["lag_at_failover_bytes"] = new(float64(sum) / float64(len(c.lags)))
 	}
 	if held > 0 {
 		out["double_grants_per_held"] = new(float64(double) / held)
