@@ -289,7 +289,7 @@ func (b *bench) onlyWaits() bool { return !b.lock.Offers.Try }
 // mayBeUnsure is how often in a row a lock may not know what became of an attempt that its caller gave up.
 const mayBeUnsure = 2
 
-// refusalOf makes one attempt, and another where one of a lock that can only wait ended in doubt. A lock that never gives a
+// refusalOf makes one attempt, and another where one of a lock that can only wait ended in doubt, or was not sent at all. A lock that never gives a
 // certain no fails all the same. Another attempt proves something only if the holder still stands by then, so its grant must
 // be one that is kept alive in the background.
 func (b *bench) refusalOf(ctx context.Context, who lock.Locker, r lock.Request, when string) error {
@@ -308,7 +308,7 @@ func (b *bench) refusalOf(ctx context.Context, who lock.Locker, r lock.Request, 
 			return fmt.Errorf("%s: granted a second time, as %s", when, g.ID)
 		case errors.Is(err, lock.ErrContended):
 			return nil
-		case lock.Certain(err) || !b.onlyWaits() || b.lock.Offers.Renewal != "background" || unsure == mayBeUnsure:
+		case lock.Certain(err) && !errors.Is(err, lock.ErrNotSent) || !b.onlyWaits() || b.lock.Offers.Renewal != "background" || unsure == mayBeUnsure:
 			return fmt.Errorf("%s: an attempt on a held lock should be contended, but is: %w", when, err)
 		}
 		b.tell("%s: attempt %d ended in doubt, and is made again: %v", when, unsure+1, err)

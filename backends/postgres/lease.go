@@ -82,7 +82,7 @@ type leaser struct {
 }
 
 func newLeaser(ctx context.Context, c *connection, user int) (lock.Locker, error) {
-	s, err := c.open(ctx, user)
+	s, err := c.first(ctx, user)
 	if err != nil {
 		return nil, err
 	}
@@ -95,7 +95,7 @@ func newLeaser(ctx context.Context, c *connection, user int) (lock.Locker, error
 // do runs a statement within the timeout, on a new connection where the old one is gone. It returns the send time.
 func (l *leaser) do(ctx context.Context, f func(ctx context.Context, c *pgx.Conn) error) (sent time.Time, err error) {
 	if l.session.lost() {
-		s, err := l.conn.open(ctx, l.user)
+		s, err := l.conn.again(ctx, l.user)
 		if err != nil {
 			return time.Time{}, err
 		}

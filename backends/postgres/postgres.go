@@ -42,7 +42,7 @@ type Params struct {
 
 // LockParams is what a client process is told.
 type LockParams struct {
-	// Timeout bounds one statement that does not wait for a lock, and one connect.
+	// Timeout bounds one statement that does not wait for a lock, and one connect but a user's first, which has 10 s at least.
 	Timeout time.Duration `yaml:"timeout" json:"timeout_ns"`
 	// TCPTimeout is after what silence of the other side's kernel either side gives a connection up. It is what frees
 	// the session locks of a client that was cut off; a stopped process has a kernel that still answers.

@@ -32,7 +32,7 @@ func (r recipe) dial(_ context.Context, a backends.Access) (backends.Connection,
 		return nil, err
 	}
 	c.locker = func(ctx context.Context, user int) (lock.Locker, error) {
-		s, err := c.open(ctx, user)
+		s, err := c.first(ctx, user)
 		if err != nil {
 			return nil, err
 		}
@@ -73,7 +73,7 @@ func (l *sessionHolder) sessionWithRoom(ctx context.Context) (*session, error) {
 			return s, nil
 		}
 	}
-	s, err := l.conn.open(ctx, l.user)
+	s, err := l.conn.again(ctx, l.user)
 	if err != nil {
 		return nil, err
 	}

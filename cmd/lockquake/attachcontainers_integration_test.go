@@ -34,7 +34,9 @@ var servicesApart = []apart{
 	{attachedRun: attachedRun{backend: "redis", prefix: "bench:", yaml: "user: bench\n"}, start: func(t *testing.T, a *authority) map[string][]string {
 		return map[string][]string{"client": a.redis(t, 1)}
 	}},
-	{attachedRun: attachedRun{backend: "redlock", prefix: "bench:", yaml: "user: bench\n"}, start: func(t *testing.T, a *authority) map[string][]string {
+	{attachedRun: attachedRun{
+		backend: "redlock", prefix: "bench:", yaml: "user: bench\n", lasts: "2s", set: []string{"backend.node_timeout=500ms"},
+	}, start: func(t *testing.T, a *authority) map[string][]string {
 		return map[string][]string{"client": a.redis(t, 3)}
 	}},
 	{attachedRun: attachedRun{
