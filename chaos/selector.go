@@ -189,12 +189,18 @@ func (s Selector) Holder() (lock string, ok bool) {
 	return s.parts[0].lock, s.parts[0].word != nil && s.parts[0].word.holds()
 }
 
-// Leader tells whether the target is the node that leads, and by which fact that is asked.
+// Leader tells whether one part of the target is the node that leads, and by which fact that is asked.
 func (s Selector) Leader(service Observer) (fact string, ok bool) {
-	if service == nil || len(s.parts) != 1 || !s.parts[0].leads() {
-		return "", false
+	for _, p := range s.parts {
+		if service == nil || !p.leads() {
+			continue
+		}
+		if ok {
+			return "", false // two of them lead, each something else
+		}
+		fact, ok = p.fact(service), true
 	}
-	return s.parts[0].fact(service), true
+	return fact, ok
 }
 
 func (p part) leads() bool { return p.word != nil && p.word.leads }

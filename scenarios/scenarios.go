@@ -110,14 +110,14 @@ type Step struct {
 
 	Heal string // the name given by `as`
 
-	Await string        // "event", "validity-over", "fact", "point", "elapsed" or "bitten"
+	Await string        // "event", "validity-over", "fact", "point", "elapsed", "bitten" or "led"
 	Event string        // for await event: "acquire ok", "lost", ...
 	Fact  string        // for await fact
 	Node  string        // for await fact
 	Is    string        // for await fact; default "true", unless IsNot is given
 	IsNot string        `yaml:"is_not"` // for await fact: any answer but this one
 	For   time.Duration // for await elapsed
-	Of    string        // for await bitten: the name given by `as`
+	Of    string        // for await bitten and led: the name given by `as`
 
 	Observe string        // a fact that is put on record; On lists the nodes to ask
 	Every   time.Duration // for observe: from one question to the next, until the steps are over; 0: each node is asked once

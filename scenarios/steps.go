@@ -29,16 +29,16 @@ var (
 		"release": {"lock", "outcome", "async"}, "renew": {"lock", "outcome", "async"},
 		"arm": {"point", "action"}, "continue": {"point"}, "cancel": {"outcome"}, "close": {"outcome", "async"},
 	}
-	awaits = []string{"event", "validity-over", "fact", "point", "elapsed", "bitten"}
+	awaits = []string{"event", "validity-over", "fact", "point", "elapsed", "bitten", "led"}
 	// keysOfAwait are the keys that an await takes beside await and within.
 	keysOfAwait = map[string][]string{
 		"event": {"event", "user", "lock"}, "validity-over": {"user", "lock"}, "fact": {"fact", "node", "is", "is_not"},
-		"point": {"user", "point"}, "elapsed": {"for"}, "bitten": {"of"},
+		"point": {"user", "point"}, "elapsed": {"for"}, "bitten": {"of"}, "led": {"of"},
 	}
 	needed = map[string][]string{
 		"arm": {"point", "action"}, "continue": {"point"},
 		"event": {"event", "user"}, "validity-over": {"user"}, "fact": {"fact", "node"}, "point": {"user", "point"}, "elapsed": {"for"},
-		"bitten": {"of"},
+		"bitten": {"of"}, "led": {"of"},
 	}
 )
 

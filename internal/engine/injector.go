@@ -301,14 +301,31 @@ const (
 	noticeTime = 5 * time.Second
 )
 
-// followLead begins to follow who leads after the target, where a fault hits a leader and does not follow the lead by itself.
+// followLead begins to follow who leads after the target, where a fault hits a leader, alone or with clients, and does not follow the
+// lead by itself.
 func (in *injector) followLead(ctx context.Context, f *injected, s chaos.Scope) {
-	if _, own := f.fault.(chaos.Wanting); own || len(s.On) != 1 {
+	hit := slices.DeleteFunc(nodeNames(s.On), func(name string) bool { return !slices.Contains(s.Servers, name) })
+	if _, own := f.fault.(chaos.Wanting); own || len(hit) != 1 {
 		return
 	}
 	if _, ok := f.selector.Leader(s.Service); ok {
-		s.Run.Follow(s.Follow(ctx, chaos.Following{Old: s.On[0].Name()}))
+		s.Run.Follow(s.Follow(ctx, chaos.Following{Old: hit[0]}))
 	}
+}
+
+// awaitLed waits until another node was seen to lead since an injection hit the leader.
+func (in *injector) awaitLed(ctx context.Context, f *injected) error {
+	var lead *chaos.Lead
+	in.faults.change(func() { lead = f.lead })
+	if lead == nil {
+		return fmt.Errorf("%s on %s was not made at a leader", f.Name, f.Target)
+	}
+	for lead.Seen().New == "" {
+		if err := clock.Sleep(ctx, 5*time.Millisecond); err != nil {
+			return fmt.Errorf("%w; %s", err, lead.Text())
+		}
+	}
+	return nil
 }
 
 // leadAtHeal adds to the receipt of a heal who led while the fault stood, and goes on asking in the background.

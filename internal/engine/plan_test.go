@@ -65,13 +65,15 @@ func TestWhatStepsCannotDo(t *testing.T) {
 		"own-port": {far: chaos.Names{"server-1"}, ports: [2]chaos.PortName{"peer"}}, "far-port": {far: chaos.Names{"server-1"}, ports: [2]chaos.PortName{"", "peer"}},
 		"register-port": {far: chaos.Names{"server-1"}, ports: [2]chaos.PortName{registerNode}},
 	}
-	const acquire, bitten = "{do: acquire, user: A}", "{await: bitten, of: it}"
+	const acquire, bitten, led = "{do: acquire, user: A}", "{await: bitten, of: it}", "{await: led, of: it}"
 	for text, want := range map[string]string{
 		directed(acquire, "{await: fact, fact: role, node: server-1, is: x}"):                               "",
 		directed(acquire, "{await: fact, fact: mood, node: server-1, is: x}"):                               `steps.1.fact: fake cannot be asked for "mood"; it answers role, serves`,
 		directed(acquire, "{await: fact, fact: role, node: server-9, is: x}"):                               `steps.1.node: there is no node "server-9"`,
 		directed(acquire, "{inject: plain, on: A, as: it}", bitten):                                         "steps.2.of: plain counts no packets that could be awaited",
 		directed(acquire, "{inject: counting, on: A, as: it}", "{inject: plain, on: A, as: other}", bitten): "",
+		directed(acquire, "{inject: plain, on: A, as: it}", led):                                            "steps.2.of: it is not on leader: nobody takes the lead after it",
+		directed(acquire, "{inject: plain, on: [A, leader], as: it}", led):                                  "",
 		directed(acquire, "{inject: cut, on: A}"):                                                           "",
 		directed(acquire, "{inject: nowhere, on: A}"):                                                       "server-9",
 		directed(acquire, "{inject: own-port, on: A}"):                                                      `client-1 may be at that end of a link, and has no port "peer"`,

@@ -346,8 +346,8 @@ func (p stepPlanner) check() error {
 				}
 				p.observed[i] = append(p.observed[i], n)
 			}
-		case st.Await == "bitten":
-			if err := p.checkBitten(i, st); err != nil {
+		case st.Of != "":
+			if err := p.checkOf(i, st); err != nil {
 				return err
 			}
 		}
@@ -355,10 +355,17 @@ func (p stepPlanner) check() error {
 	return nil
 }
 
-func (p stepPlanner) checkBitten(i int, st scenarios.Step) error {
+// checkOf refuses to await of an injection what it can never tell.
+func (p stepPlanner) checkOf(i int, st scenarios.Step) error {
 	for _, inj := range p.stepFaults {
-		if inj.as == st.Of && !inj.kind.Counts {
+		if inj.as != st.Of {
+			continue
+		}
+		if st.Await == "bitten" && !inj.kind.Counts {
 			return p.wrong(stepPath(i, "of"), "%s counts no packets that could be awaited", inj.kind.Name)
+		}
+		if _, ok := inj.selector.Leader(p.topology.Service(nil)); st.Await == "led" && !ok {
+			return p.wrong(stepPath(i, "of"), "%s is not on leader: nobody takes the lead after it", st.Of)
 		}
 	}
 	return nil

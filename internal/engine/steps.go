@@ -192,10 +192,13 @@ func (r *stepRunner) awaitStep(ctx context.Context, number int, st scenarios.Ste
 		return clock.Sleep(ctx, st.For)
 	case "fact":
 		return r.awaitFact(ctx, number, st)
-	case "bitten":
+	case "bitten", "led":
 		f := r.named[st.Of]
 		if f == nil {
 			return fmt.Errorf("nothing called %q was injected", st.Of)
+		}
+		if st.Await == "led" {
+			return r.injector.awaitLed(ctx, f)
 		}
 		return r.injector.awaitBitten(ctx, f)
 	case "validity-over":

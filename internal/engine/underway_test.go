@@ -179,6 +179,42 @@ func TestWhoLeadsAfterAFaultAtTheLeader(t *testing.T) {
 	}
 }
 
+// TestAnotherLeadIsAwaited after a fault that hits the leader beside a client.
+func TestAnotherLeadIsAwaited(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		moves  bool
+		want   results.Verdict
+		reason string
+	}{
+		{true, results.Pass, ""},
+		{false, results.Unknown, "line 10: await led: not within 300ms; nobody else was seen to lead"},
+	} {
+		var leader atomic.Value
+		leader.Store("server-1")
+		f := &fakeFault{inject: func(chaos.Scope) (history.Receipt, error) {
+			if c.moves {
+				time.AfterFunc(50*time.Millisecond, func() { leader.Store("server-2") })
+			}
+			return installed()
+		}}
+		s := &testbed{t: t, servers: 2, faults: map[string]*fakeFault{"trouble": f}, ask: func(node, fact string) (string, error) {
+			switch {
+			case fact != chaos.FactRole:
+				return "true", nil
+			case leader.Load() == node:
+				return "leader", nil
+			}
+			return "follower", nil
+		}}
+		got := s.run(t.Context(), directed("{do: acquire, user: A}", "{inject: trouble, on: [leader, A], as: it}", "{await: led, of: it, within: 300ms}"))
+		s.wantVerdict(got, c.want, c.reason)
+		if x := got.faults[0]; x.Lead == nil || x.Lead.Old != "server-1" || (x.Lead.New == "server-2") != c.moves {
+			t.Errorf("lead moves: %v; %+v", c.moves, x.Lead)
+		}
+	}
+}
+
 // TestWhatIsObservedIsWrittenDown: once each, or all the time until the steps are over.
 func TestWhatIsObservedIsWrittenDown(t *testing.T) {
 	t.Parallel()
