@@ -3,7 +3,8 @@
 // starved_users is the number of users who asked for longer than the lock's recovery bound (or half of the run, where
 // that is shorter) and got nothing, while others did. jain_index is Jain's index of the grants of all users that asked: 1
 // when all got the same, 1/n when one got all. longest_wait_ms is the longest time from an acquire's invoke (in an open
-// loop: from its intended start) to its outcome, whatever that was.
+// loop: from its intended start) to its outcome, whatever that was; longest_vain_wait_ms is that of the acquires that were answered by
+// something else than a grant.
 //
 // Where the run had a warm-up, grants and waits count that came or began behind it; starved users are judged over everything.
 //
@@ -22,6 +23,7 @@ type unfairness struct {
 	users   byUser[share]
 	death   map[int]int64
 	longest int64
+	vain    int64 // the longest that ended without a grant; -1: none did
 	waits   int64
 	last    int64
 }
@@ -45,12 +47,13 @@ var unfairnessKind = results.CheckerKind{
 	},
 	Measures: []results.Quantity{
 		{Name: "jain_index", Doc: "how evenly grants went to those who asked: 1 is the same for all, 1/n is all for one of n", MoreIsBetter: true},
-		{Name: "longest_wait_ms", Doc: "the longest time that a user waited for a grant"},
+		{Name: "longest_wait_ms", Doc: "the longest time from asking for a lock to the outcome, whatever that was"},
+		{Name: "longest_vain_wait_ms", Doc: "the longest time from asking for a lock to an outcome that was no grant"},
 	},
 }
 
 func newUnfairness(run results.Run) results.Checker {
-	return &unfairness{run: run, death: map[int]int64{}}
+	return &unfairness{run: run, death: map[int]int64{}, vain: -1}
 }
 
 // Observe takes the next event.
@@ -72,6 +75,9 @@ func (c *unfairness) Observe(e *history.Event) {
 	default:
 		u := c.users.at(e.User)
 		if u.open && u.op == e.Op {
+			if e.Phase != history.Ok && c.run.Counts(u.want) {
+				c.vain = max(c.vain, e.Time-u.want)
+			}
 			c.end(u, e.Time)
 		}
 		if e.Phase == history.Ok {
@@ -126,9 +132,12 @@ func (c *unfairness) Finish() results.Finding {
 		}
 	}
 	f := results.Finding{Verdict: results.Clean, Counts: map[string]*int64{"starved_users": nil}}
-	f.Measures = map[string]*float64{"jain_index": nil, "longest_wait_ms": nil}
+	f.Measures = map[string]*float64{"jain_index": nil, "longest_wait_ms": nil, "longest_vain_wait_ms": nil}
 	if c.waits > 0 {
 		f.Measures["longest_wait_ms"] = new(results.Milli(c.longest))
+	}
+	if c.vain >= 0 {
+		f.Measures["longest_vain_wait_ms"] = new(results.Milli(c.vain))
 	}
 	switch {
 	case c.run.Directed:
