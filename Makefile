@@ -160,11 +160,12 @@ bench: build ## how fast the generator is beside bare loops, and etcd's own benc
 	go test -tags bench -count 1 -v -run 'TestStartUp|TestFirstGrant' -timeout 60m ./cmd/lockquake
 
 .PHONY: lint
-lint: $(LINT) ## the linters, with the rules of who may import whom
+lint: $(LINT) ## the linters, with the rules of who may import whom, and a build for macOS
 	@schema="$$(go env GOMODCACHE)/github.com/golangci/golangci-lint/v2@v$(GOLANGCI_VERSION)/jsonschema/golangci.next.jsonschema.json"; \
 		if [ -f "$$schema" ]; then $(LINT) config verify --schema "$$schema"; fi
 	$(LINT) run ./...
 	@for m in $(MODULES); do (cd $$m && $(LINT) run ./...) || exit 1; done
+	GOOS=darwin CGO_ENABLED=0 go build -o /dev/null ./cmd/lockquake
 
 .PHONY: fmt
 fmt: $(LINT) ## format the tree (gofumpt)

@@ -3,6 +3,7 @@ package chaos
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -61,6 +62,17 @@ func OnEach[T Node](targets []T, act func(T) (history.Receipt, error)) (history.
 	return joined(receipts), errors.Join(errs...)
 }
 
+// AtAll calls act for all of a list at once, and joins the errors.
+func AtAll[T any](list []T, act func(T) error) error {
+	errs := make([]error, len(list))
+	var all sync.WaitGroup
+	for i, one := range list {
+		all.Go(func() { errs[i] = act(one) })
+	}
+	all.Wait()
+	return errors.Join(errs...)
+}
+
 // Capable returns the targets as the type that a fault needs. A target of another type is an Unavailable error, before anything was
 // done to any of them.
 func Capable[T any](on []Node, what Capability) ([]T, error) {
@@ -73,6 +85,17 @@ func Capable[T any](on []Node, what Capability) ([]T, error) {
 		out = append(out, t)
 	}
 	return out, nil
+}
+
+// Before reads the state of a target whose process is about to be changed. Where it has none, the receipt tells that there was nothing to do.
+func Before(ctx context.Context, n inspected, what string) (state ProcessState, none history.Receipt, err error) {
+	if state, err = n.Inspect(ctx); err != nil {
+		return state, none, fmt.Errorf("its state could not be read: %w", err)
+	}
+	if state.Gone() {
+		none = Seen(history.NotInstalled, state.Time, n.Name()+" had no process "+what)
+	}
+	return state, none, nil
 }
 
 // NothingDone is the receipt beside an error that came before anything was done.

@@ -128,15 +128,5 @@ func All() []Kind {
 	return []Kind{acquireRelease, counter, guardedSet, inventory, booking, balance, holdRenew, stampede, spread, once}
 }
 
-// Find returns the named workload.
-func Find(name string) (Kind, bool) {
-	for _, k := range All() {
-		if k.Name == name {
-			return k, true
-		}
-	}
-	return Kind{}, false
-}
-
 // LockName is the name of the lock with that number.
 func LockName(i int) string { return "lock-" + strconv.Itoa(i) }

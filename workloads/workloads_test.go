@@ -23,6 +23,16 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
+// kindOf returns the named workload.
+func kindOf(t *testing.T, name string) Kind {
+	t.Helper()
+	i := slices.IndexFunc(All(), func(k Kind) bool { return k.Name == name })
+	if i < 0 {
+		t.Fatalf("no workload %s", name)
+	}
+	return All()[i]
+}
+
 func fromYAML(text string) func(any) error {
 	return func(into any) error { return yaml.UnmarshalWithOptions([]byte(text), into, yaml.Strict()) }
 }
@@ -51,10 +61,7 @@ var parameters = map[string]string{
 
 func TestParametersTravel(t *testing.T) {
 	for name, text := range parameters {
-		k, ok := Find(name)
-		if !ok {
-			t.Fatalf("no workload %s", name)
-		}
+		k := kindOf(t, name)
 		w, err := k.New(fromYAML(text))
 		if err != nil {
 			t.Fatal(err)
@@ -113,8 +120,7 @@ var refused = []refusal{
 
 func TestParametersRefused(t *testing.T) {
 	for _, c := range refused {
-		k, _ := Find(c.workload)
-		if _, err := k.New(fromYAML(c.text)); err == nil || !strings.Contains(err.Error(), c.want) {
+		if _, err := kindOf(t, c.workload).New(fromYAML(c.text)); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s %s: got %v, want an error with %q", c.workload, c.text, err, c.want)
 		}
 	}
@@ -205,8 +211,7 @@ func (h *hold) Release(context.Context) error { return nil }
 // live runs a workload with some users in a bubble of fake time.
 func live(t *testing.T, name, text string, users int, cost, lasts time.Duration, fail error) (*world, Workload) {
 	t.Helper()
-	k, _ := Find(name)
-	wl, err := k.New(fromYAML(text))
+	wl, err := kindOf(t, name).New(fromYAML(text))
 	if err != nil {
 		t.Fatal(err)
 	}

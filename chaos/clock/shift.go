@@ -51,9 +51,9 @@ func seenWithin(s Shift) time.Duration {
 }
 
 const (
-	// faketimeLands: libfaketime reads its file once a second; 1.1 to 1.8 s were seen.
+	// faketimeSeen: libfaketime reads its file once a second; 1.1 to 1.8 s were seen.
 	faketimeSeen = 5 * time.Second
-	// vdsoLands: a patch is there at once, but for a program that was started a moment ago, which may lose it once.
+	// vdsoSeen: a patch is there at once, but for a program that was started a moment ago, which may lose it once.
 	vdsoSeen = 500 * time.Millisecond
 )
 
@@ -109,27 +109,20 @@ type verdict struct {
 
 // Inject moves the clocks of all targets at once, and looks at them.
 func (f clockFault) Inject(ctx context.Context, s chaos.Scope) (chaos.Heal, history.Receipt, error) {
-	targets, err := chaos.Capable[shiftable](s.On, CanClock)
-	if err != nil {
-		return chaos.NothingToHeal, chaos.NothingDone(err), err
-	}
-	var all []*watched
-	for _, n := range targets {
-		all = append(all, &watched{shiftable: n, service: s.Service, key: fmt.Sprintf("clock-%d", shiftKey.Add(1)), shift: f.shift})
-	}
-	heal := func(ctx context.Context) (history.Receipt, error) {
-		return chaos.OnEach(all, func(w *watched) (history.Receipt, error) { return w.unshift(ctx) })
-	}
-	receipt, err := chaos.OnEach(all, func(w *watched) (history.Receipt, error) { return f.shiftOne(ctx, s, w) })
+	heal, receipt, err := chaos.AtOnce(s, CanClock, func(n shiftable, shiftedNodes *chaos.Hits[*watched]) (history.Receipt, error) {
+		w := &watched{shiftable: n, service: s.Service, key: fmt.Sprintf("clock-%d", shiftKey.Add(1)), shift: f.shift}
+		return f.shiftOne(ctx, s, w, shiftedNodes)
+	}, func(ctx context.Context, w *watched) (history.Receipt, error) { return w.unshift(ctx) })
 	receipt.By = f.shift.How
 	return heal, receipt, err
 }
 
-func (f clockFault) shiftOne(ctx context.Context, s chaos.Scope, w *watched) (history.Receipt, error) {
+func (f clockFault) shiftOne(ctx context.Context, s chaos.Scope, w *watched, shiftedNodes *chaos.Hits[*watched]) (history.Receipt, error) {
 	stopped := s.Run != nil && s.Run.Stopped()
 	if !stopped { // else it does not answer
 		w.look(ctx)
 	}
+	shiftedNodes.Note(w)
 	var err error
 	if w.said, err = w.ShiftClock(ctx, w.key, f.shift); err != nil {
 		return history.Receipt{}, err

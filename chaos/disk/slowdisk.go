@@ -68,19 +68,10 @@ var slowKey atomic.Int64
 
 // Inject begins to hold the calls of all targets at once, and waits until each was seen to wait for its disk.
 func (f slowDisk) Inject(ctx context.Context, s chaos.Scope) (chaos.Heal, history.Receipt, error) {
-	targets, err := chaos.Capable[syncHolding](s.On, CanHoldSyncs)
-	if err != nil {
-		return chaos.NothingToHeal, chaos.NothingDone(err), err
-	}
-	var all []*slowed
-	for _, n := range targets {
-		all = append(all, &slowed{syncHolding: n, gauge: gauge{s.Service, n.Name()}, by: f.By, key: fmt.Sprintf("slow-%d", slowKey.Add(1))})
-	}
-	heal := func(ctx context.Context) (history.Receipt, error) {
-		return chaos.OnEach(all, func(t *slowed) (history.Receipt, error) { return t.heal(ctx) })
-	}
-	receipt, err := chaos.OnEach(all, func(t *slowed) (history.Receipt, error) { return t.inject(ctx) })
-	return heal, receipt, err
+	return chaos.AtOnce(s, CanHoldSyncs, func(n syncHolding, held *chaos.Hits[slowed]) (history.Receipt, error) {
+		t := slowed{syncHolding: n, gauge: gauge{s.Service, n.Name()}, by: f.By, key: fmt.Sprintf("slow-%d", slowKey.Add(1))}
+		return t.inject(ctx, held)
+	}, func(ctx context.Context, t slowed) (history.Receipt, error) { return t.heal(ctx) })
 }
 
 // slowed is one target.
@@ -92,8 +83,9 @@ type slowed struct {
 }
 
 // inject holds the target's calls and looks how the server takes it.
-func (t *slowed) inject(ctx context.Context) (history.Receipt, error) {
+func (t slowed) inject(ctx context.Context, held *chaos.Hits[slowed]) (history.Receipt, error) {
 	before := t.read(ctx)
+	held.Note(t)
 	was, err := t.HoldSyncs(ctx, t.key, t.by)
 	if err != nil {
 		return history.Receipt{}, err
@@ -109,7 +101,7 @@ func (t *slowed) inject(ctx context.Context) (history.Receipt, error) {
 }
 
 // heal lets the calls go, and looks at the server again.
-func (t *slowed) heal(ctx context.Context) (history.Receipt, error) {
+func (t slowed) heal(ctx context.Context) (history.Receipt, error) {
 	held, err := t.LetSyncsGo(ctx, t.key)
 	if err != nil {
 		return history.Receipt{}, err

@@ -20,7 +20,6 @@ import (
 	"github.com/lockquake/lockquake/backends/all"
 	"github.com/lockquake/lockquake/backends/listed"
 	"github.com/lockquake/lockquake/backends/topology"
-	mechanisms "github.com/lockquake/lockquake/internal/agent/all"
 	"github.com/lockquake/lockquake/internal/cluster"
 	"github.com/lockquake/lockquake/internal/engine"
 	"github.com/lockquake/lockquake/scenarios"
@@ -71,7 +70,8 @@ func upCommand(std streams) *cobra.Command {
 				stop()
 			}()
 		}
-		p, err := u.provider(ctx, provider)
+		// As child processes the servers listen on 127.0.0.1: clients of this machine do not reach a run's own network.
+		p, _, err := chooseProviderWith(ctx, provider, cluster.ChooseOptions{Loopback: true})
 		if err != nil {
 			return err
 		}
@@ -112,19 +112,6 @@ func newUp(backend string, sets []string) (*up, error) {
 		return nil, usagef("up --set: %v", err)
 	}
 	return &up{topology: t, access: backends.Access{Backend: backend, Lock: l.Name, TTL: s.Backend.TTL}}, nil
-}
-
-// provider finds who starts the servers. As child processes they listen on 127.0.0.1: clients of this machine do not reach a run's own network.
-func (u *up) provider(ctx context.Context, name string) (cluster.Provider, error) {
-	if !slices.Contains(providers, name) {
-		_, _, err := chooseProvider(ctx, name)
-		return nil, err
-	}
-	p, _, err := cluster.Choose(ctx, name, cluster.ChooseOptions{Loopback: true, Mechanisms: mechanisms.All()})
-	if err != nil {
-		return nil, engine.MissingError{Text: fmt.Sprintf("--provider %s: %v; `lockquake doctor` tells more", name, err)}
-	}
-	return p, nil
 }
 
 // run starts the servers, calls serves when they do, waits for the end of ctx, and removes them.

@@ -35,6 +35,9 @@ const (
 	silence = 15 * time.Second
 	// window is how much of one connection may be under way in bytes: events of clients come in bursts.
 	window = 1 << 20
+	// tcpUserTimeout is TCP_USER_TIMEOUT, of which x/sys knows the number on Linux alone. Hub and relay are containers, hence Linux, but the
+	// program with both in it builds for macOS too.
+	tcpUserTimeout = 18
 )
 
 // settings are those of both ends of the hub's streams.
@@ -53,7 +56,7 @@ var dialer = net.Dialer{
 	KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: silence / 3, Interval: silence / 3, Count: 2},
 	Control: func(_, _ string, c syscall.RawConn) (err error) {
 		if failed := c.Control(func(fd uintptr) {
-			err = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(silence.Milliseconds()))
+			err = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, tcpUserTimeout, int(silence.Milliseconds()))
 		}); failed != nil {
 			return failed
 		}

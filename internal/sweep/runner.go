@@ -80,7 +80,7 @@ func (r *Runner) Run(ctx context.Context, s scenarios.Scenario, seed uint64) (m 
 	if m.Env, err = results.ReadEnv(dir); err != nil {
 		return m, err
 	}
-	m.Sample, err = SampleOf(dir, m.Report, m.Env)
+	m.Sample, err = sampleOf(dir, m.Report, m.Env)
 	return m, err
 }
 

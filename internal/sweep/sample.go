@@ -16,8 +16,8 @@ import (
 	"github.com/lockquake/lockquake/results/capacity"
 )
 
-// SampleOf reads what a judged run measured behind its warm-up.
-func SampleOf(dir string, rep results.Report, env results.Env) (capacity.Sample, error) {
+// sampleOf reads what a judged run measured behind its warm-up.
+func sampleOf(dir string, rep results.Report, env results.Env) (capacity.Sample, error) {
 	s := capacity.Sample{Verdict: string(rep.Verdict), Spoilt: spoilt(rep, env)}
 	var err error
 	if s.Latency, err = quantiles(filepath.Join(dir, results.DirLatency, "acquire.hlog")); err != nil {

@@ -252,7 +252,7 @@ func (s *Sweep) add(of capacity.Setting, m Measured) {
 		return
 	}
 	if s.File.Host == nil {
-		s.File.Host = Machine(m.Env)
+		s.File.Host = machine(m.Env)
 	}
 	if s.File.Service == nil {
 		s.File.Service = maps.Clone(m.Env.Service)
@@ -261,8 +261,8 @@ func (s *Sweep) add(of capacity.Setting, m Measured) {
 	maps.DeleteFunc(s.File.Service, func(key, value string) bool { return m.Env.Service[key] != value })
 }
 
-// Machine is what of a run's host does not change from run to run.
-func Machine(env results.Env) map[string]string {
+// machine is what of a run's host does not change from run to run.
+func machine(env results.Env) map[string]string {
 	out := maps.Clone(env.Host)
 	maps.DeleteFunc(out, func(key, _ string) bool { return strings.HasPrefix(key, "load_") })
 	return out

@@ -114,7 +114,7 @@ func TestReportInABrowser(t *testing.T) {
 	ctx, bad := browser(t)
 	for _, s := range []synthetic{pausedRun(t, false), pausedRun(t, true), restartRun(t), crowdedRun(t), healthyRun(t), recorded(t)} {
 		must(t, Write(s.dir, s.report))
-		_, hasPicture := Choose(s.report)
+		_, _, hasPicture := choose(s.report)
 		for _, width := range []int64{380, 1280} {
 			t.Run(fmt.Sprintf("%s-%d", s.report.Scenario, width), func(t *testing.T) {
 				must(t, chromedp.Do(ctx, chromedp.EmulateViewport(width, 900)))

@@ -185,7 +185,7 @@ func TestPictureShowsWhatMatters(t *testing.T) {
 	if strings.Contains(string(pictures["fenced"]), `class="lq-stale lq-arrow"`) {
 		t.Error("a red arrow where nothing stale was written")
 	}
-	if _, ok := Choose(healthyRun(t).report); ok {
+	if _, _, ok := choose(healthyRun(t).report); ok {
 		t.Error("a healthy run has a witness")
 	}
 }
@@ -195,7 +195,7 @@ func TestChooseTakesTheWorst(t *testing.T) {
 	r := results.Report{}
 	for _, kind := range []string{"overlapping_hold", "fence_save", "stale_write", "double_grant"} {
 		r.Findings = append(r.Findings, results.Finding{Witnesses: []results.Witness{{Kind: kind, Holds: hold}}})
-		if w, _ := Choose(r); w.Kind != kind {
+		if w, _, _ := choose(r); w.Kind != kind {
 			t.Errorf("chose %q over %q", w.Kind, kind)
 		}
 	}

@@ -50,15 +50,8 @@ type key struct {
 // choice is the order in which witnesses are drawn: the worst first.
 var choice = []string{"double_grant", "stale_write", "fence_save", "overlapping_hold"}
 
-// Choose returns the witness that is drawn: a double grant, else a stale write, else a fence save, else an
-// overlapping hold. A double grant whose cause the judge names goes first. ok is false where the run has none of
-// them.
-func Choose(r results.Report) (w results.Witness, ok bool) {
-	w, _, ok = choose(r)
-	return w, ok
-}
-
-// choose returns the witness that is drawn, and the one that caused it where that is known.
+// choose returns the witness that is drawn, and the one that caused it where that is known. A double grant goes first, and one whose cause
+// the judge names before others. ok is false where there is none of the choice.
 func choose(r results.Report) (w results.Witness, cause *results.Witness, ok bool) {
 	for _, kind := range choice {
 		for x := range witnesses(r, kind) {
