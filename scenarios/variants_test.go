@@ -280,7 +280,6 @@ func TestATwinFindsSomethingElse(t *testing.T) {
 var elsewhere = map[string]string{
 	"etcd-clock-jump":                "redis-clock-jump",
 	"etcd-lease-expiry":              "late-packet-etcd",
-	"etcd-minority-leader":           "sentinel-split-brain",
 	"etcd-slow-network":              "late-packet-etcd",
 	"postgres-holder-pause-advisory": "postgres-holder-pause",
 	"postgres-session-end":           "postgres-holder-pause-advisory",
@@ -291,7 +290,6 @@ var elsewhere = map[string]string{
 	"sentinel-holder-pause":          "etcd-holder-pause-fenced",
 	"session-check":                  "etcd-holder-pause-fenced",
 	"zookeeper-clock-jump":           "redis-clock-jump",
-	"zookeeper-minority-leader":      "sentinel-split-brain",
 	"zookeeper-session-expiry":       "late-packet-zookeeper",
 }
 
