@@ -114,14 +114,17 @@ func TestIfMatch(t *testing.T) {
 	if !slices.Equal(log, want) {
 		t.Errorf("the log is\n%s\nwant\n%s", strings.Join(log, "\n"), strings.Join(want, "\n"))
 	}
+	if len(r.Reasons) != 3 {
+		t.Fatalf("%d reasons: %+v", len(r.Reasons), r.Reasons)
+	}
 	for i, e := range r.Reasons {
 		if e.Code != history.CauseVersionChanged || e.Token != []uint64{0, 2, 0}[i] || e.Value != []int64{1, 3, 3}[i] || e.Lock != 1 {
 			t.Errorf("reason %d is %+v", i, e)
 		}
 	}
 	files, err := os.ReadDir(r.dir)
-	if len(r.Reasons) != 3 || err != nil || len(files) != 1 || files[0].Name() != "lock-1" {
-		t.Errorf("%d reasons; the directory has %v, %v", len(r.Reasons), files, err)
+	if err != nil || len(files) != 1 || files[0].Name() != "lock-1" {
+		t.Errorf("the directory has %v, %v", files, err)
 	}
 }
 
