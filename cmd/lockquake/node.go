@@ -24,10 +24,11 @@ import (
 	"github.com/lockquake/lockquake/workloads"
 	"github.com/lockquake/lockquake/workloads/resource"
 	resources "github.com/lockquake/lockquake/workloads/resource/all"
+	"github.com/lockquake/lockquake/workloads/resource/objects"
 	"github.com/lockquake/lockquake/workloads/resource/register"
 )
 
-const nodeDoc = `Node is what lockquake starts on the nodes of a run; nobody else needs to. Client, register, replica and ledger speak the protocol
+const nodeDoc = `Node is what lockquake starts on the nodes of a run; nobody else needs to. Client, register, replica, objects and ledger speak the protocol
 of docs/protocol.md over standard streams, and end when their standard input does. Agent acts on the processes of a run over standard
 streams, and heals all that it did when its input ends.`
 
@@ -54,7 +55,7 @@ func nodeCommand(people, std streams) *cobra.Command {
 	}, listening("register", ":7070", "Be the register: the resource that locks protect in a run", std, func(ctx context.Context, o resource.Options) error {
 		o.Sequencers = sequencers
 		return register.Main(ctx, o)
-	}), listening("replica", ":7071", "Be one replica of a replicated resource", std, register.Replica), &cobra.Command{
+	}), listening("replica", ":7071", "Be one replica of a replicated resource", std, register.Replica), objectsCommand(std), &cobra.Command{
 		Use:   "ledger RESOURCE",
 		Short: "Be the ledger of a resource that is a real service: lay out its store, and tell what its log says",
 		Args:  cobra.ExactArgs(1),
@@ -120,6 +121,16 @@ func listening(kind, address, short string, std streams, serve func(context.Cont
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		return serve(c.Context(), resource.Options{Listen: *listen, In: std.in, Out: std.out, Version: version})
 	}
+	return c
+}
+
+// objectsCommand is an object store, which has a directory too.
+func objectsCommand(std streams) *cobra.Command {
+	var dir string
+	c := listening("objects", ":7072", "Be an object store over HTTP: a resource that locks protect in a run", std, func(ctx context.Context, o resource.Options) error {
+		return objects.Main(ctx, o, dir)
+	})
+	c.Flags().StringVar(&dir, "dir", ".", "directory of its objects")
 	return c
 }
 

@@ -69,7 +69,7 @@ type Spec struct {
 // SelfProgram as the first word of a command means lockquake's own binary, wherever the provider keeps it.
 const SelfProgram = "lockquake"
 
-// Own is the command line of one of lockquake's own nodes: client, register, replica, ledger, agent, etcd.
+// Own is the command line of one of lockquake's own nodes: client, register, replica, objects, ledger, agent, etcd.
 func Own(kind string, args ...string) []string {
 	return append([]string{SelfProgram, "node", kind}, args...)
 }

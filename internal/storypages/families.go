@@ -26,7 +26,7 @@ var families = []family{
 	},
 	{
 		Title:   "What the lock protects",
-		Stories: []string{"random-token-cas", "check-then-write", "fence-*", "chubby-*", "lock-delay-*", "flash-sale", "moutai", "double-booking", "gatekeeper", "work-done-twice", "cache-stampede", "conditional-put", "epoch-*"},
+		Stories: []string{"random-token-cas", "check-then-write", "fence-*", "chubby-*", "lock-delay-*", "flash-sale", "moutai", "double-booking", "gatekeeper", "work-done-twice", "cache-stampede", "conditional-put", "etcd-lock-key", "epoch-*"},
 	},
 	{Title: "Recipes of old", Stories: []string{"setnx-*", "del-cascade", "get-then-del", "weak-owner-value"}},
 	{Title: "Published findings, made again", Stories: []string{"jepsen-*"}},

@@ -3,6 +3,8 @@ package resource
 import (
 	"fmt"
 
+	"github.com/lockquake/lockquake/history"
+	"github.com/lockquake/lockquake/internal/wire"
 	"github.com/lockquake/lockquake/lock"
 )
 
@@ -40,6 +42,9 @@ const (
 	// GuardLockKey is of a service that keeps the values beside the locks. The transaction of each access checks
 	// that the very key that was granted is still there.
 	GuardLockKey = "lock-key"
+	// GuardIfMatch is of an object store. A write is conditional on the ETag that was read, or on there being no object: it is
+	// GuardCASVersion as HTTP has it.
+	GuardIfMatch = "if-match"
 )
 
 // PointTokenChecked is what a user announces with lock.At between the two steps of GuardCheckThenWrite.
@@ -48,6 +53,15 @@ const PointTokenChecked = "token-checked"
 // Fenced makes the error of a refusal with its reason.
 func Fenced(r lock.Reason, format string, args ...any) error {
 	return lock.Because(r, fmt.Errorf("%w: %s", ErrFenced, fmt.Sprintf(format, args...)))
+}
+
+// RecordReason records why an effect was refused, behind it.
+func RecordReason(record func(*history.Event), e *history.Event, err error) {
+	if r, told := lock.ReasonOf(err); told {
+		if reason, known := wire.Because(e, r); known {
+			record(&reason)
+		}
+	}
 }
 
 // ErrNoToken refuses an access without the token that a guard wants.

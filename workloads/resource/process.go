@@ -16,7 +16,7 @@ type Options struct {
 	Out     io.Writer
 	Version string // of this software
 
-	// Listen is for the register and for a replica: host:port; port 0 takes a free one, which the ready frame tells.
+	// Listen is for the register, a replica and the object store: host:port; port 0 takes a free one, which the ready frame tells.
 	Listen string
 	// Sequencers connects to the lock service as start.access tells, for GuardSequencer; nil: that guard is not to be had.
 	Sequencers func(ctx context.Context, access json.RawMessage) (SequencerChecker, error)

@@ -4,6 +4,7 @@ package all
 import (
 	"github.com/lockquake/lockquake/workloads/resource"
 	"github.com/lockquake/lockquake/workloads/resource/etcd"
+	"github.com/lockquake/lockquake/workloads/resource/objects"
 	"github.com/lockquake/lockquake/workloads/resource/postgres"
 	"github.com/lockquake/lockquake/workloads/resource/redis"
 	"github.com/lockquake/lockquake/workloads/resource/register"
@@ -11,5 +12,5 @@ import (
 
 // All returns every resource.
 func All() []resource.Kind {
-	return append(register.Kinds(), postgres.Kind(), redis.Kind(), etcd.Kind())
+	return append(register.Kinds(), postgres.Kind(), redis.Kind(), etcd.Kind(), objects.Kind())
 }

@@ -218,7 +218,7 @@ func (r *replica) took(e history.Event, value int64) {
 func (r *replica) refused(e history.Event, value int64, why error) {
 	e.Phase, e.Code, e.Value = history.Fail, history.CodeFenced, value
 	r.record(&e)
-	recordReason(r.record, &e, why)
+	resource.RecordReason(r.record, &e, why)
 }
 
 // final reads a cell for the judge.

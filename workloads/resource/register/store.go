@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/lockquake/lockquake/history"
-	"github.com/lockquake/lockquake/internal/wire"
 	"github.com/lockquake/lockquake/lock"
 	"github.com/lockquake/lockquake/workloads/resource"
 )
@@ -109,18 +108,9 @@ func (s *store) apply(ctx context.Context, op operation) (applied, error) {
 	}
 	if err != nil || op.kind != opCheck { // a check that passes touches nothing
 		s.record(&e)
-		recordReason(s.record, &e, err)
+		resource.RecordReason(s.record, &e, err)
 	}
 	return applied{c.value, c.version()}, err
-}
-
-// recordReason records why an effect was refused, behind it.
-func recordReason(record func(*history.Event), e *history.Event, err error) {
-	if r, told := lock.ReasonOf(err); told {
-		if reason, known := wire.Because(e, r); known {
-			record(&reason)
-		}
-	}
 }
 
 // stands asks the lock service, where the guard demands it, whether the holder's sequencer still describes the lock.
