@@ -3,6 +3,7 @@ package chaos
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -73,6 +74,17 @@ func Capable[T any](on []Node, what Capability) ([]T, error) {
 		out = append(out, t)
 	}
 	return out, nil
+}
+
+// Before reads the state of a target whose process is about to be changed. Where it has none, the receipt tells that there was nothing to do.
+func Before(ctx context.Context, n inspected, what string) (state ProcessState, none history.Receipt, err error) {
+	if state, err = n.Inspect(ctx); err != nil {
+		return state, none, fmt.Errorf("its state could not be read: %w", err)
+	}
+	if state.Gone() {
+		none = Seen(history.NotInstalled, state.Time, n.Name()+" had no process "+what)
+	}
+	return state, none, nil
 }
 
 // NothingDone is the receipt beside an error that came before anything was done.

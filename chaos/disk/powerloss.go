@@ -78,12 +78,9 @@ type unpowered struct {
 }
 
 func cut(ctx context.Context, n unpowered, cutNodes *chaos.Hits[unpowered]) (history.Receipt, error) {
-	before, err := n.Inspect(ctx)
-	if err != nil {
-		return history.Receipt{}, fmt.Errorf("its state could not be read: %w", err)
-	}
-	if before.Gone() {
-		return chaos.Seen(history.NotInstalled, before.Time, n.Name()+" had no process"), nil
+	before, none, err := chaos.Before(ctx, n, "to end")
+	if err != nil || before.Gone() {
+		return none, err
 	}
 	if n.knows(chaos.FactLastWrite) {
 		if _, err := n.writeTime(ctx); err == nil {

@@ -39,12 +39,9 @@ func (v *endedTargets) kill(ctx context.Context, n killable) (history.Receipt, e
 
 // end ends one target and checks that its process is gone. A target that had no process before is left alone, also by the heal.
 func (v *endedTargets) end(ctx context.Context, n killable, by func(context.Context) (endResult, error)) (history.Receipt, error) {
-	before, err := n.Inspect(ctx)
-	if err != nil {
-		return history.Receipt{}, fmt.Errorf("its state could not be read: %w", err)
-	}
-	if before.Gone() {
-		return chaos.Seen(history.NotInstalled, before.Time, n.Name()+" had no process to end"), nil
+	before, none, err := chaos.Before(ctx, n, "to end")
+	if err != nil || before.Gone() {
+		return none, err
 	}
 	dir, err := openData(ctx, n, v.data)
 	if err != nil {

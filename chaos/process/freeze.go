@@ -69,12 +69,9 @@ type frozen struct {
 }
 
 func freezeOne(ctx context.Context, n freezable, service chaos.Observer, frozenNodes *chaos.Hits[frozen]) (history.Receipt, error) {
-	before, err := n.Inspect(ctx)
-	if err != nil {
-		return history.Receipt{}, fmt.Errorf("its state could not be read: %w", err)
-	}
-	if before.Gone() {
-		return chaos.Seen(history.NotInstalled, before.Time, n.Name()+" had no process to freeze"), nil
+	before, none, err := chaos.Before(ctx, n, "to freeze")
+	if err != nil || before.Gone() {
+		return none, err
 	}
 	was, err := n.Frozen(ctx)
 	if err != nil {
@@ -140,10 +137,8 @@ func still(ctx context.Context, n Freezer, from Frozen) (string, error) {
 
 // thawed thaws a target and checks that it is not frozen any more, unless another freeze of it stands, nor stopped, unless by a pause.
 func (n frozen) thawed(ctx context.Context) (history.Receipt, error) {
-	if !same(n.freezable, n.pid) {
-		if state, err := n.Inspect(ctx); err == nil && (state.Gone() || state.PID != n.pid) {
-			return chaos.Seen(history.Installed, state.Time, fmt.Sprintf("%s: %s: it ended meanwhile", n.Name(), state)), nil
-		}
+	if r, ended := endedMeanwhile(ctx, n.freezable, n.pid); ended {
+		return r, nil
 	}
 	begun := clock.Now()
 	failed := n.Thaw(ctx)

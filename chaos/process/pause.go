@@ -48,12 +48,9 @@ type stopped struct {
 }
 
 func stop(ctx context.Context, n pausable, held *chaos.Hits[stopped]) (history.Receipt, error) {
-	before, err := n.Inspect(ctx)
-	if err != nil {
-		return history.Receipt{}, fmt.Errorf("its state could not be read: %w", err)
-	}
-	if before.Gone() {
-		return chaos.Seen(history.NotInstalled, before.Time, n.Name()+" had no process to stop"), nil
+	before, none, err := chaos.Before(ctx, n, "to stop")
+	if err != nil || before.Gone() {
+		return none, err
 	}
 	held.Note(stopped{n, before.PID})
 	sent, err := n.Pause(ctx)
@@ -73,10 +70,8 @@ func stop(ctx context.Context, n pausable, held *chaos.Hits[stopped]) (history.R
 
 // resumed continues a target and checks that none of its threads is stopped any more, unless another pause of it stands.
 func (n stopped) resumed(ctx context.Context) (history.Receipt, error) {
-	if !same(n.pausable, n.pid) { // asked for only where it is not known: the target goes on that much later
-		if state, err := n.Inspect(ctx); err == nil && (state.Gone() || state.PID != n.pid) {
-			return chaos.Seen(history.Installed, state.Time, fmt.Sprintf("%s: %s: it ended meanwhile", n.Name(), state)), nil
-		}
+	if r, ended := endedMeanwhile(ctx, n.pausable, n.pid); ended {
+		return r, nil
 	}
 	going, failed := n.Resume(ctx)
 	state, err := n.Inspect(ctx)
@@ -96,10 +91,21 @@ func (n stopped) resumed(ctx context.Context) (history.Receipt, error) {
 	return chaos.Seen(history.Installed, going.Time, evidence), nil
 }
 
-// same tells whether a node knows by itself that this process is the one that runs.
-func same(n chaos.Node, pid int) bool {
-	p, ok := n.(interface{ PID() int })
-	return ok && p.PID() == pid
+// endedMeanwhile tells whether the process that was stopped or frozen is not there any more. A node that knows by itself that it runs is not
+// inspected: the target would go on that much later.
+func endedMeanwhile(ctx context.Context, n interface {
+	chaos.Node
+	chaos.Inspector
+}, pid int,
+) (r history.Receipt, ended bool) {
+	if p, ok := n.(interface{ PID() int }); ok && p.PID() == pid {
+		return r, false
+	}
+	state, err := n.Inspect(ctx)
+	if err != nil || !state.Gone() && state.PID == pid {
+		return r, false
+	}
+	return chaos.Seen(history.Installed, state.Time, fmt.Sprintf("%s: %s: it ended meanwhile", n.Name(), state)), true
 }
 
 // pauses is how many pauses of a node stand, as far as it counts them.
