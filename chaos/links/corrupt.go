@@ -1,7 +1,6 @@
 package links
 
 import (
-	"errors"
 	"fmt"
 
 	"github.com/lockquake/lockquake/chaos"
@@ -12,11 +11,7 @@ import (
 // like: the receiver's kernel finds the checksum wrong and throws the packet away, so a service sees losses. Packets that pass the
 // checksum by chance, one in 65,536 with several bits turned, are not made.
 type corrupt struct {
-	OnLinks `yaml:",inline"`
-	// Share of the packets that are damaged.
-	Share Share `yaml:"share"`
-	// Correlation is how much the outcome of one packet follows that of the one before it.
-	Correlation Share `yaml:"correlation"`
+	OnShare `yaml:",inline"`
 }
 
 func corruptKind() chaos.Kind {
@@ -28,14 +23,11 @@ func corruptKind() chaos.Kind {
 		Needs: []chaos.Capability{CanShape}, PeerNeeds: []chaos.Capability{CanShape}, Lasting: true, Counts: true,
 		Sample: "{share: 5%..40%}",
 		New: func(decode func(any) error) (chaos.Fault, error) {
-			f := corrupt{OnLinks: everyLink()}
+			f := corrupt{OnShare: OnShare{OnLinks: everyLink()}}
 			if err := decode(&f); err != nil {
 				return nil, err
 			}
-			if err := f.Share.between("corrupt", leastShare, 1); err != nil {
-				return nil, err
-			}
-			return f.shapeFault(), errors.Join(f.check(), f.Correlation.correlates())
+			return f.shapeFault(), f.checkShare("corrupt", 1)
 		},
 	}
 }

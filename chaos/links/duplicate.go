@@ -11,11 +11,7 @@ import (
 // duplicate makes a share of the packets of links arrive twice. TCP throws the second away; a protocol on datagrams must do so
 // itself. Only the kernel's netem can: it owns the packet when it is sent, while the agent's queue is asked for one verdict on it.
 type duplicate struct {
-	OnLinks `yaml:",inline"`
-	// Share of the packets that arrive twice.
-	Share Share `yaml:"share"`
-	// Correlation is how much the outcome of one packet follows that of the one before it.
-	Correlation Share `yaml:"correlation"`
+	OnShare `yaml:",inline"`
 }
 
 func duplicateKind() chaos.Kind {
@@ -27,17 +23,14 @@ func duplicateKind() chaos.Kind {
 		Needs: []chaos.Capability{CanNetem}, Lasting: true, Counts: true,
 		Sample: "{share: 5%..50%}",
 		New: func(decode func(any) error) (chaos.Fault, error) {
-			f := duplicate{OnLinks: everyLink()}
+			f := duplicate{OnShare: OnShare{OnLinks: everyLink()}}
 			if err := decode(&f); err != nil {
-				return nil, err
-			}
-			if err := f.Share.between("duplicate", leastShare, 1); err != nil {
 				return nil, err
 			}
 			if f.Engine == Queue {
 				return nil, errors.New("engine is queue, which cannot duplicate: it is asked for one verdict on one packet; take netem")
 			}
-			return f.shapeFault(), errors.Join(f.check(), f.Correlation.correlates())
+			return f.shapeFault(), f.checkShare("duplicate", 1)
 		},
 	}
 }

@@ -2,6 +2,7 @@ package links
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -117,6 +118,23 @@ type OnLinks struct {
 	PeerPort chaos.PortName `yaml:"peer_port"`
 	// Engine is auto, or the one that must do it.
 	Engine Engine `yaml:"engine"`
+}
+
+// OnShare has the keys of faults that befall a share of the packets.
+type OnShare struct {
+	OnLinks `yaml:",inline"`
+	// Share of the packets that it befalls.
+	Share Share `yaml:"share"`
+	// Correlation is how much the outcome of one packet follows that of the one before it: losses then come in bursts.
+	Correlation Share `yaml:"correlation"`
+}
+
+// checkShare checks the keys of a fault that can befall the most of packets.
+func (o OnShare) checkShare(fault string, most Share) error {
+	if err := o.Share.between(fault, leastShare, most); err != nil {
+		return err
+	}
+	return errors.Join(o.check(), o.Correlation.correlates())
 }
 
 func everyLink() OnLinks {

@@ -1,7 +1,6 @@
 package links
 
 import (
-	"errors"
 	"fmt"
 
 	"github.com/lockquake/lockquake/chaos"
@@ -10,11 +9,7 @@ import (
 
 // loss makes a share of the packets of links vanish. TCP sends them again, which a service sees as delays of 200 ms and more.
 type loss struct {
-	OnLinks `yaml:",inline"`
-	// Share of the packets that vanish.
-	Share Share `yaml:"share"`
-	// Correlation is how much the outcome of one packet follows that of the one before it: losses then come in bursts.
-	Correlation Share `yaml:"correlation"`
+	OnShare `yaml:",inline"`
 }
 
 func lossKind() chaos.Kind {
@@ -26,14 +21,11 @@ func lossKind() chaos.Kind {
 		Needs: []chaos.Capability{CanShape}, PeerNeeds: []chaos.Capability{CanShape}, Lasting: true, Counts: true,
 		Sample: "{share: 5%..40%}",
 		New: func(decode func(any) error) (chaos.Fault, error) {
-			f := loss{OnLinks: everyLink()}
+			f := loss{OnShare: OnShare{OnLinks: everyLink()}}
 			if err := decode(&f); err != nil {
 				return nil, err
 			}
-			if err := f.Share.between("loss", leastShare, 1); err != nil {
-				return nil, err
-			}
-			return f.shapeFault(), errors.Join(f.check(), f.Correlation.correlates())
+			return f.shapeFault(), f.checkShare("loss", 1)
 		},
 	}
 }

@@ -1,7 +1,6 @@
 package links
 
 import (
-	"errors"
 	"fmt"
 	"math"
 	"time"
@@ -12,13 +11,9 @@ import (
 
 // reorder lets a share of the packets of links overtake the others, which are held up for a while.
 type reorder struct {
-	OnLinks `yaml:",inline"`
-	// Share of the packets that go at once.
-	Share Share `yaml:"share"`
-	// By is how long the others are held up.
+	OnShare `yaml:",inline"`
+	// By is how long the packets are held up that are not in the share.
 	By time.Duration `yaml:"by"`
-	// Correlation is how much the outcome of one packet follows that of the one before it.
-	Correlation Share `yaml:"correlation"`
 }
 
 const mostReordered Share = 0.9 // where all go at once, none overtakes another
@@ -32,17 +27,14 @@ func reorderKind() chaos.Kind {
 		Needs: []chaos.Capability{CanShape}, PeerNeeds: []chaos.Capability{CanShape}, Lasting: true, Counts: true,
 		Sample: "{share: 10%..50%}",
 		New: func(decode func(any) error) (chaos.Fault, error) {
-			f := reorder{OnLinks: everyLink(), By: 10 * time.Millisecond}
+			f := reorder{OnShare: OnShare{OnLinks: everyLink()}, By: 10 * time.Millisecond}
 			if err := decode(&f); err != nil {
-				return nil, err
-			}
-			if err := f.Share.between("reorder", leastShare, mostReordered); err != nil {
 				return nil, err
 			}
 			if f.By < 2*leastDelay || f.By > mostDelay {
 				return nil, fmt.Errorf("by of reorder is %v: want %v to %v", f.By, 2*leastDelay, mostDelay)
 			}
-			return f.shapeFault(), errors.Join(f.check(), f.Correlation.correlates())
+			return f.shapeFault(), f.checkShare("reorder", mostReordered)
 		},
 	}
 }
