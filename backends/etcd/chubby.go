@@ -20,15 +20,11 @@ import (
 //
 // Nobody queues, so users who share can keep out for ever one who wants the lock alone.
 func chubby() backends.Lock {
-	return backends.Lock{
-		Name: "chubby",
-		Doc:  "Chubby's ideas (Burrows, OSDI 2006, section 2.4): exclusive and shared mode, a sequencer with the lock's generation, and a lock-delay before a lock that a dead session held is granted again.",
-		Offers: backends.Offers{
-			Blocking: true, Try: true, Renewal: "background", LossSignal: true, Token: backends.TokenService,
-			Reentrant: "no", Expires: true, Shared: true, Sequencer: true,
-		},
+	return leased(backends.Lock{
+		Name:     "chubby",
+		Doc:      "Chubby's ideas (Burrows, OSDI 2006, section 2.4): exclusive and shared mode, a sequencer with the lock's generation, and a lock-delay before a lock that a dead session held is granted again.",
+		Offers:   backends.Offers{Try: true, Reentrant: "no", Shared: true, Sequencer: true},
 		Points:   []string{"before-lock", "lock-done", "before-unlock", "unlock-done"},
-		MinTTL:   time.Second,
 		Recovery: func(ttl time.Duration) time.Duration { return chubbyRecovery(ttl, defaults().LockDelay) },
 		RecoveryWith: func(ttl time.Duration, params json.RawMessage) time.Duration {
 			p, err := lockParams(params)
@@ -38,7 +34,7 @@ func chubby() backends.Lock {
 			return chubbyRecovery(ttl, p.LockDelay)
 		},
 		Dial: dialer(func(u *user) lock.Locker { return &chubbyUser{user: u} }),
-	}
+	})
 }
 
 // chubbyRecovery counts the lock-delay's lease as that of the session: renewed once by a new leader, and looked at twice

@@ -15,24 +15,29 @@ import (
 
 // mutex is the recipe of etcd's own client library, which runs in the client, not in the server.
 func mutex() backends.Lock {
-	return backends.Lock{
-		Name: "mutex",
-		Doc:  "Mutex and Session of go.etcd.io/etcd/client/v3/concurrency, one session a user; the recipe runs in the client.",
-		Offers: backends.Offers{
-			Blocking: true, Try: true, Renewal: "background", LossSignal: true, Token: backends.TokenService,
-			Reentrant: "session", Fair: true, Expires: true,
-		},
+	return leased(backends.Lock{
+		Name:      "mutex",
+		Doc:       "Mutex and Session of go.etcd.io/etcd/client/v3/concurrency, one session a user; the recipe runs in the client.",
+		Offers:    backends.Offers{Try: true, Reentrant: "session", Fair: true},
 		Points:    []string{"before-lock", "lock-done", "before-unlock", "unlock-done"},
 		YesToGone: true,
-		MinTTL:    time.Second,
-		Recovery:  recovery,
 		Notes: []backends.Note{{
 			Measure: "acquire_p50_ms", Least: 80, Most: 130,
 			Text: "A median wait of about 100 ms can be etcd's own: a waiter watches the key before its own from a revision that lies behind the current one, " +
 				"and the server brings such watchers up to date every 100 ms. It takes two users of a lock at least; see docs/backends.md.",
 		}},
 		Dial: dialer(func(u *user) lock.Locker { return &mutexUser{user: u} }),
+	})
+}
+
+// leased fills in what the locks have in common whose keys stand under the lease of a session.
+func leased(l backends.Lock) backends.Lock {
+	l.Offers.Blocking, l.Offers.Renewal, l.Offers.LossSignal, l.Offers.Token, l.Offers.Expires = true, "background", true, backends.TokenService, true
+	l.MinTTL = time.Second
+	if l.Recovery == nil {
+		l.Recovery = recovery
 	}
+	return l
 }
 
 // recovery bounds the time to the next grant after a holder's death. A new leader renews all leases, so that a holder

@@ -20,19 +20,14 @@ import (
 // token, takes a read of its own, because after a wait the revision in the answer's header is another number. That read
 // also finds out what an etcd before 3.5 does not look at: that the key had gone with its lease while the caller waited.
 func v3lock() backends.Lock {
-	return backends.Lock{
-		Name: "v3lock",
-		Doc:  "The server's own lock service (RPC v3lockpb.Lock), with the key read back for its create revision; the recipe runs in the server, in the server's version.",
-		Offers: backends.Offers{
-			Blocking: true, Renewal: "background", LossSignal: true, Token: backends.TokenService,
-			Reentrant: "session", Fair: true, Expires: true,
-		},
+	return leased(backends.Lock{
+		Name:      "v3lock",
+		Doc:       "The server's own lock service (RPC v3lockpb.Lock), with the key read back for its create revision; the recipe runs in the server, in the server's version.",
+		Offers:    backends.Offers{Reentrant: "session", Fair: true},
 		Points:    []string{"before-lock", "lock-answered", "lock-done", "before-unlock", "unlock-done"},
 		YesToGone: true,
-		MinTTL:    time.Second,
-		Recovery:  recovery,
 		Dial:      dialer(func(u *user) lock.Locker { return &serviceUser{user: u} }),
-	}
+	})
 }
 
 // serviceUser is one user of the server's lock service.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -17,19 +16,15 @@ import (
 // the second. (Redis documentation, "Distributed Locks with Redis", "Correct Implementation with a Single Instance", has a script for that reason.)
 // It fails the conformance checks release-between and release-point.
 func getThenDel() backends.Lock {
-	return backends.Lock{
-		Name:  "get-then-del",
-		Doc:   "SET NX PX with a random owner value; the client reads the key, compares, and deletes it by a second command.",
-		Wrong: "a release that is late between its GET and its DEL frees the next holder's lock",
-		Offers: backends.Offers{
-			Try: true, Renewal: "none", Token: backends.TokenNone, Reentrant: "no", Expires: true, WallClock: true,
-		},
-		Points:   []string{"before-set", "set-done", "wait-done", "before-get", "get-done", "release-done"},
-		Waits:    true,
-		MinTTL:   10 * time.Millisecond,
-		Recovery: recovery,
-		Dial:     dialRecipe(means{(*recipe).takePx, (*recipe).releaseCompared}),
-	}
+	return expiring(backends.Lock{
+		Name:   "get-then-del",
+		Doc:    "SET NX PX with a random owner value; the client reads the key, compares, and deletes it by a second command.",
+		Wrong:  "a release that is late between its GET and its DEL frees the next holder's lock",
+		Offers: backends.Offers{Renewal: "none"},
+		Points: []string{"before-set", "set-done", "wait-done", "before-get", "get-done", "release-done"},
+		Waits:  true,
+		Dial:   dialRecipe(means{(*recipe).takePx, (*recipe).releaseCompared}),
+	})
 }
 
 // releaseCompared deletes the key if it had this grant's value when it was read.

@@ -2,6 +2,7 @@
 package redis
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -35,6 +36,14 @@ func locks() []backends.Lock {
 	return []backends.Lock{
 		setPxLua(), setPxIncr(), setNx(), setNxExpire(), setPxDel(), getThenDel(), weakOwner(), redisLock(), redSync(), rueidisLock(), rueidisSetPxLua(),
 	}
+}
+
+// expiring fills in what the locks have in common whose keys expire by the servers' wall clocks.
+func expiring(l backends.Lock) backends.Lock {
+	l.Offers.Try, l.Offers.Reentrant, l.Offers.Expires, l.Offers.WallClock = true, "no", true, true
+	l.Offers.Token = cmp.Or(l.Offers.Token, backends.TokenNone)
+	l.MinTTL, l.Recovery = 10*time.Millisecond, recovery
+	return l
 }
 
 // named returns the lock of that name among those, or none.

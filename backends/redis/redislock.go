@@ -16,19 +16,15 @@ import (
 // often to ask is the scenario's to say. The adapter adds the send time of the script that granted, by a hook of the client: the
 // library itself tells no time but what the server has left of the TTL.
 func redisLock() backends.Lock {
-	return backends.Lock{
-		Name: "redislock",
-		Doc:  "The library github.com/bsm/redislock v0.10: a random value set and removed by scripts.",
-		Offers: backends.Offers{
-			Try: true, Renewal: "call", Token: backends.TokenNone, Reentrant: "no", Expires: true, WallClock: true,
-		},
-		Points:   []string{"before-obtain", "obtain-done", "before-release", "release-done"},
-		MinTTL:   10 * time.Millisecond,
-		Recovery: recovery,
+	return expiring(backends.Lock{
+		Name:   "redislock",
+		Doc:    "The library github.com/bsm/redislock v0.10: a random value set and removed by scripts.",
+		Offers: backends.Offers{Renewal: "call"},
+		Points: []string{"before-obtain", "obtain-done", "before-release", "release-done"},
 		Dial: dialer(func(u user) lock.Locker {
 			return &redisLockUser{user: u, library: redislock.New(u.client)}
 		}),
-	}
+	})
 }
 
 type redisLockUser struct {

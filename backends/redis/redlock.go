@@ -33,15 +33,14 @@ func redlock() backends.Lock {
 // counters of those servers alone. Example: the servers of three count 5, 1 and 1. A gets the first and the second, and the number 6. B gets
 // the second and the third, and the number 3.
 func redlockIncr() backends.Lock {
-	l := quorumLock(backends.Lock{
+	return quorumLock(backends.Lock{
 		Name: "redlock-incr",
 		Doc: "redlock, with a counter beside each key (INCR in the same script), the highest of which is a home-made fencing token: " +
 			"which falls when the next majority has counted less.",
-		Wrong: "each server counts on its own, and an attempt that fails drives up the counters of a minority: a later grant has a lower token",
-		Dial:  dialRedlock(rules{checks: true, counts: true}),
+		Wrong:  "each server counts on its own, and an attempt that fails drives up the counters of a minority: a later grant has a lower token",
+		Offers: backends.Offers{Token: backends.TokenHomeMade},
+		Dial:   dialRedlock(rules{checks: true, counts: true}),
 	})
-	l.Offers.Token = backends.TokenHomeMade
-	return l
 }
 
 // redlockNoElapsedCheck is redlock without its third step: it does not look at the clock after the last reply. So it
@@ -60,15 +59,11 @@ func redlockNoElapsedCheck() backends.Lock {
 
 // quorumLock fills in what the locks on independent servers have in common.
 func quorumLock(l backends.Lock) backends.Lock {
-	l.Offers = backends.Offers{
-		Try: true, Renewal: "call", Token: backends.TokenNone, Reentrant: "no", Expires: true, WallClock: true,
-	}
+	l.Offers.Renewal = "call"
 	if l.Points == nil {
 		l.Points = []string{"before-set", "replies-in", "set-done", "before-delete", "release-done"}
 	}
-	l.MinTTL = 10 * time.Millisecond
-	l.Recovery = recovery
-	return l
+	return expiring(l)
 }
 
 // fiveConnection is one client process's connections to all servers.

@@ -19,19 +19,15 @@ import (
 // servers asked at once. The adapter adds the send time of the request that granted, by a hook of the client; the library's Until
 // is not used.
 func redSync() backends.Lock {
-	return backends.Lock{
-		Name: "redsync",
-		Doc:  "The library github.com/go-redsync/redsync v4.18 on one pool: SET NX PX, scripts to extend and delete one's own.",
-		Offers: backends.Offers{
-			Try: true, Renewal: "call", Token: backends.TokenNone, Reentrant: "no", Expires: true, WallClock: true,
-		},
-		Points:   []string{"before-lock", "lock-done", "before-unlock", "unlock-done"},
-		MinTTL:   10 * time.Millisecond,
-		Recovery: recovery,
+	return expiring(backends.Lock{
+		Name:   "redsync",
+		Doc:    "The library github.com/go-redsync/redsync v4.18 on one pool: SET NX PX, scripts to extend and delete one's own.",
+		Offers: backends.Offers{Renewal: "call"},
+		Points: []string{"before-lock", "lock-done", "before-unlock", "unlock-done"},
 		Dial: dialer(func(u user) lock.Locker {
 			return &redSyncUser{user: u, library: redsync.New(goredis.NewPool(u.client))}
 		}),
-	}
+	})
 }
 
 type redSyncUser struct {

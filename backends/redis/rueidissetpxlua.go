@@ -20,15 +20,11 @@ import (
 // The library tells nobody when it writes a command. So a grant is valid from when the command was handed to the library, which is
 // earlier: the holder believes in it for less time than it could.
 func rueidisSetPxLua() backends.Lock {
-	return backends.Lock{
-		Name: "rueidis-set-px-lua",
-		Doc:  "The same recipe as set-px-lua over the library github.com/redis/rueidis, whose users share connections (automatic pipelining).",
-		Offers: backends.Offers{
-			Try: true, Renewal: "call", Token: backends.TokenNone, Reentrant: "no", Expires: true, WallClock: true,
-		},
-		Points:   []string{"before-set", "set-done", "before-delete", "release-done"},
-		MinTTL:   10 * time.Millisecond,
-		Recovery: recovery,
+	return expiring(backends.Lock{
+		Name:   "rueidis-set-px-lua",
+		Doc:    "The same recipe as set-px-lua over the library github.com/redis/rueidis, whose users share connections (automatic pipelining).",
+		Offers: backends.Offers{Renewal: "call"},
+		Points: []string{"before-set", "set-done", "before-delete", "release-done"},
 		Dial: func(_ context.Context, a backends.Access) (backends.Connection, error) {
 			o, p, err := rueidisOptions(a)
 			if err != nil {
@@ -41,7 +37,7 @@ func rueidisSetPxLua() backends.Lock {
 			}
 			return pipelined{access: a, params: p, client: client}, nil
 		},
-	}
+	})
 }
 
 var (

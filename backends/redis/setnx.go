@@ -3,7 +3,6 @@ package redis
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"github.com/lockquake/lockquake/backends"
 	"github.com/lockquake/lockquake/lock"
@@ -58,18 +57,14 @@ func (l *recipe) setNx(ctx context.Context, r lock.Request) (lock.Grant, error) 
 // That is why SET learned NX and EX in one command (Redis 2.6.12; the documentation of SETNX names the gap). It is released by
 // the script of set-px-lua, so that the gap is all that is wrong with it. It fails the conformance check errors-acquire.
 func setNxExpire() backends.Lock {
-	return backends.Lock{
-		Name:  "setnx-expire",
-		Doc:   "SETNX, then PEXPIRE as a second command (what was done before Redis 2.6.12); a script deletes only one's own.",
-		Wrong: "two commands: a holder that crashes between SETNX and PEXPIRE blocks the lock for ever",
-		Offers: backends.Offers{
-			Try: true, Renewal: "none", Token: backends.TokenNone, Reentrant: "no", Expires: true, WallClock: true,
-		},
-		Points:   []string{"before-setnx", "setnx-done", "expire-done", "before-delete", "release-done"},
-		MinTTL:   10 * time.Millisecond,
-		Recovery: recovery,
-		Dial:     dialRecipe(means{(*recipe).takeThenExpire, (*recipe).releaseOwn}),
-	}
+	return expiring(backends.Lock{
+		Name:   "setnx-expire",
+		Doc:    "SETNX, then PEXPIRE as a second command (what was done before Redis 2.6.12); a script deletes only one's own.",
+		Wrong:  "two commands: a holder that crashes between SETNX and PEXPIRE blocks the lock for ever",
+		Offers: backends.Offers{Renewal: "none"},
+		Points: []string{"before-setnx", "setnx-done", "expire-done", "before-delete", "release-done"},
+		Dial:   dialRecipe(means{(*recipe).takeThenExpire, (*recipe).releaseOwn}),
+	})
 }
 
 // takeThenExpire is an attempt of two commands. Once SETNX was answered no error is certain any more: the key stands.

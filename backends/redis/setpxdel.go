@@ -1,27 +1,19 @@
 package redis
 
-import (
-	"time"
-
-	"github.com/lockquake/lockquake/backends"
-)
+import "github.com/lockquake/lockquake/backends"
 
 // setPxDel is set-px-lua without the question whose key it deletes. It is wrong on purpose: a holder whose key expired deletes the
 // next holder's, and whoever comes third is inside together with the second. The Redis documentation warns of it ("Correct
 // Implementation with a Single Instance": "It is important to avoid removing a lock that was created by another client"). It fails the conformance
 // checks release-forged, release-stale and release-point.
 func setPxDel() backends.Lock {
-	return backends.Lock{
-		Name:  "set-px-del",
-		Doc:   "SET NX PX, released by a plain DEL (the mistake that redis.io, distributed locks, warns of).",
-		Wrong: "a release deletes the key whosever it is: a holder who outlived its TTL frees the next holder's lock",
-		Offers: backends.Offers{
-			Try: true, Renewal: "none", Token: backends.TokenNone, Reentrant: "no", Expires: true, WallClock: true,
-		},
-		Points:   []string{"before-set", "set-done", "wait-done", "before-delete", "release-done"},
-		Waits:    true,
-		MinTTL:   10 * time.Millisecond,
-		Recovery: recovery,
-		Dial:     dialRecipe(means{(*recipe).takePx, (*recipe).releaseAny}),
-	}
+	return expiring(backends.Lock{
+		Name:   "set-px-del",
+		Doc:    "SET NX PX, released by a plain DEL (the mistake that redis.io, distributed locks, warns of).",
+		Wrong:  "a release deletes the key whosever it is: a holder who outlived its TTL frees the next holder's lock",
+		Offers: backends.Offers{Renewal: "none"},
+		Points: []string{"before-set", "set-done", "wait-done", "before-delete", "release-done"},
+		Waits:  true,
+		Dial:   dialRecipe(means{(*recipe).takePx, (*recipe).releaseAny}),
+	})
 }

@@ -2,7 +2,6 @@ package redis
 
 import (
 	"context"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -23,19 +22,15 @@ import (
 // server that restarts without persistence begins again at 1, and a replica that is promoted before it heard of the
 // last INCR hands out a number a second time.
 func setPxIncr() backends.Lock {
-	return backends.Lock{
+	return expiring(backends.Lock{
 		Name: "set-px-incr",
 		Doc: "set-px-lua, with a counter beside the key (INCR in the same script) as a home-made fencing token, " +
 			"which is no safer than the data of one Redis server.",
-		Offers: backends.Offers{
-			Try: true, Renewal: "call", Token: backends.TokenHomeMade, Reentrant: "no", Expires: true, WallClock: true,
-		},
-		Points:   []string{"before-set", "set-done", "wait-done", "before-delete", "release-done"},
-		Waits:    true,
-		MinTTL:   10 * time.Millisecond,
-		Recovery: recovery,
-		Dial:     dialRenewable(means{(*recipe).takePxIncr, (*recipe).releaseOwn}),
-	}
+		Offers: backends.Offers{Renewal: "call", Token: backends.TokenHomeMade},
+		Points: []string{"before-set", "set-done", "wait-done", "before-delete", "release-done"},
+		Waits:  true,
+		Dial:   dialRenewable(means{(*recipe).takePxIncr, (*recipe).releaseOwn}),
+	})
 }
 
 var setIncr = redis.NewScript(`if redis.call("SET", KEYS[1], ARGV[1], "NX", "PX", ARGV[2]) then return redis.call("INCR", KEYS[2]) end return false`)

@@ -16,21 +16,17 @@ import (
 // Instance"), and calls a time with microseconds and a client id a weaker substitute that suffices in most environments. The
 // conformance suite catches it by chance, where users ask in the same millisecond.
 func weakOwner() backends.Lock {
-	return backends.Lock{
-		Name:  "weak-owner",
-		Doc:   "set-px-lua with a time in milliseconds and the client's number in the place of a random value.",
-		Wrong: "users of one client who ask in the same millisecond have one value: a holder who outlived its TTL frees the next holder's lock",
-		Offers: backends.Offers{
-			Try: true, Renewal: "none", Token: backends.TokenNone, Reentrant: "no", Expires: true, WallClock: true,
-		},
-		Points:   []string{"before-set", "set-done", "wait-done", "before-delete", "release-done"},
-		Waits:    true,
-		MinTTL:   10 * time.Millisecond,
-		Recovery: recovery,
+	return expiring(backends.Lock{
+		Name:   "weak-owner",
+		Doc:    "set-px-lua with a time in milliseconds and the client's number in the place of a random value.",
+		Wrong:  "users of one client who ask in the same millisecond have one value: a holder who outlived its TTL frees the next holder's lock",
+		Offers: backends.Offers{Renewal: "none"},
+		Points: []string{"before-set", "set-done", "wait-done", "before-delete", "release-done"},
+		Waits:  true,
 		Dial: dialer(func(u user) lock.Locker {
 			return weaklyOwned{&recipe{user: u, how: means{give: (*recipe).releaseOwn}}}
 		}),
-	}
+	})
 }
 
 // weaklyOwned is a recipe whose user draws one value for all attempts of an acquire.
