@@ -152,7 +152,8 @@ func (f five) Params() any { return f.params.QuorumParams }
 
 // Service returns the handle on the running servers.
 func (f five) Service(nodes []node.Handle) topology.Service {
-	return &fiveService{five: f, members: membersOf(nodes, seen{port: Port, timeout: observeTimeout, keys: keyspace(f.common.Prefix())})}
+	servers := membersOf(nodes, seen{port: Port, timeout: observeTimeout, keys: keyspace(f.common.Prefix())})
+	return &fiveService{attachedServers{members: servers, common: f.common}, f}
 }
 
 // quorumParams decodes what a client process was told.
@@ -173,7 +174,7 @@ const observeTimeout = time.Second
 
 // fiveService answers for independent servers.
 type fiveService struct {
-	members
+	attachedServers
 	five five
 }
 
@@ -236,12 +237,12 @@ func (s *fiveService) Describe(ctx context.Context) map[string]string {
 		"redis.version":     s.members.version(ctx),
 		"redis.persistence": p.Persistence,
 		"redis.restart":     p.Restart,
-		"lock.ttl":          s.five.common.TTL.String(),
-		"lock.clock_drift":  fmt.Sprintf("%g of the ttl and 2ms: %s", p.ClockDrift, p.drift(s.five.common.TTL)),
+		"lock.ttl":          s.common.TTL.String(),
+		"lock.clock_drift":  fmt.Sprintf("%g of the ttl and 2ms: %s", p.ClockDrift, p.drift(s.common.TTL)),
 		"lock.node_timeout": p.NodeTimeout.String(),
 		"lock.order":        p.Order,
 		"lock.retry":        p.Retry.String(),
 	}
-	s.five.common.Drop(out, "redis.persistence", "redis.restart")
+	s.common.Drop(out, "redis.persistence", "redis.restart")
 	return out
 }

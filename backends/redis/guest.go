@@ -47,61 +47,35 @@ func checkMaster(c topology.Common) error {
 	return nil
 }
 
-// visited is somebody else's servers as a run enters and leaves them.
-type visited struct {
+// attachedServers are the servers of a service that take writes. Where they are somebody else's, the run enters and leaves them.
+type attachedServers struct {
 	members // those that take writes
 	common  topology.Common
 	// route sends each command to the server that has its key, where they share the keys; nil: every server has all of them.
 	route redis.Cmdable
 }
 
-func (s *service) visited() visited { return visited{members: s.members, common: s.common} }
-
-// Vacant looks for keys on the server.
-func (s *service) Vacant(ctx context.Context) (string, error) { return s.visited().vacant(ctx) }
-
-// Remove deletes the run's keys.
-func (s *service) Remove(ctx context.Context, locks []string) (string, error) {
-	return s.visited().remove(ctx, locks)
-}
-
-// Ready writes a value and reads it back.
-func (s *service) Ready(ctx context.Context) error { return s.visited().ready(ctx) }
-
-func (s *fiveService) visited() visited { return visited{members: s.members, common: s.five.common} }
-
-// Vacant looks for keys on every server.
-func (s *fiveService) Vacant(ctx context.Context) (string, error) { return s.visited().vacant(ctx) }
-
-// Remove deletes the run's keys on every server.
-func (s *fiveService) Remove(ctx context.Context, locks []string) (string, error) {
-	return s.visited().remove(ctx, locks)
-}
-
-// Ready writes a value to every server and reads it back.
-func (s *fiveService) Ready(ctx context.Context) error { return s.visited().ready(ctx) }
-
 // Vacant looks for keys on the primary, which the Sentinels name.
 func (s *sentinelService) Vacant(ctx context.Context) (string, error) {
-	v, err := s.visited(ctx)
+	v, err := s.attached(ctx)
 	if err != nil {
 		return "", err
 	}
-	return v.vacant(ctx)
+	return v.Vacant(ctx)
 }
 
 // Remove deletes the run's keys on the primary; its replicas follow.
 func (s *sentinelService) Remove(ctx context.Context, locks []string) (string, error) {
-	v, err := s.visited(ctx)
+	v, err := s.attached(ctx)
 	if err != nil {
 		return "", err
 	}
-	return v.remove(ctx, locks)
+	return v.Remove(ctx, locks)
 }
 
-func (s *sentinelService) visited(ctx context.Context) (visited, error) {
+func (s *sentinelService) attached(ctx context.Context) (attachedServers, error) {
 	primary, err := s.primary(ctx)
-	return visited{members: members{primary}, common: s.common}, err
+	return attachedServers{members: members{primary}, common: s.common}, err
 }
 
 // clusterGuest is a run's way into somebody else's cluster, of which it knows the endpoints that the user named.
@@ -117,37 +91,37 @@ type clusterGuest struct {
 
 // Vacant looks for keys on every primary.
 func (g *clusterGuest) Vacant(ctx context.Context) (string, error) {
-	v, _, err := g.visited(ctx)
+	v, _, err := g.attached(ctx)
 	if err != nil {
 		return "", err
 	}
-	return v.vacant(ctx)
+	return v.Vacant(ctx)
 }
 
 // Remove deletes the run's keys on every primary; the replicas follow.
 func (g *clusterGuest) Remove(ctx context.Context, locks []string) (string, error) {
-	v, _, err := g.visited(ctx)
+	v, _, err := g.attached(ctx)
 	if err != nil {
 		return "", err
 	}
-	return v.remove(ctx, locks)
+	return v.Remove(ctx, locks)
 }
 
 // Announced lists the addresses at which the cluster has servers beside the endpoints: clients are sent there.
 func (g *clusterGuest) Announced() []string { return g.announced }
 
-// visited finds the primaries by the addresses that the cluster gives to clients. All endpoints must agree upon them. Those that are no
+// attached finds the primaries by the addresses that the cluster gives to clients. All endpoints must agree upon them. Those that are no
 // endpoints are reached there, with the endpoints' login. It also returns who has which slots.
-func (g *clusterGuest) visited(ctx context.Context) (visited, []redis.ClusterSlot, error) {
+func (g *clusterGuest) attached(ctx context.Context) (attachedServers, []redis.ClusterSlot, error) {
 	var shards []redis.ClusterSlot
 	var primaries []string
 	for i, m := range g.endpoints {
 		its, seen, err := m.shards(ctx)
 		if err != nil {
-			return visited{}, nil, err
+			return attachedServers{}, nil, err
 		}
 		if i > 0 && !slices.Equal(seen, primaries) {
-			return visited{}, nil, fmt.Errorf("%s takes %s for the primaries of its cluster, and %s takes %s", m.address, strings.Join(seen, ", "),
+			return attachedServers{}, nil, fmt.Errorf("%s takes %s for the primaries of its cluster, and %s takes %s", m.address, strings.Join(seen, ", "),
 				g.endpoints[0].address, strings.Join(primaries, ", "))
 		}
 		shards, primaries = its, seen
@@ -156,7 +130,7 @@ func (g *clusterGuest) visited(ctx context.Context) (visited, []redis.ClusterSlo
 	for _, r := range shards {
 		for _, n := range r.Nodes {
 			if host, port, err := net.SplitHostPort(n.Addr); err != nil || host == "" || host == "?" || port == "0" {
-				return visited{}, nil, fmt.Errorf("the cluster of %s gives clients %q as the address of a server; it must announce one that they can use (cluster-announce-ip, tls-cluster)",
+				return attachedServers{}, nil, fmt.Errorf("the cluster of %s gives clients %q as the address of a server; it must announce one that they can use (cluster-announce-ip, tls-cluster)",
 					g.endpoints[0].address, n.Addr)
 			}
 			if _, err := g.endpoints.find(g.endpoints.at(n.Addr)); err != nil && !slices.Contains(g.announced, n.Addr) {
@@ -164,7 +138,7 @@ func (g *clusterGuest) visited(ctx context.Context) (visited, []redis.ClusterSlo
 			}
 		}
 	}
-	v := visited{common: g.common, route: g.router()}
+	v := attachedServers{common: g.common, route: g.router()}
 	for _, address := range primaries {
 		v.members = append(v.members, g.serverAt(address))
 	}
@@ -207,7 +181,7 @@ func (g *clusterGuest) close() error {
 
 // ready has every primary take a write. It forms nothing.
 func (g *clusterGuest) ready(ctx context.Context) error {
-	v, shards, err := g.visited(ctx)
+	v, shards, err := g.attached(ctx)
 	if err != nil {
 		return err
 	}
@@ -265,7 +239,7 @@ func (n sentinelNodes) primary(ctx context.Context) (member, error) {
 func marker(under string) string { return under + "lockquake" }
 
 // clients lists by whom each key is reached: one that finds its server, or every server by itself.
-func (v visited) clients() []redis.Cmdable {
+func (v attachedServers) clients() []redis.Cmdable {
 	if v.route != nil {
 		return []redis.Cmdable{v.route}
 	}
@@ -276,9 +250,9 @@ func (v visited) clients() []redis.Cmdable {
 	return out
 }
 
-// vacant is an error where any server has the marker, or a key with that beginning among those that are looked at. It says what was not. A
+// Vacant is an error where any server has the marker, or a key with that beginning among those that are looked at. It says what was not. A
 // server with a role other than master is refused: it takes no writes.
-func (v visited) vacant(ctx context.Context) (string, error) {
+func (v attachedServers) Vacant(ctx context.Context) (string, error) {
 	under := v.common.Attached.Under
 	for _, m := range v.members {
 		role, err := m.ask(ctx, chaos.FactRole)
@@ -314,7 +288,7 @@ func (v visited) vacant(ctx context.Context) (string, error) {
 }
 
 // mark puts the marker up on somebody else's servers.
-func (v visited) mark(ctx context.Context) error {
+func (v attachedServers) mark(ctx context.Context) error {
 	if v.common.Attached == nil {
 		return nil
 	}
@@ -326,16 +300,16 @@ func (v visited) mark(ctx context.Context) error {
 	return nil
 }
 
-// ready puts the marker up, and has every server take a write.
-func (v visited) ready(ctx context.Context) error {
+// Ready puts the marker up, and has every server take a write.
+func (v attachedServers) Ready(ctx context.Context) error {
 	if err := v.mark(ctx); err != nil {
 		return err
 	}
 	return v.members.Ready(ctx)
 }
 
-// remove deletes the keys of the run's locks by their names, what else a look finds below the run's prefix, and in the end the marker.
-func (v visited) remove(ctx context.Context, locks []string) (string, error) {
+// Remove deletes the keys of the run's locks by their names, what else a look finds below the run's prefix, and in the end the marker.
+func (v attachedServers) Remove(ctx context.Context, locks []string) (string, error) {
 	prefix := v.common.Prefix()
 	ours := keyspace(prefix)
 	names := []string{ours.ready()}
@@ -428,9 +402,9 @@ var literal = strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`, `]
 
 // readyAsGuest has the primary take a write. It forms nothing, and sets no timer of a Sentinel.
 func (s *sentinelService) readyAsGuest(ctx context.Context) error {
-	v, err := s.visited(ctx)
+	v, err := s.attached(ctx)
 	if err != nil {
 		return err
 	}
-	return v.ready(ctx)
+	return v.Ready(ctx)
 }

@@ -79,14 +79,14 @@ func (s single) Params() any { return s.params.LockParams }
 
 // Service returns the handle on the running server.
 func (s single) Service(nodes []node.Handle) topology.Service {
-	return &service{params: s.params, common: s.common, members: membersOf(nodes, seen{port: Port, timeout: s.params.Timeout, keys: keyspace(s.common.Prefix())})}
+	servers := membersOf(nodes, seen{port: Port, timeout: s.params.Timeout, keys: keyspace(s.common.Prefix())})
+	return &service{attachedServers{members: servers, common: s.common}, s.params}
 }
 
 // service answers for the running server.
 type service struct {
-	members
+	attachedServers
 	params Params
-	common topology.Common
 }
 
 // Describe returns the server's version and what decides about results.
