@@ -90,14 +90,9 @@ func (s sharded) Specs() []node.Spec {
 	}
 	specs := make([]node.Spec, 0, servers)
 	for i := range servers {
-		specs = append(specs, node.Spec{
-			Name: serverName(i), Role: node.Server, Image: "redis", Restartable: true,
-			Ports:  []node.Port{{Name: Port, Number: 6379}, {Name: busPort, Number: 16379}},
-			Secret: secret,
-			Command: func(p node.Place) []string {
-				return s.server(p, p.Address(p.Self, Port), p.Address(p.Self, busPort))
-			},
-		})
+		spec := dataNode(serverName(i), func(p node.Place) []string { return s.server(p, p.Address(p.Self, Port), p.Address(p.Self, busPort)) })
+		spec.Ports = append(spec.Ports, node.Port{Name: busPort, Number: 16379})
+		specs = append(specs, spec)
 	}
 	return specs
 }

@@ -129,20 +129,7 @@ func newFive(c topology.Common, decode func(into any) error) (topology.Topology,
 func (f five) Specs() []node.Spec {
 	specs := make([]node.Spec, f.nodes)
 	for i := range specs {
-		name := fmt.Sprintf("redlock-%d", i+1)
-		specs[i] = node.Spec{
-			Name:         name,
-			Role:         node.Server,
-			Ports:        []node.Port{{Name: Port, Number: 6379}},
-			Image:        "redis",
-			SyncThreads:  syncThreads(f.params.Persistence),
-			Restartable:  true,
-			RestartDelay: restartDelay(f.params.Restart, f.common.TTL),
-			Secret:       secret,
-			Command: func(p node.Place) []string {
-				return command(p, p.Address(name, Port), f.params.Persistence)
-			},
-		}
+		specs[i] = independent(fmt.Sprintf("redlock-%d", i+1), f.params.Persistence, restartDelay(f.params.Restart, f.common.TTL))
 	}
 	return specs
 }

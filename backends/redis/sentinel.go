@@ -103,12 +103,7 @@ func newSentinel(c topology.Common, decode func(into any) error) (topology.Topol
 func (s sentinel) Specs() []node.Spec {
 	specs := make([]node.Spec, 0, s.servers+s.watches)
 	for i := range s.servers {
-		specs = append(specs, node.Spec{
-			Name: serverName(i), Role: node.Server, Image: "redis", Restartable: true,
-			Ports:   []node.Port{{Name: Port, Number: 6379}},
-			Secret:  secret,
-			Command: func(p node.Place) []string { return s.server(p, p.Address(serverName(i), Port)) },
-		})
+		specs = append(specs, dataNode(serverName(i), func(p node.Place) []string { return s.server(p, p.Address(p.Self, Port)) }))
 	}
 	for i := range s.watches {
 		specs = append(specs, node.Spec{

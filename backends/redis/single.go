@@ -59,19 +59,21 @@ func newSingle(c topology.Common, decode func(into any) error) (topology.Topolog
 
 // Specs describes the one server.
 func (s single) Specs() []node.Spec {
-	return []node.Spec{{
-		Name:         "redis-1",
-		Role:         node.Server,
-		Ports:        []node.Port{{Name: Port, Number: 6379}},
-		Image:        "redis",
-		SyncThreads:  syncThreads(s.params.Persistence),
-		Restartable:  true,
-		RestartDelay: restartDelay(s.params.Restart, s.common.TTL),
-		Secret:       secret,
-		Command: func(p node.Place) []string {
-			return command(p, p.Address("redis-1", Port), s.params.Persistence)
-		},
-	}}
+	return []node.Spec{independent("redis-1", s.params.Persistence, restartDelay(s.params.Restart, s.common.TTL))}
+}
+
+// independent describes a server that knows of no other.
+func independent(name, persistence string, delay time.Duration) node.Spec {
+	spec := dataNode(name, func(p node.Place) []string { return command(p, p.Address(name, Port), persistence) })
+	spec.SyncThreads, spec.RestartDelay = syncThreads(persistence), delay
+	return spec
+}
+
+// dataNode describes a server that keeps keys.
+func dataNode(name string, argv func(node.Place) []string) node.Spec {
+	return node.Spec{
+		Name: name, Role: node.Server, Image: "redis", Restartable: true, Ports: []node.Port{{Name: Port, Number: 6379}}, Secret: secret, Command: argv,
+	}
 }
 
 // Params is what the clients get.
