@@ -14,14 +14,9 @@ import (
 // that element had read names the set before. So a write replaces the whole set, as with a set that is kept in one
 // cell.
 type GuardedSet struct {
-	// Count is the number of locks, each of which protects a set; each cycle takes one at random.
-	Count int `yaml:"locks" json:"locks"`
-	// Hold is the time between the read and the write; with Spread each cycle draws its own, up to this.
-	Hold time.Duration `yaml:"hold" json:"hold"`
+	Cycles `yaml:",inline"`
 	// Spread draws each hold from 0 to Hold.
 	Spread bool `yaml:"spread" json:"spread"`
-	// Think is how long a user waits between a release and its next acquire.
-	Think time.Duration `yaml:"think" json:"think"`
 }
 
 var guardedSet = Kind{
@@ -29,19 +24,13 @@ var guardedSet = Kind{
 	Doc:    "Put elements into a set: read all of it, wait, write all of it back with one element more.",
 	Writes: Elements,
 	New: func(decode func(into any) error) (Workload, error) {
-		w := &GuardedSet{Count: 1}
+		w := &GuardedSet{Cycles: Cycles{Count: 1}}
 		if err := decode(w); err != nil {
 			return nil, err
 		}
-		if err := checkLocks(w.Count); err != nil {
-			return nil, err
-		}
-		return w, checkTimes(w.Hold, w.Think)
+		return w, w.check()
 	},
 }
-
-// Locks returns the number of sets.
-func (w *GuardedSet) Locks(int) int { return w.Count }
 
 // NeedsResource returns true: the sets are there.
 func (w *GuardedSet) NeedsResource() bool { return true }
@@ -49,7 +38,7 @@ func (w *GuardedSet) NeedsResource() bool { return true }
 // Run adds elements until ctx ends. A cycle that has begun is finished.
 func (w *GuardedSet) Run(ctx context.Context, u User) error {
 	element := int64(u.Identity().Number+1) << 32 // no two elements of a run are the same, and none is 0: the empty set
-	return inside(ctx, w.Think, u, anyOf(u, w.Count), func(h Hold) {
+	return w.run(ctx, u, func(h Hold) {
 		if _, err := h.Read(ctx); err == nil {
 			clock.Sleep(ctx, w.hold(u))
 			element++

@@ -11,15 +11,10 @@ import (
 // HoldRenew is the workload of long holds: take a lock and keep it for longer than its TTL, while a watchdog extends the grant.
 // It says whether renewals keep what they promise.
 type HoldRenew struct {
-	// Count is the number of locks; each cycle takes one at random.
-	Count int `yaml:"locks" json:"locks"`
-	// Hold is how long each grant is kept.
-	Hold time.Duration `yaml:"hold" json:"hold"`
+	Cycles `yaml:",inline"`
 	// Touch is the time from one use of the resource to the next within a hold: read, and write one more. 0: it is not
 	// used.
 	Touch time.Duration `yaml:"touch" json:"touch"`
-	// Think is how long a user waits between a release and its next acquire.
-	Think time.Duration `yaml:"think" json:"think"`
 }
 
 var holdRenew = Kind{
@@ -27,22 +22,16 @@ var holdRenew = Kind{
 	Doc:        "Keep a lock for long, while a watchdog extends the grant; use the resource now and then.",
 	Increments: true,
 	New: func(decode func(into any) error) (Workload, error) {
-		w := &HoldRenew{Count: 1, Hold: 30 * time.Second}
+		w := &HoldRenew{Cycles: Cycles{Count: 1, Hold: 30 * time.Second}}
 		if err := decode(w); err != nil {
 			return nil, err
 		}
 		if w.Touch < 0 {
 			return nil, fmt.Errorf("touch is %v: want a duration such as 500ms, or 0s", w.Touch)
 		}
-		if err := checkLocks(w.Count); err != nil {
-			return nil, err
-		}
-		return w, checkTimes(w.Hold, w.Think)
+		return w, w.check()
 	},
 }
-
-// Locks returns the number of locks.
-func (w *HoldRenew) Locks(int) int { return w.Count }
 
 // NeedsResource tells whether the resource is used.
 func (w *HoldRenew) NeedsResource() bool { return w.Touch > 0 }
@@ -52,7 +41,7 @@ func (w *HoldRenew) Renews() bool { return true }
 
 // Run holds until ctx ends. The end cuts a hold short.
 func (w *HoldRenew) Run(ctx context.Context, u User) error {
-	return inside(ctx, w.Think, u, anyOf(u, w.Count), func(h Hold) { w.keep(ctx, h) })
+	return w.run(ctx, u, func(h Hold) { w.keep(ctx, h) })
 }
 
 // keep stays within the hold, and uses the resource. Where a write is refused or the user is told to stop, it leaves.

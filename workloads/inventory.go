@@ -3,7 +3,6 @@ package workloads
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"github.com/lockquake/lockquake/internal/clock"
 )
@@ -11,14 +10,9 @@ import (
 // Inventory is the workload that sells a limited stock: look how many units are sold, and if there is one left, wait
 // and sell it. It shows how many units too many are sold where the lock fails.
 type Inventory struct {
-	// Count is the number of locks, each of which protects the stock of one article; each cycle takes one at random.
-	Count int `yaml:"locks" json:"locks"`
+	Cycles `yaml:",inline"`
 	// Stock is how many units there are of each article.
 	Stock int64 `yaml:"stock" json:"stock"`
-	// Hold is the time between the look and the sale.
-	Hold time.Duration `yaml:"hold" json:"hold"`
-	// Think is how long a user waits between a release and its next acquire.
-	Think time.Duration `yaml:"think" json:"think"`
 }
 
 // TermStock is the units there are under each lock.
@@ -30,22 +24,16 @@ var inventory = Kind{
 	Increments: true,
 	Writes:     Sales,
 	New: func(decode func(into any) error) (Workload, error) {
-		w := &Inventory{Count: 1, Stock: 100}
+		w := &Inventory{Cycles: Cycles{Count: 1}, Stock: 100}
 		if err := decode(w); err != nil {
 			return nil, err
 		}
 		if w.Stock < 1 {
 			return nil, fmt.Errorf("stock is %d: want 1 unit or more", w.Stock)
 		}
-		if err := checkLocks(w.Count); err != nil {
-			return nil, err
-		}
-		return w, checkTimes(w.Hold, w.Think)
+		return w, w.check()
 	},
 }
-
-// Locks returns the number of articles.
-func (w *Inventory) Locks(int) int { return w.Count }
 
 // NeedsResource returns true: the stock is there.
 func (w *Inventory) NeedsResource() bool { return true }
@@ -55,7 +43,7 @@ func (w *Inventory) Terms() map[string]int64 { return map[string]int64{TermStock
 
 // Run sells until ctx ends. It goes on looking when everything is sold.
 func (w *Inventory) Run(ctx context.Context, u User) error {
-	return inside(ctx, w.Think, u, anyOf(u, w.Count), func(h Hold) {
+	return w.run(ctx, u, func(h Hold) {
 		if sold, err := h.Read(ctx); err == nil && sold < w.Stock {
 			clock.Sleep(ctx, w.Hold)
 			_ = h.Write(ctx, sold+1)

@@ -64,6 +64,31 @@ func pick(u User, n int) int {
 	return u.Random().IntN(n)
 }
 
+// Cycles has the keys of workloads whose users take one of some locks, hold it and give it back, again and again.
+type Cycles struct {
+	// Count is the number of locks; each cycle takes one at random.
+	Count int `yaml:"locks" json:"locks"`
+	// Hold is how long a cycle keeps its lock: between what it reads and what it writes there.
+	Hold time.Duration `yaml:"hold" json:"hold"`
+	// Think is how long a user waits between a release and its next acquire.
+	Think time.Duration `yaml:"think" json:"think"`
+}
+
+// Locks returns the number of locks.
+func (c Cycles) Locks(int) int { return c.Count }
+
+func (c Cycles) check() error {
+	if err := checkLocks(c.Count); err != nil {
+		return err
+	}
+	return checkTimes(c.Hold, c.Think)
+}
+
+// run does something in each cycle until ctx ends.
+func (c Cycles) run(ctx context.Context, u User, do func(Hold)) error {
+	return inside(ctx, c.Think, u, anyOf(u, c.Count), do)
+}
+
 func checkLocks(n int) error {
 	if n < 1 || n > maxLocks {
 		return fmt.Errorf("locks is %d: want 1 to %d", n, maxLocks)
