@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -274,9 +275,9 @@ func reachCommand(std streams) *cobra.Command {
 		Args:  cobra.MinimumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			said := make([]string, len(args))
-			done := make(chan int)
+			var all sync.WaitGroup
 			for i, address := range args {
-				go func() {
+				all.Go(func() {
 					d := net.Dialer{Timeout: 5 * time.Second}
 					conn, err := d.DialContext(c.Context(), "tcp", address)
 					if err == nil {
@@ -285,12 +286,9 @@ func reachCommand(std streams) *cobra.Command {
 					if err != nil {
 						said[i] = fmt.Sprintf("%s cannot be reached: %v", address, errors.Unwrap(err))
 					}
-					done <- i
-				}()
+				})
 			}
-			for range args {
-				<-done
-			}
+			all.Wait()
 			for _, line := range append(slices.DeleteFunc(said, func(s string) bool { return s == "" }), engine.ReachDone) {
 				if _, err := fmt.Fprintln(std.out, line); err != nil {
 					return err

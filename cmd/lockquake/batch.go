@@ -253,14 +253,19 @@ func judgeAndWrite(dir string) (results.Report, error) {
 	return rep, results.WriteReport(dir, rep)
 }
 
-// draw writes the report for people. The charts are drawn by a library that panics at figures that it cannot place.
-func draw(dir string, rep results.Report) (err error) {
+// draw writes the report for people.
+func draw(dir string, rep results.Report) error {
+	return unlessPanic(dir, func() error { return report.Write(dir, rep) })
+}
+
+// unlessPanic calls what draws a page. Charts are drawn by a library that panics at figures that it cannot place.
+func unlessPanic(where string, page func() error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			err = fmt.Errorf("%s: the report could not be drawn: %v", dir, p)
+			err = fmt.Errorf("%s: the report could not be drawn: %v", where, p)
 		}
 	}()
-	return report.Write(dir, rep)
+	return page()
 }
 
 // explain tells in plain words what happened in a run.

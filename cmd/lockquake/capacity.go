@@ -378,15 +378,10 @@ func parseObjective(text string) (*capacity.Objective, error) {
 	return &capacity.Objective{Quantile: q, Most: int64(d)}, nil
 }
 
-// drawCapacity writes the page for people into a file. Charts are drawn by a library that panics at figures that it cannot place.
-func drawCapacity(file string, a capacity.Analysis) (err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			err = fmt.Errorf("%s: the report could not be drawn: %v", file, p)
-		}
-	}()
+// drawCapacity writes the page for people into a file.
+func drawCapacity(file string, a capacity.Analysis) error {
 	var page bytes.Buffer
-	if err := capacity.HTML(&page, a); err != nil {
+	if err := unlessPanic(file, func() error { return capacity.HTML(&page, a) }); err != nil {
 		return err
 	}
 	return results.WriteAtomically(file, page.Bytes())

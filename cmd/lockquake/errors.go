@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -111,18 +112,7 @@ func verdictCode(v results.Verdict) int {
 // failure, then no answer.
 func worse(a, b int) int {
 	order := []int{codeMet, codeInconclusive, codeFailed, codeUsage, codeMissing, codeInterrupted}
-	rank := func(c int) int {
-		for i, o := range order {
-			if o == c {
-				return i
-			}
-		}
-		return len(order)
-	}
-	if rank(a) >= rank(b) {
-		return a
-	}
-	return b
+	return order[max(slices.Index(order, a), slices.Index(order, b))]
 }
 
 // noArgs refuses any argument.
