@@ -62,6 +62,17 @@ func OnEach[T Node](targets []T, act func(T) (history.Receipt, error)) (history.
 	return joined(receipts), errors.Join(errs...)
 }
 
+// AtAll calls act for all of a list at once, and joins the errors.
+func AtAll[T any](list []T, act func(T) error) error {
+	errs := make([]error, len(list))
+	var all sync.WaitGroup
+	for i, one := range list {
+		all.Go(func() { errs[i] = act(one) })
+	}
+	all.Wait()
+	return errors.Join(errs...)
+}
+
 // Capable returns the targets as the type that a fault needs. A target of another type is an Unavailable error, before anything was
 // done to any of them.
 func Capable[T any](on []Node, what Capability) ([]T, error) {

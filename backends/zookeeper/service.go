@@ -2,7 +2,6 @@ package zookeeper
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"strconv"
@@ -176,13 +175,7 @@ func (s *service) Ready(ctx context.Context) error {
 
 // makeRoots has each server take a write through the quorum.
 func (s *service) makeRoots(ctx context.Context) error {
-	errs := make([]error, len(s.members))
-	var group sync.WaitGroup
-	for i, m := range s.members {
-		group.Go(func() { errs[i] = m.visit(ctx, func(v *session) error { return m.makeRoot(ctx, v) }) })
-	}
-	group.Wait()
-	return errors.Join(errs...)
+	return chaos.AtAll(s.members, func(m member) error { return m.visit(ctx, func(v *session) error { return m.makeRoot(ctx, v) }) })
 }
 
 // Describe returns the versions of server and JVM and what decides about results.

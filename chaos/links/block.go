@@ -145,18 +145,7 @@ func (b *block) note() {
 // install puts up all rules at once.
 func (b *block) install(ctx context.Context) error {
 	b.note()
-	return atAll(b.at, func(f Filterer) error { return f.Filter(ctx, b.key, b.rules[f.(chaos.Node)]) })
-}
-
-// atAll calls act for all nodes at once, and joins the errors.
-func atAll[T any](nodes []T, act func(T) error) error {
-	errs := make([]error, len(nodes))
-	var all sync.WaitGroup
-	for i, n := range nodes {
-		all.Go(func() { errs[i] = act(n) })
-	}
-	all.Wait()
-	return errors.Join(errs...)
+	return chaos.AtAll(b.at, func(f Filterer) error { return f.Filter(ctx, b.key, b.rules[f.(chaos.Node)]) })
 }
 
 // probe sends datagrams over all links of all targets. A target that could not be probed has no entry for any peer, and says why
@@ -164,7 +153,7 @@ func atAll[T any](nodes []T, act func(T) error) error {
 func (b *block) probe(ctx context.Context, patience time.Duration) map[chaos.Node]ProbeResult {
 	var mu sync.Mutex
 	seen := make(map[chaos.Node]ProbeResult)
-	_ = atAll(b.targets, func(t linked) error {
+	_ = chaos.AtAll(b.targets, func(t linked) error {
 		s, err := t.ProbeLinks(ctx, b.scope.Peers, b.ask(t, patience))
 		if err != nil {
 			s = ProbeResult{Control: err.Error()}
@@ -225,7 +214,7 @@ func (b *block) counter(ctx context.Context) chaos.Counted {
 func (b *block) sum(ctx context.Context, err error) (Filtered, error) {
 	var mu sync.Mutex
 	var total Filtered
-	failed := atAll(b.at, func(f Filterer) error {
+	failed := chaos.AtAll(b.at, func(f Filterer) error {
 		c, err := f.Filtered(ctx, b.key)
 		mu.Lock()
 		defer mu.Unlock()
@@ -260,7 +249,7 @@ func (b *block) heal(ctx context.Context) (history.Receipt, error) {
 func (b *block) takeDown(ctx context.Context) (Filtered, error) {
 	var mu sync.Mutex
 	var met Filtered
-	failed := atAll(b.at, func(f Filterer) error {
+	failed := chaos.AtAll(b.at, func(f Filterer) error {
 		c, err := f.Unfilter(ctx, b.key)
 		mu.Lock()
 		defer mu.Unlock()

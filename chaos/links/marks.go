@@ -65,7 +65,7 @@ func (b *block) mark(ctx context.Context, begun int64) order {
 // measureMarks sends the marks of all links, and returns when they have arrived.
 func (b *block) measureMarks(ctx context.Context) []Flow {
 	all := make(chan []MeasuredLink, len(b.targets))
-	_ = atAll(b.targets, func(t linked) error {
+	_ = chaos.AtAll(b.targets, func(t linked) error {
 		var seen []MeasuredLink
 		if s, ok := t.(Shaper); ok {
 			m := MeasureArgs{Count: markCount, Every: markEvery, Out: true, Patience: markPatience}

@@ -113,7 +113,7 @@ func (b shapeFault) Inject(ctx context.Context, s chaos.Scope) (chaos.Heal, hist
 		x.was = x.measure(ctx, nil)
 	}
 	x.note()
-	failed := atAll(x.at, func(f Filterer) error {
+	failed := chaos.AtAll(x.at, func(f Filterer) error {
 		n, ok := f.(shapable)
 		if !ok {
 			return chaos.Unavailable{What: string(CanShape), Reason: f.(chaos.Node).Name() + " is a node whose links cannot be shaped"}
@@ -279,7 +279,7 @@ func (x *shapeInjection) askEngines(ctx context.Context) (map[chaos.Node]Engines
 		}
 	}
 	var mu sync.Mutex
-	return there, atAll(others, func(n shapable) error {
+	return there, chaos.AtAll(others, func(n shapable) error {
 		if e, err := n.Engines(ctx); err == nil {
 			mu.Lock()
 			defer mu.Unlock()
@@ -316,7 +316,7 @@ func (x *shapeInjection) measure(ctx context.Context, before map[chaos.Node][]Me
 	}
 	var mu sync.Mutex
 	seen := make(map[chaos.Node][]MeasuredLink)
-	_ = atAll(x.shapers, func(t shapable) error {
+	_ = chaos.AtAll(x.shapers, func(t shapable) error {
 		m := x.gauge
 		m.Out, m.In, m.Patience = x.Direction.out(), x.Direction.in(), min(patience, longestWait)
 		m.ProbeEnd, m.Peers = x.ends(t)

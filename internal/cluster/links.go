@@ -238,7 +238,7 @@ func (lf *linkFaults) overLinks(ctx context.Context, peers []chaos.Node, o linkO
 	return out, nil
 }
 
-// carryOut gives the order to the node's agent, or has its plan carried out by all agents whose the ends are.
+// carryOut gives the order to the node's agent, or has its plan carried out by the agents that own the ends.
 func (lf *linkFaults) carryOut(ctx context.Context, o linkOrder, ends []reachedEnd) error {
 	order := agent.Order{Do: o.do, Args: o.args}
 	for _, e := range ends[1:] {

@@ -7,11 +7,11 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"sync/atomic"
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/lockquake/lockquake/chaos"
 	"github.com/lockquake/lockquake/chaos/links"
 	"github.com/lockquake/lockquake/internal/agent"
 )
@@ -35,7 +35,7 @@ type side struct {
 // sidesDone numbers the plans that several agents carry out, so that their keys differ.
 var sidesDone atomic.Uint64
 
-// bySides has a plan carried out by all agents whose its ends are. ends are in the plan's order.
+// bySides has a plan carried out, by each agent for the ends that it owns. ends are in the plan's order.
 func bySides(ctx context.Context, plan links.Plan, ends []reachedEnd) (links.Sight, error) {
 	plan.Echo = plan.Echo || plan.Probe // without an echo, no sender knows that anything arrived
 	sides, by := divide(plan, ends)
@@ -85,7 +85,7 @@ func (s *side) order(ctx context.Context, o agent.Order, result any) error {
 func openSides(ctx context.Context, sides []*side) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), probeGrace)
 	defer cancel()
-	return onAll(sides, func(s *side) error {
+	return chaos.AtAll(sides, func(s *side) error {
 		err := s.order(ctx, s.open, &s.ends)
 		if s.opened = err == nil; s.opened && len(s.ends) != len(s.nodes) {
 			return fmt.Errorf("the agent of %s opened %d ends", strings.Join(s.nodes, ", "), len(s.ends))
@@ -121,22 +121,11 @@ func runSides(ctx context.Context, sides []*side, by []int) error {
 func closeSides(ctx context.Context, sides []*side) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), probeGrace)
 	defer cancel()
-	return onAll(sides, func(s *side) error {
+	return chaos.AtAll(sides, func(s *side) error {
 		err := s.agent.Undo(ctx, s.open.Key, nil)
 		if err == nil || !s.opened || errors.Is(err, agent.ErrEnded) {
 			return nil
 		}
 		return fmt.Errorf("close the ends of %s: %w", strings.Join(s.nodes, ", "), err)
 	})
-}
-
-// onAll calls act for all sides at once, and joins the errors.
-func onAll(sides []*side, act func(*side) error) error {
-	errs := make([]error, len(sides))
-	var all sync.WaitGroup
-	for i, s := range sides {
-		all.Go(func() { errs[i] = act(s) })
-	}
-	all.Wait()
-	return errors.Join(errs...)
 }
