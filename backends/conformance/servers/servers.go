@@ -12,7 +12,6 @@ import (
 	"github.com/lockquake/lockquake/backends/listed"
 	"github.com/lockquake/lockquake/backends/topology"
 	mechanisms "github.com/lockquake/lockquake/internal/agent/all"
-	"github.com/lockquake/lockquake/internal/clock"
 	"github.com/lockquake/lockquake/internal/cluster"
 )
 
@@ -82,7 +81,7 @@ func (r Running) For(t *testing.T, b listed.Backend, lock string) Running {
 	return r
 }
 
-// limit bounds the start.
+// limit bounds the start, and how long a service may take until it serves.
 const limit = 2 * time.Minute
 
 // start brings a service up. What ends it is told to later; the last goes first.
@@ -149,16 +148,7 @@ func startNodes(ctx context.Context, t *testing.T, r Running) {
 // Await returns when the service serves.
 func Await(ctx context.Context, t *testing.T, s topology.Service) {
 	t.Helper()
-	for {
-		attempt, cancel := context.WithTimeout(ctx, 5*time.Second)
-		err := s.Ready(attempt)
-		cancel()
-		if err == nil {
-			return
-		}
-		if ctx.Err() != nil {
-			t.Fatalf("the service does not serve: %v", err)
-		}
-		clock.Sleep(ctx, 50*time.Millisecond)
+	if err := topology.Until(ctx, limit, s.Ready); err != nil {
+		t.Fatalf("the service does not serve: %v", err)
 	}
 }
