@@ -17,16 +17,8 @@ func Folder(backend string) string {
 	return backend
 }
 
-// modules names, by folder, the modules of others that speak to the service or are the lock.
-var modules = map[string][]string{
-	"redis": {
-		"github.com/redis/go-redis/v9", "github.com/redis/rueidis", "github.com/redis/rueidis/rueidislock",
-		"github.com/bsm/redislock", "github.com/go-redsync/redsync/v4",
-	},
-	"etcd":      {"go.etcd.io/etcd/client/v3", "go.etcd.io/etcd/api/v3", "go.etcd.io/etcd/server/v3"},
-	"zookeeper": {"github.com/go-zookeeper/zk"},
-	"postgres":  {"github.com/jackc/pgx/v5"},
-}
+// builtIn is the module of the server that this program has within it.
+const builtIn = "go.etcd.io/etcd/server/v3"
 
 // ofClients names, by folder, the modules with which a client speaks to the service, and by the name of a lock those of one that is
 // made of others.
@@ -52,9 +44,9 @@ func OfClient(backend, lock string) []string {
 // Libraries returns the modules that a backend's lock is made of, with the versions that this program was built with.
 func Libraries(backend, lock string) map[string]string { return builtWith(OfClient(backend, lock)) }
 
-// Built returns the modules of all locks, with the versions that this program was built with.
+// Built returns the modules of all locks and of the server within, with the versions that this program was built with.
 func Built() map[string]string {
-	return builtWith(slices.Concat(slices.Collect(maps.Values(modules))...))
+	return builtWith(append(slices.Concat(slices.Collect(maps.Values(ofClients))...), builtIn))
 }
 
 func builtWith(names []string) map[string]string {
