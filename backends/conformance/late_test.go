@@ -19,21 +19,7 @@ import (
 // echo is a service that answers each line with the same line.
 func echo(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp4", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = l.Close() })
-	go func() {
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			go func() { _, _ = io.Copy(c, c); _ = c.Close() }()
-		}
-	}()
-	return l.Addr().String()
+	return Listen(t, func(c net.Conn) { _, _ = io.Copy(c, c) })
 }
 
 // counting is a locker of the echo that counts promises from the time of the reply where it is told to.

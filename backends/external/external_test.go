@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/lockquake/lockquake/backends"
+	"github.com/lockquake/lockquake/backends/conformance"
 	"github.com/lockquake/lockquake/backends/topology"
 	"github.com/lockquake/lockquake/internal/cluster"
 	"github.com/lockquake/lockquake/internal/node"
@@ -90,26 +91,11 @@ func TestWhatIsRefused(t *testing.T) {
 // answering is a server that answers each line by the same text.
 func answering(t *testing.T, text string) string {
 	t.Helper()
-	l, err := net.Listen("tcp4", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = l.Close() })
-	go func() {
-		for {
-			conn, err := l.Accept()
-			if err != nil {
-				return
-			}
-			go func() {
-				defer conn.Close()
-				if _, err := bufio.NewReader(conn).ReadString('\n'); err == nil {
-					_, _ = conn.Write([]byte(text))
-				}
-			}()
+	return conformance.Listen(t, func(c net.Conn) {
+		if _, err := bufio.NewReader(c).ReadString('\n'); err == nil {
+			_, _ = c.Write([]byte(text))
 		}
-	}()
-	return l.Addr().String()
+	})
 }
 
 func TestWhetherAServerServes(t *testing.T) {

@@ -14,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5/pgproto3"
 
 	"github.com/lockquake/lockquake/backends"
+	"github.com/lockquake/lockquake/backends/conformance"
 	"github.com/lockquake/lockquake/backends/topology"
 	"github.com/lockquake/lockquake/history"
 	"github.com/lockquake/lockquake/internal/node"
@@ -106,21 +107,7 @@ func TestClassify(t *testing.T) {
 // server speaks as much of the protocol as a session needs: it lets everybody in, and leaves statements to answer.
 func server(t *testing.T, answer func(net.Conn)) string {
 	t.Helper()
-	l, err := net.Listen("tcp4", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = l.Close() })
-	go func() {
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			go greet(c, answer)
-		}
-	}()
-	return l.Addr().String()
+	return conformance.Listen(t, func(c net.Conn) { greet(c, answer) })
 }
 
 func greet(c net.Conn, answer func(net.Conn)) {

@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/lockquake/lockquake/backends"
+	"github.com/lockquake/lockquake/backends/conformance"
 	"github.com/lockquake/lockquake/lock"
 )
 
@@ -21,25 +22,10 @@ const answerTime = 20 * time.Millisecond
 // calls heard with the statement and its owner; where that returns a code, the answer is that error, and where it is "silent", none.
 func leases(t *testing.T, heard func(sql, owner string) (code string)) string {
 	t.Helper()
-	l, err := net.Listen("tcp4", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = l.Close() })
-	go func() {
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			go answerLeases(c, heard)
-		}
-	}()
-	return l.Addr().String()
+	return conformance.Listen(t, func(c net.Conn) { answerLeases(c, heard) })
 }
 
 func answerLeases(c net.Conn, heard func(sql, owner string) (code string)) {
-	defer c.Close()
 	b := pgproto3.NewBackend(c, c)
 	if m, err := b.ReceiveStartupMessage(); err != nil {
 		return

@@ -13,41 +13,27 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/lockquake/lockquake/backends"
+	"github.com/lockquake/lockquake/backends/conformance"
 	"github.com/lockquake/lockquake/lock"
 )
 
 // play is a server that answers each packet as told; "" hangs up. It returns its address.
 func play(t *testing.T, answer func(text, self string) string) string {
 	t.Helper()
-	l, err := net.Listen("tcp4", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = l.Close() })
-	go func() {
+	return conformance.Listen(t, func(c net.Conn) {
+		buf := make([]byte, 4096)
 		for {
-			c, err := l.Accept()
+			n, err := c.Read(buf)
 			if err != nil {
 				return
 			}
-			go func() {
-				defer c.Close()
-				buf := make([]byte, 4096)
-				for {
-					n, err := c.Read(buf)
-					if err != nil {
-						return
-					}
-					reply := answer(strings.ToUpper(string(buf[:n])), l.Addr().String())
-					if reply == "" {
-						return
-					}
-					_, _ = fmt.Fprint(c, reply)
-				}
-			}()
+			reply := answer(strings.ToUpper(string(buf[:n])), c.LocalAddr().String())
+			if reply == "" {
+				return
+			}
+			_, _ = fmt.Fprint(c, reply)
 		}
-	}()
-	return l.Addr().String()
+	})
 }
 
 // slotsAt is the answer to CLUSTER SLOTS of a cluster of one.

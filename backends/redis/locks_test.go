@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/lockquake/lockquake/backends"
+	"github.com/lockquake/lockquake/backends/conformance"
 	"github.com/lockquake/lockquake/lock"
 )
 
@@ -246,33 +247,18 @@ func serve(t *testing.T, script ...string) string {
 // upper case and as it came over the wire.
 func serveCommands(t *testing.T, answer func(c net.Conn, command string)) string {
 	t.Helper()
-	l, err := net.Listen("tcp4", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = l.Close() })
-	go func() {
+	return conformance.Listen(t, func(c net.Conn) {
+		buf := make([]byte, 4096)
 		for {
-			c, err := l.Accept()
+			n, err := c.Read(buf)
 			if err != nil {
 				return
 			}
-			go func() {
-				defer c.Close()
-				buf := make([]byte, 4096)
-				for {
-					n, err := c.Read(buf)
-					if err != nil {
-						return
-					}
-					if text := strings.ToUpper(string(buf[:n])); strings.Contains(text, "HELLO\r\n") {
-						_, _ = fmt.Fprint(c, "-ERR unknown command\r\n")
-					} else {
-						answer(c, text)
-					}
-				}
-			}()
+			if text := strings.ToUpper(string(buf[:n])); strings.Contains(text, "HELLO\r\n") {
+				_, _ = fmt.Fprint(c, "-ERR unknown command\r\n")
+			} else {
+				answer(c, text)
+			}
 		}
-	}()
-	return l.Addr().String()
+	})
 }
