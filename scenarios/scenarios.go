@@ -29,7 +29,7 @@ type Scenario struct {
 	Run      Run
 	Hosts    node.Hosts // on which machines the nodes are to be, where the provider has several
 	Expect   []Expectation
-	Same     string // of a twin: why a run could be all that the story expects too; "" where none could
+	Same     string // of a twin: why one run may meet both its own expectations and the story's; "": no run can
 	Text     []byte // the YAML as it will be written into the run directory, twins and --set applied
 
 	src  *source          // of the nodes

@@ -17,7 +17,7 @@ import (
 // Port is the name of the port that clients use.
 const Port = "client"
 
-// node is the name of the one server.
+// serverName is the name of the one server.
 const serverName = "postgres-1"
 
 // Backend is one PostgreSQL server.
@@ -81,7 +81,7 @@ func (p Params) check() error {
 	return p.Retry.Check()
 }
 
-// topology is one server.
+// setup is the topology of one server.
 type setup struct {
 	common topology.Common
 	params Params

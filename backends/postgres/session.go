@@ -33,12 +33,11 @@ type session struct {
 
 // target is where a session goes, and as whom.
 type target struct {
-	address string
-	login   node.Login
-	keys    keyspace
-	name    string // application_name
-	// database is whose; "": postgres.
-	database string
+	address  string
+	login    node.Login
+	keys     keyspace
+	name     string // application_name
+	database string // to connect to; "": postgres
 	dial     func(ctx context.Context, network, address string) (net.Conn, error)
 	timeout  time.Duration
 }

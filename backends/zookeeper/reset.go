@@ -36,7 +36,7 @@ func (s *service) Reset(ctx context.Context) ([]string, error) {
 		}
 	}
 	for _, m := range s.members { // when no session is ours any more
-		if err := topology.Until(ctx, max(resetPatience, s.ttl+time.Second), m.forsaken); err != nil {
+		if err := topology.Until(ctx, max(resetPatience, s.ttl+time.Second), m.unused); err != nil {
 			return nil, err
 		}
 		evidence = append(evidence, m.name+": no node but its own, after a sync; no session, no ephemeral node, no watch (mntr)")
@@ -95,8 +95,8 @@ func onlyOwn(ctx context.Context, v *session) error {
 	return nil
 }
 
-// forsaken is an error while the server knows of any session, or of what hangs on one.
-func (m member) forsaken(ctx context.Context) error {
+// unused is an error while the server knows of any session, or of what hangs on one.
+func (m member) unused(ctx context.Context) error {
 	for _, what := range []struct{ metric, text string }{
 		{"zk_global_sessions", "sessions"}, {"zk_ephemerals_count", "ephemeral nodes"}, {"zk_watch_count", "watches"},
 	} {

@@ -88,13 +88,13 @@ func (a *attachFlags) read() (*engine.Attached, error) {
 		err = p.Decode(&f)
 	}
 	if err != nil {
-		return nil, discreet(err)
+		return nil, withoutPasswordLine(err)
 	}
 	return attachReader{dir: filepath.Dir(a.file), params: p}.service(f)
 }
 
-// discreet is an error of the file without the line that it is about, where that may have the password that should not be there.
-func discreet(err error) error {
+// withoutPasswordLine is an error of the file without the line that it is about, where that may have the password that should not be there.
+func withoutPasswordLine(err error) error {
 	var wrong *scenarios.Error
 	text, line, _ := strings.Cut(err.Error(), "\n")
 	switch {

@@ -62,14 +62,14 @@ func (d *doctor) matrix(ctx context.Context, p cluster.Provider, fresh bool) ([]
 	if err != nil {
 		return nil, err
 	}
-	book, err := openBook(ctx, p)
+	cache, err := openTrialCache(ctx, p)
 	if err != nil {
 		return nil, err
 	}
 	if fresh {
-		book.Ways = nil
+		cache.Ways = nil
 	}
-	ways, err := d.answers(ctx, p, list, book)
+	ways, err := d.answers(ctx, p, list, cache)
 	if err != nil {
 		return nil, err
 	}
@@ -104,7 +104,7 @@ func (c *cell) add(w way) {
 
 // answers finds the answer of each attempt, by its index in the list. An attempt that would repeat another one has
 // none.
-func (d *doctor) answers(ctx context.Context, p cluster.Provider, list []attempt, book *book) (map[int]way, error) {
+func (d *doctor) answers(ctx context.Context, p cluster.Provider, list []attempt, cache *trialCache) (map[int]way, error) {
 	ways, due := map[int]way{}, map[string][]attempt{}
 	for i, a := range list {
 		refused, err := d.refused(p, a)
@@ -121,12 +121,12 @@ func (d *doctor) answers(ctx context.Context, p cluster.Provider, list []attempt
 			}
 			continue
 		}
-		if w, worked := book.Ways[a.id()]; worked {
+		if w, worked := cache.Ways[a.id()]; worked {
 			w.Cached = true
 			ways[i] = w
 			continue
 		}
-		due[a.stand.name] = append(due[a.stand.name], a)
+		due[a.testbed.name] = append(due[a.testbed.name], a)
 	}
 	for _, name := range []string{"plain", "disk", "redis"} {
 		if len(due[name]) == 0 {
@@ -135,9 +135,9 @@ func (d *doctor) answers(ctx context.Context, p cluster.Provider, list []attempt
 		err := d.try(ctx, p, due[name], func(a attempt, w way) {
 			w.Keys = a.keys
 			ways[slices.IndexFunc(list, func(b attempt) bool { return a.id() == b.id() })] = w
-			book.note(a, w)
+			cache.note(a, w)
 		})
-		if err = errors.Join(err, book.save()); err != nil {
+		if err = errors.Join(err, cache.save()); err != nil {
 			return nil, err
 		}
 	}

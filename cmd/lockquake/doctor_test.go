@@ -142,7 +142,7 @@ provider local
 	}
 }
 
-func TestABookHoldsForItsKeyAlone(t *testing.T) {
+func TestATrialCacheHoldsForItsKeyAlone(t *testing.T) {
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
 	self, err := os.Executable()
 	if err != nil {
@@ -150,7 +150,7 @@ func TestABookHoldsForItsKeyAlone(t *testing.T) {
 	}
 	t.Setenv("LOCKQUAKE_BIN", self)
 	p := cluster.NewInproc(nil)
-	first, err := openBook(t.Context(), p)
+	first, err := openTrialCache(t.Context(), p)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -161,24 +161,24 @@ func TestABookHoldsForItsKeyAlone(t *testing.T) {
 	if err := first.save(); err != nil {
 		t.Fatal(err)
 	}
-	again, err := openBook(t.Context(), p)
+	again, err := openTrialCache(t.Context(), p)
 	if err != nil || len(again.Ways) != 1 || again.Ways[a.id()].Evidence != "30 of 100 were lost" {
 		t.Fatalf("read back: %+v, %v", again, err)
 	}
-	for name, change := range map[string]func(*bookKey){
-		"boot": func(k *bookKey) { k.Boot += "x" }, "program": func(k *bookKey) { k.Program += "x" },
-		"user": func(k *bookKey) { k.User++ }, "engine": func(k *bookKey) { k.Engine += "x" },
+	for name, change := range map[string]func(*trialKey){
+		"boot": func(k *trialKey) { k.Boot += "x" }, "program": func(k *trialKey) { k.Program += "x" },
+		"user": func(k *trialKey) { k.User++ }, "engine": func(k *trialKey) { k.Engine += "x" },
 	} {
-		other := readBook(bookPath(p))
+		other := readTrialCache(trialCachePath(p))
 		change(&other.Key)
 		if err := other.save(); err != nil {
 			t.Fatal(err)
 		}
-		if b, err := openBook(t.Context(), p); err != nil || len(b.Ways) > 0 || b.Key != first.Key {
+		if b, err := openTrialCache(t.Context(), p); err != nil || len(b.Ways) > 0 || b.Key != first.Key {
 			t.Errorf("another %s: %+v, %v", name, b, err)
 		}
 	}
-	if b := readBook(filepath.Join(t.TempDir(), "none")); len(b.Ways) > 0 {
-		t.Errorf("a book that is not there: %+v", b)
+	if b := readTrialCache(filepath.Join(t.TempDir(), "none")); len(b.Ways) > 0 {
+		t.Errorf("a cache that is not there: %+v", b)
 	}
 }

@@ -12,7 +12,7 @@ import (
 	faults "github.com/lockquake/lockquake/chaos/all"
 )
 
-// examine runs doctor, with its books in dir, and reads what it says.
+// examine runs doctor, with its caches in dir, and reads what it says.
 func examine(t *testing.T, dir string, args ...string) (diagnosis, *process) {
 	t.Helper()
 	p := beginProgram(t, "env", append([]string{"XDG_CACHE_HOME=" + dir, program(t), "doctor", "--format", "json"}, args...)...)
@@ -36,8 +36,8 @@ func TestEveryFault(t *testing.T) {
 	for _, provider := range providers {
 		t.Run(provider, func(t *testing.T) {
 			t.Parallel()
-			books := t.TempDir()
-			d, p := examine(t, books, "--provider", provider)
+			caches := t.TempDir()
+			d, p := examine(t, caches, "--provider", provider)
 			lacks := lacking(d)
 			tried := 0
 			for _, c := range d.Faults {
@@ -47,7 +47,7 @@ func TestEveryFault(t *testing.T) {
 				t.Errorf("%d ways were tried, want %d", tried, want)
 			}
 			gone(t, p)
-			remembered(t, d, books, provider)
+			remembered(t, d, caches, provider)
 		})
 	}
 }
@@ -93,9 +93,9 @@ func showsItself(t *testing.T, c cell, lacks map[string]string) (tried int) {
 }
 
 // remembered asks again: nothing is tried a second time, and the answers are the same.
-func remembered(t *testing.T, first diagnosis, books, provider string) {
+func remembered(t *testing.T, first diagnosis, caches, provider string) {
 	begun := time.Now()
-	again, p := examine(t, books, "--provider", provider)
+	again, p := examine(t, caches, "--provider", provider)
 	if strings.Contains(p.stderr.String(), ": yes") {
 		t.Errorf("it tries again:\n%s", p.stderr.String())
 	}

@@ -32,16 +32,16 @@ const (
 
 var columns = []string{onServer, onClient, onResource, onLink}
 
-// stand is a topology to be thrown away, with its node for each column.
-type stand struct {
+// testbed is a topology to be thrown away, with its node for each column.
+type testbed struct {
 	name    string
 	backend string
 	set     string // keys of the backend
 	on      map[string]string
 }
 
-// stands are what faults are tried on. etcd is built in, so it can be had everywhere.
-var stands = map[string]stand{
+// testbeds are what faults are tried on. etcd is built in, so it can be had everywhere.
+var testbeds = map[string]testbed{
 	"plain": {name: "plain", backend: "etcd", on: map[string]string{onServer: "etcd-1", onClient: "client-1", onResource: "register", onLink: "client-1"}},
 	// A disk of its own, which must be there before the server starts.
 	"disk": {name: "disk", backend: "etcd", on: map[string]string{onServer: "etcd-1"}},
@@ -51,11 +51,11 @@ var stands = map[string]stand{
 
 // attempt is one way in which a fault works, to be tried in one column.
 type attempt struct {
-	kind   chaos.Kind
-	keys   string
-	column string
-	stand  stand
-	on     string
+	kind    chaos.Kind
+	keys    string
+	column  string
+	testbed testbed
+	on      string
 }
 
 // attempts are all ways of all faults, but for those that do nothing.
@@ -72,8 +72,8 @@ func attempts() ([]attempt, error) {
 				return nil, fmt.Errorf("what %s is tried with: %w", k.Name, err)
 			}
 			for _, column := range columnsOf(k, f) {
-				a := attempt{kind: k, keys: keys, column: column, stand: standFor(k, f, column)}
-				a.on = a.stand.on[column]
+				a := attempt{kind: k, keys: keys, column: column, testbed: testbedFor(k, f, column)}
+				a.on = a.testbed.on[column]
 				if _, wants := f.(chaos.Wanting); wants {
 					a.on = "leader"
 				}
@@ -99,7 +99,7 @@ func columnsOf(k chaos.Kind, f chaos.Fault) []string {
 	return []string{onServer, onClient, onResource}
 }
 
-func standFor(k chaos.Kind, f chaos.Fault, column string) stand {
+func testbedFor(k chaos.Kind, f chaos.Fault, column string) testbed {
 	var before []node.Preparation
 	if p, ok := f.(chaos.Prepared); ok {
 		before = p.Preparations()
@@ -107,11 +107,11 @@ func standFor(k chaos.Kind, f chaos.Fault, column string) stand {
 	switch {
 	case column != onServer:
 	case slices.Contains(before, disk.LoopDisk):
-		return stands["disk"]
+		return testbeds["disk"]
 	case slices.Contains(before, wall.Preload) || slices.Contains(k.NeedsOf(f), disk.CanData):
-		return stands["redis"]
+		return testbeds["redis"]
 	}
-	return stands["plain"]
+	return testbeds["plain"]
 }
 
 // id names the attempt among all.
@@ -126,9 +126,9 @@ func (a attempt) String() string {
 	return text + " on a " + a.column
 }
 
-// options is the run of some attempts on their stand.
+// options is the run of some attempts on their testbed.
 func (d *doctor) options(p cluster.Provider, list []attempt) (engine.Options, error) {
-	o := tryout.Options{Name: "doctor-" + list[0].stand.name, Backend: list[0].stand.backend, Set: list[0].stand.set, For: 2 * time.Second}
+	o := tryout.Options{Name: "doctor-" + list[0].testbed.name, Backend: list[0].testbed.backend, Set: list[0].testbed.set, For: 2 * time.Second}
 	for _, a := range list {
 		o.Entries = append(o.Entries, tryout.Entry{Fault: a.kind.Name, On: a.on, Keys: a.keys})
 	}
@@ -154,7 +154,7 @@ func newDoctor(log *slog.Logger, tell func(string, ...any)) (d *doctor, done fun
 	return &doctor{out: out, log: log, tell: tell}, func() { _ = os.RemoveAll(out) }, nil
 }
 
-// try tries attempts on one stand, and tells of each. What the stand itself does not bear is tried alone.
+// try tries attempts on one testbed, and tells of each. What the testbed itself does not bear is tried alone.
 func (d *doctor) try(ctx context.Context, p cluster.Provider, list []attempt, told func(attempt, way)) error {
 	o, err := d.options(p, list)
 	if err != nil {

@@ -42,7 +42,7 @@ func TestWhatWasTriedInVainIsTriedAgain(t *testing.T) {
 	}
 	p := unable{}
 	worked, failed := list[0], list[1]
-	b, err := openBook(t.Context(), p)
+	b, err := openTrialCache(t.Context(), p)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,7 +58,7 @@ func TestWhatWasTriedInVainIsTriedAgain(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if b, err = openBook(t.Context(), p); err != nil {
+		if b, err = openTrialCache(t.Context(), p); err != nil {
 			t.Fatal(err)
 		}
 		ways, err := d.answers(t.Context(), p, list, b)

@@ -47,11 +47,11 @@ type dockerRun struct {
 	agent     *agent.Client // nil: the engine does what the agent would
 	agentName string        // of its container and its log
 
-	dockerOwed
+	dockerCleanup
 }
 
-// dockerOwed is what a run has made in the engine and must remove.
-type dockerOwed struct {
+// dockerCleanup is what a run has made in the engine and must remove.
+type dockerCleanup struct {
 	mu         sync.Mutex
 	containers []string                      // ids of the nodes', in the order of creation
 	helpers    []string                      // ids of the containers of the agent and its like
@@ -220,7 +220,7 @@ func (r *dockerRun) networkName() string   { return "lockquake-" + r.request.Run
 func (r *dockerRun) name(of string) string { return "lockquake-" + r.request.Run + "-" + of }
 
 // atClose has f called when the node is gone.
-func (o *dockerOwed) atClose(node string, f func()) {
+func (o *dockerCleanup) atClose(node string, f func()) {
 	o.locked(func() {
 		if o.stopping == nil {
 			o.stopping = map[string][]func(){}
@@ -229,7 +229,7 @@ func (o *dockerOwed) atClose(node string, f func()) {
 	})
 }
 
-func (o *dockerOwed) locked(f func()) {
+func (o *dockerCleanup) locked(f func()) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	f()
@@ -367,7 +367,7 @@ func (r *dockerRun) discard(ctx context.Context, c *containerNode) error {
 	return nil
 }
 
-func (o *dockerOwed) stopStreams(node string) {
+func (o *dockerCleanup) stopStreams(node string) {
 	var stopping []func()
 	o.locked(func() {
 		stopping = o.stopping[node]

@@ -24,7 +24,7 @@ const least = 0.95
 // memory bounds each process, in bytes of address space: a mutant that keeps all it sees is noticed before the machine has none left.
 const memory = 8 << 30
 
-// The list, and what no test can notice of that which gremlins finds.
+// list is the mutants that are tried. found is those of gremlins' mutants that no test can notice, with the reason.
 var (
 	//go:embed mutants.yaml
 	list []byte

@@ -28,8 +28,8 @@ var pageText string
 // The page is to stay below 32 kB: it shows so many runs that did not pass, and so many bytes of a reason.
 const mostFailures, mostReason = 20, 80
 
-// standing is what the page says already: a row without runs in the record, which is not in git, stays as it was.
-type standing struct {
+// oldPage is what the page says already: a row without runs in the record, which is not in git, stays as it was.
+type oldPage struct {
 	rows     map[string]string // by their first cell
 	on       []string          // machines and versions
 	failures []string
@@ -37,7 +37,7 @@ type standing struct {
 	missing  string
 }
 
-func readPage(path string) (p standing, err error) {
+func readPage(path string) (p oldPage, err error) {
 	text, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		err = nil
@@ -61,7 +61,7 @@ func readPage(path string) (p standing, err error) {
 }
 
 // row is a line of a table that so many runs are behind.
-func (p standing) row(runs []Run, cells ...string) string {
+func (p oldPage) row(runs []Run, cells ...string) string {
 	if old := p.rows[cells[0]]; old != "" && len(runs) == 0 {
 		return old
 	}
@@ -160,7 +160,7 @@ func found(runs []Run) string {
 }
 
 // matrix is the table of faults and backends.
-func (p standing) matrix(rec *record) string {
+func (p oldPage) matrix(rec *record) string {
 	cells := map[string]string{} // by scenario
 	for _, row := range faultRows() {
 		cells[row.Scenario] = "not run"
@@ -197,7 +197,7 @@ func (p standing) matrix(rec *record) string {
 }
 
 // rest names the runs that did not pass, and counts the rows that are missing or were not run.
-func (p standing) rest(rec *record) string {
+func (p oldPage) rest(rec *record) string {
 	failures := slices.DeleteFunc(slices.Clone(p.failures), func(l string) bool {
 		id, _, _ := strings.Cut(l[2:], ", load ")
 		return len(rec.runs[id]) > 0
@@ -233,7 +233,7 @@ func (p standing) rest(rec *record) string {
 }
 
 // madeOn names the machines and the versions of the services; those of the libraries are the commit's.
-func (p standing) madeOn(rec *record) string {
+func (p oldPage) madeOn(rec *record) string {
 	on := map[string]bool{}
 	for _, what := range p.on {
 		on[what] = true

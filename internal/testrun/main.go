@@ -21,9 +21,9 @@ import (
 	"github.com/lockquake/lockquake/internal/wire"
 )
 
-// loud is the shortest stall for which a failed test is run again: etcd's heartbeat. Stories keep two events at
+// leastStall is the shortest stall for which a failed test is run again: etcd's heartbeat. Stories keep two events at
 // least that far apart, so a shorter stall changes no order.
-const loud = 100 * time.Millisecond
+const leastStall = 100 * time.Millisecond
 
 // file keeps all that the tests told, as lines of `go test -json`.
 const file = "build/tests.jsonl"
@@ -267,11 +267,11 @@ func (p *pkg) retry(out io.Writer, watched *stalls, again func(*pkg, string) (*r
 	for _, t := range failed {
 		n, longest := watched.within(t.start, t.end)
 		if n == 0 {
-			fmt.Fprintf(out, "testrun: %s failed. This machine did not stand still for %v meanwhile: it is not run again\n", t.name, loud)
+			fmt.Fprintf(out, "testrun: %s failed. This machine did not stand still for %v meanwhile: it is not run again\n", t.name, leastStall)
 			still = true
 			continue
 		}
-		fmt.Fprintf(out, "testrun: %s failed. This machine stood still %d times for %v or more meanwhile, %v the longest: it is run again, once\n", t.name, n, loud, longest)
+		fmt.Fprintf(out, "testrun: %s failed. This machine stood still %d times for %v or more meanwhile, %v the longest: it is run again, once\n", t.name, n, leastStall, longest)
 		r, err := again(p, t.name)
 		if err != nil {
 			return true, err
@@ -323,7 +323,7 @@ type stall struct {
 }
 
 func (s *stalls) add(gap int64) {
-	if d := time.Duration(gap); d >= loud {
+	if d := time.Duration(gap); d >= leastStall {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.all = append(s.all, stall{time.Now(), d})

@@ -42,13 +42,13 @@ func TestOnlyAStallExcuses(t *testing.T) {
 		failed int
 		asked  string
 	}{
-		"a stall, then it passes":            {told(""), loud, at, true, 0, "TestB/loud"},
-		"a stall, then it fails":             {told(""), loud, at, false, 1, "TestB/loud"},
-		"a shorter stall":                    {told(""), loud - 1, at, true, 1, ""},
-		"a stall of another test":            {told(""), loud, at.Add(-6 * time.Second), true, 1, ""},
-		"another test fails without a stall": {told("TestC"), loud, at, true, 1, "TestB/loud"},
+		"a stall, then it passes":            {told(""), leastStall, at, true, 0, "TestB/loud"},
+		"a stall, then it fails":             {told(""), leastStall, at, false, 1, "TestB/loud"},
+		"a shorter stall":                    {told(""), leastStall - 1, at, true, 1, ""},
+		"a stall of another test":            {told(""), leastStall, at.Add(-6 * time.Second), true, 1, ""},
+		"another test fails without a stall": {told("TestC"), leastStall, at, true, 1, "TestB/loud"},
 		"the package dies": {
-			`{"Action":"output","Package":"p","Output":"panic\n"}` + "\n" + `{"Action":"fail","Package":"p"}`, loud, at, true, 1, "",
+			`{"Action":"output","Package":"p","Output":"panic\n"}` + "\n" + `{"Action":"fail","Package":"p"}`, leastStall, at, true, 1, "",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -58,7 +58,7 @@ func TestOnlyAStallExcuses(t *testing.T) {
 				t.Fatal(err)
 			}
 			var watched stalls
-			if c.gap >= loud {
+			if c.gap >= leastStall {
 				watched.all = append(watched.all, stall{c.at, c.gap})
 			} else {
 				watched.add(int64(c.gap))

@@ -37,12 +37,12 @@ const (
 // doMeasure sends numbered datagrams between a process's namespace and those of its peers.
 func doMeasure(ctx context.Context, c agent.Call, args links.MeasureArgs) (any, error) {
 	var out links.Measured
-	err := alone(ctx, c, args.Plan(), out.Take)
+	err := runPlan(ctx, c, args.Plan(), out.Take)
 	return out, err
 }
 
-// alone carries out a plan whose ends are all this agent's.
-func alone(ctx context.Context, c agent.Call, plan links.Plan, take func(links.Plan, links.Sight)) error {
+// runPlan carries out a plan whose ends are all this agent's.
+func runPlan(ctx context.Context, c agent.Call, plan links.Plan, take func(links.Plan, links.Sight)) error {
 	g, err := newGauge(plan)
 	if err != nil {
 		return err

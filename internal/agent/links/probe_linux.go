@@ -14,7 +14,7 @@ import (
 // doProbe sends datagrams between a process's namespace and those of its peers until one has arrived on each flow.
 func doProbe(ctx context.Context, c agent.Call, args links.ProbeArgs) (any, error) {
 	var out links.ProbeResult
-	err := alone(ctx, c, args.Plan(), out.Take)
+	err := runPlan(ctx, c, args.Plan(), out.Take)
 	return out, err
 }
 

@@ -150,7 +150,7 @@ func (b *book) Open(ctx context.Context, s *wire.Start) (err error) {
 	return err
 }
 
-// now is the clock by which users date what they send: the run's.
+// Now is the clock by which users date what they send: the run's.
 func (b *book) Now(context.Context) (int64, error) { return clock.Now(), nil }
 
 func (b *book) Read(ctx context.Context) ([]resource.Entry, map[string]resource.Final, error) {
