@@ -96,7 +96,8 @@ func (n stopped) resumed(ctx context.Context) (history.Receipt, error) {
 func endedMeanwhile(ctx context.Context, n interface {
 	chaos.Node
 	chaos.Inspector
-}, pid int) (r history.Receipt, ended bool) {
+}, pid int,
+) (r history.Receipt, ended bool) {
 	if p, ok := n.(interface{ PID() int }); ok && p.PID() == pid {
 		return r, false
 	}
