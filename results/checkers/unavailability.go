@@ -299,8 +299,14 @@ func (o *outages) follow(l *lockOutage, e *history.Event) {
 
 // add notes that somebody asked for a lock in vain for a time, from the fault's start or the last grant to t.
 func (o *outages) add(lock uint16, asked, fault, t int64) {
-	if l := o.at(lock); asked > l.asked {
-		l.asked, l.from, l.to, l.why, l.proof = asked, max(fault, l.granted), t, l.state, l.last
+	l := o.at(lock)
+	if asked <= l.asked {
+		return
+	}
+	l.asked, l.from, l.to, l.why, l.proof = asked, max(fault, l.granted), t, l.state, l.last
+	gone := func(c lostClient) bool { return c.client == l.user.Client() && c.last < t }
+	if (l.state == causeHeld || l.state == causeReleasing) && slices.ContainsFunc(lostClients(o.run), gone) {
+		l.why = causeUnknown
 	}
 }
 
