@@ -1,9 +1,11 @@
 package results
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -15,24 +17,25 @@ import (
 // cut off at 5 s. Its client is heard until then, and holds lock-0. Nobody knows whether it released that at 6 s or wrote at 7 s, nor whether it was granted another.
 type Lost struct {
 	Name  string
-	Host  string  // where there are several; else ""
-	Ended string  // how its process was seen to end; "" where nobody saw that, so it may have gone on
-	Last  int64   // ns: the time of its last event; 0 where none came
-	Open  []Grant // what its users had in hand then
+	Host  string               // where there are several; else ""
+	Ended string               // how its process was seen to end; "" where nobody saw that, so it may have gone on
+	Last  int64                // ns: the time of its last event; 0 where none came
+	Open  map[openGrant]uint16 // what its users had in hand then: the locks
 }
 
-// Grant is a grant of one user.
-type Grant struct {
-	User  history.User
-	Grant uint32
-	Lock  uint16
+// openGrant is a grant that a user has in hand.
+type openGrant struct {
+	user  history.User
+	grant uint32
 }
 
 // lost reads the last events of the processes that were lost. Run directories from before these were noted have none.
 func (d *directory) lost() (out []Lost, err error) {
+	at := map[string]int{}
 	for _, c := range d.env.Clients {
-		if c.Lost {
-			out = append(out, Lost{Name: c.Name, Host: d.env.Cluster[history.HostOf+c.Name], Ended: c.Ended})
+		if _, known := at[c.Name]; c.Lost && !known {
+			at[c.Name] = len(out)
+			out = append(out, Lost{Name: c.Name, Host: d.env.Cluster[history.HostOf+c.Name], Ended: c.Ended, Open: map[openGrant]uint16{}})
 		}
 	}
 	if len(out) == 0 {
@@ -52,7 +55,7 @@ func (d *directory) lost() (out []Lost, err error) {
 		if err != nil {
 			return nil, err
 		}
-		if i := slices.IndexFunc(out, func(l Lost) bool { return l.Name == from.Process }); i >= 0 {
+		if i, is := at[from.Process]; is {
 			out[i].hear(&e)
 		}
 	}
@@ -63,9 +66,9 @@ func (l *Lost) hear(e *history.Event) {
 	l.Last = e.Time
 	switch {
 	case e.Kind == history.Acquire && e.Phase == history.Ok:
-		l.Open = append(l.Open, Grant{e.User, e.Op, e.Lock})
+		l.Open[openGrant{e.User, e.Op}] = e.Lock
 	case e.Kind == history.Release && e.Phase == history.Invoke, e.Kind == history.Lost:
-		l.Open = slices.DeleteFunc(l.Open, func(g Grant) bool { return g.User == e.User && (g.Grant == e.Grant || e.Grant == 0) })
+		delete(l.Open, openGrant{e.User, e.Grant})
 	}
 }
 
@@ -93,8 +96,10 @@ func (l *Lost) reason(r Run) string {
 		return text
 	}
 	var open []string
-	for _, g := range l.Open[:min(len(l.Open), maxOpenNamed)] {
-		open = append(open, fmt.Sprintf("%s (grant %d of %v)", r.LockName(g.Lock), g.Grant, g.User))
+	for _, g := range slices.SortedFunc(maps.Keys(l.Open), func(a, b openGrant) int {
+		return cmp.Or(cmp.Compare(a.user, b.user), cmp.Compare(a.grant, b.grant))
+	})[:min(len(l.Open), maxOpenNamed)] {
+		open = append(open, fmt.Sprintf("%s (grant %d of %v)", r.LockName(l.Open[g]), g.grant, g.user))
 	}
 	if more := len(l.Open) - len(open); more > 0 {
 		open = append(open, fmt.Sprintf("and %d more", more))

@@ -9,7 +9,7 @@ import (
 
 // TestWhatALostProcessHadInHand is what it was granted and had neither begun to release nor lost by its last event. Four grants are named.
 func TestWhatALostProcessHadInHand(t *testing.T) {
-	l := Lost{Name: "client-2", Ended: "exit status 137"}
+	l := Lost{Name: "client-2", Ended: "exit status 137", Open: map[openGrant]uint16{}}
 	u := history.MakeUser(1, 0)
 	for i := range uint32(8) {
 		l.hear(&history.Event{Time: int64(i+1) * 1e6, Kind: history.Acquire, Phase: history.Ok, User: u, Op: i + 1})
