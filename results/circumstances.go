@@ -85,6 +85,9 @@ func (d *directory) causes(dropped int64) []string {
 			why = append(why, reason)
 		}
 	}
+	for i := range d.run.Lost {
+		why = append(why, d.run.Lost[i].reason(d.run))
+	}
 	if dropped > 0 {
 		why = append(why, fmt.Sprintf("%d events or more were dropped for want of room", dropped))
 	}

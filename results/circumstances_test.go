@@ -55,9 +55,9 @@ func TestWhatDidNotBite(t *testing.T) {
 
 // TestWhoseEndsMayLack: of processes that were killed or dropped events, and of those that could not tell before the run was cut short.
 func TestWhoseEndsMayLack(t *testing.T) {
-	e := Env{Clients: []ClientStats{{Name: "well"}, {Name: "killed", Dead: true}, {Name: "full", Dropped: 1}}}
+	e := Env{Clients: []ClientStats{{Name: "well"}, {Name: "killed", Dead: true}, {Name: "gone", Lost: true}, {Name: "full", Dropped: 1}}}
 	for _, e.Finished = range []bool{true, false} {
-		for process, want := range map[string]bool{"well": false, "killed": true, "full": true, "silent": !e.Finished} {
+		for process, want := range map[string]bool{"well": false, "killed": true, "gone": true, "full": true, "silent": !e.Finished} {
 			if got := e.lackingEnds()(process); got != want {
 				t.Errorf("finished %t: of %s %t, want %t", e.Finished, process, got, want)
 			}

@@ -147,15 +147,19 @@ type Proof struct {
 type ClientStats struct {
 	Name string `json:"name"`
 	Client
-	Recorded  int64            `json:"recorded"`
-	Dropped   int64            `json:"dropped"`
-	Stall     int64            `json:"stall_ns"`
-	Cycles    int64            `json:"cycles"`
-	Unstarted int64            `json:"unstarted"` // arrivals of the open loop that came due and never got a user
-	Lag       int64            `json:"lag_ns"`
-	CPU       int64            `json:"cpu_ns"`
-	Dead      bool             `json:"dead"` // it was killed
-	Errors    map[string]int64 `json:"errors,omitempty"`
+	Recorded  int64 `json:"recorded"`
+	Dropped   int64 `json:"dropped"`
+	Stall     int64 `json:"stall_ns"`
+	Cycles    int64 `json:"cycles"`
+	Unstarted int64 `json:"unstarted"` // arrivals of the open loop that came due and never got a user
+	Lag       int64 `json:"lag_ns"`
+	CPU       int64 `json:"cpu_ns"`
+	Dead      bool  `json:"dead"` // it was killed
+	// Lost says that it ended without its last word although no fault asked for that: what it did after the Recorded events is not known.
+	// Ended is how its process was seen to end; "" where nobody saw that.
+	Lost   bool             `json:"lost,omitempty"`
+	Ended  string           `json:"ended,omitempty"`
+	Errors map[string]int64 `json:"errors,omitempty"`
 }
 
 // tells says whether holders are told of a loss: by the lock, or by all programs in its place.
@@ -184,12 +188,12 @@ type ReportClient struct {
 	Client
 }
 
-// lackingEnds tells which processes' histories may lack their last events: of those that were killed, or had no room
+// lackingEnds tells which processes' histories may lack their last events: of those that were killed or are lost, or had no room
 // for events.
 func (e Env) lackingEnds() func(process string) bool {
 	told := map[string]bool{}
 	for _, c := range e.Clients {
-		told[c.Name] = c.Dead || c.Dropped > 0
+		told[c.Name] = c.Dead || c.Lost || c.Dropped > 0
 	}
 	return func(process string) bool {
 		lacks, known := told[process]

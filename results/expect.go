@@ -138,7 +138,9 @@ func (c *circumstances) notJudged(name string) string {
 func (c *circumstances) counted(x scenarios.Expectation, v float64) (Verdict, string) {
 	forbids := x.Op == "=" || x.Op == "<" || x.Op == "<="
 	switch {
-	case v > 0 && c.dropped > 0 && c.quantity[x.Name].NeedsEnds:
+	case v > 0 && len(c.run.Lost) > 0 && c.quantity[x.Name].NeedsAll:
+		return Unknown, found(v) + but + "what explains it may be among the events that are missing"
+	case v > 0 && c.dropped > 0 && (c.quantity[x.Name].NeedsEnds || c.quantity[x.Name].NeedsAll):
 		return Unknown, found(v) + but + "what ended a hold may be among the events that were dropped"
 	case v == 0 && x.Holds(v) && len(c.blind) > 0: // also where anything would do: what did not bite shows nothing
 		return Unknown, because(c.blind)
@@ -174,7 +176,7 @@ func (c *circumstances) measured(x scenarios.Expectation, v float64) (Verdict, s
 // sound passes a small figure if the run could have shown a larger one.
 func (c *circumstances) sound(name string) (Verdict, string) {
 	why := c.weak
-	if f := c.finding[name]; f != nil && f.Verdict == Unknown && f.Checker != "stalls" && f.Skipped == "" {
+	if f := c.finding[name]; f != nil && f.Verdict == Unknown && f.Checker != "stalls" && f.Skipped == "" && len(f.Missing) == 0 {
 		why = append(append([]string{}, f.Warnings...), why...)
 	}
 	if c.few != "" {

@@ -67,16 +67,17 @@ func Judge(dir string, checkers Checkers) (Report, error) {
 }
 
 // makeRun tells the checkers what they must know. A fault that never came to be has no duration.
-func (d *directory) makeRun(m *Log) {
+func (d *directory) makeRun(m *Log, lost []Lost) {
 	e := d.env
 	d.run = Run{
 		TTL: e.TTL, Locks: m.Locks(), Token: e.Token, Expires: e.Expires, Recovery: e.Recovery, Tells: e.tells(), Increments: e.Increments,
 		Writes: e.Writes, Terms: e.Terms, Directed: e.Directed, Stepped: e.Directed || len(e.People) > 0, Resource: e.Resource, Guard: e.Guard, Replicas: e.Replicas, Faults: made(d.faults), Observed: d.observed,
 		Processes: m.merge.Processes(), Clients: e.Clients, Readings: e.Readings, Start: e.Start, End: e.End, Measured: e.Measured,
+		Lost: lost,
 	}
 	d.run.Cores, _ = strconv.Atoi(e.Host["cores"]) // 0 where the host did not tell
 	for _, c := range e.Clients {
-		if c.Dead {
+		if c.Dead || c.Lost {
 			d.run.Dead = append(d.run.Dead, c.Name)
 		}
 	}
@@ -94,12 +95,16 @@ const batchSize = 1024
 
 // readHistory reads the whole history once and shows every event to every checker.
 func (d *directory) readHistory() (err error) {
+	lost, err := d.lost()
+	if err != nil {
+		return err
+	}
 	m, err := OpenLog(d.dir, d.env)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, m.Close()) }()
-	d.makeRun(m)
+	d.makeRun(m, lost)
 	trial := NewCheckerRunner(d.checkers, d.run)
 	rec := newReceipts(d.run)
 	events, from := make([]history.Event, batchSize), make([]*history.Header, batchSize)
@@ -155,11 +160,14 @@ func (d *directory) complete(heard map[string]int64) error {
 }
 
 // CheckerRunner shows the events of one run to checkers.
-type CheckerRunner struct{ checkers []*guarded }
+type CheckerRunner struct {
+	checkers []*guarded
+	lost     []Lost
+}
 
 // NewCheckerRunner makes the checkers of a run.
 func NewCheckerRunner(checkers Checkers, run Run) *CheckerRunner {
-	t := &CheckerRunner{}
+	t := &CheckerRunner{lost: run.Lost}
 	for _, k := range checkers {
 		t.checkers = append(t.checkers, guard(k, run))
 	}
@@ -182,6 +190,9 @@ func (t *CheckerRunner) Finish() (findings []Finding, timer Timer) {
 		}
 	}
 	excuseHarm(findings)
+	for i, g := range t.checkers {
+		unprove(&findings[i], g.kind, t.lost)
+	}
 	return findings, timer
 }
 

@@ -45,7 +45,8 @@ type Run struct {
 	// Observed is what the service said when steps asked it.
 	Observed  []history.Observation
 	Processes []history.Header // one per history file
-	Dead      []string         // names of the clients that were killed
+	Dead      []string         // names of the clients that gave no last word: they were killed, or are lost
+	Lost      []Lost           // clients, and processes of the resource, whose end no fault asked for
 	// Readings are what servers and clients had counted before and at the end of the workload.
 	Readings []Reading
 	Clients  []ClientStats // what the nodes said of themselves at their end
@@ -132,6 +133,8 @@ type CheckerKind struct {
 	Measures []Quantity
 	// PerFault is what the names of its measures of single injections begin with; "": it has none.
 	PerFault string
+	// Resource tells that it rests on events of the resource, beside those of clients.
+	Resource bool
 	New      func(Run) Checker
 }
 
@@ -195,6 +198,9 @@ type Quantity struct {
 	// NeedsEnds tells that the quantity rests on when holds and waits ended: where a release or a grant was
 	// dropped, it may count what never was.
 	NeedsEnds bool `json:"-"`
+	// NeedsAll tells that the quantity rests on what did not happen: where the last events of a process are missing, too, it may count what
+	// never was.
+	NeedsAll bool `json:"-"`
 	// Timeless tells that no time decides it: it stands also where a clock moved.
 	Timeless bool `json:"-"`
 	// MoreIsBetter tells that a comparison of runs takes less of it for worse; of the others, more is.
@@ -221,6 +227,7 @@ type Finding struct {
 	Skipped   string              `json:"skipped,omitempty"`  // why the property does not apply to this run
 	Chances   map[string]Chances  `json:"chances,omitempty"`  // of a count: how often it could have gone up
 	Excused   map[string]Excused  `json:"excused,omitempty"`  // of a count: what only a standstill of the machine explains
+	Missing   []string            `json:"missing,omitempty"`  // processes whose last events are missing, so that a zero proves nothing
 	Warnings  []string            `json:"warnings,omitempty"`
 	Witnesses []Witness           `json:"witnesses,omitempty"` // at most MaxWitnesses
 

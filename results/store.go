@@ -52,8 +52,14 @@ func ReadEnv(dir string) (Env, error) {
 	if e.Schema != EnvSchema {
 		return Env{}, fmt.Errorf("%w: %s: schema is %q; this program reads %q", history.ErrCorrupt, path, e.Schema, EnvSchema)
 	}
-	if len(e.Unknown) > maxReasons {
-		return Env{}, fmt.Errorf("%w: %s: no run is unknown for %d reasons", history.ErrCorrupt, path, len(e.Unknown))
+	reasons := len(e.Unknown)
+	for _, c := range e.Clients {
+		if c.Lost {
+			reasons++
+		}
+	}
+	if reasons > maxReasons {
+		return Env{}, fmt.Errorf("%w: %s: no run is unknown for %d reasons", history.ErrCorrupt, path, reasons)
 	}
 	if len(e.Replicas) > quorum.MaxReplicas {
 		return Env{}, fmt.Errorf("%w: %s: the resource has %d replicas; this program counts the votes of %d", history.ErrCorrupt, path, len(e.Replicas), quorum.MaxReplicas)

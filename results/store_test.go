@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -24,6 +25,13 @@ func TestARunDirectoryHasBounds(t *testing.T) {
 	}{
 		"reasons": {maxReasons, FileEnv, func(n int) error {
 			if err := WriteJSON(filepath.Join(dir, FileEnv), Env{Schema: EnvSchema, Unknown: make([]string, n)}); err != nil {
+				t.Fatal(err)
+			}
+			_, err := ReadEnv(dir)
+			return err
+		}},
+		"lost processes": {maxReasons, FileEnv, func(n int) error {
+			if err := WriteJSON(filepath.Join(dir, FileEnv), Env{Schema: EnvSchema, Clients: slices.Repeat([]ClientStats{{Lost: true}}, n)}); err != nil {
 				t.Fatal(err)
 			}
 			_, err := ReadEnv(dir)

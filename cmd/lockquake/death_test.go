@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"syscall"
@@ -44,6 +45,9 @@ func clientOf(t *testing.T, supervisor int) int {
 	return 0
 }
 
+// lostKilled is the reason of a run one of whose clients was killed from outside.
+var lostKilled = regexp.MustCompile(`(?m)^client-\d+ ended without its last word \(signal: killed\); what it did after its last event, at \d+\.\d+ ms, cannot be judged`)
+
 // TestAClientThatNobodyKilled ends a client from outside: what it had not yet told is lost, so nothing may pass.
 func TestAClientThatNobodyKilled(t *testing.T) {
 	p := begin(t, "run", "redis-healthy", "--provider", "local", "--format", "json", "--set", "run.for=4s")
@@ -62,6 +66,14 @@ func TestAClientThatNobodyKilled(t *testing.T) {
 	r := p.report(t)
 	if r.Verdict != results.Unknown || !strings.Contains(strings.Join(r.Reasons, "; "), "ended although no fault asked for it") {
 		t.Errorf("verdict %s: %v", r.Verdict, r.Reasons)
+	}
+	if !lostKilled.MatchString(strings.Join(r.Reasons, "\n")) {
+		t.Errorf("no reason tells of the lost client: %q", r.Reasons)
+	}
+	for _, f := range r.Findings {
+		if f.Verdict == results.Clean && f.Counts["double_grants"] != nil {
+			t.Error("that no double grant was found is called clean")
+		}
 	}
 	gone(t, p)
 }

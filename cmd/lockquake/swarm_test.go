@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -23,6 +24,7 @@ import (
 	"github.com/lockquake/lockquake/internal/cluster"
 	"github.com/lockquake/lockquake/internal/wait"
 	"github.com/lockquake/lockquake/results"
+	"github.com/lockquake/lockquake/results/checkers"
 )
 
 // These tests run on the swarm of three engines that `make test-swarm` makes on this machine.
@@ -233,12 +235,13 @@ func TestSwarmLosesHosts(t *testing.T) {
 	for _, tt := range []struct {
 		name                string
 		prepare, take, give func(t *testing.T)
-		refused             string // what a run says meanwhile; "": it is not tried
+		refused             string   // what a run says meanwhile; "": it is not tried
+		lost                []string // hosts
 	}{
-		{"cut off", nothing, func(t *testing.T) { cutOff(t, 3) }, func(t *testing.T) { backAgain(t, 3) }, ""},
+		{"cut off", nothing, func(t *testing.T) { cutOff(t, 3) }, func(t *testing.T) { backAgain(t, 3) }, "", others[1:]},
 		{
 			"drained", nothing, func(t *testing.T) { node(t, "update", "--availability", "drain", others[0]) },
-			func(t *testing.T) { node(t, "update", "--availability", "active", others[0]) }, "",
+			func(t *testing.T) { node(t, "update", "--availability", "active", others[0]) }, "", others[:1],
 		},
 		{
 			"quorum lost",
@@ -262,6 +265,7 @@ func TestSwarmLosesHosts(t *testing.T) {
 				}
 			},
 			"managers", // too few of them are there, or none answers
+			others,
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -282,9 +286,11 @@ func TestSwarmLosesHosts(t *testing.T) {
 				}
 			}
 			tt.give(t)
-			if r := p.report(t); code == codeMet || r.Verdict != results.Unknown {
+			r := p.report(t)
+			if code == codeMet || r.Verdict != results.Unknown {
 				t.Errorf("exit code %d, verdict %s, want it unknown", code, r.Verdict)
 			}
+			lostWith(t, r, tt.lost)
 			wait.Until(t, time.Minute, "all hosts", func() bool {
 				return strings.Count(docker(t, manager, "node", "ls", "--format", "{{.Status}} {{.Availability}}"), "Ready Active") == 3
 			})
@@ -299,6 +305,43 @@ func TestSwarmLosesHosts(t *testing.T) {
 			nothingOnTheSwarm(t)
 		})
 	}
+}
+
+// lostWith looks at what a run says whose hosts were lost: it names each process there, knows all of the others, and finds no zero.
+func lostWith(t *testing.T, r results.Report, hosts []string) {
+	t.Helper()
+	env, err := results.ReadEnv(r.RunDir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lost := 0
+	for _, c := range env.Clients {
+		host := env.Cluster[history.HostOf+c.Name]
+		gone := slices.Contains(hosts, host)
+		_, client := history.ClientOf(c.Name)
+		told := fmt.Sprintf("%s on host %s ended without its last word", c.Name, host)
+		if gone && client {
+			lost, told = lost+1, told+", and nobody saw its process end: it may have gone on; what it did after its last event, at "
+		}
+		if c.Lost != gone || c.Dead || c.Recorded == 0 || gone && c.Ended != "" {
+			t.Errorf("on %s: %+v", host, c)
+		}
+		if gone != slices.ContainsFunc(r.Reasons, func(reason string) bool { return strings.HasPrefix(reason, told) }) {
+			t.Errorf("a reason that begins with %q: want it to be %t: %q", told, gone, r.Reasons)
+		}
+	}
+	if lost == 0 || lost == len(env.Clients) {
+		t.Errorf("%d of %+v were lost", lost, env.Clients)
+	}
+	for _, f := range r.Findings {
+		if zeros := slices.Collect(maps.Values(f.Counts)); f.Verdict == results.Clean && slices.ContainsFunc(zeros, func(n *int64) bool { return n != nil }) {
+			t.Errorf("%s is clean", f.Checker)
+		}
+	}
+	if again, err := results.Judge(r.RunDir, checkers.All()); err != nil || again.Verdict != r.Verdict || !slices.Equal(again.Reasons, r.Reasons) {
+		t.Errorf("judged again it is %s (%v): %q", again.Verdict, err, again.Reasons)
+	}
+	t.Logf("%q", r.Reasons)
 }
 
 // cutOff takes the engine's container off the network of the engines, and backAgain connects it with the address that it had.

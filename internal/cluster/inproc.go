@@ -208,7 +208,9 @@ func (t *routine) start(context.Context) (Stdio, *ending, error) {
 		err := t.run.main(ctx, argv[1:], inR, outW)
 		_ = outW.Close()
 		_ = inR.Close()
+		over.how = "its function returned"
 		if err != nil {
+			over.how = err.Error()
 			t.run.tell(t.node.Name(), err)
 		}
 	}()

@@ -179,6 +179,22 @@ func (n *Node) Exited() <-chan struct{} {
 	return n.end.seen
 }
 
+// Ended tells how the process that was started last was seen to end, such as "exit status 0"; "" while it runs, and where nobody saw that, as
+// on a host that cannot be reached any more.
+func (n *Node) Ended() string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.end == nil {
+		return ""
+	}
+	select {
+	case <-n.end.seen:
+		return n.end.how
+	default:
+		return ""
+	}
+}
+
 // Stdio returns the control stream of the running process.
 func (n *Node) Stdio() Stdio {
 	n.mu.Lock()

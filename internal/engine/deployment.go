@@ -9,6 +9,7 @@ import (
 
 	"github.com/lockquake/lockquake/backends/topology"
 	"github.com/lockquake/lockquake/chaos"
+	"github.com/lockquake/lockquake/history"
 	"github.com/lockquake/lockquake/internal/clock"
 	"github.com/lockquake/lockquake/internal/cluster"
 	"github.com/lockquake/lockquake/internal/node"
@@ -48,6 +49,14 @@ func (d *deployment) open(ctx context.Context, o Options, id string) error {
 	d.cluster.Join(d.plan.outside)
 	d.connect()
 	return nil
+}
+
+// named is a node's name, with its host where there are several.
+func (d *deployment) named(n *cluster.Node) string {
+	if host := d.cluster.Describe[history.HostOf+n.Name()]; host != "" {
+		return n.Name() + " on host " + host
+	}
+	return n.Name()
 }
 
 // connect makes the handle of the service.

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"runtime"
@@ -74,12 +76,18 @@ func TestAClientThatFailsMakesTheRunUnknown(t *testing.T) {
 			}
 			a.pause(time.Hour)
 		}}, "client-1: control stream breaks the protocol: log: more than 10000 frames that nobody asked for"},
-		{"a flood of hellos", script{begins: func(a *fakeNode) {
+		{"a flood of readies", script{begins: func(a *fakeNode) {
 			for range maxTalk + 1 {
-				_ = a.conn.Send(wire.Frame{Type: wire.TypeHello, Hello: wire.NewHello("fake", "test")})
+				_ = a.conn.Send(wire.Frame{Type: wire.TypeReady, Ready: &wire.Ready{}})
 			}
 			a.pause(time.Hour)
-		}}, "client-1: control stream breaks the protocol: hello: more than 10000 frames that nobody asked for"},
+		}}, "client-1: control stream breaks the protocol: ready: more than 10000 frames that nobody asked for"},
+		{"a second process that says it is the same client", script{begins: func(a *fakeNode) {
+			other := wire.NewHello("fake again", "test")
+			other.PID = 7
+			_ = a.conn.Send(wire.Frame{Type: wire.TypeHello, Hello: other})
+			a.pause(time.Hour)
+		}}, fmt.Sprintf(`client-1: control stream breaks the protocol: hello: a second one, of "fake again" (pid 7), after that of "fake" (pid %d): what two processes do that say that they are client-1`, os.Getpid())},
 		{"a result of no order", script{begins: func(a *fakeNode) {
 			_ = a.conn.Send(wire.Frame{Type: wire.TypeResult, Result: &wire.Result{ID: 99, Outcome: wire.OutcomeOK, Grant: "mine"}})
 			a.pause(time.Hour)
@@ -102,6 +110,57 @@ func TestAClientThatFailsMakesTheRunUnknown(t *testing.T) {
 			s := &testbed{t: t, tune: shortly, scripts: map[string]script{"client-1": c.script}}
 			got := s.run(t.Context(), strings.Replace(scheduled(), `">=1"`, `">=0"`, 1))
 			s.wantVerdict(got, results.Unknown, c.reason)
+		})
+	}
+}
+
+// silenced is a client that takes the lock and is never heard again, though it goes on.
+func silenced(a *fakeNode) {
+	a.grant()
+	_ = a.out.(io.Closer).Close()
+	a.pause(time.Hour)
+}
+
+// TestALostClientLeavesNoZero: what a client that ended unasked did last is not known. The run names it and what it had in hand, no checker is clean,
+// and what its events prove is a failure still. Its hold has an end only where its process was seen to die.
+func TestALostClientLeavesNoZero(t *testing.T) {
+	t.Parallel()
+	later := func(a *fakeNode) { // client-2's grants do not meet those of client-1, as far as that was heard
+		a.pause(20 * time.Millisecond)
+		a.token = 100
+		cycles(a)
+	}
+	for _, c := range []struct {
+		name          string
+		first, second func(*fakeNode)
+		dead          int
+		ended         string
+		verdict       results.Verdict
+		found         results.Verdict // of exclusion
+		reason        string
+	}{
+		{"seen to die", func(a *fakeNode) { a.grant(); a.die() }, later, 1, "context canceled", results.Unknown, results.Unknown, "client-1 ended without its last word (context canceled); what it did after its last event, at "},
+		{"never seen to die", silenced, later, 0, "", results.Unknown, results.Unknown, "client-1 ended without its last word, and nobody saw its process end: it may have gone on; what it did after its last event, at "},
+		{"a double grant before", func(a *fakeNode) { a.grant(); a.pause(10 * time.Millisecond); a.renew(); silenced(a) }, cycles, 0, "", results.Fail, results.Violated, "double_grants 0: found "},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			s := &testbed{t: t, scripts: map[string]script{"client-1": {begins: c.first}, "client-2": {begins: c.second}}}
+			got := s.run(t.Context(), strings.NewReplacer("clients: 1", "clients: 2", "for: 400ms", "for: 4s").Replace(scheduled()))
+			s.wantVerdict(got, c.verdict, c.reason, ", cannot be judged, nor what it had in hand then: lock-0 (grant 1 of client-1/0)")
+			one, two := got.env.Clients[0], got.env.Clients[1]
+			if one.Dead || !one.Lost || one.Ended != c.ended || one.Recorded < 2 || two.Lost || two.Dead || two.Recorded == 0 {
+				t.Errorf("the clients' last words: %+v", got.env.Clients)
+			}
+			if dead := got.events(t, history.Dead); len(dead) != c.dead {
+				t.Errorf("the history tells of %+v", dead)
+			}
+			for _, f := range got.report.Findings {
+				zero := slices.ContainsFunc(slices.Collect(maps.Values(f.Counts)), func(n *int64) bool { return n != nil })
+				if f.Checker == "exclusion" && f.Verdict != c.found || zero && f.Verdict == results.Clean {
+					t.Errorf("%s is %s", f.Checker, f.Verdict)
+				}
+			}
 		})
 	}
 }

@@ -227,6 +227,14 @@ func (a *fakeNode) grant() {
 	})
 }
 
+// renew records that the held lock is renewed.
+func (a *fakeNode) renew() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	asked := a.send(history.Event{Kind: history.Renew, Phase: history.Invoke, Grant: a.held})
+	a.send(history.Event{Kind: history.Renew, Phase: history.Ok, Op: asked.Op, Grant: a.held, Valid: asked.Time + int64(5*time.Second)})
+}
+
 // release records a release of the held lock, invoked now or at the given time.
 func (a *fakeNode) release(at ...int64) {
 	a.mu.Lock()

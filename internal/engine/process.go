@@ -44,6 +44,8 @@ type process struct {
 	done    *wire.Done
 	err     error
 	last    int64 // time of the last event that arrived
+	heard   int64 // events that arrived
+	died    bool  // its process was seen dead, or a fault or a point killed it
 	ready   chan struct{}
 	greeted chan struct{}
 	ended   chan struct{} // the stream is read to its end
@@ -150,7 +152,7 @@ func (s *process) take(batch []history.Event, raw []byte) (refused error) {
 		}
 	}
 	s.mu.Lock()
-	s.last = batch[len(batch)-1].Time
+	s.last, s.heard = batch[len(batch)-1].Time, s.heard+int64(len(batch))
 	s.mu.Unlock()
 	switch {
 	case s.index >= 0:
@@ -207,10 +209,12 @@ func (s *process) frame(f *wire.Frame) error {
 	asked := true
 	switch f.Type {
 	case wire.TypeHello:
-		if asked = s.hello == nil; asked {
-			s.hello = f.Hello
-			close(s.greeted)
+		if h := s.hello; h != nil {
+			return fmt.Errorf("hello: a second one, of %q (pid %d), after that of %q (pid %d): what two processes do that say that they are %s cannot be told apart",
+				f.Hello.Process, f.Hello.PID, h.Process, h.PID, s.node.Name())
 		}
+		s.hello = f.Hello
+		close(s.greeted)
 	case wire.TypeReady:
 		select {
 		case <-s.ready:
@@ -356,6 +360,24 @@ func (s *process) heardAt() int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.last
+}
+
+// setDied notes whether its process is dead, as far as anybody saw, and returns that.
+func (s *process) setDied(died bool) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.died = died
+	return died
+}
+
+// endOf returns how many events of it arrived, and how it was seen to end; "" where nobody saw that.
+func (s *process) endOf() (heard int64, how string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.died {
+		how = s.node.Ended()
+	}
+	return s.heard, how
 }
 
 // close ends the control stream and writes the trailer of the history file. The stream must have been read to its end.

@@ -139,7 +139,8 @@ func (p *processes) watchDeaths() {
 	}
 }
 
-// watchDeath writes the end of the holds of a client whose process was seen dead.
+// watchDeath writes the end of the holds of a client whose process was seen dead. Where nobody saw that, nothing is known of their ends: the client
+// of a host that is cut off goes on there.
 func (p *processes) watchDeath(s *process) {
 	select {
 	case <-s.ended:
@@ -149,12 +150,31 @@ func (p *processes) watchDeath(s *process) {
 	if s.finished() != nil {
 		return
 	}
+	holds := p.live.removeHolds(s.index)
+	if !s.setDied(p.mayBeDead(s.node) || p.seenEnded(s.node)) {
+		return
+	}
 	alive := max(s.heardAt(), p.faults.killedAt(s.node.Name()))
-	for _, h := range p.live.removeHolds(s.index) {
+	for _, h := range holds {
 		e := history.Event{Kind: history.Dead, Phase: history.Info, User: h.user, Grant: h.grant, Lock: h.lock, Value: alive}
 		p.own.add(e)
 		p.live.mark(e)
 	}
+}
+
+// seenWithin is how long after its control stream a process may be seen to end: longer than any engine takes to tell.
+const seenWithin = 2 * time.Second
+
+// seenEnded tells whether the process of a node whose control stream ended was seen to end just then.
+func (p *processes) seenEnded(n *cluster.Node) bool {
+	late := time.NewTimer(seenWithin)
+	defer late.Stop()
+	select {
+	case <-n.Exited():
+	case <-late.C:
+	case <-p.over:
+	}
+	return n.Ended() != ""
 }
 
 // watchFailure ends the load when a node fails that no fault asked to.
@@ -167,7 +187,7 @@ func (p *processes) watchFailure(ctx context.Context) error {
 		}
 		for _, n := range p.nodes.cluster.Nodes {
 			if !n.Running() && !p.mayBeDead(n) {
-				return fmt.Errorf("%s ended although no fault asked for it", n.Name())
+				return fmt.Errorf("%s ended although no fault asked for it", p.nodes.named(n))
 			}
 		}
 	}
@@ -210,7 +230,7 @@ func (p *processes) stop(ctx context.Context, role node.Role) error {
 
 // collect closes the histories of all nodes and records what they reported of themselves.
 func (p *processes) collect(ctx context.Context) {
-	defer close(p.over)
+	var ended []*process
 	for _, s := range p.all {
 		select {
 		case <-s.ended:
@@ -221,14 +241,22 @@ func (p *processes) collect(ctx context.Context) {
 		if err := s.close(); err != nil {
 			p.record.unknown("%s: history: %v", s.node.Name(), err)
 		}
+		ended = append(ended, s)
+	}
+	close(p.over)
+	p.deaths.Wait() // then it is known who was seen dead
+	for _, s := range ended {
 		p.addStats(s)
 	}
 }
 
-// addStats notes what a node reported at its end. A node that ended unasked and without a report may have lost events.
+// addStats notes what a node reported at its end. One that ended unasked and without a report is lost, and may have lost events.
 func (p *processes) addStats(s *process) {
-	st := results.ClientStats{Name: s.node.Name(), Dead: true}
-	d := s.finished()
+	d, dies := s.finished(), p.mayBeDead(s.node)
+	st := results.ClientStats{Name: s.node.Name(), Dead: dies, Lost: !dies}
+	if st.Lost {
+		st.Recorded, st.Ended = s.endOf()
+	}
 	if d != nil {
 		st = results.ClientStats{
 			Name: s.node.Name(), Recorded: d.Recorded, Dropped: d.Dropped, Stall: d.Stall, Cycles: d.Cycles, Lag: d.Lag,
@@ -237,12 +265,8 @@ func (p *processes) addStats(s *process) {
 	}
 	if err := s.refusal(); err != nil {
 		p.record.unknown("%v", err)
-	} else if dies := p.mayBeDead(s.node); !dies {
-		if err := s.failure(); err != nil {
-			p.record.unknown("%v", err)
-		} else if d == nil {
-			p.record.unknown("%s ended without its last word", s.node.Name())
-		}
+	} else if err := s.failure(); err != nil && !dies {
+		p.record.unknown("%v", err)
 	}
 	p.addProgram(&st, s)
 	p.record.change(func(e *results.Env) { e.Clients = append(e.Clients, st) })

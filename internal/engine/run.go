@@ -317,7 +317,6 @@ func (r *run) finish(ctx context.Context) error {
 		errs = append(errs, r.nodes.leave(ctx, a, r.reporter.tell))
 	}
 	r.processes.collect(ctx)
-	r.processes.deaths.Wait()
 	r.own.addLate(r.processes.watch.ends())
 	errs = append(errs, r.own.close(), r.clocks.close())
 	r.describeEnd()

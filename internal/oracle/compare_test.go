@@ -63,6 +63,9 @@ func resultsRun(r Run, events []history.Event) results.Run {
 		if r.Dead[c] {
 			out.Dead = append(out.Dead, name)
 		}
+		if silent := r.Dead[c] && !slices.ContainsFunc(events, func(e history.Event) bool { return e.Kind == history.Dead && e.User.Client() == c }); silent && c%2 == 0 {
+			out.Lost = append(out.Lost, results.Lost{Name: name, Last: lastOf(events, name)}) // to the oracle, one whose death nobody saw is as one that is lost
+		}
 	}
 	for _, name := range []string{history.Engine, "register"} {
 		out.Processes = append(out.Processes, history.Header{Process: name})
@@ -71,6 +74,16 @@ func resultsRun(r Run, events []history.Event) results.Run {
 		out.Processes[i].Locks = out.Locks
 	}
 	return out
+}
+
+// lastOf is when a process was heard last.
+func lastOf(events []history.Event, name string) (at int64) {
+	for i := range events {
+		if process(&events[i]) == name {
+			at = events[i].Time
+		}
+	}
+	return at
 }
 
 // nonsense says why no run can have such a history.

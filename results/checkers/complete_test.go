@@ -35,6 +35,8 @@ func TestIncompleteHistoryIsNotJudged(t *testing.T) {
 		{"more events than were sent", stats(two[0], results.ClientStats{Name: "client-2", Recorded: 3}), nil, "client-2.lqh", "4 events"},
 		{"a node that was never started has none", func(d *runDir) { d.env.Clients = []results.ClientStats{{Name: "client-9", Dead: true}} }, nil, "", ""},
 		{"a dead client tells no number", stats(two[0], results.ClientStats{Name: "client-2", Dead: true}), nil, "", ""},
+		{"a lost client told as many as came", stats(two[0], results.ClientStats{Name: "client-2", Lost: true, Recorded: 4}), nil, "", ""},
+		{"fewer than came of a lost client", stats(two[0], results.ClientStats{Name: "client-2", Lost: true, Recorded: 5}), nil, "client-2.lqh", "4 events"},
 		{"but its file must be there", stats(two[0], results.ClientStats{Name: "client-2", Dead: true}), gone("client-2"), "client-2.lqh", "missing"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -64,11 +64,11 @@ var falseResultsKind = results.CheckerKind{
 	Counts: []results.Quantity{
 		{
 			Name: "false_results", Doc: "renewals and releases that were answered ok, and the service had it otherwise, or that certainly failed, and were done ([asked](#what-the-service-has) after each answer)",
-			Tone: results.Violation, Of: "renewals and releases whose answer was held against what the service had", NeedsEnds: true,
+			Tone: results.Violation, Of: "renewals and releases whose answer was held against what the service had", NeedsAll: true,
 		},
 		{
 			Name: "releases_of_nothing", Doc: "releases that were answered ok although the grant had been gone before: their users do not hear that they had lost the lock",
-			Tone: results.Doubtful, NeedsEnds: true,
+			Tone: results.Doubtful, NeedsAll: true,
 		},
 	},
 }

@@ -188,14 +188,15 @@ type tracker struct {
 	locks  [][]*hold       // the open holds of a lock
 	clocks results.Clocks
 	early  []history.Event // of the engine, whose grants are told of later by clocks that err
-	dead   map[int]int64   // clients that were killed: when the last of their events came
+	dead   map[int]int64   // clients that gave no last word: when the last of their events came
+	lost   []lostClient    // those of them whose end nobody saw and that had more to tell, the next one first
 	free   []*hold
 	reuse  bool
 	worst  int64 // the largest error of a hold's start so far
 }
 
 func newTracker(run results.Run, w holdWatcher) *tracker {
-	t := &tracker{watch: w, clocks: run.Clocks(), locks: make([][]*hold, len(run.Locks)), dead: map[int]int64{}}
+	t := &tracker{watch: w, clocks: run.Clocks(), locks: make([][]*hold, len(run.Locks)), dead: map[int]int64{}, lost: lostClients(run)}
 	for _, c := range deadClients(run) {
 		t.dead[c] = 0
 	}
@@ -204,6 +205,10 @@ func newTracker(run results.Run, w holdWatcher) *tracker {
 
 // observe takes the next event. Operations that open, renew or end no hold are passed over.
 func (t *tracker) observe(e *history.Event) {
+	for len(t.lost) > 0 && t.lost[0].last < e.Time {
+		t.lose(t.lost[0])
+		t.lost = t.lost[1:]
+	}
 	if len(t.dead) > 0 {
 		t.hear(e)
 	}
@@ -228,6 +233,16 @@ func (t *tracker) observe(e *history.Event) {
 	case history.Lost, history.Dead:
 		t.end(e)
 	default:
+	}
+}
+
+// lose ends the holds of a client at its last event: up to then they are certain. What became of them is not known, so none of them counts as over, and
+// another hold is not later for that.
+func (t *tracker) lose(l lostClient) {
+	for _, u := range t.users.client(l.client) {
+		for len(*u) > 0 {
+			t.close((*u)[0], l.last, nil)
+		}
 	}
 }
 

@@ -50,7 +50,7 @@ var lostWritesKind = results.CheckerKind{
 	Counts: []results.Quantity{
 		{
 			Name: "acknowledged_writes_lost", Doc: "grants that a server was seen to have and that none of those asked at the end has, though they are valid still and no release of the lock was under way since they were asked for ([asked by](scenarios.md#steps) `observe: \"holder:LOCK\"`)",
-			Tone: results.Violation, Of: "grants that a server was seen to have",
+			Tone: results.Violation, Of: "grants that a server was seen to have", NeedsAll: true,
 		},
 	},
 }

@@ -50,7 +50,7 @@ var orphansKind = results.CheckerKind{
 	Counts: []results.Quantity{
 		{
 			Name: "orphans", Doc: "grants that the service has while nobody holds the lock, asks for it or gives it back ([asked by](scenarios.md#steps) `observe: \"keys:LOCK\"` on `service`)",
-			Tone: results.Doubtful, Of: "looks at a lock that nobody used", NeedsEnds: true,
+			Tone: results.Doubtful, Of: "looks at a lock that nobody used", NeedsAll: true,
 		},
 	},
 	Measures: []results.Quantity{

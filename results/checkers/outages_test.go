@@ -39,6 +39,15 @@ fault pause on=A at=100 until=1000
 20 B acquire invoke
 1100 B acquire ok valid=9000 issued=1090
 `, "lock-0 could not be taken for 1.00 s: its holder had it in hand", ""},
+		// nobody knows what became of the grant of a client that was lost
+		{`
+run lost=client-1
+fault pause on=A at=100 until=1000
+0 A acquire invoke
+10 A acquire ok valid=5000 issued=1
+20 B acquire invoke
+1100 B acquire ok valid=9000 issued=1090
+`, "lock-0 could not be taken for 1.00 s", ""},
 		{`
 fault kill on=redis-1 at=100 until=1000
 0 A acquire invoke

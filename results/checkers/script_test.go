@@ -2,6 +2,7 @@ package checkers
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -170,6 +171,13 @@ func (s *script) tell(k, v string) (err error) {
 		s.run.Clients = append(s.run.Clients, c)
 	case "dead":
 		s.run.Dead = append(s.run.Dead, v)
+	case "lost": // a process
+		s.run.Lost = append(s.run.Lost, results.Lost{Name: v})
+		if _, client := history.ClientOf(v); client {
+			s.run.Dead = append(s.run.Dead, v)
+		}
+	case "ended": // the same, after lost: its process was seen to
+		s.run.Lost[slices.IndexFunc(s.run.Lost, func(l results.Lost) bool { return l.Name == v })].Ended = "exit status 1"
 	case "error":
 		for c := range 8 {
 			p := history.Header{Process: clientName(c)}
@@ -339,6 +347,12 @@ func (s *script) event(f []string) error {
 		return err
 	})
 	s.events, s.at = append(s.events, e), append(s.at, on)
+	for i := range s.run.Lost {
+		others := e.Kind == history.EffectRead || e.Kind == history.EffectWrite || e.Kind == history.Final || e.Kind == history.Dead || e.Kind == history.Ended
+		if l := &s.run.Lost[i]; l.Name == clientName(e.User.Client()) && !others {
+			l.Last = at
+		}
+	}
 	return err
 }
 

@@ -49,7 +49,7 @@ type staleWrites struct {
 }
 
 var staleWritesKind = results.CheckerKind{
-	Name: "stale_writes", New: newStaleWrites,
+	Name: "stale_writes", New: newStaleWrites, Resource: true,
 	Doc: "The resource applies no write of a hold after a later, conflicting hold has read or written there; a refused one is a fence save.",
 	Counts: []results.Quantity{
 		{
@@ -64,7 +64,7 @@ var staleWritesKind = results.CheckerKind{
 			Name: "unordered_effects", Doc: "writes that were applied after another holder's access, where nothing tells which hold is the later one; they prove nothing",
 			Of: "effects", Timeless: true,
 		},
-		{Name: "false_refusals", Doc: "accesses that the resource refused though no later holder had been there", Of: "effects", Timeless: true},
+		{Name: "false_refusals", Doc: "accesses that the resource refused though no later holder had been there", Of: "effects", Timeless: true, NeedsAll: true},
 	},
 }
 

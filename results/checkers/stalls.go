@@ -24,7 +24,7 @@ type stalls struct {
 }
 
 var stallsKind = results.CheckerKind{
-	Name: "stalls", New: newStalls,
+	Name: "stalls", New: newStalls, Resource: true,
 	Doc: "No process of lockquake stood still for longer than half of the ttl unless a fault asked for it; otherwise a zero proves nothing.",
 	Counts: []results.Quantity{
 		{Name: "own_stalls", Doc: "times that a process of lockquake stood still unasked for longer than half of the TTL", Timeless: true},

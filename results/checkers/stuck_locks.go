@@ -22,6 +22,7 @@ import (
 type stuckLocks struct {
 	run   results.Run
 	bound int64
+	heard int64 // until when it is known who has what in hand
 	t     *tracker
 	asks  *asks
 	locks []stuckLock
@@ -68,7 +69,7 @@ var stuckLocksKind = results.CheckerKind{
 }
 
 func newStuckLocks(run results.Run) results.Checker {
-	c := &stuckLocks{run: run, bound: bound(run), locks: make([]stuckLock, len(run.Locks)), list: shortlist{room: results.MaxWitnesses}}
+	c := &stuckLocks{run: run, bound: bound(run), heard: allHeard(run), locks: make([]stuckLock, len(run.Locks)), list: shortlist{room: results.MaxWitnesses}}
 	c.t = newTracker(run, c)
 	c.asks = newAsks(run, c, true)
 	return c
@@ -123,11 +124,11 @@ func (c *stuckLocks) touch(lock uint16, t int64) {
 		l.beyond += beyond(open, l.seen, t)
 		l.outlast = max(l.outlast, l.beyond)
 	}
-	if t > l.seen && asked && len(open) == 0 {
+	if until := min(t, c.heard); until > l.seen && asked && len(open) == 0 {
 		if l.waited == 0 {
 			l.since = l.seen
 		}
-		l.waited += t - l.seen
+		l.waited += until - l.seen
 	}
 	l.seen = max(l.seen, t)
 }
@@ -155,7 +156,8 @@ func (c *stuckLocks) began(h *hold) {
 func (c *stuckLocks) takenBack(*hold, int64) {}
 
 func (c *stuckLocks) ended(h *hold) {
-	c.lock(h.lock).ended = h.over
+	l := c.lock(h.lock)
+	l.ended, l.seen = h.over, max(l.seen, min(h.end, c.heard)) // what a lost client had in hand was not free until then
 }
 
 // over ends a wait, by a grant or, where ok is nil, by the end of the run.

@@ -90,7 +90,7 @@ var unavailabilityKind = results.CheckerKind{
 func newUnavailability(run results.Run) results.Checker {
 	c := &unavailability{run: run, locks: make([]availableLock, len(run.Locks)), worst: make([]outage, len(run.Faults))}
 	c.asks = newAsks(run, c, false)
-	c.outs.run = run
+	c.outs.run, c.outs.lost = run, lostClients(run)
 	return c
 }
 
@@ -229,6 +229,7 @@ var outageCauses = map[outageCause][2]string{
 // outages keeps for each lock the longest time for which it could not be taken.
 type outages struct {
 	run   results.Run
+	lost  []lostClient
 	locks map[uint16]*lockOutage
 }
 
@@ -299,8 +300,14 @@ func (o *outages) follow(l *lockOutage, e *history.Event) {
 
 // add notes that somebody asked for a lock in vain for a time, from the fault's start or the last grant to t.
 func (o *outages) add(lock uint16, asked, fault, t int64) {
-	if l := o.at(lock); asked > l.asked {
-		l.asked, l.from, l.to, l.why, l.proof = asked, max(fault, l.granted), t, l.state, l.last
+	l := o.at(lock)
+	if asked <= l.asked {
+		return
+	}
+	l.asked, l.from, l.to, l.why, l.proof = asked, max(fault, l.granted), t, l.state, l.last
+	gone := func(c lostClient) bool { return c.client == l.user.Client() && c.last < t }
+	if (l.state == causeHeld || l.state == causeReleasing) && slices.ContainsFunc(o.lost, gone) {
+		l.why = causeUnknown
 	}
 }
 

@@ -1,6 +1,7 @@
 package checkers
 
 import (
+	"cmp"
 	"fmt"
 	"iter"
 	"maps"
@@ -100,7 +101,34 @@ func (b *byUser[T]) all() iter.Seq2[history.User, *T] {
 // clientName is the name of the node with that client index.
 func clientName(c int) string { return fmt.Sprintf("client-%d", c+1) }
 
-// deadClients returns the indexes of the clients that were killed.
+// lostClient is a client whose end nobody saw.
+type lostClient struct {
+	client int
+	last   int64 // ns: when it was heard last
+}
+
+// lostClients returns the clients whose end nobody saw, those that were heard for the shortest time first.
+func lostClients(run results.Run) []lostClient {
+	var cs []lostClient
+	for _, l := range run.Lost {
+		if c, ok := history.ClientOf(l.Name); ok && l.Ended == "" {
+			cs = append(cs, lostClient{c, l.Last})
+		}
+	}
+	slices.SortStableFunc(cs, func(a, b lostClient) int { return cmp.Compare(a.last, b.last) })
+	return cs
+}
+
+// allHeard is until when it is known what all users have in hand: from the last event of a client on whose end nobody saw, it may have been granted
+// any lock. Forever where there is none.
+func allHeard(run results.Run) int64 {
+	for _, l := range lostClients(run) {
+		return l.last
+	}
+	return results.Forever
+}
+
+// deadClients returns the indexes of the clients that were killed, or are lost.
 func deadClients(run results.Run) []int {
 	var cs []int
 	for _, name := range run.Dead {

@@ -73,6 +73,23 @@ func TestVerdictLattice(t *testing.T) {
 			"... which says nothing of a stale write", overlapScript + "500 A dropped info value=3\n",
 			"expect: {stale_writes: \"0\", judged: \">=1\"}\n", nil, results.Fail, "stale_writes 0: found 1",
 		},
+		{"a lost client", serialScript, enough, afterLoss(4), results.Unknown, "client-1 on host h-2 ended without its last word, and nobody saw its process end: it may have gone on; what it did after its last event, at 25.000 ms, cannot be judged"},
+		{
+			"a lost client, and what it had in hand", strings.ReplaceAll(serialScript, "20 A release invoke\n25 A release ok\n", ""), enough, afterLoss(2), results.Unknown,
+			"at 10.000 ms, cannot be judged, nor what it had in hand then: lock-0 (grant 1 of client-1/0)",
+		},
+		{"a lost client that told nothing", strings.ReplaceAll(serialScript, " A ", " C "), enough, func(d *runDir) {
+			d.env.Clients = []results.ClientStats{{Name: "client-1", Lost: true}}
+		}, results.Unknown, "client-1 ended without its last word; no event of it came"},
+		{"a violation is found that a lost client cannot refute", overlapScript, "expect: {stale_writes: \"0\", judged: \">=1\"}\n", afterLoss(4), results.Fail, "stale_writes 0: found 1"},
+		{
+			"a violation is found that a lost client may explain", "run resource=register\n0 A acquire invoke\n10 A acquire ok valid=1000 issued=1\n12 A effect-read fail fenced\n20 A release invoke\n",
+			"expect: {false_refusals: \"0\", judged: \">=1\"}\n", afterLoss(3), results.Unknown, "false_refusals 0 (found 1): what explains it may be among the events that are missing",
+		},
+		{
+			"nobody knows when a call of a lost client returned", serialScript + "48 A acquire invoke valid=50\n30000 B acquire invoke\n", "expect: {deaf_waits: \"0\", judged: \">=1\"}\n",
+			afterLoss(5), results.Unknown, "ended without its last word",
+		},
 		{
 			"one of two entries of the same fault was never injected", overlapScript,
 			"chaos: [{use: pause, on: holder, at: 10ms, for: 1s}, {use: pause, on: holder, at: 20ms, for: 1s}]\nexpect: {judged: \">=2\"}\n",
@@ -189,8 +206,17 @@ func TestVerdictLattice(t *testing.T) {
 	}
 }
 
+// afterLoss loses client-1, of which so many events came.
+func afterLoss(told int64) func(*runDir) {
+	return func(d *runDir) {
+		d.env.Cluster = map[string]string{"host_client-1": "h-2"}
+		d.env.Clients = []results.ClientStats{{Name: "client-1", Lost: true, Recorded: told}, {Name: "client-2", Dead: true}}
+	}
+}
+
 func TestOneCauseIsGivenOnce(t *testing.T) {
 	for name, d := range map[string]*runDir{
+		"client-1 on host h-2": prepared(t, serialScript, enough, afterLoss(4)),
 		"interrupted": prepared(t, serialScript, enough, func(d *runDir) {
 			d.env.Interrupted, d.env.Unknown = true, []string{"the run was interrupted"}
 		}),
@@ -211,6 +237,15 @@ func oneOfTwo(d *runDir) {
 	f := d.script.run.Faults[0]
 	f.ID, f.Receipt.Status = 2, history.NotInstalled
 	d.script.run.Faults = append(d.script.run.Faults, f)
+}
+
+// TestAWarningIsNotTheCause of a zero that is unknown because a client was lost.
+func TestAWarningIsNotTheCause(t *testing.T) {
+	const refused = "run resource=register\n0 A acquire invoke\n10 A acquire ok valid=1000 issued=1\n12 A effect-read fail fenced\n20 A release invoke\n"
+	r := judged(t, prepared(t, refused, "expect: {stale_writes: \"0\", judged: \">=1\"}\n", afterLoss(3)))
+	if all := strings.Join(r.Reasons, "\n"); r.Verdict != results.Unknown || strings.Contains(all, "refused") || !strings.Contains(strings.Join(r.Warnings, "\n"), "refused 1 accesses") {
+		t.Errorf("%s: %s\nwarnings: %q", r.Verdict, all, r.Warnings)
+	}
 }
 
 func TestStrengthTellsHowManyInjectionsBit(t *testing.T) {

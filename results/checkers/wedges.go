@@ -25,6 +25,7 @@ import (
 type wedges struct {
 	run     results.Run
 	bound   int64
+	heard   int64 // until when it is known who has what in hand
 	t       *tracker
 	faults  []history.Fault // that have not begun yet
 	healed  int64           // when the last fault ended; the start where there was none
@@ -70,7 +71,7 @@ var wedgesKind = results.CheckerKind{
 
 func newWedges(run results.Run) results.Checker {
 	c := &wedges{
-		run: run, bound: bound(run), faults: run.Faults, healed: run.Start, asks: map[results.Place]*vainAsk{}, found: map[results.Place]vainSpan{},
+		run: run, bound: bound(run), heard: allHeard(run), faults: run.Faults, healed: run.Start, asks: map[results.Place]*vainAsk{}, found: map[results.Place]vainSpan{},
 		free: make([]int64, len(run.Locks)),
 	}
 	c.t = newTracker(run, c)
@@ -164,7 +165,7 @@ func (c *wedges) count() {
 // inVain takes an acquire that did not get a free lock up to t. end is its outcome, or nil.
 func (c *wedges) inVain(p results.Place, a *vainAsk, t int64, end *history.Event) {
 	from, free := c.freeFor(p.User, p.Lock)
-	from = max(from, a.since)
+	from, t = max(from, a.since), min(t, c.heard)
 	if !free || t <= from {
 		return
 	}

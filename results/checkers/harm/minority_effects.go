@@ -24,12 +24,12 @@ type minorityEffects struct {
 
 // MinorityEffects counts writes of a replicated resource that no majority applied.
 var MinorityEffects = results.CheckerKind{
-	Name: "minority_effects", New: newMinorityEffects,
+	Name: "minority_effects", New: newMinorityEffects, Resource: true,
 	Doc: "Writes that some replicas of a replicated resource applied, but no majority: they do not count as effects.",
 	Counts: []results.Quantity{
 		{
 			Name: "minority_effects", Doc: "of a replicated resource: writes that some replicas applied, but never a majority; they are no effects",
-			Of: "effects", Timeless: true,
+			Of: "effects", Timeless: true, NeedsAll: true,
 		},
 	},
 }

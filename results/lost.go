@@ -1,0 +1,126 @@
+package results
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/lockquake/lockquake/history"
+)
+
+// Lost is a process that ended without its last word although no fault asked for that. What it did after its last event is not known. Example: a host is
+// cut off at 5 s. Its client is heard until then, and holds lock-0. Nobody knows whether it released that at 6 s or wrote at 7 s, nor whether it was granted another.
+type Lost struct {
+	Name  string
+	Host  string               // where there are several; else ""
+	Ended string               // how its process was seen to end; "" where nobody saw that, so it may have gone on
+	Last  int64                // ns: the time of its last event; 0 where none came
+	Open  map[openGrant]uint16 // what its users had in hand then: the locks
+}
+
+// openGrant is a grant that a user has in hand.
+type openGrant struct {
+	user  history.User
+	grant uint32
+}
+
+// lost reads the last events of the processes that were lost. Run directories from before these were noted have none.
+func (d *directory) lost() (out []Lost, err error) {
+	at := map[string]int{}
+	for _, c := range d.env.Clients {
+		if _, known := at[c.Name]; c.Lost && !known {
+			at[c.Name] = len(out)
+			out = append(out, Lost{Name: c.Name, Host: d.env.Cluster[history.HostOf+c.Name], Ended: c.Ended, Open: map[openGrant]uint16{}})
+		}
+	}
+	if len(out) == 0 {
+		return nil, nil
+	}
+	m, err := history.OpenAll(filepath.Join(d.dir, DirHistory))
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, m.Close()) }()
+	for {
+		var e history.Event
+		from, err := m.Next(&e)
+		if errors.Is(err, io.EOF) {
+			return out, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		if i, is := at[from.Process]; is {
+			out[i].hear(&e)
+		}
+	}
+}
+
+// hear takes the next event of the process.
+func (l *Lost) hear(e *history.Event) {
+	l.Last = e.Time
+	switch {
+	case e.Kind == history.Acquire && e.Phase == history.Ok:
+		l.Open[openGrant{e.User, e.Op}] = e.Lock
+	case e.Kind == history.Release && e.Phase == history.Invoke, e.Kind == history.Lost:
+		delete(l.Open, openGrant{e.User, e.Grant})
+	}
+}
+
+// maxOpenNamed bounds how many grants of a lost process are named.
+const maxOpenNamed = 4
+
+// reason says what cannot be judged of the process.
+func (l *Lost) reason(r Run) string {
+	text := l.Name
+	if l.Host != "" {
+		text += " on host " + l.Host
+	}
+	text += " ended without its last word"
+	_, client := history.ClientOf(l.Name)
+	switch {
+	case l.Last == 0:
+		return text + "; no event of it came"
+	case l.Ended != "":
+		text += " (" + l.Ended + ")"
+	case client:
+		text += ", and nobody saw its process end: it may have gone on"
+	}
+	text += fmt.Sprintf("; what it did after its last event, at %s, cannot be judged", r.MS(l.Last))
+	if len(l.Open) == 0 {
+		return text
+	}
+	var open []string
+	for _, g := range slices.SortedFunc(maps.Keys(l.Open), func(a, b openGrant) int {
+		return cmp.Or(cmp.Compare(a.user, b.user), cmp.Compare(a.grant, b.grant))
+	})[:min(len(l.Open), maxOpenNamed)] {
+		open = append(open, fmt.Sprintf("%s (grant %d of %v)", r.LockName(l.Open[g]), g.grant, g.user))
+	}
+	if more := len(l.Open) - len(open); more > 0 {
+		open = append(open, fmt.Sprintf("and %d more", more))
+	}
+	return text + ", nor what it had in hand then: " + strings.Join(open, ", ")
+}
+
+// unprove takes back what the missing events of lost processes could refute: a zero, and a count of what did not happen. What the events that came prove
+// stays a violation. A kind without counts finds no zeros; and what a resource would have told is nothing to those that look at clients alone.
+func unprove(f *Finding, k CheckerKind, lost []Lost) {
+	if len(k.Counts) == 0 || f.Verdict == Unknown {
+		return
+	}
+	for _, q := range k.Counts {
+		if n := f.Counts[q.Name]; f.Verdict == Violated && n != nil && *n > 0 && !q.NeedsAll {
+			return
+		}
+	}
+	for _, l := range lost {
+		if _, client := history.ClientOf(l.Name); client || k.Resource {
+			f.Verdict, f.Missing = Unknown, append(f.Missing, l.Name)
+		}
+	}
+}

@@ -1,0 +1,29 @@
+package results
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/lockquake/lockquake/history"
+)
+
+// TestWhatALostProcessHadInHand is what it was granted and had neither begun to release nor lost by its last event. Four grants are named.
+func TestWhatALostProcessHadInHand(t *testing.T) {
+	l := Lost{Name: "client-2", Ended: "exit status 137", Open: map[openGrant]uint16{}}
+	u := history.MakeUser(1, 0)
+	for i := range uint32(8) {
+		l.hear(&history.Event{Time: int64(i+1) * 1e6, Kind: history.Acquire, Phase: history.Ok, User: u, Op: i + 1})
+	}
+	l.hear(&history.Event{Time: 10e6, Kind: history.Release, Phase: history.Invoke, User: u, Op: 20, Grant: 2})
+	l.hear(&history.Event{Time: 11e6, Kind: history.Lost, Phase: history.Info, User: u, Grant: 4})
+	l.hear(&history.Event{Time: 12e6, Kind: history.Lost, Phase: history.Info, User: history.MakeUser(1, 1)})
+	const want = "client-2 ended without its last word (exit status 137); what it did after its last event, at 12.000 ms, cannot be judged, nor what it had in hand then: " +
+		"a (grant 1 of client-2/0), a (grant 3 of client-2/0), a (grant 5 of client-2/0), a (grant 6 of client-2/0), and 2 more"
+	if got := l.reason(Run{Locks: []string{"a"}}); got != want {
+		t.Errorf("it is told %q", got)
+	}
+	r := Lost{Name: "register", Last: 5e6}
+	if got := r.reason(Run{}); strings.Contains(got, "may have gone on") || !strings.HasSuffix(got, "at 5.000 ms, cannot be judged") {
+		t.Errorf("it is told %q", got)
+	}
+}
