@@ -164,6 +164,7 @@ func (d *doctor) try(ctx context.Context, p cluster.Provider, list []attempt, to
 	err = engine.TryOut(ctx, o, roundsOf(list), func(t engine.Tried) {
 		tried++
 		w := seenOf(t.Fault)
+		w.Hosts = t.Hosts
 		d.tell("%s: %s: %s", p.Name(), list[t.Entry], w.word())
 		told(list[t.Entry], w)
 	})

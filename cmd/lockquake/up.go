@@ -120,6 +120,9 @@ func (u *up) provider(ctx context.Context, name string) (cluster.Provider, error
 		_, _, err := chooseProvider(ctx, name)
 		return nil, err
 	}
+	if name == "swarm" {
+		return nil, usagef("up --provider swarm: the addresses of its servers are those of a closed network between the hosts, which no client of yours is in; there are auto, docker and local")
+	}
 	p, _, err := cluster.Choose(ctx, name, cluster.ChooseOptions{Loopback: true, Mechanisms: mechanisms.All()})
 	if err != nil {
 		return nil, engine.MissingError{Text: fmt.Sprintf("--provider %s: %v; `lockquake doctor` tells more", name, err)}
