@@ -164,7 +164,9 @@ func hostsText(hosts []cluster.HostSeen) string {
 		}
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", h.Name, dash(h.Engine), dash(h.Kernel), dash(processors), dash(clock), dash(h.Agent), dash(cannot(h)))
 	}
-	fmt.Fprintln(w, "\nfrom\tto\tround trip, median\t95 %\tarrived\tclock error of the pair")
+	if slices.ContainsFunc(hosts, func(h cluster.HostSeen) bool { return len(h.Links) > 0 }) {
+		fmt.Fprintln(w, "\nfrom\tto\tround trip, median\t95 %\tarrived\tclock error of the pair")
+	}
 	for _, h := range hosts {
 		for _, l := range h.Links {
 			fmt.Fprintf(w, "%s\t%s\t%v\t%v\t%d of %d\t%v\n", h.Name, l.To, l.RoundTrip.Mid, l.RoundTrip.High, l.Arrived, l.Sent, l.ClockError)

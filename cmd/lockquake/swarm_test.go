@@ -134,7 +134,7 @@ func placesOf(t *testing.T, r results.Report) map[string]string {
 // targets are. TestSwarmStories has pauses and clocks.
 func TestSwarmFaults(t *testing.T) {
 	for _, name := range []string{
-		"etcd-slow-network", "redis-restart-amnesia", "etcd-leader-failover:polite", "zookeeper-session-expiry", "postgres-session-end",
+		"etcd-slow-network", "redis-restart-amnesia", "etcd-leader-failover-polite", "zookeeper-session-expiry", "postgres-session-end",
 	} {
 		t.Run(name, func(t *testing.T) {
 			r, code := onSwarm(t, name)
