@@ -131,9 +131,8 @@ func (x *exclusion) Observe(e *history.Event) {
 func (x *exclusion) began(h *hold) {
 	x.rivals.began(h, x.t.locks[h.lock])
 	if len(x.t.clocks) > 0 {
-		ends := endsOf(&x.ends, h.lock)
-		x.unsure += conflicting(ends.after(h.user, h.earliest(h.start)), h.mode)
-		if ends.follows(h.user, h.mode) {
+		x.unsure += conflicting(endsOf(&x.ends, h.lock).after(h.user, h.earliest(h.start)), h.mode)
+		if endsOf(&x.ends, h.lock).follows(h.user, h.mode) {
 			x.follow++
 		}
 	}
