@@ -49,6 +49,10 @@ func TestWhatIsSaidOfClocks(t *testing.T) {
 	if want := "2 of the run's clocks were compared with the engine's, and times err by 0.612 ms at most. "; !strings.HasPrefix(text, want) || !strings.Contains(text, "4 pairs of holds lies within it, for 1600 grants that followed another user's (0.25 %), and") || strings.Contains(text, "Stale") {
 		t.Errorf("%q", text)
 	}
+	d.findings = nil
+	if text := d.reportClocks(map[string]*int64{"unsure_pairs": &n}).Text(); !strings.Contains(text, "for 0 grants that followed another user's, and") {
+		t.Errorf("%q", text)
+	}
 	d.tally.judged.Effects = 1
 	if text := d.reportClocks(map[string]*int64{"unordered_effects": &n}).Text(); !strings.HasSuffix(text, "own order of arrival; 4 effects are unordered") || strings.Contains(text, "pairs") {
 		t.Errorf("%q", text)
