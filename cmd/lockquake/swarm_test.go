@@ -18,7 +18,6 @@ import (
 
 	"github.com/moby/moby/client"
 
-	"github.com/lockquake/lockquake/chaos/links"
 	"github.com/lockquake/lockquake/history"
 	"github.com/lockquake/lockquake/internal/cluster"
 	"github.com/lockquake/lockquake/internal/node"
@@ -219,8 +218,10 @@ func TestSwarmHosts(t *testing.T) {
 		if ahead := -h.Clock.Offset.Round(time.Second); (i == 2) != (ahead == 500_000*time.Second) {
 			t.Errorf("the clock of %s is ahead by %v", h.Name, ahead)
 		}
-		if why, cannot := h.Cannot[string(links.CanFilter)]; cannot {
-			t.Errorf("%s cannot filter packets: %s", h.Name, why)
+		for _, c := range []string{"pause", "freeze", "kill", "filter", "clock", "limits"} {
+			if why, cannot := h.Cannot[c]; cannot {
+				t.Errorf("%s cannot %s: %s", h.Name, c, why)
+			}
 		}
 	}
 	nothingOnTheSwarm(t)

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -10,7 +11,6 @@ import (
 	"time"
 
 	"github.com/moby/moby/client"
-	"golang.org/x/sync/errgroup"
 
 	"github.com/lockquake/lockquake/chaos"
 	wall "github.com/lockquake/lockquake/chaos/clock"
@@ -169,9 +169,9 @@ type HostLink struct {
 	ClockError time.Duration `json:"clock_error_ns"` // by which times of the two hosts may be wrong against each other: the errors of both clocks
 }
 
-// surveyed are the capabilities that hosts may differ in.
+// surveyed are the capabilities that hosts are asked about.
 var surveyed = []chaos.Capability{
-	process.CanFreeze, links.CanFilter, links.CanHold, links.CanShape, links.CanNetem, links.CanQueue, links.CanThrottle, wall.CanClock, CanLimit,
+	links.CanFilter, links.CanHold, links.CanShape, links.CanNetem, links.CanQueue, links.CanThrottle, wall.CanClock, CanLimit,
 }
 
 // Survey makes a run of one node on each host.
@@ -189,19 +189,23 @@ func (s *swarm) Survey(ctx context.Context, listener func(name string) node.Spec
 			out = append(out, HostSeen{Name: h.name, Supervisor: h.local, Lacks: "it takes no part: " + h.away})
 		}
 		found := make([]HostSeen, len(run.members))
-		var g errgroup.Group
-		for i, m := range run.members {
-			g.Go(func() error {
-				found[i] = m.look(ctx)
-				return nil
-			})
-		}
-		_ = g.Wait() // there are no errors: each is said of its host
-		s.unfit = map[string]string{}
-		for i, m := range run.members {
+		_ = run.each(func(i int, m *member) error {
+			found[i] = m.look(ctx)
+			return nil
+		})
+		for i := range found {
 			if found[i].Lacks == "" {
 				found[i].measure(ctx, run, found, i)
 			}
+		}
+		s.unfit = map[string]string{}
+		_ = run.each(func(i int, m *member) error {
+			if found[i].Lacks == "" {
+				found[i].try(ctx, m.of.Nodes[0])
+			}
+			return nil
+		})
+		for i, m := range run.members {
 			if found[i].Lacks != "" {
 				s.unfit[m.id] = "doctor found it unfit: " + found[i].Lacks
 			}
@@ -251,6 +255,21 @@ func (h *HostSeen) ask(ctx context.Context, m *member) error {
 		}
 	}
 	return nil
+}
+
+// try does to the host's node what is not asked about, and ends it.
+func (h *HostSeen) try(ctx context.Context, n *Node) {
+	_, paused := n.Pause(ctx)
+	_, resumed := n.Resume(ctx)
+	frozen := errors.Join(n.Freeze(ctx), n.Thaw(ctx))
+	_, killed := n.Kill(ctx)
+	for c, err := range map[chaos.Capability]error{
+		chaos.CanPause: errors.Join(paused, resumed), process.CanFreeze: frozen, process.CanKill: killed,
+	} {
+		if err != nil {
+			h.Cannot[string(c)] = err.Error()
+		}
+	}
 }
 
 // measure sends datagrams from the host's node to those of all others.

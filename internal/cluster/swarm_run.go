@@ -22,7 +22,6 @@ import (
 	"github.com/lockquake/lockquake/chaos"
 	wall "github.com/lockquake/lockquake/chaos/clock"
 	"github.com/lockquake/lockquake/chaos/links"
-	"github.com/lockquake/lockquake/chaos/process"
 	"github.com/lockquake/lockquake/history"
 	"github.com/lockquake/lockquake/internal/agent"
 	"github.com/lockquake/lockquake/internal/node"
@@ -235,8 +234,8 @@ func (r *swarmRun) join(ctx context.Context, m *member, relayAt string, specs []
 	return nil
 }
 
-// asked are the orders that an agent is asked about, for what hosts may differ in.
-var asked = map[chaos.Capability]string{process.CanFreeze: process.DoFreeze, links.CanFilter: links.DoFilter, links.CanHold: links.DoFilter, wall.CanClock: wall.DoClock}
+// asked are the orders that an agent is asked about, for what hosts may differ in. Containers are frozen by their engine.
+var asked = map[chaos.Capability]string{links.CanFilter: links.DoFilter, links.CanHold: links.DoFilter, wall.CanClock: wall.DoClock}
 
 // offers tells what can be done to nodes on this host. The host's own agent is asked, and its engine for limits. What a fault needs, a host
 // without an agent lacks: the engine could stop processes there, but nobody would let them go when the supervisor is dead.
