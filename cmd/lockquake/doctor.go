@@ -183,7 +183,7 @@ func cannot(h cluster.HostSeen) string {
 	}
 	var out []string
 	for _, c := range slices.Sorted(maps.Keys(h.Cannot)) {
-		out = append(out, c+" ("+oneLine(h.Cannot[c])+")")
+		out = append(out, c+" ("+oneLine(strings.TrimPrefix(h.Cannot[c], c+" is unavailable: "))+")")
 	}
 	return strings.Join(out, "; ")
 }

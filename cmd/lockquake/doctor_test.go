@@ -158,7 +158,7 @@ provider local
 func TestEveryHostHasARow(t *testing.T) {
 	const want = `
 host  engine   kernel  processors  clock                         agent                          cannot
-a     27.0.1   6.1     8           the supervisor's own          in the engine's pid namespace  netem (netem is unavailable: no module); queue (none)
+a     27.0.1   6.1     8           the supervisor's own          in the engine's pid namespace  netem (no module); queue (none)                      
 b     20.10.5  5.10    4           ahead by 1m40s, to within 9ms  in the engine's pid namespace  -
 c     26.1     6.6     2           -                             not started: no                have nodes (the agent is unavailable: not started: no)
 d     -        -       -           -                             -                              have nodes (it takes no part: down, active)
@@ -169,7 +169,7 @@ a     b   2ms                 3ms   99 of 100  9ms
 	got := hostsText([]cluster.HostSeen{
 		{
 			Name: "a", Engine: "27.0.1", Kernel: "6.1", Processors: 8, Supervisor: true, Agent: "in the engine's pid namespace", Clock: &cluster.ClockSeen{},
-			Cannot: map[string]string{"queue": "none", "netem": "netem is unavailable:\n no module"},
+			Cannot: map[string]string{"queue": "none", "netem": "netem is unavailable: no\n module"},
 			Links:  []cluster.HostLink{{To: "b", RoundTrip: links.Spread{Mid: 2 * time.Millisecond, High: 3 * time.Millisecond}, Sent: 100, Arrived: 99, ClockError: 9 * time.Millisecond}},
 		},
 		{Name: "b", Engine: "20.10.5", Kernel: "5.10", Processors: 4, Agent: "in the engine's pid namespace", Clock: &cluster.ClockSeen{Offset: -100 * time.Second, Error: 9 * time.Millisecond}},
