@@ -58,6 +58,7 @@ type ReportClocks struct {
 	Compared    int     `json:"compared"`              // processes whose clock was compared with the run's
 	MaxErrorMS  float64 `json:"max_error_ms"`          // by how much the time of an event may be wrong, at most
 	UnsurePairs *int64  `json:"unsure_pairs"`          // pairs of holds whose order lies within the errors; null: not judged
+	UnsureOf    int64   `json:"unsure_of"`             // grants that followed a conflicting hold of another user, each of which makes a pair at least
 	Unordered   *int64  `json:"unordered_effects"`     // as among the counts
 	ByResource  bool    `json:"by_resource,omitempty"` // the resource's own order of arrival is a witness, too
 }
@@ -66,7 +67,11 @@ type ReportClocks struct {
 func (c ReportClocks) Text() string {
 	text := fmt.Sprintf("%d of the run's clocks were compared with the engine's, and times err by %.3f ms at most. Overlaps are judged by the users' intervals, narrowed by that", c.Compared, c.MaxErrorMS)
 	if c.UnsurePairs != nil {
-		text += fmt.Sprintf(": the order of %d pairs of holds lies within it, and they count as possible_overlaps alone", *c.UnsurePairs)
+		text += fmt.Sprintf(": the order of %d pairs of holds lies within it, for %d grants that followed another user's", *c.UnsurePairs, c.UnsureOf)
+		if c.UnsureOf > 0 {
+			text += fmt.Sprintf(" (%.3g %%)", 100*float64(*c.UnsurePairs)/float64(c.UnsureOf))
+		}
+		text += ", and they count as possible_overlaps alone"
 	}
 	switch {
 	case !c.ByResource:
@@ -89,8 +94,12 @@ func (d *directory) reportClocks(counts map[string]*int64) *ReportClocks {
 	if n == 0 {
 		return nil
 	}
+	of := int64(0)
+	for _, f := range d.findings {
+		of += f.Chances["unsure_pairs"].N
+	}
 	return &ReportClocks{
-		Compared: n, MaxErrorMS: Milli(d.tally.clockError), UnsurePairs: counts["unsure_pairs"], Unordered: counts["unordered_effects"],
+		Compared: n, UnsureOf: of, MaxErrorMS: Milli(d.tally.clockError), UnsurePairs: counts["unsure_pairs"], Unordered: counts["unordered_effects"],
 		ByResource: d.tally.judged.Effects > 0,
 	}
 }

@@ -43,9 +43,14 @@ func TestWhatIsSaidOfClocks(t *testing.T) {
 	}
 	d.run.Processes = append(d.run.Processes, history.Header{Process: "client-2", ErrorNS: 5}, history.Header{Process: "register", ErrorNS: 5})
 	d.tally.clockError = 612_000
+	d.findings = []Finding{{}, {Chances: map[string]Chances{"unsure_pairs": {N: 1600}}}}
 	n := int64(4)
 	text := d.reportClocks(map[string]*int64{"unsure_pairs": &n}).Text()
-	if want := "2 of the run's clocks were compared with the engine's, and times err by 0.612 ms at most. "; !strings.HasPrefix(text, want) || !strings.Contains(text, "4 pairs of holds") || strings.Contains(text, "Stale") {
+	if want := "2 of the run's clocks were compared with the engine's, and times err by 0.612 ms at most. "; !strings.HasPrefix(text, want) || !strings.Contains(text, "4 pairs of holds lies within it, for 1600 grants that followed another user's (0.25 %), and") || strings.Contains(text, "Stale") {
+		t.Errorf("%q", text)
+	}
+	d.findings = nil
+	if text := d.reportClocks(map[string]*int64{"unsure_pairs": &n}).Text(); !strings.Contains(text, "for 0 grants that followed another user's, and") {
 		t.Errorf("%q", text)
 	}
 	d.tally.judged.Effects = 1

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -40,6 +41,7 @@ type way struct {
 	Reason   string    `json:"reason,omitempty"`   // why not
 	Evidence string    `json:"evidence,omitempty"` // of the receipt, where it was tried
 	Healed   string    `json:"healed,omitempty"`   // of the receipt of the heal
+	Hosts    []string  `json:"hosts,omitempty"`    // of a swarm, that the targets were on
 	At       time.Time `json:"at,omitzero"`        // when it was tried
 	Cached   bool      `json:"cached"`             // it was tried by an earlier doctor
 }
@@ -208,9 +210,18 @@ func matrixText(cells []cell) string {
 }
 
 // sums count the ways that were tried, and of these the ones that an earlier doctor tried.
-type sums struct{ tried, cached int }
+type sums struct {
+	tried, cached int
+	hosts         map[string]int // of a swarm: on which so many were tried
+}
 
 func (s *sums) add(w way) {
+	for _, h := range w.Hosts {
+		if s.hosts == nil {
+			s.hosts = map[string]int{}
+		}
+		s.hosts[h]++
+	}
 	if !w.At.IsZero() {
 		s.tried++
 	}
@@ -220,10 +231,17 @@ func (s *sums) add(w way) {
 }
 
 func (s *sums) text() string {
-	if s.cached == 0 {
-		return ""
+	var out string
+	for i, h := range slices.Sorted(maps.Keys(s.hosts)) {
+		if i == 0 {
+			out += "\n"
+		}
+		out += fmt.Sprintf("tried on host %s: %d\n", h, s.hosts[h])
 	}
-	return fmt.Sprintf("\n%d of the %d worked before, with this program and since this machine was booted; --fresh tries them again\n", s.cached, s.tried)
+	if s.cached == 0 {
+		return out
+	}
+	return out + fmt.Sprintf("\n%d of the %d worked before, with this program and since this machine was booted; --fresh tries them again\n", s.cached, s.tried)
 }
 
 // text is a cell of the table. Each reason has one note, wherever it stands.

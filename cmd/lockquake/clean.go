@@ -25,7 +25,8 @@ func cleanCommand(std streams) *cobra.Command {
 			"the images of lockquake's own binary that earlier builds left: the newest stays. Processes are killed, those that were\n" +
 			"left stopped or frozen too. What belongs to a supervisor that is seen to run is never touched. It prints what it removed, one\n" +
 			"thing a line; what it found and left is told on standard error. With --all it first lists what it would remove, and asks: on a\n" +
-			"machine that others use too, it takes what they kept.",
+			"machine that others use too, it takes what they kept.\n\n" +
+			"With --provider swarm it looks at all hosts of the swarm that can be had. It names the others, and the exit code is then 3.",
 		Args:              noArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
@@ -54,12 +55,18 @@ func cleanCommand(std streams) *cobra.Command {
 			o.Look = false
 		}
 		swept, err := cluster.Sweep(c.Context(), o)
+		if err == nil && len(swept.Unseen) > 0 {
+			err = exit{code: codeMissing}
+		}
 		if f.value == "json" {
 			return errors.Join(writeJSON(std.out, swept), err)
 		}
 		tellSwept(std.out, swept)
 		for _, l := range swept.Left {
 			fmt.Fprintln(std.err, "left: "+l)
+		}
+		for _, h := range swept.Unseen {
+			fmt.Fprintln(std.err, "not looked at: host "+h+"; clean again when it is ready and active")
 		}
 		if err != nil && strings.Contains(err.Error(), activeEndpoints) {
 			fmt.Fprintln(std.err, "left: "+miscount)

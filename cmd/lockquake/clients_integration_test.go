@@ -102,11 +102,12 @@ func TestClientsInOtherLanguages(t *testing.T) {
 	}
 }
 
-// neverLock is the key of a scenario for a client that excludes nobody, in a folder with all that is copied into its container.
+// neverLock is the key of a scenario for a client whose lock the server grants to everybody, in a folder with all that is copied into its
+// container.
 func neverLock(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
-	for _, name := range []string{"lockquake.py", "testdata/never_lock.py"} {
+	for _, name := range []string{"lockquake.py", "redis_lock.py", "testdata/never_lock.py"} {
 		b, err := os.ReadFile(filepath.Join("../../clients/python", name))
 		if err == nil {
 			err = os.WriteFile(filepath.Join(dir, filepath.Base(name)), b, 0o644)

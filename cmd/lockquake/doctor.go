@@ -1,11 +1,13 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 
@@ -31,7 +33,10 @@ receipt, healed, and seen to be healed. That takes a minute or two for each prov
 up and the program is the same; what did not is tried again the next time, and --fresh tries everything again. Doctor leaves nothing behind.
 
 In the matrix "yes" is one way, a word such as netem or vdso names what does it, "no" has its reason below, and "-" means
-that the fault does not apply. A link fault is tried on the links of a client to every other node. The exit code is 3 when no provider can be had at all.`
+that the fault does not apply. A link fault is tried on the links of a client to every other node. The exit code is 3 when no provider can be had at all.
+
+Of a Docker Swarm it lists all hosts: what the agent on each says it cannot do, or why the host can have no nodes; the round trips between each two; and by how much
+times of the two may be wrong against each other. Faults are then tried on the hosts that can have nodes.`
 
 // everyProvider stands for all providers that can be had.
 const everyProvider = "all"
@@ -147,28 +152,44 @@ func hostsText(hosts []cluster.HostSeen) string {
 	w := tabwriter.NewWriter(&out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "\nhost\tengine\tkernel\tprocessors\tclock\tagent\tcannot")
 	for _, h := range hosts {
-		clock := "ahead by " + (-h.Clock.Offset).String() + ", to within " + h.Clock.Error.String()
-		if h.Clock == (cluster.ClockSeen{}) {
-			clock = "the supervisor's own"
+		processors, clock := "", ""
+		if h.Processors > 0 {
+			processors = strconv.Itoa(h.Processors)
 		}
-		var cannot []string
-		for _, c := range slices.Sorted(maps.Keys(h.Cannot)) {
-			cannot = append(cannot, c+" ("+oneLine(h.Cannot[c])+")")
+		if c := h.Clock; c != nil {
+			clock = "ahead by " + (-c.Offset).String() + ", to within " + c.Error.String()
+			if *c == (cluster.ClockSeen{}) {
+				clock = "the supervisor's own"
+			}
 		}
-		if len(cannot) == 0 {
-			cannot = []string{"-"}
-		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%s\t%s\t%s\n", h.Name, h.Engine, h.Kernel, h.Processors, clock, h.Agent, strings.Join(cannot, "; "))
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", h.Name, dash(h.Engine), dash(h.Kernel), dash(processors), dash(clock), dash(h.Agent), dash(cannot(h)))
 	}
-	fmt.Fprintln(w, "\nfrom\tto\tround trip, median\t95 %\tarrived")
+	if slices.ContainsFunc(hosts, func(h cluster.HostSeen) bool { return len(h.Links) > 0 }) {
+		fmt.Fprintln(w, "\nfrom\tto\tround trip, median\t95 %\tarrived\tclock error of the pair")
+	}
 	for _, h := range hosts {
 		for _, l := range h.Links {
-			fmt.Fprintf(w, "%s\t%s\t%v\t%v\t%d of %d\n", h.Name, l.To, l.RoundTrip.Mid, l.RoundTrip.High, l.Arrived, l.Sent)
+			fmt.Fprintf(w, "%s\t%s\t%v\t%v\t%d of %d\t%v\n", h.Name, l.To, l.RoundTrip.Mid, l.RoundTrip.High, l.Arrived, l.Sent, l.ClockError)
 		}
 	}
 	_ = w.Flush() // into a builder
 	return out.String() + "\n"
 }
+
+// cannot is what a host cannot do, with the reasons.
+func cannot(h cluster.HostSeen) string {
+	if h.Lacks != "" {
+		return "have nodes (" + oneLine(h.Lacks) + ")"
+	}
+	var out []string
+	for _, c := range slices.Sorted(maps.Keys(h.Cannot)) {
+		out = append(out, c+" ("+oneLine(strings.TrimPrefix(h.Cannot[c], c+" is unavailable: "))+")")
+	}
+	return strings.Join(out, "; ")
+}
+
+// dash stands for what is not known, or not there.
+func dash(text string) string { return cmp.Or(text, "-") }
 
 // imageKeys names the images that the backends' nodes need, as long as a scenario asks for no other version.
 func imageKeys() ([]string, error) {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/lockquake/lockquake/chaos"
 	faults "github.com/lockquake/lockquake/chaos/all"
+	"github.com/lockquake/lockquake/chaos/links"
 	"github.com/lockquake/lockquake/history"
 	"github.com/lockquake/lockquake/internal/cluster"
 )
@@ -91,6 +92,17 @@ func TestTheAnswerIsWhatTheReceiptsSay(t *testing.T) {
 	}
 }
 
+// TestTheHostsThatWereTriedAreTold, with how many ways on each.
+func TestTheHostsThatWereTriedAreTold(t *testing.T) {
+	at := time.Unix(1, 0)
+	got := matrixText(cellsOf("swarm", "pause", map[string][]way{
+		onServer: {{Answer: yes, At: at, Hosts: []string{"b", "a"}}}, onClient: {{Answer: yes, At: at, Hosts: []string{"b"}}},
+	}))
+	if want := "\ntried on host a: 1\ntried on host b: 2\n"; !strings.HasSuffix(got, want) {
+		t.Errorf("%q, want %q behind it", got, want)
+	}
+}
+
 // cellsOf makes the four cells of a fault.
 func cellsOf(provider, fault string, ways map[string][]way) []cell {
 	var out []cell
@@ -139,6 +151,36 @@ provider local
 `
 	if got := matrixText(cells); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+}
+
+// TestEveryHostHasARow: one that nothing is known of, too, with the reason.
+func TestEveryHostHasARow(t *testing.T) {
+	const want = `
+host  engine   kernel  processors  clock                         agent                          cannot
+a     27.0.1   6.1     8           the supervisor's own          in the engine's pid namespace  netem (no module); queue (none)                      
+b     20.10.5  5.10    4           ahead by 1m40s, to within 9ms  in the engine's pid namespace  -
+c     26.1     6.6     2           -                             not started: no                have nodes (the agent is unavailable: not started: no)
+d     -        -       -           -                             -                              have nodes (it takes no part: down, active)
+
+from  to  round trip, median  95 %  arrived    clock error of the pair
+a     b   2ms                 3ms   99 of 100  9ms
+`
+	got := hostsText([]cluster.HostSeen{
+		{
+			Name: "a", Engine: "27.0.1", Kernel: "6.1", Processors: 8, Supervisor: true, Agent: "in the engine's pid namespace", Clock: &cluster.ClockSeen{},
+			Cannot: map[string]string{"queue": "none", "netem": "netem is unavailable: no\n module"},
+			Links:  []cluster.HostLink{{To: "b", RoundTrip: links.Spread{Mid: 2 * time.Millisecond, High: 3 * time.Millisecond}, Sent: 100, Arrived: 99, ClockError: 9 * time.Millisecond}},
+		},
+		{Name: "b", Engine: "20.10.5", Kernel: "5.10", Processors: 4, Agent: "in the engine's pid namespace", Clock: &cluster.ClockSeen{Offset: -100 * time.Second, Error: 9 * time.Millisecond}},
+		{Name: "c", Engine: "26.1", Kernel: "6.6", Processors: 2, Agent: "not started: no", Lacks: "the agent is unavailable: not started: no"},
+		{Name: "d", Lacks: "it takes no part: down, active"},
+	})
+	if strings.Join(strings.Fields(got), " ") != strings.Join(strings.Fields(want), " ") || strings.Count(got, "\n") != strings.Count(want, "\n")+1 {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+	if got := hostsText(nil); got != "" {
+		t.Errorf("of no swarm: %q", got)
 	}
 }
 

@@ -40,9 +40,10 @@ type testbed struct {
 	on      map[string]string
 }
 
-// testbeds are what faults are tried on. etcd is built in, so it can be had everywhere.
+// testbeds are what faults are tried on. etcd is built in, so it can be had everywhere. On three hosts that have the nodes in turn, etcd-1, client-2
+// and the register are on one each.
 var testbeds = map[string]testbed{
-	"plain": {name: "plain", backend: "etcd", on: map[string]string{onServer: "etcd-1", onClient: "client-1", onResource: "register", onLink: "client-1"}},
+	"plain": {name: "plain", backend: "etcd", on: map[string]string{onServer: "etcd-1", onClient: "client-2", onResource: "register", onLink: "client-2"}},
 	// A disk of its own, which must be there before the server starts.
 	"disk": {name: "disk", backend: "etcd", on: map[string]string{onServer: "etcd-1"}},
 	// A program in C, for what Go programs cannot be told, with data that it can do without.
@@ -164,6 +165,7 @@ func (d *doctor) try(ctx context.Context, p cluster.Provider, list []attempt, to
 	err = engine.TryOut(ctx, o, roundsOf(list), func(t engine.Tried) {
 		tried++
 		w := seenOf(t.Fault)
+		w.Hosts = t.Hosts
 		d.tell("%s: %s: %s", p.Name(), list[t.Entry], w.word())
 		told(list[t.Entry], w)
 	})

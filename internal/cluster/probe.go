@@ -2,13 +2,23 @@ package cluster
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
+	"time"
 
+	"github.com/moby/moby/client"
+
+	"github.com/lockquake/lockquake/chaos"
+	wall "github.com/lockquake/lockquake/chaos/clock"
 	"github.com/lockquake/lockquake/chaos/links"
+	"github.com/lockquake/lockquake/chaos/process"
 	"github.com/lockquake/lockquake/internal/agent"
+	"github.com/lockquake/lockquake/internal/clock"
+	"github.com/lockquake/lockquake/internal/node"
 )
 
 // ProbeResult is the answer to one question of `lockquake doctor`.
@@ -121,4 +131,167 @@ func (d *docker) askEngines() (links.Engines, error) {
 		return e, fmt.Errorf("ask an agent which engines shape links: %w", err)
 	}
 	return e, nil
+}
+
+// Surveyor is a provider with several hosts, which can say what each of them is good for.
+type Surveyor interface {
+	// Survey looks at all hosts, by a node on each that listens at port "probe" and is thrown away. Those that it finds unfit for nodes are
+	// given none from then on.
+	Survey(ctx context.Context, listener func(name string) node.Spec) ([]HostSeen, error)
+}
+
+// HostSeen is what was found of one host.
+type HostSeen struct {
+	Name       string            `json:"name"`
+	Lacks      string            `json:"lacks,omitempty"` // why it gets no nodes, and nothing is known of what stays empty
+	Engine     string            `json:"engine"`          // its version
+	Kernel     string            `json:"kernel"`
+	Processors int               `json:"processors"`
+	Supervisor bool              `json:"supervisor"` // the supervisor talks to its engine without a relay
+	Cannot     map[string]string `json:"cannot"`     // capability -> why it cannot be delivered there; empty: all that was asked about can
+	Agent      string            `json:"agent"`      // where it runs, or why it does not
+	Clock      *ClockSeen        `json:"clock"`      // null: not measured
+	Links      []HostLink        `json:"links"`      // to every other host
+}
+
+// ClockSeen is how a host's monotonic clock stands to the supervisor's. Where it is the supervisor's, both are 0.
+type ClockSeen struct {
+	Offset time.Duration `json:"offset_ns"` // to be added to the host's times
+	Error  time.Duration `json:"error_ns"`  // by which that may be wrong
+}
+
+// HostLink is the way to another host.
+type HostLink struct {
+	To         string        `json:"to"`
+	RoundTrip  links.Spread  `json:"round_trip"`
+	Sent       int           `json:"sent"` // datagrams
+	Arrived    int           `json:"arrived"`
+	ClockError time.Duration `json:"clock_error_ns"` // by which times of the two hosts may be wrong against each other: the errors of both clocks
+}
+
+// surveyed are the capabilities that hosts are asked about.
+var surveyed = []chaos.Capability{
+	links.CanFilter, links.CanHold, links.CanShape, links.CanNetem, links.CanQueue, links.CanThrottle, wall.CanClock, CanLimit,
+}
+
+// Survey makes a run of one node on each host.
+func (s *swarm) Survey(ctx context.Context, listener func(name string) node.Spec) (out []HostSeen, err error) {
+	hosts, _, err := s.hosts(ctx)
+	if err != nil {
+		return nil, err
+	}
+	r := Request{Run: fmt.Sprintf("d%x", os.Getpid()), Agent: true}
+	for i := range hosts {
+		r.Specs = append(r.Specs, listener(fmt.Sprintf("host-%d", i+1)))
+	}
+	err = s.visit(ctx, r, func(run *swarmRun, _ *Cluster) error {
+		for _, h := range run.away {
+			out = append(out, HostSeen{Name: h.name, Supervisor: h.local, Lacks: "it takes no part: " + h.away})
+		}
+		found := make([]HostSeen, len(run.members))
+		_ = run.each(func(i int, m *member) error {
+			found[i] = m.look(ctx)
+			return nil
+		})
+		for i := range found {
+			if found[i].Lacks == "" {
+				found[i].measure(ctx, run, found, i)
+			}
+		}
+		s.unfit = map[string]string{}
+		_ = run.each(func(i int, m *member) error {
+			if found[i].Lacks == "" {
+				found[i].try(ctx, m.of.Nodes[0])
+			}
+			return nil
+		})
+		for i, m := range run.members {
+			if found[i].Lacks != "" {
+				s.unfit[m.id] = "doctor found it unfit: " + found[i].Lacks
+			}
+		}
+		out = append(out, found...)
+		return nil
+	})
+	slices.SortFunc(out, func(a, b HostSeen) int { return strings.Compare(a.Name, b.Name) })
+	return out, err
+}
+
+// look starts the host's node, and asks its engine and its agent.
+func (m *member) look(ctx context.Context) HostSeen {
+	seen := HostSeen{Name: m.name, Supervisor: m.local, Cannot: map[string]string{}}
+	err := m.lacks
+	if err == nil {
+		seen.Agent = m.of.Describe[m.run.agentName]
+		err = seen.ask(ctx, m)
+	}
+	if err == nil {
+		err = StartAll(ctx, m.of.Nodes)
+	}
+	if err != nil {
+		seen.Lacks = err.Error()
+	}
+	return seen
+}
+
+func (h *HostSeen) ask(ctx context.Context, m *member) error {
+	answer, err := m.run.api.Info(ctx, client.InfoOptions{})
+	if err != nil {
+		return fmt.Errorf("ask its engine: %w", err)
+	}
+	h.Engine, h.Kernel, h.Processors = answer.Info.ServerVersion, answer.Info.KernelVersion, answer.Info.NCPU
+	a := m.run.agent
+	if a == nil {
+		return chaos.Unavailable{What: "the agent", Reason: h.Agent}
+	}
+	h.Clock = &ClockSeen{}
+	if now := clock.Now(); a.Clock().Separate() {
+		h.Clock = &ClockSeen{Offset: time.Duration(now - a.Clock().Own(now)), Error: time.Duration(a.Clock().Error(now))}
+	}
+	offers := m.offers(ctx)
+	for _, c := range surveyed {
+		if err := offers(c, node.Server); err != nil {
+			h.Cannot[string(c)] = err.Error()
+		}
+	}
+	return nil
+}
+
+// try does to the host's node what is not asked about, and ends it.
+func (h *HostSeen) try(ctx context.Context, n *Node) {
+	_, paused := n.Pause(ctx)
+	_, resumed := n.Resume(ctx)
+	frozen := errors.Join(n.Freeze(ctx), n.Thaw(ctx))
+	_, killed := n.Kill(ctx)
+	for c, err := range map[chaos.Capability]error{
+		chaos.CanPause: errors.Join(paused, resumed), process.CanFreeze: frozen, process.CanKill: killed,
+	} {
+		if err != nil {
+			h.Cannot[string(c)] = err.Error()
+		}
+	}
+}
+
+// measure sends datagrams from the host's node to those of all others.
+func (h *HostSeen) measure(ctx context.Context, run *swarmRun, all []HostSeen, own int) {
+	var peers []chaos.Node
+	for i, m := range run.members {
+		if i != own && all[i].Lacks == "" {
+			peers = append(peers, m.of.Nodes[0])
+			h.Links = append(h.Links, HostLink{To: m.name, ClockError: h.Clock.Error + all[i].Clock.Error})
+		}
+	}
+	if len(peers) == 0 {
+		return
+	}
+	measured, err := run.members[own].of.Nodes[0].MeasureLinks(ctx, peers, links.MeasureArgs{
+		Count: 100, Every: time.Millisecond, Out: true, Echo: true, Patience: 500 * time.Millisecond, Peers: make([]links.ProbeEnd, len(peers)),
+	})
+	if err != nil {
+		h.Lacks = "its links cannot be measured: " + err.Error()
+		return
+	}
+	for i, l := range measured {
+		h.Links[i].RoundTrip, h.Links[i].Sent, h.Links[i].Arrived = l.Out.Round, l.Out.Sent, l.Out.Arrived
+	}
 }

@@ -6,24 +6,23 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
-	"os"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/moby/moby/api/types/mount"
 	swarmapi "github.com/moby/moby/api/types/swarm"
 	"github.com/moby/moby/client"
 	"github.com/testcontainers/testcontainers-go"
 
 	"github.com/lockquake/lockquake/chaos"
-	wall "github.com/lockquake/lockquake/chaos/clock"
 	"github.com/lockquake/lockquake/chaos/disk"
-	"github.com/lockquake/lockquake/chaos/links"
-	"github.com/lockquake/lockquake/chaos/process"
 	"github.com/lockquake/lockquake/internal/clock"
 	"github.com/lockquake/lockquake/internal/node"
+	"github.com/lockquake/lockquake/internal/relay"
 )
 
 // RelayImage is the key of the image that relays run from, for Request.Images: each host must have it, or get it from a registry.
@@ -37,8 +36,11 @@ const RelayImage = "relay"
 // host; and the swarm starts another in its place while it may still run, on a host that was cut off. Example: redis-2 is placed on host
 // B. Its container is made by B's own engine, a kill and a restart of it are B's engine's too, and B's agent acts on it.
 type swarm struct {
-	*docker // of the manager that the supervisor talks to
-	local   string
+	*docker   // of the manager that the supervisor talks to
+	local     string
+	localName string
+	unfit     map[string]string // hosts by id that Survey found unfit for nodes, and why; nil: they were not looked at
+	turns     int               // runs since then
 }
 
 // NewSwarm connects to the engine that the environment names, which must be a manager of a swarm. The error is a chaos.Unavailable where
@@ -74,7 +76,7 @@ func newSwarm(o DockerOptions) (*swarm, error) {
 	case !of.ControlAvailable:
 		return nil, refused("is no manager of its swarm; set DOCKER_HOST to one")
 	default:
-		return &swarm{docker: d, local: of.NodeID}, nil
+		return &swarm{docker: d, local: of.NodeID, localName: answer.Info.Name}, nil
 	}
 }
 
@@ -87,7 +89,16 @@ func (s *swarm) Offers(c chaos.Capability, r node.Role) error {
 	if c == disk.CanCutPower && r == node.Server {
 		return noDisks()
 	}
-	return s.docker.Offers(c, r)
+	return s.onManager(s.docker.Offers(c, r))
+}
+
+// onManager names the host where something is unavailable on the manager's engine.
+func (s *swarm) onManager(err error) error {
+	if u := (chaos.Unavailable{}); errors.As(err, &u) && !u.Never {
+		u.Reason = "host " + s.localName + ": " + u.Reason
+		return u
+	}
+	return err
 }
 
 // Prepares is that of the manager's engine, but for disks of a node's own.
@@ -95,7 +106,7 @@ func (s *swarm) Prepares(p node.Preparation, spec node.Spec, image string) error
 	if p == disk.LoopDisk {
 		return noDisks()
 	}
-	return s.docker.Prepares(p, spec, image)
+	return s.onManager(s.docker.Prepares(p, spec, image))
 }
 
 func noDisks() error {
@@ -125,32 +136,47 @@ type host struct {
 	labels   map[string]string
 	local    bool // the supervisor's own engine runs it
 	cores    int64
+	away     string // why it takes no part; "": it does
 }
 
-// hosts lists the hosts that may be given work, by their names, and tells of the others why they may not.
-func (s *swarm) hosts(ctx context.Context) (out []host, away []string, err error) {
+// text names the host, and says why it takes no part.
+func (h host) text() string { return h.name + " (" + h.away + ")" }
+
+// hosts lists the hosts that may be given work, by their names, and those that take no part.
+func (s *swarm) hosts(ctx context.Context) (in, away []host, err error) {
 	list, err := s.api.NodeList(ctx, client.NodeListOptions{})
 	if err != nil {
 		return nil, nil, fmt.Errorf("list the hosts of the swarm: %w", err)
 	}
 	for _, n := range list.Items {
+		h := host{
+			id: n.ID, name: n.Description.Hostname, labels: n.Spec.Labels, local: n.ID == s.local, cores: n.Description.Resources.NanoCPUs / 1e9,
+			away: s.unfit[n.ID],
+		}
 		if n.Spec.Availability != swarmapi.NodeAvailabilityActive || n.Status.State != swarmapi.NodeStateReady {
-			away = append(away, fmt.Sprintf("%s (%s, %s)", n.Description.Hostname, n.Status.State, n.Spec.Availability))
+			h.away = fmt.Sprintf("%s, %s", n.Status.State, n.Spec.Availability)
+		}
+		if h.away != "" {
+			s.log.Info("a host of the swarm takes no part", "host", h.name, "why", h.away)
+			away = append(away, h)
 			continue
 		}
-		out = append(out, host{
-			id: n.ID, name: n.Description.Hostname, labels: n.Spec.Labels, local: n.ID == s.local, cores: n.Description.Resources.NanoCPUs / 1e9,
-		})
+		in = append(in, h)
 	}
-	slices.SortFunc(out, func(a, b host) int { return cmp.Or(strings.Compare(a.name, b.name), strings.Compare(a.id, b.id)) })
-	if len(out) == 0 {
-		return nil, nil, chaos.Unavailable{What: "the swarm provider", Reason: "no host of the swarm is ready and active; see `docker node ls`"}
+	byName := func(a, b host) int { return cmp.Or(strings.Compare(a.name, b.name), strings.Compare(a.id, b.id)) }
+	slices.SortFunc(in, byName)
+	slices.SortFunc(away, byName)
+	return in, away, nil
+}
+
+// inTurn has each run of a doctor begin with another host, so that each of them has some of the targets.
+func (s *swarm) inTurn(hosts []host) []host {
+	if s.unfit == nil || len(hosts) == 0 {
+		return hosts
 	}
-	slices.Sort(away)
-	for _, h := range away {
-		s.log.Info("a host of the swarm takes no part", "host", h)
-	}
-	return out, away, nil
+	first := s.turns % len(hosts)
+	s.turns++
+	return slices.Concat(hosts[first:], hosts[:first])
 }
 
 // placeOn chooses a host for each node: all hosts that may have it, in turn. Servers come first in specs. Example: one Redis, two clients
@@ -194,6 +220,113 @@ func placeOn(specs []node.Spec, hosts []host, rule node.Hosts) ([]int, error) {
 	return out, nil
 }
 
+// relayed is what became of the relays, by the ids of their hosts.
+type relayed struct {
+	at    map[string]string // addresses
+	lacks map[string]error  // why there is none
+}
+
+// startRelays starts a relay on every host but the manager's own. Outside a visit, one that does not start is an error.
+func (r *swarmRun) startRelays(ctx context.Context, between string, hosts []host) (relayed, error) {
+	hosts = slices.DeleteFunc(slices.Clone(hosts), func(h host) bool { return h.local })
+	if len(hosts) == 0 {
+		return relayed{}, nil
+	}
+	ref := r.request.Images[RelayImage]
+	if ref == "" {
+		ref = ContainerImage(node.SelfProgram)
+	}
+	service, err := r.makeRelays(ctx, between, ref)
+	if err != nil {
+		return relayed{}, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, relaysTimeout)
+	defer cancel()
+	for {
+		found, err := r.relaysOf(ctx, service, between, hosts, ref)
+		if err != nil {
+			return found, err
+		}
+		starting := slices.DeleteFunc(slices.Clone(hosts), func(h host) bool { return found.at[h.id] != "" || found.lacks[h.id] != nil })
+		waiting := len(starting) > 0 && clock.Sleep(ctx, 50*time.Millisecond) == nil
+		for _, h := range starting {
+			if !waiting {
+				found.lacks[h.id] = chaos.Unavailable{What: "the relay of host " + h.name, Reason: fmt.Sprintf("it does not start: %v", context.Cause(ctx))}
+			}
+		}
+		if !r.visit && len(found.lacks) > 0 {
+			return found, errors.Join(slices.Collect(maps.Values(found.lacks))...)
+		}
+		if !waiting {
+			return found, nil
+		}
+	}
+}
+
+// makeRelays makes the service of the relays, and returns its id.
+func (r *swarmRun) makeRelays(ctx context.Context, between, ref string) (string, error) {
+	key, err := r.key.Text()
+	if err != nil {
+		return "", err
+	}
+	made, err := r.api.ServiceCreate(ctx, client.ServiceCreateOptions{Spec: swarmapi.ServiceSpec{
+		Annotations: swarmapi.Annotations{Name: r.manager.name("relays"), Labels: r.manager.owner.labels()},
+		Mode:        swarmapi.ServiceMode{Global: &swarmapi.GlobalService{}},
+		// Virtual addresses need IPVS, which not every kernel has.
+		EndpointSpec: &swarmapi.EndpointSpec{Mode: swarmapi.ResolutionModeDNSRR},
+		TaskTemplate: swarmapi.TaskSpec{
+			ContainerSpec: &swarmapi.ContainerSpec{
+				// A host that has left the swarm keeps its container, which is then told by its own labels alone.
+				Labels: r.manager.labels("relay", "relay"),
+				Image:  ref, Command: []string{selfInImage}, Args: node.Own("relay")[1:], Env: []string{relay.KeyVariable + "=" + key},
+				ReadOnly: true, CapabilityDrop: []string{"ALL"},
+				Mounts: []mount.Mount{{Type: mount.TypeBind, Source: EngineSocket, Target: EngineSocket}},
+			},
+			RestartPolicy: &swarmapi.RestartPolicy{Condition: swarmapi.RestartPolicyConditionNone},
+			Placement:     &swarmapi.Placement{Constraints: []string{"node.id != " + r.local}},
+			Networks:      []swarmapi.NetworkAttachmentConfig{{Target: between}},
+			LogDriver:     &swarmapi.Driver{Name: "none"},
+		},
+	}})
+	if err != nil {
+		return "", fmt.Errorf("make the service of the relays: %w", err)
+	}
+	r.owedMu.Lock()
+	r.service = made.ID
+	r.owedMu.Unlock()
+	return made.ID, nil
+}
+
+// relaysOf asks the swarm for the relays of hosts. Those that are starting are in neither list.
+func (r *swarmRun) relaysOf(ctx context.Context, service, between string, hosts []host, ref string) (relayed, error) {
+	found := relayed{at: map[string]string{}, lacks: map[string]error{}}
+	tasks, err := r.api.TaskList(ctx, client.TaskListOptions{Filters: make(client.Filters).Add("service", service)})
+	if err != nil {
+		return found, fmt.Errorf("list the relays: %w", err)
+	}
+	for _, t := range tasks.Items {
+		i := slices.IndexFunc(hosts, func(h host) bool { return h.id == t.NodeID })
+		if i < 0 {
+			continue
+		}
+		switch t.Status.State {
+		case swarmapi.TaskStateRunning:
+			for _, a := range t.NetworksAttachments {
+				if a.Network.ID == between && len(a.Addresses) > 0 {
+					found.at[t.NodeID] = net.JoinHostPort(a.Addresses[0].Addr().String(), relay.Port)
+				}
+			}
+		case swarmapi.TaskStateRejected, swarmapi.TaskStateFailed, swarmapi.TaskStateComplete, swarmapi.TaskStateOrphaned:
+			advice := ""
+			if strings.Contains(t.Status.Err, "No such image") {
+				advice = fmt.Sprintf("; the host needs image %s: `docker save` it here and `docker load` it there, or name one of a registry with --image %s=IMAGE", ref, RelayImage)
+			}
+			found.lacks[t.NodeID] = chaos.Unavailable{What: "the relay of host " + hosts[i].name, Reason: fmt.Sprintf("its task is %s (%s)%s", t.Status.State, t.Status.Err, advice)}
+		}
+	}
+	return found, nil
+}
+
 // elsewhere is the engine of another host, whose socket dial connects to.
 func (s *swarm) elsewhere(of host, dial func(context.Context) (net.Conn, error)) (*docker, error) {
 	o := s.options
@@ -235,119 +368,4 @@ func (s *swarm) give(ctx context.Context, to *docker, ref string) (bool, error) 
 	}
 	_, err = to.api.ImageInspect(ctx, ref)
 	return err == nil, err
-}
-
-// Surveyor is a provider with several hosts, which can say what each of them is good for.
-type Surveyor interface {
-	// Survey looks at all hosts, by a node on each that listens at port "probe" and is thrown away.
-	Survey(ctx context.Context, listener func(name string) node.Spec) ([]HostSeen, error)
-}
-
-// HostSeen is what was found of one host.
-type HostSeen struct {
-	Name       string            `json:"name"`
-	Engine     string            `json:"engine"` // its version
-	Kernel     string            `json:"kernel"`
-	Processors int               `json:"processors"`
-	Supervisor bool              `json:"supervisor"` // the supervisor talks to its engine without a relay
-	Cannot     map[string]string `json:"cannot"`     // capability -> why it cannot be delivered there; empty: all that was asked about can
-	Agent      string            `json:"agent"`      // where it runs, or why it does not
-	Clock      ClockSeen         `json:"clock"`
-	Links      []HostLink        `json:"links"` // to every other host
-}
-
-// ClockSeen is how a host's monotonic clock stands to the supervisor's.
-type ClockSeen struct {
-	Offset time.Duration `json:"offset_ns"` // to be added to the host's times
-	Error  time.Duration `json:"error_ns"`  // by which that may be wrong
-}
-
-// HostLink is the way to another host.
-type HostLink struct {
-	To        string       `json:"to"`
-	RoundTrip links.Spread `json:"round_trip"`
-	Sent      int          `json:"sent"` // datagrams
-	Arrived   int          `json:"arrived"`
-}
-
-// surveyed are the capabilities that hosts may differ in.
-var surveyed = []chaos.Capability{
-	chaos.CanPause, process.CanKill, process.CanFreeze, links.CanFilter, links.CanHold, links.CanShape, links.CanNetem, links.CanThrottle, wall.CanClock,
-	disk.CanData, disk.CanHoldSyncs, CanLimit,
-}
-
-// Survey makes a run of one node on each host.
-func (s *swarm) Survey(ctx context.Context, listener func(name string) node.Spec) (out []HostSeen, err error) {
-	hosts, _, err := s.hosts(ctx)
-	if err != nil {
-		return nil, err
-	}
-	r := Request{Run: fmt.Sprintf("d%x", os.Getpid()), Agent: true}
-	for i := range hosts {
-		r.Specs = append(r.Specs, listener(fmt.Sprintf("host-%d", i+1)))
-	}
-	err = s.visit(ctx, r, func(run *swarmRun, c *Cluster) error {
-		if err := StartAll(ctx, c.Nodes); err != nil {
-			return err
-		}
-		for i, m := range run.members {
-			seen, err := m.look(ctx)
-			if err != nil {
-				return fmt.Errorf("host %s: %w", m.name, err)
-			}
-			if seen.Links, err = run.linksOf(ctx, c.Nodes, i); err != nil {
-				return fmt.Errorf("the links of host %s: %w", m.name, err)
-			}
-			out = append(out, seen)
-		}
-		return nil
-	})
-	return out, err
-}
-
-// look asks the host's engine and agent.
-func (m *member) look(ctx context.Context) (HostSeen, error) {
-	answer, err := m.run.api.Info(ctx, client.InfoOptions{})
-	if err != nil {
-		return HostSeen{}, err
-	}
-	seen := HostSeen{
-		Name: m.name, Engine: answer.Info.ServerVersion, Kernel: answer.Info.KernelVersion, Processors: answer.Info.NCPU,
-		Supervisor: m.local, Agent: m.of.Describe[m.run.agentName], Cannot: map[string]string{},
-	}
-	if a := m.run.agent; a != nil && a.Clock().Separate() {
-		now := clock.Now()
-		seen.Clock = ClockSeen{Offset: time.Duration(now - a.Clock().Own(now)), Error: time.Duration(a.Clock().Error(now))}
-	}
-	for _, c := range surveyed {
-		if err := m.run.Offers(c, node.Server); err != nil {
-			seen.Cannot[string(c)] = err.Error()
-		}
-	}
-	return seen, nil
-}
-
-// linksOf measures the round trips from the node of one host to those of all others.
-func (r *swarmRun) linksOf(ctx context.Context, nodes []*Node, of int) ([]HostLink, error) {
-	var peers []chaos.Node
-	var to []string
-	for i, n := range nodes {
-		if i != of {
-			peers, to = append(peers, n), append(to, r.members[i].name)
-		}
-	}
-	if len(peers) == 0 {
-		return nil, nil
-	}
-	measured, err := nodes[of].MeasureLinks(ctx, peers, links.MeasureArgs{
-		Count: 100, Every: time.Millisecond, Out: true, Echo: true, Patience: 500 * time.Millisecond, Peers: make([]links.ProbeEnd, len(peers)),
-	})
-	if err != nil {
-		return nil, err
-	}
-	var out []HostLink
-	for i, l := range measured {
-		out = append(out, HostLink{To: to[i], RoundTrip: l.Out.Round, Sent: l.Out.Sent, Arrived: l.Out.Arrived})
-	}
-	return out, nil
 }

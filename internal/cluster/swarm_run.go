@@ -15,15 +15,15 @@ import (
 	"time"
 
 	cerrdefs "github.com/containerd/errdefs"
-	"github.com/moby/moby/api/types/mount"
 	"github.com/moby/moby/api/types/network"
-	swarmapi "github.com/moby/moby/api/types/swarm"
 	"github.com/moby/moby/client"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/lockquake/lockquake/chaos"
+	wall "github.com/lockquake/lockquake/chaos/clock"
+	"github.com/lockquake/lockquake/chaos/links"
 	"github.com/lockquake/lockquake/history"
-	"github.com/lockquake/lockquake/internal/clock"
+	"github.com/lockquake/lockquake/internal/agent"
 	"github.com/lockquake/lockquake/internal/node"
 	"github.com/lockquake/lockquake/internal/relay"
 )
@@ -51,7 +51,8 @@ type swarmRun struct {
 	key     relay.Key
 	hub     *relay.Client // nil until it runs
 	members []*member
-	away    []string // hosts that take no part, and why
+	away    []host // that take no part
+	visit   bool   // hosts that cannot be had are left alone, and their members say why
 
 	owedMu   sync.Mutex
 	networks []string // ids, the relays' first
@@ -61,17 +62,18 @@ type swarmRun struct {
 // member is one host with what the run has there.
 type member struct {
 	host
-	run *dockerRun
-	of  Cluster // the nodes on this host, servers first
+	run   *dockerRun
+	of    Cluster // the nodes on this host, servers first
+	lacks error   // why it cannot be had, in a visit
 }
 
 // Open makes the networks and the relays, and the containers on all hosts, which are not yet started.
 func (s *swarm) Open(ctx context.Context, r Request) (*Cluster, error) {
-	_, c, err := s.openRun(ctx, r)
+	_, c, err := s.openRun(ctx, r, false)
 	return c, err
 }
 
-// visit opens a run on all hosts that leaves nothing, has it looked at, and closes it.
+// visit opens a run on all hosts that can be had, which leaves nothing, has it looked at, and closes it.
 func (s *swarm) visit(ctx context.Context, r Request, look func(*swarmRun, *Cluster) error) error {
 	logs, err := os.MkdirTemp("", "lockquake-swarm-")
 	if err != nil {
@@ -79,19 +81,19 @@ func (s *swarm) visit(ctx context.Context, r Request, look func(*swarmRun, *Clus
 	}
 	defer func() { _ = os.RemoveAll(logs) }()
 	r.LogDir, r.Log = logs, s.log
-	run, c, err := s.openRun(ctx, r)
+	run, c, err := s.openRun(ctx, r, true)
 	if err != nil {
 		return err
 	}
 	return errors.Join(look(run, c), c.Close(ctx))
 }
 
-func (s *swarm) openRun(ctx context.Context, r Request) (*swarmRun, *Cluster, error) {
+func (s *swarm) openRun(ctx context.Context, r Request, visit bool) (*swarmRun, *Cluster, error) {
 	r, err := r.checked()
 	if err != nil {
 		return nil, nil, err
 	}
-	run := &swarmRun{swarm: s, request: r, manager: s.newRun(r)}
+	run := &swarmRun{swarm: s, request: r, manager: s.newRun(r), visit: visit}
 	c := &Cluster{close: run.close, SeparateClocks: true, Describe: map[string]string{
 		"provider": "swarm", "engine": s.version.Version, "engine_api": s.api.ClientVersion(), "engine_host": s.api.DaemonHost(),
 		"hosts_rule": r.Hosts.String(),
@@ -110,8 +112,16 @@ func (r *swarmRun) open(ctx context.Context, c *Cluster) error {
 	if err != nil {
 		return err
 	}
-	if len(away) > 0 {
-		c.Describe["hosts_left_out"] = strings.Join(away, ", ")
+	if len(hosts) == 0 && !r.visit {
+		return chaos.Unavailable{What: "the swarm provider", Reason: "no host of the swarm is ready and active; see `docker node ls`"}
+	}
+	hosts = r.inTurn(hosts)
+	var out []string
+	for _, h := range away {
+		out = append(out, h.text())
+	}
+	if len(out) > 0 {
+		c.Describe["hosts_left_out"] = strings.Join(out, ", ")
 	}
 	r.away = away
 	on, err := placeOn(r.request.Specs, hosts, r.request.Hosts)
@@ -128,7 +138,7 @@ func (r *swarmRun) open(ctx context.Context, c *Cluster) error {
 	if err != nil {
 		return err
 	}
-	var relays map[string]string
+	var relays relayed
 	var g errgroup.Group
 	g.Go(func() error { return r.startHub(ctx, between) })
 	g.Go(func() (err error) {
@@ -140,11 +150,17 @@ func (r *swarmRun) open(ctx context.Context, c *Cluster) error {
 	}
 	r.place = ownAddresses(r.request.Specs, r.subnet)
 	for _, h := range hosts {
-		r.members = append(r.members, &member{host: h, of: Cluster{Describe: map[string]string{}}})
+		r.members = append(r.members, &member{host: h, of: Cluster{Describe: map[string]string{}}, lacks: relays.lacks[h.id]})
 	}
 	c.Describe["network"] = r.subnet.String()
 	if err := r.each(func(i int, m *member) error {
-		return r.join(ctx, m, relays[m.id], ownOf(r.request.Specs, on, i))
+		if m.lacks == nil {
+			m.lacks = r.join(ctx, m, relays.at[m.id], ownOf(r.request.Specs, on, i))
+		}
+		if r.visit {
+			return nil
+		}
+		return m.lacks
 	}); err != nil {
 		return err
 	}
@@ -200,13 +216,13 @@ func (r *swarmRun) join(ctx context.Context, m *member, relayAt string, specs []
 	if m.local {
 		m.of.Describe[history.HostOf+history.Engine] = m.name
 	}
-	if err := lacking(specs, r.request.Needs, run.Offers); err != nil {
-		return err
-	}
 	if err := run.resolveImages(ctx); err != nil {
 		return err
 	}
 	if err := run.fill(ctx, &m.of); err != nil {
+		return err
+	}
+	if err := lacking(specs, r.request.Needs, m.offers(ctx)); err != nil {
 		return err
 	}
 	if run.agent != nil && !m.local && !run.agent.Clock().Separate() {
@@ -216,6 +232,36 @@ func (r *swarmRun) join(ctx context.Context, m *member, relayAt string, specs []
 		}
 	}
 	return nil
+}
+
+// asked are the orders that an agent is asked about, for what hosts may differ in. Containers are frozen by their engine.
+var asked = map[chaos.Capability]string{links.CanFilter: links.DoFilter, links.CanHold: links.DoFilter, wall.CanClock: wall.DoClock}
+
+// offers tells what can be done to nodes on this host. The host's own agent is asked, and its engine for limits. What a fault needs, a host
+// without an agent lacks: the engine could stop processes there, but nobody would let them go when the supervisor is dead.
+func (m *member) offers(ctx context.Context) func(chaos.Capability, node.Role) error {
+	return func(c chaos.Capability, r node.Role) error {
+		a, refused := m.run.agent, func(why string) error { return chaos.Unavailable{What: string(c), Reason: why} }
+		switch do := asked[c]; {
+		case c == CanLimit:
+			return m.run.Offers(c, r)
+		case a == nil:
+			return refused("the host has no agent (" + m.of.Describe[m.run.agentName] + ")")
+		case slices.Contains(shapings, c):
+			var e links.Engines
+			if err := a.Order(ctx, agent.Order{Do: links.DoEngines}, &e); err != nil {
+				return refused(err.Error())
+			}
+			return offersShaping(c, e)
+		case do != "":
+			if err := a.Supports(ctx, do); err != nil {
+				return refused(err.Error())
+			}
+			return nil
+		default:
+			return offers(c, r)
+		}
+	}
 }
 
 // lacking says what is needed of the nodes of a host that the host does not offer.
@@ -245,6 +291,9 @@ func (r *swarmRun) gather(c *Cluster, specs []node.Spec, on []int, from int) {
 	var nodes []*Node
 	for i, s := range specs[from:] {
 		m := r.members[on[from+i]]
+		if m.lacks != nil {
+			continue
+		}
 		nodes = append(nodes, m.of.Node(s.Name))
 		c.Describe[history.HostOf+s.Name] = m.name
 	}
@@ -321,92 +370,6 @@ func (r *swarmRun) startHub(ctx context.Context, between string) error {
 	return err
 }
 
-// startRelays starts a relay on every host but the manager's own, and returns their addresses by the ids of the hosts.
-func (r *swarmRun) startRelays(ctx context.Context, between string, hosts []host) (map[string]string, error) {
-	if !slices.ContainsFunc(hosts, func(h host) bool { return !h.local }) {
-		return nil, nil
-	}
-	ref := r.request.Images[RelayImage]
-	if ref == "" {
-		ref = ContainerImage(node.SelfProgram)
-	}
-	key, err := r.key.Text()
-	if err != nil {
-		return nil, err
-	}
-	made, err := r.api.ServiceCreate(ctx, client.ServiceCreateOptions{Spec: swarmapi.ServiceSpec{
-		Annotations: swarmapi.Annotations{Name: r.manager.name("relays"), Labels: r.manager.owner.labels()},
-		Mode:        swarmapi.ServiceMode{Global: &swarmapi.GlobalService{}},
-		// Virtual addresses need IPVS, which not every kernel has.
-		EndpointSpec: &swarmapi.EndpointSpec{Mode: swarmapi.ResolutionModeDNSRR},
-		TaskTemplate: swarmapi.TaskSpec{
-			ContainerSpec: &swarmapi.ContainerSpec{
-				Image: ref, Command: []string{selfInImage}, Args: node.Own("relay")[1:], Env: []string{relay.KeyVariable + "=" + key},
-				ReadOnly: true, CapabilityDrop: []string{"ALL"},
-				Mounts: []mount.Mount{{Type: mount.TypeBind, Source: EngineSocket, Target: EngineSocket}},
-			},
-			RestartPolicy: &swarmapi.RestartPolicy{Condition: swarmapi.RestartPolicyConditionNone},
-			Placement:     &swarmapi.Placement{Constraints: []string{"node.id != " + r.local}},
-			Networks:      []swarmapi.NetworkAttachmentConfig{{Target: between}},
-			LogDriver:     &swarmapi.Driver{Name: "none"},
-		},
-	}})
-	if err != nil {
-		return nil, fmt.Errorf("make the service of the relays: %w", err)
-	}
-	r.owedMu.Lock()
-	r.service = made.ID
-	r.owedMu.Unlock()
-	ctx, cancel := context.WithTimeout(ctx, relaysTimeout)
-	defer cancel()
-	for {
-		at, missing, err := r.relaysOf(ctx, made.ID, between, hosts, ref)
-		if err != nil || missing == "" {
-			return at, err
-		}
-		if clock.Sleep(ctx, 50*time.Millisecond) != nil {
-			return nil, fmt.Errorf("the relay of host %s does not start: %w", missing, context.Cause(ctx))
-		}
-	}
-}
-
-// relaysOf asks the swarm for the addresses of the relays, and names a host whose relay has none yet.
-func (r *swarmRun) relaysOf(ctx context.Context, service, between string, hosts []host, ref string) (at map[string]string, missing string, err error) {
-	tasks, err := r.api.TaskList(ctx, client.TaskListOptions{Filters: make(client.Filters).Add("service", service)})
-	if err != nil {
-		return nil, "", fmt.Errorf("list the relays: %w", err)
-	}
-	at = map[string]string{}
-	for _, h := range hosts {
-		if h.local {
-			continue
-		}
-		for _, t := range tasks.Items {
-			if t.NodeID != h.id {
-				continue
-			}
-			switch t.Status.State {
-			case swarmapi.TaskStateRunning:
-				for _, a := range t.NetworksAttachments {
-					if a.Network.ID == between && len(a.Addresses) > 0 {
-						at[h.id] = net.JoinHostPort(a.Addresses[0].Addr().String(), relay.Port)
-					}
-				}
-			case swarmapi.TaskStateRejected, swarmapi.TaskStateFailed, swarmapi.TaskStateComplete, swarmapi.TaskStateOrphaned:
-				advice := ""
-				if strings.Contains(t.Status.Err, "No such image") {
-					advice = fmt.Sprintf("; the host needs image %s: `docker save` it here and `docker load` it there, or name one of a registry with --image %s=IMAGE", ref, RelayImage)
-				}
-				return nil, "", chaos.Unavailable{What: "the relay of host " + h.name, Reason: fmt.Sprintf("its task is %s (%s)%s", t.Status.State, t.Status.Err, advice)}
-			}
-		}
-		if at[h.id] == "" {
-			missing = h.name
-		}
-	}
-	return at, missing, nil
-}
-
 // close removes everything on all hosts, then the way to them.
 func (r *swarmRun) close(ctx context.Context) error {
 	errs := []error{r.each(func(_ int, m *member) error {
@@ -461,7 +424,7 @@ func (r *swarmRun) renew(ctx context.Context, c *Cluster, next Request, from int
 	if err := r.each(func(i int, m *member) error {
 		m.run.request.Specs = ownOf(specs, on, i)
 		m.run.request.Images = r.imagesOf(m.run.request.Specs)
-		if err := lacking(m.run.request.Specs, next.Needs, m.run.Offers); err != nil {
+		if err := lacking(m.run.request.Specs, next.Needs, m.offers(ctx)); err != nil {
 			return err
 		}
 		if err := m.run.resolveImages(ctx); err != nil {

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -57,5 +58,53 @@ func TestWhatAHostLacksIsToldByNode(t *testing.T) {
 	err := lacking(specs, map[string][]chaos.Capability{"redis-2": {"move", "stop", "move"}}, offers)
 	if !errors.As(err, new(chaos.Unavailable)) || strings.Count(err.Error(), "redis-2: ") != 1 || !strings.Contains(err.Error(), "too old") {
 		t.Errorf("%v, want it told once that redis-2 cannot be moved", err)
+	}
+}
+
+// TestAHostWithoutAgentIsRefused: faults need it, whatever the engine could do; limits are the engine's own.
+func TestAHostWithoutAgentIsRefused(t *testing.T) {
+	m := &member{host: host{name: "b"}, run: &dockerRun{agentName: "agent-b"}, of: Cluster{Describe: map[string]string{"agent-b": "not started: no such device"}}}
+	r := &swarmRun{members: []*member{m}}
+	err := r.each(func(_ int, m *member) error {
+		return lacking([]node.Spec{{Name: "redis-1", Role: node.Server}}, map[string][]chaos.Capability{"redis-1": {chaos.CanPause}}, m.offers(t.Context()))
+	})
+	if !errors.As(err, new(chaos.Unavailable)) || !strings.HasPrefix(err.Error(), "host b: redis-1: pause is unavailable: ") || !strings.Contains(err.Error(), "no such device") {
+		t.Errorf("%v", err)
+	}
+}
+
+// TestWhatTheManagerLacksNamesItsHost, but for what no host could do.
+func TestWhatTheManagerLacksNamesItsHost(t *testing.T) {
+	s := &swarm{localName: "a"}
+	for _, tt := range []struct {
+		given error
+		want  string
+	}{
+		{nil, "<nil>"},
+		{chaos.Unavailable{What: "netem", Reason: "no module"}, "netem is unavailable: host a: no module"},
+		{chaos.Unavailable{What: "data", Reason: "a client keeps none", Never: true}, "data is unavailable: a client keeps none"},
+		{errors.New("no answer"), "no answer"},
+	} {
+		if got := fmt.Sprint(s.onManager(tt.given)); got != tt.want {
+			t.Errorf("%v: %q, want %q", tt.given, got, tt.want)
+		}
+	}
+}
+
+// TestEachHostIsFirstInTurn, from a survey on.
+func TestEachHostIsFirstInTurn(t *testing.T) {
+	hosts := []host{{name: "a"}, {name: "b"}}
+	s := &swarm{}
+	for i, want := range []string{"ab", "ab", "ab", "ba", "ab"} {
+		if i == 2 {
+			s.unfit = map[string]string{}
+		}
+		got := s.inTurn(hosts)
+		if got[0].name+got[1].name != want {
+			t.Errorf("run %d: %v, want %s", i, got, want)
+		}
+	}
+	if got := s.inTurn(nil); len(got) != 0 {
+		t.Errorf("of none: %v", got)
 	}
 }

@@ -52,6 +52,8 @@ type Swept struct {
 	Frozen      []string `json:"frozen,omitempty"` // control groups in which processes were frozen: thawed
 	// Left names what was found and not removed, with the reason.
 	Left []string `json:"left,omitempty"`
+	// Unseen names the hosts of the swarm that could not be looked at, with the reason.
+	Unseen []string `json:"unseen,omitempty"`
 }
 
 // Empty tells whether nothing was removed.
@@ -242,7 +244,7 @@ func abandoned(e os.DirEntry) bool {
 	return err == nil && time.Since(info.ModTime()) > time.Minute
 }
 
-// otherHosts removes what is on the other hosts of a swarm, by relays of its own.
+// otherHosts removes what is on the other hosts of a swarm, by relays of its own. One that cannot be looked at keeps no other from it.
 func (s *Swept) otherHosts(ctx context.Context, o SweepOptions) error {
 	p, err := newSwarm(DockerOptions{Log: o.Log, Mechanisms: o.Mechanisms})
 	if err != nil {
@@ -251,10 +253,15 @@ func (s *Swept) otherHosts(ctx context.Context, o SweepOptions) error {
 	return p.visit(ctx, Request{Run: fmt.Sprintf("c%x", os.Getpid())}, func(run *swarmRun, _ *Cluster) error {
 		var errs []error
 		for _, h := range run.away {
-			s.Left = append(s.Left, "what there may be on host "+h+": clean again when it is ready and active")
+			if !h.local {
+				s.Unseen = append(s.Unseen, h.text())
+			}
 		}
 		for _, m := range run.members {
-			if !m.local {
+			switch {
+			case m.lacks != nil:
+				s.Unseen = append(s.Unseen, m.name+" ("+m.lacks.Error()+")")
+			case !m.local:
 				errs = append(errs, s.otherHost(ctx, m, o))
 			}
 		}

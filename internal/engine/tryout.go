@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 
 	"github.com/lockquake/lockquake/history"
@@ -13,6 +14,7 @@ import (
 type Tried struct {
 	Entry int // its index
 	Fault history.Fault
+	Hosts []string // of its targets, where there are several machines
 }
 
 // TryOut starts the nodes of a scenario and injects each entry of its list of faults once. Each is healed as soon as its receipt is taken.
@@ -44,7 +46,7 @@ func TryOut(ctx context.Context, o Options, stages [][][]int, told func(Tried)) 
 					}
 					f := r.injector.tryOne(ctx, p.injections[entry])
 					telling.Lock()
-					told(Tried{Entry: entry, Fault: f})
+					told(Tried{Entry: entry, Fault: f, Hosts: r.nodes.hostsOf(f.Targets)})
 					telling.Unlock()
 				}
 			})
@@ -52,6 +54,17 @@ func TryOut(ctx context.Context, o Options, stages [][][]int, told func(Tried)) 
 		side.Wait()
 	}
 	return ctx.Err()
+}
+
+// hostsOf names the hosts that nodes are on, each once; none where there is one machine.
+func (d *deployment) hostsOf(nodes []string) []string {
+	var out []string
+	for _, n := range nodes {
+		if host := d.cluster.Describe[history.HostOf+n]; host != "" && !slices.Contains(out, host) {
+			out = append(out, host)
+		}
+	}
+	return out
 }
 
 // tryOne injects and heals.

@@ -68,6 +68,7 @@ type exclusion struct {
 	lateHolds   int64 // that had outlived their validity in such a pair
 	possible    possible
 	unsure      int64          // pairs whose order lies within the errors of clocks
+	follow      int64          // grants that followed a conflicting hold of another user, where clocks are not one
 	ends        []*clockedEnds // by lock: of holds, where clocks are not one
 	rivals      rivals
 	looks       int // at pairs, maxLooks at most
@@ -103,7 +104,7 @@ var exclusionKind = results.CheckerKind{
 		},
 		{
 			Name: "unsure_pairs", Doc: "of them: pairs of conflicting holds whose order lies within the [errors of their clocks](#clocks-of-several-machines); not judged where all clocks are one",
-			Timeless: true,
+			Of: "grants that followed a conflicting hold of another user", Timeless: true,
 		},
 	},
 	Measures: failoverMeasures,
@@ -131,6 +132,9 @@ func (x *exclusion) began(h *hold) {
 	x.rivals.began(h, x.t.locks[h.lock])
 	if len(x.t.clocks) > 0 {
 		x.unsure += conflicting(endsOf(&x.ends, h.lock).after(h.user, h.earliest(h.start)), h.mode)
+		if endsOf(&x.ends, h.lock).follows(h.user, h.mode) {
+			x.follow++
+		}
 	}
 }
 
@@ -371,7 +375,7 @@ func (x *exclusion) Finish() results.Finding {
 		"possible_overlaps": new(max(0, x.possible.pairs()-x.double-x.overlapping)),
 	}
 	if len(x.t.clocks) > 0 {
-		f.Counts["unsure_pairs"] = new(x.unsure)
+		f.Counts["unsure_pairs"], f.Chances["unsure_pairs"] = new(x.unsure), results.Chances{N: x.follow}
 	}
 	f.Measures = x.failovers.measures(x.double)
 	doubles, overlaps := x.doubles.witnesses(x.run), x.overlaps.witnesses(x.run)

@@ -116,6 +116,31 @@ func (p *possible) pairs() int64 {
 type clockedEnds struct {
 	list  []clockedEnd
 	prune int // the length at which the list is gone through
+
+	holders [2]holders // by mode: of the holds that began
+}
+
+// holders are the users who have held a lock: nobody, one, or several.
+type holders struct {
+	one          history.User
+	any, several bool
+}
+
+// other tells whether another user than u is among them.
+func (h *holders) other(u history.User) bool { return h.several || h.any && h.one != u }
+
+func (h *holders) add(u history.User) {
+	h.several = h.other(u)
+	if !h.any {
+		h.one, h.any = u, true
+	}
+}
+
+// follows notes a hold that begins, and tells whether a conflicting one of another user had begun before.
+func (c *clockedEnds) follows(u history.User, mode uint8) bool {
+	follows := c.holders[0].other(u) || mode == 0 && c.holders[1].other(u)
+	c.holders[min(mode, 1)].add(u)
+	return follows
 }
 
 // clockedEnd is when something was over at the latest.

@@ -15,7 +15,7 @@ import (
 	"github.com/lockquake/lockquake/internal/cluster"
 )
 
-// ProviderEnv names the provider that conformance runs use: docker, local, or auto (the default).
+// ProviderEnv names the provider that conformance runs use: docker, local, or auto (the default). A swarm's servers would be out of the tests' reach.
 const ProviderEnv = "LOCKQUAKE_TEST_PROVIDER"
 
 // Options says what service is to be brought up.
