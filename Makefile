@@ -57,7 +57,8 @@ setup:
 .PHONY: test-all
 test-all: export LOCKQUAKE_TEST_ALL = 1
 test-all: export LOCKQUAKE_MOMENTS ?= 3
-test-all: ## make test with every story and twin, runs ended at random moments by Ctrl-C, SIGTERM, SIGHUP and kill -9 (LOCKQUAKE_MOMENTS rounds), and make test-swarm; an hour or more
+test-all: export LOCKQUAKE_MUTATED ?= 90
+test-all: ## make test with every story and twin, a million mutated frames, runs ended at random moments by Ctrl-C, SIGTERM, SIGHUP and kill -9 (LOCKQUAKE_MOMENTS rounds), and make test-swarm; an hour or more
 	@code=0; for t in test test-swarm; do $(MAKE) --no-print-directory $$t || code=$$?; done; exit $$code
 
 .PHONY: test-unit
@@ -82,7 +83,7 @@ INTEGRATION = $(shell grep -rlE '^//go:build .*integration' --include='*_test.go
 
 .PHONY: suite-quick
 suite-quick: build ## the quick suite of the default locks of five services (SUITE=others), within five minutes on two cores
-	@if [ "$(PROVIDER)" = local ]; then .ci/setup redis zookeeper postgres; fi
+	@if [ "$(PROVIDER)" = docker ] || { [ "$(PROVIDER)" = auto ] && .ci/engine; }; then build/lockquake images; else .ci/setup redis zookeeper postgres; fi
 	build/lockquake suite $(SUITE) --quick --budget 5m --provider $(PROVIDER)
 
 SUITE ?= redis redlock etcd zookeeper postgres

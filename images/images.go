@@ -13,6 +13,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/lockquake/lockquake/clients/java"
 )
 
 //go:embed build.sh */*
@@ -44,6 +46,9 @@ func Build(ctx context.Context, w io.Writer, names ...string) (err error) {
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	if err := os.CopyFS(dir, files); err != nil {
 		return fmt.Errorf("write the Dockerfiles: %w", err)
+	}
+	if err := os.CopyFS(filepath.Join(dir, "java"), java.Sources); err != nil {
+		return fmt.Errorf("write the sources of clients in Java: %w", err)
 	}
 	cmd := exec.CommandContext(ctx, "sh", append([]string{filepath.Join(dir, "build.sh")}, names...)...)
 	cmd.Stdout, cmd.Stderr = w, w

@@ -13,7 +13,7 @@ import (
 // engine takes the place of the engine's command line. It has a base image, and keeps what it was asked to build.
 const engine = `#!/bin/sh
 case "$1" in
-build) shift; for last; do :; done; echo "build $*" >>"$KEPT/called"; cat "$last/Dockerfile" >>"$KEPT/built" ;;
+build) shift; for last; do :; done; echo "build $*" >>"$KEPT/called"; cat "$last"/* >>"$KEPT/built" ;;
 *) exit 0 ;;
 esac
 `
@@ -43,6 +43,27 @@ func TestBuild(t *testing.T) {
 	}
 	if left, err := os.ReadDir(os.TempDir()); err != nil || len(left) > 0 {
 		t.Errorf("left behind: %v, %v", left, err)
+	}
+}
+
+// TestBuildOfJava wants the clients in Java beside the Dockerfile that compiles them.
+func TestBuildOfJava(t *testing.T) {
+	kept := t.TempDir()
+	docker := filepath.Join(t.TempDir(), "docker")
+	if err := os.WriteFile(docker, []byte(engine), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("DOCKER", docker)
+	t.Setenv("KEPT", kept)
+	var said bytes.Buffer
+	if err := Build(t.Context(), &said, "java"); err != nil {
+		t.Fatalf("%v\n%s", err, said.String())
+	}
+	built, _ := os.ReadFile(filepath.Join(kept, "built"))
+	for _, class := range []string{"Lockquake", "CuratorLock"} {
+		if want, err := os.ReadFile(filepath.Join(testDir, "../clients/java", class+".java")); err != nil || !bytes.Contains(built, want) {
+			t.Errorf("%s.java is not where the image is built: %v", class, err)
+		}
 	}
 }
 

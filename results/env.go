@@ -87,6 +87,8 @@ type Env struct {
 	// Readings are what servers and clients had counted before the workload was let go, and before it was stopped; with a
 	// warm-up, at both ends of what was measured.
 	Readings []Reading `json:"readings,omitempty"`
+	// Releases are what all servers together were asked for each release, in a run of steps in which one user is alone and nothing is broken.
+	Releases []int64 `json:"release_requests,omitempty"`
 
 	// ServerCores is how much of the machine one server can use at most: its limit, or 1 where one thread of it answers; 0: all of it.
 	ServerCores float64 `json:"server_cores,omitempty"`
@@ -319,4 +321,20 @@ type PhaseLatency struct {
 	FromMS  float64              `json:"from_ms"`
 	ToMS    float64              `json:"to_ms"`
 	Latency map[string]Quantiles `json:"latency_ms"`
+}
+
+// Between sums up what was counted between two readings. It is not ok where somebody is in only one of them, or
+// began to count anew.
+func Between(before, after map[string]int64) (sum int64, ok bool) {
+	if len(before) == 0 || len(before) != len(after) {
+		return 0, false
+	}
+	for name, n := range after {
+		was, told := before[name]
+		if !told || n < was {
+			return 0, false
+		}
+		sum += n - was
+	}
+	return sum, true
 }

@@ -49,6 +49,7 @@ type Run struct {
 	Lost      []Lost           // clients, and processes of the resource, whose end no fault asked for
 	// Readings are what servers and clients had counted before and at the end of the workload.
 	Readings []Reading
+	Releases []int64       // what servers were asked for each release of a user who is alone
 	Clients  []ClientStats // what the nodes said of themselves at their end
 	Cores    int           // of the machine that the clients run on; 0: not known
 	Start    int64         // ns: the workload was let go

@@ -139,7 +139,14 @@ func (h *hold) release(timeout time.Duration) error {
 	h.mu.Lock()
 	h.ended = true
 	h.mu.Unlock()
-	return h.do(h.event(kindRelease), timeout, func(ctx context.Context, _ *event) error { return h.user.lock.Release(ctx, h.grant) })
+	return h.do(h.event(kindRelease), timeout, func(ctx context.Context, _ *event) error {
+		At(ctx, "before-unlock")
+		err := h.user.lock.Release(ctx, h.grant)
+		if err == nil {
+			At(ctx, "unlock-done")
+		}
+		return err
+	})
 }
 
 func (h *hold) renew(timeout time.Duration) error {

@@ -12,6 +12,8 @@ package lockquake
 
 import (
 	"context"
+	"crypto/rand"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -139,6 +141,38 @@ func At(ctx context.Context, point string) {
 	}
 }
 
+// Poll asks for the lock at once and then every 10 ms, each time by one request, until it is granted for a TTL. What it calls returns the id and the
+// handle of the grant, or ErrContended.
+func (a *Access) Poll(ctx context.Context, ask func() (id string, handle interface{}, err error)) (Grant, error) {
+	for {
+		sent := Now()
+		id, handle, err := ask()
+		if err == nil {
+			g := a.Grant(id, sent)
+			g.Handle = handle
+			return g, nil
+		}
+		if !errors.Is(err, ErrContended) {
+			return Grant{}, err
+		}
+		select {
+		case <-ctx.Done():
+			return Grant{}, ErrContended
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+}
+
+// NewID is a name for a grant that nobody else has, for libraries that leave it to the caller.
+func NewID() string {
+	id := make([]byte, 16)
+	_, _ = rand.Read(id) // it cannot fail
+	return hex.EncodeToString(id)
+}
+
+// points are passed around Acquire and Release of every lock.
+var points = []string{"before-lock", "lock-done", "before-unlock", "unlock-done"}
+
 // Within calls lock, of a library that knows no context, and gives up when ctx is over. What it is granted after that, unlock gives back.
 func Within(ctx context.Context, lock, unlock func() error) error {
 	done := make(chan error, 1)
@@ -156,9 +190,9 @@ func Within(ctx context.Context, lock, unlock func() error) error {
 	}
 }
 
-// Main is the life of a client. Connect is called for each user; name is what reports call the program; points are the names that its lock passes to At.
+// Main is the life of a client. Connect is called for each user; name is what reports call the program; names are more points, which its lock passes to At.
 // What connect returns is the lock's own type and no interface, for the client says before the start what of all this it is.
-func Main[L Lock](name string, connect func(*Access) (L, error), points ...string) {
+func Main[L Lock](name string, connect func(*Access) (L, error), names ...string) {
 	var kind L
 	if any(kind) == nil {
 		fmt.Fprintf(os.Stderr, "%s: connect returns an interface; return the lock's own type, which tells whether it can be renewed, checked, watched and closed\n", name)
@@ -166,7 +200,7 @@ func Main[L Lock](name string, connect func(*Access) (L, error), points ...strin
 	}
 	s := &session{stream: newStream(os.Stdout), users: map[int]*user{}, errors: map[string]int{}}
 	s.connect = func(a *Access) (Lock, error) { return connect(a) }
-	h := greeting(name, points)
+	h := greeting(name, append(points, names...))
 	orders := []string{"cancel"}
 	if _, ok := any(kind).(io.Closer); ok {
 		orders = append(orders, "close")

@@ -163,7 +163,7 @@ func greeting(name string, points []string) map[string]interface{} {
 	}
 	return map[string]interface{}{
 		"version": protocol, "process": name, "software": runtime.Version(), "libraries": libraries, "boot_id": strings.TrimSpace(string(boot)),
-		"time_ns": space, "now": Now(), "formats": []string{"records"}, "pid": os.Getpid(), "points": append([]string{}, points...),
+		"time_ns": space, "now": Now(), "formats": []string{"records"}, "pid": os.Getpid(), "points": points,
 	}
 }
 

@@ -77,7 +77,11 @@ func (u *user) acquire(lock int, intended int64, timeout time.Duration) (*hold, 
 	defer cancel()
 	u.underWay(seq, cancel)
 	u.call.Lock()
+	At(ctx, "before-lock")
 	g, err := u.lock.Acquire(ctx, u.s.start.Locks[lock])
+	if err == nil {
+		At(ctx, "lock-done")
+	}
 	u.call.Unlock()
 	u.underWay(0, nil)
 	if err != nil {

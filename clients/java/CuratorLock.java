@@ -26,13 +26,9 @@ public class CuratorLock extends Lockquake.Lock {
 
     @Override public Lockquake.Grant acquire(String name, Duration timeout) throws Exception {
         Mutex mutex = new Mutex(client, "/lockquake/" + name);
-        Lockquake.at("before-lock");
         long sent = Lockquake.now();
         if (!mutex.acquire(timeout.toNanos(), TimeUnit.NANOSECONDS)) throw new Lockquake.Contended(); // its node was deleted
-        Lockquake.at("lock-done");
-        var grant = new Lockquake.Grant(mutex.node(), sent, Lockquake.UNKNOWN, 0, mutex);
-        try { grant.valid = renew(grant); } catch (Exception e) { mutex.release(); throw e; }
-        return grant;
+        return new Lockquake.Grant(mutex.node(), sent, Lockquake.BY_RENEW, 0, mutex);
     }
     /** An answered request renews the session, less what a server answers without its leader. The library's own pings tell nobody. */
     @Override public long renew(Lockquake.Grant grant) throws Exception {
@@ -46,15 +42,13 @@ public class CuratorLock extends Lockquake.Lock {
     @Override public void check(Lockquake.Grant grant) throws Exception { renew(grant); }
     @Override public void release(Lockquake.Grant grant) throws Exception {
         tell.remove(grant.id);
-        Lockquake.at("before-unlock");
         ((Mutex) grant.handle).release();
-        Lockquake.at("unlock-done");
     }
     @Override public void onLost(Lockquake.Grant grant, Runnable lost) { tell.put(grant.id, lost); }
     @Override public void close() { client.close(); }
 
     public static void main(String[] args) {
         var libraries = Map.of("curator-recipes", Lockquake.version("org.apache.curator", "curator-recipes"));
-        Lockquake.main("Curator InterProcessMutex", CuratorLock.class, libraries, "before-lock", "lock-done", "before-unlock", "unlock-done");
+        Lockquake.main("Curator InterProcessMutex", CuratorLock.class, libraries);
     }
 }

@@ -56,12 +56,15 @@ public final class Lockquake {
     private static final long VERSION = 1;
     /** Validities that are no time. */
     public static final long ENDLESS = Long.MAX_VALUE, UNKNOWN = Long.MIN_VALUE;
+    /** In what acquire returns: renew is asked for the validity at once. */
+    public static final long BY_RENEW = -1;
+    private static final List<String> POINTS = List.of("before-lock", "lock-done", "before-unlock", "unlock-done"); // around acquire and release of every lock
     private static final long BEAT = 10_000_000, STALL = 20_000_000; // ns: how often a process looks whether it runs, and the shortest stall that is told
     private static final int ROOM = 128 << 10, CROWDED = 4 << 10; // events that may wait to be written; from how many on users who hold nothing wait
 
     /**
      * Be a client of that lock, whose constructor takes an Access and connects. process is what reports call the program, libraries what its lock is made of,
-     * points what it passes to at().
+     * points what it passes to at() within acquire and release.
      */
     public static void main(String process, Class<? extends Lock> lock, Map<String, String> libraries, String... points) {
         System.setOut(System.err); // whatever a library prints must not come between the frames
@@ -144,7 +147,7 @@ public final class Lockquake {
 
     /**
      * A lock in hand. id is the service's name of it, sent the time (ns) at which the request was sent that was granted, valid the end of what was
-     * promised (ns, ENDLESS or UNKNOWN), token the fencing token or 0, handle whatever the author wants to keep.
+     * promised (ns, ENDLESS, UNKNOWN or BY_RENEW), token the fencing token or 0, handle whatever the author wants to keep.
      */
     public static final class Grant {
         public String id;
@@ -806,7 +809,7 @@ public final class Lockquake {
                     ended = true;
                 }
                 done("release", true, 0, () -> {
-                    user.lock.release(grant);
+                    user.giveBack(grant);
                     return 0;
                 });
             }
@@ -896,7 +899,7 @@ public final class Lockquake {
                 underway(Thread.currentThread(), asked.seq);
                 try {
                     synchronized (call) {
-                        g = lock.acquire(of, Duration.ofNanos(timeout));
+                        g = take(of, timeout);
                     }
                 } finally {
                     underway(null, 0);
@@ -917,6 +920,27 @@ public final class Lockquake {
             h.follow();
             at("acquired");
             return h;
+        }
+
+        private Grant take(String of, long timeout) throws Exception {
+            at("before-lock");
+            Grant g = lock.acquire(of, Duration.ofNanos(timeout));
+            at("lock-done");
+            if (g.valid == BY_RENEW) {
+                try {
+                    g.valid = lock.renew(g);
+                } catch (Exception e) {
+                    giveBack(g);
+                    throw e;
+                }
+            }
+            return g;
+        }
+
+        void giveBack(Grant grant) throws Exception {
+            at("before-unlock");
+            lock.release(grant);
+            at("unlock-done");
         }
 
         private void underway(Thread thread, long op) {
@@ -1258,7 +1282,7 @@ public final class Lockquake {
         private final String process;
         private final Class<? extends Lock> lock;
         private final Map<String, String> libraries;
-        private final String[] announced;
+        private final List<String> announced = new ArrayList<>(POINTS);
         private final Stream stream = new Stream();
         private final CountDownLatch halt = new CountDownLatch(1), ready = new CountDownLatch(1);
         private final Map<Integer, User> users = new ConcurrentHashMap<>();
@@ -1279,7 +1303,7 @@ public final class Lockquake {
             this.process = process;
             this.lock = lock;
             this.libraries = libraries;
-            this.announced = points;
+            this.announced.addAll(Arrays.asList(points));
         }
 
         /** The client's life. The main thread reads frames; it never waits for anything else. */
@@ -1328,7 +1352,7 @@ public final class Lockquake {
             h.put("now", now());
             h.put("formats", List.of("jsonl"));
             h.put("pid", ProcessHandle.current().pid());
-            h.put("points", List.of(announced));
+            h.put("points", announced);
             List<String> orders = new ArrayList<>(List.of("cancel", "close"));
             for (String o : List.of("renew", "check")) {
                 if (Lock.overrides(lock, o)) { orders.add(o); }

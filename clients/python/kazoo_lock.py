@@ -1,7 +1,6 @@
 #!/usr/bin/env python3
 """kazoo's Lock on ZooKeeper: a queue of ephemeral nodes. Each user has a session of its own."""
 import kazoo
-import kazoo.exceptions
 from kazoo.client import KazooClient, KazooState
 from kazoo.recipe.lock import Lock
 
@@ -9,8 +8,6 @@ import lockquake
 
 
 class KazooLock(lockquake.Lock):
-    points = ("before-lock", "lock-done", "before-unlock", "unlock-done")
-
     def __init__(self, access):
         super().__init__(access)
         self.tell, self.asked = {}, None  # by grant; the lock that is asked for
@@ -19,23 +16,11 @@ class KazooLock(lockquake.Lock):
         self.client.start(timeout=20)
 
     def acquire(self, name, timeout):
-        lock = Lock(self.client, "/lockquake/" + name)
-        lockquake.at("before-lock")
-        grant = lockquake.Grant("", lockquake.now(), lockquake.UNKNOWN, handle=lock)
-        self.asked = lock
-        try:
-            if not lock.acquire(timeout=timeout):
-                raise TimeoutError()  # its node may have stayed
-        except kazoo.exceptions.CancelledError as err:
-            raise lockquake.Cancelled(str(err)) from err
-        lockquake.at("lock-done")
-        grant.id = lock.path + "/" + lock.node
-        try:
-            grant.valid = self.renew(grant)
-        except Exception:
-            lock.release()
-            raise
-        return grant
+        lock = self.asked = Lock(self.client, "/lockquake/" + name)
+        sent = lockquake.now()
+        if not lock.acquire(timeout=timeout):
+            raise TimeoutError()  # its node may have stayed
+        return lockquake.Grant(lock.path + "/" + lock.node, sent, lockquake.BY_RENEW, handle=lock)
 
     def renew(self, grant):
         """An answered request renews the session, less what a server answers without its leader. The library's own pings tell nobody."""
@@ -49,9 +34,7 @@ class KazooLock(lockquake.Lock):
 
     def release(self, grant):
         self.tell.pop(grant.id, None)
-        lockquake.at("before-unlock")
         grant.handle.release()
-        lockquake.at("unlock-done")
 
     def cancel(self):
         self.asked.cancel()

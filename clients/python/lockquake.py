@@ -25,6 +25,8 @@ import traceback
 
 VERSION = 1
 ENDLESS, UNKNOWN = "endless", "unknown"  # validities that are no time
+BY_RENEW = "by renew"  # in what acquire returns: renew is asked for it at once
+POINTS = ("before-lock", "lock-done", "before-unlock", "unlock-done")  # around acquire and release of every lock
 BEAT, STALL = 10_000_000, 20_000_000  # ns: how often a process looks whether it runs, and the shortest stall that is told
 ROOM, CROWDED = 128 << 10, 4 << 10  # events that may wait to be written; from how many on users who hold nothing wait
 now = time.monotonic_ns  # CLOCK_MONOTONIC, the time base of a run
@@ -82,7 +84,7 @@ class Stopped(Certain):
 
 class Grant:
     """A lock in hand. id is the service's name of it, sent the time (ns) at which the request was sent that was granted, valid the end of
-    what was promised (ns, ENDLESS or UNKNOWN), token the fencing token or 0, handle whatever the author wants to keep."""
+    what was promised (ns, ENDLESS, UNKNOWN or BY_RENEW), token the fencing token or 0, handle whatever the author wants to keep."""
 
     def __init__(self, id, sent, valid, token=0, handle=None):
         self.id, self.sent, self.valid, self.token, self.handle = id, sent, valid, token, handle
@@ -92,7 +94,7 @@ class Lock:
     """One user's lock, with a connection of its own. Its methods are called one at a time, each in the user's own thread or, for renew, in one
     that stands in for it."""
 
-    points = ()  # the names that the lock passes to at() within acquire and release
+    points = ()  # more names than POINTS, which the lock passes to at() within acquire and release
 
     def __init__(self, access):
         self.access = access
@@ -297,9 +299,9 @@ def outcome(err):
     """What an exception means: certainly not done, or nobody knows; and its class."""
     if isinstance(err, Certain):
         return "fail", err.code
-    if isinstance(err, Cancelled):
-        return "info", "cancelled"
     names = [t.__name__.lower() for t in type(err).__mro__]
+    if any("cancelled" in n for n in names):
+        return "info", "cancelled"
     if any("timeout" in n for n in names):
         return "info", "timeout"
     return "info", "connection" if isinstance(err, OSError) or any("connection" in n for n in names) else "other"
@@ -384,7 +386,7 @@ class Hold:
         with self.user.call:  # a renewal under way has ended
             with self.mu:
                 self.ended = True
-            self.done("release", lambda: (self.user.lock.release(self.grant), {}), flush=True, deadline=self.user.deadline(timeout))
+            self.done("release", lambda: (self.user.give_back(self.grant), {}), flush=True, deadline=self.user.deadline(timeout))
 
     def renew(self, timeout=None):
         with self.user.call:
@@ -476,7 +478,7 @@ class User:
         try:
             with self.call:
                 try:
-                    g = self.lock.acquire(name, timeout or self.session.timeout)
+                    g = self.take(name, timeout or self.session.timeout)
                 finally:
                     self.underway(None)
         except Exception as err:
@@ -490,6 +492,23 @@ class User:
         h.follow()
         at("acquired")
         return h
+
+    def take(self, name, timeout):
+        at("before-lock")
+        g = self.lock.acquire(name, timeout)
+        at("lock-done")
+        if g.valid == BY_RENEW:
+            try:
+                g.valid = self.lock.renew(g)
+            except Exception:
+                self.give_back(g)
+                raise
+        return g
+
+    def give_back(self, grant):
+        at("before-unlock")
+        self.lock.release(grant)
+        at("unlock-done")
 
     def failed(self, kind, seq, err, **fields):
         phase, code = outcome(err)
@@ -759,7 +778,7 @@ class Session:
         self.stream.send("hello", {
             "version": VERSION, "process": self.process, "software": f"Python {sys.version.split()[0]}", "libraries": self.libraries,
             "boot_id": open("/proc/sys/kernel/random/boot_id").read().strip(), "time_ns": os.readlink("/proc/self/ns/time"), "now": now(),
-            "formats": ["jsonl"], "pid": os.getpid(), "points": list(self.factory.points),
+            "formats": ["jsonl"], "pid": os.getpid(), "points": [*POINTS, *self.factory.points],
             "orders": ["close"] + [o for o in ("renew", "check", "cancel") if overrides(self.factory, o)], "tells": overrides(self.factory, "on_lost"),
         })
         for line in sys.stdin.buffer:

@@ -11,8 +11,6 @@ import lockquake
 
 
 class Portalocker(lockquake.Lock):
-    points = ("before-lock", "lock-done", "before-unlock", "unlock-done")
-
     def __init__(self, access):
         super().__init__(access)
         self.number = itertools.count(1)
@@ -23,19 +21,15 @@ class Portalocker(lockquake.Lock):
 
     def acquire(self, name, timeout):
         lock = RedisLock("lockquake:" + name, self.redis, timeout=timeout, check_interval=0.02, thread_sleep_time=0.01)
-        lockquake.at("before-lock")
         sent = lockquake.now()
         try:
             lock.acquire()
         except exceptions.AlreadyLocked as err:
             raise lockquake.Contended() from err
-        lockquake.at("lock-done")
         return lockquake.Grant("%d/%d" % (id(self), next(self.number)), sent, lockquake.ENDLESS, handle=lock)
 
     def release(self, grant):
-        lockquake.at("before-unlock")
         grant.handle.release()
-        lockquake.at("unlock-done")
 
     def close(self):
         self.redis.close()

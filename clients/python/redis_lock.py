@@ -15,8 +15,6 @@ class Timed(redis.lock.Lock):
 
 
 class RedisLock(lockquake.Lock):
-    points = ("before-lock", "lock-done", "before-unlock", "unlock-done")
-
     def __init__(self, access):
         super().__init__(access)
         (host, port), = access.addresses()
@@ -26,19 +24,15 @@ class RedisLock(lockquake.Lock):
 
     def acquire(self, name, timeout):
         lock = Timed(self.redis, "lockquake:" + name, timeout=self.access.ttl, sleep=0.01, thread_local=False)
-        lockquake.at("before-lock")
         if not lock.acquire(blocking_timeout=timeout):
             raise lockquake.Contended()
-        lockquake.at("lock-done")
         return self.grant(lock.local.token.decode(), lock.sent, handle=lock)
 
     def release(self, grant):
-        lockquake.at("before-unlock")
         try:
             grant.handle.release()
         except redis.exceptions.LockNotOwnedError as err:
             raise lockquake.NotHeld(str(err)) from err
-        lockquake.at("unlock-done")
 
     def renew(self, grant):
         sent = lockquake.now()

@@ -77,8 +77,10 @@ func nodeCommands(std streams) []*cobra.Command {
 	}}
 }
 
-const imagesDoc = `Images makes the images of the nodes that the container engine does not have, or that were made from other Dockerfiles, and that of this
-program. The program carries the Dockerfiles. Where no registry answers, the base image is made out of Debian's packages, as root.`
+var imagesDoc = `Images makes the images of the nodes that the container engine does not have, or that were made from other Dockerfiles, and that of this
+program. The program carries the Dockerfiles. Where no registry answers, the base image is made out of Debian's packages, as root.
+
+The images of clients in other languages are made only when they are named: lockquake images ` + strings.Join(cluster.OnDemand, " ") + `.`
 
 func imagesCommand(std streams) *cobra.Command {
 	return &cobra.Command{

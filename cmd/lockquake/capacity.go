@@ -69,7 +69,7 @@ func capacityCommand(std streams) *cobra.Command {
 	}
 	fl := c.Flags()
 	f.flags = fl
-	fl.StringVar(&f.backend, "backend", "", "what is locked, such as redis; `lockquake list backends` has them")
+	fl.StringVar(&f.backend, "backend", "", "what is locked, such as redis; 'lockquake list backends' has them")
 	fl.StringVar(&f.lock, "lock", "", "the lock; the backend's default where none is named")
 	fl.StringVar(&f.scenario, "scenario", "", "the scenario to be swept, by name or file, in place of --backend and --lock")
 	fl.StringVar(&f.users, "users", "1,2,4..64", "numbers of users, all clients together; 4..64 doubles: 4,8,16,32,64")

@@ -52,7 +52,7 @@ func clientCommand(std streams) *cobra.Command {
 		RunE: func(c *cobra.Command, args []string) error { return f.run(c.Context(), std, args) },
 	}
 	fl := check.Flags()
-	fl.StringVar(&f.backend, "backend", "redis", "the service that the client locks on; `lockquake list backends` has them")
+	fl.StringVar(&f.backend, "backend", "redis", "the service that the client locks on; 'lockquake list backends' has them")
 	fl.StringVar(&f.lock, "lock", "", "the lock whose promises it makes; the backend's default where none is named")
 	fl.StringVar(&f.image, "client-image", "", "image of the client's containers, where its first word does not tell")
 	fl.StringVar(&f.nodes.provider, "provider", "auto", "what the nodes are: docker (containers), local (processes), or auto: docker where an engine answers")

@@ -17,7 +17,7 @@ import (
 // clientImage builds the image of clients in another language, which is built on demand.
 func clientImage(t *testing.T, name string) {
 	t.Helper()
-	if out, err := exec.Command("../../images/build.sh", name).CombinedOutput(); err != nil {
+	if out, err := exec.Command(program(t), "images", name).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
 }
@@ -56,9 +56,12 @@ func javaClasses(t *testing.T) string {
 	return dir
 }
 
-// javaClient is the --set that puts a class of clients/java in the place of the client.
-func javaClient(t *testing.T, class string) string {
+// javaClient is the --set that puts a class of clients/java in the place of the client: of the image, which needs no JDK here, or on this machine.
+func javaClient(t *testing.T, class, provider string) string {
 	t.Helper()
+	if provider == "docker" {
+		return fmt.Sprintf("workload.client={run: [java, %s]}", class)
+	}
 	return fmt.Sprintf("workload.client={run: [java, -cp, 'classes:%s', %s], dir: %q}", curator, class, javaClasses(t))
 }
 
@@ -68,6 +71,7 @@ func TestClientsInOtherLanguages(t *testing.T) {
 	for _, c := range []struct{ scenario, provider, language, program, process string }{
 		{"redis-healthy", "docker", "python", "redis_lock.py", "redis-py Lock"},
 		{"redis-holder-pause", "docker", "python", "redis_lock.py", "redis-py Lock"},
+		{"redis-healthy", "docker", "python", "portalocker_lock.py", "portalocker RedisLock"},
 		{"zookeeper-healthy", "docker", "python", "kazoo_lock.py", "kazoo Lock"},
 		{"zookeeper-holder-pause", "docker", "python", "kazoo_lock.py", "kazoo Lock"},
 		{"zookeeper-healthy", "docker", "java", "CuratorLock", "Curator InterProcessMutex"},
@@ -78,13 +82,14 @@ func TestClientsInOtherLanguages(t *testing.T) {
 			if c.scenario != "redis-holder-pause" {
 				leftToAll(t, "a pause of the holder on Redis shows a program in the place of the client, and TestClientCheck has one in Java")
 			}
-			client := map[string]func(*testing.T, string) string{"python": pythonClient, "java": javaClient}[c.language](t, c.program)
 			if c.provider == "docker" {
 				clientImage(t, c.language)
 			}
-			options := []string{"run", c.scenario, "--provider", c.provider, "--format", "json", "--set", client}
+			options := []string{"run", c.scenario, "--provider", c.provider, "--format", "json", "--set"}
 			if c.language == "java" {
-				options = append(options, "--set", "run.for=18s") // until the first grant of eight JVMs it takes a while
+				options = append(options, javaClient(t, c.program, c.provider), "--set", "run.for=18s") // until the first grant of eight JVMs it takes a while
+			} else {
+				options = append(options, pythonClient(t, c.program))
 			}
 			p := begin(t, options...)
 			code := p.wait(t)

@@ -8,6 +8,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
 	"github.com/lockquake/lockquake/backends/listed"
 	"github.com/lockquake/lockquake/results"
 	"github.com/lockquake/lockquake/results/checkers"
@@ -22,14 +25,14 @@ type written struct {
 	rows func() [][]string
 }
 
-// TestTablesInDocs holds the tables in documents to what locks, counts and measures say of themselves. The broken locks of memory
-// are left to `lockquake list locks`.
+// TestTablesInDocs holds the tables in documents to what locks, counts and measures say of themselves.
 func TestTablesInDocs(t *testing.T) {
 	for _, w := range []written{
 		{"../../docs/backends.md", "locks", func() [][]string {
 			services := slices.DeleteFunc(catalog().Backends, func(b listed.Backend) bool { return b.InProcess })
 			return append([][]string{lockColumns}, lockRows(services, true)...)
 		}},
+		{"../../docs/backends.md", "broken locks", brokenLocks},
 		{"../../docs/verdict.md", "counts", func() [][]string {
 			return glossary(func(k results.CheckerKind) []results.Quantity { return k.Counts })
 		}},
@@ -54,6 +57,19 @@ func TestReadmeIsShort(t *testing.T) {
 	if len(text) > readmeLimit {
 		t.Errorf("README.md has %d bytes, at most %d: move something to docs/ and link it", len(text), readmeLimit)
 	}
+}
+
+// brokenLocks are those of memory.
+func brokenLocks() [][]string {
+	rows := [][]string{{"lock", "what it does", "what is wrong"}}
+	for _, b := range catalog().Backends {
+		for _, l := range b.Locks {
+			if b.InProcess && l.Wrong != "" {
+				rows = append(rows, []string{"`" + l.Name + "`", l.Doc, l.Wrong})
+			}
+		}
+	}
+	return rows
 }
 
 func glossary(of func(results.CheckerKind) []results.Quantity) [][]string {
@@ -98,4 +114,20 @@ func markdown(rows [][]string) string {
 		}
 	}
 	return b.String()
+}
+
+// TestFlagsHaveNoBackQuotes: pflag takes a word between back-quotes for the name of the value.
+func TestFlagsHaveNoBackQuotes(t *testing.T) {
+	var look func(c *cobra.Command)
+	look = func(c *cobra.Command) {
+		c.Flags().VisitAll(func(f *pflag.Flag) {
+			if strings.Contains(f.Usage, "`") {
+				t.Errorf("%s --%s: %s", c.CommandPath(), f.Name, f.Usage)
+			}
+		})
+		for _, sub := range c.Commands() {
+			look(sub)
+		}
+	}
+	look(newRoot(streams{}, streams{}))
 }

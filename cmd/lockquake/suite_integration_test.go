@@ -60,6 +60,52 @@ func TestSuiteFindsWrongLocks(t *testing.T) {
 	}
 }
 
+// TestSuiteFindsTheWrongLockOfEtcd34: its server says yes to a waiter whose lease is over, and one lock believes it. The other asks again.
+func TestSuiteFindsTheWrongLockOfEtcd34(t *testing.T) {
+	leftToAll(t, "the locks of Redis show that a suite finds wrong ones")
+	file := filepath.Join(t.TempDir(), "wrong.yaml")
+	const rows = `stories: [waiter-cut]
+locks:
+  - {backend: etcd, lock: v3lock-blind, set: [backend.version=3.4]}
+  - {backend: etcd, lock: v3lock, set: [backend.version=3.4]}
+`
+	if err := os.WriteFile(file, []byte(rows), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	got, code := runSuite(t, file, "--provider", "docker")
+	if code != codeFailed || len(got.Cells) != 2 {
+		t.Fatalf("exit code %d, %d cells", code, len(got.Cells))
+	}
+	blind, careful := got.Cells[0], got.Cells[1]
+	if blind.State() != suite.Red || !strings.HasPrefix(blind.Runs[0].Reasons[0], findings["etcd/v3lock-blind"].reason) || careful.State() != suite.Green {
+		t.Errorf("%+v\n%+v", blind, careful)
+	}
+}
+
+// TestWhatAReleaseOfRedisCosts: an EVALSHA, and the GET and DEL in it, when the server knows the script.
+func TestWhatAReleaseOfRedisCosts(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "releases.yaml")
+	const story = `name: releases
+claim: A user takes a lock that nobody else wants, and gives it back, twice.
+backend: {use: redis, lock: set-px-lua, ttl: 2s}
+workload: {}
+steps:
+  - {do: acquire, user: A}
+  - {do: release, user: A}
+  - {do: acquire, user: A}
+  - {do: release, user: A}
+expect: {judged: ">=2"}
+`
+	if err := os.WriteFile(file, []byte(story), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p := begin(t, "run", file, "--provider", "local", "--format", "json")
+	code := p.wait(t)
+	if n := p.report(t).Measures["requests_per_release"]; code != codeMet || n == nil || *n != 3 {
+		t.Errorf("exit code %d, %v requests\n%s", code, n, p.stderr.String())
+	}
+}
+
 // TestSuiteIsPlannable demands that each story of each lock, and random chaos, could be started.
 func TestSuiteIsPlannable(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "all.yaml")

@@ -1,6 +1,7 @@
 package clientcheck
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -200,10 +201,10 @@ var toys = map[string]func(*testing.T, ...string) func(context.Context, int) (Pr
 
 func TestClientsThatShip(t *testing.T) {
 	t.Parallel()
-	for language, toy := range toys {
-		t.Run(language, func(t *testing.T) {
+	for _, c := range []struct{ language, kind string }{{"go", ""}, {"java", ""}, {"java", "by-renew"}, {"python", ""}, {"python", "by-renew"}} {
+		t.Run(c.language+c.kind, func(t *testing.T) {
 			t.Parallel()
-			o := options(t, toy(t))
+			o := options(t, toys[c.language](t, c.kind))
 			o.Tell = func(check string, wrong []string) {
 				if len(wrong) > 0 {
 					t.Errorf("%s: %q", check, wrong)
@@ -213,6 +214,42 @@ func TestClientsThatShip(t *testing.T) {
 				t.Errorf("a right client: %v, %v", right, err)
 			}
 		})
+	}
+}
+
+// A client of one's own is to be small. What grows beyond this belongs into the file that carries the protocol, where every author has it.
+func TestClientsThatShipAreSmall(t *testing.T) {
+	const most = 60
+	var files []string
+	for _, pattern := range []string{"python/*.py", "java/*.java", "go/*/*.go"} {
+		found, err := filepath.Glob(filepath.Join("../../clients", pattern))
+		if err != nil || len(found) < 2 {
+			t.Fatalf("%s: %q, %v", pattern, found, err)
+		}
+		files = append(files, found...)
+	}
+	for _, f := range files {
+		if strings.EqualFold(strings.TrimSuffix(filepath.Base(f), filepath.Ext(f)), "lockquake") {
+			continue
+		}
+		text, err := os.ReadFile(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := bytes.Count(text, []byte("\n")); n > most {
+			t.Errorf("%s has %d lines, and at most %d are wanted", f, n, most)
+		}
+	}
+}
+
+// A requirement of the package would raise the version of a library under test.
+func TestTheGoPackageRequiresNothing(t *testing.T) {
+	text, err := os.ReadFile("../../clients/go/go.mod")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat("../../clients/go/go.sum"); err == nil || bytes.Contains(text, []byte("require")) {
+		t.Errorf("clients/go requires other modules:\n%s", text)
 	}
 }
 

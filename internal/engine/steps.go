@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/lockquake/lockquake/backends/topology"
 	"github.com/lockquake/lockquake/history"
 	"github.com/lockquake/lockquake/internal/clock"
 	"github.com/lockquake/lockquake/internal/wire"
@@ -110,6 +111,7 @@ func (r *stepRunner) doStep(ctx context.Context, number int, st scenarios.Step) 
 	if err != nil {
 		return err
 	}
+	released := r.countRelease(ctx, st)
 	ch, err := s.order(wire.Command{
 		Do: st.Do, User: 0, Lock: lock, Mode: st.Mode, Value: value, Timeout: int64(st.Within),
 		Point: st.Point, Action: st.Action,
@@ -141,6 +143,9 @@ func (r *stepRunner) doStep(ctx context.Context, number int, st scenarios.Step) 
 	if st.Do == wire.DoRead && res.Outcome == wire.OutcomeOK {
 		r.read[lockKey{user, uint16(lock)}] = res.Value
 	}
+	if released != nil && res.Outcome == wire.OutcomeOK {
+		released()
+	}
 	r.done(number, st, res)
 	want := st.Outcome
 	if want == "" {
@@ -150,6 +155,36 @@ func (r *stepRunner) doStep(ctx context.Context, number int, st scenarios.Step) 
 		return fmt.Errorf("its outcome is %s (%s), the step wants %s", res.Outcome, res.Error, want)
 	}
 	return nil
+}
+
+// countRelease counts what the servers are asked for a release. It returns what to call when the release was done, or nil where the figure
+// would not be exact: others are there, something is broken, or the servers do not count. The counters are read twice before, since a
+// reading is a request too.
+//
+// Example: the counters stand at 100 and at 101 before the release, and at 105 after it. It took 4 - 1 = 3 requests: a script, and the GET and DEL in it.
+func (r *stepRunner) countRelease(ctx context.Context, st scenarios.Step) (done func()) {
+	p := r.plan
+	alone := len(p.stepUsers) == 1 && p.workload == nil && len(p.stepFaults) == 0 && len(p.scenario.Chaos) == 0
+	counter, ok := r.observer.nodes.service.(topology.RequestCounter)
+	_, late := r.observer.nodes.service.(topology.LateCounter)
+	if !ok || late || !alone || st.Do != wire.DoRelease || st.Async || r.processes.options.Attached != nil {
+		return nil
+	}
+	read := func() map[string]int64 {
+		ctx, cancel := context.WithTimeout(ctx, readingTimeout)
+		defer cancel()
+		return counter.Requests(ctx)
+	}
+	first := read()
+	before := read()
+	return func() {
+		after := read()
+		own, ok := results.Between(first, before)
+		all, same := results.Between(before, after)
+		if ok && same {
+			r.record.change(func(e *results.Env) { e.Releases = append(e.Releases, all-own) })
+		}
+	}
 }
 
 // done records what the result of a step shows.

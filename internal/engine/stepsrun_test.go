@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -361,5 +362,41 @@ func TestWhenAUserWasAtAPointIsWrittenDown(t *testing.T) {
 	}
 	if want := []string{"3 point client-1 before-free reached", "4 point client-1 before-free left"}; !slices.Equal(points, want) {
 		t.Errorf("observed are %q, want %q", points, want)
+	}
+}
+
+// TestWhatAReleaseCosts wants the requests of a release that nothing else adds to, less those of a reading; else none.
+func TestWhatAReleaseCosts(t *testing.T) {
+	t.Parallel()
+	const acquire, release = "{do: acquire, user: A}", "{do: release, user: A}"
+	for _, c := range []struct {
+		name  string
+		steps []string
+		want  []int64
+	}{
+		{"two releases", []string{acquire, release, acquire, release}, []int64{3, 3}},
+		{"another user", []string{acquire, release, "{do: acquire, user: B}"}, nil},
+		{"a fault", []string{acquire, "{inject: trouble, on: A, as: it}", release, "{heal: it}"}, nil},
+		{"nobody waits for it", []string{acquire, "{do: release, user: A, async: true}", "{await: elapsed, for: 5ms}"}, nil},
+		{"a release that was not done", []string{acquire, "{do: release, user: A, outcome: any}"}, nil},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			var asked atomic.Int64
+			how := script{commanded: func(a *fakeNode, o wire.Command) *wire.Result {
+				a.carryOut(o)
+				if o.Do == wire.DoRelease {
+					asked.Add(3)
+				}
+				if c.name == "a release that was not done" && o.Do == wire.DoRelease {
+					return &wire.Result{Outcome: wire.OutcomeInfo}
+				}
+				return &wire.Result{Outcome: wire.OutcomeOK}
+			}}
+			s := &testbed{t: t, faults: map[string]*fakeFault{"trouble": {}}, scripts: map[string]script{"client-1": how, "client-2": how}, counts: func() int64 { return asked.Add(1) }}
+			if got := s.run(t.Context(), directed(c.steps...)).env.Releases; !slices.Equal(got, c.want) {
+				t.Errorf("%v, want %v", got, c.want)
+			}
+		})
 	}
 }

@@ -9,9 +9,14 @@
 // Example: one user holds the lock for 2 s, and nine wait. They ask again every 10 ms, so the server takes 1800 requests in 18 s of
 // waiting: 100 for each second. A library that asks again without a pause has thousands.
 //
+// What a release costs is counted in runs of steps in which one user is alone and nothing is broken, as in the story answers: the counters are
+// read before and after each release. Of several releases the least counts: whatever else is asked meanwhile, such as pings, or a script
+// that the server does not know yet, only adds.
+//
 // It judges nothing. Pings of sessions count as requests, and so does what lockquake itself asks while faults stand.
 // It cannot see:
 //   - the requests of servers that do not count them
+//   - what a release costs while others wait or something is broken: their requests cannot be told from its own
 //   - users who poll, or waiters whom the server itself wakes: no watch notifies them
 //   - what waiting alone costs, where users take and give back all the time: the requests of their grants are among those of the waiting
 //
@@ -20,6 +25,8 @@
 package checkers
 
 import (
+	"slices"
+
 	"github.com/lockquake/lockquake/history"
 	"github.com/lockquake/lockquake/results"
 )
@@ -40,6 +47,7 @@ var costKind = results.CheckerKind{
 		{Name: "wakeups_per_handoff", Doc: "notifications of watches for each handoff ([cost](#cost))", Timeless: true},
 		{Name: "requests_per_handoff", Doc: "requests to the servers for each handoff ([cost](#cost))", Timeless: true},
 		{Name: "requests_per_grant", Doc: "requests to the servers for each grant ([cost](#cost))", Timeless: true},
+		{Name: "requests_per_release", Doc: "requests to the servers for a release of a lock that nobody waits for, the least of the run ([cost](#cost))", Timeless: true},
 		{Name: "requests_per_wait_s", Doc: "requests to the server that was asked most, for each second that a user waited for a lock ([cost](#cost))", Timeless: true},
 		{Name: "connections_per_grant", Doc: "connections that the servers took, for each grant ([cost](#cost))", Timeless: true},
 		{Name: "client_cpu_ms_per_grant", Doc: "processor time of the clients for each grant ([cost](#cost))", Timeless: true},
@@ -89,6 +97,9 @@ func (c *cost) wait(e *history.Event) {
 // Finish returns the finding.
 func (c *cost) Finish() results.Finding {
 	f := results.Finding{Verdict: results.Clean, Measures: map[string]*float64{}}
+	if len(c.run.Releases) > 0 {
+		f.Measures["requests_per_release"] = new(float64(slices.Min(c.run.Releases)))
+	}
 	if len(c.run.Readings) != 2 {
 		return f
 	}
@@ -98,10 +109,10 @@ func (c *cost) Finish() results.Finding {
 			c.waited += after.Time - *since
 		}
 	}
-	if n, ok := between(before.Notifications, after.Notifications); ok {
+	if n, ok := results.Between(before.Notifications, after.Notifications); ok {
 		f.Measures["wakeups_per_handoff"] = per(n, c.handoffs)
 	}
-	if n, ok := between(before.Requests, after.Requests); ok {
+	if n, ok := results.Between(before.Requests, after.Requests); ok {
 		f.Measures["requests_per_handoff"], f.Measures["requests_per_grant"] = per(n, c.handoffs), per(n, c.grants)
 		most := int64(0)
 		for name, now := range after.Requests {
@@ -109,10 +120,10 @@ func (c *cost) Finish() results.Finding {
 		}
 		f.Measures["requests_per_wait_s"] = perSecond(float64(most), c.waited)
 	}
-	if n, ok := between(before.Connections, after.Connections); ok {
+	if n, ok := results.Between(before.Connections, after.Connections); ok {
 		f.Measures["connections_per_grant"] = per(n, c.grants)
 	}
-	if ns, ok := between(ofClients(before.CPU), ofClients(after.CPU)); ok {
+	if ns, ok := results.Between(ofClients(before.CPU), ofClients(after.CPU)); ok {
 		f.Measures["client_cpu_ms_per_wait_s"] = perSecond(results.Milli(ns), c.waited)
 		if c.grants > 0 {
 			f.Measures["client_cpu_ms_per_grant"] = new(results.Milli(ns) / float64(c.grants))
@@ -138,22 +149,6 @@ func perSecond(n float64, ns int64) *float64 {
 		return nil
 	}
 	return new(n / (float64(ns) / 1e9))
-}
-
-// between sums up what was counted between two readings. It is not ok where somebody is in only one of them, or
-// began to count anew.
-func between(before, after map[string]int64) (sum int64, ok bool) {
-	if len(before) == 0 || len(before) != len(after) {
-		return 0, false
-	}
-	for name, n := range after {
-		was, told := before[name]
-		if !told || n < was {
-			return 0, false
-		}
-		sum += n - was
-	}
-	return sum, true
 }
 
 // per divides, where there is something to divide by.

@@ -136,6 +136,14 @@ func (s *script) tell(k, v string) (err error) {
 			s.run.Replicas = append(s.run.Replicas, replicaName(i+1))
 		}
 		return err
+	case "releases": // what each was for the servers
+		for _, text := range strings.Split(v, ",") {
+			n, err := strconv.ParseInt(text, 10, 64)
+			if err != nil {
+				return err
+			}
+			s.run.Releases = append(s.run.Releases, n)
+		}
 	case "increments":
 		s.run.Increments = true
 	case "tells": // holders of a loss

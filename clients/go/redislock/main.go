@@ -3,7 +3,6 @@ package main
 
 import (
 	"context"
-	"time"
 
 	"github.com/bsm/redislock"
 	lockquake "github.com/lockquake/lockquake/clients/go"
@@ -23,23 +22,16 @@ func connect(a *lockquake.Access) (*user, error) {
 
 // Acquire asks until it gets the lock, each time by one request.
 func (u *user) Acquire(ctx context.Context, name string) (lockquake.Grant, error) {
-	for {
-		sent := lockquake.Now()
+	return u.access.Poll(ctx, func() (string, interface{}, error) {
 		l, err := redislock.Obtain(ctx, u.redis, "lockquake:"+name, u.access.TTL(), nil)
-		if err == nil {
-			g := u.access.Grant(l.Token(), sent)
-			g.Handle = l
-			return g, nil
+		if err == redislock.ErrNotObtained {
+			return "", nil, lockquake.ErrContended
 		}
-		if err != redislock.ErrNotObtained {
-			return lockquake.Grant{}, err
+		if err != nil {
+			return "", nil, err
 		}
-		select {
-		case <-ctx.Done():
-			return lockquake.Grant{}, lockquake.ErrContended
-		case <-time.After(10 * time.Millisecond):
-		}
-	}
+		return l.Token(), l, nil
+	})
 }
 
 func (u *user) Release(ctx context.Context, g lockquake.Grant) error {

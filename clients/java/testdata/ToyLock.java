@@ -23,6 +23,7 @@ public class ToyLock extends Lockquake.Lock {
         else if (!kind.equals("never-excludes") && !lock.tryAcquire(timeout.toNanos(), TimeUnit.NANOSECONDS)) throw new Lockquake.Contended();
         Lockquake.at("taken");
         Lockquake.Grant grant = grant("" + NUMBERS.incrementAndGet(), sent, NUMBERS.incrementAndGet(), lock);
+        if (kind.equals("by-renew")) grant.valid = Lockquake.BY_RENEW;
         if (kind.equals("late-valid")) grant.valid += access.ttl.toNanos();
         return grant;
     }

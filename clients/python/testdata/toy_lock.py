@@ -34,6 +34,8 @@ class ToyLock(lockquake.Lock):
         grant = self.grant(next(NUMBERS), sent, token=next(NUMBERS), handle=lock)
         if KIND == "no-valid":
             grant.valid = 0
+        if KIND == "by-renew":
+            grant.valid = lockquake.BY_RENEW
         if KIND == "late-valid":
             grant.valid += self.access.ttl_ns
         return grant
