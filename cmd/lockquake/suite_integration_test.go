@@ -63,11 +63,17 @@ func TestSuiteFindsWrongLocks(t *testing.T) {
 // TestSuiteIsPlannable demands that each story of each lock, and random chaos, could be started.
 func TestSuiteIsPlannable(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "all.yaml")
+	python, err := filepath.Abs("../../clients/python/testdata")
+	if err != nil {
+		t.Fatal(err)
+	}
 	text := "random: {seeds: [1]}\nstories: [default]\nlocks:\n"
 	for _, b := range catalog().Backends {
-		if b.Name != external.Name { // whose locks are in a program
-			text += "  - {backend: " + b.Name + ", lock: \"*\"}\n"
+		if b.Name == external.Name { // whose locks are in a program
+			text += "  - {backend: external, client: {run: [python3, toy_lock.py], dir: " + python + "}, set: ['backend.start={command: [x], ports: {client: 1}}']}\n"
+			continue
 		}
+		text += "  - {backend: " + b.Name + ", lock: \"*\"}\n"
 	}
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
@@ -76,5 +82,12 @@ func TestSuiteIsPlannable(t *testing.T) {
 	code := execute([]string{"suite", file, "--dry-run", "--provider", "local"}, streams{in: strings.NewReader(""), out: &out, err: &told})
 	if code != codeMet || strings.Contains(told.String(), "not run:") || strings.Count(told.String(), ", random-1: Users fight") < 30 {
 		t.Errorf("exit code %d\n%s", code, &told)
+	}
+	for _, want := range []string{
+		"external/own by python3 toy_lock.py, late-release: A holder", "does not apply: external/own by python3 toy_lock.py, answers: nobody can ask the service",
+	} {
+		if !strings.Contains(told.String(), want) {
+			t.Errorf("it does not say %q\n%s", want, &told)
+		}
 	}
 }

@@ -23,8 +23,6 @@ type Subject struct {
 	InProcess bool
 	// NoTokens says that the judge expects tokens of a lock of that name, and this one has none.
 	NoTokens bool
-	// Foreign says that the clients are another program, of which the lock here knows little.
-	Foreign bool
 	// Elsewhere says that the clients may keep their locks where the service is not asked for them.
 	Elsewhere bool
 	// Quick makes runs shorter whose length is free.

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/lockquake/lockquake/internal/wire"
 	"github.com/lockquake/lockquake/results"
 	"github.com/lockquake/lockquake/scenarios"
 )
@@ -50,10 +51,11 @@ type Cell struct {
 	Runs    []Run `json:"runs,omitempty"`
 
 	Scenario scenarios.Scenario `json:"-"`
-	// Foreign says that clients are somebody else's program, which may lack what the story asks of it.
-	Foreign  bool   `json:"-"`
-	topology string // cells of one topology share servers
-	turn     int    // stories come in turn: the first of every lock before the second of any
+	// Foreign says that clients are somebody else's program, which may lack what the story asks of it; Hellos are what these say of themselves.
+	Foreign  bool          `json:"-"`
+	Hellos   []*wire.Hello `json:"-"`
+	topology string        // cells of one topology share servers
+	turn     int           // stories come in turn: the first of every lock before the second of any
 }
 
 // Run is one run of a cell.
@@ -166,8 +168,20 @@ func Takes(cells []Cell, repeat int) time.Duration {
 	return out
 }
 
-// Fit marks as not run what does not fit into the budget; 0: all does. The first stories of all locks come before the second of any.
-func Fit(cells []Cell, repeat int, budget time.Duration) {
+// Fit marks as not run what is beyond the stories that a lock may have, and what does not fit into the budget; 0: all does. The first stories of all
+// locks come before the second of any. What does not apply, or cannot be run here, takes nobody's place.
+func Fit(cells []Cell, most, repeat int, budget time.Duration) {
+	turns := map[string]int{}
+	for i := range cells {
+		c := &cells[i]
+		if c.Apart != "" || c.NotRun != "" {
+			continue
+		}
+		c.turn = turns[c.Lock]
+		if turns[c.Lock]++; most > 0 && c.turn >= most {
+			c.NotRun = fmt.Sprintf("at most %d stories of a lock were asked for", most)
+		}
+	}
 	if budget <= 0 {
 		return
 	}
