@@ -300,7 +300,7 @@ func (m *maker) add(cell Cell) {
 // template adds a story of the default suite.
 func (m *maker) template(t stories.Story, name string) error {
 	cell := m.base
-	cell.Story, cell.Claim, cell.Estimate, cell.Apart = name, t.Claim, t.Estimate(m.subject).Milliseconds(), t.Why(m.subject)
+	cell.Story, cell.Claim, cell.Estimate, cell.About, cell.Apart = name, t.Claim, t.Estimate(m.subject).Milliseconds(), t.Grants, t.Why(m.subject)
 	if cell.Apart == "" {
 		text, err := t.Scenario("suite-", m.subject)
 		if err != nil {

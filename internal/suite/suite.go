@@ -4,6 +4,7 @@ package suite
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/lockquake/lockquake/internal/stories"
 	"github.com/lockquake/lockquake/internal/wire"
 	"github.com/lockquake/lockquake/results"
 	"github.com/lockquake/lockquake/scenarios"
@@ -43,6 +45,8 @@ type Cell struct {
 	Story    string `json:"story"` // its name in the suite
 	Claim    string `json:"claim"`
 	Estimate int64  `json:"estimate_ms"` // about how long one run takes
+	// About is how many grants the story is about; 0: it is not about a number.
+	About int64 `json:"about_grants,omitempty"`
 	// Apart says why the story does not apply to the lock, and NotRun why the runs that are missing were not made; "": neither.
 	Apart  string `json:"does_not_apply,omitempty"`
 	NotRun string `json:"not_run,omitempty"`
@@ -124,8 +128,20 @@ func (c Cell) word() string {
 	return string(state)
 }
 
-// reason is why a cell is not green: that of the first run of its state.
+// short says what a green cell is worth that had fewer grants than its story is about; "": it had as many, or is not green.
+func (c Cell) short() string {
+	if c.State() != Green {
+		return ""
+	}
+	least := slices.MinFunc(c.Runs, func(a, b Run) int { return cmp.Compare(a.Grants, b.Grants) })
+	return stories.Short(least.Grants, c.About)
+}
+
+// reason is why a cell is not green: that of the first run of its state; or what a green one is worth.
 func (c Cell) reason() string {
+	if short := c.short(); short != "" {
+		return short
+	}
 	want := map[State]results.Verdict{Red: results.Fail, Unknown: results.Unknown}[c.State()]
 	for _, r := range c.Runs {
 		if r.Verdict == want && len(r.Reasons) > 0 {

@@ -3,6 +3,7 @@ package suite_test
 import (
 	"bytes"
 	"encoding/xml"
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -221,6 +222,38 @@ a/c, flaky: red: why fail
 	var out bytes.Buffer
 	if err := sample().Text(&out); err != nil || strings.Join(strings.Fields(out.String()), " ") != strings.Join(strings.Fields(want), " ") {
 		t.Errorf("%v\n%s", err, &out)
+	}
+}
+
+// TestTooFewGrants demands that a green cell with fewer grants than its story is about says so, and what it is worth.
+func TestTooFewGrants(t *testing.T) {
+	t.Parallel()
+	r := suite.Result{Cells: []suite.Cell{
+		{Lock: "a/b", Story: "many", About: 10_000, Runs: []suite.Run{{Verdict: results.Pass, Grants: 10_000}, {Verdict: results.Pass, Grants: 500}}},
+		{Lock: "a/c", Story: "many", About: 10_000, Runs: []suite.Run{{Verdict: results.Pass, Grants: 10_000}}},
+		{Lock: "a/d", Story: "many", About: 10_000, Runs: []suite.Run{{Verdict: results.Fail, Grants: 500, Reasons: []string{"why"}}}},
+	}}
+	var text, markdown, xml bytes.Buffer
+	if err := errors.Join(r.Text(&text), r.Markdown(&markdown), r.JUnit(&xml, nil)); err != nil {
+		t.Fatal(err)
+	}
+	const worth = "500 grants were judged, and the story is about 10000: what needs more than those was not seen, and of what comes by chance the rate is below 3/500 with 95 % confidence"
+	for _, c := range []struct {
+		out  *bytes.Buffer
+		want []string
+	}{
+		{&text, []string{"green 2 of 2 of too few grants  green  red\n", "\na/b, many: green 2 of 2: " + worth + "\n", "2 green, 1 red"}},
+		{&markdown, []string{"| many | ✅ green 2 of 2 of too few grants | ✅ green | ❌ red |", "- **a/b, many**: green 2 of 2: " + worth}},
+		{&xml, []string{"<system-out><![CDATA[" + worth + "]]></system-out>"}},
+	} {
+		for _, want := range c.want {
+			if strings.Count(c.out.String(), want) != 1 {
+				t.Errorf("it does not say once %q:\n%s", want, c.out)
+			}
+		}
+		if strings.Count(c.out.String(), worth) != 1 {
+			t.Errorf("it says it of others:\n%s", c.out)
+		}
 	}
 }
 
