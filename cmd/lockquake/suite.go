@@ -317,7 +317,7 @@ func (r *suiteRun) tryOn(c *suite.Cell, o engine.Options) error {
 		return err
 	}
 	if err := plan.Lacks(c.Hellos); err != nil {
-		c.Apart = inOneLine(err)
+		c.Apart, _, _ = strings.Cut(err.Error(), "\n") // without the line of the story and a caret
 	}
 	return nil
 }
