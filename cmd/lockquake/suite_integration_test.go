@@ -19,7 +19,8 @@ const wrongOfRedis = `locks:
   - {backend: redis, lock: setnx-expire, stories: [crash-setnx-done]}
   - {backend: redis, lock: set-px-del, stories: [late-release]}
   - {backend: redis, lock: get-then-del, stories: [late-release-get-done]}
-  - {backend: redis, lock: set-px-lua, stories: [crash, late-release, answers, gives-up, waiting, slow-replies]}
+  - {backend: redis, lock: weak-owner, stories: [still-clock]}
+  - {backend: redis, lock: set-px-lua, stories: [crash, late-release, still-clock, answers, gives-up, waiting, slow-replies]}
   - {name: storms, backend: redis, lock: set-px-lua, set: [backend.retry.delay=0s], stories: [waiting]}
   - {backend: redlock, lock: redlock-no-elapsed-check, stories: [late-replies]}
   - {backend: redlock, lock: redlock-incr, stories: [contention]}
@@ -42,7 +43,7 @@ func TestSuiteFindsWrongLocks(t *testing.T) {
 		}
 	}
 	got, code := runSuite(t, file, "--quick", "--ttl", "1s", "--provider", "local")
-	if code != codeFailed || len(got.Cells) != 15 {
+	if code != codeFailed || len(got.Cells) != 17 {
 		t.Errorf("exit code %d, %d cells", code, len(got.Cells))
 	}
 	for _, c := range got.Cells {

@@ -169,6 +169,16 @@ run: {for: {{if .Quick}}{{ttl 2}}{{else}}` + manyHolds.String() + `{{end}}}
 expect: {double_grants: "0", overlapping_holds: "0", stuck_locks: "0", judged: ">=100"}
 `,
 	},
+	{
+		Name: "still-clock", needs: both(processes, idle), lasts: 5,
+		Claim: "The wall clock of a client nearly stands still. Its users ask for the lock at the same moments, and outlive their grants. No late release frees another's grant.",
+		text: `workload: {use: stampede, clients: 1, users: 6, every: {{ttl 1}}, hold: {{ttl 1.3}}, timeout: {{.Long}}}
+chaos:
+  - {use: clock-drift, on: client-1, rate: 0.0001, at: 0s}
+run: {for: {{ttl 5}}}
+expect: {double_grants: "0", judged: ">=2"}
+`,
+	},
 	cutOff("cut-acquire", "What the service answers to an acquire is lost, and another user gets the lock in time.", "acquire"),
 	cutOff("cut-release", "What the service answers to a release is lost, and another user gets the lock in time.", "release"),
 	{
