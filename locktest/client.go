@@ -2,6 +2,8 @@ package locktest
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -21,7 +23,7 @@ import (
 	"github.com/lockquake/lockquake/workloads/resource/register"
 )
 
-// mark is the first argument, behind the flags, of a process that is run again: Run follows.
+// mark is the first argument, behind the flags, of a process that is run again: Run follows, and what the lock announces.
 const mark = "locktest"
 
 // run tells one Run of a test's binary from the others.
@@ -57,7 +59,14 @@ func thisRun(t *testing.T) run {
 // again is a process that was started to be a client of one Run.
 type again struct {
 	run
+	announced
 	out *os.File // standard output as it was, which belongs to the protocol
+}
+
+// announced is what a client says of its lock in its hello, which comes before the lock is there. Whoever starts it has seen it.
+type announced struct {
+	Points []string
+	Tells  bool // its holders are told of a loss
 }
 
 // Main is to be called by TestMain. It runs the tests, eight parallel ones at once unless -parallel says otherwise: those of the
@@ -68,24 +77,25 @@ func Main(m *testing.M) {
 	conformance.Parallel()
 	flag.Parse()
 	args := flag.Args()
-	if len(args) != 3 || args[0] != mark {
+	if len(args) != 4 || args[0] != mark {
 		m.Run() // its result is the exit code, when TestMain returns
 		return
 	}
+	second = &again{out: os.Stdout}
 	number, err := strconv.Atoi(args[2])
-	if err != nil {
-		fmt.Fprintf(os.Stderr, "locktest: %q is no number\n", args[2])
+	if err = errors.Join(err, json.Unmarshal([]byte(args[3]), &second.announced)); err != nil {
+		fmt.Fprintf(os.Stderr, "locktest: its last arguments are %q: %v\n", args[2:], err)
 		os.Exit(2)
 	}
-	second = &again{run: run{args[1], number}, out: os.Stdout}
+	second.run = run{args[1], number}
 	os.Stdout = os.Stderr // what tests print must not come between frames
 	m.Run()
 	fmt.Fprintf(os.Stderr, "locktest: as a client, test %s does not come to its call number %d of locktest.Run\n", second.test, number+1)
 	os.Exit(2)
 }
 
-// arguments are those with which this program, run again, is a client of the Run. The author's own flags are passed on.
-func (r run) arguments() []string {
+// arguments are those with which this program, run again, is a client of the Run, whose lock announces that. The author's own flags are passed on.
+func (r run) arguments(a announced) []string {
 	var pattern []string
 	for part := range strings.SplitSeq(r.test, "/") {
 		pattern = append(pattern, "^"+regexp.QuoteMeta(part)+"$")
@@ -96,7 +106,8 @@ func (r run) arguments() []string {
 			out = append(out, "-"+f.Name+"="+f.Value.String())
 		}
 	})
-	return append(out, mark, r.test, strconv.Itoa(r.number))
+	text, _ := json.Marshal(a) // which cannot fail
+	return append(out, mark, r.test, strconv.Itoa(r.number), string(text))
 }
 
 // become makes this process the client that it was started to be, if that is a client of this Run, and ends it then.
@@ -116,7 +127,7 @@ func (a *again) become(t *testing.T, me run, s Service, connect Connect) {
 	software, libraries := built()
 	err := client.Main(context.Background(), client.Options{
 		Backends: []backends.Backend{b}, Workloads: workloads.All(), Resources: register.Kinds(),
-		In: os.Stdin, Out: a.out, Process: filepath.Base(os.Args[0]) + " " + a.test, Version: software, Libraries: libraries,
+		In: os.Stdin, Out: a.out, Process: filepath.Base(os.Args[0]) + " " + a.test, Version: software, Libraries: libraries, Points: a.Points, Tells: a.Tells,
 	})
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "locktest:", err)

@@ -142,7 +142,7 @@ func (r *runner) look(ctx context.Context) error {
 func (r *runner) conformance(t *testing.T) {
 	conformance.Run(t, conformance.Options{
 		Backend: backends.Backend{Name: r.service.backend, Locks: []backends.Lock{r.lock}},
-		Access:  r.access, Voters: r.service.voters, Again: r.me.arguments(), Direct: r.service.direct, Foreign: true,
+		Access:  r.access, Voters: r.service.voters, Again: r.me.arguments(announced{}), Direct: r.service.direct, Foreign: true,
 	})
 }
 
@@ -174,12 +174,12 @@ func (r *runner) runAll(t *testing.T) {
 			if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
 				t.Fatal(err)
 			}
-			r.run(t, client, file)
+			r.run(t, client, file, s.Grants)
 		})
 	}
 	for _, name := range r.scenarios {
 		t.Run(filepath.Base(name), func(t *testing.T) {
-			r.run(t, append(client, "--set", "backend.use="+r.service.backend, "--set", "backend.lock="+r.lock.Name), name)
+			r.run(t, append(client, "--set", "backend.use="+r.service.backend, "--set", "backend.lock="+r.lock.Name), name, 0)
 		})
 	}
 	if r.made > 0 && r.judged == 0 {
@@ -187,12 +187,10 @@ func (r *runner) runAll(t *testing.T) {
 	}
 }
 
-// subject is the lock as stories see it. Its points are left out: the client says to lockquake which it has before it is connected.
+// subject is the lock as stories see it.
 func (r *runner) subject() stories.Subject {
-	l := r.lock
-	l.Points = nil
 	return stories.Subject{
-		Backend: r.service.backend, Lock: l, TTL: r.ttl, Clients: r.clients, Users: r.users, Quick: testing.Short(),
+		Backend: r.service.backend, Lock: r.lock, TTL: r.ttl, Clients: r.clients, Users: r.users, Quick: testing.Short(),
 		NoTokens: r.service.tokens && r.lock.Offers.Token == backends.TokenNone, Elsewhere: !r.service.named,
 	}
 }
@@ -227,12 +225,12 @@ func (r *runner) client(dir string) ([]string, error) {
 	if err != nil {
 		return nil, fmt.Errorf("copy the test's program: %w", err)
 	}
-	key, err := json.Marshal(map[string]any{"run": append([]string{"./" + clientName}, r.me.arguments()...), "dir": dir})
+	key, err := json.Marshal(map[string]any{"run": append([]string{"./" + clientName}, r.me.arguments(announced{r.lock.Points, r.lock.Offers.LossSignal})...), "dir": dir})
 	return []string{"--set", "workload.client=" + string(key)}, err
 }
 
-// run runs one scenario, or those of a pattern, and judges what comes of it.
-func (r *runner) run(t *testing.T, args []string, scenario string) {
+// run runs one scenario, or those of a pattern, and judges what comes of it. It may be about a number of grants.
+func (r *runner) run(t *testing.T, args []string, scenario string, about int64) {
 	t.Helper()
 	ctx := t.Context()
 	if end, ok := t.Deadline(); ok { // time to heal
@@ -250,11 +248,11 @@ func (r *runner) run(t *testing.T, args []string, scenario string) {
 	case err != nil:
 		t.Fatal(err)
 	case len(verdicts) == 1:
-		r.judge(t, verdicts[0])
+		r.judge(t, verdicts[0], about)
 		return
 	}
 	for _, v := range verdicts {
-		t.Run(v.Scenario, func(t *testing.T) { r.judge(t, v) })
+		t.Run(v.Scenario, func(t *testing.T) { r.judge(t, v, about) })
 	}
 }
 
@@ -269,14 +267,14 @@ func linked() bool {
 }
 
 // judge passes a verdict on.
-func (r *runner) judge(t *testing.T, v verdict) {
+func (r *runner) judge(t *testing.T, v verdict, about int64) {
 	t.Helper()
 	r.made++
 	switch v.Verdict {
 	case unknown:
 		t.Skipf("unknown: %s", strings.Join(v.Reasons, "; "))
 	case pass:
-		t.Logf("%d grants judged", v.Judged.Grants)
+		t.Log(cmp.Or(stories.Short(v.Judged.Grants, about), fmt.Sprintf("%d grants judged", v.Judged.Grants)))
 	default:
 		t.Errorf("%s\n\nWhat happened, and the report:\n%s\n\nagain: %s", v.text(), r.program.explain(t.Context(), v.RunDir), v.Replay)
 	}

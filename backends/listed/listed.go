@@ -21,6 +21,15 @@ type Declaring interface {
 	Declare(l backends.Lock) backends.Lock
 }
 
+// Declared is a lock with all that its topology decides of what it offers and promises.
+func Declared(l backends.Lock, t topology.Topology) backends.Lock {
+	if d, ok := t.(Declaring); ok {
+		l = d.Declare(l)
+	}
+	l.Offers.WallClock = WallClock(l, t)
+	return l
+}
+
 // WallClock tells whether a lock's grants end by a wall clock on that topology.
 func WallClock(l backends.Lock, t topology.Topology) bool {
 	w, ok := t.(topology.WallClocked)

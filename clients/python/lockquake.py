@@ -94,7 +94,7 @@ class Lock:
     """One user's lock, with a connection of its own. Its methods are called one at a time, each in the user's own thread or, for renew, in one
     that stands in for it."""
 
-    points = ()  # more names than POINTS, which the lock passes to at() within acquire and release
+    points = ()  # more names than POINTS, which the lock passes to at(), in this order; that of the first in release begins with "before-"
 
     def __init__(self, access):
         self.access = access

@@ -172,7 +172,7 @@ func (d *doctor) refused(p cluster.Provider, a attempt) (*way, error) {
 	case errors.As(err, &why) && why.Never:
 		return &way{Keys: a.keys, Answer: never}, nil
 	case errors.As(err, &missing) && missing.Err != nil:
-		return &way{Keys: a.keys, Answer: no, Reason: oneLine(strings.ReplaceAll(missing.Err.Error(), "\n", "; "))}, nil // it may be several, with a line for each
+		return &way{Keys: a.keys, Answer: no, Reason: inOneLine(missing.Err)}, nil // it may be several, with a line for each
 	}
 	return nil, err
 }

@@ -156,7 +156,7 @@ func (f *chooseFlags) candidates(ctx context.Context, nodes *nodeSource, rows []
 		})
 		switch {
 		case errors.As(err, &missing):
-			c.NotRun = oneLine(strings.ReplaceAll(err.Error(), "\n", "; "))
+			c.NotRun = inOneLine(err)
 		case err != nil:
 			return nil, fmt.Errorf("%s/%s: %w", row.Backend, row.Lock, err)
 		default:

@@ -11,16 +11,18 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/lockquake/lockquake/backends"
 	"github.com/lockquake/lockquake/internal/clock"
 	"github.com/lockquake/lockquake/internal/engine"
 	"github.com/lockquake/lockquake/internal/suite"
+	"github.com/lockquake/lockquake/internal/wire"
 	"github.com/lockquake/lockquake/results"
+	"github.com/lockquake/lockquake/scenarios"
 )
 
 // suiteFlags is the command line of suite.
@@ -79,7 +81,7 @@ func suiteCommand(std streams) *cobra.Command {
 	fl.StringVar(&f.out, "out", "runs", "folder of all runs")
 	fl.StringVar(&f.resume, "resume", "", "the directory of a suite to go on with, made by the same command on the same machine")
 	fl.StringVar(&f.baseline, "baseline", "", "the directory of a suite; exit code 1 then means that a cell is red which was green there")
-	fl.BoolVar(&f.dryRun, "dry-run", false, "list the cells, and start nothing")
+	fl.BoolVar(&f.dryRun, "dry-run", false, "list the cells and what does not apply, and start no run: a client of one's own is asked what it offers, and no more")
 	fl.BoolVarP(&f.verbose, "verbose", "v", false, "note on standard error what is done")
 	f.format = formatFlag(c, "text", "json", "junit", "markdown")
 	c.RunE = func(c *cobra.Command, args []string) error { return f.run(c.Context(), std, args) }
@@ -103,21 +105,23 @@ type suiteRun struct {
 func (f *suiteFlags) run(ctx context.Context, std streams, args []string) error {
 	tell := newProgress(std.err, f.dryRun)
 	defer tell.close()
-	r := suiteRun{suiteFlags: f, std: std, tell: tell}
+	r := suiteRun{suiteFlags: f, std: std, tell: tell, stop: interruptible(ctx, tell)}
+	defer r.stop.done()
 	if err := r.prepare(args); err != nil {
 		return err
 	}
-	options, err := r.check(ctx)
+	options, err := r.check(r.stop.ctx)
+	if r.stop.interrupted() {
+		return exit{code: codeInterrupted}
+	}
 	if err != nil {
 		return err
 	}
-	suite.Fit(r.result.Cells, r.result.Repeat, r.config.Budget)
+	suite.Fit(r.result.Cells, r.config.Most, r.result.Repeat, r.config.Budget)
 	r.announce()
 	if f.dryRun {
 		return nil
 	}
-	r.stop = interruptible(ctx, tell)
-	defer r.stop.done()
 	code := r.runAll(options)
 	tell.close()
 	return r.report(code)
@@ -149,11 +153,7 @@ func (r *suiteRun) prepare(args []string) (err error) {
 		}
 		r.before = &before
 	}
-	var known []backends.Backend
-	for _, b := range r.nodes.catalog.Backends {
-		known = append(known, b.Backend)
-	}
-	cells, err := suite.Plan(r.config, known)
+	cells, err := suite.Plan(r.config, r.nodes.catalog.Backends, r.asker())
 	switch {
 	case errors.Is(err, suite.ErrNoLock):
 		return usagef("suite: %v; `lockquake list locks` lists them all", err)
@@ -180,6 +180,31 @@ func (r *suiteRun) prepare(args []string) (err error) {
 	suite.Resume(r.result.Cells, old)
 	return nil
 }
+
+// asker asks each program once that stands in for lockquake's own client.
+func (r *suiteRun) asker() suite.Ask {
+	said := map[string]func() ([]*wire.Hello, error){}
+	return func(s scenarios.Scenario) ([]*wire.Hello, error) {
+		key := fmt.Sprintf("%+v", s.Programs())
+		if said[key] == nil {
+			said[key] = sync.OnceValues(func() (hellos []*wire.Hello, err error) {
+				o, err := r.nodes.options(r.stop.ctx, s)
+				if err == nil {
+					o.Log = logger(r.tell, r.verbose)
+					hellos, err = engine.Hellos(r.stop.ctx, o)
+				}
+				if err != nil {
+					err = errors.New(inOneLine(err))
+				}
+				return hellos, err
+			})
+		}
+		return said[key]()
+	}
+}
+
+// inOneLine is an error as the cells of a table have it.
+func inOneLine(err error) string { return oneLine(strings.ReplaceAll(err.Error(), "\n", "; ")) }
 
 // readSuite reads an earlier suite that a flag names.
 func readSuite(flag, dir string) (suite.Result, error) {
@@ -271,12 +296,12 @@ func (r *suiteRun) check(ctx context.Context) ([]engine.Options, error) {
 		o, err := r.nodes.options(ctx, c.Scenario)
 		if err == nil {
 			o.Out, o.Log = r.dir, logger(r.tell, r.verbose)
-			_, err = engine.Check(o)
+			err = r.tryOn(c, o)
 		}
 		var missing engine.MissingError
 		switch {
 		case errors.As(err, &missing) || err != nil && c.Foreign:
-			c.NotRun, c.Missing = oneLine(strings.ReplaceAll(err.Error(), "\n", "; ")), true
+			c.NotRun, c.Missing = inOneLine(err), true
 		case err != nil:
 			return nil, fmt.Errorf("%s, %s: %w", c.Lock, c.Story, err)
 		}
@@ -285,14 +310,30 @@ func (r *suiteRun) check(ctx context.Context) ([]engine.Options, error) {
 	return out, nil
 }
 
+// tryOn checks a cell, and notes what the clients lack that its story needs.
+func (r *suiteRun) tryOn(c *suite.Cell, o engine.Options) error {
+	plan, err := engine.Check(o)
+	if err != nil {
+		return err
+	}
+	if err := plan.Lacks(c.Hellos); err != nil {
+		c.Apart, _, _ = strings.Cut(err.Error(), "\n") // without the line of the story and a caret
+	}
+	return nil
+}
+
 // announce says what will be run, about how long it takes, and what will not be.
 func (r *suiteRun) announce() {
 	due := 0
 	for _, c := range r.result.Cells {
 		switch {
+		case c.Apart != "":
+			if r.dryRun || r.verbose {
+				r.tell.say("does not apply: %s, %s: %s", c.Lock, c.Story, c.Apart)
+			}
 		case c.NotRun != "":
 			r.tell.say("not run: %s, %s: %s", c.Lock, c.Story, c.NotRun)
-		case c.Apart == "":
+		default:
 			due++
 			if r.dryRun {
 				r.tell.say("%s, %s: %s", c.Lock, c.Story, c.Claim)
@@ -322,11 +363,6 @@ func (r *suiteRun) runAll(options []engine.Options) int {
 			o := options[i]
 			o.Kept, o.Progress = kept, r.tell.update
 			run, done, err := r.once(&b, o, n)
-			var lacks clientLacks
-			if errors.As(err, &lacks) && c.Foreign {
-				c.Apart = string(lacks)
-				break
-			}
 			if err != nil {
 				b.fail(err)
 				return exitCode(err)
@@ -355,11 +391,6 @@ func (r *suiteRun) leave() {
 	}
 }
 
-// clientLacks says what a client's program does not offer that a story needs, as its hello tells.
-type clientLacks string
-
-func (e clientLacks) Error() string { return string(e) }
-
 // once makes one run of a cell; done is false where it was interrupted.
 func (r *suiteRun) once(b *batch, o engine.Options, n int) (run suite.Run, done bool, err error) {
 	run.Seed = o.Scenario.Run.Seed
@@ -382,9 +413,6 @@ func (r *suiteRun) once(b *batch, o engine.Options, n int) (run suite.Run, done 
 		return run, false, nil
 	}
 	run.Verdict = results.Unknown
-	if code == codeUsage && len(b.reports) > 0 && len(b.reports[0].Reasons) > 0 {
-		return run, false, clientLacks(oneLine(strings.ReplaceAll(b.reports[0].Reasons[0], "\n", "; ")))
-	}
 	if len(b.reports) == 0 {
 		run.Reasons = []string{"the run broke; its log tells more"}
 		return run, true, nil

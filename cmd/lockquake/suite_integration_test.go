@@ -19,7 +19,8 @@ const wrongOfRedis = `locks:
   - {backend: redis, lock: setnx-expire, stories: [crash-setnx-done]}
   - {backend: redis, lock: set-px-del, stories: [late-release]}
   - {backend: redis, lock: get-then-del, stories: [late-release-get-done]}
-  - {backend: redis, lock: set-px-lua, stories: [crash, late-release, answers, gives-up, waiting, slow-replies]}
+  - {backend: redis, lock: weak-owner, stories: [still-clock]}
+  - {backend: redis, lock: set-px-lua, stories: [crash, late-release, still-clock, answers, gives-up, waiting, slow-replies]}
   - {name: storms, backend: redis, lock: set-px-lua, set: [backend.retry.delay=0s], stories: [waiting]}
   - {backend: redlock, lock: redlock-no-elapsed-check, stories: [late-replies]}
   - {backend: redlock, lock: redlock-incr, stories: [contention]}
@@ -42,7 +43,7 @@ func TestSuiteFindsWrongLocks(t *testing.T) {
 		}
 	}
 	got, code := runSuite(t, file, "--quick", "--ttl", "1s", "--provider", "local")
-	if code != codeFailed || len(got.Cells) != 15 {
+	if code != codeFailed || len(got.Cells) != 17 {
 		t.Errorf("exit code %d, %d cells", code, len(got.Cells))
 	}
 	for _, c := range got.Cells {
@@ -109,11 +110,17 @@ expect: {judged: ">=2"}
 // TestSuiteIsPlannable demands that each story of each lock, and random chaos, could be started.
 func TestSuiteIsPlannable(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "all.yaml")
+	python, err := filepath.Abs("../../clients/python/testdata")
+	if err != nil {
+		t.Fatal(err)
+	}
 	text := "random: {seeds: [1]}\nstories: [default]\nlocks:\n"
 	for _, b := range catalog().Backends {
-		if b.Name != external.Name { // whose locks are in a program
-			text += "  - {backend: " + b.Name + ", lock: \"*\"}\n"
+		if b.Name == external.Name { // whose locks are in a program
+			text += "  - {backend: external, client: {run: [python3, toy_lock.py], dir: " + python + "}, set: ['backend.start={command: [x], ports: {client: 1}}']}\n"
+			continue
 		}
+		text += "  - {backend: " + b.Name + ", lock: \"*\"}\n"
 	}
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
@@ -122,5 +129,12 @@ func TestSuiteIsPlannable(t *testing.T) {
 	code := execute([]string{"suite", file, "--dry-run", "--provider", "local"}, streams{in: strings.NewReader(""), out: &out, err: &told})
 	if code != codeMet || strings.Contains(told.String(), "not run:") || strings.Count(told.String(), ", random-1: Users fight") < 30 {
 		t.Errorf("exit code %d\n%s", code, &told)
+	}
+	for _, want := range []string{
+		"external/own by python3 toy_lock.py, late-release: A holder", "does not apply: external/own by python3 toy_lock.py, answers: nobody can ask the service",
+	} {
+		if !strings.Contains(told.String(), want) {
+			t.Errorf("it does not say %q\n%s", want, &told)
+		}
 	}
 }

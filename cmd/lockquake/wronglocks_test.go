@@ -41,8 +41,8 @@ var findings = map[string]finding{
 	"memory/never-tells":               {"news", "untold_losses 0: found"},
 	"memory/wedges":                    {"again", "wedges 0: found"},
 	"memory/mixes-names":               {"like-names", "stuck_locks 0: found"},
+	"redis/weak-owner":                 {"still-clock", "double_grants 0: found"},
 	"etcd/v3lock-blind":                {"waiter-cut", "overlapping_holds 0: found"}, // of etcd 3.4
-	"redis/weak-owner":                 {},                                           // docs/suites.md says why
 }
 
 // findingOf is that of a lock.

@@ -206,11 +206,9 @@ func (p planner) checkBackend() error {
 		return p.place("backend", err)
 	}
 	p.topology = t
-	if d, ok := t.(listed.Declaring); ok {
-		p.lock = d.Declare(p.lock)
-		if err := p.checkTTL(); err != nil {
-			return err
-		}
+	p.lock = listed.Declared(p.lock, t)
+	if err := p.checkTTL(); err != nil {
+		return err
 	}
 	if err := p.attach(); err != nil {
 		return err

@@ -15,7 +15,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/lockquake/lockquake/backends/listed"
 	"github.com/lockquake/lockquake/internal/clock"
 	"github.com/lockquake/lockquake/internal/node"
 	"github.com/lockquake/lockquake/results"
@@ -114,7 +113,7 @@ func describe(o Options, p *Plan, id, dir string) results.Env {
 	for _, n := range p.lock.Notes {
 		e.Notes = append(e.Notes, results.Note(n))
 	}
-	e.WallClock = listed.WallClock(p.lock, p.topology)
+	e.WallClock = p.lock.Offers.WallClock
 	e.ServerCores = serverCores(p)
 	e.Writes, e.Terms = string(p.kind.Writes), p.terms()
 	if len(p.schedule) > 0 && o.Drawn != nil {

@@ -7,8 +7,12 @@ import (
 	"time"
 )
 
-// manyHolds is for how long two users take and give back, in a suite that is not quick.
-const manyHolds = 30 * time.Second
+// manyHolds is for how long users take and give back, in a suite that is not quick, and manyGrants how many grants that must come to: a token that begins
+// anew after so many is not seen in fewer.
+const (
+	manyHolds  = 30 * time.Second
+	manyGrants = 10_000
+)
 
 // A client that is a process is paused, and goes on; others do nothing until they are told.
 const (
@@ -158,10 +162,21 @@ expect: {double_grants: "0", overlapping_holds: "0", judged: ">=1"}
 `,
 	},
 	{
-		Name: "many-holds", Claim: "Two users take the lock again and again, and keep it for no time. Tokens grow, however many there were.", lasts: 2, fixed: manyHolds,
-		text: `workload: {use: acquire-release, clients: 2, users: 1, hold: 0s, think: 1ms}
+		Name: "many-holds", Claim: "Users take the lock again and again, and keep it for no time. Tokens grow, however many there were.", lasts: 2, fixed: manyHolds, Grants: manyGrants,
+		// A queue serves many waiters with more grants; those who poll are in each other's way.
+		text: `workload: {use: acquire-release, clients: 2, users: {{if .Lock.Offers.Blocking}}16{{else}}1{{end}}, hold: 0s, think: 1ms}
 run: {for: {{if .Quick}}{{ttl 2}}{{else}}` + manyHolds.String() + `{{end}}}
 expect: {double_grants: "0", overlapping_holds: "0", stuck_locks: "0", judged: ">=100"}
+`,
+	},
+	{
+		Name: "still-clock", needs: both(processes, idle), lasts: 5,
+		Claim: "The wall clock of a client nearly stands still. Its users ask for the lock at the same moments, and outlive their grants. No late release frees another's grant.",
+		text: `workload: {use: stampede, clients: 1, users: 6, every: {{ttl 1}}, hold: {{ttl 1.3}}, timeout: {{.Long}}}
+chaos:
+  - {use: clock-drift, on: client-1, rate: 0.0001, at: 0s}
+run: {for: {{ttl 5}}}
+expect: {double_grants: "0", judged: ">=2"}
 `,
 	},
 	cutOff("cut-acquire", "What the service answers to an acquire is lost, and another user gets the lock in time.", "acquire"),

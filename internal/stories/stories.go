@@ -23,8 +23,6 @@ type Subject struct {
 	InProcess bool
 	// NoTokens says that the judge expects tokens of a lock of that name, and this one has none.
 	NoTokens bool
-	// Foreign says that the clients are another program, of which the lock here knows little.
-	Foreign bool
 	// Elsewhere says that the clients may keep their locks where the service is not asked for them.
 	Elsewhere bool
 	// Quick makes runs shorter whose length is free.
@@ -72,14 +70,24 @@ func (s Subject) within() []string {
 // Story is a scenario that a lock is put to. It expects what is true of every lock, whatever breaks: no grants that meet, no release
 // that frees another's grant, no tokens that fall (which are lockquake's defaults), no lock that stays taken.
 type Story struct {
-	Name  string
-	Claim string
-	Quick bool                 // it takes seconds, and belongs to a quick suite
-	needs func(Subject) string // "" or why it does not apply; nil: it always does
-	lasts float64              // about how many TTLs; 0: its steps wait for one grant to end
-	fixed time.Duration        // beside lasts, in a suite that is not quick
-	point string               // at which something happens; "": none
-	text  string               // the rest, a template
+	Name   string
+	Claim  string
+	Quick  bool                 // it takes seconds, and belongs to a quick suite
+	Grants int64                // how many it is about; 0: it is not about a number
+	needs  func(Subject) string // "" or why it does not apply; nil: it always does
+	lasts  float64              // about how many TTLs; 0: its steps wait for one grant to end
+	fixed  time.Duration        // beside lasts, in a suite that is not quick
+	point  string               // at which something happens; "": none
+	text   string               // the rest, a template
+}
+
+// Short says what a run is worth that found nothing, and has fewer grants than its story is about; "": it has as many.
+func Short(judged, about int64) string {
+	if judged >= about {
+		return ""
+	}
+	return fmt.Sprintf("%d grants were judged, and the story is about %d: what needs more than those was not seen, and of what comes by chance the rate is below 3/%d with 95 %% confidence",
+		judged, about, judged)
 }
 
 // Why says why the story does not apply to the lock; "": it does.

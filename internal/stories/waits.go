@@ -17,19 +17,22 @@ func (s Subject) Calm() time.Duration {
 }
 
 // Renews says that clients can be told to extend their grants.
-func (s Subject) Renews() bool { return s.Lock.Offers.Renewal != "none" }
+func (s Subject) Renews() bool { return s.Lock.Offers.Renewal == "call" }
+
+// extended says that something extends grants: the lock by itself, or its user.
+func (s Subject) extended() bool { return s.Lock.Offers.Renewal != "none" }
 
 // keeps says that a holder can keep the lock for as long as it likes.
 func keeps(s Subject) string {
-	if s.Lock.Offers.Expires && !s.Renews() {
+	if s.Lock.Offers.Expires && !s.extended() {
 		return "the lock's grants end, and nothing extends them"
 	}
 	return ""
 }
 
-// tells says that holders are told of a loss. Whether another program does that, its hello says.
+// tells says that holders are told of a loss.
 func tells(s Subject) string {
-	if !s.Lock.Offers.LossSignal && !s.Foreign {
+	if !s.Lock.Offers.LossSignal {
 		return "the lock tells nobody of a loss"
 	}
 	return expiring(s)
@@ -54,7 +57,9 @@ const again = `  - {await: elapsed, for: {{.Calm}}, within: {{.Long}}}
 
 const reuse = `{{- range $u := .Troubled}}
   - {do: acquire, user: {{$u}}, outcome: any, within: {{$.Long}}}
+{{- if $.Renews}}
   - {do: renew, user: {{$u}}, outcome: any}
+{{- end}}
   - {do: release, user: {{$u}}, outcome: any}
 {{- end}}
 `
@@ -68,7 +73,9 @@ steps:
   - {do: acquire, user: B, async: true, outcome: any, within: {{.Long}}}
   - {await: elapsed, for: 200ms}
   - {inject: FAULT, as: trouble}
+{{- if .Renews}}
   - {do: renew, user: A, async: true, outcome: any, within: {{ttl 0.25}}}
+{{- end}}
   - {do: release, user: A, async: true, outcome: any, within: {{ttl 0.25}}}
   - {do: acquire, user: C, async: true, outcome: any, within: {{ttl 0.5}}}
   - {do: close, user: D, async: true, outcome: any, within: {{ttl 0.5}}}
@@ -242,7 +249,7 @@ expect: {double_grants: "0", stuck_locks: "0", judged: ">=1"}
 // renewing says that grants end and are extended over a slow link, by the lock or by its user.
 func renewing(s Subject) string {
 	switch {
-	case !s.Renews():
+	case !s.extended():
 		return "nothing extends the lock's grants"
 	case s.Backend == "redlock":
 		return "the lock does not wait so long for any server"

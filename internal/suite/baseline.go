@@ -23,10 +23,10 @@ func (x *Comparison) regressed(c Cell) bool {
 	return was != nil && was.State() == Green && c.State() == Red
 }
 
-// unanswered tells whether a cell that was green has no answer now.
+// unanswered tells whether a cell that was green has no answer now, although it was asked for one: what the budget left out was not.
 func (x *Comparison) unanswered(c Cell) bool {
 	was := x.Baseline.find(c)
-	return was != nil && was.State() == Green && (c.State() == Unknown || c.State() == NotRun)
+	return was != nil && was.State() == Green && (c.State() == Unknown || c.State() == NotRun && c.Missing)
 }
 
 // Regressions is how many cells are red that were green, and Unanswered how many that were green have no answer.
@@ -59,7 +59,11 @@ func (x *Comparison) Text(w io.Writer) error {
 		case x.unanswered(c):
 			word = "no answer"
 		}
-		fmt.Fprintf(w, "  %s: %s, %s: %s; %s\n", word, c.Lock, c.Story, c.word(), x.before(c))
+		why := ""
+		if c.State() == NotRun {
+			why = ", for " + c.NotRun
+		}
+		fmt.Fprintf(w, "  %s: %s, %s: %s%s; %s\n", word, c.Lock, c.Story, c.word(), why, x.before(c))
 	}
 	for _, c := range x.Baseline.Cells {
 		if x.Now.find(c) == nil && c.State() != Apart {

@@ -10,7 +10,10 @@ import (
 	"time"
 
 	"github.com/lockquake/lockquake/backends"
+	"github.com/lockquake/lockquake/backends/listed"
+	"github.com/lockquake/lockquake/backends/topology"
 	"github.com/lockquake/lockquake/internal/stories"
+	"github.com/lockquake/lockquake/internal/wire"
 	"github.com/lockquake/lockquake/scenarios"
 )
 
@@ -25,8 +28,11 @@ const (
 // ErrNoLock says that a row names no lock that there is.
 var ErrNoLock = errors.New("no such lock")
 
-// Plan makes the cells: each lock put to each story, those of one topology together.
-func Plan(c Config, known []backends.Backend) ([]Cell, error) {
+// Ask asks the programs that stand in for lockquake's own client in a scenario what they say of themselves. There are no answers where there are none.
+type Ask func(scenarios.Scenario) ([]*wire.Hello, error)
+
+// Plan makes the cells: each lock put to each story, those of one topology together. The cells of a lock whose clients cannot be asked are not run.
+func Plan(c Config, known []listed.Backend, ask Ask) ([]Cell, error) {
 	if len(c.Stories) == 0 && c.Random == nil {
 		c.Stories = []string{"default"}
 	}
@@ -37,7 +43,7 @@ func Plan(c Config, known []backends.Backend) ([]Cell, error) {
 			return nil, c.locate("locks", err)
 		}
 		for _, r := range rows {
-			cells, err := c.cells(r)
+			cells, err := c.cells(r, ask)
 			if err != nil {
 				return nil, err
 			}
@@ -75,7 +81,7 @@ func (c Config) locate(key string, err error) error {
 // known is a row whose lock was found.
 type known struct {
 	Row
-	backend backends.Backend
+	backend listed.Backend
 	lock    backends.Lock
 }
 
@@ -104,26 +110,27 @@ func Locks(backend, lock string, list []backends.Backend) (b backends.Backend, l
 }
 
 // expand finds the locks that a row names.
-func expand(row Row, list []backends.Backend) ([]known, error) {
-	b, locks, err := Locks(row.Backend, row.Lock, list)
+func expand(row Row, list []listed.Backend) ([]known, error) {
+	b, locks, err := Locks(row.Backend, row.Lock, listed.Clients(list))
+	i := slices.IndexFunc(list, func(x listed.Backend) bool { return x.Name == b.Name })
 	var out []known
 	for _, l := range locks {
 		row.Lock = l.Name
-		out = append(out, known{row, b, l})
+		out = append(out, known{row, list[i], l})
 	}
 	return out, err
 }
 
 // cells makes those of one lock.
-func (c Config) cells(r known) ([]Cell, error) {
-	s := c.subject(r)
+func (c Config) cells(r known, ask Ask) ([]Cell, error) {
 	set, err := r.sets(c.dir)
 	if err != nil {
 		return nil, err
 	}
-	m := maker{row: r, subject: s, set: set, base: Cell{
-		Lock: r.Name, Foreign: r.Client != nil, topology: r.Backend + " " + strings.Join(set, " "),
-	}}
+	m := maker{row: r, set: set, base: Cell{Lock: r.Name, topology: r.Backend + " " + strings.Join(set, " ")}}
+	if err := m.meet(c, ask); err != nil {
+		return nil, c.locate("locks", err)
+	}
 	if m.base.Lock == "" {
 		m.base.Lock = r.Backend + "/" + r.Lock
 		if r.Client != nil {
@@ -147,33 +154,19 @@ func (c Config) cells(r known) ([]Cell, error) {
 			}
 		}
 	}
-	turn := 0
-	for i := range m.cells {
-		if m.cells[i].Apart != "" {
-			continue
-		}
-		m.cells[i].turn = turn
-		if turn++; c.Most > 0 && turn > c.Most {
-			m.cells[i].NotRun = fmt.Sprintf("at most %d stories of a lock were asked for", c.Most)
-		}
-	}
 	return m.cells, nil
 }
 
-// subject is the lock as stories see it.
+// subject is the lock as stories see it, as long as its clients are lockquake's own.
 func (c Config) subject(r known) stories.Subject {
 	users := usualUsers
 	if c.Quick {
 		users = quickUsers
 	}
-	s := stories.Subject{
+	return stories.Subject{
 		Backend: r.Backend, Lock: r.lock, TTL: max(cmp.Or(c.TTL, usualTTL), r.lock.MinTTL), Clients: cmp.Or(c.Clients, usualClients), Users: cmp.Or(c.Users, users),
 		InProcess: r.backend.InProcess, Quick: c.Quick,
 	}
-	if r.Client != nil {
-		s.Lock.Points, s.Foreign = nil, true // the points of another program are not known
-	}
-	return s
 }
 
 // maker makes the cells of one lock.
@@ -183,6 +176,71 @@ type maker struct {
 	set     []string
 	base    Cell
 	cells   []Cell
+}
+
+// meet finds out what the lock is in this row: the keys of the backend may declare what it offers, and a program of somebody else's says what it can do.
+func (m *maker) meet(c Config, ask Ask) error {
+	m.subject = c.subject(m.row)
+	lone, err := m.sample()
+	if err != nil {
+		return err
+	}
+	t, err := m.row.backend.New(topology.Common{Nodes: lone.Backend.Nodes, TTL: lone.Backend.TTL, Lock: m.row.Lock}, lone.Backend.Params.Decode)
+	if err != nil {
+		return err
+	}
+	m.row.lock = listed.Declared(m.row.lock, t)
+	m.subject = c.subject(m.row) // its TTL may be longer now
+	if m.base.Foreign = len(lone.Programs()) > 0; !m.base.Foreign {
+		return nil
+	}
+	if lone, err = m.sample(); err != nil {
+		return err
+	}
+	if m.base.Hellos, err = ask(lone); err != nil {
+		m.base.NotRun, m.base.Missing = err.Error(), true
+	}
+	m.subject.Lock = announced(m.subject.Lock, m.base.Hellos)
+	return nil
+}
+
+// sample is a story that every lock is put to, with those keys of the row that say what the lock is.
+func (m *maker) sample() (scenarios.Scenario, error) {
+	text, err := stories.Of(m.subject)[0].Scenario("suite-", m.subject)
+	if err != nil {
+		return scenarios.Scenario{}, err
+	}
+	s, err := scenarios.Parse([]byte(text), "suite.yaml")
+	if err != nil {
+		return s, err
+	}
+	return s.With(slices.DeleteFunc(slices.Clone(m.set), func(key string) bool {
+		return !strings.HasPrefix(key, "backend.") && !strings.HasPrefix(key, "workload.client")
+	}))
+}
+
+// announced is the lock as it is in programs of somebody else's, which take turns: what one of them lacks, no story may ask for.
+func announced(l backends.Lock, hellos []*wire.Hello) backends.Lock {
+	lacks := func(has func(*wire.Hello) bool) bool {
+		return slices.ContainsFunc(hellos, func(h *wire.Hello) bool { return !has(h) })
+	}
+	if !lacks(func(h *wire.Hello) bool { return h.Process == wire.ProcessClient }) && len(hellos) > 0 {
+		return l
+	}
+	l.Points = nil
+	if len(hellos) > 0 {
+		l.Points = slices.DeleteFunc(slices.Clone(hellos[0].Points), func(point string) bool {
+			return lacks(func(h *wire.Hello) bool { return slices.Contains(h.Points, point) })
+		})
+	}
+	l.Offers.LossSignal = !lacks(func(h *wire.Hello) bool { return h.Tells })
+	switch renews := !lacks(func(h *wire.Hello) bool { return h.Takes(wire.DoRenew) }); {
+	case renews:
+		l.Offers.Renewal = "call"
+	case l.Offers.Renewal == "call":
+		l.Offers.Renewal = "none"
+	}
+	return l
 }
 
 // word adds the stories that one word of the list names.
@@ -242,7 +300,7 @@ func (m *maker) add(cell Cell) {
 // template adds a story of the default suite.
 func (m *maker) template(t stories.Story, name string) error {
 	cell := m.base
-	cell.Story, cell.Claim, cell.Estimate, cell.Apart = name, t.Claim, t.Estimate(m.subject).Milliseconds(), t.Why(m.subject)
+	cell.Story, cell.Claim, cell.Estimate, cell.About, cell.Apart = name, t.Claim, t.Estimate(m.subject).Milliseconds(), t.Grants, t.Why(m.subject)
 	if cell.Apart == "" {
 		text, err := t.Scenario("suite-", m.subject)
 		if err != nil {

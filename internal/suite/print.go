@@ -29,7 +29,9 @@ func (r Result) table() [][]string {
 		for _, lock := range head[1:] {
 			word := "-"
 			if c := r.find(Cell{Lock: lock, Story: rows[i][0]}); c != nil {
-				word = c.word()
+				if word = c.word(); c.short() != "" {
+					word += " of too few grants"
+				}
 			}
 			rows[i] = append(rows[i], word)
 		}
@@ -37,9 +39,9 @@ func (r Result) table() [][]string {
 	return append([][]string{head}, rows...)
 }
 
-// told are the cells of which a reader wants the reason: those that are not green, but for those that do not apply.
+// told are the cells of which a reader wants to know more: those that are not green, or are worth less than they look, but for those that do not apply.
 func (r Result) told() []Cell {
-	return slices.DeleteFunc(slices.Clone(r.Cells), func(c Cell) bool { return c.State() == Green || c.State() == Apart })
+	return slices.DeleteFunc(slices.Clone(r.Cells), func(c Cell) bool { return c.State() == Green && c.short() == "" || c.State() == Apart })
 }
 
 // Text writes the suite for people.
@@ -132,6 +134,8 @@ func (c Cell) junit(took time.Duration, with *Comparison) junit.Testcase {
 	}
 	what := &junit.Result{Message: c.word() + ": " + c.reason(), Type: string(c.State()), Data: strings.Join(data, "\n")}
 	switch state := c.State(); {
+	case c.short() != "":
+		out.SystemOut = &junit.Output{Data: c.short()}
 	case state == Red && with != nil && !with.regressed(c):
 		what.Message += "; no regression: " + with.before(c)
 		out.Skipped = what

@@ -4,6 +4,7 @@ package suite
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -12,6 +13,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/lockquake/lockquake/internal/stories"
+	"github.com/lockquake/lockquake/internal/wire"
 	"github.com/lockquake/lockquake/results"
 	"github.com/lockquake/lockquake/scenarios"
 )
@@ -42,6 +45,8 @@ type Cell struct {
 	Story    string `json:"story"` // its name in the suite
 	Claim    string `json:"claim"`
 	Estimate int64  `json:"estimate_ms"` // about how long one run takes
+	// About is how many grants the story is about; 0: it is not about a number.
+	About int64 `json:"about_grants,omitempty"`
 	// Apart says why the story does not apply to the lock, and NotRun why the runs that are missing were not made; "": neither.
 	Apart  string `json:"does_not_apply,omitempty"`
 	NotRun string `json:"not_run,omitempty"`
@@ -50,10 +55,11 @@ type Cell struct {
 	Runs    []Run `json:"runs,omitempty"`
 
 	Scenario scenarios.Scenario `json:"-"`
-	// Foreign says that clients are somebody else's program, which may lack what the story asks of it.
-	Foreign  bool   `json:"-"`
-	topology string // cells of one topology share servers
-	turn     int    // stories come in turn: the first of every lock before the second of any
+	// Foreign says that clients are somebody else's program, which may lack what the story asks of it; Hellos are what these say of themselves.
+	Foreign  bool          `json:"-"`
+	Hellos   []*wire.Hello `json:"-"`
+	topology string        // cells of one topology share servers
+	turn     int           // stories come in turn: the first of every lock before the second of any
 }
 
 // Run is one run of a cell.
@@ -122,8 +128,20 @@ func (c Cell) word() string {
 	return string(state)
 }
 
-// reason is why a cell is not green: that of the first run of its state.
+// short says what a green cell is worth that had fewer grants than its story is about; "": it had as many, or is not green.
+func (c Cell) short() string {
+	if c.State() != Green {
+		return ""
+	}
+	least := slices.MinFunc(c.Runs, func(a, b Run) int { return cmp.Compare(a.Grants, b.Grants) })
+	return stories.Short(least.Grants, c.About)
+}
+
+// reason is why a cell is not green: that of the first run of its state; or what a green one is worth.
 func (c Cell) reason() string {
+	if short := c.short(); short != "" {
+		return short
+	}
 	want := map[State]results.Verdict{Red: results.Fail, Unknown: results.Unknown}[c.State()]
 	for _, r := range c.Runs {
 		if r.Verdict == want && len(r.Reasons) > 0 {
@@ -166,8 +184,20 @@ func Takes(cells []Cell, repeat int) time.Duration {
 	return out
 }
 
-// Fit marks as not run what does not fit into the budget; 0: all does. The first stories of all locks come before the second of any.
-func Fit(cells []Cell, repeat int, budget time.Duration) {
+// Fit marks as not run what is beyond the stories that a lock may have, and what does not fit into the budget; 0: all does. The first stories of all
+// locks come before the second of any. What does not apply, or cannot be run here, takes nobody's place.
+func Fit(cells []Cell, most, repeat int, budget time.Duration) {
+	turns := map[string]int{}
+	for i := range cells {
+		c := &cells[i]
+		if c.Apart != "" || c.NotRun != "" {
+			continue
+		}
+		c.turn = turns[c.Lock]
+		if turns[c.Lock]++; most > 0 && c.turn >= most {
+			c.NotRun = fmt.Sprintf("at most %d stories of a lock were asked for", most)
+		}
+	}
 	if budget <= 0 {
 		return
 	}

@@ -3,32 +3,39 @@ package suite_test
 import (
 	"bytes"
 	"encoding/xml"
+	"errors"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/jstemmer/go-junit-report/v2/junit"
 
-	"github.com/lockquake/lockquake/backends"
 	"github.com/lockquake/lockquake/backends/all"
+	"github.com/lockquake/lockquake/backends/external"
 	"github.com/lockquake/lockquake/internal/suite"
+	"github.com/lockquake/lockquake/internal/wire"
 	"github.com/lockquake/lockquake/results"
+	"github.com/lockquake/lockquake/scenarios"
 )
 
-func known() (out []backends.Backend) {
-	for _, b := range all.All() {
-		out = append(out, b.Backend)
-	}
-	return out
+// plan makes the cells that a suite file asks for. The programs of its clients say nothing of themselves but their names.
+func plan(text string) ([]suite.Cell, error) {
+	return planWith(text, func(s scenarios.Scenario) (hellos []*wire.Hello, err error) {
+		for range s.Programs() {
+			hellos = append(hellos, &wire.Hello{Process: "mine"})
+		}
+		return hellos, nil
+	})
 }
 
-// plan makes the cells that a suite file asks for.
-func plan(text string) ([]suite.Cell, error) {
+func planWith(text string, ask suite.Ask) ([]suite.Cell, error) {
 	c, err := suite.ReadFile([]byte(text), "s.yaml")
 	if err != nil {
 		return nil, err
 	}
-	return suite.Plan(c, known())
+	cells, err := suite.Plan(c, append(all.All(), external.Backend()), ask)
+	suite.Fit(cells, c.Most, max(1, c.Repeat), c.Budget)
+	return cells, err
 }
 
 // TestMistakes demands an error that says where and what, with the line and a caret.
@@ -128,7 +135,7 @@ func TestBudget(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		suite.Fit(cells, 2, budget)
+		suite.Fit(cells, 0, 2, budget)
 		n := 0
 		for _, c := range cells {
 			if c.NotRun != "" {
@@ -140,7 +147,7 @@ func TestBudget(t *testing.T) {
 		}
 	}
 	cells, _ := plan(text)
-	suite.Fit(cells, 1, suite.Takes(cells[:1], 1)+suite.Takes(cells[3:4], 1))
+	suite.Fit(cells, 0, 1, suite.Takes(cells[:1], 1)+suite.Takes(cells[3:4], 1))
 	if cells[0].NotRun != "" || cells[3].NotRun != "" || cells[1].NotRun == "" {
 		t.Errorf("the first stories do not come first: %+v", cells)
 	}
@@ -218,6 +225,38 @@ a/c, flaky: red: why fail
 	}
 }
 
+// TestTooFewGrants demands that a green cell with fewer grants than its story is about says so, and what it is worth.
+func TestTooFewGrants(t *testing.T) {
+	t.Parallel()
+	r := suite.Result{Cells: []suite.Cell{
+		{Lock: "a/b", Story: "many", About: 10_000, Runs: []suite.Run{{Verdict: results.Pass, Grants: 10_000}, {Verdict: results.Pass, Grants: 500}}},
+		{Lock: "a/c", Story: "many", About: 10_000, Runs: []suite.Run{{Verdict: results.Pass, Grants: 10_000}}},
+		{Lock: "a/d", Story: "many", About: 10_000, Runs: []suite.Run{{Verdict: results.Fail, Grants: 500, Reasons: []string{"why"}}}},
+	}}
+	var text, markdown, xml bytes.Buffer
+	if err := errors.Join(r.Text(&text), r.Markdown(&markdown), r.JUnit(&xml, nil)); err != nil {
+		t.Fatal(err)
+	}
+	const worth = "500 grants were judged, and the story is about 10000: what needs more than those was not seen, and of what comes by chance the rate is below 3/500 with 95 % confidence"
+	for _, c := range []struct {
+		out  *bytes.Buffer
+		want []string
+	}{
+		{&text, []string{"green 2 of 2 of too few grants  green  red\n", "\na/b, many: green 2 of 2: " + worth + "\n", "2 green, 1 red"}},
+		{&markdown, []string{"| many | ✅ green 2 of 2 of too few grants | ✅ green | ❌ red |", "- **a/b, many**: green 2 of 2: " + worth}},
+		{&xml, []string{"<system-out><![CDATA[" + worth + "]]></system-out>"}},
+	} {
+		for _, want := range c.want {
+			if strings.Count(c.out.String(), want) != 1 {
+				t.Errorf("it does not say once %q:\n%s", want, c.out)
+			}
+		}
+		if strings.Count(c.out.String(), worth) != 1 {
+			t.Errorf("it says it of others:\n%s", c.out)
+		}
+	}
+}
+
 func TestMarkdown(t *testing.T) {
 	t.Parallel()
 	r := sample()
@@ -266,12 +305,14 @@ func TestJUnit(t *testing.T) {
 	}
 }
 
-// TestBaseline has what was green and is red, what was green and has no answer, what was red all along, and what is new.
+// TestBaseline has what was green and is red, what was green and has no answer, what was green and for which there was no time, what was red all along, and
+// what is new.
 func TestBaseline(t *testing.T) {
 	t.Parallel()
 	was := sample()
 	was.Cells[1].Runs = runs(results.Pass)
 	was.Cells[2].Runs = runs(results.Pass)
+	was.Cells[3].Runs = runs(results.Pass)
 	was.Cells[4] = suite.Cell{Lock: "a/c", Story: "gone", Runs: runs(results.Pass)}
 	x := suite.Comparison{Now: sample(), Baseline: was}
 	if r, u := x.Regressions(); r != 1 || u != 1 {
@@ -285,10 +326,16 @@ func TestBaseline(t *testing.T) {
 against the baseline of then, version 1:
   REGRESSION: a/b, flaky: red 1 of 2; it was green in the baseline
   no answer: a/b, spoilt: unknown; it was green in the baseline
+  changed: a/b, left: not run, for the budget of 1s; it was green in the baseline
   no longer there: a/c, gone; it was green in the baseline
 `
 	if out.String() != want {
 		t.Errorf("%s", &out)
+	}
+	now := sample()
+	now.Cells[3].Missing = true
+	if r, u := (&suite.Comparison{Now: now, Baseline: was}).Regressions(); r != 1 || u != 2 {
+		t.Errorf("%d regressions, %d without an answer where this machine cannot run one of them", r, u)
 	}
 	was.Cells[1].Runs, was.Cells[2].Runs = runs(results.Unknown), runs(results.Fail)
 	if r, u := (&suite.Comparison{Now: sample(), Baseline: was}).Regressions(); r != 0 || u != 0 {

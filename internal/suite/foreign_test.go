@@ -1,0 +1,116 @@
+package suite_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/lockquake/lockquake/internal/suite"
+	"github.com/lockquake/lockquake/internal/wire"
+	"github.com/lockquake/lockquake/scenarios"
+)
+
+// says has every program of a scenario say the same of itself, one hello for each.
+func says(hellos ...*wire.Hello) suite.Ask {
+	return func(scenarios.Scenario) ([]*wire.Hello, error) { return hellos, nil }
+}
+
+// apart are the stories that do not apply, with the reasons, and found whether there is a story at all.
+func apart(t *testing.T, cells []suite.Cell) (why map[string]string) {
+	t.Helper()
+	why = map[string]string{}
+	for _, c := range cells {
+		why[c.Story] = c.Apart
+	}
+	return why
+}
+
+// TestAServiceOfOnesOwn demands that the stories are those of what the row declares of the service, with a TTL that it honours.
+func TestAServiceOfOnesOwn(t *testing.T) {
+	t.Parallel()
+	const row = "locks: [{backend: external, client: {run: [./mine]}, set: ['backend.endpoints=[127.0.0.1:1]', %s]}]"
+	full := &wire.Hello{Process: "mine", Orders: []string{wire.DoRenew}, Tells: true}
+	for set, want := range map[string]map[string]string{
+		"backend.token=service, backend.recovery=3s, backend.min_ttl=4s": {"late-release": "", "late-renewal": "", "overdue": "", "news": "", "queue": "the lock does not promise to serve users in order"},
+		"backend.expires=false": {"late-release": "the lock's grants name no end", "overdue": "the lock names no bound for its recovery", "contention": ""},
+	} {
+		cells, err := planWith(strings.Replace(row, "%s", set, 1), says(full))
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := apart(t, cells)
+		for story, why := range want {
+			if has, ok := got[story]; !ok || has != why {
+				t.Errorf("%s: %s does not apply for %q, want %q", set, story, has, why)
+			}
+		}
+		ttl := 2 * time.Second
+		if strings.Contains(set, "min_ttl") {
+			ttl = 4 * time.Second
+		}
+		if s := cells[0].Scenario; s.Backend.TTL != ttl || !cells[0].Foreign {
+			t.Errorf("%s: its TTL is %v", set, s.Backend.TTL)
+		}
+	}
+	_, err := planWith(strings.Replace(row, "%s", "backend.token=perhaps", 1), says(full))
+	if err == nil || !strings.Contains(err.Error(), `s.yaml:1:8: locks: backend external: token is "perhaps"`) {
+		t.Errorf("a token of that kind: %v", err)
+	}
+}
+
+// TestWhatProgramsAnnounce demands the stories about the points that all programs of a lock announce, and none about an order that one of them does not
+// take.
+func TestWhatProgramsAnnounce(t *testing.T) {
+	t.Parallel()
+	points := []string{"before-set", "set-done", "told", "before-get", "get-done"}
+	one := &wire.Hello{Process: "one", Points: points, Orders: []string{wire.DoRenew}, Tells: true}
+	two := &wire.Hello{Process: "two", Points: points[1:]}
+	none := &wire.Hello{Process: "none"}
+	for _, c := range []struct {
+		lock   string
+		hellos []*wire.Hello
+		want   map[string]string
+		absent []string
+	}{
+		{"redis", []*wire.Hello{one}, map[string]string{"late-release-before-get": "", "crash-set-done": "", "late-renewal": "", "news": ""}, []string{"late-release-before-delete"}},
+		{"redis", []*wire.Hello{one, two}, map[string]string{
+			"late-release-before-get": "", "late-renewal": "the lock is no lock.Renewer", "news": "the lock tells nobody of a loss",
+		}, []string{"crash-set-done"}},
+		{"redis", []*wire.Hello{none}, map[string]string{"renewal": "the lock is no lock.Renewer", "cancel": "", "steady-delay": "nothing extends the lock's grants"}, []string{"late-release-before-get", "late-release-before-delete"}},
+		// A program that takes no order to renew renews by itself, where the lock whose promises it makes does.
+		{"etcd", []*wire.Hello{none}, map[string]string{"overdue": "the lock renews grants by itself", "steady-delay": ""}, nil},
+	} {
+		cells, err := planWith("locks: [{backend: "+c.lock+", client: {run: [./one]}}]", says(c.hellos...))
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := apart(t, cells)
+		for story, why := range c.want {
+			if has, ok := got[story]; !ok || has != why {
+				t.Errorf("%s by %s: %s does not apply for %q, want %q", c.lock, c.hellos[0].Process, story, has, why)
+			}
+		}
+		for _, story := range c.absent {
+			if _, ok := got[story]; ok {
+				t.Errorf("%s by %s: there is a story %s", c.lock, c.hellos[0].Process, story)
+			}
+		}
+	}
+}
+
+// TestAProgramThatCannotBeAsked demands that all its cells are listed with the reason, and nobody else's.
+func TestAProgramThatCannotBeAsked(t *testing.T) {
+	t.Parallel()
+	cells, err := planWith("locks: [{backend: redis, client: {run: [./mine]}}, {backend: redis}]\nstories: [contention, crash]", func(scenarios.Scenario) ([]*wire.Hello, error) {
+		return nil, errors.New("client-1: no hello")
+	})
+	if err != nil || len(cells) != 4 {
+		t.Fatalf("%v: %s", err, names(cells))
+	}
+	for _, c := range cells {
+		if asked := strings.HasSuffix(c.Lock, "mine"); asked != (c.NotRun == "client-1: no hello" && c.Missing) {
+			t.Errorf("%s, %s is not run for %q", c.Lock, c.Story, c.NotRun)
+		}
+	}
+}
