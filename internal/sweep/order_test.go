@@ -78,7 +78,7 @@ func TestBudget(t *testing.T) {
 	}{
 		{0, 3, []int{1, 2, 3, 4, 5}, ""},
 		{210 * time.Second, 3, []int{1, 2, 3, 4, 5}, ""},
-		{209 * time.Second, 2, []int{1, 2, 3, 4, 5}, "would take about 3m30s, and the budget is 3m29s: each point is run 2 times instead of 3"},
+		{209 * time.Second, 2, []int{1, 2, 3, 4, 5}, "would take about 3m30s, and the budget is 3m29s: each point is run twice instead of 3"},
 		{110 * time.Second, 1, []int{1, 2, 3, 4, 5}, "each point is run once instead of 3"},
 		{90 * time.Second, 1, []int{1, 3, 5}, "each point is run once instead of 3, and 2 of 5 points are left out"},
 		{80 * time.Second, 1, []int{1, 5}, "3 of 5 points are left out"},
