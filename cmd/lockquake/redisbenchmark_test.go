@@ -26,7 +26,7 @@ const (
 )
 
 // fillScript makes the keys from ARGV[1] up to but not ARGV[2], as the SET of the benchmark does.
-const fillScript = `for i = ARGV[1], ARGV[2] - 1 do redis.call("SET", string.format("lock:%012d", i), ARGV[3], "PX", "600000") end`
+const fillScript = `for i = tonumber(ARGV[1]), tonumber(ARGV[2]) - 1 do redis.call("SET", string.format("lock:%012d", i), ARGV[3], "PX", "600000") end`
 
 // benchmarkedRedis is the Redis of redis-benchmark. It sends one command over and over, so that a cycle is a turn of each: SET has its turn on no keys, and EVALSHA
 // its own on all of them, so that it deletes what it names. The server's own counters say whether it did.
