@@ -48,7 +48,7 @@ A list names several values of an axis; every combination of values is a point. 
 64, 128, 256. --users, --locks, --hold, --ttl, --nodes, --rtt, --retry and --rate are axes; --sweep KEY=A,B,C makes one of any other key of
 the scenario, and --set gives a key one value. The scenario is one that takes and gives back locks, or the one that --scenario names.
 
---rtt adds a delay between the clients and the servers; the round trip is measured and reported. --retry is how a lock that polls waits for its next
+--rtt adds a delay between the clients and the servers, at the clients' end; the round trip is measured and reported. --retry is how a lock that polls waits for its next
 attempt: spin (not at all), fixed (10ms), jittered (5ms to 15ms), exponential (1ms, doubled up to 100ms).
 
 It leaves a directory with capacity.json, capacity.html and the directories of all runs; it is the last line printed. Ctrl-C reports what there
@@ -317,8 +317,10 @@ func (f *capacityFlags) axes(o engine.Options) ([]sweep.Axis, error) {
 		return nil, usagef("--rtt: backend %s runs within lockquake's own process, and has no links that could be delayed", o.Scenario.Backend.Use)
 	case f.rtt != "" && (len(o.Scenario.Chaos) > 0 || o.Scenario.Random != nil):
 		return nil, usagef("--rtt: scenario %s has a schedule of its own; add the delay there", o.Scenario.Name)
-	case o.Attached != nil && (f.nodes != "" || f.rtt != ""):
-		return nil, usagef("--attach: the servers are as many and as far as they are; leave --nodes and --rtt out")
+	case f.ttl != "" && !plan.Facts().Lock.Offers.Expires:
+		return nil, usagef("--ttl: a grant of %s does not expire; leave it out", who)
+	case o.Attached != nil && f.nodes != "":
+		return nil, usagef("--attach: the servers are as many as they are; leave --nodes out")
 	case f.slo != "" && f.rate != "":
 		return nil, usagef("--slo: it searches the rate; leave --rate out")
 	}

@@ -118,4 +118,6 @@ func (s etcdService) asked(t *testing.T) (cycles, cpu int64) {
 	return cycles, used(t, s.pids)
 }
 
+func (etcdService) ready(*testing.T) {}
+
 func (etcdService) tidy(*testing.T) {}

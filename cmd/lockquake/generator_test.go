@@ -72,7 +72,8 @@ type contender struct {
 type service interface {
 	// asked returns the cycles so far, and the ns of processor that the servers used.
 	asked(t *testing.T) (cycles, cpu int64)
-	// tidy removes what a turn left behind.
+	// ready makes what a turn needs, and tidy removes what it left behind.
+	ready(t *testing.T)
 	tidy(t *testing.T)
 }
 
@@ -99,8 +100,8 @@ func TestGeneratorCost(t *testing.T) {
 	all := []*contender{
 		recorded, again, unrecorded, pipelined, library,
 		startBare(t, beside, server, "go-redis"), startBare(t, beside, server, "rueidis"),
-		startBenchmark(t, beside, server, "set", "SET", "lock:__rand_int__", "0123456789abcdef0123456789abcdef01234567", "NX", "PX", "10000"),
-		startBenchmark(t, beside, server, "evalsha", "EVALSHA", redis.NewScript(giveScript).Hash(), "1", "lock:__rand_int__", "0123456789abcdef0123456789abcdef01234567"),
+		startBenchmark(t, beside, server, "set", "SET", benchmarkKey, benchmarkOwner, "NX", "PX", "600000"),
+		startBenchmark(t, beside, server, "evalsha", "EVALSHA", redis.NewScript(giveScript).Hash(), "1", benchmarkKey, benchmarkOwner),
 	}
 	takeTurns(t, turns, all)
 	by := map[string]*contender{}
@@ -111,7 +112,9 @@ func TestGeneratorCost(t *testing.T) {
 	for i := range bench {
 		bench[i] = 1 / (1/by["redis-benchmark set"].rates[i] + 1/by["redis-benchmark evalsha"].rates[i])
 	}
-	fmt.Printf("%-34s %12.0f\n\n", "redis-benchmark, both", median(slices.Clone(bench)).Center)
+	fmt.Printf("%-34s %12.0f\n", "redis-benchmark, both", median(slices.Clone(bench)).Center)
+	gives := by["redis-benchmark evalsha"].service.(*benchmarkedRedis)
+	fmt.Printf("of %d EVALSHAs %d deleted their key, by the server's count\n\n", gives.scripts, gives.given)
 	printRatios([]ratio{
 		{"set-px-lua / bare go-redis", recorded.rates, by["bare go-redis"].rates},
 		{"set-px-lua / redis-benchmark", recorded.rates, bench},
@@ -171,6 +174,7 @@ func median(values []float64) benchmath.Summary {
 // turn lets the contender run for a slice.
 func (c *contender) turn(t *testing.T) {
 	t.Helper()
+	c.service.ready(t)
 	cycles, server := c.service.asked(t)
 	sup := wire.CPU()
 	from := clock.Now()
@@ -196,6 +200,8 @@ func (c *contender) signal(t *testing.T, s unix.Signal) {
 	}
 }
 
+func (redisService) ready(*testing.T) {}
+
 func (s redisService) tidy(t *testing.T) {
 	t.Helper()
 	if err := s.Do(context.Background(), "FLUSHDB").Err(); err != nil { // of the database that the benchmark alone uses
@@ -205,27 +211,45 @@ func (s redisService) tidy(t *testing.T) {
 
 func (s redisService) asked(t *testing.T) (cycles, cpu int64) {
 	t.Helper()
-	info, err := s.Info(context.Background(), "commandstats", "cpu").Result()
+	info := s.info(t)
+	for _, key := range []string{"used_cpu_sys", "used_cpu_user"} {
+		seconds, err := strconv.ParseFloat(info[key], 64)
+		if err != nil {
+			t.Fatalf("%s: %v", key, err)
+		}
+		cpu += int64(seconds * 1e9)
+	}
+	return calls(t, info, s.command) / s.calls, cpu
+}
+
+// info is what the server counts.
+func (s redisService) info(t *testing.T) map[string]string {
+	t.Helper()
+	text, err := s.Info(context.Background(), "commandstats", "cpu").Result()
 	if err != nil {
 		t.Fatal(err)
 	}
-	for line := range strings.Lines(info) {
+	out := map[string]string{}
+	for line := range strings.Lines(text) {
 		key, value, _ := strings.Cut(strings.TrimSpace(line), ":")
-		switch key {
-		case "cmdstat_" + s.command:
-			value, _, _ = strings.Cut(strings.TrimPrefix(value, "calls="), ",")
-			cycles, err = strconv.ParseInt(value, 10, 64)
-			cycles /= s.calls
-		case "used_cpu_sys", "used_cpu_user":
-			var seconds float64
-			seconds, err = strconv.ParseFloat(value, 64)
-			cpu += int64(seconds * 1e9)
-		}
-		if err != nil {
-			t.Fatalf("%q: %v", line, err)
-		}
+		out[key] = value
 	}
-	return cycles, cpu
+	return out
+}
+
+// calls are those of a command, also of one within a script.
+func calls(t *testing.T, info map[string]string, command string) int64 {
+	t.Helper()
+	value, ok := info["cmdstat_"+command]
+	if !ok { // it was never called
+		return 0
+	}
+	value, _, _ = strings.Cut(strings.TrimPrefix(value, "calls="), ",")
+	n, err := strconv.ParseInt(value, 10, 64)
+	if err != nil {
+		t.Fatalf("%s: %v", command, err)
+	}
+	return n
 }
 
 // used returns the ns of processor that processes have used.
@@ -342,18 +366,6 @@ func startBare(t *testing.T, beside int, server *cluster.Node, library string) *
 	env := map[string]string{"BARE": library, "BARE_ADDRESS": server.Address(redisbackend.Port), "BARE_PASSWORD": server.Login().Password}
 	c := &contender{name: "bare " + library, service: ask(t, server, "evalsha", 1)}
 	return startBeside(t, beside, c, env, os.Args[0], "-test.run", "^TestBareLoop$")
-}
-
-// startBenchmark starts Redis' own benchmark with one command. It takes keys at random out of so many that few are taken.
-func startBenchmark(t *testing.T, beside int, server *cluster.Node, command string, words ...string) *contender {
-	t.Helper()
-	host, port, err := net.SplitHostPort(server.Address(redisbackend.Port))
-	if err != nil {
-		t.Fatal(err)
-	}
-	args := []string{"redis-benchmark", "-h", host, "-p", port, "-a", server.Login().Password, "-c", strconv.Itoa(users), "-n", "2000000000", "-r", "1000000000", "--dbnum", "1", "-q"}
-	c := &contender{name: "redis-benchmark " + command, service: ask(t, server, command, 1)}
-	return startBeside(t, beside, c, nil, append(args, words...)...)
 }
 
 // startBeside starts a program in the network namespace of another process, and stops it.

@@ -5,8 +5,11 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io"
+	"net"
 	"os"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -26,12 +29,57 @@ func TestScripts(t *testing.T) {
 		Dir:                 "testdata/script",
 		RequireExplicitExec: true,
 		RequireUniqueNames:  true,
+		Setup: func(e *testscript.Env) error {
+			address, err := vacantRedis(e)
+			e.Setenv("VACANT_REDIS", address)
+			return err
+		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"exits": exits,
 			"json":  jsonHas,
 			"flip":  flip,
 		},
 	})
+}
+
+// vacantRedis listens until the script ends, and answers as a Redis does that has no keys: as much as --attach asks before anything is written.
+func vacantRedis(e *testscript.Env) (address string, err error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", err
+	}
+	e.Defer(func() { _ = l.Close() })
+	answers := []struct{ to, is string }{
+		{"HELLO", "-ERR unknown command\r\n"},
+		{"CLIENT", "+OK\r\n"},
+		{"ROLE", "*3\r\n$6\r\nmaster\r\n:0\r\n*0\r\n"},
+		{"DBSIZE", ":0\r\n"},
+		{"SCAN", "*2\r\n$1\r\n0\r\n*0\r\n"},
+		{"GET", "$-1\r\n"},
+	}
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer func() { _ = c.Close() }()
+				for buf := make([]byte, 4096); ; {
+					n, err := c.Read(buf)
+					if err != nil {
+						return
+					}
+					asked, reply := strings.ToUpper(string(buf[:n])), "-ERR nothing may be written here\r\n"
+					if i := slices.IndexFunc(answers, func(a struct{ to, is string }) bool { return strings.Contains(asked, a.to+"\r\n") }); i >= 0 {
+						reply = answers[i].is
+					}
+					_, _ = io.WriteString(c, reply)
+				}
+			}()
+		}
+	}()
+	return l.Addr().String(), nil
 }
 
 // exits runs a command and demands its exit code: exits CODE COMMAND [ARG...].

@@ -77,8 +77,11 @@ func within(points []Point, repeat int, budget time.Duration, c cost) (schedule,
 }
 
 func times(n int) string {
-	if n == 1 {
+	switch n {
+	case 1:
 		return "once"
+	case 2:
+		return "twice"
 	}
 	return fmt.Sprintf("%d times", n)
 }

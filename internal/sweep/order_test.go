@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lockquake/lockquake/results"
 	"github.com/lockquake/lockquake/results/capacity"
 )
 
@@ -78,7 +79,7 @@ func TestBudget(t *testing.T) {
 	}{
 		{0, 3, []int{1, 2, 3, 4, 5}, ""},
 		{210 * time.Second, 3, []int{1, 2, 3, 4, 5}, ""},
-		{209 * time.Second, 2, []int{1, 2, 3, 4, 5}, "would take about 3m30s, and the budget is 3m29s: each point is run 2 times instead of 3"},
+		{209 * time.Second, 2, []int{1, 2, 3, 4, 5}, "would take about 3m30s, and the budget is 3m29s: each point is run twice instead of 3"},
 		{110 * time.Second, 1, []int{1, 2, 3, 4, 5}, "each point is run once instead of 3"},
 		{90 * time.Second, 1, []int{1, 3, 5}, "each point is run once instead of 3, and 2 of 5 points are left out"},
 		{80 * time.Second, 1, []int{1, 5}, "3 of 5 points are left out"},
@@ -158,5 +159,24 @@ func TestNothingIsLeftOutUntold(t *testing.T) {
 	}
 	if !slices.Equal(left, []int{2, 3}) {
 		t.Errorf("left out: %v", left)
+	}
+}
+
+// A point keeps the policy that its own service had, also where the points' differ and none is the sweep's.
+func TestPolicyOfAPoint(t *testing.T) {
+	t.Parallel()
+	var s Sweep
+	for name, policy := range map[string]string{"default": "poll every 10ms +/- 50 %", "spin": "poll without a pause", "": "none: waiters wait in the server"} {
+		env := results.Env{Schema: "any", Service: map[string]string{"lock.retry": policy}}
+		s.add(capacity.Setting{Users: 1, Locks: 1, Retry: name}, Measured{Env: env})
+	}
+	if _, ok := s.File.Service["lock.retry"]; ok {
+		t.Error("a policy of one point is told of all")
+	}
+	for _, p := range s.File.Points {
+		want := map[string]string{"default": "poll every 10ms +/- 50 %", "spin": "poll without a pause"}[p.Retry]
+		if p.Policy != want {
+			t.Errorf("%q: %q, want %q", p.Retry, p.Policy, want)
+		}
 	}
 }

@@ -20,7 +20,7 @@ import (
 func sampleOf(dir string, rep results.Report, env results.Env) (capacity.Sample, error) {
 	s := capacity.Sample{Verdict: string(rep.Verdict), Spoilt: spoilt(rep, env)}
 	var err error
-	if s.Latency, err = quantiles(filepath.Join(dir, results.DirLatency, "acquire.hlog")); err != nil {
+	if s.Latency, s.Acquires, err = quantiles(filepath.Join(dir, results.DirLatency, "acquire.hlog")); err != nil {
 		return s, err
 	}
 	if s.Spoilt == "" || env.Measured != nil && env.Measured.To > env.Measured.From {
@@ -82,17 +82,17 @@ func latencies(path string) (all *hdrhistogram.Histogram, err error) {
 	return all, nil
 }
 
-// quantiles reads the latency log of a run, in ms; nothing where nothing was timed.
-func quantiles(path string) (map[string]float64, error) {
+// quantiles reads the latency log of a run, in ms, and how many were timed; nothing where none was.
+func quantiles(path string) (map[string]float64, int64, error) {
 	all, err := latencies(path)
 	if err != nil || all == nil {
-		return nil, err
+		return nil, 0, err
 	}
 	out := map[string]float64{"max": results.Milli(all.Max()), "mean": all.Mean() / 1e6}
 	for name, q := range map[string]float64{"p50": 50, "p90": 90, "p99": 99, "p999": 99.9, "p9999": 99.99} {
 		out[name] = results.Milli(all.ValueAtQuantile(q))
 	}
-	return out, nil
+	return out, all.TotalCount(), nil
 }
 
 // handedOver spreads the time of all handoffs over the cycles.

@@ -53,7 +53,7 @@ func (s *Sweep) largest() (out []Point) {
 }
 
 func (s *Sweep) searchOne(ctx context.Context, p Point) error {
-	search := capacity.Search{Objective: *s.File.Objective, Start: s.peak(p.curve()), Confirm: s.File.Confirm}
+	search := capacity.Search{Objective: *s.File.Objective, Start: s.peak(p.curve()), Confirm: s.File.Confirm, Measured: s.File.Measured}
 	for {
 		rate, done := search.Next(s.curve(p.curve()))
 		if done {

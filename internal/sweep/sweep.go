@@ -251,6 +251,9 @@ func (s *Sweep) add(of capacity.Setting, m Measured) {
 	if m.Env.Schema == "" {
 		return
 	}
+	if of.Retry != "" {
+		s.File.Points[at].Policy = m.Env.Service["lock.retry"]
+	}
 	if s.File.Host == nil {
 		s.File.Host = machine(m.Env)
 	}

@@ -9,22 +9,23 @@ import (
 	"github.com/lockquake/lockquake/internal/seed"
 )
 
-// Quantiles are the names of latencies, from the median to the tail.
-var Quantiles = []string{"p50", "p90", "p99", "p999", "p9999"}
-
 // Reading is a point with its samples summed up. Samples that are spoilt are not in it.
 type Reading struct {
 	Setting
 	Samples  int                 // that could be used
 	Spoilt   []string            // why the others could not
+	Policy   string              // how the lock waits for its next attempt; "": not known, or it does not ask again
 	Verdicts map[string]int      // of the runs that could be used
 	Cycles   Interval            // a second
-	Latency  map[string]Interval // ms
+	Acquires int64               // that were timed, in all samples
+	Latency  map[string]Interval // ms; a quantile that enough acquires tell
 	Cycle    Interval            // ms
 	Hold     Interval            // ms
 	Handoff  Interval            // ms
 	// InService is the mean number of users in service, Trip the round trip that was measured, in ms.
-	InService, Trip, Requests, Fsync, Packets, Late, Unserved Interval
+	InService, Trip, Requests, Fsync, Packets Interval
+	// Of an open loop: Late is the generator's own lag, p99 in ms, LateStarts and Unserved are arrivals in a run.
+	Late, LateStarts, Unserved Interval
 	// HandoffMean is how long a lock was free while somebody waited, in ms a cycle.
 	HandoffMean Interval
 	// Within and Counted are the users in service by Little's law, and as they were counted; Ratio is that of each sample.
@@ -74,7 +75,10 @@ func Analyse(s Sweep) Analysis {
 		return &a.Curves[len(a.Curves)-1]
 	}
 	for _, p := range s.Points {
-		c, r := curve(p.Setting), read(p)
+		if p.Retry == "default" {
+			p.Policy = cmp.Or(p.Policy, s.Service["lock.retry"]) // an older file does not tell it of each point
+		}
+		c, r := curve(p.Setting), read(p, s.Measured)
 		if p.Rate > 0 {
 			c.Open = append(c.Open, r)
 		} else {
@@ -97,6 +101,7 @@ func gather(points []Point) []Point {
 	for _, p := range points {
 		if at := slices.IndexFunc(out, func(q Point) bool { return q.Setting == p.Setting }); at >= 0 {
 			out[at].Samples = slices.Concat(out[at].Samples, p.Samples)
+			out[at].Policy = cmp.Or(out[at].Policy, p.Policy)
 		} else {
 			out = append(out, p)
 		}
@@ -200,11 +205,11 @@ func (p Point) values(of func(Sample) *float64) []float64 {
 	return out
 }
 
-// read sums up a point.
-func read(p Point) Reading {
+// read sums up a point whose runs were measured for so many ns.
+func read(p Point, measured int64) Reading {
 	sum := func(of func(Sample) *float64) Interval { return Summary(p.values(of)) }
 	r := Reading{
-		Setting: p.Setting, Verdicts: map[string]int{}, Latency: map[string]Interval{}, CPU: map[string]Interval{},
+		Setting: p.Setting, Policy: p.Policy, Verdicts: map[string]int{}, Latency: map[string]Interval{}, CPU: map[string]Interval{},
 		Cycles:    sum(func(s Sample) *float64 { return &s.Cycles }),
 		Cycle:     sum(func(s Sample) *float64 { return &s.Cycle }),
 		Hold:      sum(func(s Sample) *float64 { return &s.HoldMean }),
@@ -229,6 +234,7 @@ func read(p Point) Reading {
 		}),
 		HandoffMean: sum(func(s Sample) *float64 { return s.HandoffMean }),
 		Unserved:    sum(func(s Sample) *float64 { n := float64(s.Unserved); return &n }),
+		LateStarts:  sum(func(s Sample) *float64 { n := float64(s.LateStarts); return &n }),
 	}
 	in := func(m map[string]float64, name string) *float64 {
 		if v, ok := m[name]; ok {
@@ -236,7 +242,13 @@ func read(p Point) Reading {
 		}
 		return nil
 	}
+	for _, s := range p.Usable() {
+		r.Acquires += s.acquires(measured)
+	}
 	for _, name := range append(slices.Clone(Quantiles), "max", "mean") {
+		if i := slices.Index(Quantiles, name); i >= 0 && r.Acquires < needed(levelOf[i]) {
+			continue
+		}
 		if i := sum(func(s Sample) *float64 { return in(s.Latency, name) }); i.N > 0 {
 			r.Latency[name] = i
 		}

@@ -63,7 +63,7 @@ type Setting struct {
 	Hold    int64   `json:"hold_ns"`
 	TTL     int64   `json:"ttl_ns"`
 	RTT     int64   `json:"rtt_ns"`         // asked for, added between clients and servers; 0: none
-	Retry   string  `json:"retry"`          // of a polling lock: spin, fixed, jittered, exponential; "": the lock does not poll
+	Retry   string  `json:"retry"`          // of a polling lock: spin, fixed, jittered, exponential, or default, the lock's own; "": the lock does not poll
 	Rate    float64 `json:"rate,omitempty"` // acquires offered a second; 0: a closed loop
 	// Own says that each user has a lock of its own; Locks is 1 then, for each of them.
 	Own bool `json:"own_locks,omitempty"`
@@ -74,6 +74,8 @@ type Setting struct {
 // Point is a setting and what was measured with it.
 type Point struct {
 	Setting
+	// Policy is the retry policy as the service describes it, such as "poll every 10ms +/- 50 %"; "": the lock does not poll.
+	Policy  string   `json:"retry_policy,omitempty"`
 	Samples []Sample `json:"samples"`
 }
 
@@ -86,12 +88,13 @@ type Sample struct {
 	// Spoilt is why the sample must not be used at all; "": it may.
 	Spoilt string `json:"spoilt,omitempty"`
 
-	Cycles    float64            `json:"cycles_per_s"` // grants that ended with a release, a second
-	Latency   map[string]float64 `json:"latency_ms"`   // p50, p90, p99, p999, p9999, max, mean
-	Cycle     float64            `json:"cycle_ms"`     // mean time from one acquire to the next of the same user, but for its think time
-	HoldMean  float64            `json:"hold_ms"`      // mean time that a grant was in hand
-	Handoff   *float64           `json:"handoff_ms"`   // median time from a release to the next grant; nil: nobody waited
-	InService float64            `json:"in_service"`   // mean number of users between an acquire and the end of its release (for Little's law), counted by its own means
+	Cycles    float64            `json:"cycles_per_s"`       // grants that ended with a release, a second
+	Latency   map[string]float64 `json:"latency_ms"`         // p50, p90, p99, p999, p9999, max, mean
+	Acquires  int64              `json:"acquires,omitempty"` // that the latencies are of; 0: an older file does not tell
+	Cycle     float64            `json:"cycle_ms"`           // mean time from one acquire to the next of the same user, but for its think time
+	HoldMean  float64            `json:"hold_ms"`            // mean time that a grant was in hand
+	Handoff   *float64           `json:"handoff_ms"`         // median time from a release to the next grant; nil: nobody waited
+	InService float64            `json:"in_service"`         // mean number of users between an acquire and the end of its release (for Little's law), counted by its own means
 	Requests  *float64           `json:"requests_per_grant"`
 	RTT       *float64           `json:"rtt_ms"` // that was measured between a client and a server; nil: not measured
 

@@ -1,6 +1,7 @@
 package capacity
 
 import (
+	"fmt"
 	"math"
 	"strconv"
 	"strings"
@@ -48,6 +49,30 @@ func milli(ms float64) string {
 		return number(ms) + " ms"
 	}
 	return number(ms/1e3) + " s"
+}
+
+// span writes ms with their bounds, such as "14.8 ms (14.2 to 15.1)"; "-" where there are none.
+func span(i Interval) string {
+	mid, low, high := milli(i.Mid), milli(i.Low), milli(i.High)
+	switch {
+	case i.N == 0:
+		return "-"
+	case i.N == 1 || low == high:
+		return mid
+	}
+	_, unit, _ := strings.Cut(mid, " ")
+	if strings.HasSuffix(low, " "+unit) && strings.HasSuffix(high, " "+unit) { // that of the median says it for all
+		low, high = strings.TrimSuffix(low, " "+unit), strings.TrimSuffix(high, " "+unit)
+	}
+	return fmt.Sprintf("%s (%s to %s)", mid, low, high)
+}
+
+// dotted writes the name of a quantile for people: p99.9 for p999.
+func dotted(name string) string {
+	if len(name) > 3 {
+		return name[:3] + "." + name[3:]
+	}
+	return name
 }
 
 // duration writes ns for people.

@@ -36,13 +36,9 @@ var pageTemplate = template.Must(report.Template("capacity").Funcs(template.Func
 		}
 		return strings.Join(parts, ", ")
 	},
-	"columns": func() []string { return Quantiles },
-	"quantile": func(name string) string {
-		if len(name) > 3 {
-			return name[:3] + "." + name[3:]
-		}
-		return name
-	},
+	"columns":   func() []string { return Quantiles },
+	"openWords": func() string { return openWords },
+	"quantile":  dotted, "span": span,
 }).Parse(pageText))
 
 // pageData is what the page is made of.
@@ -71,6 +67,15 @@ type table struct {
 	Readings []Reading
 }
 
+// Open tells whether the readings are of an open loop, Trips whether a round trip was added or measured.
+func (t table) Open() bool {
+	return slices.ContainsFunc(t.Readings, func(r Reading) bool { return r.Rate > 0 })
+}
+
+func (t table) Trips() bool {
+	return slices.ContainsFunc(t.Readings, func(r Reading) bool { return r.RTT > 0 || r.Trip.N > 0 })
+}
+
 type fact struct{ Name, Value string }
 
 // HTML writes the report as a page in one file.
@@ -82,6 +87,9 @@ func HTML(w io.Writer, a Analysis) error {
 	}
 	for _, c := range a.Curves {
 		one := curveData{Curve: c, Title: c.Name(), Limits: c.limits(), Omitted: c.omitted()}
+		if p := c.policy(); p != "" {
+			one.Said = append(one.Said, p)
+		}
 		if c.Fit != nil {
 			one.Said = append(one.Said, c.bend(), "scalability law: "+c.Fit.law())
 		} else if len(c.Closed) > 0 {
@@ -121,5 +129,5 @@ func (r Reading) X() string {
 	return number(float64(r.Users))
 }
 
-// At is the median of a latency in words.
+// At is a latency in words.
 func (r Reading) At(quantile string) string { return r.latency(quantile) }

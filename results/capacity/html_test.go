@@ -79,7 +79,7 @@ func TestManyCurves(t *testing.T) {
 	s := Sweep{Schema: Schema}
 	for locks := 1; locks <= 9; locks++ {
 		for users := 1; users <= 2; users++ {
-			s.Points = append(s.Points, Point{Setting{Backend: "etcd", Users: users, Locks: locks}, []Sample{calm()}})
+			s.Points = append(s.Points, Point{Setting: Setting{Backend: "etcd", Users: users, Locks: locks}, Samples: []Sample{calm()}})
 		}
 	}
 	if n := strings.Count(pageOf(t, s), "<h3>Throughput over users</h3>"); n != 2 {

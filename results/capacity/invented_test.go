@@ -27,6 +27,9 @@ func invented() Sweep {
 			s.Points = append(s.Points, Point{Setting: p})
 		}
 		point := &s.Points[slices.IndexFunc(s.Points, func(q Point) bool { return q.Setting == p })]
+		if p.Retry != "" {
+			point.Policy = "poll every 1ms +/- 50 %, each time 2 times as long until it is 100ms"
+		}
 		for range n {
 			one := sample(rnd)
 			one.Run, one.Order, one.Cores = fmt.Sprintf("../capacity-invented/%03d", order), order, 8
@@ -52,7 +55,7 @@ func invented() Sweep {
 			knee = 330
 		}
 		p.Users = 256
-		search := Search{Objective: *s.Objective, Start: knee * 1.3}
+		search := Search{Objective: *s.Objective, Start: knee * 1.3, Measured: s.Measured}
 		rnd := seed.Rand(s.Seed, fmt.Sprint("open", c.locks))
 		for first := len(s.Points); ; {
 			rate, done := search.Next(s.Points[first:])

@@ -32,7 +32,8 @@ const (
 	generatorPart = 0.50
 	serverFull    = 0.90 // of what one server can use: its limit, or one core
 	othersPart    = 0.25 // of the cores that other programs use at least, to be in the way
-	// queuePackets is what the packet queue that stands in for netem lets through at least, a second; it was measured at 22,000 to 35,000.
+	// queuePackets is the least that the packet queue which stands in for netem lets through a second, as far as was seen: on a machine that had other things
+	// to do. At its best it lets through twice as many (docs/performance.md). A point that is marked for nothing is not fitted; one that is not marked would be.
 	queuePackets = 22_000
 	queueFull    = 0.90
 	fsyncPart    = 0.50 // of the time that waits for it
@@ -165,7 +166,7 @@ func (r Reading) emulation() Candidate {
 	}
 	c.Known, c.Share = true, r.Packets.Mid/queuePackets
 	c.Reached = c.Share >= queueFull
-	c.Evidence = fmt.Sprintf("%s packets/s of the 22,000 to 35,000 that the packet queue lets through", number(r.Packets.Mid))
+	c.Evidence = fmt.Sprintf("%s packets/s of the %s that the packet queue is sure to let through", number(r.Packets.Mid), number(queuePackets))
 	return c
 }
 

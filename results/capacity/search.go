@@ -13,6 +13,7 @@ type Search struct {
 	Start     float64 // arrivals a second to try first: the peak of the closed loop
 	Confirm   int     // runs that must all keep the objective; 0: 3
 	Most      int     // runs in all that are not spoilt; 0: 40
+	Measured  int64   // ns, of each run
 }
 
 const (
@@ -32,6 +33,7 @@ const (
 type trial struct {
 	rate                float64
 	kept, failed, spoil int
+	acquires            int64 // of the runs that kept it
 }
 
 // kind of a run.
@@ -65,7 +67,7 @@ func (o Objective) judge(s Sample) kind {
 
 // name is that of the quantile among a sample's latencies: p99, p999.
 func (o Objective) name() string {
-	for i, q := range []float64{0.5, 0.9, 0.99, 0.999, 0.9999} {
+	for i, q := range levelOf {
 		if math.Abs(o.Quantile-q) < 1e-9 {
 			return Quantiles[i]
 		}
@@ -74,7 +76,7 @@ func (o Objective) name() string {
 }
 
 // String writes an objective as the command line takes it.
-func (o Objective) String() string { return o.name() + " within " + duration(o.Most) }
+func (o Objective) String() string { return dotted(o.name()) + " within " + duration(o.Most) }
 
 // state is what the runs say: the highest rate that keeps, and the lowest that fails.
 type state struct {
@@ -101,6 +103,7 @@ func (s Search) look(points []Point) state {
 			switch t := &st.trials[at]; s.Objective.judge(one) {
 			case kept:
 				t.kept++
+				t.acquires += one.acquires(s.Measured)
 				st.runs++
 			case failed:
 				t.failed++
@@ -135,6 +138,16 @@ func (s Search) confirm() int {
 	return 3
 }
 
+// more is how many runs at a rate are still needed to confirm it: so many as are asked for, and as have enough acquires for the quantile.
+func (s Search) more(t trial) int {
+	runs := s.confirm() - t.kept
+	if lack := needed(s.Objective.Quantile) - t.acquires; lack > 0 && t.acquires > 0 {
+		each := float64(t.acquires) / float64(t.kept)
+		runs = max(runs, int(math.Ceil(float64(lack)/each)))
+	}
+	return max(runs, 0)
+}
+
 // Next is the rate of the next run, or done. Points are those of one curve; closed loops among them are passed over.
 func (s Search) Next(points []Point) (rate float64, done bool) {
 	st := s.look(points)
@@ -162,7 +175,14 @@ func (s Search) Next(points []Point) (rate float64, done bool) {
 	if rate > 0 && rate <= s.Start*reach && rate >= s.Start/reach {
 		return rate, false
 	}
-	if st.low == nil || st.low.kept >= s.confirm() || st.low.spoil >= spoiltMost {
+	if st.low == nil || st.low.spoil >= spoiltMost {
+		return 0, true
+	}
+	more := s.more(*st.low)
+	if st.runs+more > most { // a tail that all runs together cannot tell is not begun
+		more = s.confirm() - st.low.kept
+	}
+	if more <= 0 {
 		return 0, true
 	}
 	return st.low.rate, false
@@ -202,6 +222,9 @@ func (s Search) Found(points []Point) Kept {
 		k.Why = "no rate was found that fails"
 	case k.Runs < s.confirm():
 		k.Why = fmt.Sprintf("%d of %d runs to confirm it were made", k.Runs, s.confirm())
+	case st.low.acquires < needed(s.Objective.Quantile):
+		k.Why = fmt.Sprintf("%s acquires were timed at it, and %s needs %s: make runs longer with --for",
+			number(float64(st.low.acquires)), dotted(s.Objective.name()), number(float64(needed(s.Objective.Quantile))))
 	case k.Fails/k.Rate > step*1.000001:
 		k.Why = fmt.Sprintf("between it and %s/s nothing was tried", number(k.Fails))
 	default:
@@ -223,5 +246,5 @@ func keptOf(s Sweep, of Setting) Kept {
 			points = append(points, p)
 		}
 	}
-	return Search{Objective: *s.Objective, Confirm: s.Confirm}.Found(points)
+	return Search{Objective: *s.Objective, Confirm: s.Confirm, Measured: s.Measured}.Found(points)
 }

@@ -31,7 +31,7 @@ func play(t *testing.T, s Search, run func(rate float64) Sample) []Point {
 		if done {
 			return points
 		}
-		points = append(points, Point{Setting{Users: 64, Locks: 1, Rate: rate}, []Sample{run(rate)}})
+		points = append(points, Point{Setting: Setting{Users: 64, Locks: 1, Rate: rate}, Samples: []Sample{run(rate)}})
 	}
 	t.Fatal("the search does not end")
 	return nil
@@ -44,7 +44,7 @@ func TestSearchFindsTheRateOfAQueue(t *testing.T) {
 		near, runs := 0, 0
 		for i := range rounds {
 			rnd := seed.Rand(uint64(i), fmt.Sprint(mu))
-			s := Search{Objective: Objective{0.99, int64(most)}, Start: start}
+			s := Search{Objective: Objective{0.99, int64(most)}, Start: start, Measured: 10e9}
 			points := play(t, s, func(rate float64) Sample { return queue(mu, rate, 0.05, rnd) })
 			found := s.Found(points)
 			runs += len(points)
@@ -116,13 +116,41 @@ func TestSearchEnds(t *testing.T) {
 			return s
 		}, "", true, false},
 	} {
-		s := Search{Objective: objective, Start: 1000}
+		s := Search{Objective: objective, Start: 1000, Measured: 10e9}
 		points := play(t, s, c.run)
 		found := s.Found(points)
 		if found.Confirmed != c.confirmed || (found.Rate == 0) != c.none || c.why != "" && found.Why != c.why || (found.Why == "") != c.confirmed {
 			t.Errorf("%s: %+v after %d runs", name, found, len(points))
 		}
 		if (name == "unserved" || strings.HasPrefix(name, "late")) && (found.Rate > 3000 || found.Rate < 2700) {
+			t.Errorf("%s: %+v", name, found)
+		}
+	}
+}
+
+// A tail that few acquires tell is not confirmed by them: more runs are made, as far as they suffice.
+func TestSearchNeedsAcquiresForATail(t *testing.T) {
+	for name, c := range map[string]struct {
+		quantile  float64
+		acquires  int64
+		runs      int // at the rate that is found
+		confirmed bool
+		why       string
+	}{
+		"p99 by three runs":            {0.99, 334, 3, true, ""},
+		"p99 by four":                  {0.99, 333, 4, true, ""},
+		"p99.99 by ten":                {0.9999, 10_000, 10, true, ""},
+		"p99.99 by more than are made": {0.9999, 2_000, 3, false, "6,000 acquires were timed at it, and p99.99 needs 100,000: make runs longer with --for"},
+	} {
+		s := Search{Objective: Objective{c.quantile, 20e6}, Start: 1000}
+		points := play(t, s, func(rate float64) Sample {
+			one := Sample{Offered: rate, Cycles: rate, Acquires: c.acquires, Latency: map[string]float64{s.Objective.name(): 1}}
+			if rate > 3000 {
+				one.Latency[s.Objective.name()] = 21
+			}
+			return one
+		})
+		if found := s.Found(points); found.Runs != c.runs || found.Confirmed != c.confirmed || found.Why != c.why {
 			t.Errorf("%s: %+v", name, found)
 		}
 	}
@@ -138,7 +166,7 @@ func TestSearchConfirms(t *testing.T) {
 		}
 		return p
 	}
-	s := Search{Objective: objective, Start: 100, Confirm: 2}
+	s := Search{Objective: objective, Start: 100, Confirm: 2, Measured: 10e9}
 	for name, c := range map[string]struct {
 		points []Point
 		rate   float64

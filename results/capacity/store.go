@@ -127,6 +127,9 @@ func (p Point) check() error {
 	if err := p.Setting.check(); err != nil {
 		return err
 	}
+	if len(p.Policy) > maxName {
+		return fmt.Errorf("retry_policy %q... is too long", shorten(p.Policy))
+	}
 	if len(p.Samples) > maxSamples {
 		return fmt.Errorf("%d samples are more than a point has: at most %d", len(p.Samples), maxSamples)
 	}
@@ -144,7 +147,7 @@ func (p Point) check() error {
 func (s Sample) figures() map[string]float64 {
 	all := map[string]float64{
 		"cycles_per_s": s.Cycles, "cycle_ms": s.Cycle, "hold_ms": s.HoldMean, "in_service": s.InService, "offered_per_s": s.Offered,
-		"unserved": float64(s.Unserved), "late_p99_ms": s.Late, "cores": float64(s.Cores), "order": float64(s.Order), "late_starts": float64(s.LateStarts),
+		"unserved": float64(s.Unserved), "late_p99_ms": s.Late, "cores": float64(s.Cores), "order": float64(s.Order), "late_starts": float64(s.LateStarts), "acquires": float64(s.Acquires),
 		"server_cores": s.ServerCores,
 	}
 	for name, f := range map[string]*float64{

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"slices"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 
@@ -22,7 +24,10 @@ func Text(w io.Writer, a Analysis, opts ...report.Option) error {
 	}
 	for _, c := range a.Curves {
 		fmt.Fprintf(&b, "\n%s\n", c.Name())
-		c.table(&b, "users", c.Closed)
+		if p := c.policy(); p != "" {
+			fmt.Fprintln(&b, "  "+p)
+		}
+		table{"users", c.Closed}.text(&b)
 		if len(c.Closed) > 0 {
 			if c.Fit != nil {
 				fmt.Fprintf(&b, "  %s\n  scalability law: %s\n", c.bend(), c.Fit.law())
@@ -30,7 +35,7 @@ func Text(w io.Writer, a Analysis, opts ...report.Option) error {
 				fmt.Fprintf(&b, "  scalability law: none is fitted: %s\n", c.NoFit)
 			}
 		}
-		c.table(&b, "offered/s", c.Open)
+		table{"offered/s", c.Open}.text(&b)
 		if a.Objective != nil {
 			fmt.Fprintf(&b, "  %s\n", a.plan(c))
 		}
@@ -43,7 +48,7 @@ func Text(w io.Writer, a Analysis, opts ...report.Option) error {
 			}
 		}
 	}
-	fmt.Fprintln(&b, "\ncycles/s: medians, with 95 % intervals from 6 samples on, else from the lowest to the highest; latencies of the acquire: medians; n: samples used; *: marked, never fitted")
+	fmt.Fprintf(&b, "\n%s\n", a.legend())
 	if a.Command != "" {
 		for line := range strings.Lines(a.Command) {
 			fmt.Fprintf(&b, "again: %s\n", strings.TrimSpace(line))
@@ -52,31 +57,55 @@ func Text(w io.Writer, a Analysis, opts ...report.Option) error {
 	return report.Fold(w, b.String(), opts...)
 }
 
-// table writes readings.
-func (c Curve) table(w io.Writer, first string, readings []Reading) {
-	if len(readings) == 0 {
+// text writes readings: what was done, and how long the acquires took.
+func (t table) text(w io.Writer) {
+	if len(t.Readings) == 0 {
 		return
 	}
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintf(t, "%s\tcycles/s\tp50\tp99\tp99.9\tp99.99\tn\t limit\n", first)
-	for _, r := range readings {
-		x := number(float64(r.Users))
-		if r.Rate > 0 {
-			x = number(r.Rate)
+	done, took := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight), tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	row := func(cells ...string) { fmt.Fprint(done, strings.Join(cells, "\t")) }
+	optional := func(open, trip []string) (out []string) {
+		if t.Open() {
+			out = append(out, open...)
 		}
-		mark := ""
-		if len(r.Marks) > 0 {
-			mark = "*"
+		if t.Trips() {
+			out = append(out, trip...)
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%d\t %s\n", x+mark, r.Cycles, r.latency("p50"), r.latency("p99"), r.latency("p999"), r.latency("p9999"), r.Samples, strings.TrimPrefix(string(r.Limit.Cause), "the "))
+		return out
 	}
-	_ = t.Flush() // w is a buffer
+	row(slices.Concat([]string{t.First, "cycles/s"}, optional([]string{"unserved", "late", "own lag"}, []string{"RTT"}), []string{"n", " limit\n"})...)
+	fmt.Fprintf(took, "%s\tp50\tp99\tp99.9\tp99.99\t acquires\n", t.First)
+	for _, r := range t.Readings {
+		x := r.X()
+		if len(r.Marks) > 0 {
+			x += "*"
+		}
+		more := optional([]string{r.Unserved.String(), r.LateStarts.String(), span(r.Late)}, []string{span(r.Trip)})
+		row(slices.Concat([]string{x, r.Cycles.String()}, more, []string{strconv.Itoa(r.Samples), " " + strings.TrimPrefix(string(r.Limit.Cause), "the ") + "\n"})...)
+		fmt.Fprintf(took, "%s\t%s\t%s\t%s\t%s\t %s\n", x, r.latency("p50"), r.latency("p99"), r.latency("p999"), r.latency("p9999"), number(float64(r.Acquires)))
+	}
+	_ = done.Flush() // w is a buffer
+	_ = took.Flush()
 }
 
-// latency writes the median of a quantile.
+// latency writes a quantile: the two that people plan with, with their bounds.
 func (r Reading) latency(name string) string {
-	if i, ok := r.Latency[name]; ok {
-		return milli(i.Mid)
+	i, ok := r.Latency[name]
+	switch {
+	case !ok:
+		return "-"
+	case name == "p50" || name == "p99":
+		return span(i)
 	}
-	return "-"
+	return milli(i.Mid)
+}
+
+// legend says how to read the tables.
+func (a Analysis) legend() string {
+	out := []string{"Figures are medians over n samples.", a.Brackets(), "Latencies are those of the acquire.", a.Tails()}
+	if slices.ContainsFunc(a.Curves, func(c Curve) bool { return len(c.Open) > 0 }) {
+		out = append(out, openWords)
+	}
+	out = append(out, "*: marked, never fitted.")
+	return strings.Join(slices.DeleteFunc(out, func(s string) bool { return s == "" }), " ")
 }

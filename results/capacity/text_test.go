@@ -53,7 +53,7 @@ func TestTextOfAnEmptySweep(t *testing.T) {
 		"nothing": {Schema: Schema},
 		"left":    {Schema: Schema, Left: []Left{{Setting{Backend: "etcd", Lock: "mutex", Users: 1, Locks: 1}, "the budget was over"}}},
 		"spoilt": {Schema: Schema, Points: []Point{{
-			Setting{Backend: "etcd", Lock: "mutex", Users: 1, Locks: 1}, []Sample{{Spoilt: "the machine stood still", Cycles: 12345}},
+			Setting: Setting{Backend: "etcd", Lock: "mutex", Users: 1, Locks: 1}, Samples: []Sample{{Spoilt: "the machine stood still", Cycles: 12345}},
 		}}},
 	} {
 		var b bytes.Buffer
@@ -85,19 +85,19 @@ func TestNumbers(t *testing.T) {
 // Each sentence of a paragraph, and what it says where something is not known.
 func TestParagraphs(t *testing.T) {
 	loops := func(change func(users int, s *Sample)) Sweep {
-		s := Sweep{Schema: Schema, Measured: 1e9, Host: map[string]string{"cores": "2"}, Objective: &Objective{0.99, 20e6}, Confirm: 1}
+		s := Sweep{Schema: Schema, Measured: 2e9, Host: map[string]string{"cores": "2"}, Objective: &Objective{0.99, 20e6}, Confirm: 1}
 		for _, n := range swept {
 			one := closed(Setting{Users: int(n), Locks: 64}, laws["parallel"].At(n))
 			one.Cores, one.Handoff, one.Requests = 8, nil, nil
 			change(int(n), &one)
-			s.Points = append(s.Points, Point{Setting{Backend: "zookeeper", Lock: "curator", Users: int(n), Locks: 64}, []Sample{one}})
+			s.Points = append(s.Points, Point{Setting: Setting{Backend: "zookeeper", Lock: "curator", Users: int(n), Locks: 64}, Samples: []Sample{one}})
 		}
 		return s
 	}
 	none := func(int, *Sample) {}
 	rate := func(s Sweep, rate, ms float64) Sweep {
 		one := Sample{Offered: rate, Cycles: rate, Latency: map[string]float64{"p99": ms}}
-		s.Points = append(s.Points, Point{Setting{Backend: "zookeeper", Lock: "curator", Users: 99, Locks: 64, Rate: rate}, []Sample{one}})
+		s.Points = append(s.Points, Point{Setting: Setting{Backend: "zookeeper", Lock: "curator", Users: 99, Locks: 64, Rate: rate}, Samples: []Sample{one}})
 		return s
 	}
 	for want, s := range map[string]Sweep{

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"gonum.org/v1/gonum/mat"
+
 	"github.com/lockquake/lockquake/internal/seed"
 )
 
@@ -32,40 +34,74 @@ var laws = map[string]USL{
 	"backwards": {900, 0.15, 0.002},
 }
 
+// TestFitFindsKnownCoefficients has samples with a noise of 5 %, and points of one, five and twenty of them.
+//
+// Where each point has a noise of 5 %, for it is one sample, no method whatever finds every coefficient within 10 % each time: what nine such points say of κ has
+// a standard deviation of 6 to 13 % at best (see possible). So it is demanded that the fit is within 10 % as often as the best one can be, and that its intervals, which
+// the report shows, hold the truth. The mean of five is within 10 % nine times of ten, the mean of twenty always.
 func TestFitFindsKnownCoefficients(t *testing.T) {
-	const rounds = 50
-	for name, u := range laws {
-		near, covered := map[string]int{}, map[string]int{}
-		for i := range rounds {
-			f, err := fit(noisy(fmt.Sprint(name, i), u, 5, 0.05), seed.Rand(2, fmt.Sprint(i)))
-			if err != nil {
-				t.Fatal(err)
-			}
-			for what, c := range map[string]struct {
-				want float64
-				got  Range
-			}{
-				"λ": {u.Lambda, f.LambdaRange}, "σ": {u.Sigma, f.SigmaRange}, "κ": {u.Kappa, f.KappaRange},
-				"peak": {u.Peak(), f.PeakRange}, "knee": {u.Knee(), f.KneeRange},
-			} {
-				if math.Abs(c.got.Mid/c.want-1) <= 0.10 {
-					near[what]++
+	const rounds, noise = 200, 0.05
+	for _, samples := range []int{1, 5, 20} {
+		for name, u := range laws {
+			near, covered := map[string]int{}, map[string]int{}
+			for i := range rounds {
+				f, err := fit(noisy(fmt.Sprint(name, i), u, samples, noise), seed.Rand(2, fmt.Sprint(i)))
+				if err != nil {
+					t.Fatal(err)
 				}
-				if c.got.Low <= c.want && c.want <= c.got.High {
-					covered[what]++
+				for what, c := range map[string]struct {
+					want float64
+					got  Range
+				}{
+					"λ": {u.Lambda, f.LambdaRange}, "σ": {u.Sigma, f.SigmaRange}, "κ": {u.Kappa, f.KappaRange},
+					"peak": {u.Peak(), f.PeakRange}, "knee": {u.Knee(), f.KneeRange},
+				} {
+					if math.Abs(c.got.Mid/c.want-1) <= 0.10 {
+						near[what]++
+					}
+					if c.got.Low <= c.want && c.want <= c.got.High {
+						covered[what]++
+					}
 				}
 			}
-		}
-		t.Logf("%s: of %d rounds, within 10 %%: %v; in the interval of 95 %%: %v", name, rounds, near, covered)
-		for _, what := range []string{"λ", "σ", "κ", "peak", "knee"} {
-			if near[what] < rounds*90/100 {
-				t.Errorf("%s: %s is within 10 %% in %d of %d rounds", name, what, near[what], rounds)
-			}
-			if covered[what] < rounds*90/100 {
-				t.Errorf("%s: %s is in its interval in %d of %d rounds", name, what, covered[what], rounds)
+			t.Logf("%s, %d samples: of %d rounds, within 10 %%: %v; in the interval of 95 %%: %v", name, samples, rounds, near, covered)
+			best := possible(u, noise/math.Sqrt(float64(samples)))
+			for _, what := range []string{"λ", "σ", "κ", "peak", "knee"} {
+				least := map[int]float64{5: 0.90, 20: 1}[samples]
+				if p, ok := best[what]; ok && samples == 1 {
+					least = p - 3*math.Sqrt(p*(1-p)/rounds) // by chance
+				}
+				if float64(near[what]) < least*rounds {
+					t.Errorf("%s, %d samples: %s is within 10 %% in %d of %d rounds, want %.0f %%", name, samples, what, near[what], rounds, 100*least)
+				}
+				if covered[what] < rounds*90/100 {
+					t.Errorf("%s, %d samples: %s is in its interval in %d of %d rounds", name, samples, what, covered[what], rounds)
+				}
 			}
 		}
 	}
+}
+
+// possible is how often an estimate can be within 10 % of each coefficient, where each point has such a noise: its variance is at least that of the bound
+// of Cramér and Rao, the inverse of the information that the points have of the logarithms of the coefficients.
+func possible(u USL, noise float64) map[string]float64 {
+	const h = 1e-5
+	jacobian := mat.NewDense(len(swept), 3, nil)
+	for i, n := range swept {
+		for j, v := range []USL{{u.Lambda * (1 + h), u.Sigma, u.Kappa}, {u.Lambda, u.Sigma * (1 + h), u.Kappa}, {u.Lambda, u.Sigma, u.Kappa * (1 + h)}} {
+			jacobian.Set(i, j, math.Log(v.At(n)/u.At(n))/h)
+		}
+	}
+	var information, least mat.Dense
+	information.Mul(jacobian.T(), jacobian)
+	if err := least.Inverse(&information); err != nil {
+		panic(err)
+	}
+	out := map[string]float64{}
+	for j, what := range []string{"λ", "σ", "κ"} {
+		out[what] = math.Erf(0.10 / (noise * math.Sqrt(2*least.At(j, j))))
+	}
+	return out
 }
 
 func TestFitWithoutNoiseIsExact(t *testing.T) {

@@ -60,7 +60,7 @@ func (a Analysis) paragraph(of Setting, group []Curve) string {
 		plans = append(plans, a.plan(c))
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s: ", strings.Join(a.title(of), ", "))
+	fmt.Fprintf(&b, "%s: ", strings.Join(a.title(of, group), ", "))
 	if len(throughputs) == 0 {
 		b.WriteString("nothing was measured in a closed loop")
 	} else {
@@ -97,11 +97,17 @@ func (a Analysis) paragraph(of Setting, group []Curve) string {
 	return b.String()
 }
 
-// title names a setting with the version of its service.
-func (a Analysis) title(of Setting) []string {
+// title names the setting of a group with the version of its service, the round trip that was achieved, and what its retry policy is.
+func (a Analysis) title(of Setting, group []Curve) []string {
 	var out []string
 	for _, w := range of.words() {
-		if !strings.HasSuffix(w, " locks") || of.Locks != 0 {
+		switch {
+		case strings.HasSuffix(w, " locks") && of.Locks == 0:
+		case of.RTT > 0 && w == "RTT "+duration(of.RTT):
+			out = append(out, achieved(of.RTT, group))
+		case of.Retry != "" && w == "retry "+of.Retry && group[0].policy() != "":
+			out = append(out, strings.Replace(group[0].policy(), ": ", " (", 1)+")")
+		default:
 			out = append(out, w)
 		}
 	}
@@ -113,6 +119,62 @@ func (a Analysis) title(of Setting) []string {
 		}
 	}
 	return out
+}
+
+// achieved is the round trip that was measured beside the one that was asked for: the median over the points.
+func achieved(asked int64, group []Curve) string {
+	var trips []float64
+	for _, c := range group {
+		for _, r := range slices.Concat(c.Closed, c.Open) {
+			if r.Trip.N > 0 {
+				trips = append(trips, r.Trip.Mid)
+			}
+		}
+	}
+	if len(trips) == 0 {
+		return fmt.Sprintf("RTT not measured (%s added)", duration(asked))
+	}
+	return fmt.Sprintf("RTT %s (%s added)", milli(Summary(trips).Mid), duration(asked))
+}
+
+// policy says what the retry policy of a curve is; "": it has none, or nobody knows.
+func (c Curve) policy() string {
+	for _, r := range slices.Concat(c.Closed, c.Open) {
+		if r.Policy != "" {
+			return "retry " + r.Retry + ": " + r.Policy
+		}
+	}
+	return ""
+}
+
+// Brackets says what stands in brackets behind a figure; "": nothing does.
+func (a Analysis) Brackets() string {
+	spread, interval := false, false
+	for _, c := range a.Curves {
+		for _, r := range slices.Concat(c.Closed, c.Open) {
+			spread = spread || r.Cycles.N > 1 && r.Cycles.Spread
+			interval = interval || r.Cycles.N > 1 && !r.Cycles.Spread
+		}
+	}
+	switch {
+	case spread && interval:
+		return "In brackets are 95 % intervals of the median where n is 6 or more, else the lowest and the highest of the n samples."
+	case spread:
+		return "In brackets are the lowest and the highest of the n samples: a 95 % interval needs 6."
+	case interval:
+		return "In brackets are 95 % intervals of the median."
+	}
+	return ""
+}
+
+// openWords says what was not served as it should have been.
+const openWords = "Of an open loop, unserved are arrivals of a run that never got a user, late those that began more than 1 ms after their moment, " +
+	"and own lag is how late the generator began those that had a free user (p99)."
+
+// Tails says where a quantile is not told.
+func (a Analysis) Tails() string {
+	return fmt.Sprintf("A - stands for a quantile with fewer than %d acquires beyond it in all samples together: p99 needs %s of them, p99.99 %s.",
+		beyond, number(float64(needed(0.99))), number(float64(needed(0.9999))))
 }
 
 // circumstances say on what the figures rest.
