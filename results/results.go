@@ -46,7 +46,7 @@ type Run struct {
 	Observed  []history.Observation
 	Processes []history.Header // one per history file
 	Dead      []string         // names of the clients that were killed
-	// Readings are what servers and clients had counted before and at the end of the workload.
+	// Readings are what servers and clients had counted before and at the end of the workload; between them, the servers alone.
 	Readings []Reading
 	Clients  []ClientStats // what the nodes said of themselves at their end
 	Cores    int           // of the machine that the clients run on; 0: not known
