@@ -308,6 +308,10 @@ func (s *script) event(f []string) error {
 			e.Value, err = strconv.ParseInt(v, 10, 64)
 		case "token":
 			e.Token, err = strconv.ParseUint(v, 10, 64)
+		case "tries":
+			var n uint64
+			n, err = strconv.ParseUint(v, 10, 32)
+			e.Tries = uint32(n)
 		case "lock":
 			var n int
 			n, err = strconv.Atoi(v)
