@@ -201,6 +201,7 @@ func (x *exclusion) decide(k *hold, p pair) {
 	}
 	if p.both < p.to {
 		x.double++
+		x.failovers.doubled(p.from)
 		x.keep(&x.doubles, "double_grant", k, p)
 		return
 	}

@@ -13,7 +13,7 @@ import (
 // script is a history written by hand, as testdata/golden has them. Its lines are
 //
 //	run KEY=VALUE...                        what the checkers are told; error=MS of all clocks, error.A=MS of one client's
-//	fault NAME on=USER|nN [hold=N] at=MS until=MS [lag=BYTES]
+//	fault NAME on=USER|nN [hold=N] at=MS until=MS [lag=BYTES] [new=NODE]
 //	saw STEP BY NODE FACT ANSWER at=MS [until=MS] [took=MS] [whose=USER] [ends-in=MS]   an observation (- is no answer), of a grant of that user's latest acquire so far
 //	MS USER KIND PHASE [KEY=VALUE...]       an event; USER is A, B, ... (clients) or A2 (user 2 of client A)
 //	                                        on=N: replica N did it, as the user's access number=N; of=NAME: that process did it
@@ -219,6 +219,8 @@ func (s *script) fault(f []string) error {
 			var n int64
 			n, err = strconv.ParseInt(v, 10, 64)
 			x.Lead = &history.Lead{Lag: &n}
+		case "new":
+			x.Lead = &history.Lead{New: v}
 		}
 		return err
 	})
