@@ -74,12 +74,13 @@ func CheckDuration(key string, d, least time.Duration) error {
 
 // Poll calls try until it grants, fails in a way whose outcome nobody knows, was called Tries times, or ctx ends. It asks
 // again only where the attempt certainly granted nothing. When ctx ends between two attempts the last attempt's error is
-// returned, so that the caller learns that nothing was granted and why.
+// returned, so that the caller learns that nothing was granted and why. It announces each attempt (lock.Attempt).
 func (r Retry) Poll(ctx context.Context, random *rand.Rand, try func(context.Context) (lock.Grant, error)) (lock.Grant, error) {
 	next := r.Delay
 	var timer *time.Timer // of no use to an attempt that succeeds
 	var held error        // what the last attempt was told that the service answered
 	for tries := 1; ; tries++ {
+		lock.Attempt(ctx)
 		g, err := try(ctx)
 		if errors.Is(err, lock.ErrContended) {
 			held = err

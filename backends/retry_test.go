@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -14,12 +15,13 @@ import (
 func TestPollGivesUp(t *testing.T) {
 	r := Retry{Delay: time.Millisecond, Tries: 3}
 	asked := 0
-	_, err := r.Poll(t.Context(), Random("run", 0), func(context.Context) (lock.Grant, error) {
+	var told atomic.Uint32
+	_, err := r.Poll(lock.CountAttempts(t.Context(), &told), Random("run", 0), func(context.Context) (lock.Grant, error) {
 		asked++
 		return lock.Grant{}, lock.ErrContended
 	})
-	if asked != 3 || !errors.Is(err, lock.ErrContended) {
-		t.Errorf("asked %d times, then %v", asked, err)
+	if asked != 3 || told.Load() != 3 || !errors.Is(err, lock.ErrContended) {
+		t.Errorf("asked %d times and told of %d, then %v", asked, told.Load(), err)
 	}
 	if text := r.String(); !strings.Contains(text, "at most 3 times") {
 		t.Errorf("the policy is called %q", text)

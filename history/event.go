@@ -113,6 +113,7 @@ type Event struct {
 	Phase Phase  // which part of it
 	Mode  uint8  // 0 exclusive, 1 shared
 	Code  uint8  // for Fail and Info: an error class of this package; of a Reason: a cause
+	Tries uint32 // of the outcome of an Acquire: how many attempts it made, the one that was granted included; 0: it is not known
 	Token uint64 // fencing token, 0 for none
 	Valid int64  // end of the validity: a time, ValidEndless or ValidUnknown; of an invoke: the deadline of the call, 0 where none was told
 	Value int64  // Acquire invoke: intended start (0: closed loop); Acquire ok: issued; Read, Write, Effect*: the value

@@ -66,6 +66,7 @@ type Line struct {
 	Token   uint64 `json:"token,omitempty"`
 	Valid   Moment `json:"valid,omitempty"`
 	Value   int64  `json:"value,omitempty"`
+	Tries   uint32 `json:"tries,omitempty"`
 }
 
 // AppendJSON appends e in the JSON Lines form, without a newline, to b. Locks is the file's table of lock names; an
@@ -103,6 +104,9 @@ func AppendJSON(b []byte, e *Event, process string, locks []string) []byte {
 	if e.Value != 0 {
 		b = strconv.AppendInt(append(b, `,"value":`...), e.Value, 10)
 	}
+	if e.Tries != 0 {
+		b = appendUint(b, `,"tries":`, uint64(e.Tries))
+	}
 	return append(b, '}')
 }
 
@@ -138,7 +142,7 @@ func lockName(i uint16, locks []string) string {
 // Event turns a line back into an event; locks is the table that its lock's name is looked up in.
 func (l Line) Event(locks []string) (Event, error) {
 	e := Event{
-		Time: l.Time, Seq: l.Seq, Op: l.Op, Grant: l.Grant, Token: l.Token, Valid: int64(l.Valid), Value: l.Value,
+		Time: l.Time, Seq: l.Seq, Op: l.Op, Grant: l.Grant, Token: l.Token, Valid: int64(l.Valid), Value: l.Value, Tries: l.Tries,
 	}
 	kind := slices.Index(kindNames[:], l.Kind)
 	if kind <= 0 {

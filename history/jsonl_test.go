@@ -31,6 +31,7 @@ func drawEvent(t *rapid.T) Event {
 		Token: rapid.Uint64().Draw(t, "token"),
 		Valid: valid,
 		Value: rapid.Int64().Draw(t, "value"),
+		Tries: rapid.Uint32().Draw(t, "tries"),
 	}
 }
 

@@ -20,7 +20,7 @@ var blank [RecordSize]byte
 var ErrCorrupt = errors.New("history is damaged")
 
 // AppendRecord appends the 64 bytes of e to b. The layout, little endian: time 8, seq 4, op 4, user 4, grant 4, lock 2,
-// kind 1, phase 1, mode 1, code 1, two zero bytes, token 8, valid 8, value 8, four zero bytes, crc32c of the 60 bytes
+// kind 1, phase 1, mode 1, code 1, two zero bytes, token 8, valid 8, value 8, tries 4, crc32c of the 60 bytes
 // before it 4.
 func AppendRecord(b []byte, e *Event) []byte {
 	b = append(b, blank[:]...)
@@ -36,6 +36,7 @@ func AppendRecord(b []byte, e *Event) []byte {
 	le.PutUint64(r[32:], e.Token)
 	le.PutUint64(r[40:], uint64(e.Valid))
 	le.PutUint64(r[48:], uint64(e.Value))
+	le.PutUint32(r[56:], e.Tries)
 	le.PutUint32(r[60:], crc32.Checksum(r[:60], castagnoli))
 	return b
 }
@@ -60,6 +61,7 @@ func DecodeRecord(b []byte, e *Event) error {
 	e.Token = le.Uint64(b[32:])
 	e.Valid = int64(le.Uint64(b[40:]))
 	e.Value = int64(le.Uint64(b[48:]))
+	e.Tries = le.Uint32(b[56:])
 	if e.Kind >= kindEnd || e.Phase >= phaseEnd || e.Code >= codeEnd || e.Kind == KindNone {
 		return fmt.Errorf("%w: unknown kind %d, phase %d or code %d", ErrCorrupt, b[26], b[27], b[29])
 	}

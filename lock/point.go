@@ -1,6 +1,9 @@
 package lock
 
-import "context"
+import (
+	"context"
+	"sync/atomic"
+)
 
 type armedKey struct{}
 
@@ -18,5 +21,21 @@ func Arm(ctx context.Context, fn Armed) context.Context {
 func At(ctx context.Context, point string) {
 	if fn, ok := ctx.Value(armedKey{}).(Armed); ok {
 		fn(ctx, point)
+	}
+}
+
+type attemptsKey struct{}
+
+// CountAttempts returns a context in which every attempt that is announced is added to n.
+func CountAttempts(ctx context.Context, n *atomic.Uint32) context.Context {
+	return context.WithValue(ctx, attemptsKey{}, n)
+}
+
+// Attempt announces that an adapter asks the service for a lock, once of possibly many times within one acquire. Who waits in a queue
+// of the service, or for a library that asks again by itself, announces nothing: nobody knows how often it asked. It does nothing unless
+// the context counts.
+func Attempt(ctx context.Context) {
+	if n, ok := ctx.Value(attemptsKey{}).(*atomic.Uint32); ok {
+		n.Add(1)
 	}
 }

@@ -85,7 +85,7 @@ type Env struct {
 	Measured *Interval `json:"measured,omitempty"`
 
 	// Readings are what servers and clients had counted before the workload was let go, and before it was stopped; with a
-	// warm-up, at both ends of what was measured.
+	// warm-up, at both ends of what was measured. Between the first and the last are those of the servers alone, just before one was killed.
 	Readings []Reading `json:"readings,omitempty"`
 	// Releases are what all servers together were asked for each release, in a run of steps in which one user is alone and nothing is broken.
 	Releases []int64 `json:"release_requests,omitempty"`
@@ -206,6 +206,7 @@ func (e Env) lackingEnds() func(process string) bool {
 // Reading is what servers and clients have counted up to a moment. Who did not tell is left out.
 type Reading struct {
 	Time          int64            `json:"time"`                     // ns of CLOCK_MONOTONIC
+	Starts        map[string]int   `json:"starts,omitempty"`         // by server: how many processes it has had, a new one counts from zero; nil: not recorded
 	Requests      map[string]int64 `json:"requests,omitempty"`       // by server: what it was asked since it started
 	Connections   map[string]int64 `json:"connections,omitempty"`    // by server: how many connections it took since it started
 	Notifications map[string]int64 `json:"notifications,omitempty"`  // by client: how often watches woke its users

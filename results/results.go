@@ -47,7 +47,7 @@ type Run struct {
 	Processes []history.Header // one per history file
 	Dead      []string         // names of the clients that gave no last word: they were killed, or are lost
 	Lost      []Lost           // clients, and processes of the resource, whose end no fault asked for
-	// Readings are what servers and clients had counted before and at the end of the workload.
+	// Readings are what servers and clients had counted before and at the end of the workload; between them, the servers alone.
 	Readings []Reading
 	Releases []int64       // what servers were asked for each release of a user who is alone
 	Clients  []ClientStats // what the nodes said of themselves at their end

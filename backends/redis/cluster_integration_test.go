@@ -3,6 +3,7 @@
 package redis
 
 import (
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/lockquake/lockquake/backends/conformance"
 	"github.com/lockquake/lockquake/backends/conformance/servers"
+	"github.com/lockquake/lockquake/backends/topology"
 )
 
 // TestClusterFacts asks real nodes for every fact.
@@ -78,6 +80,11 @@ func TestClusterConformance(t *testing.T) {
 func TestClusterFailover(t *testing.T) {
 	r := startReplicated(t, Cluster(), "failclus")
 	a := asker{t: t, service: r.Service}
+	resetter := r.Service.(topology.Resetter)
+	start, err := resetter.Settings(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
 	u, g := grant(t, r, "a")
 	old := a.ask("redis-1", "primary:a")
 	i := slices.Index([]string{"redis-1", "redis-2", "redis-3"}, old)
@@ -109,4 +116,16 @@ func TestClusterFailover(t *testing.T) {
 	t.Logf("all is well %s after the start of the old primary", time.Since(begun).Round(time.Millisecond))
 	a.is(old, "role", "slave")
 	a.is(old, "master", replica)
+
+	if now, err := resetter.Settings(t.Context()); err != nil || maps.Equal(now, start) {
+		t.Errorf("a replica was promoted, and the settings are as at the start (%v)", err)
+	}
+	begun = time.Now()
+	evidence, err := resetter.Reset(t.Context())
+	t.Logf("reset within %s: %q, %v", time.Since(begun).Round(time.Millisecond), evidence, err)
+	if now, err2 := resetter.Settings(t.Context()); err != nil || err2 != nil || !maps.Equal(now, start) {
+		t.Errorf("after a reset (%v) the settings are %v (%v), and were %v", err, now, err2, start)
+	}
+	a.is(old, "role", "master")
+	a.is(replica, "role", "slave")
 }

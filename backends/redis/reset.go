@@ -21,6 +21,48 @@ var (
 	_ topology.Resetter = (*clusterService)(nil)
 )
 
+// Reset gives the slots back to the servers that had them at the start, where replicas were promoted, and clears all of them. The epochs
+// go on growing.
+func (s *clusterService) Reset(ctx context.Context) ([]string, error) {
+	var evidence []string
+	for i, m := range s.members[:clusterPrimaries] {
+		back, err := m.takeSlotsBack(ctx, i*slots/clusterPrimaries)
+		if err != nil {
+			return nil, err
+		}
+		if back {
+			evidence = append(evidence, m.name+" took its slots back by CLUSTER FAILOVER")
+		}
+	}
+	if len(evidence) > 0 {
+		if err := topology.Until(ctx, resetPatience, s.Ready); err != nil {
+			return nil, fmt.Errorf("with their slots given back, the nodes do not serve: %w", err)
+		}
+	}
+	cleared, err := s.members.Reset(ctx)
+	return append(evidence, cleared...), err
+}
+
+// takeSlotsBack makes the node the primary of a slot that it had at the start, with all that go with it, unless it is. The promoted
+// replica hands them over without loss, and follows it again.
+func (m member) takeSlotsBack(ctx context.Context, slot int) (back bool, err error) {
+	v, err := m.view(ctx)
+	if err != nil || v.roleFor(slot) == "master" {
+		return false, err
+	}
+	ask := func(ctx context.Context) error { return m.client.ClusterFailover(ctx).Err() } // refused until it is in touch with the primary
+	if err := topology.Until(ctx, resetPatience, ask); err != nil {
+		return false, fmt.Errorf("have %s take its slots back: %w", m.name, err)
+	}
+	return true, topology.Until(ctx, resetPatience, func(ctx context.Context) error {
+		v, err := m.view(ctx)
+		if err == nil && v.roleFor(slot) != "master" {
+			err = fmt.Errorf("%s was told to take its slots back, and is no primary of slot %d", m.name, slot)
+		}
+		return err
+	})
+}
+
 // Settings returns every server's role, slots and configuration. Where a replica was promoted, or took the slots over, that is not as it was
 // at the start.
 func (s *clusterService) Settings(ctx context.Context) (map[string]string, error) {

@@ -104,6 +104,7 @@ func (p *plain) Acquire(ctx context.Context, r lock.Request) (lock.Grant, error)
 	began := time.Now()
 	issued := began
 	lock.At(ctx, "toy-sent")
+	lock.Attempt(ctx)
 	if p.t.deaf {
 		select {}
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/lockquake/lockquake/history"
@@ -35,6 +36,7 @@ type user struct {
 	closed bool // command mode: the locker was closed by an order
 
 	pending pendingAcquire
+	tries   atomic.Uint32 // attempts of the acquire that is under way, as its lock announces them
 
 	orders chan wire.Command // command mode; made by the first command
 	holds  map[int]*hold     // command mode: by lock
@@ -47,8 +49,10 @@ func newRandom(seed uint64, number int) *rand.Rand {
 	return rand.New(rand.NewPCG(seed, uint64(number)+1))
 }
 
-// at returns ctx armed with this user's points.
-func (u *user) at(ctx context.Context) context.Context { return lock.Arm(ctx, u.points.reached) }
+// at returns ctx armed with this user's points and its count of attempts.
+func (u *user) at(ctx context.Context) context.Context {
+	return lock.CountAttempts(lock.Arm(ctx, u.points.reached), &u.tries)
+}
 
 // Identity says who this is. Users of all processes are numbered process by process; each has as many.
 func (u *user) Identity() workloads.Identity {
@@ -110,13 +114,14 @@ func (u *user) acquire(ctx context.Context, d demand) (*hold, error) {
 	}
 	e.Valid = deadline(d.timeout)
 	asked := u.s.rec.Append(&e)
+	u.tries.Store(0)
 	within := u.asking.Within(ctx, d.timeout)
 	u.pending.set(asked.Seq, within.Cancel)
 	u.call.Lock()
 	g, err := u.locker.Acquire(within, lock.Request{Lock: u.s.start.Locks[d.lock], Mode: d.mode, TTL: u.s.access.TTL})
 	u.call.Unlock()
 	u.pending.set(0, nil)
-	e.Valid = 0
+	e.Valid, e.Tries = 0, u.tries.Load()
 	gaveUp := errors.Is(within.Err(), context.DeadlineExceeded)
 	within.End()
 	if err != nil {

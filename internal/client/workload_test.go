@@ -30,7 +30,7 @@ func checkExclusion(t *testing.T, events []history.Event) (grants int) {
 			if h := holder[e.Lock]; h != 0 {
 				t.Fatalf("grant %d comes while %d holds: %+v", e.Grant, h, e)
 			}
-			if e.Grant != e.Op || e.Token == 0 || e.Value == 0 || e.Value > e.Time || e.Valid <= e.Value {
+			if e.Grant != e.Op || e.Token == 0 || e.Tries != 1 || e.Value == 0 || e.Value > e.Time || e.Valid <= e.Value {
 				t.Fatalf("acquire ok is %+v", e)
 			}
 			holder[e.Lock] = e.Grant

@@ -101,6 +101,9 @@ func (in *injector) injectNodes(ctx context.Context, f *injected) (history.Recei
 	if why := in.promised(f, scope); why != "" {
 		return history.Receipt{Status: history.NotMade, Evidence: why}, nil
 	}
+	if f.kind.Kills && in.nodes.cluster.Node(nodes[0].Name()).Role() == node.Server {
+		in.processes.readBeforeKill(ctx)
+	}
 	in.followLead(ctx, f, scope)
 	heal, receipt, err := f.fault.Inject(ctx, scope)
 	in.heals.Push(f.ID, heal, limit)

@@ -312,18 +312,12 @@ func (p *processes) takeReading(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, readingTimeout)
 	defer cancel()
 	began, machine := clock.Now(), machineCPU()
-	var requests, connections map[string]int64
+	var counted results.Reading
 	var syncs map[string]results.Syncs
 	woken, used := map[string]int64{}, map[string]int64{history.Engine: wire.CPU()}
 	var mu sync.Mutex
 	var group sync.WaitGroup
-	// What attached servers count is what others ask of them, too.
-	if c, ok := p.nodes.service.(topology.RequestCounter); ok && p.options.Attached == nil {
-		group.Go(func() { requests = c.Requests(ctx) })
-	}
-	if c, ok := p.nodes.service.(topology.ConnectionCounter); ok && p.options.Attached == nil {
-		group.Go(func() { connections = c.Connections(ctx) })
-	}
+	group.Go(func() { counted = p.counters(ctx) })
 	if c, ok := p.nodes.service.(topology.SyncTimer); ok {
 		group.Go(func() { syncs = syncsOf(c.Syncs(ctx)) })
 	}
@@ -347,10 +341,42 @@ func (p *processes) takeReading(ctx context.Context) {
 		})
 	}
 	group.Wait()
-	reading := results.Reading{
-		Time: (began + clock.Now()) / 2, Machine: (machine + machineCPU()) / 2, Requests: requests, Connections: connections, Notifications: woken, CPU: used, Syncs: syncs,
+	counted.Time, counted.Machine, counted.Notifications, counted.CPU, counted.Syncs = (began+clock.Now())/2, (machine+machineCPU())/2, woken, used, syncs
+	p.record.change(func(e *results.Env) { e.Readings = append(e.Readings, counted) })
+}
+
+// counters asks the servers what they have counted. What attached servers count is what others ask of them, too.
+func (p *processes) counters(ctx context.Context) (r results.Reading) {
+	began := clock.Now()
+	r.Starts = map[string]int{}
+	for _, n := range p.nodes.cluster.ByRole(node.Server) {
+		r.Starts[n.Name()] = n.Starts()
 	}
-	p.record.change(func(e *results.Env) { e.Readings = append(e.Readings, reading) })
+	var group sync.WaitGroup
+	if c, ok := p.nodes.service.(topology.RequestCounter); ok && p.options.Attached == nil {
+		group.Go(func() { r.Requests = c.Requests(ctx) })
+	}
+	if c, ok := p.nodes.service.(topology.ConnectionCounter); ok && p.options.Attached == nil {
+		group.Go(func() { r.Connections = c.Connections(ctx) })
+	}
+	group.Wait()
+	r.Time = (began + clock.Now()) / 2
+	return r
+}
+
+// readBeforeKill asks the servers what they have counted just before one of them is killed: the next process counts from zero. What a
+// server that is stopped does not answer in time is not waited for, and what depends on it is not judged.
+func (p *processes) readBeforeKill(ctx context.Context) {
+	const patience = 200 * time.Millisecond
+	begun := false
+	p.record.change(func(e *results.Env) { begun = len(e.Readings) > 0 })
+	if !begun { // nothing is measured yet
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	r := p.counters(ctx)
+	p.record.change(func(e *results.Env) { e.Readings = append(e.Readings, r) })
 }
 
 // syncsOf is what servers said of their disks, as env.json has it.

@@ -4,12 +4,15 @@ import (
 	"log/slog"
 	"maps"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/lockquake/lockquake/backends"
 	"github.com/lockquake/lockquake/backends/listed"
+	"github.com/lockquake/lockquake/chaos"
 	"github.com/lockquake/lockquake/history"
+	"github.com/lockquake/lockquake/internal/clock"
 	"github.com/lockquake/lockquake/internal/cluster"
 	"github.com/lockquake/lockquake/internal/wire"
 	"github.com/lockquake/lockquake/results"
@@ -80,6 +83,36 @@ func TestWhatAReadingHas(t *testing.T) {
 		}
 		if at := time.Duration(env.Start - got.Time); at != 20*time.Millisecond+took/2 { // the workload is let go 20 ms later
 			t.Errorf("attached %t: it is dated %v before the start", attached, at)
+		}
+	}
+}
+
+// TestServersAreReadBeforeAKill: the next process counts from zero. A client's death changes nothing of what servers count.
+func TestServersAreReadBeforeAKill(t *testing.T) {
+	t.Parallel()
+	for target, want := range map[string]int{"server-1": 3, "client-1": 2} {
+		killed := int64(0)
+		kill := &fakeFault{kind: chaos.Kind{Kills: true}}
+		kill.inject = func(chaos.Scope) (history.Receipt, error) {
+			killed = clock.Now()
+			return history.Receipt{Status: history.Installed}, nil
+		}
+		asked := int64(0)
+		s := &testbed{t: t, faults: map[string]*fakeFault{"kill": kill}, counts: func() int64 {
+			time.Sleep(time.Millisecond)
+			return atomic.AddInt64(&asked, 1)
+		}}
+		got := s.run(t.Context(), scheduled("{use: kill, on: "+target+", at: 100ms}")).env.Readings
+		if len(got) != want {
+			t.Fatalf("a kill of %s: %d readings, want %d", target, len(got), want)
+		}
+		for i, r := range got {
+			if r.Starts["server-1"] != 1 || i > 0 && r.Time <= got[i-1].Time {
+				t.Errorf("a kill of %s: reading %d is %+v", target, i, r)
+			}
+		}
+		if r := got[1]; want == 3 && (r.Time > killed || r.Time < killed-int64(2*time.Millisecond) || r.Requests["server-1"] == 0 || r.Connections["server-1"] == 0 || r.CPU != nil) {
+			t.Errorf("killed at %d: the reading before is %+v", killed, r)
 		}
 	}
 }

@@ -273,9 +273,10 @@ func losses(runs []Run) (lost int64, text string) {
 	return lost, fmt.Sprintf("%d of %d, %.1f %% (%.1f–%.1f), %.0f–%.0f", lost, of, 100*float64(lost)/float64(of), 100*low, 100*high, least, most)
 }
 
-// failovers pools the failovers of runs: how many there were, the double grants, and these for each failover and for each lock that was held.
+// failovers pools the failovers of runs: how many there were, and after how many another server led; the lag; the double grants, and these
+// for each failover and for each lock that was held; and how many failovers had any.
 func failovers(runs []Run) string {
-	var n, held, lag, read float64
+	var n, promoted, hit, held, lag, read, told float64
 	var double int64
 	for _, r := range runs {
 		k, made, each := r.Counts["double_grants"], r.Measures["failovers"], r.Measures["held_at_failover"]
@@ -286,20 +287,26 @@ func failovers(runs []Run) string {
 		if bytes := r.Measures["lag_at_failover_bytes"]; bytes != nil {
 			lag, read = lag+*made**bytes, read+*made
 		}
+		if any, led := r.Measures["failovers_with_double_grants"], r.Measures["promotions"]; any != nil && led != nil { // older runs do not tell
+			hit, promoted, told = hit+*any, promoted+*led, told+*made
+		}
 	}
 	if n == 0 {
-		return "– | – | – | – | –"
+		return strings.Join(slices.Repeat([]string{"–"}, 7), " | ")
 	}
-	behind := "–"
+	behind, led, any, perHeld := "–", "–", "–", "–"
 	if read > 0 {
 		behind = fmt.Sprintf("%.0f", lag/read)
 	}
-	low, high := checkers.Garwood(double)
-	perHeld := "–"
-	if held > 0 {
-		perHeld = fmt.Sprintf("%.2g", float64(double)/held)
+	if told > 0 {
+		low, high := clopperPearson(int64(hit), int64(told))
+		led, any = fmt.Sprintf("%.0f of %.0f", promoted, told), fmt.Sprintf("%.0f of %.0f, %.0f %% (%.1f–%.0f)", hit, told, 100*hit/told, 100*low, 100*high)
 	}
-	return fmt.Sprintf("%.0f | %s | %d | %.2g (%.2g–%.2g) | %s", n, behind, double, float64(double)/n, low/n, high/n, perHeld)
+	low, high := checkers.Garwood(double)
+	if held > 0 {
+		perHeld = fmt.Sprintf("%.2g (%.2g–%.2g)", float64(double)/held, low/held, high/held)
+	}
+	return fmt.Sprintf("%.0f | %s | %s | %d | %.2g (%.2g–%.2g) | %s | %s", n, led, behind, double, float64(double)/n, low/n, high/n, any, perHeld)
 }
 
 // clopperPearson returns the exact two-sided 95 % interval of a rate, of which k of n trials were seen. Its ends are

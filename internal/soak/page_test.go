@@ -53,6 +53,26 @@ func TestUnknownRunsAreNotPooled(t *testing.T) {
 	}
 }
 
+// Of the failovers of an older run it is not told after how many another server led, nor how many had a double grant.
+func TestFailoversArePooled(t *testing.T) {
+	run := func(verdict results.Verdict, double int64, measures map[string]float64) Run {
+		r := Run{Verdict: verdict, Counts: map[string]*int64{"double_grants": &double}, Measures: map[string]*float64{}}
+		for name, v := range measures {
+			r.Measures[name] = &v
+		}
+		return r
+	}
+	ten := map[string]float64{"failovers": 10, "held_at_failover": 100, "promotions": 9, "failovers_with_double_grants": 2, "lag_at_failover_bytes": 50}
+	old := map[string]float64{"failovers": 10, "held_at_failover": 100}
+	got := failovers([]Run{run(passed, 20, ten), run(results.Unknown, 90, ten), run(passed, 10, old), run(passed, 0, ten)})
+	if want := "30 | 18 of 20 | 50 | 30 | 1 (0.67–1.4) | 4 of 20, 20 % (5.7–44) | 0.01 (0.0067–0.014)"; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+	if got, want := failovers(nil), "– | – | – | – | – | – | –"; got != want {
+		t.Errorf("no runs are %s", got)
+	}
+}
+
 // What is demanded of many runs together ends the soak with an error when it is not met, as far as there are any.
 func TestTheFamilysDemands(t *testing.T) {
 	for _, c := range []struct {

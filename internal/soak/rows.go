@@ -130,7 +130,8 @@ func familyRows() []Row {
 	return append(docker, local...)
 }
 
-// rateRows are the scenarios that ask how often something happens. Their runs are pooled: ten of them have a hundred failovers.
+// rateRows are the scenarios that ask how often something happens. Their runs are pooled: ten of them have a hundred failovers, on servers
+// that are kept from run to run. A row that was interrupted goes on with the next ten failovers, on new servers.
 func rateRows() (out []Row) {
 	for _, l := range scenarios.Names() {
 		if strings.HasPrefix(l.File, "rates/") {

@@ -225,10 +225,13 @@ const supervisor = "supervisor"
 // use tells the cores that were used between the two readings, and how long servers waited for their disks. Of several hosts it tells the cores of
 // the fullest, for that one is the first to be a limit.
 func use(env results.Env, s *capacity.Sample) {
-	if len(env.Readings) != 2 || env.Readings[1].Time <= env.Readings[0].Time {
+	if len(env.Readings) < 2 {
 		return
 	}
-	a, b := env.Readings[0], env.Readings[1]
+	a, b := env.Readings[0], env.Readings[len(env.Readings)-1]
+	if b.Time <= a.Time {
+		return
+	}
 	cores := func(ns int64) float64 { return float64(ns) / float64(b.Time-a.Time) }
 	s.ServerCores = env.ServerCores
 	hosts := map[string]map[string]float64{} // cores used, by host and by who used them

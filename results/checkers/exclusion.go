@@ -205,6 +205,7 @@ func (x *exclusion) decide(k *hold, p pair) {
 	}
 	if p.both < p.to {
 		x.double++
+		x.failovers.doubled(p.from)
 		x.keep(&x.doubles, "double_grant", k, p)
 		return
 	}

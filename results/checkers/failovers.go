@@ -3,13 +3,16 @@
 // Each injection that bit and ended a server's process is a failover, whether another server took its place or the same came back. The
 // rate is the double grants of the run per failover, with the interval of 95 % that Garwood (1936) gives for a Poisson rate, and per lock
 // that somebody held, and was entitled to, at the moment of the kill. Beside it stands the replication lag that was read just before each
-// kill. Double grants of one failover come in bunches, so the interval is
-// narrower than the truth where one failover has many.
+// kill. Double grants of one failover come in bunches, so that interval is narrower than the truth. Failovers do not, so it is also told
+// how many of them had a double grant at all: a double grant is of the last kill before its second grant.
 //
-// Example: ten failovers with 64 locks held at each, and two double grants: 0.2 a failover (0.024 to 0.72), 0.0031 a held lock.
+// Example: ten failovers with 64 locks held at each, and two double grants: 0.2 a failover (0.024 to 0.72), 0.0031 a held lock. Both came
+// after the third kill, so one failover of ten had any.
 //
-// It is a part of the checker of exclusion, which knows the open holds and the double grants. It cannot see which failover a double grant
-// came of, and takes all of the run for theirs.
+// It is a part of the checker of exclusion, which knows the open holds and the double grants. It cannot see:
+//   - which failover a double grant came of, but by time: one that comes later than the next kill is taken for that one's
+//   - which server a lock was on: in a Cluster the held locks are those of all primaries, and only those of the killed one were at stake
+//   - a promotion that was seen by nobody within a second of the heal: it counts as a server that returned
 
 package checkers
 
@@ -27,16 +30,23 @@ type failovers struct {
 	done int     // of these, those that the events have passed
 	held int64   // locks that were held at these moments, summed up
 	lags []int64 // bytes of replication lag at these moments, of those for which it is known
+
+	followed, promoted int64        // of the failovers: those after which it was asked who leads, and those of them after which another server did
+	hit                map[int]bool // by place in at: those that had a double grant
 }
 
 var failoverMeasures = []results.Quantity{
 	{Name: "failovers", Doc: "injections that ended a server's process"},
-	{Name: "held_at_failover", Doc: "locks to which somebody was entitled when a server was killed, mean of the failovers"},
+	{Name: "promotions", Doc: "of these, those after which another server was seen to lead; after the others the same server came back"},
+	{Name: "failovers_with_double_grants", Doc: "of these, those that a double grant came after: its second grant lies between this kill and the next one"},
+	{Name: "held_at_failover", Doc: "locks to which somebody was entitled when a server was killed, mean of the failovers; in a Cluster those of all its primaries"},
 	{Name: "lag_at_failover_bytes", Doc: "what the killed servers had written and no replica had received, in bytes, at least: mean of the failovers for which it was read"},
 	{Name: "double_grants_per_failover", Doc: "double grants of the run, for each failover; `_low` and `_high` are the 95 % interval"},
 	{Name: "double_grants_per_failover_low", Doc: "its lower end"},
 	{Name: "double_grants_per_failover_high", Doc: "its upper end: what a zero is worth"},
-	{Name: "double_grants_per_held", Doc: "double grants of the run, for each lock that was held when a server was killed"},
+	{Name: "double_grants_per_held", Doc: "double grants of the run, for each lock that was held when a server was killed; `_low` and `_high` are the 95 % interval"},
+	{Name: "double_grants_per_held_low", Doc: "its lower end"},
+	{Name: "double_grants_per_held_high", Doc: "its upper end"},
 }
 
 func newFailovers(run results.Run) (c failovers) {
@@ -44,13 +54,28 @@ func newFailovers(run results.Run) (c failovers) {
 		f := &run.Faults[i]
 		if atServer(f) && f.Traits != nil && f.Traits.Kills && f.Receipt.Status == history.Installed {
 			c.at = append(c.at, f.Start)
-			if f.Lead != nil && f.Lead.Lag != nil {
+			if f.Lead == nil {
+				continue
+			}
+			c.followed++
+			if f.Lead.New != "" {
+				c.promoted++
+			}
+			if f.Lead.Lag != nil {
 				c.lags = append(c.lags, *f.Lead.Lag)
 			}
 		}
 	}
 	slices.Sort(c.at)
+	c.hit = map[int]bool{}
 	return c
+}
+
+// doubled takes a double grant whose second grant was made at t.
+func (c *failovers) doubled(t int64) {
+	if i, _ := slices.BinarySearch(c.at, t); i > 0 {
+		c.hit[i-1] = true
+	}
 }
 
 // atServer tells whether a fault hit something else than clients.
@@ -75,10 +100,16 @@ func (c *failovers) measures(double int64) map[string]*float64 {
 		return nil
 	}
 	n, held := float64(len(c.at)), float64(c.held)
-	out := map[string]*float64{"failovers": &n, "held_at_failover": new(held / n)}
+	out := map[string]*float64{"failovers": &n, "held_at_failover": new(held / n), "failovers_with_double_grants": new(float64(len(c.hit)))}
 	low, high := Garwood(double)
 	for name, v := range map[string]float64{"": float64(double), "_low": low, "_high": high} {
 		out["double_grants_per_failover"+name] = new(v / n)
+		if held > 0 {
+			out["double_grants_per_held"+name] = new(v / held)
+		}
+	}
+	if c.followed > 0 {
+		out["promotions"] = new(float64(c.promoted))
 	}
 	if len(c.lags) > 0 {
 		sum := int64(0)
@@ -86,9 +117,6 @@ func (c *failovers) measures(double int64) map[string]*float64 {
 			sum += lag
 		}
 		out["lag_at_failover_bytes"] = new(float64(sum) / float64(len(c.lags)))
-	}
-	if held > 0 {
-		out["double_grants_per_held"] = new(float64(double) / held)
 	}
 	return out
 }

@@ -14,11 +14,11 @@ import (
 // script is a history written by hand, as testdata/golden has them. Its lines are
 //
 //	run KEY=VALUE...                        what the checkers are told; error=MS of all clocks, error.A=MS of one client's
-//	fault NAME on=USER|nN [hold=N] at=MS until=MS [lag=BYTES]
+//	fault NAME on=USER|nN [hold=N] at=MS until=MS [lag=BYTES] [new=NODE]
 //	saw STEP BY NODE FACT ANSWER at=MS [until=MS] [took=MS] [whose=USER] [ends-in=MS]   an observation (- is no answer), of a grant of that user's latest acquire so far
 //	MS USER KIND PHASE [KEY=VALUE...]       an event; USER is A, B, ... (clients) or A2 (user 2 of client A)
 //	                                        on=N: replica N did it, as the user's access number=N; of=NAME: that process did it
-//	reading MS requests=N,... notifications=N,... connections=N,... cpu=MS,...   what servers and clients had counted
+//	reading MS requests=N,... notifications=N,... connections=N,... cpu=MS,... starts=N,...   what servers and clients had counted
 //	want NAME=VALUE...                      counts and measures (null where nothing is judged), verdict:CHECKER, witnesses:CHECKER (how many), excused:NAME, chances:NAME
 //
 // Times are ms. hold=N names the user's Nth acquire, its latest one where nothing is said; all names none, as a death of all its holds does.
@@ -80,7 +80,7 @@ func (s *script) reading(f []string) error {
 	if err != nil {
 		return err
 	}
-	r := results.Reading{Time: at, Requests: map[string]int64{}, Notifications: map[string]int64{}, Connections: map[string]int64{}, CPU: map[string]int64{history.Engine: 7 * at}}
+	r := results.Reading{Time: at, Requests: map[string]int64{}, Notifications: map[string]int64{}, Connections: map[string]int64{}, CPU: map[string]int64{history.Engine: 7 * at}, Starts: map[string]int{}}
 	s.run.Readings = append(s.run.Readings, r)
 	return each(f[1:], func(k, v string) error {
 		into := r.Requests
@@ -98,11 +98,14 @@ func (s *script) reading(f []string) error {
 			if err != nil {
 				return err
 			}
-			if k == "cpu" {
+			switch k {
+			case "cpu":
 				r.CPU[clientName(i)] = n * int64(time.Millisecond)
-				continue
+			case "starts":
+				r.Starts[strconv.Itoa(i+1)] = int(n)
+			default:
+				into[strconv.Itoa(i+1)] = n
 			}
-			into[strconv.Itoa(i+1)] = n
 		}
 		return nil
 	})
@@ -232,6 +235,8 @@ func (s *script) fault(f []string) error {
 			var n int64
 			n, err = strconv.ParseInt(v, 10, 64)
 			x.Lead = &history.Lead{Lag: &n}
+		case "new":
+			x.Lead = &history.Lead{New: v}
 		}
 		return err
 	})
@@ -321,6 +326,10 @@ func (s *script) event(f []string) error {
 			e.Value, err = strconv.ParseInt(v, 10, 64)
 		case "token":
 			e.Token, err = strconv.ParseUint(v, 10, 64)
+		case "tries":
+			var n uint64
+			n, err = strconv.ParseUint(v, 10, 32)
+			e.Tries = uint32(n)
 		case "lock":
 			var n int
 			n, err = strconv.Atoi(v)

@@ -1,8 +1,13 @@
 // Throughput: how many grants a second the clients got, from the moment they were let go to the moment at which they
 // were told to begin no more acquires; with a warm-up, from its end until the load was over. Beside it, which part of the
-// acquires that ended in that time was turned away: certainly not granted.
+// acquires that ended in that time was turned away: certainly not granted. And how often users asked in vain for each grant, where the
+// locks ask again and again.
 //
-// It judges nothing. It cannot see the attempts within one acquire, nor whether the lock or the load generator was the limit.
+// Example: eight users ask for one lock. The first is granted it at once, the second at its third attempt: 2 failed attempts for 2 grants.
+//
+// It judges nothing. It cannot see whether the lock or the load generator was the limit. It sees the attempts within one acquire only
+// where the lock's adapter makes them: not those of a library that asks again by itself, nor of a client in another language that does
+// not tell. There is no such figure unless every grant tells its attempts; and acquires that are still under way are not in it.
 
 package checkers
 
@@ -15,6 +20,8 @@ type throughput struct {
 	from, to      int64
 	grants, asked int64
 	away          int64 // of those that asked
+	tries         int64 // attempts of those that asked
+	untold        bool  // a grant does not tell its attempts
 }
 
 var throughputKind = results.CheckerKind{
@@ -22,6 +29,7 @@ var throughputKind = results.CheckerKind{
 	Doc: "How many grants a second the clients got.",
 	Measures: []results.Quantity{
 		{Name: "throughput_per_s", Doc: "grants per second", First: 1, Timeless: true, MoreIsBetter: true},
+		{Name: "failed_attempts_per_grant", Doc: "attempts of acquires that were granted nothing, for each grant; null unless every grant tells its attempts: where a lock asks again by itself", Timeless: true},
 		{Name: "turned_away_share", Doc: "which part of the acquires that ended was certainly not granted, 0 to 1: what a gatekeeper keeps away", Timeless: true},
 	},
 }
@@ -38,9 +46,11 @@ func (c *throughput) Observe(e *history.Event) {
 		return
 	}
 	c.asked++
+	c.tries += int64(e.Tries)
 	switch e.Phase {
 	case history.Ok:
 		c.grants++
+		c.untold = c.untold || e.Tries == 0
 	case history.Fail:
 		c.away++
 	}
@@ -48,12 +58,15 @@ func (c *throughput) Observe(e *history.Event) {
 
 // Finish returns the finding.
 func (c *throughput) Finish() results.Finding {
-	f := results.Finding{Verdict: results.Clean, Measures: map[string]*float64{"throughput_per_s": nil, "turned_away_share": nil}}
+	f := results.Finding{Verdict: results.Clean, Measures: map[string]*float64{"throughput_per_s": nil, "turned_away_share": nil, "failed_attempts_per_grant": nil}}
 	if c.to <= c.from {
 		f.Verdict, f.Skipped = results.Unknown, "the run has no end: it was cut short"
 		return f
 	}
 	f.Measures["throughput_per_s"] = new(float64(c.grants) / (float64(c.to-c.from) / 1e9))
+	if c.grants > 0 && !c.untold {
+		f.Measures["failed_attempts_per_grant"] = new(float64(c.tries-c.grants) / float64(c.grants))
+	}
 	if c.asked > 0 {
 		f.Measures["turned_away_share"] = new(float64(c.away) / float64(c.asked))
 	}
