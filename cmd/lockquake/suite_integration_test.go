@@ -83,30 +83,6 @@ locks:
 	}
 }
 
-// TestWhatAReleaseOfRedisCosts: an EVALSHA, and the GET and DEL in it, when the server knows the script.
-func TestWhatAReleaseOfRedisCosts(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "releases.yaml")
-	const story = `name: releases
-claim: A user takes a lock that nobody else wants, and gives it back, twice.
-backend: {use: redis, lock: set-px-lua, ttl: 2s}
-workload: {}
-steps:
-  - {do: acquire, user: A}
-  - {do: release, user: A}
-  - {do: acquire, user: A}
-  - {do: release, user: A}
-expect: {judged: ">=2"}
-`
-	if err := os.WriteFile(file, []byte(story), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	p := begin(t, "run", file, "--provider", "local", "--format", "json")
-	code := p.wait(t)
-	if n := p.report(t).Measures["requests_per_release"]; code != codeMet || n == nil || *n != 3 {
-		t.Errorf("exit code %d, %v requests\n%s", code, n, p.stderr.String())
-	}
-}
-
 // TestSuiteIsPlannable demands that each story of each lock, and random chaos, could be started.
 func TestSuiteIsPlannable(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "all.yaml")
