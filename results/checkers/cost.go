@@ -103,7 +103,7 @@ func (c *cost) Observe(e *history.Event) {
 func (c *cost) wait(e *history.Event) {
 	since := c.waits.at(e.User)
 	if e.Phase == history.Invoke {
-		*since = max(e.Time, c.periods[0].before.Time)
+		*since = e.Time
 		return
 	}
 	c.waited(*since, e.Time)
