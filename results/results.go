@@ -39,6 +39,7 @@ type Run struct {
 	Directed   bool             // by steps: whoever asks does so because it was told to
 	Stepped    bool             // by steps, with a workload beside them or not
 	Resource   string           // "" where nothing is protected
+	Protected  []string         // the nodes of what is protected
 	Guard      string           // of the resource
 	Replicas   []string         // names of the processes that the resource consists of, where what a majority did counts; else none
 	Faults     []history.Fault  // in the order of their start

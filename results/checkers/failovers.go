@@ -52,7 +52,7 @@ var failoverMeasures = []results.Quantity{
 func newFailovers(run results.Run) (c failovers) {
 	for i := range run.Faults {
 		f := &run.Faults[i]
-		if atServer(f) && f.Traits != nil && f.Traits.Kills && f.Receipt.Status == history.Installed {
+		if atServer(run, f) && f.Traits != nil && f.Traits.Kills && f.Receipt.Status == history.Installed {
 			c.at = append(c.at, f.Start)
 			if f.Lead == nil {
 				continue
@@ -78,9 +78,12 @@ func (c *failovers) doubled(t int64) {
 	}
 }
 
-// atServer tells whether a fault hit something else than clients.
-func atServer(f *history.Fault) bool {
-	return slices.ContainsFunc(f.Targets, func(t string) bool { _, client := history.ClientOf(t); return !client })
+// atServer tells whether a fault hit a server of the lock's service: neither a client nor what the lock protects.
+func atServer(run results.Run, f *history.Fault) bool {
+	return slices.ContainsFunc(f.Targets, func(t string) bool {
+		_, client := history.ClientOf(t)
+		return !client && !slices.Contains(run.Protected, t)
+	})
 }
 
 // pass counts what is held, of all locks, at the failovers before t.

@@ -94,7 +94,7 @@ func readings(run results.Run, facts ...string) map[uint16][]history.Observation
 	broken := results.Forever
 	for i := range run.Faults {
 		f := &run.Faults[i]
-		if atServer(f) {
+		if atServer(run, f) {
 			broken = min(broken, f.Start)
 		}
 	}

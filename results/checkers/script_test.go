@@ -151,6 +151,8 @@ func (s *script) tell(k, v string) (err error) {
 		s.run.Increments = true
 	case "tells": // holders of a loss
 		s.run.Tells = true
+	case "protected":
+		s.run.Protected = []string{v}
 	case "directed":
 		s.run.Directed = true
 	case "endless-grants":
@@ -215,7 +217,7 @@ func (s *script) fault(f []string) error {
 	err := each(f[1:], func(k, v string) (err error) {
 		switch k {
 		case "on":
-			if strings.HasPrefix(v, "n") { // a server
+			if strings.HasPrefix(v, "n") { // a server, or what is protected
 				x.Targets, x.Target = []string{v}, v
 				return nil
 			}
