@@ -153,13 +153,9 @@ func TestPacketsAreAwaited(t *testing.T) {
 	}
 }
 
-// TestWhoLeadsAfterAFaultAtTheLeader is asked until the old leader has noticed, and told in the receipt of the heal.
-func TestWhoLeadsAfterAFaultAtTheLeader(t *testing.T) {
-	t.Parallel()
-	var leader atomic.Value
-	leader.Store("server-1")
-	f := &fakeFault{inject: func(chaos.Scope) (history.Receipt, error) { leader.Store("server-2"); return installed() }}
-	s := &testbed{t: t, servers: 2, faults: map[string]*fakeFault{"trouble": f}, ask: func(node, fact string) (string, error) {
+// ledBy answers for servers of which one leads.
+func ledBy(leader *atomic.Value) func(node, fact string) (string, error) {
+	return func(node, fact string) (string, error) {
 		switch {
 		case fact != chaos.FactRole:
 			return "true", nil
@@ -167,7 +163,16 @@ func TestWhoLeadsAfterAFaultAtTheLeader(t *testing.T) {
 			return "leader", nil
 		}
 		return "follower", nil
-	}}
+	}
+}
+
+// TestWhoLeadsAfterAFaultAtTheLeader is asked until the old leader has noticed, and told in the receipt of the heal.
+func TestWhoLeadsAfterAFaultAtTheLeader(t *testing.T) {
+	t.Parallel()
+	var leader atomic.Value
+	leader.Store("server-1")
+	f := &fakeFault{inject: func(chaos.Scope) (history.Receipt, error) { leader.Store("server-2"); return installed() }}
+	s := &testbed{t: t, servers: 2, faults: map[string]*fakeFault{"trouble": f}, ask: ledBy(&leader)}
 	got := s.run(t.Context(), scheduled("{use: trouble, on: leader, at: 10ms, for: 50ms}"))
 	s.wantVerdict(got, results.Pass)
 	x := got.faults[0]
@@ -198,15 +203,7 @@ func TestAnotherLeadIsAwaited(t *testing.T) {
 			}
 			return installed()
 		}}
-		s := &testbed{t: t, servers: 2, faults: map[string]*fakeFault{"trouble": f}, ask: func(node, fact string) (string, error) {
-			switch {
-			case fact != chaos.FactRole:
-				return "true", nil
-			case leader.Load() == node:
-				return "leader", nil
-			}
-			return "follower", nil
-		}}
+		s := &testbed{t: t, servers: 2, faults: map[string]*fakeFault{"trouble": f}, ask: ledBy(&leader)}
 		got := s.run(t.Context(), directed("{do: acquire, user: A}", "{inject: trouble, on: [leader, A], as: it}", "{await: led, of: it, within: 300ms}"))
 		s.wantVerdict(got, c.want, c.reason)
 		if x := got.faults[0]; x.Lead == nil || x.Lead.Old != "server-1" || (x.Lead.New == "server-2") != c.moves {
