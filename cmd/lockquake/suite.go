@@ -316,7 +316,7 @@ func (r *suiteRun) tryOn(c *suite.Cell, o engine.Options) error {
 	if err != nil {
 		return err
 	}
-	if err := plan.Lacks(c.Hellos); err != nil {
+	if err := engine.Lacks(plan, c.Hellos); err != nil {
 		c.Apart, _, _ = strings.Cut(err.Error(), "\n") // without the line of the story and a caret
 	}
 	return nil

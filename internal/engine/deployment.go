@@ -51,9 +51,12 @@ func (d *deployment) open(ctx context.Context, o Options, id string) error {
 	return nil
 }
 
+// hostOf names the host that a node is on; "" where there is one machine.
+func (d *deployment) hostOf(name string) string { return d.cluster.Describe[history.HostOf+name] }
+
 // named is a node's name, with its host where there are several.
 func (d *deployment) named(n *cluster.Node) string {
-	if host := d.cluster.Describe[history.HostOf+n.Name()]; host != "" {
+	if host := d.hostOf(n.Name()); host != "" {
 		return n.Name() + " on host " + host
 	}
 	return n.Name()

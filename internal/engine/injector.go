@@ -101,8 +101,8 @@ func (in *injector) injectNodes(ctx context.Context, f *injected) (history.Recei
 	if why := in.promised(f, scope); why != "" {
 		return history.Receipt{Status: history.NotMade, Evidence: why}, nil
 	}
-	if f.kind.Kills && in.nodes.cluster.Node(nodes[0].Name()).Role() == node.Server {
-		in.processes.readBeforeKill(ctx)
+	if f.kind.Kills && len(serversHit(scope)) > 0 {
+		in.processes.counters.readBeforeKill(ctx)
 	}
 	in.followLead(ctx, f, scope)
 	heal, receipt, err := f.fault.Inject(ctx, scope)
@@ -304,10 +304,15 @@ const (
 	noticeTime = 5 * time.Second
 )
 
+// serversHit names the servers among the targets.
+func serversHit(s chaos.Scope) []string {
+	return slices.DeleteFunc(nodeNames(s.On), func(name string) bool { return !slices.Contains(s.Servers, name) })
+}
+
 // followLead begins to follow who leads after the target, where a fault hits a leader, alone or with clients, and does not follow the
 // lead by itself.
 func (in *injector) followLead(ctx context.Context, f *injected, s chaos.Scope) {
-	hit := slices.DeleteFunc(nodeNames(s.On), func(name string) bool { return !slices.Contains(s.Servers, name) })
+	hit := serversHit(s)
 	if _, own := f.fault.(chaos.Wanting); own || len(hit) != 1 {
 		return
 	}

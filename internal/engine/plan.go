@@ -425,3 +425,17 @@ func names[T any](list []T, name func(T) string) string {
 	slices.Sort(out)
 	return strings.Join(out, ", ")
 }
+
+// Facts are what a plan says to who sweeps over scenarios.
+type Facts struct {
+	Lock      backends.Lock      // that the scenario uses
+	Locks     int                // how many of it there are
+	Servers   int                // members of the service
+	Workload  workloads.Workload // what each user does; nil: steps only
+	InProcess bool               // the clients are goroutines of this process: they have no links of their own
+}
+
+// Facts returns what was found in the catalogue.
+func (p *Plan) Facts() Facts {
+	return Facts{Lock: p.lock, Locks: len(p.locks), Servers: len(p.namesOf(node.Server)), Workload: p.workload, InProcess: p.backend.InProcess}
+}

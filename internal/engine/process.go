@@ -33,6 +33,7 @@ type process struct {
 	file     *history.Writer // nil until the clocks are compared
 	sense    *history.Sense  // of what goes to the file
 	directed bool
+	died     bool // its process was seen dead, or a fault or a point killed it; the watcher of its death writes that
 
 	mu      sync.Mutex
 	nextID  int
@@ -44,8 +45,7 @@ type process struct {
 	done    *wire.Done
 	err     error
 	last    int64 // time of the last event that arrived
-	heard   int64 // events that arrived
-	died    bool  // its process was seen dead, or a fault or a point killed it
+	events  int64 // that arrived
 	ready   chan struct{}
 	greeted chan struct{}
 	ended   chan struct{} // the stream is read to its end
@@ -152,7 +152,7 @@ func (s *process) take(batch []history.Event, raw []byte) (refused error) {
 		}
 	}
 	s.mu.Lock()
-	s.last, s.heard = batch[len(batch)-1].Time, s.heard+int64(len(batch))
+	s.last, s.events = batch[len(batch)-1].Time, s.events+int64(len(batch))
 	s.mu.Unlock()
 	switch {
 	case s.index >= 0:
@@ -355,29 +355,11 @@ func (s *process) finished() *wire.Done {
 	return s.done
 }
 
-// heardAt returns the time of the last event that arrived, which the node was certainly alive to send.
-func (s *process) heardAt() int64 {
+// heard returns how many events arrived, and the time of the last one, which the node was certainly alive to send.
+func (s *process) heard() (events, last int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.last
-}
-
-// setDied notes whether its process is dead, as far as anybody saw, and returns that.
-func (s *process) setDied(died bool) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.died = died
-	return died
-}
-
-// endOf returns how many events of it arrived, and how it was seen to end; "" where nobody saw that.
-func (s *process) endOf() (heard int64, how string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.died {
-		how = s.node.Ended()
-	}
-	return s.heard, how
+	return s.events, s.last
 }
 
 // close ends the control stream and writes the trailer of the history file. The stream must have been read to its end.

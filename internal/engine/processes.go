@@ -35,6 +35,8 @@ type processes struct {
 	own     *journal
 	all     []*process // clients by index, then the resource
 
+	counters serverCounters
+
 	deaths sync.WaitGroup // watchers that may still write into the engine's history
 	over   chan struct{}  // closed when no stream is waited for any more
 
@@ -151,10 +153,12 @@ func (p *processes) watchDeath(s *process) {
 		return
 	}
 	holds := p.live.removeHolds(s.index)
-	if !s.setDied(p.mayBeDead(s.node) || p.seenEnded(s.node)) {
+	if !p.mayBeDead(s.node) && !p.seenEnded(s.node) {
 		return
 	}
-	alive := max(s.heardAt(), p.faults.killedAt(s.node.Name()))
+	s.died = true
+	_, last := s.heard()
+	alive := max(last, p.faults.killedAt(s.node.Name()))
 	for _, h := range holds {
 		e := history.Event{Kind: history.Dead, Phase: history.Info, User: h.user, Grant: h.grant, Lock: h.lock, Value: alive}
 		p.own.add(e)
@@ -255,7 +259,10 @@ func (p *processes) addStats(s *process) {
 	d, dies := s.finished(), p.mayBeDead(s.node)
 	st := results.ClientStats{Name: s.node.Name(), Dead: dies, Lost: !dies}
 	if st.Lost {
-		st.Recorded, st.Ended = s.endOf()
+		st.Recorded, _ = s.heard()
+		if s.died {
+			st.Ended = s.node.Ended()
+		}
 	}
 	if d != nil {
 		st = results.ClientStats{
@@ -317,7 +324,7 @@ func (p *processes) takeReading(ctx context.Context) {
 	woken, used := map[string]int64{}, map[string]int64{history.Engine: wire.CPU()}
 	var mu sync.Mutex
 	var group sync.WaitGroup
-	group.Go(func() { counted = p.counters(ctx) })
+	group.Go(func() { counted = p.counters.read(ctx) })
 	if c, ok := p.nodes.service.(topology.SyncTimer); ok {
 		group.Go(func() { syncs = syncsOf(c.Syncs(ctx)) })
 	}
@@ -343,40 +350,6 @@ func (p *processes) takeReading(ctx context.Context) {
 	group.Wait()
 	counted.Time, counted.Machine, counted.Notifications, counted.CPU, counted.Syncs = (began+clock.Now())/2, (machine+machineCPU())/2, woken, used, syncs
 	p.record.change(func(e *results.Env) { e.Readings = append(e.Readings, counted) })
-}
-
-// counters asks the servers what they have counted. What attached servers count is what others ask of them, too.
-func (p *processes) counters(ctx context.Context) (r results.Reading) {
-	began := clock.Now()
-	r.Starts = map[string]int{}
-	for _, n := range p.nodes.cluster.ByRole(node.Server) {
-		r.Starts[n.Name()] = n.Starts()
-	}
-	var group sync.WaitGroup
-	if c, ok := p.nodes.service.(topology.RequestCounter); ok && p.options.Attached == nil {
-		group.Go(func() { r.Requests = c.Requests(ctx) })
-	}
-	if c, ok := p.nodes.service.(topology.ConnectionCounter); ok && p.options.Attached == nil {
-		group.Go(func() { r.Connections = c.Connections(ctx) })
-	}
-	group.Wait()
-	r.Time = (began + clock.Now()) / 2
-	return r
-}
-
-// readBeforeKill asks the servers what they have counted just before one of them is killed: the next process counts from zero. What a
-// server that is stopped does not answer in time is not waited for, and what depends on it is not judged.
-func (p *processes) readBeforeKill(ctx context.Context) {
-	const patience = 200 * time.Millisecond
-	begun := false
-	p.record.change(func(e *results.Env) { begun = len(e.Readings) > 0 })
-	if !begun { // nothing is measured yet
-		return
-	}
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	r := p.counters(ctx)
-	p.record.change(func(e *results.Env) { e.Readings = append(e.Readings, r) })
 }
 
 // syncsOf is what servers said of their disks, as env.json has it.

@@ -69,7 +69,7 @@ func TestWhatAReadingHas(t *testing.T) {
 		took := 10 * time.Millisecond
 		want := results.Reading{Requests: map[string]int64{"server-1": 5}, Connections: map[string]int64{"server-1": 5}, Notifications: map[string]int64{"client-1": 7}}
 		if attached {
-			s.tune = func(r *run) { r.processes.options.Attached = &Attached{} }
+			s.tune = func(r *run) { r.processes.counters.attached = true }
 			took, want.Requests, want.Connections = 0, nil, nil
 		}
 		before := machineCPU()

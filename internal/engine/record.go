@@ -104,7 +104,7 @@ func describe(o Options, p *Plan, id, dir string) results.Env {
 		Schema: results.EnvSchema, Run: id, Scenario: sc.Name, Seed: sc.Run.Seed, Version: o.Version,
 		Started: o.Started.UTC().Format(time.RFC3339Nano), Replay: fmt.Sprintf("%s --seed %d", o.Replay, sc.Run.Seed),
 		Provider: o.Provider.Name(), ProviderReason: o.ProviderReason,
-		Libraries: o.Libraries, Program: cmp.Or(p.programs.String(), o.Program), Host: host(), Timings: map[string]int64{},
+		Libraries: o.Libraries, Program: cmp.Or(p.programs.String(), o.Program), Host: Host(), Timings: map[string]int64{},
 		Backend: p.backend.Name, Lock: p.lock.Name, TTL: int64(sc.Backend.TTL),
 		Token: string(p.lock.Offers.Token), Expires: p.lock.Offers.Expires, Tells: p.lock.Offers.LossSignal,
 		Workload: sc.Workload.Use, Increments: p.kind.Increments || p.workload == nil && increments(sc.Steps), Directed: p.workload == nil,
@@ -142,7 +142,8 @@ func describe(o Options, p *Plan, id, dir string) results.Env {
 	return e
 }
 
-func host() map[string]string {
+// Host tells what machine this is, as env.json does.
+func Host() map[string]string {
 	h := map[string]string{"os": runtime.GOOS, "arch": runtime.GOARCH, "cores": fmt.Sprint(runtime.NumCPU()), "go": runtime.Version()}
 	var u unix.Utsname
 	if unix.Uname(&u) == nil {

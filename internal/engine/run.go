@@ -83,7 +83,7 @@ func newRun(o Options, p *Plan) *run {
 	r.clocks = &clockMeasurer{record: r.record}
 	r.processes = &processes{
 		plan: p, options: o, within: &r.within, nodes: r.nodes, live: r.live, faults: r.faults, record: r.record, clocks: r.clocks, own: r.own,
-		over: make(chan struct{}),
+		counters: serverCounters{r.nodes, r.record, o.Attached != nil}, over: make(chan struct{}),
 	}
 	r.takeover = &takeover{
 		kept: o.Kept, plan: p, options: o, nodes: r.nodes, clocks: clocks{r.nodes, r.processes}, faults: r.faults, record: r.record, reporter: r.reporter,

@@ -165,9 +165,9 @@ func (r *stepRunner) doStep(ctx context.Context, number int, st scenarios.Step) 
 func (r *stepRunner) countRelease(ctx context.Context, st scenarios.Step) (done func()) {
 	p := r.plan
 	alone := len(p.stepUsers) == 1 && p.workload == nil && len(p.stepFaults) == 0 && len(p.scenario.Chaos) == 0
-	counter, ok := r.observer.nodes.service.(topology.RequestCounter)
-	_, late := r.observer.nodes.service.(topology.LateCounter)
-	if !ok || late || !alone || st.Do != wire.DoRelease || st.Async || r.processes.options.Attached != nil {
+	counter := r.processes.counters.requests()
+	_, late := counter.(topology.LateCounter)
+	if counter == nil || late || !alone || st.Do != wire.DoRelease || st.Async {
 		return nil
 	}
 	read := func() map[string]int64 {

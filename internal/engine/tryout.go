@@ -60,7 +60,7 @@ func TryOut(ctx context.Context, o Options, stages [][][]int, told func(Tried)) 
 func (d *deployment) hostsOf(nodes []string) []string {
 	var out []string
 	for _, n := range nodes {
-		if host := d.cluster.Describe[history.HostOf+n]; host != "" && !slices.Contains(out, host) {
+		if host := d.hostOf(n); host != "" && !slices.Contains(out, host) {
 			out = append(out, host)
 		}
 	}

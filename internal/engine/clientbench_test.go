@@ -24,11 +24,11 @@ func TestHellosOfPrograms(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := errors.Join(p.Lacks(hellos), p.Lacks(nil)); err != nil {
+		if err := errors.Join(Lacks(p, hellos), Lacks(p, nil)); err != nil {
 			t.Error(err)
 		}
 		hellos[0].Orders = nil
-		if err := p.Lacks(hellos); err == nil || !strings.Contains(err.Error(), "client-3: ") || !strings.Contains(err.Error(), "fake takes no order close") {
+		if err := Lacks(p, hellos); err == nil || !strings.Contains(err.Error(), "client-3: ") || !strings.Contains(err.Error(), "fake takes no order close") {
 			t.Errorf("A is the third client, which is of the first program: %v", err)
 		}
 	})
