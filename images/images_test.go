@@ -18,15 +18,22 @@ build) shift; for last; do :; done; echo "build $*" >>"$KEPT/called"; cat "$last
 esac
 `
 
-// TestBuild has the embedded script build one image, out of the very Dockerfile that the tree has, with nothing but its own copies.
-func TestBuild(t *testing.T) {
-	kept := t.TempDir()
+// withEngine puts the engine in Docker's place, and returns the folder where it keeps what it was told.
+func withEngine(t *testing.T) (kept string) {
+	t.Helper()
+	kept = t.TempDir()
 	docker := filepath.Join(t.TempDir(), "docker")
 	if err := os.WriteFile(docker, []byte(engine), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	t.Setenv("DOCKER", docker)
 	t.Setenv("KEPT", kept)
+	return kept
+}
+
+// TestBuild has the embedded script build one image, out of the very Dockerfile that the tree has, with nothing but its own copies.
+func TestBuild(t *testing.T) {
+	kept := withEngine(t)
 	t.Setenv("TMPDIR", t.TempDir())
 	t.Chdir(t.TempDir())
 	want, err := os.ReadFile(filepath.Join(testDir, "redis", "Dockerfile"))
@@ -48,13 +55,7 @@ func TestBuild(t *testing.T) {
 
 // TestBuildOfJava wants the clients in Java beside the Dockerfile that compiles them.
 func TestBuildOfJava(t *testing.T) {
-	kept := t.TempDir()
-	docker := filepath.Join(t.TempDir(), "docker")
-	if err := os.WriteFile(docker, []byte(engine), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	t.Setenv("DOCKER", docker)
-	t.Setenv("KEPT", kept)
+	kept := withEngine(t)
 	var said bytes.Buffer
 	if err := Build(t.Context(), &said, "java"); err != nil {
 		t.Fatalf("%v\n%s", err, said.String())

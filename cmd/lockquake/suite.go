@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -153,7 +152,7 @@ func (r *suiteRun) prepare(args []string) (err error) {
 		}
 		r.before = &before
 	}
-	cells, err := suite.Plan(r.config, r.nodes.catalog.Backends, r.asker())
+	cells, err := suite.Plan(r.config, r.nodes.catalog.Backends, r.hellos)
 	switch {
 	case errors.Is(err, suite.ErrNoLock):
 		return usagef("suite: %v; `lockquake list locks` lists them all", err)
@@ -181,30 +180,19 @@ func (r *suiteRun) prepare(args []string) (err error) {
 	return nil
 }
 
-// asker asks each program once that stands in for lockquake's own client.
-func (r *suiteRun) asker() suite.Ask {
-	said := map[string]func() ([]*wire.Hello, error){}
-	return func(s scenarios.Scenario) ([]*wire.Hello, error) {
-		key := fmt.Sprintf("%+v", s.Programs())
-		if said[key] == nil {
-			said[key] = sync.OnceValues(func() (hellos []*wire.Hello, err error) {
-				o, err := r.nodes.options(r.stop.ctx, s)
-				if err == nil {
-					o.Log = logger(r.tell, r.verbose)
-					hellos, err = engine.Hellos(r.stop.ctx, o)
-				}
-				if err != nil {
-					err = errors.New(inOneLine(err))
-				}
-				return hellos, err
-			})
-		}
-		return said[key]()
+// hellos asks the programs that stand in for lockquake's own client.
+func (r *suiteRun) hellos(s scenarios.Scenario) ([]*wire.Hello, error) {
+	o, err := r.nodes.options(r.stop.ctx, s)
+	var hellos []*wire.Hello
+	if err == nil {
+		o.Log = logger(r.tell, r.verbose)
+		hellos, err = engine.Hellos(r.stop.ctx, o)
 	}
+	if err != nil {
+		return nil, errors.New(inOneLine(err))
+	}
+	return hellos, nil
 }
-
-// inOneLine is an error as the cells of a table have it.
-func inOneLine(err error) string { return oneLine(strings.ReplaceAll(err.Error(), "\n", "; ")) }
 
 // readSuite reads an earlier suite that a flag names.
 func readSuite(flag, dir string) (suite.Result, error) {

@@ -231,3 +231,6 @@ func seenOf(f history.Fault) way {
 }
 
 func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }
+
+// inOneLine is an error as the cells of a table have it.
+func inOneLine(err error) string { return oneLine(strings.ReplaceAll(err.Error(), "\n", "; ")) }

@@ -70,10 +70,10 @@ func upCommand(std streams) *cobra.Command {
 				stop()
 			}()
 		}
-		// As child processes the servers listen on 127.0.0.1: clients of this machine do not reach a run's own network.
 		if provider == "swarm" {
 			return usagef("up --provider swarm: the addresses of its servers are those of a closed network between the hosts, which no client of yours is in; there are auto, docker and local")
 		}
+		// As child processes the servers listen on 127.0.0.1: clients of this machine do not reach a run's own network.
 		p, _, err := chooseProviderWith(ctx, provider, cluster.ChooseOptions{Loopback: true})
 		if err != nil {
 			return err

@@ -7,6 +7,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/lockquake/lockquake/backends"
@@ -31,8 +32,21 @@ var ErrNoLock = errors.New("no such lock")
 // Ask asks the programs that stand in for lockquake's own client in a scenario what they say of themselves. There are no answers where there are none.
 type Ask func(scenarios.Scenario) ([]*wire.Hello, error)
 
+// once asks the programs of several rows once.
+func (ask Ask) once() Ask {
+	said := map[string]func() ([]*wire.Hello, error){}
+	return func(s scenarios.Scenario) ([]*wire.Hello, error) {
+		key := fmt.Sprintf("%+v", s.Programs())
+		if said[key] == nil {
+			said[key] = sync.OnceValues(func() ([]*wire.Hello, error) { return ask(s) })
+		}
+		return said[key]()
+	}
+}
+
 // Plan makes the cells: each lock put to each story, those of one topology together. The cells of a lock whose clients cannot be asked are not run.
 func Plan(c Config, known []listed.Backend, ask Ask) ([]Cell, error) {
+	ask = ask.once()
 	if len(c.Stories) == 0 && c.Random == nil {
 		c.Stories = []string{"default"}
 	}

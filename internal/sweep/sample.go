@@ -89,8 +89,8 @@ func quantiles(path string) (map[string]float64, int64, error) {
 		return nil, 0, err
 	}
 	out := map[string]float64{"max": results.Milli(all.Max()), "mean": all.Mean() / 1e6}
-	for name, q := range map[string]float64{"p50": 50, "p90": 90, "p99": 99, "p999": 99.9, "p9999": 99.99} {
-		out[name] = results.Milli(all.ValueAtQuantile(q))
+	for i, name := range capacity.Quantiles {
+		out[name] = results.Milli(all.ValueAtQuantile(100 * capacity.Levels[i]))
 	}
 	return out, all.TotalCount(), nil
 }

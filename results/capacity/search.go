@@ -67,7 +67,7 @@ func (o Objective) judge(s Sample) kind {
 
 // name is that of the quantile among a sample's latencies: p99, p999.
 func (o Objective) name() string {
-	for i, q := range levelOf {
+	for i, q := range Levels {
 		if math.Abs(o.Quantile-q) < 1e-9 {
 			return Quantiles[i]
 		}

@@ -5,8 +5,8 @@ import "math"
 // Quantiles are the names of latencies, from the median to the tail.
 var Quantiles = []string{"p50", "p90", "p99", "p999", "p9999"}
 
-// levelOf are the parts that they are the bounds of.
-var levelOf = []float64{0.5, 0.9, 0.99, 0.999, 0.9999}
+// Levels are the parts that they are the bounds of, 0 to 1.
+var Levels = []float64{0.5, 0.9, 0.99, 0.999, 0.9999}
 
 // beyond is how many acquires must be expected beyond a quantile before it is told. Of n acquires, q is told by those of rank nq, give or take
 // √(nq(1-q)). With 10 beyond it, the rank is known to a third of the distance to the end; with none, the quantile is the slowest acquire alone, and would be

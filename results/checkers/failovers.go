@@ -29,9 +29,11 @@ type failovers struct {
 	at   []int64 // when servers were killed, in order
 	done int     // of these, those that the events have passed
 	held int64   // locks that were held at these moments, summed up
-	lags []int64 // bytes of replication lag at these moments, of those for which it is known
+	lag  int64   // bytes of replication lag at these moments, summed up
 
-	followed, promoted int64        // of the failovers: those after which it was asked who leads, and those of them after which another server did
+	// Of the failovers: those for which the lag is known, those after which it was asked who leads, and those of them after which another server did.
+	lagged, followed, promoted int64
+
 	hit                map[int]bool // by place in at: those that had a double grant
 }
 
@@ -62,7 +64,8 @@ func newFailovers(run results.Run) (c failovers) {
 				c.promoted++
 			}
 			if f.Lead.Lag != nil {
-				c.lags = append(c.lags, *f.Lead.Lag)
+				c.lag += *f.Lead.Lag
+				c.lagged++
 			}
 		}
 	}
@@ -114,12 +117,8 @@ func (c *failovers) measures(double int64) map[string]*float64 {
 	if c.followed > 0 {
 		out["promotions"] = new(float64(c.promoted))
 	}
-	if len(c.lags) > 0 {
-		sum := int64(0)
-		for _, lag := range c.lags {
-			sum += lag
-		}
-		out["lag_at_failover_bytes"] = new(float64(sum) / float64(len(c.lags)))
+	if c.lagged > 0 {
+		out["lag_at_failover_bytes"] = new(float64(c.lag) / float64(c.lagged))
 	}
 	return out
 }
