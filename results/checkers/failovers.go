@@ -34,7 +34,7 @@ type failovers struct {
 	// Of the failovers: those for which the lag is known, those after which it was asked who leads, and those of them after which another server did.
 	lagged, followed, promoted int64
 
-	hit                map[int]bool // by place in at: those that had a double grant
+	hit map[int]bool // by place in at: those that had a double grant
 }
 
 var failoverMeasures = []results.Quantity{
