@@ -116,6 +116,9 @@ func (w *AcquireRelease) open(ctx context.Context, u User) error {
 // Shares tells whether some acquires ask for shared mode.
 func (w *AcquireRelease) Shares() bool { return w.Shared > 0 }
 
+// GivesBackAtOnce tells whether locks are given back as soon as they are there.
+func (w *AcquireRelease) GivesBackAtOnce() bool { return w.Hold == 0 }
+
 func (w *AcquireRelease) acquire(ctx context.Context, u User, intended time.Time) (Hold, error) {
 	n := w.choose(u)
 	if s, ok := u.(Sharer); ok && w.Shared > 0 && u.Random().Float64() < w.Shared {

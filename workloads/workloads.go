@@ -80,6 +80,12 @@ type Sharing interface {
 	Shares() bool
 }
 
+// Brief is a Workload that may begin to give each lock back as soon as it has it, and does nothing in between.
+type Brief interface {
+	// GivesBackAtOnce tells whether it does.
+	GivesBackAtOnce() bool
+}
+
 // Renewing is a Workload whose holds are meant to be extended while they last.
 type Renewing interface {
 	// Renews tells whether they are.

@@ -269,6 +269,14 @@ func TestSharedMode(t *testing.T) {
 	})
 }
 
+func TestGivesBackAtOnce(t *testing.T) {
+	for params, want := range map[string]bool{"{}": true, "{rate: 10}": true, "{hold: 1ns}": false} {
+		if w, err := acquireRelease.New(fromYAML(params)); err != nil || w.(Brief).GivesBackAtOnce() != want {
+			t.Errorf("acquire-release %s: %v; want %v", params, err, want)
+		}
+	}
+}
+
 func TestFailingServiceIsNotHammered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, _ := live(t, "acquire-release", "{}", 1, 0, time.Second, errors.New("refused"))

@@ -13,16 +13,16 @@ import (
 	"github.com/lockquake/lockquake/lock"
 )
 
-// rueidisSetPxLua is the recipe of set-px-lua over the library rueidis, which sends the commands of all users of a process over a few
-// connections that they share, as many at a time as there are (automatic pipelining). It asks less of client and server for
-// each command than a connection for each user, and one that hangs delays all users.
+// rueidisSetPxLua is the recipe of set-px-lua over the library rueidis, which sends the commands of all users of a process over one
+// connection that they share, as many at a time as there are (automatic pipelining). It asks less of client and server for
+// each command than a connection for each user, and a connection that hangs delays all users.
 //
 // The library tells nobody when it writes a command. So a grant is valid from when the command was handed to the library, which is
 // earlier: the holder believes in it for less time than it could.
 func rueidisSetPxLua() backends.Lock {
 	return expiring(backends.Lock{
 		Name:   "rueidis-set-px-lua",
-		Doc:    "The same recipe as set-px-lua over the library github.com/redis/rueidis, whose users share connections (automatic pipelining).",
+		Doc:    "The same recipe as set-px-lua over the library github.com/redis/rueidis, whose users share one connection (automatic pipelining).",
 		Offers: backends.Offers{Renewal: "call"},
 		Points: []string{"before-set", "set-done", "before-delete", "release-done"},
 		Dial: func(_ context.Context, a backends.Access) (backends.Connection, error) {
@@ -30,7 +30,9 @@ func rueidisSetPxLua() backends.Lock {
 			if err != nil {
 				return nil, err
 			}
-			o.DisableCache = true // nobody waits for changes of a key
+			o.DisableCache = true                   // nobody waits for changes of a key
+			o.PipelineMultiplex = -1                // one connection: the more commands share a write, the less each costs
+			o.MaxFlushDelay = 20 * time.Microsecond // as the library recommends; it waits only while several commands are under way
 			client, err := rueidis.NewClient(o)
 			if err != nil {
 				return nil, fmt.Errorf("rueidis: %w", err)

@@ -412,7 +412,7 @@ func TestBareLoop(t *testing.T) {
 		}
 	case "rueidis":
 		c, err := rueidis.NewClient(rueidis.ClientOption{
-			InitAddress: []string{address}, Password: password, ForceSingleClient: true, DisableCache: true, ConnWriteTimeout: time.Hour,
+			InitAddress: []string{address}, Password: password, ForceSingleClient: true, DisableCache: true, ConnWriteTimeout: time.Hour, PipelineMultiplex: -1, MaxFlushDelay: 20 * time.Microsecond,
 		})
 		if err != nil {
 			t.Fatal(err)

@@ -117,6 +117,8 @@ func (s *session) makeWorkload(st *wire.Start) error {
 		return fmt.Errorf("workload %s needs a resource, the run has none", w.Use)
 	}
 	s.workload = made
+	b, ok := made.(workloads.Brief)
+	s.brief = ok && b.GivesBackAtOnce()
 	return nil
 }
 

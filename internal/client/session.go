@@ -32,6 +32,7 @@ type session struct {
 	service  backends.Connection
 	resource *resource.Kind // nil: nothing is protected
 	workload workloads.Workload
+	brief    bool // the workload does nothing between a grant and its release
 	tally    tally
 	cpu      int64 // at the go
 	running  sync.WaitGroup

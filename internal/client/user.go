@@ -139,7 +139,7 @@ func (u *user) acquire(ctx context.Context, d demand) (*hold, error) {
 	if !g.Issued.IsZero() {
 		e.Value = clock.Of(g.Issued)
 	}
-	u.finished(&e, asked, true)
+	u.finished(&e, asked, !u.s.brief) // else it is flushed with the release that follows at once
 	u.because(&e, asked, g.Reason)
 	h.watch()
 	lock.At(u.base, workloads.PointAcquired)

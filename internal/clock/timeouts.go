@@ -31,17 +31,27 @@ type Limited struct {
 	mu    sync.Mutex
 	err   error
 	after map[*func()]struct{} // called at the end
+	parts []*Limited           // of this operation, with timeouts of their own
 }
 
-// Within returns a context that ends with its parent, after d, or by End, which must be called when the operation is over.
+// Within returns a context that ends with its parent, after d, or by End, which must be called when the operation is over. Where the parent is an
+// operation itself, this is a part of it, and its Timeouts serve both.
 func (t *Timeouts) Within(parent context.Context, d time.Duration) *Limited {
 	l := &Limited{Context: parent, of: t, deadline: time.Now().Add(d), done: make(chan struct{})}
 	if before, ok := parent.Deadline(); ok && before.Before(l.deadline) {
 		l.deadline = before
 	}
+	whole, part := parent.(*Limited)
+	if part {
+		l.of = whole.of
+		whole.mu.Lock()
+		whole.parts = append(whole.parts, l)
+		whole.mu.Unlock()
+		t = whole.of
+	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.parent != parent {
+	if !part && t.parent != parent {
 		t.follow(parent)
 	}
 	t.under = append(t.under, l)
@@ -106,7 +116,16 @@ func (l *Limited) End() {
 	l.end(context.Canceled)
 	l.of.mu.Lock()
 	defer l.of.mu.Unlock()
-	l.of.under = slices.DeleteFunc(l.of.under, func(x *Limited) bool { return x == l })
+	l.of.under = without(l.of.under, l)
+	if whole, ok := l.Context.(*Limited); ok {
+		whole.mu.Lock()
+		defer whole.mu.Unlock()
+		whole.parts = without(whole.parts, l)
+	}
+}
+
+func without(all []*Limited, l *Limited) []*Limited {
+	return slices.DeleteFunc(all, func(x *Limited) bool { return x == l })
 }
 
 func (l *Limited) end(why error) {
@@ -121,6 +140,9 @@ func (l *Limited) end(why error) {
 		go (*f)()
 	}
 	l.after = nil
+	for _, part := range l.parts {
+		part.end(why)
+	}
 }
 
 // Deadline returns the deadline.

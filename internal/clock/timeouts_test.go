@@ -99,6 +99,53 @@ func TestTimeoutsParents(t *testing.T) {
 	})
 }
 
+// TestTimeoutsParts has an operation whose part has a timeout of its own: each end ends the part, and the part's ends the part alone.
+func TestTimeoutsParts(t *testing.T) {
+	for _, c := range []struct {
+		name        string
+		whole, part time.Duration // timeouts
+		end         func(parent context.CancelFunc, whole, part *Limited)
+		at          time.Duration
+		err         error
+		wholeGoesOn bool
+	}{
+		{"the part is late", time.Minute, time.Second, nil, time.Second, context.DeadlineExceeded, true},
+		{"the whole is late", time.Second, time.Minute, nil, time.Second, context.DeadlineExceeded, false},
+		{"the parent ends", time.Minute, time.Minute, func(parent context.CancelFunc, _, _ *Limited) { parent() }, 0, context.Canceled, false},
+		{"the whole is given up", time.Minute, time.Minute, func(_ context.CancelFunc, whole, _ *Limited) { whole.Cancel() }, 0, context.Canceled, false},
+		{"the part is done", time.Minute, time.Minute, func(_ context.CancelFunc, _, part *Limited) { part.End() }, 0, context.Canceled, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				parent, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				var all, ofParts Timeouts
+				began := time.Now()
+				whole := all.Within(parent, c.whole)
+				ofParts.Within(whole, time.Second).End() // one that came before
+				part := ofParts.Within(whole, c.part)
+				if c.end != nil {
+					c.end(cancel, whole, part)
+				}
+				<-part.Done()
+				if took := time.Since(began); took != c.at || !errors.Is(part.Err(), c.err) || (whole.Err() == nil) != c.wholeGoesOn {
+					t.Errorf("the part ended after %v with %v, the whole with %v; want %v, %v", took, part.Err(), whole.Err(), c.at, c.err)
+				}
+				part.End()
+				late := ofParts.Within(whole, time.Hour)
+				if (late.Err() == nil) != c.wholeGoesOn {
+					t.Errorf("a part that came later: %v", late.Err())
+				}
+				late.End()
+				if len(whole.parts) != 0 || len(all.under) != 1 {
+					t.Errorf("%d parts and %d operations are left: want none, and the whole", len(whole.parts), len(all.under))
+				}
+				whole.End()
+			})
+		})
+	}
+}
+
 func BenchmarkTimeouts(b *testing.B) {
 	parent, cancel := context.WithCancel(b.Context())
 	defer cancel()
