@@ -179,8 +179,9 @@ run: {for: {{ttl 5}}}
 expect: {double_grants: "0", judged: ">=2"}
 `,
 	},
-	cutOff("cut-acquire", "What the service answers to an acquire is lost, and another user gets the lock in time.", "acquire"),
-	cutOff("cut-release", "What the service answers to a release is lost, and another user gets the lock in time.", "release"),
+	cutOff("cut-acquire", "What the service answers to an acquire is lost, and another user gets the lock in time.", "acquire", expiring),
+	cutOff("cut-renewal", "What the service answers to a renewal is lost, and another user gets the lock in time.", "renew", renewable),
+	cutOff("cut-release", "What the service answers to a release is lost, and another user gets the lock in time.", "release", expiring),
 	{
 		Name: "hiccup", lasts: 1, needs: both(processes, both(asked, alone)),
 		Claim: "What a user sends and is sent comes late for a moment, while it asks for a lock that nobody has. It gets it, or nothing of it stays.",
@@ -267,13 +268,13 @@ func serverClock() Story {
 }
 
 // cutOff cuts A off from what the service sends while it is in a call, for longer than its grant lasts.
-func cutOff(name, claim, call string) Story {
+func cutOff(name, claim, call string, needs func(Subject) string) Story {
 	before := ""
-	if call == "release" {
+	if call != "acquire" {
 		before = "  - {do: acquire, user: A}\n"
 	}
 	return Story{
-		Name: name, Claim: claim, needs: both(processes, expiring), lasts: 3,
+		Name: name, Claim: claim, needs: both(processes, needs), lasts: 3,
 		text: `workload: {timeout: {{.Long}}}
 steps:
 ` + before + `  - {inject: partition, on: A, from: all, direction: in, as: cut}
