@@ -152,12 +152,13 @@ $(GREMLINS): Makefile
 	@touch $(GREMLINS)
 
 .PHONY: bench
-bench: build ## how fast the generator is beside bare loops, and etcd's own benchmark where ETCD_BENCHMARK names it, and what recording costs (50 turns of 200 ms each), how fast the judge is, how exact faults are and what slow-disk costs, start-up beside compose
+bench: build ## how fast the generator is beside bare loops, how late an open loop begins, and etcd's own benchmark where ETCD_BENCHMARK names it, and what recording costs (50 turns of 200 ms each), how fast the judge is, how exact faults are and what slow-disk costs, start-up beside compose
 	@.ci/setup --optional redis postgres
 	go test -run '^$$' -bench . -benchtime 1x -timeout 60m ./results/...
 	go test -tags "bench integration" -count 1 -v -run TestShapingCost -timeout 10m ./internal/agent/links
 	go test -tags bench -count 1 -v -run TestSyncHoldCost -timeout 10m ./internal/agent/disk
 	go test -tags bench -count 1 -v -run TestGeneratorCost -timeout 60m ./cmd/lockquake
+	go test -tags bench -count 1 -v -run TestOpenLoopLag -timeout 20m ./cmd/lockquake
 	go test -tags bench -count 1 -v -run TestEtcdGeneratorCost -timeout 20m ./cmd/lockquake
 	go test -tags bench -count 1 -v -run TestCapacityFindsWhatIsKnown -timeout 20m ./cmd/lockquake
 	go test -tags bench -count 1 -v -run "TestFaultPrecision|TestQueueCost" -timeout 60m ./cmd/lockquake
