@@ -43,6 +43,7 @@ type ClusterParams struct {
 	Persistence string `yaml:"persistence"`
 	// NodeTimeout is how long a server must be silent before others take it for failed.
 	NodeTimeout time.Duration `yaml:"node_timeout"`
+	WriteRule   `yaml:",inline"`
 	LockParams  `yaml:",inline"`
 }
 
@@ -56,6 +57,9 @@ func (p ClusterParams) check() error {
 	}
 	// The servers ping each other from a timer of 100 ms, at half the node timeout.
 	if err := backends.CheckDuration("node_timeout", p.NodeTimeout, 200*time.Millisecond); err != nil {
+		return err
+	}
+	if err := p.WriteRule.check(1); err != nil {
 		return err
 	}
 	return p.LockParams.check(1)
@@ -104,14 +108,15 @@ const replicaValidity = 150 * time.Second
 func (s sharded) server(place node.Place, address, bus string) []string {
 	host, port := splitAddress(address)
 	_, busNumber := splitAddress(bus)
-	return append(command(place, address, s.params.Persistence),
+	return slices.Concat(command(place, address, s.params.Persistence), s.params.WriteRule.options(), []string{
 		"--cluster-enabled", "yes", "--cluster-config-file", "nodes.conf",
 		"--cluster-node-timeout", strconv.FormatInt(s.params.NodeTimeout.Milliseconds(), 10),
 		// By default ten times the timeout: at 500 ms a replica that has lost one election is too old for the next, and nobody serves its slots again.
 		"--cluster-replica-validity-factor", strconv.FormatInt(max(10, int64(replicaValidity/s.params.NodeTimeout)), 10),
 		"--cluster-port", busNumber, "--cluster-announce-ip", host, "--cluster-announce-port", port, "--cluster-announce-bus-port", busNumber,
 		// A replica that has heard nothing of its primary's offset is left out of CLUSTER SLOTS: each ping brings it.
-		"--repl-diskless-sync-delay", "0", "--repl-ping-replica-period", "1")
+		"--repl-diskless-sync-delay", "0", "--repl-ping-replica-period", "1",
+	})
 }
 
 // Params is what the clients get.

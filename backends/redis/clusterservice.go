@@ -136,10 +136,11 @@ func (s *clusterService) Describe(ctx context.Context) map[string]string {
 	}
 	out["redis.version"] = s.members.version(ctx)
 	out["redis.persistence"] = s.params.Persistence
+	out[writeRuleKey] = s.params.WriteRule.describe()
 	out["redis.node-timeout"] = s.params.NodeTimeout.String()
 	out["client.redirects"] = strconv.Itoa(redirects)
 	out["client.map-interval"] = mapInterval.String()
-	s.common.Drop(out, "redis.persistence", "redis.node-timeout")
+	s.common.Drop(out, "redis.persistence", writeRuleKey, "redis.node-timeout")
 	return out
 }
 

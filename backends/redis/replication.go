@@ -13,6 +13,30 @@ import (
 	"github.com/lockquake/lockquake/chaos"
 )
 
+// WriteRule is when a primary takes writes.
+type WriteRule struct {
+	// MinReplicas is how many replicas must have been heard within the last second.
+	MinReplicas int `yaml:"min_replicas_to_write"`
+}
+
+// check refuses what a primary with so many replicas can never have.
+func (r WriteRule) check(replicas int) error {
+	if r.MinReplicas < 0 || r.MinReplicas > replicas {
+		return fmt.Errorf("min_replicas_to_write is %d; it must be from 0 to %d", r.MinReplicas, replicas)
+	}
+	return nil
+}
+
+// options are those of a server.
+func (r WriteRule) options() []string {
+	return []string{"--min-replicas-to-write", strconv.Itoa(r.MinReplicas), "--min-replicas-max-lag", "1"}
+}
+
+// writeRuleKey is under what Describe tells the rule.
+const writeRuleKey = "redis.min-replicas-to-write"
+
+func (r WriteRule) describe() string { return fmt.Sprintf("%d, heard within 1s", r.MinReplicas) }
+
 // replicationFacts lists what servers with replicas can be asked beside serverFacts.
 func replicationFacts() map[string]string {
 	return map[string]string{

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -41,9 +42,8 @@ type SentinelParams struct {
 	DownAfter time.Duration `yaml:"down_after"`
 	// FailoverTimeout bounds the phases of a failover; the next one is refused for twice as long.
 	FailoverTimeout time.Duration `yaml:"failover_timeout"`
-	// MinReplicas is how many replicas must have been heard within the last second for the primary to take writes.
-	MinReplicas int `yaml:"min_replicas_to_write"`
-	LockParams  `yaml:",inline"`
+	WriteRule       `yaml:",inline"`
+	LockParams      `yaml:",inline"`
 }
 
 func sentinelDefaults() SentinelParams {
@@ -63,8 +63,8 @@ func (p SentinelParams) check() error {
 	if err := backends.CheckDuration("failover_timeout", p.FailoverTimeout, 100*time.Millisecond); err != nil {
 		return err
 	}
-	if p.MinReplicas < 0 || p.MinReplicas >= sentinelServers {
-		return fmt.Errorf("min_replicas_to_write is %d; it must be from 0 to %d", p.MinReplicas, sentinelServers-1)
+	if err := p.WriteRule.check(sentinelServers - 1); err != nil {
+		return err
 	}
 	return p.LockParams.check(sentinelServers - 1)
 }
@@ -121,10 +121,10 @@ func serverName(i int) string { return "redis-" + strconv.Itoa(i+1) }
 // server is the argv of a data server.
 func (s sentinel) server(place node.Place, address string) []string {
 	host, port := splitAddress(address)
-	return append(command(place, address, s.params.Persistence),
+	return slices.Concat(command(place, address, s.params.Persistence), s.params.WriteRule.options(), []string{
 		"--replica-announce-ip", host, "--replica-announce-port", port,
-		"--min-replicas-to-write", strconv.Itoa(s.params.MinReplicas), "--min-replicas-max-lag", "1",
-		"--repl-diskless-sync-delay", "0", "--repl-ping-replica-period", "1")
+		"--repl-diskless-sync-delay", "0", "--repl-ping-replica-period", "1",
+	})
 }
 
 // watch is the argv of a Sentinel, which needs a file that it can rewrite: the shell makes the first one and becomes the server. A

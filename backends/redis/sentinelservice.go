@@ -201,7 +201,7 @@ func (s *sentinelService) Describe(ctx context.Context) map[string]string {
 	out["redis.topology"] = fmt.Sprintf("%d servers, %d Sentinels", len(s.members), len(s.sentinels))
 	out["redis.version"] = s.members.version(ctx)
 	out["redis.persistence"] = s.params.Persistence
-	out["redis.min-replicas-to-write"] = fmt.Sprintf("%d, heard within 1s", s.params.MinReplicas)
+	out[writeRuleKey] = s.params.WriteRule.describe()
 	out["sentinel.version"] = s.sentinels.version(ctx)
 	out["sentinel.quorum"] = strconv.Itoa(sentinelQuorum)
 	out["sentinel.down-after"] = s.params.DownAfter.String()
@@ -211,7 +211,7 @@ func (s *sentinelService) Describe(ctx context.Context) map[string]string {
 		periods = append(periods, fmt.Sprintf("%s %dms", t.name, t.ms))
 	}
 	out["sentinel.pace"] = strings.Join(periods, ", ")
-	s.common.Drop(out, "redis.persistence", "redis.min-replicas-to-write", "sentinel.quorum", "sentinel.down-after", "sentinel.failover-timeout", "sentinel.pace")
+	s.common.Drop(out, "redis.persistence", writeRuleKey, "sentinel.quorum", "sentinel.down-after", "sentinel.failover-timeout", "sentinel.pace")
 	return out
 }
 

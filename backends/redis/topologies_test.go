@@ -45,10 +45,11 @@ func TestTopologyParams(t *testing.T) {
 		{Sentinel(), 0, "persistence: some", "persistence", ""},
 		{Sentinel(), 0, "node_timeout: 1s", "node_timeout", ""},
 		{Cluster(), 0, "", "", ""},
-		{Cluster(), 6, "node_timeout: 2s\npersistence: always\nwait: 1", "", ""},
+		{Cluster(), 6, "node_timeout: 2s\npersistence: always\nwait: 1\nmin_replicas_to_write: 1", "", ""},
 		{Cluster(), 3, "", "nodes", ""},
 		{Cluster(), 0, "node_timeout: 500", "node_timeout", ""},
 		{Cluster(), 0, "wait: 2", "wait", ""},
+		{Cluster(), 0, "min_replicas_to_write: 2", "min_replicas_to_write is 2; it must be from 0 to 1", ""},
 		{Cluster(), 0, "down_after: 1s", "down_after", ""},
 		{Sentinel(), 0, "wait: 1", "", "set-px-incr"},
 		{Sentinel(), 0, "wait: 1", "the lock redsync does not wait", "redsync"},
@@ -79,6 +80,7 @@ func TestCommandLines(t *testing.T) {
 	sp.MinReplicas, sp.Persistence = 1, "always"
 	data := sentinel{params: sp}.server(place, "127.0.0.1:21000")
 	cp := clusterDefaults()
+	cp.MinReplicas = 1
 	shard := sharded{params: cp}.server(place, "10.1.2.13:6379", "10.1.2.13:16379")
 	for _, c := range []struct {
 		argv  []string
@@ -96,6 +98,7 @@ func TestCommandLines(t *testing.T) {
 		{data, []string{"--repl-diskless-sync-delay", "0"}},
 		{shard, []string{"redis-server", "--port", "6379"}},
 		{shard, []string{"--cluster-enabled", "yes"}},
+		{shard, []string{"--min-replicas-to-write", "1", "--min-replicas-max-lag", "1"}},
 		{shard, []string{"--cluster-node-timeout", "500"}},
 		{shard, []string{"--cluster-replica-validity-factor", "300"}},
 		{shard, []string{"--cluster-port", "16379"}},
