@@ -52,7 +52,7 @@ expect: {double_grants: "0", requests_per_wait_s: "<500", judged: ">=2"}
 // clean up. Until then an orphan is nobody's fault, and a lock whose grants end has their ends to clean up by. So an orphan is held
 // against the lock when it is older than what a dead holder may leave.
 var slowReplies = Story{
-	Name: "slow-replies", needs: both(processes, asked), lasts: 2,
+	Name: "slow-replies", needs: both(processes, asked), lasts: 2.5,
 	Claim: "What the service answers to an acquire comes when its user has given up. What was granted is not kept for longer than a dead holder's grant.",
 	text: `workload: {}
 steps:
@@ -63,6 +63,7 @@ steps:
   - {heal: cut}
   - {observe: "keys:lock-0", on: service, every: 50ms}
   - {await: elapsed, for: {{.Patience}}, within: {{.Long}}}
+  - {await: elapsed, for: {{ttl 0.5}}} # beyond the bound by more than a machine stands still
   - {observe: "keys:lock-0", on: service}
   - {do: acquire, user: B, outcome: any, within: {{.Long}}}
   - {do: release, user: B, outcome: any}
