@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -29,6 +30,8 @@ type Attached struct {
 	Master    string             // the name under which Sentinels know the primary
 	Database  string             // of Postgres; "": postgres
 	Endpoints []cluster.Endpoint // of servers
+	// Trip is the round trip to the nearest endpoint from where clients run: the fastest of some connects. Visit sets it.
+	Trip time.Duration
 }
 
 // ports counts the endpoints by the names of their ports.
@@ -266,23 +269,23 @@ func Visit(ctx context.Context, o Options) (where, partly string, err error) {
 	if err := d.guest.Close(); err != nil {
 		return "", "", err
 	}
-	if err := reach(ctx, o, p.id, addresses); err != nil {
+	if o.Attached.Trip, err = reach(ctx, o, p.id, addresses); err != nil {
 		return "", "", err
 	}
 	return fmt.Sprintf("below %q on the %s service at %s", o.Attached.Prefix, p.backend.Name, o.Attached.addresses()), d.partly, nil
 }
 
-// ReachVerb is the node that tells which addresses it can connect to: a line for each that it cannot, and then reachDone.
+// ReachVerb is the node that tells which addresses it can connect to: a line for each that it cannot, and then ReachDone with the ns of the fastest connect.
 const (
 	ReachVerb = "reach"
-	ReachDone = "done"
+	ReachDone = "done "
 )
 
-// reach has a node in a client's place connect to all addresses.
-func reach(ctx context.Context, o Options, id string, addresses []string) (err error) {
+// reach has a node in a client's place connect to all addresses, and returns what the fastest connect took.
+func reach(ctx context.Context, o Options, id string, addresses []string) (trip time.Duration, err error) {
 	logs, err := os.MkdirTemp("", "lockquake-reach-")
 	if err != nil {
-		return MissingError{Text: err.Error()}
+		return 0, MissingError{Text: err.Error()}
 	}
 	defer func() { _ = os.RemoveAll(logs) }()
 	c, err := o.Provider.Open(ctx, cluster.Request{Run: id, LogDir: logs, Images: o.Images, Log: o.Log, Specs: []node.Spec{{
@@ -290,27 +293,29 @@ func reach(ctx context.Context, o Options, id string, addresses []string) (err e
 		Command: func(node.Place) []string { return node.Own(ReachVerb, addresses...) },
 	}}})
 	if err != nil {
-		return MissingError{Text: fmt.Sprintf("--attach: start a node in a client's place: %v", err)}
+		return 0, MissingError{Text: fmt.Sprintf("--attach: start a node in a client's place: %v", err)}
 	}
 	defer func() { err = errors.Join(err, c.Close(ctx)) }()
 	if err := cluster.StartAll(ctx, c.Nodes); err != nil {
-		return MissingError{Text: fmt.Sprintf("--attach: start a node in a client's place: %v", err)}
+		return 0, MissingError{Text: fmt.Sprintf("--attach: start a node in a client's place: %v", err)}
 	}
 	patience := time.AfterFunc(2*reachTimeout+generous.hello, func() { _ = c.Close(ctx) })
 	defer patience.Stop()
 	var cannot []string
 	lines := bufio.NewScanner(c.Nodes[0].Stdio().Out)
 	for lines.Scan() {
-		if lines.Text() != ReachDone {
+		took, done := strings.CutPrefix(lines.Text(), ReachDone)
+		if !done {
 			cannot = append(cannot, lines.Text())
 			continue
 		}
 		if len(cannot) == 0 {
-			return nil
+			ns, err := strconv.ParseInt(took, 10, 64)
+			return time.Duration(ns), err
 		}
-		return MissingError{Text: fmt.Sprintf("--attach: from where clients run (provider %s): %s", o.Provider.Name(), strings.Join(cannot, "; "))}
+		return 0, MissingError{Text: fmt.Sprintf("--attach: from where clients run (provider %s): %s", o.Provider.Name(), strings.Join(cannot, "; "))}
 	}
-	return MissingError{Text: "--attach: the node in a client's place ended without a word"}
+	return 0, MissingError{Text: "--attach: the node in a client's place ended without a word"}
 }
 
 // checkOwn refuses clients of somebody else on an attached service: nobody knows whether they keep to the prefix.

@@ -81,6 +81,9 @@ func (r *Runner) Run(ctx context.Context, s scenarios.Scenario, seed uint64) (m 
 		return m, err
 	}
 	m.Sample, err = sampleOf(dir, m.Report, m.Env)
+	if a := r.Options.Attached; a != nil && a.Trip > 0 && m.Sample.RTT == nil {
+		m.Sample.RTT = new(results.Milli(int64(a.Trip)))
+	}
 	return m, err
 }
 

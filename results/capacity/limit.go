@@ -40,6 +40,7 @@ const (
 	busy         = 0.85 // of the time in which locks are held or handed over
 	distancePart = 0.80 // of a cycle, the hold aside
 	maxTrips     = 3
+	noDistance   = 0.1  // ms: a connect that takes less is the work of the machines, not of the way
 	alone        = 0.90 // of what as many users as these would do if none was in another's way
 	aloneMost    = 1.25 // far above it, something else had slowed the one who was alone
 	servedPart   = 0.97 // of the arrivals offered
@@ -219,7 +220,8 @@ func (r Reading) fsync() Candidate {
 
 // distance compares a cycle, its hold aside, with the time that its messages travel. A server may count more requests than there were round trips: those that go side
 // by side, or that a script makes. The share is then above 1, or there are more of them than maxTrips; where nobody was in another's way, as many round trips as fit
-// into the cycle are taken for them, up to maxTrips: with more, some number of trips fits into any cycle.
+// into the cycle are taken for them, up to maxTrips: with more, some number of trips fits into any cycle. Where nobody counts requests, as on an attached
+// service, two are taken: a cycle of one who is alone has no fewer.
 func (r Reading) distance(alone bool) Candidate {
 	c := Candidate{Cause: Distance}
 	away := r.Trip.Mid
@@ -227,12 +229,15 @@ func (r Reading) distance(alone bool) Candidate {
 		away = float64(r.RTT) / 1e6
 	}
 	of := r.Cycle.Mid - r.Hold.Mid
-	if away <= 0 || r.Requests.N == 0 || !(of > 0) {
+	counted := r.Requests.N > 0
+	if away <= 0 || !counted && (!alone || away < noDistance) || !(of > 0) {
 		return c
 	}
 	trips, said := r.Requests.Mid, ""
 	many := trips >= maxTrips+0.5
-	if fit := math.Floor(of / away); (many || trips*away/of > 1/distancePart) && alone && fit >= 1 && fit <= maxTrips {
+	if !counted { // nobody is in another's way
+		trips, said = 2, " (one to take and one to give back: requests were not counted)"
+	} else if fit := math.Floor(of / away); (many || trips*away/of > 1/distancePart) && alone && fit >= 1 && fit <= maxTrips {
 		many, trips = false, fit
 		said = fmt.Sprintf(" (the servers counted %s requests)", number(r.Requests.Mid))
 	}

@@ -63,17 +63,27 @@ func TestLimits(t *testing.T) {
 		"many trips fit into any cycle": {func(_ *Setting, s *Sample) {
 			s.Cycles, s.Cycle, s.Handoff, s.RTT, s.Requests = 361, 22.2, nil, ptr(5), ptr(9)
 		}, Users, ""},
-		"a handoff that is no mean":         {func(_ *Setting, s *Sample) { s.Handoff = ptr(5) }, Unknown, ""},
-		"users":                             {func(_ *Setting, s *Sample) { s.Cycles, s.Cycle, s.Handoff = 361, 22.2, nil }, Users, "361 cycles/s of the 400 that 8 users would do, each as fast as one alone (50/s)"},
-		"users, and one who was slow alone": {func(_ *Setting, s *Sample) { s.Cycles, s.Cycle, s.Handoff = 510, 15.7, nil }, Unknown, ""},
-		"users, nearly":                     {func(_ *Setting, s *Sample) { s.Cycles, s.Cycle, s.Handoff = 359, 22.2, nil }, Unknown, ""},
-		"an open loop":                      {func(p *Setting, s *Sample) { p.Rate, s.Offered = 200, 200 }, Offered, "200 of 200 offered a second were served"},
-		"an open loop that is full":         {func(p *Setting, s *Sample) { p.Rate, s.Offered, s.Cycles = 210, 210, 203 }, Unknown, ""},
-		"a generator that lags":             {func(p *Setting, s *Sample) { p.Rate, s.Offered, s.Late = 200, 200, 2.1 }, Generator, "it began arrivals 2.1 ms late (p99), and 2 ms is allowed"},
-		"a generator that lags a little":    {func(p *Setting, s *Sample) { p.Rate, s.Offered, s.Late = 200, 200, 2 }, Offered, ""},
-		"a server's one thread":             {func(_ *Setting, s *Sample) { s.Busiest, s.ServerCores = ptr(0.91), 1 }, Processor, "the busiest server used 0.91 of the 1 cores that one can use"},
-		"a server's one thread, nearly":     {func(_ *Setting, s *Sample) { s.Busiest, s.ServerCores = ptr(0.89), 1 }, Unknown, ""},
-		"a server with many threads":        {func(_ *Setting, s *Sample) { s.Busiest = ptr(1.2) }, Unknown, ""},
+		"requests that nobody counted": {func(_ *Setting, s *Sample) {
+			s.Cycles, s.Cycle, s.Handoff, s.RTT, s.Requests = 361, 22.2, nil, ptr(10), nil
+		}, Distance, "2 round trips of 10 ms are 94 % of the cycle but for the hold, 21.2 ms (one to take and one to give back: requests were not counted)"},
+		"requests that nobody counted, many": {func(_ *Setting, s *Sample) {
+			s.Cycles, s.Cycle, s.Handoff, s.RTT, s.Requests = 361, 22.2, nil, ptr(5), nil
+		}, Users, ""},
+		"requests that nobody counted, on one machine": {func(_ *Setting, s *Sample) {
+			s.Cycles, s.Cycle, s.HoldMean, s.Handoff, s.RTT, s.Requests = 361, 22.2, 22.05, nil, ptr(0.07), nil
+		}, Users, ""},
+		"requests that nobody counted, beside others": {func(_ *Setting, s *Sample) { s.RTT, s.Requests = ptr(35), nil }, Unknown, ""},
+		"a handoff that is no mean":                   {func(_ *Setting, s *Sample) { s.Handoff = ptr(5) }, Unknown, ""},
+		"users":                                       {func(_ *Setting, s *Sample) { s.Cycles, s.Cycle, s.Handoff = 361, 22.2, nil }, Users, "361 cycles/s of the 400 that 8 users would do, each as fast as one alone (50/s)"},
+		"users, and one who was slow alone":           {func(_ *Setting, s *Sample) { s.Cycles, s.Cycle, s.Handoff = 510, 15.7, nil }, Unknown, ""},
+		"users, nearly":                               {func(_ *Setting, s *Sample) { s.Cycles, s.Cycle, s.Handoff = 359, 22.2, nil }, Unknown, ""},
+		"an open loop":                                {func(p *Setting, s *Sample) { p.Rate, s.Offered = 200, 200 }, Offered, "200 of 200 offered a second were served"},
+		"an open loop that is full":                   {func(p *Setting, s *Sample) { p.Rate, s.Offered, s.Cycles = 210, 210, 203 }, Unknown, ""},
+		"a generator that lags":                       {func(p *Setting, s *Sample) { p.Rate, s.Offered, s.Late = 200, 200, 2.1 }, Generator, "it began arrivals 2.1 ms late (p99), and 2 ms is allowed"},
+		"a generator that lags a little":              {func(p *Setting, s *Sample) { p.Rate, s.Offered, s.Late = 200, 200, 2 }, Offered, ""},
+		"a server's one thread":                       {func(_ *Setting, s *Sample) { s.Busiest, s.ServerCores = ptr(0.91), 1 }, Processor, "the busiest server used 0.91 of the 1 cores that one can use"},
+		"a server's one thread, nearly":               {func(_ *Setting, s *Sample) { s.Busiest, s.ServerCores = ptr(0.89), 1 }, Unknown, ""},
+		"a server with many threads":                  {func(_ *Setting, s *Sample) { s.Busiest = ptr(1.2) }, Unknown, ""},
 		"a server's limit": {func(_ *Setting, s *Sample) {
 			s.CPU["clients"], s.Busiest, s.ServerCores = 1.5, ptr(0.19), 0.2
 		}, Processor, "0.19 of the 0.2 cores"},
