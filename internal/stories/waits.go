@@ -240,6 +240,8 @@ expect: {double_grants: "0", stuck_locks: "0", judged: ">=1"}
 	},
 	trouble("hang", "All servers stand still. Calls with a deadline return, a waiter gives up, a lock object is closed, and all can be used when the servers go on.",
 		"pause, on: all", "1.75"),
+	ofSeveral(trouble("hang-one", "One of several servers stands still. Calls with a deadline return, and the lock objects can be used when it goes on.",
+		"pause, on: one", "1.75")),
 	trouble("refuse", "A server refuses all connections. Calls return, and the lock objects can be used when it takes them again.",
 		"partition, on: one, from: clients, how: reject", "1"),
 	ofSeveral(trouble("lost-replies", "Nothing that the servers answer arrives. Calls with a deadline return, and the lock objects can be used afterwards.",
