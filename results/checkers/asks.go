@@ -136,12 +136,11 @@ func (a *asks) pass(m moment) {
 		}
 		return
 	}
-	was := a.muted[m.client]
-	n := 0
+	was, n := a.muted[m.client], 0
 	switch {
-	case was == 0 && was+m.muted > 0:
+	case was == 0: // the first fault begins
 		n = -1
-	case was > 0 && was+m.muted == 0:
+	case was+m.muted == 0: // the last one ends
 		n = 1
 	}
 	for _, u := range a.users.client(m.client) {

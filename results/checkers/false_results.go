@@ -14,7 +14,7 @@
 // ok, valid until 5 s; at 3.1 s a reading says that B has it. That ok is false.
 //
 // A reading counts only where nobody else can explain it. It lies wholly before the request or after the answer. The user has not asked
-// for the lock again, nor begun to release it, nor learned of its loss. No other user's release was under way. No server was broken.
+// for the lock again, nor begun to release it, nor learned of its loss, nor died. No other user's release was under way. No server was broken.
 //
 // It cannot see what no reading shows: an answer after which the service did not say what it has in time. A grant whose id its client does
 // not tell is known to be gone only while nobody has the lock.
@@ -43,7 +43,7 @@ type falseResults struct {
 	ops      []*answeredOp
 	open     map[grantOf]*answeredOp // the renewal or release that is under way
 	granted  map[grantOf]history.Event
-	left     map[grantOf]int64         // when its user began to release it, or learned of its loss
+	left     map[grantOf]int64         // when its user began to release it, learned of its loss, or may have died
 	acquires map[results.Place][]int64 // when they began
 	releases map[uint16][]underway
 }
@@ -134,7 +134,7 @@ func (c *falseResults) Observe(e *history.Event) {
 	case e.Kind == history.Acquire && e.Phase == history.Ok:
 		c.granted[grantOf{e.User, e.Op}] = *e
 	case e.Kind == history.Lost || e.Kind == history.Dead:
-		c.leaves(g, e.Time)
+		c.leaves(g, heldUntil(e))
 	case e.Kind != history.Renew && e.Kind != history.Release:
 	case e.Phase == history.Invoke:
 		c.open[g] = &answeredOp{invoke: *e}
@@ -221,7 +221,7 @@ func (c *falseResults) contradiction(j judgedOp) (why string, by *history.Observ
 		return "the grant was still there", j.after, true
 	case ok && !release:
 		return c.unkept(j)
-	case !ok && j.after != nil && has(j.after, j.grant) && notHeld(j.answer.Code):
+	case j.after != nil && has(j.after, j.grant) && notHeld(j.answer.Code):
 		return "the grant was there", j.after, true
 	case !ok:
 		return c.done(j)

@@ -98,7 +98,7 @@ func (c *foreignReleases) Observe(e *history.Event) {
 			c.confirmAll(v)
 			*c.ending.at(e.User) = nil
 		}
-	case e.Kind == history.Renew && len(c.victims) > 0:
+	case e.Kind == history.Renew:
 		if v := c.victims[c.t.open(e.User, e.Grant)]; v != nil {
 			v.refuse(e)
 		}

@@ -63,7 +63,7 @@ func (c *generator) Observe(e *history.Event) {
 	switch {
 	case e.Kind == history.Acquire && e.Phase == history.Invoke && e.Value != 0:
 		c.begun(e)
-	case c.served > 0 && e.Phase != history.Invoke && (e.Kind == history.Release || e.Kind == history.Acquire && e.Phase != history.Ok):
+	case e.Phase != history.Invoke && (e.Kind == history.Release || e.Kind == history.Acquire && e.Phase != history.Ok):
 		*c.free.at(e.User) = e.Time
 	}
 }

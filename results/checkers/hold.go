@@ -340,13 +340,18 @@ func (t *tracker) renew(e *history.Event) {
 	}
 }
 
-// end closes the hold that e names. A death, or a loss that names no grant, closes all holds of the user. A dead
-// holder certainly held only until it was last known to live, which the Value of its death tells.
-func (t *tracker) end(e *history.Event) {
-	at := e.Time
+// heldUntil is when e ends a hold. A dead holder certainly held only until it was last known to live, which the Value
+// of its death tells.
+func heldUntil(e *history.Event) int64 {
 	if e.Kind == history.Dead && e.Value > 0 {
-		at = min(at, e.Value)
+		return min(e.Time, e.Value)
 	}
+	return e.Time
+}
+
+// end closes the hold that e names. A death, or a loss that names no grant, closes all holds of the user.
+func (t *tracker) end(e *history.Event) {
+	at := heldUntil(e)
 	if e.Grant == 0 && e.Kind != history.Release {
 		for u := t.users.at(e.User); len(*u) > 0; {
 			t.close((*u)[0], at, e)
