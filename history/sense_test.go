@@ -447,6 +447,21 @@ func TestWhatIsDroppedExcusesNoNumber(t *testing.T) {
 	}
 }
 
+// TestWhenAGrantsRequestWasSent: at 0 only where it was answered at 0, also where its invoke was dropped.
+func TestWhenAGrantsRequestWasSent(t *testing.T) {
+	for first, want := range map[Event]string{{Kind: Dropped, Phase: Info, Value: 1}: "its value is 0: want the time", {Kind: Acquire, Phase: Invoke}: ""} {
+		x := &tale{}
+		x.tell("client-1", first)
+		x.tell("client-1", Event{Kind: Acquire, Phase: Ok, Op: 1, Grant: 1, Valid: ValidEndless})
+		if want == "" {
+			x.events[0].Time, x.events[1].Time = 0, 0
+		}
+		if err := x.hear(); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("behind %v %v: %v, want %q", first.Kind, first.Phase, err, want)
+		}
+	}
+}
+
 // TestEffectsDoNotWaitWithoutEnd has more effects than may wait for their grants: of nobody, and of a grant that comes.
 func TestEffectsDoNotWaitWithoutEnd(t *testing.T) {
 	run := func(grant uint32, cut bool) (n int, err error) {
