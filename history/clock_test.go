@@ -137,12 +137,17 @@ func TestAClockErrsByNoMoreThanItSays(t *testing.T) {
 }
 
 func TestMeasurementsThatCannotBeAreRefused(t *testing.T) {
-	for name, list := range map[string][]Measurement{
-		"none": {}, "time": {{At: -1}}, "far time": {{At: maxTime + 1}}, "offset": {{OffsetNS: maxTime + 1}}, "offset back": {{OffsetNS: -maxTime - 1}},
-		"error": {{ErrorNS: -1}}, "wild error": {{ErrorNS: maxError + 1}},
-	} {
-		if _, err := NewClock(list); err == nil {
-			t.Errorf("%s: taken", name)
+	if _, err := NewClock(nil); err == nil {
+		t.Error("none: taken")
+	}
+	for _, beyond := range []int64{0, 1} { // what is possible
+		for name, m := range map[string]Measurement{
+			"time": {At: -beyond}, "far time": {At: maxTime + beyond}, "offset": {OffsetNS: maxTime + beyond}, "offset back": {OffsetNS: -maxTime - beyond},
+			"error": {ErrorNS: -beyond}, "wild error": {ErrorNS: maxError + beyond},
+		} {
+			if _, err := NewClock([]Measurement{m}); (err == nil) != (beyond == 0) {
+				t.Errorf("%s, by %d beyond what is possible: %v", name, beyond, err)
+			}
 		}
 	}
 }

@@ -286,14 +286,16 @@ func TestMergeRefuses(t *testing.T) {
 
 // TestReaderIsBounded wants headers refused by which more would be made, or moved, than a file can hold.
 func TestReaderIsBounded(t *testing.T) {
-	for name, h := range map[string]Header{
-		"locks": {Locks: make([]string, maxLocks+1)}, "offset": {OffsetNS: maxTime + 1}, "offset back": {OffsetNS: -maxTime - 1},
-		"error": {ErrorNS: maxError + 1}, "negative error": {ErrorNS: -1},
-	} {
-		path := filepath.Join(t.TempDir(), "client-1.lqh")
-		writeFile(t, path, h, nil)
-		if _, err := Open(path); !errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), path+": header: ") {
-			t.Errorf("%s: %v", name, err)
+	for _, beyond := range []int64{0, 1} { // what is possible
+		for name, h := range map[string]Header{
+			"locks": {Locks: make([]string, maxLocks+beyond)}, "offset": {OffsetNS: maxTime + beyond}, "offset back": {OffsetNS: -maxTime - beyond},
+			"error": {ErrorNS: maxError + beyond}, "negative error": {ErrorNS: -beyond},
+		} {
+			path := filepath.Join(t.TempDir(), "client-1.lqh")
+			r := newReader(path, io.NopCloser(bytes.NewReader(writeFile(t, path, h, nil))), readSize)
+			if err := r.readHeader(); (err == nil) != (beyond == 0) || err != nil && (!errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), path+": header: ")) {
+				t.Errorf("%s, by %d beyond what is possible: %v", name, beyond, err)
+			}
 		}
 	}
 	for _, at := range []int64{maxTime + 1, -maxTime - 1} {

@@ -49,7 +49,7 @@ func (s *Sense) Observe(e *Event) error {
 		return nil
 	}
 	switch {
-	case e.Kind.isOperation() && e.Phase == Invoke:
+	case e.Phase == Invoke:
 		return s.begin(e)
 	case e.Kind.isOperation():
 		return s.end(e)
@@ -138,8 +138,8 @@ func (s *Sense) granted(e *Event, asked int64) error {
 	switch had := u.has(e.Lock); {
 	case e.Grant != e.Op:
 		return s.refuse(e, "its grant is %d: want its op, %d", e.Grant, e.Op)
-	case e.Op > e.Seq:
-		return s.refuse(e, "its op is %d, an event to come", e.Op)
+	case e.Op >= e.Seq: // where its invoke was dropped
+		return s.refuse(e, "its op is %d: want the op of an event before", e.Op)
 	case e.Value < asked || e.Value > e.Time || e.Value == 0 && e.Time > 0:
 		return s.refuse(e, "its value is %d: want the time at which the request was sent that was granted, from %d to %d", e.Value, asked, e.Time)
 	case had != 0 && !s.gaps:

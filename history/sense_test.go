@@ -1,6 +1,7 @@
 package history
 
 import (
+	"cmp"
 	"errors"
 	"slices"
 	"strings"
@@ -135,6 +136,7 @@ func TestNonsenseIsRefused(t *testing.T) {
 		"engine tells of an effect":    {Engine, Ended, Info, func(e *Event) { e.Kind = EffectRead }, "the engine does not tell"},
 		"lock that is none":            {"", Acquire, Ok, func(e *Event) { e.Lock = 2 }, "the run has 2 locks"},
 		"mode that is none":            {"", Acquire, Ok, func(e *Event) { e.Mode = 2 }, "its mode is 2"},
+		"news of an earlier op":        {"", Renewed, Info, func(e *Event) { e.Op = 1 }, "its op is 1: want its own seq"},
 		"invoke of an earlier op":      {"", Read, Invoke, func(e *Event) { e.Op = 1 }, "its op is 1: want its own seq"},
 		"reason for nothing":           {"", Reason, Info, func(e *Event) { e.Op = e.Seq }, "want the op of an event before"},
 		"reason without an op":         {"", Reason, Info, func(e *Event) { e.Op = 0 }, "want the op of an event before"},
@@ -191,6 +193,50 @@ func TestNonsenseIsRefused(t *testing.T) {
 				t.Errorf("event %d of %s: %v, want %q", seq, w.process, err, w.want)
 			}
 		})
+	}
+}
+
+// TestSenseAtItsBorders changes single events to what can just happen.
+func TestSenseAtItsBorders(t *testing.T) {
+	for name, w := range map[string]wrong{
+		"time of the boot":           {"", Acquire, Invoke, func(e *Event) { e.Time = 0 }, ""},
+		"last time":                  {"register", Final, Info, func(e *Event) { e.Time = maxTime }, ""},
+		"shared":                     {"", Acquire, Ok, func(e *Event) { e.Mode = 1 }, ""},
+		"issued as it was asked":     {"", Acquire, Ok, func(e *Event) { e.Value = e.Time - 10 }, ""},
+		"issued as it was answered":  {"", Acquire, Ok, func(e *Event) { e.Value = e.Time }, ""},
+		"answered as it was asked":   {"", Acquire, Ok, func(e *Event) { e.Time, e.Value = e.Time-10, e.Time-10 }, ""},
+		"valid until the last time":  {"", Acquire, Ok, func(e *Event) { e.Valid = maxTime }, ""},
+		"valid from the first on":    {"", Acquire, Ok, func(e *Event) { e.Valid = 1 }, ""},
+		"last error class":           {"", Acquire, Fail, func(e *Event) { e.Code = CodeOther }, ""},
+		"first cause":                {"register", Reason, Info, func(e *Event) { e.Code = codeClasses }, ""},
+		"reason for the first event": {"", Reason, Info, func(e *Event) { e.Op = 1 }, ""},
+	} {
+		x := sane()
+		w.process = cmp.Or(w.process, "client-1")
+		w.change(x.find(w.process, w.kind, w.phase))
+		if err := x.hear(); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// TestWhichEventsNeedALock: a stall needs none, and names none that is not there.
+func TestWhichEventsNeedALock(t *testing.T) {
+	for _, c := range []struct {
+		locks int
+		event Event
+		want  string
+	}{
+		{0, Event{Kind: Stall, Phase: Info}, ""},
+		{0, Event{Kind: Acquire, Phase: Invoke}, "its lock has number 0, and the run has 0 locks"},
+		{2, Event{Kind: Stall, Phase: Info, Lock: 2}, "its lock has number 2, and the run has 2 locks"},
+	} {
+		x := &tale{}
+		x.tell("client-1", c.event)
+		err := NewSense(Header{Process: "client-1", Locks: make([]string, c.locks)}).Observe(&x.events[0])
+		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%v of lock %d in a run with %d: %v, want %q", c.event.Kind, c.event.Lock, c.locks, err, c.want)
+		}
 	}
 }
 
@@ -391,12 +437,27 @@ func TestSenseOfManyHoldsAndOperations(t *testing.T) {
 
 // TestWhatIsDroppedExcusesNoNumber wants the number of a grant to be one that the process has told, even where its invoke was dropped.
 func TestWhatIsDroppedExcusesNoNumber(t *testing.T) {
-	for op, want := range map[uint32]string{3: "an event to come", 1 << 31: "an event to come", 1: ""} {
+	for op, want := range map[uint32]string{2: "an event before", 3: "an event before", 1 << 31: "an event before", 1: ""} {
 		x := &tale{}
 		x.tell("client-1", Event{Kind: Dropped, Phase: Info, Value: 1})
 		x.tell("client-1", Event{Kind: Acquire, Phase: Ok, Op: op, Grant: op, Valid: ValidEndless, Value: 1})
 		if err := x.hear(); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("op %d: %v, want %q", op, err, want)
+		}
+	}
+}
+
+// TestWhenAGrantsRequestWasSent: at 0 only where it was answered at 0, also where its invoke was dropped.
+func TestWhenAGrantsRequestWasSent(t *testing.T) {
+	for first, want := range map[Event]string{{Kind: Dropped, Phase: Info, Value: 1}: "its value is 0: want the time", {Kind: Acquire, Phase: Invoke}: ""} {
+		x := &tale{}
+		x.tell("client-1", first)
+		x.tell("client-1", Event{Kind: Acquire, Phase: Ok, Op: 1, Grant: 1, Valid: ValidEndless})
+		if want == "" {
+			x.events[0].Time, x.events[1].Time = 0, 0
+		}
+		if err := x.hear(); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("behind %v %v: %v, want %q", first.Kind, first.Phase, err, want)
 		}
 	}
 }

@@ -88,6 +88,11 @@ run token=service
 			nil,
 			[]string{"1 requests waited for more grants than are remembered"},
 		},
+		{
+			"... unless it came into hand when others were over: their tokens are known", "token_regressions",
+			"run token=service\n0 B acquire invoke\n" + grants(maxRungs+1) + "900000 B acquire ok valid=9000000 issued=0 token=900000\n",
+			nil, nil,
+		},
 		{"a grant without a token is told, and no more than that", "token_regressions", `
 run token=service
 0 A acquire invoke

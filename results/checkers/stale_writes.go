@@ -115,7 +115,7 @@ func (s *staleWrites) Observe(e *history.Event) {
 	switch {
 	case !effect:
 		s.t.observe(e)
-	case e.Grant == 0 || e.Phase == history.Info: // the latter is no effect
+	case e.Phase == history.Info: // it is no effect
 	case len(s.resource) > 0:
 		s.waiting = append(s.waiting, waitingEffect{*e, e.Time + s.wrong(e)})
 	default:
@@ -163,7 +163,7 @@ func (s *staleWrites) effect(e *history.Event) {
 			s.overtaken++
 		}
 		l.add(touch{h, *e})
-	case e.Phase == history.Fail && e.Code == history.CodeFenced:
+	case e.Code == history.CodeFenced:
 		s.refuse(l, h, e)
 	default:
 	}
@@ -241,10 +241,11 @@ func (s *staleWrites) later(l *touched, h *hold, e *history.Event) (found *touch
 			switch {
 			case s.run.Token != TokenService || h.token == 0 || t.hold.token == 0 || t.hold.token == h.token:
 				unordered = true
-			case t.hold.token > h.token && maybeBefore(t.hold, h, e.Time-s.wrong(e)):
+			case t.hold.token < h.token:
+			case maybeBefore(t.hold, h, e.Time-s.wrong(e)):
 				unordered = true
-			case t.hold.token > h.token && found == nil:
-				found = t
+			default:
+				found = t // of several the one that was granted first, for they come from the latest on
 			}
 		})
 		unordered = unordered || others

@@ -242,7 +242,6 @@ type lockOutage struct {
 	granted int64 // when the last grant came
 	user    history.User
 	grant   uint32
-	release uint32 // Op of the last holder's release
 	state   outageCause
 	last    history.Event // what made the state; of a lock that was never granted: the first request
 }
@@ -286,14 +285,15 @@ func (o *outages) follow(l *lockOutage, e *history.Event) {
 	switch {
 	case e.Kind == history.Acquire && e.Phase == history.Ok:
 		l.granted, l.user, l.grant, l.state = e.Time, e.User, e.Op, causeHeld
-	case !mine:
+	case !mine: // else it is a loss or a release
 	case e.Kind == history.Lost && l.state == causeHeld:
 		l.state = causeLost
-	case e.Kind == history.Release && e.Phase == history.Invoke:
-		l.release, l.state = e.Op, causeReleasing
-	case e.Kind == history.Release && e.Op == l.release && e.Phase != history.Ok && !notHeld(e.Code):
+	case e.Kind == history.Lost:
+	case e.Phase == history.Invoke:
+		l.state = causeReleasing
+	case e.Phase != history.Ok && !notHeld(e.Code):
 		l.state = causeUnreleased
-	case e.Kind == history.Release && e.Op == l.release:
+	default:
 		l.state = causeFree
 	}
 }

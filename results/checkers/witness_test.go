@@ -182,6 +182,16 @@ saw 3 observe n1 holder:lock-0 none at=90
 saw 3 observe n2 holder:lock-0 none at=90
 saw 3 observe n3 holder:lock-0 none at=90
 `, "n1 had its key at 11.000 ms"},
+		{"a grant is lost, and what each server has instead", "lost_writes", `
+0 A acquire invoke
+10 A acquire ok valid=1000 issued=1
+saw 1 grant n1 holder:lock-0 a at=11 whose=A
+20 B acquire invoke
+30 B acquire ok valid=1020 issued=21
+saw 3 observe n1 holder:lock-0 none at=90
+saw 3 observe n2 holder:lock-0 b at=90 whose=B
+saw 3 observe n3 holder:lock-0 x at=90
+`, "at 90.000 ms it is nowhere: n1 has no key, n2 has the key of client-2/0, n3 has another key"},
 	} {
 		if ws := finding(t, c.checker, c.text).Witnesses; len(ws) != 1 || !strings.Contains(ws[0].Text, c.want) {
 			t.Errorf("%s: %+v, want %q", c.name, ws, c.want)
@@ -251,25 +261,31 @@ func TestAForeignReleaseIsShownWithAllWhoHadTheLock(t *testing.T) {
 	}
 }
 
-// TestAStaleWriteIsShownWithTheFirstWhoCameLater: B touched the resource before C. They asked, or were granted it, at one moment.
+// TestAStaleWriteIsShownWithTheFirstWhoCameLater: B touched the resource before C. They asked, or were granted it, at one moment; or their tokens
+// alone tell that they came later.
 func TestAStaleWriteIsShownWithTheFirstWhoCameLater(t *testing.T) {
 	for name, text := range map[string]string{
-		"asked": `
+		"asked at one moment": `
 10 A acquire ok valid=100 issued=1
 130 B acquire ok valid=1030 issued=120
 135 C acquire ok valid=1030 issued=120
 `,
-		"were granted it": `
+		"were granted it at one moment": `
 10 A acquire ok valid=100 issued=9
 12 A effect-read ok
 100 A release invoke
 130 B acquire ok valid=1030 issued=2
 130 C acquire ok valid=1030 issued=3
 `,
+		"stood in a queue": `
+10 A acquire ok valid=1000 issued=1 token=5
+130 B acquire ok valid=1030 issued=2 token=6
+131 C acquire ok valid=1030 issued=3 token=7
+`,
 	} {
-		ws := finding(t, "stale_writes", "run resource=register\n1 A acquire invoke\n2 B acquire invoke\n3 C acquire invoke"+text+"140 B effect-read ok\n150 C effect-read ok\n160 A effect-write ok\n").Witnesses
+		ws := finding(t, "stale_writes", "run resource=register token=service\n1 A acquire invoke\n2 B acquire invoke\n3 C acquire invoke"+text+"140 B effect-read ok\n150 C effect-read ok\n160 A effect-write ok\n").Witnesses
 		if len(ws) != 1 || clientName(ws[0].Holds[1].User.Client()) != "client-2" {
-			t.Errorf("%s at one moment: %+v", name, ws)
+			t.Errorf("they %s: %+v", name, ws)
 		}
 	}
 }

@@ -73,7 +73,7 @@ func (c *repeatedWork) Observe(e *history.Event) {
 	case e.Kind == history.Write && e.Phase == history.Ok:
 		c.serve(e.User, e.Time)
 		c.write(e)
-	case e.Kind == history.Release && e.Phase == history.Invoke:
+	case e.Kind == history.Release: // at its invoke: its outcome finds nothing left
 		if at, ok := c.read[e.User]; ok {
 			c.serve(e.User, at)
 		}
