@@ -219,7 +219,7 @@ func (d *directory) notBitten() []string {
 		switch {
 		case numbered && !ok:
 			why = append(why, fmt.Sprintf("%s was never injected (%s)", p.name, p.where))
-		case !numbered && !injected[p.name]:
+		case !injected[p.name]: // old records have no numbers
 			injected[p.name] = true
 			why = append(why, p.name+" was never injected")
 		}

@@ -57,6 +57,11 @@ func TestWhatIsSaidOfClocks(t *testing.T) {
 	if text := d.reportClocks(map[string]*int64{"unordered_effects": &n}).Text(); !strings.HasSuffix(text, "own order of arrival; 4 effects are unordered") || strings.Contains(text, "pairs") {
 		t.Errorf("%q", text)
 	}
+	for _, none := range []map[string]*int64{nil, {"unordered_effects": new(int64(0))}} {
+		if text := d.reportClocks(none).Text(); !strings.HasSuffix(text, "own order of arrival") {
+			t.Errorf("of %v: %q", none, text)
+		}
+	}
 }
 
 // TestAStopWithinTheErrors: where release and stop lie within the errors of their clocks, nobody knows which came first.

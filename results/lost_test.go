@@ -17,6 +17,11 @@ func TestWhatALostProcessHadInHand(t *testing.T) {
 	l.hear(&history.Event{Time: 10e6, Kind: history.Release, Phase: history.Invoke, User: u, Op: 20, Grant: 2})
 	l.hear(&history.Event{Time: 11e6, Kind: history.Lost, Phase: history.Info, User: u, Grant: 4})
 	l.hear(&history.Event{Time: 12e6, Kind: history.Lost, Phase: history.Info, User: history.MakeUser(1, 1)})
+	// None of these opens or closes a grant.
+	l.hear(&history.Event{Time: 12e6, Kind: history.Acquire, Phase: history.Invoke, User: u, Op: 30})
+	l.hear(&history.Event{Time: 12e6, Kind: history.Acquire, Phase: history.Fail, User: u, Op: 30})
+	l.hear(&history.Event{Time: 12e6, Kind: history.Renew, Phase: history.Invoke, User: u, Op: 31, Grant: 1})
+	l.hear(&history.Event{Time: 12e6, Kind: history.Renew, Phase: history.Ok, User: u, Op: 31, Grant: 1})
 	const want = "client-2 ended without its last word (exit status 137); what it did after its last event, at 12.000 ms, cannot be judged, nor what it had in hand then: " +
 		"a (grant 1 of client-2/0), a (grant 3 of client-2/0), a (grant 5 of client-2/0), a (grant 6 of client-2/0), and 2 more"
 	if got := l.reason(Run{Locks: []string{"a"}}); got != want {

@@ -27,6 +27,13 @@ func TestOldRecordsAreToldAsNewOnes(t *testing.T) {
 			t.Errorf("an old record of %s has %+v, a new one %+v", k.Name, *f.Traits, *want)
 		}
 	}
+	// The same words in the keys of another fault say nothing.
+	for _, params := range []string{"how: stop", "direction: out", "direction: in"} {
+		f := history.Fault{Name: "pause", Params: params}
+		if giveTraits(&f); !reflect.DeepEqual(*f.Traits, oldTraits["pause"]) {
+			t.Errorf("an old pause with %q has %+v", params, *f.Traits)
+		}
+	}
 	own := &history.Traits{Kills: true}
 	f := history.Fault{Name: "pause", Traits: own}
 	if giveTraits(&f); f.Traits != own {

@@ -9,6 +9,9 @@ import (
 // TestSinceWhenAProcessStoodStill: what a fault asked for is cut out of a stall, at its borders too, and what lies before the time that is asked for
 // is no part of it.
 func TestSinceWhenAProcessStoodStill(t *testing.T) {
+	if n := stoodUpTo(nil, 5); n != 0 {
+		t.Errorf("a process without stalls stood still for %d ns", n)
+	}
 	type span struct{ from, until int64 }
 	for _, c := range []struct {
 		name          string

@@ -2,8 +2,10 @@ package results
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -62,6 +64,21 @@ func TestARunDirectoryHasBounds(t *testing.T) {
 }
 
 // TestAFileThatCannotBeWritten leaves the old one as it is, with nothing beside it: where the disk takes only a part, and where a folder is in the way.
+func TestWhereJSONCannotBeRead(t *testing.T) {
+	for text, want := range map[string]int64{`{"a" 1}`: 6, `{"seed": "x"}`: 12} {
+		var into struct {
+			Seed int `json:"seed"`
+		}
+		err := json.Unmarshal([]byte(text), &into)
+		if got := offsetOf(fmt.Errorf("run.json: %w", err)); got != want {
+			t.Errorf("%s: %d (%v), want %d", text, got, err, want)
+		}
+	}
+	if got := offsetOf(io.ErrUnexpectedEOF); got != 0 {
+		t.Errorf("another error: %d", got)
+	}
+}
+
 func TestAFileThatCannotBeWritten(t *testing.T) {
 	dir := t.TempDir()
 	path, folder := filepath.Join(dir, "file"), filepath.Join(dir, "folder")

@@ -103,6 +103,103 @@ func TestTheStrengthOfAZero(t *testing.T) {
 	}
 }
 
+// TestWhichReasonsAreTold: a failure has a line, what one cause leaves open shares one, and what the whole run leaves open has none.
+func TestWhichReasonsAreTold(t *testing.T) {
+	got := reasons([]ExpectationResult{
+		{Name: "a", Want: "0", Verdict: Fail, Reason: "found 1"},
+		{Name: "b", Want: "0", Verdict: Pass},
+		{Name: "c", Want: "0", Verdict: Unknown, Reason: runUnknown},
+		{Name: "d", Want: ">0", Verdict: Unknown, Reason: found(0) + but + runUnknown},
+		{Name: "e", Want: "0", Verdict: Unknown, Reason: "it is dark"},
+		{Name: "f", Want: "0", Verdict: Unknown, Reason: found(2) + but + "it is dark"},
+	})
+	if want := []string{"a 0: found 1", "e 0, f 0 (found 2): it is dark"}; !reflect.DeepEqual(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
+// TestWhatACountProves is asked in this order: whether what was found may have another explanation, whether nothing bit, whether it is what was expected.
+func TestWhatACountProves(t *testing.T) {
+	const blind, all, ends = "pause did not bite", "all", "ends"
+	quantities := map[string]Quantity{all: {NeedsAll: true}, ends: {NeedsEnds: true}}
+	for _, c := range []struct {
+		name, count, op string
+		value, found    float64
+		lost, dropped   int
+		blind           bool
+		want            Verdict
+		why             string
+	}{
+		{"found", all, ">", 0, 1, 0, 0, false, Pass, ""},
+		{"found, and a process is lost", all, ">", 0, 1, 1, 0, false, Unknown, "found 1, but what explains it may be among the events that are missing"},
+		{"found, and what was lost explains nothing", ends, ">", 0, 1, 1, 0, false, Pass, ""},
+		{"nothing was found, and a process is lost", all, "=", 0, 0, 1, 0, false, Pass, ""},
+		{"found, and events were dropped", all, ">", 0, 1, 0, 1, false, Unknown, "found 1, but what ended a hold may be among the events that were dropped"},
+		{"found, and ends were dropped", ends, ">", 0, 1, 0, 1, false, Unknown, "found 1, but what ended a hold may be among the events that were dropped"},
+		{"found, and what was dropped ends nothing", "other", ">", 0, 1, 0, 1, false, Pass, ""},
+		{"nothing was found, and events were dropped", ends, "=", 0, 0, 0, 1, false, Pass, ""},
+		{"nothing was found where nothing bit", "other", "=", 0, 0, 0, 0, true, Unknown, blind},
+		{"nothing was found of what was demanded, where nothing bit", "other", ">", 0, 0, 0, 0, true, Unknown, "found 0, but " + blind},
+		{"nothing was found of what was demanded", "other", ">", 0, 0, 0, 0, false, Fail, "found 0"},
+		{"found where nothing bit", "other", "=", 0, 2, 0, 0, true, Fail, "found 2"},
+		{"fewer than were demanded", "other", "=", 3, 2, 0, 0, true, Unknown, "found 2, but " + blind},
+		{"more than were demanded", "other", "=", 3, 4, 0, 0, true, Fail, "found 4"},
+	} {
+		x := circumstances{report: &Report{}, finding: map[string]*Finding{}, quantity: quantities, dropped: int64(c.dropped), run: Run{Lost: make([]Lost, c.lost)}}
+		if c.blind {
+			x.blind = []string{blind}
+		}
+		got, why := x.counted(scenarios.Expectation{Name: c.count, Op: c.op, Value: c.value}, c.found)
+		if got != c.want || why != c.why {
+			t.Errorf("%s: %s (%s), want %s (%s)", c.name, got, why, c.want, c.why)
+		}
+	}
+}
+
+// TestWhatAMeasureProves: a time that is too long only by what a process stood still proves nothing, nor does a figure that is too small in a run that
+// could not have shown a larger one.
+func TestWhatAMeasureProves(t *testing.T) {
+	for _, c := range []struct {
+		name, measure, op string
+		value, found      float64
+		weak              bool
+		want              Verdict
+		why               string
+	}{
+		{"short enough", "wait_ms", "<", 100, 99, false, Pass, ""},
+		{"too long", "wait_ms", "<", 100, 151, false, Fail, "measured 151"},
+		{"too long by the standstill", "wait_ms", "<", 100, 149, false, Unknown, "measured 149, but "},
+		{"no time", "share", "<", 100, 149, false, Fail, "measured 149"},
+		{"too short", "wait_ms", ">", 200, 149, false, Fail, "measured 149"},
+		{"too short at least", "wait_ms", ">=", 200, 149, false, Fail, "measured 149"},
+		{"too small in a weak run", "share", ">", 5, 1, true, Unknown, "measured 1, but few"},
+		{"too small at least in a weak run", "share", ">=", 5, 1, true, Unknown, "measured 1, but few"},
+		{"another in a weak run", "share", "=", 5, 1, true, Unknown, "measured 1, but few"},
+		{"too large in a weak run", "share", "<", 5, 9, true, Fail, "measured 9"},
+	} {
+		x := circumstances{report: &Report{}, finding: map[string]*Finding{}, stood: Standstill{Process: "client-1", Total: 50e6}}
+		if c.weak {
+			x.weak = []string{"few"}
+		}
+		got, why := x.measured(scenarios.Expectation{Name: c.measure, Op: c.op, Value: c.value}, c.found)
+		if got != c.want || !strings.HasPrefix(why, c.why) {
+			t.Errorf("%s: %s (%s), want %s (%s)", c.name, got, why, c.want, c.why)
+		}
+	}
+}
+
+// TestWhyNothingWasJudged: a finding without warnings gives no reason.
+func TestWhyNothingWasJudged(t *testing.T) {
+	c := circumstances{finding: map[string]*Finding{"mute": {}, "skipped": {Skipped: "no tokens"}, "warned": {Warnings: []string{"it is dark"}}}}
+	for name, want := range map[string]string{
+		"mute": "it was not judged", "skipped": "it was not judged: no tokens", "warned": "it was not judged: it is dark", "none": "there is no such count or measure",
+	} {
+		if got := c.notJudged(name); got != want {
+			t.Errorf("%s: %q, want %q", name, got, want)
+		}
+	}
+}
+
 // TestClientsAreGrouped names each program once, with its nodes; a resource of lockquake's own is none of those judged.
 func TestClientsAreGrouped(t *testing.T) {
 	own := Client{Process: "lockquake client", Libraries: map[string]string{"m": "v1"}}
