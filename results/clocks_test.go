@@ -64,6 +64,35 @@ func TestWhatIsSaidOfClocks(t *testing.T) {
 	}
 }
 
+// TestAFaultAimedAtAGrant bites only if that was granted: that it was asked for is not enough. A release whose invoke was dropped still ends it.
+func TestAFaultAimedAtAGrant(t *testing.T) {
+	u := history.MakeUser(0, 0)
+	asked := history.Event{Time: 800, User: u, Op: 1, Kind: history.Acquire, Phase: history.Invoke}
+	granted := history.Event{Time: 900, User: u, Op: 1, Grant: 1, Kind: history.Acquire, Phase: history.Ok}
+	failed := history.Event{Time: 900, User: u, Op: 1, Kind: history.Acquire, Phase: history.Fail}
+	renewed := history.Event{Time: 910, User: u, Op: 2, Grant: 1, Kind: history.Renew, Phase: history.Ok}
+	released := history.Event{Time: 950, User: u, Op: 3, Grant: 1, Kind: history.Release, Phase: history.Ok}
+	for _, c := range []struct {
+		name   string
+		events []history.Event
+		want   history.ReceiptStatus
+	}{
+		{"granted", []history.Event{asked, granted}, history.Installed},
+		{"granted and renewed", []history.Event{asked, granted, renewed}, history.Installed},
+		{"asked for", []history.Event{asked}, history.NotInstalled},
+		{"refused", []history.Event{asked, failed}, history.NotInstalled},
+		{"released, and the invoke was dropped", []history.Event{asked, granted, released}, history.NotInstalled},
+	} {
+		r := newReceipts(Run{Faults: []history.Fault{{Grant: 1, User: &u, Bit: 1000, Receipt: history.Receipt{Status: history.Installed}}}})
+		for i := range c.events {
+			r.observe(&c.events[i])
+		}
+		if got := r.faults()[0].Receipt; got.Status != c.want {
+			t.Errorf("%s: %s (%s), want %s", c.name, got.Status, got.Evidence, c.want)
+		}
+	}
+}
+
 // TestAStopWithinTheErrors: where release and stop lie within the errors of their clocks, nobody knows which came first.
 func TestAStopWithinTheErrors(t *testing.T) {
 	u := history.MakeUser(0, 0)

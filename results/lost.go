@@ -67,7 +67,7 @@ func (l *Lost) hear(e *history.Event) {
 	switch {
 	case e.Kind == history.Acquire && e.Phase == history.Ok:
 		l.Open[openGrant{e.User, e.Op}] = e.Lock
-	case e.Kind == history.Release && e.Phase == history.Invoke, e.Kind == history.Lost:
+	case e.Kind == history.Release, e.Kind == history.Lost: // the outcome, too: the invoke may have been dropped
 		delete(l.Open, openGrant{e.User, e.Grant})
 	}
 }

@@ -11,10 +11,11 @@ import (
 func TestWhatALostProcessHadInHand(t *testing.T) {
 	l := Lost{Name: "client-2", Ended: "exit status 137", Open: map[openGrant]uint16{}}
 	u := history.MakeUser(1, 0)
-	for i := range uint32(8) {
+	for i := range uint32(9) {
 		l.hear(&history.Event{Time: int64(i+1) * 1e6, Kind: history.Acquire, Phase: history.Ok, User: u, Op: i + 1})
 	}
 	l.hear(&history.Event{Time: 10e6, Kind: history.Release, Phase: history.Invoke, User: u, Op: 20, Grant: 2})
+	l.hear(&history.Event{Time: 11e6, Kind: history.Release, Phase: history.Ok, User: u, Op: 21, Grant: 9}) // its invoke was dropped
 	l.hear(&history.Event{Time: 11e6, Kind: history.Lost, Phase: history.Info, User: u, Grant: 4})
 	l.hear(&history.Event{Time: 12e6, Kind: history.Lost, Phase: history.Info, User: history.MakeUser(1, 1)})
 	// None of these opens or closes a grant.

@@ -50,7 +50,7 @@ func (r *receipts) observe(e *history.Event) {
 		if a := r.seen[holdKey{e.User, e.Op}]; a != nil {
 			a.ok = *e
 		}
-	case e.Kind == history.Release && e.Phase == history.Invoke, e.Kind == history.Lost:
+	case e.Kind == history.Release, e.Kind == history.Lost: // the outcome, too: the invoke may have been dropped
 		if a := r.seen[holdKey{e.User, e.Grant}]; a != nil && a.over.Kind == history.KindNone {
 			a.over = *e
 		}

@@ -63,7 +63,7 @@ func TestARunDirectoryHasBounds(t *testing.T) {
 	}
 }
 
-// TestAFileThatCannotBeWritten leaves the old one as it is, with nothing beside it: where the disk takes only a part, and where a folder is in the way.
+// TestWhereJSONCannotBeRead is told, whether it is no JSON or a value is of the wrong kind.
 func TestWhereJSONCannotBeRead(t *testing.T) {
 	for text, want := range map[string]int64{`{"a" 1}`: 6, `{"seed": "x"}`: 12} {
 		var into struct {
@@ -79,6 +79,7 @@ func TestWhereJSONCannotBeRead(t *testing.T) {
 	}
 }
 
+// TestAFileThatCannotBeWritten leaves the old one as it is, with nothing beside it: where the disk takes only a part, and where a folder is in the way.
 func TestAFileThatCannotBeWritten(t *testing.T) {
 	dir := t.TempDir()
 	path, folder := filepath.Join(dir, "file"), filepath.Join(dir, "folder")

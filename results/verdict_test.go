@@ -169,6 +169,9 @@ func TestWhatAMeasureProves(t *testing.T) {
 		{"short enough", "wait_ms", "<", 100, 99, false, Pass, ""},
 		{"too long", "wait_ms", "<", 100, 151, false, Fail, "measured 151"},
 		{"too long by the standstill", "wait_ms", "<", 100, 149, false, Unknown, "measured 149, but "},
+		{"none is allowed, and it is less than the standstill", "wait_ms", "=", 0, 20, false, Unknown, "measured 20, but "},
+		{"none is allowed, and it is more", "wait_ms", "=", 0, 51, false, Fail, "measured 51"},
+		{"too short for an equality", "wait_ms", "=", 200, 149, false, Fail, "measured 149"},
 		{"no time", "share", "<", 100, 149, false, Fail, "measured 149"},
 		{"too short", "wait_ms", ">", 200, 149, false, Fail, "measured 149"},
 		{"too short at least", "wait_ms", ">=", 200, 149, false, Fail, "measured 149"},
@@ -197,6 +200,19 @@ func TestWhyNothingWasJudged(t *testing.T) {
 		if got := c.notJudged(name); got != want {
 			t.Errorf("%s: %q, want %q", name, got, want)
 		}
+	}
+}
+
+// TestADefaultDoesNotApply where its property was skipped; but what was found there all the same is judged.
+func TestADefaultDoesNotApply(t *testing.T) {
+	forced := scenarios.Expectation{Name: "double_grants", Op: "=", Forced: true}
+	c := circumstances{report: &Report{}, finding: map[string]*Finding{forced.Name: {Skipped: "no tokens"}}}
+	if _, applies := c.judge(forced); applies {
+		t.Error("it applies where it was skipped")
+	}
+	c.report.Counts = map[string]*int64{forced.Name: new(int64(1))}
+	if res, applies := c.judge(forced); !applies || res.Verdict != Fail {
+		t.Errorf("one was found: %+v, %t", res, applies)
 	}
 }
 
