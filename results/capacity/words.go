@@ -242,7 +242,7 @@ func (f Fit) users(r Range) string {
 	if !(r.Mid <= float64(f.To)) {
 		return ""
 	}
-	s := fmt.Sprintf("%.0f users", r.Mid)
+	s := plural(int(math.Round(r.Mid)), "user")
 	if low, high := math.Round(r.Low), math.Round(r.High); high > float64(f.To) {
 		return s + fmt.Sprintf(" (%.0f to more than %d)", low, f.To)
 	} else if low != high {
