@@ -273,7 +273,7 @@ func (a *attachFlags) agree(ctx context.Context, std streams, o engine.Options) 
 func reachCommand(std streams) *cobra.Command {
 	return &cobra.Command{
 		Use:   engine.ReachVerb + " ADDRESS...",
-		Short: "Tell which addresses cannot be connected to from here",
+		Short: "Tell which addresses cannot be connected to from here, and what the fastest connect took",
 		Args:  cobra.MinimumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			said, took := make([]string, len(args)), make([]int64, len(args))
@@ -304,8 +304,8 @@ const connects = 5
 // fastestConnect returns the ns that the fastest of some connects took.
 func fastestConnect(ctx context.Context, address string) (ns int64, err error) {
 	ns = math.MaxInt64
+	d := net.Dialer{Timeout: 5 * time.Second}
 	for range connects {
-		d := net.Dialer{Timeout: 5 * time.Second}
 		began := time.Now()
 		conn, err := d.DialContext(ctx, "tcp", address)
 		ns = min(ns, int64(time.Since(began)))

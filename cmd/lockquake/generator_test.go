@@ -412,7 +412,8 @@ func TestBareLoop(t *testing.T) {
 		}
 	case "rueidis":
 		c, err := rueidis.NewClient(rueidis.ClientOption{
-			InitAddress: []string{address}, Password: password, ForceSingleClient: true, DisableCache: true, ConnWriteTimeout: time.Hour, PipelineMultiplex: -1, MaxFlushDelay: 20 * time.Microsecond,
+			InitAddress: []string{address}, Password: password, ForceSingleClient: true, DisableCache: true, ConnWriteTimeout: time.Hour,
+			PipelineMultiplex: -1, MaxFlushDelay: 20 * time.Microsecond, // as rueidis-set-px-lua has them
 		})
 		if err != nil {
 			t.Fatal(err)
