@@ -150,8 +150,8 @@ func (s *clusterService) Close() error {
 }
 
 // Ready returns nil when every node calls the cluster whole, knows all others, and lists for every slot a primary
-// with a replica that has its data. Every primary must also take a write. Until that was so for the first time, it
-// also introduces the nodes to each other.
+// with a replica that has its data. Every primary must also take a write that its replica acknowledges. Until that was
+// so for the first time, it also introduces the nodes to each other.
 func (s *clusterService) Ready(ctx context.Context) error {
 	if s.common.Attached != nil {
 		return s.clusterGuest.ready(ctx)
@@ -191,7 +191,7 @@ func (s *clusterService) Ready(ctx context.Context) error {
 		}
 		takers = append(takers, m)
 	}
-	err = s.members.writeAll(ctx, takers, func(slot int) string {
+	err = s.members.writeAll(ctx, takers, 1, func(slot int) string {
 		if p := v.owner(slot); p != nil {
 			return p.address
 		}
@@ -316,8 +316,9 @@ func (m member) shards(ctx context.Context) (ranges []redis.ClusterSlot, primari
 	return ranges, slices.Compact(primaries), nil
 }
 
-// writeAll has every primary take a write, at keys that happen to be its own. owner is the address of the primary of a slot, or "".
-func (ms members) writeAll(ctx context.Context, primaries members, owner func(slot int) string) error {
+// writeAll has every primary take a write, at keys that happen to be its own, and so many replicas of each acknowledge it. owner is the
+// address of the primary of a slot, or "".
+func (ms members) writeAll(ctx context.Context, primaries members, replicas int, owner func(slot int) string) error {
 	missing := map[string]member{}
 	for _, m := range primaries {
 		missing[m.address] = m
@@ -340,7 +341,7 @@ func (ms members) writeAll(ctx context.Context, primaries members, owner func(sl
 		if !ok {
 			continue
 		}
-		if err := m.write(ctx, at); err != nil {
+		if err := m.replicates(ctx, at, replicas); err != nil {
 			return err
 		}
 		delete(missing, address)

@@ -189,7 +189,7 @@ func (g *clusterGuest) ready(ctx context.Context) error {
 		return err
 	}
 	g.primaries = len(v.members)
-	return g.endpoints.writeAll(ctx, v.members, func(slot int) string {
+	return g.endpoints.writeAll(ctx, v.members, 0, func(slot int) string {
 		for _, r := range shards {
 			if r.Start <= slot && slot <= r.End {
 				return r.Nodes[0].Addr

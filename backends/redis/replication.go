@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/lockquake/lockquake/chaos"
 )
@@ -126,6 +127,30 @@ func online(replication map[string]string) int {
 		}
 	}
 	return n
+}
+
+// ackWithin is how long a write that proves readiness may take to reach the replicas.
+const ackWithin = 500 * time.Millisecond
+
+// replicates has a primary take a value at the key, give it back, and so many replicas acknowledge it. A replica calls its link up
+// before its primary sends it anything.
+func (m member) replicates(ctx context.Context, at string, replicas int) error {
+	if replicas == 0 {
+		return m.write(ctx, m.client, at)
+	}
+	own := m.client.Conn() // WAIT asks about the writes of its own connection
+	defer own.Close()
+	if err := m.write(ctx, own, at); err != nil {
+		return err
+	}
+	n, err := own.Wait(ctx, replicas, ackWithin).Result()
+	if err != nil {
+		return fmt.Errorf("%s does not wait for its replicas: %w", m.name, err)
+	}
+	if n < int64(replicas) {
+		return fmt.Errorf("%d of %d replicas of %s acknowledged a write within %v", n, replicas, m.name, ackWithin)
+	}
+	return nil
 }
 
 var (

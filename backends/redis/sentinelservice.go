@@ -224,7 +224,7 @@ func (s *sentinelService) Close() error {
 //   - all six nodes answer
 //   - every Sentinel names the same primary, calls it nothing but a master, and has its quorum
 //   - every Sentinel sees both replicas follow the primary with their links up, and both other Sentinels
-//   - the primary takes a write
+//   - the primary takes a write, and both replicas acknowledge it
 //
 // Until that was so for the first time, it also says who follows whom and what is watched.
 func (s *sentinelService) Ready(ctx context.Context) error {
@@ -250,7 +250,7 @@ func (s *sentinelService) Ready(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := primary.write(ctx, primary.keys.ready()); err != nil {
+	if err := primary.replicates(ctx, primary.keys.ready(), sentinelServers-1); err != nil {
 		return err
 	}
 	s.formed = true

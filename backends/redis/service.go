@@ -87,7 +87,7 @@ func (ms members) Ask(ctx context.Context, node, fact string) (string, error) {
 func (ms members) Ready(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	for _, m := range ms {
-		group.Go(func() error { return m.write(ctx, m.keys.ready()) })
+		group.Go(func() error { return m.write(ctx, m.client, m.keys.ready()) })
 	}
 	return group.Wait()
 }
@@ -211,7 +211,7 @@ func (m member) ask(ctx context.Context, fact string) (string, error) {
 	case "fresh-second":
 		return m.freshSecond(ctx)
 	case chaos.FactWrites:
-		err := m.write(ctx, m.keys.ready())
+		err := m.write(ctx, m.client, m.keys.ready())
 		return strconv.FormatBool(err == nil), err
 	case "run-id":
 		section, err := m.info(ctx, "server")
@@ -275,12 +275,12 @@ func fields(text string) map[string]string {
 }
 
 // write has the server take a value at the key and give it back.
-func (m member) write(ctx context.Context, at string) error {
+func (m member) write(ctx context.Context, c redis.Cmdable, at string) error {
 	want := time.Now().String()
-	if err := m.client.Set(ctx, at, want, time.Minute).Err(); err != nil {
+	if err := c.Set(ctx, at, want, time.Minute).Err(); err != nil {
 		return fmt.Errorf("%s does not take a write: %w", m.name, err)
 	}
-	got, err := m.client.Get(ctx, at).Result()
+	got, err := c.Get(ctx, at).Result()
 	if err != nil {
 		return fmt.Errorf("%s does not serve a read: %w", m.name, err)
 	}
@@ -335,7 +335,7 @@ func (m member) freshSecond(ctx context.Context) (string, error) {
 			}
 			continue
 		}
-		if err := m.write(ctx, m.keys.ready()); err != nil {
+		if err := m.write(ctx, m.client, m.keys.ready()); err != nil {
 			return "", err
 		}
 		if clock.Sleep(ctx, secondBegins/3) != nil {

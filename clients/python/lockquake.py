@@ -224,6 +224,12 @@ class Stream:
                 self.stood = self._add(user, "stall", "info", {"value": until - since})[1]
                 self.wake.set()
 
+    def end(self):
+        """Records no more, and tells how many events there were and how many had no room."""
+        with self.mu:
+            self.recording = False
+            return self.seq, self.dropped
+
     def keep_flushing(self):
         """Writes what nobody waits for, within a millisecond."""
         while True:
@@ -956,8 +962,9 @@ class Session:
             self.arrival += self.step()
             self.skipped += 1
         users = self.users.values()
+        recorded, dropped = self.stream.end()  # what watches the process goes on
         self.stream.send("done", {
-            "recorded": self.stream.seq, "dropped": self.stream.dropped, "stall_ns": self.longest, "cycles": sum(u.cycles for u in users),
+            "recorded": recorded, "dropped": dropped, "stall_ns": self.longest, "cycles": sum(u.cycles for u in users),
             "errors": self.errors, "lag_ns": max((u.lag for u in users), default=0), "unstarted": self.skipped,
             "cpu_ns": time.process_time_ns() - self.cpu,
         })
