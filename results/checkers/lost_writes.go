@@ -26,7 +26,7 @@ type lostWrites struct {
 	looks    map[uint16]*look // by lock
 	holds    []*hold
 	releases map[uint16][]*span // by lock: each from its begin to its answer, or without end
-	open     byUser[*span]      // the release that is under way
+	open     map[opOf]*span     // the releases that are under way
 	list     shortlist
 }
 
@@ -44,6 +44,11 @@ type grantOf struct {
 	grant uint32
 }
 
+type opOf struct {
+	user history.User
+	op   uint32
+}
+
 var lostWritesKind = results.CheckerKind{
 	Name: "lost_writes", New: newLostWrites,
 	Doc: "A grant that a server was seen to have is there until its time is over, or somebody releases the lock; where servers were asked at the end.",
@@ -56,7 +61,7 @@ var lostWritesKind = results.CheckerKind{
 }
 
 func newLostWrites(run results.Run) results.Checker {
-	c := &lostWrites{run: run, looks: map[uint16]*look{}, releases: map[uint16][]*span{}, list: shortlist{room: results.MaxWitnesses}}
+	c := &lostWrites{run: run, looks: map[uint16]*look{}, releases: map[uint16][]*span{}, open: map[opOf]*span{}, list: shortlist{room: results.MaxWitnesses}}
 	c.t = newTracker(run, c)
 	locks := map[string]uint16{}
 	for i, name := range run.Locks {
@@ -137,12 +142,14 @@ func (c *lostWrites) Observe(e *history.Event) {
 	switch {
 	case e.Kind == history.Release && e.Phase == history.Invoke:
 		r := &span{c.t.clocks.Early(e.User, e.Time), results.Forever}
-		*c.open.at(e.User) = r
+		c.open[opOf{e.User, e.Op}] = r
 		c.releases[e.Lock] = append(c.releases[e.Lock], r)
-	case e.Kind == history.Release && e.Phase != history.Info:
-		if r := *c.open.at(e.User); r != nil {
+	case e.Kind == history.Release:
+		op := opOf{e.User, e.Op}
+		if r := c.open[op]; r != nil && e.Phase != history.Info {
 			r.until = c.t.clocks.Late(e.User, e.Time)
 		}
+		delete(c.open, op)
 	default:
 	}
 	c.t.observe(e)

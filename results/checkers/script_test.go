@@ -17,6 +17,7 @@ import (
 //	fault NAME on=USER|nN [hold=N] at=MS until=MS [lag=BYTES] [new=NODE]
 //	saw STEP BY NODE FACT ANSWER at=MS [until=MS] [took=MS] [whose=USER] [ends-in=MS]   an observation (- is no answer), of a grant of that user's latest acquire so far
 //	MS USER KIND PHASE [KEY=VALUE...]       an event; USER is A, B, ... (clients) or A2 (user 2 of client A)
+//	                                        to=MS: the outcome of what was invoked then; the user's latest invoke of that kind where nothing is said
 //	                                        on=N: replica N did it, as the user's access number=N; of=NAME: that process did it
 //	reading MS requests=N,... notifications=N,... connections=N,... cpu=MS,... starts=N,...   what servers and clients had counted
 //	want NAME=VALUE...                      counts and measures (null where nothing is judged), verdict:CHECKER, witnesses:CHECKER (how many), excused:NAME, chances:NAME
@@ -340,6 +341,10 @@ func (s *script) event(f []string) error {
 			var n int
 			n, err = strconv.Atoi(v)
 			e.Grant = s.holds[e.User][n-1]
+		case "to": // the operation that was invoked then
+			var asked int64
+			asked, err = millis(v)
+			e.Op = s.events[slices.IndexFunc(s.events, func(o history.Event) bool { return o.User == e.User && o.Time == asked })].Op
 		case "on":
 			var n int
 			n, err = strconv.Atoi(v)
