@@ -22,6 +22,7 @@ import (
 	"github.com/lockquake/lockquake/backends/all"
 	"github.com/lockquake/lockquake/backends/listed"
 	"github.com/lockquake/lockquake/internal/wait"
+	"github.com/lockquake/lockquake/results/capacity"
 )
 
 // attachedRun is a backend whose servers are started apart, and what a run on them may ask.
@@ -93,6 +94,26 @@ func TestAttachFromContainers(t *testing.T) {
   - {use: partition, how: reject, on: client-2, from: redis-1, at: 300ms, for: 1s}
 `
 	a.run(t, access, l) // unknown where a receipt does not say that its fault was there
+	a.away(t, access)
+}
+
+// away has a sweep measure the round trip to the servers, as it is and with 5 ms added at the clients' ends.
+func (a attachedRun) away(t *testing.T, access backends.Access) {
+	t.Helper()
+	p := a.attach(t, access, a.watched(t, &recorder{t: t, under: a.prefix}, access), "capacity", "--users", "2", "--locks", "own", "--rtt", "0,5ms", "--for", "1s", "--repeat", "1", "--format", "json")
+	code := p.wait(t)
+	var s capacity.Sweep
+	if err := json.Unmarshal([]byte(p.stdout.String()), &s); code != codeMet || err != nil || len(s.Points) != 2 {
+		t.Fatalf("exit code %d, no sweep of two points (%v):\n%s\n%s", code, err, p.stdout.String(), p.stderr.String())
+	}
+	for _, point := range s.Points {
+		one := point.Samples[0]
+		if one.RTT == nil || *one.RTT <= 0 || *one.RTT < float64(point.Setting.RTT)/1e6 {
+			t.Errorf("with %d ns added, the round trip is %v", point.Setting.RTT, one.RTT)
+			continue
+		}
+		t.Logf("with %d ns added, the round trip is %.3f ms", point.Setting.RTT, *one.RTT)
+	}
 }
 
 // TestAttachToALargeRedis has more keys on a server than a look at the start goes through. That is told, what a run wrote is removed all the
@@ -233,29 +254,37 @@ func (a attachedRun) watched(t *testing.T, r *recorder, access backends.Access) 
 // begin starts a run on endpoints, which are listed by their ports.
 func (a attachedRun) begin(t *testing.T, access backends.Access, l backends.Lock, at map[string][]string) *process {
 	t.Helper()
-	if a.seeds > 0 {
-		at["client"] = at["client"][:a.seeds]
+	scenario := filepath.Join(t.TempDir(), "attached.yaml")
+	if err := os.WriteFile(scenario, fmt.Appendf(nil, shortRun, a.backend, l.Name, cmp.Or(a.lasts, "700ms"), a.chaos), 0o600); err != nil {
+		t.Fatal(err)
 	}
-	file := fmt.Sprintf("backend: %s\nprefix: %q\nendpoints: [%s]\n", a.backend, a.prefix, strings.Join(at["client"], ", "))
-	if access.Password != "" {
-		file += "password: {env: BENCH_PASSWORD}\n"
-	}
-	if strings.Contains(a.yaml, "%s") {
-		file += fmt.Sprintf(a.yaml, strings.Join(at["sentinel"], ", "))
-	} else {
-		file += a.yaml
-	}
-	dir := t.TempDir()
-	attach, scenario := filepath.Join(dir, "attach.yaml"), filepath.Join(dir, "attached.yaml")
-	for name, text := range map[string]string{attach: file, scenario: fmt.Sprintf(shortRun, a.backend, l.Name, cmp.Or(a.lasts, "700ms"), a.chaos)} {
-		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	args := []string{"run", scenario, "--provider", cmp.Or(a.in, "local"), "--attach", attach, "--yes", "--format", "table"}
+	args := []string{"run", scenario, "--format", "table"}
 	for _, s := range a.set {
 		args = append(args, "--set", s)
 	}
+	return a.attach(t, access, at, args...)
+}
+
+// attach starts a command that attaches to endpoints, which are listed by their ports.
+func (a attachedRun) attach(t *testing.T, access backends.Access, at map[string][]string, args ...string) *process {
+	t.Helper()
+	if a.seeds > 0 {
+		at["client"] = at["client"][:a.seeds]
+	}
+	text := fmt.Sprintf("backend: %s\nprefix: %q\nendpoints: [%s]\n", a.backend, a.prefix, strings.Join(at["client"], ", "))
+	if access.Password != "" {
+		text += "password: {env: BENCH_PASSWORD}\n"
+	}
+	if strings.Contains(a.yaml, "%s") {
+		text += fmt.Sprintf(a.yaml, strings.Join(at["sentinel"], ", "))
+	} else {
+		text += a.yaml
+	}
+	file := filepath.Join(t.TempDir(), "attach.yaml")
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	args = append(args, "--provider", cmp.Or(a.in, "local"), "--attach", file, "--yes")
 	if access.Password == "" {
 		return begin(t, args...)
 	}
