@@ -55,6 +55,28 @@ func TestDocumentation(t *testing.T) {
 	}
 }
 
+// TestChoosingIsAPage: who asks which lock to take reads one page, on which each sentence shows what it rests on.
+func TestChoosingIsAPage(t *testing.T) {
+	data, err := os.ReadFile("../docs/choosing.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := len(strings.Fields(string(data))); n > 850 {
+		t.Errorf("docs/choosing.md has %d words, and is to be a page", n)
+	}
+	rests := regexp.MustCompile(`\]\(|[0-9]`)
+	for paragraph := range strings.SplitSeq(string(data), "\n\n") {
+		if strings.HasPrefix(paragraph, "#") || strings.HasPrefix(paragraph, "|") {
+			continue
+		}
+		for sentence := range strings.SplitSeq(strings.TrimSpace(strings.ReplaceAll(paragraph, "\n", " ")), ". ") {
+			if !rests.MatchString(sentence) {
+				t.Errorf("docs/choosing.md: %q names no story and no figure", sentence)
+			}
+		}
+	}
+}
+
 // TestArgumentsHaveTheirStories: the page of arguments names every story, and what it and the page about choosing link to is a story or its twin.
 func TestArgumentsHaveTheirStories(t *testing.T) {
 	all, err := catalog()
