@@ -215,15 +215,13 @@ expect: {double_grants: "0", judged: ">=2"}
 `,
 	},
 	faulty("holder-pauses", "Holders are paused for longer than their grants last.", expiring, `{use: pause, on: holder, at: 1s, for: {{ttl 2}}, every: {{ttl 3}}}`),
-	{
-		Name: "renewing-pauses", Claim: "Holders that extend their grants are paused for longer than these last.", needs: both(processes, renewable), lasts: 7,
-		text: `workload: {use: hold-renew, clients: {{.Clients}}, users: 1, hold: {{ttl 1.5}}, touch: 100ms, resource: {use: register, guard: none}}
-chaos:
-  - {use: pause, on: holder, at: 1s, for: {{ttl 2}}, every: {{ttl 3}}}
-run: {for: {{ttl 7}}}
-expect: {double_grants: "0", stuck_locks: "0", judged: ">=3"}
-`,
-	},
+	renewingPauses("renewing-pauses", "Holders that extend their grants are paused for longer than these last.", "holder", renewable),
+	renewingPauses("renewing-server-pauses", "Holders extend their grants, and of the servers of which a majority is asked one is paused.", "one", both(renewable, func(s Subject) string {
+		if s.Backend != "redlock" {
+			return "no majority of independent servers is asked"
+		}
+		return ""
+	})),
 	faulty("holder-crashes", "Holders are killed.", nil, `{use: kill, on: holder, at: 1s}`, `{use: kill, on: holder, at: {{ttl 3}}}`),
 	faulty("holder-cut-off", "Holders are cut off from the service for longer than their grants last.", expiring,
 		`{use: partition, on: holder, from: all, at: 1s, for: {{ttl 2}}, every: {{ttl 3}}}`),
@@ -256,6 +254,19 @@ func faulty(name, claim string, needs func(Subject) string, faults ...string) St
 	return Story{
 		Name: name, Claim: claim, needs: needs, lasts: 7,
 		text: strings.Replace(broken, "FAULTS", "  - "+strings.Join(faults, "\n  - "), 1),
+	}
+}
+
+// renewingPauses has users extend what they hold while somebody is paused now and then.
+func renewingPauses(name, claim, on string, needs func(Subject) string) Story {
+	return Story{
+		Name: name, Claim: claim, needs: both(processes, needs), lasts: 7,
+		text: `workload: {use: hold-renew, clients: {{.Clients}}, users: 1, hold: {{ttl 1.5}}, touch: 100ms, resource: {use: register, guard: none}}
+chaos:
+  - {use: pause, on: ` + on + `, at: 1s, for: {{ttl 2}}, every: {{ttl 3}}}
+run: {for: {{ttl 7}}}
+expect: {double_grants: "0", stuck_locks: "0", judged: ">=3"}
+`,
 	}
 }
 
