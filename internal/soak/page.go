@@ -26,7 +26,7 @@ import (
 var pageText string
 
 // The page is to stay below 32 kB: it shows so many runs that did not pass, and so many bytes of a reason.
-const mostFailures, mostReason = 15, 80
+const mostFailures, mostReason = 13, 80
 
 // oldPage is what the page says already: a row without runs in the record, which is not in git, stays as it was.
 type oldPage struct {
