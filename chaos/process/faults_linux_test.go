@@ -93,7 +93,9 @@ func TestPauseOfAProcessThatDies(t *testing.T) {
 // counting is a process that counts its pauses, as the nodes of a run do.
 type counting struct {
 	*realProcess
-	n int
+	n     int
+	other func() // what somebody does right after the look that follows a resume
+	next  func()
 }
 
 func (c *counting) Pauses() int { return c.n }
@@ -105,9 +107,19 @@ func (c *counting) Pause(ctx context.Context) (chaos.ProcessState, error) {
 
 func (c *counting) Resume(ctx context.Context) (chaos.ProcessState, error) {
 	if c.n--; c.n > 0 {
-		return c.Inspect(ctx)
+		c.next, c.other = c.other, nil
+		return c.realProcess.Inspect(ctx)
 	}
 	return c.realProcess.Resume(ctx)
+}
+
+func (c *counting) Inspect(ctx context.Context) (chaos.ProcessState, error) {
+	s, err := c.realProcess.Inspect(ctx)
+	if do := c.next; do != nil {
+		c.next = nil
+		do()
+	}
+	return s, err
 }
 
 func TestOverlappingPausesHealIndependently(t *testing.T) {
@@ -118,6 +130,25 @@ func TestOverlappingPausesHealIndependently(t *testing.T) {
 		heals = append(heals, heal)
 	}
 	healIndependently(t, a.realProcess, heals, "1 other pauses")
+}
+
+// The look finds the process stopped, and the heal of the other pause comes before its receipt is written.
+func TestAnotherPauseIsHealedAtOnce(t *testing.T) {
+	a := &counting{realProcess: newProcess(t, "a")}
+	var heals []chaos.Heal
+	for range 2 {
+		heals = append(heals, faulttest.Injected(t, "pause", newFault(t, "pause", ""), chaos.Scope{On: []chaos.Node{a}}))
+	}
+	a.other = func() {
+		if _, err := heals[1](t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
+	r, err := heals[0](t.Context())
+	if err != nil || a.n != 0 {
+		t.Fatalf("%v; %d pauses stand", err, a.n)
+	}
+	faulttest.WantStatus(t, "heal", r, history.Installed)
 }
 
 // healIndependently heals two injections: the process stands still until the second is healed, and the receipt of the first tells of the other.

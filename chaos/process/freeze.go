@@ -142,7 +142,9 @@ func (n frozen) thawed(ctx context.Context) (history.Receipt, error) {
 	}
 	begun := clock.Now()
 	failed := n.Thaw(ctx)
+	others := n.freezes() // before the look: the heal of another may come right after it
 	now, err := n.Frozen(ctx)
+	others = max(others, n.freezes())
 	if err = errors.Join(failed, err); err != nil {
 		return history.Receipt{Evidence: fmt.Sprintf("%s: %s", n.Name(), now.Said)}, err
 	}
@@ -154,8 +156,8 @@ func (n frozen) thawed(ctx context.Context) (history.Receipt, error) {
 	switch {
 	case now.Gone || state.Gone():
 		return chaos.Seen(history.Installed, now.Time, evidence+": it ended meanwhile"), nil
-	case now.Frozen && n.freezes() > 0:
-		return chaos.Seen(history.Installed, now.Time, fmt.Sprintf("%s: %d other freezes of it stand", evidence, n.freezes())), nil
+	case now.Frozen && others > 0:
+		return chaos.Seen(history.Installed, now.Time, fmt.Sprintf("%s: %d other freezes of it stand", evidence, others)), nil
 	case now.Frozen:
 		return chaos.Seen(history.NotInstalled, now.Time, evidence), errors.New("it is still frozen")
 	case state.Threads["T"] > 0 && pauses(n.freezable) == 0:

@@ -74,7 +74,9 @@ func (n stopped) resumed(ctx context.Context) (history.Receipt, error) {
 		return r, nil
 	}
 	going, failed := n.Resume(ctx)
+	others := pauses(n.pausable) // before the look: the heal of another may come right after it
 	state, err := n.Inspect(ctx)
+	others = max(others, pauses(n.pausable))
 	evidence := fmt.Sprintf("%s: %s", n.Name(), state)
 	switch {
 	case err != nil:
@@ -83,8 +85,8 @@ func (n stopped) resumed(ctx context.Context) (history.Receipt, error) {
 		return chaos.Seen(history.Installed, state.Time, evidence+": it ended meanwhile"), nil
 	case failed != nil:
 		return history.Receipt{Time: state.Time, Evidence: evidence}, failed
-	case (state.Threads["T"] > 0 || state.Waits) && pauses(n.pausable) > 0:
-		return chaos.Seen(history.Installed, state.Time, fmt.Sprintf("%s: %d other pauses of it stand", evidence, pauses(n.pausable))), nil
+	case (state.Threads["T"] > 0 || state.Waits) && others > 0:
+		return chaos.Seen(history.Installed, state.Time, fmt.Sprintf("%s: %d other pauses of it stand", evidence, others)), nil
 	case state.Threads["T"] > 0 || state.Waits:
 		return chaos.Seen(history.NotInstalled, state.Time, evidence+": it is still stopped"), errors.New("it is still stopped")
 	}
