@@ -2,6 +2,7 @@ package sweep
 
 import (
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -177,6 +178,42 @@ func TestPolicyOfAPoint(t *testing.T) {
 		want := map[string]string{"default": "poll every 10ms +/- 50 %", "spin": "poll without a pause"}[p.Retry]
 		if p.Policy != want {
 			t.Errorf("%q: %q, want %q", p.Retry, p.Policy, want)
+		}
+	}
+}
+
+// TestWhatIsPlannedCanBeWritten: the largest sweep, with the most rates that its searches may try, is one that its file holds.
+func TestWhatIsPlannedCanBeWritten(t *testing.T) {
+	t.Parallel()
+	for _, searched := range []bool{false, true} {
+		room := capacity.MostPoints
+		if searched {
+			room -= capacity.SearchMost // of one curve
+		}
+		if err := roomFor(grid(room), searched); err != nil {
+			t.Error(err)
+		}
+		if err := roomFor(grid(room+1), searched); err == nil {
+			t.Errorf("searched %v: one point too many is planned", searched)
+		}
+		s := capacity.Sweep{Schema: capacity.Schema}
+		for _, p := range grid(room) {
+			s.Points = append(s.Points, capacity.Point{Setting: p.Setting})
+		}
+		search := capacity.Search{Objective: capacity.Objective{Quantile: 0.99, Most: 1}, Start: 1}
+		for i := 0; searched; i++ { // no rate is told from another: the longest search
+			rate, done := search.Next(s.Points)
+			if done {
+				break
+			}
+			one := capacity.Sample{Cycles: rate, Offered: rate, Latency: map[string]float64{"p99": 0}}
+			if i%4 == 3 {
+				one.Spoilt = "the machine stood still"
+			}
+			s.Points = append(s.Points, capacity.Point{Setting: capacity.Setting{Users: 1, Locks: 1, Rate: rate}, Samples: []capacity.Sample{one}})
+		}
+		if err := capacity.Write(filepath.Join(t.TempDir(), capacity.File), s); err != nil {
+			t.Error(err)
 		}
 	}
 }

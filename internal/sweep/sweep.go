@@ -74,6 +74,9 @@ func (p *pace) progress(began int64) engine.Progress {
 
 // Plan chooses what the budget allows. It starts and writes nothing.
 func (s *Sweep) Plan(points []Point) (err error) {
+	if err := roomFor(points, s.File.Objective != nil); err != nil {
+		return err
+	}
 	if s.plan, err = within(points, s.File.Repeat, s.Budget, s.cost()); err != nil {
 		return err
 	}
@@ -82,6 +85,21 @@ func (s *Sweep) Plan(points []Point) (err error) {
 	}
 	if s.plan.why != "" {
 		s.Say("%s", s.plan.why)
+	}
+	return nil
+}
+
+// roomFor refuses a sweep that its file could not hold in the end.
+func roomFor(points []Point, searched bool) error {
+	n, curves := len(points), map[capacity.Setting]bool{}
+	for _, p := range points {
+		if c := p.curve(); searched && !curves[c] {
+			curves[c] = true
+			n += capacity.SearchMost
+		}
+	}
+	if n > capacity.MostPoints {
+		return engine.UsageError{Text: fmt.Sprintf("the sweep may have %d points, with those that --slo searches, and at most %d are possible; give fewer values", n, capacity.MostPoints)}
 	}
 	return nil
 }
