@@ -54,7 +54,7 @@ func (a Analysis) paragraph(of Setting, group []Curve) string {
 				said = "at least " + said
 			}
 			throughputs = append(throughputs, said)
-			limits = append(limits, "is "+string(peak.Limit.Cause))
+			limits = append(limits, "is "+peak.Limit.String())
 			bends = append(bends, c.bend())
 		}
 		plans = append(plans, a.plan(c))
