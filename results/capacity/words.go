@@ -102,7 +102,6 @@ func (a Analysis) title(of Setting, group []Curve) []string {
 	var out []string
 	for _, w := range of.words() {
 		switch {
-		case strings.HasSuffix(w, " locks") && of.Locks == 0:
 		case of.RTT > 0 && w == "RTT "+duration(of.RTT):
 			out = append(out, achieved(of.RTT, group))
 		case of.Retry != "" && w == "retry "+of.Retry && group[0].policy() != "":
