@@ -52,8 +52,8 @@ the scenario, and --set gives a key one value. The scenario is one that takes an
 attempt: spin (not at all), fixed (10ms), jittered (5ms to 15ms), exponential (1ms, doubled up to 100ms).
 
 It leaves a directory with capacity.json, capacity.html and the directories of all runs; it is the last line printed. Ctrl-C reports what there
-is and ends with exit code 130; --resume goes on with it. --budget bounds the time of the whole: first each point is run less often, then points
-are left out evenly. Exit code 1 says that no rate kept the objective, or that a lock broke its promise; 4 that
+is and ends with exit code 130; --resume goes on with it. --budget bounds the time of the whole: first each point is run less often, then each
+curve has fewer numbers of users, at least 6, then whole curves are left out; the search has half of it at least, if it needs that. Exit code 1 says that no rate kept the objective, or that a lock broke its promise; 4 that
 the runs cannot tell, for they were spoilt or the load generator was late.`
 
 func capacityCommand(std streams) *cobra.Command {

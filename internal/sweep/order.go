@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/lockquake/lockquake/internal/engine"
@@ -24,56 +25,116 @@ type schedule struct {
 type cost struct {
 	point  func(Point) time.Duration // one run
 	first  time.Duration             // until the first servers serve
-	search time.Duration             // of one curve's open loop; 0: none is searched
+	search int                       // runs of one curve's open loop; 0: none is searched
 }
 
-func (c cost) of(points []Point, repeat int) time.Duration {
-	sum, curves := c.first, map[capacity.Setting]bool{}
-	for _, p := range points {
-		sum += time.Duration(repeat) * c.point(p)
-		curves[p.curve()] = true
+// of is how long the points of some curves take, and then the searches, each with the most users of its curve.
+func (c cost) of(curves [][]Point, repeat int) (points, searches time.Duration) {
+	points = c.first
+	for _, curve := range curves {
+		for _, p := range curve {
+			points += time.Duration(repeat) * c.point(p)
+		}
+		searches += time.Duration(c.search) * c.point(curve[len(curve)-1])
 	}
-	return sum + time.Duration(len(curves))*c.search
+	return points, searches
 }
 
-// within fits a sweep into a budget. First it makes fewer runs of each point, down to one; then it leaves out points, evenly, and keeps the
-// first and the last.
+// leastOfCurve is how many points a curve keeps while there are curves to leave out: those that a fit needs, and one that may be marked.
+const leastOfCurve = 6
+
+// within fits a sweep into a budget. First it makes fewer runs of each point, down to one. Then each curve keeps fewer numbers of users, evenly
+// from the least to the most. Then whole curves are left out, evenly; the last one may get shorter still. The searches count for half of the
+// budget at most: they take what remains.
 func within(points []Point, repeat int, budget time.Duration, c cost) (schedule, error) {
-	s := schedule{points: points, repeat: repeat, takes: c.of(points, repeat)}
+	all := byUsers(points)
+	closed, searches := c.of(all, repeat)
+	s := schedule{points: points, repeat: repeat, takes: closed + searches}
 	if budget <= 0 || s.takes <= budget {
 		return s, nil
 	}
 	whole := s.takes
-	for s.repeat > 1 && s.takes > budget {
+	over := func(curves [][]Point) bool {
+		closed, searches = c.of(curves, s.repeat)
+		s.takes = min(closed+searches, budget)
+		return closed+min(searches, budget/2) > budget
+	}
+	for s.repeat > 1 && over(all) {
 		s.repeat--
-		s.takes = c.of(points, s.repeat)
 	}
-	n := len(points)
-	for n > 0 && s.takes > budget {
-		n--
-		s.points = evenly(points, n)
-		s.takes = c.of(s.points, s.repeat)
+	longest := 0
+	for _, curve := range all {
+		longest = max(longest, len(curve))
 	}
-	if n < min(2, len(points)) {
-		return s, engine.UsageError{Text: fmt.Sprintf("--budget: %v is not enough for the smallest sweep, which takes about %v; the whole takes about %v",
-			budget, c.of(evenly(points, min(2, len(points))), 1).Round(time.Second), whole.Round(time.Second))}
+	left, n, most := all, len(all), longest
+	for over(left) {
+		smallest := closed + min(searches, closed)
+		if most > leastOfCurve || n == 1 {
+			most--
+		} else {
+			n, most = n-1, longest
+		}
+		left = nil
+		for _, curve := range evenly(all, n) {
+			left = append(left, evenly(curve, min(most, len(curve))))
+		}
+		if n == 1 && len(left[0]) < min(2, len(points)) {
+			return s, engine.UsageError{Text: fmt.Sprintf("--budget: %v is not enough for the smallest sweep, which takes about %v; the whole takes about %v",
+				budget, smallest.Round(time.Second), whole.Round(time.Second))}
+		}
 	}
-	s.why = fmt.Sprintf("the sweep would take about %v, and the budget is %v: ", whole.Round(time.Second), budget)
+	s.keep(slices.Concat(left...), fmt.Sprintf("the budget of %v", budget))
+	var why []string
 	if s.repeat < repeat {
-		s.why += fmt.Sprintf("each point is run %s instead of %d", times(s.repeat), repeat)
+		why = append(why, fmt.Sprintf("each point is run %s instead of %d", times(s.repeat), repeat))
 	}
-	if n < len(points) {
-		if s.repeat < repeat {
-			s.why += ", and "
-		}
-		s.why += fmt.Sprintf("%d of %d points are left out", len(points)-n, len(points))
+	if len(s.left) > 0 {
+		why = append(why, fmt.Sprintf("%d of %d points are left out", len(s.left), len(points)))
 	}
-	for _, p := range points {
-		if !slices.ContainsFunc(s.points, func(o Point) bool { return o.Setting == p.Setting }) {
-			s.left = append(s.left, capacity.Left{Setting: p.Setting, Why: fmt.Sprintf("the budget of %v", budget)})
-		}
+	if n < len(all) {
+		why = append(why, fmt.Sprintf("%d of %d curves with them", len(all)-n, len(all)))
 	}
+	if closed+searches > budget {
+		why = append(why, fmt.Sprintf("the search of rates has about %v", (budget-closed).Round(time.Second)))
+	}
+	s.why = fmt.Sprintf("the sweep would take about %v, and the budget is %v: %s", whole.Round(time.Second), budget, strings.Join(why, ", and "))
 	return s, nil
+}
+
+// keep leaves out all points but some.
+func (s *schedule) keep(some []Point, why string) {
+	kept := map[capacity.Setting]bool{}
+	for _, p := range some {
+		kept[p.Setting] = true
+	}
+	all := s.points
+	s.points = nil
+	for _, p := range all {
+		if kept[p.Setting] {
+			s.points = append(s.points, p)
+		} else {
+			s.left = append(s.left, capacity.Left{Setting: p.Setting, Why: why})
+		}
+	}
+}
+
+// byUsers puts together the points that differ in users alone, few users first.
+func byUsers(points []Point) (out [][]Point) {
+	at := map[capacity.Setting]int{}
+	for _, p := range points {
+		of := p.Setting
+		of.Users = 0
+		i, ok := at[of]
+		if !ok {
+			i, at[of] = len(out), len(out)
+			out = append(out, nil)
+		}
+		out[i] = append(out[i], p)
+	}
+	for _, curve := range out {
+		slices.SortStableFunc(curve, func(a, b Point) int { return a.Users - b.Users })
+	}
+	return out
 }
 
 func times(n int) string {
@@ -86,15 +147,15 @@ func times(n int) string {
 	return fmt.Sprintf("%d times", n)
 }
 
-// evenly picks n points that lie evenly among all.
-func evenly(points []Point, n int) []Point {
-	var out []Point
+// evenly picks n that lie evenly among all.
+func evenly[T any](all []T, n int) []T {
+	var out []T
 	for i := range n {
 		at := 0
 		if n > 1 {
-			at = int(math.Round(float64(i) * float64(len(points)-1) / float64(n-1)))
+			at = int(math.Round(float64(i) * float64(len(all)-1) / float64(n-1)))
 		}
-		out = append(out, points[at])
+		out = append(out, all[at])
 	}
 	return out
 }

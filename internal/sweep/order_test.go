@@ -2,11 +2,13 @@ package sweep
 
 import (
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/lockquake/lockquake/internal/clock"
 	"github.com/lockquake/lockquake/results"
 	"github.com/lockquake/lockquake/results/capacity"
 )
@@ -70,7 +72,7 @@ func TestRoundsRunEveryPointOnce(t *testing.T) {
 
 func TestBudget(t *testing.T) {
 	t.Parallel()
-	c := cost{point: func(Point) time.Duration { return 10 * time.Second }, first: 10 * time.Second, search: 50 * time.Second}
+	c := cost{point: func(Point) time.Duration { return 10 * time.Second }, first: 10 * time.Second, search: 5}
 	for _, x := range []struct {
 		budget time.Duration
 		repeat int
@@ -82,7 +84,8 @@ func TestBudget(t *testing.T) {
 		{209 * time.Second, 2, []int{1, 2, 3, 4, 5}, "would take about 3m30s, and the budget is 3m29s: each point is run twice instead of 3"},
 		{110 * time.Second, 1, []int{1, 2, 3, 4, 5}, "each point is run once instead of 3"},
 		{90 * time.Second, 1, []int{1, 3, 5}, "each point is run once instead of 3, and 2 of 5 points are left out"},
-		{80 * time.Second, 1, []int{1, 5}, "3 of 5 points are left out"},
+		{80 * time.Second, 1, []int{1, 3, 5}, "and 2 of 5 points are left out, and the search of rates has about 40s"},
+		{60 * time.Second, 1, []int{1, 5}, "3 of 5 points are left out"},
 	} {
 		s, err := within(grid(5), 3, x.budget, c)
 		if err != nil {
@@ -99,8 +102,79 @@ func TestBudget(t *testing.T) {
 			t.Errorf("%v: what is left takes %v", x.budget, s.takes)
 		}
 	}
-	if s, err := within(grid(5), 3, 79*time.Second, c); err == nil || !strings.Contains(err.Error(), "takes about 1m20s; the whole takes about 3m30s") {
+	if s, err := within(grid(5), 3, 59*time.Second, c); err == nil || !strings.Contains(err.Error(), "takes about 1m0s; the whole takes about 3m30s") {
 		t.Errorf("a budget that is too small: %v, %v", users(s.points), err)
+	}
+}
+
+// TestBudgetOfManyCurves has the axes of lockquake capacity --users 1,2,4..256 --locks 1,64 --rtt 0,1ms,5ms --slo p99=20ms, in containers.
+func TestBudgetOfManyCurves(t *testing.T) {
+	t.Parallel()
+	numbers := []int{1, 2, 4, 8, 16, 32, 64, 128, 256}
+	var points []Point
+	for _, rtt := range []time.Duration{0, time.Millisecond, 5 * time.Millisecond} {
+		for _, locks := range []int{1, 64} {
+			for _, n := range numbers {
+				points = append(points, Point{Setting: capacity.Setting{Users: n, Locks: locks, RTT: int64(rtt)}})
+			}
+		}
+	}
+	c := cost{first: 10 * time.Second, search: searchRuns, point: func(p Point) time.Duration {
+		return 6500*time.Millisecond + time.Duration(min(p.RTT, 1))*shapingTime
+	}}
+	const first, last = "1 lock", "64 locks, RTT 5ms"
+	for _, x := range []struct {
+		budget time.Duration
+		repeat int
+		curves int
+		users  []int
+		why    string
+	}{
+		{0, 3, 6, numbers, ""},
+		{30 * time.Minute, 3, 6, numbers, ""},
+		{25 * time.Minute, 2, 6, numbers, "the sweep would take about 26m41s, and the budget is 25m0s: each point is run twice instead of 3"},
+		{10 * time.Minute, 1, 6, []int{1, 4, 8, 32, 64, 256}, "each point is run once instead of 3, and 18 of 54 points are left out, and the search of rates has about 5m32s"},
+		{4 * time.Minute, 1, 2, []int{1, 2, 8, 16, 32, 128, 256}, "40 of 54 points are left out, and 4 of 6 curves with them, and the search of rates has about 2m12s"},
+		{time.Minute, 1, 1, []int{1, 16, 256}, "51 of 54 points are left out, and 5 of 6 curves with them"},
+	} {
+		s, err := within(points, 3, x.budget, c)
+		if err != nil {
+			t.Errorf("%v: %v", x.budget, err)
+			continue
+		}
+		if s.repeat != x.repeat || !strings.Contains(s.why, x.why) || x.why == "" && s.why != "" || x.budget > 0 && s.takes > x.budget || len(s.points)+len(s.left) != len(points) {
+			t.Errorf("%v: %d times, %v, %d and %d points: %s", x.budget, s.repeat, s.takes, len(s.points), len(s.left), s.why)
+		}
+		curves := byUsers(s.points)
+		for _, curve := range curves {
+			if !slices.Equal(users(curve), x.users) {
+				t.Errorf("%v: %s keeps users %v, want %v", x.budget, Name(curve[0].Setting), users(curve), x.users)
+			}
+		}
+		if len(curves) != x.curves || !strings.HasSuffix(Name(curves[0][0].Setting), first) || x.curves > 1 && !strings.HasSuffix(Name(curves[x.curves-1][0].Setting), last) {
+			t.Errorf("%v: %d curves from %v", x.budget, len(curves), curves[0][0].Setting)
+		}
+	}
+}
+
+// TestShareOfASearch: no curve's search takes the time of another's, and what one leaves is shared by the rest.
+func TestShareOfASearch(t *testing.T) {
+	t.Parallel()
+	s := Sweep{Budget: 10 * time.Minute, began: clock.Now() - int64(4*time.Minute), pace: pace{done: 1, took: 10 * time.Second}}
+	for curves, want := range map[int]time.Duration{6: 5 * time.Minute, 3: 6 * time.Minute, 1: 10 * time.Minute} {
+		if got := s.share(curves).Round(time.Second); got != want {
+			t.Errorf("%d curves: the next ends at %v, want %v", curves, got, want)
+		}
+	}
+	if why := s.mustEnd(t.Context(), s.share(6)); why != "" {
+		t.Errorf("the first curve has a minute, and ends: %s", why)
+	}
+	s.pace.took = 2 * time.Minute
+	if why := s.mustEnd(t.Context(), s.share(6)); why != "the budget of 10m0s" {
+		t.Errorf("a run of two minutes in a share of one: %q", why)
+	}
+	if s.Budget = 0; s.share(6) != 0 || s.mustEnd(t.Context(), s.share(6)) != "" {
+		t.Error("a search without a budget ends")
 	}
 }
 
@@ -177,6 +251,42 @@ func TestPolicyOfAPoint(t *testing.T) {
 		want := map[string]string{"default": "poll every 10ms +/- 50 %", "spin": "poll without a pause"}[p.Retry]
 		if p.Policy != want {
 			t.Errorf("%q: %q, want %q", p.Retry, p.Policy, want)
+		}
+	}
+}
+
+// TestWhatIsPlannedCanBeWritten: the largest sweep, with the most rates that its searches may try, is one that its file holds.
+func TestWhatIsPlannedCanBeWritten(t *testing.T) {
+	t.Parallel()
+	for _, searched := range []bool{false, true} {
+		room := capacity.MostPoints
+		if searched {
+			room -= capacity.SearchMost // of one curve
+		}
+		if err := roomFor(grid(room), searched); err != nil {
+			t.Error(err)
+		}
+		if err := roomFor(grid(room+1), searched); err == nil {
+			t.Errorf("searched %v: one point too many is planned", searched)
+		}
+		s := capacity.Sweep{Schema: capacity.Schema}
+		for _, p := range grid(room) {
+			s.Points = append(s.Points, capacity.Point{Setting: p.Setting})
+		}
+		search := capacity.Search{Objective: capacity.Objective{Quantile: 0.99, Most: 1}, Start: 1}
+		for i := 0; searched; i++ { // no rate is told from another: the longest search
+			rate, done := search.Next(s.Points)
+			if done {
+				break
+			}
+			one := capacity.Sample{Cycles: rate, Offered: rate, Latency: map[string]float64{"p99": 0}}
+			if i%4 == 3 {
+				one.Spoilt = "the machine stood still"
+			}
+			s.Points = append(s.Points, capacity.Point{Setting: capacity.Setting{Users: 1, Locks: 1, Rate: rate}, Samples: []capacity.Sample{one}})
+		}
+		if err := capacity.Write(filepath.Join(t.TempDir(), capacity.File), s); err != nil {
+			t.Error(err)
 		}
 	}
 }

@@ -20,9 +20,6 @@ type Point struct {
 	base     engine.Options
 }
 
-// mostPoints is how many a sweep may have.
-const mostPoints = 5000
-
 // Points makes all combinations of the axes and checks that each can be run here. Nothing is started.
 func Points(base engine.Options, axes []Axis) ([]Point, error) {
 	combinations := [][]Choice{nil}
@@ -36,8 +33,8 @@ func Points(base engine.Options, axes []Axis) ([]Point, error) {
 				next = append(next, append(slices.Clone(c), choice))
 			}
 		}
-		if combinations = next; len(combinations) > mostPoints {
-			return nil, engine.UsageError{Text: fmt.Sprintf("the sweep has more than %d points; give fewer values", mostPoints)}
+		if combinations = next; len(combinations) > capacity.MostPoints {
+			return nil, engine.UsageError{Text: fmt.Sprintf("the sweep has more than %d points; give fewer values", capacity.MostPoints)}
 		}
 	}
 	var out []Point

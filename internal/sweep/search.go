@@ -4,7 +4,9 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
+	"github.com/lockquake/lockquake/internal/clock"
 	"github.com/lockquake/lockquake/results/capacity"
 )
 
@@ -13,11 +15,21 @@ func (s *Sweep) searchAll(ctx context.Context) error {
 	list := s.largest()
 	for i, p := range list {
 		s.pace.is(func(p *pace) { p.all = p.done + searchRuns*(len(list)-i) })
-		if err := s.searchOne(ctx, p); err != nil {
+		if err := s.searchOne(ctx, p, s.share(len(list)-i)); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// share is when the search of the next curve must end, after the sweep began; 0: whenever. What remains of the budget is for all curves that
+// were not searched yet: the first does not take the time of the last.
+func (s *Sweep) share(curves int) time.Duration {
+	if s.Budget <= 0 {
+		return 0
+	}
+	took := time.Duration(clock.Now() - s.began)
+	return took + max(0, s.Budget-took)/time.Duration(curves)
 }
 
 // checkSearch says why the open loop of a curve could not be run.
@@ -52,7 +64,7 @@ func (s *Sweep) largest() (out []Point) {
 	return out
 }
 
-func (s *Sweep) searchOne(ctx context.Context, p Point) error {
+func (s *Sweep) searchOne(ctx context.Context, p Point, end time.Duration) error {
 	search := capacity.Search{Objective: *s.File.Objective, Start: s.peak(p.curve()), Confirm: s.File.Confirm, Measured: s.File.Measured}
 	for {
 		rate, done := search.Next(s.curve(p.curve()))
@@ -64,7 +76,7 @@ func (s *Sweep) searchOne(ctx context.Context, p Point) error {
 			return fmt.Errorf("search at %.4g/s: %w", rate, err)
 		}
 		at.Rate = rate
-		if why := s.mustEnd(ctx); why != "" {
+		if why := s.mustEnd(ctx, end); why != "" {
 			s.leave([]Point{at}, why)
 			return nil
 		}

@@ -74,6 +74,9 @@ func (p *pace) progress(began int64) engine.Progress {
 
 // Plan chooses what the budget allows. It starts and writes nothing.
 func (s *Sweep) Plan(points []Point) (err error) {
+	if err := roomFor(points, s.File.Objective != nil); err != nil {
+		return err
+	}
 	if s.plan, err = within(points, s.File.Repeat, s.Budget, s.cost()); err != nil {
 		return err
 	}
@@ -82,6 +85,21 @@ func (s *Sweep) Plan(points []Point) (err error) {
 	}
 	if s.plan.why != "" {
 		s.Say("%s", s.plan.why)
+	}
+	return nil
+}
+
+// roomFor refuses a sweep that its file could not hold in the end.
+func roomFor(points []Point, searched bool) error {
+	n, curves := len(points), map[capacity.Setting]bool{}
+	for _, p := range points {
+		if c := p.curve(); searched && !curves[c] {
+			curves[c] = true
+			n += capacity.SearchMost
+		}
+	}
+	if n > capacity.MostPoints {
+		return engine.UsageError{Text: fmt.Sprintf("the sweep may have %d points, with those that --slo searches, and at most %d are possible; give fewer values", n, capacity.MostPoints)}
 	}
 	return nil
 }
@@ -122,7 +140,7 @@ func (s *Sweep) cost() cost {
 	c := cost{first: start}
 	c.point = func(p Point) time.Duration { return r.warm(p.Scenario) + r.For + beside }
 	if s.File.Objective != nil {
-		c.search = searchRuns * (r.Warm + r.For + beside)
+		c.search = searchRuns
 	}
 	return c
 }
@@ -147,7 +165,7 @@ func (s *Sweep) Run(ctx context.Context) (err error) {
 	defer over()
 	go s.tick(stop)
 	for i, p := range due {
-		if why := s.mustEnd(ctx); why != "" {
+		if why := s.mustEnd(ctx, s.Budget); why != "" {
 			s.leave(due[i:], why)
 			return nil
 		}
@@ -185,15 +203,15 @@ func (s *Sweep) due() []Point {
 	return out
 }
 
-// mustEnd says why no run may follow, or "".
-func (s *Sweep) mustEnd(ctx context.Context) string {
+// mustEnd says why no run may follow, where all of them end so long after the sweep began (0: whenever), or "".
+func (s *Sweep) mustEnd(ctx context.Context, end time.Duration) string {
 	var done int
 	var each time.Duration
 	s.pace.is(func(p *pace) { done, each = p.done, p.each() })
 	switch {
 	case ctx.Err() != nil:
 		return "interrupted"
-	case s.Budget > 0 && done > 0 && time.Duration(clock.Now()-s.began)+each > s.Budget:
+	case end > 0 && done > 0 && time.Duration(clock.Now()-s.began)+each > end:
 		return fmt.Sprintf("the budget of %v", s.Budget)
 	}
 	return ""

@@ -151,7 +151,9 @@ func (s Setting) words() []string {
 	if s.Nodes > 0 {
 		out = append(out, plural(s.Nodes, "member"))
 	}
-	out = append(out, s.locks())
+	if s.Locks > 0 || s.Own { // else it is of curves that differ in them
+		out = append(out, s.locks())
+	}
 	if s.RTT > 0 {
 		out = append(out, "RTT "+duration(s.RTT))
 	}

@@ -29,6 +29,15 @@ func (a Analysis) charts() ([]report.Chart, error) {
 			}
 		}
 	}
+	for _, n := range numerics {
+		for lines := range slices.Chunk(a.lines(n), report.Styles) {
+			c, err := n.best(lines)
+			if err != nil {
+				return nil, err
+			}
+			out = append(out, c)
+		}
+	}
 	return out, nil
 }
 

@@ -47,6 +47,7 @@ type pageData struct {
 	CSS        template.CSS
 	Head       []string
 	Paragraphs []string
+	Overview   [][]string
 	Charts     []report.Chart
 	Curves     []curveData
 	Facts      []fact
@@ -80,7 +81,7 @@ type fact struct{ Name, Value string }
 
 // HTML writes the report as a page in one file.
 func HTML(w io.Writer, a Analysis) error {
-	d := pageData{Analysis: a, CSS: report.CSS(), Head: a.head(), Paragraphs: a.Paragraphs()}
+	d := pageData{Analysis: a, CSS: report.CSS(), Head: a.head(), Paragraphs: a.Paragraphs(), Overview: a.overview()}
 	var err error
 	if d.Charts, err = a.charts(); err != nil {
 		return err

@@ -54,6 +54,8 @@ type Candidate struct {
 	Cause    Cause
 	Known    bool    // whether it was measured at all
 	Share    float64 // of its ceiling
+	Bound    float64 // of the share, from which on it can be named; 0: on this point it cannot
+	Of       string  // what the share is a part of
 	Reached  bool
 	Evidence string
 }
@@ -81,7 +83,29 @@ func limitOf(r Reading, one float64, o *Objective) Limit {
 			return l
 		}
 	}
+	if n := l.nearest(); n != "" {
+		l.Evidence = n
+	}
 	return l
+}
+
+// nearest tells of the candidate that lacks least of its bound; "": of none is known how much it lacks.
+func (l Limit) nearest() string {
+	said, most := "", 0.0
+	for _, c := range l.Candidates {
+		if c.Known && c.Share < c.Bound && c.Share/c.Bound > most {
+			said, most = fmt.Sprintf("nearest: %s, %s of %s", c.Cause, percent(c.Share), c.Of), c.Share/c.Bound
+		}
+	}
+	return said
+}
+
+// String names the limit, and beside one that is not known the nearest cause.
+func (l Limit) String() string {
+	if n := l.nearest(); l.Cause == Unknown && n != "" {
+		return notKnown + "; " + n
+	}
+	return string(l.Cause)
 }
 
 // processors looks at the CPU. Who shares a full machine is in the way of the others: the limit is the generator's where clients and supervisor
@@ -89,7 +113,7 @@ func limitOf(r Reading, one float64, o *Objective) Limit {
 func (r Reading) processors(o *Objective) (generator, servers Candidate) {
 	generator, servers = Candidate{Cause: Generator}, Candidate{Cause: Processor}
 	if late, most := r.Late.Mid, lateAllowed(o); r.Rate > 0 && late > most {
-		generator = Candidate{Generator, true, late / most, true, fmt.Sprintf("it began arrivals %s late (p99), and %s is allowed", milli(late), milli(most))}
+		generator = Candidate{Cause: Generator, Known: true, Share: late / most, Reached: true, Evidence: fmt.Sprintf("it began arrivals %s late (p99), and %s is allowed", milli(late), milli(most))}
 	}
 	if r.Cores == 0 || len(r.CPU) == 0 {
 		return generator, servers
@@ -114,24 +138,33 @@ func (r Reading) processors(o *Objective) (generator, servers Candidate) {
 	}
 	share := used / float64(r.Cores)
 	if r.CPU["servers"].N+r.CPU["clients"].N == 0 && r.Host == "" { // all of them are one process
-		return generator, Candidate{Machine, true, share, share >= cpuFull, said + ", in whose process are servers and clients"}
+		return generator, Candidate{Machine, true, share, cpuFull, ofCores, share >= cpuFull, said + ", in whose process are servers and clients"}
 	}
 	load := sum - r.CPU["servers"].Mid // a resource is of the load, and not of the lock
 	byLoad := load >= generatorPart*sum
 	servers.Known, servers.Share, servers.Evidence = true, share, said
 	servers.Reached = share >= cpuFull && !byLoad
+	if !byLoad {
+		servers.Bound, servers.Of = cpuFull, ofCores
+	}
 	one := r.Busiest.Mid / r.ServerCores
 	serverIs := r.ServerCores > 0 && one >= serverFull // whoever else is busy: no server can do more
-	if serverIs {
-		servers.Share, servers.Reached = one, true
+	if serverIs || r.ServerCores > 0 && (byLoad || one > share) {
+		servers.Share, servers.Bound, servers.Of, servers.Reached = one, serverFull, "what one server can use", serverIs
 		servers.Evidence = fmt.Sprintf("the busiest server used %.2f of the %.2g cores that one can use", r.Busiest.Mid, r.ServerCores)
 	}
 	if !generator.Reached {
 		generator.Known, generator.Share, generator.Evidence = true, load/float64(r.Cores), said
 		generator.Reached = share >= cpuFull && byLoad && !serverIs
+		if byLoad {
+			generator.Share, generator.Bound, generator.Of = share, cpuFull, ofCores
+		}
 	}
 	return generator, servers
 }
+
+// ofCores is what a share of the CPU is a part of.
+const ofCores = "the cores"
 
 // processes are who uses CPU.
 var processes = []string{"servers", "clients", "supervisor", "resource"}
@@ -146,7 +179,10 @@ func (r Reading) others() Candidate {
 	for _, i := range r.CPU {
 		own += i.Mid
 	}
-	c.Known, c.Share = true, r.Machine.Mid/float64(r.Cores)
+	c.Known, c.Share, c.Of = true, r.Machine.Mid/float64(r.Cores), ofCores
+	if r.Machine.Mid-own >= othersPart*float64(r.Cores) {
+		c.Bound = cpuFull
+	}
 	c.Reached = c.Share >= cpuFull // where they use less than othersPart, processors has named one of the runs' own
 	c.Evidence = fmt.Sprintf("%.2f of %d cores in use, %.2f of them by programs that are no part of the runs", r.Machine.Mid, r.Cores, max(0, r.Machine.Mid-own))
 	return c
@@ -165,7 +201,7 @@ func (r Reading) emulation() Candidate {
 	if r.Packets.N == 0 {
 		return c
 	}
-	c.Known, c.Share = true, r.Packets.Mid/queuePackets
+	c.Known, c.Share, c.Bound, c.Of = true, r.Packets.Mid/queuePackets, queueFull, "what it surely can"
 	c.Reached = c.Share >= queueFull
 	c.Evidence = fmt.Sprintf("%s packets/s of the %s that the packet queue is sure to let through", number(r.Packets.Mid), number(queuePackets))
 	return c
@@ -184,7 +220,7 @@ func (r Reading) serial() Candidate {
 		locks = r.Users
 	}
 	ceiling := float64(locks) * 1e3 / (r.Hold.Mid + handoff.Mid)
-	c.Known, c.Share = true, r.Cycles.Mid/ceiling
+	c.Known, c.Share, c.Bound, c.Of = true, r.Cycles.Mid/ceiling, busy, "it"
 	c.Reached = c.Share >= busy && c.Share <= 1/busy // far above it, the median of the handoffs is not their mean
 	c.Evidence = fmt.Sprintf("%s cycles/s of at most %s: %s / (hold %s + handoff %s)", number(r.Cycles.Mid), number(ceiling), plural(locks, "lock"), milli(r.Hold.Mid), milli(handoff.Mid))
 	return c
@@ -212,7 +248,7 @@ func (r Reading) fsync() Candidate {
 	if !(of > 0) {
 		return c
 	}
-	c.Known, c.Share = true, n*r.Fsync.Mid/of
+	c.Known, c.Share, c.Bound, c.Of = true, n*r.Fsync.Mid/of, fsyncPart, what
 	c.Reached = c.Share >= fsyncPart && c.Share <= 1.5 // more than all of it is another thing's time
 	c.Evidence = fmt.Sprintf("%g × fsync of %s is %s of %s, %s", n, milli(r.Fsync.Mid), percent(c.Share), what, milli(of))
 	return c
@@ -241,7 +277,10 @@ func (r Reading) distance(alone bool) Candidate {
 		many, trips = false, fit
 		said = fmt.Sprintf(" (the servers counted %s requests)", number(r.Requests.Mid))
 	}
-	c.Known, c.Share = true, away*trips/of
+	c.Known, c.Share, c.Of = true, away*trips/of, "the cycle but for the hold"
+	if !many {
+		c.Bound = distancePart
+	}
 	c.Reached = c.Share >= distancePart && c.Share <= 1/distancePart && !many
 	c.Evidence = fmt.Sprintf("%s of %s are %s of the cycle but for the hold, %s%s", roundTrips(trips), milli(away), percent(c.Share), milli(of), said)
 	return c
@@ -257,7 +296,7 @@ func roundTrips(n float64) string {
 // users asks whether anyone was in another's way: if not, more users do more.
 func (r Reading) users(one float64) Candidate {
 	if r.Rate > 0 {
-		c := Candidate{Cause: Offered, Known: true, Share: r.Cycles.Mid / r.Rate}
+		c := Candidate{Cause: Offered, Known: true, Share: r.Cycles.Mid / r.Rate, Bound: servedPart, Of: "it"}
 		c.Reached = c.Share >= servedPart
 		c.Evidence = fmt.Sprintf("%s of %s offered a second were served", number(r.Cycles.Mid), number(r.Rate))
 		return c
@@ -267,7 +306,7 @@ func (r Reading) users(one float64) Candidate {
 		return c
 	}
 	free := float64(r.Users) * one
-	c.Known, c.Share = true, r.Cycles.Mid/free
+	c.Known, c.Share, c.Bound, c.Of = true, r.Cycles.Mid/free, alone, "what each would do alone"
 	c.Reached = c.Share >= alone && c.Share <= aloneMost
 	c.Evidence = fmt.Sprintf("%s cycles/s of the %s that %s would do, each as fast as one alone (%s/s)", number(r.Cycles.Mid), number(free), plural(r.Users, "user"), number(one))
 	return c

@@ -26,7 +26,7 @@ func TestLimits(t *testing.T) {
 		want   Cause
 		says   string
 	}{
-		"none":                                         {func(*Setting, *Sample) {}, Unknown, "no candidate is near its ceiling"},
+		"none":                                         {func(*Setting, *Sample) {}, Unknown, "nearest: the per-lock ceiling, 50 % of it"},
 		"clients' CPU":                                 {func(_ *Setting, s *Sample) { s.CPU["clients"] = 1.4 }, Generator, "1.80 of 2 cores used: 0.30 by servers, 1.40 by clients, 0.10 by supervisor"},
 		"clients' CPU, nearly":                         {func(_ *Setting, s *Sample) { s.CPU["clients"] = 1.39 }, Unknown, ""},
 		"supervisor's CPU":                             {func(_ *Setting, s *Sample) { s.CPU["supervisor"] = 1.5 }, Generator, "1.50 by supervisor"},
@@ -108,6 +108,38 @@ func TestLimits(t *testing.T) {
 		}
 		if spoils := c.want == Generator || c.want == Emulation; spoils != (len(r.Marks) > 0) {
 			t.Errorf("%s: marks %q", name, r.Marks)
+		}
+	}
+}
+
+// Where no cause is near enough to be named, the one that lacks least is told, and the point is fitted as before.
+func TestTheNearestCause(t *testing.T) {
+	for want, change := range map[string]func(*Setting, *Sample){
+		"not known; nearest: the load generator, 86 % of the cores":                      func(_ *Setting, s *Sample) { s.CPU["clients"] = 1.32 },
+		"not known; nearest: the servers' CPU, 86 % of the cores":                        func(_ *Setting, s *Sample) { s.CPU["servers"] = 1.52 },
+		"not known; nearest: the servers' CPU, 88 % of what one server can use":          func(_ *Setting, s *Sample) { s.CPU["clients"], s.Busiest, s.ServerCores = 1.32, ptr(0.88), 1 },
+		"not known; nearest: the servers' fsync, 46 % of the cycle but for the hold":     func(_ *Setting, s *Sample) { s.Fsync = ptr(9) }, // half is enough
+		"not known; nearest: the per-lock ceiling, 50 % of it":                           func(*Setting, *Sample) {},
+		"not known; nearest: the number of users, 50 % of what each would do alone":      func(_ *Setting, s *Sample) { s.Handoff = nil },
+		"not known; nearest: the network's distance, 77 % of the cycle but for the hold": func(_ *Setting, s *Sample) { s.RTT = ptr(10) },
+		"not known; nearest: the emulation of the network, 82 % of what it surely can":   func(_ *Setting, s *Sample) { s.Packets = ptr(18_000) },
+		"not known; nearest: the rate that was offered, 95 % of it":                      func(p *Setting, s *Sample) { p.Rate, s.Offered = 210, 210 },
+		"not known; nearest: other programs on the machine, 88 % of the cores":           func(_ *Setting, s *Sample) { s.Machine = ptr(1.76) },
+		"not known; nearest: the machine's CPU, 85 % of the cores":                       func(_ *Setting, s *Sample) { s.CPU = map[string]float64{"supervisor": 1.7} },
+		"the load generator": func(_ *Setting, s *Sample) { s.CPU["clients"] = 1.4 },
+		"not known": func(_ *Setting, s *Sample) {
+			*s = Sample{Verdict: "pass", Cycles: 510, Cycle: 15.7, InService: 8, Fsync: ptr(20)} // each above what can be
+		},
+	} {
+		p := Point{Setting: Setting{Backend: "etcd", Lock: "mutex", Users: 8, Locks: 1}, Samples: []Sample{calm()}}
+		change(&p.Setting, &p.Samples[0])
+		r := read(p, 0)
+		r.judge(50, nil)
+		if got := r.Limit.String(); got != want {
+			t.Errorf("%s\nwant %s", got, want)
+		}
+		if fitted := len(r.Marks) == 0; fitted != (want != string(Generator)) {
+			t.Errorf("%s: marks %q", want, r.Marks)
 		}
 	}
 }

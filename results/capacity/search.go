@@ -12,7 +12,7 @@ type Search struct {
 	Objective Objective
 	Start     float64 // arrivals a second to try first: the peak of the closed loop
 	Confirm   int     // runs that must all keep the objective; 0: 3
-	Most      int     // runs in all that are not spoilt; 0: 40
+	Most      int     // runs in all that are not spoilt; 0: searchRuns
 	Measured  int64   // ns, of each run
 }
 
@@ -25,6 +25,10 @@ const (
 	spoiltMost = 3
 	// spoiltAll is how many runs may be spoilt in all.
 	spoiltAll = 12
+	// searchRuns is how many runs a search makes, spoilt ones aside, where nobody says.
+	searchRuns = 40
+	// SearchMost is how many points such a search makes at most.
+	SearchMost = searchRuns + spoiltAll
 	// reach is how far from the start the search goes, up and down.
 	reach = 1000
 )
@@ -153,7 +157,7 @@ func (s Search) Next(points []Point) (rate float64, done bool) {
 	st := s.look(points)
 	most := s.Most
 	if most <= 0 {
-		most = 40
+		most = searchRuns
 	}
 	if !(s.Start > 0) || st.runs >= most || st.spoilt >= spoiltAll {
 		return 0, true

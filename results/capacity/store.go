@@ -15,10 +15,12 @@ import (
 	"github.com/lockquake/lockquake/results"
 )
 
+// MostPoints is how many points a sweep may have: measured, left out, and found by its searches, SearchMost a curve.
+const MostPoints = 5_000
+
 // What a file may have at most: more is no sweep that anyone made.
 const (
 	maxFile    = 64 << 20
-	maxPoints  = 2_000
 	maxSamples = 1_000
 	maxUsers   = 1_000_000
 	maxName    = 500
@@ -79,8 +81,8 @@ func (s Sweep) check() error {
 	if s.Schema != Schema {
 		return fmt.Errorf("schema is %q; this program knows %q", shorten(s.Schema), Schema)
 	}
-	if n := len(s.Points) + len(s.Left); n > maxPoints {
-		return fmt.Errorf("%d points are more than a sweep has: at most %d", n, maxPoints)
+	if n := len(s.Points) + len(s.Left); n > MostPoints {
+		return fmt.Errorf("%d points are more than a sweep has: at most %d", n, MostPoints)
 	}
 	if s.Repeat < 0 || s.Repeat > maxSamples || s.Warm < 0 || s.Measured < 0 {
 		return fmt.Errorf("repeat %d, warm_ns %d and measured_ns %d: none is below 0, and repeat is at most %d", s.Repeat, s.Warm, s.Measured, maxSamples)

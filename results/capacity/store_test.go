@@ -76,6 +76,28 @@ func TestForeignSweepsAreRefused(t *testing.T) {
 	}
 }
 
+// The points that are left out count too.
+func TestTheLargestSweep(t *testing.T) {
+	var s Sweep
+	s.Schema = Schema
+	for i := range MostPoints {
+		of := Setting{Backend: "etcd", Users: i + 1, Locks: 1}
+		if i%2 == 0 {
+			s.Points = append(s.Points, Point{Setting: of})
+		} else {
+			s.Left = append(s.Left, Left{of, "the budget of 10m0s"})
+		}
+	}
+	path := filepath.Join(t.TempDir(), File)
+	if err := Write(path, s); err != nil {
+		t.Error(err)
+	}
+	s.Points = append(s.Points, Point{Setting: Setting{Backend: "etcd", Users: 1, Locks: 2}})
+	if err := Write(path, s); err == nil {
+		t.Error("a sweep of one point too many was written")
+	}
+}
+
 func point(setting, samples string) string {
 	return `{"schema":"lockquake/capacity/1","points":[{` + setting + `,"samples":[` + samples + `]}]}`
 }

@@ -22,6 +22,11 @@ func Text(w io.Writer, a Analysis, opts ...report.Option) error {
 	for _, p := range a.Paragraphs() {
 		fmt.Fprintf(&b, "\n%s\n", p)
 	}
+	overview := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	for i, row := range a.overview() {
+		fmt.Fprintf(overview, "%s  %s\t%s\n", map[bool]string{true: "\n"}[i == 0], strings.Join(row[1:], "\t"), row[0]) // the name is long
+	}
+	_ = overview.Flush() // b is a buffer
 	for _, c := range a.Curves {
 		fmt.Fprintf(&b, "\n%s\n", c.Name())
 		if p := c.policy(); p != "" {

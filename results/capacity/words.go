@@ -54,7 +54,7 @@ func (a Analysis) paragraph(of Setting, group []Curve) string {
 				said = "at least " + said
 			}
 			throughputs = append(throughputs, said)
-			limits = append(limits, "is "+string(peak.Limit.Cause))
+			limits = append(limits, "is "+peak.Limit.String())
 			bends = append(bends, c.bend())
 		}
 		plans = append(plans, a.plan(c))
@@ -102,7 +102,6 @@ func (a Analysis) title(of Setting, group []Curve) []string {
 	var out []string
 	for _, w := range of.words() {
 		switch {
-		case strings.HasSuffix(w, " locks") && of.Locks == 0:
 		case of.RTT > 0 && w == "RTT "+duration(of.RTT):
 			out = append(out, achieved(of.RTT, group))
 		case of.Retry != "" && w == "retry "+of.Retry && group[0].policy() != "":

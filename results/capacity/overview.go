@@ -1,0 +1,120 @@
+package capacity
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	"gonum.org/v1/plot/plotter"
+	"gonum.org/v1/plot/vg/draw"
+
+	"github.com/lockquake/lockquake/results/report"
+)
+
+// numeric is a number in which curves may differ. Taken out of two settings, it leaves what is equal if they differ in it alone.
+type numeric struct {
+	name, unit string
+	take       func(*Setting) float64
+}
+
+var numerics = []numeric{
+	{"locks", "", func(s *Setting) float64 { return take(&s.Locks, 1) }},
+	{"hold", ", ms", func(s *Setting) float64 { return take(&s.Hold, 1e6) }},
+	{"TTL", ", s", func(s *Setting) float64 { return take(&s.TTL, 1e9) }},
+	{"members", "", func(s *Setting) float64 { return take(&s.Nodes, 1) }},
+	{"RTT", ", ms", func(s *Setting) float64 { return take(&s.RTT, 1e6) }},
+}
+
+func take[T int | int64](n *T, unit float64) float64 {
+	defer func() { *n = 0 }()
+	return float64(*n) / unit
+}
+
+// overview has a row for each curve, behind one of heads; a single curve needs none.
+func (a Analysis) overview() [][]string {
+	rows := [][]string{{"curve", "best cycles/s", "it bends at", "limit"}}
+	if a.Objective != nil {
+		rows[0] = append(rows[0], "rate kept") // the head has the objective
+	}
+	for _, c := range a.Curves {
+		best, limit, kept := notKnown, notKnown, notKnown
+		if p := c.Peak(); p != nil {
+			best, limit = number(p.Cycles.Mid), strings.TrimPrefix(string(p.Limit.Cause), "the ")
+			if c.AtLeast(*p) {
+				best = "at least " + best
+			}
+		}
+		if c.Kept.Rate > 0 {
+			kept = number(round(c.Kept.Rate)) + "/s" + map[bool]string{false: ", not confirmed"}[c.Kept.Confirmed]
+		}
+		knee, _ := c.Bends()
+		rows = append(rows, []string{a.differs(c), best, knee, limit, kept}[:len(rows[0])])
+	}
+	if len(a.Curves) < 2 {
+		return nil
+	}
+	return rows
+}
+
+// differs has the words of a curve that not all have. A number that is 0 has none, and is told where others have it.
+func (a Analysis) differs(c Curve) string {
+	words := slices.DeleteFunc(c.words(), func(w string) bool {
+		return !slices.ContainsFunc(a.Curves, func(d Curve) bool { return !slices.Contains(d.words(), w) })
+	})
+	for _, n := range numerics {
+		if s := c.Setting; n.take(&s) == 0 && slices.ContainsFunc(a.Curves, func(d Curve) bool { return n.take(&d.Setting) > 0 }) {
+			words = append(words, n.name+" 0")
+		}
+	}
+	return strings.Join(words, ", ")
+}
+
+// line joins curves that differ in one number alone.
+type line struct {
+	Curve               // what they have in common
+	all, exact, atLeast plotter.XYs
+}
+
+// lines are of the best throughput over a number, where at least two curves differ in nothing else.
+func (a Analysis) lines(of numeric) (out []line) {
+	for _, c := range a.Curves {
+		peak, at := c.Peak(), plotter.XY{X: of.take(&c.Setting)}
+		i := slices.IndexFunc(out, func(l line) bool { return l.Setting == c.Setting })
+		if i < 0 {
+			i, out = len(out), append(out, line{Curve: c})
+		}
+		if peak != nil && peak.Cycles.Mid > 0 {
+			at.Y = peak.Cycles.Mid
+			out[i].all = append(out[i].all, at)
+			dots := &out[i].exact
+			if c.AtLeast(*peak) {
+				dots = &out[i].atLeast
+			}
+			*dots = append(*dots, at)
+		}
+	}
+	return slices.DeleteFunc(out, func(l line) bool { return len(l.all) < 2 })
+}
+
+// best draws the best throughput of curves over the number in which they differ.
+func (of numeric) best(lines []line) (report.Chart, error) {
+	p := report.NewPlot(of.name+of.unit, "best cycles/s")
+	var x, y extent
+	var curves []Curve
+	for i, l := range lines {
+		slices.SortFunc(l.all, func(a, b plotter.XY) int { return cmp.Compare(a.X, b.X) })
+		left, right, low, high := plotter.XYRange(l.all)
+		x.add(left, right)
+		y.add(low, high)
+		curves = append(curves, l.Curve)
+		if err := add(p, report.Style(i), shape{line: l.all}, shape{dots: l.exact, glyph: draw.CircleGlyph{}}, shape{dots: l.atLeast, glyph: draw.TriangleGlyph{}}); err != nil {
+			return report.Chart{}, err
+		}
+	}
+	if p.X.Max *= 1.05; p.X.Min > 0 { // a 0 has no logarithm
+		x.axis(&p.X)
+	}
+	y.axis(&p.Y)
+	svg, err := report.Inline(p, "Best cycles a second by "+of.name+"; the overview has the figures.")
+	return report.Chart{Title: "Best throughput over " + of.name, Caption: "A line joins curves that differ in this alone. A triangle is at least so much.", Legend: legend(curves), SVG: svg}, err
+}
