@@ -124,7 +124,7 @@ const (
 func Beside(provider string) (start, run time.Duration) {
 	switch provider {
 	case "docker":
-		return 10 * time.Second, besideDocker
+		return 4 * time.Second, besideDocker
 	case "swarm":
 		return 15 * time.Second, besideSwarm
 	case "inproc":
