@@ -270,7 +270,7 @@ func use(env results.Env, s *capacity.Sample) {
 			n, ns = n+after.N-before.N, ns+after.NS-before.NS
 		}
 	}
-	if n > 0 {
+	if n > 0 && ns > 0 { // a server may not time them, or by a clock that is too coarse
 		fsync := results.Milli(ns) / float64(n)
 		s.Fsync = &fsync
 	}

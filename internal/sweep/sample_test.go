@@ -83,7 +83,11 @@ func TestUsed(t *testing.T) {
 		t.Errorf("one reading tells %+v", s)
 	}
 	env.Readings[0].Machine = 0
-	if use(env, &s); s.Machine != nil {
+	env.Readings[1].Syncs["etcd-1"] = results.Syncs{N: 20, NS: 50e6} // counted, and not timed
+	if use(env, &s); s.Fsync != nil {
+		t.Errorf("servers that time no sync waited %g ms", *s.Fsync)
+	}
+	if s.Machine != nil {
 		t.Errorf("a machine that tells nothing used %g cores", *s.Machine)
 	}
 }
