@@ -87,6 +87,9 @@ type Sample struct {
 	Verdict string `json:"verdict"` // pass, fail, unknown
 	// Spoilt is why the sample must not be used at all; "": it may.
 	Spoilt string `json:"spoilt,omitempty"`
+	// Counts are those that the verdict demands to be zero, such as double_grants, as the whole run has them, its warm-up too. One that was not judged
+	// is not there.
+	Counts map[string]int64 `json:"counts,omitempty"`
 
 	Cycles    float64            `json:"cycles_per_s"`       // grants that ended with a release, a second
 	Latency   map[string]float64 `json:"latency_ms"`         // p50, p90, p99, p999, p9999, max, mean

@@ -161,6 +161,9 @@ func (s Sample) figures() map[string]float64 {
 	for name, f := range s.Latency {
 		all["latency_ms "+name] = f
 	}
+	for name, n := range s.Counts {
+		all["counts "+name] = float64(n)
+	}
 	for name, f := range s.CPU {
 		all["cpu "+name] = f
 	}
