@@ -98,6 +98,7 @@ type Sample struct {
 	HoldMean  float64            `json:"hold_ms"`            // mean time that a grant was in hand
 	Handoff   *float64           `json:"handoff_ms"`         // median time from a release to the next grant; nil: nobody waited
 	InService float64            `json:"in_service"`         // mean number of users between an acquire and the end of its release (for Little's law), counted by its own means
+	Outside   *float64           `json:"outside,omitempty"`  // the part of the users of a closed loop who were not, though they do not think: they were inside the generator; nil: not known
 	Requests  *float64           `json:"requests_per_grant"`
 	RTT       *float64           `json:"rtt_ms"` // that was measured between a client and a server; nil: not measured
 
