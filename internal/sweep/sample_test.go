@@ -175,7 +175,10 @@ func TestForbidden(t *testing.T) {
 	rep := results.Report{
 		Counts: map[string]*int64{"double_grants": new(int64(3)), "token_regressions": nil, "overlapping_holds": new(int64(1)), "stale_writes": new(int64(0))},
 		Expectations: []results.ExpectationResult{
-			{Name: "double_grants", Want: "0"}, {Name: "token_regressions", Want: "0"}, {Name: "overlapping_holds", Want: ">0"}, {Name: "stale_writes", Want: "0"},
+			{Name: "double_grants", Want: "0"},
+			{Name: "token_regressions", Want: "0"},
+			{Name: "overlapping_holds", Want: ">0"},
+			{Name: "stale_writes", Want: "0"},
 			{Name: "judged", Want: ">=1"},
 		},
 	}
