@@ -169,3 +169,14 @@ func (s *service) count(ctx context.Context, what string) map[string]int64 {
 		return n, err
 	})
 }
+
+// Syncs tells how long the server waited for its log to be on disk. Nobody knows where track_wal_io_timing is off, which is the default, nor from
+// version 18 on, whose pg_stat_wal has no such columns.
+func (s *service) Syncs(ctx context.Context) map[string]topology.Syncs {
+	return topology.CountEach([]*member{s.member}, func(m *member) string { return m.name }, func(m *member) (x topology.Syncs, err error) {
+		err = m.ask(ctx, func(ctx context.Context, c *pgx.Conn) error {
+			return c.QueryRow(ctx, `SELECT wal_sync, (wal_sync_time * 1000000)::bigint FROM pg_stat_wal`).Scan(&x.N, &x.Took)
+		})
+		return x, err
+	})
+}

@@ -139,6 +139,10 @@ func plainFacts(t *testing.T, s topology.Service, ask func(string) string) {
 	if ask("started") == "" || ask("lsn") == "" {
 		t.Errorf("started %q, lsn %q", ask("started"), ask("lsn"))
 	}
+	wait.Until(t, 5*time.Second, "syncs are timed", func() bool { // the server counts what a session did about a second later
+		x := s.(topology.SyncTimer).Syncs(t.Context())[serverName]
+		return x.N > 0 && x.Took > 0 && x.Took < time.Minute
+	})
 	if _, err := s.Ask(t.Context(), serverName, "weather"); err == nil {
 		t.Error("a fact that is not known was answered")
 	}

@@ -54,7 +54,7 @@ func TestSettings(t *testing.T) {
 	}
 	for _, want := range []string{
 		"/secret", "listen_addresses=0.0.0.0",
-		"port=7000", "synchronous_commit=off", "tcp_user_timeout=3000", "tcp_keepalives_idle=1", "tcp_keepalives_interval=1",
+		"port=7000", "synchronous_commit=off", "track_wal_io_timing=on", "tcp_user_timeout=3000", "tcp_keepalives_idle=1", "tcp_keepalives_interval=1",
 	} {
 		if !slices.Contains(argv, want) {
 			t.Errorf("%q is not among the settings %q", want, argv[5:])

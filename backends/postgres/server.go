@@ -76,6 +76,7 @@ func (p Params) settings(listen, port string) []string {
 		"shared_buffers=32MB",
 		"dynamic_shared_memory_type=mmap", // in the data directory, not in a place that a killed server leaves full
 		"synchronous_commit=" + p.SynchronousCommit,
+		"track_wal_io_timing=on", // see Syncs
 		// A client that was cut off: probed after half the time, given up when it is over.
 		"tcp_keepalives_idle=" + seconds(p.TCPTimeout/2),
 		"tcp_keepalives_interval=" + seconds(p.TCPTimeout/8),

@@ -111,6 +111,11 @@ func TestFacts(t *testing.T) {
 		factsOfLock(t, r, name)
 	}
 	servers.CountsRequests(t, r, sequential())
+	for _, n := range r.Cluster.Nodes {
+		if x, ok := r.Service.(topology.SyncTimer).Syncs(ctx)[n.Name()]; !ok || x.N == 0 {
+			t.Errorf("syncs of %s: %+v", n.Name(), x)
+		}
+	}
 	servers.Stored(t, r, sequential())
 	d := r.Service.Describe(ctx)
 	if d["zookeeper.ttl-granted"] != "2s" || !strings.HasPrefix(d["zookeeper.version"], "3.") || d["zookeeper.jvm"] == "" || d["zookeeper.notifications"] == "" {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/lockquake/lockquake/backends/topology"
 	"github.com/lockquake/lockquake/internal/node"
 )
 
@@ -112,6 +113,13 @@ func (m member) monitored(ctx context.Context, names ...string) (map[string]int6
 func (m member) notifications(ctx context.Context) (int64, error) {
 	return m.metrics(ctx, "zk_sum_node_created_watch_count", "zk_sum_node_deleted_watch_count",
 		"zk_sum_node_changed_watch_count", "zk_sum_node_children_watch_count")
+}
+
+// syncs tells how often, and for how long in all, the server had its log written to disk.
+func (m member) syncs(ctx context.Context) (topology.Syncs, error) {
+	const times, sum = "zk_cnt_fsynctime", "zk_sum_fsynctime"
+	n, err := m.monitored(ctx, times, sum)
+	return topology.Syncs{N: n[times], Took: time.Duration(n[sum]) * time.Millisecond}, err
 }
 
 // monotonic tells for how long the server has been serving, in ns, and since which election of its process: each begins the time anew,

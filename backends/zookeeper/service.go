@@ -128,11 +128,11 @@ func (s *service) member(node string) (member, error) {
 	return member{}, fmt.Errorf("zookeeper has no node %q", node)
 }
 
-// states asks all servers at once; a server that does not answer or does not serve has no role.
-func (s *service) states(ctx context.Context) []state {
-	out := make([]state, len(s.members))
+// statesOf asks all servers at once; a server that does not answer or does not serve has no role.
+func statesOf(ctx context.Context, members []member) []state {
+	out := make([]state, len(members))
 	var group sync.WaitGroup
-	for i, m := range s.members {
+	for i, m := range members {
 		group.Go(func() { out[i], _ = m.state(ctx) })
 	}
 	group.Wait()
@@ -142,7 +142,7 @@ func (s *service) states(ctx context.Context) []state {
 // leader names the leader. A paused one that comes back may call itself so beside its successor: the later epoch counts.
 func (s *service) leader(ctx context.Context) string {
 	name, latest := "none", int64(-1)
-	for i, st := range s.states(ctx) {
+	for i, st := range statesOf(ctx, s.members) {
 		if st.role == "leader" && st.zxid>>32 > latest {
 			name, latest = s.members[i].name, st.zxid>>32
 		}
@@ -158,7 +158,7 @@ func (s *service) Ready(ctx context.Context) error {
 		return s.makeRoots(ctx)
 	}
 	leaders := 0
-	for i, st := range s.states(ctx) {
+	for i, st := range statesOf(ctx, s.members) {
 		switch st.role {
 		case "leader":
 			leaders++
@@ -212,6 +212,16 @@ func (s *service) Requests(ctx context.Context) map[string]int64 {
 	defer done()
 	return topology.CountEach(s.members, func(m member) string { return m.name }, func(m member) (int64, error) {
 		return m.metrics(ctx, "zk_packets_received")
+	})
+}
+
+// Syncs tells how long the servers waited for their logs to be on disk. A server counts the whole milliseconds of each sync, so that this is
+// too little by up to 1 ms a sync, and on a fast disk nothing.
+func (s *service) Syncs(ctx context.Context) map[string]topology.Syncs {
+	ctx, done := context.WithTimeout(ctx, s.params.Timeout)
+	defer done()
+	return topology.CountEach(s.members, func(m member) string { return m.name }, func(m member) (topology.Syncs, error) {
+		return m.syncs(ctx)
 	})
 }
 

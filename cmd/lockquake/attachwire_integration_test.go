@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/http"
 	"regexp"
 	"slices"
 	"strconv"
@@ -188,7 +189,7 @@ func (rawBytes) Marshal(v any) ([]byte, error)   { return *v.(*[]byte), nil }
 func (rawBytes) Unmarshal(b []byte, v any) error { *v.(*[]byte) = slices.Clone(b); return nil }
 func (rawBytes) Name() string                    { return "proto" }
 
-// watchEtcd is a gRPC proxy before one member.
+// watchEtcd is a gRPC proxy before one member. What comes by HTTP/1.1, to the same port, is passed on as it is.
 func watchEtcd(t *testing.T, r *recorder, _ backends.Access, _, address string) string {
 	to, err := grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
@@ -202,7 +203,34 @@ func watchEtcd(t *testing.T, r *recorder, _ backends.Access, _, address string) 
 	s := grpc.NewServer(grpc.ForceServerCodec(rawBytes{}), grpc.UnknownServiceHandler(func(_ any, in grpc.ServerStream) error { return e.pass(to, in) }))
 	go func() { _ = s.Serve(l) }()
 	t.Cleanup(func() { s.Stop(); _ = to.Close() })
-	return l.Addr().String()
+	return serveEach(t, "127.0.0.1", func(c net.Conn) {
+		p := peeked{c, bufio.NewReader(c)}
+		if first, _ := p.in.Peek(4); string(first) == "GET " {
+			passOn(t, p, address, r.http)
+		} else {
+			passOn(t, p, l.Addr().String(), func(io.Reader) error { return nil })
+		}
+	})
+}
+
+// peeked is a connection whose first bytes were looked at.
+type peeked struct {
+	net.Conn
+	in *bufio.Reader
+}
+
+func (p peeked) Read(b []byte) (int, error) { return p.in.Read(b) }
+
+func (r *recorder) http(in io.Reader) error {
+	asked, err := http.ReadRequest(bufio.NewReader(in))
+	if err != nil {
+		return err
+	}
+	if asked.URL.Path != "/metrics" {
+		r.refuse("GET %s is asked", asked.URL.Path)
+	}
+	r.command("GET " + asked.URL.Path)
+	return nil
 }
 
 // etcdRecorder reads the requests of etcd's API.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/lockquake/lockquake/results"
 	"github.com/lockquake/lockquake/results/capacity"
 	"github.com/lockquake/lockquake/results/checkers"
 	"github.com/lockquake/lockquake/results/compare"
@@ -82,8 +83,8 @@ func (f *compareFlags) run(std streams, a, b []string) error {
 	}
 	known, list := checkers.All(), "`lockquake list checkers` lists them"
 	if sweeps {
-		known = compare.SweepFigures
-		list = "there are " + strings.Join(known.Names(), ", ")
+		known = compare.SweepFigures(known)
+		list = "there are " + strings.Join(results.Checkers{{Measures: compare.SweepMeasures()}}.Names(), ", ") + " and the counts of `lockquake list checkers`"
 	}
 	var demands []compare.Demand
 	if f.failOn != "" {
@@ -97,7 +98,9 @@ func (f *compareFlags) run(std streams, a, b []string) error {
 	}
 	var res comparison
 	if sweeps {
-		res, err = compareGroups(a, b, allow, sweepAt, compare.OfSweeps)
+		res, err = compareGroups(a, b, allow, sweepAt, func(a, b []compare.Sweep, allow compare.Allow) (*compare.SweepResult, error) {
+			return compare.OfSweeps(a, b, known, allow)
+		})
 	} else {
 		res, err = compareGroups(a, b, allow, judgedRun, func(a, b []compare.Run, allow compare.Allow) (*compare.Result, error) {
 			return compare.Of(a, b, known, allow)

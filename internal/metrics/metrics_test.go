@@ -2,11 +2,15 @@ package metrics
 
 import (
 	"bytes"
+	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"net/http"
 	"os"
 	"regexp"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -84,6 +88,7 @@ func TestMetrics(t *testing.T) {
 		t.Errorf("the format: %v, %v", lints, err)
 	}
 	r.End("pass")
+	load := text
 	text = scrape(t, s)
 	want(text, `lockquake_runs_total{`+of+`scenario="a-story",verdict="pass"} 1`, `lockquake_grants_in_hand{`+of+`scenario="a-story"} 0`)
 	dashboard, err := os.ReadFile("../../docs/grafana.json")
@@ -94,6 +99,31 @@ func TestMetrics(t *testing.T) {
 		if !strings.Contains(text, "\n"+name+"{") {
 			t.Errorf("the dashboard shows %s, which is not served", name)
 		}
+	}
+	for _, m := range regexp.MustCompile(`(?s)histogram_quantile\(([0-9.]+).*?"legendFormat": "(.*?)"`).FindAllStringSubmatch(string(dashboard), -1) {
+		if q, err := strconv.ParseFloat(m[1], 64); err != nil || !strings.HasSuffix(m[2], fmt.Sprintf(" p%g", 100*q)) {
+			t.Errorf("the dashboard calls the quantile %s %q", m[1], m[2])
+		}
+	}
+	documented(t, load+text)
+}
+
+// documented holds the table of docs/commands.md to what is served.
+func documented(t *testing.T, text string) {
+	t.Helper()
+	page, err := os.ReadFile("../../docs/commands.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	served, told := map[string]bool{}, map[string]bool{}
+	for _, m := range regexp.MustCompile(`(?m)^# TYPE (lockquake_\S+)`).FindAllStringSubmatch(text, -1) {
+		served[m[1]] = true
+	}
+	for _, m := range regexp.MustCompile("(?m)^\\| `(lockquake_[a-z_]+)").FindAllStringSubmatch(string(page), -1) {
+		told[m[1]] = true
+	}
+	if !maps.Equal(served, told) {
+		t.Errorf("served are %v, docs/commands.md tells of %v", slices.Sorted(maps.Keys(served)), slices.Sorted(maps.Keys(told)))
 	}
 }
 

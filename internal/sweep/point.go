@@ -18,6 +18,7 @@ type Point struct {
 	block    string // what its servers are started with: points of one block share them
 	pick     []Choice
 	base     engine.Options
+	busy     bool // a closed loop whose users ask again at once
 }
 
 // Points makes all combinations of the axes and checks that each can be run here. Nothing is started.
@@ -94,7 +95,7 @@ func newPoint(base engine.Options, pick []Choice) (Point, error) {
 		TTL: int64(p.Scenario.Backend.TTL),
 	}
 	if a, ok := found.Workload.(*workloads.AcquireRelease); ok {
-		p.Hold, p.Rate = int64(a.Hold), a.Rate
+		p.Hold, p.Rate, p.busy = int64(a.Hold), a.Rate, a.Rate == 0 && a.Think == 0
 		if a.OwnLocks {
 			p.Own, p.Locks = true, 1
 		}

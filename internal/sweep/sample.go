@@ -18,7 +18,7 @@ import (
 
 // sampleOf reads what a judged run measured behind its warm-up.
 func sampleOf(dir string, rep results.Report, env results.Env) (capacity.Sample, error) {
-	s := capacity.Sample{Verdict: string(rep.Verdict), Spoilt: spoilt(rep, env)}
+	s := capacity.Sample{Verdict: string(rep.Verdict), Spoilt: spoilt(rep, env), Counts: forbidden(rep)}
 	var err error
 	if s.Latency, s.Acquires, err = quantiles(filepath.Join(dir, results.DirLatency, "acquire.hlog")); err != nil {
 		return s, err
@@ -65,6 +65,17 @@ func spoilt(rep results.Report, env results.Env) string {
 		return "the run is unknown"
 	}
 	return ""
+}
+
+// forbidden are the counts that must be zero, where they were judged.
+func forbidden(rep results.Report) map[string]int64 {
+	out := map[string]int64{}
+	for _, x := range rep.Expectations {
+		if n := rep.Counts[x.Name]; n != nil && x.Want == "0" {
+			out[x.Name] = *n
+		}
+	}
+	return out
 }
 
 // latencies reads a latency log of a run, in ns; nil where nothing was timed.
@@ -270,7 +281,7 @@ func use(env results.Env, s *capacity.Sample) {
 			n, ns = n+after.N-before.N, ns+after.NS-before.NS
 		}
 	}
-	if n > 0 {
+	if n > 0 && ns > 0 { // a server may not time them, or by a clock that is too coarse
 		fsync := results.Milli(ns) / float64(n)
 		s.Fsync = &fsync
 	}

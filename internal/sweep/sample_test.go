@@ -1,6 +1,7 @@
 package sweep
 
 import (
+	"maps"
 	"math"
 	"reflect"
 	"testing"
@@ -83,7 +84,11 @@ func TestUsed(t *testing.T) {
 		t.Errorf("one reading tells %+v", s)
 	}
 	env.Readings[0].Machine = 0
-	if use(env, &s); s.Machine != nil {
+	env.Readings[1].Syncs["etcd-1"] = results.Syncs{N: 20, NS: 50e6} // counted, and not timed
+	if use(env, &s); s.Fsync != nil {
+		t.Errorf("servers that time no sync waited %g ms", *s.Fsync)
+	}
+	if s.Machine != nil {
 		t.Errorf("a machine that tells nothing used %g cores", *s.Machine)
 	}
 }
@@ -161,5 +166,23 @@ func TestNetwork(t *testing.T) {
 	network(results.Report{Faults: []results.FaultResult{fault}}, &s)
 	if s.RTT == nil || s.Packets != nil {
 		t.Errorf("by netem: round trip %v, packets %v", s.RTT, s.Packets)
+	}
+}
+
+// TestForbidden demands the counts that must be zero and were judged, and no others.
+func TestForbidden(t *testing.T) {
+	t.Parallel()
+	rep := results.Report{
+		Counts: map[string]*int64{"double_grants": new(int64(3)), "token_regressions": nil, "overlapping_holds": new(int64(1)), "stale_writes": new(int64(0))},
+		Expectations: []results.ExpectationResult{
+			{Name: "double_grants", Want: "0"},
+			{Name: "token_regressions", Want: "0"},
+			{Name: "overlapping_holds", Want: ">0"},
+			{Name: "stale_writes", Want: "0"},
+			{Name: "judged", Want: ">=1"},
+		},
+	}
+	if got, want := forbidden(rep), map[string]int64{"double_grants": 3, "stale_writes": 0}; !maps.Equal(got, want) {
+		t.Errorf("%v, want %v", got, want)
 	}
 }

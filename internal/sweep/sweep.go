@@ -255,6 +255,9 @@ func (s *Sweep) measure(ctx context.Context, p Point) error {
 	if rel, err := filepath.Rel(s.Dir, m.Dir); err == nil {
 		m.Sample.Run = rel
 	}
+	if m.Sample.InService > 0 && p.busy {
+		m.Sample.Outside = new(max(0, 1-m.Sample.InService/float64(p.Users)))
+	}
 	s.add(p.Setting, m)
 	return s.write()
 }

@@ -30,6 +30,8 @@ type Reading struct {
 	HandoffMean Interval
 	// Within and Counted are the users in service by Little's law, and as they were counted; Ratio is that of each sample.
 	Within, Counted, Ratio Interval
+	// Outside is the part of the users of a closed loop who were in no cycle, and did not think.
+	Outside Interval
 
 	CPU map[string]Interval // cores, by who used them
 	// Machine is the cores that all programs of the machine used, Busiest those of the busiest server.
@@ -234,6 +236,7 @@ func read(p Point, measured int64) Reading {
 			n := *counted / within
 			return &n
 		}),
+		Outside:     sum(func(s Sample) *float64 { return s.Outside }),
 		HandoffMean: sum(func(s Sample) *float64 { return s.HandoffMean }),
 		Unserved:    sum(func(s Sample) *float64 { n := float64(s.Unserved); return &n }),
 		LateStarts:  sum(func(s Sample) *float64 { n := float64(s.LateStarts); return &n }),

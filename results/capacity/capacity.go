@@ -87,6 +87,9 @@ type Sample struct {
 	Verdict string `json:"verdict"` // pass, fail, unknown
 	// Spoilt is why the sample must not be used at all; "": it may.
 	Spoilt string `json:"spoilt,omitempty"`
+	// Counts are those that the verdict demands to be zero, such as double_grants, as the whole run has them, its warm-up too. One that was not judged
+	// is not there.
+	Counts map[string]int64 `json:"counts,omitempty"`
 
 	Cycles    float64            `json:"cycles_per_s"`       // grants that ended with a release, a second
 	Latency   map[string]float64 `json:"latency_ms"`         // p50, p90, p99, p999, p9999, max, mean
@@ -95,6 +98,7 @@ type Sample struct {
 	HoldMean  float64            `json:"hold_ms"`            // mean time that a grant was in hand
 	Handoff   *float64           `json:"handoff_ms"`         // median time from a release to the next grant; nil: nobody waited
 	InService float64            `json:"in_service"`         // mean number of users between an acquire and the end of its release (for Little's law), counted by its own means
+	Outside   *float64           `json:"outside,omitempty"`  // the part of the users of a closed loop who were not, though they do not think: they were inside the generator; nil: not known
 	Requests  *float64           `json:"requests_per_grant"`
 	RTT       *float64           `json:"rtt_ms"` // that was measured between a client and a server; nil: not measured
 

@@ -322,12 +322,13 @@ type Little struct {
 	Within   float64 // throughput × mean cycle
 	Counted  float64 // users that were counted in service; in a closed loop where nobody counted, all of them
 	Off      float64 // |Counted/Within - 1|
+	Outside  float64 // part of the users who were in no cycle: Counted and Within are of the same events, and know nothing of them
 	Violated bool
 }
 
 // littleOf takes the law sample by sample: the product of two medians is not the median of products.
 func littleOf(r Reading) Little {
-	l := Little{Within: r.Within.Mid, Counted: r.Counted.Mid}
+	l := Little{Within: r.Within.Mid, Counted: r.Counted.Mid, Outside: r.Outside.Mid}
 	if r.Ratio.N == 0 {
 		return l
 	}
@@ -356,5 +357,9 @@ func (l Little) String() string {
 	if !l.Known {
 		return notKnown
 	}
-	return fmt.Sprintf("%s users counted, throughput × cycle says %s: off by %s, %s is allowed", number(l.Counted), number(l.Within), percent(l.Off), percent(littleMost))
+	said := fmt.Sprintf("%s users counted, throughput × cycle says %s: off by %s, %s is allowed", number(l.Counted), number(l.Within), percent(l.Off), percent(littleMost))
+	if l.Outside > littleMost {
+		said += fmt.Sprintf("; %s of the users were inside the generator", percent(l.Outside))
+	}
+	return said
 }

@@ -189,6 +189,18 @@ func TestLittlesLawSampleBySample(t *testing.T) {
 	}
 }
 
+// TestUsersInsideTheGenerator are told of from a tenth on, and mark nothing.
+func TestUsersInsideTheGenerator(t *testing.T) {
+	for outside, want := range map[float64]string{0.12: "; 12 % of the users were inside the generator", 0.1: "is allowed"} {
+		s := calm()
+		s.Cycles, s.InService, s.Outside = 200*(1-outside), 8*(1-outside), ptr(outside)
+		r := read(Point{Setting: Setting{Users: 8, Locks: 1}, Samples: []Sample{s}}, 0)
+		if r.judge(50, nil); !strings.HasSuffix(r.Little.String(), want) || len(r.Marks) > 0 {
+			t.Errorf("%g: %s, marks %q", outside, r.Little, r.Marks)
+		}
+	}
+}
+
 func TestIntervals(t *testing.T) {
 	for name, c := range map[string]struct {
 		values []float64

@@ -49,6 +49,7 @@ func TestForeignSweepsAreRefused(t *testing.T) {
 		point(`"users":1,"locks":1`, `{"handoff_ms":-1}`):                            "handoff_ms is -1",
 		point(`"users":1,"locks":1`, `{"latency_ms":{"p99":-1}}`):                    "latency_ms p99 is -1",
 		point(`"users":1,"locks":1`, `{"cpu":{"clients":-1}}`):                       "cpu clients is -1",
+		point(`"users":1,"locks":1`, `{"counts":{"double_grants":-1}}`):              "counts double_grants is -1",
 		point(`"users":1,"locks":1`, strings.Repeat(`{},`, 1000)+`{}`):               "1001 samples",
 		point(`"users":1,"locks":1,"backend":"`+strings.Repeat("x", 501)+`"`, ``):    "is too long",
 		`{"schema":"lockquake/capacity/1","objective":{"quantile":1.5,"most_ns":1}}`: "objective: quantile 1.5",

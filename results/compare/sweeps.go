@@ -20,10 +20,18 @@ type Sweep struct {
 	capacity.Sweep
 }
 
-// SweepFigures are what points of sweeps are compared by, as if a checker had measured them.
-var SweepFigures = results.Checkers{{Name: "capacity", Measures: sweepMeasures()}}
+// SweepFigures are what points of sweeps are compared by, as if one checker had told them: measures, and the counts of all checkers, of which a
+// sample has those that must be zero.
+func SweepFigures(all results.Checkers) results.Checkers {
+	k := results.CheckerKind{Name: "capacity", Measures: SweepMeasures()}
+	for _, c := range all {
+		k.Counts = append(k.Counts, c.Counts...)
+	}
+	return results.Checkers{k}
+}
 
-func sweepMeasures() []results.Quantity {
+// SweepMeasures are those of SweepFigures.
+func SweepMeasures() []results.Quantity {
 	out := []results.Quantity{{Name: "throughput_per_s", Doc: "cycles per second", MoreIsBetter: true}}
 	for _, q := range latencies {
 		out = append(out, results.Quantity{Name: "acquire_" + q + "_ms", Doc: q + " of the time to a grant"})
@@ -34,9 +42,16 @@ func sweepMeasures() []results.Quantity {
 // latencies are the names of those that a sample may have.
 var latencies = append(slices.Clone(capacity.Quantiles), "max")
 
-// measured is what a sample has by the names of SweepFigures.
-func measured(s capacity.Sample) map[string]float64 {
-	out := map[string]float64{"throughput_per_s": s.Cycles}
+// figures are what a sample has by the names of SweepFigures. What it measured may be spoilt; what it counted is compared all the same, as it is of a run.
+func figures(s capacity.Sample) map[string]float64 {
+	out := map[string]float64{}
+	for name, n := range s.Counts {
+		out[name] = float64(n)
+	}
+	if s.Spoilt != "" {
+		return out
+	}
+	out["throughput_per_s"] = s.Cycles
 	for _, q := range latencies {
 		if ms, ok := s.Latency[q]; ok {
 			out["acquire_"+q+"_ms"] = ms
@@ -57,6 +72,7 @@ type SweepResult struct {
 	Alone []string `json:"alone,omitempty"`
 
 	analyses [2]capacity.Analysis
+	known    results.Checkers
 }
 
 // SweepCurve has the points of a curve that both groups have.
@@ -103,12 +119,12 @@ func whole(c capacity.Curve) Whole {
 	return w
 }
 
-// OfSweeps compares two groups of sweeps; b may be empty. The sweeps of a group become one, with the samples of all.
-func OfSweeps(a, b []Sweep, allow Allow) (*SweepResult, error) {
+// OfSweeps compares two groups of sweeps by SweepFigures; b may be empty. The sweeps of a group become one, with the samples of all.
+func OfSweeps(a, b []Sweep, known results.Checkers, allow Allow) (*SweepResult, error) {
 	if len(a) == 0 {
 		return nil, errors.New("there is no sweep to compare")
 	}
-	out := &SweepResult{}
+	out := &SweepResult{known: known}
 	var dirs [2][]string
 	var versions [2][]map[string]string
 	var subjects []subject
@@ -276,13 +292,15 @@ func (r *SweepResult) points(a, b capacity.Curve) []SweepPoint {
 			}
 			samples = append(samples, r.values(i, one.Setting))
 		}
-		for _, q := range SweepFigures.Quantities() {
-			var groups [][]float64
-			for _, s := range samples {
-				groups = append(groups, s[q.Name])
-			}
-			if f, ok := figure(q, false, r.Alpha, groups...); ok {
-				p.Figures = append(p.Figures, f)
+		for _, k := range r.known {
+			for i, q := range slices.Concat(k.Measures, k.Counts) {
+				var groups [][]float64
+				for _, s := range samples {
+					groups = append(groups, s[q.Name])
+				}
+				if f, ok := figure(q, i >= len(k.Measures), r.Alpha, groups...); ok {
+					p.Figures = append(p.Figures, f)
+				}
 			}
 		}
 		out = append(out, p)
@@ -295,15 +313,15 @@ func (r *SweepResult) points(a, b capacity.Curve) []SweepPoint {
 	return out
 }
 
-// values are those of the samples of a point that can be used, by the names of SweepFigures.
+// values are those of the samples of a point, by the names of SweepFigures.
 func (r *SweepResult) values(group int, of capacity.Setting) map[string][]float64 {
 	out := map[string][]float64{}
 	for _, p := range r.analyses[group].Points {
 		if p.Setting != of {
 			continue
 		}
-		for _, s := range p.Usable() {
-			for name, v := range measured(s) {
+		for _, s := range p.Samples {
+			for name, v := range figures(s) {
 				out[name] = append(out[name], v)
 			}
 		}
@@ -324,9 +342,10 @@ func (r *SweepResult) held(d Demand) Answer {
 	n := 0
 	for _, c := range r.Curves {
 		for _, p := range c.Points {
-			one := Answer{Verdict: results.Unknown, Reason: p.Wrong}
-			if p.Wrong == "" {
-				one = held(p.Figures, d)
+			one := held(p.Figures, d)
+			count := slices.ContainsFunc(p.Figures, func(f Figure) bool { return f.Count && f.Name == d.Name })
+			if p.Wrong != "" && !count { // a violation is one, whatever the point is worth
+				one = Answer{Verdict: results.Unknown, Reason: p.Wrong}
 			}
 			said[one.Verdict] = append(said[one.Verdict], fmt.Sprintf("with %s, %s: %s", p.at(), c.Name, one.Reason))
 			n++

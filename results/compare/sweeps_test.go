@@ -57,16 +57,26 @@ func slower(by float64, from int) func(int, *capacity.Sample) {
 
 func sweepsOf(t *testing.T, a, b []Sweep, allow Allow) *SweepResult {
 	t.Helper()
-	r, err := OfSweeps(a, b, allow)
+	r, err := OfSweeps(a, b, SweepFigures(known), allow)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return r
 }
 
+// spoilt spoils all samples.
+func spoilt(sweeps []Sweep) []Sweep {
+	for _, p := range sweeps[0].Points {
+		for i := range p.Samples {
+			p.Samples[i].Spoilt = "the machine stood still"
+		}
+	}
+	return sweeps
+}
+
 func holds(t *testing.T, r *SweepResult, text string) Answer {
 	t.Helper()
-	d, err := ParseDemands(text, SweepFigures, "")
+	d, err := ParseDemands(text, SweepFigures(known), "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -81,6 +91,17 @@ func TestSweepDemands(t *testing.T) {
 		if users == 8 {
 			s.Verdict = "fail"
 		}
+	}
+	granting := func(twice int64, samples int) []Sweep { // one point has double grants, in as many of its samples
+		n := 0
+		return []Sweep{swept(fmt.Sprint("granting", twice, samples), 6, func(users int, s *capacity.Sample) {
+			s.Counts = map[string]int64{"double_grants": 0}
+			if users == 8 {
+				if n++; n <= samples {
+					s.Verdict, s.Counts["double_grants"] = "fail", twice
+				}
+			}
+		})}
 	}
 	for name, c := range map[string]struct {
 		a, b   []Sweep
@@ -99,7 +120,17 @@ func TestSweepDemands(t *testing.T) {
 		"the same again":           {base, []Sweep{swept("again", 6, nil)}, "throughput=5%", results.Pass, ""},
 		"two sweeps make one":      {base, []Sweep{few[0], swept("rest", 3, slower(1.2, 1))}, "throughput=5%", results.Fail, "at 7 of 7"},
 		"no lock at one point":     {base, []Sweep{swept("broken", 6, broken)}, "throughput=5%", results.Unknown, "at 1 of 7 points, the first with 8 users, redis set-px-lua, 1 member, 1 lock, TTL 10 s: B: the verdict is fail in 6 of 6 runs"},
-		"not measured":             {base, slow, "p90=5%", results.Unknown, "acquire_p90_ms was not judged in both groups"},
+		"never granted twice":      {granting(0, 0), granting(0, 0), "double_grants", results.Pass, "at each of 7 points"},
+		"granted twice, once": {
+			granting(0, 0), granting(3, 1), "double_grants", results.Fail,
+			"at 1 of 7 points, the first with 8 users, redis set-px-lua, 1 member, 1 lock, TTL 10 s: 1 of 6 runs have double_grants, before 0 of 6",
+		},
+		"granted twice before too":   {granting(1, 1), granting(1, 3), "double_grants", results.Pass, ""},
+		"granted twice in all":       {granting(1, 1), granting(1, 6), "double_grants", results.Pass, ""}, // p is 0.015, of 7 points
+		"granted twice where slow":   {granting(0, 0), granting(1, 6), "throughput=5%", results.Unknown, "B: the verdict is fail in 6 of 6 runs"},
+		"counts of one group alone":  {base, granting(0, 0), "double_grants", results.Unknown, "double_grants was not judged in both groups"},
+		"a spoilt sample counts too": {granting(0, 0), spoilt(granting(1, 1)), "double_grants", results.Fail, "1 of 6 runs have double_grants"},
+		"not measured":               {base, slow, "p90=5%", results.Unknown, "acquire_p90_ms was not judged in both groups"},
 		"the generator was the limit, and is slower": {base, []Sweep{swept("full", 6, func(n int, s *capacity.Sample) {
 			slower(1.2, 1)(n, s)
 			s.CPU["clients"] = 7.9
@@ -169,10 +200,10 @@ func TestSweepsThatCannotBeCompared(t *testing.T) {
 	} {
 		a, b := swept("a", 3, nil), swept("b", 3, nil)
 		change(&b)
-		if _, err := OfSweeps([]Sweep{a}, []Sweep{b}, Allow{}); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {
+		if _, err := OfSweeps([]Sweep{a}, []Sweep{b}, SweepFigures(known), Allow{}); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%v, want %q", err, want)
 		}
-		r, err := OfSweeps([]Sweep{a}, []Sweep{b}, Allow{Machine: true, Settings: true})
+		r, err := OfSweeps([]Sweep{a}, []Sweep{b}, SweepFigures(known), Allow{Machine: true, Settings: true})
 		if strings.Contains(want, "users") {
 			if err == nil {
 				t.Errorf("%s: points with other users were compared", want)
@@ -185,10 +216,10 @@ func TestSweepsThatCannotBeCompared(t *testing.T) {
 	}
 	other := swept("b", 3, nil)
 	other.Host["kernel"] = "5.4"
-	if _, err := OfSweeps([]Sweep{swept("a", 3, nil), other}, nil, Allow{Machine: true}); err == nil || !strings.Contains(err.Error(), "group A cannot be one: sweeps 1 and 2 are of two machines") {
+	if _, err := OfSweeps([]Sweep{swept("a", 3, nil), other}, nil, SweepFigures(known), Allow{Machine: true}); err == nil || !strings.Contains(err.Error(), "group A cannot be one: sweeps 1 and 2 are of two machines") {
 		t.Error(err)
 	}
-	if _, err := OfSweeps(nil, nil, Allow{}); err == nil {
+	if _, err := OfSweeps(nil, nil, SweepFigures(known), Allow{}); err == nil {
 		t.Error("nothing was compared")
 	}
 }

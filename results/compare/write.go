@@ -152,6 +152,9 @@ func (c SweepCurve) text(w io.Writer, alpha float64) error {
 			at += "*"
 		}
 		for _, f := range p.Figures {
+			if f.Count && f.A.Above == 0 && (f.B == nil || f.B.Above == 0) {
+				continue
+			}
 			t.row(at+"\t"+f.Name, f)
 			at = ""
 		}
@@ -279,7 +282,7 @@ func (r *SweepResult) Bench(w io.Writer) error {
 			}
 			for _, s := range p.Usable() {
 				cycles := int64(s.Cycles * float64(a.Measured) / 1e9)
-				if err := benchLine(w, benchName(p.Setting), max(1, cycles), measured(s)); err != nil {
+				if err := benchLine(w, benchName(p.Setting), max(1, cycles), figures(s)); err != nil {
 					return err
 				}
 			}
