@@ -139,7 +139,7 @@ func (m member) replicates(ctx context.Context, at string, replicas int) error {
 		return m.write(ctx, m.client, at)
 	}
 	own := m.client.Conn() // WAIT asks about the writes of its own connection
-	defer own.Close()
+	defer func() { _ = own.Close() }()
 	if err := m.write(ctx, own, at); err != nil {
 		return err
 	}
