@@ -264,6 +264,23 @@ func TestSwarmUnfitHosts(t *testing.T) {
 	nothingOnTheSwarm(t)
 }
 
+// TestSwarmUnfitManager: an engine whose host is drained or paused attaches no container to the networks of a run. That is told at once, and names
+// the host.
+func TestSwarmUnfitManager(t *testing.T) {
+	manager, name := hostsOfSwarm(t)[0], nameOfHost(t, 1)
+	t.Cleanup(func() { docker(t, manager, "node", "update", "--availability", "active", name) })
+	for _, availability := range []string{"drain", "pause"} {
+		docker(t, manager, "node", "update", "--availability", availability, name)
+		for _, args := range [][]string{{"run", "redis-healthy"}, {"capacity", "--backend", "redis"}, {"doctor"}, {"clean"}} {
+			p := begin(t, append(args, "--provider", "swarm")...)
+			if code := p.wait(t); code != codeMissing || !strings.Contains(p.stderr.String(), fmt.Sprintf("host %s, whose availability is %q", name, availability)) {
+				t.Errorf("%s, %v: exit code %d\n%s", availability, args, code, p.stderr.String())
+			}
+		}
+	}
+	nothingOnTheSwarm(t)
+}
+
 // TestSwarmRefuses: what a host lacks is told with its name, and nothing is left.
 func TestSwarmRefuses(t *testing.T) {
 	for _, tt := range []struct {
