@@ -124,24 +124,61 @@ func placesOf(t *testing.T, r results.Report) map[string]string {
 	return out
 }
 
+// onSecond has a fault of each kind act on a node of the second host.
+const onSecond = `name: on-second
+claim: Each fault acts on the host that its target is on.
+backend: {use: etcd, lock: mutex, nodes: 3, ttl: 10s}
+workload: {use: counter, clients: 3, users: 2, hold: 1ms, resource: {use: register, guard: none}}
+chaos:
+  - {use: pause, on: etcd-2, at: 1s, for: 1s}
+  - {use: partition, on: etcd-2, at: 4s, for: 1s}
+  - {use: delay, on: etcd-2, by: 50ms, at: 7s, for: 2s}
+  - {use: loss, on: etcd-2, share: 30%, at: 11s, for: 2s}
+  - {use: clock-jump, on: etcd-2, by: +1h, at: 15s, for: 1s}
+  - {use: kill, on: etcd-2, at: 18s, for: 1s}
+  - {use: restart, on: etcd-2, at: 22s}
+run: {for: 28s, seed: 42}
+expect: {judged: ">=10"}
+`
+
 // TestSwarmFaults: what delays, loses and cuts off packets, kills and starts again, and has a leader step down, acts on the hosts where the
 // targets are. TestSwarmStories has pauses and clocks.
 func TestSwarmFaults(t *testing.T) {
+	hit := map[string]bool{} // hosts
 	for _, name := range []string{
-		"etcd-slow-network", "redis-restart-amnesia", "etcd-leader-failover-polite", "zookeeper-session-expiry", "postgres-session-end",
+		onSecond, "etcd-slow-network", "redis-restart-amnesia", "etcd-leader-failover-polite", "zookeeper-session-expiry", "postgres-session-end",
 	} {
-		t.Run(name, func(t *testing.T) {
+		first, _, many := strings.Cut(name, "\n")
+		t.Run(strings.TrimPrefix(first, "name: "), func(t *testing.T) {
+			if many {
+				name = scenarioFile(t, name)
+			}
 			r, code := onSwarm(t, name)
 			if code != codeMet {
 				t.Errorf("exit code %d, verdict %s: %q", code, r.Verdict, r.Reasons)
 			}
-			for _, f := range r.Faults {
+			faults, err := results.ReadFaults(r.RunDir)
+			if err != nil {
+				t.Fatal(err)
+			}
+			on := placesOf(t, r)
+			for _, f := range faults {
 				if f.Receipt.Status != history.Installed {
 					t.Errorf("%s on %s is %s: %s", f.Name, f.Target, f.Receipt.Status, f.Receipt.Evidence)
+				}
+				for _, target := range f.Targets {
+					t.Logf("%s on %s, which is on %s", f.Name, target, on[target])
+					hit[on[target]] = true
+					if on[target] == "" || many && on[target] != nameOfHost(t, 2) {
+						t.Errorf("%s on %s: not on the host that it is to be on, %q", f.Name, target, on[target])
+					}
 				}
 			}
 			nothingOnTheSwarm(t)
 		})
+	}
+	if len(hit) != 3 { // a fault at all clients has targets on each
+		t.Errorf("hosts that had targets: %v", hit)
 	}
 }
 
