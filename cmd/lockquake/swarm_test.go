@@ -6,7 +6,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -17,15 +16,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/moby/moby/client"
-
 	"github.com/lockquake/lockquake/history"
 	"github.com/lockquake/lockquake/internal/cluster"
 	"github.com/lockquake/lockquake/internal/node"
 	"github.com/lockquake/lockquake/internal/wait"
 	"github.com/lockquake/lockquake/results"
 	"github.com/lockquake/lockquake/results/capacity"
-	"github.com/lockquake/lockquake/results/checkers"
 )
 
 // These tests run on the swarm of three engines that `make test-swarm` makes on this machine.
@@ -86,10 +82,7 @@ func TestSwarmStories(t *testing.T) {
 			jump := "clock-jump, on: [" + tt.on + "], by: +3s"
 			text = stepsOf.ReplaceAll(text, []byte("${1}steps:\n${1}  - {inject: "+jump+", as: ahead}\n"+tt.then))
 			text = chaosOf.ReplaceAll(text, []byte("$0  - {use: "+jump+", at: 0s}\n"))
-			file := filepath.Join(t.TempDir(), tt.name+".yaml")
-			if err := os.WriteFile(file, text, 0o600); err != nil {
-				t.Fatal(err)
-			}
+			file := scenarioFile(t, string(text))
 			for round := range swarmRounds(t) {
 				r, code := onSwarm(t, file+tt.twin)
 				if code != codeMet {
@@ -131,24 +124,61 @@ func placesOf(t *testing.T, r results.Report) map[string]string {
 	return out
 }
 
+// onSecond has a fault of each kind act on a node of the second host.
+const onSecond = `name: on-second
+claim: Each fault acts on the host that its target is on.
+backend: {use: etcd, lock: mutex, nodes: 3, ttl: 10s}
+workload: {use: counter, clients: 3, users: 2, hold: 1ms, resource: {use: register, guard: none}}
+chaos:
+  - {use: pause, on: etcd-2, at: 1s, for: 1s}
+  - {use: partition, on: etcd-2, at: 4s, for: 1s}
+  - {use: delay, on: etcd-2, by: 50ms, at: 7s, for: 2s}
+  - {use: loss, on: etcd-2, share: 30%, at: 11s, for: 2s}
+  - {use: clock-jump, on: etcd-2, by: +1h, at: 15s, for: 1s}
+  - {use: kill, on: etcd-2, at: 18s, for: 1s}
+  - {use: restart, on: etcd-2, at: 22s}
+run: {for: 28s, seed: 42}
+expect: {judged: ">=10"}
+`
+
 // TestSwarmFaults: what delays, loses and cuts off packets, kills and starts again, and has a leader step down, acts on the hosts where the
 // targets are. TestSwarmStories has pauses and clocks.
 func TestSwarmFaults(t *testing.T) {
+	hit := map[string]bool{} // hosts
 	for _, name := range []string{
-		"etcd-slow-network", "redis-restart-amnesia", "etcd-leader-failover-polite", "zookeeper-session-expiry", "postgres-session-end",
+		onSecond, "etcd-slow-network", "redis-restart-amnesia", "etcd-leader-failover-polite", "zookeeper-session-expiry", "postgres-session-end",
 	} {
-		t.Run(name, func(t *testing.T) {
+		first, _, many := strings.Cut(name, "\n")
+		t.Run(strings.TrimPrefix(first, "name: "), func(t *testing.T) {
+			if many {
+				name = scenarioFile(t, name)
+			}
 			r, code := onSwarm(t, name)
 			if code != codeMet {
 				t.Errorf("exit code %d, verdict %s: %q", code, r.Verdict, r.Reasons)
 			}
-			for _, f := range r.Faults {
+			faults, err := results.ReadFaults(r.RunDir)
+			if err != nil {
+				t.Fatal(err)
+			}
+			on := placesOf(t, r)
+			for _, f := range faults {
 				if f.Receipt.Status != history.Installed {
 					t.Errorf("%s on %s is %s: %s", f.Name, f.Target, f.Receipt.Status, f.Receipt.Evidence)
+				}
+				for _, target := range f.Targets {
+					t.Logf("%s on %s, which is on %s", f.Name, target, on[target])
+					hit[on[target]] = true
+					if on[target] == "" || many && on[target] != nameOfHost(t, 2) {
+						t.Errorf("%s on %s: not on the host that it is to be on, %q", f.Name, target, on[target])
+					}
 				}
 			}
 			nothingOnTheSwarm(t)
 		})
+	}
+	if len(hit) != 3 { // a fault at all clients has targets on each
+		t.Errorf("hosts that had targets: %v", hit)
 	}
 }
 
@@ -264,6 +294,23 @@ func TestSwarmUnfitHosts(t *testing.T) {
 	nothingOnTheSwarm(t)
 }
 
+// TestSwarmUnfitManager: an engine whose host is drained or paused attaches no container to the networks of a run. That is told at once, and names
+// the host.
+func TestSwarmUnfitManager(t *testing.T) {
+	manager, name := hostsOfSwarm(t)[0], nameOfHost(t, 1)
+	t.Cleanup(func() { docker(t, manager, "node", "update", "--availability", "active", name) })
+	for _, availability := range []string{"drain", "pause"} {
+		docker(t, manager, "node", "update", "--availability", availability, name)
+		for _, args := range [][]string{{"run", "redis-healthy"}, {"capacity", "--backend", "redis"}, {"doctor"}, {"clean"}} {
+			p := begin(t, append(args, "--provider", "swarm")...)
+			if code := p.wait(t); code != codeMissing || !strings.Contains(p.stderr.String(), fmt.Sprintf("host %s, whose availability is %q", name, availability)) {
+				t.Errorf("%s, %v: exit code %d\n%s", availability, args, code, p.stderr.String())
+			}
+		}
+	}
+	nothingOnTheSwarm(t)
+}
+
 // TestSwarmRefuses: what a host lacks is told with its name, and nothing is left.
 func TestSwarmRefuses(t *testing.T) {
 	for _, tt := range []struct {
@@ -329,137 +376,6 @@ func TestSwarmAfterKillNine(t *testing.T) {
 		}
 	}
 	nothingOnTheSwarm(t)
-}
-
-// TestSwarmLosesHosts takes hosts away from a run: the run does not know, and says so. What runs on there is removed when they are back.
-func TestSwarmLosesHosts(t *testing.T) {
-	manager := hostsOfSwarm(t)[0]
-	nodes := func(t *testing.T, args ...string) { docker(t, manager, append([]string{"node"}, args...)...) }
-	others := []string{nameOfHost(t, 2), nameOfHost(t, 3)}
-	nothing := func(*testing.T) {}
-	for _, tt := range []struct {
-		name                string
-		prepare, take, give func(t *testing.T)
-		refused             string   // what a run says meanwhile; "": it is not tried
-		lost                []string // hosts
-	}{
-		{"cut off", nothing, func(t *testing.T) { cutOff(t, 3) }, func(t *testing.T) { backAgain(t, 3) }, "", others[1:]},
-		{
-			"drained", nothing, func(t *testing.T) { nodes(t, "update", "--availability", "drain", others[0]) },
-			func(t *testing.T) { nodes(t, "update", "--availability", "active", others[0]) }, "", others[:1],
-		},
-		{
-			"quorum lost",
-			func(t *testing.T) {
-				nodes(t, append([]string{"promote"}, others...)...)
-				wait.Until(t, time.Minute, "three managers", func() bool {
-					return strings.Count(docker(t, manager, "node", "ls", "--format", "{{.ManagerStatus}}"), "Reachable") == 2
-				})
-			},
-			func(t *testing.T) { cutOff(t, 2); cutOff(t, 3) },
-			func(t *testing.T) {
-				backAgain(t, 2)
-				backAgain(t, 3)
-				wait.Until(t, 2*time.Minute, "a leader of the managers", func() bool {
-					return exec.Command("docker", append([]string{"-H", manager, "node", "demote"}, others...)...).Run() == nil
-				})
-				for _, host := range hostsOfSwarm(t)[1:] {
-					wait.Until(t, time.Minute, "a worker", func() bool {
-						return strings.TrimSpace(docker(t, host, "info", "-f", "{{.Swarm.LocalNodeState}} {{.Swarm.ControlAvailable}}")) == "active false"
-					})
-				}
-			},
-			"managers", // too few of them are there, or none answers
-			others,
-		},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			tt.prepare(t)
-			p := begin(t, "run", "redis-healthy", "--provider", "swarm", "--format", "json", "--set", "run.for=30s", "--set", "workload.clients=3")
-			t.Cleanup(func() {
-				if t.Failed() {
-					t.Logf("%s\n%s", p.stderr.String(), p.stdout.String())
-				}
-			})
-			wait.Until(t, 2*time.Minute, "the load", func() bool { return strings.Contains(p.stderr.String(), " grants") })
-			tt.take(t)
-			code := p.wait(t)
-			if tt.refused != "" {
-				q := begin(t, "run", "redis-healthy", "--provider", "swarm")
-				if code := q.wait(t); code != codeMissing || !strings.Contains(q.stderr.String(), tt.refused) {
-					t.Errorf("a run meanwhile: exit code %d\n%s", code, q.stderr.String())
-				}
-			}
-			tt.give(t)
-			r := p.report(t)
-			if code == codeMet || r.Verdict != results.Unknown {
-				t.Errorf("exit code %d, verdict %s, want it unknown", code, r.Verdict)
-			}
-			lostWith(t, r, tt.lost)
-			wait.Until(t, time.Minute, "all hosts", func() bool {
-				return strings.Count(docker(t, manager, "node", "ls", "--format", "{{.Status}} {{.Availability}}"), "Ready Active") == 3
-			})
-			// A host that was a manager starts no relay for a minute or so.
-			var c *process
-			if !wait.Within(4*time.Minute, func() bool {
-				c = begin(t, "clean", "--provider", "swarm")
-				return c.wait(t) == codeMet
-			}) {
-				t.Errorf("clean: %s", c.stderr.String())
-			}
-			nothingOnTheSwarm(t)
-		})
-	}
-}
-
-// lostWith looks at what a run says whose hosts were lost: it names each process there, knows all of the others, and finds no zero.
-func lostWith(t *testing.T, r results.Report, hosts []string) {
-	t.Helper()
-	env, err := results.ReadEnv(r.RunDir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	lost := 0
-	for _, c := range env.Clients {
-		host := env.Cluster[history.HostOf+c.Name]
-		gone := slices.Contains(hosts, host)
-		_, client := history.ClientOf(c.Name)
-		told := fmt.Sprintf("%s on host %s ended without its last word", c.Name, host)
-		if gone && client {
-			lost, told = lost+1, told+", and nobody saw its process end: it may have gone on; what it did after its last event, at "
-		}
-		if c.Lost != gone || c.Dead || c.Recorded == 0 || gone && c.Ended != "" {
-			t.Errorf("on %s: %+v", host, c)
-		}
-		if gone != slices.ContainsFunc(r.Reasons, func(reason string) bool { return strings.HasPrefix(reason, told) }) {
-			t.Errorf("a reason that begins with %q: want it to be %t: %q", told, gone, r.Reasons)
-		}
-	}
-	if lost == 0 || lost == len(env.Clients) {
-		t.Errorf("%d of %+v were lost", lost, env.Clients)
-	}
-	for _, f := range r.Findings {
-		if zeros := slices.Collect(maps.Values(f.Counts)); f.Verdict == results.Clean && slices.ContainsFunc(zeros, func(n *int64) bool { return n != nil }) {
-			t.Errorf("%s is clean", f.Checker)
-		}
-	}
-	if again, err := results.Judge(r.RunDir, checkers.All()); err != nil || again.Verdict != r.Verdict || !slices.Equal(again.Reasons, r.Reasons) {
-		t.Errorf("judged again it is %s (%v): %q", again.Verdict, err, again.Reasons)
-	}
-	t.Logf("%q", r.Reasons)
-}
-
-// cutOff takes the engine's container off the network of the engines, and backAgain connects it with the address that it had.
-func cutOff(t *testing.T, engine int) {
-	t.Helper()
-	docker(t, client.DefaultDockerHost, "network", "disconnect", nameOfSwarm(t), nameOfHost(t, engine))
-}
-
-func backAgain(t *testing.T, engine int) {
-	t.Helper()
-	subnet := docker(t, client.DefaultDockerHost, "network", "inspect", "-f", "{{(index .IPAM.Config 0).Subnet}}", nameOfSwarm(t))
-	address := strings.Replace(strings.TrimSpace(subnet), ".0/24", fmt.Sprint(".", 10+engine), 1)
-	docker(t, client.DefaultDockerHost, "network", "connect", "--ip", address, nameOfSwarm(t), nameOfHost(t, engine))
 }
 
 // docker tells an engine something, and returns what it says.

@@ -75,9 +75,18 @@ func newSwarm(o DockerOptions) (*swarm, error) {
 		return nil, refused("is in no swarm; `docker swarm init` makes one, or set DOCKER_HOST to a manager")
 	case !of.ControlAvailable:
 		return nil, refused("is no manager of its swarm; set DOCKER_HOST to one")
-	default:
-		return &swarm{docker: d, local: of.NodeID, localName: answer.Info.Name}, nil
 	}
+	own, err := d.api.NodeInspect(ctx, answer.Info.Swarm.NodeID, client.NodeInspectOptions{})
+	if err != nil {
+		return nil, refused("does not tell of its own host, as it does where there is a quorum of managers: " + err.Error())
+	}
+	// Hub and nodes are attached to the networks of a run by tasks, and the swarm starts none where it starts no others: the engine would wait
+	// in vain, 20 s for each container.
+	if a := own.Node.Spec.Availability; a != swarmapi.NodeAvailabilityActive {
+		return nil, refused(fmt.Sprintf("is that of host %s, whose availability is %q: it attaches no container to the networks of a run; set DOCKER_HOST to an active manager, "+
+			"or `docker node update --availability active %s`", answer.Info.Name, a, answer.Info.Name))
+	}
+	return &swarm{docker: d, local: answer.Info.Swarm.NodeID, localName: answer.Info.Name}, nil
 }
 
 // Name returns "swarm".

@@ -76,8 +76,12 @@ func (d *deployment) awaitReady(ctx context.Context, limit time.Duration) error 
 		if err == nil {
 			return nil
 		}
-		if dead := d.deadServer(); dead != "" {
-			return fmt.Errorf("%s is not running; see %s", dead, filepath.Join(d.record.dir, results.DirLogs, dead+".log"))
+		if dead := d.deadServer(); dead != nil {
+			how := "is not running"
+			if dead.Ended() == "" {
+				how = "is out of sight"
+			}
+			return fmt.Errorf("%s %s; see %s", dead.Name(), how, filepath.Join(d.record.dir, results.DirLogs, dead.Name()+".log"))
 		}
 		if clock.Sleep(ctx, 20*time.Millisecond) != nil {
 			return fmt.Errorf("%s does not serve after %v: %w", d.plan.backend.Name, limit, err)
@@ -85,13 +89,13 @@ func (d *deployment) awaitReady(ctx context.Context, limit time.Duration) error 
 	}
 }
 
-func (d *deployment) deadServer() string {
+func (d *deployment) deadServer() *cluster.Node {
 	for _, n := range d.cluster.ByRole(node.Server) {
 		if !n.Running() {
-			return n.Name()
+			return n
 		}
 	}
-	return ""
+	return nil
 }
 
 // awaitRecovery waits until the service serves again, as a whole and each of its servers.

@@ -191,6 +191,9 @@ func (p *processes) watchFailure(ctx context.Context) error {
 		}
 		for _, n := range p.nodes.cluster.Nodes {
 			if !n.Running() && !p.mayBeDead(n) {
+				if n.Ended() == "" { // as on a host that was cut off
+					return fmt.Errorf("%s is out of sight although no fault asked for it; nobody saw its process end: it may have gone on", p.nodes.named(n))
+				}
 				return fmt.Errorf("%s ended although no fault asked for it", p.nodes.named(n))
 			}
 		}
