@@ -30,18 +30,16 @@ func create(ctx context.Context, s *session, path string, flags int32) (string, 
 	}
 }
 
-// contender begins the names of the nodes in a queue; the server adds ten digits.
-const contender = "lock-"
+// contender begins the names of the nodes in a queue; the server adds so many digits.
+const contender, digits = "lock-", 10
 
-// sequence returns the number in a contender's name; ok is false for other nodes. The library's own lock puts a GUID before
-// the name.
+// sequence returns the number in a contender's name; ok is false for other nodes. Libraries have other words before it, such as a GUID.
 func sequence(node string) (n int, ok bool) {
-	i := strings.LastIndex(node, contender)
-	if i < 0 {
+	if len(node) < digits {
 		return 0, false
 	}
-	n, err := strconv.Atoi(node[i+len(contender):])
-	return n, err == nil
+	n, err := strconv.Atoi(node[len(node)-digits:])
+	return n, err == nil && n >= 0
 }
 
 // queue sorts the contenders among a lock's nodes by their numbers.

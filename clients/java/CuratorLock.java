@@ -9,11 +9,14 @@ import org.apache.curator.retry.ExponentialBackoffRetry;
 /** Curator's InterProcessMutex on ZooKeeper: a queue of ephemeral nodes. Each user has a session of its own, and a new mutex for each grant. */
 public class CuratorLock extends Lockquake.Lock {
     private final CuratorFramework client;
-    private final Map<String, Runnable> tell = new ConcurrentHashMap<>(); // by grant
+    private final Map<Object, Runnable> tell = new ConcurrentHashMap<>(); // by mutex
     /** Only the thread that took it can ask it for its node, or give it back. */
     private static class Mutex extends InterProcessMutex {
-        Mutex(CuratorFramework client, String path) { super(client, path); }
-        String node() { return getLockPath(); }
+        String name, node;
+        Mutex(CuratorFramework client, String name) { super(client, "/lockquake/" + name); this.name = name; }
+        boolean take(Duration timeout) throws Exception {
+            return acquire(timeout.toNanos(), TimeUnit.NANOSECONDS) && (node = getLockPath()) != null;
+        }
     }
     CuratorLock(Lockquake.Access access) throws Exception {
         super(access);
@@ -25,26 +28,28 @@ public class CuratorLock extends Lockquake.Lock {
     }
 
     @Override public Lockquake.Grant acquire(String name, Duration timeout) throws Exception {
-        Mutex mutex = new Mutex(client, "/lockquake/" + name);
+        Mutex mutex = new Mutex(client, name);
         long sent = Lockquake.now();
-        if (!mutex.acquire(timeout.toNanos(), TimeUnit.NANOSECONDS)) throw new Lockquake.Contended(); // its node was deleted
-        return new Lockquake.Grant(mutex.node(), sent, Lockquake.BY_RENEW, 0, mutex);
+        if (!mutex.take(timeout)) throw new Lockquake.Contended(); // its node was deleted
+        return new Lockquake.Grant(name, sent, Lockquake.BY_RENEW, 0, mutex);
     }
     /** An answered request renews the session, less what a server answers without its leader. The library's own pings tell nobody. */
     @Override public long renew(Lockquake.Grant grant) throws Exception {
         long sent = Lockquake.now();
-        var stat = client.checkExists().forPath(grant.id);
+        var mutex = (Mutex) grant.handle;
+        var stat = client.checkExists().forPath(mutex.node);
         if (stat == null) throw new Lockquake.NotHeld("its node is gone");
         if (stat.getEphemeralOwner() != client.getZookeeperClient().getZooKeeper().getSessionId()) throw new Lockquake.Lost("another session had it");
         grant.token = stat.getCzxid();
+        grant.id = String.format("%s@%#x", mutex.name, stat.getCzxid()); // as lockquake names who has a lock
         return Lockquake.valid(sent, access.ttl.toNanos()) - access.param("lag_ns", 0);
     }
     @Override public void check(Lockquake.Grant grant) throws Exception { renew(grant); }
     @Override public void release(Lockquake.Grant grant) throws Exception {
-        tell.remove(grant.id);
+        tell.remove(grant.handle);
         ((Mutex) grant.handle).release();
     }
-    @Override public void onLost(Lockquake.Grant grant, Runnable lost) { tell.put(grant.id, lost); }
+    @Override public void onLost(Lockquake.Grant grant, Runnable lost) { tell.put(grant.handle, lost); }
     @Override public void close() { client.close(); }
 
     public static void main(String[] args) {

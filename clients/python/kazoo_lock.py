@@ -10,7 +10,7 @@ import lockquake
 class KazooLock(lockquake.Lock):
     def __init__(self, access):
         super().__init__(access)
-        self.tell, self.asked = {}, None  # by grant; the lock that is asked for
+        self.tell, self.asked = {}, None  # by lock; the one that is asked for
         self.client = KazooClient(",".join("%s:%d" % a for a in access.addresses()), timeout=access.ttl)
         self.client.add_listener(self.changed)
         self.client.start(timeout=20)
@@ -20,20 +20,20 @@ class KazooLock(lockquake.Lock):
         sent = lockquake.now()
         if not lock.acquire(timeout=timeout):
             raise TimeoutError()  # its node may have stayed
-        return lockquake.Grant(lock.path + "/" + lock.node, sent, lockquake.BY_RENEW, handle=lock)
+        return lockquake.Grant(name, sent, lockquake.BY_RENEW, handle=lock)
 
     def renew(self, grant):
         """An answered request renews the session, less what a server answers without its leader. The library's own pings tell nobody."""
-        sent = lockquake.now()
-        stat = self.client.exists(grant.id)
+        sent, lock = lockquake.now(), grant.handle
+        stat = self.client.exists(lock.path + "/" + lock.node)
         if stat is None:
             raise lockquake.NotHeld("its node is gone")
-        grant.token = stat.czxid
+        grant.token, grant.id = stat.czxid, "%s@%#x" % (lock.path.split("/", 2)[2], stat.czxid)  # as lockquake names who has a lock
         return lockquake.valid(sent, self.access.ttl_ns) - self.access.params.get("lag_ns", 0)
     check = renew
 
     def release(self, grant):
-        self.tell.pop(grant.id, None)
+        self.tell.pop(grant.handle, None)
         grant.handle.release()
 
     def cancel(self):
@@ -44,7 +44,7 @@ class KazooLock(lockquake.Lock):
         self.client.close()
 
     def on_lost(self, grant, tell):
-        self.tell[grant.id] = tell
+        self.tell[grant.handle] = tell
 
     def changed(self, state):
         for tell in list(self.tell.values()) if state == KazooState.LOST else ():
