@@ -89,7 +89,7 @@ suite-quick: build ## the quick suite of the default locks of five services (SUI
 SUITE ?= redis redlock etcd zookeeper postgres
 
 .PHONY: test-swarm
-test-swarm: build ## stories, faults, a capacity point, doctor and clean on a Docker Swarm of three engines in containers of this machine; one that is up already stays (LOCKQUAKE_SWARM_ROUNDS: how often the stories and the judge's locks; some fifteen minutes)
+test-swarm: build ## stories, faults, a capacity point, doctor and clean on a Docker Swarm of three engines in containers of this machine; one that is up already stays (LOCKQUAKE_SWARM_ROUNDS: how often the stories and the judge's locks; some twenty minutes)
 	@set -o pipefail; case "$$DOCKER_HOST" in unix:///var/lib/lockquake-swarm*) unset DOCKER_HOST ;; esac; \
 		build/lockquake images && build/lockquake images python || exit; \
 		was=$$(.ci/swarm status); at=$$(.ci/swarm up | tail -n 1); code=$$?; \
