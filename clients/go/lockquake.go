@@ -51,6 +51,10 @@ type (
 	Watcher interface {
 		OnLost(g Grant, lost func())
 	}
+	// Keeper says that a grant lasts while the process lives, though nobody asks for more time, as where a session is kept alive. Keeps is never called.
+	Keeper interface {
+		Keeps()
+	}
 )
 
 // Grant is a lock in hand.
@@ -213,5 +217,6 @@ func Main[L Lock](name string, connect func(*Access) (L, error), names ...string
 	}
 	h["orders"] = orders
 	_, h["tells"] = any(kind).(Watcher)
+	_, h["keeps"] = any(kind).(Keeper)
 	s.serve(os.Stdin, h)
 }

@@ -50,6 +50,7 @@ public class CuratorLock extends Lockquake.Lock {
         ((Mutex) grant.handle).release();
     }
     @Override public void onLost(Lockquake.Grant grant, Runnable lost) { tell.put(grant.handle, lost); }
+    @Override public void keeps() {} // the library's own pings keep the session alive
     @Override public void close() { client.close(); }
 
     public static void main(String[] args) {

@@ -185,6 +185,9 @@ public final class Lockquake {
         /** Optional: throw NotHeld where the service says that the grant is gone. */
         public void check(Grant grant) throws Exception { throw new UnsupportedOperationException(); }
 
+        /** Optional: override it where a grant lasts while the process lives, though nobody asks for more time, as where a session is kept alive. */
+        public void keeps() { throw new UnsupportedOperationException(); }
+
         /** Optional: arrange for tell to be run when the library says that the grant is gone. */
         public void onLost(Grant grant, Runnable tell) throws Exception { throw new UnsupportedOperationException(); }
 
@@ -1359,6 +1362,7 @@ public final class Lockquake {
             }
             h.put("orders", orders);
             h.put("tells", Lock.overrides(lock, "onLost"));
+            h.put("keeps", Lock.overrides(lock, "keeps"));
             return h;
         }
 

@@ -8,6 +8,8 @@ import lockquake
 
 
 class KazooLock(lockquake.Lock):
+    keeps = True  # the library's own pings keep the session alive
+
     def __init__(self, access):
         super().__init__(access)
         self.tell, self.asked = {}, None  # by lock; the one that is asked for

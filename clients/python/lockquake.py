@@ -94,6 +94,7 @@ class Lock:
     """One user's lock, with a connection of its own. Its methods are called one at a time, each in the user's own thread or, for renew, in one
     that stands in for it."""
 
+    keeps = False  # whether a grant lasts while the process lives, though nobody asks for more time, as where a session is kept alive
     points = ()  # more names than POINTS, which the lock passes to at(), in this order; that of the first in release begins with "before-"
 
     def __init__(self, access):
@@ -785,7 +786,7 @@ class Session:
             "version": VERSION, "process": self.process, "software": f"Python {sys.version.split()[0]}", "libraries": self.libraries,
             "boot_id": open("/proc/sys/kernel/random/boot_id").read().strip(), "time_ns": os.readlink("/proc/self/ns/time"), "now": now(),
             "formats": ["jsonl"], "pid": os.getpid(), "points": [*POINTS, *self.factory.points],
-            "orders": ["close"] + [o for o in ("renew", "check", "cancel") if overrides(self.factory, o)], "tells": overrides(self.factory, "on_lost"),
+            "orders": ["close"] + [o for o in ("renew", "check", "cancel") if overrides(self.factory, o)], "tells": overrides(self.factory, "on_lost"), "keeps": self.factory.keeps,
         })
         for line in sys.stdin.buffer:
             frame = json.loads(line)

@@ -23,6 +23,8 @@ type Subject struct {
 	InProcess bool
 	// NoTokens says that the judge expects tokens of a lock of that name, and this one has none.
 	NoTokens bool
+	// Keeps says that a grant does not end while its client lives, though its holder asks for nothing.
+	Keeps bool
 	// Elsewhere says that the clients may keep their locks where the service is not asked for them.
 	Elsewhere bool
 	// Quick makes runs shorter whose length is free.
@@ -216,7 +218,7 @@ func renewable(s Subject) string {
 // idle says that a holder who does nothing outlives its grant.
 func idle(s Subject) string {
 	switch {
-	case s.Lock.Offers.Renewal == "background":
+	case s.Keeps, s.Lock.Offers.Renewal == "background":
 		return "the lock renews grants by itself"
 	case s.Lock.Bound(s.TTL, nil) == 0:
 		return "the lock names no bound for its recovery"

@@ -67,6 +67,7 @@ func TestWhatProgramsAnnounce(t *testing.T) {
 	one := &wire.Hello{Process: "one", Points: points, Orders: []string{wire.DoRenew}, Tells: true}
 	two := &wire.Hello{Process: "two", Points: points[1:]}
 	none := &wire.Hello{Process: "none"}
+	keeps := &wire.Hello{Process: "keeps", Orders: []string{wire.DoRenew}, Keeps: true}
 	for _, c := range []struct {
 		lock   string
 		hellos []*wire.Hello
@@ -78,6 +79,8 @@ func TestWhatProgramsAnnounce(t *testing.T) {
 			"late-release-before-get": "", "late-renewal": "the lock is no lock.Renewer", "news": "the lock tells nobody of a loss",
 		}, []string{"crash-set-done"}},
 		{"redis", []*wire.Hello{none}, map[string]string{"renewal": "the lock is no lock.Renewer", "cancel": "", "steady-delay": "nothing extends the lock's grants"}, []string{"late-release-before-get", "late-release-before-delete"}},
+		{"zookeeper", []*wire.Hello{one}, map[string]string{"overdue": "", "renewal": ""}, nil},
+		{"zookeeper", []*wire.Hello{one, keeps}, map[string]string{"overdue": "the lock renews grants by itself", "renewal": ""}, nil},
 		// A program that takes no order to renew renews by itself, where the lock whose promises it makes does.
 		{"etcd", []*wire.Hello{none}, map[string]string{"overdue": "the lock renews grants by itself", "steady-delay": ""}, nil},
 	} {

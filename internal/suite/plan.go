@@ -215,6 +215,7 @@ func (m *maker) meet(c Config, ask Ask) error {
 		m.base.NotRun, m.base.Missing = err.Error(), true
 	}
 	m.subject.Lock = announced(m.subject.Lock, m.base.Hellos)
+	m.subject.Keeps = slices.ContainsFunc(m.base.Hellos, func(h *wire.Hello) bool { return h.Keeps })
 	return nil
 }
 

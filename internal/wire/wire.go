@@ -81,6 +81,8 @@ type Hello struct {
 	Orders []string `json:"orders,omitempty"`
 	// Tells says that the locks of this client tell their holders of a loss; lockquake's own client leaves it to what the lock offers.
 	Tells bool `json:"tells,omitempty"`
+	// Keeps says that a grant of this client does not end while its process lives, though its holder asks for nothing, as where a session is kept alive.
+	Keeps bool `json:"keeps,omitempty"`
 }
 
 // Takes tells whether the client takes an order.
