@@ -64,7 +64,7 @@ func TestPageInABrowser(t *testing.T) {
 			if s.Wide > s.Inner || int64(s.Inner) != width || len(s.Cut) > 0 {
 				t.Errorf("the page is %g px wide in a window of %g, wanted %d; cut are %q", s.Wide, s.Inner, width, s.Cut)
 			}
-			if s.Charts != 7 {
+			if s.Charts != 8 {
 				t.Errorf("%d charts", s.Charts)
 			}
 			papers[s.Paper] = true
