@@ -193,7 +193,8 @@ func TestAnAgentThatCannotDoItsSide(t *testing.T) {
 			t.Errorf("%s: %v", do, err)
 		}
 		for i, n := range agents {
-			if got := n.took(); got != want {
+			// The other one gives up, perhaps before it is told the same.
+			if got := n.took(); got != want && (i == 1 || do == links.DoSideOpen || got != strings.Replace(want, do+" ", "", 1)) {
 				t.Errorf("%s: agent %d is told: %s", do, i, got)
 			}
 			if keys, err := clients[i].Standing(t.Context()); err != nil || len(keys) > 0 {
