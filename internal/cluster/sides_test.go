@@ -193,8 +193,10 @@ func TestAnAgentThatCannotDoItsSide(t *testing.T) {
 			t.Errorf("%s: %v", do, err)
 		}
 		for i, n := range agents {
-			// The other one gives up, perhaps before it is told the same.
-			if got := n.took(); got != want && (i == 1 || do == links.DoSideOpen || got != strings.Replace(want, do+" ", "", 1)) {
+			got := n.took()
+			// The other one gives up: perhaps before it is told the same, or while it is.
+			gaveUp := i == 0 && do != links.DoSideOpen && strings.HasPrefix(got, "side-open ") && strings.Contains(got, "undo") && len(got) <= len(want)
+			if got != want && !gaveUp {
 				t.Errorf("%s: agent %d is told: %s", do, i, got)
 			}
 			if keys, err := clients[i].Standing(t.Context()); err != nil || len(keys) > 0 {
