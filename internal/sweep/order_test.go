@@ -215,7 +215,7 @@ func TestPeak(t *testing.T) {
 		point(4, 0, capacity.Sample{Cycles: 120}),
 		point(4, 700, capacity.Sample{Cycles: 700}),
 	}}}
-	if got := s.peak(capacity.Setting{Locks: 1}); got != 150 {
+	if got := peak(s.curve(capacity.Setting{Locks: 1})); got != 150 {
 		t.Errorf("the peak is %g", got)
 	}
 }

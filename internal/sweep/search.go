@@ -42,14 +42,19 @@ func (s *Sweep) checkSearch() error {
 	return nil
 }
 
-// largest is the point with the most users of each curve; none where no objective is asked for.
-func (s *Sweep) largest() (out []Point) {
+// largest are the points from which the searches begin; none where no objective is asked for.
+func (s *Sweep) largest() []Point {
 	if s.File.Objective == nil {
 		return nil
 	}
+	return largest(s.plan.points)
+}
+
+// largest is the point with the most users of each curve.
+func largest(points []Point) (out []Point) {
 	most := map[capacity.Setting]Point{}
 	var curves []capacity.Setting
-	for _, p := range s.plan.points {
+	for _, p := range points {
 		c := p.curve()
 		if had, ok := most[c]; !ok || p.Users > had.Users {
 			if !ok {
@@ -65,7 +70,7 @@ func (s *Sweep) largest() (out []Point) {
 }
 
 func (s *Sweep) searchOne(ctx context.Context, p Point, end time.Duration) error {
-	search := capacity.Search{Objective: *s.File.Objective, Start: s.peak(p.curve()), Confirm: s.File.Confirm, Measured: s.File.Measured}
+	search := capacity.Search{Objective: *s.File.Objective, Start: peak(s.curve(p.curve())), Confirm: s.File.Confirm, Measured: s.File.Measured}
 	for {
 		rate, done := search.Next(s.curve(p.curve()))
 		if done {
@@ -95,10 +100,10 @@ func (s *Sweep) curve(of capacity.Setting) []capacity.Point {
 	})
 }
 
-// peak is the most cycles a second of the closed loop, on average over the samples of a point.
-func (s *Sweep) peak(of capacity.Setting) float64 {
+// peak is the most cycles a second of a curve's closed loop, on average over the samples of a point.
+func peak(curve []capacity.Point) float64 {
 	best := 0.0
-	for _, p := range s.curve(of) {
+	for _, p := range curve {
 		sum, n := 0.0, 0.0
 		for _, one := range p.Samples {
 			if one.Spoilt == "" && p.Rate == 0 {

@@ -91,12 +91,9 @@ func (s *Sweep) Plan(points []Point) (err error) {
 
 // roomFor refuses a sweep that its file could not hold in the end.
 func roomFor(points []Point, searched bool) error {
-	n, curves := len(points), map[capacity.Setting]bool{}
-	for _, p := range points {
-		if c := p.curve(); searched && !curves[c] {
-			curves[c] = true
-			n += capacity.SearchMost
-		}
+	n := len(points)
+	if searched {
+		n += capacity.SearchMost * len(largest(points))
 	}
 	if n > capacity.MostPoints {
 		return engine.UsageError{Text: fmt.Sprintf("the sweep may have %d points, with those that --slo searches, and at most %d are possible; give fewer values", n, capacity.MostPoints)}
