@@ -786,7 +786,8 @@ class Session:
             "version": VERSION, "process": self.process, "software": f"Python {sys.version.split()[0]}", "libraries": self.libraries,
             "boot_id": open("/proc/sys/kernel/random/boot_id").read().strip(), "time_ns": os.readlink("/proc/self/ns/time"), "now": now(),
             "formats": ["jsonl"], "pid": os.getpid(), "points": [*POINTS, *self.factory.points],
-            "orders": ["close"] + [o for o in ("renew", "check", "cancel") if overrides(self.factory, o)], "tells": overrides(self.factory, "on_lost"), "keeps": self.factory.keeps,
+            "orders": ["close"] + [o for o in ("renew", "check", "cancel") if overrides(self.factory, o)], "tells": overrides(self.factory, "on_lost"),
+            "keeps": self.factory.keeps,
         })
         for line in sys.stdin.buffer:
             frame = json.loads(line)

@@ -32,6 +32,9 @@ func take[T int | int64](n *T, unit float64) float64 {
 
 // overview has a row for each curve, behind one of heads; a single curve needs none.
 func (a Analysis) overview() [][]string {
+	if len(a.Curves) < 2 {
+		return nil
+	}
 	rows := [][]string{{"curve", "best cycles/s", "it bends at", "limit"}}
 	if a.Objective != nil {
 		rows[0] = append(rows[0], "rate kept") // the head has the objective
@@ -49,9 +52,6 @@ func (a Analysis) overview() [][]string {
 		}
 		knee, _ := c.Bends()
 		rows = append(rows, []string{a.differs(c), best, knee, limit, kept}[:len(rows[0])])
-	}
-	if len(a.Curves) < 2 {
-		return nil
 	}
 	return rows
 }
