@@ -142,13 +142,11 @@ func (n frozen) thawed(ctx context.Context) (history.Receipt, error) {
 	}
 	begun := clock.Now()
 	failed := n.Thaw(ctx)
-	others := n.freezes() // before the look: the heal of another may come right after it
-	now, err := n.Frozen(ctx)
-	others = max(others, n.freezes())
+	now, others, err := around(n.freezes, func() (Frozen, error) { return n.Frozen(ctx) })
 	if err = errors.Join(failed, err); err != nil {
 		return history.Receipt{Evidence: fmt.Sprintf("%s: %s", n.Name(), now.Said)}, err
 	}
-	state, err := n.Inspect(ctx)
+	state, paused, err := around(func() int { return pauses(n.freezable) }, func() (chaos.ProcessState, error) { return n.Inspect(ctx) })
 	if err != nil {
 		return history.Receipt{}, fmt.Errorf("its state could not be read: %w", err)
 	}
@@ -160,10 +158,10 @@ func (n frozen) thawed(ctx context.Context) (history.Receipt, error) {
 		return chaos.Seen(history.Installed, now.Time, fmt.Sprintf("%s: %d other freezes of it stand", evidence, others)), nil
 	case now.Frozen:
 		return chaos.Seen(history.NotInstalled, now.Time, evidence), errors.New("it is still frozen")
-	case state.Threads["T"] > 0 && pauses(n.freezable) == 0:
+	case state.Threads["T"] > 0 && paused == 0:
 		return chaos.Seen(history.NotInstalled, state.Time, evidence), errors.New("it is stopped, and nobody asked for that")
 	case state.Threads["T"] > 0:
-		evidence += fmt.Sprintf(": %d pauses of it stand", pauses(n.freezable))
+		evidence += fmt.Sprintf(": %d pauses of it stand", paused)
 	}
 	return chaos.Seen(history.Installed, now.Time, fmt.Sprintf("%s, %v after the thaw was asked for", evidence, time.Duration(now.Time-begun).Round(100*time.Microsecond))), nil
 }

@@ -74,9 +74,7 @@ func (n stopped) resumed(ctx context.Context) (history.Receipt, error) {
 		return r, nil
 	}
 	going, failed := n.Resume(ctx)
-	others := pauses(n.pausable) // before the look: the heal of another may come right after it
-	state, err := n.Inspect(ctx)
-	others = max(others, pauses(n.pausable))
+	state, others, err := around(func() int { return pauses(n.pausable) }, func() (chaos.ProcessState, error) { return n.Inspect(ctx) })
 	evidence := fmt.Sprintf("%s: %s", n.Name(), state)
 	switch {
 	case err != nil:
@@ -108,6 +106,13 @@ func endedMeanwhile(ctx context.Context, n interface {
 		return r, false
 	}
 	return chaos.Seen(history.Installed, state.Time, fmt.Sprintf("%s: %s: it ended meanwhile", n.Name(), state)), true
+}
+
+// around makes a look, and tells how many others stood: before it or after it, for one may begin or be healed meanwhile.
+func around[T any](standing func() int, look func() (T, error)) (seen T, others int, err error) {
+	before := standing()
+	seen, err = look()
+	return seen, max(before, standing()), err
 }
 
 // pauses is how many pauses of a node stand, as far as it counts them.
