@@ -33,7 +33,7 @@ type judge struct {
 // Judge returns the counts of a run whose events are in the order of time; those that do not apply are missing.
 func Judge(run Run, events []history.Event) map[string]int64 {
 	never := history.Event{Kind: history.Clean, Phase: history.Info, Time: math.MaxInt64}
-	j := &judge{Run: run, events: append(run.afterGrants(events), never), counts: map[string]int64{}}
+	j := &judge{Run: run, events: append(afterGrants(events), never), counts: map[string]int64{}}
 	for i, e := range j.events {
 		if e.Kind == history.Acquire && e.Phase == history.Ok {
 			j.holds = append(j.holds, j.hold(i))
@@ -53,19 +53,14 @@ func Judge(run Run, events []history.Event) map[string]int64 {
 }
 
 // afterGrants puts what the engine tells of a grant behind the grant, where a clock that errs has it come before.
-func (r Run) afterGrants(events []history.Event) []history.Event {
-	out := slices.Clone(events)
-	for i := len(out) - 1; i >= 0; i-- {
-		e := out[i]
-		if r.Errors[e.User.Client()] == 0 || e.Kind != history.Ended && e.Kind != history.Dead {
-			continue
+func afterGrants(events []history.Event) (out []history.Event) {
+	for i, e := range events {
+		of := func(o history.Event) bool { // tells whether the engine tells of the grant e
+			told := o.Kind == history.Ended || o.Kind == history.Dead
+			return told && e.Kind == history.Acquire && e.Phase == history.Ok && o.User == e.User && o.Grant == e.Op
 		}
-		at := slices.IndexFunc(out, func(o history.Event) bool {
-			return o.Kind == history.Acquire && o.Phase == history.Ok && o.User == e.User && o.Op == e.Grant
-		})
-		if at > i {
-			out = slices.Insert(slices.Delete(out, i, i+1), at, e)
-		}
+		early := slices.DeleteFunc(slices.Clone(events[:i]), func(o history.Event) bool { return !of(o) })
+		out = append(append(slices.DeleteFunc(out, of), e), early...)
 	}
 	return out
 }
@@ -102,17 +97,14 @@ func (j *judge) outcome(invoke int) int {
 
 // hold is a grant, with the positions of what happened to it.
 type hold struct {
-	history.Event     // the acquire ok; Value is when the request was sent
-	asked, at     int // the acquire's invoke and ok
-	over          int // its user began to release, learned of its loss or was seen dead
-	gone          int // it was lost, its user dead, or its release had an outcome
-	touched       int // the resource served it for the first time
-
-	err      int64  // of its client's clock
-	from, to int64  // it was held for sure
-	told     int64  // when it was seen to be over
-	news     []news // of its validity
-	fresh    bool   // entitled when it came into hand, and not told at that very moment that it was over
+	history.Event // the acquire ok; Value is when the request was sent
+	// Positions: the acquire's invoke and ok; its user began to release, learned of its loss or was seen dead; it was
+	// lost, its user dead, or its release had an outcome; the resource served it for the first time.
+	asked, at, over, gone, touched int
+	// Times: between the first two it was held for sure; when it was seen to be over; the error of its client's clock.
+	from, to, told, err int64
+	news                []news // of its validity
+	fresh               bool   // entitled when it came into hand, and not told at that very moment that it was over
 }
 
 // news is when a user learns up to when its grant is valid.
@@ -162,18 +154,14 @@ func (j *judge) hold(at int) *hold {
 // end is when a hold ended: at the event that tells of it, and for a user who died at the last time at which its client
 // was certainly alive.
 func (j *judge) end(h *hold) int64 {
-	over := j.events[h.over]
-	to := over.Time
-	switch {
-	case over.Kind == history.Dead && over.Value > 0:
+	over, client := j.events[h.over], h.User.Client()
+	to, silent := over.Time, over.Kind == history.Clean && j.Dead[client]
+	if over.Kind == history.Dead && over.Value > 0 {
 		to = min(to, over.Value)
-	case over.Kind == history.Clean && !j.Dead[h.User.Client()]:
-		return to
-	case over.Kind == history.Clean:
-		for _, e := range j.events {
-			if e.User.Client() == h.User.Client() && (e.Kind <= history.Write || e.Kind == history.Renewed || e.Kind == history.Lost) {
-				to = e.Time
-			}
+	}
+	for _, e := range j.events {
+		if silent && e.User.Client() == client && (e.Kind <= history.Write || e.Kind == history.Renewed || e.Kind == history.Lost) {
+			to = e.Time
 		}
 	}
 	return max(to, h.Time) - h.err
@@ -212,10 +200,7 @@ func (j *judge) maybeLater(b, a *hold, now int) bool {
 	if a.err == 0 && b.err == 0 {
 		return later(b, a, now)
 	}
-	told := j.events[now].Time // what is told of its end may be under way
-	if a.over < now {
-		told = a.told
-	}
+	told := j.events[min(a.over, now)].Time // what is told of its end may be under way
 	return a.Time-a.err < b.Value+b.err || told-a.err <= b.Time+b.err && a.Time-a.err < b.Time+b.err
 }
 
@@ -326,4 +311,82 @@ func (j *judge) overtaken(h *hold, now int) (late, unplaced bool) {
 		unplaced = unplaced || !before && !tells || higher && j.maybeLater(h, k, now)
 	}
 	return late, unplaced && !late
+}
+
+// write is what a user wrote, what it had read last before that, and the outcome: Info where nobody knows.
+type write struct {
+	value, onto int64
+	phase       history.Phase
+}
+
+// writesOf are those of one lock. After a transfer its user knows what it wrote without reading it.
+func (j *judge) writesOf(lock uint16) (ws []write) {
+	for i, e := range j.events {
+		if e.Lock != lock || e.Kind != history.Write || e.Phase != history.Invoke {
+			continue
+		}
+		w := write{value: e.Value, phase: j.events[j.outcome(i)].Phase}
+		for _, r := range j.events[:i] {
+			if r.User == e.User && r.Lock == lock && r.Phase == history.Ok && (r.Kind == history.Read || r.Kind == history.Write && j.Writes == "transfers") {
+				w.onto = r.Value
+			}
+		}
+		ws = append(ws, w)
+	}
+	return ws
+}
+
+// writes counts what is missing in the end, if all final values were read of what acknowledged writes changed.
+func (j *judge) writes() {
+	locks, finals := map[uint16]bool{}, map[uint16]int64{}
+	for _, e := range j.events {
+		if locks[e.Lock] = true; e.Kind == history.Final {
+			finals[e.Lock] = e.Value
+		}
+	}
+	acked, whole, linked := false, true, true
+	var off, doubt int64 // of all accounts: what cannot be explained, and what may be explained by writes of unknown outcome
+	for lock := range locks {
+		ws := j.writesOf(lock)
+		last, read := finals[lock]
+		elements, all := chain(ws, last)
+		sold, more, unsure := int64(0), last, int64(0)
+		for _, w := range ws {
+			switch by := w.value - w.onto; w.phase {
+			case history.Ok:
+				sold, more = sold+1, more-by
+				j.add("units_oversold", sold > j.Stock)
+				j.add("lost_updates", sold > last)
+				j.add("double_bookings", w.value != last)
+				j.add("lost_elements", !slices.Contains(elements, w.value))
+			case history.Info:
+				unsure += max(by, -by)
+			}
+		}
+		acked, whole, linked = acked || sold > 0, whole && (read || sold == 0), linked && all
+		if read {
+			off, doubt = off+more, doubt+unsure
+			j.add("accounts_off", max(more, -more) > unsure)
+		}
+	}
+	j.counts["sum_off"] = max(0, max(off, -off)-doubt)
+	acked = acked && j.Resource != ""
+	j.judged(acked && j.Writes == "sales" && j.Stock > 0, "units_oversold")
+	j.judged(acked && whole && j.Increments, "lost_updates")
+	j.judged(acked && whole && j.Writes == "seats", "double_bookings")
+	j.judged(acked && whole && j.Writes == "elements" && linked, "lost_elements")
+	j.judged(acked && whole && j.Writes == "transfers", "accounts_off", "sum_off")
+}
+
+// chain is the last element, the one that it was added to, and so on: all where each of them was written.
+func chain(ws []write, last int64) (elements []int64, all bool) {
+	for last != 0 && !slices.Contains(elements, last) {
+		elements = append(elements, last)
+		i := slices.IndexFunc(ws, func(w write) bool { return w.value == last })
+		if i < 0 {
+			return elements, false
+		}
+		last = ws[i].onto
+	}
+	return elements, true
 }

@@ -49,6 +49,7 @@ type pair struct {
 	from, to int64
 	both     int64 // the first moment at which both were entitled; forever when there is none
 	other    *hold // nil when it is not kept for a witness
+	clocked  *hold // the hold that has ended, where clocks are not one
 	kept     *int  // the room that it takes up
 	blame    int32 // what became of the hold that has ended: entitled, inexcusable, or its index in exclusion.stays
 	late     *bool // of the hold that has ended: whether it was counted among those that outlived their validity
@@ -141,7 +142,7 @@ func (x *exclusion) began(h *hold) {
 // takenBack corrects the pairs that relied on a validity which was taken back.
 func (x *exclusion) takenBack(h *hold, cut int64) {
 	for i := range h.pairs {
-		if h.pairs[i].both >= h.earliest(cut) {
+		if h.pairs[i].both >= cut {
 			h.pairs[i].both = results.Forever
 		}
 	}
@@ -173,6 +174,9 @@ func (x *exclusion) ended(h *hold) {
 			continue
 		}
 		p.both = bothEntitled(h, k, p.from, p.to)
+		if len(x.t.clocks) > 0 {
+			p.clocked, h.pinned = h, true
+		}
 		if p.blame = x.blame(h, p.from, &stay); p.blame != entitled {
 			p.late = h.lateness()
 		}
@@ -193,7 +197,9 @@ func (x *exclusion) ended(h *hold) {
 	}
 }
 
-// decide counts the overlap of k with a hold that ended before it.
+// decide counts the overlap of k with a hold that ended before it. Where clocks are not one, what k learned later tells of the time before that
+// end, too. Example: k's clock errs by 3 ms and its validity ends at 111 ms, so it is entitled until 108 ms for certain. The other hold begins
+// at 108 ms and ends at 109 ms. A renewal that k learns at 111 ms, by its clock, leaves no gap: it was entitled all the while.
 func (x *exclusion) decide(k *hold, p pair) {
 	p.to = min(p.to, k.earliest(k.end))
 	if p.from >= p.to {
@@ -202,6 +208,9 @@ func (x *exclusion) decide(k *hold, p pair) {
 		}
 		p.drop()
 		return
+	}
+	if p.clocked != nil {
+		p.both = bothEntitled(p.clocked, k, p.from, p.to)
 	}
 	if p.both < p.to {
 		x.double++
