@@ -15,6 +15,13 @@ import (
 // Pattern matches the history files within the history folder of a run directory.
 const Pattern = "*.lqh"
 
+// lotSize is how many events are read at once, and lots how many such parts there are: while the events of one are judged, the others are
+// read and decoded.
+const (
+	lotSize = 1 << 12
+	lots    = 3
+)
+
 // Merge reads several history files as one, in the order of time. Events of equal time come in the order of the
 // files' names, those of one file in their own order.
 type Merge struct {
@@ -22,6 +29,17 @@ type Merge struct {
 	readers []*Reader
 	events  []Event // events[i] is the next one of readers[i]
 	heap    []head  // of the files that have one, the earliest first
+
+	lot         lot // what Next is about to yield
+	full, empty chan lot
+}
+
+// lot is some events in their order, and what comes after them where it is no other lot.
+type lot struct {
+	events []Event
+	files  []int // of each event: index into the readers
+	at     int   // how many of them were yielded
+	err    error
 }
 
 // head is the key by which the next file is chosen.
@@ -115,13 +133,56 @@ func (m *Merge) Where(process string, seq uint32) string {
 
 // Next reads the earliest event not yet read into e, and says whose file it came from. It returns io.EOF at the end.
 func (m *Merge) Next(e *Event) (process *Header, err error) {
+	l := &m.lot
+	if l.at == len(l.events) && l.err == nil {
+		m.turn()
+	}
+	if l.at == len(l.events) {
+		return nil, l.err
+	}
+	*e = l.events[l.at]
+	process = &m.readers[l.files[l.at]].Header
+	l.at++
+	return process, nil
+}
+
+// turn gives the lot that is used up back, and takes the next one.
+func (m *Merge) turn() {
+	if m.full == nil {
+		m.full, m.empty = make(chan lot, lots), make(chan lot, lots)
+		for range lots - 1 {
+			m.empty <- lot{}
+		}
+		go m.readAhead()
+	}
+	m.empty <- m.lot
+	m.lot = <-m.full
+}
+
+// readAhead fills lots until there is nothing more to read, or no lot comes back.
+func (m *Merge) readAhead() {
+	defer close(m.full)
+	for l := range m.empty {
+		l.events, l.files, l.at = l.events[:0], l.files[:0], 0
+		for len(l.events) < lotSize && l.err == nil {
+			l.err = m.read(&l)
+		}
+		m.full <- l
+		if l.err != nil {
+			return
+		}
+	}
+}
+
+// read adds the earliest event not yet read to a lot.
+func (m *Merge) read(l *lot) error {
 	if len(m.heap) == 0 {
-		return nil, io.EOF
+		return io.EOF
 	}
 	i := m.heap[0].file
-	r, next := m.readers[i], &m.events[i]
-	*e = *next
-	switch err := r.Next(next); err {
+	next := &m.events[i]
+	l.events, l.files = append(l.events, *next), append(l.files, i)
+	switch err := m.readers[i].Next(next); err {
 	case nil:
 		m.heap[0].time = next.Time
 	case io.EOF: // exactly this value: a reader never wraps it
@@ -129,10 +190,10 @@ func (m *Merge) Next(e *Event) (process *Header, err error) {
 		m.heap[0] = m.heap[last]
 		m.heap = m.heap[:last]
 	default:
-		return nil, err
+		return err
 	}
 	m.sink(0)
-	return &r.Header, nil
+	return nil
 }
 
 // sink moves the head at position i down the heap until both children come later. A head that stays in front, as
@@ -155,8 +216,14 @@ func (m *Merge) sink(i int) {
 	}
 }
 
-// Close closes all files.
+// Close closes all files. Nothing can be read any more.
 func (m *Merge) Close() error {
+	if m.full != nil {
+		close(m.empty)
+		for range m.full { // until nobody reads ahead
+		}
+		m.full, m.lot = nil, lot{err: os.ErrClosed}
+	}
 	var errs []error
 	for _, r := range m.readers {
 		errs = append(errs, r.Close())

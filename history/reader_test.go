@@ -191,6 +191,43 @@ func TestOffsetIsAdded(t *testing.T) {
 }
 
 // TestMergeIsASort holds the merge of several files against sorting all events.
+// TestMergeReadsAhead: histories that are longer than all that is read at once come whole, and one that is closed before its end is read no more.
+func TestMergeReadsAhead(t *testing.T) {
+	dir := t.TempDir()
+	const each = lots*lotSize/2 + 100
+	for f := range 2 {
+		var es []Event
+		for i := range each {
+			es = append(es, Event{Time: int64(2*i + f), Seq: uint32(i + 1), Op: 1, User: MakeUser(f, 0), Kind: Acquire, Phase: Ok})
+		}
+		name := string(rune('a' + f))
+		writeFile(t, filepath.Join(dir, name+".lqh"), header(name), es)
+	}
+	for _, until := range []int{0, 1, lotSize, 2 * each} {
+		m, err := OpenAll(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var e Event
+		for i := range until {
+			if h, err := m.Next(&e); err != nil || e.Time != int64(i) || h.Process != string(rune('a'+i%2)) {
+				t.Fatalf("event %d is %+v of %v, %v", i, e, h, err)
+			}
+		}
+		if until == 2*each {
+			if _, err := m.Next(&e); !errors.Is(err, io.EOF) {
+				t.Errorf("after the last: %v", err)
+			}
+		}
+		if err := m.Close(); err != nil {
+			t.Error(err)
+		}
+		if _, err := m.Next(&e); until > 0 && !errors.Is(err, os.ErrClosed) {
+			t.Errorf("closed after %d events, and then: %v", until, err)
+		}
+	}
+}
+
 func TestMergeIsASort(t *testing.T) {
 	dir := t.TempDir()
 	rapid.Check(t, func(rt *rapid.T) {

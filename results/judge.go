@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"sync"
 
 	"github.com/lockquake/lockquake/history"
 	"github.com/lockquake/lockquake/scenarios"
@@ -174,11 +175,14 @@ func NewCheckerRunner(checkers Checkers, run Run) *CheckerRunner {
 	return t
 }
 
-// Observe shows them the next events, and the headers of the files that these come from.
+// Observe shows them the next events, and the headers of the files that these come from. They look side by side: each changes nothing but
+// itself.
 func (t *CheckerRunner) Observe(events []history.Event, from []*history.Header) {
+	var all sync.WaitGroup
 	for _, g := range t.checkers {
-		g.observe(events, from)
+		all.Go(func() { g.observe(events, from) })
 	}
+	all.Wait()
 }
 
 // Finish returns what they found, and the one that timed the operations; nil where that crashed.
