@@ -4,12 +4,14 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 )
@@ -45,6 +47,9 @@ const skipped = "^TestHandMadeRunsAreBounded$"
 type bench struct {
 	root string // of the module, absolute
 	dir  string // of overlays, and of the temporary files of tests
+
+	mu    sync.Mutex
+	plain map[string]error // by package and tests: what they say of the code without a mutant
 }
 
 // inMemory is where temporary files cost no disk: on a busy one the second judge's two hosts, whose histories are files, took 240 s in place of 10.
@@ -60,7 +65,7 @@ func newBench(root string) (*bench, error) {
 		parent = inMemory
 	}
 	dir, err := os.MkdirTemp(parent, "mutants-")
-	return &bench{root: root, dir: dir}, err
+	return &bench{root: root, dir: dir, plain: map[string]error{}}, err
 }
 
 func (b *bench) close() { _ = os.RemoveAll(b.dir) }
@@ -82,10 +87,28 @@ func (b *bench) try(ctx context.Context, m Mutant) Verdict {
 		case !errors.As(err, &exited) || strings.Contains(out, "[build failed]") || strings.Contains(out, "[setup failed]"):
 			return Verdict{Outcome: Broken, By: lastLines(out)}
 		default:
+			if err := b.unchanged(ctx, pkg, m.Run); err != nil {
+				return Verdict{Outcome: Broken, By: err.Error()}
+			}
 			return Verdict{Outcome: Killed, By: pkg + " " + failed(out)}
 		}
 	}
 	return Verdict{Outcome: Survived}
+}
+
+// unchanged says why tests prove nothing: they fail without a mutant, too.
+func (b *bench) unchanged(ctx context.Context, pkg, run string) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	err, known := b.plain[pkg+" "+run]
+	if !known {
+		out, failure := b.test(ctx, "", pkg, run)
+		if failure != nil {
+			err = fmt.Errorf("%s fails without a mutant: %s", pkg, failed(out))
+		}
+		b.plain[pkg+" "+run] = err
+	}
+	return err
 }
 
 // overlay writes the mutated file, and the file that lays it over the real one.

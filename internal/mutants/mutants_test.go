@@ -59,7 +59,7 @@ func TestAMutantIsKilledOrSurvives(t *testing.T) {
 	for name, text := range map[string]string{
 		"go.mod":      "module toy\n\ngo 1.26\n",
 		"toy.go":      "package toy\n\nfunc less(a, b int) bool { return a < b }\n",
-		"toy_test.go": "package toy\n\nimport \"testing\"\n\nfunc TestLess(t *testing.T) {\n\tif !less(1, 2) || less(2, 1) {\n\t\tt.Fatal()\n\t}\n}\n",
+		"toy_test.go": "package toy\n\nimport \"testing\"\n\nfunc TestLess(t *testing.T) {\n\tif !less(1, 2) || less(2, 1) {\n\t\tt.Fatal()\n\t}\n}\n\nfunc TestWrong(t *testing.T) { t.Fatal() }\n",
 	} {
 		path := filepath.Join(dir, name)
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
@@ -74,10 +74,12 @@ func TestAMutantIsKilledOrSurvives(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer b.close()
-	for _, c := range []struct{ new, want string }{{"a > b", Killed}, {"a <= b", Survived}, {"a <", Broken}} {
-		got := b.try(t.Context(), Mutant{File: "toy.go", Old: "a < b", New: c.new, Why: "a test"})
+	for _, c := range []struct{ new, run, want string }{
+		{"a > b", "TestLess", Killed}, {"a <= b", "TestLess", Survived}, {"a <", "TestLess", Broken}, {"a > b", "TestWrong", Broken},
+	} {
+		got := b.try(t.Context(), Mutant{File: "toy.go", Old: "a < b", New: c.new, Why: "a test", Run: c.run})
 		if got.Outcome != c.want {
-			t.Errorf("%s: %+v, want %s", c.new, got, c.want)
+			t.Errorf("%s by %s: %+v, want %s", c.new, c.run, got, c.want)
 		}
 	}
 	if got := b.try(t.Context(), Mutant{File: "toy.go", Old: "nothing", New: "x", Why: "a test"}); got.Outcome != Broken {
