@@ -2,6 +2,10 @@ package checkers
 
 import (
 	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -105,5 +109,35 @@ func TestManyFaultsAreTimedCoarsely(t *testing.T) {
 		if warned := len(c.Finish().Warnings) > 0; c.digits != want || warned != (n > mostPhased) {
 			t.Errorf("%d faults: %d digits, warned %t", n, c.digits, warned)
 		}
+	}
+}
+
+// TestJavasToolReadsLatencyLogs: HdrHistogram's own processor counts as many values, and finds the same greatest one.
+func TestJavasToolReadsLatencyLogs(t *testing.T) {
+	const jar = "/usr/share/java/hdrhistogram.jar"
+	java, err := exec.LookPath("java")
+	if _, missing := os.Stat(jar); err != nil || missing != nil {
+		t.Skipf("%v, %v: .ci/setup java installs both", err, missing)
+	}
+	var text strings.Builder
+	text.WriteString("run start=1000 end=100000\nfault pause on=B at=20000 until=30000\n")
+	for n := range 500 {
+		at := 1010 + 100*n
+		fmt.Fprintf(&text, "%d A acquire invoke\n%d A acquire ok valid=900000\n%d A release invoke\n%d A release ok\n", at, at+1+n%40, at+60, at+70)
+	}
+	b, err := timed(t, text.String()).log(opAcquire, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "acquire.hlog")
+	if err := os.WriteFile(path, b, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	out, err := exec.CommandContext(t.Context(), java, "-cp", jar, "org.HdrHistogram.HistogramLogProcessor", "-i", path).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	if want := regexp.MustCompile(`Max += +40\.\d+, Total count += +500\]`); !want.Match(out) {
+		t.Errorf("it does not say %v:\n%s", want, out)
 	}
 }
