@@ -83,10 +83,7 @@ func (j *judge) judged(is bool, names ...string) {
 
 // first is the position of the first event that is so, from a position on.
 func (j *judge) first(from int, so func(e history.Event) bool) int {
-	if i := slices.IndexFunc(j.events[from:], so); i >= 0 {
-		return from + i
-	}
-	return len(j.events) - 1
+	return from + slices.IndexFunc(j.events[from:], func(e history.Event) bool { return e.Kind == history.Clean || so(e) })
 }
 
 // outcome is the position of the outcome of the operation that was invoked at a position.
@@ -116,20 +113,31 @@ func (h *hold) owns(e history.Event) bool { return e.User == h.User && e.Grant =
 // hold finds what became of the grant of the acquire ok at a position.
 func (j *judge) hold(at int) *hold {
 	h := &hold{Event: j.events[at], at: at, err: j.Errors[j.events[at].User.Client()]}
-	next := func(k history.Kind, p history.Phase) int {
-		return j.first(at+1, func(e history.Event) bool { return e.Kind == k && e.Phase == p && h.owns(e) })
+	next := func(k history.Kind, ps ...history.Phase) int {
+		return j.first(at+1, func(e history.Event) bool { return e.Kind == k && slices.Contains(ps, e.Phase) && h.owns(e) })
 	}
-	taken := func(from int64) int {
-		return j.first(at+1, func(e history.Event) bool { // one that names no grant is about all that the user holds
-			return (e.Kind == history.Lost || e.Kind == history.Dead) && (h.owns(e) || e.User == h.User && e.Grant == 0) && e.Time >= from
+	taken := func(from int64) int { // one that names no grant is about all that the user holds
+		of := func(e history.Event) bool { return h.owns(e) || e.User == h.User && e.Grant == 0 }
+		return j.first(at+1, func(e history.Event) bool {
+			return (e.Kind == history.Lost || e.Kind == history.Dead) && of(e) && e.Time >= from
 		})
 	}
 	h.asked = j.first(0, func(e history.Event) bool { return e.Kind == history.Acquire && e.User == h.User && e.Op == h.Op })
 	h.over = min(taken(0), next(history.Release, history.Invoke))
 	// A death that is told before the grant, by clocks that err, does not tell when it was gone.
-	h.gone = min(taken(h.Time), next(history.Release, history.Ok), next(history.Release, history.Fail), next(history.Release, history.Info))
+	h.gone = min(taken(h.Time), next(history.Release, history.Ok, history.Fail, history.Info))
 	h.touched = min(next(history.EffectRead, history.Ok), next(history.EffectWrite, history.Ok))
-	h.told, h.from, h.to = j.events[h.over].Time, h.Time+h.err, j.end(h)
+	over := j.events[h.over]
+	h.told, h.from, h.to = over.Time, h.Time+h.err, over.Time
+	if over.Kind == history.Dead && over.Value > 0 { // when its client was certainly alive
+		h.to = min(h.to, over.Value)
+	}
+	for _, e := range j.events { // nobody saw it die: then that is told by its last event
+		if over.Kind == history.Clean && j.Dead[h.User.Client()] && e.User.Client() == h.User.Client() && (e.Kind <= history.Write || e.Kind == history.Renewed || e.Kind == history.Lost) {
+			h.to = e.Time
+		}
+	}
+	h.to = max(h.to, h.Time) - h.err
 	h.fresh = h.Valid > h.Time && h.told > h.Time
 	ended := news{math.MinInt64, 0}
 	for _, e := range j.events[at:h.over] {
@@ -141,30 +149,13 @@ func (j *judge) hold(at int) *hold {
 			e.Valid = min(e.Valid, ended.end)
 		}
 		if h.owns(e) && e.Kind == history.Ended {
-			ended = news{e.Time, e.Valid}
+			ended, h.fresh = news{e.Time, e.Valid}, h.fresh && e.Valid > h.Time
 		}
 		if h.owns(e) && (e.Kind == history.Acquire || renewed || e.Kind == history.Ended) {
 			h.news = append(h.news, news{e.Time, e.Valid})
-			h.fresh = h.fresh && (e.Kind != history.Ended || e.Valid > h.Time)
 		}
 	}
 	return h
-}
-
-// end is when a hold ended: at the event that tells of it, and for a user who died at the last time at which its client
-// was certainly alive.
-func (j *judge) end(h *hold) int64 {
-	over, client := j.events[h.over], h.User.Client()
-	to, silent := over.Time, over.Kind == history.Clean && j.Dead[client]
-	if over.Kind == history.Dead && over.Value > 0 {
-		to = min(to, over.Value)
-	}
-	for _, e := range j.events {
-		if silent && e.User.Client() == client && (e.Kind <= history.Write || e.Kind == history.Renewed || e.Kind == history.Lost) {
-			to = e.Time
-		}
-	}
-	return max(to, h.Time) - h.err
 }
 
 // entitled tells whether the latest news by then has an end of validity that is still to come, and no later news takes
@@ -226,9 +217,7 @@ func (j *judge) overlaps(h *hold, before []*hold) {
 
 // contest counts a hold whose lock another user asked for or held meanwhile.
 func (j *judge) contest(h *hold) {
-	wanted := slices.ContainsFunc(j.holds, func(k *hold) bool {
-		return k.User != h.User && k.Lock == h.Lock && k.at < h.over && k.over > h.at
-	})
+	wanted := slices.ContainsFunc(j.holds, func(k *hold) bool { return k.User != h.User && k.Lock == h.Lock && k.at < h.over && k.over > h.at })
 	for i, e := range j.events {
 		asks := e.Kind == history.Acquire && e.Phase == history.Invoke && e.User != h.User && e.Lock == h.Lock
 		wanted = wanted || asks && i < h.over && j.outcome(i) > h.at
@@ -239,14 +228,10 @@ func (j *judge) contest(h *hold) {
 
 // tokens counts a hold whose token is not above that of an earlier one; two who share may have the same.
 func (j *judge) tokens(h *hold) {
-	compared, low := false, false
-	for _, k := range j.holds {
-		if h.Token > 0 && k.Token > 0 && later(h, k, len(j.events)-1) {
-			compared, low = true, low || k.Token > h.Token || k.Token == h.Token && exclude(h, k)
-		}
-	}
-	j.add("chances:token_regressions", compared)
-	j.add("token_regressions", low)
+	earlier := func(k *hold) bool { return h.Token > 0 && k.Token > 0 && later(h, k, len(j.events)-1) }
+	low := func(k *hold) bool { return earlier(k) && (k.Token > h.Token || k.Token == h.Token && exclude(h, k)) }
+	j.add("chances:token_regressions", slices.ContainsFunc(j.holds, earlier))
+	j.add("token_regressions", slices.ContainsFunc(j.holds, low))
 }
 
 // releases counts those of a user who was not entitled, and those that were answered ok and robbed another user.
@@ -257,10 +242,9 @@ func (j *judge) releases(h *hold) {
 			continue
 		}
 		o := j.events[j.outcome(i)]
+		robs := func(v *hold) bool { return v.User != h.User && exclude(v, h) && j.robbed(v, e.Time, o.Time, h.err) }
 		j.add("chances:foreign_releases", true)
-		j.add("foreign_releases", o.Phase == history.Ok && slices.ContainsFunc(j.holds, func(v *hold) bool {
-			return v.User != h.User && exclude(v, h) && j.robbed(v, e.Time, o.Time, h.err)
-		}))
+		j.add("foreign_releases", o.Phase == history.Ok && slices.ContainsFunc(j.holds, robs))
 	}
 }
 
@@ -363,14 +347,13 @@ func (j *judge) writes() {
 				unsure += max(by, -by)
 			}
 		}
-		acked, whole, linked = acked || sold > 0, whole && (read || sold == 0), linked && all
+		acked, whole, linked = acked || sold > 0 && j.Resource != "", whole && (read || sold == 0), linked && all
 		if read {
 			off, doubt = off+more, doubt+unsure
 			j.add("accounts_off", max(more, -more) > unsure)
 		}
 	}
 	j.counts["sum_off"] = max(0, max(off, -off)-doubt)
-	acked = acked && j.Resource != ""
 	j.judged(acked && j.Writes == "sales" && j.Stock > 0, "units_oversold")
 	j.judged(acked && whole && j.Increments, "lost_updates")
 	j.judged(acked && whole && j.Writes == "seats", "double_bookings")
@@ -379,14 +362,10 @@ func (j *judge) writes() {
 }
 
 // chain is the last element, the one that it was added to, and so on: all where each of them was written.
-func chain(ws []write, last int64) (elements []int64, all bool) {
-	for last != 0 && !slices.Contains(elements, last) {
-		elements = append(elements, last)
-		i := slices.IndexFunc(ws, func(w write) bool { return w.value == last })
-		if i < 0 {
-			return elements, false
-		}
-		last = ws[i].onto
+func chain(ws []write, last int64, later ...int64) (elements []int64, all bool) {
+	i := slices.IndexFunc(ws, func(w write) bool { return w.value == last })
+	if last == 0 || i < 0 || slices.Contains(later, last) {
+		return append(later, last), last == 0 || i >= 0
 	}
-	return elements, true
+	return chain(ws, ws[i].onto, append(later, last)...)
 }
