@@ -45,7 +45,7 @@ func TestSwarmLosesHosts(t *testing.T) {
 			"quorum lost",
 			func(t *testing.T) {
 				nodes(t, append([]string{"promote"}, others...)...)
-				wait.Until(t, time.Minute, "three managers", func() bool {
+				wait.Until(t, 2*time.Minute, "three managers", func() bool {
 					return strings.Count(docker(t, manager, "node", "ls", "--format", "{{.ManagerStatus}}"), "Reachable") == 2
 				})
 			},
