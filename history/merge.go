@@ -15,11 +15,11 @@ import (
 // Pattern matches the history files within the history folder of a run directory.
 const Pattern = "*.lqh"
 
-// lotSize is how many events are read at once, and lots how many such parts there are: while the events of one are judged, the others are
+// batchSize is how many events are read at once, and batches how many such batches there are: while the events of one are judged, the others are
 // read and decoded.
 const (
-	lotSize = 1 << 12
-	lots    = 3
+	batchSize = 1 << 12
+	batches   = 3
 )
 
 // Merge reads several history files as one, in the order of time. Events of equal time come in the order of the
@@ -30,12 +30,12 @@ type Merge struct {
 	events  []Event // events[i] is the next one of readers[i]
 	heap    []head  // of the files that have one, the earliest first
 
-	lot         lot // what Next is about to yield
-	full, empty chan lot
+	batch       batch // what Next is about to yield
+	full, empty chan batch
 }
 
-// lot is some events in their order, and what comes after them where it is no other lot.
-type lot struct {
+// batch is some events in their order. err is what comes after them, where that is no other batch.
+type batch struct {
 	events []Event
 	files  []int // of each event: index into the readers
 	at     int   // how many of them were yielded
@@ -133,55 +133,55 @@ func (m *Merge) Where(process string, seq uint32) string {
 
 // Next reads the earliest event not yet read into e, and says whose file it came from. It returns io.EOF at the end.
 func (m *Merge) Next(e *Event) (process *Header, err error) {
-	l := &m.lot
-	if l.at == len(l.events) && l.err == nil {
+	b := &m.batch
+	if b.at == len(b.events) && b.err == nil {
 		m.turn()
 	}
-	if l.at == len(l.events) {
-		return nil, l.err
+	if b.at == len(b.events) {
+		return nil, b.err
 	}
-	*e = l.events[l.at]
-	process = &m.readers[l.files[l.at]].Header
-	l.at++
+	*e = b.events[b.at]
+	process = &m.readers[b.files[b.at]].Header
+	b.at++
 	return process, nil
 }
 
-// turn gives the lot that is used up back, and takes the next one.
+// turn gives the batch that is used up back, and takes the next one.
 func (m *Merge) turn() {
 	if m.full == nil {
-		m.full, m.empty = make(chan lot, lots), make(chan lot, lots)
-		for range lots - 1 {
-			m.empty <- lot{}
+		m.full, m.empty = make(chan batch, batches), make(chan batch, batches)
+		for range batches - 1 {
+			m.empty <- batch{}
 		}
 		go m.readAhead()
 	}
-	m.empty <- m.lot
-	m.lot = <-m.full
+	m.empty <- m.batch
+	m.batch = <-m.full
 }
 
-// readAhead fills lots until there is nothing more to read, or no lot comes back.
+// readAhead fills batches until there is nothing more to read, or no batch comes back.
 func (m *Merge) readAhead() {
 	defer close(m.full)
-	for l := range m.empty {
-		l.events, l.files, l.at = l.events[:0], l.files[:0], 0
-		for len(l.events) < lotSize && l.err == nil {
-			l.err = m.read(&l)
+	for b := range m.empty {
+		b.events, b.files, b.at = b.events[:0], b.files[:0], 0
+		for len(b.events) < batchSize && b.err == nil {
+			b.err = m.read(&b)
 		}
-		m.full <- l
-		if l.err != nil {
+		m.full <- b
+		if b.err != nil {
 			return
 		}
 	}
 }
 
-// read adds the earliest event not yet read to a lot.
-func (m *Merge) read(l *lot) error {
+// read adds the earliest event not yet read to a batch.
+func (m *Merge) read(b *batch) error {
 	if len(m.heap) == 0 {
 		return io.EOF
 	}
 	i := m.heap[0].file
 	next := &m.events[i]
-	l.events, l.files = append(l.events, *next), append(l.files, i)
+	b.events, b.files = append(b.events, *next), append(b.files, i)
 	switch err := m.readers[i].Next(next); err {
 	case nil:
 		m.heap[0].time = next.Time
@@ -222,7 +222,7 @@ func (m *Merge) Close() error {
 		close(m.empty)
 		for range m.full { // until nobody reads ahead
 		}
-		m.full, m.lot = nil, lot{err: os.ErrClosed}
+		m.full, m.batch = nil, batch{err: os.ErrClosed}
 	}
 	var errs []error
 	for _, r := range m.readers {

@@ -194,7 +194,7 @@ func TestOffsetIsAdded(t *testing.T) {
 // TestMergeReadsAhead: histories that are longer than all that is read at once come whole, and one that is closed before its end is read no more.
 func TestMergeReadsAhead(t *testing.T) {
 	dir := t.TempDir()
-	const each = lots*lotSize/2 + 100
+	const each = batches*batchSize/2 + 100
 	for f := range 2 {
 		var es []Event
 		for i := range each {
@@ -203,7 +203,7 @@ func TestMergeReadsAhead(t *testing.T) {
 		name := string(rune('a' + f))
 		writeFile(t, filepath.Join(dir, name+".lqh"), header(name), es)
 	}
-	for _, until := range []int{0, 1, lotSize, 2 * each} {
+	for _, until := range []int{0, 1, batchSize, 2 * each} {
 		m, err := OpenAll(dir)
 		if err != nil {
 			t.Fatal(err)
