@@ -84,12 +84,14 @@ func TestFacts(t *testing.T) {
 func woken(t *testing.T, r servers.Running) {
 	const n = 8
 	got := map[string]int64{}
+	watchers := asker(t, r.For(t, Backend(), "txn").Service) // it counts those of all locks
 	for _, l := range []backends.Lock{mutex(), txn(), v3lock()} {
-		service := r.For(t, Backend(), l.Name).Service
+		ask := asker(t, r.For(t, Backend(), l.Name).Service)
 		got[l.Name] = servers.Woken(t, r, l, n, func(waiting int) {
-			for asker(t, service)("etcd-1", "waiters:"+l.Name) != strconv.Itoa(waiting) {
-				time.Sleep(time.Millisecond)
-			}
+			all := strconv.Itoa(waiting)
+			wait.Until(t, 30*time.Second, "all wait", func() bool { // one whose key is there may not watch yet, and then nobody need wake it
+				return ask("etcd-1", "waiters:"+l.Name) == all && (l.Name != "mutex" || watchers("etcd-1", "waiters:txn") == all)
+			})
 		})
 	}
 	t.Logf("notifications of %d users: %v", n, got)
