@@ -48,9 +48,8 @@ const maxKept = 128
 type pair struct {
 	from, to int64
 	both     int64 // the first moment at which both were entitled; forever when there is none
-	other    *hold // nil when it is not kept for a witness
-	clocked  *hold // the hold that has ended, where clocks are not one
-	kept     *int  // the room that it takes up
+	other    *hold // the hold that has ended, where it is kept for a witness, or clocks are not one
+	kept     *int  // the room that it takes up; nil when it is not kept for a witness
 	blame    int32 // what became of the hold that has ended: entitled, inexcusable, or its index in exclusion.stays
 	late     *bool // of the hold that has ended: whether it was counted among those that outlived their validity
 }
@@ -175,7 +174,7 @@ func (x *exclusion) ended(h *hold) {
 		}
 		p.both = bothEntitled(h, k, p.from, p.to)
 		if len(x.t.clocks) > 0 {
-			p.clocked, h.pinned = h, true
+			p.other, h.pinned = h, true
 		}
 		if p.blame = x.blame(h, p.from, &stay); p.blame != entitled {
 			p.late = h.lateness()
@@ -209,8 +208,8 @@ func (x *exclusion) decide(k *hold, p pair) {
 		p.drop()
 		return
 	}
-	if p.clocked != nil {
-		p.both = bothEntitled(p.clocked, k, p.from, p.to)
+	if len(x.t.clocks) > 0 {
+		p.both = bothEntitled(p.other, k, p.from, p.to)
 	}
 	if p.both < p.to {
 		x.double++
@@ -307,7 +306,7 @@ func (p pair) drop() {
 }
 
 func (x *exclusion) keep(s *shortlist, kind string, k *hold, p pair) {
-	if p.other == nil {
+	if p.kept == nil {
 		return
 	}
 	a, b := p.other, k
