@@ -71,15 +71,15 @@ func (r chaosReader) entries(s *Scenario, list []*ast.MappingNode, under string)
 	for i, m := range list {
 		path := item(under, i)
 		var k struct {
-			Use                    string
-			On                     targets
-			At, For, Every, Jitter time.Duration
+			Use                          string
+			On                           targets
+			At, For, Every, Jitter, Held time.Duration
 		}
 		p, err := r.own(m, path, &k)
 		if err != nil {
 			return err
 		}
-		in := Injection{Use: k.Use, On: string(k.On), At: k.At, For: k.For, Every: k.Every, Jitter: k.Jitter, Params: p, Path: path}
+		in := Injection{Use: k.Use, On: string(k.On), At: k.At, For: k.For, Every: k.Every, Jitter: k.Jitter, Held: k.Held, Params: p, Path: path}
 		if err := r.injection(in, path, s.Run.For); err != nil {
 			return err
 		}

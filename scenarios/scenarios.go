@@ -84,6 +84,7 @@ type Injection struct {
 	For    time.Duration // 0: not healed before the end
 	Every  time.Duration // 0: once
 	Jitter time.Duration // each start is moved by up to this much, from the seed
+	Held   time.Duration // a holder is hit once it has held its lock this long
 	Params Params        // the fault's own keys
 	Path   string        // of its key in the scenario, for messages
 }

@@ -317,6 +317,31 @@ func TestAHolderThatSlipsAwayIsAMiss(t *testing.T) {
 	}
 }
 
+// TestAHolderThatHasHeldForLong is waited for: who releases sooner is passed over, and is no miss.
+func TestAHolderThatHasHeldForLong(t *testing.T) {
+	t.Parallel()
+	var long uint32
+	client := script{begins: func(a *fakeNode) {
+		for range 5 {
+			a.grant()
+			a.pause(10 * time.Millisecond)
+			a.release()
+		}
+		a.grant()
+		long = a.held
+		for a.pause(10 * time.Millisecond) {
+		}
+		a.release()
+	}}
+	f := &fakeFault{kind: chaos.Kind{Stops: true}}
+	s := &testbed{t: t, faults: map[string]*fakeFault{"trouble": f}, scripts: map[string]script{"client-1": client}}
+	got := s.run(t.Context(), strings.Replace(held, "at: 10ms", "at: 0s, held: 300ms", 1))
+	x := got.faults[0]
+	if x.Receipt.Status != history.Installed || x.Grant != long || x.Misses != 0 {
+		t.Errorf("%+v: want a hit on grant %d, and no miss", x, long)
+	}
+}
+
 // TestTwentyMissesAreEnough: no miss counts as a hit, and the injection gives up.
 func TestTwentyMissesAreEnough(t *testing.T) {
 	t.Parallel()

@@ -121,8 +121,11 @@ func (in *injector) injectHolder(ctx context.Context, f *injected, name string) 
 		}
 	}
 	next := in.live.nextGrant
-	if in.plan.workload == nil {
+	switch {
+	case in.plan.workload == nil:
 		next = in.live.anyHold
+	case f.held > 0:
+		next = func(ctx context.Context, lock int) (hold, error) { return in.live.heldFor(ctx, lock, f.held) }
 	}
 	for f.Misses < maxMisses {
 		h, err := next(ctx, number)

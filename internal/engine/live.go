@@ -188,6 +188,20 @@ func (l *live) nextGrant(ctx context.Context, lock int) (hold, error) {
 	return l.grantAfter(ctx, clock.Now(), lock)
 }
 
+// heldFor waits for a grant that arrives from now on and is still in hand when d has passed since it was seen.
+func (l *live) heldFor(ctx context.Context, lock int, d time.Duration) (hold, error) {
+	since := clock.Now()
+	for {
+		h, err := l.grantAfter(ctx, since, lock)
+		if err == nil {
+			err = clock.Sleep(ctx, d)
+		}
+		if err != nil || l.held(h.user, h.grant) {
+			return h, err
+		}
+	}
+}
+
 // anyHold returns a hold of that lock that is in hand now, whenever it began: directed runs have few grants.
 func (l *live) anyHold(ctx context.Context, lock int) (hold, error) {
 	return l.grantAfter(ctx, 0, lock)

@@ -36,6 +36,7 @@ type injection struct {
 	own      scenarios.Params // the same, to be written down
 	place    int              // in the schedule, from 1; 0: none
 	draws    string           // names the stream that the other ends are drawn from
+	held     time.Duration    // how long a holder must have held its lock
 }
 
 // needs lists the capabilities that the injection needs of its targets.
@@ -100,7 +101,10 @@ func (p faultPlanner) checkChaos() error {
 func (p faultPlanner) scheduled(i int) (injection, error) {
 	in := p.scenario.Chaos[i]
 	inj, err := p.injection(faultKeys{path: in.Path, key: "use", use: in.Use, on: in.On, params: in.Params})
-	inj.entry = i + 1
+	inj.entry, inj.held = i+1, in.Held
+	if _, holder := inj.selector.Holder(); err == nil && in.Held > 0 && !holder {
+		err = p.wrong(in.Path+".held", "only a holder has held a lock for %v; this is on %s", in.Held, in.On)
+	}
 	return inj, err
 }
 
