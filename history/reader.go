@@ -9,10 +9,11 @@ import (
 	"os"
 )
 
-// readSize is how many bytes a Reader asks for at once, at most. Also the longest header that it accepts.
-const readSize = 1 << 20
-
 const (
+	// readSize is how many bytes a Reader asks for at once: some thousand records.
+	readSize = 1 << 16
+	// maxHeader is the longest header that it accepts.
+	maxHeader = 1 << 20
 	// maxLocks is how many locks an event can name.
 	maxLocks = 1 << 16
 	// maxError bounds the error of a clock: an hour is what a measurement begins with.
@@ -70,8 +71,11 @@ func (r *Reader) readHeader() error {
 			r.pos, r.offset, r.first = i+1, int64(i+1), int64(i+1)
 			return r.parseHeader(r.buf[:i])
 		}
-		if r.end == len(r.buf) {
+		if r.end == maxHeader {
 			return fmt.Errorf("%w: %s: no header line in its first %d bytes", ErrCorrupt, r.name, r.end)
+		}
+		if r.end == len(r.buf) {
+			r.buf = append(r.buf, make([]byte, min(r.end, maxHeader-r.end))...)
 		}
 		n, err := r.file.Read(r.buf[r.end:])
 		r.end += n

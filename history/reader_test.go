@@ -151,7 +151,7 @@ func TestDamageOfOtherKinds(t *testing.T) {
 		"no header":          []byte("hello\n"),
 		"another version":    bytes.Replace(b, []byte(`"lockquake_history":1`), []byte(`"lockquake_history":9`), 1),
 		"another size":       bytes.Replace(b, []byte(`"record_size":64`), []byte(`"record_size":72`), 1),
-		"a long line":        bytes.Repeat([]byte{' '}, readSize+1),
+		"a long line":        bytes.Repeat([]byte{' '}, maxHeader+1),
 		"time goes back":     put(2, back),
 		"an event too many":  put(2, skip),
 		"a lock too many":    put(2, lock),

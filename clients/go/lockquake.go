@@ -55,6 +55,10 @@ type (
 	Keeper interface {
 		Keeps()
 	}
+	// Hider says that the lock is at another key than the one at which lockquake asks the service for it. Elsewhere is never called.
+	Hider interface {
+		Elsewhere()
+	}
 )
 
 // Grant is a lock in hand.
@@ -218,5 +222,6 @@ func Main[L Lock](name string, connect func(*Access) (L, error), names ...string
 	h["orders"] = orders
 	_, h["tells"] = any(kind).(Watcher)
 	_, h["keeps"] = any(kind).(Keeper)
+	_, h["elsewhere"] = any(kind).(Hider)
 	s.serve(os.Stdin, h)
 }

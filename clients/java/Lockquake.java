@@ -188,6 +188,9 @@ public final class Lockquake {
         /** Optional: override it where a grant lasts while the process lives, though nobody asks for more time, as where a session is kept alive. */
         public void keeps() { throw new UnsupportedOperationException(); }
 
+        /** Optional: override it where the lock is at another key than the one at which lockquake asks the service for it. */
+        public void elsewhere() { throw new UnsupportedOperationException(); }
+
         /** Optional: arrange for tell to be run when the library says that the grant is gone. */
         public void onLost(Grant grant, Runnable tell) throws Exception { throw new UnsupportedOperationException(); }
 
@@ -1363,6 +1366,7 @@ public final class Lockquake {
             h.put("orders", orders);
             h.put("tells", Lock.overrides(lock, "onLost"));
             h.put("keeps", Lock.overrides(lock, "keeps"));
+            h.put("elsewhere", Lock.overrides(lock, "elsewhere"));
             return h;
         }
 

@@ -95,6 +95,7 @@ class Lock:
     that stands in for it."""
 
     keeps = False  # whether a grant lasts while the process lives, though nobody asks for more time, as where a session is kept alive
+    elsewhere = False  # whether the lock is at another key than the one at which lockquake asks the service for it
     points = ()  # more names than POINTS, which the lock passes to at(), in this order; that of the first in release begins with "before-"
 
     def __init__(self, access):
@@ -787,7 +788,7 @@ class Session:
             "boot_id": open("/proc/sys/kernel/random/boot_id").read().strip(), "time_ns": os.readlink("/proc/self/ns/time"), "now": now(),
             "formats": ["jsonl"], "pid": os.getpid(), "points": [*POINTS, *self.factory.points],
             "orders": ["close"] + [o for o in ("renew", "check", "cancel") if overrides(self.factory, o)], "tells": overrides(self.factory, "on_lost"),
-            "keeps": self.factory.keeps,
+            "keeps": self.factory.keeps, "elsewhere": self.factory.elsewhere,
         })
         for line in sys.stdin.buffer:
             frame = json.loads(line)

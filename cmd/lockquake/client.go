@@ -116,8 +116,14 @@ func (f *clientCheckFlags) run(ctx context.Context, std streams, argv []string) 
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, bench.Close(context.WithoutCancel(ctx))) }()
-	right, err := clientcheck.Run(stop.ctx, clientcheck.Options{
+	right := true
+	defer func() {
+		err = errors.Join(err, bench.Close(context.WithoutCancel(ctx)))
+		if said := bench.LastWords(); !right && said != nil {
+			fmt.Fprintln(std.err, said)
+		}
+	}()
+	right, err = clientcheck.Run(stop.ctx, clientcheck.Options{
 		Start: func(ctx context.Context, number int) (clientcheck.Process, error) {
 			n, _, err := bench.Client(number)
 			if err == nil {

@@ -208,6 +208,18 @@ func TestClientCheck(t *testing.T) {
 	}
 }
 
+// TestClientCheckTellsLastWords of a program that ends before its hello.
+func TestClientCheckTellsLastWords(t *testing.T) {
+	t.Parallel()
+	defer beside()()
+	clientImage(t, "python")
+	cmd := exec.Command(program(t), "client", "check", "--provider", "docker", "--", "python3", "-c", "import nothing_like_it")
+	out, err := cmd.CombinedOutput()
+	if err == nil || !strings.Contains(string(out), "no hello: its standard output ended") || !strings.Contains(string(out), "client-1: its last line: ModuleNotFoundError: No module named 'nothing_like_it'") {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
 func inPython(*testing.T) string { return "../../clients/python" }
 func inGo(*testing.T) string     { return "../../clients/go" }
 

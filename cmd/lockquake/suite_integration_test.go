@@ -18,9 +18,9 @@ const wrongOfRedis = `locks:
   - {backend: redis, lock: setnx, stories: [crash, slow-replies]}
   - {backend: redis, lock: setnx-expire, stories: [crash-setnx-done]}
   - {backend: redis, lock: set-px-del, stories: [late-release]}
-  - {backend: redis, lock: get-then-del, stories: [late-release-get-done]}
+  - {backend: redis, lock: get-then-del, stories: [late-release-get-done, slow-release]}
   - {backend: redis, lock: weak-owner, stories: [still-clock]}
-  - {backend: redis, lock: set-px-lua, stories: [crash, late-release, still-clock, answers, gives-up, waiting, slow-replies]}
+  - {backend: redis, lock: set-px-lua, stories: [crash, late-release, still-clock, answers, gives-up, waiting, slow-replies, slow-release]}
   - {name: storms, backend: redis, lock: set-px-lua, set: [backend.retry.delay=0s], stories: [waiting]}
   - {backend: redlock, lock: redlock-no-elapsed-check, stories: [late-replies]}
   - {backend: redlock, lock: redlock-incr, stories: [contention]}
@@ -34,8 +34,9 @@ func TestSuiteFindsWrongLocks(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := map[string]string{ // beside what is wrong with the locks themselves
-		"redis/setnx slow-replies": "orphan_age_ms <",
-		"storms waiting":           "requests_per_wait_s <500: measured",
+		"redis/setnx slow-replies":        "orphan_age_ms <",
+		"redis/get-then-del slow-release": "double_grants 0: found",
+		"storms waiting":                  "requests_per_wait_s <500: measured",
 	}
 	for name, f := range findings {
 		if strings.HasPrefix(name, "red") && f.story != "" {
@@ -43,7 +44,7 @@ func TestSuiteFindsWrongLocks(t *testing.T) {
 		}
 	}
 	got, code := runSuite(t, file, "--quick", "--ttl", "1s", "--provider", "local")
-	if code != codeFailed || len(got.Cells) != 17 {
+	if code != codeFailed || len(got.Cells) != 19 {
 		t.Errorf("exit code %d, %d cells", code, len(got.Cells))
 	}
 	for _, c := range got.Cells {

@@ -42,6 +42,9 @@ func (b *ClientBench) Client(number int) (*cluster.Node, *wire.Start, error) {
 	return n, st, err
 }
 
+// LastWords are the last lines that clients wrote on standard error, once all is closed; nil: there are none.
+func (b *ClientBench) LastWords() error { return lastWords(b.run.record.logDir(), "client-*") }
+
 // Close ends all that was started.
 func (b *ClientBench) Close(ctx context.Context) error {
 	return errors.Join(b.run.processes.stop(ctx, node.Resource), b.run.finish(ctx))
@@ -71,7 +74,7 @@ func Hellos(ctx context.Context, o Options) (hellos []*wire.Hello, err error) {
 	ended, cancel := context.WithTimeout(context.WithoutCancel(ctx), generous.close)
 	defer cancel()
 	if closed := c.Close(ended); err != nil || closed != nil {
-		return nil, errors.Join(err, closed, lastWords(logs))
+		return nil, errors.Join(err, closed, lastWords(logs, "*"))
 	}
 	return hellos, nil
 }
@@ -96,9 +99,9 @@ func hellosOf(ctx context.Context, o Options, c *cluster.Cluster) (hellos []*wir
 	return hellos, nil
 }
 
-// lastWords are the last lines that nodes wrote into their logs, as an error; nil: there are none.
-func lastWords(logs string) error {
-	files, err := filepath.Glob(filepath.Join(logs, "*.log"))
+// lastWords are the last lines that nodes of such a name wrote into their logs, as an error; nil: there are none.
+func lastWords(logs, names string) error {
+	files, err := filepath.Glob(filepath.Join(logs, names+".log"))
 	errs := []error{err}
 	for _, file := range files {
 		text, err := os.ReadFile(file)

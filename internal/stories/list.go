@@ -102,6 +102,7 @@ expect: {double_grants: "0", overlapping_holds: "0", stale_writes: "0", lost_upd
 		Name: "late-release", Claim: "A holder is paused until another one has the lock, and then releases what it has lost.", Quick: true,
 		needs: expiring, text: strings.Replace(directed, "LATE", "{do: release, user: A, outcome: any}", 1),
 	},
+	slowRelease,
 	{
 		Name: "late-renewal", Claim: "A holder is paused until another one has the lock, and then extends what it has lost. It must be told so.", Quick: true,
 		needs: renewable, text: strings.Replace(directed, "LATE", "{do: renew, user: A, outcome: not-ok}", 1),
@@ -242,6 +243,36 @@ expect: {double_grants: "0", judged: ">=2"}
 		return ""
 	}, `{use: kill, on: leader, at: 1s, for: {{ttl 1}}}`),
 	answers, givesUp, waiting, slowReplies,
+}
+
+// slowRelease has the end of A's grant come between the first request of its release and the second, in case there are two: a program that
+// announces no points cannot be stopped there. What A sends takes D = TTL/5. At the service the grant begins when its request arrives, and A has
+// it in hand. It ends a TTL later. A release that begins 0.7 TTL after the grant, which is 1.5 D before the end, is first heard of D/2
+// before the end, and asks its second question D/2 after it, when B has the lock.
+var slowRelease = Story{
+	Name: "slow-release", lasts: 2, needs: both(both(processes, idle), func(s Subject) string {
+		if s.Backend == "redlock" {
+			return "the lock does not wait so long for any server"
+		}
+		return ""
+	}),
+	Claim: "What a holder sends comes late while it releases, and its grant ends meanwhile. The release must not free the grant of the next holder.",
+	text: `workload: {}
+steps:
+  - {do: acquire, user: A} # so that it is connected, and the service knows its scripts
+  - {do: release, user: A}
+  - {inject: delay, on: A, to: all, by: {{ttl 0.2}}, direction: out, as: slow}
+  - {do: acquire, user: A}
+  - {do: acquire, user: B, async: true, outcome: any, within: {{.Long}}}
+  - {await: elapsed, for: {{ttl 0.7}}}
+  - {do: release, user: A, async: true, outcome: any, within: {{.Long}}}
+  - {await: elapsed, for: {{ttl 0.6}}}
+  - {heal: slow}
+  - {do: acquire, user: C, outcome: any, within: {{ttl 0.2}}}
+  - {do: release, user: B, outcome: any, within: {{.Long}}}
+  - {do: release, user: C, outcome: any, within: {{.Long}}}
+expect: {double_grants: "0", judged: ">=2"}
+`,
 }
 
 // faulty is a story of users that fight while faults come.

@@ -40,7 +40,7 @@ expect: {double_grants: "0", false_results: "0", orphans: "0", judged: ">=1"}
 // waiting has one user hold the lock for most of a TTL, and one wait: a mistake of the first waiter in a queue would not be seen among many
 // who wait as they should. Who polls every 10 ms asks 100 times a second; each time may take a few requests.
 var waiting = Story{
-	Name: "waiting", Quick: true, needs: asked, lasts: 3,
+	Name: "waiting", Quick: true, needs: counted, lasts: 3,
 	Claim: "One user holds the lock for long while another waits. It does not ask again without a pause.",
 	text: `workload: {use: acquire-release, clients: 2, users: 1, hold: {{ttl 0.7}}}
 run: {for: {{ttl 3}}}

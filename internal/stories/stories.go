@@ -186,11 +186,19 @@ var (
 	loses = []string{"sentinel", "rediscluster"} // another one leads that may not know all grants
 )
 
-// unasked are services that nobody can ask what they have of a lock.
+// unasked are services that nobody can ask what they have of a lock, and what they were asked for.
 var unasked = []string{"external"}
 
-// Asked tells whether the service can be asked who has the lock, and what it was asked for.
-func (s Subject) Asked() bool { return !s.Elsewhere && !slices.Contains(unasked, s.Backend) }
+// Asked tells whether the service can be asked who has the lock.
+func (s Subject) Asked() bool { return !s.Elsewhere && counted(s) == "" }
+
+// counted needs a service that tells how much it was asked for.
+func counted(s Subject) string {
+	if slices.Contains(unasked, s.Backend) {
+		return "nobody can ask the service how many requests it had"
+	}
+	return ""
+}
 
 // asked needs that.
 func asked(s Subject) string {

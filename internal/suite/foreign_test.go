@@ -68,6 +68,7 @@ func TestWhatProgramsAnnounce(t *testing.T) {
 	two := &wire.Hello{Process: "two", Points: points[1:]}
 	none := &wire.Hello{Process: "none"}
 	keeps := &wire.Hello{Process: "keeps", Orders: []string{wire.DoRenew}, Keeps: true}
+	elsewhere := &wire.Hello{Process: "elsewhere", Elsewhere: true}
 	for _, c := range []struct {
 		lock   string
 		hellos []*wire.Hello
@@ -81,6 +82,7 @@ func TestWhatProgramsAnnounce(t *testing.T) {
 		{"redis", []*wire.Hello{none}, map[string]string{"renewal": "the lock is no lock.Renewer", "cancel": "", "steady-delay": "nothing extends the lock's grants"}, []string{"late-release-before-get", "late-release-before-delete"}},
 		{"zookeeper", []*wire.Hello{one}, map[string]string{"overdue": "", "renewal": ""}, nil},
 		{"zookeeper", []*wire.Hello{one, keeps}, map[string]string{"overdue": "the lock renews grants by itself", "renewal": ""}, nil},
+		{"redis", []*wire.Hello{one, elsewhere}, map[string]string{"answers": "nobody can ask the service what it has of the lock", "waiting": "", "late-release": ""}, nil},
 		// A program that takes no order to renew renews by itself, where the lock whose promises it makes does.
 		{"etcd", []*wire.Hello{none}, map[string]string{"overdue": "the lock renews grants by itself", "steady-delay": ""}, nil},
 	} {

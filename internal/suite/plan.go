@@ -216,6 +216,7 @@ func (m *maker) meet(c Config, ask Ask) error {
 	}
 	m.subject.Lock = announced(m.subject.Lock, m.base.Hellos)
 	m.subject.Keeps = slices.ContainsFunc(m.base.Hellos, func(h *wire.Hello) bool { return h.Keeps })
+	m.subject.Elsewhere = slices.ContainsFunc(m.base.Hellos, func(h *wire.Hello) bool { return h.Elsewhere })
 	return nil
 }
 

@@ -83,6 +83,8 @@ type Hello struct {
 	Tells bool `json:"tells,omitempty"`
 	// Keeps says that a grant of this client does not end while its process lives, though its holder asks for nothing, as where a session is kept alive.
 	Keeps bool `json:"keeps,omitempty"`
+	// Elsewhere says that this client keeps its locks at other keys than those at which the service is asked for them.
+	Elsewhere bool `json:"elsewhere,omitempty"`
 }
 
 // Takes tells whether the client takes an order.
