@@ -28,6 +28,7 @@ type deafWaits struct {
 	told    int64
 	longest int64
 	last    int64
+	dead    map[int]bool // clients: nothing that they begin is under way
 }
 
 // call is one that is under way.
@@ -60,7 +61,7 @@ var deafWaitsKind = results.CheckerKind{
 }
 
 func newDeafWaits(run results.Run) results.Checker {
-	return &deafWaits{run: run, bound: max(run.TTL, int64(time.Second)), list: shortlist{room: results.MaxWitnesses}}
+	return &deafWaits{run: run, dead: map[int]bool{}, bound: max(run.TTL, int64(time.Second)), list: shortlist{room: results.MaxWitnesses}}
 }
 
 // Observe takes the next event.
@@ -76,8 +77,11 @@ func (c *deafWaits) Observe(e *history.Event) {
 		}
 		return
 	case history.Dead:
-		for _, u := range c.calls.client(e.User.Client()) {
-			*u = (*u)[:0]
+		if client := e.User.Client(); !c.dead[client] { // it is told for each of its holds
+			c.dead[client] = true
+			for _, u := range c.calls.client(client) {
+				*u = (*u)[:0]
+			}
 		}
 		return
 	default:
@@ -85,6 +89,9 @@ func (c *deafWaits) Observe(e *history.Event) {
 	}
 	u := c.calls.at(e.User)
 	if e.Phase == history.Invoke {
+		if c.dead[e.User.Client()] {
+			return
+		}
 		x := call{invoke: *e, until: results.Forever}
 		if e.Valid > 0 {
 			x.until = max(e.Valid, e.Time)

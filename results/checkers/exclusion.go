@@ -32,8 +32,7 @@ const maxPairs = 1 << 16
 // maxPending bounds the undecided pairs of all holds together, likewise.
 const maxPending = 1 << 20
 
-// maxLooks bounds how often two holds are compared, so that a history cannot keep the judge busy for ever. Beyond it
-// the counts are lower bounds.
+// maxLooks bounds how often two holds are compared. Beyond it the counts are lower bounds.
 const maxLooks = 1 << 25
 
 // maxBoth bounds the pairs in which both holds had outlived their validity and a standstill may be the reason.
@@ -71,8 +70,7 @@ type exclusion struct {
 	follow      int64          // grants that followed a conflicting hold of another user, where clocks are not one
 	ends        []*clockedEnds // by lock: of holds, where clocks are not one
 	rivals      rivals
-	looks       int // at pairs, maxLooks at most
-	bound       int
+	looks       looks     // at pairs
 	pending     int       // pairs that are undecided
 	kept        [2][2]int // pairs kept for a witness, by rank and by whether they are double grants: many of the one kind leave room for the other
 	doubles     shortlist
@@ -112,7 +110,7 @@ var exclusionKind = results.CheckerKind{
 
 func newExclusion(run results.Run) results.Checker {
 	x := &exclusion{
-		run: run, rivals: newRivals(run), bound: maxLooks, doubles: shortlist{room: results.MaxWitnesses}, overlaps: shortlist{room: results.MaxWitnesses}, excusals: results.NewLedger(), failovers: newFailovers(run),
+		run: run, rivals: newRivals(run), looks: looks{most: maxLooks}, doubles: shortlist{room: results.MaxWitnesses}, overlaps: shortlist{room: results.MaxWitnesses}, excusals: results.NewLedger(), failovers: newFailovers(run),
 	}
 	x.t = newTracker(run, x)
 	x.t.reuse = true
@@ -159,7 +157,7 @@ func (x *exclusion) ended(h *hold) {
 	x.pending -= len(h.pairs)
 	stay := entitled
 	for _, k := range x.t.locks[h.lock] {
-		if x.looks++; x.looks > x.bound {
+		if !x.looks.take(1) {
 			return
 		}
 		if k.user == h.user || !conflict(h.mode, k.mode) {
@@ -368,12 +366,7 @@ func (x *exclusion) Finish() results.Finding {
 	x.t.finish()
 	x.excuseOverlaps()
 	f := results.Finding{Verdict: results.VerdictOf(x.double + x.overlapping), Ledger: x.excusals}
-	if x.looks > x.bound {
-		f.Warnings = append(f.Warnings, "so many holds overlap that not all were held against each other: the counts are lower bounds")
-		if x.double == 0 {
-			f.Verdict = results.Unknown
-		}
-	}
+	x.looks.bound(&f, x.double, "so many holds overlap that not all were held against each other: the counts are lower bounds")
 	x.excusals.Into(&f, "overlapping_holds")
 	f.Chances = map[string]results.Chances{
 		"double_grants":     {N: x.rivals.entitled},

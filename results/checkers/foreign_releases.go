@@ -62,7 +62,7 @@ type foreignReleases struct {
 	victims map[*hold]*victim
 	ending  byUser[*victim] // whose own release is under way
 	chances int64
-	looks   int
+	looks   looks
 	n       int64
 	list    shortlist
 }
@@ -79,7 +79,7 @@ var foreignReleasesKind = results.CheckerKind{
 }
 
 func newForeignReleases(run results.Run) results.Checker {
-	c := &foreignReleases{run: run, victims: map[*hold]*victim{}, list: shortlist{room: results.MaxWitnesses}}
+	c := &foreignReleases{run: run, victims: map[*hold]*victim{}, looks: looks{most: maxForeignLooks}, list: shortlist{room: results.MaxWitnesses}}
 	c.t = newTracker(run, c)
 	return c
 }
@@ -127,7 +127,7 @@ func (c *foreignReleases) watch(e *history.Event, mode uint8) {
 		return
 	}
 	for _, h := range c.t.locks[e.Lock] {
-		if c.looks++; c.looks > maxForeignLooks {
+		if !c.looks.take(1) {
 			return
 		}
 		if h.user != e.User && conflict(h.mode, mode) && c.victims[h] == nil {
@@ -149,7 +149,7 @@ func (c *foreignReleases) outcome(e *history.Event) {
 	}
 	s := &suspect{openRelease: given, ok: *e}
 	for _, h := range c.t.locks[e.Lock] {
-		if c.looks++; c.looks > maxForeignLooks {
+		if !c.looks.take(1) {
 			return
 		}
 		if v := c.victims[h]; v != nil && h.user != e.User && conflict(h.mode, given.mode) { // whether it lies inside is known at the end
@@ -169,7 +169,7 @@ func (c *foreignReleases) began(h *hold) {
 		return
 	}
 	for _, k := range c.t.locks[h.lock] {
-		if c.looks++; c.looks > maxForeignLooks {
+		if !c.looks.take(1) {
 			return
 		}
 		if v := c.victims[k]; v != nil {
@@ -216,7 +216,7 @@ func (c *foreignReleases) confirmAll(v *victim) {
 		return
 	}
 	for _, s := range v.by {
-		if c.looks += 1 + len(v.thirds); c.looks > maxForeignLooks {
+		if !c.looks.take(1 + len(v.thirds)) {
 			return
 		}
 		if s.done || !c.inside(s, v.hold) {
@@ -281,11 +281,6 @@ func (c *foreignReleases) Finish() results.Finding {
 		c.confirmAll(*v)
 	}
 	f := results.Finding{Witnesses: c.list.witnesses(c.run)}.Judged("foreign_releases", c.n, c.chances)
-	if c.looks > maxForeignLooks {
-		f.Warnings = append(f.Warnings, "so many holds overlap that not all were held against each release: the count is a lower bound")
-		if c.n == 0 {
-			f.Verdict = results.Unknown
-		}
-	}
+	c.looks.bound(&f, c.n, "so many holds overlap that not all were held against each release: the count is a lower bound")
 	return f
 }

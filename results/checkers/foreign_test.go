@@ -156,21 +156,21 @@ func TestTheLooksAtForeignReleasesAreBounded(t *testing.T) {
 		t.Fatal(err)
 	}
 	for events := range len(s.events) + 1 {
-		judge := func(looks int) (n int64, f results.Finding, used int) {
+		judge := func(most int) (n int64, f results.Finding, used int) {
 			c := newForeignReleases(s.run).(*foreignReleases)
-			c.looks = looks
+			c.looks.most = most
 			for _, e := range slices.Clone(s.events[:events]) {
 				c.Observe(&e)
 			}
 			f = c.Finish()
-			return c.n, f, c.looks
+			return c.n, f, c.looks.made
 		}
-		want, _, needs := judge(0)
-		if got, f, _ := judge(maxForeignLooks - needs); got != want || len(f.Warnings) > 0 {
+		want, _, needs := judge(maxForeignLooks)
+		if got, f, _ := judge(needs); got != want || len(f.Warnings) > 0 {
 			t.Errorf("%d events, as many looks as they need: %d, want %d: %q", events, got, want, f.Warnings)
 		}
 		for less := range needs {
-			if got, f, _ := judge(maxForeignLooks - less); len(f.Warnings) == 0 || got == 0 && f.Verdict != results.Unknown {
+			if got, f, _ := judge(less); len(f.Warnings) == 0 || got == 0 && f.Verdict != results.Unknown {
 				t.Errorf("%d events, %d looks where they need %d: %d, %s, %q", events, less, needs, got, f.Verdict, f.Warnings)
 			}
 		}

@@ -21,6 +21,9 @@ import (
 	"github.com/lockquake/lockquake/results"
 )
 
+// maxNewsLooks bounds how often a new hold is held against those that are open. Beyond it the count is a lower bound.
+const maxNewsLooks = 1 << 23
+
 type lateNews struct {
 	run     results.Run
 	t       *tracker
@@ -28,6 +31,7 @@ type lateNews struct {
 	last    int64
 	outlive int64 // holds that were lost to another user
 	untold  []overstay
+	looks   looks // at holds of others
 	list    shortlist
 	over    byUser[outlived] // by the user: the hold that it releases
 	told    int64
@@ -55,7 +59,7 @@ var lateNewsKind = results.CheckerKind{
 }
 
 func newLateNews(run results.Run) results.Checker {
-	c := &lateNews{run: run, bound: bound(run), list: shortlist{room: results.MaxWitnesses}}
+	c := &lateNews{run: run, bound: bound(run), looks: looks{most: maxNewsLooks}, list: shortlist{room: results.MaxWitnesses}}
 	c.t = newTracker(run, c)
 	return c
 }
@@ -89,6 +93,9 @@ func (c *lateNews) hear(until, told int64) {
 // began notes which holds the new one shows to be lost.
 func (c *lateNews) began(h *hold) {
 	for _, o := range c.t.locks[h.lock] {
+		if !c.looks.take(1) {
+			return
+		}
 		if over := o.until(); o.user != h.user && conflict(o.mode, h.mode) && o.lost == 0 && over != 0 && o.latest(over) <= h.earliest(h.start) {
 			o.lost = h.latest(h.start)
 		}
@@ -155,6 +162,7 @@ func (c *lateNews) Finish() results.Finding {
 		}
 		l.Into(&f, "untold_losses")
 		f.Witnesses = c.list.witnesses(c.run)
+		c.looks.bound(&f, n, "so many holds are open at once that not all of them were held against each new one: the count is a lower bound")
 	}
 	return f
 }

@@ -169,7 +169,7 @@ func TestTooManyLooksAreALowerBound(t *testing.T) {
 	}
 	for bound, want := range map[int]results.Verdict{maxLooks: results.Violated, 100: results.Violated, 0: results.Unknown} {
 		x := newExclusion(results.Run{Locks: []string{"lock-0"}, TTL: 1000}).(*exclusion)
-		x.bound = bound
+		x.looks.most = bound
 		for _, e := range cycleEvents(cs) {
 			x.Observe(&e)
 		}

@@ -28,7 +28,8 @@ type unavailability struct {
 	outs  outages
 	worst []outage
 	last  int64
-	many  bool // more faults stood on one lock than are followed
+	many  string // why nothing can be told: so many faults there were
+	looks looks  // at a lock and a fault
 }
 
 // outage is what one fault did.
@@ -37,8 +38,12 @@ type outage struct {
 	longest int64
 }
 
-// maxActive bounds the faults that are followed for one lock, although it was granted since.
-const maxActive = 128
+const (
+	// maxActive bounds the faults that are followed for one lock, although it was granted since.
+	maxActive = 128
+	// maxFaultLooks bounds how often a lock is held against a fault.
+	maxFaultLooks = 1 << 24
+)
 
 type availableLock struct {
 	used   bool
@@ -88,7 +93,7 @@ var unavailabilityKind = results.CheckerKind{
 }
 
 func newUnavailability(run results.Run) results.Checker {
-	c := &unavailability{run: run, locks: make([]availableLock, len(run.Locks)), worst: make([]outage, len(run.Faults))}
+	c := &unavailability{run: run, locks: make([]availableLock, len(run.Locks)), worst: make([]outage, len(run.Faults)), looks: looks{most: maxFaultLooks}}
 	c.asks = newAsks(run, c, false)
 	c.outs.run, c.outs.lost = run, lostClients(run)
 	return c
@@ -124,15 +129,22 @@ func (c *unavailability) Observe(e *history.Event) {
 
 // granted closes the gap of a lock in every fault that it has not recovered from.
 func (c *unavailability) granted(l *availableLock, lock uint16, t int64) {
+	if c.many != "" {
+		return
+	}
 	open := l.faults[:0]
 	close := func(w window) {
+		if !c.looks.take(1) {
+			c.many = "there were too many locks and faults to hold each lock against each fault"
+			return
+		}
 		if n := c.gap(l, w); n > 0 {
 			c.outs.add(lock, n, c.run.Faults[w.fault].Start, t)
 		}
 		switch end := c.run.Faults[w.fault].End; {
 		case end != 0 && t >= end:
 		case len(open) == maxActive:
-			c.many = true
+			c.many = fmt.Sprintf("more than %d faults stood at once", maxActive)
 		default:
 			open = append(open, w)
 		}
@@ -180,11 +192,11 @@ func (c *unavailability) Finish() results.Finding {
 			f.Measures[name] = new(results.Milli(o.longest))
 		}
 	}
-	if c.many {
+	if c.many != "" {
 		for name := range f.Measures {
 			f.Measures[name] = nil
 		}
-		f.Verdict, f.Warnings = results.Unknown, []string{fmt.Sprintf("more than %d faults stood at once: how long nobody got a lock is not told", maxActive)}
+		f.Verdict, f.Warnings = results.Unknown, []string{c.many + ": how long nobody got a lock is not told"}
 		return f
 	}
 	if !asked {
@@ -261,10 +273,8 @@ func (o *outages) at(lock uint16) *lockOutage {
 // observe follows what becomes of the last holder of each lock.
 func (o *outages) observe(e *history.Event) {
 	if e.Kind == history.Dead {
-		for _, l := range o.locks {
-			if l.user == e.User && (l.grant == e.Grant || e.Grant == 0) && (l.state == causeHeld || l.state == causeReleasing) {
-				l.state, l.last = causeDead, *e
-			}
+		if l := o.at(e.Lock); l.user == e.User && (l.grant == e.Grant || e.Grant == 0) && (l.state == causeHeld || l.state == causeReleasing) {
+			l.state, l.last = causeDead, *e
 		}
 		return
 	}
