@@ -83,7 +83,7 @@ func (c *repeatedWork) Observe(e *history.Event) {
 
 // serve notes that a user knows that its work is done.
 func (c *repeatedWork) serve(u history.User, at int64) {
-	if since := c.wanted[u]; since > 0 && at > since {
+	if since := c.wanted[u]; since > 0 && at > since && c.run.Counts(since) {
 		_ = c.served.RecordValue(at - since) // what is longer is no time that a run has
 	}
 	delete(c.wanted, u)
