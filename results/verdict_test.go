@@ -218,18 +218,24 @@ func TestADefaultDoesNotApply(t *testing.T) {
 
 // TestClientsAreGrouped names each program once, with its nodes; a resource of lockquake's own is none of those judged.
 func TestClientsAreGrouped(t *testing.T) {
-	own := Client{Process: "lockquake client", Libraries: map[string]string{"m": "v1"}}
+	own := Client{Process: "lockquake client", Software: "1", Libraries: map[string]string{"m": "v1"}}
+	newer, library := own, own
+	newer.Software, library.Libraries = "2", map[string]string{"m": "v2"}
 	other := Client{Process: "mine", Foreign: true}
 	got := clients(Env{ResourceNodes: []string{"register", "replica"}, Clients: []ClientStats{
 		{Name: "client-1", Client: own},
 		{Name: "client-2", Client: other},
 		{Name: "client-3", Client: own},
+		{Name: "client-4", Client: newer},
+		{Name: "client-5", Client: library},
 		{Name: "register", Client: Client{Process: "lockquake register"}},
 		{Name: "replica", Client: Client{Process: "yours", Foreign: true}},
 	}})
 	want := []ReportClient{
 		{Nodes: []string{"client-1", "client-3"}, Client: own},
 		{Nodes: []string{"client-2"}, Client: other},
+		{Nodes: []string{"client-4"}, Client: newer},
+		{Nodes: []string{"client-5"}, Client: library},
 		{Nodes: []string{"replica"}, Client: Client{Process: "yours", Foreign: true}},
 	}
 	if !reflect.DeepEqual(got, want) {

@@ -114,6 +114,51 @@ func TestAClientThatFailsMakesTheRunUnknown(t *testing.T) {
 	}
 }
 
+// lastEvent has client-1 send one event more when it is told to stop, and calls f when that is written down, before anything else is read.
+func lastEvent(t *testing.T, f func(s *testbed, client *process)) *testbed {
+	s := &testbed{t: t, scripts: map[string]script{"client-1": {ends: func(a *fakeNode, d *wire.Done) error {
+		a.emit(history.Event{Kind: history.Stall, Phase: history.Info, Value: 1})
+		d.Recorded++
+		return nil
+	}}}}
+	s.tune = func(r *run) {
+		shortly(r)
+		r.processes.options.Events = func(batch []history.Event) {
+			if batch[0].Kind == history.Stall {
+				f(s, r.processes.all[0])
+			}
+		}
+	}
+	return s
+}
+
+// TestAStreamThatDoesNotEnd is waited for until the last deadline. Then the run is unknown, and the client's history is not whole.
+func TestAStreamThatDoesNotEnd(t *testing.T) {
+	t.Parallel()
+	s := lastEvent(t, func(s *testbed, client *process) {
+		judged := make(chan struct{})
+		s.t.Cleanup(func() {
+			close(judged)
+			_ = client.conn.Close()
+		})
+		<-judged
+	})
+	got := s.run(t.Context(), scheduled())
+	if got.err != nil || !errors.Is(got.wrong, history.ErrCorrupt) || got.report.Verdict != results.Unknown {
+		t.Errorf("%s; the run ended with %v, the judge with %v", got.report.Verdict, got.err, got.wrong)
+	}
+	if !slices.Contains(got.env.Unknown, "client-1: its stream did not end") {
+		t.Errorf("the run is unknown because of %q", got.env.Unknown)
+	}
+}
+
+// TestAHistoryThatCannotBeClosed: what was not written is not known.
+func TestAHistoryThatCannotBeClosed(t *testing.T) {
+	t.Parallel()
+	s := lastEvent(t, func(_ *testbed, client *process) { _ = client.file.Close() })
+	s.wantVerdict(s.run(t.Context(), scheduled()), results.Unknown, "client-1: history: ")
+}
+
 // silenced is a client that takes the lock and is never heard again, though it goes on.
 func silenced(a *fakeNode) {
 	a.grant()

@@ -33,6 +33,19 @@ func TestFaultsAreToldFromTheBegin(t *testing.T) {
 	}
 }
 
+// TestWhoWasJudgedIsTold: the report has the programs of env.json, each with its nodes.
+func TestWhoWasJudgedIsTold(t *testing.T) {
+	one := results.Client{Process: "kazoo", Software: "2.10.0", Libraries: map[string]string{"kazoo": "2.10.0"}, Foreign: true}
+	two := results.Client{Process: "lockquake client", Software: "test"}
+	r := judged(t, prepared(t, serialScript, enough, func(d *runDir) {
+		d.env.Clients = []results.ClientStats{{Name: "client-1", Client: one, Recorded: 4}, {Name: "client-2", Client: two, Recorded: 4}}
+	}))
+	want := []results.ReportClient{{Nodes: []string{"client-1"}, Client: one}, {Nodes: []string{"client-2"}, Client: two}}
+	if !reflect.DeepEqual(r.Clients, want) {
+		t.Errorf("judged were %+v, want %+v", r.Clients, want)
+	}
+}
+
 // A history is read in batches; a run is judged whole, and by the name of its directory from wherever.
 func TestAHistoryOfManyBatches(t *testing.T) {
 	const cycles = 900

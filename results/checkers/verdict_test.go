@@ -139,6 +139,14 @@ func TestVerdictLattice(t *testing.T) {
 			"expect: {overlapping_holds: \"0\", judged: \">=1\"}\n", nil, results.Fail, "found 1",
 		},
 		{
+			"no standstill excuses a token regression", strings.ReplaceAll(lateScript, "token=5", "token=9"),
+			"expect: {token_regressions: \"0\", judged: \">=1\"}\n", nil, results.Fail, "token_regressions 0: found 1",
+		},
+		{
+			"no standstill excuses a foreign release", strings.ReplaceAll(lateScript, "405 B release ok", "405 B release fail not-held"),
+			"expect: {foreign_releases: \"0\", judged: \">=1\"}\n", nil, results.Fail, "foreign_releases 0: found 1",
+		},
+		{
 			"a time that only a standstill makes too long", lateScript, "expect: {hold_max_ms: \"<=200ms\", overlapping_holds: \">=0\", judged: \">=1\"}\n",
 			nil, results.Unknown, "client-1 did not run for 130.000 ms",
 		},
