@@ -62,7 +62,7 @@ func (d *directory) report(damage error) Report {
 		r.Phases = append(r.Phases, d.latency.Phases()...)
 	}
 	if damage != nil {
-		r.Reasons = append(r.Reasons, damage.Error())
+		r.Reasons = append(append(r.Reasons, damage.Error()), d.env.Unknown...) // why it is damaged is among these, mostly
 		r.Verdict = Unknown
 	}
 	d.expect(&r, damage)

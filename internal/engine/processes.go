@@ -243,6 +243,7 @@ func (p *processes) collect(ctx context.Context) {
 		case <-s.ended:
 		case <-ctx.Done():
 			p.record.unknown("%s: its stream did not end", s.node.Name())
+			_ = s.conn.Close() // what comes of it is too late
 			continue
 		}
 		if err := s.close(); err != nil {
