@@ -62,7 +62,8 @@ func (d *directory) report(damage error) Report {
 		r.Phases = append(r.Phases, d.latency.Phases()...)
 	}
 	if damage != nil {
-		r.Reasons = append(append(r.Reasons, damage.Error()), d.env.Unknown...) // why it is damaged is among these, mostly
+		// Why it is damaged is mostly among what the engine knew.
+		r.Reasons = append(append(r.Reasons, damage.Error()), d.env.Unknown...)
 		r.Verdict = Unknown
 	}
 	d.expect(&r, damage)

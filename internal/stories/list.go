@@ -246,9 +246,9 @@ expect: {double_grants: "0", judged: ">=2"}
 }
 
 // slowRelease has the end of A's grant come between the first request of its release and the second, in case there are two: a program that
-// announces no points cannot be stopped there. What A sends takes D = TTL/5. At the service the grant begins when its request arrives, and A has
-// it in hand. It ends a TTL later. A release that begins 0.7 TTL after the grant, which is 1.5 D before the end, is first heard of D/2
-// before the end, and asks its second question D/2 after it, when B has the lock.
+// announces no points cannot be stopped there. What A sends takes D = TTL/5, and what it is sent no time. So A has its grant in hand when that begins at
+// the service. A release that begins 0.7 TTL later, which is 1.5 D before the grant ends, is first heard of D/2 before that end. Its second request
+// arrives D/2 after it, when B has the lock.
 var slowRelease = Story{
 	Name: "slow-release", lasts: 2, needs: both(both(processes, idle), func(s Subject) string {
 		if s.Backend == "redlock" {

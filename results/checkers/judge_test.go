@@ -178,13 +178,14 @@ func damage(t *testing.T, d *runDir, process string, at int) {
 
 func TestDamagedHistoryIsNotJudged(t *testing.T) {
 	for _, at := range []int{-1, 3, 300} {
-		d := prepared(t, overlapScript, enough, nil)
+		const known = "client-2: its stream did not end"
+		d := prepared(t, overlapScript, enough, func(d *runDir) { d.env.Unknown = []string{known} })
 		damage(t, d, "client-2", at)
 		r, err := results.Judge(d.dir, All())
 		if !errors.Is(err, history.ErrCorrupt) || !strings.Contains(err.Error(), "client-2.lqh") {
 			t.Fatalf("at %d: error %v", at, err)
 		}
-		if r.Verdict != results.Unknown || len(r.Reasons) != 1 || !strings.Contains(r.Reasons[0], "client-2.lqh") {
+		if r.Verdict != results.Unknown || len(r.Reasons) != 2 || !strings.Contains(r.Reasons[0], "client-2.lqh") || r.Reasons[1] != known {
 			t.Errorf("at %d: %s because of %q", at, r.Verdict, r.Reasons)
 		}
 		for _, name := range All().Names() {

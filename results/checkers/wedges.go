@@ -32,7 +32,7 @@ type wedges struct {
 	free    []int64                              // by lock: since when nobody has it in hand
 	granted [2]grantSeen                         // the first grants of two users since then
 	asks    map[uint16]map[history.User]*vainAsk // by lock
-	deaths  map[int]int                          // by client: how often it was seen dead
+	dead    map[int]bool                         // clients: nobody there asks any more
 	looks   looks                                // at those who ask for what another gets
 	asked   int64
 	longest int64
@@ -47,9 +47,8 @@ type grantSeen struct {
 
 // vainAsk is a user that asks for a lock, again and again.
 type vainAsk struct {
-	open   history.Event // the acquire that is under way; KindNone: none
-	since  int64         // the first of those that ended in vain, one after the other
-	deaths int           // of its client so far: one more, and nobody asks any more
+	open  history.Event // the acquire that is under way; KindNone: none
+	since int64         // the first of those that ended in vain, one after the other
 }
 
 // maxAskLooks bounds how often a grant is held against those who ask for its lock. Beyond it the count is a lower bound.
@@ -77,7 +76,7 @@ var wedgesKind = results.CheckerKind{
 
 func newWedges(run results.Run) results.Checker {
 	c := &wedges{
-		run: run, bound: bound(run), heard: allHeard(run), faults: run.Faults, healed: run.Start, asks: map[uint16]map[history.User]*vainAsk{}, deaths: map[int]int{}, looks: looks{most: maxAskLooks}, found: map[results.Place]vainSpan{},
+		run: run, bound: bound(run), heard: allHeard(run), faults: run.Faults, healed: run.Start, asks: map[uint16]map[history.User]*vainAsk{}, dead: map[int]bool{}, looks: looks{most: maxAskLooks}, found: map[results.Place]vainSpan{},
 		free: make([]int64, len(run.Locks)),
 	}
 	c.t = newTracker(run, c)
@@ -94,9 +93,9 @@ func (c *wedges) Observe(e *history.Event) {
 	}
 	c.t.observe(e)
 	if e.Kind == history.Dead {
-		c.deaths[e.User.Client()]++
+		c.dead[e.User.Client()] = true
 	}
-	if e.Kind != history.Acquire {
+	if e.Kind != history.Acquire || c.dead[e.User.Client()] {
 		return
 	}
 	a := c.ask(e.User, e.Lock)
@@ -108,7 +107,7 @@ func (c *wedges) Observe(e *history.Event) {
 	case e.Op != a.open.Op:
 	case e.Phase == history.Ok:
 		c.count()
-		a.open, a.since = history.Event{}, 0
+		*a = vainAsk{}
 	default:
 		c.count()
 		c.inVain(results.PlaceOf(e), a, e.Time, e)
@@ -119,27 +118,22 @@ func (c *wedges) Observe(e *history.Event) {
 	}
 }
 
-// ask is what a user asks for, since its client was last seen dead.
+// ask is where it stands what a user asks for.
 func (c *wedges) ask(u history.User, lock uint16) *vainAsk {
 	users := c.asks[lock]
 	if users == nil {
 		users = map[history.User]*vainAsk{}
 		c.asks[lock] = users
 	}
-	a := users[u]
-	if a == nil {
-		a = &vainAsk{}
-		users[u] = a
+	if users[u] == nil {
+		users[u] = &vainAsk{}
 	}
-	if deaths := c.deaths[u.Client()]; a.deaths != deaths {
-		*a = vainAsk{deaths: deaths}
-	}
-	return a
+	return users[u]
 }
 
 // asking tells whether a user's acquire is under way.
 func (c *wedges) asking(u history.User, a *vainAsk) bool {
-	return a.open.Kind != history.KindNone && a.deaths == c.deaths[u.Client()]
+	return a.open.Kind != history.KindNone && !c.dead[u.Client()]
 }
 
 // pass takes the faults that begin and end up to t.
@@ -256,13 +250,12 @@ func (c *wedges) Finish() results.Finding {
 	if c.bound <= 0 {
 		return f.NotApplicable("neither a recovery bound nor a ttl is known")
 	}
-	dead := map[int]bool{}
 	for _, client := range deadClients(c.run) {
-		dead[client] = true
+		c.dead[client] = true
 	}
 	for lock, users := range c.asks {
 		for u, a := range users {
-			if c.asking(u, a) && !dead[u.Client()] {
+			if c.asking(u, a) {
 				c.inVain(results.Place{User: u, Lock: lock}, a, c.last, nil)
 			}
 		}
