@@ -163,6 +163,9 @@ func (m *Merge) turn() {
 func (m *Merge) readAhead() {
 	defer close(m.full)
 	for b := range m.empty {
+		if b.events == nil {
+			b.events, b.files = make([]Event, 0, batchSize), make([]int, 0, batchSize)
+		}
 		b.events, b.files, b.at = b.events[:0], b.files[:0], 0
 		for len(b.events) < batchSize && b.err == nil {
 			b.err = m.read(&b)
