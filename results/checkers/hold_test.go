@@ -290,10 +290,28 @@ func TestPairsThatFindNoRoomAreDecidedAtOnce(t *testing.T) {
 		} {
 			e.Seq = uint32(i + 1)
 			x.Observe(&e)
+			if x.pending > maxPending {
+				t.Errorf("%d pairs are pending", x.pending)
+			}
 		}
 		if f := x.Finish(); *f.Counts["double_grants"] != 1 {
 			t.Errorf("with %d pairs pending, %d double grants", pending, *f.Counts["double_grants"])
 		}
+	}
+}
+
+// TestAHoldHasNoMorePairs than are bounded, however many holds end beside it.
+func TestAHoldHasNoMorePairs(t *testing.T) {
+	x := newExclusion(results.Run{Locks: []string{"lock-0"}}).(*exclusion)
+	x.Observe(&history.Event{Time: 1, Seq: 1, Kind: history.Acquire, Phase: history.Ok, Op: 1, Valid: 1e9})
+	for i := range int64(maxPairs + 10) {
+		e := history.Event{Time: 2 + 2*i, Seq: uint32(1 + 2*i), Kind: history.Acquire, Phase: history.Ok, Op: uint32(1 + i), Valid: 1e9, User: history.MakeUser(1, 0)}
+		x.Observe(&e)
+		e.Time, e.Seq, e.Kind, e.Phase, e.Grant = e.Time+1, e.Seq+1, history.Release, history.Invoke, e.Op
+		x.Observe(&e)
+	}
+	if h := x.t.locks[0][0]; len(h.pairs) != maxPairs {
+		t.Errorf("%d pairs of one hold are undecided, want %d", len(h.pairs), maxPairs)
 	}
 }
 
