@@ -59,6 +59,7 @@ test-all: export LOCKQUAKE_TEST_ALL = 1
 test-all: export LOCKQUAKE_MOMENTS ?= 3
 test-all: export LOCKQUAKE_MUTATED ?= 90
 test-all: export LOCKQUAKE_MUTATED_RUNS ?= 1000
+test-all: export LOCKQUAKE_HAND_MADE ?= 20000
 test-all: ## make test with every story and twin, a million mutated frames, 1,000 broken run directories, runs ended at random moments by Ctrl-C, SIGTERM, SIGHUP and kill -9 (LOCKQUAKE_MOMENTS rounds), and make test-swarm; an hour or more
 	@code=0; for t in test test-swarm; do $(MAKE) --no-print-directory $$t || code=$$?; done; exit $$code
 

@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	// readSize is how many bytes a Reader asks for at once: some thousand records.
+	// readSize is how many bytes a Reader asks for at once: about a thousand records.
 	readSize = 1 << 16
 	// maxHeader is the longest header that it accepts.
 	maxHeader = 1 << 20

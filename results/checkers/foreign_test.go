@@ -1,7 +1,6 @@
 package checkers
 
 import (
-	"slices"
 	"testing"
 
 	"github.com/lockquake/lockquake/history"
@@ -133,51 +132,6 @@ func TestWhatARefusalIs(t *testing.T) {
 		v.refuse(&history.Event{Phase: c.phase, Code: c.code})
 		if len(v.refused) != c.want {
 			t.Errorf("%v %s: %d", c.phase, history.CodeName(c.code), len(v.refused))
-		}
-	}
-}
-
-// TestTheLooksAtForeignReleasesAreBounded: with as many as a history needs nothing is left out. With fewer the count is a lower bound, and the
-// finding says so. The history ends after each of its events in turn.
-func TestTheLooksAtForeignReleasesAreBounded(t *testing.T) {
-	s, err := parseScript(`
-0 A acquire invoke
-10 A acquire ok valid=100 issued=1
-120 B acquire invoke
-130 B acquire ok valid=1030 issued=121
-140 A release invoke
-141 C acquire invoke
-142 D acquire invoke
-145 C acquire ok valid=1170 issued=142
-146 D acquire ok valid=1170 issued=143
-150 A release ok
-`)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for events := range len(s.events) + 1 {
-		judge := func(most int) (n int64, f results.Finding, used int) {
-			c := newForeignReleases(s.run).(*foreignReleases)
-			c.looks.most = most
-			for _, e := range slices.Clone(s.events[:events]) {
-				c.Observe(&e)
-			}
-			f = c.Finish()
-			return c.n, f, c.looks.made
-		}
-		want, _, needs := judge(maxForeignLooks)
-		if got, f, _ := judge(needs); got != want || len(f.Warnings) > 0 {
-			t.Errorf("%d events, as many looks as they need: %d, want %d: %q", events, got, want, f.Warnings)
-		}
-		for less := range needs {
-			if got, f, _ := judge(less); got == want && less == needs-1 && want > 0 {
-				t.Errorf("%d events: the last look was not needed", events)
-			} else if len(f.Warnings) == 0 || got == 0 && f.Verdict != results.Unknown {
-				t.Errorf("%d events, %d looks where they need %d: %d, %s, %q", events, less, needs, got, f.Verdict, f.Warnings)
-			}
-		}
-		if last := events == len(s.events); last && want != 1 {
-			t.Errorf("%d foreign releases", want)
 		}
 	}
 }

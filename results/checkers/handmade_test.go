@@ -268,19 +268,13 @@ var handMades = map[string]func(d *handMade){
 	},
 }
 
-// handMadeNumber is how many of something they have where LOCKQUAKE_HAND_MADE does not say, and handMadeOfAll how many in `make test-all`: with so
-// many, a checker whose time grows with their square takes too long.
-const (
-	handMadeNumber = 1000
-	handMadeOfAll  = 20_000
-)
+// handMadeNumber is how many of something they have where LOCKQUAKE_HAND_MADE does not say. `make test-all` has so many that a checker whose time
+// grows with their square takes too long.
+const handMadeNumber = 1000
 
 // TestHandMadeRunsAreBounded wants any run directory to be judged, or refused, within time and memory that its size accounts for.
 func TestHandMadeRunsAreBounded(t *testing.T) {
 	n := handMadeNumber
-	if os.Getenv("LOCKQUAKE_TEST_ALL") != "" {
-		n = handMadeOfAll
-	}
 	if text := os.Getenv("LOCKQUAKE_HAND_MADE"); text != "" {
 		n, _ = strconv.Atoi(text)
 	}

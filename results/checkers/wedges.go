@@ -118,7 +118,7 @@ func (c *wedges) Observe(e *history.Event) {
 	}
 }
 
-// ask is where it stands what a user asks for.
+// ask returns what is kept of a user and a lock that it asks for.
 func (c *wedges) ask(u history.User, lock uint16) *vainAsk {
 	users := c.asks[lock]
 	if users == nil {
