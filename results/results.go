@@ -50,7 +50,8 @@ type Run struct {
 	Lost      []Lost           // clients, and processes of the resource, whose end no fault asked for
 	// Readings are what servers and clients had counted before and at the end of the workload; between them, the servers alone.
 	Readings []Reading
-	Releases []int64       // what servers were asked for each release of a user who is alone
+	Acquires []int64       // what servers were asked for each acquire of a user who is alone
+	Releases []int64       // and for each release
 	Clients  []ClientStats // what the nodes said of themselves at their end
 	Cores    int           // of the machine that the clients run on; 0: not known
 	Start    int64         // ns: the workload was let go

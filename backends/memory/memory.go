@@ -268,6 +268,12 @@ var variants = []variant{
 		flaws: flaws{neverTells: true},
 	},
 	{
+		name:  "tells-late",
+		doc:   "Tells of a loss when it is one and a half TTLs old.",
+		wrong: "a holder that lost the lock goes on for longer than others wait for it",
+		flaws: flaws{tellsLate: true},
+	},
+	{
 		name:  "wedges",
 		doc:   "A lock object that has lost a grant asks the store no more.",
 		wrong: "a user that lost the lock once never gets it again",

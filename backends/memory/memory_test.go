@@ -34,6 +34,7 @@ var fails = map[string][]string{
 	"grants-to-nobody": {"cancel"},
 	"deaf":             {"cancel"},
 	"never-tells":      {"loss"},
+	"tells-late":       {"loss"},
 }
 
 // TestConformance puts the right lock to the suite, and holds each wrong one to the checks that it must fail.

@@ -32,6 +32,7 @@ type flaws struct {
 	storms          bool
 	deaf            bool
 	neverTells      bool
+	tellsLate       bool
 	wedges          bool
 	mixesNames      bool
 }
@@ -227,8 +228,12 @@ func (s *store) expire(name string) {
 	if r.holder == nil || s.flaws.neverExpires || time.Now().Before(r.holder.end) {
 		return
 	}
-	if !s.flaws.silent() && !s.flaws.neverTells {
-		close(r.holder.lost)
+	switch lost := r.holder.lost; {
+	case s.flaws.silent(), s.flaws.neverTells:
+	case s.flaws.tellsLate:
+		time.AfterFunc(r.holder.end.Sub(r.holder.begin)*3/2, func() { close(lost) })
+	default:
+		close(lost)
 	}
 	s.next(name)
 }

@@ -21,7 +21,7 @@ func Single() listed.Backend {
 		Backend: backends.Backend{
 			Name:  nameSingle,
 			Doc:   "One Redis server; without persistence unless asked for, so that a restart forgets every lock.",
-			Locks: locks(),
+			Locks: append(locks(), wasteful(), stubborn()),
 		},
 		Maker: topology.Maker{Attachable: []string{Port}, Syncing: syncing, OneThread: true, New: newSingle, Health: health},
 	}

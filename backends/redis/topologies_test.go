@@ -153,7 +153,7 @@ func TestSpecs(t *testing.T) {
 
 // TestRecoveryAllowsForAFailover gives the locks of a topology that must find a new primary more time than those of one server.
 func TestRecoveryAllowsForAFailover(t *testing.T) {
-	for i, l := range Single().Locks {
+	for i, l := range locks() {
 		if l.Recovery == nil {
 			continue
 		}

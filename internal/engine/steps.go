@@ -111,7 +111,7 @@ func (r *stepRunner) doStep(ctx context.Context, number int, st scenarios.Step) 
 	if err != nil {
 		return err
 	}
-	released := r.countRelease(ctx, st)
+	counted := r.countRequests(ctx, st)
 	ch, err := s.order(wire.Command{
 		Do: st.Do, User: 0, Lock: lock, Mode: st.Mode, Value: value, Timeout: int64(st.Within),
 		Point: st.Point, Action: st.Action,
@@ -143,8 +143,8 @@ func (r *stepRunner) doStep(ctx context.Context, number int, st scenarios.Step) 
 	if st.Do == wire.DoRead && res.Outcome == wire.OutcomeOK {
 		r.read[lockKey{user, uint16(lock)}] = res.Value
 	}
-	if released != nil && res.Outcome == wire.OutcomeOK {
-		released()
+	if counted != nil && res.Outcome == wire.OutcomeOK {
+		counted()
 	}
 	r.done(number, st, res)
 	want := st.Outcome
@@ -157,17 +157,17 @@ func (r *stepRunner) doStep(ctx context.Context, number int, st scenarios.Step) 
 	return nil
 }
 
-// countRelease counts what the servers are asked for a release. It returns what to call when the release was done, or nil where the figure
+// countRequests counts what the servers are asked for an acquire or a release. It returns what to call when that was done, or nil where the figure
 // would not be exact: others are there, something is broken, or the servers do not count. The counters are read twice before, since a
 // reading is a request too.
 //
 // Example: the counters stand at 100 and at 101 before the release, and at 105 after it. It took 4 - 1 = 3 requests: a script, and the GET and DEL in it.
-func (r *stepRunner) countRelease(ctx context.Context, st scenarios.Step) (done func()) {
+func (r *stepRunner) countRequests(ctx context.Context, st scenarios.Step) (done func()) {
 	p := r.plan
 	alone := len(p.stepUsers) == 1 && p.workload == nil && len(p.stepFaults) == 0 && len(p.scenario.Chaos) == 0
 	counter := r.processes.counters.requests()
 	_, late := counter.(topology.LateCounter)
-	if counter == nil || late || !alone || st.Do != wire.DoRelease || st.Async {
+	if counter == nil || late || !alone || (st.Do != wire.DoAcquire && st.Do != wire.DoRelease) || st.Async {
 		return nil
 	}
 	read := func() map[string]int64 {
@@ -181,9 +181,16 @@ func (r *stepRunner) countRelease(ctx context.Context, st scenarios.Step) (done 
 		after := read()
 		own, ok := results.Between(first, before)
 		all, same := results.Between(before, after)
-		if ok && same {
-			r.record.change(func(e *results.Env) { e.Releases = append(e.Releases, all-own) })
+		if !ok || !same {
+			return
 		}
+		r.record.change(func(e *results.Env) {
+			into := &e.Acquires
+			if st.Do == wire.DoRelease {
+				into = &e.Releases
+			}
+			*into = append(*into, all-own)
+		})
 	}
 }
 

@@ -365,37 +365,35 @@ func TestWhenAUserWasAtAPointIsWrittenDown(t *testing.T) {
 	}
 }
 
-// TestWhatAReleaseCosts wants the requests of a release that nothing else adds to, less those of a reading; else none.
-func TestWhatAReleaseCosts(t *testing.T) {
+// TestWhatACallCosts wants the requests of an acquire or a release that nothing else adds to, less those of a reading; else none.
+func TestWhatACallCosts(t *testing.T) {
 	t.Parallel()
 	const acquire, release = "{do: acquire, user: A}", "{do: release, user: A}"
 	for _, c := range []struct {
-		name  string
-		steps []string
-		want  []int64
+		name               string
+		steps              []string
+		acquires, releases []int64
 	}{
-		{"two releases", []string{acquire, release, acquire, release}, []int64{3, 3}},
-		{"another user", []string{acquire, release, "{do: acquire, user: B}"}, nil},
-		{"a fault", []string{acquire, "{inject: trouble, on: A, as: it}", release, "{heal: it}"}, nil},
-		{"nobody waits for it", []string{acquire, "{do: release, user: A, async: true}", "{await: elapsed, for: 5ms}"}, nil},
-		{"a release that was not done", []string{acquire, "{do: release, user: A, outcome: any}"}, nil},
+		{"two of each", []string{acquire, release, acquire, release}, []int64{5, 5}, []int64{3, 3}},
+		{"another user", []string{acquire, release, "{do: acquire, user: B}"}, nil, nil},
+		{"a fault", []string{acquire, "{inject: trouble, on: A, as: it}", release, "{heal: it}"}, nil, nil},
+		{"nobody waits for it", []string{acquire, "{do: release, user: A, async: true}", "{await: elapsed, for: 5ms}"}, []int64{5}, nil},
+		{"a release that was not done", []string{acquire, "{do: release, user: A, outcome: any}"}, []int64{5}, nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			var asked atomic.Int64
 			how := script{commanded: func(a *fakeNode, o wire.Command) *wire.Result {
 				a.carryOut(o)
-				if o.Do == wire.DoRelease {
-					asked.Add(3)
-				}
+				asked.Add(map[string]int64{wire.DoAcquire: 5, wire.DoRelease: 3}[o.Do])
 				if c.name == "a release that was not done" && o.Do == wire.DoRelease {
 					return &wire.Result{Outcome: wire.OutcomeInfo}
 				}
 				return &wire.Result{Outcome: wire.OutcomeOK}
 			}}
 			s := &testbed{t: t, faults: map[string]*fakeFault{"trouble": {}}, scripts: map[string]script{"client-1": how, "client-2": how}, counts: func() int64 { return asked.Add(1) }}
-			if got := s.run(t.Context(), directed(c.steps...)).env.Releases; !slices.Equal(got, c.want) {
-				t.Errorf("%v, want %v", got, c.want)
+			if got := s.run(t.Context(), directed(c.steps...)).env; !slices.Equal(got.Acquires, c.acquires) || !slices.Equal(got.Releases, c.releases) {
+				t.Errorf("acquires %v, releases %v; want %v, %v", got.Acquires, got.Releases, c.acquires, c.releases)
 			}
 		})
 	}

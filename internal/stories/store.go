@@ -3,7 +3,8 @@ package stories
 // truthful is what stories expect in which a holder extends or gives back: what it is told is what the service has.
 const truthful = `{{if .Asked}}false_results: "0", {{if not .Lock.YesToGone}}releases_of_nothing: "0", {{end}}{{end}}`
 
-// answers has one user alone go through all that a lock can be asked for.
+// answers has one user alone go through all that a lock can be asked for. Of the locks that come with lockquake the dearest, Redlock, takes 15 requests to
+// its five servers for a release.
 var answers = Story{
 	Name: "answers", Quick: true, needs: asked,
 	Claim: "A user takes the lock, extends it, and gives it back. What it is told is what the service has, and nothing stays behind.",
@@ -17,7 +18,7 @@ steps:
   - {observe: "keys:lock-0", on: service}
   - {do: acquire, user: A, outcome: any} # once more, to count what a release costs when nothing has to be made ready any more
   - {do: release, user: A, outcome: any}
-expect: {double_grants: "0", false_results: "0", orphans: "0", judged: ">=1"}
+expect: {double_grants: "0", false_results: "0", orphans: "0", {{if .CountsCalls}}requests_per_acquire: "<40", requests_per_release: "<40", {{end}}judged: ">=1"}
 `,
 }
 
@@ -38,13 +39,14 @@ expect: {double_grants: "0", false_results: "0", orphans: "0", judged: ">=1"}
 }
 
 // waiting has one user hold the lock for most of a TTL, and one wait: a mistake of the first waiter in a queue would not be seen among many
-// who wait as they should. Who polls every 10 ms asks 100 times a second; each time may take a few requests.
+// who wait as they should. Who polls every 10 ms asks 100 times a second; each time may take a few requests. Such a waiter takes some 5 % of a core, and in a JVM
+// that has just begun not much more; one that loops without a sleep takes all of one.
 var waiting = Story{
 	Name: "waiting", Quick: true, needs: counted, lasts: 3,
 	Claim: "One user holds the lock for long while another waits. It does not ask again without a pause.",
 	text: `workload: {use: acquire-release, clients: 2, users: 1, hold: {{ttl 0.7}}}
 run: {for: {{ttl 3}}}
-expect: {double_grants: "0", requests_per_wait_s: "<500", judged: ">=2"}
+expect: {double_grants: "0", requests_per_wait_s: "<500", {{if .CountsConnections}}connections_per_grant: "<10", {{end}}{{if not .InProcess}}client_cpu_ms_per_wait_s: "<400", {{end}}judged: ">=2"}
 `,
 }
 

@@ -189,6 +189,14 @@ var (
 // unasked are services that nobody can ask what they have of a lock, and what they were asked for.
 var unasked = []string{"external"}
 
+// CountsCalls tells whether the service counts requests at once, so that it can be told what one call costs.
+func (s Subject) CountsCalls() bool { return s.Backend != "postgres" }
+
+// CountsConnections tells whether the service counts the connections that it took.
+func (s Subject) CountsConnections() bool {
+	return !slices.Contains([]string{"memory", "etcd", "zookeeper"}, s.Backend)
+}
+
 // Asked tells whether the service can be asked who has the lock.
 func (s Subject) Asked() bool { return !s.Elsewhere && counted(s) == "" }
 

@@ -13,14 +13,14 @@
 // Example: one user holds the lock for 2 s, and nine wait. They ask again every 10 ms, so the server takes 1800 requests in 18 s of
 // waiting: 100 for each second. A library that asks again without a pause has thousands.
 //
-// What a release costs is counted in runs of steps in which one user is alone and nothing is broken, as in the story answers: the counters are
-// read before and after each release. Of several releases the least counts: whatever else is asked meanwhile, such as pings, or a script
+// What an acquire of a free lock and a release cost is counted in runs of steps in which one user is alone and nothing is broken, as in the story answers:
+// the counters are read before and after each. Of several the least counts: whatever else is asked meanwhile, such as pings, or a script
 // that the server does not know yet, only adds.
 //
 // It judges nothing. Pings of sessions count as requests, and so does what lockquake itself asks while faults stand.
 // It cannot see:
 //   - the requests of servers that do not count them
-//   - what a release costs while others wait or something is broken: their requests cannot be told from its own
+//   - what an acquire or a release costs while others wait or something is broken: their requests cannot be told from its own
 //   - what a kill costs: the stretch from it to the next reading is left out
 //   - that a server was started anew, in run directories of versions that did not record it, where it has counted beyond its first reading
 //   - users who poll, or waiters whom the server itself wakes: no watch notifies them
@@ -59,6 +59,7 @@ var costKind = results.CheckerKind{
 		{Name: "wakeups_per_handoff", Doc: "notifications of watches for each handoff ([cost](#cost))", Timeless: true},
 		{Name: "requests_per_handoff", Doc: "requests to the servers for each handoff ([cost](#cost))", Timeless: true},
 		{Name: "requests_per_grant", Doc: "requests to the servers for each grant ([cost](#cost))", Timeless: true},
+		{Name: "requests_per_acquire", Doc: "requests to the servers for an acquire of a free lock, by a user who is alone, the least of the run ([cost](#cost))", Timeless: true},
 		{Name: "requests_per_release", Doc: "requests to the servers for a release of a lock that nobody waits for, the least of the run ([cost](#cost))", Timeless: true},
 		{Name: "requests_per_wait_s", Doc: "requests to the server that was asked most, for each second that a user waited for a lock ([cost](#cost))", Timeless: true},
 		{Name: "connections_per_grant", Doc: "connections that the servers took, for each grant ([cost](#cost))", Timeless: true},
@@ -124,8 +125,10 @@ func (c *cost) waited(since, until int64) {
 // Finish returns the finding.
 func (c *cost) Finish() results.Finding {
 	f := results.Finding{Verdict: results.Clean, Measures: map[string]*float64{}}
-	if len(c.run.Releases) > 0 {
-		f.Measures["requests_per_release"] = new(float64(slices.Min(c.run.Releases)))
+	for name, each := range map[string][]int64{"requests_per_acquire": c.run.Acquires, "requests_per_release": c.run.Releases} {
+		if len(each) > 0 {
+			f.Measures[name] = new(float64(slices.Min(each)))
+		}
 	}
 	if len(c.periods) == 0 {
 		return f

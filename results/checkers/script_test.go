@@ -140,13 +140,17 @@ func (s *script) tell(k, v string) (err error) {
 			s.run.Replicas = append(s.run.Replicas, replicaName(i+1))
 		}
 		return err
-	case "releases": // what each was for the servers
+	case "acquires", "releases": // what each was for the servers
+		into := &s.run.Acquires
+		if k == "releases" {
+			into = &s.run.Releases
+		}
 		for _, text := range strings.Split(v, ",") {
 			n, err := strconv.ParseInt(text, 10, 64)
 			if err != nil {
 				return err
 			}
-			s.run.Releases = append(s.run.Releases, n)
+			*into = append(*into, n)
 		}
 	case "increments":
 		s.run.Increments = true
