@@ -270,7 +270,7 @@ var variants = []variant{
 	{
 		name:  "tells-late",
 		doc:   "Tells of a loss when it is one and a half TTLs old.",
-		wrong: "a holder that lost the lock goes on for longer than others wait for it",
+		wrong: "a holder hears of its loss when another has long been inside",
 		flaws: flaws{tellsLate: true},
 	},
 	{

@@ -128,7 +128,8 @@ func (r *stepRunner) doStep(ctx context.Context, number int, st scenarios.Step) 
 		return nil
 	}
 	// The client's own deadline is the same: its answer, which says more, should come first.
-	actx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), st.Within+r.within.answer, context.DeadlineExceeded)
+	limit := st.Within + r.within.answer
+	actx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), limit, fmt.Errorf("no result within %s", limit))
 	defer cancel()
 	stop := context.AfterFunc(ctx, func() {
 		if errors.Is(ctx.Err(), context.Canceled) {

@@ -47,7 +47,7 @@ func TestAStepThatIsNotMetMakesTheRunUnknown(t *testing.T) {
 			"an order without an answer",
 			[]string{"{do: acquire, user: A, within: 20ms}"},
 			&testbed{scripts: map[string]script{"client-1": answering(map[string]*wire.Result{"acquire": nil})}},
-			results.Unknown, "line 8: A acquire: client-1: acquire: context deadline exceeded",
+			results.Unknown, "line 8: A acquire: client-1: acquire: no result within 30ms",
 		},
 		{
 			"an answer that comes late",
@@ -56,7 +56,7 @@ func TestAStepThatIsNotMetMakesTheRunUnknown(t *testing.T) {
 				a.pause(time.Second)
 				return &wire.Result{Outcome: wire.OutcomeOK}
 			}}}},
-			results.Unknown, "line 8: A acquire: client-1: acquire: context deadline exceeded",
+			results.Unknown, "line 8: A acquire: client-1: acquire: no result within 30ms",
 		},
 		{
 			"an answer when the time is just over", // the client has the same deadline, and says more

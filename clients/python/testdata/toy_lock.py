@@ -82,6 +82,14 @@ if KIND == "miscounts":
             content["recorded"] += 1
         send(stream, type, content)
     lockquake.Stream.send = miscount
+if KIND == "answers-late":
+    answer = lockquake.Stream.send
+
+    def late(stream, type, content=None):
+        if type == "result":
+            time.sleep(4)
+        answer(stream, type, content)
+    lockquake.Stream.send = late
 if KIND == "floods-a-line":
     os.write(1, b"{")
     while True:
