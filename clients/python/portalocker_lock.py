@@ -13,6 +13,7 @@ import lockquake
 class Portalocker(lockquake.Lock):
     keeps = True  # while its connection stands
     elsewhere = True  # in a subscription
+
     def __init__(self, access):
         super().__init__(access)
         self.number = itertools.count(1)
