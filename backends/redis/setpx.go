@@ -11,6 +11,19 @@ import (
 	"github.com/lockquake/lockquake/lock"
 )
 
+// setPxLua is the recipe of the Redis documentation for one server ("Distributed Locks with Redis", "Correct
+// Implementation with a Single Instance").
+func setPxLua() backends.Lock {
+	return expiring(backends.Lock{
+		Name:   "set-px-lua",
+		Doc:    "SET NX PX with a random owner value; a script deletes or extends only one's own (redis.io, distributed locks).",
+		Offers: backends.Offers{Renewal: "call"},
+		Points: []string{"before-set", "set-done", "wait-done", "before-delete", "release-done"},
+		Waits:  true,
+		Dial:   dialRenewable(means{(*recipe).takePx, (*recipe).releaseOwn}),
+	})
+}
+
 // link is what a grant is asked over: the pool, or one connection of it.
 type link interface {
 	redis.Scripter
