@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -24,45 +25,35 @@ func stubborn() backends.Lock {
 		Points: []string{"before-set", "set-done", "before-delete", "release-done"},
 		Dial: dialer(func(u user) lock.Locker {
 			u.client = u.client.(*redis.Client).WithTimeout(time.Hour)
-			return &stubbornly{recipe: &recipe{user: u, how: means{(*recipe).takePx, (*recipe).releaseOwn}}}
+			var broken error // what ended all use of this object
+			return &recipe{user: u, how: around(func(ctx context.Context, _ *recipe, _ string, do func(context.Context) error) error {
+				if broken != nil {
+					return fmt.Errorf("%w: an earlier call had a broken connection: %w", lock.ErrNotSent, broken)
+				}
+				err := do(context.WithoutCancel(ctx))
+				if err != nil && !errors.Is(err, lock.ErrContended) && !errors.Is(err, lock.ErrNotHeld) {
+					broken = err
+				}
+				return err
+			})}
 		}),
 	})
 }
 
-type stubbornly struct {
-	*recipe
-	broken error // what ended all use of this object
-}
-
-// call makes one, unless an earlier one met a broken connection.
-func (l *stubbornly) call(ctx context.Context, do func(context.Context) error) error {
-	if l.broken != nil {
-		return fmt.Errorf("%w: an earlier call had a broken connection: %w", lock.ErrNotSent, l.broken)
+// around returns the means of set-px-lua with something done around each of its calls for a lock.
+func around(call func(ctx context.Context, l *recipe, name string, do func(context.Context) error) error) means {
+	return means{
+		take: func(l *recipe, ctx context.Context, r lock.Request) (g lock.Grant, err error) {
+			err = call(ctx, l, r.Lock, func(ctx context.Context) error {
+				g, err = l.takePx(ctx, r)
+				return err
+			})
+			return g, err
+		},
+		give: func(l *recipe, ctx context.Context, g lock.Grant) error {
+			return call(ctx, l, g.Lock, func(ctx context.Context) error { return l.releaseOwn(ctx, g) })
+		},
 	}
-	err := do(context.WithoutCancel(ctx))
-	if err != nil && !errors.Is(err, lock.ErrContended) && !errors.Is(err, lock.ErrNotHeld) {
-		l.broken = err
-	}
-	return err
-}
-
-// Acquire polls until the key was free.
-func (l *stubbornly) Acquire(ctx context.Context, r lock.Request) (lock.Grant, error) {
-	return l.poll(ctx, r, l.TryAcquire)
-}
-
-// TryAcquire makes one attempt.
-func (l *stubbornly) TryAcquire(ctx context.Context, r lock.Request) (g lock.Grant, err error) {
-	err = l.call(ctx, func(ctx context.Context) error {
-		g, err = l.recipe.TryAcquire(ctx, r)
-		return err
-	})
-	return g, err
-}
-
-// Release gives the key back.
-func (l *stubbornly) Release(ctx context.Context, g lock.Grant) error {
-	return l.call(ctx, func(ctx context.Context) error { return l.recipe.Release(ctx, g) })
 }
 
 // looks is how often lock wasteful reads its key when it has taken or deleted it.
@@ -80,34 +71,35 @@ func wasteful() backends.Lock {
 		Offers: backends.Offers{Renewal: "none"},
 		Points: []string{"before-set", "set-done", "before-delete", "release-done"},
 		Dial: dialer(func(u user) lock.Locker {
-			o := *u.client.(*redis.Client).Options()
+			shared := u.client
+			o := *shared.(*redis.Client).Options()
 			o.MaxRetries = -1 // what was none there is written as 0, which means three here
-			return wastefully{&recipe{user: u, how: means{(*recipe).takePx, (*recipe).releaseOwn}}, &o}
+			o.PoolSize = 1    // the room for one
+			return wastefully{&recipe{user: u, how: around(func(ctx context.Context, l *recipe, name string, do func(context.Context) error) error {
+				client := redis.NewClient(&o)
+				client.AddHook(sendHook{})
+				l.client = client
+				defer func() { l.client, _ = shared, client.Close() }()
+				if err := do(ctx); err != nil {
+					return err
+				}
+				for range looks {
+					_ = client.Get(ctx, l.keys.key(name)).Err() // the answer is of no use
+				}
+				return nil
+			})}}
 		}),
 	})
 }
 
-type wastefully struct {
-	*recipe
-	options *redis.Options
-}
+// wastefully waits in a loop.
+type wastefully struct{ *recipe }
 
-// call does something over a connection of its own.
-func (l wastefully) call(ctx context.Context, name string, do func() error) error {
-	client := redis.NewClient(l.options)
-	client.AddHook(sendHook{})
-	defer func() { _ = client.Close() }()
-	l.client = client
-	if err := do(); err != nil {
-		return err
-	}
-	for range looks {
-		_ = client.Get(ctx, l.keys.key(name)).Err() // the answer is of no use
-	}
-	return nil
-}
+// spinning is held by the waiter that loops. The other waiters of a process sleep, so that a machine of two cores still serves the holder in time:
+// the lock is not to be wrong in whom it grants.
+var spinning sync.Mutex
 
-// Acquire asks every now and then, and never sleeps.
+// Acquire asks every now and then, and does not sleep between.
 func (l wastefully) Acquire(ctx context.Context, r lock.Request) (lock.Grant, error) {
 	for {
 		lock.Attempt(ctx)
@@ -115,29 +107,12 @@ func (l wastefully) Acquire(ctx context.Context, r lock.Request) (lock.Grant, er
 		if !errors.Is(err, lock.ErrContended) || ctx.Err() != nil {
 			return g, err
 		}
+		if !spinning.TryLock() {
+			time.Sleep(l.params.Retry.Delay)
+			continue
+		}
 		for until := time.Now().Add(l.params.Retry.Delay); time.Now().Before(until) && ctx.Err() == nil; { //nolint:revive // the loop is the point
 		}
+		spinning.Unlock()
 	}
 }
-
-// TryAcquire makes one attempt.
-func (l wastefully) TryAcquire(ctx context.Context, r lock.Request) (g lock.Grant, err error) {
-	err = l.call(ctx, r.Lock, func() error {
-		g, err = l.recipe.TryAcquire(ctx, r)
-		return err
-	})
-	return g, err
-}
-
-// Release gives the key back.
-func (l wastefully) Release(ctx context.Context, g lock.Grant) error {
-	return l.call(ctx, g.Lock, func() error { return l.recipe.Release(ctx, g) })
-}
-
-// Check reads the key.
-func (l wastefully) Check(ctx context.Context, g lock.Grant) error {
-	return l.call(ctx, g.Lock, func() error { return l.recipe.Check(ctx, g) })
-}
-
-// Close frees what the user may still hold.
-func (l wastefully) Close() error { return l.free(l.params.Timeout, l.Release) }
