@@ -17,10 +17,11 @@ type gate struct {
 	mu      sync.Mutex
 	open    chan struct{} // closed while bytes pass
 	late    time.Duration // by how much replies come late
-	match   []byte        // a request with these bytes has its reply cut off
-	left    int           // for so many more requests
-	single  []byte        // the next request with these bytes passes, and those behind it wait
-	later   chan struct{} // closed when they may go on; nil while none waits
+	name    []byte        // the lock's; the requests below are those that carry it
+	came    int           // how many there were, passed or held back
+	left    int           // so many more have their replies cut off
+	single  bool          // the next one passes, and all that comes behind it waits
+	later   chan struct{} // closed when that may go on; nil while none waits
 	hits    int
 	hitAt   time.Time
 	refuse  bool
@@ -29,9 +30,9 @@ type gate struct {
 	closed  bool
 }
 
-// openGate starts a proxy for each endpoint and returns the access that goes through them.
-func openGate(a backends.Access) (backends.Access, *gate, error) {
-	g := &gate{open: make(chan struct{}), conns: map[net.Conn]struct{}{}}
+// openGate starts a proxy for each endpoint and returns the access that goes through them. It knows a request by the name of its lock.
+func openGate(a backends.Access, name string) (backends.Access, *gate, error) {
+	g := &gate{name: []byte(name), open: make(chan struct{}), conns: map[net.Conn]struct{}{}}
 	close(g.open)
 	through := a
 	through.Nodes, through.Via = nil, map[string]string{}
@@ -93,7 +94,7 @@ func (g *gate) join(client net.Conn, to string) {
 	g.conns[client], g.conns[server] = struct{}{}, struct{}{}
 	g.mu.Unlock()
 	l := &link{gate: g, client: client, server: server}
-	go l.pass(client, server, undelayed, l.request)
+	go l.pass(client, server, g.arrived, l.request)
 	l.pass(server, client, g.lateness, l.reply)
 	g.mu.Lock()
 	delete(g.conns, client)
@@ -120,7 +121,7 @@ const inFlight = 1024
 
 // pass copies until an error, each piece as late as late says when it comes; seen tells whether the bytes may go on. Reading goes on
 // while a piece waits, so that each is late by the same, however many there are.
-func (l *link) pass(from, to net.Conn, late func() time.Duration, seen func([]byte) bool) {
+func (l *link) pass(from, to net.Conn, late func([]byte) time.Duration, seen func([]byte) bool) {
 	pieces := make(chan piece, inFlight)
 	go func() {
 		defer close(pieces)
@@ -130,7 +131,7 @@ func (l *link) pass(from, to net.Conn, late func() time.Duration, seen func([]by
 			if err != nil {
 				return
 			}
-			pieces <- piece{bytes: bytes.Clone(buf[:n]), due: time.Now().Add(late())}
+			pieces <- piece{bytes: bytes.Clone(buf[:n]), due: time.Now().Add(late(buf[:n]))}
 		}
 	}()
 	whole := true
@@ -153,8 +154,22 @@ func (l *link) pass(from, to net.Conn, late func() time.Duration, seen func([]by
 	reset(to)
 }
 
-// undelayed is how late requests go on.
-func undelayed() time.Duration { return 0 }
+// arrived counts the requests that come. None of them is late.
+func (g *gate) arrived(b []byte) time.Duration {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if bytes.Contains(b, g.name) {
+		g.came++
+	}
+	return 0
+}
+
+// requests is how many have come.
+func (g *gate) requests() int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.came
+}
 
 // request looks for the bytes whose reply is to be cut off, and keeps back what comes behind the one that passes.
 func (l *link) request(b []byte) bool {
@@ -164,10 +179,10 @@ func (l *link) request(b []byte) bool {
 		g.mu.Unlock()
 		<-later
 		g.mu.Lock()
-	} else if g.single != nil && bytes.Contains(b, g.single) {
-		g.single, g.later = nil, make(chan struct{})
+	} else if g.single && bytes.Contains(b, g.name) {
+		g.single, g.later = false, make(chan struct{})
 	}
-	hit := g.left > 0 && bytes.Contains(b, g.match)
+	hit := g.left > 0 && bytes.Contains(b, g.name)
 	if hit {
 		g.left--
 		g.hits++
@@ -190,7 +205,7 @@ func (l *link) reply([]byte) bool {
 }
 
 // lateness is how late a reply goes on that comes now.
-func (g *gate) lateness() time.Duration {
+func (g *gate) lateness([]byte) time.Duration {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.late
@@ -235,11 +250,11 @@ func (g *gate) resume() {
 	}
 }
 
-// passOne forwards the next request that contains match, and holds back all that come behind it. Replies pass.
-func (g *gate) passOne(match string) {
+// passOne forwards the next request, and holds back all that comes behind it. Replies pass.
+func (g *gate) passOne() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.single = []byte(match)
+	g.single = true
 }
 
 // passAll lets the requests go on that passOne held back, and tells whether the one that was to pass had come.
@@ -247,7 +262,7 @@ func (g *gate) passAll() (came bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	came = g.later != nil
-	g.single = nil
+	g.single = false
 	if g.later != nil {
 		close(g.later)
 		g.later = nil
@@ -255,11 +270,11 @@ func (g *gate) passAll() (came bool) {
 	return came
 }
 
-// cutReplies forwards the next n requests that contain match and cuts their connections before the replies.
-func (g *gate) cutReplies(match string, n int) {
+// cutReplies forwards the next n requests and cuts their connections before the replies.
+func (g *gate) cutReplies(n int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.match, g.left, g.hits = []byte(match), n, 0
+	g.left, g.hits = n, 0
 }
 
 // cut tells when a request came whose reply was to be cut off, and how many did since cutReplies.

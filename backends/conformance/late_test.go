@@ -94,13 +94,25 @@ type counters func() (lock.Locker, error)
 func (c counters) Locker(context.Context, int) (lock.Locker, error) { return c() }
 func (counters) Close() error                                       { return nil }
 
+// checkOnEcho puts a lock of the echo to one check, which must say what is wanted; "": it passes.
+func checkOnEcho(t *testing.T, check string, l backends.Lock, inside bool, want string) {
+	t.Helper()
+	checks := Checks()
+	c := checks[slices.IndexFunc(checks, func(c Check) bool { return c.Name == check })]
+	b := backends.Backend{Name: "echo", Locks: []backends.Lock{l}, InProcess: inside}
+	access := backends.Access{Backend: "echo", TTL: lateTTL, Run: "unit"}
+	access.Nodes = []backends.Endpoint{{Name: "echo-1", Addresses: map[string]string{"echo": echo(t)}}}
+	err := one(t.Context(), c, Options{Backend: b, Access: access}, t.Logf)
+	if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+		t.Errorf("says %v, should say %q", err, want)
+	}
+}
+
 // lateTTL is the TTL of these tests. An answer is late by three tenths of it, half of which is left to a busy machine.
 const lateTTL = 800 * time.Millisecond
 
 // TestValidityIsCountedFromSending puts lockers to the check that count from the reply, and some that do not.
 func TestValidityIsCountedFromSending(t *testing.T) {
-	checks := Checks()
-	check := checks[slices.IndexFunc(checks, func(c Check) bool { return c.Name == "validity-late" })]
 	for name, c := range map[string]struct {
 		locker  *counting
 		renewal string
@@ -133,13 +145,7 @@ func TestValidityIsCountedFromSending(t *testing.T) {
 					return u, err
 				}), nil
 			}
-			b := backends.Backend{Name: "echo", Locks: []backends.Lock{l}, InProcess: c.inside}
-			access := backends.Access{Backend: "echo", TTL: lateTTL, Run: "unit"}
-			access.Nodes = []backends.Endpoint{{Name: "echo-1", Addresses: map[string]string{"echo": echo(t)}}}
-			err := one(t.Context(), check, Options{Backend: b, Access: access}, t.Logf)
-			if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
-				t.Errorf("says %v, should say %q", err, c.want)
-			}
+			checkOnEcho(t, "validity-late", l, c.inside, c.want)
 		})
 	}
 }

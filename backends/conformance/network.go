@@ -61,7 +61,7 @@ func errorsAcquire(ctx context.Context, b *bench) error {
 	if err != nil {
 		return err
 	}
-	a.gate.cutReplies(b.name, b.o.majority())
+	a.gate.cutReplies(b.o.majority())
 	g, err := b.grantWithin(ctx, a, soon, "an acquire whose reply is cut off")
 	at, n := a.gate.cut()
 	if bad := b.o.cutEnough(n); bad != nil {
@@ -83,7 +83,7 @@ func errorsRelease(ctx context.Context, b *bench) error {
 	if err != nil {
 		return err
 	}
-	a.gate.cutReplies(b.name, b.o.majority())
+	a.gate.cutReplies(b.o.majority())
 	bounded, cancel := context.WithTimeout(ctx, soon)
 	defer cancel()
 	err = a.Release(bounded, g)
@@ -103,6 +103,7 @@ func errorsSilence(ctx context.Context, b *bench) error {
 	if err != nil {
 		return err
 	}
+	before := a.gate.requests()
 	a.silence()
 	const patience = 300 * time.Millisecond
 	bounded, cancel := context.WithTimeout(ctx, patience)
@@ -114,8 +115,11 @@ func errorsSilence(ctx context.Context, b *bench) error {
 	case <-time.After(patience + time.Second):
 		return fmt.Errorf("the release has not returned after %s; its deadline was %s", patience+time.Second, patience)
 	}
-	if err := unknown(err); err != nil {
-		return err
+	unsent := before > 0 && a.gate.requests() == before // as of one that connects anew for each call: it may say that nothing was done
+	if !unsent || err == nil {
+		if err := unknown(err); err != nil {
+			return err
+		}
 	}
 	// The link comes back at once: a keep-alive that was not stopped would now hold the lock for ever.
 	a.speak()

@@ -69,7 +69,7 @@ func releaseBetween(ctx context.Context, b *bench) error {
 	if err != nil {
 		return err
 	}
-	a.gate.passOne(b.name)
+	a.gate.passOne()
 	bounded, cancel := context.WithTimeout(ctx, b.recovery()+soon)
 	defer cancel()
 	released := make(chan error, 1)

@@ -62,7 +62,7 @@ const looks = 50
 // wasteful is set-px-lua at a price that nobody should pay. It is wrong on purpose in what it costs, and right in whom it grants the lock. It
 // opens a connection for each call, reads the key fifty times when it has taken or deleted it, and passes the time between two attempts in a
 // loop. Each is the positive control of a bound of the default suite. It fails the conformance check validity-late, since fifty-one late answers outlast a
-// grant, and errors-silence, which does not know that a request cannot have been sent where a connection could not be made.
+// grant.
 func wasteful() backends.Lock {
 	return expiring(backends.Lock{
 		Name:   "wasteful",

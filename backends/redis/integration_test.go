@@ -24,7 +24,7 @@ var fails = map[string][]string{
 	"setnx-expire": {"errors-acquire"},
 	"set-px-del":   {"release-forged", "release-stale", "release-point"},
 	"get-then-del": {"release-between", "release-point"},
-	"wasteful":     {"errors-silence", "validity-late"},
+	"wasteful":     {"validity-late"},
 	"stubborn":     {"errors-refused", "errors-silence"},
 	// Where the next holder asks within a millisecond of the old one.
 	"weak-owner": {"release-stale?", "release-between?", "release-point?"},

@@ -1,0 +1,99 @@
+package conformance
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"io"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/lockquake/lockquake/backends"
+	"github.com/lockquake/lockquake/lock"
+)
+
+// hasty is a locker of the echo that has a word for each release without an answer.
+type hasty struct {
+	anew  bool   // it connects for each release, and sends nothing before it was greeted
+	calls string // what its requests name in the place of the lock; "": the lock
+	says  error
+
+	address string
+	conn    net.Conn
+}
+
+// ask sends a line and waits for its echo.
+func (h *hasty) ask(ctx context.Context, line string) error {
+	end, ok := ctx.Deadline()
+	if !ok {
+		end = time.Now().Add(time.Minute)
+	}
+	if err := h.conn.SetDeadline(end); err != nil {
+		return err
+	}
+	if _, err := io.WriteString(h.conn, line+"\n"); err != nil {
+		return err
+	}
+	_, err := bufio.NewReader(h.conn).ReadString('\n')
+	return err
+}
+
+func (h *hasty) dial(ctx context.Context) (err error) {
+	var d net.Dialer
+	h.conn, err = d.DialContext(ctx, "tcp4", h.address)
+	return err
+}
+
+func (h *hasty) Acquire(ctx context.Context, r lock.Request) (lock.Grant, error) {
+	return lock.Grant{Lock: r.Lock}, h.ask(ctx, "acquire "+cmp.Or(h.calls, r.Lock))
+}
+
+func (h *hasty) Release(ctx context.Context, g lock.Grant) error {
+	if h.anew {
+		_ = h.conn.Close()
+		if err := h.dial(ctx); err != nil {
+			return err
+		}
+		if h.ask(ctx, "hello") != nil {
+			return h.says
+		}
+	}
+	if h.ask(ctx, "release "+cmp.Or(h.calls, g.Lock)) != nil {
+		return h.says
+	}
+	return nil
+}
+
+func (h *hasty) Close() error { return h.conn.Close() }
+
+// TestWhatWasSentIsNotCertain has releases without an answer called certain. One that was never sent may be.
+func TestWhatWasSentIsNotCertain(t *testing.T) {
+	for name, c := range map[string]struct {
+		locker hasty
+		want   string // in the error; "" for none
+	}{
+		"unknown":               {hasty{says: io.EOF}, ""},
+		"sent":                  {hasty{says: lock.ErrNotHeld}, "called certain"},
+		"sent, yes":             {hasty{}, "success, though"},
+		"not sent":              {hasty{anew: true, says: lock.ErrNotSent}, ""},
+		"not sent, yes":         {hasty{anew: true}, "success, though"},
+		"not sent, not by name": {hasty{anew: true, says: lock.ErrNotSent, calls: "it"}, "called certain"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l := backends.Lock{Name: "hasty", Offers: backends.Offers{Renewal: "none", Expires: true}, Recovery: recoversAt}
+			l.Dial = func(ctx context.Context, a backends.Access) (backends.Connection, error) {
+				return counters(func() (lock.Locker, error) {
+					u := c.locker
+					u.address = a.Addresses("echo")[0]
+					return &u, u.dial(ctx)
+				}), nil
+			}
+			checkOnEcho(t, "errors-silence", l, false, c.want)
+		})
+	}
+}
+
+// recoversAt is when a dead holder's lock is free again.
+func recoversAt(ttl time.Duration) time.Duration { return ttl }
