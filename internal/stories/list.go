@@ -230,12 +230,7 @@ expect: {double_grants: "0", judged: ">=2"}
 	faulty("client-clock", "The wall clock of a client goes ahead, and later back.", nil,
 		`{use: clock-jump, on: client-1, by: +60s, at: 1s, for: {{ttl 1.5}}}`, `{use: clock-jump, on: client-1, by: -60s, at: {{ttl 4}}, for: {{ttl 1.5}}}`),
 	serverClock(),
-	faulty("server-pauses", "Servers are paused for a part of the TTL.", func(s Subject) string {
-		if slices.Contains(loses, s.Backend) {
-			return "a server that does not answer is replaced by one that may not know its grants"
-		}
-		return ""
-	}, `{use: pause, on: one, at: 1s, for: {{ttl 0.5}}, every: {{ttl 2}}}`),
+	serverPauses(),
 	faulty("leader-crash", "The server that leads is killed, and comes back.", func(s Subject) string {
 		if !slices.Contains(leads, s.Backend) {
 			return "no server takes over from another without a loss of grants"
@@ -306,6 +301,13 @@ func serverClock() Story {
 	s := faulty("server-clock", "The wall clock of a server goes ahead, and later back.", nil,
 		`{use: clock-jump, on: one, by: +60s, at: 1s, for: {{ttl 1.5}}}`, `{use: clock-jump, on: one, by: -60s, at: {{ttl 4}}, for: {{ttl 1.5}}}`)
 	s.text = strings.Replace(s.text, `double_grants: "0"`, `double_grants: "{{if .Lock.Offers.WallClock}}>={{end}}0"`, 1)
+	return s
+}
+
+// serverPauses pauses servers. The judge's bound of a stuck lock knows nothing of the time in which the service answers nobody.
+func serverPauses() Story {
+	s := faulty("server-pauses", "Servers are paused for a part of the TTL.", whole, `{use: pause, on: one, at: 1s, for: {{ttl 0.5}}, every: {{ttl 2}}}`)
+	s.text = strings.Replace(s.text, `stuck_locks: "0"`, `stuck_ms_max: "<{{.PatienceAfter (ttl 0.5)}}"`, 1)
 	return s
 }
 

@@ -48,6 +48,9 @@ func (s Subject) Patience() time.Duration {
 	return bound + slack
 }
 
+// PatienceAfter is Patience with a service that answers nobody for a while: a request that waited for it is granted then, when its user has given up.
+func (s Subject) PatienceAfter(silence time.Duration) time.Duration { return silence + s.Patience() }
+
 // halves are the points of an acquire and those of a release. Each begins with a point "before-...". Those that the lock comes to only
 // where a scenario asks for it are left out.
 func (s Subject) halves() (acquire, release []string) {
