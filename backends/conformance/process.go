@@ -33,6 +33,7 @@ type job struct {
 
 // report is one line of a second process.
 type report struct {
+	Ready bool   `json:"ready,omitempty"` // it begins to fight
 	Hold  *hold  `json:"hold,omitempty"`
 	Valid int64  `json:"valid,omitempty"` // holding: the latest end of validity
 	Error string `json:"error,omitempty"`
@@ -101,6 +102,9 @@ func child(ctx context.Context, list []backends.Backend, out *json.Encoder) erro
 		if users[i], err = bn.user(ctx); err != nil {
 			return err
 		}
+	}
+	if err := out.Encode(report{Ready: true}); err != nil {
+		return err
 	}
 	holds, err := fight(ctx, users, bn.request(), j.For)
 	for i := range holds {
@@ -212,6 +216,10 @@ func exclusionProcesses(ctx context.Context, b *bench) error {
 	p, err := b.o.spawn(ctx, job{Access: b.o.Access, Name: b.name, Users: len(users), For: 2 * fightTime})
 	if err != nil {
 		return err
+	}
+	if r, err := p.next(); err != nil || !r.Ready { // on a busy machine it may start when all would be over here
+		p.kill()
+		return fmt.Errorf("the second process did not begin: %w", orNil(err))
 	}
 	ours, err := fight(ctx, users, b.request(), 3*fightTime)
 	if err != nil {
