@@ -12,8 +12,7 @@ import (
 	"github.com/lockquake/lockquake/internal/wire"
 )
 
-// measuredWith measures one link, and how long the machine stood still meanwhile. Not for -race: the detector spins where it waits, and on
-// the real-time thread that sends packets on that keeps a processor for as long as the kernel lets it (sched_rt_runtime_us: 0.95 s).
+// measuredWith measures one link, and how long the machine stood still meanwhile.
 func measuredWith(t *testing.T, c *agent.Client, x, y cabled, args links.MeasureArgs) stoodLink {
 	t.Helper()
 	var stood int64 // ns

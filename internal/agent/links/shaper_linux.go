@@ -278,12 +278,13 @@ func newWaker() (*waker, error) {
 	return &waker{event: bell}, nil
 }
 
-// own keeps the calling goroutine on its thread for good, and has the kernel wake that on time.
+// own keeps the calling goroutine on its thread for good, and has the kernel wake that on time: before other work, where that is allowed.
+// It asks for no real-time priority. Go's scheduler waits in loops for other threads, which a loop of that priority keeps from the
+// processor: packets then waited for 100 ms and more, whenever memory was collected on a busy machine.
 func (a *waker) own() {
 	runtime.LockOSThread()
 	_ = unix.Prctl(unix.PR_SET_TIMERSLACK, 1, 0, 0, 0) // else it may sleep 50 µs too long
-	// Real-time priority, where it is allowed: the thread sleeps nearly all of the time, and its work is short.
-	_ = unix.SchedSetAttr(0, &unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_RR, Priority: 1}, 0)
+	_ = unix.Setpriority(unix.PRIO_PROCESS, 0, -20)    // of this thread alone
 }
 
 // wait returns at ns of CLOCK_MONOTONIC (0: never), or after wake, or sooner.
