@@ -19,88 +19,97 @@ import (
 	"github.com/lockquake/lockquake/results/checkers"
 )
 
-// TestSwarmLosesHosts takes hosts away from a run: the run does not know, and says so. What runs on there is removed when they are back.
-func TestSwarmLosesHosts(t *testing.T) {
-	manager := hostsOfSwarm(t)[0]
-	nodes := func(t *testing.T, args ...string) { docker(t, manager, append([]string{"node"}, args...)...) }
-	others := []string{nameOfHost(t, 2), nameOfHost(t, 3)}
-	nothing, clients := func(*testing.T) {}, []string{"redis-healthy", "--set", "workload.clients=3"}
-	for _, tt := range []struct {
-		name                string
-		prepare, take, give func(t *testing.T)
-		refused             string   // what a run says meanwhile; "": it is not tried
-		lost                []string // hosts
-		run                 []string // its arguments
-	}{
-		{"cut off", nothing, func(t *testing.T) { cutOff(t, 3) }, func(t *testing.T) { backAgain(t, 3) }, "", others[1:], clients},
-		{ // of three members there are two on the first host, and one on the second; the third has the clients
-			"a server cut off", nothing, func(t *testing.T) { cutOff(t, 2) }, func(t *testing.T) { backAgain(t, 2) }, "", others[:1],
-			[]string{"etcd-healthy", "--set", "workload.clients=2", "--set", "hosts.rule=servers-apart-from-clients"},
-		},
-		{
-			"drained", nothing, func(t *testing.T) { nodes(t, "update", "--availability", "drain", others[0]) },
-			func(t *testing.T) { nodes(t, "update", "--availability", "active", others[0]) }, "", others[:1], clients,
-		},
-		{
-			"quorum lost",
-			func(t *testing.T) {
-				nodes(t, append([]string{"promote"}, others...)...)
-				wait.Until(t, 2*time.Minute, "three managers", func() bool {
-					return strings.Count(docker(t, manager, "node", "ls", "--format", "{{.ManagerStatus}}"), "Reachable") == 2
-				})
-			},
-			func(t *testing.T) { cutOff(t, 2); cutOff(t, 3) },
-			func(t *testing.T) {
-				backAgain(t, 2)
-				backAgain(t, 3)
-				for i, host := range hostsOfSwarm(t)[1:] { // one after the other: at once they may leave an engine in the state "error"
-					wait.Until(t, 2*time.Minute, "a leader of the managers", func() bool {
-						return exec.Command("docker", "-H", manager, "node", "demote", others[i]).Run() == nil
-					})
-					wait.Until(t, time.Minute, "a worker", func() bool {
-						return strings.TrimSpace(docker(t, host, "info", "-f", "{{.Swarm.LocalNodeState}} {{.Swarm.ControlAvailable}}")) == "active false"
-					})
-				}
-			},
-			"managers", // too few of them are there, or none answers
-			others, clients,
-		},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			tt.prepare(t)
-			p := begin(t, append([]string{"run", "--provider", "swarm", "--format", "json", "--set", "run.for=30s"}, tt.run...)...)
-			t.Cleanup(func() {
-				if t.Failed() {
-					t.Logf("%s\n%s", p.stderr.String(), p.stdout.String())
-				}
-			})
-			wait.Until(t, 2*time.Minute, "the load", func() bool { return strings.Contains(p.stderr.String(), " grants") })
-			tt.take(t)
-			code := p.wait(t)
-			if tt.refused != "" {
-				q := begin(t, "run", "redis-healthy", "--provider", "swarm")
-				if code := q.wait(t); code != codeMissing || !strings.Contains(q.stderr.String(), tt.refused) {
-					t.Errorf("a run meanwhile: exit code %d\n%s", code, q.stderr.String())
-				}
-			}
-			tt.give(t)
-			r := p.report(t)
-			if code == codeMet || r.Verdict != results.Unknown {
-				t.Errorf("exit code %d, verdict %s, want it unknown", code, r.Verdict)
-			}
-			lostWith(t, r, tt.lost)
-			cleanHosts(t)
-		})
+// loss takes hosts away from a run: the run does not know, and says so. What runs on there is removed when they are back.
+type loss struct {
+	run        []string // its arguments
+	take, give func(t *testing.T)
+	lost       []string // hosts
+	refused    string   // what a run says meanwhile; "": it is not tried
+}
+
+func (l loss) happens(t *testing.T) {
+	t.Helper()
+	p := begin(t, append([]string{"run", "--provider", "swarm", "--format", "json", "--set", "run.for=30s"}, l.run...)...)
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("%s\n%s", p.stderr.String(), p.stdout.String())
+		}
+	})
+	wait.Until(t, 2*time.Minute, "the load", func() bool { return strings.Contains(p.stderr.String(), " grants") })
+	l.take(t)
+	code := p.wait(t)
+	if l.refused != "" {
+		q := begin(t, "run", "redis-healthy", "--provider", "swarm")
+		if code := q.wait(t); code != codeMissing || !strings.Contains(q.stderr.String(), l.refused) {
+			t.Errorf("a run meanwhile: exit code %d\n%s", code, q.stderr.String())
+		}
 	}
+	l.give(t)
+	r := p.report(t)
+	if code == codeMet || r.Verdict != results.Unknown {
+		t.Errorf("exit code %d, verdict %s, want it unknown", code, r.Verdict)
+	}
+	lostWith(t, r, l.lost)
+	cleanHosts(t)
+}
+
+// threeClients runs a client on each host.
+var threeClients = []string{"redis-healthy", "--set", "workload.clients=3"}
+
+func TestSwarmLosesHosts(t *testing.T) {
+	second, third := nameOfHost(t, 2), nameOfHost(t, 3)
+	secondIs := func(availability string) func(t *testing.T) {
+		return func(t *testing.T) {
+			docker(t, hostsOfSwarm(t)[0], "node", "update", "--availability", availability, second)
+		}
+	}
+	for name, l := range map[string]loss{
+		"cut off": {
+			run: threeClients, lost: []string{third},
+			take: func(t *testing.T) { cutOff(t, 3) }, give: func(t *testing.T) { backAgain(t, 3) },
+		},
+		"a server cut off": { // of three members there are two on the first host, and one on the second; the third has the clients
+			run:  []string{"etcd-healthy", "--set", "workload.clients=2", "--set", "hosts.rule=servers-apart-from-clients"},
+			lost: []string{second}, take: func(t *testing.T) { cutOff(t, 2) }, give: func(t *testing.T) { backAgain(t, 2) },
+		},
+		"drained": {run: threeClients, lost: []string{second}, take: secondIs("drain"), give: secondIs("active")},
+	} {
+		t.Run(name, l.happens)
+	}
+}
+
+// TestSwarmLosesQuorum has a swarm of its own, of three managers. To promote the workers of the other one and to demote them again leaves an engine
+// of Docker 20.10 in the state "error" now and then.
+func TestSwarmLosesQuorum(t *testing.T) {
+	t.Setenv("LOCKQUAKE_SWARM_NAME", nameOfSwarm(t)+"-b")
+	t.Setenv("LOCKQUAKE_SWARM_SUBNET", "10.232.0")
+	swarm := func(args ...string) string {
+		said, err := exec.Command("../../.ci/swarm", args...).CombinedOutput()
+		if err != nil {
+			t.Fatalf(".ci/swarm %v: %v\n%s", args, err, said)
+		}
+		return string(said)
+	}
+	t.Cleanup(func() { swarm("down") })
+	up := strings.TrimSpace(swarm("up", "--managers", "3"))
+	_, at, _ := strings.Cut(up[strings.LastIndex(up, "\n")+1:], "=")
+	t.Setenv("DOCKER_HOST", at)
+	loss{
+		run: threeClients, lost: []string{nameOfHost(t, 2), nameOfHost(t, 3)},
+		take: func(t *testing.T) { cutOff(t, 2); cutOff(t, 3) }, give: func(t *testing.T) { backAgain(t, 2); backAgain(t, 3) },
+		refused: "managers", // too few of them are there, or none answers
+	}.happens(t)
 }
 
 // cleanHosts waits for all hosts, and has clean remove everything.
 func cleanHosts(t *testing.T) {
 	t.Helper()
 	wait.Until(t, time.Minute, "all hosts", func() bool {
-		return strings.Count(docker(t, hostsOfSwarm(t)[0], "node", "ls", "--format", "{{.Status}} {{.Availability}}"), "Ready Active") == 3
+		// It is an error while there is no leader.
+		b, _ := exec.Command("docker", "-H", hostsOfSwarm(t)[0], "node", "ls", "--format", "{{.Status}} {{.Availability}}").Output()
+		return strings.Count(string(b), "Ready Active") == 3
 	})
-	// A host that was a manager starts no relay for a minute or so.
+	// A host that was cut off may start no relay for a while.
 	var c *process
 	if !wait.Within(4*time.Minute, func() bool {
 		c = begin(t, "clean", "--provider", "swarm")
