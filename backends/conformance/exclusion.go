@@ -184,7 +184,9 @@ func order(ctx context.Context, b *bench) error {
 		if err != nil {
 			return err
 		}
+		asks := make(chan struct{})
 		go func() {
+			close(asks)
 			g, err := b.grantWithin(ctx, u, 2*soon, "a waiter")
 			if err == nil {
 				served <- i
@@ -192,6 +194,7 @@ func order(ctx context.Context, b *bench) error {
 			}
 			errs <- err
 		}()
+		<-asks
 		clock.Sleep(ctx, b.ttl/20) // so that the order of asking is certain
 	}
 	if err := holder.Release(ctx, g); err != nil {
