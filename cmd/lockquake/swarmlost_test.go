@@ -22,9 +22,9 @@ import (
 // loss takes hosts away from a run: the run does not know, and says so. What runs on there is removed when they are back.
 type loss struct {
 	run        []string // its arguments
-	take, give func(t *testing.T)
-	lost       []string // hosts
-	refused    string   // what a run says meanwhile; "": it is not tried
+	engines    []int    // of the hosts, by their numbers from 1
+	take, give func(t *testing.T, engine int)
+	refused    string // what a run says meanwhile; "": it is not tried
 }
 
 func (l loss) happens(t *testing.T) {
@@ -36,7 +36,11 @@ func (l loss) happens(t *testing.T) {
 		}
 	})
 	wait.Until(t, 2*time.Minute, "the load", func() bool { return strings.Contains(p.stderr.String(), " grants") })
-	l.take(t)
+	var lost []string
+	for _, engine := range l.engines {
+		l.take(t, engine)
+		lost = append(lost, nameOfHost(t, engine))
+	}
 	code := p.wait(t)
 	if l.refused != "" {
 		q := begin(t, "run", "redis-healthy", "--provider", "swarm")
@@ -44,12 +48,14 @@ func (l loss) happens(t *testing.T) {
 			t.Errorf("a run meanwhile: exit code %d\n%s", code, q.stderr.String())
 		}
 	}
-	l.give(t)
+	for _, engine := range l.engines {
+		l.give(t, engine)
+	}
 	r := p.report(t)
 	if code == codeMet || r.Verdict != results.Unknown {
 		t.Errorf("exit code %d, verdict %s, want it unknown", code, r.Verdict)
 	}
-	lostWith(t, r, l.lost)
+	lostWith(t, r, lost)
 	cleanHosts(t)
 }
 
@@ -57,22 +63,18 @@ func (l loss) happens(t *testing.T) {
 var threeClients = []string{"redis-healthy", "--set", "workload.clients=3"}
 
 func TestSwarmLosesHosts(t *testing.T) {
-	second, third := nameOfHost(t, 2), nameOfHost(t, 3)
-	secondIs := func(availability string) func(t *testing.T) {
-		return func(t *testing.T) {
-			docker(t, hostsOfSwarm(t)[0], "node", "update", "--availability", availability, second)
+	available := func(availability string) func(t *testing.T, engine int) {
+		return func(t *testing.T, engine int) {
+			docker(t, hostsOfSwarm(t)[0], "node", "update", "--availability", availability, nameOfHost(t, engine))
 		}
 	}
 	for name, l := range map[string]loss{
-		"cut off": {
-			run: threeClients, lost: []string{third},
-			take: func(t *testing.T) { cutOff(t, 3) }, give: func(t *testing.T) { backAgain(t, 3) },
-		},
+		"cut off": {run: threeClients, engines: []int{3}, take: cutOff, give: backAgain},
 		"a server cut off": { // of three members there are two on the first host, and one on the second; the third has the clients
-			run:  []string{"etcd-healthy", "--set", "workload.clients=2", "--set", "hosts.rule=servers-apart-from-clients"},
-			lost: []string{second}, take: func(t *testing.T) { cutOff(t, 2) }, give: func(t *testing.T) { backAgain(t, 2) },
+			run:     []string{"etcd-healthy", "--set", "workload.clients=2", "--set", "hosts.rule=servers-apart-from-clients"},
+			engines: []int{2}, take: cutOff, give: backAgain,
 		},
-		"drained": {run: threeClients, lost: []string{second}, take: secondIs("drain"), give: secondIs("active")},
+		"drained": {run: threeClients, engines: []int{2}, take: available("drain"), give: available("active")},
 	} {
 		t.Run(name, l.happens)
 	}
@@ -81,22 +83,19 @@ func TestSwarmLosesHosts(t *testing.T) {
 // TestSwarmLosesQuorum has a swarm of its own, of three managers. To promote the workers of the other one and to demote them again leaves an engine
 // of Docker 20.10 in the state "error" now and then.
 func TestSwarmLosesQuorum(t *testing.T) {
-	t.Setenv("LOCKQUAKE_SWARM_NAME", nameOfSwarm(t)+"-b")
+	manager, name := hostsOfSwarm(t)[0], nameOfSwarm(t)
+	t.Setenv("LOCKQUAKE_SWARM_NAME", name+"-b")
 	t.Setenv("LOCKQUAKE_SWARM_SUBNET", "10.232.0")
-	swarm := func(args ...string) string {
-		said, err := exec.Command("../../.ci/swarm", args...).CombinedOutput()
-		if err != nil {
+	t.Setenv("DOCKER_HOST", strings.Replace(manager, name, name+"-b", 1))
+	swarm := func(args ...string) {
+		if said, err := exec.Command("../../.ci/swarm", args...).CombinedOutput(); err != nil {
 			t.Fatalf(".ci/swarm %v: %v\n%s", args, err, said)
 		}
-		return string(said)
 	}
 	t.Cleanup(func() { swarm("down") })
-	up := strings.TrimSpace(swarm("up", "--managers", "3"))
-	_, at, _ := strings.Cut(up[strings.LastIndex(up, "\n")+1:], "=")
-	t.Setenv("DOCKER_HOST", at)
+	swarm("up", "--managers", "3")
 	loss{
-		run: threeClients, lost: []string{nameOfHost(t, 2), nameOfHost(t, 3)},
-		take: func(t *testing.T) { cutOff(t, 2); cutOff(t, 3) }, give: func(t *testing.T) { backAgain(t, 2); backAgain(t, 3) },
+		run: threeClients, engines: []int{2, 3}, take: cutOff, give: backAgain,
 		refused: "managers", // too few of them are there, or none answers
 	}.happens(t)
 }
