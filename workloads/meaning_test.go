@@ -55,25 +55,25 @@ func TestWhatIsLeft(t *testing.T) {
 	})
 }
 
-// All users ask at the same moments, which are multiples of the period on the run's clock. That clock is real, so this test
-// takes real time.
+// All users ask at the same moments, which are multiples of the period on the run's clock.
 func TestStampedeComesTogether(t *testing.T) {
-	const users, every = 8, 50 * time.Millisecond
-	w, _ := live(t, "stampede", "{every: 50ms}", users, 0, 500*time.Millisecond, nil)
-	rounds := map[int64]int{}
-	most := 0
-	for i, at := range w.intended {
-		if clock.Of(at)%int64(every) > int64(time.Millisecond) && int64(every)-clock.Of(at)%int64(every) > int64(time.Millisecond) {
-			t.Errorf("%v is no multiple of %v", clock.Of(at), every)
+	synctest.Test(t, func(t *testing.T) {
+		const users, every = 8, 50 * time.Millisecond
+		w, _ := live(t, "stampede", "{every: 50ms}", users, 0, 510*time.Millisecond, nil)
+		rounds := map[int64]int{}
+		for i, at := range w.intended {
+			if clock.Of(at)%int64(every) != 0 || !w.begun[i].Equal(at) {
+				t.Errorf("a user was meant to come at %v, a multiple of %v, and came %v later", clock.Of(at), every, w.begun[i].Sub(at))
+			}
+			rounds[clock.Of(at)]++
 		}
-		if w.begun[i].Before(at.Add(-time.Millisecond)) {
-			t.Errorf("a user came %v before its moment", at.Sub(w.begun[i]))
+		for at, n := range rounds {
+			if n != users {
+				t.Errorf("%d of %d users came at %v", n, users, at)
+			}
 		}
-		round := (clock.Of(at) + int64(every)/2) / int64(every)
-		rounds[round]++
-		most = max(most, rounds[round])
-	}
-	if most < 2 || most > users {
-		t.Errorf("%d of %d users came together at most, in %d rounds", most, users, len(rounds))
-	}
+		if len(rounds) != 10 {
+			t.Errorf("%d rounds of %v in 510ms", len(rounds), every)
+		}
+	})
 }

@@ -36,6 +36,8 @@ type Options struct {
 	// Foreign says that the lock is not one of lockquake's. Nothing is known of its requests, and Issued of a grant may be when its first
 	// attempt began.
 	Foreign bool
+
+	network network // of the gates; nil: TCP on this machine
 }
 
 // majority is how many replies must be lost for an operation to be of unknown outcome.
@@ -45,6 +47,8 @@ func (o Options) majority() int { return o.Voters/2 + 1 }
 type Check struct {
 	Name string
 	Doc  string // what is wrong with a lock that fails it
+	// least is the shortest TTL of its grants, whatever Access says: so that none ends too early on a machine that stalls.
+	least time.Duration
 	// needs returns "" or why the check does not apply.
 	needs func(b *bench) string
 	run   func(ctx context.Context, b *bench) error
@@ -64,6 +68,12 @@ func Checks() []Check {
 // limit bounds one check.
 const limit = 2 * time.Minute
 
+// The shortest TTLs of checks.
+const (
+	lasting = 10 * time.Second // where no grant is to end by itself. No sound lock is waited for that long
+	steady  = 2 * time.Second  // where grants are renewed in time, a quarter or half of a TTL before their end
+)
+
 // errSkip says that a check does not apply.
 var errSkip = errors.New("does not apply")
 
@@ -74,6 +84,9 @@ type teller func(format string, args ...any)
 func one(ctx context.Context, c Check, o Options, tell teller) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
+	if !o.Foreign { // of which nobody knows whether it may be asked for another TTL
+		o.Access.TTL = max(o.Access.TTL, c.least)
+	}
 	b, err := newBench(ctx, o, c.Name)
 	if err != nil {
 		return err
@@ -289,19 +302,28 @@ func (b *bench) onlyWaits() bool { return !b.lock.Offers.Try }
 // mayBeUnsure is how often in a row a lock may not know what became of an attempt that its caller gave up.
 const mayBeUnsure = 2
 
+// brief is when an attempt is given up of a lock that can only wait; each further one gets four times as long, the third far longer than a
+// machine stalls.
+const brief = 200 * time.Millisecond
+
 // refusalOf makes one attempt, and another where one of a lock that can only wait ended in doubt, or was not sent at all. A lock that never gives a
 // certain no fails all the same. Another attempt proves something only if the holder still stands by then, so its grant must
 // be one that is kept alive in the background.
 func (b *bench) refusalOf(ctx context.Context, who lock.Locker, r lock.Request, when string) error {
+	patience := brief
+	if b.lock.Offers.Renewal != "background" { // the only attempt
+		patience = b.ttl / 4
+	}
 	for unsure := 0; ; unsure++ {
 		var err error
 		var g lock.Grant
 		if t, ok := who.(lock.TryAcquirer); ok && b.lock.Offers.Try {
 			g, err = t.TryAcquire(ctx, r)
 		} else {
-			short, cancel := context.WithTimeout(ctx, b.ttl/10)
+			short, cancel := context.WithTimeout(ctx, patience)
 			g, err = who.Acquire(short, r)
 			cancel()
+			patience *= 4
 		}
 		switch {
 		case err == nil:
@@ -317,9 +339,23 @@ func (b *bench) refusalOf(ctx context.Context, who lock.Locker, r lock.Request, 
 
 // grantWithin acquires for somebody who must get the lock within d.
 func (b *bench) grantWithin(ctx context.Context, who lock.Locker, d time.Duration, when string) (lock.Grant, error) {
+	return b.grantOf(ctx, who, b.request(), d, when)
+}
+
+// lastingWithin is grantWithin for a grant that must not end by itself while others try to get it. A session's TTL is not the request's to
+// name, but a session is kept alive.
+func (b *bench) lastingWithin(ctx context.Context, who lock.Locker, d time.Duration, when string) (lock.Grant, error) {
+	r := b.request()
+	if b.lock.Offers.Renewal != "background" && !b.o.Foreign {
+		r.TTL = max(r.TTL, lasting)
+	}
+	return b.grantOf(ctx, who, r, d, when)
+}
+
+func (b *bench) grantOf(ctx context.Context, who lock.Locker, r lock.Request, d time.Duration, when string) (lock.Grant, error) {
 	bounded, cancel := context.WithTimeout(ctx, d)
 	defer cancel()
-	g, err := who.Acquire(bounded, b.request())
+	g, err := who.Acquire(bounded, r)
 	if err != nil {
 		return g, fmt.Errorf("%s: not granted within %s: %w", when, d, err)
 	}

@@ -23,7 +23,7 @@ func (b *bench) distant(ctx context.Context) (distant, error) {
 	if b.o.Direct != "" {
 		return distant{}, fmt.Errorf("%w: %s", errSkip, b.o.Direct)
 	}
-	access, g, err := openGate(b.o.Access, b.name)
+	access, g, err := openGate(b.o, b.name)
 	if err != nil {
 		return distant{}, err
 	}

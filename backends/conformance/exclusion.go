@@ -7,7 +7,6 @@ import (
 	"math"
 	"sort"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/lockquake/lockquake/backends"
@@ -19,7 +18,7 @@ func exclusionChecks() []Check {
 	return []Check{
 		{
 			Name: "exclusion-pair", Doc: "two users of one process hold the lock at once",
-			run: exclusionPair,
+			least: lasting, run: exclusionPair,
 		},
 		{
 			Name: "exclusion-crowd", Doc: "users of one process that fight over the lock overlap",
@@ -30,11 +29,11 @@ func exclusionChecks() []Check {
 			needs: needsProcesses, run: exclusionProcesses,
 		},
 		{
-			Name: "order", Doc: "waiters are not served in the order of asking",
+			Name: "order", Doc: "waiters are not served in the order of asking", least: lasting,
 			needs: offers(func(o backends.Offers) bool { return o.Fair }, "the lock does not promise an order"), run: order,
 		},
 		{
-			Name: "shared", Doc: "a shared grant keeps out who would share it, or lets in who would not",
+			Name: "shared", Doc: "a shared grant keeps out who would share it, or lets in who would not", least: lasting,
 			needs: offers(func(o backends.Offers) bool { return o.Shared }, "the lock knows no shared mode"), run: shared,
 		},
 	}
@@ -93,25 +92,27 @@ func held(start int64, g lock.Grant) hold {
 	return h
 }
 
-// fight has users acquire and release one lock until d is over, or longer where that is too short for as many grants as
-// a judgement takes, and returns their holds.
-func fight(ctx context.Context, users []lock.Locker, r lock.Request, d time.Duration) ([]hold, error) {
-	ctx, cancel := context.WithTimeout(ctx, patience*d)
+// fight has users acquire and release one lock until enough says so, which is asked after each grant with all holds so far, the newest last. It
+// returns the holds.
+func fight(ctx context.Context, users []lock.Locker, r lock.Request, enough func(all []hold) bool) ([]hold, error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	over := time.Now().Add(d)
 	var (
-		grants atomic.Int64
-		mu     sync.Mutex
-		group  sync.WaitGroup
-		all    []hold
-		errs   []error
+		mu    sync.Mutex
+		group sync.WaitGroup
+		all   []hold
+		errs  []error
 	)
 	for _, u := range users {
 		group.Go(func() {
-			holds, err := cycle(ctx, u, r, func() bool { return grants.Add(1) < leastGrants || time.Now().Before(over) })
+			err := cycle(ctx, u, r, func(h hold) bool {
+				mu.Lock()
+				defer mu.Unlock()
+				all = append(all, h)
+				return !enough(all)
+			})
 			mu.Lock()
 			defer mu.Unlock()
-			all = append(all, holds...)
 			errs = append(errs, err)
 		})
 	}
@@ -120,36 +121,34 @@ func fight(ctx context.Context, users []lock.Locker, r lock.Request, d time.Dura
 }
 
 // cycle acquires and releases until ctx ends or more, asked after each grant, says that it is enough.
-func cycle(ctx context.Context, u lock.Locker, r lock.Request, more func() bool) ([]hold, error) {
-	var holds []hold
+func cycle(ctx context.Context, u lock.Locker, r lock.Request, more func(hold) bool) error {
 	for goOn := true; goOn && ctx.Err() == nil; {
 		g, err := u.Acquire(ctx, r)
 		if err != nil {
 			if end, _ := ctx.Deadline(); !time.Now().Before(end) { // a connection's deadline is seen before the context's
 				break
 			}
-			return holds, fmt.Errorf("acquire on a healthy service: %w", err)
+			return fmt.Errorf("acquire on a healthy service: %w", err)
 		}
 		start := clock.Now()
 		time.Sleep(2 * time.Millisecond)
-		holds = append(holds, held(start, g))
-		goOn = more()
+		goOn = more(held(start, g))
 		// A release that runs out of the fight's time is bounded by the lock's expiry, so it gets time of its own.
 		free, cancel := context.WithTimeout(context.WithoutCancel(ctx), soon)
 		err = u.Release(free, g)
 		cancel()
 		if err != nil && !errors.Is(err, lock.ErrNotHeld) {
-			return holds, fmt.Errorf("release on a healthy service: %w", err)
+			return fmt.Errorf("release on a healthy service: %w", err)
 		}
 	}
-	return holds, nil
+	return nil
 }
 
 // fightTime is how long users fight, and leastGrants how many grants must come of it.
 const (
 	fightTime   = 600 * time.Millisecond
 	leastGrants = 10
-	patience    = 10 // fights last at most this many times as long as they should
+	patience    = time.Minute // ends a fight that does not come to as many
 )
 
 func exclusionCrowd(ctx context.Context, b *bench) error {
@@ -157,15 +156,20 @@ func exclusionCrowd(ctx context.Context, b *bench) error {
 	if err != nil {
 		return err
 	}
-	holds, err := fight(ctx, users, b.request(), fightTime)
+	over := time.Now().Add(fightTime)
+	holds, err := fight(ctx, users, b.request(), func(all []hold) bool { return len(all) >= leastGrants && time.Now().After(over) })
 	if err != nil {
 		return err
 	}
 	if len(holds) < leastGrants {
-		return fmt.Errorf("only %d grants in %s: too few to judge", len(holds), fightTime)
+		return fmt.Errorf("only %d grants in %s: too few to judge", len(holds), patience)
 	}
 	return overlap(holds)
 }
+
+// queueing is what a waiter gets until the next one asks: no lock tells when its request has come to the service. It is twice as long as a
+// machine stalls.
+const queueing = 400 * time.Millisecond
 
 func order(ctx context.Context, b *bench) error {
 	holder, err := b.user(ctx)
@@ -176,7 +180,7 @@ func order(ctx context.Context, b *bench) error {
 	if err != nil {
 		return err
 	}
-	const waiters = 4
+	const waiters = 3
 	served := make(chan int, waiters)
 	errs := make(chan error, waiters)
 	for i := range waiters {
@@ -195,7 +199,7 @@ func order(ctx context.Context, b *bench) error {
 			errs <- err
 		}()
 		<-asks
-		clock.Sleep(ctx, b.ttl/20) // so that the order of asking is certain
+		clock.Sleep(ctx, queueing)
 	}
 	if err := holder.Release(ctx, g); err != nil {
 		return fmt.Errorf("release: %w", err)

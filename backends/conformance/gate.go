@@ -11,7 +11,19 @@ import (
 	"github.com/lockquake/lockquake/backends"
 )
 
-// gate is a TCP proxy before every endpoint of a service, for one client. It can hold all bytes back, or the requests behind
+// network is where gates listen, and by which they reach the service.
+type network interface {
+	Listen() (net.Listener, error)
+	Dial(address string) (net.Conn, error)
+}
+
+// loopback is this machine's TCP.
+type loopback struct{}
+
+func (loopback) Listen() (net.Listener, error)         { return net.Listen("tcp4", "127.0.0.1:0") }
+func (loopback) Dial(address string) (net.Conn, error) { return net.Dial("tcp", address) }
+
+// gate is a proxy before every endpoint of a service, for one client. It can hold all bytes back, or the requests behind
 // the next one, pass replies on late, cut a connection between a request and its reply, and refuse connections.
 type gate struct {
 	mu      sync.Mutex
@@ -28,18 +40,23 @@ type gate struct {
 	conns   map[net.Conn]struct{}
 	proxies []net.Listener
 	closed  bool
+	network network
 }
 
 // openGate starts a proxy for each endpoint and returns the access that goes through them. It knows a request by the name of its lock.
-func openGate(a backends.Access, name string) (backends.Access, *gate, error) {
-	g := &gate{name: []byte(name), open: make(chan struct{}), conns: map[net.Conn]struct{}{}}
+func openGate(o Options, name string) (backends.Access, *gate, error) {
+	g := &gate{name: []byte(name), open: make(chan struct{}), conns: map[net.Conn]struct{}{}, network: o.network}
+	if g.network == nil {
+		g.network = loopback{}
+	}
 	close(g.open)
+	a := o.Access
 	through := a
 	through.Nodes, through.Via = nil, map[string]string{}
 	for _, n := range a.Nodes {
 		n.Addresses = maps.Clone(n.Addresses)
 		for port, address := range n.Addresses {
-			l, err := net.Listen("tcp4", "127.0.0.1:0")
+			l, err := g.network.Listen()
 			if err != nil {
 				return a, nil, errors.Join(err, g.close())
 			}
@@ -79,7 +96,7 @@ func reset(c net.Conn) {
 
 // join passes bytes both ways until one side ends.
 func (g *gate) join(client net.Conn, to string) {
-	server, err := net.Dial("tcp", to)
+	server, err := g.network.Dial(to)
 	if err != nil {
 		reset(client)
 		return

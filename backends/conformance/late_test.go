@@ -8,18 +8,49 @@ import (
 	"net"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/lockquake/lockquake/backends"
 	"github.com/lockquake/lockquake/lock"
 )
 
-// echo is a service that answers each line with the same line.
-func echo(t *testing.T) string {
-	t.Helper()
-	return Listen(t, func(c net.Conn) { _, _ = io.Copy(c, c) })
+// echo is a network in which gates have connections, and whose service answers each line with the same line. It is none of the kernel's: in a
+// bubble of testing/synctest time passes only while nobody waits for that.
+type echo struct{ gate chan net.Conn }
+
+func newEcho() echo { return echo{make(chan net.Conn)} }
+
+// connect dials a gate.
+func (e echo) connect(string) (net.Conn, error) {
+	ours, theirs := net.Pipe()
+	e.gate <- theirs
+	return ours, nil
+}
+
+// Listen returns the gate's side: the echo itself is the listener.
+func (e echo) Listen() (net.Listener, error) { return e, nil }
+
+func (e echo) Accept() (net.Conn, error) {
+	c, ok := <-e.gate
+	if !ok {
+		return nil, net.ErrClosed
+	}
+	return c, nil
+}
+
+func (e echo) Close() error   { close(e.gate); return nil }
+func (e echo) Addr() net.Addr { return &net.TCPAddr{} }
+
+// Dial connects to the service.
+func (e echo) Dial(string) (net.Conn, error) {
+	ours, theirs := net.Pipe()
+	go func() {
+		defer theirs.Close()
+		_, _ = io.Copy(theirs, theirs)
+	}()
+	return ours, nil
 }
 
 // counting is a locker of the echo that counts promises from the time of the reply where it is told to.
@@ -27,14 +58,14 @@ type counting struct {
 	grants, renewals bool          // from the reply
 	margin           time.Duration // that it takes off each promise
 
-	mu   sync.Mutex
-	conn net.Conn // nil: in this process
+	turn chan struct{} // of one request at a time
+	conn net.Conn      // nil: in this process
 	in   *bufio.Reader
 }
 
 func (c *counting) promise(ctx context.Context, ttl time.Duration, fromReply bool) (lock.Validity, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	c.turn <- struct{}{}
+	defer func() { <-c.turn }()
 	from := time.Now()
 	if c.conn != nil {
 		if _, err := io.WriteString(c.conn, "please\n"); err != nil {
@@ -94,21 +125,36 @@ type counters func() (lock.Locker, error)
 func (c counters) Locker(context.Context, int) (lock.Locker, error) { return c() }
 func (counters) Close() error                                       { return nil }
 
-// checkOnEcho puts a lock of the echo to one check, which must say what is wanted; "": it passes.
-func checkOnEcho(t *testing.T, check string, l backends.Lock, inside bool, want string) {
+// checkOnEcho puts a lock of the echo to one check in a bubble, where answers that come at once take no time. It must say what is wanted; "": it
+// passes. dial makes a user.
+func checkOnEcho(t *testing.T, check string, l backends.Lock, inside bool, want string, dial func(connect dialer) (lock.Locker, error)) {
 	t.Helper()
-	checks := Checks()
-	c := checks[slices.IndexFunc(checks, func(c Check) bool { return c.Name == check })]
-	b := backends.Backend{Name: "echo", Locks: []backends.Lock{l}, InProcess: inside}
-	access := backends.Access{Backend: "echo", TTL: lateTTL, Run: "unit"}
-	access.Nodes = []backends.Endpoint{{Name: "echo-1", Addresses: map[string]string{"echo": echo(t)}}}
-	err := one(t.Context(), c, Options{Backend: b, Access: access}, t.Logf)
-	if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
-		t.Errorf("says %v, should say %q", err, want)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		checks := Checks()
+		c := checks[slices.IndexFunc(checks, func(c Check) bool { return c.Name == check })]
+		e := newEcho()
+		l.Dial = func(_ context.Context, a backends.Access) (backends.Connection, error) {
+			connect := e.Dial // past the gate
+			if a.Via != nil {
+				connect = e.connect
+			}
+			return counters(func() (lock.Locker, error) { return dial(connect) }), nil
+		}
+		access := backends.Access{Backend: "echo", TTL: lateTTL, Run: "unit"}
+		access.Nodes = []backends.Endpoint{{Name: "echo-1", Addresses: map[string]string{"echo": "echo"}}}
+		o := Options{Backend: backends.Backend{Name: "echo", Locks: []backends.Lock{l}, InProcess: inside}, Access: access, network: e}
+		err := one(t.Context(), c, o, t.Logf)
+		time.Sleep(lateTTL) // until the gate has let go of late answers: when this returns, time stands still
+		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("says %v, should say %q", err, want)
+		}
+	})
 }
 
-// lateTTL is the TTL of these tests. An answer is late by three tenths of it, half of which is left to a busy machine.
+// dialer connects a user.
+type dialer func(address string) (net.Conn, error)
+
+// lateTTL is the TTL of these tests. An answer is late by three tenths of it.
 const lateTTL = 800 * time.Millisecond
 
 // TestValidityIsCountedFromSending puts lockers to the check that count from the reply, and some that do not.
@@ -130,22 +176,17 @@ func TestValidityIsCountedFromSending(t *testing.T) {
 		"keep-alives from the reply": {&counting{renewals: true}, "background", false, "a keep-alive is valid"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			l := backends.Lock{Name: "counting", Offers: backends.Offers{Renewal: c.renewal, Expires: true}, Points: []string{"answered"}}
-			l.Dial = func(ctx context.Context, a backends.Access) (backends.Connection, error) {
-				return counters(func() (lock.Locker, error) {
-					u := &counting{grants: c.locker.grants, renewals: c.locker.renewals, margin: c.locker.margin}
-					if c.inside {
-						return u, nil
-					}
-					var d net.Dialer
-					var err error
-					u.conn, err = d.DialContext(ctx, "tcp4", a.Addresses("echo")[0])
-					u.in = bufio.NewReader(u.conn)
-					return u, err
-				}), nil
-			}
-			checkOnEcho(t, "validity-late", l, c.inside, c.want)
+			checkOnEcho(t, "validity-late", l, c.inside, c.want, func(connect dialer) (lock.Locker, error) {
+				u := &counting{grants: c.locker.grants, renewals: c.locker.renewals, margin: c.locker.margin, turn: make(chan struct{}, 1)}
+				if c.inside {
+					return u, nil
+				}
+				var err error
+				u.conn, err = connect("echo")
+				u.in = bufio.NewReader(u.conn)
+				return u, err
+			})
 		})
 	}
 }

@@ -105,15 +105,15 @@ func errorsSilence(ctx context.Context, b *bench) error {
 	}
 	before := a.gate.requests()
 	a.silence()
-	const patience = 300 * time.Millisecond
+	const patience = 300 * time.Millisecond // where a stall lets nothing be sent before it is over, that may be said
 	bounded, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	released := make(chan error, 1)
 	go func() { released <- a.Release(bounded, g) }()
 	select {
 	case err = <-released:
-	case <-time.After(patience + time.Second):
-		return fmt.Errorf("the release has not returned after %s; its deadline was %s", patience+time.Second, patience)
+	case <-time.After(patience + soon):
+		return fmt.Errorf("the release has not returned after %s; its deadline was %s", patience+soon, patience)
 	}
 	unsent := before > 0 && a.gate.requests() == before // as of one that connects anew for each call: it may say that nothing was done
 	if !unsent || err == nil {
@@ -138,7 +138,7 @@ func errorsRefused(ctx context.Context, b *bench) error {
 	defer cancel()
 	asked := time.Now()
 	_, err = a.Acquire(bounded, b.request())
-	if took := time.Since(asked); took > patience+time.Second {
+	if took := time.Since(asked); took > patience+soon {
 		return fmt.Errorf("the acquire returned after %s; its deadline was %s", took, patience)
 	}
 	if err == nil {

@@ -19,7 +19,7 @@ type hasty struct {
 	calls string // what its requests name in the place of the lock; "": the lock
 	says  error
 
-	address string
+	connect dialer
 	conn    net.Conn
 }
 
@@ -39,9 +39,8 @@ func (h *hasty) ask(ctx context.Context, line string) error {
 	return err
 }
 
-func (h *hasty) dial(ctx context.Context) (err error) {
-	var d net.Dialer
-	h.conn, err = d.DialContext(ctx, "tcp4", h.address)
+func (h *hasty) dial() (err error) {
+	h.conn, err = h.connect("echo")
 	return err
 }
 
@@ -52,7 +51,7 @@ func (h *hasty) Acquire(ctx context.Context, r lock.Request) (lock.Grant, error)
 func (h *hasty) Release(ctx context.Context, g lock.Grant) error {
 	if h.anew {
 		_ = h.conn.Close()
-		if err := h.dial(ctx); err != nil {
+		if err := h.dial(); err != nil {
 			return err
 		}
 		if h.ask(ctx, "hello") != nil {
@@ -81,16 +80,12 @@ func TestWhatWasSentIsNotCertain(t *testing.T) {
 		"not sent, not by name": {hasty{anew: true, says: lock.ErrNotSent, calls: "it"}, "called certain"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			l := backends.Lock{Name: "hasty", Offers: backends.Offers{Renewal: "none", Expires: true}, Recovery: recoversAt}
-			l.Dial = func(ctx context.Context, a backends.Access) (backends.Connection, error) {
-				return counters(func() (lock.Locker, error) {
-					u := c.locker
-					u.address = a.Addresses("echo")[0]
-					return &u, u.dial(ctx)
-				}), nil
-			}
-			checkOnEcho(t, "errors-silence", l, false, c.want)
+			checkOnEcho(t, "errors-silence", l, false, c.want, func(connect dialer) (lock.Locker, error) {
+				u := c.locker
+				u.connect = connect
+				return &u, u.dial()
+			})
 		})
 	}
 }

@@ -12,8 +12,8 @@ import (
 	"os/exec"
 	"slices"
 	"strconv"
+	"sync"
 	"testing"
-	"time"
 
 	"github.com/lockquake/lockquake/backends"
 	"github.com/lockquake/lockquake/internal/clock"
@@ -26,9 +26,8 @@ const childEnv = "LOCKQUAKE_CONFORMANCE_CHILD"
 // job is what a second process does.
 type job struct {
 	Access backends.Access `json:"access"`
-	Name   string          `json:"name"`   // of the lock
-	Users  int             `json:"users"`  // 0: hold the lock until killed
-	For    time.Duration   `json:"for_ns"` // how long to fight
+	Name   string          `json:"name"`  // of the lock
+	Users  int             `json:"users"` // that fight until standard input ends; 0: hold the lock until killed
 }
 
 // report is one line of a second process.
@@ -106,11 +105,22 @@ func child(ctx context.Context, list []backends.Backend, out *json.Encoder) erro
 	if err := out.Encode(report{Ready: true}); err != nil {
 		return err
 	}
-	holds, err := fight(ctx, users, bn.request(), j.For)
-	for i := range holds {
-		err = errors.Join(err, out.Encode(report{Hold: &holds[i]}))
-	}
-	return err
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_, _ = io.Copy(io.Discard, os.Stdin)
+	}()
+	var unsaid error
+	_, err = fight(ctx, users, bn.request(), func(all []hold) bool {
+		unsaid = errors.Join(unsaid, out.Encode(report{Hold: &all[len(all)-1]}))
+		select {
+		case <-ended:
+			return true
+		default:
+			return unsaid != nil
+		}
+	})
+	return errors.Join(err, unsaid)
 }
 
 // holdForEver reports every end of its validity until it is killed.
@@ -142,6 +152,7 @@ func holdForEver(ctx context.Context, b *bench, out *json.Encoder) error {
 // process is a running second process.
 type process struct {
 	cmd *exec.Cmd
+	in  io.Closer
 	out *bufio.Scanner
 }
 
@@ -158,6 +169,10 @@ func (o Options) spawn(ctx context.Context, j job) (*process, error) {
 	cmd := exec.CommandContext(ctx, self, o.Again...)
 	cmd.Env = append(os.Environ(), childEnv+"="+string(text))
 	cmd.Stderr = os.Stderr
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		return nil, err
+	}
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		return nil, err
@@ -165,7 +180,7 @@ func (o Options) spawn(ctx context.Context, j job) (*process, error) {
 	if err := cmd.Start(); err != nil {
 		return nil, err
 	}
-	return &process{cmd: cmd, out: bufio.NewScanner(out)}, nil
+	return &process{cmd: cmd, in: in, out: bufio.NewScanner(out)}, nil
 }
 
 // next returns the next report.
@@ -213,7 +228,7 @@ func exclusionProcesses(ctx context.Context, b *bench) error {
 	if err != nil {
 		return err
 	}
-	p, err := b.o.spawn(ctx, job{Access: b.o.Access, Name: b.name, Users: len(users), For: 2 * fightTime})
+	p, err := b.o.spawn(ctx, job{Access: b.o.Access, Name: b.name, Users: len(users)})
 	if err != nil {
 		return err
 	}
@@ -221,33 +236,54 @@ func exclusionProcesses(ctx context.Context, b *bench) error {
 		p.kill()
 		return fmt.Errorf("the second process did not begin: %w", orNil(err))
 	}
-	ours, err := fight(ctx, users, b.request(), 3*fightTime)
+	var (
+		mu     sync.Mutex
+		theirs []hold
+		broken = make(chan error, 1) // why there are no more of them
+	)
+	go func() {
+		for {
+			r, err := p.next()
+			if err != nil {
+				broken <- err
+				return
+			}
+			mu.Lock()
+			theirs = append(theirs, *r.Hold)
+			mu.Unlock()
+		}
+	}()
+	ours, err := fight(ctx, users, b.request(), func(all []hold) bool {
+		mu.Lock()
+		defer mu.Unlock()
+		return len(broken) > 0 || len(all) >= leastGrants && len(theirs) >= leastGrants && together(all, theirs)
+	})
 	if err != nil {
-		p.kill()
+		_ = p.cmd.Process.Kill()
+	}
+	_ = p.in.Close()
+	last, ended := <-broken, p.cmd.Wait()
+	switch {
+	case err != nil:
 		return err
-	}
-	var theirs []hold
-	for {
-		r, err := p.next()
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		if err != nil {
-			p.kill()
-			return err
-		}
-		theirs = append(theirs, *r.Hold)
-	}
-	if err := p.cmd.Wait(); err != nil {
-		return fmt.Errorf("second process: %w", err)
+	case !errors.Is(last, io.EOF):
+		return last
+	case ended != nil:
+		return fmt.Errorf("second process: %w", ended)
 	}
 	if len(ours) < leastGrants || len(theirs) < leastGrants {
-		return fmt.Errorf("%d grants here and %d there: too few to judge", len(ours), len(theirs))
+		return fmt.Errorf("%d grants here and %d there in %s: too few to judge", len(ours), len(theirs), patience)
 	}
-	if first, last := span(theirs); !anyWithin(ours, first, last) {
-		return errors.New("the two processes did not fight at the same time")
+	if !together(ours, theirs) {
+		return fmt.Errorf("the two processes did not fight at the same time within %s", patience)
 	}
 	return overlap(append(ours, theirs...))
+}
+
+// together reports whether some of our holds lie between theirs.
+func together(ours, theirs []hold) bool {
+	first, last := span(theirs)
+	return anyWithin(ours, first, last)
 }
 
 func span(holds []hold) (first, last int64) {

@@ -12,7 +12,7 @@ import (
 
 func releaseChecks() []Check {
 	return []Check{
-		{Name: "release-forged", Doc: "a release of a grant that one never had frees the holder's lock", run: releaseForged},
+		{Name: "release-forged", Doc: "a release of a grant that one never had frees the holder's lock", least: lasting, run: releaseForged},
 		{Name: "release-stale", Doc: "the late release of an old holder frees the new one's lock", needs: expires, run: releaseStale},
 		{
 			Name: "release-between", Doc: "a release that is held up after its first request frees the new holder's lock",
@@ -52,7 +52,7 @@ func releaseStale(ctx context.Context, b *bench) error {
 		return err
 	}
 	a.silence()
-	if _, err := b.grantWithin(ctx, next, b.recovery(), "after the holder fell silent"); err != nil {
+	if _, err := b.lastingWithin(ctx, next, b.recovery(), "after the holder fell silent"); err != nil {
 		return err
 	}
 	a.speak()
@@ -74,7 +74,7 @@ func releaseBetween(ctx context.Context, b *bench) error {
 	defer cancel()
 	released := make(chan error, 1)
 	go func() { released <- a.Release(bounded, old) }()
-	g, err := b.grantWithin(ctx, next, b.recovery(), "after the holder's release had sent its first request")
+	g, err := b.lastingWithin(ctx, next, b.recovery(), "after the holder's release had sent its first request")
 	came := a.gate.passAll()
 	<-released // what it says is judged by what happened to the new holder
 	switch {
@@ -125,7 +125,7 @@ func releaseStoppedAt(ctx context.Context, b *bench, point string) error {
 		}
 		stopped = true
 		a.silence()
-		g, err = b.grantWithin(ctx, next, b.recovery(), "while the holder's release was stopped")
+		g, err = b.lastingWithin(ctx, next, b.recovery(), "while the holder's release was stopped")
 		a.speak()
 	})
 	_ = a.Release(armed, old)

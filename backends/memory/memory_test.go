@@ -1,17 +1,19 @@
 package memory
 
 import (
+	"os"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/lockquake/lockquake/backends"
 	"github.com/lockquake/lockquake/backends/conformance"
+	"github.com/lockquake/lockquake/internal/clock"
 )
 
-func TestMain(m *testing.M) { conformance.Main(m, Backend().Backend) }
-
-func access(run, lockName string) backends.Access {
-	return backends.Access{Backend: "memory", Lock: lockName, TTL: 400 * time.Millisecond, Run: run}
+func TestMain(m *testing.M) {
+	clock.Simulate()
+	conformance.Main(m, Backend().Backend)
 }
 
 // fails says which checks each wrong lock fails, and thereby that the suite sees what it is there to see.
@@ -20,7 +22,7 @@ var fails = map[string][]string{
 		"cancel", "exclusion-crowd", "exclusion-pair", "expiry", "order", "release-forged", "release-point", "release-stale", "renewal",
 		"token-growth", "token-stopped",
 	},
-	"expires-early":    {"expiry", "renewal"},
+	"expires-early":    {"expiry", "renewal", "token-stopped"},
 	"forgets-renewals": {"renewal"},
 	"reuses-tokens":    {"token-growth"},
 	"falling-tokens":   {"token-growth"},
@@ -29,7 +31,7 @@ var fails = map[string][]string{
 	"never-expires":    {"check", "expiry", "release-point", "release-stale", "token-stopped"},
 	"last-first":       {"order"},
 	"never-refuses":    {"release-forged", "renewal"},
-	"keeps-released":   {"cancel", "check", "close", "renewal"},
+	"keeps-released":   {"cancel", "check", "close", "exclusion-pair", "order", "release-point", "renewal", "token-growth"},
 	"denies-renewals":  {"renewal", "validity-late"},
 	"grants-to-nobody": {"cancel"},
 	"deaf":             {"cancel"},
@@ -37,7 +39,25 @@ var fails = map[string][]string{
 	"tells-late":       {"loss"},
 }
 
-// TestConformance puts the right lock to the suite, and holds each wrong one to the checks that it must fail.
+// TestConformance puts each lock to the suite, and holds it to the checks that it must fail: a right one to none. The store is in this process,
+// so that time can be that of a bubble, in which a machine that stalls delays nothing.
 func TestConformance(t *testing.T) {
-	conformance.RunAll(t, conformance.Options{Backend: Backend().Backend, Access: access("conf", "")}, fails)
+	b := Backend().Backend
+	for _, l := range b.Locks {
+		t.Run(l.Name, func(t *testing.T) {
+			t.Parallel()
+			o := conformance.Options{Backend: b, Access: backends.Access{Backend: "memory", Lock: l.Name, TTL: time.Second, Run: "conf"}}
+			if l.Name != "storms" {
+				synctest.Test(t, func(t *testing.T) { conformance.RunWrong(t, o, fails[l.Name]) })
+				return
+			}
+			// While a waiter is busy, a bubble's time stands still. Real time needs a longer TTL, and a recovery that allows for stalls.
+			if os.Getenv("LOCKQUAKE_TEST_ALL") == "" {
+				t.Skip("left to make test-all: it keeps a core busy for each waiter, and is right but for that, by the code of the other locks")
+			}
+			l.Recovery = func(ttl time.Duration) time.Duration { return ttl + 5*time.Second }
+			o.Access.TTL, o.Backend.Locks = 2*time.Second, []backends.Lock{l}
+			conformance.RunWrong(t, o, nil)
+		})
+	}
 }

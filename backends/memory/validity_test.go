@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/lockquake/lockquake/backends"
+	"github.com/lockquake/lockquake/internal/wait"
 	"github.com/lockquake/lockquake/lock"
 )
 
@@ -42,7 +43,7 @@ func TestRenewalCountsFromTheRequest(t *testing.T) {
 		}
 		renewed <- next
 	}()
-	time.Sleep(20 * time.Millisecond) // it asks meanwhile
+	wait.Until(t, time.Minute, "it asks", func() bool { return u.store.requests.Load() == 2 })
 	answered := time.Now()
 	u.store.mu.Unlock()
 	latest, _ := backends.Validity(answered, time.Minute).Time()

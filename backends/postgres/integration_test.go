@@ -70,7 +70,7 @@ func asker(t *testing.T, s topology.Service) func(fact string) string {
 // until waits for a fact.
 func until(t *testing.T, ask func(string) string, fact, want string) {
 	t.Helper()
-	wait.Until(t, 10*time.Second, fact+" is "+want, func() bool { return ask(fact) == want })
+	wait.Until(t, time.Minute, fact+" is "+want, func() bool { return ask(fact) == want })
 }
 
 // TestFacts asks a real server for every fact, and holds those about a lock to real grants of each lock.
@@ -133,13 +133,11 @@ func plainFacts(t *testing.T, s topology.Service, ask func(string) string) {
 	if ask("serves") != "true" || ask("role") != "primary" {
 		t.Errorf("serves %s, role %s", ask("serves"), ask("role"))
 	}
-	if at, err := time.Parse(time.RFC3339Nano, ask("clock")); err != nil || time.Since(at).Abs() > time.Second {
-		t.Errorf("clock: %v, %v", at, err)
-	}
+	servers.Clock(t, s, serverName)
 	if ask("started") == "" || ask("lsn") == "" {
 		t.Errorf("started %q, lsn %q", ask("started"), ask("lsn"))
 	}
-	wait.Until(t, 5*time.Second, "syncs are timed", func() bool { // the server counts what a session did about a second later
+	wait.Until(t, time.Minute, "syncs are timed", func() bool { // the server counts what a session did about a second later
 		x := s.(topology.SyncTimer).Syncs(t.Context())[serverName]
 		return x.N > 0 && x.Took > 0 && x.Took < time.Minute
 	})

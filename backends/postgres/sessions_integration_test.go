@@ -12,6 +12,7 @@ import (
 
 	"github.com/lockquake/lockquake/backends/topology"
 	"github.com/lockquake/lockquake/history"
+	"github.com/lockquake/lockquake/internal/wait"
 	"github.com/lockquake/lockquake/lock"
 )
 
@@ -27,9 +28,7 @@ func TestSessions(t *testing.T) {
 			t.Fatal(err)
 		}
 		user := history.MakeUser(3, 0)
-		for !stands(t, lister, user) { // until the server waits for the session's next command; the test's own deadline bounds it
-			time.Sleep(time.Millisecond)
-		}
+		wait.Until(t, time.Minute, "the server waits for the session's next command", func() bool { return stands(t, lister, user) })
 		changes := first.(lock.Watcher).Watch(t.Context(), g)
 		pid := first.(*sessionHolder).sessions[0].conn.PgConn().PID()
 		err = r.Service.(*sessions).member.ask(t.Context(), func(ctx context.Context, c *pgx.Conn) error {
@@ -91,14 +90,16 @@ func TestVanishedHolder(t *testing.T) {
 	}
 }
 
-// TestCancelledWait cancels waits around the moment of the release. Whatever a wait then says is so: a grant is a grant,
-// and after "certainly not" the lock is free.
+// TestCancelledWait cancels waits around the moment of the release, later after a wait that was cancelled in time and sooner after one that was
+// granted: so it finds that moment on any machine. Whatever a wait then says is so: a grant is a grant, and after "certainly not" the lock
+// is free.
 func TestCancelledWait(t *testing.T) {
 	r := serve(t, advisoryName)
 	for _, name := range []string{advisoryName, rowName} {
 		first, second := users(t, r.Access, name)
 		granted, refused := 0, 0
-		for i := range 60 {
+		after := time.Duration(0)
+		for i := range 40 {
 			g, err := first.(lock.TryAcquirer).TryAcquire(t.Context(), lock.Request{Lock: "cancelled"})
 			if err != nil {
 				t.Fatalf("%s: the lock is not free in round %d: %v", name, i, err)
@@ -114,14 +115,15 @@ func TestCancelledWait(t *testing.T) {
 				done <- answer{h, err}
 			}()
 			until(t, asker(t, r.Service), "sessions", "2")
-			time.AfterFunc(time.Duration(i)*100*time.Microsecond, cancel)
-			time.Sleep(3 * time.Millisecond)
+			time.AfterFunc(after, cancel)
+			time.Sleep(3 * time.Millisecond) // until it waits
 			if err := first.Release(t.Context(), g); err != nil {
 				t.Fatal(err)
 			}
 			switch got := <-done; {
 			case got.err == nil:
 				granted++
+				after = after * 9 / 10 // small steps this way: a wait that is cancelled takes the longest
 				if err := second.Release(t.Context(), got.grant); err != nil {
 					t.Fatalf("%s: release of a grant that a cancel met: %v", name, err)
 				}
@@ -129,6 +131,7 @@ func TestCancelledWait(t *testing.T) {
 				t.Errorf("%s: a cancelled wait on a healthy server: %v", name, got.err)
 			default:
 				refused++
+				after += max(after/2, 200*time.Microsecond)
 			}
 			cancel()
 		}

@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"context"
 	"encoding/binary"
 	"errors"
 	"net"
@@ -109,18 +110,23 @@ func TestLeaseCountsFromTheStatement(t *testing.T) {
 func TestDoubtfulLeaseIsGivenBack(t *testing.T) {
 	type statement struct{ sql, owner string }
 	said, answers := make(chan statement, 16), make(chan string, 16)
+	silenced, giveUp := context.WithCancel(t.Context())
 	u := userOf(t, leases(t, func(sql, owner string) string {
 		said <- statement{sql, owner}
 		select {
 		case answer := <-answers:
+			if answer == "silent" {
+				giveUp()
+			}
 			return answer
 		default:
 			return ""
 		}
 	}), leaseName)
-	acquire := func() (lock.Grant, error) {
-		return u.(lock.TryAcquirer).TryAcquire(t.Context(), lock.Request{Lock: "a", TTL: time.Minute})
+	acquireIn := func(ctx context.Context) (lock.Grant, error) {
+		return u.(lock.TryAcquirer).TryAcquire(ctx, lock.Request{Lock: "a", TTL: time.Minute})
 	}
+	acquire := func() (lock.Grant, error) { return acquireIn(t.Context()) }
 	says := func(what, sql string, owner *string) {
 		t.Helper()
 		switch x := <-said; {
@@ -135,7 +141,7 @@ func TestDoubtfulLeaseIsGivenBack(t *testing.T) {
 	var first, second, third, fourth string
 
 	answers <- "silent"
-	if _, err := acquire(); err == nil || lock.Certain(err) {
+	if _, err := acquireIn(silenced); err == nil || lock.Certain(err) {
 		t.Fatalf("an acquire without answer: %v", err)
 	}
 	says("the acquire without answer", leaseTake, &first)

@@ -50,7 +50,7 @@ func TestClusterFacts(t *testing.T) {
 		} {
 			a.is(node, fact, want)
 		}
-		a.clockIsSane(node)
+		servers.Clock(t, r.Service, node)
 		if v := a.ask(node, "epoch"); v == "" || v == "0" {
 			t.Errorf("epoch of %s: %q", node, v)
 		}

@@ -42,12 +42,12 @@ func slotsAt(address string) string {
 	return fmt.Sprintf("*1\r\n*3\r\n:0\r\n:16383\r\n*2\r\n$%d\r\n%s\r\n:%s\r\n", len(host), host, port)
 }
 
-func clusterUser(t *testing.T, address string, via map[string]string) renewable {
+func clusterUser(t *testing.T, address string, timeout time.Duration, via map[string]string) renewable {
 	t.Helper()
 	a := backends.Access{
 		Backend: nameCluster, Lock: "set-px-lua", TTL: time.Second, Run: "unit", Via: via,
 		Nodes:  []backends.Endpoint{{Name: "redis-1", Addresses: map[string]string{Port: address}}},
-		Params: []byte(`{"timeout_ns": 500000000}`),
+		Params: fmt.Appendf(nil, `{"timeout_ns": %d}`, timeout),
 	}
 	c, err := setPxLua().Dial(t.Context(), a)
 	if err != nil {
@@ -76,7 +76,7 @@ func TestClusterRepeatsNothing(t *testing.T) {
 				return reply
 			}
 			return "-ERR unknown command\r\n"
-		}), nil)
+		}), hurry, nil)
 		if _, err := u.TryAcquire(t.Context(), lock.Request{Lock: "a", TTL: time.Second}); err == nil || lock.Certain(err) {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -103,7 +103,7 @@ func TestClusterFollowsRedirects(t *testing.T) {
 			return "-MOVED 1 " + elsewhere + "\r\n"
 		}
 		return "-ERR unknown command\r\n"
-	}), map[string]string{elsewhere: target})
+	}), patience, map[string]string{elsewhere: target})
 	before := time.Now()
 	g, err := u.TryAcquire(t.Context(), lock.Request{Lock: "a", TTL: time.Second})
 	if err != nil || g.Issued.Before(before) {
@@ -118,7 +118,7 @@ func TestClusterRefusalIsCertain(t *testing.T) {
 			return slotsAt(self)
 		}
 		return "-CLUSTERDOWN The cluster is down\r\n"
-	}), nil)
+	}), patience, nil)
 	if _, err := u.TryAcquire(t.Context(), lock.Request{Lock: "a", TTL: time.Second}); !errors.Is(err, lock.ErrRefused) {
 		t.Errorf("try: %v", err)
 	}
@@ -191,7 +191,7 @@ func TestSentinelClientLeavesAHangingSentinel(t *testing.T) {
 		return named
 	})
 	p := lockDefaults()
-	p.Timeout = 200 * time.Millisecond
+	p.Timeout = hurry // in which the other one answers; the hanging one is waited for twice as long
 	client, err := connect(backends.Access{Backend: nameSentinel, Nodes: []backends.Endpoint{
 		{Name: "sentinel-1", Addresses: map[string]string{sentinelPort: hanging}},
 		{Name: "sentinel-2", Addresses: map[string]string{sentinelPort: well}},
@@ -207,7 +207,7 @@ func TestSentinelClientLeavesAHangingSentinel(t *testing.T) {
 			t.Errorf("connection %d: %v", i+1, err)
 		}
 	}
-	if asked.Load() < 2 || other.Load() != 1 {
+	if asked.Load() < 2 || other.Load() == 0 {
 		t.Errorf("the hanging Sentinel was asked %d times, the other one answered %d times", asked.Load(), other.Load())
 	}
 }

@@ -46,7 +46,7 @@ func TestCommandsAreBelowThePrefix(t *testing.T) {
 			_, _ = fmt.Fprint(c, answer+"\r\n")
 		})
 		a := backends.Access{
-			Backend: nameSingle, Lock: l.Name, TTL: time.Second, Run: "unit", Prefix: below, Params: []byte(`{"timeout_ns": 500000000}`),
+			Backend: nameSingle, Lock: l.Name, TTL: time.Second, Run: "unit", Prefix: below, Params: fmt.Appendf(nil, `{"timeout_ns": %d}`, patience),
 			Nodes: []backends.Endpoint{{Name: "redis-1", Addresses: map[string]string{Port: address}}},
 		}
 		c, err := l.Dial(t.Context(), a)

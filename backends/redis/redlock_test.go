@@ -90,11 +90,14 @@ func patient() QuorumParams {
 	return p
 }
 
+// request1m asks for keys that do not end within a test, request1s for some that a test lets end.
+func request1m() lock.Request { return lock.Request{Lock: "a", TTL: time.Minute} }
 func request1s() lock.Request { return lock.Request{Lock: "a", TTL: time.Second} }
 
 // TestTakenBackEverywhere has an attempt fail: every server is asked to delete, also those that had the key and the one that
 // hung up.
 func TestTakenBackEverywhere(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		lock  backends.Lock
 		order string
@@ -104,7 +107,7 @@ func TestTakenBackEverywhere(t *testing.T) {
 			servers := fakes(t, replyOK, replyOK, replyNil, replyNil, breakOff)
 			p := patient()
 			p.Order = c.order
-			_, err := quorumUser(t, c.lock, p, servers).(lock.TryAcquirer).TryAcquire(t.Context(), request1s())
+			_, err := quorumUser(t, c.lock, p, servers).(lock.TryAcquirer).TryAcquire(t.Context(), request1m())
 			if err == nil || lock.Certain(err) {
 				t.Errorf("two yes and one that hung up may be a majority, but: %v", err)
 			}
@@ -120,6 +123,7 @@ func TestTakenBackEverywhere(t *testing.T) {
 // TestQuorumGrants has two of five hang up: the grant counts from before the first request. Servers that are asked one after the
 // other are waited for one after the other.
 func TestQuorumGrants(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		lock  backends.Lock
 		order string
@@ -135,7 +139,7 @@ func TestQuorumGrants(t *testing.T) {
 			p := patient()
 			p.Order = c.order
 			before := time.Now()
-			g, err := quorumUser(t, c.lock, p, fakes(t, replyOK, breakOff, replyOK, breakOff, replyOK)).(lock.TryAcquirer).TryAcquire(t.Context(), lock.Request{Lock: "a", TTL: time.Minute})
+			g, err := quorumUser(t, c.lock, p, fakes(t, replyOK, breakOff, replyOK, breakOff, replyOK)).(lock.TryAcquirer).TryAcquire(t.Context(), request1m())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -159,7 +163,7 @@ func TestHighestCounter(t *testing.T) {
 	for _, reply := range []string{":3\r\n", ":7\r\n", ":5\r\n", replyNil, replyNil} {
 		servers = append(servers, &fake{address: serveCommands(t, func(c net.Conn, _ string) { _, _ = io.WriteString(c, reply) })})
 	}
-	g, err := quorumUser(t, redlockIncr(), patient(), servers).(lock.TryAcquirer).TryAcquire(t.Context(), request1s())
+	g, err := quorumUser(t, redlockIncr(), patient(), servers).(lock.TryAcquirer).TryAcquire(t.Context(), request1m())
 	if err != nil || g.Token != 7 {
 		t.Errorf("token %d, %v; want 7", g.Token, err)
 	}
@@ -173,7 +177,7 @@ func TestSilentServers(t *testing.T) {
 		p.NodeTimeout, p.Order = 50*time.Millisecond, order
 		for _, l := range Five().Locks {
 			u := quorumUser(t, l, p, fakes(t, noReply, noReply, noReply))
-			if g, err := u.(lock.TryAcquirer).TryAcquire(t.Context(), request1s()); err == nil {
+			if g, err := u.(lock.TryAcquirer).TryAcquire(t.Context(), request1m()); err == nil {
 				t.Errorf("%s, %s: granted %+v", l.Name, order, g)
 			}
 		}
@@ -183,6 +187,7 @@ func TestSilentServers(t *testing.T) {
 // TestElapsedCheck stops the client between its quorum of replies and the look at the clock, until the keys are over. This is
 // all that the wrong lock does wrong.
 func TestElapsedCheck(t *testing.T) {
+	t.Parallel()
 	late := func(t *testing.T, l backends.Lock) (lock.Grant, error) {
 		p := patient()
 		p.Retry.Tries = 1
@@ -230,7 +235,7 @@ func TestNobodyThere(t *testing.T) {
 			}
 		}
 		u := quorumUser(t, l, patient(), servers)
-		_, err := u.(lock.TryAcquirer).TryAcquire(t.Context(), request1s())
+		_, err := u.(lock.TryAcquirer).TryAcquire(t.Context(), request1m())
 		if !errors.Is(err, lock.ErrNotSent) {
 			t.Errorf("%s: try: %v", l.Name, err)
 		}

@@ -3,10 +3,12 @@
 package redis
 
 import (
+	"encoding/json"
 	"errors"
 	"testing"
 	"time"
 
+	"github.com/lockquake/lockquake/backends"
 	"github.com/lockquake/lockquake/backends/conformance/servers"
 	"github.com/lockquake/lockquake/backends/listed"
 	"github.com/lockquake/lockquake/lock"
@@ -18,31 +20,25 @@ func TestWaitForReplicas(t *testing.T) {
 		t.Run(b.Name, func(t *testing.T) {
 			r := servers.Start(t, servers.Options{
 				Backend: b, Lock: "set-px-lua", TTL: time.Second, Run: "wait" + b.Name[:6],
-				Decode: func(into any) error {
-					switch p := into.(type) {
-					case *SentinelParams:
-						p.Wait = 1
-					case *ClusterParams:
-						p.Wait = 1
-					}
-					return nil
-				},
+				Decode: calm,
 			})
-			users := map[string]lock.Locker{}
+			with := waitingFor(t, r, patience/2) // until they have it
 			for _, name := range waiting() {
 				l, _ := b.Lock(name)
-				users[name] = userOn(t, r, l)
-				g, err := try(t, users[name])
+				u := userOn(t, with, l)
+				g, err := try(t, u)
 				if err != nil {
 					t.Fatalf("%s with its replicas: %v", name, err)
 				}
-				if err := users[name].Release(t.Context(), g); err != nil {
+				if err := u.Release(t.Context(), g); err != nil {
 					t.Fatal(err)
 				}
 			}
 			primaries := endReplicas(t, r)
-			for name, u := range users {
-				if g, err := try(t, u); !errors.Is(err, lock.ErrRefused) {
+			without := waitingFor(t, r, 100*time.Millisecond) // which passes for each lock
+			for _, name := range waiting() {
+				l, _ := b.Lock(name)
+				if g, err := try(t, userOn(t, without, l)); !errors.Is(err, lock.ErrRefused) {
 					t.Errorf("%s without replicas: %+v, %v", name, g, err)
 				}
 				for _, p := range primaries {
@@ -53,6 +49,21 @@ func TestWaitForReplicas(t *testing.T) {
 			}
 		})
 	}
+}
+
+// waitingFor is a service whose users wait that long for one replica.
+func waitingFor(t *testing.T, r servers.Running, d time.Duration) servers.Running {
+	t.Helper()
+	p := lockDefaults()
+	err := backends.DecodeParams(r.Access.Params, &p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.Timeout, p.Wait, p.WaitTimeout = patience, 1, d
+	if r.Access.Params, err = json.Marshal(p); err != nil {
+		t.Fatal(err)
+	}
+	return r
 }
 
 // endReplicas ends every replica's server and returns the names of the primaries.
@@ -70,14 +81,7 @@ func endReplicas(t *testing.T, r servers.Running) (primaries []string) {
 			primaries = append(primaries, n.Name())
 			continue
 		}
-		m := newMember(n, seen{port: Port, timeout: time.Second})
-		defer m.client.Close()
-		_ = m.client.ShutdownNoSave(t.Context()) // the server ends instead of answering
-		select {
-		case <-n.Exited():
-		case <-time.After(10 * time.Second):
-			t.Fatalf("%s is still there 10s after SHUTDOWN", n.Name())
-		}
+		end(t, r, n.Name())
 	}
 	return primaries
 }

@@ -40,7 +40,7 @@ func newFake(t *testing.T) *fake {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := &fake{listener: l, length: time.Second}
+	f := &fake{listener: l, length: 10 * time.Second} // no machine stalls for as long
 	t.Cleanup(f.hangUp)
 	t.Cleanup(func() { _ = l.Close() })
 	go func() {
@@ -175,7 +175,7 @@ func userOf(t *testing.T, f *fake, name string) lock.Locker {
 	c, err := l.Dial(t.Context(), backends.Access{
 		Backend: "zookeeper", Lock: name, TTL: time.Second, Run: "unit",
 		Nodes:  []backends.Endpoint{{Name: "zookeeper-1", Addresses: map[string]string{Port: f.listener.Addr().String()}}},
-		Params: []byte(`{"timeout_ns": 300000000, "lag_ns": 100000000}`),
+		Params: []byte(`{"timeout_ns": 10000000000, "lag_ns": 100000000}`),
 	})
 	if err != nil {
 		t.Fatal(err)

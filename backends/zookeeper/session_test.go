@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-zookeeper/zk"
+
 	"github.com/lockquake/lockquake/backends"
 	"github.com/lockquake/lockquake/internal/wait"
 	"github.com/lockquake/lockquake/lock"
@@ -45,7 +47,6 @@ func TestGrantedTimeoutCounts(t *testing.T) {
 func TestExpiredSessionIsNotFollowed(t *testing.T) {
 	t.Parallel()
 	f := newFake(t)
-	f.set(func(f *fake) { f.length = 10 * time.Second }) // the library waits 1 s before it asks its only server again
 	u := userOf(t, f, "sequential")
 	g := mustAcquire(t, u)
 	changes := u.(lock.Watcher).Watch(t.Context(), g)
@@ -75,6 +76,7 @@ func TestExpiredSessionIsNotFollowed(t *testing.T) {
 func TestSilence(t *testing.T) {
 	t.Parallel()
 	f := newFake(t)
+	f.set(func(f *fake) { f.length = time.Second }) // for which the test waits
 	u := userOf(t, f, "single")
 	g := mustAcquire(t, u)
 	last, _ := g.ValidUntil.Time()
@@ -147,16 +149,20 @@ func TestNotSentIsCertain(t *testing.T) {
 	for _, name := range []string{"sequential", "herd", "single", "zk-lock"} {
 		f := newFake(t)
 		u := userOf(t, f, name)
+		s, err := u.(interface {
+			live(context.Context) (*session, error)
+		}).live(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
 		if err := f.listener.Close(); err != nil {
 			t.Fatal(err)
 		}
 		f.hangUp()
-		// The library sees the end of its connection at once; until then a request may be written into it.
-		time.Sleep(50 * time.Millisecond)
+		wait.Until(t, time.Minute, "the library sees the end of its connection", func() bool { return s.conn.State() != zk.StateHasSession })
 		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 		defer cancel()
-		_, err := u.Acquire(ctx, request1)
-		if !lock.Certain(err) {
+		if _, err := u.Acquire(ctx, request1); !lock.Certain(err) {
 			t.Errorf("%s: %v", name, err)
 		}
 		if _, asked := f.seen(); slices.Contains(asked, opCreate) {

@@ -14,7 +14,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"go.uber.org/goleak"
 
@@ -278,12 +277,14 @@ func TestBrokenConnection(t *testing.T) {
 	read(t, c, by(0, 1), 3)
 	unknown(t, c.Write(t.Context(), by(0, 1), 4))
 
-	late, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-	defer cancel()
+	got := []string{<-requests, <-requests}
+	late, cancel := context.WithCancel(t.Context())
+	sent := make(chan string, 1)
+	go func() { sent <- <-requests; cancel() }()
 	unknown(t, dialed(t, l.Addr().String(), resource.GuardNone).Write(late, by(0, 1), 4)) // it hears nothing
+	got = append(got, <-sent)
 	_ = l.Close()
 	write(t, dialed(t, l.Addr().String(), resource.GuardNone), by(0, 1), 4, lock.ErrNotSent)
-	var got []string
 	for q := range requests {
 		got = append(got, q)
 	}

@@ -64,6 +64,9 @@ func (r *Process) Send(f wire.Frame) {
 	}
 }
 
+// patience ends a test whose process says nothing.
+const patience = time.Minute
+
 // Frame returns the next frame, which must be of that kind.
 func (r *Process) Frame(kind string) *wire.Frame {
 	r.t.Helper()
@@ -73,7 +76,7 @@ func (r *Process) Frame(kind string) *wire.Frame {
 			r.t.Fatalf("got %+v, want %s", f, kind)
 		}
 		return f
-	case <-time.After(10 * time.Second):
+	case <-time.After(patience):
 		r.t.Fatalf("no %s", kind)
 		return nil
 	}
