@@ -117,11 +117,11 @@ func TestClockFaults(t *testing.T) {
 	}{
 		{"forward", "clock-jump", "by: 60000ms", clockNode{}, history.Installed},
 		{"back", "clock-jump", "by: -3600000ms", clockNode{}, history.Installed},
-		{"whole seconds", "clock-jump", "by: 200ms", clockNode{whole: true}, history.Installed},
-		{"fast", "clock-drift", "rate: 1.5", clockNode{}, history.Installed},
-		{"slow", "clock-drift", "rate: 0.5", clockNode{}, history.Installed},
+		{"whole seconds", "clock-jump", "by: 900ms", clockNode{whole: true}, history.Installed}, // a stall hides some of that, but not all
+		{"fast", "clock-drift", "rate: 3", clockNode{}, history.Installed},
+		{"slow", "clock-drift", "rate: 0.1", clockNode{}, history.Installed},
 		{"a jump that is ignored", "clock-jump", "by: 60000ms", clockNode{deaf: true}, history.NotInstalled},
-		{"a drift that is ignored", "clock-drift", "rate: 1.5", clockNode{deaf: true}, history.NotInstalled},
+		{"a drift that is ignored", "clock-drift", "rate: 3", clockNode{deaf: true}, history.NotInstalled},
 		{"a jump of both clocks", "clock-jump", "by: 60000ms", clockNode{mono: true}, history.NotInstalled},
 		{"a clock that is asked in two ways", "clock-jump", "by: 60000ms", clockNode{dumb: true}, history.Installed},
 		{"nobody answers", "clock-jump", "by: 60000ms", clockNode{mute: true}, history.Indeterminate},
@@ -149,12 +149,13 @@ func TestClockThatLibfaketimeMovesIsWaitedFor(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		params string
+		slow   time.Duration // far from what each is waited for: faketimeSeen and vdsoSeen
 		want   history.ReceiptStatus
 	}{
-		{"{by: 60000ms, how: faketime}", history.Installed},
-		{"by: 60000ms", history.NotInstalled},
+		{"{by: 60000ms, how: faketime}", time.Second, history.Installed},
+		{"by: 60000ms", 4 * time.Second, history.NotInstalled},
 	} {
-		n := &clockNode{slow: time.Second}
+		n := &clockNode{slow: c.slow}
 		f := newFault(t, "clock-jump", c.params)
 		_, r, err := f.Inject(t.Context(), chaos.Scope{On: []chaos.Node{n}, Service: n})
 		if err != nil {
@@ -170,7 +171,7 @@ func TestClockThatLibfaketimeMovesIsWaitedFor(t *testing.T) {
 // TestClockThatIsLookedAtTooEarly has a jump stand that the process has not seen yet when the next one is injected.
 func TestClockThatIsLookedAtTooEarly(t *testing.T) {
 	t.Parallel()
-	n := &clockNode{slow: 300 * time.Millisecond}
+	n := &clockNode{slow: vdsoSeen / 5}
 	if _, err := n.ShiftClock(t.Context(), "x", Shift{Jump: time.Hour}); err != nil {
 		t.Fatal(err)
 	}
@@ -208,7 +209,7 @@ func TestDriftWhileAnotherFaultJumps(t *testing.T) {
 			_, _ = n.ShiftClock(t.Context(), fmt.Sprint(asked), Shift{Jump: time.Hour})
 		}
 	}
-	heal := faulttest.Injected(t, "drift", newFault(t, "clock-drift", "rate: 1.5"), chaos.Scope{On: []chaos.Node{n}, Service: n})
+	heal := faulttest.Injected(t, "drift", newFault(t, "clock-drift", "rate: 3"), chaos.Scope{On: []chaos.Node{n}, Service: n})
 	n.meanwhile = func() {
 		if asked++; asked%2 == 0 && asked < 20 {
 			_, _ = n.UnshiftClock(t.Context(), "3")

@@ -53,7 +53,8 @@ func askClock(ctx context.Context, service chaos.Observer, node string) (stamp, 
 	if err != nil || !first.Whole {
 		return stamp{first}, err
 	}
-	for end := clock.Now() + int64(secondTries); clock.Now() < end; {
+	for end, over := clock.Now()+int64(secondTries), false; !over; {
+		over = clock.Now() > end // then once more: this process may have been kept from looking
 		if err := clock.Sleep(ctx, secondEvery); err != nil {
 			return stamp{}, err
 		}

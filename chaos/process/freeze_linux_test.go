@@ -53,6 +53,15 @@ func (i *icy) Frozen(ctx context.Context) (Frozen, error) {
 	return out, err
 }
 
+// Ask asks without the network, by which an answer may come later than a freeze waits for it.
+func (i *icy) Ask(ctx context.Context, _, _ string) (string, error) {
+	if s, err := i.Inspect(ctx); err != nil || s.Stopped() {
+		<-ctx.Done()
+		return "", ctx.Err()
+	}
+	return "true", nil
+}
+
 func injectFreeze(t *testing.T, n chaos.Node, service chaos.Observer) (chaos.Heal, history.Receipt) {
 	t.Helper()
 	heal, r, err := newFault(t, "freeze", "").Inject(t.Context(), chaos.Scope{On: []chaos.Node{n}, Service: service})

@@ -13,12 +13,14 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/lockquake/lockquake/chaos"
 	"github.com/lockquake/lockquake/internal/clock"
+	"github.com/lockquake/lockquake/internal/wait"
 )
 
 // childEnv makes the test binary a server that answers "true" to every line: a real process, of several threads, that
@@ -34,7 +36,7 @@ func TestMain(m *testing.M) {
 }
 
 func child() {
-	l, err := net.Listen("tcp", os.Getenv(childEnv))
+	l, err := net.Listen("unix", os.Getenv(childEnv))
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
@@ -67,14 +69,12 @@ type realProcess struct {
 	exited  chan struct{}
 }
 
+var addresses atomic.Int32
+
 func newProcess(t *testing.T, name string) *realProcess {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	p := &realProcess{t: t, name: name, address: l.Addr().String()}
-	l.Close()
+	// A socket that is no file goes with its process, and nobody else takes its name meanwhile, as a free port.
+	p := &realProcess{t: t, name: name, address: fmt.Sprintf("@lockquake-chaos-%d-%d", os.Getpid(), addresses.Add(1))}
 	if err := p.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -82,7 +82,9 @@ func newProcess(t *testing.T, name string) *realProcess {
 		_ = p.cmd.Process.Kill()
 		<-p.exited
 	})
-	awaitAnswer(t, p)
+	if !answers(t, p) {
+		t.Fatal("it does not answer")
+	}
 	return p
 }
 
@@ -196,13 +198,13 @@ func (p *realProcess) Facts() map[string]string {
 	return map[string]string{chaos.FactServes: "answers a line"}
 }
 
-// Ask asks for an answer over TCP.
+// Ask asks for an answer over its socket.
 func (p *realProcess) Ask(ctx context.Context, node, fact string) (string, error) {
 	if node != p.name || fact != chaos.FactServes {
 		return "", fmt.Errorf("no %s of %s", fact, node)
 	}
 	var d net.Dialer
-	c, err := d.DialContext(ctx, "tcp", p.address)
+	c, err := d.DialContext(ctx, "unix", p.address)
 	if err != nil {
 		return "", err
 	}
@@ -215,23 +217,19 @@ func (p *realProcess) Ask(ctx context.Context, node, fact string) (string, error
 	return strings.TrimSpace(line), err
 }
 
-// answers tells whether the process answers within a moment.
-func answers(t *testing.T, p *realProcess) bool {
+// mute reports whether the process does not answer within a moment. A stall can only hide an answer.
+func mute(t *testing.T, p *realProcess) bool {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
 	got, err := p.Ask(ctx, p.name, chaos.FactServes)
-	return err == nil && got == "true"
+	return err != nil || got != "true"
 }
 
-// awaitAnswer waits until the process answers.
-func awaitAnswer(t *testing.T, p *realProcess) {
+// answers reports whether the process answers, however late.
+func answers(t *testing.T, p *realProcess) bool {
 	t.Helper()
-	for !answers(t, p) {
-		if err := clock.Sleep(t.Context(), time.Millisecond); err != nil {
-			t.Fatal(err)
-		}
-	}
+	return wait.Within(time.Minute, func() bool { return !mute(t, p) })
 }
 
 // The saboteurs: nodes that say they did it.

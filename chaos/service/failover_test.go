@@ -25,6 +25,7 @@ type realm struct {
 	refuses         error
 	stubborn        bool // the old one never says that it does not lead
 	settled         int
+	numbered        func() // called when the epoch of the new leader is asked for
 }
 
 func (r *realm) Facts() map[string]string {
@@ -36,6 +37,9 @@ func (r *realm) Ask(_ context.Context, node, fact string) (string, error) {
 	defer r.mu.Unlock()
 	switch {
 	case fact == chaos.FactEpoch:
+		if r.numbered != nil && r.leader == r.becomes {
+			r.numbered()
+		}
 		return r.epoch, nil
 	case fact == chaos.FactLag && node == r.leader:
 		return r.lag, nil
@@ -71,21 +75,23 @@ type wrapper struct{ chaos.Observer }
 
 func (w wrapper) Unwrap() chaos.Observer { return w.Observer }
 
-// hasty is a failover that is not waited for long.
-var hasty = failover{led: 100 * time.Millisecond, noticed: 200 * time.Millisecond}
+// A failover that comes is waited for until it is seen, one that does not is not waited for long.
+var (
+	patient = failover{led: time.Minute, noticed: time.Minute}
+	hasty   = failover{led: 100 * time.Millisecond, noticed: 200 * time.Millisecond}
+)
 
-func handOver(t *testing.T, service chaos.Observer, on ...string) (chaos.Heal, history.Receipt, error) {
-	t.Helper()
+func (f failover) handOver(ctx context.Context, service chaos.Observer, on ...string) (chaos.Heal, history.Receipt, error) {
 	s := chaos.Scope{Service: service, Servers: []string{"a", "b", "c"}}
 	for _, n := range on {
 		s.On = append(s.On, faulttest.Node(n))
 	}
-	return hasty.Inject(t.Context(), s)
+	return f.Inject(ctx, s)
 }
 
 func TestFailover(t *testing.T) {
 	r := newRealm()
-	heal, receipt, err := handOver(t, wrapper{wrapper{r}}, "a")
+	heal, receipt, err := patient.handOver(t.Context(), wrapper{wrapper{r}}, "a")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -108,17 +114,18 @@ func TestFailover(t *testing.T) {
 // TestFailoverThatDidNotBite has the service answer that it did what it was asked to, in each case.
 func TestFailoverThatDidNotBite(t *testing.T) {
 	for name, c := range map[string]struct {
+		failover
 		sabotage func(*realm)
 		want     history.ReceiptStatus
 	}{
-		"nothing was done":       {func(r *realm) { r.becomes = "" }, history.NotInstalled},
-		"another than asked for": {func(r *realm) { r.to = "c" }, history.NotInstalled},
-		"in the same epoch":      {func(r *realm) { r.epochs = "1" }, history.Indeterminate},
-		"nobody leads":           {func(r *realm) { r.becomes = "nobody" }, history.NotInstalled},
+		"nothing was done":       {hasty, func(r *realm) { r.becomes = "" }, history.NotInstalled},
+		"another than asked for": {patient, func(r *realm) { r.to = "c" }, history.NotInstalled},
+		"in the same epoch":      {patient, func(r *realm) { r.epochs = "1" }, history.Indeterminate},
+		"nobody leads":           {hasty, func(r *realm) { r.becomes = "nobody" }, history.NotInstalled},
 	} {
 		r := newRealm()
 		c.sabotage(r)
-		heal, receipt, err := handOver(t, r, "a")
+		heal, receipt, err := c.handOver(t.Context(), r, "a")
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -135,7 +142,9 @@ func TestFailoverThatDidNotBite(t *testing.T) {
 func TestFailoverTellsThatTheOldLeaderHasNotNoticed(t *testing.T) {
 	r := newRealm()
 	r.stubborn = true
-	_, receipt, err := handOver(t, r, "a")
+	ctx, over := context.WithCancel(t.Context())
+	r.numbered = over // the new leader is known by then, and the old one notices nothing
+	_, receipt, err := patient.handOver(ctx, r, "a")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -159,7 +168,7 @@ func TestFailoverIsRefused(t *testing.T) {
 		"a client":                 {newRealm(), []string{"client-1"}},
 		"two targets":              {newRealm(), []string{"a", "b"}},
 	} {
-		heal, receipt, err := handOver(t, c.service, c.on...)
+		heal, receipt, err := hasty.handOver(t.Context(), c.service, c.on...)
 		if err == nil || heal == nil || len(c.on) == 1 && !errors.As(err, &u) {
 			t.Errorf("%s: error %v", name, err)
 		}

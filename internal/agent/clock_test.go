@@ -62,7 +62,7 @@ func TestAnAgentElsewhereIsMeasuredAtOnce(t *testing.T) {
 			err = enc.Encode(map[string]any{"id": r.ID, "now": clock.Now() + hour, "state": map[string]any{"pid": 9, "time": clock.Now() + hour}})
 		}
 	}()
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), agenttest.Patience)
 	defer cancel()
 	c, err := agent.Connect(ctx, in, out)
 	if err != nil {

@@ -28,10 +28,12 @@ func dataBehaves(t *testing.T, p Provider, run string) {
 }
 
 func TestDockerDataIsKeptOrLost(t *testing.T) {
+	t.Parallel()
 	dataBehaves(t, engine(t, DockerOptions{Mechanisms: all.All()}), "tdata")
 }
 
 func TestLocalDataIsKeptOrLost(t *testing.T) {
+	t.Parallel()
 	p, err := NewLocal(LocalOptions{Mechanisms: all.All(), Self: testBinary(t)})
 	if err != nil {
 		t.Fatal(err)
@@ -41,6 +43,7 @@ func TestLocalDataIsKeptOrLost(t *testing.T) {
 
 // TestDataCannotBeLostWithoutAnAgent asks the engine alone for it.
 func TestDataCannotBeLostWithoutAnAgent(t *testing.T) {
+	t.Parallel()
 	_, one, _, _ := opened(t, engine(t, DockerOptions{Mechanisms: all.All(), noAgent: true}), "tdatano")
 	_, _, err := inject(t, "kill", "data: lose", chaos.Scope{On: []chaos.Node{one}})
 	if err == nil || !strings.Contains(err.Error(), "unavailable") || !one.Running() {

@@ -12,7 +12,6 @@ import (
 	"github.com/lockquake/lockquake/chaos/links"
 	"github.com/lockquake/lockquake/history"
 	"github.com/lockquake/lockquake/internal/agent/all"
-	"github.com/lockquake/lockquake/internal/cluster/testdata/testnode"
 	"github.com/lockquake/lockquake/internal/node"
 )
 
@@ -86,11 +85,8 @@ func TestEveryLinkFaultToForeignServers(t *testing.T) {
 // TestForeignServersSeeNoFault sabotages the agent: it says that it filters and shapes, and does not.
 func TestForeignServersSeeNoFault(t *testing.T) {
 	needRoot(t)
-	t.Setenv(testnode.Deaf, links.DoFilter+","+links.DoFiltered)
-	p, err := NewLocal(LocalOptions{Mechanisms: all.All(), Self: testBinary(t)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	t.Parallel()
+	p := deafProvider(t)
 	_, scope := beforeForeign(t, p, "tforedeaf")
 	for name, list := range foreignFaults() {
 		for _, params := range list {
@@ -110,6 +106,7 @@ func TestForeignServersSeeNoFault(t *testing.T) {
 // TestForeignServerThatIsGone cannot tell a fault from a server that does not answer.
 func TestForeignServerThatIsGone(t *testing.T) {
 	needRoot(t)
+	t.Parallel()
 	p, err := NewLocal(LocalOptions{Mechanisms: all.All(), Self: testBinary(t)})
 	if err != nil {
 		t.Fatal(err)

@@ -104,18 +104,42 @@ func needRoot(t testing.TB) {
 	}
 }
 
-func TestDocker(t *testing.T) { behaves(t, engine(t, DockerOptions{Mechanisms: all.All()}), "tdocker") }
+func TestDocker(t *testing.T) {
+	t.Parallel()
+	behaves(t, engine(t, DockerOptions{Mechanisms: all.All()}), "tdocker")
+}
 
 func TestDockerWithoutAgent(t *testing.T) {
+	t.Parallel()
 	behaves(t, engine(t, DockerOptions{Mechanisms: all.All(), noAgent: true}), "tdocknoag")
 }
 
 func TestDockerByPublishedPorts(t *testing.T) {
+	t.Parallel()
 	behaves(t, engine(t, DockerOptions{Mechanisms: all.All(), published: true}), "tdockpub")
+}
+
+// TestEngineFreezes has no other test beside it: there, runc now and then gives up a freeze after its 1000 tries.
+func TestEngineFreezes(t *testing.T) {
+	for run, o := range map[string]DockerOptions{"tfreeze": {}, "tfreezeno": {noAgent: true, published: true}} {
+		t.Run(run, func(t *testing.T) {
+			o.Mechanisms = all.All()
+			_, one, two, _ := opened(t, engine(t, o), run)
+			freezes(t, one)
+			restarts(t, one)
+			if _, err := two.Pause(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if err := two.Freeze(t.Context()); err != nil { // it is closed so
+				t.Fatal(err)
+			}
+		})
+	}
 }
 
 func TestLocalInNamespaces(t *testing.T) {
 	needRoot(t)
+	t.Parallel()
 	p, err := NewLocal(LocalOptions{Mechanisms: all.All(), Self: testBinary(t)})
 	if err != nil {
 		t.Fatal(err)
@@ -136,6 +160,7 @@ func TestLocalInNamespaces(t *testing.T) {
 
 func TestTwoRunsSideBySide(t *testing.T) {
 	needRoot(t)
+	t.Parallel()
 	p, err := NewLocal(LocalOptions{Mechanisms: all.All(), Self: testBinary(t)})
 	if err != nil {
 		t.Fatal(err)
@@ -159,7 +184,7 @@ func TestTwoRunsSideBySide(t *testing.T) {
 func TestNoEngine(t *testing.T) {
 	t.Setenv("DOCKER_HOST", "unix:///nonexistent/docker.sock")
 	cmd := exec.Command(testBinary(t), "-test.run=^TestNoEngineHelper$", "-test.v")
-	cmd.Env = append(os.Environ(), "LOCKQUAKE_TEST_NO_ENGINE=1")
+	cmd.Env = append(os.Environ(), "LOCKQUAKE_TEST_NO_ENGINE=1", "TMPDIR="+t.TempDir()) // it sweeps no other test's directories
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		t.Errorf("%v\n%s", err, out)
@@ -220,7 +245,7 @@ func TestProbe(t *testing.T) {
 	nothingLeft(t, "probe")
 }
 
-func TestKilledSupervisorInNamespaces(t *testing.T) {
+func TestAloneKilledSupervisorInNamespaces(t *testing.T) {
 	needRoot(t)
 	for name, withAgent := range map[string]bool{"alone": false, "with its agent": true} {
 		t.Run(name, func(t *testing.T) { orphans(t, "namespaces", "tkillns", withAgent) })
@@ -243,7 +268,7 @@ func others(t *testing.T, run string, err error) {
 	}
 }
 
-func TestKilledSupervisorOfContainers(t *testing.T) {
+func TestAloneKilledSupervisorOfContainers(t *testing.T) {
 	needRoot(t) // the test looks at the engine's processes in this machine's /proc
 	for provider, run := range map[string]string{"docker": "tkilldock", "docker-without-agent": "tkillnoag"} {
 		t.Run(provider, func(t *testing.T) {

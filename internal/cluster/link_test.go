@@ -88,11 +88,12 @@ func linksBehave(t *testing.T, p Provider, run string) {
 	client := c.Node("client-1")
 	all := func(n ...chaos.Node) []chaos.Node { return n }
 	dial := func(n *Node) string { return control.ask("dial " + n.Address("main")) }
+	try := func(n *Node) string { return control.ask("try " + n.Address("main")) } // where nothing is to pass
 	cut := func(answer string) bool { return !strings.HasPrefix(answer, "start") }
 
 	var counted chaos.Counted
 	whole := injected(t, "partition", "{}", chaos.Scope{On: all(one), Peers: all(two, client), Run: takesCounts{into: &counted}})
-	if answer := dial(one); !cut(answer) {
+	if answer := try(one); !cut(answer) {
 		t.Errorf("a client cut off from echo-1 gets %q", answer)
 	}
 	if n, err := counted.Packets(t.Context()); err != nil || n == 0 {
@@ -114,7 +115,7 @@ func linksBehave(t *testing.T, p Provider, run string) {
 		t.Fatal(err)
 	}
 	serves(t, one, "start 2")
-	if answer := dial(one); !cut(answer) {
+	if answer := try(one); !cut(answer) {
 		t.Errorf("echo-1 came back, and a client cut off from it gets %q", answer)
 	}
 	if n, err := one.Filtered(t.Context(), keyOf(t, one)); err != nil || n.Packets == 0 {
@@ -141,7 +142,7 @@ func linksBehave(t *testing.T, p Provider, run string) {
 	}
 
 	late := injected(t, "hold-back", "{to: x, peer_port: main}", chaos.Scope{On: all(client), Peers: all(one)})
-	if answer := dial(one); !cut(answer) {
+	if answer := try(one); !cut(answer) {
 		t.Errorf("a client whose packets are held back gets %q", answer)
 	}
 	healed(t, "the hold-back", late)
@@ -167,6 +168,7 @@ func TestLinksOfContainers(t *testing.T) {
 }
 
 func TestLinksOfContainersByPublishedPorts(t *testing.T) {
+	t.Parallel()
 	c, one, two, _ := opened(t, engine(t, DockerOptions{Mechanisms: all.All(), published: true}), "tlinkpub")
 	heal := injected(t, "partition", "{}", chaos.Scope{On: []chaos.Node{one}, Peers: []chaos.Node{two, c.Node("client-1")}})
 	serves(t, one, "start 1") // through the engine's proxy, which no rule names
@@ -184,6 +186,7 @@ func TestLinksInNamespaces(t *testing.T) {
 }
 
 func TestLinksOnLoopbackAreUnavailable(t *testing.T) {
+	t.Parallel()
 	p, err := NewLocal(LocalOptions{Mechanisms: all.All(), Self: testBinary(t), Loopback: true})
 	if err != nil {
 		t.Fatal(err)
@@ -201,15 +204,24 @@ func TestLinksOnLoopbackAreUnavailable(t *testing.T) {
 	serves(t, one, "start 1")
 }
 
-// TestDeafAgent sabotages the agent: it says that it filters, and does not.
-func TestDeafAgent(t *testing.T) {
-	needRoot(t)
-	t.Setenv(testnode.Deaf, links.DoFilter+","+links.DoFiltered)
+// deaf is the environment of an agent that says that it filters and shapes, and does not.
+const deaf = testnode.Deaf + "=" + links.DoFilter + "," + links.DoFiltered
+
+func deafProvider(t *testing.T) Provider {
+	t.Helper()
 	p, err := NewLocal(LocalOptions{Mechanisms: all.All(), Self: testBinary(t)})
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, one, two, _ := opened(t, p, "tlinkdeaf")
+	p.(*local).agentEnv = []string{deaf}
+	return p
+}
+
+// TestDeafAgent sabotages the agent: it says that it filters, and does not.
+func TestDeafAgent(t *testing.T) {
+	needRoot(t)
+	t.Parallel()
+	c, one, two, _ := opened(t, deafProvider(t), "tlinkdeaf")
 	for name, params := range map[string]string{"partition": "{}", "hold-back": "{to: x}"} {
 		heal, r, err := inject(t, name, params, chaos.Scope{On: []chaos.Node{one}, Peers: []chaos.Node{two, c.Node("client-1")}})
 		t.Logf("%s: %s, %s, %v", name, r.Status, r.Evidence, err)
@@ -221,6 +233,7 @@ func TestDeafAgent(t *testing.T) {
 }
 
 func TestPausesOfOneNodeCompose(t *testing.T) {
+	t.Parallel()
 	for provider, p := range map[string]Provider{"docker": engine(t, DockerOptions{Mechanisms: all.All()}), "local": loopbackProvider(t)} {
 		t.Run(provider, func(t *testing.T) {
 			_, one, _, _ := opened(t, p, fmt.Sprintf("tpaus%.3s", provider))

@@ -36,8 +36,9 @@ type LocalOptions struct {
 
 // local is the provider of child processes.
 type local struct {
-	options LocalOptions
-	log     *slog.Logger
+	options  LocalOptions
+	log      *slog.Logger
+	agentEnv []string // what tests add to the environment of agents
 }
 
 // NewLocal returns the provider of child processes of this machine.
@@ -291,7 +292,7 @@ func (r *localRun) startAgent(ctx context.Context) error {
 	}
 	defer func() { _ = logFile.Close() }()
 	// It must outlive the supervisor by the moment that healing takes, so it does not die with it.
-	r.agentProcess, err = r.spawn(command{path: path, argv: node.Own("agent"), name: "agent", node: -1, stdio: true, log: logFile, survives: true})
+	r.agentProcess, err = r.spawn(command{path: path, argv: node.Own("agent"), env: r.agentEnv, name: "agent", node: -1, stdio: true, log: logFile, survives: true})
 	if err != nil {
 		return err
 	}

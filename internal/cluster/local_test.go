@@ -36,6 +36,7 @@ func TestLocalOnLoopback(t *testing.T) {
 	if err := proc.Supported(); err != nil {
 		t.Skip(err)
 	}
+	t.Parallel()
 	p, err := NewLocal(LocalOptions{Mechanisms: all.All(), Self: testBinary(t), Loopback: true})
 	if err != nil {
 		t.Fatal(err)
@@ -197,6 +198,7 @@ func TestSweepKillsStoppedOrphansOnly(t *testing.T) {
 	if err := proc.Supported(); err != nil {
 		t.Skip(err)
 	}
+	t.Setenv("TMPDIR", t.TempDir()) // else it finds other runs, and they find these
 	start := func(o owner, recorded bool) proc.Process {
 		if recorded {
 			dir, err := runDir(o)

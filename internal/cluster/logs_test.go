@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/lockquake/lockquake/internal/node"
+	"github.com/lockquake/lockquake/internal/wait"
 )
 
 // TestALogGoesOnInTheNextRun writes before and after a switch, directly and through a pipe as a child process does.
@@ -28,11 +29,8 @@ func TestALogGoesOnInTheNextRun(t *testing.T) {
 	}
 	fmt.Fprintln(s, "one")
 	fmt.Fprintln(pipe, "two")
-	for has(t, first, "server-2") != "two\n" { // it passes through a goroutine
-		if t.Context().Err() != nil {
-			t.Fatal("what was written into the pipe does not arrive")
-		}
-	}
+	// It passes through a goroutine.
+	wait.Until(t, patience, "what was written into the pipe arrives", func() bool { return has(t, first, "server-2") == "two\n" })
 	ended, err := b.writer("client-1")
 	if err != nil {
 		t.Fatal(err)
@@ -55,11 +53,7 @@ func TestALogGoesOnInTheNextRun(t *testing.T) {
 	if err := pipe.Close(); err != nil {
 		t.Fatal(err)
 	}
-	for !strings.HasSuffix(has(t, second, "server-2"), "four\n") {
-		if t.Context().Err() != nil {
-			t.Fatal("what was written into the pipe does not arrive")
-		}
-	}
+	wait.Until(t, patience, "what was written into the pipe arrives", func() bool { return strings.HasSuffix(has(t, second, "server-2"), "four\n") })
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}

@@ -4,33 +4,28 @@ package cluster
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/lockquake/lockquake/chaos"
-	"github.com/lockquake/lockquake/chaos/links"
 	"github.com/lockquake/lockquake/history"
 	"github.com/lockquake/lockquake/internal/agent/agenttest"
 	"github.com/lockquake/lockquake/internal/agent/all"
-	"github.com/lockquake/lockquake/internal/cluster/testdata/testnode"
 )
 
-// another starts an agent with another clock, as on another host, and makes these nodes its own.
-func another(t *testing.T, nodes ...*Node) {
+// another starts an agent with another clock, as on another host, and makes the node its own. env is added to the agent's environment.
+func another(t *testing.T, n *Node, env ...string) {
 	t.Helper()
-	second, _ := agenttest.OtherClock(t, testBinary(t), "agent")
-	for _, n := range nodes {
-		d := n.driver.(*localNode)
-		d.mu.Lock()
-		p, err := second.Own(t.Context(), d.child.process.PID, false)
-		if err == nil {
-			d.sig = throughAgent{agent: second, process: p, without: direct{p}}
-		}
-		d.mu.Unlock()
-		if err != nil {
-			t.Fatal(err)
-		}
+	second, _ := agenttest.OtherClock(t, slices.Concat([]string{"env"}, env, []string{testBinary(t), "agent"})...)
+	d := n.driver.(*localNode)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	p, err := second.Own(t.Context(), d.child.process.PID, false)
+	if err != nil {
+		t.Fatal(err)
 	}
+	d.sig = throughAgent{agent: second, process: p, without: direct{p}}
 }
 
 // TestLinkFaultsBetweenAgents injects every fault of links between nodes of two agents, and sees it gone.
@@ -61,7 +56,7 @@ func TestLinkFaultsBetweenAgents(t *testing.T) {
 		healed(t, "partition", injected(t, "partition", params, scope))
 	}
 	late := injected(t, "hold-back", "{to: x, peer_port: main}", chaos.Scope{On: []chaos.Node{client}, Peers: []chaos.Node{two}, LinkFaults: &chaos.LinkFaults{}})
-	if answer := control.ask("dial " + two.Address("main")); strings.HasPrefix(answer, "start") {
+	if answer := control.ask("try " + two.Address("main")); strings.HasPrefix(answer, "start") {
 		t.Errorf("a client whose packets are held back gets %q", answer)
 	}
 	healed(t, "the hold-back", late)
@@ -79,13 +74,13 @@ func TestLinkFaultsBetweenAgents(t *testing.T) {
 // TestOneDeafAgentOfTwo sabotages the agent of one end: it says that it filters and shapes, and does not.
 func TestOneDeafAgentOfTwo(t *testing.T) {
 	needRoot(t)
+	t.Parallel()
 	p, err := NewLocal(LocalOptions{Mechanisms: all.All(), Self: testBinary(t)})
 	if err != nil {
 		t.Fatal(err)
 	}
 	_, one, two, _ := opened(t, p, "ttwodeaf")
-	t.Setenv(testnode.Deaf, links.DoFilter+","+links.DoFiltered)
-	another(t, two)
+	another(t, two, deaf)
 	scope := chaos.Scope{On: []chaos.Node{one}, Peers: []chaos.Node{two}, LinkFaults: &chaos.LinkFaults{}}
 	for name, params := range map[string]string{"delay": shapingFaults["delay"], "loss": shapingFaults["loss"], "hold-back": "{to: x}"} {
 		heal, r, err := inject(t, name, params, scope)

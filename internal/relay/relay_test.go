@@ -10,7 +10,11 @@ import (
 	"time"
 
 	"github.com/lockquake/lockquake/internal/relay"
+	"github.com/lockquake/lockquake/internal/wait"
 )
+
+// patience ends a test that hangs.
+const patience = time.Minute
 
 // hub starts a hub and connects to it.
 func hub(t *testing.T) *relay.Client {
@@ -69,7 +73,7 @@ func say(t *testing.T, conn net.Conn, text string) string {
 	if err := conn.(interface{ CloseWrite() error }).CloseWrite(); err != nil {
 		t.Fatal(err)
 	}
-	_ = conn.SetReadDeadline(time.Now().Add(5 * time.Second))
+	_ = conn.SetReadDeadline(time.Now().Add(patience))
 	answer, err := io.ReadAll(conn)
 	if err != nil {
 		t.Fatal(err)
@@ -126,15 +130,7 @@ func TestARelayTakesOnlyItsOwnKey(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() { ended <- relay.Serve(ctx, theirs, at, socket) }()
 	var conn net.Conn
-	for range 100 {
-		if conn, err = c.DialEngine(t.Context(), key, at); err == nil {
-			break
-		}
-		time.Sleep(10 * time.Millisecond) // until it listens
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	wait.Until(t, patience, "it listens", func() bool { conn, err = c.DialEngine(t.Context(), key, at); return err == nil })
 	if got := say(t, conn, "version"); got != "VERSION" {
 		t.Errorf("the engine answers %q", got)
 	}
@@ -145,7 +141,7 @@ func TestARelayTakesOnlyItsOwnKey(t *testing.T) {
 	}
 	if conn, err := c.DialEngine(t.Context(), other, at); err == nil {
 		// TLS 1.3 tells a client that its certificate was refused only when it reads.
-		_ = conn.SetReadDeadline(time.Now().Add(5 * time.Second))
+		_ = conn.SetReadDeadline(time.Now().Add(patience))
 		if n, err := conn.Read(make([]byte, 1)); err == nil {
 			t.Errorf("another run's key read %d bytes of the engine", n)
 		}

@@ -17,6 +17,7 @@ import (
 	"github.com/lockquake/lockquake/internal/agent/proc"
 	"github.com/lockquake/lockquake/internal/clock"
 	"github.com/lockquake/lockquake/internal/node"
+	"github.com/lockquake/lockquake/internal/wait"
 )
 
 // Serve serves an agent from a goroutine and returns the supervisor's end and a channel with Main's result.
@@ -56,16 +57,36 @@ func Sleeper(t *testing.T) *exec.Cmd {
 func Until(t *testing.T, p proc.Process, what string, ok func(node.State) bool) {
 	t.Helper()
 	var last node.State
-	for end := clock.Now() + int64(2*time.Second); clock.Now() < end; time.Sleep(time.Millisecond) {
-		s, err := p.Inspect()
-		if err != nil {
+	if !wait.Within(Patience, func() bool {
+		var err error
+		if last, err = p.Inspect(); err != nil {
 			t.Fatal(err)
 		}
-		if last = s; ok(s) {
-			return
-		}
+		return ok(last)
+	}) {
+		t.Fatalf("not %s: %+v", what, last)
 	}
-	t.Fatalf("not %s within 2 s: %+v", what, last)
+}
+
+// Patience ends a test that hangs.
+const Patience = time.Minute
+
+// Ended closes an agent's control stream and holds the agent to what it promises: within 2 s it has healed everything and ended. What the tests
+// have it heal takes far less, so that a loud machine does not use that up.
+func Ended(t *testing.T, c *agent.Client, ended <-chan error) {
+	t.Helper()
+	begin := clock.Now()
+	if err := c.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-ended; err != nil {
+		t.Fatal(err)
+	}
+	took := time.Duration(clock.Now() - begin)
+	t.Logf("healed and ended in %v", took)
+	if took > 2*time.Second {
+		t.Errorf("healed and ended in %v, and 2 s are promised", took)
+	}
 }
 
 // Stopped tells whether all threads of a process are stopped.

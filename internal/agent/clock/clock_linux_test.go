@@ -232,12 +232,16 @@ func TestUnderLoad(t *testing.T) {
 	c, p := clockAgent(t, child.cmd.Process.Pid)
 	child.ask("spin")
 	for i := range 8 {
-		by := time.Duration(i+1) * time.Minute
+		by, from := time.Duration(i+1)*time.Minute, hostTime()
 		shiftBy(t, c, p, "j", wall.Shift{Jump: time.Duration(by)})
 		shiftBy(t, c, p, "d", wall.Shift{Gain: 0.5})
+		before := hostTime()
 		got := child.ask("")
-		if d := time.Duration(got[0] - hostTime()); d < by-time.Second || d > by+20*time.Second || got[2] != 0 {
-			t.Fatalf("round %d: ahead by %v, want %v and a little; the monotonic clock jumped %d times", i, d, by, got[2])
+		after := hostTime()
+		gained := (after-from)/2 + 1000 // at most, with what a float64 rounds
+		if low, high := before+int64(by), after+int64(by)+gained; got[0] < low || got[0] > high || got[2] != 0 {
+			t.Fatalf("round %d: %v before the earliest, %v after the latest that it can be; the monotonic clock jumped %d times",
+				i, time.Duration(low-got[0]), time.Duration(got[0]-high), got[2])
 		}
 		unshift(t, c, "j")
 		unshift(t, c, "d")
@@ -267,8 +271,9 @@ func TestLibc(t *testing.T) {
 		if got[0] < low-1000 || got[0] > high {
 			t.Errorf("%v: gettimeofday says %d, want %d to %d", jump, got[0], low, high)
 		}
-		const tick = int64(20 * time.Millisecond) // the coarse clock lags by up to one
-		if s := got[1]; s < (low-tick)/1e9 || s > high/1e9 {
+		// The coarse clock lags by a tick, and longer while the processor that keeps it stands still.
+		const lag = int64(2 * time.Second)
+		if s := got[1]; s < (low-lag)/1e9 || s > high/1e9 {
 			t.Errorf("%v: time says %d, want %d to %d", jump, s, low/1e9, high/1e9)
 		}
 		var ts unix.Timespec

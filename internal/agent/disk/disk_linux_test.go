@@ -5,7 +5,6 @@ import (
 	"os"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/lockquake/lockquake/chaos/disk"
 	"github.com/lockquake/lockquake/internal/agent"
@@ -13,6 +12,7 @@ import (
 	"github.com/lockquake/lockquake/internal/agent/clock"
 	"github.com/lockquake/lockquake/internal/agent/proc"
 	"github.com/lockquake/lockquake/internal/agent/ptrace"
+	"github.com/lockquake/lockquake/internal/wait"
 )
 
 // onDiskEnv makes the test binary a shell on a disk: DEVICE:DIRECTORY.
@@ -117,11 +117,5 @@ func TestADiskGoesWithItsAgent(t *testing.T) {
 	}
 	p := d.shell()
 	_ = d.agent.Close() // which kills the shell
-	for range 200 {
-		if d.backing() != file && !p.Alive() {
-			return
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
-	t.Errorf("%s still has the file %q behind it", d.device, d.backing())
+	wait.Until(t, agenttest.Patience, "the disk and the shell are gone", func() bool { return d.backing() != file && !p.Alive() })
 }

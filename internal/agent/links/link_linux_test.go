@@ -19,6 +19,7 @@ import (
 	"github.com/lockquake/lockquake/internal/agent"
 	"github.com/lockquake/lockquake/internal/agent/agenttest"
 	"github.com/lockquake/lockquake/internal/agent/proc"
+	"github.com/lockquake/lockquake/internal/wait"
 )
 
 // cabled is a process in a network namespace of its own with a link to another.
@@ -115,13 +116,10 @@ func (e cabled) awaitCarrier(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer h.Close()
-	for range 1000 {
-		if l, err := h.LinkByName("eth0"); err == nil && l.Attrs().OperState == netlink.OperUp {
-			return
-		}
-		time.Sleep(time.Millisecond)
-	}
-	t.Fatalf("the link of %s has no carrier", e.address)
+	wait.Until(t, agenttest.Patience, "the link of "+e.address+" has a carrier", func() bool {
+		l, err := h.LinkByName("eth0")
+		return err == nil && l.Attrs().OperState == netlink.OperUp
+	})
 }
 
 // filtered puts rules up on a process.
@@ -161,7 +159,7 @@ func probedAt(t *testing.T, c *agent.Client, x, y cabled, theirs uint16, a links
 	a.Address = x.address
 	a.Peers = []links.ProbeEnd{{Address: y.address, Port: theirs}}
 	if a.Patience == 0 {
-		a.Patience = 100 * time.Millisecond
+		a.Patience = 100 * time.Millisecond // for what does not pass: a stall can only hide an arrival
 	}
 	var r links.ProbeResult
 	if err := c.Order(t.Context(), agent.Order{Do: links.DoProbe, Process: x.Process, With: []proc.Process{y.Process}, Args: a}, &r); err != nil {
@@ -186,17 +184,14 @@ func untouched(t *testing.T, ends ...cabled) {
 // openBothWays demands that everything passes.
 func openBothWays(t *testing.T, c *agent.Client, x, y cabled) {
 	t.Helper()
-	s := probed(t, c, x, y, links.ProbeArgs{DialOut: true, DialIn: true, Patience: time.Second})
+	s := probed(t, c, x, y, links.ProbeArgs{DialOut: true, DialIn: true, Patience: forArrivals})
 	if !s.Out.Arrived || !s.In.Arrived || s.Out.Dial != links.Connected || s.In.Dial != links.Connected {
 		t.Fatalf("the link should be open: %+v", s)
 	}
 }
 
 func TestFilters(t *testing.T) {
-	c, _ := agenttest.Serve(t, Mechanism())
-	x, y := cabledPair(t, c)
-	openBothWays(t, c, x, y)
-	out, in := links.Rule{Peer: y.address, Out: true}, links.Rule{Peer: y.address}
+	out, in := links.Rule{Out: true}, links.Rule{}
 	for _, f := range []struct {
 		name            string
 		how             string
@@ -211,26 +206,36 @@ func TestFilters(t *testing.T) {
 		{"to the peer refused", links.Reject, []links.Rule{out}, false, true, links.Refused, ""},
 		{"from the peer refused", links.Reject, []links.Rule{in}, true, false, "", links.Refused},
 	} {
-		for i := range f.rules {
-			f.rules[i].How = f.how
-		}
-		filtered(t, c, f.name, x, f.rules...)
-		s := probed(t, c, x, y, links.ProbeArgs{DialOut: f.outDial != "", DialIn: f.inDial != ""})
-		if s.Out.Arrived != f.outOpen || s.In.Arrived != f.inOpen || s.Out.Dial != f.outDial || s.In.Dial != f.inDial {
-			t.Errorf("%s: %+v", f.name, s)
-		}
-		if n := met(t, c, f.name, x); n.Packets == 0 {
-			t.Errorf("%s: nothing was counted", f.name)
-		}
-		if u := unfiltered(t, c, f.name); u.Packets == 0 || len(u.Left) > 0 || u.Others > 0 {
-			t.Errorf("%s: undone with %+v", f.name, u)
-		}
-		untouched(t, x, y)
-		openBothWays(t, c, x, y)
+		t.Run(f.name, func(t *testing.T) {
+			t.Parallel()
+			c, _ := agenttest.Serve(t, Mechanism())
+			x, y := cabledPair(t, c)
+			openBothWays(t, c, x, y)
+			for i := range f.rules {
+				f.rules[i].Peer, f.rules[i].How = y.address, f.how
+			}
+			filtered(t, c, f.name, x, f.rules...)
+			a := links.ProbeArgs{DialOut: f.outDial != "", DialIn: f.inDial != ""}
+			if f.outOpen || f.inOpen {
+				a.Patience = forArrivals
+			}
+			if s := probed(t, c, x, y, a); s.Out.Arrived != f.outOpen || s.In.Arrived != f.inOpen || s.Out.Dial != f.outDial || s.In.Dial != f.inDial {
+				t.Errorf("%+v", s)
+			}
+			if n := met(t, c, f.name, x); n.Packets == 0 {
+				t.Error("nothing was counted")
+			}
+			if u := unfiltered(t, c, f.name); u.Packets == 0 || len(u.Left) > 0 || u.Others > 0 {
+				t.Errorf("undone with %+v", u)
+			}
+			untouched(t, x, y)
+			openBothWays(t, c, x, y)
+		})
 	}
 }
 
 func TestFiltersOfPorts(t *testing.T) {
+	t.Parallel()
 	c, _ := agenttest.Serve(t, Mechanism())
 	x, y := cabledPair(t, c)
 	filtered(t, c, "from port 6379", x, links.Rule{Peer: y.address, Out: true, Port: 6379, How: links.Drop})
@@ -242,8 +247,8 @@ func TestFiltersOfPorts(t *testing.T) {
 		{0, 0, true, true}, {6379, 0, false, true}, {6380, 0, true, true}, {0, 7000, true, false}, {0, 6379, true, true}, {6379, 7000, false, false},
 	} {
 		probe := links.ProbeArgs{ProbeEnd: links.ProbeEnd{Port: a.port}, DialOut: a.port+a.theirs == 0}
-		if a.out && a.in {
-			probe.Patience = time.Second
+		if a.out || a.in {
+			probe.Patience = forArrivals
 		}
 		if s := probedAt(t, c, x, y, a.theirs, probe); s.Out.Arrived != a.out || s.In.Arrived != a.in {
 			t.Errorf("port %d, theirs %d: %+v", a.port, a.theirs, s)
@@ -252,7 +257,7 @@ func TestFiltersOfPorts(t *testing.T) {
 	if u := unfiltered(t, c, "from port 6379"); u.Others != 1 || len(u.Left) > 0 {
 		t.Errorf("the undo of one of two: %+v", u)
 	}
-	if s := probedAt(t, c, x, y, 7000, links.ProbeArgs{ProbeEnd: links.ProbeEnd{Port: 6379}}); !s.Out.Arrived || s.In.Arrived {
+	if s := probedAt(t, c, x, y, 7000, links.ProbeArgs{ProbeEnd: links.ProbeEnd{Port: 6379}, Patience: forArrivals}); !s.Out.Arrived || s.In.Arrived {
 		t.Errorf("one of two overlapping filters was undone, and now: %+v", s)
 	}
 	if u := unfiltered(t, c, "from their port 7000"); u.Others != 0 {
@@ -281,6 +286,7 @@ func talk(t *testing.T, x, y cabled) (from, to net.Conn) {
 }
 
 func TestHeldPacketsOutliveTheirSenderAndArriveInOrder(t *testing.T) {
+	t.Parallel()
 	c, _ := agenttest.Serve(t, Mechanism())
 	x, y := cabledPair(t, c)
 	from, to := talk(t, x, y)
@@ -293,12 +299,7 @@ func TestHeldPacketsOutliveTheirSenderAndArriveInOrder(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for range 1000 {
-		if met(t, c, "late", y).Held > 0 {
-			break
-		}
-		time.Sleep(time.Millisecond)
-	}
+	wait.Until(t, agenttest.Patience, "packets are held", func() bool { return met(t, c, "late", y).Held > 0 })
 	b := make([]byte, 1024)
 	_ = to.SetReadDeadline(time.Now().Add(200 * time.Millisecond))
 	if n, err := to.Read(b); n > 0 || err == nil {
@@ -314,7 +315,7 @@ func TestHeldPacketsOutliveTheirSenderAndArriveInOrder(t *testing.T) {
 	if u := unfiltered(t, c, "late"); u.Held < f.Held || len(u.Left) > 0 {
 		t.Errorf("%d were held, and the undo says %+v", f.Held, u)
 	}
-	_ = to.SetReadDeadline(time.Now().Add(2 * time.Second))
+	_ = to.SetReadDeadline(time.Now().Add(agenttest.Patience))
 	if n, err := io.ReadAtLeast(to, b, len(said)); string(b[:n]) != said {
 		t.Errorf("%q arrived, %v; sent was %q", b[:n], err, said)
 	}
@@ -323,6 +324,7 @@ func TestHeldPacketsOutliveTheirSenderAndArriveInOrder(t *testing.T) {
 
 // TestUnreadQueueHoldsNothingBack closes the queue behind the rule, as the agent's death does.
 func TestUnreadQueueHoldsNothingBack(t *testing.T) {
+	t.Parallel()
 	c, _ := agenttest.Serve(t, Mechanism())
 	x, y := cabledPair(t, c)
 	h, err := newHolder(y.space)
@@ -338,7 +340,7 @@ func TestUnreadQueueHoldsNothingBack(t *testing.T) {
 	if err := left.install([]links.Rule{{Peer: x.address, How: links.Hold}}, toQueue(h.queue.number)); err != nil {
 		t.Fatal(err)
 	}
-	if s := probed(t, c, x, y, links.ProbeArgs{}); s.Out.Arrived || !s.In.Arrived {
+	if s := probed(t, c, x, y, links.ProbeArgs{Patience: forArrivals}); s.Out.Arrived || !s.In.Arrived {
 		t.Errorf("held: %+v", s)
 	}
 	if n, err := h.queue.waiting(); err != nil || n == 0 {
@@ -371,28 +373,12 @@ func TestFiltersGoWithTheControlStream(t *testing.T) {
 		filtered(t, c, fmt.Sprintf("many/%d", i), e, links.Rule{Peer: x.address, How: links.Drop})
 		many = append(many, e)
 	}
-	begin := time.Now()
-	if err := c.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if err := <-ended; err != nil {
-		t.Fatal(err)
-	}
-	goneInTime(t, fmt.Sprintf("filters of %d namespaces", len(many)), begin)
+	agenttest.Ended(t, c, ended)
 	untouched(t, many...)
 }
 
-// goneInTime holds the agent to what it promises when its control stream ends.
-func goneInTime(t *testing.T, what string, begin time.Time) {
-	t.Helper()
-	took := time.Since(begin)
-	t.Logf("%s went in %v", what, took)
-	if took > 2*time.Second {
-		t.Errorf("%s took %v to go, and 2 s are promised", what, took)
-	}
-}
-
 func TestFilterFollowsItsProcess(t *testing.T) {
+	t.Parallel()
 	c, _ := agenttest.Serve(t, Mechanism())
 	x, y := cabledPair(t, c)
 	cut := []links.Rule{{Peer: y.address, Out: true, How: links.Drop}, {Peer: y.address, How: links.Drop}}

@@ -102,6 +102,7 @@ func (s *shaker) run(ctx context.Context) (links.Shaken, error) {
 		}
 		s.poll(wait)
 	}
+	s.poll(0) // what was answered while this process was kept from the processor
 	after, err := wrongChecksums()
 	if err != nil {
 		return links.Shaken{}, err

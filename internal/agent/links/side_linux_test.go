@@ -5,6 +5,7 @@ package links
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -17,9 +18,16 @@ import (
 	"github.com/lockquake/lockquake/internal/agent"
 	"github.com/lockquake/lockquake/internal/agent/agenttest"
 	"github.com/lockquake/lockquake/internal/agent/proc"
+	"github.com/lockquake/lockquake/internal/wait"
 )
 
-func init() { agenttest.BeChild(Mechanism()) }
+func TestMain(m *testing.M) {
+	agenttest.BeChild(Mechanism())
+	if os.Getenv("LOCKQUAKE_TEST_NETEM") != "required" { // the guest of make test-netem is slow
+		_ = flag.Set("test.parallel", "6") // unless told otherwise: they wait for links, not for a processor
+	}
+	os.Exit(m.Run())
+}
 
 // pair is two ends of a link that belong to two agents.
 type pair struct {
@@ -85,16 +93,9 @@ func (p *pair) close(t *testing.T) {
 func (p *pair) silent(t *testing.T) {
 	t.Helper()
 	for _, e := range []cabled{p.x, p.y} {
-		for end := 0; ; end++ { // the kernel closes the sockets of a killed agent a moment later
-			left := sockets(t, e)
-			if len(left) == 0 {
-				break
-			}
-			if end > 100 {
-				t.Errorf("sockets are left at %s: %q", e.address, left)
-				break
-			}
-			time.Sleep(10 * time.Millisecond)
+		var left []string // the kernel closes the sockets of a killed agent a moment later
+		if !wait.Within(agenttest.Patience, func() bool { left = sockets(t, e); return len(left) == 0 }) {
+			t.Errorf("sockets are left at %s: %q", e.address, left)
 		}
 	}
 }
@@ -138,7 +139,7 @@ func (p *pair) seen(t *testing.T, plan links.Plan) links.Sight {
 func (p *pair) measuring(n int) links.MeasureArgs {
 	return links.MeasureArgs{
 		ProbeEnd: links.ProbeEnd{Address: p.x.address}, Peers: []links.ProbeEnd{{Address: p.y.address}}, Count: n, Every: pace, Out: true, In: true, Echo: true,
-		Patience: time.Second,
+		Patience: forArrivals,
 	}
 }
 
@@ -163,6 +164,7 @@ func (p *pair) probed(t *testing.T, args links.ProbeArgs) links.ProbeResult {
 }
 
 func TestSidesOfTwoAgentsSeeWhatOneDoes(t *testing.T) {
+	t.Parallel()
 	p := apart(t)
 	alone, _ := agenttest.Serve(t, Mechanism())
 	x, y := p.x, p.y
@@ -174,64 +176,69 @@ func TestSidesOfTwoAgentsSeeWhatOneDoes(t *testing.T) {
 	}
 	args := p.measuring(200)
 	args.Size = 500
-	is, by := p.measured(t, args), measuredWith(t, alone, x, y, args)
+	begin := time.Now()
+	is := p.measured(t, args)
+	slowest := float64((args.Count-1)*(args.Size+wireHead)*8) / time.Since(begin).Seconds() // bits a second
+	by := measuredWith(t, alone, x, y, args)
 	for way, f := range map[string][2]links.Flow{"to": {is.Out, by.Out}, "from": {is.In, by.In}} {
 		two, one := f[0], f[1]
 		if two.Sent != one.Sent || two.Arrived != two.Sent || two.Copies != 0 || two.Leapt != 0 || two.Damaged != 0 || one.Arrived != one.Sent || one.TwoClocks {
 			t.Errorf("%s: %+v by two agents, %+v by one", way, two, one)
 		}
-		if !two.TwoClocks || two.Round.Low <= 0 || two.Round.Low > unshaped || two.Round.Max < two.Round.Low {
+		if !two.TwoClocks || two.Round.Low <= 0 || two.Round.Low > oneClock || two.Round.Max < two.Round.Low {
 			t.Errorf("%s: round trips of %+v", way, two.Round)
 		}
-		if two.OneWay.Low != two.Round.Low/2 || two.OneWay.Mid < two.OneWay.Low || two.OneWay.Max > 10*unshaped {
+		if two.OneWay.Low != two.Round.Low/2 || two.OneWay.Mid < two.OneWay.Low || two.OneWay.Max > oneClock {
 			t.Errorf("%s: one way takes %+v, round trips %+v", way, two.OneWay, two.Round)
 		}
-		if two.Bits < one.Bits/2 || two.Bits > 2*one.Bits {
-			t.Errorf("%s: %.0f bits a second by two agents, %.0f by one", way, two.Bits, one.Bits)
+		if two.Bits < slowest { // at most is for TestRate: datagrams that were held up come all at once
+			t.Errorf("%s: %.0f bits a second, want %.0f at least", way, two.Bits, slowest)
 		}
 	}
 	for _, args := range []links.MeasureArgs{{Out: true}, {In: true}} { // without echoes
-		args.ProbeEnd, args.Peers, args.Count, args.Every, args.Patience = p.measuring(0).ProbeEnd, p.measuring(0).Peers, 50, pace, time.Second
+		args.ProbeEnd, args.Peers, args.Count, args.Every, args.Patience = p.measuring(0).ProbeEnd, p.measuring(0).Peers, 50, pace, forArrivals
 		l := p.measured(t, args)
-		if f := l.Out; args.Out && (f.Arrived != f.Sent || f.Round.Max != 0 || f.OneWay.Low != 0 || f.OneWay.Max > 10*unshaped) {
+		if f := l.Out; args.Out && (f.Arrived != f.Sent || f.Round.Max != 0 || f.OneWay.Low != 0 || f.OneWay.Max > oneClock) {
 			t.Errorf("to: %+v", f)
 		}
-		if f := l.In; args.In && (f.Arrived != f.Sent || f.Round.Max != 0 || f.OneWay.Low != 0 || f.OneWay.Max > 10*unshaped) {
+		if f := l.In; args.In && (f.Arrived != f.Sent || f.Round.Max != 0 || f.OneWay.Low != 0 || f.OneWay.Max > oneClock) {
 			t.Errorf("from: %+v", f)
 		}
 	}
 }
 
 func TestSidesSeeACutOfOneDirection(t *testing.T) {
+	t.Parallel()
 	p := apart(t)
 	filtered(t, p.one, "cut", p.x, links.Rule{Peer: p.y.address, Out: true, How: links.Drop})
 	args := p.measuring(50)
-	args.Patience = 200 * time.Millisecond
+	args.Patience /= 2 // it is waited for in vain
 	l := p.measured(t, args)
 	if l.Out.Arrived != 0 || l.Out.Sent != 50 || l.Out.Round.Max != 0 {
 		t.Errorf("to, which is cut: %+v", l.Out)
 	}
-	if l.In.Arrived != 50 || l.In.Round.Max != 0 || l.In.OneWay.Max > 10*unshaped { // no echo comes back
+	if l.In.Arrived != 50 || l.In.Round.Max != 0 || l.In.OneWay.Max > oneClock { // no echo comes back
 		t.Errorf("from: %+v", l.In)
 	}
-	s := p.probed(t, links.ProbeArgs{Patience: 200 * time.Millisecond}).Peers[0]
-	if s.Out.Arrived || s.Out.Sent < links.ProbeLeast || !s.In.Arrived || s.In.After > unshaped {
+	s := p.probed(t, links.ProbeArgs{Patience: args.Patience}).Peers[0]
+	if s.Out.Arrived || s.Out.Sent < links.ProbeLeast || !s.In.Arrived || s.In.After > oneClock {
 		t.Errorf("a probe: %+v", s)
 	}
 	unfiltered(t, p.one, "cut")
 	filtered(t, p.two, "refused", p.y, links.Rule{Peer: p.x.address, How: links.Reject})
-	s = p.probed(t, links.ProbeArgs{Patience: 200 * time.Millisecond, DialOut: true}).Peers[0]
+	s = p.probed(t, links.ProbeArgs{Patience: args.Patience, DialOut: true}).Peers[0]
 	if s.Out.Arrived || s.Out.Dial != links.Refused || !s.In.Arrived || s.In.Dial != "" {
 		t.Errorf("a probe of what is refused: %+v", s)
 	}
 	unfiltered(t, p.two, "refused")
+	const long = time.Minute
 	begin := time.Now()
-	r := p.probed(t, links.ProbeArgs{Patience: 10 * time.Second, DialOut: true, DialIn: true, Control: p.x.address + ":9"})
-	if took := time.Since(begin); took > 5*time.Second {
+	r := p.probed(t, links.ProbeArgs{Patience: long, DialOut: true, DialIn: true, Control: p.x.address + ":9"})
+	if took := time.Since(begin); took > long/2 { // it ends with the first arrivals
 		t.Errorf("a probe of an open link took %v", took)
 	}
 	s = r.Peers[0]
-	if !s.Out.Arrived || !s.In.Arrived || s.Out.Dial != links.Connected || s.In.Dial != links.Connected || max(s.Out.After, s.In.After) > unshaped {
+	if !s.Out.Arrived || !s.In.Arrived || s.Out.Dial != links.Connected || s.In.Dial != links.Connected || max(s.Out.After, s.In.After) > oneClock {
 		t.Errorf("a probe of an open link: %+v", s)
 	}
 	if !r.Self || r.Control != links.Refused {
@@ -241,6 +248,7 @@ func TestSidesSeeACutOfOneDirection(t *testing.T) {
 }
 
 func TestSidesSeeADelayInTheRoundTrip(t *testing.T) {
+	t.Parallel()
 	p := apart(t)
 	e := engines(t)[0]
 	shaped := p.one
@@ -252,32 +260,39 @@ func TestSidesSeeADelayInTheRoundTrip(t *testing.T) {
 	if err := shaped.Order(t.Context(), agent.Order{Do: links.DoFilter, Process: at.Process, Key: "late", Args: args}, nil); err != nil {
 		t.Fatal(err)
 	}
-	l := p.measured(t, p.measuring(100))
+	l := p.measured(t, p.measuring(400)) // of 400 ms, two stalls of 200 ms leave more than a twentieth to tell Round.Low
 	for way, f := range map[string]links.Flow{"to": l.Out, "from": l.In} {
 		if f.Arrived != f.Sent || f.Round.Low < 300*time.Millisecond || f.Round.Low > 300*time.Millisecond+unshaped || f.OneWay.Low != f.Round.Low/2 {
 			t.Errorf("%s: %+v", way, f)
 		}
 	}
-	if s := p.probed(t, links.ProbeArgs{Patience: 2 * time.Second}).Peers[0]; !s.Out.Arrived || !s.In.Arrived || s.Out.After < 150*time.Millisecond || s.In.After < 150*time.Millisecond {
+	if s := p.probed(t, links.ProbeArgs{Patience: forArrivals}).Peers[0]; !s.Out.Arrived || !s.In.Arrived || s.Out.After < 150*time.Millisecond || s.In.After < 150*time.Millisecond {
 		t.Errorf("a probe: %+v", s)
 	}
 	unfiltered(t, shaped, "late")
 }
 
 func TestSidesWhoseAgentDies(t *testing.T) {
+	t.Parallel()
 	p := apart(t)
-	args := p.measuring(2000)
-	args.Patience = 10 * time.Second
-	ends := p.open(t, args.Plan())
-	time.AfterFunc(200*time.Millisecond, func() { _ = p.second.Process.Kill() })
+	const long = time.Minute
+	ends := p.open(t, p.measuring(int(long/pace)).Plan())
+	send := func(ctx context.Context, c *agent.Client, of cabled) error {
+		return c.Order(ctx, agent.Order{Do: links.DoSideSend, Key: "side", Process: of.Process, Args: ends}, nil)
+	}
 	begin := time.Now()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Second) // the other agent is not waited for
-	defer cancel()
-	if err := p.both(ctx, agent.Order{Do: links.DoSideSend, Args: ends}); !errors.Is(err, agent.ErrEnded) {
+	ctx, giveUp := context.WithCancel(t.Context())
+	defer giveUp()
+	sending := make(chan error, 1)
+	go func() { sending <- send(ctx, p.one, p.x) }()
+	time.AfterFunc(200*time.Millisecond, func() { _ = p.second.Process.Kill() }) // while it sends, or before
+	if err := send(ctx, p.two, p.y); !errors.Is(err, agent.ErrEnded) {
 		t.Errorf("an agent that dies says %v", err)
 	}
+	giveUp() // the other agent is not waited for
+	<-sending
 	p.close(t)
-	if took := time.Since(begin); took > 4*time.Second {
+	if took := time.Since(begin); took > long/2 { // the undo ends what is being sent
 		t.Errorf("the end took %v", took)
 	}
 	if keys, err := p.one.Standing(t.Context()); err != nil || len(keys) > 0 {
@@ -286,6 +301,7 @@ func TestSidesWhoseAgentDies(t *testing.T) {
 }
 
 func TestSidesThatAreClosedAtAnyTime(t *testing.T) {
+	t.Parallel()
 	p := apart(t)
 	args := p.measuring(100)
 	args.Patience = time.Minute
@@ -300,15 +316,15 @@ func TestSidesThatAreClosedAtAnyTime(t *testing.T) {
 		}
 		ended := make(chan error, 1)
 		go func() { ended <- p.both(t.Context(), agent.Order{Do: do, Args: ends}) }()
-		time.Sleep(100 * time.Millisecond)
+		time.Sleep(100 * time.Millisecond) // it is under way by then, or comes too late
 		p.close(t)
 		select {
 		case err := <-ended:
 			if err == nil {
 				t.Errorf("%s whose ends were closed says nothing", do)
 			}
-		case <-time.After(2 * time.Second):
-			t.Fatalf("%s goes on for 2 s after its ends were closed", do)
+		case <-time.After(agenttest.Patience):
+			t.Fatalf("%s goes on after its ends were closed", do)
 		}
 		if err := p.both(t.Context(), agent.Order{Do: do, Args: ends}); err == nil {
 			t.Errorf("%s of ends that are closed succeeds", do)
@@ -328,6 +344,7 @@ func TestSidesThatAreClosedAtAnyTime(t *testing.T) {
 }
 
 func TestSidesThatCannotBeOpened(t *testing.T) {
+	t.Parallel()
 	p := apart(t)
 	good := links.OpenArgs{Plan: p.measuring(5).Plan(), Own: []int{0}}
 	order := agent.Order{Do: links.DoSideOpen, Key: "side", Process: p.x.Process}

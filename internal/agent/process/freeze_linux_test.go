@@ -21,6 +21,7 @@ import (
 	"github.com/lockquake/lockquake/internal/agent/proc"
 	"github.com/lockquake/lockquake/internal/agent/ptrace"
 	"github.com/lockquake/lockquake/internal/node"
+	"github.com/lockquake/lockquake/internal/wait"
 )
 
 func init() { agenttest.BeChild(Mechanism()) }
@@ -80,7 +81,14 @@ func frozenNow(t *testing.T, c *agent.Client, p proc.Process) process.Frozen {
 	return out
 }
 
-// worked tells for how long a process and its descendants had a processor within 50 ms.
+// works waits until a process or a descendant of it gets a processor.
+func works(t *testing.T, c *agent.Client, p proc.Process) {
+	t.Helper()
+	before := frozenNow(t, c, p)
+	wait.Until(t, agenttest.Patience, "it works", func() bool { return frozenNow(t, c, p).Ran > before.Ran })
+}
+
+// worked tells for how long a process and its descendants had a processor within 50 ms, and a little more on a loud machine.
 func worked(t *testing.T, c *agent.Client, p proc.Process) time.Duration {
 	t.Helper()
 	before := frozenNow(t, c, p)
@@ -105,9 +113,7 @@ func TestFreezeHaltsDescendantsAndThaws(t *testing.T) {
 	canFreeze(t)
 	c, _ := agenttest.Serve(t, Mechanism())
 	p, child := freezable(t, c)
-	if w := worked(t, c, p); w == 0 {
-		t.Fatal("the child does not work: this test would show nothing")
-	}
+	works(t, c, p) // else this test would show nothing
 	home, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", child.PID))
 	if err != nil {
 		t.Fatal(err)
@@ -126,9 +132,7 @@ func TestFreezeHaltsDescendantsAndThaws(t *testing.T) {
 	if err := c.Undo(t.Context(), "frozen", &healed); err != nil || healed.Frozen {
 		t.Errorf("thawed: %+v, %v", healed, err)
 	}
-	if w := worked(t, c, p); w == 0 {
-		t.Error("thawed, they do not work")
-	}
+	works(t, c, p)
 	if back, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", child.PID)); err != nil || string(back) != string(home) {
 		t.Errorf("it was in\n%s and is in\n%s %v", home, back, err)
 	}
@@ -180,9 +184,10 @@ func TestFreezerOfEachVersion(t *testing.T) {
 			t.Errorf("%+v", seen)
 		}
 	})
-	if seen := frozenNow(t, c, p); seen.Frozen || worked(t, c, p) == 0 {
+	if seen := frozenNow(t, c, p); seen.Frozen {
 		t.Errorf("thawed: %+v", seen)
 	}
+	works(t, c, p)
 }
 
 func TestFreezeIsHealedWhenTheStreamEnds(t *testing.T) {
@@ -190,16 +195,7 @@ func TestFreezeIsHealedWhenTheStreamEnds(t *testing.T) {
 	c, ended := agenttest.Serve(t, Mechanism())
 	p, _ := freezable(t, c)
 	freezeIt(t, c, p)
-	begin := time.Now()
-	if err := c.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if err := <-ended; err != nil {
-		t.Fatal(err)
-	}
-	if d := time.Since(begin); d > 2*time.Second {
-		t.Errorf("healed only after %v", d)
-	}
+	agenttest.Ended(t, c, ended)
 	if f, err := AskFrozen(p); err != nil || f.Frozen || f.Gone {
 		t.Errorf("%+v, %v", f, err)
 	}
@@ -281,7 +277,7 @@ func TestAClockIsMovedInTheIce(t *testing.T) {
 		if f := frozenNow(t, c, p); !f.Frozen {
 			t.Errorf("after the clock was moved: %+v", f)
 		}
-		// A thread that is let go runs some µs within the kernel, on its way back into the ice.
+		// A thread that is let go runs some µs within the kernel, on its way back into the ice. A wait for a processor does not count.
 		if w := worked(t, c, p); w > time.Millisecond {
 			t.Errorf("it ran for %v", w)
 		}

@@ -61,8 +61,8 @@ func Main(ctx context.Context, args []string, stdin io.Reader, stdout io.Writer)
 	return fmt.Errorf("unknown mode %q", args[0])
 }
 
-// stdio says hello, and echoes lines until its input ends; for "dial ADDRESS" it tells the first line that comes from
-// there.
+// stdio says hello, and echoes lines until its input ends. For "dial ADDRESS" it tells the first line that comes from there, for "try ADDRESS" the
+// same, but does not wait long: nothing is expected.
 func stdio(stdin io.Reader, stdout io.Writer) error {
 	fmt.Fprintln(os.Stderr, "stdio is up")
 	fmt.Fprintln(stdout, "hello")
@@ -70,20 +70,22 @@ func stdio(stdin io.Reader, stdout io.Writer) error {
 	for lines.Scan() {
 		answer := "echo " + lines.Text()
 		if addr, ok := strings.CutPrefix(lines.Text(), "dial "); ok {
-			answer = firstLine(addr)
+			answer = firstLine(addr, 3*time.Second)
+		} else if addr, ok := strings.CutPrefix(lines.Text(), "try "); ok {
+			answer = firstLine(addr, 500*time.Millisecond)
 		}
 		fmt.Fprintln(stdout, answer)
 	}
 	return lines.Err()
 }
 
-func firstLine(addr string) string {
-	c, err := net.DialTimeout("tcp", addr, 3*time.Second)
+func firstLine(addr string, patience time.Duration) string {
+	c, err := net.DialTimeout("tcp", addr, patience)
 	if err != nil {
 		return err.Error()
 	}
 	defer c.Close()
-	_ = c.SetDeadline(time.Now().Add(3 * time.Second))
+	_ = c.SetDeadline(time.Now().Add(patience))
 	line, err := bufio.NewReader(c).ReadString('\n')
 	if err != nil {
 		return err.Error()
