@@ -1,15 +1,18 @@
 package client
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/lockquake/lockquake/history"
 	"github.com/lockquake/lockquake/internal/wait"
 	"github.com/lockquake/lockquake/internal/wire"
+	"github.com/lockquake/lockquake/lock"
 	"github.com/lockquake/lockquake/workloads"
 	"github.com/lockquake/lockquake/workloads/resource"
 )
@@ -106,7 +109,7 @@ func TestGivingUpAndClosing(t *testing.T) {
 	if len(told) != 1 || told[0].Op != asked[1].Op || told[0].User != asked[1].User {
 		t.Errorf("cancels are %+v, of %+v", told, asked)
 	}
-	if d := asked[1].Valid - asked[1].Time; d > int64(time.Minute) || d < int64(59*time.Second) {
+	if d := asked[1].Valid - asked[1].Time; d > int64(time.Minute) || d < int64(30*time.Second) { // it counts from before the invoke; without one of its own it is 5 s
 		t.Errorf("the deadline is %v after the invoke", time.Duration(d))
 	}
 	closed, given := find(r.events, history.Close, history.Invoke), find(r.events, history.Release, history.Info)
@@ -184,7 +187,7 @@ func TestWaitAtPoint(t *testing.T) {
 		{workloads.PointRelease, wire.DoRelease},
 	} {
 		r.must(wire.OutcomeOK, wire.Command{Do: wire.DoArm, Point: c.point, Action: wire.ActionWait})
-		id := r.order(wire.Command{Do: c.do, Timeout: int64(time.Second)})
+		id := r.order(wire.Command{Do: c.do, Timeout: int64(patience)})
 		if p := r.frame(wire.TypePoint).Point; p.Point != c.point || p.User != 0 || p.Time == 0 {
 			t.Errorf("point is %+v", p)
 		}
@@ -250,7 +253,7 @@ func TestLoss(t *testing.T) {
 		r.must(wire.OutcomeOK, wire.Command{Do: wire.DoAcquire})
 		r.must(wire.OutcomeOK, wire.Command{Do: wire.DoWrite, Value: 1})
 		y.loseAll()
-		time.Sleep(50 * time.Millisecond)
+		r.await(1, history.Lost, history.Info)
 		r.must(outcome, wire.Command{Do: wire.DoWrite, Value: 2})
 		r.must(wire.OutcomeFail, wire.Command{Do: wire.DoRelease})
 		r.stop()
@@ -269,25 +272,37 @@ func TestLoss(t *testing.T) {
 	}
 }
 
-// A validity that is over stops a user who looks at it, though nobody told it of a loss.
+// A validity that is over stops a user who looks at it, though nobody told it of a loss. One that is not over does not.
 func TestCheckValidity(t *testing.T) {
 	reg, address := startRegister(t, resource.GuardNone)
 	y := newToy()
 	y.silent = true
 	r := inside(t, y)
-	r.begin(protecting(address, resource.GuardNone, func(s *wire.Start) {
-		s.Check = checkValidity
-		s.Access = []byte(`{"backend":"toy","lock":"plain","ttl_ns":50000000}`)
-	}))
+	r.begin(protecting(address, resource.GuardNone, func(s *wire.Start) { s.Check = checkValidity }))
 	r.must(wire.OutcomeOK, wire.Command{Do: wire.DoAcquire})
 	r.must(wire.OutcomeOK, wire.Command{Do: wire.DoWrite, Value: 1})
-	time.Sleep(60 * time.Millisecond)
-	if a := r.must(wire.OutcomeFail, wire.Command{Do: wire.DoWrite, Value: 2}); a.Error != workloads.ErrStopped.Error() {
+	y.mu.Lock()
+	y.valid = over
+	y.mu.Unlock()
+	r.must(wire.OutcomeOK, wire.Command{Do: wire.DoAcquire, Lock: 1})
+	if a := r.must(wire.OutcomeFail, wire.Command{Do: wire.DoWrite, Lock: 1, Value: 2}); a.Error != workloads.ErrStopped.Error() {
 		t.Errorf("got %q", a.Error)
 	}
 	r.must(wire.OutcomeFail, wire.Command{Do: wire.DoRenew})
 	r.stop()
 	reg.stop()
+}
+
+// A grant may end between two looks.
+func TestAValidityEndsInHand(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := &hold{u: &user{s: &session{start: aStart(func(s *wire.Start) { s.Check = checkValidity })}}, valid: lock.Until(time.Now().Add(time.Second))}
+		before := h.look()
+		time.Sleep(time.Second)
+		if after := h.look(); before != nil || !errors.Is(after, workloads.ErrStopped) {
+			t.Errorf("before its end: %v; after it: %v", before, after)
+		}
+	})
 }
 
 func TestRenewalsGoOnUntilTheLoss(t *testing.T) {
@@ -300,7 +315,7 @@ func TestRenewalsGoOnUntilTheLoss(t *testing.T) {
 	r.must(wire.OutcomeOK, wire.Command{Do: wire.DoAcquire})
 	renewed := func(n int) {
 		t.Helper()
-		wait.Until(t, time.Minute, fmt.Sprintf("%d renewals", n), func() bool {
+		wait.Until(t, patience, fmt.Sprintf("%d renewals", n), func() bool {
 			y.mu.Lock()
 			defer y.mu.Unlock()
 			return y.renewals >= n
@@ -312,7 +327,7 @@ func TestRenewalsGoOnUntilTheLoss(t *testing.T) {
 	last := y.renewals + 1
 	y.mu.Unlock()
 	renewed(last)
-	time.Sleep(50 * time.Millisecond)
+	r.await(1, history.Lost, history.Info)
 	r.must(wire.OutcomeOK, wire.Command{Do: wire.DoRelease})
 	y.mu.Lock()
 	n := y.renewals

@@ -21,7 +21,7 @@ func (r *rig) killed() {
 	r.t.Helper()
 	select {
 	case <-r.ended:
-	case <-time.After(10 * time.Second):
+	case <-time.After(patience):
 		r.t.Fatal("the client lives on")
 	}
 	var exit *exec.ExitError
@@ -72,12 +72,14 @@ func TestDieAtPoint(t *testing.T) {
 	}
 }
 
-// Whatever goes on, a client whose supervisor is gone is gone within 2 s: here a user sits in a call that never ends.
+// A client whose supervisor is gone ends, whatever goes on: here a user sits in a call that never returns. That it ends within 2 s is exact in
+// wire's TestANodeEndsWithinItsGrace. This bound only finds a client that adds much to it.
 func TestEndOfInputEndsTheClient(t *testing.T) {
+	const promised, room = 2 * time.Second, 3 * time.Second // of a machine that is busy, as in clientcheck
 	for _, kind := range []string{"plain", "deaf"} {
 		r, cmd := child(t, kind)
 		r.begin(withWorkload("acquire-release", `{"hold": 60000000000}`, 3))
-		time.Sleep(20 * time.Millisecond)
+		r.await(3, history.Acquire, history.Invoke)
 		began := time.Now()
 		if err := r.stdin.Close(); err != nil {
 			t.Fatal(err)
@@ -87,11 +89,11 @@ func TestEndOfInputEndsTheClient(t *testing.T) {
 			if cmd.ProcessState.ExitCode() != 3 {
 				t.Errorf("%s: ended with %v", kind, err)
 			}
-		case <-time.After(10 * time.Second):
+		case <-time.After(patience):
 			_ = cmd.Process.Kill()
 			t.Fatalf("%s: the client lives on", kind)
 		}
-		if took := time.Since(began); took > 2*time.Second {
+		if took := time.Since(began); took > promised+room {
 			t.Errorf("%s: the client ended after %v", kind, took)
 		}
 	}
@@ -101,7 +103,7 @@ func TestEndOfInputEndsTheClient(t *testing.T) {
 func TestEndOfInputInside(t *testing.T) {
 	r := inside(t, newToy())
 	r.begin(withWorkload("acquire-release", `{"hold": 60000000000}`, 3))
-	time.Sleep(20 * time.Millisecond)
+	r.await(3, history.Acquire, history.Invoke)
 	if err := r.stdin.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -120,20 +122,26 @@ func TestEndOfInputInside(t *testing.T) {
 
 // A client that is stopped for a while knows it afterwards.
 func TestStallIsNoticed(t *testing.T) {
+	const stall = 300 * time.Millisecond
 	r, cmd := child(t, "plain")
 	r.begin(nil)
 	if err := cmd.Process.Signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
-	time.Sleep(300 * time.Millisecond)
+	var status syscall.WaitStatus
+	for !status.Stopped() { // a busy machine delivers the signal late
+		if _, err := syscall.Wait4(cmd.Process.Pid, &status, syscall.WUNTRACED, nil); err != nil && !errors.Is(err, syscall.EINTR) {
+			t.Fatal(err)
+		}
+	}
+	time.Sleep(stall)
 	if err := cmd.Process.Signal(syscall.SIGCONT); err != nil {
 		t.Fatal(err)
 	}
-	time.Sleep(50 * time.Millisecond)
 	d := r.stop()
 	stalls := find(r.events, history.Stall, history.Info)
 	slices.SortFunc(stalls, func(a, b history.Event) int { return cmp.Compare(b.Value, a.Value) }) // on a loud machine it is not the only one
-	if len(stalls) == 0 || stalls[0].Value < int64(250*time.Millisecond) || stalls[0].User.Client() != 1 || d.Stall < stalls[0].Value {
+	if len(stalls) == 0 || stalls[0].Value < int64(stall) || stalls[0].User.Client() != 1 || d.Stall < stalls[0].Value {
 		t.Errorf("stalls are %+v, the longest is said to be %v", stalls, time.Duration(d.Stall))
 	}
 	if d.CPU <= 0 {
@@ -146,7 +154,7 @@ func TestStallIsNoticed(t *testing.T) {
 func TestUsersOfAFullStreamStandStill(t *testing.T) {
 	r := inside(t, newToy())
 	r.begin(withWorkload("acquire-release", `{}`, 4))
-	time.Sleep(50 * time.Millisecond)
+	r.await(1, history.Acquire, history.Ok)
 	r.still.Lock()
 	stopped := clock.Now()
 	time.Sleep(300 * time.Millisecond)
@@ -166,7 +174,8 @@ func TestUsersOfAFullStreamStandStill(t *testing.T) {
 			told += max(0, min(s.Time, until)-max(s.Time-s.Value, from))
 		}
 	}
-	if longest < stopped/2 || told < longest*9/10 {
+	const untold = int64(50 * time.Millisecond) // two stalls of less than 20 ms are not recorded, one before the longest and one after; the rest is room
+	if longest < stopped/2 || told < longest-untold {
 		t.Errorf("of %v without a reader nothing happened for %v, of which the stalls tell %v",
 			time.Duration(stopped), time.Duration(longest), time.Duration(told))
 	}

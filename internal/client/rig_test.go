@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -17,6 +18,7 @@ import (
 	"github.com/lockquake/lockquake/backends"
 	"github.com/lockquake/lockquake/history"
 	"github.com/lockquake/lockquake/internal/clock"
+	"github.com/lockquake/lockquake/internal/wait"
 	"github.com/lockquake/lockquake/internal/wire"
 	"github.com/lockquake/lockquake/workloads"
 	"github.com/lockquake/lockquake/workloads/resource/register"
@@ -49,6 +51,9 @@ func options(t *toy, in io.Reader, out io.Writer) Options {
 	}
 }
 
+// patience only ends a test that hangs.
+const patience = time.Minute
+
 // rig is the supervisor's side of one client.
 type rig struct {
 	t      *testing.T
@@ -56,6 +61,7 @@ type rig struct {
 	stdin  io.WriteCloser
 	frames chan *wire.Frame
 	ended  chan struct{} // the stream is read to its end
+	mu     sync.Mutex    // of events, until the stream has ended
 	events []history.Event
 	err    error // of the stream
 	result chan error
@@ -118,7 +124,9 @@ func newRig(t *testing.T, stdin io.WriteCloser, stdout io.Reader) *rig {
 				}
 				return
 			}
+			r.mu.Lock()
 			r.events = append(r.events, item.Events...)
+			r.mu.Unlock()
 			if item.Frame != nil {
 				r.frames <- item.Frame
 			}
@@ -142,10 +150,26 @@ func (r *rig) frame(kind string) *wire.Frame {
 			r.t.Fatalf("got %s, want %s", f.Type, kind)
 		}
 		return f
-	case <-time.After(10 * time.Second):
+	case <-time.After(patience):
 		r.t.Fatalf("no %s", kind)
 		return nil
 	}
+}
+
+// await waits for n events of one kind and phase.
+func (r *rig) await(n int, k history.Kind, p history.Phase) {
+	r.t.Helper()
+	r.until(fmt.Sprintf("%d times %v %v", n, k, p), func(events []history.Event) bool { return len(find(events, k, p)) >= n })
+}
+
+// until waits until ok is content with the events that came so far.
+func (r *rig) until(what string, ok func(events []history.Event) bool) {
+	r.t.Helper()
+	wait.Until(r.t, patience, what, func() bool {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		return ok(r.events)
+	})
 }
 
 func (r *rig) send(f wire.Frame) {

@@ -130,7 +130,7 @@ func (t *toy) tell(test *testing.T, c lock.Change) {
 	test.Helper()
 	select {
 	case t.news <- c:
-	case <-time.After(10 * time.Second):
+	case <-time.After(patience):
 		test.Fatal("nobody watches")
 	}
 }
@@ -139,7 +139,7 @@ func (t *toy) tell(test *testing.T, c lock.Change) {
 func TestChangesAreRecorded(t *testing.T) {
 	y := newToy()
 	y.news = make(chan lock.Change)
-	y.valid = func(time.Time) lock.Validity { return lock.Until(time.Now().Add(-time.Second)) } // over when it comes
+	y.valid = over
 	r := inside(t, y)
 	r.begin(nil)
 	r.must(wire.OutcomeOK, wire.Command{Do: wire.DoAcquire, Lock: 1, Mode: lock.Shared.String()})
@@ -198,7 +198,7 @@ func TestChangesAfterTheRelease(t *testing.T) {
 // TestRenewalIsBelievedIn renews a grant that was over when it came.
 func TestRenewalIsBelievedIn(t *testing.T) {
 	y := newToy()
-	y.valid = func(time.Time) lock.Validity { return lock.Until(time.Now().Add(-time.Second)) }
+	y.valid = over
 	r := inside(t, y)
 	r.begin(nil)
 	r.must(wire.OutcomeOK, wire.Command{Do: wire.DoAcquire})

@@ -6,9 +6,11 @@ import (
 	"os"
 	"sync"
 	"syscall"
+	"testing"
 	"time"
 
 	"github.com/lockquake/lockquake/backends"
+	"github.com/lockquake/lockquake/internal/wait"
 	"github.com/lockquake/lockquake/lock"
 	"github.com/lockquake/lockquake/workloads"
 )
@@ -140,6 +142,19 @@ func (t *toy) until(end time.Time) lock.Validity {
 	}
 	return lock.Until(end)
 }
+
+// awaitGrant waits until the service has granted a lock.
+func (t *toy) awaitGrant(test *testing.T) {
+	test.Helper()
+	wait.Until(test, patience, "a grant", func() bool {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		return t.token > 0
+	})
+}
+
+// over is the validity of a grant that is over when it comes.
+func over(time.Time) lock.Validity { return lock.Until(time.Now().Add(-time.Second)) }
 
 func (p *plain) Release(_ context.Context, g lock.Grant) error {
 	began := time.Now()

@@ -116,7 +116,7 @@ func TestAttachedServersAreNeverReset(t *testing.T) {
 	}
 }
 
-// several are runs on servers that are kept where that is possible.
+// several are runs on servers that are kept where that is possible. They are in one bubble, see testbed.run.
 type several struct {
 	*testbed
 	kept KeptServers
@@ -165,44 +165,46 @@ func (s *several) mustTake(got finishedRun, from string) {
 // TestServersServeAnyScenario: lock, clients, users, resource and name differ, and the server is the same.
 func TestServersServeAnyScenario(t *testing.T) {
 	t.Parallel()
-	s := newSeveral(t)
-	idle := script{begins: func(a *fakeNode) { a.pause(time.Hour) }} // one fake client has the lock to itself
-	s.scripts = map[string]script{"client-2": idle, "client-3": idle}
-	first := s.next(scheduled())
-	if first.env.Kept || first.env.Fresh != "" {
-		t.Errorf("the first run: kept %t, fresh because of %q", first.env.Kept, first.env.Fresh)
-	}
-	server, client := s.fake("server-1"), s.fake("client-1")
-	if client.life.Err() == nil {
-		t.Error("a client of the first run outlives it")
-	}
-	from := filepath.Base(first.dir)
-	other := strings.NewReplacer(
-		"name: fake", "name: other", "use: fake,", "use: fake, lock: other,",
-		"clients: 1,", "clients: 3, users: 1, resource: {use: register, guard: none},").Replace(scheduled())
-	second := s.next(other)
-	s.mustTake(second, "../fake/"+from)
-	if dir := filepath.Base(filepath.Dir(second.dir)); dir != "other" || len(second.env.Clients) != 4 {
-		t.Errorf("the second run is in %s with %d clients and resources, want other and 4", dir, len(second.env.Clients))
-	}
-	if s.fake("client-1") == client || s.fake("client-3") == nil {
-		t.Error("the clients of the second run are not its own")
-	}
-	if _, left := first.env.Cluster["address_register"]; left || second.env.Cluster["address_register"] != "" {
-		t.Errorf("the first run tells of the second one's nodes: %v", first.env.Cluster)
-	}
-	s.mustTake(s.next(strings.Replace(scheduled(), "clients: 1,", "clients: 2, resource: {use: trio, guard: none},", 1)), from)
+	synctest.Test(t, func(t *testing.T) {
+		s := newSeveral(t)
+		idle := script{begins: func(a *fakeNode) { a.pause(time.Hour) }} // one fake client has the lock to itself
+		s.scripts = map[string]script{"client-2": idle, "client-3": idle}
+		first := s.next(scheduled())
+		if first.env.Kept || first.env.Fresh != "" {
+			t.Errorf("the first run: kept %t, fresh because of %q", first.env.Kept, first.env.Fresh)
+		}
+		server, client := s.fake("server-1"), s.fake("client-1")
+		if client.life.Err() == nil {
+			t.Error("a client of the first run outlives it")
+		}
+		from := filepath.Base(first.dir)
+		other := strings.NewReplacer(
+			"name: fake", "name: other", "use: fake,", "use: fake, lock: other,",
+			"clients: 1,", "clients: 3, users: 1, resource: {use: register, guard: none},").Replace(scheduled())
+		second := s.next(other)
+		s.mustTake(second, "../fake/"+from)
+		if dir := filepath.Base(filepath.Dir(second.dir)); dir != "other" || len(second.env.Clients) != 4 {
+			t.Errorf("the second run is in %s with %d clients and resources, want other and 4", dir, len(second.env.Clients))
+		}
+		if s.fake("client-1") == client || s.fake("client-3") == nil {
+			t.Error("the clients of the second run are not its own")
+		}
+		if _, left := first.env.Cluster["address_register"]; left || second.env.Cluster["address_register"] != "" {
+			t.Errorf("the first run tells of the second one's nodes: %v", first.env.Cluster)
+		}
+		s.mustTake(s.next(strings.Replace(scheduled(), "clients: 1,", "clients: 2, resource: {use: trio, guard: none},", 1)), from)
 
-	memory := strings.NewReplacer("name: fake", "name: within", "{use: fake, ttl: 5s}", "{use: memory, ttl: 5s}").Replace(scheduled())
-	s.realClients = true // the memory backend has no servers, and leaves those of others alone
-	if got := s.next(memory); got.env.Kept || got.env.Fresh != "" {
-		t.Errorf("on memory: kept %t, fresh because of %q", got.env.Kept, got.env.Fresh)
-	}
-	s.realClients = false
-	s.mustTake(s.next(directed("{do: acquire, user: A}", "{do: release, user: A}")), from)
-	if s.fake("server-1") != server || server.life.Err() != nil {
-		t.Error("the server is another one")
-	}
+		memory := strings.NewReplacer("name: fake", "name: within", "{use: fake, ttl: 5s}", "{use: memory, ttl: 5s}", "clients: 1", "clients: 1, hold: 5ms").Replace(scheduled())
+		s.realClients = true // the memory backend has no servers, and leaves those of others alone
+		if got := s.next(memory); got.env.Kept || got.env.Fresh != "" {
+			t.Errorf("on memory: kept %t, fresh because of %q", got.env.Kept, got.env.Fresh)
+		}
+		s.realClients = false
+		s.mustTake(s.next(directed("{do: acquire, user: A}", "{do: release, user: A}")), from)
+		if s.fake("server-1") != server || server.life.Err() != nil {
+			t.Error("the server is another one")
+		}
+	})
 }
 
 // TestServersThatAreNotProvenAreReplaced, with the reason, and end.
@@ -225,22 +227,24 @@ func TestServersThatAreNotProvenAreReplaced(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			s := newSeveral(t)
-			s.settings = map[string]string{"limit": "1"}
-			s.next(scheduled())
-			server := s.fake("server-1")
-			c.change(s)
-			text := scheduled()
-			if s.faults != nil {
-				text = scheduled("{use: good, on: server-1, at: 1ms}")
-			}
-			got := s.next(text)
-			if got.err != nil || got.env.Kept || !strings.Contains(got.env.Fresh, c.why) {
-				t.Errorf("%v: kept %t, fresh because of %q; want %q", got.err, got.env.Kept, got.env.Fresh, c.why)
-			}
-			if server.life.Err() == nil || s.fake("server-1") == server {
-				t.Error("the server that was not taken over still lives")
-			}
+			synctest.Test(t, func(t *testing.T) {
+				s := newSeveral(t)
+				s.settings = map[string]string{"limit": "1"}
+				s.next(scheduled())
+				server := s.fake("server-1")
+				c.change(s)
+				text := scheduled()
+				if s.faults != nil {
+					text = scheduled("{use: good, on: server-1, at: 1ms}")
+				}
+				got := s.next(text)
+				if got.err != nil || got.env.Kept || !strings.Contains(got.env.Fresh, c.why) {
+					t.Errorf("%v: kept %t, fresh because of %q; want %q", got.err, got.env.Kept, got.env.Fresh, c.why)
+				}
+				if server.life.Err() == nil || s.fake("server-1") == server {
+					t.Error("the server that was not taken over still lives")
+				}
+			})
 		})
 	}
 }
@@ -248,13 +252,15 @@ func TestServersThatAreNotProvenAreReplaced(t *testing.T) {
 // TestServersThatNobodySawBeginAreNotKept: where the agent does not tell how their links were at the start, nothing can be compared later.
 func TestServersThatNobodySawBeginAreNotKept(t *testing.T) {
 	t.Parallel()
-	s := newSeveral(t)
-	s.kept.Agent = true // goroutines have none
-	s.next(scheduled())
-	const why = "how they began was not to be seen: around server-1"
-	if got := s.next(scheduled()); got.env.Kept || !strings.HasPrefix(got.env.Fresh, why) {
-		t.Errorf("kept %t, fresh because of %q; want %q", got.env.Kept, got.env.Fresh, why)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		s := newSeveral(t)
+		s.kept.Agent = true // goroutines have none
+		s.next(scheduled())
+		const why = "how they began was not to be seen: around server-1"
+		if got := s.next(scheduled()); got.env.Kept || !strings.HasPrefix(got.env.Fresh, why) {
+			t.Errorf("kept %t, fresh because of %q; want %q", got.env.Kept, got.env.Fresh, why)
+		}
+	})
 }
 
 // TestTheClocksOfKeptServersAreRight to within 50 ms of this machine's. An answer may be 5 ms old, and has whole milliseconds at least.
@@ -344,17 +350,19 @@ func TestAClockThatIsReadCoarselyIsReadAgain(t *testing.T) {
 // TestWhatCannotBeRemovedHindersNoRun: a run whose servers take the place of others is judged, and ends with the error of their removal.
 func TestWhatCannotBeRemovedHindersNoRun(t *testing.T) {
 	t.Parallel()
-	s := newSeveral(t)
-	s.next(scheduled())
-	s.reset = func() ([]string, error) { return nil, errors.New("there is a key") }
-	s.closes = func() error {
-		s.closes = nil
-		return errors.New("its network stays")
-	}
-	got := s.next(scheduled())
-	if got.err == nil || got.err.Error() != "its network stays" || got.wrong != nil || got.report.Verdict != results.Pass {
-		t.Errorf("%v, %v, the verdict is %s: %q", got.err, got.wrong, got.report.Verdict, got.report.Reasons)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		s := newSeveral(t)
+		s.next(scheduled())
+		s.reset = func() ([]string, error) { return nil, errors.New("there is a key") }
+		s.closes = func() error {
+			s.closes = nil
+			return errors.New("its network stays")
+		}
+		got := s.next(scheduled())
+		if got.err == nil || got.err.Error() != "its network stays" || got.wrong != nil || got.report.Verdict != results.Pass {
+			t.Errorf("%v, %v, the verdict is %s: %q", got.err, got.wrong, got.report.Verdict, got.report.Reasons)
+		}
+	})
 }
 
 // TestServersAloneAreHandedOn: whatever else still runs is ended with its run.

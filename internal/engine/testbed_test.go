@@ -42,8 +42,8 @@ import (
 type testbed struct {
 	t           *testing.T
 	scripts     map[string]script // by node name; a node without one does what it should
-	realClients bool              // the clients are real ones, on the memory backend
-	realTime    bool              // time goes on as it does for the machine
+	realClients bool              // the clients are real ones, on the memory backend; in a bubble they need a hold, or they never wait
+	realTime    bool              // time goes on as it does for the machine, as it must where nodes speak over a network
 	ahead       func() int64      // ns that the clients' clock is ahead of this machine's; nil: it is the same clock
 	lies        bool              // they say that it is the same clock all the same
 	mute        bool              // they never say hello
@@ -83,12 +83,12 @@ type finishedRun struct {
 	left   []string // nodes that go on
 }
 
-// run runs a scenario to its end and has it judged. Every reason in env.json must appear in the verdict. Where all nodes are fake, the
+// run runs a scenario to its end and has it judged. Every reason in env.json must appear in the verdict. Unless it is in real time, the
 // run is in a synctest bubble: its time passes only while every goroutine waits, however busy the machine is.
 func (s *testbed) run(ctx context.Context, text string) (out finishedRun) {
 	s.t.Helper()
 	s.out = s.t.TempDir()
-	if s.realClients || s.realTime {
+	if s.realTime {
 		return s.runNow(ctx, text)
 	}
 	outer, _ := s.t, ctx.Done() // which makes its channel

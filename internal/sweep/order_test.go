@@ -161,8 +161,9 @@ func TestBudgetOfManyCurves(t *testing.T) {
 func TestShareOfASearch(t *testing.T) {
 	t.Parallel()
 	s := Sweep{Budget: 10 * time.Minute, began: clock.Now() - int64(4*time.Minute), pace: pace{done: 1, took: 10 * time.Second}}
+	const aside = 10 * time.Second // room for the time that passes meanwhile
 	for curves, want := range map[int]time.Duration{6: 5 * time.Minute, 3: 6 * time.Minute, 1: 10 * time.Minute} {
-		if got := s.share(curves).Round(time.Second); got != want {
+		if got := s.share(curves); got < want || got > want+aside {
 			t.Errorf("%d curves: the next ends at %v, want %v", curves, got, want)
 		}
 	}

@@ -196,10 +196,10 @@ func TestSendToStoppedNode(t *testing.T) {
 	c := NewConn(strings.NewReader(""), w)
 	big := Frame{Type: TypeLog, Log: &Log{Text: strings.Repeat("x", 10_000)}}
 	began := time.Now()
-	for err = nil; err == nil; {
-		err = c.Send(big)
-		if time.Since(began) > 5*time.Second {
-			t.Fatal("sending goes on for ever")
+	const inPipe = 100 // more frames than a pipe holds
+	for range queued + inPipe {
+		if err = c.Send(big); err != nil {
+			break
 		}
 	}
 	if !errors.Is(err, ErrBacklog) {
@@ -211,7 +211,8 @@ func TestSendToStoppedNode(t *testing.T) {
 	if err := c.Send(big); err == nil {
 		t.Error("a closed connection accepts frames")
 	}
-	if took := time.Since(began); took > 5*time.Second {
+	const blocked = 5 * time.Second // a call that waits for the node waits for ever, and all of these take 50 ms
+	if took := time.Since(began); took > blocked {
 		t.Errorf("took %v", took)
 	}
 }
@@ -303,7 +304,8 @@ func TestStallsThatMatterToAGrantAreRecorded(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := len(events) == 1 && events[0].Kind == history.Stall && events[0].User == 3 && events[0].Value > int64(c.stood); got != c.recorded {
+		want := c.recorded || p.longest.Load() > int64(2*beat) // the machine stood still during the test
+		if got := len(events) == 1 && events[0].Kind == history.Stall && events[0].User == 3 && events[0].Value > int64(c.stood); got != want {
 			t.Errorf("a stall of %v is recorded: %t: %+v", c.stood, got, events)
 		}
 	}

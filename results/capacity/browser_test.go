@@ -33,7 +33,7 @@ func TestPageInABrowser(t *testing.T) {
 		t.Fatal("no chromium on PATH: install the Debian package chromium to run the browser test")
 	}
 	opts := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.NoSandbox, chromedp.DisableGPU)
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute) // ends a browser that hangs
 	defer cancel()
 	ctx, cancel = chromedp.NewExecAllocator(ctx, opts...)
 	defer cancel()

@@ -263,7 +263,7 @@ func TestPorcupineAgrees(t *testing.T) {
 			t.Fatalf("the sweep finds nothing in a history that no lock allows: %+v", cs)
 		}
 	})
-	if seen[true] == 0 || seen[false] == 0 {
+	if seen[true] == 0 || seen[false] == 0 { // each is in a fifth of the histories at least: 100 without one come once in 10^9 runs
 		t.Fatalf("only one kind of history was drawn: %v", seen)
 	}
 }
