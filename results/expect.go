@@ -150,10 +150,9 @@ func (c *circumstances) counted(x scenarios.Expectation, v float64) (Verdict, st
 		return c.sound(x.Name)
 	case forbids && (x.Op != "=" || v > x.Value):
 		return Fail, found(v)
-	case len(c.blind) > 0:
-		return Unknown, found(v) + but + because(c.blind)
-	case len(c.causes) > 0:
-		return Unknown, found(v) + but + runUnknown
+	}
+	if verdict, why := c.sound(x.Name); verdict != Pass { // a run that could not have shown it does not show that it is not there
+		return verdict, found(v) + but + why
 	}
 	return Fail, found(v)
 }
@@ -166,6 +165,8 @@ func (c *circumstances) measured(x scenarios.Expectation, v float64) (Verdict, s
 		return c.sound(x.Name)
 	case IsTime(x.Name) && (x.Holds(least) || x.Op == "=" && least < x.Value && x.Value < v): // a lower bound that is not met is not met by less
 		return Unknown, "measured " + number(v) + but + c.stood.Text(c.run)
+	case !IsTime(x.Name) && c.few != "": // a ratio or a rate of too few
+		return Unknown, "measured " + number(v) + but + c.few
 	case x.Op == ">" || x.Op == ">=" || x.Op == "=":
 		if verdict, why := c.sound(x.Name); verdict != Pass {
 			return verdict, "measured " + number(v) + but + why

@@ -126,28 +126,37 @@ func TestWhatACountProves(t *testing.T) {
 		name, count, op string
 		value, found    float64
 		lost, dropped   int
-		blind           bool
+		weak            string // "blind": nothing bit; "few": too little was judged; "still": a process stood still
 		want            Verdict
 		why             string
 	}{
-		{"found", all, ">", 0, 1, 0, 0, false, Pass, ""},
-		{"found, and a process is lost", all, ">", 0, 1, 1, 0, false, Unknown, "found 1, but what explains it may be among the events that are missing"},
-		{"found, and what was lost explains nothing", ends, ">", 0, 1, 1, 0, false, Pass, ""},
-		{"nothing was found, and a process is lost", all, "=", 0, 0, 1, 0, false, Pass, ""},
-		{"found, and events were dropped", all, ">", 0, 1, 0, 1, false, Unknown, "found 1, but what ended a hold may be among the events that were dropped"},
-		{"found, and ends were dropped", ends, ">", 0, 1, 0, 1, false, Unknown, "found 1, but what ended a hold may be among the events that were dropped"},
-		{"found, and what was dropped ends nothing", "other", ">", 0, 1, 0, 1, false, Pass, ""},
-		{"nothing was found, and events were dropped", ends, "=", 0, 0, 0, 1, false, Pass, ""},
-		{"nothing was found where nothing bit", "other", "=", 0, 0, 0, 0, true, Unknown, blind},
-		{"nothing was found of what was demanded, where nothing bit", "other", ">", 0, 0, 0, 0, true, Unknown, "found 0, but " + blind},
-		{"nothing was found of what was demanded", "other", ">", 0, 0, 0, 0, false, Fail, "found 0"},
-		{"found where nothing bit", "other", "=", 0, 2, 0, 0, true, Fail, "found 2"},
-		{"fewer than were demanded", "other", "=", 3, 2, 0, 0, true, Unknown, "found 2, but " + blind},
-		{"more than were demanded", "other", "=", 3, 4, 0, 0, true, Fail, "found 4"},
+		{"found", all, ">", 0, 1, 0, 0, "", Pass, ""},
+		{"found, and a process is lost", all, ">", 0, 1, 1, 0, "", Unknown, "found 1, but what explains it may be among the events that are missing"},
+		{"found, and what was lost explains nothing", ends, ">", 0, 1, 1, 0, "", Pass, ""},
+		{"nothing was found, and a process is lost", all, "=", 0, 0, 1, 0, "", Pass, ""},
+		{"found, and events were dropped", all, ">", 0, 1, 0, 1, "", Unknown, "found 1, but what ended a hold may be among the events that were dropped"},
+		{"found, and ends were dropped", ends, ">", 0, 1, 0, 1, "", Unknown, "found 1, but what ended a hold may be among the events that were dropped"},
+		{"found, and what was dropped ends nothing", "other", ">", 0, 1, 0, 1, "", Pass, ""},
+		{"nothing was found, and events were dropped", ends, "=", 0, 0, 0, 1, "", Pass, ""},
+		{"nothing was found where nothing bit", "other", "=", 0, 0, 0, 0, "blind", Unknown, blind},
+		{"nothing was found of what was demanded, where nothing bit", "other", ">", 0, 0, 0, 0, "blind", Unknown, "found 0, but " + blind},
+		{"nothing was found of what was demanded", "other", ">", 0, 0, 0, 0, "", Fail, "found 0"},
+		{"too few to find what was demanded", "other", ">", 0, 0, 0, 0, "few", Unknown, "found 0, but few"},
+		{"fewer than were demanded, of too few", "other", ">=", 3, 2, 0, 0, "few", Unknown, "found 2, but few"},
+		{"nothing was found of what was demanded in a run that stood still", "other", ">", 0, 0, 0, 0, "still", Unknown, "found 0, but still"},
+		{"what is forbidden was found among too few", "other", "=", 0, 2, 0, 0, "few", Fail, "found 2"},
+		{"found where nothing bit", "other", "=", 0, 2, 0, 0, "blind", Fail, "found 2"},
+		{"fewer than were demanded", "other", "=", 3, 2, 0, 0, "blind", Unknown, "found 2, but " + blind},
+		{"more than were demanded", "other", "=", 3, 4, 0, 0, "blind", Fail, "found 4"},
 	} {
 		x := circumstances{report: &Report{}, finding: map[string]*Finding{}, quantity: quantities, dropped: int64(c.dropped), run: Run{Lost: make([]Lost, c.lost)}}
-		if c.blind {
-			x.blind = []string{blind}
+		switch c.weak {
+		case "blind":
+			x.blind, x.weak = []string{blind}, []string{blind}
+		case "few":
+			x.few = "few"
+		case "still":
+			x.weak = []string{"still"}
 		}
 		got, why := x.counted(scenarios.Expectation{Name: c.count, Op: c.op, Value: c.value}, c.found)
 		if got != c.want || why != c.why {
@@ -179,10 +188,15 @@ func TestWhatAMeasureProves(t *testing.T) {
 		{"too small at least in a weak run", "share", ">=", 5, 1, true, Unknown, "measured 1, but few"},
 		{"another in a weak run", "share", "=", 5, 1, true, Unknown, "measured 1, but few"},
 		{"too large in a weak run", "share", "<", 5, 9, true, Fail, "measured 9"},
+		{"too large a share of too few", "share_of_too_few", "<", 5, 9, false, Unknown, "measured 9, but few"},
+		{"too long a time of too few", "wait_of_too_few_ms", "<", 100, 151, false, Fail, "measured 151"},
 	} {
 		x := circumstances{report: &Report{}, finding: map[string]*Finding{}, stood: Standstill{Process: "client-1", Total: 50e6}}
 		if c.weak {
 			x.weak = []string{"few"}
+		}
+		if strings.Contains(c.measure, "too") {
+			x.few = "few"
 		}
 		got, why := x.measured(scenarios.Expectation{Name: c.measure, Op: c.op, Value: c.value}, c.found)
 		if got != c.want || !strings.HasPrefix(why, c.why) {
