@@ -39,6 +39,11 @@ func usagef(format string, args ...any) error {
 	return engine.UsageError{Text: fmt.Sprintf(format, args...)}
 }
 
+// flagValues says what a flag of each type takes; a flag of any text has none.
+var flagValues = map[string]string{
+	"bool": "true or false", "int": "a whole number", "uint64": "a whole number from 0 on", "stringSlice": "a list of words with commas between them", "duration": "a duration with its unit, such as 300ms, 2s or 10m",
+}
+
 // wrongFlag says what is wrong with a flag in words of the command line.
 func wrongFlag(c *cobra.Command, err error) error {
 	var (
@@ -55,8 +60,7 @@ func wrongFlag(c *cobra.Command, err error) error {
 			text += fmt.Sprintf(" did you mean --%s?", near[0])
 		}
 	case errors.As(err, &unfit):
-		want := map[string]string{"bool": "true or false", "int": "a whole number", "uint64": "a whole number from 0 on"}
-		text = fmt.Sprintf("--%s: %q is not %s;", unfit.GetFlag().Name, unfit.GetValue(), want[unfit.GetFlag().Value.Type()])
+		text = fmt.Sprintf("--%s: %q is not %s;", unfit.GetFlag().Name, unfit.GetValue(), flagValues[unfit.GetFlag().Value.Type()])
 	}
 	return usagef("%s `%s --help` lists the flags", text, c.CommandPath())
 }

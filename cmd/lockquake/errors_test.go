@@ -5,7 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"testing"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/lockquake/lockquake/chaos"
 	"github.com/lockquake/lockquake/history"
@@ -93,6 +97,23 @@ func TestReplayNamesTheProgramThatStoodIn(t *testing.T) {
 			t.Errorf("on %s with images %v it is %q that stood in, should be %q", c.provider, c.images, got, c.want)
 		}
 	}
+}
+
+// TestEveryFlagSaysWhatItTakes: a value that a flag refuses is answered with what would be right, whatever the type of the flag.
+func TestEveryFlagSaysWhatItTakes(t *testing.T) {
+	t.Parallel()
+	var visit func(c *cobra.Command)
+	visit = func(c *cobra.Command) {
+		c.LocalFlags().VisitAll(func(f *pflag.Flag) {
+			if kind := f.Value.Type(); flagValues[kind] == "" && !slices.Contains([]string{"string", "stringArray"}, kind) {
+				t.Errorf("%s --%s is a %s, which flagValues does not have", c.CommandPath(), f.Name, kind)
+			}
+		})
+		for _, sub := range c.Commands() {
+			visit(sub)
+		}
+	}
+	visit(newRoot(streams{}, streams{}))
 }
 
 func TestSeedsDiffer(t *testing.T) {
