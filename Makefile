@@ -47,8 +47,10 @@ story-pages: ## write docs/stories.md, and the picture of the README, anew from 
 
 .PHONY: test
 test: build setup ## all tests; what CI runs beside the linters
-	@$(MAKE) --no-print-directory --jobs 2 --output-sync test-unit images
-	@$(MAKE) --no-print-directory test-integration
+	@rm -f build/tests-*.jsonl; code=0; \
+	$(MAKE) --no-print-directory --jobs 2 --keep-going --output-sync test-unit images-of-tests || code=1; \
+	$(MAKE) --no-print-directory test-integration || code=1; \
+	go run ./internal/testrun -summary build/tests-*.jsonl; exit $$code
 
 .PHONY: setup
 setup:
@@ -66,22 +68,31 @@ test-all: ## make test with every story and twin, a million mutated frames, 1,00
 .PHONY: test-unit
 test-unit: ## tests that need neither Docker nor root
 	@.ci/setup --optional python java
-	go test ./...
+	go run ./internal/testrun -o build/tests-unit.jsonl -- ./...
+
+# The images of the nodes, and that of the clients in another language that make test has.
+.PHONY: images-of-tests
+images-of-tests: build
+	@build/lockquake images && build/lockquake images python
 
 .PHONY: test-integration
-test-integration: build setup ## tests against real services, in containers and as processes
-	@build/lockquake images
+test-integration: setup images-of-tests ## tests against real services, in containers and as processes
 	@build/lockquake clean || echo "test: some of what earlier runs left here cannot be removed (see above); the tests of clean tell what is the engine's miscount, and fail for all else"
-	go run ./internal/testrun $(GO_INTEGRATION) -p 2 $(filter-out $(ALONE),$(INTEGRATION)) then $(GO_INTEGRATION) -p 1 -skip '^TestScripts$$' $(ALONE)
+	go run ./internal/testrun -o build/tests-integration.jsonl -- $(GO_INTEGRATION) -p 2 -run '^($(INTEGRATION_TESTS))$$' -skip '$(ALONE)' $(INTEGRATION) then $(GO_INTEGRATION) -p 1 -run '$(ALONE)' $(call packages,$(shell grep -lE '^func TestAlone' $(INTEGRATION_FILES)))
 
 GO_INTEGRATION = -tags integration -count 1 -timeout 150m
 
-# These look at what dead runs left on the machine, and would find each other's. The others run side by side: most of the time they wait
-# for a lease to end.
-ALONE = ./cmd/lockquake ./internal/cluster
+packages = $(sort $(patsubst %/,%,$(dir $(1))))
 
-# The packages whose integration tests are run: those that have any.
-INTEGRATION = $(shell grep -rlE '^//go:build .*integration' --include='*_test.go' . | xargs -r -n1 dirname | sort -u)
+# The packages with integration tests, that of the program first, for it takes longest; and the names of these tests, for the unit tests of the same
+# packages have run before.
+INTEGRATION_FILES = $(shell grep -rlE '^//go:build .*integration' --include='*_test.go' .)
+INTEGRATION = ./cmd/lockquake $(filter-out ./cmd/lockquake,$(call packages,$(INTEGRATION_FILES)))
+INTEGRATION_TESTS = $(shell grep -hoE '^func Test[A-Za-z0-9_]+' $(INTEGRATION_FILES) | cut -d ' ' -f 2 | sort -u | paste -sd '|')
+
+# Tests that look at what dead runs left on this machine as a whole, or count what it has: they would find each other's. All others look at their own
+# runs alone, and run side by side: most of the time they wait for a lease to end.
+ALONE = ^TestAlone
 
 .PHONY: suite-quick
 suite-quick: build ## the quick suite of the default locks of five services (SUITE=others), within five minutes on two cores

@@ -58,15 +58,17 @@ var attachedRuns = []attachedRun{
 func TestAttachKeepsToItsPrefix(t *testing.T) {
 	for _, a := range attachedRuns {
 		t.Run(a.backend, func(t *testing.T) {
-			t.Parallel()
-			defer beside()()
+			beside(t)
 			access, end := servers(t, "local", a.backend, a.up)
 			defer end()
 			for _, b := range all.All() {
 				for i := 0; b.Name == a.backend && i < len(b.Locks); i++ {
 					t.Run(b.Locks[i].Name, func(t *testing.T) {
-						if i > 0 && slices.Contains([]string{"sentinel", "rediscluster"}, a.backend) {
+						switch l := b.Locks[i]; {
+						case i > 0 && slices.Contains([]string{"sentinel", "rediscluster"}, a.backend):
 							leftToAll(t, "the same locks, on one Redis")
+						case l.Wrong != "":
+							leftToAll(t, "the lock is wrong on purpose; the right ones name their keys in the same way")
 						}
 						a.run(t, access, b.Locks[i])
 					})
@@ -80,6 +82,7 @@ func TestAttachKeepsToItsPrefix(t *testing.T) {
 // another network is not, although the supervisor gets there: that is told before anything is written. Faults of the links to the server are
 // there at the clients' ends.
 func TestAttachFromContainers(t *testing.T) {
+	beside(t)
 	access, end := servers(t, "docker", "redis", nil)
 	defer end()
 	a := attachedRun{backend: "redis", prefix: "bench:", in: "docker", least: 20}
@@ -119,6 +122,7 @@ func (a attachedRun) away(t *testing.T, access backends.Access) {
 // TestAttachToALargeRedis has more keys on a server than a look at the start goes through. That is told, what a run wrote is removed all the
 // same, and what another run has there is found.
 func TestAttachToALargeRedis(t *testing.T) {
+	beside(t)
 	access, end := servers(t, "local", "redis", nil)
 	defer end()
 	client := redis.NewClient(&redis.Options{Addr: access.Addresses("client")[0], Password: access.Password, Protocol: 2})
@@ -288,7 +292,7 @@ func (a attachedRun) attach(t *testing.T, access backends.Access, at map[string]
 	if access.Password == "" {
 		return begin(t, args...)
 	}
-	return beginProgram(t, "env", slices.Concat([]string{"BENCH_PASSWORD=" + access.Password, program(t)}, args)...)
+	return beginProgram(t, "env", slices.Concat([]string{"BENCH_PASSWORD=" + access.Password, "BENCH_SENTINELS_PASSWORD=" + sentinelsPassword, program(t)}, args)...)
 }
 
 // recorder collects what was asked of servers.

@@ -28,7 +28,10 @@ type apart struct {
 	start func(t *testing.T, a *authority) map[string][]string
 }
 
-const apartPassword = "open sesame"
+const (
+	apartPassword     = "open sesame"
+	sentinelsPassword = "other"
+)
 
 var servicesApart = []apart{
 	{attachedRun: attachedRun{backend: "redis", prefix: "bench:", yaml: "user: bench\n"}, start: func(t *testing.T, a *authority) map[string][]string {
@@ -41,7 +44,7 @@ var servicesApart = []apart{
 	}},
 	{attachedRun: attachedRun{
 		backend: "sentinel", prefix: "bench:",
-		yaml: "user: bench\nsentinels:\n  master: mymaster\n  endpoints: [%s]\n  password: {env: BENCH_SENTINEL}\n",
+		yaml: "user: bench\nsentinels:\n  master: mymaster\n  endpoints: [%s]\n  password: {env: BENCH_SENTINELS_PASSWORD}\n",
 	}, locks: 8, start: sentinelApart},
 	{attachedRun: attachedRun{backend: "rediscluster", prefix: "bench:", yaml: "user: bench\n", seeds: 1}, locks: 8, start: clusterApart},
 	{attachedRun: attachedRun{backend: "etcd", prefix: "bench/", yaml: "user: bench\n"}, start: etcdApart},
@@ -55,9 +58,9 @@ var servicesApart = []apart{
 // refused where the servers' certificate is not to be trusted.
 func TestAttachByTLS(t *testing.T) {
 	ours, theirs := newAuthority(t), newAuthority(t)
-	t.Setenv("BENCH_SENTINEL", "other")
 	for _, s := range servicesApart {
 		t.Run(s.backend, func(t *testing.T) {
+			beside(t)
 			at := s.start(t, ours)
 			access := backends.Access{Login: node.Login{Password: apartPassword}}
 			for port, list := range at {
@@ -137,7 +140,7 @@ func (a *authority) redis(t *testing.T, servers int) (addresses []string) {
 
 func sentinelApart(t *testing.T, a *authority) map[string][]string {
 	servers, watch := a.redis(t, 1), freeAddress(t)
-	config := append(redisTLS(watch), "requirepass other", "sentinel monitor mymaster 127.0.0.1 "+portOf(servers[0])+" 1", "sentinel auth-pass mymaster of-all")
+	config := append(redisTLS(watch), "requirepass "+sentinelsPassword, "sentinel monitor mymaster 127.0.0.1 "+portOf(servers[0])+" 1", "sentinel auth-pass mymaster of-all")
 	a.container(t, "lockquake-redis", watch, "+monitor", runRedis, strings.Join(config, "\n"), "--sentinel")
 	return map[string][]string{"client": servers, "sentinel": {watch}}
 }

@@ -80,8 +80,9 @@ func TestClientsInOtherLanguages(t *testing.T) {
 	} {
 		t.Run(strings.Join([]string{c.scenario, c.provider, c.program}, " "), func(t *testing.T) {
 			if c.scenario != "redis-holder-pause" {
-				leftToAll(t, "a pause of the holder on Redis shows a program in the place of the client, and TestClientCheck has one in Java")
+				leftToAll(t, "a pause of the holder on Redis shows a program in the place of the client")
 			}
+			beside(t)
 			if c.provider == "docker" {
 				clientImage(t, c.language)
 			}
@@ -126,8 +127,7 @@ func neverLock(t *testing.T) string {
 
 // TestAWrongLockInPython: what excludes nobody is found, whatever the language.
 func TestAWrongLockInPython(t *testing.T) {
-	t.Parallel()
-	defer beside()()
+	beside(t)
 	clientImage(t, "python")
 	p := begin(t, "run", "redis-healthy", "--provider", "docker", "--format", "json", "--set", "run.for=3s",
 		"--set", neverLock(t))
@@ -139,8 +139,7 @@ func TestAWrongLockInPython(t *testing.T) {
 
 // TestPointsOfAClientInPython has a user stop at a point of its library's, and refuses one that it does not announce before it is started.
 func TestPointsOfAClientInPython(t *testing.T) {
-	t.Parallel()
-	defer beside()()
+	beside(t)
 	clientImage(t, "python")
 	story := func(point string) string {
 		file := filepath.Join(t.TempDir(), "story.yaml")
@@ -178,8 +177,7 @@ expect: {double_grants: "0", judged: ">=2"}
 
 // TestClientCheck tests the clients that ship, as whoever writes another would.
 func TestClientCheck(t *testing.T) {
-	t.Parallel()
-	defer beside()()
+	beside(t)
 	for _, c := range []struct {
 		backend, language string // "": its program needs no image of its own
 		dir               func(*testing.T) string
@@ -192,8 +190,8 @@ func TestClientCheck(t *testing.T) {
 		{"redlock", "", inGo, []string{"redsync", "github.com/go-redsync/redsync/v4@v4.0.4"}},
 	} {
 		t.Run(c.argv[len(c.argv)-1], func(t *testing.T) {
-			if c.argv[0] == "redislock" || slices.Contains(c.argv, "kazoo_lock.py") {
-				leftToAll(t, "another client in the same language is checked")
+			if !slices.Contains(c.argv, "redis_lock.py") {
+				leftToAll(t, "redis_lock.py is asked the same, and TestVersionsOfAGoLibrary puts a client in Go to a suite")
 			}
 			cmd := exec.Command(program(t), append([]string{"client", "check", "--backend", c.backend, "--provider", "docker", "--"}, c.argv...)...)
 			cmd.Dir = c.dir(t)
@@ -210,8 +208,7 @@ func TestClientCheck(t *testing.T) {
 
 // TestClientCheckTellsLastWords of a program that ends before its hello.
 func TestClientCheckTellsLastWords(t *testing.T) {
-	t.Parallel()
-	defer beside()()
+	beside(t)
 	clientImage(t, "python")
 	cmd := exec.Command(program(t), "client", "check", "--provider", "docker", "--", "python3", "-c", "import nothing_like_it")
 	out, err := cmd.CombinedOutput()
@@ -225,8 +222,7 @@ func inGo(*testing.T) string     { return "../../clients/go" }
 
 // TestAServiceThatLockquakeDoesNotKnow breaks servers of which it knows no more than a command and a port.
 func TestAServiceThatLockquakeDoesNotKnow(t *testing.T) {
-	t.Parallel()
-	defer beside()()
+	beside(t)
 	clientImage(t, "python")
 	dir, err := filepath.Abs("../../clients/python")
 	if err != nil {

@@ -111,7 +111,7 @@ const (
 func TestClockFaultsOverlap(t *testing.T) {
 	for how, text := range map[string]string{"vdso": patched, "faketime": told} {
 		t.Run(how, func(t *testing.T) {
-			t.Parallel()
+			beside(t)
 			p := begin(t, "run", scenarioFile(t, text), "--provider", testProvider(), "--format", "json")
 			code := p.wait(t)
 			r := p.report(t)
@@ -164,6 +164,7 @@ func TestClocksStrobe(t *testing.T) {
 // TestFaketimeThatDoesNothing has a server that throws away what it was to load. The run does not believe in a clock that it did not see move.
 // TestSabotage does the same to the agent's way of moving clocks.
 func TestFaketimeThatDoesNothing(t *testing.T) {
+	beside(t)
 	redis, err := exec.LookPath("redis-server")
 	if err != nil {
 		t.Fatalf("%v: run `.ci/setup redis`", err)
@@ -173,8 +174,7 @@ func TestFaketimeThatDoesNothing(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(bare, "redis-server"), []byte(script), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	t.Setenv("PATH", bare+":"+os.Getenv("PATH"))
-	p := begin(t, "run", "redis-clock-jump-faketime", "--provider", "local", "--format", "json")
+	p := beginProgram(t, "env", "PATH="+bare+":"+os.Getenv("PATH"), program(t), "run", "redis-clock-jump-faketime", "--provider", "local", "--format", "json")
 	if code := p.wait(t); code != codeInconclusive {
 		t.Errorf("exit code %d\n%s", code, p.stderr.String())
 	}
@@ -247,8 +247,8 @@ func wantRight(t *testing.T, host, when string) {
 	wait.Until(t, 20*time.Second, when+" its clock is right", func() bool { return aheadBy(t, host).Abs() <= 2*time.Second })
 }
 
-// TestAgentKilledWhileAClockIsAhead kills the agent, which cannot undo anything: clean does, of a server that runs on, in a run that does.
-func TestAgentKilledWhileAClockIsAhead(t *testing.T) {
+// TestAloneAgentKilledWhileAClockIsAhead kills the agent, which cannot undo anything: clean does, of a server that runs on, in a run that does.
+func TestAloneAgentKilledWhileAClockIsAhead(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("killing an agent and looking into processes needs root")
 	}

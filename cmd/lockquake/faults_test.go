@@ -35,9 +35,8 @@ func TestFaults(t *testing.T) {
 		turn++
 		t.Run(k.Name+"-"+b.Name, func(t *testing.T) {
 			if k.Name != "freeze" { // beside others, runc now and then gives up after its 1000 tries: "unable to freeze"
-				t.Parallel()
+				beside(t)
 			}
-			defer beside()()
 			o, err := tryout.One(k, 0, b)
 			if err != nil {
 				t.Fatal(err)

@@ -106,16 +106,12 @@ func (p *process) reports(t *testing.T) []results.Report {
 // story is a scenario whose own expectations its run must meet.
 type story struct{ name, provider string }
 
-// picked is played by every run of the tests: one story for each topology and phenomenon, and one healthy run.
+// picked is played by every run of the tests: one story for each topology, one of the packets in flight, and one healthy run.
 var picked = []story{
 	{"etcd-healthy", "docker"},
 	{"etcd-holder-pause-fenced", "docker"},
-	{"chubby-sequencer", "docker"},
 	{"late-packet-etcd", "local"},
 	{"redis-restart-amnesia", "local"},
-	{"del-cascade", "docker"},
-	{"setnx-crash", "docker"},
-	{"flash-sale", "docker"},
 	{"sentinel-lost-lock", "docker"},
 	{"cluster-lost-lock", "docker"},
 	{"redlock-clock-jump", "docker"},
@@ -158,7 +154,6 @@ type sitting struct {
 	provider string
 	names    []string
 	options  []string
-	idle     bool // steps leave the machine idle most of the time
 }
 
 // sittings groups stories by provider and backend.
@@ -172,10 +167,9 @@ func sittings(t *testing.T, list []story) map[string]*sitting {
 			key = s.name + "@" + s.provider
 		}
 		if out[key] == nil {
-			out[key] = &sitting{provider: s.provider, options: shortened[s.name], idle: true}
+			out[key] = &sitting{provider: s.provider, options: shortened[s.name]}
 		}
 		out[key].names = append(out[key].names, s.name)
-		out[key].idle = out[key].idle && sc.Workload.Use == ""
 	}
 	return out
 }
@@ -188,10 +182,7 @@ func TestStories(t *testing.T) {
 	}
 	for key, s := range sittings(t, list) {
 		t.Run(key, func(t *testing.T) {
-			if s.idle {
-				t.Parallel()
-				defer beside()()
-			}
+			beside(t)
 			p := begin(t, slices.Concat([]string{"run", "--provider", s.provider, "--format", "json"}, s.names, s.options)...)
 			if code := p.wait(t); code != codeMet {
 				t.Errorf("exit code %d\n%s", code, p.stderr.String())
@@ -231,8 +222,7 @@ func TestControls(t *testing.T) {
 	}
 	for third := range slices.Chunk(all, (len(all)+2)/3) { // they wait more than they work
 		t.Run(third[0].Name, func(t *testing.T) {
-			t.Parallel()
-			defer beside()()
+			beside(t)
 			args := []string{"run", "--format", "json"}
 			for _, s := range third {
 				args = append(args, s.Name)
@@ -260,13 +250,15 @@ func found(t *testing.T, name string) scenarios.Scenario {
 	return list[0]
 }
 
-// places are for runs side by side: two cores bear two.
+// places are for tests with work to do: two cores bear two of them.
 var places = make(chan struct{}, 2)
 
-// beside waits for a place; what it returns gives it back.
-func beside() (leave func()) {
+// beside runs a test beside others, once it has a place, which it gives back at its end.
+func beside(t *testing.T) {
+	t.Helper()
+	t.Parallel()
 	places <- struct{}{}
-	return func() { <-places }
+	t.Cleanup(func() { <-places })
 }
 
 // checkFaults demands of a scenario with faults that one bit, and of each its evidence.
@@ -314,6 +306,7 @@ func checkAgain(t *testing.T, r results.Report) {
 
 // TestFenceWithoutTokenStartsNothing checks the refusal with an engine at hand.
 func TestFenceWithoutTokenStartsNothing(t *testing.T) {
+	t.Parallel()
 	p := begin(t, "run", "redis-holder-pause", "--set", "workload.resource.guard=fence")
 	if code := p.wait(t); code != codeUsage {
 		t.Errorf("exit code %d", code)
@@ -329,15 +322,16 @@ func TestFenceWithoutTokenStartsNothing(t *testing.T) {
 
 // TestEngineThatIsNotThere checks that a missing engine is said, and that auto goes on without it.
 func TestEngineThatIsNotThere(t *testing.T) {
-	t.Setenv("DOCKER_HOST", "unix:///nonexistent/docker.sock")
-	p := begin(t, "run", "etcd-healthy", "--provider", "docker")
+	const nowhere = "DOCKER_HOST=unix:///nonexistent/docker.sock"
+	t.Parallel()
+	p := beginProgram(t, "env", nowhere, program(t), "run", "etcd-healthy", "--provider", "docker")
 	if code := p.wait(t); code != codeMissing {
 		t.Errorf("exit code %d: %s", code, p.stderr.String())
 	}
 	if !strings.Contains(p.stderr.String(), "--provider local") {
 		t.Errorf("the message does not say what would help: %q", p.stderr.String())
 	}
-	p = begin(t, "run", "etcd-healthy", "--dry-run")
+	p = beginProgram(t, "env", nowhere, program(t), "run", "etcd-healthy", "--dry-run")
 	if code := p.wait(t); code != codeMet || !strings.Contains(p.stdout.String(), "provider local: ") {
 		t.Errorf("auto: exit code %d, %s%s", code, p.stdout.String(), p.stderr.String())
 	}

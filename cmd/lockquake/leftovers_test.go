@@ -160,6 +160,7 @@ func awaitPause(t *testing.T, p *process) {
 func TestInterruptInAFault(t *testing.T) {
 	for _, provider := range []string{"docker", "local"} {
 		t.Run(provider, func(t *testing.T) {
+			beside(t)
 			p := begin(t, "run", "etcd-holder-pause", "--provider", provider, "--format", "json")
 			awaitPause(t, p)
 			if len(leftovers(t, p.cmd.Process.Pid)) == 0 {
@@ -201,9 +202,9 @@ func checkInterrupted(t *testing.T, r results.Report) {
 	}
 }
 
-// TestSupervisorKilled ends the supervisor in the middle of a fault: nobody heals, and what is left must be removed by
+// TestAloneSupervisorKilled ends the supervisor in the middle of a fault: nobody heals, and what is left must be removed by
 // clean, or by the next run. TestKilledSupervisor of internal/cluster looks at every kind of order. SIGABRT ends it as a panic does: the runtime prints its stacks, and nothing that was deferred is done.
-func TestSupervisorKilled(t *testing.T) {
+func TestAloneSupervisorKilled(t *testing.T) {
 	for _, c := range []struct {
 		name, provider string
 		signal         syscall.Signal

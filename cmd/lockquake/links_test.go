@@ -67,20 +67,20 @@ func deafProgram(t *testing.T, orders string) string {
 }
 
 // withAndWithout runs a scenario twice: with a real agent, on the provider that is named, it must pass; with one that is deaf to the orders,
-// among processes of this machine, it must end unknown. What came of each is shown to look. `make test` runs the second.
+// among processes of this machine, it must end unknown. It runs beside other tests. What came of each is shown to look. `make test` runs the second.
 func withAndWithout(t *testing.T, text, orders, provider string, look func(deaf bool, r results.Report)) {
 	t.Helper()
+	beside(t)
 	real := program(t)
 	for _, deaf := range []bool{false, true} {
 		if !deaf && !everything() {
 			continue // TestEveryFault sees it bite
 		}
-		want, verdict := codeMet, results.Pass
+		nodes, want, verdict := real, codeMet, results.Pass
 		if deaf {
-			t.Setenv("LOCKQUAKE_BIN", deafProgram(t, orders)) // for the nodes; the run itself is the real program's
-			want, verdict, provider = codeInconclusive, results.Unknown, "local"
+			nodes, want, verdict, provider = deafProgram(t, orders), codeInconclusive, results.Unknown, "local"
 		}
-		p := beginProgram(t, real, "run", scenarioFile(t, text), "--provider", provider, "--format", "json")
+		p := beginProgram(t, "env", "LOCKQUAKE_BIN="+nodes, real, "run", scenarioFile(t, text), "--provider", provider, "--format", "json")
 		if code := p.wait(t); code != want {
 			t.Errorf("deaf %t: exit code %d\n%s", deaf, code, p.stderr.String())
 		}

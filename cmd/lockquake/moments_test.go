@@ -15,10 +15,10 @@ import (
 	"github.com/lockquake/lockquake/results"
 )
 
-// TestRandomMoments ends runs at random moments, by Ctrl-C, SIGTERM, SIGHUP and SIGKILL in turn: nothing may be left, and what is
+// TestAloneRandomMoments ends runs at random moments, by Ctrl-C, SIGTERM, SIGHUP and SIGKILL in turn: nothing may be left, and what is
 // on disk must be readable. LOCKQUAKE_MOMENTS sets how many rounds of the four are made with each provider, LOCKQUAKE_SEED the
 // moments, LOCKQUAKE_TEST_PROVIDER where.
-func TestRandomMoments(t *testing.T) {
+func TestAloneRandomMoments(t *testing.T) {
 	rounds, err := strconv.Atoi(setting("LOCKQUAKE_MOMENTS", "0"))
 	if err != nil {
 		t.Fatal(err)

@@ -49,8 +49,8 @@ func noLoopDisks(t *testing.T, before int) {
 	}
 }
 
-// TestPowerLoss cuts the power of a real server, and has an agent say that it did.
-func TestPowerLoss(t *testing.T) {
+// TestAlonePowerLoss cuts the power of a real server, and has an agent say that it did.
+func TestAlonePowerLoss(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("loop devices need root")
 	}

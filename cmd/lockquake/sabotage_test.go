@@ -38,7 +38,7 @@ var sabotages = map[string]sabotage{
 	"partition":  {deaf: "filter,filtered"},
 	"hold-back":  {deaf: "filter,filtered"},
 	"slow-disk":  {test: "TestSlowDisk"},
-	"power-loss": {test: "TestPowerLoss"},
+	"power-loss": {test: "TestAlonePowerLoss"},
 	"delay":      {deaf: "filter,filtered"},
 	"loss":       {deaf: "filter,filtered"},
 	"duplicate":  {deaf: "filter,filtered"},

@@ -63,8 +63,8 @@ func openDir(t *testing.T) string {
 	return dir
 }
 
-// TestCleanIsNotLed has another user's processes name files as those that tell their clocks, as a dead agent would have left them.
-func TestCleanIsNotLed(t *testing.T) {
+// TestAloneCleanIsNotLed has another user's processes name files as those that tell their clocks, as a dead agent would have left them.
+func TestAloneCleanIsNotLed(t *testing.T) {
 	asRoot(t)
 	dir, ours := filepath.Join(openDir(t), "theirs"), filepath.Join(t.TempDir(), "shadow")
 	for _, err := range []error{os.Mkdir(dir, 0o755), os.WriteFile(ours, []byte("root's"), 0o600)} {
@@ -241,6 +241,7 @@ func TestServersOfRoot(t *testing.T) {
 			if scenario != "postgres-healthy" {
 				leftToAll(t, "Postgres, which runs programs for whoever may connect")
 			}
+			beside(t)
 			p := begin(t, "run", scenario, "--provider", "local", "--set", "run.for=60s")
 			underLoad(t, p)
 			servers, ports, asked := serversOf(t, p.cmd.Process.Pid), 0, map[string]bool{}
@@ -362,6 +363,7 @@ func TestServersOfAUser(t *testing.T) {
 			if scenario != "postgres-healthy" {
 				leftToAll(t, "Postgres, which runs programs for whoever may connect")
 			}
+			beside(t)
 			dir := openDir(t)
 			bin := filepath.Join(dir, "lockquake")
 			if out, err := exec.Command("cp", program(t), bin).CombinedOutput(); err != nil {

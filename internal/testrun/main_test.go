@@ -2,6 +2,8 @@ package main
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -53,8 +55,8 @@ func TestOnlyAStallExcuses(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var out strings.Builder
-			r, err := read(strings.NewReader(c.told), &out)
-			if err != nil {
+			r := &record{}
+			if err := r.read(strings.NewReader(c.told), &out); err != nil {
 				t.Fatal(err)
 			}
 			var watched stalls
@@ -101,5 +103,53 @@ func TestTheSecondRunHasTheSameTime(t *testing.T) {
 	}
 	if got := timeLimit([]string{"./...", "-timeout"}); got != nil {
 		t.Errorf("time limit %q of none", got)
+	}
+}
+
+// TestFlakyRuns compares two runs: one of them had a test that passed the second time, which counts as red.
+func TestFlakyRuns(t *testing.T) {
+	dir := t.TempDir()
+	passed := `{"Action":"pass","Package":"p","Test":"TestB/loud","Elapsed":3}` + "\n" + `{"Action":"pass","Package":"p","Elapsed":3}` + "\n"
+	for name, text := range map[string]string{"quiet-1": passed, "loaded-1": told("") + passed} {
+		to := filepath.Join(dir, name)
+		for _, err := range []error{
+			os.Mkdir(to, 0o755), os.WriteFile(filepath.Join(to, "tests-1.jsonl"), []byte(text), 0o600), os.WriteFile(filepath.Join(to, "result"), []byte("exit 0\n"), 0o600),
+		} {
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if err := os.Mkdir(filepath.Join(dir, "quiet-2"), 0o755); err != nil { // under way
+		t.Fatal(err)
+	}
+	var out strings.Builder
+	if err := run(&out, []string{"-flaky", dir}); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"1 tests were red in any of 2 runs", "p TestB/loud: loaded-1\n", "median of the quiet runs ==\n     3.0 s  p TestB/loud\n", "median of the loaded runs ==\n    10.0 s  p TestA\n"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("it does not say %q:\n%s", want, out.String())
+		}
+	}
+}
+
+// TestSummary has the tests of two files, and their packages.
+func TestSummary(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "tests.jsonl")
+	if err := os.WriteFile(file, []byte(told("")), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var out strings.Builder
+	if err := run(&out, []string{"-summary", file, file}); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"    10.0 s  p TestA\n    10.0 s  p TestB/loud\n", "    62.0 s  p\n    62.0 s  sum\n"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("it does not say %q:\n%s", want, out.String())
+		}
+	}
+	if strings.Contains(out.String(), "TestB\n") {
+		t.Errorf("a test is listed beside its subtest:\n%s", out.String())
 	}
 }
