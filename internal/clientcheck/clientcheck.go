@@ -217,8 +217,12 @@ func givingUp(ctx context.Context, c *client) error {
 			return fmt.Errorf("an acquire: result: outcome is %q (%s), want ok (%w)", r.Outcome, r.Error, orNothing(err))
 		}
 		waits := c.order(wire.Command{Do: wire.DoAcquire, User: 1, Timeout: int64(time.Minute)})
-		for c.count(history.Acquire, history.Invoke) < 2 && ctx.Err() == nil {
-			clock.Sleep(ctx, time.Millisecond)
+		asked, cancel := context.WithTimeout(ctx, c.waits)
+		defer cancel()
+		for c.count(history.Acquire, history.Invoke) < 2 {
+			if clock.Sleep(asked, time.Millisecond) != nil {
+				return fmt.Errorf("an acquire that waits: no event of it within %v", c.waits)
+			}
 		}
 		clock.Sleep(ctx, 100*time.Millisecond)
 		if r, err := c.ask(ctx, wire.Command{Do: wire.DoCancel, User: 1}); err != nil || r.Outcome != wire.OutcomeOK {

@@ -374,6 +374,7 @@ func TestWhatIsWrong(t *testing.T) {
 		{"late-valid", "workload", "and the TTL is 2s: it counts from when the request was sent"},
 		{"endures", "input ends", "the process did not end within 2s"},
 		{"deaf", "giving up", "an acquire that was told to give up: "},
+		{"dies-waiting", "giving up", "an acquire that waits: "},
 		{"miscounts", "orders", "done: recorded is "},
 		{"any-version", "version", "version 99 of the protocol was answered by ready"},
 		{"no-points", "points", "point no-such-point: no point within 10s"},

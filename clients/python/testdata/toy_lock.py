@@ -28,6 +28,8 @@ class ToyLock(lockquake.Lock):
             lock = TABLE.setdefault(name, threading.Lock())
         sent, until, self.given_up = lockquake.now(), time.monotonic() + timeout, False
         while KIND != "never-excludes" and not lock.acquire(timeout=0.01):
+            if KIND == "dies-waiting":
+                os._exit(1)
             if self.given_up and KIND != "deaf" or time.monotonic() > until:
                 raise lockquake.Contended()
         lockquake.at("taken")
