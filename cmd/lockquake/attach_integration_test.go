@@ -56,6 +56,7 @@ var attachedRuns = []attachedRun{
 // TestAttachKeepsToItsPrefix runs every lock of every service that can be attached to, and reads on the wire what was asked: nothing but
 // what is below the prefix, and no command that touches what is others'.
 func TestAttachKeepsToItsPrefix(t *testing.T) {
+	t.Parallel()
 	for _, a := range attachedRuns {
 		t.Run(a.backend, func(t *testing.T) {
 			beside(t)

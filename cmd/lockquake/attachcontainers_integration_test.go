@@ -57,6 +57,7 @@ var servicesApart = []apart{
 // TestAttachByTLS runs on servers in containers that were started apart, by TLS with certificates on both sides and passwords. It is
 // refused where the servers' certificate is not to be trusted.
 func TestAttachByTLS(t *testing.T) {
+	t.Parallel()
 	ours, theirs := newAuthority(t), newAuthority(t)
 	for _, s := range servicesApart {
 		t.Run(s.backend, func(t *testing.T) {

@@ -68,6 +68,7 @@ func javaClient(t *testing.T, class, provider string) string {
 // TestClientsInOtherLanguages has lock libraries of other languages in the place of the built-in client: they pass where it does, and find what
 // it finds.
 func TestClientsInOtherLanguages(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct{ scenario, provider, language, program, process string }{
 		{"redis-healthy", "docker", "python", "redis_lock.py", "redis-py Lock"},
 		{"redis-holder-pause", "docker", "python", "redis_lock.py", "redis-py Lock"},

@@ -43,6 +43,7 @@ expect: {judged: ">=1", double_grants: "` + map[bool]string{true: ">0", false: "
 // TestClocksJump moves the clock of a Redis server, of a follower of ZooKeeper (whichever of the two it is) and of an etcd member, and
 // of a client each time. Redis forgets the holder's key; the others go by their monotonic clocks.
 func TestClocksJump(t *testing.T) {
+	t.Parallel()
 	for backend, server := range map[string]string{"redis": "redis-1", "etcd": "etcd-2", "zookeeper": "zookeeper-2"} {
 		t.Run(backend, func(t *testing.T) {
 			leftToAll(t, "TestEveryFault moves the clocks of etcd and Redis, and redlock-clock-jump shows what comes of it")
@@ -109,6 +110,7 @@ const (
 
 // TestClockFaultsOverlap runs them, and looks that the process after the restart had the clock of the one before.
 func TestClockFaultsOverlap(t *testing.T) {
+	t.Parallel()
 	for how, text := range map[string]string{"vdso": patched, "faketime": told} {
 		t.Run(how, func(t *testing.T) {
 			beside(t)
@@ -187,6 +189,7 @@ func TestFaketimeThatDoesNothing(t *testing.T) {
 
 // TestFaketimeIsRefused asks for libfaketime in Go programs, and for both mechanisms on one node: refused before anything starts.
 func TestFaketimeIsRefused(t *testing.T) {
+	t.Parallel()
 	text := strings.Replace(moved("etcd", "etcd-2"), "by: +60s, as: server", "by: +60s, how: faketime, as: server", 1)
 	p := begin(t, "run", scenarioFile(t, text), "--provider", testProvider())
 	if code := p.wait(t); code != codeMissing || !strings.Contains(p.stderr.String(), "etcd-2: preload is unavailable: it is a Go program") {

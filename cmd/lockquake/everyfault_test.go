@@ -29,6 +29,7 @@ func examine(t *testing.T, dir string, args ...string) (diagnosis, *process) {
 // TestEveryFault has doctor try every fault in every way that it knows, on a server, a client and the resource, or on links, with each provider:
 // it must be seen to act, and to be healed. Only what the machine's kernel lacks may be refused. LOCKQUAKE_TEST_PROVIDER picks one provider.
 func TestEveryFault(t *testing.T) {
+	t.Parallel()
 	providers := []string{"docker", "local"}
 	if one := os.Getenv("LOCKQUAKE_TEST_PROVIDER"); one != "" {
 		providers = []string{one}
@@ -117,6 +118,7 @@ func remembered(t *testing.T, first diagnosis, caches, provider string) {
 
 // TestDoctorIsInterrupted presses Ctrl-C while doctor tries faults: it heals, and leaves nothing.
 func TestDoctorIsInterrupted(t *testing.T) {
+	t.Parallel()
 	for _, provider := range []string{"docker", "local"} {
 		t.Run(provider, func(t *testing.T) {
 			t.Parallel()

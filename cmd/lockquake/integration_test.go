@@ -176,6 +176,7 @@ func sittings(t *testing.T, list []story) map[string]*sitting {
 
 // TestStories runs what is picked as it comes out of the box, or for `make test-all` every story and twin.
 func TestStories(t *testing.T) {
+	t.Parallel()
 	list := picked
 	if everything() {
 		list = everyStory()
@@ -216,6 +217,7 @@ func TestStories(t *testing.T) {
 
 // TestControls plays every broken lock: its scenario passes when the checker that it is there for finds the violation.
 func TestControls(t *testing.T) {
+	t.Parallel()
 	all, err := scenarios.Load("controls/*")
 	if err != nil {
 		t.Fatal(err)
@@ -249,6 +251,8 @@ func found(t *testing.T, name string) scenarios.Scenario {
 	}
 	return list[0]
 }
+
+func init() { sideBySide = "12" } // places are the limit
 
 // places are for tests with work to do: two cores bear two of them.
 var places = make(chan struct{}, 2)

@@ -301,6 +301,7 @@ func clusterKey(t *testing.T, nodes []*cluster.Node) string {
 // TestEveryBackendIsKept runs a short load on every service, twice on the same servers, and demands that something which no lock
 // makes is found there afterwards.
 func TestEveryBackendIsKept(t *testing.T) {
+	t.Parallel()
 	for _, b := range all.All() {
 		if b.InProcess {
 			continue
@@ -352,6 +353,7 @@ func TestRepeat(t *testing.T) {
 // TestServersServeAnotherScenario runs two scenarios that share nothing but what the servers are: the second has the process of the first
 // one's server, other clients and another resource, and finds what somebody left there.
 func TestServersServeAnotherScenario(t *testing.T) {
+	t.Parallel()
 	for _, provider := range []string{"docker", "local"} {
 		t.Run(provider, func(t *testing.T) {
 			beside(t)
@@ -387,6 +389,7 @@ func TestServersServeAnotherScenario(t *testing.T) {
 
 // TestInterruptOnKeptServers presses Ctrl-C in the second of two scenarios on one server.
 func TestInterruptOnKeptServers(t *testing.T) {
+	t.Parallel()
 	for _, provider := range []string{"docker", "local"} {
 		t.Run(provider, func(t *testing.T) {
 			beside(t)

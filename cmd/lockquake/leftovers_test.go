@@ -158,6 +158,7 @@ func awaitPause(t *testing.T, p *process) {
 
 // TestInterruptInAFault presses Ctrl-C while a client is stopped, twice.
 func TestInterruptInAFault(t *testing.T) {
+	t.Parallel()
 	for _, provider := range []string{"docker", "local"} {
 		t.Run(provider, func(t *testing.T) {
 			beside(t)

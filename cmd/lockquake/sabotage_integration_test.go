@@ -16,6 +16,7 @@ import (
 
 // TestSabotage keeps each fault from biting, and demands that nobody believes in it.
 func TestSabotage(t *testing.T) {
+	t.Parallel()
 	if os.Geteuid() != 0 {
 		t.Skip("network namespaces of the local provider need root")
 	}

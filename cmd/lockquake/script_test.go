@@ -17,8 +17,11 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
+// sideBySide is how many parallel tests run at once: they wait for clocks more than for a processor.
+var sideBySide = "4"
+
 func TestMain(m *testing.M) {
-	_ = flag.Set("test.parallel", "4") // unless told otherwise: runs wait for their clocks more than for a processor
+	_ = flag.Set("test.parallel", sideBySide) // unless told otherwise
 	testscript.Main(m, map[string]func(){"lockquake": main})
 }
 

@@ -235,6 +235,7 @@ func finish(t *testing.T, p *process) {
 // TestServersOfRoot looks at the servers of local runs of root: another user of the machine cannot reach them, they are not root, and their
 // password is nowhere but where it must be.
 func TestServersOfRoot(t *testing.T) {
+	t.Parallel()
 	asRoot(t)
 	for _, scenario := range []string{"postgres-healthy", "sentinel-healthy", "etcd-healthy", "zookeeper-healthy"} {
 		t.Run(scenario, func(t *testing.T) {
@@ -349,6 +350,7 @@ func nowhere(t *testing.T, dir string, secret []byte) {
 
 // TestServersOfAUser looks at the servers of a user who can make no namespaces: they listen for this machine alone, and ask for a password.
 func TestServersOfAUser(t *testing.T) {
+	t.Parallel()
 	asRoot(t)
 	nobody, err := user.Lookup("nobody")
 	if err != nil {

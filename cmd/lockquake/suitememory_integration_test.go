@@ -3,7 +3,6 @@
 package main
 
 import (
-	"bytes"
 	"encoding/json"
 	"strings"
 	"testing"
@@ -11,14 +10,15 @@ import (
 	"github.com/lockquake/lockquake/internal/suite"
 )
 
-// runSuite runs a suite and returns what came of it, with the exit code.
+// runSuite runs a suite and returns its result, with the exit code. It is a process of its own: the clients of a memory lock are goroutines, which
+// work in the same process would keep from running.
 func runSuite(t *testing.T, args ...string) (suite.Result, int) {
 	t.Helper()
-	var out, told bytes.Buffer
-	code := execute(append([]string{"suite", "--format", "json", "--out", t.TempDir()}, args...), streams{in: strings.NewReader(""), out: &out, err: &told})
+	p := begin(t, append([]string{"suite", "--format", "json"}, args...)...)
+	code := p.wait(t)
 	var got suite.Result
-	if err := json.Unmarshal(out.Bytes(), &got); err != nil {
-		t.Fatalf("exit code %d, %v\n%s", code, err, &told)
+	if err := json.Unmarshal([]byte(p.stdout.String()), &got); err != nil {
+		t.Fatalf("exit code %d, %v\n%s", code, err, p.stderr.String())
 	}
 	return got, code
 }
@@ -34,7 +34,7 @@ func TestSuiteFindsBrokenLocks(t *testing.T) {
 		want := all[0]
 		exact = append(exact, "--story", want.story)
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
+			beside(t)
 			got, code := runSuite(t, name, "--quick", "--ttl", "1s", "--story", want.story)
 			if code != codeFailed || len(got.Cells) != 1 || !redFor(got.Cells[0], []string{want.reason}) {
 				t.Errorf("exit code %d, %+v", code, got.Cells)
@@ -42,7 +42,7 @@ func TestSuiteFindsBrokenLocks(t *testing.T) {
 		})
 	}
 	t.Run("exact", func(t *testing.T) {
-		t.Parallel()
+		beside(t)
 		got, code := runSuite(t, exact...)
 		if s := got.Sums(); code != codeMet || s.Green != len(got.Cells) || s.Green < 7 {
 			t.Errorf("exit code %d, %v: %+v", code, s, got.Cells)

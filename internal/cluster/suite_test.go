@@ -40,7 +40,7 @@ func TestMain(m *testing.M) {
 		os.Exit(0)
 	}
 	if os.Getenv("LOCKQUAKE_TEST_NETEM") != "required" { // the guest of make test-netem is slow
-		_ = flag.Set("test.parallel", "6") // unless told otherwise: they wait for links and containers, not for a processor
+		_ = flag.Set("test.parallel", "4") // unless told otherwise: they wait for links and containers, not for a processor
 	}
 	code := m.Run()
 	for _, f := range atExit {
