@@ -21,7 +21,8 @@ import (
 	"github.com/lockquake/lockquake/internal/clock"
 )
 
-// In a bubble of testing/synctest nothing is late, so that the tests of schedules are exact. That of the machine's own timers is internal/clock's.
+// In a bubble of testing/synctest nothing is late, so that the tests of schedules are exact. That of the machine's own
+// timers is internal/clock's.
 func TestMain(m *testing.M) {
 	clock.Simulate()
 	goleak.VerifyTestMain(m)

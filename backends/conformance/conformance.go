@@ -302,8 +302,8 @@ func (b *bench) onlyWaits() bool { return !b.lock.Offers.Try }
 // mayBeUnsure is how often in a row a lock may not know what became of an attempt that its caller gave up.
 const mayBeUnsure = 2
 
-// brief is when an attempt is given up of a lock that can only wait; each further one gets four times as long, the third far longer than a
-// machine stalls.
+// brief is when an attempt is given up of a lock that can only wait; each further one gets four times as long, the
+// third far longer than a machine stalls.
 const brief = 200 * time.Millisecond
 
 // refusalOf makes one attempt, and another where one of a lock that can only wait ended in doubt, or was not sent at all. A lock that never gives a
@@ -339,20 +339,20 @@ func (b *bench) refusalOf(ctx context.Context, who lock.Locker, r lock.Request, 
 
 // grantWithin acquires for somebody who must get the lock within d.
 func (b *bench) grantWithin(ctx context.Context, who lock.Locker, d time.Duration, when string) (lock.Grant, error) {
-	return b.grantOf(ctx, who, b.request(), d, when)
+	return grantOf(ctx, who, b.request(), d, when)
 }
 
-// lastingWithin is grantWithin for a grant that must not end by itself while others try to get it. A session's TTL is not the request's to
-// name, but a session is kept alive.
+// lastingWithin is grantWithin for a grant that must not end by itself while others try to get it. A session's TTL is
+// not the request's to name, but a session is kept alive.
 func (b *bench) lastingWithin(ctx context.Context, who lock.Locker, d time.Duration, when string) (lock.Grant, error) {
 	r := b.request()
 	if b.lock.Offers.Renewal != "background" && !b.o.Foreign {
 		r.TTL = max(r.TTL, lasting)
 	}
-	return b.grantOf(ctx, who, r, d, when)
+	return grantOf(ctx, who, r, d, when)
 }
 
-func (b *bench) grantOf(ctx context.Context, who lock.Locker, r lock.Request, d time.Duration, when string) (lock.Grant, error) {
+func grantOf(ctx context.Context, who lock.Locker, r lock.Request, d time.Duration, when string) (lock.Grant, error) {
 	bounded, cancel := context.WithTimeout(ctx, d)
 	defer cancel()
 	g, err := who.Acquire(bounded, r)

@@ -92,8 +92,8 @@ func held(start int64, g lock.Grant) hold {
 	return h
 }
 
-// fight has users acquire and release one lock until enough says so, which is asked after each grant with all holds so far, the newest last. It
-// returns the holds.
+// fight has users acquire and release one lock until enough says so, which is asked after each grant with all holds so
+// far, the newest last. It returns the holds.
 func fight(ctx context.Context, users []lock.Locker, r lock.Request, enough func(all []hold) bool) ([]hold, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -167,8 +167,8 @@ func exclusionCrowd(ctx context.Context, b *bench) error {
 	return overlap(holds)
 }
 
-// queueing is what a waiter gets until the next one asks: no lock tells when its request has come to the service. It is twice as long as a
-// machine stalls.
+// queueing is what a waiter gets until the next one asks: no lock tells when its request has come to the service. It is
+// twice as long as a machine stalls.
 const queueing = 400 * time.Millisecond
 
 func order(ctx context.Context, b *bench) error {

@@ -23,8 +23,8 @@ type loopback struct{}
 func (loopback) Listen() (net.Listener, error)         { return net.Listen("tcp4", "127.0.0.1:0") }
 func (loopback) Dial(address string) (net.Conn, error) { return net.Dial("tcp", address) }
 
-// gate is a proxy before every endpoint of a service, for one client. It can hold all bytes back, or the requests behind
-// the next one, pass replies on late, cut a connection between a request and its reply, and refuse connections.
+// gate is a proxy before every endpoint of a service, for one client. It can hold all bytes back, or the requests
+// behind the next one, pass replies on late, cut a connection between a request and its reply, and refuse connections.
 type gate struct {
 	mu      sync.Mutex
 	open    chan struct{} // closed while bytes pass

@@ -74,9 +74,9 @@ func (b *bench) promises(ctx context.Context, a distant, hear hearer) error {
 	}
 	switch b.lock.Offers.Renewal {
 	case "call":
-		err = b.renewed(ctx, a, &g, hear)
+		err = renewed(ctx, a, &g, b.ttl, hear)
 	case "background":
-		err = b.keptAlive(ctx, a.Locker, g, hear)
+		err = keptAlive(ctx, a.Locker, g, b.ttl, hear)
 	}
 	if err != nil {
 		return err
@@ -88,12 +88,12 @@ func (b *bench) promises(ctx context.Context, a distant, hear hearer) error {
 }
 
 // renewed asks for one renewal. Without a network no answer can be delayed.
-func (b *bench) renewed(ctx context.Context, a distant, g *lock.Grant, hear hearer) error {
+func renewed(ctx context.Context, a distant, g *lock.Grant, ttl time.Duration, hear hearer) error {
 	r, ok := a.Locker.(lock.Renewer)
 	if !ok {
 		return errors.New("no Renewer, though the lock says so")
 	}
-	next, err := r.Renew(ctx, *g, b.ttl)
+	next, err := r.Renew(ctx, *g, ttl)
 	if err != nil {
 		return fmt.Errorf("renew: %w", err)
 	}
@@ -107,12 +107,12 @@ func (b *bench) renewed(ctx context.Context, a distant, g *lock.Grant, hear hear
 // keepAlives is how many keep-alives are heard of for one grant. The answer to the first may have come with the grant's.
 const keepAlives = 2
 
-func (b *bench) keptAlive(ctx context.Context, u lock.Locker, g lock.Grant, hear hearer) error {
+func keptAlive(ctx context.Context, u lock.Locker, g lock.Grant, ttl time.Duration, hear hearer) error {
 	w, ok := u.(lock.Watcher)
 	if !ok {
 		return errors.New("no Watcher, though the lock renews in the background")
 	}
-	ctx, cancel := context.WithTimeout(ctx, 3*b.ttl+soon)
+	ctx, cancel := context.WithTimeout(ctx, 3*ttl+soon)
 	defer cancel()
 	changes := w.Watch(ctx, g)
 	for heard := 0; heard < keepAlives; heard++ {

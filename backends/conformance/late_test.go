@@ -16,8 +16,8 @@ import (
 	"github.com/lockquake/lockquake/lock"
 )
 
-// echo is a network in which gates have connections, and whose service answers each line with the same line. It is none of the kernel's: in a
-// bubble of testing/synctest time passes only while nobody waits for that.
+// echo is a network in which gates have connections, and whose service answers each line with the same line. It is none
+// of the kernel's: in a bubble of testing/synctest time passes only while nobody waits for that.
 type echo struct{ gate chan net.Conn }
 
 func newEcho() echo { return echo{make(chan net.Conn)} }
@@ -125,8 +125,8 @@ type counters func() (lock.Locker, error)
 func (c counters) Locker(context.Context, int) (lock.Locker, error) { return c() }
 func (counters) Close() error                                       { return nil }
 
-// checkOnEcho puts a lock of the echo to one check in a bubble, where answers that come at once take no time. It must say what is wanted; "": it
-// passes. dial makes a user.
+// checkOnEcho puts a lock of the echo to one check in a bubble, where answers that come at once take no time. It must
+// say what is wanted; "": it passes. dial makes a user.
 func checkOnEcho(t *testing.T, check string, l backends.Lock, inside bool, want string, dial func(connect dialer) (lock.Locker, error)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {

@@ -28,7 +28,8 @@ func renewal(ctx context.Context, b *bench) error {
 	return fmt.Errorf("unknown way of renewal %q", b.lock.Offers.Renewal)
 }
 
-// renewedByCall looks when three quarters of the renewal are over, and the first TTL with them. g is the grant as it was promised last.
+// renewedByCall looks when three quarters of the renewal are over, and the first TTL with them. g is the grant as it
+// was promised last.
 func renewedByCall(ctx context.Context, b *bench, a, other lock.Locker, g *lock.Grant) error {
 	r, ok := a.(lock.Renewer)
 	if !ok {

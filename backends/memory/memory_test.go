@@ -39,8 +39,8 @@ var fails = map[string][]string{
 	"tells-late":       {"loss"},
 }
 
-// TestConformance puts each lock to the suite, and holds it to the checks that it must fail: a right one to none. The store is in this process,
-// so that time can be that of a bubble, in which a machine that stalls delays nothing.
+// TestConformance puts each lock to the suite, and holds it to the checks that it must fail: a right one to none. The
+// store is in this process, so that time can be that of a bubble, in which a machine that stalls delays nothing.
 func TestConformance(t *testing.T) {
 	b := Backend().Backend
 	for _, l := range b.Locks {
@@ -51,7 +51,8 @@ func TestConformance(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) { conformance.RunWrong(t, o, fails[l.Name]) })
 				return
 			}
-			// While a waiter is busy, a bubble's time stands still. Real time needs a longer TTL, and a recovery that allows for stalls.
+			// While a waiter is busy, a bubble's time stands still. Real time needs a longer TTL, and a recovery that
+			// allows for stalls.
 			if os.Getenv("LOCKQUAKE_TEST_ALL") == "" {
 				t.Skip("left to make test-all: it keeps a core busy for each waiter, and is right but for that, by the code of the other locks")
 			}

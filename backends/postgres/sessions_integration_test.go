@@ -90,9 +90,9 @@ func TestVanishedHolder(t *testing.T) {
 	}
 }
 
-// TestCancelledWait cancels waits around the moment of the release, later after a wait that was cancelled in time and sooner after one that was
-// granted: so it finds that moment on any machine. Whatever a wait then says is so: a grant is a grant, and after "certainly not" the lock
-// is free.
+// TestCancelledWait cancels waits around the moment of the release, later after a wait that was cancelled in time and
+// sooner after one that was granted: so it finds that moment on any machine. Whatever a wait then says is so: a grant
+// is a grant, and after "certainly not" the lock is free.
 func TestCancelledWait(t *testing.T) {
 	r := serve(t, advisoryName)
 	for _, name := range []string{advisoryName, rowName} {

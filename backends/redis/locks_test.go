@@ -196,8 +196,8 @@ func try(t *testing.T, u lock.Locker) (lock.Grant, error) {
 	return u.(lock.TryAcquirer).TryAcquire(t.Context(), lock.Request{Lock: "a", TTL: time.Second})
 }
 
-// What users have for a command: patience where it is answered, hurry where it is not and the test waits for that. A machine that stalls twice
-// sends a command within a hurry.
+// What users have for a command: patience where it is answered, hurry where it is not and the test waits for that. A
+// machine that stalls twice sends a command within a hurry.
 const (
 	patience = 10 * time.Second
 	hurry    = time.Second

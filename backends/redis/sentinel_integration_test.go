@@ -18,7 +18,8 @@ import (
 	"github.com/lockquake/lockquake/lock"
 )
 
-// startReplicated brings up a topology whose servers have replicas, and are replaced when they have been away for a second.
+// startReplicated brings up a topology whose servers have replicas, and are replaced when they have been away for a
+// second.
 func startReplicated(t *testing.T, b listed.Backend, run string) servers.Running {
 	t.Helper()
 	return servers.Start(t, servers.Options{Backend: b, Lock: "set-px-lua", TTL: time.Second, Run: run, Decode: func(into any) error {

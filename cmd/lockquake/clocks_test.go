@@ -250,7 +250,8 @@ func wantRight(t *testing.T, host, when string) {
 	wait.Until(t, 20*time.Second, when+" its clock is right", func() bool { return aheadBy(t, host).Abs() <= 2*time.Second })
 }
 
-// TestAloneAgentKilledWhileAClockIsAhead kills the agent, which cannot undo anything: clean does, of a server that runs on, in a run that does.
+// TestAloneAgentKilledWhileAClockIsAhead kills the agent, which cannot undo anything: clean does, of a server that runs
+// on, in a run that does.
 func TestAloneAgentKilledWhileAClockIsAhead(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("killing an agent and looking into processes needs root")

@@ -99,7 +99,8 @@ func TestReplayNamesTheProgramThatStoodIn(t *testing.T) {
 	}
 }
 
-// TestEveryFlagSaysWhatItTakes: a value that a flag refuses is answered with what would be right, whatever the type of the flag.
+// TestEveryFlagSaysWhatItTakes: a value that a flag refuses is answered with what would be right, whatever the type of
+// the flag.
 func TestEveryFlagSaysWhatItTakes(t *testing.T) {
 	t.Parallel()
 	var visit func(c *cobra.Command)

@@ -106,7 +106,8 @@ func (p *process) reports(t *testing.T) []results.Report {
 // story is a scenario whose own expectations its run must meet.
 type story struct{ name, provider string }
 
-// picked is played by every run of the tests: one story for each topology, one of the packets in flight, and one healthy run.
+// picked is played by every run of the tests: one story for each topology, one of the packets in flight, and one
+// healthy run.
 var picked = []story{
 	{"etcd-healthy", "docker"},
 	{"etcd-holder-pause-fenced", "docker"},

@@ -203,8 +203,9 @@ func checkInterrupted(t *testing.T, r results.Report) {
 	}
 }
 
-// TestAloneSupervisorKilled ends the supervisor in the middle of a fault: nobody heals, and what is left must be removed by
-// clean, or by the next run. TestKilledSupervisor of internal/cluster looks at every kind of order. SIGABRT ends it as a panic does: the runtime prints its stacks, and nothing that was deferred is done.
+// TestAloneSupervisorKilled ends the supervisor in the middle of a fault: nobody heals, and what is left must be
+// removed by clean, or by the next run. TestKilledSupervisor of internal/cluster looks at every kind of order. SIGABRT
+// ends it as a panic does: the runtime prints its stacks, and nothing that was deferred is done.
 func TestAloneSupervisorKilled(t *testing.T) {
 	for _, c := range []struct {
 		name, provider string

@@ -66,8 +66,9 @@ func deafProgram(t *testing.T, orders string) string {
 	return deafPrograms(t)(sabotage{deaf: orders})
 }
 
-// withAndWithout runs a scenario twice: with a real agent, on the provider that is named, it must pass; with one that is deaf to the orders,
-// among processes of this machine, it must end unknown. It runs beside other tests. What came of each is shown to look. `make test` runs the second.
+// withAndWithout runs a scenario twice: with a real agent, on the provider that is named, it must pass; with one that
+// is deaf to the orders, among processes of this machine, it must end unknown. It runs beside other tests. What came of
+// each is shown to look. `make test` runs the second.
 func withAndWithout(t *testing.T, text, orders, provider string, look func(deaf bool, r results.Report)) {
 	t.Helper()
 	beside(t)

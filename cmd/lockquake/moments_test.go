@@ -15,9 +15,9 @@ import (
 	"github.com/lockquake/lockquake/results"
 )
 
-// TestAloneRandomMoments ends runs at random moments, by Ctrl-C, SIGTERM, SIGHUP and SIGKILL in turn: nothing may be left, and what is
-// on disk must be readable. LOCKQUAKE_MOMENTS sets how many rounds of the four are made with each provider, LOCKQUAKE_SEED the
-// moments, LOCKQUAKE_TEST_PROVIDER where.
+// TestAloneRandomMoments ends runs at random moments, by Ctrl-C, SIGTERM, SIGHUP and SIGKILL in turn: nothing may be
+// left, and what is on disk must be readable. LOCKQUAKE_MOMENTS sets how many rounds of the four are made with each
+// provider, LOCKQUAKE_SEED the moments, LOCKQUAKE_TEST_PROVIDER where.
 func TestAloneRandomMoments(t *testing.T) {
 	rounds, err := strconv.Atoi(setting("LOCKQUAKE_MOMENTS", "0"))
 	if err != nil {

@@ -63,7 +63,8 @@ func openDir(t *testing.T) string {
 	return dir
 }
 
-// TestAloneCleanIsNotLed has another user's processes name files as those that tell their clocks, as a dead agent would have left them.
+// TestAloneCleanIsNotLed has another user's processes name files as those that tell their clocks, as a dead agent would
+// have left them.
 func TestAloneCleanIsNotLed(t *testing.T) {
 	asRoot(t)
 	dir, ours := filepath.Join(openDir(t), "theirs"), filepath.Join(t.TempDir(), "shadow")

@@ -14,8 +14,9 @@ import (
 	"github.com/lockquake/lockquake/internal/suite"
 )
 
-// wrongCells lists what make test, or make test-all, puts the locks on Redis to: each wrong lock to the story that must find it, and the first lock
-// of the service, which is right, to the same stories. The rows are those of a suite file; want has the reasons by cell, none for a right lock.
+// wrongCells lists what make test, or make test-all, puts the locks on Redis to: each wrong lock to the story that must
+// find it, and the first lock of the service, which is right, to the same stories. The rows are those of a suite file;
+// want has the reasons by cell, none for a right lock.
 func wrongCells(on ...string) (rows []string, want map[string][]string) {
 	want = map[string][]string{}
 	add := func(backend, lock, story string, reasons ...string) {
@@ -45,7 +46,8 @@ func wrongCells(on ...string) (rows []string, want map[string][]string) {
 	return rows, want
 }
 
-// TestSuiteFindsWrongLocks has wrong locks red for the reason that the documentation gives, and right ones green beside them.
+// TestSuiteFindsWrongLocks has wrong locks red for the reason that the documentation gives, and right ones green beside
+// them.
 func TestSuiteFindsWrongLocks(t *testing.T) {
 	t.Parallel()
 	on := []string{"redis", "redlock"}

@@ -10,8 +10,8 @@ import (
 	"github.com/lockquake/lockquake/internal/suite"
 )
 
-// runSuite runs a suite and returns its result, with the exit code. It is a process of its own: the clients of a memory lock are goroutines, which
-// work in the same process would keep from running.
+// runSuite runs a suite and returns its result, with the exit code. It is a process of its own: the clients of a memory
+// lock are goroutines, which work in the same process would keep from running.
 func runSuite(t *testing.T, args ...string) (suite.Result, int) {
 	t.Helper()
 	p := begin(t, append([]string{"suite", "--format", "json"}, args...)...)

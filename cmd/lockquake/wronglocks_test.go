@@ -53,7 +53,8 @@ var findings = map[string][]finding{
 	"etcd/v3lock-blind": {{"waiter-cut", "overlapping_holds 0: found"}}, // of etcd 3.4
 }
 
-// leftToAllLocks are stories of locks that are left to make test-all, and the lock with which `make test` sees the same reason.
+// leftToAllLocks are stories of locks that are left to make test-all, and the lock with which `make test` sees the same
+// reason.
 var leftToAllLocks = map[string]string{
 	"redis/setnx-expire crash-setnx-done":      "redis/setnx",
 	"redis/set-px-del late-release":            "redis/weak-owner",

@@ -72,8 +72,8 @@ func TestDieAtPoint(t *testing.T) {
 	}
 }
 
-// A client whose supervisor is gone ends, whatever goes on: here a user sits in a call that never returns. That it ends within 2 s is exact in
-// wire's TestANodeEndsWithinItsGrace. This bound only finds a client that adds much to it.
+// A client whose supervisor is gone ends, whatever goes on: here a user sits in a call that never returns. That it ends
+// within 2 s is exact in wire's TestANodeEndsWithinItsGrace. This bound only finds a client that adds much to it.
 func TestEndOfInputEndsTheClient(t *testing.T) {
 	const promised, room = 2 * time.Second, 3 * time.Second // of a machine that is busy, as in clientcheck
 	for _, kind := range []string{"plain", "deaf"} {

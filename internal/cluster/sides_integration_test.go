@@ -14,7 +14,8 @@ import (
 	"github.com/lockquake/lockquake/internal/agent/all"
 )
 
-// another starts an agent with another clock, as on another host, and makes the node its own. env is added to the agent's environment.
+// another starts an agent with another clock, as on another host, and makes the node its own. env is added to the
+// agent's environment.
 func another(t *testing.T, n *Node, env ...string) {
 	t.Helper()
 	second, _ := agenttest.OtherClock(t, slices.Concat([]string{"env"}, env, []string{testBinary(t), "agent"})...)

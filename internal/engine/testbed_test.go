@@ -83,8 +83,9 @@ type finishedRun struct {
 	left   []string // nodes that go on
 }
 
-// run runs a scenario to its end and has it judged. Every reason in env.json must appear in the verdict. Unless it is in real time, the
-// run is in a synctest bubble: its time passes only while every goroutine waits, however busy the machine is.
+// run runs a scenario to its end and has it judged. Every reason in env.json must appear in the verdict. Unless it is
+// in real time, the run is in a synctest bubble: its time passes only while every goroutine waits, however busy the
+// machine is.
 func (s *testbed) run(ctx context.Context, text string) (out finishedRun) {
 	s.t.Helper()
 	s.out = s.t.TempDir()

@@ -153,8 +153,9 @@ func TestTwoHostsProveNoMoreThanOne(t *testing.T) {
 		}
 		found, all, unsure = found+got["double_grants"], all+want["double_grants"], unsure+got["unsure_pairs"]
 	})
-	// Of 2,000 histories some 50 have an unsure pair, so that none has one by chance comes once in 10^21 runs. Nine lack a double grant that one clock
-	// would prove, and none may: that errors count at all is shown by TestBothJudgesAgree.
+	// Of 2,000 histories some 50 have an unsure pair, so that none has one by chance comes once in 10^21 runs. Nine
+	// lack a double grant that one clock would prove, and none may: that errors count at all is shown by
+	// TestBothJudgesAgree.
 	if found < all/2 || unsure == 0 {
 		t.Errorf("of %d double grants %d were found, and %d pairs are unsure", all, found, unsure)
 	}

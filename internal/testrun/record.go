@@ -12,7 +12,8 @@ import (
 	"time"
 )
 
-// leastStall is the shortest stall of this machine for which a failed test is run again: longer than the 200 ms that tests must bear.
+// leastStall is the shortest stall of this machine for which a failed test is run again: longer than the 200 ms that
+// tests must bear.
 const leastStall = 250 * time.Millisecond
 
 // event is a line of `go test -json` (go doc test2json).
@@ -158,7 +159,8 @@ func (r *record) judge(out io.Writer, watched *stalls, again func(*pkg, string) 
 	return failed, nil
 }
 
-// tell prints what the failed tests said. Where they passed the second time, each line is marked, so that nobody takes it for a failure.
+// tell prints what the failed tests said. Where they passed the second time, each line is marked, so that nobody takes
+// it for a failure.
 func (p *pkg) tell(out io.Writer) {
 	mark := "| "
 	if p.failed {

@@ -17,7 +17,8 @@ const shown = 10
 // module is left out of the names of packages.
 const module = "github.com/lockquake/lockquake/"
 
-// load reads files of `go test -json`. A test that ran twice has the outcome of the second run, and stays red if the first was.
+// load reads files of `go test -json`. A test that ran twice has the outcome of the second run, and stays red if the
+// first was.
 func load(files []string) (*record, error) {
 	r := &record{}
 	for _, name := range files {
@@ -62,7 +63,8 @@ func (r *record) slowest() (rows []row) {
 	return rows
 }
 
-// packages lists how long each package took, and their sum. Packages run side by side, so a whole run takes less than the sum.
+// packages lists how long each package took, and their sum. Packages run side by side, so a whole run takes less than
+// the sum.
 func (r *record) packages() (rows []row) {
 	sum := row{name: "sum"}
 	for _, p := range r.pkgs {
@@ -131,8 +133,8 @@ func flakyRuns(dir string) (runs []flakyRun, err error) {
 	return runs, nil
 }
 
-// compareRuns prints how each run ended, each test that was red in any, and the slowest tests by kind of run. A test that passed the second time
-// counts as red.
+// compareRuns prints how each run ended, each test that was red in any, and the slowest tests by kind of run. A test
+// that passed the second time counts as red.
 func compareRuns(out io.Writer, dir string) error {
 	runs, err := flakyRuns(dir)
 	if err != nil {

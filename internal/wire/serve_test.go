@@ -15,7 +15,8 @@ type stuck struct{ over chan struct{} }
 func (stuck) Handle(*Frame) (bool, error) { return false, nil }
 func (s stuck) Abandon()                  { <-s.over }
 
-// TestANodeEndsWithinItsGrace: a node whose supervisor is gone ends within the 2 s of the protocol, whatever it is doing.
+// TestANodeEndsWithinItsGrace: a node whose supervisor is gone ends within the 2 s of the protocol, whatever it is
+// doing.
 func TestANodeEndsWithinItsGrace(t *testing.T) {
 	OutliveReader() // here, for it starts a goroutine, which must be in no bubble
 	synctest.Test(t, func(t *testing.T) {

@@ -7,7 +7,8 @@ import (
 	"github.com/lockquake/lockquake/backends/topology"
 )
 
-// clockError is by how much a node's account of its wall clock may be off: some tell whole seconds, or when a connection was made.
+// clockError is by how much a node's account of its wall clock may be off: some tell whole seconds, or when a
+// connection was made.
 const clockError = 2 * time.Second
 
 // Clock holds a node's wall clock to this machine's as it was before and after the question.

@@ -71,8 +71,8 @@ func Until(t *testing.T, p proc.Process, what string, ok func(node.State) bool) 
 // Patience ends a test that hangs.
 const Patience = time.Minute
 
-// Ended closes an agent's control stream and holds the agent to what it promises: within 2 s it has healed everything and ended. What the tests
-// have it heal takes far less, so that a loud machine does not use that up.
+// Ended closes an agent's control stream and holds the agent to what it promises: within 2 s it has healed everything
+// and ended. What the tests have it heal takes far less, so that a loud machine does not use that up.
 func Ended(t *testing.T, c *agent.Client, ended <-chan error) {
 	t.Helper()
 	begin := clock.Now()

@@ -110,7 +110,8 @@ func (s *syncer) undo(key string) disk.Syncs {
 	return out
 }
 
-// long is half of the minute for which a sync is held that is not let go: no sync of a loud machine takes that by itself.
+// long is half of the minute for which a sync is held that is not let go: no sync of a loud machine takes that by
+// itself.
 const long = 30 * time.Second
 
 func TestSyncsAreHeldAndLetGo(t *testing.T) {

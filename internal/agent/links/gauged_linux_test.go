@@ -54,8 +54,9 @@ type stoodLink struct {
 	stood time.Duration
 }
 
-// near reports whether a low quantile of durations is what was asked for. What a busy machine adds, it adds to the others first: of datagrams
-// that are sent for 200 ms, a stall of 200 ms holds only a quarter up for longer than unshaped.
+// near reports whether a low quantile of durations is what was asked for. What a busy machine adds, it adds to the
+// others first: of datagrams that are sent for 200 ms, a stall of 200 ms holds only a quarter up for longer than
+// unshaped.
 func (l stoodLink) near(got, want time.Duration) bool {
 	return got >= want && got < want+unshaped+l.stood
 }
@@ -63,8 +64,10 @@ func (l stoodLink) near(got, want time.Duration) bool {
 const (
 	// unshaped is what a link takes at most that is not delayed, on a busy machine.
 	unshaped = 150 * time.Millisecond
-	// forArrivals is for how long what passes is waited for: ten stalls of 200 ms. What does not pass costs the whole of it.
+	// forArrivals is for how long what passes is waited for: ten stalls of 200 ms. What does not pass costs the whole
+	// of it.
 	forArrivals = 2 * time.Second
-	// oneClock is more than any datagram takes, also on a loud machine. A time by two clocks that are two hours apart exceeds it.
+	// oneClock is more than any datagram takes, also on a loud machine. A time by two clocks that are two hours apart
+	// exceeds it.
 	oneClock = time.Minute
 )

@@ -38,8 +38,9 @@ var pace = func() time.Duration {
 	return time.Millisecond
 }()
 
-// about reports whether a share of n is what was asked for. Of the 400 datagrams that are judged, chance exceeds the bounds less than once in a
-// million times: they are 5 standard deviations away for a correlated loss, and more for all others.
+// about reports whether a share of n is what was asked for. Of the 400 datagrams that are judged, chance exceeds the
+// bounds less than once in a million times: they are 5 standard deviations away for a correlated loss, and more for all
+// others.
 func about(k, n int, share float64) bool {
 	return float64(k) > float64(n)*share*0.5 && float64(k) < float64(n)*share*1.6
 }
@@ -217,7 +218,8 @@ type streamed struct {
 
 const streamSize = 1000
 
-// within reports whether no more went from x to y than a limit lets pass in the time that was measured. That includes all stalls.
+// within reports whether no more went from x to y than a limit lets pass in the time that was measured. That includes
+// all stalls.
 func (s streamed) within(limit uint64) bool {
 	bits := func(bytes int) float64 { return float64(8 * bytes) }
 	most := float64(limit)*s.took.Seconds() + bits(int(links.TBFBurst(limit/8)))

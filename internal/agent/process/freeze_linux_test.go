@@ -88,7 +88,8 @@ func works(t *testing.T, c *agent.Client, p proc.Process) {
 	wait.Until(t, agenttest.Patience, "it works", func() bool { return frozenNow(t, c, p).Ran > before.Ran })
 }
 
-// worked tells for how long a process and its descendants had a processor within 50 ms, and a little more on a loud machine.
+// worked tells for how long a process and its descendants had a processor within 50 ms, and a little more on a loud
+// machine.
 func worked(t *testing.T, c *agent.Client, p proc.Process) time.Duration {
 	t.Helper()
 	before := frozenNow(t, c, p)
@@ -277,7 +278,8 @@ func TestAClockIsMovedInTheIce(t *testing.T) {
 		if f := frozenNow(t, c, p); !f.Frozen {
 			t.Errorf("after the clock was moved: %+v", f)
 		}
-		// A thread that is let go runs some µs within the kernel, on its way back into the ice. A wait for a processor does not count.
+		// A thread that is let go runs some µs within the kernel, on its way back into the ice. A wait for a processor
+		// does not count.
 		if w := worked(t, c, p); w > time.Millisecond {
 			t.Errorf("it ran for %v", w)
 		}

@@ -113,7 +113,8 @@ func count(logs [][]string, what string) (n int) {
 	return n
 }
 
-// quickly ends an access that waits for a replica that does not answer. What it comes to is the same however little was done by then.
+// quickly ends an access that waits for a replica that does not answer. What it comes to is the same however little was
+// done by then.
 func quickly(t *testing.T) context.Context {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)

@@ -61,8 +61,8 @@ func Main(ctx context.Context, args []string, stdin io.Reader, stdout io.Writer)
 	return fmt.Errorf("unknown mode %q", args[0])
 }
 
-// stdio says hello, and echoes lines until its input ends. For "dial ADDRESS" it tells the first line that comes from there, for "try ADDRESS" the
-// same, but does not wait long: nothing is expected.
+// stdio says hello, and echoes lines until its input ends. For "dial ADDRESS" it tells the first line that comes from
+// there, for "try ADDRESS" the same, but does not wait long: nothing is expected.
 func stdio(stdin io.Reader, stdout io.Writer) error {
 	fmt.Fprintln(os.Stderr, "stdio is up")
 	fmt.Fprintln(stdout, "hello")
