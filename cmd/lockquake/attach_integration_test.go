@@ -59,7 +59,7 @@ func TestAttachKeepsToItsPrefix(t *testing.T) {
 	t.Parallel()
 	for _, a := range attachedRuns {
 		t.Run(a.backend, func(t *testing.T) {
-			beside(t)
+			t.Parallel()
 			access, end := servers(t, "local", a.backend, a.up)
 			defer end()
 			for _, b := range all.All() {
@@ -83,7 +83,7 @@ func TestAttachKeepsToItsPrefix(t *testing.T) {
 // another network is not, although the supervisor gets there: that is told before anything is written. Faults of the links to the server are
 // there at the clients' ends.
 func TestAttachFromContainers(t *testing.T) {
-	beside(t)
+	t.Parallel()
 	access, end := servers(t, "docker", "redis", nil)
 	defer end()
 	a := attachedRun{backend: "redis", prefix: "bench:", in: "docker", least: 20}
@@ -123,7 +123,7 @@ func (a attachedRun) away(t *testing.T, access backends.Access) {
 // TestAttachToALargeRedis has more keys on a server than a look at the start goes through. That is told, what a run wrote is removed all the
 // same, and what another run has there is found.
 func TestAttachToALargeRedis(t *testing.T) {
-	beside(t)
+	t.Parallel()
 	access, end := servers(t, "local", "redis", nil)
 	defer end()
 	client := redis.NewClient(&redis.Options{Addr: access.Addresses("client")[0], Password: access.Password, Protocol: 2})

@@ -61,7 +61,7 @@ func TestAttachByTLS(t *testing.T) {
 	ours, theirs := newAuthority(t), newAuthority(t)
 	for _, s := range servicesApart {
 		t.Run(s.backend, func(t *testing.T) {
-			beside(t)
+			t.Parallel()
 			at := s.start(t, ours)
 			access := backends.Access{Login: node.Login{Password: apartPassword}}
 			for port, list := range at {

@@ -14,7 +14,7 @@ import (
 
 // TestChoose: a lock has its loads, loses its server, and is broken by stories.
 func TestChoose(t *testing.T) {
-	beside(t)
+	t.Parallel()
 	p := begin(t, "choose", "redis", "--quick", "--for", "500ms", "--provider", "local", "--format", "json")
 	if code := p.wait(t); code != codeMet {
 		t.Fatalf("exit code %d\n%s", code, p.stderr.String())

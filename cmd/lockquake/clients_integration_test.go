@@ -83,7 +83,7 @@ func TestClientsInOtherLanguages(t *testing.T) {
 			if c.scenario != "redis-holder-pause" {
 				leftToAll(t, "a pause of the holder on Redis shows a program in the place of the client")
 			}
-			beside(t)
+			t.Parallel()
 			if c.provider == "docker" {
 				clientImage(t, c.language)
 			}
@@ -128,7 +128,7 @@ func neverLock(t *testing.T) string {
 
 // TestAWrongLockInPython: what excludes nobody is found, whatever the language.
 func TestAWrongLockInPython(t *testing.T) {
-	beside(t)
+	t.Parallel()
 	clientImage(t, "python")
 	p := begin(t, "run", "redis-healthy", "--provider", "docker", "--format", "json", "--set", "run.for=3s",
 		"--set", neverLock(t))
@@ -140,7 +140,7 @@ func TestAWrongLockInPython(t *testing.T) {
 
 // TestPointsOfAClientInPython has a user stop at a point of its library's, and refuses one that it does not announce before it is started.
 func TestPointsOfAClientInPython(t *testing.T) {
-	beside(t)
+	t.Parallel()
 	clientImage(t, "python")
 	story := func(point string) string {
 		file := filepath.Join(t.TempDir(), "story.yaml")
@@ -178,7 +178,7 @@ expect: {double_grants: "0", judged: ">=2"}
 
 // TestClientCheck tests the clients that ship, as whoever writes another would.
 func TestClientCheck(t *testing.T) {
-	beside(t)
+	t.Parallel()
 	for _, c := range []struct {
 		backend, language string // "": its program needs no image of its own
 		dir               func(*testing.T) string
@@ -209,7 +209,7 @@ func TestClientCheck(t *testing.T) {
 
 // TestClientCheckTellsLastWords of a program that ends before its hello.
 func TestClientCheckTellsLastWords(t *testing.T) {
-	beside(t)
+	t.Parallel()
 	clientImage(t, "python")
 	cmd := exec.Command(program(t), "client", "check", "--provider", "docker", "--", "python3", "-c", "import nothing_like_it")
 	out, err := cmd.CombinedOutput()
@@ -223,7 +223,7 @@ func inGo(*testing.T) string     { return "../../clients/go" }
 
 // TestAServiceThatLockquakeDoesNotKnow breaks servers of which it knows no more than a command and a port.
 func TestAServiceThatLockquakeDoesNotKnow(t *testing.T) {
-	beside(t)
+	t.Parallel()
 	clientImage(t, "python")
 	dir, err := filepath.Abs("../../clients/python")
 	if err != nil {

@@ -113,7 +113,7 @@ func TestClockFaultsOverlap(t *testing.T) {
 	t.Parallel()
 	for how, text := range map[string]string{"vdso": patched, "faketime": told} {
 		t.Run(how, func(t *testing.T) {
-			beside(t)
+			t.Parallel()
 			p := begin(t, "run", scenarioFile(t, text), "--provider", testProvider(), "--format", "json")
 			code := p.wait(t)
 			r := p.report(t)
@@ -166,7 +166,7 @@ func TestClocksStrobe(t *testing.T) {
 // TestFaketimeThatDoesNothing has a server that throws away what it was to load. The run does not believe in a clock that it did not see move.
 // TestSabotage does the same to the agent's way of moving clocks.
 func TestFaketimeThatDoesNothing(t *testing.T) {
-	beside(t)
+	t.Parallel()
 	redis, err := exec.LookPath("redis-server")
 	if err != nil {
 		t.Fatalf("%v: run `.ci/setup redis`", err)

@@ -50,7 +50,7 @@ var lostKilled = regexp.MustCompile(`(?m)^client-\d+ ended without its last word
 
 // TestAClientThatNobodyKilled ends a client from outside: what it had not yet told is lost, so nothing may pass.
 func TestAClientThatNobodyKilled(t *testing.T) {
-	beside(t)
+	t.Parallel()
 	p := begin(t, "run", "redis-healthy", "--provider", "local", "--format", "json", "--set", "run.for=4s")
 	pid := clientOf(t, p.cmd.Process.Pid)
 	p.says(t, "load")

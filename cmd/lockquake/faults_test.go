@@ -35,7 +35,7 @@ func TestFaults(t *testing.T) {
 		turn++
 		t.Run(k.Name+"-"+b.Name, func(t *testing.T) {
 			if k.Name != "freeze" { // beside others, runc now and then gives up after its 1000 tries: "unable to freeze"
-				beside(t)
+				t.Parallel()
 			}
 			o, err := tryout.One(k, 0, b)
 			if err != nil {

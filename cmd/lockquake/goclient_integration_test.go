@@ -16,7 +16,7 @@ import (
 // TestVersionsOfAGoLibrary judges two versions of a library side by side: until redsync v4.0.4 an Extend said yes for a lock that was gone. One that nobody has is told. In the
 // last row two versions fight for one lock.
 func TestVersionsOfAGoLibrary(t *testing.T) {
-	beside(t)
+	t.Parallel()
 	const module = "github.com/go-redsync/redsync/v4"
 	dir, err := filepath.Abs("../../clients/go")
 	if err != nil {

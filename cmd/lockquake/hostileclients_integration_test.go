@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 )
@@ -39,11 +38,7 @@ func TestHostileClientsLeaveNothing(t *testing.T) {
 		{"answers-late", codeInconclusive, `A acquire: client-1: acquire: no result within 3s`},
 	} {
 		t.Run(c.kind, func(t *testing.T) {
-			if slices.Contains([]string{"silent", "never-ready", "dies"}, c.kind) {
-				t.Parallel() // it waits for half a minute, and does nothing
-			} else {
-				beside(t)
-			}
+			t.Parallel()
 			load := "workload: {use: acquire-release, clients: 2, users: 1, hold: 1ms}\nrun: {for: 40s, settle: 1ms}"
 			if c.kind == "answers-late" {
 				load = "workload: {}\nsteps: [{do: acquire, user: A, within: 1s}, {do: release, user: A, within: 1s}]\nrun: {settle: 1ms}"

@@ -184,7 +184,7 @@ func TestStories(t *testing.T) {
 	}
 	for key, s := range sittings(t, list) {
 		t.Run(key, func(t *testing.T) {
-			beside(t)
+			t.Parallel()
 			p := begin(t, slices.Concat([]string{"run", "--provider", s.provider, "--format", "json"}, s.names, s.options)...)
 			if code := p.wait(t); code != codeMet {
 				t.Errorf("exit code %d\n%s", code, p.stderr.String())
@@ -225,7 +225,7 @@ func TestControls(t *testing.T) {
 	}
 	for third := range slices.Chunk(all, (len(all)+2)/3) { // they wait more than they work
 		t.Run(third[0].Name, func(t *testing.T) {
-			beside(t)
+			t.Parallel()
 			args := []string{"run", "--format", "json"}
 			for _, s := range third {
 				args = append(args, s.Name)
@@ -253,18 +253,8 @@ func found(t *testing.T, name string) scenarios.Scenario {
 	return list[0]
 }
 
-func init() { sideBySide = "12" } // places are the limit
-
-// places are for tests with work to do: two cores bear two of them.
-var places = make(chan struct{}, 2)
-
-// beside runs a test beside others, once it has a place, which it gives back at its end.
-func beside(t *testing.T) {
-	t.Helper()
-	t.Parallel()
-	places <- struct{}{}
-	t.Cleanup(func() { <-places })
-}
+// Two cores bear three of these tests at once.
+func init() { sideBySide = "3" }
 
 // checkFaults demands of a scenario with faults that one bit, and of each its evidence.
 func checkFaults(t *testing.T, r results.Report) {

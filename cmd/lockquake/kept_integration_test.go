@@ -130,7 +130,7 @@ func (g *keptRuns) mustBeFresh(t *testing.T, env results.Env, reasons ...string)
 // TestWhatIsPlantedBetweenRunsIsFound keeps the servers of a run, does one thing to them that no reset undoes, and demands that
 // the next run finds it, starts servers of its own, and ends the others.
 func TestWhatIsPlantedBetweenRunsIsFound(t *testing.T) {
-	beside(t)
+	t.Parallel()
 	g := newKeptRuns(t, "redis-clock-jump")
 	if env := g.run(t); env.Kept || env.Fresh != "" {
 		t.Fatalf("the first run is kept (%t), or fresh for a reason: %q", env.Kept, env.Fresh)
@@ -310,7 +310,7 @@ func TestEveryBackendIsKept(t *testing.T) {
 			if slices.Contains([]string{"redis", "rediscluster", "redlock", "zookeeper"}, b.Name) {
 				leftToAll(t, "servers of Redis are kept under Sentinels, and members with a leader in etcd")
 			}
-			beside(t)
+			t.Parallel()
 			g := newKeptRuns(t, b.Name+"-healthy", "run.for=700ms", "run.settle=100ms", "workload.clients=2", "workload.users=4")
 			g.run(t)
 			env := g.run(t)
@@ -326,7 +326,7 @@ func TestEveryBackendIsKept(t *testing.T) {
 
 // TestRepeat looks at what a user sees: verdicts that stand by themselves, servers that were kept, and with --fresh none.
 func TestRepeat(t *testing.T) {
-	beside(t)
+	t.Parallel()
 	provider := setting("LOCKQUAKE_TEST_PROVIDER", "docker")
 	for _, c := range []struct {
 		flags []string
@@ -356,7 +356,7 @@ func TestServersServeAnotherScenario(t *testing.T) {
 	t.Parallel()
 	for _, provider := range []string{"docker", "local"} {
 		t.Run(provider, func(t *testing.T) {
-			beside(t)
+			t.Parallel()
 			g := newKeptRunsOn(t, provider, "redis-restart-amnesia")
 			other, err := found(t, "flash-sale").With([]string{"run.for=4s"})
 			if err != nil {
@@ -392,7 +392,7 @@ func TestInterruptOnKeptServers(t *testing.T) {
 	t.Parallel()
 	for _, provider := range []string{"docker", "local"} {
 		t.Run(provider, func(t *testing.T) {
-			beside(t)
+			t.Parallel()
 			p := begin(t, "run", "setnx-crash", "del-cascade", "setnx-crash", "--provider", provider, "--format", "json")
 			second := func() string { _, text, _ := strings.Cut(p.stderr.String(), "scenario 2 of 3"); return text }
 			for end := time.Now().Add(2 * time.Minute); !strings.Contains(second(), "acquire"); time.Sleep(20 * time.Millisecond) {
@@ -417,7 +417,7 @@ func TestInterruptOnKeptServers(t *testing.T) {
 
 // TestKeptServersForgetTheirFiles crashes a kept server whose RDB file had the lock's key in it.
 func TestKeptServersForgetTheirFiles(t *testing.T) {
-	beside(t)
+	t.Parallel()
 	p := begin(t, "run", "redis-restart-amnesia-stop", "redis-restart-amnesia-save-points", "--provider", "local", "--format", "json")
 	if code := p.wait(t); code != codeMet {
 		t.Errorf("exit code %d\n%s", code, p.stderr.String())

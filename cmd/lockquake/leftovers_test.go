@@ -161,7 +161,7 @@ func TestInterruptInAFault(t *testing.T) {
 	t.Parallel()
 	for _, provider := range []string{"docker", "local"} {
 		t.Run(provider, func(t *testing.T) {
-			beside(t)
+			t.Parallel()
 			p := begin(t, "run", "etcd-holder-pause", "--provider", provider, "--format", "json")
 			awaitPause(t, p)
 			if len(leftovers(t, p.cmd.Process.Pid)) == 0 {

@@ -71,7 +71,7 @@ func deafProgram(t *testing.T, orders string) string {
 // each is shown to look. `make test` runs the second.
 func withAndWithout(t *testing.T, text, orders, provider string, look func(deaf bool, r results.Report)) {
 	t.Helper()
-	beside(t)
+	t.Parallel()
 	real := program(t)
 	for _, deaf := range []bool{false, true} {
 		if !deaf && !everything() {

@@ -32,7 +32,7 @@ func TestSabotage(t *testing.T) {
 			if before != "" {
 				leftToAll(t, "the same orders, of "+before)
 			}
-			beside(t)
+			t.Parallel()
 			o := tryout.Options{
 				Backend: "etcd", Entries: []tryout.Entry{{Fault: k.Name, On: "etcd-1", Keys: k.Trials()[0], At: 500 * time.Millisecond}}, For: 3 * time.Second,
 			}

@@ -243,7 +243,7 @@ func TestServersOfRoot(t *testing.T) {
 			if scenario != "postgres-healthy" {
 				leftToAll(t, "Postgres, which runs programs for whoever may connect")
 			}
-			beside(t)
+			t.Parallel()
 			p := begin(t, "run", scenario, "--provider", "local", "--set", "run.for=60s")
 			underLoad(t, p)
 			servers, ports, asked := serversOf(t, p.cmd.Process.Pid), 0, map[string]bool{}
@@ -366,7 +366,7 @@ func TestServersOfAUser(t *testing.T) {
 			if scenario != "postgres-healthy" {
 				leftToAll(t, "Postgres, which runs programs for whoever may connect")
 			}
-			beside(t)
+			t.Parallel()
 			dir := openDir(t)
 			bin := filepath.Join(dir, "lockquake")
 			if out, err := exec.Command("cp", program(t), bin).CombinedOutput(); err != nil {

@@ -65,7 +65,7 @@ func TestSuiteFindsWrongLocks(t *testing.T) {
 			part = append(part, rows[i])
 		}
 		t.Run(strconv.Itoa(first+1), func(t *testing.T) {
-			beside(t)
+			t.Parallel()
 			file := filepath.Join(t.TempDir(), "wrong.yaml")
 			if err := os.WriteFile(file, []byte("locks:\n"+strings.Join(part, "")), 0o600); err != nil {
 				t.Fatal(err)

@@ -34,7 +34,7 @@ func TestSuiteFindsBrokenLocks(t *testing.T) {
 		want := all[0]
 		exact = append(exact, "--story", want.story)
 		t.Run(name, func(t *testing.T) {
-			beside(t)
+			t.Parallel()
 			got, code := runSuite(t, name, "--quick", "--ttl", "1s", "--story", want.story)
 			if code != codeFailed || len(got.Cells) != 1 || !redFor(got.Cells[0], []string{want.reason}) {
 				t.Errorf("exit code %d, %+v", code, got.Cells)
@@ -42,7 +42,7 @@ func TestSuiteFindsBrokenLocks(t *testing.T) {
 		})
 	}
 	t.Run("exact", func(t *testing.T) {
-		beside(t)
+		t.Parallel()
 		got, code := runSuite(t, exact...)
 		if s := got.Sums(); code != codeMet || s.Green != len(got.Cells) || s.Green < 7 {
 			t.Errorf("exit code %d, %v: %+v", code, s, got.Cells)

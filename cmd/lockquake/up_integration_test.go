@@ -16,7 +16,7 @@ import (
 
 // TestUpUntilEOF has a program start servers, which are gone when its end of their standard input is.
 func TestUpUntilEOF(t *testing.T) {
-	beside(t)
+	t.Parallel()
 	p := &process{cmd: exec.Command(program(t), "up", "redis", "--provider", "local", "--format", "json", "--until-eof"), dir: t.TempDir()}
 	p.cmd.Dir, p.cmd.Stderr = p.dir, &p.stderr
 	in, err := p.cmd.StdinPipe()
@@ -45,7 +45,7 @@ func TestUpUntilEOF(t *testing.T) {
 
 // TestUp starts servers for somebody else, reaches them, and presses Ctrl-C: they are gone.
 func TestUp(t *testing.T) {
-	beside(t)
+	t.Parallel()
 	for _, provider := range []string{"docker", "local"} {
 		p := begin(t, "up", "redis", "--provider", provider, "--format", "json", "--set", "ttl=3s")
 		var a backends.Access
