@@ -280,10 +280,10 @@ func exclusionProcesses(ctx context.Context, b *bench) error {
 	return overlap(append(ours, theirs...))
 }
 
-// together reports whether some of our holds lie between theirs.
+// together reports whether one of our holds lies within the time of theirs.
 func together(ours, theirs []hold) bool {
 	first, last := span(theirs)
-	return anyWithin(ours, first, last)
+	return slices.ContainsFunc(ours, func(h hold) bool { return h.Start > first && h.End < last })
 }
 
 func span(holds []hold) (first, last int64) {
@@ -292,13 +292,4 @@ func span(holds []hold) (first, last int64) {
 		first, last = min(first, h.Start), max(last, h.End)
 	}
 	return first, last
-}
-
-func anyWithin(holds []hold, first, last int64) bool {
-	for _, h := range holds {
-		if h.Start > first && h.End < last {
-			return true
-		}
-	}
-	return false
 }

@@ -66,11 +66,7 @@ func TestSuiteFindsWrongLocks(t *testing.T) {
 		}
 		t.Run(strconv.Itoa(first+1), func(t *testing.T) {
 			t.Parallel()
-			file := filepath.Join(t.TempDir(), "wrong.yaml")
-			if err := os.WriteFile(file, []byte("locks:\n"+strings.Join(part, "")), 0o600); err != nil {
-				t.Fatal(err)
-			}
-			got, code := runSuite(t, file, "--quick", "--ttl", "1s", "--provider", "local")
+			got, code := runSuite(t, scenarioFile(t, "locks:\n"+strings.Join(part, "")), "--quick", "--ttl", "1s", "--provider", "local")
 			if code != codeFailed || len(got.Cells) != len(part) {
 				t.Errorf("exit code %d, %d cells of %d rows", code, len(got.Cells), len(part))
 			}
@@ -92,11 +88,8 @@ func TestSuiteFindsWrongLocks(t *testing.T) {
 // TestAnEagerWaiterIsFound: a right lock that asks again without a pause loads its server.
 func TestAnEagerWaiterIsFound(t *testing.T) {
 	leftToAll(t, "TestSuiteFindsBrokenLocks has memory/storms, and TestSuiteFindsWrongLocks a lock that is wasteful while it waits")
-	file := filepath.Join(t.TempDir(), "storms.yaml")
-	if err := os.WriteFile(file, []byte("locks:\n  - {backend: redis, lock: set-px-lua, set: [backend.retry.delay=0s], stories: [waiting]}\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	got, code := runSuite(t, file, "--quick", "--ttl", "1s", "--provider", "local")
+	const rows = "locks:\n  - {backend: redis, lock: set-px-lua, set: [backend.retry.delay=0s], stories: [waiting]}\n"
+	got, code := runSuite(t, scenarioFile(t, rows), "--quick", "--ttl", "1s", "--provider", "local")
 	if code != codeFailed || len(got.Cells) != 1 || !redFor(got.Cells[0], []string{"requests_per_wait_s <500: measured"}) {
 		t.Errorf("exit code %d: %+v", code, got.Cells)
 	}
