@@ -25,17 +25,23 @@ func countedFromSending(ctx context.Context, b *bench) error {
 	if err != nil {
 		return err
 	}
-	r := &remaining{ttl: b.ttl, delay: 3 * b.ttl / 10}
-	for range promptAnswers {
-		if err := b.promises(ctx, a, r.atOnce); err != nil {
-			return fmt.Errorf("while answers come at once: %w", err)
-		}
-	}
-	late, err := b.answerLate(ctx, a, r.delay)
+	prober, err := b.user(ctx)
 	if err != nil {
 		return err
 	}
-	return b.promises(late, a, r.late)
+	return besideProbes(ctx, b, prober, func() error {
+		r := &remaining{ttl: b.ttl, delay: 3 * b.ttl / 10}
+		for range promptAnswers {
+			if err := b.promises(ctx, a, r.atOnce); err != nil {
+				return fmt.Errorf("while answers come at once: %w", err)
+			}
+		}
+		late, err := b.answerLate(ctx, a, r.delay)
+		if err != nil {
+			return err
+		}
+		return b.promises(late, a, r.late)
+	})
 }
 
 // answerLate makes the user hear late of what it asks for. Without a network it is stopped at the last point of its acquire, which
@@ -118,7 +124,7 @@ func keptAlive(ctx context.Context, u lock.Locker, g lock.Grant, ttl time.Durati
 	for heard := 0; heard < keepAlives; heard++ {
 		c, ok := <-changes
 		if !ok || c.Lost {
-			return fmt.Errorf("lost, or nothing more was heard, after %d keep-alives", heard)
+			return fmt.Errorf("%w: lost, or nothing more was heard, after %d keep-alives", errLapsed, heard)
 		}
 		if err := hear("a keep-alive", c.ValidUntil); err != nil {
 			return err
