@@ -20,6 +20,7 @@ func TestHostileClientsLeaveNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	const never = codeMissing // the run does not come up
+	var tests patient
 	for _, c := range []struct {
 		kind string
 		code int
@@ -37,8 +38,7 @@ func TestHostileClientsLeaveNothing(t *testing.T) {
 		{"unasked-result", codeInconclusive, `client-[12]: .*: result: its id is 99, and no order waits for it`},
 		{"answers-late", codeInconclusive, `A acquire: client-1: acquire: no result within 3s`},
 	} {
-		t.Run(c.kind, func(t *testing.T) {
-			t.Parallel()
+		tests.add(c.kind, func(t *testing.T) {
 			load := "workload: {use: acquire-release, clients: 2, users: 1, hold: 1ms}\nrun: {for: 40s, settle: 1ms}"
 			if c.kind == "answers-late" {
 				load = "workload: {}\nsteps: [{do: acquire, user: A, within: 1s}, {do: release, user: A, within: 1s}]\nrun: {settle: 1ms}"
@@ -69,4 +69,5 @@ expect: {double_grants: ">=0", judged: ">=1"}
 			}
 		})
 	}
+	tests.run(t)
 }

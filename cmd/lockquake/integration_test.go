@@ -14,6 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/lockquake/lockquake/history"
 	"github.com/lockquake/lockquake/results"
 	"github.com/lockquake/lockquake/results/report"
@@ -223,9 +225,9 @@ func TestControls(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for third := range slices.Chunk(all, (len(all)+2)/3) { // they wait more than they work
-		t.Run(third[0].Name, func(t *testing.T) {
-			t.Parallel()
+	var tests patient
+	for third := range slices.Chunk(all, (len(all)+2)/3) {
+		tests.add(third[0].Name, func(t *testing.T) {
 			args := []string{"run", "--format", "json"}
 			for _, s := range third {
 				args = append(args, s.Name)
@@ -241,6 +243,30 @@ func TestControls(t *testing.T) {
 			}
 		})
 	}
+	tests.run(t)
+}
+
+// patient are tests that wait more than they work: several of them take the place of one.
+type patient []struct {
+	name string
+	test func(*testing.T)
+}
+
+func (p *patient) add(name string, test func(*testing.T)) {
+	*p = append(*p, struct {
+		name string
+		test func(*testing.T)
+	}{name, test})
+}
+
+func (p *patient) run(t *testing.T) {
+	t.Helper()
+	var all errgroup.Group
+	all.SetLimit(4)
+	for _, one := range *p {
+		all.Go(func() error { t.Run(one.name, one.test); return nil })
+	}
+	_ = all.Wait() // they return none
 }
 
 // found is an embedded scenario.

@@ -27,25 +27,25 @@ func runSuite(t *testing.T, args ...string) (suite.Result, int) {
 func TestSuiteFindsBrokenLocks(t *testing.T) {
 	t.Parallel()
 	exact := []string{"memory/exact", "--quick", "--most", "99", "--ttl", "1s"}
+	var tests patient
 	for name, all := range findings {
 		if !strings.HasPrefix(name, "memory/") {
 			continue
 		}
 		want := all[0]
 		exact = append(exact, "--story", want.story)
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
+		tests.add(name, func(t *testing.T) {
 			got, code := runSuite(t, name, "--quick", "--ttl", "1s", "--story", want.story)
 			if code != codeFailed || len(got.Cells) != 1 || !redFor(got.Cells[0], []string{want.reason}) {
 				t.Errorf("exit code %d, %+v", code, got.Cells)
 			}
 		})
 	}
-	t.Run("exact", func(t *testing.T) {
-		t.Parallel()
+	tests.add("exact", func(t *testing.T) {
 		got, code := runSuite(t, exact...)
 		if s := got.Sums(); code != codeMet || s.Green != len(got.Cells) || s.Green < 7 {
 			t.Errorf("exit code %d, %v: %+v", code, s, got.Cells)
 		}
 	})
+	tests.run(t)
 }
