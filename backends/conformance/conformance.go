@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net"
 	"slices"
 	"strings"
 	"sync"
@@ -16,6 +17,7 @@ import (
 	"time"
 
 	"github.com/lockquake/lockquake/backends"
+	"github.com/lockquake/lockquake/internal/clock"
 	"github.com/lockquake/lockquake/lock"
 )
 
@@ -330,11 +332,18 @@ func (b *bench) refusalOf(ctx context.Context, who lock.Locker, r lock.Request, 
 			return fmt.Errorf("%s: granted a second time, as %s", when, g.ID)
 		case errors.Is(err, lock.ErrContended):
 			return nil
-		case lock.Certain(err) && !errors.Is(err, lock.ErrNotSent) || !b.onlyWaits() || b.lock.Offers.Renewal != "background" || unsure == mayBeUnsure:
+		case lock.Certain(err) && !errors.Is(err, lock.ErrNotSent) || !b.onlyWaits() && !unanswered(err) ||
+			b.lock.Offers.Renewal != "background" || unsure == mayBeUnsure:
 			return fmt.Errorf("%s: an attempt on a held lock should be contended, but is: %w", when, err)
 		}
 		b.tell("%s: attempt %d ended in doubt, and is made again: %v", when, unsure+1, err)
 	}
+}
+
+// unanswered reports whether a connection's deadline passed before the service answered.
+func unanswered(err error) bool {
+	var timeout net.Error
+	return errors.As(err, &timeout) && timeout.Timeout()
 }
 
 // grantWithin acquires for somebody who must get the lock within d.
@@ -352,14 +361,21 @@ func (b *bench) lastingWithin(ctx context.Context, who lock.Locker, d time.Durat
 	return grantOf(ctx, who, r, d, when)
 }
 
+// grantOf asks again when nobody knows what became of an attempt: the service did not answer in time, which says
+// nothing of the lock. Such an attempt may have left a grant behind, so that the next one is refused until that is over.
 func grantOf(ctx context.Context, who lock.Locker, r lock.Request, d time.Duration, when string) (lock.Grant, error) {
 	bounded, cancel := context.WithTimeout(ctx, d)
 	defer cancel()
-	g, err := who.Acquire(bounded, r)
-	if err != nil {
-		return g, fmt.Errorf("%s: not granted within %s: %w", when, d, err)
+	for unsure := false; ; {
+		g, err := who.Acquire(bounded, r)
+		if err == nil {
+			return g, nil
+		}
+		unsure = unsure || !lock.Certain(err)
+		if !unsure || clock.Sleep(bounded, brief/4) != nil {
+			return g, fmt.Errorf("%s: not granted within %s: %w", when, d, err)
+		}
 	}
-	return g, nil
 }
 
 // soon is within what time a free lock must be granted.

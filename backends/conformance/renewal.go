@@ -64,8 +64,9 @@ func renewedByCall(ctx context.Context, b *bench, a, other lock.Locker, g *lock.
 // errLapsed means that a grant ended, or was not renewed, in spite of its keep-alive.
 var errLapsed = errors.New("not kept alive")
 
-// besideProbes runs f while prober takes other locks, one after another. If a grant lapsed meanwhile, and one of the probes took longer than a quarter
-// of the TTL, the service was too slow for keep-alives as well: the check is skipped. Keep-alives are sent every third or half of a TTL.
+// besideProbes runs f while prober takes other locks, one after another. If a grant lapsed meanwhile, and one of the
+// probes took longer than a quarter of the TTL, the service was too slow for keep-alives as well: the check is skipped.
+// Keep-alives are sent every third or half of a TTL.
 func besideProbes(ctx context.Context, b *bench, prober lock.Locker, f func() error) error {
 	enough := make(chan struct{})
 	slowest := make(chan time.Duration, 1)

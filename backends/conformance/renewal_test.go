@@ -3,6 +3,7 @@ package conformance
 import (
 	"context"
 	"errors"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -44,6 +45,47 @@ func TestOnlyASlowServiceExcusesALapse(t *testing.T) {
 				})
 				if !errors.Is(err, c.want) || (c.want == nil) != (err == nil) || c.want == errLapsed && errors.Is(err, errSkip) {
 					t.Errorf("says %v, should say %v", err, c.want)
+				}
+			})
+		})
+	}
+}
+
+// doubtful answers each acquire with the next error; nil is a grant.
+type doubtful struct {
+	lock.Locker
+	answers []error
+}
+
+func (d *doubtful) Acquire(ctx context.Context, _ lock.Request) (lock.Grant, error) {
+	if len(d.answers) == 0 {
+		<-ctx.Done()
+		return lock.Grant{}, ctx.Err()
+	}
+	err := d.answers[0]
+	d.answers = d.answers[1:]
+	return lock.Grant{}, err
+}
+
+// TestAnAttemptInDoubtIsMadeAgain, and what it may have left behind is waited for. A certain no is a finding at once.
+func TestAnAttemptInDoubtIsMadeAgain(t *testing.T) {
+	lost := errors.New("i/o timeout")
+	for name, c := range map[string]struct {
+		answers []error
+		granted bool
+	}{
+		"granted":                      {[]error{nil}, true},
+		"in doubt":                     {[]error{lost, lost, nil}, true},
+		"in doubt, and its own grant":  {[]error{lost, lock.ErrContended, nil}, true},
+		"contended":                    {[]error{lock.ErrContended, nil}, false},
+		"in doubt until time is over":  {[]error{lost}, false},
+		"contended until time is over": {slices.Repeat([]error{lost, lock.ErrContended}, 1000), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				_, err := grantOf(t.Context(), &doubtful{answers: c.answers}, lock.Request{}, soon, "a free lock")
+				if (err == nil) != c.granted {
+					t.Errorf("%v", err)
 				}
 			})
 		})

@@ -68,8 +68,8 @@ func cleanCommand(std streams) *cobra.Command {
 		for _, h := range swept.Unseen {
 			fmt.Fprintln(std.err, "not looked at: host "+h+"; clean again when it is ready and active")
 		}
-		if err != nil && strings.Contains(err.Error(), activeEndpoints) {
-			fmt.Fprintln(std.err, "left: "+miscount)
+		if err != nil && strings.Contains(err.Error(), cluster.ActiveEndpoints) {
+			fmt.Fprintln(std.err, "left: "+cluster.Miscount)
 		}
 		return err
 	}
@@ -112,22 +112,4 @@ func agree(std streams, found cluster.Swept) error {
 		return usagef("clean --all: nothing was removed")
 	}
 	return nil
-}
-
-const (
-	// activeEndpoints is how Docker refuses to remove a network.
-	activeEndpoints = "has active endpoints"
-	miscount        = "a network without containers that the engine calls active is one whose endpoints it miscounts " +
-		"(seen with Docker 20.10, moby/moby#42119): restart the engine, and run `lockquake clean`"
-)
-
-// onlyMiscounted tells whether the only error is that the engine keeps a network. All its containers were removed,
-// or they would be told in a line of their own.
-func onlyMiscounted(err error) bool {
-	for line := range strings.Lines(err.Error()) {
-		if !strings.Contains(line, "remove network ") || !strings.Contains(line, activeEndpoints) {
-			return false
-		}
-	}
-	return true
 }

@@ -128,17 +128,3 @@ func TestSeedsDiffer(t *testing.T) {
 		t.Errorf("%d is too large for JSON", a)
 	}
 }
-
-func TestOnlyMiscounted(t *testing.T) {
-	t.Parallel()
-	kept := errors.New("remove network dfcedc2b2803: Error response from daemon: network lockquake-f810429c id dfcedc2b2803 has active endpoints")
-	box := errors.New("remove container 0123456789ab: Error response from daemon: removal failed")
-	for _, c := range []struct {
-		err  error
-		want bool
-	}{{kept, true}, {errors.Join(kept, kept), true}, {errors.Join(kept, box), false}, {errors.Join(box, kept), false}, {box, false}} {
-		if got := onlyMiscounted(c.err); got != c.want {
-			t.Errorf("%v: %t", c.err, got)
-		}
-	}
-}

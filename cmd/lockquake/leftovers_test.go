@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lockquake/lockquake/internal/cluster"
 	"github.com/lockquake/lockquake/internal/wait"
 	"github.com/lockquake/lockquake/results"
 )
@@ -82,7 +83,7 @@ func cleaned(t *testing.T) {
 }
 
 // refused is what is said of a network that the engine does not remove.
-var refused = regexp.MustCompile(`remove network ([0-9a-f]{12}): .* ` + activeEndpoints)
+var refused = regexp.MustCompile(`remove network ([0-9a-f]{12}): .* ` + cluster.ActiveEndpoints)
 
 // miscounted tells whether the engine refuses to remove a network for endpoints that are not there: when containers of one network end in the
 // same moment, Docker 20.10 loses count now and then (moby/moby#42119), and only its restart takes such a network away. Its own
@@ -115,7 +116,7 @@ func gone(t *testing.T, p *process) {
 			return false
 		}
 		said, err := exec.Command("docker", "network", "rm", id).CombinedOutput() // of a dead supervisor, and named above if it can be removed
-		return err != nil && strings.Contains(string(said), activeEndpoints) && miscounted(t, id)
+		return err != nil && strings.Contains(string(said), cluster.ActiveEndpoints) && miscounted(t, id)
 	})
 	if len(left) > 0 {
 		t.Errorf("left behind: %v", left)
