@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -51,6 +52,9 @@ func init() {
 			return
 		}
 		of := make(client.Filters).Add("label", label+"run="+run)
+		if run == "probe" || run == "preload" { // programs beside this one have such as well
+			of = of.Add("label", label+"supervisor-pid="+strconv.Itoa(os.Getpid()))
+		}
 		boxes, err := d.api.ContainerList(context.Background(), client.ContainerListOptions{All: true, Filters: of})
 		if err != nil || len(boxes.Items) > 0 {
 			t.Errorf("%d containers are left, %v", len(boxes.Items), err)
