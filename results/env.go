@@ -1,6 +1,11 @@
 package results
 
 import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
 	"github.com/lockquake/lockquake/history"
 )
 
@@ -94,6 +99,8 @@ type Env struct {
 	// ServerCores is how much of the machine one server can use at most: its limit, or 1 where one thread of it answers; 0: all of it.
 	ServerCores float64 `json:"server_cores,omitempty"`
 
+	// MustBeZero are the counts that had to be 0 unless the scenario named them. Releases that did not record it had firstZeros.
+	MustBeZero []string `json:"must_be_zero,omitempty"`
 	// Notes are what the lock says of figures that it is known for.
 	Notes []Note `json:"notes,omitempty"`
 	// ClockSteps are the moves of the machine's wall clock against its monotonic one; WallClock says that the service ends grants by it.
@@ -105,10 +112,20 @@ type Env struct {
 	Recovered   bool     `json:"recovered"`             // the service served again after the heal
 	FinalRead   bool     `json:"final_read"`            // the resource was read at the end (true where there is none)
 	Refuted     []string `json:"refuted,omitempty"`     // steps that were done, and must not be: the run fails
+	Missed      []Missed `json:"missed,omitempty"`      // steps that had to be done and were not; each is among Unknown, too
 	Unknown     []string `json:"unknown,omitempty"`     // reasons why no pass may be given: a step that was not met, dropped events
 	Warnings    []string `json:"warnings,omitempty"`
 
 	Clients []ClientStats `json:"clients"`
+}
+
+// Missed is a step with `outcome: ok` that was not done.
+type Missed struct {
+	Text string `json:"text"` // as among Unknown
+	From int64  `json:"from"` // ns of CLOCK_MONOTONIC: it was ordered
+	To   int64  `json:"to"`   // ns: its answer came, or its deadline was over
+	// Within is its deadline in ns, where that passed; 0: the answer was a certain no.
+	Within int64 `json:"within,omitempty"`
 }
 
 // The timings of a run. TimeUp is the sum of those that begin with its name, TimeReady and TimeHello side by side; the
@@ -256,10 +273,11 @@ type Report struct {
 	// Clocks is what the errors of clocks that were compared with the run's may hide; nil where all clocks are one.
 	Clocks *ReportClocks `json:"clocks,omitempty"`
 
-	Judged   Judged              `json:"judged"`
-	Counts   map[string]*int64   `json:"counts"`   // null: not judged
-	Measures map[string]*float64 `json:"measures"` // null: not judged
-	Strength []string            `json:"strength"` // what each zero is worth
+	Judged    Judged              `json:"judged"`
+	Counts    map[string]*int64   `json:"counts"`   // null: not judged
+	Measures  map[string]*float64 `json:"measures"` // null: not judged
+	Strength  []string            `json:"strength"` // what each zero is worth
+	Uncovered Uncovered           `json:"uncovered,omitempty"`
 
 	Expectations []ExpectationResult  `json:"expectations"`
 	Faults       []FaultResult        `json:"faults"`
@@ -268,6 +286,25 @@ type Report struct {
 	Findings     []Finding            `json:"findings"`
 	Warnings     []string             `json:"warnings"`
 	RunDir       string               `json:"run_dir"`
+}
+
+// Uncovered are counts above zero that tell of trouble and that no expectation names: the verdict does not speak of them.
+type Uncovered map[string]int64
+
+// Add adds those of another run.
+func (u Uncovered) Add(more Uncovered) {
+	for name, n := range more {
+		u[name] += n
+	}
+}
+
+// String lists them by name; "" where there are none.
+func (u Uncovered) String() string {
+	var parts []string
+	for _, name := range slices.Sorted(maps.Keys(u)) {
+		parts = append(parts, fmt.Sprintf("%s %d", name, u[name]))
+	}
+	return strings.Join(parts, ", ")
 }
 
 // ReportSchema names the version of verdict.json.

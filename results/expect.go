@@ -8,8 +8,8 @@ import (
 	"github.com/lockquake/lockquake/scenarios"
 )
 
-// judge holds one expectation against the report. applies is false for a default about a property that the run does not
-// have, such as tokens.
+// judge holds one expectation against the report. applies is false for a default, or one that any count meets, about a
+// property that the run does not have, such as tokens.
 func (c *circumstances) judge(x scenarios.Expectation) (res ExpectationResult, applies bool) {
 	res = ExpectationResult{Name: x.Name, Want: x.Text, Verdict: Unknown, Default: x.Forced}
 	if c.damage != nil {
@@ -25,7 +25,7 @@ func (c *circumstances) judge(x scenarios.Expectation) (res ExpectationResult, a
 	got, ratio := c.value(x.Name)
 	f := c.finding[x.Name]
 	switch {
-	case got == nil && f != nil && f.Skipped != "" && x.Forced:
+	case got == nil && f != nil && (x.Forced || x.Free()) && (f.Skipped != "" || len(f.Warnings) == 0): // a lock that tells of no losses has no untold ones
 		return res, false
 	case got == nil:
 		res.Reason = c.notJudged(x.Name)

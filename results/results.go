@@ -154,6 +154,17 @@ func (cs Checkers) Quantities() []Quantity {
 	return all
 }
 
+// MustBeZero returns the counts that must be 0 in every run whose scenario does not name them: those of violations.
+func (cs Checkers) MustBeZero() []string {
+	var names []string
+	for _, q := range cs.Quantities() {
+		if q.Tone == Violation {
+			names = append(names, q.Name)
+		}
+	}
+	return names
+}
+
 // Names returns the names of them, sorted.
 func (cs Checkers) Names() []string {
 	set := map[string]bool{}

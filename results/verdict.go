@@ -74,6 +74,7 @@ func (d *directory) report(damage error) Report {
 func NotRun(checkers Checkers, s scenarios.Scenario, provider, why string) Report {
 	d := directory{checkers: checkers, scenario: s, env: Env{
 		Provider: provider, Backend: s.Backend.Use, Lock: s.Backend.Lock, Seed: s.Run.Seed, Directed: len(s.Steps) > 0 && s.Workload.Use == "",
+		MustBeZero: checkers.MustBeZero(),
 	}}
 	for _, k := range checkers {
 		d.findings = append(d.findings, nothingJudged(k, ""))
@@ -128,7 +129,7 @@ func (d *directory) faultResult(f history.Fault) FaultResult {
 // whatever was expected.
 func (d *directory) expect(r *Report, damage error) {
 	c := d.circumstances(r, damage)
-	all := withDefaults(d.scenario.Expect, d.env.Directed)
+	all := withDefaults(d.scenario.Expect, d.env)
 	for _, x := range all {
 		if x.Name == scenarios.Judged && !x.Holds(float64(r.Judged.Grants)) {
 			c.few = because(append([]string{fmt.Sprintf("only %d grants were judged", r.Judged.Grants)}, d.hindered(c.stood)...))
@@ -137,9 +138,10 @@ func (d *directory) expect(r *Report, damage error) {
 		}
 	}
 	c.unserved = unserved(r, all)
-	if len(d.env.Refuted) > 0 && damage == nil {
+	if refuted := slices.Concat(d.env.Refuted, d.refusedSteps()); len(refuted) > 0 && damage == nil {
 		r.Verdict = Fail
-		r.Reasons = append(r.Reasons, d.env.Refuted...)
+		r.Reasons = append(r.Reasons, refuted...)
+		c.causes = slices.DeleteFunc(c.causes, func(why string) bool { return slices.Contains(refuted, why) })
 	}
 	if len(c.causes) > 0 {
 		r.Verdict = worse(r.Verdict, Unknown)
@@ -152,13 +154,45 @@ func (d *directory) expect(r *Report, damage error) {
 		}
 		r.Expectations = append(r.Expectations, res)
 		r.Verdict = worse(r.Verdict, res.Verdict)
-		if s := c.strength(x); s != "" && res.Verdict == Pass {
+		if s := c.strength(x); s != "" && res.Verdict == Pass && (!x.Forced || slices.Contains(firstZeros, x.Name)) {
 			r.Strength = append(r.Strength, s)
 		}
 	}
+	r.Uncovered = c.uncovered(r.Expectations)
 	if damage == nil {
 		r.Reasons = append(r.Reasons, reasons(r.Expectations)...)
 	}
+}
+
+// refusedSteps returns the steps that had to be done, were not, and for which nothing is to blame but the lock.
+func (d *directory) refusedSteps() []string {
+	var texts []string
+	for _, m := range d.env.Missed {
+		slack := d.env.TTL / 2
+		if m.Within > 0 {
+			slack = max(0, m.Within-d.env.Recovery)
+		}
+		disturbed := slices.ContainsFunc(d.run.Faults, func(f history.Fault) bool {
+			return f.Start <= m.To && (f.End == 0 || f.End+d.env.Recovery > m.From)
+		})
+		if !disturbed && d.run.Still.Worst(m.From, m.To).Total <= slack {
+			texts = append(texts, m.Text)
+		}
+	}
+	return texts
+}
+
+// uncovered returns the counts of trouble above zero that no expectation names.
+func (c *circumstances) uncovered(named []ExpectationResult) Uncovered {
+	out := Uncovered{}
+	for name, n := range c.report.Counts {
+		tone := c.quantity[name].Tone
+		if n != nil && *n > 0 && (tone == Violation || tone == Doubtful) &&
+			!slices.ContainsFunc(named, func(x ExpectationResult) bool { return x.Name == name }) {
+			out[name] = *n
+		}
+	}
+	return out
 }
 
 // maxUnserved is the share of arrivals without a user from which on the latencies of the others say little.
@@ -179,6 +213,7 @@ func unserved(r *Report, all []scenarios.Expectation) string {
 func reasons(all []ExpectationResult) []string {
 	var lines, causes []string // a line for each failure; one for each cause
 	who := map[string][]string{}
+	others := map[string]int{} // by cause: defaults beyond the first ones
 	for _, res := range all {
 		name := res.Name + " " + res.Want
 		found, cause, ok := strings.Cut(res.Reason, but)
@@ -195,10 +230,17 @@ func reasons(all []ExpectationResult) []string {
 			if who[cause] == nil {
 				causes = append(causes, cause)
 			}
+			if !ok && res.Default && len(who[cause]) >= len(firstZeros) {
+				others[cause]++
+				continue
+			}
 			who[cause] = append(who[cause], name)
 		}
 	}
 	for _, cause := range causes {
+		if n := others[cause]; n > 0 {
+			who[cause] = append(who[cause], fmt.Sprintf("%d other violations 0", n))
+		}
 		lines = append(lines, strings.Join(who[cause], ", ")+": "+cause)
 	}
 	return lines
@@ -211,19 +253,25 @@ const (
 	runUnknown = "the run itself is unknown"
 )
 
+// firstZeros are the counts that had to be 0 by default before runs recorded which (Env.MustBeZero).
+var firstZeros = []string{"double_grants", "token_regressions", "foreign_releases"}
+
 // withDefaults lays what the scenario expects over what every run must meet.
-func withDefaults(named []scenarios.Expectation, directed bool) []scenarios.Expectation {
-	least := float64(scenarios.MinJudged)
-	if directed {
+func withDefaults(named []scenarios.Expectation, e Env) []scenarios.Expectation {
+	zeros, least := e.MustBeZero, float64(scenarios.MinJudged)
+	if zeros == nil {
+		zeros = firstZeros
+	}
+	if e.Directed {
 		least = 1
 	}
+	defaults := []scenarios.Expectation{}
+	for _, name := range zeros {
+		defaults = append(defaults, scenarios.Expectation{Name: name, Op: "=", Text: "0", Forced: true})
+	}
+	defaults = append(defaults, scenarios.Expectation{Name: scenarios.Judged, Op: ">=", Value: least, Text: fmt.Sprintf(">=%.0f", least), Forced: true})
 	all := slices.Clone(named)
-	for _, x := range []scenarios.Expectation{
-		{Name: "double_grants", Op: "=", Text: "0", Forced: true},
-		{Name: "token_regressions", Op: "=", Text: "0", Forced: true},
-		{Name: "foreign_releases", Op: "=", Text: "0", Forced: true},
-		{Name: scenarios.Judged, Op: ">=", Value: least, Text: fmt.Sprintf(">=%.0f", least), Forced: true},
-	} {
+	for _, x := range defaults {
 		if !slices.ContainsFunc(all, func(y scenarios.Expectation) bool { return y.Name == x.Name }) {
 			all = append(all, x)
 		}

@@ -59,16 +59,20 @@ func TestWhatEveryRunMustMeet(t *testing.T) {
 		return strings.Join(out, ", ")
 	}
 	zeros := `double_grants =0 "0" true, token_regressions =0 "0" true, foreign_releases =0 "0" true, `
-	if got, want := text(withDefaults(nil, false)), zeros+`judged >=100 ">=100" true`; got != want {
+	if got, want := text(withDefaults(nil, Env{})), zeros+`judged >=100 ">=100" true`; got != want {
 		t.Errorf("a schedule must meet %s, want %s", got, want)
 	}
-	if got, want := text(withDefaults(nil, true)), zeros+`judged >=1 ">=1" true`; got != want {
+	if got, want := text(withDefaults(nil, Env{Directed: true})), zeros+`judged >=1 ">=1" true`; got != want {
 		t.Errorf("a directed run must meet %s, want %s", got, want)
 	}
 	named := []scenarios.Expectation{{Name: "foreign_releases", Op: ">", Text: ">0"}, {Name: "judged", Op: ">=", Value: 7, Text: ">=7"}}
-	got := text(withDefaults(named, false))
+	got := text(withDefaults(named, Env{}))
 	if want := `foreign_releases >0 ">0" false, judged >=7 ">=7" false, double_grants =0 "0" true, token_regressions =0 "0" true`; got != want {
 		t.Errorf("it must meet %s, want %s", got, want)
+	}
+	got = text(withDefaults(named, Env{MustBeZero: []string{"lost_updates", "foreign_releases"}}))
+	if want := `foreign_releases >0 ">0" false, judged >=7 ">=7" false, lost_updates =0 "0" true`; got != want {
+		t.Errorf("by the defaults that the run recorded it must meet %s, want %s", got, want)
 	}
 	if len(named) != 2 {
 		t.Error("the scenario's own list was changed")
@@ -217,12 +221,27 @@ func TestWhyNothingWasJudged(t *testing.T) {
 	}
 }
 
-// TestADefaultDoesNotApply where its property was skipped; but what was found there all the same is judged.
+// TestADefaultDoesNotApply where its property was skipped, or is none of this run's; but what was found there all the same is judged.
 func TestADefaultDoesNotApply(t *testing.T) {
 	forced := scenarios.Expectation{Name: "double_grants", Op: "=", Forced: true}
 	c := circumstances{report: &Report{}, finding: map[string]*Finding{forced.Name: {Skipped: "no tokens"}}}
 	if _, applies := c.judge(forced); applies {
 		t.Error("it applies where it was skipped")
+	}
+	c.finding[forced.Name] = &Finding{}
+	if _, applies := c.judge(forced); applies {
+		t.Error("it applies where nothing was counted, for no reason")
+	}
+	free := scenarios.Expectation{Name: forced.Name, Op: ">="}
+	if _, applies := c.judge(free); applies {
+		t.Error("what may be anything applies where nothing was counted")
+	}
+	if _, applies := c.judge(scenarios.Expectation{Name: forced.Name, Op: "="}); !applies {
+		t.Error("what the scenario demands does not apply")
+	}
+	c.finding[forced.Name] = &Finding{Warnings: []string{"it is dark"}}
+	if res, applies := c.judge(forced); !applies || res.Verdict != Unknown {
+		t.Errorf("it could not be judged: %+v, %t", res, applies)
 	}
 	c.report.Counts = map[string]*int64{forced.Name: new(int64(1))}
 	if res, applies := c.judge(forced); !applies || res.Verdict != Fail {

@@ -19,7 +19,7 @@ func TestDocumentation(t *testing.T) {
 		"mean_gap", "random", "schedule", "overlap", "spare", "settle", "seed", "within", "lock", "value", "outcome", "async", "point", "action", "on", "as", "event", "fact", "node", "is", "is_not", "of", "set", "same",
 	},
 		rootKeys...)
-	for _, list := range [][]string{guards, looks, stepKinds, outcomes, actions, zeroByDefault, overlaps, spares, hostRules} {
+	for _, list := range [][]string{guards, looks, stepKinds, outcomes, actions, overlaps, spares, hostRules} {
 		words = append(words, list...)
 	}
 	for _, w := range words {

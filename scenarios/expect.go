@@ -2,7 +2,6 @@ package scenarios
 
 import (
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -19,9 +18,6 @@ const Judged = "judged"
 
 // Bit is the name under which expect asks how many of the injections that were made bit: "all", a number, or a share.
 const Bit = "bit"
-
-// zeroByDefault must be 0 unless expect says otherwise.
-var zeroByDefault = []string{"double_grants", "token_regressions", "foreign_releases"}
 
 var (
 	expectForm = regexp.MustCompile(`^\s*(>=|<=|>|<|=|)\s*([0-9]+(?:\.[0-9]+)?)\s*(%|ns|us|µs|ms|s|m|h|)\s*$`)
@@ -42,22 +38,7 @@ func (r reader) expect(s *Scenario) error {
 			s.Expect = append(s.Expect, e)
 		}
 	}
-	for _, name := range zeroByDefault {
-		s.Expect = forced(s.Expect, Expectation{Name: name, Op: "=", Text: "0"})
-	}
-	if s.Workload.Use != "" {
-		s.Expect = forced(s.Expect, Expectation{Name: Judged, Op: ">=", Value: MinJudged, Text: ">=" + strconv.Itoa(MinJudged)})
-	}
 	return nil
-}
-
-// forced adds a default where the scenario did not name it.
-func forced(list []Expectation, e Expectation) []Expectation {
-	if slices.ContainsFunc(list, func(x Expectation) bool { return x.Name == e.Name }) {
-		return list
-	}
-	e.Forced = true
-	return append(list, e)
 }
 
 func (r reader) expectation(v *ast.MappingValueNode) (Expectation, error) {
@@ -112,6 +93,9 @@ func ParseExpectation(name, text string) (Expectation, bool) {
 	e.Value = value
 	return e, true
 }
+
+// Free reports whether any count meets it: the scenario names the count, and asks for nothing.
+func (e Expectation) Free() bool { return e.Op == ">=" && e.Value == 0 }
 
 // Holds tells whether a value, in the expectation's unit, meets it.
 func (e Expectation) Holds(value float64) bool {

@@ -90,14 +90,8 @@ func TestDefaults(t *testing.T) {
 	if s.Run != (Run{For: 30 * time.Second, Settle: time.Second}) {
 		t.Errorf("run %+v", s.Run)
 	}
-	want := []Expectation{
-		{Name: "double_grants", Op: "=", Text: "0", Forced: true},
-		{Name: "token_regressions", Op: "=", Text: "0", Forced: true},
-		{Name: "foreign_releases", Op: "=", Text: "0", Forced: true},
-		{Name: "judged", Op: ">=", Value: 100, Text: ">=100", Forced: true},
-	}
-	if !reflect.DeepEqual(s.Expect, want) {
-		t.Errorf("expect %+v, want %+v", s.Expect, want)
+	if len(s.Expect) > 0 { // the judge adds its defaults
+		t.Errorf("expect %+v", s.Expect)
 	}
 }
 
@@ -173,8 +167,6 @@ expect: {double_grants: ">0", unavailability_ms_max: "<1.5s", lost_updates: 0, s
 		{Name: "lost_updates", Op: "=", Text: "0"},
 		{Name: "share", Op: ">", Value: 5, Unit: "%", Text: ">5%"},
 		{Name: "judged", Op: ">=", Value: 5, Text: ">=5"},
-		{Name: "token_regressions", Op: "=", Text: "0", Forced: true},
-		{Name: "foreign_releases", Op: "=", Text: "0", Forced: true},
 	}
 	if !reflect.DeepEqual(s.Expect, want) {
 		t.Errorf("expect\n%+v, want\n%+v", s.Expect, want)

@@ -100,9 +100,11 @@ type Step struct {
 	Value   int64  // for write
 	Plus    int64  // for write, in place of Value: this much more than what the user read last under that lock; 0 is none
 	Outcome string // "ok" (default), "fail", "info" or "any": anything else makes the run unknown; NotOK: an ok makes it fail
-	Async   bool   // go on without waiting for the outcome
-	Point   string // for arm and continue
-	Action  string // for arm: "wait" or "die"
+	// Demanded says that "ok" is written out: where the lock certainly did not do it, and nothing is to blame but the lock, the run fails.
+	Demanded bool   `yaml:"-"`
+	Async    bool   // go on without waiting for the outcome
+	Point    string // for arm and continue
+	Action   string // for arm: "wait" or "die"
 
 	Inject string // name of a fault
 	On     string `yaml:"-"` // for inject: selectors, node names or users' names, with commas between

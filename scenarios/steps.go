@@ -141,6 +141,7 @@ func (r stepsReader) rawStep(m *ast.MappingNode, path, kind string) (rawStep, Pa
 	if err := decode(r.src, mapping(m, known), path, &raw, nil); err != nil {
 		return raw, Params{}, err
 	}
+	raw.Demanded = kind == "do" && entry(m, "outcome") != nil && raw.Outcome == "ok"
 	for _, key := range needed[text] {
 		if entry(m, key) == nil {
 			return raw, Params{}, r.src.at(tokenOf(m), path, "%s %s needs %s", kind, text, key)

@@ -406,7 +406,7 @@ func (r *suiteRun) once(b *batch, o engine.Options, n int) (run suite.Run, done 
 		return run, true, nil
 	}
 	rep := b.reports[0]
-	run.Verdict, run.Grants, run.Reasons, run.Replay = rep.Verdict, rep.Judged.Grants, rep.Reasons, rep.Replay
+	run.Verdict, run.Grants, run.Reasons, run.Uncovered, run.Replay = rep.Verdict, rep.Judged.Grants, rep.Reasons, rep.Uncovered, rep.Replay
 	if run.Verdict == results.Pass && code != codeMet { // the lock was right, and something was left behind
 		run.Verdict, run.Reasons = results.Unknown, []string{"the run ended with an error, which was told"}
 	}

@@ -113,6 +113,7 @@ func describe(o Options, p *Plan, id, dir string) results.Env {
 	for _, n := range p.lock.Notes {
 		e.Notes = append(e.Notes, results.Note(n))
 	}
+	e.MustBeZero = o.Catalog.Checkers.MustBeZero()
 	e.WallClock = p.lock.Offers.WallClock
 	e.ServerCores = serverCores(p)
 	e.Writes, e.Terms = string(p.kind.Writes), p.terms()

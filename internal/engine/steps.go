@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -50,10 +51,13 @@ func (r *stepRunner) take(ctx context.Context) error {
 	for i, st := range r.plan.scenario.Steps {
 		r.reporter.tell(describeStep(st))
 		sctx, cancel := context.WithTimeoutCause(ctx, st.Within, fmt.Errorf("not within %v", st.Within))
+		began := clock.Now()
 		err := r.step(sctx, i, st)
 		cancel()
 		if err != nil {
-			return fmt.Errorf("line %d: %s: %w", st.Line, describeStep(st), err)
+			err = fmt.Errorf("line %d: %s: %w", st.Line, describeStep(st), err)
+			r.miss(st, began, err)
+			return err
 		}
 	}
 	return nil
@@ -89,6 +93,32 @@ func (r *stepRunner) step(ctx context.Context, i int, st scenarios.Step) error {
 	}
 }
 
+// miss records that a step was not done which had to be, if that is certain or its deadline is over.
+func (r *stepRunner) miss(st scenarios.Step, began int64, err error) {
+	m := results.Missed{Text: err.Error(), From: began, To: clock.Now()}
+	var answer outcomeError
+	switch answered := errors.As(err, &answer); {
+	case !st.Demanded || errors.Is(err, errEnded) || errors.Is(err, context.Canceled):
+		return
+	case answered && answer.Outcome == wire.OutcomeFail && m.To-m.From < int64(st.Within):
+	case m.To-m.From >= int64(st.Within):
+		m.Within = int64(st.Within)
+	default: // nobody knows what became of it
+		return
+	}
+	r.record.change(func(e *results.Env) { e.Missed = append(e.Missed, m) })
+}
+
+// outcomeError is an answer that is not what its step wants.
+type outcomeError struct {
+	wire.Result
+	want string
+}
+
+func (e outcomeError) Error() string {
+	return fmt.Sprintf("its outcome is %s (%s), the step wants %s", e.Outcome, e.Result.Error, e.want)
+}
+
 // user returns the client of a user that steps name, and the user.
 func (r *stepRunner) user(name string) (*process, history.User) {
 	k := r.plan.stepUserIndex(slices.Index(r.plan.stepUsers, name))
@@ -121,8 +151,16 @@ func (r *stepRunner) doStep(ctx context.Context, number int, st scenarios.Step) 
 	}
 	if st.Async {
 		r.observer.asking.Go(func() {
-			if res, err := s.answer(r.observer.background, ch, st.Do); err == nil {
-				r.done(number, st, res)
+			began := clock.Now()
+			res, err := s.answer(r.observer.background, ch, st.Do)
+			if err != nil {
+				return
+			}
+			r.done(number, st, res)
+			if err := unwanted(st, res); err != nil && st.Demanded {
+				err = fmt.Errorf("line %d: %s: %w", st.Line, describeStep(st), err)
+				r.record.unknown("%v", err)
+				r.miss(st, began, err)
 			}
 		})
 		return nil
@@ -148,12 +186,14 @@ func (r *stepRunner) doStep(ctx context.Context, number int, st scenarios.Step) 
 		counted()
 	}
 	r.done(number, st, res)
-	want := st.Outcome
-	if want == "" {
-		want = wire.OutcomeOK
-	}
+	return unwanted(st, res)
+}
+
+// unwanted is the error of an answer that is not what the step wants.
+func unwanted(st scenarios.Step, res wire.Result) error {
+	want := cmp.Or(st.Outcome, wire.OutcomeOK)
 	if want != "any" && want != scenarios.NotOK && res.Outcome != want {
-		return fmt.Errorf("its outcome is %s (%s), the step wants %s", res.Outcome, res.Error, want)
+		return outcomeError{res, want}
 	}
 	return nil
 }

@@ -32,6 +32,7 @@ func TestAStepThatIsNotMetMakesTheRunUnknown(t *testing.T) {
 	t.Parallel()
 	const acquire = "{do: acquire, user: A}"
 	info := &wire.Result{Outcome: wire.OutcomeInfo, Error: "nobody knows"}
+	refused := &wire.Result{Outcome: wire.OutcomeFail, Error: "it is not held"}
 	for _, c := range []struct {
 		name   string
 		steps  []string
@@ -83,6 +84,42 @@ func TestAStepThatIsNotMetMakesTheRunUnknown(t *testing.T) {
 			[]string{acquire, "{do: release, user: A}"},
 			&testbed{scripts: map[string]script{"client-1": answering(map[string]*wire.Result{"release": info})}},
 			results.Unknown, "line 9: A release: its outcome is info (nobody knows), the step wants ok",
+		},
+		{
+			"what must be done is refused",
+			[]string{acquire, "{do: release, user: A, outcome: ok}"},
+			&testbed{scripts: map[string]script{"client-1": answering(map[string]*wire.Result{"release": refused})}},
+			results.Fail, "line 9: A release: its outcome is fail (it is not held), the step wants ok",
+		},
+		{
+			"what must be done is refused, and nobody waited for it",
+			[]string{acquire, "{do: release, user: A, outcome: ok, async: true}", "{await: elapsed, for: 300ms}"},
+			&testbed{scripts: map[string]script{"client-1": answering(map[string]*wire.Result{"release": refused})}},
+			results.Fail, "line 9: A release: its outcome is fail (it is not held), the step wants ok",
+		},
+		{
+			"what must be done by default is refused",
+			[]string{acquire, "{do: release, user: A}"},
+			&testbed{scripts: map[string]script{"client-1": answering(map[string]*wire.Result{"release": refused})}},
+			results.Unknown, "line 9: A release: its outcome is fail (it is not held), the step wants ok",
+		},
+		{
+			"nobody knows whether what must be done was",
+			[]string{acquire, "{do: release, user: A, outcome: ok}"},
+			&testbed{scripts: map[string]script{"client-1": answering(map[string]*wire.Result{"release": info})}},
+			results.Unknown, "line 9: A release: its outcome is info (nobody knows), the step wants ok",
+		},
+		{
+			"what must be done is refused while something is broken",
+			[]string{acquire, "{inject: trouble, on: A, as: it}", "{do: release, user: A, outcome: ok}"},
+			&testbed{scripts: map[string]script{"client-1": answering(map[string]*wire.Result{"release": refused})}},
+			results.Unknown, "line 10: A release: its outcome is fail (it is not held), the step wants ok",
+		},
+		{
+			"what must be done is not answered in time",
+			[]string{"{do: acquire, user: A, outcome: ok, within: 20ms}"},
+			&testbed{scripts: map[string]script{"client-1": answering(map[string]*wire.Result{"acquire": nil})}},
+			results.Fail, "line 8: A acquire: client-1: acquire: no result within 30ms",
 		},
 		{
 			"what must not be done is refused",

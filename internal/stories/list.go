@@ -1,6 +1,8 @@
 package stories
 
 import (
+	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -99,16 +101,16 @@ expect: {double_grants: "0", overlapping_holds: "0", stale_writes: "0", lost_upd
 `,
 	},
 	{
-		Name: "late-release", Claim: "A holder is paused until another one has the lock, and then releases what it has lost.", Quick: true,
+		Name: "late-release", Claim: "A holder is paused until another one has the lock, and then releases what it has lost.", Quick: true, outlived: true,
 		needs: expiring, text: strings.Replace(directed, "LATE", "{do: release, user: A, outcome: any}", 1),
 	},
 	slowRelease,
 	{
-		Name: "late-renewal", Claim: "A holder is paused until another one has the lock, and then extends what it has lost. It must be told so.", Quick: true,
+		Name: "late-renewal", Claim: "A holder is paused until another one has the lock, and then extends what it has lost. It must be told so.", Quick: true, outlived: true,
 		needs: renewable, text: strings.Replace(directed, "LATE", "{do: renew, user: A, outcome: not-ok}", 1),
 	},
 	{
-		Name: "renewal", Claim: "A holder extends its grant, and nobody gets the lock before the new end.", Quick: true, needs: renewable,
+		Name: "renewal", Claim: "A holder extends its grant, and nobody gets the lock before the new end.", Quick: true, outlived: true, needs: renewable,
 		text: `workload: {}
 steps:
   - {do: acquire, user: A}
@@ -126,7 +128,7 @@ expect: {double_grants: "0", ` + truthful + `judged: ">=1"}
 			"point: acquired}\n  - {do: acquire, user: B,", "point: acquired}\n  - {await: event, event: dead, user: A}\n  - {do: acquire, user: B,", 1),
 	},
 	{
-		Name: "overdue", Claim: "A holder keeps silent after its grant has ended, and another user gets the lock in time.", Quick: true, needs: idle, lasts: 2,
+		Name: "overdue", Claim: "A holder keeps silent after its grant has ended, and another user gets the lock in time.", Quick: true, outlived: true, needs: idle, lasts: 2,
 		text: `workload: {}
 steps:
   - {do: acquire, user: A}
@@ -171,7 +173,7 @@ expect: {double_grants: "0", overlapping_holds: "0", stuck_locks: "0", judged: "
 `,
 	},
 	{
-		Name: "still-clock", needs: both(processes, idle), lasts: 5,
+		Name: "still-clock", outlived: true, needs: both(processes, idle), lasts: 5,
 		Claim: "The wall clock of a client nearly stands still. Its users ask for the lock at the same moments, and outlive their grants. No late release frees another's grant.",
 		text: `workload: {use: stampede, clients: 1, users: 6, every: {{ttl 1}}, hold: {{ttl 1.3}}, timeout: {{.Long}}}
 chaos:
@@ -203,7 +205,7 @@ expect: {double_grants: "0", orphans: "0", judged: ">=1"}
 `,
 	},
 	{
-		Name: "anew", Quick: true, needs: expiring,
+		Name: "anew", Quick: true, outlived: true, needs: expiring,
 		Claim: "A holder has lost the lock, and asks for it again without a release. It does not get it while another user has it.",
 		text: `workload: {}
 steps:
@@ -215,8 +217,9 @@ steps:
 expect: {double_grants: "0", judged: ">=2"}
 `,
 	},
-	faulty("holder-pauses", "Holders are paused for longer than their grants last.", expiring, `{use: pause, on: holder, at: 1s, for: {{ttl 2}}, every: {{ttl 3}}}`),
-	renewingPauses("renewing-pauses", "Holders that extend their grants are paused for longer than these last.", "holder", renewable),
+	unfenced(faulty("holder-pauses", "Holders are paused for longer than their grants last.", expiring,
+		`{use: pause, on: holder, at: 1s, for: {{ttl 2}}, every: {{ttl 3}}}`)),
+	unfenced(renewingPauses("renewing-pauses", "Holders that extend their grants are paused for longer than these last.", "holder", renewable)),
 	renewingPauses("renewing-server-pauses", "Holders extend their grants, and of the servers of which a majority is asked one is paused.", "one", both(renewable, func(s Subject) string {
 		if s.Backend != "redlock" {
 			return "no majority of independent servers is asked"
@@ -224,8 +227,8 @@ expect: {double_grants: "0", judged: ">=2"}
 		return ""
 	})),
 	faulty("holder-crashes", "Holders are killed.", nil, `{use: kill, on: holder, at: 1s}`, `{use: kill, on: holder, at: {{ttl 3}}}`),
-	faulty("holder-cut-off", "Holders are cut off from the service for longer than their grants last.", expiring,
-		`{use: partition, on: holder, from: all, at: 1s, for: {{ttl 2}}, every: {{ttl 3}}}`),
+	unfenced(faulty("holder-cut-off", "Holders are cut off from the service for longer than their grants last.", expiring,
+		`{use: partition, on: holder, from: all, at: 1s, for: {{ttl 2}}, every: {{ttl 3}}}`)),
 	faulty("slow-network", "What clients send and are sent comes late.", nil, `{use: delay, on: clients, to: all, by: {{ttl 0.1}}, at: 1s, for: {{ttl 3}}}`),
 	faulty("client-clock", "The wall clock of a client goes ahead, and later back.", nil,
 		`{use: clock-jump, on: client-1, by: +60s, at: 1s, for: {{ttl 1.5}}}`, `{use: clock-jump, on: client-1, by: -60s, at: {{ttl 4}}, for: {{ttl 1.5}}}`),
@@ -245,7 +248,7 @@ expect: {double_grants: "0", judged: ">=2"}
 // the service. A release that begins 0.7 TTL later, which is 1.5 D before the grant ends, is first heard of D/2 before that end. Its second request
 // arrives D/2 after it, when B has the lock.
 var slowRelease = Story{
-	Name: "slow-release", lasts: 2, needs: both(both(processes, idle), func(s Subject) string {
+	Name: "slow-release", outlived: true, lasts: 2, needs: both(both(processes, idle), func(s Subject) string {
 		if s.Backend == "redlock" {
 			return "the lock does not wait so long for any server"
 		}
@@ -283,6 +286,16 @@ func faulty(name, claim string, needs func(Subject) string, faults ...string) St
 	}
 }
 
+// harmUnfenced names the harm that no lock keeps away from a resource without a fence once a holder outlives its grant.
+const harmUnfenced = `stale_writes: ">=0", lost_updates: ">=0"`
+
+// unfenced is a story in which holders outlive their grants, and nothing refuses what they write.
+func unfenced(t Story) Story {
+	t.outlived = true
+	t.text = strings.Replace(t.text, "expect: {", "expect: {"+harmUnfenced+", ", 1)
+	return t
+}
+
 // renewingPauses has users extend what they hold while somebody is paused now and then.
 func renewingPauses(name, claim, on string, needs func(Subject) string) Story {
 	return Story{
@@ -300,7 +313,8 @@ expect: {double_grants: "0", stuck_locks: "0", judged: ">=3"}
 func serverClock() Story {
 	s := faulty("server-clock", "The wall clock of a server goes ahead, and later back.", nil,
 		`{use: clock-jump, on: one, by: +60s, at: 1s, for: {{ttl 1.5}}}`, `{use: clock-jump, on: one, by: -60s, at: {{ttl 4}}, for: {{ttl 1.5}}}`)
-	s.text = strings.Replace(s.text, `double_grants: "0"`, `double_grants: "{{if .Lock.Offers.WallClock}}>={{end}}0"`, 1)
+	s.outlived = true
+	s.text = strings.Replace(s.text, `double_grants: "0"`, `double_grants: "{{if .Lock.Offers.WallClock}}>=0", `+harmUnfenced+`{{else}}0"{{end}}`, 1)
 	return s
 }
 
@@ -318,7 +332,7 @@ func cutOff(name, claim, call string, needs func(Subject) string) Story {
 		before = "  - {do: acquire, user: A}\n"
 	}
 	return Story{
-		Name: name, Claim: claim, needs: both(processes, needs), lasts: 3,
+		Name: name, Claim: claim, outlived: true, needs: both(processes, needs), lasts: 3,
 		text: `workload: {timeout: {{.Long}}}
 steps:
 ` + before + `  - {inject: partition, on: A, from: all, direction: in, as: cut}
@@ -334,29 +348,42 @@ expect: {double_grants: "0", judged: ">=1"}
 	}
 }
 
-// Random is users that fight while faults come that are drawn from the seed. Without faults or targets, clients are paused, cut off and
-// slowed down; without a time, it takes ten TTLs.
-func Random(seed uint64, faults, on []string, lasts time.Duration) Story {
-	if len(faults) == 0 {
-		faults = []string{"pause", "partition", "{use: delay, to: all, by: {{ttl 0.1}}}"}
+// Draw says what is drawn.
+type Draw struct {
+	Faults []string          // none: pause, partition, delay
+	On     []string          // targets; none: holder, clients
+	For    time.Duration     // 0: ten TTLs
+	Expect map[string]string // beside what every such story expects, or in its place
+}
+
+// Random is users that fight while faults come that are drawn from the seed. Holders may outlive their grants.
+func Random(seed uint64, d Draw) Story {
+	if len(d.Faults) == 0 {
+		d.Faults = []string{"pause", "partition", "{use: delay, to: all, by: {{ttl 0.1}}}"}
 	}
-	if len(on) == 0 {
-		on = []string{"holder", "client-1"}
+	if len(d.On) == 0 {
+		d.On = []string{"holder", "client-1"}
 	}
-	t := Story{Name: "random", Claim: "Users fight while faults come that are drawn.", needs: processes, lasts: 10}
+	t := Story{Name: "random", Claim: "Users fight while faults come that are drawn.", outlived: true, needs: processes, lasts: 10}
 	length := "{{ttl 10}}"
-	if lasts > 0 {
-		t.lasts, t.fixed, length = 0, lasts, lasts.String()
+	if d.For > 0 {
+		t.lasts, t.fixed, length = 0, d.For, d.For.String()
+	}
+	expect := map[string]string{"double_grants": "0", "stuck_locks": "0", "stale_writes": ">=0", "lost_updates": ">=0", "judged": ">=10"}
+	maps.Copy(expect, d.Expect)
+	var named []string
+	for _, name := range slices.Sorted(maps.Keys(expect)) {
+		named = append(named, fmt.Sprintf("%s: %q", name, expect[name]))
 	}
 	t.text = `workload: {use: counter, clients: {{.Clients}}, users: 2, hold: 30ms, resource: {use: register, guard: none}}
 chaos:
-  random: [` + strings.Join(faults, ", ") + `]
-  on: [` + strings.Join(on, ", ") + `]
+  random: [` + strings.Join(d.Faults, ", ") + `]
+  on: [` + strings.Join(d.On, ", ") + `]
   for: {{ttl 0.5}}..{{ttl 2}}
   mean_gap: {{ttl 1}}
   spare: majority
 run: {for: ` + length + `, seed: ` + strconv.FormatUint(seed, 10) + `}
-expect: {double_grants: "0", stuck_locks: "0", judged: ">=10"}
+expect: {` + strings.Join(named, ", ") + `}
 `
 	return t
 }

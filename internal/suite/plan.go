@@ -162,7 +162,7 @@ func (c Config) cells(r known, ask Ask) ([]Cell, error) {
 	}
 	if c.Random != nil {
 		for _, seed := range c.Random.Seeds {
-			t := stories.Random(seed, c.Random.Faults, c.Random.On, c.Random.For)
+			t := stories.Random(seed, stories.Draw{Faults: c.Random.Faults, On: c.Random.On, For: c.Random.For, Expect: c.Random.Expect})
 			if err := m.template(t, fmt.Sprintf("random-%d", seed)); err != nil {
 				return nil, err
 			}

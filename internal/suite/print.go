@@ -11,6 +11,9 @@ import (
 	"github.com/jstemmer/go-junit-report/v2/junit"
 )
 
+// withWarnings marks a green cell with trouble that its story does not name.
+const withWarnings = ", with warnings"
+
 // table is a row for each story and a column for each lock, headed by their names.
 func (r Result) table() [][]string {
 	head := []string{"story"}
@@ -31,6 +34,8 @@ func (r Result) table() [][]string {
 			if c := r.find(Cell{Lock: lock, Story: rows[i][0]}); c != nil {
 				if word = c.word(); c.short() != "" {
 					word += " of too few grants"
+				} else if c.uncovered() != "" {
+					word += withWarnings
 				}
 			}
 			rows[i] = append(rows[i], word)
@@ -41,7 +46,7 @@ func (r Result) table() [][]string {
 
 // told are the cells of which a reader wants to know more: those that are not green, or are worth less than they look, but for those that do not apply.
 func (r Result) told() []Cell {
-	return slices.DeleteFunc(slices.Clone(r.Cells), func(c Cell) bool { return c.State() == Green && c.short() == "" || c.State() == Apart })
+	return slices.DeleteFunc(slices.Clone(r.Cells), func(c Cell) bool { return c.State() == Green && c.warning() == "" || c.State() == Apart })
 }
 
 // Text writes the suite for people.
@@ -75,6 +80,9 @@ func (r Result) Markdown(w io.Writer) error {
 				if i > 0 && k > 0 && strings.HasPrefix(row[k], string(state)) {
 					row[k] = mark + row[k]
 				}
+			}
+			if strings.HasSuffix(row[k], withWarnings) {
+				row[k] = strings.Replace(row[k], marks[Green], "🟡 ", 1)
 			}
 		}
 		fmt.Fprintf(w, "| %s |\n", strings.Join(row, " | "))
@@ -134,8 +142,8 @@ func (c Cell) junit(took time.Duration, with *Comparison) junit.Testcase {
 	}
 	what := &junit.Result{Message: c.word() + ": " + c.reason(), Type: string(c.State()), Data: strings.Join(data, "\n")}
 	switch state := c.State(); {
-	case c.short() != "":
-		out.SystemOut = &junit.Output{Data: c.short()}
+	case c.warning() != "":
+		out.SystemOut = &junit.Output{Data: c.warning()}
 	case state == Red && with != nil && !with.regressed(c):
 		what.Message += "; no regression: " + with.before(c)
 		out.Skipped = what

@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/lockquake/lockquake/internal/stories"
@@ -70,7 +71,9 @@ type Run struct {
 	Grants  int64           `json:"grants"` // that were judged
 	Took    int64           `json:"took_ms"`
 	Reasons []string        `json:"reasons,omitempty"` // why it is no pass
-	Replay  string          `json:"replay,omitempty"`
+	// Uncovered are counts of trouble that the story does not name, as in the run's verdict.
+	Uncovered results.Uncovered `json:"uncovered,omitempty"`
+	Replay    string            `json:"replay,omitempty"`
 }
 
 // State is what came of a cell.
@@ -137,10 +140,27 @@ func (c Cell) short() string {
 	return stories.Short(least.Grants, c.About)
 }
 
+// uncovered returns the counts of trouble in a green cell that its story does not name; "" where there are none, or the cell is not green.
+func (c Cell) uncovered() string {
+	all := results.Uncovered{}
+	for _, r := range c.Runs {
+		all.Add(r.Uncovered)
+	}
+	if c.State() != Green || len(all) == 0 {
+		return ""
+	}
+	return "also found, and not covered by the story: " + all.String()
+}
+
+// warning says why a green cell is worth less than it looks; "": nothing, or it is not green.
+func (c Cell) warning() string {
+	return strings.Join(slices.DeleteFunc([]string{c.short(), c.uncovered()}, func(s string) bool { return s == "" }), "; ")
+}
+
 // reason is why a cell is not green: that of the first run of its state; or what a green one is worth.
 func (c Cell) reason() string {
-	if short := c.short(); short != "" {
-		return short
+	if warning := c.warning(); warning != "" {
+		return warning
 	}
 	want := map[State]results.Verdict{Red: results.Fail, Unknown: results.Unknown}[c.State()]
 	for _, r := range c.Runs {

@@ -370,3 +370,53 @@ func TestResume(t *testing.T) {
 		t.Error("an empty directory is a suite")
 	}
 }
+
+// TestGreenWithWarnings: a green cell says what trouble its story does not name, in every form.
+func TestGreenWithWarnings(t *testing.T) {
+	t.Parallel()
+	held := results.Uncovered{"overlapping_holds": 2}
+	r := suite.Result{Cells: []suite.Cell{
+		{Lock: "a/b", Story: "s", Runs: []suite.Run{{Verdict: results.Pass, Uncovered: held}, {Verdict: results.Pass, Uncovered: held}}},
+		{Lock: "a/c", Story: "s", Runs: []suite.Run{{Verdict: results.Pass}}},
+		{Lock: "a/d", Story: "s", Runs: []suite.Run{{Verdict: results.Fail, Reasons: []string{"why"}, Uncovered: held}}},
+	}}
+	var text, markdown, xml bytes.Buffer
+	if err := errors.Join(r.Text(&text), r.Markdown(&markdown), r.JUnit(&xml, nil)); err != nil {
+		t.Fatal(err)
+	}
+	const worth = "also found, and not covered by the story: overlapping_holds 4"
+	for _, c := range []struct {
+		out  *bytes.Buffer
+		want string
+	}{
+		{&text, "green 2 of 2, with warnings  green  red\n"},
+		{&text, "\na/b, s: green 2 of 2: " + worth + "\n"},
+		{&markdown, "| s | 🟡 green 2 of 2, with warnings | ✅ green | ❌ red |"},
+		{&markdown, "- **a/b, s**: green 2 of 2: " + worth},
+		{&xml, "<system-out><![CDATA[" + worth + "]]></system-out>"},
+	} {
+		if strings.Count(c.out.String(), c.want) != 1 || strings.Count(c.out.String(), worth) != 1 {
+			t.Errorf("it does not say once %q:\n%s", c.want, c.out)
+		}
+	}
+}
+
+// TestDrawnFaultsMayNameCounts: a suite file says what its drawn faults expect, beside the defaults of such a story and in their place.
+func TestDrawnFaultsMayNameCounts(t *testing.T) {
+	t.Parallel()
+	c, err := suite.ReadFile([]byte("locks: [{backend: redis}]\nrandom: {seeds: [1], expect: {lost_updates: \"0\", longest_wait_ms: <5s}}\n"), "x.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cells, err := suite.Plan(c, all.All(), nil)
+	if err != nil || len(cells) != 1 {
+		t.Fatal(cells, err)
+	}
+	got := map[string]string{}
+	for _, e := range cells[0].Scenario.Expect {
+		got[e.Name] = e.Text
+	}
+	if got["lost_updates"] != "0" || got["longest_wait_ms"] != "<5s" || got["stale_writes"] != ">=0" || got["double_grants"] != "0" {
+		t.Errorf("%v", got)
+	}
+}

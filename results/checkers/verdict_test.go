@@ -192,6 +192,26 @@ func TestVerdictLattice(t *testing.T) {
 		{"a step that must not be done was done", serialScript, enough, func(d *runDir) {
 			d.env.Refuted = []string{"step 3, release of A, was done, and must not be"}
 		}, results.Fail, "step 3, release of A, was done, and must not be"},
+		{"a step that had to be done was not", serialScript, enough, missed(20, 30, 0), results.Fail, "line 9: B acquire"},
+		{
+			"a step that had to be done was not while something was broken", "fault pause on=A at=10 until=25\n" + serialScript, enough, missed(20, 30, 0),
+			results.Unknown, "line 9: B acquire",
+		},
+		{
+			"and not within the recovery bound after that", "run recovery=100\nfault pause on=A at=10 until=15\n" + serialScript, enough, missed(114, 130, 0),
+			results.Unknown, "line 9: B acquire",
+		},
+		{
+			"and not later", "run recovery=100\nfault pause on=A at=10 until=15\n" + serialScript, enough, missed(116, 130, 0), results.Fail, "line 9: B acquire",
+		},
+		{
+			"its deadline passed while a process stood still for less than was to spare", "run recovery=100\n" + serialScript + "100 B stall info issued=29\n", enough,
+			missed(10, 140, 130), results.Fail, "line 9: B acquire",
+		},
+		{
+			"its deadline passed while a process stood still for longer", "run recovery=100\n" + serialScript + "100 B stall info issued=31\n", enough, missed(10, 140, 130),
+			results.Unknown, "line 9: B acquire",
+		},
 		{
 			"a grant that ends as it comes into hand is entitled to nothing", "1 A acquire invoke\n10 A acquire ok valid=10 issued=2\n20 A release invoke\n21 A release ok\n", enough, nil,
 			results.Unknown, "only 0 of 1 grants were entitled",
@@ -303,5 +323,14 @@ func TestLatenciesOfFewOfTheOffered(t *testing.T) {
 		if c.want == results.Unknown && !strings.Contains(strings.Join(r.Reasons, "\n"), "never got a user") {
 			t.Errorf("%q", r.Reasons)
 		}
+	}
+}
+
+// missed records a step that had to be done and was not; the times are in ms. Where its deadline was within, that passed.
+func missed(from, to, within int64) func(*runDir) {
+	return func(d *runDir) {
+		const text = "line 9: B acquire: its outcome is fail (held), the step wants ok"
+		d.env.Unknown = []string{text}
+		d.env.Missed = []results.Missed{{Text: text, From: from * 1e6, To: to * 1e6, Within: within * 1e6}}
 	}
 }

@@ -211,7 +211,10 @@ func broken(r results.Report, tones ...results.Tone) []string {
 func sentence(r results.Report) string {
 	switch r.Verdict {
 	case results.Pass:
-		if len(broken(r, results.Violation, results.Doubtful)) > 0 {
+		switch also := r.Uncovered.String(); {
+		case also != "":
+			return "PASS: every expectation was met. The run also found what no expectation covers: " + also + "."
+		case len(broken(r, results.Violation, results.Doubtful)) > 0:
 			return "PASS: the run found what it was to show."
 		}
 		return "PASS: nothing was found that must not be, and the run could have found it."

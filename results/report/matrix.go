@@ -53,6 +53,13 @@ func Matrix(w io.Writer, rs []results.Report, opts ...Option) error {
 	}
 	for _, f := range families {
 		whyNot(&b, f)
+		all := results.Uncovered{}
+		for _, r := range f {
+			all.Add(r.Uncovered)
+		}
+		if text := all.String(); text != "" {
+			fmt.Fprintf(&b, "%s\n", st.amber(fmt.Sprintf("  ~ %s: also found: %s (no expectation covers it)", f[0].Scenario, text)))
+		}
 	}
 	_, err := w.Write(b.Bytes())
 	return err

@@ -68,6 +68,14 @@ func (s style) verdict(v results.Verdict) string {
 	return s.escape + "[1;" + code + "m" + word + s.escape + "[0m"
 }
 
+// amber marks what deserves a look.
+func (s style) amber(text string) string {
+	if s.escape == "" {
+		return text
+	}
+	return s.escape + "[1;33m" + text + s.escape + "[0m"
+}
+
 // Text writes the report of one run for a terminal. The last line of the whole report is the run directory.
 func Text(w io.Writer, r results.Report, opts ...Option) error {
 	st := newStyle(opts)
@@ -81,6 +89,7 @@ func Text(w io.Writer, r results.Report, opts ...Option) error {
 		reasons(&b, reason)
 	}
 	textExpectations(&b, r, st)
+	textUncovered(&b, r, st)
 	textCounts(&b, r)
 	textLatency(&b, r)
 	textFaults(&b, r)
@@ -176,6 +185,15 @@ func textExpectations(b *sheet, r results.Report, st style) {
 		e := r.Expectations[i-1]
 		line = strings.TrimSuffix(line, strings.ToUpper(string(e.Verdict))+"\n")
 		b.WriteString(line + st.verdict(e.Verdict) + "\n") // why not stands above
+	}
+}
+
+// textUncovered warns of counts of trouble that no expectation covers.
+func textUncovered(b *sheet, r results.Report, st style) {
+	if text := r.Uncovered.String(); text != "" {
+		one := sheet{width: b.width}
+		paragraph(&one, "also    ", text+" (no expectation covers it)")
+		b.WriteString(st.amber(strings.TrimSuffix(one.String(), "\n")) + "\n")
 	}
 }
 

@@ -19,6 +19,7 @@ func short(w io.Writer, r results.Report, st style) error {
 		reasons(&b, reason)
 	}
 	briefMet(&b, r)
+	textUncovered(&b, r, st)
 	briefFigures(&b, r)
 	briefFaults(&b, r)
 	if r.Clocks != nil {
@@ -56,8 +57,13 @@ func short(w io.Writer, r results.Report, st style) error {
 // briefMet tells which expectations were met; why the others were not is told by the reasons.
 func briefMet(b *sheet, r results.Report) {
 	var met []string
+	zeros := 0
 	for _, e := range r.Expectations {
 		if e.Verdict != results.Pass {
+			continue
+		}
+		if e.Default && e.Want == "0" {
+			zeros++
 			continue
 		}
 		one := e.Name + " " + got(e)
@@ -65,6 +71,9 @@ func briefMet(b *sheet, r results.Report) {
 			one += " (" + e.Want + ")"
 		}
 		met = append(met, one)
+	}
+	if zeros > 0 {
+		met = append(met, fmt.Sprintf("%d other violations 0", zeros))
 	}
 	const lead = "met     "
 	text := strings.Join(met, ", ")
