@@ -112,7 +112,7 @@ type Event struct {
 	Kind  Kind   // about what
 	Phase Phase  // which part of it
 	Mode  uint8  // 0 exclusive, 1 shared
-	Code  uint8  // for Fail and Info: an error class of this package; of a Reason: a cause
+	Code  uint8  // for Fail and Info: an error class of this package; of a Reason: a cause; of an EffectWrite ok: CodeConditional or none
 	Tries uint32 // of the outcome of an Acquire: how many attempts it made, the one that was granted included; 0: it is not known
 	Token uint64 // fencing token, 0 for none
 	Valid int64  // end of the validity: a time, ValidEndless or ValidUnknown; of an invoke: the deadline of the call, 0 where none was told
@@ -149,6 +149,8 @@ const (
 	CauseAnsweredBy
 	CauseConditionFalse
 	CauseKeyTaken
+	// CodeConditional is of an effect that was applied: what its writer had read was compared in the same step, or did not matter.
+	CodeConditional
 	codeEnd
 )
 
@@ -156,12 +158,16 @@ var codeNames = [...]string{
 	"", "contended", "not-held", "lost", "timeout", "connection", "fenced", "cancelled", "unavailable", "other",
 	"token-lower", "token-missing", "version-changed", "version-missing", "owner-changed", "owner-missing", "sequencer-ended", "key-gone",
 	"too-late", "wait-over", "answered-by", "condition-false", "key-taken",
+	"conditional",
 }
+
+// isCause reports whether a code is a cause of a Reason.
+func isCause(c uint8) bool { return c >= codeClasses && c < CodeConditional }
 
 // CauseOf returns the number of a cause by its name.
 func CauseOf(name string) (uint8, bool) {
 	i := max(slices.Index(codeNames[:], name), 0)
-	return uint8(i), uint8(i) >= codeClasses
+	return uint8(i), isCause(uint8(i))
 }
 
 // CodeName returns the name of an error class or a cause in the JSON Lines form.

@@ -253,7 +253,11 @@ func (d *drawing) effect(a *drawnUser, h *drawnHold) {
 	if d.n("read", 2) == 1 {
 		e.Kind = history.EffectRead
 	}
-	switch d.n("effect", 6) {
+	switch d.n("effect", 7) {
+	case 6:
+		if e.Kind == history.EffectWrite {
+			e.Code = history.CodeConditional
+		}
 	case 4:
 		e.Phase, e.Code = history.Fail, history.CodeFenced
 	case 5:

@@ -272,10 +272,12 @@ func (j *judge) effects(h *hold) {
 		}
 		late, unplaced := j.overtaken(h, i)
 		served, fenced := e.Phase == history.Ok, e.Phase == history.Fail && e.Code == history.CodeFenced
-		j.judged(true, "stale_writes", "fence_saves", "unordered_effects", "false_refusals")
+		checked := e.Code == history.CodeConditional
+		j.judged(true, "stale_writes", "late_effects", "fence_saves", "unordered_effects", "false_refusals")
 		j.add("chances:stale_writes", late && (served || fenced))
-		j.add("stale_writes", late && served && e.Kind == history.EffectWrite)
-		j.add("unordered_effects", unplaced && served && e.Kind == history.EffectWrite)
+		j.add("stale_writes", late && served && e.Kind == history.EffectWrite && !checked)
+		j.add("late_effects", late && served && e.Kind == history.EffectWrite && checked)
+		j.add("unordered_effects", unplaced && served && e.Kind == history.EffectWrite && !checked)
 		j.add("fence_saves", late && fenced)
 		j.add("false_refusals", !late && fenced)
 	}

@@ -361,6 +361,8 @@ func (s *script) event(f []string) error {
 			e.Grant = 0
 		case "shared":
 			e.Mode = 1
+		case "conditional":
+			e.Code = history.CodeConditional
 		case "fenced":
 			e.Code = history.CodeFenced
 		case "not-held":

@@ -8,7 +8,8 @@
 //     order that lies within the errors of clocks is unordered, and no token decides it.
 //
 // A late write that was applied is a stale write, a late access that was refused is a fence save. A write whose
-// order nothing tells is an unordered effect.
+// order nothing tells is an unordered effect. A late write whose condition was checked in the step that applied it does
+// no harm, and is a late effect: the resource says so of each (history.CodeConditional).
 //
 // It cannot see harm that never reached the resource, reads that returned what a stale write left there, or effects
 // of a resource that keeps no log. A refused access of a hold that is not known to be stale is a false refusal.
@@ -37,6 +38,7 @@ type staleWrites struct {
 	waiting   []waitingEffect   // in their order, those whose holds may not have been told of yet
 	locks     []touched
 	stale     int64
+	harmless  int64
 	saves     int64
 	unordered int64
 	refusals  int64
@@ -55,6 +57,11 @@ var staleWritesKind = results.CheckerKind{
 		{
 			Name: "stale_writes", Doc: "effects that were applied after a later, conflicting holder had already read or written there: the harm itself",
 			Tone: results.Violation, Of: "accesses that arrived after a later holder", First: 3, Column: "stale writes",
+		},
+		{
+			Name: "late_effects",
+			Doc:  "such effects that did no harm, because the step that applied them checked their condition: a conditional update, a compare of a version, `DECR`, `If-Match`",
+			Of:   "accesses that arrived after a later holder",
 		},
 		{
 			Name: "fence_saves", Doc: "such effects that the resource refused",
@@ -183,11 +190,14 @@ func (s *staleWrites) write(l *touched, h *hold, e *history.Event) {
 	switch {
 	case later != nil && !s.inOrder(&later.event, e):
 		s.unordered++
+	case later != nil && e.Code == history.CodeConditional:
+		s.harmless++
+		s.overtaken++
 	case later != nil:
 		s.stale++
 		s.overstay(0, h, e)
 		s.keep(&s.writes, "stale_write", "was applied", h, later, e)
-	case unordered:
+	case unordered && e.Code != history.CodeConditional:
 		s.unordered++
 	}
 }
@@ -285,11 +295,11 @@ func (s *staleWrites) Finish() results.Finding {
 		return f.NotApplicable("no read or write of a holder reached the resource")
 	}
 	f.Counts = map[string]*int64{
-		"stale_writes": new(s.stale), "fence_saves": new(s.saves),
+		"stale_writes": new(s.stale), "late_effects": new(s.harmless), "fence_saves": new(s.saves),
 		"unordered_effects": new(s.unordered), "false_refusals": new(s.refusals),
 	}
 	f.Chances = map[string]results.Chances{
-		"stale_writes": {N: s.overtaken}, "fence_saves": {N: s.overtaken}, "unordered_effects": {N: s.effects}, "false_refusals": {N: s.effects},
+		"stale_writes": {N: s.overtaken}, "late_effects": {N: s.overtaken}, "fence_saves": {N: s.overtaken}, "unordered_effects": {N: s.effects}, "false_refusals": {N: s.effects},
 	}
 	f.Ledger = s.excusals(0)
 	f.Ledger.Into(&f, "stale_writes")

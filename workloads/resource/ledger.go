@@ -70,17 +70,19 @@ func Ledger(ctx context.Context, o Options, kinds []Kind, name string) error {
 		if !ok || k.Book == nil {
 			return nil, fmt.Errorf("no ledger is kept of resource %q", name)
 		}
-		return &ledger{book: k.Book()}, nil
+		return &ledger{book: k.Book(), guards: k.Guards}, nil
 	})
 }
 
 // ledger is the body of the process beside a store.
 type ledger struct {
-	book   Book
-	rec    *wire.Recorder
-	locks  []string
-	offset int64 // ns from the store's clock to the run's, at the start
-	cells  map[string]Final
+	book        Book
+	guards      []Guard
+	conditional bool // that of the run is
+	rec         *wire.Recorder
+	locks       []string
+	offset      int64 // ns from the store's clock to the run's, at the start
+	cells       map[string]Final
 }
 
 // Watched is false: nobody waits for a ledger.
@@ -90,7 +92,7 @@ func (l *ledger) Start(ctx context.Context, s *wire.Start, rec *wire.Recorder) (
 	if s.Resource == nil {
 		return "", errors.New("nobody said where the store is")
 	}
-	l.rec, l.locks = rec, s.Locks
+	l.rec, l.locks, l.conditional = rec, s.Locks, Conditional(l.guards, s.Guard)
 	ctx, cancel := context.WithTimeout(ctx, openTimeout)
 	defer cancel()
 	for {
@@ -182,8 +184,11 @@ func (l *ledger) event(x Entry) (history.Event, error) {
 	if x.Write {
 		e.Kind = history.EffectWrite
 	}
-	if !x.OK {
+	switch {
+	case !x.OK:
 		e.Phase, e.Code = history.Fail, history.CodeFenced
+	case x.Write && l.conditional:
+		e.Code = history.CodeConditional
 	}
 	return e, nil
 }

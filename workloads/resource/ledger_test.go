@@ -93,6 +93,27 @@ func TestLedgerTellsTheLog(t *testing.T) {
 	}
 }
 
+// A store's log says of each write that was applied whether its condition was checked in the same step: the guard decides that.
+func TestLedgerTellsConditions(t *testing.T) {
+	log := []Entry{
+		{Lock: "lock-1", User: "client-1/0", OK: true}, {Lock: "lock-1", User: "client-1/0", Write: true, OK: true}, {Lock: "lock-1", User: "client-1/0", Write: true},
+	}
+	for conditional, want := range map[bool][]uint8{
+		true: {0, history.CodeConditional, history.CodeFenced}, false: {0, 0, history.CodeFenced},
+	} {
+		l := &ledger{locks: []string{"lock-0", "lock-1"}, conditional: conditional}
+		for i, x := range log {
+			if e, err := l.event(x); err != nil || e.Code != want[i] {
+				t.Errorf("conditional %t, entry %d: code %s, %v", conditional, i, history.CodeName(e.Code), err)
+			}
+		}
+	}
+	guards := []Guard{{Name: GuardNone}, {Name: GuardCASVersion, Conditional: true}}
+	if Conditional(guards, GuardNone) || !Conditional(guards, GuardCASVersion) || Conditional(guards, GuardFence) {
+		t.Error("another guard of the list is conditional")
+	}
+}
+
 // A log that cannot be dated, or that speaks of what the run has not, is no witness.
 func TestLedgerRefuses(t *testing.T) {
 	for _, c := range []struct {

@@ -7,6 +7,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"slices"
 
 	"github.com/lockquake/lockquake/history"
 	"github.com/lockquake/lockquake/internal/node"
@@ -20,6 +21,9 @@ type Guard struct {
 	Doc  string // one sentence: what it refuses
 	// Token says that it compares fencing tokens, so that the lock must have one.
 	Token bool
+	// Conditional says that the step that applies a write compares what its writer had read, or changes what stands there without it. A late write
+	// does no harm then.
+	Conditional bool
 	// Writes is what the workload's writes must mean for it; "" is anything.
 	Writes workloads.Meaning
 	// Sequencer says that it asks the lock service (lock.SequencerChecker), so that the lock must be one that can be asked.
@@ -44,6 +48,11 @@ type Kind struct {
 	Dial func(ctx context.Context, t Target) (Connection, error)
 	// Book is what the ledger beside a real service does; nil where the resource keeps its log itself.
 	Book func() Book
+}
+
+// Conditional reports whether a guard of a list is conditional.
+func Conditional(guards []Guard, name string) bool {
+	return slices.ContainsFunc(guards, func(g Guard) bool { return g.Name == name && g.Conditional })
 }
 
 // Find returns the named resource.

@@ -29,7 +29,7 @@ func Kind() resource.Kind {
 		Doc:  "An object store over HTTP: an object for each lock, got and put whole, with an ETag that changes with each write; it knows no tokens.",
 		Guards: []resource.Guard{
 			{Name: resource.GuardNone, Doc: "refuses nothing: a plain PUT"},
-			{Name: resource.GuardIfMatch, Doc: "a PUT names the ETag that was read, or wants that there is no object yet (If-Match, If-None-Match: *), and is refused where that is not so"},
+			{Name: resource.GuardIfMatch, Conditional: true, Doc: "a PUT names the ETag that was read, or wants that there is no object yet (If-Match, If-None-Match: *), and is refused where that is not so"},
 		},
 		Specs: func() []node.Spec {
 			return []node.Spec{{

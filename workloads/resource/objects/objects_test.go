@@ -172,6 +172,9 @@ func TestNoUpdateIsLost(t *testing.T) {
 	for _, e := range r.Events {
 		if e.Kind == history.EffectWrite && e.Phase == history.Ok {
 			stands++
+			if e.Code != history.CodeConditional {
+				t.Fatalf("%+v does not say that it was conditional", e)
+			}
 		}
 		if e.Phase == history.Ok && e.Value != stands {
 			t.Fatalf("%+v is out of order, %d stands there", e, stands)

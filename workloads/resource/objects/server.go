@@ -189,6 +189,9 @@ func (s *server) put(o *object, e history.Event, h http.Header) answer {
 		resource.RecordReason(s.record, &e, why)
 		return answer{http.StatusPreconditionFailed, version, why.Error()}
 	}
+	if conditional {
+		e.Code = history.CodeConditional
+	}
 	if err := o.store(version+1, e.Value); err != nil {
 		return failed(err)
 	}

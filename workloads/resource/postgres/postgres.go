@@ -29,9 +29,9 @@ func Kind() resource.Kind {
 		Guards: []resource.Guard{
 			{Name: resource.GuardNone, Doc: "refuses nothing: what was read is compared by the client, if at all"},
 			{Name: resource.GuardFence, Token: true, Doc: "the row keeps the last fencing token; reads and writes with a lower one find no row"},
-			{Name: resource.GuardCASVersion, Doc: "an optimistic lock: UPDATE ... WHERE version = what was read"},
-			{Name: resource.GuardCondition, Writes: workloads.Sales, Doc: "UPDATE ... WHERE sold + change <= stock"},
-			{Name: resource.GuardUnique, Writes: workloads.Seats, Doc: "INSERT of a row with the seat as its unique key"},
+			{Name: resource.GuardCASVersion, Conditional: true, Doc: "an optimistic lock: UPDATE ... WHERE version = what was read"},
+			{Name: resource.GuardCondition, Conditional: true, Writes: workloads.Sales, Doc: "UPDATE ... WHERE sold + change <= stock"},
+			{Name: resource.GuardUnique, Conditional: true, Writes: workloads.Seats, Doc: "INSERT of a row with the seat as its unique key"},
 		},
 		Specs: func() []node.Spec {
 			return []node.Spec{postgres.Store(resource.StoreNode), resource.LedgerSpec(name)}

@@ -27,10 +27,10 @@ func Kind() resource.Kind {
 		Guards: []resource.Guard{
 			{Name: resource.GuardNone, Doc: "refuses nothing"},
 			{Name: resource.GuardFence, Token: true, Doc: "the hash keeps the highest token; reads and writes with a lower one are refused"},
-			{Name: resource.GuardCASVersion, Doc: "refuses a write that does not come from a read of what stands there"},
+			{Name: resource.GuardCASVersion, Conditional: true, Doc: "refuses a write that does not come from a read of what stands there"},
 			{Name: resource.GuardCASOwner, Doc: "refuses a write of any but the grant that read last, by the grant's random name"},
-			{Name: resource.GuardCondition, Writes: workloads.Sales, Doc: "the script compares, and then counts: if sold + change <= stock"},
-			{Name: resource.GuardDecr, Writes: workloads.Sales, Doc: "counts first, as DECR does, and refuses where what the counter returns is beyond the stock"},
+			{Name: resource.GuardCondition, Conditional: true, Writes: workloads.Sales, Doc: "the script compares, and then counts: if sold + change <= stock"},
+			{Name: resource.GuardDecr, Conditional: true, Writes: workloads.Sales, Doc: "counts first, as DECR does, and refuses where what the counter returns is beyond the stock"},
 		},
 		Specs: func() []node.Spec {
 			return []node.Spec{redis.Store(resource.StoreNode), resource.LedgerSpec(name)}

@@ -48,6 +48,17 @@ func TestVersionsAreCompared(t *testing.T) {
 	read(t, b, named(1, ""), 2)
 	write(t, b, named(1, ""), 3, nil)
 	r.Stop()
+	conditions(t, r.Events, history.CodeConditional)
+}
+
+// conditions demands of all writes that were applied that they have a code.
+func conditions(t *testing.T, events []history.Event, code uint8) {
+	t.Helper()
+	for _, e := range events {
+		if e.Kind == history.EffectWrite && e.Phase == history.Ok && e.Code != code {
+			t.Errorf("%+v has another code than %q", e, history.CodeName(code))
+		}
+	}
 }
 
 // A write wants the token and the version, and one that is refused for its version does not make others' tokens old.
@@ -66,6 +77,7 @@ func TestTokenAndVersion(t *testing.T) {
 	read(t, a, old, 2)
 	write(t, a, old, 3, resource.ErrFenced) // the version is right, the token is old
 	r.Stop()
+	conditions(t, r.Events, history.CodeConditional)
 }
 
 // Random names tell holders apart and do not order them: the old holder that registers late is let through, and the new
@@ -83,6 +95,7 @@ func TestOwnersHaveNoOrder(t *testing.T) {
 	write(t, a, named(0, "x"), 3, nil)
 	write(t, b, named(1, "y"), 4, resource.ErrFenced)
 	r.Stop()
+	conditions(t, r.Events, history.CodeNone)
 	if n := len(r.Events); n != 9 { // what names no owner is refused, and on record too
 		t.Errorf("%d effects: %+v", n, r.Events)
 	}

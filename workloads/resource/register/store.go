@@ -27,11 +27,12 @@ func (c *cell) version() int64 { return c.applied + 1 }
 // store holds the cells and guards them. Guard, access and log entry are one step under one mutex. So the order of
 // the log is the order of arrival, and no access comes between a guard's check and the access that it let through.
 type store struct {
-	guard  string
-	look   look
-	ask    lock.SequencerChecker // nil but for GuardSequencer
-	record func(*history.Event)
-	names  map[string]int
+	guard       string
+	conditional bool // the guard is
+	look        look
+	ask         lock.SequencerChecker // nil but for GuardSequencer
+	record      func(*history.Event)
+	names       map[string]int
 
 	asking sync.Mutex // the methods of a Locker are called one at a time
 	mu     sync.Mutex
@@ -52,7 +53,7 @@ func newStore(guard string, locks []string, record func(*history.Event)) (*store
 		}
 		return nil, fmt.Errorf("guard is %q: want one of %v", guard, names)
 	}
-	s := &store{guard: guard, look: lookOf(guard), record: record, names: make(map[string]int, len(locks)), cells: make([]cell, len(locks))}
+	s := &store{guard: guard, conditional: resource.Conditional(guards, guard), look: lookOf(guard), record: record, names: make(map[string]int, len(locks)), cells: make([]cell, len(locks))}
 	for i, name := range locks {
 		s.names[name] = i
 	}
@@ -103,6 +104,9 @@ func (s *store) apply(ctx context.Context, op operation) (applied, error) {
 	case op.kind == opWrite:
 		c.value = op.value
 		c.applied++
+		if s.conditional {
+			e.Code = history.CodeConditional
+		}
 	case op.kind == opRead:
 		e.Value = c.value
 	}
