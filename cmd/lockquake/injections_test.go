@@ -38,7 +38,7 @@ chaos:
   mean_gap: 700ms
   overlap: OVERLAP
 run: {for: LENGTH, settle: 100ms}
-expect: {double_grants: ">=0", token_regressions: ">=0", foreign_releases: ">=0", judged: ">=1"}
+expect: {double_grants: ">=0", token_regressions: ">=0", foreign_releases: ">=0", stale_writes: ">=0", lost_updates: ">=0", stuck_locks: ">=0", wedges: ">=0", judged: ">=1"}
 `
 
 // scores counts the receipts of a fault.

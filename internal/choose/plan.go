@@ -32,7 +32,7 @@ backend: {use: %s, lock: %s, ttl: %v}
 workload: {use: acquire-release, clients: 4, users: %d, locks: %d, hold: 1ms, think: 20ms}
 chaos:
   - {use: kill, on: %s, at: %v, for: %v}
-expect: {double_grants: ">=0", foreign_releases: ">=0", judged: ">=1"%s}
+expect: {double_grants: ">=0", foreign_releases: ">=0", stuck_locks: ">=0", wedges: ">=0", judged: ">=1"%s}
 `
 
 // targets are whom to kill, the first that the service has: the primary of the shard that has the lock, who leads, one of equals.
