@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/florianl/go-nfqueue/v2"
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
@@ -320,6 +321,60 @@ func TestHeldPacketsOutliveTheirSenderAndArriveInOrder(t *testing.T) {
 		t.Errorf("%q arrived, %v; sent was %q", b[:n], err, said)
 	}
 	untouched(t, y)
+}
+
+// TestPacketsThatAreNotReadYetAreLetGo: the reader of a queue stands still behind its first packet. What waits in the kernel goes, in its order, and
+// nothing is lost when the queue is closed.
+func TestPacketsThatAreNotReadYetAreLetGo(t *testing.T) {
+	t.Parallel()
+	c, _ := agenttest.Serve(t, Mechanism())
+	x, y := cabledPair(t, c)
+	var from, to net.Conn
+	if err := y.space.do(func() (err error) {
+		l, err := net.ListenPacket("udp4", y.address+":7000")
+		to, _ = l.(net.Conn)
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	defer to.Close()
+	if err := x.space.do(func() (err error) { from, err = net.Dial("udp4", y.address+":7000"); return err }); err != nil {
+		t.Fatal(err)
+	}
+	defer from.Close()
+	stalled := make(chan struct{})
+	q, err := openQueue(y.space, queueOptions{arrived: func(*queue, nfqueue.Attribute) { <-stalled }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	rules := tableOf(y.space, "unread")
+	if err := rules.install([]links.Rule{{Peer: x.address, How: links.Hold}}, toQueue(q.number)); err != nil {
+		t.Fatal(err)
+	}
+	const sent = 20
+	for i := range sent {
+		if _, err := from.Write([]byte{byte(i)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	wait.Until(t, agenttest.Patience, "packets wait", func() bool { n, _ := q.waiting(); return n >= sent })
+	if err := q.passAll(1); err != nil {
+		t.Error(err)
+	}
+	if err := rules.remove(); err != nil {
+		t.Error(err)
+	}
+	close(stalled)
+	if err := q.close(); err != nil {
+		t.Error(err)
+	}
+	_ = to.SetReadDeadline(time.Now().Add(agenttest.Patience))
+	b := make([]byte, 8)
+	for i := range sent {
+		if n, err := to.Read(b); err != nil || n != 1 || b[0] != byte(i) {
+			t.Fatalf("datagram %d of %d: %v, %v", i, sent, b[:n], err)
+		}
+	}
 }
 
 // TestUnreadQueueHoldsNothingBack closes the queue behind the rule, as the agent's death does.

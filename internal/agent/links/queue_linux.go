@@ -95,6 +95,13 @@ func bindQueue(space *namespace, number uint16, o queueOptions) (*queue, error) 
 // pass lets all packets go that arrived up to and with this one, in their order.
 func (q *queue) pass(upTo uint32) error { return q.q.SetVerdictBatch(upTo, nfqueue.NfAccept) }
 
+// unread is how far beyond the newest packet that was read passAll reaches: half of what the kernel compares numbers by.
+const unread = 1 << 30
+
+// passAll lets all packets go that wait in the kernel, in their order. newest is the last that was read, or 0. On a busy
+// machine packets wait whose numbers have not been read yet; closing the queue would drop them.
+func (q *queue) passAll(newest uint32) error { return q.pass(newest + unread) }
+
 // passOne lets one packet go.
 func (q *queue) passOne(id uint32) error { return q.q.SetVerdict(id, nfqueue.NfAccept) }
 
@@ -144,9 +151,9 @@ func (q *queue) length() (queueLength, error) {
 	return out, err
 }
 
-// close waits until the last packets were let go, at most 200 ms, and closes the queue.
+// close waits until the last packets were let go, at most a second, and closes the queue.
 func (q *queue) close() error {
-	for range 100 {
+	for range 500 {
 		if n, err := q.waiting(); err != nil || n == 0 {
 			break
 		}
@@ -187,12 +194,14 @@ func (h *holder) arrived(q *queue, a nfqueue.Attribute) {
 // release lets everything go in the order in which it arrived, and from now on what arrives, and returns how many packets
 // had been held.
 func (h *holder) release() int {
+	waiting, _ := h.queue.waiting()
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.open = true
-	if h.held > 0 {
-		_ = h.queue.pass(h.newest) // as above
+	if !h.open {
+		h.held = max(h.held, waiting)
 	}
+	h.open = true
+	_ = h.queue.passAll(h.newest) // as above; none may wait
 	return h.held
 }
 

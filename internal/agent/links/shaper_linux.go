@@ -178,7 +178,7 @@ func (s *shaper) release() int {
 			}
 		}
 		s.count.Passed += uint64(len(left))
-		_ = s.queue.pass(newest.id) // as above
+		_ = s.queue.passAll(newest.id) // as above
 	}
 	return len(left)
 }
