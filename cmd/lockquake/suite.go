@@ -310,26 +310,30 @@ func (r *suiteRun) tryOn(c *suite.Cell, o engine.Options) error {
 	return nil
 }
 
-// announce says what will be run, about how long it takes, and what will not be.
+// announce says what will be run, about how long it takes, and what will not be: on the standard output where nothing else is asked for.
 func (r *suiteRun) announce() {
+	say := r.tell.say
+	if r.dryRun {
+		say = func(format string, args ...any) { fmt.Fprintf(r.std.out, format+"\n", args...) }
+	}
 	due := 0
 	for _, c := range r.result.Cells {
 		switch {
 		case c.Apart != "":
 			if r.dryRun || r.verbose {
-				r.tell.say("does not apply: %s, %s: %s", c.Lock, c.Story, c.Apart)
+				say("does not apply: %s, %s: %s", c.Lock, c.Story, c.Apart)
 			}
 		case c.NotRun != "":
-			r.tell.say("not run: %s, %s: %s", c.Lock, c.Story, c.NotRun)
+			say("not run: %s, %s: %s", c.Lock, c.Story, c.NotRun)
 		default:
 			due++
 			if r.dryRun {
-				r.tell.say("%s, %s: %s", c.Lock, c.Story, c.Claim)
+				say("%s, %s: %s", c.Lock, c.Story, c.Claim)
 			}
 		}
 	}
 	s := r.result.Sums()
-	r.tell.say("cells: %d of %d, each run %d times, which take about %v; %d more do not apply",
+	say("cells: %d of %d, each run %d times, which take about %v; %d more do not apply",
 		due, len(r.result.Cells)-s.Apart, r.result.Repeat, suite.Takes(r.result.Cells, r.result.Repeat).Round(time.Second), s.Apart)
 }
 
