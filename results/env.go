@@ -349,6 +349,7 @@ type Quantiles struct {
 	N    int64    `json:"n"`
 	P50  *float64 `json:"p50"`
 	P90  *float64 `json:"p90"`
+	P95  *float64 `json:"p95,omitempty"` // not in records of older releases
 	P99  *float64 `json:"p99"`
 	P999 *float64 `json:"p999"`
 	Max  *float64 `json:"max"`

@@ -70,7 +70,7 @@ type timing struct {
 	asked, gave      int64
 }
 
-// latencyMeasures are three quantiles of each operation.
+// latencyMeasures are the quantiles of each operation.
 func latencyMeasures() []results.Quantity {
 	docs := [opCount]string{
 		"from an acquire's invoke (in an open loop: from its intended start) to the grant", "from the grant to the begin of the release, the loss or the death",
@@ -78,7 +78,9 @@ func latencyMeasures() []results.Quantity {
 	}
 	var all []results.Quantity
 	for op, name := range results.Operations {
-		for _, q := range []struct{ name, doc string }{{"p50", "median"}, {"p99", "99th percentile"}, {"max", "maximum"}} {
+		for _, q := range []struct{ name, doc string }{
+			{"p50", "median"}, {"p90", "90th percentile"}, {"p95", "95th percentile"}, {"p99", "99th percentile"}, {"p999", "99.9th percentile"}, {"max", "maximum"},
+		} {
 			all = append(all, results.Quantity{Name: name + "_" + q.name + "_ms", Doc: q.doc + ", " + docs[op]})
 		}
 	}
@@ -200,7 +202,9 @@ func (c *latency) Finish() results.Finding {
 	f := results.Finding{Verdict: results.Clean, Measures: map[string]*float64{}}
 	for op, name := range results.Operations {
 		q, _ := c.quantiles(op, func(stretch) bool { return true })
-		f.Measures[name+"_p50_ms"], f.Measures[name+"_p99_ms"], f.Measures[name+"_max_ms"] = q.P50, q.P99, q.Max
+		for quantile, v := range map[string]*float64{"p50": q.P50, "p90": q.P90, "p95": q.P95, "p99": q.P99, "p999": q.P999, "max": q.Max} {
+			f.Measures[name+"_"+quantile+"_ms"] = v
+		}
 	}
 	if n := len(c.run.Faults); n > mostPhased {
 		f.Warnings = append(f.Warnings, fmt.Sprintf("latency is told by phases for the first %d of %d injections", mostPhased, n))
@@ -220,7 +224,7 @@ func (c *latency) quantiles(op int, want func(stretch) bool) (q results.Quantile
 		return results.Quantiles{}, false
 	}
 	at := func(p float64) *float64 { return new(results.Milli(sum.ValueAtQuantile(p))) }
-	return results.Quantiles{N: sum.TotalCount(), P50: at(50), P90: at(90), P99: at(99), P999: at(99.9), Max: new(results.Milli(sum.Max()))}, true
+	return results.Quantiles{N: sum.TotalCount(), P50: at(50), P90: at(90), P95: at(95), P99: at(99), P999: at(99.9), Max: new(results.Milli(sum.Max()))}, true
 }
 
 // all returns the latencies of the stretches that are wanted, by operation. An operation without samples has N 0 and

@@ -2,6 +2,7 @@ package checkers
 
 import (
 	"fmt"
+	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -139,5 +140,20 @@ func TestJavasToolReadsLatencyLogs(t *testing.T) {
 	}
 	if want := regexp.MustCompile(`Max += +40\.\d+, Total count += +500\]`); !want.Match(out) {
 		t.Errorf("it does not say %v:\n%s", want, out)
+	}
+}
+
+// TestQuantilesAreMeasures: each quantile is a measure that a scenario can expect something of, in its order.
+func TestQuantilesAreMeasures(t *testing.T) {
+	var text strings.Builder
+	for i := range 1000 { // the i-th acquire takes i ms
+		at := i * 2000
+		fmt.Fprintf(&text, "%d A acquire invoke\n%d A acquire ok valid=%d\n%d A release invoke\n%d A release ok\n", at, at+i+1, at+1900, at+i+2, at+i+3)
+	}
+	m := timed(t, text.String()).Finish().Measures
+	for name, want := range map[string]float64{"p50": 500, "p90": 900, "p95": 950, "p99": 990, "p999": 999, "max": 1000} {
+		if got := m["acquire_"+name+"_ms"]; got == nil || math.Abs(*got-want) > want/500 {
+			t.Errorf("acquire_%s_ms is %v, want %v", name, got, want)
+		}
 	}
 }
