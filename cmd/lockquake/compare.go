@@ -81,10 +81,10 @@ func (f *compareFlags) run(std streams, a, b []string) error {
 	if err != nil {
 		return err
 	}
-	known, list := checkers.All(), "`lockquake list checkers` lists them"
+	known, list := checkers.All(), "`lockquake list measures` lists them"
 	if sweeps {
 		known = compare.SweepFigures(known)
-		list = "there are " + strings.Join(results.Checkers{{Measures: compare.SweepMeasures()}}.Names(), ", ") + " and the counts of `lockquake list checkers`"
+		list = "there are " + strings.Join(results.Checkers{{Measures: compare.SweepMeasures()}}.Names(), ", ") + " and the counts of `lockquake list measures`"
 	}
 	var demands []compare.Demand
 	if f.failOn != "" {

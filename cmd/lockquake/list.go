@@ -10,6 +10,7 @@ import (
 	"github.com/lockquake/lockquake/backends"
 	"github.com/lockquake/lockquake/results"
 	"github.com/lockquake/lockquake/results/checkers"
+	"github.com/lockquake/lockquake/results/report"
 	"github.com/lockquake/lockquake/scenarios"
 )
 
@@ -27,6 +28,7 @@ type item struct {
 	Points  []string           `json:"points,omitempty"`   // that a step can arm
 	Counts  []results.Quantity `json:"counts,omitempty"`   // usable in expect
 	Measure []results.Quantity `json:"measures,omitempty"` // usable in expect
+	Tone    results.Tone       `json:"tone,omitempty"`
 }
 
 // lists makes each list that can be asked for.
@@ -37,10 +39,11 @@ var lists = map[string]func() []item{
 	"faults":    listFaults,
 	"scenarios": listScenarios,
 	"checkers":  listCheckers,
+	"measures":  listMeasures,
 }
 
 // listNames is the keys of lists in the order of the help.
-var listNames = []string{"backends", "locks", "workloads", "faults", "scenarios", "checkers"}
+var listNames = []string{"backends", "locks", "workloads", "faults", "scenarios", "checkers", "measures"}
 
 func listCommand(std streams) *cobra.Command {
 	c := &cobra.Command{
@@ -159,6 +162,20 @@ func listCheckers() []item {
 	out := []item{}
 	for _, k := range checkers.All() {
 		out = append(out, item{Name: k.Name, Doc: k.Doc, Counts: k.Counts, Measure: k.Measures})
+	}
+	return out
+}
+
+// tones say what the judge does with a count above zero that expect does not name.
+var tones = map[results.Tone]string{
+	results.Violation: " It must be 0 unless expect names it.", results.Doubtful: " Told next to the verdict unless expect names it.",
+}
+
+// listMeasures lists what expect can name.
+func listMeasures() []item {
+	out := []item{}
+	for _, q := range checkers.All().Quantities() {
+		out = append(out, item{Name: q.Name, Doc: strings.TrimSuffix(report.Plain(q.Doc), ".") + "." + tones[q.Tone], Tone: q.Tone})
 	}
 	return out
 }

@@ -390,7 +390,7 @@ func (p planner) checkExpect() error {
 			if c := scenarios.Closest(e.Name, slices.Concat(ofRuns, p.Catalog.Checkers.Names()), 1); len(c) > 0 {
 				near = "did you mean " + c[0] + "? "
 			}
-			return p.wrong(path, "there is no such count or measure; %s`lockquake list checkers` lists them", near)
+			return p.wrong(path, "there is no such count or measure; %s`lockquake list measures` lists them", near)
 		case e.Unit == "ms" && !results.IsTime(e.Name):
 			return p.wrong(path, "%s is no duration: leave the unit out of %q", e.Name, e.Text)
 		}

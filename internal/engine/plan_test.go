@@ -44,7 +44,7 @@ func TestWhatIsRefusedBeforeTheStart(t *testing.T) {
 		with(`judged: ">=1"`, `own_stall_ms_max: "<1s"`):                                                                           "",
 		with(`judged: ">=1"`, `foreign_releases: "<1s"`):                                                                           `expect.foreign_releases: foreign_releases is no duration: leave the unit out of "<1s"`,
 		with(`judged: ">=1"`, `foreign_release: "0"`):                                                                              "there is no such count or measure; did you mean foreign_releases? ",
-		with(`judged: ">=1"`, `nothing_like_it: "0"`):                                                                              "there is no such count or measure; `lockquake list checkers` lists them",
+		with(`judged: ">=1"`, `nothing_like_it: "0"`):                                                                              "there is no such count or measure; `lockquake list measures` lists them",
 		scheduled("{use: trouble, on: client-1, held: 10ms}"):                                                                      "chaos.0.held: only a holder has held a lock for 10ms; this is on client-1",
 		directed("{do: read, user: A}"):                                                                                            "",
 		strings.Replace(directed("{do: read, user: A}"), "workload: {resource: {use: register, guard: none}}\n", "", 1):            "steps.0.do: read needs something to act on; give workload.resource",

@@ -90,7 +90,7 @@ func (p *Plan) outline() outline {
 	for _, e := range sc.Expect {
 		o.Expect = append(o.Expect, e.Name+" "+e.Text)
 	}
-	o.Expect = append(o.Expect, "0 of every other violation (`lockquake list checkers`)")
+	o.Expect = append(o.Expect, "0 of every other violation (`lockquake list measures`)")
 	return o
 }
 

@@ -112,10 +112,10 @@ func TestDemands(t *testing.T) {
 // TestDemandsThatMakeNoSense are refused with what would be right.
 func TestDemandsThatMakeNoSense(t *testing.T) {
 	for text, want := range map[string]string{
-		"p98=10%": "list checkers", "p99": "needs a bound, such as p99=10%", "p99=10": "it must be a percentage", "p99=-1%": "it must be a percentage",
+		"p98=10%": "list measures", "p99": "needs a bound, such as p99=10%", "p99=10": "it must be a percentage", "p99=-1%": "it must be a percentage",
 		"double_grants=1%": "it takes no", "": "there is no count",
 	} {
-		if _, err := ParseDemands(text, known, "`lockquake list checkers` lists them"); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := ParseDemands(text, known, "`lockquake list measures` lists them"); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want %q", text, err, want)
 		}
 	}

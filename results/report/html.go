@@ -126,7 +126,7 @@ func page(dir string, r results.Report, m material) error {
 	}
 	about := quantities()
 	for _, n := range measureNames(r) {
-		d.Measured = append(d.Measured, quantity{n, measured(r.Measures[n]), plain(about[n].Doc)})
+		d.Measured = append(d.Measured, quantity{n, measured(r.Measures[n]), Plain(about[n].Doc)})
 	}
 	for _, p := range r.Phases {
 		d.Phases = append(d.Phases, phase{p.Name, fmt.Sprintf("%.0f", p.FromMS), fmt.Sprintf("%.0f", p.ToMS), latencyRows(p.Latency)})
@@ -153,7 +153,7 @@ func page(dir string, r results.Report, m material) error {
 func cards(r results.Report) (out []card, quiet []quantity) {
 	about := quantities()
 	for _, n := range countNames(r) {
-		c, v := card{Name: words(n), Doc: plain(about[n].Doc), Value: judged(r.Counts[n]), Tone: "zero"}, r.Counts[n]
+		c, v := card{Name: words(n), Doc: Plain(about[n].Doc), Value: judged(r.Counts[n]), Tone: "zero"}, r.Counts[n]
 		switch {
 		case about[n].Tone == results.Quiet:
 			if v != nil && *v > 0 {
@@ -192,8 +192,8 @@ var quantities = sync.OnceValue(func() map[string]results.Quantity {
 
 var markup = regexp.MustCompile("[`*]|\\[([^]]*)\\]\\([^)]*\\)")
 
-// plain takes the Markdown out of a text.
-func plain(text string) string { return markup.ReplaceAllString(text, "$1") }
+// Plain takes the Markdown out of a text.
+func Plain(text string) string { return markup.ReplaceAllString(text, "$1") }
 
 // broken lists the counts above zero whose tone is one of those given.
 func broken(r results.Report, tones ...results.Tone) []string {
