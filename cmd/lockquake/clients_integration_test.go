@@ -247,7 +247,7 @@ chaos:
   - {use: kill, on: service-1, at: 2s, for: 500ms}
   - {use: pause, on: holder, at: 5s, for: 3s}
 run: {for: 10s, seed: 1}
-expect: {double_grants: ">=0", overlapping_holds: ">0", judged: ">=100"}
+expect: {double_grants: ">=0", overlapping_holds: ">0", stale_writes: ">=0", lost_updates: ">=0", judged: ">=100"}
 `, dir)
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)

@@ -16,7 +16,7 @@ workload: {use: counter, clients: 2, hold: 20ms, resource: {use: register, guard
 chaos:
   - {use: restart, data: lose, on: redis-1, at: 500ms}
 run: {for: 3s, seed: 1}
-expect: {judged: ">=1", double_grants: ">=0"}
+expect: {judged: ">=1", double_grants: ">=0", stale_writes: ">=0", lost_updates: ">=0"}
 `
 
 // TestDataThatIsNotLost sabotages the agent's hand on the data directory: the fault did not bite, and the run is unknown.
