@@ -246,7 +246,7 @@ func TestControls(t *testing.T) {
 	tests.run(t)
 }
 
-// patient are tests that wait more than they work: several of them take the place of one.
+// patient collects tests that mostly wait. run runs four of them at a time, in the slot of one parallel test.
 type patient []struct {
 	name string
 	test func(*testing.T)

@@ -188,7 +188,7 @@ func supervise(provider string) error {
 	fmt.Println("all 0")
 	asking := 500 // so that the agent owes answers when the supervisor dies, and still when its streams are closed
 	if provider == "docker-without-agent" {
-		asking = 1 // the engine would answer the dead for minutes on a busy machine
+		asking = 1 // a busy engine would go on answering the dead supervisor for minutes
 	}
 	var wg sync.WaitGroup
 	for range asking {

@@ -152,7 +152,7 @@ expect: {double_grants: "0", untold_losses: "0", judged: ">=1"}
 `,
 	},
 	{
-		Name: "again", outlived: true, needs: expiring, lasts: 5,
+		Name: "again", free: outlived, needs: expiring, lasts: 5,
 		Claim: "A holder loses its lock, and releases what it has lost. It can take the lock again, extend it and give it back.",
 		text: `workload: {}
 steps:

@@ -225,6 +225,16 @@ a/c, flaky: red: why fail
 	}
 }
 
+// forms writes a suite in every form.
+func forms(t *testing.T, r suite.Result) (text, markdown, xml *bytes.Buffer) {
+	t.Helper()
+	text, markdown, xml = &bytes.Buffer{}, &bytes.Buffer{}, &bytes.Buffer{}
+	if err := errors.Join(r.Text(text), r.Markdown(markdown), r.JUnit(xml, nil)); err != nil {
+		t.Fatal(err)
+	}
+	return text, markdown, xml
+}
+
 // TestTooFewGrants demands that a green cell with fewer grants than its story is about says so, and what it is worth.
 func TestTooFewGrants(t *testing.T) {
 	t.Parallel()
@@ -233,18 +243,15 @@ func TestTooFewGrants(t *testing.T) {
 		{Lock: "a/c", Story: "many", About: 10_000, Runs: []suite.Run{{Verdict: results.Pass, Grants: 10_000}}},
 		{Lock: "a/d", Story: "many", About: 10_000, Runs: []suite.Run{{Verdict: results.Fail, Grants: 500, Reasons: []string{"why"}}}},
 	}}
-	var text, markdown, xml bytes.Buffer
-	if err := errors.Join(r.Text(&text), r.Markdown(&markdown), r.JUnit(&xml, nil)); err != nil {
-		t.Fatal(err)
-	}
+	text, markdown, xml := forms(t, r)
 	const worth = "500 grants were judged, and the story is about 10000: what needs more than those was not seen, and of what comes by chance the rate is below 3/500 with 95 % confidence"
 	for _, c := range []struct {
 		out  *bytes.Buffer
 		want []string
 	}{
-		{&text, []string{"green 2 of 2 of too few grants  green  red\n", "\na/b, many: green 2 of 2: " + worth + "\n", "2 green, 1 red"}},
-		{&markdown, []string{"| many | ✅ green 2 of 2 of too few grants | ✅ green | ❌ red |", "- **a/b, many**: green 2 of 2: " + worth}},
-		{&xml, []string{"<system-out><![CDATA[" + worth + "]]></system-out>"}},
+		{text, []string{"green 2 of 2 of too few grants  green  red\n", "\na/b, many: green 2 of 2: " + worth + "\n", "2 green, 1 red"}},
+		{markdown, []string{"| many | ✅ green 2 of 2 of too few grants | ✅ green | ❌ red |", "- **a/b, many**: green 2 of 2: " + worth}},
+		{xml, []string{"<system-out><![CDATA[" + worth + "]]></system-out>"}},
 	} {
 		for _, want := range c.want {
 			if strings.Count(c.out.String(), want) != 1 {
@@ -380,20 +387,17 @@ func TestGreenWithWarnings(t *testing.T) {
 		{Lock: "a/c", Story: "s", Runs: []suite.Run{{Verdict: results.Pass}}},
 		{Lock: "a/d", Story: "s", Runs: []suite.Run{{Verdict: results.Fail, Reasons: []string{"why"}, Uncovered: held}}},
 	}}
-	var text, markdown, xml bytes.Buffer
-	if err := errors.Join(r.Text(&text), r.Markdown(&markdown), r.JUnit(&xml, nil)); err != nil {
-		t.Fatal(err)
-	}
+	text, markdown, xml := forms(t, r)
 	const worth = "also found, and not covered by the story: overlapping_holds 4"
 	for _, c := range []struct {
 		out  *bytes.Buffer
 		want string
 	}{
-		{&text, "green 2 of 2, with warnings  green  red\n"},
-		{&text, "\na/b, s: green 2 of 2: " + worth + "\n"},
-		{&markdown, "| s | 🟡 green 2 of 2, with warnings | ✅ green | ❌ red |"},
-		{&markdown, "- **a/b, s**: green 2 of 2: " + worth},
-		{&xml, "<system-out><![CDATA[" + worth + "]]></system-out>"},
+		{text, "green 2 of 2, with warnings  green  red\n"},
+		{text, "\na/b, s: green 2 of 2: " + worth + "\n"},
+		{markdown, "| s | 🟡 green 2 of 2, with warnings | ✅ green | ❌ red |"},
+		{markdown, "- **a/b, s**: green 2 of 2: " + worth},
+		{xml, "<system-out><![CDATA[" + worth + "]]></system-out>"},
 	} {
 		if strings.Count(c.out.String(), c.want) != 1 || strings.Count(c.out.String(), worth) != 1 {
 			t.Errorf("it does not say once %q:\n%s", c.want, c.out)

@@ -211,9 +211,9 @@ func broken(r results.Report, tones ...results.Tone) []string {
 func sentence(r results.Report) string {
 	switch r.Verdict {
 	case results.Pass:
-		switch also := r.Uncovered.String(); {
-		case also != "":
-			return "PASS: every expectation was met. The run also found what no expectation covers: " + also + "."
+		switch {
+		case len(r.Uncovered) > 0:
+			return "PASS: every expectation was met. The run also found what no expectation covers: " + r.Uncovered.String() + "."
 		case len(broken(r, results.Violation, results.Doubtful)) > 0:
 			return "PASS: the run found what it was to show."
 		}

@@ -57,9 +57,7 @@ func Matrix(w io.Writer, rs []results.Report, opts ...Option) error {
 		for _, r := range f {
 			all.Add(r.Uncovered)
 		}
-		if text := all.String(); text != "" {
-			fmt.Fprintf(&b, "%s\n", st.amber(fmt.Sprintf("  ~ %s: also found: %s (no expectation covers it)", f[0].Scenario, text)))
-		}
+		textUncovered(&b, "  ~ "+f[0].Scenario+": also found: ", all, st)
 	}
 	_, err := w.Write(b.Bytes())
 	return err

@@ -54,26 +54,25 @@ func newStyle(opts []Option) style {
 
 // verdict writes a verdict in capitals, in its colour where colours are asked for.
 func (s style) verdict(v results.Verdict) string {
-	word := strings.ToUpper(string(v))
-	if s.escape == "" {
-		return word
-	}
-	code := "33"
+	code := amber
 	switch v {
 	case results.Pass, results.Clean:
 		code = "32"
 	case results.Fail, results.Violated:
 		code = "31"
 	}
-	return s.escape + "[1;" + code + "m" + word + s.escape + "[0m"
+	return s.paint(code, strings.ToUpper(string(v)))
 }
 
-// amber marks what deserves a look.
-func (s style) amber(text string) string {
+// amber is the colour code of what is open, or deserves a look.
+const amber = "33"
+
+// paint writes text in bold and in a colour, where colours are asked for.
+func (s style) paint(code, text string) string {
 	if s.escape == "" {
 		return text
 	}
-	return s.escape + "[1;33m" + text + s.escape + "[0m"
+	return s.escape + "[1;" + code + "m" + text + s.escape + "[0m"
 }
 
 // Text writes the report of one run for a terminal. The last line of the whole report is the run directory.
@@ -89,7 +88,7 @@ func Text(w io.Writer, r results.Report, opts ...Option) error {
 		reasons(&b, reason)
 	}
 	textExpectations(&b, r, st)
-	textUncovered(&b, r, st)
+	textUncovered(&b, also, r.Uncovered, st)
 	textCounts(&b, r)
 	textLatency(&b, r)
 	textFaults(&b, r)
@@ -188,13 +187,17 @@ func textExpectations(b *sheet, r results.Report, st style) {
 	}
 }
 
+// also leads what a report of one run says of uncovered counts.
+const also = "also    "
+
 // textUncovered warns of counts of trouble that no expectation covers.
-func textUncovered(b *sheet, r results.Report, st style) {
-	if text := r.Uncovered.String(); text != "" {
-		one := sheet{width: b.width}
-		paragraph(&one, "also    ", text+" (no expectation covers it)")
-		b.WriteString(st.amber(strings.TrimSuffix(one.String(), "\n")) + "\n")
+func textUncovered(b *sheet, lead string, u results.Uncovered, st style) {
+	if len(u) == 0 {
+		return
 	}
+	one := sheet{width: b.width}
+	paragraph(&one, lead, u.String()+" (no expectation covers it)")
+	b.WriteString(st.paint(amber, strings.TrimSuffix(one.String(), "\n")) + "\n")
 }
 
 // order puts the counts that people ask for first, and the others after them by name.

@@ -19,7 +19,7 @@ func short(w io.Writer, r results.Report, st style) error {
 		reasons(&b, reason)
 	}
 	briefMet(&b, r)
-	textUncovered(&b, r, st)
+	textUncovered(&b, also, r.Uncovered, st)
 	briefFigures(&b, r)
 	briefFaults(&b, r)
 	if r.Clocks != nil {

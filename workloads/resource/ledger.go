@@ -78,7 +78,7 @@ func Ledger(ctx context.Context, o Options, kinds []Kind, name string) error {
 type ledger struct {
 	book        Book
 	guards      []Guard
-	conditional bool // that of the run is
+	conditional bool // the run's guard is conditional
 	rec         *wire.Recorder
 	locks       []string
 	offset      int64 // ns from the store's clock to the run's, at the start

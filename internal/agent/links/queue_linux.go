@@ -95,7 +95,8 @@ func bindQueue(space *namespace, number uint16, o queueOptions) (*queue, error) 
 // pass lets all packets go that arrived up to and with this one, in their order.
 func (q *queue) pass(upTo uint32) error { return q.q.SetVerdictBatch(upTo, nfqueue.NfAccept) }
 
-// unread is how far beyond the newest packet that was read passAll reaches: half of what the kernel compares numbers by.
+// unread is how far beyond the newest packet that was read passAll reaches. The kernel tells earlier from later numbers
+// within 2^31.
 const unread = 1 << 30
 
 // passAll lets all packets go that wait in the kernel, in their order. newest is the last that was read, or 0. On a busy

@@ -28,7 +28,7 @@ func (c *cell) version() int64 { return c.applied + 1 }
 // the log is the order of arrival, and no access comes between a guard's check and the access that it let through.
 type store struct {
 	guard       string
-	conditional bool // the guard is
+	conditional bool // the guard is conditional
 	look        look
 	ask         lock.SequencerChecker // nil but for GuardSequencer
 	record      func(*history.Event)
