@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"net"
 	"slices"
 	"strings"
 	"sync"
@@ -297,26 +296,46 @@ func (b *bench) refusal(ctx context.Context, who lock.Locker, when string) error
 	return b.refusalOf(ctx, who, b.request(), when)
 }
 
-// onlyWaits tells whether the lock can only wait. To give up a wait takes another call, which a service on a busy
-// machine may not answer in time. So "nobody knows" (lock.Locker) is no fault of such a lock.
+// onlyWaits reports whether the lock can only wait. Giving up a wait takes another call, whose outcome may be unknown.
 func (b *bench) onlyWaits() bool { return !b.lock.Offers.Try }
 
-// mayBeUnsure is how often in a row a lock may not know what became of an attempt that its caller gave up.
+// mayBeUnsure is how often in a row the outcome of a call may be unknown: a busy machine breaks connections and passes deadlines, which says
+// nothing of the lock.
 const mayBeUnsure = 2
+
+// unsure reports whether the outcome of a call is unknown, or the call was never made.
+func unsure(err error) bool {
+	return err != nil && (!lock.Certain(err) || errors.Is(err, lock.ErrNotSent))
+}
+
+// freed releases a grant that must stand. A release of unknown outcome is made again: the first one may have been carried out, so that "not
+// held" is a good answer to the next.
+func freed(ctx context.Context, who lock.Locker, g lock.Grant) error {
+	for n := 0; ; n++ {
+		err := who.Release(ctx, g)
+		switch {
+		case err == nil || n > 0 && (errors.Is(err, lock.ErrNotHeld) || errors.Is(err, lock.ErrLost)):
+			return nil
+		case !unsure(err) || n == mayBeUnsure:
+			return fmt.Errorf("release: %w", err)
+		}
+	}
+}
 
 // brief is when an attempt is given up of a lock that can only wait; each further one gets four times as long, the
 // third far longer than a machine stalls.
 const brief = 200 * time.Millisecond
 
-// refusalOf makes one attempt, and another where one of a lock that can only wait ended in doubt, or was not sent at all. A lock that never gives a
-// certain no fails all the same. Another attempt proves something only if the holder still stands by then, so its grant must
-// be one that is kept alive in the background.
+// refusalOf makes an attempt, and further ones as long as their outcome is unknown. A lock that never gives a certain no fails all the same.
+// A further attempt proves something only if the holder still stands by then: its grant is kept alive in the background, or the first attempt
+// left time for another one.
 func (b *bench) refusalOf(ctx context.Context, who lock.Locker, r lock.Request, when string) error {
-	patience := brief
-	if b.lock.Offers.Renewal != "background" { // the only attempt
+	stands := b.lock.Offers.Renewal == "background"
+	began, patience := time.Now(), brief
+	if !stands {
 		patience = b.ttl / 4
 	}
-	for unsure := 0; ; unsure++ {
+	for n := 0; ; n++ {
 		var err error
 		var g lock.Grant
 		if t, ok := who.(lock.TryAcquirer); ok && b.lock.Offers.Try {
@@ -332,23 +351,16 @@ func (b *bench) refusalOf(ctx context.Context, who lock.Locker, r lock.Request, 
 			return fmt.Errorf("%s: granted a second time, as %s", when, g.ID)
 		case errors.Is(err, lock.ErrContended):
 			return nil
-		case lock.Certain(err) && !errors.Is(err, lock.ErrNotSent) || !b.onlyWaits() && !unanswered(err) ||
-			b.lock.Offers.Renewal != "background" || unsure == mayBeUnsure:
+		case !unsure(err) || n == mayBeUnsure || !stands && time.Since(began) >= b.ttl/4:
 			return fmt.Errorf("%s: an attempt on a held lock should be contended, but is: %w", when, err)
 		}
-		b.tell("%s: attempt %d ended in doubt, and is made again: %v", when, unsure+1, err)
+		b.tell("%s: the outcome of attempt %d is unknown, it is made again: %v", when, n+1, err)
 	}
-}
-
-// unanswered reports whether a connection's deadline passed before the service answered.
-func unanswered(err error) bool {
-	var timeout net.Error
-	return errors.As(err, &timeout) && timeout.Timeout()
 }
 
 // grantWithin acquires for somebody who must get the lock within d.
 func (b *bench) grantWithin(ctx context.Context, who lock.Locker, d time.Duration, when string) (lock.Grant, error) {
-	return grantOf(ctx, who, b.request(), d, when)
+	return grantOf(ctx, who.Acquire, b.request(), d, when)
 }
 
 // lastingWithin is grantWithin for a grant that must not end by itself while others try to get it. A session's TTL is
@@ -358,21 +370,24 @@ func (b *bench) lastingWithin(ctx context.Context, who lock.Locker, d time.Durat
 	if b.lock.Offers.Renewal != "background" && !b.o.Foreign {
 		r.TTL = max(r.TTL, lasting)
 	}
-	return grantOf(ctx, who, r, d, when)
+	return grantOf(ctx, who.Acquire, r, d, when)
 }
 
-// grantOf asks again when nobody knows what became of an attempt: the service did not answer in time, which says
-// nothing of the lock. Such an attempt may have left a grant behind, so that the next one is refused until that is over.
-func grantOf(ctx context.Context, who lock.Locker, r lock.Request, d time.Duration, when string) (lock.Grant, error) {
+// attempt is Acquire or TryAcquire of a user.
+type attempt func(context.Context, lock.Request) (lock.Grant, error)
+
+// grantOf asks again when the outcome of an attempt is unknown: the service did not answer in time, which says nothing of the lock. Such an
+// attempt may have left a grant behind, so that the next one is refused until that is over.
+func grantOf(ctx context.Context, ask attempt, r lock.Request, d time.Duration, when string) (lock.Grant, error) {
 	bounded, cancel := context.WithTimeout(ctx, d)
 	defer cancel()
-	for unsure := false; ; {
-		g, err := who.Acquire(bounded, r)
+	for doubt := false; ; {
+		g, err := ask(bounded, r)
 		if err == nil {
 			return g, nil
 		}
-		unsure = unsure || !lock.Certain(err)
-		if !unsure || clock.Sleep(bounded, brief/4) != nil {
+		doubt = doubt || !lock.Certain(err)
+		if !doubt || clock.Sleep(bounded, brief/4) != nil {
 			return g, fmt.Errorf("%s: not granted within %s: %w", when, d, err)
 		}
 	}

@@ -5,27 +5,36 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/lockquake/lockquake/backends"
 	"github.com/lockquake/lockquake/lock"
 )
 
-// scripted answers one attempt after the other as it is told to; nil grants.
-type scripted struct{ answers []error }
+// scripted answers one call after the other as it is told to; nil is a success.
+type scripted struct {
+	answers []error
+	takes   time.Duration // each call
+}
 
-func (s *scripted) Acquire(context.Context, lock.Request) (lock.Grant, error) {
+func (s *scripted) next() error {
+	time.Sleep(s.takes)
 	err := s.answers[0]
 	s.answers = s.answers[1:]
-	return lock.Grant{ID: "g"}, err
+	return err
+}
+
+func (s *scripted) Acquire(context.Context, lock.Request) (lock.Grant, error) {
+	return lock.Grant{ID: "g"}, s.next()
 }
 
 func (s *scripted) TryAcquire(ctx context.Context, r lock.Request) (lock.Grant, error) {
 	return s.Acquire(ctx, r)
 }
 
-func (*scripted) Release(context.Context, lock.Grant) error { return nil }
-func (*scripted) Close() error                              { return nil }
+func (s *scripted) Release(context.Context, lock.Grant) error { return s.next() }
+func (*scripted) Close() error                                { return nil }
 
 // TestForeignLocksHaveNoProxy has a lock that no proxy can be put before, and one whose requests carry no name: the checks do not apply.
 func TestForeignLocksHaveNoProxy(t *testing.T) {
@@ -49,35 +58,63 @@ func TestForeignLocksHaveNoProxy(t *testing.T) {
 	}
 }
 
-// TestRefusal asks of whom the suite takes "nobody knows" for an answer, how often, and that it tells of it.
+// TestRefusal holds attempts on a held lock to a certain no. An unknown outcome is told, and the attempt is made again while the holder stands.
 func TestRefusal(t *testing.T) {
-	doubt := errors.New("deadline exceeded")
-	waits := backends.Offers{Blocking: true, Renewal: "background"}
+	doubt := errors.New("connection closed")
+	kept, lease := backends.Offers{Blocking: true, Try: true, Renewal: "background"}, backends.Offers{Try: true, Renewal: "call"}
 	for name, c := range map[string]struct {
 		offers  backends.Offers
+		takes   time.Duration
 		answers []error // all of them are to be heard
 		want    string  // in the error; "" for none
 		told    int
 	}{
-		"contended":               {waits, []error{lock.ErrContended}, "", 0},
-		"granted":                 {waits, []error{nil}, "granted a second time", 0},
-		"in doubt twice":          {waits, []error{doubt, doubt, lock.ErrContended}, "", 2},
-		"always in doubt":         {waits, []error{doubt, doubt, doubt}, "should be contended", 2},
-		"granted after a doubt":   {waits, []error{doubt, nil}, "granted a second time", 1},
-		"certain of another":      {waits, []error{lock.ErrLost}, "should be contended", 0},
-		"in doubt after a try":    {backends.Offers{Try: true, Renewal: "background"}, []error{doubt}, "should be contended", 0},
-		"nobody keeps the holder": {backends.Offers{Blocking: true, Renewal: "call"}, []error{doubt}, "should be contended", 0},
+		"contended":               {kept, 0, []error{lock.ErrContended}, "", 0},
+		"granted":                 {kept, 0, []error{nil}, "granted a second time", 0},
+		"in doubt twice":          {kept, time.Second, []error{doubt, doubt, lock.ErrContended}, "", 2},
+		"always in doubt":         {kept, 0, []error{doubt, doubt, doubt}, "should be contended", 2},
+		"granted after a doubt":   {kept, 0, []error{doubt, nil}, "granted a second time", 1},
+		"certain of another":      {kept, 0, []error{lock.ErrLost}, "should be contended", 0},
+		"only waits":              {backends.Offers{Blocking: true, Renewal: "background"}, 0, []error{doubt, lock.ErrContended}, "", 1},
+		"a lease, in doubt early": {lease, 0, []error{doubt, lock.ErrContended}, "", 1},
+		"a lease, in doubt late":  {lease, time.Second / 4, []error{doubt}, "should be contended", 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			told := 0
-			b := &bench{lock: backends.Lock{Offers: c.offers}, ttl: time.Second, tell: func(string, ...any) { told++ }}
+			synctest.Test(t, func(t *testing.T) {
+				told := 0
+				b := &bench{lock: backends.Lock{Offers: c.offers}, ttl: time.Second, tell: func(string, ...any) { told++ }}
+				who := &scripted{answers: c.answers, takes: c.takes}
+				err := b.refusal(t.Context(), who, "now")
+				if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+					t.Errorf("says %v, should say %q", err, c.want)
+				}
+				if told != c.told || len(who.answers) != 0 {
+					t.Errorf("told of %d doubts, %d answers not heard; should tell of %d", told, len(who.answers), c.told)
+				}
+			})
+		})
+	}
+}
+
+// TestFreed holds a release to success, or to "not held" once an earlier release of unknown outcome may have been carried out.
+func TestFreed(t *testing.T) {
+	doubt := errors.New("connection closed")
+	for name, c := range map[string]struct {
+		answers []error // all of them are to be heard
+		good    bool
+	}{
+		"released":               {[]error{nil}, true},
+		"not held":               {[]error{lock.ErrNotHeld}, false},
+		"in doubt, then done":    {[]error{doubt, nil}, true},
+		"in doubt, was done":     {[]error{doubt, lock.ErrNotHeld}, true},
+		"in doubt, session over": {[]error{doubt, doubt, lock.ErrLost}, true},
+		"always in doubt":        {[]error{doubt, doubt, doubt}, false},
+		"refused after a doubt":  {[]error{doubt, lock.ErrRefused}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
 			who := &scripted{answers: c.answers}
-			err := b.refusal(t.Context(), who, "now")
-			if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
-				t.Errorf("says %v, should say %q", err, c.want)
-			}
-			if told != c.told || len(who.answers) != 0 {
-				t.Errorf("told of %d doubts, %d answers not heard; should tell of %d", told, len(who.answers), c.told)
+			if err := freed(t.Context(), who, lock.Grant{}); (err == nil) != c.good || len(who.answers) != 0 {
+				t.Errorf("says %v, %d answers not heard", err, len(who.answers))
 			}
 		})
 	}

@@ -47,8 +47,8 @@ func exclusionPair(ctx context.Context, b *bench) error {
 	if err := b.refusal(ctx, second, "while the first user holds it"); err != nil {
 		return err
 	}
-	if err := first.Release(ctx, g); err != nil {
-		return fmt.Errorf("release: %w", err)
+	if err := freed(ctx, first, g); err != nil {
+		return err
 	}
 	_, err = b.grantWithin(ctx, second, soon, "a released lock")
 	return err
@@ -135,10 +135,10 @@ func cycle(ctx context.Context, u lock.Locker, r lock.Request, more func(hold) b
 		goOn = more(held(start, g))
 		// A release that runs out of the fight's time is bounded by the lock's expiry, so it gets time of its own.
 		free, cancel := context.WithTimeout(context.WithoutCancel(ctx), soon)
-		err = u.Release(free, g)
+		err = freed(free, u, g)
 		cancel()
 		if err != nil && !errors.Is(err, lock.ErrNotHeld) {
-			return fmt.Errorf("release on a healthy service: %w", err)
+			return fmt.Errorf("on a healthy service: %w", err)
 		}
 	}
 	return nil
@@ -194,15 +194,15 @@ func order(ctx context.Context, b *bench) error {
 			g, err := b.grantWithin(ctx, u, 2*soon, "a waiter")
 			if err == nil {
 				served <- i
-				err = u.Release(ctx, g)
+				err = freed(ctx, u, g)
 			}
 			errs <- err
 		}()
 		<-asks
 		clock.Sleep(ctx, queueing)
 	}
-	if err := holder.Release(ctx, g); err != nil {
-		return fmt.Errorf("release: %w", err)
+	if err := freed(ctx, holder, g); err != nil {
+		return err
 	}
 	for range waiters {
 		if err := <-errs; err != nil {
@@ -243,8 +243,8 @@ func shared(ctx context.Context, b *bench) error {
 		if err := b.refusal(ctx, third, fmt.Sprintf("while %d users share it", len(grants)-i)); err != nil {
 			return err
 		}
-		if err := u.Release(ctx, grants[i]); err != nil {
-			return fmt.Errorf("release: %w", err)
+		if err := freed(ctx, u, grants[i]); err != nil {
+			return err
 		}
 	}
 	g, err := b.grantWithin(ctx, third, soon, "a lock that nobody shares any more")

@@ -87,10 +87,7 @@ func (b *bench) promises(ctx context.Context, a distant, hear hearer) error {
 	if err != nil {
 		return err
 	}
-	if err := a.Release(ctx, g); err != nil {
-		return fmt.Errorf("release: %w", err)
-	}
-	return nil
+	return freed(ctx, a, g)
 }
 
 // renewed asks for one renewal. Without a network no answer can be delayed.

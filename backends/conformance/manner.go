@@ -52,8 +52,8 @@ func cancelled(ctx context.Context, b *bench) error {
 	case <-time.After(soon):
 		return fmt.Errorf("still waiting %s after it was cancelled", soon)
 	}
-	if err := a.Release(ctx, g); err != nil {
-		return fmt.Errorf("release: %w", err)
+	if err := freed(ctx, a, g); err != nil {
+		return err
 	}
 	_, err = b.grantWithin(ctx, third, within, "after the waiter had gone and the holder released")
 	return err
@@ -87,8 +87,8 @@ func checked(ctx context.Context, b *bench) error {
 	if err := c.Check(ctx, g); err != nil {
 		return fmt.Errorf("check of a grant that stands: %w", err)
 	}
-	if err := a.Release(ctx, g); err != nil {
-		return fmt.Errorf("release: %w", err)
+	if err := freed(ctx, a, g); err != nil {
+		return err
 	}
 	if err := c.Check(ctx, g); !errors.Is(err, lock.ErrNotHeld) {
 		return fmt.Errorf("check of a released grant: %w", orNil(err))
@@ -107,7 +107,7 @@ func checked(ctx context.Context, b *bench) error {
 	// A grant to another user is how one hears of the end of this one.
 	h, err := b.grantWithin(ctx, other, b.recovery(), "after the holder fell silent")
 	if err == nil {
-		err = other.Release(ctx, h)
+		err = freed(ctx, other, h)
 	}
 	if err != nil {
 		return err
@@ -131,11 +131,11 @@ func try(ctx context.Context, b *bench) error {
 	if !ok {
 		return nil
 	}
-	g, err := t.TryAcquire(ctx, b.request())
+	g, err := grantOf(ctx, t.TryAcquire, b.request(), soon, "an attempt on a free lock")
 	if err != nil {
-		return fmt.Errorf("an attempt on a free lock: %w", err)
+		return err
 	}
-	return u.Release(ctx, g)
+	return freed(ctx, u, g)
 }
 
 // announced compares what one cycle announces with the list.

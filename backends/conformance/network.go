@@ -70,8 +70,8 @@ func errorsAcquire(ctx context.Context, b *bench) error {
 		return bad
 	}
 	if err == nil && (b.o.Foreign || g.Issued.After(at)) { // a library that asked again by itself, and was answered
-		if err := a.Release(ctx, g); err != nil {
-			return fmt.Errorf("release: %w", err)
+		if err := freed(ctx, a, g); err != nil {
+			return err
 		}
 	} else if err := unknown(err); err != nil {
 		return err

@@ -99,8 +99,8 @@ func releasePoint(ctx context.Context, b *bench) error {
 		return err
 	}
 	var points []string
-	if err := u.Release(lock.Arm(ctx, func(_ context.Context, p string) { points = append(points, p) }), g); err != nil {
-		return fmt.Errorf("release: %w", err)
+	if err := freed(lock.Arm(ctx, func(_ context.Context, p string) { points = append(points, p) }), u, g); err != nil {
+		return err
 	}
 	for _, p := range points {
 		if err := releaseStoppedAt(ctx, b, p); err != nil {
@@ -133,7 +133,7 @@ func releaseStoppedAt(ctx context.Context, b *bench, point string) error {
 		err = stands(ctx, b, g, third, "after the old holder's release went on")
 	}
 	if err == nil {
-		err = next.Release(ctx, g)
+		err = freed(ctx, next, g)
 	}
 	if err != nil {
 		return fmt.Errorf("point %s: %w", point, err)

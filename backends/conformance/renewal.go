@@ -52,8 +52,8 @@ func renewedByCall(ctx context.Context, b *bench, a, other lock.Locker, g *lock.
 	if err := b.refusal(ctx, other, "after the first TTL of a renewed grant"); err != nil {
 		return err
 	}
-	if err := a.Release(ctx, *g); err != nil {
-		return fmt.Errorf("release of a renewed grant: %w", err)
+	if err := freed(ctx, a, *g); err != nil {
+		return fmt.Errorf("of a renewed grant: %w", err)
 	}
 	if _, err := r.Renew(ctx, *g, b.ttl); !errors.Is(err, lock.ErrNotHeld) && !errors.Is(err, lock.ErrLost) {
 		return fmt.Errorf("renewal of a released grant: %w", orNil(err))

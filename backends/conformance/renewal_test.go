@@ -83,7 +83,7 @@ func TestAnAttemptInDoubtIsMadeAgain(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				_, err := grantOf(t.Context(), &doubtful{answers: c.answers}, lock.Request{}, soon, "a free lock")
+				_, err := grantOf(t.Context(), (&doubtful{answers: c.answers}).Acquire, lock.Request{}, soon, "a free lock")
 				if (err == nil) != c.granted {
 					t.Errorf("%v", err)
 				}

@@ -50,15 +50,15 @@ func tokenGrowth(ctx context.Context, b *bench) error {
 		}
 		waiting := b.asks(ctx, other, soon, "a waiter")
 		clock.Sleep(ctx, 20*time.Millisecond) // until it waits; a release before that is followed by an uncontended grant
-		if err := a.Release(ctx, g); err != nil {
-			return fmt.Errorf("release: %w", err)
+		if err := freed(ctx, a, g); err != nil {
+			return err
 		}
 		got := <-waiting
 		if got.err != nil {
 			return got.err
 		}
-		if err := other.Release(ctx, got.grant); err != nil {
-			return fmt.Errorf("release: %w", err)
+		if err := freed(ctx, other, got.grant); err != nil {
+			return err
 		}
 		for _, g := range []lock.Grant{g, got.grant} {
 			if g.Token <= last {
@@ -113,7 +113,7 @@ func pointsOfAcquire(ctx context.Context, b *bench) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	return points, u.Release(ctx, g)
+	return points, freed(ctx, u, g)
 }
 
 func stoppedAt(ctx context.Context, b *bench, point string) error {
@@ -143,7 +143,7 @@ func stoppedAt(ctx context.Context, b *bench, point string) error {
 	had := time.Now()
 	a.speak()
 	if err == nil {
-		err = next.Release(ctx, g)
+		err = freed(ctx, next, g)
 	}
 	close(goOn)
 	got := <-done
