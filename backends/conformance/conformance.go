@@ -290,10 +290,32 @@ func (b *bench) crowd(ctx context.Context, n int) ([]lock.Locker, error) {
 	return users, nil
 }
 
+// possession is a grant in somebody's hand.
+type possession struct {
+	by    lock.Locker
+	grant lock.Grant
+}
+
+// entitled reports whether the grant is valid now, by the latest end of its validity that its user was told. That the grant is lost does not count:
+// what took it away may be the very mistake that a check looks for. Where nothing is known of its validity, it is valid.
+func (p possession) entitled(ctx context.Context) bool {
+	now, valid := time.Now(), p.grant.ValidUntil
+	if w, ok := p.by.(lock.Watcher); ok {
+		news, cancel := context.WithTimeout(ctx, brief/4)
+		defer cancel()
+		for c := range w.Watch(news, p.grant) {
+			if !c.Lost {
+				valid = c.ValidUntil
+			}
+		}
+	}
+	return valid == lock.Unknown() || valid.Covers(now)
+}
+
 // refusal has somebody who must not get the lock ask for it, and returns an error when it was granted or when the lock was
-// not certain about it.
-func (b *bench) refusal(ctx context.Context, who lock.Locker, when string) error {
-	return b.refusalOf(ctx, who, b.request(), when)
+// not certain about it. The grant of the holder is held.
+func (b *bench) refusal(ctx context.Context, who lock.Locker, held possession, when string) error {
+	return b.refusalOf(ctx, who, b.request(), held, when)
 }
 
 // onlyWaits reports whether the lock can only wait. Giving up a wait takes another call, whose outcome may be unknown.
@@ -328,8 +350,8 @@ const brief = 200 * time.Millisecond
 
 // refusalOf makes an attempt, and further ones as long as their outcome is unknown. A lock that never gives a certain no fails all the same.
 // A further attempt proves something only if the holder still stands by then: its grant is kept alive in the background, or the first attempt
-// left time for another one.
-func (b *bench) refusalOf(ctx context.Context, who lock.Locker, r lock.Request, when string) error {
+// left time for another one. A second grant proves nothing either once the first one is not valid any more.
+func (b *bench) refusalOf(ctx context.Context, who lock.Locker, r lock.Request, held possession, when string) error {
 	stands := b.lock.Offers.Renewal == "background"
 	began, patience := time.Now(), brief
 	if !stands {
@@ -347,6 +369,8 @@ func (b *bench) refusalOf(ctx context.Context, who lock.Locker, r lock.Request, 
 			patience *= 4
 		}
 		switch {
+		case err == nil && !held.entitled(ctx):
+			return fmt.Errorf("%w: %s: granted as %s, but the validity of %s is over: the service was too slow for it", errSkip, when, g.ID, held.grant.ID)
 		case err == nil:
 			return fmt.Errorf("%s: granted a second time, as %s", when, g.ID)
 		case errors.Is(err, lock.ErrContended):

@@ -61,30 +61,34 @@ func TestForeignLocksHaveNoProxy(t *testing.T) {
 // TestRefusal holds attempts on a held lock to a certain no. An unknown outcome is told, and the attempt is made again while the holder stands.
 func TestRefusal(t *testing.T) {
 	doubt := errors.New("connection closed")
+	unknown, soonOver := lock.Unknown(), lock.Until(time.Date(2000, 1, 1, 0, 0, 1, 0, time.UTC)) // a second after synctest begins
 	kept, lease := backends.Offers{Blocking: true, Try: true, Renewal: "background"}, backends.Offers{Try: true, Renewal: "call"}
 	for name, c := range map[string]struct {
 		offers  backends.Offers
 		takes   time.Duration
+		valid   lock.Validity
 		answers []error // all of them are to be heard
 		want    string  // in the error; "" for none
 		told    int
 	}{
-		"contended":               {kept, 0, []error{lock.ErrContended}, "", 0},
-		"granted":                 {kept, 0, []error{nil}, "granted a second time", 0},
-		"in doubt twice":          {kept, time.Second, []error{doubt, doubt, lock.ErrContended}, "", 2},
-		"always in doubt":         {kept, 0, []error{doubt, doubt, doubt}, "should be contended", 2},
-		"granted after a doubt":   {kept, 0, []error{doubt, nil}, "granted a second time", 1},
-		"certain of another":      {kept, 0, []error{lock.ErrLost}, "should be contended", 0},
-		"only waits":              {backends.Offers{Blocking: true, Renewal: "background"}, 0, []error{doubt, lock.ErrContended}, "", 1},
-		"a lease, in doubt early": {lease, 0, []error{doubt, lock.ErrContended}, "", 1},
-		"a lease, in doubt late":  {lease, time.Second / 4, []error{doubt}, "should be contended", 0},
+		"contended":               {kept, 0, unknown, []error{lock.ErrContended}, "", 0},
+		"granted":                 {kept, 0, unknown, []error{nil}, "granted a second time", 0},
+		"in doubt twice":          {kept, time.Second, unknown, []error{doubt, doubt, lock.ErrContended}, "", 2},
+		"always in doubt":         {kept, 0, unknown, []error{doubt, doubt, doubt}, "should be contended", 2},
+		"granted after a doubt":   {kept, 0, unknown, []error{doubt, nil}, "granted a second time", 1},
+		"certain of another":      {kept, 0, unknown, []error{lock.ErrLost}, "should be contended", 0},
+		"only waits":              {backends.Offers{Blocking: true, Renewal: "background"}, 0, unknown, []error{doubt, lock.ErrContended}, "", 1},
+		"a lease, in doubt early": {lease, 0, unknown, []error{doubt, lock.ErrContended}, "", 1},
+		"a lease, in doubt late":  {lease, time.Second / 4, unknown, []error{doubt}, "should be contended", 0},
+		"granted, both entitled":  {kept, 0, lock.Endless(), []error{nil}, "granted a second time", 0},
+		"granted after the first": {kept, time.Minute, soonOver, []error{nil}, "does not apply", 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				told := 0
 				b := &bench{lock: backends.Lock{Offers: c.offers}, ttl: time.Second, tell: func(string, ...any) { told++ }}
 				who := &scripted{answers: c.answers, takes: c.takes}
-				err := b.refusal(t.Context(), who, "now")
+				err := b.refusal(t.Context(), who, possession{grant: lock.Grant{ValidUntil: c.valid}}, "now")
 				if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
 					t.Errorf("says %v, should say %q", err, c.want)
 				}

@@ -44,7 +44,7 @@ func exclusionPair(ctx context.Context, b *bench) error {
 	if err != nil {
 		return err
 	}
-	if err := b.refusal(ctx, second, "while the first user holds it"); err != nil {
+	if err := b.refusal(ctx, second, possession{first, g}, "while the first user holds it"); err != nil {
 		return err
 	}
 	if err := freed(ctx, first, g); err != nil {
@@ -122,14 +122,19 @@ func fight(ctx context.Context, users []lock.Locker, r lock.Request, enough func
 
 // cycle acquires and releases until ctx ends or more, asked after each grant, says that it is enough.
 func cycle(ctx context.Context, u lock.Locker, r lock.Request, more func(hold) bool) error {
+	doubts := 0
 	for goOn := true; goOn && ctx.Err() == nil; {
 		g, err := u.Acquire(ctx, r)
 		if err != nil {
 			if end, _ := ctx.Deadline(); !time.Now().Before(end) { // a connection's deadline is seen before the context's
 				break
 			}
+			if doubts++; unsure(err) && doubts <= mayBeUnsure {
+				continue
+			}
 			return fmt.Errorf("acquire on a healthy service: %w", err)
 		}
+		doubts = 0
 		start := clock.Now()
 		time.Sleep(2 * time.Millisecond)
 		goOn = more(held(start, g))
@@ -240,7 +245,7 @@ func shared(ctx context.Context, b *bench) error {
 		grants = append(grants, g)
 	}
 	for i, u := range users[:2] {
-		if err := b.refusal(ctx, third, fmt.Sprintf("while %d users share it", len(grants)-i)); err != nil {
+		if err := b.refusal(ctx, third, possession{u, grants[i]}, fmt.Sprintf("while %d users share it", len(grants)-i)); err != nil {
 			return err
 		}
 		if err := freed(ctx, u, grants[i]); err != nil {
@@ -254,5 +259,5 @@ func shared(ctx context.Context, b *bench) error {
 	if b.lock.Offers.Token != backends.TokenNone && (g.Token <= grants[0].Token || g.Token <= grants[1].Token) {
 		return fmt.Errorf("token %d after the shared grants' %d and %d", g.Token, grants[0].Token, grants[1].Token)
 	}
-	return b.refusalOf(ctx, first, sharing, "while another user excludes")
+	return b.refusalOf(ctx, first, sharing, possession{third, g}, "while another user excludes")
 }

@@ -23,13 +23,13 @@ func releaseChecks() []Check {
 }
 
 func releaseForged(ctx context.Context, b *bench) error {
-	_, other, g, err := b.holder(ctx)
+	a, other, g, err := b.holder(ctx)
 	if err != nil {
 		return err
 	}
 	forged := lock.Grant{Lock: g.Lock, Mode: g.Mode, ID: "forged", Issued: g.Issued, ValidUntil: g.ValidUntil}
 	err = other.Release(ctx, forged)
-	if free := b.refusal(ctx, other, "after a forged release"); free != nil {
+	if free := b.refusal(ctx, other, possession{a, g}, "after a forged release"); free != nil {
 		return free
 	}
 	if !errors.Is(err, lock.ErrNotHeld) {
@@ -52,14 +52,15 @@ func releaseStale(ctx context.Context, b *bench) error {
 		return err
 	}
 	a.silence()
-	if _, err := b.lastingWithin(ctx, next, b.recovery(), "after the holder fell silent"); err != nil {
+	g, err := b.lastingWithin(ctx, next, b.recovery(), "after the holder fell silent")
+	if err != nil {
 		return err
 	}
 	a.speak()
 	// What the old holder is told is judged by what happens to the new one: some services say yes to a release of what
 	// is gone.
 	_ = a.Release(ctx, old)
-	return b.refusal(ctx, third, "after the old holder's late release")
+	return b.refusal(ctx, third, possession{next, g}, "after the old holder's late release")
 }
 
 // releaseBetween lets one request of a release through, and the next ones only after another user was granted the lock. It finds a release that
@@ -85,7 +86,7 @@ func releaseBetween(ctx context.Context, b *bench) error {
 	case !came:
 		return errors.New("no request of the release carried the name of the lock, so none was held back")
 	}
-	return stands(ctx, b, g, third, "after the rest of the old holder's release")
+	return stands(ctx, b, possession{next, g}, third, "after the rest of the old holder's release")
 }
 
 // releasePoint stops a release at each point that it announces until another user was granted the lock.
@@ -130,7 +131,7 @@ func releaseStoppedAt(ctx context.Context, b *bench, point string) error {
 	})
 	_ = a.Release(armed, old)
 	if err == nil {
-		err = stands(ctx, b, g, third, "after the old holder's release went on")
+		err = stands(ctx, b, possession{next, g}, third, "after the old holder's release went on")
 	}
 	if err == nil {
 		err = freed(ctx, next, g)
@@ -143,11 +144,11 @@ func releaseStoppedAt(ctx context.Context, b *bench, point string) error {
 
 // stands looks several times whether a lock is still held by whom it was granted to: what would free it may be on its way. It looks no longer
 // than that grant is valid for certain.
-func stands(ctx context.Context, b *bench, g lock.Grant, third lock.Locker, when string) error {
+func stands(ctx context.Context, b *bench, held possession, third lock.Locker, when string) error {
 	const looks = 5
 	for i := range looks {
-		err := b.refusal(ctx, third, when)
-		if end, ok := g.ValidUntil.Time(); i > 0 && ok && b.lock.Offers.Renewal != "background" && !time.Now().Before(end) {
+		err := b.refusal(ctx, third, held, when)
+		if end, ok := held.grant.ValidUntil.Time(); i > 0 && ok && b.lock.Offers.Renewal != "background" && !time.Now().Before(end) {
 			return nil
 		}
 		if err == nil {

@@ -20,7 +20,7 @@ func renewal(ctx context.Context, b *bench) error {
 		if err := besideProbes(ctx, b, other, func() error { return renewedBehind(ctx, b, a, g) }); err != nil {
 			return err
 		}
-		return b.refusal(ctx, other, "after the first TTL of a grant that is kept alive")
+		return b.refusal(ctx, other, possession{a, g}, "after the first TTL of a grant that is kept alive")
 	case "call":
 		err = renewedByCall(ctx, b, a, other, &g)
 		if end, ok := g.ValidUntil.Time(); err != nil && ok && !time.Now().Before(end) {
@@ -49,7 +49,7 @@ func renewedByCall(ctx context.Context, b *bench, a, other lock.Locker, g *lock.
 		return errors.New("the validity did not grow")
 	}
 	clock.Sleep(ctx, time.Until(first)+b.ttl/4)
-	if err := b.refusal(ctx, other, "after the first TTL of a renewed grant"); err != nil {
+	if err := b.refusal(ctx, other, possession{a, *g}, "after the first TTL of a renewed grant"); err != nil {
 		return err
 	}
 	if err := freed(ctx, a, *g); err != nil {
