@@ -330,13 +330,16 @@ func unsure(err error) bool {
 	return err != nil && (!lock.Certain(err) || errors.Is(err, lock.ErrNotSent))
 }
 
-// freed releases a grant that must stand. A release of unknown outcome is made again: the first one may have been carried out, so that "not
-// held" is a good answer to the next.
+// notHeld reports whether the service certainly has the grant no more.
+func notHeld(err error) bool { return errors.Is(err, lock.ErrNotHeld) || errors.Is(err, lock.ErrLost) }
+
+// freed releases a grant. A release of unknown outcome is made again: the first one may have been carried out, so that "not held" is a good
+// answer to the next. It also is one once the grant is not valid any more.
 func freed(ctx context.Context, who lock.Locker, g lock.Grant) error {
 	for n := 0; ; n++ {
 		err := who.Release(ctx, g)
 		switch {
-		case err == nil || n > 0 && (errors.Is(err, lock.ErrNotHeld) || errors.Is(err, lock.ErrLost)):
+		case err == nil || notHeld(err) && (n > 0 || !possession{who, g}.entitled(ctx)):
 			return nil
 		case !unsure(err) || n == mayBeUnsure:
 			return fmt.Errorf("release: %w", err)

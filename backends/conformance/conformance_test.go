@@ -102,22 +102,25 @@ func TestRefusal(t *testing.T) {
 
 // TestFreed holds a release to success, or to "not held" once an earlier release of unknown outcome may have been carried out.
 func TestFreed(t *testing.T) {
-	doubt := errors.New("connection closed")
+	doubt, unknown := errors.New("connection closed"), lock.Unknown()
 	for name, c := range map[string]struct {
+		valid   lock.Validity
 		answers []error // all of them are to be heard
 		good    bool
 	}{
-		"released":               {[]error{nil}, true},
-		"not held":               {[]error{lock.ErrNotHeld}, false},
-		"in doubt, then done":    {[]error{doubt, nil}, true},
-		"in doubt, was done":     {[]error{doubt, lock.ErrNotHeld}, true},
-		"in doubt, session over": {[]error{doubt, doubt, lock.ErrLost}, true},
-		"always in doubt":        {[]error{doubt, doubt, doubt}, false},
-		"refused after a doubt":  {[]error{doubt, lock.ErrRefused}, false},
+		"released":               {unknown, []error{nil}, true},
+		"not held":               {unknown, []error{lock.ErrNotHeld}, false},
+		"not held, valid":        {lock.Endless(), []error{lock.ErrNotHeld}, false},
+		"not held, over":         {lock.Until(time.Now()), []error{lock.ErrNotHeld}, true},
+		"in doubt, then done":    {unknown, []error{doubt, nil}, true},
+		"in doubt, was done":     {unknown, []error{doubt, lock.ErrNotHeld}, true},
+		"in doubt, session over": {unknown, []error{doubt, doubt, lock.ErrLost}, true},
+		"always in doubt":        {unknown, []error{doubt, doubt, doubt}, false},
+		"refused after a doubt":  {unknown, []error{doubt, lock.ErrRefused}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			who := &scripted{answers: c.answers}
-			if err := freed(t.Context(), who, lock.Grant{}); (err == nil) != c.good || len(who.answers) != 0 {
+			if err := freed(t.Context(), who, lock.Grant{ValidUntil: c.valid}); (err == nil) != c.good || len(who.answers) != 0 {
 				t.Errorf("says %v, %d answers not heard", err, len(who.answers))
 			}
 		})

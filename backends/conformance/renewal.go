@@ -55,7 +55,7 @@ func renewedByCall(ctx context.Context, b *bench, a, other lock.Locker, g *lock.
 	if err := freed(ctx, a, *g); err != nil {
 		return fmt.Errorf("of a renewed grant: %w", err)
 	}
-	if _, err := r.Renew(ctx, *g, b.ttl); !errors.Is(err, lock.ErrNotHeld) && !errors.Is(err, lock.ErrLost) {
+	if _, err := r.Renew(ctx, *g, b.ttl); !notHeld(err) {
 		return fmt.Errorf("renewal of a released grant: %w", orNil(err))
 	}
 	return nil
