@@ -112,7 +112,7 @@ type Event struct {
 	Kind  Kind   // about what
 	Phase Phase  // which part of it
 	Mode  uint8  // 0 exclusive, 1 shared
-	Code  uint8  // for Fail and Info: an error class of this package; of a Reason: a cause; of an EffectWrite ok: CodeConditional or none
+	Code  uint8  // for Fail and Info: an error class of this package; of a Reason: a cause; of an EffectWrite: CodeConditional, too
 	Tries uint32 // of the outcome of an Acquire: how many attempts it made, the one that was granted included; 0: it is not known
 	Token uint64 // fencing token, 0 for none
 	Valid int64  // end of the validity: a time, ValidEndless or ValidUnknown; of an invoke: the deadline of the call, 0 where none was told
@@ -127,7 +127,7 @@ const (
 	CodeLost              // the grant was lost
 	CodeTimeout           // a deadline passed
 	CodeConnection        // the connection broke or could not be made
-	CodeFenced            // the resource refused the token
+	CodeFenced            // the resource refused the user: its token, its name, or what the lock service says of it
 	CodeCancelled         // the client was told to stop
 	CodeUnavailable       // the service answered that it cannot serve
 	CodeOther             // anything else
@@ -149,7 +149,8 @@ const (
 	CauseAnsweredBy
 	CauseConditionFalse
 	CauseKeyTaken
-	// CodeConditional is of an effect that was applied: what its writer had read was compared in the same step, or did not matter.
+	// CodeConditional is of the effect of a write. Ok: what its writer had read was compared in the same step, or did not matter. Fail: the
+	// condition was false, as after another's write.
 	CodeConditional
 	codeEnd
 )

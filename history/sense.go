@@ -84,8 +84,8 @@ func (s *Sense) place(e *Event) error {
 		return s.refuse(e, "its mode is %d: want 0 (exclusive) or 1 (shared)", e.Mode)
 	case e.Kind.explains() && (e.Op == 0 || e.Op >= e.Seq):
 		return s.refuse(e, "its op is %d: want the op of an event before", e.Op)
-	case e.Code == CodeConditional && (e.Kind != EffectWrite || e.Phase != Ok):
-		return s.refuse(e, "its code is %q: only a write that was applied has that", CodeName(e.Code))
+	case e.Code == CodeConditional && (e.Kind != EffectWrite || e.Phase != Ok && e.Phase != Fail):
+		return s.refuse(e, "its code is %q: only the effect of a write has that", CodeName(e.Code))
 	case isCause(e.Code) != (e.Kind == Reason):
 		return s.refuse(e, "its code is %q: a reason has a cause, and nothing else has one", CodeName(e.Code))
 	case e.Op != e.Seq && !e.Kind.explains() && (e.Phase == Invoke || !e.Kind.isOperation()):

@@ -35,7 +35,8 @@ type world struct {
 	made      int
 	users     []*simUser
 	stale     int64 // effects that the service knows to be stale
-	saves     int64 // refused ones
+	saves     int64 // refused ones, and those of users that are entitled no more
+	refusals  int64 // other refused ones, of grants that the service stands by
 }
 
 type task struct {
@@ -482,8 +483,12 @@ func (w *world) effect(g *simGrant, read bool) {
 	switch {
 	case w.fence && g.token < p.highest:
 		e.Phase, e.Code = history.Fail, history.CodeFenced
-		if late {
+		stands, off := w.stands(g), w.register != 0 // then a judge may be wrong about what was over at that time
+		if late || !stands || !g.open || g.user.dead || g.session.known <= w.now || off {
 			w.saves++
+		}
+		if !late && (stands || off) {
+			w.refusals++
 		}
 	case late && !read:
 		w.stale++
@@ -505,9 +510,9 @@ func TestCorrectLocksAreNotAccused(t *testing.T) {
 		if err := nonsense(w.run, events); err != nil {
 			rt.Fatalf("%v\n%s", err, script(w.run, events, nil))
 		}
-		most := map[string]int64{"stale_writes": w.stale, "fence_saves": w.saves}
+		most := map[string]int64{"stale_writes": w.stale, "fence_saves": w.saves, "false_refusals": w.refusals}
 		want, got := Judge(w.run, events), judged(w.run, events)
-		for _, name := range []string{"double_grants", "token_regressions", "foreign_releases", "stale_writes", "fence_saves"} {
+		for _, name := range []string{"double_grants", "token_regressions", "foreign_releases", "stale_writes", "fence_saves", "false_refusals"} {
 			if want[name] > most[name] || got[name] > most[name] {
 				rt.Fatalf("%s: the service knows of %d, the oracle says %d, results %d; kind %d\n%s", name, most[name], want[name], got[name], w.kind, script(w.run, events, want))
 			}

@@ -253,10 +253,10 @@ func (d *drawing) effect(a *drawnUser, h *drawnHold) {
 	if d.n("read", 2) == 1 {
 		e.Kind = history.EffectRead
 	}
-	switch d.n("effect", 7) {
-	case 6:
+	switch d.n("effect", 8) {
+	case 6, 7:
 		if e.Kind == history.EffectWrite {
-			e.Code = history.CodeConditional
+			e.Phase, e.Code = []history.Phase{history.Ok, history.Fail}[d.n("condition", 2)], history.CodeConditional
 		}
 	case 4:
 		e.Phase, e.Code = history.Fail, history.CodeFenced

@@ -101,6 +101,7 @@ type hold struct {
 	// Times: between the first two it was held for sure; when it was seen to be over; the error of its client's clock.
 	from, to, told, err int64
 	news                []news // of its validity
+	known               bool   // some of them name an end
 	fresh               bool   // entitled when it came into hand, and not told at that very moment that it was over
 }
 
@@ -141,6 +142,7 @@ func (j *judge) hold(at int) *hold {
 	h.fresh = h.Valid > h.Time && h.told > h.Time
 	ended := news{math.MinInt64, 0}
 	for _, e := range j.events[at:h.over] {
+		named := e.Valid != history.ValidUnknown
 		if e.Valid == history.ValidUnknown {
 			e.Valid = e.Time
 		}
@@ -152,7 +154,7 @@ func (j *judge) hold(at int) *hold {
 			ended, h.fresh = news{e.Time, e.Valid}, h.fresh && e.Valid > h.Time
 		}
 		if h.owns(e) && (e.Kind == history.Acquire || renewed || e.Kind == history.Ended) {
-			h.news = append(h.news, news{e.Time, e.Valid})
+			h.news, h.known = append(h.news, news{e.Time, e.Valid}), h.known || named
 		}
 	}
 	return h
@@ -167,6 +169,14 @@ func (h *hold) entitled(t int64) (is bool) {
 		}
 	}
 	return is
+}
+
+// lapsed tells whether the user was certainly not entitled at a time of the resource.
+func (h *hold) lapsed(t int64) bool {
+	entitled := h.entitled(t-h.err) || h.entitled(t+h.err) || slices.ContainsFunc(h.news, func(n news) bool {
+		return t-h.err <= n.time && n.time <= t+h.err && h.entitled(n.time)
+	})
+	return h.known && !entitled
 }
 
 // covers tells whether the user was entitled from one time to another, both included, whatever its clock's error.
@@ -271,16 +281,28 @@ func (j *judge) effects(h *hold) {
 			continue
 		}
 		late, unplaced := j.overtaken(h, i)
-		served, fenced := e.Phase == history.Ok, e.Phase == history.Fail && e.Code == history.CodeFenced
-		checked := e.Code == history.CodeConditional
+		checked, served := e.Code == history.CodeConditional, e.Phase == history.Ok
+		refused := e.Phase == history.Fail && (e.Code == history.CodeFenced || checked)
+		right := late || h.lapsed(e.Time) || h.told < e.Time-h.err || checked && j.rewritten(h, i)
+		rightful := e.Time < h.to && (!h.known || h.covers(e.Time, e.Time))
 		j.judged(true, "stale_writes", "late_effects", "fence_saves", "unordered_effects", "false_refusals")
-		j.add("chances:stale_writes", late && (served || fenced))
+		j.add("chances:stale_writes", late && (served || refused))
 		j.add("stale_writes", late && served && e.Kind == history.EffectWrite && !checked)
 		j.add("late_effects", late && served && e.Kind == history.EffectWrite && checked)
 		j.add("unordered_effects", unplaced && served && e.Kind == history.EffectWrite && !checked)
-		j.add("fence_saves", late && fenced)
-		j.add("false_refusals", !late && fenced)
+		j.add("fence_saves", refused && right)
+		j.add("false_refusals", refused && rightful && !right)
 	}
+}
+
+// rewritten tells whether another hold wrote between what the resource last did for a hold and a position.
+func (j *judge) rewritten(h *hold, now int) (is bool) {
+	for _, e := range j.events[:now] {
+		if e.Lock == h.Lock && e.Phase == history.Ok && (e.Kind == history.EffectRead || e.Kind == history.EffectWrite) {
+			is = !h.owns(e) && (is || e.Kind == history.EffectWrite)
+		}
+	}
+	return is
 }
 
 // overtaken tells whether a later hold had touched the resource before a position, or else a hold whose order is

@@ -33,6 +33,7 @@ type hold struct {
 	over     history.Event // what ended it; KindNone while it is open
 	ended    int64         // when the service was last certain of its session; 0 while nothing tells that this is over
 	fresh    bool          // it was entitled when it began
+	told     bool          // an event told its validity
 
 	at     int    // its place among the open holds of its lock
 	pairs  []pair // exclusion only: overlaps with holds that ended before this one
@@ -43,6 +44,7 @@ type hold struct {
 	late      *bool // exclusion only: it was counted among those that outlived their validity; nil while nobody asked
 	contested bool  // exclusion only: another user asked for the lock or held it meanwhile
 	touched   bool  // stale writes only: the resource served it
+	saw       int64 // stale writes only: how many writes had been applied there when the resource served it last
 }
 
 // notHeld tells whether a code says that the service certainly has the grant no more.
@@ -63,6 +65,11 @@ func (h *hold) entitled(from, until int64) bool {
 		}
 	}
 	return false
+}
+
+// maybeEntitled reports whether the hold's validity may cover a moment within [from, until], whatever ended the hold.
+func (h *hold) maybeEntitled(from, until int64) bool {
+	return slices.ContainsFunc(h.spans, func(s span) bool { return h.earliest(s.from) <= until && from < h.latest(s.until) })
 }
 
 // until is the end of the last stretch in which the hold was entitled; 0 where it never was.
@@ -110,8 +117,8 @@ func maybeBefore(a, b *hold, now int64) bool {
 
 // grantValidity opens the first span.
 func (h *hold) grantValidity(valid int64) {
-	h.valid = valid
-	if valid != history.ValidUnknown && valid > h.start {
+	h.valid, h.told = valid, valid != history.ValidUnknown
+	if h.told && valid > h.start {
 		h.spans, h.fresh = append(h.spans, span{h.start, valid}), true
 	}
 }
@@ -128,6 +135,7 @@ func (h *hold) renewValidity(t, valid int64) (cut int64) {
 	if valid == history.ValidUnknown {
 		return h.clip(t)
 	}
+	h.told = true
 	n := len(h.spans)
 	switch {
 	case n > 0 && valid < h.spans[n-1].until:

@@ -428,7 +428,7 @@ func TestWhatStaleWritesWarnOf(t *testing.T) {
 	for text, want := range map[string]string{
 		queue:                             "[]",
 		queue + "150 A effect-write ok\n": "[1 writes could be placed neither by time nor by a token of the service]",
-		queue + "150 B effect-read fail fenced\n": "[the resource refused 1 accesses of holds that no later one had overtaken]",
+		queue + "150 B effect-read fail fenced\n": "[the resource refused 1 accesses of rightful holders]",
 	} {
 		if got := fmt.Sprint(finding(t, "stale_writes", text).Warnings); got != want {
 			t.Errorf("%s: %s, want %s", text, got, want)

@@ -361,7 +361,7 @@ func (s *script) event(f []string) error {
 			e.Grant = 0
 		case "shared":
 			e.Mode = 1
-		case "conditional":
+		case "conditional": // the condition was checked with the write, and false where that was refused
 			e.Code = history.CodeConditional
 		case "fenced":
 			e.Code = history.CodeFenced

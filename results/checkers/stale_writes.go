@@ -7,16 +7,25 @@
 //   - by token only where time leaves two holds unordered, and only where the service itself gives the token. An
 //     order that lies within the errors of clocks is unordered, and no token decides it.
 //
-// A late write that was applied is a stale write, a late access that was refused is a fence save. A write whose
-// order nothing tells is an unordered effect. A late write whose condition was checked in the step that applied it does
-// no harm, and is a late effect: the resource says so of each (history.CodeConditional).
+// A late write that was applied is a stale write. A write whose order nothing tells is an unordered effect. A late write
+// whose condition was checked in the step that applied it does no harm, and is a late effect: the resource says so of
+// each (history.CodeConditional).
+//
+// A refused access is a fence save where the refusal is right:
+//   - a later, conflicting hold had read or written there
+//   - the hold was over, or its validity had run out
+//   - its condition was false (history.CodeConditional), for another hold had written since its own last access
+//
+// Any other refusal is a false one: it hit a rightful holder. Whether a hold was over is known when it has ended, because
+// deaths and ended sessions are told late. So such a refusal waits for that.
 //
 // It cannot see harm that never reached the resource, reads that returned what a stale write left there, or effects
-// of a resource that keeps no log. A refused access of a hold that is not known to be stale is a false refusal.
+// of a resource that keeps no log.
 
 package checkers
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -33,9 +42,10 @@ const keptHolds = 16
 type staleWrites struct {
 	run       results.Run
 	t         *tracker
-	resource  []*history.Header // the processes of the resource whose clock is not the run's
-	past      byUser[[]*hold]   // the latest holds of a user, the open ones included
-	waiting   []waitingEffect   // in their order, those whose holds may not have been told of yet
+	resource  []*history.Header         // the processes of the resource whose clock is not the run's
+	past      byUser[[]*hold]           // the latest holds of a user, the open ones included
+	waiting   []waitingEffect           // in their order, those whose holds may not have been told of yet
+	refused   map[*hold][]history.Event // accesses that nothing but the end of an open hold can justify
 	locks     []touched
 	stale     int64
 	harmless  int64
@@ -44,6 +54,7 @@ type staleWrites struct {
 	refusals  int64
 	effects   int64
 	overtaken int64         // accesses that arrived after a later holder
+	justified int64         // other refusals that are right
 	unknown   int64         // effects of holds that are not known
 	late      [2][]overstay // of the holds of stale writes, and of refused accesses of that kind, by when they arrived
 	writes    shortlist
@@ -64,20 +75,24 @@ var staleWritesKind = results.CheckerKind{
 			Of:   "accesses that arrived after a later holder",
 		},
 		{
-			Name: "fence_saves", Doc: "such effects that the resource refused",
-			Tone: results.Saved, Of: "accesses that arrived after a later holder", First: 4, Column: "fence saves",
+			Name: "fence_saves",
+			Doc:  "accesses that the resource refused rightly: a later holder had been there, the hold or its validity was over, or another holder had written since what was read",
+			Tone: results.Saved, Of: "accesses that came too late", First: 4, Column: "fence saves",
 		},
 		{
 			Name: "unordered_effects", Doc: "writes that were applied after another holder's access, where nothing tells which hold is the later one; they prove nothing",
 			Of: "effects", Timeless: true,
 		},
-		{Name: "false_refusals", Doc: "accesses that the resource refused though no later holder had been there", Of: "effects", Timeless: true, NeedsAll: true},
+		{
+			Name: "false_refusals", Doc: "accesses that the resource refused though their user was the rightful holder: entitled, and no later one had been there",
+			Tone: results.Doubtful, Of: "effects", NeedsAll: true,
+		},
 	},
 }
 
 func newStaleWrites(run results.Run) results.Checker {
 	s := &staleWrites{
-		run: run, locks: make([]touched, len(run.Locks)), writes: shortlist{room: results.MaxWitnesses}, saved: shortlist{room: results.MaxWitnesses / 2},
+		run: run, locks: make([]touched, len(run.Locks)), refused: map[*hold][]history.Event{}, writes: shortlist{room: results.MaxWitnesses}, saved: shortlist{room: results.MaxWitnesses / 2},
 	}
 	s.t = newTracker(run, s)
 	for i := range run.Processes {
@@ -113,7 +128,39 @@ func (s *staleWrites) began(h *hold) {
 }
 
 func (s *staleWrites) takenBack(*hold, int64) {}
-func (s *staleWrites) ended(*hold)            {}
+
+// ended judges the refusals that waited for it. Of a client that is lost the service may tell more.
+func (s *staleWrites) ended(h *hold) {
+	if h.over.Kind == history.KindNone {
+		return
+	}
+	for i := range s.refused[h] {
+		s.justify(h, &s.refused[h][i])
+	}
+	delete(s.refused, h)
+}
+
+// open judges the refusals of holds whose end nothing told, in the order of time.
+func (s *staleWrites) open() {
+	var list []refusal
+	for h, events := range s.refused {
+		for _, e := range events {
+			list = append(list, refusal{h, e})
+		}
+	}
+	slices.SortStableFunc(list, func(a, b refusal) int {
+		return cmp.Or(cmp.Compare(a.event.Time, b.event.Time), cmp.Compare(a.event.User, b.event.User), cmp.Compare(a.event.Seq, b.event.Seq))
+	})
+	for i := range list {
+		s.justify(list[i].hold, &list[i].event)
+	}
+}
+
+// refusal is an access that the resource refused.
+type refusal struct {
+	hold  *hold
+	event history.Event
+}
 
 // Observe takes the next event.
 func (s *staleWrites) Observe(e *history.Event) {
@@ -122,6 +169,9 @@ func (s *staleWrites) Observe(e *history.Event) {
 	switch {
 	case !effect:
 		s.t.observe(e)
+		if h := s.find(e); h != nil && e.Kind == history.Ended && h.end != results.Forever && h.over.Kind == history.KindNone {
+			h.renewValidity(e.Time, e.Valid) // its client is lost
+		}
 	case e.Phase == history.Info: // it is no effect
 	case len(s.resource) > 0:
 		s.waiting = append(s.waiting, waitingEffect{*e, e.Time + s.wrong(e)})
@@ -165,12 +215,15 @@ func (s *staleWrites) effect(e *history.Event) {
 	case e.Phase == history.Ok && e.Kind == history.EffectWrite:
 		s.write(l, h, e)
 		l.add(touch{h, *e})
+		l.writes, l.written = l.writes+1, touch{h, *e}
+		h.saw = l.writes
 	case e.Phase == history.Ok:
 		if later, _ := s.later(l, h, e); later != nil {
 			s.overtaken++
 		}
 		l.add(touch{h, *e})
-	case e.Code == history.CodeFenced:
+		h.saw = l.writes
+	case e.Code == history.CodeFenced || e.Code == history.CodeConditional:
 		s.refuse(l, h, e)
 	default:
 	}
@@ -195,6 +248,7 @@ func (s *staleWrites) write(l *touched, h *hold, e *history.Event) {
 		s.overtaken++
 	case later != nil:
 		s.stale++
+		s.overtaken++
 		s.overstay(0, h, e)
 		s.keep(&s.writes, "stale_write", "was applied", h, later, e)
 	case unordered && e.Code != history.CodeConditional:
@@ -203,20 +257,43 @@ func (s *staleWrites) write(l *touched, h *hold, e *history.Event) {
 }
 
 func (s *staleWrites) refuse(l *touched, h *hold, e *history.Event) {
-	switch later, _ := s.later(l, h, e); {
+	later, _ := s.later(l, h, e)
+	switch {
+	case later == nil && e.Code == history.CodeConditional && l.writes > h.saw:
+		s.justified++
+		s.saves++
+		s.keep(&s.saved, "fence_save", "was refused", h, &l.written, e)
+	case later == nil && h.over.Kind == history.KindNone:
+		s.refused[h] = append(s.refused[h], *e)
 	case later == nil:
-		s.refusals++
+		s.justify(h, e)
 	case s.inOrder(&later.event, e):
 		s.saves++
+		s.overtaken++
 		s.overstay(1, h, e)
 		s.keep(&s.saved, "fence_save", "was refused", h, later, e)
 	}
 }
 
-// overstay notes by how much the effect of an overtaken hold came too late. Where its lateness cannot be measured,
+// justify judges a refusal by what became of the hold. Where no event told its validity, only its end justifies one. What lies within the errors
+// of clocks, or between the last sign of life of a user and its death as it was seen, is neither right nor wrong.
+func (s *staleWrites) justify(h *hold, e *history.Event) {
+	from, until := e.Time-s.wrong(e), e.Time+s.wrong(e)
+	over := h.latest(h.overAt()) < from || h.told && !h.maybeEntitled(from, until)
+	switch {
+	case over:
+		s.justified++
+		s.saves++
+		s.overstay(1, h, e)
+		s.keep(&s.saved, "fence_save", "was refused", h, nil, e)
+	case until < h.earliest(h.end) && (!h.told || h.entitled(from, until)):
+		s.refusals++
+	}
+}
+
+// overstay notes by how much the effect of a hold came too late. Where its lateness cannot be measured,
 // no standstill can excuse it.
 func (s *staleWrites) overstay(kind int, h *hold, e *history.Event) {
-	s.overtaken++
 	o, ok := overstayed(h, e.Time)
 	if !ok {
 		o = overstay{user: h.user, lock: h.lock, late: results.Forever}
@@ -263,6 +340,7 @@ func (s *staleWrites) later(l *touched, h *hold, e *history.Event) (found *touch
 	return found, unordered && found == nil
 }
 
+// keep keeps the proof that the access e of h came too late: t had come before it, or, where t is nil, h was over.
 func (s *staleWrites) keep(list *shortlist, kind, what string, h *hold, t *touch, e *history.Event) {
 	rank := 0
 	if aimedAt(s.run, h) {
@@ -271,22 +349,28 @@ func (s *staleWrites) keep(list *shortlist, kind, what string, h *hold, t *touch
 	if !list.wants(rank) {
 		return
 	}
-	event, other := *e, *t
-	list.add(proof{
-		kind: kind, from: other.event.Time, to: event.Time, holds: []*hold{h, other.hold}, rank: rank,
-		events: []history.Event{other.event, event},
-		text: func() string {
-			return fmt.Sprintf("the %s of %v, granted %s at %s, %s at %s, after %v, granted it at %s, had touched the resource at %s",
-				strings.TrimPrefix(event.Kind.String(), "effect-"), h.user, s.run.LockName(h.lock), s.run.MS(h.start), what, s.run.MS(event.Time),
-				other.hold.user, s.run.MS(other.hold.start), s.run.MS(other.event.Time)) + standingStill(s.run, h, event.Time)
-		},
-	})
+	event := *e
+	says := func(after string) string {
+		return fmt.Sprintf("the %s of %v, granted %s at %s, %s at %s, after %s", strings.TrimPrefix(event.Kind.String(), "effect-"), h.user,
+			s.run.LockName(h.lock), s.run.MS(h.start), what, s.run.MS(event.Time), after) + standingStill(s.run, h, event.Time)
+	}
+	p := proof{kind: kind, from: event.Time, to: event.Time, holds: []*hold{h}, rank: rank, events: []history.Event{event}}
+	p.text = func() string { return says("its hold was over") }
+	if t != nil {
+		other := *t
+		p.from, p.holds, p.events = other.event.Time, []*hold{h, other.hold}, []history.Event{other.event, event}
+		p.text = func() string {
+			return says(fmt.Sprintf("%v, granted it at %s, had touched the resource at %s", other.hold.user, s.run.MS(other.hold.start), s.run.MS(other.event.Time)))
+		}
+	}
+	list.add(p)
 }
 
 // Finish returns the finding.
 func (s *staleWrites) Finish() results.Finding {
 	s.serve(math.MaxInt64)
 	s.t.finish()
+	s.open()
 	f := results.Finding{Verdict: results.VerdictOf(s.stale)}
 	if s.run.Resource == "" {
 		return f.NotApplicable("nothing is protected: there is no resource")
@@ -299,13 +383,13 @@ func (s *staleWrites) Finish() results.Finding {
 		"unordered_effects": new(s.unordered), "false_refusals": new(s.refusals),
 	}
 	f.Chances = map[string]results.Chances{
-		"stale_writes": {N: s.overtaken}, "late_effects": {N: s.overtaken}, "fence_saves": {N: s.overtaken}, "unordered_effects": {N: s.effects}, "false_refusals": {N: s.effects},
+		"stale_writes": {N: s.overtaken}, "late_effects": {N: s.overtaken}, "fence_saves": {N: s.overtaken + s.justified}, "unordered_effects": {N: s.effects}, "false_refusals": {N: s.effects},
 	}
 	f.Ledger = s.excusals(0)
 	f.Ledger.Into(&f, "stale_writes")
 	s.excusals(1).Into(&f, "fence_saves")
 	if s.refusals > 0 {
-		f.Warnings = append(f.Warnings, fmt.Sprintf("the resource refused %d accesses of holds that no later one had overtaken", s.refusals))
+		f.Warnings = append(f.Warnings, fmt.Sprintf("the resource refused %d accesses of rightful holders", s.refusals))
 	}
 	if s.unordered > 0 {
 		f.Warnings = append(f.Warnings, fmt.Sprintf("%d writes could be placed neither by time nor by a token of the service", s.unordered))
@@ -331,8 +415,12 @@ type touch struct {
 	event history.Event
 }
 
-// touched is what is remembered of the holds that have read or written under one lock. By mode: exclusive, shared.
-type touched struct{ modes [2]touchedMode }
+// touched is what is remembered of the holds that have read or written under one lock.
+type touched struct {
+	modes   [2]touchedMode // exclusive, shared
+	writes  int64          // that were applied
+	written touch          // the latest of them
+}
 
 type touchedMode struct {
 	issued touch // of the hold whose request was certainly sent last

@@ -55,6 +55,16 @@ func Fenced(r lock.Reason, format string, args ...any) error {
 	return lock.Because(r, fmt.Errorf("%w: %s", ErrFenced, fmt.Sprintf(format, args...)))
 }
 
+// RefusalCode returns the code of a refused effect: whether the condition of a write was false, or the user was refused.
+func RefusalCode(err error) uint8 {
+	switch r, _ := lock.ReasonOf(err); r.Cause {
+	case lock.CauseVersionChanged, lock.CauseConditionFalse, lock.CauseKeyTaken:
+		return history.CodeConditional
+	default:
+		return history.CodeFenced
+	}
+}
+
 // RecordReason records why an effect was refused, behind it.
 func RecordReason(record func(*history.Event), e *history.Event, err error) {
 	if r, told := lock.ReasonOf(err); told {

@@ -184,10 +184,10 @@ func (l *ledger) event(x Entry) (history.Event, error) {
 	if x.Write {
 		e.Kind = history.EffectWrite
 	}
-	switch {
-	case !x.OK:
+	if !x.OK {
 		e.Phase, e.Code = history.Fail, history.CodeFenced
-	case x.Write && l.conditional:
+	}
+	if x.Write && l.conditional {
 		e.Code = history.CodeConditional
 	}
 	return e, nil

@@ -93,13 +93,13 @@ func TestLedgerTellsTheLog(t *testing.T) {
 	}
 }
 
-// A store's log says of each write that was applied whether its condition was checked in the same step: the guard decides that.
+// A store's log says of each write whether its condition was checked in the same step: the guard decides that.
 func TestLedgerTellsConditions(t *testing.T) {
 	log := []Entry{
 		{Lock: "lock-1", User: "client-1/0", OK: true}, {Lock: "lock-1", User: "client-1/0", Write: true, OK: true}, {Lock: "lock-1", User: "client-1/0", Write: true},
 	}
 	for conditional, want := range map[bool][]uint8{
-		true: {0, history.CodeConditional, history.CodeFenced}, false: {0, 0, history.CodeFenced},
+		true: {0, history.CodeConditional, history.CodeConditional}, false: {0, 0, history.CodeFenced},
 	} {
 		l := &ledger{locks: []string{"lock-0", "lock-1"}, conditional: conditional}
 		for i, x := range log {

@@ -100,7 +100,7 @@ func (s *store) apply(ctx context.Context, op operation) (applied, error) {
 	}
 	switch {
 	case err != nil:
-		e.Phase, e.Code = history.Fail, history.CodeFenced
+		e.Phase, e.Code = history.Fail, resource.RefusalCode(err)
 	case op.kind == opWrite:
 		c.value = op.value
 		c.applied++
