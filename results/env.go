@@ -58,6 +58,7 @@ type Env struct {
 	Token      string `json:"token"` // "none", "service", "home-made"
 	Expires    bool   `json:"expires"`
 	Recovery   int64  `json:"recovery_ns"`
+	NoLock     bool   `json:"no_lock,omitempty"`      // there is no lock: users go ahead at once, and what is judged is what they did to the resource
 	Tells      bool   `json:"tells_losses,omitempty"` // the lock tells its holders of a loss; of another program, its hello says that
 	Workload   string `json:"workload"`               // "" for steps only
 	Increments bool   `json:"increments"`             // each acknowledged write adds one to what the lock protects
@@ -273,6 +274,7 @@ type Report struct {
 	// Clocks is what the errors of clocks that were compared with the run's may hide; nil where all clocks are one.
 	Clocks *ReportClocks `json:"clocks,omitempty"`
 
+	NoLock    bool                `json:"no_lock,omitempty"` // as in Env: nothing about grants is judged
 	Judged    Judged              `json:"judged"`
 	Counts    map[string]*int64   `json:"counts"`   // null: not judged
 	Measures  map[string]*float64 `json:"measures"` // null: not judged
@@ -310,12 +312,20 @@ func (u Uncovered) String() string {
 // ReportSchema names the version of verdict.json.
 const ReportSchema = "lockquake/verdict/1"
 
-// Judged is how much there was to judge.
+// Judged is how much there was to judge. A run without a lock has accesses alone.
 type Judged struct {
 	Grants   int64 `json:"grants"`
 	Entitled int64 `json:"entitled"` // of the grants: those that were entitled when they came into hand
 	Events   int64 `json:"events"`
 	Effects  int64 `json:"effects"` // reads and writes that the resource served or refused
+}
+
+// Subject returns how much there was to judge, and of what: grants, or accesses of the resource where there is no lock.
+func (r *Report) Subject() (n int64, what string) {
+	if r.NoLock {
+		return r.Judged.Effects, "accesses"
+	}
+	return r.Judged.Grants, "grants"
 }
 
 // ExpectationResult is one expectation held against what was found.

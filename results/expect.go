@@ -93,7 +93,8 @@ func found(v float64) string { return "found " + number(v) }
 
 // judged asks whether there was enough to judge. Too little is never a failure.
 func (c *circumstances) judged(x scenarios.Expectation, res ExpectationResult) ExpectationResult {
-	n := float64(c.report.Judged.Grants)
+	judged, _ := c.report.Subject()
+	n := float64(judged)
 	res.Got = &n
 	if x.Holds(n) {
 		res.Verdict = Pass
@@ -103,13 +104,13 @@ func (c *circumstances) judged(x scenarios.Expectation, res ExpectationResult) E
 	return res
 }
 
-// value finds a count or a measure. ratio is what a percentage means: of a count, its share of the judged grants; of a
-// measure, itself.
+// value finds a count or a measure. ratio is what a percentage means: of a count, its share of the judged grants, or accesses where there is
+// no lock; of a measure, itself.
 func (c *circumstances) value(name string) (got *float64, ratio float64) {
 	if n := c.report.Counts[name]; n != nil {
 		v := float64(*n)
-		if c.report.Judged.Grants > 0 {
-			ratio = v / float64(c.report.Judged.Grants)
+		if judged, _ := c.report.Subject(); judged > 0 {
+			ratio = v / float64(judged)
 		}
 		return &v, ratio
 	}

@@ -71,7 +71,7 @@ func Judge(dir string, checkers Checkers) (Report, error) {
 func (d *directory) makeRun(m *Log, lost []Lost) {
 	e := d.env
 	d.run = Run{
-		TTL: e.TTL, Locks: m.Locks(), Token: e.Token, Expires: e.Expires, Recovery: e.Recovery, Tells: e.tells(), Increments: e.Increments,
+		TTL: e.TTL, Locks: m.Locks(), Token: e.Token, Expires: e.Expires, Recovery: e.Recovery, NoLock: e.NoLock, Tells: e.tells(), Increments: e.Increments,
 		Writes: e.Writes, Terms: e.Terms, Directed: e.Directed, Stepped: e.Directed || len(e.People) > 0, Resource: e.Resource, Protected: e.ResourceNodes, Guard: e.Guard, Replicas: e.Replicas, Faults: made(d.faults), Observed: d.observed,
 		Processes: m.merge.Processes(), Clients: e.Clients, Readings: e.Readings, Acquires: e.Acquires, Releases: e.Releases, Start: e.Start, End: e.End, Measured: e.Measured,
 		Lost: lost,
@@ -106,6 +106,7 @@ func (d *directory) readHistory() (err error) {
 	}
 	defer func() { err = errors.Join(err, m.Close()) }()
 	d.makeRun(m, lost)
+	d.tally.noLock = d.env.NoLock
 	trial := NewCheckerRunner(d.checkers, d.run)
 	rec := newReceipts(d.run)
 	events, from := make([]history.Event, batchSize), make([]*history.Header, batchSize)
@@ -189,7 +190,7 @@ func (t *CheckerRunner) Observe(events []history.Event, from []*history.Header) 
 func (t *CheckerRunner) Finish() (findings []Finding, timer Timer) {
 	for _, g := range t.checkers {
 		findings = append(findings, g.finish())
-		if l, ok := g.checker.(Timer); ok && g.crash == "" {
+		if l, ok := g.checker.(Timer); ok && g.crash == "" && !g.idle {
 			timer = l
 		}
 	}
@@ -206,10 +207,11 @@ type guarded struct {
 	checker Checker
 	from    ProcessChecker // the same, where it wants to know the process
 	crash   string         // why it is unknown; "" while it works
+	idle    bool           // it judges grants, and the run has none
 }
 
 func guard(k CheckerKind, run Run) *guarded {
-	g := &guarded{kind: k}
+	g := &guarded{kind: k, idle: k.Grants && run.NoLock}
 	g.do(func() {
 		g.checker = k.New(run)
 		g.from, _ = g.checker.(ProcessChecker)
@@ -227,7 +229,7 @@ func (g *guarded) do(f func()) {
 }
 
 func (g *guarded) observe(es []history.Event, from []*history.Header) {
-	if g.crash != "" {
+	if g.crash != "" || g.idle {
 		return
 	}
 	g.do(func() {
@@ -243,7 +245,10 @@ func (g *guarded) observe(es []history.Event, from []*history.Header) {
 
 func (g *guarded) finish() Finding {
 	var f Finding
-	if g.crash == "" {
+	switch {
+	case g.idle:
+		f = f.NotApplicable("there is no lock, so there are no grants")
+	case g.crash == "":
 		g.do(func() { f = g.checker.Finish() })
 	}
 	if g.crash != "" {
@@ -289,6 +294,7 @@ func nothingJudged(k CheckerKind, why string) Finding {
 
 // tally counts what there was to judge.
 type tally struct {
+	noLock     bool // nothing is granted
 	judged     Judged
 	dropped    int64
 	clockError int64 // ns: the largest error of an event's time
@@ -298,7 +304,7 @@ func (t *tally) observe(e *history.Event) {
 	t.judged.Events++
 	switch e.Kind {
 	case history.Acquire:
-		if e.Phase == history.Ok {
+		if e.Phase == history.Ok && !t.noLock {
 			t.judged.Grants++
 			if e.Valid != history.ValidUnknown && e.Valid > e.Time {
 				t.judged.Entitled++

@@ -32,6 +32,7 @@ type Run struct {
 	Token      string           // "none", "service" or "home-made"
 	Expires    bool             // a dead holder's grant ends by itself
 	Recovery   int64            // ns: the lock's declared recovery bound
+	NoLock     bool             // there is no lock: users go ahead at once
 	Tells      bool             // the lock tells its holders of a loss
 	Increments bool             // each acknowledged write adds one to what the lock protects
 	Writes     string           // what the workload's writes mean beside: "sales", "seats", "transfers", "elements" or ""
@@ -138,7 +139,9 @@ type CheckerKind struct {
 	PerFault string
 	// Resource tells that it rests on events of the resource, beside those of clients.
 	Resource bool
-	New      func(Run) Checker
+	// Grants tells that it judges grants and holds, of which a run without a lock has none.
+	Grants bool
+	New    func(Run) Checker
 }
 
 // Checkers is a list of them, in the order in which a report shows them.

@@ -28,7 +28,7 @@ func (d *directory) report(damage error) Report {
 	r := Report{
 		Schema: ReportSchema, Scenario: d.scenario.Name, Claim: d.scenario.Claim, Verdict: Pass, Seed: e.Seed, Replay: e.Replay, Drawn: e.Drawn,
 		Kept: e.Kept, KeptProof: e.KeptProof, Fresh: e.Fresh,
-		Provider: e.Provider, Backend: e.Backend, Lock: e.Lock, Clients: clients(e), Program: e.Program, Judged: d.tally.judged, RunDir: d.dir,
+		Provider: e.Provider, Backend: e.Backend, Lock: e.Lock, Clients: clients(e), Program: e.Program, NoLock: e.NoLock, Judged: d.tally.judged, RunDir: d.dir,
 		Versions: versions(e), Timings: map[string]int64{}, Counts: map[string]*int64{}, Measures: map[string]*float64{}, Latency: map[string]Quantiles{},
 		Reasons: []string{}, Strength: []string{}, Expectations: []ExpectationResult{}, Faults: []FaultResult{},
 		Phases: []PhaseLatency{}, Findings: d.findings, Warnings: append([]string{}, e.Warnings...),
@@ -131,9 +131,12 @@ func (d *directory) expect(r *Report, damage error) {
 	c := d.circumstances(r, damage)
 	all := withDefaults(d.scenario.Expect, d.env)
 	for _, x := range all {
-		if x.Name == scenarios.Judged && !x.Holds(float64(r.Judged.Grants)) {
-			c.few = because(append([]string{fmt.Sprintf("only %d grants were judged", r.Judged.Grants)}, d.hindered(c.stood)...))
-		} else if x.Name == scenarios.Judged && !x.Holds(float64(r.Judged.Entitled)) {
+		if x.Name != scenarios.Judged {
+			continue
+		}
+		if n, what := r.Subject(); !x.Holds(float64(n)) {
+			c.few = because(append([]string{fmt.Sprintf("only %d %s were judged", n, what)}, d.hindered(c.stood)...))
+		} else if !r.NoLock && !x.Holds(float64(r.Judged.Entitled)) {
 			c.unentitled = fmt.Sprintf("only %d of %d grants were entitled: the others can be no double grant", r.Judged.Entitled, r.Judged.Grants)
 		}
 	}

@@ -65,17 +65,29 @@ func (o orphan) tell(t *testing.T, format string, args ...any) {
 	}
 }
 
-// bereave stops reading, asks for an answer, and demands that the process ends by itself. Its input stays open: that its
-// supervisor is dead it learns from its answer alone.
+// bereave stops reading, asks for answers, and demands that the process ends by itself. Its input stays open: that its
+// supervisor is dead it learns from its answers alone. One of them may still find a reader: a child that another test has
+// forked has the pipe until it runs its program.
 func (o orphan) bereave(t *testing.T, ask string) {
 	t.Helper()
 	if err := o.out.Close(); err != nil {
 		t.Fatal(err)
 	}
-	o.tell(t, "%s", ask)
 	late := time.AfterFunc(time.Minute, func() { _ = o.cmd.Process.Kill() })
 	defer late.Stop()
-	_ = o.cmd.Wait()
+	ended := make(chan struct{})
+	go func() { _ = o.cmd.Wait(); close(ended) }()
+	for asked := false; ; asked = true {
+		if _, err := fmt.Fprintln(o.in, ask); err != nil && !asked {
+			t.Error(err)
+		}
+		select {
+		case <-ended:
+		case <-time.After(100 * time.Millisecond):
+			continue
+		}
+		break
+	}
 	if !o.cmd.ProcessState.Exited() {
 		t.Errorf("%v ended by %v when nobody read its answer", o.cmd.Args, o.cmd.ProcessState)
 	}

@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/lockquake/lockquake/backends"
 	"github.com/lockquake/lockquake/backends/listed"
 	"github.com/lockquake/lockquake/internal/cluster"
 	"github.com/lockquake/lockquake/internal/node"
@@ -260,8 +259,8 @@ func (p planner) checkPrograms() error {
 	switch {
 	case p.backend.InProcess:
 		return p.wrong(path, "backend %s has no processes: its clients are goroutines of lockquake's own; take another backend", p.backend.Name)
-	case p.lock.Name == backends.NoLock:
-		return p.wrong(path, "lock %s asks nobody, and a program would; leave backend.lock out", backends.NoLock)
+	case p.lock.Absent:
+		return p.wrong(path, "lock %s asks nobody, and a program would; leave backend.lock out", p.lock.Name)
 	case p.Attached != nil:
 		return p.wrong(path, "nobody knows whether a program of one's own keeps to the prefix of an attached service; leave --attach out")
 	case p.resource != nil && p.resource.Name != "register":

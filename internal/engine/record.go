@@ -106,7 +106,7 @@ func describe(o Options, p *Plan, id, dir string) results.Env {
 		Provider: o.Provider.Name(), ProviderReason: o.ProviderReason,
 		Libraries: o.Libraries, Program: cmp.Or(p.programs.String(), o.Program), Host: Host(), Timings: map[string]int64{},
 		Backend: p.backend.Name, Lock: p.lock.Name, TTL: int64(sc.Backend.TTL),
-		Token: string(p.lock.Offers.Token), Expires: p.lock.Offers.Expires, Tells: p.lock.Offers.LossSignal,
+		Token: string(p.lock.Offers.Token), Expires: p.lock.Offers.Expires, Tells: p.lock.Offers.LossSignal, NoLock: p.lock.Absent,
 		Workload: sc.Workload.Use, Increments: p.kind.Increments || p.workload == nil && increments(sc.Steps), Directed: p.workload == nil,
 		Users: sc.Workload.Users*sc.Workload.Clients + len(p.stepUsers),
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"math"
@@ -100,7 +101,7 @@ func (f found) sentence() string {
 		on = append(on, strings.TrimSuffix(k, ".version")+" "+f.Versions[k])
 	}
 	on = append(on, "provider "+f.Provider, "seed "+strconv.FormatUint(f.Seed, 10), "lockquake "+f.Made)
-	out := fmt.Sprintf("A run found, among %d grants: %s (%s).", f.Grants, f.figures(), strings.Join(on, ", "))
+	out := fmt.Sprintf("A run found, among %d %s: %s (%s).", f.Grants, cmp.Or(f.Of, "grants"), f.figures(), strings.Join(on, ", "))
 	if f.Verdict != "pass" {
 		out += fmt.Sprintf(" Its verdict is **%s**: %s.", f.Verdict, strings.Join(f.Reasons, "; "))
 	}

@@ -27,7 +27,8 @@ type found struct {
 	Replay   string              `json:"replay"`
 	Made     string              `json:"made"`   // version of lockquake
 	Began    string              `json:"began"`  // date
-	Grants   int64               `json:"grants"` // judged
+	Grants   int64               `json:"grants"` // judged, or what Of says
+	Of       string              `json:"of,omitempty"`
 	Counts   map[string]int64    `json:"counts"` // those that are above zero, and those that are expected
 	Measures map[string]*float64 `json:"measures,omitempty"`
 	Versions map[string]string   `json:"versions,omitempty"` // of the servers
@@ -55,9 +56,10 @@ func read(dir string) (name string, f found, svg []byte, err error) {
 		return "", f, nil, err
 	}
 	f = found{
-		Verdict: string(r.Verdict), Reasons: r.Reasons, Provider: r.Provider, Seed: r.Seed, Replay: r.Replay, Made: env.Version, Grants: r.Judged.Grants,
+		Verdict: string(r.Verdict), Reasons: r.Reasons, Provider: r.Provider, Seed: r.Seed, Replay: r.Replay, Made: env.Version,
 		Counts: map[string]int64{}, Measures: map[string]*float64{}, Versions: map[string]string{},
 	}
+	f.Grants, f.Of = r.Subject()
 	f.Began, _, _ = strings.Cut(env.Started, "T")
 	for name, v := range env.Service {
 		if strings.HasSuffix(name, "version") {

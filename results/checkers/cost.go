@@ -53,7 +53,7 @@ type period struct {
 }
 
 var costKind = results.CheckerKind{
-	Name: "cost", New: newCost,
+	Name: "cost", New: newCost, Grants: true,
 	Doc: "What a handoff, a grant and waiting cost: how many waiters were woken, what the servers were asked, and the clients' processor time.",
 	Measures: []results.Quantity{
 		{Name: "wakeups_per_handoff", Doc: "notifications of watches for each handoff ([cost](#cost))", Timeless: true},

@@ -47,7 +47,7 @@ type lateReturn struct {
 }
 
 var deafWaitsKind = results.CheckerKind{
-	Name: "deaf_waits", New: newDeafWaits,
+	Name: "deaf_waits", New: newDeafWaits, Grants: true,
 	Doc: "A call that was told to end, by its deadline or by a cancel, returns within a TTL.",
 	Counts: []results.Quantity{
 		{

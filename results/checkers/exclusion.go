@@ -84,7 +84,7 @@ type exclusion struct {
 }
 
 var exclusionKind = results.CheckerKind{
-	Name: "exclusion", New: newExclusion,
+	Name: "exclusion", New: newExclusion, Grants: true,
 	Doc: "No two conflicting holds of one lock overlap: while both are entitled (double grant), or after a validity ran out (overlapping hold).",
 	Counts: []results.Quantity{
 		{

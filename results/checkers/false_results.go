@@ -59,7 +59,7 @@ type underway struct {
 }
 
 var falseResultsKind = results.CheckerKind{
-	Name: "false_results", New: newFalseResults,
+	Name: "false_results", New: newFalseResults, Grants: true,
 	Doc: "What a renewal or release was answered is what the service has; in runs by steps, where the service says who has a lock.",
 	Counts: []results.Quantity{
 		{

@@ -68,7 +68,7 @@ type foreignReleases struct {
 }
 
 var foreignReleasesKind = results.CheckerKind{
-	Name: "foreign_releases", New: newForeignReleases,
+	Name: "foreign_releases", New: newForeignReleases, Grants: true,
 	Doc: "No release takes away the grant of another user.",
 	Counts: []results.Quantity{
 		{

@@ -45,7 +45,7 @@ type outlived struct {
 }
 
 var lateNewsKind = results.CheckerKind{
-	Name: "late_news", New: newLateNews,
+	Name: "late_news", New: newLateNews, Grants: true,
 	Doc: "How long it took until a holder was told that it had lost the lock.",
 	Counts: []results.Quantity{
 		{

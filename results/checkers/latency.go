@@ -88,7 +88,7 @@ func latencyMeasures() []results.Quantity {
 }
 
 var latencyKind = results.CheckerKind{
-	Name: "latency", New: newLatency,
+	Name: "latency", New: newLatency, Grants: true,
 	Doc:      "How long acquire, hold, release and handoff took, in the whole run and before, during and after each fault.",
 	Measures: latencyMeasures(),
 }

@@ -2,7 +2,8 @@
 //
 // It divides the reads and writes that reached the resource, served or refused, by the writes that a client saw
 // acknowledged. A lock before an optimistic resource is a gatekeeper: it keeps away the accesses that could only be
-// refused. The same story without the lock shows how many those are.
+// refused. The same story without the lock shows how many those are. Refusals are counted as they are, right ones and false
+// ones, so that a run without a lock, which has no holders, has them too.
 //
 // It cannot see requests that never arrived, and does not tell those of the workload from those of steps.
 
@@ -16,12 +17,16 @@ import (
 type load struct {
 	run          results.Run
 	accesses     int64
+	refused      int64
 	acknowledged int64
 }
 
 var loadKind = results.CheckerKind{
 	Name: "load", New: newLoad,
 	Doc: "How many reads and writes reached the resource, served or refused, for each write that was acknowledged.",
+	Counts: []results.Quantity{
+		{Name: "guard_refusals", Doc: "reads and writes that the resource's guard refused, whoever was right", Of: "accesses", Timeless: true},
+	},
 	Measures: []results.Quantity{
 		{
 			Name: "accesses_per_write", Doc: "reads and writes that reached the resource, served or refused, for each write that was acknowledged: what a lock keeps away from an optimistic resource",
@@ -37,6 +42,9 @@ func (c *load) Observe(e *history.Event) {
 	switch {
 	case (e.Kind == history.EffectRead || e.Kind == history.EffectWrite) && e.Phase != history.Info:
 		c.accesses++
+		if e.Code == history.CodeFenced || e.Code == history.CodeConditional && e.Phase == history.Fail {
+			c.refused++
+		}
 	case e.Kind == history.Write && e.Phase == history.Ok:
 		c.acknowledged++
 	}
@@ -44,14 +52,14 @@ func (c *load) Observe(e *history.Event) {
 
 // Finish returns the finding.
 func (c *load) Finish() results.Finding {
-	f := results.Finding{Verdict: results.Clean, Measures: map[string]*float64{"accesses_per_write": nil}}
-	switch {
-	case c.run.Resource == "":
-		f.Verdict, f.Skipped = results.Unknown, "nothing is protected: there is no resource"
-	case c.acknowledged == 0:
-		f.Verdict, f.Skipped = results.Unknown, "no write was acknowledged"
-	default:
-		f.Measures["accesses_per_write"] = new(float64(c.accesses) / float64(c.acknowledged))
+	f := results.Finding{Verdict: results.Clean}
+	if c.run.Resource == "" {
+		return f.NotApplicable("nothing is protected: there is no resource")
+	}
+	f.Counts = map[string]*int64{"guard_refusals": &c.refused}
+	f.Chances = map[string]results.Chances{"guard_refusals": {N: c.accesses}}
+	if c.acknowledged > 0 {
+		f.Measures = map[string]*float64{"accesses_per_write": new(float64(c.accesses) / float64(c.acknowledged))}
 	}
 	return f
 }

@@ -45,7 +45,7 @@ type unused struct {
 }
 
 var orphansKind = results.CheckerKind{
-	Name: "orphans", New: newOrphans,
+	Name: "orphans", New: newOrphans, Grants: true,
 	Doc: "The service has no lock that no user believes it holds; where the service was asked while nobody used the lock.",
 	Counts: []results.Quantity{
 		{

@@ -59,10 +59,11 @@ type staleWrites struct {
 	late      [2][]overstay // of the holds of stale writes, and of refused accesses of that kind, by when they arrived
 	writes    shortlist
 	saved     shortlist
+	wronged   shortlist
 }
 
 var staleWritesKind = results.CheckerKind{
-	Name: "stale_writes", New: newStaleWrites, Resource: true,
+	Name: "stale_writes", New: newStaleWrites, Resource: true, Grants: true,
 	Doc: "The resource applies no write of a hold after a later, conflicting hold has read or written there; a refused one is a fence save.",
 	Counts: []results.Quantity{
 		{
@@ -92,7 +93,7 @@ var staleWritesKind = results.CheckerKind{
 
 func newStaleWrites(run results.Run) results.Checker {
 	s := &staleWrites{
-		run: run, locks: make([]touched, len(run.Locks)), refused: map[*hold][]history.Event{}, writes: shortlist{room: results.MaxWitnesses}, saved: shortlist{room: results.MaxWitnesses / 2},
+		run: run, locks: make([]touched, len(run.Locks)), refused: map[*hold][]history.Event{}, writes: shortlist{room: results.MaxWitnesses}, saved: shortlist{room: results.MaxWitnesses / 2}, wronged: shortlist{room: results.MaxWitnesses / 2},
 	}
 	s.t = newTracker(run, s)
 	for i := range run.Processes {
@@ -288,6 +289,7 @@ func (s *staleWrites) justify(h *hold, e *history.Event) {
 		s.keep(&s.saved, "fence_save", "was refused", h, nil, e)
 	case until < h.earliest(h.end) && (!h.told || h.entitled(from, until)):
 		s.refusals++
+		s.keep(&s.wronged, "false_refusal", "was refused", h, nil, e)
 	}
 }
 
@@ -340,7 +342,7 @@ func (s *staleWrites) later(l *touched, h *hold, e *history.Event) (found *touch
 	return found, unordered && found == nil
 }
 
-// keep keeps the proof that the access e of h came too late: t had come before it, or, where t is nil, h was over.
+// keep keeps the proof of what the access e of h came to: t had come before it; or, where t is nil, h was over, or was not.
 func (s *staleWrites) keep(list *shortlist, kind, what string, h *hold, t *touch, e *history.Event) {
 	rank := 0
 	if aimedAt(s.run, h) {
@@ -350,17 +352,22 @@ func (s *staleWrites) keep(list *shortlist, kind, what string, h *hold, t *touch
 		return
 	}
 	event := *e
-	says := func(after string) string {
-		return fmt.Sprintf("the %s of %v, granted %s at %s, %s at %s, after %s", strings.TrimPrefix(event.Kind.String(), "effect-"), h.user,
-			s.run.LockName(h.lock), s.run.MS(h.start), what, s.run.MS(event.Time), after) + standingStill(s.run, h, event.Time)
+	says := func(why string) string {
+		return fmt.Sprintf("the %s of %v, granted %s at %s, %s at %s, %s", strings.TrimPrefix(event.Kind.String(), "effect-"), h.user,
+			s.run.LockName(h.lock), s.run.MS(h.start), what, s.run.MS(event.Time), why) + standingStill(s.run, h, event.Time)
 	}
 	p := proof{kind: kind, from: event.Time, to: event.Time, holds: []*hold{h}, rank: rank, events: []history.Event{event}}
-	p.text = func() string { return says("its hold was over") }
+	p.text = func() string {
+		if kind == "false_refusal" {
+			return says("though nothing had taken the lock from it")
+		}
+		return says("after its hold was over")
+	}
 	if t != nil {
 		other := *t
 		p.from, p.holds, p.events = other.event.Time, []*hold{h, other.hold}, []history.Event{other.event, event}
 		p.text = func() string {
-			return says(fmt.Sprintf("%v, granted it at %s, had touched the resource at %s", other.hold.user, s.run.MS(other.hold.start), s.run.MS(other.event.Time)))
+			return says(fmt.Sprintf("after %v, granted it at %s, had touched the resource at %s", other.hold.user, s.run.MS(other.hold.start), s.run.MS(other.event.Time)))
 		}
 	}
 	list.add(p)
@@ -401,7 +408,7 @@ func (s *staleWrites) Finish() results.Finding {
 		}
 	}
 	f.Witnesses = s.writes.witnesses(s.run)
-	f.Witnesses = append(f.Witnesses, s.saved.witnesses(s.run)...)
+	f.Witnesses = slices.Concat(f.Witnesses, s.wronged.witnesses(s.run), s.saved.witnesses(s.run))
 	f.Witnesses = f.Witnesses[:min(len(f.Witnesses), results.MaxWitnesses)]
 	return f
 }

@@ -54,7 +54,7 @@ type stuckLock struct {
 }
 
 var stuckLocksKind = results.CheckerKind{
-	Name: "stuck_locks", New: newStuckLocks,
+	Name: "stuck_locks", New: newStuckLocks, Grants: true,
 	Doc: "When users ask for a lock that nobody alive has in hand, somebody gets it within its recovery bound.",
 	Counts: []results.Quantity{
 		{

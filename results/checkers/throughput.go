@@ -25,7 +25,7 @@ type throughput struct {
 }
 
 var throughputKind = results.CheckerKind{
-	Name: "throughput", New: newThroughput,
+	Name: "throughput", New: newThroughput, Grants: true,
 	Doc: "How many grants a second the clients got.",
 	Measures: []results.Quantity{
 		{Name: "throughput_per_s", Doc: "grants per second", First: 1, Timeless: true, MoreIsBetter: true},

@@ -93,7 +93,7 @@ type tokenRegressions struct {
 }
 
 var tokenRegressionsKind = results.CheckerKind{
-	Name: "token_regressions", New: newTokenRegressions,
+	Name: "token_regressions", New: newTokenRegressions, Grants: true,
 	Doc: "A later grant of a lock has a higher fencing token.",
 	Counts: []results.Quantity{
 		{

@@ -81,7 +81,7 @@ type window struct {
 const perFault = "unavailability_ms"
 
 var unavailabilityKind = results.CheckerKind{
-	Name: "unavailability", New: newUnavailability, PerFault: perFault,
+	Name: "unavailability", New: newUnavailability, PerFault: perFault, Grants: true,
 	Doc: "How long nobody got a lock that somebody asked for, through a fault and until recovery; for each fault too.",
 	Measures: []results.Quantity{
 		{Name: "unavailable_locks", Doc: "locks that could not be taken for at least half of `unavailability_ms_max`"},

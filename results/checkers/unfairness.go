@@ -40,7 +40,7 @@ type share struct {
 }
 
 var unfairnessKind = results.CheckerKind{
-	Name: "unfairness", New: newUnfairness,
+	Name: "unfairness", New: newUnfairness, Grants: true,
 	Doc: "Who asks for a lock gets it, and about as often as the others.",
 	Counts: []results.Quantity{
 		{Name: "starved_users", Doc: "users who asked all the time and got nothing", Of: "users who asked for a lock", NeedsEnds: true},

@@ -61,7 +61,7 @@ type vainSpan struct {
 }
 
 var wedgesKind = results.CheckerKind{
-	Name: "wedges", New: newWedges,
+	Name: "wedges", New: newWedges, Grants: true,
 	Doc: "A user whose lock object was in trouble gets the lock again when the trouble is over and the lock is free.",
 	Counts: []results.Quantity{
 		{

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/lockquake/lockquake/history"
 	"github.com/lockquake/lockquake/results"
@@ -90,6 +91,12 @@ func (s accessMarker) access(e history.Event, h *bar) mark {
 		} else {
 			m.Below = NoReason
 			m.Say += ": " + NoReason
+		}
+		for w := range witnesses(s.scene.report, "fence_save", "false_refusal") {
+			if last := w.Events[len(w.Events)-1]; last.Time == e.Time && last.User == e.User && last.Grant == e.Grant {
+				m.Below += "; " + words(w.Kind)
+				m.Say += ": " + strings.ToUpper(words(w.Kind))
+			}
 		}
 	case e.Kind == history.EffectWrite:
 		after := s.successor(e, h)

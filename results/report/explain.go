@@ -52,6 +52,9 @@ func (s *story) explain() []string {
 	for _, l := range all {
 		out = append(out, fmt.Sprintf("  t+%.3f s  %s", float64(l.Time-s.Start)/1e9, l.Say))
 	}
+	if s.InAll != "" {
+		out = append(out, "  in all: "+s.InAll)
+	}
 	if left := said - len(all); left > 0 {
 		out = append(out, fmt.Sprintf("  (%d lesser things are left out)", left))
 	}

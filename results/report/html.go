@@ -238,6 +238,9 @@ func notes(r results.Report, env results.Env) []string {
 // headlines are the figures that most readers come for.
 func headlines(r results.Report) []pair {
 	out := []pair{{"grants a second", measured(r.Measures["throughput_per_s"])}}
+	if r.NoLock {
+		out = []pair{{"accesses of the resource", count(r.Judged.Effects)}}
+	}
 	if n := r.Measures["offered_per_s"]; n != nil {
 		out = append(out, pair{"offered a second", measured(n)})
 	}

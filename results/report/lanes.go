@@ -26,7 +26,7 @@ func (s *story) lanes() {
 		if i > 0 {
 			continue
 		}
-		if len(nodes) == 0 {
+		if len(nodes) == 0 && !sc.env.NoLock {
 			s.Lanes = append(s.Lanes, lane{Kind: laneService, Name: "lock service", Sub: cmp.Or(sc.env.Backend, "unknown")})
 		}
 		for _, n := range nodes {

@@ -62,7 +62,11 @@ func place(s *story) *layout {
 	l := &layout{story: s}
 	l.columns()
 	l.Titles = wrap(s.Title, int((l.W-48)/titleWidth))
-	l.Lines = wrap(s.Text, int((l.W-48)/6.8))
+	text := s.Text
+	if s.InAll != "" {
+		text = strings.TrimPrefix(strings.TrimSuffix(text, ".")+". In all: "+s.InAll+".", ". ")
+	}
+	l.Lines = wrap(text, int((l.W-48)/6.8))
 	l.Heads = 36 + 24*float64(len(l.Titles)) + 18*float64(len(l.Lines)) + 14
 	if _, _, ok := l.group(); ok {
 		l.Heads += 18

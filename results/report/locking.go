@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/lockquake/lockquake/history"
+	"github.com/lockquake/lockquake/results"
 )
 
 // atOnce is the time (ns) within which a question and its answer are one row.
@@ -13,8 +14,9 @@ const atOnce = 20_000_000
 
 // The weights of sentences: the heaviest ones are told.
 const (
-	weightHarm   = 9 // two hold the lock, or harm is done
-	weightTurn   = 8 // a fault, a death, a promotion
+	weightTopic  = 10 // what the scenario names
+	weightHarm   = 9  // two hold the lock, or harm is done
+	weightTurn   = 8  // a fault, a death, a promotion
 	weightGrant  = 7
 	weightLoss   = 6 // somebody learns that it has nothing, or is refused
 	weightAccess = 4
@@ -172,7 +174,10 @@ func (s lockMarker) granted(e history.Event, f *history.Event, h *bar, word stri
 		}
 		to = s.farthest(h.Lane, at)
 	}
-	label, say := "granted", ""
+	label, say, weight := "granted", "", weightGrant
+	if w := s.scene.worst; w != nil && slices.ContainsFunc(w.Holds, func(x results.HoldRef) bool { return same(x, h.Ref) }) {
+		weight = weightTurn // without it nobody understands what is told of the two
+	}
 	if h.Ref.Token != 0 {
 		label = fmt.Sprintf("granted, token %d", h.Ref.Token)
 		say = fmt.Sprintf(", with token %d", h.Ref.Token)
@@ -192,7 +197,7 @@ func (s lockMarker) granted(e history.Event, f *history.Event, h *bar, word stri
 	}
 	if took <= atOnce {
 		s.add(mark{
-			Time: f.Time, Kind: markExchange, Lane: h.Lane, To: to, At: at, Label: word + ": " + label, Weight: weightGrant,
+			Time: f.Time, Kind: markExchange, Lane: h.Lane, To: to, At: at, Label: word + ": " + label, Weight: weight,
 			Say: fmt.Sprintf("%s asks for %s and is granted it%s%s", name, lock, by, say),
 		})
 		h.Asked = f.Time
@@ -200,7 +205,7 @@ func (s lockMarker) granted(e history.Event, f *history.Event, h *bar, word stri
 	}
 	s.add(mark{Time: e.Time, Kind: markAsk, Lane: h.Lane, To: to, Label: word, Weight: weightTrifle, Say: name + " asks for " + lock})
 	s.add(mark{
-		Time: f.Time, Kind: markAnswer, Lane: h.Lane, To: to, At: at, Label: label, Weight: weightGrant,
+		Time: f.Time, Kind: markAnswer, Lane: h.Lane, To: to, At: at, Label: label, Weight: weight,
 		Say: fmt.Sprintf("%s, which had asked at %s, is granted %s%s%s", name, s.at(e.Time), lock, by, say),
 	})
 }
@@ -230,7 +235,7 @@ func (s lockMarker) operation(i int, e history.Event, lane int) {
 		m.Weight = weightTrifle
 	}
 	if whose := s.victim(e); e.Kind == history.Release && whose != "" {
-		m.Label, m.Bad, m.Weight = "release: frees what is "+whose+"'s", true, weightHarm
+		m.Label, m.Bad, m.Weight = "foreign release: frees what is "+whose+"'s", true, weightHarm
 		m.Say = fmt.Sprintf("%s, whose time was over, releases %s, and frees what is %s's: FOREIGN RELEASE", s.Lanes[lane].Name, s.scene.lockName(e.Lock), whose)
 	}
 	s.add(m)

@@ -323,10 +323,13 @@ func drawLegend(c *canvas, l *layout) {
 	box := func(class string) func(float64) {
 		return func(x float64) { c.rect(class, x, y-6, 22, 12, 2) }
 	}
-	if len(l.Holds) > 0 {
+	switch {
+	case l.scene.env.NoLock:
+		sign("at work, without a lock", box("lq-solid lq-f0"))
+	case len(l.Holds) > 0:
 		sign("holds, entitled", box("lq-solid lq-f0"))
 	}
-	if l.anyPast() {
+	if l.anyPast() && !l.scene.env.NoLock {
 		sign("holds on past its validity", box("lq-hatch lq-h0"))
 	}
 	if len(l.Bands) > 0 {

@@ -91,7 +91,7 @@ func TestStoryOfAPause(t *testing.T) {
 
 func TestStoryOfAFence(t *testing.T) {
 	got := lines(toldOf(t, pausedRun(t, true)))
-	if !slices.Contains(got, "client-3: write refused: token 3391 / 3397 was seen before") {
+	if !slices.Contains(got, "client-3: write refused: token 3391 / 3397 was seen before; fence save") {
 		t.Errorf("no refused write in %q", got)
 	}
 	if slices.ContainsFunc(got, func(l string) bool { return strings.Contains(l, "stale") }) {

@@ -48,7 +48,7 @@ type key struct {
 }
 
 // choice is the order in which witnesses are drawn: the worst first.
-var choice = []string{"double_grant", "stale_write", "fence_save", "overlapping_hold"}
+var choice = []string{"double_grant", "stale_write", "false_refusal", "fence_save", "overlapping_hold"}
 
 // choose returns the witness that is drawn, and the one that caused it where that is known. A double grant goes first, and one whose cause
 // the judge names before others. ok is false where there is none of the choice.

@@ -17,6 +17,7 @@ import (
 type story struct {
 	Title   string
 	Text    string
+	InAll   string // figures that the scenario names and that have no time
 	Foot    string
 	Start   int64 // ns: zero of the axis
 	Ordered bool  // the lock's token is the service's own, so it may order what time leaves open
@@ -113,17 +114,23 @@ type mark struct {
 // tell makes the story of a scene.
 func tell(sc *scene) *story {
 	s := &story{Foot: foot(sc.env), Start: sc.env.Start, Ordered: sc.env.Token == "service", scene: sc}
-	s.Title, s.Text = title(sc), text(sc)
+	s.Title, s.Text = sc.headed(title(sc)), text(sc)
 	s.lanes()
 	for _, h := range sc.holds {
+		if sc.env.NoLock { // a user at work, with nothing that could end
+			h.Issued, h.Valid = h.Start, history.ValidEndless
+		}
 		s.Holds = append(s.Holds, bar{Ref: h, Lane: s.client(h.User), Asked: h.Issued})
 	}
-	lockMarker{s}.lockMarks()
+	if !sc.env.NoLock {
+		lockMarker{s}.lockMarks()
+		overlapMarker{s}.overlaps()
+		overlapMarker{s}.validityMarks()
+	}
 	accessMarker{s}.accessMarks()
-	overlapMarker{s}.overlaps()
-	overlapMarker{s}.validityMarks()
 	faultMarker{s}.faultMarks()
 	seenMarker{s}.seenMarks()
+	topicMarker{s}.marks()
 	s.waitMark()
 	s.others()
 	slices.SortStableFunc(s.Marks, func(a, b mark) int { return cmp.Compare(a.Time, b.Time) })
@@ -206,7 +213,12 @@ func headline(w results.Witness, sc *scene) string {
 	case "stale_write":
 		return "Stale write: a holder whose time was over writes after its successor"
 	case "fence_save":
+		if e := w.Events[len(w.Events)-1]; e.Code == history.CodeConditional {
+			return "Fence save: the resource refuses a write that was made from an old value"
+		}
 		return "Fence save: the resource refuses a holder whose time was over"
+	case "false_refusal":
+		return "False refusal: the resource refuses the rightful holder"
 	case "overlapping_hold":
 		return "Overlapping hold: " + who + " are inside, one past its validity"
 	}

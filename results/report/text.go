@@ -260,8 +260,11 @@ func measureNames(r results.Report) []string {
 // textCounts writes counts and measures side by side.
 func textCounts(b *sheet, r results.Report) {
 	b.WriteString("\n")
-	paragraph(b, "", fmt.Sprintf("found among %s grants, %s events, %s effects on the resource",
-		count(r.Judged.Grants), count(r.Judged.Events), count(r.Judged.Effects)))
+	among := fmt.Sprintf("found among %s grants, %s events, %s accesses of the resource", count(r.Judged.Grants), count(r.Judged.Events), count(r.Judged.Effects))
+	if r.NoLock {
+		among = fmt.Sprintf("found among %s accesses of the resource, %s events; there is no lock", count(r.Judged.Effects), count(r.Judged.Events))
+	}
+	paragraph(b, "", among)
 	counts, measures := countNames(r), measureNames(r)
 	var rows [][]string
 	for i := range max(len(counts), len(measures)) {

@@ -85,7 +85,8 @@ func briefMet(b *sheet, r results.Report) {
 
 // briefFigures tells how much was judged, and how fast the lock was.
 func briefFigures(b *sheet, r results.Report) {
-	text := count(r.Judged.Grants) + " grants"
+	n, what := r.Subject()
+	text := count(n) + " " + what
 	if v := r.Measures["throughput_per_s"]; v != nil {
 		text += ", " + Figures(*v) + " a second"
 	}

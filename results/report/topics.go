@@ -1,0 +1,150 @@
+package report
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/lockquake/lockquake/history"
+	"github.com/lockquake/lockquake/results"
+	"github.com/lockquake/lockquake/scenarios"
+)
+
+// A topic is a figure above zero that the scenario names in its expectations: what the story is about.
+type topic struct {
+	name  string
+	value float64
+	count bool // it is a count; else a measure
+}
+
+// topics lists them, counts first, in the order of the expectations.
+func (sc *scene) topics() []topic {
+	var counts, measures []topic
+	for _, e := range sc.report.Expectations {
+		if e.Default || e.Got == nil || *e.Got <= 0 || e.Name == scenarios.Judged || e.Name == scenarios.Bit {
+			continue
+		}
+		if n := sc.report.Counts[e.Name]; n != nil {
+			counts = append(counts, topic{e.Name, float64(*n), true})
+		} else if v := sc.report.Measures[e.Name]; v != nil {
+			measures = append(measures, topic{e.Name, *v, false})
+		}
+	}
+	return append(counts, measures...)
+}
+
+// String writes "2 lost updates", "1 token regression" or "work done 12".
+func (s topic) String() string {
+	if !s.count {
+		if name, ms := strings.CutSuffix(s.name, "_ms"); ms {
+			return words(name) + " " + duration(int64(s.value*1e6))
+		}
+		return words(s.name) + " " + Figures(s.value)
+	}
+	parts := strings.Split(s.name, "_")
+	for i := range parts { // the last word first, then from the first on
+		i = (i + len(parts) - 1) % len(parts)
+		if one, many := strings.CutSuffix(parts[i], "s"); many {
+			if s.value == 1 {
+				parts[i] = one
+			}
+			return count(int64(s.value)) + " " + strings.Join(parts, " ")
+		}
+	}
+	return strings.Join(parts, " ") + " " + count(int64(s.value))
+}
+
+// names reports whether a kind of witness is named after the count: lost_write after acknowledged_writes_lost.
+func (s topic) names(kind string) bool {
+	for word := range strings.SplitSeq(kind, "_") {
+		if !slices.ContainsFunc(strings.Split(s.name, "_"), func(w string) bool { return strings.HasPrefix(w, strings.TrimSuffix(word, "s")) }) {
+			return false
+		}
+	}
+	return true
+}
+
+// headed lays what the scenario names over a headline, where that does not say it.
+func (sc *scene) headed(title string) string {
+	var more []string
+	for _, x := range sc.topics() {
+		if x.count && !says(title, x) {
+			more = append(more, x.String())
+		}
+	}
+	switch {
+	case len(more) == 0:
+		return title
+	case title == sc.env.Scenario: // which says nothing
+		return capital(list(more))
+	case sc.worst == nil:
+		return capital(list(more)) + "; " + strings.ToLower(title[:1]) + title[1:]
+	}
+	return title + "; " + list(more)
+}
+
+// says reports whether a text names what a topic counts.
+func says(text string, x topic) bool {
+	text = strings.ToLower(text)
+	one := topic{x.name, 1, x.count}.String()
+	return strings.Contains(text, strings.TrimPrefix(one, "1 ")) || strings.Contains(text, words(x.name))
+}
+
+// topicMarker draws what the scenario names and no other mark tells.
+type topicMarker struct{ *story }
+
+// marks adds the witnesses of such counts, each at its time: what is missing in the end stands at the final read. Counts without a witness, and
+// measures, have no time.
+func (s topicMarker) marks() {
+	var rest []string
+	for _, x := range s.scene.topics() {
+		switch {
+		case !x.count:
+			rest = append(rest, x.String())
+		case slices.ContainsFunc(s.Marks, func(m mark) bool { return says(m.Label+" "+m.Below, x) && says(m.Say, x) }):
+		case !s.witnesses(x):
+			rest = append(rest, x.String())
+		}
+	}
+	s.InAll = list(rest)
+}
+
+// witnesses adds the first witness of a count that one of the drawn users takes part in, else the first of all.
+func (s topicMarker) witnesses(x topic) (found bool) {
+	var best *results.Witness
+	for _, f := range s.scene.report.Findings {
+		if f.Counts[x.name] == nil {
+			continue
+		}
+		for i := range f.Witnesses {
+			w := &f.Witnesses[i]
+			if mine := len(f.Counts) == 1 || x.names(w.Kind); mine && (best == nil || s.laneOf(*best) < 0 && s.laneOf(*w) >= 0) {
+				best = w
+			}
+		}
+	}
+	if best == nil {
+		return false
+	}
+	lane := s.laneOf(*best)
+	if lane < 0 || slices.ContainsFunc(best.Events, func(e history.Event) bool { return e.Kind == history.Final }) {
+		lane = s.middle()
+	}
+	s.add(mark{
+		Time: best.To, Kind: markNote, Lane: lane, To: nowhere, Label: x.String(), Weight: weightTopic,
+		Say: exactMS.ReplaceAllString(s.scene.named(best.Text), "$1 ms") + ": " + strings.ToUpper(x.String()),
+	})
+	return true
+}
+
+// laneOf is the lane of a user in a witness; below 0 where none is drawn.
+func (s topicMarker) laneOf(w results.Witness) int {
+	for i := len(w.Events) - 1; i >= 0; i-- {
+		if l := s.client(w.Events[i].User); l >= 0 && w.Events[i].Kind != history.Final {
+			return l
+		}
+	}
+	return -1
+}
+
+// middle is the lane of the resource, else the first.
+func (s topicMarker) middle() int { return max(s.lane(laneResource), 0) }

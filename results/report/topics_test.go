@@ -1,0 +1,116 @@
+package report
+
+import (
+	"bytes"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/lockquake/lockquake/history"
+	"github.com/lockquake/lockquake/results"
+)
+
+// svgText is a text of a picture, and not its style.
+var svgText = regexp.MustCompile(`>([^<>{]+)<`)
+
+// TestWhatAScenarioNamesIsTold in headline, words and picture, each count that was found and has a witness, whether a picture draws it by itself
+// or not; and what has no time is told at the end.
+func TestWhatAScenarioNamesIsTold(t *testing.T) {
+	w := newWorld(t, 2)
+	w.env.People = map[string]string{"A": "client-1", "B": "client-2"}
+	a := w.acquire(history.MakeUser(0, 0), 1, 2, 7, 10_000)
+	w.access(a, history.Write, 5, 6, 1, history.Ok)
+	w.release(a, 10, history.Ok, 0)
+	b := w.acquire(history.MakeUser(1, 0), 11, 12, 3, 10_000)
+	w.access(b, history.Write, 15, 16, 2, history.Fail)
+	w.release(b, 20, history.Ok, 0)
+	dir := w.write(a, b)
+	r := baseReport(w, dir)
+	name := func(count string, n int64) {
+		r.Counts[count] = ptr(n)
+		r.Expectations = append(r.Expectations, results.ExpectationResult{Name: count, Want: ">0", Got: ptr(float64(n)), Verdict: results.Pass})
+	}
+	for _, count := range []string{"token_regressions", "lost_updates", "acknowledged_writes_lost", "units_oversold", "false_refusals"} {
+		name(count, 1)
+	}
+	name("orphans", 3)
+	r.Counts["double_grants"], r.Counts["overlapping_holds"] = ptr(int64(0)), ptr(int64(0))
+	r.Measures["turned_away_share"] = ptr(0.41)
+	r.Expectations = append(r.Expectations, results.ExpectationResult{Name: "turned_away_share", Want: ">0.2", Got: ptr(0.41), Verdict: results.Pass})
+	final := history.Event{Kind: history.Final, Time: at(40)}
+	effect := history.Event{Kind: history.EffectWrite, Phase: history.Fail, Code: history.CodeFenced, Time: at(16), User: history.MakeUser(1, 0), Grant: b.op}
+	witness := func(count, kind string, e history.Event) results.Finding {
+		return results.Finding{Checker: kind, Counts: map[string]*int64{count: ptr(int64(1)), kind: nil}, Witnesses: []results.Witness{
+			{Kind: kind, Lock: "lock-0", From: at(5), To: e.Time, Text: "client-2/0 saw it at 16.123 ms", Events: []history.Event{e}},
+		}}
+	}
+	r.Findings = []results.Finding{
+		witness("token_regressions", "token_regression", effect), witness("lost_updates", "lost_update", final),
+		witness("acknowledged_writes_lost", "lost_write", effect), witness("units_oversold", "oversold", final), witness("false_refusals", "false_refusal", effect),
+		{Checker: "orphans", Counts: map[string]*int64{"orphans": ptr(int64(3))}},
+	}
+	s := synthetic{dir, r}
+	var said bytes.Buffer
+	must(t, Explain(&said, dir, r))
+	head, rest, _ := strings.Cut(said.String(), "\n")
+	if want := "1 token regression, 1 lost update, 1 acknowledged write lost, 1 unit oversold, 1 false refusal and 3 orphans; nothing was granted twice."; !strings.EqualFold(head, want) {
+		t.Errorf("headline %q, want %q", head, want)
+	}
+	var drawn strings.Builder
+	for _, m := range svgText.FindAllStringSubmatch(string(pictureOf(t, s)), -1) {
+		drawn.WriteString(m[1] + " ")
+	}
+	for _, count := range []string{"token regression", "lost update", "acknowledged write lost", "unit oversold", "false refusal"} {
+		for where, text := range map[string]string{"words": rest, "picture": drawn.String()} {
+			if !strings.Contains(strings.ToLower(text), count) {
+				t.Errorf("%s is not in the %s:\n%s", count, where, text)
+			}
+		}
+	}
+	if !strings.Contains(rest, "in all: 3 orphans and turned away share 0.410") || !strings.Contains(drawn.String(), "In all: 3 orphans") {
+		t.Errorf("figures without a time are not told:\n%s\n%s", rest, drawn.String())
+	}
+	told := toldOf(t, s)
+	if i := slices.IndexFunc(told.Marks, func(m mark) bool { return m.Label == "1 lost update" }); i < 0 || told.Marks[i].Time != at(40) || told.Lanes[told.Marks[i].Lane].Kind != laneResource {
+		t.Errorf("a lost update stands at the final read: %+v", told.Marks)
+	}
+	if strings.Contains(said.String(), "client-2/0") || !strings.Contains(said.String(), "B saw it at 16.1 ms") {
+		t.Errorf("users have the names of the steps:\n%s", &said)
+	}
+}
+
+// TestAStoryWithoutALock speaks of users and accesses, and of no grant, hold or validity.
+func TestAStoryWithoutALock(t *testing.T) {
+	w := newWorld(t, 2)
+	w.env.People, w.env.NoLock, w.env.Lock = map[string]string{"A": "client-1", "B": "client-2"}, true, "none"
+	a := w.acquire(history.MakeUser(0, 0), 1, 2, 0, 0)
+	w.access(a, history.Read, 3, 3.5, 0, history.Ok)
+	b := w.acquire(history.MakeUser(1, 0), 1.5, 2.5, 0, 0)
+	w.access(b, history.Write, 5, 6, 1, history.Ok)
+	w.access(a, history.Write, 7, 8, 2, history.Fail)
+	w.release(a, 10, history.Ok, 0)
+	w.release(b, 11, history.Ok, 0)
+	dir := w.write(a, b)
+	r := baseReport(w, dir)
+	r.NoLock, r.Latency = true, nil
+	for name := range r.Counts {
+		r.Counts[name] = nil
+	}
+	r.Counts["guard_refusals"] = ptr(int64(1))
+	r.Expectations = []results.ExpectationResult{{Name: "guard_refusals", Want: ">0", Got: ptr(1.0), Verdict: results.Pass}}
+	var said, brief bytes.Buffer
+	must(t, Explain(&said, dir, r))
+	must(t, Text(&brief, r))
+	drawn := string(pictureOf(t, synthetic{dir, r}))
+	if !strings.HasPrefix(said.String(), "1 guard refusal") || !strings.Contains(brief.String(), "accesses") {
+		t.Errorf("%s\n%s", &said, &brief)
+	}
+	for where, text := range map[string]string{"words": said.String(), "picture": strings.Join(svgText.FindAllString(drawn, -1), " "), "brief": brief.String()} {
+		for _, word := range []string{"grant", "holds", "entitled", "validity", "overlap"} {
+			if strings.Contains(text, word) {
+				t.Errorf("the %s speak of %q:\n%s", where, word, text)
+			}
+		}
+	}
+}
