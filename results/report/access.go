@@ -93,7 +93,7 @@ func (s accessMarker) access(e history.Event, h *bar) mark {
 			m.Say += ": " + NoReason
 		}
 		for w := range witnesses(s.scene.report, "fence_save", "false_refusal") {
-			if last := w.Events[len(w.Events)-1]; last.Time == e.Time && last.User == e.User && last.Grant == e.Grant {
+			if slices.ContainsFunc(w.Events, func(o history.Event) bool { return o.Kind == e.Kind && o.Time == e.Time && o.User == e.User }) {
 				m.Below += "; " + words(w.Kind)
 				m.Say += ": " + strings.ToUpper(words(w.Kind))
 			}

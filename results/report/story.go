@@ -213,7 +213,7 @@ func headline(w results.Witness, sc *scene) string {
 	case "stale_write":
 		return "Stale write: a holder whose time was over writes after its successor"
 	case "fence_save":
-		if e := w.Events[len(w.Events)-1]; e.Code == history.CodeConditional {
+		if slices.ContainsFunc(w.Events, func(e history.Event) bool { return e.Phase == history.Fail && e.Code == history.CodeConditional }) {
 			return "Fence save: the resource refuses a write that was made from an old value"
 		}
 		return "Fence save: the resource refuses a holder whose time was over"
