@@ -20,10 +20,11 @@ var embedded embed.FS
 
 // Listing is one embedded scenario, for lists.
 type Listing struct {
-	Name  string // what Load takes: the story's name, with a twin's word behind it for a twin
-	File  string // embedded file, such as "stories/etcd-holder-pause.yaml"
-	Claim string // what it shows
-	Path  string // folder and name, such as "stories/etcd-holder-pause-fenced": what a pattern with a slash matches
+	Name    string // what Load takes: the story's name, with a twin's word behind it for a twin
+	Backend string
+	File    string // embedded file, such as "stories/etcd-holder-pause.yaml"
+	Claim   string // what it shows
+	Path    string // folder and name, such as "stories/etcd-holder-pause-fenced": what a pattern with a slash matches
 }
 
 // catalog is all embedded scenarios, each with its twins behind it, sorted by file.
@@ -77,7 +78,7 @@ func Names() []Listing {
 	}
 	out := make([]Listing, 0, len(all))
 	for _, s := range all {
-		out = append(out, Listing{Name: s.Name, File: s.File, Claim: s.Claim, Path: pathOf(s)})
+		out = append(out, Listing{Name: s.Name, Backend: s.Backend.Use, File: s.File, Claim: s.Claim, Path: pathOf(s)})
 	}
 	return out
 }

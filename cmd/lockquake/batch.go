@@ -216,6 +216,10 @@ func (b *batch) close() error {
 		return err
 	}
 	if b.last != "" && b.format == "text" {
+		page := filepath.Join(b.last, results.FileReport)
+		if _, err := os.Stat(page); err == nil {
+			fmt.Fprintf(b.std.out, "report  %s\n", shorten(page))
+		}
 		fmt.Fprintln(b.std.out, shorten(b.last))
 	}
 	if b.code != codeMet {

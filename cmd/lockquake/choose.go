@@ -13,8 +13,6 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/lockquake/lockquake/backends"
-	"github.com/lockquake/lockquake/backends/external"
 	"github.com/lockquake/lockquake/internal/choose"
 	"github.com/lockquake/lockquake/internal/engine"
 	"github.com/lockquake/lockquake/internal/suite"
@@ -129,13 +127,7 @@ func chooseRows(catalog engine.Catalog, args []string, quick bool) ([]choose.Row
 	if err != nil {
 		return nil, err
 	}
-	var known []backends.Backend
-	for _, b := range catalog.Backends {
-		if b.Name != external.Name { // whose locks are in a program
-			known = append(known, b.Backend)
-		}
-	}
-	rows, err := choose.Catalog{Backends: known, Stories: stories, Checkers: catalog.Checkers}.Rows(args, quick)
+	rows, err := choose.Catalog{Backends: ownBackends(catalog), Stories: stories, Checkers: catalog.Checkers}.Rows(args, quick)
 	if errors.Is(err, suite.ErrNoLock) {
 		return nil, usagef("choose: %v; `lockquake list locks` lists them all", err)
 	}

@@ -1,13 +1,19 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
+	"path"
+	"slices"
 	"strings"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
 	"github.com/lockquake/lockquake/backends"
+	"github.com/lockquake/lockquake/backends/external"
+	"github.com/lockquake/lockquake/backends/listed"
+	"github.com/lockquake/lockquake/internal/engine"
 	"github.com/lockquake/lockquake/results"
 	"github.com/lockquake/lockquake/results/checkers"
 	"github.com/lockquake/lockquake/results/report"
@@ -47,12 +53,13 @@ var listNames = []string{"backends", "locks", "workloads", "faults", "scenarios"
 
 func listCommand(std streams) *cobra.Command {
 	c := &cobra.Command{
-		Use:       "list " + strings.Join(listNames, "|"),
+		Use:       "list " + strings.Join(listNames, "|") + " [PATTERN]",
 		Short:     "List what a scenario can name",
+		Example:   "  lockquake list scenarios 'redlock-*'\n  lockquake list scenarios --for etcd\n  lockquake list measures '*_p99_ms'",
 		ValidArgs: listNames,
 		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) != 1 {
-				return usagef("list: name one of %s", strings.Join(listNames, ", "))
+			if len(args) == 0 || len(args) > 2 {
+				return usagef("list: name one of %s, and at most one pattern", strings.Join(listNames, ", "))
 			}
 			if lists[args[0]] == nil {
 				return usagef("list: there is no list of %q; there are %s", args[0], strings.Join(listNames, ", "))
@@ -62,43 +69,87 @@ func listCommand(std streams) *cobra.Command {
 	}
 	f := formatFlag(c, "text", "json")
 	wide := c.Flags().Bool("wide", false, "of locks, all columns: what each offers, what it is, and what is wrong with it")
+	backend := c.Flags().String("for", "", "of scenarios and locks, those of this backend alone")
+	// The flag was added on the line before: this cannot fail.
+	_ = c.RegisterFlagCompletionFunc("for", cobra.FixedCompletions(backendNames(listed.Clients(catalog().Backends)), cobra.ShellCompDirectiveNoFileComp))
 	c.RunE = func(_ *cobra.Command, args []string) error {
 		if err := f.check(); err != nil {
 			return err
 		}
-		items := lists[args[0]]()
-		if f.value == "json" {
+		items, err := chosenItems(args, *backend)
+		switch {
+		case err != nil:
+			return err
+		case f.value == "json":
 			return writeJSON(std.out, items)
+		case args[0] == "locks":
+			return printLocks(std, items, *wide)
 		}
-		w := tabwriter.NewWriter(std.out, 0, 0, 2, ' ', 0)
-		for _, line := range textOf(args[0], items, *wide) {
-			fmt.Fprintln(w, strings.Join(line, "\t"))
+		lines := make([][2]string, len(items))
+		for i, x := range items {
+			lines[i] = [2]string{x.Name, x.Doc}
 		}
-		if args[0] == "locks" && !*wide {
-			fmt.Fprintln(std.err, "list locks --wide tells what else each lock offers, and what it is")
-		}
-		return w.Flush()
+		return report.Glossary(std.out, lines, manner(std.out, false)...)
 	}
 	return c
 }
 
-// textOf is a list as people read it: a line of cells for each item; the locks are a table with a head, and all columns of it only
-// where they were asked for.
-func textOf(list string, items []item, wide bool) [][]string {
-	if list == "locks" {
-		rows := append([][]string{lockColumns}, lockRows(catalog().Backends, false)...)
-		for i, r := range rows {
-			if !wide {
-				rows[i] = narrow(r)
-			}
+// chosenItems returns the items of a list that the pattern, if there is one, and the backend leave.
+func chosenItems(args []string, backend string) ([]item, error) {
+	items := lists[args[0]]()
+	if backend != "" {
+		if names := backendNames(listed.Clients(catalog().Backends)); !slices.Contains(names, backend) {
+			return nil, usagef("list --for: there is no backend %q; there are %s", backend, strings.Join(names, ", "))
 		}
-		return rows
+		if items = slices.DeleteFunc(items, func(i item) bool { return i.Backend != backend }); len(items) == 0 {
+			return nil, usagef("list: --for is for scenarios and locks, and %s have no backend", args[0])
+		}
 	}
-	var lines [][]string
-	for _, i := range items {
-		lines = append(lines, []string{i.Name, strings.Join(strings.Fields(i.Doc), " ")})
+	if len(args) == 1 {
+		return items, nil
 	}
-	return lines
+	if _, err := path.Match(args[1], ""); err != nil {
+		return nil, usagef("list: %q is no pattern: %v", args[1], err)
+	}
+	items = slices.DeleteFunc(items, func(i item) bool {
+		ok, _ := path.Match(args[1], i.Name) // the pattern is right
+		return !ok
+	})
+	if len(items) == 0 {
+		return nil, usagef("list: no entry of %s matches %q; `lockquake list %[1]s` lists all", args[0], args[1])
+	}
+	return items, nil
+}
+
+// printLocks prints a table with a head, and all columns of it only where they were asked for.
+func printLocks(std streams, items []item, wide bool) error {
+	w := tabwriter.NewWriter(std.out, 0, 0, 2, ' ', 0)
+	for i, r := range append([][]string{lockColumns}, lockRows(catalog().Backends, false)...) {
+		if i > 0 && !slices.ContainsFunc(items, func(x item) bool { return x.Backend == r[0] && x.Name == r[1] }) {
+			continue
+		}
+		if !wide {
+			r = narrow(r)
+		}
+		fmt.Fprintln(w, strings.Join(r, "\t"))
+	}
+	if !wide {
+		fmt.Fprintln(std.err, "list locks --wide tells what else each lock offers, and what it is")
+	}
+	return w.Flush()
+}
+
+// ownBackends are those whose locks lockquake knows; those of the other are in a program.
+func ownBackends(catalog engine.Catalog) []backends.Backend {
+	return slices.DeleteFunc(listed.Clients(catalog.Backends), func(b backends.Backend) bool { return b.Name == external.Name })
+}
+
+func backendNames(list []backends.Backend) []string {
+	var names []string
+	for _, b := range list {
+		names = append(names, b.Name)
+	}
+	return names
 }
 
 func listBackends() []item {
@@ -150,11 +201,16 @@ func listFaults() []item {
 	return out
 }
 
+// folders are those of the scenarios in the order of a list: what most people come for first, broken locks last.
+var folders = []string{"stories", "healthy", "rates", "random", "controls"}
+
 func listScenarios() []item {
 	out := []item{}
 	for _, s := range scenarios.Names() {
-		out = append(out, item{Name: s.Name, Doc: s.Claim, File: s.File})
+		out = append(out, item{Name: s.Name, Backend: s.Backend, Doc: s.Claim, File: s.File})
 	}
+	place := func(i item) int { return slices.Index(folders, path.Dir(i.File)) }
+	slices.SortStableFunc(out, func(a, b item) int { return cmp.Compare(place(a), place(b)) })
 	return out
 }
 

@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -177,7 +178,10 @@ func (f *runFlags) prepare(ctx context.Context, args []string, tell *progress) (
 			return nil, err
 		}
 		for _, s := range found {
-			if s, err = s.With(set); err != nil {
+			if s, err = s.With(set); err == nil && len(f.set) > 0 {
+				s, err = reworded(s, f.set)
+			}
+			if err != nil {
 				return nil, err
 			}
 			o, missing := nodes.options(ctx, s)
@@ -267,4 +271,12 @@ func drawSeed() uint64 {
 	// It cannot fail: the Go runtime ends the program where the system has no randomness.
 	_, _ = rand.Read(b[:])
 	return binary.LittleEndian.Uint64(b[:])>>22 + 1
+}
+
+// reworded marks the claim of a scenario, which speaks of it as it was before --set, unless it was set itself.
+func reworded(s scenarios.Scenario, set []string) (scenarios.Scenario, error) {
+	if slices.ContainsFunc(set, func(x string) bool { return strings.HasPrefix(x, "claim=") }) {
+		return s, nil
+	}
+	return s.With([]string{"claim=" + strconv.Quote("claim, before --set: "+s.Claim)})
 }

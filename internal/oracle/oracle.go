@@ -102,6 +102,7 @@ type hold struct {
 	from, to, told, err int64
 	news                []news // of its validity
 	known               bool   // some of them name an end
+	ended               bool   // one tells when a session was last certain to stand
 	fresh               bool   // entitled when it came into hand, and not told at that very moment that it was over
 }
 
@@ -151,7 +152,7 @@ func (j *judge) hold(at int) *hold {
 			e.Valid = min(e.Valid, ended.end)
 		}
 		if h.owns(e) && e.Kind == history.Ended {
-			ended, h.fresh = news{e.Time, e.Valid}, h.fresh && e.Valid > h.Time
+			ended, h.ended, h.fresh = news{e.Time, e.Valid}, true, h.fresh && e.Valid > h.Time
 		}
 		if h.owns(e) && (e.Kind == history.Acquire || renewed || e.Kind == history.Ended) {
 			h.news, h.known = append(h.news, news{e.Time, e.Valid}), h.known || named
@@ -176,7 +177,7 @@ func (h *hold) lapsed(t int64) bool {
 	entitled := h.entitled(t-h.err) || h.entitled(t+h.err) || slices.ContainsFunc(h.news, func(n news) bool {
 		return t-h.err <= n.time && n.time <= t+h.err && h.entitled(n.time)
 	})
-	return h.known && !entitled
+	return h.known && !h.ended && !entitled
 }
 
 // covers tells whether the user was entitled from one time to another, both included, whatever its clock's error.

@@ -16,8 +16,9 @@
 //   - the hold was over, or its validity had run out
 //   - its condition was false (history.CodeConditional), for another hold had written since its own last access
 //
-// Any other refusal is a false one: it hit a rightful holder. Whether a hold was over is known when it has ended, because
-// deaths and ended sessions are told late. So such a refusal waits for that.
+// A refusal that certainly hit the rightful holder is a false one. Whether a hold was over is known when it has ended, because
+// deaths and ended sessions are told late. So such a refusal waits for that. What errors of clocks, or the time in which a
+// user died, leave open is counted as neither.
 //
 // It cannot see harm that never reached the resource, reads that returned what a stale write left there, or effects
 // of a resource that keeps no log.
@@ -171,7 +172,8 @@ func (s *staleWrites) Observe(e *history.Event) {
 	case !effect:
 		s.t.observe(e)
 		if h := s.find(e); h != nil && e.Kind == history.Ended && h.end != results.Forever && h.over.Kind == history.KindNone {
-			h.renewValidity(e.Time, e.Valid) // its client is lost
+			h.ended = e.Time // its client is lost
+			h.renewValidity(e.Time, e.Valid)
 		}
 	case e.Phase == history.Info: // it is no effect
 	case len(s.resource) > 0:
@@ -276,11 +278,12 @@ func (s *staleWrites) refuse(l *touched, h *hold, e *history.Event) {
 	}
 }
 
-// justify judges a refusal by what became of the hold. Where no event told its validity, only its end justifies one. What lies within the errors
-// of clocks, or between the last sign of life of a user and its death as it was seen, is neither right nor wrong.
+// justify judges a refusal by what became of the hold. Where no event told its validity, only its end justifies one. Neither right nor wrong is
+// what lies within the errors of clocks, between the last sign of life of a user and its death as it was seen, or after the moment at which a
+// session was last certain to stand.
 func (s *staleWrites) justify(h *hold, e *history.Event) {
 	from, until := e.Time-s.wrong(e), e.Time+s.wrong(e)
-	over := h.latest(h.overAt()) < from || h.told && !h.maybeEntitled(from, until)
+	over := h.latest(h.overAt()) < from || h.told && h.ended == 0 && !h.maybeEntitled(from, until)
 	switch {
 	case over:
 		s.justified++

@@ -102,8 +102,8 @@ func (s accessMarker) access(e history.Event, h *bar) mark {
 		after := s.successor(e, h)
 		switch {
 		case after != "" && e.Code == history.CodeConditional:
-			m.Below = "after " + after + ", condition true"
-			m.Say = fmt.Sprintf("the write %s of %s%s is applied after %s: its condition is checked in the same step, and true", s.value(e.Value), name, late, after)
+			m.Below = "late effect: after " + after + ", condition true"
+			m.Say = fmt.Sprintf("the write %s of %s%s is applied after %s: its condition is checked in the same step, and true: late effect", s.value(e.Value), name, late, after)
 		case after != "":
 			m.Kind, m.Label, m.Below, m.Weight = markStale, "stale "+m.Label, "after "+after, weightHarm
 			m.Say = fmt.Sprintf("the write %s of %s%s is applied after %s: STALE WRITE", s.value(e.Value), name, late, after)

@@ -25,13 +25,14 @@ type style struct {
 	escape string
 	whole  bool
 	width  int
+	told   bool // the width
 }
 
 // Width folds at that many columns.
-func Width(columns int) Option { return func(s *style) { s.width = columns } }
+func Width(columns int) Option { return func(s *style) { s.width, s.told = columns, true } }
 
-// Whole writes all counts, latencies, receipts and versions. Without it a passing run has 15 lines, with its
-// directory.
+// Whole writes all counts, latencies, receipts and versions. Without it a passing run has 15 lines, with those of
+// its report and its directory.
 func Whole() Option { return func(s *style) { s.whole = true } }
 
 // sheet is text that is folded at some width.
@@ -121,6 +122,29 @@ func paragraph(b *sheet, lead, text string) {
 		b.WriteString(lead + line + "\n")
 		lead = strings.Repeat(" ", indent)
 	}
+}
+
+// Glossary writes names, and beside each what it means. Where the width is told, that is folded.
+func Glossary(w io.Writer, entries [][2]string, opts ...Option) error {
+	st, longest := newStyle(opts), 0
+	for _, e := range entries {
+		longest = max(longest, len(e[0]))
+	}
+	b := sheet{width: st.width}
+	for _, e := range entries {
+		lead, text := fmt.Sprintf("%-*s  ", longest, e[0]), strings.Join(strings.Fields(e[1]), " ")
+		switch {
+		case !st.told:
+			fmt.Fprintln(&b, lead+text)
+		case len(lead) > b.width/2: // the names leave no room
+			b.WriteString(e[0] + "\n")
+			paragraph(&b, "    ", text)
+		default:
+			paragraph(&b, lead, text)
+		}
+	}
+	_, err := w.Write(b.Bytes())
+	return err
 }
 
 // Fold writes lines that are too long on several, those after the first two columns deeper.

@@ -191,3 +191,21 @@ func TestClocksHaveALine(t *testing.T) {
 		}
 	}
 }
+
+// TestGlossary folds only where the width is told, and keeps names and meanings apart.
+func TestGlossary(t *testing.T) {
+	entries := [][2]string{{"a", "one two three four five"}, {"long-name", "six\n seven"}}
+	for name, c := range map[string]struct {
+		opts []Option
+		want string
+	}{
+		"for a program": {nil, "a          one two three four five\nlong-name  six seven\n"},
+		"wide enough":   {[]Option{Width(30)}, "a          one two three four\n           five\nlong-name  six seven\n"},
+		"narrow":        {[]Option{Width(20)}, "a\n    one two three\n    four five\nlong-name\n    six seven\n"},
+	} {
+		var b bytes.Buffer
+		if err := Glossary(&b, entries, c.opts...); err != nil || b.String() != c.want {
+			t.Errorf("%s: %v\n%q, want\n%q", name, err, b.String(), c.want)
+		}
+	}
+}

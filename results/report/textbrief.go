@@ -9,8 +9,8 @@ import (
 	"github.com/lockquake/lockquake/scenarios"
 )
 
-// briefLines is how many lines a passing run has, aside that of its directory.
-const briefLines = 14
+// briefLines is how many lines a passing run has, aside from those of its report and its directory.
+const briefLines = 13
 
 // short writes the verdict, why not, what was met, and how to see the rest: for somebody who has just run it.
 func short(w io.Writer, r results.Report, st style) error {

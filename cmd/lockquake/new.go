@@ -1,0 +1,90 @@
+package main
+
+import (
+	"bytes"
+	_ "embed" // the template
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"text/template"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/lockquake/lockquake/backends"
+	"github.com/lockquake/lockquake/internal/suite"
+	"github.com/lockquake/lockquake/scenarios"
+)
+
+//go:embed new.yaml.tmpl
+var newText string
+
+var newTemplate = template.Must(template.New("new").Parse(newText))
+
+// newTTL is that of a new scenario, where the lock can have it.
+const newTTL = 2 * time.Second
+
+func newCommand(std streams) *cobra.Command {
+	c := &cobra.Command{
+		Use:     "new NAME --backend BACKEND",
+		Short:   "Write a scenario with comments, to be changed and run",
+		Example: "  lockquake new my-story --backend redis && lockquake run my-story.yaml",
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) != 1 {
+				return usagef("new: give the scenario one name, as in `lockquake new my-story --backend redis`")
+			}
+			return nil
+		},
+	}
+	backend := c.Flags().String("backend", "", "what is locked, as lockquake list backends has it")
+	lockName := c.Flags().String("lock", "", "one of its locks; the backend's first by default")
+	// The flags were added on the lines before: this cannot fail.
+	_ = c.RegisterFlagCompletionFunc("backend", cobra.FixedCompletions(backendNames(ownBackends(catalog())), cobra.ShellCompDirectiveNoFileComp))
+	c.RunE = func(_ *cobra.Command, args []string) error {
+		b, locks, err := suite.Locks(*backend, *lockName, ownBackends(catalog()))
+		if err != nil {
+			return usagef("new: %v", err)
+		}
+		text, err := newScenario(args[0], b, locks[0])
+		var wrong *scenarios.Error
+		if errors.As(err, &wrong) {
+			return usagef("new: %s", wrong.Message)
+		}
+		if err != nil {
+			return err
+		}
+		file := args[0] + ".yaml"
+		if err := writeNew(file, text); err != nil {
+			return err
+		}
+		fmt.Fprintf(std.out, "%s\n", file)
+		fmt.Fprintf(std.err, "run it with `lockquake run %s`; docs/scenarios.md has all keys, and `lockquake list` what can be named\n", file)
+		return nil
+	}
+	return c
+}
+
+// newScenario writes a scenario that is right.
+func newScenario(name string, b backends.Backend, l backends.Lock) ([]byte, error) {
+	var text bytes.Buffer
+	err := newTemplate.Execute(&text, map[string]any{"Name": name, "Backend": b.Name, "Lock": l.Name, "TTL": max(newTTL, l.MinTTL), "Pause": max(newTTL, l.MinTTL) / 2, "Faults": !b.InProcess})
+	if err != nil {
+		return nil, err
+	}
+	_, err = scenarios.Parse(text.Bytes(), name+".yaml")
+	return text.Bytes(), err
+}
+
+// writeNew writes a file that was not there.
+func writeNew(file string, text []byte) (err error) {
+	f, err := os.OpenFile(file, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+	if errors.Is(err, fs.ErrExist) {
+		return usagef("new: %s is there already; give another name, or remove it", file)
+	}
+	if err != nil {
+		return usagef("new: %v", err)
+	}
+	_, err = f.Write(text)
+	return errors.Join(err, f.Close())
+}
