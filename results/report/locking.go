@@ -90,7 +90,10 @@ func (s lockMarker) answer(i int) *history.Event {
 }
 
 // outcome describes an operation that was not simply done, in a few words and in a sentence.
-func (s lockMarker) outcome(f *history.Event) (short, long string) {
+func (s lockMarker) outcome(e history.Event, f *history.Event) (short, long string) {
+	if f == nil && s.killed(e) {
+		return "its process dies", "its process dies before an answer"
+	}
 	if f != nil && f.Phase != history.Ok {
 		if r, ok := s.scene.reasonOf(*f); ok {
 			return causeWords(r, *f)
@@ -98,6 +101,16 @@ func (s lockMarker) outcome(f *history.Event) (short, long string) {
 	}
 	word := outcome(f)
 	return word, word
+}
+
+// killed reports whether the process that asked was killed by a fault, or died at a point, before it had an answer.
+func (s lockMarker) killed(e history.Event) bool {
+	node := clientName(e.User)
+	return slices.ContainsFunc(s.scene.faults, func(f history.Fault) bool {
+		return f.Traits.Kills && f.Start >= e.Time && slices.Contains(f.Targets, node)
+	}) || slices.ContainsFunc(s.scene.seen, func(o history.Observation) bool {
+		return o.By == history.ByPoint && o.Answer == "died" && o.Node == node && o.Answered >= e.Time
+	})
 }
 
 // outcome describes it where nobody recorded a reason.
@@ -143,11 +156,15 @@ func (s lockMarker) acquire(i int, e history.Event, lane int) {
 		return
 	}
 	ask := mark{Time: e.Time, Kind: markAsk, Lane: lane, To: service, Label: word}
-	why, long := s.outcome(f)
+	why, long := s.outcome(e, f)
 	say := fmt.Sprintf("%s asks for %s and is not granted it: %s", name, lock, long)
 	if f == nil || f.Time-e.Time <= atOnce {
 		ask.Kind, ask.Label, ask.Bad, ask.Say, ask.Weight = markExchange, word+": "+why, true, say, weightLoss
-		if f == nil {
+		switch {
+		case f != nil:
+		case s.killed(e):
+			ask.Kind = markAsk
+		default:
 			ask.Kind, ask.Label, ask.Bad = markAsk, word, false
 			if s.scene.handoff != nil { // its answer lies outside of the picture
 				ask.Label, ask.Say = word+", and waits", ""
@@ -218,7 +235,7 @@ func (s lockMarker) farthest(from int, lanes []int) int {
 // operation adds a release, a check, or a renewal that the user itself asked for.
 func (s lockMarker) operation(i int, e history.Event, lane int) {
 	f := s.answer(i)
-	why, long := s.outcome(f)
+	why, long := s.outcome(e, f)
 	m := mark{Time: e.Time, Kind: markAsk, Lane: lane, To: s.service(), Label: s.which(e.Kind.String(), e.Lock), Bad: why != ""}
 	verb := map[history.Kind]string{history.Release: "releases", history.Check: "asks whether it still has", history.Renew: "renews"}[e.Kind]
 	m.Say, m.Weight = fmt.Sprintf("%s %s %s", s.Lanes[lane].Name, verb, s.scene.lockName(e.Lock)), weightEnd

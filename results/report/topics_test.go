@@ -114,3 +114,46 @@ func TestAStoryWithoutALock(t *testing.T) {
 		}
 	}
 }
+
+// TestWhoDiesBeforeAnAnswer is told so, whether a fault killed it or it died at a point; of others nobody knows why there is no answer.
+func TestWhoDiesBeforeAnAnswer(t *testing.T) {
+	for name, c := range map[string]struct {
+		fault history.Fault
+		seen  history.Observation
+		want  string
+	}{
+		"nobody knows": {want: "client-1: acquire"},
+		"killed": {
+			fault: history.Fault{Name: "kill", Targets: []string{"client-1"}, Start: at(6), Traits: &history.Traits{Kills: true}},
+			want:  "client-1: acquire: its process dies",
+		},
+		"killed before": {
+			fault: history.Fault{Name: "kill", Targets: []string{"client-1"}, Start: at(4), Traits: &history.Traits{Kills: true}},
+			want:  "client-1: acquire",
+		},
+		"another is killed": {
+			fault: history.Fault{Name: "kill", Targets: []string{"client-2"}, Start: at(6), Traits: &history.Traits{Kills: true}},
+			want:  "client-1: acquire",
+		},
+		"died at a point": {
+			seen: history.Observation{By: history.ByPoint, Node: "client-1", Fact: "setnx-done", Answer: "died", Answered: at(6)},
+			want: "client-1: acquire: its process dies",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, 2)
+			w.env.People = map[string]string{"one": "client-1", "two": "client-2"}
+			w.event(history.Event{Time: at(5), User: history.MakeUser(0, 0), Kind: history.Acquire, Phase: history.Invoke})
+			dir := w.write(w.acquire(history.MakeUser(1, 0), 11, 12, 3, 10_000))
+			sc, err := newScene(dir, baseReport(w, dir), w.env)
+			must(t, err)
+			if sc.seen = []history.Observation{c.seen}; c.fault.Name != "" {
+				sc.faults = []history.Fault{c.fault}
+			}
+			got := lines(tell(sc))
+			if !slices.ContainsFunc(got, func(l string) bool { return strings.Replace(l, "one: ", "client-1: ", 1) == c.want }) {
+				t.Errorf("no %q in %q", c.want, got)
+			}
+		})
+	}
+}
