@@ -155,6 +155,8 @@ func TestNotSentIsCertain(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		// The adapter reads along, and knows of the session before the library does.
+		wait.Until(t, time.Minute, "the library has its session", func() bool { return s.conn.State() == zk.StateHasSession })
 		if err := f.listener.Close(); err != nil {
 			t.Fatal(err)
 		}
