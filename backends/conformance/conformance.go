@@ -413,7 +413,7 @@ func grantOf(ctx context.Context, ask attempt, r lock.Request, d time.Duration, 
 		if err == nil {
 			return g, nil
 		}
-		doubt = doubt || !lock.Certain(err)
+		doubt = doubt || !lock.Certain(err) || errors.Is(err, lock.ErrLost) // its session ended while it waited
 		if !doubt || clock.Sleep(bounded, brief/4) != nil {
 			return g, fmt.Errorf("%s: not granted within %s: %w", when, d, err)
 		}

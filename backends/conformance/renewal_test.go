@@ -77,6 +77,7 @@ func TestAnAttemptInDoubtIsMadeAgain(t *testing.T) {
 		"granted":                      {[]error{nil}, true},
 		"in doubt":                     {[]error{lost, lost, nil}, true},
 		"in doubt, and its own grant":  {[]error{lost, lock.ErrContended, nil}, true},
+		"lost while it waited":         {[]error{lock.ErrLost, nil}, true},
 		"contended":                    {[]error{lock.ErrContended, nil}, false},
 		"in doubt until time is over":  {[]error{lost}, false},
 		"contended until time is over": {slices.Repeat([]error{lost, lock.ErrContended}, 1000), false},
