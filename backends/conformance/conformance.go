@@ -290,7 +290,7 @@ func (b *bench) crowd(ctx context.Context, n int) ([]lock.Locker, error) {
 	return users, nil
 }
 
-// possession is a grant in somebody's hand.
+// possession is a grant and the user who has it.
 type possession struct {
 	by    lock.Locker
 	grant lock.Grant

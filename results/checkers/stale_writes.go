@@ -142,7 +142,15 @@ func (s *staleWrites) ended(h *hold) {
 	delete(s.refused, h)
 }
 
-// open judges the refusals of holds whose end nothing told, in the order of time.
+// hearOfLost takes the end of a session whose client is lost: the tracker has closed its holds by then, and passes over it.
+func (s *staleWrites) hearOfLost(e *history.Event) {
+	if h := s.find(e); h != nil && h.end != results.Forever && h.over.Kind == history.KindNone {
+		h.ended = e.Time
+		h.renewValidity(e.Time, e.Valid)
+	}
+}
+
+// open judges the refusals of holds that no event ended, in the order of time.
 func (s *staleWrites) open() {
 	var list []refusal
 	for h, events := range s.refused {
@@ -171,9 +179,8 @@ func (s *staleWrites) Observe(e *history.Event) {
 	switch {
 	case !effect:
 		s.t.observe(e)
-		if h := s.find(e); h != nil && e.Kind == history.Ended && h.end != results.Forever && h.over.Kind == history.KindNone {
-			h.ended = e.Time // its client is lost
-			h.renewValidity(e.Time, e.Valid)
+		if e.Kind == history.Ended {
+			s.hearOfLost(e)
 		}
 	case e.Phase == history.Info: // it is no effect
 	case len(s.resource) > 0:
