@@ -267,5 +267,5 @@ func (m member) saveEmpty(ctx context.Context) (saved bool, err error) {
 }
 
 // resetPatience is how long the effect of a reset is waited for: replicas hear of a deletion within a moment, and Sentinels
-// find each other within some 400 ms.
-const resetPatience = 3 * time.Second
+// find each other within some 400 ms, on a busy machine within seconds. Servers that take longer are started anew.
+const resetPatience = 10 * time.Second

@@ -1,8 +1,11 @@
 package engine
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"io"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -431,6 +434,35 @@ func TestWhichServersAreTheSame(t *testing.T) {
 		err := over.sameServers()
 		if (err == nil) != (x.why == "") || err != nil && !strings.Contains(err.Error(), x.why) {
 			t.Errorf("%v, want %q", err, x.why)
+		}
+	}
+}
+
+// TestSlowAnswersAreAskedForAgain: silence for a moment is no answer, an error is one, and nobody asks beyond the end.
+func TestSlowAnswersAreAskedForAgain(t *testing.T) {
+	t.Parallel()
+	late := fmt.Errorf("ROLE of redis-1: %w", os.ErrDeadlineExceeded)
+	for _, c := range []struct {
+		name  string
+		said  []error
+		asked int
+		want  error
+	}{
+		{"late twice", []error{late, late, nil}, 3, nil},
+		{"refused", []error{late, io.ErrUnexpectedEOF}, 2, io.ErrUnexpectedEOF},
+		{"silent", slices.Repeat([]error{late}, 100), 5, os.ErrDeadlineExceeded},
+	} {
+		ctx, cancel := context.WithCancel(t.Context())
+		n := 0
+		_, err := answered(ctx, func(context.Context) (string, error) {
+			if n++; n == 5 {
+				cancel()
+			}
+			return "", c.said[n-1]
+		})
+		cancel()
+		if n != c.asked || !errors.Is(err, c.want) {
+			t.Errorf("%s: asked %d times, error %v; want %d and %v", c.name, n, err, c.asked, c.want)
 		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"slices"
 	"strings"
 	"time"
@@ -47,10 +48,20 @@ func (p *prover) reset(ctx context.Context) (err error) {
 	if !ok {
 		return fmt.Errorf("nobody knows how to reset %s", p.plan.backend.Name)
 	}
-	if p.cleared, err = resetter.Reset(ctx); err != nil {
+	if p.cleared, err = answered(ctx, resetter.Reset); err != nil {
 		return fmt.Errorf("the reset left something: %w", err)
 	}
 	return p.awaitReady(ctx, resetTimeout)
+}
+
+// answered asks again while the answer does not come in time: a busy server says nothing about its state by its silence. Only the context ends it.
+func answered[T any](ctx context.Context, ask func(context.Context) (T, error)) (T, error) {
+	for {
+		out, err := ask(ctx)
+		if slow := net.Error(nil); err == nil || ctx.Err() != nil || !errors.As(err, &slow) || !slow.Timeout() {
+			return out, err
+		}
+	}
 }
 
 // all collects the proof. The error says all that is not as it was.
@@ -84,6 +95,8 @@ func (p *prover) all(ctx context.Context) ([]results.Proof, error) {
 
 // look takes the baseline.
 func (p *prover) look(ctx context.Context) (baseline, error) {
+	ctx, cancel := context.WithTimeout(ctx, resetTimeout)
+	defer cancel()
 	var b baseline
 	if p.agent {
 		b.links = map[string][]string{}
@@ -100,7 +113,7 @@ func (p *prover) look(ctx context.Context) (baseline, error) {
 	}
 	var err error
 	if resetter, ok := p.service.(topology.Resetter); ok {
-		b.settings, err = resetter.Settings(ctx)
+		b.settings, err = answered(ctx, resetter.Settings)
 	}
 	return b, err
 }
@@ -230,7 +243,7 @@ func undecided(low, high time.Duration) bool { return !isOff(low, high) && high-
 
 // settings compares what the service says of itself with what it said when it began to serve.
 func (p *prover) settings(ctx context.Context) ([]string, error) {
-	now, err := p.service.(topology.Resetter).Settings(ctx)
+	now, err := answered(ctx, p.service.(topology.Resetter).Settings)
 	if err != nil {
 		return nil, err
 	}
