@@ -252,12 +252,16 @@ func (b *bench) userOf(ctx context.Context, c backends.Connection) (lock.Locker,
 	b.users++
 	n := b.users
 	b.mu.Unlock()
-	l, err := c.Locker(ctx, n)
-	if err != nil {
-		return nil, fmt.Errorf("locker: %w", err)
+	for doubts := 0; ; doubts++ {
+		l, err := c.Locker(ctx, n)
+		switch {
+		case err == nil:
+			b.later(l.Close)
+			return l, nil
+		case ctx.Err() != nil || !unsure(err) || doubts == mayBeUnsure: // a busy service may be too slow for a session
+			return nil, fmt.Errorf("locker: %w", err)
+		}
 	}
-	b.later(l.Close)
-	return l, nil
 }
 
 // pair returns two users.

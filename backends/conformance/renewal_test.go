@@ -3,11 +3,13 @@ package conformance
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/lockquake/lockquake/backends"
 	"github.com/lockquake/lockquake/lock"
 )
 
@@ -90,5 +92,28 @@ func TestAnAttemptInDoubtIsMadeAgain(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// slow is a connection to a service that is too busy for a user, some times.
+type slow struct {
+	backends.Connection
+	fails int
+}
+
+func (s *slow) Locker(context.Context, int) (lock.Locker, error) {
+	if s.fails--; s.fails >= 0 {
+		return nil, fmt.Errorf("no session: %w", context.DeadlineExceeded)
+	}
+	return &doubtful{}, nil
+}
+
+// TestAUserOfASlowServiceIsMadeAgain, but not for ever.
+func TestAUserOfASlowServiceIsMadeAgain(t *testing.T) {
+	t.Parallel()
+	for fails, ok := range map[int]bool{0: true, mayBeUnsure: true, mayBeUnsure + 1: false} {
+		if _, err := (&bench{}).userOf(t.Context(), &slow{fails: fails}); (err == nil) != ok {
+			t.Errorf("after %d times too slow: %v", fails, err)
+		}
 	}
 }

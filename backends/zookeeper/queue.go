@@ -100,8 +100,11 @@ func withdraw(ctx context.Context, s *session, path string, why error) error {
 	err := remove(bounded, s, path)
 	switch {
 	case err == nil, errors.Is(err, zk.ErrNoNode), errors.Is(err, zk.ErrSessionExpired), errors.Is(err, errExpired):
-		if errors.Is(why, lock.ErrContended) {
+		switch {
+		case errors.Is(why, lock.ErrContended):
 			return why
+		case ctx.Err() == nil: // the service said nothing about the lock
+			return fmt.Errorf("%w before it was granted: %w", lock.ErrLost, why)
 		}
 		return fmt.Errorf("%w; gave up waiting: %w", lock.ErrContended, why)
 	}

@@ -186,6 +186,25 @@ func TestRefusedIsCertain(t *testing.T) {
 	}
 }
 
+// TestSilenceIsNoRefusal: a waiter whose session ends because the service says nothing was refused by nobody, and has lost its place.
+func TestSilenceIsNoRefusal(t *testing.T) {
+	t.Parallel()
+	const nodeExists = -110
+	f := newFake(t)
+	f.set(func(f *fake) {
+		f.length = time.Second // for which the test waits
+		f.answer = func(op int32) (int32, verdict) {
+			if op == opCreate {
+				return nodeExists, reply
+			}
+			return 0, silence
+		}
+	})
+	if _, err := userOf(t, f, "single").Acquire(t.Context(), request1); !errors.Is(err, lock.ErrLost) || errors.Is(err, lock.ErrContended) {
+		t.Error(err)
+	}
+}
+
 // TestExpiredAnswer has the server say in an answer that the session is no more.
 func TestExpiredAnswer(t *testing.T) {
 	f := newFake(t)

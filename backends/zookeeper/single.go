@@ -51,6 +51,9 @@ func alone(ctx context.Context, u *user, r lock.Request, try bool) (lock.Grant, 
 			return lock.Grant{}, fmt.Errorf("%w: %w", lock.ErrContended, err)
 		}
 		if err := untilGone(ctx, s, path); err != nil {
+			if ctx.Err() == nil { // the service said nothing about the lock
+				return lock.Grant{}, fmt.Errorf("%w before it was granted: %w", lock.ErrLost, err)
+			}
 			// The node is another's, and nothing of ours is under way: a read at most.
 			return lock.Grant{}, fmt.Errorf("%w; gave up waiting: %w", lock.ErrContended, err)
 		}
