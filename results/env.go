@@ -274,6 +274,7 @@ type Report struct {
 	// Clocks is what the errors of clocks that were compared with the run's may hide; nil where all clocks are one.
 	Clocks *ReportClocks `json:"clocks,omitempty"`
 
+	About     []string            `json:"about,omitempty"`   // of the scenario: what is told first
 	NoLock    bool                `json:"no_lock,omitempty"` // as in Env: nothing about grants is judged
 	Judged    Judged              `json:"judged"`
 	Counts    map[string]*int64   `json:"counts"`   // null: not judged

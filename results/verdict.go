@@ -26,7 +26,7 @@ func worse(a, b Verdict) Verdict {
 func (d *directory) report(damage error) Report {
 	e := d.env
 	r := Report{
-		Schema: ReportSchema, Scenario: d.scenario.Name, Claim: d.scenario.Claim, Verdict: Pass, Seed: e.Seed, Replay: e.Replay, Drawn: e.Drawn,
+		Schema: ReportSchema, Scenario: d.scenario.Name, Claim: d.scenario.Claim, About: d.scenario.About, Verdict: Pass, Seed: e.Seed, Replay: e.Replay, Drawn: e.Drawn,
 		Kept: e.Kept, KeptProof: e.KeptProof, Fresh: e.Fresh,
 		Provider: e.Provider, Backend: e.Backend, Lock: e.Lock, Clients: clients(e), Program: e.Program, NoLock: e.NoLock, Judged: d.tally.judged, RunDir: d.dir,
 		Versions: versions(e), Timings: map[string]int64{}, Counts: map[string]*int64{}, Measures: map[string]*float64{}, Latency: map[string]Quantiles{},

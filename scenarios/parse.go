@@ -1,6 +1,7 @@
 package scenarios
 
 import (
+	"fmt"
 	"reflect"
 	"regexp"
 	"slices"
@@ -32,7 +33,7 @@ const (
 var (
 	hostRules = []string{HostsSpread, HostsApart}
 	labelForm = regexp.MustCompile(`^[^=\s]+=\S+$`)
-	rootKeys  = []string{"name", "claim", "source", "backend", "workload", "chaos", "steps", "run", "hosts", "expect", "twins"}
+	rootKeys  = []string{"name", "claim", "source", "about", "backend", "workload", "chaos", "steps", "run", "hosts", "expect", "twins"}
 	nameForm  = regexp.MustCompile(`^[a-z0-9]+(-[a-z0-9]+)*$`)
 	guards    = []string{"none", "fence", "fence-writes", "fence-version", "cas-version", "cas-owner", "check-then-write", "sequencer", "condition", "decr", "unique", "lock-key", "if-match", "majority", "one"}
 	looks     = []string{"signal", "validity"}
@@ -189,7 +190,10 @@ func (r reader) missing(path, what string) error {
 }
 
 func (r reader) head(s *Scenario) error {
-	var h struct{ Name, Claim, Source string }
+	var h struct {
+		Name, Claim, Source string
+		About               []string
+	}
 	if _, err := r.own(r.root, "", &h); err != nil {
 		return err
 	}
@@ -202,7 +206,12 @@ func (r reader) head(s *Scenario) error {
 	if strings.TrimSpace(h.Claim) == "" {
 		return r.missing("claim", "one or two sentences on what the run shows")
 	}
-	s.Name, s.Claim, s.Source = h.Name, h.Claim, h.Source
+	for i, name := range h.About {
+		if !IsEvent(name) && !countForm.MatchString(name) {
+			return r.errorf(fmt.Sprintf("about.%d", i), "%q is no count, measure or event, such as lost_updates or %q", name, "renew ok")
+		}
+	}
+	s.Name, s.Claim, s.Source, s.About = h.Name, h.Claim, h.Source, h.About
 	return nil
 }
 

@@ -19,6 +19,8 @@ type Scenario struct {
 	File     string // where it came from, for error messages
 	Claim    string // what the run shows, in words
 	Source   string // where the argument comes from: a text, a bug report
+	// About is what headline, words and picture tell first: counts, measures, and events such as "renew ok". None: what Expect names.
+	About    []string
 	Backend  Backend
 	Workload Workload
 	Chaos    []Injection

@@ -213,6 +213,9 @@ func (r stepsReader) stepValues(m *ast.MappingNode, s Step, path string) error {
 	return nil
 }
 
+// IsEvent reports whether a name is one of an event of the history, such as "renew ok" or "lost".
+func IsEvent(name string) bool { return slices.Contains(eventNames(), name) }
+
 // eventNames lists what an await can wait for in the history.
 func eventNames() []string {
 	var out []string

@@ -6,7 +6,7 @@ import (
 	"github.com/goccy/go-yaml/ast"
 )
 
-var twinKeys = []string{"claim", "source", "expect", "same", "set", "steps"}
+var twinKeys = []string{"claim", "source", "about", "expect", "same", "set", "steps"}
 
 // twins makes the variants that a scenario's own file describes, in their order.
 func twins(s Scenario) ([]Scenario, error) {
@@ -52,7 +52,7 @@ func (r reader) twin(s Scenario, word string, def *ast.MappingNode) (Scenario, e
 	same := ""
 	for _, v := range def.Values {
 		switch key := keyOf(v); key {
-		case "claim", "source", "expect", "steps":
+		case "claim", "source", "about", "expect", "steps":
 			root = put(root, key, v)
 		case "same":
 			if same, _ = textOf(v.Value); same == "" {

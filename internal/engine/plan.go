@@ -372,7 +372,7 @@ func (p planner) checkStepUsers() error {
 	return nil
 }
 
-// checkExpect refuses names that no run is judged by: a typing error would otherwise cost a whole run.
+// checkExpect refuses names, in expect and in about, that no run is judged by: a typing error would otherwise cost a whole run.
 func (p planner) checkExpect() error {
 	var faults []string
 	for _, i := range p.injections {
@@ -382,16 +382,30 @@ func (p planner) checkExpect() error {
 		faults = append(faults, i.kind.Name)
 	}
 	ofRuns := []string{scenarios.Judged, scenarios.Bit}
+	known := func(path, name string) error {
+		if slices.Contains(ofRuns, name) || p.Catalog.Checkers.Has(name, faults) {
+			return nil
+		}
+		near := ""
+		if c := scenarios.Closest(name, slices.Concat(ofRuns, p.Catalog.Checkers.Names()), 1); len(c) > 0 {
+			near = "did you mean " + c[0] + "? "
+		}
+		return p.wrong(path, "there is no such count or measure; %s`lockquake list measures` lists them", near)
+	}
+	for i, name := range p.scenario.About {
+		if scenarios.IsEvent(name) {
+			continue
+		}
+		if err := known(fmt.Sprintf("about.%d", i), name); err != nil {
+			return err
+		}
+	}
 	for _, e := range p.scenario.Expect {
 		path := "expect." + e.Name
-		switch {
-		case !slices.Contains(ofRuns, e.Name) && !p.Catalog.Checkers.Has(e.Name, faults):
-			near := ""
-			if c := scenarios.Closest(e.Name, slices.Concat(ofRuns, p.Catalog.Checkers.Names()), 1); len(c) > 0 {
-				near = "did you mean " + c[0] + "? "
-			}
-			return p.wrong(path, "there is no such count or measure; %s`lockquake list measures` lists them", near)
-		case e.Unit == "ms" && !results.IsTime(e.Name):
+		if err := known(path, e.Name); err != nil {
+			return err
+		}
+		if e.Unit == "ms" && !results.IsTime(e.Name) {
 			return p.wrong(path, "%s is no duration: leave the unit out of %q", e.Name, e.Text)
 		}
 	}

@@ -46,7 +46,7 @@ func (s lockMarker) lockMarks() {
 		case e.Kind == history.Lost:
 			s.lost(e, lane)
 		case e.Kind == history.Dead:
-			s.add(mark{Time: e.Time, Kind: markNote, Lane: lane, To: nowhere, Label: "process is dead", Weight: weightTurn, Say: name + " is dead"})
+			s.add(mark{Time: e.Time, Kind: markNote, Lane: lane, To: nowhere, Label: "process is dead", Event: "dead", Weight: weightTurn, Say: name + " is dead"})
 		}
 	}
 	for _, h := range s.Holds {
@@ -62,7 +62,7 @@ func (s lockMarker) lost(e history.Event, lane int) {
 	if h := s.hold(e.User, e.Grant); h != nil && h.Ref.Valid != history.ValidUnknown && h.Ref.Valid < e.Time { // one without an end is later than all
 		say += ", " + duration(e.Time-h.Ref.Valid) + " after its validity ended"
 	}
-	s.add(mark{Time: e.Time, Kind: markNote, Lane: lane, To: nowhere, Label: "told: grant lost", Weight: weightLoss, Say: say})
+	s.add(mark{Time: e.Time, Kind: markNote, Lane: lane, To: nowhere, Label: "told: grant lost", Event: "lost", Weight: weightLoss, Say: say})
 }
 
 // hold finds the bar of a grant.
@@ -134,6 +134,14 @@ func outcome(f *history.Event) string {
 	return "nobody knows"
 }
 
+// ended names the event that ended an operation, such as "renew ok"; f is nil where none did.
+func ended(e history.Event, f *history.Event) string {
+	if f == nil {
+		return ""
+	}
+	return e.Kind.String() + " " + f.Phase.String()
+}
+
 // which adds the name of the lock to a word, in a scene of more than one lock.
 func (s *story) which(word string, lock uint16) string {
 	for _, e := range s.scene.events {
@@ -159,7 +167,7 @@ func (s lockMarker) acquire(i int, e history.Event, lane int) {
 	why, long := s.outcome(e, f)
 	say := fmt.Sprintf("%s asks for %s and is not granted it: %s", name, lock, long)
 	if f == nil || f.Time-e.Time <= atOnce {
-		ask.Kind, ask.Label, ask.Bad, ask.Say, ask.Weight = markExchange, word+": "+why, true, say, weightLoss
+		ask.Kind, ask.Label, ask.Bad, ask.Say, ask.Weight, ask.Event = markExchange, word+": "+why, true, say, weightLoss, ended(e, f)
 		switch {
 		case f != nil:
 		case s.killed(e):
@@ -175,7 +183,7 @@ func (s lockMarker) acquire(i int, e history.Event, lane int) {
 	}
 	s.add(ask)
 	s.add(mark{
-		Time: f.Time, Kind: markAnswer, Lane: lane, To: service, Label: why, Bad: true, Weight: weightGrant, // as heavy as what it waited for
+		Event: ended(e, f), Time: f.Time, Kind: markAnswer, Lane: lane, To: service, Label: why, Bad: true, Weight: weightGrant, // as heavy as what it waited for
 		Say: fmt.Sprintf("%s, which had asked for %s at %s, is not granted it: %s", name, lock, s.at(e.Time), long),
 	})
 }
@@ -214,7 +222,7 @@ func (s lockMarker) granted(e history.Event, f *history.Event, h *bar, word stri
 	}
 	if took <= atOnce {
 		s.add(mark{
-			Time: f.Time, Kind: markExchange, Lane: h.Lane, To: to, At: at, Label: word + ": " + label, Weight: weight,
+			Event: ended(e, f), Time: f.Time, Kind: markExchange, Lane: h.Lane, To: to, At: at, Label: word + ": " + label, Weight: weight,
 			Say: fmt.Sprintf("%s asks for %s and is granted it%s%s", name, lock, by, say),
 		})
 		h.Asked = f.Time
@@ -222,7 +230,7 @@ func (s lockMarker) granted(e history.Event, f *history.Event, h *bar, word stri
 	}
 	s.add(mark{Time: e.Time, Kind: markAsk, Lane: h.Lane, To: to, Label: word, Weight: weightTrifle, Say: name + " asks for " + lock})
 	s.add(mark{
-		Time: f.Time, Kind: markAnswer, Lane: h.Lane, To: to, At: at, Label: label, Weight: weight,
+		Event: ended(e, f), Time: f.Time, Kind: markAnswer, Lane: h.Lane, To: to, At: at, Label: label, Weight: weight,
 		Say: fmt.Sprintf("%s, which had asked at %s, is granted %s%s%s", name, s.at(e.Time), lock, by, say),
 	})
 }
@@ -236,7 +244,7 @@ func (s lockMarker) farthest(from int, lanes []int) int {
 func (s lockMarker) operation(i int, e history.Event, lane int) {
 	f := s.answer(i)
 	why, long := s.outcome(e, f)
-	m := mark{Time: e.Time, Kind: markAsk, Lane: lane, To: s.service(), Label: s.which(e.Kind.String(), e.Lock), Bad: why != ""}
+	m := mark{Event: ended(e, f), Time: e.Time, Kind: markAsk, Lane: lane, To: s.service(), Label: s.which(e.Kind.String(), e.Lock), Bad: why != ""}
 	verb := map[history.Kind]string{history.Release: "releases", history.Check: "asks whether it still has", history.Renew: "renews"}[e.Kind]
 	m.Say, m.Weight = fmt.Sprintf("%s %s %s", s.Lanes[lane].Name, verb, s.scene.lockName(e.Lock)), weightEnd
 	if why != "" {

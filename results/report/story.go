@@ -106,6 +106,7 @@ type mark struct {
 	Bad   bool  // it was not done
 	Label string
 	Below string // second line, under the arrow
+	Event string // what happened in the history, such as "renew ok"; "" for all else
 	// Say is the same as a sentence, "" where it is not worth one; the weightiest sentences are told.
 	Say    string
 	Weight int

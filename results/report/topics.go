@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -9,24 +10,27 @@ import (
 	"github.com/lockquake/lockquake/scenarios"
 )
 
-// A topic is a figure above zero that the scenario names in its expectations: what the story is about.
+// A topic is a figure above zero that the scenario names, under `about` or in its expectations: what the story is about.
 type topic struct {
 	name  string
 	value float64
 	count bool // it is a count; else a measure
 }
 
-// topics lists them, counts first, in the order of the expectations.
+// topics lists them, counts first: those that the scenario says it is about, then the others in the order of the expectations.
 func (sc *scene) topics() []topic {
-	var counts, measures []topic
+	names := slices.Clone(sc.report.About)
 	for _, e := range sc.report.Expectations {
-		if e.Default || e.Got == nil || *e.Got <= 0 || e.Name == scenarios.Judged || e.Name == scenarios.Bit {
-			continue
+		if !e.Default && e.Name != scenarios.Judged && e.Name != scenarios.Bit && !slices.Contains(names, e.Name) {
+			names = append(names, e.Name)
 		}
-		if n := sc.report.Counts[e.Name]; n != nil {
-			counts = append(counts, topic{e.Name, float64(*n), true})
-		} else if v := sc.report.Measures[e.Name]; v != nil {
-			measures = append(measures, topic{e.Name, *v, false})
+	}
+	var counts, measures []topic
+	for _, name := range names {
+		if n := sc.report.Counts[name]; n != nil && *n > 0 {
+			counts = append(counts, topic{name, float64(*n), true})
+		} else if v := sc.report.Measures[name]; v != nil && *v > 0 {
+			measures = append(measures, topic{name, *v, false})
 		}
 	}
 	return append(counts, measures...)
@@ -67,7 +71,7 @@ func (s topic) names(kind string) bool {
 func (sc *scene) headed(title string) string {
 	var more []string
 	for _, x := range sc.topics() {
-		if x.count && !says(title, x) {
+		if x.count && !Names(title, x.name) {
 			more = append(more, x.String())
 		}
 	}
@@ -82,11 +86,11 @@ func (sc *scene) headed(title string) string {
 	return title + "; " + list(more)
 }
 
-// says reports whether a text names what a topic counts.
-func says(text string, x topic) bool {
+// Names reports whether a text names a count, such as stale_writes by "STALE WRITE" or "2 stale writes".
+func Names(text, count string) bool {
 	text = strings.ToLower(text)
-	one := topic{x.name, 1, x.count}.String()
-	return strings.Contains(text, strings.TrimPrefix(one, "1 ")) || strings.Contains(text, words(x.name))
+	one := topic{count, 1, true}.String()
+	return strings.Contains(text, strings.TrimPrefix(one, "1 ")) || strings.Contains(text, words(count))
 }
 
 // topicMarker draws what the scenario names and no other mark tells.
@@ -95,17 +99,32 @@ type topicMarker struct{ *story }
 // marks adds the witnesses of such counts, each at its time: what is missing in the end stands at the final read. Counts without a witness, and
 // measures, have no time.
 func (s topicMarker) marks() {
+	s.events()
 	var rest []string
 	for _, x := range s.scene.topics() {
 		switch {
 		case !x.count:
 			rest = append(rest, x.String())
-		case slices.ContainsFunc(s.Marks, func(m mark) bool { return says(m.Label+" "+m.Below, x) && says(m.Say, x) }):
+		case slices.ContainsFunc(s.Marks, func(m mark) bool { return Names(m.Label+" "+m.Below, x.name) && Names(m.Say, x.name) }):
 		case !s.witnesses(x):
 			rest = append(rest, x.String())
 		}
 	}
 	s.InAll = list(rest)
+}
+
+// events has what the scenario is about told with the weight of a topic. Where nothing else was found, the first of them is the headline.
+func (s topicMarker) events() {
+	first := ""
+	for i := range s.Marks {
+		if m := &s.Marks[i]; m.Event != "" && m.Say != "" && slices.Contains(s.scene.report.About, m.Event) {
+			m.Weight = max(m.Weight, weightTopic)
+			first = cmp.Or(first, m.Say)
+		}
+	}
+	if first != "" && s.scene.worst == nil {
+		s.Title = capital(first) + "; " + strings.ToLower(s.Title[:1]) + s.Title[1:]
+	}
 }
 
 // witnesses adds the first witness of a count that one of the drawn users takes part in, else the first of all.

@@ -80,6 +80,34 @@ func TestWhatAScenarioNamesIsTold(t *testing.T) {
 	}
 }
 
+// TestWhatAScenarioIsAboutComesFirst: counts and measures in its own order before what it expects, and events with the weight of a count. Where
+// nothing was found, the first event is the headline.
+func TestWhatAScenarioIsAboutComesFirst(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	w.env.People = map[string]string{"A": "client-1"}
+	a := w.acquire(history.MakeUser(0, 0), 1, 2, 7, 10_000)
+	op := w.event(history.Event{Time: at(4), User: a.user, Kind: history.Renew, Phase: history.Invoke, Grant: a.op})
+	w.event(history.Event{Time: at(5), User: a.user, Kind: history.Renew, Phase: history.Ok, Op: op, Grant: a.op, Valid: at(10_004)})
+	w.release(a, 10, history.Ok, 0)
+	dir := w.write(a)
+	r := baseReport(w, dir)
+	r.Counts["double_grants"], r.Counts["overlapping_holds"] = ptr(int64(0)), ptr(int64(0))
+	weightOf := func() int {
+		told := toldOf(t, synthetic{dir, r})
+		return told.Marks[slices.IndexFunc(told.Marks, func(m mark) bool { return m.Event == "renew ok" })].Weight
+	}
+	if title := toldOf(t, synthetic{dir, r}).Title; title != "Nothing was granted twice" || weightOf() != weightTrifle {
+		t.Errorf("without a word on it: %q, weight %d", title, weightOf())
+	}
+	r.About = []string{"renew ok", "orphans", "lost_updates"}
+	r.Counts["lost_updates"], r.Counts["orphans"], r.Counts["fence_saves"] = ptr(int64(2)), ptr(int64(1)), ptr(int64(3))
+	r.Expectations = []results.ExpectationResult{{Name: "fence_saves", Want: ">0", Got: ptr(3.0), Verdict: results.Pass}}
+	if title := toldOf(t, synthetic{dir, r}).Title; title != "A renews lock-0; 1 orphan, 2 lost updates and 3 fence saves; nothing was granted twice" || weightOf() != weightTopic {
+		t.Errorf("about a renewal: %q, weight %d", title, weightOf())
+	}
+}
+
 // TestAStoryWithoutALock speaks of users and accesses, and of no grant, hold or validity.
 func TestAStoryWithoutALock(t *testing.T) {
 	w := newWorld(t, 2)
