@@ -27,7 +27,7 @@ var (
 		"acquire": {"lock", "mode", "outcome", "async"}, "read": {"lock", "outcome", "async"},
 		"check": {"lock", "outcome", "async"}, "write": {"lock", "value", "plus", "outcome", "async"},
 		"release": {"lock", "outcome", "async"}, "renew": {"lock", "outcome", "async"},
-		"arm": {"point", "action"}, "continue": {"point"}, "cancel": {"outcome"}, "close": {"outcome", "async"},
+		"arm": {"point", "action"}, "continue": {"point", "async"}, "cancel": {"outcome"}, "close": {"outcome", "async"},
 	}
 	awaits = []string{"event", "validity-over", "fact", "point", "elapsed", "bitten", "led"}
 	// keysOfAwait are the keys that an await takes beside await and within.
