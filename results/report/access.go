@@ -99,7 +99,10 @@ func (s accessMarker) access(e history.Event, h *bar) mark {
 			}
 		}
 	case e.Kind == history.EffectWrite:
-		after := s.successor(e, h)
+		after := ""
+		if !s.scene.env.NoLock {
+			after = s.successor(e, h)
+		}
 		switch {
 		case after != "" && e.Code == history.CodeConditional:
 			m.Below = "late effect: after " + after + ", condition true"

@@ -132,6 +132,9 @@ func newScene(dir string, r results.Report, env results.Env) (*scene, error) {
 	case r.Measures["wakeups_per_handoff"] != nil, r.Measures["requests_per_handoff"] != nil:
 		err = sc.handoffScene(dir)
 	}
+	if err == nil && len(sc.users) == 0 && slices.ContainsFunc(sc.topics(), func(x topic) bool { return x.count }) {
+		err = sc.glimpse(dir)
+	}
 	if err != nil || len(sc.users) == 0 {
 		return nil, err
 	}
@@ -269,6 +272,34 @@ func (sc *scene) outage(dir string) error {
 	}
 	sc.gap = w
 	return sc.grants(dir, last, next)
+}
+
+// glimpse makes the scene of two users at work, for counts without a witness among holds: where the first one was found, else in the middle of
+// the run.
+func (sc *scene) glimpse(dir string) error {
+	until := sc.env.Start + (sc.env.End-sc.env.Start)/2
+	for _, x := range sc.topics() {
+		if w := sc.witness(x, func(results.Witness) bool { return false }); w != nil {
+			until = w.To
+			break
+		}
+	}
+	var first, next *history.Event
+	err := sc.scan(dir, func(e *history.Event) {
+		if e.Kind != history.Acquire || e.Phase != history.Ok || next != nil && e.Time > until {
+			return
+		}
+		one := *e
+		if next != nil && e.Lock == next.Lock && e.User != next.User {
+			first, next = next, &one
+		} else if first == nil {
+			next = &one
+		}
+	})
+	if err != nil || first == nil {
+		return err
+	}
+	return sc.grants(dir, first, next)
 }
 
 // grants makes the scene of two grants, one after the other: all that belongs to their holds.

@@ -105,7 +105,7 @@ func (s topicMarker) marks() {
 		switch {
 		case !x.count:
 			rest = append(rest, x.String())
-		case slices.ContainsFunc(s.Marks, func(m mark) bool { return Names(m.Label+" "+m.Below, x.name) && Names(m.Say, x.name) }):
+		case s.told(x):
 		case !s.witnesses(x):
 			rest = append(rest, x.String())
 		}
@@ -127,20 +127,18 @@ func (s topicMarker) events() {
 	}
 }
 
+// told reports whether another mark tells of a count, and gives the first one that does the weight of a topic.
+func (s topicMarker) told(x topic) bool {
+	i := slices.IndexFunc(s.Marks, func(m mark) bool { return Names(m.Label+" "+m.Below, x.name) && Names(m.Say, x.name) })
+	if i >= 0 {
+		s.Marks[i].Weight = max(s.Marks[i].Weight, weightTopic)
+	}
+	return i >= 0
+}
+
 // witnesses adds the first witness of a count that one of the drawn users takes part in, else the first of all.
 func (s topicMarker) witnesses(x topic) (found bool) {
-	var best *results.Witness
-	for _, f := range s.scene.report.Findings {
-		if f.Counts[x.name] == nil {
-			continue
-		}
-		for i := range f.Witnesses {
-			w := &f.Witnesses[i]
-			if mine := len(f.Counts) == 1 || x.names(w.Kind); mine && (best == nil || s.laneOf(*best) < 0 && s.laneOf(*w) >= 0) {
-				best = w
-			}
-		}
-	}
+	best := s.scene.witness(x, func(w results.Witness) bool { return s.laneOf(w) >= 0 })
 	if best == nil {
 		return false
 	}
@@ -153,6 +151,23 @@ func (s topicMarker) witnesses(x topic) (found bool) {
 		Say: exactMS.ReplaceAllString(s.scene.named(best.Text), "$1 ms") + ": " + strings.ToUpper(x.String()),
 	})
 	return true
+}
+
+// witness is the first one of a count that is preferred, else the first of all; nil where there is none.
+func (sc *scene) witness(x topic, preferred func(results.Witness) bool) *results.Witness {
+	var best *results.Witness
+	for _, f := range sc.report.Findings {
+		if f.Counts[x.name] == nil {
+			continue
+		}
+		for i := range f.Witnesses {
+			w := &f.Witnesses[i]
+			if mine := len(f.Counts) == 1 || x.names(w.Kind); mine && (best == nil || !preferred(*best) && preferred(*w)) {
+				best = w
+			}
+		}
+	}
+	return best
 }
 
 // laneOf is the lane of a user in a witness; below 0 where none is drawn.

@@ -108,6 +108,39 @@ func TestWhatAScenarioIsAboutComesFirst(t *testing.T) {
 	}
 }
 
+// TestACountWithoutAHoldIsDrawn beside two users at work at the time of its witness, where no hold, fault or handoff is to be shown. Without
+// a lock nobody writes late there.
+func TestACountWithoutAHoldIsDrawn(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 3)
+	w.env.NoLock, w.env.Lock, w.env.People = true, "none", nil
+	var all []*grant
+	for i, from := range []float64{1, 2, 500} {
+		g := w.acquire(history.MakeUser(i, 0), from, from+1, 0, 0)
+		w.access(g, history.Write, from+12-float64(i)*5, from+13-float64(i)*5, 7, history.Ok)
+		w.release(g, from+20, history.Ok, 0)
+		all = append(all, g)
+	}
+	dir := w.write(all...)
+	r := baseReport(w, dir)
+	r.NoLock, r.Latency = true, nil
+	r.Counts = map[string]*int64{"repeated_work": ptr(int64(2))}
+	r.Expectations = []results.ExpectationResult{{Name: "repeated_work", Want: ">0", Got: ptr(2.0), Verdict: results.Pass}}
+	r.Findings = []results.Finding{{Checker: "once", Counts: r.Counts, Witnesses: []results.Witness{
+		{Kind: "repeated_work", Lock: "lock-0", From: at(9), To: at(12), Text: "the work 7 was done twice"},
+	}}}
+	var said bytes.Buffer
+	must(t, Explain(&said, dir, r))
+	if text := said.String(); !strings.HasPrefix(text, "Repeated work 2.") || !strings.Contains(text, "the work 7 was done twice") ||
+		!strings.Contains(text, "client-2 writes 7") || strings.Contains(text, "client-3") || strings.Contains(strings.ToLower(text), "stale") {
+		t.Error(text)
+	}
+	drawn := strings.ToLower(strings.Join(svgText.FindAllString(string(pictureOf(t, synthetic{dir, r})), -1), " "))
+	if !strings.Contains(drawn, "repeated work") || strings.Contains(drawn, "stale") {
+		t.Error(drawn)
+	}
+}
+
 // TestAStoryWithoutALock speaks of users and accesses, and of no grant, hold or validity.
 func TestAStoryWithoutALock(t *testing.T) {
 	w := newWorld(t, 2)
