@@ -87,14 +87,14 @@ func TestArgumentsHaveTheirStories(t *testing.T) {
 	for _, s := range all {
 		fileOf[s.Name] = s.File
 	}
-	link := regexp.MustCompile("\\[`([a-z0-9-]+)`\\]\\(stories\\.md#([a-z0-9-]+)\\)")
+	link := regexp.MustCompile("\\[`([a-z0-9-]+)`\\]\\(stories/([a-z0-9-]+)\\.md\\)")
 	named := map[string]bool{}
 	for _, page := range []string{"../docs/arguments.md", "../docs/choosing.md"} {
 		data, err := os.ReadFile(page)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if n, all := len(link.FindAllString(string(data), -1)), strings.Count(string(data), "(stories.md#"); n != all {
+		if n, all := len(link.FindAllString(string(data), -1)), strings.Count(string(data), "(stories/"); n != all {
 			t.Errorf("%s: %d of %d links to stories are named by what they are about", page, n, all)
 		}
 		for _, m := range link.FindAllStringSubmatch(string(data), -1) {

@@ -67,11 +67,11 @@ func (s topic) names(kind string) bool {
 	return true
 }
 
-// headed lays what the scenario names over a headline, where that does not say it.
+// headed lays what the scenario names over a headline, where that does not say it: counts, and measures that it is about.
 func (sc *scene) headed(title string) string {
 	var more []string
 	for _, x := range sc.topics() {
-		if x.count && !Names(title, x.name) {
+		if (x.count || slices.Contains(sc.report.About, x.name)) && !Names(title, x.name) {
 			more = append(more, x.String())
 		}
 	}
