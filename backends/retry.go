@@ -74,11 +74,13 @@ func CheckDuration(key string, d, least time.Duration) error {
 
 // Poll calls try until it grants, fails in a way whose outcome nobody knows, was called Tries times, or ctx ends. It asks
 // again only where the attempt certainly granted nothing. When ctx ends between two attempts the last attempt's error is
-// returned, so that the caller learns that nothing was granted and why. It announces each attempt (lock.Attempt).
+// returned, so that the caller learns that nothing was granted and why. Where ctx ends within an attempt, the error keeps what that leaves
+// open, with the reason of the attempts before: the wait was for a lock that was held. It announces each attempt (lock.Attempt).
 func (r Retry) Poll(ctx context.Context, random *rand.Rand, try func(context.Context) (lock.Grant, error)) (lock.Grant, error) {
 	next := r.Delay
 	var timer *time.Timer // of no use to an attempt that succeeds
 	var held error        // what the last attempt was told that the service answered
+	began := time.Now()
 	for tries := 1; ; tries++ {
 		lock.Attempt(ctx)
 		g, err := try(ctx)
@@ -88,7 +90,7 @@ func (r Retry) Poll(ctx context.Context, random *rand.Rand, try func(context.Con
 			err = fmt.Errorf("%w; gave up waiting: %w", held, ctx.Err()) // it was not asked once more
 		}
 		if err == nil || !lock.Certain(err) {
-			return g, err
+			return g, cutOff(ctx, held, err, began)
 		}
 		if tries == r.Tries {
 			return lock.Grant{}, fmt.Errorf("%w; gave up after %d tries", err, tries)
@@ -107,6 +109,19 @@ func (r Retry) Poll(ctx context.Context, random *rand.Rand, try func(context.Con
 			return lock.Grant{}, fmt.Errorf("%w; gave up waiting: %w", err, ctx.Err())
 		}
 	}
+}
+
+// cutOff adds to the error of an attempt that the end of ctx cut off why the ones before had not been granted, held: else all that is told of a
+// wait for a lock that was held is that its last request had no answer.
+func cutOff(ctx context.Context, held, err error, began time.Time) error {
+	if err == nil || held == nil || ctx.Err() == nil {
+		return err
+	}
+	why, told := lock.ReasonOf(held)
+	if !told {
+		why = lock.Reason{Cause: lock.CauseWaitOver, N: int64(time.Since(began))}
+	}
+	return lock.Because(why, err)
 }
 
 func (r Retry) draw(delay time.Duration, random *rand.Rand) time.Duration {

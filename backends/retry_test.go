@@ -72,3 +72,45 @@ func TestDelays(t *testing.T) {
 		}
 	}
 }
+
+// TestADeadlineWithinAnAttempt leaves open what that attempt did, and tells what the ones before waited for.
+func TestADeadlineWithinAnAttempt(t *testing.T) {
+	t.Parallel()
+	own := lock.Reason{Cause: lock.CauseNoMajority, Seen: 3, N: 5}
+	for name, c := range map[string]struct {
+		before error // of the attempts before the last
+		over   bool  // the deadline ends the last one
+		want   lock.Cause
+	}{
+		"held":                    {lock.ErrContended, true, lock.CauseWaitOver},
+		"held, with a reason":     {lock.Because(own, lock.ErrContended), true, own.Cause},
+		"refused":                 {lock.ErrRefused, true, ""},
+		"held, and then cut off":  {lock.ErrContended, false, ""},
+		"refused, and no answer":  {lock.ErrRefused, false, ""},
+		"never asked to the end":  {nil, true, ""},
+		"nobody knows, no waiter": {nil, false, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			tries := 0
+			_, err := Retry{}.Poll(ctx, Random("run", 0), func(context.Context) (lock.Grant, error) {
+				if tries++; tries < 3 && c.before != nil {
+					return lock.Grant{}, c.before
+				}
+				if c.over {
+					cancel()
+				}
+				return lock.Grant{}, context.DeadlineExceeded
+			})
+			r, told := lock.ReasonOf(err)
+			if lock.Certain(err) || !errors.Is(err, context.DeadlineExceeded) || told != (c.want != "") || r.Cause != c.want {
+				t.Errorf("%v because %+v", err, r)
+			}
+			if r.Cause == lock.CauseWaitOver && r.N <= 0 {
+				t.Errorf("waited for %d ns", r.N)
+			}
+		})
+	}
+}

@@ -152,6 +152,9 @@ const (
 	// CodeConditional is of the effect of a write. Ok: what its writer had read was compared in the same step, or did not matter. Fail: the
 	// condition was false, as after another's write.
 	CodeConditional
+	CauseNoMajority // causes of later releases follow here: a number once given stays
+	CauseNotReplicated
+	CauseFewReplicas
 	codeEnd
 )
 
@@ -159,11 +162,11 @@ var codeNames = [...]string{
 	"", "contended", "not-held", "lost", "timeout", "connection", "fenced", "cancelled", "unavailable", "other",
 	"token-lower", "token-missing", "version-changed", "version-missing", "owner-changed", "owner-missing", "sequencer-ended", "key-gone",
 	"too-late", "wait-over", "answered-by", "condition-false", "key-taken",
-	"conditional",
+	"conditional", "no-majority", "not-replicated", "few-replicas",
 }
 
 // isCause reports whether a code is a cause of a Reason.
-func isCause(c uint8) bool { return c >= codeClasses && c < CodeConditional }
+func isCause(c uint8) bool { return c >= codeClasses && c < codeEnd && c != CodeConditional }
 
 // CauseOf returns the number of a cause by its name.
 func CauseOf(name string) (uint8, bool) {

@@ -209,6 +209,7 @@ func TestSenseAtItsBorders(t *testing.T) {
 		"valid from the first on":    {"", Acquire, Ok, func(e *Event) { e.Valid = 1 }, ""},
 		"last error class":           {"", Acquire, Fail, func(e *Event) { e.Code = CodeOther }, ""},
 		"first cause":                {"register", Reason, Info, func(e *Event) { e.Code = codeClasses }, ""},
+		"last cause":                 {"register", Reason, Info, func(e *Event) { e.Code = codeEnd - 1 }, ""},
 		"reason for the first event": {"", Reason, Info, func(e *Event) { e.Op = 1 }, ""},
 	} {
 		x := sane()

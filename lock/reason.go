@@ -16,11 +16,32 @@ const (
 	CauseSequencerEnded Cause = "sequencer-ended" // the lock service says that the sequencer of token Seen describes the lock no more
 	CauseKeyGone        Cause = "key-gone"        // the key that was granted is gone, or another's
 	CauseTooLate        Cause = "too-late"        // the validity was over N ns before all replies were in
-	CauseWaitOver       Cause = "wait-over"       // the lock was held when it was asked for last, and the wait was given up after N ns
+	CauseWaitOver       Cause = "wait-over"       // the lock was held whenever the service answered, and the wait was given up after N ns
 	CauseConditionFalse Cause = "condition-false" // the condition of the statement itself did not hold
 	CauseKeyTaken       Cause = "key-taken"       // a row with that unique key is there already
 	CauseAnsweredBy     Cause = "answered-by"     // of a grant: bit i of Seen is set where server i said yes, of N servers
+	CauseNoMajority     Cause = "no-majority"     // of N servers that were asked, neither those that said yes nor those that said no were a majority: Seen is a Vote
+	CauseNotReplicated  Cause = "not-replicated"  // within N ns, the low half of Seen was how many replicas acknowledged the key, of as many as the high half
+	CauseFewReplicas    Cause = "few-replicas"    // the server takes no write, for it has heard of too few replicas lately
 )
+
+// Vote is how many servers answered what to one request. A Reason holds it as one number, a byte each.
+type Vote struct {
+	Yes, No uint8
+	Refused uint8 // answered with an error
+	NotSent uint8 // were not reached
+	Silent  uint8 // were asked, and did not answer
+}
+
+// Seen is the vote as Reason.Seen has it.
+func (v Vote) Seen() uint64 {
+	return uint64(v.Yes) | uint64(v.No)<<8 | uint64(v.Refused)<<16 | uint64(v.NotSent)<<24 | uint64(v.Silent)<<32
+}
+
+// VoteOf is the vote that Reason.Seen holds.
+func VoteOf(seen uint64) Vote {
+	return Vote{Yes: uint8(seen), No: uint8(seen >> 8), Refused: uint8(seen >> 16), NotSent: uint8(seen >> 24), Silent: uint8(seen >> 32)}
+}
 
 // Reason is a cause with its facts.
 type Reason struct {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"strings"
 	"sync"
 	"time"
 
@@ -193,7 +194,11 @@ func (o *owner) classify(err error) error {
 	var answer redis.Error
 	switch {
 	case errors.As(err, &answer):
-		return fmt.Errorf("%w: %w", lock.ErrRefused, err)
+		err = fmt.Errorf("%w: %w", lock.ErrRefused, err)
+		if strings.HasPrefix(answer.Error(), "NOREPLICAS") {
+			err = lock.Because(lock.Reason{Cause: lock.CauseFewReplicas}, err)
+		}
+		return err
 	case o.sent.IsZero() && !errors.Is(err, lock.ErrNotSent):
 		return fmt.Errorf("%w: %w", lock.ErrNotSent, err)
 	}

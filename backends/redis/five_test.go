@@ -96,6 +96,28 @@ func TestVotes(t *testing.T) {
 	}
 }
 
+// TestWhoHadNoMajority is told with the answers, but not where a majority said no: then the lock is another's, and no more.
+func TestWhoHadNoMajority(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]*lock.Vote{
+		"nnnyy": nil,
+		"nn000": {No: 2, NotSent: 3},
+		"yyn0?": {Yes: 2, No: 1, NotSent: 1, Silent: 1},
+		"rr???": {Refused: 2, Silent: 3},
+	} {
+		v := votes(text)
+		for what, err := range map[string]error{"own": v.own(), "refusal": v.refusal()} {
+			r, told := lock.ReasonOf(err)
+			switch {
+			case told != (want != nil):
+				t.Errorf("%s of %s: because %+v", what, text, r)
+			case told && (r.Cause != lock.CauseNoMajority || r.N != 5 || lock.VoteOf(r.Seen) != *want):
+				t.Errorf("%s of %s: because %+v, which is %+v", what, text, r, lock.VoteOf(r.Seen))
+			}
+		}
+	}
+}
+
 func votes(text string) vote {
 	var v vote
 	for _, letter := range text {

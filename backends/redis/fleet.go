@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"sync"
 	"time"
 
@@ -133,6 +134,16 @@ func (v vote) String() string {
 		len(v.answers), v.count(yes), v.count(no), v.count(refused), v.count(notSent), v.count(unknown))
 }
 
+// because adds how the servers answered to an error, where neither those that said yes nor those that said no are a majority.
+func (v vote) because(err error) error {
+	if v.count(yes) >= v.quorum() || v.count(no) >= v.quorum() {
+		return err
+	}
+	n := func(a answer) uint8 { return uint8(min(v.count(a), math.MaxUint8)) }
+	seen := lock.Vote{Yes: n(yes), No: n(no), Refused: n(refused), NotSent: n(notSent), Silent: n(unknown)}.Seen()
+	return lock.Because(lock.Reason{Cause: lock.CauseNoMajority, Seen: seen, N: int64(len(v.answers))}, err)
+}
+
 // why returns the error of a server that answered so.
 func (v vote) why(a answer) error {
 	for i, b := range v.answers {
@@ -150,7 +161,9 @@ func (v vote) why(a answer) error {
 // the attempt certainly failed: because the key was found (ErrContended), because servers answered with errors (ErrRefused), or
 // because too few were reached (ErrNotSent). Keys on a minority of servers are no grant; until they are deleted or expire they can only
 // get in others' way.
-func (v vote) refusal() error {
+func (v vote) refusal() error { return v.because(v.unset()) }
+
+func (v vote) unset() error {
 	switch {
 	case v.count(yes)+v.count(unknown) >= v.quorum():
 		return v.undecided()
@@ -166,9 +179,14 @@ func (v vote) refusal() error {
 // it, ErrNotHeld when a majority does not have the value, so that the service does not either. Where no server can have done
 // anything the error says so; any other is of unknown outcome.
 func (v vote) own() error {
-	switch {
-	case v.count(yes) >= v.quorum():
+	if v.count(yes) >= v.quorum() {
 		return nil
+	}
+	return v.because(v.disowned())
+}
+
+func (v vote) disowned() error {
+	switch {
 	case v.count(no) >= v.quorum():
 		return fmt.Errorf("%w: %s", lock.ErrNotHeld, v)
 	case v.count(yes)+v.count(no)+v.count(unknown) > 0:

@@ -114,8 +114,12 @@ func TestErrorReplyIsCertain(t *testing.T) {
 		word, _, _ := strings.Cut(answer, " ")
 		t.Run(word, func(t *testing.T) {
 			each(t, func(t *testing.T, l backends.Lock) {
-				if _, err := try(t, userAt(t, l, serve(t, answer), "")); !errors.Is(err, lock.ErrRefused) || !lock.Certain(err) {
+				_, err := try(t, userAt(t, l, serve(t, answer), ""))
+				if !errors.Is(err, lock.ErrRefused) || !lock.Certain(err) {
 					t.Errorf("try: %v", err)
+				}
+				if why, told := lock.ReasonOf(err); l.Name == "set-px-lua" && (told != (word == "-NOREPLICAS") || told && why.Cause != lock.CauseFewReplicas) {
+					t.Errorf("because %+v", why)
 				}
 			})
 		})
@@ -178,6 +182,10 @@ func TestWait(t *testing.T) {
 				t.Parallel()
 				address := serve(t, append(slices.Clone(grants[l.Name]), c.script...)...)
 				_, err := try(t, userAt(t, l, address, `,"wait":1,"wait_timeout_ns":100000000`))
+				want := lock.Reason{Cause: lock.CauseNotReplicated, Seen: 1 << 32, N: 100_000_000}
+				if why, told := lock.ReasonOf(err); told != strings.HasPrefix(c.name, "too few") || told && why != want {
+					t.Errorf("because %+v", why)
+				}
 				switch {
 				case c.want == nil && err != nil, errors.Is(c.want, errUncertain) && (err == nil || lock.Certain(err)):
 					t.Errorf("error is %v", err)

@@ -110,7 +110,8 @@ func (l *recipe) replicated(ctx context.Context, via link, g lock.Grant) error {
 	if err == nil && cmd.Val() >= int64(l.params.Wait) {
 		return nil
 	}
-	why := fmt.Errorf("%d of %d replicas acknowledged the key of %s within %s", cmd.Val(), l.params.Wait, g.Lock, l.params.WaitTimeout)
+	why := lock.Because(lock.Reason{Cause: lock.CauseNotReplicated, Seen: uint64(l.params.Wait)<<32 | uint64(cmd.Val()), N: int64(l.params.WaitTimeout)},
+		fmt.Errorf("%d of %d replicas acknowledged the key of %s within %s", cmd.Val(), l.params.Wait, g.Lock, l.params.WaitTimeout))
 	if err != nil {
 		why = fmt.Errorf("WAIT: %w", err)
 	}

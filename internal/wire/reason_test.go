@@ -38,16 +38,16 @@ func TestEveryCauseHasACode(t *testing.T) {
 		}
 	}
 	var codes int
-	for c := history.CauseTokenLower; ; c++ {
+	for c := range uint8(255) {
 		if _, ok := history.CauseOf(history.CodeName(c)); !ok {
-			break
+			continue // an error class, or what no history knows
 		}
 		codes++
 		if !causes[history.CodeName(c)] {
 			t.Errorf("package lock has no cause %s", history.CodeName(c))
 		}
 	}
-	if len(causes) < 13 || codes < 13 {
+	if len(causes) < 16 || codes < 16 {
 		t.Errorf("%d causes, %d codes", len(causes), codes)
 	}
 }
