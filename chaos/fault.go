@@ -97,6 +97,12 @@ type Damaging interface {
 	Damages() bool
 }
 
+// Cutting is a Fault that may cut links, by its parameters.
+type Cutting interface {
+	// Cuts reports whether nothing that is sent between the targets and the other ends is answered.
+	Cuts() bool
+}
+
 // Needing is a Fault that, by its parameters, needs other capabilities of its targets than its Kind lists.
 type Needing interface {
 	Needs() []Capability
@@ -124,6 +130,8 @@ func (k Kind) Traits(f Fault) *history.Traits {
 	if w, ok := f.(Worded); ok {
 		t.Began, t.Ended = w.Words()
 	}
+	c, ok := f.(Cutting)
+	t.Cuts = ok && c.Cuts()
 	return &t
 }
 

@@ -5,6 +5,8 @@ type Receipt struct {
 	Status   ReceiptStatus `json:"status"`
 	Evidence string        `json:"evidence"` // what was seen, by whom
 	Time     int64         `json:"time"`     // ns of CLOCK_MONOTONIC at which it was seen
+	// Sent is just before the signal was sent that did it: whatever came of it is later. 0 where no signal did it.
+	Sent int64 `json:"sent,omitempty"`
 	// By is what did it, where a fault can be done in several ways: netem, queue, tbf; vdso, faketime.
 	By string `json:"by,omitempty"`
 	// Figures are numbers of the evidence, by name, where something reckons with them: round_trip_before_ms and
@@ -58,6 +60,7 @@ type Traits struct {
 	Halts   bool `json:"halts,omitempty"`    // the target's process does not run until the heal
 	Idle    bool `json:"idle,omitempty"`     // nothing happens
 	AtPeers bool `json:"at_peers,omitempty"` // it shows at the other ends of the links
+	Cuts    bool `json:"cuts,omitempty"`     // nothing that is sent between the targets and the peers is answered
 	// Began and Ended describe the fault's begin and end in a picture, such as "clock moved by {by}": the braces
 	// hold a key of the fault, or peers. Where both are empty, the picture says that the fault begins and is
 	// healed.

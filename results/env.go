@@ -52,16 +52,20 @@ type Env struct {
 	Libraries      map[string]string `json:"libraries"`         // modules that the lock is made of, with their versions
 	Timings        map[string]int64  `json:"timings_ms"`        // of each phase; the names are explained below
 
-	Backend    string `json:"backend"`
-	Lock       string `json:"lock"`
-	TTL        int64  `json:"ttl_ns"`
-	Token      string `json:"token"` // "none", "service", "home-made"
-	Expires    bool   `json:"expires"`
-	Recovery   int64  `json:"recovery_ns"`
-	NoLock     bool   `json:"no_lock,omitempty"`      // there is no lock: users go ahead at once, and what is judged is what they did to the resource
-	Tells      bool   `json:"tells_losses,omitempty"` // the lock tells its holders of a loss; of another program, its hello says that
-	Workload   string `json:"workload"`               // "" for steps only
-	Increments bool   `json:"increments"`             // each acknowledged write adds one to what the lock protects
+	Backend  string `json:"backend"`
+	Lock     string `json:"lock"`
+	TTL      int64  `json:"ttl_ns"`
+	Token    string `json:"token"` // "none", "service", "home-made"
+	Expires  bool   `json:"expires"`
+	Recovery int64  `json:"recovery_ns"`
+	NoLock   bool   `json:"no_lock,omitempty"`      // there is no lock: users go ahead at once, and what is judged is what they did to the resource
+	Tells    bool   `json:"tells_losses,omitempty"` // the lock tells its holders of a loss; of another program, its hello says that
+	// Fair says that grants go to those who wait in the order of their asking; Majority is who must agree on one, nil where one server decides.
+	// Runs of older releases have neither.
+	Fair       bool      `json:"fair,omitempty"`
+	Majority   *Majority `json:"majority,omitempty"`
+	Workload   string    `json:"workload"`   // "" for steps only
+	Increments bool      `json:"increments"` // each acknowledged write adds one to what the lock protects
 	// Writes is what the workload's writes mean beside, as workloads.Meaning names it; Terms are the numbers that they are
 	// judged by.
 	Writes   string           `json:"writes,omitempty"`

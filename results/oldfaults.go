@@ -31,6 +31,7 @@ func giveTraits(f *history.Fault) {
 		return
 	}
 	t := oldTraits[f.Name]
+	t.Cuts = f.Name == "partition" && !strings.Contains(f.Params, "port: ")
 	switch {
 	case f.Name == "restart" && strings.Contains(f.Params, "how: stop"):
 		t.Began = "told to end"

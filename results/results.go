@@ -34,6 +34,8 @@ type Run struct {
 	Recovery   int64            // ns: the lock's declared recovery bound
 	NoLock     bool             // there is no lock: users go ahead at once
 	Tells      bool             // the lock tells its holders of a loss
+	Fair       bool             // grants go to those who wait in the order of their asking
+	Majority   *Majority        // who must agree on a grant; nil where one server decides
 	Increments bool             // each acknowledged write adds one to what the lock protects
 	Writes     string           // what the workload's writes mean beside: "sales", "seats", "transfers", "elements" or ""
 	Terms      map[string]int64 // numbers that they are judged by

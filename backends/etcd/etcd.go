@@ -27,7 +27,7 @@ func Backend() listed.Backend {
 			Doc:   "An etcd cluster of an odd number of members (three unless asked for more): lockquake's own binary, or Debian's 3.4.",
 			Locks: []backends.Lock{mutex(), txn(), v3lock(), v3lockBlind(), chubby()},
 		},
-		Maker: topology.Maker{Attachable: []string{Port}, New: newTopology},
+		Maker: topology.Maker{Attachable: []string{Port}, Majority: topology.AmongThem, New: newTopology},
 	}
 }
 

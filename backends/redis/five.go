@@ -26,7 +26,7 @@ func Five() listed.Backend {
 			Doc:   "Five independent Redis servers (or 3, 7, 9) that know nothing of each other; a lock is held where a majority has its key.",
 			Locks: []backends.Lock{redlock(), redlockNoElapsedCheck(), redlockIncr(), redsyncFive()},
 		},
-		Maker: topology.Maker{Attachable: []string{Port}, Syncing: syncing, OneThread: true, New: newFive, Health: health},
+		Maker: topology.Maker{Attachable: []string{Port}, Syncing: syncing, OneThread: true, Majority: topology.ByClients, New: newFive, Health: health},
 	}
 }
 

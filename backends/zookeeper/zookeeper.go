@@ -27,7 +27,7 @@ func Backend() listed.Backend {
 			Doc:   "A ZooKeeper ensemble of three servers (or five), each a JVM of its own.",
 			Locks: []backends.Lock{sequential(), herd(), single(), zkLock()},
 		},
-		Maker: topology.Maker{Attachable: []string{Port}, New: newTopology, Health: health},
+		Maker: topology.Maker{Attachable: []string{Port}, Majority: topology.AmongThem, New: newTopology, Health: health},
 	}
 }
 

@@ -191,7 +191,11 @@ func TestPartitions(t *testing.T) {
 		c := wire("a", "b", "c")
 		var counted chaos.Counted
 		s := chaos.Scope{On: c.list()[:1], Peers: c.list()[1:], Run: &faulttest.Run{Counted: &counted}}
-		heal, r, err := newFault(t, "partition", p.params).Inject(t.Context(), s)
+		f := newFault(t, "partition", p.params)
+		if cuts := (chaos.Kind{}).Traits(f).Cuts; cuts != (p.cut != open) {
+			t.Errorf("%s: cuts all connections: %t", p.params, cuts)
+		}
+		heal, r, err := f.Inject(t.Context(), s)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -57,6 +57,9 @@ func (f partition) Words() (began, ended string) {
 // Far names the other side.
 func (f partition) Far() chaos.Names { return f.From }
 
+// Cuts reports whether all connections are cut; one direction is enough for that.
+func (f partition) Cuts() bool { return f.Through == Through{} }
+
 // Inject puts rules up at both ends of every link between a target and a peer.
 func (f partition) Inject(ctx context.Context, s chaos.Scope) (chaos.Heal, history.Receipt, error) {
 	b := &block{fault: "partition", scope: s, direction: f.Direction, through: f.Through, how: f.How}

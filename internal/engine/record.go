@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/lockquake/lockquake/backends/topology"
 	"github.com/lockquake/lockquake/internal/clock"
 	"github.com/lockquake/lockquake/internal/node"
 	"github.com/lockquake/lockquake/results"
@@ -109,6 +110,10 @@ func describe(o Options, p *Plan, id, dir string) results.Env {
 		Token: string(p.lock.Offers.Token), Expires: p.lock.Offers.Expires, Tells: p.lock.Offers.LossSignal, NoLock: p.lock.Absent,
 		Workload: sc.Workload.Use, Increments: p.kind.Increments || p.workload == nil && increments(sc.Steps), Directed: p.workload == nil,
 		Users: sc.Workload.Users*sc.Workload.Clients + len(p.stepUsers),
+	}
+	e.Fair = p.lock.Offers.Fair
+	if p.backend.Majority != topology.NoMajority {
+		e.Majority = &results.Majority{Servers: p.namesOf(node.Server), Apart: p.backend.Majority == topology.ByClients}
 	}
 	for _, n := range p.lock.Notes {
 		e.Notes = append(e.Notes, results.Note(n))

@@ -3,12 +3,14 @@ package engine
 import (
 	"maps"
 	"path/filepath"
+	"reflect"
 	"runtime"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/lockquake/lockquake/backends/topology"
 	"github.com/lockquake/lockquake/internal/clock"
 	"github.com/lockquake/lockquake/results"
 )
@@ -52,6 +54,26 @@ func TestWhatIsKnownBeforeTheStart(t *testing.T) {
 			if got.Host[what] == "" && runtime.GOOS == "linux" {
 				t.Errorf("%s: nothing is said of this machine's %s", c.name, what)
 			}
+		}
+	}
+}
+
+// TestWhoMustAgreeOnAGrantIsRecorded, for whoever judges why there was none.
+func TestWhoMustAgreeOnAGrantIsRecorded(t *testing.T) {
+	t.Parallel()
+	for majority, want := range map[topology.Majority]*results.Majority{
+		topology.NoMajority: nil,
+		topology.AmongThem:  {Servers: []string{"server-1"}},
+		topology.ByClients:  {Servers: []string{"server-1"}, Apart: true},
+	} {
+		o := (&testbed{t: t, faults: map[string]*fakeFault{"trouble": {}}}).options(scheduled())
+		p, err := Check(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.backend.Majority, p.lock.Offers.Fair = majority, true
+		if got := describe(o, p, "1", "dir"); !reflect.DeepEqual(got.Majority, want) || !got.Fair {
+			t.Errorf("%d: %+v, fair %t; want %+v", majority, got.Majority, got.Fair, want)
 		}
 	}
 }

@@ -190,6 +190,63 @@ fault kill on=redis-1 at=100 until=1000
 1100 B acquire ok valid=9000 issued=1090
 1100 G acquire ok lock=3 valid=9000 issued=1090
 `, "3 of 4 locks could not be taken for 0.50 to 1.00 s; of 2 of them, their holders had them in hand", "lock-0 100-1100: 10 acquire ok"},
+		// those who waited before C died; B3, behind it, does not count
+		{`
+run fair
+fault kill on=B at=100 until=1000
+0 A acquire invoke
+10 A acquire ok valid=5000 issued=1
+12 B acquire invoke
+13 B2 acquire invoke
+14 C acquire invoke
+15 B3 acquire invoke
+90 A release invoke
+95 A release ok
+1100 C acquire ok valid=9000 issued=1090
+`, "lock-0 could not be taken for 1.00 s: 2 users that had died stood in its queue until their sessions ended", ""},
+		// the holder of a queue died, too
+		{`
+run fair
+fault kill on=A at=100 until=1000
+0 A acquire invoke
+10 A acquire ok valid=5000 issued=1
+11 A2 acquire invoke
+20 B acquire invoke
+110 A dead info
+1100 B acquire ok valid=9000 issued=1090
+`, "lock-0 could not be taken for 1.00 s: its holder had died, so the grant stood until its time was over, and a user that had died stood in its queue until its session ended", ""},
+		// nobody stands in the queue of a lock that has none
+		{`
+fault kill on=A at=100 until=1000
+0 A acquire invoke
+10 A acquire ok valid=5000 issued=1
+11 A2 acquire invoke
+20 B acquire invoke
+90 A release invoke
+95 A release ok
+1100 B acquire ok valid=9000 issued=1090
+`, "lock-0 could not be taken for 1.00 s: it had been released, and the service granted it to nobody", ""},
+		// too few servers
+		{`
+run servers=n1,n2,n3
+fault kill on=n1,n2 at=100 until=1000
+0 A acquire invoke
+10 A acquire ok valid=5000 issued=1
+20 B acquire invoke
+90 A release invoke
+95 A release ok
+1100 B acquire ok valid=9000 issued=1090
+`, "lock-0 could not be taken for 1.00 s: there was no majority of the servers: n3 alone, of 3 servers", ""},
+		{`
+run servers=n1,n2,n3
+fault kill on=n1 at=100 until=1000
+0 A acquire invoke
+10 A acquire ok valid=5000 issued=1
+20 B acquire invoke
+90 A release invoke
+95 A release ok
+1100 B acquire ok valid=9000 issued=1090
+`, "lock-0 could not be taken for 1.00 s: it had been released, and the service granted it to nobody", ""},
 	} {
 		s, err := parseScript(c.text)
 		if err != nil {

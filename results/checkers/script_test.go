@@ -154,6 +154,10 @@ func (s *script) tell(k, v string) (err error) {
 		}
 	case "increments":
 		s.run.Increments = true
+	case "fair": // grants in the order of asking
+		s.run.Fair = true
+	case "servers": // a majority of which must agree on a grant
+		s.run.Majority = &results.Majority{Servers: strings.Split(v, ","), Apart: true}
 	case "tells": // holders of a loss
 		s.run.Tells = true
 	case "protected":
@@ -222,8 +226,8 @@ func (s *script) fault(f []string) error {
 	err := each(f[1:], func(k, v string) (err error) {
 		switch k {
 		case "on":
-			if strings.HasPrefix(v, "n") { // a server, or what is protected
-				x.Targets, x.Target = []string{v}, v
+			if strings.HasPrefix(v, "n") { // servers, or what is protected
+				x.Targets, x.Target = strings.Split(v, ","), v
 				return nil
 			}
 			u := scriptUser(v)

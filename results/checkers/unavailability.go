@@ -4,17 +4,14 @@
 // start, or from the last grant where that is later, to the next grant, until the first grant after the heal. The
 // run's figure is the longest of all locks and faults. Beside it stands the number of locks that were unavailable
 // for at least half as long. Time that a holder spends inside counts: those who wait do not care why. Why a lock
-// could not be taken follows from what became of its last holder: see outages below.
+// could not be taken is told by outages.
 //
 // It cannot see an outage during which nobody asked, and without a fault it judges nothing: see longest_wait_ms.
 
 package checkers
 
 import (
-	"cmp"
 	"fmt"
-	"maps"
-	"slices"
 	"strconv"
 
 	"github.com/lockquake/lockquake/history"
@@ -122,6 +119,7 @@ func (c *unavailability) Observe(e *history.Event) {
 	c.asks.observe(e)
 	if e.Kind == history.Acquire && e.Phase == history.Ok {
 		c.touch(e.Lock, e.Time)
+		c.outs.next = e.User
 		c.granted(&c.locks[e.Lock], e.Lock, e.Time)
 	}
 	c.outs.observe(e)
@@ -214,170 +212,3 @@ func (c *unavailability) Finish() results.Finding {
 // KindUnavailability is the kind of the witness that tells of the longest time for which a lock could not be taken: its From and To, and how
 // many locks were out for about as long, and why.
 const KindUnavailability = "unavailability"
-
-// Why a lock could not be taken: what had become of its last holder when the next one came.
-type outageCause uint8
-
-const (
-	causeUnknown    outageCause = iota
-	causeHeld                   // the holder still had it in hand
-	causeReleasing              // its release had no answer yet
-	causeUnreleased             // its release ended without a yes: the grant may stand in the service
-	causeDead                   // the holder died
-	causeLost                   // the holder was told that it had lost the lock
-	causeFree                   // it was released, and the service granted it to nobody
-)
-
-// outageCauses says it of several locks and of one.
-var outageCauses = map[outageCause][2]string{
-	causeHeld:       {"their holders had them in hand", "its holder had it in hand"},
-	causeReleasing:  {"the releases of their holders had no answer", "the release of its holder had no answer"},
-	causeUnreleased: {"the releases of their holders did not come through, so the grants stood until their time was over", "the release of its holder did not come through, so the grant stood until its time was over"},
-	causeDead:       {"their holders had died, so the grants stood until their time was over", "its holder had died, so the grant stood until its time was over"},
-	causeLost:       {"their holders had lost them", "its holder had lost it"},
-	causeFree:       {"they had been released, and the service granted them to nobody", "it had been released, and the service granted it to nobody"},
-}
-
-// outages keeps for each lock the longest time for which it could not be taken.
-type outages struct {
-	run   results.Run
-	lost  []lostClient
-	locks map[uint16]*lockOutage
-}
-
-type lockOutage struct {
-	asked    int64 // ns that somebody asked in vain
-	from, to int64
-	why      outageCause
-	proof    history.Event
-
-	granted int64 // when the last grant came
-	user    history.User
-	grant   uint32
-	state   outageCause
-	last    history.Event // what made the state; of a lock that was never granted: the first request
-}
-
-func (o *outages) at(lock uint16) *lockOutage {
-	if o.locks == nil {
-		o.locks = map[uint16]*lockOutage{}
-	}
-	l := o.locks[lock]
-	if l == nil {
-		l = &lockOutage{}
-		o.locks[lock] = l
-	}
-	return l
-}
-
-// observe follows what becomes of the last holder of each lock.
-func (o *outages) observe(e *history.Event) {
-	if e.Kind == history.Dead {
-		if l := o.at(e.Lock); l.user == e.User && (l.grant == e.Grant || e.Grant == 0) && (l.state == causeHeld || l.state == causeReleasing) {
-			l.state, l.last = causeDead, *e
-		}
-		return
-	}
-	if e.Kind > history.Release && e.Kind != history.Lost {
-		return
-	}
-	l := o.at(e.Lock)
-	before := l.state
-	o.follow(l, e)
-	if l.state != before || e.Kind == history.Acquire && e.Phase == history.Ok || l.last.Kind == history.KindNone {
-		l.last = *e
-	}
-}
-
-// follow takes an event for the state of its lock.
-func (o *outages) follow(l *lockOutage, e *history.Event) {
-	mine := l.user == e.User && l.grant == e.Grant && l.grant != 0
-	switch {
-	case e.Kind == history.Acquire && e.Phase == history.Ok:
-		l.granted, l.user, l.grant, l.state = e.Time, e.User, e.Op, causeHeld
-	case !mine: // else it is a loss or a release
-	case e.Kind == history.Lost && l.state == causeHeld:
-		l.state = causeLost
-	case e.Kind == history.Lost:
-	case e.Phase == history.Invoke:
-		l.state = causeReleasing
-	case e.Phase != history.Ok && !notHeld(e.Code):
-		l.state = causeUnreleased
-	default:
-		l.state = causeFree
-	}
-}
-
-// add notes that somebody asked for a lock in vain for a time, from the fault's start or the last grant to t.
-func (o *outages) add(lock uint16, asked, fault, t int64) {
-	l := o.at(lock)
-	if asked <= l.asked {
-		return
-	}
-	l.asked, l.from, l.to, l.why, l.proof = asked, max(fault, l.granted), t, l.state, l.last
-	gone := func(c lostClient) bool { return c.client == l.user.Client() && c.last < t }
-	if (l.state == causeHeld || l.state == causeReleasing) && slices.ContainsFunc(o.lost, gone) {
-		l.why = causeUnknown
-	}
-}
-
-// witness tells of the lock that was out the longest, and how many were out for at least half as long.
-func (o *outages) witness() (int, results.Witness) {
-	var worst uint16
-	all := 0
-	for _, lock := range slices.Sorted(maps.Keys(o.locks)) {
-		l := o.locks[lock]
-		if l.asked > 0 {
-			all++
-		}
-		if l.asked > o.locks[worst].longest() {
-			worst = lock
-		}
-	}
-	w := o.locks[worst]
-	least, causes := w.asked, map[outageCause]int{}
-	n := 0
-	for _, l := range o.locks {
-		if l.asked > 0 && 2*l.asked >= w.asked {
-			n++
-			least = min(least, l.asked)
-			causes[l.why]++
-		}
-	}
-	long := seconds(w.asked)
-	if s := seconds(least); s != long {
-		long = s + " to " + long
-	}
-	text := fmt.Sprintf("%d of %d locks could not be taken for %s s", n, all, long)
-	if all == 1 {
-		text = fmt.Sprintf("%s could not be taken for %s s", o.run.LockName(worst), long)
-	}
-	return n, results.Witness{
-		Kind: KindUnavailability, Lock: o.run.LockName(worst), Text: text + outageReason(n, all, causes), From: w.from, To: w.to, Events: []history.Event{w.proof},
-	}
-}
-
-func (l *lockOutage) longest() int64 {
-	if l == nil {
-		return 0
-	}
-	return l.asked
-}
-
-// outageReason says why most of n locks could not be taken, where that is known.
-func outageReason(n, all int, causes map[outageCause]int) string {
-	why := slices.MaxFunc(slices.Sorted(maps.Keys(causes)), func(a, b outageCause) int { return cmp.Compare(causes[a], causes[b]) })
-	words, known := outageCauses[why]
-	switch {
-	case !known:
-		return ""
-	case all == 1:
-		return ": " + words[1]
-	case causes[why] < n:
-		return fmt.Sprintf("; of %d of them, %s", causes[why], words[0])
-	}
-	return ": " + words[0]
-}
-
-// seconds writes ns for people.
-func seconds(ns int64) string { return fmt.Sprintf("%.2f", float64(ns)/1e9) }

@@ -1,0 +1,253 @@
+// Outages: why a lock could not be taken for the longest time.
+//
+// It follows from what became of the last holder, from who died while it waited, and from which servers a fault took away. A cause is told only
+// where events and receipts prove it.
+
+package checkers
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/lockquake/lockquake/history"
+	"github.com/lockquake/lockquake/results"
+)
+
+// Why a lock could not be taken: what had become of its last holder when the next one came.
+type outageCause uint8
+
+const (
+	causeUnknown     outageCause = iota
+	causeHeld                    // the holder still had it in hand
+	causeReleasing               // its release had no answer yet
+	causeUnreleased              // its release ended without a yes: the grant may stand in the service
+	causeDead                    // the holder died
+	causeLost                    // the holder was told that it had lost the lock
+	causeFree                    // it was released, and the service granted it to nobody
+	causeDeadWaiters             // it was released, and users that had died stood in its queue
+	causeNoMajority              // too few servers were there to grant it
+)
+
+// outageCauses says it of several locks and of one.
+var outageCauses = map[outageCause][2]string{
+	causeHeld:        {"their holders had them in hand", "its holder had it in hand"},
+	causeReleasing:   {"the releases of their holders had no answer", "the release of its holder had no answer"},
+	causeUnreleased:  {"the releases of their holders did not come through, so the grants stood until their time was over", "the release of its holder did not come through, so the grant stood until its time was over"},
+	causeDead:        {"their holders had died, so the grants stood until their time was over", "its holder had died, so the grant stood until its time was over"},
+	causeLost:        {"their holders had lost them", "its holder had lost it"},
+	causeFree:        {"they had been released, and the service granted them to nobody", "it had been released, and the service granted it to nobody"},
+	causeDeadWaiters: {"users that had died stood in their queues", "users that had died stood in its queue"},
+	causeNoMajority:  {"there was no majority of the servers", "there was no majority of the servers"},
+}
+
+// outages keeps for each lock the longest time for which it could not be taken.
+type outages struct {
+	run   results.Run
+	lost  []lostClient
+	locks map[uint16]*lockOutage
+	waits map[history.User]history.Event // where grants are fair: acquires without an outcome
+	next  history.User                   // who is granted the lock whose time out is noted
+}
+
+type lockOutage struct {
+	asked    int64 // ns that somebody asked in vain
+	from, to int64
+	why      outageCause
+	dead     int      // users that had died before it was theirs
+	left     []string // the servers that were there, of no majority
+	proof    history.Event
+
+	granted int64 // when the last grant came
+	user    history.User
+	grant   uint32
+	state   outageCause
+	last    history.Event // what made the state; of a lock that was never granted: the first request
+}
+
+func (o *outages) at(lock uint16) *lockOutage {
+	if o.locks == nil {
+		o.locks = map[uint16]*lockOutage{}
+	}
+	l := o.locks[lock]
+	if l == nil {
+		l = &lockOutage{}
+		o.locks[lock] = l
+	}
+	return l
+}
+
+// observe follows what becomes of the last holder of each lock.
+func (o *outages) observe(e *history.Event) {
+	if o.run.Fair && e.Kind == history.Acquire {
+		o.wait(e)
+	}
+	if e.Kind == history.Dead {
+		if l := o.at(e.Lock); l.user == e.User && (l.grant == e.Grant || e.Grant == 0) && (l.state == causeHeld || l.state == causeReleasing) {
+			l.state, l.last = causeDead, *e
+		}
+		return
+	}
+	if e.Kind > history.Release && e.Kind != history.Lost {
+		return
+	}
+	l := o.at(e.Lock)
+	before := l.state
+	o.follow(l, e)
+	if l.state != before || e.Kind == history.Acquire && e.Phase == history.Ok || l.last.Kind == history.KindNone {
+		l.last = *e
+	}
+}
+
+// wait notes who waits.
+func (o *outages) wait(e *history.Event) {
+	switch w, ok := o.waits[e.User]; {
+	case e.Phase != history.Invoke:
+		if ok && w.Op == e.Op {
+			delete(o.waits, e.User)
+		}
+	case o.waits == nil:
+		o.waits = map[history.User]history.Event{e.User: *e}
+	default:
+		o.waits[e.User] = *e
+	}
+}
+
+// deadWaiters counts the users of killed clients that stood in the queue of a lock before the one that was granted it at t. Example: A and B
+// wait for lock-0, in that order, and A is killed. The service grants nothing to B until it has ended A's session.
+func (o *outages) deadWaiters(lock uint16, t int64) (n int) {
+	next, waited := o.waits[o.next]
+	for u, w := range o.waits {
+		ahead := !waited || next.Lock != lock || w.Time < next.Time
+		if w.Lock == lock && ahead && slices.ContainsFunc(o.run.Faults, func(f history.Fault) bool {
+			return f.Traits != nil && f.Traits.Kills && f.Receipt.Status == history.Installed && f.Start < t && slices.Contains(f.Targets, clientName(u.Client()))
+		}) {
+			n++
+		}
+	}
+	return n
+}
+
+// follow takes an event for the state of its lock.
+func (o *outages) follow(l *lockOutage, e *history.Event) {
+	mine := l.user == e.User && l.grant == e.Grant && l.grant != 0
+	switch {
+	case e.Kind == history.Acquire && e.Phase == history.Ok:
+		l.granted, l.user, l.grant, l.state = e.Time, e.User, e.Op, causeHeld
+	case !mine: // else it is a loss or a release
+	case e.Kind == history.Lost && l.state == causeHeld:
+		l.state = causeLost
+	case e.Kind == history.Lost:
+	case e.Phase == history.Invoke:
+		l.state = causeReleasing
+	case e.Phase != history.Ok && !notHeld(e.Code):
+		l.state = causeUnreleased
+	default:
+		l.state = causeFree
+	}
+}
+
+// add notes that somebody asked for a lock in vain for a time, from the fault's start or the last grant to t.
+func (o *outages) add(lock uint16, asked, fault, t int64) {
+	l := o.at(lock)
+	if asked <= l.asked {
+		return
+	}
+	l.asked, l.from, l.to, l.why, l.proof = asked, max(fault, l.granted), t, l.state, l.last
+	gone := func(c lostClient) bool { return c.client == l.user.Client() && c.last < t }
+	if (l.state == causeHeld || l.state == causeReleasing) && slices.ContainsFunc(o.lost, gone) {
+		l.why = causeUnknown
+	}
+	l.dead = o.deadWaiters(lock, t)
+	if l.dead > 0 && (l.state == causeFree || l.state == causeReleasing || l.state == causeUnreleased) {
+		l.why = causeDeadWaiters
+	}
+	middle := l.from + (t-l.from)/2
+	if left, missing := o.run.Majority.Missing(o.run.Faults, "", middle, middle); missing {
+		l.why, l.left = causeNoMajority, left
+	}
+}
+
+// witness tells of the lock that was out the longest, and how many were out for at least half as long.
+func (o *outages) witness() (int, results.Witness) {
+	var worst uint16
+	all := 0
+	for _, lock := range slices.Sorted(maps.Keys(o.locks)) {
+		l := o.locks[lock]
+		if l.asked > 0 {
+			all++
+		}
+		if l.asked > o.locks[worst].longest() {
+			worst = lock
+		}
+	}
+	w := o.locks[worst]
+	least, causes := w.asked, map[outageCause]int{}
+	n := 0
+	for _, l := range o.locks {
+		if l.asked > 0 && 2*l.asked >= w.asked {
+			n++
+			least = min(least, l.asked)
+			causes[l.why]++
+		}
+	}
+	long := seconds(w.asked)
+	if s := seconds(least); s != long {
+		long = s + " to " + long
+	}
+	text := fmt.Sprintf("%d of %d locks could not be taken for %s s", n, all, long)
+	if all == 1 {
+		text = fmt.Sprintf("%s could not be taken for %s s", o.run.LockName(worst), long)
+	}
+	return n, results.Witness{
+		Kind: KindUnavailability, Lock: o.run.LockName(worst), Text: text + o.reason(w, n, all, causes), From: w.from, To: w.to, Events: []history.Event{w.proof},
+	}
+}
+
+func (l *lockOutage) longest() int64 {
+	if l == nil {
+		return 0
+	}
+	return l.asked
+}
+
+// reason says why most of n locks could not be taken, where that is known; w is the one that was out the longest.
+func (o *outages) reason(w *lockOutage, n, all int, causes map[outageCause]int) string {
+	why := slices.MaxFunc(slices.Sorted(maps.Keys(causes)), func(a, b outageCause) int { return cmp.Compare(causes[a], causes[b]) })
+	words, known := outageCauses[why]
+	if known && why == w.why {
+		words = o.details(w, words)
+	}
+	switch {
+	case !known:
+		return ""
+	case all == 1:
+		return ": " + words[1]
+	case causes[why] < n:
+		return fmt.Sprintf("; of %d of them, %s", causes[why], words[0])
+	}
+	return ": " + words[0]
+}
+
+// details adds to the words for a cause what is known of one lock.
+func (o *outages) details(l *lockOutage, words [2]string) [2]string {
+	queue := fmt.Sprintf("%d users that had died stood in its queue until their sessions ended", l.dead)
+	if l.dead == 1 {
+		queue = "a user that had died stood in its queue until its session ended"
+	}
+	switch {
+	case l.why == causeNoMajority:
+		for i := range words {
+			words[i] += ": " + o.run.Majority.Left(l.left)
+		}
+	case l.why == causeDeadWaiters:
+		words[1] = queue
+	case l.why == causeDead && l.dead > 0:
+		words[1] += ", and " + queue
+	}
+	return words
+}
+
+// seconds writes ns for people.
+func seconds(ns int64) string { return fmt.Sprintf("%.2f", float64(ns)/1e9) }
