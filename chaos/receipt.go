@@ -26,7 +26,7 @@ func Worse(a, b history.ReceiptStatus) bool { return severity[a] > severity[b] }
 // severity orders the answers of a receipt.
 var severity = map[history.ReceiptStatus]int{history.Installed: 0, history.Indeterminate: 1, history.NotInstalled: 2}
 
-// joined is the receipt for several targets: as good as the worst, and as late as the last.
+// joined is the receipt for several targets: as good as the worst, and as late as the last. Its signal was sent when the first was.
 func joined(receipts []history.Receipt) history.Receipt {
 	out := history.Receipt{Status: history.Installed}
 	var evidence []string
@@ -35,6 +35,9 @@ func joined(receipts []history.Receipt) history.Receipt {
 			out.Status = r.Status
 		}
 		out.Time = max(out.Time, r.Time)
+		if r.Sent != 0 && (out.Sent == 0 || r.Sent < out.Sent) {
+			out.Sent = r.Sent
+		}
 		evidence = append(evidence, r.Evidence)
 	}
 	if len(receipts) == 0 {

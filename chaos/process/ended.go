@@ -1,6 +1,7 @@
 package process
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -27,13 +28,15 @@ type endResult struct {
 	status    history.ReceiptStatus // where the process is seen gone
 	text      string
 	mayYetEnd bool
+	sent      int64 // ns: just before the signal
+	gone      int64 // ns: when it was first seen gone; 0 where nobody looked before it was reaped
 }
 
 // kill kills one target and checks that its process is gone.
 func (v *endedTargets) kill(ctx context.Context, n killable) (history.Receipt, error) {
 	return v.end(ctx, n, func(ctx context.Context) (endResult, error) {
-		_, err := n.Kill(ctx)
-		return endResult{status: history.Installed}, err
+		s, err := n.Kill(ctx)
+		return endResult{status: history.Installed, sent: s.Sent, gone: s.Time}, err
 	})
 }
 
@@ -67,7 +70,9 @@ func (v *endedTargets) end(ctx context.Context, n killable, by func(context.Cont
 	case !after.Gone():
 		alive = chaos.Seen(history.Indeterminate, after.Time, evidence+": another process took its place by itself")
 	default:
-		return dir.settle(ctx, v.data, chaos.Seen(end.status, after.Time, evidence))
+		r := chaos.Seen(end.status, cmp.Or(end.gone, after.Time), evidence) // an engine may take a second to reap it
+		r.Sent = end.sent
+		return dir.settle(ctx, v.data, r)
 	}
 	return alive, errors.Join(failed, dir.release(ctx))
 }

@@ -234,6 +234,31 @@ func TestKillAndHeal(t *testing.T) {
 	}
 }
 
+// tardy is a process that is reaped long after it was seen gone.
+type tardy struct {
+	*realProcess
+	seen chaos.ProcessState
+}
+
+func (p *tardy) Kill(ctx context.Context) (chaos.ProcessState, error) {
+	sent := clock.Now()
+	var err error
+	p.seen, err = p.realProcess.Kill(ctx)
+	p.seen.Sent = sent
+	return p.seen, err
+}
+
+// TestAKillIsDatedByWhenItWasSeen, and not by the looks that follow.
+func TestAKillIsDatedByWhenItWasSeen(t *testing.T) {
+	for _, fault := range []string{"kill", "restart"} {
+		a := &tardy{realProcess: newProcess(t, "a")}
+		_, r, err := newFault(t, fault, "").Inject(t.Context(), chaos.Scope{On: []chaos.Node{a}, Service: a})
+		if err != nil || r.Time != a.seen.Time || r.Sent != a.seen.Sent {
+			t.Errorf("%s: %+v, %v; seen %+v", fault, r, err, a.seen)
+		}
+	}
+}
+
 func TestKillLeavesAClientDead(t *testing.T) {
 	a := newProcess(t, "client-1")
 	a.once = true

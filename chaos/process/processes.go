@@ -26,7 +26,7 @@ type Pauser interface {
 // Killer is a node whose process can be killed with SIGKILL.
 type Killer interface {
 	chaos.Inspector
-	// Kill sends SIGKILL and returns when the process is gone.
+	// Kill sends SIGKILL and returns when the process is gone and can be started again, with when it was first seen gone.
 	Kill(ctx context.Context) (chaos.ProcessState, error)
 }
 
@@ -40,6 +40,7 @@ type Stopper interface {
 // Ended is what came of a request to end.
 type Ended struct {
 	Signal string // that was sent: "TERM"
+	Sent   int64  // ns of CLOCK_MONOTONIC: just before it was
 	Gone   bool   // the process has ended
 	How    string // it ended, such as "exit status 0"; "" where that was not seen
 	Killed bool   // it was ended by a SIGKILL, ours or another

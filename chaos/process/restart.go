@@ -95,7 +95,7 @@ func (f restart) Inject(ctx context.Context, s chaos.Scope) (chaos.Heal, history
 		}
 		back, err := dead.of(n).revived(ctx, s)
 		back.Evidence = gone.Evidence + "; " + back.Evidence
-		back.Time = gone.Time
+		back.Time, back.Sent = gone.Time, gone.Sent
 		return back, err
 	})
 	return heal, receipt, err

@@ -65,16 +65,19 @@ func (v *endedTargets) stop(ctx context.Context, n stoppable) (history.Receipt, 
 		ctx, cancel := context.WithTimeout(ctx, stopPatience)
 		defer cancel()
 		e, err := n.Stop(ctx)
+		out := endResult{sent: e.Sent}
 		switch {
 		case err != nil:
-			return endResult{mayYetEnd: true}, err
+			out.mayYetEnd = true
 		case !e.Gone:
-			return endResult{history.NotInstalled, fmt.Sprintf("asked by SIG%s, it has not ended within %s", e.Signal, stopPatience), true}, nil
+			out.status, out.text, out.mayYetEnd = history.NotInstalled, fmt.Sprintf("asked by SIG%s, it has not ended within %s", e.Signal, stopPatience), true
 		case e.Killed:
-			return endResult{history.NotInstalled, fmt.Sprintf("asked by SIG%s, it was ended by a SIGKILL (%s)", e.Signal, e.How), false}, nil
+			out.status, out.text = history.NotInstalled, fmt.Sprintf("asked by SIG%s, it was ended by a SIGKILL (%s)", e.Signal, e.How)
 		case e.How == "":
-			return endResult{history.Indeterminate, fmt.Sprintf("asked by SIG%s, it ended, and nobody saw how", e.Signal), false}, nil
+			out.status, out.text = history.Indeterminate, fmt.Sprintf("asked by SIG%s, it ended, and nobody saw how", e.Signal)
+		default:
+			out.status, out.text = history.Installed, fmt.Sprintf("asked by SIG%s, it ended by itself: %s", e.Signal, e.How)
 		}
-		return endResult{history.Installed, fmt.Sprintf("asked by SIG%s, it ended by itself: %s", e.Signal, e.How), false}, nil
+		return out, err
 	})
 }

@@ -19,7 +19,6 @@ import (
 	"github.com/lockquake/lockquake/internal/agent"
 	"github.com/lockquake/lockquake/internal/agent/datadir"
 	"github.com/lockquake/lockquake/internal/agent/proc"
-	"github.com/lockquake/lockquake/internal/clock"
 	"github.com/lockquake/lockquake/internal/node"
 )
 
@@ -210,7 +209,7 @@ func (df *diskFaults) CutPower(ctx context.Context) (disk.PowerLost, error) {
 	if err := d.order(ctx, disk.DoLook, &found); err != nil {
 		return disk.PowerLost{}, fmt.Errorf("the disk of %s after its power was cut: %w", df.node.Name(), err)
 	}
-	return disk.PowerLost{Seen: found, Gap: time.Duration(cut.Killed - cut.Shut), Time: clock.Now()}, nil
+	return disk.PowerLost{Seen: found, Gap: time.Duration(cut.Killed - cut.Shut), Time: df.node.runTime(ctx, cut.Shut)}, nil
 }
 
 // Where the agent's container has what it needs to make disks.

@@ -4,9 +4,12 @@ import (
 	"context"
 	"errors"
 	"net"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/lockquake/lockquake/chaos"
+	"github.com/lockquake/lockquake/internal/clock"
 	"github.com/lockquake/lockquake/internal/node"
 )
 
@@ -65,5 +68,50 @@ func TestARestartDelayEndsWithItsContext(t *testing.T) {
 	cancel()
 	if err := n.Start(ctx); !errors.Is(err, context.Canceled) || d.starts != 1 {
 		t.Errorf("error %v, %d starts", err, d.starts)
+	}
+}
+
+// tardy is a driver whose process is gone at the signal, and is told to have ended only when it was seen gone.
+type tardy struct {
+	counted
+	over   *ending
+	killed atomic.Bool
+	reaped atomic.Int64 // ns
+}
+
+func (d *tardy) start(context.Context) (Stdio, *ending, error) { return Stdio{}, d.over, nil }
+
+func (d *tardy) signaller(context.Context) (signaller, error) { return d, nil }
+
+func (d *tardy) signal(context.Context, string) error {
+	d.killed.Store(true)
+	return nil
+}
+
+func (d *tardy) inspect(context.Context) (chaos.ProcessState, error) {
+	s := chaos.ProcessState{PID: 7, Threads: map[string]int{"S": 1}, Time: clock.Now()}
+	if d.killed.Load() {
+		s.PID, s.Threads = 0, nil
+		time.AfterFunc(20*time.Millisecond, func() {
+			d.reaped.Store(clock.Now())
+			close(d.over.seen)
+		})
+	}
+	return s, nil
+}
+
+// TestAKillIsSeenBeforeItIsTold: an engine may take a second to tell that a process has ended, which was gone long before.
+func TestAKillIsSeenBeforeItIsTold(t *testing.T) {
+	t.Parallel()
+	d := &tardy{over: newEnding()}
+	n := newNode(node.Spec{Name: "a"}, node.Place{})
+	n.driver = d
+	if err := n.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	before := clock.Now()
+	s, err := n.Kill(t.Context())
+	if err != nil || s.Sent < before || s.Time < s.Sent || s.Time >= d.reaped.Load() {
+		t.Errorf("killed from %d on: %+v, %v; told at %d", before, s, err, d.reaped.Load())
 	}
 }

@@ -96,22 +96,24 @@ func (g *signals) PID() int {
 // Pauses is how many pauses of the process have not been undone.
 func (g *signals) Pauses() int { return int(g.pauses.Load()) }
 
-// Kill sends SIGKILL and returns when the process is gone and can be started again. A process that is gone already is
-// no error.
+// Kill sends SIGKILL and returns when the process is gone and can be started again, with when it was first seen gone: an engine may take a
+// second more to tell. A process that is gone already is no error.
 func (g *signals) Kill(ctx context.Context) (chaos.ProcessState, error) {
 	exited := g.node.Exited()
 	if exited == nil || !g.node.Running() {
 		return chaos.ProcessState{Time: clock.Now()}, nil
 	}
+	sent := clock.Now()
 	state, err := g.act(ctx, "KILL", "gone", chaos.ProcessState.Gone)
 	if err != nil && !errors.Is(err, proc.ErrNoProcess) {
 		return state, err
 	}
+	gone := chaos.ProcessState{Time: cmp.Or(state.Time, clock.Now()), TimeError: state.TimeError, Sent: sent}
 	ctx, cancel := context.WithTimeout(ctx, actTimeout)
 	defer cancel()
 	select {
 	case <-exited:
-		return chaos.ProcessState{Time: clock.Now()}, nil
+		return gone, nil
 	case <-ctx.Done():
 		return state, fmt.Errorf("%s is dead (%s), but was not reaped: %w", g.node.Name(), state, ctx.Err())
 	}
@@ -129,6 +131,7 @@ func (g *signals) Stop(ctx context.Context) (process.Ended, error) {
 	}
 	s, err := g.node.driver.signaller(ctx)
 	if err == nil {
+		out.Sent = clock.Now()
 		err = s.signal(ctx, out.Signal)
 	}
 	if err != nil {

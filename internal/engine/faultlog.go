@@ -114,6 +114,18 @@ func (l *faultLog) killedAt(node string) int64 {
 	return at
 }
 
+// goneAt returns when a node was first seen gone that a fault killed; 0 where none was seen to.
+func (l *faultLog) goneAt(node string) int64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, f := range l.list {
+		if f.kind.Kills && f.Receipt.Status == history.Installed && slices.Contains(f.Targets, node) {
+			return f.Receipt.Time
+		}
+	}
+	return 0
+}
+
 // killed tells whether a node was asked to end by a fault that kills, and need not have come back.
 func (l *faultLog) killed(n *cluster.Node) bool {
 	l.mu.Lock()

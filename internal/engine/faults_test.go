@@ -452,20 +452,23 @@ func TestAKilledClient(t *testing.T) {
 	}
 }
 
-// TestAKilledClientLivedUntilTheSignal, although it had been silent for longer.
+// TestAKilledClientLivedUntilTheSignal, although it had been silent for longer; and it was dead when it was seen gone.
 func TestAKilledClientLivedUntilTheSignal(t *testing.T) {
 	t.Parallel()
 	kill := &fakeFault{moment: true, kind: chaos.Kind{Kills: true}}
 	silent := script{begins: func(a *fakeNode) { a.grant(); a.pause(time.Hour) }}
 	s := &testbed{t: t, faults: map[string]*fakeFault{"kill": kill}, scripts: map[string]script{"client-1": silent}}
 	kill.inject = func(sc chaos.Scope) (history.Receipt, error) {
+		r := history.Receipt{Status: history.Installed, Time: clock.Now()} // before its stream ends
 		_, err := sc.On[0].(killing.Killer).Kill(t.Context())
-		return history.Receipt{Status: history.Installed}, err
+		return r, err
 	}
 	got := s.run(t.Context(), scheduled("{use: kill, on: client-1, at: 200ms}"))
 	dead := got.events(t, history.Dead)
 	if f := got.faults[0]; len(dead) != 1 || dead[0].Value < f.Start {
 		t.Errorf("killed by %+v; the history tells of %+v", f, dead)
+	} else if dead[0].Time != max(f.Receipt.Time, dead[0].Value) {
+		t.Errorf("its death is told at %d, and its process was seen gone at %d", dead[0].Time, f.Receipt.Time)
 	}
 }
 

@@ -39,6 +39,15 @@ func (j *journal) addLate(es []history.Event) {
 	j.events = append(j.events, es...)
 }
 
+// change alters the events that were noted.
+func (j *journal) change(how func(*history.Event)) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for i := range j.events {
+		how(&j.events[i])
+	}
+}
+
 // close writes the events in the order of their times, and the end of the file.
 func (j *journal) close() error {
 	j.mu.Lock()

@@ -166,6 +166,18 @@ func (p *processes) watchDeath(s *process) {
 	}
 }
 
+// dateDeaths dates the deaths of clients that a fault killed by when their processes were seen gone: their streams may end a second later.
+func (p *processes) dateDeaths() {
+	p.own.change(func(e *history.Event) {
+		if e.Kind != history.Dead {
+			return
+		}
+		if gone := p.faults.goneAt(p.all[e.User.Client()].node.Name()); gone != 0 {
+			e.Time = min(e.Time, max(gone, e.Value))
+		}
+	})
+}
+
 // seenWithin is how long after its control stream a process may be seen to end: longer than any engine takes to tell.
 const seenWithin = 2 * time.Second
 
@@ -253,6 +265,7 @@ func (p *processes) collect(ctx context.Context) {
 	}
 	close(p.over)
 	p.deaths.Wait() // then it is known who was seen dead
+	p.dateDeaths()
 	for _, s := range ended {
 		p.addStats(s)
 	}

@@ -14,6 +14,8 @@ type State struct {
 	Time    int64          `json:"time"`              // ns of CLOCK_MONOTONIC after the last thread was read
 	// TimeError is how wrong Time may be, in ns: the observer's clock was compared with the run's. 0 where the clock is the run's.
 	TimeError int64 `json:"time_error,omitempty"`
+	// Sent is just before the signal was sent that this is the effect of: whatever came of it is later. 0 where no signal was sent.
+	Sent int64 `json:"sent,omitempty"`
 	// Frozen is what the freezer says, where the process is frozen: its threads then do not show whether they were stopped.
 	Frozen string `json:"frozen,omitempty"`
 	// Waits says that a SIGSTOP waits until the process is thawed.

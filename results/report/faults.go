@@ -21,6 +21,9 @@ func (s faultMarker) faultMarks() {
 		if f.Bit != 0 {
 			begin = f.Bit
 		}
+		if f.Receipt.Sent != 0 { // whatever came of a signal is later than this, and may be seen before its effect is
+			begin = f.Receipt.Sent
+		}
 		if f.Lead != nil && f.Lead.Led != 0 && f.Lead.Led <= begin {
 			begin = max(f.Start, f.Lead.Led-1) // that it is dead was seen later than what came of it
 		}
