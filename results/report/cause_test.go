@@ -138,12 +138,13 @@ func TestWhoAnsweredGranted(t *testing.T) {
 		sc.seen = append(sc.seen, history.Observation{By: history.ByGrant, Node: node, Fact: history.FactHolder + "lock-0", User: &u, Grant: 1, Asked: 10, Answered: 11})
 	}
 	h := results.HoldRef{User: u, Grant: 1, Start: 5}
-	if got := sc.granters(h); len(got) != 3 {
-		t.Errorf("%q have the key", got)
+	all := sc.keepers(h)
+	if got := sc.answered(h, all); len(all) != 3 || len(got) != 3 {
+		t.Errorf("%q have the key, and %q granted it", all, got)
 	}
 	e := history.Event{Kind: history.Reason, User: u, Op: 1, Code: history.CauseAnsweredBy, Token: 0b101, Value: 3}
 	sc.reasons.observe("client-1", &e)
-	if got := sc.granters(h); !slices.Equal(got, []string{"redlock-1", "redlock-3"}) {
+	if got := sc.answered(h, all); !slices.Equal(got, []string{"redlock-1", "redlock-3"}) {
 		t.Errorf("%q granted it", got)
 	}
 }

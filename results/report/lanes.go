@@ -75,7 +75,7 @@ func (sc *scene) nodes() []string {
 		}
 	}
 	for _, h := range sc.holds {
-		for _, n := range sc.granters(h) {
+		for _, n := range sc.keepers(h) {
 			add(n)
 		}
 	}
@@ -115,8 +115,8 @@ func (sc *scene) span() (from, to int64) {
 	return sc.events[0].Time, last
 }
 
-// granters lists the servers that had a grant right after it was given, but for the replicas that copied it.
-func (sc *scene) granters(h results.HoldRef) []string {
+// keepers lists the servers that had a grant right after it was given, but for the replicas that copied it.
+func (sc *scene) keepers(h results.HoldRef) []string {
 	var out []string
 	for _, o := range sc.seen {
 		if o.By != history.ByGrant || o.User == nil || *o.User != h.User || o.Grant != h.Grant || o.Answered < h.Start {
@@ -127,7 +127,7 @@ func (sc *scene) granters(h results.HoldRef) []string {
 		}
 	}
 	slices.SortFunc(out, byNumber)
-	return sc.answered(h, out)
+	return out
 }
 
 // answered leaves out the servers whose answers never reached the client, where the lock recorded which ones did.

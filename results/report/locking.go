@@ -41,11 +41,9 @@ func (s lockMarker) lockMarks() {
 			if h := s.hold(e.User, e.Grant); h != nil {
 				h.Renewals = append(h.Renewals, e.Time)
 			}
-		case e.Kind == history.Ended:
-			s.add(mark{Time: e.Time, Kind: markNote, Lane: lane, To: nowhere, Label: "session last seen standing"})
 		case e.Kind == history.Lost:
 			s.lost(e, lane)
-		case e.Kind == history.Dead:
+		case e.Kind == history.Dead && !s.killed(clientName(e.User), 0):
 			s.add(mark{Time: e.Time, Kind: markNote, Lane: lane, To: nowhere, Label: "process is dead", Event: "dead", Weight: weightTurn, Say: name + " is dead"})
 		}
 	}
@@ -60,7 +58,11 @@ func (s lockMarker) lockMarks() {
 func (s lockMarker) lost(e history.Event, lane int) {
 	say := s.Lanes[lane].Name + " is told that it lost " + s.scene.lockName(e.Lock)
 	if h := s.hold(e.User, e.Grant); h != nil && h.Ref.Valid != history.ValidUnknown && h.Ref.Valid < e.Time { // one without an end is later than all
-		say += ", " + duration(e.Time-h.Ref.Valid) + " after its validity ended"
+		since := " after its validity ended"
+		if s.sessionEnded(h.Ref) {
+			since = " after its session was last seen"
+		}
+		say += ", " + duration(e.Time-h.Ref.Valid) + since
 	}
 	s.add(mark{Time: e.Time, Kind: markNote, Lane: lane, To: nowhere, Label: "told: grant lost", Event: "lost", Weight: weightLoss, Say: say})
 }
@@ -91,47 +93,90 @@ func (s lockMarker) answer(i int) *history.Event {
 
 // outcome describes an operation that was not simply done, in a few words and in a sentence.
 func (s lockMarker) outcome(e history.Event, f *history.Event) (short, long string) {
-	if f == nil && s.killed(e) {
+	switch {
+	case f == nil && s.died(e):
 		return "its process dies", "its process dies before an answer"
+	case f == nil:
+		return "never ends", "never ends"
+	case f.Phase == history.Ok:
+		return "", ""
 	}
-	if f != nil && f.Phase != history.Ok {
-		if r, ok := s.scene.reasonOf(*f); ok {
-			return causeWords(r, *f)
+	if r, ok := s.scene.reasonOf(*f); ok {
+		short, long = causeWords(r, *f)
+		if dead := s.scene.deadServers(e.Time, f.Time); r.Code == history.CauseNoMajority && len(dead) > 0 {
+			long += ", where " + list(dead) + " " + are(len(dead)) + " dead"
+		}
+		return short, long
+	}
+	if unanswered[f.Code] {
+		if left, missing := s.scene.env.Majority.Missing(s.scene.faults, clientName(e.User), e.Time, f.Time); missing {
+			return "no majority", "no majority: it reaches " + s.scene.env.Majority.Left(left)
 		}
 	}
-	word := outcome(f)
-	return word, word
+	return outcome(f)
 }
 
-// killed reports whether the process that asked was killed by a fault, or died at a point, before it had an answer.
-func (s lockMarker) killed(e history.Event) bool {
-	node := clientName(e.User)
-	return slices.ContainsFunc(s.scene.faults, func(f history.Fault) bool {
-		return f.Traits.Kills && f.Start >= e.Time && slices.Contains(f.Targets, node)
-	}) || slices.ContainsFunc(s.scene.seen, func(o history.Observation) bool {
-		return o.By == history.ByPoint && o.Answer == "died" && o.Node == node && o.Answered >= e.Time
+// unanswered are the error classes of requests of which servers said nothing, or that they cannot serve.
+var unanswered = map[uint8]bool{history.CodeTimeout: true, history.CodeConnection: true, history.CodeUnavailable: true, history.CodeOther: true}
+
+// deadServers are those of which a majority must agree that a fault had killed all the time.
+func (sc *scene) deadServers(from, to int64) (dead []string) {
+	if sc.env.Majority == nil {
+		return nil
+	}
+	for _, s := range sc.env.Majority.Servers {
+		one := results.Majority{Servers: []string{s}}
+		kills := slices.DeleteFunc(slices.Clone(sc.faults), func(f history.Fault) bool { return !f.Traits.Kills })
+		if _, missing := one.Missing(kills, "", from, to); missing {
+			dead = append(dead, s)
+		}
+	}
+	return dead
+}
+
+func are(n int) string {
+	if n == 1 {
+		return "is"
+	}
+	return "are"
+}
+
+// died reports whether the process that asked died before it had an answer: killed by a fault, at a point, or of itself.
+func (s lockMarker) died(e history.Event) bool {
+	return s.killed(clientName(e.User), e.Time) || slices.ContainsFunc(s.scene.events, func(d history.Event) bool {
+		return d.Kind == history.Dead && d.User.Client() == e.User.Client() && d.Time >= e.Time
 	})
 }
 
-// outcome describes it where nobody recorded a reason.
-func outcome(f *history.Event) string {
-	switch {
-	case f == nil:
-		return "never ends"
-	case f.Phase == history.Ok:
-		return ""
-	case f.Phase == history.Fail:
-		switch f.Code {
-		case history.CodeContended:
-			return "it is held"
-		case history.CodeCancelled:
-			return "given up"
-		}
-		return strings.ReplaceAll(history.CodeName(f.Code), "-", " ")
+// killed reports whether a client was killed by a fault, or died at a point, and was not gone before a time.
+func (s lockMarker) killed(node string, from int64) bool {
+	return slices.ContainsFunc(s.scene.faults, func(f history.Fault) bool {
+		return f.Traits.Kills && max(f.Start, f.Bit) >= from && slices.Contains(f.Targets, node)
+	}) || slices.ContainsFunc(s.scene.seen, func(o history.Observation) bool {
+		return o.By == history.ByPoint && o.Answer == "died" && o.Node == node && o.Answered >= from
+	})
+}
+
+// outcome describes one that was not done where nobody recorded a reason.
+func outcome(f *history.Event) (short, long string) {
+	word := func(s string) (string, string) { return s, s }
+	switch certain := f.Phase == history.Fail; {
+	case certain && f.Code == history.CodeContended:
+		return word("it is held")
+	case certain && f.Code == history.CodeCancelled:
+		return word("given up")
+	case certain && f.Code == history.CodeConnection:
+		return "no connection", "no connection could be made"
+	case f.Code == history.CodeConnection:
+		return "connection breaks", "the connection breaks, and nobody knows whether it was done"
+	case certain && f.Code == history.CodeUnavailable:
+		return "refused by the service", "the service answers that it cannot serve"
+	case certain:
+		return word(strings.ReplaceAll(history.CodeName(f.Code), "-", " "))
 	case f.Code == history.CodeTimeout:
-		return "no answer"
+		return word("no answer")
 	}
-	return "nobody knows"
+	return word("nobody knows")
 }
 
 // ended names the event that ended an operation, such as "renew ok"; f is nil where none did.
@@ -170,7 +215,7 @@ func (s lockMarker) acquire(i int, e history.Event, lane int) {
 		ask.Kind, ask.Label, ask.Bad, ask.Say, ask.Weight, ask.Event = markExchange, word+": "+why, true, say, weightLoss, ended(e, f)
 		switch {
 		case f != nil:
-		case s.killed(e):
+		case s.died(e):
 			ask.Kind = markAsk
 		default:
 			ask.Kind, ask.Label, ask.Bad = markAsk, word, false
@@ -192,12 +237,16 @@ func (s lockMarker) acquire(i int, e history.Event, lane int) {
 func (s lockMarker) granted(e history.Event, f *history.Event, h *bar, word string) {
 	name, lock, took := s.Lanes[h.Lane].Name, s.scene.lockName(e.Lock), f.Time-e.Time
 	to, at, by := s.service(), []int(nil), ""
-	if who := s.scene.granters(h.Ref); len(who) > 0 {
+	have := s.scene.keepers(h.Ref)
+	if who := s.scene.answered(h.Ref, have); len(who) > 0 {
 		by = " by " + list(brief(who))
-		for _, n := range who {
+		for _, n := range have {
 			at = append(at, s.node(n))
 		}
 		to = s.farthest(h.Lane, at)
+		if silent := slices.DeleteFunc(slices.Clone(have), func(n string) bool { return slices.Contains(who, n) }); len(silent) > 0 {
+			by += " (" + list(silent) + " " + map[bool]string{true: "has", false: "have"}[len(silent) == 1] + " the key, too, but no answer came)"
+		}
 	}
 	label, say, weight := "granted", "", weightGrant
 	if w := s.scene.worst; w != nil && slices.ContainsFunc(w.Holds, func(x results.HoldRef) bool { return same(x, h.Ref) }) {
@@ -240,31 +289,53 @@ func (s lockMarker) farthest(from int, lanes []int) int {
 	return slices.MaxFunc(lanes, func(a, b int) int { return max(a-from, from-a) - max(b-from, from-b) })
 }
 
-// operation adds a release, a check, or a renewal that the user itself asked for.
+// operation adds a release, a check, or a renewal that the user itself asked for. An answer that came later stands at its own time.
 func (s lockMarker) operation(i int, e history.Event, lane int) {
 	f := s.answer(i)
 	why, long := s.outcome(e, f)
-	m := mark{Event: ended(e, f), Time: e.Time, Kind: markAsk, Lane: lane, To: s.service(), Label: s.which(e.Kind.String(), e.Lock), Bad: why != ""}
+	name, lock := s.Lanes[lane].Name, s.scene.lockName(e.Lock)
 	verb := map[history.Kind]string{history.Release: "releases", history.Check: "asks whether it still has", history.Renew: "renews"}[e.Kind]
-	m.Say, m.Weight = fmt.Sprintf("%s %s %s", s.Lanes[lane].Name, verb, s.scene.lockName(e.Lock)), weightEnd
-	if why != "" {
+	m := mark{
+		Event: ended(e, f), Time: e.Time, Kind: markAsk, Lane: lane, To: s.service(), Label: s.which(e.Kind.String(), e.Lock), Bad: why != "",
+		Say: fmt.Sprintf("%s %s %s", name, verb, lock), Weight: weightEnd,
+	}
+	if e.Kind == history.Check && why == "" {
+		why, long = "yes", "yes"
+	}
+	late := f != nil && f.Time-e.Time > atOnce && (why != "" || e.Kind == history.Release)
+	switch {
+	case late:
+		m.Bad, m.Event = false, ""
+	case why != "":
 		m.Label += ": " + why
 		m.Say += ": " + long
 		m.Weight = weightLoss
-	} else if e.Kind == history.Check {
-		m.Label += ": yes"
-		m.Say += ": yes"
-		m.Weight = weightAccess
 	}
 	if e.Kind == history.Renew && why == "" {
 		m.Weight = weightTrifle
 	}
+	if e.Kind == history.Check && !m.Bad {
+		m.Weight = weightAccess
+	}
 	if whose := s.victim(e); e.Kind == history.Release && whose != "" {
 		m.Label, m.Bad, m.Weight = "foreign release: frees what is "+whose+"'s", true, weightHarm
-		m.Say = fmt.Sprintf("%s, whose time was over, releases %s, and frees what is %s's: FOREIGN RELEASE", s.Lanes[lane].Name, s.scene.lockName(e.Lock), whose)
+		m.Say = fmt.Sprintf("%s, whose time was over, releases %s, and frees what is %s's: FOREIGN RELEASE", name, lock, whose)
 	}
 	s.add(m)
+	if late {
+		bad := f.Phase != history.Ok
+		if why == "" {
+			why, long = "done", "it is done"
+		}
+		s.add(mark{
+			Event: ended(e, f), Time: f.Time, Kind: markAnswer, Lane: lane, To: m.To, Label: why, Bad: bad, Weight: weightLoss,
+			Say: fmt.Sprintf("%s, which %s %s at %s, is told: %s", name, asked[e.Kind], lock, s.at(e.Time), long),
+		})
+	}
 }
+
+// asked is what was asked, once the answer comes.
+var asked = map[history.Kind]string{history.Release: "released", history.Check: "had asked whether it still has", history.Renew: "had asked to renew"}
 
 // victim names the user whose lock a release freed, as the judge found it; "" where that is nobody.
 func (s lockMarker) victim(release history.Event) string {

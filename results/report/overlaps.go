@@ -103,10 +103,13 @@ func (s overlapMarker) validityMarks() {
 		case v <= h.Ref.Start: // the answer came too late, or nobody can say how long the session stood
 			m.Time, m.Label, m.Weight = h.Ref.Start, "not known to be entitled", weightLoss
 			m.Say = "the validity of " + name + " was over before it had the lock in hand"
-			if s.unwatched(h.Ref) {
+			if s.sessionEnded(h.Ref) {
 				m.Label = "entitled until its session ends"
 				m.Say = name + " is entitled until its session ends; the server was not asked about that session after " + name + " had the lock in hand"
 			}
+		case (h.Ref.End == 0 || v <= h.Ref.End) && s.sessionEnded(h.Ref):
+			m.Label, m.Weight = "session last seen standing", weightLoss
+			m.Say = "the session of " + name + " is seen standing for the last time; nothing shows that " + name + " is entitled from here on, and it is still inside"
 		case h.Ref.End == 0 || v <= h.Ref.End:
 			m.Label, m.Say, m.Weight = "validity ends", "the validity of "+name+" ends, and it is still inside", weightLoss
 		case s.isDouble():
@@ -118,11 +121,10 @@ func (s overlapMarker) validityMarks() {
 	}
 }
 
-// unwatched tells whether a hold without an end counts as over from its start, because nobody had asked for its
-// session by then.
-func (s overlapMarker) unwatched(h results.HoldRef) bool {
+// sessionEnded reports whether a hold without an end was over because nobody saw its session standing after that.
+func (s *story) sessionEnded(h results.HoldRef) bool {
 	return slices.ContainsFunc(s.scene.events, func(e history.Event) bool {
-		return e.Kind == history.Ended && e.User == h.User && e.Grant == h.Grant && e.Time <= h.Start
+		return e.Kind == history.Ended && e.User == h.User && e.Grant == h.Grant && (e.Valid == h.Valid || e.Time <= h.Start)
 	})
 }
 

@@ -131,8 +131,8 @@ func TestReasonsAreTold(t *testing.T) {
 	if got := told(func(e *history.Event) { e.Op = 1 }); !strings.Contains(got, ": "+NoReason) {
 		t.Errorf("a reason of something else is told: %s", got)
 	}
-	for code := history.CauseTokenLower; code <= history.CauseKeyTaken; code++ {
-		if code == history.CauseAnsweredBy {
+	for code := range uint8(255) {
+		if _, ok := history.CauseOf(history.CodeName(code)); !ok || code == history.CauseAnsweredBy {
 			continue // it is of a grant, which is told otherwise
 		}
 		if short, long := causeWords(history.Event{Code: code, Token: 1, Value: 2}, history.Event{}); short == "" || long == "" {

@@ -2,8 +2,10 @@ package report
 
 import (
 	"fmt"
+	"math"
 
 	"github.com/lockquake/lockquake/history"
+	"github.com/lockquake/lockquake/lock"
 )
 
 // recordedReasons are the reasons that a run recorded, by what they explain. Reports only put a reason into words;
@@ -87,7 +89,35 @@ func causeWords(r, of history.Event) (short, long string) {
 	case history.CauseTooLate:
 		return "too late by " + duration(r.Value), "its validity was over " + duration(r.Value) + " before all replies were in"
 	case history.CauseWaitOver:
+		if of.Phase == history.Info {
+			return "held; gave up after " + duration(r.Value), "the lock was held whenever it asked, until its deadline after " + duration(r.Value) + "; its last request has no answer"
+		}
 		return "held; gave up after " + duration(r.Value), "the lock is held, and the wait was given up after " + duration(r.Value)
+	case history.CauseNoMajority:
+		return "no majority: " + answers(r, "yes", "no"), fmt.Sprintf("no majority: of %d servers %s", r.Value, answers(r, "said yes", "said no"))
+	case history.CauseNotReplicated:
+		acked := "no replica"
+		if n := r.Token & math.MaxUint32; n > 0 {
+			acked = fmt.Sprintf("only %d of %d replicas", n, r.Token>>32)
+		}
+		return acked + " in " + duration(r.Value), acked + " acknowledged the key within " + duration(r.Value)
+	case history.CauseFewReplicas:
+		return "too few replicas heard", "the server takes no writes, for it has heard of too few replicas lately"
 	}
 	return "", ""
+}
+
+// answers says how many servers answered what.
+func answers(r history.Event, yes, no string) string {
+	v := lock.VoteOf(r.Token)
+	var out []string
+	for _, x := range []struct {
+		n    uint8
+		what string
+	}{{v.Yes, yes}, {v.No, no}, {v.Refused, "answered with an error"}, {v.NotSent, "could not be reached"}, {v.Silent, "did not answer"}} {
+		if x.n > 0 {
+			out = append(out, fmt.Sprintf("%d %s", x.n, x.what))
+		}
+	}
+	return list(out)
 }

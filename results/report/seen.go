@@ -93,6 +93,14 @@ func (s seenMarker) keySeen(o history.Observation) {
 	if n < 0 || o.Answer == "" || o.By == history.ByGrant {
 		return
 	}
+	if s.left(o) {
+		who := s.scene.name(*o.User)
+		s.add(mark{
+			Time: o.Answered, Kind: markSeen, Lane: n, To: nowhere, Label: on + "still has the key of " + who,
+			Say: o.Node + " still has the key of " + who + ", although " + who + " has given it back", Weight: weightTurn,
+		})
+		return
+	}
 	var before *history.Observation
 	for i := range s.scene.seen {
 		p := &s.scene.seen[i]
@@ -112,6 +120,22 @@ func (s seenMarker) keySeen(o history.Observation) {
 		Time: o.Answered, Kind: markSeen, Lane: n, To: nowhere, Label: on + "the key of " + who + " is " + now,
 		Say: "on " + o.Node + " the key of " + who + " is " + now, Weight: weightTurn,
 	})
+}
+
+// left reports whether a server has a key whose holder was told what came of its release before. Only the first such answer is news.
+func (s seenMarker) left(o history.Observation) bool {
+	if o.User == nil {
+		return false
+	}
+	over := func(before int64) bool {
+		return slices.ContainsFunc(s.scene.events, func(e history.Event) bool {
+			return e.Kind == history.Release && e.Phase != history.Invoke && e.User == *o.User && e.Grant == o.Grant && e.Time < before
+		})
+	}
+	told := slices.ContainsFunc(s.scene.seen, func(p history.Observation) bool {
+		return p.Node == o.Node && p.Fact == o.Fact && p.Answer == o.Answer && p.Asked < o.Asked && over(p.Asked)
+	})
+	return over(o.Asked) && !told
 }
 
 // released tells whether the holder of a key began to give it back between two observations.

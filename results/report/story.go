@@ -133,6 +133,7 @@ func tell(sc *scene) *story {
 	seenMarker{s}.seenMarks()
 	topicMarker{s}.marks()
 	s.waitMark()
+	s.gapMark()
 	s.others()
 	slices.SortStableFunc(s.Marks, func(a, b mark) int { return cmp.Compare(a.Time, b.Time) })
 	if w := sc.worst; w != nil && slices.ContainsFunc(w.Holds, func(h results.HoldRef) bool { return s.hold(h.User, h.Grant) == nil }) {
