@@ -12,7 +12,7 @@ import (
 	"github.com/lockquake/lockquake/internal/clock"
 )
 
-// lagTime is how long an injection waits to learn the replication lag: a leader that hangs must not delay it.
+// lagTime is how long an injection waits to learn the replication lag, or which locks a leader has: one that hangs must not delay it.
 const lagTime = 100 * time.Millisecond
 
 // Leads tells whether an answer to FactRole is that of a node that leads.
@@ -142,6 +142,25 @@ func askLag(ctx context.Context, service Observer, node string) *int64 {
 		return nil
 	}
 	return &n
+}
+
+// AskShard asks which of the locks the nodes lead; nil where the service does not spread them.
+func AskShard(ctx context.Context, service Observer, nodes, locks []string) *history.Shard {
+	sharder, ok := As[Sharder](service)
+	if !ok {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, lagTime)
+	defer cancel()
+	shard := history.Shard{Locks: []string{}}
+	for _, node := range nodes {
+		led, err := sharder.Leads(ctx, node, locks)
+		if err != nil {
+			return &history.Shard{Unknown: err.Error()}
+		}
+		shard.Locks = append(shard.Locks, led...)
+	}
+	return &shard
 }
 
 // AskEpoch returns the node's epoch, or "" where it does not tell one.

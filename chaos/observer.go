@@ -61,6 +61,27 @@ type Leaderless interface {
 	Leaderless(lock string) string
 }
 
+// As finds what an Observer, or one that it wraps, can do beside answering.
+func As[T any](service Observer) (able T, ok bool) {
+	for o := service; o != nil; {
+		if able, ok = o.(T); ok {
+			return able, true
+		}
+		wrapped, wraps := o.(interface{ Unwrap() Observer })
+		if !wraps {
+			break
+		}
+		o = wrapped.Unwrap()
+	}
+	return able, false
+}
+
+// Sharder is an Observer of a service that spreads its locks over several leaders.
+type Sharder interface {
+	// Leads returns which of the locks the node leads now, by its own account.
+	Leads(ctx context.Context, node string, locks []string) ([]string, error)
+}
+
 // Promoter is an Observer of a service that can hand its lead over in order, while all its nodes are well.
 type Promoter interface {
 	// Promotes returns nil where the service can do it, else an Unavailable with the reason. It is asked before anything starts.

@@ -1,5 +1,7 @@
 package history
 
+import "slices"
+
 // Receipt is an independent observation of whether a fault bit, or of whether it was healed.
 type Receipt struct {
 	Status   ReceiptStatus `json:"status"`
@@ -50,7 +52,19 @@ type Fault struct {
 	Receipt  Receipt  `json:"receipt"`             // of the injection
 	Healed   *Receipt `json:"healed,omitempty"`    // of the heal; nil where nothing is healed
 	Lead     *Lead    `json:"lead,omitempty"`      // who led after the target; nil where the fault was not aimed at a leader
+	Shard    *Shard   `json:"shard,omitempty"`     // which locks the targets had, of a service that spreads them over several leaders; nil: all, or the fault kills nobody
 	Traits   *Traits  `json:"traits,omitempty"`    // what the fault does, by its own account; nil in records of older programs
+}
+
+// Shard is the part of the locks that servers lead.
+type Shard struct {
+	Locks   []string `json:"locks"`             // their names
+	Unknown string   `json:"unknown,omitempty"` // why they are not known
+}
+
+// Has reports whether a lock is among them. All locks are in the shard of a service that has only one, and in one that is not known.
+func (s *Shard) Has(lock string) bool {
+	return s == nil || s.Unknown != "" || slices.Contains(s.Locks, lock)
 }
 
 // Traits are what a fault does, by its own account: whoever reads the record needs to know no fault by name.

@@ -281,9 +281,10 @@ type Report struct {
 	About     []string            `json:"about,omitempty"`   // of the scenario: what is told first
 	NoLock    bool                `json:"no_lock,omitempty"` // as in Env: nothing about grants is judged
 	Judged    Judged              `json:"judged"`
-	Counts    map[string]*int64   `json:"counts"`   // null: not judged
-	Measures  map[string]*float64 `json:"measures"` // null: not judged
-	Strength  []string            `json:"strength"` // what each zero is worth
+	Counts    map[string]*int64   `json:"counts"`              // null: not judged
+	Measures  map[string]*float64 `json:"measures"`            // null: not judged
+	Failovers []Failover          `json:"failovers,omitempty"` // servers that were killed, in the order of time
+	Strength  []string            `json:"strength"`            // what each zero is worth
 	Uncovered Uncovered           `json:"uncovered,omitempty"`
 
 	Expectations []ExpectationResult  `json:"expectations"`

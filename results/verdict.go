@@ -41,6 +41,7 @@ func (d *directory) report(damage error) Report {
 		for name, x := range f.Measures {
 			r.Measures[name] = x
 		}
+		r.Failovers = append(r.Failovers, f.Failovers...)
 		for _, w := range f.Warnings {
 			r.Warnings = append(r.Warnings, f.Checker+": "+w)
 		}

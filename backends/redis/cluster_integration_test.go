@@ -5,6 +5,7 @@ package redis
 import (
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"github.com/lockquake/lockquake/backends/conformance"
 	"github.com/lockquake/lockquake/backends/conformance/servers"
 	"github.com/lockquake/lockquake/backends/topology"
+	"github.com/lockquake/lockquake/chaos"
 )
 
 // TestClusterFacts asks real nodes for every fact.
@@ -54,6 +56,23 @@ func TestClusterFacts(t *testing.T) {
 		if v := a.ask(node, "epoch"); v == "" || v == "0" {
 			t.Errorf("epoch of %s: %q", node, v)
 		}
+	}
+	var names []string
+	for n := range 30 {
+		names = append(names, "lock-"+strconv.Itoa(n))
+	}
+	var led []string
+	for n := range clusterServers {
+		own, err := r.Service.(chaos.Sharder).Leads(t.Context(), serverName(n), names)
+		if err != nil || (len(own) > 0) != (n < clusterPrimaries) {
+			t.Errorf("%s leads %v of the locks: %v", serverName(n), own, err)
+		}
+		led = append(led, own...)
+	}
+	slices.Sort(led)
+	slices.Sort(names)
+	if !slices.Equal(led, names) {
+		t.Errorf("the primaries lead %v together", led)
 	}
 	if v, err := r.Service.Ask(t.Context(), "redis-1", "weather"); err == nil {
 		t.Errorf("a fact that is not known was answered with %q", v)

@@ -79,6 +79,32 @@ func (s *clusterService) Ask(ctx context.Context, node, fact string) (string, er
 	return m.ask(ctx, fact)
 }
 
+// Leads returns the locks whose slots the node has as their primary.
+func (s *clusterService) Leads(ctx context.Context, node string, locks []string) ([]string, error) {
+	m, err := s.members.find(node)
+	if err != nil {
+		return nil, err
+	}
+	asked := make([]*redis.IntCmd, len(locks))
+	_, err = m.client.Pipelined(ctx, func(p redis.Pipeliner) error {
+		for i, name := range locks {
+			asked[i] = p.ClusterKeySlot(ctx, m.keys.key(name))
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("CLUSTER KEYSLOT of %s: %w", m.name, err)
+	}
+	v, err := m.view(ctx)
+	var led []string
+	for i, name := range locks {
+		if v.roleFor(int(asked[i].Val())) == "master" {
+			led = append(led, name)
+		}
+	}
+	return led, err
+}
+
 // slotHolder reads the key on the very node that was asked: READONLY lets a replica answer. A node without the key's slot answers MOVED:
 // the key is certainly not there.
 func (m member) slotHolder(ctx context.Context, name string) (string, error) {

@@ -157,6 +157,8 @@ var (
 	_ chaos.Promoter = (*sentinelService)(nil)
 	_ chaos.Promoter = (*clusterService)(nil)
 
+	_ chaos.Sharder = (*clusterService)(nil)
+
 	_ chaos.Leaderless = (*fiveService)(nil)
 	_ chaos.Leaderless = (*clusterService)(nil)
 )

@@ -49,20 +49,13 @@ func (failover) Wants(service chaos.Observer) error {
 
 // promoter returns the Promoter that an Observer is, or wraps.
 func promoter(service chaos.Observer) (chaos.Promoter, error) {
-	for o := service; o != nil; {
-		if p, ok := o.(chaos.Promoter); ok {
-			return p, p.Promotes()
+	if p, ok := chaos.As[chaos.Promoter](service); ok {
+		return p, p.Promotes()
+	}
+	if p, ok := chaos.As[interface{ Promotes() error }](service); ok { // which has a reason of its own why it cannot
+		if err := p.Promotes(); err != nil {
+			return nil, err
 		}
-		if p, ok := o.(interface{ Promotes() error }); ok { // which has a reason of its own why it cannot
-			if err := p.Promotes(); err != nil {
-				return nil, err
-			}
-		}
-		wrapped, ok := o.(interface{ Unwrap() chaos.Observer })
-		if !ok {
-			break
-		}
-		o = wrapped.Unwrap()
 	}
 	return nil, chaos.Unavailable{What: "a failover in order", Reason: "the service knows no lead that could be handed over"}
 }

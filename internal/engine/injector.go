@@ -101,8 +101,10 @@ func (in *injector) injectNodes(ctx context.Context, f *injected) (history.Recei
 	if why := in.promised(f, scope); why != "" {
 		return history.Receipt{Status: history.NotMade, Evidence: why}, nil
 	}
-	if f.kind.Kills && len(serversHit(scope)) > 0 {
+	if hit := serversHit(scope); f.kind.Kills && len(hit) > 0 {
 		in.processes.counters.readBeforeKill(ctx)
+		shard := chaos.AskShard(ctx, scope.Service, hit, in.plan.locks)
+		in.faults.change(func() { f.Shard = shard })
 	}
 	in.followLead(ctx, f, scope)
 	heal, receipt, err := f.fault.Inject(ctx, scope)

@@ -14,19 +14,18 @@ import (
 	"text/template"
 	"time"
 
-	"gonum.org/v1/gonum/mathext"
-
 	"github.com/lockquake/lockquake/backends/all"
 	faults "github.com/lockquake/lockquake/chaos/all"
 	"github.com/lockquake/lockquake/results"
 	"github.com/lockquake/lockquake/results/checkers"
+	"github.com/lockquake/lockquake/results/rates"
 )
 
 //go:embed page.tmpl
 var pageText string
 
 // The page is to stay below 32 kB: it shows so many runs that did not pass, and so many bytes of a reason.
-const mostFailures, mostReason = 13, 80
+const mostFailures, mostReason = 8, 80
 
 // oldPage is what the page says already: a row without runs in the record, which is not in git, stays as it was.
 type oldPage struct {
@@ -269,58 +268,43 @@ func losses(runs []Run) (lost int64, text string) {
 	if of == 0 {
 		return 0, "–"
 	}
-	low, high := clopperPearson(lost, of)
-	return lost, fmt.Sprintf("%d of %d, %.1f %% (%.1f–%.1f), %.0f–%.0f", lost, of, 100*float64(lost)/float64(of), 100*low, 100*high, least, most)
+	all := rates.Share(int(lost), int(of))
+	return lost, fmt.Sprintf("%d of %d, %.1f %% (%.1f–%.1f), %.0f–%.0f", lost, of, 100*all.Value, 100*all.Low, 100*all.High, least, most)
 }
 
-// failovers pools the failovers of runs: how many there were, and after how many another server led; the lag; the double grants, and these
-// for each failover and for each lock that was held; and how many failovers had any.
+// failovers pools the failovers of runs: how many there were, and after how many another server led; the lag; the locks held; the double grants,
+// and of how many failovers they are; how many such a one has; and these for each failover and for each lock that was held.
 func failovers(runs []Run) string {
-	var n, promoted, hit, held, lag, read, told float64
-	var double int64
+	var all []results.Failover
 	for _, r := range runs {
-		k, made, each := r.Counts["double_grants"], r.Measures["failovers"], r.Measures["held_at_failover"]
-		if r.Verdict == results.Unknown || k == nil || made == nil || each == nil {
-			continue
-		}
-		n, held, double = n+*made, held+*made**each, double+*k
-		if bytes := r.Measures["lag_at_failover_bytes"]; bytes != nil {
-			lag, read = lag+*made**bytes, read+*made
-		}
-		if any, led := r.Measures["failovers_with_double_grants"], r.Measures["promotions"]; any != nil && led != nil { // older runs do not tell
-			hit, promoted, told = hit+*any, promoted+*led, told+*made
+		if r.Verdict != results.Unknown {
+			all = append(all, r.Failovers...)
 		}
 	}
-	if n == 0 {
-		return strings.Join(slices.Repeat([]string{"–"}, 7), " | ")
+	if len(all) == 0 {
+		return strings.Join(slices.Repeat([]string{"–"}, 9), " | ")
 	}
-	behind, led, any, perHeld := "–", "–", "–", "–"
-	if read > 0 {
-		behind = fmt.Sprintf("%.0f", lag/read)
+	rate := results.RateOf(all)
+	behind, size, perHeld := "–", "–", "–"
+	if rate.Lag != nil {
+		behind = fmt.Sprintf("%.0f", *rate.Lag)
 	}
-	if told > 0 {
-		low, high := clopperPearson(int64(hit), int64(told))
-		led, any = fmt.Sprintf("%.0f of %.0f", promoted, told), fmt.Sprintf("%.0f of %.0f, %.0f %% (%.1f–%.0f)", hit, told, 100*hit/told, 100*low, 100*high)
+	if rate.Size != nil {
+		size = estimate(*rate.Size)
 	}
-	low, high := checkers.Garwood(double)
-	if held > 0 {
-		perHeld = fmt.Sprintf("%.2g (%.2g–%.2g)", float64(double)/held, low/held, high/held)
+	if rate.Held > 0 {
+		perHeld = estimate(rate.Rate.Over(rate.Held))
 	}
-	return fmt.Sprintf("%.0f | %s | %s | %d | %.2g (%.2g–%.2g) | %s | %s", n, led, behind, double, float64(double)/n, low/n, high/n, any, perHeld)
+	return fmt.Sprintf("%d | %d of %d | %s | %.0f | %d | %s | %s | %s | %s", rate.N, rate.Promoted, rate.Asked, behind, rate.Held, rate.DoubleGrants,
+		hits(rate), size, estimate(rate.Rate), perHeld)
 }
 
-// clopperPearson returns the exact two-sided 95 % interval of a rate, of which k of n trials were seen. Its ends are
-// quantiles of beta distributions (Clopper and Pearson, Biometrika 26, 1934).
-func clopperPearson(k, n int64) (low, high float64) {
-	const tail = 0.025
-	high = 1
-	if k > 0 {
-		low = mathext.InvRegIncBeta(float64(k), float64(n-k+1), tail)
-	}
-	if k < n {
-		high = mathext.InvRegIncBeta(float64(k+1), float64(n-k), 1-tail)
-	}
-	return low, high
+func hits(r results.FailoverRate) string {
+	return fmt.Sprintf("%d of %d, %.3g %% (%.3g–%.3g)", r.Hit, r.N, 100*r.Share.Value, 100*r.Share.Low, 100*r.Share.High)
+}
+
+func estimate(e rates.Estimate) string {
+	return fmt.Sprintf("%.3g (%.3g–%.3g)", e.Value, e.Low, e.High)
 }
 
 // demands pools the runs of some members and tells whether they meet what is demanded of the family: the loss of one

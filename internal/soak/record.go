@@ -21,15 +21,16 @@ const (
 
 // Run is one run of a row, a line of the record: what is kept of its verdict.json, and how it was made.
 type Run struct {
-	Row      string              `json:"row"`
-	Dir      string              `json:"run_dir,omitempty"`
-	Verdict  results.Verdict     `json:"verdict"`
-	Reasons  []string            `json:"reasons,omitempty"`
-	Judged   results.Judged      `json:"judged"`
-	Counts   map[string]*int64   `json:"counts,omitempty"`
-	Measures map[string]*float64 `json:"measures,omitempty"`
-	Versions map[string]string   `json:"versions,omitempty"` // of the service and the libraries
-	Kept     bool                `json:"kept,omitempty"`
+	Row       string              `json:"row"`
+	Dir       string              `json:"run_dir,omitempty"`
+	Verdict   results.Verdict     `json:"verdict"`
+	Reasons   []string            `json:"reasons,omitempty"`
+	Judged    results.Judged      `json:"judged"`
+	Counts    map[string]*int64   `json:"counts,omitempty"`
+	Measures  map[string]*float64 `json:"measures,omitempty"`
+	Failovers []results.Failover  `json:"failovers,omitempty"`
+	Versions  map[string]string   `json:"versions,omitempty"` // of the service and the libraries
+	Kept      bool                `json:"kept,omitempty"`
 
 	Commit  string    `json:"commit"`
 	Date    time.Time `json:"date"`

@@ -379,7 +379,7 @@ func (x *exclusion) Finish() results.Finding {
 	if len(x.t.clocks) > 0 {
 		f.Counts["unsure_pairs"], f.Chances["unsure_pairs"] = new(x.unsure), results.Chances{N: x.follow}
 	}
-	f.Measures = x.failovers.measures(x.double)
+	x.failovers.into(&f)
 	doubles, overlaps := x.doubles.witnesses(x.run), x.overlaps.witnesses(x.run)
 	if len(doubles) > 0 && len(overlaps) > 0 {
 		doubles = doubles[:min(len(doubles), max(results.MaxWitnesses/2, results.MaxWitnesses-len(overlaps)))]

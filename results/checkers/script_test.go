@@ -14,7 +14,7 @@ import (
 // script is a history written by hand, as testdata/golden has them. Its lines are
 //
 //	run KEY=VALUE...                        what the checkers are told; error=MS of all clocks, error.A=MS of one client's
-//	fault NAME on=USER|nN [hold=N] at=MS until=MS [lag=BYTES] [new=NODE]
+//	fault NAME on=USER|nN [hold=N] at=MS until=MS [lag=BYTES] [new=NODE] [locks=NAME,...]
 //	saw STEP BY NODE FACT ANSWER at=MS [until=MS] [took=MS] [whose=USER] [ends-in=MS]   an observation (- is no answer), of a grant of that user's latest acquire so far
 //	MS USER KIND PHASE [KEY=VALUE...]       an event; USER is A, B, ... (clients) or A2 (user 2 of client A)
 //	                                        to=MS: the outcome of what was invoked then; the user's latest invoke of that kind where nothing is said
@@ -246,6 +246,11 @@ func (s *script) fault(f []string) error {
 			var n int64
 			n, err = strconv.ParseInt(v, 10, 64)
 			x.Lead = &history.Lead{Lag: &n}
+		case "locks": // that the target had, of a service that spreads them
+			x.Shard = &history.Shard{Locks: strings.Split(v, ",")}
+			if v == "?" {
+				x.Shard = &history.Shard{Unknown: "no answer"}
+			}
 		case "new":
 			x.Lead = &history.Lead{New: v}
 		}

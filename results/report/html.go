@@ -57,6 +57,7 @@ type pageData struct {
 	Headlines []pair
 	Notes     []string // what the lock says of its figures
 	Outage    string   // how long which locks could not be taken, and why
+	Failovers string   // how often a killed server cost double grants
 	Cards     []card
 	Quiet     []quantity
 	Measured  []quantity
@@ -114,6 +115,9 @@ func page(dir string, r results.Report, m material) error {
 		Latencies: latencyRows(r.Latency), Facts: environment(m.env, r), Who: clientLines(r),
 	}
 	d.Cards, d.Quiet = cards(r)
+	if all := failovers([]results.Report{r}); len(all) > 0 {
+		d.Failovers = results.RateOf(all).Text(Figures)
+	}
 	if n := len(d.Charts); m.svg == nil && n > 0 {
 		d.Top, d.Charts = &d.Charts[n-1], d.Charts[:n-1]
 	}

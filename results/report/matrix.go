@@ -16,7 +16,7 @@ var matrixColumns = slices.DeleteFunc(foremost(func(k results.CheckerKind) []res
 
 // Matrix writes one row for each of several scenarios: what was found, and the verdict. The row of a scenario that
 // ran several times has the sums, the number of runs that found anything, and the number that met the expectations.
-// Below the table are the reasons of runs that did not pass.
+// Below the table are the reasons of runs that did not pass, and the rates of several runs together.
 func Matrix(w io.Writer, rs []results.Report, opts ...Option) error {
 	st := newStyle(opts)
 	rows := [][]string{{"scenario"}}
@@ -53,6 +53,9 @@ func Matrix(w io.Writer, rs []results.Report, opts ...Option) error {
 	}
 	for _, f := range families {
 		whyNot(&b, f)
+		if len(f) > 1 {
+			failoverLine(&b, "  = "+f[0].Scenario+": ", f...)
+		}
 		all := results.Uncovered{}
 		for _, r := range f {
 			all.Add(r.Uncovered)

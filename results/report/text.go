@@ -319,6 +319,7 @@ func textCounts(b *sheet, r results.Report) {
 	for _, s := range r.Strength {
 		paragraph(b, "  - ", s)
 	}
+	failoverLine(b, "  - ", r)
 }
 
 func textLatency(b *sheet, r results.Report) {

@@ -166,6 +166,35 @@ func TestMatrix(t *testing.T) {
 	}
 }
 
+// A killed server has a line in every text and on the page; the runs of a scenario are pooled below the table, without those that are unknown.
+func TestFailoversHaveALine(t *testing.T) {
+	t.Parallel()
+	run := pausedRun(t, false)
+	r := run.report
+	for range 10 {
+		r.Failovers = append(r.Failovers, results.Failover{Held: 150})
+	}
+	for _, opts := range [][]Option{nil, {Whole()}} {
+		var b bytes.Buffer
+		must(t, Text(&b, r, opts...))
+		if !strings.Contains(b.String(), "0 of 10 failovers had double grants") {
+			t.Errorf("it is not told:\n%s", b.String())
+		}
+	}
+	must(t, Write(run.dir, r))
+	if html, err := os.ReadFile(filepath.Join(run.dir, results.FileReport)); err != nil || !strings.Contains(string(html), "0 of 10 failovers had double grants") {
+		t.Errorf("the page does not tell it (%v)", err)
+	}
+	hit, unknown := r, r
+	hit.Failovers = []results.Failover{{Held: 150, DoubleGrants: 75}}
+	unknown.Verdict = results.Unknown
+	var b bytes.Buffer
+	must(t, Matrix(&b, []results.Report{r, hit, unknown}))
+	if told := strings.Join(strings.Fields(b.String()), " "); !strings.Contains(told, "1 of 11 failovers had double grants: 9.09 % (95 %: 0.230 to 41.3); one that had any, 75") {
+		t.Errorf("the runs are not pooled:\n%s", b.String())
+	}
+}
+
 // TestClocksHaveALine in every text and on the page, where they are not one.
 func TestClocksHaveALine(t *testing.T) {
 	r := pausedRun(t, false).report

@@ -21,6 +21,7 @@ func short(w io.Writer, r results.Report, st style) error {
 	briefMet(&b, r)
 	textUncovered(&b, also, r.Uncovered, st)
 	briefFigures(&b, r)
+	failoverLine(&b, "rate    ", r)
 	briefFaults(&b, r)
 	if r.Clocks != nil {
 		paragraph(&b, "clocks  ", r.Clocks.Text())
@@ -94,6 +95,24 @@ func briefFigures(b *sheet, r results.Report) {
 		text += fmt.Sprintf("; acquire p50 %s, p99 %s", duration(int64(*q.P50*1e6)), duration(int64(*q.P99*1e6)))
 	}
 	paragraph(b, "judged  ", text)
+}
+
+// failoverLine tells how often servers that were killed cost double grants, in one run or in several together; nothing where none was killed.
+func failoverLine(b *sheet, lead string, rs ...results.Report) {
+	if all := failovers(rs); len(all) > 0 {
+		paragraph(b, lead, results.RateOf(all).Text(Figures))
+	}
+}
+
+// failovers are those of runs that have an answer: what was not judged cannot be pooled.
+func failovers(rs []results.Report) []results.Failover {
+	var all []results.Failover
+	for _, r := range rs {
+		if r.Verdict != results.Unknown || len(rs) == 1 {
+			all = append(all, r.Failovers...)
+		}
+	}
+	return all
 }
 
 // briefFaults has a line for each of a few faults, or one for all.
