@@ -1,6 +1,7 @@
 package scenarios
 
 import (
+	"cmp"
 	"encoding"
 	"errors"
 	"fmt"
@@ -18,8 +19,9 @@ var durationType = reflect.TypeFor[time.Duration]()
 
 // field is one key that a struct takes.
 type field struct {
-	key string
-	typ reflect.Type
+	key   string
+	typ   reflect.Type
+	index []int // within the struct
 }
 
 // fieldsOf lists the keys of a struct as the YAML decoder sees them, in the struct's order.
@@ -37,11 +39,12 @@ func fieldsOf(t reflect.Type) []field {
 		switch {
 		case name == "-" || !f.IsExported():
 		case strings.Contains(options, "inline"):
-			out = append(out, fieldsOf(f.Type)...)
-		case name == "":
-			out = append(out, field{strings.ToLower(f.Name), f.Type})
+			for _, below := range fieldsOf(f.Type) {
+				below.index = append([]int{i}, below.index...)
+				out = append(out, below)
+			}
 		default:
-			out = append(out, field{name, f.Type})
+			out = append(out, field{cmp.Or(name, strings.ToLower(f.Name)), f.Type, []int{i}})
 		}
 	}
 	return out

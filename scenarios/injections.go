@@ -49,6 +49,13 @@ func words(unmarshal func(any) error, want string) ([]string, error) {
 	return out, nil
 }
 
+// injectionKeys are the keys of an entry of the schedule that are not its fault's.
+type injectionKeys struct {
+	Use                          string
+	On                           targets
+	At, For, Every, Jitter, Held time.Duration
+}
+
 // chaosReader reads `chaos:`.
 type chaosReader struct{ reader }
 
@@ -70,11 +77,7 @@ func (r chaosReader) chaos(s *Scenario) error {
 func (r chaosReader) entries(s *Scenario, list []*ast.MappingNode, under string) error {
 	for i, m := range list {
 		path := item(under, i)
-		var k struct {
-			Use                          string
-			On                           targets
-			At, For, Every, Jitter, Held time.Duration
-		}
+		var k injectionKeys
 		p, err := r.own(m, path, &k)
 		if err != nil {
 			return err

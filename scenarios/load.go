@@ -78,12 +78,24 @@ func Names() []Listing {
 	}
 	out := make([]Listing, 0, len(all))
 	for _, s := range all {
-		out = append(out, Listing{Name: s.Name, Backend: s.Backend.Use, File: s.File, Claim: s.Claim, Path: pathOf(s)})
+		out = append(out, listing(s))
 	}
 	return out
 }
 
-func pathOf(s Scenario) string { return path.Dir(s.File) + "/" + s.Name }
+func listing(s Scenario) Listing {
+	return Listing{Name: s.Name, Backend: s.Backend.Use, File: s.File, Claim: s.Claim, Path: path.Dir(s.File) + "/" + s.Name}
+}
+
+// Matches reports whether a pattern such as "etcd-*" or "stories/*" names the scenario.
+func (l Listing) Matches(pattern string) bool {
+	against := l.Name
+	if strings.Contains(pattern, "/") {
+		against = l.Path
+	}
+	ok, err := path.Match(pattern, against)
+	return ok && err == nil
+}
 
 // Load returns the scenarios that a word names. An embedded scenario or twin has a name; a pattern such as "etcd-*"
 // or "stories/*" names several. A YAML file is named by its path, a twin in it by "path:word".
@@ -101,7 +113,7 @@ func Load(nameOrPath string) ([]Scenario, error) {
 	}
 	var out []Scenario
 	for _, s := range some {
-		if s.Name == nameOrPath || pathOf(s) == nameOrPath || pattern && matches(nameOrPath, s) {
+		if l := listing(s); l.Name == nameOrPath || l.Path == nameOrPath || pattern && l.Matches(nameOrPath) {
 			out = append(out, s)
 		}
 	}
@@ -134,15 +146,6 @@ func Load(nameOrPath string) ([]Scenario, error) {
 		hint = "no such file"
 	}
 	return nil, &Error{File: nameOrPath, Message: "unknown scenario: " + hint}
-}
-
-func matches(pattern string, s Scenario) bool {
-	against := s.Name
-	if strings.Contains(pattern, "/") {
-		against = pathOf(s)
-	}
-	ok, err := path.Match(pattern, against)
-	return ok && err == nil
 }
 
 func isPath(s string) bool {

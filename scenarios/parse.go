@@ -89,13 +89,16 @@ func build(src *source, root *ast.MappingNode) (Scenario, error) {
 	return s, nil
 }
 
+// hostKeys are the keys of `hosts:`. Servers and Clients are labels.
+type hostKeys struct{ Rule, Servers, Clients string }
+
 // hosts reads on which machines the nodes are to be, where there are several.
 func (r reader) hosts(s *Scenario) error {
 	m, err := r.section("hosts")
 	if m == nil || err != nil {
 		return err
 	}
-	h := struct{ Rule, Servers, Clients string }{Rule: HostsSpread}
+	h := hostKeys{Rule: HostsSpread}
 	if err := decode(r.src, m, "hosts", &h, nil); err != nil {
 		return err
 	}

@@ -3,6 +3,7 @@ package scenarios
 import (
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -163,15 +164,28 @@ func (r chaosReader) chaosMap(s *Scenario, m *ast.MappingNode) error {
 	return r.random(s, m)
 }
 
+// scheduleKeys are what a random schedule says of all that it draws.
+type scheduleKeys struct {
+	MeanGap time.Duration `yaml:"mean_gap"`
+	For     Span
+	On      choices
+}
+
+// drawnKeys are the keys of a fault to draw that are not its own.
+type drawnKeys struct {
+	Use string
+	On  choices
+	For Span
+}
+
+// writtenKeys are for a schedule that is written down.
+var writtenKeys = []string{"at", "every", "jitter"}
+
 // random reads what a schedule is drawn from.
 func (r chaosReader) random(s *Scenario, m *ast.MappingNode) error {
-	k := struct {
-		MeanGap time.Duration `yaml:"mean_gap"`
-		For     Span
-		On      choices
-	}{MeanGap: DefaultMeanGap, For: Span{DefaultShortest, DefaultLongest}}
+	k := scheduleKeys{MeanGap: DefaultMeanGap, For: Span{DefaultShortest, DefaultLongest}}
 	own := mapping(m, slices.DeleteFunc(slices.Clone(m.Values), func(v *ast.MappingValueNode) bool {
-		return !slices.Contains([]string{"mean_gap", "for", "on"}, keyOf(v))
+		return !slices.Contains(keysOf(fieldsOf(reflect.TypeFor[scheduleKeys]())), keyOf(v))
 	}))
 	if err := decode(r.src, own, "chaos", &k, nil); err != nil {
 		return err
@@ -218,16 +232,12 @@ func (r chaosReader) randomFault(n ast.Node, path string, runFor time.Duration) 
 	if !ok {
 		return RandomFault{}, r.errorf(path, "%s is no fault: want a name, or a map such as {use: pause, on: leader, for: 1s..4s}", shown(n))
 	}
-	var k struct {
-		Use string
-		On  choices
-		For Span
-	}
+	var k drawnKeys
 	p, err := r.own(m, path, &k)
 	if err != nil {
 		return RandomFault{}, err
 	}
-	for _, key := range []string{"at", "every", "jitter"} {
+	for _, key := range writtenKeys {
 		if slices.Contains(p.Keys(), key) {
 			return RandomFault{}, r.errorf(join(path, key), "is for a schedule that is written down; here the times are drawn (mean_gap)")
 		}

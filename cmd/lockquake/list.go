@@ -35,6 +35,8 @@ type item struct {
 	Counts  []results.Quantity `json:"counts,omitempty"`   // usable in expect
 	Measure []results.Quantity `json:"measures,omitempty"` // usable in expect
 	Tone    results.Tone       `json:"tone,omitempty"`
+
+	path string // folder and name of a scenario
 }
 
 // lists makes each list that can be asked for.
@@ -55,7 +57,7 @@ func listCommand(std streams) *cobra.Command {
 	c := &cobra.Command{
 		Use:       "list " + strings.Join(listNames, "|") + " [PATTERN]",
 		Short:     "List what a scenario can name",
-		Example:   "  lockquake list scenarios 'redlock-*'\n  lockquake list scenarios --for etcd\n  lockquake list measures '*_p99_ms'",
+		Example:   "  lockquake list scenarios 'redlock-*'\n  lockquake list scenarios 'rates/*'\n  lockquake list scenarios --for etcd\n  lockquake list measures '*_p99_ms'",
 		ValidArgs: listNames,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 || len(args) > 2 {
@@ -111,10 +113,7 @@ func chosenItems(args []string, backend string) ([]item, error) {
 	if _, err := path.Match(args[1], ""); err != nil {
 		return nil, usagef("list: %q is no pattern: %v", args[1], err)
 	}
-	items = slices.DeleteFunc(items, func(i item) bool {
-		ok, _ := path.Match(args[1], i.Name) // the pattern is right
-		return !ok
-	})
+	items = slices.DeleteFunc(items, func(i item) bool { return !scenarios.Listing{Name: i.Name, Path: i.path}.Matches(args[1]) })
 	if len(items) == 0 {
 		return nil, usagef("list: no entry of %s matches %q; `lockquake list %[1]s` lists all", args[0], args[1])
 	}
@@ -207,7 +206,7 @@ var folders = []string{"stories", "healthy", "rates", "random", "controls"}
 func listScenarios() []item {
 	out := []item{}
 	for _, s := range scenarios.Names() {
-		out = append(out, item{Name: s.Name, Backend: s.Backend, Doc: s.Claim, File: s.File})
+		out = append(out, item{Name: s.Name, Backend: s.Backend, Doc: s.Claim, File: s.File, path: s.Path})
 	}
 	place := func(i item) int { return slices.Index(folders, path.Dir(i.File)) }
 	slices.SortStableFunc(out, func(a, b item) int { return cmp.Compare(place(a), place(b)) })

@@ -68,7 +68,7 @@ func newCommand(std streams) *cobra.Command {
 // newScenario writes a scenario that is right.
 func newScenario(name string, b backends.Backend, l backends.Lock) ([]byte, error) {
 	var text bytes.Buffer
-	err := newTemplate.Execute(&text, map[string]any{"Name": name, "Backend": b.Name, "Lock": l.Name, "TTL": max(newTTL, l.MinTTL), "Pause": max(newTTL, l.MinTTL) / 2, "Faults": !b.InProcess})
+	err := newTemplate.Execute(&text, map[string]any{"Schema": scenarios.SchemaAddress, "Name": name, "Backend": b.Name, "Lock": l.Name, "TTL": max(newTTL, l.MinTTL), "Pause": max(newTTL, l.MinTTL) / 2, "Faults": !b.InProcess})
 	if err != nil {
 		return nil, err
 	}

@@ -1,0 +1,176 @@
+package scenarios
+
+import (
+	"encoding/json"
+	"reflect"
+	"slices"
+	"strings"
+
+	js "github.com/google/jsonschema-go/jsonschema"
+
+	"github.com/lockquake/lockquake/lock"
+)
+
+// SchemaAddress is where editors find the JSON Schema of scenarios.
+const SchemaAddress = "https://raw.githubusercontent.com/lockquake/lockquake/main/docs/scenario.schema.json"
+
+// Vocabulary is what the keys of scenarios can name.
+type Vocabulary struct {
+	Backends, Workloads, Resources, Faults []Instance
+	Quantities                             []Word   // counts and measures, for expect
+	Numbered                               []string // what the names of measures of single injections begin with
+}
+
+// Word is a name and its meaning.
+type Word struct{ Name, Doc string }
+
+// Instance is what a key `use` can name.
+type Instance struct {
+	Word
+	Words []string // of a backend its locks, of a resource its guards
+	Own   any      // pointer to the struct of its own keys, with their defaults; nil: it has none
+}
+
+// clientDefinition is the part of the schema that describes a Client. It refers to itself.
+const clientDefinition = "client"
+
+// Schema returns the JSON Schema of a scenario as indented text. It is made of the structs that Parse fills and of the words that it knows.
+// It holds each key to its type and its words. What keys say about each other, such as the order of steps, is left to Parse.
+func Schema(v Vocabulary) ([]byte, error) {
+	text, err := json.MarshalIndent(v.schema(), "", " ")
+	return append(text, '\n'), err
+}
+
+// schema is in draft 7, which editors know best.
+func (v Vocabulary) schema() *js.Schema {
+	steps, expect := reference("steps"), reference("expect")
+	s := object([]property{
+		{"name", &js.Schema{Type: "string", Pattern: nameForm.String(), MaxLength: new(maxLength)}},
+		{"claim", filled("What the run shows, in words.")},
+		{"source", filled("Where the argument comes from.")},
+		{"backend", v.backend()},
+		{"workload", v.workload()},
+		{"chaos", v.chaos()},
+		{"steps", steps},
+		{"run", object(properties(Run{For: DefaultFor, Settle: DefaultSettle}))},
+		{"hosts", object(append(properties(hostKeys{Rule: HostsSpread}), property{"rule", oneOf(hostRules...)}))},
+		{"expect", expect},
+		{"twins", twinsSchema(steps, expect)},
+	}, "name", "claim", "backend")
+	s.Schema, s.ID, s.Title = "http://json-schema.org/draft-07/schema#", SchemaAddress, "A scenario of lockquake"
+	s.AnyOf = []*js.Schema{{Required: []string{"workload"}}, {Required: []string{"steps"}}}
+	s.Definitions = map[string]*js.Schema{
+		clientDefinition: object(properties(Client{})), "expect": v.expect(), "step": v.step(), "steps": {Type: "array", Items: reference("step")},
+		"injection": section(v.Faults, "use", properties(injectionKeys{}), "on"),
+	}
+	return s
+}
+
+func (v Vocabulary) backend() *js.Schema {
+	s := section(v.Backends, "use", append(properties(Backend{TTL: DefaultTTL}), property{"client", reference(clientDefinition)}))
+	return worded(s, "lock", v.Backends)
+}
+
+func (v Vocabulary) workload() *js.Schema {
+	protected := section(v.Resources, "use", properties(Resource{}))
+	worded(protected, "guard", v.Resources)
+	common := append(properties(Workload{Clients: 1, Users: 1, Timeout: DefaultTimeout}),
+		property{"check", oneOf(looks...)}, property{"client", reference(clientDefinition)}, property{"resource", protected})
+	s := section(v.Workloads, "use", common)
+	s.Required = nil // steps may be all that acts
+	s.AllOf = append(s.AllOf, &js.Schema{If: &js.Schema{Not: &js.Schema{Required: []string{"use"}}}, Then: object(common)})
+	return s
+}
+
+// chaos is a list, or a map that says more of it.
+func (v Vocabulary) chaos() *js.Schema {
+	list := &js.Schema{Type: "array", Items: reference("injection")}
+	promises := []property{{"overlap", oneOf(overlaps...)}, {"spare", oneOf(spares...)}}
+	fault := section(v.Faults, "use", properties(drawnKeys{}))
+	for _, branch := range fault.AllOf {
+		drawn(branch.Then)
+	}
+	random := &js.Schema{Type: "array", MinItems: new(1), Items: &js.Schema{AnyOf: []*js.Schema{oneOf(namesOf(v.Faults)...), fault}}}
+	return &js.Schema{AnyOf: []*js.Schema{
+		list,
+		object(append(promises, property{"schedule", list}), "schedule"),
+		object(slices.Concat(properties(scheduleKeys{MeanGap: DefaultMeanGap}), promises, []property{{"random", random}}), "random"),
+	}}
+}
+
+// drawn lets the values of a fault's own keys be ranges, and leaves out the keys that say when.
+func drawn(fault *js.Schema) {
+	common := append(keysOf(fieldsOf(reflect.TypeFor[drawnKeys]())), "use")
+	for name, s := range fault.Properties {
+		switch {
+		case slices.Contains(writtenKeys, name):
+			delete(fault.Properties, name)
+		case !slices.Contains(common, name):
+			fault.Properties[name] = &js.Schema{AnyOf: []*js.Schema{s, {Type: "string", Pattern: `[0-9]\.\.[+-]?[0-9]`}}}
+		}
+	}
+}
+
+func (v Vocabulary) expect() *js.Schema {
+	asked := func(pattern, doc string) *js.Schema {
+		return &js.Schema{Types: []string{"string", "number"}, Pattern: pattern, Minimum: new(0.0), Description: doc}
+	}
+	form := expectForm.String()
+	list := []property{
+		{Judged, asked(form, "How many grants, or accesses of a run without a lock, were judged.")},
+		{Bit, asked(`^\s*all\s*$|`+form, "How many of the injections that were made bit: all, a number, or a share.")},
+	}
+	for _, q := range v.Quantities {
+		list = append(list, property{q.Name, asked(form, q.Doc)})
+	}
+	s := object(list)
+	numbered := "^(" + strings.Join(v.Numbered, "|") + ")[1-9][0-9]*$"
+	s.PatternProperties = map[string]*js.Schema{numbered: asked(form, "The measure of one injection.")}
+	return s
+}
+
+func twinsSchema(steps, expect *js.Schema) *js.Schema {
+	twin := object([]property{
+		{"claim", filled("What the variant shows.")},
+		{"source", filled("Where the argument comes from.")},
+		{"expect", expect},
+		{"same", filled("Why one run may meet both its own expectations and the story's.")},
+		{"set", &js.Schema{Type: "object", PropertyNames: &js.Schema{Pattern: `^(` + strings.Join(rootKeys, "|") + `)(\.|$)`}}},
+		{"steps", steps},
+	}, "claim", "expect")
+	return &js.Schema{Type: "object", PropertyNames: &js.Schema{Pattern: nameForm.String()}, AdditionalProperties: twin}
+}
+
+// step has a branch for each verb, each await and each fault, and one for each other kind of step.
+func (v Vocabulary) step() *js.Schema {
+	all := append(properties(rawStep{Step: Step{Within: DefaultWithin}}),
+		property{"outcome", oneOf(outcomes...)}, property{"action", oneOf(actions...)}, property{"mode", oneOf(lock.Exclusive.String(), lock.Shared.String())},
+		property{"event", oneOf(eventNames()...)}, property{"user", &js.Schema{Type: "string", Pattern: userForm.String()}})
+	take := func(keys ...string) (out []property) {
+		for _, p := range all {
+			if slices.Contains(keys, p.name) {
+				out = append(out, p)
+			}
+		}
+		return out
+	}
+	s := &js.Schema{Type: "object", Properties: map[string]*js.Schema{"do": oneOf(verbs...), "await": oneOf(awaits...), "inject": oneOf(namesOf(v.Faults)...)}}
+	for _, kind := range stepKinds {
+		s.AnyOf = append(s.AnyOf, &js.Schema{Required: []string{kind}})
+	}
+	for _, verb := range verbs {
+		keys := append([]string{"user", "within"}, keysOfVerb[verb]...)
+		s.AllOf = append(s.AllOf, branch("do", Word{Name: verb}, take(keys...), append(needed[verb], "user")...))
+	}
+	for _, await := range awaits {
+		s.AllOf = append(s.AllOf, branch("await", Word{Name: await}, take(append(keysOfAwait[await], "within")...), needed[await]...))
+	}
+	s.AllOf = append(s.AllOf, section(v.Faults, "inject", take("on", "as", "within"), "on").AllOf...)
+	return also(also(s, "heal", take("heal", "within")), "observe", take("observe", "on", "every", "within"), "on")
+}
+
+// also adds to a map what it takes where it has that key.
+func also(s *js.Schema, key string, list []property, must ...string) *js.Schema {
+	s.AllOf = append(s.AllOf, &js.Schema{If: &js.Schema{Required: []string{key}}, Then: object(list, must...)})
+	return s
+}
