@@ -8,6 +8,7 @@ import (
 	"maps"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
@@ -252,6 +253,9 @@ func TestARunThatDoesNotComeUp(t *testing.T) {
 			got := s.run(t.Context(), scheduled())
 			if missing := (MissingError{}); !errors.As(got.err, &missing) || !strings.Contains(got.err.Error(), c.reason) {
 				t.Errorf("the run ended with %v", got.err)
+			}
+			if to, err := os.Readlink(filepath.Join(got.dir, "..", "latest")); err == nil {
+				t.Errorf("latest points to %s", to)
 			}
 			if slices.Contains(got.left, "client-1") {
 				t.Error("a client was left behind")
@@ -544,6 +548,9 @@ func TestAnInterruptedRunHealsAndTells(t *testing.T) {
 			if !got.env.Interrupted {
 				t.Error("env.json does not tell of the interruption")
 			}
+			if to, err := os.Readlink(filepath.Join(got.dir, "..", "latest")); err == nil {
+				t.Errorf("latest points to %s", to)
+			}
 			if len(got.faults) != f.healed() {
 				t.Errorf("%d faults, %d heals", len(got.faults), f.healed())
 			}
@@ -575,6 +582,9 @@ func TestARealRunPasses(t *testing.T) {
 	text = strings.Replace(text, `double_grants: "0"`, `double_grants: "0", lost_updates: "0", overlapping_holds: "0"`, 1)
 	got := s.run(t.Context(), text)
 	s.wantVerdict(got, results.Pass)
+	if to, err := os.Readlink(filepath.Join(got.dir, "..", "latest")); err != nil || to != filepath.Base(got.dir) {
+		t.Errorf("latest points to %q: %v", to, err)
+	}
 	if got.report.Judged.Grants == 0 || !got.env.FinalRead || len(got.events(t, history.Final)) == 0 {
 		t.Errorf("judged %+v, final read %t", got.report.Judged, got.env.FinalRead)
 	}

@@ -43,12 +43,17 @@ func (r *record) create(s scenarios.Scenario) error {
 			return MissingError{Text: fmt.Sprintf("run directory: %v", err)}
 		}
 	}
+	return nil
+}
+
+// link makes the run the latest of its scenario.
+func (r *record) link() {
 	link := filepath.Join(filepath.Dir(r.dir), "latest")
-	_ = os.Remove(link) // a convenience: a file system without links must not stop the run
+	_ = os.Remove(link)
+	// A convenience: a file system without links must not stop the run.
 	if err := os.Symlink(filepath.Base(r.dir), link); err != nil {
 		r.log.Debug("no latest link", "error", err)
 	}
-	return nil
 }
 
 func (r *record) logDir() string { return filepath.Join(r.dir, results.DirLogs) }

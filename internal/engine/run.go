@@ -125,11 +125,15 @@ func (r *run) prepare() error {
 
 // do goes through the phases. Whatever happened, it heals, tears down and writes what is known.
 func (r *run) do(ctx context.Context) (err error) {
+	whole := false
 	defer func() {
 		if ctx.Err() != nil {
 			r.record.change(func(e *results.Env) { e.Interrupted = true }) // what was there is judged
 		}
 		err = errors.Join(err, r.finish(ctx), r.takeover.left)
+		if whole && ctx.Err() == nil {
+			r.record.link()
+		}
 	}()
 	if err := r.phase(results.TimeUp, func() error { return r.up(ctx) }); err != nil {
 		var wrong UsageError
@@ -156,6 +160,7 @@ func (r *run) do(ctx context.Context) (err error) {
 	}
 	_ = r.phase(results.TimeHeal, func() error { r.heal(ctx); return nil })
 	_ = r.phase(results.TimeSettle, func() error { r.settle(ctx); return nil })
+	whole = true
 	return nil
 }
 
