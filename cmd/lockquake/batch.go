@@ -9,7 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/vbauerster/mpb/v8/cwriter"
 
 	mechanisms "github.com/lockquake/lockquake/internal/agent/all"
 	"github.com/lockquake/lockquake/internal/clock"
@@ -291,8 +290,8 @@ func manner(w io.Writer, whole bool) []report.Option {
 	if os.Getenv("NO_COLOR") == "" {
 		out = append(out, report.Colour(p.escape))
 	}
-	if columns, _, err := cwriter.GetSize(int(p.terminal().Fd())); err == nil && columns > 0 {
-		out = append(out, report.Width(columns))
+	if n := terminalWidth(w); n > 0 {
+		out = append(out, report.Width(n))
 	}
 	return out
 }

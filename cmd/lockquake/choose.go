@@ -179,7 +179,7 @@ func (f *chooseFlags) report(std streams, r choose.Run, failed error) (err error
 	case "markdown":
 		err = r.Result.Markdown(std.out)
 	default:
-		if err = r.Result.Text(std.out); err == nil {
+		if err = folded(std.out, r.Result.Text); err == nil {
 			_, err = fmt.Fprintln(std.out, shorten(r.Dir))
 		}
 	}

@@ -182,7 +182,7 @@ func (f *compareFlags) print(std streams, res comparison, demands []compare.Dema
 	case "bench":
 		err = res.Bench(std.out)
 	default:
-		err = res.Text(std.out)
+		err = folded(std.out, res.Text)
 	}
 	if err != nil {
 		return err

@@ -63,6 +63,7 @@ func newRoot(std, people streams) *cobra.Command {
 	root.SetOut(people.out)
 	root.SetErr(people.err)
 	root.SetFlagErrorFunc(wrongFlag)
+	root.SetHelpFunc(foldedHelp(people.out, root.HelpFunc()))
 	root.AddCommand(
 		runCommand(people), suiteCommand(people), capacityCommand(people), chooseCommand(people), listCommand(people), showCommand(people), newCommand(people), checkCommand(people), reportCommand(people), historyCommand(people), compareCommand(people),
 		doctorCommand(people), cleanCommand(people), versionCommand(people), composeCommand(people), upCommand(people), imagesCommand(people), clientCommand(people), nodeCommand(people, std),

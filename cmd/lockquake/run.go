@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"encoding/binary"
 	"fmt"
+	"io"
 	"slices"
 	"strconv"
 	"strings"
@@ -245,7 +246,11 @@ func (f *runFlags) plan(std streams, list []candidate) error {
 		if i > 0 {
 			fmt.Fprintln(std.out)
 		}
-		if _, err := fmt.Fprintf(std.out, "%s\nprovider %s: %s\n", strings.TrimRight(p.Text(), "\n"), o.Provider.Name(), o.ProviderReason); err != nil {
+		err = folded(std.out, func(w io.Writer) error {
+			_, err := fmt.Fprintf(w, "%s\nprovider %s: %s\n", strings.TrimRight(p.Text(), "\n"), o.Provider.Name(), o.ProviderReason)
+			return err
+		})
+		if err != nil {
 			return err
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -456,10 +457,17 @@ func (r *suiteRun) report(code int) error {
 	if err != nil {
 		return err
 	}
+	write := func(w io.Writer) error {
+		_, err := w.Write(out.Bytes())
+		return err
+	}
 	if r.format.value == "text" {
 		fmt.Fprintln(&out, shorten(r.dir))
+		err = folded(r.std.out, write)
+	} else {
+		err = write(r.std.out)
 	}
-	if _, err := r.std.out.Write(out.Bytes()); err != nil {
+	if err != nil {
 		return err
 	}
 	if code = worse(code, r.code(x)); code != codeMet {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -147,21 +148,55 @@ func Glossary(w io.Writer, entries [][2]string, opts ...Option) error {
 	return err
 }
 
-// Fold writes lines that are too long on several, those after the first two columns deeper.
+// Fold writes lines that are too long on several. Those after the first stand below the last column, where that leaves half of the width, else a
+// little deeper.
 func Fold(w io.Writer, text string, opts ...Option) error {
 	b := sheet{width: newStyle(opts).width}
 	for line := range strings.Lines(text) {
-		if line = strings.TrimRight(line, "\n"); len([]rune(line)) <= b.width {
-			b.WriteString(line + "\n")
-			continue
-		}
-		deep := len(line) - len(strings.TrimLeft(line, " "))
-		for i, part := range wrap(line, max(b.width-deep-2, 10)) {
-			b.WriteString(strings.Repeat(" ", deep+2*min(i, 1)) + part + "\n")
-		}
+		b.fold(strings.TrimRight(line, "\n"))
 	}
 	_, err := w.Write(b.Bytes())
 	return err
+}
+
+// lastColumn is what stands before the last column of a line of a table.
+var lastColumn = regexp.MustCompile(`^.*\S {2,}`)
+
+// fold writes a line. The spaces within stay, so that columns do.
+func (b *sheet) fold(line string) {
+	deep := 2 + len(line) - len(strings.TrimLeft(line, " "))
+	if before := len([]rune(lastColumn.FindString(line))); before > 0 && before <= b.width/2 {
+		deep = before
+	}
+	rest, lead := []rune(line), 0
+	for {
+		cut := lastSpace(rest, lead, b.width)
+		if len(rest) <= b.width || cut < 0 {
+			b.WriteString(strings.TrimRight(string(rest), " ") + "\n")
+			return
+		}
+		b.WriteString(strings.TrimRight(string(rest[:cut]), " ") + "\n")
+		lead = min(deep, b.width/2)
+		rest = []rune(strings.Repeat(" ", lead) + strings.TrimLeft(string(rest[cut:]), " "))
+	}
+}
+
+// lastSpace is where a line can be broken: the last space up to the width that a word stands before, else the first behind it; -1: nowhere.
+func lastSpace(line []rune, lead, width int) int {
+	for lead < len(line) && line[lead] == ' ' {
+		lead++
+	}
+	for i := min(width, len(line)-1); i > lead; i-- {
+		if line[i] == ' ' {
+			return i
+		}
+	}
+	for i := max(width, lead); i < len(line); i++ {
+		if line[i] == ' ' {
+			return i
+		}
+	}
+	return -1
 }
 
 // reasons writes why a run is what it is. Each of several joined errors has a line of its own, or they would run
