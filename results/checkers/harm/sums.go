@@ -2,7 +2,10 @@
 //
 // Each write of a transfer changes an account by the difference between what the client wrote and what it had read.
 // At the end each account must hold the sum of its acknowledged changes (accounts_off counts those that do not). All
-// accounts together must hold 0, where every transfer had both its halves (sum_off is by how much they do not).
+// accounts together must hold the sum of all of these (sum_off is by how much they do not).
+//
+// A transfer whose second half was refused, or never made, is no change that is lost: each account holds what was acknowledged. But what it took
+// from one account no other got: money_missing is by how much all accounts together do not hold 0.
 //
 // A write of unknown outcome may or may not have been made. The accounts may be off by as much, and only the rest
 // counts, so the counts are lower bounds. It cannot see losses that make up for each other within one account.
@@ -41,6 +44,13 @@ var Sums = results.CheckerKind{
 			Tone: results.Violation, Of: acknowledgedWrites, NeedsAll: true,
 		},
 		{Name: "sum_off", Doc: "workload `balance`: by how much all accounts together are off", Tone: results.Violation, Of: acknowledgedWrites, NeedsAll: true},
+	},
+	Measures: []results.Quantity{
+		{
+			Name:     "money_missing",
+			Doc:      "workload `balance`: by how much all accounts together do not hold 0 at the end: what half-made transfers took, and no account got, is in it",
+			Timeless: true,
+		},
 	},
 }
 
@@ -97,10 +107,11 @@ func (c *sums) Finish() results.Finding {
 		c.account(p.Lock).doubt += size(change)
 	}
 	f, ok := applies(c.run, writesTransfers, c.made, c.finals)
+	f.Measures = map[string]*float64{"money_missing": nil}
 	if !ok {
 		return f
 	}
-	var off, difference, doubt int64
+	var off, difference, doubt, held int64
 	for i := range c.run.Locks {
 		final, read := c.finals[uint16(i)]
 		a := c.account(uint16(i))
@@ -110,6 +121,7 @@ func (c *sums) Finish() results.Finding {
 		if !read {
 			continue
 		}
+		held += final.Value
 		d := final.Value - a.sum
 		difference += d
 		doubt += a.doubt
@@ -128,6 +140,7 @@ func (c *sums) Finish() results.Finding {
 	sum := max(0, size(difference)-doubt)
 	f.Verdict = results.VerdictOf(off + sum)
 	f.Counts = map[string]*int64{"accounts_off": new(off), "sum_off": new(sum)}
+	f.Measures = map[string]*float64{"money_missing": new(float64(size(held)))}
 	f.Chances = map[string]results.Chances{"accounts_off": {N: int64(c.made)}, "sum_off": {N: int64(c.made)}}
 	return f
 }
