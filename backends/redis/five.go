@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -48,8 +49,13 @@ type QuorumParams struct {
 	// eats the validity up; it may be as long as the TTL to show just that. The default is redsync's: a twentieth of the TTL.
 	NodeTimeout time.Duration `yaml:"node_timeout" json:"node_timeout_ns"`
 	// Order is "parallel" (all servers at once, as libraries do) or "sequential" (one after the other, as published).
-	Order string         `yaml:"order" json:"order"`
-	Retry backends.Retry `yaml:"retry" json:"retry"`
+	Order string `yaml:"order" json:"order"`
+	// Elapsed is the clock by which a client measures how long asking took: "monotonic", or "wall", as implementations do that subtract two
+	// times of day. A wall clock that is set back meanwhile hides that the validity is over.
+	Elapsed string `yaml:"elapsed" json:"elapsed,omitempty"`
+	// Release is whom a client asks to delete its key: "all" servers, or those that "granted" it. The key stays on a server whose yes was lost.
+	Release string         `yaml:"release" json:"release,omitempty"`
+	Retry   backends.Retry `yaml:"retry" json:"retry"`
 }
 
 // The orders in which servers are asked.
@@ -58,11 +64,21 @@ const (
 	orderSequential = "sequential"
 )
 
+// The clocks by which a client may measure how long asking took, and whom it may ask to delete its key.
+const (
+	elapsedMonotonic = "monotonic"
+	elapsedWall      = "wall"
+	releaseAll       = "all"
+	releaseGranted   = "granted"
+)
+
 func quorumDefaults(ttl time.Duration) QuorumParams {
 	return QuorumParams{
 		ClockDrift:  0.01,
 		NodeTimeout: max(ttl/20, time.Millisecond),
 		Order:       orderParallel,
+		Elapsed:     elapsedMonotonic,
+		Release:     releaseAll,
 		Retry:       backends.Retry{Delay: 50 * time.Millisecond, Jitter: 0.8},
 	}
 }
@@ -75,6 +91,14 @@ func (p QuorumParams) drift(ttl time.Duration) time.Duration {
 // end returns when the validity of keys with this TTL ends that were asked for at start, before the first request.
 func (p QuorumParams) end(start time.Time, ttl time.Duration) time.Time {
 	return start.Add(ttl - p.drift(ttl))
+}
+
+// late returns by how much the validity was over when the replies were in, as the client's clock has it.
+func (p QuorumParams) late(end time.Time) time.Duration {
+	if p.Elapsed == elapsedWall {
+		return time.Now().Round(0).Sub(end.Round(0)) // without the monotonic readings
+	}
+	return time.Since(end)
 }
 
 func (p QuorumParams) check(ttl time.Duration) error {
@@ -90,6 +114,10 @@ func (p QuorumParams) check(ttl time.Duration) error {
 		return fmt.Errorf("clock_drift is %g; with the 2ms beside it, it leaves nothing of the ttl (%s)", p.ClockDrift, ttl)
 	case p.Order != orderParallel && p.Order != orderSequential:
 		return fmt.Errorf("order is %q; it must be %s or %s", p.Order, orderParallel, orderSequential)
+	case p.Elapsed != elapsedMonotonic && p.Elapsed != elapsedWall:
+		return fmt.Errorf("elapsed is %q; it must be %s or %s", p.Elapsed, elapsedMonotonic, elapsedWall)
+	case p.Release != releaseAll && p.Release != releaseGranted:
+		return fmt.Errorf("release is %q; it must be %s or %s", p.Release, releaseAll, releaseGranted)
 	}
 	return p.Retry.Check()
 }
@@ -165,17 +193,24 @@ type fiveService struct {
 	five five
 }
 
-// Facts lists what can be asked, of one server but for the majority.
+// freshFact asks for a moment after which no server syncs anything for half a second.
+const freshFact = "fresh-seconds"
+
+// Facts lists what can be asked, of one server but for the majority and the moment in which nobody syncs.
 func (s *fiveService) Facts() map[string]string {
 	facts := s.members.Facts()
 	facts[majorityFact+"LOCK"] = `the value that a majority of all servers have at the key of lock LOCK, or "none"; of whichever node it is asked`
+	facts[freshFact] = "true when fresh-second is true of all servers in the same second of their clocks; of whichever node it is asked, and asking waits for it"
 	return facts
 }
 
-// Ask asks one server for one fact, or all for what a majority has.
+// Ask asks one server for one fact, or all for what a majority has or when nobody syncs.
 func (s *fiveService) Ask(ctx context.Context, node, fact string) (string, error) {
 	if name, ok := strings.CutPrefix(fact, majorityFact); ok {
 		return s.majority(ctx, name)
+	}
+	if fact == freshFact {
+		return s.freshSeconds(ctx)
 	}
 	return s.members.Ask(ctx, node, fact)
 }
@@ -190,6 +225,26 @@ func (s *fiveService) majority(ctx context.Context, name string) (string, error)
 	}
 	group.Wait()
 	return majorityOf(values, errs)
+}
+
+// freshSeconds asks all servers side by side, until they answer in the same second.
+func (s *fiveService) freshSeconds(ctx context.Context) (string, error) {
+	for {
+		at := make([]time.Time, len(s.members))
+		errs := make([]error, len(s.members))
+		var group sync.WaitGroup
+		for i, m := range s.members {
+			group.Go(func() { at[i], errs[i] = m.freshSecond(ctx) })
+		}
+		group.Wait()
+		if err := errors.Join(errs...); err != nil {
+			return "", err
+		}
+		first := at[0].Unix()
+		if !slices.ContainsFunc(at, func(t time.Time) bool { return t.Unix() != first }) {
+			return strconv.FormatBool(true), nil
+		}
+	}
 }
 
 // majorityOf returns the value that more than half have, where "none" stands for no key. Servers with an error may have any.
@@ -228,6 +283,8 @@ func (s *fiveService) Describe(ctx context.Context) map[string]string {
 		"lock.clock_drift":  fmt.Sprintf("%g of the ttl and 2ms: %s", p.ClockDrift, p.drift(s.common.TTL)),
 		"lock.node_timeout": p.NodeTimeout.String(),
 		"lock.order":        p.Order,
+		"lock.elapsed":      p.Elapsed,
+		"lock.release":      p.Release,
 		"lock.retry":        p.Retry.String(),
 	}
 	s.common.Drop(out, "redis.persistence", "redis.restart")

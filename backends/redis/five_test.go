@@ -35,6 +35,9 @@ func TestFiveParams(t *testing.T) {
 		{0, func(p *FiveParams) { p.ClockDrift = 1 }, "clock_drift"},
 		{0, func(p *FiveParams) { p.ClockDrift = 0.999 }, "clock_drift"},
 		{0, func(p *FiveParams) { p.Order = "random" }, "order"},
+		{0, func(p *FiveParams) { p.Elapsed, p.Release = elapsedWall, releaseGranted }, ""},
+		{0, func(p *FiveParams) { p.Elapsed = "sundial" }, "elapsed"},
+		{0, func(p *FiveParams) { p.Release = "some" }, "release"},
 		{0, func(p *FiveParams) { p.Retry.Tries = -1 }, "retry.tries"},
 	} {
 		_, err := newFive(topology.Common{TTL: time.Second, Nodes: c.nodes}, func(into any) error { c.set(into.(*FiveParams)); return nil })

@@ -35,6 +35,17 @@ func newFleet(addresses []string, login node.Login, p QuorumParams) *fleet {
 // patience is the longest that all servers together can take for one command.
 func (f *fleet) patience() time.Duration { return time.Duration(len(f.clients)) * f.timeout }
 
+// only returns the part of the fleet whose servers have their bit set, over the same connections.
+func (f *fleet) only(servers uint64) *fleet {
+	part := &fleet{timeout: f.timeout, oneByOne: f.oneByOne}
+	for i, c := range f.clients {
+		if i < 64 && servers&(1<<i) != 0 {
+			part.clients = append(part.clients, c)
+		}
+	}
+	return part
+}
+
 func (f *fleet) close() error {
 	var errs []error
 	for _, c := range f.clients {

@@ -149,13 +149,13 @@ func (l *redlocker) TryAcquire(ctx context.Context, r lock.Request) (lock.Grant,
 		return err == nil, err
 	})
 	if v.count(yes) < v.quorum() {
-		l.takeBack(ctx, r.Lock, id)
+		l.takeBack(ctx, r.Lock, id, v)
 		return lock.Grant{}, fmt.Errorf("SET NX: %w", v.refusal())
 	}
 	lock.At(ctx, "replies-in")
 	end := l.params.end(start, r.TTL)
-	if late := time.Since(end); l.rules.checks && late >= 0 {
-		l.takeBack(ctx, r.Lock, id)
+	if late := l.params.late(end); l.rules.checks && late >= 0 {
+		l.takeBack(ctx, r.Lock, id, v)
 		return lock.Grant{}, lock.Because(lock.Reason{Cause: lock.CauseTooLate, N: int64(late)},
 			fmt.Errorf("%w: given up: the validity was over %s before the replies were in", lock.ErrContended, late.Round(time.Millisecond)))
 	}
@@ -179,8 +179,16 @@ func (l *redlocker) set(ctx context.Context, c *redis.Client, o *owner, r lock.R
 
 // takeBack deletes what a failed attempt may have left, on all servers. Its outcome changes nothing: what is missed
 // expires.
-func (l *redlocker) takeBack(ctx context.Context, name, id string) {
-	l.fleet.ask(context.WithoutCancel(ctx), id, l.deleteFrom(name))
+func (l *redlocker) takeBack(ctx context.Context, name, id string, v vote) {
+	l.holders(v.grantedBy()).ask(context.WithoutCancel(ctx), id, l.deleteFrom(name))
+}
+
+// holders are the servers that are asked to delete a key: all of them, or those that said yes to it.
+func (l *redlocker) holders(by lock.Reason) *fleet {
+	if l.params.Release == releaseGranted {
+		return l.fleet.only(by.Seen)
+	}
+	return l.fleet
 }
 
 // deleteFrom deletes the key of a lock where it has the owner's value.
@@ -191,10 +199,11 @@ func (l *redlocker) deleteFrom(name string) request {
 	}
 }
 
-// Release deletes the keys on all servers. It is done when a majority had the value; ErrNotHeld when a majority did not.
+// Release deletes the keys on all servers, or on those that granted them. It is done when a majority of those had the value; ErrNotHeld when a
+// majority did not.
 func (l *redlocker) Release(ctx context.Context, g lock.Grant) error {
 	lock.At(ctx, "before-delete")
-	err := l.fleet.ask(ctx, g.ID, l.deleteFrom(g.Lock)).own()
+	err := l.holders(g.Reason).ask(ctx, g.ID, l.deleteFrom(g.Lock)).own()
 	if err == nil || errors.Is(err, lock.ErrNotHeld) {
 		l.held.drop(g)
 		lock.At(ctx, "release-done")

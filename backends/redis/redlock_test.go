@@ -156,6 +156,32 @@ func TestQuorumGrants(t *testing.T) {
 	}
 }
 
+// TestReleaseWhereGrantedPassesOverTheSilent: of five servers three said yes, and the key may be on one that hung up. Who asks only those that said
+// yes leaves it there.
+func TestReleaseWhereGrantedPassesOverTheSilent(t *testing.T) {
+	t.Parallel()
+	for release, want := range map[string]string{releaseAll: "1 1 1 1 1", releaseGranted: "1 0 1 0 1"} {
+		p := patient()
+		p.Release = release
+		servers := fakes(t, replyOK, breakOff, replyOK, replyNil, replyOK)
+		u := quorumUser(t, redlock(), p, servers)
+		g, err := u.(lock.TryAcquirer).TryAcquire(t.Context(), request1m())
+		if err == nil {
+			err = u.Release(t.Context(), g)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		var asked []string
+		for _, f := range servers {
+			asked = append(asked, fmt.Sprint(f.deletes.Load()))
+		}
+		if got := strings.Join(asked, " "); got != want {
+			t.Errorf("release: %s: deletes %s, want %s", release, got, want)
+		}
+	}
+}
+
 // TestHighestCounter has servers that counted differently: the token is the highest number of those that said yes.
 func TestHighestCounter(t *testing.T) {
 	t.Parallel()
@@ -188,8 +214,9 @@ func TestSilentServers(t *testing.T) {
 // all that the wrong lock does wrong.
 func TestElapsedCheck(t *testing.T) {
 	t.Parallel()
-	late := func(t *testing.T, l backends.Lock) (lock.Grant, error) {
+	late := func(t *testing.T, l backends.Lock, elapsed string) (lock.Grant, error) {
 		p := patient()
+		p.Elapsed = elapsed
 		p.Retry.Tries = 1
 		stopped := lock.Arm(t.Context(), func(_ context.Context, point string) {
 			if point == "replies-in" {
@@ -198,19 +225,21 @@ func TestElapsedCheck(t *testing.T) {
 		})
 		return quorumUser(t, l, p, fakes(t, replyOK, replyOK, replyOK, replyNil, replyNil)).Acquire(stopped, request1s())
 	}
-	t.Run("redlock", func(t *testing.T) {
-		t.Parallel()
-		g, err := late(t, redlock())
-		if !errors.Is(err, lock.ErrContended) {
-			t.Errorf("grant %+v, %v", g, err)
-		}
-		if r, ok := lock.ReasonOf(err); !ok || r.Cause != lock.CauseTooLate || r.N <= 0 {
-			t.Errorf("because %+v", r)
-		}
-	})
+	for _, elapsed := range []string{elapsedMonotonic, elapsedWall} {
+		t.Run(elapsed, func(t *testing.T) {
+			t.Parallel()
+			g, err := late(t, redlock(), elapsed)
+			if !errors.Is(err, lock.ErrContended) {
+				t.Errorf("grant %+v, %v", g, err)
+			}
+			if r, ok := lock.ReasonOf(err); !ok || r.Cause != lock.CauseTooLate || r.N <= 0 {
+				t.Errorf("because %+v", r)
+			}
+		})
+	}
 	t.Run("without", func(t *testing.T) {
 		t.Parallel()
-		g, err := late(t, redlockNoElapsedCheck())
+		g, err := late(t, redlockNoElapsedCheck(), elapsedMonotonic)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -209,7 +209,8 @@ func (m member) ask(ctx context.Context, fact string) (string, error) {
 	case chaos.FactLastWrite:
 		return m.client.Get(ctx, m.keys.ready()).Result()
 	case "fresh-second":
-		return m.freshSecond(ctx)
+		_, err := m.freshSecond(ctx)
+		return strconv.FormatBool(err == nil), err
 	case chaos.FactWrites:
 		err := m.write(ctx, m.client, m.keys.ready())
 		return strconv.FormatBool(err == nil), err
@@ -321,36 +322,36 @@ const (
 )
 
 // freshSecond waits for a moment after which nothing reaches the server's disk for half a second, although the
-// server says yes. With everysec a server begins an fsync at most once in each second of its clock. So after a write
+// server says yes, and returns what the server's clock says then. With everysec a server begins an fsync at most once in each second of its clock. So after a write
 // early in a second, that second's fsync has begun or is over, and the next one begins in the next second.
-func (m member) freshSecond(ctx context.Context) (string, error) {
+func (m member) freshSecond(ctx context.Context) (time.Time, error) {
 	for {
 		at, err := m.client.Time(ctx).Result()
 		if err != nil {
-			return "", err
+			return at, err
 		}
 		if part := time.Duration(at.Nanosecond()); part < secondBegins || part > secondEnds {
 			if clock.Sleep(ctx, secondBegins/10) != nil {
-				return "", ctx.Err()
+				return at, ctx.Err()
 			}
 			continue
 		}
 		if err := m.write(ctx, m.client, m.keys.ready()); err != nil {
-			return "", err
+			return at, err
 		}
 		if clock.Sleep(ctx, secondBegins/3) != nil {
-			return "", ctx.Err()
+			return at, ctx.Err()
 		}
 		syncing, err := m.ask(ctx, chaos.FactSyncing)
 		if err != nil {
-			return "", err
+			return at, err
 		}
 		now, err := m.client.Time(ctx).Result()
 		if err != nil {
-			return "", err
+			return at, err
 		}
 		if syncing == "false" && now.Unix() == at.Unix() && time.Duration(now.Nanosecond()) < secondSpent {
-			return strconv.FormatBool(true), nil
+			return now, nil
 		}
 	}
 }
