@@ -68,6 +68,9 @@ type LockParams struct {
 	// Pinned has each client process talk to one member only: the first to the first, and so on; further clients
 	// begin again with the first member. A client whose member is away has no other.
 	Pinned bool `yaml:"pinned" json:"pinned,omitempty"`
+	// SharedSession has the users of a client process share one session, as an application does that opens one at its start. Mutex and v3lock are
+	// re-entrant within a session: they exclude such users no more.
+	SharedSession bool `yaml:"shared_session" json:"shared_session,omitempty"`
 }
 
 func defaults() Params {

@@ -2,7 +2,9 @@ package etcd
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -23,6 +25,9 @@ type connection struct {
 	leases *leases
 	wakes  *wakes
 	locker func(*user) lock.Locker
+
+	sharing sync.Mutex
+	shared  *session // of all users, where they share one
 }
 
 // reconnect is how a client comes back to a member. gRPC's own back-off grows to two minutes, which after a long outage
@@ -86,7 +91,7 @@ func dial(ctx context.Context, a backends.Access) (*connection, error) {
 	return &connection{access: a, params: p, client: c, leases: ls, wakes: ws}, nil
 }
 
-// Locker opens a session for one user: a Mutex is re-entrant within a session.
+// Locker opens a session for one user: a Mutex is re-entrant within a session. Where users share one, they get that.
 func (c *connection) Locker(ctx context.Context, _ int) (lock.Locker, error) {
 	u := &user{conn: c, held: map[string]*held{}}
 	if _, err := u.live(ctx); err != nil {
@@ -102,8 +107,29 @@ func (c *connection) keys() keyspace { return keyspace(c.access.Prefix) }
 // server (v3lock), nobody watches.
 func (c *connection) Notifications() int64 { return c.wakes.count.Load() }
 
-// Close ends the client; leases that are left expire.
-func (c *connection) Close() error { return c.client.Close() }
+// next returns a session for a user that has none: one of its own, or the one that all users of the process share.
+func (c *connection) next(ctx context.Context) (*session, error) {
+	if !c.params.SharedSession {
+		return c.open(ctx)
+	}
+	c.sharing.Lock()
+	defer c.sharing.Unlock()
+	if c.shared != nil && c.shared.usable() {
+		return c.shared, nil
+	}
+	s, err := c.open(ctx)
+	c.shared = s
+	return s, err
+}
+
+// Close ends the client, and the session that its users shared; other leases that are left expire.
+func (c *connection) Close() error {
+	var err error
+	if c.shared != nil {
+		err = c.shared.end(context.WithoutCancel(c.client.Ctx()))
+	}
+	return errors.Join(err, c.client.Close())
+}
 
 // session is one user's lease and what keeps it alive.
 type session struct {

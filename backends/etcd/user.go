@@ -62,7 +62,7 @@ func (u *user) live(ctx context.Context) (*session, error) {
 		return u.session, nil
 	}
 	u.discard()
-	s, err := u.conn.open(ctx)
+	s, err := u.conn.next(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -153,7 +153,7 @@ func (u *user) Watch(ctx context.Context, g lock.Grant) <-chan lock.Change {
 	return s.Watch(ctx, g.ValidUntil)
 }
 
-// Close ends the session, and with it whatever the user held.
+// Close ends the session, and with it whatever the user held. One that is shared ends with the connection.
 func (u *user) Close() error {
 	for id, h := range u.held {
 		delete(u.held, id)
@@ -161,7 +161,7 @@ func (u *user) Close() error {
 	}
 	s := u.session
 	u.session = nil
-	if s == nil {
+	if s == nil || u.conn.params.SharedSession {
 		return nil
 	}
 	return s.end(context.WithoutCancel(u.conn.client.Ctx()))

@@ -7,6 +7,7 @@ import (
 	"net"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/lockquake/lockquake/backends"
@@ -25,6 +26,9 @@ type connection struct {
 	params  LockParams
 	address string
 	locker  func(ctx context.Context, user int) (lock.Locker, error)
+
+	sharing sync.Mutex
+	shared  *session // of all users, where they share one
 }
 
 func newConnection(a backends.Access) (*connection, error) {
@@ -44,8 +48,13 @@ func (c *connection) Locker(ctx context.Context, user int) (lock.Locker, error) 
 	return c.locker(ctx, user)
 }
 
-// Close has nothing to free: sessions belong to the users.
-func (c *connection) Close() error { return nil }
+// Close ends the session that users shared; others belong to the users.
+func (c *connection) Close() error {
+	if c.shared != nil {
+		c.shared.close()
+	}
+	return nil
+}
 
 // firstConnect is how long a user may take to connect when its client starts: all users connect at once then, which costs each side some
 // milliseconds of processor time a password, and no load is waiting.
@@ -61,7 +70,25 @@ func (c *connection) again(ctx context.Context, user int) (*session, error) {
 	return c.open(ctx, user, c.params.Timeout)
 }
 
+// open opens a session, or returns the one that all users of the process share.
 func (c *connection) open(ctx context.Context, user int, within time.Duration) (*session, error) {
+	if !c.params.SharedConnection {
+		return c.openOne(ctx, user, within)
+	}
+	c.sharing.Lock()
+	defer c.sharing.Unlock()
+	if c.shared != nil && !c.shared.lost() {
+		return c.shared, nil
+	}
+	s, err := c.openOne(ctx, user, within)
+	if err == nil {
+		s.turn = make(chan struct{}, 1)
+	}
+	c.shared = s
+	return s, err
+}
+
+func (c *connection) openOne(ctx context.Context, user int, within time.Duration) (*session, error) {
 	probe := max(time.Second, c.params.TCPTimeout/8)
 	dialer := net.Dialer{
 		Timeout: within,

@@ -51,6 +51,9 @@ type LockParams struct {
 	Retry backends.Retry `yaml:"retry" json:"retry"`
 	// Database is where the schema of a run on somebody else's server is.
 	Database string `yaml:"-" json:"database,omitempty"`
+	// SharedConnection has the users of a client process share one connection, and so one session. An advisory lock is re-entrant within it: it excludes
+	// them no more.
+	SharedConnection bool `yaml:"shared_connection" json:"shared_connection,omitempty"`
 }
 
 func defaults() Params {
@@ -97,6 +100,9 @@ func newTopology(c topology.Common, decode func(into any) error) (topology.Topol
 	}
 	if err := checkPrefix(c); err != nil {
 		return nil, fmt.Errorf("backend postgres: %w", err)
+	}
+	if p.SharedConnection && c.Lock != "" && c.Lock != advisoryName {
+		return nil, fmt.Errorf("backend postgres: shared_connection is not for lock %s; it is for %s", c.Lock, advisoryName)
 	}
 	if c.Attached != nil {
 		p.Database = c.Attached.Database

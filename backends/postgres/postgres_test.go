@@ -39,6 +39,13 @@ func TestParams(t *testing.T) {
 			t.Errorf("error is %v; it should name %q", err, c.want)
 		}
 	}
+	sharing := func(into any) error { into.(*Params).SharedConnection = true; return nil }
+	if _, err := newTopology(topology.Common{Lock: "lease"}, sharing); err == nil || !strings.Contains(err.Error(), "shared_connection") {
+		t.Errorf("the lease has no connection to share: %v", err)
+	}
+	if _, err := newTopology(topology.Common{Lock: advisoryName}, sharing); err != nil {
+		t.Error(err)
+	}
 	if _, err := newTopology(topology.Common{Nodes: 3}, func(any) error { return nil }); err == nil {
 		t.Error("three nodes are taken for one server")
 	}

@@ -21,8 +21,9 @@ import (
 const grace = 500 * time.Millisecond
 
 // session is one connection to the server, which is what it calls a session. Between two statements somebody listens on
-// it, so that its end is seen at once. Its methods are called one at a time.
+// it, so that its end is seen at once. Its methods are called one at a time; where users share it, each waits for its turn.
 type session struct {
+	turn   chan struct{} // has room for the user whose turn it is; nil where nobody shares it
 	conn   *pgx.Conn
 	link   *link
 	stop   context.CancelFunc // of the listening
@@ -131,6 +132,14 @@ var errGone = fmt.Errorf("%w: the connection is gone", lock.ErrNotSent)
 
 // do runs one or more statements and says what an error of theirs means.
 func (s *session) do(ctx context.Context, f func(ctx context.Context, c *pgx.Conn) error) error {
+	if s.turn != nil {
+		select {
+		case s.turn <- struct{}{}:
+			defer func() { <-s.turn }()
+		case <-ctx.Done():
+			return fmt.Errorf("%w: %w", lock.ErrNotSent, ctx.Err())
+		}
+	}
 	s.stop()
 	<-s.done
 	if s.lost() {
@@ -148,6 +157,10 @@ func (s *session) do(ctx context.Context, f func(ctx context.Context, c *pgx.Con
 
 // close ends the session, and with it all that the server keeps for it. Nobody waits for the server to notice.
 func (s *session) close() {
+	if s.turn != nil {
+		s.turn <- struct{}{}
+		defer func() { <-s.turn }()
+	}
 	s.stop()
 	<-s.done
 	if s.lost() {

@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -99,12 +100,12 @@ func (l *sessionHolder) acquire(ctx context.Context, r lock.Request, wait bool) 
 		return lock.Grant{}, err
 	}
 	lock.At(ctx, "before-lock")
-	got := false
+	got, sent := false, time.Time{}
 	err = s.do(ctx, func(ctx context.Context, c *pgx.Conn) (err error) {
 		got, err = l.take(ctx, c, r.Lock, wait)
+		sent = s.link.sentAt()
 		return err
 	})
-	sent := s.link.sentAt()
 	switch {
 	case err != nil:
 		return lock.Grant{}, l.withdraw(ctx, s, r.Lock, err)
@@ -113,7 +114,9 @@ func (l *sessionHolder) acquire(ctx context.Context, r lock.Request, wait bool) 
 	}
 	lock.At(ctx, "lock-done")
 	l.grants++
-	s.holds++
+	if l.alone {
+		s.holds++
+	}
 	g := lock.Grant{
 		Lock: r.Lock, Mode: lock.Exclusive, Token: lock.NoToken, Issued: sent, ValidUntil: lock.Endless(),
 		ID: fmt.Sprintf("%d/%d/%d/%d", s.conn.PgConn().PID(), l.conn.access.Client, l.user, l.grants),
@@ -150,7 +153,9 @@ func (l *sessionHolder) Release(ctx context.Context, g lock.Grant) error {
 	}
 	delete(l.held, g.ID)
 	close(h.over)
-	h.session.holds--
+	if l.alone {
+		h.session.holds--
+	}
 	had := false
 	err := h.session.do(ctx, func(ctx context.Context, c *pgx.Conn) (err error) {
 		had, err = l.give(ctx, c, g.Lock)
@@ -209,7 +214,9 @@ func (l *sessionHolder) Close() error {
 		close(h.over)
 	}
 	for _, s := range l.sessions {
-		s.close()
+		if s.turn == nil { // one that is shared ends with the connection
+			s.close()
+		}
 	}
 	l.sessions = nil
 	return nil

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"sync"
 	"sync/atomic"
 
 	"github.com/go-zookeeper/zk"
@@ -12,13 +13,16 @@ import (
 	"github.com/lockquake/lockquake/lock"
 )
 
-// connection is one client process. Each of its users has a session, and so a TCP connection, of its own: what goes wrong
+// connection is one client process. Each of its users has a session, and so a TCP connection, of its own, unless they are to share one: what goes wrong
 // for one user ends no other's grants.
 type connection struct {
 	access backends.Access
 	params LockParams
 	wrap   func(user) lock.Locker
 	events atomic.Int64
+
+	sharing sync.Mutex
+	shared  *session // of all users, where they share one
 }
 
 // dialer returns what connects a client process to one of this package's locks.
@@ -47,8 +51,28 @@ func (c *connection) Locker(ctx context.Context, _ int) (lock.Locker, error) {
 // Notifications counts what watches have told the users of this process: how often somebody was woken.
 func (c *connection) Notifications() int64 { return c.events.Load() }
 
-// Close does nothing: each user's session is its own to close.
-func (c *connection) Close() error { return nil }
+// next returns a session for a user that has none: one of its own, or the one that all users of the process share.
+func (c *connection) next(ctx context.Context) (*session, error) {
+	if !c.params.SharedSession {
+		return open(ctx, c.setting())
+	}
+	c.sharing.Lock()
+	defer c.sharing.Unlock()
+	if c.shared != nil && c.shared.usable() {
+		return c.shared, nil
+	}
+	s, err := open(ctx, c.setting())
+	c.shared = s
+	return s, err
+}
+
+// Close ends the session that users shared; one of a user's own is its own to close.
+func (c *connection) Close() error {
+	if c.shared == nil || c.shared.reason() != nil {
+		return nil
+	}
+	return c.shared.leave()
+}
 
 // keys is where the locks are kept.
 func (c *connection) keys() keyspace { return keyspace(c.access.Prefix) }

@@ -11,6 +11,9 @@ import (
 	"github.com/lockquake/lockquake/lock"
 )
 
+// queues are the locks that are queues of sequential nodes.
+var queues = []string{"sequential", "herd"}
+
 // points are what the lockers of this package's own recipes announce.
 var points = []string{"before-create", "create-done", "lock-done", "before-delete", "delete-done"}
 
@@ -56,18 +59,28 @@ func (q watcher) take(ctx context.Context, u *user, r lock.Request, try bool) (l
 	if err != nil {
 		return lock.Grant{}, err
 	}
-	before := s.created().number
-	path, err := create(ctx, s, u.conn.keys().parent(r.Lock)+"/"+contender, zk.FlagEphemeralSequential)
+	path, made, err := u.join(ctx, s, r.Lock)
 	if err != nil {
-		return lock.Grant{}, u.failed(s, before, fmt.Errorf("zookeeper create: %w", err))
+		return lock.Grant{}, err
 	}
-	made := s.created()
 	lock.At(ctx, "create-done")
 	if err := q.wait(ctx, s, path, try); err != nil {
 		return lock.Grant{}, withdraw(ctx, s, path, err)
 	}
 	lock.At(ctx, "lock-done")
 	return u.grant(r, made, &held{path: path, session: s}), nil
+}
+
+// join makes a node at the end of the queue.
+func (u *user) join(ctx context.Context, s *session, name string) (path string, made creation, err error) {
+	s.creating.Lock()
+	defer s.creating.Unlock()
+	before := s.created().number
+	path, err = create(ctx, s, u.conn.keys().parent(name)+"/"+contender, zk.FlagEphemeralSequential)
+	if err != nil {
+		return "", made, u.failed(s, before, fmt.Errorf("zookeeper create: %w", err))
+	}
+	return path, s.created(), nil
 }
 
 // wait returns when the node is the first.

@@ -59,15 +59,16 @@ type session struct {
 
 	dialed atomic.Bool
 
-	mu      sync.Mutex
-	hello   hello
-	renewed time.Time     // send time of the latest request that was answered
-	changed chan struct{} // closed and replaced at each renewal
-	link    *tap          // the latest connection
-	lost    int           // requests without answer on earlier connections
-	create  creation      // the latest
-	why     error         // set when it is over
-	closed  bool          // the service answered the request to close it
+	creating sync.Mutex // held from before a create to when it was read back: users may share a session
+	mu       sync.Mutex
+	hello    hello
+	renewed  time.Time     // send time of the latest request that was answered
+	changed  chan struct{} // closed and replaced at each renewal
+	link     *tap          // the latest connection
+	lost     int           // requests without answer on earlier connections
+	create   creation      // the latest
+	why      error         // set when it is over
+	closed   bool          // the service answered the request to close it
 }
 
 // creation is a create request.

@@ -76,7 +76,7 @@ func (u *user) live(ctx context.Context) (*session, error) {
 		u.session.end(errGivenUp)
 		u.session = nil
 	}
-	s, err := open(ctx, u.conn.setting())
+	s, err := u.conn.next(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -189,7 +189,7 @@ func (u *user) Watch(ctx context.Context, g lock.Grant) <-chan lock.Change {
 	return s.Watch(ctx, g.ValidUntil)
 }
 
-// Close ends the session, and with it whatever the user held.
+// Close ends the session, and with it whatever the user held. One that is shared ends with the connection.
 func (u *user) Close() error {
 	for id, h := range u.held {
 		delete(u.held, id)
@@ -197,7 +197,7 @@ func (u *user) Close() error {
 	}
 	s := u.session
 	u.session = nil
-	if s == nil || s.reason() != nil {
+	if s == nil || u.conn.params.SharedSession || s.reason() != nil {
 		return nil
 	}
 	return s.leave()

@@ -4,6 +4,8 @@ package zookeeper
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/lockquake/lockquake/backends"
@@ -55,6 +57,9 @@ type LockParams struct {
 	// Lag is taken off a grant's validity: for how long a server may go on answering pings that the leader never hears
 	// of. It follows from TickTime and SyncLimit.
 	Lag time.Duration `yaml:"-" json:"lag_ns"`
+	// SharedSession has the users of a client process share one session. Each still has nodes of its own, so the locks exclude them; but what ends the session
+	// ends the grants of all.
+	SharedSession bool `yaml:"shared_session" json:"shared_session,omitempty"`
 }
 
 func defaults() Params {
@@ -149,6 +154,9 @@ func newTopology(c topology.Common, decode func(into any) error) (topology.Topol
 	}
 	if err := p.checkTTL(c.TTL); err != nil {
 		return nil, fmt.Errorf("backend zookeeper: %w", err)
+	}
+	if p.SharedSession && c.Lock != "" && !slices.Contains(queues, c.Lock) {
+		return nil, fmt.Errorf("backend zookeeper: shared_session is not for lock %s; it is for %s", c.Lock, strings.Join(queues, " and "))
 	}
 	return setup{common: c, params: p}, nil
 }
