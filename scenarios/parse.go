@@ -35,7 +35,7 @@ var (
 	labelForm = regexp.MustCompile(`^[^=\s]+=\S+$`)
 	rootKeys  = []string{"name", "claim", "source", "about", "backend", "workload", "chaos", "steps", "run", "hosts", "expect", "twins"}
 	nameForm  = regexp.MustCompile(`^[a-z0-9]+(-[a-z0-9]+)*$`)
-	guards    = []string{"none", "fence", "fence-writes", "fence-version", "cas-version", "cas-owner", "check-then-write", "sequencer", "condition", "decr", "unique", "lock-key", "if-match", "majority", "one"}
+	guards    = []string{"none", "fence", "fence-writes", "fence-version", "cas-version", "cas-owner", "check-then-write", "sequencer", "ask-then-write", "condition", "decr", "unique", "lock-key", "if-match", "majority", "one", "all"}
 	looks     = []string{"signal", "validity"}
 	maxIndex  = 1 << 16 // clients, and users of one client: the history numbers them with 16 bits
 	maxLength = 64      // of a name

@@ -30,7 +30,7 @@ func TestWhatIsRefusedBeforeTheStart(t *testing.T) {
 		with("clients: 1,", "clients: 2, users: 32768, own_locks: true,"):                                                          "",
 		with("clients: 1,", "clients: 3, users: 21846, own_locks: true,"):                                                          "workload: 65538 locks are more than the 65536 that a history can name",
 		guarded("counter", "use: register, guard: fence"):                                                                          "",
-		guarded("counter", "use: register, guard: unique"):                                                                         `workload.resource.guard: register has no guard "unique"; it has cas-owner, `,
+		guarded("counter", "use: register, guard: unique"):                                                                         `workload.resource.guard: register has no guard "unique"; it has ask-then-write, cas-owner, `,
 		guarded("guarded-set", "use: register, guard: none"):                                                                       "",
 		guarded("counter", "use: redis, guard: condition"):                                                                         "workload.resource.guard: condition is about ",
 		guarded("inventory", "use: redis, guard: condition"):                                                                       "",

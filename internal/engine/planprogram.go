@@ -304,7 +304,7 @@ func checkAnnounced(p *Plan, client string, h *wire.Hello) error {
 		return UsageError{Text: fmt.Sprintf("%s: %s: %s tells its holders of no loss: its hello does not say so (tells)", client, untold, h.Process)}
 	}
 	known := slices.Concat(everywhere, h.Points)
-	if p.guard.Name == resource.GuardCheckThenWrite {
+	if p.guard.TwoSteps {
 		known = append(known, resource.PointTokenChecked)
 	}
 	for i, st := range p.scenario.Steps {

@@ -39,6 +39,9 @@ const (
 	// GuardSequencer asks the lock service whether the holder's sequencer still describes the lock. It is a fence
 	// as well.
 	GuardSequencer = "sequencer"
+	// GuardAskThenWrite asks the lock service as GuardSequencer does, but keeps no token itself, and in two steps: a writer asks whether its
+	// sequencer stands, and writes when the answer was yes. What happens between the two steps is not seen.
+	GuardAskThenWrite = "ask-then-write"
 	// GuardLockKey is of a service that keeps the values beside the locks. The transaction of each access checks
 	// that the very key that was granted is still there.
 	GuardLockKey = "lock-key"
@@ -47,7 +50,7 @@ const (
 	GuardIfMatch = "if-match"
 )
 
-// PointTokenChecked is what a user announces with lock.At between the two steps of GuardCheckThenWrite.
+// PointTokenChecked is what a user announces with lock.At between the two steps of GuardCheckThenWrite and GuardAskThenWrite.
 const PointTokenChecked = "token-checked"
 
 // Fenced makes the error of a refusal with its reason.

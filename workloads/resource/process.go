@@ -18,7 +18,7 @@ type Options struct {
 
 	// Listen is for the register, a replica and the object store: host:port; port 0 takes a free one, which the ready frame tells.
 	Listen string
-	// Sequencers connects to the lock service as start.access tells, for GuardSequencer; nil: that guard is not to be had.
+	// Sequencers connects to the lock service as start.access tells, for guards that ask it; nil: that guard is not to be had.
 	Sequencers func(ctx context.Context, access json.RawMessage) (SequencerChecker, error)
 }
 

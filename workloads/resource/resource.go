@@ -28,6 +28,8 @@ type Guard struct {
 	Writes workloads.Meaning
 	// Sequencer says that it asks the lock service (lock.SequencerChecker), so that the lock must be one that can be asked.
 	Sequencer bool
+	// TwoSteps says that a write is looked at in one step and applied in another. The writer announces PointTokenChecked in between.
+	TwoSteps bool
 }
 
 // Kind is an entry of the list of resources.

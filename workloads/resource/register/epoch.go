@@ -21,6 +21,9 @@ const (
 	// GuardOne marks the epoch on the first replica that answers, and only that one refuses lower epochs. The mark
 	// is lost with that replica.
 	GuardOne = "one"
+	// GuardAll has each grant mark its epoch on all replicas, as where a write goes to all of them. A late write is refused everywhere. But one
+	// replica that does not answer stops everybody.
+	GuardAll = "all"
 )
 
 const (
@@ -36,6 +39,7 @@ var epoch = resource.Kind{
 	Guards: []resource.Guard{
 		{Name: resource.GuardNone, Doc: "refuses nothing: no epoch is marked"},
 		{Name: GuardMajority, Token: true, Doc: "each grant marks its epoch (its token) on a majority before its first access; a replica refuses lower ones"},
+		{Name: GuardAll, Token: true, Doc: "the same on all replicas: where one does not answer, nobody gets on"},
 		{Name: GuardOne, Token: true, Doc: "the same on one replica only; the mark is lost with it"},
 	},
 	Replicated: true,
@@ -87,7 +91,7 @@ func (l *epochLink) Read(ctx context.Context, a resource.Access) (int64, error) 
 	if err != nil {
 		return 0, err
 	}
-	if l.guard == GuardMajority {
+	if keepsOrder(l.guard) {
 		r.Value, r.From = found.Value, found.From
 		err = l.put(ctx, r)
 	}
@@ -114,6 +118,17 @@ func (l *epochLink) Close() error {
 	return nil
 }
 
+// enough is how many replicas have to do what a user asks for.
+func (l *epochLink) enough() int {
+	if l.guard == GuardAll {
+		return len(l.queues)
+	}
+	return l.majority()
+}
+
+// keepsOrder tells whether replicas refuse what is older than what they have seen.
+func keepsOrder(guard string) bool { return guard == GuardMajority || guard == GuardAll }
+
 func (l *epochLink) request(a resource.Access, kind string) replicaRequest {
 	l.accesses++
 	return replicaRequest{
@@ -134,7 +149,7 @@ func (l *epochLink) look(ctx context.Context, r replicaRequest) (standing, error
 	t := l.progressOf(r)
 	r.Op = opGet
 	switch {
-	case l.guard == GuardMajority:
+	case keepsOrder(l.guard):
 		r.Op = opMark
 	case l.guard == GuardOne && !t.looked:
 		mark := r
@@ -144,11 +159,11 @@ func (l *epochLink) look(ctx context.Context, r replicaRequest) (standing, error
 		}
 	}
 	v := l.all(ctx, r, func(v *votes) bool {
-		return len(v.done) >= l.majority() || len(v.done)+v.open < l.majority()
+		return len(v.done) >= l.enough() || len(v.done)+v.open < l.enough()
 	})
-	if len(v.done) < l.majority() {
+	if len(v.done) < l.enough() {
 		err := errors.Join(v.errs...)
-		if len(v.refused) > len(l.queues)-l.majority() {
+		if len(v.refused) > len(l.queues)-l.enough() {
 			err = v.fenced()
 		}
 		return standing{}, fmt.Errorf("%s on %d of %d replicas: %w", r.Op, len(v.done), len(l.queues), err)
@@ -171,9 +186,9 @@ func (l *epochLink) put(ctx context.Context, r replicaRequest) error {
 	l.grants[r.Lock] = t
 	r.Op, r.Number = opPut, t.number
 	overtaken := func(v *votes) bool { return l.guard == GuardMajority && v.overtaken(r.Token) >= l.majority() }
-	v := l.all(ctx, r, func(v *votes) bool { return len(v.done) >= l.majority() || overtaken(v) })
+	v := l.all(ctx, r, func(v *votes) bool { return len(v.done) >= l.enough() || overtaken(v) })
 	switch {
-	case len(v.done) >= l.majority():
+	case len(v.done) >= l.enough():
 		return nil
 	case overtaken(v):
 		return v.fenced()

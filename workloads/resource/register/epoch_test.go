@@ -147,6 +147,26 @@ func TestMarkedMajorityRefusesTheOldHolder(t *testing.T) {
 	}
 }
 
+// Where epochs are marked on all replicas, no replica applies an old holder's write, and nobody gets on without one of them.
+func TestMarksOnAllNeedThemAll(t *testing.T) {
+	t.Parallel()
+	x := replicas(t, GuardAll)
+	older, newer, lonely := x.dial(), x.dial(), x.dial(0)
+	read(t, older, by(0, 5), 0)
+	read(t, newer, by(1, 6), 0)
+	write(t, newer, by(1, 6), 2, nil)
+	write(t, older, by(0, 5), 1, resource.ErrFenced)
+	if _, err := lonely.Read(quickly(t), by(2, 7)); err == nil || errors.Is(err, resource.ErrFenced) {
+		t.Errorf("a read with one replica gone ended with %v", err)
+	}
+	if err := lonely.Write(quickly(t), by(2, 7), 3); err == nil || errors.Is(err, resource.ErrFenced) {
+		t.Errorf("a write with one replica gone ended with %v", err)
+	}
+	if logs := x.stop(); count(logs, "write ok 6") != 3 || count(logs, "write ok 5") != 0 || count(logs, "write ok 7") != 0 {
+		t.Errorf("logs %v", logs)
+	}
+}
+
 // A mark on one replica is lost with it.
 func TestOneMarkIsLostWithItsReplica(t *testing.T) {
 	x := replicas(t, GuardOne)

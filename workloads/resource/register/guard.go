@@ -1,6 +1,8 @@
 package register
 
 import (
+	"slices"
+
 	"github.com/lockquake/lockquake/lock"
 	"github.com/lockquake/lockquake/workloads/resource"
 )
@@ -13,8 +15,18 @@ var guards = []resource.Guard{
 	{Name: resource.GuardCASVersion, Conditional: true, Doc: "refuses a write that does not come from a read of what stands there"},
 	{Name: resource.GuardFenceVersion, Token: true, Conditional: true, Doc: "fence-writes and cas-version at once: a write wants both"},
 	{Name: resource.GuardCASOwner, Doc: "refuses a write of any but the grant that read last, by the grant's random name"},
-	{Name: resource.GuardCheckThenWrite, Token: true, Doc: "fence, but a write is looked at in one step and applied in another"},
+	{Name: resource.GuardCheckThenWrite, Token: true, TwoSteps: true, Doc: "fence, but a write is looked at in one step and applied in another"},
 	{Name: resource.GuardSequencer, Token: true, Sequencer: true, Doc: "fence, and the lock service says that the sequencer still describes the lock"},
+	{Name: resource.GuardAskThenWrite, Token: true, Sequencer: true, TwoSteps: true, Doc: "the lock service says so in one step, and the write is applied in another"},
+}
+
+// kindOf returns a guard of the register by its name; the zero Guard where there is none.
+func kindOf(name string) resource.Guard {
+	i := slices.IndexFunc(guards, func(g resource.Guard) bool { return g.Name == name })
+	if i < 0 {
+		return resource.Guard{}
+	}
+	return guards[i]
 }
 
 // look is a guard's check of one access before it is applied. It returns nil, or an error that wraps ErrFenced. It

@@ -189,6 +189,35 @@ func TestSequencersAreAskedAbout(t *testing.T) {
 	}
 }
 
+// TestAskThenWriteIsTwoSteps: what the lock service says is asked for before the write, and what is lost in between is not seen. The
+// sequencer that is asked about later is refused.
+func TestAskThenWriteIsTwoSteps(t *testing.T) {
+	t.Parallel()
+	s := &service{generation: 5}
+	r := start(t, resource.GuardAskThenWrite, func(o *resource.Options) {
+		o.Sequencers = func(context.Context, json.RawMessage) (resource.SequencerChecker, error) { return s, nil }
+	})
+	older, newer := r.dial(), r.dial()
+	sharing := func(user int, token lock.Token) resource.Access {
+		a := by(user, token)
+		a.Mode = lock.Shared
+		return a
+	}
+	asked := lock.Arm(t.Context(), func(_ context.Context, point string) {
+		if point != resource.PointTokenChecked || s.generation == 6 {
+			return
+		}
+		s.generation = 6
+		write(t, newer, sharing(1, 6), 2, nil)
+	})
+	if err := older.Write(asked, sharing(0, 5), 1); err != nil {
+		t.Errorf("a write that was asked about in time ended with %v", err)
+	}
+	read(t, newer, sharing(1, 6), 1)
+	write(t, older, sharing(0, 5), 3, resource.ErrFenced)
+	r.Stop()
+}
+
 func TestSequencerNeedsTheService(t *testing.T) {
 	r := launch(t, "127.0.0.1:0")
 	r.Frame(wire.TypeHello)

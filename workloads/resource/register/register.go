@@ -55,7 +55,7 @@ type request struct {
 // The operations of a request.
 const (
 	opRead  = "read"
-	opCheck = "check" // the first step of a write under GuardCheckThenWrite
+	opCheck = "check" // the first step of a write under a guard of two steps
 	opWrite = "write"
 )
 
@@ -109,7 +109,7 @@ func (l *link) Read(ctx context.Context, a resource.Access) (int64, error) {
 func (l *link) Write(ctx context.Context, a resource.Access, value int64) error {
 	r := l.request(opWrite, a)
 	r.Value = value
-	if l.guard == resource.GuardCheckThenWrite {
+	if kindOf(l.guard).TwoSteps {
 		check := r
 		check.Op = opCheck
 		if _, err := l.do(ctx, a, check); err != nil {
@@ -131,7 +131,7 @@ func (l *link) request(op string, a resource.Access) request {
 		if k := l.known[a.Lock]; k.grant == a.Grant {
 			r.Version = k.version
 		}
-	case resource.GuardSequencer:
+	case resource.GuardSequencer, resource.GuardAskThenWrite:
 		r.Mode = a.Mode.String()
 	}
 	return r

@@ -88,8 +88,8 @@ type replicaCell struct {
 }
 
 func newReplica(guard string, locks []string, record func(*history.Event)) (*replica, error) {
-	if guard != resource.GuardNone && guard != GuardMajority && guard != GuardOne {
-		return nil, fmt.Errorf("guard is %q: want %s, %s or %s", guard, resource.GuardNone, GuardMajority, GuardOne)
+	if guard != resource.GuardNone && guard != GuardMajority && guard != GuardAll && guard != GuardOne {
+		return nil, fmt.Errorf("guard is %q: want %s, %s, %s or %s", guard, resource.GuardNone, GuardMajority, GuardAll, GuardOne)
 	}
 	r := &replica{guard: guard, names: make(map[string]int, len(locks)), record: record, cells: make([]replicaCell, len(locks))}
 	for i, name := range locks {
@@ -164,7 +164,7 @@ func (r *replica) put(c *replicaCell, q replicaRequest, asker history.Event) err
 		return err
 	}
 	next := stamp{Epoch: q.Token, Number: q.Number}
-	if r.guard == GuardMajority { // the others keep no order, and remember what was marked alone
+	if keepsOrder(r.guard) { // the others keep no order, and remember what was marked alone
 		if !next.after(c.stamp) {
 			return fmt.Errorf("%w: what stands there was put down later", resource.ErrRefused)
 		}

@@ -30,7 +30,7 @@ type registerBody struct {
 	host
 	o     resource.Options
 	store *store
-	asked resource.SequencerChecker // nil but for GuardSequencer
+	asked resource.SequencerChecker // nil but for guards that ask
 }
 
 // host is what processes of this package have in common: users reach them at an address of their own.
@@ -65,7 +65,7 @@ func (r *registerBody) Start(ctx context.Context, s *wire.Start, rec *wire.Recor
 	if err != nil {
 		return "", err
 	}
-	if s.Guard == resource.GuardSequencer {
+	if kindOf(s.Guard).Sequencer {
 		if err := r.connect(ctx, s); err != nil {
 			return "", err
 		}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
@@ -30,7 +29,7 @@ type store struct {
 	guard       string
 	conditional bool // the guard is conditional
 	look        look
-	ask         lock.SequencerChecker // nil but for GuardSequencer
+	ask         lock.SequencerChecker // nil but for guards that ask
 	record      func(*history.Event)
 	names       map[string]int
 
@@ -46,14 +45,15 @@ func newStore(guard string, locks []string, record func(*history.Event)) (*store
 	if guard == "" {
 		guard = resource.GuardNone
 	}
-	if !slices.ContainsFunc(guards, func(g resource.Guard) bool { return g.Name == guard }) {
+	kind := kindOf(guard)
+	if kind.Name == "" {
 		var names []string
 		for _, g := range guards {
 			names = append(names, g.Name)
 		}
 		return nil, fmt.Errorf("guard is %q: want one of %v", guard, names)
 	}
-	s := &store{guard: guard, conditional: resource.Conditional(guards, guard), look: lookOf(guard), record: record, names: make(map[string]int, len(locks)), cells: make([]cell, len(locks))}
+	s := &store{guard: guard, conditional: kind.Conditional, look: lookOf(guard), record: record, names: make(map[string]int, len(locks)), cells: make([]cell, len(locks))}
 	for i, name := range locks {
 		s.names[name] = i
 	}
@@ -121,7 +121,7 @@ func (s *store) apply(ctx context.Context, op operation) (applied, error) {
 // A holder may lose the lock between the answer and the access. The next holder then has a higher generation, and
 // once the fence has seen that, it refuses the one before.
 func (s *store) stands(ctx context.Context, op operation) error {
-	if s.ask == nil || op.Token == lock.NoToken {
+	if s.ask == nil || op.Token == lock.NoToken || s.guard == resource.GuardAskThenWrite && op.kind == opWrite {
 		return nil
 	}
 	s.asking.Lock()
