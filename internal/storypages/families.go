@@ -13,22 +13,22 @@ type family struct {
 var families = []family{
 	{
 		Title:   "What a service forgets",
-		Stories: []string{"sentinel-lost-lock", "sentinel-split-brain", "cluster-lost-lock", "redis-restart-amnesia", "redlock-restart", "incr-token-failover", "counter-on-five", "sentinel-failover"},
+		Stories: []string{"sentinel-lost-lock", "sentinel-split-brain", "cluster-lost-lock", "redis-restart-amnesia", "redlock-restart", "redlock-power-cut", "incr-token-failover", "counter-on-five", "etcd-tokens-fall", "sentinel-failover"},
 	},
 	{
 		Title:   "Whose clock is right",
-		Stories: []string{"redlock-clock-jump", "redis-clock-jump", "redlock-pause-before-reply", "redlock-slow-link", "*-clock-*"},
+		Stories: []string{"redlock-clock-jump", "redis-clock-jump", "redlock-pause-before-reply", "redlock-client-clock", "redlock-slow-link", "*-clock-*"},
 	},
-	{Title: "The holder that sleeps", Stories: []string{"etcd-holder-pause", "*-holder-pause", "*-holder-pause-advisory", "*-holder-pause-single", "both-holders-paused", "session-check", "renewal-keeps", "lease-dilemma"}},
+	{Title: "The holder that sleeps", Stories: []string{"etcd-holder-pause", "*-holder-pause", "*-holder-pause-advisory", "*-holder-pause-single", "both-holders-paused", "session-check", "renewal-keeps", "zookeeper-long-work", "lease-dilemma"}},
 	{
 		Title:   "The network, and the service's own troubles",
-		Stories: []string{"late-packet-*", "*-expiry", "*-leader-failover", "*-minority-leader", "redlock-*", "postgres-session-end", "*-slow-network", "herd", "mass-disconnect"},
+		Stories: []string{"late-packet-*", "*-expiry", "redis-holder-cut-off", "etcd-slow-leader", "*-leader-failover", "*-minority-leader", "redlock-*", "postgres-session-end", "*-slow-network", "herd", "polling", "mass-disconnect"},
 	},
 	{
 		Title:   "What the lock protects",
-		Stories: []string{"random-token-cas", "check-then-write", "fence-*", "chubby-*", "lock-delay-*", "flash-sale", "moutai", "double-booking", "gatekeeper", "work-done-twice", "cache-stampede", "conditional-put", "etcd-lock-key", "epoch-*"},
+		Stories: []string{"random-token-cas", "check-then-write", "fence-*", "names-in-turn", "half-transfer", "chubby-*", "sequencer-*", "lock-delay-*", "flash-sale", "moutai", "double-booking", "gatekeeper", "work-done-twice", "counter-with-losses", "cache-stampede", "conditional-put", "etcd-lock-key", "epoch-*"},
 	},
-	{Title: "Recipes of old", Stories: []string{"setnx-*", "del-cascade", "get-then-del", "weak-owner-value"}},
+	{Title: "Recipes of old", Stories: []string{"setnx-*", "del-cascade", "get-then-del", "weak-owner-value", "shared-session", "crosswise"}},
 	{Title: "Published findings, made again", Stories: []string{"jepsen-*"}},
 }
 
