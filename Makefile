@@ -42,7 +42,7 @@ compose: build ## write docker-compose.yml anew, out of what the backends say of
 	build/lockquake compose >docker-compose.yml.new && mv docker-compose.yml.new docker-compose.yml
 
 .PHONY: story-pages
-story-pages: ## write docs/stories.md, and the picture of the README, anew from RUNS=folders of runs
+story-pages: ## write docs/stories.md, docs/stories/, and the picture of the README, anew from RUNS=folders of runs
 	go run ./internal/storypages $(RUNS)
 
 .PHONY: test

@@ -48,6 +48,7 @@ func (v Vocabulary) schema() *js.Schema {
 		{"name", &js.Schema{Type: "string", Pattern: nameForm.String(), MaxLength: new(maxLength)}},
 		{"claim", filled("What the run shows, in words.")},
 		{"source", filled("Where the argument comes from.")},
+		{"about", reference("about")},
 		{"backend", v.backend()},
 		{"workload", v.workload()},
 		{"chaos", v.chaos()},
@@ -60,7 +61,7 @@ func (v Vocabulary) schema() *js.Schema {
 	s.Schema, s.ID, s.Title = "http://json-schema.org/draft-07/schema#", SchemaAddress, "A scenario of lockquake"
 	s.AnyOf = []*js.Schema{{Required: []string{"workload"}}, {Required: []string{"steps"}}}
 	s.Definitions = map[string]*js.Schema{
-		clientDefinition: object(properties(Client{})), "expect": v.expect(), "step": v.step(), "steps": {Type: "array", Items: reference("step")},
+		clientDefinition: object(properties(Client{})), "about": v.about(), "expect": v.expect(), "step": v.step(), "steps": {Type: "array", Items: reference("step")},
 		"injection": section(v.Faults, "use", properties(injectionKeys{}), "on"),
 	}
 	return s
@@ -111,6 +112,18 @@ func drawn(fault *js.Schema) {
 	}
 }
 
+// about lists counts, measures and events.
+func (v Vocabulary) about() *js.Schema {
+	names := eventNames()
+	for _, q := range v.Quantities {
+		names = append(names, q.Name)
+	}
+	return &js.Schema{
+		Type: "array", Items: oneOf(names...),
+		Description: "What headline, words and picture tell first: counts, measures, and events. None: what expect names.",
+	}
+}
+
 func (v Vocabulary) expect() *js.Schema {
 	asked := func(pattern, doc string) *js.Schema {
 		return &js.Schema{Types: []string{"string", "number"}, Pattern: pattern, Minimum: new(0.0), Description: doc}
@@ -133,6 +146,7 @@ func twinsSchema(steps, expect *js.Schema) *js.Schema {
 	twin := object([]property{
 		{"claim", filled("What the variant shows.")},
 		{"source", filled("Where the argument comes from.")},
+		{"about", reference("about")},
 		{"expect", expect},
 		{"same", filled("Why one run may meet both its own expectations and the story's.")},
 		{"set", &js.Schema{Type: "object", PropertyNames: &js.Schema{Pattern: `^(` + strings.Join(rootKeys, "|") + `)(\.|$)`}}},

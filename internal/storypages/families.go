@@ -2,9 +2,9 @@ package main
 
 import "path"
 
-// family is a group of stories under one heading.
+// family is a group of stories that answer one question.
 type family struct {
-	Title string
+	Question string
 	// Stories are patterns of names, in the order in which they are shown.
 	Stories []string
 }
@@ -12,24 +12,46 @@ type family struct {
 // families are all of them; a story belongs to the first that names it. One that none names is on no page, which a test refuses.
 var families = []family{
 	{
-		Title:   "What a service forgets",
-		Stories: []string{"sentinel-lost-lock", "sentinel-split-brain", "cluster-lost-lock", "redis-restart-amnesia", "redlock-restart", "redlock-power-cut", "incr-token-failover", "counter-on-five", "etcd-tokens-fall", "sentinel-failover"},
+		Question: "Does a failover, or a restart, give my lock away?",
+		Stories: []string{
+			"sentinel-lost-lock", "sentinel-split-brain", "cluster-lost-lock", "redis-restart-amnesia", "redlock-restart", "redlock-power-cut", "incr-token-failover",
+			"counter-on-five", "etcd-tokens-fall", "sentinel-failover",
+		},
 	},
 	{
-		Title:   "Whose clock is right",
-		Stories: []string{"redlock-clock-jump", "redis-clock-jump", "redlock-pause-before-reply", "redlock-client-clock", "redlock-slow-link", "*-clock-*"},
-	},
-	{Title: "The holder that sleeps", Stories: []string{"etcd-holder-pause", "*-holder-pause", "*-holder-pause-advisory", "*-holder-pause-single", "both-holders-paused", "session-check", "renewal-keeps", "zookeeper-long-work", "lease-dilemma"}},
-	{
-		Title:   "The network, and the service's own troubles",
-		Stories: []string{"late-packet-*", "*-expiry", "redis-holder-cut-off", "etcd-slow-leader", "*-leader-failover", "*-minority-leader", "redlock-*", "postgres-session-end", "*-slow-network", "herd", "polling", "mass-disconnect"},
+		Question: "Whose clock must be right?",
+		Stories:  []string{"redlock-clock-jump", "redis-clock-jump", "redlock-pause-before-reply", "redlock-client-clock", "redlock-slow-link", "*-clock-*"},
 	},
 	{
-		Title:   "What the lock protects",
-		Stories: []string{"random-token-cas", "check-then-write", "fence-*", "names-in-turn", "half-transfer", "chubby-*", "sequencer-*", "lock-delay-*", "flash-sale", "moutai", "double-booking", "gatekeeper", "work-done-twice", "counter-with-losses", "cache-stampede", "conditional-put", "etcd-lock-key", "epoch-*"},
+		Question: "What if the holder sleeps?",
+		Stories: []string{
+			"etcd-holder-pause", "*-holder-pause", "*-holder-pause-advisory", "*-holder-pause-single", "both-holders-paused", "session-check", "renewal-keeps",
+			"zookeeper-long-work", "lease-dilemma",
+		},
 	},
-	{Title: "Recipes of old", Stories: []string{"setnx-*", "del-cascade", "get-then-del", "weak-owner-value", "shared-session", "crosswise"}},
-	{Title: "Published findings, made again", Stories: []string{"jepsen-*"}},
+	{
+		Question: "What do the network, and the service's own troubles, do?",
+		Stories: []string{
+			"late-packet-*", "*-expiry", "redis-holder-cut-off", "etcd-slow-leader", "*-leader-failover", "*-minority-leader", "redlock-*", "postgres-session-end",
+			"*-slow-network", "herd", "polling", "mass-disconnect",
+		},
+	},
+	{
+		Question: "What must the thing behind the lock check?",
+		Stories: []string{
+			"random-token-cas", "check-then-write", "fence-*", "names-in-turn", "half-transfer", "chubby-*", "sequencer-*", "lock-delay-*", "conditional-put",
+			"etcd-lock-key", "epoch-*",
+		},
+	},
+	{
+		Question: "What is the lock for: correctness, or less work?",
+		Stories:  []string{"flash-sale", "moutai", "double-booking", "gatekeeper", "work-done-twice", "counter-with-losses", "cache-stampede"},
+	},
+	{
+		Question: "Which mistakes do programs make?",
+		Stories:  []string{"setnx-*", "del-cascade", "get-then-del", "weak-owner-value", "shared-session", "crosswise"},
+	},
+	{Question: "Do published findings come out again?", Stories: []string{"jepsen-*"}},
 }
 
 // sorted puts each story into its family.

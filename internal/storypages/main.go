@@ -1,7 +1,6 @@
-// Storypages writes what the pages show of the stories: in docs/stories.md each story's claim, a run's findings, its
-// picture and the command, and in the README one picture. Its arguments are run directories, or folders of runs,
-// from which it takes the latest run of each story and twin. What it kept of the others stays. Without arguments it
-// writes the pages anew from what it kept.
+// Storypages writes what the pages show of the stories: docs/stories.md lists them by question, docs/stories/NAME.md has a story's claim, a run's
+// findings, its picture, its words and its twins, and the README has one picture. Its arguments are run directories, or folders of
+// runs, from which it keeps the latest run of each story and twin. Without arguments it writes the pages anew from what it kept.
 package main
 
 import (
@@ -18,13 +17,11 @@ import (
 
 // The files that are written, from the top of the tree.
 const (
-	statesDir   = "docs/stories"
+	runsDir     = "internal/storypages/testdata"
+	pagesDir    = "docs/stories"
 	storiesPage = "docs/stories.md"
 	readmePage  = "README.md"
 )
-
-// largest is how many bytes a picture may have.
-const largest = 40_000
 
 func main() {
 	if err := run(os.Args[1:]); err != nil {
@@ -34,11 +31,8 @@ func main() {
 }
 
 func run(args []string) error {
-	all, err := stories(statesDir)
+	all, err := stories()
 	if err != nil {
-		return err
-	}
-	if err := os.MkdirAll(statesDir, 0o755); err != nil {
 		return err
 	}
 	for _, arg := range args {
@@ -52,9 +46,17 @@ func run(args []string) error {
 			}
 		}
 	}
+	if err := judgeAll(all); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(pagesDir, 0o755); err != nil {
+		return err
+	}
 	for _, s := range all {
-		if err := s.keep(statesDir); err != nil {
-			return err
+		for name, content := range s.files() {
+			if err := os.WriteFile(filepath.Join(pagesDir, name), content, 0o644); err != nil {
+				return err
+			}
 		}
 	}
 	for page, part := range map[string]func([]*story) string{storiesPage: storiesText, readmePage: readmeText} {
@@ -115,25 +117,17 @@ var madeOf = regexp.MustCompile(`^(\d+\.\d+\.\d+ \([0-9a-f]{7,40}\)|[0-9a-f]{7,4
 // ofCommit tells whether a version of lockquake is one that others can build.
 func ofCommit(version string) bool { return madeOf.MatchString(version) }
 
-// take adds what a run showed, and its picture where it is a story's main form.
+// take keeps a run in the archive of its story.
 func take(dir string, all []*story) error {
-	name, f, svg, err := read(dir)
+	r, err := results.ReadReport(dir)
 	if err != nil {
 		return err
 	}
-	i := slices.IndexFunc(all, func(s *story) bool { return s.take(name, f) })
-	switch {
-	case i < 0:
-		return fmt.Errorf("%q is no story", name)
-	case all[i].Name != name:
-		return nil
-	case len(svg) > largest:
-		return fmt.Errorf("the picture has %d bytes, more than the %d that a page may load", len(svg), largest)
-	case svg == nil:
-		return nil
+	i := slices.IndexFunc(all, func(s *story) bool { return slices.Contains(s.names(), r.Scenario) })
+	if i < 0 {
+		return fmt.Errorf("%q is no story", r.Scenario)
 	}
-	fmt.Fprintf(os.Stderr, "%s: %s, a picture of %d bytes\n", name, f.Verdict, len(svg))
-	return os.WriteFile(filepath.Join(statesDir, name+".svg"), svg, 0o644)
+	return keep(archive(all[i].Name), dir, r.Scenario, all[i].names())
 }
 
 // rewrite puts the written part into a page.

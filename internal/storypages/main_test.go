@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -8,47 +9,58 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/lockquake/lockquake/results"
+	"github.com/lockquake/lockquake/scenarios"
 )
 
 const again = "; run it and `go run ./internal/storypages RUN-DIR` (docs/development.md, \"Add a story\")"
 
-// TestPagesShowTheStories holds the pages to the stories: each has a section with its claim and a picture, what is shown of it and
-// its twins are runs of their own that passed, of a commit, and with all that is expected; and nothing in the written parts is by hand.
+// Limits of what is kept and shown, in bytes.
+const (
+	mostKept  = 8 << 20 // of all runs
+	mostIndex = 25_000  // of docs/stories.md
+	mostDrawn = 40_000  // of one picture
+)
+
+// TestPagesShowTheStories holds the pages to the stories and to the code: what is shown of each story and twin is a run that passed, of a commit,
+// with all that is expected; its words and its picture are what today's code makes of that run, and leave nothing out that it demands.
 func TestPagesShowTheStories(t *testing.T) {
 	if err := os.Chdir("../.."); err != nil {
 		t.Fatal(err)
 	}
-	all, err := stories(statesDir)
+	all, err := stories()
 	if err != nil {
 		t.Fatal(err)
 	}
+	if err := judgeAll(all); err != nil {
+		t.Fatal(err)
+	}
+	kept := int64(0)
+	for _, s := range all {
+		for _, one := range s.forms() {
+			s.Found[one.Name].hold(t, one)
+		}
+		for name, want := range s.files() {
+			got, err := os.ReadFile(filepath.Join(pagesDir, name))
+			if err != nil || string(got) != string(want) {
+				t.Errorf("%s is not what make story-pages writes: %v\n%s", name, err, cmp.Diff(string(want), string(got)))
+			}
+		}
+		if n := len(s.Found[s.Name].Picture); n == 0 || n > mostDrawn {
+			t.Errorf("%s: a picture of %d bytes, at most %d%s", s.Name, n, mostDrawn, again)
+		}
+		if info, err := os.Stat(archive(s.Name)); err == nil {
+			kept += info.Size()
+		}
+	}
+	if kept > mostKept {
+		t.Errorf("the kept runs have %d bytes, at most %d", kept, mostKept)
+	}
 	text := storiesText(all)
 	for _, s := range all {
-		if !strings.Contains(text, "\n### "+s.Name+"\n\n"+oneLine(s.Claim)) {
-			t.Errorf("%s has no section with its claim in %s", s.Name, storiesPage)
-		}
-		for _, one := range s.forms() {
-			f, ok := s.Found[one.Name]
-			switch {
-			case !ok:
-				t.Errorf("%s has no run to show%s", one.Name, again)
-				continue
-			case f.Verdict != "pass":
-				t.Errorf("%s: the run that is shown is %s%s", one.Name, f.Verdict, again)
-			case strings.Contains(f.Replay, "--set") || !ofCommit(f.Made):
-				t.Errorf("%s: the run that is shown is another's: %s, made by %s%s", one.Name, f.Replay, f.Made, again)
-			}
-			for _, e := range one.Expect {
-				_, counted := f.Counts[e.Name]
-				_, measured := f.Measures[e.Name]
-				if !counted && !measured && !e.Free() && e.Name != "judged" {
-					t.Errorf("%s: the run that is shown does not tell %s, which is expected now%s", one.Name, e.Name, again)
-				}
-			}
-		}
-		svg, err := os.ReadFile(filepath.Join(statesDir, s.Name+".svg"))
-		if err != nil || len(svg) > largest || !s.Found[s.Name].drawn() {
-			t.Errorf("%s: a picture of %d bytes, at most %d: %v%s", s.Name, len(svg), largest, err, again)
+		if !strings.Contains(text, "(stories/"+s.Name+".md)") {
+			t.Errorf("%s answers no question in %s: add it to families.go", s.Name, storiesPage)
 		}
 	}
 	for page, part := range map[string]func([]*story) string{storiesPage: storiesText, readmePage: readmeText} {
@@ -63,9 +75,71 @@ func TestPagesShowTheStories(t *testing.T) {
 		if d := cmp.Diff(want, string(b)); d != "" {
 			t.Errorf("%s is not what make story-pages writes:\n%s", page, d)
 		}
+		if page == storiesPage && len(b) > mostIndex {
+			t.Errorf("%s has %d bytes, at most %d", page, len(b), mostIndex)
+		}
 	}
 	if readmeText(all) == "" {
 		t.Errorf("the README has no picture of %s%s", onReadme, again)
+	}
+}
+
+// hold holds a kept run to its scenario.
+func (f found) hold(t *testing.T, one scenarios.Scenario) {
+	t.Helper()
+	switch {
+	case f.Verdict == "":
+		t.Errorf("%s has no run to show%s", one.Name, again)
+		return
+	case f.Verdict != "pass":
+		t.Errorf("%s: the run that is shown is %s: %s%s", one.Name, f.Verdict, strings.Join(f.Reasons, "; "), again)
+	case strings.Contains(f.Replay, "--set") || !ofCommit(f.Made):
+		t.Errorf("%s: the run that is shown is another's: %s, made by %s%s", one.Name, f.Replay, f.Made, again)
+	}
+	for _, e := range one.Expect {
+		_, counted := f.Counts[e.Name]
+		_, measured := f.Measures[e.Name]
+		if !counted && !measured && !e.Free() && e.Name != "judged" {
+			t.Errorf("%s: the run that is shown does not tell %s, which is expected now%s", one.Name, e.Name, again)
+		}
+	}
+	for _, what := range f.Untold {
+		t.Errorf("%s: %s:\n%s", one.Name, what, strings.Join(f.Words, "\n"))
+	}
+}
+
+// TestARunIsKeptAndReadAgain: a later run of the same form replaces the earlier one, and one of a form that is gone is dropped.
+func TestARunIsKeptAndReadAgain(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "a.zip")
+	for _, c := range []struct {
+		scenario, text string
+		forms          []string
+	}{{"a", "1", []string{"a", "a-b"}}, {"a-b", "2", []string{"a", "a-b"}}, {"a-old", "3", []string{"a", "a-b", "a-old"}}, {"a", "4", []string{"a", "a-b"}}} {
+		dir := t.TempDir()
+		for name, text := range map[string]string{results.FileEnv: c.text, results.DirHistory + "/client-1.lqh": c.text + c.text, results.FileReport: "not kept"} {
+			if err := errors.Join(os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o750), os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := keep(file, dir, c.scenario, c.forms); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got := map[string]string{}
+	if err := eachKept(file, func(dir, scenario string) error {
+		a, err := os.ReadFile(filepath.Join(dir, results.FileEnv))
+		b, err2 := os.ReadFile(filepath.Join(dir, results.DirHistory, "client-1.lqh"))
+		if _, err := os.Stat(filepath.Join(dir, results.FileReport)); err == nil {
+			t.Error("a report is kept")
+		}
+		got[scenario] = string(a) + string(b)
+		return errors.Join(err, err2)
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff(map[string]string{"a": "444", "a-b": "222"}, got); d != "" {
+		t.Error(d)
 	}
 }
 

@@ -27,36 +27,35 @@ func put(page, part, text string) (string, error) {
 	return head + begin + "\n" + text + end + tail, nil
 }
 
-// storiesText is the part of docs/stories.md.
+// storiesText is the part of docs/stories.md: the stories by question, each with the first sentence of its claim.
 func storiesText(all []*story) string {
 	var b strings.Builder
-	groups := sorted(all)
-	for i, group := range groups {
+	for i, group := range sorted(all) {
 		if len(group) == 0 {
 			continue
 		}
-		var links []string
+		fmt.Fprintf(&b, "\n## %s\n\n", families[i].Question)
 		for _, s := range group {
-			links = append(links, fmt.Sprintf("[`%s`](#%s)", s.Name, s.Name))
-		}
-		fmt.Fprintf(&b, "- %s: %s\n", families[i].Title, strings.Join(links, ", "))
-	}
-	for i, group := range groups {
-		if len(group) == 0 {
-			continue
-		}
-		fmt.Fprintf(&b, "\n## %s\n", families[i].Title)
-		for _, s := range group {
-			b.WriteString("\n" + s.section())
+			first, _, _ := strings.Cut(oneLine(s.Claim), ". ")
+			fmt.Fprintf(&b, "- [`%s`](stories/%s.md): %s.\n", s.Name, s.Name, strings.TrimSuffix(first, "."))
 		}
 	}
-	return b.String()
+	return b.String() + "\n"
 }
 
-// section is what docs/stories.md says of a story: its claim, what a run found, its picture, the command, and its twins.
-func (s *story) section() string {
+// files are the story's own: its page, and its picture.
+func (s *story) files() map[string][]byte {
+	out := map[string][]byte{s.Name + ".md": []byte(s.page())}
+	if svg := s.Found[s.Name].Picture; svg != nil {
+		out[s.Name+".svg"] = svg
+	}
+	return out
+}
+
+// page has the story's claim, what a run found, its picture and words, and its twins.
+func (s *story) page() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "### %s\n\n%s\n", s.Name, oneLine(s.Claim))
+	fmt.Fprintf(&b, "<!-- written by make story-pages -->\n# %s\n\n%s\n", s.Name, oneLine(s.Claim))
 	if s.Source != "" {
 		fmt.Fprintf(&b, "(%s.)\n", oneLine(s.Source))
 	}
@@ -65,10 +64,10 @@ func (s *story) section() string {
 		b.WriteString("\nNo run of it is shown here yet.\n")
 	} else {
 		fmt.Fprintf(&b, "\n%s\n", f.sentence())
-		if f.drawn() {
-			fmt.Fprintf(&b, "\n![%s, as it happened](stories/%s.svg)\n", s.Name, s.Name)
-			fmt.Fprintf(&b, "\n<details><summary>In words (<code>--explain</code>)</summary>\n\n```\n%s\n```\n</details>\n", strings.Join(f.Words, "\n"))
+		if f.Picture != nil {
+			fmt.Fprintf(&b, "\n![%s, as it happened](%s.svg)\n", s.Name, s.Name)
 		}
+		fmt.Fprintf(&b, "\n%s", f.block())
 	}
 	if len(s.Twins) > 0 {
 		b.WriteString("\n| twin | the same, but | a run found | verdict |\n|---|---|---|---|\n")
@@ -76,8 +75,17 @@ func (s *story) section() string {
 			fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", strings.TrimPrefix(t.Name, s.Name), cell(t.Claim), s.Found[t.Name].results(), s.Found[t.Name].verdict())
 		}
 	}
+	for _, t := range s.Twins {
+		if f, ok := s.Found[t.Name]; ok {
+			fmt.Fprintf(&b, "\n<details><summary><code>%s</code> in words</summary>\n\n%s</details>\n", t.Name, f.block())
+		}
+	}
+	fmt.Fprintf(&b, "\nWords and picture are made of the events of these runs, as `--explain` and `lockquake picture` do. [All stories](../stories.md)\n")
 	return b.String()
 }
+
+// block is the explanation as it is printed.
+func (f found) block() string { return "```\n" + strings.Join(f.Words, "\n") + "\n```\n" }
 
 // onReadme is the story whose picture the README has.
 const onReadme = "sentinel-lost-lock"
@@ -85,14 +93,11 @@ const onReadme = "sentinel-lost-lock"
 // readmeText is the part of README.md: one story's claim, its picture, and what the run found; "" where there is no picture.
 func readmeText(all []*story) string {
 	i := slices.IndexFunc(all, func(s *story) bool { return s.Name == onReadme })
-	if i < 0 || !all[i].Found[onReadme].drawn() {
+	if i < 0 || all[i].Found[onReadme].Picture == nil {
 		return ""
 	}
 	return fmt.Sprintf("%s\n\n![%s, as it happened](docs/stories/%s.svg)\n\n%s\n", oneLine(all[i].Claim), onReadme, onReadme, all[i].Found[onReadme].sentence())
 }
-
-// drawn tells whether the run has a picture.
-func (f found) drawn() bool { return len(f.Words) > 1 }
 
 // sentence says what a run found, and which.
 func (f found) sentence() string {

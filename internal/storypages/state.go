@@ -2,15 +2,12 @@ package main
 
 import (
 	"bytes"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"io/fs"
-	"maps"
-	"os"
-	"path/filepath"
-	"slices"
+	"regexp"
+	"runtime"
 	"strings"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/lockquake/lockquake/results"
 	"github.com/lockquake/lockquake/results/checkers"
@@ -20,19 +17,20 @@ import (
 
 // found is what one run of a scenario showed.
 type found struct {
-	Verdict  string              `json:"verdict"`
-	Reasons  []string            `json:"reasons,omitempty"`
-	Provider string              `json:"provider"`
-	Seed     uint64              `json:"seed"`
-	Replay   string              `json:"replay"`
-	Made     string              `json:"made"`   // version of lockquake
-	Began    string              `json:"began"`  // date
-	Grants   int64               `json:"grants"` // judged, or what Of says
-	Of       string              `json:"of,omitempty"`
-	Counts   map[string]int64    `json:"counts"` // those that are above zero, and those that are expected
-	Measures map[string]*float64 `json:"measures,omitempty"`
-	Versions map[string]string   `json:"versions,omitempty"` // of the servers
-	Words    []string            `json:"words,omitempty"`    // the explanation
+	Verdict  string
+	Reasons  []string
+	Provider string
+	Seed     uint64
+	Replay   string
+	Made     string              // version of lockquake
+	Grants   int64               // judged, or what Of says
+	Of       string              // "": grants
+	Counts   map[string]int64    // those that are above zero, and those that are expected
+	Measures map[string]*float64 // those that are expected, and some of a run under load; nil: not judged
+	Versions map[string]string   // of the servers
+	Words    []string            // the explanation
+	Picture  []byte              // SVG; nil: there is nothing to draw
+	Untold   []string            // what the scenario demands and the words or the picture leave out
 }
 
 // shown are the counts that a page shows when they are above zero; the others are in the small print of a report.
@@ -46,21 +44,20 @@ var shown = []string{
 var shownUnderLoad = []string{"unavailability_ms_max", "wakeups_per_handoff", "requests_per_handoff", "handoff_p50_ms"}
 
 // read judges a run directory and takes what the pages show of it.
-func read(dir string) (name string, f found, svg []byte, err error) {
+func read(dir string) (f found, err error) {
 	r, err := results.Judge(dir, checkers.All())
 	if err != nil {
-		return "", f, nil, err
+		return f, err
 	}
 	env, err := results.ReadEnv(dir)
 	if err != nil {
-		return "", f, nil, err
+		return f, err
 	}
 	f = found{
 		Verdict: string(r.Verdict), Reasons: r.Reasons, Provider: r.Provider, Seed: r.Seed, Replay: r.Replay, Made: env.Version,
 		Counts: map[string]int64{}, Measures: map[string]*float64{}, Versions: map[string]string{},
 	}
 	f.Grants, f.Of = r.Subject()
-	f.Began, _, _ = strings.Cut(env.Started, "T")
 	for name, v := range env.Service {
 		if strings.HasSuffix(name, "version") {
 			f.Versions[name] = v
@@ -88,22 +85,47 @@ func read(dir string) (name string, f found, svg []byte, err error) {
 	}
 	var words bytes.Buffer
 	if err := report.Explain(&words, dir, r); err != nil {
-		return "", f, nil, err
+		return f, err
 	}
 	f.Words = strings.Split(strings.TrimRight(words.String(), "\n"), "\n")
-	svg, err = report.Picture(dir, r)
-	return r.Scenario, f, svg, err
+	if f.Picture, err = report.Picture(dir, r); err == nil {
+		f.Untold = untold(r, f)
+	}
+	return f, err
 }
 
-// story is a story with its twins, and what runs of them showed.
+// inSVG is a text of a picture.
+var inSVG = regexp.MustCompile(`>([^<>{]+)<`)
+
+// untold lists the demanded counts that the headline, the words or the picture of a run leave out.
+func untold(r results.Report, f found) []string {
+	var drawn strings.Builder
+	for _, m := range inSVG.FindAllSubmatch(f.Picture, -1) {
+		drawn.Write(append(m[1], ' '))
+	}
+	var out []string
+	for _, e := range r.Expectations {
+		if n := r.Counts[e.Name]; e.Default || n == nil || *n == 0 || strings.HasPrefix(e.Want, ">=0") {
+			continue
+		}
+		for where, text := range map[string]string{"headline": f.Words[0], "words": strings.Join(f.Words[1:], "\n"), "picture": drawn.String()} {
+			if !report.Names(text, e.Name) {
+				out = append(out, e.Name+" is not in the "+where)
+			}
+		}
+	}
+	return out
+}
+
+// story is a story with its twins, and what the kept runs of them show.
 type story struct {
 	scenarios.Scenario
 	Twins []scenarios.Scenario
 	Found map[string]found // by name
 }
 
-// stories lists all stories with what is kept in dir of them.
-func stories(dir string) ([]*story, error) {
+// stories lists all stories, without what runs of them show.
+func stories() ([]*story, error) {
 	var out []*story
 	for _, l := range scenarios.Names() {
 		if !strings.HasPrefix(l.File, "stories/") {
@@ -118,17 +140,27 @@ func stories(dir string) ([]*story, error) {
 			last.Twins = append(last.Twins, one[0])
 			continue
 		}
-		s := &story{Scenario: one[0], Found: map[string]found{}}
-		b, err := os.ReadFile(filepath.Join(dir, l.Name+".json"))
-		if err == nil {
-			err = json.Unmarshal(b, &s.Found)
-		}
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return nil, fmt.Errorf("%s.json: %w", l.Name, err)
-		}
-		out = append(out, s)
+		out = append(out, &story{Scenario: one[0], Found: map[string]found{}})
 	}
 	return out, nil
+}
+
+// judge reads the kept runs of the story.
+func (s *story) judge() error {
+	return eachKept(archive(s.Name), func(dir, scenario string) (err error) {
+		s.Found[scenario], err = read(dir)
+		return err
+	})
+}
+
+// judgeAll reads the kept runs of all stories, side by side.
+func judgeAll(all []*story) error {
+	var g errgroup.Group
+	g.SetLimit(runtime.GOMAXPROCS(0))
+	for _, s := range all {
+		g.Go(s.judge)
+	}
+	return g.Wait()
 }
 
 // forms are the story itself and its twins.
@@ -136,32 +168,11 @@ func (s *story) forms() []scenarios.Scenario {
 	return append([]scenarios.Scenario{s.Scenario}, s.Twins...)
 }
 
-// take adds what a run of the story, or of a twin, showed; ok is false where the run is of another.
-func (s *story) take(name string, f found) (ok bool) {
+// names lists the forms.
+func (s *story) names() []string {
+	var out []string
 	for _, one := range s.forms() {
-		if one.Name == name {
-			if name != s.Name {
-				f.Words = nil // its story is shown by a table
-			}
-			s.Found[name] = f
-			return true
-		}
+		out = append(out, one.Name)
 	}
-	return false
-}
-
-// keep writes what is known of the story, without what scenarios that are gone had shown.
-func (s *story) keep(dir string) error {
-	forms := s.forms()
-	maps.DeleteFunc(s.Found, func(name string, _ found) bool {
-		return !slices.ContainsFunc(forms, func(form scenarios.Scenario) bool { return form.Name == name })
-	})
-	if len(s.Found) == 0 {
-		return nil
-	}
-	b, err := json.MarshalIndent(s.Found, "", "  ")
-	if err != nil {
-		return err
-	}
-	return os.WriteFile(filepath.Join(dir, s.Name+".json"), append(b, '\n'), 0o644)
+	return out
 }
