@@ -1,6 +1,7 @@
 package backends
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -86,8 +87,8 @@ func (r Retry) Poll(ctx context.Context, random *rand.Rand, try func(context.Con
 		g, err := try(ctx)
 		if errors.Is(err, lock.ErrContended) {
 			held = err
-		} else if held != nil && ctx.Err() != nil && errors.Is(err, lock.ErrNotSent) {
-			err = fmt.Errorf("%w; gave up waiting: %w", held, ctx.Err()) // it was not asked once more
+		} else if held != nil && over(ctx) && errors.Is(err, lock.ErrNotSent) {
+			err = fmt.Errorf("%w; gave up waiting: %w", held, cmp.Or(ctx.Err(), context.DeadlineExceeded)) // it was not asked once more
 		}
 		if err == nil || !lock.Certain(err) {
 			return g, cutOff(ctx, held, err, began)
@@ -111,10 +112,16 @@ func (r Retry) Poll(ctx context.Context, random *rand.Rand, try func(context.Con
 	}
 }
 
+// over reports whether ctx has ended, or is about to: a connection with the same deadline may tell of it first.
+func over(ctx context.Context) bool {
+	end, ok := ctx.Deadline()
+	return ctx.Err() != nil || ok && !time.Now().Before(end)
+}
+
 // cutOff adds to the error of an attempt that the end of ctx cut off why the ones before had not been granted, held: else all that is told of a
 // wait for a lock that was held is that its last request had no answer.
 func cutOff(ctx context.Context, held, err error, began time.Time) error {
-	if err == nil || held == nil || ctx.Err() == nil {
+	if err == nil || held == nil || !over(ctx) {
 		return err
 	}
 	why, told := lock.ReasonOf(held)

@@ -83,6 +83,7 @@ func TestADeadlineWithinAnAttempt(t *testing.T) {
 		want   lock.Cause
 	}{
 		"held":                    {lock.ErrContended, true, lock.CauseWaitOver},
+		"held, told by the line":  {lock.ErrContended, true, lock.CauseWaitOver},
 		"held, with a reason":     {lock.Because(own, lock.ErrContended), true, own.Cause},
 		"refused":                 {lock.ErrRefused, true, ""},
 		"held, and then cut off":  {lock.ErrContended, false, ""},
@@ -94,13 +95,17 @@ func TestADeadlineWithinAnAttempt(t *testing.T) {
 			t.Parallel()
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
-			tries := 0
+			tries, end := 0, cancel
+			if strings.HasSuffix(name, "by the line") { // whose deadline is the same, and fires first
+				tardy := &tardy{Context: ctx, end: time.Now().Add(time.Hour)}
+				ctx, end = tardy, func() { tardy.end = time.Now() }
+			}
 			_, err := Retry{}.Poll(ctx, Random("run", 0), func(context.Context) (lock.Grant, error) {
 				if tries++; tries < 3 && c.before != nil {
 					return lock.Grant{}, c.before
 				}
 				if c.over {
-					cancel()
+					end()
 				}
 				return lock.Grant{}, context.DeadlineExceeded
 			})
@@ -114,3 +119,11 @@ func TestADeadlineWithinAnAttempt(t *testing.T) {
 		})
 	}
 }
+
+// tardy is a context that has yet to notice that its deadline has passed.
+type tardy struct {
+	context.Context
+	end time.Time
+}
+
+func (c *tardy) Deadline() (time.Time, bool) { return c.end, true }

@@ -1,0 +1,97 @@
+package report
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/lockquake/lockquake/history"
+	"github.com/lockquake/lockquake/results"
+)
+
+// outcome describes an operation that was not simply done, in a few words and in a sentence.
+func (s lockMarker) outcome(e history.Event, f *history.Event) (short, long string) {
+	switch {
+	case f == nil && s.died(e):
+		return "its process dies", "its process dies before an answer"
+	case f == nil:
+		return "never ends", "never ends"
+	case f.Phase == history.Ok:
+		return "", ""
+	}
+	if r, ok := s.scene.reasonOf(*f); ok {
+		short, long = causeWords(r, *f)
+		if dead := s.scene.deadServers(e.Time, f.Time); r.Code == history.CauseNoMajority && len(dead) > 0 {
+			long += ", where " + list(dead) + " " + are(len(dead)) + " dead"
+		}
+		return short, long
+	}
+	if unanswered[f.Code] {
+		if left, missing := s.scene.env.Majority.Missing(s.scene.faults, clientName(e.User), e.Time, f.Time); missing {
+			return "no majority", "no majority: it reaches " + s.scene.env.Majority.Left(left)
+		}
+	}
+	return outcome(f)
+}
+
+// unanswered are the error classes of requests of which servers said nothing, or that they cannot serve.
+var unanswered = map[uint8]bool{history.CodeTimeout: true, history.CodeConnection: true, history.CodeUnavailable: true, history.CodeOther: true}
+
+// deadServers are those of which a majority must agree that a fault had killed all the time.
+func (sc *scene) deadServers(from, to int64) (dead []string) {
+	if sc.env.Majority == nil {
+		return nil
+	}
+	for _, s := range sc.env.Majority.Servers {
+		one := results.Majority{Servers: []string{s}}
+		kills := slices.DeleteFunc(slices.Clone(sc.faults), func(f history.Fault) bool { return !f.Traits.Kills })
+		if _, missing := one.Missing(kills, "", from, to); missing {
+			dead = append(dead, s)
+		}
+	}
+	return dead
+}
+
+func are(n int) string {
+	if n == 1 {
+		return "is"
+	}
+	return "are"
+}
+
+// died reports whether the process that asked died before it had an answer: killed by a fault, at a point, or of itself.
+func (s lockMarker) died(e history.Event) bool {
+	return s.killed(clientName(e.User), e.Time) || slices.ContainsFunc(s.scene.events, func(d history.Event) bool {
+		return d.Kind == history.Dead && d.User.Client() == e.User.Client() && d.Time >= e.Time
+	})
+}
+
+// killed reports whether a client was killed by a fault, or died at a point, and was not gone before a time.
+func (s lockMarker) killed(node string, from int64) bool {
+	return slices.ContainsFunc(s.scene.faults, func(f history.Fault) bool {
+		return f.Traits.Kills && max(f.Start, f.Bit) >= from && slices.Contains(f.Targets, node)
+	}) || slices.ContainsFunc(s.scene.seen, func(o history.Observation) bool {
+		return o.By == history.ByPoint && o.Answer == "died" && o.Node == node && o.Answered >= from
+	})
+}
+
+// outcome describes one that was not done where nobody recorded a reason.
+func outcome(f *history.Event) (short, long string) {
+	word := func(s string) (string, string) { return s, s }
+	switch certain := f.Phase == history.Fail; {
+	case certain && f.Code == history.CodeContended:
+		return word("it is held")
+	case certain && f.Code == history.CodeCancelled:
+		return word("given up")
+	case certain && f.Code == history.CodeConnection:
+		return "no connection", "no connection could be made"
+	case f.Code == history.CodeConnection:
+		return "connection breaks", "the connection breaks, and nobody knows whether it was done"
+	case certain && f.Code == history.CodeUnavailable:
+		return "refused by the service", "the service answers that it cannot serve"
+	case certain:
+		return word(strings.ReplaceAll(history.CodeName(f.Code), "-", " "))
+	case f.Code == history.CodeTimeout:
+		return word("no answer")
+	}
+	return word("nobody knows")
+}
