@@ -114,19 +114,35 @@ func (o *outages) wait(e *history.Event) {
 	}
 }
 
-// deadWaiters counts the users of killed clients that stood in the queue of a lock before the one that was granted it at t. Example: A and B
-// wait for lock-0, in that order, and A is killed. The service grants nothing to B until it has ended A's session.
-func (o *outages) deadWaiters(lock uint16, t int64) (n int) {
+// deadWaiters counts the users of killed clients that stood in the queue of a lock, if one of them stood before the one that was granted it
+// at t. Example: A, B and C wait for lock-0, in that order, and A and C are killed. The service grants nothing to B until it has ended A's
+// session. A holder that dies while it releases keeps its place, too.
+func (o *outages) deadWaiters(l *lockOutage, lock uint16, t int64) (n int) {
+	if !o.run.Fair {
+		return 0
+	}
 	next, waited := o.waits[o.next]
+	before := l.state == causeReleasing && o.killed(l.user, t)
+	if before {
+		n++
+	}
 	for u, w := range o.waits {
-		ahead := !waited || next.Lock != lock || w.Time < next.Time
-		if w.Lock == lock && ahead && slices.ContainsFunc(o.run.Faults, func(f history.Fault) bool {
-			return f.Traits != nil && f.Traits.Kills && f.Receipt.Status == history.Installed && f.Start < t && slices.Contains(f.Targets, clientName(u.Client()))
-		}) {
+		if w.Lock == lock && o.killed(u, t) {
 			n++
+			before = before || !waited || next.Lock != lock || w.Time < next.Time
 		}
 	}
+	if !before {
+		return 0
+	}
 	return n
+}
+
+// killed reports whether a user's client was killed by a fault before t.
+func (o *outages) killed(u history.User, t int64) bool {
+	return slices.ContainsFunc(o.run.Faults, func(f history.Fault) bool {
+		return f.Traits != nil && f.Traits.Kills && f.Receipt.Status == history.Installed && f.Start < t && slices.Contains(f.Targets, clientName(u.Client()))
+	})
 }
 
 // follow takes an event for the state of its lock.
@@ -159,7 +175,7 @@ func (o *outages) add(lock uint16, asked, fault, t int64) {
 	if (l.state == causeHeld || l.state == causeReleasing) && slices.ContainsFunc(o.lost, gone) {
 		l.why = causeUnknown
 	}
-	l.dead = o.deadWaiters(lock, t)
+	l.dead = o.deadWaiters(l, lock, t)
 	if l.dead > 0 && (l.state == causeFree || l.state == causeReleasing || l.state == causeUnreleased) {
 		l.why = causeDeadWaiters
 	}

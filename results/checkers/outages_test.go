@@ -190,7 +190,7 @@ fault kill on=redis-1 at=100 until=1000
 1100 B acquire ok valid=9000 issued=1090
 1100 G acquire ok lock=3 valid=9000 issued=1090
 `, "3 of 4 locks could not be taken for 0.50 to 1.00 s; of 2 of them, their holders had them in hand", "lock-0 100-1100: 10 acquire ok"},
-		// those who waited before C died; B3, behind it, does not count
+		// some of those who waited before C died; with B3 behind it they are three
 		{`
 run fair
 fault kill on=B at=100 until=1000
@@ -202,6 +202,29 @@ fault kill on=B at=100 until=1000
 15 B3 acquire invoke
 90 A release invoke
 95 A release ok
+1100 C acquire ok valid=9000 issued=1090
+`, "lock-0 could not be taken for 1.00 s: 3 users that had died stood in its queue until their sessions ended", ""},
+		// all that died stood behind C
+		{`
+run fair
+fault kill on=B at=100 until=1000
+0 A acquire invoke
+10 A acquire ok valid=5000 issued=1
+14 C acquire invoke
+15 B acquire invoke
+90 A release invoke
+95 A release ok
+1100 C acquire ok valid=9000 issued=1090
+`, "lock-0 could not be taken for 1.00 s: it had been released, and the service granted it to nobody", ""},
+		// the holder died while it released
+		{`
+run fair
+fault kill on=A at=100 until=1000
+0 A acquire invoke
+10 A acquire ok valid=5000 issued=1
+14 C acquire invoke
+15 A2 acquire invoke
+99 A release invoke
 1100 C acquire ok valid=9000 issued=1090
 `, "lock-0 could not be taken for 1.00 s: 2 users that had died stood in its queue until their sessions ended", ""},
 		// the holder of a queue died, too
