@@ -65,7 +65,7 @@ func (u *mutexUser) acquire(ctx context.Context, r lock.Request, how func(*concu
 	}
 	m := concurrency.NewMutex(s.inner, u.conn.keys().at(r.Lock))
 	issued := time.Now()
-	returned, err := guarded(ctx, s, func(ctx context.Context) error { return how(m, ctx) })
+	returned, err := guarded(ctx, s.inner.Ctx(), func(ctx context.Context) error { return how(m, ctx) })
 	if err != nil {
 		return lock.Grant{}, u.refused(m, returned, err)
 	}
@@ -76,12 +76,20 @@ func (u *mutexUser) acquire(ctx context.Context, r lock.Request, how func(*concu
 	return u.granted(r, issued, lock.Token(revision), &held{key: m.Key(), revision: revision, session: s, unlock: m.Unlock}), nil
 }
 
+// errSessionEnded says why a call was given up that its caller went on waiting for.
+var errSessionEnded = errors.New("the session ended before there was an answer")
+
 // guarded runs a call of the library that may outlast its context, and returns soon after the context or the session
 // ended; returned is false when the call is still running.
-func guarded(ctx context.Context, s *session, call func(context.Context) error) (returned bool, err error) {
+func guarded(ctx, session context.Context, call func(context.Context) error) (returned bool, err error) {
 	inner, cancel := context.WithCancel(ctx)
 	defer cancel()
-	defer context.AfterFunc(s.inner.Ctx(), cancel)()
+	defer context.AfterFunc(session, cancel)()
+	defer func() {
+		if errors.Is(err, context.Canceled) && ctx.Err() == nil && session.Err() != nil {
+			err = fmt.Errorf("%w: %v", errSessionEnded, err) // nobody told the user to stop
+		}
+	}()
 	done := make(chan error, 1)
 	go func() { done <- call(inner) }()
 	select {

@@ -56,6 +56,9 @@ func (s faultMarker) fault(f history.Fault, hit []int, begin int64) {
 	if f.Undo != 0 && !f.Traits.Kills { // who was killed runs when the heal is done
 		end = f.Undo // packets pass and processes run from there on; that they were seen to came later
 	}
+	if f.Traits.Kills && f.Healed != nil && f.Healed.Time > f.Undo && f.Healed.Time < end {
+		end = f.Healed.Time // that it serves was seen before the heal was done
+	}
 	if f.Traits.Kills && !f.Traits.Returns && !slices.ContainsFunc(f.Targets, s.scene.isServer) {
 		end = 0
 	}

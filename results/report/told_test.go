@@ -153,6 +153,20 @@ func TestAKillIsDatedByItsSignal(t *testing.T) {
 	}
 }
 
+// TestAServerIsUpWhenItWasSeenToServe, and not when all of its heal was done.
+func TestAServerIsUpWhenItWasSeenToServe(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 2)
+	w.faults = []history.Fault{{
+		Name: "kill", Targets: []string{"etcd-1"}, Start: at(1), Bit: at(2), Undo: at(50), End: at(90), Traits: &history.Traits{Kills: true, Began: "killed (SIGKILL)", Ended: "up again"},
+		Receipt: history.Receipt{Status: history.Installed}, Healed: &history.Receipt{Status: history.Installed, Time: at(60)},
+	}}
+	words, s := told(t, w, w.acquire(0, 5, 100, 1, 10_000))
+	if got := marked(s, "up again") + marked(s, "etcd-1: up again"); got != at(60) {
+		t.Errorf("up again at %d, want %d:\n%s", got, at(60), words)
+	}
+}
+
 // TestASessionIsLastSeenBeforeItEnds: that nobody saw it later is what is known then, not that its holder's time is over.
 func TestASessionIsLastSeenBeforeItEnds(t *testing.T) {
 	t.Parallel()
