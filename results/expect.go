@@ -2,9 +2,11 @@ package results
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 
+	"github.com/lockquake/lockquake/results/figure"
 	"github.com/lockquake/lockquake/scenarios"
 )
 
@@ -89,7 +91,10 @@ func (c *circumstances) excused(name string) (e Excused, ok bool) {
 	return e, ok
 }
 
-func found(v float64) string { return "found " + number(v) }
+// digits writes a value that decided, without a fraction that it does not have.
+func digits(v float64) string { return figure.Exact(math.Round(v*1e3) / 1e3) }
+
+func found(v float64) string { return "found " + digits(v) }
 
 // judged asks whether there was enough to judge. Too little is never a failure.
 func (c *circumstances) judged(x scenarios.Expectation, res ExpectationResult) ExpectationResult {
@@ -165,15 +170,15 @@ func (c *circumstances) measured(x scenarios.Expectation, v float64) (Verdict, s
 	case x.Holds(v):
 		return c.sound(x.Name)
 	case IsTime(x.Name) && (x.Holds(least) || x.Op == "=" && least < x.Value && x.Value < v): // a lower bound that is not met is not met by less
-		return Unknown, "measured " + number(v) + but + c.stood.Text(c.run)
+		return Unknown, "measured " + digits(v) + but + c.stood.Text(c.run)
 	case !IsTime(x.Name) && c.few != "": // a ratio or a rate of too few
-		return Unknown, "measured " + number(v) + but + c.few
+		return Unknown, "measured " + digits(v) + but + c.few
 	case x.Op == ">" || x.Op == ">=" || x.Op == "=":
 		if verdict, why := c.sound(x.Name); verdict != Pass {
-			return verdict, "measured " + number(v) + but + why
+			return verdict, "measured " + digits(v) + but + why
 		}
 	}
-	return Fail, fmt.Sprintf("measured %s", number(v))
+	return Fail, fmt.Sprintf("measured %s", digits(v))
 }
 
 // sound passes a small figure if the run could have shown a larger one.
@@ -200,14 +205,6 @@ func (c *circumstances) sound(name string) (Verdict, string) {
 	return Pass, ""
 }
 
-// number writes a value without a fraction that it does not have.
-func number(v float64) string {
-	if v == float64(int64(v)) {
-		return fmt.Sprintf("%d", int64(v))
-	}
-	return fmt.Sprintf("%.3f", v)
-}
-
 // fewChances is the number of chances below which the rule of three says nothing that is worth saying.
 const fewChances = 100
 
@@ -218,11 +215,11 @@ func (c *circumstances) strength(x scenarios.Expectation) string {
 		return ""
 	}
 	chances := f.Chances[x.Name]
-	zero := fmt.Sprintf("0 %s in %d %s", strings.ReplaceAll(x.Name, "_", " "), chances.N, chances.Of)
+	zero := fmt.Sprintf("0 %s in %s %s", strings.ReplaceAll(x.Name, "_", " "), figure.Count(chances.N), chances.Of)
 	if chances.N < fewChances {
 		zero += ": too few to bound a rate"
 	} else {
-		zero = fmt.Sprintf("%s: the rate is below 3/%d = %.2g %% with 95 %% confidence", zero, chances.N, 300/float64(chances.N))
+		zero = fmt.Sprintf("%s: the rate is below 3/%s = %.2g %% with 95 %% confidence", zero, figure.Count(chances.N), 300/float64(chances.N))
 	}
 	if c.bit < c.made {
 		zero += fmt.Sprintf("; bit %d of %d", c.bit, c.made)

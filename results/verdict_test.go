@@ -91,7 +91,7 @@ func TestTheStrengthOfAZero(t *testing.T) {
 	}{
 		{0, 99, 0, 0, zero, "0 double grants in 99 grants: too few to bound a rate"},
 		{0, 100, 0, 0, zero, "0 double grants in 100 grants: the rate is below 3/100 = 3 % with 95 % confidence"},
-		{0, 3000, 2, 2, atLeast, "0 double grants in 3000 grants: the rate is below 3/3000 = 0.1 % with 95 % confidence"},
+		{0, 3000, 2, 2, atLeast, "0 double grants in 3,000 grants: the rate is below 3/3,000 = 0.1 % with 95 % confidence"},
 		{0, 300, 1, 4, zero, "0 double grants in 300 grants: the rate is below 3/300 = 1 % with 95 % confidence; bit 1 of 4"},
 		{1, 300, 0, 0, atLeast, ""},
 		{0, 300, 0, 0, scenarios.Expectation{Name: "double_grants", Op: ">", Text: ">0"}, ""},

@@ -9,7 +9,6 @@ import (
 	"strings"
 	"time"
 
-
 	mechanisms "github.com/lockquake/lockquake/internal/agent/all"
 	"github.com/lockquake/lockquake/internal/clock"
 	"github.com/lockquake/lockquake/internal/cluster"

@@ -12,6 +12,7 @@ import (
 	"github.com/vbauerster/mpb/v8/decor"
 
 	"github.com/lockquake/lockquake/internal/engine"
+	"github.com/lockquake/lockquake/results/figure"
 )
 
 // plainEvery is how often a run without a terminal says how far it is.
@@ -107,7 +108,7 @@ func (p *progress) tail() string {
 	if s.Left > 0 {
 		return fmt.Sprintf("%v, about %v left", s.Elapsed.Truncate(time.Second), s.Left.Round(time.Second))
 	}
-	return fmt.Sprintf("%v, %d grants, %d faults", s.Elapsed.Truncate(time.Second), s.Grants, s.Faults)
+	return fmt.Sprintf("%v, %s, %s", s.Elapsed.Truncate(time.Second), figure.Of(s.Grants, "grant"), figure.Of(s.Faults, "fault"))
 }
 
 // plainLine is the progress as a line.
@@ -117,7 +118,7 @@ func plainLine(s engine.Progress) string {
 		line += fmt.Sprintf(" %v of %v", s.Elapsed.Truncate(time.Second), s.Total)
 	}
 	if s.Grants > 0 || s.Faults > 0 {
-		line += fmt.Sprintf(", %d grants, %d faults", s.Grants, s.Faults)
+		line += ", " + figure.Of(s.Grants, "grant") + ", " + figure.Of(s.Faults, "fault")
 	}
 	if s.Text != "" {
 		line += ": " + s.Text

@@ -22,7 +22,7 @@ func TestPlainProgressSpeaksOfNewsOnly(t *testing.T) {
 	p.finish()
 	p.update(engine.Progress{Phase: "up"})
 	p.close()
-	want := []string{"up", "load", "load 5s of 10s, 70 grants, 1 faults: pause on client-2", "up"}
+	want := []string{"up", "load", "load 5s of 10s, 70 grants, 1 fault: pause on client-2", "up"}
 	if got := strings.Split(strings.TrimSpace(b.String()), "\n"); strings.Join(got, "|") != strings.Join(want, "|") {
 		t.Errorf("lines are %q, should be %q", got, want)
 	}

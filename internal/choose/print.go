@@ -4,12 +4,12 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
 
 	"github.com/lockquake/lockquake/results/capacity"
+	"github.com/lockquake/lockquake/results/figure"
 )
 
 // The columns of the table, and what stands above those of one load.
@@ -22,7 +22,7 @@ var (
 func (r Result) table() [][]string {
 	over, head := []string{""}, []string{"lock"}
 	for _, n := range loads {
-		over = append(append(over, locks(n)), make([]string, len(loadColumns)-1)...)
+		over = append(append(over, figure.Of(n, "lock")), make([]string, len(loadColumns)-1)...)
 		head = append(head, loadColumns...)
 	}
 	over, head = append(over, "a server is killed", "", "", ""), append(append(head, lossColumns...), "token", "what breaks it")
@@ -38,13 +38,6 @@ func (r Result) table() [][]string {
 	return out
 }
 
-func locks(n int) string {
-	if n == 1 {
-		return "1 lock"
-	}
-	return fmt.Sprintf("%d locks", n)
-}
-
 // cells are the medians of what can be used.
 func (l Load) cells() []string {
 	median := func(of func(capacity.Sample) *float64) string {
@@ -57,7 +50,7 @@ func (l Load) cells() []string {
 		if len(list) == 0 {
 			return "-"
 		}
-		return number(capacity.Summary(list).Mid)
+		return figure.Number(capacity.Summary(list).Mid)
 	}
 	quantile := func(name string) func(capacity.Sample) *float64 {
 		return func(s capacity.Sample) *float64 {
@@ -73,21 +66,13 @@ func (l Load) cells() []string {
 	}
 }
 
-// number has three digits.
-func number(v float64) string {
-	if v >= 100 {
-		return strconv.FormatFloat(v, 'f', 0, 64)
-	}
-	return strconv.FormatFloat(v, 'g', 3, 64)
-}
-
 func (r Row) lossCells() []string {
 	gap, double := "-", "-"
 	if r.Loss != nil && r.Loss.Gap != nil {
-		gap = number(*r.Loss.Gap/1e3) + " s"
+		gap = figure.Milli(*r.Loss.Gap)
 	}
 	if r.Loss != nil && r.Loss.Bit && r.Loss.Double != nil {
-		double = strconv.FormatInt(*r.Loss.Double, 10)
+		double = figure.Count(*r.Loss.Double)
 	}
 	return []string{gap, double}
 }

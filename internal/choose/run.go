@@ -10,6 +10,7 @@ import (
 	"github.com/lockquake/lockquake/history"
 	"github.com/lockquake/lockquake/internal/seed"
 	"github.com/lockquake/lockquake/internal/sweep"
+	"github.com/lockquake/lockquake/results/figure"
 	"github.com/lockquake/lockquake/scenarios"
 )
 
@@ -41,7 +42,7 @@ func (r *Run) jobs(list []Candidate) (out []job) {
 			for k, n := range loads {
 				for i := first; i < next; i++ {
 					if list[i].NotRun == "" {
-						out = append(out, job{i, k, fmt.Sprintf("%d users, %s", Users, locks(n)), list[i].loads[k], time.Duration(r.Result.Measured)})
+						out = append(out, job{i, k, figure.Of(Users, "user") + ", " + figure.Of(n, "lock"), list[i].loads[k], time.Duration(r.Result.Measured)})
 					}
 				}
 			}

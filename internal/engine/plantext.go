@@ -9,6 +9,7 @@ import (
 
 	"github.com/goccy/go-yaml"
 
+	"github.com/lockquake/lockquake/results/figure"
 	"github.com/lockquake/lockquake/scenarios"
 	"github.com/lockquake/lockquake/workloads"
 )
@@ -103,13 +104,6 @@ func keys(w workloads.Workload) string {
 	return strings.Trim(strings.TrimSpace(string(b)), "{}")
 }
 
-func locksOf(n int) string {
-	if n == 1 {
-		return "1 lock"
-	}
-	return fmt.Sprintf("%d locks", n)
-}
-
 // text is what is injected, on whom, and for how long.
 func (x outlineItem) text() string {
 	out := x.Fault + " on " + x.On
@@ -154,7 +148,7 @@ func (p *Plan) Text() string {
 	w := tabwriter.NewWriter(&b, 0, 8, 2, ' ', 0)
 	fmt.Fprintf(w, "backend\t%s, lock %s, TTL %s\n", o.Backend, o.Lock, o.TTL)
 	if o.Workload != "" {
-		fmt.Fprintf(w, "workload\t%s, %d users, %s, for %s\n\t%s\n", o.Workload, o.Users, locksOf(o.Locks), o.For, o.Keys)
+		fmt.Fprintf(w, "workload\t%s, %s, %s, for %s\n\t%s\n", o.Workload, figure.Of(o.Users, "user"), figure.Of(o.Locks, "lock"), o.For, o.Keys)
 	}
 	if o.Resource != "" {
 		fmt.Fprintf(w, "resource\t%s, guard %s\n", o.Resource, o.Guard)

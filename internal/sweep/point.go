@@ -7,6 +7,7 @@ import (
 
 	"github.com/lockquake/lockquake/internal/engine"
 	"github.com/lockquake/lockquake/results/capacity"
+	"github.com/lockquake/lockquake/results/figure"
 	"github.com/lockquake/lockquake/scenarios"
 	"github.com/lockquake/lockquake/workloads"
 )
@@ -125,9 +126,9 @@ func (p Point) curve() capacity.Setting {
 
 // Name says for people what tells a point from others.
 func Name(s capacity.Setting) string {
-	text := fmt.Sprintf("%s, %s", count(s.Users, "user"), count(s.Locks, "lock"))
+	text := fmt.Sprintf("%s, %s", figure.Of(s.Users, "user"), figure.Of(s.Locks, "lock"))
 	if s.Own {
-		text = count(s.Users, "user") + ", a lock each"
+		text = figure.Of(s.Users, "user") + ", a lock each"
 	}
 	if s.Rate > 0 {
 		text += fmt.Sprintf(", %.4g/s", s.Rate)
@@ -141,11 +142,4 @@ func Name(s capacity.Setting) string {
 		}
 	}
 	return text
-}
-
-func count(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
 }

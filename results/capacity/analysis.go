@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/lockquake/lockquake/internal/seed"
+	"github.com/lockquake/lockquake/results/figure"
 )
 
 // Reading is a point with its samples summed up. Samples that are spoilt are not in it.
@@ -151,22 +152,22 @@ func (c Curve) Name() string { return strings.Join(c.words(), ", ") }
 func (s Setting) words() []string {
 	out := []string{strings.TrimSpace(s.Backend + " " + s.Lock)}
 	if s.Nodes > 0 {
-		out = append(out, plural(s.Nodes, "member"))
+		out = append(out, figure.Of(s.Nodes, "member"))
 	}
 	if s.Locks > 0 || s.Own { // else it is of curves that differ in them
 		out = append(out, s.locks())
 	}
 	if s.RTT > 0 {
-		out = append(out, "RTT "+duration(s.RTT))
+		out = append(out, "RTT "+figure.Duration(s.RTT))
 	}
 	if s.Retry != "" {
 		out = append(out, "retry "+s.Retry)
 	}
 	if s.Hold > 0 {
-		out = append(out, "hold "+duration(s.Hold))
+		out = append(out, "hold "+figure.Duration(s.Hold))
 	}
 	if s.TTL > 0 {
-		out = append(out, "TTL "+duration(s.TTL))
+		out = append(out, "TTL "+figure.Duration(s.TTL))
 	}
 	if s.Set != "" {
 		out = append(out, s.Set)
@@ -179,7 +180,7 @@ func (s Setting) locks() string {
 	if s.Own {
 		return "a lock for each user"
 	}
-	return plural(s.Locks, "lock")
+	return figure.Of(s.Locks, "lock")
 }
 
 // Peak is the reading with the most cycles a second in the closed loop, of those that are the lock's own; nil: there is none.

@@ -12,6 +12,7 @@ import (
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
 
+	"github.com/lockquake/lockquake/results/figure"
 	"github.com/lockquake/lockquake/results/report"
 )
 
@@ -181,7 +182,7 @@ func (a Analysis) latency(curves []Curve) (report.Chart, error) {
 		if err := add(p, draw.LineStyle{Color: report.Ink, Width: 1, Dashes: []vg.Length{6, 4}}, shape{line: plotter.XYs{{X: x.low / 1.2, Y: most}, {X: x.high * 1.2, Y: most}}}); err != nil {
 			return report.Chart{}, err
 		}
-		caption += " The level line is the objective, " + milli(most) + "."
+		caption += " The level line is the objective, " + figure.Milli(most) + "."
 	}
 	x.axis(&p.X)
 	y.axis(&p.Y)

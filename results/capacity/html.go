@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/lockquake/lockquake/results/figure"
 	"github.com/lockquake/lockquake/results/report"
 )
 
@@ -17,12 +18,12 @@ import (
 var pageText string
 
 var pageTemplate = template.Must(report.Template("capacity").Funcs(template.FuncMap{
-	"milli": milli, "number": number,
+	"milli": figure.Milli, "number": figure.Number,
 	"handoff": func(i Interval) string {
 		if i.N == 0 {
 			return "nobody waited"
 		}
-		return milli(i.Mid)
+		return figure.Milli(i.Mid)
 	},
 	"cpu": func(r Reading) string {
 		var parts []string
@@ -125,9 +126,9 @@ func HTML(w io.Writer, a Analysis) error {
 // X is the number of users of a reading, or the rate that was offered.
 func (r Reading) X() string {
 	if r.Rate > 0 {
-		return number(r.Rate)
+		return figure.Number(r.Rate)
 	}
-	return number(float64(r.Users))
+	return figure.Count(r.Users)
 }
 
 // At is a latency in words.

@@ -6,6 +6,8 @@ import (
 	"slices"
 
 	"golang.org/x/perf/benchmath"
+
+	"github.com/lockquake/lockquake/results/figure"
 )
 
 // confidence is that of every interval.
@@ -41,7 +43,7 @@ func (i Interval) String() string {
 	case i.N == 0:
 		return notKnown
 	case i.N == 1 || i.Low == i.High:
-		return number(i.Mid)
+		return figure.Number(i.Mid)
 	}
-	return fmt.Sprintf("%s (%s to %s)", number(i.Mid), number(i.Low), number(i.High))
+	return fmt.Sprintf("%s (%s to %s)", figure.Number(i.Mid), figure.Number(i.Low), figure.Number(i.High))
 }

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"math"
 	"strings"
+
+	"github.com/lockquake/lockquake/results/figure"
 )
 
 // Cause is what limits a point.
@@ -113,7 +115,7 @@ func (l Limit) String() string {
 func (r Reading) processors(o *Objective) (generator, servers Candidate) {
 	generator, servers = Candidate{Cause: Generator}, Candidate{Cause: Processor}
 	if late, most := r.Late.Mid, lateAllowed(o); r.Rate > 0 && late > most {
-		generator = Candidate{Cause: Generator, Known: true, Share: late / most, Reached: true, Evidence: fmt.Sprintf("it began arrivals %s late (p99), and %s is allowed", milli(late), milli(most))}
+		generator = Candidate{Cause: Generator, Known: true, Share: late / most, Reached: true, Evidence: fmt.Sprintf("it began arrivals %s late (p99), and %s is allowed", figure.Milli(late), figure.Milli(most))}
 	}
 	if r.Cores == 0 || len(r.CPU) == 0 {
 		return generator, servers
@@ -203,7 +205,7 @@ func (r Reading) emulation() Candidate {
 	}
 	c.Known, c.Share, c.Bound, c.Of = true, r.Packets.Mid/queuePackets, queueFull, "what it surely can"
 	c.Reached = c.Share >= queueFull
-	c.Evidence = fmt.Sprintf("%s packets/s of the %s that the packet queue is sure to let through", number(r.Packets.Mid), number(queuePackets))
+	c.Evidence = fmt.Sprintf("%s packets/s of the %s that the packet queue is sure to let through", figure.Number(r.Packets.Mid), figure.Number(queuePackets))
 	return c
 }
 
@@ -222,7 +224,7 @@ func (r Reading) serial() Candidate {
 	ceiling := float64(locks) * 1e3 / (r.Hold.Mid + handoff.Mid)
 	c.Known, c.Share, c.Bound, c.Of = true, r.Cycles.Mid/ceiling, busy, "it"
 	c.Reached = c.Share >= busy && c.Share <= 1/busy // far above it, the median of the handoffs is not their mean
-	c.Evidence = fmt.Sprintf("%s cycles/s of at most %s: %s / (hold %s + handoff %s)", number(r.Cycles.Mid), number(ceiling), plural(locks, "lock"), milli(r.Hold.Mid), milli(handoff.Mid))
+	c.Evidence = fmt.Sprintf("%s cycles/s of at most %s: %s / (hold %s + handoff %s)", figure.Number(r.Cycles.Mid), figure.Number(ceiling), figure.Of(locks, "lock"), figure.Milli(r.Hold.Mid), figure.Milli(handoff.Mid))
 	return c
 }
 
@@ -250,7 +252,7 @@ func (r Reading) fsync() Candidate {
 	}
 	c.Known, c.Share, c.Bound, c.Of = true, n*r.Fsync.Mid/of, fsyncPart, what
 	c.Reached = c.Share >= fsyncPart && c.Share <= 1.5 // more than all of it is another thing's time
-	c.Evidence = fmt.Sprintf("%g × fsync of %s is %s of %s, %s", n, milli(r.Fsync.Mid), percent(c.Share), what, milli(of))
+	c.Evidence = fmt.Sprintf("%g × fsync of %s is %s of %s, %s", n, figure.Milli(r.Fsync.Mid), percent(c.Share), what, figure.Milli(of))
 	return c
 }
 
@@ -275,14 +277,14 @@ func (r Reading) distance(alone bool) Candidate {
 		trips, said = 2, " (one to take and one to give back: requests were not counted)"
 	} else if fit := math.Floor(of / away); (many || trips*away/of > 1/distancePart) && alone && fit >= 1 && fit <= maxTrips {
 		many, trips = false, fit
-		said = fmt.Sprintf(" (the servers counted %s requests)", number(r.Requests.Mid))
+		said = fmt.Sprintf(" (the servers counted %s requests)", figure.Number(r.Requests.Mid))
 	}
 	c.Known, c.Share, c.Of = true, away*trips/of, "the cycle but for the hold"
 	if !many {
 		c.Bound = distancePart
 	}
 	c.Reached = c.Share >= distancePart && c.Share <= 1/distancePart && !many
-	c.Evidence = fmt.Sprintf("%s of %s are %s of the cycle but for the hold, %s%s", roundTrips(trips), milli(away), percent(c.Share), milli(of), said)
+	c.Evidence = fmt.Sprintf("%s of %s are %s of the cycle but for the hold, %s%s", roundTrips(trips), figure.Milli(away), percent(c.Share), figure.Milli(of), said)
 	return c
 }
 
@@ -290,7 +292,7 @@ func roundTrips(n float64) string {
 	if n == 1 {
 		return "1 round trip"
 	}
-	return number(n) + " round trips"
+	return figure.Number(n) + " round trips"
 }
 
 // users asks whether anyone was in another's way: if not, more users do more.
@@ -298,7 +300,7 @@ func (r Reading) users(one float64) Candidate {
 	if r.Rate > 0 {
 		c := Candidate{Cause: Offered, Known: true, Share: r.Cycles.Mid / r.Rate, Bound: servedPart, Of: "it"}
 		c.Reached = c.Share >= servedPart
-		c.Evidence = fmt.Sprintf("%s of %s offered a second were served", number(r.Cycles.Mid), number(r.Rate))
+		c.Evidence = fmt.Sprintf("%s of %s offered a second were served", figure.Number(r.Cycles.Mid), figure.Number(r.Rate))
 		return c
 	}
 	c := Candidate{Cause: Users}
@@ -308,7 +310,7 @@ func (r Reading) users(one float64) Candidate {
 	free := float64(r.Users) * one
 	c.Known, c.Share, c.Bound, c.Of = true, r.Cycles.Mid/free, alone, "what each would do alone"
 	c.Reached = c.Share >= alone && c.Share <= aloneMost
-	c.Evidence = fmt.Sprintf("%s cycles/s of the %s that %s would do, each as fast as one alone (%s/s)", number(r.Cycles.Mid), number(free), plural(r.Users, "user"), number(one))
+	c.Evidence = fmt.Sprintf("%s cycles/s of the %s that %s would do, each as fast as one alone (%s/s)", figure.Number(r.Cycles.Mid), figure.Number(free), figure.Of(r.Users, "user"), figure.Number(one))
 	return c
 }
 
@@ -357,7 +359,7 @@ func (l Little) String() string {
 	if !l.Known {
 		return notKnown
 	}
-	said := fmt.Sprintf("%s users counted, throughput × cycle says %s: off by %s, %s is allowed", number(l.Counted), number(l.Within), percent(l.Off), percent(littleMost))
+	said := fmt.Sprintf("%s users counted, throughput × cycle says %s: off by %s, %s is allowed", figure.Number(l.Counted), figure.Number(l.Within), percent(l.Off), percent(littleMost))
 	if l.Outside > littleMost {
 		said += fmt.Sprintf("; %s of the users were inside the generator", percent(l.Outside))
 	}

@@ -8,6 +8,7 @@ import (
 	"gonum.org/v1/plot/plotter"
 	"gonum.org/v1/plot/vg/draw"
 
+	"github.com/lockquake/lockquake/results/figure"
 	"github.com/lockquake/lockquake/results/report"
 )
 
@@ -42,13 +43,13 @@ func (a Analysis) overview() [][]string {
 	for _, c := range a.Curves {
 		best, limit, kept := notKnown, notKnown, notKnown
 		if p := c.Peak(); p != nil {
-			best, limit = number(p.Cycles.Mid), strings.TrimPrefix(string(p.Limit.Cause), "the ")
+			best, limit = figure.Number(p.Cycles.Mid), strings.TrimPrefix(string(p.Limit.Cause), "the ")
 			if c.AtLeast(*p) {
 				best = "at least " + best
 			}
 		}
 		if c.Kept.Rate > 0 {
-			kept = number(round(c.Kept.Rate)) + "/s" + map[bool]string{false: ", not confirmed"}[c.Kept.Confirmed]
+			kept = figure.Number(round(c.Kept.Rate)) + "/s" + map[bool]string{false: ", not confirmed"}[c.Kept.Confirmed]
 		}
 		knee, _ := c.Bends()
 		rows = append(rows, []string{a.differs(c), best, knee, limit, kept}[:len(rows[0])])

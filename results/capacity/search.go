@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"math"
 	"slices"
+
+	"github.com/lockquake/lockquake/results/figure"
 )
 
 // Search looks for the highest rate of an open loop that keeps an objective. It remembers nothing: Next is told all that was measured so far. It goes by
@@ -80,7 +82,7 @@ func (o Objective) name() string {
 }
 
 // String writes an objective as the command line takes it.
-func (o Objective) String() string { return dotted(o.name()) + " within " + duration(o.Most) }
+func (o Objective) String() string { return dotted(o.name()) + " within " + figure.Duration(o.Most) }
 
 // state is what the runs say: the highest rate that keeps, and the lowest that fails.
 type state struct {
@@ -217,20 +219,20 @@ func (s Search) Found(points []Point) Kept {
 	case len(st.trials) == 0:
 		k.Why = "no rate was tried"
 	case st.low == nil && st.blocked != nil:
-		k.Why = fmt.Sprintf("the runs at %s/s were spoilt, or their generator was late", number(st.blocked.rate))
+		k.Why = fmt.Sprintf("the runs at %s/s were spoilt, or their generator was late", figure.Number(st.blocked.rate))
 	case st.low == nil:
 		k.Why = "no rate that was tried kept it"
 	case st.blocked != nil:
-		k.Why = fmt.Sprintf("above it, at %s/s, runs were spoilt or their generator was late", number(st.blocked.rate))
+		k.Why = fmt.Sprintf("above it, at %s/s, runs were spoilt or their generator was late", figure.Number(st.blocked.rate))
 	case st.high == nil:
 		k.Why = "no rate was found that fails"
 	case k.Runs < s.confirm():
 		k.Why = fmt.Sprintf("%d of %d runs to confirm it were made", k.Runs, s.confirm())
 	case st.low.acquires < needed(s.Objective.Quantile):
 		k.Why = fmt.Sprintf("%s acquires were timed at it, and %s needs %s: make runs longer with --for",
-			number(float64(st.low.acquires)), dotted(s.Objective.name()), number(float64(needed(s.Objective.Quantile))))
+			figure.Count(st.low.acquires), dotted(s.Objective.name()), figure.Count(needed(s.Objective.Quantile)))
 	case k.Fails/k.Rate > step*1.000001:
-		k.Why = fmt.Sprintf("between it and %s/s nothing was tried", number(k.Fails))
+		k.Why = fmt.Sprintf("between it and %s/s nothing was tried", figure.Number(k.Fails))
 	default:
 		k.Confirmed = true
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/lockquake/lockquake/history"
 	"github.com/lockquake/lockquake/results"
+	"github.com/lockquake/lockquake/results/figure"
 )
 
 // MostPoints is how many points a sweep may have: measured, left out, and found by its searches, SearchMost a curve.
@@ -114,7 +115,7 @@ func (s Setting) check() error {
 			return fmt.Errorf("%s is %d: it is never below 0", name, n)
 		}
 	}
-	if !figure(s.Rate) {
+	if !plausible(s.Rate) {
 		return fmt.Errorf("rate is %g: it is a number from 0", s.Rate)
 	}
 	for _, name := range []string{s.Backend, s.Lock, s.Retry, s.Set} {
@@ -137,7 +138,7 @@ func (p Point) check() error {
 	}
 	for i, s := range p.Samples {
 		for name, f := range s.figures() {
-			if !figure(f) {
+			if !plausible(f) {
 				return fmt.Errorf("sample %d: %s is %g: it is a number from 0", i, shorten(name), f)
 			}
 		}
@@ -172,8 +173,8 @@ func (s Sample) figures() map[string]float64 {
 	return all
 }
 
-// figure tells whether a number can be one of a sample: it is no NaN either.
-func figure(f float64) bool { return f >= 0 && f <= maxFigure }
+// plausible reports whether a number can be one of a sample: it is no NaN either.
+func plausible(f float64) bool { return f >= 0 && f <= maxFigure }
 
 func shorten(s string) string {
 	if len(s) > 60 {
@@ -200,7 +201,7 @@ func Merge(sweeps ...Sweep) (Sweep, error) {
 			return Sweep{}, fmt.Errorf("sweeps 1 and %d have different objectives", i+2)
 		}
 		if s.Provider != out.Provider || s.Measured != out.Measured {
-			return Sweep{}, fmt.Errorf("sweeps 1 and %d differ: providers %s and %s, measured %s and %s", i+2, out.Provider, s.Provider, duration(out.Measured), duration(s.Measured))
+			return Sweep{}, fmt.Errorf("sweeps 1 and %d differ: providers %s and %s, measured %s and %s", i+2, out.Provider, s.Provider, figure.Duration(out.Measured), figure.Duration(s.Measured))
 		}
 		for j, t := range sweeps[:i+1] {
 			if t.Text != s.Text && slices.ContainsFunc(t.Points, func(p Point) bool { return s.has(p.Setting) }) {

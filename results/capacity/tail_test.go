@@ -62,7 +62,7 @@ func TestReportTellsWhatWasDone(t *testing.T) {
 		got = flat.ReplaceAllString(strings.ReplaceAll(got, "&#43;", "+"), " ")
 		for _, want := range []string{
 			"redis set-px-lua, RTT 1.15 ms (1 ms added), retry default (poll every 10ms +/- 50 %):", "retry default: poll every 10ms +/- 50 %",
-			"unserved late own lag", " 17 ", " 321 ", "1.1 ms", "1.2 ms",
+			"unserved late own lag", " 17 ", " 321 ", "1.10 ms", "1.20 ms",
 		} {
 			if !strings.Contains(got, want) {
 				t.Errorf("the %s has no %q:\n%s", name, want, got)

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"text/tabwriter"
 
+	"github.com/lockquake/lockquake/results/figure"
 	"github.com/lockquake/lockquake/results/report"
 )
 
@@ -87,7 +88,7 @@ func (t table) text(w io.Writer) {
 		}
 		more := optional([]string{r.Unserved.String(), r.LateStarts.String(), span(r.Late)}, []string{span(r.Trip)})
 		row(slices.Concat([]string{x, r.Cycles.String()}, more, []string{strconv.Itoa(r.Samples), " " + strings.TrimPrefix(string(r.Limit.Cause), "the ") + "\n"})...)
-		fmt.Fprintf(took, "%s\t%s\t%s\t%s\t%s\t %s\n", x, r.latency("p50"), r.latency("p99"), r.latency("p999"), r.latency("p9999"), number(float64(r.Acquires)))
+		fmt.Fprintf(took, "%s\t%s\t%s\t%s\t%s\t %s\n", x, r.latency("p50"), r.latency("p99"), r.latency("p999"), r.latency("p9999"), figure.Count(r.Acquires))
 	}
 	_ = done.Flush() // w is a buffer
 	_ = took.Flush()
@@ -102,7 +103,7 @@ func (r Reading) latency(name string) string {
 	case name == "p50" || name == "p99":
 		return span(i)
 	}
-	return milli(i.Mid)
+	return figure.Milli(i.Mid)
 }
 
 // legend says how to read the tables.

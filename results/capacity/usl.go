@@ -9,6 +9,8 @@ import (
 	"gonum.org/v1/gonum/mat"
 	"gonum.org/v1/gonum/stat"
 	"gonum.org/v1/gonum/stat/distuv"
+
+	"github.com/lockquake/lockquake/results/figure"
 )
 
 // USL is Gunther's Universal Scalability Law: X(N) = λN / (1 + σ(N-1) + κN(N-1)), with λ the throughput of one user, σ the
@@ -79,7 +81,7 @@ func (l level) weight() float64 { return float64(len(l.samples)) }
 // fit explains levels by the law; the error says in words why it cannot.
 func fit(levels []level, rnd *rand.Rand) (*Fit, error) {
 	if len(levels) < leastPoints {
-		return nil, fmt.Errorf("%s can be used; a fit needs %d", plural(len(levels), "point"), leastPoints)
+		return nil, fmt.Errorf("%s can be used; a fit needs %d", figure.Of(len(levels), "point"), leastPoints)
 	}
 	slices.SortFunc(levels, func(a, b level) int { return int(a.users - b.users) })
 	for i := range levels {

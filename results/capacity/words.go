@@ -6,6 +6,8 @@ import (
 	"math"
 	"slices"
 	"strings"
+
+	"github.com/lockquake/lockquake/results/figure"
 )
 
 // Paragraphs says what the sweep found, for a design document: a paragraph for each lock at each distance.
@@ -49,7 +51,7 @@ func (a Analysis) paragraph(of Setting, group []Curve) string {
 				throughputs = append(throughputs, "nothing that can be used was measured "+c.over())
 			}
 		} else {
-			said := fmt.Sprintf("%s cycles/s %s (%s)", number(peak.Cycles.Mid), c.over(), plural(peak.Users, "user"))
+			said := fmt.Sprintf("%s cycles/s %s (%s)", figure.Number(peak.Cycles.Mid), c.over(), figure.Of(peak.Users, "user"))
 			if c.AtLeast(*peak) {
 				said = "at least " + said
 			}
@@ -102,7 +104,7 @@ func (a Analysis) title(of Setting, group []Curve) []string {
 	var out []string
 	for _, w := range of.words() {
 		switch {
-		case of.RTT > 0 && w == "RTT "+duration(of.RTT):
+		case of.RTT > 0 && w == "RTT "+figure.Duration(of.RTT):
 			out = append(out, achieved(of.RTT, group))
 		case of.Retry != "" && w == "retry "+of.Retry && group[0].policy() != "":
 			out = append(out, strings.Replace(group[0].policy(), ": ", " (", 1)+")")
@@ -131,9 +133,9 @@ func achieved(asked int64, group []Curve) string {
 		}
 	}
 	if len(trips) == 0 {
-		return fmt.Sprintf("RTT not measured (%s added)", duration(asked))
+		return fmt.Sprintf("RTT not measured (%s added)", figure.Duration(asked))
 	}
-	return fmt.Sprintf("RTT %s (%s added)", milli(Summary(trips).Mid), duration(asked))
+	return fmt.Sprintf("RTT %s (%s added)", figure.Milli(Summary(trips).Mid), figure.Duration(asked))
 }
 
 // policy says what the retry policy of a curve is; "": it has none, or nobody knows.
@@ -173,7 +175,7 @@ const openWords = "Of an open loop, unserved are arrivals of a run that never go
 // Tails says where a quantile is not told.
 func (a Analysis) Tails() string {
 	return fmt.Sprintf("A - stands for a quantile with fewer than %d acquires beyond it in all samples together: p99 needs %s of them, p99.99 %s.",
-		beyond, number(float64(needed(0.99))), number(float64(needed(0.9999))))
+		beyond, figure.Count(needed(0.99)), figure.Count(needed(0.9999)))
 }
 
 // circumstances say on what the figures rest.
@@ -190,7 +192,7 @@ func (a Analysis) circumstances() string {
 	if a.Provider == "attach" {
 		shared = "servers elsewhere, clients on "
 	}
-	return fmt.Sprintf("Measured with %s%s%s, for %s a run.", shared, on, provider, duration(a.Measured))
+	return fmt.Sprintf("Measured with %s%s%s, for %s a run.", shared, on, provider, figure.Duration(a.Measured))
 }
 
 func (c Curve) over() string {
@@ -200,7 +202,7 @@ func (c Curve) over() string {
 	case c.Locks == 1:
 		return "on one lock"
 	}
-	return "over " + plural(c.Locks, "lock")
+	return "over " + figure.Of(c.Locks, "lock")
 }
 
 // AtLeast tells of a peak that it is none of the lock's: more users would do more, or the generator or the network could not.
@@ -220,9 +222,9 @@ func (c Curve) bend() string {
 	knee, peak := f.users(f.KneeRange), f.users(f.PeakRange)
 	switch {
 	case knee == "":
-		return fmt.Sprintf("it does not bend up to %s", plural(f.To, "user"))
+		return fmt.Sprintf("it does not bend up to %s", figure.Of(f.To, "user"))
 	case peak == "":
-		return fmt.Sprintf("it bends at %s, and still rises with %s", knee, plural(f.To, "user"))
+		return fmt.Sprintf("it bends at %s, and still rises with %s", knee, figure.Of(f.To, "user"))
 	}
 	return fmt.Sprintf("it bends at %s and is highest at %s", knee, peak)
 }
@@ -232,7 +234,7 @@ func (c Curve) Bends() (knee, peak string) {
 	if c.Fit == nil {
 		return notKnown, notKnown
 	}
-	beyond := fmt.Sprintf("not up to %s", plural(c.Fit.To, "user"))
+	beyond := fmt.Sprintf("not up to %s", figure.Of(c.Fit.To, "user"))
 	return cmp.Or(c.Fit.users(c.Fit.KneeRange), beyond), cmp.Or(c.Fit.users(c.Fit.PeakRange), beyond)
 }
 
@@ -241,7 +243,7 @@ func (f Fit) users(r Range) string {
 	if !(r.Mid <= float64(f.To)) {
 		return ""
 	}
-	s := plural(int(math.Round(r.Mid)), "user")
+	s := figure.Of(int(math.Round(r.Mid)), "user")
 	if low, high := math.Round(r.Low), math.Round(r.High); high > float64(f.To) {
 		return s + fmt.Sprintf(" (%.0f to more than %d)", low, f.To)
 	} else if low != high {
@@ -259,9 +261,9 @@ func (a Analysis) plan(c Curve) string {
 	case c.Kept.Rate == 0:
 		return fmt.Sprintf("which rate keeps %s is not known (%s)", o, c.Kept.Why)
 	case !c.Kept.Confirmed:
-		return fmt.Sprintf("%s acquires/s kept %s, which is not confirmed (%s)", number(round(c.Kept.Rate)), o, c.Kept.Why)
+		return fmt.Sprintf("%s acquires/s kept %s, which is not confirmed (%s)", figure.Number(round(c.Kept.Rate)), o, c.Kept.Why)
 	}
-	return fmt.Sprintf("plan for at most %s acquires/s at %s", number(round(c.Kept.Rate)), o)
+	return fmt.Sprintf("plan for at most %s acquires/s at %s", figure.Number(round(c.Kept.Rate)), o)
 }
 
 // list writes "a, b and c".
@@ -275,7 +277,7 @@ func list(parts []string) string {
 // law writes the fit in figures.
 func (f Fit) law() string {
 	r := func(r Range) string { return fmt.Sprintf("%.3g (%.3g to %.3g)", r.Mid, r.Low, r.High) }
-	s := fmt.Sprintf("λ %s, σ %s, κ %s; the line misses the %d points up to %s by %s, at worst by %s", r(f.LambdaRange), r(f.SigmaRange), r(f.KappaRange), f.Points, plural(f.To, "user"), percent(f.Miss), percent(f.Worst))
+	s := fmt.Sprintf("λ %s, σ %s, κ %s; the line misses the %d points up to %s by %s, at worst by %s", r(f.LambdaRange), r(f.SigmaRange), r(f.KappaRange), f.Points, figure.Of(f.To, "user"), percent(f.Miss), percent(f.Worst))
 	if f.Spread > 0 {
 		s += fmt.Sprintf("; samples of one point differ by %s", percent(f.Spread))
 	}
@@ -284,7 +286,7 @@ func (f Fit) law() string {
 
 // head says what the sweep was.
 func (a Analysis) head() []string {
-	out := []string{fmt.Sprintf("each point %s of %s, behind a warm-up of %s; seed %d; lockquake %s", plural(a.Repeat, "run"), duration(a.Measured), duration(a.Warm), a.Seed, a.Version)}
+	out := []string{fmt.Sprintf("each point %s of %s, behind a warm-up of %s; seed %d; lockquake %s", figure.Of(a.Repeat, "run"), figure.Duration(a.Measured), figure.Duration(a.Warm), a.Seed, a.Version)}
 	if a.Objective != nil {
 		out = append(out, "objective: "+a.Objective.String()+", from the intended start of an acquire to its grant")
 	}
@@ -324,7 +326,7 @@ func (c Curve) limits() []string {
 		at, evidence := best.at(), best.Limit.Evidence
 		if j-i > 1 {
 			at = fmt.Sprintf("%d to %s", c.Closed[i].Users, c.Closed[j-1].at())
-			evidence = "with " + number(float64(best.Users)) + ": " + evidence
+			evidence = "with " + figure.Count(best.Users) + ": " + evidence
 		}
 		out = append(out, fmt.Sprintf("%s: %s (%s)", at, best.Limit.Cause, evidence))
 		i = j
@@ -345,7 +347,7 @@ func compact(texts []string) []string {
 				n++
 			}
 		}
-		out = append(out, plural(n, "sample")+" spoilt: "+t)
+		out = append(out, figure.Of(n, "sample")+" spoilt: "+t)
 	}
 	return out
 }
@@ -353,7 +355,7 @@ func compact(texts []string) []string {
 // at names a point within its curve.
 func (s Setting) at() string {
 	if s.Rate > 0 {
-		return number(s.Rate) + "/s offered"
+		return figure.Number(s.Rate) + "/s offered"
 	}
-	return plural(s.Users, "user")
+	return figure.Of(s.Users, "user")
 }

@@ -48,7 +48,7 @@ func TestEachExpectationByItself(t *testing.T) {
 		{"at most, after a stall", serialScript + "9000 A stall info issued=6000\n", `stale_writes: "<=0", ` + free, nil, "stale_writes", results.Unknown, "did not run"},
 		{
 			"a checker that does not know", strings.ReplaceAll(serialScript, "token=5", ""), `judged: ">=1"`, nil,
-			"token_regressions", results.Unknown, "1 grants came without a token",
+			"token_regressions", results.Unknown, "1 grant came without a token",
 		},
 		{"a lower bound, and nothing bit", overlapScript, `throughput_per_s: ">1000000", ` + free, notInstalled, "throughput_per_s", results.Unknown, "did not bite"},
 		{"a lower bound", overlapScript, `throughput_per_s: ">1000000", ` + free, nil, "throughput_per_s", results.Fail, "measured"},

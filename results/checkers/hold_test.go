@@ -427,8 +427,8 @@ func TestWhatStaleWritesWarnOf(t *testing.T) {
 	const queue = "run resource=register\n0 A acquire invoke\n1 B acquire invoke\n10 A acquire ok valid=100 issued=1\n130 B acquire ok valid=1030 issued=2\n140 B effect-read ok\n"
 	for text, want := range map[string]string{
 		queue:                             "[]",
-		queue + "150 A effect-write ok\n": "[1 writes could be placed neither by time nor by a token of the service]",
-		queue + "150 B effect-read fail fenced\n": "[the resource refused 1 accesses of rightful holders]",
+		queue + "150 A effect-write ok\n": "[1 write could be placed neither by time nor by a token of the service]",
+		queue + "150 B effect-read fail fenced\n": "[the resource refused 1 access of rightful holders]",
 	} {
 		if got := fmt.Sprint(finding(t, "stale_writes", text).Warnings); got != want {
 			t.Errorf("%s: %s, want %s", text, got, want)

@@ -86,7 +86,7 @@ run token=service
 			"a request that waited for more grants than are remembered is not judged", "token_regressions",
 			"run token=service\n0 B acquire invoke\n" + grants(maxRungs+1) + "900000 B acquire ok valid=1 issued=0 token=1\n",
 			nil,
-			[]string{"1 requests waited for more grants than are remembered"},
+			[]string{"1 request waited for more grants than are remembered"},
 		},
 		{
 			"... unless it came into hand when others were over: their tokens are known", "token_regressions",
@@ -97,7 +97,7 @@ run token=service
 run token=service
 0 A acquire invoke
 10 A acquire ok valid=1000 issued=1
-`, nil, []string{"1 grants came without a token"}},
+`, nil, []string{"1 grant came without a token"}},
 		{"a wedge is told by the longest time of a user: the first one", "wedges", wedged(1600, 1400), []string{
 			"client-1/0 asked for lock-0 in vain for 1600.000 ms from 3100.000 ms to 4700.000 ms: nobody had it in hand, nothing was broken any more, and others were granted locks; the bound is 1000.000 ms",
 		}, nil},

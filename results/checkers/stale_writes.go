@@ -35,6 +35,7 @@ import (
 
 	"github.com/lockquake/lockquake/history"
 	"github.com/lockquake/lockquake/results"
+	"github.com/lockquake/lockquake/results/figure"
 )
 
 // keptHolds is how many of a user's latest holds are remembered for effects that arrive late.
@@ -406,13 +407,13 @@ func (s *staleWrites) Finish() results.Finding {
 	f.Ledger.Into(&f, "stale_writes")
 	s.excusals(1).Into(&f, "fence_saves")
 	if s.refusals > 0 {
-		f.Warnings = append(f.Warnings, fmt.Sprintf("the resource refused %d accesses of rightful holders", s.refusals))
+		f.Warnings = append(f.Warnings, "the resource refused "+figure.Of(s.refusals, "access")+" of rightful holders")
 	}
 	if s.unordered > 0 {
-		f.Warnings = append(f.Warnings, fmt.Sprintf("%d writes could be placed neither by time nor by a token of the service", s.unordered))
+		f.Warnings = append(f.Warnings, fmt.Sprintf("%s could be placed neither by time nor by a token of the service", figure.Of(s.unordered, "write")))
 	}
 	if s.unknown > 0 {
-		f.Warnings = append(f.Warnings, fmt.Sprintf("%d effects belong to holds that the history does not know, or that are long over", s.unknown))
+		f.Warnings = append(f.Warnings, figure.Of(s.unknown, "effect")+" of holds that the history does not know, or that are long over")
 		if s.stale == 0 {
 			f.Verdict = results.Unknown
 		}

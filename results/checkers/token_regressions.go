@@ -21,6 +21,7 @@ import (
 
 	"github.com/lockquake/lockquake/history"
 	"github.com/lockquake/lockquake/results"
+	"github.com/lockquake/lockquake/results/figure"
 )
 
 // The values of Run.Token.
@@ -220,10 +221,10 @@ func (c *tokenRegressions) Finish() results.Finding {
 	c.judge()
 	f = f.Judged("token_regressions", c.regressions, c.comparable)
 	if c.missing > 0 {
-		f.Warnings = append(f.Warnings, fmt.Sprintf("%d grants came without a token", c.missing))
+		f.Warnings = append(f.Warnings, figure.Of(c.missing, "grant")+" came without a token")
 	}
 	if c.unjudged > 0 {
-		f.Warnings = append(f.Warnings, fmt.Sprintf("%d requests waited for more grants than are remembered", c.unjudged))
+		f.Warnings = append(f.Warnings, figure.Of(c.unjudged, "request")+" waited for more grants than are remembered")
 	}
 	if c.missing+c.unjudged > 0 && c.regressions == 0 {
 		f.Verdict = results.Unknown

@@ -271,7 +271,7 @@ func oneOfTwo(d *runDir) {
 func TestAWarningIsNotTheCause(t *testing.T) {
 	const refused = "run resource=register\n0 A acquire invoke\n10 A acquire ok valid=1000 issued=1\n12 A effect-read fail fenced\n20 A release invoke\n"
 	r := judged(t, prepared(t, refused, "expect: {stale_writes: \"0\", judged: \">=1\"}\n", afterLoss(3)))
-	if all := strings.Join(r.Reasons, "\n"); r.Verdict != results.Unknown || strings.Contains(all, "refused") || !strings.Contains(strings.Join(r.Warnings, "\n"), "refused 1 accesses") {
+	if all := strings.Join(r.Reasons, "\n"); r.Verdict != results.Unknown || strings.Contains(all, "refused") || !strings.Contains(strings.Join(r.Warnings, "\n"), "refused 1 access") {
 		t.Errorf("%s: %s\nwarnings: %q", r.Verdict, all, r.Warnings)
 	}
 }

@@ -147,8 +147,8 @@ type Figure struct {
 // Alpha is the P below which a difference counts as one, where one figure is tested.
 const Alpha = 0.05
 
-// figure compares the values of one quantity in one group, or in two; ok tells whether any run has it.
-func figure(q results.Quantity, count bool, alpha float64, groups ...[]float64) (f Figure, ok bool) {
+// compared tests the values of one quantity in one group, or in two; ok tells whether any run has it.
+func compared(q results.Quantity, count bool, alpha float64, groups ...[]float64) (f Figure, ok bool) {
 	f = Figure{Quantity: q, Count: count, A: side(groups[0])}
 	if len(groups) == 1 {
 		return f, len(groups[0]) > 0

@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/lockquake/lockquake/results"
-	"github.com/lockquake/lockquake/results/report"
+	"github.com/lockquake/lockquake/results/figure"
 )
 
 // Demand is what --fail-on names: a figure that must not become worse.
@@ -100,7 +100,7 @@ func (f Figure) worse(d Demand) Answer {
 	if f.MoreIsBetter {
 		bad = -bad
 	}
-	reason := fmt.Sprintf("the median of %s is %s, before %s (p=%.2g)", f.Name, report.Figures(f.B.Median), report.Figures(f.A.Median), *f.P)
+	reason := fmt.Sprintf("the median of %s is %s, before %s (p=%.2g)", f.Name, figure.Number(f.B.Median), figure.Number(f.A.Median), *f.P)
 	switch {
 	case f.TooFew != "":
 		return Answer{d.text, results.Unknown, reason + ": " + f.TooFew}

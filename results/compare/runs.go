@@ -101,7 +101,7 @@ func Of(a, b []Run, checkers results.Checkers, allow Allow) (*Result, error) {
 			if len(b) == 0 {
 				groups = groups[:1]
 			}
-			if f, ok := figure(q, i < len(k.Counts), Alpha, groups...); ok {
+			if f, ok := compared(q, i < len(k.Counts), Alpha, groups...); ok {
 				out.Figures = append(out.Figures, f)
 			}
 		}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/lockquake/lockquake/results"
 	"github.com/lockquake/lockquake/results/capacity"
+	"github.com/lockquake/lockquake/results/figure"
 )
 
 // Sweep is a sweep of capacity, and where it is.
@@ -298,7 +299,7 @@ func (r *SweepResult) points(a, b capacity.Curve) []SweepPoint {
 				for _, s := range samples {
 					groups = append(groups, s[q.Name])
 				}
-				if f, ok := figure(q, i >= len(k.Measures), r.Alpha, groups...); ok {
+				if f, ok := compared(q, i >= len(k.Measures), r.Alpha, groups...); ok {
 					p.Figures = append(p.Figures, f)
 				}
 			}
@@ -361,7 +362,7 @@ func (r *SweepResult) held(d Demand) Answer {
 
 // at names a point within its curve.
 func (p SweepPoint) at() string {
-	text := fmt.Sprintf("%d users", p.Users)
+	text := figure.Of(p.Users, "user")
 	if p.Users == 1 {
 		text = "1 user"
 	}

@@ -275,13 +275,13 @@ func TestTextOfSweeps(t *testing.T) {
 		not  []string
 	}{
 		{[]Sweep{b}, []string{
-			"A: 1 sweeps of capacity (redis set-px-lua, provider local)\nB: 1 sweeps", "redis.version: a in A, b in B", "lockquake: a in A, b in B",
+			"A: 1 sweep of capacity (redis set-px-lua, provider local)\nB: 1 sweep", "redis.version: a in A, b in B", "lockquake: a in A, b in B",
 			"users  figure            A                            B                            change   p\n1      throughput_per_s  398.7 (387.2 to 404.9), n=6  327.8 (321.1 to 345.9), n=6  -17.8 %  0.0022\n   ", "\n64*    throughput_per_s  ", "n=6     ~        0.026\n",
 			"~ is no difference at p < 0.0083", "* with 64 users, B: the load generator was the limit: 7.90 of 8 cores used",
 			"                     A                                   B\nbest throughput      5,080 (4,761 to 5,532)/s, 64 users  at least 3,923", "its limit            not known", "bends at             1", "highest at           ",
-			"keeps the objective  5000/s                              4000/s", "only in A: 2 users, redis set-px-lua",
+			"keeps the objective  5,000/s                             4,000/s", "only in A: 2 users, redis set-px-lua",
 		}, []string{"too few", "5000 at", "NaN", "Inf"}},
-		{nil, []string{"users       figure            A\n1           throughput_per_s  ", "keeps the objective  5000/s\n", "5000/s"}, []string{"B:", "change", "~"}},
+		{nil, []string{"users       figure            A\n1           throughput_per_s  ", "keeps the objective  5,000/s\n", "5000/s"}, []string{"B:", "change", "~"}},
 	} {
 		r := sweepsOf(t, []Sweep{a}, c.b, Allow{})
 		var out bytes.Buffer

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/lockquake/lockquake/results/capacity"
-	"github.com/lockquake/lockquake/results/report"
+	"github.com/lockquake/lockquake/results/figure"
 )
 
 // Text writes a comparison of runs for people. Figures that are zero in every run are left out, unless reports show them first.
@@ -24,7 +24,7 @@ func (r *Result) Text(w io.Writer) error {
 			}
 		}
 		if len(dirs) > 0 {
-			fmt.Fprintf(w, "%c: %d runs of %s: %s\n", group(i), len(dirs), r.Ran[i], strings.Join(verdicts, ", "))
+			fmt.Fprintf(w, "%c: %s of %s: %s\n", group(i), figure.Of(len(dirs), "run"), r.Ran[i], strings.Join(verdicts, ", "))
 		}
 	}
 	r.differing(w)
@@ -124,7 +124,7 @@ func (t *table) end(alpha float64) error {
 func (r *SweepResult) Text(w io.Writer) error {
 	for i, dirs := range [][]string{r.A, r.B} {
 		if len(dirs) > 0 {
-			fmt.Fprintf(w, "%c: %d sweeps of %s\n", group(i), len(dirs), r.Swept[i])
+			fmt.Fprintf(w, "%c: %s of %s\n", group(i), figure.Of(len(dirs), "sweep"), r.Swept[i])
 		}
 	}
 	r.differing(w)
@@ -191,7 +191,7 @@ func (w Whole) best() string {
 	if w.Best == nil {
 		return string(capacity.Unknown)
 	}
-	said := fmt.Sprintf("%s/s, %d users", w.Best, w.BestUsers)
+	said := fmt.Sprintf("%s/s, %s", w.Best, figure.Of(w.BestUsers, "user"))
 	if w.AtLeast {
 		said = "at least " + said
 	}
@@ -204,9 +204,9 @@ func (w Whole) keeps() string {
 	case w.Kept == 0:
 		return fmt.Sprintf("%s (%s)", capacity.Unknown, w.Why)
 	case !w.Confirmed:
-		return fmt.Sprintf("%s/s, not confirmed (%s)", report.Figures(w.Kept), w.Why)
+		return fmt.Sprintf("%s/s, not confirmed (%s)", figure.Number(w.Kept), w.Why)
 	}
-	return report.Figures(w.Kept) + "/s"
+	return figure.Number(w.Kept) + "/s"
 }
 
 func spoken(values []string) string {
@@ -222,11 +222,11 @@ func (f Figure) cell(s Side) string {
 	case len(s.Values) == 0:
 		return "not judged"
 	case f.Count && f.Tone != "":
-		return fmt.Sprintf("%s, in %d of %d runs", report.Figures(s.Median), s.Above, len(s.Values))
+		return fmt.Sprintf("%s, in %d of %d runs", figure.Number(s.Median), s.Above, len(s.Values))
 	case s.Low == nil:
-		return fmt.Sprintf("%s, n=%d", report.Figures(s.Median), len(s.Values))
+		return fmt.Sprintf("%s, n=%d", figure.Number(s.Median), len(s.Values))
 	}
-	return fmt.Sprintf("%s (%s to %s), n=%d", report.Figures(s.Median), report.Figures(*s.Low), report.Figures(*s.High), len(s.Values))
+	return fmt.Sprintf("%s (%s to %s), n=%d", figure.Number(s.Median), figure.Number(*s.Low), figure.Number(*s.High), len(s.Values))
 }
 
 // Bench writes the runs in the format of Go's benchmarks, which benchstat reads: a line for each run, whose iterations are the grants that

@@ -13,6 +13,7 @@ import (
 
 	"github.com/lockquake/lockquake/history"
 	"github.com/lockquake/lockquake/results"
+	"github.com/lockquake/lockquake/results/figure"
 )
 
 // Chart is one figure of the page.
@@ -178,7 +179,7 @@ func (t *timeline) latencyChart(bands []span) (Chart, error) {
 	p.Y.Min, p.Y.Max = low, high
 	p.X.Tick.Marker = LinearTicks
 	svg, err := Inline(p, "Median and worst acquire latency in ms over the run's time, faults shaded.")
-	caption := "By the time of the grant, in steps of " + duration(t.width) + "; where the line is broken nobody got a lock."
+	caption := "By the time of the grant, in steps of " + figure.Duration(t.width) + "; where the line is broken nobody got a lock."
 	return Chart{"Acquire latency over time", caption, entries(bands, "median", "worst"), svg}, err
 }
 
@@ -189,7 +190,7 @@ func (t *timeline) grantsChart(bands []span) (Chart, error) {
 		pts = append(pts, plotter.XY{X: t.x(i), Y: n})
 		high = max(high, n*1.1)
 	}
-	p := NewPlot("s since start", "grants per "+duration(t.width))
+	p := NewPlot("s since start", "grants per "+figure.Duration(t.width))
 	if err := shadeBands(p, bands, 0, high); err != nil {
 		return Chart{}, err
 	}
@@ -199,6 +200,6 @@ func (t *timeline) grantsChart(bands []span) (Chart, error) {
 	p.X.Min, p.X.Max = 0, float64(int64(len(t.grants))*t.width)/1e9
 	p.Y.Min, p.Y.Max = 0, high
 	p.X.Tick.Marker, p.Y.Tick.Marker = LinearTicks, LinearTicks
-	svg, err := Inline(p, "Number of grants in each "+duration(t.width)+" of the run, faults shaded.")
-	return Chart{"Grants over time", "In steps of " + duration(t.width) + "; at zero nobody got a lock.", entries(bands, "grants"), svg}, err
+	svg, err := Inline(p, "Number of grants in each "+figure.Duration(t.width)+" of the run, faults shaded.")
+	return Chart{"Grants over time", "In steps of " + figure.Duration(t.width) + "; at zero nobody got a lock.", entries(bands, "grants"), svg}, err
 }

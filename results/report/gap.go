@@ -1,5 +1,7 @@
 package report
 
+import "github.com/lockquake/lockquake/results/figure"
+
 // gapMark adds for how long a lock could not be taken, and why, at the end of that time: what led to it stands above.
 func (s *story) gapMark() {
 	g := s.scene.gap
@@ -8,7 +10,7 @@ func (s *story) gapMark() {
 	}
 	lane := max(s.lane(laneService), s.lane(laneNode), 0)
 	s.add(mark{
-		Time: g.To - 1, Kind: markNote, Lane: lane, To: nowhere, Label: "not to be had for " + duration(g.To-g.From),
+		Time: g.To - 1, Kind: markNote, Lane: lane, To: nowhere, Label: "not to be had for " + figure.Duration(g.To-g.From),
 		Say: "until here, " + s.scene.named(g.Text), Weight: weightTurn,
 	})
 }

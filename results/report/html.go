@@ -17,6 +17,7 @@ import (
 	"github.com/lockquake/lockquake/history"
 	"github.com/lockquake/lockquake/results"
 	"github.com/lockquake/lockquake/results/checkers"
+	"github.com/lockquake/lockquake/results/figure"
 )
 
 //go:embed report.html.tmpl
@@ -37,7 +38,7 @@ func Template(name string) *template.Template {
 func CSS() template.CSS { return template.CSS(pageCSS) }
 
 var pageTemplate = template.Must(Template("report").Funcs(template.FuncMap{
-	"words": words, "judged": judged, "measured": measured, "exact": exact, "count": count,
+	"words": words, "judged": judged, "measured": measured, "exact": exact, "count": figure.Count[int64],
 	"quantiles": quantiles, "faultTime": faultTime, "whom": whom, "injections": injections, "misses": misses,
 	"upper": func(v results.Verdict) string { return strings.ToUpper(string(v)) },
 }).Parse(pageText))
@@ -116,7 +117,7 @@ func page(dir string, r results.Report, m material) error {
 	}
 	d.Cards, d.Quiet = cards(r)
 	if all := failovers([]results.Report{r}); len(all) > 0 {
-		d.Failovers = results.RateOf(all).Text(Figures)
+		d.Failovers = results.RateOf(all).Text(figure.Number)
 	}
 	if n := len(d.Charts); m.svg == nil && n > 0 {
 		d.Top, d.Charts = &d.Charts[n-1], d.Charts[:n-1]
@@ -170,19 +171,12 @@ func cards(r results.Report) (out []card, quiet []quantity) {
 			c.Tone = string(about[n].Tone)
 		}
 		if late := r.Counts["outlived_holds"]; n == "overlapping_holds" && v != nil && *v > 0 && late != nil {
-			c.Value, c.Name = count(*late), plural(*late, "holder")+" outlived the grant"
-			c.Doc = count(*v) + " overlapping holds: " + c.Doc
+			c.Value, c.Name, _ = strings.Cut(figure.Of(*late, "holder")+" outlived the grant", " ")
+			c.Doc = figure.Count(*v) + " overlapping holds: " + c.Doc
 		}
 		out = append(out, c)
 	}
 	return out, quiet
-}
-
-func plural(n int64, word string) string {
-	if n == 1 {
-		return word
-	}
-	return word + "s"
 }
 
 // quantities are all counts and measures by name.
@@ -205,7 +199,7 @@ func broken(r results.Report, tones ...results.Tone) []string {
 	about := quantities()
 	for _, n := range countNames(r) {
 		if v := r.Counts[n]; v != nil && *v > 0 && slices.Contains(tones, about[n].Tone) {
-			out = append(out, count(*v)+" "+words(n))
+			out = append(out, figure.Count(*v)+" "+words(n))
 		}
 	}
 	return out
@@ -243,18 +237,18 @@ func notes(r results.Report, env results.Env) []string {
 func headlines(r results.Report) []pair {
 	out := []pair{{"grants a second", measured(r.Measures["throughput_per_s"])}}
 	if r.NoLock {
-		out = []pair{{"accesses of the resource", count(r.Judged.Effects)}}
+		out = []pair{{"accesses of the resource", figure.Count(r.Judged.Effects)}}
 	}
 	if n := r.Measures["offered_per_s"]; n != nil {
 		out = append(out, pair{"offered a second", measured(n)})
 	}
 	for _, q := range []string{"p50", "p99"} {
 		if v := r.Measures["acquire_"+q+"_ms"]; v != nil {
-			out = append(out, pair{"acquire " + q, Figures(*v) + " ms"})
+			out = append(out, pair{"acquire " + q, figure.Number(*v) + " ms"})
 		}
 	}
 	if v := r.Measures["unavailability_ms_max"]; v != nil {
-		out = append(out, pair{"without a lock, at most", duration(int64(*v * 1e6))})
+		out = append(out, pair{"without a lock, at most", figure.Duration(int64(*v * 1e6))})
 	}
 	found := broken(r, results.Violation)
 	if len(found) == 0 {
@@ -282,7 +276,7 @@ func environment(env results.Env, r results.Report) []facts {
 		{"backend", r.Backend},
 		{"lock", r.Lock},
 		{"client", strings.Join(clientLines(r), "; ")},
-		{"TTL", duration(env.TTL)},
+		{"TTL", figure.Duration(env.TTL)},
 		{"token", env.Token},
 		{"workload", env.Workload},
 		{"users", strconv.Itoa(env.Users)},
@@ -297,7 +291,7 @@ func environment(env results.Env, r results.Report) []facts {
 	}
 	timings := map[string]string{}
 	for k, v := range env.Timings {
-		timings[k] = count(v) + " ms"
+		timings[k] = figure.Count(v) + " ms"
 	}
 	out := []facts{{"Run", slices.DeleteFunc(run, func(p pair) bool { return p.Value == "" })}}
 	if env.Kept || env.Fresh != "" {

@@ -133,7 +133,7 @@ func TestRedIsForViolations(t *testing.T) {
 			t.Errorf("%+v", c)
 		}
 	}
-	if len(quiet) != 2 || quiet[1].Value != "24 120" || quiet[1].Doc == "" {
+	if len(quiet) != 2 || quiet[1].Value != "24,120" || quiet[1].Doc == "" {
 		t.Errorf("%+v", quiet)
 	}
 	if s := sentence(r); !strings.HasPrefix(s, "PASS: nothing was found") {

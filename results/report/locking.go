@@ -7,6 +7,7 @@ import (
 
 	"github.com/lockquake/lockquake/history"
 	"github.com/lockquake/lockquake/results"
+	"github.com/lockquake/lockquake/results/figure"
 )
 
 // atOnce is the time (ns) within which a question and its answer are one row.
@@ -62,7 +63,7 @@ func (s lockMarker) lost(e history.Event, lane int) {
 		if s.sessionEnded(h.Ref) {
 			since = " after its session was last seen"
 		}
-		say += ", " + duration(e.Time-h.Ref.Valid) + since
+		say += ", " + figure.Duration(e.Time-h.Ref.Valid) + since
 	}
 	s.add(mark{Time: e.Time, Kind: markNote, Lane: lane, To: nowhere, Label: "told: grant lost", Event: "lost", Weight: weightLoss, Say: say})
 }
@@ -178,7 +179,7 @@ func (s lockMarker) granted(e history.Event, f *history.Event, h *bar, word stri
 			say += " and then renewed"
 		}
 		if took > atOnce && v > f.Time {
-			say += " (" + duration(v-f.Time) + " left)"
+			say += " (" + figure.Duration(v-f.Time) + " left)"
 		}
 	}
 	if took <= atOnce {

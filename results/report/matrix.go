@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/lockquake/lockquake/results"
+	"github.com/lockquake/lockquake/results/figure"
 )
 
 // matrixColumns are the counts that have a column.
@@ -99,11 +100,11 @@ func summed(f []results.Report, name string) string {
 	case judged == 0:
 		return noFigure
 	case judged < len(f):
-		return fmt.Sprintf("%s (judged in %d)", count(sum), judged)
+		return fmt.Sprintf("%s (judged in %d)", figure.Count(sum), judged)
 	case len(f) == 1 || sum == 0:
-		return count(sum)
+		return figure.Count(sum)
 	}
-	return fmt.Sprintf("%s (in %d)", count(sum), above)
+	return fmt.Sprintf("%s (in %d)", figure.Count(sum), above)
 }
 
 // verdicts is the verdict of one run, or of several "k of n" and what became of the others.

@@ -6,6 +6,7 @@ import (
 
 	"github.com/lockquake/lockquake/history"
 	"github.com/lockquake/lockquake/results"
+	"github.com/lockquake/lockquake/results/figure"
 )
 
 // overlapMarker draws where holds overlap, and when their validities end.
@@ -63,7 +64,7 @@ func (s overlapMarker) region(r region) {
 		return
 	}
 	s.Regions = append(s.Regions, r)
-	long := duration(r.To - r.From)
+	long := figure.Duration(r.To - r.From)
 	a, b := s.Lanes[r.A].Name, s.Lanes[r.B].Name
 	m := mark{
 		Time: r.From, Kind: markRegion, Lane: r.A, To: r.B, Weight: weightHarm, Label: "both inside for " + long + ": overlapping hold",

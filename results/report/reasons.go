@@ -6,6 +6,7 @@ import (
 
 	"github.com/lockquake/lockquake/history"
 	"github.com/lockquake/lockquake/lock"
+	"github.com/lockquake/lockquake/results/figure"
 )
 
 // recordedReasons are the reasons that a run recorded, by what they explain. Reports only put a reason into words;
@@ -87,12 +88,12 @@ func causeWords(r, of history.Event) (short, long string) {
 	case history.CauseKeyTaken:
 		return "the key is taken", "a row with that unique key is there already"
 	case history.CauseTooLate:
-		return "too late by " + duration(r.Value), "its validity was over " + duration(r.Value) + " before all replies were in"
+		return "too late by " + figure.Duration(r.Value), "its validity was over " + figure.Duration(r.Value) + " before all replies were in"
 	case history.CauseWaitOver:
 		if of.Phase == history.Info {
-			return "held; gave up after " + duration(r.Value), "the lock was held whenever it asked, until its deadline after " + duration(r.Value) + "; its last request has no answer"
+			return "held; gave up after " + figure.Duration(r.Value), "the lock was held whenever it asked, until its deadline after " + figure.Duration(r.Value) + "; its last request has no answer"
 		}
-		return "held; gave up after " + duration(r.Value), "the lock is held, and the wait was given up after " + duration(r.Value)
+		return "held; gave up after " + figure.Duration(r.Value), "the lock is held, and the wait was given up after " + figure.Duration(r.Value)
 	case history.CauseNoMajority:
 		return "no majority: " + answers(r, "yes", "no"), fmt.Sprintf("no majority: of %d servers %s", r.Value, answers(r, "said yes", "said no"))
 	case history.CauseNotReplicated:
@@ -100,7 +101,7 @@ func causeWords(r, of history.Event) (short, long string) {
 		if n := r.Token & math.MaxUint32; n > 0 {
 			acked = fmt.Sprintf("only %d of %d replicas", n, r.Token>>32)
 		}
-		return acked + " in " + duration(r.Value), acked + " acknowledged the key within " + duration(r.Value)
+		return acked + " in " + figure.Duration(r.Value), acked + " acknowledged the key within " + figure.Duration(r.Value)
 	case history.CauseFewReplicas:
 		return "too few replicas heard", "the server takes no writes, for it has heard of too few replicas lately"
 	}

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/lockquake/lockquake/history"
+	"github.com/lockquake/lockquake/results/figure"
 )
 
 // seenMarker draws what servers said, and where users were held.
@@ -40,7 +41,7 @@ func (s seenMarker) primaries() {
 		if len(w.Observed) != 2 {
 			continue
 		}
-		a, b, long := w.Observed[0].Node, w.Observed[1].Node, duration(w.To-w.From)
+		a, b, long := w.Observed[0].Node, w.Observed[1].Node, figure.Duration(w.To-w.From)
 		if n := s.node(b); n >= 0 {
 			s.add(mark{
 				Time: w.From, Kind: markSeen, Lane: n, To: nowhere, Weight: weightTurn, Label: "takes writes beside " + a + ", for " + long,

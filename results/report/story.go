@@ -10,6 +10,7 @@ import (
 
 	"github.com/lockquake/lockquake/history"
 	"github.com/lockquake/lockquake/results"
+	"github.com/lockquake/lockquake/results/figure"
 )
 
 // A story is what a picture tells, before anything has a place: who takes part, and what happens in which order.
@@ -161,9 +162,9 @@ func isEffect(e history.Event) bool {
 // title is the headline: what was found.
 func title(sc *scene) string {
 	if n := sc.report.Counts["double_grants"]; sc.whole && n != nil && *n > 1 {
-		title := fmt.Sprintf("%d double grants of %s", *n, sc.lock())
+		title := figure.Of(*n, "double grant") + " of " + sc.lock()
 		if f := sc.report.Counts["foreign_releases"]; f != nil && *f > 1 {
-			title += fmt.Sprintf(", in a cascade of %d foreign releases", *f)
+			title += ", in a cascade of " + figure.Of(*f, "foreign release")
 		}
 		return title
 	}
@@ -190,7 +191,7 @@ func title(sc *scene) string {
 		found, _, _ = strings.Cut(sc.gap.Text, ": ") // the reason stands below
 		found, _, _ = strings.Cut(found, "; ")
 	case sc.handoff != nil:
-		found = "A handoff, while " + strconv.Itoa(sc.handoff.waiting) + " wait: " + duration(sc.handoff.long())
+		found = "A handoff, while " + strconv.Itoa(sc.handoff.waiting) + " wait: " + figure.Duration(sc.handoff.long())
 	}
 	switch {
 	case found != "" && clean != "":
@@ -252,7 +253,7 @@ func foot(env results.Env) string {
 		parts = append(parts, strings.TrimSuffix(env.Backend+", lock "+env.Lock, ", lock "))
 	}
 	if env.TTL > 0 {
-		parts = append(parts, "TTL "+duration(env.TTL))
+		parts = append(parts, "TTL "+figure.Duration(env.TTL))
 	}
 	if env.Resource != "" {
 		parts = append(parts, "guard "+cmp.Or(env.Guard, "none"))

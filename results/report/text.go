@@ -13,6 +13,7 @@ import (
 
 	"github.com/lockquake/lockquake/results"
 	"github.com/lockquake/lockquake/results/checkers"
+	"github.com/lockquake/lockquake/results/figure"
 )
 
 // textWidth is the number of columns that the text report keeps to where it is not told another; only a path or a command may be
@@ -319,9 +320,9 @@ func measureNames(r results.Report) []string {
 // textCounts writes counts and measures side by side.
 func textCounts(b *sheet, r results.Report) {
 	b.WriteString("\n")
-	among := fmt.Sprintf("found among %s grants, %s events, %s accesses of the resource", count(r.Judged.Grants), count(r.Judged.Events), count(r.Judged.Effects))
+	among := fmt.Sprintf("found among %s grants, %s events, %s accesses of the resource", figure.Count(r.Judged.Grants), figure.Count(r.Judged.Events), figure.Count(r.Judged.Effects))
 	if r.NoLock {
-		among = fmt.Sprintf("found among %s accesses of the resource, %s events; there is no lock", count(r.Judged.Effects), count(r.Judged.Events))
+		among = fmt.Sprintf("found among %s accesses of the resource, %s events; there is no lock", figure.Count(r.Judged.Effects), figure.Count(r.Judged.Events))
 	}
 	paragraph(b, "", among)
 	counts, measures := countNames(r), measureNames(r)
@@ -371,13 +372,13 @@ func textLatency(b *sheet, r results.Report) {
 
 // quantiles writes the cells of one distribution; one without samples has no figures.
 func quantiles(q results.Quantiles) []string {
-	cells := []string{count(q.N)}
+	cells := []string{figure.Count(q.N)}
 	for _, f := range []*float64{q.P50, q.P90, q.P99, q.P999, q.Max} {
 		if q.N == 0 || f == nil {
 			cells = append(cells, "-")
 			continue
 		}
-		cells = append(cells, Figures(*f))
+		cells = append(cells, figure.Number(*f))
 	}
 	return cells
 }
@@ -402,7 +403,7 @@ func textWorld(b *sheet, r results.Report) {
 		{results.TimeUp, "%s to start up"}, {results.TimeFirstGrant, "%s from the start to the first grant"}, {results.TimeDown, "%s to tear down"},
 	} {
 		if ms, ok := r.Timings[t.name]; ok {
-			took = append(took, fmt.Sprintf(t.text, duration(ms*1e6)))
+			took = append(took, fmt.Sprintf(t.text, figure.Duration(ms*1e6)))
 		}
 	}
 	if len(took) > 0 {

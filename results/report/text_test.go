@@ -125,7 +125,7 @@ func TestGotIsRounded(t *testing.T) {
 		{"<790.9", 790.8816381188939, "790.8816381188939"},
 		{"<1s", 999.96, "999.96"},
 		{"0", 0, "0"},
-		{">=100", 1234, "1234"},
+		{">=100", 1234, "1,234"},
 	} {
 		if text := got(results.ExpectationResult{Name: "unavailability_ms_max", Want: c.want, Got: &c.got}); text != c.text {
 			t.Errorf("%v against %s is written %s, should be %s", c.got, c.want, text, c.text)

@@ -3,9 +3,11 @@ package report
 import (
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 
 	"github.com/lockquake/lockquake/results"
+	"github.com/lockquake/lockquake/results/figure"
 	"github.com/lockquake/lockquake/scenarios"
 )
 
@@ -33,7 +35,7 @@ func short(w io.Writer, r results.Report, st style) error {
 	}
 	more := "-v prints counts, latencies, receipts and versions"
 	if n := len(r.Warnings); n > 0 && r.Verdict == results.Pass {
-		more += fmt.Sprintf(", and %d warnings", n)
+		more += ", and " + figure.Of(n, "warning")
 	} else {
 		for _, x := range r.Warnings {
 			paragraph(&b, "warning ", x)
@@ -74,7 +76,7 @@ func briefMet(b *sheet, r results.Report) {
 		met = append(met, one)
 	}
 	if zeros > 0 {
-		met = append(met, fmt.Sprintf("%d other violations 0", zeros))
+		met = append(met, figure.Of(zeros, "other violation")+" 0")
 	}
 	const lead = "met     "
 	text := strings.Join(met, ", ")
@@ -87,12 +89,12 @@ func briefMet(b *sheet, r results.Report) {
 // briefFigures tells how much was judged, and how fast the lock was.
 func briefFigures(b *sheet, r results.Report) {
 	n, what := r.Subject()
-	text := count(n) + " " + what
+	text := figure.Count(n) + " " + what
 	if v := r.Measures["throughput_per_s"]; v != nil {
-		text += ", " + Figures(*v) + " a second"
+		text += ", " + figure.Number(*v) + " a second"
 	}
 	if q := r.Latency["acquire"]; q.N > 0 && q.P50 != nil && q.P99 != nil {
-		text += fmt.Sprintf("; acquire p50 %s, p99 %s", duration(int64(*q.P50*1e6)), duration(int64(*q.P99*1e6)))
+		text += fmt.Sprintf("; acquire p50 %s, p99 %s", figure.Duration(int64(*q.P50*1e6)), figure.Duration(int64(*q.P99*1e6)))
 	}
 	paragraph(b, "judged  ", text)
 }
@@ -100,7 +102,7 @@ func briefFigures(b *sheet, r results.Report) {
 // failoverLine tells how often servers that were killed cost double grants, in one run or in several together; nothing where none was killed.
 func failoverLine(b *sheet, lead string, rs ...results.Report) {
 	if all := failovers(rs); len(all) > 0 {
-		paragraph(b, lead, results.RateOf(all).Text(Figures))
+		paragraph(b, lead, results.RateOf(all).Text(figure.Number))
 	}
 }
 
@@ -133,9 +135,8 @@ func got(e results.ExpectationResult) string {
 		return text
 	}
 	x, ok := scenarios.ParseExpectation(e.Name, e.Want)
-	var rounded float64
-	near := Figures(*e.Got)
-	if _, err := fmt.Sscan(near, &rounded); ok && err == nil && x.Holds(rounded) == x.Holds(*e.Got) && (rounded != x.Value || rounded == *e.Got) {
+	near := figure.Number(*e.Got)
+	if rounded, err := strconv.ParseFloat(strings.ReplaceAll(near, ",", ""), 64); ok && err == nil && x.Holds(rounded) == x.Holds(*e.Got) && (rounded != x.Value || rounded == *e.Got) {
 		return near
 	}
 	return text

@@ -6,6 +6,7 @@ import (
 
 	"github.com/lockquake/lockquake/history"
 	"github.com/lockquake/lockquake/results"
+	"github.com/lockquake/lockquake/results/figure"
 )
 
 func textFaults(b *sheet, r results.Report) {
@@ -57,9 +58,9 @@ func injections(faults []results.FaultResult) string {
 			parts = append(parts, fmt.Sprintf("%d %s", by[s], s))
 		}
 	}
-	sum := fmt.Sprintf("%d injections: %s", len(faults), strings.Join(parts, ", "))
+	sum := figure.Of(len(faults), "injection") + ": " + strings.Join(parts, ", ")
 	if missed > 0 {
-		sum += fmt.Sprintf("; %d targets slipped away before they were hit", missed)
+		sum += "; " + figure.Of(missed, "target") + " slipped away before they were hit"
 	}
 	return sum
 }

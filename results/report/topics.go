@@ -7,6 +7,7 @@ import (
 
 	"github.com/lockquake/lockquake/history"
 	"github.com/lockquake/lockquake/results"
+	"github.com/lockquake/lockquake/results/figure"
 	"github.com/lockquake/lockquake/scenarios"
 )
 
@@ -40,9 +41,9 @@ func (sc *scene) topics() []topic {
 func (s topic) String() string {
 	if !s.count {
 		if name, ms := strings.CutSuffix(s.name, "_ms"); ms {
-			return words(name) + " " + duration(int64(s.value*1e6))
+			return words(name) + " " + figure.Duration(int64(s.value*1e6))
 		}
-		return words(s.name) + " " + Figures(s.value)
+		return words(s.name) + " " + figure.Number(s.value)
 	}
 	parts := strings.Split(s.name, "_")
 	for i := range parts { // the last word first, then from the first on
@@ -51,10 +52,10 @@ func (s topic) String() string {
 			if s.value == 1 {
 				parts[i] = one
 			}
-			return count(int64(s.value)) + " " + strings.Join(parts, " ")
+			return figure.Count(int64(s.value)) + " " + strings.Join(parts, " ")
 		}
 	}
-	return strings.Join(parts, " ") + " " + count(int64(s.value))
+	return strings.Join(parts, " ") + " " + figure.Count(int64(s.value))
 }
 
 // names reports whether a kind of witness is named after the count: lost_write after acknowledged_writes_lost.

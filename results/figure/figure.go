@@ -1,0 +1,67 @@
+// Package figure writes numbers for people, everywhere in one way: 36,312; 1 grant; 790.9 ms.
+package figure
+
+import (
+	"math"
+	"strconv"
+	"strings"
+
+	"github.com/dustin/go-humanize"
+	"github.com/dustin/go-humanize/english"
+)
+
+// Count writes a whole number.
+func Count[N ~int | ~int64](n N) string { return humanize.Comma(int64(n)) }
+
+// Of writes a number of things, whose name is that of one.
+func Of[N ~int | ~int64](n N, thing string) string { return english.Plural(int(n), thing, "") }
+
+// Number writes a number with decimals where it is small, and as a whole number from 1,000 on.
+func Number(f float64) string {
+	decimals := 3
+	switch abs := math.Abs(f); {
+	case math.IsInf(f, 0) || math.IsNaN(f):
+		return "not known"
+	case f == math.Trunc(f) || abs >= 1000:
+		decimals = 0
+	case abs >= 10:
+		decimals = 1
+	case abs >= 1:
+		decimals = 2
+	case abs < 0.01:
+		return strconv.FormatFloat(f, 'g', 2, 64)
+	}
+	return thousands(strconv.FormatFloat(f, 'f', decimals, 64))
+}
+
+// Exact writes a number without rounding it.
+func Exact(f float64) string { return thousands(strconv.FormatFloat(f, 'f', -1, 64)) }
+
+// thousands sets those of a decimal number apart.
+func thousands(s string) string {
+	whole, fraction, broken := strings.Cut(s, ".")
+	n, err := strconv.ParseInt(whole, 10, 64)
+	if err != nil || n == 0 { // which may have a sign
+		return s
+	}
+	if broken {
+		return humanize.Comma(n) + "." + fraction
+	}
+	return humanize.Comma(n)
+}
+
+// Duration writes ns with their unit.
+func Duration(ns int64) string { return Milli(float64(ns) / 1e6) }
+
+// Milli writes ms with their unit.
+func Milli(ms float64) string {
+	switch abs := math.Abs(ms); {
+	case abs == 0:
+		return "0 ms"
+	case abs < 1:
+		return Number(ms*1e3) + " µs"
+	case abs < 1000:
+		return Number(ms) + " ms"
+	}
+	return Number(ms/1e3) + " s"
+}
