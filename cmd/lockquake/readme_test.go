@@ -59,6 +59,27 @@ func TestReadmeIsShort(t *testing.T) {
 	}
 }
 
+// TestReadmeSaysWhatLocalNeeds: each command that starts a Redis by processes is behind a line that names its server.
+func TestReadmeSaysWhatLocalNeeds(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines, seen := strings.Split(string(text), "\n"), 0
+	for i, line := range lines {
+		if !strings.HasPrefix(line, "build/lockquake") || !strings.Contains(line, "redis") || !strings.Contains(line, "--provider local") {
+			continue
+		}
+		if seen++; !strings.Contains(lines[i-1], "redis-server") {
+			t.Errorf("README.md:%d: nothing says that it needs redis-server: %s", i+1, line)
+		}
+	}
+	if seen == 0 {
+		t.Error("README.md has no command with --provider local")
+	}
+}
+
 // brokenLocks are those of memory.
 func brokenLocks() [][]string {
 	rows := [][]string{{"lock", "what it does", "what is wrong"}}
