@@ -54,18 +54,20 @@ func atMoment(t *testing.T, provider string, s syscall.Signal, after time.Durati
 		t.Fatal(err)
 	}
 	code := p.wait(t)
-	dir := filepath.Join(p.dir, "runs", "etcd-holder-pause", "latest")
-	_, none := os.Stat(dir)
+	begun, err := filepath.Glob(filepath.Join(p.dir, "runs", "etcd-holder-pause", "2*")) // latest links to no run that was interrupted
+	if err != nil {
+		t.Fatal(err)
+	}
 	switch {
 	case s == syscall.SIGKILL:
 		t.Logf("left, and cleaned: %s", clean(t))
-	case code == -1 && none == nil:
+	case code == -1 && len(begun) > 0:
 		t.Errorf("%v ended a run that had begun, before it healed\n%s", s, p.stderr.String())
 	case code == -1: // it came before anything had begun
 	case code != codeInterrupted:
 		t.Errorf("exit code %d, should be %d\n%s", code, codeInterrupted, p.stderr.String())
-	case none == nil:
-		readable(t, dir)
+	case len(begun) > 0:
+		readable(t, begun[0])
 	}
 	gone(t, p)
 }
