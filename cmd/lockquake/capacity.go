@@ -94,6 +94,10 @@ func capacityCommand(std streams) *cobra.Command {
 	fl.BoolVarP(&f.verbose, "verbose", "v", false, "note on standard error what is done")
 	f.metrics.add(fl)
 	f.format = formatFlag(c, "text", "json")
+	completeBackendAndLock(c)
+	completeFlag(c, "scenario", completeScenario)
+	completeFlag(c, "retry", cobra.FixedCompletions(slices.Sorted(maps.Keys(sweep.Policies)), cobra.ShellCompDirectiveNoFileComp))
+	completeDir(c, "out", "resume")
 	c.RunE = func(c *cobra.Command, _ []string) error { return f.run(c.Context(), std) }
 	return c
 }

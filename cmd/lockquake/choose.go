@@ -52,6 +52,7 @@ func chooseCommand(std streams) *cobra.Command {
 		Example: `  lockquake choose --quick
   lockquake choose redis/redislock redis/redsync etcd zookeeper --format markdown`,
 	}
+	c.ValidArgsFunction = completeLock(cobra.ShellCompDirectiveNoFileComp)
 	fl := c.Flags()
 	f.flags = fl
 	fl.BoolVar(&f.quick, "quick", false, "one lock of each topology, and one run of each load")
@@ -62,6 +63,7 @@ func chooseCommand(std streams) *cobra.Command {
 	fl.StringVar(&f.out, "out", "runs", "folder of all runs")
 	fl.BoolVarP(&f.verbose, "verbose", "v", false, "note on standard error what is done")
 	f.format = formatFlag(c, "text", "json", "markdown")
+	completeDir(c, "out")
 	c.RunE = func(c *cobra.Command, args []string) error { return f.run(c.Context(), std, args) }
 	return c
 }

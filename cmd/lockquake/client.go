@@ -58,6 +58,7 @@ func clientCommand(std streams) *cobra.Command {
 	fl.StringVar(&f.nodes.provider, "provider", "auto", "what the nodes are: docker (containers), local (processes), or auto: docker where an engine answers")
 	fl.StringArrayVar(&f.nodes.images, "image", nil, "image of a kind of node instead of the project's own, such as redis=redis:7.4; may be repeated")
 	fl.BoolVarP(&f.verbose, "verbose", "v", false, "note on standard error what is done")
+	completeBackendAndLock(check)
 	c := &cobra.Command{
 		Use: "client", Short: "Test a client of your own", Long: clientDoc, Args: verbOnly,
 		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },

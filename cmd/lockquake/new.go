@@ -39,8 +39,7 @@ func newCommand(std streams) *cobra.Command {
 	}
 	backend := c.Flags().String("backend", "", "what is locked, as lockquake list backends has it")
 	lockName := c.Flags().String("lock", "", "one of its locks; the backend's first by default")
-	// The flags were added on the lines before: this cannot fail.
-	_ = c.RegisterFlagCompletionFunc("backend", cobra.FixedCompletions(backendNames(ownBackends(catalog())), cobra.ShellCompDirectiveNoFileComp))
+	completeBackendAndLock(c)
 	c.RunE = func(_ *cobra.Command, args []string) error {
 		b, locks, err := suite.Locks(*backend, *lockName, ownBackends(catalog()))
 		if err != nil {

@@ -67,6 +67,7 @@ func suiteCommand(std streams) *cobra.Command {
 			return nil
 		},
 	}
+	c.ValidArgsFunction = completeLock(cobra.ShellCompDirectiveDefault)
 	fl := c.Flags()
 	f.flags = fl
 	fl.StringArrayVar(&f.stories, "story", nil, `a story in place of the default suite: its name, a pattern such as "late-*", "quick", a scenario, or a YAML file; may be repeated`)
@@ -84,6 +85,8 @@ func suiteCommand(std streams) *cobra.Command {
 	fl.BoolVar(&f.dryRun, "dry-run", false, "list the cells and what does not apply, and start no run: a client of one's own is asked what it offers, and no more")
 	fl.BoolVarP(&f.verbose, "verbose", "v", false, "note on standard error what is done")
 	f.format = formatFlag(c, "text", "json", "junit", "markdown")
+	completeFlag(c, "story", completeStory)
+	completeDir(c, "out", "resume", "baseline")
 	c.RunE = func(c *cobra.Command, args []string) error { return f.run(c.Context(), std, args) }
 	return c
 }
