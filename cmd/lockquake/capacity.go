@@ -209,7 +209,7 @@ func (f *capacityFlags) goesOn(old, now capacity.Sweep) error {
 // sameMaker refuses to go on with what another command, version or machine began; the first of two is what was.
 func sameMaker(what string, commands, versions [2]string, was, is map[string]string) error {
 	switch {
-	case commands[0] != commands[1]:
+	case arguments(commands[0]) != arguments(commands[1]):
 		return usagef("--resume: the command is another one; that %s was made by: %s", what, commands[0])
 	case versions[0] != versions[1]:
 		return usagef("--resume: that %s was made by version %s, and this is %s", what, versions[0], versions[1])
@@ -222,10 +222,16 @@ func sameMaker(what string, commands, versions [2]string, was, is map[string]str
 	return nil
 }
 
+// arguments are what stands behind the program, however that was started.
+func arguments(command string) string {
+	_, rest, _ := strings.Cut(command, " ")
+	return rest
+}
+
 // command is what makes the sweep again, but for its seed.
 func (f *capacityFlags) command() string {
 	words := flagWords(f.flags, "resume", "seed", "out", "format", "verbose", "budget", "yes", "metrics-addr")
-	return strings.Join(append([]string{"lockquake", "capacity"}, words...), " ")
+	return strings.Join(append([]string{invocation, "capacity"}, words...), " ")
 }
 
 // flagWords are the flags that were given, as a shell takes them, but for some.

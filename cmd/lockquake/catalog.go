@@ -194,7 +194,7 @@ func standIn(provider string, images map[string]string, other string) string {
 
 // replay is the command that repeats a run, but for its seed.
 func (n *nodeSource) replay(name string, set []string, provider string) string {
-	words := []string{"lockquake", "run", name}
+	words := []string{"run", name}
 	if provider != inproc {
 		words = append(words, "--provider", provider)
 	}
@@ -213,6 +213,7 @@ func (n *nodeSource) replay(name string, set []string, provider string) string {
 	for i, w := range words {
 		words[i] = quoted(w)
 	}
+	words = append([]string{invocation}, words...)
 	if n.other != "" && provider != inproc {
 		words = append([]string{cluster.SelfVariable + "=" + quoted(n.other)}, words...)
 	}

@@ -166,7 +166,7 @@ func (f *chooseFlags) candidates(ctx context.Context, nodes *nodeSource, rows []
 
 // command is what makes the table again.
 func (f *chooseFlags) command(args []string, seed uint64) string {
-	words := []string{"lockquake choose"}
+	words := []string{invocation + " choose"}
 	for _, a := range args {
 		words = append(words, quoted(a))
 	}

@@ -13,7 +13,10 @@ import (
 	"github.com/spf13/cobra"
 )
 
-func main() { os.Exit(execute(os.Args[1:], streams{in: os.Stdin, out: os.Stdout, err: os.Stderr})) }
+func main() {
+	invocation = startedAs(os.Args[0])
+	os.Exit(execute(os.Args[1:], streams{in: os.Stdin, out: os.Stdout, err: os.Stderr}))
+}
 
 // streams are what a verb talks to: data goes to out, everything for people to err.
 type streams struct {

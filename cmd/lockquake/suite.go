@@ -270,7 +270,7 @@ func (r *suiteRun) read(args []string) (c suite.Config, err error) {
 
 // command is what makes the suite again.
 func (r *suiteRun) command(args []string) string {
-	words := []string{"lockquake suite"}
+	words := []string{invocation + " suite"}
 	for _, a := range args {
 		words = append(words, quoted(a))
 	}

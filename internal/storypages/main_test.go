@@ -155,3 +155,15 @@ func TestPut(t *testing.T) {
 		}
 	}
 }
+
+// TestPagesRepeatByTheInstalledProgram, whatever the path of the one that made the run.
+func TestPagesRepeatByTheInstalledProgram(t *testing.T) {
+	t.Parallel()
+	for made, want := range map[string]string{
+		"build/lockquake run a --seed 1": "lockquake run a --seed 1", "lockquake run a": "lockquake run a", "": "",
+	} {
+		if got := published(made); got != want {
+			t.Errorf("%q is published as %q, want %q", made, got, want)
+		}
+	}
+}

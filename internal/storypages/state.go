@@ -54,7 +54,7 @@ func read(dir string) (f found, err error) {
 		return f, err
 	}
 	f = found{
-		Verdict: string(r.Verdict), Reasons: r.Reasons, Provider: r.Provider, Seed: r.Seed, Replay: r.Replay, Made: env.Version,
+		Verdict: string(r.Verdict), Reasons: r.Reasons, Provider: r.Provider, Seed: r.Seed, Replay: published(r.Replay), Made: env.Version,
 		Counts: map[string]int64{}, Measures: map[string]*float64{}, Versions: map[string]string{},
 	}
 	f.Grants, f.Of = r.Subject()
@@ -175,4 +175,12 @@ func (s *story) names() []string {
 		out = append(out, one.Name)
 	}
 	return out
+}
+
+// published is a command that repeats a run, of a program that readers have installed.
+func published(command string) string {
+	if _, rest, ok := strings.Cut(command, " run "); ok {
+		return "lockquake run " + rest
+	}
+	return command
 }
