@@ -175,16 +175,36 @@ func (r *dockerRun) resolve(ctx context.Context, key string) (string, error) {
 	if key == node.SelfProgram {
 		return r.ensureSelfImage(ctx)
 	}
-	ref := projectImage(key)
-	found, err := r.hasImage(ctx, ref)
-	if err == nil && !found {
-		build := "lockquake images"
-		if slices.Contains(OnDemand, key) {
-			build += " " + key
-		}
-		err = chaos.Unavailable{What: "image " + ref, Reason: "the engine does not have it; run `" + build + "`, or name another with --image " + key + "=IMAGE"}
+	return projectImage(key), r.hasProjectImage(ctx, key)
+}
+
+// Imager is a provider whose nodes are made from images.
+type Imager interface {
+	// HasImage returns nil where there is the project's own image of that key, or where Open makes it; else a chaos.Unavailable that says how
+	// to get it.
+	HasImage(key string) error
+}
+
+// HasImage asks the engine.
+func (d *docker) HasImage(key string) error {
+	if key == node.SelfProgram {
+		return nil
 	}
-	return ref, err
+	ctx, cancel := context.WithTimeout(context.Background(), engineTimeout)
+	defer cancel()
+	return d.hasProjectImage(ctx, key)
+}
+
+func (d *docker) hasProjectImage(ctx context.Context, key string) error {
+	ref := projectImage(key)
+	if found, err := d.hasImage(ctx, ref); found || err != nil {
+		return err
+	}
+	build := "lockquake images"
+	if slices.Contains(OnDemand, key) {
+		build += " " + key
+	}
+	return chaos.Unavailable{What: "image " + ref, Reason: "the engine does not have it; run `" + build + "`, or name another with --image " + key + "=IMAGE"}
 }
 
 func (d *docker) hasImage(ctx context.Context, ref string) (bool, error) {

@@ -345,6 +345,25 @@ func (p planner) checkImages() error {
 			return UsageError{Text: fmt.Sprintf("--image %s=...: %s has no such nodes; it has %s", key, p.scenario.Name, strings.Join(keys, ", "))}
 		}
 	}
+	return p.hasImages()
+}
+
+// hasImages refuses nodes whose image is neither there nor named: a dry run tells, too.
+func (p planner) hasImages() error {
+	imager, ok := p.Provider.(cluster.Imager)
+	if !ok {
+		return nil
+	}
+	seen := map[string]bool{}
+	for _, s := range p.ownSpecs() {
+		if s.Named || seen[s.Image] || p.Images[s.Image] != "" {
+			continue
+		}
+		seen[s.Image] = true
+		if err := imager.HasImage(s.Image); err != nil {
+			return MissingError{Text: fmt.Sprintf("%s: %s cannot be made: %v", p.scenario.Name, s.Name, err), Err: err}
+		}
+	}
 	return nil
 }
 

@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -14,6 +15,8 @@ import (
 	"github.com/lockquake/lockquake/internal/node"
 	"github.com/lockquake/lockquake/results/checkers"
 	"github.com/lockquake/lockquake/scenarios"
+	"github.com/lockquake/lockquake/workloads"
+	resources "github.com/lockquake/lockquake/workloads/resource/all"
 )
 
 // preparedFault needs what its parameter names.
@@ -121,6 +124,49 @@ func TestPreparationsThatCannotBeHadAreRefused(t *testing.T) {
 		_, err := checkPrepared(t, c.provider, c.steps)
 		if missing := (MissingError{}); !errors.As(err, &missing) || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want %q", name, err, c.want)
+		}
+	}
+}
+
+// imageless is a provider of containers that has one image.
+type imageless struct {
+	cluster.Provider
+	has string
+}
+
+func (imageless) Name() string                             { return "imageless" }
+func (imageless) Offers(chaos.Capability, node.Role) error { return nil }
+func (imageless) EngineID(context.Context) (string, error) { return "", nil }
+
+func (p imageless) HasImage(key string) error {
+	if key != p.has && key != node.SelfProgram {
+		return chaos.Unavailable{What: "image " + key, Reason: "make it"}
+	}
+	return nil
+}
+
+// TestAMissingImageIsKnownBeforeTheRun: of a program that stands in for the client, and of servers, but not where another image is named.
+func TestAMissingImageIsKnownBeforeTheRun(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		has, client, want string
+		images            map[string]string
+	}{
+		{"redis", "{run: [python3, /my_lock.py]}", "x: client-1 cannot be made: image python is unavailable: make it", nil},
+		{"redis", "{run: [python3, /my_lock.py]}", "", map[string]string{"python": "python:3.12"}},
+		{"redis", "{run: [python3, /my_lock.py], image: 'python:3.12'}", "", nil},
+		{"python", "{run: [python3, /my_lock.py]}", "x: redis-1 cannot be made: image redis is unavailable: make it", nil},
+	} {
+		s, err := scenarios.Parse([]byte("name: x\nclaim: y\nbackend: {use: redis}\nworkload: {use: counter, client: "+c.client+", resource: {use: register}}\n"), "x.yaml")
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = Check(Options{Scenario: s, Provider: imageless{has: c.has}, Images: c.images, Catalog: Catalog{
+			Backends: redis.Backends(), Workloads: workloads.All(), Resources: resources.All(), Checkers: checkers.All(),
+		}})
+		var missing MissingError
+		if got := fmt.Sprint(err); c.want == "" && err != nil || c.want != "" && (got != c.want || !errors.As(err, &missing)) {
+			t.Errorf("%+v: %v", c, err)
 		}
 	}
 }
