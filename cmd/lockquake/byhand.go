@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -32,11 +33,22 @@ type byHand struct {
 	nodes    []*cluster.Node
 }
 
-// outsideRuns is the range of compose's networks; those of runs are in 10.128.0.0/10.
-var outsideRuns = netip.MustParsePrefix("10.127.0.0/16")
+// The network of docker-compose.yml: the first two numbers of its addresses, and the variable of .env that replaces them. Networks of runs are
+// in 10.128.0.0/10.
+const (
+	composeNet   = "10.127"
+	composeNetIn = "LOCKQUAKE_NET"
+)
 
-// newByHand makes the topology. Each backend has a network of its own, by its place in the list.
-func newByHand(name string) (byHand, error) {
+// newByHand makes the topology. Each backend has addresses of its own, by its place in the list.
+func newByHand(name string) (byHand, error) { return newByHandIn(name, composeNet) }
+
+// newByHandIn makes it in another network, such as 10.99.
+func newByHandIn(name, network string) (byHand, error) {
+	whole, err := netip.ParsePrefix(network + ".0.0/16")
+	if err != nil {
+		return byHand{}, usagef("%s is %q; write the first two numbers of a network's addresses, such as %s", composeNetIn, network, composeNet)
+	}
 	for i, b := range all.All() {
 		if b.Name != name {
 			continue
@@ -45,7 +57,7 @@ func newByHand(name string) (byHand, error) {
 		if err != nil {
 			return byHand{}, fmt.Errorf("topology of %s: %w", name, err)
 		}
-		base := outsideRuns.Addr().As4()
+		base := whole.Addr().As4()
 		base[2] = byte(i + 1)
 		p := byHand{backend: name, network: netip.PrefixFrom(netip.AddrFrom4(base), 24), topology: t, health: b.Health, specs: t.Specs()}
 		p.nodes = cluster.At(p.specs, p.network)
@@ -125,7 +137,7 @@ func asked(file string) error {
 // keepReady asks again and again whether the topology serves, which also forms it where its nodes have to be introduced
 // to each other.
 func keepReady(ctx context.Context, std streams, backend string) error {
-	p, err := newByHand(backend)
+	p, err := newByHandIn(backend, cmp.Or(os.Getenv(composeNetIn), composeNet))
 	if err != nil {
 		return err
 	}
@@ -157,7 +169,7 @@ func keepReady(ctx context.Context, std streams, backend string) error {
 
 // serves asks one node.
 func serves(ctx context.Context, backend, node string) error {
-	p, err := newByHand(backend)
+	p, err := newByHandIn(backend, cmp.Or(os.Getenv(composeNetIn), composeNet))
 	if err != nil {
 		return err
 	}

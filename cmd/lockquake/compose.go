@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -36,7 +38,13 @@ const composeHead = `# Each backend with the command lines that its runs have, f
 #   docker-compose --profile redlock down -v
 #
 # The service that ends in -ready brings the nodes together and is healthy while the whole serves a write. Nodes have fixed
-# addresses in a network of their own. Made by "make compose" out of what the backends say of their nodes.
+# addresses in one network. Made by "make compose" out of what the backends say of their nodes.
+#
+# Where those addresses or ports are taken, move them by a file .env beside this one:
+#   LOCKQUAKE_NET=10.99      the network 10.99.0.0/16 in place of 10.127.0.0/16
+#   LOCKQUAKE_PORTS=31       the ports 31101, ... in place of 20101, ...
+#
+# Attach to these servers with --provider local: clients that are containers of their own reach neither 127.0.0.1 nor this network.
 #
 # The port that clients use is published on this machine's loopback address alone, 127.0.0.1. Sentinels and the nodes of a
 # Redis Cluster answer with the addresses of their network, which reach from this machine only where containers run on it.
@@ -55,7 +63,7 @@ func servedBackends() []string {
 
 // composeFile is the text of docker-compose.yml for some backends. Values are written as JSON, which YAML reads, so that none needs care.
 func composeFile(names ...string) ([]byte, error) {
-	var ports, services, networks bytes.Buffer
+	var ports, services bytes.Buffer
 	for _, name := range names {
 		p, err := newByHand(name)
 		if err != nil {
@@ -70,9 +78,9 @@ func composeFile(names ...string) ([]byte, error) {
 			fmt.Fprintf(&ports, "#   %d  %s\n", p.published(i), p.serviceName(n.Name()))
 		}
 		p.readyService().write(&services, name+"-ready")
-		fmt.Fprintf(&networks, "  %s: {ipam: {config: [{subnet: %s}]}}\n", name, p.network)
 	}
-	return []byte(composeHead + ports.String() + "\nservices:\n" + services.String() + "networks:\n" + networks.String()), nil
+	network := movable(fmt.Sprintf("networks:\n  default: {ipam: {config: [{subnet: \"%s.0.0/16\"}]}}\n", composeNet))
+	return []byte(composeHead + ports.String() + "\nservices:\n" + services.String() + network), nil
 }
 
 // composeService is what a service of docker-compose.yml says, in this order.
@@ -90,9 +98,20 @@ func (s composeService) write(b *bytes.Buffer, name string) {
 		// Strings, and lists and maps of them, can always be written.
 		_ = enc.Encode(pair.value)
 		// Compose takes a dollar sign for the beginning of a variable.
-		fmt.Fprintf(b, "    %s: %s\n", pair.key, strings.TrimSpace(strings.ReplaceAll(v.String(), "$", "$$")))
+		fmt.Fprintf(b, "    %s: %s\n", pair.key, movable(strings.TrimSpace(strings.ReplaceAll(v.String(), "$", "$$"))))
 	}
 	b.WriteString("\n")
+}
+
+var (
+	composeAddress = regexp.MustCompile(`\b` + regexp.QuoteMeta(composeNet) + `\b`)
+	composePort    = regexp.MustCompile(`"127\.0\.0\.1:20([0-9]{3}):`)
+)
+
+// movable has variables for the network and for the ports of this machine, with what they are where .env sets none.
+func movable(text string) string {
+	text = composeAddress.ReplaceAllString(text, "$${"+composeNetIn+":-"+composeNet+"}")
+	return composePort.ReplaceAllString(text, `"127.0.0.1:$${LOCKQUAKE_PORTS:-20}$1:`)
 }
 
 // serviceName is the name of a node among those of all backends.
@@ -115,12 +134,12 @@ func (p byHand) service(i int) (composeService, error) {
 		return nil, err
 	}
 	s := p.container(spec.Image, n.Name(), argv)
-	if len(spec.Env) > 0 {
-		s = append(s, composeService{{"environment", spec.Env}}...)
+	if env := environment(spec.Image, spec.Env); len(env) > 0 {
+		s = append(s, composeService{{"environment", env}}...)
 	}
 	return append(s, composeService{
 		{"ports", []string{fmt.Sprintf("127.0.0.1:%d:%d", p.published(i), spec.Ports[0].Number)}},
-		{"networks", map[string]any{p.backend: map[string]string{"ipv4_address": n.Host()}}},
+		{"networks", map[string]any{"default": map[string]string{"ipv4_address": n.Host()}}},
 		{"healthcheck", healthcheck(test)},
 	}...), nil
 }
@@ -129,9 +148,17 @@ func (p byHand) service(i int) (composeService, error) {
 func (p byHand) readyService() composeService {
 	verb := []string{"/lockquake", "node", "ready", p.backend}
 	return append(p.container(node.SelfProgram, "ready", verb), composeService{
-		{"networks", []string{p.backend}},
+		{"environment", environment(node.SelfProgram, nil)},
 		{"healthcheck", healthcheck(append(append([]string{"CMD"}, verb...), "--check"))},
 	}...)
+}
+
+// environment tells our own program where the network is, for it asks the nodes by their addresses.
+func environment(image string, of []string) []string {
+	if image != node.SelfProgram {
+		return of
+	}
+	return append(slices.Clone(of), composeNetIn+"="+composeNet)
 }
 
 // container is what all services have.

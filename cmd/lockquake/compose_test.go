@@ -1,9 +1,11 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -31,12 +33,7 @@ func TestComposePublishesOnLoopback(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var file struct {
-		Services map[string]struct{ Ports []string }
-	}
-	if err := yaml.Unmarshal(text, &file); err != nil {
-		t.Fatal(err)
-	}
+	file := composed(t, text, nil)
 	head, _, _ := strings.Cut(string(text), "services:")
 	seen := map[string]string{}
 	for name, s := range file.Services {
@@ -61,6 +58,78 @@ func TestComposePublishesOnLoopback(t *testing.T) {
 	}
 	if len(seen) < len(servedBackends()) {
 		t.Errorf("only %d servers are published", len(seen))
+	}
+}
+
+// composeYAML is what the tests read of docker-compose.yml.
+type composeYAML struct {
+	Services map[string]struct {
+		Image       string
+		Command     []string
+		Environment []string
+		Ports       []string
+		Networks    map[string]struct {
+			Address string `yaml:"ipv4_address"`
+		}
+	}
+	Networks map[string]struct {
+		IPAM struct{ Config []struct{ Subnet string } }
+	}
+}
+
+// composed reads docker-compose.yml as compose does with that .env.
+func composed(t *testing.T, text []byte, env map[string]string) (file composeYAML) {
+	t.Helper()
+	set := os.Expand(string(text), func(name string) string {
+		name, usual, _ := strings.Cut(name, ":-")
+		if v, ok := env[name]; ok {
+			return v
+		}
+		if name == "$" {
+			return "$"
+		}
+		return usual
+	})
+	if err := yaml.Unmarshal([]byte(set), &file); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+// TestComposeMoves: .env moves every address and port, in command lines and for the program that asks the nodes. There is one network.
+func TestComposeMoves(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../../docker-compose.yml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	usual, moved := composed(t, text, nil), composed(t, text, map[string]string{"LOCKQUAKE_NET": "10.99", "LOCKQUAKE_PORTS": "31"})
+	if n := moved.Networks["default"].IPAM.Config; len(moved.Networks) != 1 || len(n) != 1 || n[0].Subnet != "10.99.0.0/16" {
+		t.Errorf("networks are %+v", moved.Networks)
+	}
+	for name, s := range moved.Services {
+		was := usual.Services[name]
+		if all := fmt.Sprintf("%+v", s); strings.Contains(all, "10.127") {
+			t.Errorf("%s stays where it was: %s", name, all)
+		}
+		if back := strings.ReplaceAll(strings.Join(s.Command, " "), "10.99.", "10.127."); back != strings.Join(was.Command, " ") {
+			t.Errorf("%s has another command line: %s", name, back)
+		}
+		if strings.HasSuffix(s.Image, "node:latest") && !slices.Contains(s.Environment, composeNetIn+"=10.99") {
+			t.Errorf("%s does not know where the network is: %v", name, s.Environment)
+		}
+		for i, port := range s.Ports {
+			if want := strings.Replace(was.Ports[i], "127.0.0.1:20", "127.0.0.1:31", 1); port != want {
+				t.Errorf("%s is behind %s, want %s", name, port, want)
+			}
+		}
+	}
+	p, err := newByHandIn("etcd", "10.99")
+	if err != nil || p.nodes[0].Host() != moved.Services["etcd-1"].Networks["default"].Address {
+		t.Errorf("the program asks %s of %+v: %v", p.nodes[0].Host(), moved.Services["etcd-1"], err)
+	}
+	if _, err := newByHandIn("etcd", "10"); exitCode(err) != codeUsage {
+		t.Errorf("a network that is none: %v", err)
 	}
 }
 

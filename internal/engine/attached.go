@@ -313,9 +313,17 @@ func reach(ctx context.Context, o Options, id string, addresses []string) (trip 
 			ns, err := strconv.ParseInt(took, 10, 64)
 			return time.Duration(ns), err
 		}
-		return 0, MissingError{Text: fmt.Sprintf("--attach: from where clients run (provider %s): %s", o.Provider.Name(), strings.Join(cannot, "; "))}
+		return 0, MissingError{Text: fmt.Sprintf("--attach: from where clients run (provider %s): %s%s", o.Provider.Name(), strings.Join(cannot, "; "), elsewhere(o.Provider))}
 	}
 	return 0, MissingError{Text: "--attach: the node in a client's place ended without a word"}
+}
+
+// elsewhere says what reaches addresses that a provider's clients do not.
+func elsewhere(p cluster.Provider) string {
+	if !inImages(p) {
+		return ""
+	}
+	return ". Clients are containers here, which reach neither this machine's 127.0.0.1 nor the networks of other containers, such as those of docker-compose.yml; --provider local does"
 }
 
 // checkOwn refuses clients of somebody else on an attached service: nobody knows whether they keep to the prefix.

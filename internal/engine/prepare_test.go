@@ -170,3 +170,14 @@ func TestAMissingImageIsKnownBeforeTheRun(t *testing.T) {
 		}
 	}
 }
+
+// TestWhoCannotBeReachedFromContainersIsToldWhatCan, and nobody else.
+func TestWhoCannotBeReachedFromContainersIsToldWhatCan(t *testing.T) {
+	t.Parallel()
+	if said := elsewhere(imageless{}); !strings.Contains(said, "--provider local") {
+		t.Errorf("it says %q", said)
+	}
+	if said := elsewhere(preparing{}); said != "" {
+		t.Errorf("processes are told %q", said)
+	}
+}
