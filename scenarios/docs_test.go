@@ -15,7 +15,7 @@ func TestDocumentation(t *testing.T) {
 	}
 	doc := string(data)
 	words := append([]string{
-		"nodes", "ttl", "clients", "users", "renew", "check", "timeout", "resource.guard", "at", "for", "every", "jitter", "held",
+		"nodes", "ttl", "clients", "users", "renew", "check", "margin", "timeout", "resource.guard", "at", "for", "every", "jitter", "held",
 		"mean_gap", "random", "schedule", "overlap", "spare", "settle", "seed", "within", "lock", "value", "outcome", "async", "point", "action", "on", "as", "event", "fact", "node", "is", "is_not", "of", "set", "same",
 	},
 		rootKeys...)

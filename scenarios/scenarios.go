@@ -64,6 +64,7 @@ type Workload struct {
 	Users    int           // users of each process; default 1
 	Renew    bool          // clients extend their grants where the lock can
 	Check    string        // "", "signal" or "validity": what users look at before a write
+	Margin   time.Duration // with "validity": how much of it must be left then
 	Timeout  time.Duration // of one acquire, release, read or write; default 10s
 	Limits   Limits        `yaml:",inline"` // of each client process
 	Client   Client        `yaml:"-"`

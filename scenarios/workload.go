@@ -28,6 +28,9 @@ func (r reader) workload(s *Scenario) error {
 	if entry(m, "check") != nil && !slices.Contains(looks, w.Check) {
 		return r.errorf("workload.check", "%q is not known; %s", w.Check, instead(w.Check, looks))
 	}
+	if w.Margin > 0 && w.Check != "validity" {
+		return r.errorf("workload.margin", "nobody looks at how much validity is left; write check: validity as well")
+	}
 	if w.Timeout == 0 {
 		return r.errorf("workload.timeout", "nothing is done in no time; write a time above 0s")
 	}

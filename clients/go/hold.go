@@ -25,10 +25,13 @@ type hold struct {
 func (h *hold) leave() { h.once.Do(func() { close(h.over) }) }
 
 // stands tells whether the user may believe in its grant.
-func (h *hold) stands() bool {
+func (h *hold) stands() bool { return h.standsFor(0) }
+
+// standsFor tells whether the grant is valid for so many nanoseconds more.
+func (h *hold) standsFor(margin int64) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return !h.lost && Now() < h.valid // Endless and Unknown are the ends of what there is
+	return !h.lost && Now()+margin < h.valid // Endless and Unknown are the ends of what there is
 }
 
 // event begins the record of an operation within the hold.
@@ -121,7 +124,7 @@ func (h *hold) write(value int64, timeout time.Duration) error {
 	h.mu.Lock()
 	lost := h.lost
 	h.mu.Unlock()
-	if look := h.user.s.start.Check; look != "" && lost || look == "validity" && !h.stands() {
+	if look := h.user.s.start.Check; look != "" && lost || look == "validity" && !h.standsFor(h.user.s.start.Margin) {
 		h.user.s.tally(errStopped)
 		return errStopped
 	}

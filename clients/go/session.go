@@ -47,6 +47,7 @@ type start struct {
 	Resource *struct{ Use, Address, Guard string }
 	Renew    bool
 	Check    string
+	Margin   int64 `json:"margin_ns"`
 	Timeout  int64 `json:"timeout_ns"`
 	Record   bool
 	TTL      int64 `json:"ttl_ns"`

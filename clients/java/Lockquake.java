@@ -728,8 +728,11 @@ public final class Lockquake {
             return f;
         }
 
-        boolean stands() {
-            return !lost && now() < valid; // ENDLESS is above all times, and UNKNOWN below
+        boolean stands() { return stands(0); }
+
+        /** Whether the grant is valid for so many nanoseconds more. */
+        boolean stands(long margin) {
+            return !lost && now() + margin < valid; // ENDLESS is above all times, and UNKNOWN below
         }
 
         /** From here on the user hears of a loss, and extends the grant where it is told to. */
@@ -795,7 +798,7 @@ public final class Lockquake {
 
         void write(long value, long timeout) {
             String look = user.session.start.text("check");
-            if (!look.isEmpty() && lost || look.equals("validity") && !stands()) {
+            if (!look.isEmpty() && lost || look.equals("validity") && !stands(user.session.start.number("margin_ns", 0))) {
                 throw new Stopped("stopped before the write: the grant is lost or over");
             }
             at("before-write");

@@ -332,8 +332,9 @@ class Hold:
         self.mu, self.lost, self.ended, self.over = threading.Lock(), False, False, threading.Event()
         self.fields = {"lock": self.name, "grant": op, "token": grant.token}
 
-    def stands(self):
-        return not self.lost and (self.valid == ENDLESS or self.valid != UNKNOWN and now() < self.valid)
+    def stands(self, margin=0):
+        """Whether the grant is valid for so many nanoseconds more."""
+        return not self.lost and (self.valid == ENDLESS or self.valid != UNKNOWN and now() + margin < self.valid)
 
     def follow(self):
         """From here on the user hears of a loss, and extends the grant where it is told to."""
@@ -382,8 +383,9 @@ class Hold:
         return self.done("read", do)
 
     def write(self, value, timeout=None):
-        look = self.user.session.start.get("check")
-        if look and self.lost or look == "validity" and not self.stands():
+        start = self.user.session.start
+        look = start.get("check")
+        if look and self.lost or look == "validity" and not self.stands(start.get("margin_ns", 0)):
             raise Stopped("stopped before the write: the grant is lost or over")
         at("before-write")
         self.done("write", lambda: (self.user.register.write(self, value, timeout or self.user.session.timeout), {}), value=value)

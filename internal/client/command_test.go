@@ -305,6 +305,19 @@ func TestAValidityEndsInHand(t *testing.T) {
 	})
 }
 
+// With a margin a holder stops while its grant is still valid.
+func TestAMarginStopsEarlier(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := &hold{u: &user{s: &session{start: aStart(func(s *wire.Start) { s.Check, s.Margin = checkValidity, int64(400*time.Millisecond) })}}, valid: lock.Until(time.Now().Add(time.Second))}
+		time.Sleep(500 * time.Millisecond)
+		early := h.look()
+		time.Sleep(200 * time.Millisecond)
+		if late := h.look(); early != nil || !errors.Is(late, workloads.ErrStopped) {
+			t.Errorf("with 500 ms left: %v; with 300 ms left: %v", early, late)
+		}
+	})
+}
+
 func TestRenewalsGoOnUntilTheLoss(t *testing.T) {
 	y := newToy()
 	r := inside(t, y)

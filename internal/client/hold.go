@@ -96,7 +96,7 @@ func (h *hold) look() error {
 			return workloads.ErrStopped
 		}
 	case checkValidity:
-		if h.lost || !h.valid.Covers(time.Now()) {
+		if h.lost || !h.valid.Covers(time.Now().Add(time.Duration(h.u.s.start.Margin))) {
 			return workloads.ErrStopped
 		}
 	}

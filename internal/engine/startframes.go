@@ -40,6 +40,7 @@ func (f startFrames) of(s *process) (*wire.Start, error) {
 		return st, nil
 	}
 	st.Renew, st.Check = sc.Workload.Renew || f.plan.renews, sc.Workload.Check
+	st.Margin = int64(sc.Workload.Margin)
 	if err := f.access(st, s.index); err != nil {
 		return nil, err
 	}

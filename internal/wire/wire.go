@@ -125,11 +125,12 @@ type Start struct {
 	Guard    string          `json:"guard,omitempty"`    // for a resource node
 	// Terms are the workload's own numbers, for a resource that must know them: "stock".
 	Terms   map[string]int64 `json:"terms,omitempty"`
-	Renew   bool             `json:"renew,omitempty"`  // clients extend their grants where the lock can
-	Check   string           `json:"check,omitempty"`  // "", "signal" or "validity": looked at before each write
-	Timeout int64            `json:"timeout_ns"`       // of one acquire, release, read or write
-	Record  bool             `json:"record"`           // false: count only (benchmarks)
-	TTL     int64            `json:"ttl_ns,omitempty"` // of the run's grants, for all nodes; 0: not known
+	Renew   bool             `json:"renew,omitempty"`     // clients extend their grants where the lock can
+	Check   string           `json:"check,omitempty"`     // "", "signal" or "validity": looked at before each write
+	Margin  int64            `json:"margin_ns,omitempty"` // with "validity": how much of it must be left
+	Timeout int64            `json:"timeout_ns"`          // of one acquire, release, read or write
+	Record  bool             `json:"record"`              // false: count only (benchmarks)
+	TTL     int64            `json:"ttl_ns,omitempty"`    // of the run's grants, for all nodes; 0: not known
 }
 
 // Workload is workload mode: Users loops of the named workload.

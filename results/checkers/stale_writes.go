@@ -30,7 +30,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"sort"
 	"strings"
 
 	"github.com/lockquake/lockquake/history"
@@ -58,6 +57,7 @@ type staleWrites struct {
 	overtaken int64         // accesses that arrived after a later holder
 	justified int64         // other refusals that are right
 	unknown   int64         // effects of holds that are not known
+	latest    int64         // by how much a write came after the validity of its hold, at most
 	late      [2][]overstay // of the holds of stale writes, and of refused accesses of that kind, by when they arrived
 	writes    shortlist
 	saved     shortlist
@@ -91,6 +91,10 @@ var staleWritesKind = results.CheckerKind{
 			Tone: results.Doubtful, Of: "effects", NeedsAll: true,
 		},
 	},
+	Measures: []results.Quantity{{
+		Name: "late_write_ms_max",
+		Doc:  "the longest time from the end of a holder's validity to a write of its own that the resource applied: how wide the window is that a look before the write leaves",
+	}},
 }
 
 func newStaleWrites(run results.Run) results.Checker {
@@ -224,6 +228,8 @@ func (s *staleWrites) effect(e *history.Event) {
 	l := &s.locks[e.Lock]
 	switch {
 	case e.Phase == history.Ok && e.Kind == history.EffectWrite:
+		o, _ := overstayed(h, e.Time)
+		s.latest = max(s.latest, o.late)
 		s.write(l, h, e)
 		l.add(touch{h, *e})
 		l.writes, l.written = l.writes+1, touch{h, *e}
@@ -389,7 +395,7 @@ func (s *staleWrites) Finish() results.Finding {
 	s.serve(math.MaxInt64)
 	s.t.finish()
 	s.open()
-	f := results.Finding{Verdict: results.VerdictOf(s.stale)}
+	f := results.Finding{Verdict: results.VerdictOf(s.stale), Measures: map[string]*float64{"late_write_ms_max": nil}}
 	if s.run.Resource == "" {
 		return f.NotApplicable("nothing is protected: there is no resource")
 	}
@@ -403,6 +409,7 @@ func (s *staleWrites) Finish() results.Finding {
 	f.Chances = map[string]results.Chances{
 		"stale_writes": {N: s.overtaken}, "late_effects": {N: s.overtaken}, "fence_saves": {N: s.overtaken + s.justified}, "unordered_effects": {N: s.effects}, "false_refusals": {N: s.effects},
 	}
+	f.Measures["late_write_ms_max"] = new(results.Milli(s.latest))
 	f.Ledger = s.excusals(0)
 	f.Ledger.Into(&f, "stale_writes")
 	s.excusals(1).Into(&f, "fence_saves")
@@ -422,80 +429,4 @@ func (s *staleWrites) Finish() results.Finding {
 	f.Witnesses = slices.Concat(f.Witnesses, s.wronged.witnesses(s.run), s.saved.witnesses(s.run))
 	f.Witnesses = f.Witnesses[:min(len(f.Witnesses), results.MaxWitnesses)]
 	return f
-}
-
-// maxTouches bounds how many of one lock's holds are remembered that have read or written.
-const maxTouches = 256
-
-// touch is the first effect of a hold that the resource served.
-type touch struct {
-	hold  *hold
-	event history.Event
-}
-
-// touched is what is remembered of the holds that have read or written under one lock.
-type touched struct {
-	modes   [2]touchedMode // exclusive, shared
-	writes  int64          // that were applied
-	written touch          // the latest of them
-}
-
-type touchedMode struct {
-	issued touch // of the hold whose request was certainly sent last
-	fresh  touch // of the hold that was certainly in hand last, of those entitled when they began
-	// latest are the holds that were granted last, in the order of start. Of older holds only two times are kept:
-	// when the last of them was granted, and when the last of them was over.
-	latest       []touch
-	droppedStart int64
-	droppedOver  int64
-}
-
-// add remembers an effect. Of each hold the first one counts.
-func (l *touched) add(t touch) {
-	if t.hold.touched {
-		return
-	}
-	t.hold.touched = true
-	m := &l.modes[min(t.hold.mode, 1)]
-	if h := m.issued.hold; h == nil || t.hold.earliest(t.hold.issued) > h.earliest(h.issued) {
-		m.issued = t
-	}
-	if h := m.fresh.hold; t.hold.fresh && (h == nil || t.hold.earliest(t.hold.start) > h.earliest(h.start)) {
-		m.fresh = t
-	}
-	i := sort.Search(len(m.latest), func(i int) bool { return m.latest[i].hold.start > t.hold.start })
-	m.latest = slices.Insert(m.latest, i, t)
-	if len(m.latest) > maxTouches {
-		for _, old := range m.latest[:maxTouches/2] {
-			m.droppedStart = max(m.droppedStart, old.hold.latest(old.hold.start))
-			m.droppedOver = max(m.droppedOver, old.hold.latest(old.hold.overAt()))
-		}
-		m.latest = slices.Delete(m.latest, 0, maxTouches/2)
-	}
-}
-
-// after returns the effect of a hold that came after h by time, or nil.
-func (m *touchedMode) after(h *hold) *touch {
-	for _, t := range []*touch{&m.issued, &m.fresh} {
-		if t.hold != nil && t.hold != h && before(h, t.hold) {
-			return t
-		}
-	}
-	return nil
-}
-
-// beside calls f with each hold but h that time does not place before h. It returns whether there may be others that
-// are no longer remembered. worst is the largest error of a clock.
-func (m *touchedMode) beside(h *hold, worst int64, f func(t *touch)) (others bool) {
-	first := h.earliest(h.issued)
-	for i := len(m.latest) - 1; i >= 0; i-- {
-		t := &m.latest[i]
-		if t.hold.start+worst < first {
-			break
-		}
-		if t.hold != h && !before(t.hold, h) {
-			f(t)
-		}
-	}
-	return m.droppedStart != 0 && m.droppedStart >= first && (!h.fresh || m.droppedOver > h.earliest(h.start))
 }

@@ -1,0 +1,84 @@
+package checkers
+
+import (
+	"slices"
+	"sort"
+
+	"github.com/lockquake/lockquake/history"
+)
+
+// maxTouches bounds how many of one lock's holds are remembered that have read or written.
+const maxTouches = 256
+
+// touch is the first effect of a hold that the resource served.
+type touch struct {
+	hold  *hold
+	event history.Event
+}
+
+// touched is what is remembered of the holds that have read or written under one lock.
+type touched struct {
+	modes   [2]touchedMode // exclusive, shared
+	writes  int64          // that were applied
+	written touch          // the latest of them
+}
+
+type touchedMode struct {
+	issued touch // of the hold whose request was certainly sent last
+	fresh  touch // of the hold that was certainly in hand last, of those entitled when they began
+	// latest are the holds that were granted last, in the order of start. Of older holds only two times are kept:
+	// when the last of them was granted, and when the last of them was over.
+	latest       []touch
+	droppedStart int64
+	droppedOver  int64
+}
+
+// add remembers an effect. Of each hold the first one counts.
+func (l *touched) add(t touch) {
+	if t.hold.touched {
+		return
+	}
+	t.hold.touched = true
+	m := &l.modes[min(t.hold.mode, 1)]
+	if h := m.issued.hold; h == nil || t.hold.earliest(t.hold.issued) > h.earliest(h.issued) {
+		m.issued = t
+	}
+	if h := m.fresh.hold; t.hold.fresh && (h == nil || t.hold.earliest(t.hold.start) > h.earliest(h.start)) {
+		m.fresh = t
+	}
+	i := sort.Search(len(m.latest), func(i int) bool { return m.latest[i].hold.start > t.hold.start })
+	m.latest = slices.Insert(m.latest, i, t)
+	if len(m.latest) > maxTouches {
+		for _, old := range m.latest[:maxTouches/2] {
+			m.droppedStart = max(m.droppedStart, old.hold.latest(old.hold.start))
+			m.droppedOver = max(m.droppedOver, old.hold.latest(old.hold.overAt()))
+		}
+		m.latest = slices.Delete(m.latest, 0, maxTouches/2)
+	}
+}
+
+// after returns the effect of a hold that came after h by time, or nil.
+func (m *touchedMode) after(h *hold) *touch {
+	for _, t := range []*touch{&m.issued, &m.fresh} {
+		if t.hold != nil && t.hold != h && before(h, t.hold) {
+			return t
+		}
+	}
+	return nil
+}
+
+// beside calls f with each hold but h that time does not place before h. It returns whether there may be others that
+// are no longer remembered. worst is the largest error of a clock.
+func (m *touchedMode) beside(h *hold, worst int64, f func(t *touch)) (others bool) {
+	first := h.earliest(h.issued)
+	for i := len(m.latest) - 1; i >= 0; i-- {
+		t := &m.latest[i]
+		if t.hold.start+worst < first {
+			break
+		}
+		if t.hold != h && !before(t.hold, h) {
+			f(t)
+		}
+	}
+	return m.droppedStart != 0 && m.droppedStart >= first && (!h.fresh || m.droppedOver > h.earliest(h.start))
+}
