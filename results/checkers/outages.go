@@ -15,7 +15,7 @@ import (
 	"github.com/lockquake/lockquake/results"
 )
 
-// Why a lock could not be taken: what had become of its last holder when the next one came.
+// Why a lock could not be taken: what had become of its last holder for most of the time.
 type outageCause uint8
 
 const (
@@ -64,6 +64,7 @@ type lockOutage struct {
 	grant   uint32
 	state   outageCause
 	last    history.Event // what made the state; of a lock that was never granted: the first request
+	before  []stateSpan   // the states before it, since the last grant
 }
 
 func (o *outages) at(lock uint16) *lockOutage {
@@ -85,6 +86,7 @@ func (o *outages) observe(e *history.Event) {
 	}
 	if e.Kind == history.Dead {
 		if l := o.at(e.Lock); l.user == e.User && (l.grant == e.Grant || e.Grant == 0) && (l.state == causeHeld || l.state == causeReleasing) {
+			l.before = append(l.before, stateSpan{l.state, l.last, e.Time})
 			l.state, l.last = causeDead, *e
 		}
 		return
@@ -95,9 +97,15 @@ func (o *outages) observe(e *history.Event) {
 	l := o.at(e.Lock)
 	before := l.state
 	o.follow(l, e)
-	if l.state != before || e.Kind == history.Acquire && e.Phase == history.Ok || l.last.Kind == history.KindNone {
-		l.last = *e
+	switch granted := e.Kind == history.Acquire && e.Phase == history.Ok; {
+	case granted:
+		l.before = l.before[:0]
+	case l.state != before:
+		l.before = append(l.before, stateSpan{before, l.last, e.Time})
+	case l.last.Kind != history.KindNone:
+		return
 	}
+	l.last = *e
 }
 
 // wait notes who waits.
@@ -170,13 +178,14 @@ func (o *outages) add(lock uint16, asked, fault, t int64) {
 	if asked <= l.asked {
 		return
 	}
-	l.asked, l.from, l.to, l.why, l.proof = asked, max(fault, l.granted), t, l.state, l.last
+	l.asked, l.from, l.to = asked, max(fault, l.granted), t
+	l.why, l.proof = l.mostly(l.from, t)
 	gone := func(c lostClient) bool { return c.client == l.user.Client() && c.last < t }
-	if (l.state == causeHeld || l.state == causeReleasing) && slices.ContainsFunc(o.lost, gone) {
+	if (l.why == causeHeld || l.why == causeReleasing) && slices.ContainsFunc(o.lost, gone) {
 		l.why = causeUnknown
 	}
 	l.dead = o.deadWaiters(l, lock, t)
-	if l.dead > 0 && (l.state == causeFree || l.state == causeReleasing || l.state == causeUnreleased) {
+	if l.dead > 0 && (l.why == causeFree || l.why == causeReleasing || l.why == causeUnreleased) {
 		l.why = causeDeadWaiters
 	}
 	middle := l.from + (t-l.from)/2
@@ -219,6 +228,26 @@ func (o *outages) witness() (int, results.Witness) {
 	return n, results.Witness{
 		Kind: KindUnavailability, Lock: o.run.LockName(worst), Text: text + o.reason(w, n, all, causes), From: w.from, To: w.to, Events: []history.Event{w.proof},
 	}
+}
+
+// stateSpan is a state that is over.
+type stateSpan struct {
+	state outageCause
+	by    history.Event // what made it
+	until int64
+}
+
+// mostly returns the state that took the most of the time from from to to, and what made it. Example: a holder that was paused releases the
+// lock 4 s late, and 1 ms later it is granted: the holder had it in hand.
+func (l *lockOutage) mostly(from, to int64) (state outageCause, by history.Event) {
+	longest, at := int64(-1), from
+	for _, s := range append(slices.Clone(l.before), stateSpan{l.state, l.last, to}) {
+		if n := max(0, s.until-at); n >= longest {
+			longest, state, by = n, s.state, s.by
+		}
+		at = max(at, s.until)
+	}
+	return state, by
 }
 
 func (l *lockOutage) longest() int64 {

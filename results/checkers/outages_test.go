@@ -184,8 +184,8 @@ fault kill on=redis-1 at=100 until=1000
 22 F acquire invoke lock=2
 23 G acquire invoke lock=3
 400 F acquire ok lock=2 valid=5000 issued=390
-500 C release invoke lock=1
-510 C release ok lock=1
+200 C release invoke lock=1
+210 C release ok lock=1
 600 D acquire ok lock=1 valid=9000 issued=590
 1100 B acquire ok valid=9000 issued=1090
 1100 G acquire ok lock=3 valid=9000 issued=1090
@@ -249,6 +249,16 @@ fault kill on=A at=100 until=1000
 95 A release ok
 1100 B acquire ok valid=9000 issued=1090
 `, "lock-0 could not be taken for 1.00 s: it had been released, and the service granted it to nobody", ""},
+		// a holder that was paused released it just before the next grant
+		{`
+fault pause on=A at=100 until=1000
+0 A acquire invoke
+10 A acquire ok valid=5000 issued=1
+20 B acquire invoke
+1005 A release invoke
+1010 A release ok
+1100 B acquire ok valid=9000 issued=1090
+`, "lock-0 could not be taken for 1.00 s: its holder had it in hand", "lock-0 100-1100: 10 acquire ok"},
 		// too few servers
 		{`
 run servers=n1,n2,n3
