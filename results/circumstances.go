@@ -22,6 +22,7 @@ type circumstances struct {
 	few        string              // that too few grants were judged for a zero to mean something
 	unentitled string              // that too few of them were entitled for a zero of double grants to mean something
 	unserved   string              // that so many arrivals were not served that the latencies of the others say little
+	outOfStep  string              // that many users who were to ask in the same moment were late
 	steps      []string            // how the machine's wall clock moved, where that is what the lock's time goes by
 	stood      Standstill          // the process that stood still the longest
 	bit, made  int                 // injections that bit, of all that were made

@@ -50,6 +50,9 @@ func (c *circumstances) judge(x scenarios.Expectation) (res ExpectationResult, a
 	default:
 		res.Verdict, res.Reason = c.measured(x, value)
 	}
+	if res.Verdict == Fail && c.outOfStep != "" && c.quantity[x.Name].InStep {
+		res.Verdict, res.Reason = Unknown, res.Reason+but+c.outOfStep
+	}
 	return res, true
 }
 

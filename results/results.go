@@ -222,6 +222,8 @@ type Quantity struct {
 	NeedsAll bool `json:"-"`
 	// Timeless tells that no time decides it: it stands also where a clock moved.
 	Timeless bool `json:"-"`
+	// InStep tells that the quantity rests on users that ask in the same moment: a demand that is missed where many were late is unknown.
+	InStep bool `json:"-"`
 	// MoreIsBetter tells that a comparison of runs takes less of it for worse; of the others, more is.
 	MoreIsBetter bool `json:"-"`
 }

@@ -141,7 +141,7 @@ func (d *directory) expect(r *Report, damage error) {
 			c.unentitled = fmt.Sprintf("only %d of %d grants were entitled: the others can be no double grant", r.Judged.Entitled, r.Judged.Grants)
 		}
 	}
-	c.unserved = unserved(r, all)
+	c.unserved, c.outOfStep = unserved(r, all), outOfStep(r)
 	if refuted := slices.Concat(d.env.Refuted, d.refusedSteps()); len(refuted) > 0 && damage == nil {
 		r.Verdict = Fail
 		r.Reasons = append(r.Reasons, refuted...)
@@ -211,6 +211,18 @@ func unserved(r *Report, all []scenarios.Expectation) string {
 	}
 	return fmt.Sprintf("%.0f of %.0f arrivals a second were offered in vain: %.1f %% never got a user, and have no latency",
 		*r.Measures["offered_per_s"]**share, *r.Measures["offered_per_s"], 100**share)
+}
+
+// maxLate is the share of users that are late for their moment from which on the others are not in step with them.
+const maxLate = 0.05
+
+// outOfStep says that users who were to ask in the same moment did not; "" where they did, or none were to.
+func outOfStep(r *Report) string {
+	share := r.Measures["late_askers_share"]
+	if share == nil || *share <= maxLate {
+		return ""
+	}
+	return fmt.Sprintf("%.1f %% of those who were to ask in the same moment were late: they were not in step", 100**share)
 }
 
 // reasons says what was not met. Expectations that one cause leaves open share a line.

@@ -24,8 +24,8 @@ import (
 //go:embed page.tmpl
 var pageText string
 
-// The page is to stay below 32 kB: it shows so many runs that did not pass, and so many bytes of a reason.
-const mostFailures, mostReason = 8, 80
+// The page is to stay below 36 kB: it shows so many runs that did not pass, and so many bytes of a reason.
+const mostFailures, mostReason = 13, 80
 
 // oldPage is what the page says already: a row without runs in the record, which is not in git, stays as it was.
 type oldPage struct {
@@ -94,7 +94,11 @@ func writePage(rec *record, path string) error {
 	}
 	for _, row := range rateRows() {
 		runs := rec.runs[row.ID]
-		parts["rates"] += old.row(runs, row.Scenario, score(runs), failovers(runs), when(runs))
+		if strings.HasPrefix(row.Scenario, "work-") {
+			parts["work"] += old.row(runs, row.Scenario, score(runs), repeats(runs), when(runs))
+		} else {
+			parts["rates"] += old.row(runs, row.Scenario, score(runs), failovers(runs), when(runs))
+		}
 	}
 	parts["demands"], _ = demands(rec)
 	if old.demands != "" && !slices.ContainsFunc(familyRows(), func(r Row) bool { return len(rec.runs[r.ID]) > 0 }) {
@@ -297,6 +301,21 @@ func failovers(runs []Run) string {
 	}
 	return fmt.Sprintf("%d | %d of %d | %s | %.0f | %d | %s | %s | %s | %s", rate.N, rate.Promoted, rate.Asked, behind, rate.Held, rate.DoubleGrants,
 		hits(rate), size, estimate(rate.Rate), perHeld)
+}
+
+// repeats pools what was done of work, and how much of it again.
+func repeats(runs []Run) string {
+	var pieces, again int64
+	for _, r := range runs {
+		if done, n := r.Measures["work_done"], r.Counts["repeated_work"]; r.Verdict != results.Unknown && done != nil && n != nil {
+			pieces, again = pieces+int64(*done)-*n, again+*n
+		}
+	}
+	if pieces == 0 {
+		return "– | – | –"
+	}
+	share := rates.Share(int(min(again, pieces)), int(pieces))
+	return fmt.Sprintf("%d | %d | %.0f (%.0f–%.0f)", pieces, again, 1e4*share.Value, 1e4*share.Low, 1e4*share.High)
 }
 
 func hits(r results.FailoverRate) string {

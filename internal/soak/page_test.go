@@ -50,6 +50,20 @@ func TestFailoversArePooled(t *testing.T) {
 	}
 }
 
+func TestRepeatedWorkIsPooled(t *testing.T) {
+	t.Parallel()
+	run := func(verdict results.Verdict, done float64, again int64) Run {
+		return Run{Verdict: verdict, Counts: map[string]*int64{"repeated_work": &again}, Measures: map[string]*float64{"work_done": &done}}
+	}
+	got := repeats([]Run{run(passed, 60, 10), run(results.Unknown, 60, 60), run(passed, 50, 0), {Verdict: passed}})
+	if want := "100 | 10 | 1000 (490–1762)"; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+	if got, want := repeats(nil), "– | – | –"; got != want {
+		t.Errorf("no runs are %s", got)
+	}
+}
+
 // What is demanded of many runs together ends the soak with an error when it is not met, as far as there are any.
 func TestTheFamilysDemands(t *testing.T) {
 	for _, c := range []struct {
@@ -161,7 +175,7 @@ func TestThePageKeepsWhatTheRecordLacks(t *testing.T) {
 	}
 }
 
-const mostBytes = 32_000
+const mostBytes = 36_000
 
 // A page on which every row was run, at two commits here and there, and much went wrong, is no longer than the published one may be.
 func TestPageStaysShort(t *testing.T) {

@@ -58,7 +58,7 @@ var costKind = results.CheckerKind{
 	Measures: []results.Quantity{
 		{Name: "wakeups_per_handoff", Doc: "notifications of watches for each handoff ([cost](#cost))", Timeless: true},
 		{Name: "requests_per_handoff", Doc: "requests to the servers for each handoff ([cost](#cost))", Timeless: true},
-		{Name: "requests_per_grant", Doc: "requests to the servers for each grant ([cost](#cost))", Timeless: true},
+		{Name: "requests_per_grant", Doc: "requests to the servers for each grant ([cost](#cost))", Timeless: true, InStep: true},
 		{Name: "requests_per_acquire", Doc: "requests to the servers for an acquire of a free lock, by a user who is alone, the least of the run ([cost](#cost))", Timeless: true},
 		{Name: "requests_per_release", Doc: "requests to the servers for a release of a lock that nobody waits for, the least of the run ([cost](#cost))", Timeless: true},
 		{Name: "requests_per_wait_s", Doc: "requests to the server that was asked most, for each second that a user waited for a lock ([cost](#cost))", Timeless: true},

@@ -336,7 +336,7 @@ func (s *script) event(f []string) error {
 		switch k {
 		case "valid":
 			e.Valid, err = millis(v)
-		case "issued", "alive":
+		case "issued", "alive", "due": // due: of an invoke, its intended start
 			e.Value, err = millis(v)
 		case "value":
 			e.Value, err = strconv.ParseInt(v, 10, 64)

@@ -29,7 +29,7 @@ var throughputKind = results.CheckerKind{
 	Doc: "How many grants a second the clients got.",
 	Measures: []results.Quantity{
 		{Name: "throughput_per_s", Doc: "grants per second", First: 1, Timeless: true, MoreIsBetter: true},
-		{Name: "failed_attempts_per_grant", Doc: "attempts of acquires that were granted nothing, for each grant; null unless every grant tells its attempts: where a lock asks again by itself", Timeless: true},
+		{Name: "failed_attempts_per_grant", Doc: "attempts of acquires that were granted nothing, for each grant; null unless every grant tells its attempts: where a lock asks again by itself", Timeless: true, InStep: true},
 		{Name: "turned_away_share", Doc: "which part of the acquires that ended was certainly not granted, 0 to 1: what a gatekeeper keeps away", Timeless: true},
 	},
 }

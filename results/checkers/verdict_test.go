@@ -12,6 +12,18 @@ import (
 // unentitled is what a script says of the end of a validity.
 var unentitled = regexp.MustCompile(`valid=[0-9]+`)
 
+// contestScript is two users that ask in the same moment.
+const contestScript = `
+10 A acquire invoke due=10
+11 B acquire invoke due=10
+20 A acquire ok valid=900 issued=15 tries=1
+30 A release invoke
+31 A release ok
+40 B acquire ok valid=900 issued=35 tries=2
+50 B release invoke
+51 B release ok
+`
+
 func TestVerdictLattice(t *testing.T) {
 	demand := pauseOnHolder + "expect: {overlapping_holds: \">0\", stale_writes: \">0\", double_grants: \"0\", judged: \">=2\"}\n"
 	notInstalled := func(d *runDir) {
@@ -36,6 +48,9 @@ func TestVerdictLattice(t *testing.T) {
 		}, results.Unknown, `only 2 grants were judged; errors of clients: "took too long" (5), "c" (2), "a" (1), others (2); client-1 did not run for`},
 		{"as many as asked for", serialScript, "expect: {judged: \">=2\"}\n", nil, results.Pass, ""},
 		{"fewer than asked for", serialScript, "expect: {judged: \">=3\"}\n", nil, results.Unknown, "only 2 grants"},
+		{"a round without a winner is demanded, and each had one", contestScript, "expect: {rounds_without_winner: \">0\", judged: \">=2\"}\n", nil, results.Fail, "found 0"},
+		{"... and some were late", strings.ReplaceAll(contestScript, "11 B acquire invoke", "15.1 B acquire invoke"), "expect: {rounds_without_winner: \">0\", judged: \">=2\"}\n", nil, results.Unknown, "50.0 % of those who were to ask in the same moment were late"},
+		{"... also for a figure of attempts", strings.ReplaceAll(contestScript, "11 B acquire invoke", "15.1 B acquire invoke"), "expect: {failed_attempts_per_grant: \">2\", judged: \">=2\"}\n", nil, results.Unknown, "not in step"},
 		{"a demanded violation is found", overlapScript, demand, nil, results.Pass, ""},
 		{
 			"a demanded violation is found though the fault did not bite", overlapScript,

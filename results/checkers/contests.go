@@ -1,0 +1,130 @@
+// Contests: how many rounds of a contest had no winner.
+//
+// Users that ask for one lock in the same moment are a contest: the workloads stampede and once have them. Where waiters ask again by themselves,
+// the attempts of the same number are a round: everybody who has not won yet makes one. A round without a winner is one of which no
+// attempt was granted: on several servers it may be a split vote. It is counted up to the latest round of which an outcome tells.
+//
+// Example: three users ask in the same moment. All fail at their first attempt, one is granted the lock with its second, and the
+// others with their fourth and fifth. The first and the third round had no winner: two.
+//
+// Where each waits for a time of its own, the attempts of a round are not made in one moment, but are counted all the same. late_askers_share tells
+// how many were late for the moment itself: users that are out of step get out of each other's way, so a figure that rests on their being in step
+// is unknown where a demand on it is missed and more than one of twenty was late.
+//
+// It cannot see contests of users who do not tell their attempts: nothing is judged then.
+
+package checkers
+
+import (
+	"time"
+
+	"github.com/lockquake/lockquake/history"
+	"github.com/lockquake/lockquake/results"
+)
+
+// lateAsker is how much later than the moment an acquire begins that is out of step: some round trips, and several times what a timer lags.
+const lateAsker = int64(5 * time.Millisecond)
+
+// contest is the users that asked for a lock in one moment.
+type contest struct {
+	users, open int
+	late        int64
+	rounds      uint32          // that are known of
+	won         map[uint32]bool // rounds that had a winner
+}
+
+// appointment is a lock and the moment at which it is to be asked for.
+type appointment struct {
+	lock uint16
+	at   int64
+}
+
+type contests struct {
+	open                     map[appointment]*contest
+	asked                    map[history.User]appointment
+	askers, late             int64
+	contests, rounds, winner int64
+	untold                   bool
+}
+
+var contestsKind = results.CheckerKind{
+	Name: "contests", New: func(results.Run) results.Checker {
+		return &contests{open: map[appointment]*contest{}, asked: map[history.User]appointment{}}
+	},
+	Grants: true,
+	Doc:    "How many rounds of a contest had no winner, where users ask for one lock in the same moment and ask again by themselves.",
+	Counts: []results.Quantity{{
+		Name: "rounds_without_winner", Doc: "users ask for one lock in the same moment, and again: rounds in which none of them was granted it, such as a split vote ([attempts](#attempts))",
+		Of: "rounds", InStep: true,
+	}},
+	Measures: []results.Quantity{{
+		Name: "late_askers_share", Doc: "which part of those who were to ask in the same moment began more than 5 ms late, 0 to 1: above 0.05 a missed demand on rounds and attempts is unknown",
+	}},
+}
+
+// Observe takes the next event.
+func (c *contests) Observe(e *history.Event) {
+	if e.Kind != history.Acquire {
+		return
+	}
+	if e.Phase == history.Invoke {
+		if e.Value == 0 {
+			return // a closed loop
+		}
+		m := appointment{e.Lock, e.Value}
+		x := c.open[m]
+		if x == nil {
+			x = &contest{won: map[uint32]bool{}}
+			c.open[m] = x
+		}
+		c.asked[e.User] = m
+		x.users++
+		x.open++
+		if e.Time > e.Value+lateAsker {
+			x.late++
+		}
+		return
+	}
+	m, ok := c.asked[e.User]
+	if !ok {
+		return
+	}
+	delete(c.asked, e.User)
+	x := c.open[m]
+	x.rounds = max(x.rounds, e.Tries)
+	if e.Phase == history.Ok {
+		x.won[e.Tries] = true
+	}
+	if x.open--; x.open == 0 {
+		delete(c.open, m)
+		c.over(x)
+	}
+}
+
+// over adds a contest that all its users have left. One user alone is none.
+func (c *contests) over(x *contest) {
+	if x.users < 2 {
+		return
+	}
+	c.contests++
+	c.askers += int64(x.users)
+	c.late += x.late
+	c.rounds += int64(x.rounds)
+	c.winner += int64(len(x.won))
+	c.untold = c.untold || x.won[0]
+}
+
+// Finish returns the finding.
+func (c *contests) Finish() results.Finding {
+	f := results.Finding{Verdict: results.Clean}
+	switch {
+	case c.contests == 0:
+		return f.NotApplicable("no users asked for one lock in the same moment")
+	case c.untold:
+		return f.NotApplicable("not every grant tells how many attempts it took")
+	}
+	f.Counts = map[string]*int64{"rounds_without_winner": new(c.rounds - c.winner)}
+	f.Chances = map[string]results.Chances{"rounds_without_winner": {N: c.rounds}}
+	f.Measures = map[string]*float64{"late_askers_share": new(float64(c.late) / float64(c.askers))}
+	return f
+}
