@@ -668,3 +668,22 @@ func TestASessionThatEnds(t *testing.T) {
 		}
 	}
 }
+
+// TestTheLocksOfAKilledServerAreRecorded where the service spreads them, and for nothing but a kill.
+func TestTheLocksOfAKilledServerAreRecorded(t *testing.T) {
+	t.Parallel()
+	for _, kills := range []bool{true, false} {
+		f := &fakeFault{moment: true, kind: chaos.Kind{Kills: kills}}
+		s := &testbed{t: t, servers: 2, faults: map[string]*fakeFault{"trouble": f}, leads: func(node string, locks []string) ([]string, error) {
+			if node != "server-2" {
+				return nil, errTest
+			}
+			return locks[:1], nil
+		}}
+		got := s.run(t.Context(), scheduled("{use: trouble, on: server-2, at: 10ms}"))
+		x := got.faults[0]
+		if (x.Shard != nil) != kills || kills && (x.Shard.Unknown != "" || !slices.Equal(x.Shard.Locks, []string{"lock-0"})) {
+			t.Errorf("it kills: %t, and its shard is %+v", kills, x.Shard)
+		}
+	}
+}

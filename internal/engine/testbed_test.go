@@ -54,12 +54,13 @@ type testbed struct {
 	ready       func() error
 	closes      func() error // of the service
 	ask         func(node, fact string) (string, error)
-	sessions    func() []topology.Session // nil: the service has none
-	stored      func() topology.Stored    // nil: the service does not say as a whole what it has
-	reset       func() ([]string, error)  // nil: nobody knows how
-	settings    map[string]string         // of a service that can be reset
-	counts      func() int64              // requests and connections of its server; nil: nobody counts them
-	removes     func() (string, error)    // what a run wrote into it, where it is somebody else's; nil: nobody can
+	sessions    func() []topology.Session                           // nil: the service has none
+	stored      func() topology.Stored                              // nil: the service does not say as a whole what it has
+	reset       func() ([]string, error)                            // nil: nobody knows how
+	settings    map[string]string                                   // of a service that can be reset
+	counts      func() int64                                        // requests and connections of its server; nil: nobody counts them
+	leads       func(node string, locks []string) ([]string, error) // nil: each server has all locks
+	removes     func() (string, error)                              // what a run wrote into it, where it is somebody else's; nil: nobody can
 	tune        func(*run)
 	progress    func(Progress)
 	signalFails func(node, signal string) error // what comes of a signal
@@ -366,8 +367,17 @@ func (v fakeService) Service([]node.Handle) topology.Service {
 		return asGuest{v}
 	case v.bed.counts != nil:
 		return withCounts{v}
+	case v.bed.leads != nil:
+		return withLeads{v}
 	}
 	return v
+}
+
+// withLeads is a service that spreads its locks.
+type withLeads struct{ fakeService }
+
+func (v withLeads) Leads(_ context.Context, node string, locks []string) ([]string, error) {
+	return v.bed.leads(node, locks)
 }
 
 func (fakeService) Facts() map[string]string {
