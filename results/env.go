@@ -326,12 +326,12 @@ type Judged struct {
 	Effects  int64 `json:"effects"` // reads and writes that the resource served or refused
 }
 
-// Subject returns how much there was to judge, and of what: grants, or accesses of the resource where there is no lock.
+// Subject returns how much there was to judge, and of what: each a grant, or an access of the resource where there is no lock.
 func (r *Report) Subject() (n int64, what string) {
 	if r.NoLock {
-		return r.Judged.Effects, "accesses"
+		return r.Judged.Effects, "access"
 	}
-	return r.Judged.Grants, "grants"
+	return r.Judged.Grants, "grant"
 }
 
 // ExpectationResult is one expectation held against what was found.

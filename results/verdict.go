@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/lockquake/lockquake/history"
+	"github.com/lockquake/lockquake/results/figure"
 	"github.com/lockquake/lockquake/scenarios"
 )
 
@@ -136,9 +137,9 @@ func (d *directory) expect(r *Report, damage error) {
 			continue
 		}
 		if n, what := r.Subject(); !x.Holds(float64(n)) {
-			c.few = because(append([]string{fmt.Sprintf("only %d %s were judged", n, what)}, d.hindered(c.stood)...))
+			c.few = because(append([]string{fmt.Sprintf("only %s %s judged", figure.Of(n, what), map[bool]string{true: "was", false: "were"}[n == 1])}, d.hindered(c.stood)...))
 		} else if !r.NoLock && !x.Holds(float64(r.Judged.Entitled)) {
-			c.unentitled = fmt.Sprintf("only %d of %d grants were entitled: the others can be no double grant", r.Judged.Entitled, r.Judged.Grants)
+			c.unentitled = fmt.Sprintf("only %s of %s were entitled: the others can be no double grant", figure.Count(r.Judged.Entitled), figure.Of(r.Judged.Grants, "grant"))
 		}
 	}
 	c.unserved, c.outOfStep = unserved(r, all), outOfStep(r)

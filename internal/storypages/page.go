@@ -1,13 +1,13 @@
 package main
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
-	"math"
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/lockquake/lockquake/results/figure"
 )
 
 // The written parts stand between these lines.
@@ -106,7 +106,11 @@ func (f found) sentence() string {
 		on = append(on, strings.TrimSuffix(k, ".version")+" "+f.Versions[k])
 	}
 	on = append(on, "provider "+f.Provider, "seed "+strconv.FormatUint(f.Seed, 10), "lockquake "+f.Made)
-	out := fmt.Sprintf("A run found, among %d %s: %s (%s).", f.Grants, cmp.Or(f.Of, "grants"), f.figures(), strings.Join(on, ", "))
+	thing := "grant"
+	if strings.HasPrefix(f.Of, "access") { // it was stored as accesses
+		thing = "access"
+	}
+	out := fmt.Sprintf("A run found, among %s: %s (%s).", figure.Of(f.Grants, thing), f.figures(), strings.Join(on, ", "))
 	if f.Verdict != "pass" {
 		out += fmt.Sprintf(" Its verdict is **%s**: %s.", f.Verdict, strings.Join(f.Reasons, "; "))
 	}
@@ -118,16 +122,13 @@ func (f found) figures() string {
 	var out []string
 	for _, name := range slices.Concat(shown, extra(f.Counts)) {
 		if n, ok := f.Counts[name]; ok {
-			out = append(out, fmt.Sprintf("%s **%d**", strings.ReplaceAll(name, "_", " "), n))
+			out = append(out, fmt.Sprintf("%s **%s**", strings.ReplaceAll(name, "_", " "), figure.Count(n)))
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(f.Measures)) {
 		value := "not judged"
 		if m := f.Measures[name]; m != nil {
-			value = "**" + strconv.FormatFloat(math.Round(*m*100)/100, 'f', -1, 64) + "**"
-			if *m >= 10 {
-				value = fmt.Sprintf("**%.0f**", *m)
-			}
+			value = "**" + figure.Number(*m) + "**"
 		}
 		out = append(out, strings.ReplaceAll(name, "_", " ")+" "+value)
 	}

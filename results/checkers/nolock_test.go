@@ -14,7 +14,7 @@ func TestWithoutALock(t *testing.T) {
 	if r.Verdict != results.Pass {
 		t.Errorf("%s: %q", r.Verdict, r.Reasons)
 	}
-	if n, what := r.Subject(); n != 5 || what != "accesses" || r.Judged.Grants != 0 || r.Judged.Entitled != 0 {
+	if n, what := r.Subject(); n != 5 || what != "access" || r.Judged.Grants != 0 || r.Judged.Entitled != 0 {
 		t.Errorf("%d %s, %+v", n, what, r.Judged)
 	}
 	for _, k := range All() {

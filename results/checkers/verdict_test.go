@@ -229,7 +229,7 @@ func TestVerdictLattice(t *testing.T) {
 		},
 		{
 			"a grant that ends as it comes into hand is entitled to nothing", "1 A acquire invoke\n10 A acquire ok valid=10 issued=2\n20 A release invoke\n21 A release ok\n", enough, nil,
-			results.Unknown, "only 0 of 1 grants were entitled",
+			results.Unknown, "only 0 of 1 grant were entitled",
 		},
 		{"a directed run needs one grant", serialScript, "", func(d *runDir) {
 			d.env.Directed = true

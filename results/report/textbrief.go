@@ -89,7 +89,7 @@ func briefMet(b *sheet, r results.Report) {
 // briefFigures tells how much was judged, and how fast the lock was.
 func briefFigures(b *sheet, r results.Report) {
 	n, what := r.Subject()
-	text := figure.Count(n) + " " + what
+	text := figure.Of(n, what)
 	if v := r.Measures["throughput_per_s"]; v != nil {
 		text += ", " + figure.Number(*v) + " a second"
 	}
