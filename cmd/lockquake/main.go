@@ -7,6 +7,8 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -106,4 +108,22 @@ func logger(w io.Writer, verbose bool) *slog.Logger {
 		level = slog.LevelDebug
 	}
 	return slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: level}))
+}
+
+// invocation is what to write in a shell to start this program. Main finds it out.
+var invocation = "lockquake"
+
+// startedAs returns "lockquake" where a shell finds that, else how this program was started.
+func startedAs(word string) string {
+	if _, err := exec.LookPath("lockquake"); err == nil {
+		return "lockquake"
+	}
+	if filepath.Base(word) == word { // a shell found it, or somebody made the word up
+		if _, err := exec.LookPath(word); err != nil {
+			if self, err := os.Executable(); err == nil {
+				word = self
+			}
+		}
+	}
+	return quoted(word)
 }

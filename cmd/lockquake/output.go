@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -15,6 +16,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/vbauerster/mpb/v8/cwriter"
+
+	"github.com/lockquake/lockquake/results/report"
 )
 
 // format is the --format flag of a verb.
@@ -109,4 +112,61 @@ func escaped(text []byte) []byte {
 		text = text[size:]
 	}
 	return out
+}
+
+// terminalWidth is the width of the terminal that w prints on; 0 where there is none.
+func terminalWidth(w io.Writer) int {
+	p, ok := w.(*printed)
+	if !ok || p.terminal() == nil {
+		return 0
+	}
+	n, _, err := cwriter.GetSize(int(p.terminal().Fd()))
+	if err != nil {
+		return 0
+	}
+	return n
+}
+
+// printFolded prints text that fits into the terminal, where there is one.
+func printFolded(w io.Writer, text string) error {
+	if n := terminalWidth(w); n > 0 {
+		return report.Fold(w, text, report.Width(n))
+	}
+	_, err := io.WriteString(w, text)
+	return err
+}
+
+// folded prints what write writes so.
+func folded(w io.Writer, write func(w io.Writer) error) error {
+	var text bytes.Buffer
+	if err := write(&text); err != nil {
+		return err
+	}
+	return printFolded(w, text.String())
+}
+
+// broken is where a paragraph goes on in the next line.
+var broken = regexp.MustCompile(`(\S)\n(\w)`)
+
+// foldedHelp prints the help of a verb. In a terminal its paragraphs are filled anew. Examples are there to be copied, and are not folded.
+func foldedHelp(w io.Writer, usual func(*cobra.Command, []string)) func(*cobra.Command, []string) {
+	return func(c *cobra.Command, args []string) {
+		var plain bytes.Buffer
+		c.SetOut(&plain)
+		usual(c, args)
+		c.SetOut(nil) // back to that of the root
+		text := plain.String()
+		if terminalWidth(w) > 0 {
+			text = strings.Replace(text, c.Long, broken.ReplaceAllString(c.Long, "$1 $2"), 1)
+		}
+		before, after, ok := strings.Cut(text, c.Example)
+		if !ok || c.Example == "" {
+			before, after = text, ""
+		}
+		_ = printFolded(w, before) // what cannot be printed cannot be complained of either
+		if ok && c.Example != "" {
+			_, _ = io.WriteString(w, c.Example)
+		}
+		_ = printFolded(w, after)
+	}
 }

@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -457,18 +456,13 @@ func (r *suiteRun) report(code int) error {
 			err = x.Text(r.std.err)
 		}
 	}
-	if err != nil {
-		return err
-	}
-	write := func(w io.Writer) error {
-		_, err := w.Write(out.Bytes())
-		return err
-	}
-	if r.format.value == "text" {
+	switch {
+	case err != nil:
+	case r.format.value == "text":
 		fmt.Fprintln(&out, shorten(r.dir))
-		err = folded(r.std.out, write)
-	} else {
-		err = write(r.std.out)
+		err = printFolded(r.std.out, out.String())
+	default:
+		_, err = r.std.out.Write(out.Bytes())
 	}
 	if err != nil {
 		return err
