@@ -21,13 +21,17 @@ type DataHolder interface {
 type Data interface {
 	// List counts what it holds now.
 	List(ctx context.Context) (Listing, error)
-	// Lose removes everything in it. It refuses while the process that had it runs.
+	// Lose removes everything in it. It refuses while the process that had it runs, as do the two that follow.
 	Lose(ctx context.Context) error
+	// Save puts a copy of everything in it aside, in the place of an earlier one.
+	Save(ctx context.Context) error
+	// Restore replaces everything in it by the copy that was put aside, and keeps that.
+	Restore(ctx context.Context) error
 	// Release closes it.
 	Release(ctx context.Context) error
 }
 
-// DoData is the order that looks into the data directory of a process, and empties it: DataArgs, answered with Listing. What
+// DoData is the order that looks into the data directory of a process, and empties it, saves it or restores it: DataArgs, answered with Listing. What
 // is held stays open under the order's key until it is undone, so that it can be looked into when the process is gone.
 const DoData = "data"
 
@@ -36,6 +40,9 @@ const (
 	DataHold  = "hold"  // open the directory of a process that runs, and list it
 	DataList  = "list"  // list what is held under the key
 	DataEmpty = "empty" // remove everything from what is held under the key, and list it
+
+	DataSave    = "save"    // put a copy of it aside, and list it
+	DataRestore = "restore" // put the copy that was put aside in its place, and list it
 )
 
 // DataArgs says what to do with which directory.

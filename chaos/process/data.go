@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/lockquake/lockquake/chaos"
 	"github.com/lockquake/lockquake/chaos/disk"
@@ -14,33 +15,52 @@ import (
 type dataOption string
 
 const (
-	keepData dataOption = "keep"
-	loseData dataOption = "lose"
+	keepData    dataOption = "keep"
+	loseData    dataOption = "lose"
+	saveData    dataOption = "save"    // a copy of it is put aside
+	restoreData dataOption = "restore" // the copy takes its place: what was written since is gone
 )
 
 func (f dataOption) check(fault string) error {
-	if f != keepData && f != loseData {
-		return fmt.Errorf("data of %s is %q: want %s or %s", fault, f, keepData, loseData)
+	if options := []dataOption{keepData, loseData, saveData, restoreData}; !slices.Contains(options, f) {
+		return fmt.Errorf("data of %s is %q: want one of %v", fault, f, options)
 	}
 	return nil
 }
 
 // needs is what a fault of that kind needs of its targets for what becomes of their data.
 func (f dataOption) needs(k chaos.Kind) []chaos.Capability {
-	if f == loseData {
-		return append(k.Needs, disk.CanData)
+	if f.changes() {
+		return append(slices.Clone(k.Needs), disk.CanData)
 	}
 	return k.Needs
 }
 
 // possible refuses targets whose data cannot be taken.
 func (f dataOption) possible(on []chaos.Node) error {
-	if f != loseData {
+	if !f.changes() {
 		return nil
 	}
 	_, err := chaos.Capable[disk.DataHolder](on, disk.CanData)
 	return err
 }
+
+// apply does it to the data of a process that is gone.
+func (f dataOption) apply(ctx context.Context, d disk.Data) error {
+	switch f {
+	case loseData:
+		return d.Lose(ctx)
+	case saveData:
+		return d.Save(ctx)
+	case restoreData:
+		return d.Restore(ctx)
+	default:
+		return nil
+	}
+}
+
+// changes tells whether the directory is another afterwards.
+func (f dataOption) changes() bool { return f != keepData && f != "" }
 
 // dataSeen is what was seen of one target's data directory. The zero value knows nothing.
 type dataSeen struct {
@@ -52,7 +72,7 @@ type dataSeen struct {
 }
 
 // openData opens the data directory of a process that is about to be killed, and lists it. A failure stops the fault only where the data
-// is to be lost.
+// is to be changed.
 func openData(ctx context.Context, n chaos.Node, option dataOption) (*dataSeen, error) {
 	l := &dataSeen{}
 	h, ok := n.(disk.DataHolder)
@@ -64,7 +84,7 @@ func openData(ctx context.Context, n chaos.Node, option dataOption) (*dataSeen, 
 		l.data = d
 		l.before, err = d.List(ctx)
 	}
-	if err != nil && option == loseData {
+	if err != nil && option.changes() {
 		return l, errors.Join(err, l.release(ctx))
 	}
 	if !errors.As(err, new(chaos.Unavailable)) {
@@ -92,16 +112,22 @@ func (l *dataSeen) settle(ctx context.Context, option dataOption, r history.Rece
 		return r, nil
 	}
 	died, err := l.data.List(ctx)
-	if err == nil && option == loseData {
-		err = l.data.Lose(ctx)
+	if err == nil {
+		err = option.apply(ctx, l.data)
 	}
 	var failed error
 	l.dead, failed = l.data.List(ctx)
 	err = errors.Join(err, failed, l.release(ctx))
 	l.known = failed == nil
 	r.Evidence += fmt.Sprintf("; its data directory held %s before, %s when it was dead", l.before, died)
-	if option == loseData {
+	switch option {
+	case loseData:
 		r.Evidence += fmt.Sprintf(", then %s", l.dead)
+	case saveData:
+		r.Evidence += ", and a copy of that was put aside"
+	case restoreData:
+		r.Evidence += fmt.Sprintf(", then the copy that was put aside, %s", l.dead)
+	default:
 	}
 	switch {
 	case err != nil:
@@ -112,7 +138,7 @@ func (l *dataSeen) settle(ctx context.Context, option dataOption, r history.Rece
 	case option == loseData && l.before.Entries == 0 && died.Entries == 0:
 		r.Status = history.Indeterminate
 		r.Evidence += ": there was nothing to lose"
-	case option == keepData && l.before.Entries > 0 && l.dead.Entries == 0:
+	case option != loseData && l.before.Entries > 0 && l.dead.Entries == 0:
 		r.Status = history.NotInstalled
 		r.Evidence += ": it was lost"
 	}

@@ -20,6 +20,7 @@ type keeper struct {
 	*realProcess
 	dir   string
 	holds int // how many are held open
+	copy  []byte
 }
 
 func newKeeper(t *testing.T) *keeper {
@@ -64,6 +65,19 @@ func (d *directory) Lose(context.Context) error {
 	return os.RemoveAll(filepath.Join(d.k.dir, "log"))
 }
 
+func (d *directory) Save(context.Context) error {
+	b, err := os.ReadFile(filepath.Join(d.k.dir, "log", "1"))
+	d.k.copy = b
+	return err
+}
+
+func (d *directory) Restore(context.Context) error {
+	if d.k.copy == nil {
+		return errors.New("nothing was put aside")
+	}
+	return os.WriteFile(filepath.Join(d.k.dir, "log", "1"), d.k.copy, 0o600)
+}
+
 func (d *directory) Release(context.Context) error {
 	d.k.holds--
 	return nil
@@ -84,6 +98,38 @@ type mover struct{ *keeper }
 func (m mover) Start(ctx context.Context) error {
 	m.dir = filepath.Join(m.dir, "log")
 	return m.keeper.Start(ctx)
+}
+
+// TestARestoreBringsBackWhatWasSaved: what was written between the two is gone, and nothing is restored that was not saved.
+func TestARestoreBringsBackWhatWasSaved(t *testing.T) {
+	k := newKeeper(t)
+	file := filepath.Join(k.dir, "log", "1")
+	inject := func(params string) (history.Receipt, error) {
+		heal, r, err := newFault(t, "restart", params).Inject(t.Context(), chaos.Scope{On: []chaos.Node{k}, Service: k})
+		if _, failed := heal(t.Context()); failed != nil {
+			t.Error(failed)
+		}
+		return r, err
+	}
+	if _, err := inject("data: restore"); err == nil || !strings.Contains(err.Error(), "nothing was put aside") {
+		t.Errorf("a restore of nothing ended with %v", err)
+	}
+	r, err := inject("data: save")
+	if err != nil || !strings.Contains(r.Evidence, "a copy of that was put aside") {
+		t.Errorf("%v, %q", err, r.Evidence)
+	}
+	faulttest.WantStatus(t, "save", r, history.Installed)
+	if err := os.WriteFile(file, []byte("hello again"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r, err = inject("data: restore")
+	if err != nil || !strings.Contains(r.Evidence, "the copy that was put aside, 2 entries of 5 bytes") {
+		t.Errorf("%v, %q", err, r.Evidence)
+	}
+	faulttest.WantStatus(t, "restore", r, history.Installed)
+	if k.holds != 0 {
+		t.Errorf("%d directories are still held", k.holds)
+	}
 }
 
 func TestKilledNodesKeepTheirDataOrLoseIt(t *testing.T) {

@@ -9,15 +9,15 @@ import (
 
 // kill ends a process with SIGKILL: a crash. What it had handed to the kernel is safe; this is no loss of power.
 type kill struct {
-	// Data is what becomes of the data directory of a server: "keep" (the default), or "lose", as with a disk that is gone as
-	// well.
+	// Data is what becomes of the data directory of a server: "keep" (the default); "lose", as with a disk that is gone as
+	// well; "save", where a copy is put aside; or "restore", where the copy takes its place, as when a backup is played back.
 	Data dataOption `yaml:"data"`
 }
 
 func killKind() chaos.Kind {
 	return chaos.Kind{
 		Name: "kill", Place: 4,
-		Doc: "Ends the target with SIGKILL; receipt: the process is gone, and what its data directory held. With `data: lose` that is emptied. " +
+		Doc: "Ends the target with SIGKILL; receipt: the process is gone, and what its data directory held. With `data: lose` that is emptied; `data: save` puts a copy of it aside, and `data: restore` puts that back. " +
 			"The heal starts a server again and waits until it " +
 			"serves, or runs while other faults stand; a client stays dead.",
 		Needs:   []chaos.Capability{chaos.CanInspect, CanKill},
@@ -41,8 +41,8 @@ type killable interface {
 	Killer
 }
 
-// Damages tells whether the data is to be lost.
-func (f kill) Damages() bool { return f.Data == loseData }
+// Damages tells whether the data is to be changed.
+func (f kill) Damages() bool { return f.Data.changes() }
 
 // Needs lists the capabilities that it needs of its targets.
 func (f kill) Needs() []chaos.Capability { return f.Data.needs(killKind()) }

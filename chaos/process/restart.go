@@ -30,7 +30,7 @@ func restartKind() chaos.Kind {
 		Name: "restart", Place: 6,
 		Doc: "Ends a server with SIGKILL, or in order as `stop` does with `how: stop`, waits for `delay` (default 0s, at most 5s) and starts it again; " +
 			"receipt: the process was gone, then the node served again, and what its data directory held before, meanwhile and after; `data: lose` " +
-			"empties it. A restart delay of the node's own comes on top.",
+			"empties it, `save` puts a copy of it aside, and `restore` puts that back. A restart delay of the node's own comes on top.",
 		Needs: []chaos.Capability{chaos.CanInspect, CanKill, chaos.CanStart},
 		Try:   []string{"", "how: stop"},
 		Kills: true,
@@ -51,8 +51,8 @@ func restartKind() chaos.Kind {
 	}
 }
 
-// Damages tells whether the data is to be lost.
-func (f restart) Damages() bool { return f.Data == loseData }
+// Damages tells whether the data is to be changed.
+func (f restart) Damages() bool { return f.Data.changes() }
 
 // Needs lists the capabilities that it needs of its targets.
 func (f restart) Needs() []chaos.Capability {

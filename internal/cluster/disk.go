@@ -78,6 +78,16 @@ func (d agentData) Lose(ctx context.Context) error {
 	return err
 }
 
+func (d agentData) Save(ctx context.Context) error {
+	_, err := d.order(ctx, disk.DataArgs{Act: disk.DataSave})
+	return err
+}
+
+func (d agentData) Restore(ctx context.Context) error {
+	_, err := d.order(ctx, disk.DataArgs{Act: disk.DataRestore})
+	return err
+}
+
 func (d agentData) Release(ctx context.Context) error { return d.agent.Undo(ctx, d.key, nil) }
 
 // ownData is a directory that the supervisor itself can open: it has children and no agent.
@@ -90,11 +100,18 @@ func (d ownData) List(context.Context) (disk.Listing, error) {
 	return d.Directory.List()
 }
 
-func (d ownData) Lose(context.Context) error {
+func (d ownData) Lose(context.Context) error { return d.idle(d.Empty) }
+
+func (d ownData) Save(context.Context) error { return d.idle(d.Directory.Save) }
+
+func (d ownData) Restore(context.Context) error { return d.idle(d.Directory.Restore) }
+
+// idle does something to the data of a node that does not run.
+func (d ownData) idle(do func() error) error {
 	if d.node.Running() {
 		return fmt.Errorf("%s still runs: its data is not taken from under it", d.node.Name())
 	}
-	return d.Empty()
+	return do()
 }
 
 func (d ownData) Release(context.Context) error { return d.Close() }

@@ -1,11 +1,14 @@
-// Package datadir looks into the data directories of nodes, and empties them.
+// Package datadir looks into the data directories of nodes, empties them, and puts copies of them aside and back.
 package datadir
 
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
+	"path"
+	"strings"
 	"syscall"
 
 	"github.com/lockquake/lockquake/chaos/disk"
@@ -30,12 +33,15 @@ func (d *Directory) List() (disk.Listing, error) {
 		return disk.Listing{}, fmt.Errorf("look at the data directory: %w", err)
 	}
 	out := disk.Listing{ID: identity(info)}
-	err = fs.WalkDir(d.root.FS(), ".", func(path string, e fs.DirEntry, err error) error {
-		if errors.Is(err, fs.ErrNotExist) || path == "." && err == nil {
+	err = fs.WalkDir(d.root.FS(), ".", func(at string, e fs.DirEntry, err error) error {
+		if errors.Is(err, fs.ErrNotExist) || at == "." && err == nil {
 			return nil
 		}
 		if err != nil {
 			return err
+		}
+		if at == aside {
+			return fs.SkipDir
 		}
 		info, err := e.Info()
 		if errors.Is(err, fs.ErrNotExist) {
@@ -56,17 +62,95 @@ func (d *Directory) List() (disk.Listing, error) {
 	return out, nil
 }
 
-// Empty removes everything from the directory, and leaves the directory itself.
-func (d *Directory) Empty() error {
+// Empty removes everything from the directory, the copy that was put aside too, and leaves the directory itself.
+func (d *Directory) Empty() error { return d.remove(func(string) bool { return true }) }
+
+// remove removes the entries that are chosen.
+func (d *Directory) remove(chosen func(name string) bool) error {
 	entries, err := fs.ReadDir(d.root.FS(), ".")
 	if err != nil {
 		return fmt.Errorf("list the data directory: %w", err)
 	}
 	var errs []error
 	for _, e := range entries {
-		errs = append(errs, d.root.RemoveAll(e.Name()))
+		if chosen(e.Name()) {
+			errs = append(errs, d.root.RemoveAll(e.Name()))
+		}
 	}
 	return errors.Join(errs...)
+}
+
+// aside is where a copy of the data is, within the directory: whoever can open that has no other room that is as large, and outlives the process.
+const aside = ".lockquake-aside"
+
+// ErrNoCopy says that there is nothing to restore.
+var ErrNoCopy = errors.New("no copy of the data was put aside")
+
+// Save puts a copy of everything aside, in the place of an earlier one.
+func (d *Directory) Save() error {
+	if err := d.root.RemoveAll(aside); err != nil {
+		return fmt.Errorf("remove the earlier copy: %w", err)
+	}
+	if err := d.root.Mkdir(aside, 0o700); err != nil {
+		return fmt.Errorf("put a copy of the data aside: %w", err)
+	}
+	return d.copy(".", aside)
+}
+
+// Restore replaces everything by the copy that was put aside, and keeps that.
+func (d *Directory) Restore() error {
+	if _, err := d.root.Stat(aside); err != nil {
+		return fmt.Errorf("%w: %w", ErrNoCopy, err)
+	}
+	if err := d.remove(func(name string) bool { return name != aside }); err != nil {
+		return err
+	}
+	return d.copy(aside, ".")
+}
+
+// copy copies what is in one directory into another, with owners and modes. Whatever is neither a file nor a directory, such as a socket, is left out.
+func (d *Directory) copy(from, to string) error {
+	return fs.WalkDir(d.root.FS(), from, func(at string, e fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case at == from:
+			return nil
+		case at == aside:
+			return fs.SkipDir
+		}
+		info, err := e.Info()
+		if err != nil {
+			return err
+		}
+		into := path.Join(to, strings.TrimPrefix(at, from+"/"))
+		switch {
+		case e.IsDir():
+			err = d.root.Mkdir(into, info.Mode().Perm())
+		case info.Mode().IsRegular():
+			err = d.copyFile(at, into, info.Mode().Perm())
+		default:
+			return nil
+		}
+		if s, ok := info.Sys().(*syscall.Stat_t); ok && err == nil {
+			err = d.root.Lchown(into, int(s.Uid), int(s.Gid))
+		}
+		return err
+	})
+}
+
+func (d *Directory) copyFile(from, into string, mode fs.FileMode) error {
+	in, err := d.root.Open(from)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = in.Close() }() // it was only read
+	out, err := d.root.OpenFile(into, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(out, in)
+	return errors.Join(err, out.Close())
 }
 
 // Close lets the directory go.

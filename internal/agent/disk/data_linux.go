@@ -30,14 +30,23 @@ func doData(_ context.Context, c agent.Call, args disk.DataArgs) (any, error) {
 	case disk.DataList:
 		return d.List()
 	case disk.DataEmpty:
-		if c.Process.Running() {
-			return nil, fmt.Errorf("pid %d still runs: its data is not taken from under it", c.Process.PID)
-		}
-		err := d.Empty()
-		list, failed := d.List()
-		return list, errors.Join(err, failed)
+		return changed(c, d, d.Empty)
+	case disk.DataSave:
+		return changed(c, d, d.Save)
+	case disk.DataRestore:
+		return changed(c, d, d.Restore)
 	}
 	return nil, fmt.Errorf("a data directory cannot be asked to %q", args.Act)
+}
+
+// changed does something to the data of a process that is gone, and lists what there is then.
+func changed(c agent.Call, d *datadir.Directory, do func() error) (any, error) {
+	if c.Process.Running() {
+		return nil, fmt.Errorf("pid %d still runs: its data is not taken from under it", c.Process.PID)
+	}
+	err := do()
+	list, failed := d.List()
+	return list, errors.Join(err, failed)
 }
 
 func holdData(c agent.Call, dir string) (any, error) {
