@@ -15,10 +15,10 @@ import (
 
 // Scenario is one run as it was asked for.
 type Scenario struct {
-	Name     string
-	File     string // where it came from, for error messages
-	Claim    string // what the run shows, in words
-	Source   string // where the argument comes from: a text, a bug report
+	Name   string
+	File   string // where it came from, for error messages
+	Claim  string // what the run shows, in words
+	Source string // where the argument comes from: a text, a bug report
 	// About is what headline, words and picture tell first: counts, measures, and events such as "renew ok". None: what Expect names.
 	About    []string
 	Backend  Backend

@@ -175,7 +175,7 @@ func TestThePageKeepsWhatTheRecordLacks(t *testing.T) {
 	}
 }
 
-const mostBytes = 36_000
+const mostBytes = 42_000 // a row for each story on each provider
 
 // A page on which every row was run, at two commits here and there, and much went wrong, is no longer than the published one may be.
 func TestPageStaysShort(t *testing.T) {

@@ -153,7 +153,11 @@ func (s lockMarker) granted(e history.Event, f *history.Event, h *bar, word stri
 	have := s.scene.keepers(h.Ref)
 	if who := s.scene.answered(h.Ref, have); len(who) > 0 {
 		by = " by " + list(brief(who))
-		for _, n := range have {
+		seen := have
+		if len(seen) == 0 { // nobody looked
+			seen = who
+		}
+		for _, n := range seen {
 			at = append(at, s.node(n))
 		}
 		to = s.farthest(h.Lane, at)
