@@ -2,6 +2,7 @@ package main
 
 import (
 	"archive/zip"
+	"compress/flate"
 	"errors"
 	"fmt"
 	"io"
@@ -12,6 +13,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/lockquake/lockquake/history"
 	"github.com/lockquake/lockquake/results"
 )
 
@@ -33,6 +35,7 @@ func keep(file, dir, scenario string, forms []string) error {
 	}
 	defer func() { _ = os.Remove(tmp.Name()) }() // gone, where it was renamed
 	out := zip.NewWriter(tmp)
+	out.RegisterCompressor(zip.Deflate, func(w io.Writer) (io.WriteCloser, error) { return flate.NewWriter(w, flate.BestCompression) })
 	err = errors.Join(copyOthers(out, file, scenario, forms), addRun(out, dir, scenario), out.Close(), tmp.Close())
 	if err != nil {
 		return err
@@ -82,16 +85,37 @@ func addRun(out *zip.Writer, dir, scenario string) error {
 }
 
 func addFile(out *zip.Writer, file, name string) error {
-	in, err := os.Open(file)
+	data, err := os.ReadFile(file)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = in.Close() }() // it was only read
+	if filepath.Ext(name) == filepath.Ext(history.Pattern) {
+		data = transposed(data, history.RecordSize)
+	}
 	w, err := out.Create(name)
 	if err == nil {
-		_, err = io.Copy(w, in)
+		_, err = w.Write(data)
 	}
 	return err
+}
+
+// transposed puts the first bytes of all rows first, then the second ones, and so on: a history's records of one size take a quarter less in an
+// archive that way. What is left behind the last whole row stays.
+func transposed(data []byte, row int) []byte {
+	out, rows := slices.Clone(data), len(data)/row
+	for i := range rows * row {
+		out[i%row*rows+i/row] = data[i]
+	}
+	return out
+}
+
+// straight undoes transposed.
+func straight(data []byte, row int) []byte {
+	out, rows := slices.Clone(data), len(data)/row
+	for i := range rows * row {
+		out[i] = data[i%row*rows+i/row]
+	}
+	return out
 }
 
 // eachKept unpacks every run in the archive of a story into a folder of its own, and has it read.
@@ -129,6 +153,19 @@ func unpacked(r fs.FS, scenario string, read func(dir, scenario string) error) (
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	if err := os.CopyFS(dir, run); err != nil {
 		return err
+	}
+	files, err := filepath.Glob(filepath.Join(dir, results.DirHistory, history.Pattern))
+	if err != nil {
+		return err
+	}
+	for _, file := range files {
+		data, err := os.ReadFile(file)
+		if err == nil {
+			err = os.WriteFile(file, straight(data, history.RecordSize), 0o600)
+		}
+		if err != nil {
+			return err
+		}
 	}
 	return read(dir, scenario)
 }

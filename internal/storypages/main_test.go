@@ -117,7 +117,7 @@ func TestARunIsKeptAndReadAgain(t *testing.T) {
 		forms          []string
 	}{{"a", "1", []string{"a", "a-b"}}, {"a-b", "2", []string{"a", "a-b"}}, {"a-old", "3", []string{"a", "a-b", "a-old"}}, {"a", "4", []string{"a", "a-b"}}} {
 		dir := t.TempDir()
-		for name, text := range map[string]string{results.FileEnv: c.text, results.DirHistory + "/client-1.lqh": c.text + c.text, results.FileReport: "not kept"} {
+		for name, text := range map[string]string{results.FileEnv: c.text, results.DirHistory + "/client-1.lqh": strings.Repeat(c.text, 500) + "end", results.FileReport: "not kept"} {
 			if err := errors.Join(os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o750), os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600)); err != nil {
 				t.Fatal(err)
 			}
@@ -138,7 +138,7 @@ func TestARunIsKeptAndReadAgain(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	if d := cmp.Diff(map[string]string{"a": "444", "a-b": "222"}, got); d != "" {
+	if d := cmp.Diff(map[string]string{"a": "4" + strings.Repeat("4", 500) + "end", "a-b": "2" + strings.Repeat("2", 500) + "end"}, got); d != "" {
 		t.Error(d)
 	}
 }
