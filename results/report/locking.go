@@ -158,9 +158,13 @@ func (s lockMarker) granted(e history.Event, f *history.Event, h *bar, word stri
 			seen = who
 		}
 		for _, n := range seen {
-			at = append(at, s.node(n))
+			if l := s.node(n); l >= 0 {
+				at = append(at, l)
+			}
 		}
-		to = s.farthest(h.Lane, at)
+		if len(at) > 0 {
+			to = s.farthest(h.Lane, at)
+		}
 		if silent := slices.DeleteFunc(slices.Clone(have), func(n string) bool { return slices.Contains(who, n) }); len(silent) > 0 {
 			by += " (" + list(silent) + " " + map[bool]string{true: "has", false: "have"}[len(silent) == 1] + " the key, too, but no answer came)"
 		}

@@ -274,7 +274,7 @@ func (sc *scene) outage(dir string) error {
 	return sc.grants(dir, last, next)
 }
 
-// glimpse makes the scene of two users at work, for counts without a witness among holds: where the first one was found, else in the middle of
+// glimpse makes the scene of two users at work, for counts whose witnesses are no holds: at the time of the first witness, else in the middle of
 // the run.
 func (sc *scene) glimpse(dir string) error {
 	until := sc.env.Start + (sc.env.End-sc.env.Start)/2
@@ -286,7 +286,7 @@ func (sc *scene) glimpse(dir string) error {
 	}
 	var first, next *history.Event
 	err := sc.scan(dir, func(e *history.Event) {
-		if e.Kind != history.Acquire || e.Phase != history.Ok || next != nil && e.Time > until {
+		if e.Kind != history.Acquire || e.Phase != history.Ok || first != nil && e.Time > until {
 			return
 		}
 		one := *e
