@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"strings"
 	"time"
 
 	"github.com/lockquake/lockquake/internal/node"
@@ -21,6 +22,10 @@ type Backend struct {
 	// InProcess is true where there are no server nodes and clients run as goroutines of the supervisor.
 	InProcess bool
 }
+
+// Misuse reports whether a key of a backend has clients use its locks in a way for which they are not made: such keys begin with "shared_", and have
+// users share what a lock belongs to. What breaks then is the program, not the lock.
+func Misuse(key string) bool { return strings.HasPrefix(key, "shared_") }
 
 // Lock returns the named lock, or the default for ""; every backend has NoLock beside those of its list.
 func (b Backend) Lock(name string) (Lock, bool) {

@@ -53,6 +53,21 @@ func (m *Majority) Missing(faults []history.Fault, client string, from, to int64
 	return left, 2*len(most) <= len(m.Servers)
 }
 
+// Dead lists the servers that a fault had killed from one time to another.
+func (m *Majority) Dead(faults []history.Fault, from, to int64) (dead []string) {
+	if m == nil {
+		return nil
+	}
+	for _, s := range m.Servers {
+		if slices.ContainsFunc(faults, func(f history.Fault) bool {
+			return stands(f, from, to) && f.Traits.Kills && slices.Contains(f.Targets, s)
+		}) {
+			dead = append(dead, s)
+		}
+	}
+	return dead
+}
+
 // stands reports whether a fault certainly stood from one time to another.
 func stands(f history.Fault, from, to int64) bool {
 	end := f.End

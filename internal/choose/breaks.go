@@ -28,8 +28,7 @@ func (c Catalog) breaksOf(b backends.Backend, lock string) []Breaks {
 			continue
 		}
 		l, ok := b.Lock(s.Backend.Lock)
-		misused := slices.ContainsFunc(s.Backend.Params.Keys(), func(key string) bool { return strings.HasPrefix(key, "shared_") })
-		if !ok || l.Wrong != "" || misused { // users who share one session break the lock by themselves
+		if !ok || l.Wrong != "" || slices.ContainsFunc(s.Backend.Params.Keys(), backends.Misuse) {
 			continue
 		}
 		x := Breaks{Story: s.Name, Counts: demanded(s, order)}

@@ -54,7 +54,7 @@ func (p *prover) reset(ctx context.Context) (err error) {
 	return p.awaitReady(ctx, resetTimeout)
 }
 
-// answered asks again while the answer does not come in time: a busy server says nothing about its state by its silence. Only the context ends it.
+// answered repeats a question that timed out, until the context ends: the silence of a busy server says nothing about its state.
 func answered[T any](ctx context.Context, ask func(context.Context) (T, error)) (T, error) {
 	for {
 		out, err := ask(ctx)

@@ -17,7 +17,7 @@ import (
 	"github.com/lockquake/lockquake/results"
 )
 
-// judgedFiles are what a run directory is judged by, and told from. Its verdict and its pictures are made of them.
+// judgedFiles are the files of a run directory that its verdict, words and picture are made of.
 var judgedFiles = []string{
 	results.FileScenario, results.FileEnv, results.FileFaults, results.FileObserved, results.FileDrawn,
 	results.DirHistory + "/*", results.DirLatency + "/*",

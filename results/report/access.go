@@ -60,7 +60,7 @@ func (s accessMarker) keep(ms []mark) []mark {
 func (s accessMarker) access(e history.Event, h *bar) mark {
 	name, on := s.Lanes[h.Lane].Name, s.which("", e.Lock)
 	m := mark{
-		Event: e.Kind.String() + " " + e.Phase.String(), Time: e.Time, Lane: h.Lane, Kind: markWrite, Label: "write " + s.value(e.Value) + on, Weight: weightAccess,
+		Event: ended(e, &e), Time: e.Time, Lane: h.Lane, Kind: markWrite, Label: "write " + s.value(e.Value) + on, Weight: weightAccess,
 		Say: fmt.Sprintf("%s writes %s%s, and it is applied", name, s.value(e.Value), on),
 	}
 	kind, verb := history.Write, "write"

@@ -12,6 +12,12 @@ func capital(text string) string {
 	return strings.ToUpper(text[:n]) + text[n:]
 }
 
+// lower undoes capital.
+func lower(text string) string {
+	n := min(1, len(text))
+	return strings.ToLower(text[:n]) + text[n:]
+}
+
 // words turns a name of a count or measure into words.
 func words(name string) string { return strings.ReplaceAll(name, "_", " ") }
 

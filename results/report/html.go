@@ -116,9 +116,7 @@ func page(dir string, r results.Report, m material) error {
 		Latencies: latencyRows(r.Latency), Facts: environment(m.env, r), Who: clientLines(r),
 	}
 	d.Cards, d.Quiet = cards(r)
-	if all := failovers([]results.Report{r}); len(all) > 0 {
-		d.Failovers = results.RateOf(all).Text(figure.Number)
-	}
+	d.Failovers = failoverText(r)
 	if n := len(d.Charts); m.svg == nil && n > 0 {
 		d.Top, d.Charts = &d.Charts[n-1], d.Charts[:n-1]
 	}

@@ -5,7 +5,6 @@ import (
 	"strings"
 
 	"github.com/lockquake/lockquake/history"
-	"github.com/lockquake/lockquake/results"
 )
 
 // outcome describes an operation that was not simply done, in a few words and in a sentence.
@@ -20,7 +19,7 @@ func (s lockMarker) outcome(e history.Event, f *history.Event) (short, long stri
 	}
 	if r, ok := s.scene.reasonOf(*f); ok {
 		short, long = causeWords(r, *f)
-		if dead := s.scene.deadServers(e.Time, f.Time); r.Code == history.CauseNoMajority && len(dead) > 0 {
+		if dead := s.scene.env.Majority.Dead(s.scene.faults, e.Time, f.Time); r.Code == history.CauseNoMajority && len(dead) > 0 {
 			long += ", where " + list(dead) + " " + are(len(dead)) + " dead"
 		}
 		return short, long
@@ -35,21 +34,6 @@ func (s lockMarker) outcome(e history.Event, f *history.Event) (short, long stri
 
 // unanswered are the error classes of requests of which servers said nothing, or that they cannot serve.
 var unanswered = map[uint8]bool{history.CodeTimeout: true, history.CodeConnection: true, history.CodeUnavailable: true, history.CodeOther: true}
-
-// deadServers are those of which a majority must agree that a fault had killed all the time.
-func (sc *scene) deadServers(from, to int64) (dead []string) {
-	if sc.env.Majority == nil {
-		return nil
-	}
-	for _, s := range sc.env.Majority.Servers {
-		one := results.Majority{Servers: []string{s}}
-		kills := slices.DeleteFunc(slices.Clone(sc.faults), func(f history.Fault) bool { return !f.Traits.Kills })
-		if _, missing := one.Missing(kills, "", from, to); missing {
-			dead = append(dead, s)
-		}
-	}
-	return dead
-}
 
 func are(n int) string {
 	if n == 1 {

@@ -101,20 +101,23 @@ func briefFigures(b *sheet, r results.Report) {
 
 // failoverLine tells how often servers that were killed cost double grants, in one run or in several together; nothing where none was killed.
 func failoverLine(b *sheet, lead string, rs ...results.Report) {
-	if all := failovers(rs); len(all) > 0 {
-		paragraph(b, lead, results.RateOf(all).Text(figure.Number))
+	if text := failoverText(rs...); text != "" {
+		paragraph(b, lead, text)
 	}
 }
 
-// failovers are those of runs that have an answer: what was not judged cannot be pooled.
-func failovers(rs []results.Report) []results.Failover {
+// failoverText is the same as text. Runs without an answer are left out where there are several: what was not judged cannot be pooled.
+func failoverText(rs ...results.Report) string {
 	var all []results.Failover
 	for _, r := range rs {
 		if r.Verdict != results.Unknown || len(rs) == 1 {
 			all = append(all, r.Failovers...)
 		}
 	}
-	return all
+	if len(all) == 0 {
+		return ""
+	}
+	return results.RateOf(all).Text(figure.Number)
 }
 
 // briefFaults has a line for each of a few faults, or one for all.

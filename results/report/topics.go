@@ -82,7 +82,7 @@ func (sc *scene) headed(title string) string {
 	case title == sc.env.Scenario: // which says nothing
 		return capital(list(more))
 	case sc.worst == nil:
-		return capital(list(more)) + "; " + strings.ToLower(title[:1]) + title[1:]
+		return capital(list(more)) + "; " + lower(title)
 	}
 	return title + "; " + list(more)
 }
@@ -114,7 +114,7 @@ func (s topicMarker) marks() {
 	s.InAll = list(rest)
 }
 
-// events has what the scenario is about told with the weight of a topic. Where nothing else was found, the first of them is the headline.
+// events gives the marks of the events that the scenario is about the weight of a topic. Where nothing else was found, the first one is the headline.
 func (s topicMarker) events() {
 	first := ""
 	for i := range s.Marks {
@@ -124,11 +124,11 @@ func (s topicMarker) events() {
 		}
 	}
 	if first != "" && s.scene.worst == nil {
-		s.Title = capital(first) + "; " + strings.ToLower(s.Title[:1]) + s.Title[1:]
+		s.Title = capital(first) + "; " + lower(s.Title)
 	}
 }
 
-// told reports whether another mark tells of a count, and gives the first one that does the weight of a topic.
+// told reports whether a mark names a count already, and gives that mark the weight of a topic.
 func (s topicMarker) told(x topic) bool {
 	i := slices.IndexFunc(s.Marks, func(m mark) bool { return Names(m.Label+" "+m.Below, x.name) && Names(m.Say, x.name) })
 	if i >= 0 {
