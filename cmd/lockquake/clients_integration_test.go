@@ -221,7 +221,8 @@ func TestClientCheckTellsLastWords(t *testing.T) {
 func inPython(*testing.T) string { return "../../clients/python" }
 func inGo(*testing.T) string     { return "../../clients/go" }
 
-// TestAServiceThatLockquakeDoesNotKnow breaks servers of which it knows no more than a command and a port.
+// TestAServiceThatLockquakeDoesNotKnow breaks servers of which it knows no more than a command and a port. The grants are held for longer than
+// a core may be busy with something else, or the holder that is to be paused has released when that is seen.
 func TestAServiceThatLockquakeDoesNotKnow(t *testing.T) {
 	t.Parallel()
 	clientImage(t, "python")
@@ -242,12 +243,12 @@ backend:
     command: [redis-server, --port, "{client.port}", --bind, "{listen}", --protected-mode, "no", --save, ""]
     ports: {client: 6379}
     ready: {send: "PING\r\n", expect: PONG}
-workload: {use: counter, clients: 4, users: 2, hold: 5ms, timeout: 3s, resource: {use: register}}
+workload: {use: counter, clients: 4, users: 2, hold: 300ms, timeout: 3s, resource: {use: register}}
 chaos:
   - {use: kill, on: service-1, at: 2s, for: 500ms}
   - {use: pause, on: holder, at: 5s, for: 3s}
 run: {for: 10s, seed: 1}
-expect: {double_grants: ">=0", overlapping_holds: ">0", stale_writes: ">=0", lost_updates: ">=0", judged: ">=100"}
+expect: {double_grants: ">=0", overlapping_holds: ">0", stale_writes: ">=0", lost_updates: ">=0", judged: ">=5"}
 `, dir)
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)

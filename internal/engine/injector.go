@@ -20,8 +20,6 @@ import (
 // maxMisses is how often a holder may begin its release before it is stopped, until an injection gives up.
 const maxMisses = 20
 
-// silence is how long a stopped client's stream must bring nothing before it counts as read to its end.
-const silence = 20 * time.Millisecond
 
 // injector makes injections and heals them.
 type injector struct {
@@ -153,13 +151,14 @@ func (in *injector) injectOn(ctx context.Context, f *injected, h hold) (receipt 
 	defer cancel()
 	in.stops.Push(f.ID, resume(node), chaos.Timeout)
 	state, err := node.Pause(ctx)
+	var silent time.Duration
 	if err == nil {
-		err = in.live.quiet(ctx, h.user.Client(), silence)
+		held, silent, err = in.live.keeps(ctx, h.user, h.grant)
 	}
 	if err != nil {
 		return history.Receipt{Status: history.Indeterminate}, false, errors.Join(err, in.continueHolder(f))
 	}
-	if !in.live.held(h.user, h.grant) {
+	if !held {
 		return history.Receipt{}, false, in.continueHolder(f)
 	}
 	in.faults.change(func() { f.Bit, f.BitError = state.Time, state.TimeError })
@@ -176,7 +175,7 @@ func (in *injector) injectOn(ctx context.Context, f *injected, h hold) (receipt 
 	in.heals.Push(f.ID, heal, chaos.Timeout) // a client is never started again
 	// A fault that stops the target keeps it stopped: the node counts its pauses.
 	err = errors.Join(err, in.continueHolder(f))
-	receipt.Evidence += fmt.Sprintf("; %v held %s by grant %d when it was stopped (%v), and its stream was silent for %v after", h.user, f.Lock, h.grant, state, silence)
+	receipt.Evidence += fmt.Sprintf("; %v held %s by grant %d when it was stopped (%v), and its stream was silent for %v after", h.user, f.Lock, h.grant, state, silent)
 	return receipt, true, err
 }
 

@@ -21,6 +21,7 @@ type live struct {
 	seen    map[occurrence]int // events of a user since its last acquire was ordered, directed runs only
 	points  map[string]int     // "user point" -> times reached
 	heard   map[int]int64      // client index -> ns when its stream last brought something
+	delays  delays             // of the clients' streams
 	grants  int64
 	first   int64 // ns of the first grant; 0 while there is none
 	waiters int
@@ -66,7 +67,11 @@ func newLive() *live {
 func (l *live) observe(client int, batch []history.Event, directed bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.heard[client] = clock.Now()
+	now := clock.Now()
+	l.heard[client] = now
+	if len(batch) > 0 {
+		l.delays.add(now, now-batch[0].Time)
+	}
 	for i := range batch {
 		l.apply(&batch[i], directed)
 		if directed {
@@ -254,20 +259,59 @@ func (l *live) removeHolds(client int) []hold {
 	return out
 }
 
-// quiet returns when the client's stream brought nothing for d, counted from now at the earliest.
-func (l *live) quiet(ctx context.Context, client int, d time.Duration) error {
+// keeps reports whether a user whose client was stopped still has a grant in hand. It reads the client's stream until that brings the grant's
+// end, or was silent for long enough to be read to its end: counted from now at the earliest, and at least twice as long as any event was
+// under way lately. A busy machine delays what a client wrote before it was stopped.
+func (l *live) keeps(ctx context.Context, u history.User, grant uint32) (held bool, silent time.Duration, err error) {
 	since := clock.Now()
 	for {
+		held = l.held(u, grant)
+		now := clock.Now()
 		l.mu.Lock()
-		last := max(l.heard[client], since)
+		last := max(l.heard[u.Client()], since)
+		silent = min(max(silence, 2*l.delays.longest(now)), maxSilence)
 		l.mu.Unlock()
-		rest := time.Duration(last+int64(d)) - time.Duration(clock.Now())
-		if rest <= 0 {
-			return nil
+		rest := time.Duration(last+int64(silent)) - time.Duration(now)
+		if rest <= 0 || !held {
+			return held, silent, nil
 		}
-		if err := clock.Sleep(ctx, rest); err != nil {
-			return err
+		if err := clock.Sleep(ctx, min(rest, silence)); err != nil {
+			return false, silent, err
 		}
+	}
+}
+
+const (
+	// silence is how long a stopped client's stream must bring nothing before it counts as read to its end.
+	silence = 20 * time.Millisecond
+	// maxSilence bounds what a slow stream makes of it: a holder that is stopped for long is another fault than the one that was asked for.
+	maxSilence = 500 * time.Millisecond
+	// delaysKept is for how long a delay is remembered, and for at most twice as long.
+	delaysKept = 2 * time.Second
+)
+
+// delays remembers how long events were under way from their client lately.
+type delays struct {
+	began        int64 // ns: the start of the current span
+	before, span int64 // ns: the longest delay of the span before, and of the current one
+}
+
+func (d *delays) add(now, delay int64) {
+	d.turn(now)
+	d.span = max(d.span, delay)
+}
+
+func (d *delays) longest(now int64) time.Duration {
+	d.turn(now)
+	return time.Duration(max(d.before, d.span))
+}
+
+func (d *delays) turn(now int64) {
+	switch age := time.Duration(now - d.began); {
+	case age >= 2*delaysKept:
+		*d = delays{began: now}
+	case age >= delaysKept:
+		*d = delays{began: now, before: d.span}
 	}
 }
 

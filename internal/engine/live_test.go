@@ -74,18 +74,40 @@ func TestRenewalMovesTheValidity(t *testing.T) {
 	}
 }
 
-func TestQuietCountsFromTheLastWord(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l := newLive()
-		start := clock.Now()
-		time.AfterFunc(10*time.Millisecond, func() { l.observe(0, []history.Event{released(0, 1)}, false) })
-		if err := l.quiet(t.Context(), 0, 25*time.Millisecond); err != nil {
-			t.Fatal(err)
-		}
-		if d := time.Duration(clock.Now() - start); d != 35*time.Millisecond {
-			t.Fatalf("quiet after %v although something came after 10 ms", d)
-		}
-	})
+// TestAStreamIsReadToItsEnd: the end of the grant ends the wait; else it takes a silence, which counts from the last event and grows with
+// the delay of the events before.
+func TestAStreamIsReadToItsEnd(t *testing.T) {
+	ms := func(n int) time.Duration { return time.Duration(n) * time.Millisecond }
+	for _, c := range []struct {
+		name  string
+		delay time.Duration // of the grant's event
+		aged  time.Duration // since it arrived
+		grant uint32        // that is released after 10 ms
+		held  bool
+		want  time.Duration
+	}{
+		{"another grant ends", 0, 0, 2, true, ms(10) + silence},
+		{"the grant ends", 0, 0, 1, false, silence},
+		{"a busy machine", ms(100), 0, 2, true, ms(210)},
+		{"a while ago", ms(100), 2 * delaysKept, 2, true, ms(10) + silence},
+		{"a machine that stood still", time.Minute, 0, 2, true, ms(10) + maxSilence},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l, a := newLive(), history.MakeUser(0, 0)
+				first := granted(a, 1, 10)
+				first.Time = clock.Now() - int64(c.delay)
+				l.observe(0, []history.Event{first}, false)
+				time.Sleep(c.aged)
+				start := clock.Now()
+				time.AfterFunc(ms(10), func() { l.observe(0, []history.Event{released(0, c.grant)}, false) })
+				held, _, err := l.keeps(t.Context(), a, 1)
+				if d := time.Duration(clock.Now() - start); held != c.held || d != c.want || err != nil {
+					t.Errorf("held %t after %v, want %t after %v: %v", held, d, c.held, c.want, err)
+				}
+			})
+		})
+	}
 }
 
 func TestEventsCountSinceTheLastAcquireOrder(t *testing.T) {
