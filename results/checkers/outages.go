@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/lockquake/lockquake/history"
 	"github.com/lockquake/lockquake/results"
@@ -28,6 +29,7 @@ const (
 	causeFree                    // it was released, and the service granted it to nobody
 	causeDeadWaiters             // it was released, and users that had died stood in its queue
 	causeNoMajority              // too few servers were there to grant it
+	causeNoLeader                // the leader did not run, and nobody led in its place
 )
 
 // outageCauses says it of several locks and of one.
@@ -40,6 +42,7 @@ var outageCauses = map[outageCause][2]string{
 	causeFree:        {"they had been released, and the service granted them to nobody", "it had been released, and the service granted it to nobody"},
 	causeDeadWaiters: {"users that had died stood in their queues", "users that had died stood in its queue"},
 	causeNoMajority:  {"there was no majority of the servers", "there was no majority of the servers"},
+	causeNoLeader:    {"nobody led the service", "nobody led the service"},
 }
 
 // outages keeps for each lock the longest time for which it could not be taken.
@@ -57,6 +60,7 @@ type lockOutage struct {
 	why      outageCause
 	dead     int      // users that had died before it was theirs
 	left     []string // the servers that were there, of no majority
+	lead     *history.Lead
 	proof    history.Event
 
 	granted int64 // when the last grant came
@@ -192,6 +196,30 @@ func (o *outages) add(lock uint16, asked, fault, t int64) {
 	if left, missing := o.run.Majority.Missing(o.run.Faults, "", middle, middle); missing {
 		l.why, l.left = causeNoMajority, left
 	}
+	l.lead = o.leaderless(lock, middle)
+	if l.lead != nil && (l.why == causeFree || l.why == causeReleasing || l.why == causeUnreleased) {
+		l.why = causeNoLeader
+	}
+}
+
+// leaderless returns what is known of the lead of a lock's servers if at t the leader did not run and nobody else had been seen to lead; else nil.
+// A leader that is only cut off may still serve its clients, and one that is back may lead again.
+func (o *outages) leaderless(lock uint16, t int64) *history.Lead {
+	for i := range o.run.Faults {
+		f := &o.run.Faults[i]
+		gone := f.Traits != nil && (f.Traits.Kills || f.Traits.Halts) && f.Receipt.Status == history.Installed
+		// The selector leader(lock-0) is of a service that spreads its locks, leader is not.
+		all := f.Shard == nil && !strings.Contains(f.Selector, "(")
+		own := f.Shard != nil && f.Shard.Unknown == "" && f.Shard.Has(o.run.LockName(lock))
+		if f.Lead == nil || f.Lead.Old == "" || !gone || !all && !own {
+			continue
+		}
+		away, unled := f.End == 0 || t < f.End, f.Lead.Led == 0 || t < f.Lead.Led
+		if f.Bit != 0 && f.Bit <= t && away && unled {
+			return f.Lead
+		}
+	}
+	return nil
 }
 
 // witness tells of the lock that was out the longest, and how many were out for at least half as long.
@@ -286,6 +314,10 @@ func (o *outages) details(l *lockOutage, words [2]string) [2]string {
 		for i := range words {
 			words[i] += ": " + o.run.Majority.Left(l.left)
 		}
+	case l.why == causeNoLeader && l.lead.New != "":
+		words[1] += fmt.Sprintf(" between %s and %s", l.lead.Old, l.lead.New)
+	case l.why == causeNoLeader:
+		words[1] += " after " + l.lead.Old
 	case l.why == causeDeadWaiters:
 		words[1] = queue
 	case l.why == causeDead && l.dead > 0:

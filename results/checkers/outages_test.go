@@ -280,6 +280,106 @@ fault kill on=n1 at=100 until=1000
 95 A release ok
 1100 B acquire ok valid=9000 issued=1090
 `, "lock-0 could not be taken for 1.00 s: it had been released, and the service granted it to nobody", ""},
+		// nobody led while the lock was free
+		{`
+fault kill on=n1 at=100 until=5000 new=n2 old=n1 led=1000
+0 A acquire invoke
+10 A acquire ok valid=5000 issued=1
+20 B acquire invoke
+90 A release invoke
+95 A release ok
+1100 B acquire ok valid=9000 issued=1090
+`, "lock-0 could not be taken for 1.00 s: nobody led the service between n1 and n2", ""},
+		// nobody else was seen to lead
+		{`
+fault pause on=n1 at=100 until=1050 new= old=n1
+0 A acquire invoke
+10 A acquire ok valid=5000 issued=1
+20 B acquire invoke
+90 A release invoke
+95 A release ok
+1100 B acquire ok valid=9000 issued=1090
+`, "lock-0 could not be taken for 1.00 s: nobody led the service after n1", ""},
+		// another one led soon
+		{`
+fault kill on=n1 at=100 until=5000 new=n2 old=n1 led=300
+0 A acquire invoke
+10 A acquire ok valid=5000 issued=1
+20 B acquire invoke
+90 A release invoke
+95 A release ok
+1100 B acquire ok valid=9000 issued=1090
+`, "lock-0 could not be taken for 1.00 s: it had been released, and the service granted it to nobody", ""},
+		// the old one was back soon
+		{`
+fault kill on=n1 at=100 until=300 new=n2 old=n1 led=1000
+0 A acquire invoke
+10 A acquire ok valid=5000 issued=1
+20 B acquire invoke
+90 A release invoke
+95 A release ok
+1100 B acquire ok valid=9000 issued=1090
+`, "lock-0 could not be taken for 1.00 s: it had been released, and the service granted it to nobody", ""},
+		// a leader that is cut off may serve its clients
+		{`
+fault partition on=n1 at=100 until=5000 new=n2 old=n1 led=1000
+0 A acquire invoke
+10 A acquire ok valid=5000 issued=1
+20 B acquire invoke
+90 A release invoke
+95 A release ok
+1100 B acquire ok valid=9000 issued=1090
+`, "lock-0 could not be taken for 1.00 s: it had been released, and the service granted it to nobody", ""},
+		// it led other locks
+		{`
+fault kill on=n1 at=100 until=5000 new=n2 old=n1 led=1000 locks=lock-7
+0 A acquire invoke
+10 A acquire ok valid=5000 issued=1
+20 B acquire invoke
+90 A release invoke
+95 A release ok
+1100 B acquire ok valid=9000 issued=1090
+`, "lock-0 could not be taken for 1.00 s: it had been released, and the service granted it to nobody", ""},
+		// it led this lock
+		{`
+fault kill on=n1 at=100 until=5000 new=n2 old=n1 led=1000 locks=lock-0
+0 A acquire invoke
+10 A acquire ok valid=5000 issued=1
+20 B acquire invoke
+90 A release invoke
+95 A release ok
+1100 B acquire ok valid=9000 issued=1090
+`, "lock-0 could not be taken for 1.00 s: nobody led the service between n1 and n2", ""},
+		// which locks it led is not known
+		{`
+fault kill on=n1 at=100 until=5000 new=n2 old=n1 led=1000 locks=?
+0 A acquire invoke
+10 A acquire ok valid=5000 issued=1
+20 B acquire invoke
+90 A release invoke
+95 A release ok
+1100 B acquire ok valid=9000 issued=1090
+`, "lock-0 could not be taken for 1.00 s: it had been released, and the service granted it to nobody", ""},
+		// the lock of a service that spreads its locks
+		{`
+fault pause on=n1 at=100 until=5000 new=n2 old=n1 led=1000 selector=leader(lock-1)
+0 A acquire invoke
+10 A acquire ok valid=5000 issued=1
+20 B acquire invoke
+90 A release invoke
+95 A release ok
+1100 B acquire ok valid=9000 issued=1090
+`, "lock-0 could not be taken for 1.00 s: it had been released, and the service granted it to nobody", ""},
+		// its holder had it in hand all the time
+		{`
+fault kill on=n1 at=100 until=5000 new=n2 old=n1 led=1000
+0 A acquire invoke
+10 A acquire ok valid=5000 issued=1
+20 B acquire invoke
+1005 A release invoke
+1010 A release ok
+1100 B acquire ok valid=9000 issued=1090
+`, "lock-0 could not be taken for 1.00 s: its holder had it in hand", ""},
 	} {
 		s, err := parseScript(c.text)
 		if err != nil {

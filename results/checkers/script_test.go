@@ -253,6 +253,12 @@ func (s *script) fault(f []string) error {
 			}
 		case "new":
 			x.Lead = &history.Lead{New: v}
+		case "old": // after new
+			x.Lead.Old = v
+		case "led":
+			x.Lead.Led, err = millis(v)
+		case "selector":
+			x.Selector = v
 		}
 		return err
 	})
