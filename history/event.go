@@ -155,6 +155,7 @@ const (
 	CauseNoMajority // causes of later releases follow here: a number once given stays
 	CauseNotReplicated
 	CauseFewReplicas
+	CauseOwnerValue
 	codeEnd
 )
 
@@ -162,7 +163,7 @@ var codeNames = [...]string{
 	"", "contended", "not-held", "lost", "timeout", "connection", "fenced", "cancelled", "unavailable", "other",
 	"token-lower", "token-missing", "version-changed", "version-missing", "owner-changed", "owner-missing", "sequencer-ended", "key-gone",
 	"too-late", "wait-over", "answered-by", "condition-false", "key-taken",
-	"conditional", "no-majority", "not-replicated", "few-replicas",
+	"conditional", "no-majority", "not-replicated", "few-replicas", "owner-value",
 }
 
 // isCause reports whether a code is a cause of a Reason.

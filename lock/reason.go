@@ -20,6 +20,7 @@ const (
 	CauseConditionFalse Cause = "condition-false" // the condition of the statement itself did not hold
 	CauseKeyTaken       Cause = "key-taken"       // a row with that unique key is there already
 	CauseAnsweredBy     Cause = "answered-by"     // of a grant: bit i of Seen is set where server i said yes, of N servers
+	CauseOwnerValue     Cause = "owner-value"     // of a grant: the value at its key is made of the time N, in ms since 1970, and the client's number Seen
 	CauseNoMajority     Cause = "no-majority"     // of N servers that were asked, neither those that said yes nor those that said no were a majority: Seen is a Vote
 	CauseNotReplicated  Cause = "not-replicated"  // within N ns, the low half of Seen was how many replicas acknowledged the key, of as many as the high half
 	CauseFewReplicas    Cause = "few-replicas"    // the server takes no write, for it has heard of too few replicas lately

@@ -44,8 +44,11 @@ func (l weaklyOwned) TryAcquire(ctx context.Context, r lock.Request) (lock.Grant
 
 // attemptsFrom are the attempts of an acquire that began then.
 func (l weaklyOwned) attemptsFrom(began time.Time) func(context.Context, lock.Request) (lock.Grant, error) {
-	id := fmt.Sprintf("%d-%d", began.UnixMilli(), l.process)
+	why := lock.Reason{Cause: lock.CauseOwnerValue, N: began.UnixMilli(), Seen: uint64(l.process)}
+	id := fmt.Sprintf("%d-%d", why.N, why.Seen)
 	return func(ctx context.Context, r lock.Request) (lock.Grant, error) {
-		return l.attemptAs(ctx, r, &owner{id: id}, l.setPx(r))
+		g, err := l.attemptAs(ctx, r, &owner{id: id}, l.setPx(r))
+		g.Reason = why
+		return g, err
 	}
 }

@@ -238,9 +238,9 @@ func (s lockMarker) operation(i int, e history.Event, lane int) {
 	if e.Kind == history.Check && !m.Bad {
 		m.Weight = weightAccess
 	}
-	if whose := s.victim(e); e.Kind == history.Release && whose != "" {
-		m.Label, m.Bad, m.Weight = "foreign release: frees what is "+whose+"'s", true, weightHarm
-		m.Say = fmt.Sprintf("%s, whose time was over, releases %s, and frees what is %s's: FOREIGN RELEASE", name, lock, whose)
+	if whose := s.victim(e); e.Kind == history.Release && whose.name != "" {
+		m.Label, m.Bad, m.Weight = "foreign release: frees what is "+whose.name+"'s", true, weightHarm
+		m.Say = fmt.Sprintf("%s, whose time was over, releases %s, and frees what is %s's%s: FOREIGN RELEASE", name, lock, whose.name, whose.why)
 	}
 	s.add(m)
 	if late {
@@ -258,15 +258,24 @@ func (s lockMarker) operation(i int, e history.Event, lane int) {
 // asked is what was asked, once the answer comes.
 var asked = map[history.Kind]string{history.Release: "released", history.Check: "had asked whether it still has", history.Renew: "had asked to renew"}
 
-// victim names the user whose lock a release freed, as the judge found it; "" where that is nobody.
-func (s lockMarker) victim(release history.Event) string {
+// victim returns whose lock a release freed, as the judge found it; without a name where that is nobody.
+func (s lockMarker) victim(release history.Event) (v victim) {
 	for w := range witnesses(s.scene.report, "foreign_release") {
 		if w.From == release.Time && len(w.Holds) > 0 && w.Holds[0].User != release.User {
-			return s.scene.name(w.Holds[0].User)
+			v.name = s.scene.name(w.Holds[0].User)
+			theirs := s.scene.reasons[reasonKey{true, w.Holds[0].User, w.Holds[0].Grant}]
+			own := s.scene.reasons[reasonKey{true, release.User, release.Grant}]
+			if own.Code == history.CauseOwnerValue && theirs.Code == own.Code && theirs.Value == own.Value && theirs.Token == own.Token {
+				v.why = fmt.Sprintf(" (the value at the key is %d-%d for both)", own.Value, own.Token)
+			}
+			return v
 		}
 	}
-	return ""
+	return v
 }
+
+// victim is whose lock a foreign release freed, and why, where the lock told.
+type victim struct{ name, why string }
 
 // at writes a time as explanations do.
 func (s *story) at(t int64) string { return fmt.Sprintf("t+%.3f s", float64(t-s.Start)/1e9) }
