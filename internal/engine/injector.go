@@ -20,7 +20,6 @@ import (
 // maxMisses is how often a holder may begin its release before it is stopped, until an injection gives up.
 const maxMisses = 20
 
-
 // injector makes injections and heals them.
 type injector struct {
 	plan      *Plan
