@@ -36,11 +36,7 @@ func start(t *testing.T, v Version) servers.Running {
 func asker(t *testing.T, s topology.Service) func(node, fact string) string {
 	return func(node, fact string) string {
 		t.Helper()
-		v, err := s.Ask(t.Context(), node, fact)
-		if err != nil {
-			t.Fatalf("%s of %s: %v", fact, node, err)
-		}
-		return v
+		return servers.Ask(t, s, node, fact)
 	}
 }
 

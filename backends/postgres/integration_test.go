@@ -59,11 +59,7 @@ func asker(t *testing.T, s topology.Service) func(fact string) string {
 	t.Helper()
 	return func(fact string) string {
 		t.Helper()
-		v, err := s.Ask(t.Context(), serverName, fact)
-		if err != nil {
-			t.Fatalf("%s: %v", fact, err)
-		}
-		return v
+		return servers.Ask(t, s, serverName, fact)
 	}
 }
 

@@ -135,11 +135,7 @@ func TestFiveFacts(t *testing.T) {
 	ctx := t.Context()
 	ask := func(node, fact string) string {
 		t.Helper()
-		v, err := r.Service.Ask(ctx, node, fact)
-		if err != nil {
-			t.Fatalf("%s of %s: %v", fact, node, err)
-		}
-		return v
+		return servers.Ask(t, r.Service, node, fact)
 	}
 	u := userOn(t, r, redlock())
 	if v := ask("redlock-1", "majority:a"); v != "none" {

@@ -50,14 +50,14 @@ func TestHolder(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if v, err := r.Service.Ask(t.Context(), "redis-1", "holder:"+l.Name); err != nil || v != g.ID {
-				t.Errorf("holder %s, grant %s, %v", v, g.ID, err)
+			if v := servers.Ask(t, r.Service, "redis-1", "holder:"+l.Name); v != g.ID {
+				t.Errorf("holder %s, grant %s", v, g.ID)
 			}
 			if err := u.Release(t.Context(), g); err != nil {
 				t.Error(err)
 			}
-			if v, err := r.Service.Ask(t.Context(), "redis-1", "holder:"+l.Name); err != nil || v != "none" {
-				t.Errorf("holder %s of a released lock, %v", v, err)
+			if v := servers.Ask(t, r.Service, "redis-1", "holder:"+l.Name); v != "none" {
+				t.Errorf("holder %s of a released lock", v)
 			}
 		})
 	}
@@ -97,11 +97,7 @@ func TestFacts(t *testing.T) {
 	}
 	ask := func(fact string) string {
 		t.Helper()
-		v, err := r.Service.Ask(ctx, "redis-1", fact)
-		if err != nil {
-			t.Fatalf("%s: %v", fact, err)
-		}
-		return v
+		return servers.Ask(t, r.Service, "redis-1", fact)
 	}
 	g, err := u.Acquire(ctx, lock.Request{Lock: "a", TTL: time.Minute})
 	if err != nil {

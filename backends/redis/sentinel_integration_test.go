@@ -55,11 +55,7 @@ type asker struct {
 
 func (a asker) ask(node, fact string) string {
 	a.t.Helper()
-	v, err := a.service.Ask(a.t.Context(), node, fact)
-	if err != nil {
-		a.t.Fatalf("%s of %s: %v", fact, node, err)
-	}
-	return v
+	return servers.Ask(a.t, a.service, node, fact)
 }
 
 // is holds facts to what they must be.

@@ -45,8 +45,8 @@ func TestWaitForReplicas(t *testing.T) {
 					t.Errorf("%s without replicas: %+v, %v", name, g, err)
 				}
 				for _, p := range primaries {
-					if v, err := r.Service.Ask(t.Context(), p, "holder:a"); err != nil || v != "none" {
-						t.Errorf("%s: %s still has the key of %s, %v", name, p, v, err)
+					if v := servers.Ask(t, r.Service, p, "holder:a"); v != "none" {
+						t.Errorf("%s: %s still has the key of %s", name, p, v)
 					}
 				}
 			}
@@ -76,11 +76,7 @@ func endReplicas(t *testing.T, r servers.Running) (primaries []string) {
 		if n.Address(Port) == "" {
 			continue // a Sentinel
 		}
-		role, err := r.Service.Ask(t.Context(), n.Name(), "role")
-		if err != nil {
-			t.Fatal(err)
-		}
-		if role == "master" {
+		if servers.Ask(t, r.Service, n.Name(), "role") == "master" {
 			primaries = append(primaries, n.Name())
 			continue
 		}

@@ -46,19 +46,10 @@ func usersOf(t *testing.T, a backends.Access, name string, n int) []lock.Locker 
 	return users
 }
 
-func ask1(ctx context.Context, t *testing.T, s topology.Service, node, fact string) string {
-	t.Helper()
-	v, err := s.Ask(ctx, node, fact)
-	if err != nil {
-		t.Fatalf("%s of %s: %v", fact, node, err)
-	}
-	return v
-}
-
 // served is what a server tells of its monotonic clock.
 func served(ctx context.Context, t *testing.T, s topology.Service, node string) (d time.Duration, since string) {
 	t.Helper()
-	ns, since, _ := strings.Cut(ask1(ctx, t, s, node, "monotonic"), " ")
+	ns, since, _ := strings.Cut(servers.Ask(t, s, node, "monotonic"), " ")
 	n, err := strconv.ParseInt(ns, 10, 64)
 	if err != nil {
 		t.Errorf("monotonic clock of %s: %v", node, err)
@@ -72,16 +63,16 @@ func TestFacts(t *testing.T) {
 	ctx := t.Context()
 	leaders := 0
 	for _, n := range r.Cluster.Nodes {
-		if role := ask1(ctx, t, r.Service, n.Name(), "role"); role == "leader" {
+		if role := servers.Ask(t, r.Service, n.Name(), "role"); role == "leader" {
 			leaders++
-			if v := ask1(ctx, t, r.Service, "zookeeper-1", "leader"); v != n.Name() {
+			if v := servers.Ask(t, r.Service, "zookeeper-1", "leader"); v != n.Name() {
 				t.Errorf("%s is called leader, which %s is", v, n.Name())
 			}
 		} else if role != "follower" {
 			t.Errorf("%s is %q", n.Name(), role)
 		}
 		for _, fact := range []string{"serves", "answers"} {
-			if v := ask1(ctx, t, r.Service, n.Name(), fact); v != "true" {
+			if v := servers.Ask(t, r.Service, n.Name(), fact); v != "true" {
 				t.Errorf("%s of %s: %s", fact, n.Name(), v)
 			}
 		}
@@ -91,12 +82,12 @@ func TestFacts(t *testing.T) {
 			t.Errorf("monotonic clock of %s: %v %s", n.Name(), v, since)
 		}
 		// The first election is the first epoch, unless a slow machine holds another one.
-		epoch := ask1(ctx, t, r.Service, n.Name(), "epoch")
+		epoch := servers.Ask(t, r.Service, n.Name(), "epoch")
 		number, err := strconv.ParseInt(epoch, 10, 64)
-		if err != nil || number < 1 || epoch != ask1(ctx, t, r.Service, "zookeeper-1", "epoch") {
+		if err != nil || number < 1 || epoch != servers.Ask(t, r.Service, "zookeeper-1", "epoch") {
 			t.Errorf("epoch of %s: %s, %v", n.Name(), epoch, err)
 		}
-		if v := ask1(ctx, t, r.Service, n.Name(), "zxid"); !strings.HasPrefix(v, "0x"+strconv.FormatInt(number, 16)+"000000") {
+		if v := servers.Ask(t, r.Service, n.Name(), "zxid"); !strings.HasPrefix(v, "0x"+strconv.FormatInt(number, 16)+"000000") {
 			t.Errorf("zxid of %s: %s in epoch %s", n.Name(), v, epoch)
 		}
 	}
@@ -126,7 +117,7 @@ func factsOfLock(t *testing.T, r servers.Running, name string) {
 	t.Helper()
 	ctx := t.Context()
 	users := usersOf(t, r.Access, name, 2)
-	holder := func() string { return ask1(ctx, t, r.Service, "zookeeper-2", "holder:"+name) }
+	holder := func() string { return servers.Ask(t, r.Service, "zookeeper-2", "holder:"+name) }
 	if v := holder(); v != "none" {
 		t.Errorf("holder of a free lock: %s", v)
 	}
@@ -147,7 +138,7 @@ func factsOfLock(t *testing.T, r servers.Running, name string) {
 	if name == "single" {
 		want = "0"
 	}
-	wait.Until(t, 30*time.Second, "the other waits", func() bool { return ask1(ctx, t, r.Service, "zookeeper-3", "waiters:"+name) == want })
+	wait.Until(t, 30*time.Second, "the other waits", func() bool { return servers.Ask(t, r.Service, "zookeeper-3", "waiters:"+name) == want })
 	if err := users[0].Release(ctx, g); err != nil {
 		t.Fatal(err)
 	}
@@ -166,7 +157,7 @@ func TestHerdIsWoken(t *testing.T) {
 		woken[name] = servers.Woken(t, r, l, n, func(waiting int) {
 			if name != "single" { // whose waiters have no node
 				wait.Until(t, 30*time.Second, "all wait", func() bool {
-					return ask1(t.Context(), t, r.Service, "zookeeper-1", "waiters:"+name) == strconv.Itoa(waiting)
+					return servers.Ask(t, r.Service, "zookeeper-1", "waiters:"+name) == strconv.Itoa(waiting)
 				})
 			}
 		})
@@ -207,8 +198,8 @@ func TestLeaderKilled(t *testing.T) {
 		_, err := users[1].Acquire(ctx, request)
 		next <- err
 	}()
-	wait.Until(t, 30*time.Second, "the other waits", func() bool { return ask1(ctx, t, r.Service, "zookeeper-1", "waiters:a") == "1" })
-	old := ask1(ctx, t, r.Service, "zookeeper-1", "leader")
+	wait.Until(t, 30*time.Second, "the other waits", func() bool { return servers.Ask(t, r.Service, "zookeeper-1", "waiters:a") == "1" })
+	old := servers.Ask(t, r.Service, "zookeeper-1", "leader")
 	before := map[string]string{}
 	for _, n := range r.Cluster.Nodes {
 		_, before[n.Name()] = served(ctx, t, r.Service, n.Name())
@@ -217,12 +208,12 @@ func TestLeaderKilled(t *testing.T) {
 	if _, err := r.Cluster.Node(old).Kill(ctx); err != nil {
 		t.Fatal(err)
 	}
-	if v := ask1(ctx, t, r.Service, old, "serves"); v != "false" {
+	if v := servers.Ask(t, r.Service, old, "serves"); v != "false" {
 		t.Errorf("a killed server serves: %s", v)
 	}
 	var leader string
 	wait.Until(t, 30*time.Second, "another leads", func() bool {
-		leader = ask1(ctx, t, r.Service, old, "leader")
+		leader = servers.Ask(t, r.Service, old, "leader")
 		return leader != "none" && leader != old
 	})
 	t.Logf("%s leads after %s", leader, time.Since(killed).Round(time.Millisecond))
@@ -231,7 +222,7 @@ func TestLeaderKilled(t *testing.T) {
 		t.Errorf("%s has served for %v %s, %v after the leader was killed; before it was %s", leader, d, since, time.Since(killed), before[leader])
 	}
 	wait.Until(t, 30*time.Second, "the grant stands after the election", func() bool { return users[0].(lock.Checker).Check(ctx, g) == nil })
-	if v := ask1(ctx, t, r.Service, leader, "holder:a"); v != g.ID {
+	if v := servers.Ask(t, r.Service, leader, "holder:a"); v != g.ID {
 		t.Errorf("holder %s, grant %s", v, g.ID)
 	}
 	if err := users[0].Release(ctx, g); err != nil {

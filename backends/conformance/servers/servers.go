@@ -3,6 +3,8 @@ package servers
 
 import (
 	"context"
+	"errors"
+	"net"
 	"os"
 	"testing"
 	"time"
@@ -150,5 +152,23 @@ func Await(ctx context.Context, t *testing.T, s topology.Service) {
 	t.Helper()
 	if err := topology.Until(ctx, limit, s.Ready); err != nil {
 		t.Fatalf("the service does not serve: %v", err)
+	}
+}
+
+// Ask asks a node for a fact, again where the question timed out: a busy machine makes a server slow, and says nothing about its state. It ends the
+// test where there is no answer.
+func Ask(t *testing.T, s topology.Service, node, fact string) string {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	defer cancel()
+	for {
+		v, err := s.Ask(ctx, node, fact)
+		slow := net.Error(nil)
+		switch {
+		case err == nil:
+			return v
+		case ctx.Err() != nil || !errors.As(err, &slow) || !slow.Timeout():
+			t.Fatalf("%s of %s: %v", fact, node, err)
+		}
 	}
 }
