@@ -4,10 +4,14 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
+
+	"github.com/spf13/pflag"
 
 	mechanisms "github.com/lockquake/lockquake/internal/agent/all"
 	"github.com/lockquake/lockquake/internal/clock"
@@ -305,4 +309,47 @@ func shorten(path string) string {
 		return rel
 	}
 	return path
+}
+
+// sameMaker refuses to go on with what another command, version or machine began; the first of two is what was.
+func sameMaker(what string, commands, versions [2]string, was, is map[string]string) error {
+	switch {
+	case arguments(commands[0]) != arguments(commands[1]):
+		return usagef("--resume: the command is another one; that %s was made by: %s", what, commands[0])
+	case versions[0] != versions[1]:
+		return usagef("--resume: that %s was made by version %s, and this is %s", what, versions[0], versions[1])
+	}
+	for _, key := range slices.Sorted(maps.Keys(is)) {
+		if a, b := was[key], is[key]; a != b {
+			return usagef("--resume: that %s was made on another machine: %s was %s, and is %s", what, key, a, b)
+		}
+	}
+	return nil
+}
+
+// arguments are what stands behind the program, however that was started.
+func arguments(command string) string {
+	_, rest, _ := strings.Cut(command, " ")
+	return rest
+}
+
+// flagWords are the flags that were given, as a shell takes them, but for some.
+func flagWords(flags *pflag.FlagSet, without ...string) (words []string) {
+	flags.Visit(func(fl *pflag.Flag) {
+		if slices.Contains(without, fl.Name) {
+			return
+		}
+		values := []string{fl.Value.String()}
+		if list, ok := fl.Value.(pflag.SliceValue); ok {
+			values = list.GetSlice()
+		}
+		for _, v := range values {
+			if fl.Value.Type() == "bool" { // which takes no word behind it
+				words = append(words, "--"+fl.Name+"="+v)
+				continue
+			}
+			words = append(words, "--"+fl.Name, quoted(v))
+		}
+	})
+	return words
 }

@@ -44,6 +44,8 @@ const capacityDoc = `Capacity measures how much load a lock takes, and where it 
 users, on servers that are kept from run to run, each run with a warm-up, and every point several times, in an order that is drawn. With
 --slo it then looks for the highest rate of an open loop that keeps the objective, timed from the moment at which each acquire was due.
 
+With --rate and --slo it answers, in one line for each lock: does it carry that rate? It makes three runs at each rate, and one without a rate for the peak. Several backends may be named.
+
 A list names several values of an axis; every combination of values is a point. In lists of whole numbers, 4..256 doubles: it is 4, 8, 16, 32,
 64, 128, 256. --users, --locks, --hold, --ttl, --nodes, --rtt, --retry and --rate are axes; --sweep KEY=A,B,C makes one of any other key of
 the scenario, and --set gives a key one value. The scenario is one that takes and gives back locks, or the one that --scenario names.
@@ -53,7 +55,7 @@ attempt: spin (not at all), fixed (10ms), jittered (5ms to 15ms), exponential (1
 
 It leaves a directory with capacity.json, capacity.html and the directories of all runs; it is the last line printed. Ctrl-C reports what there
 is and ends with exit code 130; --resume goes on with it. --budget bounds the time of the whole: first each point is run less often, then each
-curve has fewer numbers of users, at least 6, then whole curves are left out; the search has half of it at least, if it needs that. Exit code 1 says that no rate kept the objective, or that a lock broke its promise; 4 that
+curve has fewer numbers of users, at least 6, then whole curves are left out; the search has half of it at least, if it needs that. Exit code 1 says that no rate kept the objective, that one that was asked for does not, or that a lock broke its promise; 4 that
 the runs cannot tell, for they were spoilt or the load generator was late.`
 
 func capacityCommand(std streams) *cobra.Command {
@@ -63,26 +65,27 @@ func capacityCommand(std streams) *cobra.Command {
 		Short: "Measure how much load a lock takes, and where it bends",
 		Long:  capacityDoc,
 		Example: `  lockquake capacity --backend redis
+  lockquake capacity --backend redis,etcd --users 64 --locks 64 --rate 2000 --slo p99=20ms
   lockquake capacity --backend etcd --lock mutex --users 1,2,4..256 --locks 1,64 --rtt 0,1ms,5ms --slo p99=20ms --budget 10m
   lockquake capacity --backend redis --retry spin,jittered,exponential --sweep backend.persistence=none,always`,
 		Args: noArgs,
 	}
 	fl := c.Flags()
 	f.flags = fl
-	fl.StringVar(&f.backend, "backend", "", "what is locked, such as redis; 'lockquake list backends' has them")
-	fl.StringVar(&f.lock, "lock", "", "the lock; the backend's default where none is named")
+	fl.StringVar(&f.backend, "backend", "", "what is locked, such as redis, or several: redis,etcd; 'lockquake list backends' has them")
+	fl.StringVar(&f.lock, "lock", "", "the lock, or several of one backend; the backend's default where none is named")
 	fl.StringVar(&f.scenario, "scenario", "", "the scenario to be swept, by name or file, in place of --backend and --lock")
-	fl.StringVar(&f.users, "users", "1,2,4..64", "numbers of users, all clients together; 4..64 doubles: 4,8,16,32,64")
+	fl.StringVar(&f.users, "users", "1,2,4..64", "numbers of users, all clients together; 4..64 doubles: 4,8,16,32,64; with --rate and --slo 64 where none are named")
 	fl.StringVar(&f.locks, "locks", "", "numbers of locks, of which each cycle takes one; own: each user has one of its own")
 	fl.StringVar(&f.hold, "hold", "", "how long each grant is kept, such as 0s,5ms")
 	fl.StringVar(&f.ttl, "ttl", "", "lease, session or key lives, such as 2s,10s")
 	fl.StringVar(&f.nodes, "nodes", "", "numbers of members of the service, such as 1,3,5")
 	fl.StringVar(&f.rtt, "rtt", "", "round trips to be added between clients and servers, such as 0,1ms,5ms")
 	fl.StringVar(&f.retry, "retry", "", "retry policies of a lock that polls: spin, fixed, jittered, exponential")
-	fl.StringVar(&f.rate, "rate", "", "rates of an open loop, in acquires a second over all users, such as 100,200")
+	fl.StringVar(&f.rate, "rate", "", "rates of an open loop, in acquires a second over all users, such as 100,200; with --slo: does the lock carry them?")
 	fl.StringArrayVar(&f.sweep, "sweep", nil, "an axis of any other key of the scenario, such as workload.think=0s,5ms; may be repeated")
 	fl.StringArrayVar(&f.set, "set", nil, "replace a key of the scenario for all points, such as workload.clients=4; may be repeated")
-	fl.StringVar(&f.slo, "slo", "", "the objective of the open loop, such as p99=20ms: the highest rate that keeps it is searched")
+	fl.StringVar(&f.slo, "slo", "", "the objective of the open loop, such as p99=20ms: the highest rate that keeps it is searched, unless --rate names some")
 	fl.IntVar(&f.repeat, "repeat", 3, "runs of each point")
 	fl.DurationVar(&f.measured, "for", 3*time.Second, "how long each run is measured, behind its warm-up")
 	fl.DurationVar(&f.warm, "warmup", time.Second, "how long each run goes before anything counts; a second more where --rtt delays links")
@@ -110,24 +113,11 @@ func (f *capacityFlags) run(ctx context.Context, std streams) error {
 	if err := f.header(&s); err != nil {
 		return err
 	}
-	o, err := f.options(ctx)
+	o, points, err := f.points(ctx)
 	if err != nil {
 		return err
 	}
 	o.Log, o.Out = logger(tell, f.verbose), s.Dir
-	axes, err := f.axes(o)
-	if err != nil {
-		return err
-	}
-	points, err := sweep.Points(o, axes)
-	var missing engine.MissingError
-	if errors.As(err, &missing) { // it has a line for each node that lacks it
-		missing.Text, _, _ = strings.Cut(missing.Text, "\n")
-		return missing
-	}
-	if err != nil {
-		return err
-	}
 	delayed := slices.ContainsFunc(points, func(p sweep.Point) bool { return len(p.Scenario.Chaos) > 0 })
 	if o.Attached == nil {
 		o.Kept = &engine.KeptServers{Agent: delayed}
@@ -158,6 +148,70 @@ func (f *capacityFlags) run(ctx context.Context, std streams) error {
 	return f.report(std, &s, err, stop.interrupted())
 }
 
+// points are those of all locks that were named. The options are what all runs have in common, with the scenario of the first lock.
+func (f *capacityFlags) points(ctx context.Context) (first engine.Options, all []sweep.Point, err error) {
+	subjects, err := f.subjects()
+	if err != nil {
+		return first, nil, err
+	}
+	for i, one := range subjects {
+		o, err := f.options(ctx, one)
+		if err != nil {
+			return first, nil, err
+		}
+		axes, err := f.axes(o)
+		if err != nil {
+			return first, nil, err
+		}
+		points, err := sweep.Points(o, axes)
+		var missing engine.MissingError
+		if errors.As(err, &missing) { // it has a line for each node that lacks it
+			missing.Text, _, _ = strings.Cut(missing.Text, "\n")
+			return first, nil, missing
+		}
+		if err != nil {
+			return first, nil, err
+		}
+		if all = append(all, points...); i == 0 {
+			first = o
+		}
+	}
+	return first, all, nil
+}
+
+// subject is a lock that is measured; "" is the scenario's backend, and the backend's default lock.
+type subject struct{ backend, lock string }
+
+// subjects are the locks that were named.
+func (f *capacityFlags) subjects() (out []subject, err error) {
+	backends, err := sweep.Words(cmp.Or(f.backend, "-"))
+	if err != nil {
+		return nil, usagef("--backend: %v", err)
+	}
+	locks, err := sweep.Words(cmp.Or(f.lock, "-"))
+	if err != nil {
+		return nil, usagef("--lock: %v", err)
+	}
+	switch {
+	case len(backends) > 1 && f.lock != "":
+		return nil, usagef("--lock: each of several backends is measured with its default lock; name one --backend, or leave --lock out")
+	case len(backends)*len(locks) > 1 && f.where.attach.file != "":
+		return nil, usagef("--attach: it is one service with one lock; leave the others out of --backend and --lock")
+	}
+	for _, b := range backends {
+		for _, l := range locks {
+			out = append(out, subject{strings.TrimPrefix(b, "-"), strings.TrimPrefix(l, "-")})
+		}
+	}
+	return out, nil
+}
+
+// asks reports whether it is asked if locks carry a rate.
+func (f *capacityFlags) asks() bool { return f.slo != "" && f.rate != "" }
+
+// askedUsers are how many users an open loop has where none are named.
+const askedUsers = "64"
+
 // header is what is known of the sweep before it begins, or what an earlier one has left.
 func (f *capacityFlags) header(s *sweep.Sweep) error {
 	switch {
@@ -177,9 +231,18 @@ func (f *capacityFlags) header(s *sweep.Sweep) error {
 	if err != nil {
 		return err
 	}
+	var asked []float64
+	if f.asks() {
+		if asked, err = sweep.Rates(f.rate); err != nil {
+			return usagef("--rate: %v", err)
+		}
+		if f.repeat < capacity.LeastRuns {
+			return usagef("--repeat: %d is too few for an answer; at least %d", f.repeat, capacity.LeastRuns)
+		}
+	}
 	s.File = capacity.Sweep{
 		Schema: capacity.Schema, Version: version, Seed: cmp.Or(f.seed, drawSeed()), Started: time.Now().UTC().Format(time.RFC3339),
-		Objective: objective, Repeat: f.repeat, Warm: int64(f.warm), Measured: int64(f.measured), Host: engine.Host(),
+		Objective: objective, Asked: asked, Repeat: f.repeat, Warm: int64(f.warm), Measured: int64(f.measured), Host: engine.Host(),
 	}
 	s.Dir = filepath.Join(f.out, "capacity-"+time.Now().UTC().Format("20060102T150405.000")+"-"+strconv.FormatUint(s.File.Seed, 10))
 	if f.resume == "" {
@@ -206,53 +269,10 @@ func (f *capacityFlags) goesOn(old, now capacity.Sweep) error {
 	return sameMaker("sweep", [2]string{old.Command, want}, [2]string{old.Version, now.Version}, old.Host, now.Host)
 }
 
-// sameMaker refuses to go on with what another command, version or machine began; the first of two is what was.
-func sameMaker(what string, commands, versions [2]string, was, is map[string]string) error {
-	switch {
-	case arguments(commands[0]) != arguments(commands[1]):
-		return usagef("--resume: the command is another one; that %s was made by: %s", what, commands[0])
-	case versions[0] != versions[1]:
-		return usagef("--resume: that %s was made by version %s, and this is %s", what, versions[0], versions[1])
-	}
-	for _, key := range slices.Sorted(maps.Keys(is)) {
-		if a, b := was[key], is[key]; a != b {
-			return usagef("--resume: that %s was made on another machine: %s was %s, and is %s", what, key, a, b)
-		}
-	}
-	return nil
-}
-
-// arguments are what stands behind the program, however that was started.
-func arguments(command string) string {
-	_, rest, _ := strings.Cut(command, " ")
-	return rest
-}
-
 // command is what makes the sweep again, but for its seed.
 func (f *capacityFlags) command() string {
 	words := flagWords(f.flags, "resume", "seed", "out", "format", "verbose", "budget", "yes", "metrics-addr")
 	return strings.Join(append([]string{invocation, "capacity"}, words...), " ")
-}
-
-// flagWords are the flags that were given, as a shell takes them, but for some.
-func flagWords(flags *pflag.FlagSet, without ...string) (words []string) {
-	flags.Visit(func(fl *pflag.Flag) {
-		if slices.Contains(without, fl.Name) {
-			return
-		}
-		values := []string{fl.Value.String()}
-		if list, ok := fl.Value.(pflag.SliceValue); ok {
-			values = list.GetSlice()
-		}
-		for _, v := range values {
-			if fl.Value.Type() == "bool" { // which takes no word behind it
-				words = append(words, "--"+fl.Name+"="+v)
-				continue
-			}
-			words = append(words, "--"+fl.Name, quoted(v))
-		}
-	})
-	return words
 }
 
 // base is the scenario that is swept where none is named.
@@ -264,15 +284,15 @@ expect: {judged: ">=1"}
 `
 
 // options are what all runs have in common.
-func (f *capacityFlags) options(ctx context.Context) (engine.Options, error) {
+func (f *capacityFlags) options(ctx context.Context, one subject) (engine.Options, error) {
 	nodes, err := f.where.read()
 	if err != nil {
 		return engine.Options{}, err
 	}
-	if nodes.attached != nil && f.scenario == "" && f.backend == "" {
-		f.backend = nodes.attached.Backend
+	if nodes.attached != nil && f.scenario == "" && one.backend == "" {
+		one.backend = nodes.attached.Backend
 	}
-	s, err := f.swept()
+	s, err := f.swept(one)
 	if err != nil {
 		return engine.Options{}, err
 	}
@@ -285,13 +305,13 @@ func (f *capacityFlags) options(ctx context.Context) (engine.Options, error) {
 }
 
 // swept is the scenario with all that is the same for every point.
-func (f *capacityFlags) swept() (s scenarios.Scenario, err error) {
+func (f *capacityFlags) swept(one subject) (s scenarios.Scenario, err error) {
 	var set []string
 	switch {
-	case f.scenario == "" && f.backend == "":
+	case f.scenario == "" && one.backend == "":
 		return s, usagef("capacity: what is to be measured? name a --backend, such as redis, a --scenario, or a service to --attach")
 	case f.scenario == "":
-		s, err = scenarios.Parse(fmt.Appendf(nil, base, strconv.Quote(f.backend)), "capacity.yaml")
+		s, err = scenarios.Parse(fmt.Appendf(nil, base, strconv.Quote(one.backend)), "capacity.yaml")
 	default:
 		var found []scenarios.Scenario
 		if found, err = scenarios.Load(f.scenario); err == nil && len(found) != 1 {
@@ -300,15 +320,15 @@ func (f *capacityFlags) swept() (s scenarios.Scenario, err error) {
 		if err == nil {
 			s = found[0]
 		}
-		if f.backend != "" {
-			set = append(set, "backend.use="+f.backend)
+		if one.backend != "" {
+			set = append(set, "backend.use="+one.backend)
 		}
 	}
 	if err != nil {
 		return s, err
 	}
-	if f.lock != "" {
-		set = append(set, "backend.lock="+f.lock)
+	if one.lock != "" {
+		set = append(set, "backend.lock="+one.lock)
 	}
 	return s.With(append(set, f.set...))
 }
@@ -331,8 +351,6 @@ func (f *capacityFlags) axes(o engine.Options) ([]sweep.Axis, error) {
 		return nil, usagef("--ttl: a grant of %s does not expire; leave it out", who)
 	case o.Attached != nil && f.nodes != "":
 		return nil, usagef("--attach: the servers are as many as they are; leave --nodes out")
-	case f.slo != "" && f.rate != "":
-		return nil, usagef("--slo: it searches the rate; leave --rate out")
 	}
 	var out []sweep.Axis
 	add := func(text string, read func(string) (sweep.Axis, error)) {
@@ -366,9 +384,16 @@ func (f *capacityFlags) axes(o engine.Options) ([]sweep.Axis, error) {
 	add(f.hold, times("hold", "workload.hold"))
 	add(f.rate, func(text string) (sweep.Axis, error) {
 		list, err := sweep.Rates(text)
+		if err == nil && f.asks() {
+			return sweep.Asked(list), nil
+		}
 		return sweep.Keys("rate", "workload.rate", list, err)
 	})
-	add(f.users, func(text string) (sweep.Axis, error) { return sweep.Users(text, o.Scenario.Workload.Clients) })
+	users := f.users
+	if f.asks() && !f.flags.Changed("users") {
+		users = askedUsers
+	}
+	add(users, func(text string) (sweep.Axis, error) { return sweep.Users(text, o.Scenario.Workload.Clients) })
 	return out, err
 }
 
@@ -438,11 +463,12 @@ func (f *capacityFlags) report(std streams, s *sweep.Sweep, failed error, interr
 			blocked = c.Kept.Why
 		}
 	}
-	switch {
-	case broken > 0:
+	switch answered := capacity.Worst(a.Answers()); {
+	case broken > 0, answered == capacity.No:
 		code = worse(code, codeFailed)
-	case used == 0:
+	case used == 0, answered == capacity.NobodyCanSay:
 		code = worse(code, codeInconclusive)
+	case len(s.File.Asked) > 0:
 	case s.File.Objective != nil && !kept && blocked != "":
 		fmt.Fprintf(std.err, "lockquake: whether a rate keeps %v is not known: %s\n", *s.File.Objective, blocked)
 		code = worse(code, codeInconclusive)

@@ -52,16 +52,22 @@ func (l Load) cells() []string {
 		}
 		return figure.Number(capacity.Summary(list).Mid)
 	}
-	quantile := func(name string) func(capacity.Sample) *float64 {
+	acquires := int64(0) // 0: an older file does not tell
+	for _, s := range l.Samples {
+		if s.Spoilt == "" {
+			acquires += s.Acquires
+		}
+	}
+	quantile := func(name string, level float64) func(capacity.Sample) *float64 {
 		return func(s capacity.Sample) *float64 {
-			if v, ok := s.Latency[name]; ok {
+			if v, ok := s.Latency[name]; ok && (acquires == 0 || acquires >= figure.Samples(level)) {
 				return &v
 			}
 			return nil
 		}
 	}
 	return []string{
-		median(func(s capacity.Sample) *float64 { return &s.Cycles }), median(quantile("p50")), median(quantile("p99")),
+		median(func(s capacity.Sample) *float64 { return &s.Cycles }), median(quantile("p50", 0.5)), median(quantile("p99", 0.99)),
 		median(func(s capacity.Sample) *float64 { return s.Handoff }), median(func(s capacity.Sample) *float64 { return s.Requests }),
 	}
 }

@@ -29,6 +29,8 @@ type Choice struct {
 	Note func(*capacity.Setting)
 	// Server says that servers with another value cannot be kept.
 	Server bool
+	// Once says that one run of its points is enough.
+	Once bool
 }
 
 // most is how many values one axis may have.
@@ -90,6 +92,13 @@ func Rates(text string) ([]float64, error) {
 		out = append(out, f)
 	}
 	return distinct(out)
+}
+
+// Asked is the axis of rates of which it is asked whether they are carried. One run without a rate tells what the lock does at most.
+func Asked(list []float64) Axis {
+	a, _ := Keys("rate", "workload.rate", list, nil)
+	a.Choices = append([]Choice{{Once: true}}, a.Choices...)
+	return a
 }
 
 // Words splits a list at its commas, but for those within brackets, braces or quotes.

@@ -33,7 +33,7 @@ func (c cost) of(curves [][]Point, repeat int) (points, searches time.Duration) 
 	points = c.first
 	for _, curve := range curves {
 		for _, p := range curve {
-			points += time.Duration(repeat) * c.point(p)
+			points += time.Duration(p.runs(repeat)) * c.point(p)
 		}
 		searches += time.Duration(c.search) * c.point(curve[len(curve)-1])
 	}
@@ -174,11 +174,15 @@ func rounds(points []Point, repeat int, from uint64) []Point {
 		}
 	}
 	var out []Point
-	for range repeat {
+	for round := range repeat {
 		random.Shuffle(len(blocks), func(i, j int) { blocks[i], blocks[j] = blocks[j], blocks[i] })
 		for _, b := range blocks {
 			random.Shuffle(len(b), func(i, j int) { b[i], b[j] = b[j], b[i] })
-			out = append(out, b...)
+			for _, p := range b {
+				if round < p.runs(repeat) {
+					out = append(out, p)
+				}
+			}
 		}
 	}
 	return out

@@ -20,6 +20,15 @@ type Point struct {
 	pick     []Choice
 	base     engine.Options
 	busy     bool // a closed loop whose users ask again at once
+	once     bool // one run is enough
+}
+
+// runs is how many runs are made of it where each point has so many.
+func (p Point) runs(repeat int) int {
+	if p.once {
+		return min(repeat, 1)
+	}
+	return repeat
 }
 
 // Points makes all combinations of the axes and checks that each can be run here. Nothing is started.
@@ -68,10 +77,11 @@ func apart(axes []Axis) error {
 }
 
 func newPoint(base engine.Options, pick []Choice) (Point, error) {
-	p := Point{pick: pick, base: base}
+	p := Point{pick: pick, base: base, block: base.Scenario.Backend.Use + " "}
 	var set []string
 	for _, c := range pick {
 		set = append(set, c.Set...)
+		p.once = p.once || c.Once
 		if c.Server {
 			p.block += strings.Join(c.Set, " ") + " "
 		}

@@ -39,6 +39,9 @@ func sampleOf(dir string, rep results.Report, env results.Env) (capacity.Sample,
 			*into = int64(*m)
 		}
 	}
+	if m := env.Measured; s.Due > 0 && m != nil { // who came due last got no user
+		s.Due += float64(s.Unserved) / (float64(m.To-m.From) / 1e9)
+	}
 	network(rep, &s)
 	use(env, &s)
 	return s, handedOver(filepath.Join(dir, results.DirLatency, "handoff.hlog"), env, &s)
@@ -147,6 +150,9 @@ func tally(dir string, env results.Env, s *capacity.Sample) (err error) {
 	t.end()
 	seconds := float64(t.to-t.from) / 1e9
 	s.Cycles, s.InService = float64(t.cycles)/seconds, t.inside/1e9/seconds
+	if t.due > 0 {
+		s.Due = float64(t.due) / seconds
+	}
 	s.Cycle, s.HoldMean = mean(t.cycle, t.cycles), mean(t.held, t.holds)
 	return nil
 }
@@ -165,6 +171,7 @@ type tallying struct {
 	inside        float64 // ns of all users
 	cycle, held   float64
 	cycles, holds int64
+	due           int64 // arrivals of an open loop that a user began
 }
 
 func (t *tallying) within(at int64) bool { return at >= t.from && at < t.to }
@@ -181,6 +188,9 @@ func (t *tallying) observe(e *history.Event) {
 	switch {
 	case e.Kind == history.Acquire && e.Phase == history.Invoke:
 		u.asked, u.granted = e.Time, 0
+		if e.Value != 0 && t.within(e.Value) {
+			t.due++
+		}
 	case e.Kind == history.Acquire && e.Phase == history.Ok:
 		u.granted = e.Time
 	case e.Kind == history.Acquire:

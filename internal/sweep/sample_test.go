@@ -51,6 +51,22 @@ func TestTally(t *testing.T) {
 	}
 }
 
+// TestArrivalsAreCountedWhenTheyAreDue, whenever a user began them: what counts is offered and done within one time.
+func TestArrivalsAreCountedWhenTheyAreDue(t *testing.T) {
+	t.Parallel()
+	x := tallying{from: 100e6, to: 200e6, users: map[history.User]*counted{}}
+	for i, due := range []int64{99, 100, 150, 199, 200, 0} { // ms; 0: of a closed loop
+		events := cycle(i, 198, 201, 202, 203)
+		events[0].Value = due * 1e6
+		for k := range events {
+			x.observe(&events[k])
+		}
+	}
+	if x.due != 3 {
+		t.Errorf("%d arrivals were due within the time, want 3", x.due)
+	}
+}
+
 func TestUsed(t *testing.T) {
 	t.Parallel()
 	env := results.Env{ServerCores: 1, ResourceNodes: []string{"register"}, Readings: []results.Reading{

@@ -42,9 +42,9 @@ func (s *Sweep) checkSearch() error {
 	return nil
 }
 
-// largest are the points from which the searches begin; none where no objective is asked for.
+// largest are the points from which the searches begin; none where no objective is asked for, or rates are.
 func (s *Sweep) largest() []Point {
-	if s.File.Objective == nil {
+	if !s.File.Searches() {
 		return nil
 	}
 	return largest(s.plan.points)

@@ -74,7 +74,7 @@ func (p *pace) progress(began int64) engine.Progress {
 
 // Plan chooses what the budget allows. It starts and writes nothing.
 func (s *Sweep) Plan(points []Point) (err error) {
-	if err := roomFor(points, s.File.Objective != nil); err != nil {
+	if err := roomFor(points, s.File.Searches()); err != nil {
 		return err
 	}
 	if s.plan, err = within(points, s.File.Repeat, s.Budget, s.cost()); err != nil {
@@ -136,7 +136,7 @@ func (s *Sweep) cost() cost {
 	start, beside := Beside(r.Options.Provider.Name())
 	c := cost{first: start}
 	c.point = func(p Point) time.Duration { return r.warm(p.Scenario) + r.For + beside }
-	if s.File.Objective != nil {
+	if s.File.Searches() {
 		c.search = searchRuns
 	}
 	return c
@@ -260,6 +260,7 @@ func (s *Sweep) measure(ctx context.Context, p Point) error {
 }
 
 func (s *Sweep) add(of capacity.Setting, m Measured) {
+	known := slices.ContainsFunc(s.File.Points, func(p capacity.Point) bool { return p.Backend == of.Backend })
 	at := slices.IndexFunc(s.File.Points, func(p capacity.Point) bool { return p.Setting == of })
 	if at < 0 {
 		at = len(s.File.Points)
@@ -278,8 +279,13 @@ func (s *Sweep) add(of capacity.Setting, m Measured) {
 	if s.File.Service == nil {
 		s.File.Service = maps.Clone(m.Env.Service)
 	}
-	// What differs from point to point stands in the run's own env.json.
-	maps.DeleteFunc(s.File.Service, func(key, value string) bool { return m.Env.Service[key] != value })
+	for key, value := range m.Env.Service {
+		if _, told := s.File.Service[key]; !told && !known && !strings.HasPrefix(key, "lock.") { // of another service
+			s.File.Service[key] = value
+		}
+	}
+	// What differs from point to point stands in the run's own env.json. Another service has other keys.
+	maps.DeleteFunc(s.File.Service, func(key, value string) bool { v, known := m.Env.Service[key]; return known && v != value })
 }
 
 // machine is what of a run's host does not change from run to run.

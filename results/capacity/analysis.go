@@ -252,7 +252,7 @@ func read(p Point, measured int64) Reading {
 		r.Acquires += s.acquires(measured)
 	}
 	for _, name := range append(slices.Clone(Quantiles), "max", "mean") {
-		if i := slices.Index(Quantiles, name); i >= 0 && r.Acquires < needed(Levels[i]) {
+		if i := slices.Index(Quantiles, name); i >= 0 && r.Acquires < figure.Samples(Levels[i]) {
 			continue
 		}
 		if i := sum(func(s Sample) *float64 { return in(s.Latency, name) }); i.N > 0 {

@@ -30,7 +30,9 @@ type Sweep struct {
 	Service  map[string]string `json:"service"` // versions and settings
 	// Objective is what open loops have to keep, such as p99=20ms; nil: none was asked for.
 	Objective *Objective `json:"objective,omitempty"`
-	Repeat    int        `json:"repeat"` // runs wanted of each point
+	// Asked are the rates, in acquires a second, of which it was asked whether they keep the objective; none: the highest such rate is searched.
+	Asked  []float64 `json:"asked_per_s,omitempty"`
+	Repeat int       `json:"repeat"` // runs wanted of each point
 	// Confirm is how many runs must keep the objective at the rate that the search ends with; 0: 3.
 	Confirm  int     `json:"confirm,omitempty"`
 	Warm     int64   `json:"warm_ns"`
@@ -40,6 +42,9 @@ type Sweep struct {
 	Left        []Left `json:"left,omitempty"`
 	Interrupted bool   `json:"interrupted,omitempty"`
 }
+
+// Searches reports whether the highest rate that keeps the objective is looked for.
+func (s Sweep) Searches() bool { return s.Objective != nil && len(s.Asked) == 0 }
 
 // Objective is a bound on a quantile of the time from the intended start of an acquire to its grant.
 type Objective struct {
@@ -103,6 +108,7 @@ type Sample struct {
 	RTT       *float64           `json:"rtt_ms"` // that was measured between a client and a server; nil: not measured
 
 	Offered  float64 `json:"offered_per_s,omitempty"` // open loop
+	Due      float64 `json:"due_per_s,omitempty"`     // arrivals of the measured time, where Offered is that of the whole load; 0: an older file does not tell
 	Unserved int64   `json:"unserved,omitempty"`      // arrivals that never got a user
 	Late     float64 `json:"late_p99_ms,omitempty"`   // how late a user began who was free, p99: the generator's own lag
 	// LateStarts is arrivals that began more than 1 ms after their moment, for whatever reason.

@@ -192,3 +192,31 @@ func TestSearchConfirms(t *testing.T) {
 		}
 	}
 }
+
+// TestARunIsJudgedByItsOwnArrivals: those of the measured time, not those of the whole load; one or two under way are no loss; and a generator that
+// lags a little is no excuse for a lock that is overloaded.
+func TestARunIsJudgedByItsOwnArrivals(t *testing.T) {
+	t.Parallel()
+	o := Objective{0.99, 20e6}
+	of := func(cycles, offered, due float64, acquires int64, p99, late float64) Sample {
+		return Sample{Verdict: "pass", Cycles: cycles, Offered: offered, Due: due, Acquires: acquires, Latency: map[string]float64{"p99": p99}, Late: late}
+	}
+	for name, c := range map[string]struct {
+		s    Sample
+		want kind
+	}{
+		"all of the measured time":            {of(95, 100, 95, 95, 5, 0), kept},
+		"not all of the measured time":        {of(95, 95, 100, 95, 5, 0), failed},
+		"an older file":                       {of(95, 100, 0, 95, 5, 0), failed},
+		"two of ten are under way":            {of(10, 12, 12, 10, 5, 0), kept},
+		"three of ten are not done":           {of(10, 13, 13, 10, 5, 0), failed},
+		"a late generator may be why":         {of(100, 100, 100, 300, 25, 3), spoilt},
+		"a late generator cannot be why":      {of(100, 100, 100, 300, 100, 3), failed},
+		"late, and yet it kept it":            {of(100, 100, 100, 300, 15, 3), kept},
+		"nothing timed, and a late generator": {Sample{Verdict: "pass", Cycles: 10, Offered: 100, Due: 100, Late: 3}, spoilt},
+	} {
+		if got := o.judge(c.s); got != c.want {
+			t.Errorf("%s: %d, want %d", name, got, c.want)
+		}
+	}
+}

@@ -149,7 +149,7 @@ func (p Point) check() error {
 // figures are all numbers of a sample by name.
 func (s Sample) figures() map[string]float64 {
 	all := map[string]float64{
-		"cycles_per_s": s.Cycles, "cycle_ms": s.Cycle, "hold_ms": s.HoldMean, "in_service": s.InService, "offered_per_s": s.Offered,
+		"cycles_per_s": s.Cycles, "cycle_ms": s.Cycle, "hold_ms": s.HoldMean, "in_service": s.InService, "offered_per_s": s.Offered, "due_per_s": s.Due,
 		"unserved": float64(s.Unserved), "late_p99_ms": s.Late, "cores": float64(s.Cores), "order": float64(s.Order), "late_starts": float64(s.LateStarts), "acquires": float64(s.Acquires),
 		"server_cores": s.ServerCores,
 	}

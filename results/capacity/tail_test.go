@@ -14,12 +14,12 @@ func TestTailsNeedAcquires(t *testing.T) {
 		return Sample{Acquires: acquires, Cycles: cycles, Latency: spectrum(1)}
 	}
 	for want, samples := range map[string][]Sample{
-		"":                       {at(19, 0)},
-		"p50":                    {at(10, 0), at(10, 0)},
-		"p50 p90":                {at(999, 0)},
-		"p50 p90 p99":            {at(500, 0), at(500, 0)},
-		"p50 p90 p99 p999":       {at(0, 33_333), {Spoilt: "cut short", Cycles: 99_999, Latency: spectrum(1)}},
-		"p50 p90 p99 p999 p9999": {at(0, 33_334)},
+		"":                       {at(1, 0)},
+		"p50":                    {at(10, 0), at(9, 0)},
+		"p50 p90":                {at(199, 0)},
+		"p50 p90 p99":            {at(100, 0), at(100, 0)},
+		"p50 p90 p99 p999":       {at(0, 6_666), {Spoilt: "cut short", Cycles: 99_999, Latency: spectrum(1)}},
+		"p50 p90 p99 p999 p9999": {at(0, 6_667)},
 	} {
 		r := read(Point{Samples: samples}, 3e9)
 		var got []string

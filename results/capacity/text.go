@@ -16,7 +16,10 @@ import (
 // Text writes the report for a terminal, 100 columns wide unless an option says otherwise.
 func Text(w io.Writer, a Analysis, opts ...report.Option) error {
 	var b bytes.Buffer
-	fmt.Fprintf(&b, "Capacity of %s\n", a.Scenario)
+	for _, answer := range a.Answers() {
+		fmt.Fprintln(&b, answer.Text)
+	}
+	fmt.Fprintf(&b, "%s\n", a.Title())
 	for _, line := range a.head() {
 		fmt.Fprintln(&b, "  "+line)
 	}

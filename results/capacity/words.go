@@ -174,8 +174,22 @@ const openWords = "Of an open loop, unserved are arrivals of a run that never go
 
 // Tails says where a quantile is not told.
 func (a Analysis) Tails() string {
-	return fmt.Sprintf("A - stands for a quantile with fewer than %d acquires beyond it in all samples together: p99 needs %s of them, p99.99 %s.",
-		beyond, figure.Count(needed(0.99)), figure.Count(needed(0.9999)))
+	return fmt.Sprintf("A - stands for a quantile that too few acquires tell, in all samples together: p90 needs %s of them, p99 %s, p99.9 %s, p99.99 %s.",
+		figure.Count(figure.Samples(0.9)), figure.Count(figure.Samples(0.99)), figure.Count(figure.Samples(0.999)), figure.Count(figure.Samples(0.9999)))
+}
+
+// Title names what was measured: the scenario, or the locks where it is the one that capacity makes itself.
+func (a Analysis) Title() string {
+	if a.Scenario != "capacity" {
+		return "Capacity of " + a.Scenario
+	}
+	var locks []string
+	for _, c := range a.Curves {
+		if name := strings.TrimSpace(c.Backend + " " + c.Lock); !slices.Contains(locks, name) {
+			locks = append(locks, name)
+		}
+	}
+	return "Capacity of " + cmp.Or(list(locks), a.Scenario)
 }
 
 // circumstances say on what the figures rest.
@@ -257,7 +271,9 @@ func (a Analysis) plan(c Curve) string {
 	o := a.Objective
 	switch {
 	case o == nil:
-		return "for which rate to plan is not known (no objective was asked for)"
+		return "for which rate to plan is not known (ask with --slo p99=20ms)"
+	case len(a.Asked) > 0:
+		return "the highest rate that keeps " + o.String() + " was not searched (leave --rate out)"
 	case c.Kept.Rate == 0:
 		return fmt.Sprintf("which rate keeps %s is not known (%s)", o, c.Kept.Why)
 	case !c.Kept.Confirmed:

@@ -240,10 +240,8 @@ func headlines(r results.Report) []pair {
 	if n := r.Measures["offered_per_s"]; n != nil {
 		out = append(out, pair{"offered a second", measured(n)})
 	}
-	for _, q := range []string{"p50", "p99"} {
-		if v := r.Measures["acquire_"+q+"_ms"]; v != nil {
-			out = append(out, pair{"acquire " + q, figure.Number(*v) + " ms"})
-		}
+	for _, q := range acquireQuantiles(r) {
+		out = append(out, pair{"acquire " + q.name, figure.Milli(q.ms)})
 	}
 	if v := r.Measures["unavailability_ms_max"]; v != nil {
 		out = append(out, pair{"without a lock, at most", figure.Duration(int64(*v * 1e6))})
@@ -253,6 +251,24 @@ func headlines(r results.Report) []pair {
 		found = []string{"none found"}
 	}
 	return append(out, pair{"violations", strings.Join(found, ", ")})
+}
+
+// quantile is one of a distribution.
+type quantile struct {
+	name string
+	ms   float64
+}
+
+// acquireQuantiles are those of the acquire that most readers come for, as far as there are enough samples.
+func acquireQuantiles(r results.Report) (out []quantile) {
+	q := shown(r.Latency["acquire"])
+	if q.P50 != nil {
+		out = append(out, quantile{"p50", *q.P50})
+	}
+	if q.P99 != nil {
+		out = append(out, quantile{"p99", *q.P99})
+	}
+	return out
 }
 
 func latencyRows(m map[string]results.Quantiles) []latencyRow {

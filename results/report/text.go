@@ -373,14 +373,28 @@ func textLatency(b *sheet, r results.Report) {
 // quantiles writes the cells of one distribution; one without samples has no figures.
 func quantiles(q results.Quantiles) []string {
 	cells := []string{figure.Count(q.N)}
+	q = shown(q)
 	for _, f := range []*float64{q.P50, q.P90, q.P99, q.P999, q.Max} {
-		if q.N == 0 || f == nil {
+		if f == nil {
 			cells = append(cells, "-")
 			continue
 		}
 		cells = append(cells, figure.Number(*f))
 	}
 	return cells
+}
+
+// shown leaves out the quantiles that too few samples tell.
+func shown(q results.Quantiles) results.Quantiles {
+	for level, f := range map[float64]**float64{0.5: &q.P50, 0.9: &q.P90, 0.95: &q.P95, 0.99: &q.P99, 0.999: &q.P999} {
+		if q.N < figure.Samples(level) {
+			*f = nil
+		}
+	}
+	if q.N == 0 {
+		q.Max = nil
+	}
+	return q
 }
 
 // textWorld says what the run ran on and how long that took to come and go.

@@ -93,8 +93,10 @@ func briefFigures(b *sheet, r results.Report) {
 	if v := r.Measures["throughput_per_s"]; v != nil {
 		text += ", " + figure.Number(*v) + " a second"
 	}
-	if q := r.Latency["acquire"]; q.N > 0 && q.P50 != nil && q.P99 != nil {
-		text += fmt.Sprintf("; acquire p50 %s, p99 %s", figure.Duration(int64(*q.P50*1e6)), figure.Duration(int64(*q.P99*1e6)))
+	lead := "; acquire "
+	for _, q := range acquireQuantiles(r) {
+		text += lead + q.name + " " + figure.Milli(q.ms)
+		lead = ", "
 	}
 	paragraph(b, "judged  ", text)
 }

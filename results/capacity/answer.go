@@ -1,0 +1,175 @@
+package capacity
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/lockquake/lockquake/results/figure"
+)
+
+// Answered is what the runs at one rate say to the question whether a lock carries it.
+type Answered string
+
+// The answers. NobodyCanSay needs other runs: the generator was late, runs differ, or there were too few.
+const (
+	Yes          Answered = "yes"
+	No           Answered = "no"
+	NobodyCanSay Answered = "nobody can say"
+)
+
+// Answer is one line: whether a lock carries a rate at the objective.
+type Answer struct {
+	Setting // of the curve
+	Rate    float64
+	Said    Answered
+	Text    string
+}
+
+// LeastRuns is how many runs must agree to an answer.
+const LeastRuns = 3
+
+// Answers are of each curve and each rate that was asked for, in their order; none where no rate was asked for with an objective.
+func (a Analysis) Answers() (out []Answer) {
+	if a.Objective == nil {
+		return nil
+	}
+	for _, c := range a.Curves {
+		for _, rate := range a.Asked {
+			said, why := a.answer(c, rate)
+			text := fmt.Sprintf("%s: %s", a.subject(c), said)
+			if said == Yes {
+				text += ", " + why
+			} else {
+				text += ": " + why
+			}
+			if p := c.peak(); p != "" && said != No {
+				text += "; " + p
+			}
+			out = append(out, Answer{Setting: c.Setting, Rate: rate, Said: said, Text: text})
+		}
+	}
+	return out
+}
+
+// subject names a curve as shortly as it is told from the others: redis, redis/redsync, or "redis, RTT 5 ms".
+func (a Analysis) subject(c Curve) string {
+	name := c.Backend
+	var same []Curve
+	for _, d := range a.Curves {
+		switch {
+		case d.Backend == c.Backend && d.Lock == c.Lock:
+			same = append(same, d)
+		case d.Backend == c.Backend:
+			name = c.Backend + "/" + c.Lock
+		}
+	}
+	if more := (Analysis{Curves: same}).differs(c); more != "" {
+		name += ", " + more
+	}
+	return name
+}
+
+// answer judges the runs of a curve at a rate.
+func (a Analysis) answer(c Curve, rate float64) (Answered, string) {
+	i := slices.IndexFunc(c.Open, func(r Reading) bool { return r.Rate == rate })
+	per := figure.Number(rate) + "/s"
+	if i < 0 {
+		why := "no run was made at " + per
+		for _, l := range c.Left {
+			if l.Rate == rate {
+				why += ": " + l.Why
+			}
+		}
+		return NobodyCanSay, why
+	}
+	r := c.Open[i]
+	var t trial
+	late := 0
+	for _, p := range a.Points {
+		if p.Setting != r.Setting {
+			continue
+		}
+		for _, s := range p.Samples {
+			switch a.Objective.judge(s) {
+			case kept:
+				t.kept++
+				t.acquires += s.acquires(a.Measured)
+			case failed:
+				t.failed++
+			case spoilt:
+				t.spoil++
+				if s.Spoilt == "" {
+					late++
+				}
+			}
+		}
+	}
+	runs := t.kept + t.failed + t.spoil
+	quantile := dotted(a.Objective.name())
+	took := "no acquire was timed"
+	if l, ok := r.Latency[a.Objective.name()]; ok {
+		took = quantile + " " + span(l)
+	}
+	switch {
+	case t.failed > 0 && t.kept > 0:
+		return NobodyCanSay, fmt.Sprintf("%d of %s at %s kept %s, %d did not (%s): ask for fewer, or for longer runs with --for", t.kept, figure.Of(runs, "run"), per, a.Objective, t.failed, took)
+	case late > 0 && t.kept+t.failed < LeastRuns:
+		return NobodyCanSay, fmt.Sprintf("the load generator was late in %d of %s at %s: give it a machine with less to do, or more --users", late, figure.Of(runs, "run"), per)
+	case t.spoil > 0 && t.kept+t.failed < LeastRuns:
+		return NobodyCanSay, fmt.Sprintf("%d of %s at %s cannot be used: %s", t.spoil, figure.Of(runs, "run"), per, r.Spoilt[0])
+	case t.kept+t.failed < LeastRuns:
+		return NobodyCanSay, fmt.Sprintf("%s at %s, and an answer needs %d", figure.Of(runs, "run"), per, LeastRuns)
+	case t.failed > 0:
+		return No, c.misses(r, took)
+	case t.acquires < figure.Samples(a.Objective.Quantile):
+		return NobodyCanSay, fmt.Sprintf("%s at %s, and %s needs %s: make runs longer with --for",
+			figure.Of(t.acquires, "acquire"), per, quantile, figure.Count(figure.Samples(a.Objective.Quantile)))
+	}
+	return Yes, fmt.Sprintf("%s at %s", took, per)
+}
+
+// misses says how a rate was not carried, and what the limit is: in the closed loop, where the lock does all that it can.
+func (c Curve) misses(r Reading, took string) string {
+	text := fmt.Sprintf("%s at %s/s", took, figure.Number(r.Rate))
+	if r.Verdicts["fail"] > 0 {
+		return fmt.Sprintf("the lock was none in %d of %s at %s/s", r.Verdicts["fail"], figure.Of(r.Samples, "run"), figure.Number(r.Rate))
+	}
+	if r.Cycles.Mid < servedPart*r.Rate {
+		text = fmt.Sprintf("%s/s of %s are served", figure.Number(r.Cycles.Mid), figure.Number(r.Rate))
+	}
+	limit := r.Limit
+	for _, closed := range c.Closed {
+		if len(closed.Marks) == 0 {
+			limit = closed.Limit
+		}
+	}
+	if limit.Cause == Unknown || limit.Cause == "" {
+		return text
+	}
+	return text + "; " + string(limit.Cause) + " is the limit"
+}
+
+// peak tells what the lock does without a rate: with one run, and whatever its limit, it is at least that.
+func (c Curve) peak() string {
+	most := 0.0
+	for _, r := range c.Closed {
+		if len(r.Wrong) == 0 {
+			most = max(most, r.Cycles.Mid)
+		}
+	}
+	if most == 0 {
+		return ""
+	}
+	return fmt.Sprintf("peak at least %s/s (not confirmed)", figure.Number(round(most)))
+}
+
+// Worst is that of several answers: a no before what nobody can say.
+func Worst(answers []Answer) Answered {
+	worst := Yes
+	for _, a := range answers {
+		if a.Said == No || worst == Yes {
+			worst = a.Said
+		}
+	}
+	return worst
+}
