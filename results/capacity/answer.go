@@ -143,10 +143,13 @@ func (c Curve) misses(r Reading, took string) string {
 			limit = closed.Limit
 		}
 	}
-	if limit.Cause == Unknown || limit.Cause == "" {
-		return text
+	if limit.Cause != Unknown {
+		return text + "; " + string(limit.Cause) + " is the limit"
 	}
-	return text + "; " + string(limit.Cause) + " is the limit"
+	if near := limit.nearest(); near != "" {
+		return text + "; the limit is not known, " + near
+	}
+	return text
 }
 
 // peak tells what the lock does without a rate: with one run, and whatever its limit, it is at least that.
