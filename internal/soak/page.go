@@ -18,6 +18,7 @@ import (
 	faults "github.com/lockquake/lockquake/chaos/all"
 	"github.com/lockquake/lockquake/results"
 	"github.com/lockquake/lockquake/results/checkers"
+	"github.com/lockquake/lockquake/results/figure"
 	"github.com/lockquake/lockquake/results/rates"
 )
 
@@ -224,7 +225,7 @@ func (p oldPage) rest(rec *record) string {
 			left++
 		}
 	}
-	out := fmt.Sprintf("%d runs did not pass; at most %d are listed. %d of %d rows are not in this record: they are as they were, or have no runs.\n\n", len(failures), mostFailures, left, len(allRows()))
+	out := fmt.Sprintf("%s did not pass; at most %d are listed. %d of %d rows are not in this record: they are as they were, or have no runs.\n\n", figure.Of(len(failures), "run"), mostFailures, left, len(allRows()))
 	out += strings.Join(failures[:min(len(failures), mostFailures)], "")
 	if len(lacks) == 0 {
 		out += p.missing

@@ -164,7 +164,7 @@ func TestThePageKeepsWhatTheRecordLacks(t *testing.T) {
 	got := read(t, path)
 	for _, want := range []string{
 		"| redis-holder-pause | 1/1 |", "| etcd-holder-pause | 2/2 |", "| mutex+3.4+one@docker | 1/1 |", "Made on: 2 cores, kernel 6, unknown.",
-		"1 runs did not pass", "- redis-clock-jump@docker, load 1.5: fail, stale_writes 0: found 1",
+		"1 run did not pass", "- redis-clock-jump@docker, load 1.5: fail, stale_writes 0: found 1",
 	} {
 		if !strings.Contains(got, want) {
 			t.Errorf("the page lacks %q:\n%s", want, got)
