@@ -62,6 +62,9 @@ func (p Params) command(s seat) []string {
 		"--log-outputs", "stderr",
 		"--logger", "zap", // 3.4 has another one by default
 	)
+	if p.Bump > 0 {
+		argv = append(argv, "--bump-revision", strconv.FormatInt(p.Bump, 10))
+	}
 	if p.NoFsync {
 		argv = append(argv, "--unsafe-no-fsync")
 	}

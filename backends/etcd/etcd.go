@@ -53,7 +53,9 @@ type Params struct {
 	Heartbeat time.Duration `yaml:"heartbeat"` // between two heartbeats of the leader
 	Election  time.Duration `yaml:"election"`  // a follower without heartbeat for that long stands for election
 	// NoFsync leaves out every fsync: a power cut then loses acknowledged writes.
-	NoFsync    bool `yaml:"unsafe_no_fsync"`
+	NoFsync bool `yaml:"unsafe_no_fsync"`
+	// Bump is by how much a member raises its revisions before it serves from data that were put back from a copy; 0: it serves from them as they are.
+	Bump       int64 `yaml:"bump_revision"`
 	LockParams `yaml:",inline"`
 }
 
@@ -102,6 +104,10 @@ func (p Params) check() error {
 	switch {
 	case p.Version != builtIn && p.Version != version3_4:
 		return fmt.Errorf("version is %q; it must be %s or %q", p.Version, builtIn, version3_4)
+	case p.Bump < 0:
+		return fmt.Errorf("bump_revision is %d; it must be at least 0", p.Bump)
+	case p.Version == version3_4 && p.Bump > 0:
+		return fmt.Errorf("bump_revision is not known to etcd %s; leave it out, or use version: %s", p.Version, builtIn)
 	case p.Version == version3_4 && p.NoFsync:
 		return fmt.Errorf("unsafe_no_fsync is not known to etcd %s; leave it out, or use version: %s", p.Version, builtIn)
 	}

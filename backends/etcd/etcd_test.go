@@ -55,6 +55,8 @@ func TestParams(t *testing.T) {
 		{topology.Common{TTL: 2 * time.Second}, func(p *Params) { p.Version = "3.4" }, ""},
 		{topology.Common{TTL: 2 * time.Second}, func(p *Params) { p.Version = "2" }, "must be built-in"},
 		{topology.Common{TTL: 2 * time.Second}, func(p *Params) { p.Version, p.NoFsync = "3.4", true }, "unsafe_no_fsync"},
+		{topology.Common{TTL: 2 * time.Second}, func(p *Params) { p.Version, p.Bump = "3.4", 1 }, "bump_revision"},
+		{topology.Common{TTL: 2 * time.Second}, func(p *Params) { p.Bump = -1 }, "bump_revision"},
 		{topology.Common{TTL: 2 * time.Second}, func(p *Params) { p.LockDelay = time.Second }, ""}, // mutex has none
 		{topology.Common{TTL: 2 * time.Second, Lock: "chubby"}, func(p *Params) { p.LockDelay = 0 }, ""},
 		{topology.Common{TTL: 2 * time.Second, Lock: "chubby"}, func(p *Params) { p.LockDelay = time.Second }, "none shorter than 2s"},
@@ -119,9 +121,10 @@ func TestCommand(t *testing.T) {
 	if slices.Contains(argv, "--unsafe-no-fsync") {
 		t.Error("fsync is off by default")
 	}
-	p.NoFsync = true
-	if !slices.Contains(p.command(seat{name: "etcd-1", dir: "/d", members: 1, address: at}), "--unsafe-no-fsync") {
-		t.Error("unsafe_no_fsync does nothing")
+	p.NoFsync, p.Bump = true, 7
+	text = strings.Join(p.command(seat{name: "etcd-1", dir: "/d", members: 1, address: at}), " ")
+	if !strings.HasSuffix(text, "--bump-revision 7 --unsafe-no-fsync") {
+		t.Errorf("%s: bump_revision or unsafe_no_fsync does nothing", text)
 	}
 }
 

@@ -188,10 +188,9 @@ func TestStories(t *testing.T) {
 		t.Run(key, func(t *testing.T) {
 			t.Parallel()
 			p := begin(t, slices.Concat([]string{"run", "--provider", s.provider, "--format", "json"}, s.names, s.options)...)
-			if code := p.wait(t); code != codeMet {
-				t.Errorf("exit code %d\n%s", code, p.stderr.String())
-			}
+			code := p.wait(t)
 			got := p.reports(t)
+			wantPassed(t, code, got)
 			if len(got) != len(s.names) {
 				t.Fatalf("%d verdicts of %v\n%s", len(got), s.names, p.stderr.String())
 			}
@@ -201,8 +200,8 @@ func TestStories(t *testing.T) {
 				if found(t, s.names[i]).Backend.Use == "memory" {
 					provider = "inproc" // wherever the others run
 				}
-				if r.Schema != results.ReportSchema || r.Scenario != s.names[i] || r.Verdict != results.Pass || r.Provider != provider {
-					t.Errorf("verdict %s of %s on %s, schema %s: %v", r.Verdict, r.Scenario, r.Provider, r.Schema, r.Reasons)
+				if r.Schema != results.ReportSchema || r.Scenario != s.names[i] || r.Provider != provider {
+					t.Errorf("%s on %s, schema %s", r.Scenario, r.Provider, r.Schema)
 				}
 				checkFaults(t, r)
 				checkReasons(t, r)
@@ -233,17 +232,38 @@ func TestControls(t *testing.T) {
 				args = append(args, s.Name)
 			}
 			p := begin(t, args...)
-			if code := p.wait(t); code != codeMet {
-				t.Errorf("exit code %d\n%s", code, p.stderr.String())
-			}
-			for _, r := range p.reports(t) {
-				if r.Verdict != results.Pass {
-					t.Errorf("verdict %s of %s: %v", r.Verdict, r.Scenario, r.Reasons)
-				}
+			code := p.wait(t)
+			got := p.reports(t)
+			if wantPassed(t, code, got); len(got) != len(third) {
+				t.Errorf("%d verdicts of %d controls\n%s", len(got), len(third), p.stderr.String())
 			}
 		})
 	}
 	tests.run(t)
+}
+
+// mostAway is for how long tests bear that something else has each core, in ms.
+const mostAway = 200
+
+// wantPassed demands that all runs of a command passed. One that is unknown, and in which a process of lockquake stood still for longer than mostAway,
+// is told and proves nothing: that it is unknown then is right.
+func wantPassed(t *testing.T, code int, runs []results.Report) {
+	t.Helper()
+	want := codeMet
+	for _, r := range runs {
+		away := r.Measures["own_stall_ms_max"]
+		switch {
+		case r.Verdict == results.Pass:
+		case r.Verdict == results.Unknown && away != nil && *away > mostAway:
+			want = codeInconclusive
+			t.Logf("%s is not looked at: the machine stood still for %.0f ms: %v", r.Scenario, *away, r.Reasons)
+		default:
+			t.Errorf("verdict %s of %s: %v", r.Verdict, r.Scenario, r.Reasons)
+		}
+	}
+	if code != want && !t.Failed() {
+		t.Errorf("exit code %d, want %d", code, want)
+	}
 }
 
 // patient collects tests that mostly wait. run runs four of them at a time, in the slot of one parallel test.

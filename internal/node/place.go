@@ -19,6 +19,10 @@ type Place struct {
 	hosts map[string]string // node -> host
 }
 
+// RestoredMark is an empty file in a node's Place.Dir: its data were put back from a copy. A program that prepares such data before it serves
+// removes the file then.
+const RestoredMark = ".lockquake-restored"
+
 // NewPlace is what all nodes of a run know, before any has been placed.
 func NewPlace() Place { return Place{addrs: map[string]string{}, hosts: map[string]string{}} }
 

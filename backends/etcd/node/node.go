@@ -4,6 +4,7 @@ package node
 
 import (
 	"errors"
+	"slices"
 	"strings"
 
 	"go.etcd.io/etcd/server/v3/etcdmain"
@@ -13,21 +14,54 @@ import (
 // container made from nothing may not let it write to.
 var ErrNoDataDir = errors.New("node etcd: --data-dir is missing")
 
-// RunNode runs the real etcd server with args, the flags of etcd itself. It does not return once the server was started: the process
-// ends with the server, which closes in order on SIGTERM and SIGINT, also as the first process of a container.
+// RunNode runs the real etcd server with args: the flags of etcd itself, and BumpFlag. It does not return once the server was started: the
+// process ends with the server, which closes in order on SIGTERM and SIGINT, also as the first process of a container.
 func RunNode(args []string) error {
-	if !hasDataDir(args) {
+	flags := newFlags(args)
+	if _, ok := flags.value("data-dir"); !ok {
 		return ErrNoDataDir
 	}
-	etcdmain.Main(append([]string{"etcd"}, args...))
+	by, asked := flags.take(BumpFlag)
+	if asked {
+		if err := flags.bump(by); err != nil {
+			return err
+		}
+	}
+	etcdmain.Main(append([]string{"etcd"}, flags.args...))
 	return nil
 }
 
-func hasDataDir(args []string) bool {
-	for _, a := range args {
-		if name, _, _ := strings.Cut(strings.TrimLeft(a, "-"), "="); strings.HasPrefix(a, "-") && name == "data-dir" {
-			return true
+// flags is a command line of etcd, whose flags are -name value, --name value, or the same with an equals sign.
+type flags struct{ args []string }
+
+func newFlags(args []string) *flags { return &flags{slices.Clone(args)} }
+
+// find returns where a flag stands, how many words it has, and its value.
+func (f *flags) find(name string) (at, words int, value string) {
+	for i, a := range f.args {
+		key, value, joined := strings.Cut(strings.TrimLeft(a, "-"), "=")
+		switch {
+		case !strings.HasPrefix(a, "-") || key != name:
+		case joined:
+			return i, 1, value
+		case i+1 < len(f.args):
+			return i, 2, f.args[i+1]
 		}
 	}
-	return false
+	return -1, 0, ""
+}
+
+func (f *flags) value(name string) (string, bool) {
+	at, _, value := f.find(name)
+	return value, at >= 0
+}
+
+// take returns the value of a flag and removes the flag.
+func (f *flags) take(name string) (string, bool) {
+	at, words, value := f.find(name)
+	if at < 0 {
+		return "", false
+	}
+	f.args = slices.Delete(f.args, at, at+words)
+	return value, true
 }

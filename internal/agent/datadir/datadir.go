@@ -12,6 +12,7 @@ import (
 	"syscall"
 
 	"github.com/lockquake/lockquake/chaos/disk"
+	"github.com/lockquake/lockquake/internal/node"
 )
 
 // Directory is a directory held open: it can be looked into wherever it is mounted, and after its process has ended.
@@ -42,6 +43,9 @@ func (d *Directory) List() (disk.Listing, error) {
 		}
 		if at == aside {
 			return fs.SkipDir
+		}
+		if at == node.RestoredMark {
+			return nil
 		}
 		info, err := e.Info()
 		if errors.Is(err, fs.ErrNotExist) {
@@ -97,7 +101,7 @@ func (d *Directory) Save() error {
 	return d.copy(".", aside)
 }
 
-// Restore replaces everything by the copy that was put aside, and keeps that.
+// Restore replaces everything by the copy that was put aside, and keeps that. It leaves node.RestoredMark.
 func (d *Directory) Restore() error {
 	if _, err := d.root.Stat(aside); err != nil {
 		return fmt.Errorf("%w: %w", ErrNoCopy, err)
@@ -105,7 +109,14 @@ func (d *Directory) Restore() error {
 	if err := d.remove(func(name string) bool { return name != aside }); err != nil {
 		return err
 	}
-	return d.copy(aside, ".")
+	if err := d.copy(aside, "."); err != nil {
+		return err
+	}
+	mark, err := d.root.Create(node.RestoredMark)
+	if err != nil {
+		return fmt.Errorf("mark the data directory as restored: %w", err)
+	}
+	return mark.Close()
 }
 
 // copy copies what is in one directory into another, with owners and modes. Whatever is neither a file nor a directory, such as a socket, is left out.
@@ -118,6 +129,8 @@ func (d *Directory) copy(from, to string) error {
 			return nil
 		case at == aside:
 			return fs.SkipDir
+		case at == node.RestoredMark:
+			return nil
 		}
 		info, err := e.Info()
 		if err != nil {

@@ -1,0 +1,56 @@
+package node
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+
+	"go.etcd.io/etcd/etcdutl/v3/snapshot"
+	"go.uber.org/zap"
+
+	"github.com/lockquake/lockquake/internal/node"
+)
+
+// BumpFlag is the one flag that etcd does not know: by how much revisions are raised where the data directory was put back from a copy.
+const BumpFlag = "bump-revision"
+
+// bump does what `etcdutl snapshot restore --skip-hash-check --bump-revision BY --mark-compacted` does, and puts the result in the place of the data
+// directory. It does nothing to data that the member has written itself.
+// Source: etcd documentation, "Disaster recovery", section "Restoring with revision bump".
+func (f *flags) bump(by string) error {
+	n, err := strconv.ParseUint(by, 10, 63)
+	if err != nil || n == 0 {
+		return fmt.Errorf("node etcd: --%s is %q; it must be a whole number above 0", BumpFlag, by)
+	}
+	dir, _ := f.value("data-dir")
+	mark := filepath.Join(filepath.Dir(dir), node.RestoredMark)
+	if _, err := os.Stat(mark); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	} else if err != nil {
+		return fmt.Errorf("node etcd: %w", err)
+	}
+	log, err := zap.NewProduction() // to standard error, which is the node's log
+	if err != nil {
+		return fmt.Errorf("node etcd: %w", err)
+	}
+	name, _ := f.value("name")
+	cluster, _ := f.value("initial-cluster")
+	token, _ := f.value("initial-cluster-token")
+	peer, _ := f.value("initial-advertise-peer-urls")
+	raised := dir + ".raised"
+	err = errors.Join(os.RemoveAll(raised), snapshot.NewV3(log).Restore(snapshot.RestoreConfig{
+		SnapshotPath: filepath.Join(dir, "member", "snap", "db"), SkipHashCheck: true, // it has none: it is a data directory's
+		OutputDataDir: raised, Name: name, InitialCluster: cluster, InitialClusterToken: token, PeerURLs: []string{peer},
+		RevisionBump: n, MarkCompacted: true,
+	}))
+	if err != nil {
+		return fmt.Errorf("node etcd: raise the revisions of %s: %w", dir, err)
+	}
+	if err := errors.Join(os.RemoveAll(dir), os.Rename(raised, dir), os.Remove(mark)); err != nil {
+		return fmt.Errorf("node etcd: raise the revisions of %s: %w", dir, err)
+	}
+	return nil
+}
