@@ -17,8 +17,8 @@ func Folder(backend string) string {
 	return backend
 }
 
-// builtIn is the module of the server that this program has within it.
-const builtIn = "go.etcd.io/etcd/server/v3"
+// builtIn are the modules of the server that this program has within it, and of what restores its data.
+var builtIn = []string{"go.etcd.io/etcd/server/v3", "go.etcd.io/etcd/etcdutl/v3"}
 
 // ofClients names, by folder, the modules with which a client speaks to the service, and by the name of a lock those of one that is
 // made of others.
@@ -46,7 +46,7 @@ func Libraries(backend, lock string) map[string]string { return builtWith(OfClie
 
 // Built returns the modules of all locks and of the server within, with the versions that this program was built with.
 func Built() map[string]string {
-	return builtWith(append(slices.Concat(slices.Collect(maps.Values(ofClients))...), builtIn))
+	return builtWith(append(slices.Concat(slices.Collect(maps.Values(ofClients))...), builtIn...))
 }
 
 func builtWith(names []string) map[string]string {

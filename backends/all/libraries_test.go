@@ -36,7 +36,7 @@ func TestLibrariesAreNamed(t *testing.T) {
 // modules are those of the locks in a folder, and of its server where that is within this program.
 func modules(folder string) (out []string) {
 	if folder == "etcd" {
-		out = append(out, builtIn)
+		out = append(out, builtIn...)
 	}
 	for _, b := range All() {
 		for _, l := range b.Locks {
