@@ -4,16 +4,15 @@ import (
 	"bytes"
 	"fmt"
 	"io"
-	"maps"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/pflag"
 
 	mechanisms "github.com/lockquake/lockquake/internal/agent/all"
+	"github.com/lockquake/lockquake/internal/campaign"
 	"github.com/lockquake/lockquake/internal/clock"
 	"github.com/lockquake/lockquake/internal/cluster"
 	"github.com/lockquake/lockquake/internal/engine"
@@ -37,9 +36,11 @@ type batch struct {
 	began   int64  // when the process began; 0 after its first run
 	last    string // directory of the last run
 	swept   bool   // what dead runs left behind
-	judged  bool   // at least one run was
+	some    bool   // at least one run was judged
 	missing bool   // at least one run was not made, for something that it needs is not there
 	code    int
+
+	followed func(verdict string) // ends the metrics of the run under way
 }
 
 // candidate is a scenario to be run, or why it cannot be.
@@ -49,84 +50,50 @@ type candidate struct {
 	cannot error
 }
 
-// repeat makes n runs of one scenario; draw says that each needs a seed of its own. It returns false when there must be
-// no more runs.
-func (b *batch) repeat(o engine.Options, n int, draw bool) bool {
-	for i := range n {
-		if n > 1 {
-			b.tell.say("%s, run %d of %d", o.Scenario.Name, i+1, n)
-		}
-		run := o
-		if draw {
-			s, err := o.Scenario.With([]string{fmt.Sprintf("run.seed=%d", drawSeed())})
-			if err != nil {
-				b.fail(err)
-				return false
-			}
-			run.Scenario = s
-		}
-		switch code := b.once(run); {
-		case code == codeMissing && b.several:
-			return true // with the others
-		case code == codeInterrupted || code == codeMissing || code == codeUsage:
-			b.code = worse(b.code, code)
-			return false
-		default:
-			b.code = worse(b.code, code)
-		}
-	}
-	return true
-}
-
-// end ends the servers that were kept for a run that did not come.
-func (b *batch) end(kept *engine.KeptServers) {
-	if err := kept.Close(b.stop.ctx); err != nil {
-		b.fail(err)
-		b.code = worse(b.code, exitCode(err))
-	}
-}
-
-// once makes one run, judges it and shows the verdict. Whatever comes of it, there is a report.
-func (b *batch) once(o engine.Options) int {
-	if b.stop.interrupted() { // between two runs
-		return codeInterrupted
-	}
+// Begin tells of a run, and has it tell how far it is.
+func (b *batch) Begin(j campaign.Job, o *engine.Options) {
+	b.announce(j)
 	if o.Began, b.began = b.began, 0; o.Began == 0 {
 		o.Began = clock.Now()
 	}
-	b.sweep(o)
-	end, before := func(string) {}, len(b.reports)
+	b.sweep(*o)
+	o.Progress, b.followed = b.tell.update, func(string) {}
 	if b.metrics != nil {
-		end = follow(b.metrics, &o)
+		b.followed = follow(b.metrics, o)
 	}
-	defer func() {
-		verdict := ""
-		if len(b.reports) > before {
-			verdict = string(b.reports[before].Verdict)
-		}
-		end(verdict)
-	}()
-	o.Started = time.Now()
-	dir, err := engine.Run(b.stop.ctx, o)
+}
+
+func (b *batch) announce(j campaign.Job) {
+	for _, line := range j.Title {
+		b.tell.say("%s", line)
+	}
+}
+
+// End shows the verdict of a run. Whatever comes of it, there is a report.
+func (b *batch) End(j campaign.Job, r *campaign.Result) error {
+	if j.Cannot != nil { // it did not begin
+		b.announce(j)
+	}
 	b.tell.finish()
-	code := codeMet
-	if err != nil {
-		code = exitCode(err)
-		b.fail(err)
-	}
+	code := exitCode(r.Err)
+	b.fail(r.Err)
 	switch {
-	case code == codeMissing || code == codeUsage || dir == "": // nothing ran, so there is nothing to judge
-		if dir != "" {
-			b.tell.say("what the nodes wrote is in %s", shorten(filepath.Join(dir, results.DirLogs)))
+	case r.NotMade != "": // nothing ran, so there is nothing to judge
+		if r.At != "" {
+			b.tell.say("what the nodes wrote is in %s", shorten(filepath.Join(r.At, results.DirLogs)))
 		}
-		b.notRun(o, code, err)
+		b.notRun(j.Options, code, r.Err)
 	default:
-		code = worse(code, b.judge(dir))
+		code = worse(code, b.judged(r))
 	}
-	if b.stop.interrupted() {
-		return codeInterrupted
+	if code != codeMissing { // close tells what that means beside others
+		b.code = worse(b.code, code)
 	}
-	return code
+	if b.followed != nil {
+		b.followed(string(r.Verdict))
+		b.followed = nil
+	}
+	return nil
 }
 
 // sweep removes what dead runs left behind, once: what this command leaves behind is its own to remove.
@@ -142,12 +109,6 @@ func (b *batch) sweep(o engine.Options) {
 	if !swept.Empty() {
 		b.tell.say("removed what dead runs left behind: %v", swept)
 	}
-}
-
-// cannot tells of a scenario that cannot be run here.
-func (b *batch) cannot(o engine.Options, err error) {
-	b.fail(err)
-	b.notRun(o, exitCode(err), err)
 }
 
 // notRun reports a run that was not made. Where it is the only one, the message alone is told.
@@ -174,33 +135,29 @@ func (b *batch) show(rep results.Report) error {
 	return report.Text(b.std.out, rep, manner(b.std.out, b.whole)...)
 }
 
-// judge reads the run back from disk, writes verdict and report, and prints them.
-func (b *batch) judge(dir string) int {
-	if abs, err := filepath.Abs(dir); err == nil {
-		dir = abs
-	}
-	rep, err := judgeAndWrite(dir)
-	b.last = dir
-	if err != nil {
-		b.fail(err)
-		if rep.Schema != "" {
-			b.reports = append(b.reports, rep)
+// judged draws the report of a run, and prints its verdict.
+func (b *batch) judged(r *campaign.Result) int {
+	b.last = r.At
+	if r.Unjudged != nil {
+		b.fail(r.Unjudged)
+		if r.Report.Schema != "" {
+			b.reports = append(b.reports, r.Report)
 		}
-		return exitCode(err)
+		return exitCode(r.Unjudged)
 	}
-	b.judged = true
-	if err := draw(dir, rep); err != nil {
+	b.some = true
+	if err := draw(r.At, r.Report); err != nil {
 		b.fail(err) // the verdict stands without its pictures
 	}
-	err = b.show(rep)
+	err := b.show(r.Report)
 	if err == nil && b.explain {
-		err = explain(b.std.out, dir, rep)
+		err = explain(b.std.out, r.At, r.Report)
 	}
 	if err != nil {
 		b.fail(err)
 		return exitCode(err)
 	}
-	return verdictCode(rep.Verdict)
+	return verdictCode(r.Verdict)
 }
 
 func (b *batch) fail(err error) { complain(b.tell, err) }
@@ -209,7 +166,7 @@ func (b *batch) fail(err error) { complain(b.tell, err) }
 // scenarios could not be run, the batch is inconclusive; where none could be, something needed is missing.
 func (b *batch) close() error {
 	switch {
-	case b.missing && (!b.several || !b.judged):
+	case b.missing && (!b.several || !b.some):
 		b.code = worse(b.code, codeMissing)
 	case b.missing:
 		b.code = worse(b.code, codeInconclusive)
@@ -309,28 +266,6 @@ func shorten(path string) string {
 		return rel
 	}
 	return path
-}
-
-// sameMaker refuses to go on with what another command, version or machine began; the first of two is what was.
-func sameMaker(what string, commands, versions [2]string, was, is map[string]string) error {
-	switch {
-	case arguments(commands[0]) != arguments(commands[1]):
-		return usagef("--resume: the command is another one; that %s was made by: %s", what, commands[0])
-	case versions[0] != versions[1]:
-		return usagef("--resume: that %s was made by version %s, and this is %s", what, versions[0], versions[1])
-	}
-	for _, key := range slices.Sorted(maps.Keys(is)) {
-		if a, b := was[key], is[key]; a != b {
-			return usagef("--resume: that %s was made on another machine: %s was %s, and is %s", what, key, a, b)
-		}
-	}
-	return nil
-}
-
-// arguments are what stands behind the program, however that was started.
-func arguments(command string) string {
-	_, rest, _ := strings.Cut(command, " ")
-	return rest
 }
 
 // flagWords are the flags that were given, as a shell takes them, but for some.

@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/lockquake/lockquake/internal/campaign"
 	"github.com/lockquake/lockquake/internal/engine"
 	"github.com/lockquake/lockquake/internal/sweep"
 	"github.com/lockquake/lockquake/results"
@@ -133,7 +134,7 @@ func (f *capacityFlags) run(ctx context.Context, std streams) error {
 	}
 	if served != nil {
 		defer served.Close()
-		s.Runner.Follow = func(o *engine.Options) func(string) { return follow(served, o) }
+		s.Follow = func(o *engine.Options) func(string) { return follow(served, o) }
 	}
 	stop := interruptible(ctx, tell)
 	defer stop.done()
@@ -266,7 +267,11 @@ func (f *capacityFlags) header(s *sweep.Sweep) error {
 // goesOn says why a sweep cannot go on with an earlier one: their figures could not be compared.
 func (f *capacityFlags) goesOn(old, now capacity.Sweep) error {
 	want := f.command() + fmt.Sprintf(" --seed %d", cmp.Or(f.seed, old.Seed))
-	return sameMaker("sweep", [2]string{old.Command, want}, [2]string{old.Version, now.Version}, old.Host, now.Host)
+	was := campaign.Header{Version: old.Version, Command: old.Command, Host: old.Host}
+	if err := was.Refuse("sweep", campaign.Header{Version: now.Version, Command: want, Host: now.Host}); err != nil {
+		return usagef("--resume: %v", err)
+	}
+	return nil
 }
 
 // command is what makes the sweep again, but for its seed.

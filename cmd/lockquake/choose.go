@@ -13,10 +13,10 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/lockquake/lockquake/internal/campaign"
 	"github.com/lockquake/lockquake/internal/choose"
 	"github.com/lockquake/lockquake/internal/engine"
 	"github.com/lockquake/lockquake/internal/suite"
-	"github.com/lockquake/lockquake/internal/sweep"
 	"github.com/lockquake/lockquake/results"
 	"github.com/lockquake/lockquake/scenarios"
 )
@@ -102,23 +102,19 @@ func (f *chooseFlags) run(ctx context.Context, std streams, args []string) error
 		Users: choose.Users, Measured: int64(f.measured), Repeat: once,
 	}
 	result.Command = f.command(args, result.Seed)
-	r := choose.Run{Dir: filepath.Join(f.out, "choose-"+now.Format("20060102T150405.000")), Result: result, Say: tell.say}
-	kept := &engine.KeptServers{Agent: true}
+	r := choose.Run{Dir: filepath.Join(f.out, "choose-"+now.Format("20060102T150405.000")), Result: result, Kept: &engine.KeptServers{Agent: true}, Say: tell.say}
 	list, err := f.candidates(ctx, nodes, rows, func(o *engine.Options) {
-		o.Log, o.Out, o.Kept, o.Progress, result.Provider = logger(tell, f.verbose), r.Dir, kept, tell.update, o.Provider.Name()
+		o.Log, o.Out, o.Progress, result.Provider = logger(tell, f.verbose), r.Dir, tell.update, o.Provider.Name()
 		o.Replay = nodes.replay(results.FileScenario, nil, o.Provider.Name())
 	})
 	if err != nil {
 		return err
 	}
-	start, beside := sweep.Beside(result.Provider)
-	tell.say("locks: %d, which take about %v", len(list), choose.Takes(list, once, f.measured, beside, start).Round(time.Second))
+	tell.say("locks: %d, which take about %v", len(list), choose.Takes(list, once, f.measured, campaign.CostOf(result.Provider, f.out)).Round(time.Second))
 	stop := interruptible(ctx, tell)
 	defer stop.done()
-	b := batch{tell: tell, stop: stop}
-	b.sweep(list[slices.IndexFunc(list, func(c choose.Candidate) bool { return c.NotRun == "" })].Options())
+	(&batch{tell: tell, stop: stop}).sweep(list[slices.IndexFunc(list, func(c choose.Candidate) bool { return c.NotRun == "" })].Options())
 	err = r.All(stop.ctx, list)
-	b.end(kept)
 	tell.close()
 	return f.report(std, r, err)
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/lockquake/lockquake/internal/campaign"
 	"github.com/lockquake/lockquake/internal/clock"
 	"github.com/lockquake/lockquake/internal/engine"
 	"github.com/lockquake/lockquake/scenarios"
@@ -99,7 +100,7 @@ func (f *runFlags) run(ctx context.Context, std streams, args []string) error {
 	}
 	stop := interruptible(ctx, tell)
 	defer stop.done()
-	b := batch{
+	b := &batch{
 		std: std, tell: tell, stop: stop, format: f.format.value, explain: f.explain, whole: f.verbose, several: len(list) > 1, began: clock.ProcessStart(),
 	}
 	if b.metrics, err = f.metrics.serve(tell, f.verbose); err != nil {
@@ -116,30 +117,75 @@ func (f *runFlags) run(ctx context.Context, std streams, args []string) error {
 			break
 		}
 	}
-	kept := f.shared(list)
-	told := ""
-	for i, c := range list {
-		o := c.Options
-		if b.several {
-			tell.say("scenario %d of %d: %s", i+1, len(list), o.Scenario.Name)
-		}
-		if c.cannot != nil {
-			b.cannot(o, c.cannot)
-			continue
-		}
-		if why := "provider " + o.Provider.Name() + ": " + o.ProviderReason; why != told {
-			tell.say("%s", why)
-			told = why
-		}
-		o.Progress = tell.update
-		o.Kept = kept
-		if !b.repeat(o, f.repeat, f.seed == 0 && o.Scenario.Run.Seed == 0) {
-			break
-		}
+	c := campaign.Campaign{Kept: f.shared(list), Reader: b}
+	if _, err := c.Run(stop.ctx, runPlan{list: list, repeat: f.repeat, draw: f.seed == 0}); err != nil {
+		b.fail(err)
+		b.code = worse(b.code, exitCode(err))
 	}
-	b.end(kept)
+	if c.Interrupted {
+		b.code = worse(b.code, codeInterrupted)
+	}
 	tell.close()
 	return b.close()
+}
+
+// runPlan is the runs of each scenario, one scenario after another.
+type runPlan struct {
+	list   []candidate
+	repeat int
+	draw   bool // a seed for each run of a scenario that has none
+}
+
+// Next is the next run. A scenario that cannot be run here keeps no other from it; what is wrong in any other way ends all.
+func (p runPlan) Next(done []campaign.Result) (j campaign.Job, ok bool) {
+	at, n := 0, 0 // the scenario, and how many runs of it were made
+	for _, r := range done {
+		code := exitCode(r.Err)
+		missing := r.NotMade != "" && code == codeMissing
+		if missing && len(p.list) == 1 || r.NotMade != "" && code == codeUsage {
+			return j, false
+		}
+		if n++; n == p.repeat || missing {
+			at, n = at+1, 0
+		}
+	}
+	if at == len(p.list) {
+		return j, false
+	}
+	c := p.list[at]
+	j = campaign.Job{Name: c.Scenario.Name, Options: c.Options, Cannot: c.cannot}
+	if len(p.list) > 1 && n == 0 {
+		j.Title = append(j.Title, fmt.Sprintf("scenario %d of %d: %s", at+1, len(p.list), j.Name))
+	}
+	if c.cannot != nil {
+		return j, true
+	}
+	if why := p.provider(at); n == 0 && why != p.toldBefore(at) {
+		j.Title = append(j.Title, why)
+	}
+	if p.repeat > 1 {
+		j.Title = append(j.Title, fmt.Sprintf("%s, run %d of %d", j.Name, n+1, p.repeat))
+	}
+	if p.draw && c.Scenario.Run.Seed == 0 {
+		j.Seed = drawSeed()
+	}
+	return j, true
+}
+
+// toldBefore is what was said of the provider before a scenario; "": nothing.
+func (p runPlan) toldBefore(at int) string {
+	for at--; at >= 0; at-- {
+		if p.list[at].cannot == nil {
+			return p.provider(at)
+		}
+	}
+	return ""
+}
+
+// provider says where a scenario is run, and why there.
+func (p runPlan) provider(at int) string {
+	o := p.list[at].Options
+	return "provider " + o.Provider.Name() + ": " + o.ProviderReason
 }
 
 // shared is what several runs keep of servers for each other; nil where each has its own.

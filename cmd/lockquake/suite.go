@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/lockquake/lockquake/internal/campaign"
 	"github.com/lockquake/lockquake/internal/clock"
 	"github.com/lockquake/lockquake/internal/engine"
 	"github.com/lockquake/lockquake/internal/suite"
@@ -93,14 +94,16 @@ func suiteCommand(std streams) *cobra.Command {
 // suiteRun is a suite under way.
 type suiteRun struct {
 	*suiteFlags
-	std    streams
-	tell   *progress
-	stop   interrupt
-	nodes  *nodeSource
-	config suite.Config
-	dir    string
-	before *suite.Result // the baseline; nil: none
-	result suite.Result
+	std     streams
+	tell    *progress
+	stop    interrupt
+	nodes   *nodeSource
+	config  suite.Config
+	dir     string
+	journal *campaign.Journal
+	start   time.Duration // about how long servers take to start
+	before  *suite.Result // the baseline; nil: none
+	result  suite.Result
 }
 
 // run checks everything first, so that nothing is started for a command line that cannot be carried out.
@@ -119,7 +122,12 @@ func (f *suiteFlags) run(ctx context.Context, std streams, args []string) error 
 	if err != nil {
 		return err
 	}
-	suite.Fit(r.result.Cells, r.config.Most, r.result.Repeat, r.config.Budget)
+	for _, o := range options {
+		if o.Provider != nil {
+			r.start = campaign.CostOf(o.Provider.Name(), r.out).Start
+		}
+	}
+	suite.Fit(r.result.Cells, r.config.Most, r.result.Repeat, r.config.Budget, r.start)
 	r.announce()
 	if f.dryRun {
 		return nil
@@ -163,24 +171,43 @@ func (r *suiteRun) prepare(args []string) (err error) {
 		return err
 	}
 	now := time.Now().UTC()
-	r.result = suite.Result{
-		Schema: suite.Schema, Version: version, Started: now.Format(time.RFC3339), Host: engine.Host(), Repeat: max(1, r.config.Repeat), Cells: cells,
-		Command: command,
-	}
+	header := campaign.Header{Version: version, Command: command, Started: now.Format(time.RFC3339), Host: engine.Host()}
 	r.dir = filepath.Join(r.out, "suite-"+now.Format("20060102T150405.000"))
-	if r.resume == "" {
-		return nil
+	r.journal = campaign.New(r.dir, header)
+	if r.resume != "" {
+		r.dir = r.resume
+		if r.journal, err = r.goOn(header); err != nil {
+			return err
+		}
 	}
-	old, err := readSuite("--resume", r.resume)
-	if err != nil {
-		return err
+	header = r.journal.Header
+	r.result = suite.Result{
+		Schema: suite.Schema, Version: version, Started: header.Started, Host: header.Host, Repeat: max(1, r.config.Repeat), Cells: cells, Command: header.Command,
 	}
-	if err := sameMaker("suite", [2]string{old.Command, r.result.Command}, [2]string{old.Version, version}, old.Host, r.result.Host); err != nil {
-		return err
-	}
-	r.dir, r.result.Started = r.resume, old.Started
-	suite.Resume(r.result.Cells, old)
+	r.result.Fill(r.journal.Results())
 	return nil
+}
+
+// goOn opens the journal of the suite that is gone on with. One of an older lockquake has its runs in suite.json alone.
+func (r *suiteRun) goOn(now campaign.Header) (*campaign.Journal, error) {
+	j, err := campaign.Open(r.resume)
+	if errors.Is(err, fs.ErrNotExist) {
+		var old suite.Result
+		if old, err = readSuite("--resume", r.resume); err != nil {
+			return nil, err
+		}
+		j = campaign.New(r.resume, campaign.Header{Version: old.Version, Command: old.Command, Started: old.Started, Host: old.Host}, old.Results()...)
+	}
+	if err == nil {
+		err = j.Header.Refuse("suite", now)
+	}
+	if err != nil {
+		return nil, usagef("--resume: %v", err)
+	}
+	if j.Dropped {
+		r.tell.say("--resume: the last line of %s was cut off; its run is made again", filepath.Join(r.resume, campaign.File))
+	}
+	return j, nil
 }
 
 // hellos asks the programs that stand in for lockquake's own client.
@@ -287,6 +314,8 @@ func (r *suiteRun) check(ctx context.Context) ([]engine.Options, error) {
 		o, err := r.nodes.options(ctx, c.Scenario)
 		if err == nil {
 			o.Out, o.Log = r.dir, logger(r.tell, r.verbose)
+			o.Replay = r.nodes.replay(results.FileScenario, nil, o.Provider.Name())
+			o.Drawn = func(file string) string { return r.nodes.replay(file, nil, o.Provider.Name()) }
 			err = r.tryOn(c, o)
 		}
 		var missing engine.MissingError
@@ -337,44 +366,39 @@ func (r *suiteRun) announce() {
 	}
 	s := r.result.Sums()
 	say("cells: %d of %d, each run %d times, which take about %v; %d more do not apply",
-		due, len(r.result.Cells)-s.Apart, r.result.Repeat, suite.Takes(r.result.Cells, r.result.Repeat).Round(time.Second), s.Apart)
+		due, len(r.result.Cells)-s.Apart, r.result.Repeat, suite.Takes(r.result.Cells, r.result.Repeat, r.start).Round(time.Second), s.Apart)
 }
 
-// runAll makes the runs, and writes down each. It returns the exit code of what went wrong beside verdicts.
+// runAll makes the runs. It returns the exit code of what went wrong beside verdicts.
 func (r *suiteRun) runAll(options []engine.Options) int {
-	b := batch{std: r.std, tell: r.tell, stop: r.stop, format: "table", several: true, began: clock.ProcessStart()}
-	kept := &engine.KeptServers{Agent: true}
-	defer b.end(kept)
-	began := clock.Now()
-	for i := range r.result.Cells {
-		c := &r.result.Cells[i]
-		for n := len(c.Runs); c.Apart == "" && c.NotRun == "" && n < r.result.Repeat; n++ {
-			takes := time.Duration(c.Estimate) * time.Millisecond
-			if r.config.Budget > 0 && time.Duration(clock.Now()-began)+takes > r.config.Budget {
-				c.NotRun = suite.Spent(r.config.Budget)
-				break
-			}
-			r.tell.say("%s, %s: run %d of %d", c.Lock, c.Story, n+1, r.result.Repeat)
-			o := options[i]
-			o.Kept, o.Progress = kept, r.tell.update
-			run, done, err := r.once(&b, o, n)
-			if err != nil {
-				b.fail(err)
-				return exitCode(err)
-			}
-			if !done {
-				r.result.Interrupted = true
-				r.leave()
-				return codeInterrupted
-			}
-			c.Runs = append(c.Runs, run)
-			if err := r.result.Write(r.dir); err != nil {
-				b.fail(err)
-				return exitCode(err)
-			}
-		}
+	b := suiteReader{&batch{std: r.std, tell: r.tell, stop: r.stop, format: "table", several: true, began: clock.ProcessStart()}}
+	c := campaign.Campaign{Dir: r.dir, Journal: r.journal, Kept: &engine.KeptServers{Agent: true}, Budget: r.config.Budget, Reader: b}
+	done, err := c.Run(r.stop.ctx, suite.Runs{Result: &r.result, Options: options, Seed: r.drawn})
+	b.fail(err)
+	r.result.Fill(done)
+	if r.result.Interrupted = c.Interrupted; c.Interrupted {
+		r.leave()
+		return codeInterrupted
 	}
-	return codeMet
+	return exitCode(err)
+}
+
+// drawn is the seed of a cell's n-th run from 0 whose story has none.
+func (r *suiteRun) drawn(n int) uint64 {
+	if r.seed == 0 {
+		return drawSeed()
+	}
+	return r.seed + uint64(n)
+}
+
+// suiteReader tells of the runs of a suite, whose table is made of its cells.
+type suiteReader struct{ *batch }
+
+// End tells of a run, and keeps no report: there may be many.
+func (s suiteReader) End(j campaign.Job, r *campaign.Result) error {
+	err := s.batch.End(j, r)
+	s.reports = nil
+	return err
 }
 
 // leave says of all cells without a run that they were not run.
@@ -384,45 +408,6 @@ func (r *suiteRun) leave() {
 			c.NotRun = "interrupted"
 		}
 	}
-}
-
-// once makes one run of a cell; done is false where it was interrupted.
-func (r *suiteRun) once(b *batch, o engine.Options, n int) (run suite.Run, done bool, err error) {
-	run.Seed = o.Scenario.Run.Seed
-	if run.Seed == 0 {
-		run.Seed = drawSeed()
-		if r.seed != 0 {
-			run.Seed = r.seed + uint64(n)
-		}
-		if o.Scenario, err = o.Scenario.With([]string{fmt.Sprintf("run.seed=%d", run.Seed)}); err != nil {
-			return run, false, err
-		}
-	}
-	o.Replay = r.nodes.replay(results.FileScenario, nil, o.Provider.Name())
-	o.Drawn = func(file string) string { return r.nodes.replay(file, nil, o.Provider.Name()) }
-	b.reports, b.last = nil, ""
-	start := clock.Now()
-	code := b.once(o)
-	run.Took = (clock.Now() - start) / int64(time.Millisecond)
-	if code == codeInterrupted {
-		return run, false, nil
-	}
-	run.Verdict = results.Unknown
-	if len(b.reports) == 0 {
-		run.Reasons = []string{"the run broke; its log tells more"}
-		return run, true, nil
-	}
-	rep := b.reports[0]
-	run.Verdict, run.Grants, run.Reasons, run.Uncovered, run.Replay = rep.Verdict, rep.Judged.Grants, rep.Reasons, rep.Uncovered, rep.Replay
-	if run.Verdict == results.Pass && code != codeMet { // the lock was right, and something was left behind
-		run.Verdict, run.Reasons = results.Unknown, []string{"the run ended with an error, which was told"}
-	}
-	if rel, err := filepath.Rel(r.dir, b.last); err == nil && filepath.IsLocal(rel) {
-		run.Dir = rel
-	} else if abs, err := filepath.Abs(r.dir); err == nil && b.last != "" {
-		run.Dir, _ = filepath.Rel(abs, b.last)
-	}
-	return run, true, nil
 }
 
 // report writes the suite down, prints it, and says with what exit code to end.

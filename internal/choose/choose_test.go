@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/lockquake/lockquake/backends/all"
+	"github.com/lockquake/lockquake/internal/campaign"
 	"github.com/lockquake/lockquake/internal/suite"
 	"github.com/lockquake/lockquake/results"
 	"github.com/lockquake/lockquake/results/capacity"
@@ -157,7 +158,7 @@ func TestJobs(t *testing.T) {
 		t.Errorf("runs %v, want %s", got, want)
 	}
 	const each = warm + time.Second + time.Second
-	if got, want := Takes(list, 2, time.Second, time.Second, 10*time.Second), 20*time.Second+3*(4*each+warm+lossRun+time.Second); got != want {
+	if got, want := Takes(list, 2, time.Second, campaign.Cost{Start: 10 * time.Second, Beside: time.Second}), 20*time.Second+3*(4*each+warm+lossRun+time.Second); got != want {
 		t.Errorf("it takes %v, want %v", got, want)
 	}
 }

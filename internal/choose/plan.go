@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/lockquake/lockquake/backends"
+	"github.com/lockquake/lockquake/internal/campaign"
 	"github.com/lockquake/lockquake/internal/engine"
 	"github.com/lockquake/lockquake/scenarios"
 )
@@ -87,18 +88,18 @@ func NewCandidate(row Row, options func(scenarios.Scenario) (engine.Options, err
 	return c, first
 }
 
-// Takes is about how long all runs take, where one takes so much longer than what it measures, and a service so long to start.
-func Takes(candidates []Candidate, repeat int, measured, beside, start time.Duration) (all time.Duration) {
+// Takes is about how long all runs take.
+func Takes(candidates []Candidate, repeat int, measured time.Duration, cost campaign.Cost) (all time.Duration) {
 	started := map[string]bool{}
 	for _, c := range candidates {
 		if c.NotRun != "" {
 			continue
 		}
 		if !started[c.Backend] {
-			all += start
+			all += cost.Start
 		}
 		started[c.Backend] = true
-		all += time.Duration(repeat*len(loads))*(warm+measured+beside) + warm + lossRun + beside
+		all += time.Duration(repeat*len(loads))*(warm+measured+cost.Beside) + warm + lossRun + cost.Beside
 	}
 	return all
 }

@@ -2,12 +2,14 @@ package choose
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"path/filepath"
 	"strings"
 	"time"
 
 	"github.com/lockquake/lockquake/history"
+	"github.com/lockquake/lockquake/internal/campaign"
+	"github.com/lockquake/lockquake/internal/engine"
 	"github.com/lockquake/lockquake/internal/seed"
 	"github.com/lockquake/lockquake/internal/sweep"
 	"github.com/lockquake/lockquake/results/figure"
@@ -18,8 +20,13 @@ import (
 type Run struct {
 	Dir    string
 	Result *Result
+	Kept   *engine.KeptServers
 	// Say tells people what is done.
 	Say func(format string, args ...any)
+
+	list []Candidate
+	left []job // the first is under way
+	all  int   // how many there are in all
 }
 
 // job is one run.
@@ -62,38 +69,63 @@ func (r *Run) All(ctx context.Context, list []Candidate) error {
 	for _, c := range list {
 		r.Result.Rows = append(r.Result.Rows, c.Row)
 	}
-	all := r.jobs(list)
-	for i, j := range all {
-		row := &r.Result.Rows[j.row]
-		if row.NotRun != "" { // an earlier run of it broke
+	r.list, r.left = list, r.jobs(list)
+	r.all = len(r.left)
+	c := campaign.Campaign{Dir: r.Dir, Kept: r.Kept, Reader: r}
+	_, err := c.Run(ctx, r)
+	r.Result.Interrupted = c.Interrupted
+	return errors.Join(err, r.Result.Write(r.Dir))
+}
+
+// Next is the next run of a row none of whose runs broke.
+func (r *Run) Next([]campaign.Result) (j campaign.Job, ok bool) {
+	for ; len(r.left) > 0; r.left = r.left[1:] {
+		one := r.left[0]
+		row := r.Result.Rows[one.row]
+		if row.NotRun != "" {
 			continue
 		}
-		r.Say("run %d of %d: %s/%s, %s", i+1, len(all), row.Backend, row.Lock, j.name)
-		runner := sweep.Runner{Options: list[j.row].options, Warm: warm, For: j.measured}
-		m, err := runner.Run(ctx, j.scenario, seed.Rand(r.Result.Seed, fmt.Sprintf("run %d", i)).Uint64()>>22+1)
-		switch {
-		case ctx.Err() != nil:
-			r.Result.Interrupted = true
-			return r.Result.Write(r.Dir)
-		case err != nil:
-			row.NotRun = strings.ReplaceAll(err.Error(), "\n", "; ")
-			r.Say("%s/%s: %s", row.Backend, row.Lock, row.NotRun)
-		default:
-			r.note(row, j, m)
-		}
-		if err := r.Result.Write(r.Dir); err != nil {
-			return err
-		}
+		n := r.all - len(r.left)
+		name := fmt.Sprintf("%s/%s, %s", row.Backend, row.Lock, one.name)
+		j = r.runner(one).Job(name, one.scenario, seed.Rand(r.Result.Seed, fmt.Sprintf("run %d", n)).Uint64()>>22+1)
+		j.Title = []string{fmt.Sprintf("run %d of %d: %s", n+1, r.all, name)}
+		return j, true
+	}
+	return j, false
+}
+
+// runner makes and reads the runs of a job's row.
+func (r *Run) runner(one job) *sweep.Runner {
+	return &sweep.Runner{Options: r.list[one.row].options, Warm: warm, For: one.measured}
+}
+
+// Begin tells of a run.
+func (r *Run) Begin(j campaign.Job, _ *engine.Options) {
+	for _, line := range j.Title {
+		r.Say("%s", line)
+	}
+}
+
+// End writes down what a run has measured. A row of which one broke has no other.
+func (r *Run) End(_ campaign.Job, run *campaign.Result) error {
+	if run.Interrupted {
+		return nil
+	}
+	one := r.left[0]
+	r.left = r.left[1:]
+	row := &r.Result.Rows[one.row]
+	m, err := r.runner(one).Read(run)
+	if err != nil {
+		row.NotRun = strings.ReplaceAll(err.Error(), "\n", "; ")
+		r.Say("%s/%s: %s", row.Backend, row.Lock, row.NotRun)
+	} else {
+		r.note(row, one, m, run.Dir)
 	}
 	return r.Result.Write(r.Dir)
 }
 
 // note writes down what a run measured.
-func (r *Run) note(row *Row, j job, m sweep.Measured) {
-	dir := m.Dir
-	if rel, err := filepath.Rel(r.Dir, m.Dir); err == nil {
-		dir = rel
-	}
+func (r *Run) note(row *Row, j job, m sweep.Measured, dir string) {
 	if j.load < len(row.Loads) {
 		if m.Sample.Spoilt != "" {
 			r.Say("%s/%s: this run cannot be used: %s", row.Backend, row.Lock, m.Sample.Spoilt)

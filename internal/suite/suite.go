@@ -1,5 +1,5 @@
-// Package suite puts many locks to many stories: it reads what is asked for, makes the cells, and prints what came of them. It runs
-// nothing; who does writes down each run in its cell.
+// Package suite puts many locks to many stories: it reads what is asked for, makes the cells, plans their runs for a campaign, and prints what came
+// of them.
 package suite
 
 import (
@@ -62,6 +62,9 @@ type Cell struct {
 	topology string        // cells of one topology share servers
 	turn     int           // stories come in turn: the first of every lock before the second of any
 }
+
+// Name tells a cell from the others, for people too.
+func (c Cell) Name() string { return c.Lock + ", " + c.Story }
 
 // Run is one run of a cell.
 type Run struct {
@@ -185,9 +188,8 @@ func (c Cell) shown() string {
 	return ""
 }
 
-// Takes is about how long the runs take that are still to be made, with the servers that they start.
-func Takes(cells []Cell, repeat int) time.Duration {
-	const start = 4 * time.Second // of the servers of a topology
+// Takes is about how long the runs take that are still to be made, where the servers of a topology take so long to start.
+func Takes(cells []Cell, repeat int, start time.Duration) time.Duration {
 	var out time.Duration
 	topologies := map[string]bool{}
 	for _, c := range cells {
@@ -206,7 +208,7 @@ func Takes(cells []Cell, repeat int) time.Duration {
 
 // Fit marks as not run what is beyond the stories that a lock may have, and what does not fit into the budget; 0: all does. The first stories of all
 // locks come before the second of any. What does not apply, or cannot be run here, takes nobody's place.
-func Fit(cells []Cell, most, repeat int, budget time.Duration) {
+func Fit(cells []Cell, most, repeat int, budget, start time.Duration) {
 	turns := map[string]int{}
 	for i := range cells {
 		c := &cells[i]
@@ -228,23 +230,11 @@ func Fit(cells []Cell, most, repeat int, budget time.Duration) {
 	slices.SortStableFunc(order, func(a, b int) int { return cells[a].turn - cells[b].turn })
 	var taken []Cell
 	for _, i := range order {
-		if Takes(append(taken[:len(taken):len(taken)], cells[i]), repeat) > budget {
-			cells[i].NotRun = Spent(budget)
+		if Takes(append(taken[:len(taken):len(taken)], cells[i]), repeat, start) > budget {
+			cells[i].NotRun = fmt.Sprintf("the budget of %v", budget)
 			continue
 		}
 		taken = append(taken, cells[i])
-	}
-}
-
-// Spent is why a cell is not run for which the budget has no time.
-func Spent(budget time.Duration) string { return fmt.Sprintf("the budget of %v", budget) }
-
-// Resume takes over the runs of an earlier suite of the same command.
-func Resume(cells []Cell, old Result) {
-	for i := range cells {
-		if was := old.find(cells[i]); was != nil && cells[i].Apart == "" {
-			cells[i].Runs = was.Runs
-		}
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/xml"
 	"errors"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -12,11 +13,16 @@ import (
 
 	"github.com/lockquake/lockquake/backends/all"
 	"github.com/lockquake/lockquake/backends/external"
+	"github.com/lockquake/lockquake/internal/campaign"
+	"github.com/lockquake/lockquake/internal/engine"
 	"github.com/lockquake/lockquake/internal/suite"
 	"github.com/lockquake/lockquake/internal/wire"
 	"github.com/lockquake/lockquake/results"
 	"github.com/lockquake/lockquake/scenarios"
 )
+
+// start is how long the servers of a topology take to start.
+const start = 4 * time.Second
 
 // plan makes the cells that a suite file asks for. The programs of its clients say nothing of themselves but their names.
 func plan(text string) ([]suite.Cell, error) {
@@ -34,7 +40,7 @@ func planWith(text string, ask suite.Ask) ([]suite.Cell, error) {
 		return nil, err
 	}
 	cells, err := suite.Plan(c, append(all.All(), external.Backend()), ask)
-	suite.Fit(cells, c.Most, max(1, c.Repeat), c.Budget)
+	suite.Fit(cells, c.Most, max(1, c.Repeat), c.Budget, start)
 	return cells, err
 }
 
@@ -129,25 +135,25 @@ func TestBudget(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	all := suite.Takes(whole, 2)
+	all := suite.Takes(whole, 2, start)
 	for budget, left := range map[time.Duration]int{0: 0, all: 0, all - time.Second: 1, time.Second: 6} {
 		cells, err := plan(text)
 		if err != nil {
 			t.Fatal(err)
 		}
-		suite.Fit(cells, 0, 2, budget)
+		suite.Fit(cells, 0, 2, budget, start)
 		n := 0
 		for _, c := range cells {
 			if c.NotRun != "" {
 				n++
 			}
 		}
-		if n != left || budget > 0 && suite.Takes(cells, 2) > budget {
-			t.Errorf("%v: %d are not run, want %d; the rest takes %v", budget, n, left, suite.Takes(cells, 2))
+		if n != left || budget > 0 && suite.Takes(cells, 2, start) > budget {
+			t.Errorf("%v: %d are not run, want %d; the rest takes %v", budget, n, left, suite.Takes(cells, 2, start))
 		}
 	}
 	cells, _ := plan(text)
-	suite.Fit(cells, 0, 1, suite.Takes(cells[:1], 1)+suite.Takes(cells[3:4], 1))
+	suite.Fit(cells, 0, 1, suite.Takes(cells[:1], 1, start)+suite.Takes(cells[3:4], 1, start), start)
 	if cells[0].NotRun != "" || cells[3].NotRun != "" || cells[1].NotRun == "" {
 		t.Errorf("the first stories do not come first: %+v", cells)
 	}
@@ -350,8 +356,8 @@ against the baseline of then, version 1:
 	}
 }
 
-// TestResume demands that what was run is not run again, and that what is written is read back.
-func TestResume(t *testing.T) {
+// TestReadBack: what is written is read back, and what was run takes no more time.
+func TestReadBack(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	if err := sample().Write(dir); err != nil {
@@ -361,16 +367,15 @@ func TestResume(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	now := sample().Cells
+	now := old.Cells
 	for i := range now {
-		now[i].Runs, now[i].NotRun, now[i].Estimate = nil, "", 1000
+		now[i].NotRun, now[i].Estimate = "", 1000
 	}
-	suite.Resume(now, old)
 	if len(now[0].Runs) != 2 || len(now[2].Runs) != 1 || len(now[3].Runs) != 0 || now[4].Runs != nil {
 		t.Errorf("%s", names(now))
 	}
 	// Left are one run of spoilt, two of left, and one of a/c's flaky.
-	if got := suite.Takes(now, 2); got != 4*time.Second+4*time.Second {
+	if got := suite.Takes(now, 2, start); got != 4*time.Second+4*time.Second {
 		t.Errorf("the rest takes %v", got)
 	}
 	if _, err := suite.Read(t.TempDir()); err == nil {
@@ -422,5 +427,55 @@ func TestDrawnFaultsMayNameCounts(t *testing.T) {
 	}
 	if got["lost_updates"] != "0" || got["longest_wait_ms"] != "<5s" || got["stale_writes"] != ">=0" || got["double_grants"] != "0" {
 		t.Errorf("%v", got)
+	}
+}
+
+// TestRunsGoOn: a suite that has no journal is gone on with by what suite.json has of its runs, and comes out as it was. A run that broke is unknown,
+// and a job that was not made is no run.
+func TestRunsGoOn(t *testing.T) {
+	t.Parallel()
+	old, now := sample(), sample()
+	for i := range now.Cells {
+		now.Cells[i].Runs = nil
+	}
+	now.Fill(old.Results())
+	if !reflect.DeepEqual(now, old) {
+		t.Errorf("%+v\n%+v", now, old)
+	}
+	now.Repeat = 3
+	plan := suite.Runs{Result: &now, Options: make([]engine.Options, len(now.Cells)), Seed: func(n int) uint64 { return uint64(100 + n) }}
+	done := old.Results()
+	for range 3 * len(now.Cells) {
+		j, ok := plan.Next(done)
+		if !ok {
+			break
+		}
+		r := campaign.Result{Job: j.Name, Seed: j.Seed, Verdict: results.Pass}
+		if len(done)%2 == 0 {
+			r.Verdict, r.Broke = "", "it broke"
+		}
+		done = append(done, r)
+	}
+	now.Fill(done)
+	for i, c := range now.Cells {
+		if c.Apart != "" || c.NotRun != "" {
+			if len(c.Runs) != len(old.Cells[i].Runs) {
+				t.Errorf("%s has %d runs", c.Name(), len(c.Runs))
+			}
+			continue
+		}
+		if len(c.Runs) != 3 || c.Runs[2].Seed != 102 {
+			t.Errorf("%s: %+v", c.Name(), c.Runs)
+		}
+		for _, r := range c.Runs {
+			if r.Verdict == "" {
+				t.Errorf("%s: a run without a verdict: %+v", c.Name(), r)
+			}
+		}
+	}
+	last := now.Cells[0].Name()
+	now.Fill(append(done, campaign.Result{Job: last, NotMade: "no engine", Err: engine.MissingError{Text: "no engine"}}))
+	if c := now.Cells[0]; len(c.Runs) != 3 || c.NotRun != "no engine" || !c.Missing {
+		t.Errorf("%+v", c)
 	}
 }

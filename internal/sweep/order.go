@@ -118,6 +118,22 @@ func (s *schedule) keep(some []Point, why string) {
 	}
 }
 
+// lacking are the runs that are not in a file yet, in their order.
+func (s schedule) lacking(f capacity.Sweep) (out []Point) {
+	made := map[capacity.Setting]int{}
+	for _, p := range f.Points {
+		made[p.Setting] += len(p.Samples)
+	}
+	for _, p := range rounds(s.points, s.repeat, f.Seed) {
+		if made[p.Setting] > 0 {
+			made[p.Setting]--
+			continue
+		}
+		out = append(out, p)
+	}
+	return out
+}
+
 // byUsers puts together the points that differ in users alone, few users first.
 func byUsers(points []Point) (out [][]Point) {
 	at := map[capacity.Setting]int{}

@@ -161,20 +161,21 @@ func TestBudgetOfManyCurves(t *testing.T) {
 func TestShareOfASearch(t *testing.T) {
 	t.Parallel()
 	s := Sweep{Budget: 10 * time.Minute, began: clock.Now() - int64(4*time.Minute), pace: pace{done: 1, took: 10 * time.Second}}
+	share := func(curves int) time.Duration { return (&searches{sweep: &s, left: make([]Point, curves)}).share() }
 	const aside = 10 * time.Second // room for the time that passes meanwhile
 	for curves, want := range map[int]time.Duration{6: 5 * time.Minute, 3: 6 * time.Minute, 1: 10 * time.Minute} {
-		if got := s.share(curves); got < want || got > want+aside {
+		if got := share(curves); got < want || got > want+aside {
 			t.Errorf("%d curves: the next ends at %v, want %v", curves, got, want)
 		}
 	}
-	if why := s.mustEnd(t.Context(), s.share(6)); why != "" {
+	if why := s.mustEnd(share(6)); why != "" {
 		t.Errorf("the first curve has a minute, and ends: %s", why)
 	}
 	s.pace.took = 2 * time.Minute
-	if why := s.mustEnd(t.Context(), s.share(6)); why != "the budget of 10m0s" {
+	if why := s.mustEnd(share(6)); why != "the budget of 10m0s" {
 		t.Errorf("a run of two minutes in a share of one: %q", why)
 	}
-	if s.Budget = 0; s.share(6) != 0 || s.mustEnd(t.Context(), s.share(6)) != "" {
+	if s.Budget = 0; share(6) != 0 || s.mustEnd(share(6)) != "" {
 		t.Error("a search without a budget ends")
 	}
 }
@@ -183,7 +184,7 @@ func TestShareOfASearch(t *testing.T) {
 func TestResume(t *testing.T) {
 	t.Parallel()
 	whole := Sweep{File: capacity.Sweep{Seed: 5}, plan: schedule{points: grid(4), repeat: 2}}
-	all := whole.due()
+	all := whole.plan.lacking(whole.File)
 	if len(all) != 8 {
 		t.Fatalf("%d runs", len(all))
 	}
@@ -191,7 +192,7 @@ func TestResume(t *testing.T) {
 	for i, p := range all[:5] {
 		rest.add(p.Setting, Measured{Sample: capacity.Sample{Order: i}})
 	}
-	if got := rest.due(); !slices.Equal(users(got), users(all[5:])) {
+	if got := rest.plan.lacking(rest.File); !slices.Equal(users(got), users(all[5:])) {
 		t.Errorf("it goes on with %v, want %v", users(got), users(all[5:]))
 	}
 	rest.resume()
@@ -216,7 +217,7 @@ func TestPeak(t *testing.T) {
 		point(4, 0, capacity.Sample{Cycles: 120}),
 		point(4, 700, capacity.Sample{Cycles: 700}),
 	}}}
-	if got := peak(s.curve(capacity.Setting{Locks: 1})); got != 150 {
+	if got := peak(curve(s.File.Points, capacity.Setting{Locks: 1})); got != 150 {
 		t.Errorf("the peak is %g", got)
 	}
 }

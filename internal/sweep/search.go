@@ -1,35 +1,67 @@
 package sweep
 
 import (
-	"context"
-	"fmt"
 	"slices"
 	"time"
 
+	"github.com/lockquake/lockquake/internal/campaign"
 	"github.com/lockquake/lockquake/internal/clock"
 	"github.com/lockquake/lockquake/results/capacity"
 )
 
-// searchAll looks on each curve for the highest rate that keeps the objective, with as many users as the curve has at most.
-func (s *Sweep) searchAll(ctx context.Context) error {
-	list := s.largest()
-	for i, p := range list {
-		s.pace.is(func(p *pace) { p.all = p.done + searchRuns*(len(list)-i) })
-		if err := s.searchOne(ctx, p, s.share(len(list)-i)); err != nil {
-			return err
+// searches look on each curve for the highest rate that keeps the objective, with as many users as the curve has at most.
+type searches struct {
+	sweep *Sweep
+	left  []Point       // the points from which they begin; the first is under way
+	begun bool          // that one
+	end   time.Duration // when it must end, after the sweep began; 0: whenever
+}
+
+// next is the next run that a search asks for.
+func (x *searches) next() (j campaign.Job, ok bool) {
+	for ; len(x.left) > 0; x.left, x.begun = x.left[1:], false {
+		if !x.begun {
+			x.begun, x.end = true, x.share()
+			x.sweep.pace.is(func(p *pace) { p.all = p.done + searchRuns*len(x.left) })
+		}
+		if at, ok := x.point(); ok {
+			return x.sweep.job(at), true
 		}
 	}
-	return nil
+	return j, false
 }
 
 // share is when the search of the next curve must end, after the sweep began; 0: whenever. What remains of the budget is for all curves that
 // were not searched yet: the first does not take the time of the last.
-func (s *Sweep) share(curves int) time.Duration {
+func (x *searches) share() time.Duration {
+	s := x.sweep
 	if s.Budget <= 0 {
 		return 0
 	}
 	took := time.Duration(clock.Now() - s.began)
-	return took + max(0, s.Budget-took)/time.Duration(curves)
+	return took + max(0, s.Budget-took)/time.Duration(len(x.left))
+}
+
+// point is what the search under way asks for. There is none where it is done, or has no more time.
+func (x *searches) point() (at Point, ok bool) {
+	s, from := x.sweep, x.left[0]
+	search := capacity.Search{Objective: *s.File.Objective, Start: peak(curve(s.File.Points, from.curve())), Confirm: s.File.Confirm, Measured: s.File.Measured}
+	rate, done := search.Next(curve(s.File.Points, from.curve()))
+	if done {
+		return at, false
+	}
+	at, err := from.at(rate)
+	if err != nil { // checkSearch has seen that an open loop can be run
+		s.Say("search at %.4g/s: %v", rate, err)
+		return at, false
+	}
+	at.Rate = rate
+	if why := s.mustEnd(x.end); why != "" {
+		s.leave([]Point{at}, why)
+		return at, false
+	}
+	s.pace.is(func(p *pace) { p.all = max(p.all, p.done+1) })
+	return at, true
 }
 
 // checkSearch says why the open loop of a curve could not be run.
@@ -69,32 +101,9 @@ func largest(points []Point) (out []Point) {
 	return out
 }
 
-func (s *Sweep) searchOne(ctx context.Context, p Point, end time.Duration) error {
-	search := capacity.Search{Objective: *s.File.Objective, Start: peak(s.curve(p.curve())), Confirm: s.File.Confirm, Measured: s.File.Measured}
-	for {
-		rate, done := search.Next(s.curve(p.curve()))
-		if done {
-			return nil
-		}
-		at, err := p.at(rate)
-		if err != nil {
-			return fmt.Errorf("search at %.4g/s: %w", rate, err)
-		}
-		at.Rate = rate
-		if why := s.mustEnd(ctx, end); why != "" {
-			s.leave([]Point{at}, why)
-			return nil
-		}
-		s.pace.is(func(p *pace) { p.all = max(p.all, p.done+1) })
-		if err := s.measure(ctx, at); err != nil {
-			return err
-		}
-	}
-}
-
 // curve are the points that differ from a setting in users and rate alone.
-func (s *Sweep) curve(of capacity.Setting) []capacity.Point {
-	return slices.DeleteFunc(slices.Clone(s.File.Points), func(p capacity.Point) bool {
+func curve(points []capacity.Point, of capacity.Setting) []capacity.Point {
+	return slices.DeleteFunc(slices.Clone(points), func(p capacity.Point) bool {
 		p.Users, p.Rate = 0, 0
 		return p.Setting != of
 	})

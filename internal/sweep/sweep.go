@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/lockquake/lockquake/internal/campaign"
 	"github.com/lockquake/lockquake/internal/clock"
 	"github.com/lockquake/lockquake/internal/engine"
 	"github.com/lockquake/lockquake/internal/seed"
@@ -27,11 +28,17 @@ type Sweep struct {
 	// Say tells people what is not to be seen in the result: a reason; Progress how far it is.
 	Say      func(format string, args ...any)
 	Progress func(engine.Progress)
+	// Follow is called before each run, and what it returns after it, with the verdict or "" where there is none; nil: nobody follows.
+	Follow func(o *engine.Options) (end func(verdict string))
 
-	plan  schedule
-	began int64
-	order int // of the next run
-	pace  pace
+	plan     schedule
+	began    int64
+	order    int // of the next run
+	pace     pace
+	due      []Point   // of the plan, in the order of their runs
+	searches *searches // what follows them
+	under    []Point   // the point that is run; none between runs
+	followed func(verdict string)
 }
 
 // pace is how far a sweep is.
@@ -107,35 +114,15 @@ func (s *Sweep) Points() int { return len(s.plan.points) }
 // Takes is about how long the plan takes.
 func (s *Sweep) Takes() time.Duration { return s.plan.takes }
 
-// What a run takes beside its warm-up and what it measures, before one was made.
-const (
-	besideInProcess = 300 * time.Millisecond
-	besideLocal     = time.Second
-	besideDocker    = 2500 * time.Millisecond
-	besideSwarm     = 4 * time.Second
-	// searchRuns is about how many runs the search of one curve needs.
-	searchRuns = 10
-)
-
-// Beside is about how long a provider takes to start a service, and a run on it beside its warm-up and what it measures.
-func Beside(provider string) (start, run time.Duration) {
-	switch provider {
-	case "docker":
-		return 4 * time.Second, besideDocker
-	case "swarm":
-		return 15 * time.Second, besideSwarm
-	case "inproc":
-		return 0, besideInProcess
-	}
-	return 5 * time.Second, besideLocal
-}
+// searchRuns is about how many runs the search of one curve needs.
+const searchRuns = 10
 
 // cost tells how long runs take: by what they took so far, or by a guess.
 func (s *Sweep) cost() cost {
 	r := s.Runner
-	start, beside := Beside(r.Options.Provider.Name())
-	c := cost{first: start}
-	c.point = func(p Point) time.Duration { return r.warm(p.Scenario) + r.For + beside }
+	of := campaign.CostOf(r.Options.Provider.Name(), filepath.Dir(s.Dir))
+	c := cost{first: of.Start}
+	c.point = func(p Point) time.Duration { return r.warm(p.Scenario) + r.For + of.Beside }
 	if s.File.Searches() {
 		c.search = searchRuns
 	}
@@ -146,31 +133,43 @@ func (s *Sweep) cost() cost {
 // been written. An error says that the sweep cannot go on.
 func (s *Sweep) Run(ctx context.Context) (err error) {
 	s.began = clock.Now()
-	defer func() {
-		if ctx.Err() != nil {
-			s.File.Interrupted = true
-		}
-		err = errors.Join(err, s.Runner.Close(ctx), s.write())
-	}()
 	s.resume()
-	due := s.due()
+	s.due = s.plan.lacking(s.File)
+	s.searches = &searches{sweep: s, left: s.largest()}
 	s.pace.is(func(p *pace) {
-		p.all = len(due) + searchRuns*len(s.largest())
+		p.all = len(s.due) + searchRuns*len(s.searches.left)
 		p.guess = s.plan.takes / time.Duration(max(p.all, 1))
 	})
 	stop, over := context.WithCancel(ctx)
 	defer over()
 	go s.tick(stop)
-	for i, p := range due {
-		if why := s.mustEnd(ctx, s.Budget); why != "" {
-			s.leave(due[i:], why)
-			return nil
-		}
-		if err := s.measure(ctx, p); err != nil {
-			return err
-		}
+	c := campaign.Campaign{Dir: s.Dir, Kept: s.Runner.Options.Kept, Reader: s}
+	_, err = c.Run(ctx, s)
+	if s.File.Interrupted = c.Interrupted; c.Interrupted {
+		s.leave(append(s.under, s.due...), "interrupted")
 	}
-	return s.searchAll(ctx)
+	return errors.Join(err, s.write())
+}
+
+// Next is the next point of the plan, and behind these those that the searches ask for.
+func (s *Sweep) Next([]campaign.Result) (j campaign.Job, ok bool) {
+	if len(s.due) == 0 {
+		return s.searches.next()
+	}
+	if why := s.mustEnd(s.Budget); why != "" {
+		s.leave(s.due, why)
+		s.due, s.searches.left = nil, nil
+		return j, false
+	}
+	p := s.due[0]
+	s.due = s.due[1:]
+	return s.job(p), true
+}
+
+// job is the run of a point.
+func (s *Sweep) job(p Point) campaign.Job {
+	s.under = []Point{p}
+	return s.Runner.Job(Name(p.Setting), p.Scenario, seed.Rand(s.File.Seed, fmt.Sprintf("run %d", s.order)).Uint64()>>22+1)
 }
 
 // resume forgets what a sweep that is gone on with had left out.
@@ -183,33 +182,13 @@ func (s *Sweep) resume() {
 	}
 }
 
-// due are the runs that were not made yet, in their order.
-func (s *Sweep) due() []Point {
-	made := map[capacity.Setting]int{}
-	for _, p := range s.File.Points {
-		made[p.Setting] += len(p.Samples)
-	}
-	var out []Point
-	for _, p := range rounds(s.plan.points, s.plan.repeat, s.File.Seed) {
-		if made[p.Setting] > 0 {
-			made[p.Setting]--
-			continue
-		}
-		out = append(out, p)
-	}
-	return out
-}
-
 // mustEnd says why no run may follow, where all of them end so long after the sweep began (0: whenever), or "".
-func (s *Sweep) mustEnd(ctx context.Context, end time.Duration) string {
+func (s *Sweep) mustEnd(end time.Duration) string {
 	var done int
 	var each time.Duration
 	s.pace.is(func(p *pace) { done, each = p.done, p.each() })
-	switch {
-	case ctx.Err() != nil:
-		return "interrupted"
-	case end > 0 && done > 0 && time.Duration(clock.Now()-s.began)+each > end:
-		return fmt.Sprintf("the budget of %v", s.Budget)
+	if end > 0 && done > 0 && time.Duration(clock.Now()-s.began)+each > end {
+		return campaign.Spent(s.Budget)
 	}
 	return ""
 }
@@ -224,34 +203,41 @@ func (s *Sweep) leave(points []Point, why string) {
 	}
 }
 
-// measure makes one run. One that broke is a spoilt sample, unless something is missing that every run needs.
-func (s *Sweep) measure(ctx context.Context, p Point) error {
-	name := Name(p.Setting)
-	s.pace.is(func(p *pace) { p.name, p.since = name, clock.Now() })
+// Begin tells of a run.
+func (s *Sweep) Begin(j campaign.Job, o *engine.Options) {
+	s.pace.is(func(p *pace) { p.name, p.since = j.Name, clock.Now() })
 	s.tell()
-	r := *s.Runner
-	r.Options.Progress = nil
-	m, err := r.Run(ctx, p.Scenario, seed.Rand(s.File.Seed, fmt.Sprintf("run %d", s.order)).Uint64()>>22+1)
-	s.pace.is(func(p *pace) { p.done, p.took = p.done+1, p.took+m.Took })
+	o.Progress, s.followed = nil, func(string) {}
+	if s.Follow != nil {
+		s.followed = s.Follow(o)
+	}
+}
+
+// End adds what a run has measured. One that broke is a spoilt sample, unless something is missing that every run needs.
+func (s *Sweep) End(j campaign.Job, r *campaign.Result) error {
+	if s.followed != nil {
+		s.followed(string(r.Verdict))
+	}
 	var missing engine.MissingError
 	var usage engine.UsageError
 	switch {
-	case ctx.Err() != nil:
-		s.leave([]Point{p}, "interrupted")
+	case r.Interrupted:
 		return nil
-	case errors.As(err, &missing), errors.As(err, &usage):
-		return err
-	case err != nil:
+	case errors.As(r.Err, &missing), errors.As(r.Err, &usage), j.Cannot != nil:
+		return r.Err
+	}
+	p := s.under[0]
+	s.under = nil
+	m, err := s.Runner.Read(r)
+	s.pace.is(func(p *pace) { p.done, p.took = p.done+1, p.took+m.Took })
+	if err != nil {
 		m.Sample = capacity.Sample{Verdict: string(results.Unknown), Spoilt: strings.ReplaceAll(err.Error(), "\n", "; ")}
 	}
 	if m.Sample.Spoilt != "" {
-		s.Say("%s: this run cannot be used: %s", name, m.Sample.Spoilt)
+		s.Say("%s: this run cannot be used: %s", j.Name, m.Sample.Spoilt)
 	}
-	m.Sample.Order = s.order
+	m.Sample.Order, m.Sample.Run = s.order, r.Dir
 	s.order++
-	if rel, err := filepath.Rel(s.Dir, m.Dir); err == nil {
-		m.Sample.Run = rel
-	}
 	if m.Sample.InService > 0 && p.busy {
 		m.Sample.Outside = new(max(0, 1-m.Sample.InService/float64(p.Users)))
 	}
