@@ -5,8 +5,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -29,7 +31,9 @@ type chooseFlags struct {
 	repeat   int
 	measured time.Duration
 	seed     uint64
+	budget   time.Duration
 	out      string
+	resume   string
 	verbose  bool
 	format   *format
 }
@@ -41,7 +45,7 @@ the stories that show what breaks the lock. docs/choosing.md says what follows f
 
 Without arguments it runs all locks that are right; --quick takes one of each topology. BACKEND names its default lock, BACKEND/LOCK another one,
 "BACKEND/*" all. It says first how long it takes. It leaves a directory with choose.json and the directories of all runs; it is the last line
-printed. Ctrl-C reports what there is and ends with exit code 130. Exit code 4: a lock could not be run, or the loss of its server was not judged.`
+printed. Ctrl-C reports what there is and ends with exit code 130; --resume goes on with it. Exit code 4: a lock could not be run, or the loss of its server was not judged.`
 
 func chooseCommand(std streams) *cobra.Command {
 	var f chooseFlags
@@ -60,10 +64,12 @@ func chooseCommand(std streams) *cobra.Command {
 	fl.DurationVar(&f.measured, "for", 3*time.Second, "how long each load is measured, behind its warm-up")
 	f.where.add(c)
 	fl.Uint64Var(&f.seed, "seed", 0, "seed of everything that is random; 0: drawn and written down")
+	fl.DurationVar(&f.budget, "budget", 0, "how long the whole may take, such as 10m; 0: as long as it needs")
 	fl.StringVar(&f.out, "out", "runs", "folder of all runs")
+	fl.StringVar(&f.resume, "resume", "", "the directory of a choose to go on with, made by the same command on the same machine")
 	fl.BoolVarP(&f.verbose, "verbose", "v", false, "note on standard error what is done")
 	f.format = formatFlag(c, "text", "json", "markdown")
-	completeDir(c, "out")
+	completeDir(c, "out", "resume")
 	c.RunE = func(c *cobra.Command, args []string) error { return f.run(c.Context(), std, args) }
 	return c
 }
@@ -73,6 +79,8 @@ func (f *chooseFlags) run(ctx context.Context, std streams, args []string) error
 	switch {
 	case f.repeat < 0:
 		return usagef("--repeat: %d is negative", f.repeat)
+	case f.budget < 0:
+		return usagef("--budget: %v is negative", f.budget)
 	case f.measured < 100*time.Millisecond:
 		return usagef("--for: %v measures nothing; at least 100ms", f.measured)
 	}
@@ -97,12 +105,19 @@ func (f *chooseFlags) run(ctx context.Context, std streams, args []string) error
 		once = cmp.Or(f.repeat, 1)
 	}
 	now := time.Now().UTC()
+	r := choose.Run{
+		Dir: cmp.Or(f.resume, filepath.Join(f.out, "choose-"+now.Format("20060102T150405.000"))), Budget: f.budget, Kept: &engine.KeptServers{Agent: true}, Say: tell.say,
+	}
+	drawn := cmp.Or(f.seed, drawSeed())
+	if r.Journal, err = f.journal(args, r.Dir, &drawn, now); err != nil {
+		return err
+	}
+	h := r.Journal.Header
 	result := &choose.Result{
-		Schema: choose.Schema, Version: version, Seed: cmp.Or(f.seed, drawSeed()), Started: now.Format(time.RFC3339), Host: engine.Host(),
+		Schema: choose.Schema, Version: h.Version, Command: h.Command, Seed: drawn, Started: h.Started, Host: h.Host,
 		Users: choose.Users, Measured: int64(f.measured), Repeat: once,
 	}
-	result.Command = f.command(args, result.Seed)
-	r := choose.Run{Dir: filepath.Join(f.out, "choose-"+now.Format("20060102T150405.000")), Result: result, Kept: &engine.KeptServers{Agent: true}, Say: tell.say}
+	r.Result = result
 	list, err := f.candidates(ctx, nodes, rows, func(o *engine.Options) {
 		o.Log, o.Out, o.Progress, result.Provider = logger(tell, f.verbose), r.Dir, tell.update, o.Provider.Name()
 		o.Replay = nodes.replay(results.FileScenario, nil, o.Provider.Name())
@@ -110,13 +125,39 @@ func (f *chooseFlags) run(ctx context.Context, std streams, args []string) error
 	if err != nil {
 		return err
 	}
-	tell.say("locks: %d, which take about %v", len(list), choose.Takes(list, once, f.measured, campaign.CostOf(result.Provider, f.out)).Round(time.Second))
+	r.Cost = campaign.CostOf(result.Provider, f.out)
+	tell.say("locks: %d, which take about %v", len(list), choose.Takes(list, once, f.measured, r.Cost).Round(time.Second))
 	stop := interruptible(ctx, tell)
 	defer stop.done()
 	(&batch{tell: tell, stop: stop}).sweep(list[slices.IndexFunc(list, func(c choose.Candidate) bool { return c.NotRun == "" })].Options())
 	err = r.All(stop.ctx, list)
 	tell.close()
 	return f.report(std, r, err)
+}
+
+// journal is a new one, or the one to go on with, whose seed it takes.
+func (f *chooseFlags) journal(args []string, dir string, drawn *uint64, now time.Time) (*campaign.Journal, error) {
+	h := campaign.Header{Version: version, Started: now.Format(time.RFC3339), Host: engine.Host()}
+	if f.resume == "" {
+		h.Command = f.command(args, *drawn)
+		return campaign.New(dir, h), nil
+	}
+	j, err := campaign.Open(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, usagef("--resume: %s is no directory of a choose: it has no %s", dir, campaign.File)
+	}
+	if err == nil && f.seed == 0 {
+		_, seed, _ := strings.Cut(j.Header.Command, " --seed ")
+		*drawn, err = strconv.ParseUint(seed, 10, 64)
+	}
+	if err == nil {
+		h.Command = f.command(args, *drawn)
+		err = j.Header.Refuse("choose", h)
+	}
+	if err != nil {
+		return nil, usagef("--resume: %v", err)
+	}
+	return j, nil
 }
 
 // chooseRows are the locks that are named, or all.
@@ -166,7 +207,7 @@ func (f *chooseFlags) command(args []string, seed uint64) string {
 	for _, a := range args {
 		words = append(words, quoted(a))
 	}
-	return strings.Join(append(words, flagWords(f.flags, "seed", "out", "format", "verbose")...), " ") + fmt.Sprintf(" --seed %d", seed)
+	return strings.Join(append(words, flagWords(f.flags, "seed", "out", "resume", "budget", "format", "verbose")...), " ") + fmt.Sprintf(" --seed %d", seed)
 }
 
 // report prints the table, and says with what exit code to end.

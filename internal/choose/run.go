@@ -2,6 +2,7 @@ package choose
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -12,21 +13,33 @@ import (
 	"github.com/lockquake/lockquake/internal/engine"
 	"github.com/lockquake/lockquake/internal/seed"
 	"github.com/lockquake/lockquake/internal/sweep"
+	"github.com/lockquake/lockquake/results/capacity"
 	"github.com/lockquake/lockquake/results/figure"
 	"github.com/lockquake/lockquake/scenarios"
 )
 
 // Run makes the runs of all candidates, and writes down each.
 type Run struct {
-	Dir    string
-	Result *Result
-	Kept   *engine.KeptServers
+	Dir     string
+	Result  *Result
+	Journal *campaign.Journal // what was run of it before is not run again
+	Kept    *engine.KeptServers
+	Budget  time.Duration // of all runs from now on; 0: none
+	Cost    campaign.Cost
 	// Say tells people what is done.
 	Say func(format string, args ...any)
 
-	list []Candidate
-	left []job // the first is under way
-	all  int   // how many there are in all
+	list  []Candidate
+	left  []job // the first is under way
+	all   int   // how many there are in all
+	given bool  // that one was handed to the campaign
+}
+
+// noted is what the journal has of a run beside its verdict: what its row got from it.
+type noted struct {
+	Sample *capacity.Sample `json:"sample,omitempty"` // of a load
+	Loss   *Loss            `json:"loss,omitempty"`
+	NotRun string           `json:"not_run,omitempty"` // why its row has no other run
 }
 
 // job is one run.
@@ -64,34 +77,68 @@ func (r *Run) jobs(list []Candidate) (out []job) {
 	return out
 }
 
-// All runs everything. Where ctx ends, the result has what there is. An error says that the rest cannot be run.
+// All runs everything. Where ctx ends or the budget is spent, the result has what there is. An error says that the rest cannot be run.
 func (r *Run) All(ctx context.Context, list []Candidate) error {
 	for _, c := range list {
 		r.Result.Rows = append(r.Result.Rows, c.Row)
 	}
 	r.list, r.left = list, r.jobs(list)
 	r.all = len(r.left)
-	c := campaign.Campaign{Dir: r.Dir, Kept: r.Kept, Reader: r}
+	for _, done := range r.Journal.Results() {
+		if err := r.again(done); err != nil {
+			return err
+		}
+	}
+	c := campaign.Campaign{Dir: r.Dir, Journal: r.Journal, Kept: r.Kept, Budget: r.Budget, Reader: r}
 	_, err := c.Run(ctx, r)
 	r.Result.Interrupted = c.Interrupted
 	return errors.Join(err, r.Result.Write(r.Dir))
 }
 
-// Next is the next run of a row none of whose runs broke.
-func (r *Run) Next([]campaign.Result) (j campaign.Job, ok bool) {
-	for ; len(r.left) > 0; r.left = r.left[1:] {
-		one := r.left[0]
-		row := r.Result.Rows[one.row]
-		if row.NotRun != "" {
-			continue
-		}
-		n := r.all - len(r.left)
-		name := fmt.Sprintf("%s/%s, %s", row.Backend, row.Lock, one.name)
-		j = r.runner(one).Job(name, one.scenario, seed.Rand(r.Result.Seed, fmt.Sprintf("run %d", n)).Uint64()>>22+1)
-		j.Title = []string{fmt.Sprintf("run %d of %d: %s", n+1, r.all, name)}
-		return j, true
+// again takes over a run that was made before.
+func (r *Run) again(done campaign.Result) error {
+	one, ok := r.next()
+	if !ok || r.name(one) != done.Job {
+		return fmt.Errorf("the journal has a run of %q, which is not the one that follows here", done.Job)
 	}
-	return j, false
+	var n noted
+	if err := json.Unmarshal(done.Note, &n); err != nil {
+		return fmt.Errorf("the note of %q: %w", done.Job, err)
+	}
+	r.take(one, n)
+	return nil
+}
+
+// next is the first job that is left of a row none of whose runs broke.
+func (r *Run) next() (one job, ok bool) {
+	for len(r.left) > 0 && r.Result.Rows[r.left[0].row].NotRun != "" {
+		r.left = r.left[1:]
+	}
+	if len(r.left) == 0 {
+		return one, false
+	}
+	return r.left[0], true
+}
+
+func (r *Run) name(one job) string {
+	row := r.Result.Rows[one.row]
+	return fmt.Sprintf("%s/%s, %s", row.Backend, row.Lock, one.name)
+}
+
+// Next is the next run of a row none of whose runs broke, or had no time.
+func (r *Run) Next(done []campaign.Result) (j campaign.Job, ok bool) {
+	if r.given {
+		r.Result.Rows[r.left[0].row].NotRun = done[len(done)-1].NotMade
+	}
+	one, ok := r.next()
+	if r.given = ok; !ok {
+		return j, false
+	}
+	n, name := r.all-len(r.left), r.name(one)
+	j = r.runner(one).Job(name, one.scenario, seed.Rand(r.Result.Seed, fmt.Sprintf("run %d", n)).Uint64()>>22+1)
+	j.Title = []string{fmt.Sprintf("run %d of %d: %s", n+1, r.all, name)}
+	j.Takes = warm + one.measured + r.Cost.Beside
+	return j, true
 }
 
 // runner makes and reads the runs of a job's row.
@@ -107,38 +154,53 @@ func (r *Run) Begin(j campaign.Job, _ *engine.Options) {
 }
 
 // End writes down what a run has measured. A row of which one broke has no other.
-func (r *Run) End(_ campaign.Job, run *campaign.Result) error {
+func (r *Run) End(_ campaign.Job, run *campaign.Result) (err error) {
 	if run.Interrupted {
 		return nil
 	}
+	r.given = false
 	one := r.left[0]
-	r.left = r.left[1:]
-	row := &r.Result.Rows[one.row]
-	m, err := r.runner(one).Read(run)
-	if err != nil {
-		row.NotRun = strings.ReplaceAll(err.Error(), "\n", "; ")
-		r.Say("%s/%s: %s", row.Backend, row.Lock, row.NotRun)
-	} else {
-		r.note(row, one, m, run.Dir)
+	m, failed := r.runner(one).Read(run)
+	n := noted{}
+	switch {
+	case failed != nil:
+		n.NotRun = strings.ReplaceAll(failed.Error(), "\n", "; ")
+		r.Say("%s: %s", run.Job, n.NotRun)
+	case one.load < len(loads):
+		if m.Sample.Run = run.Dir; m.Sample.Spoilt != "" {
+			r.Say("%s: this run cannot be used: %s", run.Job, m.Sample.Spoilt)
+		}
+		n.Sample = &m.Sample
+	default:
+		n.Loss = lossOf(run.Dir, m)
 	}
-	return r.Result.Write(r.Dir)
+	r.take(one, n)
+	run.Note, err = json.Marshal(n)
+	return errors.Join(err, r.Result.Write(r.Dir))
 }
 
-// note writes down what a run measured.
-func (r *Run) note(row *Row, j job, m sweep.Measured, dir string) {
-	if j.load < len(row.Loads) {
-		if m.Sample.Spoilt != "" {
-			r.Say("%s/%s: this run cannot be used: %s", row.Backend, row.Lock, m.Sample.Spoilt)
-		}
-		m.Sample.Run = dir
-		row.Loads[j.load].Samples = append(row.Loads[j.load].Samples, m.Sample)
-		return
+// take adds what a run has measured to its row.
+func (r *Run) take(one job, n noted) {
+	r.left = r.left[1:]
+	row := &r.Result.Rows[one.row]
+	switch {
+	case n.Sample != nil:
+		row.Loads[one.load].Samples = append(row.Loads[one.load].Samples, *n.Sample)
+	case n.Loss != nil:
+		row.Loss = n.Loss
+	default:
+		row.NotRun = n.NotRun
 	}
-	row.Loss = &Loss{Run: dir, Verdict: m.Report.Verdict, Reasons: m.Report.Reasons, Double: m.Report.Counts["double_grants"]}
+}
+
+// lossOf is what a run shows in which a server is killed.
+func lossOf(dir string, m sweep.Measured) *Loss {
+	loss := &Loss{Run: dir, Verdict: m.Report.Verdict, Reasons: m.Report.Reasons, Double: m.Report.Counts["double_grants"]}
 	for _, f := range m.Report.Faults {
-		row.Loss.Target, row.Loss.Bit = f.Target, f.Receipt.Status == history.Installed
+		loss.Target, loss.Bit = f.Target, f.Receipt.Status == history.Installed
 	}
-	if row.Loss.Bit {
-		row.Loss.Gap = m.Report.Measures["unavailability_ms_max"]
+	if loss.Bit {
+		loss.Gap = m.Report.Measures["unavailability_ms_max"]
 	}
+	return loss
 }
