@@ -124,7 +124,7 @@ func (f *capacityFlags) run(ctx context.Context, std streams) error {
 		o.Kept = &engine.KeptServers{Agent: delayed}
 	}
 	s.Runner = &sweep.Runner{Options: o, Warm: f.warm, For: f.measured}
-	s.File.Scenario, s.File.Text, s.File.Provider = o.Scenario.Name, string(o.Scenario.Text), o.Provider.Name()
+	s.File.Scenario, s.File.Text, s.File.Provider, s.File.Attached = o.Scenario.Name, string(o.Scenario.Text), o.Provider.Name(), o.Attached != nil
 	if err := s.Plan(points); err != nil {
 		return err
 	}

@@ -26,6 +26,7 @@ type Sweep struct {
 	Seed     uint64            `json:"seed"`
 	Started  string            `json:"started"` // RFC 3339
 	Provider string            `json:"provider"`
+	Attached bool              `json:"attached,omitempty"` // somebody else runs the servers
 	Host     map[string]string `json:"host"`
 	Service  map[string]string `json:"service"` // versions and settings
 	// Objective is what open loops have to keep, such as p99=20ms; nil: none was asked for.

@@ -103,7 +103,7 @@ func TestParagraphs(t *testing.T) {
 		"which rate keeps p99 within 20 ms is not known (no rate that was tried kept it)":       rate(loops(none), 999, 21),
 		"which rate keeps p99 within 20 ms is not known (no rate was tried)":                    loops(none),
 		"for which rate to plan is not known (ask with --slo p99=20ms)":                         func() Sweep { s := loops(none); s.Objective = nil; return s }(),
-		"Measured with servers elsewhere, clients on one machine of 2 cores":                    func() Sweep { s := loops(none); s.Provider = "attach"; return s }(),
+		"Measured with servers elsewhere, clients on one machine of 2 cores":                    func() Sweep { s := loops(none); s.Attached = true; return s }(),
 		"nothing that can be used was measured over 64 locks; which":                            loops(func(_ int, s *Sample) { s.CPU["clients"] = 8 }),
 		"curator: at least 5,165 cycles/s over 64 locks (64 users)": loops(func(n int, s *Sample) {
 			if n > 64 {

@@ -203,7 +203,7 @@ func (a Analysis) circumstances() string {
 		provider = ", provider " + a.Provider
 	}
 	shared := "servers and clients on "
-	if a.Provider == "attach" {
+	if a.Attached {
 		shared = "servers elsewhere, clients on "
 	}
 	return fmt.Sprintf("Measured with %s%s%s, for %s a run.", shared, on, provider, figure.Duration(a.Measured))

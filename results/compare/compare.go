@@ -77,10 +77,12 @@ type Sides struct {
 	A       []string           `json:"a"` // directories
 	B       []string           `json:"b,omitempty"`
 	Differs map[string]Differs `json:"differs"` // versions that are not the same in both groups
-	Answers []Answer           `json:"answers"`
+	// Settings are those that are not the same in both groups, and were allowed to differ.
+	Settings map[string]Differs `json:"settings,omitempty"`
+	Answers  []Answer           `json:"answers"`
 }
 
-// Differs are the values of a version, in each group.
+// Differs are the values of a version or a setting, in each group.
 type Differs struct {
 	A []string `json:"a"`
 	B []string `json:"b"`
@@ -112,6 +114,14 @@ func differing(a, b []map[string]string) map[string]Differs {
 				out[name] = Differs{va[name], vb[name]}
 			}
 		}
+	}
+	return out
+}
+
+// settingsOf are the settings of some subjects.
+func settingsOf(group []subject) (out []map[string]string) {
+	for _, s := range group {
+		out = append(out, s.settings)
 	}
 	return out
 }

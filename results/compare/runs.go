@@ -94,7 +94,7 @@ func Of(a, b []Run, checkers results.Checkers, allow Allow) (*Result, error) {
 		slices.Sort(ran)
 		out.Ran[i] = strings.Join(slices.Compact(ran), " and ")
 	}
-	out.Sides = Sides{A: dirs[0], B: dirs[1], Differs: differing(versions[0], versions[1]), Answers: []Answer{}}
+	out.Sides = Sides{A: dirs[0], B: dirs[1], Differs: differing(versions[0], versions[1]), Settings: differing(settingsOf(all[:len(a)]), settingsOf(all[len(a):])), Answers: []Answer{}}
 	for _, k := range checkers {
 		for i, q := range slices.Concat(k.Counts, k.Measures) {
 			groups := [][]float64{values(q.Name, a), values(q.Name, b)}

@@ -151,7 +151,7 @@ func OfSweeps(a, b []Sweep, known results.Checkers, allow Allow) (*SweepResult, 
 	if err := refuse(subjects, allow); err != nil {
 		return nil, err
 	}
-	out.Sides = Sides{A: dirs[0], B: dirs[1], Differs: differing(versions[0], versions[1]), Answers: []Answer{}}
+	out.Sides = Sides{A: dirs[0], B: dirs[1], Differs: differing(versions[0], versions[1]), Settings: differing(settingsOf(subjects[:1]), settingsOf(subjects[1:])), Answers: []Answer{}}
 	return out, out.pair(allow)
 }
 

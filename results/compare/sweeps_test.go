@@ -275,7 +275,7 @@ func TestTextOfSweeps(t *testing.T) {
 		not  []string
 	}{
 		{[]Sweep{b}, []string{
-			"A: 1 sweep of capacity (redis set-px-lua, provider local)\nB: 1 sweep", "redis.version: a in A, b in B", "lockquake: a in A, b in B",
+			"A: 1 sweep of capacity (redis set-px-lua, provider local); a\nB: 1 sweep", "redis.version: a in A, b in B", "lockquake: a in A, b in B",
 			"users  figure            A                            B                            change   p\n1      throughput_per_s  398.7 (387.2 to 404.9), n=6  327.8 (321.1 to 345.9), n=6  -17.8 %  0.0022\n   ", "\n64*    throughput_per_s  ", "n=6     ~        0.026\n",
 			"~ is no difference at p < 0.0083", "* with 64 users, B: the load generator was the limit: 7.90 of 8 cores used",
 			"                     A                                   B\nbest throughput      5,080 (4,761 to 5,532)/s, 64 users  at least 3,923", "its limit            not known", "bends at             1", "highest at           ",
@@ -306,6 +306,26 @@ func TestTextOfSweeps(t *testing.T) {
 	var out bytes.Buffer
 	if err := r.Text(&out); err != nil || !strings.Contains(out.String(), "too few runs to tell: need >= 6 samples") || !strings.Contains(out.String(), "an interval needs 6") {
 		t.Errorf("%v\n%s", err, &out)
+	}
+}
+
+// TestSettingsThatDiffer: where settings may differ, those that do are named, with their side; a text of several lines is named alone. Those that are
+// the same are not told.
+func TestSettingsThatDiffer(t *testing.T) {
+	other := swept("b", 1, nil)
+	other.Provider, other.Text = "docker", "two\nlines"
+	var out bytes.Buffer
+	if err := sweepsOf(t, []Sweep{swept("a", 1, nil)}, []Sweep{other}, Allow{Settings: true}).Text(&out); err != nil {
+		t.Fatal(err)
+	}
+	head, _, _ := strings.Cut(out.String(), "\n\n")
+	for _, want := range []string{"\nprovider: local in A, docker in B\n", "\ntext of the scenario: another one in B than in A"} {
+		if !strings.Contains(head, want) {
+			t.Errorf("no %q in\n%s", want, head)
+		}
+	}
+	if strings.Contains(head, "warm-up") || strings.Contains(head, "backend:") {
+		t.Errorf("what is the same is told:\n%s", head)
 	}
 }
 

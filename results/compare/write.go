@@ -24,7 +24,7 @@ func (r *Result) Text(w io.Writer) error {
 			}
 		}
 		if len(dirs) > 0 {
-			fmt.Fprintf(w, "%c: %s of %s: %s\n", group(i), figure.Of(len(dirs), "run"), r.Ran[i], strings.Join(verdicts, ", "))
+			fmt.Fprintf(w, "%c: %s of %s: %s; %s\n", group(i), figure.Of(len(dirs), "run"), r.Ran[i], strings.Join(verdicts, ", "), where(dirs))
 		}
 	}
 	r.differing(w)
@@ -40,8 +40,24 @@ func (r *Result) Text(w io.Writer) error {
 // group is the letter of a group.
 func group(i int) rune { return 'A' + rune(i) }
 
-// differing writes what versions differ.
+// where names the first directory of a group, for a person to know it by.
+func where(dirs []string) string {
+	if n := len(dirs) - 1; n > 0 {
+		return fmt.Sprintf("%s and %d more", dirs[0], n)
+	}
+	return dirs[0]
+}
+
+// differing writes which settings and versions differ. A text of several lines is named alone.
 func (s Sides) differing(w io.Writer) {
+	for _, name := range slices.Sorted(maps.Keys(s.Settings)) {
+		d := s.Settings[name]
+		if strings.Contains(strings.Join(append(slices.Clone(d.A), d.B...), ""), "\n") {
+			fmt.Fprintf(w, "%s: another one in B than in A\n", name)
+			continue
+		}
+		fmt.Fprintf(w, "%s: %s in A, %s in B\n", name, spoken(d.A), spoken(d.B))
+	}
 	for _, name := range slices.Sorted(maps.Keys(s.Differs)) {
 		d := s.Differs[name]
 		fmt.Fprintf(w, "%s: %s in A, %s in B\n", name, spoken(d.A), spoken(d.B))
@@ -124,7 +140,7 @@ func (t *table) end(alpha float64) error {
 func (r *SweepResult) Text(w io.Writer) error {
 	for i, dirs := range [][]string{r.A, r.B} {
 		if len(dirs) > 0 {
-			fmt.Fprintf(w, "%c: %s of %s\n", group(i), figure.Of(len(dirs), "sweep"), r.Swept[i])
+			fmt.Fprintf(w, "%c: %s of %s; %s\n", group(i), figure.Of(len(dirs), "sweep"), r.Swept[i], where(dirs))
 		}
 	}
 	r.differing(w)
