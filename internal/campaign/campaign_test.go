@@ -61,7 +61,7 @@ func faked(dir string, j *Journal, run func(n int) error) (c *Campaign, read *no
 	return c, read
 }
 
-var header = Header{Version: "v1", Command: "lockquake suite x", Started: "2026-11-28T00:00:00Z", Host: map[string]string{"cores": "2"}}
+var header = Header{Version: "v1", Command: "lockquake many x", Started: "2026-11-28T00:00:00Z", Host: map[string]string{"cores": "2"}}
 
 // TestGoingOn: a campaign that is interrupted in its third run has two results, and makes the others when it goes on.
 func TestGoingOn(t *testing.T) {
@@ -80,7 +80,7 @@ func TestGoingOn(t *testing.T) {
 		t.Fatalf("%d results, interrupted %t, ended %v, %v", len(done), c.Interrupted, read.ended, err)
 	}
 	j, err := Open(dir)
-	if err != nil || j.Header.Refuse("suite", header) != nil || j.Dropped {
+	if err != nil || j.Header.Refuse("campaign", header) != nil || j.Dropped {
 		t.Fatalf("%v, %+v", err, j)
 	}
 	for i := range done {
@@ -207,14 +207,14 @@ func TestBroken(t *testing.T) {
 func TestRefuse(t *testing.T) {
 	t.Parallel()
 	for want, change := range map[string]func(*Header){
-		"":                              func(h *Header) { h.Command = "/usr/bin/lockquake suite x" },
-		"the command is another":        func(h *Header) { h.Command = "lockquake suite y" },
+		"":                              func(h *Header) { h.Command = "/usr/bin/lockquake many x" },
+		"the command is another":        func(h *Header) { h.Command = "lockquake many y" },
 		"by version v1, and this is v2": func(h *Header) { h.Version = "v2" },
 		"cores was 2, and is 4":         func(h *Header) { h.Host = map[string]string{"cores": "4"} },
 	} {
 		now := header
 		change(&now)
-		switch err := header.Refuse("suite", now); {
+		switch err := header.Refuse("campaign", now); {
 		case want == "" && err != nil, want != "" && (err == nil || !strings.Contains(err.Error(), want)):
 			t.Errorf("%v, want %q", err, want)
 		}

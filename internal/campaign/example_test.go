@@ -31,9 +31,9 @@ func (printer) End(j campaign.Job, r *campaign.Result) error {
 // A campaign keeps servers from run to run, and goes on with what its journal has.
 func Example() {
 	c := campaign.Campaign{Kept: &engine.KeptServers{}, Reader: printer{}}
-	done, err := c.Run(context.Background(), untilRed{campaign.Job{Name: "a hunt", Cannot: engine.MissingError{Text: "no engine answers"}}})
+	done, err := c.Run(context.Background(), untilRed{campaign.Job{Name: "one more try", Cannot: engine.MissingError{Text: "no engine answers"}}})
 	fmt.Println(len(done), err)
 	// Output:
-	// a hunt no engine answers
+	// one more try no engine answers
 	// 1 <nil>
 }

@@ -30,7 +30,7 @@ type Header struct {
 }
 
 // Refuse says why a campaign cannot go on with what another command, version or machine began: their figures could not be put together.
-// what names the thing, such as "suite".
+// what names the thing in the message.
 func (h Header) Refuse(what string, now Header) error {
 	switch {
 	case arguments(h.Command) != arguments(now.Command):

@@ -1,0 +1,64 @@
+package main
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/lockquake/lockquake/internal/campaign"
+	"github.com/lockquake/lockquake/internal/cluster"
+	"github.com/lockquake/lockquake/internal/engine"
+	"github.com/lockquake/lockquake/scenarios"
+)
+
+// TestRunPlan: each scenario is run as often as was asked for, one after another, the same one as often as it was named. One that cannot be run here
+// keeps no other from it, unless it is alone; a run that breaks keeps none from it; what is wrong ends all.
+func TestRunPlan(t *testing.T) {
+	t.Parallel()
+	missing, wrong := engine.MissingError{Text: "no engine"}, engine.UsageError{Text: "no such key"}
+	one := func(name string, cannot error) candidate {
+		return candidate{Options: engine.Options{Scenario: scenarios.Scenario{Name: name}, Provider: cluster.NewInproc(nil)}, cannot: cannot}
+	}
+	for name, c := range map[string]struct {
+		list   []candidate
+		repeat int
+		fails  map[string]error // by name: with what its runs end
+		want   string
+	}{
+		"in turn":                {[]candidate{one("a", nil), one("b", nil)}, 2, nil, "a a b b"},
+		"the same again":         {[]candidate{one("a", nil), one("b", nil), one("a", nil)}, 1, nil, "a b a"},
+		"one that cannot be run": {[]candidate{one("a", nil), one("b", missing), one("c", nil)}, 2, nil, "a a b c c"},
+		"none before":            {[]candidate{one("a", missing), one("b", nil)}, 1, nil, "a b"},
+		"found out when it ran":  {[]candidate{one("a", nil), one("b", nil)}, 3, map[string]error{"a": missing}, "a b b b"},
+		"alone":                  {[]candidate{one("a", nil)}, 3, map[string]error{"a": missing}, "a"},
+		"broken":                 {[]candidate{one("a", nil), one("b", nil)}, 2, map[string]error{"a": errors.New("it broke")}, "a a b b"},
+		"wrong":                  {[]candidate{one("a", nil), one("b", nil)}, 2, map[string]error{"a": wrong}, "a"},
+	} {
+		plan := runPlan{list: c.list, repeat: c.repeat, draw: true}
+		var done []campaign.Result
+		var order []string
+		said := 0
+		for len(order) < 20 {
+			j, ok := plan.Next(done)
+			if !ok {
+				break
+			}
+			order = append(order, j.Name)
+			said += strings.Count(strings.Join(j.Title, "\n"), "provider ")
+			r := campaign.Result{Job: j.Name, Err: j.Cannot}
+			if r.Err == nil {
+				r.Err = c.fails[j.Name]
+				if j.Seed == 0 {
+					t.Errorf("%s: no seed was drawn", name)
+				}
+			}
+			if exitCode(r.Err) == codeMissing || exitCode(r.Err) == codeUsage {
+				r.NotMade = r.Err.Error()
+			}
+			done = append(done, r)
+		}
+		if got := strings.Join(order, " "); got != c.want || said != 1 {
+			t.Errorf("%s: %s, want %s; the provider was told %d times", name, got, c.want, said)
+		}
+	}
+}
