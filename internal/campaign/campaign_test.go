@@ -243,7 +243,9 @@ func TestCostOf(t *testing.T) {
 		write(fmt.Sprintf("s%d/latest", i), results.Env{Provider: "docker", Timings: map[string]int64{results.TimeOpen: ms, results.TimeServe: 500}})
 	}
 	write("suite/s/latest", results.Env{Provider: "docker", Kept: true, Timings: map[string]int64{results.TimeReset: 300, results.TimeDown: 400, results.TimeLoad: 60000}})
-	write("cut/latest", results.Env{Provider: "docker", Interrupted: true, Timings: map[string]int64{results.TimeOpen: 1}})
+	for _, cut := range []string{"cut/latest", "cut-too/latest"} {
+		write(cut, results.Env{Provider: "docker", Interrupted: true, Timings: map[string]int64{results.TimeOpen: 1}})
+	}
 	write("other/latest", results.Env{Provider: "swarm", Timings: map[string]int64{results.TimeOpen: 1}})
 	if got, want := CostOf("docker", runs), (Cost{2500 * time.Millisecond, 700 * time.Millisecond}); got != want {
 		t.Errorf("%+v, want %+v", got, want)

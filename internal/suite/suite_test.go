@@ -474,6 +474,9 @@ func TestRunsGoOn(t *testing.T) {
 		}
 	}
 	last := now.Cells[0].Name()
+	if j, ok := plan.Next([]campaign.Result{{Job: last, NotMade: "no engine"}}); !ok || j.Name == last {
+		t.Errorf("%s is tried again: %q", last, j.Name)
+	}
 	now.Fill(append(done, campaign.Result{Job: last, NotMade: "no engine", Err: engine.MissingError{Text: "no engine"}}))
 	if c := now.Cells[0]; len(c.Runs) != 3 || c.NotRun != "no engine" || !c.Missing {
 		t.Errorf("%+v", c)
