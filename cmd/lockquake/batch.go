@@ -86,7 +86,7 @@ func (b *batch) End(j campaign.Job, r *campaign.Result) error {
 	default:
 		code = worse(code, b.judged(r))
 	}
-	if code != codeMissing { // close tells what that means beside others
+	if r.NotMade == "" || code != codeMissing { // close tells what that means beside others
 		b.code = worse(b.code, code)
 	}
 	if b.followed != nil {
@@ -204,15 +204,6 @@ func (b *batch) table() error {
 	return err
 }
 
-// judgeAndWrite judges a run directory and writes verdict.json into it.
-func judgeAndWrite(dir string) (results.Report, error) {
-	rep, err := results.Judge(dir, checkers.All())
-	if err != nil {
-		return rep, err
-	}
-	return rep, results.WriteReport(dir, rep)
-}
-
 // draw writes the report for people.
 func draw(dir string, rep results.Report) error {
 	return unlessPanic(dir, func() error { return report.Write(dir, rep) })
@@ -266,6 +257,17 @@ func shorten(path string) string {
 		return rel
 	}
 	return path
+}
+
+// goOn is the journal of what --resume goes on with, where it may: what names it, such as "suite".
+func goOn(tell *progress, what string, j *campaign.Journal, now campaign.Header) (*campaign.Journal, error) {
+	if err := j.Header.Refuse(what, now); err != nil {
+		return nil, usagef("--resume: %v", err)
+	}
+	if j.Dropped {
+		tell.say("--resume: the last line of %s was cut off; its run is made again", campaign.File)
+	}
+	return j, nil
 }
 
 // flagWords are the flags that were given, as a shell takes them, but for some.

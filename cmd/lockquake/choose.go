@@ -109,7 +109,7 @@ func (f *chooseFlags) run(ctx context.Context, std streams, args []string) error
 		Dir: cmp.Or(f.resume, filepath.Join(f.out, "choose-"+now.Format("20060102T150405.000"))), Budget: f.budget, Kept: &engine.KeptServers{Agent: true}, Say: tell.say,
 	}
 	drawn := cmp.Or(f.seed, drawSeed())
-	if r.Journal, err = f.journal(args, r.Dir, &drawn, now); err != nil {
+	if r.Journal, err = f.journal(tell, args, r.Dir, &drawn, now); err != nil {
 		return err
 	}
 	h := r.Journal.Header
@@ -136,7 +136,7 @@ func (f *chooseFlags) run(ctx context.Context, std streams, args []string) error
 }
 
 // journal is a new one, or the one to go on with, whose seed it takes.
-func (f *chooseFlags) journal(args []string, dir string, drawn *uint64, now time.Time) (*campaign.Journal, error) {
+func (f *chooseFlags) journal(tell *progress, args []string, dir string, drawn *uint64, now time.Time) (*campaign.Journal, error) {
 	h := campaign.Header{Version: version, Started: now.Format(time.RFC3339), Host: engine.Host()}
 	if f.resume == "" {
 		h.Command = f.command(args, *drawn)
@@ -150,14 +150,11 @@ func (f *chooseFlags) journal(args []string, dir string, drawn *uint64, now time
 		_, seed, _ := strings.Cut(j.Header.Command, " --seed ")
 		*drawn, err = strconv.ParseUint(seed, 10, 64)
 	}
-	if err == nil {
-		h.Command = f.command(args, *drawn)
-		err = j.Header.Refuse("choose", h)
-	}
 	if err != nil {
 		return nil, usagef("--resume: %v", err)
 	}
-	return j, nil
+	h.Command = f.command(args, *drawn)
+	return goOn(tell, "choose", j, h)
 }
 
 // chooseRows are the locks that are named, or all.

@@ -7,8 +7,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/lockquake/lockquake/internal/campaign"
 	"github.com/lockquake/lockquake/results"
 	"github.com/lockquake/lockquake/results/capacity"
+	"github.com/lockquake/lockquake/results/checkers"
 )
 
 func reportCommand(std streams) *cobra.Command {
@@ -42,7 +44,7 @@ func reportCommand(std streams) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		rep, err := judgeAndWrite(dir)
+		rep, err := campaign.Judge(dir, checkers.All())
 		if err != nil {
 			return err
 		}

@@ -198,16 +198,10 @@ func (r *suiteRun) goOn(now campaign.Header) (*campaign.Journal, error) {
 		}
 		j = campaign.New(r.resume, campaign.Header{Version: old.Version, Command: old.Command, Started: old.Started, Host: old.Host}, old.Results()...)
 	}
-	if err == nil {
-		err = j.Header.Refuse("suite", now)
-	}
 	if err != nil {
 		return nil, usagef("--resume: %v", err)
 	}
-	if j.Dropped {
-		r.tell.say("--resume: the last line of %s was cut off; its run is made again", filepath.Join(r.resume, campaign.File))
-	}
-	return j, nil
+	return goOn(r.tell, "suite", j, now)
 }
 
 // hellos asks the programs that stand in for lockquake's own client.

@@ -14,9 +14,11 @@ import (
 	"strings"
 	"time"
 
+	"github.com/lockquake/lockquake/chaos"
 	"github.com/lockquake/lockquake/internal/clock"
 	"github.com/lockquake/lockquake/internal/engine"
 	"github.com/lockquake/lockquake/results"
+	"github.com/lockquake/lockquake/scenarios"
 )
 
 // Plan says which run comes next.
@@ -62,14 +64,14 @@ type Campaign struct {
 	Interrupted bool
 
 	run   func(context.Context, engine.Options) (string, error)        // engine.Run, but for tests
-	judge func(dir string, c results.Checkers) (results.Report, error) // judged, but for tests
+	judge func(dir string, c results.Checkers) (results.Report, error) // Judge, but for tests
 }
 
 // Run makes the runs of a plan, and returns all results, those of the journal first. Where ctx ends, the run under way is healed, torn down and
 // judged, and none follows. An error says that the rest cannot be made.
 func (c *Campaign) Run(ctx context.Context, p Plan) (done []Result, err error) {
 	if c.run == nil {
-		c.run, c.judge = engine.Run, judged
+		c.run, c.judge = engine.Run, Judge
 	}
 	if c.Journal != nil {
 		done = c.Journal.Results()
@@ -130,10 +132,7 @@ func (c *Campaign) make(ctx context.Context, j Job) Result {
 	if abs, err := filepath.Abs(dir); err == nil && dir != "" {
 		dir = abs
 	}
-	var missing engine.MissingError
-	var usage engine.UsageError
-	r.At = dir
-	if dir == "" || errors.As(err, &missing) || errors.As(err, &usage) {
+	if r.At = dir; dir == "" || nothingRan(err) {
 		if r.NotMade = oneLine(err); r.NotMade == "" {
 			r.NotMade = "interrupted"
 		}
@@ -146,8 +145,14 @@ func (c *Campaign) make(ctx context.Context, j Job) Result {
 	return r
 }
 
-// judged judges a run and writes its verdict beside it.
-func judged(dir string, c results.Checkers) (results.Report, error) {
+// nothingRan reports whether a run ended before it began, because something is missing or wrong.
+func nothingRan(err error) bool {
+	var scenario *scenarios.Error
+	return errors.As(err, new(engine.MissingError)) || errors.As(err, new(chaos.Unavailable)) || errors.As(err, new(engine.UsageError)) || errors.As(err, &scenario)
+}
+
+// Judge judges a run and writes its verdict into its directory.
+func Judge(dir string, c results.Checkers) (results.Report, error) {
 	rep, err := results.Judge(dir, c)
 	if err == nil {
 		err = results.WriteReport(dir, rep)

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lockquake/lockquake/chaos"
 	"github.com/lockquake/lockquake/internal/engine"
 	"github.com/lockquake/lockquake/results"
 )
@@ -164,18 +165,21 @@ func TestNotMade(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "not", "there", "yet")
 	c, _ := faked(dir, New(dir, header), func(n int) error {
-		if n == 1 {
+		switch n {
+		case 1:
 			return engine.MissingError{Text: "no such server\nhere"}
+		case 2:
+			return fmt.Errorf("up: %w", chaos.Unavailable{What: "netem", Reason: "no kernel"})
 		}
 		return nil
 	})
 	c.Budget = time.Minute
-	plan := names{{Name: "long", Takes: time.Hour}, {Name: "unfit", Cannot: engine.MissingError{Text: "no engine"}}, {Name: "gone"}}
+	plan := names{{Name: "long", Takes: time.Hour}, {Name: "unfit", Cannot: engine.MissingError{Text: "no engine"}}, {Name: "gone"}, {Name: "cannot be had"}}
 	done, err := c.Run(t.Context(), plan)
-	if err != nil || len(done) != 3 {
+	if err != nil || len(done) != 4 {
 		t.Fatal(done, err)
 	}
-	for i, want := range []string{"the budget of 1m0s", "no engine", "no such server; here"} {
+	for i, want := range []string{"the budget of 1m0s", "no engine", "no such server; here", "up: " + chaos.Unavailable{What: "netem", Reason: "no kernel"}.Error()} {
 		if done[i].NotMade != want {
 			t.Errorf("%s: %q, want %q", done[i].Job, done[i].NotMade, want)
 		}

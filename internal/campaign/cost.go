@@ -32,6 +32,9 @@ func CostOf(provider, runs string) Cost {
 	latest, _ := filepath.Glob(filepath.Join(runs, "*", "latest")) // the patterns are well formed
 	within, _ := filepath.Glob(filepath.Join(runs, "*", "*", "latest"))
 	for _, dir := range append(latest, within...) {
+		if len(starts) >= enough && len(besides) >= enough {
+			break
+		}
 		env, err := results.ReadEnv(dir)
 		if err != nil || env.Provider != provider || env.Interrupted {
 			continue

@@ -1,7 +1,6 @@
 package suite
 
 import (
-	"errors"
 	"fmt"
 	"time"
 
@@ -53,7 +52,7 @@ func (r *Result) Fill(done []campaign.Result) {
 		switch {
 		case c == nil || c.Apart != "":
 		case d.NotMade != "":
-			c.NotRun, c.Missing = d.NotMade, errors.As(d.Err, new(engine.MissingError))
+			c.NotRun, c.Missing = d.NotMade, d.Err != nil // else the budget was spent
 		default:
 			c.Runs = append(c.Runs, runOf(d))
 		}

@@ -1,6 +1,8 @@
 package sweep
 
 import (
+	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -24,8 +26,10 @@ func (x *searches) next() (j campaign.Job, ok bool) {
 			x.begun, x.end = true, x.share()
 			x.sweep.pace.is(func(p *pace) { p.all = p.done + searchRuns*len(x.left) })
 		}
-		if at, ok := x.point(); ok {
-			return x.sweep.job(at), true
+		if at, ok, err := x.point(); ok {
+			j = x.sweep.job(at)
+			j.Cannot = errors.Join(j.Cannot, err)
+			return j, true
 		}
 	}
 	return j, false
@@ -43,25 +47,23 @@ func (x *searches) share() time.Duration {
 }
 
 // point is what the search under way asks for. There is none where it is done, or has no more time.
-func (x *searches) point() (at Point, ok bool) {
+func (x *searches) point() (at Point, ok bool, err error) {
 	s, from := x.sweep, x.left[0]
 	search := capacity.Search{Objective: *s.File.Objective, Start: peak(curve(s.File.Points, from.curve())), Confirm: s.File.Confirm, Measured: s.File.Measured}
 	rate, done := search.Next(curve(s.File.Points, from.curve()))
 	if done {
-		return at, false
+		return at, false, nil
 	}
-	at, err := from.at(rate)
-	if err != nil { // checkSearch has seen that an open loop can be run
-		s.Say("search at %.4g/s: %v", rate, err)
-		return at, false
+	if at, err = from.at(rate); err != nil {
+		return from, true, fmt.Errorf("search at %.4g/s: %w", rate, err)
 	}
 	at.Rate = rate
 	if why := s.mustEnd(x.end); why != "" {
 		s.leave([]Point{at}, why)
-		return at, false
+		return at, false, nil
 	}
 	s.pace.is(func(p *pace) { p.all = max(p.all, p.done+1) })
-	return at, true
+	return at, true, nil
 }
 
 // checkSearch says why the open loop of a curve could not be run.

@@ -41,16 +41,22 @@ func (f *flags) bump(by string) error {
 	token, _ := f.value("initial-cluster-token")
 	peer, _ := f.value("initial-advertise-peer-urls")
 	raised := dir + ".raised"
-	err = errors.Join(os.RemoveAll(raised), snapshot.NewV3(log).Restore(snapshot.RestoreConfig{
-		SnapshotPath: filepath.Join(dir, "member", "snap", "db"), SkipHashCheck: true, // it has none: it is a data directory's
-		OutputDataDir: raised, Name: name, InitialCluster: cluster, InitialClusterToken: token, PeerURLs: []string{peer},
-		RevisionBump: n, MarkCompacted: true,
-	}))
-	if err != nil {
-		return fmt.Errorf("node etcd: raise the revisions of %s: %w", dir, err)
-	}
-	if err := errors.Join(os.RemoveAll(dir), os.Rename(raised, dir), os.Remove(mark)); err != nil {
-		return fmt.Errorf("node etcd: raise the revisions of %s: %w", dir, err)
+	for _, step := range []func() error{ // the mark is there until all is done
+		func() error { return os.RemoveAll(raised) },
+		func() error {
+			return snapshot.NewV3(log).Restore(snapshot.RestoreConfig{
+				SnapshotPath: filepath.Join(dir, "member", "snap", "db"), SkipHashCheck: true, // it has none: it is a data directory's
+				OutputDataDir: raised, Name: name, InitialCluster: cluster, InitialClusterToken: token, PeerURLs: []string{peer},
+				RevisionBump: n, MarkCompacted: true,
+			})
+		},
+		func() error { return os.RemoveAll(dir) },
+		func() error { return os.Rename(raised, dir) },
+		func() error { return os.Remove(mark) },
+	} {
+		if err := step(); err != nil {
+			return fmt.Errorf("node etcd: raise the revisions of %s: %w", dir, err)
+		}
 	}
 	return nil
 }
