@@ -9,6 +9,7 @@ import (
 	"reflect"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/goccy/go-yaml"
@@ -24,8 +25,20 @@ type field struct {
 	index []int // within the struct
 }
 
-// fieldsOf lists the keys of a struct as the YAML decoder sees them, in the struct's order.
+// known holds what fieldsOf found, by type: all scenarios together have some thousand steps.
+var known sync.Map
+
+// fieldsOf lists the keys of a struct as the YAML decoder sees them, in the struct's order. Callers do not change it.
 func fieldsOf(t reflect.Type) []field {
+	if fields, ok := known.Load(t); ok {
+		return fields.([]field)
+	}
+	fields := findFields(t)
+	known.Store(t, fields)
+	return fields
+}
+
+func findFields(t reflect.Type) []field {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}
@@ -40,8 +53,7 @@ func fieldsOf(t reflect.Type) []field {
 		case name == "-" || !f.IsExported():
 		case strings.Contains(options, "inline"):
 			for _, below := range fieldsOf(f.Type) {
-				below.index = append([]int{i}, below.index...)
-				out = append(out, below)
+				out = append(out, field{below.key, below.typ, append([]int{i}, below.index...)})
 			}
 		default:
 			out = append(out, field{cmp.Or(name, strings.ToLower(f.Name)), f.Type, []int{i}})

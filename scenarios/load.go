@@ -57,19 +57,6 @@ func families(wanted func(name string) bool) ([]Scenario, error) {
 	return out, nil
 }
 
-// parseFamily reads a scenario and its twins.
-func parseFamily(data []byte, file string) ([]Scenario, error) {
-	s, err := Parse(data, file)
-	if err != nil {
-		return nil, err
-	}
-	variants, err := twins(s)
-	if err != nil {
-		return nil, err
-	}
-	return append([]Scenario{s}, variants...), nil
-}
-
 // Names lists the embedded scenarios, twins included.
 func Names() []Listing {
 	all, err := catalog()

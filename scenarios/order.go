@@ -6,10 +6,7 @@ import (
 	"strings"
 )
 
-var (
-	userForm = regexp.MustCompile(`^[A-Z][A-Za-z0-9]{0,15}$`)
-	lockForm = regexp.MustCompile(`^\PC{1,250}$`)
-)
+var userForm = regexp.MustCompile(`^[A-Z][A-Za-z0-9]{0,15}$`)
 
 // order checks what steps say about each other: names are used after they were given, and once.
 func (r stepsReader) order(steps []Step) error {

@@ -45,22 +45,32 @@ var (
 // line and caret. Twins in the text are checked too; Load returns them. The parameters of the backend, the workload and
 // the faults are read by Params.Decode.
 func Parse(data []byte, file string) (Scenario, error) {
+	family, err := parseFamily(data, file)
+	if err != nil {
+		return Scenario{}, err
+	}
+	return family[0], nil
+}
+
+// parseFamily reads a scenario and its twins.
+func parseFamily(data []byte, file string) ([]Scenario, error) {
 	src := newSource(file, data)
 	root, err := readRoot(src, data)
 	if err != nil {
-		return Scenario{}, err
+		return nil, err
 	}
 	s, err := build(src, root)
 	if err != nil {
-		return Scenario{}, err
+		return nil, err
 	}
-	if _, err := twins(s); err != nil {
-		return Scenario{}, err
+	variants, err := twins(s)
+	if err != nil {
+		return nil, err
 	}
 	if text, ok := withoutTwins(data, root); ok {
 		s.Text = text
 	}
-	return s, nil
+	return append([]Scenario{s}, variants...), nil
 }
 
 // reader reads one scenario.

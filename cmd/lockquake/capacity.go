@@ -450,7 +450,7 @@ func (f *capacityFlags) report(std streams, s *sweep.Sweep, failed error, interr
 	}
 	complain(std.err, failed)
 	code := max(exitCode(failed), exitCode(err))
-	used, broken, kept, blocked := 0, 0, false, ""
+	used, broken, confirmed, unproven := 0, 0, false, ""
 	for _, p := range s.File.Points {
 		for _, one := range p.Samples {
 			if one.Spoilt == "" {
@@ -463,9 +463,9 @@ func (f *capacityFlags) report(std streams, s *sweep.Sweep, failed error, interr
 		}
 	}
 	for _, c := range a.Curves {
-		kept = kept || c.Kept.Rate > 0
-		if c.Kept.Blocked {
-			blocked = c.Kept.Why
+		confirmed = confirmed || c.Kept.Confirmed
+		if c.Kept.Blocked || c.Kept.Rate > 0 {
+			unproven = c.Kept.Why
 		}
 	}
 	switch answered := capacity.Worst(a.Answers()); {
@@ -474,10 +474,11 @@ func (f *capacityFlags) report(std streams, s *sweep.Sweep, failed error, interr
 	case used == 0, answered == capacity.NobodyCanSay:
 		code = worse(code, codeInconclusive)
 	case len(s.File.Asked) > 0:
-	case s.File.Objective != nil && !kept && blocked != "":
-		fmt.Fprintf(std.err, "lockquake: whether a rate keeps %v is not known: %s\n", *s.File.Objective, blocked)
+	case s.File.Objective == nil, confirmed:
+	case unproven != "":
+		fmt.Fprintf(std.err, "lockquake: no rate was confirmed for %v: %s\n", *s.File.Objective, unproven)
 		code = worse(code, codeInconclusive)
-	case s.File.Objective != nil && !kept && !interrupted:
+	case !interrupted:
 		fmt.Fprintf(std.err, "lockquake: no rate that was tried keeps %v\n", *s.File.Objective)
 		code = worse(code, codeFailed)
 	}

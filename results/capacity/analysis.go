@@ -42,6 +42,7 @@ type Reading struct {
 	Host             string // of several hosts the fullest, in all samples the same or else "several hosts"; "": all ran on one
 	Little           Little
 	Limit            Limit
+	Tried            Trial // of an open loop: whether its runs kept the objective; none without one
 	// Marks are why the point is not fitted; none: it may be. Wrong are those of them that say that its figures are none of a lock.
 	Marks, Wrong []string
 }
@@ -124,6 +125,7 @@ func (c *Curve) finish(s Sweep) {
 	for _, list := range [][]Reading{c.Closed, c.Open} {
 		for i := range list {
 			list[i].judge(one, s.Objective)
+			list[i].try(s)
 		}
 	}
 	var levels []level
@@ -277,6 +279,19 @@ func read(p Point, measured int64) Reading {
 		r.Cores, r.ServerCores = max(r.Cores, s.Cores), max(r.ServerCores, s.ServerCores)
 	}
 	return r
+}
+
+// try says in how many runs a reading of an open loop kept the objective: all that is said of a rate rests on this count.
+func (r *Reading) try(s Sweep) {
+	if r.Rate == 0 || s.Objective == nil {
+		return
+	}
+	r.Tried.Rate = r.Rate
+	for _, p := range s.Points {
+		if p.Setting == r.Setting {
+			s.Objective.try(&r.Tried, p.Samples, s.Measured)
+		}
+	}
 }
 
 // judge names the limit of a reading, and says why it is not fitted.

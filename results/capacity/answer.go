@@ -83,47 +83,30 @@ func (a Analysis) answer(c Curve, rate float64) (Answered, string) {
 		return NobodyCanSay, why
 	}
 	r := c.Open[i]
-	var t trial
-	late := 0
-	for _, p := range a.Points {
-		if p.Setting != r.Setting {
-			continue
-		}
-		for _, s := range p.Samples {
-			switch a.Objective.judge(s) {
-			case kept:
-				t.kept++
-				t.acquires += s.acquires(a.Measured)
-			case failed:
-				t.failed++
-			case spoilt:
-				t.spoil++
-				if s.Spoilt == "" {
-					late++
-				}
-			}
-		}
-	}
-	runs := t.kept + t.failed + t.spoil
+	t, runs := r.Tried, figure.Of(r.Tried.Runs(), "run")
 	quantile := dotted(a.Objective.name())
 	took := "no acquire was timed"
 	if l, ok := r.Latency[a.Objective.name()]; ok {
 		took = quantile + " " + span(l)
 	}
 	switch {
-	case t.failed > 0 && t.kept > 0:
-		return NobodyCanSay, fmt.Sprintf("%d of %s at %s kept %s, %d did not (%s): ask for fewer, or for longer runs with --for", t.kept, figure.Of(runs, "run"), per, a.Objective, t.failed, took)
-	case late > 0 && t.kept+t.failed < LeastRuns:
-		return NobodyCanSay, fmt.Sprintf("the load generator was late in %d of %s at %s: give it a machine with less to do, or more --users", late, figure.Of(runs, "run"), per)
-	case t.spoil > 0 && t.kept+t.failed < LeastRuns:
-		return NobodyCanSay, fmt.Sprintf("%d of %s at %s cannot be used: %s", t.spoil, figure.Of(runs, "run"), per, r.Spoilt[0])
-	case t.kept+t.failed < LeastRuns:
-		return NobodyCanSay, fmt.Sprintf("%s at %s, and an answer needs %d", figure.Of(runs, "run"), per, LeastRuns)
-	case t.failed > 0:
+	case t.Failed > 0 && t.Kept > 0:
+		return NobodyCanSay, fmt.Sprintf("%d of %s at %s kept %s, %d did not (%s): ask for fewer, or for longer runs with --for", t.Kept, runs, per, a.Objective, t.Failed, took)
+	case t.Late > 0 && t.Kept+t.Failed < LeastRuns:
+		return NobodyCanSay, fmt.Sprintf("the load generator was late in %d of %s at %s: %s", t.Late, runs, per, lessToDo)
+	case t.Spoilt > 0 && t.Kept+t.Failed < LeastRuns:
+		why := "too few acquires were timed; " + longerRuns
+		if len(r.Spoilt) > 0 {
+			why = r.Spoilt[0]
+		}
+		return NobodyCanSay, fmt.Sprintf("%d of %s at %s cannot be used: %s", t.Spoilt, runs, per, why)
+	case t.Kept+t.Failed < LeastRuns:
+		return NobodyCanSay, fmt.Sprintf("%s at %s, and an answer needs %d: %s", runs, per, LeastRuns, moreTime)
+	case t.Failed > 0:
 		return No, c.misses(r, took)
 	case t.acquires < figure.Samples(a.Objective.Quantile):
-		return NobodyCanSay, fmt.Sprintf("%s at %s, and %s needs %s: make runs longer with --for",
-			figure.Of(t.acquires, "acquire"), per, quantile, figure.Count(figure.Samples(a.Objective.Quantile)))
+		return NobodyCanSay, fmt.Sprintf("%s at %s, and %s needs %s: %s",
+			figure.Of(t.acquires, "acquire"), per, quantile, figure.Count(figure.Samples(a.Objective.Quantile)), longerRuns)
 	}
 	return Yes, fmt.Sprintf("%s at %s", took, per)
 }
@@ -146,10 +129,7 @@ func (c Curve) misses(r Reading, took string) string {
 	if limit.Cause != Unknown {
 		return text + "; " + string(limit.Cause) + " is the limit"
 	}
-	if near := limit.nearest(); near != "" {
-		return text + "; the limit is not known, " + near
-	}
-	return text
+	return text + "; the limit is " + limit.String()
 }
 
 // peak tells what the lock does without a rate: with one run, and whatever its limit, it is at least that.

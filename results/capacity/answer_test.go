@@ -21,6 +21,8 @@ func TestAnswers(t *testing.T) {
 	broken.Verdict = "fail"
 	few := run(11, rate)
 	few.Acquires = 60
+	untimed := run(11, rate)
+	untimed.Acquires, untimed.Latency = 3, nil
 	synced := Sample{Verdict: "pass", Cycles: 259, Cycle: 240, Acquires: 700, Fsync: ptr(3.0), Cores: 2}
 	for name, c := range map[string]struct {
 		runs []Sample
@@ -34,10 +36,11 @@ func TestAnswers(t *testing.T) {
 		"not served":                       {[]Sample{run(900, 259), run(800, 259), run(850, 259)}, &synced, No, "redis: no: 259/s of 2,000 are served"},
 		"no lock":                          {[]Sample{broken, broken, broken}, nil, No, "redis: no: the lock was none in 3 of 3 runs at 2,000/s"},
 		"runs differ":                      {[]Sample{run(11, rate), run(31, rate), run(12, rate)}, nil, NobodyCanSay, "redis: nobody can say: 2 of 3 runs at 2,000/s kept p99 within 20 ms, 1 did not (p99 12 ms (11 to 31)): ask for fewer, or for longer runs with --for"},
-		"a late generator":                 {[]Sample{run(11, rate), late, late}, nil, NobodyCanSay, "redis: nobody can say: the load generator was late in 2 of 3 runs at 2,000/s: give it a machine with less to do, or more --users"},
+		"a late generator":                 {[]Sample{run(11, rate), late, late}, nil, NobodyCanSay, "redis: nobody can say: the load generator was late in 2 of 3 runs at 2,000/s: give the clients a machine with less to do, or more --users"},
 		"late, and overloaded by far more": {[]Sample{behind, behind, behind}, nil, No, "redis: no: p99 900 ms at 2,000/s"},
 		"spoilt runs":                      {[]Sample{run(11, rate), run(11, rate), {Spoilt: "the machine stood still"}}, nil, NobodyCanSay, "redis: nobody can say: 1 of 3 runs at 2,000/s cannot be used: the machine stood still"},
-		"too few runs":                     {[]Sample{run(11, rate)}, nil, NobodyCanSay, "redis: nobody can say: 1 run at 2,000/s, and an answer needs 3"},
+		"too few runs":                     {[]Sample{run(11, rate)}, nil, NobodyCanSay, "redis: nobody can say: 1 run at 2,000/s, and an answer needs 3: give it more time with --budget"},
+		"runs too short to time anything":  {[]Sample{untimed, untimed, untimed}, nil, NobodyCanSay, "redis: nobody can say: 3 of 3 runs at 2,000/s cannot be used: too few acquires were timed; make runs longer with --for"},
 		"too few acquires":                 {[]Sample{few, few, few}, nil, NobodyCanSay, "redis: nobody can say: 180 acquires at 2,000/s, and p99 needs 200: make runs longer with --for"},
 		"nothing was measured":             {nil, nil, NobodyCanSay, "redis: nobody can say: no run was made at 2,000/s: the budget of 10s"},
 	} {

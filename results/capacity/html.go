@@ -70,9 +70,14 @@ type table struct {
 	Readings []Reading
 }
 
-// Open tells whether the readings are of an open loop, Trips whether a round trip was added or measured.
+// Open tells whether the readings are of an open loop, Tried whether their runs were held against an objective, Trips whether a round trip was added
+// or measured.
 func (t table) Open() bool {
 	return slices.ContainsFunc(t.Readings, func(r Reading) bool { return r.Rate > 0 })
+}
+
+func (t table) Tried() bool {
+	return slices.ContainsFunc(t.Readings, func(r Reading) bool { return r.Tried.Runs() > 0 })
 }
 
 func (t table) Trips() bool {

@@ -85,29 +85,39 @@ func limitOf(r Reading, one float64, o *Objective) Limit {
 			return l
 		}
 	}
-	if n := l.nearest(); n != "" {
+	if _, n := l.nearest(); n != "" {
 		l.Evidence = n
 	}
 	return l
 }
 
 // nearest tells of the candidate that lacks least of its bound; "": of none is known how much it lacks.
-func (l Limit) nearest() string {
-	said, most := "", 0.0
+func (l Limit) nearest() (cause Cause, said string) {
+	most := 0.0
 	for _, c := range l.Candidates {
 		if c.Known && c.Share < c.Bound && c.Share/c.Bound > most {
-			said, most = fmt.Sprintf("nearest: %s, %s of %s", c.Cause, percent(c.Share), c.Of), c.Share/c.Bound
+			cause, most = c.Cause, c.Share/c.Bound
+			said = fmt.Sprintf("nearest: %s, %s of %s", c.Cause, percent(c.Share), c.Of)
 		}
 	}
-	return said
+	return cause, said
 }
 
-// String names the limit, and beside one that is not known the nearest cause.
+// String names the limit; where no cause was reached, the nearest one, and what would show it.
 func (l Limit) String() string {
-	if n := l.nearest(); l.Cause == Unknown && n != "" {
-		return notKnown + "; " + n
+	if l.Cause != Unknown {
+		return string(l.Cause)
 	}
-	return string(l.Cause)
+	s := string(Unknown)
+	cause, near := l.nearest()
+	if near != "" {
+		s += " (" + near + ")"
+	}
+	switch cause {
+	case Generator, Emulation, Machine, Others:
+		return s + ": " + lessToDo
+	}
+	return s + ": more --users would show it"
 }
 
 // processors looks at the CPU. Who shares a full machine is in the way of the others: the limit is the generator's where clients and supervisor

@@ -115,19 +115,19 @@ func TestLimits(t *testing.T) {
 // Where no cause is near enough to be named, the one that lacks least is told, and the point is fitted as before.
 func TestTheNearestCause(t *testing.T) {
 	for want, change := range map[string]func(*Setting, *Sample){
-		"not known; nearest: the load generator, 86 % of the cores":                      func(_ *Setting, s *Sample) { s.CPU["clients"] = 1.32 },
-		"not known; nearest: the servers' CPU, 86 % of the cores":                        func(_ *Setting, s *Sample) { s.CPU["servers"] = 1.52 },
-		"not known; nearest: the servers' CPU, 88 % of what one server can use":          func(_ *Setting, s *Sample) { s.CPU["clients"], s.Busiest, s.ServerCores = 1.32, ptr(0.88), 1 },
-		"not known; nearest: the servers' fsync, 46 % of the cycle but for the hold":     func(_ *Setting, s *Sample) { s.Fsync = ptr(9) }, // half is enough
-		"not known; nearest: the per-lock ceiling, 50 % of it":                           func(*Setting, *Sample) {},
-		"not known; nearest: the number of users, 50 % of what each would do alone":      func(_ *Setting, s *Sample) { s.Handoff = nil },
-		"not known; nearest: the network's distance, 77 % of the cycle but for the hold": func(_ *Setting, s *Sample) { s.RTT = ptr(10) },
-		"not known; nearest: the emulation of the network, 82 % of what it surely can":   func(_ *Setting, s *Sample) { s.Packets = ptr(18_000) },
-		"not known; nearest: the rate that was offered, 95 % of it":                      func(p *Setting, s *Sample) { p.Rate, s.Offered = 210, 210 },
-		"not known; nearest: other programs on the machine, 88 % of the cores":           func(_ *Setting, s *Sample) { s.Machine = ptr(1.76) },
-		"not known; nearest: the machine's CPU, 85 % of the cores":                       func(_ *Setting, s *Sample) { s.CPU = map[string]float64{"supervisor": 1.7} },
+		"not known (nearest: the load generator, 86 % of the cores): give the clients a machine with less to do, or more --users":                    func(_ *Setting, s *Sample) { s.CPU["clients"] = 1.32 },
+		"not known (nearest: the servers' CPU, 86 % of the cores): more --users would show it":                                                       func(_ *Setting, s *Sample) { s.CPU["servers"] = 1.52 },
+		"not known (nearest: the servers' CPU, 88 % of what one server can use): more --users would show it":                                         func(_ *Setting, s *Sample) { s.CPU["clients"], s.Busiest, s.ServerCores = 1.32, ptr(0.88), 1 },
+		"not known (nearest: the servers' fsync, 46 % of the cycle but for the hold): more --users would show it":                                    func(_ *Setting, s *Sample) { s.Fsync = ptr(9) }, // half is enough
+		"not known (nearest: the per-lock ceiling, 50 % of it): more --users would show it":                                                          func(*Setting, *Sample) {},
+		"not known (nearest: the number of users, 50 % of what each would do alone): more --users would show it":                                     func(_ *Setting, s *Sample) { s.Handoff = nil },
+		"not known (nearest: the network's distance, 77 % of the cycle but for the hold): more --users would show it":                                func(_ *Setting, s *Sample) { s.RTT = ptr(10) },
+		"not known (nearest: the emulation of the network, 82 % of what it surely can): give the clients a machine with less to do, or more --users": func(_ *Setting, s *Sample) { s.Packets = ptr(18_000) },
+		"not known (nearest: the rate that was offered, 95 % of it): more --users would show it":                                                     func(p *Setting, s *Sample) { p.Rate, s.Offered = 210, 210 },
+		"not known (nearest: other programs on the machine, 88 % of the cores): give the clients a machine with less to do, or more --users":         func(_ *Setting, s *Sample) { s.Machine = ptr(1.76) },
+		"not known (nearest: the machine's CPU, 85 % of the cores): give the clients a machine with less to do, or more --users":                     func(_ *Setting, s *Sample) { s.CPU = map[string]float64{"supervisor": 1.7} },
 		"the load generator": func(_ *Setting, s *Sample) { s.CPU["clients"] = 1.4 },
-		"not known": func(_ *Setting, s *Sample) {
+		"not known: more --users would show it": func(_ *Setting, s *Sample) {
 			*s = Sample{Verdict: "pass", Cycles: 510, Cycle: 15.7, InService: 8, Fsync: ptr(20)} // each above what can be
 		},
 	} {

@@ -41,15 +41,15 @@ func (a Analysis) overview() [][]string {
 		rows[0] = append(rows[0], "rate kept") // the head has the objective
 	}
 	for _, c := range a.Curves {
-		best, limit, kept := notKnown, notKnown, notKnown
+		best, limit, kept := "none", "-", "none confirmed"
 		if p := c.Peak(); p != nil {
 			best, limit = figure.Number(p.Cycles.Mid), strings.TrimPrefix(string(p.Limit.Cause), "the ")
 			if c.AtLeast(*p) {
 				best = "at least " + best
 			}
 		}
-		if c.Kept.Rate > 0 {
-			kept = figure.Number(round(c.Kept.Rate)) + "/s" + map[bool]string{false: ", not confirmed"}[c.Kept.Confirmed]
+		if c.Kept.Confirmed {
+			kept = figure.Number(round(c.Kept.Rate)) + "/s"
 		}
 		knee, _ := c.Bends()
 		rows = append(rows, []string{a.differs(c), best, knee, limit, kept}[:len(rows[0])])

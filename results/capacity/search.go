@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 
 	"github.com/lockquake/lockquake/results/figure"
 )
@@ -38,11 +39,53 @@ const (
 	reach = 1000
 )
 
-// trial is a rate and what its runs said.
-type trial struct {
-	rate                float64
-	kept, failed, spoil int
-	acquires            int64 // of the runs that kept it
+// Trial is what the runs at one rate say about an objective.
+type Trial struct {
+	Rate         float64 // arrivals a second
+	Kept, Failed int     // runs
+	Late, Spoilt int     // runs that prove nothing: their load generator was late, or something spoilt them
+	acquires     int64   // of the runs that kept it
+}
+
+// Runs is how many runs were made at the rate.
+func (t Trial) Runs() int { return t.Kept + t.Failed + t.Late + t.Spoilt }
+
+// unproven is how many of the runs prove nothing.
+func (t Trial) unproven() int { return t.Late + t.Spoilt }
+
+// String says in how many of the runs the rate kept the objective, and what the others were: "1 of 2 runs (1 with a late generator)".
+func (t Trial) String() string {
+	s := fmt.Sprintf("%d of %s", t.Kept, figure.Of(t.Runs(), "run"))
+	var others []string
+	for _, o := range []struct {
+		n    int
+		what string
+	}{{t.Late, "with a late generator"}, {t.Spoilt, "spoilt"}} {
+		if o.n > 0 {
+			others = append(others, fmt.Sprintf("%d %s", o.n, o.what))
+		}
+	}
+	if len(others) > 0 {
+		s += " (" + strings.Join(others, ", ") + ")"
+	}
+	return s
+}
+
+// try counts the runs of a point.
+func (o Objective) try(t *Trial, samples []Sample, measured int64) {
+	for _, s := range samples {
+		switch o.judge(s) {
+		case kept:
+			t.Kept++
+			t.acquires += s.acquires(measured)
+		case failed:
+			t.Failed++
+		case late:
+			t.Late++
+		case spoilt:
+			t.Spoilt++
+		}
+	}
 }
 
 // kind of a run.
@@ -51,6 +94,7 @@ type kind int
 const (
 	kept kind = iota
 	failed
+	late
 	spoilt
 )
 
@@ -68,7 +112,9 @@ func (o Objective) judge(s Sample) kind {
 		return failed
 	case known && served && latency*1e6 <= float64(o.Most):
 		return kept
-	case !known && served, s.Late > lateAllowed(&o) && (!known || latency-excuse*s.Late <= float64(o.Most)/1e6):
+	case s.Late > lateAllowed(&o) && (!known || latency-excuse*s.Late <= float64(o.Most)/1e6):
+		return late
+	case !known && served:
 		return spoilt
 	}
 	return failed
@@ -97,10 +143,10 @@ func (o Objective) String() string { return dotted(o.name()) + " within " + figu
 
 // state is what the runs say: the highest rate that keeps, and the lowest that fails.
 type state struct {
-	trials  []trial
-	low     *trial // nil: none keeps
-	high    *trial // nil: none fails
-	blocked *trial // the generator could not do it
+	trials  []Trial
+	low     *Trial // nil: none keeps
+	high    *Trial // nil: none fails
+	blocked *Trial // the generator could not do it
 	runs    int
 	spoilt  int
 }
@@ -111,36 +157,26 @@ func (s Search) look(points []Point) state {
 		if p.Rate <= 0 {
 			continue
 		}
-		at := slices.IndexFunc(st.trials, func(t trial) bool { return math.Abs(t.rate/p.Rate-1) < 1e-6 })
+		at := slices.IndexFunc(st.trials, func(t Trial) bool { return math.Abs(t.Rate/p.Rate-1) < 1e-6 })
 		if at < 0 {
 			at = len(st.trials)
-			st.trials = append(st.trials, trial{rate: p.Rate})
+			st.trials = append(st.trials, Trial{Rate: p.Rate})
 		}
-		for _, one := range p.Samples {
-			switch t := &st.trials[at]; s.Objective.judge(one) {
-			case kept:
-				t.kept++
-				t.acquires += one.acquires(s.Measured)
-				st.runs++
-			case failed:
-				t.failed++
-				st.runs++
-			case spoilt:
-				t.spoil++
-				st.spoilt++
-			}
-		}
+		s.Objective.try(&st.trials[at], p.Samples, s.Measured)
 	}
-	slices.SortFunc(st.trials, func(a, b trial) int { return int(math.Copysign(1, a.rate-b.rate)) })
+	slices.SortFunc(st.trials, func(a, b Trial) int { return cmp.Compare(a.Rate, b.Rate) })
+	for _, t := range st.trials {
+		st.runs, st.spoilt = st.runs+t.Kept+t.Failed, st.spoilt+t.unproven()
+	}
 	for i := range st.trials { // upwards: what keeps above a rate that fails was luck
 		t := &st.trials[i]
-		if t.failed > 0 {
+		if t.Failed > 0 {
 			st.high = t
 			break
 		}
-		if t.kept > 0 {
+		if t.Kept > 0 {
 			st.low = t
-		} else if t.spoil >= spoiltMost {
+		} else if t.unproven() >= spoiltMost {
 			st.blocked = t
 			break
 		}
@@ -156,10 +192,10 @@ func (s Search) confirm() int {
 }
 
 // more is how many runs at a rate are still needed to confirm it: so many as are asked for, and as have enough acquires for the quantile.
-func (s Search) more(t trial) int {
-	runs := s.confirm() - t.kept
+func (s Search) more(t Trial) int {
+	runs := s.confirm() - t.Kept
 	if lack := needed(s.Objective.Quantile) - t.acquires; lack > 0 && t.acquires > 0 {
-		each := float64(t.acquires) / float64(t.kept)
+		each := float64(t.acquires) / float64(t.Kept)
 		runs = max(runs, int(math.Ceil(float64(lack)/each)))
 	}
 	return max(runs, 0)
@@ -183,26 +219,26 @@ func (s Search) Next(points []Point) (rate float64, done bool) {
 	case st.low == nil && above == nil:
 		return s.Start, false
 	case above == nil:
-		rate = st.low.rate * widen
+		rate = st.low.Rate * widen
 	case st.low == nil:
-		rate = above.rate / widen
-	case above.rate/st.low.rate > step:
-		rate = math.Sqrt(above.rate * st.low.rate)
+		rate = above.Rate / widen
+	case above.Rate/st.low.Rate > step:
+		rate = math.Sqrt(above.Rate * st.low.Rate)
 	}
 	if rate > 0 && rate <= s.Start*reach && rate >= s.Start/reach {
 		return rate, false
 	}
-	if st.low == nil || st.low.spoil >= spoiltMost {
+	if st.low == nil || st.low.unproven() >= spoiltMost {
 		return 0, true
 	}
 	more := s.more(*st.low)
 	if st.runs+more > most { // a tail that all runs together cannot tell is not begun
-		more = s.confirm() - st.low.kept
+		more = s.confirm() - st.low.Kept
 	}
 	if more <= 0 {
 		return 0, true
 	}
-	return st.low.rate, false
+	return st.low.Rate, false
 }
 
 // Kept is what the search found on a curve.
@@ -212,41 +248,54 @@ type Kept struct {
 	Fails float64 // the lowest rate that did not; 0: none failed
 	// Confirmed is that enough runs kept it, and that a rate at most 5 % above does not.
 	Confirmed bool
-	Why       string // it is not
+	Why       string // it is not, and what to do about it
 	Blocked   bool   // runs that were spoilt, or whose generator was late, ended the search
 }
+
+// What to do where a search confirms no rate.
+const (
+	moreTime   = "give it more time with --budget"
+	lessToDo   = "give the clients a machine with less to do, or more --users"
+	longerRuns = "make runs longer with --for"
+)
 
 // Found sums up the search so far.
 func (s Search) Found(points []Point) Kept {
 	st := s.look(points)
 	k := Kept{Blocked: st.blocked != nil}
 	if st.high != nil {
-		k.Fails = st.high.rate
+		k.Fails = st.high.Rate
 	}
-	if st.low != nil {
-		k.Rate, k.Runs = st.low.rate, st.low.kept
-	}
+	per := func(t Trial) string { return figure.Number(t.Rate) + "/s" }
 	switch {
 	case len(st.trials) == 0:
-		k.Why = "no rate was tried"
+		k.Why = "none was tried: " + moreTime
+		return k
 	case st.low == nil && st.blocked != nil:
-		k.Why = fmt.Sprintf("the runs at %s/s were spoilt, or their generator was late", figure.Number(st.blocked.rate))
+		k.Why = fmt.Sprintf("at %s %s kept it: %s", per(*st.blocked), *st.blocked, lessToDo)
+		return k
 	case st.low == nil:
-		k.Why = "no rate that was tried kept it"
+		k.Why = fmt.Sprintf("%s of %s, the lowest that was tried, did not keep it: ask for more than %s with --slo", figure.Of(st.high.Failed, "run"), per(*st.high), s.Objective)
+		return k
+	}
+	k.Rate, k.Runs = st.low.Rate, st.low.Kept
+	switch {
 	case st.blocked != nil:
-		k.Why = fmt.Sprintf("above it, at %s/s, runs were spoilt or their generator was late", figure.Number(st.blocked.rate))
+		k.Why = fmt.Sprintf("and at %s %s: %s", per(*st.blocked), *st.blocked, lessToDo)
 	case st.high == nil:
-		k.Why = "no rate was found that fails"
+		k.Why = "and no rate was found that fails: " + moreTime
 	case k.Runs < s.confirm():
-		k.Why = fmt.Sprintf("%d of %d runs to confirm it were made", k.Runs, s.confirm())
+		k.Why = fmt.Sprintf("and %d are needed: %s", s.confirm(), moreTime)
 	case st.low.acquires < needed(s.Objective.Quantile):
-		k.Why = fmt.Sprintf("%s acquires were timed at it, and %s needs %s: make runs longer with --for",
-			figure.Count(st.low.acquires), dotted(s.Objective.name()), figure.Count(needed(s.Objective.Quantile)))
+		k.Why = fmt.Sprintf("with %s timed, and %s needs %s: %s",
+			figure.Of(st.low.acquires, "acquire"), dotted(s.Objective.name()), figure.Count(needed(s.Objective.Quantile)), longerRuns)
 	case k.Fails/k.Rate > step*1.000001:
-		k.Why = fmt.Sprintf("between it and %s/s nothing was tried", figure.Number(k.Fails))
+		k.Why = fmt.Sprintf("and between it and %s/s nothing was tried: %s", figure.Number(k.Fails), moreTime)
 	default:
 		k.Confirmed = true
+		return k
 	}
+	k.Why = fmt.Sprintf("%s kept it in %s, %s", per(*st.low), *st.low, k.Why)
 	return k
 }
 
@@ -254,7 +303,7 @@ func (s Search) Found(points []Point) Kept {
 func keptOf(s Sweep, of Setting) Kept {
 	switch {
 	case s.Objective == nil:
-		return Kept{Why: "no objective was asked for"}
+		return Kept{Why: "ask with --slo p99=20ms"}
 	case len(s.Asked) > 0:
 		return Kept{Why: "it was not searched: leave --rate out"}
 	}

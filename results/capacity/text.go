@@ -73,7 +73,10 @@ func (t table) text(w io.Writer) {
 	}
 	done, took := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight), tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	row := func(cells ...string) { fmt.Fprint(done, strings.Join(cells, "\t")) }
-	optional := func(open, trip []string) (out []string) {
+	optional := func(tried string, open, trip []string) (out []string) {
+		if t.Tried() {
+			out = append(out, tried)
+		}
 		if t.Open() {
 			out = append(out, open...)
 		}
@@ -82,14 +85,14 @@ func (t table) text(w io.Writer) {
 		}
 		return out
 	}
-	row(slices.Concat([]string{t.First, "cycles/s"}, optional([]string{"unserved", "late", "own lag"}, []string{"RTT"}), []string{"n", " limit\n"})...)
+	row(slices.Concat([]string{t.First, "cycles/s"}, optional("kept it", []string{"unserved", "late", "own lag"}, []string{"RTT"}), []string{"n", " limit\n"})...)
 	fmt.Fprintf(took, "%s\tp50\tp99\tp99.9\tp99.99\t acquires\n", t.First)
 	for _, r := range t.Readings {
 		x := r.X()
 		if len(r.Marks) > 0 {
 			x += "*"
 		}
-		more := optional([]string{r.Unserved.String(), r.LateStarts.String(), span(r.Late)}, []string{span(r.Trip)})
+		more := optional(r.Tried.String(), []string{r.Unserved.String(), r.LateStarts.String(), span(r.Late)}, []string{span(r.Trip)})
 		row(slices.Concat([]string{x, r.Cycles.String()}, more, []string{strconv.Itoa(r.Samples), " " + strings.TrimPrefix(string(r.Limit.Cause), "the ") + "\n"})...)
 		fmt.Fprintf(took, "%s\t%s\t%s\t%s\t%s\t %s\n", x, r.latency("p50"), r.latency("p99"), r.latency("p999"), r.latency("p9999"), figure.Count(r.Acquires))
 	}

@@ -230,7 +230,7 @@ func (c Curve) AtLeast(peak Reading) bool {
 // bend says where the curve bends.
 func (c Curve) bend() string {
 	if c.Fit == nil {
-		return "where it bends is not known (no scalability law is fitted)"
+		return "no knee was found (" + c.NoFit + ")"
 	}
 	f := c.Fit
 	knee, peak := f.users(f.KneeRange), f.users(f.PeakRange)
@@ -246,7 +246,7 @@ func (c Curve) bend() string {
 // Bends says from how many users on the curve bends, and with how many it is highest: with their ranges, as far as that is known.
 func (c Curve) Bends() (knee, peak string) {
 	if c.Fit == nil {
-		return notKnown, notKnown
+		return "no law fits", "no law fits"
 	}
 	beyond := fmt.Sprintf("not up to %s", figure.Of(c.Fit.To, "user"))
 	return cmp.Or(c.Fit.users(c.Fit.KneeRange), beyond), cmp.Or(c.Fit.users(c.Fit.PeakRange), beyond)
@@ -266,20 +266,17 @@ func (f Fit) users(r Range) string {
 	return s
 }
 
-// plan says for how much to plan, rounded down to two digits.
+// plan says for how much to plan, rounded down to two digits; where nothing says that, why, and what to do.
 func (a Analysis) plan(c Curve) string {
-	o := a.Objective
 	switch {
-	case o == nil:
-		return "for which rate to plan is not known (ask with --slo p99=20ms)"
+	case a.Objective == nil:
+		return "no rate to plan for was looked for: " + c.Kept.Why
 	case len(a.Asked) > 0:
-		return "the highest rate that keeps " + o.String() + " was not searched (leave --rate out)"
-	case c.Kept.Rate == 0:
-		return fmt.Sprintf("which rate keeps %s is not known (%s)", o, c.Kept.Why)
+		return fmt.Sprintf("the highest rate that keeps %s: %s", a.Objective, c.Kept.Why)
 	case !c.Kept.Confirmed:
-		return fmt.Sprintf("%s acquires/s kept %s, which is not confirmed (%s)", figure.Number(round(c.Kept.Rate)), o, c.Kept.Why)
+		return fmt.Sprintf("no rate was confirmed for %s: %s", a.Objective, c.Kept.Why)
 	}
-	return fmt.Sprintf("plan for at most %s acquires/s at %s", figure.Number(round(c.Kept.Rate)), o)
+	return fmt.Sprintf("plan for at most %s acquires/s at %s", figure.Number(round(c.Kept.Rate)), a.Objective)
 }
 
 // list writes "a, b and c".

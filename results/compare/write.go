@@ -216,11 +216,8 @@ func (w Whole) best() string {
 
 // keeps writes the highest rate that keeps the objective.
 func (w Whole) keeps() string {
-	switch {
-	case w.Kept == 0:
-		return fmt.Sprintf("%s (%s)", capacity.Unknown, w.Why)
-	case !w.Confirmed:
-		return fmt.Sprintf("%s/s, not confirmed (%s)", figure.Number(w.Kept), w.Why)
+	if !w.Confirmed {
+		return fmt.Sprintf("none confirmed (%s)", w.Why)
 	}
 	return figure.Number(w.Kept) + "/s"
 }
