@@ -104,29 +104,71 @@ func TestStories(t *testing.T) {
 	}
 }
 
-// TestWithout has stories that do not apply, or that the budget does not hold.
+// TestWithout has stories that do not apply.
 func TestWithout(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		service Service
 		offers  backends.Offers
-		budget  time.Duration
 		want    string
 	}{
-		"late-release":  {Redis(), backends.Offers{}, 0, "name no end"},
-		"late-renewal":  {Redis(), backends.Offers{Expires: true, Renewal: "background"}, 0, "no lock.Renewer"},
-		"leader-crash":  {Redis(), backends.Offers{}, 0, "no server takes over"},
-		"server-pauses": {RedisSentinel(), backends.Offers{}, 0, "may not know its grants"},
-		"contention":    {Redis(), backends.Offers{}, time.Second, "not run: it takes about 14s, and"},
-		"crash":         {Redis(), backends.Offers{}, time.Hour, ""},
+		"late-release":  {Redis(), backends.Offers{}, "name no end"},
+		"late-renewal":  {Redis(), backends.Offers{Expires: true, Renewal: "background"}, "no lock.Renewer"},
+		"leader-crash":  {Redis(), backends.Offers{}, "no server takes over"},
+		"server-pauses": {RedisSentinel(), backends.Offers{}, "may not know its grants"},
+		"crash":         {Redis(), backends.Offers{}, ""},
 	} {
-		r := &runner{settings: settings{ttl: 2 * time.Second, budget: c.budget}, service: c.service, began: time.Now()}
+		r := &runner{settings: settings{ttl: 2 * time.Second}, service: c.service}
 		r.lock.Offers = c.offers
 		list := stories.Of(r.subject())
 		i := slices.IndexFunc(list, func(s stories.Story) bool { return s.Name == name })
-		if why := r.without(list[i]); (why == "") != (c.want == "") || !strings.Contains(why, c.want) {
+		if why := list[i].Why(r.subject()); (why == "") != (c.want == "") || !strings.Contains(why, c.want) {
 			t.Errorf("%s: %q, want %q", name, why, c.want)
 		}
+	}
+}
+
+// TestJobs talks to a program in the place of lockquake: each job has its verdicts, or why it has none, and a program that ends tells why.
+func TestJobs(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "lockquake")
+	text := `#!/bin/sh
+[ "$*" = "run - --format json --seed 7" ] || { echo "lockquake: $*" >&2; exit 2; }
+while read -r line; do
+	case $line in
+	*two*) echo '{"scenario": "a", "verdict": "pass", "run_dir": "x", "judged": {"grants": 3}} {"scenario": "b", "verdict": "fail", "run_dir": "y"} {"job": "", "runs": 2, "code": 1}' ;;
+	*gone*) echo '{"scenario": "c", "verdict": "unknown", "run_dir": ""} {"job": "", "runs": 0, "code": 3, "error": "no engine"}' ;;
+	*late*) echo '{"job": "", "runs": 0, "code": 4, "error": "the budget of 5s"}' ;;
+	*wrong*) echo '{"job": "", "runs": 0, "code": 2, "error": "unknown key"}' ;;
+	*) echo "lockquake: it broke" >&2; exit 9 ;;
+	esac
+done
+exit 1
+`
+	if err := os.WriteFile(file, []byte(text), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	j, err := program(file).jobs(t.Context(), []string{"--seed", "7"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	list, err := j.do("two", []string{"run.for=1s"})
+	if err != nil || len(list) != 2 || list[0].Verdict != pass || list[0].Judged.Grants != 3 || list[1].RunDir != "y" {
+		t.Errorf("%+v, %v", list, err)
+	}
+	for scenario, want := range map[string]string{"gone": "not run here: lockquake: no engine", "late": "not run: the budget of 5s", "wrong": "lockquake: unknown key"} {
+		if list, err := j.do(scenario, nil); err == nil || err.Error() != want || len(list) > 0 {
+			t.Errorf("%s: %v, %v; want %s", scenario, list, err, want)
+		}
+	}
+	if err := j.end(); err != nil {
+		t.Errorf("a run that failed is no failure of the program: %v", err)
+	}
+	if j, err = program(file).jobs(t.Context(), []string{"--seed", "7"}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := j.do("?", nil); err == nil || !strings.Contains(err.Error(), "lockquake: it broke (exit status 9)") {
+		t.Errorf("%v", err)
 	}
 }
 

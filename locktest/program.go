@@ -162,32 +162,84 @@ func figure(x *float64) string {
 	return strconv.FormatFloat(*x, 'f', -1, 64)
 }
 
-// errMissing says that something is missing on this machine.
-var errMissing = errors.New("not run here")
+// Why a job has no run, or not all.
+var (
+	errMissing = errors.New("not run here") // something is missing on this machine
+	errSpent   = errors.New("not run")      // the budget has no time for it
+)
 
-// run runs scenarios, and returns their verdicts. An error wraps errMissing where this machine cannot run them.
-func (p program) run(ctx context.Context, args []string) ([]verdict, error) {
-	cmd, said := p.command(ctx, append([]string{"run", "--format", "json"}, args...)...)
-	out, err := cmd.Output()
-	var exit *exec.ExitError
-	if errors.As(err, &exit) {
-		switch exit.ExitCode() {
-		case 1, 4: // the verdicts tell
-			err = nil
-		case 3:
-			return nil, fmt.Errorf("%w: %w", errMissing, failed(err, said))
-		}
+// jobs is lockquake making runs as they are asked for, on servers that it keeps from run to run.
+type jobs struct {
+	cmd  *exec.Cmd
+	said *bytes.Buffer
+	in   io.WriteCloser
+	out  *json.Decoder
+}
+
+// jobs starts it. The arguments are what all runs have in common.
+func (p program) jobs(ctx context.Context, args []string) (j *jobs, err error) {
+	j = &jobs{}
+	j.cmd, j.said = p.command(ctx, append([]string{"run", "-", "--format", "json"}, args...)...)
+	if j.in, err = j.cmd.StdinPipe(); err != nil {
+		return nil, err
 	}
+	out, err := j.cmd.StdoutPipe()
 	if err != nil {
-		return nil, failed(err, said)
+		return nil, err
 	}
-	var list []verdict
-	for d := json.NewDecoder(bytes.NewReader(out)); ; {
-		var v verdict
-		if err := d.Decode(&v); err != nil {
-			return list, unlessEOF(err)
+	j.out = json.NewDecoder(out)
+	return j, j.cmd.Start()
+}
+
+// end ends it, and its servers. What came of runs was told with each job.
+func (j *jobs) end() error {
+	err := j.ended()
+	var exit *exec.ExitError
+	if errors.As(err, &exit) && exit.ExitCode() > 0 && exit.ExitCode() <= 4 {
+		return nil
+	}
+	return err
+}
+
+// ended closes its input, and says how it ended.
+func (j *jobs) ended() error {
+	_ = j.in.Close()
+	if err := j.cmd.Wait(); err != nil {
+		return failed(err, j.said)
+	}
+	return nil
+}
+
+// do makes the runs of a scenario, or of a pattern, and returns their verdicts. An error wraps errMissing where this machine cannot run them, and
+// errSpent where there is no time for them.
+func (j *jobs) do(scenario string, set []string) (list []verdict, err error) {
+	if err := json.NewEncoder(j.in).Encode(map[string]any{"scenario": scenario, "set": set}); err != nil {
+		return nil, errors.Join(err, j.ended())
+	}
+	for {
+		var answer struct {
+			verdict
+			Runs  *int   `json:"runs"` // at the end of a job alone
+			Code  int    `json:"code"` // an exit code of lockquake
+			Error string `json:"error"`
 		}
-		list = append(list, v)
+		if err := j.out.Decode(&answer); err != nil {
+			return list, errors.Join(errors.New("lockquake ended before it had answered"), unlessEOF(err), j.ended())
+		}
+		switch {
+		case answer.Runs == nil && answer.RunDir != "":
+			list = append(list, answer.verdict)
+		case answer.Runs == nil, answer.Error == "" && *answer.Runs > 0: // it was not made, as its job tells; or all were
+		case answer.Code == 3:
+			return nil, fmt.Errorf("%w: %s%s", errMissing, complaint, answer.Error)
+		case answer.Code == 4:
+			return list, fmt.Errorf("%w: %s", errSpent, answer.Error)
+		default:
+			return list, errors.New(complaint + answer.Error)
+		}
+		if answer.Runs != nil {
+			return list, nil
+		}
 	}
 }
 

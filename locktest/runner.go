@@ -32,7 +32,7 @@ type runner struct {
 	access  backends.Access
 	end     func() // of the service that access reaches
 	lock    backends.Lock
-	began   time.Time
+	jobs    *jobs
 	made    int // runs that have a verdict
 	judged  int // of them: those whose verdict is not unknown
 }
@@ -157,13 +157,27 @@ func (r *runner) runAll(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.began = time.Now()
+	ctx := t.Context()
+	if end, ok := t.Deadline(); ok { // time to heal
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithDeadline(ctx, end.Add(-2*patience))
+		defer cancel()
+	}
+	common := append([]string{"--provider", r.provider, "--out", r.folder, "--seed", fmt.Sprint(r.seed), "--budget", r.budget.String()}, client...)
+	if r.jobs, err = r.program.jobs(ctx, append(common, r.sets("backend.")...)); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := r.jobs.end(); err != nil {
+			t.Error(err)
+		}
+	}()
 	for _, s := range stories.Of(r.subject()) {
 		if testing.Short() && !s.Quick {
 			continue
 		}
 		t.Run(s.Name, func(t *testing.T) {
-			if why := r.without(s); why != "" {
+			if why := s.Why(r.subject()); why != "" {
 				t.Skip(why)
 			}
 			text, err := s.Scenario("locktest-", r.subject())
@@ -174,12 +188,12 @@ func (r *runner) runAll(t *testing.T) {
 			if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
 				t.Fatal(err)
 			}
-			r.run(t, client, file, s.Grants)
+			r.run(t, file, nil, s.Grants)
 		})
 	}
 	for _, name := range r.scenarios {
 		t.Run(filepath.Base(name), func(t *testing.T) {
-			r.run(t, append(client, "--set", "backend.use="+r.service.backend, "--set", "backend.lock="+r.lock.Name), name, 0)
+			r.run(t, name, []string{"backend.use=" + r.service.backend, "backend.lock=" + r.lock.Name}, 0)
 		})
 	}
 	if r.made > 0 && r.judged == 0 {
@@ -193,19 +207,6 @@ func (r *runner) subject() stories.Subject {
 		Backend: r.service.backend, Lock: r.lock, TTL: r.ttl, Clients: r.clients, Users: r.users, Quick: testing.Short(),
 		NoTokens: r.service.tokens && r.lock.Offers.Token == backends.TokenNone, Elsewhere: !r.service.named,
 	}
-}
-
-// without is why a story is left out, or "".
-func (r *runner) without(s stories.Story) string {
-	if why := s.Why(r.subject()); why != "" {
-		return why
-	}
-	const start = 3 * time.Second // of the servers
-	takes := start + s.Estimate(r.subject())
-	if left := r.budget - time.Since(r.began); r.budget > 0 && left < takes {
-		return fmt.Sprintf("not run: it takes about %v, and %v of the budget of %v are left", takes, max(left, 0).Round(time.Second), r.budget)
-	}
-	return ""
 }
 
 // clientName is the copy of this program that lockquake starts as clients: in a folder without much else, for that is copied into
@@ -229,19 +230,12 @@ func (r *runner) client(dir string) ([]string, error) {
 	return []string{"--set", "workload.client=" + string(key)}, err
 }
 
-// run runs one scenario, or those of a pattern, and judges what comes of it. It may be about a number of grants.
-func (r *runner) run(t *testing.T, args []string, scenario string, about int64) {
+// run runs one scenario, or those of a pattern, with keys replaced, and judges what comes of it. It may be about a number of grants.
+func (r *runner) run(t *testing.T, scenario string, set []string, about int64) {
 	t.Helper()
-	ctx := t.Context()
-	if end, ok := t.Deadline(); ok { // time to heal
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithDeadline(ctx, end.Add(-2*patience))
-		defer cancel()
-	}
-	words := append([]string{scenario, "--provider", r.provider, "--out", r.folder, "--seed", fmt.Sprint(r.seed)}, args...)
-	verdicts, err := r.program.run(ctx, append(words, r.sets("backend.")...))
+	verdicts, err := r.jobs.do(scenario, set)
 	switch {
-	case errors.Is(err, errMissing):
+	case errors.Is(err, errMissing), errors.Is(err, errSpent):
 		t.Skip(err)
 	case err != nil && linked():
 		t.Fatalf("%v\nThe test's program needs shared libraries, which containers do not have: CGO_ENABLED=0 go test", err)

@@ -139,6 +139,19 @@ type Run struct {
 	Warmup time.Duration // how much of For is no part of any figure: throughput, latency, cost; violations are judged over everything
 }
 
+// Takes is about how long a run takes on servers that stand, beside what its provider takes. Steps end when they are done, mostly within ten seconds.
+func (s Scenario) Takes() time.Duration {
+	const ofSteps = 10 * time.Second
+	takes := s.Run.Settle
+	if s.Workload.Use != "" {
+		takes += s.Run.For
+	}
+	if len(s.Steps) > 0 {
+		takes += ofSteps
+	}
+	return takes
+}
+
 // Expectation is one entry of `expect:`.
 type Expectation struct {
 	Name   string  // of a count or measure, or "judged"

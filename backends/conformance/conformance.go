@@ -407,8 +407,8 @@ func (b *bench) lastingWithin(ctx context.Context, who lock.Locker, d time.Durat
 // attempt is Acquire or TryAcquire of a user.
 type attempt func(context.Context, lock.Request) (lock.Grant, error)
 
-// grantOf asks again when the outcome of an attempt is unknown: the service did not answer in time, which says nothing of the lock. Such an
-// attempt may have left a grant behind, so that the next one is refused until that is over.
+// grantOf asks again when the outcome of an attempt is unknown, or when it was not sent: the service did not answer in time, be it to a request or to a
+// connect, which says nothing of the lock. An attempt of the first kind may have left a grant behind, so that the next one is refused until that is over.
 func grantOf(ctx context.Context, ask attempt, r lock.Request, d time.Duration, when string) (lock.Grant, error) {
 	bounded, cancel := context.WithTimeout(ctx, d)
 	defer cancel()
@@ -418,7 +418,7 @@ func grantOf(ctx context.Context, ask attempt, r lock.Request, d time.Duration, 
 			return g, nil
 		}
 		doubt = doubt || !lock.Certain(err) || errors.Is(err, lock.ErrLost) // its session ended while it waited
-		if !doubt || clock.Sleep(bounded, brief/4) != nil {
+		if again := doubt || errors.Is(err, lock.ErrNotSent); !again || clock.Sleep(bounded, brief/4) != nil {
 			return g, fmt.Errorf("%s: not granted within %s: %w", when, d, err)
 		}
 	}

@@ -80,6 +80,8 @@ func TestAnAttemptInDoubtIsMadeAgain(t *testing.T) {
 		"in doubt":                     {[]error{lost, lost, nil}, true},
 		"in doubt, and its own grant":  {[]error{lost, lock.ErrContended, nil}, true},
 		"lost while it waited":         {[]error{lock.ErrLost, nil}, true},
+		"a connect that timed out":     {[]error{lock.ErrNotSent, lock.ErrNotSent, nil}, true},
+		"and then contended":           {[]error{lock.ErrNotSent, lock.ErrContended, nil}, false},
 		"contended":                    {[]error{lock.ErrContended, nil}, false},
 		"in doubt until time is over":  {[]error{lost}, false},
 		"contended until time is over": {slices.Repeat([]error{lost, lock.ErrContended}, 1000), false},

@@ -6,10 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
-
-	"github.com/spf13/pflag"
 
 	mechanisms "github.com/lockquake/lockquake/internal/agent/all"
 	"github.com/lockquake/lockquake/internal/campaign"
@@ -20,6 +17,7 @@ import (
 	"github.com/lockquake/lockquake/results"
 	"github.com/lockquake/lockquake/results/checkers"
 	"github.com/lockquake/lockquake/results/report"
+	"github.com/lockquake/lockquake/results/sheet"
 )
 
 // batch is the runs of one command line.
@@ -209,6 +207,15 @@ func draw(dir string, rep results.Report) error {
 	return unlessPanic(dir, func() error { return report.Write(dir, rep) })
 }
 
+// drawSheet writes a page of tables.
+func drawSheet(file string, p sheet.Page) error {
+	var page bytes.Buffer
+	if err := p.HTML(&page); err != nil {
+		return err
+	}
+	return results.WriteAtomically(file, page.Bytes())
+}
+
 // unlessPanic calls what draws a page. Charts are drawn by a library that panics at figures that it cannot place.
 func unlessPanic(where string, page func() error) (err error) {
 	defer func() {
@@ -257,36 +264,4 @@ func shorten(path string) string {
 		return rel
 	}
 	return path
-}
-
-// goOn is the journal of what --resume goes on with, where it may: what names it, such as "suite".
-func goOn(tell *progress, what string, j *campaign.Journal, now campaign.Header) (*campaign.Journal, error) {
-	if err := j.Header.Refuse(what, now); err != nil {
-		return nil, usagef("--resume: %v", err)
-	}
-	if j.Dropped {
-		tell.say("--resume: the last line of %s was cut off; its run is made again", campaign.File)
-	}
-	return j, nil
-}
-
-// flagWords are the flags that were given, as a shell takes them, but for some.
-func flagWords(flags *pflag.FlagSet, without ...string) (words []string) {
-	flags.Visit(func(fl *pflag.Flag) {
-		if slices.Contains(without, fl.Name) {
-			return
-		}
-		values := []string{fl.Value.String()}
-		if list, ok := fl.Value.(pflag.SliceValue); ok {
-			values = list.GetSlice()
-		}
-		for _, v := range values {
-			if fl.Value.Type() == "bool" { // which takes no word behind it
-				words = append(words, "--"+fl.Name+"="+v)
-				continue
-			}
-			words = append(words, "--"+fl.Name, quoted(v))
-		}
-	})
-	return words
 }

@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"maps"
 	"path/filepath"
 	"slices"
@@ -111,7 +110,7 @@ func (f *capacityFlags) run(ctx context.Context, std streams) error {
 	tell := newProgress(std.err, false)
 	defer tell.close()
 	s := sweep.Sweep{Budget: f.budget, Say: tell.say, Progress: tell.update}
-	if err := f.header(&s); err != nil {
+	if err := f.header(&s, tell); err != nil {
 		return err
 	}
 	o, points, err := f.points(ctx)
@@ -213,8 +212,8 @@ func (f *capacityFlags) asks() bool { return f.slo != "" && f.rate != "" }
 // askedUsers are how many users an open loop has where none are named.
 const askedUsers = "64"
 
-// header is what is known of the sweep before it begins, or what an earlier one has left.
-func (f *capacityFlags) header(s *sweep.Sweep) error {
+// header is what is known of the sweep before it begins, with a new journal or the one to go on with.
+func (f *capacityFlags) header(s *sweep.Sweep, tell *progress) error {
 	switch {
 	case f.repeat < 1:
 		return usagef("--repeat: %d is too few; at least 1", f.repeat)
@@ -241,43 +240,52 @@ func (f *capacityFlags) header(s *sweep.Sweep) error {
 			return usagef("--repeat: %d is too few for an answer; at least %d", f.repeat, capacity.LeastRuns)
 		}
 	}
-	s.File = capacity.Sweep{
-		Schema: capacity.Schema, Version: version, Seed: cmp.Or(f.seed, drawSeed()), Started: time.Now().UTC().Format(time.RFC3339),
-		Objective: objective, Asked: asked, Repeat: f.repeat, Warm: int64(f.warm), Measured: int64(f.measured), Host: engine.Host(),
-	}
-	s.Dir = filepath.Join(f.out, "capacity-"+time.Now().UTC().Format("20060102T150405.000")+"-"+strconv.FormatUint(s.File.Seed, 10))
-	if f.resume == "" {
-		s.File.Command = f.command() + fmt.Sprintf(" --seed %d", s.File.Seed)
-		return nil
-	}
-	old, err := capacity.Read(filepath.Join(f.resume, capacity.File))
-	if errors.Is(err, fs.ErrNotExist) {
-		return usagef("--resume: %s is no directory of a sweep: it has no %s", f.resume, capacity.File)
-	}
-	if err != nil {
-		return fmt.Errorf("--resume: %w", err)
-	}
-	if err := f.goesOn(old, s.File); err != nil {
+	now := time.Now().UTC()
+	h := campaign.Header{Version: version, Started: now.Format(time.RFC3339), Host: engine.Host()}
+	drawn := cmp.Or(f.seed, drawSeed())
+	if s.Dir = f.resume; f.resume == "" {
+		h.Command = f.command(drawn)
+		s.Dir = filepath.Join(f.out, "capacity-"+now.Format("20060102T150405.000")+"-"+strconv.FormatUint(drawn, 10))
+		s.Journal = campaign.New(s.Dir, h)
+	} else if s.Journal, drawn, err = f.goOn(tell, h); err != nil {
 		return err
 	}
-	s.File, s.Dir = old, f.resume
-	return nil
-}
-
-// goesOn says why a sweep cannot go on with an earlier one: their figures could not be compared.
-func (f *capacityFlags) goesOn(old, now capacity.Sweep) error {
-	want := f.command() + fmt.Sprintf(" --seed %d", cmp.Or(f.seed, old.Seed))
-	was := campaign.Header{Version: old.Version, Command: old.Command, Host: old.Host}
-	if err := was.Refuse("sweep", campaign.Header{Version: now.Version, Command: want, Host: now.Host}); err != nil {
-		return usagef("--resume: %v", err)
+	h = s.Journal.Header
+	s.File = capacity.Sweep{
+		Schema: capacity.Schema, Version: h.Version, Seed: drawn, Started: h.Started, Command: h.Command, Host: h.Host,
+		Objective: objective, Asked: asked, Repeat: f.repeat, Warm: int64(f.warm), Measured: int64(f.measured),
 	}
 	return nil
 }
 
-// command is what makes the sweep again, but for its seed.
-func (f *capacityFlags) command() string {
+// goOn opens the journal of the sweep that is gone on with, and returns its seed. One of an older lockquake has its runs in capacity.json alone.
+func (f *capacityFlags) goOn(tell *progress, h campaign.Header) (*campaign.Journal, uint64, error) {
+	j, err := journalIn(f.resume, "a sweep", func() (*campaign.Journal, error) {
+		old, err := capacity.Read(filepath.Join(f.resume, capacity.File))
+		if err != nil {
+			return nil, err
+		}
+		before, err := sweep.Results(old)
+		return campaign.New(f.resume, campaign.Header{Version: old.Version, Command: old.Command, Started: old.Started, Host: old.Host}, before...), err
+	})
+	if err != nil {
+		return nil, 0, err
+	}
+	seed := f.seed
+	if seed == 0 {
+		if seed, err = seedOf(j.Header); err != nil {
+			return nil, 0, err
+		}
+	}
+	h.Command = f.command(seed)
+	j, err = goOn(tell, "sweep", j, h)
+	return j, seed, err
+}
+
+// command is what makes the sweep again.
+func (f *capacityFlags) command(seed uint64) string {
 	words := flagWords(f.flags, "resume", "seed", "out", "format", "verbose", "budget", "yes", "metrics-addr")
-	return strings.Join(append([]string{invocation, "capacity"}, words...), " ")
+	return strings.Join(append([]string{invocation, "capacity"}, words...), " ") + fmt.Sprintf(" --seed %d", seed)
 }
 
 // base is the scenario that is swept where none is named.

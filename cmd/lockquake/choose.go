@@ -5,10 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -44,8 +42,8 @@ acquire took, handoff, requests of a grant, how long nobody got a lock when the 
 the stories that show what breaks the lock. docs/choosing.md says what follows from them.
 
 Without arguments it runs all locks that are right; --quick takes one of each topology. BACKEND names its default lock, BACKEND/LOCK another one,
-"BACKEND/*" all. It says first how long it takes. It leaves a directory with choose.json and the directories of all runs; it is the last line
-printed. Ctrl-C reports what there is and ends with exit code 130; --resume goes on with it. Exit code 4: a lock could not be run, or the loss of its server was not judged.`
+"BACKEND/*" all. It says first how long it takes. It leaves a directory with choose.json, a page (choose.html) and the directories of all runs;
+it is the last line printed. Ctrl-C reports what there is and ends with exit code 130; --resume goes on with it. Exit code 4: a lock could not be run, or the loss of its server was not judged.`
 
 func chooseCommand(std streams) *cobra.Command {
 	var f chooseFlags
@@ -142,16 +140,14 @@ func (f *chooseFlags) journal(tell *progress, args []string, dir string, drawn *
 		h.Command = f.command(args, *drawn)
 		return campaign.New(dir, h), nil
 	}
-	j, err := campaign.Open(dir)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, usagef("--resume: %s is no directory of a choose: it has no %s", dir, campaign.File)
-	}
-	if err == nil && f.seed == 0 {
-		_, seed, _ := strings.Cut(j.Header.Command, " --seed ")
-		*drawn, err = strconv.ParseUint(seed, 10, 64)
-	}
+	j, err := journalIn(dir, "a choose", nil)
 	if err != nil {
-		return nil, usagef("--resume: %v", err)
+		return nil, err
+	}
+	if f.seed == 0 {
+		if *drawn, err = seedOf(j.Header); err != nil {
+			return nil, err
+		}
 	}
 	h.Command = f.command(args, *drawn)
 	return goOn(tell, "choose", j, h)
@@ -215,9 +211,13 @@ func (f *chooseFlags) report(std streams, r choose.Run, failed error) (err error
 	case "markdown":
 		err = r.Result.Markdown(std.out)
 	default:
-		if err = folded(std.out, r.Result.Text); err == nil {
-			_, err = fmt.Fprintln(std.out, shorten(r.Dir))
-		}
+		err = folded(std.out, r.Result.Text)
+	}
+	page := filepath.Join(r.Dir, choose.FileReport)
+	if err := drawSheet(page, r.Result.Page()); err != nil {
+		complain(std.err, err) // the table stands without its page
+	} else if f.format.value == "text" {
+		fmt.Fprintf(std.out, "\nreport  %s\n%s\n", shorten(page), shorten(r.Dir))
 	}
 	complain(std.err, failed)
 	code := max(exitCode(failed), exitCode(err))

@@ -6,10 +6,8 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 
-	"github.com/lockquake/lockquake/internal/campaign"
 	"github.com/lockquake/lockquake/internal/choose"
 	"github.com/lockquake/lockquake/results"
 )
@@ -49,32 +47,5 @@ func TestChoose(t *testing.T) {
 	}
 	if b, err := os.ReadFile(files[0]); err != nil || len(b) == 0 {
 		t.Error(err)
-	}
-	goesOn(t, filepath.Dir(files[0]), r)
-}
-
-// goesOn cuts the journal of a choose off within its last line, as a machine does that dies, and goes on: that run alone is made again, unless the
-// budget has no time for it.
-func goesOn(t *testing.T, dir string, whole choose.Result) {
-	t.Helper()
-	path := filepath.Join(dir, campaign.File)
-	b, err := os.ReadFile(path)
-	if err != nil || os.WriteFile(path, b[:len(b)-9], 0o600) != nil {
-		t.Fatal(err)
-	}
-	for _, c := range []struct {
-		budget string
-		code   int
-		runs   int
-	}{{"1ms", codeInconclusive, 0}, {"0", codeMet, 1}} {
-		q := begin(t, "choose", "redis", "--quick", "--for", "500ms", "--provider", "local", "--format", "json", "--resume", dir, "--budget", c.budget)
-		code := q.wait(t)
-		var r choose.Result
-		if err := json.Unmarshal([]byte(q.stdout.String()), &r); err != nil || code != c.code || strings.Count(q.stderr.String(), "run 3 of 3: ") != c.runs || strings.Contains(q.stderr.String(), "run 2 of 3") {
-			t.Fatalf("--budget %s: exit code %d, %v\n%s", c.budget, code, err, q.stderr.String())
-		}
-		if row := r.Rows[0]; r.Seed != whole.Seed || len(row.Loads[1].Samples) != 1 || row.Loads[1].Samples[0].Cycles != whole.Rows[0].Loads[1].Samples[0].Cycles || (row.Loss != nil) != (c.runs > 0) {
-			t.Errorf("--budget %s: %+v", c.budget, row)
-		}
 	}
 }

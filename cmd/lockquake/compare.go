@@ -2,10 +2,14 @@ package main
 
 import (
 	"cmp"
+	"errors"
+	"fmt"
 	"io"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -13,6 +17,7 @@ import (
 	"github.com/lockquake/lockquake/results/capacity"
 	"github.com/lockquake/lockquake/results/checkers"
 	"github.com/lockquake/lockquake/results/compare"
+	"github.com/lockquake/lockquake/results/sheet"
 )
 
 const compareDoc = `Compare judges runs of one scenario anew and sets their figures side by side: medians with their intervals, and of two groups, which -- tells
@@ -26,6 +31,8 @@ it does at most and which rate keeps the objective. The sweeps of a group become
 0.05; a count that A never has and B has, or that significantly more runs of B have. Too few runs to tell end with 4. Of sweeps the worst point
 decides, with p below 0.05 divided by the number of points.
 
+It leaves a directory with compare.json and a page, compare.html; it is the last line printed.
+
 Flags come before the directories. --format bench is that of Go's benchmarks: benchstat -col group reads it.`
 
 // comparison is one of runs or of sweeps.
@@ -33,14 +40,22 @@ type comparison interface {
 	Hold([]compare.Demand) []compare.Answer
 	Text(io.Writer) error
 	Bench(io.Writer) error
+	Page() sheet.Page
 }
 
 // compareFlags is the command line of compare.
 type compareFlags struct {
 	failOn string
 	allow  []string
+	out    string
 	format *format
 }
+
+// The files of a comparison.
+const (
+	compareFile = "compare.json"
+	comparePage = "compare.html"
+)
 
 func compareCommand(std streams) *cobra.Command {
 	c := &cobra.Command{
@@ -54,6 +69,8 @@ func compareCommand(std streams) *cobra.Command {
 	f := compareFlags{format: formatFlag(c, "text", "json", "bench")}
 	c.Flags().StringVar(&f.failOn, "fail-on", "", "end with exit code 1 where one of these became worse, such as p99=10%,throughput=5%,double_grants")
 	c.Flags().StringSliceVar(&f.allow, "allow", nil, "compare although these differ: machine, settings")
+	c.Flags().StringVar(&f.out, "out", "runs", "folder of all runs, where the comparison gets a directory of its own")
+	completeDir(c, "out")
 	c.RunE = func(_ *cobra.Command, args []string) error {
 		dash := c.ArgsLenAtDash()
 		if dash < 0 {
@@ -109,7 +126,28 @@ func (f *compareFlags) run(std streams, a, b []string) error {
 	if err != nil {
 		return err
 	}
-	return f.print(std, res, demands)
+	return f.print(std, res, demands, compareCommandOf(f, a, b))
+}
+
+// compareCommandOf is what makes the comparison again.
+func compareCommandOf(f *compareFlags, a, b []string) string {
+	words := []string{invocation, "compare"}
+	for _, allowed := range f.allow {
+		words = append(words, "--allow", quoted(allowed))
+	}
+	if f.failOn != "" {
+		words = append(words, "--fail-on", quoted(f.failOn))
+	}
+	for _, dir := range a {
+		words = append(words, quoted(dir))
+	}
+	if len(b) > 0 {
+		words = append(words, "--")
+	}
+	for _, dir := range b {
+		words = append(words, quoted(dir))
+	}
+	return strings.Join(words, " ")
 }
 
 // areSweeps tells whether directories are those of sweeps: all of them, or none.
@@ -170,7 +208,7 @@ func compareGroups[T any, R comparison](a, b []string, allow compare.Allow, read
 }
 
 // print writes a comparison with what became of the demands, which decide the exit code.
-func (f *compareFlags) print(std streams, res comparison, demands []compare.Demand) error {
+func (f *compareFlags) print(std streams, res comparison, demands []compare.Demand, command string) error {
 	code := codeMet
 	for _, one := range res.Hold(demands) {
 		code = worse(code, verdictCode(one.Verdict))
@@ -186,6 +224,14 @@ func (f *compareFlags) print(std streams, res comparison, demands []compare.Dema
 	}
 	if err != nil {
 		return err
+	}
+	dir := filepath.Join(f.out, "compare-"+time.Now().UTC().Format("20060102T150405.000"))
+	page := res.Page()
+	page.Command = command
+	if err := errors.Join(os.MkdirAll(dir, 0o755), results.WriteJSON(filepath.Join(dir, compareFile), res), drawSheet(filepath.Join(dir, comparePage), page)); err != nil {
+		complain(std.err, err) // the figures stand without their page
+	} else if f.format.value == "text" {
+		fmt.Fprintf(std.out, "\nreport  %s\n%s\n", shorten(filepath.Join(dir, comparePage)), shorten(dir))
 	}
 	if code != codeMet {
 		return exit{code: code}

@@ -114,6 +114,7 @@ func TestNothingPrintedObeysARunDirectory(t *testing.T) {
 	if err := os.Rename(dir, named); err != nil {
 		t.Fatal(err)
 	}
+	out := t.TempDir()
 	broken := filepath.Join(t.TempDir(), "x\x1b[2J\u202e.yaml")
 	if err := os.WriteFile(broken, append(raw(t, "key"+hostile), ": 1\n"...), 0o600); err != nil {
 		t.Fatal(err)
@@ -123,8 +124,8 @@ func TestNothingPrintedObeysARunDirectory(t *testing.T) {
 		{"check", named, "--explain"},
 		{"check", named, "--format", "json"},
 		{"report", named, "--explain"},
-		{"compare", named},
-		{"compare", named, "--format", "bench"},
+		{"compare", named, "--out", out},
+		{"compare", named, "--out", out, "--format", "bench"},
 		{"history", named},
 		{"history", named, "--format", "text"},
 		{"history", named + "/nothing"},

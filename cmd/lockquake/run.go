@@ -9,10 +9,11 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
-	"github.com/lockquake/lockquake/internal/campaign"
 	"github.com/lockquake/lockquake/internal/clock"
 	"github.com/lockquake/lockquake/internal/engine"
 	"github.com/lockquake/lockquake/scenarios"
@@ -20,12 +21,15 @@ import (
 
 // runFlags is the command line of run.
 type runFlags struct {
+	flags   *pflag.FlagSet
 	nodes   nodeFlags
 	set     []string
 	seed    uint64
 	repeat  int
 	fresh   bool
+	budget  time.Duration
 	out     string
+	resume  string
 	format  *format
 	keep    bool
 	dryRun  bool
@@ -48,12 +52,19 @@ of it and ends with exit code 130.
 
 Of several runs, be it of one scenario or of many, the servers of one are kept for the next that needs such servers, where
 they are shown to be as they were when they began to serve; clients and resource are always new. Where the next run needs
-others, or that cannot be shown, the reason is told, and the run starts its own. --fresh starts every run on its own.`
+others, or that cannot be shown, the reason is told, and the run starts its own. --fresh starts every run on its own.
+
+Several runs have a journal in a folder of their own, campaign.jsonl. What was interrupted, killed or did not fit into the --budget is made by the
+same command with --resume.
+
+With - in place of scenarios, jobs are read from standard input, a JSON object a line, each as soon as the one before is done:
+{"job": "a name", "scenario": "etcd-healthy", "set": ["run.for=5s"], "provider": "local", "repeat": 3}. Behind the verdicts of a job, of
+--format json, stands {"job": "a name", "runs": 3, "code": 0}. The end of the input is the end of the servers.`
 
 func runCommand(std streams) *cobra.Command {
 	var f runFlags
 	c := &cobra.Command{
-		Use:   "run SCENARIO-NAME-OR-FILE...",
+		Use:   "run SCENARIO-NAME-OR-FILE... | -",
 		Short: "Run scenarios and judge them",
 		Long:  runDoc,
 		Example: `  lockquake run etcd-holder-pause
@@ -68,137 +79,80 @@ func runCommand(std streams) *cobra.Command {
 		},
 	}
 	fl := c.Flags()
+	f.flags = fl
 	f.nodes.add(c)
 	fl.StringArrayVar(&f.set, "set", nil, "replace a key of the scenario, such as workload.resource.guard=fence; may be repeated")
 	fl.Uint64Var(&f.seed, "seed", 0, "seed of everything that is random in the run; 0: the scenario's, else drawn and written down")
 	fl.IntVar(&f.repeat, "repeat", 1, "run each scenario this many times, keep every run, and end with the worst exit code")
 	fl.BoolVar(&f.fresh, "fresh", false, "start every run on servers of its own, instead of keeping those of the run before that were shown to be clean")
+	fl.DurationVar(&f.budget, "budget", 0, "how long several runs may take, such as 10m; 0: as long as they need")
 	fl.StringVar(&f.out, "out", "runs", "folder of all runs")
+	fl.StringVar(&f.resume, "resume", "", "the directory of several runs to go on with, made by the same command on the same machine")
 	fl.BoolVar(&f.keep, "keep", false, "leave the nodes up after the run; clean --all removes them")
 	fl.BoolVar(&f.dryRun, "dry-run", false, "print schedule, steps and what can be delivered, and start nothing")
 	fl.BoolVar(&f.explain, "explain", false, "tell in about ten lines of plain words what happened, behind each verdict")
 	f.metrics.add(fl)
 	fl.BoolVarP(&f.verbose, "verbose", "v", false, "print all counts, latencies, receipts and versions, and note on standard error what is done")
 	f.format = formatFlag(c, "text", "json", "table")
+	completeDir(c, "out", "resume")
 	c.RunE = func(c *cobra.Command, args []string) error { return f.run(c.Context(), std, args) }
 	return c
 }
 
 // run checks everything first, so that nothing is started for a command line that cannot be carried out.
 func (f *runFlags) run(ctx context.Context, std streams, args []string) error {
-	if err := f.check(); err != nil {
+	if err := f.check(args); err != nil {
 		return err
 	}
 	tell := newProgress(std.err, f.dryRun)
 	defer tell.close()
-	list, err := f.prepare(ctx, args, tell)
+	r := runs{flags: f, batch: &batch{std: std, tell: tell, format: f.format.value, explain: f.explain, whole: f.verbose, began: clock.ProcessStart()}}
+	if f.ofJobs(args) {
+		return r.run(ctx, func() {
+			r.all(&jobsPlan{runs: &r, lines: linesOf(r.stop.ctx, std.in, r.fail), nodes: map[string]*nodeSource{}}, &engine.KeptServers{Agent: true})
+		})
+	}
+	nodes, err := f.nodes.read()
 	if err != nil {
 		return err
 	}
-	if f.dryRun {
-		return f.plan(std, list)
-	}
-	stop := interruptible(ctx, tell)
-	defer stop.done()
-	b := &batch{
-		std: std, tell: tell, stop: stop, format: f.format.value, explain: f.explain, whole: f.verbose, several: len(list) > 1, began: clock.ProcessStart(),
-	}
-	if b.metrics, err = f.metrics.serve(tell, f.verbose); err != nil {
+	if r.list, err = f.prepare(ctx, nodes, args, f.set, tell); err != nil {
 		return err
 	}
-	if b.metrics != nil {
-		defer b.metrics.Close()
+	if len(r.list) == 1 && r.list[0].cannot != nil {
+		return r.list[0].cannot
 	}
-	for _, c := range list {
-		if c.cannot == nil { // all are about one service
-			if err := f.nodes.attach.agree(stop.ctx, std, c.Options); err != nil {
-				return err
-			}
-			break
-		}
+	if f.dryRun {
+		return f.plan(std, r.list)
 	}
-	c := campaign.Campaign{Kept: f.shared(list), Reader: b}
-	if _, err := c.Run(stop.ctx, runPlan{list: list, repeat: f.repeat, draw: f.seed == 0}); err != nil {
-		b.fail(err)
-		b.code = worse(b.code, exitCode(err))
+	if err := r.begin(args); err != nil {
+		return err
 	}
-	if c.Interrupted {
-		b.code = worse(b.code, codeInterrupted)
-	}
-	tell.close()
-	return b.close()
+	return r.run(ctx, func() { r.all(r.plan(), f.shared(r.list)) })
 }
 
-// runPlan is the runs of each scenario, one scenario after another.
-type runPlan struct {
-	list   []candidate
-	repeat int
-	draw   bool // a seed for each run of a scenario that has none
-}
-
-// Next is the next run. A scenario that cannot be run here keeps no other from it; what is wrong in any other way ends all.
-func (p runPlan) Next(done []campaign.Result) (j campaign.Job, ok bool) {
-	at, n := 0, 0 // the scenario, and how many runs of it were made
-	for _, r := range done {
-		code := exitCode(r.Err)
-		missing := r.NotMade != "" && code == codeMissing
-		if missing && len(p.list) == 1 || r.NotMade != "" && code == codeUsage {
-			return j, false
-		}
-		if n++; n == p.repeat || missing {
-			at, n = at+1, 0
-		}
-	}
-	if at == len(p.list) {
-		return j, false
-	}
-	c := p.list[at]
-	j = campaign.Job{Name: c.Scenario.Name, Options: c.Options, Cannot: c.cannot}
-	if len(p.list) > 1 && n == 0 {
-		j.Title = append(j.Title, fmt.Sprintf("scenario %d of %d: %s", at+1, len(p.list), j.Name))
-	}
-	if c.cannot != nil {
-		return j, true
-	}
-	if why := p.provider(at); n == 0 && why != p.toldBefore(at) {
-		j.Title = append(j.Title, why)
-	}
-	if p.repeat > 1 {
-		j.Title = append(j.Title, fmt.Sprintf("%s, run %d of %d", j.Name, n+1, p.repeat))
-	}
-	if p.draw && c.Scenario.Run.Seed == 0 {
-		j.Seed = drawSeed()
-	}
-	return j, true
-}
-
-// toldBefore is what was said of the provider before a scenario; "": nothing.
-func (p runPlan) toldBefore(at int) string {
-	for at--; at >= 0; at-- {
-		if p.list[at].cannot == nil {
-			return p.provider(at)
-		}
-	}
-	return ""
-}
-
-// provider says where a scenario is run, and why there.
-func (p runPlan) provider(at int) string {
-	o := p.list[at].Options
-	return "provider " + o.Provider.Name() + ": " + o.ProviderReason
-}
+// ofJobs reports whether jobs are read in place of scenarios.
+func (f *runFlags) ofJobs(args []string) bool { return len(args) == 1 && args[0] == "-" }
 
 // shared is what several runs keep of servers for each other; nil where each has its own.
 func (f *runFlags) shared(list []candidate) *engine.KeptServers {
-	if len(list)*f.repeat < 2 || f.fresh || f.keep || f.nodes.attach.file != "" {
+	if !f.several(list) || f.fresh || f.keep || f.nodes.attach.file != "" {
 		return nil
 	}
 	return &engine.KeptServers{Agent: slices.ContainsFunc(list, func(c candidate) bool { return c.agent })}
 }
 
-func (f *runFlags) check() error {
-	if f.repeat < 1 {
+func (f *runFlags) check(args []string) error {
+	switch {
+	case f.repeat < 1:
 		return usagef("--repeat: %d is too few; at least 1", f.repeat)
+	case f.budget < 0:
+		return usagef("--budget: %v is negative", f.budget)
+	case !f.ofJobs(args):
+	case f.format.value != "json":
+		return usagef("run -: a program that gives jobs reads their verdicts: it takes --format json")
+	case f.dryRun, f.resume != "", f.repeat > 1, f.nodes.attach.file != "":
+		return usagef("run -: it has no --dry-run, --resume, --repeat or --attach; each job has its own repeat")
 	}
 	if f.explain && f.format.value != "text" {
 		return usagef("--explain: it stands behind the text of a verdict, and --format %s prints none; `lockquake report --explain RUN-DIR` tells a run afterwards", f.format.value)
@@ -206,15 +160,11 @@ func (f *runFlags) check() error {
 	return f.format.check()
 }
 
-// prepare resolves names, keys and providers, and checks that each run can be delivered here. One of several that cannot be is
-// told beside the others.
-func (f *runFlags) prepare(ctx context.Context, args []string, tell *progress) ([]candidate, error) {
-	nodes, err := f.nodes.read()
-	if err != nil {
-		return nil, err
-	}
+// prepare resolves names, keys and providers, with some keys changed, and checks that each run can be delivered here. Where one cannot be, its candidate
+// says why.
+func (f *runFlags) prepare(ctx context.Context, nodes *nodeSource, args, changed []string, tell *progress) ([]candidate, error) {
 	nodes.builder.Tell = tell.say
-	set := f.set
+	set := changed
 	if f.seed != 0 {
 		set = append(set[:len(set):len(set)], fmt.Sprintf("run.seed=%d", f.seed))
 	}
@@ -225,8 +175,8 @@ func (f *runFlags) prepare(ctx context.Context, args []string, tell *progress) (
 			return nil, err
 		}
 		for _, s := range found {
-			if s, err = s.With(set); err == nil && len(f.set) > 0 {
-				s, err = reworded(s, f.set)
+			if s, err = s.With(set); err == nil && len(changed) > 0 {
+				s, err = reworded(s, changed)
 			}
 			if err != nil {
 				return nil, err
@@ -236,7 +186,7 @@ func (f *runFlags) prepare(ctx context.Context, args []string, tell *progress) (
 				return nil, missing
 			}
 			o.Out, o.Keep, o.Log = f.out, f.keep, logger(tell, f.verbose)
-			o.Replay = nodes.replay(nameOf(arg, s), f.set, o.Provider.Name())
+			o.Replay = nodes.replay(nameOf(arg, s), changed, o.Provider.Name())
 			o.Drawn = func(file string) string { return nodes.replay(file, nil, o.Provider.Name()) } // what was set is written in the file
 			plan, err := engine.Check(o)
 			if missing != nil {
@@ -247,9 +197,6 @@ func (f *runFlags) prepare(ctx context.Context, args []string, tell *progress) (
 			}
 			out = append(out, candidate{Options: o, agent: err == nil && plan.NeedsAgent(), cannot: err})
 		}
-	}
-	if len(out) == 1 {
-		return out, out[0].cannot
 	}
 	return out, nil
 }

@@ -190,16 +190,12 @@ func (r *suiteRun) prepare(args []string) (err error) {
 
 // goOn opens the journal of the suite that is gone on with. One of an older lockquake has its runs in suite.json alone.
 func (r *suiteRun) goOn(now campaign.Header) (*campaign.Journal, error) {
-	j, err := campaign.Open(r.resume)
-	if errors.Is(err, fs.ErrNotExist) {
-		var old suite.Result
-		if old, err = readSuite("--resume", r.resume); err != nil {
-			return nil, err
-		}
-		j = campaign.New(r.resume, campaign.Header{Version: old.Version, Command: old.Command, Started: old.Started, Host: old.Host}, old.Results()...)
-	}
+	j, err := journalIn(r.resume, "a suite", func() (*campaign.Journal, error) {
+		old, err := suite.Read(r.resume)
+		return campaign.New(r.resume, campaign.Header{Version: old.Version, Command: old.Command, Started: old.Started, Host: old.Host}, old.Results()...), err
+	})
 	if err != nil {
-		return nil, usagef("--resume: %v", err)
+		return nil, err
 	}
 	return goOn(r.tell, "suite", j, now)
 }

@@ -14,8 +14,11 @@ import (
 // Schema names the version of choose.json.
 const Schema = "lockquake/choose/1"
 
-// File is the name of the result in its directory.
-const File = "choose.json"
+// The names of the result and of its page in their directory.
+const (
+	File       = "choose.json"
+	FileReport = "choose.html"
+)
 
 // The load that all locks get.
 const (

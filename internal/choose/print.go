@@ -1,6 +1,7 @@
 package choose
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"slices"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/lockquake/lockquake/results/capacity"
 	"github.com/lockquake/lockquake/results/figure"
+	"github.com/lockquake/lockquake/results/sheet"
 )
 
 // The columns of the table, and what stands above those of one load.
@@ -141,6 +143,20 @@ func (r Result) Left() (out []string) {
 		}
 	}
 	return out
+}
+
+// Page is the table with what belongs to it.
+func (r Result) Page() sheet.Page {
+	t := r.table()
+	return sheet.Page{
+		Title: "Locks side by side",
+		Head: []string{
+			fmt.Sprintf("%d locks, provider %s, one machine of %s cores; seed %d; lockquake %s, %s", len(r.Rows), r.Provider, cmp.Or(r.Host["cores"], "unknown"), r.Seed, r.Version, r.Started),
+		},
+		Tables:  []sheet.Table{{Heads: t[:2], Rows: t[2:], Below: r.Left()}},
+		Notes:   r.legend(),
+		Command: r.Command,
+	}
 }
 
 // Markdown writes the table as one of a page.

@@ -60,6 +60,7 @@ func soak(ctx context.Context, args []string) error {
 	if err := r.build(ctx); err != nil {
 		return err
 	}
+	defer r.end()
 	for _, row := range rows {
 		if err := r.bring(ctx, row, rec); err != nil {
 			return err

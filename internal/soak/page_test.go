@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lockquake/lockquake/internal/campaign"
 	"github.com/lockquake/lockquake/results"
 )
 
@@ -17,13 +18,15 @@ var update = flag.Bool("update", false, "write the golden page anew")
 func ran(verdict results.Verdict, acknowledged float64, lost int64) Run {
 	two := int64(2)
 	return Run{
-		Verdict: verdict, Commit: "c0ffee0", Date: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), Load: "1.5 1 1",
-		Counts: map[string]*int64{"lost_elements": &lost, "overlapping_holds": &two}, Measures: map[string]*float64{"acknowledged_elements": &acknowledged},
+		Result: campaign.Result{
+			Verdict: verdict, Counts: map[string]*int64{"lost_elements": &lost, "overlapping_holds": &two}, Measures: map[string]*float64{"acknowledged_elements": &acknowledged},
+		},
+		Commit: "c0ffee0", Date: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), Load: "1.5 1 1",
 	}
 }
 
 func TestUnknownRunsAreNotPooled(t *testing.T) {
-	lost, text := losses([]Run{ran(passed, 50, 10), ran(results.Unknown, 50, 50), ran(results.Fail, 100, 5), {Verdict: broken}, ran(passed, 50, 0)})
+	lost, text := losses([]Run{ran(passed, 50, 10), ran(results.Unknown, 50, 50), ran(results.Fail, 100, 5), {Result: campaign.Result{Verdict: broken}}, ran(passed, 50, 0)})
 	if want := "15 of 200, 7.5 % (4.3–12.1), 0–20"; lost != 15 || text != want {
 		t.Errorf("lost %d, %s; want %s", lost, text, want)
 	}
@@ -35,7 +38,7 @@ func TestUnknownRunsAreNotPooled(t *testing.T) {
 func TestFailoversArePooled(t *testing.T) {
 	t.Parallel()
 	run := func(verdict results.Verdict, doubles ...int64) Run {
-		r := Run{Verdict: verdict}
+		r := Run{Result: campaign.Result{Verdict: verdict}}
 		for i, n := range doubles {
 			r.Failovers = append(r.Failovers, results.Failover{Held: 100, DoubleGrants: n, Promoted: new(i > 0), Lag: new(int64(50))})
 		}
@@ -53,9 +56,9 @@ func TestFailoversArePooled(t *testing.T) {
 func TestRepeatedWorkIsPooled(t *testing.T) {
 	t.Parallel()
 	run := func(verdict results.Verdict, done float64, again int64) Run {
-		return Run{Verdict: verdict, Counts: map[string]*int64{"repeated_work": &again}, Measures: map[string]*float64{"work_done": &done}}
+		return Run{Result: campaign.Result{Verdict: verdict, Counts: map[string]*int64{"repeated_work": &again}, Measures: map[string]*float64{"work_done": &done}}}
 	}
-	got := repeats([]Run{run(passed, 60, 10), run(results.Unknown, 60, 60), run(passed, 50, 0), {Verdict: passed}})
+	got := repeats([]Run{run(passed, 60, 10), run(results.Unknown, 60, 60), run(passed, 50, 0), {Result: campaign.Result{Verdict: passed}}})
 	if want := "100 | 10 | 1000 (490–1762)"; got != want {
 		t.Errorf("%s, want %s", got, want)
 	}

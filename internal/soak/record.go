@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/lockquake/lockquake/internal/campaign"
 	"github.com/lockquake/lockquake/results"
 )
 
@@ -19,24 +21,15 @@ const (
 	missing = "missing" // the row cannot be run on this machine
 )
 
-// Run is one run of a row, a line of the record: what is kept of its verdict.json, and how it was made.
+// Run is one run of a row, a line of the record: what a campaign keeps of it, and where it was made. Its job is the row.
 type Run struct {
-	Row       string              `json:"row"`
-	Dir       string              `json:"run_dir,omitempty"`
-	Verdict   results.Verdict     `json:"verdict"`
-	Reasons   []string            `json:"reasons,omitempty"`
-	Judged    results.Judged      `json:"judged"`
-	Counts    map[string]*int64   `json:"counts,omitempty"`
-	Measures  map[string]*float64 `json:"measures,omitempty"`
-	Failovers []results.Failover  `json:"failovers,omitempty"`
-	Versions  map[string]string   `json:"versions,omitempty"` // of the service and the libraries
-	Kept      bool                `json:"kept,omitempty"`
+	campaign.Result
+	Row string `json:"row,omitempty"` // the job, in lines of before
 
 	Commit  string    `json:"commit"`
 	Date    time.Time `json:"date"`
 	Load    string    `json:"load"` // averages of the machine before the run
 	Machine string    `json:"machine,omitempty"`
-	Seconds float64   `json:"seconds,omitempty"`
 }
 
 // record is a file of runs, one JSON object a line.
@@ -76,12 +69,13 @@ func openRecord(path string) (*record, error) {
 }
 
 func (rec *record) take(run Run) {
-	delete(rec.missing, run.Row)
+	run.Job, run.Row = cmp.Or(run.Job, run.Row), ""
+	delete(rec.missing, run.Job)
 	if run.Verdict == missing {
-		rec.missing[run.Row] = run.Reasons[0]
+		rec.missing[run.Job] = run.Reasons[0]
 		return
 	}
-	rec.runs[run.Row] = append(rec.runs[run.Row], run)
+	rec.runs[run.Job] = append(rec.runs[run.Job], run)
 }
 
 // add appends a run to the file.

@@ -9,105 +9,173 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"strconv"
 	"strings"
 	"syscall"
 	"time"
 
+	"github.com/lockquake/lockquake/internal/campaign"
 	"github.com/lockquake/lockquake/results"
 )
 
-// The exit codes of `lockquake run` that are no verdict.
+// The exit codes that are no verdict.
 const exitUsage, exitMissing, exitInterrupted = 2, 3, 130
 
-// runner runs scenarios by the built program, as a user would, at the top of the tree.
+// runner runs scenarios by the built program, as a user would, at the top of the tree. One process makes the runs of all rows, and keeps clean
+// servers between them.
 type runner struct {
 	bin    string // the program
 	commit string // that it is built of
 	tell   io.Writer
+	under  *process // nil: none is under way
 }
 
-// bring makes the runs that a row still lacks, in one process, which keeps clean servers between them. A program
-// that ends without a verdict is a run that did not pass. A run that was interrupted does not count.
+// process is the program under way.
+type process struct {
+	cmd     *exec.Cmd
+	jobs    io.WriteCloser
+	answers *json.Decoder
+	said    bytes.Buffer // on standard error
+}
+
+// job and answer are what goes into the program and what comes out of it, as `run -` has them. An answer is the verdict of a run or, with Runs, the
+// end of a job.
+type (
+	job struct {
+		Job      string   `json:"job"`
+		Scenario string   `json:"scenario"`
+		Set      []string `json:"set"`
+		Provider string   `json:"provider"`
+		Repeat   int      `json:"repeat"`
+	}
+	answer struct {
+		campaign.Result
+		Runs  *int   `json:"runs"`
+		Code  int    `json:"code"`
+		Error string `json:"error"`
+	}
+)
+
+// bring makes the runs that a row still lacks. A program that ends without a verdict is a run that did not pass. A run that was interrupted does not
+// count.
 func (r *runner) bring(ctx context.Context, row Row, rec *record) error {
 	n := row.Count - len(rec.runs[row.ID])
 	if n <= 0 {
 		return nil
 	}
 	fmt.Fprintf(r.tell, "soak: %s, %d of %d runs are done\n", row.ID, row.Count-n, row.Count)
-	args, err := row.args(n)
+	j, err := row.job(n)
 	if err != nil {
 		return err
 	}
-	var stderr bytes.Buffer
-	cmd := exec.CommandContext(ctx, r.bin, args...)
-	cmd.Stderr = io.MultiWriter(&stderr, r.tell)
-	// The program heals what it broke before it ends: it is asked to end, once, and waited for.
-	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGINT) }
-	cmd.WaitDelay = 3 * time.Minute
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
+	if err := r.start(ctx); err != nil {
 		return err
 	}
-	if err := cmd.Start(); err != nil {
-		return fmt.Errorf("start %s: %w", r.bin, err)
+	var ended *answer
+	begun := time.Now()
+	if err = json.NewEncoder(r.under.jobs).Encode(j); err == nil {
+		ended, begun, err = r.follow(row, rec)
 	}
-	done, last, failed := r.follow(row, out, rec)
-	if failed != nil { // of the record, or of what was printed: no run must go uncounted
-		_ = cmd.Cancel()
-	}
-	_ = cmd.Wait() // its exit code is looked at below
-	code := cmd.ProcessState.ExitCode()
-	lines := strings.Split(strings.TrimSpace(stderr.String()), "\n")
-	why := lines[len(lines)-1]
+	over := Run{Result: campaign.Result{Job: row.ID}, Commit: r.commit, Date: begun.UTC().Truncate(time.Second)}
+	interrupted := fmt.Errorf("%s: interrupted; what is done is kept, start again to go on", row.ID)
 	switch {
-	case failed != nil:
-		return failed
-	case ctx.Err() != nil || code == exitInterrupted:
-		return fmt.Errorf("%s: interrupted; what is done is kept, start again to go on", row.ID)
-	case done == 0 && (code == exitUsage || code == exitMissing): // what could be run once is not missing
-		last.Verdict, last.Reasons = missing, []string{why}
-		return rec.add(last)
-	case done < n:
-		last.Verdict, last.Reasons = broken, []string{fmt.Sprintf("exit code %d: %s", code, why)}
-		return rec.add(last)
+	case ctx.Err() != nil:
+		return interrupted
+	case errors.As(err, new(recordError)):
+		_ = r.under.cmd.Cancel()
+		return err
+	case ended == nil: // it died
+		code, why := r.died()
+		if code == exitInterrupted {
+			return interrupted
+		}
+		over.Verdict, over.Reasons = broken, []string{fmt.Sprintf("exit code %d: %s", code, why)}
+		return rec.add(over)
+	case *ended.Runs == 0 && (ended.Code == exitUsage || ended.Code == exitMissing):
+		over.Verdict, over.Reasons = missing, []string{ended.Error}
+		return rec.add(over)
+	case ended.Error != "":
+		over.Verdict, over.Reasons = broken, []string{ended.Error}
+		return rec.add(over)
 	}
 	return nil
 }
 
-// args is the command line that makes n runs of a r.
-func (r Row) args(n int) ([]string, error) {
+// start starts the program, unless it is under way.
+func (r *runner) start(ctx context.Context) error {
+	if r.under != nil {
+		return nil
+	}
+	p := &process{cmd: exec.CommandContext(ctx, r.bin, "run", "-", "--format", "json", "--out", ".soak/runs")}
+	p.cmd.Stderr = io.MultiWriter(&p.said, r.tell)
+	// The program heals what it broke before it ends: it is asked to end, once, and waited for.
+	p.cmd.Cancel = func() error { return p.cmd.Process.Signal(syscall.SIGINT) }
+	p.cmd.WaitDelay = 3 * time.Minute
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	out, err := p.cmd.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	if p.jobs, err = p.cmd.StdinPipe(); err != nil {
+		return err
+	}
+	if err := p.cmd.Start(); err != nil {
+		return fmt.Errorf("start %s: %w", r.bin, err)
+	}
+	p.answers, r.under = json.NewDecoder(out), p
+	return nil
+}
+
+// end ends the program, which takes its servers down.
+func (r *runner) end() {
+	if r.under != nil {
+		_ = r.under.jobs.Close()
+		_ = r.under.cmd.Wait() // every job was answered, or the reason is in the record
+		r.under = nil
+	}
+}
+
+// died is why the program ended before it had answered.
+func (r *runner) died() (code int, why string) {
+	p := r.under
+	r.end()
+	said := strings.Split(strings.TrimSpace(p.said.String()), "\n")
+	return p.cmd.ProcessState.ExitCode(), said[len(said)-1]
+}
+
+// job is what makes n runs of a row.
+func (r Row) job(n int) (job, error) {
 	scenario := r.Scenario
 	if r.Text != "" {
 		scenario = ".soak/scenarios/" + r.Scenario + ".yaml"
 		if err := os.MkdirAll(".soak/scenarios", 0o755); err != nil {
-			return nil, err
+			return job{}, err
 		}
 		if err := os.WriteFile(scenario, []byte(r.Text), 0o644); err != nil {
-			return nil, err
+			return job{}, err
 		}
 	}
-	args := []string{"run", scenario, "--provider", r.Provider, "--format", "json", "--out", ".soak/runs", "--repeat", strconv.Itoa(n)}
-	for _, s := range r.Set {
-		args = append(args, "--set", s)
-	}
-	return args, nil
+	return job{Job: r.ID, Scenario: scenario, Set: r.Set, Provider: r.Provider, Repeat: n}, nil
 }
 
-// follow records the runs as the program prints their verdicts, until it ends. last is the run that got no verdict.
-func (r *runner) follow(row Row, out io.Reader, rec *record) (done int, last Run, err error) {
-	for d := json.NewDecoder(out); ; {
-		start := time.Now()
-		begun := Run{Row: row.ID, Commit: r.commit, Date: start.UTC().Truncate(time.Second)}
-		run := begun
-		if err := d.Decode(&run); err != nil {
-			if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-				err = nil
-			}
-			return done, begun, err
+// recordError is one of the record: no run must go uncounted.
+type recordError struct{ error }
+
+// follow records the runs of a row as the program prints their verdicts, until the end of the job. begun is when the run began that got none.
+func (r *runner) follow(row Row, rec *record) (ended *answer, begun time.Time, err error) {
+	for {
+		begun = time.Now()
+		var a answer
+		if err := r.under.answers.Decode(&a); err != nil {
+			return nil, begun, err
 		}
-		run.Seconds = time.Since(start).Seconds()
+		if a.Runs != nil {
+			return &a, begun, nil
+		}
+		run := Run{Result: a.Result, Commit: r.commit, Date: begun.UTC().Truncate(time.Second)}
+		if run.Job = row.ID; run.Dir == "" { // it was not made, which the end of the job tells
+			continue
+		}
+		run.Took = time.Since(begun).Milliseconds()
 		if env, err := results.ReadEnv(run.Dir); err == nil {
 			if env.Interrupted {
 				continue
@@ -116,8 +184,7 @@ func (r *runner) follow(row Row, out io.Reader, rec *record) (done int, last Run
 			run.Machine = fmt.Sprintf("%s cores, kernel %s", env.Host["cores"], env.Host["kernel"])
 		}
 		if err := rec.add(run); err != nil {
-			return done, begun, err
+			return nil, begun, recordError{err}
 		}
-		done++
 	}
 }

@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/lockquake/lockquake/internal/campaign"
 )
 
 // row is the one row of the tests' own tree.
@@ -18,25 +20,28 @@ func tree(t *testing.T) (*runner, *record) {
 	t.Chdir(t.TempDir())
 	r := &runner{bin: "./lockquake", commit: "c0ffee", tell: io.Discard}
 	write(t, r.bin, `#!/bin/sh
-while [ $# -gt 0 ]; do [ "$1" = --repeat ] && times=$2; shift; done
-kept=false code=0
-if [ -e "$0.missing" ]; then cat "$0.missing" >&2; exit 3; fi
-for i in $(seq $times); do
-  n=$(($(cat "$0.n" 2>/dev/null || echo 0) + 1)); echo $n >"$0.n"
-  v=pass; [ $n = 3 ] && v=fail code=1
-  interrupted=false; [ "$(cat "$0.stop" 2>/dev/null)" = $n ] && interrupted=true
-  if [ "$(cat "$0.crash" 2>/dev/null)" = $n ]; then echo "it broke" >&2; exit $(cat "$0.code" 2>/dev/null || echo 9); fi
-  if [ "$(cat "$0.wait" 2>/dev/null)" = $n ]; then trap "exit 130" INT; echo waits >&2; while :; do sleep 0.01; done; fi
-  mkdir -p runs/$n; echo "{\"schema\":\"lockquake/env/1\",\"interrupted\":$interrupted,\"host\":{\"load_before\":\"$n 1 1\",\"cores\":\"2\"}}" >runs/$n/env.json
-  echo "{\"schema\":\"lockquake/verdict/1\",\"verdict\":\"$v\",\"kept\":$kept,\"reasons\":[\"run $n\"],\"judged\":{\"grants\":100},\"counts\":{\"double_grants\":0,\"stale_writes\":2,\"stuck_locks\":null},\"run_dir\":\"runs/$n\"}"
-  if [ $interrupted = true ]; then echo 0 >"$0.stop"; exit 130; fi
-  kept=true
+kept=false
+while read -r job; do
+  times=$(echo "$job" | sed 's/.*"repeat":\([0-9]*\).*/\1/') code=0
+  if [ -e "$0.missing" ]; then echo "{\"job\":\"it\",\"runs\":0,\"code\":3,\"error\":\"$(cat "$0.missing")\"}"; continue; fi
+  for i in $(seq $times); do
+    n=$(($(cat "$0.n" 2>/dev/null || echo 0) + 1)); echo $n >"$0.n"
+    v=pass; [ $n = 3 ] && v=fail code=1
+    interrupted=false; [ "$(cat "$0.stop" 2>/dev/null)" = $n ] && interrupted=true
+    if [ "$(cat "$0.crash" 2>/dev/null)" = $n ]; then echo "it broke" >&2; exit $(cat "$0.code" 2>/dev/null || echo 9); fi
+    if [ "$(cat "$0.wait" 2>/dev/null)" = $n ]; then trap "exit 130" INT; echo waits >&2; while :; do sleep 0.01; done; fi
+    mkdir -p runs/$n; echo "{\"schema\":\"lockquake/env/1\",\"interrupted\":$interrupted,\"host\":{\"load_before\":\"$n 1 1\",\"cores\":\"2\"}}" >runs/$n/env.json
+    echo "{\"schema\":\"lockquake/verdict/1\",\"verdict\":\"$v\",\"kept\":$kept,\"reasons\":[\"run $n\"],\"judged\":{\"grants\":100},\"counts\":{\"double_grants\":0,\"stale_writes\":2,\"stuck_locks\":null},\"run_dir\":\"runs/$n\"}"
+    if [ $interrupted = true ]; then echo 0 >"$0.stop"; exit 130; fi
+    kept=true
+  done
+  echo "{\"job\":\"it\",\"runs\":$times,\"code\":$code}"
 done
-exit $code
 `)
 	if err := os.Chmod(r.bin, 0o755); err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(r.end)
 	return r, open(t, ".soak/record.jsonl")
 }
 
@@ -86,7 +91,7 @@ func TestAnInterruptedRowGoesOn(t *testing.T) {
 	if len(runs) != 4 {
 		t.Fatalf("%d runs", len(runs))
 	}
-	for i, want := range []Run{{Dir: "1"}, {Dir: "2", Kept: true}, {Dir: "4"}, {Dir: "5", Kept: true}} {
+	for i, want := range []campaign.Result{{Dir: "1"}, {Dir: "2", Kept: true}, {Dir: "4"}, {Dir: "5", Kept: true}} {
 		got := runs[i]
 		if filepath.Base(got.Dir) != want.Dir || got.Kept != want.Kept || got.Load != want.Dir+" 1 1" || got.Commit != "c0ffee" || got.Date.IsZero() || got.Judged.Grants != 100 {
 			t.Errorf("run %d is %+v, want %s, kept %t, with its own load", i+1, got, want.Dir, want.Kept)
@@ -135,7 +140,7 @@ func TestATornLastLine(t *testing.T) {
 			if got, want := len(rec.runs[row.ID]), strings.Count(before, "\n"); got != want {
 				t.Errorf("%s behind %d lines: %d runs", name, want, got)
 			}
-			if err := rec.add(Run{Row: row.ID, Verdict: passed}); err != nil {
+			if err := rec.add(Run{Result: campaign.Result{Job: row.ID, Verdict: passed}}); err != nil {
 				t.Fatal(err)
 			}
 			if got, want := len(open(t, path).runs[row.ID]), strings.Count(before, "\n")+1; got != want {

@@ -336,7 +336,7 @@ func (m *maker) template(t stories.Story, name string) error {
 
 // scenario adds one that comes with lockquake or is a file, where it is about the backend.
 func (m *maker) scenario(s scenarios.Scenario) (err error) {
-	const around, ofSteps = 3 * time.Second, 10 * time.Second
+	const around = 3 * time.Second
 	cell := m.base
 	cell.Story, cell.Claim = s.Name, s.Claim
 	if s.Backend.Use != m.row.Backend {
@@ -347,14 +347,7 @@ func (m *maker) scenario(s scenarios.Scenario) (err error) {
 	if cell.Scenario, err = s.With(append([]string{"backend.lock=" + m.row.Lock}, m.set...)); err != nil {
 		return err
 	}
-	takes := around + s.Run.Settle
-	if s.Workload.Use != "" {
-		takes += s.Run.For
-	}
-	if len(s.Steps) > 0 {
-		takes += ofSteps
-	}
-	cell.Estimate = takes.Milliseconds()
+	cell.Estimate = (around + s.Takes()).Milliseconds()
 	m.add(cell)
 	return nil
 }

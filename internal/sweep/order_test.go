@@ -1,6 +1,7 @@
 package sweep
 
 import (
+	"errors"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -8,8 +9,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/lockquake/lockquake/internal/campaign"
 	"github.com/lockquake/lockquake/internal/clock"
-	"github.com/lockquake/lockquake/results"
 	"github.com/lockquake/lockquake/results/capacity"
 )
 
@@ -180,7 +183,8 @@ func TestShareOfASearch(t *testing.T) {
 	}
 }
 
-// TestResume demands that what was measured is not measured again, and that the rest follows in the order of the first command.
+// TestResume demands that what was measured is not measured again, and that the rest follows in the order of the first command: by the journal as by
+// the file of a sweep that had none.
 func TestResume(t *testing.T) {
 	t.Parallel()
 	whole := Sweep{File: capacity.Sweep{Seed: 5}, plan: schedule{points: grid(4), repeat: 2}}
@@ -188,20 +192,31 @@ func TestResume(t *testing.T) {
 	if len(all) != 8 {
 		t.Fatalf("%d runs", len(all))
 	}
-	rest := Sweep{File: capacity.Sweep{Seed: 5, Interrupted: true, Left: []capacity.Left{{Setting: all[5].Setting, Why: "interrupted"}}}, plan: whole.plan}
 	for i, p := range all[:5] {
-		rest.add(p.Setting, Measured{Sample: capacity.Sample{Order: i}})
+		whole.add(noted{p.Setting, capacity.Sample{Order: i, Run: fmt.Sprint("run-", i)}, map[string]string{"x.version": "1", "differs": fmt.Sprint(i)}})
 	}
+	done, err := Results(whole.File)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rest := Sweep{Journal: campaign.New(t.TempDir(), campaign.Header{}, done...), File: capacity.Sweep{Seed: 5}}
+	if err := rest.again(); err != nil || rest.order != 5 {
+		t.Errorf("it goes on with run %d, %v", rest.order, err)
+	}
+	if d := cmp.Diff(whole.File, rest.File); d != "" {
+		t.Errorf("it goes on with other points: %s", d)
+	}
+	rest.plan = whole.plan
 	if got := rest.plan.lacking(rest.File); !slices.Equal(users(got), users(all[5:])) {
 		t.Errorf("it goes on with %v, want %v", users(got), users(all[5:]))
-	}
-	rest.resume()
-	if rest.File.Interrupted || len(rest.File.Left) > 0 || rest.order != 5 {
-		t.Errorf("it goes on as %+v, with run %d", rest.File, rest.order)
 	}
 	rest.leave(all, "interrupted")
 	if len(rest.File.Left) != 0 {
 		t.Errorf("left: %v, and each point has a sample", rest.File.Left)
+	}
+	broken := Sweep{Journal: campaign.New(t.TempDir(), campaign.Header{}, campaign.Result{Job: "it", Note: []byte("7")})}
+	if err := broken.again(); err == nil || !strings.Contains(err.Error(), `the note of "it"`) {
+		t.Errorf("a note that is none: %v", err)
 	}
 }
 
@@ -227,7 +242,7 @@ func TestNothingIsLeftOutUntold(t *testing.T) {
 	t.Parallel()
 	s := Sweep{}
 	points := grid(3)
-	s.add(points[0].Setting, Measured{})
+	s.add(noted{Setting: points[0].Setting})
 	s.leave(append(points, points...), "the budget of 1m")
 	var left []int
 	for _, l := range s.File.Left {
@@ -243,8 +258,12 @@ func TestPolicyOfAPoint(t *testing.T) {
 	t.Parallel()
 	var s Sweep
 	for name, policy := range map[string]string{"default": "poll every 10ms +/- 50 %", "spin": "poll without a pause", "": "none: waiters wait in the server"} {
-		env := results.Env{Schema: "any", Service: map[string]string{"lock.retry": policy}}
-		s.add(capacity.Setting{Users: 1, Locks: 1, Retry: name}, Measured{Env: env})
+		s.add(noted{Setting: capacity.Setting{Users: 1, Locks: 1, Retry: name}, Service: map[string]string{"lock.retry": policy}})
+	}
+	done, err := Results(s.File)
+	again := Sweep{Journal: campaign.New(t.TempDir(), campaign.Header{}, done...)}
+	if err = errors.Join(err, again.again()); err != nil || !cmp.Equal(again.File.Points, s.File.Points) {
+		t.Errorf("gone on with: %+v, %v", again.File, err)
 	}
 	if _, ok := s.File.Service["lock.retry"]; ok {
 		t.Error("a policy of one point is told of all")

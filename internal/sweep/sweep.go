@@ -2,6 +2,7 @@ package sweep
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -21,10 +22,11 @@ import (
 
 // Sweep measures points, one run after another, and writes down after each what is known.
 type Sweep struct {
-	Runner *Runner
-	Dir    string         // of the sweep
-	File   capacity.Sweep // what is known: at first the header, or a sweep that is gone on with
-	Budget time.Duration  // of all; 0: none
+	Runner  *Runner
+	Dir     string            // of the sweep
+	File    capacity.Sweep    // what is known: at first the header
+	Journal *campaign.Journal // what was run of it before is not run again
+	Budget  time.Duration     // of all; 0: none
 	// Say tells people what is not to be seen in the result: a reason; Progress how far it is.
 	Say      func(format string, args ...any)
 	Progress func(engine.Progress)
@@ -133,7 +135,10 @@ func (s *Sweep) cost() cost {
 // been written. An error says that the sweep cannot go on.
 func (s *Sweep) Run(ctx context.Context) (err error) {
 	s.began = clock.Now()
-	s.resume()
+	s.File.Left = slices.Clone(s.plan.left)
+	if err := s.again(); err != nil {
+		return err
+	}
 	s.due = s.plan.lacking(s.File)
 	s.searches = &searches{sweep: s, left: s.largest()}
 	s.pace.is(func(p *pace) {
@@ -143,12 +148,24 @@ func (s *Sweep) Run(ctx context.Context) (err error) {
 	stop, over := context.WithCancel(ctx)
 	defer over()
 	go s.tick(stop)
-	c := campaign.Campaign{Dir: s.Dir, Kept: s.Runner.Options.Kept, Reader: s}
+	c := campaign.Campaign{Dir: s.Dir, Journal: s.Journal, Kept: s.Runner.Options.Kept, Reader: s}
 	_, err = c.Run(ctx, s)
 	if s.File.Interrupted = c.Interrupted; c.Interrupted {
 		s.leave(append(s.under, s.due...), "interrupted")
 	}
 	return errors.Join(err, s.write())
+}
+
+// again takes over what was run before.
+func (s *Sweep) again() error {
+	for _, done := range s.Journal.Results() {
+		var n noted
+		if err := json.Unmarshal(done.Note, &n); err != nil {
+			return fmt.Errorf("the note of %q: %w", done.Job, err)
+		}
+		s.add(n)
+	}
+	return nil
 }
 
 // Next is the next point of the plan, and behind these those that the searches ask for.
@@ -170,16 +187,6 @@ func (s *Sweep) Next([]campaign.Result) (j campaign.Job, ok bool) {
 func (s *Sweep) job(p Point) campaign.Job {
 	s.under = []Point{p}
 	return s.Runner.Job(Name(p.Setting), p.Scenario, seed.Rand(s.File.Seed, fmt.Sprintf("run %d", s.order)).Uint64()>>22+1)
-}
-
-// resume forgets what a sweep that is gone on with had left out.
-func (s *Sweep) resume() {
-	s.File.Left, s.File.Interrupted = slices.Clone(s.plan.left), false
-	for _, p := range s.File.Points {
-		for _, one := range p.Samples {
-			s.order = max(s.order, one.Order+1)
-		}
-	}
 }
 
 // mustEnd says why no run may follow, where all of them end so long after the sweep began (0: whenever), or "".
@@ -214,7 +221,7 @@ func (s *Sweep) Begin(j campaign.Job, o *engine.Options) {
 }
 
 // End adds what a run has measured. One that broke is a spoilt sample, unless something is missing that every run needs.
-func (s *Sweep) End(j campaign.Job, r *campaign.Result) error {
+func (s *Sweep) End(j campaign.Job, r *campaign.Result) (err error) {
 	if s.followed != nil {
 		s.followed(string(r.Verdict))
 	}
@@ -237,48 +244,72 @@ func (s *Sweep) End(j campaign.Job, r *campaign.Result) error {
 		s.Say("%s: this run cannot be used: %s", j.Name, m.Sample.Spoilt)
 	}
 	m.Sample.Order, m.Sample.Run = s.order, r.Dir
-	s.order++
 	if m.Sample.InService > 0 && p.busy {
 		m.Sample.Outside = new(max(0, 1-m.Sample.InService/float64(p.Users)))
 	}
-	s.add(p.Setting, m)
-	return s.write()
+	n := noted{p.Setting, m.Sample, m.Env.Service}
+	s.add(n)
+	r.Note, err = json.Marshal(n)
+	return errors.Join(err, s.write())
 }
 
-func (s *Sweep) add(of capacity.Setting, m Measured) {
+// noted is what the journal has of a run beside its verdict: the sample of its point. Service is nil where the run broke.
+type noted struct {
+	Setting capacity.Setting  `json:"setting"`
+	Sample  capacity.Sample   `json:"sample"`
+	Service map[string]string `json:"service"`
+}
+
+// Results are the runs of a sweep as a campaign has them: those of before sweeps had a journal are in its file alone.
+func Results(old capacity.Sweep) (out []campaign.Result, err error) {
+	var all []noted
+	for _, p := range old.Points {
+		service := maps.Clone(old.Service)
+		if p.Policy != "" && service != nil {
+			service["lock.retry"] = p.Policy
+		}
+		for _, one := range p.Samples {
+			all = append(all, noted{p.Setting, one, service})
+		}
+	}
+	slices.SortFunc(all, func(a, b noted) int { return a.Sample.Order - b.Sample.Order })
+	for _, n := range all {
+		note, err := json.Marshal(n)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, campaign.Result{Job: Name(n.Setting), Dir: n.Sample.Run, Verdict: results.Verdict(n.Sample.Verdict), Note: note})
+	}
+	return out, nil
+}
+
+// add adds a sample to its point.
+func (s *Sweep) add(n noted) {
+	of := n.Setting
+	s.order = max(s.order, n.Sample.Order+1)
 	known := slices.ContainsFunc(s.File.Points, func(p capacity.Point) bool { return p.Backend == of.Backend })
 	at := slices.IndexFunc(s.File.Points, func(p capacity.Point) bool { return p.Setting == of })
 	if at < 0 {
 		at = len(s.File.Points)
 		s.File.Points = append(s.File.Points, capacity.Point{Setting: of})
 	}
-	s.File.Points[at].Samples = append(s.File.Points[at].Samples, m.Sample)
-	if m.Env.Schema == "" {
+	s.File.Points[at].Samples = append(s.File.Points[at].Samples, n.Sample)
+	if n.Service == nil {
 		return
 	}
 	if of.Retry != "" {
-		s.File.Points[at].Policy = m.Env.Service["lock.retry"]
-	}
-	if s.File.Host == nil {
-		s.File.Host = machine(m.Env)
+		s.File.Points[at].Policy = n.Service["lock.retry"]
 	}
 	if s.File.Service == nil {
-		s.File.Service = maps.Clone(m.Env.Service)
+		s.File.Service = maps.Clone(n.Service)
 	}
-	for key, value := range m.Env.Service {
+	for key, value := range n.Service {
 		if _, told := s.File.Service[key]; !told && !known && !strings.HasPrefix(key, "lock.") { // of another service
 			s.File.Service[key] = value
 		}
 	}
 	// What differs from point to point stands in the run's own env.json. Another service has other keys.
-	maps.DeleteFunc(s.File.Service, func(key, value string) bool { v, known := m.Env.Service[key]; return known && v != value })
-}
-
-// machine is what of a run's host does not change from run to run.
-func machine(env results.Env) map[string]string {
-	out := maps.Clone(env.Host)
-	maps.DeleteFunc(out, func(key, _ string) bool { return strings.HasPrefix(key, "load_") })
-	return out
+	maps.DeleteFunc(s.File.Service, func(key, value string) bool { v, known := n.Service[key]; return known && v != value })
 }
 
 func (s *Sweep) write() error {

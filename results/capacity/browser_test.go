@@ -18,6 +18,8 @@ import (
 type seen struct {
 	Wide, Inner float64
 	Cut         []string
+	Away        []string // columns that an answer is read from, and that are beyond the window
+	Answers     int      // tables that have them
 	Charts      int
 	Paper       string
 }
@@ -25,6 +27,8 @@ type seen struct {
 const look = `(() => ({
   Wide: document.scrollingElement.scrollWidth, Inner: window.innerWidth, Charts: document.querySelectorAll('svg.chart').length,
   Cut: [...document.querySelectorAll('h1,h2,h3,p,li,dt,dd,summary')].filter(e => !e.closest('.scroll') && e.getBoundingClientRect().right > window.innerWidth).map(e => e.textContent),
+  Away: [...document.querySelectorAll('thead th')].filter(e => ['users','offered/s','cycles/s','p50','p99','limit'].includes(e.textContent) && e.getBoundingClientRect().right > window.innerWidth).map(e => e.textContent),
+  Answers: [...document.querySelectorAll('thead tr')].filter(e => e.textContent.match(/^(users|offered.s)cycles.sp50p99limit/)).length,
   Paper: getComputedStyle(document.body).backgroundColor}))()`
 
 func TestPageInABrowser(t *testing.T) {
@@ -50,7 +54,7 @@ func TestPageInABrowser(t *testing.T) {
 		}); err != nil {
 			t.Fatal(err)
 		}
-		for _, width := range []int64{360, 1280} {
+		for _, width := range []int64{390, 1280} {
 			if err := chromedp.Do(ctx, chromedp.EmulateViewport(width, 900)); err != nil {
 				t.Fatal(err)
 			}
@@ -63,6 +67,9 @@ func TestPageInABrowser(t *testing.T) {
 			}
 			if s.Wide > s.Inner || int64(s.Inner) != width || len(s.Cut) > 0 {
 				t.Errorf("the page is %g px wide in a window of %g, wanted %d; cut are %q", s.Wide, s.Inner, width, s.Cut)
+			}
+			if len(s.Away) > 0 || s.Answers != 5 {
+				t.Errorf("in a window of %d px the columns %q of %d tables are out of sight", width, s.Away, s.Answers)
 			}
 			if s.Charts != 8 {
 				t.Errorf("%d charts", s.Charts)

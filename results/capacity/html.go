@@ -37,7 +37,9 @@ var pageTemplate = template.Must(report.Template("capacity").Funcs(template.Func
 		}
 		return strings.Join(parts, ", ")
 	},
-	"columns":   func() []string { return Quantiles },
+	"columns": func() []string { // behind those that the answer is read from
+		return slices.DeleteFunc(slices.Clone(Quantiles), func(q string) bool { return q == "p50" || q == "p99" })
+	},
 	"openWords": func() string { return openWords },
 	"quantile":  dotted, "span": span,
 }).Parse(pageText))
@@ -135,6 +137,18 @@ func (r Reading) X() string {
 		return figure.Number(r.Rate)
 	}
 	return figure.Count(r.Users)
+}
+
+// CyclesParts is what a reading does, and its bounds: "" where it has none.
+func (r Reading) CyclesParts() [2]string { return parts(r.Cycles.String()) }
+
+// LatencyParts is a latency with its bounds.
+func (r Reading) LatencyParts(quantile string) [2]string { return parts(r.latency(quantile)) }
+
+// parts cuts "14.8 ms (14.2 to 15.1)" before its bounds.
+func parts(text string) [2]string {
+	figure, bounds, _ := strings.Cut(text, " (")
+	return [2]string{figure, strings.TrimSuffix(bounds, ")")}
 }
 
 // At is a latency in words.

@@ -86,9 +86,9 @@ func TestBrackets(t *testing.T) {
 	}
 	for want, a := range map[string]Analysis{
 		"": with(1, 1),
-		"In brackets are the lowest and the highest of the n samples: a 95 % interval needs 6.":                                with(3, 5, 1),
-		"In brackets are 95 % intervals of the median.":                                                                        with(6, 7),
-		"In brackets are 95 % intervals of the median where n is 6 or more, else the lowest and the highest of the n samples.": with(3, 7),
+		"Bounds are the lowest and the highest of the n samples: a 95 % interval needs 6.":                                with(3, 5, 1),
+		"Bounds are 95 % intervals of the median.":                                                                        with(6, 7),
+		"Bounds are 95 % intervals of the median where n is 6 or more, else the lowest and the highest of the n samples.": with(3, 7),
 	} {
 		if got := a.Brackets(); got != want {
 			t.Errorf("%q, want %q", got, want)

@@ -66,38 +66,44 @@ func Text(w io.Writer, a Analysis, opts ...report.Option) error {
 	return report.Fold(w, b.String(), opts...)
 }
 
-// text writes readings: what was done, and how long the acquires took.
+// text writes readings: the columns that the answer is read from, which 80 columns hold; then what stands behind them.
 func (t table) text(w io.Writer) {
 	if len(t.Readings) == 0 {
 		return
 	}
-	done, took := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight), tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	row := func(cells ...string) { fmt.Fprint(done, strings.Join(cells, "\t")) }
-	optional := func(tried string, open, trip []string) (out []string) {
-		if t.Tried() {
-			out = append(out, tried)
+	open, tried := t.Open(), t.Tried()
+	only := func(shown bool, cells ...string) []string {
+		if shown {
+			return cells
 		}
-		if t.Open() {
-			out = append(out, open...)
-		}
-		if t.Trips() {
-			out = append(out, trip...)
-		}
-		return out
+		return nil
 	}
-	row(slices.Concat([]string{t.First, "cycles/s"}, optional("kept it", []string{"unserved", "late", "own lag"}, []string{"RTT"}), []string{"n", " limit\n"})...)
-	fmt.Fprintf(took, "%s\tp50\tp99\tp99.9\tp99.99\t acquires\n", t.First)
+	answer, bounds, rest := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight), tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight), tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	write := func(to io.Writer, last string, cells ...[]string) {
+		fmt.Fprintf(to, "%s\t %s\n", strings.Join(slices.Concat(cells...), "\t"), last)
+	}
+	write(answer, "limit", []string{t.First, "cycles/s", "p50", "p99"}, only(tried, "kept it"))
+	write(bounds, "n", []string{t.First, "cycles/s", "p50", "p99"})
+	write(rest, "acquires", []string{t.First, "p99.9", "p99.99"}, only(open, "unserved", "late", "own lag"), only(t.Trips(), "RTT"))
+	some := false
 	for _, r := range t.Readings {
 		x := r.X()
 		if len(r.Marks) > 0 {
 			x += "*"
 		}
-		more := optional(r.Tried.String(), []string{r.Unserved.String(), r.LateStarts.String(), span(r.Late)}, []string{span(r.Trip)})
-		row(slices.Concat([]string{x, r.Cycles.String()}, more, []string{strconv.Itoa(r.Samples), " " + strings.TrimPrefix(string(r.Limit.Cause), "the ") + "\n"})...)
-		fmt.Fprintf(took, "%s\t%s\t%s\t%s\t%s\t %s\n", x, r.latency("p50"), r.latency("p99"), r.latency("p999"), r.latency("p9999"), figure.Count(r.Acquires))
+		some = some || r.Cycles.N > 1
+		p50, p99 := r.LatencyParts("p50"), r.LatencyParts("p99")
+		write(answer, strings.TrimPrefix(string(r.Limit.Cause), "the "), []string{x, r.CyclesParts()[0], p50[0], p99[0]}, only(tried, r.Tried.String()))
+		write(bounds, strconv.Itoa(r.Samples), []string{x, r.CyclesParts()[1], p50[1], p99[1]})
+		write(rest, figure.Count(r.Acquires), []string{x, r.latency("p999"), r.latency("p9999")}, only(open, r.Unserved.String(), r.LateStarts.String(), span(r.Late)), only(t.Trips(), span(r.Trip)))
 	}
-	_ = done.Flush() // w is a buffer
-	_ = took.Flush()
+	_ = answer.Flush() // w is a buffer
+	if some {
+		fmt.Fprintln(w, "  bounds:")
+		_ = bounds.Flush()
+	}
+	fmt.Fprintln(w, "  the tail, and the load generator:")
+	_ = rest.Flush()
 }
 
 // latency writes a quantile: the two that people plan with, with their bounds.

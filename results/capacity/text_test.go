@@ -40,6 +40,18 @@ func TestTextOfTheInventedSweep(t *testing.T) {
 		t.Fatal(err)
 	}
 	golden(t, "invented.txt", b.Bytes())
+	answers := 0
+	for _, answer := range regexp.MustCompile(`(?ms)^ +(?:users|offered/s) [^\n]* limit$.*?^  (?:bounds|the tail)`).FindAllString(b.String(), -1) {
+		answers++
+		for line := range strings.Lines(answer) { // without a fold, in a narrow terminal
+			if n := len([]rune(strings.TrimRight(line, "\n"))); n > 80 {
+				t.Errorf("%d columns: %s", n, line)
+			}
+		}
+	}
+	if answers != 5 {
+		t.Errorf("%d tables have the columns of the answer", answers)
+	}
 	for line := range strings.Lines(b.String()) {
 		if n := len([]rune(strings.TrimRight(line, "\n"))); n > 100 {
 			t.Errorf("%d columns: %s", n, line)

@@ -148,7 +148,7 @@ func (c Curve) policy() string {
 	return ""
 }
 
-// Brackets says what stands in brackets behind a figure; "": nothing does.
+// Brackets says what the bounds of a figure are, which stand in brackets behind it or below it; "": none has any.
 func (a Analysis) Brackets() string {
 	spread, interval := false, false
 	for _, c := range a.Curves {
@@ -159,11 +159,11 @@ func (a Analysis) Brackets() string {
 	}
 	switch {
 	case spread && interval:
-		return "In brackets are 95 % intervals of the median where n is 6 or more, else the lowest and the highest of the n samples."
+		return "Bounds are 95 % intervals of the median where n is 6 or more, else the lowest and the highest of the n samples."
 	case spread:
-		return "In brackets are the lowest and the highest of the n samples: a 95 % interval needs 6."
+		return "Bounds are the lowest and the highest of the n samples: a 95 % interval needs 6."
 	case interval:
-		return "In brackets are 95 % intervals of the median."
+		return "Bounds are 95 % intervals of the median."
 	}
 	return ""
 }

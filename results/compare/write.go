@@ -1,7 +1,6 @@
 package compare
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -12,10 +11,15 @@ import (
 
 	"github.com/lockquake/lockquake/results/capacity"
 	"github.com/lockquake/lockquake/results/figure"
+	"github.com/lockquake/lockquake/results/sheet"
 )
 
-// Text writes a comparison of runs for people. Figures that are zero in every run are left out, unless reports show them first.
-func (r *Result) Text(w io.Writer) error {
+// Text writes a comparison of runs for people.
+func (r *Result) Text(w io.Writer) error { return text(w, r.Page()) }
+
+// Page is a comparison of runs for people. Figures that are zero in every run are left out, unless reports show them first.
+func (r *Result) Page() sheet.Page {
+	p := sheet.Page{Title: "Runs side by side", Answers: r.answered()}
 	for i, dirs := range [][]string{r.A, r.B} {
 		var verdicts []string
 		for _, name := range slices.Sorted(maps.Keys(r.Verdicts)) {
@@ -24,17 +28,58 @@ func (r *Result) Text(w io.Writer) error {
 			}
 		}
 		if len(dirs) > 0 {
-			fmt.Fprintf(w, "%c: %s of %s: %s; %s\n", group(i), figure.Of(len(dirs), "run"), r.Ran[i], strings.Join(verdicts, ", "), where(dirs))
+			p.Head = append(p.Head, fmt.Sprintf("%c: %s of %s: %s; %s", group(i), figure.Of(len(dirs), "run"), r.Ran[i], strings.Join(verdicts, ", "), where(dirs)))
 		}
 	}
-	r.differing(w)
-	t := newTable(w, "figure", len(r.B) > 0)
+	p.Head = append(p.Head, r.differing()...)
+	t := newTable(len(r.B) > 0, "figure")
 	for _, f := range r.Figures {
 		if f.First > 0 || f.A.Above > 0 || f.B != nil && f.B.Above > 0 {
-			t.row(f.Name, f)
+			t.row(f, f.Name)
 		}
 	}
-	return errors.Join(t.end(Alpha), r.answered(w))
+	p.Tables = []sheet.Table{t.whole("", Alpha)}
+	return p
+}
+
+// text writes a page for a terminal: what was compared, the tables, and the answers last.
+func text(w io.Writer, p sheet.Page) error {
+	for _, line := range p.Head {
+		fmt.Fprintln(w, line)
+	}
+	fmt.Fprintln(w)
+	for i, t := range p.Tables {
+		if i > 0 {
+			fmt.Fprintln(w)
+		}
+		if t.Title != "" {
+			fmt.Fprintln(w, t.Title)
+		}
+		columns := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+		for _, row := range slices.Concat(t.Heads, t.Rows) {
+			fmt.Fprintln(columns, strings.Join(row, "\t"))
+		}
+		if err := columns.Flush(); err != nil {
+			return err
+		}
+		for i, line := range t.Below {
+			if i == 0 {
+				fmt.Fprintln(w)
+			}
+			fmt.Fprintln(w, line)
+		}
+	}
+	for _, line := range p.Notes {
+		fmt.Fprintln(w, line)
+	}
+	var err error
+	for _, line := range p.Answers {
+		_, err = fmt.Fprintf(w, "\n%s", line)
+	}
+	if len(p.Answers) > 0 {
+		_, err = fmt.Fprintln(w)
+	}
+	return err
 }
 
 // group is the letter of a group.
@@ -48,56 +93,50 @@ func where(dirs []string) string {
 	return dirs[0]
 }
 
-// differing writes which settings and versions differ. A text of several lines is named alone.
-func (s Sides) differing(w io.Writer) {
+// differing says which settings and versions differ. A text of several lines is named alone.
+func (s Sides) differing() (out []string) {
 	for _, name := range slices.Sorted(maps.Keys(s.Settings)) {
 		d := s.Settings[name]
 		if strings.Contains(strings.Join(append(slices.Clone(d.A), d.B...), ""), "\n") {
-			fmt.Fprintf(w, "%s: another one in B than in A\n", name)
+			out = append(out, name+": another one in B than in A")
 			continue
 		}
-		fmt.Fprintf(w, "%s: %s in A, %s in B\n", name, spoken(d.A), spoken(d.B))
+		out = append(out, fmt.Sprintf("%s: %s in A, %s in B", name, spoken(d.A), spoken(d.B)))
 	}
 	for _, name := range slices.Sorted(maps.Keys(s.Differs)) {
 		d := s.Differs[name]
-		fmt.Fprintf(w, "%s: %s in A, %s in B\n", name, spoken(d.A), spoken(d.B))
+		out = append(out, fmt.Sprintf("%s: %s in A, %s in B", name, spoken(d.A), spoken(d.B)))
 	}
-	fmt.Fprintln(w)
+	return out
 }
 
-// answered writes what became of the demands.
-func (s Sides) answered(w io.Writer) error {
-	var err error
+// answered says what became of the demands.
+func (s Sides) answered() (out []string) {
 	for _, one := range s.Answers {
-		_, err = fmt.Fprintf(w, "\n%s  %s: %s", strings.ToUpper(string(one.Verdict)), one.Demand, one.Reason)
+		out = append(out, fmt.Sprintf("%s  %s: %s", strings.ToUpper(string(one.Verdict)), one.Demand, one.Reason))
 	}
-	if len(s.Answers) > 0 {
-		_, err = fmt.Fprintln(w)
-	}
-	return err
+	return out
 }
 
 // table is one of figures. It remembers what has to be explained below it.
 type table struct {
-	*tabwriter.Writer
+	sheet.Table
 	two  bool   // there are two groups
 	few  string // the last reason why too few runs were made
 	thin bool   // a median has no interval
 }
 
 // newTable begins a table whose first columns have these heads.
-func newTable(w io.Writer, heads string, two bool) *table {
-	t := &table{Writer: tabwriter.NewWriter(w, 0, 0, 2, ' ', 0), two: two}
-	heads += "\tA"
+func newTable(two bool, heads ...string) *table {
+	heads = append(heads, "A")
 	if two {
-		heads += "\tB\tchange\tp"
+		heads = append(heads, "B", "change", "p")
 	}
-	fmt.Fprintln(t, heads)
-	return t
+	return &table{Table: sheet.Table{Heads: [][]string{heads}}, two: two}
 }
 
-// row writes a figure behind what its first columns have.
-func (t *table) row(first string, f Figure) {
+// row adds a figure behind what its first columns have.
+func (t *table) row(f Figure, first ...string) {
 	change, p := "", ""
 	switch {
 	case f.P == nil:
@@ -113,52 +152,51 @@ func (t *table) row(first string, f Figure) {
 		}
 	}
 	t.thin = t.thin || !f.Count && (f.A.Low == nil || f.B != nil && f.B.Low == nil)
-	fmt.Fprintf(t, "%s\t%s", first, f.cell(f.A))
+	row := append(slices.Clone(first), f.cell(f.A))
 	if f.B != nil {
-		fmt.Fprintf(t, "\t%s\t%s\t%s", f.cell(*f.B), change, p)
+		row = append(row, f.cell(*f.B), change, p)
 	}
-	fmt.Fprintln(t)
+	t.Rows = append(t.Rows, row)
 }
 
-// end explains the table.
-func (t *table) end(alpha float64) error {
-	fmt.Fprint(t, "\nmedians, with their 95 % intervals; n runs have it")
+// whole is the table with what explains it.
+func (t *table) whole(title string, alpha float64) sheet.Table {
+	t.Title = title
+	said := "medians, with their 95 % intervals; n runs have it"
 	if t.two {
-		fmt.Fprintf(t, "; ~ is no difference at p < %.2g", alpha)
+		said += fmt.Sprintf("; ~ is no difference at p < %.2g", alpha)
 	}
-	fmt.Fprintln(t)
+	t.Below = append(t.Below, said)
 	if t.thin {
-		fmt.Fprintln(t, "a median without an interval is of too few runs: an interval needs 6")
+		t.Below = append(t.Below, "a median without an interval is of too few runs: an interval needs 6")
 	}
 	if t.few != "" {
-		fmt.Fprintln(t, "* too few runs to tell: "+t.few)
+		t.Below = append(t.Below, "* too few runs to tell: "+t.few)
 	}
-	return t.Flush()
+	return t.Table
 }
 
 // Text writes a comparison of sweeps for people.
-func (r *SweepResult) Text(w io.Writer) error {
+func (r *SweepResult) Text(w io.Writer) error { return text(w, r.Page()) }
+
+// Page is a comparison of sweeps for people.
+func (r *SweepResult) Page() sheet.Page {
+	p := sheet.Page{Title: "Sweeps side by side", Answers: r.answered(), Notes: r.Alone}
 	for i, dirs := range [][]string{r.A, r.B} {
 		if len(dirs) > 0 {
-			fmt.Fprintf(w, "%c: %s of %s; %s\n", group(i), figure.Of(len(dirs), "sweep"), r.Swept[i], where(dirs))
+			p.Head = append(p.Head, fmt.Sprintf("%c: %s of %s; %s", group(i), figure.Of(len(dirs), "sweep"), r.Swept[i], where(dirs)))
 		}
 	}
-	r.differing(w)
+	p.Head = append(p.Head, r.differing()...)
 	for _, c := range r.Curves {
-		if err := c.text(w, r.Alpha); err != nil {
-			return err
-		}
+		p.Tables = append(p.Tables, c.tables(r.Alpha)...)
 	}
-	for _, alone := range r.Alone {
-		fmt.Fprintln(w, alone)
-	}
-	return r.answered(w)
+	return p
 }
 
-// text writes the points of a curve, and what is said of the whole.
-func (c SweepCurve) text(w io.Writer, alpha float64) error {
-	fmt.Fprintln(w, c.Name)
-	t := newTable(w, "users\tfigure", c.B != nil)
+// tables are the points of a curve, and what is said of the whole.
+func (c SweepCurve) tables(alpha float64) []sheet.Table {
+	t := newTable(c.B != nil, "users", "figure")
 	for _, p := range c.Points {
 		at := fmt.Sprint(p.Users)
 		if p.Rate > 0 {
@@ -171,35 +209,28 @@ func (c SweepCurve) text(w io.Writer, alpha float64) error {
 			if f.Count && f.A.Above == 0 && (f.B == nil || f.B.Above == 0) {
 				continue
 			}
-			t.row(at+"\t"+f.Name, f)
+			t.row(f, at, f.Name)
 			at = ""
 		}
 	}
-	if err := t.end(alpha); err != nil {
-		return err
-	}
+	points := t.whole(c.Name, alpha)
 	for _, p := range c.Points {
 		for _, mark := range p.Marks {
-			fmt.Fprintf(w, "* with %s, %s\n", p.at(), mark)
+			points.Below = append(points.Below, fmt.Sprintf("* with %s, %s", p.at(), mark))
 		}
 	}
-	fmt.Fprintln(w)
-	side := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	wholes := []Whole{c.A}
 	if c.B != nil {
 		wholes = append(wholes, *c.B)
 	}
-	rows := [][]string{{""}, {"best throughput"}, {"its limit"}, {"bends at"}, {"highest at"}, {"keeps the objective"}}
+	whole := sheet.Table{Heads: [][]string{{""}}, Rows: [][]string{{"best throughput"}, {"its limit"}, {"bends at"}, {"highest at"}, {"keeps the objective"}}}
 	for i, one := range wholes {
-		for j, cell := range []string{string(group(i)), one.best(), one.Limit, one.Knee, one.Peak, one.keeps()} {
-			rows[j] = append(rows[j], cell)
+		whole.Heads[0] = append(whole.Heads[0], string(group(i)))
+		for j, cell := range []string{one.best(), one.Limit, one.Knee, one.Peak, one.keeps()} {
+			whole.Rows[j] = append(whole.Rows[j], cell)
 		}
 	}
-	for _, row := range rows {
-		fmt.Fprintln(side, strings.Join(row, "\t"))
-	}
-	fmt.Fprintln(side)
-	return side.Flush()
+	return []sheet.Table{points, whole}
 }
 
 // best writes the most cycles a second of a closed loop.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/lockquake/lockquake/internal/campaign"
 	"github.com/lockquake/lockquake/internal/cluster"
@@ -23,25 +24,31 @@ func TestRunPlan(t *testing.T) {
 		list   []candidate
 		repeat int
 		fails  map[string]error // by name: with what its runs end
+		spent  string           // the one for which there is no time
 		want   string
 	}{
-		"in turn":                {[]candidate{one("a", nil), one("b", nil)}, 2, nil, "a a b b"},
-		"the same again":         {[]candidate{one("a", nil), one("b", nil), one("a", nil)}, 1, nil, "a b a"},
-		"one that cannot be run": {[]candidate{one("a", nil), one("b", missing), one("c", nil)}, 2, nil, "a a b c c"},
-		"none before":            {[]candidate{one("a", missing), one("b", nil)}, 1, nil, "a b"},
-		"found out when it ran":  {[]candidate{one("a", nil), one("b", nil)}, 3, map[string]error{"a": missing}, "a b b b"},
-		"alone":                  {[]candidate{one("a", nil)}, 3, map[string]error{"a": missing}, "a"},
-		"broken":                 {[]candidate{one("a", nil), one("b", nil)}, 2, map[string]error{"a": errors.New("it broke")}, "a a b b"},
-		"wrong":                  {[]candidate{one("a", nil), one("b", nil)}, 2, map[string]error{"a": wrong}, "a"},
+		"in turn":                {[]candidate{one("a", nil), one("b", nil)}, 2, nil, "", "a a b b"},
+		"the same again":         {[]candidate{one("a", nil), one("b", nil), one("a", nil)}, 1, nil, "", "a b a (2)"},
+		"one that cannot be run": {[]candidate{one("a", nil), one("b", missing), one("c", nil)}, 2, nil, "", "a a b c c"},
+		"none before":            {[]candidate{one("a", missing), one("b", nil)}, 1, nil, "", "a b"},
+		"found out when it ran":  {[]candidate{one("a", nil), one("b", nil)}, 3, map[string]error{"a": missing}, "", "a b b b"},
+		"alone":                  {[]candidate{one("a", nil)}, 3, map[string]error{"a": missing}, "", "a"},
+		"broken":                 {[]candidate{one("a", nil), one("b", nil)}, 2, map[string]error{"a": errors.New("it broke")}, "", "a a b b"},
+		"no time":                {[]candidate{one("a", nil), one("b", nil), one("c", nil)}, 2, nil, "b", "a a c c"},
+		"wrong":                  {[]candidate{one("a", nil), one("b", nil)}, 2, map[string]error{"a": wrong}, "", "a"},
 	} {
 		plan := runPlan{list: c.list, repeat: c.repeat, draw: true}
 		var done []campaign.Result
 		var order []string
 		said := 0
-		for len(order) < 20 {
+		for len(done) < 20 {
 			j, ok := plan.Next(done)
 			if !ok {
 				break
+			}
+			if j.Name == c.spent { // the campaign has no time for it
+				done = append(done, campaign.Result{Job: j.Name, NotMade: campaign.Spent(time.Minute)})
+				continue
 			}
 			order = append(order, j.Name)
 			said += strings.Count(strings.Join(j.Title, "\n"), "provider ")

@@ -1,0 +1,103 @@
+//go:build integration
+
+package main
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/lockquake/lockquake/internal/campaign"
+)
+
+// TestCampaigns: each verb that makes many runs is interrupted, dies within a line of its journal, keeps a budget, and goes on, all in the same way.
+func TestCampaigns(t *testing.T) {
+	t.Parallel()
+	for verb, c := range map[string]struct {
+		args  []string
+		runs  int // in all
+		spent int // exit code where the budget has no time for any run
+	}{
+		"run":      {[]string{"memory-healthy", "--set", "run.for=500ms", "--set", "run.settle=0s", "--repeat", "4"}, 4, codeInconclusive},
+		"suite":    {[]string{"memory", "--story", "contention", "--set", "run.for=500ms", "--repeat", "4"}, 4, codeInconclusive},
+		"capacity": {[]string{"--backend", "memory", "--users", "1,2", "--repeat", "2", "--for", "500ms", "--warmup", "50ms"}, 4, codeUsage},
+		"choose":   {[]string{"redis", "--quick", "--for", "500ms", "--provider", "local"}, 3, codeInconclusive},
+	} {
+		t.Run(verb, func(t *testing.T) {
+			t.Parallel()
+			p := begin(t, append([]string{verb}, c.args...)...)
+			path := journalOf(t, p)
+			if err := p.cmd.Process.Signal(os.Interrupt); err != nil {
+				t.Fatal(err)
+			}
+			if code := p.wait(t); code != codeInterrupted {
+				t.Fatalf("interrupted: exit code %d\n%s", code, p.stderr.String())
+			}
+			whole := resultsIn(t, path)
+			if n := len(whole); n < 1 || n >= c.runs {
+				t.Fatalf("interrupted with %d results of %d", n, c.runs)
+			}
+			text, err := os.ReadFile(path)
+			if err != nil || os.WriteFile(path, text[:len(text)-9], 0o600) != nil {
+				t.Fatal(err)
+			}
+			kept := text[:bytes.LastIndexByte(text[:len(text)-1], '\n')+1]
+			for _, again := range []struct {
+				budget string
+				code   int
+				runs   int
+			}{{"1ms", c.spent, len(whole) - 1}, {"0", codeMet, c.runs}} {
+				q := begin(t, append([]string{verb, "--resume", filepath.Dir(path), "--budget", again.budget}, c.args...)...)
+				code := q.wait(t)
+				if code == codeInconclusive && again.code == codeMet {
+					code = codeMet // the machine disturbed a run, which was made all the same
+				}
+				if code != again.code || again.code == codeInconclusive && !strings.Contains(q.stdout.String()+q.stderr.String(), "the budget of 1ms") {
+					t.Fatalf("--budget %s: exit code %d, want %d\n%s%s", again.budget, code, again.code, q.stdout.String(), q.stderr.String())
+				}
+				if n := len(resultsIn(t, path)); n != again.runs {
+					t.Errorf("--budget %s: %d results, want %d", again.budget, n, again.runs)
+				}
+			}
+			if text, err = os.ReadFile(path); err != nil || !bytes.HasPrefix(text, kept) {
+				t.Errorf("what was run before is another: %v\n%s\nwas\n%s", err, text, kept)
+			}
+			other := begin(t, append([]string{verb, "--resume", filepath.Dir(path), "--set", "backend.ttl=7s"}, c.args...)...)
+			if code := other.wait(t); verb != "choose" && (code != codeUsage || !strings.Contains(other.stderr.String(), "the command is another one")) {
+				t.Errorf("gone on with by another command: exit code %d\n%s", code, other.stderr.String())
+			}
+		})
+	}
+}
+
+// journalOf waits for a campaign's journal until it has a result, and returns its path.
+func journalOf(t *testing.T, p *process) string {
+	t.Helper()
+	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+		found, err := filepath.Glob(filepath.Join(p.dir, "runs", "*", campaign.File))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, path := range found {
+			if text, err := os.ReadFile(path); err == nil && bytes.Count(text, []byte("\n")) >= 2 {
+				return path
+			}
+		}
+	}
+	t.Fatalf("no result within a minute\n%s", p.stderr.String())
+	return ""
+}
+
+// resultsIn reads a journal, all of whose lines must be whole.
+func resultsIn(t *testing.T, path string) []campaign.Result {
+	t.Helper()
+	j, err := campaign.Open(filepath.Dir(path))
+	if err != nil || j.Dropped {
+		t.Fatalf("%s: a line was cut off, or %v", path, err)
+	}
+	defer func() { _ = j.Close() }()
+	return j.Results()
+}

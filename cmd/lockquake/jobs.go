@@ -1,0 +1,161 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+
+	"github.com/lockquake/lockquake/internal/campaign"
+)
+
+// jobLine is a job of `run -`, a line of standard input.
+type jobLine struct {
+	Job      string   `json:"job"`      // its name, which the answer repeats
+	Scenario string   `json:"scenario"` // as it stands on a command line: a name, a pattern or a file
+	Set      []string `json:"set"`      // behind those of the command line
+	Provider string   `json:"provider"` // "": that of the command line
+	Repeat   int      `json:"repeat"`   // 0: 1
+}
+
+// jobDone stands on standard output behind the verdicts of a job.
+type jobDone struct {
+	Job   string `json:"job"`
+	Runs  int    `json:"runs"`            // that have a verdict
+	Code  int    `json:"code"`            // that `run` ends with where it has this job alone
+	Error string `json:"error,omitempty"` // why not all runs were made
+}
+
+// jobsPlan makes the runs of jobs as they come: the next one is read when the one before is done.
+type jobsPlan struct {
+	*runs
+	lines <-chan []byte
+	nodes map[string]*nodeSource // by provider
+
+	job   jobLine  // under way
+	under *runPlan // its runs; nil: none is under way
+	first int      // its first run among all results
+}
+
+// maxLine is how long a job may be, in bytes: a scenario has at most a quarter of it.
+const maxLine = 1 << 20
+
+// linesOf are those of a reader, until it ends or ctx does. What cannot be read is told to failed, and ends them.
+func linesOf(ctx context.Context, from io.Reader, failed func(error)) <-chan []byte {
+	out := make(chan []byte)
+	go func() {
+		defer close(out)
+		s := bufio.NewScanner(from)
+		s.Buffer(nil, maxLine)
+		for s.Scan() {
+			select {
+			case out <- bytes.Clone(s.Bytes()):
+			case <-ctx.Done():
+				return
+			}
+		}
+		if err := s.Err(); err != nil {
+			failed(fmt.Errorf("run -: standard input: %w", err))
+		}
+	}()
+	return out
+}
+
+// Next is the next run of the job under way, or the first one of the job that comes next.
+func (p *jobsPlan) Next(done []campaign.Result) (j campaign.Job, ok bool) {
+	for {
+		if p.under != nil {
+			if j, ok = p.under.Next(done[p.first:]); ok {
+				return j, true
+			}
+			p.end(done[p.first:])
+		}
+		select {
+		case line, more := <-p.lines:
+			if !more {
+				return j, false
+			}
+			p.begin(line, len(done))
+		case <-p.stop.ctx.Done():
+			return j, false
+		}
+	}
+}
+
+// begin reads a job, whose runs follow so many results. What cannot be run is answered at once.
+func (p *jobsPlan) begin(line []byte, results int) {
+	p.job, p.first = jobLine{}, results
+	list, err := p.read(line)
+	if err != nil {
+		p.answer(jobDone{Job: p.job.Job, Code: exitCode(err), Error: inOneLine(err)})
+		return
+	}
+	plan := p.flags.planOf(list, max(1, p.job.Repeat))
+	p.under = &plan
+}
+
+// read is what a job's line names.
+func (p *jobsPlan) read(line []byte) ([]candidate, error) {
+	d := json.NewDecoder(bytes.NewReader(line))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&p.job); err != nil {
+		return nil, usagef("run -: %s: %v", beginningOf(line), err)
+	}
+	if p.job.Scenario == "" || p.job.Repeat < 0 {
+		return nil, usagef("run -: %s: a job has a scenario, and runs it once or more", beginningOf(line))
+	}
+	provider := cmp.Or(p.job.Provider, p.flags.nodes.provider)
+	nodes := p.nodes[provider]
+	if nodes == nil {
+		flags := p.flags.nodes
+		flags.provider = provider
+		var err error
+		if nodes, err = flags.read(); err != nil {
+			return nil, err
+		}
+		p.nodes[provider] = nodes
+	}
+	set := slices.Concat(p.flags.set, p.job.Set)
+	list, err := p.flags.prepare(p.stop.ctx, nodes, []string{p.job.Scenario}, set, p.tell)
+	if err == nil && len(list) == 1 {
+		err = list[0].cannot
+	}
+	return list, err
+}
+
+// beginningOf is the beginning of a line, for a message.
+func beginningOf(line []byte) string {
+	const most = 80
+	if len(line) > most {
+		return fmt.Sprintf("%q...", line[:most])
+	}
+	return fmt.Sprintf("%q", line)
+}
+
+// end answers a job whose runs were made.
+func (p *jobsPlan) end(done []campaign.Result) {
+	d := jobDone{Job: p.job.Job}
+	for _, r := range done {
+		switch {
+		case r.NotMade == "":
+			d.Runs, d.Code = d.Runs+1, worse(d.Code, verdictCode(r.Verdict))
+		case r.Err == nil: // the budget
+			d.Error, d.Code = r.NotMade, worse(d.Code, codeInconclusive)
+		default:
+			d.Error, d.Code = r.NotMade, worse(d.Code, exitCode(r.Err))
+		}
+	}
+	p.answer(d)
+	p.under, p.reports = nil, nil
+}
+
+func (p *jobsPlan) answer(d jobDone) {
+	p.code = worse(p.code, d.Code)
+	if err := writeJSON(p.std.out, d); err != nil {
+		p.fail(err)
+	}
+}

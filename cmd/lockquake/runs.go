@@ -1,0 +1,232 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/lockquake/lockquake/internal/campaign"
+	"github.com/lockquake/lockquake/internal/engine"
+	"github.com/lockquake/lockquake/results"
+	"github.com/lockquake/lockquake/results/checkers"
+)
+
+// runs are the runs of one command line, under way.
+type runs struct {
+	*batch
+	flags *runFlags
+	list  []candidate
+
+	dir     string            // of the journal
+	journal *campaign.Journal // nil: of one run, or of jobs, there is nothing to go on with
+}
+
+// several reports whether more than one run is to be made.
+func (f *runFlags) several(list []candidate) bool { return len(list)*f.repeat > 1 }
+
+// begin opens the journal.
+func (r *runs) begin(args []string) (err error) {
+	f := r.flags
+	if !f.several(r.list) && f.resume == "" {
+		return nil
+	}
+	now := time.Now().UTC()
+	r.dir = cmp.Or(f.resume, filepath.Join(f.out, "run-"+now.Format("20060102T150405.000")))
+	words := []string{invocation, "run"}
+	for _, a := range args {
+		words = append(words, quoted(a))
+	}
+	words = append(words, flagWords(f.flags, "resume", "out", "format", "verbose", "explain", "budget", "metrics-addr", "dry-run", "keep", "fresh")...)
+	h := campaign.Header{Version: version, Command: strings.Join(words, " "), Started: now.Format(time.RFC3339), Host: engine.Host()}
+	if f.resume == "" {
+		r.journal = campaign.New(r.dir, h)
+		return nil
+	}
+	if r.journal, err = journalIn(r.dir, "several runs", nil); err != nil {
+		return err
+	}
+	r.journal, err = goOn(r.tell, "batch of runs", r.journal, h)
+	return err
+}
+
+// planOf is the plan of some scenarios.
+func (f *runFlags) planOf(list []candidate, repeat int) runPlan {
+	p := runPlan{list: list, repeat: repeat, draw: f.seed == 0, beside: map[string]time.Duration{}}
+	for _, c := range list {
+		if name := c.Provider.Name(); p.beside[name] == 0 {
+			p.beside[name] = campaign.CostOf(name, f.out).Beside
+		}
+	}
+	return p
+}
+
+// plan is that of the scenarios of the command line.
+func (r *runs) plan() runPlan {
+	return r.flags.planOf(r.list, r.flags.repeat)
+}
+
+// run does something that makes runs, and ends with what belongs to all of them.
+func (r *runs) run(ctx context.Context, all func()) (err error) {
+	r.several = len(r.list) != 1
+	r.stop = interruptible(ctx, r.tell)
+	defer r.stop.done()
+	if r.metrics, err = r.flags.metrics.serve(r.tell, r.flags.verbose); err != nil {
+		return err
+	}
+	if r.metrics != nil {
+		defer r.metrics.Close()
+	}
+	for _, c := range r.list {
+		if c.cannot == nil { // all are about one service
+			if err := r.flags.nodes.attach.agree(r.stop.ctx, r.std, c.Options); err != nil {
+				return err
+			}
+			break
+		}
+	}
+	all()
+	r.tell.close()
+	return r.close()
+}
+
+// all makes the runs of a plan, on servers that are kept from run to run.
+func (r *runs) all(p campaign.Plan, kept *engine.KeptServers) {
+	if r.flags.resume != "" {
+		for _, done := range r.journal.Results() {
+			r.before(done)
+		}
+	}
+	c := campaign.Campaign{Dir: r.dir, Journal: r.journal, Kept: kept, Budget: r.flags.budget, Reader: r.batch}
+	done, err := c.Run(r.stop.ctx, p)
+	if err != nil {
+		r.fail(err)
+		r.code = worse(r.code, exitCode(err))
+	}
+	spent := false
+	for _, d := range done {
+		spent = spent || r.leave(d)
+	}
+	if c.Interrupted || r.stop.interrupted() {
+		r.code = worse(r.code, codeInterrupted)
+	}
+	if r.journal != nil && len(r.journal.Results()) > 0 && (c.Interrupted || spent) {
+		r.tell.say("to go on: %s --resume %s", r.journal.Header.Command, quoted(shorten(r.dir)))
+	}
+}
+
+// before shows what came of a run that was made before.
+func (r *runs) before(done campaign.Result) {
+	r.last = filepath.Join(r.dir, done.Dir)
+	rep, err := results.ReadReport(r.last)
+	if err != nil { // its directory is gone: the journal has what it was about
+		rep = results.Report{Schema: results.ReportSchema, Scenario: done.Job, Verdict: done.Verdict, Reasons: done.Reasons, Judged: done.Judged, Counts: done.Counts, Measures: done.Measures}
+	}
+	r.reports, r.some = append(r.reports, rep), true
+	r.code = worse(r.code, verdictCode(done.Verdict))
+	if done.Broke != "" {
+		r.code = worse(r.code, codeInconclusive)
+	}
+}
+
+// leave shows a scenario for whose runs the budget has no time, and reports whether it is one.
+func (r *runs) leave(d campaign.Result) bool {
+	if d.NotMade == "" || d.Err != nil {
+		return false
+	}
+	p := runPlan{list: r.list}
+	for i, c := range r.list {
+		if p.name(i) == d.Job {
+			r.tell.say("not run: %s: %s", d.Job, d.NotMade)
+			if err := r.show(results.NotRun(checkers.All(), c.Scenario, c.Provider.Name(), d.NotMade)); err != nil {
+				r.fail(err)
+			}
+		}
+	}
+	r.code = worse(r.code, codeInconclusive)
+	return true
+}
+
+// runPlan is the runs of each scenario, one scenario after another.
+type runPlan struct {
+	list   []candidate
+	repeat int
+	draw   bool                     // a seed for each run of a scenario that has none
+	beside map[string]time.Duration // a run beside its load, by provider
+}
+
+// name is the job of a scenario: one that is named again has a number.
+func (p runPlan) name(at int) string {
+	name, n := p.list[at].Scenario.Name, 1
+	for _, c := range p.list[:at] {
+		if c.Scenario.Name == name {
+			n++
+		}
+	}
+	if n > 1 {
+		name = fmt.Sprintf("%s (%d)", name, n)
+	}
+	return name
+}
+
+// Next is the next run. A scenario that cannot be run here, or for which there is no time, keeps no other from it; what is wrong in any other way
+// ends all.
+func (p runPlan) Next(done []campaign.Result) (j campaign.Job, ok bool) {
+	made, over := map[string]int{}, map[string]bool{}
+	for _, r := range done {
+		code := exitCode(r.Err)
+		missing := r.NotMade != "" && code == codeMissing
+		if missing && len(p.list) == 1 || r.NotMade != "" && code == codeUsage {
+			return j, false
+		}
+		made[r.Job]++
+		over[r.Job] = over[r.Job] || missing || r.NotMade != "" && r.Err == nil
+	}
+	for at := range p.list {
+		if name := p.name(at); !over[name] && made[name] < p.repeat {
+			return p.job(at, made[name]), true
+		}
+	}
+	return j, false
+}
+
+// job is the n-th run of a scenario, from 0.
+func (p runPlan) job(at, n int) campaign.Job {
+	c := p.list[at]
+	j := campaign.Job{Name: p.name(at), Options: c.Options, Cannot: c.cannot, Takes: c.Scenario.Takes()}
+	if len(p.list) > 1 && n == 0 {
+		j.Title = append(j.Title, fmt.Sprintf("scenario %d of %d: %s", at+1, len(p.list), j.Name))
+	}
+	if c.cannot != nil {
+		return j
+	}
+	j.Takes += p.beside[c.Provider.Name()]
+	if why := p.provider(at); n == 0 && why != p.toldBefore(at) {
+		j.Title = append(j.Title, why)
+	}
+	if p.repeat > 1 {
+		j.Title = append(j.Title, fmt.Sprintf("%s, run %d of %d", j.Name, n+1, p.repeat))
+	}
+	if p.draw && c.Scenario.Run.Seed == 0 {
+		j.Seed = drawSeed()
+	}
+	return j
+}
+
+// toldBefore is what was said of the provider before a scenario; "": nothing.
+func (p runPlan) toldBefore(at int) string {
+	for at--; at >= 0; at-- {
+		if p.list[at].cannot == nil {
+			return p.provider(at)
+		}
+	}
+	return ""
+}
+
+// provider says where a scenario is run, and why there.
+func (p runPlan) provider(at int) string {
+	o := p.list[at].Options
+	return "provider " + o.Provider.Name() + ": " + o.ProviderReason
+}
