@@ -105,11 +105,13 @@ func one(ctx context.Context, c Check, o Options, tell teller) error {
 // Run runs every check as a parallel subtest.
 func Run(t *testing.T, o Options) {
 	t.Helper()
+	p := startPulse(t.Context(), o, t.Logf)
 	for _, c := range Checks() {
 		t.Run(c.Name, func(t *testing.T) {
 			t.Parallel()
-			err := one(t.Context(), c, o, t.Logf)
-			if errors.Is(err, errSkip) {
+			began := time.Now()
+			err := p.excuse(began, one(t.Context(), c, o, t.Logf))
+			if errors.Is(err, errSkip) || errors.Is(err, errSlow) {
 				t.Skip(err)
 			}
 			if err != nil {
@@ -122,19 +124,23 @@ func Run(t *testing.T, o Options) {
 // atOnce is how many checks judge runs side by side: they mostly wait, but more would disturb each other's timing.
 const atOnce = 8
 
-// judge runs every check and returns the errors of those that failed, by name.
+// judge runs every check and returns the errors of those that failed, by name; errSlow is among them.
 func judge(ctx context.Context, o Options, tell teller) map[string]error {
 	var (
 		mu     sync.Mutex
 		group  sync.WaitGroup
 		failed = map[string]error{}
 	)
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	p := startPulse(ctx, o, tell)
 	slots := make(chan struct{}, atOnce)
 	for _, c := range Checks() {
 		slots <- struct{}{}
 		group.Go(func() {
 			defer func() { <-slots }()
-			err := one(ctx, c, o, tell)
+			began := time.Now()
+			err := p.excuse(began, one(ctx, c, o, tell))
 			switch {
 			case errors.Is(err, errSkip):
 				tell("%s: %v", c.Name, err)
@@ -154,6 +160,13 @@ func judge(ctx context.Context, o Options, tell teller) map[string]error {
 func RunWrong(t *testing.T, o Options, fails []string) {
 	t.Helper()
 	failed := judge(t.Context(), o, t.Logf)
+	maps.DeleteFunc(failed, func(name string, err error) bool {
+		if !errors.Is(err, errSlow) || slices.Contains(fails, name) {
+			return false
+		}
+		t.Logf("%s: %v", name, err)
+		return true
+	})
 	got, want := slices.Sorted(maps.Keys(failed)), []string{}
 	for _, name := range fails {
 		sometimes, chance := strings.CutSuffix(name, "?")

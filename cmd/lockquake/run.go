@@ -109,7 +109,7 @@ func (f *runFlags) run(ctx context.Context, std streams, args []string) error {
 	r := runs{flags: f, batch: &batch{std: std, tell: tell, format: f.format.value, explain: f.explain, whole: f.verbose, began: clock.ProcessStart()}}
 	if f.ofJobs(args) {
 		return r.run(ctx, func() {
-			r.all(&jobsPlan{runs: &r, lines: linesOf(r.stop.ctx, std.in, r.fail), nodes: map[string]*nodeSource{}}, &engine.KeptServers{Agent: true})
+			r.all(&jobsPlan{runs: &r, lines: linesOf(r.stop.ctx, std.in, r.fail), nodes: map[string]*nodeSource{}}, f.shared(true))
 		})
 	}
 	nodes, err := f.nodes.read()
@@ -128,18 +128,22 @@ func (f *runFlags) run(ctx context.Context, std streams, args []string) error {
 	if err := r.begin(args); err != nil {
 		return err
 	}
-	return r.run(ctx, func() { r.all(r.plan(), f.shared(r.list)) })
+	kept := f.shared(slices.ContainsFunc(r.list, func(c candidate) bool { return c.agent }))
+	if !f.several(r.list) {
+		kept = nil
+	}
+	return r.run(ctx, func() { r.all(f.planOf(r.list, f.repeat), kept) })
 }
 
 // ofJobs reports whether jobs are read in place of scenarios.
 func (f *runFlags) ofJobs(args []string) bool { return len(args) == 1 && args[0] == "-" }
 
-// shared is what several runs keep of servers for each other; nil where each has its own.
-func (f *runFlags) shared(list []candidate) *engine.KeptServers {
-	if !f.several(list) || f.fresh || f.keep || f.nodes.attach.file != "" {
+// shared is what several runs keep of servers for each other; nil where each has its own. Some may need the agent.
+func (f *runFlags) shared(agent bool) *engine.KeptServers {
+	if f.fresh || f.keep || f.nodes.attach.file != "" {
 		return nil
 	}
-	return &engine.KeptServers{Agent: slices.ContainsFunc(list, func(c candidate) bool { return c.agent })}
+	return &engine.KeptServers{Agent: agent}
 }
 
 func (f *runFlags) check(args []string) error {

@@ -39,7 +39,7 @@ func (r *runs) begin(args []string) (err error) {
 	for _, a := range args {
 		words = append(words, quoted(a))
 	}
-	words = append(words, flagWords(f.flags, "resume", "out", "format", "verbose", "explain", "budget", "metrics-addr", "dry-run", "keep", "fresh")...)
+	words = append(words, flagWords(f.flags, "resume", "out", "format", "verbose", "explain", "budget", "metrics-addr", "dry-run", "keep")...)
 	h := campaign.Header{Version: version, Command: strings.Join(words, " "), Started: now.Format(time.RFC3339), Host: engine.Host()}
 	if f.resume == "" {
 		r.journal = campaign.New(r.dir, h)
@@ -61,11 +61,6 @@ func (f *runFlags) planOf(list []candidate, repeat int) runPlan {
 		}
 	}
 	return p
-}
-
-// plan is that of the scenarios of the command line.
-func (r *runs) plan() runPlan {
-	return r.flags.planOf(r.list, r.flags.repeat)
 }
 
 // run does something that makes runs, and ends with what belongs to all of them.
@@ -107,7 +102,9 @@ func (r *runs) all(p campaign.Plan, kept *engine.KeptServers) {
 	}
 	spent := false
 	for _, d := range done {
-		spent = spent || r.leave(d)
+		if r.leave(d) {
+			spent = true
+		}
 	}
 	if c.Interrupted || r.stop.interrupted() {
 		r.code = worse(r.code, codeInterrupted)
