@@ -56,15 +56,19 @@ func startPulse(ctx context.Context, o Options, tell teller) *pulse {
 		return p
 	}
 	go func() {
-		for n := 0; clock.Sleep(ctx, pulseEvery) == nil; {
-			if p.ask(ctx, user, lock.Request{Lock: fmt.Sprintf("pulse-%s-%d", o.Access.Run, n), TTL: o.Access.TTL}) != nil {
-				n++ // it may have left a grant behind
+		name := pulseName(o)
+		for clock.Sleep(ctx, pulseEvery) == nil {
+			if p.ask(ctx, user, lock.Request{Lock: name, TTL: o.Access.TTL}) != nil {
+				name = pulseName(o) // it may have left a grant behind
 			}
 		}
 		_ = errors.Join(user.Close(), conn.Close()) // no finding of a check
 	}()
 	return p
 }
+
+// pulseName is a lock of its own, within the process as on the service.
+func pulseName(o Options) string { return fmt.Sprintf("pulse-%s-%d", o.Access.Run, benches.Add(1)) }
 
 // ask takes a free lock, and gives it back.
 func (p *pulse) ask(ctx context.Context, user lock.Locker, r lock.Request) error {
