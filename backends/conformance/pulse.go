@@ -14,30 +14,30 @@ import (
 const (
 	// pulseEvery is how long a pulse waits between two questions, and pulseLimit what one may take.
 	pulseEvery, pulseLimit = brief, 5 * time.Second
-	// sluggish is what a question to a service may take that can be judged: clients of this project's locks give an operation up after a second, and
-	// one question is an acquire and a release.
+	// sluggish is from when on a service is too slow to judge its locks. This project's locks give an operation up after a second, and one question is
+	// two operations.
 	sluggish = 500 * time.Millisecond
 )
 
-// errSlow says that a check failed beside a service that hardly answered, be it for a busy machine: that says nothing of the lock. Example: for five
-// seconds a Redis answers no command within one; the next user of a lock that has ended is not granted it within five.
+// errSlow says that a check failed while the service hardly answered, for example on a busy machine, which says nothing about the lock. Example: for
+// five seconds a Redis answers no command within one second, so the next user of an ended lock is not granted it within five.
 var errSlow = errors.New("the service was too slow to tell")
 
-// pulse asks a service for a free lock again and again while checks run, by the first lock of its list, which is sound. It knows nothing of the lock
-// that is checked, so a lock that hangs is found as ever.
+// pulse acquires a free lock again and again while checks run, with the first lock of the backend's list, which is sound. It does not use the lock
+// under test, so a lock that hangs is still found.
 type pulse struct {
 	mu    sync.Mutex
 	asked time.Time // the question under way; zero: none is
 	slow  []question
 }
 
-// question is one that was answered late, or not.
+// question is an acquire and release that took at least sluggish.
 type question struct {
 	at   time.Time
 	took time.Duration
 }
 
-// startPulse starts a pulse, which ends with ctx. A lock that is not ours has none: nothing sound is known of its service.
+// startPulse starts a pulse that ends with ctx. A foreign lock has none, because no sound lock on its service is known.
 func startPulse(ctx context.Context, o Options, tell teller) *pulse {
 	p := &pulse{}
 	if o.Foreign || len(o.Backend.Locks) == 0 {
@@ -90,7 +90,7 @@ func (p *pulse) ask(ctx context.Context, user lock.Locker, r lock.Request) error
 	return err
 }
 
-// excuse returns the error of a check that began so long ago, as one of the service where that hardly answered meanwhile.
+// excuse wraps the failure of a check in errSlow if the service hardly answered since the check began. Any other error is returned unchanged.
 func (p *pulse) excuse(began time.Time, err error) error {
 	if err == nil || errors.Is(err, errSkip) {
 		return err

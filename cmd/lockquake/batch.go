@@ -17,7 +17,6 @@ import (
 	"github.com/lockquake/lockquake/results"
 	"github.com/lockquake/lockquake/results/checkers"
 	"github.com/lockquake/lockquake/results/report"
-	"github.com/lockquake/lockquake/results/sheet"
 )
 
 // batch is the runs of one command line.
@@ -207,10 +206,10 @@ func draw(dir string, rep results.Report) error {
 	return unlessPanic(dir, func() error { return report.Write(dir, rep) })
 }
 
-// drawSheet writes a page of tables.
-func drawSheet(file string, p sheet.Page) error {
+// drawPage writes a page into a file.
+func drawPage(file string, html func(io.Writer) error) error {
 	var page bytes.Buffer
-	if err := p.HTML(&page); err != nil {
+	if err := unlessPanic(file, func() error { return html(&page) }); err != nil {
 		return err
 	}
 	return results.WriteAtomically(file, page.Bytes())

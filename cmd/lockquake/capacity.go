@@ -1,11 +1,11 @@
 package main
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"path/filepath"
 	"slices"
@@ -284,8 +284,7 @@ func (f *capacityFlags) goOn(tell *progress, h campaign.Header) (*campaign.Journ
 
 // command is what makes the sweep again.
 func (f *capacityFlags) command(seed uint64) string {
-	words := flagWords(f.flags, "resume", "seed", "out", "format", "verbose", "budget", "yes", "metrics-addr")
-	return strings.Join(append([]string{invocation, "capacity"}, words...), " ") + fmt.Sprintf(" --seed %d", seed)
+	return commandOf(f.flags, "capacity", nil, "resume", "seed", "out", "format", "verbose", "budget", "yes", "metrics-addr") + fmt.Sprintf(" --seed %d", seed)
 }
 
 // base is the scenario that is swept where none is named.
@@ -430,11 +429,7 @@ func parseObjective(text string) (*capacity.Objective, error) {
 
 // drawCapacity writes the page for people into a file.
 func drawCapacity(file string, a capacity.Analysis) error {
-	var page bytes.Buffer
-	if err := unlessPanic(file, func() error { return capacity.HTML(&page, a) }); err != nil {
-		return err
-	}
-	return results.WriteAtomically(file, page.Bytes())
+	return drawPage(file, func(w io.Writer) error { return capacity.HTML(w, a) })
 }
 
 // report writes the reports of what was measured, and says with what exit code to end.

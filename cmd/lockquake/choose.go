@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -196,11 +195,7 @@ func (f *chooseFlags) candidates(ctx context.Context, nodes *nodeSource, rows []
 
 // command is what makes the table again.
 func (f *chooseFlags) command(args []string, seed uint64) string {
-	words := []string{invocation + " choose"}
-	for _, a := range args {
-		words = append(words, quoted(a))
-	}
-	return strings.Join(append(words, flagWords(f.flags, "seed", "out", "resume", "budget", "format", "verbose")...), " ") + fmt.Sprintf(" --seed %d", seed)
+	return commandOf(f.flags, "choose", args, "seed", "out", "resume", "budget", "format", "verbose") + fmt.Sprintf(" --seed %d", seed)
 }
 
 // report prints the table, and says with what exit code to end.
@@ -214,7 +209,7 @@ func (f *chooseFlags) report(std streams, r choose.Run, failed error) (err error
 		err = folded(std.out, r.Result.Text)
 	}
 	page := filepath.Join(r.Dir, choose.FileReport)
-	if err := drawSheet(page, r.Result.Page()); err != nil {
+	if err := drawPage(page, r.Result.Page().HTML); err != nil {
 		complain(std.err, err) // the table stands without its page
 	} else if f.format.value == "text" {
 		fmt.Fprintf(std.out, "\nreport  %s\n%s\n", shorten(page), shorten(r.Dir))

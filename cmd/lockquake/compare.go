@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/lockquake/lockquake/results"
 	"github.com/lockquake/lockquake/results/capacity"
@@ -45,6 +46,7 @@ type comparison interface {
 
 // compareFlags is the command line of compare.
 type compareFlags struct {
+	flags  *pflag.FlagSet
 	failOn string
 	allow  []string
 	out    string
@@ -66,7 +68,7 @@ func compareCommand(std streams) *cobra.Command {
   lockquake compare --fail-on p99=10%,throughput=5% before/capacity-* -- runs/capacity-*`,
 		ValidArgsFunction: completeRunDir,
 	}
-	f := compareFlags{format: formatFlag(c, "text", "json", "bench")}
+	f := compareFlags{flags: c.Flags(), format: formatFlag(c, "text", "json", "bench")}
 	c.Flags().StringVar(&f.failOn, "fail-on", "", "end with exit code 1 where one of these became worse, such as p99=10%,throughput=5%,double_grants")
 	c.Flags().StringSliceVar(&f.allow, "allow", nil, "compare although these differ: machine, settings")
 	c.Flags().StringVar(&f.out, "out", "runs", "folder of all runs, where the comparison gets a directory of its own")
@@ -126,18 +128,12 @@ func (f *compareFlags) run(std streams, a, b []string) error {
 	if err != nil {
 		return err
 	}
-	return f.print(std, res, demands, compareCommandOf(f, a, b))
+	return f.print(std, res, demands, f.command(a, b))
 }
 
-// compareCommandOf is what makes the comparison again.
-func compareCommandOf(f *compareFlags, a, b []string) string {
-	words := []string{invocation, "compare"}
-	for _, allowed := range f.allow {
-		words = append(words, "--allow", quoted(allowed))
-	}
-	if f.failOn != "" {
-		words = append(words, "--fail-on", quoted(f.failOn))
-	}
+// command is what makes the comparison again.
+func (f *compareFlags) command(a, b []string) string {
+	words := []string{commandOf(f.flags, "compare", nil, "out", "format")}
 	for _, dir := range a {
 		words = append(words, quoted(dir))
 	}
@@ -228,7 +224,7 @@ func (f *compareFlags) print(std streams, res comparison, demands []compare.Dema
 	dir := filepath.Join(f.out, "compare-"+time.Now().UTC().Format("20060102T150405.000"))
 	page := res.Page()
 	page.Command = command
-	if err := errors.Join(os.MkdirAll(dir, 0o755), results.WriteJSON(filepath.Join(dir, compareFile), res), drawSheet(filepath.Join(dir, comparePage), page)); err != nil {
+	if err := errors.Join(os.MkdirAll(dir, 0o755), results.WriteJSON(filepath.Join(dir, compareFile), res), drawPage(filepath.Join(dir, comparePage), page.HTML)); err != nil {
 		complain(std.err, err) // the figures stand without their page
 	} else if f.format.value == "text" {
 		fmt.Fprintf(std.out, "\nreport  %s\n%s\n", shorten(filepath.Join(dir, comparePage)), shorten(dir))

@@ -49,6 +49,15 @@ func seedOf(h campaign.Header) (uint64, error) {
 	return seed, nil
 }
 
+// commandOf is the command line that makes something again: a verb, its arguments and the flags that were given, but for some.
+func commandOf(flags *pflag.FlagSet, verb string, args []string, without ...string) string {
+	words := []string{invocation, verb}
+	for _, a := range args {
+		words = append(words, quoted(a))
+	}
+	return strings.Join(append(words, flagWords(flags, without...)...), " ")
+}
+
 // flagWords are the flags that were given, as a shell takes them, but for some.
 func flagWords(flags *pflag.FlagSet, without ...string) (words []string) {
 	flags.Visit(func(fl *pflag.Flag) {

@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"github.com/lockquake/lockquake/internal/campaign"
@@ -35,12 +34,8 @@ func (r *runs) begin(args []string) (err error) {
 	}
 	now := time.Now().UTC()
 	r.dir = cmp.Or(f.resume, filepath.Join(f.out, "run-"+now.Format("20060102T150405.000")))
-	words := []string{invocation, "run"}
-	for _, a := range args {
-		words = append(words, quoted(a))
-	}
-	words = append(words, flagWords(f.flags, "resume", "out", "format", "verbose", "explain", "budget", "metrics-addr", "dry-run", "keep")...)
-	h := campaign.Header{Version: version, Command: strings.Join(words, " "), Started: now.Format(time.RFC3339), Host: engine.Host()}
+	command := commandOf(f.flags, "run", args, "resume", "out", "format", "verbose", "explain", "budget", "metrics-addr", "dry-run", "keep")
+	h := campaign.Header{Version: version, Command: command, Started: now.Format(time.RFC3339), Host: engine.Host()}
 	if f.resume == "" {
 		r.journal = campaign.New(r.dir, h)
 		return nil
@@ -63,7 +58,7 @@ func (f *runFlags) planOf(list []candidate, repeat int) runPlan {
 	return p
 }
 
-// run does something that makes runs, and ends with what belongs to all of them.
+// run sets up signals and metrics, calls all to make the runs, and prints what belongs to all of them.
 func (r *runs) run(ctx context.Context, all func()) (err error) {
 	r.several = len(r.list) != 1
 	r.stop = interruptible(ctx, r.tell)
@@ -114,7 +109,7 @@ func (r *runs) all(p campaign.Plan, kept *engine.KeptServers) {
 	}
 }
 
-// before shows what came of a run that was made before.
+// before adds a run of the journal to the table and the exit code.
 func (r *runs) before(done campaign.Result) {
 	r.last = filepath.Join(r.dir, done.Dir)
 	rep, err := results.ReadReport(r.last)
@@ -128,7 +123,7 @@ func (r *runs) before(done campaign.Result) {
 	}
 }
 
-// leave shows a scenario for whose runs the budget has no time, and reports whether it is one.
+// leave shows a scenario that did not fit into the budget, and reports whether the result is one.
 func (r *runs) leave(d campaign.Result) bool {
 	if d.NotMade == "" || d.Err != nil {
 		return false

@@ -286,11 +286,7 @@ func (r *suiteRun) read(args []string) (c suite.Config, err error) {
 
 // command is what makes the suite again.
 func (r *suiteRun) command(args []string) string {
-	words := []string{invocation + " suite"}
-	for _, a := range args {
-		words = append(words, quoted(a))
-	}
-	return strings.Join(append(words, flagWords(r.flags, "resume", "out", "format", "verbose", "budget", "baseline", "dry-run")...), " ")
+	return commandOf(r.flags, "suite", args, "resume", "out", "format", "verbose", "budget", "baseline", "dry-run")
 }
 
 // check finds out which cells can be run here, and how.

@@ -1,7 +1,6 @@
 package capacity
 
 import (
-	"fmt"
 	"math"
 	"strconv"
 	"strings"
@@ -16,19 +15,30 @@ const notKnown = "not known"
 func percent(f float64) string { return strconv.FormatFloat(100*f, 'f', 0, 64) + " %" }
 
 // span writes ms with their bounds, such as "14.8 ms (14.2 to 15.1)"; "-" where there are none.
-func span(i Interval) string {
+func span(i Interval) string { return bracketed(spanParts(i)) }
+
+// spanParts are the ms and their bounds; "": there are none.
+func spanParts(i Interval) (middle, bounds string) {
 	mid, low, high := figure.Milli(i.Mid), figure.Milli(i.Low), figure.Milli(i.High)
 	switch {
 	case i.N == 0:
-		return "-"
+		return "-", ""
 	case i.N == 1 || low == high:
-		return mid
+		return mid, ""
 	}
 	_, unit, _ := strings.Cut(mid, " ")
 	if strings.HasSuffix(low, " "+unit) && strings.HasSuffix(high, " "+unit) { // that of the median says it for all
 		low, high = strings.TrimSuffix(low, " "+unit), strings.TrimSuffix(high, " "+unit)
 	}
-	return fmt.Sprintf("%s (%s to %s)", mid, low, high)
+	return mid, low + " to " + high
+}
+
+// bracketed writes a figure with its bounds behind it.
+func bracketed(middle, bounds string) string {
+	if bounds == "" {
+		return middle
+	}
+	return middle + " (" + bounds + ")"
 }
 
 // dotted writes the name of a quantile for people: p99.9 for p999.

@@ -140,15 +140,15 @@ func (r Reading) X() string {
 }
 
 // CyclesParts is what a reading does, and its bounds: "" where it has none.
-func (r Reading) CyclesParts() [2]string { return parts(r.Cycles.String()) }
+func (r Reading) CyclesParts() [2]string {
+	middle, bounds := r.Cycles.parts()
+	return [2]string{middle, bounds}
+}
 
 // LatencyParts is a latency with its bounds.
-func (r Reading) LatencyParts(quantile string) [2]string { return parts(r.latency(quantile)) }
-
-// parts cuts "14.8 ms (14.2 to 15.1)" before its bounds.
-func parts(text string) [2]string {
-	figure, bounds, _ := strings.Cut(text, " (")
-	return [2]string{figure, strings.TrimSuffix(bounds, ")")}
+func (r Reading) LatencyParts(quantile string) [2]string {
+	middle, bounds := spanParts(r.Latency[quantile])
+	return [2]string{middle, bounds}
 }
 
 // At is a latency in words.

@@ -1,7 +1,6 @@
 package capacity
 
 import (
-	"fmt"
 	"math"
 	"slices"
 
@@ -38,12 +37,15 @@ func Summary(values []float64) Interval {
 }
 
 // String writes the figure and its bounds, such as "410 (402 to 421)".
-func (i Interval) String() string {
+func (i Interval) String() string { return bracketed(i.parts()) }
+
+// parts are the figure and its bounds; "": there are none.
+func (i Interval) parts() (middle, bounds string) {
 	switch {
 	case i.N == 0:
-		return notKnown
+		return notKnown, ""
 	case i.N == 1 || i.Low == i.High:
-		return figure.Number(i.Mid)
+		return figure.Number(i.Mid), ""
 	}
-	return fmt.Sprintf("%s (%s to %s)", figure.Number(i.Mid), figure.Number(i.Low), figure.Number(i.High))
+	return figure.Number(i.Mid), figure.Number(i.Low) + " to " + figure.Number(i.High)
 }

@@ -106,16 +106,12 @@ func (t table) text(w io.Writer) {
 	_ = rest.Flush()
 }
 
-// latency writes a quantile: the two that people plan with, with their bounds.
+// latency writes a quantile without its bounds; "-" where too few acquires tell it.
 func (r Reading) latency(name string) string {
-	i, ok := r.Latency[name]
-	switch {
-	case !ok:
-		return "-"
-	case name == "p50" || name == "p99":
-		return span(i)
+	if i, ok := r.Latency[name]; ok {
+		return figure.Milli(i.Mid)
 	}
-	return figure.Milli(i.Mid)
+	return "-"
 }
 
 // legend says how to read the tables.
