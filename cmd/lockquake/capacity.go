@@ -240,51 +240,28 @@ func (f *capacityFlags) header(s *sweep.Sweep, tell *progress) error {
 			return usagef("--repeat: %d is too few for an answer; at least %d", f.repeat, capacity.LeastRuns)
 		}
 	}
-	now := time.Now().UTC()
-	h := campaign.Header{Version: version, Started: now.Format(time.RFC3339), Host: engine.Host()}
-	drawn := cmp.Or(f.seed, drawSeed())
-	if s.Dir = f.resume; f.resume == "" {
-		h.Command = f.command(drawn)
-		s.Dir = filepath.Join(f.out, "capacity-"+now.Format("20060102T150405.000")+"-"+strconv.FormatUint(drawn, 10))
-		s.Journal = campaign.New(s.Dir, h)
-	} else if s.Journal, drawn, err = f.goOn(tell, h); err != nil {
+	open := opening{
+		verb: "capacity", what: "sweep", out: f.out, resume: f.resume, seeded: true, seed: f.seed, older: olderSweep,
+		command: commandOf(f.flags, "capacity", nil, "resume", "seed", "out", "format", "verbose", "budget", "yes", "metrics-addr"),
+	}
+	s.File = capacity.Sweep{
+		Schema: capacity.Schema, Objective: objective, Asked: asked, Repeat: f.repeat, Warm: int64(f.warm), Measured: int64(f.measured),
+	}
+	if s.Dir, s.Journal, s.File.Seed, err = open.journal(tell); err != nil {
 		return err
 	}
-	h = s.Journal.Header
-	s.File = capacity.Sweep{
-		Schema: capacity.Schema, Version: h.Version, Seed: drawn, Started: h.Started, Command: h.Command, Host: h.Host,
-		Objective: objective, Asked: asked, Repeat: f.repeat, Warm: int64(f.warm), Measured: int64(f.measured),
-	}
+	s.File.Origin = s.Journal.Header.Origin
 	return nil
 }
 
-// goOn opens the journal of the sweep that is gone on with, and returns its seed. One of an older lockquake has its runs in capacity.json alone.
-func (f *capacityFlags) goOn(tell *progress, h campaign.Header) (*campaign.Journal, uint64, error) {
-	j, err := journalIn(f.resume, "a sweep", func() (*campaign.Journal, error) {
-		old, err := capacity.Read(filepath.Join(f.resume, capacity.File))
-		if err != nil {
-			return nil, err
-		}
-		before, err := sweep.Results(old)
-		return campaign.New(f.resume, campaign.Header{Version: old.Version, Command: old.Command, Started: old.Started, Host: old.Host}, before...), err
-	})
+// olderSweep reads what a lockquake has left that wrote no journal: its runs are in capacity.json.
+func olderSweep(dir string) (results.Origin, []campaign.Result, error) {
+	old, err := capacity.Read(filepath.Join(dir, capacity.File))
 	if err != nil {
-		return nil, 0, err
+		return results.Origin{}, nil, err
 	}
-	seed := f.seed
-	if seed == 0 {
-		if seed, err = seedOf(j.Header); err != nil {
-			return nil, 0, err
-		}
-	}
-	h.Command = f.command(seed)
-	j, err = goOn(tell, "sweep", j, h)
-	return j, seed, err
-}
-
-// command is what makes the sweep again.
-func (f *capacityFlags) command(seed uint64) string {
-	return commandOf(f.flags, "capacity", nil, "resume", "seed", "out", "format", "verbose", "budget", "yes", "metrics-addr") + fmt.Sprintf(" --seed %d", seed)
+	before, err := sweep.Results(old)
+	return old.Origin, before, err
 }
 
 // base is the scenario that is swept where none is named.

@@ -101,19 +101,18 @@ func (f *chooseFlags) run(ctx context.Context, std streams, args []string) error
 	if f.quick {
 		once = cmp.Or(f.repeat, 1)
 	}
-	now := time.Now().UTC()
-	r := choose.Run{
-		Dir: cmp.Or(f.resume, filepath.Join(f.out, "choose-"+now.Format("20060102T150405.000"))), Budget: f.budget, Kept: &engine.KeptServers{Agent: true}, Say: tell.say,
+	open := opening{
+		verb: "choose", what: "choose", out: f.out, resume: f.resume, seeded: true, seed: f.seed,
+		command: commandOf(f.flags, "choose", args, "seed", "out", "resume", "budget", "format", "verbose"),
 	}
-	drawn := cmp.Or(f.seed, drawSeed())
-	if r.Journal, err = f.journal(tell, args, r.Dir, &drawn, now); err != nil {
+	dir, journal, drawn, err := open.journal(tell)
+	if err != nil {
 		return err
 	}
-	h := r.Journal.Header
 	result := &choose.Result{
-		Schema: choose.Schema, Version: h.Version, Command: h.Command, Seed: drawn, Started: h.Started, Host: h.Host,
-		Users: choose.Users, Measured: int64(f.measured), Repeat: once,
+		Schema: choose.Schema, Origin: journal.Header.Origin, Seed: drawn, Users: choose.Users, Measured: int64(f.measured), Repeat: once,
 	}
+	r := choose.Run{Dir: dir, Journal: journal, Budget: f.budget, Kept: &engine.KeptServers{Agent: true}, Say: tell.say}
 	r.Result = result
 	list, err := f.candidates(ctx, nodes, rows, func(o *engine.Options) {
 		o.Log, o.Out, o.Progress, result.Provider = logger(tell, f.verbose), r.Dir, tell.update, o.Provider.Name()
@@ -130,26 +129,6 @@ func (f *chooseFlags) run(ctx context.Context, std streams, args []string) error
 	err = r.All(stop.ctx, list)
 	tell.close()
 	return f.report(std, r, err)
-}
-
-// journal is a new one, or the one to go on with, whose seed it takes.
-func (f *chooseFlags) journal(tell *progress, args []string, dir string, drawn *uint64, now time.Time) (*campaign.Journal, error) {
-	h := campaign.Header{Version: version, Started: now.Format(time.RFC3339), Host: engine.Host()}
-	if f.resume == "" {
-		h.Command = f.command(args, *drawn)
-		return campaign.New(dir, h), nil
-	}
-	j, err := journalIn(dir, "a choose", nil)
-	if err != nil {
-		return nil, err
-	}
-	if f.seed == 0 {
-		if *drawn, err = seedOf(j.Header); err != nil {
-			return nil, err
-		}
-	}
-	h.Command = f.command(args, *drawn)
-	return goOn(tell, "choose", j, h)
 }
 
 // chooseRows are the locks that are named, or all.
@@ -191,11 +170,6 @@ func (f *chooseFlags) candidates(ctx context.Context, nodes *nodeSource, rows []
 		return nil, missing
 	}
 	return out, nil
-}
-
-// command is what makes the table again.
-func (f *chooseFlags) command(args []string, seed uint64) string {
-	return commandOf(f.flags, "choose", args, "seed", "out", "resume", "budget", "format", "verbose") + fmt.Sprintf(" --seed %d", seed)
 }
 
 // report prints the table, and says with what exit code to end.

@@ -2,49 +2,95 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/pflag"
 
 	"github.com/lockquake/lockquake/internal/campaign"
+	"github.com/lockquake/lockquake/internal/engine"
+	"github.com/lockquake/lockquake/results"
 )
 
-// journalIn is the journal in a directory that --resume names. what names what it is of, such as "a suite". older makes one of what a lockquake has
-// left that wrote none; nil: there is no such thing.
-func journalIn(dir, what string, older func() (*campaign.Journal, error)) (*campaign.Journal, error) {
-	j, err := campaign.Open(dir)
-	if errors.Is(err, fs.ErrNotExist) && older != nil {
-		j, err = older()
+// opening is how the campaign of a verb begins, or goes on.
+type opening struct {
+	verb string // its directory is named after it
+	what string // names it in messages, such as "suite"
+
+	out, resume string // as the flags say
+	// command makes it again. Where it takes a seed, that follows it: seed, or one that is drawn for 0, or that of the campaign that is gone on with.
+	command string
+	seeded  bool
+	seed    uint64
+	// older reads what a lockquake has left that wrote no journal; nil: there is no such thing.
+	older func(dir string) (results.Origin, []campaign.Result, error)
+}
+
+// journal returns the directory, the journal and the seed. Nothing is written before there is a result.
+func (o opening) journal(tell *progress) (dir string, j *campaign.Journal, seed uint64, err error) {
+	now := time.Now().UTC()
+	origin := results.Origin{Version: version, Started: now.Format(time.RFC3339), Host: engine.Host()}
+	dir, seed = o.resume, o.seed
+	if o.resume != "" {
+		if j, err = o.open(); err != nil {
+			return "", nil, 0, err
+		}
+		if o.seeded && seed == 0 {
+			if seed, err = seedOf(j.Header.Command); err != nil {
+				return "", nil, 0, err
+			}
+		}
+	}
+	if o.seeded && seed == 0 {
+		seed = drawSeed()
+	}
+	origin.Command = o.command
+	if o.seeded {
+		origin.Command += fmt.Sprintf(" --seed %d", seed)
+	}
+	if j == nil {
+		dir = filepath.Join(o.out, o.verb+"-"+now.Format("20060102T150405.000"))
+		return dir, campaign.New(dir, origin), seed, nil
+	}
+	if err := j.Header.Refuse(o.what, origin); err != nil {
+		return "", nil, 0, usagef("--resume: %v", err)
+	}
+	if j.Dropped {
+		tell.say("--resume: the last line of %s was cut off; its run is made again", campaign.File)
+	}
+	return dir, j, seed, nil
+}
+
+// open returns the journal in the directory that --resume names.
+func (o opening) open() (*campaign.Journal, error) {
+	j, err := campaign.Open(o.resume)
+	if errors.Is(err, fs.ErrNotExist) && o.older != nil {
+		var origin results.Origin
+		var done []campaign.Result
+		if origin, done, err = o.older(o.resume); err == nil {
+			j = campaign.New(o.resume, origin, done...)
+		}
 	}
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return nil, usagef("--resume: %s is no directory of %s: it has no %s", dir, what, campaign.File)
+		return nil, usagef("--resume: %s is no directory of a %s: it has no %s", o.resume, o.what, campaign.File)
 	case err != nil:
 		return nil, usagef("--resume: %v", err)
 	}
 	return j, nil
 }
 
-// goOn is the journal of what --resume goes on with, where it may: what names it, such as "suite".
-func goOn(tell *progress, what string, j *campaign.Journal, now campaign.Header) (*campaign.Journal, error) {
-	if err := j.Header.Refuse(what, now); err != nil {
-		return nil, usagef("--resume: %v", err)
-	}
-	if j.Dropped {
-		tell.say("--resume: the last line of %s was cut off; its run is made again", campaign.File)
-	}
-	return j, nil
-}
-
-// seedOf is the seed with which the command of a campaign ends.
-func seedOf(h campaign.Header) (uint64, error) {
-	_, text, _ := strings.Cut(h.Command, " --seed ")
+// seedOf returns the seed with which a command ends.
+func seedOf(command string) (uint64, error) {
+	_, text, _ := strings.Cut(command, " --seed ")
 	seed, err := strconv.ParseUint(text, 10, 64)
 	if err != nil {
-		return 0, usagef("--resume: its command has no seed: %s", h.Command)
+		return 0, usagef("--resume: its command has no seed: %s", command)
 	}
 	return seed, nil
 }

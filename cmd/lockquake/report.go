@@ -22,7 +22,7 @@ func reportCommand(std streams) *cobra.Command {
 			"Of the directory of a sweep, which `lockquake capacity` left, it writes capacity.html anew. Several sweeps of one machine\n" +
 			"become one page, on the same axes, at --out.",
 		Example: `  lockquake report runs/etcd-holder-pause/latest --explain
-  lockquake report runs/capacity-20261124T045637.160-7 runs/capacity-20261124T051201.402-8 --out etcd-and-redis.html`,
+  lockquake report runs/capacity-20261124T045637.160 runs/capacity-20261124T051201.402 --out etcd-and-redis.html`,
 		Args: func(c *cobra.Command, args []string) error {
 			if len(args) > 0 && isSweep(args[0]) {
 				return nil

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"path/filepath"
@@ -32,18 +31,8 @@ func (r *runs) begin(args []string) (err error) {
 	if !f.several(r.list) && f.resume == "" {
 		return nil
 	}
-	now := time.Now().UTC()
-	r.dir = cmp.Or(f.resume, filepath.Join(f.out, "run-"+now.Format("20060102T150405.000")))
 	command := commandOf(f.flags, "run", args, "resume", "out", "format", "verbose", "explain", "budget", "metrics-addr", "dry-run", "keep")
-	h := campaign.Header{Version: version, Command: command, Started: now.Format(time.RFC3339), Host: engine.Host()}
-	if f.resume == "" {
-		r.journal = campaign.New(r.dir, h)
-		return nil
-	}
-	if r.journal, err = journalIn(r.dir, "several runs", nil); err != nil {
-		return err
-	}
-	r.journal, err = goOn(r.tell, "batch of runs", r.journal, h)
+	r.dir, r.journal, _, err = opening{verb: "run", what: "batch of runs", out: f.out, resume: f.resume, command: command}.journal(r.tell)
 	return err
 }
 

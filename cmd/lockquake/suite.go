@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -170,34 +169,19 @@ func (r *suiteRun) prepare(args []string) (err error) {
 	case err != nil:
 		return err
 	}
-	now := time.Now().UTC()
-	header := campaign.Header{Version: version, Command: command, Started: now.Format(time.RFC3339), Host: engine.Host()}
-	r.dir = filepath.Join(r.out, "suite-"+now.Format("20060102T150405.000"))
-	r.journal = campaign.New(r.dir, header)
-	if r.resume != "" {
-		r.dir = r.resume
-		if r.journal, err = r.goOn(header); err != nil {
-			return err
-		}
+	r.dir, r.journal, _, err = opening{verb: "suite", what: "suite", out: r.out, resume: r.resume, command: command, older: olderSuite}.journal(r.tell)
+	if err != nil {
+		return err
 	}
-	header = r.journal.Header
-	r.result = suite.Result{
-		Schema: suite.Schema, Version: version, Started: header.Started, Host: header.Host, Repeat: max(1, r.config.Repeat), Cells: cells, Command: header.Command,
-	}
+	r.result = suite.Result{Schema: suite.Schema, Origin: r.journal.Header.Origin, Repeat: max(1, r.config.Repeat), Cells: cells}
 	r.result.Fill(r.journal.Results())
 	return nil
 }
 
-// goOn opens the journal of the suite that is gone on with. One of an older lockquake has its runs in suite.json alone.
-func (r *suiteRun) goOn(now campaign.Header) (*campaign.Journal, error) {
-	j, err := journalIn(r.resume, "a suite", func() (*campaign.Journal, error) {
-		old, err := suite.Read(r.resume)
-		return campaign.New(r.resume, campaign.Header{Version: old.Version, Command: old.Command, Started: old.Started, Host: old.Host}, old.Results()...), err
-	})
-	if err != nil {
-		return nil, err
-	}
-	return goOn(r.tell, "suite", j, now)
+// olderSuite reads what a lockquake has left that wrote no journal: its runs are in suite.json.
+func olderSuite(dir string) (results.Origin, []campaign.Result, error) {
+	old, err := suite.Read(dir)
+	return old.Origin, old.Results(), err
 }
 
 // hellos asks the programs that stand in for lockquake's own client.

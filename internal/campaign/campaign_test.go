@@ -62,14 +62,14 @@ func faked(dir string, j *Journal, run func(n int) error) (c *Campaign, read *no
 	return c, read
 }
 
-var header = Header{Version: "v1", Command: "lockquake many x", Started: "2026-11-28T00:00:00Z", Host: map[string]string{"cores": "2"}}
+var origin = results.Origin{Version: "v1", Command: "lockquake many x", Started: "2026-11-28T00:00:00Z", Host: map[string]string{"cores": "2"}}
 
 // TestGoingOn: a campaign that is interrupted in its third run has two results, and makes the others when it goes on.
 func TestGoingOn(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	ctx, cancel := context.WithCancel(t.Context())
-	c, read := faked(dir, New(dir, header), func(n int) error {
+	c, read := faked(dir, New(dir, origin), func(n int) error {
 		if n == 3 {
 			cancel()
 		}
@@ -81,7 +81,7 @@ func TestGoingOn(t *testing.T) {
 		t.Fatalf("%d results, interrupted %t, ended %v, %v", len(done), c.Interrupted, read.ended, err)
 	}
 	j, err := Open(dir)
-	if err != nil || j.Header.Refuse("campaign", header) != nil || j.Dropped {
+	if err != nil || j.Header.Refuse("campaign", origin) != nil || j.Dropped {
 		t.Fatalf("%v, %+v", err, j)
 	}
 	for i := range done {
@@ -110,7 +110,7 @@ func TestGoingOn(t *testing.T) {
 func TestCutOff(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	c, _ := faked(dir, New(dir, header), func(int) error { return nil })
+	c, _ := faked(dir, New(dir, origin), func(int) error { return nil })
 	if _, err := c.Run(t.Context(), jobs("a", "b")); err != nil {
 		t.Fatal(err)
 	}
@@ -164,7 +164,7 @@ func TestCutOff(t *testing.T) {
 func TestNotMade(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "not", "there", "yet")
-	c, _ := faked(dir, New(dir, header), func(n int) error {
+	c, _ := faked(dir, New(dir, origin), func(n int) error {
 		switch n {
 		case 1:
 			return engine.MissingError{Text: "no such server\nhere"}
@@ -210,15 +210,15 @@ func TestBroken(t *testing.T) {
 // TestRefuse: what another command, version or machine began is not gone on with. How the program is called is not the command.
 func TestRefuse(t *testing.T) {
 	t.Parallel()
-	for want, change := range map[string]func(*Header){
-		"":                              func(h *Header) { h.Command = "/usr/bin/lockquake many x" },
-		"the command is another":        func(h *Header) { h.Command = "lockquake many y" },
-		"by version v1, and this is v2": func(h *Header) { h.Version = "v2" },
-		"cores was 2, and is 4":         func(h *Header) { h.Host = map[string]string{"cores": "4"} },
+	for want, change := range map[string]func(*results.Origin){
+		"":                              func(h *results.Origin) { h.Command = "/usr/bin/lockquake many x" },
+		"the command is another":        func(h *results.Origin) { h.Command = "lockquake many y" },
+		"by version v1, and this is v2": func(h *results.Origin) { h.Version = "v2" },
+		"cores was 2, and is 4":         func(h *results.Origin) { h.Host = map[string]string{"cores": "4"} },
 	} {
-		now := header
+		now := origin
 		change(&now)
-		switch err := header.Refuse("campaign", now); {
+		switch err := (Header{Schema, origin}).Refuse("campaign", now); {
 		case want == "" && err != nil, want != "" && (err == nil || !strings.Contains(err.Error(), want)):
 			t.Errorf("%v, want %q", err, want)
 		}

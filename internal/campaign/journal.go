@@ -12,6 +12,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/lockquake/lockquake/results"
 )
 
 // Schema names the version of the journal, and File the journal in the directory of a campaign.
@@ -22,16 +24,13 @@ const (
 
 // Header is the first line of a journal: what the campaign is, and where it is made.
 type Header struct {
-	Schema  string            `json:"schema"`
-	Version string            `json:"version"` // of lockquake
-	Command string            `json:"command"` // that makes it again
-	Started string            `json:"started"` // RFC 3339
-	Host    map[string]string `json:"host"`
+	Schema string `json:"schema"`
+	results.Origin
 }
 
-// Refuse says why a campaign cannot go on with what another command, version or machine began: their figures could not be put together.
+// Refuse returns why a campaign cannot go on with what another command, version or machine began: their figures could not be put together.
 // what names the thing in the message.
-func (h Header) Refuse(what string, now Header) error {
+func (h Header) Refuse(what string, now results.Origin) error {
 	switch {
 	case arguments(h.Command) != arguments(now.Command):
 		return fmt.Errorf("the command is another one; that %s was made by: %s", what, h.Command)
@@ -63,10 +62,9 @@ type Journal struct {
 	file *os.File
 }
 
-// New is a journal in a directory that need not be there yet. The results are those that it begins with, of an older form of the same campaign.
-func New(dir string, h Header, results ...Result) *Journal {
-	h.Schema = Schema
-	return &Journal{Header: h, path: filepath.Join(dir, File), done: results}
+// New returns a journal in a directory that need not be there yet. It begins with the results done, of an older form of the same campaign.
+func New(dir string, o results.Origin, done ...Result) *Journal {
+	return &Journal{Header: Header{Schema, o}, path: filepath.Join(dir, File), done: done}
 }
 
 // Open reads the journal in a directory, to go on with it. The error wraps fs.ErrNotExist where there is none.

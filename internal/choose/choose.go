@@ -32,18 +32,15 @@ var loads = []int{Few, Many}
 
 // Result is choose.json.
 type Result struct {
-	Schema      string            `json:"schema"`
-	Version     string            `json:"version"` // of lockquake
-	Command     string            `json:"command"` // that makes it again
-	Seed        uint64            `json:"seed"`
-	Started     string            `json:"started"` // RFC 3339
-	Provider    string            `json:"provider"`
-	Host        map[string]string `json:"host"`
-	Users       int               `json:"users"`
-	Measured    int64             `json:"measured_ns"` // of each run of a load, behind the warm-up
-	Repeat      int               `json:"repeat"`      // runs of each load
-	Rows        []Row             `json:"rows"`
-	Interrupted bool              `json:"interrupted,omitempty"`
+	Schema string `json:"schema"`
+	results.Origin
+	Seed        uint64 `json:"seed"`
+	Provider    string `json:"provider"`
+	Users       int    `json:"users"`
+	Measured    int64  `json:"measured_ns"` // of each run of a load, behind the warm-up
+	Repeat      int    `json:"repeat"`      // runs of each load
+	Rows        []Row  `json:"rows"`
+	Interrupted bool   `json:"interrupted,omitempty"`
 }
 
 // Row is a lock.

@@ -108,7 +108,7 @@ func invented() Result {
 		return []Load{{Locks: Few, Samples: samples}, {Locks: Many, Samples: samples[:1]}}
 	}
 	return Result{
-		Schema: Schema, Version: "0.1.0", Command: "lockquake choose --seed 7", Seed: 7, Users: Users, Measured: int64(3 * time.Second), Repeat: 3,
+		Schema: Schema, Origin: results.Origin{Version: "0.1.0", Command: "lockquake choose --seed 7"}, Seed: 7, Users: Users, Measured: int64(3 * time.Second), Repeat: 3,
 		Rows: []Row{
 			{
 				Backend: "etcd", Lock: "mutex", Token: "service", Waits: true, Loads: load(sample(410, 78), sample(400, 80), spoilt, sample(420, 76)),

@@ -30,14 +30,11 @@ const (
 
 // Result is a suite, and what is known of it.
 type Result struct {
-	Schema      string            `json:"schema"`
-	Version     string            `json:"version"` // of lockquake
-	Command     string            `json:"command"` // that makes it again
-	Started     string            `json:"started"`
-	Host        map[string]string `json:"host"`
-	Repeat      int               `json:"repeat"`
-	Interrupted bool              `json:"interrupted"`
-	Cells       []Cell            `json:"cells"`
+	Schema string `json:"schema"`
+	results.Origin
+	Repeat      int    `json:"repeat"`
+	Interrupted bool   `json:"interrupted"`
+	Cells       []Cell `json:"cells"`
 }
 
 // Cell is one lock put to one story.

@@ -194,7 +194,7 @@ func runs(verdicts ...results.Verdict) (out []suite.Run) {
 
 // sample has a cell of each kind.
 func sample() suite.Result {
-	return suite.Result{Schema: suite.Schema, Version: "1", Started: "then", Repeat: 2, Cells: []suite.Cell{
+	return suite.Result{Schema: suite.Schema, Origin: results.Origin{Version: "1", Started: "then"}, Repeat: 2, Cells: []suite.Cell{
 		{Lock: "a/b", Story: "green", Runs: runs(results.Pass, results.Pass)},
 		{Lock: "a/b", Story: "flaky", Runs: runs(results.Pass, results.Fail)},
 		{Lock: "a/b", Story: "spoilt", Runs: runs(results.Unknown)},

@@ -13,6 +13,7 @@ import (
 
 	"github.com/lockquake/lockquake/internal/campaign"
 	"github.com/lockquake/lockquake/internal/clock"
+	"github.com/lockquake/lockquake/results"
 	"github.com/lockquake/lockquake/results/capacity"
 )
 
@@ -199,7 +200,7 @@ func TestResume(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	rest := Sweep{Journal: campaign.New(t.TempDir(), campaign.Header{}, done...), File: capacity.Sweep{Seed: 5}}
+	rest := Sweep{Journal: campaign.New(t.TempDir(), results.Origin{}, done...), File: capacity.Sweep{Seed: 5}}
 	if err := rest.again(); err != nil || rest.order != 5 {
 		t.Errorf("it goes on with run %d, %v", rest.order, err)
 	}
@@ -214,7 +215,7 @@ func TestResume(t *testing.T) {
 	if len(rest.File.Left) != 0 {
 		t.Errorf("left: %v, and each point has a sample", rest.File.Left)
 	}
-	broken := Sweep{Journal: campaign.New(t.TempDir(), campaign.Header{}, campaign.Result{Job: "it", Note: []byte("7")})}
+	broken := Sweep{Journal: campaign.New(t.TempDir(), results.Origin{}, campaign.Result{Job: "it", Note: []byte("7")})}
 	if err := broken.again(); err == nil || !strings.Contains(err.Error(), `the note of "it"`) {
 		t.Errorf("a note that is none: %v", err)
 	}
@@ -261,7 +262,7 @@ func TestPolicyOfAPoint(t *testing.T) {
 		s.add(noted{Setting: capacity.Setting{Users: 1, Locks: 1, Retry: name}, Service: map[string]string{"lock.retry": policy}})
 	}
 	done, err := Results(s.File)
-	again := Sweep{Journal: campaign.New(t.TempDir(), campaign.Header{}, done...)}
+	again := Sweep{Journal: campaign.New(t.TempDir(), results.Origin{}, done...)}
 	if err = errors.Join(err, again.again()); err != nil || !cmp.Equal(again.File.Points, s.File.Points) {
 		t.Errorf("gone on with: %+v, %v", again.File, err)
 	}

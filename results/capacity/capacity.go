@@ -6,6 +6,8 @@
 // Law. An open loop is searched: the highest rate that keeps the objective.
 package capacity
 
+import "github.com/lockquake/lockquake/results"
+
 // Schema names the version of capacity.json.
 const Schema = "lockquake/capacity/1"
 
@@ -20,15 +22,12 @@ type Sweep struct {
 	Schema   string `json:"schema"`
 	Scenario string `json:"scenario"` // the one whose points these are
 	// Text is the scenario before a point sets its own keys: with --lock and --set, and without the axes.
-	Text     string            `json:"scenario_text,omitempty"`
-	Version  string            `json:"version"` // of lockquake
-	Command  string            `json:"command"` // the command that makes it again
+	Text string `json:"scenario_text,omitempty"`
+	results.Origin
 	Seed     uint64            `json:"seed"`
-	Started  string            `json:"started"` // RFC 3339
 	Provider string            `json:"provider"`
 	Attached bool              `json:"attached,omitempty"` // somebody else runs the servers
-	Host     map[string]string `json:"host"`
-	Service  map[string]string `json:"service"` // versions and settings
+	Service  map[string]string `json:"service"`            // versions and settings
 	// Objective is what open loops have to keep, such as p99=20ms; nil: none was asked for.
 	Objective *Objective `json:"objective,omitempty"`
 	// Asked are the rates, in acquires a second, of which it was asked whether they keep the objective; none: the highest such rate is searched.

@@ -8,15 +8,18 @@ import (
 	"time"
 
 	"github.com/lockquake/lockquake/internal/seed"
+	"github.com/lockquake/lockquake/results"
 )
 
 // invented is a sweep that nobody measured. Its figures are drawn from a law, with noise: etcd on 1 and on 64 locks, and a polling lock of Redis, whose throughput
 // no law explains.
 func invented() Sweep {
 	s := Sweep{
-		Schema: Schema, Scenario: "capacity-invented", Version: "0.0.0 (invented)", Seed: 42, Started: "2026-01-02T03:04:05Z", Provider: "local",
-		Command: "lockquake capacity --backend etcd --lock mutex --users 1,2,4..128 --locks 1,64 --rtt 1ms --slo p99=20ms",
-		Host:    map[string]string{"os": "linux", "kernel": "6.1", "cores": "8", "invented": "yes"},
+		Schema: Schema, Scenario: "capacity-invented", Seed: 42, Provider: "local",
+		Origin: results.Origin{
+			Version: "0.0.0 (invented)", Started: "2026-01-02T03:04:05Z", Command: "lockquake capacity --backend etcd --lock mutex --users 1,2,4..128 --locks 1,64 --rtt 1ms --slo p99=20ms",
+			Host: map[string]string{"os": "linux", "kernel": "6.1", "cores": "8", "invented": "yes"},
+		},
 		Service: map[string]string{"etcd.version": "3.7.3", "redis.version": "8.2.1"}, Objective: &Objective{0.99, int64(20 * time.Millisecond)},
 		Repeat: 3, Warm: int64(2 * time.Second), Measured: int64(10 * time.Second), Interrupted: true,
 	}

@@ -12,6 +12,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/lockquake/lockquake/results"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
@@ -92,7 +94,7 @@ func TestPlansAreRoundedDown(t *testing.T) {
 // Each sentence of a paragraph, and what it says where something is not known.
 func TestParagraphs(t *testing.T) {
 	loops := func(change func(users int, s *Sample)) Sweep {
-		s := Sweep{Schema: Schema, Measured: 2e9, Host: map[string]string{"cores": "2"}, Objective: &Objective{0.99, 20e6}, Confirm: 1}
+		s := Sweep{Schema: Schema, Origin: results.Origin{Host: map[string]string{"cores": "2"}}, Measured: 2e9, Objective: &Objective{0.99, 20e6}, Confirm: 1}
 		for _, n := range swept {
 			one := closed(Setting{Users: int(n), Locks: 64}, laws["parallel"].At(n))
 			one.Cores, one.Handoff, one.Requests = 8, nil, nil
