@@ -1,7 +1,8 @@
 // Throughput: how many grants a second the clients got, from the moment they were let go to the moment at which they
 // were told to begin no more acquires; with a warm-up, from its end until the load was over. Beside it, which part of the
 // acquires that ended in that time was turned away: certainly not granted. And how often users asked in vain for each grant, where the
-// locks ask again and again.
+// locks ask again and again. Where no fault was planned and most acquires ended at their deadline, a warning says that the figures are of users who
+// give up.
 //
 // Example: eight users ask for one lock. The first is granted it at once, the second at its third attempt: 2 failed attempts for 2 grants.
 //
@@ -12,17 +13,26 @@
 package checkers
 
 import (
+	"fmt"
+
 	"github.com/lockquake/lockquake/history"
 	"github.com/lockquake/lockquake/results"
 )
 
 type throughput struct {
+	run           results.Run
 	from, to      int64
 	grants, asked int64
 	away          int64 // of those that asked
 	tries         int64 // attempts of those that asked
 	untold        bool  // a grant does not tell its attempts
+
+	due    byUser[int64] // when a user gives up, if it asks; 0: it was not told
+	gaveUp int64         // of those that asked: at their deadline
 }
+
+// mostGaveUp is the share of acquires that end at their deadline from which a warning says so.
+const mostGaveUp = 0.5
 
 var throughputKind = results.CheckerKind{
 	Name: "throughput", New: newThroughput, Grants: true,
@@ -35,17 +45,26 @@ var throughputKind = results.CheckerKind{
 }
 
 func newThroughput(run results.Run) results.Checker {
-	c := &throughput{}
+	c := &throughput{run: run}
 	c.from, c.to = run.Figures()
 	return c
 }
 
 // Observe takes the next event.
 func (c *throughput) Observe(e *history.Event) {
-	if e.Kind != history.Acquire || e.Phase == history.Invoke || e.Time < c.from || e.Time > c.to {
+	switch {
+	case e.Kind != history.Acquire:
+		return
+	case e.Phase == history.Invoke:
+		*c.due.at(e.User) = e.Valid
+		return
+	case e.Time < c.from || e.Time > c.to:
 		return
 	}
 	c.asked++
+	if due := *c.due.at(e.User); e.Phase != history.Ok && due > 0 && e.Time >= due {
+		c.gaveUp++
+	}
 	c.tries += int64(e.Tries)
 	switch e.Phase {
 	case history.Ok:
@@ -69,6 +88,10 @@ func (c *throughput) Finish() results.Finding {
 	}
 	if c.asked > 0 {
 		f.Measures["turned_away_share"] = new(float64(c.away) / float64(c.asked))
+		if part := float64(c.gaveUp) / float64(c.asked); part >= mostGaveUp && len(c.run.Faults) == 0 {
+			f.Warnings = append(f.Warnings, fmt.Sprintf(
+				"%.0f %% of the acquires ended at their deadline: the users ask for more than the lock grants, and each that gives up asks again; have fewer users, or a longer workload.timeout", 100*part))
+		}
 	}
 	return f
 }
