@@ -15,6 +15,7 @@ import (
 type Sense struct {
 	process string
 	locks   int
+	shared  bool // the run has shared mode
 	by      writer
 	client  int // its index
 
@@ -25,9 +26,12 @@ type Sense struct {
 	gaps  bool // events were dropped
 }
 
+// modeNames are the modes of an event.
+var modeNames = [2]string{"exclusive", "shared"}
+
 // NewSense begins with the first event of the process that the header names.
 func NewSense(h Header) *Sense {
-	s := &Sense{process: h.Process, locks: len(h.Locks), by: byResource}
+	s := &Sense{process: h.Process, locks: len(h.Locks), shared: !h.Exclusive, by: byResource}
 	if client, ok := ClientOf(h.Process); ok {
 		s.by, s.client = byClient, client
 	} else if h.Process == Engine {
@@ -82,6 +86,8 @@ func (s *Sense) place(e *Event) error {
 		return s.refuse(e, "its lock has number %d, and the run has %d locks", e.Lock, s.locks)
 	case e.Mode > 1:
 		return s.refuse(e, "its mode is %d: want 0 (exclusive) or 1 (shared)", e.Mode)
+	case e.Mode == 1 && !s.shared:
+		return s.refuse(e, "its mode is shared, and nothing in the run asks for that")
 	case e.Kind.explains() && (e.Op == 0 || e.Op >= e.Seq):
 		return s.refuse(e, "its op is %d: want the op of an event before", e.Op)
 	case e.Code == CodeConditional && (e.Kind != EffectWrite || e.Phase != Ok && e.Phase != Fail):
@@ -107,7 +113,7 @@ func (s *Sense) begin(e *Event) error {
 	if len(u.open) == maxOpen {
 		return s.refuse(e, "its user has begun %d operations that have no outcome", maxOpen)
 	}
-	u.open = append(u.open, operation{op: e.Op, lock: e.Lock, kind: e.Kind, grant: e.Grant, time: e.Time})
+	u.open = append(u.open, operation{op: e.Op, lock: e.Lock, kind: e.Kind, mode: e.Mode, grant: e.Grant, time: e.Time})
 	if e.Kind == Release {
 		u.drop(e.Lock, e.Grant)
 	}
@@ -122,6 +128,8 @@ func (s *Sense) end(e *Event) error {
 		return s.refuse(e, "its op is %d, of which no invoke of its user is open", e.Op)
 	case ok && (o.kind != e.Kind || o.lock != e.Lock):
 		return s.refuse(e, "its op is %d, which is the %v of lock %d", e.Op, o.kind, o.lock)
+	case ok && e.Kind == Acquire && o.mode != e.Mode:
+		return s.refuse(e, "its mode is %s, and its invoke asked for %s", modeNames[e.Mode], modeNames[o.mode])
 	case ok && e.Kind != Acquire && o.grant != e.Grant:
 		return s.refuse(e, "its grant is %d, and that of its invoke is %d", e.Grant, o.grant)
 	case e.Phase != Ok:

@@ -201,7 +201,6 @@ func TestSenseAtItsBorders(t *testing.T) {
 	for name, w := range map[string]wrong{
 		"time of the boot":           {"", Acquire, Invoke, func(e *Event) { e.Time = 0 }, ""},
 		"last time":                  {"register", Final, Info, func(e *Event) { e.Time = maxTime }, ""},
-		"shared":                     {"", Acquire, Ok, func(e *Event) { e.Mode = 1 }, ""},
 		"issued as it was asked":     {"", Acquire, Ok, func(e *Event) { e.Value = e.Time - 10 }, ""},
 		"issued as it was answered":  {"", Acquire, Ok, func(e *Event) { e.Value = e.Time }, ""},
 		"answered as it was asked":   {"", Acquire, Ok, func(e *Event) { e.Time, e.Value = e.Time-10, e.Time-10 }, ""},
@@ -217,6 +216,43 @@ func TestSenseAtItsBorders(t *testing.T) {
 		w.change(x.find(w.process, w.kind, w.phase))
 		if err := x.hear(); err != nil {
 			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// TestModes: an outcome has the mode of its invoke, and shared mode is in no event of a run that does not ask for it. A client that could say "shared"
+// of its own accord would make all of its grants compatible.
+func TestModes(t *testing.T) {
+	u := MakeUser(0, 0)
+	for name, c := range map[string]struct {
+		exclusive     bool
+		asked, served uint8
+		phase         Phase
+		want          string
+	}{
+		"shared":                         {false, 1, 1, Ok, ""},
+		"shared, where nobody asks":      {true, 1, 1, Ok, "event 1 (acquire invoke of client-1/0) makes no sense: its mode is shared, and nothing in the run asks for that"},
+		"granted shared":                 {false, 0, 1, Ok, "event 2 (acquire ok of client-1/0) makes no sense: its mode is shared, and its invoke asked for exclusive"},
+		"granted shared, where none is":  {true, 0, 1, Ok, "event 2 (acquire ok of client-1/0) makes no sense: its mode is shared, and nothing in the run asks for that"},
+		"granted exclusive":              {false, 1, 0, Ok, "event 2 (acquire ok of client-1/0) makes no sense: its mode is exclusive, and its invoke asked for shared"},
+		"refused, and told as exclusive": {false, 1, 0, Fail, "its mode is exclusive, and its invoke asked for shared"},
+	} {
+		x := &tale{}
+		op := x.tell("client-1", Event{Kind: Acquire, Phase: Invoke, User: u, Mode: c.asked})
+		e := Event{Kind: Acquire, Phase: c.phase, User: u, Op: op, Mode: c.served}
+		if c.phase == Ok {
+			e.Grant, e.Valid, e.Value = op, ValidEndless, 1000
+		}
+		x.tell("client-1", e)
+		h := header("client-1")
+		h.Exclusive = c.exclusive
+		s := NewSense(h)
+		err := s.Observe(&x.events[0])
+		if err == nil {
+			err = s.Observe(&x.events[1])
+		}
+		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, want %q", name, err, c.want)
 		}
 	}
 }

@@ -22,6 +22,7 @@ type operation struct {
 	grant uint32
 	lock  uint16
 	kind  Kind
+	mode  uint8
 }
 
 // heldGrant is a grant that a user has.

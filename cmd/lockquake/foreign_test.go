@@ -47,6 +47,15 @@ func leaves(field, kind, phase string) func(line) {
 	}
 }
 
+// shared makes a client that says of its acquires that they are in shared mode.
+func shared(phase string) func(line) {
+	return func(e line) {
+		if e["kind"] == "acquire" && (phase == "" || e["phase"] == phase) {
+			e["mode"] = "shared"
+		}
+	}
+}
+
 // foreign is a client that sends its events as JSON, each altered by change.
 func foreign(change func(line)) func(context.Context, []string, io.Reader, io.Writer) error {
 	return func(ctx context.Context, args []string, in io.Reader, out io.Writer) error {
@@ -116,6 +125,8 @@ func TestForeignClientsThatMakeNoSense(t *testing.T) {
 		"no op in outcomes":          {leaves("op", "read", "ok"), "its op is 0, of which no invoke of its user is open"},
 		"no seq":                     {leaves("seq", "read", ""), "its seq is 0"},
 		"outcomes of something else": {other, "which is the check of"},
+		"shared in outcomes":         {shared("ok"), "its mode is shared, and nothing in the run asks for that"},
+		"shared from the beginning":  {shared(""), "its mode is shared, and nothing in the run asks for that"},
 		"all users named alike":      {alike, ""},
 		"users of a client alike":    {first, "in hand already"},
 	} {

@@ -62,7 +62,7 @@ func TestAStrangeClockIsMeasuredAndItsEventsMoved(t *testing.T) {
 		t.Fatalf("an hour ahead is told to be %d wrong, and is %d", wrong, off)
 	}
 	dir := m.record.historyDir()
-	if err := s.record(dir, []string{"lock-0"}); err != nil {
+	if err := s.record(dir, &Plan{locks: []string{"lock-0"}}); err != nil {
 		t.Fatal(err)
 	}
 	before := clock.Now()

@@ -255,7 +255,6 @@ func (p planner) checkPrograms() error {
 		return nil
 	}
 	const path = "workload.client"
-	w, _ := p.workload.(workloads.Sharing)
 	switch {
 	case p.backend.InProcess:
 		return p.wrong(path, "backend %s has no processes: its clients are goroutines of lockquake's own; take another backend", p.backend.Name)
@@ -267,16 +266,11 @@ func (p planner) checkPrograms() error {
 		return p.wrong("workload.resource.use", "a program of one's own reaches the register alone, and not %s", p.resource.Name)
 	case p.guard.Sequencer:
 		return p.wrong("workload.resource.guard", "%s asks the lock service about a lock of lockquake's own, which %s does not take", p.guard.Name, p.programs[0].run[0])
-	case w != nil && w.Shares():
-		return p.wrong("workload.shared", "a program of one's own takes locks in exclusive mode alone")
+	case p.shares():
+		return p.wrong(p.sharesAt(), "a program of one's own takes locks in exclusive mode alone")
 	}
 	if n := len(p.namesOf(node.Client)); n < len(p.programs) {
 		return p.wrong(path+".beside", "%d programs take turns, and the clients are %d", len(p.programs), n)
-	}
-	for i, st := range p.scenario.Steps {
-		if st.Mode == "shared" {
-			return p.wrong(stepPath(i, "mode"), "a program of one's own takes locks in exclusive mode alone")
-		}
 	}
 	return nil
 }

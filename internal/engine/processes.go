@@ -92,7 +92,7 @@ func (p *processes) greet(ctx context.Context) error {
 		if err := p.clocks.meet(ctx, s, p.nodes.cluster.SeparateClocks); err != nil {
 			return err
 		}
-		if err := s.record(p.record.historyDir(), p.plan.locks); err != nil {
+		if err := s.record(p.record.historyDir(), p.plan); err != nil {
 			return err
 		}
 	}
