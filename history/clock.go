@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"sort"
 )
@@ -186,7 +185,7 @@ func (h *Header) Run(own int64) int64 {
 // readClocks reads the measurements of a history folder, and makes a clock of those of each process.
 func readClocks(dir string) (map[string]*Clock, error) {
 	path := filepath.Join(dir, Clocks)
-	b, err := os.ReadFile(path)
+	b, err := ReadOwn(path, MostText)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}

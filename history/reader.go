@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 )
 
 const (
@@ -40,18 +39,9 @@ type Reader struct {
 
 // Open opens the history file at path and reads its header.
 func Open(path string) (*Reader, error) {
-	f, err := os.Open(path)
+	f, size, err := open(path, noFollow)
 	if err != nil {
 		return nil, err
-	}
-	size := int64(0)
-	switch info, err := f.Stat(); {
-	case err != nil:
-		return nil, errors.Join(err, f.Close())
-	case !info.Mode().IsRegular():
-		return nil, errors.Join(fmt.Errorf("%w: %s: it is no file", ErrCorrupt, path), f.Close())
-	default:
-		size = info.Size()
 	}
 	r := newReader(path, f, size)
 	if err := r.readHeader(); err != nil {

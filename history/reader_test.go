@@ -316,7 +316,7 @@ func TestMergeRefuses(t *testing.T) {
 	if err := os.Mkdir(filepath.Join(dir, "client-1.lqh"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := OpenAll(dir); !errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), "client-1.lqh: it is no file") {
+	if _, err := OpenAll(dir); !errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), "client-1.lqh: it is a directory") {
 		t.Errorf("a directory: %v", err)
 	}
 }

@@ -2,14 +2,15 @@ package results
 
 import (
 	"fmt"
-	"os"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
+
+	"github.com/lockquake/lockquake/history"
 )
 
 // EachInterval calls take with the histogram of each interval of a latency log, which are nanoseconds.
 func EachInterval(path string, take func(h *hdrhistogram.Histogram)) error {
-	f, err := os.Open(path)
+	f, _, err := history.OpenFile(path)
 	if err != nil {
 		return err
 	}

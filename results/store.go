@@ -68,7 +68,7 @@ func ReadEnv(dir string) (Env, error) {
 }
 
 func readJSON(path string, into any) error {
-	b, err := readFile(path)
+	b, err := history.ReadOwn(path, history.MostText)
 	if err != nil {
 		return err
 	}
@@ -89,18 +89,6 @@ func offsetOf(err error) int64 {
 		return kind.Offset
 	}
 	return 0
-}
-
-// readFile reads a file; what is none, such as a pipe, may have no end.
-func readFile(path string) ([]byte, error) {
-	info, err := os.Stat(path)
-	if err != nil {
-		return nil, err
-	}
-	if !info.Mode().IsRegular() {
-		return nil, fmt.Errorf("%w: %s: it is no file", history.ErrCorrupt, path)
-	}
-	return os.ReadFile(path)
 }
 
 // maxFaults is how many injections a run may have: more than a schedule and its steps make.
@@ -131,7 +119,7 @@ func ReadObserved(dir string) ([]history.Observation, error) {
 
 // readLines reads a file of JSON Lines; one that is not there is empty.
 func readLines[T any](path string) ([]T, error) {
-	b, err := readFile(path)
+	b, err := history.ReadOwn(path, history.MostList)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -156,7 +144,7 @@ func readLines[T any](path string) ([]T, error) {
 
 func readScenario(dir string) (scenarios.Scenario, error) {
 	path := filepath.Join(dir, FileScenario)
-	b, err := readFile(path)
+	b, err := history.ReadOwn(path, history.MostText)
 	if err != nil {
 		return scenarios.Scenario{}, err
 	}
@@ -176,7 +164,19 @@ func WriteJSON(path string, v any) error {
 	return WriteAtomically(path, append(b, '\n'))
 }
 
-// WriteAtomically writes a file so that a reader sees the old one or the new one.
+// MakeOwn makes a folder of a directory which somebody else may have made, unless it is there. A link is refused: what is written would land elsewhere.
+func MakeOwn(path string) error {
+	err := os.Mkdir(path, 0o755)
+	if !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	if info, err := os.Lstat(path); err != nil || !info.IsDir() {
+		return errors.Join(err, fmt.Errorf("%w: %s: it is no directory of its own", history.ErrCorrupt, path))
+	}
+	return nil
+}
+
+// WriteAtomically writes a file so that a reader sees the old one or the new one. A link in its place is replaced, and not followed.
 func WriteAtomically(path string, b []byte) error {
 	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*")
 	if err != nil {

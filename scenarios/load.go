@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path"
 	"slices"
 	"strings"
@@ -13,6 +12,8 @@ import (
 	"syscall"
 
 	"github.com/agnivade/levenshtein"
+
+	"github.com/lockquake/lockquake/history"
 )
 
 //go:embed stories/*.yaml healthy/*.yaml controls/*.yaml random/*.yaml rates/*.yaml
@@ -141,18 +142,20 @@ func isPath(s string) bool {
 
 // loadFile reads the scenario in a file, or the twin that "path:word" names.
 func loadFile(name string) ([]Scenario, error) {
-	data, err := os.ReadFile(name)
+	data, err := history.ReadFile(name, history.MostText)
 	file, word := name, ""
 	if errors.Is(err, fs.ErrNotExist) {
 		if i := strings.LastIndexByte(name, ':'); i > 0 {
 			file, word = name[:i], name[i+1:]
-			data, err = os.ReadFile(file)
+			data, err = history.ReadFile(file, history.MostText)
 		}
 	}
-	if errors.Is(err, syscall.EISDIR) {
+	switch {
+	case errors.Is(err, syscall.EISDIR):
 		return nil, &Error{File: name, Message: "is a directory; name the YAML file of a scenario"}
-	}
-	if err != nil {
+	case errors.Is(err, history.ErrCorrupt):
+		return nil, &Error{File: name, Message: fmt.Sprintf("is no regular file of at most %d MiB; name the YAML file of a scenario", history.MostText>>20)}
+	case err != nil:
 		return nil, fmt.Errorf("read scenario: %w", err)
 	}
 	family, err := parseFamily(data, file)

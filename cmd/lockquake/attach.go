@@ -21,6 +21,7 @@ import (
 	"github.com/vbauerster/mpb/v8/cwriter"
 
 	"github.com/lockquake/lockquake/backends/all"
+	"github.com/lockquake/lockquake/history"
 	"github.com/lockquake/lockquake/internal/cluster"
 	"github.com/lockquake/lockquake/internal/engine"
 	"github.com/lockquake/lockquake/internal/node"
@@ -80,7 +81,7 @@ func (a *attachFlags) read() (*engine.Attached, error) {
 		}
 		return nil, nil
 	}
-	data, err := os.ReadFile(a.file)
+	data, err := history.ReadFile(a.file, history.MostText)
 	if err != nil {
 		return nil, usagef("--attach: %v", err)
 	}
@@ -207,7 +208,7 @@ func (r attachReader) text(key, file string) (string, error) {
 	if !filepath.IsAbs(file) {
 		file = filepath.Join(r.dir, file)
 	}
-	data, err := os.ReadFile(file)
+	data, err := history.ReadFile(file, history.MostText)
 	if err != nil {
 		return "", r.params.Errorf(key, "%v", err)
 	}

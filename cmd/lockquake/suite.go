@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -15,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/lockquake/lockquake/history"
 	"github.com/lockquake/lockquake/internal/campaign"
 	"github.com/lockquake/lockquake/internal/clock"
 	"github.com/lockquake/lockquake/internal/engine"
@@ -215,9 +215,9 @@ func (r *suiteRun) read(args []string) (c suite.Config, err error) {
 	isFile := func(arg string) bool { return strings.HasSuffix(arg, ".yaml") || strings.HasSuffix(arg, ".yml") }
 	switch {
 	case len(args) == 1 && isFile(args[0]):
-		data, err := os.ReadFile(args[0])
+		data, err := history.ReadFile(args[0], history.MostText)
 		if err != nil {
-			return c, err
+			return c, usagef("suite: %v", err)
 		}
 		if c, err = suite.ReadFile(data, args[0]); err != nil {
 			return c, err

@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/lockquake/lockquake/history"
 	"github.com/lockquake/lockquake/results"
 )
 
@@ -70,7 +71,7 @@ func New(dir string, o results.Origin, done ...Result) *Journal {
 // Open reads the journal in a directory, to go on with it. The error wraps fs.ErrNotExist where there is none.
 func Open(dir string) (*Journal, error) {
 	j := &Journal{path: filepath.Join(dir, File)}
-	text, err := os.ReadFile(j.path)
+	text, err := history.ReadFile(j.path, history.MostList)
 	if err != nil {
 		return nil, err
 	}

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -185,7 +184,7 @@ func (l *faultLog) write() {
 			l.record.log.Error("faults", "error", err)
 		}
 	}
-	if err := os.WriteFile(filepath.Join(l.record.dir, results.FileFaults), b.Bytes(), 0o644); err != nil {
+	if err := results.WriteAtomically(filepath.Join(l.record.dir, results.FileFaults), b.Bytes()); err != nil {
 		l.record.log.Error("faults", "error", err)
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -119,7 +118,7 @@ func (s *observations) write(dir string) error {
 		s.attribute(o)
 		errs = append(errs, enc.Encode(o))
 	}
-	return errors.Join(append(errs, os.WriteFile(filepath.Join(dir, results.FileObserved), b.Bytes(), 0o644))...)
+	return errors.Join(append(errs, results.WriteAtomically(filepath.Join(dir, results.FileObserved), b.Bytes()))...)
 }
 
 // observer asks the service for the steps, and records the answers.

@@ -39,7 +39,7 @@ func (r *record) create(s scenarios.Scenario) error {
 		}
 	}
 	for name, text := range map[string][]byte{results.FileScenario: s.Text, results.FileFaults: nil} {
-		if err := os.WriteFile(filepath.Join(r.dir, name), text, 0o644); err != nil {
+		if err := results.WriteAtomically(filepath.Join(r.dir, name), text); err != nil {
 			return MissingError{Text: fmt.Sprintf("run directory: %v", err)}
 		}
 	}
@@ -96,11 +96,7 @@ func (r *record) unknown(format string, args ...any) {
 func (r *record) write() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	b, err := json.MarshalIndent(r.env, "", "  ")
-	if err != nil {
-		return fmt.Errorf("env.json: %w", err)
-	}
-	return os.WriteFile(filepath.Join(r.dir, results.FileEnv), append(b, '\n'), 0o644)
+	return results.WriteJSON(filepath.Join(r.dir, results.FileEnv), r.env)
 }
 
 // describe tells what is known of a run before it starts.

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"os"
 	"path/filepath"
 	"strconv"
 	"time"
@@ -367,7 +366,7 @@ func (r *run) writeDrawn() error {
 		return nil
 	}
 	path := filepath.Join(r.record.dir, results.FileDrawn)
-	if err := os.WriteFile(path, r.plan.drawn(r.faults.outcomes()), 0o644); err != nil {
+	if err := results.WriteAtomically(path, r.plan.drawn(r.faults.outcomes())); err != nil {
 		return MissingError{Text: fmt.Sprintf("run directory: %v", err)}
 	}
 	return nil

@@ -15,8 +15,16 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"golang.org/x/net/netutil"
 
 	"github.com/lockquake/lockquake/history"
+)
+
+// Whoever can connect may ask, so connections are bounded in number and time: others need the files that they would take. One that is too many is
+// served when another one ends.
+const (
+	mostConnections = 32
+	patience        = 5 * time.Second
 )
 
 // Server serves the metrics of the runs of one command over HTTP.
@@ -77,13 +85,13 @@ func Listen(addr string) (*Server, error) {
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), collectors.NewGoCollector())
 	mux := http.NewServeMux()
 	mux.Handle("/metrics", promhttp.HandlerFor(r, promhttp.HandlerOpts{}))
-	s.http = http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}
+	s.http = http.Server{Handler: mux, ReadTimeout: patience, WriteTimeout: patience, IdleTimeout: patience}
 	return s, nil
 }
 
 // Serve answers until Close.
 func (s *Server) Serve(log *slog.Logger) {
-	if err := s.http.Serve(s.listener); !errors.Is(err, http.ErrServerClosed) {
+	if err := s.http.Serve(netutil.LimitListener(s.listener, mostConnections)); !errors.Is(err, http.ErrServerClosed) {
 		log.Warn("metrics are no longer served", "error", err)
 	}
 }

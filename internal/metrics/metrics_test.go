@@ -6,6 +6,7 @@ import (
 	"io"
 	"log/slog"
 	"maps"
+	"net"
 	"net/http"
 	"os"
 	"regexp"
@@ -32,6 +33,40 @@ func scrape(t *testing.T, s *Server) string {
 		t.Fatal(answer.Status, err)
 	}
 	return string(body)
+}
+
+// TestIdleConnections: whoever connects and says nothing takes few of the process's files, and keeps nobody from the metrics for long.
+func TestIdleConnections(t *testing.T) {
+	const idle = 200
+	files := func() int {
+		list, err := os.ReadDir("/proc/self/fd")
+		if err != nil {
+			t.Skip("the open files of the process cannot be counted here:", err)
+		}
+		return len(list)
+	}
+	s, err := Listen("127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.http.ReadTimeout = 20 * time.Millisecond
+	go s.Serve(slog.New(slog.DiscardHandler))
+	defer s.Close()
+	before := files()
+	for range idle {
+		c, err := net.Dial("tcp", s.listener.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+	}
+	const others = 8 // of the runtime and the test
+	if took := files() - before - idle; took > mostConnections+others {
+		t.Errorf("%d idle connections took %d files", idle, took)
+	}
+	if text := scrape(t, s); !strings.Contains(text, "go_goroutines") {
+		t.Error("nothing is served beside them")
+	}
 }
 
 // TestMetrics tells a run of three users and one fault, and scrapes it before and after its end.

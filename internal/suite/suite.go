@@ -14,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/lockquake/lockquake/history"
 	"github.com/lockquake/lockquake/internal/stories"
 	"github.com/lockquake/lockquake/internal/wire"
 	"github.com/lockquake/lockquake/results"
@@ -245,7 +246,7 @@ func (r Result) find(c Cell) *Cell {
 
 // Read reads the suite in a directory.
 func Read(dir string) (r Result, err error) {
-	b, err := os.ReadFile(filepath.Join(dir, File))
+	b, err := history.ReadFile(filepath.Join(dir, File), history.MostList)
 	if err != nil {
 		return r, err
 	}

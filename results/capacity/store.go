@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"os"
 	"slices"
 	"strings"
 
@@ -39,14 +38,7 @@ func Write(path string, s Sweep) error {
 // Read reads a sweep. What no sweep can have is an error of one line that wraps history.ErrCorrupt.
 func Read(path string) (Sweep, error) {
 	var s Sweep
-	info, err := os.Stat(path)
-	if err != nil {
-		return s, err
-	}
-	if !info.Mode().IsRegular() || info.Size() > maxFile {
-		return s, fmt.Errorf("%w: %s: it is no file of at most %d MiB", history.ErrCorrupt, path, maxFile>>20)
-	}
-	b, err := os.ReadFile(path)
+	b, err := history.ReadFile(path, maxFile)
 	if err != nil {
 		return s, err
 	}

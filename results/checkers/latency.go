@@ -19,7 +19,6 @@ package checkers
 import (
 	"bytes"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"time"
@@ -282,7 +281,7 @@ func (c *latency) Phases() []results.PhaseLatency {
 // started is when the run was started, in RFC 3339; the lines' times are in seconds since the workload was let go.
 func (c *latency) WriteLogs(dir, started string) error {
 	dir = filepath.Join(dir, results.DirLatency)
-	if err := os.MkdirAll(dir, 0o755); err != nil {
+	if err := results.MakeOwn(dir); err != nil {
 		return err
 	}
 	for op, name := range results.Operations {

@@ -6,12 +6,12 @@ import (
 	"fmt"
 	"maps"
 	"math"
-	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 
+	"github.com/lockquake/lockquake/history"
 	"github.com/lockquake/lockquake/results"
 )
 
@@ -36,7 +36,7 @@ func Read(dir string, checkers results.Checkers) (Run, error) {
 	if err != nil {
 		return Run{}, err
 	}
-	text, err := os.ReadFile(filepath.Join(dir, results.FileScenario))
+	text, err := history.ReadOwn(filepath.Join(dir, results.FileScenario), history.MostText)
 	if err != nil {
 		return Run{}, err
 	}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"html/template"
 	"maps"
-	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -148,7 +147,7 @@ func page(dir string, r results.Report, m material) error {
 	}
 	// Evidence may quote addresses. They stay text, and look like it to whoever searches the page for references.
 	out := bytes.ReplaceAll(b.Bytes(), []byte("://"), []byte(":&#47;/"))
-	return os.WriteFile(filepath.Join(dir, results.FileReport), out, 0o644)
+	return results.WriteAtomically(filepath.Join(dir, results.FileReport), out)
 }
 
 // cards are the counts that mean something by themselves. Others that are above zero, or null, are listed with their

@@ -33,7 +33,7 @@ func Write(dir string, r results.Report) error {
 		if err := os.Remove(path); err != nil && !os.IsNotExist(err) {
 			return err
 		}
-	} else if err := os.WriteFile(path, m.svg, 0o644); err != nil {
+	} else if err := results.WriteAtomically(path, m.svg); err != nil {
 		return err
 	}
 	return page(dir, r, m)
