@@ -46,10 +46,12 @@ func Judge(dir string, checkers Checkers) (Report, error) {
 	if d.scenario, err = readScenario(dir); err != nil {
 		return Report{}, fmt.Errorf("run directory: %w", err)
 	}
-	if d.faults, err = ReadFaults(dir); err == nil {
-		if d.observed, err = ReadObserved(dir); err == nil {
-			err = d.readHistory()
+	if d.faults, err = ReadFaults(dir); err == nil { // without them a right lock may look wrong
+		var unread error
+		if d.observed, unread = ReadObserved(dir); unread != nil {
+			d.env.Unknown = append(d.env.Unknown, "what the service said cannot be read: "+unread.Error())
 		}
+		err = d.readHistory()
 	}
 	if err != nil {
 		d.findings, d.tally, d.latency = nil, tally{}, nil

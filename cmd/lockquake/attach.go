@@ -30,13 +30,17 @@ import (
 
 // attachFlags are the flags of a verb whose runs may use a service that somebody else runs.
 type attachFlags struct {
-	file string
-	yes  bool
+	file    string
+	yes     bool
+	secrets []string // files and variables that it may read beside its own
+	sent    []string // the files and variables that its passwords are from
+	strange []string // those of them that nobody has named
 }
 
 func (a *attachFlags) add(fl *pflag.FlagSet) {
 	fl.StringVar(&a.file, "attach", "", "use the service that this file describes, which somebody else runs, instead of servers of one's own (docs/attach.md)")
 	fl.BoolVar(&a.yes, "yes", false, "with --attach: do not ask before anything is written there")
+	fl.StringArrayVar(&a.secrets, "secret", nil, "with --attach: a file, or a variable of the environment, whose password may be sent there, where it is neither beside the file nor named LOCKQUAKE_...; may be repeated")
 }
 
 // attachFile is a service that somebody else runs.
@@ -76,8 +80,11 @@ type secret struct {
 // read returns the service, or nil without --attach.
 func (a *attachFlags) read() (*engine.Attached, error) {
 	if a.file == "" {
-		if a.yes {
+		switch {
+		case a.yes:
 			return nil, usagef("--yes: there is nothing to be asked without --attach")
+		case len(a.secrets) > 0:
+			return nil, usagef("--secret: nothing is sent without --attach")
 		}
 		return nil, nil
 	}
@@ -93,7 +100,10 @@ func (a *attachFlags) read() (*engine.Attached, error) {
 	if err != nil {
 		return nil, withoutPasswordLine(err)
 	}
-	return attachReader{dir: filepath.Dir(a.file), params: p}.service(f)
+	r := &attachReader{dir: filepath.Dir(a.file), params: p}
+	out, err := r.service(f)
+	a.sent, a.strange = r.secrets, slices.DeleteFunc(slices.Clone(r.secrets), func(s string) bool { return r.own(s) || slices.Contains(a.secrets, s) })
+	return out, err
 }
 
 // withoutPasswordLine is an error of the file without the line that it is about, where that may have the password that should not be there.
@@ -112,11 +122,26 @@ func withoutPasswordLine(err error) error {
 
 // attachReader makes a service of a file.
 type attachReader struct {
-	dir    string // of the file: where the names of other files begin
-	params scenarios.Params
+	dir     string // of the file: where the names of other files begin
+	params  scenarios.Params
+	secrets []string // the files and variables that passwords were read from: paths, and names behind a $
 }
 
-func (r attachReader) service(f attachFile) (*engine.Attached, error) {
+// ownVariable begins the names of variables that an attach file may read without being asked.
+const ownVariable = "$LOCKQUAKE_"
+
+// own reports whether a secret belongs to the attach file: a file of its folder, links followed, or a variable of lockquake's. Any other may be a
+// secret of the user's that has nothing to do with the service, which whoever wrote the file would have sent to him.
+func (r *attachReader) own(secret string) bool {
+	if strings.HasPrefix(secret, "$") {
+		return strings.HasPrefix(secret, ownVariable)
+	}
+	dir, err := filepath.EvalSymlinks(r.dir)
+	file, unread := filepath.EvalSymlinks(secret)
+	return err == nil && unread == nil && filepath.Dir(file) == dir
+}
+
+func (r *attachReader) service(f attachFile) (*engine.Attached, error) {
 	ports, err := r.ports(f.Backend)
 	if err != nil {
 		return nil, err
@@ -153,7 +178,7 @@ func (r attachReader) service(f attachFile) (*engine.Attached, error) {
 }
 
 // ports names what kinds of endpoints a backend has.
-func (r attachReader) ports(backend string) ([]string, error) {
+func (r *attachReader) ports(backend string) ([]string, error) {
 	var known []string
 	for _, b := range all.All() {
 		if b.Name == backend && len(b.Attachable) > 0 {
@@ -166,7 +191,7 @@ func (r attachReader) ports(backend string) ([]string, error) {
 	return nil, r.params.Errorf("backend", "it is %q; what can be attached to is %s", backend, strings.Join(known, ", "))
 }
 
-func (r attachReader) endpoints(key string, list []string, port string, login node.Login) ([]cluster.Endpoint, error) {
+func (r *attachReader) endpoints(key string, list []string, port string, login node.Login) ([]cluster.Endpoint, error) {
 	if len(list) == 0 {
 		return nil, r.params.Errorf(key, "no endpoint is given; write a list of host:port")
 	}
@@ -184,7 +209,7 @@ func (r attachReader) endpoints(key string, list []string, port string, login no
 	return out, nil
 }
 
-func (r attachReader) secret(key string, s secret) (string, error) {
+func (r *attachReader) secret(key string, s secret) (string, error) {
 	switch {
 	case s.Env != "" && s.File != "":
 		return "", r.params.Errorf(key, "a password is in env or in file, not in both")
@@ -193,29 +218,36 @@ func (r attachReader) secret(key string, s secret) (string, error) {
 		if !ok || value == "" {
 			return "", r.params.Errorf(key, "the environment has no %s", s.Env)
 		}
+		r.secrets = append(r.secrets, "$"+s.Env)
 		return value, nil
 	case s.File != "":
+		r.secrets = append(r.secrets, r.path(s.File))
 		text, err := r.text(key, s.File)
 		return strings.TrimRight(text, "\r\n"), err
 	}
 	return "", nil
 }
 
-func (r attachReader) text(key, file string) (string, error) {
+// path is where a file is that the attach file names.
+func (r *attachReader) path(file string) string {
+	if filepath.IsAbs(file) {
+		return filepath.Clean(file)
+	}
+	return filepath.Join(r.dir, file)
+}
+
+func (r *attachReader) text(key, file string) (string, error) {
 	if file == "" {
 		return "", nil
 	}
-	if !filepath.IsAbs(file) {
-		file = filepath.Join(r.dir, file)
-	}
-	data, err := history.ReadFile(file, history.MostText)
+	data, err := history.ReadFile(r.path(file), history.MostText)
 	if err != nil {
 		return "", r.params.Errorf(key, "%v", err)
 	}
 	return string(data), nil
 }
 
-func (r attachReader) tls(t *attachTLS) (*node.TLS, error) {
+func (r *attachReader) tls(t *attachTLS) (*node.TLS, error) {
 	if t == nil {
 		return nil, nil
 	}
@@ -235,10 +267,19 @@ func (r attachReader) tls(t *attachTLS) (*node.TLS, error) {
 	return out, nil
 }
 
-// agree looks at the attached service, and asks before anything is written into it.
+// agree looks at the attached service, and asks before anything is written into it, or a password is sent to it that the file has from elsewhere.
 func (a *attachFlags) agree(ctx context.Context, std streams, o engine.Options) error {
 	if o.Attached == nil {
 		return nil
+	}
+	if len(a.strange) > 0 {
+		what := fmt.Sprintf("the password in %s to %s", strings.Join(a.strange, " and "), o.Attached.Addresses())
+		if !asks(std) || a.yes {
+			return usagef("--attach: %s would send %s: if it may, say --secret %s", a.file, what, quoted(a.strange[0]))
+		}
+		if !ask(ctx, std, a.file+" sends "+what+". Go on?") {
+			return usagef("--attach: nothing was sent")
+		}
 	}
 	where, partly, err := engine.Visit(ctx, o)
 	if err != nil {
@@ -250,25 +291,45 @@ func (a *attachFlags) agree(ctx context.Context, std streams, o engine.Options) 
 	if a.yes {
 		return nil
 	}
-	in, ok := std.in.(*os.File)
-	if !ok || !cwriter.IsTerminal(int(in.Fd())) {
+	if !asks(std) {
 		return usagef("--attach: the runs would write %s; nobody can be asked here, so say --yes", where)
 	}
-	fmt.Fprintf(std.err, "The runs write %s, nowhere else, and remove it in the end. Go on? [y/N] ", where)
+	from := ""
+	if len(a.sent) > 0 {
+		from = ", with the password in " + strings.Join(a.sent, " and ")
+	}
+	if !ask(ctx, std, "The runs write "+where+from+", nowhere else, and remove it in the end. Go on?") {
+		return usagef("--attach: nothing was written")
+	}
+	return nil
+}
+
+// asks reports whether somebody can be asked.
+func asks(std streams) bool {
+	in, ok := std.in.(*os.File)
+	return ok && cwriter.IsTerminal(int(in.Fd()))
+}
+
+// ask asks a question that yes answers.
+func ask(ctx context.Context, std streams, question string) bool {
+	fmt.Fprint(std.err, question+" [y/N] ")
 	answer := make(chan string, 1)
 	go func() {
-		line, _ := bufio.NewReader(in).ReadString('\n') // no answer is no
+		line, _ := bufio.NewReader(oneByte{std.in}).ReadString('\n') // no answer is no
 		answer <- strings.ToLower(strings.TrimSpace(line))
 	}()
 	select {
 	case said := <-answer:
-		if said == "y" || said == "yes" {
-			return nil
-		}
+		return said == "y" || said == "yes"
 	case <-ctx.Done():
+		return false
 	}
-	return usagef("--attach: nothing was written")
 }
+
+// oneByte reads no further than it must: what follows is the answer to the next question.
+type oneByte struct{ io.Reader }
+
+func (r oneByte) Read(b []byte) (int, error) { return r.Reader.Read(b[:min(1, len(b))]) }
 
 // reachCommand is the node that tells from a client's place which addresses it can connect to.
 func reachCommand(std streams) *cobra.Command {

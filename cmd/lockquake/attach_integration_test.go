@@ -44,7 +44,7 @@ type attachedRun struct {
 var attachedRuns = []attachedRun{
 	{backend: "redis", prefix: "bench:", watch: watchRedis, least: 20},
 	{backend: "redlock", prefix: "bench:", watch: watchRedis, least: 20, up: []string{"nodes=3"}, set: []string{"backend.nodes=3"}},
-	{backend: "sentinel", prefix: "bench:", watch: watchSentinel, least: 20, yaml: "sentinels:\n  master: lockquake\n  endpoints: [%s]\n  password: {env: BENCH_PASSWORD}\n"},
+	{backend: "sentinel", prefix: "bench:", watch: watchSentinel, least: 20, yaml: "sentinels:\n  master: lockquake\n  endpoints: [%s]\n  password: {env: LOCKQUAKE_BENCH_PASSWORD}\n"},
 	{backend: "rediscluster", prefix: "bench:", watch: watchMonitored, least: 20, seeds: 2},
 	{backend: "etcd", prefix: "bench/", watch: watchEtcd, least: 10, up: []string{"nodes=3"}, set: []string{"backend.nodes=3"}},
 	{
@@ -278,7 +278,7 @@ func (a attachedRun) attach(t *testing.T, access backends.Access, at map[string]
 	}
 	text := fmt.Sprintf("backend: %s\nprefix: %q\nendpoints: [%s]\n", a.backend, a.prefix, strings.Join(at["client"], ", "))
 	if access.Password != "" {
-		text += "password: {env: BENCH_PASSWORD}\n"
+		text += "password: {env: LOCKQUAKE_BENCH_PASSWORD}\n"
 	}
 	if strings.Contains(a.yaml, "%s") {
 		text += fmt.Sprintf(a.yaml, strings.Join(at["sentinel"], ", "))
@@ -293,7 +293,7 @@ func (a attachedRun) attach(t *testing.T, access backends.Access, at map[string]
 	if access.Password == "" {
 		return begin(t, args...)
 	}
-	return beginProgram(t, "env", slices.Concat([]string{"BENCH_PASSWORD=" + access.Password, "BENCH_SENTINELS_PASSWORD=" + sentinelsPassword, program(t)}, args)...)
+	return beginProgram(t, "env", slices.Concat([]string{"LOCKQUAKE_BENCH_PASSWORD=" + access.Password, "LOCKQUAKE_BENCH_SENTINELS_PASSWORD=" + sentinelsPassword, program(t)}, args)...)
 }
 
 // recorder collects what was asked of servers.

@@ -44,7 +44,7 @@ var servicesApart = []apart{
 	}},
 	{attachedRun: attachedRun{
 		backend: "sentinel", prefix: "bench:",
-		yaml: "user: bench\nsentinels:\n  master: mymaster\n  endpoints: [%s]\n  password: {env: BENCH_SENTINELS_PASSWORD}\n",
+		yaml: "user: bench\nsentinels:\n  master: mymaster\n  endpoints: [%s]\n  password: {env: LOCKQUAKE_BENCH_SENTINELS_PASSWORD}\n",
 	}, locks: 8, start: sentinelApart},
 	{attachedRun: attachedRun{backend: "rediscluster", prefix: "bench:", yaml: "user: bench\n", seeds: 1}, locks: 8, start: clusterApart},
 	{attachedRun: attachedRun{backend: "etcd", prefix: "bench/", yaml: "user: bench\n"}, start: etcdApart},

@@ -113,8 +113,10 @@ func (f *capacityFlags) run(ctx context.Context, std streams) error {
 	if err := f.header(&s, tell); err != nil {
 		return err
 	}
-	o, points, err := f.points(ctx)
-	if err != nil {
+	stop := interruptible(ctx, tell)
+	defer stop.done()
+	o, points, err := f.points(stop.ctx)
+	if err = stop.or(err); err != nil {
 		return err
 	}
 	o.Log, o.Out = logger(tell, f.verbose), s.Dir
@@ -135,8 +137,6 @@ func (f *capacityFlags) run(ctx context.Context, std streams) error {
 		defer served.Close()
 		s.Follow = func(o *engine.Options) func(string) { return follow(served, o) }
 	}
-	stop := interruptible(ctx, tell)
-	defer stop.done()
 	if err := f.where.attach.agree(stop.ctx, std, o); err != nil {
 		return err
 	}

@@ -112,19 +112,18 @@ func (f *chooseFlags) run(ctx context.Context, std streams, args []string) error
 	result := &choose.Result{
 		Schema: choose.Schema, Origin: journal.Header.Origin, Seed: drawn, Users: choose.Users, Measured: int64(f.measured), Repeat: once,
 	}
-	r := choose.Run{Dir: dir, Journal: journal, Budget: f.budget, Kept: &engine.KeptServers{Agent: true}, Say: tell.say}
-	r.Result = result
-	list, err := f.candidates(ctx, nodes, rows, func(o *engine.Options) {
+	r := choose.Run{Dir: dir, Journal: journal, Budget: f.budget, Kept: &engine.KeptServers{Agent: true}, Say: tell.say, Result: result}
+	stop := interruptible(ctx, tell)
+	defer stop.done()
+	list, err := f.candidates(stop.ctx, nodes, rows, func(o *engine.Options) {
 		o.Log, o.Out, o.Progress, result.Provider = logger(tell, f.verbose), r.Dir, tell.update, o.Provider.Name()
 		o.Replay = nodes.replay(results.FileScenario, nil, o.Provider.Name())
 	})
-	if err != nil {
+	if err = stop.or(err); err != nil {
 		return err
 	}
 	r.Cost = campaign.CostOf(result.Provider, f.out)
 	tell.say("locks: %d, which take about %v", len(list), choose.Takes(list, once, f.measured, r.Cost).Round(time.Second))
-	stop := interruptible(ctx, tell)
-	defer stop.done()
 	(&batch{tell: tell, stop: stop}).sweep(list[slices.IndexFunc(list, func(c choose.Candidate) bool { return c.NotRun == "" })].Options())
 	err = r.All(stop.ctx, list)
 	tell.close()

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/lockquake/lockquake/internal/clientcheck"
+	"github.com/lockquake/lockquake/internal/cluster"
 	"github.com/lockquake/lockquake/internal/engine"
 	"github.com/lockquake/lockquake/internal/gobuild"
 	"github.com/lockquake/lockquake/internal/wire"
@@ -102,19 +103,21 @@ func (f *clientCheckFlags) run(ctx context.Context, std streams, argv []string) 
 	tell := newProgress(std.err, false)
 	defer tell.close()
 	nodes.builder.Tell = tell.say
-	o, err := nodes.options(ctx, s)
-	if err != nil {
-		return err
-	}
-	if o.Out, err = os.MkdirTemp("", "lockquake-client-"); err != nil {
-		return err
-	}
-	defer func() { _ = os.RemoveAll(o.Out) }()
-	o.Log, o.Started = logger(std.err, f.verbose), time.Now()
 	stop := interruptible(ctx, tell)
 	defer stop.done()
-	bench, err := engine.OpenClientBench(stop.ctx, o)
+	o, err := nodes.options(stop.ctx, s)
+	if err = stop.or(err); err != nil {
+		return err
+	}
+	out, remove, err := cluster.Scratch("client")
 	if err != nil {
+		return err
+	}
+	defer func() { _ = remove() }()
+	o.Out = out
+	o.Log, o.Started = logger(std.err, f.verbose), time.Now()
+	bench, err := engine.OpenClientBench(stop.ctx, o)
+	if err = stop.or(err); err != nil {
 		return err
 	}
 	right := true

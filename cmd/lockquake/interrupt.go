@@ -50,3 +50,11 @@ func interruptible(parent context.Context, tell *progress) interrupt {
 }
 
 func (i interrupt) interrupted() bool { return i.hit.Load() }
+
+// or returns what a verb ends with that was interrupted before anything ran; else err.
+func (i interrupt) or(err error) error {
+	if i.interrupted() {
+		return exit{code: codeInterrupted}
+	}
+	return err
+}

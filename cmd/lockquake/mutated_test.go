@@ -141,7 +141,7 @@ type outcomeOfCheck struct {
 
 // placed is where a directory is broken: an offset, a line, or a file that is missing as a whole.
 var placed = regexp.MustCompile(`\.lqh: offset [0-9]+: |\.lqh: (no header|truncated within its header|header: |format version|it is )|\.lqh names other locks|` +
-	`(faults|observed)\.jsonl: line [0-9]+: |scenario\.yaml:[0-9]+:[0-9]+: |scenario\.yaml: |env\.json: |: it is (missing|no file)|the file is missing|` +
+	`(faults|observed)\.jsonl: line [0-9]+: |scenario\.yaml:[0-9]+:[0-9]+: |scenario\.yaml: |env\.json: |: it is (missing|a directory|a link|no regular file)|the file is missing|` +
 	`it holds [0-9]+ events|no history files`)
 
 // wrong says what is not as it must be; "" where nothing is.

@@ -106,9 +106,11 @@ func (f *runFlags) run(ctx context.Context, std streams, args []string) error {
 	}
 	tell := newProgress(std.err, f.dryRun)
 	defer tell.close()
-	r := runs{flags: f, batch: &batch{std: std, tell: tell, format: f.format.value, explain: f.explain, whole: f.verbose, began: clock.ProcessStart()}}
+	stop := interruptible(ctx, tell) // before anything is tried out: that starts containers, too
+	defer stop.done()
+	r := runs{flags: f, batch: &batch{std: std, tell: tell, stop: stop, format: f.format.value, explain: f.explain, whole: f.verbose, began: clock.ProcessStart()}}
 	if f.ofJobs(args) {
-		return r.run(ctx, func() {
+		return r.run(func() {
 			r.all(&jobsPlan{runs: &r, lines: linesOf(r.stop.ctx, std.in, r.fail), nodes: map[string]*nodeSource{}}, f.shared(true))
 		})
 	}
@@ -116,7 +118,8 @@ func (f *runFlags) run(ctx context.Context, std streams, args []string) error {
 	if err != nil {
 		return err
 	}
-	if r.list, err = f.prepare(ctx, nodes, args, f.set, tell); err != nil {
+	r.list, err = f.prepare(stop.ctx, nodes, args, f.set, tell)
+	if err = stop.or(err); err != nil {
 		return err
 	}
 	if len(r.list) == 1 && r.list[0].cannot != nil {
@@ -132,7 +135,7 @@ func (f *runFlags) run(ctx context.Context, std streams, args []string) error {
 	if !f.several(r.list) {
 		kept = nil
 	}
-	return r.run(ctx, func() { r.all(f.planOf(r.list, f.repeat), kept) })
+	return r.run(func() { r.all(f.planOf(r.list, f.repeat), kept) })
 }
 
 // ofJobs reports whether jobs are read in place of scenarios.
@@ -179,6 +182,9 @@ func (f *runFlags) prepare(ctx context.Context, nodes *nodeSource, args, changed
 			return nil, err
 		}
 		for _, s := range found {
+			if ctx.Err() != nil {
+				return nil, ctx.Err()
+			}
 			if s, err = s.With(set); err == nil && len(changed) > 0 {
 				s, err = reworded(s, changed)
 			}

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"path/filepath"
 	"time"
@@ -47,11 +46,9 @@ func (f *runFlags) planOf(list []candidate, repeat int) runPlan {
 	return p
 }
 
-// run sets up signals and metrics, calls all to make the runs, and prints what belongs to all of them.
-func (r *runs) run(ctx context.Context, all func()) (err error) {
+// run sets up metrics, calls all to make the runs, and prints what belongs to all of them.
+func (r *runs) run(all func()) (err error) {
 	r.several = len(r.list) != 1
-	r.stop = interruptible(ctx, r.tell)
-	defer r.stop.done()
 	if r.metrics, err = r.flags.metrics.serve(r.tell, r.flags.verbose); err != nil {
 		return err
 	}

@@ -111,14 +111,11 @@ func (f *suiteFlags) run(ctx context.Context, std streams, args []string) error 
 	defer tell.close()
 	r := suiteRun{suiteFlags: f, std: std, tell: tell, stop: interruptible(ctx, tell)}
 	defer r.stop.done()
-	if err := r.prepare(args); err != nil {
+	if err := r.stop.or(r.prepare(args)); err != nil {
 		return err
 	}
 	options, err := r.check(r.stop.ctx)
-	if r.stop.interrupted() {
-		return exit{code: codeInterrupted}
-	}
-	if err != nil {
+	if err = r.stop.or(err); err != nil {
 		return err
 	}
 	for _, o := range options {

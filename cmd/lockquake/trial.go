@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -148,11 +147,11 @@ type doctor struct {
 
 // newDoctor makes a doctor; done removes what it wrote.
 func newDoctor(log *slog.Logger, tell func(string, ...any)) (d *doctor, done func(), err error) {
-	out, err := os.MkdirTemp("", "lockquake-doctor-")
+	out, remove, err := cluster.Scratch("doctor")
 	if err != nil {
 		return nil, nil, fmt.Errorf("make a directory for what is tried: %w", err)
 	}
-	return &doctor{out: out, log: log, tell: tell}, func() { _ = os.RemoveAll(out) }, nil
+	return &doctor{out: out, log: log, tell: tell}, func() { _ = remove() }, nil
 }
 
 // try tries attempts on one testbed, and tells of each. What the testbed itself does not bear is tried alone.

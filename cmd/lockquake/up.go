@@ -119,21 +119,21 @@ func newUp(backend string, sets []string) (*up, error) {
 
 // run starts the servers, calls serves when they do, waits for the end of ctx, and removes them.
 func (u *up) run(ctx context.Context, p cluster.Provider, serves func() error) (err error) {
-	logs, err := os.MkdirTemp("", "lockquake-up-")
+	logs, remove, err := cluster.Scratch("up") // where it fails they stay, until clean takes them
 	if err != nil {
 		return fmt.Errorf("make a directory for the servers' logs: %w", err)
 	}
 	u.access.Run = strings.ToLower(rand.Text()[:8])
 	c, err := p.Open(ctx, cluster.Request{Run: u.access.Run, Specs: u.topology.Specs(), LogDir: logs})
 	if err != nil {
-		return errors.Join(err, os.RemoveAll(logs))
+		return errors.Join(err, remove())
 	}
 	defer func() {
 		bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
 		defer cancel()
 		err = errors.Join(err, c.Close(bounded))
 		if err == nil {
-			err = os.RemoveAll(logs)
+			err = remove()
 		}
 	}()
 	service := u.topology.Service(cluster.Handles(c.Nodes))

@@ -3,9 +3,7 @@ package cluster
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
@@ -148,65 +146,4 @@ func (o owner) leftover(all bool) bool {
 		return all || !o.Keep
 	}
 	return all
-}
-
-// ownerFile is the state file in a run's directory.
-const ownerFile = "owner"
-
-// runDir makes the directory of a run, with the owner in it by which Sweep knows whose it is.
-func runDir(o owner) (string, error) {
-	dir, err := stateDir()
-	if err != nil {
-		return "", err
-	}
-	path := filepath.Join(dir, o.Run)
-	if err := os.Mkdir(path, 0o700); err != nil {
-		return "", fmt.Errorf("make the run's directory: %w", err)
-	}
-	err = os.Chmod(path, stateMode()) // whatever the umask is
-	if err == nil {
-		err = os.WriteFile(filepath.Join(path, ownerFile), []byte(o.tag()+"\n"), 0o600)
-	}
-	if err != nil {
-		return "", errors.Join(fmt.Errorf("write the run's state: %w", err), os.RemoveAll(path))
-	}
-	return path, nil
-}
-
-// stateDir returns this user's directory for the state and data of local runs. It refuses one that another user made.
-func stateDir() (string, error) {
-	dir := stateDirName()
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return "", fmt.Errorf("make the state directory: %w", err)
-	}
-	info, err := os.Lstat(dir)
-	if err != nil {
-		return "", fmt.Errorf("look at the state directory: %w", err)
-	}
-	if !info.IsDir() || info.Mode().Perm()&^stateMode() != 0 || !ownedByUs(info) {
-		return "", fmt.Errorf("the state directory %s is not this user's alone; remove it or set TMPDIR", dir)
-	}
-	if info.Mode().Perm() != stateMode() {
-		if err := os.Chmod(dir, stateMode()); err != nil {
-			return "", fmt.Errorf("open the state directory for servers: %w", err)
-		}
-	}
-	return dir, nil
-}
-
-// stateMode is the mode of the state directory and of those of runs in it: this user's alone. Where servers are another user, that one passes
-// through on the way to its own data, and can neither list nor write.
-func stateMode() fs.FileMode {
-	if serverIdentity("") != 0 {
-		return 0o711
-	}
-	return 0o700
-}
-
-func stateDirName() string {
-	tmp := os.TempDir()
-	if real, err := filepath.EvalSymlinks(tmp); err == nil {
-		tmp = real // what is done in the name of a target follows no links
-	}
-	return filepath.Join(tmp, fmt.Sprintf("lockquake-%d", os.Getuid()))
 }

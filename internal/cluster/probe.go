@@ -94,11 +94,11 @@ func probeEngine(ctx context.Context, images []string) []ProbeResult {
 
 // withAgent starts an agent of no run, and removes it.
 func (d *docker) withAgent(ctx context.Context, ask func(*agent.Client) error) error {
-	dir, err := os.MkdirTemp("", "lockquake-probe-")
+	dir, remove, err := Scratch("probe")
 	if err != nil {
 		return err
 	}
-	defer func() { _ = os.RemoveAll(dir) }()
+	defer func() { _ = remove() }()
 	logs, err := newNodeLogs(dir)
 	if err != nil {
 		return err

@@ -333,11 +333,11 @@ func moveThread(to hierarchy) error {
 
 // probeLimits makes a group with limits and removes it.
 func probeLimits() (string, error) {
-	dir, err := os.MkdirTemp("", "lockquake-probe-")
+	dir, remove, err := Scratch("probe")
 	if err != nil {
 		return "", err
 	}
-	defer func() { _ = os.RemoveAll(dir) }()
+	defer func() { _ = remove() }()
 	g, err := openGroups(fmt.Sprintf("p%x", os.Getpid()), dir)
 	if err != nil {
 		return "", noLimits(err)

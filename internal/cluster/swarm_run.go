@@ -7,7 +7,6 @@ import (
 	"maps"
 	"net"
 	"net/netip"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -75,11 +74,11 @@ func (s *swarm) Open(ctx context.Context, r Request) (*Cluster, error) {
 
 // visit opens a run on all hosts that can be had, which leaves nothing, has it looked at, and closes it.
 func (s *swarm) visit(ctx context.Context, r Request, look func(*swarmRun, *Cluster) error) error {
-	logs, err := os.MkdirTemp("", "lockquake-swarm-")
+	logs, remove, err := Scratch("swarm")
 	if err != nil {
 		return fmt.Errorf("make a directory for the logs of hosts: %w", err)
 	}
-	defer func() { _ = os.RemoveAll(logs) }()
+	defer func() { _ = remove() }()
 	r.LogDir, r.Log = logs, s.log
 	run, c, err := s.openRun(ctx, r, true)
 	if err != nil {

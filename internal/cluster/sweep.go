@@ -166,15 +166,11 @@ func (s *Swept) leave(what string, o owner) {
 
 // directories removes the state and data of local runs.
 func (s *Swept) directories(o SweepOptions) error {
-	dir, entries, err := stateEntries()
-	if err != nil {
-		return err
-	}
-	var errs []error
-	for _, e := range entries {
-		path := filepath.Join(dir, e.Name())
+	paths, err := stateEntries()
+	errs := []error{err}
+	for _, path := range paths {
 		own, known := readOwner(path)
-		if !known && !abandoned(e) || known && !own.leftover(o.All) {
+		if !known && !abandoned(path) || known && !own.leftover(o.All) {
 			if known {
 				s.leave(path, own)
 			}
@@ -203,27 +199,28 @@ func (o SweepOptions) unlessLook(remove func() error) error {
 	return remove()
 }
 
-// stateEntries lists the directories of runs in the state directory, which need not be there.
-func stateEntries() (dir string, entries []os.DirEntry, err error) {
-	if _, err := os.Lstat(stateDirName()); errors.Is(err, os.ErrNotExist) {
-		return "", nil, nil
+// stateEntries lists the directories of runs in this user's state directories, which need not be there.
+func stateEntries() (paths []string, err error) {
+	dirs, err := stateDirs()
+	for _, dir := range dirs {
+		entries, unread := os.ReadDir(dir)
+		if unread != nil {
+			err = errors.Join(err, fmt.Errorf("list the state directory: %w", unread))
+		}
+		for _, e := range entries {
+			paths = append(paths, filepath.Join(dir, e.Name()))
+		}
 	}
-	if dir, err = stateDir(); err != nil {
-		return "", nil, err
-	}
-	if entries, err = os.ReadDir(dir); err != nil {
-		return "", nil, fmt.Errorf("list the state directory: %w", err)
-	}
-	return dir, entries, nil
+	return paths, err
 }
 
-// recorded lists the local runs in this user's state directory, by their ids. Nothing else proves that a process belongs to a run: anybody
+// recorded lists the local runs in this user's state directories, by their ids. Nothing else proves that a process belongs to a run: anybody
 // can write the same into an environment.
 func recorded() (map[string]owner, error) {
-	dir, entries, err := stateEntries()
-	out := make(map[string]owner, len(entries))
-	for _, e := range entries {
-		if o, ok := readOwner(filepath.Join(dir, e.Name())); ok && o.Run == e.Name() {
+	paths, err := stateEntries()
+	out := make(map[string]owner, len(paths))
+	for _, path := range paths {
+		if o, ok := readOwner(path); ok && o.Run == filepath.Base(path) {
 			out[o.Run] = o
 		}
 	}
@@ -239,8 +236,8 @@ func readOwner(dir string) (owner, bool) {
 }
 
 // abandoned tells whether a directory without owner is no run that is just beginning.
-func abandoned(e os.DirEntry) bool {
-	info, err := e.Info()
+func abandoned(path string) bool {
+	info, err := os.Lstat(path)
 	return err == nil && time.Since(info.ModTime()) > time.Minute
 }
 

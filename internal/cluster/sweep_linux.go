@@ -102,7 +102,7 @@ func clocksHere() []clockOf {
 	}
 	out := make([]clockOf, 0, len(found))
 	for _, p := range found {
-		out = append(out, clockOf{p.Process, faketimeHere(filepath.Join(stateDirName(), p.owner.Run), p.node)})
+		out = append(out, clockOf{p.Process, faketimeHere(stateOf(p.owner.Run), p.node)})
 	}
 	return out
 }

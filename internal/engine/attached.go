@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -43,8 +42,8 @@ func (a *Attached) ports() map[string]int {
 	return out
 }
 
-// addresses lists the endpoints.
-func (a *Attached) addresses() string {
+// Addresses lists the endpoints.
+func (a *Attached) Addresses() string {
 	var list []string
 	for _, e := range a.Endpoints {
 		list = append(list, e.Address)
@@ -235,11 +234,11 @@ func (d *deployment) leave(ctx context.Context, a *Attached, tell func(string)) 
 	err = errors.Join(err, d.guest.Close())
 	d.guest = nil
 	if err != nil {
-		return fmt.Errorf("what is below %s on %s could not be removed: %w", d.plan.prefix, a.addresses(), err)
+		return fmt.Errorf("what is below %s on %s could not be removed: %w", d.plan.prefix, a.Addresses(), err)
 	}
 	tell("removed from the attached service: " + said)
 	if d.cluster != nil {
-		d.cluster.Describe["attached"], d.cluster.Describe["attached_removed"] = a.addresses(), said
+		d.cluster.Describe["attached"], d.cluster.Describe["attached_removed"] = a.Addresses(), said
 		if d.partly != "" {
 			d.cluster.Describe["attached_looked_at"] = d.partly
 		}
@@ -272,7 +271,7 @@ func Visit(ctx context.Context, o Options) (where, partly string, err error) {
 	if o.Attached.Trip, err = reach(ctx, o, p.id, addresses); err != nil {
 		return "", "", err
 	}
-	return fmt.Sprintf("below %q on the %s service at %s", o.Attached.Prefix, p.backend.Name, o.Attached.addresses()), d.partly, nil
+	return fmt.Sprintf("below %q on the %s service at %s", o.Attached.Prefix, p.backend.Name, o.Attached.Addresses()), d.partly, nil
 }
 
 // ReachVerb is the node that tells which addresses it can connect to: a line for each that it cannot, and then ReachDone with the ns of the fastest connect.
@@ -283,11 +282,11 @@ const (
 
 // reach has a node in a client's place connect to all addresses, and returns what the fastest connect took.
 func reach(ctx context.Context, o Options, id string, addresses []string) (trip time.Duration, err error) {
-	logs, err := os.MkdirTemp("", "lockquake-reach-")
+	logs, remove, err := cluster.Scratch("reach")
 	if err != nil {
 		return 0, MissingError{Text: err.Error()}
 	}
-	defer func() { _ = os.RemoveAll(logs) }()
+	defer func() { _ = remove() }()
 	c, err := o.Provider.Open(ctx, cluster.Request{Run: id, LogDir: logs, Images: o.Images, Log: o.Log, Specs: []node.Spec{{
 		Name: clientName(0), Role: node.Client, Image: node.SelfProgram, Stdio: true,
 		Command: func(node.Place) []string { return node.Own(ReachVerb, addresses...) },

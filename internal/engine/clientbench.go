@@ -57,11 +57,11 @@ func Hellos(ctx context.Context, o Options) (hellos []*wire.Hello, err error) {
 	if err != nil || len(p.programs) == 0 {
 		return nil, err
 	}
-	logs, err := os.MkdirTemp("", "lockquake-hello-")
+	logs, remove, err := cluster.Scratch("hello")
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, os.RemoveAll(logs)) }()
+	defer func() { err = errors.Join(err, remove()) }()
 	specs := make([]node.Spec, len(p.programs))
 	for i := range specs {
 		specs[i] = planner{Plan: p, Options: o}.clientSpec(i)

@@ -209,6 +209,25 @@ func TestDamagedFaults(t *testing.T) {
 	}
 }
 
+// TestDamagedObservations: what the service said when it was asked proves little. All else is judged, and the run is unknown.
+func TestDamagedObservations(t *testing.T) {
+	d := prepared(t, overlapScript, enough, nil)
+	whole, err := results.Judge(d.dir, All())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(d.dir, results.FileObserved), []byte("{\"id\":"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	r, err := results.Judge(d.dir, All())
+	if err != nil || r.Verdict != results.Unknown || !strings.Contains(strings.Join(r.Reasons, " "), "what the service said cannot be read: history is damaged") {
+		t.Fatalf("%s, %q, %v", r.Verdict, r.Reasons, err)
+	}
+	if !reflect.DeepEqual(r.Counts, whole.Counts) {
+		t.Errorf("counts %v, and with the file whole %v", r.Counts, whole.Counts)
+	}
+}
+
 type crasher struct{ after int }
 
 func (c *crasher) Observe(*history.Event) {

@@ -1,0 +1,119 @@
+package cluster
+
+import (
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// ownerFile is the state file in a run's directory.
+const ownerFile = "owner"
+
+// runDir makes the directory of a run, with the owner in it by which Sweep knows whose it is.
+func runDir(o owner) (string, error) {
+	dir, err := stateDir()
+	if err != nil {
+		return "", err
+	}
+	path := filepath.Join(dir, o.Run)
+	if err := os.Mkdir(path, 0o700); err != nil {
+		return "", fmt.Errorf("make the run's directory: %w", err)
+	}
+	err = os.Chmod(path, stateMode()) // whatever the umask is
+	if err == nil {
+		err = os.WriteFile(filepath.Join(path, ownerFile), []byte(o.tag()+"\n"), 0o600)
+	}
+	if err != nil {
+		return "", errors.Join(fmt.Errorf("write the run's state: %w", err), os.RemoveAll(path))
+	}
+	return path, nil
+}
+
+// Scratch makes a directory for what is needed only while this process runs, such as logs of a node that answers a question. It is removed by
+// remove, or by Sweep where this process was killed before that.
+func Scratch(name string) (dir string, remove func() error, err error) {
+	if dir, err = runDir(self(name+"-"+strings.ToLower(rand.Text()[:8]), false)); err != nil {
+		return "", nil, err
+	}
+	return dir, func() error { return os.RemoveAll(dir) }, nil
+}
+
+// stateDir returns this user's directory for the state and data of runs, and makes it. Where another user has taken its name, it is one whose name
+// nobody can know before.
+func stateDir() (string, error) {
+	dir := stateDirName()
+	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+		return "", fmt.Errorf("make the state directory: %w", err)
+	}
+	dirs, err := stateDirs()
+	if err != nil {
+		return "", err
+	}
+	if len(dirs) == 0 {
+		if dir, err = os.MkdirTemp(filepath.Dir(dir), filepath.Base(dir)+"-*"); err != nil {
+			return "", fmt.Errorf("make the state directory: %w", err)
+		}
+		dirs = append(dirs, dir)
+	}
+	if err := os.Chmod(dirs[0], stateMode()); err != nil {
+		return "", fmt.Errorf("open the state directory for servers: %w", err)
+	}
+	return dirs[0], nil
+}
+
+// stateDirs lists the state directories that are there and this user's alone: that of the usual name, and those that took its place.
+func stateDirs() (dirs []string, err error) {
+	usual := stateDirName()
+	entries, err := os.ReadDir(filepath.Dir(usual))
+	if err != nil {
+		return nil, fmt.Errorf("look for the state directory: %w", err)
+	}
+	for _, e := range entries { // by name: the usual one comes first
+		name := e.Name()
+		if name != filepath.Base(usual) && !strings.HasPrefix(name, filepath.Base(usual)+"-") {
+			continue
+		}
+		path := filepath.Join(filepath.Dir(usual), name)
+		if info, err := os.Lstat(path); err == nil && info.IsDir() && info.Mode().Perm()&^stateMode() == 0 && ownedByUs(info) {
+			dirs = append(dirs, path)
+		}
+	}
+	return dirs, nil
+}
+
+// stateOf returns where the state of a run is, or would be.
+func stateOf(run string) string {
+	dirs, _ := stateDirs() // else it is told when they are swept
+	if i := slices.IndexFunc(dirs, func(dir string) bool { return isDir(filepath.Join(dir, run)) }); i >= 0 {
+		return filepath.Join(dirs[i], run)
+	}
+	return filepath.Join(stateDirName(), run)
+}
+
+func isDir(path string) bool {
+	info, err := os.Lstat(path)
+	return err == nil && info.IsDir()
+}
+
+// stateMode is the mode of the state directory and of those of runs in it: this user's alone. Where servers are another user, that one passes
+// through on the way to its own data, and can neither list nor write.
+func stateMode() fs.FileMode {
+	if serverIdentity("") != 0 {
+		return 0o711
+	}
+	return 0o700
+}
+
+// stateDirName is the usual name of the state directory.
+func stateDirName() string {
+	tmp := os.TempDir()
+	if real, err := filepath.EvalSymlinks(tmp); err == nil {
+		tmp = real // what is done in the name of a target follows no links
+	}
+	return filepath.Join(tmp, fmt.Sprintf("lockquake-%d", os.Getuid()))
+}
