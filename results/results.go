@@ -212,6 +212,8 @@ type Quantity struct {
 	Of string `json:"-"`
 	// First is its place among those that a report shows first, judged or not, from 1. The others follow by name, where they were judged: 0.
 	First int `json:"-"`
+	// Explains names the counts that this one may be the cause of: it is told before them.
+	Explains []string `json:"-"`
 	// Column is its head in the table of several runs, in the order of First; "": it is not in it.
 	Column string `json:"-"`
 	// NeedsEnds tells that the quantity rests on when holds and waits ended: where a release or a grant was

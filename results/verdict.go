@@ -165,8 +165,23 @@ func (d *directory) expect(r *Report, damage error) {
 	}
 	r.Uncovered = c.uncovered(r.Expectations)
 	if damage == nil {
-		r.Reasons = append(r.Reasons, reasons(r.Expectations)...)
+		r.Reasons = append(r.Reasons, reasons(c.causesFirst(r.Expectations))...)
 	}
+}
+
+// causesFirst returns the expectations that failed, causes before what they explain, and behind them the others.
+//
+// Example: a release of another user's lock lets a second holder in. foreign_releases stands before double_grants.
+func (c *circumstances) causesFirst(all []ExpectationResult) []ExpectationResult {
+	rank := func(x ExpectationResult) int {
+		if x.Verdict != Fail {
+			return 1
+		}
+		return -len(c.quantity[x.Name].Explains)
+	}
+	all = slices.Clone(all)
+	slices.SortStableFunc(all, func(a, b ExpectationResult) int { return rank(a) - rank(b) })
+	return all
 }
 
 // refusedSteps returns the steps that had to be done, were not, and for which nothing is to blame but the lock.

@@ -326,3 +326,19 @@ func TestTheWorstClockOfTheReplicasCounts(t *testing.T) {
 		t.Errorf("it may be off by %d", l.whole.ErrorNS)
 	}
 }
+
+// TestCausesFirst: of several violations that which may explain the others is told first; what is not met for another reason stands behind them.
+func TestCausesFirst(t *testing.T) {
+	c := circumstances{quantity: map[string]Quantity{
+		"double_grants": {Explains: []string{"stale_writes", "lost_updates"}}, "foreign_releases": {Explains: []string{"double_grants", "stale_writes", "lost_updates"}},
+	}}
+	var names []string
+	for _, x := range c.causesFirst([]ExpectationResult{
+		{Name: "judged", Verdict: Unknown}, {Name: "lost_updates", Verdict: Fail}, {Name: "double_grants", Verdict: Fail}, {Name: "token_regressions", Verdict: Pass}, {Name: "foreign_releases", Verdict: Fail},
+	}) {
+		names = append(names, x.Name)
+	}
+	if got := strings.Join(names, " "); got != "foreign_releases double_grants lost_updates judged token_regressions" {
+		t.Error(got)
+	}
+}

@@ -158,7 +158,7 @@ func (c Cell) warning() string {
 	return strings.Join(slices.DeleteFunc([]string{c.short(), c.uncovered()}, func(s string) bool { return s == "" }), "; ")
 }
 
-// reason is why a cell is not green: that of the first run of its state; or what a green one is worth.
+// reason is why a cell is not green: all that the first run of its state has against it; or what a green one is worth.
 func (c Cell) reason() string {
 	if warning := c.warning(); warning != "" {
 		return warning
@@ -166,7 +166,7 @@ func (c Cell) reason() string {
 	want := map[State]results.Verdict{Red: results.Fail, Unknown: results.Unknown}[c.State()]
 	for _, r := range c.Runs {
 		if r.Verdict == want && len(r.Reasons) > 0 {
-			return r.Reasons[0]
+			return strings.Join(r.Reasons, "; ")
 		}
 	}
 	if c.Apart != "" {

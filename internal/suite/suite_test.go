@@ -247,7 +247,7 @@ func TestTooFewGrants(t *testing.T) {
 	r := suite.Result{Cells: []suite.Cell{
 		{Lock: "a/b", Story: "many", About: 10_000, Runs: []suite.Run{{Verdict: results.Pass, Grants: 10_000}, {Verdict: results.Pass, Grants: 500}}},
 		{Lock: "a/c", Story: "many", About: 10_000, Runs: []suite.Run{{Verdict: results.Pass, Grants: 10_000}}},
-		{Lock: "a/d", Story: "many", About: 10_000, Runs: []suite.Run{{Verdict: results.Fail, Grants: 500, Reasons: []string{"why"}}}},
+		{Lock: "a/d", Story: "many", About: 10_000, Runs: []suite.Run{{Verdict: results.Fail, Grants: 500, Reasons: []string{"why", "and why"}}}},
 	}}
 	text, markdown, xml := forms(t, r)
 	const worth = "500 grants were judged, and the story is about 10000: what needs more than those was not seen, and of what comes by chance the rate is below 3/500 with 95 % confidence"
@@ -255,7 +255,7 @@ func TestTooFewGrants(t *testing.T) {
 		out  *bytes.Buffer
 		want []string
 	}{
-		{text, []string{"green 2 of 2 of too few grants  green  red\n", "\na/b, many: green 2 of 2: " + worth + "\n", "2 green, 1 red"}},
+		{text, []string{"green 2 of 2 of too few grants  green  red\n", "\na/b, many: green 2 of 2: " + worth + "\n", "a/d, many: red: why; and why\n", "2 green, 1 red"}},
 		{markdown, []string{"| many | ✅ green 2 of 2 of too few grants | ✅ green | ❌ red |", "- **a/b, many**: green 2 of 2: " + worth}},
 		{xml, []string{"<system-out><![CDATA[" + worth + "]]></system-out>"}},
 	} {

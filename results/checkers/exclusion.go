@@ -90,6 +90,7 @@ var exclusionKind = results.CheckerKind{
 		{
 			Name: "double_grants", Doc: "pairs of conflicting holds whose *entitled* parts overlap: the lock broke its promise",
 			Tone: results.Violation, Of: "entitled grants of a lock that another user asked for or held meanwhile", First: 1, Column: "double grants", NeedsEnds: true,
+			Explains: []string{"stale_writes", "lost_updates"},
 		},
 		{
 			Name: "overlapping_holds", Doc: "pairs of conflicting holds that overlap where at least one was entitled no more: the service did what it said",

@@ -73,7 +73,7 @@ var foreignReleasesKind = results.CheckerKind{
 	Counts: []results.Quantity{
 		{
 			Name: "foreign_releases", Doc: "releases that ended somebody else's entitled hold, and that somebody missed; where one leads to the next, the length of the cascade",
-			Tone: results.Violation, Of: "releases by users who were not entitled", First: 7, NeedsEnds: true,
+			Tone: results.Violation, Of: "releases by users who were not entitled", First: 7, NeedsEnds: true, Explains: []string{"double_grants", "stale_writes", "lost_updates"},
 		},
 	},
 }
