@@ -20,16 +20,18 @@ import (
 )
 
 type stuckLocks struct {
-	run   results.Run
-	bound int64
-	heard int64 // until when it is known who has what in hand
-	t     *tracker
-	asks  *asks
-	locks []stuckLock
-	list  shortlist
-	last  int64
-	stuck []waiting
-	holds int64
+	run    results.Run
+	bound  int64
+	heard  int64 // until when it is known who has what in hand
+	clocks results.Clocks
+	worst  int64 // ns: the largest error of an asking's time so far; holders have asked, too
+	t      *tracker
+	asks   *asks
+	locks  []stuckLock
+	list   shortlist
+	last   int64
+	stuck  []waiting
+	holds  int64
 }
 
 // waiting is a time beyond the bound that users asked for a lock in vain.
@@ -69,7 +71,7 @@ var stuckLocksKind = results.CheckerKind{
 }
 
 func newStuckLocks(run results.Run) results.Checker {
-	c := &stuckLocks{run: run, bound: bound(run), heard: allHeard(run), locks: make([]stuckLock, len(run.Locks)), list: shortlist{room: results.MaxWitnesses}}
+	c := &stuckLocks{run: run, bound: bound(run), heard: allHeard(run), clocks: run.Clocks(), locks: make([]stuckLock, len(run.Locks)), list: shortlist{room: results.MaxWitnesses}}
 	c.t = newTracker(run, c)
 	c.asks = newAsks(run, c, true)
 	return c
@@ -98,6 +100,7 @@ func (c *stuckLocks) Observe(e *history.Event) {
 	if e.Kind == history.Acquire {
 		l := c.lock(e.Lock)
 		c.touch(e.Lock, e.Time)
+		c.worst = max(c.worst, c.clocks.Late(e.User, e.Time)-e.Time)
 		if e.Phase == history.Invoke && l.asked.Kind == history.KindNone {
 			l.asked = *e
 		}
@@ -164,7 +167,7 @@ func (c *stuckLocks) ended(h *hold) {
 func (c *stuckLocks) over(lock uint16, t int64, ok *history.Event) {
 	l := c.lock(lock)
 	l.longest = max(l.longest, l.waited)
-	if l.waited > c.bound+2*c.t.worst && c.bound > 0 {
+	if l.waited > c.bound+2*c.worst && c.bound > 0 {
 		c.stuck = append(c.stuck, waiting{lock, span{l.since, t}, l.waited})
 		c.keep(lock, t, ok)
 	}
