@@ -30,6 +30,8 @@ type Header struct {
 	Locks   []string `json:"locks"`             // names of the locks; Event.Lock is an index into it
 	// Exclusive says that nothing in the run asks for shared mode, so that an event in it is nonsense.
 	Exclusive bool `json:"exclusive,omitempty"`
+	// LeaseNS is how long a grant or a renewal can be valid, at most, after the process had the answer in hand, in ns; 0: it is not known.
+	LeaseNS int64 `json:"lease_ns,omitempty"`
 	// OffsetNS is what has to be added to the process's own clock, by which its records are stamped, to get the
 	// run's, as it was measured before the first of them. ErrorNS is how wrong that may be. Both are 0 where the
 	// clock is shared.

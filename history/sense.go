@@ -3,6 +3,7 @@ package history
 import (
 	"fmt"
 	"slices"
+	"time"
 )
 
 // Sense follows the events of one process and refuses those that cannot have happened: an event that only another
@@ -15,7 +16,8 @@ import (
 type Sense struct {
 	process string
 	locks   int
-	shared  bool // the run has shared mode
+	shared  bool  // the run has shared mode
+	lease   int64 // ns; 0: not known
 	by      writer
 	client  int // its index
 
@@ -31,7 +33,7 @@ var modeNames = [2]string{"exclusive", "shared"}
 
 // NewSense begins with the first event of the process that the header names.
 func NewSense(h Header) *Sense {
-	s := &Sense{process: h.Process, locks: len(h.Locks), shared: !h.Exclusive, by: byResource}
+	s := &Sense{process: h.Process, locks: len(h.Locks), shared: !h.Exclusive, lease: h.LeaseNS, by: byResource}
 	if client, ok := ClientOf(h.Process); ok {
 		s.by, s.client = byClient, client
 	} else if h.Process == Engine {
@@ -163,10 +165,15 @@ func (s *Sense) granted(e *Event, asked int64) error {
 	return nil
 }
 
-// valid checks the end of a validity. Left out, it would entitle nobody, and no double grant could be found.
+// valid checks the end of a validity. Left out, it would entitle nobody, and no double grant could be found; beyond the lease, it would make a right
+// lock grant twice.
 func (s *Sense) valid(e *Event) error {
-	if e.Valid != ValidEndless && e.Valid != ValidUnknown && (e.Valid <= 0 || e.Valid > maxTime) {
+	switch {
+	case e.Valid == ValidEndless || e.Valid == ValidUnknown:
+	case e.Valid <= 0 || e.Valid > maxTime:
 		return s.refuse(e, "its valid is %d or left out: want a time, %q or %q", e.Valid, wordEndless, wordUnknown)
+	case s.lease > 0 && e.Valid > e.Time && e.Valid-e.Time > s.lease:
+		return s.refuse(e, "its valid is %v after it: grants of the run end %v after they were asked for at the latest; where the lock has a lease of its own, that is the run's backend.ttl", time.Duration(e.Valid-e.Time), time.Duration(s.lease))
 	}
 	return nil
 }

@@ -257,6 +257,48 @@ func TestModes(t *testing.T) {
 	}
 }
 
+// TestLease: no grant and no renewal is valid for longer than the lease after it came into hand.
+func TestLease(t *testing.T) {
+	const lease = 500
+	for name, c := range map[string]struct {
+		lease int64
+		kind  Kind
+		valid int64 // behind the event's time
+		want  string
+	}{
+		"at its end":                  {lease, Acquire, lease, ""},
+		"beyond it":                   {lease, Acquire, lease + 1, "makes no sense: its valid is 501ns after it: grants of the run end 500ns after"},
+		"a renewal beyond it":         {lease, Renew, lease + 1, "its valid is 501ns after it"},
+		"beyond it, told by the lock": {lease, Renewed, lease + 1, "its valid is 501ns after it"},
+		"no lease is known":           {0, Acquire, 1e12, ""},
+		"over before it came":         {lease, Acquire, -5, ""},
+	} {
+		x := sane()
+		h := header("client-1")
+		h.LeaseNS = c.lease
+		s := NewSense(h)
+		var err error
+		changed := false
+		for i := range x.events {
+			e := &x.events[i]
+			if x.process[i] != "client-1" {
+				continue
+			}
+			if e.Kind == c.kind && (e.Phase == Ok || e.Phase == Info) && !changed {
+				e.Valid, changed = e.Time+c.valid, true
+			} else if e.Valid > 0 && (e.Kind == Acquire || e.Kind == Renew || e.Kind == Renewed) {
+				e.Valid = e.Time + 1
+			}
+			if err = s.Observe(e); err != nil {
+				break
+			}
+		}
+		if !changed || (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, want %q", name, err, c.want)
+		}
+	}
+}
+
 // TestWhichEventsNeedALock: a stall needs none, and names none that is not there.
 func TestWhichEventsNeedALock(t *testing.T) {
 	for _, c := range []struct {

@@ -109,6 +109,9 @@ func (d *directory) readHistory() (err error) {
 	defer func() { err = errors.Join(err, m.Close()) }()
 	d.makeRun(m, lost)
 	d.tally.noLock = d.env.NoLock
+	if d.env.Expires {
+		d.tally.ttl = d.env.TTL
+	}
 	trial := NewCheckerRunner(d.checkers, d.run)
 	rec := newReceipts(d.run)
 	events, from := make([]history.Event, batchSize), make([]*history.Header, batchSize)
@@ -296,8 +299,10 @@ func nothingJudged(k CheckerKind, why string) Finding {
 
 // tally counts what there was to judge.
 type tally struct {
-	noLock     bool // nothing is granted
+	noLock     bool  // nothing is granted
+	ttl        int64 // ns, where grants end by it; else 0
 	judged     Judged
+	brief      int64 // of the entitled grants: those that were valid for less than a tenth of the TTL
 	dropped    int64
 	clockError int64 // ns: the largest error of an event's time
 }
@@ -310,6 +315,9 @@ func (t *tally) observe(e *history.Event) {
 			t.judged.Grants++
 			if e.Valid != history.ValidUnknown && e.Valid > e.Time {
 				t.judged.Entitled++
+				if e.Value > 0 && e.Valid-e.Value < t.ttl/10 {
+					t.brief++
+				}
 			}
 		}
 	case history.EffectRead, history.EffectWrite:

@@ -142,6 +142,10 @@ func (d *directory) expect(r *Report, damage error) {
 			c.unentitled = fmt.Sprintf("only %s of %s were entitled: the others can be no double grant", figure.Count(r.Judged.Entitled), figure.Of(r.Judged.Grants, "grant"))
 		}
 	}
+	if c.unentitled == "" && !d.env.Directed && 2*d.tally.brief > r.Judged.Entitled {
+		c.unentitled = fmt.Sprintf("%s of the %s entitled grants were valid for less than a tenth of the ttl: such are hardly ever double grants, whatever the lock does",
+			figure.Count(d.tally.brief), figure.Count(r.Judged.Entitled))
+	}
 	c.unserved, c.outOfStep = unserved(r, all), outOfStep(r)
 	if refuted := slices.Concat(d.env.Refuted, d.refusedSteps()); len(refuted) > 0 && damage == nil {
 		r.Verdict = Fail

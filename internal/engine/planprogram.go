@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/lockquake/lockquake/backends/listed"
 	"github.com/lockquake/lockquake/internal/cluster"
@@ -273,6 +274,15 @@ func (p planner) checkPrograms() error {
 		return p.wrong(path+".beside", "%d programs take turns, and the clients are %d", len(p.programs), n)
 	}
 	return nil
+}
+
+// lease is how long the grants of a program of somebody else can be valid, in ns: the TTL that it is given, which a service may round up to a whole second;
+// 0 where grants do not end by themselves, or lockquake's own client, which is held to it by the conformance suite, takes them.
+func (p *Plan) lease() int64 {
+	if len(p.programs) == 0 || !p.lock.Offers.Expires {
+		return 0
+	}
+	return int64((p.scenario.Backend.TTL + time.Second - 1).Truncate(time.Second))
 }
 
 // everywhere are the points that every client announces.

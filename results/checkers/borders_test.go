@@ -29,6 +29,9 @@ func TestEachExpectationByItself(t *testing.T) {
 		d.scenario = "name: x\nclaim: y\nbackend: {use: memory, ttl: 10s}\nsteps: [{do: acquire, user: A}, {inject: pause, on: A}]\nexpect: {judged: \">=1\"}\n"
 		d.env.Directed = true
 	}
+	expires := func(ttl int64, directed bool) func(*runDir) {
+		return func(d *runDir) { d.env.Expires, d.env.TTL, d.env.Directed = true, ttl, directed }
+	}
 	for _, c := range []struct {
 		name, text, expect string
 		change             func(*runDir)
@@ -73,6 +76,10 @@ func TestEachExpectationByItself(t *testing.T) {
 		}, "bit", results.Pass, ""},
 		{"a share of no grants", "run resource=register\n1 A acquire invoke\n", `double_grants: "<1%", judged: ">=1"`, nil, "double_grants", results.Unknown, "only 0 grants"},
 		{"grants that were not entitled can be no double grants", unentitled.ReplaceAllString(serialScript, "valid=unknown"), `judged: ">=1"`, nil, "double_grants", results.Unknown, "were entitled"},
+		{"half of the validities are a tenth of the ttl", serialScript, `judged: ">=1"`, expires(10e9, false), "double_grants", results.Pass, ""},
+		{"more than half of them are less", serialScript, `judged: ">=1"`, expires(11e9, false), "double_grants", results.Unknown, "2 of the 2 entitled grants were valid for less than a tenth of the ttl"},
+		{"... in a run by steps", serialScript, `judged: ">=1"`, expires(11e9, true), "double_grants", results.Pass, ""},
+		{"... of a lock whose grants do not end by a ttl", serialScript, `judged: ">=1"`, func(d *runDir) { d.env.Expires, d.env.TTL = false, 11e9 }, "double_grants", results.Pass, ""},
 		{"... which says nothing of other counts", unentitled.ReplaceAllString(serialScript, "valid=unknown"), `judged: ">=1"`, nil, "foreign_releases", results.Pass, ""},
 		{"harm that a standstill explains", `
 run resource=register token=service increments
