@@ -257,6 +257,9 @@ type Finding struct {
 	// Failovers are the servers' deaths in the order of time, where the checker counts what came after them. The report has them.
 	Failovers []Failover `json:"-"`
 
+	// Spans says of measures that are the longest of several times which time that was.
+	Spans map[string]Interval `json:"-"`
+
 	// Ledger is what explains the violations of each lock; nil where nothing is known of that. ByLock is what was
 	// found of each lock, where all counts of the finding depend on the excuses of other checkers.
 	Ledger *Ledger          `json:"-"`

@@ -3,6 +3,7 @@ package results
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"sort"
 
 	"github.com/lockquake/lockquake/history"
@@ -19,6 +20,7 @@ type Standstills struct {
 	asked map[string][]period // by process: when faults had it stand still, in the order of time; they do not overlap
 	told  map[string]int64    // by process: up to when its stalls are known
 	list  map[string][]stall
+	any   []stall // when any process stood still; made of list when it is whole
 }
 
 // period is from <= t < until.
@@ -149,6 +151,58 @@ func (s *Standstills) Longest(from, until int64, among func(process string) bool
 		}
 		if x := s.within(process, from, until); cmp.Or(cmp.Compare(x.Total, w.Total), cmp.Compare(w.Process, x.Process)) > 0 {
 			w = x
+		}
+	}
+	return w
+}
+
+// together returns when any process stood still, in the order of time. It may be called when no stall follows.
+func (s *Standstills) together() []stall {
+	if s.any != nil {
+		return s.any
+	}
+	var all []period
+	for _, list := range s.list {
+		for _, x := range list {
+			all = append(all, x.period)
+		}
+	}
+	slices.SortFunc(all, func(a, b period) int { return cmp.Compare(a.from, b.from) })
+	for _, p := range all {
+		n := len(s.any)
+		switch {
+		case n > 0 && p.from <= s.any[n-1].until:
+			s.any[n-1].until = max(s.any[n-1].until, p.until)
+		case n > 0:
+			last := s.any[n-1]
+			s.any = append(s.any, stall{p, last.before + last.until - last.from})
+		default:
+			s.any = append(s.any, stall{period: p})
+		}
+	}
+	return s.any
+}
+
+// inside returns for how long of some time any process stood still.
+func (s *Standstills) inside(w Interval) int64 {
+	if s == nil {
+		return 0
+	}
+	return stoodUpTo(s.together(), w.To) - stoodUpTo(s.together(), w.From)
+}
+
+// fullest returns the time of a length (ns) that has most standstills in it. What took longer, less the standstills in it, took at least as long as
+// this length less those: a longer time has at most as many more of them as it is longer.
+func (s *Standstills) fullest(length int64) (w Interval) {
+	if s == nil {
+		return w
+	}
+	var most int64
+	for _, x := range s.together() {
+		for _, at := range []Interval{{x.from, x.from + length}, {x.until - length, x.until}} {
+			if n := s.inside(at); n > most {
+				most, w = n, at
+			}
 		}
 	}
 	return w

@@ -209,6 +209,45 @@ func TestWhatAMeasureProves(t *testing.T) {
 	}
 }
 
+// TestStandstillsInsideATime: what a process stood still excuses a time that is too long only as far as it lies in that time.
+func TestStandstillsInsideATime(t *testing.T) {
+	const ms = 1e6
+	run := Run{End: 10_000 * ms}
+	run.Still = NewStandstills(run)
+	stall := func(process string, from, until int64) {
+		run.Still.Observe(process, &history.Event{Kind: history.Stall, Time: until * ms, Value: (until - from) * ms})
+	}
+	stall("client-1", 1000, 1030)
+	stall("client-2", 1020, 1050) // for 50 ms somebody stood still
+	stall("client-1", 1100, 1120)
+	stall("client-1", 5000, 5070)
+	for _, c := range []struct {
+		name, checker string
+		span          *Interval
+		found         float64
+		want          Verdict
+		why           string
+	}{
+		{"of one time, where they are in it", "unfairness", &Interval{900 * ms, 1069 * ms}, 169, Fail, "measured 169"},
+		{"just enough of them", "unfairness", &Interval{900 * ms, 1049 * ms}, 149, Unknown, "measured 149, but client-1 did not run for 30.000 ms, from 1000.000 ms on"},
+		{"a time without any", "unfairness", &Interval{2000 * ms, 2101 * ms}, 101, Fail, "measured 101"},
+		{"of a latency, as many as any time of its length has", "latency", nil, 169, Unknown, "measured 169, but client-1"},
+		{"and no more than that", "latency", nil, 171, Fail, "measured 171"},
+		{"of a sum of times, all of the run", "another", nil, 199, Unknown, "measured 199, but client-1 did not run for 120.000 ms"},
+		{"and no more than that, either", "another", nil, 221, Fail, "measured 221"},
+	} {
+		f := &Finding{Checker: c.checker}
+		if c.span != nil {
+			f.Spans = map[string]Interval{"wait_ms": *c.span}
+		}
+		x := circumstances{report: &Report{}, finding: map[string]*Finding{"wait_ms": f}, run: run, stood: run.Still.Worst(0, run.End)}
+		got, why := x.measured(scenarios.Expectation{Name: "wait_ms", Op: "<", Value: 100.5}, c.found)
+		if got != c.want || !strings.HasPrefix(why, c.why) {
+			t.Errorf("%s: %s (%s), want %s (%s)", c.name, got, why, c.want, c.why)
+		}
+	}
+}
+
 // TestWhyNothingWasJudged: a finding without warnings gives no reason.
 func TestWhyNothingWasJudged(t *testing.T) {
 	c := circumstances{finding: map[string]*Finding{"mute": {}, "skipped": {Skipped: "no tokens"}, "warned": {Warnings: []string{"it is dark"}}}}

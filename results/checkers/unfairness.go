@@ -22,8 +22,9 @@ type unfairness struct {
 	run     results.Run
 	users   byUser[share]
 	death   map[int]int64
-	longest int64
-	vain    int64 // the longest that ended without a grant; -1: none did
+	longest results.Interval // the longest wait
+	vain    results.Interval // the longest that ended without a grant
+	failed  bool             // one did
 	waits   int64
 	last    int64
 }
@@ -31,6 +32,7 @@ type unfairness struct {
 type share struct {
 	op     uint32
 	open   bool
+	first  int64 // when it asked for the first time
 	since  int64
 	want   int64 // intended start
 	asks   int64
@@ -53,7 +55,7 @@ var unfairnessKind = results.CheckerKind{
 }
 
 func newUnfairness(run results.Run) results.Checker {
-	return &unfairness{run: run, death: map[int]int64{}, vain: -1}
+	return &unfairness{run: run, death: map[int]int64{}}
 }
 
 // Observe takes the next event.
@@ -68,6 +70,9 @@ func (c *unfairness) Observe(e *history.Event) {
 	case e.Phase == history.Invoke:
 		u := c.users.at(e.User)
 		u.op, u.open, u.since, u.want = e.Op, true, e.Time, e.Time
+		if u.asks == 0 {
+			u.first = e.Time
+		}
 		if e.Value != 0 {
 			u.want = min(e.Value, e.Time)
 		}
@@ -76,7 +81,7 @@ func (c *unfairness) Observe(e *history.Event) {
 		u := c.users.at(e.User)
 		if u.open && u.op == e.Op {
 			if e.Phase != history.Ok && c.run.Counts(u.want) {
-				c.vain = max(c.vain, e.Time-u.want)
+				c.vain, c.failed = longer(c.vain, results.Interval{From: u.want, To: e.Time}), true
 			}
 			c.end(u, e.Time)
 		}
@@ -93,9 +98,17 @@ func (c *unfairness) end(u *share, t int64) {
 	u.open = false
 	u.asked += max(0, t-u.since)
 	if c.run.Counts(u.want) {
-		c.longest = max(c.longest, t-u.want)
+		c.longest = longer(c.longest, results.Interval{From: u.want, To: t})
 		c.waits++
 	}
+}
+
+// longer returns the longer one of two times, the first of equal ones.
+func longer(a, b results.Interval) results.Interval {
+	if b.To-b.From > a.To-a.From {
+		return b
+	}
+	return a
 }
 
 // Finish returns the finding.
@@ -111,7 +124,6 @@ func (c *unfairness) Finish() results.Finding {
 	}
 	var n, got, sum, squares, starved float64
 	l := results.NewLedger()
-	still := c.run.Still.Worst(c.run.Start, c.last)
 	for user, u := range c.users.all() {
 		died, dead := c.death[user.Client()]
 		if u.open && !dead {
@@ -128,17 +140,19 @@ func (c *unfairness) Finish() results.Finding {
 		squares += float64(u.shared) * float64(u.shared)
 		if u.grants == 0 && u.asked > patience {
 			starved++
+			still := c.run.Still.Worst(u.first, c.last)
 			l.Add(c.run, 0, 1, still, still.Total > u.asked-patience)
 		}
 	}
 	f := results.Finding{Verdict: results.Clean, Counts: map[string]*int64{"starved_users": nil}}
 	f.Measures = map[string]*float64{"jain_index": nil, "longest_wait_ms": nil, "longest_vain_wait_ms": nil}
 	if c.waits > 0 {
-		f.Measures["longest_wait_ms"] = new(results.Milli(c.longest))
+		f.Measures["longest_wait_ms"] = new(results.Milli(c.longest.To - c.longest.From))
 	}
-	if c.vain >= 0 {
-		f.Measures["longest_vain_wait_ms"] = new(results.Milli(c.vain))
+	if c.failed {
+		f.Measures["longest_vain_wait_ms"] = new(results.Milli(c.vain.To - c.vain.From))
 	}
+	f.Spans = map[string]results.Interval{"longest_wait_ms": c.longest, "longest_vain_wait_ms": c.vain}
 	switch {
 	case c.run.Directed:
 		f.Verdict, f.Skipped = results.Unknown, "the run is directed: whoever asks was told to"
