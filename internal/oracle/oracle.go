@@ -107,7 +107,10 @@ type hold struct {
 }
 
 // news is when a user learns up to when its grant is valid.
-type news struct{ time, end int64 }
+type news struct {
+	time, end int64
+	at        int // its position
+}
 
 // owns tells whether an event is about the hold.
 func (h *hold) owns(e history.Event) bool { return e.User == h.User && e.Grant == h.Grant }
@@ -141,8 +144,8 @@ func (j *judge) hold(at int) *hold {
 	}
 	h.to = max(h.to, h.Time) - h.err
 	h.fresh = h.Valid > h.Time && h.told > h.Time
-	ended := news{math.MinInt64, 0}
-	for _, e := range j.events[at:h.over] {
+	ended := news{time: math.MinInt64}
+	for i, e := range j.events[at:h.over] {
 		named := e.Valid != history.ValidUnknown
 		if e.Valid == history.ValidUnknown {
 			e.Valid = e.Time
@@ -152,10 +155,10 @@ func (j *judge) hold(at int) *hold {
 			e.Valid = min(e.Valid, ended.end)
 		}
 		if h.owns(e) && e.Kind == history.Ended {
-			ended, h.ended, h.fresh = news{e.Time, e.Valid}, true, h.fresh && e.Valid > h.Time
+			ended, h.ended, h.fresh = news{e.Time, e.Valid, at + i}, true, h.fresh && e.Valid > h.Time
 		}
 		if h.owns(e) && (e.Kind == history.Acquire || renewed || e.Kind == history.Ended) {
-			h.news, h.known = append(h.news, news{e.Time, e.Valid}), h.known || named
+			h.news, h.known = append(h.news, news{e.Time, e.Valid, at + i}), h.known || named
 		}
 	}
 	return h
@@ -226,11 +229,11 @@ func (j *judge) overlaps(h *hold, before []*hold) {
 	}
 }
 
-// contest counts a hold whose lock another user asked for or held meanwhile.
+// contest counts a hold whose lock another user asked for or held meanwhile, in a mode that conflicts.
 func (j *judge) contest(h *hold) {
-	wanted := slices.ContainsFunc(j.holds, func(k *hold) bool { return k.User != h.User && k.Lock == h.Lock && k.at < h.over && k.over > h.at })
+	wanted := slices.ContainsFunc(j.holds, func(k *hold) bool { return k.User != h.User && exclude(k, h) && k.at < h.over && k.over > h.at })
 	for i, e := range j.events {
-		asks := e.Kind == history.Acquire && e.Phase == history.Invoke && e.User != h.User && e.Lock == h.Lock
+		asks := e.Kind == history.Acquire && e.Phase == history.Invoke && e.User != h.User && e.Lock == h.Lock && (e.Mode == 0 || h.Mode == 0)
 		wanted = wanted || asks && i < h.over && j.outcome(i) > h.at
 	}
 	j.add("chances:overlapping_holds", wanted)
@@ -254,9 +257,26 @@ func (j *judge) releases(h *hold) {
 		}
 		o := j.events[j.outcome(i)]
 		robs := func(v *hold) bool { return v.User != h.User && exclude(v, h) && j.robbed(v, e.Time, o.Time, h.err) }
-		j.add("chances:foreign_releases", true)
+		j.add("chances:foreign_releases", slices.ContainsFunc(j.holds, func(k *hold) bool {
+			return k.User != h.User && exclude(k, h) && k.at < i && i < k.over && k.maybe(j, i)
+		}))
 		j.add("foreign_releases", o.Phase == history.Ok && slices.ContainsFunc(j.holds, robs))
 	}
+}
+
+// maybe tells whether the user may be entitled at a position, by what it had learned by then.
+func (h *hold) maybe(j *judge, now int) bool {
+	end := int64(0)
+	for _, n := range h.news {
+		switch {
+		case n.at > now:
+		case n.end == n.time: // from now on nobody knows
+			end = min(end, n.end)
+		default:
+			end = n.end
+		}
+	}
+	return end > h.Time && (end == math.MaxInt64 || end+h.err > j.events[now].Time)
 }
 
 // robbed tells whether a release lies inside an entitled hold whose user misses it before that ends. Either a third

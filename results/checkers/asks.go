@@ -19,6 +19,7 @@ type asks struct {
 	watch   askWatcher
 	users   byUser[ask]
 	asking  []int  // by lock
+	alone   []int  // by lock: those of them that ask in exclusive mode
 	dead    []bool // by client: it asks no more
 	muted   []int  // by client: how many faults stand on it; who is muted does not count as asking
 	moments []moment
@@ -27,6 +28,7 @@ type asks struct {
 type ask struct {
 	op   uint32
 	open bool
+	mode uint8
 	lock uint16
 }
 
@@ -46,7 +48,7 @@ type clientFault struct {
 
 // newAsks makes one; where mute is set, the users of a client do not count while a fault stands on it.
 func newAsks(run results.Run, w askWatcher, mute bool) *asks {
-	a := &asks{watch: w, asking: make([]int, len(run.Locks))}
+	a := &asks{watch: w, asking: make([]int, len(run.Locks)), alone: make([]int, len(run.Locks))}
 	dead := deadClients(run)
 	deadliest := map[int]clientFault{} // dead client -> what killed it
 	for i := range run.Faults {
@@ -91,7 +93,7 @@ func (a *asks) observe(e *history.Event) {
 	case e.Phase == history.Invoke:
 		u := a.users.at(e.User)
 		a.close(u, e.User.Client(), e.Time)
-		*u = ask{op: e.Op, open: true, lock: e.Lock}
+		*u = ask{op: e.Op, open: true, mode: e.Mode, lock: e.Lock}
 		a.change(u, e.User.Client(), 1, e.Time)
 	default:
 		if u := a.users.at(e.User); u.op == e.Op {
@@ -109,14 +111,32 @@ func (a *asks) close(u *ask, client int, t int64) {
 
 // change adds n to those who ask, unless the client is muted.
 func (a *asks) change(u *ask, client, n int, t int64) {
-	for int(u.lock) >= len(a.asking) {
-		a.asking = append(a.asking, 0)
-	}
 	if client < len(a.muted) && a.muted[client] > 0 {
 		return
 	}
+	a.add(u, n, t)
+}
+
+func (a *asks) add(u *ask, n int, t int64) {
+	for int(u.lock) >= len(a.asking) {
+		a.asking, a.alone = append(a.asking, 0), append(a.alone, 0)
+	}
 	a.watch.touch(u.lock, t)
 	a.asking[u.lock] += n
+	if u.mode == 0 {
+		a.alone[u.lock] += n
+	}
+}
+
+// against is how many ask for a lock in a mode that conflicts with this one.
+func (a *asks) against(lock uint16, mode uint8) int {
+	switch {
+	case int(lock) >= len(a.asking):
+		return 0
+	case mode == 0:
+		return a.asking[lock]
+	}
+	return a.alone[lock]
 }
 
 func (a *asks) pass(m moment) {
@@ -145,8 +165,7 @@ func (a *asks) pass(m moment) {
 	}
 	for _, u := range a.users.client(m.client) {
 		if n != 0 && u.open {
-			a.watch.touch(u.lock, m.time)
-			a.asking[u.lock] += n
+			a.add(u, n, m.time)
 		}
 	}
 	a.muted[m.client] += m.muted

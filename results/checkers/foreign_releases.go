@@ -73,7 +73,7 @@ var foreignReleasesKind = results.CheckerKind{
 	Counts: []results.Quantity{
 		{
 			Name: "foreign_releases", Doc: "releases that ended somebody else's entitled hold, and that somebody missed; where one leads to the next, the length of the cascade",
-			Tone: results.Violation, Of: "releases by users who were not entitled", First: 7, NeedsEnds: true, Explains: []string{"double_grants", "stale_writes", "lost_updates"},
+			Tone: results.Violation, Of: "releases by users who were not entitled, while another user was", First: 7, NeedsEnds: true, Explains: []string{"double_grants", "stale_writes", "lost_updates"},
 		},
 	},
 }
@@ -113,27 +113,31 @@ func (c *foreignReleases) invoke(e *history.Event) {
 		g.own, g.mode = h, h.mode
 		g.entitled = len(h.spans) > 0 && h.latest(h.until()) > e.Time // in doubt, it is
 	}
-	if !g.entitled {
+	if !g.entitled && c.watch(e, g.mode) {
 		c.chances++
-		c.watch(e, g.mode)
 	}
 	*c.gives.at(e.User) = g
 }
 
-// watch makes every other holder of the lock a possible victim. It begins at the release's invoke: a third may come
-// and go before the release is answered.
-func (c *foreignReleases) watch(e *history.Event, mode uint8) {
+// watch makes every other holder of the lock a possible victim, and reports whether one may be entitled. It begins at the release's invoke: a third
+// may come and go before the release is answered.
+func (c *foreignReleases) watch(e *history.Event, mode uint8) (entitled bool) {
 	if int(e.Lock) >= len(c.t.locks) {
-		return
+		return false
 	}
 	for _, h := range c.t.locks[e.Lock] {
 		if !c.looks.take(1) {
-			return
+			break
 		}
-		if h.user != e.User && conflict(h.mode, mode) && c.victims[h] == nil {
+		if h.user == e.User || !conflict(h.mode, mode) {
+			continue
+		}
+		entitled = entitled || len(h.spans) > 0 && h.latest(h.until()) > e.Time
+		if c.victims[h] == nil {
 			c.victims[h] = &victim{hold: h}
 		}
 	}
+	return entitled
 }
 
 // outcome looks, when a release was answered ok, for holds of others that it lies inside.

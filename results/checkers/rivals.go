@@ -1,21 +1,23 @@
 package checkers
 
 import (
+	"slices"
+
 	"github.com/lockquake/lockquake/history"
 	"github.com/lockquake/lockquake/results"
 )
 
 // rivals counts the grants that could have become a double grant: those of a lock that another user asked for or
-// held meanwhile. A grant that nobody else wanted proves nothing about the lock.
+// held meanwhile, in a mode that conflicts with its own. A grant that nobody else wanted proves nothing about the lock.
 type rivals struct {
 	asks      *asks
-	alone     []*hold // by lock: the open hold that had no rival so far; nil where there is none
+	alone     [][]*hold // by lock: the open holds that had no rival so far
 	contested int64
 	entitled  int64 // those of them that were entitled when they began
 }
 
 func newRivals(run results.Run) rivals {
-	return rivals{asks: newAsks(run, unwatched{}, false), alone: make([]*hold, len(run.Locks))}
+	return rivals{asks: newAsks(run, unwatched{}, false), alone: make([][]*hold, len(run.Locks))}
 }
 
 // unwatched is for asks whose number is only looked up.
@@ -29,28 +31,34 @@ func (r *rivals) observe(e *history.Event) {
 	for int(e.Lock) >= len(r.alone) {
 		r.alone = append(r.alone, nil)
 	}
-	if h := r.alone[e.Lock]; h != nil && h.user != e.User && e.Kind == history.Acquire && e.Phase == history.Invoke {
-		h.contested, r.alone[e.Lock] = true, nil
+	if e.Kind == history.Acquire && e.Phase == history.Invoke && len(r.alone[e.Lock]) > 0 {
+		r.contest(e.Lock, e.User, e.Mode)
 	}
+}
+
+// contest ends the loneliness of the holds with which a user conflicts who asks or holds.
+func (r *rivals) contest(lock uint16, by history.User, mode uint8) {
+	r.alone[lock] = slices.DeleteFunc(r.alone[lock], func(h *hold) bool {
+		h.contested = h.user != by && conflict(h.mode, mode)
+		return h.contested
+	})
 }
 
 // began looks who else is there when h begins; open are the open holds of its lock, h among them.
 func (r *rivals) began(h *hold, open []*hold) {
-	h.contested = int(h.lock) < len(r.asks.asking) && r.asks.asking[h.lock] > 0
+	h.contested = r.asks.against(h.lock, h.mode) > 0
 	for i := 0; i < len(open) && !h.contested; i++ {
-		h.contested = open[i].user != h.user
+		h.contested = open[i].user != h.user && conflict(open[i].mode, h.mode)
 	}
-	if rival := r.alone[h.lock]; rival != nil && rival.user != h.user {
-		rival.contested, r.alone[h.lock] = true, nil
-	}
+	r.contest(h.lock, h.user, h.mode)
 	if !h.contested {
-		r.alone[h.lock] = h
+		r.alone[h.lock] = append(r.alone[h.lock], h)
 	}
 }
 
 func (r *rivals) ended(h *hold) {
-	if r.alone[h.lock] == h {
-		r.alone[h.lock] = nil
+	if i := slices.Index(r.alone[h.lock], h); i >= 0 {
+		r.alone[h.lock] = slices.Delete(r.alone[h.lock], i, i+1)
 	}
 	if h.contested {
 		r.contested++
