@@ -247,3 +247,22 @@ func TestSweepKillsStoppedOrphansOnly(t *testing.T) {
 		t.Errorf("left: %v", s.Left)
 	}
 }
+
+// TestProxyVariables: servers of the run's own are reached directly, whatever the environment says; those of others as it says.
+func TestProxyVariables(t *testing.T) {
+	for _, name := range proxyVariables {
+		t.Setenv(name, "http://192.0.2.1:3128")
+	}
+	for _, c := range []struct {
+		role    node.Role
+		proxied bool
+	}{{node.Server, false}, {node.Client, true}} {
+		r := &localRun{request: Request{Run: "tproxy", Specs: []node.Spec{{Name: "one", Role: c.role}}}, owner: self("tproxy", false)}
+		if has := strings.Contains(strings.Join(r.environment(command{name: "one"}), " "), "192.0.2.1"); has != c.proxied {
+			t.Errorf("nodes beside a %s have the variables: %t", c.role, has)
+		}
+		if told := r.proxies(); (told != "") != c.proxied || c.proxied && !strings.HasPrefix(told, "HTTP_PROXY, HTTPS_PROXY") {
+			t.Errorf("beside a %s it is told: %q", c.role, told)
+		}
+	}
+}
