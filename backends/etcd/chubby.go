@@ -2,7 +2,6 @@ package etcd
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"time"
 
@@ -20,30 +19,22 @@ import (
 //
 // Nobody queues, so users who share can keep out for ever one who wants the lock alone.
 func chubby() backends.Lock {
-	return leased(backends.Lock{
-		Name:     "chubby",
-		Doc:      "Chubby's ideas (Burrows, OSDI 2006, section 2.4): exclusive and shared mode, a sequencer with the lock's generation, and a lock-delay before a lock that a dead session held is granted again.",
-		Offers:   backends.Offers{Try: true, Reentrant: "no", Shared: true, Sequencer: true},
-		Points:   []string{"before-lock", "lock-done", "before-unlock", "unlock-done"},
-		Recovery: func(ttl time.Duration) time.Duration { return chubbyRecovery(ttl, defaults().LockDelay) },
-		RecoveryWith: func(ttl time.Duration, params json.RawMessage) time.Duration {
-			p, err := lockParams(params)
-			if err != nil {
-				p = defaults().LockParams
-			}
-			return chubbyRecovery(ttl, p.LockDelay)
-		},
-		Dial: dialer(func(u *user) lock.Locker { return &chubbyUser{user: u} }),
-	})
+	return bounded(leased(backends.Lock{
+		Name:   "chubby",
+		Doc:    "Chubby's ideas (Burrows, OSDI 2006, section 2.4): exclusive and shared mode, a sequencer with the lock's generation, and a lock-delay before a lock that a dead session held is granted again.",
+		Offers: backends.Offers{Try: true, Reentrant: "no", Shared: true, Sequencer: true},
+		Points: []string{"before-lock", "lock-done", "before-unlock", "unlock-done"},
+		Dial:   dialer(func(u *user) lock.Locker { return &chubbyUser{user: u} }),
+	}), chubbyRecovery)
 }
 
 // chubbyRecovery counts the lock-delay's lease as that of the session: renewed once by a new leader, and looked at twice
 // a second.
-func chubbyRecovery(ttl, delay time.Duration) time.Duration {
-	if delay == 0 {
-		return recovery(ttl)
+func chubbyRecovery(ttl time.Duration, p LockParams) time.Duration {
+	if p.LockDelay == 0 {
+		return recovery(ttl, p)
 	}
-	return recovery(ttl) + 2*delay + time.Second
+	return recovery(ttl, p) + 2*p.LockDelay + time.Second
 }
 
 // chubbyUser is one user.

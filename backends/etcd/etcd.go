@@ -51,7 +51,6 @@ type Params struct {
 	// Version chooses the server: the one in lockquake's own binary, or an etcd 3.4.
 	Version   Version       `yaml:"version"`
 	Heartbeat time.Duration `yaml:"heartbeat"` // between two heartbeats of the leader
-	Election  time.Duration `yaml:"election"`  // a follower without heartbeat for that long stands for election
 	// NoFsync leaves out every fsync: a power cut then loses acknowledged writes.
 	NoFsync bool `yaml:"unsafe_no_fsync"`
 	// Bump is by how much a member raises its revisions before it serves from data that were put back from a copy; 0: it serves from them as they are.
@@ -59,8 +58,10 @@ type Params struct {
 	LockParams `yaml:",inline"`
 }
 
-// LockParams is what a client process is told.
+// LockParams is what a client process is told, and what the locks' recovery bounds rest on.
 type LockParams struct {
+	// Election is how long a follower waits for a heartbeat before it stands for election, at least; at most twice that.
+	Election time.Duration `yaml:"election" json:"election_ns"`
 	// Timeout bounds each call to etcd. Where a pause is shorter than it, the call waits; where it is longer, the call's
 	// outcome is unknown.
 	Timeout time.Duration `yaml:"timeout" json:"timeout_ns"`
@@ -79,8 +80,7 @@ func defaults() Params {
 	return Params{
 		Version:    builtIn,
 		Heartbeat:  100 * time.Millisecond,
-		Election:   time.Second,
-		LockParams: LockParams{Timeout: 2 * time.Second, LockDelay: 5 * time.Second},
+		LockParams: LockParams{Election: time.Second, Timeout: 2 * time.Second, LockDelay: 5 * time.Second},
 	}
 }
 

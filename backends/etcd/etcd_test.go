@@ -141,14 +141,20 @@ func TestCommandOf34(t *testing.T) {
 	}
 }
 
-// TestRecoveryIncludesTheLockDelay asks for the bound with the parameters that a run would have.
-func TestRecoveryIncludesTheLockDelay(t *testing.T) {
-	bound := func(delay time.Duration) time.Duration {
-		params, err := json.Marshal(LockParams{Timeout: time.Second, LockDelay: delay})
+// TestRecoveryIncludesElectionsAndTheLockDelay asks for the bound with the parameters that a run would have.
+func TestRecoveryIncludesElectionsAndTheLockDelay(t *testing.T) {
+	params := func(election, delay time.Duration) json.RawMessage {
+		params, err := json.Marshal(LockParams{Timeout: time.Second, Election: election, LockDelay: delay})
 		if err != nil {
 			t.Fatal(err)
 		}
-		return chubby().Bound(2*time.Second, params)
+		return params
+	}
+	if usual, slow := mutex().Bound(3*time.Second, nil), mutex().Bound(3*time.Second, params(2*time.Second, 0)); usual != 9*time.Second || slow != 11*time.Second {
+		t.Errorf("%s with an election timeout of 1s, %s with one of 2s", usual, slow)
+	}
+	bound := func(delay time.Duration) time.Duration {
+		return chubby().Bound(2*time.Second, params(time.Second, delay))
 	}
 	if none, some := bound(0), bound(10*time.Second); none != mutex().Bound(2*time.Second, nil) || some < none+10*time.Second {
 		t.Errorf("%s without, %s with a lock-delay of 10s", none, some)

@@ -2,6 +2,7 @@ package etcd
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -34,16 +35,27 @@ func mutex() backends.Lock {
 func leased(l backends.Lock) backends.Lock {
 	l.Offers.Blocking, l.Offers.Renewal, l.Offers.LossSignal, l.Offers.Token, l.Offers.Expires = true, "background", true, backends.TokenService, true
 	l.MinTTL = time.Second
-	if l.Recovery == nil {
-		l.Recovery = recovery
+	return bounded(l, recovery)
+}
+
+// bounded gives a lock its recovery bound.
+func bounded(l backends.Lock, bound func(ttl time.Duration, p LockParams) time.Duration) backends.Lock {
+	l.RecoveryWith = func(ttl time.Duration, params json.RawMessage) time.Duration {
+		p, err := lockParams(params)
+		if err != nil {
+			p = defaults().LockParams
+		}
+		return bound(ttl, p)
 	}
 	return l
 }
 
 // recovery bounds the time to the next grant after a holder's death. A new leader renews all leases, so that a holder
-// who died just before an election keeps its lease for a second ttl. The server looks for expired leases twice a second,
-// and revokes through the log.
-func recovery(ttl time.Duration) time.Duration { return 2*ttl + 3*time.Second }
+// who died just before an election keeps its lease for a second ttl. An election begins within two election timeouts of
+// the last heartbeat. The server looks for expired leases twice a second, and revokes through the log.
+func recovery(ttl time.Duration, p LockParams) time.Duration {
+	return 2*ttl + 2*p.Election + time.Second
+}
 
 // mutexUser is one user of the library's mutex.
 type mutexUser struct{ *user }

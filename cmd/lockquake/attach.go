@@ -274,10 +274,10 @@ func (a *attachFlags) agree(ctx context.Context, std streams, o engine.Options) 
 	}
 	if len(a.strange) > 0 {
 		what := fmt.Sprintf("the password in %s to %s", strings.Join(a.strange, " and "), o.Attached.Addresses())
-		if !asks(std) || a.yes {
+		if !canAsk(std) || a.yes {
 			return usagef("--attach: %s would send %s: if it may, say --secret %s", a.file, what, quoted(a.strange[0]))
 		}
-		if !ask(ctx, std, a.file+" sends "+what+". Go on?") {
+		if !askYes(ctx, std, a.file+" sends "+what+". Go on?") {
 			return usagef("--attach: nothing was sent")
 		}
 	}
@@ -291,27 +291,27 @@ func (a *attachFlags) agree(ctx context.Context, std streams, o engine.Options) 
 	if a.yes {
 		return nil
 	}
-	if !asks(std) {
+	if !canAsk(std) {
 		return usagef("--attach: the runs would write %s; nobody can be asked here, so say --yes", where)
 	}
 	from := ""
 	if len(a.sent) > 0 {
 		from = ", with the password in " + strings.Join(a.sent, " and ")
 	}
-	if !ask(ctx, std, "The runs write "+where+from+", nowhere else, and remove it in the end. Go on?") {
+	if !askYes(ctx, std, "The runs write "+where+from+", nowhere else, and remove it in the end. Go on?") {
 		return usagef("--attach: nothing was written")
 	}
 	return nil
 }
 
-// asks reports whether somebody can be asked.
-func asks(std streams) bool {
+// canAsk reports whether somebody can be asked.
+func canAsk(std streams) bool {
 	in, ok := std.in.(*os.File)
 	return ok && cwriter.IsTerminal(int(in.Fd()))
 }
 
-// ask asks a question that yes answers.
-func ask(ctx context.Context, std streams, question string) bool {
+// askYes reports whether somebody answered a question with yes.
+func askYes(ctx context.Context, std streams, question string) bool {
 	fmt.Fprint(std.err, question+" [y/N] ")
 	answer := make(chan string, 1)
 	go func() {
