@@ -31,7 +31,7 @@ func Cluster() listed.Backend {
 			Name: nameCluster,
 			Doc: "Redis Cluster: three primaries that share the keys among them, with a replica each; replication is asynchronous, so that a " +
 				"promoted replica may not know the newest grants.",
-			Locks: outlasting(failoverTime, locks()),
+			Locks: outlasting(clusterDefaults().NodeTimeout, locks()),
 		},
 		Maker: topology.Maker{Attachable: []string{Port}, Syncing: syncing, OneThread: true, New: newCluster, Health: health},
 	}
@@ -120,7 +120,11 @@ func (s sharded) server(place node.Place, address, bus string) []string {
 }
 
 // Params is what the clients get.
-func (s sharded) Params() any { return s.params.LockParams }
+func (s sharded) Params() any {
+	p := s.params.LockParams
+	p.Detection = s.params.NodeTimeout
+	return p
+}
 
 // Service returns the handle on the running nodes.
 func (s sharded) Service(nodes []node.Handle) topology.Service {

@@ -67,11 +67,20 @@ func waiting() (names []string) {
 }
 
 // outlasting gives the locks more time to be granted again after a holder's death: on a topology that has to find itself a new
-// primary first.
-func outlasting(extra time.Duration, list []backends.Lock) []backends.Lock {
+// primary first. Detection is how long a dead server goes unnoticed there by default. Where a run has it longer, it may count twice: a vote that nobody
+// wins is repeated.
+func outlasting(detection time.Duration, list []backends.Lock) []backends.Lock {
 	for i, l := range list {
-		if l.Recovery != nil {
-			list[i].Recovery = func(ttl time.Duration) time.Duration { return l.Recovery(ttl) + extra }
+		if l.Recovery == nil {
+			continue
+		}
+		list[i].Recovery = func(ttl time.Duration) time.Duration { return l.Recovery(ttl) + failoverTime }
+		list[i].RecoveryWith = func(ttl time.Duration, params json.RawMessage) time.Duration {
+			p, err := lockParams(params)
+			if err != nil {
+				p = lockDefaults()
+			}
+			return list[i].Recovery(ttl) + 2*max(0, p.Detection-detection)
 		}
 	}
 	return list
@@ -88,6 +97,8 @@ type LockParams struct {
 	WaitTimeout time.Duration `yaml:"wait_timeout" json:"wait_timeout_ns"`
 	// Master is the name under which somebody else's Sentinels know the primary.
 	Master string `yaml:"-" json:"master,omitempty"`
+	// Detection is how long a dead server goes unnoticed where others take its place; 0: as long as by default.
+	Detection time.Duration `yaml:"-" json:"detection_ns,omitempty"`
 }
 
 func lockDefaults() LockParams {

@@ -28,7 +28,7 @@ func Sentinel() listed.Backend {
 			Name: nameSentinel,
 			Doc: "One Redis primary with two replicas, and three Sentinels that promote a replica when the primary is gone; replication is " +
 				"asynchronous, so that a promoted replica may not know the newest grants.",
-			Locks: outlasting(failoverTime, locks()),
+			Locks: outlasting(sentinelDefaults().DownAfter, locks()),
 		},
 		Maker: topology.Maker{Attachable: []string{Port, sentinelPort}, Syncing: syncing, OneThread: true, New: newSentinel, Health: health},
 	}
@@ -154,7 +154,11 @@ func splitAddress(address string) (host, port string) {
 }
 
 // Params is what the clients get.
-func (s sentinel) Params() any { return s.params.LockParams }
+func (s sentinel) Params() any {
+	p := s.params.LockParams
+	p.Detection = s.params.DownAfter
+	return p
+}
 
 // Service returns the handle on the running nodes.
 func (s sentinel) Service(nodes []node.Handle) topology.Service {

@@ -1,6 +1,7 @@
 package redis
 
 import (
+	"encoding/json"
 	"slices"
 	"strings"
 	"testing"
@@ -158,9 +159,24 @@ func TestRecoveryAllowsForAFailover(t *testing.T) {
 			continue
 		}
 		want := l.Recovery(time.Minute) + failoverTime
-		for _, b := range []listed.Backend{Sentinel(), Cluster()} {
+		for _, of := range []struct {
+			b     listed.Backend
+			usual time.Duration
+		}{{Sentinel(), sentinelDefaults().DownAfter}, {Cluster(), clusterDefaults().NodeTimeout}} {
+			b, usual := of.b, of.usual
 			if got := b.Locks[i].Recovery(time.Minute); b.Locks[i].Name != l.Name || got != want {
 				t.Errorf("%s of %s: %s, not %s", l.Name, b.Name, got, want)
+			}
+			for _, detection := range []time.Duration{0, usual, 10 * time.Second} {
+				p := lockDefaults()
+				p.Detection = detection
+				text, err := json.Marshal(p)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if got, want := b.Locks[i].Bound(time.Minute, text), want+2*max(0, detection-usual); got != want {
+					t.Errorf("%s of %s, where a dead server goes unnoticed for %s: %s, not %s", l.Name, b.Name, detection, got, want)
+				}
 			}
 		}
 	}
