@@ -136,6 +136,7 @@ type localRun struct {
 	place     node.Place
 	dir       string // of the run; its data and state file
 	thread    *thread
+	confined  *thread // that servers are started from, where they are another user; else nil
 	groups    *groups // nil: no node has limits
 	net       *hub    // nil: all on the loopback address
 	ports     reservation
@@ -151,6 +152,12 @@ type localRun struct {
 func (r *localRun) open(ctx context.Context, c *Cluster) error {
 	if _, err := stateDir(); err != nil {
 		return err
+	}
+	if r.servers != 0 {
+		r.confined = newThread()
+		if err := r.confined.confine(); err != nil {
+			return err
+		}
 	}
 	var err error
 	if r.logs, err = newNodeLogs(r.request.LogDir); err != nil {
@@ -334,6 +341,9 @@ func (r *localRun) close(ctx context.Context) error {
 		}
 	}
 	r.thread.close()
+	if r.confined != nil {
+		r.confined.close()
+	}
 	return nil
 }
 

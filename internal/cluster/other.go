@@ -70,6 +70,8 @@ func newThread() *thread { return &thread{} }
 
 func (t *thread) close() {}
 
+func (t *thread) confine() error { return nil }
+
 func (t *thread) start(cmd *exec.Cmd, _ placement) error { return cmd.Start() }
 
 // placement is where a child belongs.

@@ -208,7 +208,11 @@ func (r *localRun) spawn(c command) (*child, error) {
 func (r *localRun) startAs(c command, cmd *exec.Cmd) (*exec.Cmd, error) {
 	place := placement{hub: r.net, node: c.node, group: c.group}
 	attributes := *cmd.SysProcAttr // start adds to them
-	err := r.thread.start(cmd, place)
+	from := r.thread
+	if c.user != 0 {
+		from = r.confined
+	}
+	err := from.start(cmd, place)
 	if c.user == 0 || !errors.Is(err, fs.ErrPermission) {
 		return cmd, err
 	}
@@ -221,7 +225,7 @@ func (r *localRun) startAs(c command, cmd *exec.Cmd) (*exec.Cmd, error) {
 		Path: "/proc/self/fd/3", ExtraFiles: []*os.File{f}, // the first of these is number 3
 		Args: cmd.Args, Dir: cmd.Dir, Env: cmd.Env, Stdin: cmd.Stdin, Stdout: cmd.Stdout, Stderr: cmd.Stderr, SysProcAttr: &attributes,
 	}
-	if err := r.thread.start(again, place); err != nil {
+	if err := from.start(again, place); err != nil {
 		return nil, fmt.Errorf("as user %d, who may have no way to %s or to %s: %w", c.user, c.path, c.dir, err)
 	}
 	return again, nil
