@@ -155,7 +155,7 @@ func (j *judge) hold(at int) *hold {
 			e.Valid = min(e.Valid, ended.end)
 		}
 		if h.owns(e) && e.Kind == history.Ended {
-			ended, h.ended, h.fresh = news{e.Time, e.Valid, at + i}, true, h.fresh && e.Valid > h.Time
+			ended, h.ended, h.fresh = news{time: e.Time, end: e.Valid}, true, h.fresh && e.Valid > h.Time
 		}
 		if h.owns(e) && (e.Kind == history.Acquire || renewed || e.Kind == history.Ended) {
 			h.news, h.known = append(h.news, news{e.Time, e.Valid, at + i}), h.known || named
