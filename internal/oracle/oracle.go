@@ -107,10 +107,7 @@ type hold struct {
 }
 
 // news is when a user learns up to when its grant is valid.
-type news struct {
-	time, end int64
-	at        int // its position
-}
+type news struct{ time, end int64 }
 
 // owns tells whether an event is about the hold.
 func (h *hold) owns(e history.Event) bool { return e.User == h.User && e.Grant == h.Grant }
@@ -144,8 +141,8 @@ func (j *judge) hold(at int) *hold {
 	}
 	h.to = max(h.to, h.Time) - h.err
 	h.fresh = h.Valid > h.Time && h.told > h.Time
-	ended := news{time: math.MinInt64}
-	for i, e := range j.events[at:h.over] {
+	ended := news{math.MinInt64, 0}
+	for _, e := range j.events[at:h.over] {
 		named := e.Valid != history.ValidUnknown
 		if e.Valid == history.ValidUnknown {
 			e.Valid = e.Time
@@ -155,10 +152,10 @@ func (j *judge) hold(at int) *hold {
 			e.Valid = min(e.Valid, ended.end)
 		}
 		if h.owns(e) && e.Kind == history.Ended {
-			ended, h.ended, h.fresh = news{time: e.Time, end: e.Valid}, true, h.fresh && e.Valid > h.Time
+			ended, h.ended, h.fresh = news{e.Time, e.Valid}, true, h.fresh && e.Valid > h.Time
 		}
 		if h.owns(e) && (e.Kind == history.Acquire || renewed || e.Kind == history.Ended) {
-			h.news, h.known = append(h.news, news{e.Time, e.Valid, at + i}), h.known || named
+			h.news, h.known = append(h.news, news{e.Time, e.Valid}), h.known || named
 		}
 	}
 	return h
@@ -257,26 +254,8 @@ func (j *judge) releases(h *hold) {
 		}
 		o := j.events[j.outcome(i)]
 		robs := func(v *hold) bool { return v.User != h.User && exclude(v, h) && j.robbed(v, e.Time, o.Time, h.err) }
-		j.add("chances:foreign_releases", slices.ContainsFunc(j.holds, func(k *hold) bool {
-			return k.User != h.User && exclude(k, h) && k.at < i && i < k.over && k.maybe(j, i)
-		}))
 		j.add("foreign_releases", o.Phase == history.Ok && slices.ContainsFunc(j.holds, robs))
 	}
-}
-
-// maybe tells whether the user may be entitled at a position, by what it had learned by then.
-func (h *hold) maybe(j *judge, now int) bool {
-	end := int64(0)
-	for _, n := range h.news {
-		switch {
-		case n.at > now:
-		case n.end == n.time: // from now on nobody knows
-			end = min(end, n.end)
-		default:
-			end = n.end
-		}
-	}
-	return end > h.Time && (end == math.MaxInt64 || end+h.err > j.events[now].Time)
 }
 
 // robbed tells whether a release lies inside an entitled hold whose user misses it before that ends. Either a third
