@@ -111,6 +111,18 @@ func (l Lock) Bound(ttl time.Duration, params json.RawMessage) time.Duration {
 	return 0
 }
 
+// RecoveryBy returns a Lock.RecoveryWith for a bound that depends on decoded parameters. read decodes them, and returns the defaults for none: these
+// are used if the parameters cannot be read.
+func RecoveryBy[P any](read func(json.RawMessage) (P, error), bound func(ttl time.Duration, p P) time.Duration) func(time.Duration, json.RawMessage) time.Duration {
+	return func(ttl time.Duration, params json.RawMessage) time.Duration {
+		p, err := read(params)
+		if err != nil {
+			p, _ = read(nil)
+		}
+		return bound(ttl, p)
+	}
+}
+
 // Access is what a client process needs to reach the service. It travels as JSON.
 type Access struct {
 	Backend string          `json:"backend"`

@@ -4,7 +4,7 @@ package history
 
 import "errors"
 
-// There is no such flag here.
+// These flags do not exist here.
 const (
 	noWait   = 0
 	noFollow = 0

@@ -4,7 +4,7 @@ package history
 
 import "syscall"
 
-// What a file is opened with beside: a pipe is not waited for, and a link not followed.
+// Flags for opening a file: do not wait for a pipe, do not follow a link.
 const (
 	noWait   = syscall.O_NONBLOCK
 	noFollow = syscall.O_NOFOLLOW

@@ -184,21 +184,22 @@ func (c *circumstances) measured(x scenarios.Expectation, v float64) (Verdict, s
 	return Fail, fmt.Sprintf("measured %s", digits(v))
 }
 
-// without returns what a time (ms) would have been, at least, without the standstills in it, and who stood still the longest meanwhile. Where it is not
-// known which time that was, all standstills of the run are taken to be in it; a latency is one time, so it has at most as many of them as any time of its length.
+// without returns the least that a time (ms) would have been without the standstills in it, and who stood still the longest meanwhile. If the window of
+// the time is not known, all standstills of the run are taken to be in it. A latency is one window, so it has at most as many as any window of its length.
 //
 // Example: the longest wait is 1,810 ms, and processes stood still for 120 ms of it, and for 2,534 ms of the whole run. It would have been 1,690 ms.
 func (c *circumstances) without(name string, v float64) (least float64, x Standstill) {
 	f := c.finding[name]
 	if f == nil {
-		return v - Milli(c.stood.Total), c.stood
+		f = &Finding{}
 	}
 	w, known := f.Spans[name]
-	if !known && f.Checker != "latency" {
-		return v - Milli(c.stood.Total), c.stood
-	}
-	if !known {
+	switch {
+	case known:
+	case f.Checker == "latency":
 		w = c.run.Still.fullest(int64(v * 1e6))
+	default:
+		return v - Milli(c.stood.Total), c.stood
 	}
 	return v - Milli(c.run.Still.inside(w)), c.run.Still.Worst(w.From, w.To)
 }

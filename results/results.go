@@ -212,7 +212,7 @@ type Quantity struct {
 	Of string `json:"-"`
 	// First is its place among those that a report shows first, judged or not, from 1. The others follow by name, where they were judged: 0.
 	First int `json:"-"`
-	// Explains names the counts that this one may be the cause of: it is told before them.
+	// Explains names the counts that this one may cause. It is reported before them.
 	Explains []string `json:"-"`
 	// Column is its head in the table of several runs, in the order of First; "": it is not in it.
 	Column string `json:"-"`
@@ -257,7 +257,7 @@ type Finding struct {
 	// Failovers are the servers' deaths in the order of time, where the checker counts what came after them. The report has them.
 	Failovers []Failover `json:"-"`
 
-	// Spans says of measures that are the longest of several times which time that was.
+	// Spans holds the window of each measure that is the longest of several times.
 	Spans map[string]Interval `json:"-"`
 
 	// Ledger is what explains the violations of each lock; nil where nothing is known of that. ByLock is what was

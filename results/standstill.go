@@ -191,8 +191,8 @@ func (s *Standstills) inside(w Interval) int64 {
 	return stoodUpTo(s.together(), w.To) - stoodUpTo(s.together(), w.From)
 }
 
-// fullest returns the time of a length (ns) that has most standstills in it. What took longer, less the standstills in it, took at least as long as
-// this length less those: a longer time has at most as many more of them as it is longer.
+// fullest returns the window of the given length (ns) with the most standstill in it. A longer window has at most as much more standstill as it is
+// longer, so what remains of it without standstills is never less.
 func (s *Standstills) fullest(length int64) (w Interval) {
 	if s == nil {
 		return w

@@ -2,7 +2,6 @@ package etcd
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -35,17 +34,8 @@ func mutex() backends.Lock {
 func leased(l backends.Lock) backends.Lock {
 	l.Offers.Blocking, l.Offers.Renewal, l.Offers.LossSignal, l.Offers.Token, l.Offers.Expires = true, "background", true, backends.TokenService, true
 	l.MinTTL = time.Second
-	return bounded(l, recovery)
-}
-
-// bounded gives a lock its recovery bound.
-func bounded(l backends.Lock, bound func(ttl time.Duration, p LockParams) time.Duration) backends.Lock {
-	l.RecoveryWith = func(ttl time.Duration, params json.RawMessage) time.Duration {
-		p, err := lockParams(params)
-		if err != nil {
-			p = defaults().LockParams
-		}
-		return bound(ttl, p)
+	if l.RecoveryWith == nil {
+		l.RecoveryWith = backends.RecoveryBy(lockParams, recovery)
 	}
 	return l
 }

@@ -66,22 +66,17 @@ func waiting() (names []string) {
 	return names
 }
 
-// outlasting gives the locks more time to be granted again after a holder's death: on a topology that has to find itself a new
-// primary first. Detection is how long a dead server goes unnoticed there by default. Where a run has it longer, it may count twice: a vote that nobody
-// wins is repeated.
+// outlasting allows for a failover in the locks' recovery bounds. detection is the topology's default for how long a dead server goes unnoticed. A
+// longer setting counts twice, because a vote that nobody wins is repeated.
 func outlasting(detection time.Duration, list []backends.Lock) []backends.Lock {
 	for i, l := range list {
 		if l.Recovery == nil {
 			continue
 		}
 		list[i].Recovery = func(ttl time.Duration) time.Duration { return l.Recovery(ttl) + failoverTime }
-		list[i].RecoveryWith = func(ttl time.Duration, params json.RawMessage) time.Duration {
-			p, err := lockParams(params)
-			if err != nil {
-				p = lockDefaults()
-			}
+		list[i].RecoveryWith = backends.RecoveryBy(lockParams, func(ttl time.Duration, p LockParams) time.Duration {
 			return list[i].Recovery(ttl) + 2*max(0, p.Detection-detection)
-		}
+		})
 	}
 	return list
 }

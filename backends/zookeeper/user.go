@@ -2,7 +2,6 @@ package zookeeper
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/url"
@@ -51,22 +50,8 @@ const minTTL = 400 * time.Millisecond
 
 // recovery allows for the session of a dead holder, for a new leader just before its end, which gives every session its
 // whole length again, and for the election: that begins when followers let go of a leader that does not answer, after lag.
-func recovery(ttl, lag time.Duration) time.Duration {
-	return 2*ttl + 3*time.Second + 2*max(0, lag-defaults().derived().Lag)
-}
-
-// bounded gives all locks their recovery bound.
-func bounded(locks ...backends.Lock) []backends.Lock {
-	for i := range locks {
-		locks[i].RecoveryWith = func(ttl time.Duration, params json.RawMessage) time.Duration {
-			p, err := lockParams(params)
-			if err != nil {
-				p = defaults().derived().LockParams
-			}
-			return recovery(ttl, p.Lag)
-		}
-	}
-	return locks
+func recovery(ttl time.Duration, p LockParams) time.Duration {
+	return 2*ttl + 3*time.Second + 2*max(0, p.Lag-defaults().derived().Lag)
 }
 
 // user is what the lockers of this package share: one user's session, and the grants under it.

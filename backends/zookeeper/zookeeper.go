@@ -27,7 +27,7 @@ func Backend() listed.Backend {
 		Backend: backends.Backend{
 			Name:  "zookeeper",
 			Doc:   "A ZooKeeper ensemble of three servers (or five), each a JVM of its own.",
-			Locks: bounded(sequential(), herd(), single(), zkLock()),
+			Locks: []backends.Lock{sequential(), herd(), single(), zkLock()},
 		},
 		Maker: topology.Maker{Attachable: []string{Port}, Majority: topology.AmongThem, New: newTopology, Health: health},
 	}

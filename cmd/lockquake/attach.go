@@ -131,7 +131,7 @@ type attachReader struct {
 const ownVariable = "$LOCKQUAKE_"
 
 // own reports whether a secret belongs to the attach file: a file of its folder, links followed, or a variable of lockquake's. Any other may be a
-// secret of the user's that has nothing to do with the service, which whoever wrote the file would have sent to him.
+// secret that has nothing to do with the service, and would reach the author of the attach file.
 func (r *attachReader) own(secret string) bool {
 	if strings.HasPrefix(secret, "$") {
 		return strings.HasPrefix(secret, ownVariable)

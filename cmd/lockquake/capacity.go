@@ -254,7 +254,7 @@ func (f *capacityFlags) header(s *sweep.Sweep, tell *progress) error {
 	return nil
 }
 
-// olderSweep reads what a lockquake has left that wrote no journal: its runs are in capacity.json.
+// olderSweep reads a sweep of a release that wrote no journal: its runs are in capacity.json.
 func olderSweep(dir string) (results.Origin, []campaign.Result, error) {
 	old, err := capacity.Read(filepath.Join(dir, capacity.File))
 	if err != nil {

@@ -51,7 +51,7 @@ func interruptible(parent context.Context, tell *progress) interrupt {
 
 func (i interrupt) interrupted() bool { return i.hit.Load() }
 
-// or returns what a verb ends with that was interrupted before anything ran; else err.
+// or returns the exit code for an interruption if there was one, and err otherwise.
 func (i interrupt) or(err error) error {
 	if i.interrupted() {
 		return exit{code: codeInterrupted}

@@ -27,7 +27,7 @@ type opening struct {
 	command string
 	seeded  bool
 	seed    uint64
-	// older reads what a lockquake has left that wrote no journal; nil: there is no such thing.
+	// older reads the results of releases that wrote no journal; nil if every release wrote one.
 	older func(dir string) (results.Origin, []campaign.Result, error)
 }
 

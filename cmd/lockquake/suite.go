@@ -175,7 +175,7 @@ func (r *suiteRun) prepare(args []string) (err error) {
 	return nil
 }
 
-// olderSuite reads what a lockquake has left that wrote no journal: its runs are in suite.json.
+// olderSuite reads a suite of a release that wrote no journal: its runs are in suite.json.
 func olderSuite(dir string) (results.Origin, []campaign.Result, error) {
 	old, err := suite.Read(dir)
 	return old.Origin, old.Results(), err

@@ -248,8 +248,8 @@ func (t *thread) close() {
 	<-t.done
 }
 
-// confine gives up for good what no server needs, for the thread and all that it starts: to gain rights by what it executes, and every capability.
-// Servers begin as another user, so they have none. Without CAP_SETPCAP the list of what could be gained stays, and nothing is gained of it.
+// confine permanently prevents what the thread starts from gaining rights: it sets no_new_privs and empties the bounding set of capabilities. Servers
+// run as another user and have none. Without CAP_SETPCAP the bounding set stays as it is; no_new_privs alone suffices.
 func (t *thread) confine() error {
 	return t.do(func() error {
 		if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {

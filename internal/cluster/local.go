@@ -168,7 +168,7 @@ func (r *localRun) open(ctx context.Context, c *Cluster) error {
 		return err
 	}
 	c.Describe["network"] = network
-	if set := r.proxies(); set != "" {
+	if set := r.request.proxies(); set != "" {
 		c.Describe["proxy_variables"] = set + ": clients that know them go to the service by a proxy"
 	}
 	// The state file comes before anything that it describes.
@@ -353,7 +353,7 @@ func (r *localRun) environment(c command) []string {
 	var env []string
 	for _, e := range os.Environ() {
 		name, _, _ := strings.Cut(e, "=")
-		direct := slices.Contains(proxyVariables, name) && r.ownServers()
+		direct := slices.Contains(proxyVariables, name) && r.request.ownServers()
 		if !strings.HasPrefix(e, "LOCKQUAKE_") && !direct && (c.user == 0 || slices.Contains(forServers, name)) {
 			env = append(env, e)
 		}
@@ -366,17 +366,16 @@ func (r *localRun) environment(c command) []string {
 var proxyVariables = []string{"HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "all_proxy", "no_proxy"}
 
 // ownServers reports whether the run has servers of its own. Those are reached directly; others as the environment says.
-func (r *localRun) ownServers() bool {
-	return slices.ContainsFunc(r.request.Specs, func(s node.Spec) bool { return s.Role == node.Server })
+func (r Request) ownServers() bool {
+	return slices.ContainsFunc(r.Specs, func(s node.Spec) bool { return s.Role == node.Server })
 }
 
 // proxies names the variables by which the clients of a run without servers of its own may take a proxy; "": none is set.
-func (r *localRun) proxies() string {
-	set := slices.DeleteFunc(slices.Clone(proxyVariables), func(name string) bool { return os.Getenv(name) == "" })
+func (r Request) proxies() string {
 	if r.ownServers() {
 		return ""
 	}
-	return strings.Join(set, ", ")
+	return strings.Join(slices.DeleteFunc(slices.Clone(proxyVariables), func(name string) bool { return os.Getenv(name) == "" }), ", ")
 }
 
 // forServers names the settings of ours that servers of another user get.

@@ -261,7 +261,7 @@ func TestProxyVariables(t *testing.T) {
 		if has := strings.Contains(strings.Join(r.environment(command{name: "one"}), " "), "192.0.2.1"); has != c.proxied {
 			t.Errorf("nodes beside a %s have the variables: %t", c.role, has)
 		}
-		if told := r.proxies(); (told != "") != c.proxied || c.proxied && !strings.HasPrefix(told, "HTTP_PROXY, HTTPS_PROXY") {
+		if told := r.request.proxies(); (told != "") != c.proxied || c.proxied && !strings.HasPrefix(told, "HTTP_PROXY, HTTPS_PROXY") {
 			t.Errorf("beside a %s it is told: %q", c.role, told)
 		}
 	}

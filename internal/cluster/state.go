@@ -50,20 +50,27 @@ func stateDir() (string, error) {
 	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return "", fmt.Errorf("make the state directory: %w", err)
 	}
-	dirs, err := stateDirs()
-	if err != nil {
-		return "", err
-	}
-	if len(dirs) == 0 {
-		if dir, err = os.MkdirTemp(filepath.Dir(dir), filepath.Base(dir)+"-*"); err != nil {
+	if !ours(dir) {
+		others, err := stateDirs()
+		if len(others) > 0 {
+			dir = others[0]
+		} else if err == nil {
+			dir, err = os.MkdirTemp(filepath.Dir(dir), filepath.Base(dir)+"-*")
+		}
+		if err != nil {
 			return "", fmt.Errorf("make the state directory: %w", err)
 		}
-		dirs = append(dirs, dir)
 	}
-	if err := os.Chmod(dirs[0], stateMode()); err != nil {
+	if err := os.Chmod(dir, stateMode()); err != nil {
 		return "", fmt.Errorf("open the state directory for servers: %w", err)
 	}
-	return dirs[0], nil
+	return dir, nil
+}
+
+// ours reports whether a directory is there and this user's alone.
+func ours(dir string) bool {
+	info, err := os.Lstat(dir)
+	return err == nil && info.IsDir() && info.Mode().Perm()&^stateMode() == 0 && ownedByUs(info)
 }
 
 // stateDirs lists the state directories that are there and this user's alone: that of the usual name, and those that took its place.
@@ -78,8 +85,7 @@ func stateDirs() (dirs []string, err error) {
 		if name != filepath.Base(usual) && !strings.HasPrefix(name, filepath.Base(usual)+"-") {
 			continue
 		}
-		path := filepath.Join(filepath.Dir(usual), name)
-		if info, err := os.Lstat(path); err == nil && info.IsDir() && info.Mode().Perm()&^stateMode() == 0 && ownedByUs(info) {
+		if path := filepath.Join(filepath.Dir(usual), name); ours(path) {
 			dirs = append(dirs, path)
 		}
 	}

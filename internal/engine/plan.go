@@ -268,15 +268,12 @@ func (p planner) checkWorkload() error {
 // maxLocks is how many locks a history can tell apart.
 const maxLocks = 1 << 16
 
-// shares reports whether anything in the run asks for a lock in shared mode.
-func (p *Plan) shares() bool { return p.sharesAt() != "" }
-
-// sharesAt returns the scenario's key that asks for shared mode; "" where none does.
-func (p *Plan) sharesAt() string {
-	if w, ok := p.workload.(workloads.Sharing); ok && w.Shares() {
+// sharedAt returns the key of a scenario that asks for shared mode; "" if none does.
+func sharedAt(workload workloads.Workload, steps []scenarios.Step) string {
+	if w, ok := workload.(workloads.Sharing); ok && w.Shares() {
 		return "workload.shared"
 	}
-	for i, st := range p.scenario.Steps {
+	for i, st := range steps {
 		if st.Mode == lock.Shared.String() {
 			return stepPath(i, "mode")
 		}
@@ -287,7 +284,7 @@ func (p *Plan) sharesAt() string {
 // checkOffers checks that the lock has what the workload and the steps need: shared mode, renewal, a signal of loss.
 func (p planner) checkOffers() error {
 	s, has := p.scenario.Workload, p.lock.Offers
-	if at := p.sharesAt(); at != "" && !has.Shared {
+	if at := sharedAt(p.workload, p.scenario.Steps); at != "" && !has.Shared {
 		return p.wrong(at, "lock %s of %s knows no shared mode", p.lock.Name, p.backend.Name)
 	}
 	if w, ok := p.workload.(workloads.Renewing); ok && w.Renews() {

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/lockquake/lockquake/backends"
 	"github.com/lockquake/lockquake/backends/listed"
 	"github.com/lockquake/lockquake/internal/cluster"
 	"github.com/lockquake/lockquake/internal/node"
@@ -256,6 +257,7 @@ func (p planner) checkPrograms() error {
 		return nil
 	}
 	const path = "workload.client"
+	shared := sharedAt(p.workload, p.scenario.Steps)
 	switch {
 	case p.backend.InProcess:
 		return p.wrong(path, "backend %s has no processes: its clients are goroutines of lockquake's own; take another backend", p.backend.Name)
@@ -267,8 +269,8 @@ func (p planner) checkPrograms() error {
 		return p.wrong("workload.resource.use", "a program of one's own reaches the register alone, and not %s", p.resource.Name)
 	case p.guard.Sequencer:
 		return p.wrong("workload.resource.guard", "%s asks the lock service about a lock of lockquake's own, which %s does not take", p.guard.Name, p.programs[0].run[0])
-	case p.shares():
-		return p.wrong(p.sharesAt(), "a program of one's own takes locks in exclusive mode alone")
+	case shared != "":
+		return p.wrong(shared, "a program of one's own takes locks in exclusive mode alone")
 	}
 	if n := len(p.namesOf(node.Client)); n < len(p.programs) {
 		return p.wrong(path+".beside", "%d programs take turns, and the clients are %d", len(p.programs), n)
@@ -276,13 +278,13 @@ func (p planner) checkPrograms() error {
 	return nil
 }
 
-// lease is how long the grants of a program of somebody else can be valid, in ns: the TTL that it is given, which a service may round up to a whole second;
-// 0 where grants do not end by themselves, or lockquake's own client, which is held to it by the conformance suite, takes them.
-func (p *Plan) lease() int64 {
-	if len(p.programs) == 0 || !p.lock.Offers.Expires {
+// lease returns how long a grant of these programs can be valid, in ns: the TTL, which a service may round up to a whole second. It is 0 if grants do
+// not expire, or if lockquake's own client takes them: the conformance suite holds that one to its TTL.
+func (ps programs) lease(l backends.Lock, ttl time.Duration) int64 {
+	if len(ps) == 0 || !l.Offers.Expires {
 		return 0
 	}
-	return int64((p.scenario.Backend.TTL + time.Second - 1).Truncate(time.Second))
+	return int64((ttl + time.Second - 1).Truncate(time.Second))
 }
 
 // everywhere are the points that every client announces.

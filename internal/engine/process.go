@@ -83,7 +83,9 @@ func (s *process) expect(st *wire.Start) {
 
 // record opens the file that the node's events go to. It must come before the node is told to start.
 func (s *process) record(dir string, p *Plan) error {
-	h := history.Header{Process: s.node.Name(), Locks: p.locks, Exclusive: !p.shares(), LeaseNS: p.lease()}
+	h := history.Header{
+		Process: s.node.Name(), Locks: p.locks, Exclusive: sharedAt(p.workload, p.scenario.Steps) == "", LeaseNS: p.programs.lease(p.lock, p.scenario.Backend.TTL),
+	}
 	if s.clock.Separate() {
 		now := s.clock.Own(clock.Now())
 		h.OffsetNS = s.clock.Run(now) - now

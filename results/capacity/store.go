@@ -20,7 +20,6 @@ const MostPoints = 5_000
 
 // What a file may have at most: more is no sweep that anyone made.
 const (
-	maxFile    = 64 << 20
 	maxSamples = 1_000
 	maxUsers   = 1_000_000
 	maxName    = 500
@@ -38,7 +37,7 @@ func Write(path string, s Sweep) error {
 // Read reads a sweep. What no sweep can have is an error of one line that wraps history.ErrCorrupt.
 func Read(path string) (Sweep, error) {
 	var s Sweep
-	b, err := history.ReadFile(path, maxFile)
+	b, err := history.ReadFile(path, history.MostText)
 	if err != nil {
 		return s, err
 	}

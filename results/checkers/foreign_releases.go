@@ -111,7 +111,7 @@ func (c *foreignReleases) invoke(e *history.Event) {
 	g := openRelease{op: e.Op, invoke: *e, mode: e.Mode}
 	if h := c.t.open(e.User, e.Grant); h != nil {
 		g.own, g.mode = h, h.mode
-		g.entitled = len(h.spans) > 0 && h.latest(h.until()) > e.Time // in doubt, it is
+		g.entitled = h.mayLast(e.Time) // in doubt, it is
 	}
 	if !g.entitled && c.watch(e, g.mode) {
 		c.chances++
@@ -132,7 +132,7 @@ func (c *foreignReleases) watch(e *history.Event, mode uint8) (entitled bool) {
 		if h.user == e.User || !conflict(h.mode, mode) {
 			continue
 		}
-		entitled = entitled || len(h.spans) > 0 && h.latest(h.until()) > e.Time
+		entitled = entitled || h.mayLast(e.Time)
 		if c.victims[h] == nil {
 			c.victims[h] = &victim{hold: h}
 		}

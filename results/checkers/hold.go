@@ -72,6 +72,9 @@ func (h *hold) maybeEntitled(from, until int64) bool {
 	return slices.ContainsFunc(h.spans, func(s span) bool { return h.earliest(s.from) <= until && from < h.latest(s.until) })
 }
 
+// mayLast reports whether the hold may be entitled beyond t, by what is known so far and whatever its clock's error.
+func (h *hold) mayLast(t int64) bool { return len(h.spans) > 0 && h.latest(h.until()) > t }
+
 // until is the end of the last stretch in which the hold was entitled; 0 where it never was.
 func (h *hold) until() int64 {
 	if n := len(h.spans); n > 0 {

@@ -36,7 +36,7 @@ func (r *rivals) observe(e *history.Event) {
 	}
 }
 
-// contest ends the loneliness of the holds with which a user conflicts who asks or holds.
+// contest marks the uncontested holds that conflict with a user who asks for the lock or holds it.
 func (r *rivals) contest(lock uint16, by history.User, mode uint8) {
 	r.alone[lock] = slices.DeleteFunc(r.alone[lock], func(h *hold) bool {
 		h.contested = h.user != by && conflict(h.mode, mode)
