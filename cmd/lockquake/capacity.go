@@ -1,16 +1,12 @@
 package main
 
 import (
-	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"maps"
 	"path/filepath"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -28,16 +24,15 @@ import (
 type capacityFlags struct {
 	flags *pflag.FlagSet
 
-	backend, lock, scenario, out, resume, slo        string
-	users, locks, hold, ttl, nodes, rtt, retry, rate string
-	set, sweep                                       []string
-	seed                                             uint64
-	repeat                                           int
-	measured, warm, budget                           time.Duration
-	verbose                                          bool
-	where                                            nodeFlags
-	metrics                                          metricsFlag
-	format                                           *format
+	sweep.Request
+	out, resume            string
+	seed                   uint64
+	repeat                 int
+	measured, warm, budget time.Duration
+	verbose                bool
+	where                  nodeFlags
+	metrics                metricsFlag
+	format                 *format
 }
 
 const capacityDoc = `Capacity measures how much load a lock takes, and where it bends. It runs a scenario again and again with more and more
@@ -45,6 +40,8 @@ users, on servers that are kept from run to run, each run with a warm-up, and ev
 --slo it then looks for the highest rate of an open loop that keeps the objective, timed from the moment at which each acquire was due.
 
 With --rate and --slo it answers, in one line for each lock: does it carry that rate? It makes three runs at each rate, and one without a rate for the peak. Several backends may be named.
+
+Where the scenario writes to a resource, the report compares the writes that last: those that the resource applied, less what its final value lacks.
 
 A list names several values of an axis; every combination of values is a point. In lists of whole numbers, 4..256 doubles: it is 4, 8, 16, 32,
 64, 128, 256. --users, --locks, --hold, --ttl, --nodes, --rtt, --retry and --rate are axes; --sweep KEY=A,B,C makes one of any other key of
@@ -65,6 +62,7 @@ func capacityCommand(std streams) *cobra.Command {
 		Short: "Measure how much load a lock takes, and where it bends",
 		Long:  capacityDoc,
 		Example: `  lockquake capacity --backend redis
+  lockquake capacity --scenario counted-row --lock redis/none,redis/set-px-lua,etcd/mutex --users 1,10,100
   lockquake capacity --backend redis,etcd --users 64 --locks 64 --rate 2000 --slo p99=20ms
   lockquake capacity --backend etcd --lock mutex --users 1,2,4..256 --locks 1,64 --rtt 0,1ms,5ms --slo p99=20ms --budget 10m
   lockquake capacity --backend redis --retry spin,jittered,exponential --sweep backend.persistence=none,always`,
@@ -72,20 +70,20 @@ func capacityCommand(std streams) *cobra.Command {
 	}
 	fl := c.Flags()
 	f.flags = fl
-	fl.StringVar(&f.backend, "backend", "", "what is locked, such as redis, or several: redis,etcd; 'lockquake list backends' has them")
-	fl.StringVar(&f.lock, "lock", "", "the lock, or several of one backend; the backend's default where none is named")
-	fl.StringVar(&f.scenario, "scenario", "", "the scenario to be swept, by name or file, in place of --backend and --lock")
-	fl.StringVar(&f.users, "users", "1,2,4..64", "numbers of users, all clients together; 4..64 doubles: 4,8,16,32,64; with --rate and --slo 64 where none are named")
-	fl.StringVar(&f.locks, "locks", "", "numbers of locks, of which each cycle takes one; own: each user has one of its own")
-	fl.StringVar(&f.hold, "hold", "", "how long each grant is kept, such as 0s,5ms")
-	fl.StringVar(&f.ttl, "ttl", "", "lease, session or key lives, such as 2s,10s")
-	fl.StringVar(&f.nodes, "nodes", "", "numbers of members of the service, such as 1,3,5")
-	fl.StringVar(&f.rtt, "rtt", "", "round trips to be added between clients and servers, such as 0,1ms,5ms")
-	fl.StringVar(&f.retry, "retry", "", "retry policies of a lock that polls: spin, fixed, jittered, exponential")
-	fl.StringVar(&f.rate, "rate", "", "rates of an open loop, in acquires a second over all users, such as 100,200; with --slo: does the lock carry them?")
-	fl.StringArrayVar(&f.sweep, "sweep", nil, "an axis of any other key of the scenario, such as workload.think=0s,5ms; may be repeated")
-	fl.StringArrayVar(&f.set, "set", nil, "replace a key of the scenario for all points, such as workload.clients=4; may be repeated")
-	fl.StringVar(&f.slo, "slo", "", "the objective of the open loop, such as p99=20ms: the highest rate that keeps it is searched, unless --rate names some")
+	fl.StringVar(&f.Backend, "backend", "", "what is locked, such as redis, or several: redis,etcd; 'lockquake list backends' has them")
+	fl.StringVar(&f.Lock, "lock", "", "the lock, or several of one backend, or of several: redis/none,etcd/mutex; the backend's default where none is named")
+	fl.StringVar(&f.Scenario, "scenario", "", "the scenario to be swept, by name or file, in place of --backend and --lock")
+	fl.StringVar(&f.Users, "users", "", "numbers of users, all clients together; 4..64 doubles: 4,8,16,32,64; left out: 1,2,4..64, or with --rate and --slo 64")
+	fl.StringVar(&f.Locks, "locks", "", "numbers of locks, of which each cycle takes one; own: each user has one of its own")
+	fl.StringVar(&f.Hold, "hold", "", "how long each grant is kept, such as 0s,5ms")
+	fl.StringVar(&f.TTL, "ttl", "", "lease, session or key lives, such as 2s,10s")
+	fl.StringVar(&f.Nodes, "nodes", "", "numbers of members of the service, such as 1,3,5")
+	fl.StringVar(&f.RTT, "rtt", "", "round trips to be added between clients and servers, such as 0,1ms,5ms")
+	fl.StringVar(&f.Retry, "retry", "", "retry policies of a lock that polls: spin, fixed, jittered, exponential")
+	fl.StringVar(&f.Rate, "rate", "", "rates of an open loop, in acquires a second over all users, such as 100,200; with --slo: does the lock carry them?")
+	fl.StringArrayVar(&f.Sweep, "sweep", nil, "an axis of any other key of the scenario, such as workload.think=0s,5ms; may be repeated")
+	fl.StringArrayVar(&f.Set, "set", nil, "replace a key of the scenario for all points, such as workload.clients=4; may be repeated")
+	fl.StringVar(&f.SLO, "slo", "", "the objective of the open loop, such as p99=20ms: the highest rate that keeps it is searched, unless --rate names some")
 	fl.IntVar(&f.repeat, "repeat", 3, "runs of each point")
 	fl.DurationVar(&f.measured, "for", 3*time.Second, "how long each run is measured, behind its warm-up")
 	fl.DurationVar(&f.warm, "warmup", time.Second, "how long each run goes before anything counts; a second more where --rtt delays links")
@@ -148,70 +146,6 @@ func (f *capacityFlags) run(ctx context.Context, std streams) error {
 	return f.report(std, &s, err, stop.interrupted())
 }
 
-// points are those of all locks that were named. The options are what all runs have in common, with the scenario of the first lock.
-func (f *capacityFlags) points(ctx context.Context) (first engine.Options, all []sweep.Point, err error) {
-	subjects, err := f.subjects()
-	if err != nil {
-		return first, nil, err
-	}
-	for i, one := range subjects {
-		o, err := f.options(ctx, one)
-		if err != nil {
-			return first, nil, err
-		}
-		axes, err := f.axes(o)
-		if err != nil {
-			return first, nil, err
-		}
-		points, err := sweep.Points(o, axes)
-		var missing engine.MissingError
-		if errors.As(err, &missing) { // it has a line for each node that lacks it
-			missing.Text, _, _ = strings.Cut(missing.Text, "\n")
-			return first, nil, missing
-		}
-		if err != nil {
-			return first, nil, err
-		}
-		if all = append(all, points...); i == 0 {
-			first = o
-		}
-	}
-	return first, all, nil
-}
-
-// subject is a lock that is measured; "" is the scenario's backend, and the backend's default lock.
-type subject struct{ backend, lock string }
-
-// subjects are the locks that were named.
-func (f *capacityFlags) subjects() (out []subject, err error) {
-	backends, err := sweep.Words(cmp.Or(f.backend, "-"))
-	if err != nil {
-		return nil, usagef("--backend: %v", err)
-	}
-	locks, err := sweep.Words(cmp.Or(f.lock, "-"))
-	if err != nil {
-		return nil, usagef("--lock: %v", err)
-	}
-	switch {
-	case len(backends) > 1 && f.lock != "":
-		return nil, usagef("--lock: each of several backends is measured with its default lock; name one --backend, or leave --lock out")
-	case len(backends)*len(locks) > 1 && f.where.attach.file != "":
-		return nil, usagef("--attach: it is one service with one lock; leave the others out of --backend and --lock")
-	}
-	for _, b := range backends {
-		for _, l := range locks {
-			out = append(out, subject{strings.TrimPrefix(b, "-"), strings.TrimPrefix(l, "-")})
-		}
-	}
-	return out, nil
-}
-
-// asks reports whether it is asked if locks carry a rate.
-func (f *capacityFlags) asks() bool { return f.slo != "" && f.rate != "" }
-
-// askedUsers are how many users an open loop has where none are named.
-const askedUsers = "64"
-
 // header is what is known of the sweep before it begins, with a new journal or the one to go on with.
 func (f *capacityFlags) header(s *sweep.Sweep, tell *progress) error {
 	switch {
@@ -227,13 +161,13 @@ func (f *capacityFlags) header(s *sweep.Sweep, tell *progress) error {
 	if err := f.format.check(); err != nil {
 		return err
 	}
-	objective, err := parseObjective(f.slo)
+	objective, err := sweep.ParseObjective(f.SLO)
 	if err != nil {
 		return err
 	}
 	var asked []float64
-	if f.asks() {
-		if asked, err = sweep.Rates(f.rate); err != nil {
+	if f.Asks() {
+		if asked, err = sweep.Rates(f.Rate); err != nil {
 			return usagef("--rate: %v", err)
 		}
 		if f.repeat < capacity.LeastRuns {
@@ -264,144 +198,22 @@ func olderSweep(dir string) (results.Origin, []campaign.Result, error) {
 	return old.Origin, before, err
 }
 
-// base is the scenario that is swept where none is named.
-const base = `name: capacity
-claim: How much load the lock takes.
-backend: {use: %s, ttl: 10s}
-workload: {use: acquire-release, clients: 2}
-expect: {judged: ">=1"}
-`
-
-// options are what all runs have in common.
-func (f *capacityFlags) options(ctx context.Context, one subject) (engine.Options, error) {
+// points are those of the request, with the options that all runs have in common.
+func (f *capacityFlags) points(ctx context.Context) (engine.Options, []sweep.Point, error) {
 	nodes, err := f.where.read()
 	if err != nil {
-		return engine.Options{}, err
+		return engine.Options{}, nil, err
 	}
-	if nodes.attached != nil && f.scenario == "" && one.backend == "" {
-		one.backend = nodes.attached.Backend
+	if nodes.attached != nil {
+		f.Attached = nodes.attached.Backend
 	}
-	s, err := f.swept(one)
-	if err != nil {
-		return engine.Options{}, err
-	}
-	o, err := nodes.options(ctx, s)
-	if err != nil {
-		return o, err
-	}
-	o.Replay = nodes.replay(results.FileScenario, nil, o.Provider.Name())
-	return o, nil
-}
-
-// swept is the scenario with all that is the same for every point.
-func (f *capacityFlags) swept(one subject) (s scenarios.Scenario, err error) {
-	var set []string
-	switch {
-	case f.scenario == "" && one.backend == "":
-		return s, usagef("capacity: what is to be measured? name a --backend, such as redis, a --scenario, or a service to --attach")
-	case f.scenario == "":
-		s, err = scenarios.Parse(fmt.Appendf(nil, base, strconv.Quote(one.backend)), "capacity.yaml")
-	default:
-		var found []scenarios.Scenario
-		if found, err = scenarios.Load(f.scenario); err == nil && len(found) != 1 {
-			return s, usagef("--scenario: %s names %d scenarios; name one", f.scenario, len(found))
-		}
+	return f.Points(func(s scenarios.Scenario) (engine.Options, error) {
+		o, err := nodes.options(ctx, s)
 		if err == nil {
-			s = found[0]
+			o.Replay = nodes.replay(results.FileScenario, nil, o.Provider.Name())
 		}
-		if one.backend != "" {
-			set = append(set, "backend.use="+one.backend)
-		}
-	}
-	if err != nil {
-		return s, err
-	}
-	if one.lock != "" {
-		set = append(set, "backend.lock="+one.lock)
-	}
-	return s.With(append(set, f.set...))
-}
-
-// axes reads the axes, and refuses those that the lock does not have.
-func (f *capacityFlags) axes(o engine.Options) ([]sweep.Axis, error) {
-	plan, err := engine.Check(o)
-	if err != nil {
-		return nil, err
-	}
-	who := fmt.Sprintf("lock %s of %s", plan.Facts().Lock.Name, o.Scenario.Backend.Use)
-	switch {
-	case f.retry != "" && plan.Facts().Lock.Offers.Blocking:
-		return nil, usagef("--retry: %s waits in the service and does not ask again; there is nothing to retry", who)
-	case f.rtt != "" && plan.Facts().InProcess:
-		return nil, usagef("--rtt: backend %s runs within lockquake's own process, and has no links that could be delayed", o.Scenario.Backend.Use)
-	case f.rtt != "" && (len(o.Scenario.Chaos) > 0 || o.Scenario.Random != nil):
-		return nil, usagef("--rtt: scenario %s has a schedule of its own; add the delay there", o.Scenario.Name)
-	case f.ttl != "" && !plan.Facts().Lock.Offers.Expires:
-		return nil, usagef("--ttl: a grant of %s does not expire; leave it out", who)
-	case o.Attached != nil && f.nodes != "":
-		return nil, usagef("--attach: the servers are as many as they are; leave --nodes out")
-	}
-	var out []sweep.Axis
-	add := func(text string, read func(string) (sweep.Axis, error)) {
-		if text == "" || err != nil {
-			return
-		}
-		var a sweep.Axis
-		if a, err = read(text); err != nil {
-			err = usagef("--%v", err)
-			return
-		}
-		out = append(out, a)
-	}
-	times := func(name, key string) func(string) (sweep.Axis, error) {
-		return func(text string) (sweep.Axis, error) {
-			list, err := sweep.Durations(text)
-			return sweep.Keys(name, key, list, err)
-		}
-	}
-	add(f.nodes, func(text string) (sweep.Axis, error) {
-		list, err := sweep.Numbers(text)
-		return sweep.Keys("nodes", "backend.nodes", list, err)
+		return o, err
 	})
-	add(f.ttl, times("ttl", "backend.ttl"))
-	add(f.rtt, sweep.Trips)
-	add(f.retry, sweep.Retries)
-	for _, text := range f.sweep {
-		add(text, sweep.Other)
-	}
-	add(f.locks, sweep.Locks)
-	add(f.hold, times("hold", "workload.hold"))
-	add(f.rate, func(text string) (sweep.Axis, error) {
-		list, err := sweep.Rates(text)
-		if err == nil && f.asks() {
-			return sweep.Asked(list), nil
-		}
-		return sweep.Keys("rate", "workload.rate", list, err)
-	})
-	users := f.users
-	if f.asks() && !f.flags.Changed("users") {
-		users = askedUsers
-	}
-	add(users, func(text string) (sweep.Axis, error) { return sweep.Users(text, o.Scenario.Workload.Clients) })
-	return out, err
-}
-
-// parseObjective reads an objective such as p99=20ms or p99.9=50ms; nil for "".
-func parseObjective(text string) (*capacity.Objective, error) {
-	if text == "" {
-		return nil, nil
-	}
-	name, value, _ := strings.Cut(text, "=")
-	quantiles := map[string]float64{"p50": 0.5, "p90": 0.9, "p99": 0.99, "p99.9": 0.999, "p999": 0.999, "p99.99": 0.9999, "p9999": 0.9999}
-	q, ok := quantiles[strings.TrimSpace(name)]
-	if !ok {
-		return nil, usagef("--slo: %q is not of the form p99=20ms; the quantiles are p50, p90, p99, p99.9 and p99.99", text)
-	}
-	d, err := time.ParseDuration(strings.TrimSpace(value))
-	if err != nil || d <= 0 {
-		return nil, usagef("--slo: %q is no time to be kept, such as 20ms", value)
-	}
-	return &capacity.Objective{Quantile: q, Most: int64(d)}, nil
 }
 
 // drawCapacity writes the page for people into a file.
@@ -430,12 +242,9 @@ func (f *capacityFlags) report(std streams, s *sweep.Sweep, failed error, interr
 	}
 	complain(std.err, failed)
 	code := max(exitCode(failed), exitCode(err))
-	used, broken, confirmed, unproven := 0, 0, false, ""
+	broken, confirmed, unproven, spoilt := 0, false, "", false
 	for _, p := range s.File.Points {
 		for _, one := range p.Samples {
-			if one.Spoilt == "" {
-				used++
-			}
 			if one.Verdict == string(results.Fail) {
 				broken++
 				fmt.Fprintf(std.err, "lockquake: a run failed at %s: %s\n", sweep.Name(p.Setting), shorten(filepath.Join(s.Dir, one.Run)))
@@ -443,7 +252,7 @@ func (f *capacityFlags) report(std streams, s *sweep.Sweep, failed error, interr
 		}
 	}
 	for _, c := range a.Curves {
-		confirmed = confirmed || c.Kept.Confirmed
+		confirmed, spoilt = confirmed || c.Kept.Confirmed, spoilt || !c.Usable()
 		if c.Kept.Blocked || c.Kept.Rate > 0 {
 			unproven = c.Kept.Why
 		}
@@ -451,7 +260,7 @@ func (f *capacityFlags) report(std streams, s *sweep.Sweep, failed error, interr
 	switch answered := capacity.Worst(a.Answers()); {
 	case broken > 0, answered == capacity.No:
 		code = worse(code, codeFailed)
-	case used == 0, answered == capacity.NobodyCanSay:
+	case spoilt, answered == capacity.NobodyCanSay:
 		code = worse(code, codeInconclusive)
 	case len(s.File.Asked) > 0:
 	case s.File.Objective == nil, confirmed:

@@ -111,7 +111,7 @@ func newPoint(base engine.Options, pick []Choice) (Point, error) {
 			p.Own, p.Locks = true, 1
 		}
 	}
-	if !found.Lock.Offers.Blocking {
+	if !found.Lock.Offers.Blocking && !found.Lock.Absent {
 		p.Retry = defaultPolicy
 	}
 	for _, c := range pick {

@@ -20,14 +20,17 @@ import (
 func sampleOf(dir string, rep results.Report, env results.Env) (capacity.Sample, error) {
 	s := capacity.Sample{Verdict: string(rep.Verdict), Spoilt: spoilt(rep, env), Counts: forbidden(rep)}
 	var err error
-	if s.Latency, s.Acquires, err = quantiles(filepath.Join(dir, results.DirLatency, "acquire.hlog")); err != nil {
-		return s, err
+	if !env.NoLock { // else there is no acquire that takes any time
+		if s.Latency, s.Acquires, err = quantiles(filepath.Join(dir, results.DirLatency, "acquire.hlog")); err != nil {
+			return s, err
+		}
 	}
 	if s.Spoilt == "" || env.Measured != nil && env.Measured.To > env.Measured.From {
 		if err := tally(dir, env, &s); err != nil {
 			return s, err
 		}
 	}
+	s.Lost = lostShare(rep)
 	s.Handoff, s.Requests = rep.Measures["handoff_p50_ms"], rep.Measures["requests_per_grant"]
 	for name, into := range map[string]*float64{"offered_per_s": &s.Offered, "generator_lag_p99_ms": &s.Late} {
 		if m := rep.Measures[name]; m != nil {
@@ -79,6 +82,20 @@ func forbidden(rep results.Report) map[string]int64 {
 		}
 	}
 	return out
+}
+
+// lostUpdates is the count of acknowledged writes that the final value lacks.
+const lostUpdates = "lost_updates"
+
+// lostShare is the part of the acknowledged writes that the final value lacks; nil: not judged.
+func lostShare(rep results.Report) *float64 {
+	for _, f := range rep.Findings {
+		n, of := f.Counts[lostUpdates], f.Chances[lostUpdates].N
+		if n != nil && of > 0 {
+			return new(float64(*n) / float64(of))
+		}
+	}
+	return nil
 }
 
 // latencies reads a latency log of a run, in ns; nil where nothing was timed.
@@ -150,6 +167,9 @@ func tally(dir string, env results.Env, s *capacity.Sample) (err error) {
 	t.end()
 	seconds := float64(t.to-t.from) / 1e9
 	s.Cycles, s.InService = float64(t.cycles)/seconds, t.inside/1e9/seconds
+	if t.writes > 0 {
+		s.Writes = new(float64(t.writes) / seconds)
+	}
 	if t.due > 0 {
 		s.Due = float64(t.due) / seconds
 	}
@@ -172,11 +192,15 @@ type tallying struct {
 	cycle, held   float64
 	cycles, holds int64
 	due           int64 // arrivals of an open loop that a user began
+	writes        int64 // that the resource applied
 }
 
 func (t *tallying) within(at int64) bool { return at >= t.from && at < t.to }
 
 func (t *tallying) observe(e *history.Event) {
+	if e.Kind == history.EffectWrite && e.Phase == history.Ok && t.within(e.Time) {
+		t.writes++
+	}
 	if e.Kind != history.Acquire && e.Kind != history.Release {
 		return
 	}

@@ -67,6 +67,33 @@ func TestArrivalsAreCountedWhenTheyAreDue(t *testing.T) {
 	}
 }
 
+// TestWritesAreThoseOfTheMeasuredTime demands writes that were applied, within the time, and the share of the acknowledged ones that is lost.
+func TestWritesAreThoseOfTheMeasuredTime(t *testing.T) {
+	t.Parallel()
+	x := tallying{from: 100e6, to: 200e6, users: map[history.User]*counted{}}
+	for _, e := range []history.Event{
+		{Kind: history.EffectWrite, Phase: history.Ok, Time: 99e6}, {Kind: history.EffectWrite, Phase: history.Ok, Time: 100e6},
+		{Kind: history.EffectWrite, Phase: history.Fail, Time: 150e6}, {Kind: history.EffectRead, Phase: history.Ok, Time: 150e6},
+		{Kind: history.EffectWrite, Phase: history.Ok, Time: 199e6}, {Kind: history.EffectWrite, Phase: history.Ok, Time: 200e6},
+	} {
+		x.observe(&e)
+	}
+	if x.writes != 2 {
+		t.Errorf("%d writes were applied within the time, want 2", x.writes)
+	}
+	judged := func(n *int64, of int64) results.Report {
+		return results.Report{Findings: []results.Finding{{}, {Counts: map[string]*int64{lostUpdates: n}, Chances: map[string]results.Chances{lostUpdates: {N: of}}}}}
+	}
+	if s := lostShare(judged(new(int64(3)), 12)); s == nil || *s != 0.25 {
+		t.Errorf("3 of 12 are lost: the share is %v, want 0.25", s)
+	}
+	for _, rep := range []results.Report{{}, judged(nil, 12), judged(new(int64(0)), 0)} {
+		if s := lostShare(rep); s != nil {
+			t.Errorf("nothing was judged, and the share is %g", *s)
+		}
+	}
+}
+
 func TestUsed(t *testing.T) {
 	t.Parallel()
 	env := results.Env{ServerCores: 1, ResourceNodes: []string{"register"}, Readings: []results.Reading{

@@ -18,6 +18,8 @@ type Reading struct {
 	Policy   string              // how the lock waits for its next attempt; "": not known, or it does not ask again
 	Verdicts map[string]int      // of the runs that could be used
 	Cycles   Interval            // a second
+	Writes   Interval            // a second, that the resource applied
+	Lost     Interval            // the part of the acknowledged writes that the final value lacks, in percent
 	Acquires int64               // that were timed, in all samples
 	Latency  map[string]Interval // ms; a quantile that enough acquires tell
 	Cycle    Interval            // ms
@@ -185,6 +187,12 @@ func (s Setting) locks() string {
 	return figure.Of(s.Locks, "lock")
 }
 
+// Usable reports whether any of its runs can be used. A curve that was left out has none, and is no failure.
+func (c Curve) Usable() bool {
+	readings := slices.Concat(c.Closed, c.Open)
+	return len(readings) == 0 || slices.ContainsFunc(readings, func(r Reading) bool { return r.Samples > 0 })
+}
+
 // Peak is the reading with the most cycles a second in the closed loop, of those that are the lock's own; nil: there is none.
 func (c Curve) Peak() *Reading {
 	var best *Reading
@@ -218,6 +226,8 @@ func read(p Point, measured int64) Reading {
 	r := Reading{
 		Setting: p.Setting, Policy: p.Policy, Verdicts: map[string]int{}, Latency: map[string]Interval{}, CPU: map[string]Interval{},
 		Cycles:    sum(func(s Sample) *float64 { return &s.Cycles }),
+		Writes:    sum(func(s Sample) *float64 { return s.Writes }),
+		Lost:      sum(func(s Sample) *float64 { return percentOf(s.Lost) }),
 		Cycle:     sum(func(s Sample) *float64 { return &s.Cycle }),
 		Hold:      sum(func(s Sample) *float64 { return &s.HoldMean }),
 		Handoff:   sum(func(s Sample) *float64 { return s.Handoff }),

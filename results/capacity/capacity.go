@@ -107,6 +107,9 @@ type Sample struct {
 	Requests  *float64           `json:"requests_per_grant"`
 	RTT       *float64           `json:"rtt_ms"` // that was measured between a client and a server; nil: not measured
 
+	Writes *float64 `json:"writes_per_s,omitempty"` // that the resource applied; nil: there is no resource, or it was not written
+	Lost   *float64 `json:"lost_share,omitempty"`   // the part of all acknowledged writes, 0 to 1, that the final value lacks; nil: not judged
+
 	Offered  float64 `json:"offered_per_s,omitempty"` // open loop
 	Due      float64 `json:"due_per_s,omitempty"`     // arrivals of the measured time, where Offered is that of the whole load; 0: an older file does not tell
 	Unserved int64   `json:"unserved,omitempty"`      // arrivals that never got a user

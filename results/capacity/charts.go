@@ -20,7 +20,7 @@ import (
 func (a Analysis) charts() ([]report.Chart, error) {
 	var out []report.Chart
 	for curves := range slices.Chunk(a.Curves, report.Styles) {
-		for _, draw := range []func([]Curve) (report.Chart, error){a.throughput, a.latency} {
+		for _, draw := range []func([]Curve) (report.Chart, error){a.throughput, lastingWrites, a.latency} {
 			c, err := draw(curves)
 			if err != nil {
 				return nil, err

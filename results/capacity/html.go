@@ -72,16 +72,17 @@ type table struct {
 	Readings []Reading
 }
 
-// Open tells whether the readings are of an open loop, Tried whether their runs were held against an objective, Trips whether a round trip was added
-// or measured.
+// Open reports whether the readings are of an open loop.
 func (t table) Open() bool {
 	return slices.ContainsFunc(t.Readings, func(r Reading) bool { return r.Rate > 0 })
 }
 
+// Tried reports whether the runs were held against an objective.
 func (t table) Tried() bool {
 	return slices.ContainsFunc(t.Readings, func(r Reading) bool { return r.Tried.Runs() > 0 })
 }
 
+// Trips reports whether a round trip was added or measured.
 func (t table) Trips() bool {
 	return slices.ContainsFunc(t.Readings, func(r Reading) bool { return r.RTT > 0 || r.Trip.N > 0 })
 }
@@ -137,12 +138,6 @@ func (r Reading) X() string {
 		return figure.Number(r.Rate)
 	}
 	return figure.Count(r.Users)
-}
-
-// CyclesParts is what a reading does, and its bounds: "" where it has none.
-func (r Reading) CyclesParts() [2]string {
-	middle, bounds := r.Cycles.parts()
-	return [2]string{middle, bounds}
 }
 
 // LatencyParts is a latency with its bounds.

@@ -39,6 +39,12 @@ func Summary(values []float64) Interval {
 // String writes the figure and its bounds, such as "410 (402 to 421)".
 func (i Interval) String() string { return bracketed(i.parts()) }
 
+// Parts are the figure and its bounds, for a table; "" where it has none.
+func (i Interval) Parts() [2]string {
+	middle, bounds := i.parts()
+	return [2]string{middle, bounds}
+}
+
 // parts are the figure and its bounds; "": there are none.
 func (i Interval) parts() (middle, bounds string) {
 	switch {

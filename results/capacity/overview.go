@@ -40,6 +40,10 @@ func (a Analysis) overview() [][]string {
 	if a.Objective != nil {
 		rows[0] = append(rows[0], "rate kept") // the head has the objective
 	}
+	written := slices.ContainsFunc(a.Curves, func(c Curve) bool { return c.mostLasting() != nil })
+	if written {
+		rows[0] = append(rows[0], "lasting writes/s", "lost")
+	}
 	for _, c := range a.Curves {
 		best, limit, kept := "none", "-", "none confirmed"
 		if p := c.Peak(); p != nil {
@@ -52,7 +56,16 @@ func (a Analysis) overview() [][]string {
 			kept = figure.Number(round(c.Kept.Rate)) + "/s"
 		}
 		knee, _ := c.Bends()
-		rows = append(rows, []string{a.differs(c), best, knee, limit, kept}[:len(rows[0])])
+		row := []string{a.differs(c), best, knee, limit}
+		if a.Objective != nil {
+			row = append(row, kept)
+		}
+		if r := c.mostLasting(); r != nil {
+			row = append(row, figure.Number(r.lasting()), r.LostText())
+		} else if written {
+			row = append(row, "-", "-")
+		}
+		rows = append(rows, row)
 	}
 	return rows
 }

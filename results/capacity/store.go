@@ -146,7 +146,7 @@ func (s Sample) figures() map[string]float64 {
 	}
 	for name, f := range map[string]*float64{
 		"handoff_ms": s.Handoff, "handoff_mean_ms": s.HandoffMean, "requests_per_grant": s.Requests, "rtt_ms": s.RTT, "machine_cores": s.Machine,
-		"busiest_server_cores": s.Busiest, "fsync_ms": s.Fsync, "packets_per_s": s.Packets, "outside": s.Outside,
+		"writes_per_s": s.Writes, "lost_share": s.Lost, "busiest_server_cores": s.Busiest, "fsync_ms": s.Fsync, "packets_per_s": s.Packets, "outside": s.Outside,
 	} {
 		if f != nil {
 			all[name] = *f

@@ -82,8 +82,8 @@ func (t table) text(w io.Writer) {
 	write := func(to io.Writer, last string, cells ...[]string) {
 		fmt.Fprintf(to, "%s\t %s\n", strings.Join(slices.Concat(cells...), "\t"), last)
 	}
-	write(answer, "limit", []string{t.First, "cycles/s", "p50", "p99"}, only(tried, "kept it"))
-	write(bounds, "n", []string{t.First, "cycles/s", "p50", "p99"})
+	write(answer, "limit", []string{t.First, "cycles/s"}, only(t.Writes(), "writes/s", "lost"), []string{"p50", "p99"}, only(tried, "kept it"))
+	write(bounds, "n", []string{t.First, "cycles/s"}, only(t.Writes(), "writes/s"), []string{"p50", "p99"})
 	write(rest, "acquires", []string{t.First, "p99.9", "p99.99"}, only(open, "unserved", "late", "own lag"), only(t.Trips(), "RTT"))
 	some := false
 	for _, r := range t.Readings {
@@ -93,8 +93,8 @@ func (t table) text(w io.Writer) {
 		}
 		some = some || r.Cycles.N > 1
 		p50, p99 := r.LatencyParts("p50"), r.LatencyParts("p99")
-		write(answer, strings.TrimPrefix(string(r.Limit.Cause), "the "), []string{x, r.CyclesParts()[0], p50[0], p99[0]}, only(tried, r.Tried.String()))
-		write(bounds, strconv.Itoa(r.Samples), []string{x, r.CyclesParts()[1], p50[1], p99[1]})
+		write(answer, strings.TrimPrefix(string(r.Limit.Cause), "the "), []string{x, r.Cycles.Parts()[0]}, only(t.Writes(), r.Writes.Parts()[0], r.LostText()), []string{p50[0], p99[0]}, only(tried, r.Tried.String()))
+		write(bounds, strconv.Itoa(r.Samples), []string{x, r.Cycles.Parts()[1]}, only(t.Writes(), r.Writes.Parts()[1]), []string{p50[1], p99[1]})
 		write(rest, figure.Count(r.Acquires), []string{x, r.latency("p999"), r.latency("p9999")}, only(open, r.Unserved.String(), r.LateStarts.String(), span(r.Late)), only(t.Trips(), span(r.Trip)))
 	}
 	_ = answer.Flush() // w is a buffer

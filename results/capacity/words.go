@@ -43,60 +43,56 @@ func (a Analysis) Paragraphs() []string {
 
 // paragraph is of curves that differ in the number of locks alone.
 func (a Analysis) paragraph(of Setting, group []Curve) string {
-	var throughputs, limits, bends, plans []string
+	var throughputs []string
+	var limits, bends, writes, plans []said
 	for _, c := range group {
-		peak := c.Peak()
-		if peak == nil {
-			if len(c.Closed) > 0 {
-				throughputs = append(throughputs, "nothing that can be used was measured "+c.over())
-			}
-		} else {
-			said := fmt.Sprintf("%s cycles/s %s (%s)", figure.Number(peak.Cycles.Mid), c.over(), figure.Of(peak.Users, "user"))
+		if peak := c.Peak(); peak != nil {
+			most := fmt.Sprintf("%s cycles/s %s (%s)", figure.Number(peak.Cycles.Mid), c.over(), figure.Of(peak.Users, "user"))
 			if c.AtLeast(*peak) {
-				said = "at least " + said
+				most = "at least " + most
 			}
-			throughputs = append(throughputs, said)
-			limits = append(limits, "is "+peak.Limit.String())
-			bends = append(bends, c.bend())
+			throughputs = append(throughputs, most)
+			limits = append(limits, said{c, "is " + peak.Limit.String()})
+			bends = append(bends, said{c, c.bend()})
+		} else if len(c.Closed) > 0 {
+			throughputs = append(throughputs, "nothing that can be used was measured "+c.over())
 		}
-		plans = append(plans, a.plan(c))
+		if text := c.lasts(); text != "" {
+			writes = append(writes, said{c, text})
+		}
+		plans = append(plans, said{c, a.plan(c)})
 	}
-	var b strings.Builder
-	fmt.Fprintf(&b, "%s: ", strings.Join(a.title(of, group), ", "))
 	if len(throughputs) == 0 {
-		b.WriteString("nothing was measured in a closed loop")
-	} else {
-		b.WriteString(list(throughputs))
+		throughputs = []string{"nothing was measured in a closed loop"}
 	}
-	for _, said := range []struct {
-		what  string
-		parts []string
-	}{{"the limit ", limits}, {"", bends}, {"", plans}} {
-		if len(said.parts) == 0 {
-			continue
-		}
-		same := true
-		for _, p := range said.parts {
-			same = same && p == said.parts[0]
-		}
-		b.WriteString("; " + said.what)
-		if same {
-			b.WriteString(said.parts[0])
-			continue
-		}
-		var parts []string
-		n := 0
-		for _, c := range group {
-			if len(said.parts) < len(group) && c.Peak() == nil {
-				continue
-			}
-			parts = append(parts, c.over()+" "+said.parts[n])
-			n++
-		}
-		b.WriteString(strings.Join(parts, ", "))
+	parts := []string{strings.Join(a.title(of, group), ", ") + ": " + list(throughputs)}
+	if len(limits) > 0 {
+		parts = append(parts, "the limit "+together(limits))
 	}
-	b.WriteString(". " + a.circumstances())
-	return b.String()
+	for _, more := range [][]said{bends, writes, plans} {
+		if len(more) > 0 {
+			parts = append(parts, together(more))
+		}
+	}
+	return strings.Join(parts, "; ") + ". " + a.circumstances()
+}
+
+// said is what is said of a curve of a group.
+type said struct {
+	of   Curve
+	text string
+}
+
+// together joins what is said of curves, and says once what is true of all.
+func together(all []said) string {
+	if !slices.ContainsFunc(all, func(s said) bool { return s.text != all[0].text }) {
+		return all[0].text
+	}
+	var parts []string
+	for _, s := range all {
+		parts = append(parts, s.of.over()+" "+s.text)
+	}
+	return strings.Join(parts, ", ")
 }
 
 // title names the setting of a group with the version of its service, the round trip that was achieved, and what its retry policy is.

@@ -1,0 +1,91 @@
+package capacity
+
+import (
+	"fmt"
+	"slices"
+
+	"gonum.org/v1/plot/plotter"
+	"gonum.org/v1/plot/vg/draw"
+
+	"github.com/lockquake/lockquake/results/figure"
+	"github.com/lockquake/lockquake/results/report"
+)
+
+// Where the load writes to a resource, its writes are what a lock is for: a sweep of them compares locks with each other, with what
+// the resource refuses by itself, and with the error without a lock.
+
+// Writes reports whether a resource was written in any of the runs.
+func (t table) Writes() bool {
+	return slices.ContainsFunc(t.Readings, func(r Reading) bool { return r.Writes.N > 0 })
+}
+
+// LostText is the part of the acknowledged writes that is lost; "-" where that was not judged.
+func (r Reading) LostText() string {
+	if r.Lost.N == 0 {
+		return "-"
+	}
+	return figure.Number(r.Lost.Mid) + " %"
+}
+
+// lasting is the writes a second that the final value has. Example: of 920 writes a second 83 % are lost: 156 last.
+func (r Reading) lasting() float64 { return r.Writes.Mid * (1 - r.Lost.Mid/100) }
+
+// mostLasting is the reading of the closed loop with the most lasting writes; nil: nothing was written.
+func (c Curve) mostLasting() *Reading {
+	var best *Reading
+	for i, r := range c.Closed {
+		if r.Writes.N > 0 && len(r.Wrong) == 0 && (best == nil || r.lasting() > best.lasting()) {
+			best = &c.Closed[i]
+		}
+	}
+	return best
+}
+
+// lasts says how many writes last; "": nothing was written.
+func (c Curve) lasts() string {
+	r := c.mostLasting()
+	switch {
+	case r == nil:
+		return ""
+	case r.Lost.N == 0:
+		return fmt.Sprintf("%s writes/s were applied (%s), and what was lost of them is not known", figure.Number(r.Writes.Mid), figure.Of(r.Users, "user"))
+	}
+	return fmt.Sprintf("%s writes/s last (%s; %s of what was acknowledged is lost)", figure.Number(r.lasting()), figure.Of(r.Users, "user"), r.LostText())
+}
+
+// lastingWrites draws them over users.
+func lastingWrites(curves []Curve) (report.Chart, error) {
+	p := report.NewPlot("users", "lasting writes/s")
+	var x, y extent
+	for i, c := range curves {
+		var dots plotter.XYs
+		for _, r := range c.Closed {
+			if at := (plotter.XY{X: float64(r.Users), Y: r.lasting()}); at.Y > 0 {
+				x.add(at.X)
+				y.add(at.Y)
+				dots = append(dots, at)
+			}
+		}
+		if err := add(p, report.Style(i), shape{line: dots}, shape{dots: dots, glyph: draw.CircleGlyph{}}); err != nil {
+			return report.Chart{}, err
+		}
+	}
+	if y.high == 0 {
+		return report.Chart{}, nil
+	}
+	x.axis(&p.X)
+	y.axis(&p.Y)
+	svg, err := report.Inline(p, "Lasting writes a second by the number of users, on logarithmic scales; the tables have the figures.")
+	return report.Chart{
+		Title: "Lasting writes over users", Caption: "Medians of the writes that the resource applied, less the part that its final value lacks.",
+		Legend: legend(curves), SVG: svg,
+	}, err
+}
+
+// percentOf turns a share into percent; nil stays nil.
+func percentOf(share *float64) *float64 {
+	if share == nil {
+		return nil
+	}
+	return new(100 * *share)
+}
