@@ -116,14 +116,15 @@ func TestActionRuns(t *testing.T) {
 		exit    string // output exit-code
 		summary string
 	}{
-		"green":   {map[string]string{"suite": "memory", "stories": "contention late-rel*e"}, 0, "0", "| contention | ✅ green |\n| late-release | ✅ green |\n"},
-		"red":     {map[string]string{"suite": "memory\nmemory/never-excludes\n"}, 1, "1", "| contention | ✅ green | ❌ red |\n"},
-		"unknown": {map[string]string{"suite": "memory", "budget": "1ms"}, 4, "4", "⏳"},
-		"warned":  {map[string]string{"suite": "memory", "budget": "1ms", "unknown": "warn"}, 0, "4", "⏳"},
-		"usage":   {map[string]string{"suite": "memory/nothing"}, 2, "2", ""},
-		"hostile": {map[string]string{"suite": "$(touch>owned) ;touch${IFS}owned --out=owned *", "client": "`touch owned`"}, 2, "2", ""},
-		"a flag":  {map[string]string{"suite": "memory --dry-run"}, 2, "2", ""},
-		"a file":  {map[string]string{"suite": "suite.yaml", "stories": "", "working-directory": "below"}, 0, "0", "| overdue | ✅ green |\n"},
+		"green":      {map[string]string{"suite": "memory", "stories": "contention late-rel*e"}, 0, "0", "| contention | ✅ green |\n| late-release | ✅ green |\n"},
+		"red":        {map[string]string{"suite": "memory\nmemory/never-excludes\n"}, 1, "1", "| contention | ✅ green | ❌ red |\n"},
+		"unknown":    {map[string]string{"suite": "memory", "budget": "1ms"}, 4, "4", "⏳"},
+		"warned":     {map[string]string{"suite": "memory", "budget": "1ms", "unknown": "warn"}, 0, "4", "⏳"},
+		"usage":      {map[string]string{"suite": "memory/nothing"}, 2, "2", ""},
+		"hostile":    {map[string]string{"suite": "$(touch>owned) ;touch${IFS}owned --out=owned *", "client": "`touch owned`"}, 2, "2", ""},
+		"a flag":     {map[string]string{"suite": "memory --dry-run"}, 2, "2", ""},
+		"a file":     {map[string]string{"suite": "suite.yaml", "stories": "", "working-directory": "below"}, 0, "0", "| overdue | ✅ green |\n"},
+		"its budget": {map[string]string{"suite": "brief.yaml", "working-directory": "below"}, 4, "4", "⏳"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -178,6 +179,7 @@ func newJob(t *testing.T, a action, inputs map[string]string) *job {
 	}
 	for name, text := range map[string]string{
 		"bin/make":         "#!/bin/sh\n[ \"$1 $3\" = '-C build' ] || exit 9\n",
+		"below/brief.yaml": "locks: [{backend: memory}]\nstories: [overdue]\nbudget: 1ms\n",
 		"below/suite.yaml": "locks: [{backend: memory}]\nstories: [overdue]\n",
 	} {
 		path := filepath.Join(j.dir, name)

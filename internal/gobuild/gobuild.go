@@ -58,7 +58,7 @@ type attempt struct {
 func (b *Builder) Build(ctx context.Context, s Source) (string, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	key := fmt.Sprint(s)
+	key := s.String()
 	if a, ok := b.tried[key]; ok {
 		return a.path, a.err
 	}
@@ -119,9 +119,12 @@ func (b *Builder) build(ctx context.Context, s Source) (string, error) {
 	return path, nil
 }
 
-// String names the source with its versions.
+// String names all that makes a build different from another of the same source: tags and versions.
 func (s Source) String() string {
 	out := s.Dir
+	if len(s.Tags) > 0 {
+		out += " -tags=" + strings.Join(s.Tags, ",")
+	}
 	for _, m := range s.With {
 		out += " " + m.String()
 	}

@@ -116,6 +116,17 @@ func TestVersionsSideBySide(t *testing.T) {
 	if built != 6 || len(paths) != 6 {
 		t.Errorf("built %d programs, %d of them different; want 6: the second time they are there", built, len(paths))
 	}
+	one := b()
+	for tags, want := range map[string]string{"": "lib 1.1", "new": "lib 1.1 new"} {
+		source := Source{Dir: dir, With: lib("v1.1.0")}
+		if tags != "" {
+			source.Tags = []string{tags}
+		}
+		path, err := one.Build(t.Context(), source)
+		if got := says(t, path, err); got != want {
+			t.Errorf("one builder, tags %q: %q, want %q: rows that differ in tags alone run two programs", tags, got, want)
+		}
+	}
 	write(t, local, "lib.go", "package lib\n\nconst Is = `mine, changed`\n")
 	path, err := b().Build(t.Context(), Source{Dir: dir, With: []Module{{Path: "example.org/lib", Replacement: local}}})
 	if got := says(t, path, err); got != "mine, changed" {
