@@ -25,7 +25,7 @@ func TestImports(t *testing.T) {
 	t.Parallel()
 	const own = "github.com/lockquake/lockquake/"
 	allowed := []string{
-		"lock", "locktest", "history", "backends", "backends/conformance", "internal/stories", "internal/node", "internal/clock", "internal/wire", "internal/client",
+		"lock", "locktest", "history", "backends", "backends/conformance", "internal/stories", "internal/caret", "scenarios/suite", "internal/node", "internal/clock", "internal/wire", "internal/client",
 		"workloads", "workloads/resource", "workloads/resource/register",
 	}
 	out, err := exec.CommandContext(t.Context(), "go", "list", "-deps", "-tags", "integration bench soak", "-f", "{{if not .Standard}}{{.ImportPath}}{{end}}", ".").Output()

@@ -8,6 +8,8 @@ import (
 
 	"github.com/agnivade/levenshtein"
 	"github.com/goccy/go-yaml/token"
+
+	"github.com/lockquake/lockquake/internal/caret"
 )
 
 // Error is something wrong in a scenario: where it is, what it is, and what would be right.
@@ -21,49 +23,19 @@ type Error struct {
 	source  string // the line of the file
 }
 
-// maxShown is the length of a line that is still shown, in bytes.
-const maxShown = 1000
-
 // Error returns one line that says it all, and below it, for a file, the line in question with a caret.
 func (e *Error) Error() string {
-	where := e.File
-	switch {
-	case e.Set != "":
-		where = "--set " + e.Set
-	case e.Line > 0:
-		where = fmt.Sprintf("%s:%d:%d", e.File, e.Line, e.Column)
-	}
 	message := e.Message
 	if e.Path != "" {
 		message = e.Path + ": " + message
 	}
-	if e.Set != "" || e.Line == 0 || e.source == "" {
-		return where + ": " + message
+	switch {
+	case e.Set != "":
+		return "--set " + e.Set + ": " + message
+	case e.Line > 0:
+		return caret.Text(e.File, e.Line, e.Column, message, e.source)
 	}
-	if len(e.source) > maxShown {
-		return where + ": " + message // it would fill the screen
-	}
-	number := fmt.Sprintf("%4d", e.Line)
-	return fmt.Sprintf("%s: %s\n%s | %s\n%s | %s^", where, message, number, e.source,
-		strings.Repeat(" ", len(number)), indent(e.source, e.Column-1))
-}
-
-// indent returns white space as wide as the first n characters of line.
-func indent(line string, n int) string {
-	var b strings.Builder
-	for _, r := range line {
-		if n <= 0 {
-			break
-		}
-		n--
-		if r == '\t' {
-			b.WriteRune('\t')
-		} else {
-			b.WriteByte(' ')
-		}
-	}
-	b.WriteString(strings.Repeat(" ", max(n, 0)))
-	return b.String()
+	return e.File + ": " + message
 }
 
 // source is the text that nodes came from.

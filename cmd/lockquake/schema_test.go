@@ -73,6 +73,9 @@ func TestSchemaOfScenariosHoldsWhatShips(t *testing.T) {
 		t.Fatalf("%d files, %v", len(files), err)
 	}
 	for _, file := range files {
+		if strings.Contains(file, "/suite/") { // which are not scenarios before there is a lock
+			continue
+		}
 		text, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/fstest"
 	"time"
 
 	"github.com/lockquake/lockquake/backends"
@@ -81,6 +82,61 @@ func TestPoints(t *testing.T) {
 		}
 		if strings.Join(got, " ") != c.want {
 			t.Errorf("%s: %q, want %q", c.points, got, c.want)
+		}
+	}
+}
+
+// TestMistakes: what is wrong with a file is said with its line and a caret, and stops no other story.
+func TestMistakes(t *testing.T) {
+	t.Parallel()
+	const right = "name: bad\nclaim: It is short.\nturn: 1\nneeds: [expires]\nsteps:\n  - {do: acquire, user: A, within: (long)}\n"
+	for _, c := range []struct{ from, to, want string }{
+		{"(long)", "(lnog)", "bad.yaml:6:36: \"lnog\" is not known; valid: bound, calm, delay, long, patience, ttl, 0.5ttl, 500ms, "},
+		{"(long)", "(0.5ttl+bund)", "bad.yaml:6:36: \"bund\" is not known"},
+		{"- {do", "- {when: expirse, do", "bad.yaml:6:12: \"expirse\" is no trait and no story; traits: processes, expires, "},
+		{"- {do", "- {when: not worse, do", "bad.yaml:6:16: \"worse\" is no trait"},
+		{"turn", "trun", "bad.yaml:3:1: unknown key \"trun\"; valid: name, claim"},
+		{"turn: 1", "turn: soon", "bad.yaml:3:7: turn: strconv.Atoi: parsing \"soon\": invalid syntax"},
+		{"turn: 1", "turn:", "bad.yaml:3:1: turn: has no value"},
+		{"[expires]", "[expires, lapse]", "bad.yaml:4:18: needs: \"lapse\" is no trait; valid: processes, "},
+		{"name: bad", "name: worse", "bad.yaml:1:7: \"worse\" is not the name of the file"},
+		{"name: bad", "like: worse", "bad.yaml:1:7: like: there is no story \"worse\""},
+		{"name: bad", "like: good", "bad.yaml: steps: it has some of its own, or those of the story that like names"},
+		{"name: bad", "per: points", "bad.yaml:1:6: per: \"points\" is not known; valid: acquire-points, release-points"},
+		{"name: bad", "per: release-points", "bad.yaml: per: a story about points has POINT in its name"},
+		{"name: bad", "takes: long-ish", "bad.yaml:1:8: takes: \"long-ish\" is not known"},
+		{"steps:\n  - {do", "expect:\n  - do", "bad.yaml:6:3: a part of expect is an entry such as - {key: value}"},
+		{"claim: It is short.\n", "", "bad.yaml: claim: is missing"},
+		{"turn: 1\n", "", "bad.yaml: turn: is missing"},
+	} {
+		text := strings.Replace(right, c.from, c.to, 1)
+		list := stories.Read(fstest.MapFS{"bad.yaml": {Data: []byte(text)}, "good.yaml": {Data: []byte(strings.Replace(right, "bad", "good", 1))}})
+		if len(list) != 2 {
+			t.Fatalf("%d stories", len(list))
+		}
+		for _, x := range list {
+			_, err := x.Scenario("", stories.Subject{})
+			switch {
+			case x.Name == "good" && err != nil:
+				t.Errorf("%s: it stops another story: %v", c.to, err)
+			case x.Name == "bad" && (err == nil || !strings.HasPrefix(err.Error(), "scenarios/suite/"+c.want)):
+				t.Errorf("%s: %v\nwant %s", c.to, err, c.want)
+			case x.Name == "bad" && !strings.Contains(c.want, ".yaml: ") && !strings.HasSuffix(err.Error(), "^"):
+				t.Errorf("%s: no caret: %v", c.to, err)
+			}
+		}
+	}
+}
+
+// TestFilesAreYAML: editors read them as such, and so do people.
+func TestFilesAreYAML(t *testing.T) {
+	t.Parallel()
+	for _, x := range stories.All() {
+		keys, err := scenarios.ReadParams([]byte(x.Text), x.Name+".yaml")
+		if err != nil {
+			t.Error(err)
+		} else if keys.Keys()[0] != "name" {
+			t.Errorf("%s: it begins with %s, not with its name", x.Name, keys.Keys()[0])
 		}
 	}
 }

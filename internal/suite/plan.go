@@ -26,8 +26,11 @@ const (
 	quickUsers   = 2
 )
 
-// ErrNoLock says that a row names no lock that there is.
-var ErrNoLock = errors.New("no such lock")
+// ErrNoLock says that a row names no lock that there is, and ErrNoStory that a name begins with Folder and is of no story.
+var (
+	ErrNoLock  = errors.New("no such lock")
+	ErrNoStory = errors.New("no such story")
+)
 
 // Ask asks the programs that stand in for lockquake's own client in a scenario what they say of themselves. There are no answers where there are none.
 type Ask func(scenarios.Scenario) ([]*wire.Hello, error)
@@ -220,12 +223,10 @@ func (m *maker) meet(c Config, ask Ask) error {
 	return nil
 }
 
-// sample is a story that every lock is put to, with those keys of the row that say what the lock is.
+// sample is a scenario of the lock, with those keys of the row that say what the lock is.
 func (m *maker) sample() (scenarios.Scenario, error) {
-	text, err := stories.Of(m.subject)[0].Scenario("suite-", m.subject)
-	if err != nil {
-		return scenarios.Scenario{}, err
-	}
+	text := fmt.Sprintf("name: suite\nclaim: It says what the lock is.\nbackend: {use: %s, lock: %s, ttl: %v}\nworkload: {use: acquire-release, clients: %d}\n",
+		m.subject.Backend, m.subject.Lock.Name, m.subject.TTL, m.subject.Clients)
 	s, err := scenarios.Parse([]byte(text), "suite.yaml")
 	if err != nil {
 		return s, err
@@ -259,15 +260,21 @@ func announced(l backends.Lock, hellos []*wire.Hello) backends.Lock {
 	return l
 }
 
+// Folder begins the names of stories of the default suite, where other scenarios are named beside them.
+const Folder = "suite/"
+
 // word adds the stories that one word of the list names.
 func (m *maker) word(c Config, word string) error {
-	found := false
+	found, own := false, false
+	if !strings.HasSuffix(word, ".yaml") {
+		word, own = strings.CutPrefix(word, Folder)
+	}
 	for _, t := range stories.Of(m.subject) {
 		match, err := path.Match(word, t.Name)
 		if err != nil {
 			return c.locate("stories", fmt.Errorf("%q is no pattern", word))
 		}
-		if word == "default" || word == "quick" && t.Quick || match {
+		if word == "default" || word == "quick" && t.Quick || match || word == t.Family {
 			found = true
 			if err := m.template(t, t.Name); err != nil {
 				return err
@@ -276,6 +283,9 @@ func (m *maker) word(c Config, word string) error {
 	}
 	if found || ofSomeLock(word) {
 		return nil
+	}
+	if own {
+		return c.locate("stories", fmt.Errorf("%w: %s; those of the default suite are %s", ErrNoStory, Folder+word, strings.Join(stories.Names(), ", ")))
 	}
 	name := word
 	if strings.HasSuffix(word, ".yaml") && !path.IsAbs(word) && c.dir != "" {
@@ -313,25 +323,35 @@ func (m *maker) add(cell Cell) {
 	}
 }
 
-// template adds a story of the default suite.
+// template adds a story of the default suite, or one that is drawn. One of the suite that cannot be read is not run, and stops no other.
 func (m *maker) template(t stories.Story, name string) error {
 	cell := m.base
 	cell.Story, cell.Claim, cell.Estimate, cell.About, cell.Apart = name, t.Claim, t.Estimate(m.subject).Milliseconds(), t.Grants, t.Why(m.subject)
 	if cell.Apart == "" {
-		text, err := t.Scenario("suite-", m.subject)
-		if err != nil {
+		s, err := m.read(t, name)
+		switch {
+		case err == nil:
+			if cell.Scenario, err = s.With(m.set); err != nil {
+				return err
+			}
+		case t.Family == "": // the suite file says what is drawn
 			return err
-		}
-		s, err := scenarios.Parse([]byte(text), name+".yaml")
-		if err != nil {
-			return err
-		}
-		if cell.Scenario, err = s.With(m.set); err != nil {
-			return err
+		default:
+			cell.NotRun, _, _ = strings.Cut(err.Error(), "\n") // without the line and a caret
+			cell.Missing = true
 		}
 	}
 	m.add(cell)
 	return nil
+}
+
+// read is a story as a scenario of the lock.
+func (m *maker) read(t stories.Story, name string) (s scenarios.Scenario, err error) {
+	text, err := t.Scenario("suite-", m.subject)
+	if err != nil {
+		return s, err
+	}
+	return scenarios.Parse([]byte(text), name+".yaml")
 }
 
 // scenario adds one that comes with lockquake or is a file, where it is about the backend.

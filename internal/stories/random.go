@@ -1,0 +1,58 @@
+package stories
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Draw says what is drawn.
+type Draw struct {
+	Faults []string          // none: pause, partition, delay
+	On     []string          // targets; none: holder, clients
+	For    time.Duration     // 0: ten TTLs
+	Expect map[string]string // beside what every such story expects, or in its place
+}
+
+// Random is users that fight while faults come that are drawn from the seed. Holders may outlive their grants, and nothing refuses what they write.
+func Random(seed uint64, d Draw) Story {
+	if len(d.Faults) == 0 {
+		d.Faults = []string{"pause", "partition", "{use: delay, to: all, by: (0.1ttl)}"}
+	}
+	if len(d.On) == 0 {
+		d.On = []string{"holder", "client-1"}
+	}
+	length, takes := "(10ttl)", "10ttl"
+	if d.For > 0 {
+		length, takes = d.For.String(), d.For.String()
+	}
+	expect := map[string]string{"double_grants": "0", "stuck_locks": "0", "judged": ">=10"}
+	maps.Copy(expect, d.Expect)
+	var entries []string
+	for _, free := range []string{"lost_updates", "stale_writes", "releases_of_nothing", "overlapping_holds"} {
+		if expect[free] == "" {
+			entries = append(entries, free+`: ">=0"`)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(expect)) {
+		entries = append(entries, fmt.Sprintf("%s: %q", name, expect[name]))
+	}
+	t := read("random.yaml", `claim: Users fight while faults come that are drawn.
+turn: 1
+needs: [processes]
+takes: `+takes+`
+workload: {use: counter, clients: (clients), users: 2, hold: 30ms, resource: {use: register, guard: none}}
+chaos:
+  random: [`+strings.Join(d.Faults, ", ")+`]
+  on: [`+strings.Join(d.On, ", ")+`]
+  for: (0.5ttl)..(2ttl)
+  mean_gap: (ttl)
+  spare: majority
+run: {for: `+length+`, seed: `+fmt.Sprint(seed)+`}
+expect: {`+strings.Join(entries, ", ")+`}
+`, nil)
+	t.Name, t.Family = "random", ""
+	return t
+}

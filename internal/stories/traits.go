@@ -1,0 +1,117 @@
+package stories
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/lockquake/lockquake/backends"
+)
+
+// trait is what a story can need of a lock, and what its lines can depend on.
+type trait struct {
+	word  string
+	where string // in a table of stories: where those apply that need it
+	lacks string // why they do not apply to a lock; %s is its backend
+	of    func(Subject) bool
+}
+
+// traits are all of them.
+var traits = []trait{
+	{
+		"processes", "clients are processes", "the clients of %s are no processes, which could be broken",
+		func(s Subject) bool { return !s.InProcess },
+	},
+	{"expires", "grants end", "the lock's grants name no end", func(s Subject) bool { return s.Lock.Offers.Expires }},
+	{"renews", "the holder can extend", "the lock is no lock.Renewer", func(s Subject) bool { return s.Lock.Offers.Renewal == "call" }},
+	{"extended", "grants are extended", "nothing extends the lock's grants", func(s Subject) bool { return s.Lock.Offers.Renewal != "none" }},
+	{
+		"keeps", "a holder can keep the lock", "the lock's grants end, and nothing extends them",
+		func(s Subject) bool { return !s.Lock.Offers.Expires || s.Lock.Offers.Renewal != "none" },
+	},
+	{
+		"lapses", "nothing renews by itself", "the lock renews grants by itself",
+		func(s Subject) bool { return !s.Keeps && s.Lock.Offers.Renewal != "background" },
+	},
+	{"bounded", "the recovery has a bound", "the lock names no bound for its recovery", func(s Subject) bool { return s.bound() > 0 }},
+	{"watches", "the lock tells of a loss", "the lock tells nobody of a loss", func(s Subject) bool { return s.Lock.Offers.LossSignal }},
+	{"tokens", "the lock has tokens", "the lock has no fencing tokens", func(s Subject) bool { return s.Lock.Offers.Token != backends.TokenNone }},
+	{"fair", "the lock is fair", "the lock does not promise to serve users in order", func(s Subject) bool { return s.Lock.Offers.Fair }},
+	{"shared", "the lock can be shared", "the lock can be held by one user alone", func(s Subject) bool { return s.Lock.Offers.Shared }},
+	{"blocking", "the lock waits in the service", "the lock is polled for", func(s Subject) bool { return s.Lock.Offers.Blocking }},
+	{"wall-clock", "a wall clock ends grants", "no wall clock ends the lock's grants", func(s Subject) bool { return s.Lock.Offers.WallClock }},
+
+	{"asked", "the service can be asked", "nobody can ask the service what it has of the lock", Subject.asked},
+	{
+		"tells-gone", "a release tells that the grant was gone", "a release says yes to what is gone",
+		func(s Subject) bool { return s.asked() && !s.Lock.YesToGone },
+	},
+	{"counted", "the service counts requests", "nobody can ask the service how many requests it had", Subject.counted},
+	{
+		"counts-calls", "the service counts requests at once", "the service counts requests late",
+		func(s Subject) bool { return s.Backend != "postgres" },
+	},
+	{
+		"counts-connections", "the service counts connections", "the service does not count connections",
+		func(s Subject) bool { return !slices.Contains([]string{"memory", "etcd", "zookeeper"}, s.Backend) },
+	},
+
+	{"majority", "the lock asks a majority", "the lock asks no majority of servers", Subject.majority},
+	{
+		"no-majority", "the lock asks no majority", "the lock asks a majority of servers, and gives each little time",
+		func(s Subject) bool { return !s.majority() },
+	},
+	{
+		"independent-servers", "a majority of independent servers is asked", "no majority of independent servers is asked",
+		func(s Subject) bool { return s.Backend == independent },
+	},
+	{
+		"patient", "one service is asked", "the lock does not wait so long for any server",
+		func(s Subject) bool { return s.Backend != independent },
+	},
+	{
+		"several-servers", "several servers", "the service is one server, and the story hang is about its silence",
+		func(s Subject) bool { return s.Backend == independent || slices.Contains(leads, s.Backend) },
+	},
+	{
+		"takeover", "etcd or ZooKeeper", "no server takes over from another without a loss of grants",
+		func(s Subject) bool { return slices.Contains(leads, s.Backend) },
+	},
+	{
+		"no-failover", "not Sentinel or Cluster", "a server that does not answer is replaced by one that may not know its grants",
+		func(s Subject) bool { return !slices.Contains(loses, s.Backend) },
+	},
+
+	{"quick", "the suite is quick", "the suite is not quick", func(s Subject) bool { return s.Quick }},
+}
+
+// What a service does when it loses a server.
+var (
+	leads       = []string{"etcd", "zookeeper"}        // another one leads, and no grant is lost
+	loses       = []string{"sentinel", "rediscluster"} // another one leads that may not know all grants
+	independent = "redlock"                            // the others go on
+)
+
+// counted reports whether somebody can ask the service what it has of a lock, and what it was asked for.
+func (s Subject) counted() bool { return s.Backend != "external" }
+
+func (s Subject) asked() bool { return !s.Elsewhere && s.counted() }
+
+func (s Subject) majority() bool { return slices.Contains(s.points()["acquire-points"], "replies-in") }
+
+// traitOf returns the trait that a word names.
+func traitOf(word string) (trait, bool) {
+	i := slices.IndexFunc(traits, func(x trait) bool { return x.word == word })
+	if i < 0 {
+		return trait{}, false
+	}
+	return traits[i], true
+}
+
+// words are those of all traits, for messages.
+func words() string {
+	var out []string
+	for _, x := range traits {
+		out = append(out, x.word)
+	}
+	return strings.Join(out, ", ")
+}
