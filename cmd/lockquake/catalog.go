@@ -153,6 +153,7 @@ type nodeSource struct {
 	catalog  engine.Catalog
 	images   map[string]string
 	client   string // a --set that makes it the scenario's; "": none
+	lock     string // that is put to stories of the regression suite
 	attached *engine.Attached
 	choose   chooser
 	other    string // the program that SelfVariable names in place of this one, or ""
@@ -195,6 +196,9 @@ func standIn(provider string, images map[string]string, other string) string {
 // replay is the command that repeats a run, but for its seed.
 func (n *nodeSource) replay(name string, set []string, provider string) string {
 	words := []string{"run", name}
+	if ofSuite(name) {
+		words = append(words, "--lock", n.lock)
+	}
 	if provider != inproc {
 		words = append(words, "--provider", provider)
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/lockquake/lockquake/backends/external"
 	"github.com/lockquake/lockquake/backends/listed"
 	"github.com/lockquake/lockquake/internal/engine"
+	"github.com/lockquake/lockquake/internal/suite"
 	"github.com/lockquake/lockquake/results"
 	"github.com/lockquake/lockquake/results/checkers"
 	"github.com/lockquake/lockquake/results/report"
@@ -57,7 +58,7 @@ func listCommand(std streams) *cobra.Command {
 	c := &cobra.Command{
 		Use:       "list " + strings.Join(listNames, "|") + " [PATTERN]",
 		Short:     "List what a scenario can name",
-		Example:   "  lockquake list scenarios 'redlock-*'\n  lockquake list scenarios 'rates/*'\n  lockquake list scenarios --for etcd\n  lockquake list measures '*_p99_ms'",
+		Example:   "  lockquake list scenarios 'redlock-*'\n  lockquake list scenarios 'rates/*'\n  lockquake list scenarios --for etcd\n  lockquake list scenarios --suite 'late-*'\n  lockquake list measures '*_p99_ms'",
 		ValidArgs: listNames,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 || len(args) > 2 {
@@ -71,6 +72,7 @@ func listCommand(std streams) *cobra.Command {
 	}
 	f := formatFlag(c, "text", "json")
 	wide := c.Flags().Bool("wide", false, "of locks, all columns: what each offers, what it is, and what is wrong with it")
+	ofSuite := c.Flags().Bool("suite", false, "of scenarios, the stories of the regression suite, which any lock can be put to (docs/suites.md)")
 	backend := c.Flags().String("for", "", "of scenarios and locks, those of this backend alone")
 	// The flag was added on the line before: this cannot fail.
 	_ = c.RegisterFlagCompletionFunc("for", cobra.FixedCompletions(backendNames(listed.Clients(catalog().Backends)), cobra.ShellCompDirectiveNoFileComp))
@@ -78,7 +80,14 @@ func listCommand(std streams) *cobra.Command {
 		if err := f.check(); err != nil {
 			return err
 		}
-		items, err := chosenItems(args, *backend)
+		list := lists[args[0]]
+		if *ofSuite {
+			if args[0] != "scenarios" || *backend != "" {
+				return usagef("list --suite: it is of scenarios, and for any backend")
+			}
+			list = listSuite
+		}
+		items, err := chosenItems(list(), args, *backend)
 		switch {
 		case err != nil:
 			return err
@@ -97,8 +106,7 @@ func listCommand(std streams) *cobra.Command {
 }
 
 // chosenItems returns the items of a list that the pattern, if there is one, and the backend leave.
-func chosenItems(args []string, backend string) ([]item, error) {
-	items := lists[args[0]]()
+func chosenItems(items []item, args []string, backend string) ([]item, error) {
 	if backend != "" {
 		if names := backendNames(listed.Clients(catalog().Backends)); !slices.Contains(names, backend) {
 			return nil, usagef("list --for: there is no backend %q; there are %s", backend, strings.Join(names, ", "))
@@ -113,7 +121,9 @@ func chosenItems(args []string, backend string) ([]item, error) {
 	if _, err := path.Match(args[1], ""); err != nil {
 		return nil, usagef("list: %q is no pattern: %v", args[1], err)
 	}
-	items = slices.DeleteFunc(items, func(i item) bool { return !scenarios.Listing{Name: i.Name, Path: i.path}.Matches(args[1]) })
+	items = slices.DeleteFunc(items, func(i item) bool {
+		return !scenarios.Listing{Name: strings.TrimPrefix(i.Name, suite.Folder), Path: i.path}.Matches(args[1])
+	})
 	if len(items) == 0 {
 		return nil, usagef("list: no entry of %s matches %q; `lockquake list %[1]s` lists all", args[0], args[1])
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/lockquake/lockquake/backends/listed"
+	"github.com/lockquake/lockquake/internal/stories"
 	"github.com/lockquake/lockquake/results"
 	"github.com/lockquake/lockquake/results/checkers"
 )
@@ -39,6 +40,7 @@ func TestTablesInDocs(t *testing.T) {
 		{"../../docs/verdict.md", "measures", func() [][]string {
 			return glossary(func(k results.CheckerKind) []results.Quantity { return k.Measures })
 		}},
+		{"../../docs/suites.md", "stories", suiteStories},
 	} {
 		if err := w.hold(*update); err != nil {
 			t.Error(err)
@@ -89,6 +91,19 @@ func brokenLocks() [][]string {
 				rows = append(rows, []string{"`" + l.Name + "`", l.Doc, l.Wrong})
 			}
 		}
+	}
+	return rows
+}
+
+// suiteStories are those of the default suite.
+func suiteStories() [][]string {
+	rows := [][]string{{"story", "quick", "where", "what"}}
+	for _, x := range stories.All() {
+		quick := ""
+		if x.Quick {
+			quick = "yes"
+		}
+		rows = append(rows, []string{"`" + x.Name + "`", quick, x.Where(), strings.TrimSpace(x.Claim + " " + x.Note)})
 	}
 	return rows
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/lockquake/lockquake/internal/clock"
 	"github.com/lockquake/lockquake/internal/engine"
+	"github.com/lockquake/lockquake/internal/suite"
 	"github.com/lockquake/lockquake/scenarios"
 )
 
@@ -23,6 +24,7 @@ import (
 type runFlags struct {
 	flags   *pflag.FlagSet
 	nodes   nodeFlags
+	lock    string
 	set     []string
 	seed    uint64
 	repeat  int
@@ -43,7 +45,7 @@ const inproc = "inproc"
 
 const runDoc = `Run carries out scenarios, one after another, judges each, and writes a run directory for each with the history, the
 verdict and a report. A scenario is one that comes with lockquake (` + "`lockquake list scenarios`" + `), a pattern of such names
-("etcd-*"), or a YAML file.
+("etcd-*"), or a YAML file. With --lock it is also a story of the regression suite, such as suite/late-release (` + "`lockquake list scenarios --suite`" + `).
 
 The directory of the run is the last line printed, and before it of several runs a table: a row for each scenario, also
 for one that cannot be run here, which is unknown. With --format table that table is all that is printed; with --format json the verdict is, one object
@@ -69,8 +71,9 @@ func runCommand(std streams) *cobra.Command {
 		Long:  runDoc,
 		Example: `  lockquake run etcd-holder-pause
   lockquake run redis-healthy --provider local --set run.for=10s --set workload.clients=4
-  lockquake run 'etcd-*' --repeat 20 --format json`,
-		ValidArgsFunction: completeScenario,
+  lockquake run 'etcd-*' --repeat 20 --format json
+  lockquake run suite/late-release --lock redis/redislock`,
+		ValidArgsFunction: completeAnyScenario,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return usagef("run: no scenario is named; `lockquake list scenarios` lists them, and a YAML file will do")
@@ -81,6 +84,7 @@ func runCommand(std streams) *cobra.Command {
 	fl := c.Flags()
 	f.flags = fl
 	f.nodes.add(c)
+	addLock(c, &f.lock)
 	fl.StringArrayVar(&f.set, "set", nil, "replace a key of the scenario, such as workload.resource.guard=fence; may be repeated")
 	fl.Uint64Var(&f.seed, "seed", 0, "seed of everything that is random in the run; 0: the scenario's, else drawn and written down")
 	fl.IntVar(&f.repeat, "repeat", 1, "run each scenario this many times, keep every run, and end with the worst exit code")
@@ -161,6 +165,9 @@ func (f *runFlags) check(args []string) error {
 	case f.dryRun, f.resume != "", f.repeat > 1, f.nodes.attach.file != "":
 		return usagef("run -: it has no --dry-run, --resume, --repeat or --attach; each job has its own repeat")
 	}
+	if f.lock != "" && !f.ofJobs(args) && !slices.ContainsFunc(args, ofSuite) {
+		return usagef("--lock: it is for stories of the regression suite, such as suite/late-release; a scenario names its own lock, which --set backend.lock=NAME replaces")
+	}
 	if f.explain && f.format.value != "text" {
 		return usagef("--explain: it stands behind the text of a verdict, and --format %s prints none; `lockquake report --explain RUN-DIR` tells a run afterwards", f.format.value)
 	}
@@ -170,14 +177,19 @@ func (f *runFlags) check(args []string) error {
 // prepare resolves names, keys and providers, with some keys changed, and checks that each run can be delivered here. Where one cannot be, its candidate
 // says why.
 func (f *runFlags) prepare(ctx context.Context, nodes *nodeSource, args, changed []string, tell *progress) ([]candidate, error) {
-	nodes.builder.Tell = tell.say
+	nodes.builder.Tell, nodes.lock = tell.say, f.lock
 	set := changed
 	if f.seed != 0 {
 		set = append(set[:len(set):len(set)], fmt.Sprintf("run.seed=%d", f.seed))
 	}
+	program, err := nodes.flags.program()
+	if err != nil {
+		return nil, err
+	}
+	lock := against{lock: f.lock, client: program, set: changed, ask: nodes.hellos(ctx, logger(tell, f.verbose)), tell: tell.say}
 	var out []candidate
 	for _, arg := range args {
-		found, err := scenarios.Load(arg)
+		found, err := lock.load(arg)
 		if err != nil {
 			return nil, err
 		}
@@ -213,6 +225,9 @@ func (f *runFlags) prepare(ctx context.Context, nodes *nodeSource, args, changed
 
 // nameOf is what to say on a command line to get this scenario again.
 func nameOf(arg string, s scenarios.Scenario) string {
+	if ofSuite(arg) {
+		return suite.Folder + strings.TrimPrefix(s.Name, "suite-")
+	}
 	if known, err := scenarios.Load(s.Name); err == nil && len(known) == 1 && known[0].File == s.File {
 		return s.Name
 	}

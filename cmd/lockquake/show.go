@@ -1,8 +1,8 @@
 package main
 
 import (
+	"bytes"
 	"errors"
-	"fmt"
 	"slices"
 
 	"github.com/spf13/cobra"
@@ -19,10 +19,12 @@ func showCommand(std streams) *cobra.Command {
 	c := &cobra.Command{
 		Use:               "show SCENARIO-NAME-OR-FILE...",
 		Short:             "Print scenarios as YAML, twins and --set applied",
-		Example:           "  lockquake show redlock-holder-pause > mine.yaml\n  lockquake show --schema > scenario.schema.json",
-		ValidArgsFunction: completeScenario,
+		Example:           "  lockquake show redlock-holder-pause > mine.yaml\n  lockquake show suite/late-release --lock redis/redislock\n  lockquake show --schema > scenario.schema.json",
+		ValidArgsFunction: completeAnyScenario,
 	}
 	schema := c.Flags().Bool("schema", false, "print the JSON Schema of scenarios instead, by which editors complete them (docs/scenarios.md)")
+	var lock string
+	addLock(c, &lock)
 	set := c.Flags().StringArray("set", nil, "replace a key of the scenario, such as workload.resource.guard=fence; may be repeated")
 	c.Args = func(_ *cobra.Command, args []string) error {
 		switch {
@@ -41,29 +43,33 @@ func showCommand(std streams) *cobra.Command {
 			}
 			return err
 		}
-		var list []scenarios.Scenario
+		var texts [][]byte
 		for _, name := range args {
-			some, err := scenarios.Load(name)
+			some, err := textsOf(name, lock, *set, newProgress(std.err, false).say)
 			if err != nil {
 				return err
 			}
-			list = append(list, some...)
+			texts = append(texts, some...)
 		}
-		for i, s := range list {
-			s, err := s.With(*set)
-			if err != nil {
-				return err
-			}
-			if i > 0 {
-				fmt.Fprintln(std.out, "---")
-			}
-			if _, err := std.out.Write(s.Text); err != nil {
-				return err
-			}
-		}
-		return nil
+		_, err := std.out.Write(bytes.Join(texts, []byte("---\n")))
+		return err
 	}
 	return c
+}
+
+// textsOf are the scenarios that a word names, with keys replaced. Stories of the regression suite are those of the lock; without one, they are their files.
+func textsOf(word, lock string, set []string, tell func(string, ...any)) (out [][]byte, err error) {
+	if ofSuite(word) && lock == "" && len(set) == 0 {
+		return suiteFiles(word)
+	}
+	list, err := against{lock: lock, set: set, tell: tell}.load(word)
+	for _, s := range list {
+		if s, err = s.With(set); err != nil {
+			return nil, err
+		}
+		out = append(out, s.Text)
+	}
+	return out, err
 }
 
 // vocabulary is what a scenario can name, as its JSON Schema has it.

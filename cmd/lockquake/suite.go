@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"slices"
 	"strings"
 	"time"
@@ -159,7 +160,7 @@ func (r *suiteRun) prepare(args []string) (err error) {
 		}
 		r.before = &before
 	}
-	cells, err := suite.Plan(r.config, r.nodes.catalog.Backends, r.hellos)
+	cells, err := suite.Plan(r.config, r.nodes.catalog.Backends, r.nodes.hellos(r.stop.ctx, logger(r.tell, r.verbose)))
 	switch {
 	case errors.Is(err, suite.ErrNoLock):
 		return usagef("suite: %v; `lockquake list locks` lists them all", err)
@@ -182,17 +183,19 @@ func olderSuite(dir string) (results.Origin, []campaign.Result, error) {
 }
 
 // hellos asks the programs that stand in for lockquake's own client.
-func (r *suiteRun) hellos(s scenarios.Scenario) ([]*wire.Hello, error) {
-	o, err := r.nodes.options(r.stop.ctx, s)
-	var hellos []*wire.Hello
-	if err == nil {
-		o.Log = logger(r.tell, r.verbose)
-		hellos, err = engine.Hellos(r.stop.ctx, o)
+func (n *nodeSource) hellos(ctx context.Context, log *slog.Logger) suite.Ask {
+	return func(s scenarios.Scenario) ([]*wire.Hello, error) {
+		o, err := n.options(ctx, s)
+		var hellos []*wire.Hello
+		if err == nil {
+			o.Log = log
+			hellos, err = engine.Hellos(ctx, o)
+		}
+		if err != nil {
+			return nil, errors.New(inOneLine(err))
+		}
+		return hellos, nil
 	}
-	if err != nil {
-		return nil, errors.New(inOneLine(err))
-	}
-	return hellos, nil
 }
 
 // readSuite reads an earlier suite that a flag names.
