@@ -153,7 +153,7 @@ type nodeSource struct {
 	catalog  engine.Catalog
 	images   map[string]string
 	client   string // a --set that makes it the scenario's; "": none
-	lock     string // that is put to stories of the regression suite
+	lock     string // of the run, BACKEND/LOCK, where it is that of a story of the regression suite
 	attached *engine.Attached
 	choose   chooser
 	other    string // the program that SelfVariable names in place of this one, or ""

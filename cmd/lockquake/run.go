@@ -177,7 +177,7 @@ func (f *runFlags) check(args []string) error {
 // prepare resolves names, keys and providers, with some keys changed, and checks that each run can be delivered here. Where one cannot be, its candidate
 // says why.
 func (f *runFlags) prepare(ctx context.Context, nodes *nodeSource, args, changed []string, tell *progress) ([]candidate, error) {
-	nodes.builder.Tell, nodes.lock = tell.say, f.lock
+	nodes.builder.Tell = tell.say
 	set := changed
 	if f.seed != 0 {
 		set = append(set[:len(set):len(set)], fmt.Sprintf("run.seed=%d", f.seed))
@@ -208,6 +208,7 @@ func (f *runFlags) prepare(ctx context.Context, nodes *nodeSource, args, changed
 				return nil, missing
 			}
 			o.Out, o.Keep, o.Log = f.out, f.keep, logger(tell, f.verbose)
+			nodes.lock = s.Backend.Use + "/" + s.Backend.Lock
 			o.Replay = nodes.replay(nameOf(arg, s), changed, o.Provider.Name())
 			o.Drawn = func(file string) string { return nodes.replay(file, nil, o.Provider.Name()) } // what was set is written in the file
 			plan, err := engine.Check(o)

@@ -10,6 +10,7 @@ import (
 	"github.com/lockquake/lockquake/backends"
 	"github.com/lockquake/lockquake/backends/topology"
 	"github.com/lockquake/lockquake/internal/engine"
+	"github.com/lockquake/lockquake/internal/wire"
 	"github.com/lockquake/lockquake/results"
 	"github.com/lockquake/lockquake/results/report"
 	"github.com/lockquake/lockquake/scenarios"
@@ -62,7 +63,10 @@ func textsOf(word, lock string, set []string, tell func(string, ...any)) (out []
 	if ofSuite(word) && lock == "" && len(set) == 0 {
 		return suiteFiles(word)
 	}
-	list, err := against{lock: lock, set: set, tell: tell}.load(word)
+	none := func(scenarios.Scenario) ([]*wire.Hello, error) {
+		return nil, errors.New("what a client of one's own can do is asked by run alone; `lockquake run --dry-run` starts no more than that")
+	}
+	list, err := against{lock: lock, set: set, ask: none, tell: tell}.load(word)
 	for _, s := range list {
 		if s, err = s.With(set); err != nil {
 			return nil, err

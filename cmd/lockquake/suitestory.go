@@ -15,7 +15,7 @@ import (
 
 // ofSuite reports whether a word names stories of the regression suite, and no file.
 func ofSuite(word string) bool {
-	return strings.HasPrefix(word, suite.Folder) && !strings.HasSuffix(word, ".yaml") && !strings.HasSuffix(word, ".yml")
+	return strings.HasPrefix(word, suite.Folder) && !strings.Contains(word, ".yaml") && !strings.Contains(word, ".yml")
 }
 
 // against is a lock that stories of the regression suite are told of: --lock, and what else says what the lock is.

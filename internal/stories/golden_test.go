@@ -93,7 +93,7 @@ func goldenOfOffers(t *testing.T, out *bytes.Buffer) {
 	}
 	for _, s := range eachOffer() {
 		for _, x := range stories.Of(s) {
-			fmt.Fprintln(reasons[general(x.Name)], x.Name, x.Why(s))
+			fmt.Fprintln(reasons[x.Family], x.Name, x.Why(s))
 		}
 	}
 	const drawn = 300
@@ -101,7 +101,7 @@ func goldenOfOffers(t *testing.T, out *bytes.Buffer) {
 	for range drawn {
 		s := drawnSubject(r)
 		for _, x := range stories.Of(s) {
-			fmt.Fprint(texts[general(x.Name)], render(t, x, "locktest-", s), x.Claim)
+			fmt.Fprint(texts[x.Family], render(t, x, "locktest-", s), x.Claim)
 		}
 	}
 	for _, name := range stories.Names() {
@@ -173,7 +173,8 @@ func goldenOfRandom(t *testing.T, out *bytes.Buffer) {
 	t.Helper()
 	s := stories.Subject{Backend: "redis", TTL: 970 * time.Millisecond, Clients: 3, Users: 4, NoTokens: true}
 	for i, d := range []stories.Draw{
-		{}, {Faults: []string{"kill", "{use: delay, to: all, by: 5ms}"}, On: []string{"holder(lock-1)", "leader"}, For: 7 * time.Second},
+		{},
+		{Faults: []string{"kill", "{use: delay, to: all, by: 5ms}"}, On: []string{"holder(lock-1)", "leader"}, For: 7 * time.Second},
 		{Expect: map[string]string{"stale_writes": "0", "judged": ">=3"}},
 	} {
 		x := stories.Random(uint64(i+5), d)

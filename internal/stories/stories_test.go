@@ -38,7 +38,7 @@ func TestEveryStoryIsAScenario(t *testing.T) {
 					t.Errorf("%s/%s, %s: %+v", b.Name, l.Name, story.Name, got)
 				}
 				if story.Why(s) == "" {
-					applies[general(story.Name)] = true
+					applies[story.Family] = true
 				}
 			}
 		}
@@ -48,16 +48,6 @@ func TestEveryStoryIsAScenario(t *testing.T) {
 			t.Errorf("%s applies to no lock", name)
 		}
 	}
-}
-
-// general is the name with POINT in the place of a point.
-func general(name string) string {
-	for _, n := range stories.Names() {
-		if family, ok := strings.CutSuffix(n, "POINT"); ok && strings.HasPrefix(name, family) {
-			return n
-		}
-	}
-	return name
 }
 
 // TestPoints holds which points of a lock get a story.
