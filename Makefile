@@ -54,7 +54,7 @@ test: build setup ## all tests; what CI runs beside the linters
 
 .PHONY: setup
 setup:
-	@.ci/setup redis zookeeper postgres faketime browser python java
+	@.ci/setup redis zookeeper postgres pgbouncer faketime browser python java
 
 .PHONY: test-all
 test-all: export LOCKQUAKE_TEST_ALL = 1

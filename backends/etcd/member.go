@@ -20,8 +20,7 @@ import (
 
 // member is one server as the harness sees it: a client that talks to it alone.
 type member struct {
-	name   string
-	addr   string
+	place
 	client *clientv3.Client
 	secure bool // by TLS
 	web    *http.Client
@@ -73,7 +72,7 @@ func newMember(p place) (member, error) {
 		TLSClientConfig:   secure,
 		DisableKeepAlives: true,
 	}}
-	return member{name: p.name, addr: p.addr, secure: secure != nil, client: c, web: web}, nil
+	return member{place: p, secure: secure != nil, client: c, web: web}, nil
 }
 
 // loginPatience bounds the making of a client that has to log in; one that has not makes no connection.

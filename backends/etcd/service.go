@@ -29,15 +29,18 @@ type service struct {
 }
 
 // Service returns the handle on the running members.
-func (t setup) Service(nodes []node.Handle) topology.Service {
-	places := make([]place, 0, len(nodes))
+func (t setup) Service(nodes []node.Handle) topology.Service { return newService(t, places(nodes)) }
+
+// places tells how the harness reaches the servers.
+func places(nodes []node.Handle) []place {
+	out := make([]place, 0, len(nodes))
 	for _, n := range nodes {
-		places = append(places, place{
+		out = append(out, place{
 			name: n.Name(), addr: n.Address(Port), login: n.Login(),
 			dial: func(ctx context.Context) (net.Conn, error) { return n.Dial(ctx, Port) },
 		})
 	}
-	return newService(t, places)
+	return out
 }
 
 func newService(t setup, places []place) *service {

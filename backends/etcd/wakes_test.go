@@ -64,7 +64,7 @@ func TestRequestsAreSummedUp(t *testing.T) {
 				_, _ = io.WriteString(w, text)
 			}
 		}))
-		n, err := member{name: "etcd-1", addr: strings.TrimPrefix(s.URL, "http://"), web: s.Client()}.requests(t.Context())
+		n, err := member{place: place{name: "etcd-1", addr: strings.TrimPrefix(s.URL, "http://")}, web: s.Client()}.requests(t.Context())
 		s.Close()
 		if err != nil {
 			n = -1

@@ -63,19 +63,30 @@ func (m *member) ask(ctx context.Context, f func(ctx context.Context, c *pgx.Con
 	ctx, done := context.WithTimeout(ctx, m.timeout)
 	defer done()
 	if m.conn == nil || m.conn.IsClosed() {
-		t := m.of()
-		t.dial = func(ctx context.Context, _, _ string) (net.Conn, error) { return m.dial(ctx) }
-		c, err := t.config(&link{})
+		c, err := m.connect(ctx)
 		if err != nil {
+			m.conn = nil
 			return err
 		}
-		c.LookupFunc = func(_ context.Context, host string) ([]string, error) { return []string{host}, nil } // the node knows
-		if m.conn, err = pgx.ConnectConfig(ctx, c); err != nil {
-			m.conn = nil
-			return fmt.Errorf("connect to %s: %w", m.name, err)
-		}
+		m.conn = c
 	}
 	return f(ctx, m.conn)
+}
+
+// connect makes a connection of the supervisor's.
+func (m *member) connect(ctx context.Context) (*pgx.Conn, error) {
+	t := m.of()
+	t.dial = func(ctx context.Context, _, _ string) (net.Conn, error) { return m.dial(ctx) }
+	c, err := t.config(&link{})
+	if err != nil {
+		return nil, err
+	}
+	c.LookupFunc = func(_ context.Context, host string) ([]string, error) { return []string{host}, nil } // the node knows
+	conn, err := pgx.ConnectConfig(ctx, c)
+	if err != nil {
+		return nil, fmt.Errorf("connect to %s: %w", m.name, err)
+	}
+	return conn, nil
 }
 
 // one asks for one text.

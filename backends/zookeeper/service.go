@@ -38,11 +38,18 @@ type service struct {
 
 // Service returns the handle on the running servers.
 func (t setup) Service(nodes []node.Handle) topology.Service {
-	s := &service{common: t.common, keys: keyspace(t.common.Prefix()), params: t.params, ttl: t.common.TTL, lock: t.common.Lock}
+	return &service{
+		common: t.common, keys: keyspace(t.common.Prefix()), params: t.params, ttl: t.common.TTL, lock: t.common.Lock, members: t.members(nodes),
+	}
+}
+
+// members are the servers as the harness sees them.
+func (t setup) members(nodes []node.Handle) []member {
+	var out []member
 	for _, n := range nodes {
-		s.members = append(s.members, member{
+		out = append(out, member{
 			name: n.Name(), address: n.Address(Port), seat: ensembleSeat(n.Address), ttl: t.common.TTL, timeout: t.params.Timeout,
-			keys: s.keys, login: n.Login(),
+			keys: keyspace(t.common.Prefix()), login: n.Login(),
 			dial: func(ctx context.Context) (net.Conn, error) {
 				conn, err := n.Dial(ctx, Port)
 				if err != nil {
@@ -52,7 +59,7 @@ func (t setup) Service(nodes []node.Handle) topology.Service {
 			},
 		})
 	}
-	return s
+	return out
 }
 
 // Facts lists what can be asked. LOCK stands for the name of a lock.

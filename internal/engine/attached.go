@@ -19,6 +19,7 @@ import (
 	"github.com/lockquake/lockquake/internal/cluster"
 	"github.com/lockquake/lockquake/internal/node"
 	"github.com/lockquake/lockquake/internal/wire"
+	"github.com/lockquake/lockquake/results"
 )
 
 // Attached is a service that somebody else runs. A run writes below the prefix alone, under a name of its own there, and removes what it
@@ -163,8 +164,8 @@ func (p *Plan) ownSpecs() []node.Spec {
 	return slices.DeleteFunc(slices.Clone(p.specs), func(s node.Spec) bool { return len(p.outside) > 0 && s.Role == node.Server })
 }
 
-// lookTimeout bounds one look at an attached service.
-const lookTimeout = 20 * time.Second
+// lookTimeout bounds one look at an attached service, at which each endpoint is connected to several times.
+const lookTimeout = 40 * time.Second
 
 // enter looks whether the attached service answers, and has nothing below the prefix. It writes nothing. The handle that it leaves knows
 // what to remove in the end.
@@ -183,11 +184,16 @@ func (d *deployment) enter(ctx context.Context, a *Attached) error {
 	if !ok {
 		return errors.Join(fmt.Errorf("backend %s cannot be attached to", d.plan.backend.Name), service.Close())
 	}
-	partly, err := guest.Vacant(ctx)
-	d.partly = partly
-	if errors.Is(err, topology.ErrOccupied) {
+	err := d.identify(ctx)
+	if err == nil {
+		d.partly, err = guest.Vacant(ctx)
+	}
+	var wrong UsageError
+	switch {
+	case errors.As(err, &wrong):
+	case errors.Is(err, topology.ErrOccupied):
 		err = UsageError{Text: fmt.Sprintf("--attach: prefix %q: %s; give another, or remove what is there", a.Prefix, oneLine(err))}
-	} else if err != nil {
+	case err != nil:
 		err = MissingError{Text: "--attach: " + oneLine(err)}
 	}
 	if err != nil {
@@ -195,6 +201,25 @@ func (d *deployment) enter(ctx context.Context, a *Attached) error {
 	}
 	d.guest = service
 	return nil
+}
+
+// identify refuses endpoints that are not the servers they pass for, and notes those with several servers behind them.
+func (d *deployment) identify(ctx context.Context) error {
+	i, ok := d.plan.topology.(topology.Identified)
+	if !ok {
+		return nil
+	}
+	met, err := i.Identify(ctx, cluster.Handles(d.plan.outside))
+	if err == nil {
+		if err := topology.CheckMet(met, d.plan.backend.Majority); err != nil {
+			return UsageError{Text: "--attach: " + oneLine(err)}
+		}
+	}
+	if errors.Is(err, topology.ErrNotItself) {
+		return UsageError{Text: "--attach: " + oneLine(err)}
+	}
+	d.several = topology.Several(met)
+	return err
 }
 
 // connects makes one connection to an endpoint, and shakes hands where that comes first.
@@ -241,6 +266,10 @@ func (d *deployment) leave(ctx context.Context, a *Attached, tell func(string)) 
 		d.cluster.Describe["attached"], d.cluster.Describe["attached_removed"] = a.Addresses(), said
 		if d.partly != "" {
 			d.cluster.Describe["attached_looked_at"] = d.partly
+		}
+		for _, m := range d.several {
+			d.cluster.Describe["attached_behind_"+m.Address] = strings.Join(m.Servers, ", ")
+			d.record.change(func(e *results.Env) { e.Warnings = append(e.Warnings, m.String()) })
 		}
 	}
 	return nil

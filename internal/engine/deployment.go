@@ -25,6 +25,7 @@ type deployment struct {
 	service topology.Service // nil until the servers are started
 	agent   bool             // it was asked for when the nodes were made
 	partly  string           // what of the attached service was looked at before the run; "": all
+	several []topology.Met   // attached endpoints with more than one server behind them
 	left    node.Role        // nodes of this role are left to somebody else to start; "": none are
 	guest   topology.Service // a topology.Guest in an attached service, which it leaves in the end; nil: the servers are ours
 }

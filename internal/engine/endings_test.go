@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lockquake/lockquake/backends/topology"
 	"github.com/lockquake/lockquake/chaos"
 	"github.com/lockquake/lockquake/history"
 	"github.com/lockquake/lockquake/internal/wire"
@@ -397,6 +398,40 @@ func TestWhatWasWrittenIntoAnAttachedServiceIsRemoved(t *testing.T) {
 		case got.err == nil || !strings.HasPrefix(got.err.Error(), "what is below bench:1/ on  could not be removed: a machine that says no"):
 			t.Errorf("the run ended with %v", got.err)
 		}
+	}
+}
+
+// TestServersBehindOneAddress are named where they agree among themselves, and refused where the promise rests on one.
+func TestServersBehindOneAddress(t *testing.T) {
+	t.Parallel()
+	two := topology.Met{Address: "10.0.0.7:1", Servers: []string{"a", "b"}}
+	alone := topology.Met{Address: two.Address, Servers: two.Servers, Alone: true}
+	for _, c := range []struct {
+		name   string
+		met    topology.Met
+		unmet  error
+		reason string // why the run is refused; "": it is not
+	}{
+		{"members", two, nil, ""},
+		{"servers", alone, nil, "--attach: 2 servers behind 10.0.0.7:1 (a, b), and the lock's promise rests on one"},
+		{"a pooler", topology.Met{}, topology.NotItself(two.Address, "no session"), "--attach: 10.0.0.7:1: a pooler stands between: no session"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			s := &testbed{t: t, removes: func() (string, error) { return "", nil }, met: []topology.Met{c.met}, unmet: c.unmet, tune: func(r *run) {
+				r.plan.prefix, r.options.Attached = "bench:1/", &Attached{}
+			}}
+			got := s.run(t.Context(), scheduled())
+			if c.reason != "" {
+				if got.err == nil || !strings.Contains(got.err.Error(), c.reason) {
+					t.Errorf("%v, want %q", got.err, c.reason)
+				}
+				return
+			}
+			if got.err != nil || got.env.Cluster["attached_behind_10.0.0.7:1"] != "a, b" || !slices.ContainsFunc(got.env.Warnings, func(w string) bool { return strings.Contains(w, "2 servers behind") }) {
+				t.Errorf("%v; env.json tells %v, %q", got.err, got.env.Cluster, got.env.Warnings)
+			}
+		})
 	}
 }
 

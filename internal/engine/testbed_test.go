@@ -60,7 +60,9 @@ type testbed struct {
 	settings    map[string]string                                   // of a service that can be reset
 	counts      func() int64                                        // requests and connections of its server; nil: nobody counts them
 	leads       func(node string, locks []string) ([]string, error) // nil: each server has all locks
-	removes     func() (string, error)                              // what a run wrote into it, where it is somebody else's; nil: nobody can
+	met         []topology.Met                                      // behind its endpoints, where it is somebody else's
+	unmet       error
+	removes     func() (string, error) // what a run wrote into it, where it is somebody else's; nil: nobody can
 	tune        func(*run)
 	progress    func(Progress)
 	signalFails func(node, signal string) error // what comes of a signal
@@ -371,6 +373,10 @@ func (v fakeService) Service([]node.Handle) topology.Service {
 		return withLeads{v}
 	}
 	return v
+}
+
+func (v fakeService) Identify(context.Context, []node.Handle) ([]topology.Met, error) {
+	return v.bed.met, v.bed.unmet
 }
 
 // withLeads is a service that spreads its locks.

@@ -1,0 +1,160 @@
+//go:build integration
+
+package main
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"os/user"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/lockquake/lockquake/backends"
+	"github.com/lockquake/lockquake/backends/all"
+	"github.com/lockquake/lockquake/internal/node"
+	"github.com/lockquake/lockquake/internal/wait"
+)
+
+// inTurns is a load balancer: each connection goes to the next address.
+func inTurns(t *testing.T, addresses ...string) string {
+	t.Helper()
+	var n atomic.Int64
+	return serveEach(t, "127.0.0.1", func(c net.Conn) {
+		passOn(t, c, addresses[int(n.Add(1))%len(addresses)], func(io.Reader) error { return nil })
+	})
+}
+
+// at is how to reach servers at these addresses.
+func at(password string, addresses ...string) backends.Access {
+	a := backends.Access{Login: node.Login{Password: password}}
+	for _, address := range addresses {
+		a.Nodes = append(a.Nodes, backends.Endpoint{Addresses: map[string]string{"client": address}})
+	}
+	return a
+}
+
+func itself(_ *testing.T, _ *recorder, _ backends.Access, _, address string) string { return address }
+
+// lockOf is a backend's lock of that name.
+func lockOf(t *testing.T, backend, name string) backends.Lock {
+	t.Helper()
+	for _, b := range all.All() {
+		for _, l := range b.Locks {
+			if b.Name == backend && l.Name == name {
+				return l
+			}
+		}
+	}
+	t.Fatalf("%s has no lock %s", backend, name)
+	return backends.Lock{}
+}
+
+// TestAttachToServersBehindOneAddress: where the promise of a lock rests on one server, two behind an address are refused, and so is one server
+// at two of Redlock's addresses. Members that agree among themselves may be behind one address; the run says so.
+func TestAttachToServersBehindOneAddress(t *testing.T) {
+	t.Parallel()
+	access, end := servers(t, "local", "redlock", []string{"nodes=3"})
+	defer end()
+	a := access.Addresses("client")
+	redis := attachedRun{backend: "redis", prefix: "bench:", watch: itself}
+	redis.refused(t, at(access.Password, inTurns(t, a[0], a[1])), lockOf(t, "redis", "setnx"), codeUsage, "2 servers behind 127.0.0.1:")
+	redlock := attachedRun{backend: "redlock", prefix: "bench:", watch: itself}
+	redlock.refused(t, at(access.Password, a[0], a[1], inTurns(t, a[0])), lockOf(t, "redlock", "redlock"), codeUsage, "are one server")
+	redlock.refused(t, at(access.Password, a[0], a[1], inTurns(t, a[1], a[2])), lockOf(t, "redlock", "redlock"), codeUsage, "2 servers behind 127.0.0.1:")
+
+	quorum, over := servers(t, "local", "etcd", []string{"nodes=3"})
+	defer over()
+	etcd := attachedRun{backend: "etcd", prefix: "bench/", watch: itself}
+	members := quorum.Addresses("client")
+	p := etcd.begin(t, at(quorum.Password, inTurns(t, members[0], members[1])), lockOf(t, "etcd", "txn"), map[string][]string{"client": {inTurns(t, members[0], members[1])}})
+	if code := p.wait(t); code != codeMet {
+		t.Errorf("exit code %d\n%s\n%s", code, p.stdout.String(), p.stderr.String())
+	}
+	env, err := filepath.Glob(filepath.Join(p.dir, "runs", "*", "latest", "env.json"))
+	if err != nil || len(env) != 1 {
+		t.Fatalf("%q, %v", env, err)
+	}
+	if text, err := os.ReadFile(env[0]); err != nil || !strings.Contains(string(text), "attached_behind_127.0.0.1:") || !strings.Contains(string(text), "2 servers behind 127.0.0.1:") {
+		t.Errorf("env.json does not tell of the two members behind one address (%v):\n%s", err, text)
+	}
+}
+
+// TestAttachToAPooler is refused before anything is written, in transaction mode and where a session of the pooler's has not the settings that
+// were asked for.
+func TestAttachToAPooler(t *testing.T) {
+	t.Parallel()
+	if _, err := exec.LookPath("pgbouncer"); err != nil {
+		t.Skipf("no pgbouncer on PATH: %v; .ci/setup pgbouncer installs it", err)
+	}
+	access, end := servers(t, "local", "postgres", nil)
+	defer end()
+	run := attachedRun{backend: "postgres", prefix: "bench_", watch: itself, yaml: "user: lockquake\n"}
+	for _, mode := range []string{"transaction", "session"} {
+		pooler := pgbouncer(t, access, "pool_mode = "+mode, "ignore_startup_parameters = extra_float_digits, search_path, options")
+		run.refused(t, at(access.Password, pooler), lockOf(t, "postgres", "advisory"), codeUsage, "a pooler stands between")
+	}
+	run.refused(t, at(access.Password, pgbouncer(t, access, "pool_mode = session")), lockOf(t, "postgres", "lease"), codeUsage, "unsupported startup parameter")
+	run.run(t, access, lockOf(t, "postgres", "advisory"))
+}
+
+// pgbouncer starts a pooler before a server, and returns its address.
+func pgbouncer(t *testing.T, access backends.Access, settings ...string) string {
+	t.Helper()
+	host, port, err := net.SplitHostPort(access.Addresses("client")[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := freeAddress(t)
+	dir, err := os.MkdirTemp("", "pgbouncer")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	config := fmt.Sprintf("[databases]\n* = host=%s port=%s\n[pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = %s\nunix_socket_dir =\nauth_type = plain\nauth_file = %s/users\n%s\n",
+		host, port, portOf(address), dir, strings.Join(settings, "\n"))
+	for name, text := range map[string]string{"pgbouncer.ini": config, "users": fmt.Sprintf("%q %q\n", "lockquake", access.Password)} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Chmod(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command("pgbouncer", filepath.Join(dir, "pgbouncer.ini"))
+	cmd.SysProcAttr = asNobody(t)
+	var said strings.Builder
+	cmd.Stdout, cmd.Stderr = &said, &said
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+	if !wait.Within(20*time.Second, func() bool { return accepts(address) }) {
+		t.Fatalf("nobody listens at %s\n%s", address, said.String())
+	}
+	return address
+}
+
+// asNobody is how root starts a program that refuses to be root's.
+func asNobody(t *testing.T) *syscall.SysProcAttr {
+	t.Helper()
+	if os.Getuid() != 0 {
+		return nil
+	}
+	nobody, err := user.Lookup("nobody")
+	if err != nil {
+		t.Fatal(err)
+	}
+	uid, err := strconv.ParseUint(nobody.Uid, 10, 32)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(uid), Gid: uint32(uid)}}
+}
