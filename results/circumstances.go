@@ -1,9 +1,7 @@
 package results
 
 import (
-	"cmp"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
@@ -126,17 +124,10 @@ const maxErrors = 3
 // hindered says what kept grants away: the errors that clients met most often, and the process that stood still the
 // longest.
 func (d *directory) hindered(stood Standstill) (why []string) {
-	met := map[string]int64{}
-	for _, c := range d.env.Clients {
-		for text, n := range c.Errors {
-			met[text] += n
-		}
-	}
+	met := d.clientErrors()
 	var errs []string
 	var others int64
-	for _, text := range slices.SortedFunc(maps.Keys(met), func(a, b string) int {
-		return cmp.Or(cmp.Compare(met[b], met[a]), cmp.Compare(a, b))
-	}) {
+	for _, text := range mostOften(met) {
 		if len(errs) < maxErrors {
 			errs = append(errs, fmt.Sprintf("%q (%d)", text, met[text]))
 		} else {

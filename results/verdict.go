@@ -52,6 +52,7 @@ func (d *directory) report(damage error) Report {
 				f.Checker, x.N, *f.Counts[name], name, x.Why))
 		}
 	}
+	r.Warnings = append(r.Warnings, d.brokenAcquires(r.Measures)...)
 	r.Clocks = d.reportClocks(r.Counts)
 	for _, f := range d.faults {
 		r.Faults = append(r.Faults, d.faultResult(f))

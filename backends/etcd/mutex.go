@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
@@ -69,7 +70,7 @@ func (u *mutexUser) acquire(ctx context.Context, r lock.Request, how func(*concu
 	issued := time.Now()
 	returned, err := guarded(ctx, s.inner.Ctx(), func(ctx context.Context) error { return how(m, ctx) })
 	if err != nil {
-		return lock.Grant{}, u.refused(m, returned, err)
+		return lock.Grant{}, u.refused(ctx, m, returned, err)
 	}
 	lock.At(ctx, "lock-done")
 	cmp := m.IsOwner()
@@ -109,9 +110,16 @@ func guarded(ctx, session context.Context, call func(context.Context) error) (re
 	}
 }
 
+// gaveUp reports whether the user's own time is over. The server knows the deadline, and may say that it has passed a moment before the user's
+// own timer does.
+func gaveUp(ctx context.Context, err error) bool {
+	return ctx.Err() != nil || strings.Contains(err.Error(), context.DeadlineExceeded.Error())
+}
+
 // refused says what an error of the library means and gives up the session where something may be left behind: a key
 // under a lease that is kept alive would hold the lock for ever.
-func (u *mutexUser) refused(m *concurrency.Mutex, returned bool, err error) error {
+func (u *mutexUser) refused(ctx context.Context, m *concurrency.Mutex, returned bool, err error) error {
+	deleted := returned && m.Key() == "\x00" // the library's mark of a key that it deleted, with an answer
 	switch {
 	case !returned:
 		u.discard()
@@ -121,8 +129,13 @@ func (u *mutexUser) refused(m *concurrency.Mutex, returned bool, err error) erro
 	case errors.Is(err, concurrency.ErrSessionExpired), errors.Is(err, rpctypes.ErrLeaseNotFound):
 		u.discard()
 		return fmt.Errorf("%w before it was granted: %w", lock.ErrLost, err)
-	case m.Key() == "\x00": // the library's mark of a key that it deleted, with an answer
+	case deleted && gaveUp(ctx, err):
 		return fmt.Errorf("%w; gave up waiting: %w", lock.ErrContended, err)
+	case deleted && errors.Is(err, errSessionEnded):
+		u.discard()
+		return fmt.Errorf("%w before it was granted: %w", lock.ErrLost, err)
+	case deleted: // the wait was broken, such as by a compaction of what the library was about to watch
+		return fmt.Errorf("%w: the wait for the mutex ended, and its key was deleted: %w", lock.ErrRefused, err)
 	}
 	u.discard()
 	return fmt.Errorf("etcd mutex: %w", err)

@@ -4,6 +4,10 @@ import (
 	"context"
 	"errors"
 	"testing"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 )
 
 // TestWhoGaveUpACall: the end of a session is not a user that was told to stop.
@@ -25,6 +29,28 @@ func TestWhoGaveUpACall(t *testing.T) {
 		})
 		if !returned || !errors.Is(err, c.want) || errors.Is(err, context.Canceled) == errors.Is(err, errSessionEnded) {
 			t.Errorf("%s: %t, %v", name, returned, err)
+		}
+	}
+}
+
+// TestGaveUp: a wait that something else than the user's own time ended is no wait that was given up.
+func TestGaveUp(t *testing.T) {
+	t.Parallel()
+	stopped, stop := context.WithCancel(t.Context())
+	stop()
+	for _, c := range []struct {
+		name string
+		ctx  context.Context
+		err  error
+		want bool
+	}{
+		{"the history was compacted", t.Context(), rpctypes.ErrCompacted, false},
+		{"the user was told to stop", stopped, context.Canceled, true},
+		{"the server saw the deadline first", t.Context(), status.Error(codes.DeadlineExceeded, "context deadline exceeded"), true},
+		{"the session ended", t.Context(), errSessionEnded, false},
+	} {
+		if got := gaveUp(c.ctx, c.err); got != c.want {
+			t.Errorf("%s: %t", c.name, got)
 		}
 	}
 }

@@ -88,9 +88,7 @@ func (u *serviceUser) ask(ctx context.Context, s *session, name string) (key str
 // only a lease that was revoked with an answer makes it certain that nothing is left of it.
 func (u *serviceUser) refused(ctx context.Context, s *session, err error) error {
 	gone := errors.Is(rpctypes.Error(err), rpctypes.ErrLeaseNotFound) || strings.Contains(err.Error(), concurrency.ErrSessionExpired.Error())
-	// The server knows the caller's deadline, and may say that it has passed a moment before the caller's own timer does.
-	gaveUp := ctx.Err() != nil || strings.Contains(err.Error(), context.DeadlineExceeded.Error())
-	if gaveUp && !gone {
+	if gaveUp(ctx, err) && !gone {
 		u.session = nil
 		bounded, done := context.WithTimeout(context.WithoutCancel(ctx), grace)
 		defer done()

@@ -129,8 +129,8 @@ func (l *leaser) TryAcquire(ctx context.Context, r lock.Request) (lock.Grant, er
 		return lock.Grant{}, fmt.Errorf("%w: the row of %s has not expired", lock.ErrContended, r.Lock)
 	}
 	switch {
-	case contended(err):
-		return lock.Grant{}, fmt.Errorf("take the row: %w: %w", lock.ErrContended, err)
+	case withdrawn(ctx, err):
+		return lock.Grant{}, fmt.Errorf("take the row: %w; gave up waiting: %w", lock.ErrContended, err)
 	case err != nil && !lock.Certain(err):
 		l.doubted[owner] = lock.Grant{Lock: r.Lock, ID: owner, ValidUntil: backends.Validity(sent, r.TTL)}
 		fallthrough

@@ -111,6 +111,28 @@ func TestClassify(t *testing.T) {
 	}
 }
 
+// TestWhoGaveUpAStatement: a statement that the server gave up by itself, as by a lock_timeout, is an error; nobody was said to have the lock.
+func TestWhoGaveUpAStatement(t *testing.T) {
+	stopped, stop := context.WithCancel(t.Context())
+	stop()
+	timeout := &pgconn.PgError{SeverityUnlocalized: "ERROR", Code: codeLockNotAvailable}
+	for _, c := range []struct {
+		name string
+		ctx  context.Context
+		err  error
+		want bool
+	}{
+		{"the server, by its lock_timeout", t.Context(), timeout, false},
+		{"the user", stopped, timeout, true},
+		{"a deadlock, as the user gave up", stopped, &pgconn.PgError{SeverityUnlocalized: "ERROR", Code: "40P01"}, false},
+		{"nobody", stopped, nil, false},
+	} {
+		if got := withdrawn(c.ctx, c.err); got != c.want {
+			t.Errorf("%s: %t", c.name, got)
+		}
+	}
+}
+
 // server speaks as much of the protocol as a session needs: it lets everybody in, and leaves statements to answer.
 func server(t *testing.T, answer func(net.Conn)) string {
 	t.Helper()

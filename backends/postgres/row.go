@@ -59,7 +59,7 @@ func takeRow(ctx context.Context, c *pgx.Conn, name string, wait bool) (bool, er
 		var answer *pgconn.PgError
 		switch {
 		case errors.Is(err, pgx.ErrNoRows):
-		case errors.As(err, &answer) && answer.Code == codeLockNotAvailable:
+		case !wait && errors.As(err, &answer) && answer.Code == codeLockNotAvailable: // who waits has met the server's lock_timeout
 			_, err = c.Exec(ctx, "ROLLBACK")
 			return false, err
 		default:

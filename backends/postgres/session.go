@@ -265,11 +265,11 @@ func classify(err error, sent time.Time) error {
 	return err
 }
 
-// contended tells whether the server gave up a statement that had to wait, or made it wait until its client gave up.
-// A statement that was to take a lock did not get it. For one that was to give a lock back this would be the wrong
-// answer.
-func contended(err error) bool {
+// withdrawn reports whether the server gave up a statement because its caller did: one that was to take a lock did not get it. Where the server
+// gave up by itself, as by its lock_timeout or statement_timeout, that is an error: nobody was said to have the lock. For a statement that was
+// to give a lock back this would be the wrong answer.
+func withdrawn(ctx context.Context, err error) bool {
 	var answer *pgconn.PgError
-	return errors.As(err, &answer) && answer.SeverityUnlocalized == "ERROR" &&
+	return ctx.Err() != nil && errors.As(err, &answer) && answer.SeverityUnlocalized == "ERROR" &&
 		(answer.Code == codeLockNotAvailable || answer.Code == codeQueryCancelled)
 }

@@ -131,15 +131,18 @@ func (l *sessionHolder) withdraw(ctx context.Context, s *session, name string, e
 	if s.lost() {
 		return fmt.Errorf("wait for %s: %w", name, err)
 	}
-	ctx, done := context.WithTimeout(context.WithoutCancel(ctx), l.conn.params.Timeout)
+	bounded, done := context.WithTimeout(context.WithoutCancel(ctx), l.conn.params.Timeout)
 	defer done()
-	undo := s.do(ctx, func(ctx context.Context, c *pgx.Conn) error { return l.undo(ctx, c, name) })
+	undo := s.do(bounded, func(ctx context.Context, c *pgx.Conn) error { return l.undo(ctx, c, name) })
 	if undo != nil {
 		s.close()
 		return fmt.Errorf("wait for %s: %v, and then: %v", name, err, undo)
 	}
-	if !lock.Certain(err) || contended(err) {
+	switch {
+	case ctx.Err() != nil && !lock.Certain(err), withdrawn(ctx, err):
 		return fmt.Errorf("%w: the wait for %s was withdrawn: %w", lock.ErrContended, name, err)
+	case !lock.Certain(err):
+		return fmt.Errorf("%w: the wait for %s ended, and was taken back: %w", lock.ErrRefused, name, err)
 	}
 	return fmt.Errorf("wait for %s: %w", name, err)
 }

@@ -184,8 +184,8 @@ func (l *rueidisUser) Close() error {
 	})
 }
 
-// errTakenBack says that an attempt left nothing behind.
-var errTakenBack = fmt.Errorf("%w: what was asked for was taken back", lock.ErrContended)
+// errTakenBack says that an attempt left nothing behind, although nobody else was said to have the lock.
+var errTakenBack = fmt.Errorf("%w: what was asked for was taken back", lock.ErrRefused)
 
 // errNoAnswer says that nobody knows what became of the key in the end.
 var errNoAnswer = errors.New("the delete was not answered")
@@ -327,6 +327,8 @@ func (a *rueidisGrant) refused(ctx context.Context, err error) error {
 		return fmt.Errorf("rueidislock, with an attempt of unknown outcome: %v", err) // nor is the last one's certainty the call's
 	case a.why == nil:
 		return fmt.Errorf("%w: %w", lock.ErrNotSent, err)
+	case ctx.Err() != nil && errors.Is(a.why, errTakenBack):
+		return fmt.Errorf("%w; gave up waiting: %w", lock.ErrContended, err)
 	}
 	return fmt.Errorf("%w: %w", a.why, err)
 }

@@ -18,6 +18,7 @@ import (
 //	saw STEP BY NODE FACT ANSWER at=MS [until=MS] [took=MS] [whose=USER] [ends-in=MS]   an observation (- is no answer), of a grant of that user's latest acquire so far
 //	MS USER KIND PHASE [KEY=VALUE...]       an event; USER is A, B, ... (clients) or A2 (user 2 of client A)
 //	                                        to=MS: the outcome of what was invoked then; the user's latest invoke of that kind where nothing is said
+//	                                        code=NAME: the class of its error
 //	                                        on=N: replica N did it, as the user's access number=N; of=NAME: that process did it
 //	reading MS requests=N,... notifications=N,... connections=N,... cpu=MS,... starts=N,...   what servers and clients had counted
 //	want NAME=VALUE...                      counts and measures (null where nothing is judged), verdict:CHECKER, witnesses:CHECKER (how many), excused:NAME, chances:NAME
@@ -352,6 +353,9 @@ func (s *script) event(f []string) error {
 			var n uint64
 			n, err = strconv.ParseUint(v, 10, 32)
 			e.Tries = uint32(n)
+		case "code":
+			for e.Code = history.CodeNone; history.CodeName(e.Code) != v && e.Code < history.CodeOther; e.Code++ {
+			}
 		case "lock":
 			var n int
 			n, err = strconv.Atoi(v)

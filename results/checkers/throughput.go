@@ -1,7 +1,7 @@
 // Throughput: how many grants a second the clients got, from the moment they were let go to the moment at which they
 // were told to begin no more acquires; with a warm-up, from its end until the load was over. Beside it, which part of the
 // acquires that ended in that time was turned away: certainly not granted. And how often users asked in vain for each grant, where the
-// locks ask again and again. Where no fault was planned and most acquires ended at their deadline, a warning says that the figures are of users who
+// locks ask again and again; and how many acquires an error ended, neither because somebody else had the lock nor because their time was over. Where no fault was planned and most acquires ended at their deadline, a warning says that the figures are of users who
 // give up.
 //
 // Example: eight users ask for one lock. The first is granted it at once, the second at its third attempt: 2 failed attempts for 2 grants.
@@ -24,6 +24,7 @@ type throughput struct {
 	from, to      int64
 	grants, asked int64
 	away          int64 // of those that asked
+	broke         int64 // of those that asked: by an error
 	tries         int64 // attempts of those that asked
 	untold        bool  // a grant does not tell its attempts
 
@@ -41,6 +42,7 @@ var throughputKind = results.CheckerKind{
 		{Name: "throughput_per_s", Doc: "grants per second", First: 1, Timeless: true, MoreIsBetter: true},
 		{Name: "failed_attempts_per_grant", Doc: "attempts of acquires that were granted nothing, for each grant; null unless every grant tells its attempts: where a lock asks again by itself", Timeless: true, InStep: true},
 		{Name: "turned_away_share", Doc: "which part of the acquires that ended was certainly not granted, 0 to 1: what a gatekeeper keeps away", Timeless: true},
+		{Name: results.AcquireErrors, Doc: "acquires that an error ended: neither because somebody else had the lock, nor at their deadline, nor because the client was told to stop", Timeless: true},
 	},
 }
 
@@ -62,8 +64,13 @@ func (c *throughput) Observe(e *history.Event) {
 		return
 	}
 	c.asked++
-	if due := *c.due.at(e.User); e.Phase != history.Ok && due > 0 && e.Time >= due {
+	due := *c.due.at(e.User)
+	late := due > 0 && e.Time >= due
+	if e.Phase != history.Ok && late {
 		c.gaveUp++
+	}
+	if brokeOff(e, late) {
+		c.broke++
 	}
 	c.tries += int64(e.Tries)
 	switch e.Phase {
@@ -75,9 +82,20 @@ func (c *throughput) Observe(e *history.Event) {
 	}
 }
 
+// brokeOff reports whether an error ended an acquire. A client that tells no class of it, and one that was late and had no answer, only gave up.
+func brokeOff(e *history.Event, late bool) bool {
+	switch {
+	case e.Phase == history.Ok, e.Code == history.CodeNone, e.Code == history.CodeContended, e.Code == history.CodeCancelled:
+		return false
+	case e.Code == history.CodeTimeout:
+		return !late
+	}
+	return true
+}
+
 // Finish returns the finding.
 func (c *throughput) Finish() results.Finding {
-	f := results.Finding{Verdict: results.Clean, Measures: map[string]*float64{"throughput_per_s": nil, "turned_away_share": nil, "failed_attempts_per_grant": nil}}
+	f := results.Finding{Verdict: results.Clean, Measures: map[string]*float64{"throughput_per_s": nil, "turned_away_share": nil, "failed_attempts_per_grant": nil, results.AcquireErrors: nil}}
 	if c.to <= c.from {
 		f.Verdict, f.Skipped = results.Unknown, "the run has no end: it was cut short"
 		return f
@@ -87,6 +105,7 @@ func (c *throughput) Finish() results.Finding {
 		f.Measures["failed_attempts_per_grant"] = new(float64(c.tries-c.grants) / float64(c.grants))
 	}
 	if c.asked > 0 {
+		f.Measures[results.AcquireErrors] = new(float64(c.broke))
 		f.Measures["turned_away_share"] = new(float64(c.away) / float64(c.asked))
 		if part := float64(c.gaveUp) / float64(c.asked); part >= mostGaveUp && len(c.run.Faults) == 0 {
 			f.Warnings = append(f.Warnings, fmt.Sprintf(

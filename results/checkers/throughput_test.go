@@ -43,3 +43,32 @@ func TestAcquiresThatEndAtTheirDeadline(t *testing.T) {
 		}
 	}
 }
+
+// TestAcquiresThatAnErrorEnded: an answer that somebody else has the lock is none, nor are the end of a wait and of the run.
+func TestAcquiresThatAnErrorEnded(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		phase history.Phase
+		code  uint8
+		at    int64 // the deadline is 100
+		want  float64
+	}{
+		{"granted", history.Ok, history.CodeNone, 20, 0},
+		{"contended", history.Fail, history.CodeContended, 20, 0},
+		{"contended, and given up", history.Fail, history.CodeContended, 100, 0},
+		{"refused", history.Fail, history.CodeUnavailable, 20, 1},
+		{"the session was lost", history.Fail, history.CodeLost, 20, 1},
+		{"no connection", history.Info, history.CodeConnection, 120, 1},
+		{"no answer", history.Info, history.CodeTimeout, 20, 1},
+		{"no answer until the deadline", history.Info, history.CodeTimeout, 100, 0},
+		{"told to stop", history.Info, history.CodeCancelled, 20, 0},
+		{"an error without a class", history.Fail, history.CodeNone, 20, 0},
+	} {
+		checker := newThroughput(results.Run{Start: 0, End: 1000})
+		checker.Observe(&history.Event{Kind: history.Acquire, Phase: history.Invoke, Time: 10, Valid: 100})
+		checker.Observe(&history.Event{Kind: history.Acquire, Phase: c.phase, Code: c.code, Time: c.at})
+		if got := checker.Finish().Measures[results.AcquireErrors]; got == nil || *got != c.want {
+			t.Errorf("%s: %v acquires, want %v", c.name, got, c.want)
+		}
+	}
+}

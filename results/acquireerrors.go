@@ -1,0 +1,49 @@
+package results
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/lockquake/lockquake/lock"
+)
+
+// AcquireErrors is the name of the measure of acquires that an error ended.
+const AcquireErrors = "acquire_errors"
+
+// brokenAcquires says that errors ended acquires where no fault was planned, and which error clients met most often.
+func (d *directory) brokenAcquires(measures map[string]*float64) []string {
+	n := measures[AcquireErrors]
+	if n == nil || *n == 0 || len(d.faults) > 0 {
+		return nil
+	}
+	said := ""
+	met := d.clientErrors()
+	for _, text := range mostOften(met) {
+		if !strings.Contains(text, lock.ErrContended.Error()) {
+			said = fmt.Sprintf("; the error that clients met most often is %q (%d)", text, met[text])
+			break
+		}
+	}
+	return []string{fmt.Sprintf("%.0f acquires ended by an error, not because somebody else had the lock%s", *n, said)}
+}
+
+// clientErrors counts the errors of all clients by their texts.
+func (d *directory) clientErrors() map[string]int64 {
+	met := map[string]int64{}
+	for _, c := range d.env.Clients {
+		for text, n := range c.Errors {
+			met[text] += n
+		}
+	}
+	return met
+}
+
+// mostOften lists texts, the one with the highest count first.
+func mostOften(met map[string]int64) []string {
+	return slices.SortedFunc(maps.Keys(met), func(a, b string) int {
+		return cmp.Or(cmp.Compare(met[b], met[a]), cmp.Compare(a, b))
+	})
+}
