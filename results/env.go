@@ -44,13 +44,14 @@ type Env struct {
 	Drawn    string `json:"drawn,omitempty"` // the command that runs the schedule as it was drawn; "" where there is none
 
 	Provider       string            `json:"provider"`
-	ProviderReason string            `json:"provider_reason"`   // why this one
-	Cluster        map[string]string `json:"cluster"`           // what the nodes run on
-	Service        map[string]string `json:"service"`           // versions and settings, the retry policy included
-	Program        string            `json:"program,omitempty"` // what ran the clients, where it is not the program that ran the scenario: a path or an image
-	Host           map[string]string `json:"host"`              // kernel, cores, memory, load averages before and after
-	Libraries      map[string]string `json:"libraries"`         // modules that the lock is made of, with their versions
-	Timings        map[string]int64  `json:"timings_ms"`        // of each phase; the names are explained below
+	ProviderReason string            `json:"provider_reason"`    // why this one
+	Cluster        map[string]string `json:"cluster"`            // what the nodes run on
+	Service        map[string]string `json:"service"`            // versions and settings, the retry policy included
+	Settings       []Setting         `json:"settings,omitempty"` // of the servers, and what they counted: what may explain a finding
+	Program        string            `json:"program,omitempty"`  // what ran the clients, where it is not the program that ran the scenario: a path or an image
+	Host           map[string]string `json:"host"`               // kernel, cores, memory, load averages before and after
+	Libraries      map[string]string `json:"libraries"`          // modules that the lock is made of, with their versions
+	Timings        map[string]int64  `json:"timings_ms"`         // of each phase; the names are explained below
 
 	Backend  string `json:"backend"`
 	Lock     string `json:"lock"`

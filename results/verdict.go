@@ -52,7 +52,7 @@ func (d *directory) report(damage error) Report {
 				f.Checker, x.N, *f.Counts[name], name, x.Why))
 		}
 	}
-	r.Warnings = append(r.Warnings, d.brokenAcquires(r.Measures)...)
+	r.Warnings = append(append(r.Warnings, d.brokenAcquires(r.Measures)...), e.blames()...)
 	r.Clocks = d.reportClocks(r.Counts)
 	for _, f := range d.faults {
 		r.Faults = append(r.Faults, d.faultResult(f))
@@ -171,6 +171,9 @@ func (d *directory) expect(r *Report, damage error) {
 	r.Uncovered = c.uncovered(r.Expectations)
 	if damage == nil {
 		r.Reasons = append(r.Reasons, reasons(c.causesFirst(r.Expectations))...)
+		if n := r.Counts["double_grants"]; n != nil && *n > 0 && r.Verdict == Fail {
+			r.Reasons = append(r.Reasons, d.env.blames()...)
+		}
 	}
 }
 

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"net"
@@ -12,10 +13,13 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/lockquake/lockquake/backends"
 	"github.com/lockquake/lockquake/backends/all"
@@ -64,8 +68,8 @@ func TestAttachToServersBehindOneAddress(t *testing.T) {
 	access, end := servers(t, "local", "redlock", []string{"nodes=3"})
 	defer end()
 	a := access.Addresses("client")
-	redis := attachedRun{backend: "redis", prefix: "bench:", watch: itself}
-	redis.refused(t, at(access.Password, inTurns(t, a[0], a[1])), lockOf(t, "redis", "setnx"), codeUsage, "2 servers behind 127.0.0.1:")
+	one := attachedRun{backend: "redis", prefix: "bench:", watch: itself}
+	one.refused(t, at(access.Password, inTurns(t, a[0], a[1])), lockOf(t, "redis", "setnx"), codeUsage, "2 servers behind 127.0.0.1:")
 	redlock := attachedRun{backend: "redlock", prefix: "bench:", watch: itself}
 	redlock.refused(t, at(access.Password, a[0], a[1], inTurns(t, a[0])), lockOf(t, "redlock", "redlock"), codeUsage, "are one server")
 	redlock.refused(t, at(access.Password, a[0], a[1], inTurns(t, a[1], a[2])), lockOf(t, "redlock", "redlock"), codeUsage, "2 servers behind 127.0.0.1:")
@@ -157,4 +161,39 @@ func asNobody(t *testing.T) *syscall.SysProcAttr {
 		t.Fatal(err)
 	}
 	return &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(uid), Gid: uint32(uid)}}
+}
+
+// TestEvictionsAreBlamed has others fill a Redis that evicts keys, until it evicts those of held locks. The report says how many went.
+func TestEvictionsAreBlamed(t *testing.T) {
+	t.Parallel()
+	access, end := servers(t, "local", "redis", nil)
+	defer end()
+	client := redis.NewClient(&redis.Options{Addr: access.Addresses("client")[0], Password: access.Password, Protocol: 2})
+	defer client.Close()
+	for key, value := range map[string]string{"maxmemory-policy": "allkeys-random", "maxmemory": "4mb"} {
+		if err := client.ConfigSet(t.Context(), key, value).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	var filling sync.WaitGroup
+	filling.Go(func() {
+		for i := 0; ctx.Err() == nil; i++ {
+			_ = client.Set(ctx, fmt.Sprintf("other:%d", i%2000), strings.Repeat("x", 10_000), 0).Err() // whatever fits
+		}
+	})
+	defer filling.Wait()
+	defer stop()
+	a := attachedRun{backend: "redis", prefix: "bench:", watch: itself, lasts: "3s"}
+	p := a.begin(t, access, lockOf(t, "redis", "set-px-lua"), map[string][]string{"client": access.Addresses("client")})
+	code := p.wait(t)
+	verdict, err := filepath.Glob(filepath.Join(p.dir, "runs", "*", "latest", "verdict.json"))
+	if err != nil || len(verdict) != 1 {
+		t.Fatalf("exit code %d, %q, %v\n%s", code, verdict, err, p.stderr.String())
+	}
+	text, err := os.ReadFile(verdict[0])
+	if err != nil || !strings.Contains(string(text), "keys were evicted (maxmemory 4194304, allkeys-random)") {
+		t.Errorf("nobody blames the evictions (%v):\n%s", err, text)
+	}
+	t.Logf("exit code %d\n%s", code, p.stdout.String())
 }

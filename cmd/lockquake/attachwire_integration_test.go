@@ -368,7 +368,7 @@ func txnKeys(m *pb.TxnRequest) (out []string) {
 var (
 	zkWithPath = map[int32]string{1: "create", 2: "delete", 3: "exists", 4: "getData", 8: "getChildren", 9: "sync", 12: "getChildren2", 15: "create2"}
 	zkNoPath   = map[int32]string{11: "ping", -11: "close", 100: "auth", 101: "setWatches"}
-	zkWords    = []string{"srvr", "mntr", "envi", "cons", "ruok"}
+	zkWords    = []string{"srvr", "mntr", "envi", "cons", "ruok", "conf"}
 )
 
 // watchZooKeeper reads the frames of ZooKeeper's protocol.

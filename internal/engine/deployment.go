@@ -136,6 +136,7 @@ func (d *deployment) close(ctx context.Context) error {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	d.explain(ctx, true)
 	said := d.service.Describe(ctx)
 	cancel()
 	d.record.change(func(e *results.Env) { e.Service = said })

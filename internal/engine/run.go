@@ -149,6 +149,7 @@ func (r *run) do(ctx context.Context) (err error) {
 	defer r.clocks.stop()
 	pulse := r.watchSelf()
 	defer pulse.Stop() // before finish closes the engine's history
+	r.nodes.explain(ctx, false)
 	if !r.plan.warms() {
 		r.processes.takeReading(ctx)
 	}

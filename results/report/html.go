@@ -319,10 +319,14 @@ func environment(env results.Env, r results.Report) []facts {
 		}
 		out = append(out, facts{"Servers of an earlier run", kept})
 	}
+	settings := map[string]string{}
+	for _, s := range env.Settings {
+		settings[s.Server+" "+s.Name] = s.String()
+	}
 	for _, g := range []struct {
 		name string
 		m    map[string]string
-	}{{"Service", env.Service}, {"Libraries", env.Libraries}, {"Nodes", env.Cluster}, {"Host", env.Host}, {"Time spent", timings}} {
+	}{{"Service", env.Service}, {"Settings of the servers", settings}, {"Libraries", env.Libraries}, {"Nodes", env.Cluster}, {"Host", env.Host}, {"Time spent", timings}} {
 		var ps []pair
 		for _, k := range slices.Sorted(maps.Keys(g.m)) {
 			ps = append(ps, pair{k, g.m[k]})
